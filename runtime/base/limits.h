@@ -1,0 +1,52 @@
+// Every hard limit in one place. A limit that an option can raise is named in the LIMIT status that reports it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kvrt {
+
+// GGUF (runtime/model)
+inline constexpr uint64_t kGgufTensorsMax = 65'536;
+inline constexpr uint64_t kGgufPairsMax = 65'536;
+inline constexpr uint64_t kGgufKeyBytesMax = 65'535;
+inline constexpr uint64_t kGgufStringBytesMax = 64u << 20;
+inline constexpr uint64_t kGgufArrayLengthMax = 16u << 20;
+inline constexpr uint32_t kGgufDimsMax = 4;
+inline constexpr uint64_t kGgufAlignmentMax = 1u << 20;
+
+// Models
+inline constexpr uint32_t kLayersMax = 1024;
+inline constexpr uint32_t kHeadsMax = 1024;
+inline constexpr uint32_t kHeadDimMax = 512;
+inline constexpr uint32_t kWidthMax = 1u << 20;    // embedding and feed-forward width
+inline constexpr uint32_t kVocabMax = 4u << 20;
+inline constexpr uint32_t kContextMax = 16u << 20;
+
+// Text
+inline constexpr size_t kTextBytesMax = 64u << 20;     // one text given to the tokenizer
+inline constexpr size_t kJsonBytesMax = 16u << 20;
+inline constexpr uint32_t kJsonDepthMax = 64;
+inline constexpr uint64_t kTemplateStepsMax = 1'000'000;
+inline constexpr size_t kTemplateOutputBytesMax = 4u << 20;
+inline constexpr size_t kTemplateHeapBytesMax = 32u << 20;
+inline constexpr uint32_t kTemplateDepthMax = 64;
+
+// KV and engine
+inline constexpr uint32_t kBlockTokensDefault = 32;
+inline constexpr uint32_t kBlockTokensMin = 16;
+inline constexpr uint32_t kBlockTokensMax = 256;
+inline constexpr uint32_t kStepRowsMax = 512;          // rows of one step: prefill chunks and decodes together
+inline constexpr uint32_t kUnreadEventsMax = 64;       // a session that nobody reads stops here
+inline constexpr uint32_t kStopStringsMax = 16;
+inline constexpr uint32_t kStopBytesMax = 256;
+inline constexpr uint32_t kThreadsMax = 256;
+inline constexpr uint32_t kSessionsMax = 65'536;       // open sessions of one model
+
+// Store
+inline constexpr size_t kNameBytesMax = 255;           // session names and domains, UTF-8
+inline constexpr uint64_t kChunkBytesMax = 1u << 30;
+inline constexpr uint32_t kSegmentChunksMax = 1u << 20;
+inline constexpr uint32_t kSessionsPerStoreMax = 1u << 20;
+
+}  // namespace kvrt
