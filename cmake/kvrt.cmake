@@ -1,0 +1,32 @@
+# Flags and the function that makes a layer.
+
+add_library(kvrt_flags INTERFACE)
+target_compile_options(kvrt_flags INTERFACE -ffp-contract=off -Wall -Wextra -Wpedantic -Wshadow -Wno-unused-parameter
+                       $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
+target_include_directories(kvrt_flags INTERFACE ${PROJECT_SOURCE_DIR})
+if(KVRT_WERROR)
+  target_compile_options(kvrt_flags INTERFACE -Werror)
+endif()
+if(KVRT_ASSERTS)
+  target_compile_definitions(kvrt_flags INTERFACE KVRT_ASSERTS)
+endif()
+if(KVRT_SANITIZE)
+  add_compile_options(-fsanitize=${KVRT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${KVRT_SANITIZE})
+endif()
+
+# kvrt_layer(name folder links...): the static library kvrt_<name> of all .cc files in the folder.
+function(kvrt_layer name folder)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
+  add_library(kvrt_${name} STATIC ${sources})
+  target_link_libraries(kvrt_${name} PUBLIC ${ARGN} PRIVATE kvrt_flags)
+  target_include_directories(kvrt_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+endfunction()
+
+# Kernel files: their own instruction set each, and -O2 (g++ 12 spills at -O3). Nothing else is built for more than x86-64.
+function(kvrt_kernel_flags)
+  file(GLOB avx2 CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/compute/*_avx2*.cc)
+  set_source_files_properties(${avx2} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-O2")
+  file(GLOB scalar CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/compute/*_scalar*.cc)
+  set_source_files_properties(${scalar} PROPERTIES COMPILE_OPTIONS "-O2")
+endfunction()

@@ -1,0 +1,98 @@
+// Backend: what a device can do. Memory verbs, ops, one run hook. The CPU's is open_cpu(); results follow NUMERICS.md.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/base/threads.h"
+#include "runtime/compute/step.h"
+#include "runtime/compute/tensor.h"
+
+namespace kvrt {
+
+// Device memory; freed by the destructor. On the CPU data() is an ordinary pointer.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual uint8_t* data() = 0;
+  virtual uint64_t bytes() const = 0;
+};
+
+// A matrix in the backend's own layout (the CPU: 16-row panels), made once at load. Rows of several tensors may be stacked.
+class Weight {
+ public:
+  virtual ~Weight() = default;
+  virtual uint32_t rows() const = 0;  // outputs
+  virtual uint32_t cols() const = 0;  // inputs
+  virtual uint64_t bytes() const = 0; // resident
+};
+
+enum class RopeStyle : uint32_t { kInterleaved, kHalves };  // pairs (2i, 2i+1) as in GGUF's llama, or (i, i + dims/2) as in neox
+
+struct RopeParams {
+  RopeStyle style = RopeStyle::kInterleaved;
+  uint32_t dims = 0;          // rotated dimensions, even, ≤ head_dim
+  float freq_base = 10000.0f;
+};
+
+// Pointers named x, out... are device memory, row-major f32, one row per row of the step (or of the gathered rows).
+// Called by one thread at a time. Nothing here fails on valid arguments; only alloc and make_weight return a Status.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // Memory. `populate`: touch pages now, in huge pages where the system gives them; else on first use.
+  virtual Result<std::unique_ptr<Buffer>> alloc(uint64_t bytes, bool populate) = 0;
+  virtual void upload(uint8_t* device, std::span<const uint8_t> host) = 0;
+  virtual void download(std::span<uint8_t> host, const uint8_t* device) = 0;
+  virtual void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) = 0;
+  virtual void sync() = 0;
+  // Stacks the tensors by rows (same cols). `device` types: F32, F16, Q4_1, Q8_0.
+  virtual Result<std::unique_ptr<Weight>> make_weight(std::span<const TensorView> tensors) = 0;
+
+  // Ops.
+  virtual void embed(const Weight& table, std::span<const int32_t> tokens, float* out) = 0;
+  virtual void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) = 0;
+  // out[n, w.rows] = x[n, w.cols] · wᵀ (+ bias[w.rows]); accumulate: out += that, each sum rounded once after the chain.
+  virtual void matmul(const Weight& w, const float* bias, const float* x, uint32_t n, bool accumulate, float* out) = 0;
+  // Rotates `heads` heads of head_dim, at x + row * stride, by the row's position.
+  virtual void rope(const RopeParams& params, std::span<const int32_t> positions, uint32_t heads, uint32_t head_dim, uint32_t stride,
+                    float* x) = 0;
+  // Rounds K and V rows (at k, v + row * stride; kv_heads * head_dim each) to the pool's format at their positions.
+  virtual void kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, const float* k, const float* v,
+                        uint32_t stride) = 0;
+  // q at q + row * stride: heads * head_dim. Causal; reads K and V only from the pool. out [rows, heads * head_dim].
+  virtual void attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, uint32_t heads, float scale,
+                         const float* q, uint32_t stride, float* out) = 0;
+  // out[rows, width] = silu(gate) * up with gate_up [rows, 2 * width].
+  virtual void silu_mul(const float* gate_up, uint32_t rows, uint32_t width, float* out) = 0;
+  virtual void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) = 0;
+
+  // Runs one step. The CPU: sets the floating-point environment, wakes the pool's workers once, calls fn, restores both.
+  virtual void run(uint64_t shape_key, const std::function<void()>& fn) = 0;
+
+  virtual const char* name() const = 0;      // "cpu"
+  virtual const char* isa() const = 0;       // kernel table in use: "scalar", "avx2"
+  virtual const char* numerics() const = 0;  // "cpu-1": part of kv_root
+};
+
+struct CpuOptions {
+  uint32_t threads = 0;  // 0: usable_cpus()
+  std::string isa;       // "" picks the best that passes its self-check; "scalar", "avx2" force one, UNSUPPORTED where the machine lacks it
+};
+Result<std::unique_ptr<Backend>> open_cpu(const CpuOptions& options, Log* log);
+
+// One line per kernel table that was built: name, usable here, passed its self-check, chosen. For doctor.
+struct KernelTableState {
+  const char* isa;
+  bool supported, self_check_passed;
+};
+std::vector<KernelTableState> cpu_kernel_tables();
+
+}  // namespace kvrt

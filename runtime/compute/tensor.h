@@ -1,0 +1,29 @@
+// DType and TensorView: what bytes of a model file are. The numbers are GGUF's ggml_type.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace kvrt {
+
+enum class DType : uint32_t { kF32 = 0, kF16 = 1, kQ4_1 = 3, kQ8_0 = 8 };
+
+struct DTypeInfo {
+  DType type;
+  const char* name;
+  uint32_t block_elems;  // elements per block
+  uint32_t block_bytes;
+};
+const DTypeInfo* dtype_info(uint32_t ggml_type);  // null when kvrt has no such type; in quants.cc
+
+// Borrowed tensor in file order: ne[0] is the contiguous dimension. A weight matrix is ne[0] = cols (inputs), ne[1] = rows (outputs).
+struct TensorView {
+  DType type = DType::kF32;
+  std::array<uint64_t, 4> ne{1, 1, 1, 1};
+  std::span<const uint8_t> data;
+  uint64_t cols() const { return ne[0]; }
+  uint64_t rows() const { return ne[1] * ne[2] * ne[3]; }
+};
+
+}  // namespace kvrt

@@ -1,0 +1,55 @@
+// GgufFile: a GGUF v2 / v3 file, mmapped read-only; metadata and a tensor directory whose every extent lies within the file.
+// Format: github.com/ggml-org/ggml/blob/master/docs/gguf.md. Immutable after open: any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/compute/tensor.h"
+
+namespace kvrt {
+
+enum class GgufType : uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
+
+struct GgufTensor {
+  std::string name;
+  TensorView view;
+};
+
+class GgufFile {
+ public:
+  static Result<std::unique_ptr<GgufFile>> open(const std::string& path);
+  // The same over bytes that outlive the object (tests, fuzzing).
+  static Result<std::unique_ptr<GgufFile>> parse(std::span<const uint8_t> bytes, std::string name);
+  virtual ~GgufFile() = default;
+
+  // Metadata. get_*: nullopt when the key is absent; INVALID types count as absent but are named by require_*.
+  virtual bool has(std::string_view key) const = 0;
+  virtual std::optional<uint64_t> get_uint(std::string_view key) const = 0;   // any non-negative integer type
+  virtual std::optional<double> get_float(std::string_view key) const = 0;    // f32, f64
+  virtual std::optional<bool> get_bool(std::string_view key) const = 0;
+  virtual std::optional<std::string_view> get_string(std::string_view key) const = 0;
+  virtual std::optional<std::vector<std::string_view>> get_strings(std::string_view key) const = 0;
+  virtual std::optional<std::vector<int64_t>> get_ints(std::string_view key) const = 0;
+  virtual std::optional<std::vector<float>> get_floats(std::string_view key) const = 0;
+  // CORRUPT naming file, key, expected and found type.
+  virtual Result<uint64_t> require_uint(std::string_view key, uint64_t min, uint64_t max) const = 0;
+  virtual Result<std::string_view> require_string(std::string_view key) const = 0;
+
+  virtual const GgufTensor* find(std::string_view tensor) const = 0;
+  virtual std::span<const GgufTensor> tensors() const = 0;
+  virtual const std::string& name() const = 0;   // for messages: the path
+  virtual uint64_t file_bytes() const = 0;
+  virtual void drop_pages(std::span<const uint8_t> range) const = 0;  // the mapping's pages may go back (madvise)
+  struct Identity { uint64_t device = 0, inode = 0, size = 0; int64_t mtime_ns = 0; };
+  virtual Identity identity() const = 0;         // keys the cache of model_id
+};
+
+}  // namespace kvrt

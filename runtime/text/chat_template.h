@@ -1,0 +1,32 @@
+// ChatTemplate: the Jinja of tokenizer.chat_template, interpreted under limits on steps, output, memory and depth (limits.h).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "runtime/base/status.h"
+
+namespace kvrt {
+
+struct TemplateOptions {
+  bool add_generation_prompt = false;
+  std::string_view bos_token, eos_token;  // the template's variables
+  std::string_view tools_json;            // "" : tools is undefined
+};
+
+// Immutable after parse: any thread.
+class ChatTemplate {
+ public:
+  // A construct that is not supported is UNSUPPORTED by name with line and column; malformed source is INVALID (kTemplateError).
+  static Result<std::unique_ptr<ChatTemplate>> parse(std::string_view source);
+  virtual ~ChatTemplate() = default;
+  // messages_json: an array of message objects (role, content, ...). Errors: INVALID (not JSON, not an array of objects; what
+  // the template raised), LIMIT (kTemplateLimit, names the limit), UNSUPPORTED.
+  virtual Result<std::string> render(std::string_view messages_json, const TemplateOptions& options) const = 0;
+};
+
+// One message object checked and re-serialized compactly (so that messages can be joined into an array); INVALID otherwise.
+Result<std::string> normalize_message(std::string_view message_json);
+
+}  // namespace kvrt

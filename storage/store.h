@@ -1,0 +1,139 @@
+// Store: a directory of sessions. Tokens are the truth (catalog), KV chunks are a cache (segments); the SQLite commit is the
+// only commit point. Knows bytes, keys and token ids; never heard of tensors. Format: storage/FORMAT.md.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/env.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+
+namespace kvrt {
+
+enum class Durability : uint32_t { kDefault = 0, kNone = 1, kProcess = 2, kTokens = 3, kKv = 4 };
+
+struct StoreOptions {
+  bool read_only = false;       // an unwritable directory is opened so by itself; info() says it
+  bool must_exist = false;      // NOT_FOUND instead of creating
+  uint64_t disk_bytes_max = 0;  // 0: no cap. A save that would pass it is NO_SPACE
+};
+
+struct SessionId {
+  uint8_t bytes[16] = {};
+  bool operator==(const SessionId&) const = default;
+};
+
+// The bytes of one block as the chunk stores them: high and low byte planes of `elem_bytes`-wide elements.
+struct ChunkIn {
+  BlockKey key, parent;
+  std::span<const int32_t> tokens;
+  uint32_t layout = 0;                     // number of the block's byte layout (architecture.md, "A block's bytes")
+  uint32_t elem_bytes = 2;
+  std::span<const uint8_t> payload;        // raw block bytes
+};
+
+// A node of the token tree: n tokens after `parent`. A session is the chain of nodes up to its head (the tail is the last node).
+struct NodeIn {
+  BlockKey key, parent;
+  std::span<const int32_t> tokens;
+};
+
+struct SessionIn {
+  std::string_view domain, name;
+  SessionId id;
+  uint64_t gen_seen = 0;       // generation this handle last saw; 0: never saved under this name
+  bool overwrite = false;
+  BlockKey root;               // kv_root: parent of the first node
+  std::vector<NodeIn> nodes;   // whole chain in order, full blocks first, then the tail if there is one
+  uint64_t token_count = 0;
+  Hash256 model_id;
+  std::span<const uint8_t> manifest;  // opaque: messages, spans, options, text_id
+  Durability durability = Durability::kDefault;
+};
+
+struct SessionOut {
+  std::string domain, name;
+  SessionId id;
+  uint64_t gen = 0;
+  BlockKey root;
+  Hash256 model_id;
+  std::vector<int32_t> tokens;
+  uint32_t block_tokens = 0;                // tokens of the first full node; 0 when there is only a tail
+  std::vector<BlockKey> keys;               // one per node
+  std::vector<uint32_t> node_tokens;
+  std::vector<uint8_t> manifest;
+};
+
+struct SessionStat {
+  std::string domain, name;
+  SessionId id;
+  uint64_t gen = 0, tokens = 0;
+  uint64_t chunks = 0, chunks_missing = 0;  // nodes with and without KV on disk
+  uint64_t bytes = 0, bytes_shared = 0;     // frame bytes of its chunks; those another session uses too
+  int64_t created_unix_ms = 0, saved_unix_ms = 0;
+};
+
+struct StoreInfo {
+  std::string path;
+  bool read_only = false;
+  uint32_t format = 0;
+  uint64_t sessions = 0, chunks = 0, segments = 0;
+  uint64_t chunk_bytes = 0;      // frames, compressed
+  uint64_t chunk_raw_bytes = 0;  // the KV they hold
+  uint64_t disk_bytes = 0;       // segments + catalog
+  uint64_t chunks_damaged = 0;   // found bad since open
+};
+
+struct VerifyFault {
+  std::string where;   // "segs/ab/ab12….seg at 4096" or "catalog"
+  std::string what;    // "chunk 12ab…: checksum differs"
+  std::string session; // a session that uses it, or ""
+};
+
+enum class ChunkState { kOk, kAbsent, kDamaged };
+
+// Thread-safe. One process at a time (lock); several handles of one process share the open store through the engine.
+class Store {
+ public:
+  static Result<std::unique_ptr<Store>> open(Env* env, Log* log, const std::string& path, const StoreOptions& options);
+  virtual ~Store() = default;
+
+  // Chunks. has: one flag per key. read: decodes, verifies checksum, key and token ids, into exactly out.size() bytes;
+  // kAbsent / kDamaged is a hole for the caller to recompute (a damaged chunk is forgotten, so the next save writes it again).
+  virtual std::vector<bool> has(std::span<const BlockKey> keys) = 0;
+  virtual ChunkState read(const BlockKey& key, std::span<const int32_t> tokens, uint32_t layout, std::span<uint8_t> out,
+                          std::string* damage) = 0;
+
+  // One save: begin, put every chunk that the store lacks, commit. Dropped without commit: nothing happened but garbage,
+  // which is removed. put may be called while other saves run.
+  class Save {
+   public:
+    virtual ~Save() = default;
+    virtual Status put(const ChunkIn& chunk) = 0;      // compresses and appends; no-op if the store has it
+    virtual Result<uint64_t> commit(const SessionIn& session) = 0;  // the new generation; CONFLICT names the current one
+    virtual uint64_t bytes_written() const = 0;
+    virtual uint64_t chunks_written() const = 0;
+  };
+  virtual Result<std::unique_ptr<Save>> begin_save() = 0;
+
+  virtual Result<SessionOut> load(std::string_view domain, std::string_view name) = 0;
+  virtual Result<std::vector<SessionStat>> list(std::string_view domain, bool all_domains) = 0;
+  virtual Result<SessionStat> stat(std::string_view domain, std::string_view name) = 0;
+  virtual Status remove(std::string_view domain, std::string_view name) = 0;  // frees chunks that no session needs
+  // Reads every frame and row. progress returns false to stop (CANCELLED).
+  virtual Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress) = 0;
+  virtual Result<StoreInfo> info() = 0;
+
+  // The cache of model_id by file identity, so that a model is hashed once.
+  virtual bool cached_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, Hash256* out) = 0;
+  virtual void cache_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, const Hash256& id) = 0;
+};
+
+}  // namespace kvrt
