@@ -18,6 +18,11 @@ endif()
 # kvrt_layer(name folder links...): the static library kvrt_<name> of all .cc files in the folder.
 function(kvrt_layer name folder)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
+  if(NOT sources)  # no code yet
+    add_library(kvrt_${name} INTERFACE)
+    target_link_libraries(kvrt_${name} INTERFACE ${ARGN})
+    return()
+  endif()
   add_library(kvrt_${name} STATIC ${sources})
   target_link_libraries(kvrt_${name} PUBLIC ${ARGN} PRIVATE kvrt_flags)
   target_include_directories(kvrt_${name} PUBLIC ${PROJECT_SOURCE_DIR})
