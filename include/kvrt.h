@@ -1,0 +1,498 @@
+/* kvrt: LLM inference in your process, with conversations that survive it.
+ *
+ * A session keeps the KV state of a conversation in paged blocks and saves it, deduplicated and compressed, in a store on disk. An
+ * application can suspend a session, be killed, start again, and go on with the same bits, without computing the prompt again.
+ *
+ *   kvrt_runtime* rt;  kvrt_model* model;  kvrt_store* store;  kvrt_session* chat;
+ *   kvrt_runtime_open(NULL, &rt);
+ *   kvrt_model_open(rt, "model.gguf", 10, NULL, NULL, NULL, &model);
+ *   kvrt_store_open(rt, "memory", 6, NULL, &store);
+ *   if (kvrt_session_resume(model, store, "ann", 3, NULL, NULL, NULL, NULL, &chat) == KVRT_NOT_FOUND) {
+ *     kvrt_session_options o = KVRT_INIT;  o.struct_size = sizeof o;  o.store = store;
+ *     kvrt_session_open(model, &o, &chat);
+ *   }
+ *   kvrt_session_append_message(chat, json, strlen(json), NULL);
+ *   kvrt_session_generate(chat, NULL, print_token, NULL, NULL);
+ *   kvrt_session_suspend(chat, "ann", 3, NULL, NULL);
+ *
+ * CONVENTIONS
+ *
+ *  1. Names. kvrt_<noun>_<verb>; constants KVRT_*. Four nouns: a runtime (device, threads, log) opens models (weights, pool of KV
+ *     blocks, scheduler) and stores (directories); a session is one conversation with a model. Children keep their parents alive, so
+ *     the order of closing is free.
+ *  2. Lifetime. Shared nouns are opened, retained and released. A session has one owner: it comes from open, resume or fork and goes
+ *     with close. NULL is a no-op for release and close, which never fail. After its last release a handle must not be used.
+ *  3. Status. Every call that can fail returns a kvrt_status, and each says below what to do next. The numbers never change.
+ *  4. Detail. kvrt_last_error copies the calling thread's last error: class, detail, errno or SQLite code, and a message that says what,
+ *     where, expected and found, never prompt text. When a call fails its outputs are untouched, but for `needed` (6).
+ *  5. Structs. struct_size comes first, in options and outputs; set it to sizeof the struct. Options: NULL is all defaults and zero
+ *     is the default in every field. A shorter struct (an older header) has zeros in what it lacks; in a longer one the unknown tail
+ *     must be zero, else UNSUPPORTED. Outputs: the library writes at most struct_size bytes. Fields are only ever appended.
+ *  6. Memory. The library never returns memory to free. Variable output takes (buffer, capacity, &needed): `needed` is always set on
+ *     success and on TOO_SMALL; a NULL buffer with capacity 0 asks for the size. Inputs are copied. Strings are UTF-8 with a length.
+ *  7. Callbacks come last: 0 goes on, anything else stops the call with CANCELLED. They run on the thread inside the call, with no
+ *     lock held, and may call anything but the same session (kvrt_session_cancel and kvrt_session_info excepted; others: BUSY).
+ *  8. Threads. A const handle may be used by any number of threads at once, and so may a runtime, a model and a store. A session takes
+ *     one call at a time, else BUSY; cancel and info are free of that.
+ *  9. After fork(2) every call in the child gives UNSUPPORTED and touches nothing.
+ * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state, burns no CPU when idle, and leaves the
+ *     floating-point mode as it found it.
+ * 11. Exactness. On the CPU the logits of a position depend on the model, the KV format and the tokens before it, and on nothing else:
+ *     not on batching, chunking, block size, threads, instruction set, prefix hits, fork, or suspend and resume.
+ * 12. Versions. SemVer. The library's soname is libkvrt.so.0. The store has its own format number; a store of a later format is refused
+ *     and left as it is.
+ *
+ * SESSION STATES AND CALLS
+ *
+ *                             IDLE      GENERATING   SUSPENDED        FAILED
+ *   append*, truncate         ok        BUSY         ok               INVALID
+ *   prefill, begin, generate  ok        BUSY         ok (warms)       INVALID
+ *   next                      NONE      event        NONE             NONE
+ *   fork                      ok        BUSY         ok               INVALID
+ *   checkpoint, suspend       ok        BUSY         ok               INVALID
+ *   tokens, info              ok        ok           ok               ok
+ *   cancel                    no-op     DONE         no-op            no-op
+ *   close                     ok        cancels      ok               ok
+ *
+ * A session is GENERATING from begin (or inside prefill) until next has given DONE. FAILED: a step of it failed for a reason of its own
+ * (NaN logits, say); its tokens can be read, and the error is in kvrt_session_info.
+ */
+#ifndef KVRT_H
+#define KVRT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define KVRT_VERSION_MAJOR 0
+#define KVRT_VERSION_MINOR 1
+#define KVRT_VERSION_PATCH 0
+#define KVRT_ABI_VERSION 0
+
+#if defined(__GNUC__) || defined(__clang__)
+#define KVRT_API __attribute__((visibility("default")))
+#else
+#define KVRT_API
+#endif
+
+#ifdef __cplusplus
+#define KVRT_INIT {}
+extern "C" {
+#else
+/* Zeroes a struct: kvrt_model_options o = KVRT_INIT; o.struct_size = sizeof o; */
+#define KVRT_INIT {0}
+#endif
+
+typedef struct kvrt_runtime kvrt_runtime;
+typedef struct kvrt_model kvrt_model;
+typedef struct kvrt_store kvrt_store;
+typedef struct kvrt_session kvrt_session;
+
+/* ---- status ------------------------------------------------------------------------------------------------------------------ */
+
+typedef int32_t kvrt_status;
+enum {
+  KVRT_OK = 0,
+  KVRT_INVALID = 1,      /* the caller's mistake: mend the call */
+  KVRT_NOT_FOUND = 2,    /* no such file, session or key: create it or name another */
+  KVRT_CONFLICT = 3,     /* the name is taken or was saved by another handle since: resume it, take another name, or overwrite */
+  KVRT_BUSY = 4,         /* in use: by another call, a generation or another process; try again when that is over */
+  KVRT_CANCELLED = 5,    /* stopped by kvrt_session_cancel or a callback */
+  KVRT_NO_MEMORY = 6,    /* the system gave no memory: release something, or lower kv_bytes_max */
+  KVRT_TOO_SMALL = 7,    /* the buffer is smaller than *needed: call again with a larger one */
+  KVRT_LIMIT = 8,        /* past a limit; the message names the option that raises it */
+  KVRT_CORRUPT = 9,      /* a file is damaged: get it again; for a store see kvrt_store_verify */
+  KVRT_INCOMPATIBLE = 10, /* sound, but of another model or a later format: open it with what made it */
+  KVRT_IO = 11,          /* the system failed to read or write; os_code is errno or SQLite's extended code */
+  KVRT_NO_SPACE = 12,    /* the disk, a quota or disk_bytes_max is full; nothing was lost: free space and call again */
+  KVRT_DEVICE = 13,      /* the compute device failed */
+  KVRT_UNSUPPORTED = 14, /* this build or version cannot; the message names the thing */
+  KVRT_INTERNAL = 15     /* a defect of kvrt: please report the message */
+};
+
+/* Finer reasons, in kvrt_error.detail. New ones may be added. */
+enum {
+  KVRT_DETAIL_NONE = 0,
+  KVRT_DETAIL_FORMAT = 1,            /* bytes are not what the format says */
+  KVRT_DETAIL_CATALOG_CORRUPT = 2,
+  KVRT_DETAIL_CATALOG_MISSING = 3,
+  KVRT_DETAIL_STORE_TOO_NEW = 4,
+  KVRT_DETAIL_FOREIGN_PROGRAM = 5,   /* the directory or database belongs to another program */
+  KVRT_DETAIL_READ_ONLY = 6,
+  KVRT_DETAIL_PERMISSION = 7,
+  KVRT_DETAIL_UNSAFE_DIRECTORY = 8,  /* others can write it, or another user owns it */
+  KVRT_DETAIL_STORE_LOCKED = 9,      /* another process has the store open */
+  KVRT_DETAIL_GENERATION = 10,       /* saved under this name since this handle last saw it */
+  KVRT_DETAIL_NAME_TAKEN = 11,
+  KVRT_DETAIL_MODEL_MISMATCH = 12,
+  KVRT_DETAIL_FORKED = 13,
+  KVRT_DETAIL_REENTRANT = 14,
+  KVRT_DETAIL_CONCURRENT = 15,
+  KVRT_DETAIL_TEMPLATE_ERROR = 16,
+  KVRT_DETAIL_TEMPLATE_LIMIT = 17,
+  KVRT_DETAIL_STATE = 18,            /* the call does not fit the session's state */
+  KVRT_DETAIL_NUMERIC = 19,          /* NaN or infinite logits */
+  KVRT_DETAIL_STRUCT_TAIL = 20       /* an option that this library does not know is set */
+};
+
+typedef struct kvrt_error {
+  uint32_t struct_size;
+  kvrt_status status;
+  int32_t detail;
+  int32_t os_code;
+  char message[1008]; /* NUL-terminated, cut at whole code points */
+} kvrt_error;
+
+KVRT_API uint32_t kvrt_version(void);     /* major << 16 | minor << 8 | patch */
+KVRT_API uint32_t kvrt_abi_version(void); /* KVRT_ABI_VERSION of the library: a binding checks it at load */
+KVRT_API const char* kvrt_status_name(kvrt_status status); /* "OK", "INVALID", ...; static */
+/* The calling thread's last error; status KVRT_OK when it had none. A successful call leaves it alone. */
+KVRT_API kvrt_status kvrt_last_error(kvrt_error* out);
+
+/* ---- events and reports ------------------------------------------------------------------------------------------------------ */
+
+enum { /* kvrt_event.type */
+  KVRT_EVENT_NONE = 0,     /* next: nothing came before the timeout, or the session is idle */
+  KVRT_EVENT_TOKEN = 1,    /* token, position, text (whole code points, may be empty), logprob */
+  KVRT_EVENT_PROGRESS = 2, /* done of total: tokens in prefill, bytes in model_open, chunks in resume and verify */
+  KVRT_EVENT_LOGITS = 3,   /* logits[logits_count] of `position`: the prediction of position + 1 */
+  KVRT_EVENT_DONE = 4,     /* reason, report */
+  KVRT_EVENT_ENTRY = 5,    /* store_list: entry */
+  KVRT_EVENT_FAULT = 6     /* store_verify: text says where and what */
+};
+
+enum { /* why a generation ended */
+  KVRT_REASON_NONE = 0,
+  KVRT_REASON_EOS = 1,          /* the model ended its turn; that token is in the session */
+  KVRT_REASON_STOP = 2,         /* a stop string or stop token */
+  KVRT_REASON_MAX_TOKENS = 3,
+  KVRT_REASON_CONTEXT_FULL = 4, /* truncate, or start another session */
+  KVRT_REASON_CANCELLED = 5,
+  KVRT_REASON_PREFILLED = 6,    /* the end of prefill */
+  KVRT_REASON_FAILED = 7        /* kvrt_session_info has the error */
+};
+
+enum { /* why no more of the prompt was reused */
+  KVRT_REUSE_ALL = 0,            /* nothing stopped it */
+  KVRT_REUSE_NEW_TOKENS = 1,     /* the tokens from here on were never computed under this root */
+  KVRT_REUSE_DIFFERENT_TOKEN = 2, /* a resident block of the same parent has another token here */
+  KVRT_REUSE_NOT_STORED = 3,     /* the store knows the tokens but never had their KV */
+  KVRT_REUSE_EVICTED = 4,        /* computed before in this session; the pool needed the blocks */
+  KVRT_REUSE_DAMAGED = 5,        /* the chunk on disk was damaged or missing */
+  KVRT_REUSE_OTHER_NUMERICS = 6  /* the snapshot's KV is of another format, numerics or block size: its tokens are computed again */
+};
+
+/* The usage of one prefill or generation. prompt_tokens == reused_memory + reused_disk + reused_remote + prefilled, exactly. */
+typedef struct kvrt_report {
+  uint32_t struct_size;
+  uint32_t reason;         /* KVRT_REASON_* */
+  uint64_t prompt_tokens;  /* tokens in the session when it began */
+  uint64_t reused_memory;  /* of these: KV was in this session or shared from the pool */
+  uint64_t reused_disk;    /*           KV came from the store (since the last report) */
+  uint64_t reused_remote;  /*           always 0 in this version */
+  uint64_t prefilled;      /*           computed; at least 1, as the last token always runs */
+  uint64_t generated;      /* tokens sampled, the end token included */
+  uint32_t reuse_stopped;  /* KVRT_REUSE_* */
+  uint32_t stop_tokens;    /* STOP by a string: tokens at the end to truncate to drop it */
+  uint64_t reuse_stopped_at; /* first position that was not reused; prompt_tokens when all was */
+  uint64_t seed;           /* the seed in use, also when it was drawn */
+  double queue_ms;         /* begin to the first step that had a row of this session */
+  double ttft_ms;          /* begin to the first token */
+  double prefill_ms, decode_ms; /* first step to first token; first token to last */
+  uint64_t kv_blocks, kv_bytes; /* of this session at the end; shared blocks count in full */
+} kvrt_report;
+
+typedef struct kvrt_store_entry {
+  uint32_t struct_size;
+  uint32_t reserved;
+  char name[256], domain[256]; /* NUL-terminated */
+  char id[40];                 /* 32 hex digits */
+  uint64_t generation;         /* counts the saves of this name */
+  uint64_t tokens;
+  uint64_t chunks, chunks_missing; /* KV chunks on disk; those a resume would compute again */
+  uint64_t bytes, bytes_shared;    /* of the chunks on disk; of them, used by other sessions too */
+  int64_t created_unix_ms, saved_unix_ms;
+} kvrt_store_entry;
+
+/* Pointers live until the next call on the session, or until the callback returns. */
+typedef struct kvrt_event {
+  uint32_t struct_size;
+  uint32_t type;        /* KVRT_EVENT_* */
+  int32_t token;
+  uint32_t reason;
+  uint64_t position;
+  const char* text;
+  size_t text_size;
+  double logprob;       /* natural logarithm of the token's probability before temperature and truncation */
+  uint64_t done, total;
+  const float* logits;
+  size_t logits_count;  /* the vocabulary's size */
+  const kvrt_report* report;
+  const kvrt_store_entry* entry;
+} kvrt_event;
+
+typedef int32_t (*kvrt_event_fn)(void* user, const kvrt_event* event);
+
+/* ---- runtime ----------------------------------------------------------------------------------------------------------------- */
+
+enum { KVRT_LOG_DEFAULT = 0 /* WARN */, KVRT_LOG_ERROR = 1, KVRT_LOG_WARN = 2, KVRT_LOG_INFO = 3, KVRT_LOG_DEBUG = 4 };
+enum { KVRT_ISA_DEFAULT = 0 /* the best that passes its self-check */, KVRT_ISA_SCALAR = 1, KVRT_ISA_AVX2 = 2 };
+
+/* May come on any thread and must not call kvrt. */
+typedef void (*kvrt_log_fn)(void* user, int32_t level, const char* text, size_t text_size);
+typedef void (*kvrt_free_fn)(void* user);
+
+typedef struct kvrt_runtime_options {
+  uint32_t struct_size;
+  uint32_t threads;          /* compute threads, the caller's included; 0: the CPUs that affinity and cgroup leave */
+  uint32_t isa;              /* KVRT_ISA_*; one that the machine lacks is UNSUPPORTED */
+  uint32_t log_level;        /* KVRT_LOG_* */
+  kvrt_log_fn log;           /* NULL: silent */
+  void* log_user;
+  kvrt_free_fn log_user_free; /* called once with log_user when log can come no more; not if open fails */
+} kvrt_runtime_options;
+
+typedef struct kvrt_runtime_props {
+  uint32_t struct_size;
+  uint32_t threads;
+  char device[16];    /* "cpu" */
+  char isa[16];       /* the kernel table in use */
+  char numerics[16];  /* version of the arithmetic's definition, "cpu-1" */
+  char isa_tables[128];   /* every table built, each with "ok", "not on this machine" or "differs from scalar" */
+  char libraries[128];    /* "sqlite 3.40.1, zstd 1.5.4, ..." */
+} kvrt_runtime_props;
+
+KVRT_API kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime** out);
+KVRT_API void kvrt_runtime_retain(kvrt_runtime* runtime);
+KVRT_API void kvrt_runtime_release(kvrt_runtime* runtime);
+KVRT_API kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out);
+
+/* ---- model ------------------------------------------------------------------------------------------------------------------- */
+
+enum { KVRT_KV_DEFAULT = 0 /* F16 */, KVRT_KV_F16 = 1 };
+
+typedef struct kvrt_model_options {
+  uint32_t struct_size;
+  uint32_t kv_format;     /* KVRT_KV_* */
+  uint32_t block_tokens;  /* tokens per KV block: 16, 32, 64, 128 or 256; 0: 32 */
+  uint32_t prefill_chunk; /* prompt tokens per step at most, 1 to 512; 0: 512. Smaller cancels sooner */
+  uint64_t kv_bytes_max;  /* the pool of KV blocks, reserved at open and touched on use; 0: 4 contexts, at most a quarter of the memory left */
+} kvrt_model_options;
+
+typedef struct kvrt_model_props {
+  uint32_t struct_size;
+  uint32_t has_weights;   /* 0: a vocabulary-only file: tokenize, detokenize and apply_template work, sessions do not */
+  char architecture[32];
+  char name[128];
+  uint32_t vocab_size, context_length;
+  uint32_t layers, heads, kv_heads, head_dim, width;
+  int32_t bos_token, eos_token; /* -1: none */
+  uint32_t add_bos;       /* append_text to an empty session adds BOS */
+  uint32_t has_template;
+  uint32_t block_tokens;
+  uint64_t file_bytes, weight_bytes; /* on disk; resident */
+  uint64_t kv_bytes_per_token, block_bytes;
+  uint64_t blocks, blocks_free, blocks_cached; /* of the pool: all; unused; idle but indexed, given up when needed */
+  uint64_t sessions;      /* open now */
+  double load_ms;
+} kvrt_model_props;
+
+/* Opens a GGUF file. The callback sees PROGRESS in bytes. Unknown architectures, tensor types and tokenizers are UNSUPPORTED by name.
+ * The file must not change while the model is open. */
+KVRT_API kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_model_options* options,
+                                     kvrt_event_fn callback, void* user, kvrt_model** out);
+KVRT_API void kvrt_model_retain(kvrt_model* model);
+KVRT_API void kvrt_model_release(kvrt_model* model);
+KVRT_API kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out);
+
+enum {
+  KVRT_TEXT_SPECIAL = 1, /* tokenize: text that spells a special token becomes it; detokenize: special tokens are spelled out */
+  KVRT_TEXT_BOS = 2      /* tokenize: begin with the model's BOS token, if it has one */
+};
+
+KVRT_API kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_t text_size, uint32_t flags, int32_t* tokens,
+                                         size_t capacity, size_t* needed);
+/* The tokens' bytes; a run that ends within a code point ends so. */
+KVRT_API kvrt_status kvrt_model_detokenize(const kvrt_model* model, const int32_t* tokens, size_t count, uint32_t flags, char* text,
+                                           size_t capacity, size_t* needed);
+
+typedef struct kvrt_template_options {
+  uint32_t struct_size;
+  uint32_t no_generation_prompt; /* 1: do not open the assistant's turn */
+  const char* source;            /* a Jinja template to use instead of the model's; then the model may be NULL */
+  size_t source_size;
+  const char* tools;             /* a JSON array for the template's variable `tools` */
+  size_t tools_size;
+} kvrt_template_options;
+
+/* Renders a JSON array of messages ({"role": ..., "content": ...}) with the chat template. Not NUL-terminated. */
+KVRT_API kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messages, size_t messages_size,
+                                               const kvrt_template_options* options, char* text, size_t capacity, size_t* needed);
+
+/* ---- store ------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct kvrt_store_options {
+  uint32_t struct_size;
+  uint32_t read_only;      /* 1: never write; a directory that cannot be written is opened so by itself */
+  uint32_t must_exist;     /* 1: NOT_FOUND instead of creating it */
+  uint32_t reserved;
+  uint64_t disk_bytes_max; /* a save that would pass it is NO_SPACE; 0: no cap */
+} kvrt_store_options;
+
+typedef struct kvrt_store_props {
+  uint32_t struct_size;
+  uint32_t read_only;
+  uint32_t format;          /* of the directory */
+  uint32_t reserved;
+  uint64_t sessions, chunks, segments;
+  uint64_t chunk_bytes, chunk_raw_bytes; /* compressed; the KV they hold */
+  uint64_t disk_bytes;
+  uint64_t chunks_damaged;  /* found since open */
+} kvrt_store_props;
+
+/* One process at a time: a second gets BUSY (STORE_LOCKED). The directory is made with mode 0700. What is in it is as private as the
+ * conversations. */
+KVRT_API kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options,
+                                     kvrt_store** out);
+KVRT_API void kvrt_store_retain(kvrt_store* store);
+KVRT_API void kvrt_store_release(kvrt_store* store);
+KVRT_API kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out);
+/* One ENTRY event per session, ordered by domain and name. domain NULL: of all domains; "" with size 0: the default one. */
+KVRT_API kvrt_status kvrt_store_list(kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user);
+KVRT_API kvrt_status kvrt_store_stat(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
+                                     kvrt_store_entry* out);
+/* Removes the session, and the chunks that no other needs. Handles that have it open go on, and may save it again. */
+KVRT_API kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size);
+/* Reads and checks everything. One FAULT event per fault, PROGRESS between; CORRUPT when there was a fault. */
+KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user);
+
+/* ---- session ----------------------------------------------------------------------------------------------------------------- */
+
+enum { KVRT_STATE_IDLE = 1, KVRT_STATE_GENERATING = 2, KVRT_STATE_SUSPENDED = 3, KVRT_STATE_FAILED = 4 };
+
+typedef struct kvrt_session_options {
+  uint32_t struct_size;
+  uint32_t no_prefix_cache; /* 1: neither reuse KV of other sessions nor offer its own */
+  kvrt_store* store;        /* where it saves, and finds stored prefixes; NULL: none. resume sets it by itself */
+  const char* domain;       /* sharing scope, up to 255 bytes: nothing is shared between domains; NULL: the default one */
+  size_t domain_size;
+} kvrt_session_options;
+
+typedef struct kvrt_session_props {
+  uint32_t struct_size;
+  uint32_t state;           /* KVRT_STATE_* */
+  uint64_t tokens;
+  uint64_t kv_tokens;       /* leading tokens whose KV is in the pool */
+  uint64_t kv_blocks, kv_bytes;
+  uint64_t events_unread;
+  uint64_t generation;      /* of the last save or resume; 0: never saved */
+  char id[40];              /* 32 hex digits; kept over suspend and resume */
+  char name[256];           /* of the last save or resume */
+  kvrt_status last_status;  /* of the last failure; KVRT_OK when there was none */
+  int32_t last_detail;
+  char last_message[512];
+} kvrt_session_props;
+
+KVRT_API kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* options, kvrt_session** out);
+/* Cancels a running call of another thread and waits for it, at most one step. */
+KVRT_API void kvrt_session_close(kvrt_session* session);
+KVRT_API kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* out);
+
+/* append*: queue tokens; no compute. LIMIT when the model's context or the pool could never hold them. */
+KVRT_API kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, size_t count);
+/* Tokenizes. The first text of an empty session gets a BOS where the model asks for it. flags: KVRT_TEXT_SPECIAL. */
+KVRT_API kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, size_t text_size, uint32_t flags);
+
+typedef struct kvrt_append_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t appended;  /* tokens added at the end */
+  uint64_t rewritten; /* tokens dropped before, because the template renders the earlier conversation otherwise now */
+} kvrt_append_info;
+
+/* Appends one message, a JSON object with role and content, rendered by the model's template with the conversation before it. The next
+ * begin opens the assistant's turn, and what it generates becomes a message of its own, its sampled tokens kept. info may be NULL. */
+KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info);
+
+enum { KVRT_LOGITS_NONE = 0, KVRT_LOGITS_LAST = 1, KVRT_LOGITS_ALL = 2 };
+
+/* Computes what is queued. PROGRESS, and a LOGITS event for the last or for every position that was computed (with ALL nothing is
+ * reused). report may be NULL. */
+KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report);
+
+typedef struct kvrt_generate_options {
+  uint32_t struct_size;
+  uint32_t max_tokens;    /* 0: until the model ends its turn or the context is full */
+  float temperature;      /* 0: greedy */
+  uint32_t top_k;         /* 0: off */
+  float top_p;            /* 0: off; else 0 < top_p <= 1 */
+  uint32_t ignore_eos;    /* 1: go on past end tokens */
+  uint64_t seed;          /* 0: drawn, and reported. A draw depends on seed and position alone */
+  const int32_t* stop_tokens;
+  size_t stop_token_count;
+  const char* stop_strings; /* up to 16, of up to 256 bytes, each ended by a NUL */
+  size_t stop_strings_size; /* with the NULs */
+  uint32_t emit_logits;   /* 1: a LOGITS event before every TOKEN */
+  uint32_t no_generation_prompt; /* 1: do not open the assistant's turn after append_message */
+} kvrt_generate_options;
+
+/* Starts a generation; compute happens in next, of any session of the model: a step serves all that generate. */
+KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options);
+/* The next event, computing as needed. timeout_ms < 0 waits as long as it takes, 0 only takes what is there; it bounds the wait, not a
+ * step. A session with 64 unread events pauses. A failure of the session is its status here, after which it is FAILED. */
+KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t timeout_ms);
+/* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE; stopping gives CANCELLED, and the tokens
+ * so far stay. report may be NULL. */
+KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
+                                           kvrt_report* report);
+/* Any thread. Ends a generation or prefill within one step, at the last accepted token; else a no-op. */
+KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session);
+
+/* A copy that shares all KV blocks; what differs later is copied at its first write. It is unsaved and has a new id. */
+KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, kvrt_session** out);
+/* Keeps the first `count` tokens, and the messages that end within them. */
+KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count);
+KVRT_API kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, size_t capacity, size_t* needed);
+
+enum {
+  KVRT_DURABILITY_DEFAULT = 0, /* TOKENS */
+  KVRT_DURABILITY_NONE = 1,    /* nothing waits for the disk */
+  KVRT_DURABILITY_PROCESS = 2, /* survives the process, not a power cut */
+  KVRT_DURABILITY_TOKENS = 3,  /* tokens survive a power cut; KV may have to be computed again */
+  KVRT_DURABILITY_KV = 4       /* KV survives it too */
+};
+
+typedef struct kvrt_save_options {
+  uint32_t struct_size;
+  uint32_t durability; /* KVRT_DURABILITY_* */
+  uint32_t overwrite;  /* 1: replace another session of this name, or a newer generation */
+  uint32_t reserved;
+} kvrt_save_options;
+
+typedef struct kvrt_save_report {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t generation;
+  uint64_t tokens;
+  uint64_t chunks, chunks_written; /* of this session; those the store did not have yet */
+  uint64_t bytes_written;          /* of chunks */
+  double ms;
+} kvrt_save_report;
+
+/* Saves under `name` in the session's store (1 to 255 bytes of UTF-8) and stays in memory. When it returns OK the session is on disk; when
+ * not, everything is as before. CONFLICT: the name is taken, or was saved by another handle since. report may be NULL. */
+KVRT_API kvrt_status kvrt_session_checkpoint(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
+                                             kvrt_save_report* report);
+/* checkpoint, then gives the blocks back. The handle stays valid: the next call that computes warms it again. */
+KVRT_API kvrt_status kvrt_session_suspend(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
+                                          kvrt_save_report* report);
+/* Opens a saved session, in this process or another, and loads its KV. Damaged or missing chunks are holes that the next step computes;
+ * report (may be NULL) counts what came back: reused_memory, reused_disk, and prefilled for what remains to compute. INCOMPATIBLE when it
+ * was made with another model. options->store is ignored. */
+KVRT_API kvrt_status kvrt_session_resume(kvrt_model* model, kvrt_store* store, const char* name, size_t name_size,
+                                         const kvrt_session_options* options, kvrt_event_fn callback, void* user, kvrt_report* report,
+                                         kvrt_session** out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
