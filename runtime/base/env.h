@@ -34,6 +34,12 @@ struct FsInfo {
   uint64_t free_bytes = 0, total_bytes = 0;
 };
 
+struct DirInfo {
+  bool owned = false;             // by the effective user
+  bool others_can_write = false;  // group or world
+  bool writable = false;          // by this process, file system included
+};
+
 // Thread-safe. Paths are absolute or relative to the working directory.
 class Env {
  public:
@@ -46,6 +52,7 @@ class Env {
   virtual Status sync_dir(const std::string& path) = 0;
   virtual Result<std::vector<std::string>> list_dir(const std::string& path) = 0;        // names, sorted, no dot entries
   virtual Result<bool> exists(const std::string& path) = 0;
+  virtual Result<DirInfo> dir_info(const std::string& path) = 0;                         // NOT_FOUND, or IO if no directory
   // BUSY (kStoreLocked) when another holder has it. Creates the file 0600.
   virtual Result<std::unique_ptr<FileLock>> lock(const std::string& path) = 0;
   virtual Result<FsInfo> fs_info(const std::string& path) = 0;

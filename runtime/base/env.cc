@@ -1,0 +1,287 @@
+#include "runtime/base/env.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+
+#include "runtime/base/check.h"
+
+namespace kvrt {
+
+namespace {
+
+template <typename Call>
+auto retry_eintr(Call call) {
+  decltype(call()) r;
+  do r = call();
+  while (r < 0 && errno == EINTR);
+  return r;
+}
+
+class Fd {
+ public:
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  Fd& operator=(Fd&&) = delete;
+  ~Fd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+class PosixFile final : public File {
+ public:
+  PosixFile(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+
+  Status pread(uint64_t offset, std::span<uint8_t> out) const override {
+    size_t done = 0;
+    while (done < out.size()) {
+      ssize_t n = retry_eintr([&] { return ::pread(fd_.get(), out.data() + done, out.size() - done, static_cast<off_t>(offset + done)); });
+      if (n < 0) return errno_error(errno, "%s: reading %zu bytes at %llu", path_.c_str(), out.size(), ull(offset));
+      if (n == 0) {
+        return error(Code::kCorrupt, Detail::kFormat, "%s: %zu bytes wanted at %llu, the file ends after %zu of them", path_.c_str(),
+                     out.size(), ull(offset), done);
+      }
+      done += static_cast<size_t>(n);
+    }
+    return {};
+  }
+
+  Status append(std::span<const uint8_t> bytes) override {
+    size_t done = 0;
+    while (done < bytes.size()) {
+      ssize_t n = retry_eintr([&] { return ::write(fd_.get(), bytes.data() + done, bytes.size() - done); });
+      if (n < 0) return errno_error(errno, "%s: writing %zu bytes", path_.c_str(), bytes.size());
+      if (n == 0) return errno_error(EIO, "%s: writing %zu bytes: none accepted", path_.c_str(), bytes.size());
+      done += static_cast<size_t>(n);
+    }
+    return {};
+  }
+
+  Status sync() override {
+    if (retry_eintr([&] { return ::fdatasync(fd_.get()); }) != 0) return errno_error(errno, "%s: fdatasync", path_.c_str());
+    return {};
+  }
+
+  Result<uint64_t> size() const override {
+    struct stat st;
+    if (::fstat(fd_.get(), &st) != 0) return errno_error(errno, "%s: stat", path_.c_str());
+    return static_cast<uint64_t>(st.st_size);
+  }
+
+ private:
+  static unsigned long long ull(uint64_t v) { return v; }
+  Fd fd_;
+  std::string path_;
+};
+
+class PosixLock final : public FileLock {
+ public:
+  explicit PosixLock(Fd fd) : fd_(std::move(fd)) {}  // closing the descriptor frees the flock
+
+ private:
+  Fd fd_;
+};
+
+struct FsName {
+  uint64_t magic;
+  const char* name;
+  bool network;
+};
+constexpr FsName kFsNames[] = {
+    {EXT4_SUPER_MAGIC, "ext4", false},
+    {XFS_SUPER_MAGIC, "xfs", false},
+    {BTRFS_SUPER_MAGIC, "btrfs", false},
+    {TMPFS_MAGIC, "tmpfs", false},
+    {OVERLAYFS_SUPER_MAGIC, "overlay", false},
+    {F2FS_SUPER_MAGIC, "f2fs", false},
+    {0x2FC12FC1, "zfs", false},
+    {MSDOS_SUPER_MAGIC, "vfat", false},
+    {0x2011BAB0, "exfat", false},
+    {RAMFS_MAGIC, "ramfs", false},
+    {SQUASHFS_MAGIC, "squashfs", false},
+    {ISOFS_SUPER_MAGIC, "iso9660", false},
+    {NFS_SUPER_MAGIC, "nfs", true},
+    {SMB_SUPER_MAGIC, "smb", true},
+    {CIFS_SUPER_MAGIC, "cifs", true},
+    {SMB2_SUPER_MAGIC, "smb2", true},
+    {V9FS_MAGIC, "9p", true},
+    {FUSE_SUPER_MAGIC, "fuse", true},
+    {AFS_SUPER_MAGIC, "afs", true},
+    {CEPH_SUPER_MAGIC, "ceph", true},
+    {CODA_SUPER_MAGIC, "coda", true},
+};
+
+class PosixEnv final : public Env {
+ public:
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override {
+    // O_NONBLOCK: a planted FIFO must not hang the open; it has no effect on a regular file.
+    Fd fd(retry_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY); }));
+    if (!fd.ok()) return errno_error(errno, "%s: open", path.c_str());
+    KVRT_TRY(check_regular(fd.get(), path));
+    return std::unique_ptr<File>(new PosixFile(std::move(fd), path));
+  }
+
+  Result<std::unique_ptr<File>> create_new(const std::string& path) override {
+    Fd fd(retry_eintr([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600); }));
+    if (!fd.ok()) return errno_error(errno, "%s: create", path.c_str());
+    if (::fchmod(fd.get(), 0600) != 0) return errno_error(errno, "%s: chmod 0600", path.c_str());
+    return std::unique_ptr<File>(new PosixFile(std::move(fd), path));
+  }
+
+  Status make_dir(const std::string& path) override {
+    if (::mkdir(path.c_str(), 0700) == 0) {
+      if (::chmod(path.c_str(), 0700) != 0) return errno_error(errno, "%s: chmod 0700", path.c_str());
+      return {};
+    }
+    int err = errno;
+    struct stat st;
+    if (err == EEXIST && ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) return {};
+    return errno_error(err, "%s: mkdir", path.c_str());
+  }
+
+  Status rename_new(const std::string& from, const std::string& to) override {
+    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+    // File systems without RENAME_NOREPLACE: link refuses an existing name just as atomically.
+    if (errno == EINVAL || errno == ENOSYS) {
+      if (::link(from.c_str(), to.c_str()) == 0) {
+        if (::unlink(from.c_str()) == 0) return {};
+        return errno_error(errno, "%s: unlink after link", from.c_str());
+      }
+    }
+    return errno_error(errno, "%s: rename to %s", from.c_str(), to.c_str());
+  }
+
+  Status remove_file(const std::string& path) override {
+    if (::unlink(path.c_str()) != 0) return errno_error(errno, "%s: unlink", path.c_str());
+    return {};
+  }
+
+  Status sync_dir(const std::string& path) override {
+    Fd fd(retry_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+    if (!fd.ok()) return errno_error(errno, "%s: open directory", path.c_str());
+    if (retry_eintr([&] { return ::fsync(fd.get()); }) != 0) return errno_error(errno, "%s: fsync", path.c_str());
+    return {};
+  }
+
+  Result<std::vector<std::string>> list_dir(const std::string& path) override {
+    DIR* dir = ::opendir(path.c_str());
+    if (dir == nullptr) return errno_error(errno, "%s: list", path.c_str());
+    std::vector<std::string> names;
+    errno = 0;
+    while (const dirent* entry = ::readdir(dir)) {
+      std::string name = entry->d_name;
+      if (name != "." && name != "..") names.push_back(std::move(name));
+      errno = 0;
+    }
+    int err = errno;
+    ::closedir(dir);
+    if (err != 0) return errno_error(err, "%s: list", path.c_str());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  Result<bool> exists(const std::string& path) override {
+    struct stat st;
+    if (::lstat(path.c_str(), &st) == 0) return true;
+    if (errno == ENOENT || errno == ENOTDIR) return false;
+    return errno_error(errno, "%s: stat", path.c_str());
+  }
+
+  Result<DirInfo> dir_info(const std::string& path) override {
+    struct stat st;
+    if (::stat(path.c_str(), &st) != 0) return errno_error(errno, "%s: stat", path.c_str());
+    if (!S_ISDIR(st.st_mode)) return errno_error(ENOTDIR, "%s", path.c_str());
+    DirInfo info;
+    info.owned = st.st_uid == ::geteuid();
+    info.others_can_write = (st.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+    info.writable = ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
+    return info;
+  }
+
+  Result<std::unique_ptr<FileLock>> lock(const std::string& path) override {
+    Fd fd(retry_eintr([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600); }));
+    if (!fd.ok()) return errno_error(errno, "%s: open", path.c_str());
+    KVRT_TRY(check_regular(fd.get(), path));
+    if (::fchmod(fd.get(), 0600) != 0) return errno_error(errno, "%s: chmod 0600", path.c_str());
+    if (retry_eintr([&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB); }) != 0) {
+      if (errno != EWOULDBLOCK) return errno_error(errno, "%s: flock", path.c_str());
+      return error(Code::kBusy, Detail::kStoreLocked, "%s: held by another process or handle", path.c_str());
+    }
+    return std::unique_ptr<FileLock>(new PosixLock(std::move(fd)));
+  }
+
+  Result<FsInfo> fs_info(const std::string& path) override {
+    struct statfs st;
+    if (retry_eintr([&] { return ::statfs(path.c_str(), &st); }) != 0) return errno_error(errno, "%s: statfs", path.c_str());
+    FsInfo info;
+    auto magic = static_cast<uint64_t>(static_cast<uint32_t>(st.f_type));  // f_type is signed; the magics are 32 bits
+    for (const FsName& known : kFsNames) {
+      if (magic == (known.magic & 0xffffffffu)) {
+        info.type = known.name;
+        info.is_network = known.network;
+      }
+    }
+    if (info.type.empty()) {
+      char text[32];
+      std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(magic));
+      info.type = text;
+    }
+    auto block = static_cast<uint64_t>(st.f_bsize);
+    info.free_bytes = static_cast<uint64_t>(st.f_bavail) * block;
+    info.total_bytes = static_cast<uint64_t>(st.f_blocks) * block;
+    return info;
+  }
+
+  uint64_t now_ns() override {
+    timespec t;
+    ::clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
+  }
+
+  int64_t unix_ms() override {
+    timespec t;
+    ::clock_gettime(CLOCK_REALTIME, &t);
+    return static_cast<int64_t>(t.tv_sec) * 1000 + t.tv_nsec / 1000000;
+  }
+
+  void random(std::span<uint8_t> out) override {
+    size_t done = 0;
+    while (done < out.size()) {
+      ssize_t n = retry_eintr([&] { return ::getrandom(out.data() + done, out.size() - done, 0); });
+      KVRT_CHECK(n > 0);  // only EINTR can fail once the kernel's pool is seeded
+      done += static_cast<size_t>(n);
+    }
+  }
+
+ private:
+  static Status check_regular(int fd, const std::string& path) {
+    struct stat st;
+    if (::fstat(fd, &st) != 0) return errno_error(errno, "%s: stat", path.c_str());
+    if (!S_ISREG(st.st_mode)) return error(Code::kInvalid, Detail::kNone, "%s: not a regular file", path.c_str());
+    return {};
+  }
+};
+
+}  // namespace
+
+Env* posix_env() {
+  static PosixEnv env;
+  return &env;
+}
+
+}  // namespace kvrt
