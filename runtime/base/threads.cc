@@ -1,0 +1,207 @@
+#include "runtime/base/threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "runtime/base/check.h"
+#include "runtime/base/fp_env.h"
+
+namespace kvrt {
+namespace {
+
+thread_local bool t_in_chunk = false;  // parallel_for does not nest
+
+void cpu_pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+// A worker that finds nothing to do within a step spins this long before it sleeps: longer than the serial parts of a step.
+constexpr auto kSpinBudget = std::chrono::microseconds(300);
+constexpr uint32_t kSpinsPerClock = 64;
+
+}  // namespace
+
+// A region is published in `ticket`: its number in the high half, the chunks not yet claimed in the low half. A thread claims
+// a chunk by decrementing; because the number is in the same word, a claim never hits a later region, and `object`'s region
+// cannot end before the claimed chunk is reported in `done`. So the caller waits for claimed chunks alone: a worker that the
+// system does not schedule holds nothing up.
+struct ThreadPool::Impl {
+  alignas(64) std::atomic<uint64_t> ticket{0};
+  alignas(64) std::atomic<uint32_t> done{0};
+  alignas(64) std::atomic<uint32_t> epoch{0};  // what sleepers wait on; changes whenever there may be something to do
+  std::atomic<uint32_t> sleepers{0};
+  std::atomic<bool> in_step{false}, stop{false};
+  const ChunkFn* fn = nullptr;  // of the open region; written before `ticket`, read after a claim
+  uint32_t chunks = 0;
+  std::vector<std::thread> workers;
+
+  bool run_one(uint32_t worker) {
+    uint64_t seen = ticket.load(std::memory_order_acquire);
+    while (static_cast<uint32_t>(seen) != 0) {
+      if (!ticket.compare_exchange_weak(seen, seen - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+      t_in_chunk = true;
+      (*fn)(chunks - static_cast<uint32_t>(seen), worker);
+      t_in_chunk = false;
+      done.fetch_add(1, std::memory_order_release);
+      return true;
+    }
+    return false;
+  }
+
+  bool has_work() const { return static_cast<uint32_t>(ticket.load(std::memory_order_acquire)) != 0; }
+
+  // True when there is (or may be) work before the budget is over.
+  bool spin() const {
+    const auto end = std::chrono::steady_clock::now() + kSpinBudget;
+    while (in_step.load(std::memory_order_relaxed)) {
+      for (uint32_t i = 0; i < kSpinsPerClock; ++i) {
+        if (has_work()) return true;
+        cpu_pause();
+      }
+      if (std::chrono::steady_clock::now() > end) return false;
+    }
+    return false;
+  }
+
+  void work(uint32_t worker) {
+    const FpEnv fp_env;  // a new thread inherits its creator's
+    while (!stop.load(std::memory_order_acquire)) {
+      if (run_one(worker) || spin()) continue;
+      const uint32_t before = epoch.load();
+      sleepers.fetch_add(1);
+      if (!has_work() && !stop.load()) epoch.wait(before);
+      sleepers.fetch_sub(1);
+    }
+  }
+
+  // Pairs with work(): either the worker sees what was stored before this, or it is seen asleep, or its epoch is stale.
+  void wake() {
+    epoch.fetch_add(1);
+    if (sleepers.load() != 0) epoch.notify_all();
+  }
+};
+
+ThreadPool::ThreadPool(uint32_t threads) : impl_(std::make_unique<Impl>()) {
+  // Signals are the host's: its handlers must not run on our threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (uint32_t i = 1; i < threads; ++i) {
+    try {
+      impl_->workers.emplace_back([impl = impl_.get(), i] { impl->work(i); });
+    } catch (const std::system_error&) {
+      break;  // a thread limit: go on with those we got
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+ThreadPool::~ThreadPool() {
+  impl_->stop.store(true);
+  impl_->wake();
+  for (std::thread& worker : impl_->workers) worker.join();
+}
+
+uint32_t ThreadPool::size() const { return static_cast<uint32_t>(impl_->workers.size()) + 1; }
+
+void ThreadPool::parallel_for(uint32_t chunks, ChunkFn fn) {
+  KVRT_CHECK(!t_in_chunk);
+  if (chunks == 0) return;
+  if (chunks == 1 || impl_->workers.empty()) {
+    t_in_chunk = true;
+    for (uint32_t i = 0; i < chunks; ++i) fn(i, 0);
+    t_in_chunk = false;
+    return;
+  }
+  Impl& impl = *impl_;
+  impl.fn = &fn;
+  impl.chunks = chunks;
+  impl.done.store(0, std::memory_order_relaxed);
+  const uint64_t region = (impl.ticket.load(std::memory_order_relaxed) >> 32) + 1;
+  impl.ticket.store(region << 32 | chunks);
+  impl.wake();
+  while (impl.run_one(0)) {
+  }
+  for (uint32_t spins = 0; impl.done.load(std::memory_order_acquire) != chunks; ++spins) {
+    if (spins < 4096) {
+      cpu_pause();
+    } else {
+      std::this_thread::yield();  // a worker holds a chunk and has lost its CPU, perhaps to us
+    }
+  }
+}
+
+void ThreadPool::begin_step() {
+  impl_->in_step.store(true);
+  impl_->wake();
+}
+
+void ThreadPool::end_step() { impl_->in_step.store(false); }
+
+namespace {
+
+bool read_line(const std::string& path, std::string* line) {
+  std::ifstream file(path);
+  return static_cast<bool>(std::getline(file, *line));
+}
+
+// CPUs that a quota of `quota` µs per `period` µs amounts to, rounded up; 0: no limit.
+uint32_t quota_cpus(long long quota, long long period) {
+  if (quota <= 0 || period <= 0) return 0;
+  return static_cast<uint32_t>(std::min<long long>((quota + period - 1) / period, 1 << 20));
+}
+
+uint32_t min_limit(uint32_t a, uint32_t b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
+
+// v2: cpu.max of the process's group and of all groups above it; v1: the quota as a container sees it.
+uint32_t cgroup_cpus() {
+  uint32_t limit = 0;
+  std::string path, line;
+  std::ifstream groups("/proc/self/cgroup");
+  while (std::getline(groups, line)) {
+    if (line.starts_with("0::")) path = line.substr(3);
+  }
+  while (true) {
+    long long quota = 0, period = 0;
+    if (read_line("/sys/fs/cgroup" + path + "/cpu.max", &line) && std::sscanf(line.c_str(), "%lld %lld", &quota, &period) == 2) {
+      limit = min_limit(limit, quota_cpus(quota, period));  // "max 100000" does not scan: no limit
+    }
+    const size_t slash = path.find_last_of('/');
+    if (slash == std::string::npos) break;
+    path.resize(slash);
+  }
+  std::string quota_line, period_line;
+  if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &quota_line) && read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period_line)) {
+    limit = min_limit(limit, quota_cpus(std::atoll(quota_line.c_str()), std::atoll(period_line.c_str())));
+  }
+  return limit;
+}
+
+}  // namespace
+
+uint32_t usable_cpus() {
+  uint32_t cpus = 0;
+  for (int capacity = 1024; capacity <= 1 << 16 && cpus == 0; capacity *= 4) {  // EINVAL: the machine has more CPUs than the mask
+    cpu_set_t* set = CPU_ALLOC(static_cast<size_t>(capacity));
+    if (set == nullptr) break;
+    const size_t bytes = CPU_ALLOC_SIZE(static_cast<size_t>(capacity));
+    if (sched_getaffinity(0, bytes, set) == 0) cpus = static_cast<uint32_t>(CPU_COUNT_S(bytes, set));
+    CPU_FREE(set);
+  }
+  return std::max(1u, min_limit(cpus, cgroup_cpus()));
+}
+
+}  // namespace kvrt

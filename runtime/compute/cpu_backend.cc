@@ -1,0 +1,155 @@
+#include "runtime/compute/cpu_backend.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/check.h"
+#include "runtime/base/fp_env.h"
+#include "runtime/compute/cpu_memory.h"
+#include "runtime/compute/cpu_weights.h"
+#include "runtime/compute/rope.h"
+
+namespace kvrt {
+namespace {
+
+class HostBuffer final : public Buffer {
+ public:
+  explicit HostBuffer(HostMemory memory) : memory_(std::move(memory)) {}
+  uint8_t* data() override { return memory_.data(); }
+  uint64_t bytes() const override { return memory_.bytes(); }
+
+ private:
+  HostMemory memory_;
+};
+
+constexpr uint32_t kElementwiseGrain = 8;         // rows of one chunk
+constexpr uint64_t kWeightChunkBytes = 48 << 10;  // weights of one chunk: enough to keep the stream of prefetches going
+
+}  // namespace
+
+Result<std::unique_ptr<Buffer>> CpuBackend::alloc(uint64_t bytes, bool populate) {
+  KVRT_ASSIGN(HostMemory memory, HostMemory::map(bytes, populate));
+  return std::unique_ptr<Buffer>(std::make_unique<HostBuffer>(std::move(memory)));
+}
+
+void CpuBackend::upload(uint8_t* device, std::span<const uint8_t> host) { std::copy(host.begin(), host.end(), device); }
+void CpuBackend::download(std::span<uint8_t> host, const uint8_t* device) { std::copy_n(device, host.size(), host.data()); }
+void CpuBackend::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) { std::memmove(to, from, bytes); }
+
+Result<std::unique_ptr<Weight>> CpuBackend::make_weight(std::span<const TensorView> tensors) {
+  KVRT_ASSIGN(auto weight, PanelWeight::make(tensors, &pool_));
+  return std::unique_ptr<Weight>(std::move(weight));
+}
+
+void CpuBackend::embed(const Weight& table, std::span<const int32_t> tokens, float* out) {
+  const auto& weight = static_cast<const PanelWeight&>(table);
+  for_rows(static_cast<uint32_t>(tokens.size()), kElementwiseGrain, [&](uint32_t row) {
+    KVRT_CHECK(tokens[row] >= 0 && static_cast<uint32_t>(tokens[row]) < weight.rows());
+    weight.dequantize(static_cast<uint32_t>(tokens[row]), out + uint64_t{row} * weight.cols());
+  });
+}
+
+void CpuBackend::rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) {
+  for_rows(rows, kElementwiseGrain,
+           [&](uint32_t row) { kernels_.rmsnorm_row(x + uint64_t{row} * width, weight, eps, width, out + uint64_t{row} * width); });
+}
+
+void CpuBackend::quantize(const float* x, uint32_t n, uint32_t k) {
+  const uint32_t blocks = k / kQuantBlock;
+  if (quant_q_.size() < uint64_t{n} * k) quant_q_.resize(uint64_t{n} * k);
+  if (quant_d_.size() < uint64_t{n} * blocks) quant_d_.resize(uint64_t{n} * blocks);
+  if (quant_s_.size() < uint64_t{n} * blocks) quant_s_.resize(uint64_t{n} * blocks);
+  for_rows(n, kElementwiseGrain, [&](uint32_t row) {
+    kernels_.quantize_row(x + uint64_t{row} * k, k, quant_q_.data() + uint64_t{row} * k, quant_d_.data() + uint64_t{row} * blocks,
+                          quant_s_.data() + uint64_t{row} * blocks);
+  });
+}
+
+void CpuBackend::matmul(const Weight& w, const float* bias, const float* x, uint32_t n, bool accumulate, float* out) {
+  const auto& weight = static_cast<const PanelWeight&>(w);
+  if (n == 0) return;
+  if (weight.quantized()) quantize(x, n, weight.cols());
+  const auto run_part = [&](const WeightPart& part, uint32_t begin, uint32_t end) {
+    MatmulArgs args{};
+    args.panels = part.data;
+    args.panel_bytes = part.panel_bytes;
+    args.rows = part.rows;
+    args.k = weight.cols();
+    args.x = x;
+    args.xq = {quant_q_.data(), quant_d_.data(), quant_s_.data()};
+    args.bias = bias ? bias + part.row_begin : nullptr;
+    args.accumulate = accumulate;
+    args.out = out + part.row_begin;
+    args.out_stride = weight.rows();
+    matmul_of(kernels_, part.type)(args, begin, end, 0, n);
+  };
+  // A chunk is a run of panels, counted over all parts; with many columns a panel is work enough, with one it is the bytes that count.
+  const uint64_t bytes_per_chunk = std::max<uint64_t>(kWeightChunkBytes / std::min(n, 16u), 1);
+  const uint32_t grain =
+      static_cast<uint32_t>(std::max<uint64_t>(1, bytes_per_chunk * weight.panels() / std::max<uint64_t>(weight.bytes(), 1)));
+  pool_.parallel_for((weight.panels() + grain - 1) / grain, [&](uint32_t chunk, uint32_t) {
+    const uint32_t begin = chunk * grain, end = std::min(weight.panels(), begin + grain);
+    for (const WeightPart& part : weight.parts()) {
+      const uint32_t from = std::max(begin, part.first_panel), to = std::min(end, part.first_panel + part.panels);
+      if (from < to) run_part(part, from - part.first_panel, to - part.first_panel);
+    }
+  });
+}
+
+void CpuBackend::prepare_rope(const RopeParams& params, std::span<const int32_t> positions) {
+  const bool same_params = rope_params_.dims == params.dims && rope_params_.freq_base == params.freq_base;
+  if (same_params && std::ranges::equal(positions, rope_positions_)) return;
+  const uint32_t pairs = params.dims / 2;
+  if (!same_params) {
+    rope_inv_freq_.resize(pairs);
+    rope_frequencies(params.freq_base, params.dims, rope_inv_freq_.data());
+  }
+  rope_params_ = params;
+  rope_positions_.assign(positions.begin(), positions.end());
+  rope_cos_.resize(positions.size() * pairs);
+  rope_sin_.resize(positions.size() * pairs);
+  for_rows(static_cast<uint32_t>(positions.size()), kElementwiseGrain, [&](uint32_t row) {
+    for (uint32_t i = 0; i < pairs; ++i) {
+      double sin, cos;
+      rope_sincos(static_cast<double>(positions[row]) * rope_inv_freq_[i], &sin, &cos);
+      rope_sin_[uint64_t{row} * pairs + i] = static_cast<float>(sin);
+      rope_cos_[uint64_t{row} * pairs + i] = static_cast<float>(cos);
+    }
+  });
+}
+
+void CpuBackend::rope(const RopeParams& params, std::span<const int32_t> positions, uint32_t heads, uint32_t head_dim, uint32_t stride,
+                      float* x) {
+  KVRT_CHECK(params.dims % 2 == 0 && params.dims <= head_dim);
+  prepare_rope(params, positions);
+  const uint32_t pairs = params.dims / 2;
+  for_rows(static_cast<uint32_t>(positions.size()), kElementwiseGrain, [&](uint32_t row) {
+    for (uint32_t h = 0; h < heads; ++h) {
+      kernels_.rope_head(rope_cos_.data() + uint64_t{row} * pairs, rope_sin_.data() + uint64_t{row} * pairs, pairs,
+                         params.style == RopeStyle::kInterleaved, x + uint64_t{row} * stride + h * head_dim);
+    }
+  });
+}
+
+void CpuBackend::silu_mul(const float* gate_up, uint32_t rows, uint32_t width, float* out) {
+  for_rows(rows, kElementwiseGrain, [&](uint32_t row) {
+    const float* gate = gate_up + uint64_t{row} * 2 * width;
+    kernels_.silu_mul_row(gate, gate + width, width, out + uint64_t{row} * width);
+  });
+}
+
+void CpuBackend::gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) {
+  for (size_t i = 0; i < rows.size(); ++i) std::memmove(out + i * width, x + uint64_t{rows[i]} * width, uint64_t{width} * sizeof(float));
+}
+
+void CpuBackend::run(uint64_t, const std::function<void()>& fn) {
+  const FpEnv fp_env;
+  struct StepScope {
+    explicit StepScope(ThreadPool& p) : pool(p) { pool.begin_step(); }
+    ~StepScope() { pool.end_step(); }
+    ThreadPool& pool;
+  } scope(pool_);
+  fn();
+}
+
+}  // namespace kvrt

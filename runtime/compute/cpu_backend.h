@@ -1,0 +1,73 @@
+// CpuBackend: Backend on host memory. Splits each op over the pool's threads; the arithmetic is the kernel table's.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "runtime/base/threads.h"
+#include "runtime/compute/backend.h"
+#include "runtime/compute/cpu_kernels.h"
+
+namespace kvrt {
+
+class PanelWeight;
+
+// One thread at a time, as Backend says. Scratch grows to the largest step seen and is then reused.
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const CpuKernels* kernels, uint32_t threads) : kernels_(*kernels), pool_(threads) {}
+
+  Result<std::unique_ptr<Buffer>> alloc(uint64_t bytes, bool populate) override;
+  void upload(uint8_t* device, std::span<const uint8_t> host) override;
+  void download(std::span<uint8_t> host, const uint8_t* device) override;
+  void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) override;
+  void sync() override {}
+  Result<std::unique_ptr<Weight>> make_weight(std::span<const TensorView> tensors) override;
+
+  void embed(const Weight& table, std::span<const int32_t> tokens, float* out) override;
+  void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) override;
+  void matmul(const Weight& w, const float* bias, const float* x, uint32_t n, bool accumulate, float* out) override;
+  void rope(const RopeParams& params, std::span<const int32_t> positions, uint32_t heads, uint32_t head_dim, uint32_t stride,
+            float* x) override;
+  void kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, const float* k, const float* v,
+                uint32_t stride) override;
+  void attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, uint32_t heads, float scale, const float* q,
+                 uint32_t stride, float* out) override;
+  void silu_mul(const float* gate_up, uint32_t rows, uint32_t width, float* out) override;
+  void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) override;
+  void run(uint64_t shape_key, const std::function<void()>& fn) override;
+
+  const char* name() const override { return "cpu"; }
+  const char* isa() const override { return kernels_.isa; }
+  const char* numerics() const override { return "cpu-1"; }
+
+ private:
+  void prepare_rope(const RopeParams& params, std::span<const int32_t> positions);
+  void quantize(const float* x, uint32_t n, uint32_t k);
+  // Rows [0, n) in chunks of about `grain` rows.
+  template <typename F>
+  void for_rows(uint32_t n, uint32_t grain, const F& fn);
+
+  const CpuKernels& kernels_;
+  ThreadPool pool_;
+  std::vector<int8_t> quant_q_;
+  std::vector<float> quant_d_, quant_s_;
+  std::vector<float> attention_scratch_;
+  // The rotation of the positions last asked for: one step asks for the same ones in every layer.
+  RopeParams rope_params_;
+  std::vector<int32_t> rope_positions_;
+  std::vector<float> rope_cos_, rope_sin_;  // [positions][dims / 2]
+  std::vector<double> rope_inv_freq_;
+};
+
+template <typename F>
+void CpuBackend::for_rows(uint32_t n, uint32_t grain, const F& fn) {
+  const uint32_t chunks = (n + grain - 1) / grain;
+  pool_.parallel_for(chunks, [&](uint32_t chunk, uint32_t) {
+    const uint32_t end = std::min(n, (chunk + 1) * grain);
+    for (uint32_t row = chunk * grain; row < end; ++row) fn(row);
+  });
+}
+
+}  // namespace kvrt

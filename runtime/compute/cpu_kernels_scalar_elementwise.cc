@@ -1,0 +1,67 @@
+// Scalar exp, norm, activation, rotation: the definition (NUMERICS.md §1, §4 to §6).
+#include <bit>
+#include <cmath>
+
+#include "runtime/compute/cpu_kernels_scalar.h"
+#include "runtime/compute/quants.h"
+
+namespace kvrt::scalar {
+
+float exp(float x) {
+  if (x < -64.0f) return 0.0f;
+  const float shifted = std::fmaf(x, 0x1.715476p+0f, kRoundMagic);  // log2(e)
+  const float n = shifted - kRoundMagic;
+  float r = std::fmaf(n, -0x1.62e4p-1f, x);  // ln(2), high part: n times it is exact
+  r = std::fmaf(n, -0x1.7f7d1cp-20f, r);
+  float p = 1.9875691500e-4f;
+  p = std::fmaf(p, r, 1.3981999507e-3f);
+  p = std::fmaf(p, r, 8.3334519073e-3f);
+  p = std::fmaf(p, r, 4.1665795894e-2f);
+  p = std::fmaf(p, r, 1.6666665459e-1f);
+  p = std::fmaf(p, r, 5.0000001201e-1f);
+  p = std::fmaf(p, r * r, r);
+  p = p + 1.0f;
+  const uint32_t exponent = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRoundMagic) + 127u;
+  return p * std::bit_cast<float>(exponent << 23);
+}
+
+float sum_lanes(const float lanes[16]) {
+  float t[16];
+  for (int i = 0; i < 16; ++i) t[i] = lanes[i];
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) t[i] = t[i] + t[i + half];
+  }
+  return t[0];
+}
+
+void rmsnorm_row(const float* x, const float* weight, float eps, uint32_t width, float* out) {
+  float lanes[16] = {};
+  for (uint32_t i = 0; i < width; ++i) lanes[i % 16] = std::fmaf(x[i], x[i], lanes[i % 16]);
+  const float mean = sum_lanes(lanes) / static_cast<float>(width);
+  const float scale = 1.0f / std::sqrt(mean + eps);
+  for (uint32_t i = 0; i < width; ++i) out[i] = (x[i] * scale) * weight[i];
+}
+
+void silu_mul_row(const float* gate, const float* up, uint32_t width, float* out) {
+  for (uint32_t i = 0; i < width; ++i) {
+    const float x = gate[i], e = exp(-std::fabs(x));  // in (0, 1]: nothing overflows
+    const float numerator = x < 0.0f ? x * e : x;
+    out[i] = (numerator / (1.0f + e)) * up[i];
+  }
+}
+
+void rope_head(const float* cos, const float* sin, uint32_t pairs, bool interleaved, float* x) {
+  for (uint32_t i = 0; i < pairs; ++i) {
+    float* a = interleaved ? x + 2 * i : x + i;
+    float* b = interleaved ? a + 1 : a + pairs;
+    const float x0 = *a, x1 = *b;
+    *a = std::fmaf(x0, cos[i], -(x1 * sin[i]));
+    *b = std::fmaf(x0, sin[i], x1 * cos[i]);
+  }
+}
+
+void f32_to_f16_row(const float* x, uint32_t n, uint16_t* out) {
+  for (uint32_t i = 0; i < n; ++i) out[i] = f32_to_f16(x[i]);
+}
+
+}  // namespace kvrt::scalar

@@ -1,0 +1,170 @@
+#include "runtime/compute/cpu_weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/limits.h"
+#include "runtime/compute/cpu_kernels.h"
+#include "runtime/compute/quants.h"
+
+namespace kvrt {
+namespace {
+
+constexpr uint64_t kPanelAlign = 64;
+
+uint64_t panel_bytes_of(DType type, uint64_t cols) {
+  switch (type) {
+    case DType::kQ4_1:
+      return cols / kQuantBlock * kQ41PanelBlockBytes;
+    case DType::kQ8_0:
+      return cols / kQuantBlock * kQ80PanelBlockBytes;
+    case DType::kF16:
+      return cols * kPanelRows * 2;
+    case DType::kF32:
+      return cols * kPanelRows * 4;
+  }
+  return 0;
+}
+
+// File order: d, m, then byte i = elements i (low nibble) and i + 16. Panel: group j of a row holds elements 8j..8j+3 low, 8j+4..8j+7 high.
+void pack_q4_1(const uint8_t* row, uint32_t lane, uint32_t cols, uint8_t* panel) {
+  for (uint32_t b = 0; b < cols / kQuantBlock; ++b, row += 20, panel += kQ41PanelBlockBytes) {
+    std::memcpy(panel + 2 * lane, row, 2);
+    std::memcpy(panel + 32 + 2 * lane, row + 2, 2);
+    const auto nibble = [row](uint32_t k) { return k < 16 ? row[4 + k] & 15 : row[4 + k - 16] >> 4; };
+    for (uint32_t j = 0; j < 4; ++j) {
+      for (uint32_t i = 0; i < 4; ++i) {
+        panel[64 + j * 64 + lane * 4 + i] = static_cast<uint8_t>(nibble(8 * j + i) | nibble(8 * j + 4 + i) << 4);
+      }
+    }
+  }
+}
+
+void pack_q8_0(const uint8_t* row, uint32_t lane, uint32_t cols, uint8_t* panel) {
+  for (uint32_t b = 0; b < cols / kQuantBlock; ++b, row += 34, panel += kQ80PanelBlockBytes) {
+    std::memcpy(panel + 2 * lane, row, 2);
+    for (uint32_t j = 0; j < 8; ++j) std::memcpy(panel + 32 + j * 64 + lane * 4, row + 2 + 4 * j, 4);
+  }
+}
+
+void pack_plain(const uint8_t* row, uint32_t lane, uint32_t cols, uint32_t elem, uint8_t* panel) {
+  for (uint32_t k = 0; k < cols; ++k) std::memcpy(panel + (uint64_t{k} * kPanelRows + lane) * elem, row + uint64_t{k} * elem, elem);
+}
+
+void pack_panel(const TensorView& tensor, uint32_t panel_index, uint8_t* panel) {
+  const uint32_t cols = static_cast<uint32_t>(tensor.cols());
+  const DTypeInfo& info = *dtype_info(static_cast<uint32_t>(tensor.type));
+  const uint64_t row_bytes = uint64_t{cols} / info.block_elems * info.block_bytes;
+  const uint64_t first = uint64_t{panel_index} * kPanelRows;
+  for (uint32_t lane = 0; lane < kPanelRows && first + lane < tensor.rows(); ++lane) {
+    const uint8_t* row = tensor.data.data() + (first + lane) * row_bytes;
+    switch (tensor.type) {
+      case DType::kQ4_1:
+        pack_q4_1(row, lane, cols, panel);
+        break;
+      case DType::kQ8_0:
+        pack_q8_0(row, lane, cols, panel);
+        break;
+      case DType::kF16:
+        pack_plain(row, lane, cols, 2, panel);
+        break;
+      case DType::kF32:
+        pack_plain(row, lane, cols, 4, panel);
+        break;
+    }
+  }
+}
+
+using ull = unsigned long long;
+
+Status check_tensor(const TensorView& tensor, uint64_t cols) {
+  const DTypeInfo* info = dtype_info(static_cast<uint32_t>(tensor.type));
+  if (info == nullptr) return error(Code::kUnsupported, Detail::kNone, "weight of type %u", static_cast<unsigned>(tensor.type));
+  if (tensor.cols() != cols || cols == 0 || cols > kWidthMax || cols % info->block_elems != 0) {
+    return error(Code::kInvalid, Detail::kFormat, "weight of type %s has %llu columns, expected %llu, at most %u and a multiple of %u",
+                 info->name, static_cast<ull>(tensor.cols()), static_cast<ull>(cols), kWidthMax, info->block_elems);
+  }
+  const CheckedSize want = CheckedSize(cols / info->block_elems * info->block_bytes) * tensor.rows();
+  uint64_t bytes;
+  if (tensor.rows() == 0 || tensor.rows() > kVocabMax || !want.get(tensor.data.size(), &bytes) || bytes != tensor.data.size()) {
+    return error(Code::kInvalid, Detail::kFormat, "weight of type %s with %llu x %llu elements has %llu bytes", info->name,
+                 static_cast<ull>(tensor.rows()), static_cast<ull>(cols), static_cast<ull>(tensor.data.size()));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PanelWeight>> PanelWeight::make(std::span<const TensorView> tensors, ThreadPool* pool) {
+  if (tensors.empty()) return error(Code::kInvalid, Detail::kNone, "a weight of no tensors");
+  auto weight = std::make_unique<PanelWeight>();
+  uint64_t bytes = 0, rows = 0;
+  for (const TensorView& tensor : tensors) {
+    KVRT_TRY(check_tensor(tensor, tensors[0].cols()));
+    WeightPart part{};
+    part.type = tensor.type;
+    part.row_begin = static_cast<uint32_t>(rows);
+    part.rows = static_cast<uint32_t>(tensor.rows());
+    part.panels = (part.rows + kPanelRows - 1) / kPanelRows;
+    part.first_panel = weight->panels_;
+    part.panel_bytes = panel_bytes_of(tensor.type, tensor.cols());
+    bytes += (part.panel_bytes * part.panels + kPanelAlign - 1) & ~(kPanelAlign - 1);
+    rows += part.rows;
+    weight->panels_ += part.panels;
+    const bool quantized = tensor.type == DType::kQ4_1 || tensor.type == DType::kQ8_0;
+    (quantized ? weight->quantized_ : weight->plain_) = true;
+    weight->parts_.push_back(part);
+  }
+  if (rows > kVocabMax) return error(Code::kLimit, Detail::kNone, "a weight of %llu rows, at most %u", static_cast<ull>(rows), kVocabMax);
+  weight->rows_ = static_cast<uint32_t>(rows);
+  weight->cols_ = static_cast<uint32_t>(tensors[0].cols());
+  KVRT_ASSIGN(weight->memory_, HostMemory::map(bytes, true));
+  uint8_t* at = weight->memory_.data();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    WeightPart& part = weight->parts_[i];
+    const TensorView& tensor = tensors[i];
+    part.data = at;
+    pool->parallel_for(part.panels,
+                       [&part, &tensor, at](uint32_t panel, uint32_t) { pack_panel(tensor, panel, at + panel * part.panel_bytes); });
+    at += (part.panel_bytes * part.panels + kPanelAlign - 1) & ~(kPanelAlign - 1);
+  }
+  return weight;
+}
+
+void PanelWeight::dequantize(uint32_t row, float* out) const {
+  size_t i = 0;
+  while (row >= parts_[i].row_begin + parts_[i].rows) ++i;
+  const WeightPart& part = parts_[i];
+  const uint32_t lane = (row - part.row_begin) % kPanelRows;
+  const uint8_t* panel = part.data + (row - part.row_begin) / kPanelRows * part.panel_bytes;
+  const auto half = [](const uint8_t* p) {
+    uint16_t h;
+    std::memcpy(&h, p, sizeof h);
+    return f16_to_f32(h);
+  };
+  for (uint32_t k = 0; k < cols_; ++k) {
+    const uint32_t block = k / kQuantBlock, e = k % kQuantBlock;
+    switch (part.type) {
+      case DType::kQ4_1: {
+        const uint8_t* b = panel + uint64_t{block} * kQ41PanelBlockBytes;
+        const uint8_t byte = b[64 + e / 8 * 64 + lane * 4 + e % 4];
+        out[k] = half(b + 2 * lane) * static_cast<float>(e % 8 < 4 ? byte & 15 : byte >> 4) + half(b + 32 + 2 * lane);
+        break;
+      }
+      case DType::kQ8_0: {
+        const uint8_t* b = panel + uint64_t{block} * kQ80PanelBlockBytes;
+        out[k] = half(b + 2 * lane) * static_cast<float>(static_cast<int8_t>(b[32 + e / 4 * 64 + lane * 4 + e % 4]));
+        break;
+      }
+      case DType::kF16:
+        out[k] = half(panel + (uint64_t{k} * kPanelRows + lane) * 2);
+        break;
+      case DType::kF32:
+        std::memcpy(out + k, panel + (uint64_t{k} * kPanelRows + lane) * 4, 4);
+        break;
+    }
+  }
+}
+
+}  // namespace kvrt
