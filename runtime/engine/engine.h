@@ -1,0 +1,40 @@
+// Engine: what a runtime owns: the device, its threads, the environment and the log. One step at a time runs on it.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "runtime/base/env.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/compute/backend.h"
+
+namespace kvrt {
+
+struct EngineOptions {
+  uint32_t threads = 0;  // 0: usable_cpus()
+  std::string isa;       // "": the best
+};
+
+// Thread-safe, but for the backend: whoever runs a step holds step_mutex().
+class Engine {
+ public:
+  static Result<std::shared_ptr<Engine>> open(const EngineOptions& options, std::unique_ptr<Log> log);
+
+  Env* env() const { return env_; }
+  Log* log() const { return log_.get(); }
+  Backend* backend() const { return backend_.get(); }
+  uint32_t threads() const { return threads_; }
+  std::mutex& step_mutex() { return step_mutex_; }
+
+ private:
+  Engine() = default;
+  std::unique_ptr<Log> log_;
+  Env* env_ = nullptr;
+  uint32_t threads_ = 1;
+  std::unique_ptr<Backend> backend_;
+  std::mutex step_mutex_;
+};
+
+}  // namespace kvrt

@@ -1,0 +1,71 @@
+#include "runtime/engine/manifest.h"
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/limits.h"
+
+namespace kvrt {
+
+namespace {
+constexpr uint32_t kManifestVersion = 1;
+
+Status bad(const char* what, size_t at) { return error(Code::kCorrupt, Detail::kFormat, "manifest: %s at byte %zu", what, at); }
+}  // namespace
+
+// Little-endian: u32 version, u32 block_tokens, u32 flags (1: share), text_id[32], template_id[32], u32 n, i32 pending[n],
+// u32 m, then per message u64 begin, u64 end, u32 flags (1: generated), u32 size, JSON.
+std::vector<uint8_t> encode_manifest(const Manifest& m) {
+  ByteWriter w;
+  w.write(kManifestVersion);
+  w.write(m.block_tokens);
+  w.write(uint32_t{m.share});
+  w.write_bytes(m.text_id.bytes.data(), 32);
+  w.write_bytes(m.template_id.bytes.data(), 32);
+  w.write(static_cast<uint32_t>(m.pending.size()));
+  w.write_bytes(m.pending.data(), m.pending.size() * sizeof(int32_t));
+  w.write(static_cast<uint32_t>(m.messages.size()));
+  for (const Message& message : m.messages) {
+    w.write(message.begin);
+    w.write(message.end);
+    w.write(uint32_t{message.generated});
+    w.write_string(message.json);
+  }
+  return std::move(w.bytes());
+}
+
+Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_tokens, uint32_t vocab) {
+  ByteReader r(bytes);
+  Manifest m;
+  uint32_t version = 0, flags = 0, n = 0;
+  std::span<const uint8_t> part;
+  if (!r.read(&version) || version != kManifestVersion) return bad("unknown version", 0);
+  if (!r.read(&m.block_tokens) || !r.read(&flags)) return bad("cut short", r.position());
+  m.share = flags & 1;
+  for (Hash256* hash : {&m.text_id, &m.template_id}) {
+    if (!r.read_bytes(32, &part)) return bad("cut short", r.position());
+    std::memcpy(hash->bytes.data(), part.data(), 32);
+  }
+  if (!r.read(&n) || !r.read_bytes(uint64_t{n} * 4, &part)) return bad("pending tokens cut short", r.position());
+  m.pending.resize(n);
+  if (n) std::memcpy(m.pending.data(), part.data(), part.size());
+  for (int32_t token : m.pending) {
+    if (token < 0 || static_cast<uint32_t>(token) >= vocab) return bad("token out of range", r.position());
+  }
+  uint32_t count = 0;
+  if (!r.read(&count)) return bad("cut short", r.position());
+  uint64_t tokens = node_tokens + n;
+  for (uint32_t i = 0; i < count; ++i) {
+    Message message;
+    uint32_t size = 0;
+    if (!r.read(&message.begin) || !r.read(&message.end) || !r.read(&flags) || !r.read(&size) || !r.read_bytes(size, &part)) {
+      return bad("message cut short", r.position());
+    }
+    if (message.begin > message.end || message.end > tokens) return bad("message outside the tokens", r.position());
+    message.generated = flags & 1;
+    message.json.assign(reinterpret_cast<const char*>(part.data()), part.size());
+    m.messages.push_back(std::move(message));
+  }
+  if (r.remaining()) return bad("bytes after the end", r.position());
+  return m;
+}
+
+}  // namespace kvrt

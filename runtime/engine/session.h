@@ -1,0 +1,119 @@
+// Session: one conversation's tokens, block table, messages, generation and mailbox. Plain state; the scheduler and the engine act on it.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/hash.h"
+#include "runtime/engine/output_text.h"
+#include "runtime/engine/sampler.h"
+#include "runtime/kv/block_table.h"
+#include "storage/store.h"
+
+namespace kvrt {
+
+// The numbers of kvrt.h's enums (asserted in api/session.cc).
+enum class SessionState : uint32_t { kIdle = 1, kGenerating = 2, kSuspended = 3, kFailed = 4 };
+enum class EventType : uint32_t { kNone = 0, kToken = 1, kProgress = 2, kLogits = 3, kDone = 4 };
+enum class Reason : uint32_t { kNone, kEos, kStop, kMaxTokens, kContextFull, kCancelled, kPrefilled, kFailed };
+enum class ReuseStop : uint32_t { kAll, kNewTokens, kDifferentToken, kNotStored, kEvicted, kDamaged, kOtherNumerics };
+enum class WantLogits : uint32_t { kNone, kLast, kAll };
+
+struct Report {
+  Reason reason = Reason::kNone;
+  uint64_t prompt_tokens = 0, reused_memory = 0, reused_disk = 0, prefilled = 0, generated = 0;
+  ReuseStop reuse_stopped = ReuseStop::kAll;
+  uint64_t reuse_stopped_at = 0;
+  uint32_t stop_tokens = 0;
+  uint64_t seed = 0;
+  double queue_ms = 0, ttft_ms = 0, prefill_ms = 0, decode_ms = 0;
+  uint64_t kv_blocks = 0, kv_bytes = 0;
+};
+
+struct Event {
+  EventType type = EventType::kNone;
+  int32_t token = 0;
+  uint64_t position = 0;
+  std::string text;
+  float logprob = 0;
+  uint64_t done = 0, total = 0;
+  std::vector<float> logits;
+  Report report;
+};
+
+struct GenerateOptions {
+  bool prefill_only = false;
+  WantLogits logits = WantLogits::kNone;  // of a prefill
+  uint32_t max_tokens = 0;                // 0: no limit but the context
+  SamplingOptions sampling;
+  bool ignore_eos = false;
+  std::vector<int32_t> stop_tokens;
+  std::vector<std::string> stop_strings;
+  bool emit_logits = false;
+  bool generation_prompt = true;
+};
+
+// A prefill or generation from begin to DONE.
+struct Generation {
+  explicit Generation(GenerateOptions o) : options(std::move(o)), text(options.stop_strings) {}
+  GenerateOptions options;
+  OutputText text;
+  Report report;
+  uint64_t prompt_end = 0;      // tokens when it began
+  bool warmed = false;          // the prefix look-up was done and reuse is counted
+  bool recompute_all = false;   // prefill with all logits
+  uint64_t next_logits = 0;     // recompute_all: first position still to run
+  uint64_t computed = 0;        // prompt rows that have run
+  bool finished = false;        // DONE is in the mailbox, or the session's failure is set
+  uint64_t begin_ns = 0, first_step_ns = 0, first_token_ns = 0, last_token_ns = 0;
+};
+
+// A message and the tokens [begin, end) that it became. A generated one keeps its sampled tokens.
+struct Message {
+  std::string json;
+  uint64_t begin = 0, end = 0;
+  bool generated = false;
+};
+
+// Guarded by ModelHost's lock, but for what is marked. A session belongs to one handle; calls on it do not overlap.
+struct Session {
+  Session(uint32_t block_tokens) : table(block_tokens) {}  // NOLINT
+
+  SessionId id;
+  std::string name;              // of the last save or resume
+  uint64_t gen = 0;
+  std::string domain;
+  std::shared_ptr<Store> store;  // fixed for life
+  bool share = true;             // takes part in the prefix cache
+  BlockKey root;
+
+  std::vector<int32_t> tokens;
+  std::vector<Message> messages;
+  std::vector<BlockKey> keys;    // of the full blocks so far known; a prefix of what `tokens` has
+  BlockTable table;
+  uint64_t disk_tokens = 0;      // loaded from the store since the last report
+  bool was_evicted = false;      // the pool took blocks of this session
+  bool damaged = false;          // a chunk of it was damaged or missing at the last warm
+  bool not_stored = false;       // resumed, and the store has no chunk for a block of it
+  bool other_numerics = false;   // resumed, but its KV is of another root or block size
+  uint64_t resumed_tokens = 0;   // leading tokens that came from a snapshot
+  // The tail node in the store: tokens [begin, end) after the full blocks; valid while the session keeps those tokens.
+  uint64_t saved_tail_begin = 0, saved_tail_end = 0;
+  uint32_t pins = 0;             // a save copies its blocks out: not to be evicted
+
+  SessionState state = SessionState::kIdle;
+  std::unique_ptr<Generation> generation;
+  bool cancel = false;           // asked for while a step runs
+  bool in_step = false;
+  std::deque<Event> mailbox;
+  Status failure;                // what ended the generation; given by next, then kept in last_error
+  Status last_error;
+  uint64_t last_used = 0;        // of the scheduler's clock: who is evicted first
+  std::condition_variable changed;
+};
+
+}  // namespace kvrt

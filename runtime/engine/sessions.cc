@@ -1,0 +1,165 @@
+// ModelHost: sessions as data: open, close, append, fork, truncate, info. No compute.
+#include <algorithm>
+
+#include "runtime/base/limits.h"
+#include "runtime/engine/model_host.h"
+
+namespace kvrt {
+
+namespace {
+bool generating(const Session& s) { return s.state == SessionState::kGenerating; }
+}  // namespace
+
+Result<Session*> ModelHost::open_session(const SessionOptions& options) {
+  if (!model_) {
+    return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", file_->name().c_str());
+  }
+  auto session = std::make_unique<Session>(kv_.block_tokens);
+  engine_->env()->random(session->id.bytes);
+  session->store = options.store;
+  session->domain = options.domain;
+  session->share = options.share;
+  KVRT_ASSIGN(session->root, root_for(options));
+  std::lock_guard lock(mu_);
+  if (scheduler_->sessions().size() >= kSessionsMax) {
+    return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
+  }
+  scheduler_->add(session.get());
+  return session.release();
+}
+
+void ModelHost::close(Session* session) {
+  std::unique_lock lock(mu_);
+  if (generating(*session) && !session->generation->finished) session->cancel = true;
+  leader_gone_.wait(lock, [&] { return !leader_; });  // at most one step: its rows may be in it
+  scheduler_->remove(session);
+  delete session;
+}
+
+Result<Session*> ModelHost::fork(Session* session) {
+  auto copy = std::make_unique<Session>(kv_.block_tokens);
+  engine_->env()->random(copy->id.bytes);
+  std::lock_guard lock(mu_);
+  KVRT_TRY(require(*session, "fork"));
+  if (scheduler_->sessions().size() >= kSessionsMax) {
+    return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
+  }
+  copy->store = session->store;
+  copy->domain = session->domain;
+  copy->share = session->share;
+  copy->root = session->root;
+  copy->tokens = session->tokens;
+  copy->messages = session->messages;
+  copy->keys = session->keys;
+  copy->saved_tail_begin = session->saved_tail_begin;
+  copy->saved_tail_end = session->saved_tail_end;
+  copy->state = session->state;
+  for (uint32_t i = 0; i < session->table.size(); ++i) {
+    BlockId block = session->table.block(i);
+    if (block == kNoBlock) continue;
+    scheduler_->pool().ref(block);
+    copy->table.set(i, block, session->table.filled(i));
+  }
+  scheduler_->add(copy.get());
+  scheduler_->touch(copy.get());
+  return copy.release();
+}
+
+Status ModelHost::require(const Session& session, const char* call) const {
+  switch (session.state) {
+    case SessionState::kIdle:
+    case SessionState::kSuspended: return {};
+    case SessionState::kGenerating:
+      return error(Code::kBusy, Detail::kState, "%s: the session is generating; take its events until DONE, or cancel", call);
+    case SessionState::kFailed:
+      return error(Code::kInvalid, Detail::kState, "%s: the session failed: %s", call, session.last_error.message().c_str());
+  }
+  return {};
+}
+
+Status ModelHost::check_room(const Session& session, uint64_t more) const {
+  uint64_t n = session.tokens.size() + more;
+  if (n > model_->dims.context) {
+    return error(Code::kLimit, Detail::kNone, "the session would have %llu tokens, the model's context is %u: truncate, or start another session",
+                 static_cast<unsigned long long>(n), model_->dims.context);
+  }
+  uint64_t blocks = (n + kv_.block_tokens - 1) / kv_.block_tokens;
+  if (blocks > scheduler_->pool().size()) {
+    return error(Code::kLimit, Detail::kNone, "%llu tokens need %llu KV blocks, the pool has %u: raise kv_bytes_max of model_open",
+                 static_cast<unsigned long long>(n), static_cast<unsigned long long>(blocks), scheduler_->pool().size());
+  }
+  return {};
+}
+
+Status ModelHost::append(Session* session, std::span<const int32_t> tokens) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= tokenizer_->vocab_size()) {
+      return error(Code::kInvalid, Detail::kNone, "append: tokens[%zu] is %d, the vocabulary has %u", i, tokens[i], tokenizer_->vocab_size());
+    }
+  }
+  std::lock_guard lock(mu_);
+  KVRT_TRY(require(*session, "append"));
+  KVRT_TRY(check_room(*session, tokens.size()));
+  session->tokens.insert(session->tokens.end(), tokens.begin(), tokens.end());
+  return {};
+}
+
+Status ModelHost::append_text(Session* session, std::string_view text, bool parse_special) {
+  std::vector<int32_t> tokens;
+  {
+    std::lock_guard lock(mu_);
+    KVRT_TRY(require(*session, "append_text"));
+    if (session->tokens.empty() && tokenizer_->add_bos() && tokenizer_->bos() >= 0) tokens.push_back(tokenizer_->bos());
+  }
+  KVRT_TRY(tokenizer_->encode(text, parse_special, &tokens));
+  return append(session, tokens);
+}
+
+Status ModelHost::truncate(Session* session, uint64_t count) {
+  std::lock_guard lock(mu_);
+  KVRT_TRY(require(*session, "truncate"));
+  Session& s = *session;
+  if (count > s.tokens.size()) {
+    return error(Code::kInvalid, Detail::kNone, "truncate: to %llu tokens, the session has %zu", static_cast<unsigned long long>(count),
+                 s.tokens.size());
+  }
+  cut(session, count);
+  return {};
+}
+
+void ModelHost::cut(Session* session, uint64_t count) {
+  Session& s = *session;
+  s.tokens.resize(count);
+  while (!s.messages.empty() && s.messages.back().end > count) s.messages.pop_back();
+  uint32_t T = kv_.block_tokens;
+  s.keys.resize(std::min<size_t>(s.keys.size(), count / T));
+  auto blocks = static_cast<uint32_t>((count + T - 1) / T);
+  scheduler_->release_blocks(&s, blocks);
+  // A sealed block that is cut keeps its first tokens; it is copied before this session writes to it.
+  if (count % T && s.table.size() == blocks) s.table.set_filled(blocks - 1, std::min(s.table.filled(blocks - 1), static_cast<uint32_t>(count % T)));
+  if (s.saved_tail_end > count) s.saved_tail_begin = s.saved_tail_end = 0;
+  s.resumed_tokens = std::min(s.resumed_tokens, count);
+}
+
+std::vector<int32_t> ModelHost::tokens(const Session* session) const {
+  std::lock_guard lock(mu_);
+  return session->tokens;
+}
+
+SessionInfo ModelHost::session_info(const Session* session) const {
+  std::lock_guard lock(mu_);
+  SessionInfo info;
+  info.state = session->state;
+  info.tokens = session->tokens.size();
+  info.kv_tokens = session->table.first_missing(session->tokens.size());
+  info.kv_blocks = session->table.blocks_held();
+  info.kv_bytes = info.kv_blocks * kv_.block_bytes();
+  info.unread = session->mailbox.size();
+  info.gen = session->gen;
+  info.id = session->id;
+  info.name = session->name;
+  info.last_error = session->last_error.clone();
+  return info;
+}
+
+}  // namespace kvrt

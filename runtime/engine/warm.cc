@@ -1,0 +1,113 @@
+// ModelHost: warm() brings back what exists of a session's KV: resident blocks first, then the store's chunks. What is absent or damaged
+// stays a hole, which plan() computes. Resuming and sharing a prefix across restarts are this one loop.
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "runtime/engine/kv_layout.h"
+#include "runtime/engine/model_host.h"
+
+namespace kvrt {
+
+struct ModelHost::ChunkLoad {
+  uint32_t index = 0;              // of the block in the table
+  BlockKey key;
+  std::span<const int32_t> tokens;  // of the session, which does not change while its caller waits
+  BlockId block = kNoBlock;
+  ChunkState state = ChunkState::kAbsent;
+  std::string damage;
+};
+
+// Full blocks without any KV, then the tail; those that the store has, with a block each. Under mu_.
+std::vector<ModelHost::ChunkLoad> ModelHost::loads_wanted(Session* session) {
+  Session& s = *session;
+  uint32_t T = kv_.block_tokens;
+  std::vector<ChunkLoad> wanted;
+  for (uint32_t i = 0; i < s.keys.size(); ++i) {
+    if (s.table.filled(i) == 0) wanted.push_back({i, s.keys[i], scheduler_->block_tokens_of(s, i), kNoBlock, ChunkState::kAbsent, {}});
+  }
+  auto tail = static_cast<uint32_t>(s.saved_tail_begin / T);
+  if (s.saved_tail_end > s.saved_tail_begin && s.table.filled(tail) == 0) {
+    auto tokens = std::span<const int32_t>(s.tokens).subspan(s.saved_tail_begin, s.saved_tail_end - s.saved_tail_begin);
+    ChunkLoad load{tail, chain_key(tail ? s.keys[tail - 1] : s.root, tokens), tokens, kNoBlock, ChunkState::kAbsent, {}};
+    // The full block at the tail's place, if the tokens have grown past it, is stored only if another session wrote it.
+    wanted.push_back(std::move(load));
+  }
+  std::vector<BlockKey> keys;
+  for (const ChunkLoad& w : wanted) keys.push_back(w.key);
+  std::vector<bool> has = s.store->has(keys);
+  std::vector<ChunkLoad> loads;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    bool full = wanted[i].tokens.size() == T;
+    if (!has[i]) {
+      s.not_stored |= full && uint64_t{wanted[i].index + 1} * T <= s.resumed_tokens && !s.other_numerics;
+      continue;
+    }
+    if (!full && std::any_of(loads.begin(), loads.end(), [&](const ChunkLoad& l) { return l.index == wanted[i].index; })) continue;
+    if ((wanted[i].block = scheduler_->alloc(session)) == kNoBlock) break;
+    loads.push_back(std::move(wanted[i]));
+  }
+  return loads;
+}
+
+// Reads on several threads; the caller's reports progress. False when that stopped it.
+bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Progress& progress) {
+  std::atomic<size_t> next{0}, done{0};
+  std::atomic<bool> stop{false};
+  auto work = [&](bool report) {
+    std::vector<uint8_t> bytes(kv_.block_bytes());
+    for (size_t i; !stop && (i = next.fetch_add(1)) < loads.size();) {
+      ChunkLoad& load = loads[i];
+      load.state = store->read(load.key, load.tokens, kBlockLayout, bytes, &load.damage);
+      if (load.state == ChunkState::kOk) engine_->backend()->upload(block_data(load.block), bytes);
+      size_t n = done.fetch_add(1) + 1;
+      if (report && progress && !progress(n, loads.size())) stop = true;
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    size_t threads = std::min<size_t>({engine_->threads(), loads.size() / 4, 8});
+    for (size_t t = 1; t < threads; ++t) helpers.emplace_back(work, false);
+    work(true);
+  }
+  if (!stop && progress && !loads.empty() && !progress(loads.size(), loads.size())) stop = true;
+  return !stop;
+}
+
+bool ModelHost::load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress) {
+  Session& s = *session;
+  if (!s.store || !s.share) return true;
+  std::vector<ChunkLoad> loads = loads_wanted(session);
+  if (loads.empty()) return true;
+  lock.unlock();
+  bool complete = read_chunks(s.store.get(), loads, progress);
+  lock.lock();
+  for (ChunkLoad& load : loads) {
+    if (load.state != ChunkState::kOk) {
+      scheduler_->pool().unref(load.block, false);
+      s.damaged |= load.state == ChunkState::kDamaged || complete;
+      if (!load.damage.empty()) logf(engine_->log(), LogLevel::kWarn, "store: %s; its tokens will be computed again", load.damage.c_str());
+      continue;
+    }
+    if (s.table.block(load.index) != kNoBlock) scheduler_->pool().unref(s.table.block(load.index), false);
+    s.table.set(load.index, load.block, static_cast<uint32_t>(load.tokens.size()));
+    s.disk_tokens += load.tokens.size();
+    if (load.tokens.size() == kv_.block_tokens) scheduler_->seal(session, load.index);
+  }
+  return complete;
+}
+
+void ModelHost::warm(Session* session, std::unique_lock<std::mutex>& lock) {
+  Session& s = *session;
+  s.generation->warmed = true;
+  if (s.generation->recompute_all) {
+    scheduler_->release_blocks(session, 0);
+    scheduler_->extend_keys(session);
+  } else {
+    scheduler_->adopt_resident(session);
+    load_stored(session, lock, nullptr);
+  }
+  scheduler_->count_reuse(session);
+}
+
+}  // namespace kvrt

@@ -1,0 +1,40 @@
+// BlockTable: whose is it. One sequence's blocks in order, and how many tokens of each have their KV. A hole is a block that has none.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/kv/block_pool.h"
+
+namespace kvrt {
+
+// Not thread-safe: guarded by its owner's lock. Holds one reference per block; its owner takes and drops them.
+class BlockTable {
+ public:
+  explicit BlockTable(uint32_t block_tokens) : block_tokens_(block_tokens) {}
+
+  uint32_t block_tokens() const { return block_tokens_; }
+  uint32_t size() const { return static_cast<uint32_t>(blocks_.size()); }
+  BlockId block(uint32_t i) const { return i < size() ? blocks_[i] : kNoBlock; }
+  uint32_t filled(uint32_t i) const { return i < size() ? filled_[i] : 0; }  // tokens of block i that have their KV
+  const BlockId* data() const { return blocks_.data(); }
+
+  void set(uint32_t i, BlockId block, uint32_t filled);  // grows with holes
+  void set_filled(uint32_t i, uint32_t filled) { filled_[i] = filled; }
+  void shrink(uint32_t blocks);  // forgets what is past; the caller has dropped those references
+
+  // The first position below n_tokens without KV, or n_tokens.
+  uint64_t first_missing(uint64_t n_tokens) const;
+  // The end of the run without KV that starts at `from`: the next position that has KV, or n_tokens.
+  uint64_t missing_end(uint64_t from, uint64_t n_tokens) const;
+  // Positions below n_tokens that have their KV.
+  uint64_t covered(uint64_t n_tokens) const;
+  uint32_t blocks_held() const;
+
+ private:
+  uint32_t block_tokens_;
+  std::vector<BlockId> blocks_;
+  std::vector<uint32_t> filled_;
+};
+
+}  // namespace kvrt
