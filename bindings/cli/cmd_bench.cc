@@ -1,0 +1,297 @@
+// kvrt bench: what an application that links the library gets, as medians over runs.
+#include <fmt/core.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "bindings/cli/commands.h"
+
+namespace cli {
+
+namespace {
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(std::min(line.size(), line.find(':') + 2));
+  }
+  return "unknown";
+}
+
+// What the memory gives to `threads` readers, the best of five passes over 256 MiB: the ceiling of decode.
+double read_gb_s(uint32_t threads) {
+  constexpr size_t kWords = size_t{32} << 20;
+  std::vector<uint64_t> buffer(kWords, 1);
+  std::atomic<uint64_t> sink = 0;
+  double best = 0;
+  for (int pass = 0; pass < 5; ++pass) {
+    const auto start = now();
+    std::vector<std::thread> readers;
+    for (uint32_t t = 0; t < threads; ++t) {
+      readers.emplace_back([&, t] {
+        const uint64_t *p = buffer.data() + kWords * t / threads, *end = buffer.data() + kWords * (t + 1) / threads;
+        uint64_t lanes[16] = {};
+        for (; p + 16 <= end; p += 16) {
+          for (int i = 0; i < 16; ++i) lanes[i] += p[i];
+        }
+        for (uint64_t lane : lanes) sink += lane;
+      });
+    }
+    for (std::thread& reader : readers) reader.join();
+    best = std::max(best, kWords * sizeof(uint64_t) / ms_since(start) / 1e6);
+  }
+  return sink ? best : 0;
+}
+
+struct Bench {
+  const BenchFlags& flags;
+  Runtime runtime = {};
+  Model model = {};
+  std::vector<int32_t> tokens = {};
+  Json json = {};
+  Progress bar{"measuring"};
+  uint64_t done = 0, total = 0;
+
+  void tick() { bar.update(++done, total); }
+  kvrt_status load_tokens();
+  kvrt_status open(kvrt_model* of, kvrt_store* store, uint64_t prefill, Session& out);
+  kvrt_status generate(kvrt_session* session, uint32_t count);
+  kvrt_status prefill(uint32_t count);
+  kvrt_status decode(uint32_t depth);
+  kvrt_status batch(uint32_t sessions);
+  kvrt_status state(uint32_t count);
+  struct State {
+    std::vector<double> bytes, save, load, first, append_bytes, append;
+  };
+  kvrt_status state_run(uint32_t count, const std::string& directory, State& out);
+  void result(const std::string& key, double value, const char* unit);
+};
+
+void Bench::result(const std::string& key, double value, const char* unit) {
+  json.add(key, value);
+  bar.clear();
+  if (!flags.json) fmt::print("{:<28} {:>10.1f} {}\n", key, value, unit);
+}
+
+kvrt_status Bench::load_tokens() {
+  uint64_t need = 256;
+  for (uint32_t n : flags.prompt) need = std::max<uint64_t>(need, n);
+  for (uint32_t n : flags.depth) need = std::max<uint64_t>(need, n);
+  for (uint32_t n : flags.state) need = std::max<uint64_t>(need, n + 64);
+  std::string text;
+  if (!flags.file.empty()) {
+    if (kvrt_status s = read_file(flags.file, text)) return s;
+  } else {
+    for (uint64_t i = 0; i < need; ++i) {  // a page of the log of a station: plain text of any length
+      text += fmt::format("Day {}: wind {} knots, {} birds on the north beach, lamp oil {} litres.\n", i + 1, i * 7 % 31, i * 13 % 97,
+                          i * 5 % 53);
+    }
+  }
+  if (kvrt_status s = tokenize(model.get(), text, 0, tokens)) return s;
+  if (tokens.size() < need) return complain(KVRT_INVALID, fmt::format("the text has {} tokens, {} are needed", tokens.size(), need));
+  return KVRT_OK;
+}
+
+// A session that neither shares nor finds KV, with `prefill` tokens computed.
+kvrt_status Bench::open(kvrt_model* of, kvrt_store* store, uint64_t count, Session& out) {
+  auto options = sized<kvrt_session_options>();
+  options.no_prefix_cache = 1;
+  options.store = store;
+  kvrt_session* raw = nullptr;
+  if (kvrt_status s = kvrt_session_open(of, &options, &raw)) return complain("cannot open a session", s);
+  out.reset(raw);
+  if (kvrt_status s = kvrt_session_append(raw, tokens.data(), count)) return complain("cannot append", s);
+  const kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_NONE, nullptr, nullptr, nullptr);
+  return s ? complain("cannot prefill", s) : KVRT_OK;
+}
+
+kvrt_status Bench::generate(kvrt_session* session, uint32_t count) {
+  auto options = sized<kvrt_generate_options>();
+  options.max_tokens = count;
+  options.ignore_eos = 1;
+  const kvrt_status s = kvrt_session_generate(session, &options, nullptr, nullptr, nullptr);
+  return s ? complain("cannot generate", s) : KVRT_OK;
+}
+
+kvrt_status Bench::prefill(uint32_t count) {
+  std::vector<double> speed;
+  for (uint32_t i = 0; i < flags.runs; ++i) {
+    auto options = sized<kvrt_session_options>();
+    options.no_prefix_cache = 1;
+    kvrt_session* raw = nullptr;
+    if (kvrt_status s = kvrt_session_open(model.get(), &options, &raw)) return complain("cannot open a session", s);
+    Session session(raw);
+    if (kvrt_status s = kvrt_session_append(raw, tokens.data(), count)) return complain("cannot append", s);
+    const auto start = now();
+    if (kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_LAST, nullptr, nullptr, nullptr)) return complain("cannot prefill", s);
+    speed.push_back(count * 1e3 / ms_since(start));
+    tick();
+  }
+  result(fmt::format("prefill_{}_tok_s", count), median(speed), "tok/s");
+  return KVRT_OK;
+}
+
+kvrt_status Bench::decode(uint32_t depth) {
+  Session session;
+  const uint32_t start_tokens = std::max(depth, 1u);  // the first token needs one before it
+  if (kvrt_status s = open(model.get(), nullptr, start_tokens, session)) return s;
+  std::vector<double> speed;
+  for (uint32_t i = 0; i < flags.runs; ++i) {
+    const auto start = now();
+    if (kvrt_status s = generate(session.get(), flags.decode)) return s;
+    speed.push_back(flags.decode * 1e3 / ms_since(start));
+    if (kvrt_status s = kvrt_session_truncate(session.get(), start_tokens)) return complain("cannot truncate", s);
+    tick();
+  }
+  result(fmt::format("decode_at_{}_tok_s", depth), median(speed), "tok/s");
+  return KVRT_OK;
+}
+
+// Sessions of 128 tokens that generate together; one caller takes the events of all in turn.
+kvrt_status Bench::batch(uint32_t count) {
+  constexpr uint32_t kDepth = 128;
+  std::vector<Session> sessions(count);
+  for (Session& session : sessions) {
+    if (kvrt_status s = open(model.get(), nullptr, kDepth, session)) return s;
+  }
+  auto options = sized<kvrt_generate_options>();
+  options.max_tokens = flags.decode;
+  options.ignore_eos = 1;
+  std::vector<double> speed;
+  for (uint32_t i = 0; i < flags.runs; ++i) {
+    const auto start = now();
+    for (Session& session : sessions) {
+      if (kvrt_status s = kvrt_session_begin(session.get(), &options)) return complain("cannot begin", s);
+    }
+    std::vector<bool> ended(count);
+    for (uint32_t left = count; left;) {
+      for (uint32_t k = 0; k < count; ++k) {
+        auto event = sized<kvrt_event>();
+        if (ended[k]) continue;
+        if (kvrt_status s = kvrt_session_next(sessions[k].get(), &event, -1)) return complain("cannot generate", s);
+        if (event.type == KVRT_EVENT_DONE) ended[k] = true, --left;
+      }
+    }
+    speed.push_back(count * flags.decode * 1e3 / ms_since(start));
+    for (Session& session : sessions) {
+      if (kvrt_status s = kvrt_session_truncate(session.get(), kDepth)) return complain("cannot truncate", s);
+    }
+    tick();
+  }
+  result(fmt::format("decode_batch_{}_tok_s", count), median(speed), "tok/s");
+  return KVRT_OK;
+}
+
+kvrt_status Bench::state_run(uint32_t count, const std::string& directory, State& out) {
+  constexpr std::string_view kName = "bench";
+  auto saved = sized<kvrt_save_report>();
+  auto resumed = sized<kvrt_report>();
+  {
+    Store store;
+    Session session;
+    if (kvrt_status s = open_store(runtime.get(), directory, false, false, store)) return s;
+    if (kvrt_status s = open(model.get(), store.get(), count, session)) return s;
+    const auto start = now();
+    if (kvrt_status s = kvrt_session_suspend(session.get(), kName.data(), kName.size(), nullptr, &saved))
+      return complain("cannot suspend", s);
+    out.save.push_back(ms_since(start));
+    out.bytes.push_back(static_cast<double>(saved.bytes_written));
+  }
+  Model other;  // a model of its own, whose pool has none of these blocks: everything comes from the store
+  Store store;
+  if (kvrt_status s = open_model(flags.model, runtime.get(), other)) return s;
+  if (kvrt_status s = open_store(runtime.get(), directory, false, true, store)) return s;
+  kvrt_session* raw = nullptr;
+  auto start = now();
+  if (kvrt_status s =
+          kvrt_session_resume(other.get(), store.get(), kName.data(), kName.size(), nullptr, nullptr, nullptr, &resumed, &raw)) {
+    return complain("cannot resume", s);
+  }
+  Session session(raw);
+  out.load.push_back(ms_since(start));
+  if (resumed.reused_disk + 1 < count) {
+    return complain(KVRT_INTERNAL, fmt::format("{} of {} tokens came back from the store", resumed.reused_disk, count));
+  }
+  start = now();
+  if (kvrt_status s = generate(raw, 1)) return s;
+  out.first.push_back(ms_since(start));
+  if (kvrt_status s = kvrt_session_truncate(raw, count)) return complain("cannot truncate", s);
+  if (kvrt_status s = kvrt_session_append(raw, tokens.data() + count, 64)) return complain("cannot append", s);
+  if (kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_NONE, nullptr, nullptr, nullptr)) return complain("cannot prefill", s);
+  start = now();
+  if (kvrt_status s = kvrt_session_suspend(raw, kName.data(), kName.size(), nullptr, &saved)) return complain("cannot suspend", s);
+  out.append.push_back(ms_since(start));
+  out.append_bytes.push_back(static_cast<double>(saved.bytes_written));
+  return KVRT_OK;
+}
+
+kvrt_status Bench::state(uint32_t count) {
+  State state;
+  for (uint32_t i = 0; i < flags.runs; ++i) {
+    std::string directory = (std::filesystem::temp_directory_path() / "kvrt-bench-XXXXXX").string();
+    if (!mkdtemp(directory.data()))
+      return complain(KVRT_IO, "cannot make a directory in " + std::filesystem::temp_directory_path().string());
+    const kvrt_status s = state_run(count, directory, state);
+    std::error_code ignored;
+    std::filesystem::remove_all(directory, ignored);
+    if (s) return s;
+    tick();
+  }
+  bar.clear();
+  Json object;
+  object.add("bytes", static_cast<uint64_t>(median(state.bytes))).add("save_ms", median(state.save)).add("load_ms", median(state.load));
+  object.add("first_decode_ms", median(state.first)).add("append_bytes", static_cast<uint64_t>(median(state.append_bytes)));
+  object.add("append_ms", median(state.append));
+  json.add(fmt::format("state_{}", count), object);
+  if (!flags.json) {
+    fmt::print("state of {} tokens: {}, save {:.1f} ms, load {:.1f} ms, first token {:.1f} ms; 64 more: {}, {:.1f} ms\n", count,
+               human_bytes(static_cast<uint64_t>(median(state.bytes))), median(state.save), median(state.load), median(state.first),
+               human_bytes(static_cast<uint64_t>(median(state.append_bytes))), median(state.append));
+  }
+  return KVRT_OK;
+}
+
+}  // namespace
+
+int cmd_bench(const BenchFlags& flags) {
+  Bench bench{.flags = flags};
+  if (kvrt_status s = open_runtime(flags.model, bench.runtime)) return s;
+  if (kvrt_status s = open_model(flags.model, bench.runtime.get(), bench.model)) return s;
+  if (kvrt_status s = bench.load_tokens()) return s;
+  auto runtime = sized<kvrt_runtime_props>();
+  if (kvrt_status s = kvrt_runtime_info(bench.runtime.get(), &runtime)) return complain("cannot ask the runtime", s);
+  bench.total = flags.runs * (flags.prompt.size() + flags.depth.size() + flags.batch.size() + flags.state.size());
+  bench.json.add("cpu", cpu_name()).add("isa", runtime.isa).add("threads", uint64_t{runtime.threads});
+  if (!flags.json) fmt::print("{}, {}, {} threads\n", cpu_name(), runtime.isa, runtime.threads);
+  bench.result("read_gb_s", read_gb_s(runtime.threads), "GB/s");
+  {
+    Session warm;  // the first touch of weights and scratch is not part of any figure
+    if (kvrt_status s = bench.open(bench.model.get(), nullptr, 64, warm)) return s;
+  }
+  for (uint32_t n : flags.prompt) {
+    if (kvrt_status s = bench.prefill(n)) return s;
+  }
+  for (uint32_t n : flags.depth) {
+    if (kvrt_status s = bench.decode(n)) return s;
+  }
+  for (uint32_t n : flags.batch) {
+    if (kvrt_status s = bench.batch(n)) return s;
+  }
+  for (uint32_t n : flags.state) {
+    if (kvrt_status s = bench.state(n)) return s;
+  }
+  if (flags.json) bench.json.print();
+  return finish(KVRT_OK);
+}
+
+}  // namespace cli

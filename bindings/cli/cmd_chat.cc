@@ -1,0 +1,280 @@
+// kvrt chat: a terminal chat. Ctrl-C stops the answer, not the program.
+#include <fmt/core.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+#include "bindings/cli/commands.h"
+
+namespace cli {
+
+namespace {
+
+// Takes SIGINT on a thread of its own, where calling kvrt is allowed; every other thread has it blocked (made before the runtime, whose
+// threads inherit that). What Ctrl-C means depends on what runs: loading stops, an answer is cancelled, a prompt gets a hint.
+class Interrupts {
+ public:
+  Interrupts() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set_, &old_);
+    thread_ = std::thread([this] { loop(); });
+  }
+  ~Interrupts() {
+    quit_ = true;
+    pthread_kill(thread_.native_handle(), SIGINT);
+    thread_.join();
+    pthread_sigmask(SIG_SETMASK, &old_, nullptr);
+  }
+  void answering(kvrt_session* session) {
+    std::lock_guard lock(mutex_);
+    session_ = session;
+  }
+  void ready() { loading_ = false; }
+  const std::atomic<bool>* stop_loading() const { return &stop_; }
+
+ private:
+  void loop() {
+    for (int signal = 0; sigwait(&set_, &signal) == 0 && !quit_;) {
+      std::lock_guard lock(mutex_);
+      if (session_) {
+        kvrt_session_cancel(session_);
+      } else if (loading_) {
+        stop_ = true;
+      } else {
+        constexpr std::string_view hint = "\n(/quit or Ctrl-D leaves)\n> ";
+        if (write(STDERR_FILENO, hint.data(), hint.size()) < 0) return;
+      }
+    }
+  }
+
+  sigset_t set_{}, old_{};
+  std::atomic<bool> quit_ = false, loading_ = true, stop_ = false;
+  std::mutex mutex_;
+  kvrt_session* session_ = nullptr;  // under mutex_: the one that generates
+  std::thread thread_;
+};
+
+class Chat {
+ public:
+  explicit Chat(const ChatFlags& flags) : flags_(flags), name_(flags.session) {}
+  kvrt_status open();
+  int loop();
+
+ private:
+  kvrt_status resume_or_open();
+  kvrt_status answer(const std::string& text);
+  kvrt_status save(const std::string& name, bool quiet);
+  void command(const std::string& line);
+  void fork(const std::string& name);
+  void rewind(const std::string& argument);
+  void stats();
+  uint64_t tokens() const;
+
+  const ChatFlags& flags_;
+  std::string name_;
+  Interrupts interrupts_;  // before the runtime
+  Runtime runtime_;
+  Model model_;
+  Store store_;
+  Session session_;
+  std::vector<uint64_t> turns_;  // the tokens before each of the user's turns of this run
+  kvrt_report last_ = sized<kvrt_report>();
+};
+
+uint64_t Chat::tokens() const {
+  auto props = sized<kvrt_session_props>();
+  kvrt_session_info(session_.get(), &props);
+  return props.tokens;
+}
+
+kvrt_status Chat::open() {
+  if (kvrt_status s = open_runtime(flags_.model, runtime_)) return s;
+  if (kvrt_status s = open_model(flags_.model, runtime_.get(), model_, interrupts_.stop_loading())) return s;
+  if (!flags_.store.empty()) {
+    if (kvrt_status s = open_store(runtime_.get(), flags_.store, false, false, store_)) return s;
+  }
+  const kvrt_status s = resume_or_open();
+  interrupts_.ready();
+  return s;
+}
+
+kvrt_status Chat::resume_or_open() {
+  kvrt_session* raw = nullptr;
+  if (store_) {
+    auto report = sized<kvrt_report>();
+    const auto start = now();
+    const kvrt_status s =
+        kvrt_session_resume(model_.get(), store_.get(), name_.data(), name_.size(), nullptr, nullptr, nullptr, &report, &raw);
+    if (s && s != KVRT_NOT_FOUND) return complain("cannot resume " + name_, s);
+    if (!s) {
+      session_.reset(raw);
+      fmt::print(stderr, "{} goes on: {} tokens, {} from disk, in {:.0f} ms\n", name_, tokens(), report.reused_disk, ms_since(start));
+      return KVRT_OK;
+    }
+  }
+  auto options = sized<kvrt_session_options>();
+  options.store = store_.get();
+  if (kvrt_status s = kvrt_session_open(model_.get(), &options, &raw)) return complain("cannot open a session", s);
+  session_.reset(raw);
+  if (flags_.system.empty()) return KVRT_OK;
+  const std::string message = message_json("system", flags_.system);
+  const kvrt_status s = kvrt_session_append_message(raw, message.data(), message.size(), nullptr);
+  return s ? complain("cannot append the system message", s) : KVRT_OK;
+}
+
+int32_t print_token(void*, const kvrt_event* event) {
+  if (event->type != KVRT_EVENT_TOKEN) return 0;
+  std::fwrite(event->text, 1, event->text_size, stdout);
+  std::fflush(stdout);
+  return 0;
+}
+
+kvrt_status Chat::answer(const std::string& text) {
+  const uint64_t before = tokens();
+  const std::string message = message_json("user", text);
+  if (kvrt_status s = kvrt_session_append_message(session_.get(), message.data(), message.size(), nullptr)) {
+    return complain("cannot append the message", s);
+  }
+  turns_.push_back(before);
+  std::string stop;
+  const kvrt_generate_options options = generate_options(flags_.sampling, flags_.max_tokens, stop);
+  interrupts_.answering(session_.get());
+  const kvrt_status s = kvrt_session_generate(session_.get(), &options, print_token, nullptr, &last_);
+  interrupts_.answering(nullptr);
+  fmt::print("\n");
+  std::fflush(stdout);
+  if (s == KVRT_CANCELLED || last_.reason == KVRT_REASON_CANCELLED) {
+    fmt::print(stderr, "(stopped; /rewind takes the turn back)\n");
+  } else if (s) {
+    return complain("cannot answer", s);
+  }
+  return store_ ? save(name_, true) : KVRT_OK;
+}
+
+kvrt_status Chat::save(const std::string& name, bool quiet) {
+  if (!store_) return complain(KVRT_INVALID, "there is no store: start with --store DIR");
+  auto saved = sized<kvrt_save_report>();
+  if (kvrt_status s = kvrt_session_checkpoint(session_.get(), name.data(), name.size(), nullptr, &saved)) {
+    return complain("cannot save " + name, s);
+  }
+  name_ = name;
+  if (!quiet) {
+    fmt::print(stderr, "saved {}: {} tokens, {} written in {:.1f} ms\n", name, saved.tokens, human_bytes(saved.bytes_written), saved.ms);
+  }
+  return KVRT_OK;
+}
+
+// The conversation so far keeps its name; what follows is the fork's, under another.
+void Chat::fork(const std::string& name) {
+  kvrt_session* raw = nullptr;
+  if (kvrt_status s = kvrt_session_fork(session_.get(), &raw)) {
+    complain("cannot fork", s);
+    return;
+  }
+  Session copy(raw);
+  if (store_) {
+    const std::string to = name.empty() ? name_ + "-fork" : name;
+    if (kvrt_status s = kvrt_session_checkpoint(raw, to.data(), to.size(), nullptr, nullptr)) {
+      complain("cannot save the fork as " + to, s);
+      return;
+    }
+    name_ = to;
+  }
+  session_ = std::move(copy);
+  fmt::print(stderr, "this is {} now\n", store_ ? name_ : "the fork");
+}
+
+// /rewind: the last turn; /rewind N: to the first N tokens.
+void Chat::rewind(const std::string& argument) {
+  uint64_t to = 0;
+  if (!argument.empty()) {
+    char* end = nullptr;
+    to = std::strtoull(argument.c_str(), &end, 10);
+    if (*end) {
+      complain(KVRT_INVALID, "/rewind takes a count of tokens, not " + argument);
+      return;
+    }
+  } else if (turns_.empty()) {
+    complain(KVRT_INVALID, "no turn of this run is left; /rewind N keeps the first N tokens");
+    return;
+  } else {
+    to = turns_.back();
+  }
+  if (kvrt_status s = kvrt_session_truncate(session_.get(), to)) {
+    complain("cannot rewind", s);
+    return;
+  }
+  while (!turns_.empty() && turns_.back() >= to) turns_.pop_back();
+  fmt::print(stderr, "{} tokens are left\n", tokens());
+  if (store_) save(name_, true);
+}
+
+void Chat::stats() {
+  auto session = sized<kvrt_session_props>();
+  auto model = sized<kvrt_model_props>();
+  kvrt_session_info(session_.get(), &session);
+  kvrt_model_info(model_.get(), &model);
+  fmt::print(stderr, "{} tokens of {}, KV of {} in {} blocks ({}); generation {}\n", session.tokens, model.context_length,
+             session.kv_tokens, session.kv_blocks, human_bytes(session.kv_bytes), session.generation);
+  if (!last_.prompt_tokens) return;
+  const double tpot = last_.generated > 1 ? last_.decode_ms / static_cast<double>(last_.generated - 1) : 0;
+  fmt::print(stderr,
+             "last answer: {} prompt tokens ({} memory, {} disk, {} computed), first token after {:.0f} ms, {} tokens at {:.1f} tok/s\n",
+             last_.prompt_tokens, last_.reused_memory, last_.reused_disk, last_.prefilled, last_.ttft_ms, last_.generated,
+             tpot > 0 ? 1e3 / tpot : 0.0);
+}
+
+void Chat::command(const std::string& line) {
+  const std::string verb = line.substr(0, line.find(' '));
+  const size_t begin = line.find_first_not_of(' ', verb.size());
+  const std::string argument = begin == std::string::npos ? "" : line.substr(begin);
+  if (verb == "/save") {
+    save(argument.empty() ? name_ : argument, false);
+  } else if (verb == "/fork") {
+    fork(argument);
+  } else if (verb == "/rewind") {
+    rewind(argument);
+  } else if (verb == "/stats") {
+    stats();
+  } else {
+    if (verb != "/help") fmt::print(stderr, "no command {}\n", verb);
+    fmt::print(stderr,
+               "/help          this\n/fork [NAME]   go on in a copy; the conversation so far stays as it is\n"
+               "/rewind [N]    take the last turn back, or keep the first N tokens\n/save [NAME]   save now (after every turn it is done "
+               "by itself)\n"
+               "/stats         tokens, memory and times\n/quit          leave (Ctrl-D too); Ctrl-C stops an answer\n");
+  }
+}
+
+int Chat::loop() {
+  const bool terminal = isatty(STDIN_FILENO);
+  kvrt_status worst = KVRT_OK;
+  for (std::string line;;) {
+    if (terminal) fmt::print(stderr, "{}> {}", colour(stderr) ? "\x1b[1m" : "", colour(stderr) ? "\x1b[0m" : "");
+    if (!std::getline(std::cin, line) || line == "/quit" || line == "/exit") break;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    if (line[0] == '/') {
+      command(line);
+    } else if (kvrt_status s = answer(line)) {
+      worst = s;
+      if (!terminal) break;
+    }
+  }
+  return finish(worst);
+}
+
+}  // namespace
+
+int cmd_chat(const ChatFlags& flags) {
+  Chat chat(flags);
+  if (kvrt_status s = chat.open()) return s;
+  if (isatty(STDIN_FILENO)) fmt::print(stderr, "/help lists the commands\n");
+  return chat.loop();
+}
+
+}  // namespace cli

@@ -1,0 +1,309 @@
+// kvrt demo: a conversation that survives SIGKILL. Three processes of this program, each a stage:
+//   talk     one turn, saved; the next answer begins, and this process is killed in the middle of it
+//   resume   a new process: the last committed turn from disk, then the answer again, 32 greedy tokens
+//   whole    a process that was never killed and has no store: the same conversation, and the time of computing it all again
+// The parent kills, compares and reports; it opens no kvrt handle itself.
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "bindings/cli/commands.h"
+
+namespace cli {
+
+namespace {
+
+constexpr std::string_view kName = "demo";
+constexpr uint32_t kCompare = 32;  // greedy tokens compared
+constexpr int kKillAfter = 12;     // tokens of the second answer before the kill
+constexpr std::string_view kSystem =
+    "You are the keeper of a small lighthouse on a northern island, and you answer letters from visitors. You know the lamp, its clockwork "
+    "and its lens; the fog signal and the engine that drives it; the boats that bring oil, flour and post on the first Monday of the month "
+    "when the sea allows; the gulls, the puffins and the seals; the storm of the winter before last, which took the hen house and spared "
+    "the hens. You write plainly, in short sentences, with a dry kind of humour, and you never invent dates. When a visitor asks for "
+    "directions, you give them from the landing: up the steps, left at the white stone, along the wall, and mind the bull. When a visitor "
+    "asks about the weather, you say what the glass says and what the birds say, and that the birds are right. You have one assistant, who "
+    "is "
+    "afraid of the stairs, and a dog, who is not. Every evening you light the lamp at sunset, wind the clockwork every three hours, and "
+    "write "
+    "the log: the wind, the sea, the ships that passed, and what there was for dinner. You are proud that the lamp has not failed in nine "
+    "years.";
+constexpr std::string_view kFirst =
+    "Dear keeper, I plan to come to the island with my two children next month. We have a small boat, but none of us has landed there "
+    "before. "
+    "Please tell us what we should bring, where we can put up a tent, and what the children should not miss.";
+constexpr std::string_view kSecond = "Thank you! Now please tell the children a long story about the dog and the storm.";
+
+kvrt_status append(kvrt_session* session, std::string_view role, std::string_view text) {
+  const std::string message = message_json(role, text);
+  const kvrt_status s = kvrt_session_append_message(session, message.data(), message.size(), nullptr);
+  return s ? complain("cannot append the message", s) : KVRT_OK;
+}
+
+struct Answer {
+  bool print = false;
+  std::vector<int32_t> tokens = {};
+  LogitsDigest digest = {};
+};
+
+int32_t on_token(void* user, const kvrt_event* event) {
+  auto& answer = *static_cast<Answer*>(user);
+  if (event->type == KVRT_EVENT_LOGITS) answer.digest.add(event->logits, event->logits_count);
+  if (event->type != KVRT_EVENT_TOKEN) return 0;
+  answer.tokens.push_back(event->token);
+  if (answer.print) Json().add("token", std::string_view(event->text, event->text_size)).print(), std::fflush(stdout);
+  return 0;
+}
+
+kvrt_status generate(kvrt_session* session, uint32_t count, bool exactly, Answer& answer, kvrt_report* report) {
+  auto options = sized<kvrt_generate_options>();
+  options.max_tokens = count;
+  options.ignore_eos = options.emit_logits = exactly;
+  const kvrt_status s = kvrt_session_generate(session, &options, on_token, &answer, report);
+  return s ? complain("cannot generate", s) : KVRT_OK;
+}
+
+// The first turn, as both the killed and the whole conversation have it.
+kvrt_status first_turn(kvrt_session* session, bool print) {
+  if (kvrt_status s = append(session, "system", kSystem)) return s;
+  if (kvrt_status s = append(session, "user", kFirst)) return s;
+  Answer answer{.print = print};
+  return generate(session, 96, false, answer, nullptr);
+}
+
+struct Opened {
+  Runtime runtime;
+  Model model;
+  Store store;
+};
+
+kvrt_status open(const DemoFlags& flags, bool with_store, Opened& out) {
+  if (kvrt_status s = open_runtime(flags.model, out.runtime)) return s;
+  if (kvrt_status s = open_model(flags.model, out.runtime.get(), out.model)) return s;
+  return with_store ? open_store(out.runtime.get(), flags.store, false, false, out.store) : KVRT_OK;
+}
+
+kvrt_status open_session(const Opened& at, bool share, Session& out) {
+  auto options = sized<kvrt_session_options>();
+  options.store = at.store.get();
+  options.no_prefix_cache = !share;
+  kvrt_session* raw = nullptr;
+  if (kvrt_status s = kvrt_session_open(at.model.get(), &options, &raw)) return complain("cannot open a session", s);
+  out.reset(raw);
+  return KVRT_OK;
+}
+
+kvrt_status stage_talk(const DemoFlags& flags) {
+  Opened at;
+  Session session;
+  if (kvrt_status s = open(flags, true, at)) return s;
+  if (kvrt_status s = open_session(at, true, session)) return s;
+  if (kvrt_status s = first_turn(session.get(), true)) return s;
+  auto saved = sized<kvrt_save_report>();
+  if (kvrt_status s = kvrt_session_checkpoint(session.get(), kName.data(), kName.size(), nullptr, &saved))
+    return complain("cannot save", s);
+  Json().add("saved", saved.tokens).add("bytes", saved.bytes_written).add("ms", saved.ms).print();
+  std::fflush(stdout);
+  if (kvrt_status s = append(session.get(), "user", kSecond)) return s;
+  Answer answer{.print = true};
+  return generate(session.get(), 2000, true, answer, nullptr);
+}
+
+kvrt_status stage_resume(const DemoFlags& flags) {
+  Opened at;
+  if (kvrt_status s = open(flags, true, at)) return s;
+  auto resumed = sized<kvrt_report>(), report = sized<kvrt_report>();
+  auto props = sized<kvrt_model_props>();
+  auto store = sized<kvrt_store_props>();
+  kvrt_session* raw = nullptr;
+  const auto start = now();
+  if (kvrt_status s =
+          kvrt_session_resume(at.model.get(), at.store.get(), kName.data(), kName.size(), nullptr, nullptr, nullptr, &resumed, &raw)) {
+    return complain("cannot resume", s);
+  }
+  const double resume_ms = ms_since(start);
+  Session session(raw);
+  auto info = sized<kvrt_session_props>();
+  kvrt_session_info(raw, &info);
+  kvrt_model_info(at.model.get(), &props);
+  kvrt_store_info(at.store.get(), &store);
+  if (kvrt_status s = append(raw, "user", kSecond)) return s;
+  Answer answer;
+  if (kvrt_status s = generate(raw, kCompare, true, answer, &report)) return s;
+  Json json;
+  json.add("committed", info.tokens).add("block_tokens", uint64_t{props.block_tokens}).add("from_disk", resumed.reused_disk);
+  json.add("resume_ms", resume_ms).add("ttft_ms", report.ttft_ms).add("prompt_tokens", report.prompt_tokens);
+  json.add("prefilled", report.prefilled).add("chunk_bytes", store.chunk_bytes).add("raw_bytes", store.chunk_raw_bytes);
+  json.add("disk_bytes", store.disk_bytes).add("tokens", join(answer.tokens)).add("digest", answer.digest.hex()).print();
+  return KVRT_OK;
+}
+
+kvrt_status stage_whole(const DemoFlags& flags) {
+  Opened at;
+  Session session, again;
+  if (kvrt_status s = open(flags, false, at)) return s;
+  if (kvrt_status s = open_session(at, true, session)) return s;
+  if (kvrt_status s = first_turn(session.get(), false)) return s;
+  if (kvrt_status s = append(session.get(), "user", kSecond)) return s;
+  Answer answer, first;
+  auto report = sized<kvrt_report>(), recomputed = sized<kvrt_report>();
+  if (kvrt_status s = generate(session.get(), kCompare, true, answer, &report)) return s;
+  // What an application without a store pays: the whole prompt from nothing, to the first token.
+  std::vector<int32_t> tokens;
+  if (kvrt_status s = session_tokens(session.get(), tokens)) return s;
+  if (kvrt_status s = open_session(at, false, again)) return s;
+  if (kvrt_status s = kvrt_session_append(again.get(), tokens.data(), report.prompt_tokens)) return complain("cannot append", s);
+  if (kvrt_status s = generate(again.get(), 1, true, first, &recomputed)) return s;
+  if (first.tokens.at(0) != answer.tokens.at(0)) return complain(KVRT_INTERNAL, "recomputing the prompt gave another first token");
+  Json json;
+  json.add("tokens", join(answer.tokens)).add("digest", answer.digest.hex());
+  json.add("prompt_tokens", report.prompt_tokens).add("recompute_ms", recomputed.ttft_ms).print();
+  return KVRT_OK;
+}
+
+// ---- the parent -----------------------------------------------------------------------------------------------------------------
+
+// A stage in a process of its own, whose standard output is read line by line.
+class Stage {
+ public:
+  Stage(const DemoFlags& flags, const char* name) {
+    int ends[2];
+    if (pipe(ends) != 0) return;
+    std::vector<std::string> args = {"kvrt", "demo", "-m", flags.model.model, "--store", flags.store, "--stage", name};
+    if (flags.model.threads) args.insert(args.end(), {"--threads", std::to_string(flags.model.threads)});
+    if (!flags.model.isa.empty()) args.insert(args.end(), {"--isa", flags.model.isa});
+    if (flags.model.block_tokens) args.insert(args.end(), {"--block-tokens", std::to_string(flags.model.block_tokens)});
+    if (flags.model.prefill_chunk) args.insert(args.end(), {"--prefill-chunk", std::to_string(flags.model.prefill_chunk)});
+    std::vector<char*> argv;
+    for (std::string& arg : args) argv.push_back(arg.data());
+    argv.push_back(nullptr);
+    std::fflush(stdout);
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(ends[1], STDOUT_FILENO);
+      close(ends[0]);
+      close(ends[1]);
+      execv("/proc/self/exe", argv.data());
+      _exit(127);
+    }
+    close(ends[1]);
+    out_ = fdopen(ends[0], "r");
+  }
+  ~Stage() {
+    if (out_) std::fclose(out_);
+    if (pid_ > 0) kill(SIGKILL), wait();
+    free(line_);
+  }
+  Stage(const Stage&) = delete;
+  pid_t pid() const { return pid_; }
+  void kill(int signal) const { ::kill(pid_, signal); }
+
+  // The next line as JSON; null at the end of the output.
+  nlohmann::json next() {
+    const ssize_t n = out_ ? getline(&line_, &capacity_, out_) : -1;
+    return n <= 0 ? nlohmann::json() : nlohmann::json::parse(line_, line_ + n, nullptr, false);
+  }
+  int wait() {  // the raw status
+    int status = -1;
+    if (pid_ > 0) waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return status;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  FILE* out_ = nullptr;
+  char* line_ = nullptr;
+  size_t capacity_ = 0;
+};
+
+// Runs a stage that prints one object and exits 0.
+nlohmann::json run_stage(const DemoFlags& flags, const char* name) {
+  Stage stage(flags, name);
+  nlohmann::json result = stage.next();
+  const int status = stage.wait();
+  return status == 0 && result.is_object() ? result : nlohmann::json();
+}
+
+// Talks, and kills the process in the middle of the second answer. The object is what it said about the save; null when that went wrong.
+nlohmann::json talk_and_kill(const DemoFlags& flags) {
+  Stage stage(flags, "talk");
+  const pid_t pid = stage.pid();
+  nlohmann::json saved;
+  int after_save = 0;
+  fmt::print("\n[process {}] the first answer:\n  ", pid);
+  while (after_save < kKillAfter) {
+    const nlohmann::json line = stage.next();
+    if (!line.is_object()) return {};
+    if (line.contains("saved")) {
+      saved = line;
+      fmt::print("\n[process {}] saved {} tokens, {} of KV, in {:.1f} ms. It begins the second answer:\n  ", pid,
+                 line["saved"].get<uint64_t>(), human_bytes(line["bytes"].get<uint64_t>()), line["ms"].get<double>());
+    } else {
+      fmt::print("{}", line["token"].get<std::string>());
+      if (!saved.is_null()) ++after_save;
+    }
+    std::fflush(stdout);
+  }
+  stage.kill(SIGKILL);
+  const int status = stage.wait();
+  if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) return {};
+  fmt::print(" ...\n[process {}] killed by SIGKILL after {} tokens of it.\n", pid, after_save);
+  return saved;
+}
+
+// What must hold between the resumed conversation and the one that was never killed.
+bool judge(const nlohmann::json& saved, const nlohmann::json& resumed, const nlohmann::json& whole) {
+  bool good = true;
+  const auto check = [&good](bool holds, const std::string& text) {
+    fmt::print("  {}  {}\n", holds ? "ok  " : "FAIL", text);
+    good = good && holds;
+  };
+  const uint64_t committed = resumed["committed"], block = resumed["block_tokens"], disk = resumed["from_disk"];
+  const uint64_t sealed = (committed - 1) / block * block;  // the last token has no KV yet
+  const uint64_t prompt = resumed["prompt_tokens"], prefilled = resumed["prefilled"];
+  const double resume = resumed["resume_ms"].get<double>() + resumed["ttft_ms"].get<double>(), recompute = whole["recompute_ms"];
+  fmt::print(
+      "\nto the first token of the next answer: {:.1f} ms resumed ({:.1f} from disk, {:.1f} for the new message), {:.1f} ms computed "
+      "again\n",
+      resume, resumed["resume_ms"].get<double>(), resumed["ttft_ms"].get<double>(), recompute);
+  fmt::print("tokens of its prompt: {} = {} reused + {} prefilled\n", prompt, prompt - prefilled, prefilled);
+  fmt::print("on disk: {} of chunks for {} of KV, {} in all\n\n", human_bytes(resumed["chunk_bytes"]), human_bytes(resumed["raw_bytes"]),
+             human_bytes(resumed["disk_bytes"]));
+  check(committed == saved["saved"].get<uint64_t>(), fmt::format("resumed at the last committed turn: {} tokens", committed));
+  check(sealed >= 3 * block && disk >= sealed,
+        fmt::format("every sealed block came from disk: {} blocks, {} of {} tokens", sealed / block, disk, sealed));
+  check(prompt == whole["prompt_tokens"].get<uint64_t>() && prefilled <= prompt - sealed,
+        fmt::format("nothing else was computed: {} tokens of {}", prefilled, prompt));
+  check(resumed["tokens"] == whole["tokens"],
+        fmt::format("the next {} greedy tokens equal those of a process that was never killed", kCompare));
+  check(resumed["digest"] == whole["digest"],
+        "and so do their logits: SHA-256 " + resumed["digest"].get<std::string>().substr(0, 16) + "...");
+  check(resume < recompute, fmt::format("resuming took {:.1f} % of the time of computing", 100 * resume / recompute));
+  return good;
+}
+
+int parent(const DemoFlags& flags) {
+  const nlohmann::json saved = talk_and_kill(flags);
+  if (saved.is_null()) return complain(KVRT_INTERNAL, "demo: the first process did not get killed in the middle of its answer");
+  const nlohmann::json resumed = run_stage(flags, "resume");
+  if (resumed.is_null()) return complain(KVRT_INTERNAL, "demo: the new process could not go on");
+  const nlohmann::json whole = run_stage(flags, "whole");
+  if (whole.is_null()) return complain(KVRT_INTERNAL, "demo: the run without a kill failed");
+  return finish(judge(saved, resumed, whole) ? KVRT_OK : KVRT_INTERNAL);
+}
+
+}  // namespace
+
+int cmd_demo(const DemoFlags& flags) {
+  if (flags.stage == "talk") return finish(stage_talk(flags));
+  if (flags.stage == "resume") return finish(stage_resume(flags));
+  if (flags.stage == "whole") return finish(stage_whole(flags));
+  return parent(flags);
+}
+
+}  // namespace cli

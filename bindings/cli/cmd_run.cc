@@ -1,0 +1,203 @@
+// kvrt run: one append and one generation, in a session that may come from the store and go back to it.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "bindings/cli/commands.h"
+
+namespace cli {
+
+namespace {
+
+struct Output {
+  bool stream = false;  // print text as it comes
+  Progress bar{"prefill"};
+  std::string text;
+  std::vector<int32_t> tokens;
+  LogitsDigest digest;
+};
+
+int32_t on_event(void* user, const kvrt_event* event) {
+  auto& out = *static_cast<Output*>(user);
+  switch (event->type) {
+    case KVRT_EVENT_PROGRESS:
+      out.bar.update(event->done, event->total);
+      break;
+    case KVRT_EVENT_LOGITS:
+      out.digest.add(event->logits, event->logits_count);
+      break;
+    case KVRT_EVENT_TOKEN:
+      out.bar.clear();
+      out.tokens.push_back(event->token);
+      out.text.append(event->text, event->text_size);
+      if (!out.stream) break;
+      std::fwrite(event->text, 1, event->text_size, stdout);
+      std::fflush(stdout);
+      break;
+    default:
+      break;
+  }
+  return 0;
+}
+
+struct Run {
+  explicit Run(const RunFlags& f) : flags(f) { out.stream = !f.json; }
+  const RunFlags& flags;
+  Runtime runtime;
+  Model model;
+  Store store;
+  Session session;
+  kvrt_report resumed = sized<kvrt_report>(), report = sized<kvrt_report>();
+  Output out;
+
+  kvrt_status resume(const std::string& name, kvrt_session** raw);
+  kvrt_status open_session();
+  kvrt_status append();
+  kvrt_status compute();
+  kvrt_status save();
+  void print();
+};
+
+kvrt_status Run::resume(const std::string& name, kvrt_session** raw) {
+  auto options = sized<kvrt_session_options>();
+  options.domain = flags.domain.empty() ? nullptr : flags.domain.data();
+  options.domain_size = flags.domain.size();
+  Progress bar("resuming");
+  auto draw = [](void* user, const kvrt_event* event) -> int32_t {
+    if (event->type == KVRT_EVENT_PROGRESS) static_cast<Progress*>(user)->update(event->done, event->total);
+    return 0;
+  };
+  return kvrt_session_resume(model.get(), store.get(), name.data(), name.size(), &options, draw, &bar, &resumed, raw);
+}
+
+kvrt_status Run::open_session() {
+  kvrt_session* raw = nullptr;
+  if (!flags.fork_from.empty()) {
+    if (kvrt_status s = resume(flags.fork_from, &raw)) return complain("cannot resume " + flags.fork_from, s);
+    Session origin(raw);
+    if (kvrt_status s = kvrt_session_fork(origin.get(), &raw)) return complain("cannot fork " + flags.fork_from, s);
+    session.reset(raw);
+    return KVRT_OK;
+  }
+  if (!flags.session.empty()) {
+    const kvrt_status s = resume(flags.session, &raw);
+    if (s && s != KVRT_NOT_FOUND) return complain("cannot resume " + flags.session, s);
+    session.reset(s ? nullptr : raw);
+  }
+  if (session) return KVRT_OK;
+  auto options = sized<kvrt_session_options>();
+  options.store = store.get();
+  options.domain = flags.domain.empty() ? nullptr : flags.domain.data();
+  options.domain_size = flags.domain.size();
+  if (kvrt_status s = kvrt_session_open(model.get(), &options, &raw)) return complain("cannot open a session", s);
+  session.reset(raw);
+  return KVRT_OK;
+}
+
+kvrt_status Run::append() {
+  if (flags.truncate >= 0) {
+    if (kvrt_status s = kvrt_session_truncate(session.get(), flags.truncate)) return complain("cannot truncate", s);
+  }
+  if (!flags.prompt.given()) return KVRT_OK;
+  if (!flags.prompt.tokens.empty()) {
+    std::vector<int32_t> tokens;
+    if (kvrt_status s = parse_tokens(flags.prompt.tokens, tokens)) return s;
+    const kvrt_status s = kvrt_session_append(session.get(), tokens.data(), tokens.size());
+    return s ? complain("cannot append the tokens", s) : KVRT_OK;
+  }
+  std::string text = flags.prompt.text;
+  if (!flags.prompt.file.empty()) {
+    if (kvrt_status s = read_file(flags.prompt.file, text)) return s;
+  }
+  if (flags.chat) {
+    const std::string message = message_json("user", text);
+    const kvrt_status s = kvrt_session_append_message(session.get(), message.data(), message.size(), nullptr);
+    return s ? complain("cannot append the message", s) : KVRT_OK;
+  }
+  const kvrt_status s = kvrt_session_append_text(session.get(), text.data(), text.size(), 0);
+  return s ? complain("cannot append the text", s) : KVRT_OK;
+}
+
+kvrt_status Run::compute() {
+  kvrt_status s;
+  if (flags.max_tokens == 0) {
+    s = kvrt_session_prefill(session.get(), KVRT_LOGITS_NONE, on_event, &out, &report);
+  } else {
+    std::string stop;
+    kvrt_generate_options options = generate_options(flags.sampling, flags.max_tokens, stop);
+    options.emit_logits = flags.digest;
+    s = kvrt_session_generate(session.get(), &options, on_event, &out, &report);
+  }
+  out.bar.clear();
+  return s ? complain("cannot generate", s) : KVRT_OK;
+}
+
+kvrt_status Run::save() {
+  if (flags.session.empty() || flags.no_save) return KVRT_OK;
+  auto saved = sized<kvrt_save_report>();
+  const std::string& name = flags.session;
+  if (kvrt_status s = kvrt_session_suspend(session.get(), name.data(), name.size(), nullptr, &saved)) {
+    return complain("cannot save " + name, s);
+  }
+  if (!flags.json) {
+    fmt::print(stderr, "saved {} ({} tokens, generation {}, {} written in {:.1f} ms)\n", name, saved.tokens, saved.generation,
+               human_bytes(saved.bytes_written), saved.ms);
+  }
+  return KVRT_OK;
+}
+
+void Run::print() {
+  // What resume loaded counts as memory to the call that followed it; for this process it came from the disk.
+  const uint64_t moved = std::min(resumed.reused_disk, report.reused_memory);
+  const uint32_t stopped = resumed.reuse_stopped != KVRT_REUSE_ALL ? resumed.reuse_stopped : report.reuse_stopped;
+  const double tpot = report.generated > 1 ? report.decode_ms / static_cast<double>(report.generated - 1) : 0;
+  if (!flags.json) {
+    fmt::print("\n");
+    fmt::print(stderr,
+               "{} prompt tokens: {} from memory, {} from disk, {} computed; {} generated ({}), first after {:.1f} ms, {:.1f} tok/s\n",
+               report.prompt_tokens, report.reused_memory - moved, report.reused_disk + moved, report.prefilled, out.tokens.size(),
+               reason_name(report.reason), report.ttft_ms, tpot > 0 ? 1e3 / tpot : 0.0);
+    if (flags.digest) fmt::print(stderr, "logits sha256 {}\n", out.digest.hex());
+    return;
+  }
+  Json json;
+  json.add("text", out.text).add("tokens", out.tokens).add("prompt_tokens", report.prompt_tokens);
+  json.add("reused_memory", report.reused_memory - moved).add("reused_disk", report.reused_disk + moved);
+  json.add("reused_remote", report.reused_remote).add("prefilled", report.prefilled).add("reuse_stopped", reuse_name(stopped));
+  json.add("ttft_ms", report.ttft_ms).add("tpot_ms", tpot).add("finish_reason", reason_name(report.reason));
+  json.add("seed", report.seed);
+  if (flags.digest) json.add("logits_sha256", out.digest.hex());
+  json.print();
+}
+
+kvrt_status check(const RunFlags& flags) {
+  if ((!flags.session.empty() || !flags.fork_from.empty()) && flags.store.empty()) {
+    return complain(KVRT_INVALID, "--session and --fork-from name a session of a store: give --store DIR");
+  }
+  if (!flags.prompt.given() && flags.session.empty() && flags.fork_from.empty()) {
+    return complain(KVRT_INVALID, "give a prompt: -p TEXT, -f FILE or --tokens 1,2,3");
+  }
+  if (flags.chat && !flags.prompt.tokens.empty()) return complain(KVRT_INVALID, "--chat takes a text (-p or -f), not --tokens");
+  return KVRT_OK;
+}
+
+}  // namespace
+
+int cmd_run(const RunFlags& flags) {
+  if (kvrt_status s = check(flags)) return s;
+  Run run(flags);
+  if (kvrt_status s = open_runtime(flags.model, run.runtime)) return s;
+  if (kvrt_status s = open_model(flags.model, run.runtime.get(), run.model)) return s;
+  if (!flags.store.empty()) {
+    if (kvrt_status s = open_store(run.runtime.get(), flags.store, false, false, run.store)) return s;
+  }
+  if (kvrt_status s = run.open_session()) return s;
+  if (kvrt_status s = run.append()) return s;
+  if (kvrt_status s = run.compute()) return s;
+  const kvrt_status saved = run.save();
+  run.print();
+  return finish(saved);
+}
+
+}  // namespace cli

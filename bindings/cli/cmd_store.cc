@@ -1,0 +1,150 @@
+// kvrt store ls | stat | rm | verify.
+#include <fmt/core.h>
+
+#include <ctime>
+
+#include "bindings/cli/commands.h"
+
+namespace cli {
+
+namespace {
+
+struct Opened {
+  Runtime runtime;
+  Store store;
+};
+
+kvrt_status open(const StoreFlags& flags, bool read_only, Opened& out) {
+  if (kvrt_status s = open_runtime({}, out.runtime)) return s;
+  return open_store(out.runtime.get(), flags.directory, read_only, true, out.store);
+}
+
+std::string local_time(int64_t unix_ms) {
+  const std::time_t seconds = unix_ms / 1000;
+  std::tm parts{};
+  char text[32];
+  if (!localtime_r(&seconds, &parts) || !std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts)) return "?";
+  return text;
+}
+
+Json entry_json(const kvrt_store_entry& e) {
+  Json json;
+  json.add("name", e.name).add("domain", e.domain).add("id", e.id).add("generation", e.generation).add("tokens", e.tokens);
+  json.add("chunks", e.chunks).add("chunks_missing", e.chunks_missing).add("bytes", e.bytes).add("bytes_shared", e.bytes_shared);
+  json.add("created_unix_ms", e.created_unix_ms).add("saved_unix_ms", e.saved_unix_ms);
+  return json;
+}
+
+void entry_text(const kvrt_store_entry& e) {
+  fmt::print("{}: {} tokens, generation {}\n", e.name, e.tokens, e.generation);
+  if (e.domain[0]) fmt::print("  domain   {}\n", e.domain);
+  fmt::print("  id       {}\n  created  {}\n  saved    {}\n", e.id, local_time(e.created_unix_ms), local_time(e.saved_unix_ms));
+  fmt::print("  chunks   {} on disk, {} missing\n", e.chunks, e.chunks_missing);
+  fmt::print("  bytes    {}, of them {} shared\n", human_bytes(e.bytes), human_bytes(e.bytes_shared));
+}
+
+int32_t on_entry(void* user, const kvrt_event* event) {
+  if (event->type != KVRT_EVENT_ENTRY) return 0;
+  const kvrt_store_entry& e = *event->entry;
+  if (*static_cast<bool*>(user)) {
+    entry_json(e).print();
+  } else {
+    fmt::print("{:<24} {:<12} {:>8} {:>10} {:>5}  {}\n", e.name, e.domain, e.tokens, human_bytes(e.bytes), e.generation,
+               local_time(e.saved_unix_ms));
+  }
+  return 0;
+}
+
+struct Faults {
+  Progress bar{"verifying"};
+  bool json;
+  uint64_t count = 0;
+};
+
+int32_t on_fault(void* user, const kvrt_event* event) {
+  auto& faults = *static_cast<Faults*>(user);
+  if (event->type == KVRT_EVENT_PROGRESS) faults.bar.update(event->done, event->total);
+  if (event->type != KVRT_EVENT_FAULT) return 0;
+  faults.bar.clear();
+  ++faults.count;
+  const std::string_view text(event->text, event->text_size);
+  if (faults.json) {
+    Json().add("fault", text).print();
+  } else {
+    fmt::print("{}\n", text);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int cmd_store_ls(const StoreFlags& flags) {
+  Opened at;
+  if (kvrt_status s = open(flags, true, at)) return s;
+  bool json = flags.json;
+  if (!json) fmt::print("{:<24} {:<12} {:>8} {:>10} {:>5}  {}\n", "NAME", "DOMAIN", "TOKENS", "BYTES", "GEN", "SAVED");
+  const char* domain = flags.all_domains ? nullptr : flags.domain.c_str();
+  const kvrt_status s = kvrt_store_list(at.store.get(), domain, flags.domain.size(), on_entry, &json);
+  return finish(s ? complain("cannot list " + flags.directory, s) : KVRT_OK);
+}
+
+int cmd_store_stat(const StoreFlags& flags) {
+  Opened at;
+  if (kvrt_status s = open(flags, true, at)) return s;
+  if (flags.names.empty()) {
+    auto p = sized<kvrt_store_props>();
+    if (kvrt_status s = kvrt_store_info(at.store.get(), &p)) return complain("cannot read " + flags.directory, s);
+    if (flags.json) {
+      Json json;
+      json.add("format", uint64_t{p.format}).add("read_only", uint64_t{p.read_only}).add("sessions", p.sessions);
+      json.add("chunks", p.chunks).add("segments", p.segments).add("chunk_bytes", p.chunk_bytes);
+      json.add("chunk_raw_bytes", p.chunk_raw_bytes).add("disk_bytes", p.disk_bytes).print();
+    } else {
+      fmt::print("{}: format {}, {} sessions\n", flags.directory, p.format, p.sessions);
+      fmt::print("  chunks   {} in {} segments: {}, {} of raw KV\n", p.chunks, p.segments, human_bytes(p.chunk_bytes),
+                 human_bytes(p.chunk_raw_bytes));
+      fmt::print("  on disk  {}\n", human_bytes(p.disk_bytes));
+    }
+    return finish(KVRT_OK);
+  }
+  for (const std::string& name : flags.names) {
+    auto entry = sized<kvrt_store_entry>();
+    const kvrt_status s = kvrt_store_stat(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), &entry);
+    if (s) return finish(complain("cannot look up " + name, s));
+    if (flags.json) {
+      entry_json(entry).print();
+    } else {
+      entry_text(entry);
+    }
+  }
+  return finish(KVRT_OK);
+}
+
+int cmd_store_rm(const StoreFlags& flags) {
+  Opened at;
+  if (kvrt_status s = open(flags, false, at)) return s;
+  kvrt_status worst = KVRT_OK;
+  for (const std::string& name : flags.names) {
+    const kvrt_status s = kvrt_store_remove(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size());
+    if (s) {
+      worst = complain("cannot remove " + name, s);
+    } else if (flags.json) {
+      Json().add("removed", name).print();
+    }
+  }
+  return finish(worst);
+}
+
+int cmd_store_verify(const StoreFlags& flags) {
+  Opened at;
+  if (kvrt_status s = open(flags, true, at)) return s;
+  Faults faults{.json = flags.json};
+  const kvrt_status s = kvrt_store_verify(at.store.get(), on_fault, &faults);
+  faults.bar.clear();
+  if (s && s != KVRT_CORRUPT) return finish(complain("cannot verify " + flags.directory, s));
+  if (s == KVRT_CORRUPT && !faults.count) return finish(complain("cannot verify " + flags.directory, s));
+  fmt::print(stderr, "{}: {}\n", flags.directory, faults.count ? fmt::format("{} faults", faults.count) : "all is well");
+  return finish(KVRT_OK) ? KVRT_IO : faults.count ? 1 : 0;
+}
+
+}  // namespace cli

@@ -1,0 +1,152 @@
+// tokenize, detokenize, template and logits.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "bindings/cli/commands.h"
+
+namespace cli {
+
+namespace {
+
+// Exact bytes on a pipe; a line end more on a terminal, where the prompt would stick to them.
+void put_text(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (isatty(STDOUT_FILENO) && (text.empty() || text.back() != '\n')) std::fputc('\n', stdout);
+}
+
+}  // namespace
+
+int cmd_tokenize(const TextFlags& flags) {
+  Runtime runtime;
+  Model model;
+  std::string text = flags.prompt.text;
+  if (!flags.prompt.file.empty()) {
+    if (kvrt_status s = read_file(flags.prompt.file, text)) return s;
+  }
+  if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
+  if (kvrt_status s = open_model(flags.model, runtime.get(), model)) return s;
+  std::vector<int32_t> tokens;
+  const uint32_t how = (flags.special ? KVRT_TEXT_SPECIAL : 0) | (flags.bos ? KVRT_TEXT_BOS : 0);
+  if (kvrt_status s = tokenize(model.get(), text, how, tokens)) return s;
+  if (flags.json) {
+    Json().add("tokens", tokens).print();
+  } else {
+    fmt::print("{}\n", join(tokens));
+  }
+  return finish(KVRT_OK);
+}
+
+int cmd_detokenize(const TextFlags& flags) {
+  Runtime runtime;
+  Model model;
+  std::vector<int32_t> tokens;
+  if (kvrt_status s = parse_tokens(flags.prompt.tokens, tokens)) return s;
+  if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
+  if (kvrt_status s = open_model(flags.model, runtime.get(), model)) return s;
+  std::string text;
+  if (kvrt_status s = detokenize(model.get(), tokens, flags.special ? KVRT_TEXT_SPECIAL : 0, text)) return s;
+  if (flags.json) {
+    Json().add("text", text).print();
+  } else {
+    put_text(text);
+  }
+  return finish(KVRT_OK);
+}
+
+int cmd_template(const TemplateFlags& flags) {
+  Runtime runtime;
+  Model model;
+  std::string source, messages, tools;
+  if (kvrt_status s = read_file(flags.messages_file, messages)) return s;
+  if (!flags.source_file.empty()) {
+    if (kvrt_status s = read_file(flags.source_file, source)) return s;
+  }
+  if (!flags.tools_file.empty()) {
+    if (kvrt_status s = read_file(flags.tools_file, tools)) return s;
+  }
+  if (!flags.model.model.empty()) {
+    if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
+    if (kvrt_status s = open_model(flags.model, runtime.get(), model)) return s;
+  }
+  auto options = sized<kvrt_template_options>();
+  options.no_generation_prompt = flags.no_generation_prompt;
+  if (!flags.source_file.empty()) {
+    options.source = source.data();
+    options.source_size = source.size();
+  }
+  if (!flags.tools_file.empty()) {
+    options.tools = tools.data();
+    options.tools_size = tools.size();
+  }
+  std::string text(16384, '\0');
+  size_t needed = 0;
+  kvrt_status s = kvrt_model_apply_template(model.get(), messages.data(), messages.size(), &options, text.data(), text.size(), &needed);
+  if (s == KVRT_TOO_SMALL) {
+    text.resize(needed);
+    s = kvrt_model_apply_template(model.get(), messages.data(), messages.size(), &options, text.data(), text.size(), &needed);
+  }
+  if (s) return complain("cannot render the template", s);
+  text.resize(needed);
+  put_text(text);
+  return finish(KVRT_OK);
+}
+
+// ---- logits ---------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+struct RowWriter {
+  FILE* file;
+  Progress bar{"computing"};
+  uint64_t rows = 0;
+  int error = 0;
+};
+
+int32_t on_row(void* user, const kvrt_event* event) {
+  auto& writer = *static_cast<RowWriter*>(user);
+  if (event->type == KVRT_EVENT_PROGRESS) writer.bar.update(event->done, event->total);
+  if (event->type != KVRT_EVENT_LOGITS) return 0;
+  if (std::fwrite(event->logits, sizeof(float), event->logits_count, writer.file) != event->logits_count) {
+    writer.error = errno;
+    return 1;
+  }
+  ++writer.rows;
+  return 0;
+}
+
+kvrt_status write_rows(kvrt_model* model, const std::vector<int32_t>& tokens, bool all, RowWriter& writer) {
+  auto options = sized<kvrt_session_options>();
+  options.no_prefix_cache = 1;
+  kvrt_session* raw = nullptr;
+  if (kvrt_status s = kvrt_session_open(model, &options, &raw)) return complain("cannot open a session", s);
+  Session session(raw);
+  if (kvrt_status s = kvrt_session_append(raw, tokens.data(), tokens.size())) return complain("cannot append the tokens", s);
+  const kvrt_status s = kvrt_session_prefill(raw, all ? KVRT_LOGITS_ALL : KVRT_LOGITS_LAST, on_row, &writer, nullptr);
+  writer.bar.clear();
+  if (s && !writer.error) return complain("cannot compute", s);
+  return KVRT_OK;
+}
+
+}  // namespace
+
+int cmd_logits(const LogitsFlags& flags) {
+  Runtime runtime;
+  Model model;
+  std::vector<int32_t> tokens;
+  if (kvrt_status s = parse_tokens(flags.tokens, tokens)) return s;
+  if (tokens.empty()) return complain(KVRT_INVALID, "--tokens: at least one token id expected");
+  if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
+  if (kvrt_status s = open_model(flags.model, runtime.get(), model)) return s;
+  RowWriter writer{.file = flags.output == "-" ? stdout : std::fopen(flags.output.c_str(), "wb")};
+  if (!writer.file) return complain(KVRT_IO, fmt::format("cannot write {}: {}", flags.output, std::strerror(errno)));
+  kvrt_status s = write_rows(model.get(), tokens, flags.all, writer);
+  if (writer.file != stdout && std::fclose(writer.file) != 0 && !writer.error) writer.error = errno;
+  if (writer.error) s = complain(KVRT_IO, fmt::format("cannot write {}: {}", flags.output, std::strerror(writer.error)));
+  if (!s) fmt::print(stderr, "{} rows of f32\n", writer.rows);
+  return writer.file == stdout ? finish(s) : s;
+}
+
+}  // namespace cli

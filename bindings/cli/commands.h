@@ -1,0 +1,79 @@
+// The commands and what each is told on its command line (main.cc parses, cmd_*.cc do).
+#pragma once
+
+#include "bindings/cli/common.h"
+
+namespace cli {
+
+struct RunFlags {
+  ModelFlags model;
+  PromptFlags prompt;
+  SamplingFlags sampling;
+  uint32_t max_tokens = 64;
+  std::string store, session, fork_from, domain;
+  int64_t truncate = -1;
+  bool chat = false, no_save = false, digest = false, json = false;
+};
+int cmd_run(const RunFlags& flags);
+
+struct ChatFlags {
+  ModelFlags model;
+  SamplingFlags sampling;
+  uint32_t max_tokens = 0;
+  std::string store, session = "chat", system;
+};
+int cmd_chat(const ChatFlags& flags);
+
+struct TextFlags {
+  ModelFlags model;
+  PromptFlags prompt;
+  bool special = false, bos = false, json = false;
+};
+int cmd_tokenize(const TextFlags& flags);
+int cmd_detokenize(const TextFlags& flags);
+
+struct TemplateFlags {
+  ModelFlags model;
+  std::string source_file, messages_file, tools_file;
+  bool no_generation_prompt = false;
+};
+int cmd_template(const TemplateFlags& flags);
+
+struct LogitsFlags {
+  ModelFlags model;
+  std::string tokens, output;
+  bool all = false;
+};
+int cmd_logits(const LogitsFlags& flags);
+
+struct BenchFlags {
+  ModelFlags model;
+  std::string file;
+  std::vector<uint32_t> prompt{512, 2048}, depth{0, 2048}, batch{1, 4, 8}, state{2048};
+  uint32_t decode = 64, runs = 5;
+  bool json = false;
+};
+int cmd_bench(const BenchFlags& flags);
+
+struct StoreFlags {
+  std::string directory, domain;
+  std::vector<std::string> names;
+  bool all_domains = true, json = false;
+};
+int cmd_store_ls(const StoreFlags& flags);
+int cmd_store_stat(const StoreFlags& flags);
+int cmd_store_rm(const StoreFlags& flags);
+int cmd_store_verify(const StoreFlags& flags);
+
+struct DoctorFlags {
+  std::string directory;
+};
+int cmd_doctor(const DoctorFlags& flags);
+
+struct DemoFlags {
+  ModelFlags model;
+  std::string store, stage;
+};
+int cmd_demo(const DemoFlags& flags);
+
+}  // namespace cli

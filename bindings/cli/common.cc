@@ -1,0 +1,223 @@
+#include "bindings/cli/common.h"
+
+#include <fmt/core.h>
+#include <sodium.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+namespace cli {
+
+kvrt_status complain(const std::string& what, kvrt_status status) {
+  auto error = sized<kvrt_error>();
+  kvrt_last_error(&error);
+  fmt::print(stderr, "kvrt: {}: {} ({})\n", what, error.status == status ? error.message : "no detail", kvrt_status_name(status));
+  return status;
+}
+
+kvrt_status complain(kvrt_status status, const std::string& message) {
+  fmt::print(stderr, "kvrt: {} ({})\n", message, kvrt_status_name(status));
+  return status;
+}
+
+int finish(kvrt_status status) {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+    complain(KVRT_IO, std::string("cannot write to standard output: ") + std::strerror(errno));
+    return status ? status : KVRT_IO;
+  }
+  return status;
+}
+
+// ---- opening --------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+void log_line(void*, int32_t level, const char* text, size_t size) {
+  const char* name = level == KVRT_LOG_ERROR ? "error" : level == KVRT_LOG_WARN ? "warning" : "note";
+  fmt::print(stderr, "kvrt: {}: {}\n", name, std::string_view(text, size));
+}
+
+struct LoadState {
+  Progress bar{"loading"};
+  const std::atomic<bool>* stop;
+};
+
+int32_t on_load(void* user, const kvrt_event* event) {
+  auto& state = *static_cast<LoadState*>(user);
+  if (event->type == KVRT_EVENT_PROGRESS) state.bar.update(event->done, event->total);
+  return state.stop && state.stop->load();
+}
+
+}  // namespace
+
+kvrt_status open_runtime(const ModelFlags& flags, Runtime& out) {
+  auto options = sized<kvrt_runtime_options>();
+  options.threads = flags.threads;
+  options.isa = flags.isa == "scalar" ? KVRT_ISA_SCALAR : flags.isa == "avx2" ? KVRT_ISA_AVX2 : KVRT_ISA_DEFAULT;
+  options.log = log_line;
+  kvrt_runtime* runtime = nullptr;
+  if (kvrt_status s = kvrt_runtime_open(&options, &runtime)) return complain("cannot open the runtime", s);
+  out.reset(runtime);
+  return KVRT_OK;
+}
+
+kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& out, const std::atomic<bool>* stop) {
+  auto options = sized<kvrt_model_options>();
+  options.kv_format = KVRT_KV_F16;
+  options.block_tokens = flags.block_tokens;
+  options.prefill_chunk = flags.prefill_chunk;
+  LoadState state{.stop = stop};
+  kvrt_model* model = nullptr;
+  kvrt_status s = kvrt_model_open(runtime, flags.model.data(), flags.model.size(), &options, on_load, &state, &model);
+  state.bar.clear();
+  if (s) return complain("cannot open the model " + flags.model, s);
+  out.reset(model);
+  return KVRT_OK;
+}
+
+kvrt_status open_store(kvrt_runtime* runtime, const std::string& path, bool read_only, bool must_exist, Store& out) {
+  auto options = sized<kvrt_store_options>();
+  options.read_only = read_only;
+  options.must_exist = must_exist;
+  kvrt_store* store = nullptr;
+  if (kvrt_status s = kvrt_store_open(runtime, path.data(), path.size(), &options, &store)) {
+    return complain("cannot open the store " + path, s);
+  }
+  out.reset(store);
+  return KVRT_OK;
+}
+
+kvrt_generate_options generate_options(const SamplingFlags& flags, uint32_t max_tokens, std::string& stop_buffer) {
+  auto options = sized<kvrt_generate_options>();
+  options.max_tokens = max_tokens;
+  options.temperature = flags.temperature;
+  options.top_k = flags.top_k;
+  options.top_p = flags.top_p;
+  options.seed = flags.seed;
+  options.ignore_eos = flags.ignore_eos;
+  stop_buffer.clear();
+  for (const std::string& stop : flags.stop) stop_buffer.append(stop).push_back('\0');
+  options.stop_strings = stop_buffer.empty() ? nullptr : stop_buffer.data();
+  options.stop_strings_size = stop_buffer.size();
+  return options;
+}
+
+// ---- text -----------------------------------------------------------------------------------------------------------------------
+
+kvrt_status read_file(const std::string& path, std::string& out) {
+  FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
+  if (!file) return complain(errno == ENOENT ? KVRT_NOT_FOUND : KVRT_IO, fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+  out.clear();
+  char buffer[65536];
+  for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, file)) > 0;) out.append(buffer, n);
+  const bool failed = std::ferror(file);
+  const int error = errno;
+  if (file != stdin) std::fclose(file);
+  return failed ? complain(KVRT_IO, fmt::format("cannot read {}: {}", path, std::strerror(error))) : KVRT_OK;
+}
+
+kvrt_status parse_tokens(const std::string& argument, std::vector<int32_t>& out) {
+  std::string text = argument;
+  if (!argument.empty() && argument[0] == '@') {
+    if (kvrt_status s = read_file(argument.substr(1), text)) return s;
+  }
+  out.clear();
+  const char *p = text.data(), *end = p + text.size();
+  while (true) {
+    while (p < end && (*p == ',' || std::isspace(static_cast<unsigned char>(*p)))) ++p;
+    if (p == end) return KVRT_OK;
+    int32_t id = 0;
+    const auto [next, error] = std::from_chars(p, end, id);
+    if (error != std::errc() || (next < end && *next != ',' && !std::isspace(static_cast<unsigned char>(*next)))) {
+      return complain(KVRT_INVALID, fmt::format("--tokens: expected token ids separated by commas, found \"{}\" at byte {}",
+                                                std::string_view(p, std::min<size_t>(end - p, 16)), p - text.data()));
+    }
+    out.push_back(id);
+    p = next;
+  }
+}
+
+kvrt_status tokenize(const kvrt_model* model, std::string_view text, uint32_t flags, std::vector<int32_t>& out) {
+  size_t needed = 0;
+  out.resize(text.size() + 8);  // a token is at least a byte, BOS apart
+  kvrt_status s = kvrt_model_tokenize(model, text.data(), text.size(), flags, out.data(), out.size(), &needed);
+  out.resize(needed);
+  if (s == KVRT_TOO_SMALL) s = kvrt_model_tokenize(model, text.data(), text.size(), flags, out.data(), out.size(), &needed);
+  return s ? complain("cannot tokenize", s) : KVRT_OK;
+}
+
+kvrt_status detokenize(const kvrt_model* model, const std::vector<int32_t>& tokens, uint32_t flags, std::string& out) {
+  size_t needed = 0;
+  kvrt_status s = kvrt_model_detokenize(model, tokens.data(), tokens.size(), flags, nullptr, 0, &needed);
+  if (s && s != KVRT_TOO_SMALL) return complain("cannot detokenize", s);
+  out.resize(needed);
+  if (!needed) return KVRT_OK;
+  s = kvrt_model_detokenize(model, tokens.data(), tokens.size(), flags, out.data(), out.size(), &needed);
+  return s ? complain("cannot detokenize", s) : KVRT_OK;
+}
+
+kvrt_status session_tokens(const kvrt_session* session, std::vector<int32_t>& out) {
+  size_t needed = 0;
+  kvrt_status s = kvrt_session_tokens(session, nullptr, 0, &needed);
+  if (s && s != KVRT_TOO_SMALL) return complain("cannot read the session's tokens", s);
+  out.resize(needed);
+  if (!needed) return KVRT_OK;
+  s = kvrt_session_tokens(session, out.data(), out.size(), &needed);
+  return s ? complain("cannot read the session's tokens", s) : KVRT_OK;
+}
+
+std::string join(const std::vector<int32_t>& tokens) {
+  std::string out;
+  for (int32_t token : tokens) {
+    if (!out.empty()) out += ',';
+    out += std::to_string(token);
+  }
+  return out;
+}
+
+std::string message_json(std::string_view role, std::string_view content) {
+  return Json().add("role", role).add("content", content).text();
+}
+
+std::string_view reason_name(uint32_t reason) {
+  constexpr std::string_view names[] = {"none", "eos", "stop", "max_tokens", "context_full", "cancelled", "prefilled", "failed"};
+  return reason < std::size(names) ? names[reason] : "unknown";
+}
+
+std::string_view reuse_name(uint32_t reuse) {
+  constexpr std::string_view names[] = {"all", "new_tokens", "different_token", "not_stored", "evicted", "damaged", "other_numerics"};
+  return reuse < std::size(names) ? names[reuse] : "unknown";
+}
+
+std::string human_bytes(uint64_t bytes) {
+  if (bytes < 10000) return fmt::format("{} B", bytes);
+  if (bytes < 10000000) return fmt::format("{:.1f} kB", bytes / 1e3);
+  return bytes < 10000000000 ? fmt::format("{:.1f} MB", bytes / 1e6) : fmt::format("{:.1f} GB", bytes / 1e9);
+}
+
+// ---- digest ---------------------------------------------------------------------------------------------------------------------
+
+LogitsDigest::LogitsDigest() {
+  static_assert(sizeof(crypto_hash_sha256_state) <= sizeof state_);
+  crypto_hash_sha256_init(reinterpret_cast<crypto_hash_sha256_state*>(state_));
+}
+
+void LogitsDigest::add(const float* row, size_t count) {
+  static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the digest is over little-endian floats");
+  crypto_hash_sha256_update(reinterpret_cast<crypto_hash_sha256_state*>(state_), reinterpret_cast<const unsigned char*>(row),
+                            count * sizeof(float));
+}
+
+std::string LogitsDigest::hex() {
+  unsigned char digest[crypto_hash_sha256_BYTES];
+  crypto_hash_sha256_final(reinterpret_cast<crypto_hash_sha256_state*>(state_), digest);
+  char text[2 * sizeof digest + 1];
+  sodium_bin2hex(text, sizeof text, digest, sizeof digest);
+  return text;
+}
+
+}  // namespace cli

@@ -1,0 +1,142 @@
+// What the commands share: handles that close themselves, option groups, error lines, input files, JSON and the progress bar.
+// The program uses kvrt.h alone. A command returns its exit code, which is the status class.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "include/kvrt.h"
+
+namespace cli {
+
+struct Closer {
+  void operator()(kvrt_runtime* p) const { kvrt_runtime_release(p); }
+  void operator()(kvrt_model* p) const { kvrt_model_release(p); }
+  void operator()(kvrt_store* p) const { kvrt_store_release(p); }
+  void operator()(kvrt_session* p) const { kvrt_session_close(p); }
+};
+using Runtime = std::unique_ptr<kvrt_runtime, Closer>;
+using Model = std::unique_ptr<kvrt_model, Closer>;
+using Store = std::unique_ptr<kvrt_store, Closer>;
+using Session = std::unique_ptr<kvrt_session, Closer>;
+
+// A zeroed struct of kvrt.h that knows its size.
+template <typename T>
+T sized() {
+  T value{};
+  value.struct_size = sizeof value;
+  return value;
+}
+
+// Prints "kvrt: WHAT: the library's message (CLASS)" to stderr and returns the status.
+kvrt_status complain(const std::string& what, kvrt_status status);
+// The same for a mistake that the program finds by itself.
+kvrt_status complain(kvrt_status status, const std::string& message);
+// Ends a command: complains when stdout could not be written.
+int finish(kvrt_status status);
+
+// ---- options --------------------------------------------------------------------------------------------------------------------
+
+struct ModelFlags {
+  std::string model;
+  uint32_t threads = 0, block_tokens = 0, prefill_chunk = 0;
+  std::string isa, kv = "f16";
+};
+
+struct PromptFlags {  // one of the three
+  std::string text, file, tokens;
+  bool given() const { return has_text || !file.empty() || !tokens.empty(); }
+  bool has_text = false;
+};
+
+struct SamplingFlags {
+  float temperature = 0, top_p = 0;
+  uint32_t top_k = 0;
+  uint64_t seed = 0;
+  bool ignore_eos = false;
+  std::vector<std::string> stop;
+};
+
+// generate options from the flags; `stop_buffer` holds the stop strings as the options want them.
+kvrt_generate_options generate_options(const SamplingFlags& flags, uint32_t max_tokens, std::string& stop_buffer);
+
+// Opens what a command needs. A non-zero `*stop` ends the model's loading. All complain by themselves.
+kvrt_status open_runtime(const ModelFlags& flags, Runtime& out);
+kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& out, const std::atomic<bool>* stop = nullptr);
+kvrt_status open_store(kvrt_runtime* runtime, const std::string& path, bool read_only, bool must_exist, Store& out);
+
+// ---- text -----------------------------------------------------------------------------------------------------------------------
+
+kvrt_status read_file(const std::string& path, std::string& out);  // "-" is stdin
+// "1,2,3", or "@FILE" with ids separated by commas or white space.
+kvrt_status parse_tokens(const std::string& argument, std::vector<int32_t>& out);
+kvrt_status tokenize(const kvrt_model* model, std::string_view text, uint32_t flags, std::vector<int32_t>& out);
+kvrt_status detokenize(const kvrt_model* model, const std::vector<int32_t>& tokens, uint32_t flags, std::string& out);
+kvrt_status session_tokens(const kvrt_session* session, std::vector<int32_t>& out);
+std::string join(const std::vector<int32_t>& tokens);
+std::string message_json(std::string_view role, std::string_view content);
+
+std::string_view reason_name(uint32_t reason);
+std::string_view reuse_name(uint32_t reuse);
+std::string human_bytes(uint64_t bytes);
+
+// One JSON object, in the order of the calls. Text that is not UTF-8 is replaced, not refused.
+class Json {
+ public:
+  Json& add(std::string_view key, std::string_view value);
+  Json& add(std::string_view key, const char* value) { return add(key, std::string_view(value)); }
+  Json& add(std::string_view key, uint64_t value);
+  Json& add(std::string_view key, int64_t value);
+  Json& add(std::string_view key, double value);  // three decimals
+  Json& add(std::string_view key, const std::vector<int32_t>& values);
+  Json& add(std::string_view key, const Json& object);
+  std::string text() const { return "{" + body_ + "}"; }
+  void print() const;  // one line on stdout
+
+ private:
+  Json& raw(std::string_view key, std::string_view value);
+  std::string body_;
+};
+std::string json_quote(std::string_view text);
+
+// A bar on stderr, drawn when it is a terminal, at most 20 times a second, and wiped at the end.
+class Progress {
+ public:
+  explicit Progress(std::string label);
+  ~Progress() { clear(); }
+  void update(uint64_t done, uint64_t total);
+  void clear();
+
+ private:
+  std::string label_;
+  bool enabled_ = false, drawn_ = false;
+  std::chrono::steady_clock::time_point last_{};
+};
+
+bool colour(FILE* stream);  // a terminal, and NO_COLOR is not set
+
+// SHA-256 over the logits that it is fed.
+class LogitsDigest {
+ public:
+  LogitsDigest();
+  void add(const float* row, size_t count);
+  std::string hex();  // once, at the end
+
+ private:
+  alignas(16) unsigned char state_[128];
+};
+
+inline double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+inline std::chrono::steady_clock::time_point now() { return std::chrono::steady_clock::now(); }
+
+}  // namespace cli

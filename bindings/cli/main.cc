@@ -1,0 +1,215 @@
+// The program kvrt: the command line over kvrt.h. This file alone knows CLI11.
+#include <CLI/CLI.hpp>
+
+#include "bindings/cli/commands.h"
+
+namespace {
+
+using namespace cli;
+
+void add_model(CLI::App* command, ModelFlags& flags, bool required = true) {
+  auto* option = command->add_option("-m,--model", flags.model, "GGUF file");
+  if (required) option->required();
+}
+
+void add_compute(CLI::App* command, ModelFlags& flags) {
+  command->add_option("--threads", flags.threads, "compute threads (0: the CPUs that affinity and cgroup leave)")
+      ->check(CLI::Range(0, 256));
+  command->add_option("--isa", flags.isa, "instruction set, when not the best")->check(CLI::IsMember({"scalar", "avx2"}));
+  command->add_option("--kv", flags.kv, "KV format")->check(CLI::IsMember({"f16"}))->capture_default_str();
+  command->add_option("--block-tokens", flags.block_tokens, "tokens per KV block")->check(CLI::IsMember({16, 32, 64, 128, 256}));
+  command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step")->check(CLI::Range(1, 512));
+}
+
+void add_sampling(CLI::App* command, SamplingFlags& flags) {
+  command->add_option("--temp", flags.temperature, "temperature (0: greedy)")->check(CLI::NonNegativeNumber);
+  command->add_option("--top-k", flags.top_k, "sample from the k most likely (0: off)");
+  command->add_option("--top-p", flags.top_p, "sample from the most likely that make up p (0: off)")->check(CLI::Range(0.0, 1.0));
+  command->add_option("--seed", flags.seed, "seed of the draws (0: drawn)");
+  command->add_option("--stop", flags.stop, "stop at this text; may be given again")->take_all();
+  command->add_flag("--ignore-eos", flags.ignore_eos, "go on past end tokens");
+}
+
+// -p, -f and --tokens exclude each other.
+void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens) {
+  auto* group = command->add_option_group("prompt");
+  group->add_option_function<std::string>(
+      "-p,--prompt",
+      [&flags](const std::string& text) {
+        flags.text = text;
+        flags.has_text = true;
+      },
+      "text");
+  group->add_option("-f,--file", flags.file, "text file, - for standard input");
+  if (tokens) group->add_option("--tokens", flags.tokens, "token ids 1,2,3 or @FILE of them");
+  group->require_option(tokens ? 0 : 1, 1);
+}
+
+template <typename Flags>
+void on(CLI::App* command, const std::shared_ptr<Flags>& flags, int (*run)(const Flags&), int& code) {
+  command->callback([flags, run, &code] { code = run(*flags); });
+}
+
+void define_run(CLI::App& app, int& code) {
+  auto flags = std::make_shared<RunFlags>();
+  auto* c = app.add_subcommand("run", "append a prompt, generate, and save the session");
+  add_model(c, flags->model);
+  add_compute(c, flags->model);
+  add_prompt(c, flags->prompt, true);
+  add_sampling(c, flags->sampling);
+  c->add_option("-n", flags->max_tokens, "tokens to generate; 0 only computes the prompt and saves")->capture_default_str();
+  c->add_option("--store", flags->store, "directory of saved sessions");
+  c->add_option("--session", flags->session, "resumed where it exists, and saved to");
+  c->add_option("--fork-from", flags->fork_from, "session to copy; the copy is saved as --session");
+  c->add_option("--domain", flags->domain, "sharing scope in the store");
+  c->add_option("--truncate", flags->truncate, "first rewind to N tokens")->check(CLI::NonNegativeNumber);
+  c->add_flag("--chat", flags->chat, "the text is a user's message, rendered by the model's template");
+  c->add_flag("--no-save", flags->no_save, "leave the store as it is");
+  c->add_flag("--digest", flags->digest, "SHA-256 of the logits of every generated position");
+  c->add_flag("--json", flags->json, "one JSON object on standard output");
+  on(c, flags, cmd_run, code);
+}
+
+void define_chat(CLI::App& app, int& code) {
+  auto flags = std::make_shared<ChatFlags>();
+  auto* c = app.add_subcommand("chat", "chat in the terminal; Ctrl-C stops an answer, /help lists the commands");
+  add_model(c, flags->model);
+  add_compute(c, flags->model);
+  add_sampling(c, flags->sampling);
+  c->add_option("-n", flags->max_tokens, "tokens per answer at most (0: until the model ends it)");
+  c->add_option("--store", flags->store, "directory of saved sessions");
+  c->add_option("--session", flags->session, "name in the store")->capture_default_str();
+  c->add_option("--system", flags->system, "system message of a new session");
+  on(c, flags, cmd_chat, code);
+}
+
+void define_text(CLI::App& app, int& code) {
+  auto flags = std::make_shared<TextFlags>();
+  auto* c = app.add_subcommand("tokenize", "text to token ids; no BOS and no special tokens unless asked");
+  add_model(c, flags->model);
+  add_prompt(c, flags->prompt, false);
+  c->add_flag("--special", flags->special, "text that spells a special token becomes it");
+  c->add_flag("--bos", flags->bos, "begin with the model's BOS");
+  c->add_flag("--json", flags->json, "{\"tokens\": [...]}");
+  on(c, flags, cmd_tokenize, code);
+
+  flags = std::make_shared<TextFlags>();
+  c = app.add_subcommand("detokenize", "token ids to text");
+  add_model(c, flags->model);
+  c->add_option("--tokens", flags->prompt.tokens, "token ids 1,2,3 or @FILE of them")->required();
+  c->add_flag("--special", flags->special, "spell special tokens out");
+  c->add_flag("--json", flags->json, "{\"text\": ...}");
+  on(c, flags, cmd_detokenize, code);
+}
+
+void define_template(CLI::App& app, int& code) {
+  auto flags = std::make_shared<TemplateFlags>();
+  auto* c = app.add_subcommand("template", "print a rendered chat prompt");
+  add_model(c, flags->model, false);
+  c->add_option("--template", flags->source_file, "Jinja file in place of the model's template");
+  c->add_option("--messages", flags->messages_file, "JSON array of messages")->required();
+  c->add_option("--tools", flags->tools_file, "JSON array for the template's tools");
+  c->add_flag("--no-generation-prompt", flags->no_generation_prompt, "do not open the assistant's turn");
+  c->callback([flags, &code] {
+    if (flags->model.model.empty() && flags->source_file.empty()) throw CLI::RequiredError("-m or --template");
+    code = cmd_template(*flags);
+  });
+}
+
+void define_logits(CLI::App& app, int& code) {
+  auto flags = std::make_shared<LogitsFlags>();
+  auto* c = app.add_subcommand("logits", "write f32 little-endian logits rows");
+  add_model(c, flags->model);
+  add_compute(c, flags->model);
+  c->add_option("--tokens", flags->tokens, "token ids 1,2,3 or @FILE of them")->required();
+  c->add_option("-o,--output", flags->output, "file, - for standard output")->required();
+  c->add_flag("--all", flags->all, "every position, not the last alone");
+  on(c, flags, cmd_logits, code);
+}
+
+void define_bench(CLI::App& app, int& code) {
+  auto flags = std::make_shared<BenchFlags>();
+  auto* c = app.add_subcommand("bench", "measure prefill, decode, batching, and saving and loading of state");
+  add_model(c, flags->model);
+  add_compute(c, flags->model);
+  c->add_option("-f,--file", flags->file, "text to take tokens from");
+  const auto list = [c](const char* name, std::vector<uint32_t>& values, const char* text) {
+    c->add_option(name, values, text)->delimiter(',')->capture_default_str()->check(CLI::Range(0, 1 << 20));
+  };
+  list("--prompt", flags->prompt, "prompt lengths");
+  list("--depth", flags->depth, "tokens before decode");
+  list("--batch", flags->batch, "sessions that generate together");
+  list("--state", flags->state, "tokens of a saved session");
+  c->add_option("--decode", flags->decode, "tokens per decode run")->capture_default_str()->check(CLI::Range(1, 4096));
+  c->add_option("--runs", flags->runs, "runs, of which the median counts")->capture_default_str()->check(CLI::Range(1, 1000));
+  c->add_flag("--json", flags->json, "one JSON object");
+  on(c, flags, cmd_bench, code);
+}
+
+void define_store(CLI::App& app, int& code) {
+  auto* store = app.add_subcommand("store", "look after a store of sessions");
+  store->require_subcommand(1);
+  const auto add = [&](const char* name, const char* text, int (*run)(const StoreFlags&), int names) {
+    auto flags = std::make_shared<StoreFlags>();
+    auto* c = store->add_subcommand(name, text);
+    c->add_option("DIR", flags->directory, "the store")->required();
+    if (names) {
+      auto* option = c->add_option("NAME", flags->names, "sessions");
+      if (names > 1) option->required();
+    }
+    c->add_option_function<std::string>(
+        "--domain",
+        [flags](const std::string& domain) {
+          flags->domain = domain;
+          flags->all_domains = false;
+        },
+        "sharing scope");
+    c->add_flag("--json", flags->json, "one JSON object a line");
+    on(c, flags, run, code);
+  };
+  add("ls", "list the sessions", cmd_store_ls, 0);
+  add("stat", "show sessions, or the store", cmd_store_stat, 1);
+  add("rm", "remove sessions", cmd_store_rm, 2);
+  add("verify", "read and check everything; exits 1 with a line per fault", cmd_store_verify, 0);
+}
+
+void define_rest(CLI::App& app, int& code) {
+  auto doctor = std::make_shared<DoctorFlags>();
+  auto* c = app.add_subcommand("doctor", "what works on this machine and what to do about the rest");
+  c->add_option("DIR", doctor->directory, "a store, or where one shall be");
+  on(c, doctor, cmd_doctor, code);
+
+  auto demo = std::make_shared<DemoFlags>();
+  c = app.add_subcommand("demo", "")->group("");  // not listed: what ./dev demo runs
+  add_model(c, demo->model);
+  add_compute(c, demo->model);
+  c->add_option("--store", demo->store, "an empty directory")->required();
+  c->add_option("--stage", demo->stage, "");
+  on(c, demo, cmd_demo, code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int code = 0;
+  CLI::App app("LLM inference whose conversations survive the process", "kvrt");
+  const uint32_t version = kvrt_version();
+  app.set_version_flag("--version", "kvrt " + std::to_string(version >> 16) + "." + std::to_string(version >> 8 & 255) + "." +
+                                        std::to_string(version & 255));
+  app.require_subcommand(1);
+  app.footer("The exit code is 0 or the status class (1 INVALID, 2 NOT_FOUND, 3 CONFLICT, 4 BUSY, ...: kvrt.h).");
+  define_run(app, code);
+  define_chat(app, code);
+  define_text(app, code);
+  define_template(app, code);
+  define_logits(app, code);
+  define_bench(app, code);
+  define_store(app, code);
+  define_rest(app, code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) ? KVRT_INVALID : 0;
+  }
+  return code;
+}

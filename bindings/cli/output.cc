@@ -1,0 +1,59 @@
+// JSON and the progress bar.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "bindings/cli/common.h"
+
+namespace cli {
+
+std::string json_quote(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Json& Json::raw(std::string_view key, std::string_view value) {
+  if (!body_.empty()) body_ += ", ";
+  body_.append(json_quote(key)).append(": ").append(value);
+  return *this;
+}
+Json& Json::add(std::string_view key, std::string_view value) { return raw(key, json_quote(value)); }
+Json& Json::add(std::string_view key, uint64_t value) { return raw(key, std::to_string(value)); }
+Json& Json::add(std::string_view key, int64_t value) { return raw(key, std::to_string(value)); }
+Json& Json::add(std::string_view key, double value) { return raw(key, fmt::format("{:.3f}", value)); }
+Json& Json::add(std::string_view key, const std::vector<int32_t>& values) { return raw(key, "[" + join(values) + "]"); }
+Json& Json::add(std::string_view key, const Json& object) { return raw(key, object.text()); }
+void Json::print() const { fmt::print("{}\n", text()); }
+
+bool colour(FILE* stream) {
+  const char* no_color = std::getenv("NO_COLOR");
+  return isatty(fileno(stream)) && !(no_color && *no_color);
+}
+
+Progress::Progress(std::string label) : label_(std::move(label)) {
+  const char* term = std::getenv("TERM");
+  enabled_ = isatty(STDERR_FILENO) && term && std::string_view(term) != "dumb";
+}
+
+void Progress::update(uint64_t done, uint64_t total) {
+  if (!enabled_ || !total) return;
+  const auto time = now();
+  if (drawn_ && done < total && time - last_ < std::chrono::milliseconds(50)) return;
+  last_ = time;
+  drawn_ = true;
+  constexpr uint64_t kWidth = 30;
+  const uint64_t filled = std::min(done, total) * kWidth / total;
+  const char* on = colour(stderr) ? "\x1b[32m" : "";
+  const char* off = colour(stderr) ? "\x1b[0m" : "";
+  fmt::print(stderr, "\r{:<12} [{}{}{}{}] {:3}%", label_, on, std::string(filled, '#'), off, std::string(kWidth - filled, ' '),
+             std::min(done, total) * 100 / total);
+}
+
+void Progress::clear() {
+  if (!drawn_) return;
+  fmt::print(stderr, "\r{:<60}\r", "");
+  drawn_ = false;
+}
+
+}  // namespace cli
