@@ -41,10 +41,21 @@ class CpuBackend final : public Backend {
   const char* name() const override { return "cpu"; }
   const char* isa() const override { return kernels_.isa; }
   const char* numerics() const override { return "cpu-1"; }
+  uint32_t threads() const { return pool_.size(); }
 
  private:
   void prepare_rope(const RopeParams& params, std::span<const int32_t> positions);
   void quantize(const float* x, uint32_t n, uint32_t k);
+  // One share of a step's attention: a query tile of one sequence and KV head over spans [span_begin, span_end). Where the
+  // spans of a tile are dealt to several threads, each leaves its partial result in its slot and a second region merges them.
+  struct AttentionShare {
+    const StepSeq* seq;
+    uint32_t first, tokens, head;  // rows [first, first + tokens) of the sequence
+    uint32_t span_begin, span_end;
+    uint32_t slot;
+  };
+  struct AttentionPartial;
+  void plan_attention(const KvGeometry& kv, const Step& step, uint32_t tile_tokens);
   // Rows [0, n) in chunks of about `grain` rows.
   template <typename F>
   void for_rows(uint32_t n, uint32_t grain, const F& fn);
@@ -54,6 +65,8 @@ class CpuBackend final : public Backend {
   std::vector<int8_t> quant_q_;
   std::vector<float> quant_d_, quant_s_;
   std::vector<float> attention_scratch_;
+  std::vector<AttentionShare> shares_, merges_;
+  uint32_t slots_ = 0;
   // The rotation of the positions last asked for: one step asks for the same ones in every layer.
   RopeParams rope_params_;
   std::vector<int32_t> rope_positions_;

@@ -8,7 +8,8 @@
 namespace kvrt {
 namespace {
 
-constexpr uint32_t kTileTokens = 4;  // query tokens that share a read of K and V in a prefill
+constexpr uint32_t kTileRows = 12;  // query rows (tokens x heads of a group) that share a read of K and V
+constexpr uint32_t kNoSlot = UINT32_MAX;
 
 uint8_t* block_of(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const StepSeq& seq, int64_t position) {
   const auto index = static_cast<uint32_t>(position / kv.block_tokens);
@@ -40,53 +41,111 @@ void CpuBackend::kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, c
   }
 }
 
-void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, uint32_t heads, float scale,
-                           const float* q, uint32_t stride, float* out) {
-  const uint32_t group = heads / kv.kv_heads, rows = kTileTokens * group;
-  const uint64_t per_worker = uint64_t{rows} * (kSpanTokens + 2 * (kv.head_dim + 2));
-  if (attention_scratch_.size() < per_worker * pool_.size()) attention_scratch_.resize(per_worker * pool_.size());
+// Where a tile's running result lies: maxima, sums, accumulators.
+struct CpuBackend::AttentionPartial {
+  AttentionPartial(float* at, uint32_t rows, uint32_t head_dim) : max(at), sum(at + rows), acc(at + 2 * rows), dim(head_dim) {}
+  static uint64_t floats(uint32_t rows, uint32_t head_dim) { return uint64_t{rows} * (head_dim + 2); }
+  float* row(uint32_t i) const { return acc + uint64_t{i} * dim; }
+  float *max, *sum, *acc;
+  uint32_t dim;
+};
+
+// Deals a step's attention to threads. Many tiles: one share each, the longest first. Few tiles (a decode) over many spans: a
+// share per span, so that one long sequence uses all threads.
+void CpuBackend::plan_attention(const KvGeometry& kv, const Step& step, uint32_t tile_tokens) {
+  shares_.clear();
+  merges_.clear();
+  uint32_t slots = 0;
   for (const StepSeq& seq : step.seqs) {
-    const uint32_t tiles = (seq.n_rows + kTileTokens - 1) / kTileTokens;
-    pool_.parallel_for(tiles * kv.kv_heads, [&](uint32_t chunk, uint32_t worker) {
-      const uint32_t head = chunk % kv.kv_heads, first = chunk / kv.kv_heads * kTileTokens;
-      float* scratch = attention_scratch_.data() + per_worker * worker;
-      float* acc[2] = {scratch + uint64_t{rows} * kSpanTokens, scratch + uint64_t{rows} * (kSpanTokens + kv.head_dim)};
-      float* max[2] = {acc[1] + uint64_t{rows} * kv.head_dim, acc[1] + uint64_t{rows} * (kv.head_dim + 1)};
-      float* sum[2] = {max[1] + rows, max[1] + 2 * rows};
-      AttentionTile tile{};
-      tile.q = q + uint64_t{seq.first_row + first} * stride + uint64_t{head} * group * kv.head_dim;
-      tile.q_stride = stride;
-      tile.tokens = std::min(kTileTokens, seq.n_rows - first);
-      tile.group = group;
-      tile.head_dim = kv.head_dim;
-      tile.scale = scale;
-      tile.first_position = int64_t{seq.first_position} + first;
-      tile.k = pool + layer * kv.layer_bytes() + uint64_t{head} * kv.head_dim * kv.block_tokens * kv.elem_bytes;
-      tile.v = tile.k + kv.half_bytes();
-      tile.block_bytes = kv.block_bytes();
-      tile.block_tokens = kv.block_tokens;
-      tile.scratch = scratch;
-      const int64_t end = tile.first_position + tile.tokens;
-      for (int64_t span = 0; span < end; span += kSpanTokens) {
-        const int which = span == 0 ? 0 : 1;
-        tile.span_first = span;
-        tile.blocks = seq.blocks + span / kv.block_tokens;
-        tile.max = max[which];
-        tile.sum = sum[which];
-        tile.acc = acc[which];
-        kernels_.attend_span(tile);
-        for (uint32_t i = 0; which == 1 && i < tile.tokens * group; ++i) {
-          if (tile.first_position + i / group < span) continue;  // this row sees nothing of the span
-          kernels_.merge_span(kv.head_dim, max[0] + i, sum[0] + i, acc[0] + uint64_t{i} * kv.head_dim, max[1][i], sum[1][i],
-                              acc[1] + uint64_t{i} * kv.head_dim);
+    const uint32_t tiles = (seq.n_rows + tile_tokens - 1) / tile_tokens;
+    for (uint32_t t = 0; t < tiles; ++t) {
+      AttentionShare share{&seq, (tiles - 1 - t) * tile_tokens, 0, 0, 0, 0, 0};
+      share.tokens = std::min(tile_tokens, seq.n_rows - share.first);
+      const auto last = static_cast<uint64_t>(seq.first_position) + share.first + share.tokens - 1;
+      const uint32_t spans = static_cast<uint32_t>(last / kSpanTokens) + 1;
+      const bool split = spans > 1 && tiles == 1 && pool_.size() > 1;
+      for (share.head = 0; share.head < kv.kv_heads; ++share.head) {
+        share.span_begin = 0;
+        share.span_end = spans;
+        share.slot = slots;
+        if (split) merges_.push_back(share);
+        for (uint32_t s = 0; split && s < spans; ++s) {
+          share.span_begin = s;
+          share.span_end = s + 1;
+          share.slot = slots++;
+          shares_.push_back(share);
+        }
+        if (!split) {
+          share.slot = kNoSlot;
+          shares_.push_back(share);
         }
       }
-      for (uint32_t i = 0; i < tile.tokens * group; ++i) {
-        float* to = out + (uint64_t{seq.first_row + first + i / group} * heads + uint64_t{head} * group + i % group) * kv.head_dim;
-        kernels_.finish_row(kv.head_dim, sum[0][i], acc[0] + uint64_t{i} * kv.head_dim, to);
-      }
-    });
+    }
   }
+  slots_ = slots;
+}
+
+void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, uint32_t heads, float scale,
+                           const float* q, uint32_t stride, float* out) {
+  const CpuKernels& kernels = kv.head_dim % 8 == 0 ? kernels_ : *scalar_kernels();  // the same bits
+  const uint32_t group = heads / kv.kv_heads, tile_tokens = std::max(1u, kTileRows / group), rows = tile_tokens * group;
+  plan_attention(kv, step, tile_tokens);
+  const uint64_t partial = AttentionPartial::floats(rows, kv.head_dim), per_worker = uint64_t{rows} * kSpanTokens + 2 * partial;
+  const uint64_t floats = per_worker * pool_.size() + partial * slots_;
+  if (attention_scratch_.size() < floats) attention_scratch_.resize(floats);
+  float* partials = attention_scratch_.data() + per_worker * pool_.size();
+
+  const auto finish = [&](const AttentionShare& share, const AttentionPartial& result) {
+    for (uint32_t i = 0; i < share.tokens * group; ++i) {
+      const uint64_t row = uint64_t{share.seq->first_row} + share.first + i / group;
+      kernels.finish_row(kv.head_dim, result.sum[i], result.row(i), out + (row * heads + share.head * group + i % group) * kv.head_dim);
+    }
+  };
+  // Rows that see nothing of the span keep their bits: merging it is the identity.
+  const auto merge = [&](const AttentionShare& share, uint32_t span, const AttentionPartial& into, const AttentionPartial& next) {
+    for (uint32_t i = 0; i < share.tokens * group; ++i) {
+      if (int64_t{share.seq->first_position} + share.first + i / group < int64_t{span} * kSpanTokens) continue;
+      kernels.merge_span(kv.head_dim, into.max + i, into.sum + i, into.row(i), next.max[i], next.sum[i], next.row(i));
+    }
+  };
+  pool_.parallel_for(static_cast<uint32_t>(shares_.size()), [&](uint32_t chunk, uint32_t worker) {
+    const AttentionShare& share = shares_[chunk];
+    float* scratch = attention_scratch_.data() + per_worker * worker;
+    float* at = share.slot == kNoSlot ? scratch + uint64_t{rows} * kSpanTokens : partials + partial * share.slot;
+    const AttentionPartial result(at, rows, kv.head_dim), next(scratch + uint64_t{rows} * kSpanTokens + partial, rows, kv.head_dim);
+    AttentionTile tile{};
+    tile.q = q + uint64_t{share.seq->first_row + share.first} * stride + uint64_t{share.head} * group * kv.head_dim;
+    tile.q_stride = stride;
+    tile.tokens = share.tokens;
+    tile.group = group;
+    tile.head_dim = kv.head_dim;
+    tile.scale = scale;
+    tile.first_position = int64_t{share.seq->first_position} + share.first;
+    tile.k = pool + layer * kv.layer_bytes() + uint64_t{share.head} * kv.head_dim * kv.block_tokens * kv.elem_bytes;
+    tile.v = tile.k + kv.half_bytes();
+    tile.block_bytes = kv.block_bytes();
+    tile.block_tokens = kv.block_tokens;
+    tile.scratch = scratch;
+    for (uint32_t span = share.span_begin; span < share.span_end; ++span) {
+      const AttentionPartial& to = span == share.span_begin ? result : next;
+      tile.span_first = int64_t{span} * kSpanTokens;
+      tile.blocks = share.seq->blocks + tile.span_first / kv.block_tokens;
+      tile.max = to.max;
+      tile.sum = to.sum;
+      tile.acc = to.acc;
+      kernels.attend_span(tile);
+      if (span != share.span_begin) merge(share, span, result, next);
+    }
+    if (share.slot == kNoSlot) finish(share, result);
+  });
+  pool_.parallel_for(static_cast<uint32_t>(merges_.size()), [&](uint32_t chunk, uint32_t) {
+    const AttentionShare& share = merges_[chunk];
+    const AttentionPartial result(partials + partial * share.slot, rows, kv.head_dim);
+    for (uint32_t span = 1; span < share.span_end; ++span) {
+      merge(share, span, result, AttentionPartial(partials + partial * (share.slot + span), rows, kv.head_dim));
+    }
+    finish(share, result);
+  });
 }
 
 }  // namespace kvrt

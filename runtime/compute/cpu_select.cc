@@ -1,13 +1,15 @@
-// Which kernel table a backend uses: the best that this machine supports and that agrees with scalar.
+// Which kernel table a backend uses: the best that this machine supports and whose bits are scalar's.
 #include <algorithm>
+#include <string>
 
 #include "runtime/base/limits.h"
 #include "runtime/compute/cpu_backend.h"
+#include "runtime/compute/cpu_self_check.h"
 
 namespace kvrt {
 namespace {
 
-[[maybe_unused]] bool machine_has_avx2() {
+bool machine_has_avx2() {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 #else
@@ -15,19 +17,52 @@ namespace {
 #endif
 }
 
-}  // namespace
+struct Candidate {
+  const CpuKernels* kernels;
+  bool supported;
+};
 
-const CpuKernels* avx2_kernels() { return nullptr; }
+// Best first; scalar last, always there.
+std::vector<Candidate> candidates() { return {{avx2_kernels(), machine_has_avx2()}, {scalar_kernels(), true}}; }
 
-Result<std::unique_ptr<Backend>> open_cpu(const CpuOptions& options, Log* log) {
-  const CpuKernels* kernels = scalar_kernels();
-  if (!options.isa.empty() && options.isa != kernels->isa) {
-    return error(Code::kUnsupported, Detail::kNone, "no kernels for instruction set \"%s\"", options.isa.c_str());
-  }
-  const uint32_t threads = options.threads == 0 ? usable_cpus() : options.threads;
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(kernels, std::min(threads, kThreadsMax)));
+bool agrees(const CpuKernels& kernels, Log* log) {
+  std::string mismatch;
+  if (check_kernels(kernels, &mismatch)) return true;
+  logf(log, LogLevel::kError, "kernels \"%s\" are not used: %s differs from scalar on this machine", kernels.isa, mismatch.c_str());
+  return false;
 }
 
-std::vector<KernelTableState> cpu_kernel_tables() { return {{"scalar", true, true}}; }
+}  // namespace
+
+Result<std::unique_ptr<Backend>> open_cpu(const CpuOptions& options, Log* log) {
+  const CpuKernels* chosen = nullptr;
+  bool known = options.isa.empty();
+  for (const Candidate& candidate : candidates()) {
+    if (candidate.kernels == nullptr || (!options.isa.empty() && options.isa != candidate.kernels->isa)) continue;
+    known = true;
+    if (candidate.supported && agrees(*candidate.kernels, log)) {
+      chosen = candidate.kernels;
+      break;
+    }
+  }
+  if (!known) return error(Code::kUnsupported, Detail::kNone, "instruction set \"%s\": no such kernels; scalar, avx2", options.isa.c_str());
+  if (chosen == nullptr) {
+    return error(Code::kUnsupported, Detail::kNone, "instruction set \"%s\": this machine lacks it or fails its self-check",
+                 options.isa.c_str());
+  }
+  const uint32_t threads = std::min(options.threads == 0 ? usable_cpus() : options.threads, kThreadsMax);
+  auto backend = std::make_unique<CpuBackend>(chosen, threads);
+  logf(log, LogLevel::kInfo, "cpu backend: %s kernels, %u threads", chosen->isa, backend->threads());
+  return std::unique_ptr<Backend>(std::move(backend));
+}
+
+std::vector<KernelTableState> cpu_kernel_tables() {
+  std::vector<KernelTableState> states;
+  for (const Candidate& candidate : candidates()) {
+    if (candidate.kernels == nullptr) continue;
+    states.push_back({candidate.kernels->isa, candidate.supported, candidate.supported && agrees(*candidate.kernels, nullptr)});
+  }
+  return states;
+}
 
 }  // namespace kvrt

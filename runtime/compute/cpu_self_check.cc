@@ -1,0 +1,175 @@
+#include "runtime/compute/cpu_self_check.h"
+
+#include <cstring>
+#include <vector>
+
+#include "runtime/base/fp_env.h"
+#include "runtime/compute/quants.h"
+
+namespace kvrt {
+namespace {
+
+// A fixed sequence of values with a few extremes; the same on every machine.
+class Values {
+ public:
+  uint32_t bits() {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<uint32_t>(state_ >> 33);
+  }
+  float unit() { return static_cast<float>(static_cast<int32_t>(bits() % 20001) - 10000) * 1e-4f; }  // [-1, 1]
+  std::vector<float> floats(size_t n, float scale) {
+    std::vector<float> v(n);
+    for (float& f : v) f = unit() * scale;
+    v[n / 2] = 0;
+    v[n / 3] = 1e-40f;
+    v[n / 4] = 40 * scale;
+    return v;
+  }
+
+ private:
+  uint64_t state_ = 20261121;
+};
+
+bool same(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+constexpr uint32_t kRows = 43, kPanels = 3, kCols = 96, kBlocks = kCols / kQuantBlock, kColumns = 7;
+
+struct Activations {
+  std::vector<int8_t> q;
+  std::vector<float> d, s;
+};
+
+Activations quantize(const CpuKernels& kernels, const std::vector<float>& x) {
+  Activations a{std::vector<int8_t>(x.size()), std::vector<float>(kColumns * kBlocks), std::vector<float>(kColumns * kBlocks)};
+  for (uint32_t c = 0; c < kColumns; ++c) {
+    kernels.quantize_row(x.data() + c * kCols, kCols, a.q.data() + c * kCols, a.d.data() + c * kBlocks, a.s.data() + c * kBlocks);
+  }
+  return a;
+}
+
+std::vector<uint8_t> panels_of(DType type, Values* values, uint64_t* panel_bytes) {
+  const uint64_t block_bytes = type == DType::kQ4_1 ? kQ41PanelBlockBytes : kQ80PanelBlockBytes;
+  const bool quantized = type == DType::kQ4_1 || type == DType::kQ8_0;
+  *panel_bytes = quantized ? kBlocks * block_bytes : uint64_t{kCols} * kPanelRows * (type == DType::kF16 ? 2 : 4);
+  std::vector<uint8_t> panels(kPanels * *panel_bytes);
+  for (uint8_t& byte : panels) byte = static_cast<uint8_t>(values->bits());
+  if (type == DType::kF32) {
+    for (uint64_t i = 0; i < panels.size(); i += 4) {
+      const float f = values->unit();
+      std::memcpy(panels.data() + i, &f, 4);
+    }
+    return panels;
+  }
+  // Bytes are any weights; what is read as f16 must be a number.
+  const uint64_t stride = quantized ? block_bytes : panels.size(), halves = !quantized ? panels.size() : type == DType::kQ4_1 ? 64 : 32;
+  for (uint64_t block = 0; block < panels.size(); block += stride) {
+    for (uint64_t i = 0; i < halves; i += 2) {
+      const uint16_t h = f32_to_f16(values->unit());
+      std::memcpy(panels.data() + block + i, &h, 2);
+    }
+  }
+  return panels;
+}
+
+bool check_matmul(const CpuKernels& kernels, DType type, Values* values) {
+  uint64_t panel_bytes;
+  const std::vector<uint8_t> panels = panels_of(type, values, &panel_bytes);
+  const std::vector<float> x = values->floats(kColumns * kCols, 2.0f), bias = values->floats(kRows, 1.0f);
+  Activations a = quantize(*scalar_kernels(), x);
+  for (const uint32_t columns : {1u, 2u, kColumns}) {
+    std::vector<float> want(kColumns * kRows, 0.5f), got = want;
+    MatmulArgs args{panels.data(), panel_bytes, kRows,       kCols, x.data(), {a.q.data(), a.d.data(), a.s.data()},
+                    bias.data(),   true,        want.data(), kRows};
+    matmul_of(*scalar_kernels(), type)(args, 0, kPanels, 0, columns);
+    args.out = got.data();
+    matmul_of(kernels, type)(args, 0, kPanels, 0, columns);
+    if (!same(want, got)) return false;
+  }
+  return true;
+}
+
+bool check_quantize(const CpuKernels& kernels, Values* values) {
+  const std::vector<float> x = values->floats(kColumns * kCols, 3.0f);
+  const Activations want = quantize(*scalar_kernels(), x), got = quantize(kernels, x);
+  return want.q == got.q && same(want.d, got.d) && same(want.s, got.s);
+}
+
+bool check_rows(const CpuKernels& kernels, Values* values) {
+  constexpr uint32_t kWidth = 83;
+  const CpuKernels& scalar = *scalar_kernels();
+  const std::vector<float> x = values->floats(kWidth, 4.0f), y = values->floats(kWidth, 1.0f);
+  std::vector<float> want(kWidth), got(kWidth);
+  scalar.rmsnorm_row(x.data(), y.data(), 1e-5f, kWidth, want.data());
+  kernels.rmsnorm_row(x.data(), y.data(), 1e-5f, kWidth, got.data());
+  if (!same(want, got)) return false;
+  scalar.silu_mul_row(x.data(), y.data(), kWidth, want.data());
+  kernels.silu_mul_row(x.data(), y.data(), kWidth, got.data());
+  if (!same(want, got)) return false;
+  for (const bool interleaved : {false, true}) {
+    want = x;
+    got = x;
+    scalar.rope_head(y.data(), x.data(), 41, interleaved, want.data());
+    kernels.rope_head(y.data(), x.data(), 41, interleaved, got.data());
+    if (!same(want, got)) return false;
+  }
+  std::vector<uint16_t> want16(kWidth), got16(kWidth);
+  scalar.f32_to_f16_row(x.data(), kWidth, want16.data());
+  kernels.f32_to_f16_row(x.data(), kWidth, got16.data());
+  return want16 == got16;
+}
+
+bool check_attention(const CpuKernels& kernels, Values* values) {
+  constexpr uint32_t kTokens = 3, kGroup = 3, kDim = 24, kBlockTokens = 16, kKeys = 45, kTileRows = kTokens * kGroup;
+  std::vector<uint16_t> kv(3 * 2 * kDim * kBlockTokens);
+  for (uint16_t& h : kv) h = f32_to_f16(values->unit());
+  const int32_t blocks[] = {2, 0, 1};
+  const std::vector<float> q = values->floats(kTileRows * kDim, 3.0f);
+  const auto attend = [&](const CpuKernels& k) {
+    std::vector<float> scratch(kTileRows * kSpanTokens), max(kTileRows), sum(kTileRows), acc(kTileRows * kDim), out = q;
+    AttentionTile tile{};
+    tile.q = q.data();
+    tile.q_stride = kGroup * kDim;
+    tile.tokens = kTokens;
+    tile.group = kGroup;
+    tile.head_dim = kDim;
+    tile.scale = 0.25f;
+    tile.first_position = kKeys - kTokens;
+    tile.k = reinterpret_cast<const uint8_t*>(kv.data());
+    tile.v = tile.k + 2 * kDim * kBlockTokens;
+    tile.block_bytes = 4 * kDim * kBlockTokens;
+    tile.block_tokens = kBlockTokens;
+    tile.blocks = blocks;
+    tile.scratch = scratch.data();
+    tile.max = max.data();
+    tile.sum = sum.data();
+    tile.acc = acc.data();
+    k.attend_span(tile);
+    k.merge_span(kDim, &max[0], &sum[0], &acc[0], max[1], sum[1], &acc[kDim]);
+    k.finish_row(kDim, sum[0], &acc[0], &out[0]);
+    out.insert(out.end(), max.begin(), max.end());
+    out.insert(out.end(), sum.begin(), sum.end());
+    out.insert(out.end(), acc.begin(), acc.end());
+    return out;
+  };
+  return same(attend(*scalar_kernels()), attend(kernels));
+}
+
+}  // namespace
+
+bool check_kernels(const CpuKernels& kernels, std::string* mismatch) {
+  const FpEnv fp_env;
+  Values values;
+  const char* failed = nullptr;
+  if (!check_quantize(kernels, &values)) failed = "quantize";
+  for (const DType type : {DType::kQ4_1, DType::kQ8_0, DType::kF16, DType::kF32}) {
+    if (!check_matmul(kernels, type, &values)) failed = dtype_info(static_cast<uint32_t>(type))->name;
+  }
+  if (!check_rows(kernels, &values)) failed = "norm, activation, rotation or rounding";
+  if (!check_attention(kernels, &values)) failed = "attention";
+  if (failed != nullptr) *mismatch = failed;
+  return failed == nullptr;
+}
+
+}  // namespace kvrt
