@@ -1,0 +1,38 @@
+#!/bin/sh
+# run.sh PROGRAMS [MODEL]: runs every sample and looks at what it says. Without MODEL: the real one, KVRT_MODEL or the cache's.
+set -eu
+programs=$1
+model=${2:-${KVRT_MODEL:-${XDG_CACHE_HOME:-$HOME/.cache}/kvrt/models/SmolLM2-135M-Instruct.Q4_1.gguf}}
+[ -r "$model" ] || {
+  echo "samples: no model $model"
+  exit 77
+}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# said FILE TEXT: the sample printed it.
+said() {
+  grep -q "$2" "$1" || {
+    echo "samples: expected \"$2\", found:"
+    cat "$1"
+    exit 1
+  }
+}
+
+printf 'Who are you?\nWhat did I ask "first"?\n' | "$programs/chat" "$model" 8 >"$work/out" 2>"$work/err"
+said "$work/err" "prompt tokens"
+[ "$(grep -c 'prompt tokens' "$work/err")" = 2 ] || said "$work/err" "two answers"
+
+text="The harbour master keeps a list of every boat, its owner, its colours and the day it came. The list is long, and this is how it begins:"
+"$programs/resume" "$model" "$work/store" ann "$text" 8 >"$work/out" 2>"$work/err"
+said "$work/err" "new conversation"
+"$programs/resume" "$model" "$work/store" ann " And then" 8 >"$work/out" 2>"$work/err"
+said "$work/err" "resumed: [1-9][0-9]* tokens from disk"
+
+"$programs/fork" "$model" "$text" 8 >"$work/out" 2>"$work/err"
+said "$work/out" "^--- 2"
+said "$work/err" "fork 2: [1-9]"
+
+"$programs/shared_prefix" "$model" "$work/shared" >"$work/out"
+said "$work/out" "^ann: .* 0 from disk"
+said "$work/out" "^bob: .* [1-9][0-9]* from disk"
+echo "samples: ok"

@@ -1,0 +1,80 @@
+/* A prefix that processes share through the store. The first process computes a long system prompt and saves it; each later process that
+ * begins a conversation with the same text finds its KV on disk, without being told the name it was saved under.
+ *   shared_prefix MODEL.gguf STORE-DIRECTORY
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kvrt.h"
+
+static void must(kvrt_status status, const char* what) {
+  kvrt_error error = KVRT_INIT;
+  error.struct_size = sizeof error;
+  if (status == KVRT_OK) return;
+  kvrt_last_error(&error);
+  fprintf(stderr, "%s: %s (%s)\n", what, error.message, kvrt_status_name(status));
+  exit(status);
+}
+
+static const char kPrefix[] =
+    "You help the visitors of a museum of clocks. The ground floor has the tower clocks: the oldest was made in 1571 and still strikes. "
+    "The first floor has the long-case clocks, the regulators and the sea clocks; the second floor the watches. The museum opens at ten "
+    "and "
+    "closes at five; on Mondays it is closed. Children may wind the tower clock at noon. Photographs are welcome, flashes are not.\n\n";
+
+/* Begins a conversation with the prefix, and returns how many of its tokens the store had. */
+static uint64_t begin_conversation(const char* path, const char* directory, const char* name, const char* question) {
+  kvrt_runtime* runtime = NULL;
+  kvrt_model* model = NULL;
+  kvrt_store* store = NULL;
+  kvrt_session* session = NULL;
+  must(kvrt_runtime_open(NULL, &runtime), "runtime");
+  must(kvrt_model_open(runtime, path, strlen(path), NULL, NULL, NULL, &model), "model");
+  must(kvrt_store_open(runtime, directory, strlen(directory), NULL, &store), "store");
+  kvrt_session_options options = KVRT_INIT;
+  options.struct_size = sizeof options;
+  options.store = store;
+  must(kvrt_session_open(model, &options, &session), "session");
+  must(kvrt_session_append_text(session, kPrefix, strlen(kPrefix), 0), "prefix");
+  must(kvrt_session_append_text(session, question, strlen(question), 0), "question");
+
+  kvrt_generate_options generate = KVRT_INIT;
+  generate.struct_size = sizeof generate;
+  generate.max_tokens = 16;
+  kvrt_report report = KVRT_INIT;
+  report.struct_size = sizeof report;
+  must(kvrt_session_generate(session, &generate, NULL, NULL, &report), "generate");
+  printf("%s: %llu prompt tokens, %llu from disk, %llu computed, first token after %.1f ms\n", name,
+         (unsigned long long)report.prompt_tokens, (unsigned long long)report.reused_disk, (unsigned long long)report.prefilled,
+         report.ttft_ms);
+  must(kvrt_session_suspend(session, name, strlen(name), NULL, NULL), "save");
+  kvrt_session_close(session);
+  kvrt_store_release(store);
+  kvrt_model_release(model);
+  kvrt_runtime_release(runtime);
+  return report.reused_disk;
+}
+
+/* In a child process, made before any handle exists here; its exit code says whether the store had what was expected. */
+static int in_child(char** argv, const char* name, const char* question, int expect_disk) {
+  int status = 0;
+  const pid_t child = fork();
+  if (child == 0) {
+    const uint64_t disk = begin_conversation(argv[1], argv[2], name, question);
+    exit((disk > 0) == expect_disk ? 0 : 70);
+  }
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 71;
+}
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    fprintf(stderr, "usage: shared_prefix MODEL.gguf EMPTY-STORE-DIRECTORY\n");
+    return 1;
+  }
+  const int first = in_child(argv, "ann", "Which clock is the oldest?", 0);
+  return first ? first : in_child(argv, "bob", "May I take photographs?", 1);
+}
