@@ -34,9 +34,9 @@ struct SessionId {
 struct ChunkIn {
   BlockKey key, parent;
   std::span<const int32_t> tokens;
-  uint32_t layout = 0;                     // number of the block's byte layout (architecture.md, "A block's bytes")
+  uint32_t layout = 0;  // number of the block's byte layout (architecture.md, "A block's bytes")
   uint32_t elem_bytes = 2;
-  std::span<const uint8_t> payload;        // raw block bytes
+  std::span<const uint8_t> payload;  // raw block bytes
 };
 
 // A node of the token tree: n tokens after `parent`. A session is the chain of nodes up to its head (the tail is the last node).
@@ -48,11 +48,12 @@ struct NodeIn {
 struct SessionIn {
   std::string_view domain, name;
   SessionId id;
-  uint64_t gen_seen = 0;       // generation this handle last saw; 0: never saved under this name
+  uint64_t gen_seen = 0;  // generation this handle last saw; 0: never saved under this name
   bool overwrite = false;
-  BlockKey root;               // kv_root: parent of the first node
-  std::vector<NodeIn> nodes;   // whole chain in order, full blocks first, then the tail if there is one
+  BlockKey root;              // kv_root: parent of the first node
+  std::vector<NodeIn> nodes;  // whole chain in order, full blocks first, then the tail if there is one
   uint64_t token_count = 0;
+  uint32_t block_tokens = 0;  // of a full block; 0: those of the first node, if there are two
   Hash256 model_id;
   std::span<const uint8_t> manifest;  // opaque: messages, spans, options, text_id
   Durability durability = Durability::kDefault;
@@ -65,8 +66,8 @@ struct SessionOut {
   BlockKey root;
   Hash256 model_id;
   std::vector<int32_t> tokens;
-  uint32_t block_tokens = 0;                // tokens of the first full node; 0 when there is only a tail
-  std::vector<BlockKey> keys;               // one per node
+  uint32_t block_tokens = 0;   // as saved; 0: there was only a tail and the saver did not say
+  std::vector<BlockKey> keys;  // one per node
   std::vector<uint32_t> node_tokens;
   std::vector<uint8_t> manifest;
 };
@@ -92,9 +93,9 @@ struct StoreInfo {
 };
 
 struct VerifyFault {
-  std::string where;   // "segs/ab/ab12….seg at 4096" or "catalog"
-  std::string what;    // "chunk 12ab…: checksum differs"
-  std::string session; // a session that uses it, or ""
+  std::string where;    // "segs/ab/ab12….seg at 4096" or "catalog"
+  std::string what;     // "chunk 12ab…: checksum differs"
+  std::string session;  // a session that uses it, or ""
 };
 
 enum class ChunkState { kOk, kAbsent, kDamaged };
@@ -116,7 +117,7 @@ class Store {
   class Save {
    public:
     virtual ~Save() = default;
-    virtual Status put(const ChunkIn& chunk) = 0;      // compresses and appends; no-op if the store has it
+    virtual Status put(const ChunkIn& chunk) = 0;                   // compresses and appends; no-op if the store has it
     virtual Result<uint64_t> commit(const SessionIn& session) = 0;  // the new generation; CONFLICT names the current one
     virtual uint64_t bytes_written() const = 0;
     virtual uint64_t chunks_written() const = 0;

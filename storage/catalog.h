@@ -1,0 +1,145 @@
+// Catalog: the store's SQLite database. Sessions, their token tree, and where each chunk lies. Its COMMIT is the only commit point.
+// Tables and their rules: FORMAT.md. Not thread-safe: the store guards it with one mutex.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "runtime/base/env.h"
+#include "runtime/base/hash.h"
+#include "storage/segment.h"
+#include "storage/sqlite_db.h"
+#include "storage/store.h"
+
+namespace kvrt {
+
+inline constexpr int32_t kCatalogApplicationId = 0x4B565254;  // "KVRT"
+inline constexpr int32_t kCatalogSchema = 1;
+
+// Where a chunk lies: one frame of one segment.
+struct ChunkPlace {
+  BlockKey key;
+  uint64_t offset = 0, bytes = 0, raw_bytes = 0;
+};
+
+// The segment that a save wrote; its chunks go to the nodes that have none.
+struct NewSegment {
+  SegmentId id;
+  uint64_t bytes = 0;
+  bool synced = false;
+  std::span<const ChunkPlace> chunks;
+};
+
+struct CommitResult {
+  uint64_t gen = 0;
+  bool segment_used = false;  // false: no row names it, its file is garbage
+};
+
+class Catalog {
+ public:
+  struct Location {
+    int64_t segment = 0;  // row
+    SegmentId id;
+    uint64_t offset = 0, bytes = 0, raw_bytes = 0;
+  };
+  struct SegmentRow {
+    int64_t row = 0;
+    SegmentId id;
+    uint64_t bytes = 0, live = 0;
+  };
+  struct ChunkRow {  // for verify
+    BlockKey key, parent;
+    std::vector<int32_t> tokens;
+    int64_t segment = 0;
+    uint64_t offset = 0, bytes = 0, raw_bytes = 0;
+    std::string session;  // one that uses it
+  };
+  struct Totals {
+    uint64_t sessions = 0, chunks = 0, segments = 0, chunk_bytes = 0, chunk_raw_bytes = 0, segment_bytes = 0;
+  };
+  // What the first 100 bytes of catalog.db say, read without SQLite so that nothing is touched.
+  enum class Kind { kMissing, kOurs, kTooNew, kForeign, kCorrupt };
+  struct Probe {
+    Kind kind = Kind::kMissing;
+    int32_t application_id = 0, schema = 0;
+    bool wal = false;  // a log that no close has folded in
+  };
+
+  static Result<Probe> probe(Env* env, const std::string& path);
+  // Builds an empty catalog under tmp/ and gives it its name in one rename: a catalog.db that exists is whole.
+  static Status create(Env* env, const std::string& root);
+  Status open(Env* env, const std::string& path, bool read_only, bool had_wal);
+  Status close();
+
+  Result<std::optional<Location>> find(const BlockKey& key);
+  Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, int64_t now_ms);
+  Status remove(std::string_view domain, std::string_view name);
+  // The chunk, or every chunk of the segment, is not there any more; nodes and tokens stay. The count of chunks forgotten.
+  Result<uint64_t> forget_chunk(const BlockKey& key, int64_t segment);
+  Result<uint64_t> forget_segment(int64_t segment);
+
+  Result<SessionOut> load(std::string_view domain, std::string_view name);
+  Result<SessionStat> stat(std::string_view domain, std::string_view name);
+  Result<std::vector<SessionStat>> list(std::string_view domain, bool all_domains);
+  Result<Totals> totals();
+
+  Result<std::vector<SegmentRow>> segments();
+  Result<std::vector<SegmentRow>> unsynced(std::span<const NodeIn> nodes);
+  Status mark_synced(std::span<const SegmentRow> rows);
+  // Segments without a row whose files may still be there.
+  Result<std::vector<SegmentId>> trash();
+  Status clear_trash(std::span<const SegmentId> ids);
+
+  // The catalog against itself: SQLite's check, reference counts, keys against tokens. Then the chunks for the caller to read.
+  Status check(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks);
+
+  bool cached_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, Hash256* out);
+  Status cache_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, const Hash256& id);
+
+  uint64_t disk_bytes();                // database and log
+  Status set_durability(Durability d);  // of the following transactions
+  Status checkpoint_if_long();          // folds the log in past 4 MiB
+
+ private:
+  struct Head {
+    int64_t node = 0;  // 0: none
+    SessionId id;
+    uint64_t gen = 0;
+    int64_t created_ms = 0;
+  };
+  struct NodeRow {
+    int64_t id = 0, parent = 0, refs = 0;
+    BlockKey key;
+    std::vector<int32_t> tokens;
+    bool has_chunk = false;
+    uint64_t bytes = 0;
+  };
+
+  Status configure(bool read_only);
+  Result<std::optional<Head>> find_session(std::string_view domain, std::string_view name);
+  Result<uint64_t> next_gen(const SessionIn& session, const std::optional<Head>& current);
+  Result<int64_t> add_nodes(const SessionIn& session);
+  Result<uint64_t> place_chunks(const NewSegment& segment);
+  Status write_session(const SessionIn& session, uint64_t gen, int64_t head, int64_t created_ms, int64_t now_ms);
+  Status release(int64_t node);
+  Status drop_chunks_of(int64_t segment, uint64_t count);
+  Result<NodeRow> read_node(int64_t id);
+  Result<std::vector<NodeRow>> read_chain(int64_t head, const BlockKey& root);
+  Status fill_stat(int64_t head, SessionStat* stat);
+  Hash256 tombstone(std::string_view domain, std::string_view name) const;
+  Status check_nodes(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks);
+  Status check_sessions(std::vector<VerifyFault>* faults);
+
+  Db db_;
+  bool read_only_ = false;
+  Hash256 salt_;  // of this store: names of removed sessions are kept as keyed hashes only
+};
+
+}  // namespace kvrt

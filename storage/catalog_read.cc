@@ -1,0 +1,235 @@
+// Catalog: what only reads it.
+#include <algorithm>
+#include <set>
+
+#include "runtime/base/limits.h"
+#include "storage/catalog.h"
+#include "storage/catalog_rows.h"
+
+namespace kvrt {
+
+namespace {
+
+constexpr uint64_t kChainNodesMax = kContextMax;  // a longer chain is a loop in damaged rows
+
+Status no_session() { return error(Code::kNotFound, Detail::kNone, "no session of this name"); }
+
+}  // namespace
+
+Result<std::optional<Catalog::Location>> Catalog::find(const BlockKey& key) {
+  Query q =
+      db_.query("SELECT s.id, s.name, n.offset, n.bytes, n.raw_bytes FROM nodes n JOIN segments s ON s.id = n.segment WHERE n.key = ?");
+  KVRT_ASSIGN(bool row, q.bind_blob(key.bytes).next());
+  if (!row) return std::optional<Location>();
+  Location at;
+  at.segment = q.integer(0);
+  if (!copy_exact(q.blob(1), at.id.bytes)) return broken_row("segment name");
+  at.offset = q.u64(2);
+  at.bytes = q.u64(3);
+  at.raw_bytes = q.u64(4);
+  return std::optional<Location>(at);
+}
+
+Result<Catalog::NodeRow> Catalog::read_node(int64_t id) {
+  Query q = db_.query("SELECT key, parent, tokens, refs, segment IS NOT NULL, bytes FROM nodes WHERE id = ?");
+  KVRT_ASSIGN(bool row, q.bind(id).next());
+  NodeRow node;
+  if (!row || !copy_exact(q.blob(0), node.key.bytes)) return broken_row("node");
+  node.id = id;
+  node.parent = q.integer(1);
+  auto tokens = q.blob(2);
+  if (tokens.empty() || tokens.size() % 4 != 0) return broken_row("node tokens");
+  node.tokens.resize(tokens.size() / 4);
+  std::memcpy(node.tokens.data(), tokens.data(), tokens.size());
+  node.refs = q.integer(3);
+  node.has_chunk = q.integer(4) != 0;
+  node.bytes = q.u64(5);
+  return node;
+}
+
+// From the first node to the head, every key checked against its parent and tokens.
+Result<std::vector<Catalog::NodeRow>> Catalog::read_chain(int64_t head, const BlockKey& root) {
+  std::vector<NodeRow> chain;
+  for (int64_t id = head; id != 0; id = chain.back().parent) {
+    if (chain.size() >= kChainNodesMax) return broken_row("chain of nodes (it has a loop)");
+    KVRT_ASSIGN(NodeRow node, read_node(id));
+    chain.push_back(std::move(node));
+  }
+  std::reverse(chain.begin(), chain.end());
+  const BlockKey* parent = &root;
+  for (const NodeRow& node : chain) {
+    if (chain_key(*parent, node.tokens) != node.key) {
+      return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: node %.16s does not fit its parent and tokens",
+                   node.key.hex().c_str());
+    }
+    parent = &node.key;
+  }
+  return chain;
+}
+
+Result<SessionOut> Catalog::load(std::string_view domain, std::string_view name) {
+  SessionOut out;
+  int64_t head;
+  uint64_t token_count;
+  std::array<uint8_t, 16> checksum;
+  {
+    Query q = db_.query(
+        "SELECT id, gen, root, head, tokens, block_tokens, model_id, manifest, checksum FROM sessions WHERE domain = ? AND name = ?");
+    KVRT_ASSIGN(bool row, q.bind_text(domain).bind_text(name).next());
+    if (!row) return no_session();
+    out.domain = domain;
+    out.name = name;
+    out.gen = q.u64(1);
+    head = q.integer(3);
+    token_count = q.u64(4);
+    out.block_tokens = static_cast<uint32_t>(q.integer(5));
+    if (!copy_exact(q.blob(0), out.id.bytes) || !copy_exact(q.blob(2), out.root.bytes) || !copy_exact(q.blob(6), out.model_id.bytes) ||
+        !copy_exact(q.blob(8), checksum)) {
+      return broken_row("session column");
+    }
+    auto manifest = q.blob(7);
+    out.manifest.assign(manifest.begin(), manifest.end());
+  }
+  KVRT_ASSIGN(std::vector<NodeRow> chain, read_chain(head, out.root));
+  for (const NodeRow& node : chain) {
+    out.keys.push_back(node.key);
+    out.node_tokens.push_back(static_cast<uint32_t>(node.tokens.size()));
+    out.tokens.insert(out.tokens.end(), node.tokens.begin(), node.tokens.end());
+  }
+  SessionSums sums{out.domain,  out.name,         out.id,       out.gen,     out.root, out.keys.empty() ? out.root : out.keys.back(),
+                   token_count, out.block_tokens, out.model_id, out.manifest};
+  if (sums.bytes() != checksum) return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session's row has changed bits");
+  if (out.tokens.size() != token_count) {
+    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session has %zu tokens, its row says %llu", out.tokens.size(),
+                 static_cast<unsigned long long>(token_count));
+  }
+  return out;
+}
+
+// A node is shared if it or one below it has two users: walking up, the first with two makes all above shared.
+Status Catalog::fill_stat(int64_t head, SessionStat* stat) {
+  bool shared = false;
+  uint64_t steps = 0;
+  for (int64_t id = head; id != 0;) {
+    if (++steps > kChainNodesMax) return broken_row("chain of nodes (it has a loop)");
+    Query q = db_.query("SELECT parent, refs, segment IS NOT NULL, bytes FROM nodes WHERE id = ?");
+    KVRT_ASSIGN(bool row, q.bind(id).next());
+    if (!row) return broken_row("node");
+    shared = shared || q.integer(1) > 1;
+    if (q.integer(2) != 0) {
+      stat->chunks++;
+      stat->bytes += q.u64(3);
+      if (shared) stat->bytes_shared += q.u64(3);
+    } else {
+      stat->chunks_missing++;
+    }
+    id = q.integer(0);
+  }
+  return {};
+}
+
+Result<SessionStat> Catalog::stat(std::string_view domain, std::string_view name) {
+  SessionStat stat;
+  int64_t head;
+  {
+    Query q = db_.query("SELECT id, gen, tokens, created_ms, saved_ms, head FROM sessions WHERE domain = ? AND name = ?");
+    KVRT_ASSIGN(bool row, q.bind_text(domain).bind_text(name).next());
+    if (!row) return no_session();
+    if (!copy_exact(q.blob(0), stat.id.bytes)) return broken_row("session id");
+    stat.domain = domain;
+    stat.name = name;
+    stat.gen = q.u64(1);
+    stat.tokens = q.u64(2);
+    stat.created_unix_ms = q.integer(3);
+    stat.saved_unix_ms = q.integer(4);
+    head = q.integer(5);
+  }
+  KVRT_TRY(fill_stat(head, &stat));
+  return stat;
+}
+
+Result<std::vector<SessionStat>> Catalog::list(std::string_view domain, bool all_domains) {
+  std::vector<SessionStat> stats;
+  std::vector<int64_t> heads;
+  {
+    Query q = db_.query(
+        "SELECT domain, name, id, gen, tokens, created_ms, saved_ms, head FROM sessions WHERE ? OR domain = ? ORDER BY domain, name");
+    q.bind(all_domains).bind_text(domain);
+    for (;;) {
+      KVRT_ASSIGN(bool row, q.next());
+      if (!row) break;
+      SessionStat stat;
+      stat.domain = q.text(0);
+      stat.name = q.text(1);
+      if (!copy_exact(q.blob(2), stat.id.bytes)) return broken_row("session id");
+      stat.gen = q.u64(3);
+      stat.tokens = q.u64(4);
+      stat.created_unix_ms = q.integer(5);
+      stat.saved_unix_ms = q.integer(6);
+      heads.push_back(q.integer(7));
+      stats.push_back(std::move(stat));
+    }
+  }
+  for (size_t i = 0; i < stats.size(); i++) KVRT_TRY(fill_stat(heads[i], &stats[i]));
+  return stats;
+}
+
+Result<Catalog::Totals> Catalog::totals() {
+  Totals t;
+  Query q = db_.query(
+      "SELECT (SELECT count(*) FROM sessions), count(*), coalesce(sum(bytes), 0), coalesce(sum(raw_bytes), 0),"
+      " (SELECT count(*) FROM segments), (SELECT coalesce(sum(bytes), 0) FROM segments) FROM nodes WHERE segment IS NOT NULL");
+  KVRT_ASSIGN(bool row, q.next());
+  if (!row) return broken_row("totals");
+  t.sessions = q.u64(0);
+  t.chunks = q.u64(1);
+  t.chunk_bytes = q.u64(2);
+  t.chunk_raw_bytes = q.u64(3);
+  t.segments = q.u64(4);
+  t.segment_bytes = q.u64(5);
+  return t;
+}
+
+Result<std::vector<Catalog::SegmentRow>> Catalog::segments() {
+  std::vector<SegmentRow> rows;
+  Query q = db_.query("SELECT id, name, bytes, live FROM segments ORDER BY id");
+  for (;;) {
+    KVRT_ASSIGN(bool row, q.next());
+    if (!row) return rows;
+    SegmentRow s;
+    s.row = q.integer(0);
+    if (!copy_exact(q.blob(1), s.id.bytes)) return broken_row("segment name");
+    s.bytes = q.u64(2);
+    s.live = q.u64(3);
+    rows.push_back(s);
+  }
+}
+
+Result<std::vector<Catalog::SegmentRow>> Catalog::unsynced(std::span<const NodeIn> nodes) {
+  std::vector<SegmentRow> rows;
+  std::set<int64_t> seen;
+  for (const NodeIn& node : nodes) {
+    Query q = db_.query("SELECT s.id, s.name FROM nodes n JOIN segments s ON s.id = n.segment WHERE n.key = ? AND s.synced = 0");
+    KVRT_ASSIGN(bool row, q.bind_blob(node.key.bytes).next());
+    if (!row || !seen.insert(q.integer(0)).second) continue;
+    SegmentRow s;
+    s.row = q.integer(0);
+    if (!copy_exact(q.blob(1), s.id.bytes)) return broken_row("segment name");
+    rows.push_back(s);
+  }
+  return rows;
+}
+
+Result<std::vector<SegmentId>> Catalog::trash() {
+  std::vector<SegmentId> ids;
+  Query q = db_.query("SELECT name FROM trash");
+  for (;;) {
+    KVRT_ASSIGN(bool row, q.next());
+    if (!row) return ids;
+    SegmentId id;
+    if (!copy_exact(q.blob(0), id.bytes)) return broken_row("trash name");
+    ids.push_back(id);
+  }
+}
+
+}  // namespace kvrt

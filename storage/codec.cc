@@ -1,0 +1,237 @@
+#include "storage/codec.h"
+
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/check.h"
+#include "runtime/base/limits.h"
+
+namespace kvrt {
+
+namespace {
+
+constexpr int kZstdLevel = 1;
+constexpr size_t kIdleCodecsMax = 16;
+
+unsigned long long ull(uint64_t v) { return v; }
+
+void store_checksum(const Checksum128& sum, uint8_t* to) {
+  std::memcpy(to, &sum.low, 8);
+  std::memcpy(to + 8, &sum.high, 8);
+}
+
+Checksum128 load_checksum(const uint8_t* from) {
+  Checksum128 sum;
+  std::memcpy(&sum.low, from, 8);
+  std::memcpy(&sum.high, from + 8, 8);
+  return sum;
+}
+
+template <typename T>
+T load(std::span<const uint8_t> bytes, size_t at) {
+  T value;
+  std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+BlockKey load_key(std::span<const uint8_t> bytes, size_t at) {
+  BlockKey key;
+  std::memcpy(key.bytes.data(), bytes.data() + at, key.bytes.size());
+  return key;
+}
+
+Status check_lengths(const FrameHeader& h, uint64_t frame_bytes) {
+  if (h.elem_bytes != 1 && h.elem_bytes != 2) return error(Code::kCorrupt, Detail::kFormat, "element width %u", h.elem_bytes);
+  if (h.raw_bytes == 0 || h.raw_bytes > kChunkBytesMax || h.raw_bytes % h.elem_bytes != 0) {
+    return error(Code::kCorrupt, Detail::kFormat, "payload of %llu bytes in elements of %u", ull(h.raw_bytes), h.elem_bytes);
+  }
+  uint64_t low = h.elem_bytes == 2 ? h.raw_bytes / 2 : 0;
+  uint64_t high = h.raw_bytes - low;
+  bool packed = (h.flags & kFrameHighZstd) != 0;
+  if (h.low_bytes != low || (packed ? h.high_bytes == 0 || h.high_bytes >= high : h.high_bytes != high)) {
+    return error(Code::kCorrupt, Detail::kFormat, "planes of %llu and %llu bytes for a payload of %llu", ull(h.low_bytes),
+                 ull(h.high_bytes), ull(h.raw_bytes));
+  }
+  uint64_t want = kFrameHeaderBytes + uint64_t{4} * h.n_tokens + h.low_bytes + h.high_bytes + kChecksumBytes;
+  if (want != frame_bytes) {
+    return error(Code::kCorrupt, Detail::kFormat, "frame of %llu bytes, its header says %llu", ull(frame_bytes), ull(want));
+  }
+  return {};
+}
+
+// One zstd frame that fills `out` exactly. A single pass into a buffer of the right size never allocates a window, so a frame that claims
+// more than it should costs nothing.
+Status inflate(ZSTD_DCtx* dctx, std::span<const uint8_t> packed, std::span<uint8_t> out) {
+  unsigned long long content = ZSTD_getFrameContentSize(packed.data(), packed.size());
+  if (content != out.size()) return error(Code::kCorrupt, Detail::kFormat, "zstd frame does not declare %zu bytes", out.size());
+  size_t frame = ZSTD_findFrameCompressedSize(packed.data(), packed.size());
+  if (ZSTD_isError(frame) || frame != packed.size()) return error(Code::kCorrupt, Detail::kFormat, "not exactly one zstd frame");
+  if (ZSTD_getDictID_fromFrame(packed.data(), packed.size()) != 0) return error(Code::kCorrupt, Detail::kFormat, "zstd dictionary");
+  size_t n = ZSTD_decompressDCtx(dctx, out.data(), out.size(), packed.data(), packed.size());
+  if (ZSTD_isError(n)) return error(Code::kCorrupt, Detail::kFormat, "zstd: %s", ZSTD_getErrorName(n));
+  if (n != out.size()) return error(Code::kCorrupt, Detail::kFormat, "zstd gave %zu bytes of %zu", n, out.size());
+  return {};
+}
+
+}  // namespace
+
+void split_planes(const uint8_t* __restrict in, size_t elements, uint8_t* __restrict low, uint8_t* __restrict high) {
+  for (size_t i = 0; i < elements; i++) {
+    low[i] = in[2 * i];
+    high[i] = in[2 * i + 1];
+  }
+}
+
+void merge_planes(const uint8_t* __restrict low, const uint8_t* __restrict high, size_t elements, uint8_t* __restrict out) {
+  for (size_t i = 0; i < elements; i++) {
+    out[2 * i] = low[i];
+    out[2 * i + 1] = high[i];
+  }
+}
+
+Result<FrameHeader> parse_frame(std::span<const uint8_t> frame) {
+  if (frame.size() < kFrameHeaderBytes + kChecksumBytes) {
+    return error(Code::kCorrupt, Detail::kFormat, "frame of %zu bytes, a header alone has %zu", frame.size(), kFrameHeaderBytes);
+  }
+  if (load<uint32_t>(frame, 0) != kFrameMagic) {
+    return error(Code::kCorrupt, Detail::kFormat, "no frame here (magic %08x)", load<uint32_t>(frame, 0));
+  }
+  size_t body = frame.size() - kChecksumBytes;
+  if (checksum128(frame.first(body)) != load_checksum(frame.data() + body)) {
+    return error(Code::kCorrupt, Detail::kFormat, "checksum differs");
+  }
+  uint16_t version = load<uint16_t>(frame, 4);
+  if (version != kFrameVersion) return error(Code::kCorrupt, Detail::kFormat, "frame version %u, known is %u", version, kFrameVersion);
+  FrameHeader h;
+  h.flags = load<uint16_t>(frame, 6);
+  h.key = load_key(frame, 8);
+  h.parent = load_key(frame, 40);
+  h.raw_bytes = load<uint64_t>(frame, 72);
+  h.low_bytes = load<uint64_t>(frame, 80);
+  h.high_bytes = load<uint64_t>(frame, 88);
+  h.layout = load<uint32_t>(frame, 96);
+  h.elem_bytes = load<uint32_t>(frame, 100);
+  h.n_tokens = load<uint32_t>(frame, 104);
+  if ((h.flags & ~kFrameHighZstd) != 0) return error(Code::kCorrupt, Detail::kFormat, "unknown frame flags %04x", h.flags);
+  KVRT_TRY(check_lengths(h, frame.size()));
+  h.tokens.resize(h.n_tokens);  // check_lengths found that the frame holds them
+  std::memcpy(h.tokens.data(), frame.data() + kFrameHeaderBytes, size_t{4} * h.n_tokens);
+  return h;
+}
+
+Codec::Codec() : cctx_(ZSTD_createCCtx()), dctx_(ZSTD_createDCtx()) {
+  if (cctx_ == nullptr || dctx_ == nullptr) {  // as operator new would
+    ZSTD_freeCCtx(cctx_);
+    ZSTD_freeDCtx(dctx_);
+    throw std::bad_alloc();
+  }
+}
+
+Codec::~Codec() {
+  ZSTD_freeCCtx(cctx_);
+  ZSTD_freeDCtx(dctx_);
+}
+
+Result<std::span<const uint8_t>> Codec::encode(const ChunkIn& chunk) {
+  if ((chunk.elem_bytes != 1 && chunk.elem_bytes != 2) || chunk.payload.empty() || chunk.payload.size() % chunk.elem_bytes != 0 ||
+      chunk.payload.size() > kChunkBytesMax) {
+    return error(Code::kInvalid, Detail::kNone, "chunk of %zu bytes in elements of %u", chunk.payload.size(), chunk.elem_bytes);
+  }
+  if (chunk.tokens.empty() || chunk.tokens.size() > kBlockTokensMax) {
+    return error(Code::kInvalid, Detail::kNone, "chunk of %zu tokens, at most %u fit", chunk.tokens.size(), kBlockTokensMax);
+  }
+  size_t raw = chunk.payload.size();
+  size_t low = chunk.elem_bytes == 2 ? raw / 2 : 0;
+  size_t high = raw - low;
+  size_t head = kFrameHeaderBytes + chunk.tokens.size_bytes();
+  frame_.resize(head + low + ZSTD_compressBound(high) + kChecksumBytes);
+  std::span<const uint8_t> high_plane = chunk.payload;
+  if (low != 0) {
+    plane_.resize(high);
+    split_planes(chunk.payload.data(), low, frame_.data() + head, plane_.data());
+    high_plane = {plane_.data(), high};
+  }
+  uint8_t* packed = frame_.data() + head + low;
+  size_t n = ZSTD_compressCCtx(cctx_, packed, ZSTD_compressBound(high), high_plane.data(), high, kZstdLevel);
+  uint16_t flags = kFrameHighZstd;
+  if (ZSTD_isError(n) || n >= high) {
+    std::memcpy(packed, high_plane.data(), high);
+    n = high;
+    flags = 0;
+  }
+  ByteWriter header;
+  header.write(kFrameMagic);
+  header.write(kFrameVersion);
+  header.write(flags);
+  header.write_bytes(chunk.key.bytes.data(), 32);
+  header.write_bytes(chunk.parent.bytes.data(), 32);
+  for (uint64_t size : {raw, low, n}) header.write(size);
+  for (uint32_t v : {chunk.layout, chunk.elem_bytes, static_cast<uint32_t>(chunk.tokens.size()), 0u}) header.write(v);
+  header.write_bytes(chunk.tokens.data(), chunk.tokens.size_bytes());
+  KVRT_CHECK(header.bytes().size() == head);
+  std::memcpy(frame_.data(), header.bytes().data(), head);
+  size_t body = head + low + n;
+  store_checksum(checksum128({frame_.data(), body}), frame_.data() + body);
+  return std::span<const uint8_t>(frame_.data(), body + kChecksumBytes);
+}
+
+Status Codec::decode_payload(const FrameHeader& h, std::span<const uint8_t> payload, std::span<uint8_t> out) {
+  auto low = payload.first(static_cast<size_t>(h.low_bytes));
+  auto high = payload.subspan(low.size(), static_cast<size_t>(h.high_bytes));
+  if ((h.flags & kFrameHighZstd) != 0) {
+    std::span<uint8_t> plane = out;  // 1-byte elements: the plane is the payload
+    if (!low.empty()) {
+      plane_.resize(out.size() - low.size());
+      plane = plane_;
+    }
+    KVRT_TRY(inflate(dctx_, high, plane));
+    high = plane;
+  } else if (low.empty()) {
+    std::memcpy(out.data(), high.data(), out.size());
+  }
+  if (!low.empty()) merge_planes(low.data(), high.data(), low.size(), out.data());
+  return {};
+}
+
+Status Codec::decode(std::span<const uint8_t> frame, const BlockKey& key, std::span<const int32_t> tokens, uint32_t layout,
+                     std::span<uint8_t> out) {
+  KVRT_ASSIGN(FrameHeader h, parse_frame(frame));
+  if (h.key != key) return error(Code::kCorrupt, Detail::kFormat, "holds chunk %.16s", h.key.hex().c_str());
+  if (!std::equal(h.tokens.begin(), h.tokens.end(), tokens.begin(), tokens.end())) {
+    return error(Code::kCorrupt, Detail::kFormat, "other tokens under the same key");
+  }
+  if (h.layout != layout || h.raw_bytes != out.size()) {
+    return error(Code::kCorrupt, Detail::kFormat, "layout %u with %llu bytes, expected layout %u with %zu", h.layout, ull(h.raw_bytes),
+                 layout, out.size());
+  }
+  return decode_payload(h, frame.subspan(kFrameHeaderBytes + tokens.size_bytes()), out);
+}
+
+Status Codec::check(std::span<const uint8_t> frame, FrameHeader* header) {
+  KVRT_ASSIGN(*header, parse_frame(frame));
+  raw_.resize(static_cast<size_t>(header->raw_bytes));
+  return decode_payload(*header, frame.subspan(kFrameHeaderBytes + size_t{4} * header->n_tokens), raw_);
+}
+
+std::unique_ptr<Codec> CodecPool::take() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      auto codec = std::move(idle_.back());
+      idle_.pop_back();
+      return codec;
+    }
+  }
+  return std::make_unique<Codec>();
+}
+
+void CodecPool::give(std::unique_ptr<Codec> codec) {
+  std::lock_guard lock(mutex_);
+  if (idle_.size() < kIdleCodecsMax) idle_.push_back(std::move(codec));
+}
+
+}  // namespace kvrt

@@ -1,0 +1,100 @@
+// Segments: immutable files of frames with a footer index. One per save; written under tmp/, sealed, then renamed into segs/.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/base/env.h"
+#include "runtime/base/hash.h"
+
+namespace kvrt {
+
+inline constexpr uint32_t kSegmentMagic = 0x53'52'56'4Bu;  // "KVRS"
+inline constexpr uint32_t kFooterMagic = 0x46'52'56'4Bu;   // "KVRF"
+inline constexpr uint16_t kSegmentVersion = 1;
+inline constexpr size_t kSegmentHeaderBytes = 32;
+inline constexpr size_t kSegmentEntryBytes = 48;
+inline constexpr size_t kSegmentTrailerBytes = 40;
+
+struct SegmentId {
+  std::array<uint8_t, 16> bytes{};
+  bool operator==(const SegmentId&) const = default;
+  std::string hex() const;
+  std::string dir(const std::string& root) const;   // <root>/segs/<2hex>
+  std::string path(const std::string& root) const;  // <root>/segs/<2hex>/<32hex>.seg
+};
+struct SegmentIdHasher {
+  size_t operator()(const SegmentId& id) const {
+    size_t v;
+    std::memcpy(&v, id.bytes.data(), sizeof v);
+    return v;
+  }
+};
+// False unless `name` is <32 lower-case hex>.seg.
+bool parse_segment_name(const std::string& name, SegmentId* out);
+
+struct SegmentEntry {
+  BlockKey key;
+  uint64_t offset = 0, bytes = 0;
+};
+
+// A segment being written. One thread. The file is removed by the destructor unless publish() gave it its name.
+class SegmentWriter {
+ public:
+  static Result<std::unique_ptr<SegmentWriter>> create(Env* env, const std::string& root);
+  ~SegmentWriter();
+  SegmentWriter(const SegmentWriter&) = delete;
+  SegmentWriter& operator=(const SegmentWriter&) = delete;
+
+  Status append(const BlockKey& key, std::span<const uint8_t> frame);
+  Status seal(bool sync);     // the footer
+  Status publish(bool sync);  // tmp/ -> segs/; with `sync` the directories reach the disk too
+  // Takes a published segment back (the catalog did not commit).
+  void withdraw();
+
+  const SegmentId& id() const { return id_; }
+  const std::vector<SegmentEntry>& entries() const { return entries_; }
+  uint64_t bytes() const { return bytes_; }  // written, footer included once sealed
+
+ private:
+  SegmentWriter(Env* env, std::string root) : env_(env), root_(std::move(root)) {}
+
+  Env* env_;
+  std::string root_, tmp_path_;
+  SegmentId id_;
+  std::unique_ptr<File> file_;
+  std::vector<SegmentEntry> entries_;
+  uint64_t bytes_ = 0;
+  bool published_ = false, kept_ = false;
+};
+
+// The index of a segment after its header, footer and checksum were found good, every entry inside the file. CORRUPT otherwise.
+Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const SegmentId& id);
+
+// Open segment files, least recently used closed first. Thread-safe.
+class SegmentCache {
+ public:
+  SegmentCache(Env* env, std::string root, size_t files_max) : env_(env), root_(std::move(root)), files_max_(files_max) {}
+  Result<std::shared_ptr<File>> open(const SegmentId& id);
+  void forget(const SegmentId& id);
+
+ private:
+  struct Slot {
+    SegmentId id;
+    std::shared_ptr<File> file;
+  };
+  Env* env_;
+  std::string root_;
+  size_t files_max_;
+  std::mutex mutex_;
+  std::list<Slot> recent_;  // front: used last
+  std::unordered_map<SegmentId, std::list<Slot>::iterator, SegmentIdHasher> slots_;
+};
+
+}  // namespace kvrt

@@ -1,0 +1,96 @@
+// The thinnest wrapper of SQLite that the catalog needs: statements prepared once, Status instead of codes. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace kvrt {
+
+class Db;
+
+// One execution of a prepared statement: bind in order, then step through the rows. Reset by the destructor.
+class Query {
+ public:
+  Query(Db* db, sqlite3_stmt* statement, int prepare_code) : db_(db), statement_(statement), code_(prepare_code) {}
+  ~Query();
+  Query(const Query&) = delete;
+  Query& operator=(const Query&) = delete;
+
+  Query& bind(int64_t value);
+  Query& bind_u64(uint64_t value) { return bind(static_cast<int64_t>(value)); }
+  Query& bind_text(std::string_view text);           // the bytes must outlive the query
+  Query& bind_blob(std::span<const uint8_t> bytes);  // likewise
+  Query& bind_null();
+
+  Result<bool> next();  // true: a row
+  Status run();         // to the end, rows ignored
+
+  int64_t integer(int column) const;
+  uint64_t u64(int column) const { return static_cast<uint64_t>(integer(column)); }
+  bool is_null(int column) const;
+  std::span<const uint8_t> blob(int column) const;  // of text too; valid until next()
+  std::string text(int column) const;
+
+ private:
+  Db* db_;
+  sqlite3_stmt* statement_;
+  int code_;
+  int next_parameter_ = 1;
+};
+
+class Db {
+ public:
+  Db() = default;
+  ~Db();
+  Db(const Db&) = delete;
+  Db& operator=(const Db&) = delete;
+
+  // `uri` and `flags` as of sqlite3_open_v2.
+  Status open(const std::string& uri, int flags, const std::string& shown_path);
+  Status close();
+  // `sql` is a literal: the prepared statement is kept under its address.
+  Query query(const char* sql);
+  Status exec(const char* sql);             // one or several statements, rows ignored
+  Result<int64_t> pragma(const char* sql);  // the first column of the first row, 0 if none
+  int64_t changes() const;
+  int64_t last_rowid() const;
+  uint64_t wal_bytes() const { return wal_bytes_; }
+  Status checkpoint(bool truncate);
+  Status fail(int code);  // the Status of an SQLite code, with the connection's message
+  sqlite3* handle() { return db_; }
+
+ private:
+  static int on_wal(void* self, sqlite3* db, const char* name, int pages);
+
+  sqlite3* db_ = nullptr;
+  std::string path_;
+  uint64_t wal_bytes_ = 0, page_bytes_ = 4096;
+  std::unordered_map<const char*, sqlite3_stmt*> statements_;
+};
+
+// BEGIN IMMEDIATE … COMMIT; rolled back by the destructor if not committed.
+class Transaction {
+ public:
+  explicit Transaction(Db* db) : db_(db) {}
+  ~Transaction();
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+  Status begin();
+  Status commit();
+
+ private:
+  Db* db_;
+  bool open_ = false;
+};
+
+}  // namespace kvrt

@@ -1,0 +1,219 @@
+#include "storage/store_open.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <unordered_set>
+
+namespace kvrt {
+
+namespace {
+
+constexpr char kFormatMagic[] = "kvrt-store ";
+constexpr const char* kOurNames[] = {"FORMAT", "catalog.db", "catalog.db-wal", "catalog.db-shm", "catalog.db-journal",
+                                     "segs",   "tmp",        "lock",           "lost+found"};
+
+struct FormatLine {
+  bool present = false;
+  uint64_t layout = 0;
+};
+
+Result<FormatLine> read_format(Env* env, const std::string& root) {
+  FormatLine line;
+  std::string path = root + "/FORMAT";
+  auto file = env->open_read(path);
+  if (!file.is_ok()) {
+    if (file.status().code() == Code::kNotFound) return line;
+    return file.take_status();
+  }
+  KVRT_ASSIGN(uint64_t size, (*file)->size());
+  std::string text(static_cast<size_t>(std::min<uint64_t>(size, 64)), '\0');
+  KVRT_TRY((*file)->pread(0, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
+  constexpr size_t kMagicBytes = sizeof kFormatMagic - 1;
+  size_t end = text.find('\n');
+  bool digits = end != std::string::npos && end > kMagicBytes && end <= kMagicBytes + 9;
+  for (size_t i = kMagicBytes; digits && i < end; i++) digits = text[i] >= '0' && text[i] <= '9';
+  if (text.compare(0, kMagicBytes, kFormatMagic) != 0 || !digits) {
+    return error(Code::kIncompatible, Detail::kForeignProgram, "%s: not the FORMAT of a kvrt store", path.c_str());
+  }
+  line.present = true;
+  line.layout = std::strtoull(text.c_str() + kMagicBytes, nullptr, 10);
+  if (line.layout > kStoreLayout) {
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "%s: store layout %llu, this kvrt knows up to %u; left untouched", path.c_str(),
+                 static_cast<unsigned long long>(line.layout), kStoreLayout);
+  }
+  return line;
+}
+
+Status write_format(Env* env, const std::string& root) {
+  SegmentId unique;
+  env->random(unique.bytes);
+  std::string tmp = root + "/tmp/" + unique.hex() + ".format";
+  std::string text = kFormatMagic + std::to_string(kStoreLayout) + "\n";
+  {
+    KVRT_ASSIGN(auto file, env->create_new(tmp));
+    KVRT_TRY(file->append({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
+    KVRT_TRY(file->sync());
+  }
+  KVRT_TRY(env->rename_new(tmp, root + "/FORMAT"));
+  return env->sync_dir(root);
+}
+
+// True if any segment file lies under segs/.
+Result<bool> has_segments(Env* env, const std::string& root) {
+  auto dirs = env->list_dir(root + "/segs");
+  if (!dirs.is_ok()) {
+    if (dirs.status().code() == Code::kNotFound) return false;
+    return dirs.take_status();
+  }
+  for (const std::string& dir : *dirs) {
+    auto files = env->list_dir(root + "/segs/" + dir);
+    if (!files.is_ok() || !files->empty()) return true;
+  }
+  return false;
+}
+
+struct Survey {
+  bool empty = true;  // nothing in it but what an interrupted creation leaves
+  FormatLine format;
+  Catalog::Probe catalog;
+};
+
+// What the directory holds, without writing to it.
+Result<Survey> survey(Env* env, const std::string& root) {
+  Survey s;
+  KVRT_ASSIGN(s.format, read_format(env, root));
+  std::string path = root + "/catalog.db";
+  KVRT_ASSIGN(s.catalog, Catalog::probe(env, path));
+  switch (s.catalog.kind) {
+    case Catalog::Kind::kOurs:
+      s.empty = false;
+      return s;
+    case Catalog::Kind::kTooNew:
+      return error(Code::kIncompatible, Detail::kStoreTooNew, "%s: catalog schema %d, this kvrt knows up to %d; left untouched",
+                   path.c_str(), s.catalog.schema, kCatalogSchema);
+    case Catalog::Kind::kForeign:
+      return error(Code::kIncompatible, Detail::kForeignProgram, "%s: a database of another program (application id %08x); left untouched",
+                   path.c_str(), static_cast<unsigned>(s.catalog.application_id));
+    case Catalog::Kind::kCorrupt:
+      return error(Code::kCorrupt, Detail::kCatalogCorrupt, "%s: not a catalog any more (its header is damaged); left untouched",
+                   path.c_str());
+    case Catalog::Kind::kMissing:
+      break;
+  }
+  KVRT_ASSIGN(bool segments, has_segments(env, root));
+  if (s.format.present || segments) {  // FORMAT is written after the catalog: it was there
+    return error(Code::kCorrupt, Detail::kCatalogMissing, "%s: missing, though %s; a new one would lose its sessions", path.c_str(),
+                 segments ? "segs/ has data" : "FORMAT says that this was a store");
+  }
+  KVRT_ASSIGN(auto names, env->list_dir(root));
+  for (const std::string& name : names) {
+    if (std::find(std::begin(kOurNames), std::end(kOurNames), name) == std::end(kOurNames)) {
+      return error(Code::kIncompatible, Detail::kForeignProgram, "%s: not empty and no kvrt store (it has %s); left untouched",
+                   root.c_str(), name.c_str());
+    }
+  }
+  return s;
+}
+
+Status check_place(Env* env, const std::string& root, bool* writable) {
+  KVRT_ASSIGN(DirInfo dir, env->dir_info(root));
+  if (!dir.owned || dir.others_can_write) {
+    return error(Code::kInvalid, Detail::kUnsafeDirectory, "%s: %s; a store's directory is its owner's alone (chmod 700)", root.c_str(),
+                 dir.owned ? "group or others can write it" : "belongs to another user");
+  }
+  *writable = dir.writable;
+  KVRT_ASSIGN(FsInfo fs, env->fs_info(root));
+  if (fs.is_network) {
+    return error(Code::kUnsupported, Detail::kNone, "%s: on a network file system (%s), whose locks and renames cannot be trusted",
+                 root.c_str(), fs.type.c_str());
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<StoreDirectory> open_directory(Env* env, const std::string& path, const StoreOptions& options) {
+  StoreDirectory dir;
+  dir.root = path;
+  while (dir.root.size() > 1 && dir.root.back() == '/') dir.root.pop_back();
+  const std::string& root = dir.root;
+  KVRT_ASSIGN(bool there, env->exists(root));
+  if (!there) {
+    if (options.must_exist || options.read_only) return error(Code::kNotFound, Detail::kNone, "%s: no store there", root.c_str());
+    KVRT_TRY(env->make_dir(root));
+  }
+  bool writable = false;
+  KVRT_TRY(check_place(env, root, &writable));
+  dir.read_only = options.read_only || !writable;
+  KVRT_ASSIGN(Survey before, survey(env, root));
+  if (before.empty && (options.must_exist || dir.read_only)) {
+    return error(Code::kNotFound, Detail::kNone, "%s: no store there, only an empty directory", root.c_str());
+  }
+  auto lock = env->lock(root + "/lock");
+  if (lock.is_ok()) {
+    dir.lock = std::move(*lock);
+  } else if (!dir.read_only || lock.status().code() == Code::kBusy) {
+    return lock.take_status();
+  }
+  KVRT_ASSIGN(Survey now, survey(env, root));  // again, now that nobody else writes
+  if (!dir.read_only) {
+    KVRT_TRY(env->make_dir(root + "/tmp"));
+    KVRT_TRY(env->make_dir(root + "/segs"));
+    if (now.empty) KVRT_TRY(Catalog::create(env, root));
+    if (!now.format.present) KVRT_TRY(write_format(env, root));
+  }
+  dir.had_wal = now.catalog.wal;
+  return dir;
+}
+
+void empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog) {
+  auto trash = catalog->trash();
+  if (!trash.is_ok() || trash->empty()) return;
+  std::vector<SegmentId> gone;
+  for (const SegmentId& id : *trash) {
+    Status removed = env->remove_file(id.path(root));
+    if (removed.is_ok() || removed.code() == Code::kNotFound) {
+      gone.push_back(id);
+    } else {
+      logf(log, LogLevel::kWarn, "store: %s", removed.message().c_str());
+    }
+  }
+  Status cleared = catalog->clear_trash(gone);
+  if (!cleared.is_ok()) logf(log, LogLevel::kWarn, "store: trash: %s", cleared.message().c_str());
+}
+
+uint64_t collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog) {
+  empty_trash(env, log, root, catalog);
+  auto tmp = env->list_dir(root + "/tmp");
+  if (tmp.is_ok()) {
+    for (const std::string& name : *tmp) (void)env->remove_file(root + "/tmp/" + name).is_ok();
+  }
+  auto rows = catalog->segments();
+  auto dirs = env->list_dir(root + "/segs");
+  if (!rows.is_ok() || !dirs.is_ok()) return 0;
+  std::unordered_set<SegmentId, SegmentIdHasher> known, found;
+  for (const auto& row : *rows) known.insert(row.id);
+  for (const std::string& dir : *dirs) {
+    auto files = env->list_dir(root + "/segs/" + dir);
+    if (!files.is_ok()) {  // what cannot be listed is not known to be missing
+      logf(log, LogLevel::kWarn, "store: %s", files.status().message().c_str());
+      return 0;
+    }
+    for (const std::string& name : *files) {
+      SegmentId id;
+      if (!parse_segment_name(name, &id)) continue;
+      found.insert(id);
+      if (known.count(id) == 0) (void)env->remove_file(id.path(root)).is_ok();
+    }
+  }
+  uint64_t missing = 0;
+  for (const auto& row : *rows) {
+    if (found.count(row.id) != 0) continue;
+    auto forgotten = catalog->forget_segment(row.row);
+    if (forgotten.is_ok()) missing += *forgotten;
+    logf(log, LogLevel::kWarn, "store: segment %s is missing; its chunks will be computed again", row.id.hex().c_str());
+  }
+  return missing;
+}
+
+}  // namespace kvrt

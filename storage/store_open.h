@@ -1,0 +1,33 @@
+// Opening a store's directory: is it ours, is it safe, may it be written. Decides everything before SQLite sees a byte.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/base/env.h"
+#include "runtime/base/log.h"
+#include "storage/catalog.h"
+#include "storage/store.h"
+
+namespace kvrt {
+
+inline constexpr uint32_t kStoreLayout = 1;  // the number in FORMAT
+
+struct StoreDirectory {
+  std::string root;
+  bool read_only = false;
+  bool had_wal = false;            // the last writer was killed
+  std::unique_ptr<FileLock> lock;  // null only where a lock file cannot be made: a read-only file system
+};
+
+// Checks the directory, makes and fills it if it is empty and may be, takes the lock. A directory that is refused is untouched.
+Result<StoreDirectory> open_directory(Env* env, const std::string& path, const StoreOptions& options);
+
+// Removes what no row names: files in tmp/, segments without a row, and the trash. Forgets segments whose file is gone.
+// Needs the lock; a failure costs disk space, not the open. Returns the count of chunks whose segment was missing.
+uint64_t collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog);
+
+// Unlinks the segments in the trash, then clears it.
+void empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog);
+
+}  // namespace kvrt

@@ -1,0 +1,24 @@
+// Reading back every byte of a store: segments against themselves and against the catalog.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/env.h"
+#include "storage/catalog.h"
+#include "storage/codec.h"
+#include "storage/store.h"
+
+namespace kvrt {
+
+// `bytes` of the file at `offset` into `out`; CORRUPT before anything is allocated if the file does not hold them.
+Status read_frame(const File& file, uint64_t offset, uint64_t bytes, std::vector<uint8_t>* out);
+
+// Appends a fault per bad segment, frame, or row that does not fit its frame. CANCELLED when progress says so.
+Status verify_segments(Env* env, const std::string& root, Codec* codec, std::span<const Catalog::SegmentRow> segments,
+                       std::span<const Catalog::ChunkRow> chunks, const std::function<bool(const Catalog::ChunkRow&)>& still_there,
+                       const std::function<bool(uint64_t done, uint64_t total)>& progress, std::vector<VerifyFault>* faults);
+
+}  // namespace kvrt

@@ -1,0 +1,160 @@
+// What the store's tests share: a temporary directory, made-up sessions whose payloads are a function of their tokens, and save / check.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/env.h"
+#include "storage/store.h"
+
+namespace kvrt::test {
+
+inline void PrintTo(const Status& s, std::ostream* out) { *out << code_name(s.code()) << ": " << s.message(); }
+#define ASSERT_OK(expr)                                                                              \
+  do {                                                                                               \
+    const auto& ok_status_ = (expr);                                                                 \
+    ASSERT_TRUE(ok_status_.is_ok()) << code_name(ok_status_.code()) << ": " << ok_status_.message(); \
+  } while (0)
+#define EXPECT_OK(expr)                                                                              \
+  do {                                                                                               \
+    const auto& ok_status_ = (expr);                                                                 \
+    EXPECT_TRUE(ok_status_.is_ok()) << code_name(ok_status_.code()) << ": " << ok_status_.message(); \
+  } while (0)
+
+class TempDir {
+ public:
+  explicit TempDir(const std::string& parent = "/tmp") {
+    std::string pattern = parent + "/kvrt-test-XXXXXX";
+    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+  }
+  ~TempDir() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+inline std::vector<uint8_t> read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::vector<uint8_t>(std::istreambuf_iterator<char>(in), {});
+}
+inline void write_file(const std::string& path, const std::vector<uint8_t>& bytes) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+}
+inline std::vector<std::string> segment_files(const std::string& root) {
+  std::vector<std::string> files;
+  std::error_code ignored;
+  for (auto& e : std::filesystem::recursive_directory_iterator(root + "/segs", ignored)) {
+    if (e.is_regular_file()) files.push_back(e.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// A chain of blocks over `tokens`, with payloads that look like f16: random low bytes, few different high bytes.
+struct Chain {
+  static constexpr uint32_t kBlock = 16;
+  BlockKey root;
+  std::vector<int32_t> tokens;
+  std::vector<NodeIn> nodes;
+  std::vector<std::vector<uint8_t>> payloads;
+
+  Chain(std::vector<int32_t> ids, size_t bytes_per_token = 64, uint8_t root_byte = 1) : tokens(std::move(ids)) {
+    root.bytes.fill(root_byte);
+    BlockKey parent = root;
+    for (size_t at = 0; at < tokens.size(); at += kBlock) {
+      std::span<const int32_t> part(tokens.data() + at, std::min<size_t>(kBlock, tokens.size() - at));
+      BlockKey key = chain_key(parent, part);
+      nodes.push_back({key, parent, part});
+      uint64_t state;
+      std::memcpy(&state, key.bytes.data(), 8);
+      std::vector<uint8_t> payload(part.size() * bytes_per_token);
+      for (size_t i = 0; i < payload.size(); i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        auto r = static_cast<uint8_t>(state >> 56);
+        payload[i] = i % 2 == 0 ? r : static_cast<uint8_t>(0x38 + (r & 7));
+      }
+      payloads.push_back(std::move(payload));
+      parent = key;
+    }
+  }
+  Chain(const Chain&) = delete;
+  Chain& operator=(const Chain&) = delete;
+};
+
+inline std::vector<int32_t> token_run(size_t n, int32_t seed = 0) {
+  std::vector<int32_t> ids(n);
+  for (size_t i = 0; i < n; i++) ids[i] = static_cast<int32_t>(i * 7 + static_cast<size_t>(seed) * 100003);
+  return ids;
+}
+
+inline SessionId session_id(uint8_t byte) {
+  SessionId id;
+  std::memset(id.bytes, byte, sizeof id.bytes);
+  return id;
+}
+
+struct SaveOptions {
+  uint8_t id = 1;
+  uint64_t gen_seen = 0;
+  bool overwrite = false;
+  Durability durability = Durability::kNone;
+  std::string domain;
+  std::string manifest = "manifest";
+  uint64_t chunks_written = 0;  // out
+};
+
+inline Result<uint64_t> save_chain(Store* store, const std::string& name, const Chain& chain, SaveOptions* o) {
+  KVRT_ASSIGN(auto save, store->begin_save());
+  for (size_t i = 0; i < chain.nodes.size(); i++) {
+    ChunkIn chunk{chain.nodes[i].key, chain.nodes[i].parent, chain.nodes[i].tokens, 1, 2, chain.payloads[i]};
+    KVRT_TRY(save->put(chunk));
+  }
+  o->chunks_written = save->chunks_written();
+  SessionIn in;
+  in.domain = o->domain;
+  in.name = name;
+  in.id = session_id(o->id);
+  in.gen_seen = o->gen_seen;
+  in.overwrite = o->overwrite;
+  in.root = chain.root;
+  in.nodes = chain.nodes;
+  in.token_count = chain.tokens.size();
+  in.manifest = {reinterpret_cast<const uint8_t*>(o->manifest.data()), o->manifest.size()};
+  in.durability = o->durability;
+  return save->commit(in);
+}
+inline Result<uint64_t> save_chain(Store* store, const std::string& name, const Chain& chain, SaveOptions o = {}) {
+  return save_chain(store, name, chain, &o);
+}
+
+// How many chunks of the chain read back; every one that does must have the right bytes.
+inline size_t readable_chunks(Store* store, const Chain& chain) {
+  size_t good = 0;
+  for (size_t i = 0; i < chain.nodes.size(); i++) {
+    std::vector<uint8_t> out(chain.payloads[i].size());
+    std::string damage;
+    if (store->read(chain.nodes[i].key, chain.nodes[i].tokens, 1, out, &damage) != ChunkState::kOk) continue;
+    EXPECT_EQ(out, chain.payloads[i]) << "chunk " << i << " came back with other bytes";
+    good++;
+  }
+  return good;
+}
+
+inline Result<std::unique_ptr<Store>> open_store(const std::string& path, StoreOptions options = {}, Env* env = posix_env()) {
+  return Store::open(env, nullptr, path, options);
+}
+
+}  // namespace kvrt::test
