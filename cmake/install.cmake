@@ -1,0 +1,23 @@
+# Install rules. Components: kvrt_Runtime (what a program needs), kvrt_Development (what a compiler needs), kvrt_Tools (the program kvrt).
+include(CMakePackageConfigHelpers)
+set(KVRT_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/kvrt)
+
+install(TARGETS kvrt EXPORT kvrtTargets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT kvrt_Runtime NAMELINK_COMPONENT kvrt_Development)
+install(FILES include/kvrt.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT kvrt_Development)
+install(EXPORT kvrtTargets NAMESPACE kvrt:: DESTINATION ${KVRT_CMAKE_DIR} COMPONENT kvrt_Development)
+configure_package_config_file(cmake/kvrtConfig.cmake.in ${PROJECT_BINARY_DIR}/kvrtConfig.cmake INSTALL_DESTINATION ${KVRT_CMAKE_DIR})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/kvrtConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/kvrtConfig.cmake ${PROJECT_BINARY_DIR}/kvrtConfigVersion.cmake DESTINATION ${KVRT_CMAKE_DIR}
+        COMPONENT kvrt_Development)
+
+# The .pc file finds its prefix from where it lies, so that the tree can be moved.
+file(RELATIVE_PATH KVRT_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" KVRT_PC_UP "${KVRT_PC_UP}")
+configure_file(cmake/kvrt.pc.in ${PROJECT_BINARY_DIR}/kvrt.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/kvrt.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT kvrt_Development)
+
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/kvrt COMPONENT kvrt_Runtime)
+if(TARGET kvrt_cli)
+  install(TARGETS kvrt_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT kvrt_Tools)
+endif()
