@@ -26,9 +26,9 @@ class Matrix:
 def round_to_q8(x):
     """Per 32 values: scale = amax / 127, whole numbers to nearest even."""
     blocks = x.reshape(*x.shape[:-1], -1, 32).astype(np.float32)
-    scale = np.abs(blocks).max(axis=-1, keepdims=True) / np.float32(127)
-    inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale > 0)
-    return (np.rint(blocks * inverse) * scale).reshape(x.shape).astype(x.dtype)
+    amax = np.abs(blocks).max(axis=-1, keepdims=True)
+    inverse = np.divide(np.float32(127), amax, out=np.zeros_like(amax), where=amax > 0)
+    return (np.rint(blocks * inverse) * (amax / np.float32(127))).reshape(x.shape).astype(x.dtype)
 
 
 class Model:

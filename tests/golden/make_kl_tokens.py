@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Writes data/kl_tokens.json: the token windows of the KL gate, made by `tokenizers` (PyPI) from the vocabulary of a GGUF.
+
+  make_kl_tokens.py MODEL.gguf
+"""
+import json
+import sys
+from pathlib import Path
+
+import gguf
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+HERE = Path(__file__).parent
+TEXT = HERE.parent / "data" / "text_kjv.txt"
+OFFSETS, POSITIONS = [0, 3000, 6000, 9000], 512
+
+
+def tokenizer_of(path):
+    reader = gguf.GGUFReader(path)
+    value = lambda key: reader.get_field("tokenizer.ggml." + key).contents()
+    if (value("model"), value("pre")) != ("gpt2", "smollm"):
+        sys.exit(f"{path}: expected a tokenizer gpt2 / smollm, found {value('model')} / {value('pre')}")
+    vocab = {token: i for i, token in enumerate(value("tokens"))}
+    merges = [tuple(m.split(" ")) for m in value("merges")]
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
+    return tokenizer
+
+
+def main():
+    ids = tokenizer_of(sys.argv[1]).encode(TEXT.read_text(encoding="utf-8")).ids
+    assert len(ids) >= OFFSETS[-1] + POSITIONS, f"the text has only {len(ids)} tokens"
+    out = {"text": TEXT.name, "tokens_of_text": len(ids), "offsets": OFFSETS, "windows": [ids[o:o + POSITIONS] for o in OFFSETS]}
+    (HERE / "data" / "kl_tokens.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
+
+
+main()
