@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+"""The rules of the tree that no compiler checks. Prints a line per fault and exits 1 when there is one.
+
+  tidy.py --source DIR [--build DIR]
+
+With --build, a configured and built folder with compile_commands.json, it also checks flags, object files and dead sources.
+"""
+import argparse
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+# A part and the parts that its files may include (architecture: includes go one way). "abi" is include/kvrt.h.
+LAYERS = {
+    "runtime/base": set(),
+    "runtime/compute": {"runtime/base"},
+    "runtime/model": {"runtime/base", "runtime/compute"},
+    "runtime/text": {"runtime/base"},
+    "runtime/kv": {"runtime/base"},
+    "storage": {"runtime/base"},
+    "runtime/engine": {"runtime/base", "runtime/compute", "runtime/model", "runtime/text", "runtime/kv", "storage"},
+    "runtime/api": {"runtime/base", "runtime/compute", "runtime/model", "runtime/text", "runtime/kv", "storage", "runtime/engine", "abi"},
+    "include": set(),
+    "bindings": {"abi"},
+    "samples": {"abi"},
+    "tests/api": {"abi"},
+    "tests/consumer": {"abi"},
+}
+NUMERIC = re.compile(r"runtime/compute/.*|runtime/model/forward\.cc|runtime/engine/sampler\.cc")
+MATH = "exp exp2 exp10 expm1 log log2 log10 log1p pow sin cos tan sincos sinh cosh tanh asin acos atan atan2 asinh acosh atanh cbrt hypot erf erfc tgamma lgamma"
+LIBM = {name + suffix for name in MATH.split() for suffix in ("", "f", "l")}
+BAD_FLAGS = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-march=native", "-mtune=native")
+FILE_LINES, FUNCTION_LINES = 400, 70
+CODE = {".c", ".cc", ".h"}
+LISTED = CODE | {".py", ".sh"}
+# Built by a script of their own, not by the tree's build.
+BUILT_ELSEWHERE = ("tests/consumer/",)
+
+faults = []
+
+
+def fault(where, what):
+    faults.append(f"{where}: {what}")
+
+
+def files_of(source):
+    try:
+        out = subprocess.run(["git", "-C", source, "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True, check=True).stdout.decode()
+        names = [n for n in out.split("\0") if n]
+    except (OSError, subprocess.CalledProcessError):
+        names = [str(p.relative_to(source)) for p in source.rglob("*") if p.is_file()]
+        names = [n for n in names if not n.startswith(("build/", "."))]
+    return sorted(n for n in names if (source / n).is_file())
+
+
+def strip_comments(text):
+    """Comments and string contents become spaces; lines stay where they are."""
+    blank = lambda m: re.sub(r"[^\n]", " ", m.group(0))
+    return re.sub(r'R"(\w*)\(.*?\)\1"|//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', blank, text, flags=re.S)
+
+
+def part_of(name):
+    if name == "include/kvrt.h":
+        return "abi"
+    return max((p for p in LAYERS if name.startswith(p + "/")), key=len, default=None)
+
+
+def check_includes(source, names, texts):
+    """One way, and every quoted include names a file of the tree. Returns what is included by something."""
+    included = set()
+    for name in names:
+        if pathlib.PurePath(name).suffix not in CODE:
+            continue
+        own = "include" if name == "include/kvrt.h" else part_of(name)
+        for number, line in enumerate(texts[name].splitlines(), 1):
+            match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+            if not match:
+                continue
+            path = match.group(1)
+            near = str(pathlib.PurePath(name).parent / path)
+            target = next((t for t in (path, near, "include/" + path) if (source / t).is_file()), None)
+            if target is None:
+                fault(f"{name}:{number}", f'"{path}" is no file of the tree')
+                continue
+            included.add(target)
+            part = part_of(target)
+            if own and part != own and part not in LAYERS[own]:
+                fault(f"{name}:{number}", f"{own} must not include {target}")
+    return included
+
+
+def check_math_text(names, texts):
+    for name in names:
+        if NUMERIC.fullmatch(name):
+            for number, line in enumerate(strip_comments(texts[name]).splitlines(), 1):
+                # An unqualified call may be one of ours; whether libm gets called shows in the object files.
+                for match in re.finditer(r"(?:\bstd\s*::\s*|(?<![\w>])::\s*|\b__builtin_)(\w+)\s*\(", line):
+                    if match.group(1) in LIBM:
+                        fault(f"{name}:{number}", f"{match.group(0).strip()[:-1]} is libm's, which differs between machines")
+
+
+def functions(text):
+    """(name, first line, lines) of the function bodies, by the layout that clang-format gives: a body ends at a } in its own column."""
+    lines = strip_comments(text).splitlines()
+    found, i = [], 0
+    while i < len(lines):
+        head, start = lines[i], i
+        opens = head.rstrip().endswith("{")
+        while opens and head.count(")") > head.count("(") and start > 0:  # the head of a function may take several lines
+            start -= 1
+            head = lines[start] + head
+        if opens and re.match(r"\s*:", head) and start > 0 and "(" in lines[start - 1]:  # the initializers of a constructor
+            start -= 1
+            head = lines[start] + head
+        first = re.match(r"(\s*)(\w+)?", head)
+        word, column = first.group(2), len(first.group(1))
+        if opens and "(" in head and word not in ("namespace", "class", "struct", "enum", "union", "extern", None) and column <= 4:
+            end = next((j for j in range(i + 1, len(lines)) if re.match(r" {%d}}" % column, lines[j])), len(lines) - 1)
+            named = re.findall(r"([\w~:]+)\s*\(", head)
+            found.append((named[0] if named else "?", start + 1, end - start + 1))
+            i = end + 1
+        else:
+            i += 1
+    return found
+
+
+def check_sizes(names, texts, exceptions):
+    """Longer ones are listed in exceptions.txt with their length, which may only go down."""
+    used = set()
+
+    def judge(key, where, lines, limit, kind):
+        allowed = exceptions.get(key)
+        if allowed is not None:
+            used.add(key)
+        if lines > (allowed or limit):
+            fault(where, f"{kind} of {lines} lines; at most {allowed or limit}: split it by idea")
+        elif allowed is not None and lines < allowed:
+            fault("tests/tidy/exceptions.txt", f"{key} has {lines} lines now: " + ("lower its number" if lines > limit else "remove its line"))
+
+    for name in names:
+        if pathlib.PurePath(name).suffix not in LISTED or name == "include/kvrt.h":
+            continue
+        judge(name, name, texts[name].count("\n"), FILE_LINES, "file")
+        if pathlib.PurePath(name).suffix in CODE:
+            longest = {}
+            for function, line, lines in functions(texts[name]):
+                if lines >= longest.get(function, (0, 0))[1]:
+                    longest[function] = (line, lines)
+            for function, (line, lines) in longest.items():
+                judge(f"{name}:{function}", f"{name}:{line}", lines, FUNCTION_LINES, f"function {function}")
+    for key in sorted(set(exceptions) - used):
+        fault("tests/tidy/exceptions.txt", f"{key} is gone: remove its line")
+
+
+def check_dead(names, texts, included, compiled):
+    everything = {n: t for n, t in texts.items()}
+    for name in names:
+        suffix, base = pathlib.PurePath(name).suffix, pathlib.PurePath(name).name
+        if suffix == ".h" and name not in included and name != "include/kvrt.h":
+            fault(name, "nothing includes it")
+        elif suffix in (".c", ".cc") and compiled is not None and name not in compiled and not name.startswith(BUILT_ELSEWHERE):
+            fault(name, "nothing builds it")
+        elif suffix in (".py", ".sh"):
+            stem = pathlib.PurePath(name).stem
+            if not any(base in t or re.search(rf"\bimport {stem}\b|\bfrom {stem}\b", t) for n, t in everything.items() if n != name):
+                fault(name, "nothing names it")
+
+
+def check_flags(source, names, texts, commands):
+    for name in names:
+        if name.endswith((".cmake", "CMakeLists.txt", "CMakePresets.json")) or name == "dev":
+            for flag in BAD_FLAGS:
+                if flag in texts[name]:
+                    fault(name, f"{flag} changes results")
+    for command in commands:
+        words = command["command"].split()
+        name = command["file"]
+        if "-ffp-contract=off" not in words:
+            fault(name, "built without -ffp-contract=off")
+        for flag in BAD_FLAGS:
+            if flag in words:
+                fault(name, f"built with {flag}")
+
+
+def check_objects(build, commands):
+    for command in commands:
+        if not NUMERIC.fullmatch(command["file"]):
+            continue
+        path = build / command["command"].split(" -o ")[1].split()[0]
+        if not path.is_file():
+            fault(command["file"], f"not built: no {path}")
+            continue
+        out = subprocess.run(["nm", "-u", path], capture_output=True, text=True, check=True).stdout
+        for symbol in {line.split()[-1].split("@")[0] for line in out.splitlines() if line.strip()} & LIBM:
+            fault(command["file"], f"calls {symbol} of libm, which differs between machines")
+
+
+def check_symbols(texts):
+    """Declared in kvrt.h = listed in kvrt.map."""
+    header = re.sub(r"\s+", " ", strip_comments(texts["include/kvrt.h"]))
+    declared = set(re.findall(r"KVRT_API [\w *]*?\b(kvrt_\w+)\(", header))
+    listed = set(re.findall(r"\b(kvrt_\w+);", texts["runtime/api/kvrt.map"]))
+    if not declared:
+        fault("include/kvrt.h", "no KVRT_API declarations found")
+    for name in sorted(declared - listed):
+        fault("runtime/api/kvrt.map", f"{name} is declared in kvrt.h and not exported")
+    for name in sorted(listed - declared):
+        fault("runtime/api/kvrt.map", f"{name} is exported and not declared in kvrt.h")
+
+
+def load_commands(source, build):
+    commands = json.loads((build / "compile_commands.json").read_text())
+    inside = []
+    for c in commands:
+        path = pathlib.Path(c["file"]).resolve()
+        if path.is_relative_to(source) and not path.is_relative_to(build):
+            inside.append({"file": str(path.relative_to(source)), "command": c["command"]})
+    return inside
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--source", type=pathlib.Path, required=True)
+    parser.add_argument("--build", type=pathlib.Path)
+    args = parser.parse_args()
+    source = args.source.resolve()
+    names = files_of(source)
+    readable = {".txt", ".json", ".cmake", ".md", ".map", ".in", ".yml", ""} | LISTED
+    texts = {n: (source / n).read_text(errors="replace") for n in names if pathlib.PurePath(n).suffix in readable}
+    commands = load_commands(source, args.build.resolve()) if args.build else []
+
+    exceptions = {}
+    for line in texts.get("tests/tidy/exceptions.txt", "").splitlines():
+        if line.strip() and not line.startswith("#"):
+            key, count = line.split()
+            exceptions[key] = int(count)
+    included = check_includes(source, names, texts)
+    check_math_text(names, texts)
+    check_sizes(names, texts, exceptions)
+    check_dead(names, texts, included, {c["file"] for c in commands} if args.build else None)
+    check_flags(source, names, texts, commands)
+    check_symbols(texts)
+    if args.build:
+        check_objects(args.build.resolve(), commands)
+    for line in faults:
+        print(line)
+    print(f"tidy: {len(names)} files, {len(commands)} compile commands, {len(faults)} faults", file=sys.stderr)
+    sys.exit(1 if faults else 0)
+
+
+main()
