@@ -27,6 +27,7 @@ struct ModelDims {
   uint32_t layers = 0, width = 0, ff = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, context = 0;
   float rms_eps = 0;
   RopeParams rope;
+  float attention_scale = 0;  // 1 / sqrt(head_dim)
   bool tied_head = false;
 };
 

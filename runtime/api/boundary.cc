@@ -1,0 +1,201 @@
+#include "runtime/api/boundary.h"
+
+#include <cstdio>
+
+#include "runtime/base/limits.h"
+
+namespace kvrt::api {
+
+namespace {
+
+thread_local kvrt_error last_error{};  // the one piece of state that is no handle's: convention 4
+
+void remember(kvrt_status status, int32_t detail, int32_t os_code, std::string_view message) {
+  last_error.status = status;
+  last_error.detail = detail;
+  last_error.os_code = os_code;
+  copy_text(last_error.message, message);
+}
+
+bool valid_utf8(std::string_view s) {
+  for (size_t i = 0; i < s.size();) {
+    auto c = static_cast<unsigned char>(s[i]);
+    size_t n = c < 0x80 ? 1 : (c >> 5) == 6 ? 2 : (c >> 4) == 14 ? 3 : (c >> 3) == 30 ? 4 : 0;
+    if (n == 0 || i + n > s.size()) return false;
+    uint32_t point = n == 1 ? c : c & (0x7fu >> n);
+    for (size_t k = 1; k < n; ++k) {
+      auto next = static_cast<unsigned char>(s[i + k]);
+      if ((next & 0xc0) != 0x80) return false;
+      point = point << 6 | (next & 0x3f);
+    }
+    const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (point < least[n] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) return false;
+    i += n;
+  }
+  return true;
+}
+
+}  // namespace
+
+kvrt_status report_error(const Status& status) {
+  auto code = static_cast<kvrt_status>(status.code());
+  remember(code, static_cast<int32_t>(status.detail()), status.os_code(), status.message());
+  return code;
+}
+
+kvrt_status report_exception() noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    remember(KVRT_NO_MEMORY, 0, 0, "the system gave no memory");
+    return KVRT_NO_MEMORY;
+  } catch (const std::exception& e) {
+    remember(KVRT_INTERNAL, 0, 0, e.what());
+  } catch (...) {
+    remember(KVRT_INTERNAL, 0, 0, "an unknown exception");
+  }
+  return KVRT_INTERNAL;
+}
+
+Status check_handle(const HandleHead* head, uint32_t magic, const char* what) {
+  if (!head) return error(Code::kInvalid, Detail::kNone, "%s is NULL", what);
+  if (head->magic != magic) return error(Code::kInvalid, Detail::kNone, "%s is no open handle of its kind", what);
+  if (head->pid != getpid()) {
+    return error(Code::kUnsupported, Detail::kForked, "%s was opened by process %d, this is its child %d after fork: open it anew here", what,
+                 head->pid, getpid());
+  }
+  return {};
+}
+
+bool owned_here(const HandleHead* head) { return head && head->pid == getpid(); }
+
+Status check_not_null(const void* pointer, const char* name) {
+  return pointer ? Status() : error(Code::kInvalid, Detail::kNone, "%s is NULL", name);
+}
+
+Status check_text(const char* text, size_t size, const char* name) {
+  if (!text && size) return error(Code::kInvalid, Detail::kNone, "%s is NULL with a size of %zu", name, size);
+  if (size > kTextBytesMax) return error(Code::kLimit, Detail::kNone, "%s has %zu bytes, at most %zu are taken", name, size, kTextBytesMax);
+  return {};
+}
+
+Status check_path(const char* path, size_t size, std::string* out) {
+  KVRT_TRY(check_text(path, size, "path"));
+  std::string_view view(path ? path : "", size);
+  if (view.empty() || view.size() > 4095) return error(Code::kInvalid, Detail::kNone, "path has %zu bytes, expected 1 to 4095", size);
+  size_t nul = view.find('\0');
+  if (nul != std::string_view::npos) return error(Code::kInvalid, Detail::kNone, "path has a NUL at byte %zu", nul);
+  *out = view;
+  return {};
+}
+
+Status check_name(const char* name, size_t size, const char* what, bool may_be_empty, std::string* out) {
+  KVRT_TRY(check_text(name, size, what));
+  std::string_view view(name ? name : "", size);
+  if ((view.empty() && !may_be_empty) || view.size() > kNameBytesMax) {
+    return error(Code::kInvalid, Detail::kNone, "%s has %zu bytes, expected %d to %zu", what, size, may_be_empty ? 0 : 1, kNameBytesMax);
+  }
+  if (view.find('\0') != std::string_view::npos || !valid_utf8(view)) {
+    return error(Code::kInvalid, Detail::kNone, "%s is not UTF-8 without NUL", what);
+  }
+  *out = view;
+  return {};
+}
+
+Status check_option_struct(const void* options, size_t known, const char* name) {
+  uint32_t size;
+  std::memcpy(&size, options, sizeof size);
+  if (size < sizeof size || size > 65536) {
+    return error(Code::kInvalid, Detail::kNone, "%s.struct_size is %u: set it to sizeof the struct", name, size);
+  }
+  auto bytes = static_cast<const unsigned char*>(options);
+  for (size_t i = known; i < size; ++i) {
+    if (bytes[i]) {
+      return error(Code::kUnsupported, Detail::kStructTail, "%s: byte %zu is set, this library knows %zu: it is older than the caller's header",
+                   name, i, known);
+    }
+  }
+  return {};
+}
+
+Status check_output_struct(const void* out, const char* name) {
+  if (!out) return error(Code::kInvalid, Detail::kNone, "%s is NULL", name);
+  uint32_t size;
+  std::memcpy(&size, out, sizeof size);
+  if (size < sizeof size || size > 65536) {
+    return error(Code::kInvalid, Detail::kNone, "%s.struct_size is %u: set it to sizeof the struct", name, size);
+  }
+  return {};
+}
+
+Status check_buffer(const void* out, size_t capacity, const size_t* needed) {
+  KVRT_TRY(check_not_null(needed, "needed"));
+  if (!out && capacity) return error(Code::kInvalid, Detail::kNone, "the buffer is NULL with a capacity of %zu", capacity);
+  return {};
+}
+
+Progress as_progress(kvrt_event_fn callback, void* user) {
+  if (!callback) return nullptr;
+  return [=](uint64_t done, uint64_t total) {
+    kvrt_event event{};
+    event.struct_size = sizeof event;
+    event.type = KVRT_EVENT_PROGRESS;
+    event.done = done;
+    event.total = total;
+    return callback(user, &event) == 0;
+  };
+}
+
+kvrt_report to_report(const Report& r) {
+  kvrt_report out{};
+  out.struct_size = sizeof out;
+  out.reason = static_cast<uint32_t>(r.reason);
+  out.prompt_tokens = r.prompt_tokens;
+  out.reused_memory = r.reused_memory;
+  out.reused_disk = r.reused_disk;
+  out.prefilled = r.prefilled;
+  out.generated = r.generated;
+  out.reuse_stopped = static_cast<uint32_t>(r.reuse_stopped);
+  out.reuse_stopped_at = r.reuse_stopped_at;
+  out.stop_tokens = r.stop_tokens;
+  out.seed = r.seed;
+  out.queue_ms = r.queue_ms;
+  out.ttft_ms = r.ttft_ms;
+  out.prefill_ms = r.prefill_ms;
+  out.decode_ms = r.decode_ms;
+  out.kv_blocks = r.kv_blocks;
+  out.kv_bytes = r.kv_bytes;
+  return out;
+}
+
+void format_id(const SessionId& id, char (&out)[40]) {
+  std::memset(out, 0, sizeof out);
+  for (size_t i = 0; i < sizeof id.bytes; ++i) std::snprintf(out + 2 * i, 3, "%02x", id.bytes[i]);
+}
+
+static_assert(static_cast<int>(Code::kInternal) == KVRT_INTERNAL && static_cast<int>(Code::kConflict) == KVRT_CONFLICT &&
+              static_cast<int>(Code::kCorrupt) == KVRT_CORRUPT && static_cast<int>(Code::kNoSpace) == KVRT_NO_SPACE);
+static_assert(static_cast<int>(Detail::kStructTail) == KVRT_DETAIL_STRUCT_TAIL &&
+              static_cast<int>(Detail::kModelMismatch) == KVRT_DETAIL_MODEL_MISMATCH &&
+              static_cast<int>(Detail::kTemplateLimit) == KVRT_DETAIL_TEMPLATE_LIMIT);
+
+}  // namespace kvrt::api
+
+using namespace kvrt::api;
+
+extern "C" {
+
+uint32_t kvrt_version(void) { return KVRT_VERSION_MAJOR << 16 | KVRT_VERSION_MINOR << 8 | KVRT_VERSION_PATCH; }
+uint32_t kvrt_abi_version(void) { return KVRT_ABI_VERSION; }
+const char* kvrt_status_name(kvrt_status status) { return kvrt::code_name(static_cast<kvrt::Code>(status)); }
+
+kvrt_status kvrt_last_error(kvrt_error* out) {
+  kvrt_error found = last_error;  // before a mistake in `out` takes its place
+  return guard([&] {
+    KVRT_TRY(check_output_struct(out, "out"));
+    write_output(out, found);
+    return kvrt::Status();
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,161 @@
+#include "runtime/api/boundary.h"
+#include "runtime/base/limits.h"
+
+using namespace kvrt::api;
+using kvrt::Code;
+using kvrt::Detail;
+using kvrt::error;
+using kvrt::Status;
+
+namespace {
+
+Status check_model_options(const kvrt_model_options& o) {
+  if (o.kv_format > KVRT_KV_F16) return error(Code::kInvalid, Detail::kNone, "kv_format is %u, expected KVRT_KV_DEFAULT or KVRT_KV_F16", o.kv_format);
+  bool power = o.block_tokens && !(o.block_tokens & (o.block_tokens - 1));
+  if (o.block_tokens && (!power || o.block_tokens < kvrt::kBlockTokensMin || o.block_tokens > kvrt::kBlockTokensMax)) {
+    return error(Code::kInvalid, Detail::kNone, "block_tokens is %u, expected 16, 32, 64, 128, 256 or 0", o.block_tokens);
+  }
+  if (o.prefill_chunk > kvrt::kStepRowsMax) {
+    return error(Code::kInvalid, Detail::kNone, "prefill_chunk is %u, expected 1 to %u or 0", o.prefill_chunk, kvrt::kStepRowsMax);
+  }
+  return {};
+}
+
+void fill_props(const kvrt::ModelHost& host, kvrt_model_props* p) {
+  kvrt::HostInfo i = host.info();
+  const kvrt::Tokenizer& tokenizer = host.tokenizer();
+  p->has_weights = i.has_weights;
+  copy_text(p->architecture, i.architecture);
+  copy_text(p->name, i.name);
+  p->vocab_size = tokenizer.vocab_size();
+  p->context_length = i.dims.context;
+  p->layers = i.dims.layers;
+  p->heads = i.dims.heads;
+  p->kv_heads = i.dims.kv_heads;
+  p->head_dim = i.dims.head_dim;
+  p->width = i.dims.width;
+  p->bos_token = tokenizer.bos();
+  p->eos_token = tokenizer.eos();
+  p->add_bos = tokenizer.add_bos();
+  p->has_template = i.has_template;
+  p->block_tokens = i.kv.block_tokens;
+  p->file_bytes = i.file_bytes;
+  p->weight_bytes = i.weight_bytes;
+  p->kv_bytes_per_token = i.kv.token_bytes();
+  p->block_bytes = i.kv.block_bytes();
+  p->blocks = i.blocks;
+  p->blocks_free = i.blocks_free;
+  p->blocks_cached = i.blocks_cached;
+  p->sessions = i.sessions;
+  p->load_ms = i.load_ms;
+}
+
+}  // namespace
+
+extern "C" {
+
+kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_model_options* options,
+                            kvrt_event_fn callback, void* user, kvrt_model** out) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(runtime, "runtime"));
+    KVRT_TRY(check_not_null(out, "out"));
+    std::string file;
+    KVRT_TRY(check_path(path, path_size, &file));
+    kvrt_model_options o;
+    KVRT_TRY(read_options(options, "kvrt_model_options", &o));
+    KVRT_TRY(check_model_options(o));
+    KVRT_ASSIGN(auto host, kvrt::ModelHost::open(runtime->engine, file, {o.block_tokens, o.prefill_chunk, o.kv_bytes_max},
+                                                 as_progress(callback, user)));
+    auto model = std::make_unique<kvrt_model>();
+    model->host = std::move(host);
+    *out = model.release();
+    return {};
+  });
+}
+
+void kvrt_model_retain(kvrt_model* model) {
+  if (owned_here(model ? &model->head : nullptr)) model->head.refs.fetch_add(1);
+}
+
+void kvrt_model_release(kvrt_model* model) {
+  if (!owned_here(model ? &model->head : nullptr) || model->head.refs.fetch_sub(1) != 1) return;
+  model->head.magic = 0;
+  delete model;
+}
+
+kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(model, "model"));
+    KVRT_TRY(check_output_struct(out, "out"));
+    kvrt_model_props p{};
+    fill_props(*model->host, &p);
+    write_output(out, p);
+    return {};
+  });
+}
+
+kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_t text_size, uint32_t flags, int32_t* tokens,
+                                size_t capacity, size_t* needed) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(model, "model"));
+    KVRT_TRY(check_text(text, text_size, "text"));
+    KVRT_TRY(check_buffer(tokens, capacity, needed));
+    if (flags & ~uint32_t{KVRT_TEXT_SPECIAL | KVRT_TEXT_BOS}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
+    const kvrt::Tokenizer& tokenizer = model->host->tokenizer();
+    std::vector<int32_t> ids;
+    if ((flags & KVRT_TEXT_BOS) && tokenizer.bos() >= 0) ids.push_back(tokenizer.bos());
+    KVRT_TRY(tokenizer.encode({text ? text : "", text_size}, flags & KVRT_TEXT_SPECIAL, &ids));
+    return write_buffer(ids.data(), ids.size(), tokens, capacity, needed);
+  });
+}
+
+kvrt_status kvrt_model_detokenize(const kvrt_model* model, const int32_t* tokens, size_t count, uint32_t flags, char* text,
+                                  size_t capacity, size_t* needed) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(model, "model"));
+    if (count) KVRT_TRY(check_not_null(tokens, "tokens"));
+    KVRT_TRY(check_buffer(text, capacity, needed));
+    if (flags & ~uint32_t{KVRT_TEXT_SPECIAL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
+    const kvrt::Tokenizer& tokenizer = model->host->tokenizer();
+    for (size_t i = 0; i < count; ++i) {
+      if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= tokenizer.vocab_size()) {
+        return error(Code::kInvalid, Detail::kNone, "tokens[%zu] is %d, the vocabulary has %u", i, tokens[i], tokenizer.vocab_size());
+      }
+    }
+    std::string decoded = tokenizer.decode({tokens, count}, flags & KVRT_TEXT_SPECIAL);
+    return write_buffer(decoded.data(), decoded.size(), text, capacity, needed);
+  });
+}
+
+kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messages, size_t messages_size,
+                                      const kvrt_template_options* options, char* text, size_t capacity, size_t* needed) {
+  return guard([&]() -> Status {
+    kvrt_template_options o;
+    KVRT_TRY(read_options(options, "kvrt_template_options", &o));
+    if (model || !o.source) KVRT_TRY(check(model, "model"));
+    KVRT_TRY(check_text(messages, messages_size, "messages"));
+    KVRT_TRY(check_text(o.source, o.source_size, "source"));
+    KVRT_TRY(check_text(o.tools, o.tools_size, "tools"));
+    KVRT_TRY(check_buffer(text, capacity, needed));
+    if (o.no_generation_prompt > 1) return error(Code::kInvalid, Detail::kNone, "no_generation_prompt is %u, expected 0 or 1", o.no_generation_prompt);
+    std::string_view json(messages ? messages : "", messages_size), tools(o.tools ? o.tools : "", o.tools_size);
+    std::string rendered;
+    if (o.source) {
+      KVRT_ASSIGN(auto parsed, kvrt::ChatTemplate::parse({o.source, o.source_size}));
+      kvrt::TemplateOptions t;
+      t.add_generation_prompt = !o.no_generation_prompt;
+      t.tools_json = tools;
+      if (model) {
+        const kvrt::Tokenizer& tokenizer = model->host->tokenizer();
+        if (tokenizer.bos() >= 0) t.bos_token = tokenizer.piece(tokenizer.bos(), true);
+        if (tokenizer.eos() >= 0) t.eos_token = tokenizer.piece(tokenizer.eos(), true);
+      }
+      KVRT_ASSIGN(rendered, parsed->render(json, t));
+    } else {
+      KVRT_ASSIGN(rendered, model->host->render(json, !o.no_generation_prompt, tools));
+    }
+    return write_buffer(rendered.data(), rendered.size(), text, capacity, needed);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,106 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <sodium.h>
+#include <sqlite3.h>
+#include <zstd.h>
+
+#include "runtime/api/boundary.h"
+
+using namespace kvrt::api;
+using kvrt::Code;
+using kvrt::Detail;
+using kvrt::error;
+using kvrt::Status;
+
+namespace {
+
+// The host's log callback. Its user data is freed once, when nothing can log any more, unless open failed.
+class HostLog final : public kvrt::Log {
+ public:
+  explicit HostLog(const kvrt_runtime_options& o)
+      : level_(o.log_level ? o.log_level : uint32_t{KVRT_LOG_WARN}), log_(o.log), user_(o.log_user), free_(o.log_user_free) {}
+  ~HostLog() override {
+    if (armed_ && free_) free_(user_);
+  }
+  void write(kvrt::LogLevel level, std::string_view message) override {
+    if (log_ && static_cast<uint32_t>(level) <= level_) log_(user_, static_cast<int32_t>(level), message.data(), message.size());
+  }
+  void arm() { armed_ = true; }
+
+ private:
+  uint32_t level_;
+  kvrt_log_fn log_;
+  void* user_;
+  kvrt_free_fn free_;
+  bool armed_ = false;
+};
+
+std::string table_states() {
+  std::string text;
+  for (const auto& t : kvrt::cpu_kernel_tables()) {
+    if (!text.empty()) text += ", ";
+    text += std::string(t.isa) + (!t.supported ? ": not on this machine" : t.self_check_passed ? ": ok" : ": differs from scalar");
+  }
+  return text;
+}
+
+std::string libraries() {
+  char pcre2[32] = "";
+  pcre2_config_8(PCRE2_CONFIG_VERSION, pcre2);
+  return std::string("sqlite ") + sqlite3_libversion() + ", zstd " + ZSTD_versionString() + ", pcre2 " + pcre2 + ", libsodium " +
+         sodium_version_string();
+}
+
+}  // namespace
+
+extern "C" {
+
+kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime** out) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check_not_null(out, "out"));
+    kvrt_runtime_options o;
+    KVRT_TRY(read_options(options, "kvrt_runtime_options", &o));
+    static const char* const kIsas[] = {"", "scalar", "avx2"};
+    if (o.isa > KVRT_ISA_AVX2) return error(Code::kInvalid, Detail::kNone, "isa is %u, expected KVRT_ISA_DEFAULT to KVRT_ISA_AVX2", o.isa);
+    if (o.log_level > KVRT_LOG_DEBUG) {
+      return error(Code::kInvalid, Detail::kNone, "log_level is %u, expected KVRT_LOG_DEFAULT to KVRT_LOG_DEBUG", o.log_level);
+    }
+    auto log = std::make_unique<HostLog>(o);
+    HostLog* host_log = log.get();
+    KVRT_ASSIGN(auto engine, kvrt::Engine::open({o.threads, kIsas[o.isa]}, std::move(log)));
+    auto runtime = std::make_unique<kvrt_runtime>();
+    runtime->engine = std::move(engine);
+    host_log->arm();
+    *out = runtime.release();
+    return {};
+  });
+}
+
+void kvrt_runtime_retain(kvrt_runtime* runtime) {
+  if (owned_here(runtime ? &runtime->head : nullptr)) runtime->head.refs.fetch_add(1);
+}
+
+void kvrt_runtime_release(kvrt_runtime* runtime) {
+  if (!owned_here(runtime ? &runtime->head : nullptr) || runtime->head.refs.fetch_sub(1) != 1) return;
+  runtime->head.magic = 0;
+  delete runtime;
+}
+
+kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(runtime, "runtime"));
+    KVRT_TRY(check_output_struct(out, "out"));
+    const kvrt::Backend* backend = runtime->engine->backend();
+    kvrt_runtime_props p{};
+    p.threads = runtime->engine->threads();
+    copy_text(p.device, backend->name());
+    copy_text(p.isa, backend->isa());
+    copy_text(p.numerics, backend->numerics());
+    copy_text(p.isa_tables, table_states());
+    copy_text(p.libraries, libraries());
+    write_output(out, p);
+    return {};
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,152 @@
+#include "runtime/api/boundary.h"
+
+using namespace kvrt::api;
+using kvrt::Code;
+using kvrt::Detail;
+using kvrt::error;
+using kvrt::Status;
+
+namespace {
+
+kvrt_store_entry to_entry(const kvrt::SessionStat& s) {
+  kvrt_store_entry e{};
+  e.struct_size = sizeof e;
+  copy_text(e.name, s.name);
+  copy_text(e.domain, s.domain);
+  format_id(s.id, e.id);
+  e.generation = s.gen;
+  e.tokens = s.tokens;
+  e.chunks = s.chunks;
+  e.chunks_missing = s.chunks_missing;
+  e.bytes = s.bytes;
+  e.bytes_shared = s.bytes_shared;
+  e.created_unix_ms = s.created_unix_ms;
+  e.saved_unix_ms = s.saved_unix_ms;
+  return e;
+}
+
+Status stopped(const char* call) { return error(Code::kCancelled, Detail::kNone, "%s: stopped by its callback", call); }
+
+}  // namespace
+
+extern "C" {
+
+kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options,
+                            kvrt_store** out) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(runtime, "runtime"));
+    KVRT_TRY(check_not_null(out, "out"));
+    std::string directory;
+    KVRT_TRY(check_path(path, path_size, &directory));
+    kvrt_store_options o;
+    KVRT_TRY(read_options(options, "kvrt_store_options", &o));
+    if (o.read_only > 1 || o.must_exist > 1 || o.reserved) {
+      return error(Code::kInvalid, Detail::kNone, "kvrt_store_options: read_only is %u, must_exist %u, reserved %u, expected 0 or 1, 0 or 1, 0",
+                   o.read_only, o.must_exist, o.reserved);
+    }
+    kvrt::Engine& engine = *runtime->engine;
+    KVRT_ASSIGN(std::unique_ptr<kvrt::Store> opened,
+                kvrt::Store::open(engine.env(), engine.log(), directory, {o.read_only != 0, o.must_exist != 0, o.disk_bytes_max}));
+    auto store = std::make_unique<kvrt_store>();
+    // A session may outlive this handle: the store keeps the engine, whose log it writes to.
+    store->store = std::shared_ptr<kvrt::Store>(opened.release(), [keep = runtime->engine](kvrt::Store* s) { delete s; });
+    *out = store.release();
+    return {};
+  });
+}
+
+void kvrt_store_retain(kvrt_store* store) {
+  if (owned_here(store ? &store->head : nullptr)) store->head.refs.fetch_add(1);
+}
+
+void kvrt_store_release(kvrt_store* store) {
+  if (!owned_here(store ? &store->head : nullptr) || store->head.refs.fetch_sub(1) != 1) return;
+  store->head.magic = 0;
+  delete store;
+}
+
+kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(store, "store"));
+    KVRT_TRY(check_output_struct(out, "out"));
+    KVRT_ASSIGN(kvrt::StoreInfo i, store->store->info());
+    kvrt_store_props p{};
+    p.read_only = i.read_only;
+    p.format = i.format;
+    p.sessions = i.sessions;
+    p.chunks = i.chunks;
+    p.segments = i.segments;
+    p.chunk_bytes = i.chunk_bytes;
+    p.chunk_raw_bytes = i.chunk_raw_bytes;
+    p.disk_bytes = i.disk_bytes;
+    p.chunks_damaged = i.chunks_damaged;
+    write_output(out, p);
+    return {};
+  });
+}
+
+kvrt_status kvrt_store_list(kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(store, "store"));
+    if (!callback) return error(Code::kInvalid, Detail::kNone, "callback is NULL");
+    std::string scope;
+    KVRT_TRY(check_name(domain, domain_size, "domain", true, &scope));
+    KVRT_ASSIGN(auto sessions, store->store->list(scope, domain == nullptr));
+    for (const kvrt::SessionStat& s : sessions) {
+      kvrt_store_entry entry = to_entry(s);
+      kvrt_event event{};
+      event.struct_size = sizeof event;
+      event.type = KVRT_EVENT_ENTRY;
+      event.entry = &entry;
+      if (callback(user, &event)) return stopped("store_list");
+    }
+    return {};
+  });
+}
+
+kvrt_status kvrt_store_stat(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
+                            kvrt_store_entry* out) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(store, "store"));
+    KVRT_TRY(check_output_struct(out, "out"));
+    std::string scope, session;
+    KVRT_TRY(check_name(domain, domain_size, "domain", true, &scope));
+    KVRT_TRY(check_name(name, name_size, "name", false, &session));
+    KVRT_ASSIGN(kvrt::SessionStat s, store->store->stat(scope, session));
+    write_output(out, to_entry(s));
+    return {};
+  });
+}
+
+kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(store, "store"));
+    std::string scope, session;
+    KVRT_TRY(check_name(domain, domain_size, "domain", true, &scope));
+    KVRT_TRY(check_name(name, name_size, "name", false, &session));
+    return store->store->remove(scope, session);
+  });
+}
+
+kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(store, "store"));
+    kvrt::Progress progress = as_progress(callback, user);
+    if (!progress) progress = [](uint64_t, uint64_t) { return true; };
+    KVRT_ASSIGN(auto faults, store->store->verify(progress));
+    for (const kvrt::VerifyFault& fault : faults) {
+      std::string text = fault.where + ": " + fault.what + (fault.session.empty() ? "" : "; session " + fault.session);
+      kvrt_event event{};
+      event.struct_size = sizeof event;
+      event.type = KVRT_EVENT_FAULT;
+      event.text = text.data();
+      event.text_size = text.size();
+      if (callback && callback(user, &event)) return stopped("store_verify");
+    }
+    if (faults.empty()) return {};
+    return error(Code::kCorrupt, Detail::kFormat, "%zu faults, the first: %s: %s", faults.size(), faults[0].where.c_str(),
+                 faults[0].what.c_str());
+  });
+}
+
+}  // extern "C"

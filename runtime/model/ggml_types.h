@@ -1,0 +1,15 @@
+// What every tensor type of GGUF is called and how large it is, also those kvrt cannot compute with: extents are always checked.
+#pragma once
+
+#include <cstdint>
+
+namespace kvrt {
+
+struct GgmlType {
+  uint32_t id;
+  const char* name;
+  uint32_t block_elems, block_bytes;
+};
+const GgmlType* find_ggml_type(uint32_t id);  // null: unknown number
+
+}  // namespace kvrt

@@ -1,0 +1,255 @@
+#include "runtime/model/gguf.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/bytes.h"
+#include "runtime/model/gguf_parse.h"
+
+namespace kvrt {
+namespace {
+
+// A file's bytes, mapped read-only, or borrowed bytes. Unmaps what it mapped.
+class Mapping {
+ public:
+  Mapping() = default;
+  explicit Mapping(std::span<const uint8_t> borrowed) : bytes_(borrowed) {}
+  Mapping(void* base, size_t size) : bytes_(static_cast<const uint8_t*>(base), size), mapped_(base) {}
+  Mapping(Mapping&& o) noexcept : bytes_(o.bytes_), mapped_(std::exchange(o.mapped_, nullptr)) {}
+  Mapping& operator=(Mapping&& o) = delete;
+  ~Mapping() {
+    if (mapped_) munmap(mapped_, bytes_.size());
+  }
+  std::span<const uint8_t> bytes() const { return bytes_; }
+
+  // Only whole pages inside `range`: the neighbours' bytes on its edge pages may still be wanted.
+  void drop(std::span<const uint8_t> range) const {
+    if (!mapped_ || range.empty()) return;
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const uintptr_t from = (reinterpret_cast<uintptr_t>(range.data()) + page - 1) / page * page;
+    const uintptr_t to = reinterpret_cast<uintptr_t>(range.data() + range.size()) / page * page;
+    if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);  // advice: a refusal costs memory, no more
+  }
+
+ private:
+  std::span<const uint8_t> bytes_;
+  void* mapped_ = nullptr;
+};
+
+template <typename T>
+T load(const uint8_t* p) {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+// An integer of any GGUF integer type, if int64 can hold it.
+std::optional<int64_t> load_int(GgufType type, const uint8_t* p) {
+  switch (type) {
+    case GgufType::kU8:
+      return load<uint8_t>(p);
+    case GgufType::kI8:
+      return load<int8_t>(p);
+    case GgufType::kU16:
+      return load<uint16_t>(p);
+    case GgufType::kI16:
+      return load<int16_t>(p);
+    case GgufType::kU32:
+      return load<uint32_t>(p);
+    case GgufType::kI32:
+      return load<int32_t>(p);
+    case GgufType::kI64:
+      return load<int64_t>(p);
+    case GgufType::kU64: {
+      const auto value = load<uint64_t>(p);
+      if (value > INT64_MAX) return std::nullopt;
+      return static_cast<int64_t>(value);
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<double> load_float(GgufType type, const uint8_t* p) {
+  if (type == GgufType::kF32) return load<float>(p);
+  if (type == GgufType::kF64) return load<double>(p);
+  return std::nullopt;
+}
+
+std::string type_text(const GgufPair& pair) {
+  if (pair.type != GgufType::kArray) return gguf_type_name(pair.type);
+  return std::string("array of ") + gguf_type_name(pair.elem_type);
+}
+
+class GgufFileImpl final : public GgufFile {
+ public:
+  GgufFileImpl(Mapping mapping, std::string name, Identity identity, GgufDirectory directory)
+      : mapping_(std::move(mapping)), name_(std::move(name)), identity_(identity), directory_(std::move(directory)) {}
+
+  bool has(std::string_view key) const override { return find_pair(directory_, key) != nullptr; }
+
+  std::optional<uint64_t> get_uint(std::string_view key) const override {
+    const GgufPair* pair = find_pair(directory_, key);
+    if (!pair) return std::nullopt;
+    if (pair->type == GgufType::kU64) return load<uint64_t>(pair->value.data());
+    const auto value = load_int(pair->type, pair->value.data());
+    if (!value || *value < 0) return std::nullopt;
+    return static_cast<uint64_t>(*value);
+  }
+
+  std::optional<double> get_float(std::string_view key) const override {
+    const GgufPair* pair = find_pair(directory_, key);
+    return pair ? load_float(pair->type, pair->value.data()) : std::nullopt;
+  }
+
+  std::optional<bool> get_bool(std::string_view key) const override {
+    const GgufPair* pair = find_pair(directory_, key);
+    if (!pair || pair->type != GgufType::kBool) return std::nullopt;
+    return pair->value[0] != 0;
+  }
+
+  std::optional<std::string_view> get_string(std::string_view key) const override {
+    const GgufPair* pair = find_pair(directory_, key);
+    if (!pair || pair->type != GgufType::kString) return std::nullopt;
+    return std::string_view(reinterpret_cast<const char*>(pair->value.data()) + 8, pair->value.size() - 8);
+  }
+
+  std::optional<std::vector<std::string_view>> get_strings(std::string_view key) const override {
+    const GgufPair* pair = find_array(key);
+    if (!pair || pair->elem_type != GgufType::kString) return std::nullopt;
+    std::vector<std::string_view> out;
+    out.reserve(pair->count);
+    ByteReader in(pair->value);
+    for (uint64_t i = 0; i < pair->count; ++i) {
+      uint64_t length = 0;
+      std::span<const uint8_t> bytes;
+      if (!in.read(&length) || !in.read_bytes(length, &bytes)) return std::nullopt;  // the parser walked it: never
+      out.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    return out;
+  }
+
+  std::optional<std::vector<int64_t>> get_ints(std::string_view key) const override {
+    const GgufPair* pair = find_array(key);
+    if (!pair) return std::nullopt;
+    const uint32_t bytes = gguf_scalar_bytes(pair->elem_type);
+    std::vector<int64_t> out;
+    if (bytes == 0) return std::nullopt;
+    out.reserve(pair->count);
+    for (uint64_t i = 0; i < pair->count; ++i) {
+      const auto value = load_int(pair->elem_type, pair->value.data() + i * bytes);
+      if (!value) return std::nullopt;
+      out.push_back(*value);
+    }
+    return out;
+  }
+
+  std::optional<std::vector<float>> get_floats(std::string_view key) const override {
+    const GgufPair* pair = find_array(key);
+    if (!pair || (pair->elem_type != GgufType::kF32 && pair->elem_type != GgufType::kF64)) return std::nullopt;
+    const uint32_t bytes = gguf_scalar_bytes(pair->elem_type);
+    std::vector<float> out;
+    out.reserve(pair->count);
+    for (uint64_t i = 0; i < pair->count; ++i) {
+      out.push_back(static_cast<float>(*load_float(pair->elem_type, pair->value.data() + i * bytes)));
+    }
+    return out;
+  }
+
+  Result<uint64_t> require_uint(std::string_view key, uint64_t min, uint64_t max) const override {
+    const auto value = get_uint(key);
+    if (!value) return wrong_type(key, "a non-negative integer");
+    if (*value < min) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %.*s: expected at least %llu, found %llu", name_.c_str(),
+                   static_cast<int>(key.size()), key.data(), static_cast<unsigned long long>(min), static_cast<unsigned long long>(*value));
+    }
+    if (*value > max) {
+      return error(Code::kLimit, Detail::kNone, "%s: metadata key %.*s is %llu, the limit is %llu", name_.c_str(),
+                   static_cast<int>(key.size()), key.data(), static_cast<unsigned long long>(*value), static_cast<unsigned long long>(max));
+    }
+    return *value;
+  }
+
+  Result<std::string_view> require_string(std::string_view key) const override {
+    const auto value = get_string(key);
+    if (!value) return wrong_type(key, "a string");
+    return *value;
+  }
+
+  const GgufTensor* find(std::string_view tensor) const override {
+    const auto& order = directory_.tensors_by_name;
+    auto at = std::lower_bound(order.begin(), order.end(), tensor,
+                               [this](uint32_t index, std::string_view name) { return directory_.tensors[index].name < name; });
+    if (at == order.end() || directory_.tensors[*at].name != tensor) return nullptr;
+    return &directory_.tensors[*at];
+  }
+
+  std::span<const GgufTensor> tensors() const override { return directory_.tensors; }
+  const std::string& name() const override { return name_; }
+  uint64_t file_bytes() const override { return mapping_.bytes().size(); }
+  void drop_pages(std::span<const uint8_t> range) const override { mapping_.drop(range); }
+  Identity identity() const override { return identity_; }
+
+ private:
+  const GgufPair* find_array(std::string_view key) const {
+    const GgufPair* pair = find_pair(directory_, key);
+    return pair && pair->type == GgufType::kArray ? pair : nullptr;
+  }
+
+  Status wrong_type(std::string_view key, const char* expected) const {
+    const GgufPair* pair = find_pair(directory_, key);
+    return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %.*s: expected %s, found %s", name_.c_str(),
+                 static_cast<int>(key.size()), key.data(), expected, pair ? type_text(*pair).c_str() : "no such key");
+  }
+
+  const Mapping mapping_;
+  const std::string name_;
+  const Identity identity_;
+  const GgufDirectory directory_;
+};
+
+struct Opened {
+  Mapping mapping;
+  GgufFile::Identity identity;
+};
+
+Result<Opened> map_file(int fd, const std::string& path) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) return errno_error(errno, "%s: cannot stat", path.c_str());
+  if (S_ISDIR(info.st_mode)) return error(Code::kInvalid, Detail::kNone, "%s: expected a GGUF file, found a directory", path.c_str());
+  if (!S_ISREG(info.st_mode)) return error(Code::kInvalid, Detail::kNone, "%s: expected a regular file", path.c_str());
+  GgufFile::Identity identity{info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
+                              int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+  if (info.st_size == 0) return Opened{Mapping(), identity};  // the parser says what is wrong with it
+  const auto size = static_cast<size_t>(info.st_size);
+  void* base = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (base == MAP_FAILED) return errno_error(errno, "%s: cannot map %zu bytes", path.c_str(), size);
+  return Opened{Mapping(base, size), identity};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GgufFile>> GgufFile::open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // non-blocking: a FIFO must not hang the caller
+  if (fd < 0) return errno_error(errno, "%s: cannot open the model", path.c_str());
+  Result<Opened> opened = map_file(fd, path);
+  ::close(fd);
+  if (!opened.is_ok()) return opened.take_status();
+  KVRT_ASSIGN(GgufDirectory directory, parse_gguf(opened->mapping.bytes(), path));
+  return std::unique_ptr<GgufFile>(new GgufFileImpl(std::move(opened->mapping), path, opened->identity, std::move(directory)));
+}
+
+Result<std::unique_ptr<GgufFile>> GgufFile::parse(std::span<const uint8_t> bytes, std::string name) {
+  KVRT_ASSIGN(GgufDirectory directory, parse_gguf(bytes, name));
+  return std::unique_ptr<GgufFile>(
+      new GgufFileImpl(Mapping(bytes), std::move(name), Identity{0, 0, bytes.size(), 0}, std::move(directory)));
+}
+
+}  // namespace kvrt
