@@ -51,7 +51,7 @@ Result<std::unique_ptr<SegmentWriter>> SegmentWriter::create(Env* env, const std
 SegmentWriter::~SegmentWriter() {
   file_.reset();
   if (kept_ || tmp_path_.empty()) return;
-  (void)env_->remove_file(tmp_path_).is_ok();  // what stays is removed by the next open
+  (void)env_->remove_file(published_ ? id_.path(root_) : tmp_path_).is_ok();  // what stays is removed by the next open
 }
 
 Status SegmentWriter::append(const BlockKey& key, std::span<const uint8_t> frame) {
@@ -88,15 +88,10 @@ Status SegmentWriter::publish(bool sync) {
   file_.reset();
   KVRT_TRY(env_->make_dir(id_.dir(root_)));
   KVRT_TRY(env_->rename_new(tmp_path_, id_.path(root_)));
-  published_ = kept_ = true;
+  published_ = true;
   if (!sync) return {};
   KVRT_TRY(env_->sync_dir(id_.dir(root_)));
   return env_->sync_dir(root_ + "/segs");
-}
-
-void SegmentWriter::withdraw() {
-  if (published_) (void)env_->remove_file(id_.path(root_)).is_ok();  // no row names it: the next open removes what stays
-  published_ = false;
 }
 
 Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const SegmentId& id) {

@@ -44,7 +44,7 @@ struct SegmentEntry {
   uint64_t offset = 0, bytes = 0;
 };
 
-// A segment being written. One thread. The file is removed by the destructor unless publish() gave it its name.
+// A segment being written. One thread. The destructor removes the file, published or not, unless keep() was called.
 class SegmentWriter {
  public:
   static Result<std::unique_ptr<SegmentWriter>> create(Env* env, const std::string& root);
@@ -53,10 +53,9 @@ class SegmentWriter {
   SegmentWriter& operator=(const SegmentWriter&) = delete;
 
   Status append(const BlockKey& key, std::span<const uint8_t> frame);
-  Status seal(bool sync);     // the footer
-  Status publish(bool sync);  // tmp/ -> segs/; with `sync` the directories reach the disk too
-  // Takes a published segment back (the catalog did not commit).
-  void withdraw();
+  Status seal(bool sync);        // the footer
+  Status publish(bool sync);     // tmp/ -> segs/; with `sync` the directories reach the disk too
+  void keep() { kept_ = true; }  // the catalog names it
 
   const SegmentId& id() const { return id_; }
   const std::vector<SegmentEntry>& entries() const { return entries_; }

@@ -76,7 +76,7 @@ class StoreImpl final : public Store {
   ChunkState lose(const BlockKey& key, const Catalog::Location& at, const Status& why, std::string* damage);
   Status check_writable_locked();
   Status check_quota(uint64_t more);
-  Result<uint64_t> commit_locked(const SessionIn& session, NewSegment* segment);
+  Result<CommitResult> commit_locked(const SessionIn& session, const NewSegment* segment);
   Status sync_reused(const SessionIn& session);
   void after_commit(Durability durability);
   Status refresh_bytes();
@@ -100,7 +100,7 @@ class StoreImpl final : public Store {
 class StoreImpl::SaveImpl final : public Store::Save {
  public:
   explicit SaveImpl(StoreImpl* store) : store_(store) {}
-  ~SaveImpl() override { store_->pending_bytes_ -= reserved_; }
+  ~SaveImpl() override { give_back_space(); }
 
   Status put(const ChunkIn& chunk) override {
     if (!failed_.is_ok()) return failed_.clone();
@@ -125,6 +125,19 @@ class StoreImpl::SaveImpl final : public Store::Save {
     if (done_) return error(Code::kInvalid, Detail::kState, "the save was committed");
     KVRT_TRY(check_names(session.domain, session.name));
     done_ = true;
+    auto gen = publish_and_commit(session);
+    // A commit that failed with an I/O error may be on the disk all the same: then the file stays, and the next open decides.
+    if (!gen.is_ok() && gen.status().code() != Code::kIo) writer_.reset();
+    if (!gen.is_ok() && writer_) writer_->keep();
+    give_back_space();
+    return gen;
+  }
+
+  uint64_t bytes_written() const override { return bytes_; }
+  uint64_t chunks_written() const override { return places_.size(); }
+
+ private:
+  Result<uint64_t> publish_and_commit(const SessionIn& session) {
     bool kv = session.durability == Durability::kKv;
     NewSegment segment;
     if (writer_) {
@@ -133,16 +146,15 @@ class StoreImpl::SaveImpl final : public Store::Save {
       segment = {writer_->id(), writer_->bytes(), kv, places_};
     }
     std::lock_guard lock(store_->mutex_);
-    auto gen = store_->commit_locked(session, writer_ ? &segment : nullptr);
-    if (writer_ && (!gen.is_ok() || !segment_kept(segment))) writer_->withdraw();
-    return gen;
+    KVRT_ASSIGN(CommitResult done, store_->commit_locked(session, writer_ ? &segment : nullptr));
+    if (done.segment_used) writer_->keep();
+    return done.gen;
   }
 
-  uint64_t bytes_written() const override { return writer_ ? writer_->bytes() : 0; }
-  uint64_t chunks_written() const override { return places_.size(); }
-
- private:
-  static bool segment_kept(const NewSegment& segment) { return segment.bytes != 0; }
+  void give_back_space() {
+    store_->pending_bytes_ -= reserved_;
+    reserved_ = 0;
+  }
 
   Status append(const ChunkIn& chunk, std::span<const uint8_t> frame) {
     uint64_t more = frame.size() + kSegmentEntryBytes + (writer_ ? 0 : kSegmentHeaderBytes + kSegmentTrailerBytes);
@@ -156,6 +168,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
     KVRT_TRY(writer_->append(chunk.key, frame));
     places_.push_back({chunk.key, offset, frame.size(), chunk.payload.size()});
     written_.insert(chunk.key);
+    bytes_ = writer_->bytes();
     return {};
   }
 
@@ -163,7 +176,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
   std::unique_ptr<SegmentWriter> writer_;  // made by the first new chunk
   std::vector<ChunkPlace> places_;
   std::unordered_set<BlockKey, Hash256Hasher> written_;
-  uint64_t reserved_ = 0;
+  uint64_t reserved_ = 0, bytes_ = 0;
   Status failed_;
   bool done_ = false;
 };
@@ -171,7 +184,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
 Status StoreImpl::start() {
   std::lock_guard lock(mutex_);
   KVRT_TRY(catalog_.open(env_, dir_.root + "/catalog.db", dir_.read_only, dir_.had_wal));
-  if (!dir_.read_only) damaged_ += collect_garbage(env_, log_, dir_.root, &catalog_);
+  if (!dir_.read_only) collect_garbage(env_, log_, dir_.root, &catalog_);
   return refresh_bytes();
 }
 
@@ -279,9 +292,9 @@ Status StoreImpl::sync_reused(const SessionIn& session) {
   return catalog_.mark_synced(rows);
 }
 
-// On return segment->bytes is 0 if the file is not needed.
-Result<uint64_t> StoreImpl::commit_locked(const SessionIn& session, NewSegment* segment) {
+Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const NewSegment* segment) {
   KVRT_TRY(check_writable_locked());
+  KVRT_TRY(check_quota(session.manifest.size()));
   Durability durability = session.durability == Durability::kDefault ? Durability::kTokens : session.durability;
   if (durability == Durability::kKv) KVRT_TRY(sync_reused(session));
   KVRT_TRY(catalog_.set_durability(durability));
@@ -293,10 +306,9 @@ Result<uint64_t> StoreImpl::commit_locked(const SessionIn& session, NewSegment* 
   }
   if (segment != nullptr) {
     for (const ChunkPlace& c : segment->chunks) bad_.erase(c.key);
-    if (!done->segment_used) segment->bytes = 0;
   }
   after_commit(durability);
-  return done->gen;
+  return done;
 }
 
 // Housekeeping that may fail without harm. Files go only after a commit that is on the disk: a power cut must not bring rows back whose

@@ -182,7 +182,7 @@ void empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog) 
   if (!cleared.is_ok()) logf(log, LogLevel::kWarn, "store: trash: %s", cleared.message().c_str());
 }
 
-uint64_t collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog) {
+void collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog) {
   empty_trash(env, log, root, catalog);
   auto tmp = env->list_dir(root + "/tmp");
   if (tmp.is_ok()) {
@@ -190,30 +190,17 @@ uint64_t collect_garbage(Env* env, Log* log, const std::string& root, Catalog* c
   }
   auto rows = catalog->segments();
   auto dirs = env->list_dir(root + "/segs");
-  if (!rows.is_ok() || !dirs.is_ok()) return 0;
-  std::unordered_set<SegmentId, SegmentIdHasher> known, found;
+  if (!rows.is_ok() || !dirs.is_ok()) return;
+  std::unordered_set<SegmentId, SegmentIdHasher> known;
   for (const auto& row : *rows) known.insert(row.id);
   for (const std::string& dir : *dirs) {
     auto files = env->list_dir(root + "/segs/" + dir);
-    if (!files.is_ok()) {  // what cannot be listed is not known to be missing
-      logf(log, LogLevel::kWarn, "store: %s", files.status().message().c_str());
-      return 0;
-    }
+    if (!files.is_ok()) continue;
     for (const std::string& name : *files) {
       SegmentId id;
-      if (!parse_segment_name(name, &id)) continue;
-      found.insert(id);
-      if (known.count(id) == 0) (void)env->remove_file(id.path(root)).is_ok();
+      if (parse_segment_name(name, &id) && known.count(id) == 0) (void)env->remove_file(id.path(root)).is_ok();
     }
   }
-  uint64_t missing = 0;
-  for (const auto& row : *rows) {
-    if (found.count(row.id) != 0) continue;
-    auto forgotten = catalog->forget_segment(row.row);
-    if (forgotten.is_ok()) missing += *forgotten;
-    logf(log, LogLevel::kWarn, "store: segment %s is missing; its chunks will be computed again", row.id.hex().c_str());
-  }
-  return missing;
 }
 
 }  // namespace kvrt

@@ -23,9 +23,9 @@ struct StoreDirectory {
 // Checks the directory, makes and fills it if it is empty and may be, takes the lock. A directory that is refused is untouched.
 Result<StoreDirectory> open_directory(Env* env, const std::string& path, const StoreOptions& options);
 
-// Removes what no row names: files in tmp/, segments without a row, and the trash. Forgets segments whose file is gone.
-// Needs the lock; a failure costs disk space, not the open. Returns the count of chunks whose segment was missing.
-uint64_t collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog);
+// Removes what no row names: files in tmp/, segments without a row, and the trash. Needs the lock; a failure costs disk space, not the
+// open. A row whose file is missing stays: the first read forgets it, and verify names it.
+void collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog);
 
 // Unlinks the segments in the trash, then clears it.
 void empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog);

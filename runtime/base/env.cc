@@ -10,11 +10,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
 
-#include "runtime/base/check.h"
+#include "runtime/base/hash.h"
 
 namespace kvrt {
 
@@ -263,12 +264,23 @@ class PosixEnv final : public Env {
     size_t done = 0;
     while (done < out.size()) {
       ssize_t n = retry_eintr([&] { return ::getrandom(out.data() + done, out.size() - done, 0); });
-      KVRT_CHECK(n > 0);  // only EINTR can fail once the kernel's pool is seeded
+      if (n <= 0) return mix(out);
       done += static_cast<size_t>(n);
     }
   }
 
  private:
+  // Where a sandbox forbids getrandom. Unique, which is what names need; kvrt makes no secret keys.
+  void mix(std::span<uint8_t> out) {
+    static std::atomic<uint64_t> counter{0};
+    for (size_t at = 0; at < out.size(); at += 32) {
+      Hasher hasher;
+      hasher.add_u64(counter++).add_u64(now_ns()).add_u64(static_cast<uint64_t>(unix_ms())).add_u64(static_cast<uint64_t>(::getpid()));
+      Hash256 bytes = hasher.add_u64(reinterpret_cast<uintptr_t>(&counter)).finish();
+      std::copy_n(bytes.bytes.begin(), std::min<size_t>(32, out.size() - at), out.begin() + static_cast<ptrdiff_t>(at));
+    }
+  }
+
   static Status check_regular(int fd, const std::string& path) {
     struct stat st;
     if (::fstat(fd, &st) != 0) return errno_error(errno, "%s: stat", path.c_str());

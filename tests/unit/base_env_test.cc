@@ -1,0 +1,175 @@
+#include "runtime/base/env.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+namespace kvrt {
+namespace {
+
+class EnvTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char pattern[] = "/tmp/kvrt-test-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern), nullptr);
+    dir_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+  std::string at(const std::string& name) { return dir_ + "/" + name; }
+  static mode_t mode(const std::string& path) {
+    struct stat st;
+    return ::lstat(path.c_str(), &st) == 0 ? st.st_mode & 07777 : 0;
+  }
+  static std::vector<uint8_t> text(const std::string& s) { return std::vector<uint8_t>(s.begin(), s.end()); }
+  void make_file(const std::string& name, const std::string& content) { std::ofstream(at(name)) << content; }
+
+  Env* env_ = posix_env();
+  std::string dir_;
+};
+
+TEST_F(EnvTest, WritesAndReadsBack) {
+  auto file = env_->create_new(at("f"));
+  ASSERT_TRUE(file.is_ok());
+  EXPECT_TRUE((*file)->append(text("hello ")).is_ok());
+  EXPECT_TRUE((*file)->append(text("world")).is_ok());
+  EXPECT_TRUE((*file)->append({}).is_ok());
+  EXPECT_TRUE((*file)->sync().is_ok());
+  auto again = env_->open_read(at("f"));
+  ASSERT_TRUE(again.is_ok());
+  EXPECT_EQ((*again)->size().value(), 11u);
+  std::vector<uint8_t> out(5);
+  ASSERT_TRUE((*again)->pread(6, out).is_ok());
+  EXPECT_EQ(out, text("world"));
+  Status cut = (*again)->pread(7, out);
+  EXPECT_EQ(cut.code(), Code::kCorrupt);
+  EXPECT_NE(cut.message().find(at("f")), std::string::npos) << cut.message();
+}
+
+TEST_F(EnvTest, ModesDoNotDependOnTheUmask) {
+  for (mode_t mask : {0000, 0777}) {
+    mode_t old = ::umask(mask);
+    std::string suffix = std::to_string(mask);
+    bool made =
+        env_->create_new(at("f" + suffix)).is_ok() && env_->make_dir(at("d" + suffix)).is_ok() && env_->lock(at("l" + suffix)).is_ok();
+    ::umask(old);
+    ASSERT_TRUE(made);
+    EXPECT_EQ(mode(at("f" + suffix)), 0600u);
+    EXPECT_EQ(mode(at("d" + suffix)), 0700u);
+    EXPECT_EQ(mode(at("l" + suffix)), 0600u);
+  }
+}
+
+TEST_F(EnvTest, CreateNewAndRenameNewNeverReplace) {
+  make_file("a", "1");
+  make_file("b", "2");
+  EXPECT_EQ(env_->create_new(at("a")).status().os_code(), EEXIST);
+  EXPECT_EQ(env_->rename_new(at("a"), at("b")).os_code(), EEXIST);
+  EXPECT_TRUE(env_->rename_new(at("a"), at("c")).is_ok());
+  EXPECT_FALSE(env_->exists(at("a")).value());
+  EXPECT_TRUE(env_->exists(at("c")).value());
+}
+
+TEST_F(EnvTest, RefusesSymlinksFifosAndDirectories) {
+  make_file("real", "x");
+  ASSERT_EQ(::symlink(at("real").c_str(), at("link").c_str()), 0);
+  ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
+  ASSERT_EQ(::mkdir(at("dir").c_str(), 0700), 0);
+  EXPECT_EQ(env_->open_read(at("link")).status().os_code(), ELOOP);
+  EXPECT_EQ(env_->open_read(at("fifo")).status().code(), Code::kInvalid);
+  EXPECT_EQ(env_->open_read(at("dir")).status().code(), Code::kInvalid);
+  EXPECT_FALSE(env_->lock(at("link")).is_ok());
+  EXPECT_FALSE(env_->create_new(at("link")).is_ok());
+  EXPECT_EQ(env_->open_read(at("none")).status().code(), Code::kNotFound);
+}
+
+TEST_F(EnvTest, Directories) {
+  EXPECT_TRUE(env_->make_dir(at("d")).is_ok());
+  EXPECT_TRUE(env_->make_dir(at("d")).is_ok());
+  make_file("f", "");
+  EXPECT_EQ(env_->make_dir(at("f")).os_code(), EEXIST);
+  EXPECT_EQ(env_->make_dir(at("no/where")).code(), Code::kNotFound);
+  make_file("d/z", "");
+  make_file("d/.hidden", "");
+  EXPECT_EQ(env_->list_dir(at("d")).value(), (std::vector<std::string>{".hidden", "z"}));
+  EXPECT_EQ(env_->list_dir(at("none")).status().code(), Code::kNotFound);
+  EXPECT_TRUE(env_->sync_dir(at("d")).is_ok());
+  EXPECT_TRUE(env_->remove_file(at("d/z")).is_ok());
+  EXPECT_EQ(env_->remove_file(at("d/z")).code(), Code::kNotFound);
+}
+
+TEST_F(EnvTest, DirInfo) {
+  auto info = env_->dir_info(dir_);
+  ASSERT_TRUE(info.is_ok());
+  EXPECT_TRUE(info->owned);
+  EXPECT_TRUE(info->writable);
+  EXPECT_FALSE(info->others_can_write);
+  ASSERT_EQ(::chmod(dir_.c_str(), 0770), 0);
+  EXPECT_TRUE(env_->dir_info(dir_)->others_can_write);
+  ASSERT_EQ(::chmod(dir_.c_str(), 0702), 0);
+  EXPECT_TRUE(env_->dir_info(dir_)->others_can_write);
+  EXPECT_EQ(env_->dir_info(at("none")).status().code(), Code::kNotFound);
+}
+
+TEST_F(EnvTest, LockIsExclusiveAndFreedWithItsHolder) {
+  auto first = env_->lock(at("lock"));
+  ASSERT_TRUE(first.is_ok());
+  auto second = env_->lock(at("lock"));
+  EXPECT_EQ(second.status().code(), Code::kBusy);
+  EXPECT_EQ(second.status().detail(), Detail::kStoreLocked);
+  first.value().reset();
+  EXPECT_TRUE(env_->lock(at("lock")).is_ok());
+}
+
+TEST_F(EnvTest, LockIsFreedWhenItsHolderIsKilled) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    auto lock = env_->lock(at("lock"));
+    char ok = lock.is_ok() ? 'y' : 'n';
+    if (::write(ready[1], &ok, 1) != 1) ::_exit(1);
+    for (;;) ::pause();
+  }
+  char ok = 0;
+  ASSERT_EQ(::read(ready[0], &ok, 1), 1);
+  EXPECT_EQ(ok, 'y');
+  EXPECT_EQ(env_->lock(at("lock")).status().code(), Code::kBusy);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(env_->lock(at("lock")).is_ok());
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+TEST_F(EnvTest, FsInfoNamesTheFileSystem) {
+  auto proc = env_->fs_info("/dev/shm");
+  ASSERT_TRUE(proc.is_ok());
+  EXPECT_EQ(proc->type, "tmpfs");
+  EXPECT_FALSE(proc->is_network);
+  auto here = env_->fs_info(dir_);
+  ASSERT_TRUE(here.is_ok());
+  EXPECT_GT(here->total_bytes, 0u);
+  EXPECT_LE(here->free_bytes, here->total_bytes);
+}
+
+TEST_F(EnvTest, ClockAndRandom) {
+  uint64_t a = env_->now_ns();
+  EXPECT_GE(env_->now_ns(), a);
+  EXPECT_GT(env_->unix_ms(), 1'700'000'000'000);
+  std::set<std::vector<uint8_t>> seen;
+  for (int i = 0; i < 8; i++) {
+    std::vector<uint8_t> r(40);
+    env_->random(r);
+    seen.insert(r);
+  }
+  EXPECT_EQ(seen.size(), 8u);
+}
+
+}  // namespace
+}  // namespace kvrt
