@@ -1,0 +1,127 @@
+#!/bin/sh
+# run.sh KVRT PYTHON TINY: what scripts rely on.
+set -eu
+kvrt=$1 python=$2 tiny=$3
+model=$tiny/llama_gqa_f32.gguf
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+fail() {
+  echo "cli: $*"
+  exit 1
+}
+# is EXPECTED FOUND WHAT
+is() { [ "$1" = "$2" ] || fail "$3: expected \"$1\", found \"$2\""; }
+# exits CODE ARGUMENT...: the program's exit code, with its error line in ./err
+exits() {
+  code=$1
+  shift
+  status=0
+  "$kvrt" "$@" >out 2>err </dev/null || status=$?
+  [ "$status" = "$code" ] || fail "kvrt $*: expected exit $code, found $status: $(cat err)"
+}
+# json FILE EXPRESSION: of the object j, the last line of the file
+json() { "$python" -c 'import json, sys; j = json.loads(open(sys.argv[1]).readlines()[-1]); print(eval(sys.argv[2]))' "$1" "$2"; }
+
+text="The lamp is lit at dusk; the log says who came, who left and what the wind did. Nobody is late for dinner on the island."
+
+# help, version, exit codes
+exits 0 --help
+exits 0 --version
+for command in run chat tokenize detokenize template logits bench store doctor; do
+  exits 0 $command --help
+done
+exits 1
+exits 1 nonsense
+exits 1 run -m "$model" -n 1
+exits 1 run -m "$model" -p a --tokens 1
+exits 1 run -m "$model" --tokens 1,x
+exits 2 run -m none.gguf -p a
+exits 2 store ls nowhere
+grep -q 'kvrt: .*NOT_FOUND' err || fail "no reason for NOT_FOUND: $(cat err)"
+is "" "$(cat out)" "standard output after a failure"
+
+# text
+exits 0 tokenize -m "$model" -p "$text" --json
+json out '",".join(map(str, j["tokens"]))' >ids
+exits 0 tokenize -m "$model" -p "$text"
+is "$(cat ids)" "$(cat out)" "tokenize without --json"
+exits 0 detokenize -m "$model" --tokens "$(cat ids)"
+is "$text" "$(cat out)" "detokenize"
+exits 0 detokenize -m "$tiny/vocab_only.gguf" --tokens @ids
+is "$text" "$(cat out)" "detokenize, ids from a file, of a model without weights"
+printf '%s' "$text" | "$kvrt" tokenize -m "$model" -f - >out
+is "$(cat ids)" "$(cat out)" "tokenize, standard input"
+exits 0 tokenize -m "$model" -p '<|im_end|>' --special
+is 2 "$(cat out)" "a special token"
+echo '[{"role": "user", "content": "Hi"}]' >messages
+exits 0 template -m "$tiny/vocab_only.gguf" --messages messages
+grep -q '<|im_start|>user' out || fail "template: $(cat out)"
+echo '{{ messages[0].content }}!' >jinja
+exits 0 template --template jinja --messages messages
+is "Hi!" "$(head -n 1 out)" "a template of one's own, without a model"
+exits 14 run -m "$tiny/vocab_only.gguf" -p a -n 1
+
+# run: keys, sums, the same answer however it is computed
+exits 0 run -m "$model" -p "$text" -n 8 --digest --json
+keys='text tokens prompt_tokens reused_memory reused_disk reused_remote prefilled reuse_stopped ttft_ms tpot_ms finish_reason logits_sha256'
+for key in $keys; do
+  json out "j['$key']" >/dev/null || fail "run --json lacks $key"
+done
+is True "$(json out 'j["prompt_tokens"] == j["reused_memory"] + j["reused_disk"] + j["reused_remote"] + j["prefilled"]')" "the parts of prompt_tokens"
+is "8 max_tokens" "$(json out 'str(len(j["tokens"])) + " " + j["finish_reason"]')" "tokens and reason"
+cold=$(json out 'j["logits_sha256"]')
+for variant in "--isa scalar" "--threads 1" "--block-tokens 16" "--prefill-chunk 7"; do
+  # shellcheck disable=SC2086 # two words
+  exits 0 run -m "$model" -p "$text" -n 8 --digest --json $variant
+  is "$cold" "$(json out 'j["logits_sha256"]')" "logits with $variant"
+done
+
+# run: across processes
+exits 0 run -m "$model" -p "$text" -n 0 --store store --session ann --json
+is prefilled "$(json out 'j["finish_reason"]')" "-n 0"
+exits 0 run -m "$model" --store store --session ann -n 8 --digest --json --no-save
+is "$cold" "$(json out 'j["logits_sha256"]')" "logits after a resume"
+is True "$(json out 'j["reused_disk"] >= j["prompt_tokens"] // 32 * 32')" "blocks from disk"
+exits 0 run -m "$model" --store store --fork-from ann --session bob -p " And" -n 4 --json
+exits 0 run -m "$model" --store store --session bob --truncate 9 -n 1 --json
+is 9 "$(json out 'j["prompt_tokens"]')" "--truncate"
+exits 0 run -m "$model" --store store --session eve --chat -p "Who are you?" -n 4
+exits 2 run -m "$model" --store store --fork-from nobody -p a
+
+# store
+exits 0 store ls store --json
+is 3 "$(wc -l <out | tr -d ' ')" "lines of store ls"
+exits 0 store stat store ann --json
+is ann "$(json out 'j["name"]')" "store stat"
+exits 0 store stat store
+exits 0 store rm store bob
+exits 2 store stat store bob
+exits 0 store verify store
+segment=$(find store -type f -size +1k ! -name '*.db*' ! -name '*catalog*' | head -n 1)
+[ -n "$segment" ] || fail "no segment file in the store"
+"$python" -c 'import sys; f = open(sys.argv[1], "r+b"); f.seek(0, 2); n = f.tell() // 2; f.seek(n); b = f.read(64); f.seek(n); f.write(bytes(255 - x for x in b))' "$segment"
+exits 1 store verify store
+[ -s out ] || fail "verify says nothing about a damaged segment"
+exits 0 run -m "$model" --store store --session ann -n 8 --digest --json --no-save
+is "$cold" "$(json out 'j["logits_sha256"]')" "logits after a resume from a damaged store"
+
+# logits
+exits 0 logits -m "$model" --tokens @ids -o rows --all
+exits 0 logits -m "$model" --tokens @ids -o row
+cmp -s row "$(tail -c "$(wc -c <row)" rows >last && echo last)" || fail "the last of all rows is another than the last row"
+
+# chat and doctor
+printf 'Hello\n/stats\n/rewind\n/fork other\nHello again\n/save third\n' | "$kvrt" chat -m "$model" --store store --session talk -n 6 >out 2>err || fail "chat: $(cat err)"
+exits 0 store stat store talk
+exits 0 store stat store other
+exits 0 store stat store third
+"$kvrt" doctor store >out 2>err || fail "doctor: $(cat out err)"
+grep -q '^ok .*kernels' out || fail "doctor: $(cat out)"
+
+# bench
+exits 0 bench -m "$model" --prompt 64 --depth 0,32 --batch 2 --state 96 --decode 4 --runs 2 --json
+for key in prefill_64_tok_s decode_at_32_tok_s decode_batch_2_tok_s state_96 cpu isa read_gb_s; do
+  json out "j['$key']" >/dev/null || fail "bench --json lacks $key"
+done
+echo "cli: ok"

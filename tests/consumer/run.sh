@@ -1,0 +1,42 @@
+#!/bin/sh
+# run.sh BUILD SOURCE CC: the installed tree serves a C program by find_package and by pkg-config, also after it was moved.
+set -eu
+build=$1 source=$2 cc=$3
+model=$source/tests/golden/tiny/llama_gqa_f32.gguf
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+  echo "consumer: $*"
+  exit 1
+}
+
+for component in kvrt_Runtime kvrt_Development kvrt_Tools; do
+  cmake --install "$build" --prefix "$work/made" --component $component >"$work/log" 2>&1 || fail "install: $(cat "$work/log")"
+done
+mv "$work/made" "$work/prefix"
+library=$(dirname "$(find "$work/prefix" -name libkvrt.so.0)")
+[ -e "$library/libkvrt.so" ] || fail "no libkvrt.so beside libkvrt.so.0"
+grep -rlF "$build" "$work/prefix" --include='*.cmake' --include='*.pc' --include='*.h' && fail "an installed file names the build folder"
+export LD_LIBRARY_PATH="$library"
+
+cmake -S "$source/tests/consumer/project" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_COMPILER="$cc" >"$work/log" 2>&1 ||
+  fail "find_package: $(cat "$work/log")"
+cmake --build "$work/cmake" >"$work/log" 2>&1 || fail "find_package: does not build: $(cat "$work/log")"
+"$work/cmake/consumer" "$model" || fail "the program built by find_package exits $?"
+
+export PKG_CONFIG_PATH="$library/pkgconfig"
+# shellcheck disable=SC2046 # words
+"$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror "$source/tests/consumer/project/main.c" -o "$work/consumer" $(pkg-config --cflags --libs kvrt) ||
+  fail "pkg-config: does not build"
+"$work/consumer" "$model" || fail "the program built by pkg-config exits $?"
+
+# The README's example: the first C block, as it stands.
+awk '/^```c$/ {on = 1; next} /^```$/ {if (on) exit} on' "$source/README.md" >"$work/example.c"
+grep -q kvrt_session_resume "$work/example.c" || fail "no example in README.md"
+# shellcheck disable=SC2046
+"$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror "$work/example.c" -o "$work/example" $(pkg-config --cflags --libs kvrt) || fail "the README's example does not build"
+cp "$model" "$work/model.gguf"
+(cd "$work" && ./example && ./example) || fail "the README's example exits $?"
+
+"$work/prefix/bin/kvrt" --version || fail "the installed program exits $?"
+echo "consumer: ok"
