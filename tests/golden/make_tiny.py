@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tiny random models tiny/*.gguf and their logits tiny/*.golden. Same versions, same bytes.
+"""Writes the tiny random models tiny/*.gguf and their logits tiny/*.golden and *.golden8. Same versions, same bytes.
 
   make_tiny.py [--check] [OUT_DIR]     --check: print how greedy decoding of each model behaves
 """
@@ -156,6 +156,8 @@ def main():
         tokens = np.random.Generator(np.random.PCG64(2000 + i)).integers(0, model.vocab, N_TOKENS)
         logits = model.forward(tokens)
         reference.write_golden(path.with_suffix(".golden"), tokens, ROWS, logits[ROWS])
+        if v.weights in (Q8_0, Q4_1):
+            reference.write_golden(path.with_suffix(".golden8"), tokens, ROWS, model.forward(tokens, act_q8=True)[ROWS])
         line = f"{v.name:16} {path.stat().st_size:7} bytes, vocabulary {model.vocab}, logits std {logits.std():.2f}"
         if args.check:
             line += f", {describe_greedy(model, tokens)} distinct of 48 greedy tokens"
