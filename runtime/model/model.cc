@@ -1,136 +1,161 @@
-// Loading: every tensor's name, type and shape is checked before anything is allocated, then weights are repacked one by one.
+// Loading: find and check every tensor first, then hand them to the backend one weight at a time.
 #include "runtime/model/model.h"
 
-#include <atomic>
-#include <set>
+#include <algorithm>
+#include <string_view>
 
-#include "runtime/base/limits.h"
 #include "runtime/compute/quants.h"
 #include "runtime/model/ggml_types.h"
 
 namespace kvrt {
-
 namespace {
 
-// Finds tensors by name, checks them, and remembers which were taken: what is left over at the end has no meaning to kvrt.
-class Directory {
- public:
-  explicit Directory(const GgufFile& file) : file_(file) {}
-
-  Result<TensorView> take(const std::string& name, uint64_t cols, uint64_t rows) {
-    const GgufTensor* t = file_.find(name);
-    if (!t) return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s is missing", file_.name().c_str(), name.c_str());
-    taken_.insert(name);
-    const GgmlType* type = find_ggml_type(static_cast<uint32_t>(t->view.type));
-    if (!dtype_info(type->id)) {
-      return error(Code::kUnsupported, Detail::kNone, "%s: tensor %s has type %s; supported: F32, F16, Q4_1, Q8_0", file_.name().c_str(),
-                   name.c_str(), type->name);
-    }
-    if (t->view.cols() != cols || t->view.rows() != rows) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s is [%llu, %llu], expected [%llu, %llu]", file_.name().c_str(), name.c_str(),
-                   static_cast<unsigned long long>(t->view.rows()), static_cast<unsigned long long>(t->view.cols()),
-                   static_cast<unsigned long long>(rows), static_cast<unsigned long long>(cols));
-    }
-    return t->view;
-  }
-  Status leftovers() const {
-    for (const GgufTensor& t : file_.tensors()) {
-      if (!taken_.count(t.name)) return error(Code::kUnsupported, Detail::kNone, "%s: tensor %s", file_.name().c_str(), t.name.c_str());
-    }
-    return {};
-  }
-
- private:
-  const GgufFile& file_;
-  std::set<std::string> taken_;
-};
+using Ull = unsigned long long;
 
 struct LayerTensors {
-  TensorView attn_norm, ffn_norm, q, k, v, out, gate, up, down;
-  TensorView q_bias, k_bias, v_bias;
+  const GgufTensor *attn_norm, *q, *k, *v, *q_bias = nullptr, *k_bias = nullptr, *v_bias = nullptr;
+  const GgufTensor *out, *ffn_norm, *gate, *up, *down;
 };
 
-struct ModelTensors {
-  TensorView embedding, output_norm, head;
+// Where every weight is, once all were found and checked.
+struct Plan {
+  const GgufTensor *embedding, *output_norm, *head = nullptr;
   std::vector<LayerTensors> layers;
 };
 
-Result<LayerTensors> find_layer(Directory& dir, const Arch& arch, const ModelDims& d, uint32_t i) {
-  std::string p = "blk." + std::to_string(i) + ".";
-  uint64_t q_width = uint64_t{d.heads} * d.head_dim, kv_width = uint64_t{d.kv_heads} * d.head_dim;
-  LayerTensors t;
-  struct Want {
-    TensorView* to;
-    const char* name;
-    uint64_t cols, rows;
-  };
-  std::vector<Want> wants = {{&t.attn_norm, "attn_norm.weight", d.width, 1},    {&t.ffn_norm, "ffn_norm.weight", d.width, 1},
-                             {&t.q, "attn_q.weight", d.width, q_width},         {&t.k, "attn_k.weight", d.width, kv_width},
-                             {&t.v, "attn_v.weight", d.width, kv_width},        {&t.out, "attn_output.weight", q_width, d.width},
-                             {&t.gate, "ffn_gate.weight", d.width, d.ff},       {&t.up, "ffn_up.weight", d.width, d.ff},
-                             {&t.down, "ffn_down.weight", d.ff, d.width}};
-  if (arch.qkv_bias) {
-    wants.insert(wants.end(), {{&t.q_bias, "attn_q.bias", q_width, 1}, {&t.k_bias, "attn_k.bias", kv_width, 1}, {&t.v_bias, "attn_v.bias", kv_width, 1}});
-  }
-  for (const Want& w : wants) {
-    KVRT_ASSIGN(*w.to, dir.take(p + w.name, w.cols, w.rows));
-  }
-  return t;
-}
-
-Result<ModelTensors> find_tensors(const GgufFile& file, const Arch& arch, ModelDims* d) {
-  const GgufTensor* embedding = file.find("token_embd.weight");
-  uint64_t vocab = embedding ? embedding->view.rows() : 0;
-  if (embedding && (vocab == 0 || vocab > kVocabMax)) {
-    return error(Code::kLimit, Detail::kNone, "%s: a vocabulary of %llu, at most %u are supported", file.name().c_str(),
-                 static_cast<unsigned long long>(vocab), kVocabMax);
-  }
-  Directory dir(file);
-  ModelTensors t;
-  KVRT_ASSIGN(t.embedding, dir.take("token_embd.weight", d->width, vocab));
-  KVRT_ASSIGN(t.output_norm, dir.take("output_norm.weight", d->width, 1));
-  d->vocab = static_cast<uint32_t>(vocab);
-  d->tied_head = file.find("output.weight") == nullptr;
-  if (!d->tied_head) {
-    KVRT_ASSIGN(t.head, dir.take("output.weight", d->width, vocab));
-  }
-  for (uint32_t i = 0; i < d->layers; ++i) {
-    KVRT_ASSIGN(LayerTensors layer, find_layer(dir, arch, *d, i));
-    t.layers.push_back(layer);
-  }
-  KVRT_TRY(dir.leftovers());
-  return t;
-}
-
-void append_vector(const TensorView& t, std::vector<float>* out) {
-  size_t at = out->size();
-  out->resize(at + t.cols());
-  dequantize_row(t.type, t.data.data(), t.cols(), out->data() + at);
-}
-
-// Repacks, counts progress in bytes of the file, and lets its pages go.
-class Packer {
+class Planner {
  public:
-  Packer(const GgufFile& file, Backend* backend, const LoadProgress& progress) : file_(file), backend_(backend), progress_(progress) {
-    for (const GgufTensor& t : file.tensors()) total_ += t.view.data.size();
+  Planner(const GgufFile& file, const Arch& arch, const ModelDims& dims) : file_(file), arch_(arch), d_(dims) {}
+
+  Result<Plan> plan() {
+    Plan plan;
+    KVRT_TRY(take("token_embd.weight", d_.width, d_.vocab, &plan.embedding));
+    KVRT_TRY(take("output_norm.weight", d_.width, 0, &plan.output_norm));
+    if (!d_.tied_head) KVRT_TRY(take("output.weight", d_.width, d_.vocab, &plan.head));
+    for (uint32_t i = 0; i < d_.layers; ++i) KVRT_TRY(plan_layer(i, &plan.layers.emplace_back()));
+    KVRT_TRY(refuse_other_tensors());
+    return plan;
   }
-  Status pack(std::initializer_list<TensorView> tensors, std::unique_ptr<Weight>* out) {
-    KVRT_ASSIGN(*out, backend_->make_weight(std::span(tensors.begin(), tensors.size())));
-    resident += (*out)->bytes();
-    for (const TensorView& t : tensors) {
-      file_.drop_pages(t.data);
-      done_ += t.data.size();
-    }
-    if (progress_(done_, total_)) return {};
-    return error(Code::kCancelled, Detail::kNone, "loading %s: stopped by its callback", file_.name().c_str());
-  }
-  uint64_t resident = 0;
 
  private:
+  Status plan_layer(uint32_t index, LayerTensors* layer) {
+    const std::string blk = "blk." + std::to_string(index) + ".";
+    const uint64_t q_rows = uint64_t{d_.heads} * d_.head_dim, kv_rows = uint64_t{d_.kv_heads} * d_.head_dim;
+    KVRT_TRY(take(blk + "attn_norm.weight", d_.width, 0, &layer->attn_norm));
+    KVRT_TRY(take(blk + "attn_q.weight", d_.width, q_rows, &layer->q));
+    KVRT_TRY(take(blk + "attn_k.weight", d_.width, kv_rows, &layer->k));
+    KVRT_TRY(take(blk + "attn_v.weight", d_.width, kv_rows, &layer->v));
+    if (arch_.qkv_bias) {
+      KVRT_TRY(take(blk + "attn_q.bias", q_rows, 0, &layer->q_bias));
+      KVRT_TRY(take(blk + "attn_k.bias", kv_rows, 0, &layer->k_bias));
+      KVRT_TRY(take(blk + "attn_v.bias", kv_rows, 0, &layer->v_bias));
+    }
+    KVRT_TRY(take(blk + "attn_output.weight", q_rows, d_.width, &layer->out));
+    KVRT_TRY(take(blk + "ffn_norm.weight", d_.width, 0, &layer->ffn_norm));
+    KVRT_TRY(take(blk + "ffn_gate.weight", d_.width, d_.ff, &layer->gate));
+    KVRT_TRY(take(blk + "ffn_up.weight", d_.width, d_.ff, &layer->up));
+    return take(blk + "ffn_down.weight", d_.ff, d_.width, &layer->down);
+  }
+
+  // rows == 0: a vector, which is F32 or F16.
+  Status take(const std::string& name, uint64_t cols, uint64_t rows, const GgufTensor** out) {
+    const GgufTensor* tensor = file_.find(name);
+    if (!tensor) return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s is missing", file_.name().c_str(), name.c_str());
+    const auto& ne = tensor->view.ne;
+    if (ne[0] != cols || ne[1] != std::max<uint64_t>(rows, 1) || ne[2] != 1 || ne[3] != 1) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected shape [%llu, %llu], found [%llu, %llu, %llu, %llu]",
+                   file_.name().c_str(), name.c_str(), Ull{cols}, Ull{std::max<uint64_t>(rows, 1)}, Ull{ne[0]}, Ull{ne[1]}, Ull{ne[2]},
+                   Ull{ne[3]});
+    }
+    const auto type = static_cast<uint32_t>(tensor->view.type);
+    const bool known = dtype_info(type) && (rows > 0 || tensor->view.type == DType::kF32 || tensor->view.type == DType::kF16);
+    if (!known) {
+      return error(Code::kUnsupported, Detail::kNone, "%s: tensor %s: type %s is not supported%s", file_.name().c_str(), name.c_str(),
+                   find_ggml_type(type)->name, rows > 0 ? "" : " for a vector");
+    }
+    taken_.push_back(tensor);
+    *out = tensor;
+    return Status::ok();
+  }
+
+  // A tensor that nothing reads means arithmetic that is not done: refuse it rather than compute something else.
+  Status refuse_other_tensors() {
+    std::sort(taken_.begin(), taken_.end());
+    for (const GgufTensor& tensor : file_.tensors()) {
+      if (std::binary_search(taken_.begin(), taken_.end(), &tensor)) continue;
+      return error(Code::kUnsupported, Detail::kNone, "%s: tensor %.200s is not known to architecture %s", file_.name().c_str(),
+                   tensor.name.c_str(), arch_.name);
+    }
+    return Status::ok();
+  }
+
+  const GgufFile& file_;
+  const Arch& arch_;
+  const ModelDims& d_;
+  std::vector<const GgufTensor*> taken_;
+};
+
+// Moves planned tensors into the model, reports progress, gives each tensor's pages back once it is copied.
+class Loader {
+ public:
+  Loader(const GgufFile& file, Backend* backend, const LoadProgress& progress) : file_(file), backend_(backend), progress_(progress) {
+    for (const GgufTensor& tensor : file.tensors()) total_ += tensor.view.data.size();
+  }
+
+  Status load(const Plan& plan, Model* model) {
+    KVRT_TRY(load_matrix({plan.embedding}, &model->embedding));
+    if (plan.head) KVRT_TRY(load_matrix({plan.head}, &model->head));
+    KVRT_TRY(load_vectors({plan.output_norm}, &model->output_norm));
+    for (const LayerTensors& from : plan.layers) {
+      Layer& to = model->layers.emplace_back();
+      KVRT_TRY(load_vectors({from.attn_norm}, &to.attn_norm));
+      KVRT_TRY(load_matrix({from.q, from.k, from.v}, &to.qkv));
+      if (from.q_bias) KVRT_TRY(load_vectors({from.q_bias, from.k_bias, from.v_bias}, &to.qkv_bias));
+      KVRT_TRY(load_matrix({from.out}, &to.out));
+      KVRT_TRY(load_vectors({from.ffn_norm}, &to.ffn_norm));
+      KVRT_TRY(load_matrix({from.gate, from.up}, &to.gate_up));
+      KVRT_TRY(load_matrix({from.down}, &to.down));
+    }
+    model->weight_bytes = resident_;
+    return Status::ok();
+  }
+
+ private:
+  using Tensors = std::initializer_list<const GgufTensor*>;
+
+  Status load_matrix(Tensors tensors, std::unique_ptr<Weight>* out) {
+    std::vector<TensorView> views;
+    for (const GgufTensor* tensor : tensors) views.push_back(tensor->view);
+    Result<std::unique_ptr<Weight>> weight = backend_->make_weight(views);
+    if (!weight.is_ok()) return weight.take_status().annotate(file_.name() + ": tensor " + (*tensors.begin())->name);
+    *out = std::move(weight).value();
+    resident_ += (*out)->bytes();
+    return loaded(tensors);
+  }
+
+  Status load_vectors(Tensors tensors, std::vector<float>* out) {
+    for (const GgufTensor* tensor : tensors) {
+      const uint64_t n = tensor->view.cols(), at = out->size();
+      out->resize(at + n);
+      dequantize_row(tensor->view.type, tensor->view.data.data(), n, out->data() + at);
+    }
+    resident_ += out->size() * sizeof(float);
+    return loaded(tensors);
+  }
+
+  Status loaded(Tensors tensors) {
+    for (const GgufTensor* tensor : tensors) {
+      done_ += tensor->view.data.size();
+      file_.drop_pages(tensor->view.data);
+    }
+    if (!progress_ || progress_(done_, total_)) return Status::ok();
+    return error(Code::kCancelled, Detail::kNone, "%s: loading was cancelled", file_.name().c_str());
+  }
+
   const GgufFile& file_;
   Backend* backend_;
   const LoadProgress& progress_;
-  uint64_t done_ = 0, total_ = 0;
+  uint64_t total_ = 0, done_ = 0, resident_ = 0;
 };
 
 }  // namespace
@@ -138,62 +163,9 @@ class Packer {
 Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend, const LoadProgress& progress) {
   auto model = std::make_unique<Model>();
   KVRT_ASSIGN(model->dims, read_dims(file, &model->arch));
-  KVRT_ASSIGN(ModelTensors t, find_tensors(file, *model->arch, &model->dims));
-  Packer packer(file, backend, progress);
-  KVRT_TRY(packer.pack({t.embedding}, &model->embedding));
-  if (!model->dims.tied_head) KVRT_TRY(packer.pack({t.head}, &model->head));
-  append_vector(t.output_norm, &model->output_norm);
-  for (const LayerTensors& l : t.layers) {
-    Layer layer;
-    append_vector(l.attn_norm, &layer.attn_norm);
-    append_vector(l.ffn_norm, &layer.ffn_norm);
-    if (model->arch->qkv_bias) {
-      for (const TensorView* bias : {&l.q_bias, &l.k_bias, &l.v_bias}) append_vector(*bias, &layer.qkv_bias);
-    }
-    KVRT_TRY(packer.pack({l.q, l.k, l.v}, &layer.qkv));
-    KVRT_TRY(packer.pack({l.out}, &layer.out));
-    KVRT_TRY(packer.pack({l.gate, l.up}, &layer.gate_up));
-    KVRT_TRY(packer.pack({l.down}, &layer.down));
-    model->layers.push_back(std::move(layer));
-  }
-  model->weight_bytes = packer.resident;
+  KVRT_ASSIGN(const Plan plan, Planner(file, *model->arch, model->dims).plan());
+  KVRT_TRY(Loader(file, backend, progress).load(plan, model.get()));
   return model;
-}
-
-Result<Hash256> model_id(const GgufFile& file, ThreadPool* pool, const LoadProgress& progress) {
-  const Arch* arch = nullptr;
-  KVRT_ASSIGN(ModelDims d, read_dims(file, &arch));
-  auto tensors = file.tensors();
-  std::vector<Hash256> digests(tensors.size());
-  std::atomic<uint64_t> done{0};
-  std::atomic<bool> stop{false};
-  pool->parallel_for(static_cast<uint32_t>(tensors.size()), [&](uint32_t i, uint32_t worker) {
-    if (stop) return;
-    const TensorView& t = tensors[i].view;
-    digests[i] = Hasher().add(t.data).finish();
-    file.drop_pages(t.data);
-    uint64_t now = done.fetch_add(t.data.size()) + t.data.size();
-    if (worker == 0 && !progress(now, file.file_bytes())) stop = true;  // the caller's thread is worker 0
-  });
-  if (stop) return error(Code::kCancelled, Detail::kNone, "hashing %s: stopped by its callback", file.name().c_str());
-  auto bits = [](float f) {
-    uint32_t u;
-    std::memcpy(&u, &f, sizeof u);
-    return uint64_t{u};
-  };
-  Hasher h;
-  h.add_string("kvrt model 1").add_string(arch->name);
-  for (uint64_t v : {uint64_t{d.layers}, uint64_t{d.width}, uint64_t{d.ff}, uint64_t{d.heads}, uint64_t{d.kv_heads}, uint64_t{d.head_dim},
-                     uint64_t{d.context}, uint64_t{d.rope.dims}, static_cast<uint64_t>(d.rope.style), bits(d.rms_eps), bits(d.rope.freq_base)}) {
-    h.add_u64(v);
-  }
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const TensorView& t = tensors[i].view;
-    h.add_string(tensors[i].name).add_u64(static_cast<uint64_t>(t.type));
-    for (uint64_t n : t.ne) h.add_u64(n);
-    h.add(digests[i].bytes);
-  }
-  return h.finish();
 }
 
 }  // namespace kvrt

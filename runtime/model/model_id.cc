@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <atomic>
+#include <bit>
+
+#include "runtime/model/model.h"
+
+namespace kvrt {
+namespace {
+
+constexpr uint64_t kPieceBytes = 1 << 20;  // between two looks at `cancelled`
+
+struct HashJob {
+  const GgufFile& file;
+  const LoadProgress& progress;
+  uint64_t total = 0;
+  std::atomic<uint64_t> done{0};
+  std::atomic<bool> cancelled{false};
+
+  // Only the caller's own thread (worker 0) runs the callback.
+  void report(uint32_t worker) {
+    if (worker == 0 && progress && !progress(done.load(), total)) cancelled = true;
+  }
+
+  Hash256 hash(const GgufTensor& tensor, uint32_t worker) {
+    Hasher hasher;
+    const std::span<const uint8_t> bytes = tensor.view.data;
+    for (uint64_t at = 0; at < bytes.size() && !cancelled; at += kPieceBytes) {
+      const uint64_t n = std::min<uint64_t>(kPieceBytes, bytes.size() - at);
+      hasher.add(bytes.subspan(at, n));
+      done += n;
+      report(worker);
+    }
+    file.drop_pages(bytes);
+    return hasher.finish();
+  }
+};
+
+void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
+  hasher->add_string("kvrt model 1").add_string(arch.name);
+  for (const uint32_t value : {d.layers, d.width, d.ff, d.heads, d.kv_heads, d.head_dim, d.vocab, d.context}) hasher->add_u64(value);
+  hasher->add_u64(std::bit_cast<uint32_t>(d.rms_eps)).add_u64(static_cast<uint64_t>(d.rope.style)).add_u64(d.rope.dims);
+  hasher->add_u64(std::bit_cast<uint32_t>(d.rope.freq_base)).add_u64(d.tied_head);
+}
+
+}  // namespace
+
+// Tensors count by name, not by their place in the file: a file rewritten in another order is the same model.
+Result<Hash256> model_id(const GgufFile& file, ThreadPool* pool, const LoadProgress& progress) {
+  const Arch* arch = nullptr;
+  KVRT_ASSIGN(const ModelDims dims, read_dims(file, &arch));
+  std::vector<const GgufTensor*> tensors;
+  HashJob job{file, progress};
+  for (const GgufTensor& tensor : file.tensors()) {
+    tensors.push_back(&tensor);
+    job.total += tensor.view.data.size();
+  }
+  // The largest first, so that no thread is left alone with a long one at the end.
+  std::sort(tensors.begin(), tensors.end(), [](const GgufTensor* a, const GgufTensor* b) {
+    return a->view.data.size() != b->view.data.size() ? a->view.data.size() > b->view.data.size() : a->name < b->name;
+  });
+  std::vector<Hash256> digests(tensors.size());
+  const auto hash_one = [&](uint32_t chunk, uint32_t worker) { digests[chunk] = job.hash(*tensors[chunk], worker); };
+  const auto count = static_cast<uint32_t>(tensors.size());
+  if (pool) {
+    pool->parallel_for(count, hash_one);
+  } else {
+    for (uint32_t i = 0; i < count; ++i) hash_one(i, 0);
+  }
+  job.report(0);
+  if (job.cancelled) return error(Code::kCancelled, Detail::kNone, "%s: hashing was cancelled", file.name().c_str());
+
+  std::vector<uint32_t> by_name(tensors.size());
+  for (uint32_t i = 0; i < count; ++i) by_name[i] = i;
+  std::sort(by_name.begin(), by_name.end(), [&](uint32_t a, uint32_t b) { return tensors[a]->name < tensors[b]->name; });
+  Hasher hasher;
+  add_dims(*arch, dims, &hasher);
+  hasher.add_u64(count);
+  for (const uint32_t i : by_name) {
+    const TensorView& view = tensors[i]->view;
+    hasher.add_string(tensors[i]->name).add_u64(static_cast<uint64_t>(view.type));
+    for (const uint64_t n : view.ne) hasher.add_u64(n);
+    hasher.add(digests[i].bytes);
+  }
+  return hasher.finish();
+}
+
+}  // namespace kvrt
