@@ -46,8 +46,8 @@ def check(program, golden, folder):
     rounded = far(own, reference.read_golden(eight_bits)[2])
     close, worst, worst_exact = int((rounded <= EIGHT_BITS_CLOSE).sum()), rounded.max(), far(own, exact).max()
     good = 2 * close >= len(rows) and worst <= EIGHT_BITS_MAX and worst_exact <= EXACT_MAX
-    return good, (f"{close} of {len(rows)} rows within {EIGHT_BITS_CLOSE}, at least half wanted; worst {worst:.3f}, limit {EIGHT_BITS_MAX}; "
-                  f"from unrounded inputs {worst_exact:.3f}, limit {EXACT_MAX}")
+    return good, (f"{close} of {len(rows)} rows within {EIGHT_BITS_CLOSE}, at least half wanted; "
+                  f"worst {worst:.3f}, limit {EIGHT_BITS_MAX}; from unrounded inputs {worst_exact:.3f}, limit {EXACT_MAX}")
 
 
 def main():
