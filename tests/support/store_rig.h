@@ -17,17 +17,12 @@
 
 namespace kvrt::test {
 
-inline void PrintTo(const Status& s, std::ostream* out) { *out << code_name(s.code()) << ": " << s.message(); }
-#define ASSERT_OK(expr)                                                                              \
-  do {                                                                                               \
-    const auto& ok_status_ = (expr);                                                                 \
-    ASSERT_TRUE(ok_status_.is_ok()) << code_name(ok_status_.code()) << ": " << ok_status_.message(); \
-  } while (0)
-#define EXPECT_OK(expr)                                                                              \
-  do {                                                                                               \
-    const auto& ok_status_ = (expr);                                                                 \
-    EXPECT_TRUE(ok_status_.is_ok()) << code_name(ok_status_.code()) << ": " << ok_status_.message(); \
-  } while (0)
+inline testing::AssertionResult ok(const Status& s) {
+  if (s.is_ok()) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << code_name(s.code()) << ": " << s.message();
+}
+#define ASSERT_OK(expr) ASSERT_TRUE(::kvrt::test::ok(expr))
+#define EXPECT_OK(expr) EXPECT_TRUE(::kvrt::test::ok(expr))
 
 class TempDir {
  public:
