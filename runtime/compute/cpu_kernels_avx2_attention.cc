@@ -19,15 +19,23 @@ KVRT_INLINE uint32_t visible_keys(const AttentionTile& tile, uint32_t row) {
   return visible <= 0 ? 0 : visible < kSpanTokens ? static_cast<uint32_t>(visible) : kSpanTokens;
 }
 
+// A decode reads every byte of K and V once and from far away: each line asks for the one `ahead` bytes on, which lies two
+// blocks later. A prefill tile has more rows and finds most of them in L2.
+constexpr int kPrefetchRows = 3;
+constexpr uint32_t kPrefetchBlocks = 2;
+
+KVRT_INLINE void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
+
 // Scores of R rows against 8 V keys: k points at the first key's slot, a line per dimension.
 template <int R, int V>
-void score_tile(const AttentionTile& tile, uint32_t row, const uint8_t* k, float* scores) {
+void score_tile(const AttentionTile& tile, uint32_t row, const uint8_t* k, int64_t ahead, float* scores) {
   const float* q[R];
   KVRT_UNROLL for (int r = 0; r < R; ++r) q[r] = query(tile, row + static_cast<uint32_t>(r));
   __m256 acc[R][V];
   KVRT_UNROLL for (int r = 0; r < R; ++r) { KVRT_UNROLL for (int v = 0; v < V; ++v) acc[r][v] = _mm256_setzero_ps(); }
   const uint64_t line = uint64_t{2} * tile.block_tokens;
   for (uint32_t d = 0; d < tile.head_dim; ++d, k += line) {
+    if (R <= kPrefetchRows) prefetch(k + ahead);
     __m256 keys[V];
     KVRT_UNROLL for (int v = 0; v < V; ++v) keys[v] = load_f16x8(k + 16 * v);
     KVRT_UNROLL for (int r = 0; r < R; ++r) {
@@ -43,21 +51,22 @@ void score_tile(const AttentionTile& tile, uint32_t row, const uint8_t* k, float
 
 // Scores of R rows against the first `keys` slots of a block (more are computed; nobody reads them).
 template <int R>
-void score_block(const AttentionTile& tile, uint32_t row, const uint8_t* k, uint32_t keys, float* scores) {
+void score_block(const AttentionTile& tile, uint32_t row, const uint8_t* k, int64_t ahead, uint32_t keys, float* scores) {
   constexpr int kWide = R <= 3 ? 4 : 2;
   uint32_t j = 0;
-  for (; j + 8 * kWide <= tile.block_tokens && j < keys; j += 8 * kWide) score_tile<R, kWide>(tile, row, k + 2 * j, scores + j);
-  for (; j < keys; j += 16) score_tile<R, 2>(tile, row, k + 2 * j, scores + j);
+  for (; j + 8 * kWide <= tile.block_tokens && j < keys; j += 8 * kWide) score_tile<R, kWide>(tile, row, k + 2 * j, ahead, scores + j);
+  for (; j < keys; j += 16) score_tile<R, 2>(tile, row, k + 2 * j, ahead, scores + j);
 }
 
 // acc[r][0, 8 V) += p[r][j] * v[j] for j < keys, in order.
 template <int R, int V>
-void value_tile(const float* p, const uint8_t* v, uint32_t keys, uint32_t head_dim, float* acc) {
+void value_tile(const float* p, const uint8_t* v, int64_t ahead, uint32_t keys, uint32_t head_dim, float* acc) {
   __m256 sum[R][V];
   KVRT_UNROLL for (int r = 0; r < R; ++r) {
     KVRT_UNROLL for (int i = 0; i < V; ++i) sum[r][i] = _mm256_loadu_ps(acc + static_cast<uint32_t>(r) * head_dim + 8 * i);
   }
   for (uint32_t j = 0; j < keys; ++j, v += uint64_t{2} * head_dim) {
+    if (R <= kPrefetchRows) prefetch(v + ahead);
     __m256 value[V];
     KVRT_UNROLL for (int i = 0; i < V; ++i) value[i] = load_f16x8(v + 16 * i);
     KVRT_UNROLL for (int r = 0; r < R; ++r) {
@@ -71,15 +80,15 @@ void value_tile(const float* p, const uint8_t* v, uint32_t keys, uint32_t head_d
 }
 
 template <int R>
-void value_block(const float* p, const uint8_t* v, uint32_t keys, uint32_t head_dim, float* acc) {
+void value_block(const float* p, const uint8_t* v, int64_t ahead, uint32_t keys, uint32_t head_dim, float* acc) {
   constexpr uint32_t kWide = R <= 3 ? 4 : 2;
   uint32_t d = 0;
-  for (; d + 8 * kWide <= head_dim; d += 8 * kWide) value_tile<R, kWide>(p, v + 2 * d, keys, head_dim, acc + d);
-  for (; d < head_dim; d += 8) value_tile<R, 1>(p, v + 2 * d, keys, head_dim, acc + d);
+  for (; d + 8 * kWide <= head_dim; d += 8 * kWide) value_tile<R, kWide>(p, v + 2 * d, ahead, keys, head_dim, acc + d);
+  for (; d < head_dim; d += 8) value_tile<R, 1>(p, v + 2 * d, ahead, keys, head_dim, acc + d);
 }
 
-using ScoreFn = void (*)(const AttentionTile&, uint32_t, const uint8_t*, uint32_t, float*);
-using ValueFn = void (*)(const float*, const uint8_t*, uint32_t, uint32_t, float*);
+using ScoreFn = void (*)(const AttentionTile&, uint32_t, const uint8_t*, int64_t, uint32_t, float*);
+using ValueFn = void (*)(const float*, const uint8_t*, int64_t, uint32_t, uint32_t, float*);
 constexpr ScoreFn kScore[] = {nullptr, score_block<1>, score_block<2>, score_block<3>, score_block<4>, score_block<5>, score_block<6>};
 constexpr ValueFn kValue[] = {nullptr, value_block<1>, value_block<2>, value_block<3>, value_block<4>, value_block<5>, value_block<6>};
 
@@ -113,16 +122,16 @@ void softmax_row(uint32_t keys, float* p, float* max_out, float* sum_out) {
 // The values of one block's slots [0, keys) for R rows, of which row i sees visible[i] of the span; `first` is the block's
 // first position in the span. What every row sees goes through the tile; a key that only some rows see goes row by row, so
 // that whatever lies in a slot beyond a row's position, be it NaN, cannot reach it.
-void value_rows(const AttentionTile& tile, uint32_t row, uint32_t rows, const uint8_t* v, uint32_t first, uint32_t keys) {
+void value_rows(const AttentionTile& tile, uint32_t row, uint32_t rows, const uint8_t* v, int64_t ahead, uint32_t first, uint32_t keys) {
   const float* p = tile.scratch + uint64_t{row} * kSpanTokens + first;
   float* acc = tile.acc + uint64_t{row} * tile.head_dim;
   const uint32_t least = visible_keys(tile, row);  // positions do not descend with the row
   const uint32_t common = least <= first ? 0 : min_u32(keys, least - first);
-  if (common > 0) kValue[rows](p, v, common, tile.head_dim, acc);
+  if (common > 0) kValue[rows](p, v, ahead, common, tile.head_dim, acc);
   for (uint32_t r = 0; r < rows; ++r) {
     const uint32_t seen = visible_keys(tile, row + r), end = seen <= first ? 0 : min_u32(keys, seen - first);
     if (end <= common) continue;
-    kValue[1](p + uint64_t{r} * kSpanTokens + common, v + uint64_t{2} * common * tile.head_dim, end - common, tile.head_dim,
+    kValue[1](p + uint64_t{r} * kSpanTokens + common, v + uint64_t{2} * common * tile.head_dim, 0, end - common, tile.head_dim,
               acc + uint64_t{r} * tile.head_dim);
   }
 }
@@ -131,11 +140,18 @@ void value_rows(const AttentionTile& tile, uint32_t row, uint32_t rows, const ui
 
 void attend_span(const AttentionTile& tile) {
   const uint32_t rows = tile.tokens * tile.group, keys = visible_keys(tile, rows - 1);
-  for (uint32_t j = 0; j < keys; j += tile.block_tokens) {
-    const uint8_t* k = tile.k + static_cast<uint64_t>(tile.blocks[j / tile.block_tokens]) * tile.block_bytes;
+  const uint32_t blocks = (keys + tile.block_tokens - 1) / tile.block_tokens;
+  const auto at = [&tile](const uint8_t* base, uint32_t block) {
+    return base + static_cast<uint64_t>(tile.blocks[block]) * tile.block_bytes;
+  };
+  for (uint32_t b = 0; b < blocks; ++b) {
+    const uint8_t* k = at(tile.k, b);
+    const uint8_t* next =
+        b + kPrefetchBlocks < blocks ? at(tile.k, b + kPrefetchBlocks) : at(tile.v, min_u32(b + kPrefetchBlocks - blocks, blocks - 1));
+    const uint32_t j = b * tile.block_tokens;
     for (uint32_t row = 0; row < rows; row += kRowsAtOnce) {
       float* scores = tile.scratch + uint64_t{row} * kSpanTokens + j;
-      kScore[min_u32(kRowsAtOnce, rows - row)](tile, row, k, min_u32(tile.block_tokens, keys - j), scores);
+      kScore[min_u32(kRowsAtOnce, rows - row)](tile, row, k, next - k, min_u32(tile.block_tokens, keys - j), scores);
     }
   }
   for (uint32_t row = 0; row < rows; ++row) {
@@ -145,10 +161,12 @@ void attend_span(const AttentionTile& tile) {
     float* acc = tile.acc + uint64_t{row} * tile.head_dim;
     for (uint32_t d = 0; d < tile.head_dim; d += 8) _mm256_storeu_ps(acc + d, _mm256_setzero_ps());
   }
-  for (uint32_t j = 0; j < keys; j += tile.block_tokens) {
-    const uint8_t* v = tile.v + static_cast<uint64_t>(tile.blocks[j / tile.block_tokens]) * tile.block_bytes;
+  for (uint32_t b = 0; b < blocks; ++b) {
+    const uint8_t* v = at(tile.v, b);
+    const int64_t ahead = at(tile.v, min_u32(b + kPrefetchBlocks, blocks - 1)) - v;
+    const uint32_t j = b * tile.block_tokens;
     for (uint32_t row = 0; row < rows; row += kRowsAtOnce) {
-      value_rows(tile, row, min_u32(kRowsAtOnce, rows - row), v, j, min_u32(tile.block_tokens, keys - j));
+      value_rows(tile, row, min_u32(kRowsAtOnce, rows - row), v, ahead, j, min_u32(tile.block_tokens, keys - j));
     }
   }
 }

@@ -8,8 +8,8 @@ namespace {
 // 1.5 * 2^52: adding and subtracting it rounds |x| < 2^51 to an integer, to nearest even.
 constexpr double kRoundMagic = 6755399441055744.0;
 constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;  // the high part has 32 bits
-// pi / 2 in three parts; a multiple below 2^27 of the first two (33 and 26 bits or fewer) is exact
-constexpr double kPio2A = 0x1.921fb54400000p+0, kPio2B = 0x1.0b4611a600000p-34, kPio2C = 0x1.3198a2e037073p-69;
+// pi / 2 in three parts; a multiple below 2^26 of the first two (27 bits each) is exact.
+constexpr double kPio2A = 0x1.921fb54000000p+0, kPio2B = 0x1.10b4610000000p-30, kPio2C = 0x1.a62633145c06ep-58;
 
 }  // namespace
 

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 namespace kvrt {
 
 double rope_log(double x);  // x positive and normal
 double rope_exp(double x);  // |x| ≤ 700
-// |x| ≤ 2^27
+// |x| ≤ 2^26
 void rope_sincos(double x, double* sin, double* cos);
 
 // inv_freq[i] = base^(-2i / dims), i < dims / 2

@@ -1,0 +1,125 @@
+#include <immintrin.h>
+
+#include <atomic>
+
+#include "runtime/compute/cpu_kernels_scalar.h"
+#include "runtime/compute/cpu_self_check.h"
+#include "tests/ops/ops_support.h"
+
+namespace kvrt::test {
+namespace {
+
+TEST(OpenCpu, ChoosesAndRefuses) {
+  const auto best = open_backend("");
+  ASSERT_NE(best, nullptr);
+  EXPECT_STREQ(best->name(), "cpu");
+  EXPECT_STREQ(best->numerics(), "cpu-1");
+  const std::vector<KernelTableState> tables = cpu_kernel_tables();
+  ASSERT_FALSE(tables.empty());
+  EXPECT_STREQ(tables.back().isa, "scalar");
+  for (const KernelTableState& table : tables) {
+    EXPECT_EQ(table.supported, table.self_check_passed) << table.isa;
+    EXPECT_EQ(open_backend(table.isa) != nullptr, table.supported);
+  }
+  const auto first = std::find_if(tables.begin(), tables.end(), [](const KernelTableState& t) { return t.supported; });
+  EXPECT_STREQ(best->isa(), first->isa);
+  auto unknown = open_cpu({1, "mmx"}, nullptr);
+  EXPECT_EQ(unknown.status().code(), Code::kUnsupported);
+  EXPECT_NE(unknown.status().message().find("mmx"), std::string::npos);
+}
+
+// A table with one wrong kernel, each in turn, does not pass.
+TEST(SelfCheck, FindsEveryWrongKernel) {
+  std::string mismatch;
+  EXPECT_TRUE(check_kernels(*scalar_kernels(), &mismatch));
+  CpuKernels wrong[10];
+  std::fill_n(wrong, 10, *scalar_kernels());
+  wrong[0].matmul_q4_1 = scalar::kMatmulQ80;
+  wrong[1].matmul_q8_0 = [](const MatmulArgs& args, uint32_t begin, uint32_t end, uint32_t c0, uint32_t c1) {
+    scalar::kMatmulQ80(args, begin, end, c0, c1);
+    args.out[1] = std::nextafter(args.out[1], 9.0f);
+  };
+  wrong[2].matmul_f16 = [](const MatmulArgs& args, uint32_t begin, uint32_t end, uint32_t c0, uint32_t c1) {
+    scalar::kMatmulF16(args, begin, end - 1, c0, c1);
+  };
+  wrong[3].matmul_f32 = [](const MatmulArgs& args, uint32_t begin, uint32_t end, uint32_t c0, uint32_t c1) {
+    scalar::kMatmulF32(args, begin, end, c0, c1 > 1 ? c1 - 1 : c1);
+  };
+  wrong[4].quantize_row = [](const float* x, uint32_t k, int8_t* q, float* d, float* s) {
+    scalar::quantize_row(x, k, q, d, s);
+    s[k / kQuantBlock - 1] += 1.0f;
+  };
+  wrong[5].rmsnorm_row = [](const float* x, const float* w, float, uint32_t width, float* out) {
+    scalar::rmsnorm_row(x, w, 1.0f, width, out);
+  };
+  wrong[6].silu_mul_row = [](const float* gate, const float* up, uint32_t width, float* out) {
+    for (uint32_t i = 0; i < width; ++i) out[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
+  };
+  wrong[7].rope_head = [](const float* cos, const float* sin, uint32_t pairs, bool, float* x) {
+    scalar::rope_head(cos, sin, pairs, false, x);
+  };
+  wrong[8].f32_to_f16_row = [](const float* x, uint32_t n, uint16_t* out) { scalar::f32_to_f16_row(x, n - 1, out); };
+  wrong[9].merge_span = [](uint32_t, float*, float*, float*, float, float, const float*) {};
+  for (size_t i = 0; i < std::size(wrong); ++i) {
+    EXPECT_FALSE(check_kernels(wrong[i], &mismatch)) << i;
+    EXPECT_FALSE(mismatch.empty());
+    mismatch.clear();
+  }
+}
+
+// A host that flushes denormals: the step does not, on any thread, and the host gets its mode back.
+TEST(Run, KeepsTheHostsFloatingPointModeOut) {
+  constexpr unsigned kFlush = 0x8040;
+  const unsigned before = _mm_getcsr();
+  for (const char* isa : {"scalar", "avx2"}) {
+    Random random(1);
+    const Tensor tensor = random_tensor(DType::kF32, 256, 64, &random);
+    std::vector<float> x(64, 1e-39f), want(256), got(256);  // products are denormals
+    {
+      const auto backend = open_backend(isa, 2);
+      if (backend == nullptr) continue;
+      const auto weight = make_weight(backend.get(), {tensor});
+      backend->run(0, [&] { backend->matmul(*weight, nullptr, x.data(), 1, false, want.data()); });
+      EXPECT_NE(want[0], 0.0f);
+    }
+    _mm_setcsr(before | kFlush);
+    const auto backend = open_backend(isa, 2);  // its threads are born in this mode
+    ASSERT_NE(backend, nullptr);
+    const auto weight = make_weight(backend.get(), {tensor});
+    backend->run(0, [&] { backend->matmul(*weight, nullptr, x.data(), 1, false, got.data()); });
+    const unsigned after = _mm_getcsr();
+    _mm_setcsr(before);
+    EXPECT_EQ(after & kFlush, kFlush);
+    EXPECT_SAME_BITS(want, got) << isa;
+  }
+}
+
+TEST(Memory, AllocIsZeroedAndUsable) {
+  const auto backend = open_backend("scalar");
+  for (const uint64_t bytes : {uint64_t{1}, uint64_t{5000}, uint64_t{5} << 20}) {
+    for (const bool populate : {false, true}) {
+      auto buffer = backend->alloc(bytes, populate);
+      ASSERT_TRUE(buffer.is_ok()) << buffer.status().message();
+      uint8_t* data = (*buffer)->data();
+      EXPECT_EQ((*buffer)->bytes(), bytes);
+      EXPECT_EQ(data[0] | data[bytes - 1], 0);
+      const std::vector<uint8_t> host(bytes, 7);
+      backend->upload(data, host);
+      std::vector<uint8_t> back(bytes);
+      backend->download(back, data);
+      EXPECT_EQ(host, back);
+    }
+  }
+}
+
+TEST(Memory, TooMuchIsAStatus) {
+  const auto backend = open_backend("scalar");
+  for (const uint64_t bytes : {uint64_t{1} << 60, UINT64_MAX}) {
+    const auto buffer = backend->alloc(bytes, false);
+    ASSERT_FALSE(buffer.is_ok());
+    EXPECT_EQ(buffer.status().code(), Code::kNoMemory);
+  }
+}
+
+}  // namespace
+}  // namespace kvrt::test

@@ -1,0 +1,144 @@
+#include "tests/ops/ops_support.h"
+
+namespace kvrt::test {
+namespace {
+
+constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kQ4_1, DType::kQ8_0};
+
+std::vector<float> run_matmul(Backend* backend, const Weight& w, const std::vector<float>& x, const float* bias, bool accumulate) {
+  const uint32_t n = static_cast<uint32_t>(x.size() / w.cols());
+  std::vector<float> out(uint64_t{n} * w.rows(), 0.25f);
+  backend->run(0, [&] { backend->matmul(w, bias, x.data(), n, accumulate, out.data()); });
+  return out;
+}
+
+TEST(Matmul, Avx2HasScalarsBits) {
+  const auto scalar = open_backend("scalar"), avx2 = open_backend("avx2", 2);
+  KVRT_SKIP_WITHOUT(avx2);
+  Random random(1);
+  for (const DType type : kTypes) {
+    for (const uint32_t cols : {32u, 64u, 576u, 1536u, 1568u}) {
+      const uint32_t rows = 1 + random.below(70);
+      const Tensor tensor = random_tensor(type, rows, cols, &random);
+      const auto ws = make_weight(scalar.get(), {tensor}), wa = make_weight(avx2.get(), {tensor});
+      const std::vector<float> bias = random.floats(rows);
+      for (const uint32_t n : {1u, 2u, 3u, 4u, 5u, 11u, 40u}) {
+        if (cols > 600 && n > 5) continue;  // scalar is slow, and the columns' tails are the same
+        const std::vector<float> x = random.extremes(uint64_t{n} * cols);
+        const bool accumulate = random.below(2) != 0, with_bias = random.below(2) != 0;
+        EXPECT_SAME_BITS(run_matmul(scalar.get(), *ws, x, with_bias ? bias.data() : nullptr, accumulate),
+                         run_matmul(avx2.get(), *wa, x, with_bias ? bias.data() : nullptr, accumulate))
+            << dtype_info(static_cast<uint32_t>(type))->name << " rows " << rows << " cols " << cols << " n " << n;
+      }
+    }
+  }
+}
+
+// More columns than one group of the AVX2 prefill kernel, K in several pieces.
+TEST(Matmul, ManyColumnsAndPieces) {
+  const auto scalar = open_backend("scalar", 2), avx2 = open_backend("avx2", 2);
+  KVRT_SKIP_WITHOUT(avx2);
+  Random random(2);
+  for (const auto& [cols, n] : {std::pair{64u, 261u}, std::pair{3200u, 5u}}) {
+    const Tensor tensor = random_tensor(DType::kQ4_1, 20, cols, &random);
+    const auto ws = make_weight(scalar.get(), {tensor}), wa = make_weight(avx2.get(), {tensor});
+    const std::vector<float> x = random.floats(uint64_t{n} * cols);
+    EXPECT_SAME_BITS(run_matmul(scalar.get(), *ws, x, nullptr, false), run_matmul(avx2.get(), *wa, x, nullptr, false));
+  }
+}
+
+// A column's bits do not depend on its neighbours, on the number of threads or on how the rows are stacked.
+TEST(Matmul, ColumnsAndRowsAreIndependent) {
+  Random random(3);
+  for (const char* isa : {"scalar", "avx2"}) {
+    const auto one = open_backend(isa, 1), two = open_backend(isa, 2);
+    if (one == nullptr) continue;
+    const Tensor a = random_tensor(DType::kQ4_1, 37, 96, &random), b = random_tensor(DType::kQ8_0, 50, 96, &random),
+                 c = random_tensor(DType::kF16, 7, 96, &random);
+    const auto stacked = make_weight(two.get(), {a, b, c});
+    ASSERT_EQ(stacked->rows(), 94u);
+    const std::vector<float> x = random.floats(13 * 96);
+    const std::vector<float> all = run_matmul(two.get(), *stacked, x, nullptr, false);
+    uint32_t first = 0;
+    for (const Tensor& part : {a, b, c}) {
+      const auto alone = make_weight(one.get(), {part});
+      for (uint32_t column = 0; column < 13; ++column) {
+        const std::vector<float> row(x.begin() + column * 96, x.begin() + (column + 1) * 96);
+        const auto* from = all.data() + column * 94 + first;
+        EXPECT_SAME_BITS(run_matmul(one.get(), *alone, row, nullptr, false), std::vector<float>(from, from + part.rows)) << isa;
+      }
+      first += part.rows;
+    }
+  }
+}
+
+// Against float64 on the dequantized weights. What int8 activations may cost is known: half a step of their block per element.
+TEST(Matmul, ScalarIsWithinBoundOfFloat64) {
+  const auto scalar = open_backend("scalar");
+  Random random(4);
+  for (const DType type : kTypes) {
+    const bool quantized = type == DType::kQ4_1 || type == DType::kQ8_0;
+    constexpr uint32_t kRows = 21, kCols = 320, kN = 3;
+    const Tensor tensor = random_tensor(type, kRows, kCols, &random);
+    const auto weight = make_weight(scalar.get(), {tensor});
+    const std::vector<float> w = tensor.dequantized(), x = random.floats(kN * kCols), bias = random.floats(kRows);
+    const std::vector<float> out = run_matmul(scalar.get(), *weight, x, bias.data(), true);
+    for (uint32_t n = 0; n < kN; ++n) {
+      for (uint32_t r = 0; r < kRows; ++r) {
+        double sum = 0.25 + bias[r], bound = 0, magnitude = std::fabs(sum);
+        for (uint32_t b = 0; b < kCols; b += 32) {
+          double amax = 0;
+          for (uint32_t i = b; i < b + 32; ++i) amax = std::max(amax, std::fabs(double{x[n * kCols + i]}));
+          for (uint32_t i = b; i < b + 32; ++i) {
+            const double wi = w[r * kCols + i], xi = x[n * kCols + i];
+            sum += wi * xi;
+            magnitude += std::fabs(wi * xi) + std::fabs(wi) * (quantized ? amax : 0);
+            if (quantized) bound += std::fabs(wi) * amax / 254;
+          }
+        }
+        EXPECT_NEAR(out[n * kRows + r], sum, bound + magnitude * kCols * 6e-8) << dtype_info(static_cast<uint32_t>(type))->name;
+      }
+    }
+  }
+}
+
+TEST(Embed, GivesDequantizedRows) {
+  Random random(5);
+  for (const char* isa : {"scalar", "avx2"}) {
+    const auto backend = open_backend(isa, 2);
+    if (backend == nullptr) continue;
+    for (const DType type : kTypes) {
+      const Tensor tensor = random_tensor(type, 53, 96, &random);
+      const auto weight = make_weight(backend.get(), {tensor});
+      std::vector<int32_t> tokens = {52, 0, 17, 17, 31, 16, 15, 48};
+      std::vector<float> out(tokens.size() * 96), want, all = tensor.dequantized();
+      backend->run(0, [&] { backend->embed(*weight, tokens, out.data()); });
+      for (const int32_t t : tokens) want.insert(want.end(), all.begin() + t * 96, all.begin() + (t + 1) * 96);
+      EXPECT_SAME_BITS(want, out);
+    }
+  }
+}
+
+TEST(MakeWeight, RefusesWhatDoesNotFit) {
+  const auto backend = open_backend("scalar");
+  Random random(6);
+  Tensor a = random_tensor(DType::kQ4_1, 4, 64, &random), b = random_tensor(DType::kF32, 4, 32, &random);
+  const TensorView stacked[] = {a.view(), b.view()};
+  EXPECT_EQ(backend->make_weight(stacked).status().code(), Code::kInvalid);
+  EXPECT_EQ(backend->make_weight({}).status().code(), Code::kInvalid);
+  TensorView odd = a.view();
+  odd.ne[0] = 48;
+  EXPECT_EQ(backend->make_weight({&odd, 1}).status().code(), Code::kInvalid);
+  TensorView cut = a.view();
+  cut.data = cut.data.first(cut.data.size() - 1);
+  EXPECT_EQ(backend->make_weight({&cut, 1}).status().code(), Code::kInvalid);
+  TensorView huge = a.view();
+  huge.ne = {64, uint64_t{1} << 62, 4, 1};
+  EXPECT_EQ(backend->make_weight({&huge, 1}).status().code(), Code::kInvalid);
+  TensorView foreign = a.view();
+  foreign.type = static_cast<DType>(12);
+  EXPECT_EQ(backend->make_weight({&foreign, 1}).status().code(), Code::kUnsupported);
+}
+
+}  // namespace
+}  // namespace kvrt::test

@@ -1,0 +1,119 @@
+// What the op tests share: seeded values with extremes, random tensors in file layout, backends by instruction set.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runtime/compute/backend.h"
+#include "runtime/compute/quants.h"
+
+namespace kvrt::test {
+
+// Null where the machine lacks the instruction set.
+inline std::unique_ptr<Backend> open_backend(const std::string& isa, uint32_t threads = 1) {
+  auto opened = open_cpu({threads, isa}, nullptr);
+  if (!opened.is_ok()) return nullptr;
+  return std::move(opened).value();
+}
+
+class Random {
+ public:
+  explicit Random(uint32_t seed) : engine_(seed) {}
+  uint32_t below(uint32_t n) { return static_cast<uint32_t>(engine_() % n); }
+  float normal() { return normal_(engine_); }
+  std::vector<float> floats(size_t n, float scale = 1.0f) {
+    std::vector<float> v(n);
+    for (float& f : v) f = normal() * scale;
+    return v;
+  }
+  // Blocks of ordinary values, of zeros, of denormals, of one huge value, of equal magnitudes (quantized to ±127).
+  std::vector<float> extremes(size_t n) {
+    std::vector<float> v = floats(n);
+    for (size_t b = 0; b < n; b += 32) {
+      const uint32_t kind = below(6);
+      for (size_t i = b; i < std::min(n, b + 32); ++i) {
+        if (kind == 0) v[i] = 0.0f;
+        if (kind == 1) v[i] = (below(2) ? 1.0f : -1.0f) * 1e-41f * static_cast<float>(below(900));
+        if (kind == 2) v[i] = below(2) ? 3.0f : -3.0f;
+        if (kind == 3 && i % 32 == 5) v[i] = 1e30f;
+      }
+    }
+    return v;
+  }
+
+ private:
+  std::mt19937 engine_;
+  std::normal_distribution<float> normal_;
+};
+
+struct Tensor {
+  DType type;
+  uint32_t rows, cols;
+  std::vector<uint8_t> bytes;
+  TensorView view() const { return {type, {cols, rows, 1, 1}, bytes}; }
+  std::vector<float> dequantized() const {
+    std::vector<float> out(uint64_t{rows} * cols);
+    const uint64_t row_bytes = bytes.size() / rows;
+    for (uint32_t r = 0; r < rows; ++r) dequantize_row(type, bytes.data() + r * row_bytes, cols, out.data() + uint64_t{r} * cols);
+    return out;
+  }
+};
+
+// Random quants with rows of extremes: all nibbles 15, all weights -128, denormal scales.
+inline Tensor random_tensor(DType type, uint32_t rows, uint32_t cols, Random* random) {
+  const DTypeInfo& info = *dtype_info(static_cast<uint32_t>(type));
+  Tensor t{type, rows, cols, std::vector<uint8_t>(uint64_t{rows} * cols / info.block_elems * info.block_bytes)};
+  const auto put_f16 = [&t](uint64_t at, float f) {
+    const uint16_t h = f32_to_f16(f);
+    std::memcpy(t.bytes.data() + at, &h, sizeof h);
+  };
+  for (uint64_t at = 0; at < t.bytes.size(); at += info.block_bytes) {
+    if (type == DType::kF32) {
+      const float f = random->normal() * 0.1f;
+      std::memcpy(t.bytes.data() + at, &f, sizeof f);
+    } else if (type == DType::kF16) {
+      put_f16(at, random->below(50) == 0 ? 6e-8f * static_cast<float>(random->below(100)) : random->normal() * 0.1f);
+    } else {
+      const uint32_t scales = type == DType::kQ4_1 ? 4 : 2, kind = random->below(5);
+      for (uint32_t i = scales; i < info.block_bytes; ++i) {
+        t.bytes[at + i] = kind == 0 ? (type == DType::kQ4_1 ? 0xff : 0x80) : static_cast<uint8_t>(random->below(256));
+      }
+      put_f16(at, kind == 1 ? 1e-7f : random->normal() * 0.02f);
+      if (type == DType::kQ4_1) put_f16(at + 2, random->normal() * 0.1f);
+    }
+  }
+  return t;
+}
+
+inline std::unique_ptr<Weight> make_weight(Backend* backend, const std::vector<Tensor>& tensors) {
+  std::vector<TensorView> views;
+  for (const Tensor& t : tensors) views.push_back(t.view());
+  auto weight = backend->make_weight(views);
+  EXPECT_TRUE(weight.is_ok()) << weight.status().message();
+  return weight.is_ok() ? std::move(weight).value() : nullptr;
+}
+
+// Index of the first element whose bits differ, or -1.
+inline int64_t first_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0) return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
+#define EXPECT_SAME_BITS(a, b) EXPECT_EQ(::kvrt::test::first_difference((a), (b)), -1)
+
+// True (and says so) when the machine has no AVX2.
+#define KVRT_SKIP_WITHOUT(backend) \
+  if ((backend) == nullptr) GTEST_SKIP() << "this machine lacks the instruction set"
+
+}  // namespace kvrt::test

@@ -1,0 +1,106 @@
+#include "runtime/base/threads.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+namespace kvrt {
+namespace {
+
+TEST(ThreadPool, RunsEveryChunkOnce) {
+  for (const uint32_t threads : {1u, 2u, 5u}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.size(), threads);
+    for (const uint32_t chunks : {0u, 1u, 2u, 3u, 64u, 1000u}) {
+      std::vector<uint32_t> runs(chunks);  // plain: a chunk is one thread's alone
+      std::atomic<bool> bad_worker = false;
+      pool.parallel_for(chunks, [&](uint32_t chunk, uint32_t worker) {
+        ++runs[chunk];
+        if (worker >= threads) bad_worker = true;
+      });
+      EXPECT_EQ(runs, std::vector<uint32_t>(chunks, 1));
+      EXPECT_FALSE(bad_worker);
+    }
+  }
+}
+
+TEST(ThreadPool, AWorkersChunksAscend) {
+  ThreadPool pool(3);
+  std::vector<std::vector<uint32_t>> seen(3);
+  pool.parallel_for(300, [&](uint32_t chunk, uint32_t worker) { seen[worker].push_back(chunk); });
+  size_t total = 0;
+  for (const auto& chunks : seen) {
+    EXPECT_TRUE(std::is_sorted(chunks.begin(), chunks.end()));
+    total += chunks.size();
+  }
+  EXPECT_EQ(total, 300u);
+}
+
+// Regions back to back, in steps and outside, with more threads than CPUs: what one region wrote the next one reads.
+TEST(ThreadPool, RegionsAreOrderedWhenOversubscribed) {
+  ThreadPool pool(8);
+  std::vector<uint64_t> values(64);
+  for (int step = 0; step < 40; ++step) {
+    if (step % 3 != 0) pool.begin_step();
+    for (int region = 0; region < 25; ++region) {
+      const uint64_t before = std::accumulate(values.begin(), values.end(), uint64_t{0});
+      EXPECT_EQ(before, static_cast<uint64_t>(step * 25 + region) * 64);
+      pool.parallel_for(64, [&](uint32_t chunk, uint32_t) { ++values[chunk]; });
+    }
+    if (step % 3 != 0) pool.end_step();
+    if (step % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // let workers fall asleep
+  }
+}
+
+TEST(ThreadPool, WorkersTakePart) {
+  ThreadPool pool(2);
+  std::atomic<uint32_t> arrived = 0;
+  // Each of two chunks waits for the other: only two threads can finish this.
+  pool.parallel_for(2, [&](uint32_t, uint32_t) {
+    ++arrived;
+    while (arrived.load() != 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(arrived.load(), 2u);
+}
+
+double process_cpu_seconds() {
+  timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+// Outside steps, and in a step with nothing to do, workers end up asleep.
+TEST(ThreadPool, IdleWorkersUseNoCpu) {
+  ThreadPool pool(4);
+  for (const bool in_step : {false, true}) {
+    if (in_step) pool.begin_step();
+    pool.parallel_for(16, [](uint32_t, uint32_t) {});
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const double before = process_cpu_seconds();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT_LT(process_cpu_seconds() - before, 0.02);
+    if (in_step) pool.end_step();
+  }
+}
+
+TEST(ThreadPool, ManyPoolsComeAndGo) {
+  for (int i = 0; i < 50; ++i) {
+    ThreadPool pool(1 + static_cast<uint32_t>(i) % 4);
+    if (i % 2 == 0) pool.parallel_for(3, [](uint32_t, uint32_t) {});
+  }
+}
+
+TEST(UsableCpus, IsWithinTheMachine) {
+  EXPECT_GE(usable_cpus(), 1u);
+  EXPECT_LE(usable_cpus(), std::max(1u, std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+}  // namespace kvrt
