@@ -81,7 +81,7 @@ Result<SessionOut> Catalog::load(std::string_view domain, std::string_view name)
     out.name = name;
     out.gen = q.u64(1);
     head = q.integer(3);
-    token_count = q.u64(4);
+    token_count = out.token_count = q.u64(4);
     out.block_tokens = static_cast<uint32_t>(q.integer(5));
     if (!copy_exact(q.blob(0), out.id.bytes) || !copy_exact(q.blob(2), out.root.bytes) || !copy_exact(q.blob(6), out.model_id.bytes) ||
         !copy_exact(q.blob(8), checksum)) {
@@ -99,8 +99,8 @@ Result<SessionOut> Catalog::load(std::string_view domain, std::string_view name)
   SessionSums sums{out.domain,  out.name,         out.id,       out.gen,     out.root, out.keys.empty() ? out.root : out.keys.back(),
                    token_count, out.block_tokens, out.model_id, out.manifest};
   if (sums.bytes() != checksum) return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session's row has changed bits");
-  if (out.tokens.size() != token_count) {
-    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session has %zu tokens, its row says %llu", out.tokens.size(),
+  if (out.tokens.size() > token_count) {  // fewer: the manifest holds the rest
+    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session's nodes have %zu tokens, its row says %llu", out.tokens.size(),
                  static_cast<unsigned long long>(token_count));
   }
   return out;

@@ -163,6 +163,11 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
   s.share = options.share;
   s.tokens = saved.tokens;
   s.tokens.insert(s.tokens.end(), manifest->pending.begin(), manifest->pending.end());
+  if (s.tokens.size() != saved.token_count) {
+    *status = error(Code::kCorrupt, Detail::kFormat, "session %s: nodes and manifest hold %zu tokens, the catalog says %llu", saved.name.c_str(),
+                    s.tokens.size(), static_cast<unsigned long long>(saved.token_count));
+    return nullptr;
+  }
   s.messages = std::move(manifest->messages);
   s.resumed_tokens = saved.tokens.size();
   auto root = root_for(options);

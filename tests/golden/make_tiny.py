@@ -17,7 +17,7 @@ CONTEXT, LAYERS, EPS, N_TOKENS = 1024, 2, 1e-5, 96
 ROWS = [0, 1, 15, 16, 31, 32, 33, 63, 64, 95]  # both sides of the block edges for blocks of 16, 32 and 64 tokens
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MERGES = """Ġ t|h e|i n|Ġ a|r e|Ġt he|o n|e r|Ġ s|a t|Ġ w|n d|Ġ o|e n|i t|o u|i s|o r|Ġ b|e d|Ġ c|Ġ f|in g|Ġ p|Ġo f|Ġa nd|a n|a l|a r|Ġt o
-l l|Ġ m|Ġ h|Ġi n|e s|l e|Ġ d|Ġw h|o w|c t|Ġ Ġ|ĠĠ ĠĠ|Ã ©|ä ¸|' s""".replace("\n", "|").split("|")
+l l|Ġ m|Ġ h|Ġ in|e s|l e|Ġ d|Ġw h|o w|c t|Ġ Ġ|ĠĠ ĠĠ|Ã ©|ä ¸|' s""".replace("\n", "|").split("|")
 TEMPLATE = (
     "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are a tiny model for tests.<|im_end|>\n' }}{% endif %}"
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}{% endfor %}"
