@@ -276,7 +276,8 @@ bool judge(const nlohmann::json& saved, const nlohmann::json& resumed, const nlo
              human_bytes(resumed["disk_bytes"]));
   check(committed == saved["saved"].get<uint64_t>(), fmt::format("resumed at the last committed turn: {} tokens", committed));
   check(sealed >= 3 * block && disk >= sealed,
-        fmt::format("every sealed block came from disk: {} blocks, {} of {} tokens", sealed / block, disk, sealed));
+        fmt::format("every sealed block came from disk: {} blocks of {} tokens, and {} tokens of the open one", sealed / block, block,
+                    disk - std::min(disk, sealed)));
   check(prompt == whole["prompt_tokens"].get<uint64_t>() && prefilled <= prompt - sealed,
         fmt::format("nothing else was computed: {} tokens of {}", prefilled, prompt));
   check(resumed["tokens"] == whole["tokens"],

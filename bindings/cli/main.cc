@@ -134,7 +134,17 @@ void define_bench(CLI::App& app, int& code) {
   add_compute(c, flags->model);
   c->add_option("-f,--file", flags->file, "text to take tokens from");
   const auto list = [c](const char* name, std::vector<uint32_t>& values, const char* text) {
-    c->add_option(name, values, text)->delimiter(',')->capture_default_str()->check(CLI::Range(0, 1 << 20));
+    const auto parse = [&values, name](const std::string& argument) {
+      values.clear();
+      for (const std::string& part : CLI::detail::split(argument == "none" ? "" : argument, ',')) {
+        uint32_t value = 0;
+        if (!part.empty() && !CLI::detail::lexical_cast(part, value)) throw CLI::ConversionError(part, name);
+        if (!part.empty()) values.push_back(value);
+      }
+    };
+    std::string defaults;
+    for (uint32_t value : values) defaults += (defaults.empty() ? "" : ",") + std::to_string(value);
+    c->add_option_function<std::string>(name, parse, text)->type_name("N,...|none")->default_str(defaults);
   };
   list("--prompt", flags->prompt, "prompt lengths");
   list("--depth", flags->depth, "tokens before decode");
