@@ -269,7 +269,8 @@ class Parser {
     return Status::ok();
   }
 
-  // The tensor data starts at the next aligned byte. Each tensor lies within the file, and no two share a byte.
+  // The tensor data starts at the next aligned byte. Each tensor lies within the file, and each starts where another ends, as every
+  // writer does it: so a damaged type, shape or offset shows as a gap or an overlap.
   Status place_tensors(GgufDirectory* out) {
     if (!CheckedSize(in_.position()).align(alignment_).get(UINT64_MAX, &out->data_offset)) return truncated("the header", alignment_);
     for (Extent& extent : extents_) {
@@ -283,12 +284,14 @@ class Parser {
       out->tensors[extent.index].view.data = bytes_.subspan(end - extent.bytes, extent.bytes);
     }
     std::sort(extents_.begin(), extents_.end(), [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
-    for (size_t i = 1; i < extents_.size(); ++i) {
-      const Extent &a = extents_[i - 1], &b = extents_[i];
-      if (a.offset + a.bytes <= b.offset) continue;
-      const std::string &first = out->tensors[a.index].name, &second = out->tensors[b.index].name;
-      return fail(Code::kCorrupt, b.at, "tensor %.*s at offset %llu overlaps %.*s, which ends at %llu", width(second), second.c_str(),
-                  Ull{b.offset}, width(first), first.c_str(), Ull{a.offset + a.bytes});
+    uint64_t expected = 0;
+    for (const Extent& extent : extents_) {
+      const std::string& n = out->tensors[extent.index].name;
+      if (extent.offset != expected) {
+        return fail(Code::kCorrupt, extent.at, "tensor %.*s: expected offset %llu, where the tensor before it ends, found %llu", width(n),
+                    n.c_str(), Ull{expected}, Ull{extent.offset});
+      }
+      expected = (extent.offset + extent.bytes + alignment_ - 1) / alignment_ * alignment_;  // both are within the file: no overflow
     }
     return Status::ok();
   }
