@@ -1,0 +1,95 @@
+// A full disk during a suspend: NO_SPACE, the session lives on and generates right, the store is as before. First a real one (a small
+// tmpfs, where mounting is permitted), then disk_bytes_max.
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/statvfs.h>
+
+#include "../api/support.h"
+
+static char tiny[kPathMax];
+
+static void snapshot(kvrt_store* store, kvrt_store_props* p) {
+  p->struct_size = sizeof *p;
+  MUST(kvrt_store_info(store, p));
+}
+
+static kvrt_session* with_tokens(kvrt_model* model, kvrt_store* store, uint64_t seed, size_t count) {
+  static int32_t tokens[1024];
+  kvrt_session* s = open_session(model, store, 0);
+  prompt_tokens(tokens, count, seed, model_props(model).vocab_size);
+  MUST(kvrt_session_append(s, tokens, count));
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+  return s;
+}
+
+// Saves sessions until the store is full, and looks at it then.
+static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
+  kvrt_runtime* rt = open_runtime(1, 0);
+  kvrt_model* model = open_model(rt, tiny, 0, 0, 4096);
+  kvrt_store_options o = {.struct_size = sizeof o, .disk_bytes_max = disk_bytes_max};
+  kvrt_store* store = NULL;
+  MUST(kvrt_store_open(rt, dir, strlen(dir), &o, &store));
+  kvrt_store_props before, after;
+  kvrt_status status = KVRT_OK;
+  int saved = 0;
+  kvrt_session* s = NULL;
+  for (; saved < 1000; ++saved) {
+    s = with_tokens(model, store, 900 + (uint64_t)saved, 500);
+    char name[16];
+    snprintf(name, sizeof name, "s%d", saved);
+    snapshot(store, &before);
+    status = kvrt_session_suspend(s, name, strlen(name), NULL, NULL);
+    if (status != KVRT_OK) break;
+    kvrt_session_close(s);
+  }
+  EXPECT(status == KVRT_NO_SPACE && saved > 0, "%s: after %d saves: %s %s", what, saved, kvrt_status_name(status), last_message());
+  printf("%s: full after %d sessions\n", what, saved);
+  snapshot(store, &after);
+  EXPECT(after.sessions == before.sessions && after.chunks == before.chunks && after.segments == before.segments &&
+             after.chunk_bytes == before.chunk_bytes,
+         "%s: the store changed: %" PRIu64 " sessions, %" PRIu64 " chunks; before %" PRIu64 ", %" PRIu64, what, after.sessions, after.chunks,
+         before.sessions, before.chunks);
+  EXPECT(session_props(s).state == KVRT_STATE_IDLE && session_props(s).kv_tokens == 500, "%s: state %u", what, session_props(s).state);
+  kvrt_session* alone = with_tokens(model, NULL, 900 + (uint64_t)saved, 500);
+  struct run want = {0}, got = {0};
+  generate_into(alone, 10, &want);
+  const kvrt_report report = generate_into(s, 10, &got);
+  EXPECT(report.prefilled == 1, "%s: computed %" PRIu64 " again", what, report.prefilled);
+  EXPECT(memcmp(got.digest, want.digest, sizeof got.digest) == 0, "%s: the session went on differently", what);
+  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+  // Removing works when it is full, and then there is room.
+  for (int i = 0; i < saved && i < 3; ++i) {
+    char name[16];
+    snprintf(name, sizeof name, "s%d", i);
+    EXPECT_STATUS(kvrt_store_remove(store, NULL, 0, name, strlen(name)), KVRT_OK);
+  }
+  EXPECT_STATUS(kvrt_session_suspend(s, "late", 4, NULL, NULL), KVRT_OK);
+  kvrt_session_close(s);
+  s = resume_session(model, store, "late", NULL);
+  EXPECT(session_props(s).tokens == 510, "%" PRIu64 " tokens", session_props(s).tokens);
+  kvrt_session_close(s);
+  kvrt_session_close(alone);
+  kvrt_store_release(store);
+  kvrt_model_release(model);
+  kvrt_runtime_release(rt);
+}
+
+int main(void) {
+  char dir[kPathMax], path[kPathMax + 8];
+  tiny_path(tiny, 0);
+  make_dir(dir);
+  snprintf(path, sizeof path, "%s/capped", dir);
+  fill(path, 1u << 20, "disk_bytes_max");
+  const int mounted = unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+                      mount("tmpfs", dir, "tmpfs", 0, "size=2m,mode=0700") == 0;
+  if (mounted) {
+    snprintf(path, sizeof path, "%s/store", dir);
+    fill(path, 0, "a full tmpfs");
+    umount(dir);
+  } else {
+    printf("mounting a tmpfs is not permitted here: a full disk was not tried\n");
+  }
+  remove_tree(dir);
+  const int result = finish();
+  return result != 0 || mounted ? result : kSkip;
+}

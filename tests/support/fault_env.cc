@@ -1,0 +1,233 @@
+#include "tests/support/fault_env.h"
+
+#include <signal.h>
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace kvrt::test {
+
+Fault FaultPlan::next(Op op) {
+  Fault fault = fault_;
+  if (fault == Fault::kNone) {
+    count_++;
+    return fault;
+  }
+  uint64_t n = ++count_;
+  bool due = sticky_ ? n >= nth_ : n == nth_;
+  if (!due || ((fault == Fault::kNoSpace || fault == Fault::kShort) && op == Op::kOther)) return Fault::kNone;
+  fired_++;
+  if (fault == Fault::kKill || (fault == Fault::kTornKill && op != Op::kWrite)) die();
+  return fault;
+}
+
+void FaultPlan::die() {
+  ::kill(::getpid(), SIGKILL);
+  for (;;) ::pause();
+}
+
+namespace {
+
+Status fault_status(Fault fault, const std::string& path) {
+  switch (fault) {
+    case Fault::kNone:
+      return {};
+    case Fault::kIo:
+      return errno_error(EIO, "%s: injected", path.c_str());
+    default:
+      return errno_error(ENOSPC, "%s: injected", path.c_str());
+  }
+}
+
+class FaultFile final : public File {
+ public:
+  FaultFile(std::unique_ptr<File> base, std::string path, FaultPlan* plan) : base_(std::move(base)), path_(std::move(path)), plan_(plan) {}
+  Status pread(uint64_t offset, std::span<uint8_t> out) const override {
+    KVRT_TRY(fault_status(plan_->next(Op::kOther), path_));
+    return base_->pread(offset, out);
+  }
+  Status append(std::span<const uint8_t> bytes) override {
+    Fault fault = plan_->next(Op::kWrite);
+    if (fault == Fault::kShort || fault == Fault::kTornKill) (void)base_->append(bytes.first(bytes.size() / 2)).is_ok();
+    if (fault == Fault::kTornKill) FaultPlan::die();
+    KVRT_TRY(fault_status(fault, path_));
+    return base_->append(bytes);
+  }
+  Status sync() override {
+    KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path_));
+    return base_->sync();
+  }
+  Result<uint64_t> size() const override { return base_->size(); }
+
+ private:
+  std::unique_ptr<File> base_;
+  std::string path_;
+  FaultPlan* plan_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<File>> FaultEnv::open_read(const std::string& path) {
+  KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
+  KVRT_ASSIGN(auto file, base_->open_read(path));
+  return std::unique_ptr<File>(new FaultFile(std::move(file), path, plan_));
+}
+
+Result<std::unique_ptr<File>> FaultEnv::create_new(const std::string& path) {
+  KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path));
+  KVRT_ASSIGN(auto file, base_->create_new(path));
+  return std::unique_ptr<File>(new FaultFile(std::move(file), path, plan_));
+}
+
+Status FaultEnv::make_dir(const std::string& path) {
+  KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path));
+  return base_->make_dir(path);
+}
+
+Status FaultEnv::rename_new(const std::string& from, const std::string& to) {
+  KVRT_TRY(fault_status(plan_->next(Op::kAlloc), from));
+  return base_->rename_new(from, to);
+}
+
+Status FaultEnv::remove_file(const std::string& path) {
+  KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
+  return base_->remove_file(path);
+}
+
+Status FaultEnv::sync_dir(const std::string& path) {
+  KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path));
+  return base_->sync_dir(path);
+}
+
+Result<std::vector<std::string>> FaultEnv::list_dir(const std::string& path) {
+  KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
+  return base_->list_dir(path);
+}
+
+Result<bool> FaultEnv::exists(const std::string& path) {
+  KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
+  return base_->exists(path);
+}
+
+Result<DirInfo> FaultEnv::dir_info(const std::string& path) {
+  KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
+  if (dir_override != nullptr) return *dir_override;
+  return base_->dir_info(path);
+}
+
+Result<std::unique_ptr<FileLock>> FaultEnv::lock(const std::string& path) {
+  KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path));
+  return base_->lock(path);
+}
+
+Result<FsInfo> FaultEnv::fs_info(const std::string& path) {
+  KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
+  if (fs_override != nullptr) return *fs_override;
+  return base_->fs_info(path);
+}
+
+// The VFS shim. Methods of version 1: no shared memory, which a catalog under locking_mode=EXCLUSIVE does without.
+namespace {
+
+FaultPlan* g_plan = nullptr;
+
+struct ShimFile {
+  sqlite3_file base;   // what SQLite sees
+  sqlite3_file* real;  // lies behind this struct in the same allocation
+};
+
+sqlite3_file* real_of(sqlite3_file* file) { return reinterpret_cast<ShimFile*>(file)->real; }
+
+Fault ask(Op op) { return g_plan != nullptr ? g_plan->next(op) : Fault::kNone; }
+
+int code_of(Fault fault, int io_code) { return fault == Fault::kNone ? SQLITE_OK : fault == Fault::kIo ? io_code : SQLITE_FULL; }
+
+#define KVRT_SHIM_TRY(op, io_code)                  \
+  do {                                              \
+    int shim_code_ = code_of(ask(op), io_code);     \
+    if (shim_code_ != SQLITE_OK) return shim_code_; \
+  } while (0)
+
+int shim_close(sqlite3_file* file) {
+  sqlite3_file* real = real_of(file);
+  return real->pMethods != nullptr ? real->pMethods->xClose(real) : SQLITE_OK;
+}
+
+int shim_read(sqlite3_file* file, void* to, int n, sqlite3_int64 at) {
+  KVRT_SHIM_TRY(Op::kOther, SQLITE_IOERR_READ);
+  return real_of(file)->pMethods->xRead(real_of(file), to, n, at);
+}
+
+int shim_write(sqlite3_file* file, const void* from, int n, sqlite3_int64 at) {
+  Fault fault = ask(Op::kWrite);
+  sqlite3_file* real = real_of(file);
+  if (fault == Fault::kShort || fault == Fault::kTornKill) real->pMethods->xWrite(real, from, n / 2, at);
+  if (fault == Fault::kTornKill) FaultPlan::die();
+  if (fault != Fault::kNone) return code_of(fault, SQLITE_IOERR_WRITE);
+  return real->pMethods->xWrite(real, from, n, at);
+}
+
+int shim_truncate(sqlite3_file* file, sqlite3_int64 size) {
+  KVRT_SHIM_TRY(Op::kOther, SQLITE_IOERR_TRUNCATE);
+  return real_of(file)->pMethods->xTruncate(real_of(file), size);
+}
+
+int shim_sync(sqlite3_file* file, int flags) {
+  Fault fault = ask(Op::kAlloc);  // delayed allocation: a sync is where a full disk may show
+  if (fault != Fault::kNone) return fault == Fault::kIo ? SQLITE_IOERR_FSYNC : SQLITE_FULL;
+  return real_of(file)->pMethods->xSync(real_of(file), flags);
+}
+
+int shim_size(sqlite3_file* file, sqlite3_int64* size) { return real_of(file)->pMethods->xFileSize(real_of(file), size); }
+int shim_lock(sqlite3_file* file, int level) { return real_of(file)->pMethods->xLock(real_of(file), level); }
+int shim_unlock(sqlite3_file* file, int level) { return real_of(file)->pMethods->xUnlock(real_of(file), level); }
+int shim_reserved(sqlite3_file* file, int* out) { return real_of(file)->pMethods->xCheckReservedLock(real_of(file), out); }
+int shim_control(sqlite3_file* file, int op, void* arg) { return real_of(file)->pMethods->xFileControl(real_of(file), op, arg); }
+int shim_sector(sqlite3_file* file) { return real_of(file)->pMethods->xSectorSize(real_of(file)); }
+int shim_traits(sqlite3_file* file) { return real_of(file)->pMethods->xDeviceCharacteristics(real_of(file)); }
+
+const sqlite3_io_methods kShimMethods = {1,         shim_close,  shim_read,     shim_write,   shim_truncate, shim_sync,   shim_size,
+                                         shim_lock, shim_unlock, shim_reserved, shim_control, shim_sector,   shim_traits, nullptr,
+                                         nullptr,   nullptr,     nullptr,       nullptr,      nullptr};
+
+sqlite3_vfs* base_vfs(sqlite3_vfs* vfs) { return static_cast<sqlite3_vfs*>(vfs->pAppData); }
+
+int shim_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
+  auto shim = reinterpret_cast<ShimFile*>(file);
+  shim->base.pMethods = nullptr;
+  shim->real = reinterpret_cast<sqlite3_file*>(shim + 1);
+  shim->real->pMethods = nullptr;
+  KVRT_SHIM_TRY(Op::kAlloc, SQLITE_CANTOPEN);
+  int code = base_vfs(vfs)->xOpen(base_vfs(vfs), name, shim->real, flags, out_flags);
+  if (code == SQLITE_OK) shim->base.pMethods = &kShimMethods;
+  return code;
+}
+
+int shim_delete(sqlite3_vfs* vfs, const char* name, int sync_dir) {
+  KVRT_SHIM_TRY(Op::kOther, SQLITE_IOERR_DELETE);
+  return base_vfs(vfs)->xDelete(base_vfs(vfs), name, sync_dir);
+}
+
+}  // namespace
+
+void set_sqlite_faults(FaultPlan* plan) {
+  static sqlite3_vfs* const shim = [] {
+    sqlite3_vfs* base = sqlite3_vfs_find(nullptr);
+    static sqlite3_vfs vfs = *base;
+    vfs.pNext = nullptr;
+    vfs.zName = "kvrt-fault";
+    vfs.pAppData = base;
+    vfs.szOsFile = static_cast<int>(sizeof(ShimFile)) + base->szOsFile;
+    vfs.xOpen = shim_open;
+    vfs.xDelete = shim_delete;
+    sqlite3_vfs_register(&vfs, 1);
+    return &vfs;
+  }();
+  (void)shim;
+  g_plan = plan;
+}
+
+}  // namespace kvrt::test

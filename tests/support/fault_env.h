@@ -1,0 +1,77 @@
+// Faults on demand: an Env and an SQLite VFS that share one counter of file operations, and make the Nth of them fail, or the last that
+// this process ever does.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/env.h"
+
+namespace kvrt::test {
+
+enum class Fault {
+  kNone,
+  kIo,        // EIO, nothing done
+  kNoSpace,   // ENOSPC; only operations that can need space fail with it
+  kShort,     // a write does half its work, then ENOSPC
+  kKill,      // SIGKILL before the operation
+  kTornKill,  // SIGKILL after half a write
+};
+
+enum class Op { kOther, kAlloc, kWrite };  // kAlloc: changes the disk and can need space; kWrite: of data, can be done by half
+
+// The plan of one run. Thread-safe. Operations are counted from arm() on.
+class FaultPlan {
+ public:
+  void arm(Fault fault, uint64_t nth, bool sticky = false) {
+    fault_ = fault;
+    nth_ = nth;
+    sticky_ = sticky;
+    count_ = 0;
+    fired_ = 0;
+  }
+  void disarm() { fault_ = Fault::kNone; }
+  uint64_t count() const { return count_; }
+  uint64_t fired() const { return fired_; }
+
+  // What happens to the operation that asks.
+  Fault next(Op op);
+  [[noreturn]] static void die();
+
+ private:
+  std::atomic<Fault> fault_{Fault::kNone};
+  std::atomic<uint64_t> nth_{0}, count_{0}, fired_{0};
+  std::atomic<bool> sticky_{false};
+};
+
+class FaultEnv final : public Env {
+ public:
+  FaultEnv(Env* base, FaultPlan* plan) : base_(base), plan_(plan) {}
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override;
+  Result<std::unique_ptr<File>> create_new(const std::string& path) override;
+  Status make_dir(const std::string& path) override;
+  Status rename_new(const std::string& from, const std::string& to) override;
+  Status remove_file(const std::string& path) override;
+  Status sync_dir(const std::string& path) override;
+  Result<std::vector<std::string>> list_dir(const std::string& path) override;
+  Result<bool> exists(const std::string& path) override;
+  Result<DirInfo> dir_info(const std::string& path) override;
+  Result<std::unique_ptr<FileLock>> lock(const std::string& path) override;
+  Result<FsInfo> fs_info(const std::string& path) override;
+  uint64_t now_ns() override { return base_->now_ns(); }
+  int64_t unix_ms() override { return base_->unix_ms(); }
+  void random(std::span<uint8_t> out) override { base_->random(out); }
+
+  FsInfo* fs_override = nullptr;    // what fs_info says, if set
+  DirInfo* dir_override = nullptr;  // what dir_info says, if set
+
+ private:
+  Env* base_;
+  FaultPlan* plan_;
+};
+
+// Makes every SQLite connection opened from now on count and fail with `plan` (null: none). The shim stays registered.
+void set_sqlite_faults(FaultPlan* plan);
+
+}  // namespace kvrt::test
