@@ -1,0 +1,235 @@
+// Loading: hyper-parameters and tensors that do not fit are refused by name; what loads has the right parts; the model's identity.
+#include <gtest/gtest.h>
+
+#include "runtime/base/limits.h"
+#include "runtime/model/model.h"
+#include "tests/support/gguf_writer.h"
+
+namespace kvrt {
+namespace {
+
+using test::GgufModel;
+using test::GgufWriter;
+
+std::unique_ptr<Backend> open_scalar() {
+  CpuOptions options;
+  options.threads = 1;
+  options.isa = "scalar";
+  return std::move(open_cpu(options, nullptr)).value();
+}
+
+// Loads bytes; the model does not need them afterwards.
+Result<std::unique_ptr<Model>> load(const std::vector<uint8_t>& bytes, const LoadProgress& progress = nullptr) {
+  static const std::unique_ptr<Backend> backend = open_scalar();
+  KVRT_ASSIGN(auto file, GgufFile::parse(bytes, "test.gguf"));
+  return load_model(*file, backend.get(), progress);
+}
+
+template <typename Add>
+std::vector<uint8_t> with(const GgufModel& model, Add add) {
+  GgufWriter w;
+  return model.write(&w, add);
+}
+
+Hash256 id_of(const std::vector<uint8_t>& bytes, ThreadPool* pool = nullptr) {
+  auto file = std::move(GgufFile::parse(bytes, "test.gguf")).value();
+  auto id = model_id(*file, pool, nullptr);
+  EXPECT_TRUE(id.is_ok()) << id.status().message();
+  return id.is_ok() ? *id : Hash256{};
+}
+
+void expect_status(const Status& status, Code code, const char* word) {
+  EXPECT_EQ(status.code(), code) << status.message() << " for " << word;
+  EXPECT_NE(status.message().find(word), std::string::npos) << word << " not in: " << status.message();
+}
+
+TEST(ModelLoad, ReadsDimensionsAndStacksWeights) {
+  GgufModel spec;
+  spec.layers = 2;
+  auto model = load(spec.write());
+  ASSERT_TRUE(model.is_ok()) << model.status().message();
+  const Model& m = **model;
+  EXPECT_STREQ(m.arch->name, "llama");
+  EXPECT_EQ(m.dims.head_dim, 8u);
+  EXPECT_EQ(m.dims.vocab, 40u);
+  EXPECT_TRUE(m.dims.tied_head);
+  EXPECT_EQ(&m.head_weight(), m.embedding.get());
+  ASSERT_EQ(m.layers.size(), 2u);
+  EXPECT_EQ(m.layers[1].qkv->rows(), 32u + 16 + 16);
+  EXPECT_EQ(m.layers[1].gate_up->rows(), 128u);
+  EXPECT_EQ(m.layers[1].down->cols(), 64u);
+  EXPECT_EQ(m.layers[1].attn_norm.size(), 32u);
+  EXPECT_FLOAT_EQ(m.layers[1].attn_norm[31], 0.81f);
+  EXPECT_TRUE(m.layers[1].qkv_bias.empty());
+  EXPECT_GT(m.weight_bytes, 0u);
+}
+
+TEST(ModelLoad, Qwen2HasBiasesAndHalvesAndAnOwnHead) {
+  GgufModel spec;
+  spec.arch = "qwen2";
+  spec.qkv_bias = true;
+  spec.tied = false;
+  auto model = load(spec.write());
+  ASSERT_TRUE(model.is_ok()) << model.status().message();
+  EXPECT_EQ((*model)->dims.rope.style, RopeStyle::kHalves);
+  EXPECT_EQ((*model)->layers[0].qkv_bias.size(), 64u);
+  EXPECT_NE((*model)->head, nullptr);
+  spec.qkv_bias = false;
+  expect_status(load(spec.write()).status(), Code::kCorrupt, "blk.0.attn_q.bias is missing");
+}
+
+TEST(ModelLoad, EveryMissingPartIsNamed) {
+  for (const char* key : {"block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
+                          "attention.layer_norm_rms_epsilon"}) {
+    GgufModel spec;
+    spec.skip_key = key;
+    expect_status(load(spec.write()).status(), Code::kCorrupt, key);
+  }
+  for (const char* tensor : {"token_embd.weight", "output_norm.weight", "blk.0.attn_norm.weight", "blk.0.attn_q.weight",
+                             "blk.0.attn_k.weight", "blk.0.attn_v.weight", "blk.0.attn_output.weight", "blk.0.ffn_norm.weight",
+                             "blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.0.ffn_down.weight"}) {
+    GgufModel spec;
+    spec.skip_tensor = tensor;
+    expect_status(load(spec.write()).status(), Code::kCorrupt, tensor);
+  }
+  GgufWriter vocabulary;
+  vocabulary.add_string("general.architecture", "llama");
+  for (const char* key : {"block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count"}) {
+    vocabulary.add_u32(std::string("llama.") + key, 1);
+  }
+  vocabulary.add_f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  vocabulary.add_u32("llama.attention.key_length", 2);
+  expect_status(load(vocabulary.finish()).status(), Code::kInvalid, "vocabulary");
+}
+
+TEST(ModelLoad, FeaturesThatKvrtLacksAreRefusedByName) {
+  struct Case {
+    const char* word;
+    void (*add)(GgufWriter&);
+  };
+  const Case cases[] = {
+      {"llama.expert_count", [](GgufWriter& w) { w.add_u32("llama.expert_count", 8); }},
+      {"llama.attention.sliding_window", [](GgufWriter& w) { w.add_u32("llama.attention.sliding_window", 4096); }},
+      {"llama.attention.causal", [](GgufWriter& w) { w.add_bool("llama.attention.causal", false); }},
+      {"llama.final_logit_softcapping", [](GgufWriter& w) { w.add_f32("llama.final_logit_softcapping", 30.0f); }},
+      {"llama.logit_scale", [](GgufWriter& w) { w.add_f32("llama.logit_scale", 16.0f); }},
+      {"llama.rope.scaling.type", [](GgufWriter& w) { w.add_string("llama.rope.scaling.type", "yarn"); }},
+      {"llama.rope.scale_linear", [](GgufWriter& w) { w.add_f32("llama.rope.scale_linear", 4.0f); }},
+      {"llama.attention.value_length", [](GgufWriter& w) { w.add_u32("llama.attention.value_length", 4); }},
+      {"split.count", [](GgufWriter& w) { w.add_scalar("split.count", 2, uint16_t{3}); }},
+      {"rope_freqs.weight", [](GgufWriter& w) { w.add_tensor("rope_freqs.weight", 0, {4}, std::vector<uint8_t>(16)); }},
+      {"blk.0.attn_q_norm.weight", [](GgufWriter& w) { w.add_tensor("blk.0.attn_q_norm.weight", 0, {8}, std::vector<uint8_t>(32)); }},
+  };
+  for (const Case& c : cases) expect_status(load(with(GgufModel(), c.add)).status(), Code::kUnsupported, c.word);
+  GgufModel other;
+  other.arch = "mamba";
+  expect_status(load(other.write()).status(), Code::kUnsupported, "\"mamba\"");
+  EXPECT_TRUE(load(with(GgufModel(), [](GgufWriter& w) {
+                w.add_string("llama.rope.scaling.type", "none");
+                w.add_u32("llama.expert_count", 0);
+                w.add_bool("llama.attention.causal", true);
+              })).is_ok());
+}
+
+TEST(ModelLoad, ATensorTypeThatKvrtLacksIsRefusedWhenTheModelIsLoaded) {
+  GgufModel spec;
+  spec.skip_tensor = "blk.0.attn_q.weight";
+  const auto bytes = with(spec, [](GgufWriter& w) { w.add_tensor("blk.0.attn_q.weight", 2, {32, 32}, std::vector<uint8_t>(32 * 18)); });
+  ASSERT_TRUE(GgufFile::parse(bytes, "test.gguf").is_ok());
+  const auto model = load(bytes);
+  expect_status(model.status(), Code::kUnsupported, "Q4_0");
+  expect_status(model.status(), Code::kUnsupported, "blk.0.attn_q.weight");
+}
+
+TEST(ModelLoad, HyperParametersOutOfRangeAreNamed) {
+  struct Case {
+    Code code;
+    const char* word;
+    void (*change)(GgufModel&);
+  };
+  const Case cases[] = {
+      {Code::kLimit, "llama.block_count", [](GgufModel& m) { m.skip_key = "block_count"; }},
+      {Code::kCorrupt, "llama.attention.head_count_kv", [](GgufModel& m) { m.kv_heads = 3; }},
+      {Code::kCorrupt, "llama.attention.head_count_kv", [](GgufModel& m) { m.kv_heads = 8; }},
+      {Code::kCorrupt, "llama.attention.head_count", [](GgufModel& m) { m.heads = 3, m.kv_heads = 1, m.matrix_type = 0; }},
+      {Code::kCorrupt, "llama.rope.dimension_count", [](GgufModel& m) { m.skip_key = "rope.dimension_count"; }},
+  };
+  for (const Case& c : cases) {
+    GgufModel spec;
+    c.change(spec);
+    const auto bytes = with(spec, [&](GgufWriter& w) {
+      if (spec.skip_key == "block_count") w.add_u32("llama.block_count", kLayersMax + 1);
+      if (spec.skip_key == "rope.dimension_count") w.add_u32("llama.rope.dimension_count", 10);  // of 8
+    });
+    expect_status(load(bytes).status(), c.code, c.word);
+  }
+  for (float eps : {-1.0f, 2.0f, std::numeric_limits<float>::quiet_NaN()}) {
+    GgufModel spec;
+    spec.skip_key = "attention.layer_norm_rms_epsilon";
+    const auto bytes = with(spec, [&](GgufWriter& w) { w.add_f32("llama.attention.layer_norm_rms_epsilon", eps); });
+    expect_status(load(bytes).status(), Code::kCorrupt, "rms_epsilon");
+  }
+  const auto wrong_vocabulary = with(GgufModel(), [](GgufWriter& w) { w.add_u32("llama.vocab_size", 41); });
+  expect_status(load(wrong_vocabulary).status(), Code::kCorrupt, "llama.vocab_size");
+}
+
+TEST(ModelLoad, ReportsProgressAndStopsWhenToldTo) {
+  GgufModel spec;
+  spec.layers = 3;
+  const auto bytes = spec.write();
+  uint64_t last = 0, total = 0, calls = 0;
+  ASSERT_TRUE(load(bytes, [&](uint64_t done, uint64_t all) {
+                EXPECT_GE(done, last);
+                last = done, total = all, ++calls;
+                return true;
+              }).is_ok());
+  EXPECT_EQ(last, total);
+  EXPECT_GT(calls, 10u);
+  for (uint64_t stop = 1; stop <= calls; ++stop) {
+    uint64_t n = 0;
+    const auto model = load(bytes, [&](uint64_t, uint64_t) { return ++n < stop; });
+    EXPECT_EQ(model.status().code(), Code::kCancelled);
+    EXPECT_EQ(n, stop);
+  }
+}
+
+TEST(ModelId, DependsOnEveryTensorByteAndParameterAndOnNothingElse) {
+  GgufWriter w;
+  const auto bytes = GgufModel().write(&w, [](GgufWriter&) {});
+  const Hash256 id = id_of(bytes);
+  ThreadPool pool(3);
+  EXPECT_EQ(id, id_of(bytes, &pool));
+  for (size_t at = w.data_at; at < bytes.size(); at += 97) {
+    auto changed = bytes;
+    changed[at] ^= 1;
+    auto file = std::move(GgufFile::parse(changed, "test.gguf")).value();
+    bool in_tensor = false;  // padding between tensors means nothing
+    for (const GgufTensor& t : file->tensors()) {
+      in_tensor |= changed.data() + at >= t.view.data.data() && changed.data() + at < t.view.data.data() + t.view.data.size();
+    }
+    EXPECT_EQ(id_of(changed) != id, in_tensor) << at;
+  }
+  EXPECT_EQ(id, id_of(with(GgufModel(), [](GgufWriter& more) { more.add_string("general.name", "another"); })));
+  GgufModel v2;
+  v2.version = 2;
+  EXPECT_EQ(id, id_of(v2.write()));
+  EXPECT_NE(id, id_of(with(GgufModel(), [](GgufWriter& more) { more.add_u32("llama.attention.key_length", 16); })));
+  GgufModel epsilon;
+  epsilon.skip_key = "attention.layer_norm_rms_epsilon";
+  EXPECT_NE(id, id_of(with(epsilon, [](GgufWriter& more) { more.add_f32("llama.attention.layer_norm_rms_epsilon", 2e-5f); })));
+  GgufModel moved;  // the same tensors in another order
+  moved.skip_tensor = "output_norm.weight";
+  auto file = std::move(GgufFile::parse(bytes, "test.gguf")).value();
+  const auto norm = file->find("output_norm.weight")->view.data;
+  EXPECT_EQ(id, id_of(with(moved, [&](GgufWriter& more) { more.add_tensor("output_norm.weight", 0, {32}, {norm.begin(), norm.end()}); })));
+}
+
+TEST(ModelId, StopsWhenToldTo) {
+  const auto bytes = GgufModel().write();
+  auto file = std::move(GgufFile::parse(bytes, "test.gguf")).value();
+  ThreadPool pool(2);
+  EXPECT_EQ(model_id(*file, &pool, [](uint64_t, uint64_t) { return false; }).status().code(), Code::kCancelled);
+}
+
+}  // namespace
+}  // namespace kvrt
