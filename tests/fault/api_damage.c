@@ -89,8 +89,11 @@ static void examine(const char* dir, const char* what, int harmless, int verify)
   if (verify) {
     struct faults f = {0};
     const kvrt_status status = kvrt_store_verify(store, on_fault, &f);
-    if (!harmless) EXPECT(status == KVRT_CORRUPT && f.count > 0 && f.named == f.count, "%s: verify: %s, %zu faults", what, kvrt_status_name(status), f.count);
-    if (harmless) EXPECT(status == (f.count ? KVRT_CORRUPT : KVRT_OK), "%s: verify: %s, %zu faults", what, kvrt_status_name(status), f.count);
+    if (!harmless)
+      EXPECT(status == KVRT_CORRUPT && f.count > 0 && f.named == f.count, "%s: verify: %s, %zu faults", what, kvrt_status_name(status),
+             f.count);
+    if (harmless)
+      EXPECT(status == (f.count ? KVRT_CORRUPT : KVRT_OK), "%s: verify: %s, %zu faults", what, kvrt_status_name(status), f.count);
   }
   kvrt_report opened = {.struct_size = sizeof opened}, report = {.struct_size = sizeof report};
   kvrt_session* s = NULL;
@@ -100,11 +103,14 @@ static void examine(const char* dir, const char* what, int harmless, int verify)
     check_report(&opened, what);
     if (!harmless) {
       EXPECT(opened.prefilled > 1 && opened.reuse_stopped == KVRT_REUSE_DAMAGED && opened.reuse_stopped_at % kBlock == 0,
-             "%s: %" PRIu64 " to compute, stopped by %u at %" PRIu64, what, opened.prefilled, opened.reuse_stopped, opened.reuse_stopped_at);
+             "%s: %" PRIu64 " to compute, stopped by %u at %" PRIu64, what, opened.prefilled, opened.reuse_stopped,
+             opened.reuse_stopped_at);
     }
     const uint64_t digest = next_digest(s, &report);
     EXPECT(digest == want_digest, "%s: other logits", what);
-    if (!harmless) EXPECT(report.prefilled > 1 && report.reuse_stopped == KVRT_REUSE_DAMAGED, "%s: computed %" PRIu64 ", reason %u", what, report.prefilled, report.reuse_stopped);
+    if (!harmless)
+      EXPECT(report.prefilled > 1 && report.reuse_stopped == KVRT_REUSE_DAMAGED, "%s: computed %" PRIu64 ", reason %u", what,
+             report.prefilled, report.reuse_stopped);
     // What was computed is saved again, and the store is whole again.
     EXPECT_STATUS(kvrt_session_suspend(s, "a", 1, NULL, NULL), KVRT_OK);
     kvrt_session_close(s);
@@ -137,7 +143,8 @@ int main(void) {
   const struct bytes a = read_all(segment_a);
   const struct bytes b = read_all(strcmp(found[0], segment_a) == 0 ? found[1] : found[0]);
   unsigned char* changed = malloc(a.size);
-#define RESET() (copy_tree(sound, work), snprintf(path, sizeof path, "%s%s", work, segment_a + strlen(sound)), memcpy(changed, a.data, a.size))
+#define RESET() \
+  (copy_tree(sound, work), snprintf(path, sizeof path, "%s%s", work, segment_a + strlen(sound)), memcpy(changed, a.data, a.size))
   char what[128];
   for (size_t i = 0; i < 24; ++i) {  // one bit, all over the file: a header, a token, a payload, a footer
     const size_t at = i < 12 ? i * 7 : a.size * i / 24;

@@ -90,11 +90,12 @@ static void check(kvrt_model* model, kvrt_store* store, uint32_t which, struct k
   if (status != KVRT_OK) return;
   const uint64_t generation = session_props(s).generation, tokens = session_props(s).tokens;
   const struct note* want = generation == k->done.generation ? &k->done : &k->tried;
-  EXPECT(generation == want->generation && tokens == want->tokens, "kill %d: %s has generation %" PRIu64 " and %" PRIu64
-         " tokens; acknowledged %" PRIu64 ", tried %" PRIu64, round, name, generation, tokens, k->done.generation, k->tried.generation);
+  EXPECT(generation == want->generation && tokens == want->tokens,
+         "kill %d: %s has generation %" PRIu64 " and %" PRIu64 " tokens; acknowledged %" PRIu64 ", tried %" PRIu64, round, name, generation,
+         tokens, k->done.generation, k->tried.generation);
   EXPECT(next_digest(s, NULL) == want->digest, "kill %d: %s goes on with other logits", round, name);
-  EXPECT(report.reused_memory + report.reused_disk >= tokens / 32 * 32, "kill %d: %s: only %" PRIu64 " of %" PRIu64 " tokens came back", round, name,
-         report.reused_memory + report.reused_disk, tokens);
+  EXPECT(report.reused_memory + report.reused_disk >= tokens / 32 * 32, "kill %d: %s: only %" PRIu64 " of %" PRIu64 " tokens came back",
+         round, name, report.reused_memory + report.reused_disk, tokens);
   k->done = *want;
   kvrt_session_close(s);
 }

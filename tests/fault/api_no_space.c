@@ -47,8 +47,8 @@ static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
   snapshot(store, &after);
   EXPECT(after.sessions == before.sessions && after.chunks == before.chunks && after.segments == before.segments &&
              after.chunk_bytes == before.chunk_bytes,
-         "%s: the store changed: %" PRIu64 " sessions, %" PRIu64 " chunks; before %" PRIu64 ", %" PRIu64, what, after.sessions, after.chunks,
-         before.sessions, before.chunks);
+         "%s: the store changed: %" PRIu64 " sessions, %" PRIu64 " chunks; before %" PRIu64 ", %" PRIu64, what, after.sessions,
+         after.chunks, before.sessions, before.chunks);
   EXPECT(session_props(s).state == KVRT_STATE_IDLE && session_props(s).kv_tokens == 500, "%s: state %u", what, session_props(s).state);
   kvrt_session* alone = with_tokens(model, NULL, 900 + (uint64_t)saved, 500);
   struct run want = {0}, got = {0};

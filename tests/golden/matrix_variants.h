@@ -48,8 +48,8 @@ static inline void expect_same(const struct bench* b, const struct run* got, siz
   EXPECT(got->count == b->base->new_count, "%s, %s: %zu tokens of %zu", b->label, what, got->count, b->base->new_count);
   for (size_t i = 0; i < got->count && i < want->count; ++i) {
     const int same = got->token[i] == want->token[i] && got->digest[i] == want->digest[i] && got->digest[i] != 0;
-    EXPECT(same, "%s, %s, prompt %zu: token %zu: %d digest %016" PRIx64 ", base %d %016" PRIx64, b->label, what, which, i, (int)got->token[i],
-           got->digest[i], (int)want->token[i], want->digest[i]);
+    EXPECT(same, "%s, %s, prompt %zu: token %zu: %d digest %016" PRIx64 ", base %d %016" PRIx64, b->label, what, which, i,
+           (int)got->token[i], got->digest[i], (int)want->token[i], want->digest[i]);
     if (!same) break;
   }
 }
@@ -106,7 +106,8 @@ static inline void variant_prefix_in_memory(struct bench* b) {
     struct run r = {0};
     const kvrt_report report = generate_into(s, (uint32_t)b->base->new_count, &r);
     if (pass == 1) {
-      EXPECT(report.reused_memory >= sealed(b, n - 1), "%s: prefix hit reused %" PRIu64 " of %zu", b->label, report.reused_memory, sealed(b, n - 1));
+      EXPECT(report.reused_memory >= sealed(b, n - 1), "%s: prefix hit reused %" PRIu64 " of %zu", b->label, report.reused_memory,
+             sealed(b, n - 1));
     }
     expect_same(b, &r, 0, pass ? "prefix hit in memory" : "first of two");
     kvrt_session_close(s);

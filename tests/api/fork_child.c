@@ -1,0 +1,107 @@
+// After fork(2) every call in the child gives UNSUPPORTED and touches nothing; the parent goes on.
+#include <sys/wait.h>
+
+#include "misuse.h"
+
+static int wrong;
+
+static void expect_forked(const char* name, kvrt_status status) {
+  kvrt_error e = {.struct_size = sizeof e};
+  kvrt_last_error(&e);
+  const int ok = status == KVRT_UNSUPPORTED && e.detail == KVRT_DETAIL_FORKED;
+  printf("%-8s %-24s in the child of a fork: expected UNSUPPORTED got %s\n", ok ? "ok" : "WRONG", name, kvrt_status_name(status));
+  wrong += !ok;
+}
+
+static void child(struct stage* t) {
+  const int32_t token = 1;
+  const char* message = "{\"role\":\"user\",\"content\":\"hi\"}";
+  int32_t tokens[64];
+  char text[64];
+  size_t needed = 0;
+  kvrt_event event = {.struct_size = sizeof event};
+  kvrt_runtime_props rp = {.struct_size = sizeof rp};
+  kvrt_model_props mp = {.struct_size = sizeof mp};
+  kvrt_store_props sp = {.struct_size = sizeof sp};
+  kvrt_session_props p = {.struct_size = sizeof p};
+  kvrt_store_entry entry = {.struct_size = sizeof entry};
+  kvrt_model* m = NULL;
+  kvrt_store* st = NULL;
+  kvrt_session* s = NULL;
+  expect_forked("runtime_info", kvrt_runtime_info(t->runtime, &rp));
+  expect_forked("model_open", kvrt_model_open(t->runtime, t->tiny, strlen(t->tiny), NULL, NULL, NULL, &m));
+  expect_forked("model_info", kvrt_model_info(t->model, &mp));
+  expect_forked("model_tokenize", kvrt_model_tokenize(t->model, "a", 1, 0, tokens, 64, &needed));
+  expect_forked("model_detokenize", kvrt_model_detokenize(t->model, &token, 1, 0, text, 64, &needed));
+  expect_forked("store_open", kvrt_store_open(t->runtime, t->dir, strlen(t->dir), NULL, &st));
+  expect_forked("store_info", kvrt_store_info(t->store, &sp));
+  expect_forked("store_stat", kvrt_store_stat(t->store, NULL, 0, "a", 1, &entry));
+  expect_forked("store_list", kvrt_store_list(t->store, NULL, 0, run_callback, NULL));
+  expect_forked("store_remove", kvrt_store_remove(t->store, NULL, 0, "a", 1));
+  expect_forked("store_verify", kvrt_store_verify(t->store, NULL, NULL));
+  expect_forked("session_open", kvrt_session_open(t->model, NULL, &s));
+  expect_forked("session_info", kvrt_session_info(t->session, &p));
+  expect_forked("session_append", kvrt_session_append(t->session, &token, 1));
+  expect_forked("session_append_text", kvrt_session_append_text(t->session, "a", 1, 0));
+  expect_forked("session_append_message", kvrt_session_append_message(t->session, message, strlen(message), NULL));
+  expect_forked("session_prefill", kvrt_session_prefill(t->session, 0, NULL, NULL, NULL));
+  expect_forked("session_begin", kvrt_session_begin(t->session, NULL));
+  expect_forked("session_next", kvrt_session_next(t->session, &event, 0));
+  expect_forked("session_generate", kvrt_session_generate(t->session, NULL, NULL, NULL, NULL));
+  expect_forked("session_cancel", kvrt_session_cancel(t->session));
+  expect_forked("session_fork", kvrt_session_fork(t->session, &s));
+  expect_forked("session_truncate", kvrt_session_truncate(t->session, 0));
+  expect_forked("session_tokens", kvrt_session_tokens(t->session, tokens, 64, &needed));
+  expect_forked("session_checkpoint", kvrt_session_checkpoint(t->session, "a", 1, NULL, NULL));
+  expect_forked("session_suspend", kvrt_session_suspend(t->session, "a", 1, NULL, NULL));
+  expect_forked("session_resume", kvrt_session_resume(t->model, t->store, "a", 1, NULL, NULL, NULL, NULL, &s));
+  kvrt_session_close(t->session);  // no-ops that must not hang, crash or touch the store
+  kvrt_store_release(t->store);
+  kvrt_model_release(t->model);
+  kvrt_runtime_release(t->runtime);
+  fflush(stdout);
+  _exit(wrong);
+}
+
+int main(void) {
+  struct stage t;
+  stage_open(&t);
+  kvrt_model_release(t.model);  // two threads, so that a child that tried to use the pool would hang
+  kvrt_session_close(t.session);
+  kvrt_store_release(t.store);
+  kvrt_runtime_release(t.runtime);
+  char path[kPathMax + 8];
+  snprintf(path, sizeof path, "%s/store", t.dir);
+  t.runtime = open_runtime(2, 0);
+  t.model = open_model(t.runtime, t.tiny, 0, 0, 0);
+  t.store = open_store(t.runtime, path);
+  t.session = open_session(t.model, t.store, 0);
+  const int32_t tokens[] = {5, 6, 7, 8};
+  MUST(kvrt_session_append(t.session, tokens, 4));
+  struct run r = {0};
+  generate_into(t.session, 20, &r);
+  MUST(kvrt_session_checkpoint(t.session, "a", 1, NULL, NULL));
+  for (int generating = 0; generating < 2; ++generating) {
+    kvrt_generate_options o = run_options(30);
+    kvrt_event e = {.struct_size = sizeof e};
+    if (generating) {
+      MUST(kvrt_session_begin(t.session, &o));
+      MUST(kvrt_session_next(t.session, &e, -1));
+    }
+    fflush(stdout);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      alarm(20);
+      child(&t);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %x", status);
+    while (generating && e.type != KVRT_EVENT_DONE) MUST(kvrt_session_next(t.session, &e, -1));
+    generate_into(t.session, 5, &r);
+    MUST(kvrt_session_checkpoint(t.session, "a", 1, NULL, NULL));
+    MUST(kvrt_store_verify(t.store, NULL, NULL));
+  }
+  stage_close(&t);
+  return finish();
+}

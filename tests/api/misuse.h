@@ -1,0 +1,70 @@
+// The table of misuse: each row is a call, what is wrong with it, what the header promises and what came.
+#pragma once
+
+#include "support.h"
+
+// What the calls work on: sound objects, and outputs full of a canary that a failed call must leave alone.
+struct stage {
+  char dir[kPathMax], tiny[kPathMax];
+  kvrt_runtime* runtime;
+  kvrt_model* model;
+  kvrt_store* store;
+  kvrt_session* session;  // 20 tokens, with the store
+  uint32_t vocab, context;
+};
+
+static inline void stage_open(struct stage* s) {
+  make_dir(s->dir);
+  tiny_path(s->tiny, 1);
+  s->runtime = open_runtime(1, 0);
+  s->model = open_model(s->runtime, s->tiny, 0, 0, 0);
+  s->vocab = model_props(s->model).vocab_size;
+  s->context = model_props(s->model).context_length;
+  char path[kPathMax + 8];
+  snprintf(path, sizeof path, "%s/store", s->dir);
+  s->store = open_store(s->runtime, path);
+  s->session = open_session(s->model, s->store, 0);
+  int32_t tokens[20];
+  prompt_tokens(tokens, 20, 5, s->vocab);
+  MUST(kvrt_session_append(s->session, tokens, 20));
+}
+
+static inline void stage_close(struct stage* s) {
+  kvrt_session_close(s->session);
+  kvrt_store_release(s->store);
+  kvrt_model_release(s->model);
+  kvrt_runtime_release(s->runtime);
+  remove_tree(s->dir);
+}
+
+#define ANY(status) (1u << (status))
+
+// `want` is a set: ANY(KVRT_INVALID) | ANY(KVRT_LIMIT) where the header leaves a choice.
+static inline void table_row(int line, const char* call, const char* misuse, kvrt_status got, uint32_t want) {
+  char expected[128] = "";
+  for (kvrt_status s = 0; s <= KVRT_INTERNAL; ++s) {
+    if (want & ANY(s)) strcat(strcat(expected, *expected ? " or " : ""), kvrt_status_name(s));
+  }
+  const int ok = got >= 0 && got <= KVRT_INTERNAL && (want & ANY(got)) != 0;
+  printf("%-8s %-28s %-60s expected %-22s got %s\n", ok ? "ok" : "WRONG", call, misuse, expected, kvrt_status_name(got));
+  EXPECT(ok, "line %d: %s: %s (%s)", line, call, misuse, got ? last_message() : "");
+  if (got != KVRT_OK) {
+    kvrt_error e = KVRT_INIT;
+    e.struct_size = sizeof e;
+    EXPECT(kvrt_last_error(&e) == KVRT_OK && e.status == got && e.message[0] != 0, "line %d: %s: last_error has status %d, message \"%s\"",
+           line, call, (int)e.status, e.message);
+  }
+}
+
+#define ROW(name, misuse, call, want) table_row(__LINE__, name, misuse, (call), (want))
+#define BAD(name, misuse, call) ROW(name, misuse, call, ANY(KVRT_INVALID))
+
+static inline void canary(void* p, size_t size) { memset(p, 0xA5, size); }
+
+static inline int has_canary(const void* p, size_t size) {
+  const unsigned char* bytes = (const unsigned char*)p;
+  for (size_t i = 0; i < size; ++i) {
+    if (bytes[i] != 0xA5) return 0;
+  }
+  return 1;
+}

@@ -1,0 +1,138 @@
+// NULL for every pointer argument of every function.
+#include "misuse.h"
+
+static int32_t go_on(void* user, const kvrt_event* e) {
+  (void)user, (void)e;
+  return 0;
+}
+
+static void no_ops(void) {
+  kvrt_runtime_retain(NULL);
+  kvrt_runtime_release(NULL);
+  kvrt_model_retain(NULL);
+  kvrt_model_release(NULL);
+  kvrt_store_retain(NULL);
+  kvrt_store_release(NULL);
+  kvrt_session_close(NULL);
+  EXPECT(1, "retain, release and close of NULL are no-ops");
+}
+
+static void runtime_and_model(struct stage* t) {
+  kvrt_runtime_props rp = {.struct_size = sizeof rp};
+  kvrt_model_props mp = {.struct_size = sizeof mp};
+  kvrt_model* m = NULL;
+  char buffer[64];
+  int32_t tokens[8] = {1, 2, 3};
+  size_t needed = 77;
+  const size_t n = strlen(t->tiny);
+  const char* json = "[{\"role\":\"user\",\"content\":\"hi\"}]";
+  BAD("last_error", "out NULL", kvrt_last_error(NULL));
+  BAD("runtime_open", "out NULL", kvrt_runtime_open(NULL, NULL));
+  BAD("runtime_info", "runtime NULL", kvrt_runtime_info(NULL, &rp));
+  BAD("runtime_info", "out NULL", kvrt_runtime_info(t->runtime, NULL));
+  BAD("model_open", "runtime NULL", kvrt_model_open(NULL, t->tiny, n, NULL, NULL, NULL, &m));
+  BAD("model_open", "path NULL", kvrt_model_open(t->runtime, NULL, n, NULL, NULL, NULL, &m));
+  BAD("model_open", "path NULL, size 0", kvrt_model_open(t->runtime, NULL, 0, NULL, NULL, NULL, &m));
+  BAD("model_open", "out NULL", kvrt_model_open(t->runtime, t->tiny, n, NULL, NULL, NULL, NULL));
+  BAD("model_info", "model NULL", kvrt_model_info(NULL, &mp));
+  BAD("model_info", "out NULL", kvrt_model_info(t->model, NULL));
+  BAD("model_tokenize", "model NULL", kvrt_model_tokenize(NULL, "a", 1, 0, tokens, 8, &needed));
+  BAD("model_tokenize", "text NULL", kvrt_model_tokenize(t->model, NULL, 1, 0, tokens, 8, &needed));
+  BAD("model_tokenize", "tokens NULL, capacity 8", kvrt_model_tokenize(t->model, "a", 1, 0, NULL, 8, &needed));
+  BAD("model_tokenize", "needed NULL", kvrt_model_tokenize(t->model, "a", 1, 0, tokens, 8, NULL));
+  BAD("model_detokenize", "model NULL", kvrt_model_detokenize(NULL, tokens, 3, 0, buffer, sizeof buffer, &needed));
+  BAD("model_detokenize", "tokens NULL", kvrt_model_detokenize(t->model, NULL, 3, 0, buffer, sizeof buffer, &needed));
+  BAD("model_detokenize", "text NULL, capacity 8", kvrt_model_detokenize(t->model, tokens, 3, 0, NULL, 8, &needed));
+  BAD("model_detokenize", "needed NULL", kvrt_model_detokenize(t->model, tokens, 3, 0, buffer, sizeof buffer, NULL));
+  BAD("model_apply_template", "model NULL without a source",
+      kvrt_model_apply_template(NULL, json, strlen(json), NULL, buffer, sizeof buffer, &needed));
+  BAD("model_apply_template", "messages NULL", kvrt_model_apply_template(t->model, NULL, 5, NULL, buffer, sizeof buffer, &needed));
+  BAD("model_apply_template", "text NULL, capacity 8", kvrt_model_apply_template(t->model, json, strlen(json), NULL, NULL, 8, &needed));
+  BAD("model_apply_template", "needed NULL", kvrt_model_apply_template(t->model, json, strlen(json), NULL, buffer, sizeof buffer, NULL));
+  kvrt_template_options o = {.struct_size = sizeof o, .source = NULL, .source_size = 4};
+  BAD("model_apply_template", "source NULL, size 4",
+      kvrt_model_apply_template(t->model, json, strlen(json), &o, buffer, sizeof buffer, &needed));
+  o = (kvrt_template_options){.struct_size = sizeof o, .tools_size = 4};
+  BAD("model_apply_template", "tools NULL, size 4",
+      kvrt_model_apply_template(t->model, json, strlen(json), &o, buffer, sizeof buffer, &needed));
+  EXPECT(needed == 77 && m == NULL, "outputs changed on failure: needed %zu, model %p", needed, (void*)m);
+}
+
+static void store(struct stage* t) {
+  kvrt_store_props sp = {.struct_size = sizeof sp};
+  kvrt_store_entry entry = {.struct_size = sizeof entry};
+  kvrt_store* s = NULL;
+  BAD("store_open", "runtime NULL", kvrt_store_open(NULL, t->dir, strlen(t->dir), NULL, &s));
+  BAD("store_open", "path NULL", kvrt_store_open(t->runtime, NULL, 5, NULL, &s));
+  BAD("store_open", "path NULL, size 0", kvrt_store_open(t->runtime, NULL, 0, NULL, &s));
+  BAD("store_open", "out NULL", kvrt_store_open(t->runtime, t->dir, strlen(t->dir), NULL, NULL));
+  BAD("store_info", "store NULL", kvrt_store_info(NULL, &sp));
+  BAD("store_info", "out NULL", kvrt_store_info(t->store, NULL));
+  BAD("store_list", "store NULL", kvrt_store_list(NULL, NULL, 0, go_on, NULL));
+  BAD("store_list", "domain NULL, size 4", kvrt_store_list(t->store, NULL, 4, go_on, NULL));
+  ROW("store_list", "callback NULL", kvrt_store_list(t->store, NULL, 0, NULL, NULL), ANY(KVRT_INVALID) | ANY(KVRT_OK));
+  BAD("store_stat", "store NULL", kvrt_store_stat(NULL, NULL, 0, "a", 1, &entry));
+  BAD("store_stat", "name NULL", kvrt_store_stat(t->store, NULL, 0, NULL, 1, &entry));
+  BAD("store_stat", "domain NULL, size 4", kvrt_store_stat(t->store, NULL, 4, "a", 1, &entry));
+  BAD("store_stat", "out NULL", kvrt_store_stat(t->store, NULL, 0, "a", 1, NULL));
+  BAD("store_remove", "store NULL", kvrt_store_remove(NULL, NULL, 0, "a", 1));
+  BAD("store_remove", "name NULL", kvrt_store_remove(t->store, NULL, 0, NULL, 1));
+  BAD("store_remove", "domain NULL, size 4", kvrt_store_remove(t->store, NULL, 4, "a", 1));
+  BAD("store_verify", "store NULL", kvrt_store_verify(NULL, go_on, NULL));
+  ROW("store_verify", "callback NULL (no misuse)", kvrt_store_verify(t->store, NULL, NULL), ANY(KVRT_OK));
+  EXPECT(s == NULL, "out changed on failure");
+}
+
+static void session(struct stage* t) {
+  kvrt_session_props sp = {.struct_size = sizeof sp};
+  kvrt_event e = {.struct_size = sizeof e};
+  kvrt_session* s = NULL;
+  int32_t tokens[32] = {1};
+  size_t needed = 77;
+  const char* json = "{\"role\":\"user\",\"content\":\"hi\"}";
+  kvrt_session_options so = {.struct_size = sizeof so, .domain_size = 3};
+  BAD("session_open", "model NULL", kvrt_session_open(NULL, NULL, &s));
+  BAD("session_open", "out NULL", kvrt_session_open(t->model, NULL, NULL));
+  BAD("session_open", "domain NULL, size 3", kvrt_session_open(t->model, &so, &s));
+  BAD("session_info", "session NULL", kvrt_session_info(NULL, &sp));
+  BAD("session_info", "out NULL", kvrt_session_info(t->session, NULL));
+  BAD("session_append", "session NULL", kvrt_session_append(NULL, tokens, 1));
+  BAD("session_append", "tokens NULL", kvrt_session_append(t->session, NULL, 1));
+  BAD("session_append_text", "session NULL", kvrt_session_append_text(NULL, "a", 1, 0));
+  BAD("session_append_text", "text NULL", kvrt_session_append_text(t->session, NULL, 1, 0));
+  BAD("session_append_message", "session NULL", kvrt_session_append_message(NULL, json, strlen(json), NULL));
+  BAD("session_append_message", "message NULL", kvrt_session_append_message(t->session, NULL, 4, NULL));
+  BAD("session_prefill", "session NULL", kvrt_session_prefill(NULL, 0, go_on, NULL, NULL));
+  BAD("session_begin", "session NULL", kvrt_session_begin(NULL, NULL));
+  BAD("session_next", "session NULL", kvrt_session_next(NULL, &e, 0));
+  BAD("session_next", "event NULL", kvrt_session_next(t->session, NULL, 0));
+  BAD("session_generate", "session NULL", kvrt_session_generate(NULL, NULL, go_on, NULL, NULL));
+  BAD("session_cancel", "session NULL", kvrt_session_cancel(NULL));
+  BAD("session_fork", "session NULL", kvrt_session_fork(NULL, &s));
+  BAD("session_fork", "out NULL", kvrt_session_fork(t->session, NULL));
+  BAD("session_truncate", "session NULL", kvrt_session_truncate(NULL, 0));
+  BAD("session_tokens", "session NULL", kvrt_session_tokens(NULL, tokens, 32, &needed));
+  BAD("session_tokens", "tokens NULL, capacity 32", kvrt_session_tokens(t->session, NULL, 32, &needed));
+  BAD("session_tokens", "needed NULL", kvrt_session_tokens(t->session, tokens, 32, NULL));
+  BAD("session_checkpoint", "session NULL", kvrt_session_checkpoint(NULL, "a", 1, NULL, NULL));
+  BAD("session_checkpoint", "name NULL", kvrt_session_checkpoint(t->session, NULL, 1, NULL, NULL));
+  BAD("session_suspend", "session NULL", kvrt_session_suspend(NULL, "a", 1, NULL, NULL));
+  BAD("session_suspend", "name NULL", kvrt_session_suspend(t->session, NULL, 1, NULL, NULL));
+  BAD("session_resume", "model NULL", kvrt_session_resume(NULL, t->store, "a", 1, NULL, NULL, NULL, NULL, &s));
+  BAD("session_resume", "store NULL", kvrt_session_resume(t->model, NULL, "a", 1, NULL, NULL, NULL, NULL, &s));
+  BAD("session_resume", "name NULL", kvrt_session_resume(t->model, t->store, NULL, 1, NULL, NULL, NULL, NULL, &s));
+  BAD("session_resume", "out NULL", kvrt_session_resume(t->model, t->store, "a", 1, NULL, NULL, NULL, NULL, NULL));
+  EXPECT(s == NULL && needed == 77, "outputs changed on failure");
+  EXPECT(session_props(t->session).tokens == 20, "the session changed: %" PRIu64 " tokens", session_props(t->session).tokens);
+}
+
+int main(void) {
+  struct stage t;
+  stage_open(&t);
+  no_ops();
+  runtime_and_model(&t);
+  store(&t);
+  session(&t);
+  stage_close(&t);
+  return finish();
+}

@@ -1,0 +1,329 @@
+// What the tests of the public contract share. They are plain C and know kvrt.h, libc and POSIX, nothing else of the project.
+#pragma once
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kvrt.h"
+
+enum { kSkip = 77, kRunMax = 512, kPathMax = 512 };
+
+// ---- checks: a failed EXPECT is counted and printed, a failed MUST ends the test --------------------------------------------------
+
+static atomic_long support_checks, support_failures;
+
+static inline const char* last_message(void) {
+  static _Thread_local kvrt_error error;
+  error.struct_size = sizeof error;
+  error.message[0] = 0;
+  kvrt_last_error(&error);
+  return error.message;
+}
+
+static inline int32_t last_detail(void) {
+  kvrt_error error = KVRT_INIT;
+  error.struct_size = sizeof error;
+  kvrt_last_error(&error);
+  return error.detail;
+}
+
+#define EXPECT(condition, ...)                                         \
+  do {                                                                 \
+    atomic_fetch_add(&support_checks, 1);                              \
+    if (!(condition) && atomic_fetch_add(&support_failures, 1) < 40) { \
+      printf("%s:%d: FAILED: %s: ", __FILE__, __LINE__, #condition);   \
+      printf(__VA_ARGS__);                                             \
+      printf("\n");                                                    \
+      fflush(stdout);                                                  \
+    }                                                                  \
+  } while (0)
+
+#define EXPECT_STATUS(call, want)                                                                                                  \
+  do {                                                                                                                             \
+    const kvrt_status got_ = (call);                                                                                               \
+    EXPECT(got_ == (want), "%s: expected %s, got %s (%s)", #call, kvrt_status_name(want), kvrt_status_name(got_), last_message()); \
+  } while (0)
+
+#define MUST(call)                                                                                                                      \
+  do {                                                                                                                                  \
+    const kvrt_status got_ = (call);                                                                                                    \
+    if (got_ != KVRT_OK) {                                                                                                              \
+      printf("%s:%d: %s: %s (detail %d): %s\n", __FILE__, __LINE__, #call, kvrt_status_name(got_), (int)last_detail(), last_message()); \
+      exit(1);                                                                                                                          \
+    }                                                                                                                                   \
+  } while (0)
+
+#define REQUIRE(condition, ...)                                            \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
+      printf("%s:%d: cannot go on: %s: ", __FILE__, __LINE__, #condition); \
+      printf(__VA_ARGS__);                                                 \
+      printf("\n");                                                        \
+      exit(1);                                                             \
+    }                                                                      \
+  } while (0)
+
+static inline int finish(void) {
+  printf("%ld checks, %ld failed\n", atomic_load(&support_checks), atomic_load(&support_failures));
+  return atomic_load(&support_failures) != 0 || atomic_load(&support_checks) == 0;
+}
+
+// ---- small things ------------------------------------------------------------------------------------------------------------------
+
+static inline double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static inline uint64_t next_random(uint64_t* state) {  // splitmix64
+  uint64_t z = (*state += 0x9E3779B97F4A7C15u);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+static inline uint64_t hash_bytes(uint64_t h, const void* data, size_t size) {
+  const unsigned char* p = (const unsigned char*)data;
+  for (; size >= 4; size -= 4, p += 4) {
+    uint32_t word;
+    memcpy(&word, p, 4);
+    h = (h ^ word) * 0x9E3779B97F4A7C15u;
+    h ^= h >> 29;
+  }
+  for (; size != 0; --size) h = (h ^ *p++) * 0x100000001B3u;
+  return h;
+}
+
+static inline uint64_t hash_logits(const kvrt_event* e) { return hash_bytes(1 + e->position, e->logits, e->logits_count * sizeof(float)); }
+
+static inline int remove_entry(const char* path, const struct stat* s, int type, struct FTW* f) {
+  (void)s, (void)type, (void)f;
+  return remove(path);
+}
+
+static inline void remove_tree(const char* path) { nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS); }
+
+// A new private directory; remove_tree it at the end.
+static inline void make_dir(char path[kPathMax]) {
+  const char* base = getenv("TMPDIR");
+  snprintf(path, kPathMax, "%s/kvrt-test-XXXXXX", base && *base ? base : "/tmp");
+  REQUIRE(mkdtemp(path) != NULL, "mkdtemp %s: %s", path, strerror(errno));
+}
+
+// ---- models ------------------------------------------------------------------------------------------------------------------------
+
+static inline int compare_paths(const void* a, const void* b) { return strcmp((const char*)a, (const char*)b); }
+
+// The generated models of tests/golden/tiny, by name.
+static inline size_t list_tiny(char (*paths)[kPathMax], size_t capacity) {
+  DIR* dir = opendir(KVRT_TINY_DIR);
+  REQUIRE(dir != NULL, "no directory %s", KVRT_TINY_DIR);
+  size_t count = 0;
+  for (struct dirent* e; (e = readdir(dir)) != NULL && count < capacity;) {
+    const size_t size = strlen(e->d_name);
+    if (size > 5 && strcmp(e->d_name + size - 5, ".gguf") == 0) snprintf(paths[count++], kPathMax, "%s/%s", KVRT_TINY_DIR, e->d_name);
+  }
+  closedir(dir);
+  REQUIRE(count != 0, "no models in %s", KVRT_TINY_DIR);
+  qsort(paths, count, kPathMax, compare_paths);
+  return count;
+}
+
+// The real model, or 0 when this machine has none (the test is skipped then).
+static inline int find_real(char path[kPathMax]) {
+  const char* given = getenv("KVRT_MODEL");
+  const char* home = getenv("HOME");
+  if (given && *given) {
+    snprintf(path, kPathMax, "%s", given);
+  } else {
+    snprintf(path, kPathMax, "%s/.cache/kvrt/models/SmolLM2-135M-Instruct.Q4_1.gguf", home ? home : "");
+  }
+  return access(path, R_OK) == 0;
+}
+
+static inline kvrt_runtime* open_runtime(uint32_t threads, uint32_t isa) {
+  kvrt_runtime_options o = KVRT_INIT;
+  o.struct_size = sizeof o;
+  o.threads = threads;
+  o.isa = isa;
+  kvrt_runtime* rt = NULL;
+  MUST(kvrt_runtime_open(&o, &rt));
+  return rt;
+}
+
+static inline kvrt_model_props model_props(const kvrt_model* model) {
+  kvrt_model_props p = KVRT_INIT;
+  p.struct_size = sizeof p;
+  MUST(kvrt_model_info(model, &p));
+  return p;
+}
+
+// pool_tokens 0: the default pool.
+static inline kvrt_model* open_model(kvrt_runtime* rt, const char* path, uint32_t chunk, uint32_t block, uint64_t pool_tokens) {
+  kvrt_model_options o = KVRT_INIT;
+  o.struct_size = sizeof o;
+  o.prefill_chunk = chunk;
+  o.block_tokens = block;
+  kvrt_model* model = NULL;
+  if (pool_tokens != 0) {
+    o.kv_bytes_max = 64u << 20;
+    MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model));
+    o.kv_bytes_max = pool_tokens * model_props(model).kv_bytes_per_token;
+    kvrt_model_release(model);
+  }
+  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model));
+  return model;
+}
+
+// The first tiny model that has weights and, if asked, a chat template.
+static inline void tiny_path(char path[kPathMax], int with_template) {
+  static char paths[64][kPathMax];
+  const char* given = getenv("KVRT_TINY_MODEL");
+  const size_t count = list_tiny(paths, 64);
+  kvrt_runtime* rt = open_runtime(1, 0);
+  size_t found = count;
+  for (size_t i = 0; i < count && found == count; ++i) {
+    if (given && strstr(paths[i], given) == NULL) continue;
+    kvrt_model* model = open_model(rt, paths[i], 0, 0, 0);
+    const kvrt_model_props p = model_props(model);
+    if (p.has_weights && (!with_template || p.has_template)) found = i;
+    kvrt_model_release(model);
+  }
+  kvrt_runtime_release(rt);
+  REQUIRE(found != count, "no fitting model among %zu in %s", count, KVRT_TINY_DIR);
+  snprintf(path, kPathMax, "%s", paths[found]);
+}
+
+static inline kvrt_store* open_store(kvrt_runtime* rt, const char* path) {
+  kvrt_store* store = NULL;
+  MUST(kvrt_store_open(rt, path, strlen(path), NULL, &store));
+  return store;
+}
+
+// ---- sessions ----------------------------------------------------------------------------------------------------------------------
+
+static inline kvrt_session* open_session(kvrt_model* model, kvrt_store* store, uint32_t no_prefix_cache) {
+  kvrt_session_options o = KVRT_INIT;
+  o.struct_size = sizeof o;
+  o.store = store;
+  o.no_prefix_cache = no_prefix_cache;
+  kvrt_session* s = NULL;
+  MUST(kvrt_session_open(model, &o, &s));
+  return s;
+}
+
+static inline kvrt_session* resume_session(kvrt_model* model, kvrt_store* store, const char* name, kvrt_report* report) {
+  kvrt_session* s = NULL;
+  if (report) report->struct_size = sizeof *report;
+  MUST(kvrt_session_resume(model, store, name, strlen(name), NULL, NULL, NULL, report, &s));
+  return s;
+}
+
+static inline kvrt_session_props session_props(const kvrt_session* s) {
+  kvrt_session_props p = KVRT_INIT;
+  p.struct_size = sizeof p;
+  MUST(kvrt_session_info(s, &p));
+  return p;
+}
+
+static inline void prompt_tokens(int32_t* tokens, size_t count, uint64_t seed, uint32_t vocab) {
+  for (size_t i = 0; i < count; ++i) tokens[i] = (int32_t)(next_random(&seed) % vocab);
+}
+
+// What a generation gave: the tokens and a hash of the logits that each was drawn from.
+struct run {
+  size_t count;
+  int32_t token[kRunMax];
+  uint64_t digest[kRunMax];
+  uint64_t position[kRunMax];
+  uint64_t pending, pending_position;  // the LOGITS event that waits for its TOKEN
+  int has_pending, done;
+  kvrt_report report;
+};
+
+static inline void run_event(struct run* r, const kvrt_event* e) {
+  if (e->type == KVRT_EVENT_LOGITS) {
+    r->pending = hash_logits(e), r->pending_position = e->position, r->has_pending = 1;
+  } else if (e->type == KVRT_EVENT_TOKEN && r->count < kRunMax) {
+    EXPECT(!r->has_pending || r->pending_position + 1 == e->position, "LOGITS of %" PRIu64 " before TOKEN at %" PRIu64, r->pending_position,
+           e->position);
+    r->token[r->count] = e->token;
+    r->position[r->count] = e->position;
+    r->digest[r->count++] = r->has_pending ? r->pending : 0;
+    r->has_pending = 0;
+  } else if (e->type == KVRT_EVENT_DONE) {
+    r->done = 1;
+    if (e->report) r->report = *e->report;
+  }
+}
+
+static inline int32_t run_callback(void* user, const kvrt_event* e) {
+  run_event((struct run*)user, e);
+  return 0;
+}
+
+// Sampled (so that a run visits many tokens) with a fixed seed, past end tokens.
+static inline kvrt_generate_options run_options(uint32_t max_tokens) {
+  kvrt_generate_options o = KVRT_INIT;
+  o.struct_size = sizeof o;
+  o.max_tokens = max_tokens;
+  o.temperature = 0.9f;
+  o.top_k = 50;
+  o.top_p = 0.95f;
+  o.seed = 42;
+  o.ignore_eos = 1;
+  o.emit_logits = 1;
+  return o;
+}
+
+static inline void check_report(const kvrt_report* r, const char* what) {
+  EXPECT(r->prompt_tokens == r->reused_memory + r->reused_disk + r->reused_remote + r->prefilled,
+         "%s: prompt %" PRIu64 " != memory %" PRIu64 " + disk %" PRIu64 " + remote %" PRIu64 " + prefilled %" PRIu64, what,
+         r->prompt_tokens, r->reused_memory, r->reused_disk, r->reused_remote, r->prefilled);
+}
+
+// Generates max_tokens more into `r` (which keeps what it has); the report is of this call.
+static inline kvrt_report generate_into(kvrt_session* s, uint32_t max_tokens, struct run* r) {
+  const kvrt_generate_options o = run_options(max_tokens);
+  kvrt_report report = KVRT_INIT;
+  report.struct_size = sizeof report;
+  MUST(kvrt_session_generate(s, &o, run_callback, r, &report));
+  check_report(&report, "generate");
+  EXPECT(report.generated == max_tokens && report.reason == KVRT_REASON_MAX_TOKENS, "generated %" PRIu64 " of %u, reason %u",
+         report.generated, max_tokens, report.reason);
+  return report;
+}
+
+static inline int32_t last_logits_callback(void* user, const kvrt_event* e) {
+  if (e->type == KVRT_EVENT_LOGITS) *(uint64_t*)user = hash_logits(e);
+  return 0;
+}
+
+// The hash of the logits of the session's last position.
+static inline uint64_t next_digest(kvrt_session* s, kvrt_report* report) {
+  kvrt_report local = KVRT_INIT;
+  if (report == NULL) report = &local;
+  report->struct_size = sizeof *report;
+  uint64_t digest = 0;
+  MUST(kvrt_session_prefill(s, KVRT_LOGITS_LAST, last_logits_callback, &digest, report));
+  check_report(report, "prefill");
+  EXPECT(digest != 0, "prefill(LAST) gave no LOGITS event");
+  return digest;
+}
+
+static inline size_t session_tokens(const kvrt_session* s, int32_t* tokens, size_t capacity) {
+  size_t count = 0;
+  MUST(kvrt_session_tokens(s, tokens, capacity, &count));
+  return count;
+}

@@ -1,0 +1,258 @@
+// Arguments with wrong values: enums, ranges, encodings, names, files.
+#include <fcntl.h>
+#include <math.h>
+
+#include "misuse.h"
+
+static const char kBadUtf8[] = "ab\xC3(";
+
+static kvrt_status open_runtime_with(uint32_t threads, uint32_t isa, uint32_t level) {
+  kvrt_runtime_options o = {.struct_size = sizeof o, .threads = threads, .isa = isa, .log_level = level};
+  kvrt_runtime* rt = NULL;
+  const kvrt_status status = kvrt_runtime_open(&o, &rt);
+  EXPECT((status == KVRT_OK) == (rt != NULL), "out does not fit the status");
+  kvrt_runtime_release(rt);
+  return status;
+}
+
+static kvrt_status open_model_with(struct stage* t, const char* path, uint32_t kv, uint32_t block, uint32_t chunk, uint64_t bytes) {
+  kvrt_model_options o = {.struct_size = sizeof o, .kv_format = kv, .block_tokens = block, .prefill_chunk = chunk, .kv_bytes_max = bytes};
+  kvrt_model* m = NULL;
+  const kvrt_status status = kvrt_model_open(t->runtime, path, strlen(path), &o, NULL, NULL, &m);
+  EXPECT((status == KVRT_OK) == (m != NULL), "out does not fit the status");
+  kvrt_model_release(m);
+  return status;
+}
+
+static int32_t stop_at_once(void* user, const kvrt_event* e) {
+  (void)e;
+  ++*(int*)user;
+  return 1;
+}
+
+static void write_file(const char* path, const char* bytes, size_t size) {
+  FILE* f = fopen(path, "wb");
+  REQUIRE(f != NULL, "%s: %s", path, strerror(errno));
+  fwrite(bytes, 1, size, f);
+  fclose(f);
+}
+
+static void runtime_and_model(struct stage* t) {
+  char path[kPathMax + 32];
+  BAD("runtime_open", "isa 99", open_runtime_with(1, 99, 0));
+  BAD("runtime_open", "log_level 99", open_runtime_with(1, 0, 99));
+  ROW("runtime_open", "a million threads", open_runtime_with(1000000, 0, 0), ANY(KVRT_INVALID) | ANY(KVRT_LIMIT));
+  BAD("model_open", "kv_format 99", open_model_with(t, t->tiny, 99, 0, 0, 0));
+  BAD("model_open", "block_tokens 17", open_model_with(t, t->tiny, 0, 17, 0, 0));
+  BAD("model_open", "block_tokens 8", open_model_with(t, t->tiny, 0, 8, 0, 0));
+  BAD("model_open", "block_tokens 512", open_model_with(t, t->tiny, 0, 512, 0, 0));
+  BAD("model_open", "prefill_chunk 513", open_model_with(t, t->tiny, 0, 0, 513, 0));
+  ROW("model_open", "kv_bytes_max 1", open_model_with(t, t->tiny, 0, 0, 0, 1), ANY(KVRT_LIMIT) | ANY(KVRT_INVALID));
+  kvrt_model* m = NULL;
+  BAD("model_open", "path of size 0", kvrt_model_open(t->runtime, "", 0, NULL, NULL, NULL, &m));
+  BAD("model_open", "path with a NUL", kvrt_model_open(t->runtime, "a\0b", 3, NULL, NULL, NULL, &m));
+  ROW("model_open", "no such file", kvrt_model_open(t->runtime, "/nonexistent/m.gguf", 19, NULL, NULL, NULL, &m), ANY(KVRT_NOT_FOUND));
+  ROW("model_open", "a directory", kvrt_model_open(t->runtime, t->dir, strlen(t->dir), NULL, NULL, NULL, &m),
+      ANY(KVRT_INVALID) | ANY(KVRT_IO) | ANY(KVRT_CORRUPT));
+  snprintf(path, sizeof path, "%s/empty", t->dir);
+  write_file(path, "", 0);
+  ROW("model_open", "an empty file", kvrt_model_open(t->runtime, path, strlen(path), NULL, NULL, NULL, &m), ANY(KVRT_CORRUPT));
+  write_file(path, "this is not a model, it is a line of text\n", 42);
+  ROW("model_open", "a text file", kvrt_model_open(t->runtime, path, strlen(path), NULL, NULL, NULL, &m), ANY(KVRT_CORRUPT));
+  int calls = 0;
+  ROW("model_open", "callback stops", kvrt_model_open(t->runtime, t->tiny, strlen(t->tiny), NULL, stop_at_once, &calls, &m),
+      ANY(KVRT_CANCELLED));
+  EXPECT(calls == 1 && m == NULL, "%d calls after the stop", calls);
+}
+
+static void text(struct stage* t) {
+  int32_t tokens[64];
+  char buffer[64];
+  size_t needed = 77;
+  canary(tokens, sizeof tokens);
+  canary(buffer, sizeof buffer);
+  BAD("model_tokenize", "flags 0x80", kvrt_model_tokenize(t->model, "a", 1, 0x80, tokens, 64, &needed));
+  BAD("model_tokenize", "bad UTF-8", kvrt_model_tokenize(t->model, kBadUtf8, 4, 0, tokens, 64, &needed));
+  EXPECT(needed == 77, "needed changed");
+  ROW("model_tokenize", "capacity 1", kvrt_model_tokenize(t->model, "hello, you", 10, 0, tokens, 1, &needed), ANY(KVRT_TOO_SMALL));
+  EXPECT(needed > 1 && needed <= 10, "needed %zu", needed);
+  EXPECT(has_canary(tokens, sizeof tokens), "TOO_SMALL wrote to the buffer");
+  const size_t want = needed;
+  ROW("model_tokenize", "NULL and 0 ask for the size", kvrt_model_tokenize(t->model, "hello, you", 10, 0, NULL, 0, &needed),
+      ANY(KVRT_TOO_SMALL) | ANY(KVRT_OK));
+  EXPECT(needed == want, "needed %zu, before %zu", needed, want);
+  MUST(kvrt_model_tokenize(t->model, NULL, 0, 0, tokens, 64, &needed));
+  EXPECT(needed == 0, "an empty text has %zu tokens", needed);
+  const int32_t negative = -1, past = (int32_t)t->vocab, good[] = {5, 6};
+  needed = 77;
+  BAD("model_detokenize", "token -1", kvrt_model_detokenize(t->model, &negative, 1, 0, buffer, 64, &needed));
+  BAD("model_detokenize", "token == vocab_size", kvrt_model_detokenize(t->model, &past, 1, 0, buffer, 64, &needed));
+  BAD("model_detokenize", "flags 0x80", kvrt_model_detokenize(t->model, good, 2, 0x80, buffer, 64, &needed));
+  EXPECT(needed == 77 && has_canary(buffer, sizeof buffer), "outputs changed");
+}
+
+static kvrt_status template_with(kvrt_model* m, const char* messages, const char* source, const char* tools) {
+  kvrt_template_options o = {.struct_size = sizeof o,
+                             .source = source,
+                             .source_size = source ? strlen(source) : 0,
+                             .tools = tools,
+                             .tools_size = tools ? strlen(tools) : 0};
+  char buffer[64];
+  size_t needed = 77;
+  canary(buffer, sizeof buffer);
+  const kvrt_status status = kvrt_model_apply_template(m, messages, strlen(messages), &o, buffer, sizeof buffer, &needed);
+  EXPECT(status == KVRT_OK || status == KVRT_TOO_SMALL || needed == 77, "needed changed");
+  EXPECT(status == KVRT_OK || has_canary(buffer, sizeof buffer), "buffer changed");
+  return status;
+}
+
+static void templates(struct stage* t) {
+  const char* good = "[{\"role\":\"user\",\"content\":\"hi\"}]";
+  BAD("model_apply_template", "messages are no JSON", template_with(t->model, "[{", NULL, NULL));
+  BAD("model_apply_template", "messages are an object", template_with(t->model, "{}", NULL, NULL));
+  BAD("model_apply_template", "messages are bad UTF-8", template_with(t->model, "[{\"role\":\"user\",\"content\":\"\xFF\"}]", NULL, NULL));
+  BAD("model_apply_template", "tools are no JSON", template_with(t->model, good, NULL, "[1,"));
+  BAD("model_apply_template", "template does not parse", template_with(t->model, good, "{% for %}", NULL));
+  EXPECT(last_detail() == KVRT_DETAIL_TEMPLATE_ERROR, "detail %d", (int)last_detail());
+  ROW("model_apply_template", "template never ends",
+      template_with(t->model, good, "{% for i in range(99999999) %}{% for j in range(99999999) %}x{% endfor %}{% endfor %}", NULL),
+      ANY(KVRT_LIMIT));
+  EXPECT(last_detail() == KVRT_DETAIL_TEMPLATE_LIMIT, "detail %d", (int)last_detail());
+  ROW("model_apply_template", "model NULL with a source (no misuse)", template_with(NULL, good, "{{ messages[0].content }}", NULL),
+      ANY(KVRT_OK));
+}
+
+static void stores(struct stage* t) {
+  kvrt_store* s = NULL;
+  kvrt_store_entry entry;
+  canary(&entry, sizeof entry);
+  entry.struct_size = sizeof entry;
+  char path[kPathMax + 32], long_name[300];
+  memset(long_name, 'n', sizeof long_name);
+  kvrt_store_options o = {.struct_size = sizeof o, .must_exist = 1};
+  snprintf(path, sizeof path, "%s/absent", t->dir);
+  ROW("store_open", "must_exist and absent", kvrt_store_open(t->runtime, path, strlen(path), &o, &s), ANY(KVRT_NOT_FOUND));
+  EXPECT(access(path, F_OK) != 0, "it was made all the same");
+  BAD("store_open", "path of size 0", kvrt_store_open(t->runtime, "", 0, NULL, &s));
+  BAD("store_open", "path with a NUL", kvrt_store_open(t->runtime, "a\0b", 3, NULL, &s));
+  o = (kvrt_store_options){.struct_size = sizeof o, .reserved = 1};
+  ROW("store_open", "reserved 1", kvrt_store_open(t->runtime, path, strlen(path), &o, &s), ANY(KVRT_INVALID) | ANY(KVRT_UNSUPPORTED));
+  snprintf(path, sizeof path, "%s/file", t->dir);
+  write_file(path, "x", 1);
+  ROW("store_open", "a file", kvrt_store_open(t->runtime, path, strlen(path), NULL, &s),
+      ANY(KVRT_INVALID) | ANY(KVRT_IO) | ANY(KVRT_INCOMPATIBLE));
+  snprintf(path, sizeof path, "%s/foreign", t->dir);
+  mkdir(path, 0700);
+  snprintf(path, sizeof path, "%s/foreign/notes.txt", t->dir);
+  write_file(path, "mine", 4);
+  snprintf(path, sizeof path, "%s/foreign", t->dir);
+  kvrt_status status = kvrt_store_open(t->runtime, path, strlen(path), NULL, &s);
+  ROW("store_open", "a directory of another program", status, ANY(KVRT_INCOMPATIBLE) | ANY(KVRT_INVALID) | ANY(KVRT_CONFLICT));
+  EXPECT(last_detail() == KVRT_DETAIL_FOREIGN_PROGRAM, "detail %d", (int)last_detail());
+  EXPECT(s == NULL, "out changed");
+  ROW("store_stat", "no such session", kvrt_store_stat(t->store, NULL, 0, "nobody", 6, &entry), ANY(KVRT_NOT_FOUND));
+  ROW("store_remove", "no such session", kvrt_store_remove(t->store, NULL, 0, "nobody", 6), ANY(KVRT_NOT_FOUND));
+  BAD("store_stat", "name of 0 bytes", kvrt_store_stat(t->store, NULL, 0, "", 0, &entry));
+  BAD("store_stat", "name of 256 bytes", kvrt_store_stat(t->store, NULL, 0, long_name, 256, &entry));
+  BAD("store_stat", "name of bad UTF-8", kvrt_store_stat(t->store, NULL, 0, kBadUtf8, 4, &entry));
+  BAD("store_stat", "domain of 256 bytes", kvrt_store_stat(t->store, long_name, 256, "a", 1, &entry));
+  BAD("store_remove", "name of 0 bytes", kvrt_store_remove(t->store, NULL, 0, "", 0));
+  BAD("store_list", "domain of bad UTF-8", kvrt_store_list(t->store, kBadUtf8, 4, stop_at_once, &(int){0}));
+  EXPECT(has_canary((char*)&entry + 4, sizeof entry - 4), "entry changed on failure");
+}
+
+static kvrt_status begin_with(struct stage* t, kvrt_generate_options o) {
+  o.struct_size = sizeof o;
+  const kvrt_status status = kvrt_session_begin(t->session, &o);
+  if (status == KVRT_OK) {  // let it end
+    kvrt_session_cancel(t->session);
+    kvrt_event e = {.struct_size = sizeof e};
+    while (kvrt_session_next(t->session, &e, -1) == KVRT_OK && e.type != KVRT_EVENT_DONE) {
+    }
+    MUST(kvrt_session_truncate(t->session, 20));
+  }
+  return status;
+}
+
+static void options_of_begin(struct stage* t) {
+  static char strings[17 * 300];
+  const int32_t negative = -1;
+  BAD("session_begin", "temperature -1", begin_with(t, (kvrt_generate_options){.temperature = -1}));
+  BAD("session_begin", "temperature NaN", begin_with(t, (kvrt_generate_options){.temperature = NAN}));
+  BAD("session_begin", "temperature infinite", begin_with(t, (kvrt_generate_options){.temperature = INFINITY}));
+  BAD("session_begin", "top_p 1.5", begin_with(t, (kvrt_generate_options){.top_p = 1.5f}));
+  BAD("session_begin", "top_p -0.5", begin_with(t, (kvrt_generate_options){.top_p = -0.5f}));
+  BAD("session_begin", "top_p NaN", begin_with(t, (kvrt_generate_options){.top_p = NAN}));
+  BAD("session_begin", "stop_tokens NULL, count 1", begin_with(t, (kvrt_generate_options){.stop_token_count = 1}));
+  BAD("session_begin", "stop token -1", begin_with(t, (kvrt_generate_options){.stop_tokens = &negative, .stop_token_count = 1}));
+  BAD("session_begin", "stop_strings NULL, size 4", begin_with(t, (kvrt_generate_options){.stop_strings_size = 4}));
+  BAD("session_begin", "stop string without its NUL", begin_with(t, (kvrt_generate_options){.stop_strings = "ab", .stop_strings_size = 2}));
+  BAD("session_begin", "an empty stop string", begin_with(t, (kvrt_generate_options){.stop_strings = "", .stop_strings_size = 1}));
+  for (int i = 0; i < 17; ++i) memcpy(strings + 2 * i, "x", 2);
+  ROW("session_begin", "17 stop strings", begin_with(t, (kvrt_generate_options){.stop_strings = strings, .stop_strings_size = 34}),
+      ANY(KVRT_INVALID) | ANY(KVRT_LIMIT));
+  memset(strings, 'y', 257);
+  strings[257] = 0;
+  ROW("session_begin", "a stop string of 257 bytes",
+      begin_with(t, (kvrt_generate_options){.stop_strings = strings, .stop_strings_size = 258}), ANY(KVRT_INVALID) | ANY(KVRT_LIMIT));
+}
+
+static void sessions(struct stage* t) {
+  char long_name[300];
+  memset(long_name, 'n', sizeof long_name);
+  kvrt_session* s = NULL;
+  kvrt_session_options o = {.struct_size = sizeof o, .domain = long_name, .domain_size = 256};
+  ROW("session_open", "domain of 256 bytes", kvrt_session_open(t->model, &o, &s), ANY(KVRT_INVALID) | ANY(KVRT_LIMIT));
+  o.domain = kBadUtf8, o.domain_size = 4;
+  BAD("session_open", "domain of bad UTF-8", kvrt_session_open(t->model, &o, &s));
+  const int32_t bad[] = {1, 2, -1}, past[] = {1, (int32_t)t->vocab};
+  BAD("session_append", "token -1", kvrt_session_append(t->session, bad, 3));
+  BAD("session_append", "token == vocab_size", kvrt_session_append(t->session, past, 2));
+  ROW("session_append", "nothing (no misuse)", kvrt_session_append(t->session, NULL, 0), ANY(KVRT_OK));
+  BAD("session_append_text", "bad UTF-8", kvrt_session_append_text(t->session, kBadUtf8, 4, 0));
+  BAD("session_append_text", "flags 0x80", kvrt_session_append_text(t->session, "a", 1, 0x80));
+  BAD("session_append_message", "no JSON", kvrt_session_append_message(t->session, "{", 1, NULL));
+  BAD("session_append_message", "an array", kvrt_session_append_message(t->session, "[]", 2, NULL));
+  BAD("session_append_message", "no role", kvrt_session_append_message(t->session, "{\"content\":\"a\"}", 15, NULL));
+  BAD("session_prefill", "logits 3", kvrt_session_prefill(t->session, 3, NULL, NULL, NULL));
+  BAD("session_truncate", "past the end", kvrt_session_truncate(t->session, 21));
+  EXPECT(session_props(t->session).tokens == 20, "the session changed");
+  options_of_begin(t);
+  MUST(kvrt_session_open(t->model, NULL, &s));
+  BAD("session_begin", "an empty session", kvrt_session_begin(s, NULL));
+  BAD("session_checkpoint", "a session without a store", kvrt_session_checkpoint(s, "a", 1, NULL, NULL));
+  BAD("session_suspend", "a session without a store", kvrt_session_suspend(s, "a", 1, NULL, NULL));
+  kvrt_session_close(s);
+  s = NULL;
+  BAD("session_checkpoint", "name of 0 bytes", kvrt_session_checkpoint(t->session, "", 0, NULL, NULL));
+  BAD("session_checkpoint", "name of 256 bytes", kvrt_session_checkpoint(t->session, long_name, 256, NULL, NULL));
+  BAD("session_checkpoint", "name of bad UTF-8", kvrt_session_checkpoint(t->session, kBadUtf8, 4, NULL, NULL));
+  BAD("session_checkpoint", "name with a NUL", kvrt_session_checkpoint(t->session, "a\0b", 3, NULL, NULL));
+  BAD("session_suspend", "name of 256 bytes", kvrt_session_suspend(t->session, long_name, 256, NULL, NULL));
+  kvrt_save_options save = {.struct_size = sizeof save, .durability = 5};
+  BAD("session_checkpoint", "durability 5", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL));
+  save = (kvrt_save_options){.struct_size = sizeof save, .reserved = 1};
+  ROW("session_checkpoint", "reserved 1", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL),
+      ANY(KVRT_INVALID) | ANY(KVRT_UNSUPPORTED));
+  ROW("session_checkpoint", "name of 255 bytes (no misuse)", kvrt_session_checkpoint(t->session, long_name, 255, NULL, NULL), ANY(KVRT_OK));
+  ROW("session_resume", "no such session", kvrt_session_resume(t->model, t->store, "nobody", 6, NULL, NULL, NULL, NULL, &s),
+      ANY(KVRT_NOT_FOUND));
+  BAD("session_resume", "name of 0 bytes", kvrt_session_resume(t->model, t->store, "", 0, NULL, NULL, NULL, NULL, &s));
+  EXPECT(s == NULL, "out changed on failure");
+}
+
+int main(void) {
+  struct stage t;
+  stage_open(&t);
+  runtime_and_model(&t);
+  text(&t);
+  templates(&t);
+  stores(&t);
+  sessions(&t);
+  EXPECT(strcmp(kvrt_status_name(KVRT_NO_SPACE), "NO_SPACE") == 0, "%s", kvrt_status_name(KVRT_NO_SPACE));
+  EXPECT(kvrt_status_name(-1) != NULL && kvrt_status_name(9999) != NULL, "the name of an unknown status is NULL");
+  EXPECT(kvrt_abi_version() == KVRT_ABI_VERSION, "abi %u", kvrt_abi_version());
+  EXPECT(kvrt_version() == (KVRT_VERSION_MAJOR << 16 | KVRT_VERSION_MINOR << 8 | KVRT_VERSION_PATCH), "version %x", kvrt_version());
+  stage_close(&t);
+  return finish();
+}
