@@ -34,7 +34,12 @@ TEST(SelfCheck, FindsEveryWrongKernel) {
   EXPECT_TRUE(check_kernels(*scalar_kernels(), &mismatch));
   CpuKernels wrong[10];
   std::fill_n(wrong, 10, *scalar_kernels());
-  wrong[0].matmul_q4_1 = scalar::kMatmulQ80;
+  wrong[0].matmul_q4_1 = [](const MatmulArgs& args, uint32_t begin, uint32_t end, uint32_t c0, uint32_t c1) {
+    MatmulArgs rounded_twice = args;
+    rounded_twice.bias = nullptr;
+    scalar::kMatmulQ41(rounded_twice, begin, end, c0, c1);
+    for (uint32_t r = 0; args.bias && r < args.rows; ++r) args.out[r] += args.bias[r];  // accumulated before the bias, not after
+  };
   wrong[1].matmul_q8_0 = [](const MatmulArgs& args, uint32_t begin, uint32_t end, uint32_t c0, uint32_t c1) {
     scalar::kMatmulQ80(args, begin, end, c0, c1);
     args.out[1] = std::nextafter(args.out[1], 9.0f);
