@@ -12,7 +12,7 @@ namespace kvrt {
 struct TemplateOptions {
   bool add_generation_prompt = false;
   std::string_view bos_token, eos_token;  // the template's variables
-  std::string_view tools_json;            // "" : tools is undefined
+  std::string_view tools_json;            // "" : tools is none, as transformers renders without tools
 };
 
 // Immutable after parse: any thread.

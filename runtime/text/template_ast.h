@@ -1,0 +1,87 @@
+// A parsed template: statements and expressions as plain data. Chains (a + b - c, x.y[0]|trim) are flat lists, so the depth of
+// the tree is the depth of the nesting, which the parser bounds. Immutable once parsed: any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kvrt::jinja {
+
+struct Expr;
+using ExprPtr = std::unique_ptr<Expr>;
+using ExprList = std::vector<ExprPtr>;
+
+enum class Op : uint8_t { kAdd, kSub, kMul, kDiv, kFloorDiv, kMod, kConcat, kEq, kNe, kLt, kLe, kGt, kGe, kIn, kNotIn, kAnd, kOr };
+
+struct Args {
+  ExprList list;
+  std::vector<std::pair<std::string, ExprPtr>> named;
+};
+
+// One link of a postfix chain.
+struct Link {
+  enum Kind : uint8_t { kAttribute, kItem, kSlice, kCall, kFilter, kTest } kind = kAttribute;
+  uint32_t at = 0;
+  bool negated = false;  // test: is not
+  std::string name;      // attribute, filter, test
+  Args args;             // call, filter, test; item: one; slice: three, null where left out
+};
+
+struct Expr {
+  enum Kind : uint8_t {
+    kText,
+    kInt,
+    kFloat,
+    kBool,
+    kNone,
+    kName,
+    kList,
+    kTuple,
+    kDict,
+    kChain,
+    kNot,
+    kNegative,
+    kPositive,
+    kInlineIf,
+    kBinary
+  } kind = kNone;
+  uint32_t at = 0;      // byte offset in the source
+  std::string text;     // text, name
+  int64_t integer = 0;  // int, bool
+  double real = 0;
+  // list, tuple: items; dict: key, value, ...; chain, not, signs: the operand first; inline if: then, condition, else or null;
+  // binary: the operands, ops[i] between kids[i] and kids[i + 1]
+  ExprList kids;
+  std::vector<Link> links;  // chain
+  std::vector<Op> ops;      // binary: all of one precedence
+  size_t level = 0;         // binary: that precedence + 1 while the chain may grow, 0 once it is closed
+};
+
+struct Node;
+using Body = std::vector<Node>;
+
+struct Branch {
+  ExprPtr condition;  // null: else
+  Body body;
+};
+
+struct Target {
+  std::vector<std::string> names;  // several: unpacked
+  std::string attribute;           // set ns.attribute
+  bool tuple = false;
+};
+
+struct Node {
+  enum Kind : uint8_t { kText, kOutput, kIf, kFor, kSet, kSetBlock, kScope, kBreak, kContinue } kind = kText;
+  uint32_t at = 0;
+  std::string text;
+  ExprPtr expr;                  // output, set: the value; for: what is iterated
+  ExprPtr filter;                // for ... if
+  Target target;                 // for, set
+  std::vector<Branch> branches;  // if; for: the body, then the else if there is one; the body of the others
+};
+
+}  // namespace kvrt::jinja

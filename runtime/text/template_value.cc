@@ -1,0 +1,232 @@
+#include "runtime/text/template_value.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "runtime/text/unicode.h"
+
+namespace kvrt::jinja {
+
+namespace {
+constexpr size_t kChunkBytes = 64 << 10;
+constexpr uint32_t kIndexedFrom = 9;
+
+uint64_t hash_of(Value key) {
+  if (key.is(Kind::kString)) return std::hash<std::string_view>()(key.str());
+  if (key.is_number()) return std::hash<double>()(key.as_real());
+  return 0;
+}
+}  // namespace
+
+void* Arena::allocate(size_t bytes, size_t align) {
+  size_t pad = (align - reinterpret_cast<uintptr_t>(at_) % align) % align;
+  if (at_ == nullptr || static_cast<size_t>(end_ - at_) < pad + bytes) {
+    size_t size = std::max(bytes, kChunkBytes);
+    if (bytes > limit_ || used_ > limit_ - bytes) {
+      full_ = true;
+      return nullptr;
+    }
+    chunks_.emplace_back(new char[size]);
+    used_ += size;
+    at_ = chunks_.back().get();
+    end_ = at_ + size;
+    pad = 0;
+  }
+  void* place = at_ + pad;
+  at_ += pad + bytes;
+  return place;
+}
+
+std::string_view Arena::concat(std::string_view left, std::string_view right) {
+  if (right.empty()) return left;
+  bool latest = !chunks_.empty() && left.data() >= chunks_.back().get() && left.data() + left.size() == at_;
+  if (latest && static_cast<size_t>(end_ - at_) >= right.size()) {
+    std::memcpy(at_, right.data(), right.size());
+    at_ += right.size();
+    return {left.data(), left.size() + right.size()};
+  }
+  // Room to grow, or else the next piece copies it all again.
+  size_t size = left.size() + right.size();
+  auto place = static_cast<char*>(allocate(left.empty() ? size : size + size / 2, 1));
+  if (place == nullptr) return {};
+  if (!left.empty()) std::memcpy(place, left.data(), left.size());
+  std::memcpy(place + left.size(), right.data(), right.size());
+  at_ = place + size;
+  return {place, size};
+}
+
+Value Value::make(Kind kind) {
+  Value v;
+  v.kind = kind;
+  return v;
+}
+Value Value::text_of(Kind kind, std::string_view s) {
+  Value v = make(kind);
+  v.text = s.data();
+  v.size = static_cast<uint32_t>(s.size());  // the arena's limit is far below 4 GiB
+  return v;
+}
+Value Value::of(bool b) {
+  Value v = make(Kind::kBool);
+  v.boolean = b;
+  return v;
+}
+Value Value::of(int64_t i) {
+  Value v = make(Kind::kInt);
+  v.integer = i;
+  return v;
+}
+Value Value::of(double d) {
+  Value v = make(Kind::kFloat);
+  v.real = d;
+  return v;
+}
+Value Value::of(List* list, Kind kind) {
+  Value v = make(list == nullptr ? Kind::kUndefined : kind);
+  v.list = list;
+  return v;
+}
+Value Value::of(Dict* dict) {
+  Value v = make(dict == nullptr ? Kind::kUndefined : Kind::kDict);
+  v.dict = dict;
+  return v;
+}
+
+void List::push(Arena* arena, Value value) {
+  if (size == capacity) {
+    uint32_t larger = capacity == 0 ? 4 : capacity * 2;
+    auto fresh = static_cast<Value*>(arena->allocate(larger * sizeof(Value), alignof(Value)));
+    if (fresh == nullptr) return;
+    std::copy(data, data + size, fresh);
+    data = fresh;
+    capacity = larger;
+  }
+  data[size++] = value;
+  depth = std::max(depth, depth_of(value) + 1);
+}
+
+uint32_t Dict::locate(Value key) const {
+  if (slots != nullptr) {
+    for (uint64_t at = hash_of(key);; ++at) {
+      uint32_t slot = slots[at & (slot_count - 1)];
+      if (slot == 0) return size;
+      if (equal(data[slot - 1].key, key)) return slot - 1;
+    }
+  }
+  uint32_t i = 0;
+  while (i < size && !equal(data[i].key, key)) ++i;
+  return i;
+}
+
+void Dict::index(Arena* arena) {
+  slot_count = std::bit_ceil(size * 4);
+  slots = static_cast<uint32_t*>(arena->allocate(slot_count * sizeof(uint32_t), alignof(uint32_t)));
+  if (slots == nullptr) return;
+  std::fill(slots, slots + slot_count, 0u);
+  for (uint32_t i = 0; i < size; ++i) {
+    uint64_t at = hash_of(data[i].key);
+    while (slots[at & (slot_count - 1)] != 0) ++at;
+    slots[at & (slot_count - 1)] = i + 1;
+  }
+}
+
+void Dict::set(Arena* arena, Value key, Value value) {
+  depth = std::max(depth, depth_of(value) + 1);
+  uint32_t at = locate(key);
+  if (at < size) {
+    data[at].value = value;
+    return;
+  }
+  if (size == capacity) {
+    uint32_t larger = capacity == 0 ? 4 : capacity * 2;
+    auto fresh = static_cast<Pair*>(arena->allocate(larger * sizeof(Pair), alignof(Pair)));
+    if (fresh == nullptr) return;
+    std::copy(data, data + size, fresh);
+    data = fresh;
+    capacity = larger;
+  }
+  data[size++] = {key, value};
+  if (size >= kIndexedFrom && (slots == nullptr || size * 2 > slot_count)) {
+    index(arena);
+  } else if (slots != nullptr) {
+    uint64_t slot = hash_of(key);
+    while (slots[slot & (slot_count - 1)] != 0) ++slot;
+    slots[slot & (slot_count - 1)] = size;
+  }
+}
+
+const Value* Dict::find(Value key) const {
+  uint32_t at = locate(key);
+  return at < size ? &data[at].value : nullptr;
+}
+
+uint32_t depth_of(Value v) {
+  if (v.is_sequence()) return v.list->depth;
+  return v.is(Kind::kDict) ? v.dict->depth : 0;
+}
+
+bool truth(Value v) {
+  switch (v.kind) {
+    case Kind::kUndefined:
+    case Kind::kNone:
+      return false;
+    case Kind::kBool:
+      return v.boolean;
+    case Kind::kInt:
+      return v.integer != 0;
+    case Kind::kFloat:
+      return v.real != 0;
+    case Kind::kString:
+      return v.size != 0;
+    case Kind::kList:
+    case Kind::kTuple:
+      return v.list->size != 0 || v.list->form == ListForm::kGenerator;
+    case Kind::kDict:
+      return v.dict->size != 0;
+    default:
+      return true;
+  }
+}
+
+bool equal(Value a, Value b) {
+  if (a.is_number() && b.is_number()) {
+    return a.is(Kind::kFloat) || b.is(Kind::kFloat) ? a.as_real() == b.as_real() : a.as_int() == b.as_int();
+  }
+  if (a.kind != b.kind) return false;
+  switch (a.kind) {
+    case Kind::kUndefined:
+    case Kind::kNone:
+      return true;
+    case Kind::kString:
+      return a.str() == b.str();
+    case Kind::kList:
+    case Kind::kTuple:
+      if (a.list->form != b.list->form || a.list->form == ListForm::kGenerator) return a.list == b.list;
+      return std::equal(a.list->data, a.list->data + a.list->size, b.list->data, b.list->data + b.list->size, equal);
+    case Kind::kDict:
+      if (a.dict->size != b.dict->size) return false;
+      return std::all_of(a.dict->data, a.dict->data + a.dict->size, [&](const Pair& p) {
+        const Value* other = b.dict->find(p.key);
+        return other != nullptr && equal(p.value, *other);
+      });
+    default:
+      return a.space == b.space;
+  }
+}
+
+const char* type_name(Value v) {
+  static const char* const kNames[] = {"Undefined", "NoneType", "bool", "int",       "float",      "str",
+                                       "list",      "tuple",    "dict", "Namespace", "LoopContext"};
+  return kNames[static_cast<size_t>(v.kind)];
+}
+
+bool is_space(char32_t c) {
+  return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
+         c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+}  // namespace kvrt::jinja

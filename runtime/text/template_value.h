@@ -1,0 +1,134 @@
+// The values of a template's rendering. All live in one Arena until the rendering ends: values are small, trivially copied and
+// immutable (but for namespaces), so nothing is counted or freed one by one. One thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvrt::jinja {
+
+// Bump allocation up to a limit. Past it every request gives null and full() stays true; the renderer looks there at each step.
+class Arena {
+ public:
+  explicit Arena(size_t limit) : limit_(limit) {}
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  void* allocate(size_t bytes, size_t align);
+  // The bytes of `left` + `right`; where `left` is the latest thing allocated it grows in place, so that building a text piece by
+  // piece stays linear.
+  std::string_view concat(std::string_view left, std::string_view right);
+  std::string_view copy(std::string_view text) { return concat({}, text); }
+  bool full() const { return full_; }
+
+ private:
+  size_t limit_, used_ = 0;
+  std::vector<std::unique_ptr<char[]>> chunks_;
+  char* at_ = nullptr;
+  char* end_ = nullptr;
+  bool full_ = false;
+};
+
+struct List;
+struct Dict;
+struct Namespace;
+struct Loop;
+
+enum class Kind : uint8_t { kUndefined, kNone, kBool, kInt, kFloat, kString, kList, kTuple, kDict, kNamespace, kLoop };
+
+struct Value {
+  Kind kind = Kind::kUndefined;
+  uint32_t size = 0;  // of the text
+  union {
+    const char* text = nullptr;  // string; for undefined the name that was not found
+    bool boolean;
+    int64_t integer;
+    double real;
+    List* list;  // list and tuple
+    Dict* dict;
+    Namespace* space;
+    const Loop* loop;
+  };
+
+  static Value none() { return make(Kind::kNone); }
+  static Value undefined(std::string_view name) { return text_of(Kind::kUndefined, name); }
+  static Value of(bool b);
+  static Value of(int64_t i);
+  static Value of(double d);
+  static Value of(std::string_view s) { return text_of(Kind::kString, s); }
+  static Value of(List* list, Kind kind = Kind::kList);
+  static Value of(Dict* dict);
+
+  bool is(Kind k) const { return kind == k; }
+  bool is_sequence() const { return kind == Kind::kList || kind == Kind::kTuple; }
+  bool is_integral() const { return kind == Kind::kInt || kind == Kind::kBool; }
+  bool is_number() const { return is_integral() || kind == Kind::kFloat; }
+  std::string_view str() const { return {text, size}; }
+  int64_t as_int() const { return kind == Kind::kBool ? boolean : integer; }
+  double as_real() const { return kind == Kind::kFloat ? real : static_cast<double>(as_int()); }
+
+ private:
+  static Value make(Kind kind);
+  static Value text_of(Kind kind, std::string_view s);
+};
+
+// What a list really is in Python; it shows in truth, length, index and print.
+enum class ListForm : uint8_t { kPlain, kRange, kView, kGenerator };
+
+// Containers carry the depth of what they hold, so that every recursion over values is bounded by checking it once.
+struct List {
+  Value* data = nullptr;
+  uint32_t size = 0, capacity = 0, depth = 1;
+  ListForm form = ListForm::kPlain;
+  void push(Arena* arena, Value value);
+};
+
+struct Pair {
+  Value key, value;
+};
+
+// Insertion-ordered; keys are strings, numbers, booleans or none. Hashed from a handful of keys on.
+struct Dict {
+  Pair* data = nullptr;
+  uint32_t size = 0, capacity = 0, depth = 1;
+  uint32_t* slots = nullptr;  // index + 1, 0: free
+  uint32_t slot_count = 0;
+  void set(Arena* arena, Value key, Value value);
+  const Value* find(Value key) const;
+  const Value* find(std::string_view key) const { return find(Value::of(key)); }
+
+ private:
+  uint32_t locate(Value key) const;  // size: absent
+  void index(Arena* arena);
+};
+
+struct Namespace {
+  Dict values;
+};
+
+struct Loop {
+  const List* items;
+  uint32_t index, depth;
+};
+
+template <typename T>
+T* create(Arena* arena) {
+  void* place = arena->allocate(sizeof(T), alignof(T));
+  return place == nullptr ? nullptr : new (place) T();
+}
+
+uint32_t depth_of(Value value);
+bool truth(Value value);
+bool equal(Value a, Value b);                     // Python's ==
+const char* type_name(Value value);               // Python's, for messages
+bool is_space(char32_t c);                        // Python's str.isspace
+void append_str(Value value, std::string* out);   // str()
+void append_repr(Value value, std::string* out);  // repr()
+void append_number(Value value, std::string* out);
+
+// json.dumps(ensure_ascii=False). indent < 0: on one line with ", " and ": ", or compact. False: a value JSON does not have.
+bool append_json(Value value, int indent, bool compact, std::string* out);
+
+}  // namespace kvrt::jinja
