@@ -204,8 +204,9 @@ Status Catalog::set_durability(Durability d) {
   }
 }
 
-Status Catalog::checkpoint_if_long() {
-  if (db_.wal_bytes() < kLogBytesMax) return {};
+Status Catalog::checkpoint_if_long() { return db_.wal_bytes() < kLogBytesMax ? Status() : checkpoint(); }
+
+Status Catalog::checkpoint() {
   KVRT_TRY(set_durability(Durability::kTokens));
   return db_.checkpoint(false);
 }

@@ -105,7 +105,8 @@ class Catalog {
 
   uint64_t disk_bytes();                // database and log
   Status set_durability(Durability d);  // of the following transactions
-  Status checkpoint_if_long();          // folds the log in past 4 MiB
+  Status checkpoint();                  // folds the log in
+  Status checkpoint_if_long();          // past 4 MiB
 
  private:
   struct Head {
@@ -131,6 +132,7 @@ class Catalog {
   Status release(int64_t node);
   Status drop_chunks_of(int64_t segment, uint64_t count);
   Result<NodeRow> read_node(int64_t id);
+  Result<int64_t> chain_nodes_max();
   Result<std::vector<NodeRow>> read_chain(int64_t head, const BlockKey& root);
   Status fill_stat(int64_t head, SessionStat* stat);
   Hash256 tombstone(std::string_view domain, std::string_view name) const;

@@ -9,9 +9,6 @@
 namespace kvrt {
 
 namespace {
-
-constexpr uint64_t kChainNodesMax = kContextMax;  // a longer chain is a loop in damaged rows
-
 Status no_session() { return error(Code::kNotFound, Detail::kNone, "no session of this name"); }
 
 }  // namespace
@@ -47,11 +44,20 @@ Result<Catalog::NodeRow> Catalog::read_node(int64_t id) {
   return node;
 }
 
+// A chain has at most as many nodes as there are; a longer one is a loop in damaged rows.
+Result<int64_t> Catalog::chain_nodes_max() {
+  Query q = db_.query("SELECT coalesce(max(id), 0) FROM nodes");
+  KVRT_ASSIGN(bool row, q.next());
+  if (!row) return broken_row("nodes");
+  return std::min<int64_t>(q.integer(0), kContextMax);
+}
+
 // From the first node to the head, every key checked against its parent and tokens.
 Result<std::vector<Catalog::NodeRow>> Catalog::read_chain(int64_t head, const BlockKey& root) {
   std::vector<NodeRow> chain;
+  KVRT_ASSIGN(const int64_t nodes_max, chain_nodes_max());
   for (int64_t id = head; id != 0; id = chain.back().parent) {
-    if (chain.size() >= kChainNodesMax) return broken_row("chain of nodes (it has a loop)");
+    if (static_cast<int64_t>(chain.size()) >= nodes_max) return broken_row("chain of nodes (it has a loop)");
     KVRT_ASSIGN(NodeRow node, read_node(id));
     chain.push_back(std::move(node));
   }
@@ -100,8 +106,8 @@ Result<SessionOut> Catalog::load(std::string_view domain, std::string_view name)
                    token_count, out.block_tokens, out.model_id, out.manifest};
   if (sums.bytes() != checksum) return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session's row has changed bits");
   if (out.tokens.size() > token_count) {  // fewer: the manifest holds the rest
-    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session's nodes have %zu tokens, its row says %llu", out.tokens.size(),
-                 static_cast<unsigned long long>(token_count));
+    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session's nodes have %zu tokens, its row says %llu",
+                 out.tokens.size(), static_cast<unsigned long long>(token_count));
   }
   return out;
 }
@@ -109,9 +115,10 @@ Result<SessionOut> Catalog::load(std::string_view domain, std::string_view name)
 // A node is shared if it or one below it has two users: walking up, the first with two makes all above shared.
 Status Catalog::fill_stat(int64_t head, SessionStat* stat) {
   bool shared = false;
-  uint64_t steps = 0;
+  int64_t steps = 0;
+  KVRT_ASSIGN(const int64_t nodes_max, chain_nodes_max());
   for (int64_t id = head; id != 0;) {
-    if (++steps > kChainNodesMax) return broken_row("chain of nodes (it has a loop)");
+    if (++steps > nodes_max) return broken_row("chain of nodes (it has a loop)");
     Query q = db_.query("SELECT parent, refs, segment IS NOT NULL, bytes FROM nodes WHERE id = ?");
     KVRT_ASSIGN(bool row, q.bind(id).next());
     if (!row) return broken_row("node");

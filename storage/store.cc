@@ -184,7 +184,10 @@ class StoreImpl::SaveImpl final : public Store::Save {
 Status StoreImpl::start() {
   std::lock_guard lock(mutex_);
   KVRT_TRY(catalog_.open(env_, dir_.root + "/catalog.db", dir_.read_only, dir_.had_wal));
-  if (!dir_.read_only) collect_garbage(env_, log_, dir_.root, &catalog_);
+  if (!dir_.read_only) {
+    collect_garbage(env_, log_, dir_.root, &catalog_);
+    make_reserve(env_, dir_.root);
+  }
   return refresh_bytes();
 }
 
@@ -346,8 +349,15 @@ Status StoreImpl::remove(std::string_view domain, std::string_view name) {
   KVRT_TRY(check_writable_locked());
   KVRT_TRY(catalog_.set_durability(Durability::kTokens));
   Status removed = catalog_.remove(domain, name);
+  bool full = removed.code() == Code::kNoSpace;
+  if (full) {  // what frees space needs a little first: the log's, by folding it in, and the reserve
+    give_up_reserve(env_, dir_.root);
+    (void)catalog_.checkpoint().is_ok();
+    removed = catalog_.remove(domain, name);
+  }
   if (removed.code() == Code::kIo) broken_ = removed.clone();
   if (removed.is_ok()) after_commit(Durability::kTokens);
+  if (full) make_reserve(env_, dir_.root);
   return removed;
 }
 

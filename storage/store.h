@@ -52,7 +52,7 @@ struct SessionIn {
   bool overwrite = false;
   BlockKey root;              // kv_root: parent of the first node
   std::vector<NodeIn> nodes;  // whole chain in order, full blocks first, then the tail if there is one
-  uint64_t token_count = 0;    // of the nodes, and of those that the manifest holds
+  uint64_t token_count = 0;   // of the nodes, and of those that the manifest holds
   uint32_t block_tokens = 0;  // of a full block; 0: those of the first node, if there are two
   Hash256 model_id;
   std::span<const uint8_t> manifest;  // opaque: messages, spans, options, text_id
@@ -65,10 +65,10 @@ struct SessionOut {
   uint64_t gen = 0;
   BlockKey root;
   Hash256 model_id;
-  uint64_t token_count = 0;                 // as saved: tokens.size() and what the manifest holds
-  std::vector<int32_t> tokens;              // of the nodes
-  uint32_t block_tokens = 0;   // as saved; 0: there was only a tail and the saver did not say
-  std::vector<BlockKey> keys;  // one per node
+  uint64_t token_count = 0;     // as saved: tokens.size() and what the manifest holds
+  std::vector<int32_t> tokens;  // of the nodes
+  uint32_t block_tokens = 0;    // as saved; 0: there was only a tail and the saver did not say
+  std::vector<BlockKey> keys;   // one per node
   std::vector<uint32_t> node_tokens;
   std::vector<uint8_t> manifest;
 };

@@ -166,6 +166,21 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
   return dir;
 }
 
+void make_reserve(Env* env, const std::string& root) {
+  std::string path = root + "/reserve";
+  auto old = env->open_read(path);
+  if (old.is_ok()) {
+    auto size = (*old)->size();
+    if (size.is_ok() && *size == kReserveBytes) return;
+    (void)env->remove_file(path).is_ok();
+  }
+  auto file = env->create_new(path);
+  if (!file.is_ok()) return;
+  if (!(*file)->append(std::vector<uint8_t>(kReserveBytes)).is_ok()) (void)env->remove_file(path).is_ok();
+}
+
+void give_up_reserve(Env* env, const std::string& root) { (void)env->remove_file(root + "/reserve").is_ok(); }
+
 void empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog) {
   auto trash = catalog->trash();
   if (!trash.is_ok() || trash->empty()) return;

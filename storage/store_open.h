@@ -27,6 +27,11 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
 // open. A row whose file is missing stays: the first read forgets it, and verify names it.
 void collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog);
 
+// A file of kReserveBytes that is given up when a full disk leaves no room to remove a session, and made again when there is.
+inline constexpr uint64_t kReserveBytes = 256u << 10;
+void make_reserve(Env* env, const std::string& root);
+void give_up_reserve(Env* env, const std::string& root);
+
 // Unlinks the segments in the trash, then clears it.
 void empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog);
 

@@ -1,8 +1,8 @@
 #include "storage/store_verify.h"
 
 #include <algorithm>
-#include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "runtime/base/limits.h"
 
@@ -14,6 +14,12 @@ std::string place(const SegmentId& id, uint64_t offset) {
   return "segs/" + id.hex().substr(0, 2) + "/" + id.hex() + ".seg at " + std::to_string(offset);
 }
 std::string named(const BlockKey& key) { return "chunk " + key.hex().substr(0, 16); }
+
+struct Frame {
+  BlockKey key;
+  uint64_t offset, bytes;
+  const Catalog::ChunkRow* row;  // null: an unused frame
+};
 
 // What differs between a row and the frame that it points to, "" if nothing.
 std::string compare(const Catalog::ChunkRow& row, const FrameHeader& frame) {
@@ -39,9 +45,9 @@ Status read_frame(const File& file, uint64_t offset, uint64_t bytes, std::vector
 Status verify_segments(Env* env, const std::string& root, Codec* codec, std::span<const Catalog::SegmentRow> segments,
                        std::span<const Catalog::ChunkRow> chunks, const std::function<bool(const Catalog::ChunkRow&)>& still_there,
                        const std::function<bool(uint64_t done, uint64_t total)>& progress, std::vector<VerifyFault>* faults) {
-  std::unordered_map<int64_t, std::map<uint64_t, const Catalog::ChunkRow*>> rows;  // segment -> offset -> row
+  std::unordered_map<int64_t, std::vector<const Catalog::ChunkRow*>> rows;  // by segment
   uint64_t total = 0, done = 0;
-  for (const auto& chunk : chunks) rows[chunk.segment][chunk.offset] = &chunk;
+  for (const auto& chunk : chunks) rows[chunk.segment].push_back(&chunk);
   for (const auto& segment : segments) total += segment.bytes;
   auto report = [&](const SegmentId& id, uint64_t offset, const std::string& what, const Catalog::ChunkRow* row) {
     if (row != nullptr && !still_there(*row)) return;  // removed since the rows were read
@@ -49,32 +55,33 @@ Status verify_segments(Env* env, const std::string& root, Codec* codec, std::spa
   };
   std::vector<uint8_t> buffer;
   for (const auto& segment : segments) {
-    auto& expected = rows[segment.row];
+    auto& users = rows[segment.row];
     auto file = env->open_read(segment.id.path(root));
     if (!file.is_ok()) {
-      for (auto& [offset, row] : expected) report(segment.id, offset, named(row->key) + ": " + file.status().message(), row);
+      for (auto* row : users) report(segment.id, row->offset, named(row->key) + ": " + file.status().message(), row);
       continue;
     }
-    std::vector<SegmentEntry> entries;
     auto index = read_segment_index(**file, segment.id);
+    if (!index.is_ok()) report(segment.id, 0, index.status().message(), users.empty() ? nullptr : users.front());
+    // The rows are what is read by; the index only adds the frames that nobody uses.
+    std::vector<Frame> frames;
+    std::unordered_set<uint64_t> used;
+    for (auto* row : users) {
+      frames.push_back({row->key, row->offset, row->bytes, row});
+      used.insert(row->offset);
+    }
     if (index.is_ok()) {
-      entries = std::move(*index);
-    } else {
-      report(segment.id, 0, index.status().message(), expected.empty() ? nullptr : expected.begin()->second);
+      for (const SegmentEntry& e : *index) {
+        if (used.count(e.offset) == 0) frames.push_back({e.key, e.offset, e.bytes, nullptr});
+      }
     }
-    for (auto& [offset, row] : expected) {  // the catalog is what is read by; the index only adds frames that nobody uses
-      bool listed = std::any_of(entries.begin(), entries.end(), [o = offset](const SegmentEntry& e) { return e.offset == o; });
-      if (!listed) entries.push_back({row->key, offset, row->bytes});
-    }
-    for (const SegmentEntry& e : entries) {
-      auto found = expected.find(e.offset);
-      const Catalog::ChunkRow* row = found == expected.end() ? nullptr : found->second;
+    for (const Frame& f : frames) {
       FrameHeader header;
-      Status status = read_frame(**file, e.offset, row != nullptr ? row->bytes : e.bytes, &buffer);
+      Status status = read_frame(**file, f.offset, f.bytes, &buffer);
       if (status.is_ok()) status = codec->check(buffer, &header);
-      std::string what = !status.is_ok() ? status.message() : row != nullptr ? compare(*row, header) : "";
-      if (!what.empty()) report(segment.id, e.offset, named(row != nullptr ? row->key : e.key) + ": " + what, row);
-      done += e.bytes;
+      std::string what = !status.is_ok() ? status.message() : f.row != nullptr ? compare(*f.row, header) : "";
+      if (!what.empty()) report(segment.id, f.offset, named(f.key) + ": " + what, f.row);
+      done += f.bytes;
       if (progress && !progress(std::min(done, total), total)) return error(Code::kCancelled, Detail::kNone, "verify was stopped");
     }
   }

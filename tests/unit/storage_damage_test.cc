@@ -1,0 +1,418 @@
+// Stores that are damaged, foreign, too new or not writable: found, named, and left alone.
+#include <sqlite3.h>
+#include <sys/mount.h>
+
+#include <map>
+#include <random>
+
+#include "tests/support/store_rig.h"
+
+namespace kvrt {
+namespace {
+
+using namespace test;
+namespace fs = std::filesystem;
+
+class Damage : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto store = open_store(root());
+    ASSERT_OK(store.status());
+    ASSERT_OK(save_chain(store->get(), "ann", chain_).status());
+  }
+  std::string root() const { return tmp_.path() + "/s"; }
+  std::string catalog() const { return root() + "/catalog.db"; }
+  Status open_status(StoreOptions options = {}) { return open_store(root(), options).take_status(); }
+  void sql(const std::string& text) {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open(catalog().c_str(), &db), SQLITE_OK);
+    char* message = nullptr;
+    EXPECT_EQ(sqlite3_exec(db, text.c_str(), nullptr, nullptr, &message), SQLITE_OK) << message;
+    sqlite3_free(message);
+    sqlite3_close(db);
+  }
+  // name -> bytes of every file below the root but the lock.
+  std::map<std::string, std::vector<uint8_t>> everything() const {
+    std::map<std::string, std::vector<uint8_t>> files;
+    for (auto& e : fs::recursive_directory_iterator(root())) {
+      if (e.path().filename() == "lock") continue;
+      files[e.path().string()] = e.is_regular_file() ? test::read_file(e.path()) : std::vector<uint8_t>{};
+    }
+    return files;
+  }
+  void flip(const std::string& path, uint64_t at) {
+    auto bytes = test::read_file(path);
+    ASSERT_LT(at, bytes.size());
+    bytes[at] ^= 0x10;
+    write_file(path, bytes);
+  }
+
+  // The damage is found by verify and by reading; the rest reads; the tokens are there; a save heals the store.
+  void expect_healed_by_a_save(size_t bad_chunks) {
+    auto store = open_store(root());
+    ASSERT_OK(store.status());
+    auto faults = (*store)->verify(nullptr);
+    ASSERT_OK(faults.status());
+    size_t named = 0;
+    for (auto& f : *faults) named += f.session == "ann";
+    EXPECT_GE(named, bad_chunks);
+    EXPECT_EQ(readable_chunks(store->get(), chain_), chain_.nodes.size() - bad_chunks);
+    EXPECT_EQ((*store)->info()->chunks_damaged, bad_chunks);
+    auto loaded = (*store)->load("", "ann");
+    ASSERT_OK(loaded.status());
+    EXPECT_EQ(loaded->tokens, chain_.tokens);
+    EXPECT_EQ((*store)->stat("", "ann")->chunks_missing, bad_chunks);
+    SaveOptions o;
+    o.gen_seen = 1;
+    ASSERT_OK(save_chain(store->get(), "ann", chain_, &o).status());
+    EXPECT_EQ(o.chunks_written, bad_chunks);
+    EXPECT_EQ(readable_chunks(store->get(), chain_), chain_.nodes.size());
+    auto again = (*store)->verify(nullptr);
+    ASSERT_OK(again.status());
+    for (auto& f : *again) {  // frames that nobody uses, and a footer, may stay bad
+      EXPECT_TRUE(f.session != "ann" || f.what.rfind("chunk", 0) != 0) << f.where << ": " << f.what;
+    }
+  }
+
+  TempDir tmp_{"/dev/shm"};
+  Chain chain_{token_run(70)};  // 4 blocks and a tail
+};
+
+TEST_F(Damage, FlippedChunk) {
+  flip(segment_files(root())[0], 32 + 300);
+  expect_healed_by_a_save(1);
+}
+
+TEST_F(Damage, CutSegment) {
+  auto file = segment_files(root())[0];
+  fs::resize_file(file, 32 + 1000);  // inside the second frame
+  expect_healed_by_a_save(4);
+}
+
+TEST_F(Damage, EmptySegment) {
+  fs::resize_file(segment_files(root())[0], 0);
+  expect_healed_by_a_save(5);
+}
+
+TEST_F(Damage, MissingSegment) {
+  fs::remove(segment_files(root())[0]);
+  expect_healed_by_a_save(5);
+}
+
+TEST_F(Damage, MissingSegmentsFolder) {
+  fs::remove_all(root() + "/segs");
+  expect_healed_by_a_save(5);
+}
+
+TEST_F(Damage, SwappedSegments) {
+  Chain other(token_run(70, 1));
+  {
+    auto store = open_store(root());
+    ASSERT_OK(store.status());
+    SaveOptions o;
+    o.id = 2;
+    ASSERT_OK(save_chain(store->get(), "bob", other, o).status());
+  }
+  auto files = segment_files(root());
+  ASSERT_EQ(files.size(), 2u);
+  fs::rename(files[0], root() + "/x");
+  fs::rename(files[1], files[0]);
+  fs::rename(root() + "/x", files[1]);
+  expect_healed_by_a_save(5);
+}
+
+TEST_F(Damage, SwappedRows) {
+  sql("UPDATE nodes SET offset = (SELECT max(offset) FROM nodes), bytes = (SELECT bytes FROM nodes ORDER BY offset DESC LIMIT 1)"
+      " WHERE parent IS NULL");
+  expect_healed_by_a_save(1);
+}
+
+TEST_F(Damage, FlippedValuesInTheCatalogAreFound) {
+  const char* changes[] = {
+      "UPDATE nodes SET tokens = zeroblob(length(tokens)) WHERE parent IS NULL",
+      "UPDATE sessions SET manifest = x'00'",
+      "UPDATE sessions SET model_id = randomblob(32)",
+      "UPDATE sessions SET root = zeroblob(32)",
+      "UPDATE sessions SET id = zeroblob(16)",
+      "UPDATE sessions SET gen = gen + 1",
+      "UPDATE sessions SET tokens = tokens + 1",
+      "UPDATE sessions SET head = (SELECT min(id) FROM nodes)",
+      "UPDATE nodes SET parent = NULL WHERE id = (SELECT max(id) FROM nodes)",
+      "UPDATE nodes SET parent = id",
+      "DELETE FROM nodes WHERE parent IS NULL",
+  };
+  auto good = test::read_file(catalog());
+  for (const char* change : changes) {
+    SCOPED_TRACE(change);
+    write_file(catalog(), good);
+    sql(std::string("PRAGMA foreign_keys=OFF; ") + change);
+    auto store = open_store(root());
+    ASSERT_OK(store.status());
+    auto loaded = (*store)->load("", "ann");
+    EXPECT_EQ(loaded.status().code(), Code::kCorrupt);
+    EXPECT_EQ(loaded.status().detail(), Detail::kCatalogCorrupt);
+    auto faults = (*store)->verify(nullptr);
+    EXPECT_TRUE(!faults.is_ok() || !faults->empty());
+    EXPECT_OK((*store)->remove("", "other").code() == Code::kNotFound ? Status() : error(Code::kInternal, Detail::kNone, "remove"));
+  }
+}
+
+TEST_F(Damage, WrongCountsAreNamedByVerify) {
+  auto good = test::read_file(catalog());
+  for (const char* change : {"UPDATE nodes SET refs = refs + 1 WHERE parent IS NULL", "UPDATE segments SET live = live + 1"}) {
+    write_file(catalog(), good);
+    sql(change);
+    auto store = open_store(root());
+    ASSERT_OK(store.status());
+    auto faults = (*store)->verify(nullptr);
+    ASSERT_OK(faults.status());
+    ASSERT_EQ(faults->size(), 1u) << change;
+    EXPECT_EQ((*faults)[0].where, "catalog");
+  }
+}
+
+TEST_F(Damage, CatalogMissing) {
+  fs::remove(catalog());
+  auto before = everything();
+  Status status = open_status();
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_EQ(status.detail(), Detail::kCatalogMissing);
+  fs::remove(root() + "/FORMAT");
+  EXPECT_EQ(open_status().detail(), Detail::kCatalogMissing) << "segs/ alone tells it";
+  write_file(root() + "/FORMAT", before[root() + "/FORMAT"]);
+  EXPECT_EQ(everything(), before);
+}
+
+TEST_F(Damage, CatalogCorrupt) {
+  auto good = test::read_file(catalog());
+  std::vector<std::vector<uint8_t>> bad(5, good);
+  bad[0].clear();
+  bad[1].resize(50);
+  bad[2] = std::vector<uint8_t>(good.size(), 0x5a);
+  bad[3][3] ^= 1;
+  std::fill(bad[4].begin() + 100, bad[4].end(), uint8_t{0xa5});  // the header stands, every page is gone
+  for (size_t i = 0; i < bad.size(); i++) {
+    write_file(catalog(), bad[i]);
+    auto before = everything();
+    Status status = open_status();
+    EXPECT_EQ(status.code(), Code::kCorrupt) << i << " " << status.message();
+    EXPECT_EQ(status.detail(), Detail::kCatalogCorrupt) << i << " " << status.message();
+    EXPECT_EQ(test::read_file(catalog()), bad[i]) << i;
+    if (i < 4) {
+      EXPECT_EQ(everything(), before) << i;
+    }
+  }
+}
+
+TEST_F(Damage, NewerAndForeignAreLeftUntouched) {
+  auto good = test::read_file(catalog());
+  auto expect_refused = [&](Detail detail) {
+    auto before = everything();
+    Status status = open_status();
+    EXPECT_EQ(status.code(), Code::kIncompatible) << status.message();
+    EXPECT_EQ(status.detail(), detail) << status.message();
+    EXPECT_EQ(everything(), before);
+  };
+  sql("PRAGMA user_version = 2");
+  expect_refused(Detail::kStoreTooNew);
+  write_file(catalog(), good);
+  sql("PRAGMA application_id = 1234");
+  expect_refused(Detail::kForeignProgram);
+  write_file(catalog(), good);
+  write_file(root() + "/FORMAT", {'k', 'v', 'r', 't', '-', 's', 't', 'o', 'r', 'e', ' ', '2', '\n'});
+  expect_refused(Detail::kStoreTooNew);
+  for (std::string text : {"", "kvrt-store", "kvrt-store 1", "kvrt-store x\n", "kvrt-store 12345678901234567890\n", "something else\n"}) {
+    write_file(root() + "/FORMAT", std::vector<uint8_t>(text.begin(), text.end()));
+    expect_refused(Detail::kForeignProgram);
+  }
+  fs::remove(root() + "/FORMAT");
+  EXPECT_OK(open_status()) << "a good catalog tells the layout as well";
+}
+
+TEST_F(Damage, ForeignDirectoryIsLeftUntouched) {
+  std::string dir = tmp_.path() + "/photos";
+  fs::create_directory(dir);
+  fs::permissions(dir, fs::perms::owner_all);
+  write_file(dir + "/cat.jpg", {1});
+  Status status = open_store(dir).take_status();
+  EXPECT_EQ(status.detail(), Detail::kForeignProgram);
+  EXPECT_NE(status.message().find("cat.jpg"), std::string::npos);
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir), fs::directory_iterator()), 1);
+  EXPECT_EQ(open_store(dir + "/cat.jpg").status().code(), Code::kIo);
+}
+
+TEST_F(Damage, UnsafeDirectory) {
+  for (auto mode : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::permissions(root(), fs::perms::owner_all | mode);
+    Status status = open_status();
+    EXPECT_EQ(status.code(), Code::kInvalid);
+    EXPECT_EQ(status.detail(), Detail::kUnsafeDirectory);
+  }
+}
+
+TEST_F(Damage, SymlinkedFilesAreNotFollowed) {
+  fs::rename(catalog(), tmp_.path() + "/elsewhere.db");
+  fs::create_symlink(tmp_.path() + "/elsewhere.db", catalog());
+  EXPECT_FALSE(open_status().is_ok());
+  fs::remove(catalog());
+  fs::rename(tmp_.path() + "/elsewhere.db", catalog());
+  auto file = segment_files(root())[0];
+  fs::rename(file, tmp_.path() + "/elsewhere.seg");
+  fs::create_symlink(tmp_.path() + "/elsewhere.seg", file);
+  auto store = open_store(root());
+  ASSERT_OK(store.status());
+  EXPECT_EQ(readable_chunks(store->get(), chain_), 0u);
+}
+
+TEST_F(Damage, ReadOnlyReadsAndChangesNothing) {
+  StoreOptions options;
+  options.read_only = true;
+  auto before = everything();
+  {
+    auto store = open_store(root(), options);
+    ASSERT_OK(store.status());
+    EXPECT_TRUE((*store)->info()->read_only);
+    EXPECT_EQ((*store)->load("", "ann")->tokens, chain_.tokens);
+    EXPECT_EQ((*store)->list("", true)->size(), 1u);
+    EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
+    EXPECT_EQ((*store)->begin_save().status().detail(), Detail::kReadOnly);
+    EXPECT_EQ((*store)->remove("", "ann").detail(), Detail::kReadOnly);
+    (*store)->cache_model_id(1, 1, 1, 1, Hash256{});
+    auto faults = (*store)->verify(nullptr);
+    ASSERT_OK(faults.status());
+    EXPECT_TRUE(faults->empty());
+  }
+  EXPECT_EQ(everything(), before);
+  flip(segment_files(root())[0], 32 + 300);
+  before = everything();
+  {
+    auto store = open_store(root(), options);
+    ASSERT_OK(store.status());
+    EXPECT_EQ(readable_chunks(store->get(), chain_), 4u);
+    EXPECT_EQ(readable_chunks(store->get(), chain_), 4u);
+    EXPECT_EQ((*store)->info()->chunks_damaged, 1u);
+    EXPECT_FALSE((*store)->has(std::vector<BlockKey>{chain_.nodes[0].key})[0]) << "remembered in memory";
+  }
+  EXPECT_EQ(everything(), before);
+  options.must_exist = true;
+  EXPECT_EQ(open_store(tmp_.path() + "/none", options).status().code(), Code::kNotFound);
+  EXPECT_FALSE(fs::exists(tmp_.path() + "/none"));
+}
+
+// A mount of its own, unmounted by the destructor. Needs the right to mount; the tests that use it are skipped without.
+class Tmpfs {
+ public:
+  Tmpfs(const std::string& at, const std::string& options) : at_(at) {
+    fs::create_directory(at);
+    mounted_ = ::mount("tmpfs", at.c_str(), "tmpfs", MS_NOSUID, ("mode=0700," + options).c_str()) == 0;
+  }
+  ~Tmpfs() {
+    if (mounted_) ::umount2(at_.c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+  bool make_read_only() { return ::mount("tmpfs", at_.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr) == 0; }
+
+ private:
+  std::string at_;
+  bool mounted_;
+};
+
+TEST_F(Damage, ReadOnlyFileSystem) {
+  Tmpfs mount(tmp_.path() + "/m", "size=8m");
+  if (!mount.mounted()) GTEST_SKIP() << "no right to mount";
+  std::string place = tmp_.path() + "/m/s";
+  fs::copy(root(), place, fs::copy_options::recursive);
+  fs::permissions(place, fs::perms::owner_all);
+  ASSERT_TRUE(mount.make_read_only());
+  auto store = open_store(place);
+  ASSERT_OK(store.status());
+  EXPECT_TRUE((*store)->info()->read_only);
+  EXPECT_EQ((*store)->load("", "ann")->tokens, chain_.tokens);
+  EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
+  EXPECT_EQ((*store)->begin_save().status().code(), Code::kIo);
+}
+
+TEST_F(Damage, FullDisk) {
+  Tmpfs mount(tmp_.path() + "/m", "size=900k");
+  if (!mount.mounted()) GTEST_SKIP() << "no right to mount";
+  std::string place = tmp_.path() + "/m/s";
+  auto store = open_store(place);
+  ASSERT_OK(store.status());
+  ASSERT_OK(save_chain(store->get(), "ann", chain_).status());
+  size_t refused = 0;
+  for (int32_t i = 0; i < 40; i++) {  // ever larger, so that the disk is full at one place or another
+    Chain large(token_run(static_cast<size_t>(64 + 40 * i), 5 + i), 256);
+    SaveOptions o;
+    o.id = 2;
+    std::string name = "s" + std::to_string(i);
+    auto gen = save_chain(store->get(), name, large, o);
+    if (gen.is_ok()) continue;
+    refused++;
+    EXPECT_EQ(gen.status().code(), Code::kNoSpace) << gen.status().message();
+    EXPECT_EQ((*store)->load("", name).status().code(), Code::kNotFound);
+    EXPECT_TRUE(fs::is_empty(place + "/tmp"));
+    EXPECT_EQ((*store)->load("", "ann")->tokens, chain_.tokens);
+    EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
+  }
+  EXPECT_GT(refused, 10u);
+  std::vector<std::string> names;
+  auto sessions = (*store)->list("", true);
+  ASSERT_OK(sessions.status());
+  for (auto& s : *sessions) {
+    if (s.name == "ann") continue;
+    EXPECT_OK((*store)->remove("", s.name));
+  }
+  Chain later(token_run(200, 77), 256);
+  EXPECT_OK(save_chain(store->get(), "later", later).status()) << "room again, work again";
+  auto faults = (*store)->verify(nullptr);
+  ASSERT_OK(faults.status());
+  EXPECT_TRUE(faults->empty());
+}
+
+// Random bytes of any file, any number of times: open, load, read and verify end with a status, and what loads is right.
+TEST_F(Damage, RandomMutations) {
+  const char* given = std::getenv("KVRT_SEED");
+  uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  RecordProperty("seed", std::to_string(seed));
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 rng(seed);
+  auto good = everything();
+  std::vector<std::string> names;
+  for (auto& [name, bytes] : good) {
+    if (!bytes.empty()) names.push_back(name);
+  }
+  uint64_t end = posix_env()->now_ns() + 1'500'000'000;
+  while (posix_env()->now_ns() < end && !HasFailure()) {
+    fs::remove_all(root());
+    ASSERT_OK(posix_env()->make_dir(root()));
+    for (auto& [name, bytes] : good) {
+      fs::create_directories(fs::path(name).parent_path());
+      if (!bytes.empty()) write_file(name, bytes);
+    }
+    const std::string& victim = names[rng() % names.size()];
+    auto bytes = good[victim];
+    for (uint64_t k = 1 + rng() % 8; k > 0; k--) {
+      uint64_t at = rng() % bytes.size(), kind = rng() % 8;
+      if (kind < 5) bytes[at] ^= static_cast<uint8_t>(1u << rng() % 8);
+      if (kind == 5) bytes[at] = static_cast<uint8_t>(rng());
+      if (kind == 6) std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(at), std::min<size_t>(bytes.size() - at, 64), uint8_t{0});
+      if (kind == 7 && at > 0) bytes.resize(at);
+    }
+    write_file(victim, bytes);
+    auto store = open_store(root());
+    if (!store.is_ok()) continue;
+    auto loaded = (*store)->load("", "ann");
+    if (loaded.is_ok()) {
+      EXPECT_EQ(loaded->tokens, chain_.tokens);
+      EXPECT_EQ(std::string(loaded->manifest.begin(), loaded->manifest.end()), "manifest");
+    }
+    readable_chunks(store->get(), chain_);  // fails the test if a chunk gives other bytes
+    (void)(*store)->verify(nullptr).is_ok();
+    (void)(*store)->list("", true).is_ok();
+    (void)save_chain(store->get(), "new", chain_).is_ok();
+    (void)(*store)->remove("", "ann").is_ok();
+  }
+}
+
+}  // namespace
+}  // namespace kvrt
