@@ -3,6 +3,9 @@
 add_library(kvrt_flags INTERFACE)
 target_compile_options(kvrt_flags INTERFACE -ffp-contract=off -Wall -Wextra -Wpedantic -Wshadow -Wno-unused-parameter
                        $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(kvrt_flags INTERFACE -Wno-restrict)  # GCC bug 105651: false alarms on "text" + std::string
+endif()
 target_include_directories(kvrt_flags INTERFACE ${PROJECT_SOURCE_DIR})
 if(KVRT_WERROR)
   target_compile_options(kvrt_flags INTERFACE -Werror)
