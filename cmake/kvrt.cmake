@@ -6,6 +6,11 @@ target_compile_options(kvrt_flags INTERFACE -ffp-contract=off -Wall -Wextra -Wpe
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(kvrt_flags INTERFACE -Wno-restrict)  # GCC bug 105651: false alarms on "text" + std::string
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+  # False alarms inside libstdc++'s strings and vectors at -O3 (GCC bugs 105651, 105329).
+  target_compile_options(kvrt_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-array-bounds -Wno-stringop-overflow
+                                              -Wno-stringop-overread>)
+endif()
 target_include_directories(kvrt_flags INTERFACE ${PROJECT_SOURCE_DIR})
 if(KVRT_WERROR)
   target_compile_options(kvrt_flags INTERFACE -Werror)
