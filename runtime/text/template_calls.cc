@@ -181,7 +181,8 @@ Value Renderer::replace(uint32_t at, std::string_view s, std::string_view from, 
   if (from.empty()) return unsupported(at, "replacing the empty string");
   std::string out;
   size_t begin = 0;
-  for (; count != 0; --count) {
+  uint64_t replaced = 0;
+  for (; count != 0; --count, ++replaced) {
     size_t found = s.find(from, begin);
     if (found == std::string_view::npos) break;
     out.append(s.substr(begin, found - begin)).append(to);
@@ -190,7 +191,7 @@ Value Renderer::replace(uint32_t at, std::string_view s, std::string_view from, 
       return limit(at, "needs more than the heap limit of " + std::to_string(kTemplateHeapBytesMax) + " bytes");
   }
   out.append(s.substr(begin));
-  return spend(at, (s.size() + out.size()) / 64) ? text(out) : Value();
+  return spend(at, (s.size() + out.size()) / 64 + replaced) ? text(out) : Value();
 }
 
 Value Renderer::split(uint32_t at, std::string_view s, const Arguments& args) {
@@ -208,7 +209,7 @@ Value Renderer::split(uint32_t at, std::string_view s, const Arguments& args) {
       size_t end = 0;
       while (left > 0 && end < s.size() && !is_space(read_code_point(s.substr(end)).value))
         end += std::max(read_code_point(s.substr(end)).size, 1u);
-      if (left == 0) end = strip(s, nullptr, false, true).size();
+      if (left == 0) end = s.size();
       list->push(arena_, Value::of(s.substr(0, end)));
       s = left == 0 ? std::string_view() : s.substr(end);
       --left;
@@ -222,7 +223,7 @@ Value Renderer::split(uint32_t at, std::string_view s, const Arguments& args) {
     }
     list->push(arena_, Value::of(s));
   }
-  return spend(at, list->size / 16) ? Value::of(list) : Value();
+  return spend(at, list->size) ? Value::of(list) : Value();
 }
 
 Value Renderer::dict_items(const Dict& dict, ListForm form, bool keys, bool values) {

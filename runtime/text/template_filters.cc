@@ -251,7 +251,7 @@ bool Renderer::test(uint32_t at, std::string_view name, Value v, const Arguments
     Value rest = divide(Op::kMod, at, v, args.list[0]);
     return !failed() && rest.as_int() == 0;
   }
-  if (!expect_args(at, name, args, 0, 0)) return false;
+  if (args.count() > 0) return unsupported(at, "test \"" + std::string(name) + "\" with arguments"), false;
   bool sequence = v.is_sequence() && v.list->form <= ListForm::kRange;
   if (name == "defined") return !v.is(Kind::kUndefined);
   if (name == "undefined") return v.is(Kind::kUndefined);
