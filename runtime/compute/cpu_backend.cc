@@ -22,8 +22,9 @@ class HostBuffer final : public Buffer {
   HostMemory memory_;
 };
 
-constexpr uint32_t kElementwiseGrain = 8;         // rows of one chunk
-constexpr uint64_t kWeightChunkBytes = 48 << 10;  // weights of one chunk: enough to keep the stream of prefetches going
+constexpr uint32_t kElementwiseGrain = 8;   // rows of one chunk
+constexpr uint64_t kChunkBytes = 40 << 10;  // of weights in one chunk of a decode: keeps the stream of prefetches going
+constexpr uint32_t kWorkColumns = 16;       // from here on a panel is work enough for a chunk
 
 }  // namespace
 
@@ -83,12 +84,13 @@ void CpuBackend::matmul(const Weight& w, const float* bias, const float* x, uint
     args.out_stride = weight.rows();
     matmul_of(kernels_, part.type)(args, begin, end, 0, n);
   };
-  // A chunk is a run of panels, counted over all parts; with many columns a panel is work enough, with one it is the bytes that count.
-  const uint64_t bytes_per_chunk = std::max<uint64_t>(kWeightChunkBytes / std::min(n, 16u), 1);
-  const uint32_t grain =
-      static_cast<uint32_t>(std::max<uint64_t>(1, bytes_per_chunk * weight.panels() / std::max<uint64_t>(weight.bytes(), 1)));
-  pool_.parallel_for((weight.panels() + grain - 1) / grain, [&](uint32_t chunk, uint32_t) {
-    const uint32_t begin = chunk * grain, end = std::min(weight.panels(), begin + grain);
+  // A chunk is a run of panels, counted over all parts: enough bytes (or columns) to be worth a claim, and as many chunks for
+  // each thread as for the others.
+  const uint64_t wanted = weight.bytes() * std::min(n, kWorkColumns) / kChunkBytes + 1, threads = pool_.size();
+  const auto chunks = static_cast<uint32_t>(std::min<uint64_t>((wanted + threads - 1) / threads * threads, weight.panels()));
+  pool_.parallel_for(chunks, [&](uint32_t chunk, uint32_t) {
+    const auto begin = static_cast<uint32_t>(uint64_t{weight.panels()} * chunk / chunks);
+    const auto end = static_cast<uint32_t>(uint64_t{weight.panels()} * (chunk + 1) / chunks);
     for (const WeightPart& part : weight.parts()) {
       const uint32_t from = std::max(begin, part.first_panel), to = std::min(end, part.first_panel + part.panels);
       if (from < to) run_part(part, from - part.first_panel, to - part.first_panel);

@@ -8,7 +8,7 @@
 namespace kvrt {
 namespace {
 
-constexpr uint32_t kTileRows = 12;  // query rows (tokens x heads of a group) that share a read of K and V
+constexpr uint32_t kTileRows = 48;  // query rows (tokens x heads of a group) that share a read of K and V
 constexpr uint32_t kNoSlot = UINT32_MAX;
 
 uint8_t* block_of(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const StepSeq& seq, int64_t position) {
@@ -87,7 +87,7 @@ void CpuBackend::plan_attention(const KvGeometry& kv, const Step& step, uint32_t
 
 void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, uint32_t heads, float scale,
                            const float* q, uint32_t stride, float* out) {
-  const CpuKernels& kernels = kv.head_dim % 8 == 0 ? kernels_ : *scalar_kernels();  // the same bits
+  const CpuKernels& kernels = kv.head_dim % 8 == 0 && kv.head_dim <= kHeadDimMax ? kernels_ : *scalar_kernels();  // the same bits
   const uint32_t group = heads / kv.kv_heads, tile_tokens = std::max(1u, kTileRows / group), rows = tile_tokens * group;
   plan_attention(kv, step, tile_tokens);
   const uint64_t partial = AttentionPartial::floats(rows, kv.head_dim), per_worker = uint64_t{rows} * kSpanTokens + 2 * partial;

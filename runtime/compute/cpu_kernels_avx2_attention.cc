@@ -1,5 +1,5 @@
 // AVX2 attention over one span: keys in lanes for q.k, head dimensions in lanes for p.v. Each block of K and V is read once
-// for all rows of the tile. head_dim is a multiple of 8.
+// for all rows of the tile. head_dim is a multiple of 8, at most 512.
 #include "runtime/compute/cpu_kernels_avx2.h"
 
 namespace kvrt::avx2 {
@@ -9,8 +9,16 @@ constexpr uint32_t kRowsAtOnce = 6;  // rows x 2 vectors, or up to 3 rows x 4 ve
 
 KVRT_INLINE uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-KVRT_INLINE const float* query(const AttentionTile& tile, uint32_t row) {
-  return tile.q + row / tile.group * tile.q_stride + row % tile.group * tile.head_dim;
+// Where rows [row, row + R) have their queries; one division for all.
+template <int R>
+KVRT_INLINE void queries(const AttentionTile& tile, uint32_t row, const float** q) {
+  uint32_t t = row / tile.group, g = row - t * tile.group;
+  KVRT_UNROLL for (int r = 0; r < R; ++r) {
+    q[r] = tile.q + t * tile.q_stride + g * tile.head_dim;
+    const bool next = ++g == tile.group;
+    t += next;
+    g = next ? 0 : g;
+  }
 }
 
 // Positions of the span that row `row` sees.
@@ -20,24 +28,44 @@ KVRT_INLINE uint32_t visible_keys(const AttentionTile& tile, uint32_t row) {
 }
 
 // A decode reads every byte of K and V once and from far away: each line asks for the one `ahead` bytes on, which lies two
-// blocks later. A prefill tile has more rows and finds most of them in L2.
-constexpr int kPrefetchRows = 3;
+// blocks later. A tile of more rows converts a piece to f32 first, for all of them.
 constexpr uint32_t kPrefetchBlocks = 2;
+constexpr uint32_t kPieceKeys = 16, kPieceValues = 32;
+constexpr uint32_t kHeadDimMax = 512;
 
 KVRT_INLINE void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
 
-// Scores of R rows against 8 V keys: k points at the first key's slot, a line per dimension.
-template <int R, int V>
-void score_tile(const AttentionTile& tile, uint32_t row, const uint8_t* k, int64_t ahead, float* scores) {
+// What K and V are read as.
+struct F16 {
+  static constexpr uint32_t kBytes = 2;
+  KVRT_INLINE __m256 load(const uint8_t* p) { return load_f16x8(p); }
+  KVRT_INLINE void touch(const uint8_t* p) { prefetch(p); }
+};
+struct F32 {
+  static constexpr uint32_t kBytes = 4;
+  KVRT_INLINE __m256 load(const uint8_t* p) { return _mm256_loadu_ps(reinterpret_cast<const float*>(p)); }
+  KVRT_INLINE void touch(const uint8_t*) {}
+};
+
+// K (or V) as `tokens` per dimension (or dimensions per token) in lines of `line` bytes, and where to prefetch.
+struct Lines {
+  const uint8_t* at;
+  uint64_t line;
+  int64_t ahead;
+};
+
+// Scores of R rows against 8 V keys: k.at points at the first key's slot, a line per dimension.
+template <typename T, int R, int V>
+void score_tile(const AttentionTile& tile, uint32_t row, Lines k, float* scores) {
   const float* q[R];
-  KVRT_UNROLL for (int r = 0; r < R; ++r) q[r] = query(tile, row + static_cast<uint32_t>(r));
+  queries<R>(tile, row, q);
   __m256 acc[R][V];
   KVRT_UNROLL for (int r = 0; r < R; ++r) { KVRT_UNROLL for (int v = 0; v < V; ++v) acc[r][v] = _mm256_setzero_ps(); }
-  const uint64_t line = uint64_t{2} * tile.block_tokens;
-  for (uint32_t d = 0; d < tile.head_dim; ++d, k += line) {
-    if (R <= kPrefetchRows) prefetch(k + ahead);
+  const uint32_t head_dim = tile.head_dim;
+  for (uint32_t d = 0; d < head_dim; ++d, k.at += k.line) {
+    T::touch(k.at + k.ahead);
     __m256 keys[V];
-    KVRT_UNROLL for (int v = 0; v < V; ++v) keys[v] = load_f16x8(k + 16 * v);
+    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) keys[v] = T::load(k.at + 8 * T::kBytes * v);
     KVRT_UNROLL for (int r = 0; r < R; ++r) {
       const __m256 x = _mm256_broadcast_ss(q[r] + d);
       KVRT_UNROLL for (int v = 0; v < V; ++v) acc[r][v] = _mm256_fmadd_ps(x, keys[v], acc[r][v]);
@@ -49,26 +77,27 @@ void score_tile(const AttentionTile& tile, uint32_t row, const uint8_t* k, int64
   }
 }
 
-// Scores of R rows against the first `keys` slots of a block (more are computed; nobody reads them).
-template <int R>
-void score_block(const AttentionTile& tile, uint32_t row, const uint8_t* k, int64_t ahead, uint32_t keys, float* scores) {
+// Scores of R rows against the first `keys` of `slots` slots, a multiple of 16 (more are computed; nobody reads them).
+template <typename T, int R>
+void score_rows(const AttentionTile& tile, uint32_t row, Lines k, uint32_t slots, uint32_t keys, float* scores) {
   constexpr int kWide = R <= 3 ? 4 : 2;
   uint32_t j = 0;
-  for (; j + 8 * kWide <= tile.block_tokens && j < keys; j += 8 * kWide) score_tile<R, kWide>(tile, row, k + 2 * j, ahead, scores + j);
-  for (; j < keys; j += 16) score_tile<R, 2>(tile, row, k + 2 * j, ahead, scores + j);
+  for (; j + 8 * kWide <= slots && j < keys; j += 8 * kWide, k.at += 8 * kWide * T::kBytes)
+    score_tile<T, R, kWide>(tile, row, k, scores + j);
+  for (; j < keys; j += 16, k.at += 16 * T::kBytes) score_tile<T, R, 2>(tile, row, k, scores + j);
 }
 
 // acc[r][0, 8 V) += p[r][j] * v[j] for j < keys, in order.
-template <int R, int V>
-void value_tile(const float* p, const uint8_t* v, int64_t ahead, uint32_t keys, uint32_t head_dim, float* acc) {
+template <typename T, int R, int V>
+void value_tile(const float* p, Lines v, uint32_t keys, uint32_t head_dim, float* acc) {
   __m256 sum[R][V];
   KVRT_UNROLL for (int r = 0; r < R; ++r) {
     KVRT_UNROLL for (int i = 0; i < V; ++i) sum[r][i] = _mm256_loadu_ps(acc + static_cast<uint32_t>(r) * head_dim + 8 * i);
   }
-  for (uint32_t j = 0; j < keys; ++j, v += uint64_t{2} * head_dim) {
-    if (R <= kPrefetchRows) prefetch(v + ahead);
+  for (uint32_t j = 0; j < keys; ++j, v.at += v.line) {
+    T::touch(v.at + v.ahead);
     __m256 value[V];
-    KVRT_UNROLL for (int i = 0; i < V; ++i) value[i] = load_f16x8(v + 16 * i);
+    KVRT_UNROLL for (uint32_t i = 0; i < V; ++i) value[i] = T::load(v.at + 8 * T::kBytes * i);
     KVRT_UNROLL for (int r = 0; r < R; ++r) {
       const __m256 weight = _mm256_broadcast_ss(p + r * int{kSpanTokens} + j);
       KVRT_UNROLL for (int i = 0; i < V; ++i) sum[r][i] = _mm256_fmadd_ps(weight, value[i], sum[r][i]);
@@ -79,18 +108,32 @@ void value_tile(const float* p, const uint8_t* v, int64_t ahead, uint32_t keys, 
   }
 }
 
-template <int R>
-void value_block(const float* p, const uint8_t* v, int64_t ahead, uint32_t keys, uint32_t head_dim, float* acc) {
+template <typename T, int R>
+void value_rows(const float* p, Lines v, uint32_t keys, uint32_t head_dim, float* acc) {
   constexpr uint32_t kWide = R <= 3 ? 4 : 2;
   uint32_t d = 0;
-  for (; d + 8 * kWide <= head_dim; d += 8 * kWide) value_tile<R, kWide>(p, v + 2 * d, ahead, keys, head_dim, acc + d);
-  for (; d < head_dim; d += 8) value_tile<R, 1>(p, v + 2 * d, ahead, keys, head_dim, acc + d);
+  for (; d + 8 * kWide <= head_dim; d += 8 * kWide, v.at += 8 * kWide * T::kBytes) value_tile<T, R, kWide>(p, v, keys, head_dim, acc + d);
+  for (; d < head_dim; d += 8, v.at += 8 * T::kBytes) value_tile<T, R, 1>(p, v, keys, head_dim, acc + d);
 }
 
-using ScoreFn = void (*)(const AttentionTile&, uint32_t, const uint8_t*, int64_t, uint32_t, float*);
-using ValueFn = void (*)(const float*, const uint8_t*, int64_t, uint32_t, uint32_t, float*);
-constexpr ScoreFn kScore[] = {nullptr, score_block<1>, score_block<2>, score_block<3>, score_block<4>, score_block<5>, score_block<6>};
-constexpr ValueFn kValue[] = {nullptr, value_block<1>, value_block<2>, value_block<3>, value_block<4>, value_block<5>, value_block<6>};
+using ScoreFn = void (*)(const AttentionTile&, uint32_t, Lines, uint32_t, uint32_t, float*);
+using ValueFn = void (*)(const float*, Lines, uint32_t, uint32_t, float*);
+template <typename T>
+constexpr ScoreFn kScore[] = {nullptr,          score_rows<T, 1>, score_rows<T, 2>, score_rows<T, 3>,
+                              score_rows<T, 4>, score_rows<T, 5>, score_rows<T, 6>};
+template <typename T>
+constexpr ValueFn kValue[] = {nullptr,          value_rows<T, 1>, value_rows<T, 2>, value_rows<T, 3>,
+                              value_rows<T, 4>, value_rows<T, 5>, value_rows<T, 6>};
+
+// `lines` lines of `n` f16 (a multiple of 8) to f32, without gaps.
+void widen(Lines from, uint32_t lines, uint32_t n, float* to) {
+  for (uint32_t i = 0; i < lines; ++i, from.at += from.line, to += n) {
+    for (uint32_t j = 0; j < n; j += 8) {
+      if (j % 32 == 0) prefetch(from.at + from.ahead + 2 * j);  // a line is 32 elements
+      _mm256_storeu_ps(to + j, load_f16x8(from.at + 2 * j));
+    }
+  }
+}
 
 // Scores to weights p = exp(s - max), in place; the row's maximum and sum. Keys beyond `keys` become 0 up to a multiple of 16.
 void softmax_row(uint32_t keys, float* p, float* max_out, float* sum_out) {
@@ -119,20 +162,88 @@ void softmax_row(uint32_t keys, float* p, float* max_out, float* sum_out) {
   *sum_out = sum_lanes(sums[0], sums[1]);
 }
 
-// The values of one block's slots [0, keys) for R rows, of which row i sees visible[i] of the span; `first` is the block's
-// first position in the span. What every row sees goes through the tile; a key that only some rows see goes row by row, so
-// that whatever lies in a slot beyond a row's position, be it NaN, cannot reach it.
-void value_rows(const AttentionTile& tile, uint32_t row, uint32_t rows, const uint8_t* v, int64_t ahead, uint32_t first, uint32_t keys) {
+// The values of `keys` positions from the span's position `first` on, for rows [row, row + rows). What every row sees goes through
+// the tile; a key that only some rows see goes row by row, so that whatever lies in a slot beyond a row's position, be it NaN,
+// cannot reach it.
+template <typename T>
+void add_values(const AttentionTile& tile, uint32_t row, uint32_t rows, Lines v, uint32_t first, uint32_t keys) {
   const float* p = tile.scratch + uint64_t{row} * kSpanTokens + first;
   float* acc = tile.acc + uint64_t{row} * tile.head_dim;
   const uint32_t least = visible_keys(tile, row);  // positions do not descend with the row
   const uint32_t common = least <= first ? 0 : min_u32(keys, least - first);
-  if (common > 0) kValue[rows](p, v, ahead, common, tile.head_dim, acc);
+  if (common > 0) kValue<T>[rows](p, v, common, tile.head_dim, acc);
+  v.at += common * v.line;
   for (uint32_t r = 0; r < rows; ++r) {
     const uint32_t seen = visible_keys(tile, row + r), end = seen <= first ? 0 : min_u32(keys, seen - first);
     if (end <= common) continue;
-    kValue[1](p + uint64_t{r} * kSpanTokens + common, v + uint64_t{2} * common * tile.head_dim, 0, end - common, tile.head_dim,
-              acc + uint64_t{r} * tile.head_dim);
+    kValue<T>[1](p + uint64_t{r} * kSpanTokens + common, v, end - common, tile.head_dim, acc + uint64_t{r} * tile.head_dim);
+  }
+}
+
+// Softmax of the rows that see something, their accumulators at zero.
+void begin_values(const AttentionTile& tile, uint32_t rows) {
+  for (uint32_t row = 0; row < rows; ++row) {
+    const uint32_t seen = visible_keys(tile, row);
+    if (seen == 0) continue;
+    softmax_row(seen, tile.scratch + uint64_t{row} * kSpanTokens, tile.max + row, tile.sum + row);
+    float* acc = tile.acc + uint64_t{row} * tile.head_dim;
+    for (uint32_t d = 0; d < tile.head_dim; d += 8) _mm256_storeu_ps(acc + d, _mm256_setzero_ps());
+  }
+}
+
+KVRT_INLINE const uint8_t* block_at(const AttentionTile& tile, const uint8_t* base, uint32_t block) {
+  return base + static_cast<uint64_t>(tile.blocks[block]) * tile.block_bytes;
+}
+
+// K of block b, prefetching K two blocks on, at the end the first blocks of V; and V of block b.
+KVRT_INLINE Lines keys_of(const AttentionTile& tile, uint32_t b, uint32_t blocks) {
+  const uint8_t* k = block_at(tile, tile.k, b);
+  const uint32_t next = b + kPrefetchBlocks;
+  const uint8_t* ahead = next < blocks ? block_at(tile, tile.k, next) : block_at(tile, tile.v, min_u32(next - blocks, blocks - 1));
+  return {k, uint64_t{2} * tile.block_tokens, ahead - k};
+}
+
+KVRT_INLINE Lines values_of(const AttentionTile& tile, uint32_t b, uint32_t blocks) {
+  const uint8_t* v = block_at(tile, tile.v, b);
+  return {v, uint64_t{2} * tile.head_dim, block_at(tile, tile.v, min_u32(b + kPrefetchBlocks, blocks - 1)) - v};
+}
+
+// A decode: up to kRowsAtOnce rows, straight from f16.
+void attend_few(const AttentionTile& tile, uint32_t rows, uint32_t keys, uint32_t blocks) {
+  for (uint32_t b = 0; b < blocks; ++b) {
+    const uint32_t j = b * tile.block_tokens;
+    kScore<F16>[rows](tile, 0, keys_of(tile, b, blocks), tile.block_tokens, min_u32(tile.block_tokens, keys - j), tile.scratch + j);
+  }
+  begin_values(tile, rows);
+  for (uint32_t b = 0; b < blocks; ++b) {
+    const uint32_t j = b * tile.block_tokens;
+    add_values<F16>(tile, 0, rows, values_of(tile, b, blocks), j, min_u32(tile.block_tokens, keys - j));
+  }
+}
+
+// A prefill tile: each piece of K and V is widened once and stays in L1 for all rows.
+void attend_many(const AttentionTile& tile, uint32_t rows, uint32_t keys, uint32_t blocks) {
+  alignas(64) float piece[kPieceValues * kHeadDimMax];
+  const uint8_t* widened = reinterpret_cast<const uint8_t*>(piece);
+  for (uint32_t j = 0; j < keys; j += kPieceKeys) {
+    Lines k = keys_of(tile, j / tile.block_tokens, blocks);
+    k.at += 2 * (j % tile.block_tokens);
+    widen(k, tile.head_dim, kPieceKeys, piece);
+    for (uint32_t row = 0; row < rows; row += kRowsAtOnce) {
+      kScore<F32>[min_u32(kRowsAtOnce, rows - row)](tile, row, {widened, 4 * kPieceKeys, 0}, kPieceKeys, min_u32(kPieceKeys, keys - j),
+                                                    tile.scratch + uint64_t{row} * kSpanTokens + j);
+    }
+  }
+  begin_values(tile, rows);
+  const uint32_t step = min_u32(kPieceValues, tile.block_tokens);
+  for (uint32_t j = 0; j < keys; j += step) {
+    Lines v = values_of(tile, j / tile.block_tokens, blocks);
+    v.at += j % tile.block_tokens * v.line;
+    const uint32_t n = min_u32(step, keys - j);
+    widen(v, n, tile.head_dim, piece);
+    for (uint32_t row = 0; row < rows; row += kRowsAtOnce) {
+      add_values<F32>(tile, row, min_u32(kRowsAtOnce, rows - row), {widened, uint64_t{4} * tile.head_dim, 0}, j, n);
+    }
   }
 }
 
@@ -141,34 +252,7 @@ void value_rows(const AttentionTile& tile, uint32_t row, uint32_t rows, const ui
 void attend_span(const AttentionTile& tile) {
   const uint32_t rows = tile.tokens * tile.group, keys = visible_keys(tile, rows - 1);
   const uint32_t blocks = (keys + tile.block_tokens - 1) / tile.block_tokens;
-  const auto at = [&tile](const uint8_t* base, uint32_t block) {
-    return base + static_cast<uint64_t>(tile.blocks[block]) * tile.block_bytes;
-  };
-  for (uint32_t b = 0; b < blocks; ++b) {
-    const uint8_t* k = at(tile.k, b);
-    const uint8_t* next =
-        b + kPrefetchBlocks < blocks ? at(tile.k, b + kPrefetchBlocks) : at(tile.v, min_u32(b + kPrefetchBlocks - blocks, blocks - 1));
-    const uint32_t j = b * tile.block_tokens;
-    for (uint32_t row = 0; row < rows; row += kRowsAtOnce) {
-      float* scores = tile.scratch + uint64_t{row} * kSpanTokens + j;
-      kScore[min_u32(kRowsAtOnce, rows - row)](tile, row, k, next - k, min_u32(tile.block_tokens, keys - j), scores);
-    }
-  }
-  for (uint32_t row = 0; row < rows; ++row) {
-    const uint32_t seen = visible_keys(tile, row);
-    if (seen == 0) continue;
-    softmax_row(seen, tile.scratch + uint64_t{row} * kSpanTokens, tile.max + row, tile.sum + row);
-    float* acc = tile.acc + uint64_t{row} * tile.head_dim;
-    for (uint32_t d = 0; d < tile.head_dim; d += 8) _mm256_storeu_ps(acc + d, _mm256_setzero_ps());
-  }
-  for (uint32_t b = 0; b < blocks; ++b) {
-    const uint8_t* v = at(tile.v, b);
-    const int64_t ahead = at(tile.v, min_u32(b + kPrefetchBlocks, blocks - 1)) - v;
-    const uint32_t j = b * tile.block_tokens;
-    for (uint32_t row = 0; row < rows; row += kRowsAtOnce) {
-      value_rows(tile, row, min_u32(kRowsAtOnce, rows - row), v, ahead, j, min_u32(tile.block_tokens, keys - j));
-    }
-  }
+  rows <= kRowsAtOnce ? attend_few(tile, rows, keys, blocks) : attend_many(tile, rows, keys, blocks);
 }
 
 void merge_span(uint32_t head_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2) {
