@@ -101,8 +101,8 @@ TEST_F(SegmentTest, Names) {
   env_->random(id.bytes);
   EXPECT_TRUE(parse_segment_name(id.hex() + ".seg", &parsed));
   EXPECT_EQ(parsed, id);
-  for (std::string bad :
-       {"", ".seg", "x", id.hex().c_str(), "0123456789ABCDEF0123456789abcdef.seg", "../../../../../../../../etc/pa.seg"}) {
+  const std::string bads[] = {"", ".seg", "x", id.hex(), "0123456789ABCDEF0123456789abcdef.seg", "../../../../../../../../etc/pa.seg"};
+  for (const std::string& bad : bads) {
     EXPECT_FALSE(parse_segment_name(bad, &parsed)) << bad;
   }
 }

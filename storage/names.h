@@ -1,0 +1,13 @@
+// The rules of session names and domains. They are values of rows, never paths.
+#pragma once
+
+#include <string_view>
+
+#include "runtime/base/status.h"
+
+namespace kvrt {
+
+// INVALID unless name has 1 to kNameBytesMax bytes, domain up to as many, and both are UTF-8 without a zero byte.
+Status check_names(std::string_view domain, std::string_view name);
+
+}  // namespace kvrt
