@@ -23,7 +23,7 @@ class HostBuffer final : public Buffer {
 };
 
 constexpr uint32_t kElementwiseGrain = 8;   // rows of one chunk
-constexpr uint64_t kChunkBytes = 40 << 10;  // of weights in one chunk of a decode: keeps the stream of prefetches going
+constexpr uint64_t kChunkBytes = 64 << 10;  // of weights in one chunk of a decode: keeps the stream of prefetches going
 constexpr uint32_t kWorkColumns = 16;       // from here on a panel is work enough for a chunk
 
 }  // namespace
@@ -38,7 +38,7 @@ void CpuBackend::download(std::span<uint8_t> host, const uint8_t* device) { std:
 void CpuBackend::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) { std::memmove(to, from, bytes); }
 
 Result<std::unique_ptr<Weight>> CpuBackend::make_weight(std::span<const TensorView> tensors) {
-  KVRT_ASSIGN(auto weight, PanelWeight::make(tensors, &pool_));
+  KVRT_ASSIGN(auto weight, PanelWeight::make(tensors, &weights_, &pool_));
   return std::unique_ptr<Weight>(std::move(weight));
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/compute/backend.h"
 #include "runtime/compute/cpu_kernels.h"
+#include "runtime/compute/cpu_memory.h"
 
 namespace kvrt {
 
@@ -62,6 +63,7 @@ class CpuBackend final : public Backend {
 
   const CpuKernels& kernels_;
   ThreadPool pool_;
+  HostArena weights_;
   std::vector<int8_t> quant_q_;
   std::vector<float> quant_d_, quant_s_;
   std::vector<float> attention_scratch_;

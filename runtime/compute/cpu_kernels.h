@@ -69,7 +69,7 @@ struct CpuKernels {
 };
 
 const CpuKernels* scalar_kernels();
-const CpuKernels* avx2_kernels();  // null where it was not built; call its kernels only when the machine has AVX2, FMA and F16C
+const CpuKernels* avx2_kernels();  // call its kernels only where the machine has AVX2, FMA and F16C
 
 inline MatmulFn matmul_of(const CpuKernels& kernels, DType type) {
   switch (type) {

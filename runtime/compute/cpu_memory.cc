@@ -13,6 +13,7 @@ namespace kvrt {
 namespace {
 
 constexpr uint64_t kPage = 4096, kHugePage = 2u << 20;
+constexpr uint64_t kSlabBytes = 16u << 20;  // of address space; pages are backed as pieces are taken
 
 Status populate_pages(uint8_t* data, uint64_t bytes) {
   while (madvise(data, bytes, MADV_POPULATE_WRITE) != 0) {
@@ -20,7 +21,10 @@ Status populate_pages(uint8_t* data, uint64_t bytes) {
     if (errno == ENOMEM || errno == EFAULT) {
       return error(Code::kNoMemory, Detail::kNone, "cannot back %llu bytes with memory", static_cast<unsigned long long>(bytes));
     }
-    for (uint64_t at = 0; at < bytes; at += kPage) const_cast<volatile uint8_t*>(data)[at] = 0;  // unknown to this kernel
+    for (uint64_t at = 0; at < bytes; at += kPage) {  // unknown to this kernel: touch, changing nothing
+      volatile uint8_t* byte = data + at;
+      *byte = *byte;
+    }
     break;
   }
   return {};
@@ -45,8 +49,31 @@ Result<HostMemory> HostMemory::map(uint64_t bytes, bool populate) {
   memory.bytes_ = bytes;
   memory.data_ = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(mapping) + align - 1) & ~(uintptr_t{align} - 1));
   if (align == kHugePage) (void)madvise(memory.data_, rounded, MADV_HUGEPAGE);  // a wish: systems without it go on in small pages
-  if (populate) KVRT_TRY(populate_pages(memory.data_, rounded));
+  if (populate) KVRT_TRY(memory.populate(0, bytes));
   return memory;
+}
+
+Status HostMemory::populate(uint64_t offset, uint64_t bytes) {
+  const uint64_t begin = offset & ~(kPage - 1), end = (offset + bytes + kPage - 1) & ~(kPage - 1);
+  return bytes == 0 ? Status() : populate_pages(data_ + begin, end - begin);
+}
+
+Result<HostPiece> HostArena::take(uint64_t bytes) {
+  const bool own = bytes > kSlabBytes / 4;
+  if (own || slab_ == nullptr || slab_->bytes() - used_ < bytes) {
+    KVRT_ASSIGN(HostMemory memory, HostMemory::map(own ? bytes : kSlabBytes, false));
+    auto mapping = std::make_shared<HostMemory>(std::move(memory));
+    if (own) {
+      KVRT_TRY(mapping->populate(0, bytes));
+      return HostPiece{mapping, mapping->data(), bytes};
+    }
+    slab_ = std::move(mapping);
+    used_ = 0;
+  }
+  KVRT_TRY(slab_->populate(used_, bytes));
+  HostPiece piece{slab_, slab_->data() + used_, bytes};
+  used_ = (used_ + bytes + 63) & ~uint64_t{63};
+  return piece;
 }
 
 HostMemory::HostMemory(HostMemory&& other) noexcept

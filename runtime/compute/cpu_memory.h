@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "runtime/base/status.h"
 
@@ -18,6 +19,9 @@ class HostMemory {
   HostMemory& operator=(HostMemory&& other) noexcept;
   ~HostMemory();
 
+  // Backs [offset, offset + bytes) now, or NO_MEMORY.
+  Status populate(uint64_t offset, uint64_t bytes);
+
   uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
 
@@ -26,6 +30,24 @@ class HostMemory {
   uint64_t bytes_ = 0;
   void* mapping_ = nullptr;
   uint64_t mapping_bytes_ = 0;
+};
+
+// A piece of memory that keeps the mapping it lies in alive.
+struct HostPiece {
+  std::shared_ptr<HostMemory> owner;
+  uint8_t* data = nullptr;
+  uint64_t bytes = 0;
+};
+
+// HostArena: zeroed, populated pieces out of large mappings, so that weights smaller than a huge page lie in huge pages too.
+// One thread at a time; pieces outlive it.
+class HostArena {
+ public:
+  Result<HostPiece> take(uint64_t bytes);  // 64-byte aligned
+
+ private:
+  std::shared_ptr<HostMemory> slab_;
+  uint64_t used_ = 0;
 };
 
 }  // namespace kvrt

@@ -38,7 +38,7 @@ Result<std::unique_ptr<Backend>> open_cpu(const CpuOptions& options, Log* log) {
   const CpuKernels* chosen = nullptr;
   bool known = options.isa.empty();
   for (const Candidate& candidate : candidates()) {
-    if (candidate.kernels == nullptr || (!options.isa.empty() && options.isa != candidate.kernels->isa)) continue;
+    if (!options.isa.empty() && options.isa != candidate.kernels->isa) continue;
     known = true;
     if (candidate.supported && agrees(*candidate.kernels, log)) {
       chosen = candidate.kernels;
@@ -59,7 +59,6 @@ Result<std::unique_ptr<Backend>> open_cpu(const CpuOptions& options, Log* log) {
 std::vector<KernelTableState> cpu_kernel_tables() {
   std::vector<KernelTableState> states;
   for (const Candidate& candidate : candidates()) {
-    if (candidate.kernels == nullptr) continue;
     states.push_back({candidate.kernels->isa, candidate.supported, candidate.supported && agrees(*candidate.kernels, nullptr)});
   }
   return states;

@@ -96,7 +96,7 @@ Status check_tensor(const TensorView& tensor, uint64_t cols) {
 
 }  // namespace
 
-Result<std::unique_ptr<PanelWeight>> PanelWeight::make(std::span<const TensorView> tensors, ThreadPool* pool) {
+Result<std::unique_ptr<PanelWeight>> PanelWeight::make(std::span<const TensorView> tensors, HostArena* arena, ThreadPool* pool) {
   if (tensors.empty()) return error(Code::kInvalid, Detail::kNone, "a weight of no tensors");
   auto weight = std::make_unique<PanelWeight>();
   uint64_t bytes = 0, rows = 0;
@@ -119,8 +119,8 @@ Result<std::unique_ptr<PanelWeight>> PanelWeight::make(std::span<const TensorVie
   if (rows > kVocabMax) return error(Code::kLimit, Detail::kNone, "a weight of %llu rows, at most %u", static_cast<ull>(rows), kVocabMax);
   weight->rows_ = static_cast<uint32_t>(rows);
   weight->cols_ = static_cast<uint32_t>(tensors[0].cols());
-  KVRT_ASSIGN(weight->memory_, HostMemory::map(bytes, true));
-  uint8_t* at = weight->memory_.data();
+  KVRT_ASSIGN(weight->memory_, arena->take(bytes));
+  uint8_t* at = weight->memory_.data;
   for (size_t i = 0; i < tensors.size(); ++i) {
     WeightPart& part = weight->parts_[i];
     const TensorView& tensor = tensors[i];

@@ -23,11 +23,11 @@ struct WeightPart {
 // Immutable once made: any thread.
 class PanelWeight final : public Weight {
  public:
-  static Result<std::unique_ptr<PanelWeight>> make(std::span<const TensorView> tensors, ThreadPool* pool);
+  static Result<std::unique_ptr<PanelWeight>> make(std::span<const TensorView> tensors, HostArena* arena, ThreadPool* pool);
 
   uint32_t rows() const override { return rows_; }
   uint32_t cols() const override { return cols_; }
-  uint64_t bytes() const override { return memory_.bytes(); }
+  uint64_t bytes() const override { return memory_.bytes; }
   std::span<const WeightPart> parts() const { return parts_; }
   uint32_t panels() const { return panels_; }
   bool quantized() const { return quantized_; }  // some part wants quantized activations
@@ -40,7 +40,7 @@ class PanelWeight final : public Weight {
   uint32_t rows_ = 0, cols_ = 0, panels_ = 0;
   bool quantized_ = false, plain_ = false;
   std::vector<WeightPart> parts_;
-  HostMemory memory_;
+  HostPiece memory_;
 };
 
 }  // namespace kvrt
