@@ -70,7 +70,7 @@ int main(void) {
   kvrt_session_close(t.session);
   kvrt_store_release(t.store);
   kvrt_runtime_release(t.runtime);
-  char path[kPathMax + 8];
+  char path[kPathMax + 32];
   snprintf(path, sizeof path, "%s/store", t.dir);
   t.runtime = open_runtime(2, 0);
   t.model = open_model(t.runtime, t.tiny, 0, 0, 0);

@@ -20,7 +20,7 @@ static inline void stage_open(struct stage* s) {
   s->model = open_model(s->runtime, s->tiny, 0, 0, 0);
   s->vocab = model_props(s->model).vocab_size;
   s->context = model_props(s->model).context_length;
-  char path[kPathMax + 8];
+  char path[kPathMax + 32];
   snprintf(path, sizeof path, "%s/store", s->dir);
   s->store = open_store(s->runtime, path);
   s->session = open_session(s->model, s->store, 0);

@@ -129,7 +129,7 @@ static void poison(const char* from, const char* to) {
 }
 
 static void failed(struct stage* t) {
-  char path[kPathMax + 8];
+  char path[kPathMax + 32];
   snprintf(path, sizeof path, "%s/nan.gguf", t->dir);
   poison(t->tiny, path);
   kvrt_model* model = NULL;

@@ -32,7 +32,7 @@ static kvrt_status template_call(struct stage* t, void* o) {
 }
 
 static kvrt_status store_call(struct stage* t, void* o) {
-  char path[kPathMax + 8];
+  char path[kPathMax + 32];
   snprintf(path, sizeof path, "%s/other", t->dir);
   kvrt_store* s = NULL;
   const kvrt_status status = kvrt_store_open(t->runtime, path, strlen(path), o, &s);

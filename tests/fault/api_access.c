@@ -183,7 +183,7 @@ int main(int argc, char** argv) {
     if (strcmp(argv[1], "locked") == 0) return locked(argv[2]);
     return use_read_only(argv[2], strcmp(argv[1], "asked") == 0);
   }
-  char dir[kPathMax], path[kPathMax + 8];
+  char dir[kPathMax], path[kPathMax + 32];
   tiny_path(tiny, 0);
   make_dir(dir);
   snprintf(path, sizeof path, "%s/store", dir);
@@ -194,7 +194,7 @@ int main(int argc, char** argv) {
   EXPECT(again("asked", path, 0) == 0, "read_only = 1");
   EXPECT(hash_tree(path) == before, "read_only = 1 changed the store");
   if (geteuid() == 0) {  // a directory of theirs that another user cannot write
-    char command[3 * kPathMax];
+    char command[5 * kPathMax];
     snprintf(command, sizeof command, "chmod 755 '%s' && chown -R 65534:65534 '%s' && chmod -R a-w '%s'", dir, path, path);
     REQUIRE(system(command) == 0, "%s", command);
     before = hash_tree(path);

@@ -124,7 +124,7 @@ static void examine(const char* dir, const char* what, int harmless, int verify)
 }
 
 static void copy_tree(const char* from, const char* to) {
-  char command[3 * kPathMax];
+  char command[5 * kPathMax];
   snprintf(command, sizeof command, "rm -rf '%s' && cp -a '%s' '%s'", to, from, to);
   REQUIRE(system(command) == 0, "%s", command);
 }

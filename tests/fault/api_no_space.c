@@ -75,7 +75,7 @@ static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
 }
 
 int main(void) {
-  char dir[kPathMax], path[kPathMax + 8];
+  char dir[kPathMax], path[kPathMax + 32];
   tiny_path(tiny, 0);
   make_dir(dir);
   snprintf(path, sizeof path, "%s/capped", dir);

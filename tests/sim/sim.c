@@ -178,6 +178,10 @@ static void op_save(struct sim* m, struct sim_session* s, int suspend) {
   if (status != KVRT_OK) return;
   EXPECT(report.generation > saved->newest && report.tokens == s->count, "op %ld: generation %" PRIu64 " after %" PRIu64, m->ops,
          report.generation, saved->newest);
+  // Under its first name a session keeps its id; under another name it is another session.
+  const kvrt_session_props p = session_props(s->handle);
+  EXPECT((strcmp(p.id, s->id) == 0) == (s->name == -1 || s->name == which), "op %ld: id %s became %s", m->ops, s->id, p.id);
+  memcpy(s->id, p.id, sizeof s->id);
   saved->exists = 1;
   saved->count = s->count;
   memcpy(saved->tokens, s->tokens, sizeof saved->tokens);
@@ -203,8 +207,9 @@ static void op_resume(struct sim* m, struct sim_session* s) {
   memcpy(s->tokens, saved->tokens, sizeof s->tokens);
   memcpy(s->id, saved->id, sizeof s->id);
   const kvrt_session_props p = session_props(handle);
-  EXPECT(strcmp(p.id, saved->id) == 0 && p.generation == saved->generation && strcmp(p.name, name) == 0, "op %ld: resumed another session",
-         m->ops);
+  EXPECT(strcmp(p.id, saved->id) == 0 && p.generation == saved->generation && strcmp(p.name, name) == 0,
+         "op %ld: resumed \"%s\" id %s generation %" PRIu64 "; saved was id %s generation %" PRIu64, m->ops, p.name, p.id, p.generation,
+         saved->id, saved->generation);
   check_tokens(m, s);
 }
 
