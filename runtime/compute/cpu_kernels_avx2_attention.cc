@@ -54,6 +54,25 @@ struct Lines {
   int64_t ahead;
 };
 
+// acc[r][v] += x[r][i] * line[v]. Whichever side has fewer values stays in registers: 12 accumulators leave room for four.
+template <typename T, int R, int V>
+KVRT_INLINE void multiply_add(const float* const* x, uint32_t i, const uint8_t* line, __m256 (*acc)[V]) {
+  __m256 held[R < V ? R : V];
+  if (R < V) {
+    KVRT_UNROLL for (int r = 0; r < R; ++r) held[r] = _mm256_broadcast_ss(x[r] + i);
+    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) {
+      const __m256 value = T::load(line + 8 * T::kBytes * v);
+      KVRT_UNROLL for (int r = 0; r < R; ++r) acc[r][v] = _mm256_fmadd_ps(held[r], value, acc[r][v]);
+    }
+  } else {
+    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) held[v] = T::load(line + 8 * T::kBytes * v);
+    KVRT_UNROLL for (int r = 0; r < R; ++r) {
+      const __m256 value = _mm256_broadcast_ss(x[r] + i);
+      KVRT_UNROLL for (int v = 0; v < V; ++v) acc[r][v] = _mm256_fmadd_ps(value, held[v], acc[r][v]);
+    }
+  }
+}
+
 // Scores of R rows against 8 V keys: k.at points at the first key's slot, a line per dimension.
 template <typename T, int R, int V>
 void score_tile(const AttentionTile& tile, uint32_t row, Lines k, float* scores) {
@@ -64,12 +83,7 @@ void score_tile(const AttentionTile& tile, uint32_t row, Lines k, float* scores)
   const uint32_t head_dim = tile.head_dim;
   for (uint32_t d = 0; d < head_dim; ++d, k.at += k.line) {
     T::touch(k.at + k.ahead);
-    __m256 keys[V];
-    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) keys[v] = T::load(k.at + 8 * T::kBytes * v);
-    KVRT_UNROLL for (int r = 0; r < R; ++r) {
-      const __m256 x = _mm256_broadcast_ss(q[r] + d);
-      KVRT_UNROLL for (int v = 0; v < V; ++v) acc[r][v] = _mm256_fmadd_ps(x, keys[v], acc[r][v]);
-    }
+    multiply_add<T, R, V>(q, d, k.at, acc);
   }
   const __m256 scale = _mm256_set1_ps(tile.scale);
   KVRT_UNROLL for (int r = 0; r < R; ++r) {
@@ -94,14 +108,11 @@ void value_tile(const float* p, Lines v, uint32_t keys, uint32_t head_dim, float
   KVRT_UNROLL for (int r = 0; r < R; ++r) {
     KVRT_UNROLL for (int i = 0; i < V; ++i) sum[r][i] = _mm256_loadu_ps(acc + static_cast<uint32_t>(r) * head_dim + 8 * i);
   }
+  const float* weights[R];
+  KVRT_UNROLL for (int r = 0; r < R; ++r) weights[r] = p + r * int{kSpanTokens};
   for (uint32_t j = 0; j < keys; ++j, v.at += v.line) {
     T::touch(v.at + v.ahead);
-    __m256 value[V];
-    KVRT_UNROLL for (uint32_t i = 0; i < V; ++i) value[i] = T::load(v.at + 8 * T::kBytes * i);
-    KVRT_UNROLL for (int r = 0; r < R; ++r) {
-      const __m256 weight = _mm256_broadcast_ss(p + r * int{kSpanTokens} + j);
-      KVRT_UNROLL for (int i = 0; i < V; ++i) sum[r][i] = _mm256_fmadd_ps(weight, value[i], sum[r][i]);
-    }
+    multiply_add<T, R, V>(weights, j, v.at, sum);
   }
   KVRT_UNROLL for (int r = 0; r < R; ++r) {
     KVRT_UNROLL for (int i = 0; i < V; ++i) _mm256_storeu_ps(acc + static_cast<uint32_t>(r) * head_dim + 8 * i, sum[r][i]);
