@@ -1,83 +1,12 @@
-// Stores that are damaged, foreign, too new or not writable: found, named, and left alone.
-#include <sqlite3.h>
-#include <sys/mount.h>
-
-#include <map>
+// Stores that are damaged, foreign or too new: found, named, and left alone.
 #include <random>
 
-#include "tests/support/store_rig.h"
+#include "tests/support/damage_rig.h"
 
 namespace kvrt {
 namespace {
 
 using namespace test;
-namespace fs = std::filesystem;
-
-class Damage : public testing::Test {
- protected:
-  void SetUp() override {
-    auto store = open_store(root());
-    ASSERT_OK(store.status());
-    ASSERT_OK(save_chain(store->get(), "ann", chain_).status());
-  }
-  std::string root() const { return tmp_.path() + "/s"; }
-  std::string catalog() const { return root() + "/catalog.db"; }
-  Status open_status(StoreOptions options = {}) { return open_store(root(), options).take_status(); }
-  void sql(const std::string& text) {
-    sqlite3* db = nullptr;
-    ASSERT_EQ(sqlite3_open(catalog().c_str(), &db), SQLITE_OK);
-    char* message = nullptr;
-    EXPECT_EQ(sqlite3_exec(db, text.c_str(), nullptr, nullptr, &message), SQLITE_OK) << message;
-    sqlite3_free(message);
-    sqlite3_close(db);
-  }
-  // name -> bytes of every file below the root but the lock.
-  std::map<std::string, std::vector<uint8_t>> everything() const {
-    std::map<std::string, std::vector<uint8_t>> files;
-    for (auto& e : fs::recursive_directory_iterator(root())) {
-      if (e.path().filename() == "lock") continue;
-      files[e.path().string()] = e.is_regular_file() ? test::read_file(e.path()) : std::vector<uint8_t>{};
-    }
-    return files;
-  }
-  void flip(const std::string& path, uint64_t at) {
-    auto bytes = test::read_file(path);
-    ASSERT_LT(at, bytes.size());
-    bytes[at] ^= 0x10;
-    write_file(path, bytes);
-  }
-
-  // The damage is found by verify and by reading; the rest reads; the tokens are there; a save heals the store.
-  void expect_healed_by_a_save(size_t bad_chunks) {
-    auto store = open_store(root());
-    ASSERT_OK(store.status());
-    auto faults = (*store)->verify(nullptr);
-    ASSERT_OK(faults.status());
-    size_t named = 0;
-    for (auto& f : *faults) named += f.session == "ann";
-    EXPECT_GE(named, bad_chunks);
-    EXPECT_EQ(readable_chunks(store->get(), chain_), chain_.nodes.size() - bad_chunks);
-    EXPECT_EQ((*store)->info()->chunks_damaged, bad_chunks);
-    auto loaded = (*store)->load("", "ann");
-    ASSERT_OK(loaded.status());
-    EXPECT_EQ(loaded->tokens, chain_.tokens);
-    EXPECT_EQ((*store)->stat("", "ann")->chunks_missing, bad_chunks);
-    SaveOptions o;
-    o.gen_seen = 1;
-    ASSERT_OK(save_chain(store->get(), "ann", chain_, &o).status());
-    EXPECT_EQ(o.chunks_written, bad_chunks);
-    EXPECT_EQ(readable_chunks(store->get(), chain_), chain_.nodes.size());
-    auto again = (*store)->verify(nullptr);
-    ASSERT_OK(again.status());
-    for (auto& f : *again) {  // frames that nobody uses, and a footer, may stay bad
-      EXPECT_TRUE(f.session != "ann" || f.what.rfind("chunk", 0) != 0) << f.where << ": " << f.what;
-    }
-  }
-
-  TempDir tmp_{"/dev/shm"};
-  Chain chain_{token_run(70)};  // 4 blocks and a tail
-};
-
 TEST_F(Damage, FlippedChunk) {
   flip(segment_files(root())[0], 32 + 300);
   expect_healed_by_a_save(1);
@@ -262,111 +191,6 @@ TEST_F(Damage, SymlinkedFilesAreNotFollowed) {
   auto store = open_store(root());
   ASSERT_OK(store.status());
   EXPECT_EQ(readable_chunks(store->get(), chain_), 0u);
-}
-
-TEST_F(Damage, ReadOnlyReadsAndChangesNothing) {
-  StoreOptions options;
-  options.read_only = true;
-  auto before = everything();
-  {
-    auto store = open_store(root(), options);
-    ASSERT_OK(store.status());
-    EXPECT_TRUE((*store)->info()->read_only);
-    EXPECT_EQ((*store)->load("", "ann")->tokens, chain_.tokens);
-    EXPECT_EQ((*store)->list("", true)->size(), 1u);
-    EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
-    EXPECT_EQ((*store)->begin_save().status().detail(), Detail::kReadOnly);
-    EXPECT_EQ((*store)->remove("", "ann").detail(), Detail::kReadOnly);
-    (*store)->cache_model_id(1, 1, 1, 1, Hash256{});
-    auto faults = (*store)->verify(nullptr);
-    ASSERT_OK(faults.status());
-    EXPECT_TRUE(faults->empty());
-  }
-  EXPECT_EQ(everything(), before);
-  flip(segment_files(root())[0], 32 + 300);
-  before = everything();
-  {
-    auto store = open_store(root(), options);
-    ASSERT_OK(store.status());
-    EXPECT_EQ(readable_chunks(store->get(), chain_), 4u);
-    EXPECT_EQ(readable_chunks(store->get(), chain_), 4u);
-    EXPECT_EQ((*store)->info()->chunks_damaged, 1u);
-    EXPECT_FALSE((*store)->has(std::vector<BlockKey>{chain_.nodes[0].key})[0]) << "remembered in memory";
-  }
-  EXPECT_EQ(everything(), before);
-  options.must_exist = true;
-  EXPECT_EQ(open_store(tmp_.path() + "/none", options).status().code(), Code::kNotFound);
-  EXPECT_FALSE(fs::exists(tmp_.path() + "/none"));
-}
-
-// A mount of its own, unmounted by the destructor. Needs the right to mount; the tests that use it are skipped without.
-class Tmpfs {
- public:
-  Tmpfs(const std::string& at, const std::string& options) : at_(at) {
-    fs::create_directory(at);
-    mounted_ = ::mount("tmpfs", at.c_str(), "tmpfs", MS_NOSUID, ("mode=0700," + options).c_str()) == 0;
-  }
-  ~Tmpfs() {
-    if (mounted_) ::umount2(at_.c_str(), MNT_DETACH);
-  }
-  bool mounted() const { return mounted_; }
-  bool make_read_only() { return ::mount("tmpfs", at_.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr) == 0; }
-
- private:
-  std::string at_;
-  bool mounted_;
-};
-
-TEST_F(Damage, ReadOnlyFileSystem) {
-  Tmpfs mount(tmp_.path() + "/m", "size=8m");
-  if (!mount.mounted()) GTEST_SKIP() << "no right to mount";
-  std::string place = tmp_.path() + "/m/s";
-  fs::copy(root(), place, fs::copy_options::recursive);
-  fs::permissions(place, fs::perms::owner_all);
-  ASSERT_TRUE(mount.make_read_only());
-  auto store = open_store(place);
-  ASSERT_OK(store.status());
-  EXPECT_TRUE((*store)->info()->read_only);
-  EXPECT_EQ((*store)->load("", "ann")->tokens, chain_.tokens);
-  EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
-  EXPECT_EQ((*store)->begin_save().status().code(), Code::kIo);
-}
-
-TEST_F(Damage, FullDisk) {
-  Tmpfs mount(tmp_.path() + "/m", "size=900k");
-  if (!mount.mounted()) GTEST_SKIP() << "no right to mount";
-  std::string place = tmp_.path() + "/m/s";
-  auto store = open_store(place);
-  ASSERT_OK(store.status());
-  ASSERT_OK(save_chain(store->get(), "ann", chain_).status());
-  size_t refused = 0;
-  for (int32_t i = 0; i < 40; i++) {  // ever larger, so that the disk is full at one place or another
-    Chain large(token_run(static_cast<size_t>(64 + 40 * i), 5 + i), 256);
-    SaveOptions o;
-    o.id = 2;
-    std::string name = "s" + std::to_string(i);
-    auto gen = save_chain(store->get(), name, large, o);
-    if (gen.is_ok()) continue;
-    refused++;
-    EXPECT_EQ(gen.status().code(), Code::kNoSpace) << gen.status().message();
-    EXPECT_EQ((*store)->load("", name).status().code(), Code::kNotFound);
-    EXPECT_TRUE(fs::is_empty(place + "/tmp"));
-    EXPECT_EQ((*store)->load("", "ann")->tokens, chain_.tokens);
-    EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
-  }
-  EXPECT_GT(refused, 10u);
-  std::vector<std::string> names;
-  auto sessions = (*store)->list("", true);
-  ASSERT_OK(sessions.status());
-  for (auto& s : *sessions) {
-    if (s.name == "ann") continue;
-    EXPECT_OK((*store)->remove("", s.name));
-  }
-  Chain later(token_run(200, 77), 256);
-  EXPECT_OK(save_chain(store->get(), "later", later).status()) << "room again, work again";
-  auto faults = (*store)->verify(nullptr);
-  ASSERT_OK(faults.status());
-  EXPECT_TRUE(faults->empty());
 }
 
 // Random bytes of any file, any number of times: open, load, read and verify end with a status, and what loads is right.

@@ -1,0 +1,118 @@
+// Places that cannot be written: read-only stores and file systems, and a disk that is full.
+#include <sys/mount.h>
+
+#include "tests/support/damage_rig.h"
+
+namespace kvrt {
+namespace {
+
+using namespace test;
+using Place = Damage;
+
+TEST_F(Place, ReadOnlyReadsAndChangesNothing) {
+  StoreOptions options;
+  options.read_only = true;
+  auto before = everything();
+  {
+    auto store = open_store(root(), options);
+    ASSERT_OK(store.status());
+    EXPECT_TRUE((*store)->info()->read_only);
+    EXPECT_EQ((*store)->load("", "ann")->tokens, chain_.tokens);
+    EXPECT_EQ((*store)->list("", true)->size(), 1u);
+    EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
+    EXPECT_EQ((*store)->begin_save().status().detail(), Detail::kReadOnly);
+    EXPECT_EQ((*store)->remove("", "ann").detail(), Detail::kReadOnly);
+    (*store)->cache_model_id(1, 1, 1, 1, Hash256{});
+    auto faults = (*store)->verify(nullptr);
+    ASSERT_OK(faults.status());
+    EXPECT_TRUE(faults->empty());
+  }
+  EXPECT_EQ(everything(), before);
+  flip(segment_files(root())[0], 32 + 300);
+  before = everything();
+  {
+    auto store = open_store(root(), options);
+    ASSERT_OK(store.status());
+    EXPECT_EQ(readable_chunks(store->get(), chain_), 4u);
+    EXPECT_EQ(readable_chunks(store->get(), chain_), 4u);
+    EXPECT_EQ((*store)->info()->chunks_damaged, 1u);
+    EXPECT_FALSE((*store)->has(std::vector<BlockKey>{chain_.nodes[0].key})[0]) << "remembered in memory";
+  }
+  EXPECT_EQ(everything(), before);
+  options.must_exist = true;
+  EXPECT_EQ(open_store(tmp_.path() + "/none", options).status().code(), Code::kNotFound);
+  EXPECT_FALSE(fs::exists(tmp_.path() + "/none"));
+}
+
+// A mount of its own, unmounted by the destructor. Needs the right to mount; the tests that use it are skipped without.
+class Tmpfs {
+ public:
+  Tmpfs(const std::string& at, const std::string& options) : at_(at) {
+    fs::create_directory(at);
+    mounted_ = ::mount("tmpfs", at.c_str(), "tmpfs", MS_NOSUID, ("mode=0700," + options).c_str()) == 0;
+  }
+  ~Tmpfs() {
+    if (mounted_) ::umount2(at_.c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+  bool make_read_only() { return ::mount("tmpfs", at_.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr) == 0; }
+
+ private:
+  std::string at_;
+  bool mounted_;
+};
+
+TEST_F(Place, ReadOnlyFileSystem) {
+  Tmpfs mount(tmp_.path() + "/m", "size=8m");
+  if (!mount.mounted()) GTEST_SKIP() << "no right to mount";
+  std::string place = tmp_.path() + "/m/s";
+  fs::copy(root(), place, fs::copy_options::recursive);
+  fs::permissions(place, fs::perms::owner_all);
+  ASSERT_TRUE(mount.make_read_only());
+  auto store = open_store(place);
+  ASSERT_OK(store.status());
+  EXPECT_TRUE((*store)->info()->read_only);
+  EXPECT_EQ((*store)->load("", "ann")->tokens, chain_.tokens);
+  EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
+  EXPECT_EQ((*store)->begin_save().status().code(), Code::kIo);
+}
+
+TEST_F(Place, FullDisk) {
+  Tmpfs mount(tmp_.path() + "/m", "size=900k");
+  if (!mount.mounted()) GTEST_SKIP() << "no right to mount";
+  std::string place = tmp_.path() + "/m/s";
+  auto store = open_store(place);
+  ASSERT_OK(store.status());
+  ASSERT_OK(save_chain(store->get(), "ann", chain_).status());
+  size_t refused = 0;
+  for (int32_t i = 0; i < 40; i++) {  // ever larger, so that the disk is full at one place or another
+    Chain large(token_run(static_cast<size_t>(64 + 40 * i), 5 + i), 256);
+    SaveOptions o;
+    o.id = 2;
+    std::string name = "s" + std::to_string(i);
+    auto gen = save_chain(store->get(), name, large, o);
+    if (gen.is_ok()) continue;
+    refused++;
+    EXPECT_EQ(gen.status().code(), Code::kNoSpace) << gen.status().message();
+    EXPECT_EQ((*store)->load("", name).status().code(), Code::kNotFound);
+    EXPECT_TRUE(fs::is_empty(place + "/tmp"));
+    EXPECT_EQ((*store)->load("", "ann")->tokens, chain_.tokens);
+    EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
+  }
+  EXPECT_GT(refused, 10u);
+  std::vector<std::string> names;
+  auto sessions = (*store)->list("", true);
+  ASSERT_OK(sessions.status());
+  for (auto& s : *sessions) {
+    if (s.name == "ann") continue;
+    EXPECT_OK((*store)->remove("", s.name));
+  }
+  Chain later(token_run(200, 77), 256);
+  EXPECT_OK(save_chain(store->get(), "later", later).status()) << "room again, work again";
+  auto faults = (*store)->verify(nullptr);
+  ASSERT_OK(faults.status());
+  EXPECT_TRUE(faults->empty());
+}
+
+}  // namespace
+}  // namespace kvrt
