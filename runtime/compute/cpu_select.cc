@@ -1,4 +1,8 @@
 // Which kernel table a backend uses: the best that this machine supports and whose bits are scalar's.
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <string>
 
@@ -11,7 +15,9 @@ namespace {
 
 bool machine_has_avx2() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  unsigned eax, ebx, ecx, edx;  // F16C by hand: clang 14's __builtin_cpu_supports does not know it
+  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+  return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");  // these two know whether the system saves ymm
 #else
   return false;
 #endif
