@@ -179,7 +179,7 @@ def check_flags(source, names, texts, commands):
     for command in commands:
         words = command["command"].split()
         name = command["file"]
-        if "-ffp-contract=off" not in words:
+        if "-ffp-contract=off" not in words and not name.startswith("tests/api/header"):  # those compile the header alone, and no sum
             fault(name, "built without -ffp-contract=off")
         for flag in BAD_FLAGS:
             if flag in words:
