@@ -31,9 +31,9 @@
  *  6. Memory. The library never returns memory to free. Variable output takes (buffer, capacity, &needed): `needed` is always set on
  *     success and on TOO_SMALL; a NULL buffer with capacity 0 asks for the size. Inputs are copied. Strings are UTF-8 with a length.
  *  7. Callbacks come last: 0 goes on, anything else stops the call with CANCELLED. They run on the thread inside the call, with no
- *     lock held, and may call anything but the same session (kvrt_session_cancel and kvrt_session_info excepted; others: BUSY).
+ *     lock held, and may call anything but the same session (cancel, info and tokens excepted; others: BUSY).
  *  8. Threads. A const handle may be used by any number of threads at once, and so may a runtime, a model and a store. A session takes
- *     one call at a time, else BUSY; cancel and info are free of that.
+ *     one call at a time, else BUSY; cancel, info and tokens are free of that.
  *  9. After fork(2) every call in the child gives UNSUPPORTED and touches nothing.
  * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state, burns no CPU when idle, and leaves the
  *     floating-point mode as it found it.
@@ -349,7 +349,8 @@ typedef struct kvrt_store_props {
   uint64_t chunks_damaged;  /* found since open */
 } kvrt_store_props;
 
-/* One process at a time: a second gets BUSY (STORE_LOCKED). The directory is made with mode 0700. What is in it is as private as the
+/* One process at a time: a second gets BUSY (STORE_LOCKED). Handles of one runtime share a directory's store, as the first opened it; a
+ * second runtime gets BUSY too. The directory is made with mode 0700. What is in it is as private as the
  * conversations. */
 KVRT_API kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options,
                                      kvrt_store** out);
@@ -385,7 +386,7 @@ typedef struct kvrt_session_props {
   uint64_t kv_blocks, kv_bytes;
   uint64_t events_unread;
   uint64_t generation;      /* of the last save or resume; 0: never saved */
-  char id[40];              /* 32 hex digits; kept over suspend and resume */
+  char id[40];              /* 32 hex digits; kept over suspend and resume, a save under another name takes a new one */
   char name[256];           /* of the last save or resume */
   kvrt_status last_status;  /* of the last failure; KVRT_OK when there was none */
   int32_t last_detail;

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "runtime/api/boundary.h"
+#include "runtime/api/session_call.h"
 #include "runtime/base/limits.h"
 
 using namespace kvrt::api;
@@ -17,48 +18,6 @@ static_assert(static_cast<int>(kvrt::Reason::kFailed) == KVRT_REASON_FAILED && s
 static_assert(static_cast<int>(kvrt::ReuseStop::kOtherNumerics) == KVRT_REUSE_OTHER_NUMERICS);
 static_assert(static_cast<int>(kvrt::WantLogits::kAll) == KVRT_LOGITS_ALL);
 static_assert(static_cast<int>(kvrt::Durability::kKv) == KVRT_DURABILITY_KV);
-
-void destroy(kvrt_session* handle) {
-  handle->host->close(handle->session);
-  handle->head.magic = 0;
-  delete handle;
-}
-
-// One call at a time on a session. A close from inside a callback takes effect when the call returns.
-class Call {
- public:
-  explicit Call(kvrt_session* handle) : handle_(handle) {}
-  Call(const Call&) = delete;
-  ~Call() {
-    if (!entered_) return;
-    std::unique_lock lock(handle_->mu);
-    if (handle_->close_at_return) {
-      lock.unlock();
-      destroy(handle_);
-      return;
-    }
-    handle_->busy = false;
-    handle_->owner = std::thread::id();
-    handle_->idle.notify_all();  // under the lock: whoever closes destroys the handle after it has had the lock
-  }
-  Status enter(const char* name) {
-    KVRT_TRY(check(handle_, "session"));
-    std::lock_guard lock(handle_->mu);
-    if (handle_->busy) {
-      bool mine = handle_->owner == std::this_thread::get_id();
-      return error(Code::kBusy, mine ? Detail::kReentrant : Detail::kConcurrent,
-                   mine ? "%s: called from inside a callback of the same session" : "%s: another thread is inside a call on this session", name);
-    }
-    handle_->busy = true;
-    handle_->owner = std::this_thread::get_id();
-    entered_ = true;
-    return {};
-  }
-
- private:
-  kvrt_session* handle_;
-  bool entered_ = false;
-};
 
 Status read_session_options(const kvrt_session_options* options, bool resume, kvrt::SessionOptions* out) {
   kvrt_session_options o;
@@ -174,7 +133,7 @@ Status run_to_done(kvrt_session* handle, kvrt::GenerateOptions options, kvrt_eve
 }
 
 Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_size, const kvrt_save_options* options, kvrt_save_report* report) {
-  Call call(handle);
+  SessionCall call(handle);
   KVRT_TRY(call.enter(suspend ? "suspend" : "checkpoint"));
   std::string as;
   KVRT_TRY(check_name(name, name_size, "name", false, &as));
@@ -257,7 +216,7 @@ kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* o
 
 kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, size_t count) {
   return guard([&]() -> Status {
-    Call call(session);
+    SessionCall call(session);
     KVRT_TRY(call.enter("append"));
     if (count) KVRT_TRY(check_not_null(tokens, "tokens"));
     return session->host->append(session->session, {tokens, count});
@@ -266,7 +225,7 @@ kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, si
 
 kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, size_t text_size, uint32_t flags) {
   return guard([&]() -> Status {
-    Call call(session);
+    SessionCall call(session);
     KVRT_TRY(call.enter("append_text"));
     KVRT_TRY(check_text(text, text_size, "text"));
     if (flags & ~uint32_t{KVRT_TEXT_SPECIAL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
@@ -276,7 +235,7 @@ kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, si
 
 kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info) {
   return guard([&]() -> Status {
-    Call call(session);
+    SessionCall call(session);
     KVRT_TRY(call.enter("append_message"));
     KVRT_TRY(check_text(message, message_size, "message"));
     if (info) KVRT_TRY(check_output_struct(info, "info"));
@@ -291,7 +250,7 @@ kvrt_status kvrt_session_append_message(kvrt_session* session, const char* messa
 
 kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report) {
   return guard([&]() -> Status {
-    Call call(session);
+    SessionCall call(session);
     KVRT_TRY(call.enter("prefill"));
     if (logits > KVRT_LOGITS_ALL) return error(Code::kInvalid, Detail::kNone, "logits is %u, expected KVRT_LOGITS_NONE to KVRT_LOGITS_ALL", logits);
     if (report) KVRT_TRY(check_output_struct(report, "report"));
@@ -304,7 +263,7 @@ kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_ev
 
 kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options) {
   return guard([&]() -> Status {
-    Call call(session);
+    SessionCall call(session);
     KVRT_TRY(call.enter("begin"));
     kvrt::GenerateOptions o;
     KVRT_TRY(read_generate_options(options, session->host->tokenizer(), &o));
@@ -314,7 +273,7 @@ kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_option
 
 kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t timeout_ms) {
   return guard([&]() -> Status {
-    Call call(session);
+    SessionCall call(session);
     KVRT_TRY(call.enter("next"));
     KVRT_TRY(check_output_struct(event, "event"));
     KVRT_ASSIGN(kvrt::Event next, session->host->next(session->session, timeout_ms));
@@ -326,7 +285,7 @@ kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t 
 kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
                                   kvrt_report* report) {
   return guard([&]() -> Status {
-    Call call(session);
+    SessionCall call(session);
     KVRT_TRY(call.enter("generate"));
     if (report) KVRT_TRY(check_output_struct(report, "report"));
     kvrt::GenerateOptions o;
@@ -345,7 +304,7 @@ kvrt_status kvrt_session_cancel(kvrt_session* session) {
 
 kvrt_status kvrt_session_fork(kvrt_session* session, kvrt_session** out) {
   return guard([&]() -> Status {
-    Call call(session);
+    SessionCall call(session);
     KVRT_TRY(call.enter("fork"));
     KVRT_TRY(check_not_null(out, "out"));
     KVRT_ASSIGN(kvrt::Session * copy, session->host->fork(session->session));
@@ -356,7 +315,7 @@ kvrt_status kvrt_session_fork(kvrt_session* session, kvrt_session** out) {
 
 kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count) {
   return guard([&]() -> Status {
-    Call call(session);
+    SessionCall call(session);
     KVRT_TRY(call.enter("truncate"));
     return session->host->truncate(session->session, count);
   });

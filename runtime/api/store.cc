@@ -44,12 +44,9 @@ kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path
       return error(Code::kInvalid, Detail::kNone, "kvrt_store_options: read_only is %u, must_exist %u, reserved %u, expected 0 or 1, 0 or 1, 0",
                    o.read_only, o.must_exist, o.reserved);
     }
-    kvrt::Engine& engine = *runtime->engine;
-    KVRT_ASSIGN(std::unique_ptr<kvrt::Store> opened,
-                kvrt::Store::open(engine.env(), engine.log(), directory, {o.read_only != 0, o.must_exist != 0, o.disk_bytes_max}));
+    KVRT_ASSIGN(auto opened, runtime->engine->open_store(runtime->engine, directory, {o.read_only != 0, o.must_exist != 0, o.disk_bytes_max}));
     auto store = std::make_unique<kvrt_store>();
-    // A session may outlive this handle: the store keeps the engine, whose log it writes to.
-    store->store = std::shared_ptr<kvrt::Store>(opened.release(), [keep = runtime->engine](kvrt::Store* s) { delete s; });
+    store->store = std::move(opened);
     *out = store.release();
     return {};
   });

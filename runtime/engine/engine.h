@@ -1,6 +1,7 @@
 // Engine: what a runtime owns: the device, its threads, the environment and the log. One step at a time runs on it.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -9,6 +10,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/compute/backend.h"
+#include "storage/store.h"
 
 namespace kvrt {
 
@@ -26,6 +28,8 @@ class Engine {
   Log* log() const { return log_.get(); }
   Backend* backend() const { return backend_.get(); }
   uint32_t threads() const { return threads_; }
+  // One open store per directory: a second open of it gets the first one, as long as that lives.
+  Result<std::shared_ptr<Store>> open_store(const std::shared_ptr<Engine>& self, const std::string& path, const StoreOptions& options);
   std::mutex& step_mutex() { return step_mutex_; }
 
  private:
@@ -35,6 +39,8 @@ class Engine {
   uint32_t threads_ = 1;
   std::unique_ptr<Backend> backend_;
   std::mutex step_mutex_;
+  std::mutex stores_mu_;
+  std::map<std::string, std::weak_ptr<Store>> stores_;  // by canonical path, guarded by stores_mu_
 };
 
 }  // namespace kvrt

@@ -113,6 +113,7 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   in.gen_seen = same_name ? s.gen : 0;
   in.overwrite = options.overwrite;
   in.root = s.root;
+  in.block_tokens = kv_.block_tokens;
   in.token_count = s.tokens.size();
   in.model_id = model;
   in.durability = options.durability;

@@ -152,6 +152,10 @@ uint64_t Scheduler::make_writable(Session* s, const Run& run, StepPlan* plan) {
     BlockId have = s->table.block(i);
     if (have != kNoBlock && pool_.refs(have) == 1 && !index_.contains(have)) continue;
     BlockId fresh = alloc(s);
+    if (fresh == kNoBlock && have != kNoBlock && pool_.refs(have) == 1) {  // nobody else needs it as it was: it stops being shared
+      index_.erase(have);
+      continue;
+    }
     if (fresh == kNoBlock) return std::max(run.begin, uint64_t{i} * block_tokens_);
     uint32_t filled = s->table.filled(i);
     if (have != kNoBlock) {

@@ -21,14 +21,11 @@ constexpr char kOneDigit[] = "\\p{N}";
 // piece too. So a lookahead never sees beyond its piece.
 struct Row {
   const char* name;
-  std::array<const char*, 4> patterns;
+  std::array<const char*, 2> patterns;
 };
 constexpr Row kRows[] = {
     {"gpt-2", {kGpt2}},
     {"smollm", {kOneDigit, kGpt2}},
-    // A file that names none: the fallback that the writers of such files have in mind.
-    {"default", {"[\\p{P}\\$\\+<=>\\^~\\|]+", KVRT_WORDS, "\\p{N}+", "[0-9][0-9][0-9]"}},
-    {"", {"[\\p{P}\\$\\+<=>\\^~\\|]+", KVRT_WORDS, "\\p{N}+", "[0-9][0-9][0-9]"}},
 };
 
 // Far above what these patterns need on any text (they backtrack at most over one run of white space).

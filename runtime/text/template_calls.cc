@@ -74,7 +74,7 @@ Value Renderer::range(uint32_t at, const Arguments& args) {
   auto from = static_cast<uint64_t>(begin), to = static_cast<uint64_t>(end), stride = static_cast<uint64_t>(step);
   bool none = step > 0 ? end <= begin : end >= begin;
   uint64_t count = none ? 0 : step > 0 ? (to - from - 1) / stride + 1 : (from - to - 1) / (0 - stride) + 1;
-  if (count > kRangeMax) return fail(at, "range: more than 100000 items");
+  if (count > kRangeMax) return limit(at, "range: more than 100000 items");
   if (!spend(at, count / 16)) return {};
   auto list = create<List>(arena_);
   if (list == nullptr) return {};
