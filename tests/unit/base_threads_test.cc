@@ -1,7 +1,7 @@
 #include "runtime/base/threads.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
+#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -100,6 +100,20 @@ TEST(ThreadPool, ManyPoolsComeAndGo) {
 TEST(UsableCpus, IsWithinTheMachine) {
   EXPECT_GE(usable_cpus(), 1u);
   EXPECT_LE(usable_cpus(), std::max(1u, std::thread::hardware_concurrency()));
+}
+
+TEST(UsableCpus, FollowsTheAffinityMask) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &before)) continue;
+    CPU_SET(cpu, &one);
+    break;
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(usable_cpus(), 1u);
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 }  // namespace
