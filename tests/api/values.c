@@ -114,6 +114,8 @@ static void templates(struct stage* t) {
   BAD("model_apply_template", "tools are no JSON", template_with(t->model, good, NULL, "[1,"));
   BAD("model_apply_template", "template does not parse", template_with(t->model, good, "{% for %}", NULL));
   EXPECT(last_detail() == KVRT_DETAIL_TEMPLATE_ERROR, "detail %d", (int)last_detail());
+  ROW("model_apply_template", "a range too long", template_with(t->model, good, "{% for i in range(99999999) %}{% endfor %}", NULL),
+      ANY(KVRT_LIMIT));
   ROW("model_apply_template", "template never ends",
       template_with(t->model, good, "{% for i in range(90000) %}{% for j in range(90000) %}x{% endfor %}{% endfor %}", NULL),
       ANY(KVRT_LIMIT));

@@ -93,7 +93,7 @@ static int again(const char* mode, const char* dir, unsigned uid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-// Two handles of one directory in one process are one store.
+// Handles of one runtime share a directory's store; another runtime is as another process.
 static void two_handles(const char* dir) {
   kvrt_runtime* rt = open_runtime(1, 0);
   kvrt_model* model = open_model(rt, tiny, 0, 0, 0);
@@ -107,6 +107,11 @@ static void two_handles(const char* dir) {
   kvrt_session_close(s);
   MUST(kvrt_store_remove(second, NULL, 0, "b", 1));
   EXPECT(again("locked", dir, 0) == 0, "a second process");
+  kvrt_runtime* other = open_runtime(1, 0);
+  kvrt_store* refused = NULL;
+  EXPECT_STATUS(kvrt_store_open(other, dir, strlen(dir), NULL, &refused), KVRT_BUSY);
+  EXPECT(last_detail() == KVRT_DETAIL_STORE_LOCKED && refused == NULL, "detail %d", (int)last_detail());
+  kvrt_runtime_release(other);
   kvrt_store_release(second);
   kvrt_model_release(model);
   kvrt_runtime_release(rt);
