@@ -74,15 +74,21 @@ static void log_ends(void) {
   o.isa = 0;
   MUST(kvrt_runtime_open(&o, &rt));
   kvrt_model* model = open_model(rt, tiny, 0, 0, 0);
-  kvrt_session* s = open_session(model, NULL, 0);
+  char dir[kPathMax];
+  make_dir(dir);
+  kvrt_store* store = open_store(rt, dir);
+  kvrt_session* s = open_session(model, store, 0);
   const int32_t token = 4;
   MUST(kvrt_session_append(s, &token, 1));
   kvrt_runtime_release(rt);
   kvrt_model_release(model);
   EXPECT_STATUS(generate_some(s, 3), KVRT_OK);
+  EXPECT_STATUS(kvrt_session_suspend(s, "l", 1, NULL, NULL), KVRT_OK);
+  kvrt_store_release(store);
   EXPECT(atomic_load(&frees) == 0, "free while a session lives");
   kvrt_session_close(s);
   EXPECT(atomic_load(&frees) == 1, "free was called %d times", atomic_load(&frees));
+  remove_tree(dir);
   printf("%d log lines\n", atomic_load(&lines));
 }
 
