@@ -19,7 +19,7 @@ library=$(dirname "$(find "$work/prefix" -name libkvrt.so.0)")
 grep -rlF "$build" "$work/prefix" --include='*.cmake' --include='*.pc' --include='*.h' && fail "an installed file names the build folder"
 export LD_LIBRARY_PATH="$library"
 
-cmake -S "$source/tests/consumer/project" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_COMPILER="$cc" >"$work/log" 2>&1 ||
+cmake -G Ninja -S "$source/tests/consumer/project" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_COMPILER="$cc" >"$work/log" 2>&1 ||
   fail "find_package: $(cat "$work/log")"
 cmake --build "$work/cmake" >"$work/log" 2>&1 || fail "find_package: does not build: $(cat "$work/log")"
 "$work/cmake/consumer" "$model" || fail "the program built by find_package exits $?"
