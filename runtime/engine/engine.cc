@@ -19,15 +19,34 @@ Result<std::shared_ptr<Engine>> Engine::open(const EngineOptions& options, std::
   return engine;
 }
 
+// A store with what it needs: a session may keep it longer than every handle, and it writes to the engine's log.
+struct Engine::OpenStore {
+  std::shared_ptr<Engine> engine;
+  std::string key;
+  std::unique_ptr<Store> store;
+  OpenStore(std::shared_ptr<Engine> e, std::string k, std::unique_ptr<Store> s) : engine(std::move(e)), key(std::move(k)), store(std::move(s)) {}
+  OpenStore(const OpenStore&) = delete;
+  OpenStore& operator=(const OpenStore&) = delete;
+  ~OpenStore() {
+    std::lock_guard lock(engine->stores_mu_);
+    store.reset();
+    engine->stores_.erase(key);
+    engine->store_closed_.notify_all();
+  }
+};
+
 Result<std::shared_ptr<Store>> Engine::open_store(const std::shared_ptr<Engine>& self, const std::string& path, const StoreOptions& options) {
   std::error_code failed;
   std::string key = std::filesystem::weakly_canonical(path, failed).string();
   if (failed) key = path;
-  std::lock_guard lock(stores_mu_);
-  if (auto open = stores_[key].lock()) return open;
+  std::unique_lock lock(stores_mu_);
+  for (auto it = stores_.find(key); it != stores_.end(); it = stores_.find(key)) {
+    if (auto open = it->second.lock()) return open;
+    store_closed_.wait(lock);  // its last user has gone, and it is being closed
+  }
   KVRT_ASSIGN(std::unique_ptr<Store> opened, Store::open(env_, log_.get(), path, options));
-  // A session may keep the store longer than every handle; the store keeps the engine, whose log it writes to.
-  std::shared_ptr<Store> store(opened.release(), [self](Store* s) { delete s; });
+  auto held = std::make_shared<OpenStore>(self, key, std::move(opened));
+  std::shared_ptr<Store> store(held, held->store.get());
   stores_[key] = store;
   return store;
 }

@@ -1,6 +1,7 @@
 // Engine: what a runtime owns: the device, its threads, the environment and the log. One step at a time runs on it.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,6 +34,7 @@ class Engine {
   std::mutex& step_mutex() { return step_mutex_; }
 
  private:
+  struct OpenStore;
   Engine() = default;
   std::unique_ptr<Log> log_;
   Env* env_ = nullptr;
@@ -40,6 +42,7 @@ class Engine {
   std::unique_ptr<Backend> backend_;
   std::mutex step_mutex_;
   std::mutex stores_mu_;
+  std::condition_variable store_closed_;
   std::map<std::string, std::weak_ptr<Store>> stores_;  // by canonical path, guarded by stores_mu_
 };
 

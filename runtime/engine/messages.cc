@@ -57,16 +57,14 @@ Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& te
   bool bos_added = !s.tokens.empty() && tokenizer_->add_bos() && s.tokens[0] == tokenizer_->bos() &&
                    text.rfind(tokenizer_->piece(tokenizer_->bos(), true), 0) != 0;
   uint64_t kept = bos_added ? 1 : 0;
-  size_t byte = 0;
-  for (; kept < pinned; ++kept) {
-    std::string_view piece = tokenizer_->piece(s.tokens[kept], true);
-    if (text.compare(byte, piece.size(), piece) != 0) break;
-    byte += piece.size();
-  }
-  if (kept < pinned) {  // cut within what was generated: never between the bytes of one code point
-    while (kept > 0 && byte < text.size() && (static_cast<unsigned char>(text[byte]) & 0xc0) == 0x80) {
-      byte -= tokenizer_->piece(s.tokens[--kept], true).size();
-    }
+  size_t byte = 0, at = 0;
+  Utf8Stream utf8;  // a message shows U+FFFD where an answer was cut within a code point
+  for (uint64_t i = kept; i < pinned; ++i) {
+    std::string piece(utf8.push(tokenizer_->piece(s.tokens[i], true)));
+    if (i + 1 == pinned) piece += utf8.finish();
+    if (text.compare(at, piece.size(), piece) != 0) break;
+    at += piece.size();
+    if (!utf8.pending()) kept = i + 1, byte = at;
   }
   std::vector<int32_t> fresh;
   if (s.tokens.empty() && tokenizer_->add_bos() && tokenizer_->bos() >= 0 && text.rfind(tokenizer_->piece(tokenizer_->bos(), true), 0) != 0) {

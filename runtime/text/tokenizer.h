@@ -53,6 +53,7 @@ class Utf8Stream {
   // valid come out as U+FFFD.
   std::string_view push(std::string_view bytes);
   std::string_view finish();  // what is held, as U+FFFD
+  bool pending() const { return !held_.empty(); }
  private:
   std::string held_, out_;
 };
