@@ -130,23 +130,22 @@ static void with_answers(struct stage* t) {
   kvrt_session_close(back);
 }
 
-// An answer cut inside a code point: what came before stays, the conversation goes on, and what changed is reported.
+// An answer that ends inside a code point keeps its sampled tokens all the same.
 static void cut_answer(struct stage* t) {
   kvrt_session* s = open_session(t->model, NULL, 0);
   say(s, "user", "Hello", NULL);
   uint64_t seed = 0;
-  const kvrt_report first = answer_of_kind(t, s, 0, &seed);
+  (void)answer_of_kind(t, s, 0, &seed);
   int32_t before[1024], after[1024];
   const size_t count = session_tokens(s, before, 1024);
-  const size_t whole = whole_tokens(t, before, first.prompt_tokens, count);
-  kvrt_append_info info;
-  say(s, "user", "And more?", &info);
-  const size_t n = session_tokens(s, after, 1024);
-  EXPECT(n == count - info.rewritten + info.appended, "%zu tokens, %" PRIu64 " rewritten, %" PRIu64 " appended", n, info.rewritten,
-         info.appended);
-  EXPECT(info.rewritten <= count - whole && memcmp(before, after, whole * sizeof *before) == 0,
-         "%" PRIu64 " tokens rewritten of %zu in doubt", info.rewritten, count - whole);
-  (void)answer(s, 3);
+  for (int turn = 0; turn < 2; ++turn) {
+    kvrt_append_info info;
+    say(s, "user", "And more?", &info);
+    EXPECT(info.rewritten == 0, "%" PRIu64 " tokens rewritten", info.rewritten);
+    const size_t n = session_tokens(s, after, 1024);
+    EXPECT(n > count && memcmp(before, after, count * sizeof *before) == 0, "the sampled tokens changed");
+    (void)answer(s, 3);
+  }
   kvrt_session_close(s);
 }
 
