@@ -17,14 +17,15 @@ diff "$work/versioned" "$work/library" || say "the library's exports differ from
 
 readelf -d "$library" >"$work/dynamic"
 grep -q 'SONAME.*\[libkvrt\.so\.0\]' "$work/dynamic" || say "soname is not libkvrt.so.0: $(grep SONAME "$work/dynamic" || echo none)"
-for needed in $(sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' "$work/dynamic"); do
+sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' "$work/dynamic" >"$work/needed"
+while read -r needed; do
   case $needed in
     libc.so.6 | libm.so.6 | libstdc++.so.6 | libgcc_s.so.1 | libpthread.so.0 | libdl.so.2 | ld-linux*.so.*) ;;
     libsqlite3.so.0 | libzstd.so.1 | libpcre2-8.so.0 | libsodium.so.23) ;;
     libasan.so.* | libubsan.so.* | libtsan.so.*) ;;  # sanitizer builds
     *) say "needs $needed" ;;
   esac
-done
+done <"$work/needed"
 # Nothing that prints, exits or handles signals on its own.
 nm -D --undefined-only "$library" | grep -E ' (exit|_exit|abort|signal|sigaction|printf|puts|perror|longjmp)(@|$)' >"$work/guest" || true
 [ "${KVRT_RELEASE:-0}" = 1 ] && [ -s "$work/guest" ] && say "imports: $(tr '\n' ' ' <"$work/guest")"
