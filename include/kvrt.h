@@ -75,11 +75,13 @@
 #endif
 
 #ifdef __cplusplus
-#define KVRT_INIT {}
+#define KVRT_INIT \
+  {}
 extern "C" {
 #else
 /* Zeroes a struct: kvrt_model_options o = KVRT_INIT; o.struct_size = sizeof o; */
-#define KVRT_INIT {0}
+#define KVRT_INIT \
+  { 0 }
 #endif
 
 typedef struct kvrt_runtime kvrt_runtime;
@@ -92,36 +94,36 @@ typedef struct kvrt_session kvrt_session;
 typedef int32_t kvrt_status;
 enum {
   KVRT_OK = 0,
-  KVRT_INVALID = 1,      /* the caller's mistake: mend the call */
-  KVRT_NOT_FOUND = 2,    /* no such file, session or key: create it or name another */
-  KVRT_CONFLICT = 3,     /* the name is taken or was saved by another handle since: resume it, take another name, or overwrite */
-  KVRT_BUSY = 4,         /* in use: by another call, a generation or another process; try again when that is over */
-  KVRT_CANCELLED = 5,    /* stopped by kvrt_session_cancel or a callback */
-  KVRT_NO_MEMORY = 6,    /* the system gave no memory: release something, or lower kv_bytes_max */
-  KVRT_TOO_SMALL = 7,    /* the buffer is smaller than *needed: call again with a larger one */
-  KVRT_LIMIT = 8,        /* past a limit; the message names the option that raises it */
-  KVRT_CORRUPT = 9,      /* a file is damaged: get it again; for a store see kvrt_store_verify */
+  KVRT_INVALID = 1,       /* the caller's mistake: mend the call */
+  KVRT_NOT_FOUND = 2,     /* no such file, session or key: create it or name another */
+  KVRT_CONFLICT = 3,      /* the name is taken or was saved by another handle since: resume it, take another name, or overwrite */
+  KVRT_BUSY = 4,          /* in use: by another call, a generation or another process; try again when that is over */
+  KVRT_CANCELLED = 5,     /* stopped by kvrt_session_cancel or a callback */
+  KVRT_NO_MEMORY = 6,     /* the system gave no memory: release something, or lower kv_bytes_max */
+  KVRT_TOO_SMALL = 7,     /* the buffer is smaller than *needed: call again with a larger one */
+  KVRT_LIMIT = 8,         /* past a limit; the message names the option that raises it */
+  KVRT_CORRUPT = 9,       /* a file is damaged: get it again; for a store see kvrt_store_verify */
   KVRT_INCOMPATIBLE = 10, /* sound, but of another model or a later format: open it with what made it */
-  KVRT_IO = 11,          /* the system failed to read or write; os_code is errno or SQLite's extended code */
-  KVRT_NO_SPACE = 12,    /* the disk, a quota or disk_bytes_max is full; nothing was lost: free space and call again */
-  KVRT_DEVICE = 13,      /* the compute device failed */
-  KVRT_UNSUPPORTED = 14, /* this build or version cannot; the message names the thing */
-  KVRT_INTERNAL = 15     /* a defect of kvrt: please report the message */
+  KVRT_IO = 11,           /* the system failed to read or write; os_code is errno or SQLite's extended code */
+  KVRT_NO_SPACE = 12,     /* the disk, a quota or disk_bytes_max is full; nothing was lost: free space and call again */
+  KVRT_DEVICE = 13,       /* the compute device failed */
+  KVRT_UNSUPPORTED = 14,  /* this build or version cannot; the message names the thing */
+  KVRT_INTERNAL = 15      /* a defect of kvrt: please report the message */
 };
 
 /* Finer reasons, in kvrt_error.detail. New ones may be added. */
 enum {
   KVRT_DETAIL_NONE = 0,
-  KVRT_DETAIL_FORMAT = 1,            /* bytes are not what the format says */
+  KVRT_DETAIL_FORMAT = 1, /* bytes are not what the format says */
   KVRT_DETAIL_CATALOG_CORRUPT = 2,
   KVRT_DETAIL_CATALOG_MISSING = 3,
   KVRT_DETAIL_STORE_TOO_NEW = 4,
-  KVRT_DETAIL_FOREIGN_PROGRAM = 5,   /* the directory or database belongs to another program */
+  KVRT_DETAIL_FOREIGN_PROGRAM = 5, /* the directory or database belongs to another program */
   KVRT_DETAIL_READ_ONLY = 6,
   KVRT_DETAIL_PERMISSION = 7,
-  KVRT_DETAIL_UNSAFE_DIRECTORY = 8,  /* others can write it, or another user owns it */
-  KVRT_DETAIL_STORE_LOCKED = 9,      /* another process has the store open */
-  KVRT_DETAIL_GENERATION = 10,       /* saved under this name since this handle last saw it */
+  KVRT_DETAIL_UNSAFE_DIRECTORY = 8, /* others can write it, or another user owns it */
+  KVRT_DETAIL_STORE_LOCKED = 9,     /* another process has the store open */
+  KVRT_DETAIL_GENERATION = 10,      /* saved under this name since this handle last saw it */
   KVRT_DETAIL_NAME_TAKEN = 11,
   KVRT_DETAIL_MODEL_MISMATCH = 12,
   KVRT_DETAIL_FORKED = 13,
@@ -129,9 +131,9 @@ enum {
   KVRT_DETAIL_CONCURRENT = 15,
   KVRT_DETAIL_TEMPLATE_ERROR = 16,
   KVRT_DETAIL_TEMPLATE_LIMIT = 17,
-  KVRT_DETAIL_STATE = 18,            /* the call does not fit the session's state */
-  KVRT_DETAIL_NUMERIC = 19,          /* NaN or infinite logits */
-  KVRT_DETAIL_STRUCT_TAIL = 20       /* an option that this library does not know is set */
+  KVRT_DETAIL_STATE = 18,      /* the call does not fit the session's state */
+  KVRT_DETAIL_NUMERIC = 19,    /* NaN or infinite logits */
+  KVRT_DETAIL_STRUCT_TAIL = 20 /* an option that this library does not know is set */
 };
 
 typedef struct kvrt_error {
@@ -142,61 +144,61 @@ typedef struct kvrt_error {
   char message[1008]; /* NUL-terminated, cut at whole code points */
 } kvrt_error;
 
-KVRT_API uint32_t kvrt_version(void);     /* major << 16 | minor << 8 | patch */
-KVRT_API uint32_t kvrt_abi_version(void); /* KVRT_ABI_VERSION of the library: a binding checks it at load */
+KVRT_API uint32_t kvrt_version(void);                      /* major << 16 | minor << 8 | patch */
+KVRT_API uint32_t kvrt_abi_version(void);                  /* KVRT_ABI_VERSION of the library: a binding checks it at load */
 KVRT_API const char* kvrt_status_name(kvrt_status status); /* "OK", "INVALID", ...; static */
 /* The calling thread's last error; status KVRT_OK when it had none. A successful call leaves it alone. */
 KVRT_API kvrt_status kvrt_last_error(kvrt_error* out);
 
 /* ---- events and reports ------------------------------------------------------------------------------------------------------ */
 
-enum { /* kvrt_event.type */
-  KVRT_EVENT_NONE = 0,     /* next: nothing came before the timeout, or the session is idle */
-  KVRT_EVENT_TOKEN = 1,    /* token, position, text (whole code points, may be empty), logprob */
-  KVRT_EVENT_PROGRESS = 2, /* done of total: tokens in prefill, bytes in model_open, chunks in resume and verify */
-  KVRT_EVENT_LOGITS = 3,   /* logits[logits_count] of `position`: the prediction of position + 1 */
-  KVRT_EVENT_DONE = 4,     /* reason, report */
-  KVRT_EVENT_ENTRY = 5,    /* store_list: entry */
-  KVRT_EVENT_FAULT = 6     /* store_verify: text says where and what */
+enum {                          /* kvrt_event.type */
+       KVRT_EVENT_NONE = 0,     /* next: nothing came before the timeout, or the session is idle */
+       KVRT_EVENT_TOKEN = 1,    /* token, position, text (whole code points, may be empty), logprob */
+       KVRT_EVENT_PROGRESS = 2, /* done of total: tokens in prefill, bytes in model_open, chunks in resume and verify */
+       KVRT_EVENT_LOGITS = 3,   /* logits[logits_count] of `position`: the prediction of position + 1 */
+       KVRT_EVENT_DONE = 4,     /* reason, report */
+       KVRT_EVENT_ENTRY = 5,    /* store_list: entry */
+       KVRT_EVENT_FAULT = 6     /* store_verify: text says where and what */
 };
 
 enum { /* why a generation ended */
-  KVRT_REASON_NONE = 0,
-  KVRT_REASON_EOS = 1,          /* the model ended its turn; that token is in the session */
-  KVRT_REASON_STOP = 2,         /* a stop string or stop token */
-  KVRT_REASON_MAX_TOKENS = 3,
-  KVRT_REASON_CONTEXT_FULL = 4, /* truncate, or start another session */
-  KVRT_REASON_CANCELLED = 5,
-  KVRT_REASON_PREFILLED = 6,    /* the end of prefill */
-  KVRT_REASON_FAILED = 7        /* kvrt_session_info has the error */
+       KVRT_REASON_NONE = 0,
+       KVRT_REASON_EOS = 1,  /* the model ended its turn; that token is in the session */
+       KVRT_REASON_STOP = 2, /* a stop string or stop token */
+       KVRT_REASON_MAX_TOKENS = 3,
+       KVRT_REASON_CONTEXT_FULL = 4, /* truncate, or start another session */
+       KVRT_REASON_CANCELLED = 5,
+       KVRT_REASON_PREFILLED = 6, /* the end of prefill */
+       KVRT_REASON_FAILED = 7     /* kvrt_session_info has the error */
 };
 
-enum { /* why no more of the prompt was reused */
-  KVRT_REUSE_ALL = 0,            /* nothing stopped it */
-  KVRT_REUSE_NEW_TOKENS = 1,     /* the tokens from here on were never computed under this root */
-  KVRT_REUSE_DIFFERENT_TOKEN = 2, /* a resident block of the same parent has another token here */
-  KVRT_REUSE_NOT_STORED = 3,     /* the store knows the tokens but never had their KV */
-  KVRT_REUSE_EVICTED = 4,        /* computed before in this session; the pool needed the blocks */
-  KVRT_REUSE_DAMAGED = 5,        /* the chunk on disk was damaged or missing */
-  KVRT_REUSE_OTHER_NUMERICS = 6  /* the snapshot's KV is of another format, numerics or block size: its tokens are computed again */
+enum {                                 /* why no more of the prompt was reused */
+       KVRT_REUSE_ALL = 0,             /* nothing stopped it */
+       KVRT_REUSE_NEW_TOKENS = 1,      /* the tokens from here on were never computed under this root */
+       KVRT_REUSE_DIFFERENT_TOKEN = 2, /* a resident block of the same parent has another token here */
+       KVRT_REUSE_NOT_STORED = 3,      /* the store knows the tokens but never had their KV */
+       KVRT_REUSE_EVICTED = 4,         /* computed before in this session; the pool needed the blocks */
+       KVRT_REUSE_DAMAGED = 5,         /* the chunk on disk was damaged or missing */
+       KVRT_REUSE_OTHER_NUMERICS = 6   /* the snapshot's KV is of another format, numerics or block size: its tokens are computed again */
 };
 
 /* The usage of one prefill or generation. prompt_tokens == reused_memory + reused_disk + reused_remote + prefilled, exactly. */
 typedef struct kvrt_report {
   uint32_t struct_size;
-  uint32_t reason;         /* KVRT_REASON_* */
-  uint64_t prompt_tokens;  /* tokens in the session when it began */
-  uint64_t reused_memory;  /* of these: KV was in this session or shared from the pool */
-  uint64_t reused_disk;    /*           KV came from the store (since the last report) */
-  uint64_t reused_remote;  /*           always 0 in this version */
-  uint64_t prefilled;      /*           computed; at least 1, as the last token always runs */
-  uint64_t generated;      /* tokens sampled, the end token included */
-  uint32_t reuse_stopped;  /* KVRT_REUSE_* */
-  uint32_t stop_tokens;    /* STOP by a string: tokens at the end to truncate to drop it */
-  uint64_t reuse_stopped_at; /* first position that was not reused; prompt_tokens when all was */
-  uint64_t seed;           /* the seed in use, also when it was drawn */
-  double queue_ms;         /* begin to the first step that had a row of this session */
-  double ttft_ms;          /* begin to the first token */
+  uint32_t reason;              /* KVRT_REASON_* */
+  uint64_t prompt_tokens;       /* tokens in the session when it began */
+  uint64_t reused_memory;       /* of these: KV was in this session or shared from the pool */
+  uint64_t reused_disk;         /*           KV came from the store (since the last report) */
+  uint64_t reused_remote;       /*           always 0 in this version */
+  uint64_t prefilled;           /*           computed; at least 1, as the last token always runs */
+  uint64_t generated;           /* tokens sampled, the end token included */
+  uint32_t reuse_stopped;       /* KVRT_REUSE_* */
+  uint32_t stop_tokens;         /* STOP by a string: tokens at the end to truncate to drop it */
+  uint64_t reuse_stopped_at;    /* first position that was not reused; prompt_tokens when all was */
+  uint64_t seed;                /* the seed in use, also when it was drawn */
+  double queue_ms;              /* begin to the first step that had a row of this session */
+  double ttft_ms;               /* begin to the first token */
   double prefill_ms, decode_ms; /* first step to first token; first token to last */
   uint64_t kv_blocks, kv_bytes; /* of this session at the end; shared blocks count in full */
 } kvrt_report;
@@ -216,16 +218,16 @@ typedef struct kvrt_store_entry {
 /* Pointers live until the next call on the session, or until the callback returns. */
 typedef struct kvrt_event {
   uint32_t struct_size;
-  uint32_t type;        /* KVRT_EVENT_* */
+  uint32_t type; /* KVRT_EVENT_* */
   int32_t token;
   uint32_t reason;
   uint64_t position;
   const char* text;
   size_t text_size;
-  double logprob;       /* natural logarithm of the token's probability before temperature and truncation */
+  double logprob; /* natural logarithm of the token's probability before temperature and truncation */
   uint64_t done, total;
   const float* logits;
-  size_t logits_count;  /* the vocabulary's size */
+  size_t logits_count; /* the vocabulary's size */
   const kvrt_report* report;
   const kvrt_store_entry* entry;
 } kvrt_event;
@@ -243,10 +245,10 @@ typedef void (*kvrt_free_fn)(void* user);
 
 typedef struct kvrt_runtime_options {
   uint32_t struct_size;
-  uint32_t threads;          /* compute threads, the caller's included; 0: the CPUs that affinity and cgroup leave */
-  uint32_t isa;              /* KVRT_ISA_*; one that the machine lacks is UNSUPPORTED */
-  uint32_t log_level;        /* KVRT_LOG_* */
-  kvrt_log_fn log;           /* NULL: silent */
+  uint32_t threads;   /* compute threads, the caller's included; 0: the CPUs that affinity and cgroup leave */
+  uint32_t isa;       /* KVRT_ISA_*; one that the machine lacks is UNSUPPORTED */
+  uint32_t log_level; /* KVRT_LOG_* */
+  kvrt_log_fn log;    /* NULL: silent */
   void* log_user;
   kvrt_free_fn log_user_free; /* called once with log_user when log can come no more; not if open fails */
 } kvrt_runtime_options;
@@ -254,11 +256,11 @@ typedef struct kvrt_runtime_options {
 typedef struct kvrt_runtime_props {
   uint32_t struct_size;
   uint32_t threads;
-  char device[16];    /* "cpu" */
-  char isa[16];       /* the kernel table in use */
-  char numerics[16];  /* version of the arithmetic's definition, "cpu-1" */
-  char isa_tables[128];   /* every table built, each with "ok", "not on this machine" or "differs from scalar" */
-  char libraries[128];    /* "sqlite 3.40.1, zstd 1.5.4, ..." */
+  char device[16];      /* "cpu" */
+  char isa[16];         /* the kernel table in use */
+  char numerics[16];    /* version of the arithmetic's definition, "cpu-1" */
+  char isa_tables[128]; /* every table built, each with "ok", "not on this machine" or "differs from scalar" */
+  char libraries[128];  /* "sqlite 3.40.1, zstd 1.5.4, ..." */
 } kvrt_runtime_props;
 
 KVRT_API kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime** out);
@@ -275,24 +277,25 @@ typedef struct kvrt_model_options {
   uint32_t kv_format;     /* KVRT_KV_* */
   uint32_t block_tokens;  /* tokens per KV block: 16, 32, 64, 128 or 256; 0: 32 */
   uint32_t prefill_chunk; /* prompt tokens per step at most, 1 to 512; 0: 512. Smaller cancels sooner */
-  uint64_t kv_bytes_max;  /* the pool of KV blocks, reserved at open and touched on use; 0: 4 contexts, at most a quarter of the memory left */
+  uint64_t
+      kv_bytes_max; /* the pool of KV blocks, reserved at open and touched on use; 0: 4 contexts, at most a quarter of the memory left */
 } kvrt_model_options;
 
 typedef struct kvrt_model_props {
   uint32_t struct_size;
-  uint32_t has_weights;   /* 0: a vocabulary-only file: tokenize, detokenize and apply_template work, sessions do not */
+  uint32_t has_weights; /* 0: a vocabulary-only file: tokenize, detokenize and apply_template work, sessions do not */
   char architecture[32];
   char name[128];
   uint32_t vocab_size, context_length;
   uint32_t layers, heads, kv_heads, head_dim, width;
   int32_t bos_token, eos_token; /* -1: none */
-  uint32_t add_bos;       /* append_text to an empty session adds BOS */
+  uint32_t add_bos;             /* append_text to an empty session adds BOS */
   uint32_t has_template;
   uint32_t block_tokens;
   uint64_t file_bytes, weight_bytes; /* on disk; resident */
   uint64_t kv_bytes_per_token, block_bytes;
   uint64_t blocks, blocks_free, blocks_cached; /* of the pool: all; unused; idle but indexed, given up when needed */
-  uint64_t sessions;      /* open now */
+  uint64_t sessions;                           /* open now */
   double load_ms;
 } kvrt_model_props;
 
@@ -320,7 +323,7 @@ typedef struct kvrt_template_options {
   uint32_t no_generation_prompt; /* 1: do not open the assistant's turn */
   const char* source;            /* a Jinja template to use instead of the model's; then the model may be NULL */
   size_t source_size;
-  const char* tools;             /* a JSON array for the template's variable `tools` */
+  const char* tools; /* a JSON array for the template's variable `tools` */
   size_t tools_size;
 } kvrt_template_options;
 
@@ -332,8 +335,8 @@ KVRT_API kvrt_status kvrt_model_apply_template(const kvrt_model* model, const ch
 
 typedef struct kvrt_store_options {
   uint32_t struct_size;
-  uint32_t read_only;      /* 1: never write; a directory that cannot be written is opened so by itself */
-  uint32_t must_exist;     /* 1: NOT_FOUND instead of creating it */
+  uint32_t read_only;  /* 1: never write; a directory that cannot be written is opened so by itself */
+  uint32_t must_exist; /* 1: NOT_FOUND instead of creating it */
   uint32_t reserved;
   uint64_t disk_bytes_max; /* a save that would pass it is NO_SPACE; 0: no cap */
 } kvrt_store_options;
@@ -341,12 +344,12 @@ typedef struct kvrt_store_options {
 typedef struct kvrt_store_props {
   uint32_t struct_size;
   uint32_t read_only;
-  uint32_t format;          /* of the directory */
+  uint32_t format; /* of the directory */
   uint32_t reserved;
   uint64_t sessions, chunks, segments;
   uint64_t chunk_bytes, chunk_raw_bytes; /* compressed; the KV they hold */
   uint64_t disk_bytes;
-  uint64_t chunks_damaged;  /* found since open */
+  uint64_t chunks_damaged; /* found since open */
 } kvrt_store_props;
 
 /* One process at a time: a second gets BUSY (STORE_LOCKED). Handles of one runtime share a directory's store, as the first opened it; a
@@ -380,15 +383,15 @@ typedef struct kvrt_session_options {
 
 typedef struct kvrt_session_props {
   uint32_t struct_size;
-  uint32_t state;           /* KVRT_STATE_* */
+  uint32_t state; /* KVRT_STATE_* */
   uint64_t tokens;
-  uint64_t kv_tokens;       /* leading tokens whose KV is in the pool */
+  uint64_t kv_tokens; /* leading tokens whose KV is in the pool */
   uint64_t kv_blocks, kv_bytes;
   uint64_t events_unread;
-  uint64_t generation;      /* of the last save or resume; 0: never saved */
-  char id[40];              /* 32 hex digits; kept over suspend and resume, a save under another name takes a new one */
-  char name[256];           /* of the last save or resume */
-  kvrt_status last_status;  /* of the last failure; KVRT_OK when there was none */
+  uint64_t generation;     /* of the last save or resume; 0: never saved */
+  char id[40];             /* 32 hex digits; kept over suspend and resume, a save under another name takes a new one */
+  char name[256];          /* of the last save or resume */
+  kvrt_status last_status; /* of the last failure; KVRT_OK when there was none */
   int32_t last_detail;
   char last_message[512];
 } kvrt_session_props;
@@ -422,17 +425,17 @@ KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits
 
 typedef struct kvrt_generate_options {
   uint32_t struct_size;
-  uint32_t max_tokens;    /* 0: until the model ends its turn or the context is full */
-  float temperature;      /* 0: greedy */
-  uint32_t top_k;         /* 0: off */
-  float top_p;            /* 0: off; else 0 < top_p <= 1 */
-  uint32_t ignore_eos;    /* 1: go on past end tokens */
-  uint64_t seed;          /* 0: drawn, and reported. A draw depends on seed and position alone */
+  uint32_t max_tokens; /* 0: until the model ends its turn or the context is full */
+  float temperature;   /* 0: greedy */
+  uint32_t top_k;      /* 0: off */
+  float top_p;         /* 0: off; else 0 < top_p <= 1 */
+  uint32_t ignore_eos; /* 1: go on past end tokens */
+  uint64_t seed;       /* 0: drawn, and reported. A draw depends on seed and position alone */
   const int32_t* stop_tokens;
   size_t stop_token_count;
-  const char* stop_strings; /* up to 16, of up to 256 bytes, each ended by a NUL */
-  size_t stop_strings_size; /* with the NULs */
-  uint32_t emit_logits;   /* 1: a LOGITS event before every TOKEN */
+  const char* stop_strings;      /* up to 16, of up to 256 bytes, each ended by a NUL */
+  size_t stop_strings_size;      /* with the NULs */
+  uint32_t emit_logits;          /* 1: a LOGITS event before every TOKEN */
   uint32_t no_generation_prompt; /* 1: do not open the assistant's turn after append_message */
 } kvrt_generate_options;
 

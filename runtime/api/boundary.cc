@@ -61,8 +61,8 @@ Status check_handle(const HandleHead* head, uint32_t magic, const char* what) {
   if (!head) return error(Code::kInvalid, Detail::kNone, "%s is NULL", what);
   if (head->magic != magic) return error(Code::kInvalid, Detail::kNone, "%s is no open handle of its kind", what);
   if (head->pid != getpid()) {
-    return error(Code::kUnsupported, Detail::kForked, "%s was opened by process %d, this is its child %d after fork: open it anew here", what,
-                 head->pid, getpid());
+    return error(Code::kUnsupported, Detail::kForked, "%s was opened by process %d, this is its child %d after fork: open it anew here",
+                 what, head->pid, getpid());
   }
   return {};
 }
@@ -111,8 +111,8 @@ Status check_option_struct(const void* options, size_t known, const char* name) 
   auto bytes = static_cast<const unsigned char*>(options);
   for (size_t i = known; i < size; ++i) {
     if (bytes[i]) {
-      return error(Code::kUnsupported, Detail::kStructTail, "%s: byte %zu is set, this library knows %zu: it is older than the caller's header",
-                   name, i, known);
+      return error(Code::kUnsupported, Detail::kStructTail,
+                   "%s: byte %zu is set, this library knows %zu: it is older than the caller's header", name, i, known);
     }
   }
   return {};

@@ -41,12 +41,12 @@ struct kvrt_session {
   HandleHead head{kSessionMagic};
   std::shared_ptr<kvrt::ModelHost> host;
   kvrt::Session* session = nullptr;
-  std::mutex mu;                // guards the four below
+  std::mutex mu;  // guards the four below
   std::condition_variable idle;
   bool busy = false;
-  std::thread::id owner;        // of the running call
-  bool close_at_return = false; // closed from inside its own callback
-  kvrt::Event event;                     // what the last kvrt_event points into
+  std::thread::id owner;         // of the running call
+  bool close_at_return = false;  // closed from inside its own callback
+  kvrt::Event event;             // what the last kvrt_event points into
   kvrt_report report{};
 };
 
@@ -69,18 +69,19 @@ kvrt_status guard(const F& call) noexcept {
 Status check_handle(const HandleHead* head, uint32_t magic, const char* what);
 template <typename H>
 Status check(const H* handle, const char* what) {
-  return check_handle(handle ? &handle->head : nullptr, std::is_same_v<H, kvrt_runtime> ? kRuntimeMagic
-                                                        : std::is_same_v<H, kvrt_model> ? kModelMagic
-                                                        : std::is_same_v<H, kvrt_store> ? kStoreMagic
-                                                                                        : kSessionMagic,
+  return check_handle(handle ? &handle->head : nullptr,
+                      std::is_same_v<H, kvrt_runtime> ? kRuntimeMagic
+                      : std::is_same_v<H, kvrt_model> ? kModelMagic
+                      : std::is_same_v<H, kvrt_store> ? kStoreMagic
+                                                      : kSessionMagic,
                       what);
 }
 // false in a child after fork(2) and for NULL: release and close then do nothing.
 bool owned_here(const HandleHead* head);
 
 Status check_not_null(const void* pointer, const char* name);
-Status check_text(const char* text, size_t size, const char* name);                    // non-null when size > 0
-Status check_path(const char* path, size_t size, std::string* out);                    // non-empty, no NUL
+Status check_text(const char* text, size_t size, const char* name);                                       // non-null when size > 0
+Status check_path(const char* path, size_t size, std::string* out);                                       // non-empty, no NUL
 Status check_name(const char* name, size_t size, const char* what, bool may_be_empty, std::string* out);  // UTF-8, no NUL, ≤ 255 bytes
 
 Status check_option_struct(const void* options, size_t known, const char* name);

@@ -10,7 +10,8 @@ using kvrt::Status;
 namespace {
 
 Status check_model_options(const kvrt_model_options& o) {
-  if (o.kv_format > KVRT_KV_F16) return error(Code::kInvalid, Detail::kNone, "kv_format is %u, expected KVRT_KV_DEFAULT or KVRT_KV_F16", o.kv_format);
+  if (o.kv_format > KVRT_KV_F16)
+    return error(Code::kInvalid, Detail::kNone, "kv_format is %u, expected KVRT_KV_DEFAULT or KVRT_KV_F16", o.kv_format);
   bool power = o.block_tokens && !(o.block_tokens & (o.block_tokens - 1));
   if (o.block_tokens && (!power || o.block_tokens < kvrt::kBlockTokensMin || o.block_tokens > kvrt::kBlockTokensMax)) {
     return error(Code::kInvalid, Detail::kNone, "block_tokens is %u, expected 16, 32, 64, 128, 256 or 0", o.block_tokens);
@@ -100,7 +101,8 @@ kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_
     KVRT_TRY(check(model, "model"));
     KVRT_TRY(check_text(text, text_size, "text"));
     KVRT_TRY(check_buffer(tokens, capacity, needed));
-    if (flags & ~uint32_t{KVRT_TEXT_SPECIAL | KVRT_TEXT_BOS}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
+    if (flags & ~uint32_t{KVRT_TEXT_SPECIAL | KVRT_TEXT_BOS})
+      return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
     const kvrt::Tokenizer& tokenizer = model->host->tokenizer();
     std::vector<int32_t> ids;
     if ((flags & KVRT_TEXT_BOS) && tokenizer.bos() >= 0) ids.push_back(tokenizer.bos());
@@ -109,8 +111,8 @@ kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_
   });
 }
 
-kvrt_status kvrt_model_detokenize(const kvrt_model* model, const int32_t* tokens, size_t count, uint32_t flags, char* text,
-                                  size_t capacity, size_t* needed) {
+kvrt_status kvrt_model_detokenize(const kvrt_model* model, const int32_t* tokens, size_t count, uint32_t flags, char* text, size_t capacity,
+                                  size_t* needed) {
   return guard([&]() -> Status {
     KVRT_TRY(check(model, "model"));
     if (count) KVRT_TRY(check_not_null(tokens, "tokens"));
@@ -137,7 +139,8 @@ kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messa
     KVRT_TRY(check_text(o.source, o.source_size, "source"));
     KVRT_TRY(check_text(o.tools, o.tools_size, "tools"));
     KVRT_TRY(check_buffer(text, capacity, needed));
-    if (o.no_generation_prompt > 1) return error(Code::kInvalid, Detail::kNone, "no_generation_prompt is %u, expected 0 or 1", o.no_generation_prompt);
+    if (o.no_generation_prompt > 1)
+      return error(Code::kInvalid, Detail::kNone, "no_generation_prompt is %u, expected 0 or 1", o.no_generation_prompt);
     std::string_view json(messages ? messages : "", messages_size), tools(o.tools ? o.tools : "", o.tools_size);
     std::string rendered;
     if (o.source) {

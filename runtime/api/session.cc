@@ -13,7 +13,8 @@ using kvrt::Status;
 namespace {
 
 static_assert(static_cast<int>(kvrt::SessionState::kFailed) == KVRT_STATE_FAILED);
-static_assert(static_cast<int>(kvrt::EventType::kDone) == KVRT_EVENT_DONE && static_cast<int>(kvrt::EventType::kLogits) == KVRT_EVENT_LOGITS);
+static_assert(static_cast<int>(kvrt::EventType::kDone) == KVRT_EVENT_DONE &&
+              static_cast<int>(kvrt::EventType::kLogits) == KVRT_EVENT_LOGITS);
 static_assert(static_cast<int>(kvrt::Reason::kFailed) == KVRT_REASON_FAILED && static_cast<int>(kvrt::Reason::kStop) == KVRT_REASON_STOP);
 static_assert(static_cast<int>(kvrt::ReuseStop::kOtherNumerics) == KVRT_REUSE_OTHER_NUMERICS);
 static_assert(static_cast<int>(kvrt::WantLogits::kAll) == KVRT_LOGITS_ALL);
@@ -46,7 +47,8 @@ kvrt_session* wrap(const std::shared_ptr<kvrt::ModelHost>& host, kvrt::Session* 
 Status read_generate_options(const kvrt_generate_options* options, const kvrt::Tokenizer& tokenizer, kvrt::GenerateOptions* out) {
   kvrt_generate_options o;
   KVRT_TRY(read_options(options, "kvrt_generate_options", &o));
-  if (!(o.temperature >= 0 && o.temperature <= 100)) return error(Code::kInvalid, Detail::kNone, "temperature is %g, expected 0 to 100", o.temperature);
+  if (!(o.temperature >= 0 && o.temperature <= 100))
+    return error(Code::kInvalid, Detail::kNone, "temperature is %g, expected 0 to 100", o.temperature);
   if (!(o.top_p >= 0 && o.top_p <= 1)) return error(Code::kInvalid, Detail::kNone, "top_p is %g, expected 0 to 1", o.top_p);
   if (o.ignore_eos > 1 || o.emit_logits > 1 || o.no_generation_prompt > 1) {
     return error(Code::kInvalid, Detail::kNone, "ignore_eos is %u, emit_logits %u, no_generation_prompt %u, expected 0 or 1", o.ignore_eos,
@@ -59,11 +61,13 @@ Status read_generate_options(const kvrt_generate_options* options, const kvrt::T
   out->generation_prompt = !o.no_generation_prompt;
   if (o.stop_token_count) KVRT_TRY(check_not_null(o.stop_tokens, "stop_tokens"));
   if (o.stop_token_count > tokenizer.vocab_size()) {
-    return error(Code::kInvalid, Detail::kNone, "stop_token_count is %zu, the vocabulary has %u", o.stop_token_count, tokenizer.vocab_size());
+    return error(Code::kInvalid, Detail::kNone, "stop_token_count is %zu, the vocabulary has %u", o.stop_token_count,
+                 tokenizer.vocab_size());
   }
   for (size_t i = 0; i < o.stop_token_count; ++i) {
     if (o.stop_tokens[i] < 0 || static_cast<uint32_t>(o.stop_tokens[i]) >= tokenizer.vocab_size()) {
-      return error(Code::kInvalid, Detail::kNone, "stop_tokens[%zu] is %d, the vocabulary has %u", i, o.stop_tokens[i], tokenizer.vocab_size());
+      return error(Code::kInvalid, Detail::kNone, "stop_tokens[%zu] is %d, the vocabulary has %u", i, o.stop_tokens[i],
+                   tokenizer.vocab_size());
     }
   }
   out->stop_tokens.assign(o.stop_tokens, o.stop_tokens + o.stop_token_count);
@@ -132,7 +136,8 @@ Status run_to_done(kvrt_session* handle, kvrt::GenerateOptions options, kvrt_eve
   }
 }
 
-Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_size, const kvrt_save_options* options, kvrt_save_report* report) {
+Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_size, const kvrt_save_options* options,
+            kvrt_save_report* report) {
   SessionCall call(handle);
   KVRT_TRY(call.enter(suspend ? "suspend" : "checkpoint"));
   std::string as;
@@ -140,8 +145,9 @@ Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_si
   kvrt_save_options o;
   KVRT_TRY(read_options(options, "kvrt_save_options", &o));
   if (o.durability > KVRT_DURABILITY_KV || o.overwrite > 1 || o.reserved) {
-    return error(Code::kInvalid, Detail::kNone, "kvrt_save_options: durability is %u, overwrite %u, reserved %u, expected 0 to 4, 0 or 1, 0",
-                 o.durability, o.overwrite, o.reserved);
+    return error(Code::kInvalid, Detail::kNone,
+                 "kvrt_save_options: durability is %u, overwrite %u, reserved %u, expected 0 to 4, 0 or 1, 0", o.durability, o.overwrite,
+                 o.reserved);
   }
   if (report) KVRT_TRY(check_output_struct(report, "report"));
   KVRT_ASSIGN(kvrt::SaveReport saved,
@@ -252,7 +258,8 @@ kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_ev
   return guard([&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("prefill"));
-    if (logits > KVRT_LOGITS_ALL) return error(Code::kInvalid, Detail::kNone, "logits is %u, expected KVRT_LOGITS_NONE to KVRT_LOGITS_ALL", logits);
+    if (logits > KVRT_LOGITS_ALL)
+      return error(Code::kInvalid, Detail::kNone, "logits is %u, expected KVRT_LOGITS_NONE to KVRT_LOGITS_ALL", logits);
     if (report) KVRT_TRY(check_output_struct(report, "report"));
     kvrt::GenerateOptions options;
     options.prefill_only = true;

@@ -35,7 +35,8 @@ class SessionCall {
     if (handle_->busy) {
       bool mine = handle_->owner == std::this_thread::get_id();
       return error(Code::kBusy, mine ? Detail::kReentrant : Detail::kConcurrent,
-                   mine ? "%s: called from inside a callback of the same session" : "%s: another thread is inside a call on this session", name);
+                   mine ? "%s: called from inside a callback of the same session" : "%s: another thread is inside a call on this session",
+                   name);
     }
     handle_->busy = true;
     handle_->owner = std::this_thread::get_id();

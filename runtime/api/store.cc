@@ -41,10 +41,12 @@ kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path
     kvrt_store_options o;
     KVRT_TRY(read_options(options, "kvrt_store_options", &o));
     if (o.read_only > 1 || o.must_exist > 1 || o.reserved) {
-      return error(Code::kInvalid, Detail::kNone, "kvrt_store_options: read_only is %u, must_exist %u, reserved %u, expected 0 or 1, 0 or 1, 0",
-                   o.read_only, o.must_exist, o.reserved);
+      return error(Code::kInvalid, Detail::kNone,
+                   "kvrt_store_options: read_only is %u, must_exist %u, reserved %u, expected 0 or 1, 0 or 1, 0", o.read_only, o.must_exist,
+                   o.reserved);
     }
-    KVRT_ASSIGN(auto opened, runtime->engine->open_store(runtime->engine, directory, {o.read_only != 0, o.must_exist != 0, o.disk_bytes_max}));
+    KVRT_ASSIGN(auto opened,
+                runtime->engine->open_store(runtime->engine, directory, {o.read_only != 0, o.must_exist != 0, o.disk_bytes_max}));
     auto store = std::make_unique<kvrt_store>();
     store->store = std::move(opened);
     *out = store.release();

@@ -51,7 +51,7 @@ class ByteReader {
  public:
   explicit ByteReader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
   template <typename T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   bool read(T* out) {
     if (remaining() < sizeof(T)) return false;
     std::memcpy(out, bytes_.data() + at_, sizeof(T));
@@ -80,10 +80,8 @@ class ByteReader {
 class ByteWriter {
  public:
   template <typename T>
-    requires std::is_arithmetic_v<T>
-  void write(T value) {
-    write_bytes(&value, sizeof value);
-  }
+  requires std::is_arithmetic_v<T>
+  void write(T value) { write_bytes(&value, sizeof value); }
   void write_bytes(const void* data, size_t n) {
     auto p = static_cast<const uint8_t*>(data);
     bytes_.insert(bytes_.end(), p, p + n);

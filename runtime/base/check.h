@@ -5,12 +5,12 @@
 #ifdef KVRT_ASSERTS
 #include <cstdio>
 #include <cstdlib>
-#define KVRT_CHECK(cond)                                                                   \
-  do {                                                                                     \
-    if (!(cond)) {                                                                         \
-      std::fprintf(stderr, "%s:%d: invariant broken: %s\n", __FILE__, __LINE__, #cond);    \
-      std::abort();                                                                        \
-    }                                                                                      \
+#define KVRT_CHECK(cond)                                                                \
+  do {                                                                                  \
+    if (!(cond)) {                                                                      \
+      std::fprintf(stderr, "%s:%d: invariant broken: %s\n", __FILE__, __LINE__, #cond); \
+      std::abort();                                                                     \
+    }                                                                                   \
   } while (0)
 #else
 #define KVRT_CHECK(cond) \

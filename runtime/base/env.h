@@ -44,20 +44,20 @@ struct DirInfo {
 class Env {
  public:
   virtual ~Env() = default;
-  virtual Result<std::unique_ptr<File>> open_read(const std::string& path) = 0;          // O_NOFOLLOW, regular files only
-  virtual Result<std::unique_ptr<File>> create_new(const std::string& path) = 0;         // O_EXCL, 0600 whatever the umask
-  virtual Status make_dir(const std::string& path) = 0;                                  // 0700; OK if it is a directory already
-  virtual Status rename_new(const std::string& from, const std::string& to) = 0;         // fails if `to` exists
-  virtual Status remove_file(const std::string& path) = 0;                               // NOT_FOUND when absent
+  virtual Result<std::unique_ptr<File>> open_read(const std::string& path) = 0;   // O_NOFOLLOW, regular files only
+  virtual Result<std::unique_ptr<File>> create_new(const std::string& path) = 0;  // O_EXCL, 0600 whatever the umask
+  virtual Status make_dir(const std::string& path) = 0;                           // 0700; OK if it is a directory already
+  virtual Status rename_new(const std::string& from, const std::string& to) = 0;  // fails if `to` exists
+  virtual Status remove_file(const std::string& path) = 0;                        // NOT_FOUND when absent
   virtual Status sync_dir(const std::string& path) = 0;
-  virtual Result<std::vector<std::string>> list_dir(const std::string& path) = 0;        // names, sorted, no dot entries
+  virtual Result<std::vector<std::string>> list_dir(const std::string& path) = 0;  // names, sorted, no dot entries
   virtual Result<bool> exists(const std::string& path) = 0;
-  virtual Result<DirInfo> dir_info(const std::string& path) = 0;                         // NOT_FOUND, or IO if no directory
+  virtual Result<DirInfo> dir_info(const std::string& path) = 0;  // NOT_FOUND, or IO if no directory
   // BUSY (kStoreLocked) when another holder has it. Creates the file 0600.
   virtual Result<std::unique_ptr<FileLock>> lock(const std::string& path) = 0;
   virtual Result<FsInfo> fs_info(const std::string& path) = 0;
-  virtual uint64_t now_ns() = 0;            // monotonic
-  virtual int64_t unix_ms() = 0;            // wall clock
+  virtual uint64_t now_ns() = 0;  // monotonic
+  virtual int64_t unix_ms() = 0;  // wall clock
   virtual void random(std::span<uint8_t> out) = 0;
 };
 

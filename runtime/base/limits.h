@@ -19,12 +19,12 @@ inline constexpr uint64_t kGgufAlignmentMax = 1u << 20;
 inline constexpr uint32_t kLayersMax = 1024;
 inline constexpr uint32_t kHeadsMax = 1024;
 inline constexpr uint32_t kHeadDimMax = 512;
-inline constexpr uint32_t kWidthMax = 1u << 20;    // embedding and feed-forward width
+inline constexpr uint32_t kWidthMax = 1u << 20;  // embedding and feed-forward width
 inline constexpr uint32_t kVocabMax = 4u << 20;
 inline constexpr uint32_t kContextMax = 16u << 20;
 
 // Text
-inline constexpr size_t kTextBytesMax = 64u << 20;     // one text given to the tokenizer
+inline constexpr size_t kTextBytesMax = 64u << 20;  // one text given to the tokenizer
 inline constexpr size_t kJsonBytesMax = 16u << 20;
 inline constexpr uint32_t kJsonDepthMax = 64;
 inline constexpr uint64_t kTemplateStepsMax = 1'000'000;
@@ -36,15 +36,15 @@ inline constexpr uint32_t kTemplateDepthMax = 64;
 inline constexpr uint32_t kBlockTokensDefault = 32;
 inline constexpr uint32_t kBlockTokensMin = 16;
 inline constexpr uint32_t kBlockTokensMax = 256;
-inline constexpr uint32_t kStepRowsMax = 512;          // rows of one step: prefill chunks and decodes together
-inline constexpr uint32_t kUnreadEventsMax = 64;       // a session that nobody reads stops here
+inline constexpr uint32_t kStepRowsMax = 512;     // rows of one step: prefill chunks and decodes together
+inline constexpr uint32_t kUnreadEventsMax = 64;  // a session that nobody reads stops here
 inline constexpr uint32_t kStopStringsMax = 16;
 inline constexpr uint32_t kStopBytesMax = 256;
 inline constexpr uint32_t kThreadsMax = 256;
-inline constexpr uint32_t kSessionsMax = 65'536;       // open sessions of one model
+inline constexpr uint32_t kSessionsMax = 65'536;  // open sessions of one model
 
 // Store
-inline constexpr size_t kNameBytesMax = 255;           // session names and domains, UTF-8
+inline constexpr size_t kNameBytesMax = 255;  // session names and domains, UTF-8
 inline constexpr uint64_t kChunkBytesMax = 1u << 30;
 inline constexpr uint32_t kSegmentChunksMax = 1u << 20;
 inline constexpr uint32_t kSessionsPerStoreMax = 1u << 20;

@@ -41,8 +41,8 @@ Status Status::annotate(const std::string& context) && {
 }
 
 const char* code_name(Code code) {
-  static const char* const kNames[] = {"OK",        "INVALID", "NOT_FOUND", "CONFLICT",     "BUSY", "CANCELLED", "NO_MEMORY",   "TOO_SMALL",
-                                       "LIMIT",     "CORRUPT", "INCOMPATIBLE", "IO", "NO_SPACE", "DEVICE",  "UNSUPPORTED", "INTERNAL"};
+  static const char* const kNames[] = {"OK",    "INVALID", "NOT_FOUND",    "CONFLICT", "BUSY",     "CANCELLED", "NO_MEMORY",   "TOO_SMALL",
+                                       "LIMIT", "CORRUPT", "INCOMPATIBLE", "IO",       "NO_SPACE", "DEVICE",    "UNSUPPORTED", "INTERNAL"};
   auto i = static_cast<size_t>(code);
   return i < sizeof kNames / sizeof *kNames ? kNames[i] : "UNKNOWN";
 }
@@ -64,13 +64,24 @@ Status errno_error(int err, const char* format, ...) {
   Detail detail = Detail::kNone;
   switch (err) {
     case ENOSPC:
-    case EDQUOT: code = Code::kNoSpace; break;
-    case ENOENT: code = Code::kNotFound; break;
-    case ENOMEM: code = Code::kNoMemory; break;
+    case EDQUOT:
+      code = Code::kNoSpace;
+      break;
+    case ENOENT:
+      code = Code::kNotFound;
+      break;
+    case ENOMEM:
+      code = Code::kNoMemory;
+      break;
     case EACCES:
-    case EPERM: detail = Detail::kPermission; break;
-    case EROFS: detail = Detail::kReadOnly; break;
-    default: break;
+    case EPERM:
+      detail = Detail::kPermission;
+      break;
+    case EROFS:
+      detail = Detail::kReadOnly;
+      break;
+    default:
+      break;
   }
   char text[128];
   message += ": ";

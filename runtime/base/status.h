@@ -68,7 +68,7 @@ class [[nodiscard]] Status {
   Code code() const { return rep_ ? rep_->code : Code::kOk; }
   Detail detail() const { return rep_ ? rep_->detail : Detail::kNone; }
   int32_t os_code() const { return rep_ ? rep_->os_code : 0; }  // errno or SQLite's extended code
-  const std::string& message() const;                          // "" when OK
+  const std::string& message() const;                           // "" when OK
   Status clone() const;
   // "context: message"; OK stays OK.
   Status annotate(const std::string& context) &&;
@@ -94,8 +94,8 @@ const char* code_name(Code code);  // "OK", "INVALID", ...
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                // NOLINT: implicit on purpose
-  Result(Status status) : status_(std::move(status)) {}        // NOLINT: must not be OK
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT: must not be OK
   bool is_ok() const { return value_.has_value(); }
   T& value() & { return *value_; }
   const T& value() const& { return *value_; }
@@ -113,17 +113,17 @@ class [[nodiscard]] Result {
 }  // namespace kvrt
 
 // Returns the Status of `expr` from the enclosing function unless it is OK.
-#define KVRT_TRY(expr)                          \
-  do {                                          \
-    ::kvrt::Status kvrt_status_ = (expr);       \
+#define KVRT_TRY(expr)                              \
+  do {                                              \
+    ::kvrt::Status kvrt_status_ = (expr);           \
     if (!kvrt_status_.is_ok()) return kvrt_status_; \
   } while (0)
 
 // KVRT_ASSIGN(auto file, env.open(...)): declares or assigns from a Result, or returns its Status.
 #define KVRT_ASSIGN(lhs, expr) KVRT_ASSIGN_(KVRT_CAT_(kvrt_result_, __LINE__), lhs, expr)
-#define KVRT_ASSIGN_(tmp, lhs, expr)           \
-  auto tmp = (expr);                           \
-  if (!tmp.is_ok()) return tmp.take_status();  \
+#define KVRT_ASSIGN_(tmp, lhs, expr)          \
+  auto tmp = (expr);                          \
+  if (!tmp.is_ok()) return tmp.take_status(); \
   lhs = std::move(tmp).value()
 #define KVRT_CAT_(a, b) KVRT_CAT2_(a, b)
 #define KVRT_CAT2_(a, b) a##b

@@ -28,16 +28,16 @@ class Buffer {
 class Weight {
  public:
   virtual ~Weight() = default;
-  virtual uint32_t rows() const = 0;  // outputs
-  virtual uint32_t cols() const = 0;  // inputs
-  virtual uint64_t bytes() const = 0; // resident
+  virtual uint32_t rows() const = 0;   // outputs
+  virtual uint32_t cols() const = 0;   // inputs
+  virtual uint64_t bytes() const = 0;  // resident
 };
 
 enum class RopeStyle : uint32_t { kInterleaved, kHalves };  // pairs (2i, 2i+1) as in GGUF's llama, or (i, i + dims/2) as in neox
 
 struct RopeParams {
   RopeStyle style = RopeStyle::kInterleaved;
-  uint32_t dims = 0;          // rotated dimensions, even, ≤ head_dim
+  uint32_t dims = 0;  // rotated dimensions, even, ≤ head_dim
   float freq_base = 10000.0f;
 };
 

@@ -9,24 +9,24 @@ namespace kvrt {
 // A sequence's part of a step: rows [first_row, first_row + n_rows) hold consecutive positions starting at first_position.
 struct StepSeq {
   uint32_t first_row = 0, n_rows = 0;
-  int32_t first_position = 0;      // KV of positions [0, first_position) is in the pool already
-  const int32_t* blocks = nullptr; // block table: pool block of positions [i * block_tokens, (i + 1) * block_tokens)
-  uint32_t n_blocks = 0;           // covers first_position + n_rows positions
-  bool store_kv = true;            // false: every position of these rows has its KV already (last-token query)
+  int32_t first_position = 0;       // KV of positions [0, first_position) is in the pool already
+  const int32_t* blocks = nullptr;  // block table: pool block of positions [i * block_tokens, (i + 1) * block_tokens)
+  uint32_t n_blocks = 0;            // covers first_position + n_rows positions
+  bool store_kv = true;             // false: every position of these rows has its KV already (last-token query)
 };
 
 struct Step {
-  std::span<const StepSeq> seqs;           // in row order, covering every row
-  std::span<const int32_t> tokens;         // [rows]
-  std::span<const int32_t> positions;      // [rows]
-  std::span<const uint32_t> logits_rows;   // rows whose logits are wanted, ascending
+  std::span<const StepSeq> seqs;          // in row order, covering every row
+  std::span<const int32_t> tokens;        // [rows]
+  std::span<const int32_t> positions;     // [rows]
+  std::span<const uint32_t> logits_rows;  // rows whose logits are wanted, ascending
   uint32_t n_rows() const { return static_cast<uint32_t>(tokens.size()); }
 };
 
 // Where KV lives: block b starts at base + b * block_bytes(); inside, per layer K [kv_head][head_dim][token] then V [kv_head][token][head_dim].
 struct KvGeometry {
   uint32_t layers = 0, kv_heads = 0, head_dim = 0, block_tokens = 0;
-  uint32_t elem_bytes = 2;  // f16
+  uint32_t elem_bytes = 2;                                                                           // f16
   uint64_t half_bytes() const { return uint64_t{kv_heads} * head_dim * block_tokens * elem_bytes; }  // K (or V) of one layer
   uint64_t layer_bytes() const { return 2 * half_bytes(); }
   uint64_t block_bytes() const { return layers * layer_bytes(); }

@@ -154,8 +154,7 @@ void ModelHost::compute(StepPlan* plan) {
     const GenerateOptions& o = seq.session->generation->options;
     if (o.prefill_only || seq.logit_rows == 0) continue;
     size_t vocab = model_->dims.vocab;
-    plan->samples[seq.first_logit] =
-        sample(std::span(logits_).subspan(seq.first_logit * vocab, vocab), o.sampling, seq.end);
+    plan->samples[seq.first_logit] = sample(std::span(logits_).subspan(seq.first_logit * vocab, vocab), o.sampling, seq.end);
   }
 }
 

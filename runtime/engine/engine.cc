@@ -24,7 +24,8 @@ struct Engine::OpenStore {
   std::shared_ptr<Engine> engine;
   std::string key;
   std::unique_ptr<Store> store;
-  OpenStore(std::shared_ptr<Engine> e, std::string k, std::unique_ptr<Store> s) : engine(std::move(e)), key(std::move(k)), store(std::move(s)) {}
+  OpenStore(std::shared_ptr<Engine> e, std::string k, std::unique_ptr<Store> s)
+      : engine(std::move(e)), key(std::move(k)), store(std::move(s)) {}
   OpenStore(const OpenStore&) = delete;
   OpenStore& operator=(const OpenStore&) = delete;
   ~OpenStore() {
@@ -35,7 +36,8 @@ struct Engine::OpenStore {
   }
 };
 
-Result<std::shared_ptr<Store>> Engine::open_store(const std::shared_ptr<Engine>& self, const std::string& path, const StoreOptions& options) {
+Result<std::shared_ptr<Store>> Engine::open_store(const std::shared_ptr<Engine>& self, const std::string& path,
+                                                  const StoreOptions& options) {
   std::error_code failed;
   std::string key = std::filesystem::weakly_canonical(path, failed).string();
   if (failed) key = path;

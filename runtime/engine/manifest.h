@@ -14,9 +14,9 @@ namespace kvrt {
 struct Manifest {
   uint32_t block_tokens = 0;
   bool share = true;
-  std::vector<int32_t> pending;   // tokens after the last node
+  std::vector<int32_t> pending;  // tokens after the last node
   std::vector<Message> messages;
-  Hash256 text_id, template_id;   // recorded; append_text and append_message may look at them, no key holds them
+  Hash256 text_id, template_id;  // recorded; append_text and append_message may look at them, no key holds them
 };
 
 std::vector<uint8_t> encode_manifest(const Manifest& manifest);

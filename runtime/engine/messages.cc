@@ -12,9 +12,15 @@ std::string assistant_message(std::string_view content) {
   std::string json = R"({"role":"assistant","content":")";
   for (char c : content) {
     switch (c) {
-      case '"': json += "\\\""; break;
-      case '\\': json += "\\\\"; break;
-      case '\n': json += "\\n"; break;
+      case '"':
+        json += "\\\"";
+        break;
+      case '\\':
+        json += "\\\\";
+        break;
+      case '\n':
+        json += "\\n";
+        break;
       default:
         if (static_cast<unsigned char>(c) < 0x20) {
           char buffer[8];
@@ -67,7 +73,8 @@ Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& te
     if (!utf8.pending()) kept = i + 1, byte = at;
   }
   std::vector<int32_t> fresh;
-  if (s.tokens.empty() && tokenizer_->add_bos() && tokenizer_->bos() >= 0 && text.rfind(tokenizer_->piece(tokenizer_->bos(), true), 0) != 0) {
+  if (s.tokens.empty() && tokenizer_->add_bos() && tokenizer_->bos() >= 0 &&
+      text.rfind(tokenizer_->piece(tokenizer_->bos(), true), 0) != 0) {
     fresh.push_back(tokenizer_->bos());
   }
   KVRT_TRY(tokenizer_->encode(std::string_view(text).substr(byte), true, &fresh));

@@ -17,7 +17,9 @@ Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
   KVRT_ASSIGN(v.model, file.require_string("tokenizer.ggml.model"));
   v.pre = file.get_string("tokenizer.ggml.pre").value_or("");
   auto tokens = file.get_strings("tokenizer.ggml.tokens");
-  if (!tokens) return error(Code::kCorrupt, Detail::kFormat, "%s: tokenizer.ggml.tokens: expected an array of strings, found none", file.name().c_str());
+  if (!tokens)
+    return error(Code::kCorrupt, Detail::kFormat, "%s: tokenizer.ggml.tokens: expected an array of strings, found none",
+                 file.name().c_str());
   v.tokens = std::move(*tokens);
   v.types = file.get_ints("tokenizer.ggml.token_type").value_or(std::vector<int64_t>{});
   v.merges = file.get_strings("tokenizer.ggml.merges").value_or(std::vector<std::string_view>{});

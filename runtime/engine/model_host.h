@@ -150,7 +150,7 @@ class ModelHost {
   std::unique_ptr<Scheduler> scheduler_;  // guarded by mu_
   bool leader_ = false;                   // guarded by mu_
   std::condition_variable leader_gone_;
-  StepPlan plan_;                         // the leader's
+  StepPlan plan_;  // the leader's
 };
 
 }  // namespace kvrt

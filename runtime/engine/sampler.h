@@ -18,8 +18,8 @@ struct SamplingOptions {
 
 struct Sample {
   int32_t token = 0;
-  float logprob = 0;    // of the untempered, untruncated distribution
-  bool finite = true;   // false: the row holds a NaN or an infinity, token means nothing
+  float logprob = 0;   // of the untempered, untruncated distribution
+  bool finite = true;  // false: the row holds a NaN or an infinity, token means nothing
 };
 
 // Order: temperature, top_k, top_p (as Hugging Face transformers). Ties go to the lowest id. The random number is a function of

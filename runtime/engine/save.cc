@@ -165,8 +165,8 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
   s.tokens = saved.tokens;
   s.tokens.insert(s.tokens.end(), manifest->pending.begin(), manifest->pending.end());
   if (s.tokens.size() != saved.token_count) {
-    *status = error(Code::kCorrupt, Detail::kFormat, "session %s: nodes and manifest hold %zu tokens, the catalog says %llu", saved.name.c_str(),
-                    s.tokens.size(), static_cast<unsigned long long>(saved.token_count));
+    *status = error(Code::kCorrupt, Detail::kFormat, "session %s: nodes and manifest hold %zu tokens, the catalog says %llu",
+                    saved.name.c_str(), s.tokens.size(), static_cast<unsigned long long>(saved.token_count));
     return nullptr;
   }
   s.messages = std::move(manifest->messages);
@@ -198,8 +198,9 @@ Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_vi
   KVRT_ASSIGN(SessionOut saved, options.store->load(options.domain, name));
   KVRT_ASSIGN(Hash256 model, model_id_for(options.store.get()));
   if (saved.model_id != model) {
-    return error(Code::kIncompatible, Detail::kModelMismatch, "session %s: field model_id: it was made with model %.16s..., this is %.16s...",
-                 saved.name.c_str(), saved.model_id.hex().c_str(), model.hex().c_str());
+    return error(Code::kIncompatible, Detail::kModelMismatch,
+                 "session %s: field model_id: it was made with model %.16s..., this is %.16s...", saved.name.c_str(),
+                 saved.model_id.hex().c_str(), model.hex().c_str());
   }
   Status status;
   std::unique_ptr<Session> session = restore(saved, options, &status);

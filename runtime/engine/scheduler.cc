@@ -67,7 +67,8 @@ BlockId Scheduler::alloc(const Session* for_session) {
     }
     Session* victim = nullptr;
     for (Session* s : sessions_) {
-      bool busy = s == for_session || s->pins || s->table.blocks_held() == 0 || (s->state == SessionState::kGenerating && !s->generation->finished);
+      bool busy =
+          s == for_session || s->pins || s->table.blocks_held() == 0 || (s->state == SessionState::kGenerating && !s->generation->finished);
       if (!busy && (!victim || s->last_used < victim->last_used)) victim = s;
     }
     if (!victim) return kNoBlock;
@@ -227,10 +228,11 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns) {
     }
   }
   if (plan->seqs.empty() && starved) {
-    fail(starved, error(Code::kLimit, Detail::kNone,
-                        "the pool of %u KV blocks of %u tokens has none left for this session of %zu tokens: raise kv_bytes_max of model_open, "
-                        "or close sessions",
-                        pool_.size(), block_tokens_, starved->tokens.size()));
+    fail(starved,
+         error(Code::kLimit, Detail::kNone,
+               "the pool of %u KV blocks of %u tokens has none left for this session of %zu tokens: raise kv_bytes_max of model_open, "
+               "or close sessions",
+               pool_.size(), block_tokens_, starved->tokens.size()));
   }
   for (size_t i = 0; i < plan->seqs.size(); ++i) {
     plan->seqs[i].session->in_step = true;

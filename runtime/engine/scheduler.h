@@ -22,9 +22,9 @@ struct SchedulerLimits {
 // One session's part of a plan.
 struct PlannedSeq {
   Session* session = nullptr;
-  uint64_t begin = 0, end = 0;    // positions that run
+  uint64_t begin = 0, end = 0;  // positions that run
   bool store_kv = true;
-  uint32_t first_logit = 0;       // index of its first row of logits
+  uint32_t first_logit = 0;  // index of its first row of logits
   uint32_t logit_rows = 0;
 };
 
@@ -35,13 +35,13 @@ struct BlockCopy {
 // Owns the arrays that Step borrows; refilled by every plan().
 struct StepPlan {
   std::vector<PlannedSeq> seqs;
-  std::vector<BlockCopy> copies;   // shared or sealed blocks that must become private before they are written
+  std::vector<BlockCopy> copies;  // shared or sealed blocks that must become private before they are written
   std::vector<int32_t> tokens, positions;
   std::vector<uint32_t> logits_rows;
   std::vector<StepSeq> step_seqs;
   std::vector<std::vector<int32_t>> tables;
   Step step;
-  std::vector<Sample> samples;     // by logits row; filled between plan and commit
+  std::vector<Sample> samples;  // by logits row; filled between plan and commit
   void clear();
 };
 
@@ -101,8 +101,8 @@ class Scheduler {
   uint32_t block_tokens_;
   SchedulerLimits limits_;
   std::vector<Session*> sessions_;
-  size_t turn_ = 0;        // who is planned first
-  uint64_t clock_ = 0;     // for Session::last_used
+  size_t turn_ = 0;     // who is planned first
+  uint64_t clock_ = 0;  // for Session::last_used
 };
 
 }  // namespace kvrt

@@ -63,12 +63,12 @@ struct Generation {
   GenerateOptions options;
   OutputText text;
   Report report;
-  uint64_t prompt_end = 0;      // tokens when it began
-  bool warmed = false;          // the prefix look-up was done and reuse is counted
-  bool recompute_all = false;   // prefill with all logits
-  uint64_t next_logits = 0;     // recompute_all: first position still to run
-  uint64_t computed = 0;        // prompt rows that have run
-  bool finished = false;        // DONE is in the mailbox, or the session's failure is set
+  uint64_t prompt_end = 0;     // tokens when it began
+  bool warmed = false;         // the prefix look-up was done and reuse is counted
+  bool recompute_all = false;  // prefill with all logits
+  uint64_t next_logits = 0;    // recompute_all: first position still to run
+  uint64_t computed = 0;       // prompt rows that have run
+  bool finished = false;       // DONE is in the mailbox, or the session's failure is set
   uint64_t begin_ns = 0, first_step_ns = 0, first_token_ns = 0, last_token_ns = 0;
 };
 
@@ -84,7 +84,7 @@ struct Session {
   Session(uint32_t block_tokens) : table(block_tokens) {}  // NOLINT
 
   SessionId id;
-  std::string name;              // of the last save or resume
+  std::string name;  // of the last save or resume
   uint64_t gen = 0;
   std::string domain;
   std::shared_ptr<Store> store;  // fixed for life
@@ -93,26 +93,26 @@ struct Session {
 
   std::vector<int32_t> tokens;
   std::vector<Message> messages;
-  std::vector<BlockKey> keys;    // of the full blocks so far known; a prefix of what `tokens` has
+  std::vector<BlockKey> keys;  // of the full blocks so far known; a prefix of what `tokens` has
   BlockTable table;
-  uint64_t disk_tokens = 0;      // loaded from the store since the last report
-  bool was_evicted = false;      // the pool took blocks of this session
-  bool damaged = false;          // a chunk of it was damaged or missing at the last warm
-  bool not_stored = false;       // resumed, and the store has no chunk for a block of it
-  bool other_numerics = false;   // resumed, but its KV is of another root or block size
-  uint64_t resumed_tokens = 0;   // leading tokens that came from a snapshot
+  uint64_t disk_tokens = 0;     // loaded from the store since the last report
+  bool was_evicted = false;     // the pool took blocks of this session
+  bool damaged = false;         // a chunk of it was damaged or missing at the last warm
+  bool not_stored = false;      // resumed, and the store has no chunk for a block of it
+  bool other_numerics = false;  // resumed, but its KV is of another root or block size
+  uint64_t resumed_tokens = 0;  // leading tokens that came from a snapshot
   // The tail node in the store: tokens [begin, end) after the full blocks; valid while the session keeps those tokens.
   uint64_t saved_tail_begin = 0, saved_tail_end = 0;
-  uint32_t pins = 0;             // a save copies its blocks out: not to be evicted
+  uint32_t pins = 0;  // a save copies its blocks out: not to be evicted
 
   SessionState state = SessionState::kIdle;
   std::unique_ptr<Generation> generation;
-  bool cancel = false;           // asked for while a step runs
+  bool cancel = false;  // asked for while a step runs
   bool in_step = false;
   std::deque<Event> mailbox;
-  Status failure;                // what ended the generation; given by next, then kept in last_error
+  Status failure;  // what ended the generation; given by next, then kept in last_error
   Status last_error;
-  uint64_t last_used = 0;        // of the scheduler's clock: who is evicted first
+  uint64_t last_used = 0;  // of the scheduler's clock: who is evicted first
   std::condition_variable changed;
 };
 

@@ -68,7 +68,8 @@ Result<Session*> ModelHost::fork(Session* session) {
 Status ModelHost::require(const Session& session, const char* call) const {
   switch (session.state) {
     case SessionState::kIdle:
-    case SessionState::kSuspended: return {};
+    case SessionState::kSuspended:
+      return {};
     case SessionState::kGenerating:
       return error(Code::kBusy, Detail::kState, "%s: the session is generating; take its events until DONE, or cancel", call);
     case SessionState::kFailed:
@@ -80,7 +81,8 @@ Status ModelHost::require(const Session& session, const char* call) const {
 Status ModelHost::check_room(const Session& session, uint64_t more) const {
   uint64_t n = session.tokens.size() + more;
   if (n > model_->dims.context) {
-    return error(Code::kLimit, Detail::kNone, "the session would have %llu tokens, the model's context is %u: truncate, or start another session",
+    return error(Code::kLimit, Detail::kNone,
+                 "the session would have %llu tokens, the model's context is %u: truncate, or start another session",
                  static_cast<unsigned long long>(n), model_->dims.context);
   }
   uint64_t blocks = (n + kv_.block_tokens - 1) / kv_.block_tokens;
@@ -94,7 +96,8 @@ Status ModelHost::check_room(const Session& session, uint64_t more) const {
 Status ModelHost::append(Session* session, std::span<const int32_t> tokens) {
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= tokenizer_->vocab_size()) {
-      return error(Code::kInvalid, Detail::kNone, "append: tokens[%zu] is %d, the vocabulary has %u", i, tokens[i], tokenizer_->vocab_size());
+      return error(Code::kInvalid, Detail::kNone, "append: tokens[%zu] is %d, the vocabulary has %u", i, tokens[i],
+                   tokenizer_->vocab_size());
     }
   }
   std::lock_guard lock(mu_);
@@ -136,7 +139,8 @@ void ModelHost::cut(Session* session, uint64_t count) {
   auto blocks = static_cast<uint32_t>((count + T - 1) / T);
   scheduler_->release_blocks(&s, blocks);
   // A sealed block that is cut keeps its first tokens; it is copied before this session writes to it.
-  if (count % T && s.table.size() == blocks) s.table.set_filled(blocks - 1, std::min(s.table.filled(blocks - 1), static_cast<uint32_t>(count % T)));
+  if (count % T && s.table.size() == blocks)
+    s.table.set_filled(blocks - 1, std::min(s.table.filled(blocks - 1), static_cast<uint32_t>(count % T)));
   if (s.saved_tail_end > count) s.saved_tail_begin = s.saved_tail_end = 0;
   s.resumed_tokens = std::min(s.resumed_tokens, count);
 }

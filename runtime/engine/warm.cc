@@ -10,7 +10,7 @@
 namespace kvrt {
 
 struct ModelHost::ChunkLoad {
-  uint32_t index = 0;              // of the block in the table
+  uint32_t index = 0;  // of the block in the table
   BlockKey key;
   std::span<const int32_t> tokens;  // of the session, which does not change while its caller waits
   BlockId block = kNoBlock;

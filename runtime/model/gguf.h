@@ -32,8 +32,8 @@ class GgufFile {
 
   // Metadata. get_*: nullopt when the key is absent; INVALID types count as absent but are named by require_*.
   virtual bool has(std::string_view key) const = 0;
-  virtual std::optional<uint64_t> get_uint(std::string_view key) const = 0;   // any non-negative integer type
-  virtual std::optional<double> get_float(std::string_view key) const = 0;    // f32, f64
+  virtual std::optional<uint64_t> get_uint(std::string_view key) const = 0;  // any non-negative integer type
+  virtual std::optional<double> get_float(std::string_view key) const = 0;   // f32, f64
   virtual std::optional<bool> get_bool(std::string_view key) const = 0;
   virtual std::optional<std::string_view> get_string(std::string_view key) const = 0;
   virtual std::optional<std::vector<std::string_view>> get_strings(std::string_view key) const = 0;
@@ -45,11 +45,14 @@ class GgufFile {
 
   virtual const GgufTensor* find(std::string_view tensor) const = 0;
   virtual std::span<const GgufTensor> tensors() const = 0;
-  virtual const std::string& name() const = 0;   // for messages: the path
+  virtual const std::string& name() const = 0;  // for messages: the path
   virtual uint64_t file_bytes() const = 0;
   virtual void drop_pages(std::span<const uint8_t> range) const = 0;  // the mapping's pages may go back (madvise)
-  struct Identity { uint64_t device = 0, inode = 0, size = 0; int64_t mtime_ns = 0; };
-  virtual Identity identity() const = 0;         // keys the cache of model_id
+  struct Identity {
+    uint64_t device = 0, inode = 0, size = 0;
+    int64_t mtime_ns = 0;
+  };
+  virtual Identity identity() const = 0;  // keys the cache of model_id
 };
 
 }  // namespace kvrt

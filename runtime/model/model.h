@@ -17,9 +17,9 @@ namespace kvrt {
 
 // What differs between architectures, as data (arch.cc holds kArchs[]).
 struct Arch {
-  const char* name;        // general.architecture
+  const char* name;  // general.architecture
   RopeStyle rope_style;
-  bool qkv_bias;           // attn_{q,k,v}.bias are required
+  bool qkv_bias;  // attn_{q,k,v}.bias are required
 };
 const Arch* find_arch(std::string_view name);
 

@@ -28,7 +28,7 @@ class SpecialTokens {
   int32_t child(int32_t node, uint8_t byte) const;
 
   std::vector<Node> nodes_ = std::vector<Node>(1);  // the root
-  int32_t roots_[256] = {};  // children of the root by first byte, 0: none
+  int32_t roots_[256] = {};                         // children of the root by first byte, 0: none
 };
 
 }  // namespace kvrt

@@ -16,10 +16,10 @@ namespace kvrt {
 
 // What a GGUF's tokenizer.ggml.* keys say; the engine fills it (text never sees a GGUF). Views are copied by create.
 struct VocabSource {
-  std::string_view model;                  // tokenizer.ggml.model: "gpt2"
-  std::string_view pre;                    // tokenizer.ggml.pre: "smollm", "gpt-2"; "" or "default" as GGUF means them
+  std::string_view model;  // tokenizer.ggml.model: "gpt2"
+  std::string_view pre;    // tokenizer.ggml.pre: "smollm", "gpt-2"; "" or "default" as GGUF means them
   std::vector<std::string_view> tokens;
-  std::vector<int64_t> types;              // tokenizer.ggml.token_type: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
+  std::vector<int64_t> types;  // tokenizer.ggml.token_type: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
   std::vector<std::string_view> merges;
   int64_t bos = -1, eos = -1, eot = -1, unknown = -1, padding = -1;
   bool add_bos = false, add_eos = false, add_space_prefix = false;
@@ -38,12 +38,12 @@ class Tokenizer {
   virtual std::string decode(std::span<const int32_t> ids, bool special) const = 0;
 
   virtual uint32_t vocab_size() const = 0;
-  virtual int32_t bos() const = 0;   // -1: none
+  virtual int32_t bos() const = 0;  // -1: none
   virtual int32_t eos() const = 0;
   virtual bool add_bos() const = 0;
-  virtual bool is_end(int32_t id) const = 0;       // ends a generation: eos, eot, and the end-of-turn tokens known by name
+  virtual bool is_end(int32_t id) const = 0;  // ends a generation: eos, eot, and the end-of-turn tokens known by name
   virtual bool is_control(int32_t id) const = 0;
-  virtual const Hash256& text_id() const = 0;      // vocabulary, merges, special ids, pre-tokenizer
+  virtual const Hash256& text_id() const = 0;  // vocabulary, merges, special ids, pre-tokenizer
 };
 
 // Holds back the bytes of an unfinished code point. One per generation.
@@ -54,6 +54,7 @@ class Utf8Stream {
   std::string_view push(std::string_view bytes);
   std::string_view finish();  // what is held, as U+FFFD
   bool pending() const { return !held_.empty(); }
+
  private:
   std::string held_, out_;
 };

@@ -15,7 +15,8 @@ namespace {
 
 std::vector<float> some_logits(size_t n) {
   std::vector<float> logits(n);
-  for (size_t i = 0; i < n; ++i) logits[i] = static_cast<float>(6.0 * std::sin(0.37 * static_cast<double>(i)) + 0.01 * static_cast<double>(i % 7));
+  for (size_t i = 0; i < n; ++i)
+    logits[i] = static_cast<float>(6.0 * std::sin(0.37 * static_cast<double>(i)) + 0.01 * static_cast<double>(i % 7));
   return logits;
 }
 
@@ -62,7 +63,7 @@ TEST(Sampler, TopKAndTopPCutTheTail) {
   std::vector<float> logits{std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
   for (uint64_t p = 0; p < 500; ++p) {
     EXPECT_LT(sample(logits, {1, 2, 0, 3}, p).token, 2);
-    EXPECT_LT(sample(logits, {1, 0, 0.9f, 3}, p).token, 3);   // 0.5 + 0.3 < 0.9 <= 0.95
+    EXPECT_LT(sample(logits, {1, 0, 0.9f, 3}, p).token, 3);  // 0.5 + 0.3 < 0.9 <= 0.95
     EXPECT_LT(sample(logits, {1, 0, 0.45f, 3}, p).token, 1);
     EXPECT_EQ(sample(logits, {1, 1, 0, 3}, p).token, 0);
   }
@@ -147,8 +148,8 @@ TEST(Manifest, RefusesEveryCutAndWhatPointsOutside) {
     ASSERT_FALSE(cut.is_ok()) << n;
     EXPECT_EQ(cut.status().code(), Code::kCorrupt);
   }
-  EXPECT_FALSE(decode_manifest(bytes, 9, 100).is_ok());   // a message ends past the tokens
-  EXPECT_FALSE(decode_manifest(bytes, 10, 6).is_ok());    // token 6 of a vocabulary of 6
+  EXPECT_FALSE(decode_manifest(bytes, 9, 100).is_ok());  // a message ends past the tokens
+  EXPECT_FALSE(decode_manifest(bytes, 10, 6).is_ok());   // token 6 of a vocabulary of 6
   bytes.push_back(0);
   EXPECT_FALSE(decode_manifest(bytes, 10, 100).is_ok());
 }
