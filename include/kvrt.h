@@ -8,7 +8,7 @@
  *   kvrt_model_open(rt, "model.gguf", 10, NULL, NULL, NULL, &model);
  *   kvrt_store_open(rt, "memory", 6, NULL, &store);
  *   if (kvrt_session_resume(model, store, "ann", 3, NULL, NULL, NULL, NULL, &chat) == KVRT_NOT_FOUND) {
- *     kvrt_session_options o = KVRT_INIT;  o.struct_size = sizeof o;  o.store = store;
+ *     kvrt_session_options o;  KVRT_INIT(&o);  o.store = store;
  *     kvrt_session_open(model, &o, &chat);
  *   }
  *   kvrt_session_append_message(chat, json, strlen(json), NULL);
@@ -25,9 +25,10 @@
  *  3. Status. Every call that can fail returns a kvrt_status, and each says below what to do next. The numbers never change.
  *  4. Detail. kvrt_last_error copies the calling thread's last error: class, detail, errno or SQLite code, and a message that says what,
  *     where, expected and found, never prompt text. When a call fails its outputs are untouched, but for `needed` (6).
- *  5. Structs. struct_size comes first, in options and outputs; set it to sizeof the struct. Options: NULL is all defaults and zero
- *     is the default in every field. A shorter struct (an older header) has zeros in what it lacks; in a longer one the unknown tail
- *     must be zero, else UNSUPPORTED. Outputs: the library writes at most struct_size bytes. Fields are only ever appended.
+ *  5. Structs. struct_size comes first, in options and outputs; set it to sizeof the struct (KVRT_INIT does). Options: NULL is all
+ *     defaults and zero is the default in every field. A shorter struct (an older header) has zeros in what it lacks; in a longer one
+ *     the unknown tail must be zero, else UNSUPPORTED. Outputs: the library writes at most struct_size bytes. Fields are only ever
+ *     appended.
  *  6. Memory. The library never returns memory to free. Variable output takes (buffer, capacity, &needed): `needed` is always set on
  *     success and on TOO_SMALL; a NULL buffer with capacity 0 asks for the size. Inputs are copied. Strings are UTF-8 with a length.
  *  7. Callbacks come last: 0 goes on, anything else stops the call with CANCELLED. They run on the thread inside the call, with no
@@ -62,6 +63,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define KVRT_VERSION_MAJOR 0
 #define KVRT_VERSION_MINOR 1
@@ -74,14 +76,11 @@
 #define KVRT_API
 #endif
 
+/* Zeroes a struct and sets its struct_size: kvrt_model_options o; KVRT_INIT(&o); Sugar: by hand does as well. */
+#define KVRT_INIT(p) ((void)memset((p), 0, sizeof *(p)), (void)((p)->struct_size = (uint32_t)sizeof *(p)))
+
 #ifdef __cplusplus
-#define KVRT_INIT \
-  {}
 extern "C" {
-#else
-/* Zeroes a struct: kvrt_model_options o = KVRT_INIT; o.struct_size = sizeof o; */
-#define KVRT_INIT \
-  { 0 }
 #endif
 
 typedef struct kvrt_runtime kvrt_runtime;

@@ -8,8 +8,8 @@
 #include "kvrt.h"
 
 static void must(kvrt_status status, const char* what) {
-  kvrt_error error = KVRT_INIT;
-  error.struct_size = sizeof error;
+  kvrt_error error;
+  KVRT_INIT(&error);
   if (status == KVRT_OK) return;
   kvrt_last_error(&error);
   fprintf(stderr, "%s: %s (%s)\n", what, error.message, kvrt_status_name(status));
@@ -55,8 +55,8 @@ int main(int argc, char** argv) {
   must(kvrt_model_open(runtime, argv[1], strlen(argv[1]), NULL, NULL, NULL, &model), "model");
   must(kvrt_session_open(model, NULL, &session), "session");
 
-  kvrt_generate_options options = KVRT_INIT;
-  options.struct_size = sizeof options;
+  kvrt_generate_options options;
+  KVRT_INIT(&options);
   options.max_tokens = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0; /* 0: until the model ends its turn */
   options.temperature = 0.7f;
   options.top_p = 0.9f;
@@ -69,8 +69,8 @@ int main(int argc, char** argv) {
     must(kvrt_session_append_message(session, message, strlen(message), NULL), "message");
     free(message);
 
-    kvrt_report report = KVRT_INIT;
-    report.struct_size = sizeof report;
+    kvrt_report report;
+    KVRT_INIT(&report);
     must(kvrt_session_generate(session, &options, print_token, NULL, &report), "answer");
     printf("\n");
     fprintf(stderr, "[%llu prompt tokens: %llu in memory, %llu computed; first token after %.0f ms]\n",

@@ -11,8 +11,8 @@
 enum { kForks = 3, kTextMax = 16384 };
 
 static void must(kvrt_status status, const char* what) {
-  kvrt_error error = KVRT_INIT;
-  error.struct_size = sizeof error;
+  kvrt_error error;
+  KVRT_INIT(&error);
   if (status == KVRT_OK) return;
   kvrt_last_error(&error);
   fprintf(stderr, "%s: %s (%s)\n", what, error.message, kvrt_status_name(status));
@@ -35,8 +35,8 @@ int main(int argc, char** argv) {
   must(kvrt_session_append_text(question, argv[2], strlen(argv[2]), 0), "text");
   must(kvrt_session_prefill(question, KVRT_LOGITS_NONE, NULL, NULL, NULL), "prefill");
 
-  kvrt_generate_options options = KVRT_INIT;
-  options.struct_size = sizeof options;
+  kvrt_generate_options options;
+  KVRT_INIT(&options);
   options.max_tokens = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 48;
   options.temperature = 1.0f;
   for (int i = 0; i < kForks; ++i) {
@@ -48,8 +48,8 @@ int main(int argc, char** argv) {
   int left = kForks, done[kForks] = {0};
   while (left) {
     for (int i = 0; i < kForks; ++i) {
-      kvrt_event event = KVRT_INIT;
-      event.struct_size = sizeof event;
+      kvrt_event event;
+      KVRT_INIT(&event);
       if (done[i]) continue;
       must(kvrt_session_next(answer[i], &event, -1), "next"); /* computes a step when there is no event yet */
       if (event.type == KVRT_EVENT_TOKEN && size[i] + event.text_size <= kTextMax) {

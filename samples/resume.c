@@ -9,8 +9,8 @@
 #include "kvrt.h"
 
 static void must(kvrt_status status, const char* what) {
-  kvrt_error error = KVRT_INIT;
-  error.struct_size = sizeof error;
+  kvrt_error error;
+  KVRT_INIT(&error);
   if (status == KVRT_OK) return;
   kvrt_last_error(&error);
   fprintf(stderr, "%s: %s (%s)\n", what, error.message, kvrt_status_name(status));
@@ -37,12 +37,12 @@ int main(int argc, char** argv) {
   must(kvrt_model_open(runtime, path, strlen(path), NULL, NULL, NULL, &model), "model");
   must(kvrt_store_open(runtime, directory, strlen(directory), NULL, &store), "store");
 
-  kvrt_report report = KVRT_INIT;
-  report.struct_size = sizeof report;
+  kvrt_report report;
+  KVRT_INIT(&report);
   kvrt_status status = kvrt_session_resume(model, store, name, strlen(name), NULL, NULL, NULL, &report, &session);
   if (status == KVRT_NOT_FOUND) { /* the first run */
-    kvrt_session_options options = KVRT_INIT;
-    options.struct_size = sizeof options;
+    kvrt_session_options options;
+    KVRT_INIT(&options);
     options.store = store;
     must(kvrt_session_open(model, &options, &session), "session");
     fprintf(stderr, "new conversation\n");
@@ -52,15 +52,15 @@ int main(int argc, char** argv) {
             (unsigned long long)report.prefilled);
   }
 
-  kvrt_generate_options options = KVRT_INIT;
-  options.struct_size = sizeof options;
+  kvrt_generate_options options;
+  KVRT_INIT(&options);
   options.max_tokens = argc > 5 ? (uint32_t)strtoul(argv[5], NULL, 10) : 64;
   must(kvrt_session_append_text(session, text, strlen(text), 0), "text");
   must(kvrt_session_generate(session, &options, print_token, NULL, NULL), "generate");
   printf("\n");
 
-  kvrt_save_report saved = KVRT_INIT;
-  saved.struct_size = sizeof saved;
+  kvrt_save_report saved;
+  KVRT_INIT(&saved);
   must(kvrt_session_suspend(session, name, strlen(name), NULL, &saved), "save");
   fprintf(stderr, "saved %llu tokens: %llu of %llu chunks were new, %llu bytes, %.1f ms\n", (unsigned long long)saved.tokens,
           (unsigned long long)saved.chunks_written, (unsigned long long)saved.chunks, (unsigned long long)saved.bytes_written, saved.ms);

@@ -11,8 +11,8 @@
 #include "kvrt.h"
 
 static void must(kvrt_status status, const char* what) {
-  kvrt_error error = KVRT_INIT;
-  error.struct_size = sizeof error;
+  kvrt_error error;
+  KVRT_INIT(&error);
   if (status == KVRT_OK) return;
   kvrt_last_error(&error);
   fprintf(stderr, "%s: %s (%s)\n", what, error.message, kvrt_status_name(status));
@@ -34,18 +34,18 @@ static uint64_t begin_conversation(const char* path, const char* directory, cons
   must(kvrt_runtime_open(NULL, &runtime), "runtime");
   must(kvrt_model_open(runtime, path, strlen(path), NULL, NULL, NULL, &model), "model");
   must(kvrt_store_open(runtime, directory, strlen(directory), NULL, &store), "store");
-  kvrt_session_options options = KVRT_INIT;
-  options.struct_size = sizeof options;
+  kvrt_session_options options;
+  KVRT_INIT(&options);
   options.store = store;
   must(kvrt_session_open(model, &options, &session), "session");
   must(kvrt_session_append_text(session, kPrefix, strlen(kPrefix), 0), "prefix");
   must(kvrt_session_append_text(session, question, strlen(question), 0), "question");
 
-  kvrt_generate_options generate = KVRT_INIT;
-  generate.struct_size = sizeof generate;
+  kvrt_generate_options generate;
+  KVRT_INIT(&generate);
   generate.max_tokens = 16;
-  kvrt_report report = KVRT_INIT;
-  report.struct_size = sizeof report;
+  kvrt_report report;
+  KVRT_INIT(&report);
   must(kvrt_session_generate(session, &generate, NULL, NULL, &report), "generate");
   printf("%s: %llu prompt tokens, %llu from disk, %llu computed, first token after %.1f ms\n", name,
          (unsigned long long)report.prompt_tokens, (unsigned long long)report.reused_disk, (unsigned long long)report.prefilled,

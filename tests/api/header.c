@@ -3,8 +3,8 @@
 
 kvrt_model_options header_test(void);
 kvrt_model_options header_test(void) {
-  kvrt_model_options o = KVRT_INIT;
-  o.struct_size = sizeof o;
+  kvrt_model_options o;
+  KVRT_INIT(&o);
   o.block_tokens = KVRT_KV_DEFAULT + (uint32_t)KVRT_OK;
   return o;
 }

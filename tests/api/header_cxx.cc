@@ -3,7 +3,7 @@
 
 kvrt_model_options header_test();
 kvrt_model_options header_test() {
-  kvrt_model_options o = KVRT_INIT;
-  o.struct_size = sizeof o;
+  kvrt_model_options o;
+  KVRT_INIT(&o);
   return o;
 }

@@ -49,8 +49,8 @@ static inline void table_row(int line, const char* call, const char* misuse, kvr
   printf("%-8s %-28s %-60s expected %-22s got %s\n", ok ? "ok" : "WRONG", call, misuse, expected, kvrt_status_name(got));
   EXPECT(ok, "line %d: %s: %s (%s)", line, call, misuse, got ? last_message() : "");
   if (got != KVRT_OK) {
-    kvrt_error e = KVRT_INIT;
-    e.struct_size = sizeof e;
+    kvrt_error e;
+    KVRT_INIT(&e);
     EXPECT(kvrt_last_error(&e) == KVRT_OK && e.status == got && e.message[0] != 0, "line %d: %s: last_error has status %d, message \"%s\"",
            line, call, (int)e.status, e.message);
   }

@@ -50,7 +50,8 @@ static kvrt_status session_call(struct stage* t, void* o) {
 static kvrt_status generate_call(struct stage* t, void* o) {
   // A struct without max_tokens would run long: the callback ends it, and CANCELLED then says that the options were taken.
   struct run r = {0};
-  kvrt_generate_options whole = KVRT_INIT;
+  kvrt_generate_options whole;
+  KVRT_INIT(&whole);
   const uint32_t size = *(uint32_t*)o;
   if (size > sizeof whole.struct_size) return kvrt_session_generate(t->session, o, run_callback, &r, NULL);
   const kvrt_status status = kvrt_session_begin(t->session, o);

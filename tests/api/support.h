@@ -31,8 +31,8 @@ static inline const char* last_message(void) {
 }
 
 static inline int32_t last_detail(void) {
-  kvrt_error error = KVRT_INIT;
-  error.struct_size = sizeof error;
+  kvrt_error error;
+  KVRT_INIT(&error);
   kvrt_last_error(&error);
   return error.detail;
 }
@@ -153,8 +153,8 @@ static inline int find_real(char path[kPathMax]) {
 }
 
 static inline kvrt_runtime* open_runtime(uint32_t threads, uint32_t isa) {
-  kvrt_runtime_options o = KVRT_INIT;
-  o.struct_size = sizeof o;
+  kvrt_runtime_options o;
+  KVRT_INIT(&o);
   o.threads = threads;
   o.isa = isa;
   kvrt_runtime* rt = NULL;
@@ -163,16 +163,16 @@ static inline kvrt_runtime* open_runtime(uint32_t threads, uint32_t isa) {
 }
 
 static inline kvrt_model_props model_props(const kvrt_model* model) {
-  kvrt_model_props p = KVRT_INIT;
-  p.struct_size = sizeof p;
+  kvrt_model_props p;
+  KVRT_INIT(&p);
   MUST(kvrt_model_info(model, &p));
   return p;
 }
 
 // pool_tokens 0: the default pool.
 static inline kvrt_model* open_model(kvrt_runtime* rt, const char* path, uint32_t chunk, uint32_t block, uint64_t pool_tokens) {
-  kvrt_model_options o = KVRT_INIT;
-  o.struct_size = sizeof o;
+  kvrt_model_options o;
+  KVRT_INIT(&o);
   o.prefill_chunk = chunk;
   o.block_tokens = block;
   kvrt_model* model = NULL;
@@ -214,8 +214,8 @@ static inline kvrt_store* open_store(kvrt_runtime* rt, const char* path) {
 // ---- sessions ----------------------------------------------------------------------------------------------------------------------
 
 static inline kvrt_session* open_session(kvrt_model* model, kvrt_store* store, uint32_t no_prefix_cache) {
-  kvrt_session_options o = KVRT_INIT;
-  o.struct_size = sizeof o;
+  kvrt_session_options o;
+  KVRT_INIT(&o);
   o.store = store;
   o.no_prefix_cache = no_prefix_cache;
   kvrt_session* s = NULL;
@@ -231,8 +231,8 @@ static inline kvrt_session* resume_session(kvrt_model* model, kvrt_store* store,
 }
 
 static inline kvrt_session_props session_props(const kvrt_session* s) {
-  kvrt_session_props p = KVRT_INIT;
-  p.struct_size = sizeof p;
+  kvrt_session_props p;
+  KVRT_INIT(&p);
   MUST(kvrt_session_info(s, &p));
   return p;
 }
@@ -275,8 +275,8 @@ static inline int32_t run_callback(void* user, const kvrt_event* e) {
 
 // Sampled (so that a run visits many tokens) with a fixed seed, past end tokens.
 static inline kvrt_generate_options run_options(uint32_t max_tokens) {
-  kvrt_generate_options o = KVRT_INIT;
-  o.struct_size = sizeof o;
+  kvrt_generate_options o;
+  KVRT_INIT(&o);
   o.max_tokens = max_tokens;
   o.temperature = 0.9f;
   o.top_k = 50;
@@ -296,8 +296,8 @@ static inline void check_report(const kvrt_report* r, const char* what) {
 // Generates max_tokens more into `r` (which keeps what it has); the report is of this call.
 static inline kvrt_report generate_into(kvrt_session* s, uint32_t max_tokens, struct run* r) {
   const kvrt_generate_options o = run_options(max_tokens);
-  kvrt_report report = KVRT_INIT;
-  report.struct_size = sizeof report;
+  kvrt_report report;
+  KVRT_INIT(&report);
   MUST(kvrt_session_generate(s, &o, run_callback, r, &report));
   check_report(&report, "generate");
   EXPECT(report.generated == max_tokens && report.reason == KVRT_REASON_MAX_TOKENS, "generated %" PRIu64 " of %u, reason %u",
@@ -312,7 +312,8 @@ static inline int32_t last_logits_callback(void* user, const kvrt_event* e) {
 
 // The hash of the logits of the session's last position.
 static inline uint64_t next_digest(kvrt_session* s, kvrt_report* report) {
-  kvrt_report local = KVRT_INIT;
+  kvrt_report local;
+  KVRT_INIT(&local);
   if (report == NULL) report = &local;
   report->struct_size = sizeof *report;
   uint64_t digest = 0;

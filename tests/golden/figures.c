@@ -70,8 +70,9 @@ static void resume_figure(kvrt_runtime* rt, const char* model_path) {
   for (int i = 0; i < 5; ++i) {
     kvrt_model_release(model);
     model = open_model(rt, model_path, 0, 0, 8192);  // an empty pool
-    kvrt_report opened = KVRT_INIT, report = KVRT_INIT;
-    report.struct_size = sizeof report;
+    kvrt_report opened, report;
+    KVRT_INIT(&opened);
+    KVRT_INIT(&report);
     const double start = now_ms(), cpu = cpu_ms();
     store = open_store(rt, dir);
     s = resume_session(model, store, "r", &opened);

@@ -18,8 +18,8 @@ static unsigned host_mode(int on) {
 }
 
 static int has_isa(uint32_t isa) {
-  kvrt_runtime_options o = KVRT_INIT;
-  o.struct_size = sizeof o;
+  kvrt_runtime_options o;
+  KVRT_INIT(&o);
   o.isa = isa;
   kvrt_runtime* rt = NULL;
   const kvrt_status status = kvrt_runtime_open(&o, &rt);

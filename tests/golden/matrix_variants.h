@@ -116,7 +116,8 @@ static inline void variant_prefix_in_memory(struct bench* b) {
   if (whole == 0) return;
   kvrt_session* s = open_session(b->model, NULL, 0);
   append_prompt(b, s, 0, 0, whole);
-  kvrt_report report = KVRT_INIT;
+  kvrt_report report;
+  KVRT_INIT(&report);
   const uint64_t digest = next_digest(s, &report);
   EXPECT(report.reused_memory == whole - 1 && report.prefilled == 1, "%s: whole blocks: reused %" PRIu64 ", prefilled %" PRIu64, b->label,
          report.reused_memory, report.prefilled);
@@ -139,8 +140,8 @@ static inline void variant_among(struct bench* b, size_t count) {
   for (size_t left = count; left != 0;) {
     for (size_t i = 0; i < count; ++i) {
       if (runs[i].done) continue;
-      kvrt_event e = KVRT_INIT;
-      e.struct_size = sizeof e;
+      kvrt_event e;
+      KVRT_INIT(&e);
       MUST(kvrt_session_next(s[i], &e, -1));
       run_event(&runs[i], &e);
       left -= runs[i].done != 0;
@@ -254,7 +255,8 @@ static inline void variant_suspend(struct bench* b, int restarts) {
         bench_reopen(b);
         store = open_store(b->runtime, dir);
       }
-      kvrt_report report = KVRT_INIT;
+      kvrt_report report;
+      KVRT_INIT(&report);
       s = resume_session(b->model, store, "cut", &report);
       check_report(&report, "resume");
       disk += report.reused_disk;
