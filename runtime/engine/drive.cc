@@ -46,14 +46,18 @@ Status ModelHost::begin(Session* session, GenerateOptions options) {
 
 void ModelHost::cancel(Session* session) {
   std::lock_guard lock(mu_);
-  Session& s = *session;
-  if (s.state != SessionState::kGenerating || s.generation->finished) return;
-  if (s.in_step || !s.generation->warmed) {
-    s.cancel = true;
+  if (session->state != SessionState::kGenerating || session->generation->finished) return;
+  stop(session);
+  session->changed.notify_all();
+}
+
+// Ends what the session generates: now, or when the step that it is in is over.
+void ModelHost::stop(Session* session) {
+  if (session->in_step) {
+    session->cancel = true;
   } else {
-    scheduler_->finish(&s, Reason::kCancelled, engine_->env()->now_ns());
+    scheduler_->finish(session, Reason::kCancelled, engine_->env()->now_ns());
   }
-  s.changed.notify_all();
 }
 
 // After DONE: the session is idle again, and what was generated is a message of its own.
@@ -115,28 +119,23 @@ void ModelHost::run_step(std::unique_lock<std::mutex>& lock) {
     explicit Leader(ModelHost* h) : host(h) { h->leader_ = true; }
     ~Leader() {  // also when memory ran out half-way
       host->leader_ = false;
-      for (const PlannedSeq& seq : host->plan_.seqs) seq.session->in_step = false;
-      host->leader_gone_.notify_all();
+      host->step_over_.notify_all();
       for (Session* s : host->scheduler_->sessions()) {
+        s->in_step = false;
         if (s->state == SessionState::kGenerating) s->changed.notify_all();
       }
     }
   } leader(this);
   plan_.clear();
 
-  auto waiting = scheduler_->sessions();
-  for (Session* s : waiting) {
-    if (!scheduler_->runnable(*s) || s->generation->warmed) continue;
-    warm(s, lock);
+  while (Session* s = scheduler_->next_cold()) {
+    s->in_step = true;
+    warm(s, lock);  // without the lock for a while: sessions come and go
+    s->in_step = false;
     if (s->cancel) scheduler_->finish(s, Reason::kCancelled, engine_->env()->now_ns());
   }
   scheduler_->plan(&plan_, engine_->env()->now_ns());
   if (plan_.seqs.empty()) return;
-  struct Unlocked {
-    std::unique_lock<std::mutex>& lock;
-    explicit Unlocked(std::unique_lock<std::mutex>& l) : lock(l) { l.unlock(); }
-    ~Unlocked() { lock.lock(); }
-  };
   {
     Unlocked unlocked(lock);
     compute(&plan_);

@@ -67,6 +67,18 @@ struct SaveReport {
 // false stops the call (CANCELLED).
 using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 
+// Gives a lock back for a while, also when an exception ends it.
+class Unlocked {
+ public:
+  explicit Unlocked(std::unique_lock<std::mutex>& lock) : lock_(lock) { lock_.unlock(); }
+  ~Unlocked() { lock_.lock(); }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  std::unique_lock<std::mutex>& lock_;
+};
+
 // Thread-safe. No hidden thread: whichever caller of next finds no leader runs steps for all sessions, the others sleep until they have
 // an event. mu_ guards all sessions and the scheduler; it is never held during compute, I/O or a callback.
 class ModelHost {
@@ -113,6 +125,7 @@ class ModelHost {
   Result<AppendInfo> rewrite_to(Session* session, const std::string& text);
 
   void run_step(std::unique_lock<std::mutex>& lock);
+  void stop(Session* session);
   void compute(StepPlan* plan);
   bool take_event(Session* session, Event* event, Status* failure);
   void take_done(Session* session);
@@ -149,7 +162,7 @@ class ModelHost {
   mutable std::mutex mu_;
   std::unique_ptr<Scheduler> scheduler_;  // guarded by mu_
   bool leader_ = false;                   // guarded by mu_
-  std::condition_variable leader_gone_;
+  std::condition_variable step_over_;
   StepPlan plan_;  // the leader's
 };
 

@@ -212,13 +212,17 @@ Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_vi
   }
   Session& s = *session;
   uint64_t n = s.tokens.size();
+  struct Undo {  // unless it comes to an end, also by an exception
+    Scheduler* scheduler;
+    Session* session;
+    ~Undo() {
+      if (session) scheduler->release_blocks(session, 0);
+    }
+  } undo{scheduler_.get(), &s};
   scheduler_->adopt_resident(&s);
   report->reused_memory = s.table.covered(n);
   bool complete = load_stored(&s, lock, progress);
-  if (!complete) {
-    scheduler_->release_blocks(&s, 0);
-    return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", saved.name.c_str());
-  }
+  if (!complete) return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", saved.name.c_str());
   report->prompt_tokens = n;
   report->reused_disk = s.table.covered(n) - report->reused_memory;
   report->prefilled = n - s.table.covered(n);
@@ -226,6 +230,7 @@ Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_vi
   if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->why_stopped(s, &report->reuse_stopped_at);
   scheduler_->add(&s);
   scheduler_->touch(&s);
+  undo.session = nullptr;
   return session.release();
 }
 

@@ -32,6 +32,11 @@ bool Scheduler::runnable(const Session& s) const {
   return s.state == SessionState::kGenerating && !s.generation->finished && s.mailbox.size() < kUnreadEventsMax;
 }
 
+Session* Scheduler::next_cold() const {
+  auto cold = std::find_if(sessions_.begin(), sessions_.end(), [&](const Session* s) { return runnable(*s) && !s->generation->warmed; });
+  return cold == sessions_.end() ? nullptr : *cold;
+}
+
 std::span<const int32_t> Scheduler::block_tokens_of(const Session& s, uint32_t i) const {
   return std::span(s.tokens).subspan(size_t{i} * block_tokens_, block_tokens_);
 }

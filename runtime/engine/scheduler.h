@@ -56,6 +56,8 @@ class Scheduler {
 
   // Sessions that can run now. A session is served while it generates, is not cancelled, and has room in its mailbox.
   bool runnable(const Session& session) const;
+  // A runnable session whose prefix was not looked up yet; null when there is none.
+  Session* next_cold() const;
   // Fills `plan` from all runnable, warmed sessions. Sessions that the pool cannot serve at all end with LIMIT.
   void plan(StepPlan* plan, uint64_t now_ns);
   // Takes the samples in: tokens, seals, stop rules, events. `logits` are the rows of the step.

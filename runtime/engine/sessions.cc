@@ -6,10 +6,6 @@
 
 namespace kvrt {
 
-namespace {
-bool generating(const Session& s) { return s.state == SessionState::kGenerating; }
-}  // namespace
-
 Result<Session*> ModelHost::open_session(const SessionOptions& options) {
   if (!model_) {
     return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", file_->name().c_str());
@@ -30,8 +26,8 @@ Result<Session*> ModelHost::open_session(const SessionOptions& options) {
 
 void ModelHost::close(Session* session) {
   std::unique_lock lock(mu_);
-  if (generating(*session) && !session->generation->finished) session->cancel = true;
-  leader_gone_.wait(lock, [&] { return !leader_; });  // at most one step: its rows may be in it
+  if (session->state == SessionState::kGenerating && !session->generation->finished) stop(session);
+  step_over_.wait(lock, [&] { return !session->in_step; });  // at most one step; once stopped it is in no other
   scheduler_->remove(session);
   delete session;
 }

@@ -2,6 +2,9 @@
 // stays a hole, which plan() computes. Resuming and sharing a prefix across restarts are this one loop.
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <new>
+#include <system_error>
 #include <thread>
 
 #include "runtime/engine/kv_layout.h"
@@ -54,21 +57,29 @@ std::vector<ModelHost::ChunkLoad> ModelHost::loads_wanted(Session* session) {
 bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Progress& progress) {
   std::atomic<size_t> next{0}, done{0};
   std::atomic<bool> stop{false};
-  auto work = [&](bool report) {
-    std::vector<uint8_t> bytes(kv_.block_bytes());
+  auto work = [&](std::vector<uint8_t>& bytes, bool report) {
     for (size_t i; !stop && (i = next.fetch_add(1)) < loads.size();) {
       ChunkLoad& load = loads[i];
-      load.state = store->read(load.key, load.tokens, kBlockLayout, bytes, &load.damage);
-      if (load.state == ChunkState::kOk) engine_->backend()->upload(block_data(load.block), bytes);
+      try {
+        load.state = store->read(load.key, load.tokens, kBlockLayout, bytes, &load.damage);
+        if (load.state == ChunkState::kOk) engine_->backend()->upload(block_data(load.block), bytes);
+      } catch (const std::bad_alloc&) {
+        load.state = ChunkState::kAbsent;  // a hole; an exception must not leave a thread
+      }
       size_t n = done.fetch_add(1) + 1;
       if (report && progress && !progress(n, loads.size())) stop = true;
     }
   };
+  size_t threads = std::max<size_t>(1, std::min<size_t>({engine_->threads(), loads.size() / 4, 8}));
+  std::vector<std::vector<uint8_t>> buffers(threads, std::vector<uint8_t>(kv_.block_bytes()));
   {
     std::vector<std::jthread> helpers;
-    size_t threads = std::min<size_t>({engine_->threads(), loads.size() / 4, 8});
-    for (size_t t = 1; t < threads; ++t) helpers.emplace_back(work, false);
-    work(true);
+    helpers.reserve(threads);
+    try {
+      for (size_t t = 1; t < threads; ++t) helpers.emplace_back(work, std::ref(buffers[t]), false);
+    } catch (const std::system_error&) {  // no more threads to be had: fewer do it
+    }
+    work(buffers[0], true);
   }
   if (!stop && progress && !loads.empty() && !progress(loads.size(), loads.size())) stop = true;
   return !stop;
@@ -79,9 +90,11 @@ bool ModelHost::load_stored(Session* session, std::unique_lock<std::mutex>& lock
   if (!s.store || !s.share) return true;
   std::vector<ChunkLoad> loads = loads_wanted(session);
   if (loads.empty()) return true;
-  lock.unlock();
-  bool complete = read_chunks(s.store.get(), loads, progress);
-  lock.lock();
+  bool complete = false;
+  {
+    Unlocked unlocked(lock);
+    complete = read_chunks(s.store.get(), loads, progress);
+  }
   for (ChunkLoad& load : loads) {
     if (load.state != ChunkState::kOk) {
       scheduler_->pool().unref(load.block, false);
