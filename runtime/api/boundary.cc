@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "runtime/base/limits.h"
+#include "runtime/base/utf8.h"
 
 namespace kvrt::api {
 
@@ -15,24 +16,6 @@ void remember(kvrt_status status, int32_t detail, int32_t os_code, std::string_v
   last_error.detail = detail;
   last_error.os_code = os_code;
   copy_text(last_error.message, message);
-}
-
-bool valid_utf8(std::string_view s) {
-  for (size_t i = 0; i < s.size();) {
-    auto c = static_cast<unsigned char>(s[i]);
-    size_t n = c < 0x80 ? 1 : (c >> 5) == 6 ? 2 : (c >> 4) == 14 ? 3 : (c >> 3) == 30 ? 4 : 0;
-    if (n == 0 || i + n > s.size()) return false;
-    uint32_t point = n == 1 ? c : c & (0x7fu >> n);
-    for (size_t k = 1; k < n; ++k) {
-      auto next = static_cast<unsigned char>(s[i + k]);
-      if ((next & 0xc0) != 0x80) return false;
-      point = point << 6 | (next & 0x3f);
-    }
-    const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (point < least[n] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000)) return false;
-    i += n;
-  }
-  return true;
 }
 
 }  // namespace
@@ -95,7 +78,7 @@ Status check_name(const char* name, size_t size, const char* what, bool may_be_e
   if ((view.empty() && !may_be_empty) || view.size() > kNameBytesMax) {
     return error(Code::kInvalid, Detail::kNone, "%s has %zu bytes, expected %d to %zu", what, size, may_be_empty ? 0 : 1, kNameBytesMax);
   }
-  if (view.find('\0') != std::string_view::npos || !valid_utf8(view)) {
+  if (view.find('\0') != std::string_view::npos || find_invalid_utf8(view) != std::string_view::npos) {
     return error(Code::kInvalid, Detail::kNone, "%s is not UTF-8 without NUL", what);
   }
   *out = view;

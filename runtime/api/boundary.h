@@ -79,6 +79,18 @@ Status check(const H* handle, const char* what) {
 // false in a child after fork(2) and for NULL: release and close then do nothing.
 bool owned_here(const HandleHead* head);
 
+// The shared nouns' retain and release.
+template <typename H>
+void retain(H* handle) {
+  if (owned_here(handle ? &handle->head : nullptr)) handle->head.refs.fetch_add(1);
+}
+template <typename H>
+void release(H* handle) {
+  if (!owned_here(handle ? &handle->head : nullptr) || handle->head.refs.fetch_sub(1) != 1) return;
+  handle->head.magic = 0;
+  delete handle;
+}
+
 Status check_not_null(const void* pointer, const char* name);
 Status check_text(const char* text, size_t size, const char* name);                                       // non-null when size > 0
 Status check_path(const char* path, size_t size, std::string* out);                                       // non-empty, no NUL

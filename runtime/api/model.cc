@@ -74,15 +74,8 @@ kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path
   });
 }
 
-void kvrt_model_retain(kvrt_model* model) {
-  if (owned_here(model ? &model->head : nullptr)) model->head.refs.fetch_add(1);
-}
-
-void kvrt_model_release(kvrt_model* model) {
-  if (!owned_here(model ? &model->head : nullptr) || model->head.refs.fetch_sub(1) != 1) return;
-  model->head.magic = 0;
-  delete model;
-}
+void kvrt_model_retain(kvrt_model* model) { retain(model); }
+void kvrt_model_release(kvrt_model* model) { release(model); }
 
 kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out) {
   return guard([&]() -> Status {

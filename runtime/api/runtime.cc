@@ -76,15 +76,8 @@ kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime*
   });
 }
 
-void kvrt_runtime_retain(kvrt_runtime* runtime) {
-  if (owned_here(runtime ? &runtime->head : nullptr)) runtime->head.refs.fetch_add(1);
-}
-
-void kvrt_runtime_release(kvrt_runtime* runtime) {
-  if (!owned_here(runtime ? &runtime->head : nullptr) || runtime->head.refs.fetch_sub(1) != 1) return;
-  runtime->head.magic = 0;
-  delete runtime;
-}
+void kvrt_runtime_retain(kvrt_runtime* runtime) { retain(runtime); }
+void kvrt_runtime_release(kvrt_runtime* runtime) { release(runtime); }
 
 kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out) {
   return guard([&]() -> Status {

@@ -54,15 +54,8 @@ kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path
   });
 }
 
-void kvrt_store_retain(kvrt_store* store) {
-  if (owned_here(store ? &store->head : nullptr)) store->head.refs.fetch_add(1);
-}
-
-void kvrt_store_release(kvrt_store* store) {
-  if (!owned_here(store ? &store->head : nullptr) || store->head.refs.fetch_sub(1) != 1) return;
-  store->head.magic = 0;
-  delete store;
-}
+void kvrt_store_retain(kvrt_store* store) { retain(store); }
+void kvrt_store_release(kvrt_store* store) { release(store); }
 
 kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out) {
   return guard([&]() -> Status {
