@@ -186,11 +186,11 @@ enum {                                 /* why no more of the prompt was reused *
 typedef struct kvrt_report {
   uint32_t struct_size;
   uint32_t reason;              /* KVRT_REASON_* */
-  uint64_t prompt_tokens;       /* tokens in the session when it began */
+  uint64_t prompt_tokens;       /* tokens in the session when it began; 0 if the context was full */
   uint64_t reused_memory;       /* of these: KV was in this session or shared from the pool */
   uint64_t reused_disk;         /*           KV came from the store (since the last report) */
   uint64_t reused_remote;       /*           always 0 in this version */
-  uint64_t prefilled;           /*           computed; at least 1, as the last token always runs */
+  uint64_t prefilled;           /*           computed; at least 1 where logits were needed: the last token then runs */
   uint64_t generated;           /* tokens sampled, the end token included */
   uint32_t reuse_stopped;       /* KVRT_REUSE_* */
   uint32_t stop_tokens;         /* STOP by a string: tokens at the end to truncate to drop it */
