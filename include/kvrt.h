@@ -32,9 +32,10 @@
  *  6. Memory. The library never returns memory to free. Variable output takes (buffer, capacity, &needed): `needed` is always set on
  *     success and on TOO_SMALL; a NULL buffer with capacity 0 asks for the size. Inputs are copied. Strings are UTF-8 with a length.
  *  7. Callbacks come last: 0 goes on, anything else stops the call with CANCELLED. They run on the thread inside the call, with no
- *     lock held, and may call anything but the same session (cancel, info and tokens excepted; others: BUSY).
+ *     lock held, and may call anything but the same session (cancel, accept and what reads excepted; others: BUSY). A callback that is
+ *     kept (log, wake) has a user_free, called once when it can fire no more; not if the call that takes it fails.
  *  8. Threads. A const handle may be used by any number of threads at once, and so may a runtime, a model and a store. A session takes
- *     one call at a time, else BUSY; cancel, info and tokens are free of that.
+ *     one call at a time, else BUSY; cancel, accept and what reads (info, tokens, text, message) are free of that.
  *  9. After fork(2) every call in the child gives UNSUPPORTED and touches nothing.
  * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state, burns no CPU when idle, and leaves the
  *     floating-point mode as it found it.
@@ -45,18 +46,27 @@
  *
  * SESSION STATES AND CALLS
  *
- *                             IDLE      GENERATING   SUSPENDED        FAILED
- *   append*, truncate         ok        BUSY         ok               INVALID
- *   prefill, begin, generate  ok        BUSY         ok (warms)       INVALID
- *   next                      NONE      event        NONE             NONE
- *   fork                      ok        BUSY         ok               INVALID
- *   checkpoint, suspend       ok        BUSY         ok               INVALID
- *   tokens, info              ok        ok           ok               ok
- *   cancel                    no-op     DONE         no-op            no-op
- *   close                     ok        cancels      ok               ok
+ *                                    IDLE      GENERATING    SUSPENDED     FAILED
+ *   append*, set_messages             ok        BUSY          ok            INVALID
+ *   truncate, erase                   ok        BUSY          ok            INVALID
+ *   prefill, begin, generate          ok        BUSY          ok (warms)    INVALID
+ *   accept                            INVALID   ok if asked   INVALID       INVALID
+ *   next                              NONE      event         NONE          NONE
+ *   fork                              ok        BUSY          ok            INVALID
+ *   checkpoint, suspend               ok        BUSY          ok            INVALID
+ *   tokens, text, message, info       ok        ok            ok            ok
+ *   cancel                            no-op     DONE          no-op         no-op
+ *   close                             ok        cancels       ok            ok
  *
  * A session is GENERATING from begin (or inside prefill) until next has given DONE. FAILED: a step of it failed for a reason of its own
  * (NaN logits, say); its tokens can be read, and the error is in kvrt_session_info.
+ *
+ * WHO COMPUTES
+ *
+ * kvrt has no engine thread. A step serves every generating session of a model at once, decodes and prompt chunks together, and runs on
+ * the thread of whoever asks: next (or generate, prefill) of any of its sessions, or kvrt_model_step in a host with a loop of its own. A
+ * host that must not block calls begin, kvrt_model_step and next with timeout 0, and is told by `wake` when there is something to take.
+ * A session that nobody reads pauses at 64 unread events, and its blocks can be lent to others.
  */
 #ifndef KVRT_H
 #define KVRT_H
@@ -148,13 +158,16 @@ KVRT_API uint32_t kvrt_abi_version(void);                  /* KVRT_ABI_VERSION o
 KVRT_API const char* kvrt_status_name(kvrt_status status); /* "OK", "INVALID", ...; static */
 /* The calling thread's last error; status KVRT_OK when it had none. A successful call leaves it alone. */
 KVRT_API kvrt_status kvrt_last_error(kvrt_error* out);
+/* sizeof a struct of this header in the library, by its name ("kvrt_event"); 0: it has none of that name. A binding that lays out structs
+ * by itself compares at load. */
+KVRT_API uint32_t kvrt_struct_size(const char* name);
 
 /* ---- events and reports ------------------------------------------------------------------------------------------------------ */
 
 enum {                          /* kvrt_event.type */
        KVRT_EVENT_NONE = 0,     /* next: nothing came before the timeout, or the session is idle */
        KVRT_EVENT_TOKEN = 1,    /* token, position, text (whole code points, may be empty), logprob */
-       KVRT_EVENT_PROGRESS = 2, /* done of total: tokens in prefill, bytes in model_open, chunks in resume and verify */
+       KVRT_EVENT_PROGRESS = 2, /* done of total: tokens in prefill, bytes in model_open, chunks in resume, verify and gc */
        KVRT_EVENT_LOGITS = 3,   /* logits[logits_count] of `position`: the prediction of position + 1 */
        KVRT_EVENT_DONE = 4,     /* reason, report */
        KVRT_EVENT_ENTRY = 5,    /* store_list: entry */
@@ -199,7 +212,13 @@ typedef struct kvrt_report {
   double queue_ms;              /* begin to the first step that had a row of this session */
   double ttft_ms;               /* begin to the first token */
   double prefill_ms, decode_ms; /* first step to first token; first token to last */
-  uint64_t kv_blocks, kv_bytes; /* of this session at the end; shared blocks count in full */
+  double tpot_ms;               /* decode_ms per token after the first */
+  double prefill_tokens_per_s, decode_tokens_per_s;
+  uint64_t kv_blocks, kv_bytes;  /* of this session at the end; shared blocks count in full */
+  uint64_t pool_bytes_begin;     /* of the model's pool in use by open sessions, shared blocks once: when it began, */
+  uint64_t pool_bytes_prefilled; /* at the first token (or the end of the prefill), */
+  uint64_t pool_bytes_end;       /* and at the end */
+  uint64_t recomputed;           /* rows run again because the pool lent this session's blocks to others meanwhile */
 } kvrt_report;
 
 typedef struct kvrt_store_entry {
@@ -212,7 +231,16 @@ typedef struct kvrt_store_entry {
   uint64_t chunks, chunks_missing; /* KV chunks on disk; those a resume would compute again */
   uint64_t bytes, bytes_shared;    /* of the chunks on disk; of them, used by other sessions too */
   int64_t created_unix_ms, saved_unix_ms;
+  int64_t expires_unix_ms; /* 0: never */
+  uint32_t pinned;
+  uint32_t reserved2;
 } kvrt_store_entry;
+
+/* A token with a number: its natural log probability, or its bias. */
+typedef struct kvrt_token_value {
+  int32_t token;
+  float value;
+} kvrt_token_value;
 
 /* Pointers live until the next call on the session, or until the callback returns. */
 typedef struct kvrt_event {
@@ -229,6 +257,8 @@ typedef struct kvrt_event {
   size_t logits_count; /* the vocabulary's size */
   const kvrt_report* report;
   const kvrt_store_entry* entry;
+  const kvrt_token_value* top; /* TOKEN with top_logprobs: the most probable tokens, the first first */
+  size_t top_count;
 } kvrt_event;
 
 typedef int32_t (*kvrt_event_fn)(void* user, const kvrt_event* event);
@@ -266,6 +296,9 @@ KVRT_API kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt
 KVRT_API void kvrt_runtime_retain(kvrt_runtime* runtime);
 KVRT_API void kvrt_runtime_release(kvrt_runtime* runtime);
 KVRT_API kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out);
+/* Compute threads from the next step on, 1 to 256; 0: what affinity and cgroup leave. Any thread, at any time; waits for the step that
+ * runs. */
+KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t threads);
 
 /* ---- model ------------------------------------------------------------------------------------------------------------------- */
 
@@ -278,6 +311,11 @@ typedef struct kvrt_model_options {
   uint32_t prefill_chunk; /* prompt tokens per step at most, 1 to 512; 0: 512. Smaller cancels sooner */
   uint64_t
       kv_bytes_max; /* the pool of KV blocks, reserved at open and touched on use; 0: 4 contexts, at most a quarter of the memory left */
+  uint32_t step_ms_max; /* a step takes on as many prompt tokens as fit this time by measured speed, one row at least; 0: 50 */
+  uint32_t from_fd;     /* 1: read the file from `fd`, not from a path, which only names it in messages then and may be NULL */
+  int32_t fd;           /* open for reading, seekable; stays the caller's, who may close it when model_open has returned */
+  uint32_t reserved;
+  uint64_t fd_offset, fd_size; /* the GGUF's bytes within it; size 0: to the end of the file */
 } kvrt_model_options;
 
 typedef struct kvrt_model_props {
@@ -296,9 +334,13 @@ typedef struct kvrt_model_props {
   uint64_t blocks, blocks_free, blocks_cached; /* of the pool: all; unused; idle but indexed, given up when needed */
   uint64_t sessions;                           /* open now */
   double load_ms;
+  uint64_t scratch_bytes; /* activations and logits of a step */
+  uint32_t step_ms_max;
+  uint32_t reserved;
 } kvrt_model_props;
 
-/* Opens a GGUF file. The callback sees PROGRESS in bytes. Unknown architectures, tensor types and tokenizers are UNSUPPORTED by name.
+/* Opens a GGUF file. The callback sees PROGRESS in bytes. Unknown architectures, tensor types, tokenizers and split files are UNSUPPORTED
+ * by name.
  * The file must not change while the model is open. */
 KVRT_API kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_model_options* options,
                                      kvrt_event_fn callback, void* user, kvrt_model** out);
@@ -329,6 +371,66 @@ typedef struct kvrt_template_options {
 /* Renders a JSON array of messages ({"role": ..., "content": ...}) with the chat template. Not NUL-terminated. */
 KVRT_API kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messages, size_t messages_size,
                                                const kvrt_template_options* options, char* text, size_t capacity, size_t* needed);
+
+/* Computes for up to `ms` milliseconds: runs steps for all generating sessions until none can go on or the time is up (0: one step). It
+ * returns within ms, or one step (step_ms_max) where that is longer. runnable (may be NULL): sessions that could go on now. For hosts with
+ * a loop of their own; events are taken with next and timeout 0. */
+KVRT_API kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable);
+
+/* Counters since the model was opened, and gauges. */
+typedef struct kvrt_metrics {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t sessions, generating, paused;       /* open; of them, from begin to DONE; of these, waiting for their host */
+  uint64_t blocks, blocks_used, blocks_cached; /* of the pool: all; held by sessions; idle but indexed */
+  uint64_t steps, step_rows;                   /* steps run, rows in them */
+  double step_ms_total, step_ms_longest;
+  uint64_t generations, prefills; /* begun */
+  uint64_t done_eos, done_stop, done_max_tokens, done_context_full, done_cancelled, done_prefilled, failed;
+  uint64_t prompt_tokens, reused_memory, reused_disk, prefilled, recomputed, generated; /* sums of the reports so far */
+  uint64_t preemptions;                                                                 /* generations that lent their blocks to others */
+  uint64_t evictions;                                                                   /* cached blocks given up */
+  uint64_t first_tokens; /* generations that had one: the count of the next three */
+  double ttft_ms_total, queue_ms_total, prefill_ms_total;
+  double decode_ms_total; /* over `generated - first_tokens` tokens */
+} kvrt_metrics;
+
+KVRT_API kvrt_status kvrt_model_metrics(const kvrt_model* model, kvrt_metrics* out);
+/* The same in Prometheus' text format, version 0.0.4. label_value becomes model="..."; NULL: the model's name. */
+KVRT_API kvrt_status kvrt_model_metrics_text(const kvrt_model* model, const char* label_value, size_t label_value_size, char* text,
+                                             size_t capacity, size_t* needed);
+
+typedef struct kvrt_plan_options {
+  uint32_t struct_size;
+  uint32_t kv_format;                  /* KVRT_KV_* */
+  uint32_t block_tokens;               /* 0: 32 */
+  uint32_t sessions;                   /* 0: 1 */
+  uint64_t session_tokens;             /* length of each; 0: the model's context */
+  uint64_t shared_tokens;              /* leading tokens that all sessions have in common */
+  uint64_t memory_bytes;               /* budget for everything; 0: what is free on this machine */
+  uint32_t layers, kv_heads, head_dim; /* a geometry instead of a file: path NULL; weights and scratch are 0 then */
+  uint32_t reserved;
+} kvrt_plan_options;
+
+typedef struct kvrt_plan {
+  uint32_t struct_size;
+  uint32_t block_tokens;
+  uint32_t layers, heads, kv_heads, head_dim, context_length;
+  uint32_t fits; /* 1: total_bytes <= memory_bytes */
+  uint64_t kv_bytes_per_token, block_bytes;
+  uint64_t weight_bytes, scratch_bytes;    /* resident */
+  uint64_t session_blocks, session_bytes;  /* of one session alone */
+  double used, waste;                      /* share of its blocks' slots that hold tokens, and that do not */
+  uint64_t blocks, kv_bytes;               /* of all the sessions; shared blocks once */
+  uint64_t stored_tokens, unshared_tokens; /* that those blocks hold; that they would hold without sharing */
+  uint64_t total_bytes;                    /* weights, scratch and KV */
+  uint64_t memory_bytes;                   /* the budget */
+  uint64_t sessions_max, context_max;      /* in the budget: sessions of that length; tokens of a single one */
+} kvrt_plan;
+
+/* What a model will cost, from the file's header alone: no weights are read. model_open allocates by the same functions. */
+KVRT_API kvrt_status kvrt_model_plan(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_plan_options* options,
+                                     kvrt_plan* out);
 
 /* ---- store ------------------------------------------------------------------------------------------------------------------- */
 
@@ -365,6 +467,26 @@ KVRT_API kvrt_status kvrt_store_stat(kvrt_store* store, const char* domain, size
                                      kvrt_store_entry* out);
 /* Removes the session, and the chunks that no other needs. Handles that have it open go on, and may save it again. */
 KVRT_API kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size);
+/* NAME_TAKEN when `to` exists. Handles that have it open under the old name are as if it had been removed. */
+KVRT_API kvrt_status kvrt_store_rename(kvrt_store* store, const char* domain, size_t domain_size, const char* from, size_t from_size,
+                                       const char* to, size_t to_size);
+/* pinned 1: gc leaves it, expired or not. */
+KVRT_API kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
+                                    uint32_t pinned);
+/* From now on; 0: for ever. An expired session is NOT_FOUND, and gc removes it. */
+KVRT_API kvrt_status kvrt_store_set_ttl(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
+                                        uint64_t seconds);
+
+typedef struct kvrt_gc_report {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t sessions_removed, chunks_removed, segments_removed, bytes_freed;
+  double ms;
+} kvrt_gc_report;
+
+/* Removes expired sessions that are not pinned, chunks that no session needs, and segments without any. PROGRESS between slices of at
+ * most 20 ms; the store is whole wherever the callback stops it. report may be NULL. */
+KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report);
 /* Reads and checks everything. One FAULT event per fault, PROGRESS between; CORRUPT when there was a fault. */
 KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user);
 
@@ -372,12 +494,20 @@ KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback
 
 enum { KVRT_STATE_IDLE = 1, KVRT_STATE_GENERATING = 2, KVRT_STATE_SUSPENDED = 3, KVRT_STATE_FAILED = 4 };
 
+/* Only signals (sets an event, writes to a pipe): it must not call kvrt. */
+typedef void (*kvrt_wake_fn)(void* user);
+
 typedef struct kvrt_session_options {
   uint32_t struct_size;
   uint32_t no_prefix_cache; /* 1: neither reuse KV of other sessions nor offer its own */
   kvrt_store* store;        /* where it saves, and finds stored prefixes; NULL: none. resume sets it by itself */
   const char* domain;       /* sharing scope, up to 255 bytes: nothing is shared between domains; NULL: the default one */
   size_t domain_size;
+  const char* tools; /* a JSON array for the template's variable `tools`; saved with the session. resume: NULL keeps what was saved */
+  size_t tools_size;
+  kvrt_wake_fn wake; /* called when the first unread event arrives, on the thread that computes, with no lock held; NULL: none */
+  void* wake_user;
+  kvrt_free_fn wake_user_free;
 } kvrt_session_options;
 
 typedef struct kvrt_session_props {
@@ -387,11 +517,14 @@ typedef struct kvrt_session_props {
   uint64_t kv_tokens; /* leading tokens whose KV is in the pool */
   uint64_t kv_blocks, kv_bytes;
   uint64_t events_unread;
+  uint64_t messages;
   uint64_t generation;     /* of the last save or resume; 0: never saved */
   char id[40];             /* 32 hex digits; kept over suspend and resume, a save under another name takes a new one */
   char name[256];          /* of the last save or resume */
   kvrt_status last_status; /* of the last failure; KVRT_OK when there was none */
   int32_t last_detail;
+  uint32_t awaits_accept; /* 1: the generation waits for kvrt_session_accept */
+  uint32_t reserved;
   char last_message[512];
 } kvrt_session_props;
 
@@ -408,13 +541,27 @@ KVRT_API kvrt_status kvrt_session_append_text(kvrt_session* session, const char*
 typedef struct kvrt_append_info {
   uint32_t struct_size;
   uint32_t reserved;
-  uint64_t appended;  /* tokens added at the end */
-  uint64_t rewritten; /* tokens dropped before, because the template renders the earlier conversation otherwise now */
+  uint64_t appended;     /* tokens added at the end */
+  uint64_t rewritten;    /* tokens dropped before, because the template renders the earlier conversation otherwise now */
+  uint64_t rewritten_at; /* position of the first of them; the session's length before when there are none */
 } kvrt_append_info;
 
 /* Appends one message, a JSON object with role and content, rendered by the model's template with the conversation before it. The next
  * begin opens the assistant's turn, and what it generates becomes a message of its own, its sampled tokens kept. info may be NULL. */
 KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info);
+/* Makes the conversation this JSON array of messages, for hosts that keep the list themselves: what is equal from the start stays, with
+ * the sampled tokens of generated turns, and the rest is appended anew. info says where it parted. */
+KVRT_API kvrt_status kvrt_session_set_messages(kvrt_session* session, const char* messages, size_t messages_size, kvrt_append_info* info);
+
+typedef struct kvrt_message_props {
+  uint32_t struct_size;
+  uint32_t generated;  /* 1: the model's own turn */
+  uint64_t begin, end; /* its tokens. Between two messages there may be some that open a turn */
+} kvrt_message_props;
+
+/* Message `index` as JSON and where it lies; NOT_FOUND past the last. out may be NULL. */
+KVRT_API kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kvrt_message_props* out, char* json, size_t capacity,
+                                          size_t* needed);
 
 enum { KVRT_LOGITS_NONE = 0, KVRT_LOGITS_LAST = 1, KVRT_LOGITS_ALL = 2 };
 
@@ -422,27 +569,45 @@ enum { KVRT_LOGITS_NONE = 0, KVRT_LOGITS_LAST = 1, KVRT_LOGITS_ALL = 2 };
  * reused). report may be NULL. */
 KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report);
 
+enum {
+  KVRT_SAMPLER_DEFAULT = 0, /* kvrt's, by the options below */
+  KVRT_SAMPLER_HOST = 1     /* the host's: after each LOGITS event it answers with kvrt_session_accept */
+};
+
+/* Sampling in order: bias, repetition, frequency and presence penalties, temperature, top_k, top_p, min_p. Ties go to the lowest id. */
 typedef struct kvrt_generate_options {
   uint32_t struct_size;
-  uint32_t max_tokens; /* 0: until the model ends its turn or the context is full */
-  float temperature;   /* 0: greedy */
-  uint32_t top_k;      /* 0: off */
-  float top_p;         /* 0: off; else 0 < top_p <= 1 */
-  uint32_t ignore_eos; /* 1: go on past end tokens */
-  uint64_t seed;       /* 0: drawn, and reported. A draw depends on seed and position alone */
+  uint32_t max_tokens;                       /* 0: until the model ends its turn or the context is full */
+  float temperature;                         /* 0: greedy */
+  uint32_t top_k;                            /* 0: off */
+  float top_p;                               /* 0: off; else 0 < top_p <= 1 */
+  float min_p;                               /* 0: off; else tokens of less than min_p times the best one's probability are left out */
+  float repetition_penalty;                  /* 0 and 1: off; over the whole session, as in transformers */
+  float frequency_penalty, presence_penalty; /* 0: off; over what this generation has given, as in OpenAI's API */
+  uint32_t penalty_window;                   /* the penalties look at the last so many tokens; 0: all */
+  const kvrt_token_value* logit_bias;        /* added to the logits; -INFINITY bans the token */
+  size_t logit_bias_count;
+  uint64_t seed; /* 0: drawn, and reported. A draw depends on seed and position alone */
   const int32_t* stop_tokens;
   size_t stop_token_count;
   const char* stop_strings;      /* up to 16, of up to 256 bytes, each ended by a NUL */
   size_t stop_strings_size;      /* with the NULs */
+  uint32_t ignore_eos;           /* 1: go on past end tokens */
+  uint32_t top_logprobs;         /* so many alternatives with each TOKEN, up to 64 */
+  uint32_t sampler;              /* KVRT_SAMPLER_* */
   uint32_t emit_logits;          /* 1: a LOGITS event before every TOKEN */
   uint32_t no_generation_prompt; /* 1: do not open the assistant's turn after append_message */
+  uint32_t all_or_nothing;       /* 1: cancelled or failed, it leaves the session as it was before begin */
 } kvrt_generate_options;
 
 /* Starts a generation; compute happens in next, of any session of the model: a step serves all that generate. */
 KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options);
-/* The next event, computing as needed. timeout_ms < 0 waits as long as it takes, 0 only takes what is there; it bounds the wait, not a
- * step. A session with 64 unread events pauses. A failure of the session is its status here, after which it is FAILED. */
+/* The next event, computing as needed. timeout_ms < 0 waits as long as it takes, 0 only takes what is there and never computes; it bounds
+ * the wait, not a step. A failure of the session is its status here, after which it is FAILED. INVALID while accept is due. */
 KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t timeout_ms);
+/* sampler HOST: the token that follows the position of the last LOGITS event. Any thread, also in a callback of generate. Its TOKEN event,
+ * and DONE where it ends the generation, come from next. INVALID when none is asked for. */
+KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token);
 /* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE; stopping gives CANCELLED, and the tokens
  * so far stay. report may be NULL. */
 KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
@@ -450,10 +615,17 @@ KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_gen
 /* Any thread. Ends a generation or prefill within one step, at the last accepted token; else a no-op. */
 KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session);
 
-/* A copy that shares all KV blocks; what differs later is copied at its first write. It is unsaved and has a new id. */
-KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, kvrt_session** out);
+/* A copy that shares all KV blocks; what differs later is copied at its first write. It is unsaved and has a new id. Of options (may be
+ * NULL) only wake is read: the rest is as in the original. */
+KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options* options, kvrt_session** out);
 /* Keeps the first `count` tokens, and the messages that end within them. */
 KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count);
+/* Drops the tokens [from, to), and the messages in it; what follows moves up and is computed again. To forget the oldest turns: from the
+ * end of the system message to the begin of the first message to keep. INVALID when it cuts a message in two. */
+KVRT_API kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to);
+/* The text of tokens [from, to), `to` at most the length; UINT64_MAX: the end. flags: KVRT_TEXT_SPECIAL. */
+KVRT_API kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64_t to, uint32_t flags, char* text, size_t capacity,
+                                       size_t* needed);
 KVRT_API kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, size_t capacity, size_t* needed);
 
 enum {
@@ -466,9 +638,10 @@ enum {
 
 typedef struct kvrt_save_options {
   uint32_t struct_size;
-  uint32_t durability; /* KVRT_DURABILITY_* */
-  uint32_t overwrite;  /* 1: replace another session of this name, or a newer generation */
-  uint32_t reserved;
+  uint32_t durability;  /* KVRT_DURABILITY_* */
+  uint32_t overwrite;   /* 1: replace another session of this name, or a newer generation */
+  uint32_t pin;         /* 1: pin it; 0: as it is */
+  uint64_t ttl_seconds; /* it expires so long after this save; 0: never */
 } kvrt_save_options;
 
 typedef struct kvrt_save_report {

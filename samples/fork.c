@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   options.max_tokens = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 48;
   options.temperature = 1.0f;
   for (int i = 0; i < kForks; ++i) {
-    must(kvrt_session_fork(question, &answer[i]), "fork");
+    must(kvrt_session_fork(question, NULL, &answer[i]), "fork");
     options.seed = 1 + (uint64_t)i;
     must(kvrt_session_begin(answer[i], &options), "begin");
   }

@@ -172,7 +172,7 @@ kvrt_status Chat::save(const std::string& name, bool quiet) {
 // The conversation so far keeps its name; what follows is the fork's, under another.
 void Chat::fork(const std::string& name) {
   kvrt_session* raw = nullptr;
-  if (kvrt_status s = kvrt_session_fork(session_.get(), &raw)) {
+  if (kvrt_status s = kvrt_session_fork(session_.get(), NULL, &raw)) {
     complain("cannot fork", s);
     return;
   }

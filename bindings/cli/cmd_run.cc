@@ -76,7 +76,7 @@ kvrt_status Run::open_session() {
   if (!flags.fork_from.empty()) {
     if (kvrt_status s = resume(flags.fork_from, &raw)) return complain("cannot resume " + flags.fork_from, s);
     Session origin(raw);
-    if (kvrt_status s = kvrt_session_fork(origin.get(), &raw)) return complain("cannot fork " + flags.fork_from, s);
+    if (kvrt_status s = kvrt_session_fork(origin.get(), NULL, &raw)) return complain("cannot fork " + flags.fork_from, s);
     session.reset(raw);
     return KVRT_OK;
   }

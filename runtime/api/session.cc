@@ -309,7 +309,7 @@ kvrt_status kvrt_session_cancel(kvrt_session* session) {
   });
 }
 
-kvrt_status kvrt_session_fork(kvrt_session* session, kvrt_session** out) {
+kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options* options, kvrt_session** out) {
   return guard([&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("fork"));

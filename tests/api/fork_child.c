@@ -49,7 +49,7 @@ static void child(struct stage* t) {
   expect_forked("session_next", kvrt_session_next(t->session, &event, 0));
   expect_forked("session_generate", kvrt_session_generate(t->session, NULL, NULL, NULL, NULL));
   expect_forked("session_cancel", kvrt_session_cancel(t->session));
-  expect_forked("session_fork", kvrt_session_fork(t->session, &s));
+  expect_forked("session_fork", kvrt_session_fork(t->session, NULL, &s));
   expect_forked("session_truncate", kvrt_session_truncate(t->session, 0));
   expect_forked("session_tokens", kvrt_session_tokens(t->session, tokens, 64, &needed));
   expect_forked("session_checkpoint", kvrt_session_checkpoint(t->session, "a", 1, NULL, NULL));

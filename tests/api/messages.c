@@ -103,7 +103,7 @@ static void with_answers(struct stage* t) {
   const size_t count = session_tokens(s, before, 1024);
   EXPECT(count == first.prompt_tokens + 9 && first.prompt_tokens > after_user, "%zu tokens", count);
   kvrt_session* fork = NULL;
-  MUST(kvrt_session_fork(s, &fork));
+  MUST(kvrt_session_fork(s, NULL, &fork));
   MUST(kvrt_session_suspend(s, "chat", 4, &save, NULL));
   kvrt_session* back = resume_session(t->model, t->store, "chat", NULL);
   kvrt_session* three[] = {s, fork, back};

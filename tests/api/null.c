@@ -108,8 +108,8 @@ static void session(struct stage* t) {
   BAD("session_next", "event NULL", kvrt_session_next(t->session, NULL, 0));
   BAD("session_generate", "session NULL", kvrt_session_generate(NULL, NULL, go_on, NULL, NULL));
   BAD("session_cancel", "session NULL", kvrt_session_cancel(NULL));
-  BAD("session_fork", "session NULL", kvrt_session_fork(NULL, &s));
-  BAD("session_fork", "out NULL", kvrt_session_fork(t->session, NULL));
+  BAD("session_fork", "session NULL", kvrt_session_fork(NULL, NULL, &s));
+  BAD("session_fork", "out NULL", kvrt_session_fork(t->session, NULL, NULL));
   BAD("session_truncate", "session NULL", kvrt_session_truncate(NULL, 0));
   BAD("session_tokens", "session NULL", kvrt_session_tokens(NULL, tokens, 32, &needed));
   BAD("session_tokens", "tokens NULL, capacity 32", kvrt_session_tokens(t->session, NULL, 32, &needed));

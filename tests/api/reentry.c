@@ -27,7 +27,7 @@ static void expect_busy(struct inside* in, int32_t detail) {
   REFUSED("session_begin", kvrt_session_begin(in->self, NULL));
   REFUSED("session_next", kvrt_session_next(in->self, &e, 0));
   REFUSED("session_generate", kvrt_session_generate(in->self, NULL, NULL, NULL, NULL));
-  REFUSED("session_fork", kvrt_session_fork(in->self, &out));
+  REFUSED("session_fork", kvrt_session_fork(in->self, NULL, &out));
   REFUSED("session_truncate", kvrt_session_truncate(in->self, 1));
   REFUSED("session_checkpoint", kvrt_session_checkpoint(in->self, "x", 1, NULL, NULL));
   REFUSED("session_suspend", kvrt_session_suspend(in->self, "x", 1, NULL, NULL));

@@ -30,7 +30,7 @@ static void all_refused(struct stage* t, kvrt_session* s, const char* state, kvr
   ROW("session_prefill", state, kvrt_session_prefill(s, 0, NULL, NULL, NULL), ANY(want));
   ROW("session_begin", state, kvrt_session_begin(s, NULL), ANY(want));
   ROW("session_generate", state, generate_some(s), ANY(want));
-  ROW("session_fork", state, kvrt_session_fork(s, &out), ANY(want));
+  ROW("session_fork", state, kvrt_session_fork(s, NULL, &out), ANY(want));
   ROW("session_checkpoint", state, kvrt_session_checkpoint(s, "busy", 4, NULL, NULL), ANY(want));
   ROW("session_suspend", state, kvrt_session_suspend(s, "busy", 4, NULL, NULL), ANY(want));
   EXPECT(out == NULL && session_props(s).tokens == tokens && state_of(s) == before, "%s: the session changed", state);
@@ -94,7 +94,7 @@ static void suspended(struct stage* t) {
     if (call == 1) EXPECT_STATUS(kvrt_session_truncate(s, 10), KVRT_OK);
     if (call == 2) EXPECT_STATUS(kvrt_session_prefill(s, 0, NULL, NULL, NULL), KVRT_OK);
     if (call == 3) EXPECT_STATUS(generate_some(s), KVRT_OK);
-    if (call == 4) EXPECT_STATUS(kvrt_session_fork(s, &out), KVRT_OK);
+    if (call == 4) EXPECT_STATUS(kvrt_session_fork(s, NULL, &out), KVRT_OK);
     if (call == 5) EXPECT_STATUS(kvrt_session_checkpoint(s, "s", 1, NULL, NULL), KVRT_OK);
     if (call == 6) EXPECT_STATUS(kvrt_session_suspend(s, "s", 1, NULL, NULL), KVRT_OK);
     if (call == 7) {

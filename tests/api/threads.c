@@ -105,7 +105,7 @@ static void* worker(void* user) {
         break;
       case 3: {
         kvrt_session* copy = NULL;
-        MUST(kvrt_session_fork(s, &copy));
+        MUST(kvrt_session_fork(s, NULL, &copy));
         by_generate(thread, c, s, 1);
         by_generate(thread, c, copy, 0);
         break;

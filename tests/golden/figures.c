@@ -108,7 +108,7 @@ static void fork_figure(kvrt_runtime* rt, const char* model_path, size_t count) 
   MUST(kvrt_session_checkpoint(s, "first", 5, NULL, &first));
   for (size_t i = 0; i < 20; ++i) {
     kvrt_session* fork = NULL;
-    MUST(kvrt_session_fork(s, &fork));
+    MUST(kvrt_session_fork(s, NULL, &fork));
     REQUIRE(1536 + 160 * i + 96 <= count, "the text is too short");
     MUST(kvrt_session_append(fork, text_tokens + 1536 + 160 * i, 96));
     MUST(kvrt_session_prefill(fork, 0, NULL, NULL, NULL));

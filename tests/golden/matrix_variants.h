@@ -189,8 +189,8 @@ static inline void variant_fork(struct bench* b) {
   generate_into(s, half, &r);
   struct run copy = r;
   kvrt_session *same = NULL, *other = NULL;
-  MUST(kvrt_session_fork(s, &same));
-  MUST(kvrt_session_fork(s, &other));
+  MUST(kvrt_session_fork(s, NULL, &same));
+  MUST(kvrt_session_fork(s, NULL, &other));
   append_prompt(b, other, 1, 0, 9);  // a fork that goes elsewhere must not disturb the two
   struct run elsewhere = {0};
   generate_into(other, 5, &elsewhere);

@@ -144,7 +144,7 @@ static void op_fork(struct sim* m, struct sim_session* s) {
   kvrt_session_close(to->handle);
   *to = *s;
   to->name = -1, to->generation = 0;
-  MUST(kvrt_session_fork(s->handle, &to->handle));
+  MUST(kvrt_session_fork(s->handle, NULL, &to->handle));
   memcpy(to->id, session_props(to->handle).id, sizeof to->id);
   EXPECT(strcmp(to->id, s->id) != 0 && to->id[0], "the fork has the same id");
   check_tokens(m, to);
