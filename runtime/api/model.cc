@@ -19,6 +19,17 @@ Status check_model_options(const kvrt_model_options& o) {
   if (o.prefill_chunk > kvrt::kStepRowsMax) {
     return error(Code::kInvalid, Detail::kNone, "prefill_chunk is %u, expected 1 to %u or 0", o.prefill_chunk, kvrt::kStepRowsMax);
   }
+  if (o.step_ms_max > kvrt::kStepMsMax) {
+    return error(Code::kInvalid, Detail::kNone, "step_ms_max is %u, expected 1 to %u or 0", o.step_ms_max, kvrt::kStepMsMax);
+  }
+  if (o.from_fd > 1 || o.reserved) {
+    return error(Code::kInvalid, Detail::kNone, "from_fd is %u, reserved %u, expected 0 or 1, 0", o.from_fd, o.reserved);
+  }
+  if (o.from_fd ? o.fd < 0 : o.fd || o.fd_offset || o.fd_size) {
+    return error(Code::kInvalid, Detail::kNone, "fd is %d, fd_offset %llu, fd_size %llu with from_fd %u: expected %s", o.fd,
+                 static_cast<unsigned long long>(o.fd_offset), static_cast<unsigned long long>(o.fd_size), o.from_fd,
+                 o.from_fd ? "an open file" : "zeros");
+  }
   return {};
 }
 
@@ -49,6 +60,8 @@ void fill_props(const kvrt::ModelHost& host, kvrt_model_props* p) {
   p->blocks_cached = i.blocks_cached;
   p->sessions = i.sessions;
   p->load_ms = i.load_ms;
+  p->scratch_bytes = i.scratch_bytes;
+  p->step_ms_max = i.step_ms_max;
 }
 
 }  // namespace
@@ -60,12 +73,13 @@ kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path
   return guard([&]() -> Status {
     KVRT_TRY(check(runtime, "runtime"));
     KVRT_TRY(check_not_null(out, "out"));
-    std::string file;
-    KVRT_TRY(check_path(path, path_size, &file));
     kvrt_model_options o;
     KVRT_TRY(read_options(options, "kvrt_model_options", &o));
     KVRT_TRY(check_model_options(o));
-    KVRT_ASSIGN(auto host, kvrt::ModelHost::open(runtime->engine, file, {o.block_tokens, o.prefill_chunk, o.kv_bytes_max},
+    kvrt::ModelSource source("model");
+    if (!o.from_fd || path_size) KVRT_TRY(check_path(path, path_size, &source.name));
+    if (o.from_fd) source.fd = o.fd, source.offset = o.fd_offset, source.size = o.fd_size;
+    KVRT_ASSIGN(auto host, kvrt::ModelHost::open(runtime->engine, source, {o.block_tokens, o.prefill_chunk, o.kv_bytes_max, o.step_ms_max},
                                                  as_progress(callback, user)));
     auto model = std::make_unique<kvrt_model>();
     model->host = std::move(host);

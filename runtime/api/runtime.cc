@@ -79,6 +79,13 @@ kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime*
 void kvrt_runtime_retain(kvrt_runtime* runtime) { retain(runtime); }
 void kvrt_runtime_release(kvrt_runtime* runtime) { release(runtime); }
 
+kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t threads) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(runtime, "runtime"));
+    return runtime->engine->set_threads(threads);
+  });
+}
+
 kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out) {
   return guard([&]() -> Status {
     KVRT_TRY(check(runtime, "runtime"));

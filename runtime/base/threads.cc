@@ -115,6 +115,12 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : impl_->workers) worker.join();
 }
 
+void ThreadPool::resize(uint32_t threads) {
+  if (threads == size()) return;
+  ThreadPool fresh(threads);
+  std::swap(impl_, fresh.impl_);  // the old workers leave with `fresh`
+}
+
 uint32_t ThreadPool::size() const { return static_cast<uint32_t>(impl_->workers.size()) + 1; }
 
 void ThreadPool::parallel_for(uint32_t chunks, ChunkFn fn) {

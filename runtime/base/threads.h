@@ -29,6 +29,7 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   uint32_t size() const;
+  void resize(uint32_t threads);  // between steps
   // Runs fn(chunk, worker) for chunk in [0, chunks), each once, claimed in ascending order; worker < size() names the thread,
   // 0 is the caller. Returns when all are done.
   void parallel_for(uint32_t chunks, ChunkFn fn);

@@ -42,7 +42,7 @@ struct RopeParams {
 };
 
 // Pointers named x, out... are device memory, row-major f32, one row per row of the step (or of the gathered rows).
-// Called by one thread at a time. Nothing here fails on valid arguments; only alloc and make_weight return a Status.
+// Ops are called inside run, by one thread at a time; run, make_weight and set_threads exclude each other. Nothing here fails on valid arguments; only alloc and make_weight return a Status.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -77,6 +77,8 @@ class Backend {
   // Runs one step. The CPU: sets the floating-point environment, wakes the pool's workers once, calls fn, restores both.
   virtual void run(uint64_t shape_key, const std::function<void()>& fn) = 0;
 
+  // Threads of the next op on, 1 to kThreadsMax.
+  virtual void set_threads(uint32_t threads) = 0;
   virtual const char* name() const = 0;      // "cpu"
   virtual const char* isa() const = 0;       // kernel table in use: "scalar", "avx2"
   virtual const char* numerics() const = 0;  // "cpu-1": part of kv_root

@@ -38,6 +38,7 @@ void CpuBackend::download(std::span<uint8_t> host, const uint8_t* device) { std:
 void CpuBackend::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) { std::memmove(to, from, bytes); }
 
 Result<std::unique_ptr<Weight>> CpuBackend::make_weight(std::span<const TensorView> tensors) {
+  std::lock_guard lock(pool_mu_);
   KVRT_ASSIGN(auto weight, PanelWeight::make(tensors, &weights_, &pool_));
   return std::unique_ptr<Weight>(std::move(weight));
 }
@@ -145,6 +146,7 @@ void CpuBackend::gather_rows(const float* x, std::span<const uint32_t> rows, uin
 }
 
 void CpuBackend::run(uint64_t, const std::function<void()>& fn) {
+  std::lock_guard lock(pool_mu_);
   const FpEnv fp_env;
   struct StepScope {
     explicit StepScope(ThreadPool& p) : pool(p) { pool.begin_step(); }

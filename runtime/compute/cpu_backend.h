@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "runtime/base/threads.h"
@@ -39,6 +40,10 @@ class CpuBackend final : public Backend {
   void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) override;
   void run(uint64_t shape_key, const std::function<void()>& fn) override;
 
+  void set_threads(uint32_t threads) override {
+    std::lock_guard lock(pool_mu_);
+    pool_.resize(threads);
+  }
   const char* name() const override { return "cpu"; }
   const char* isa() const override { return kernels_.isa; }
   const char* numerics() const override { return "cpu-1"; }
@@ -62,6 +67,7 @@ class CpuBackend final : public Backend {
   void for_rows(uint32_t n, uint32_t grain, const F& fn);
 
   const CpuKernels& kernels_;
+  std::mutex pool_mu_;  // a model may be loaded, or the threads changed, while another's step runs
   ThreadPool pool_;
   HostArena weights_;
   std::vector<int8_t> quant_q_;

@@ -9,6 +9,11 @@ namespace {
 double ms_between(uint64_t from_ns, uint64_t to_ns) { return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) * 1e-6 : 0.0; }
 }  // namespace
 
+void Scheduler::push(Session* s, Event event) {
+  if (s->mailbox.empty() && s->wake) woken_.push_back(s->wake);
+  s->mailbox.push_back(std::move(event));
+}
+
 void Scheduler::mark_filled(const PlannedSeq& seq) {
   if (!seq.store_kv) return;
   Session* s = seq.session;
@@ -19,11 +24,23 @@ void Scheduler::mark_filled(const PlannedSeq& seq) {
   }
 }
 
+// Each row that ran is a prompt position's first, a decode, or one more run of either, because the session had lent its blocks.
+void Scheduler::account(const PlannedSeq& seq) {
+  Generation& g = *seq.session->generation;
+  for (uint64_t p = seq.begin; p < seq.end; ++p) {
+    if (p < g.prompt_end ? !g.accounted[p] : p >= g.decoded_end) {
+      if (p < g.prompt_end) g.accounted[p] = true, ++g.computed;
+      if (p >= g.decoded_end) g.decoded_end = p + 1;
+    } else {
+      ++g.report.recomputed;
+    }
+  }
+}
+
 void Scheduler::commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab) {
   Session* s = seq.session;
   Generation& g = *s->generation;
-  g.computed += seq.end - seq.begin;
-  if (g.recompute_all) g.next_logits = seq.end;
+  if (g.recompute_all) g.next_logits = std::max(g.next_logits, seq.end);
   if (g.options.prefill_only && g.options.logits != WantLogits::kNone) {
     for (uint32_t r = 0; r < seq.logit_rows; ++r) {
       const float* row = logits + size_t{seq.first_logit + r} * vocab;
@@ -31,31 +48,48 @@ void Scheduler::commit_prompt(const PlannedSeq& seq, const float* logits, uint32
       event.type = EventType::kLogits;
       event.position = seq.end - seq.logit_rows + r;
       event.logits.assign(row, row + vocab);
-      s->mailbox.push_back(std::move(event));
+      push(s, std::move(event));
     }
   }
   Event event;
   event.type = EventType::kProgress;
-  event.done = std::min(g.computed, g.report.prefilled);
+  event.done = g.computed;
   event.total = g.report.prefilled;
-  s->mailbox.push_back(std::move(event));
+  push(s, std::move(event));
 }
 
-void Scheduler::commit_token(Session* s, const Sample& sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns) {
+// What the row after the last token leads to: a token of kvrt's, or a question to the host.
+void Scheduler::commit_row(Session* s, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns) {
   Generation& g = *s->generation;
-  if (!sample.finite) {
-    fail(s, error(Code::kDevice, Detail::kNumeric, "logits of position %zu hold a NaN or an infinity; the session keeps its %zu tokens",
-                  s->tokens.size() - 1, s->tokens.size()));
+  if (!sample.finite || sample.empty) {
+    fail(s, sample.empty ? error(Code::kInvalid, Detail::kNone, "logit_bias bans every token that position %zu could have", s->tokens.size())
+                         : error(Code::kDevice, Detail::kNumeric,
+                                 "logits of position %zu hold a NaN or an infinity; the session keeps its %zu tokens", s->tokens.size() - 1,
+                                 s->tokens.size()));
     return;
   }
-  if (g.options.emit_logits) {
+  if (g.options.emit_logits || g.options.host_samples) {
     Event logits;
     logits.type = EventType::kLogits;
     logits.position = s->tokens.size() - 1;
     logits.logits.assign(row, row + tokenizer.vocab_size());
-    s->mailbox.push_back(std::move(logits));
+    if (g.options.host_samples) g.awaited = logits.logits;
+    push(s, std::move(logits));
   }
-  if (!g.first_token_ns) g.first_token_ns = now_ns;
+  if (!g.options.host_samples) commit_token(s, sample, tokenizer, now_ns);
+}
+
+void Scheduler::accept(Session* s, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns) {
+  s->generation->awaited.clear();
+  commit_token(s, sample, tokenizer, now_ns);
+}
+
+void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns) {
+  Generation& g = *s->generation;
+  if (!g.first_token_ns) {
+    g.first_token_ns = now_ns;
+    g.report.pool_bytes_prefilled = pool_bytes_used();
+  }
   g.last_token_ns = now_ns;
   ++g.report.generated;
   s->tokens.push_back(sample.token);
@@ -64,8 +98,9 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const float* row,
   event.token = sample.token;
   event.position = s->tokens.size() - 1;
   event.logprob = sample.logprob;
+  event.top = sample.top;
   event.text = g.text.push(tokenizer.piece(sample.token, false));
-  s->mailbox.push_back(std::move(event));
+  push(s, std::move(event));
 
   const auto& stops = g.options.stop_tokens;
   if (tokenizer.is_end(sample.token) && !g.options.ignore_eos) {
@@ -82,31 +117,57 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const float* row,
 
 void Scheduler::commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
   uint32_t vocab = tokenizer.vocab_size();
+  uint64_t elapsed = now_ns - plan->planned_ns;
+  pace_.measured(plan->decodes, plan->prompt_cost, elapsed);
+  ++counters_.steps;
+  counters_.step_rows += plan->tokens.size();
+  counters_.step_ns += elapsed;
+  counters_.step_ns_longest = std::max(counters_.step_ns_longest, elapsed);
+  drop_copied(plan);
   for (const PlannedSeq& seq : plan->seqs) {
     Session* s = seq.session;
     Generation& g = *s->generation;
     s->in_step = false;
     mark_filled(seq);
+    uint64_t computed = g.computed;
+    account(seq);
     if (s->cancel) {
       finish(s, Reason::kCancelled, now_ns);
       continue;
     }
-    if (seq.begin < g.prompt_end) commit_prompt(seq, logits, vocab);
+    if (g.computed > computed || (seq.logit_rows && g.options.prefill_only)) commit_prompt(seq, logits, vocab);
     if (seq.end < s->tokens.size()) continue;
     bool prompt_over = g.recompute_all || s->table.first_missing(g.prompt_end) == g.prompt_end;
     if (g.options.prefill_only) {
       if (prompt_over && (g.options.logits == WantLogits::kNone || seq.logit_rows)) finish(s, Reason::kPrefilled, now_ns);
     } else if (seq.logit_rows) {
       size_t row = seq.first_logit;
-      commit_token(s, plan->samples[row], logits + row * vocab, tokenizer, now_ns);
+      commit_row(s, std::move(plan->samples[row]), logits + row * vocab, tokenizer, now_ns);
     }
   }
+  plan->seqs.clear();
+}
+
+void Scheduler::drop_copied(StepPlan* plan) {
+  for (const BlockCopy& copy : plan->copies) drop(copy.from);
+  plan->copies.clear();
+}
+
+// A plan that was not computed to its end, for want of memory: what it would have written is not there.
+void Scheduler::abandon(StepPlan* plan) {
+  drop_copied(plan);
+  for (const PlannedSeq& seq : plan->seqs) {
+    seq.session->in_step = false;
+    if (seq.store_kv) release_blocks(seq.session, static_cast<uint32_t>(seq.begin / block_tokens_));
+  }
+  plan->seqs.clear();
 }
 
 void Scheduler::finish(Session* s, Reason reason, uint64_t now_ns) {
   Generation& g = *s->generation;
   Report& r = g.report;
   g.finished = true;
+  g.awaited.clear();
   s->cancel = false;
   r.reason = reason;
   uint64_t first = g.first_step_ns ? g.first_step_ns : now_ns, token = g.first_token_ns ? g.first_token_ns : now_ns;
@@ -116,18 +177,42 @@ void Scheduler::finish(Session* s, Reason reason, uint64_t now_ns) {
   r.decode_ms = g.first_token_ns ? ms_between(token, g.last_token_ns) : 0;
   r.kv_blocks = s->table.blocks_held();
   r.kv_bytes = r.kv_blocks * block_bytes;
+  r.pool_bytes_end = pool_bytes_used();
+  if (!g.first_token_ns) r.pool_bytes_prefilled = r.pool_bytes_end;
+  sum_up(r, g.first_token_ns != 0);
   Event event;
   event.type = EventType::kDone;
   event.text = g.text.finish();
   event.report = r;
-  s->mailbox.push_back(std::move(event));
+  push(s, std::move(event));
 }
 
 void Scheduler::fail(Session* s, Status status) {
-  s->generation->finished = true;
-  s->generation->report.reason = Reason::kFailed;
+  Generation& g = *s->generation;
+  g.finished = true;
+  g.awaited.clear();
+  g.report.reason = Reason::kFailed;
   s->cancel = false;
   s->failure = std::move(status);
+  sum_up(g.report, g.first_token_ns != 0);
+  if (s->wake && s->mailbox.empty()) woken_.push_back(s->wake);
+}
+
+void Scheduler::sum_up(const Report& r, bool first_token) {
+  Counters& c = counters_;
+  ++c.done[static_cast<size_t>(r.reason)];
+  c.prompt_tokens += r.prompt_tokens;
+  c.reused_memory += r.reused_memory;
+  c.reused_disk += r.reused_disk;
+  c.prefilled += r.prefilled;
+  c.recomputed += r.recomputed;
+  c.generated += r.generated;
+  if (!first_token) return;
+  ++c.first_tokens;
+  c.ttft_ms += r.ttft_ms;
+  c.queue_ms += r.queue_ms;
+  c.prefill_ms += r.prefill_ms;
+  c.decode_ms += r.decode_ms;
 }
 
 }  // namespace kvrt

@@ -6,49 +6,66 @@
 
 namespace kvrt {
 
+namespace {
+constexpr std::chrono::milliseconds kBlocksRetry{5};
+}
+
 Status ModelHost::begin(Session* session, GenerateOptions options) {
-  if (options.generation_prompt && !options.prefill_only) {
-    {
-      std::lock_guard lock(mu_);
-      KVRT_TRY(require(*session, "begin"));
-    }
-    KVRT_TRY(open_turn(session));
+  std::optional<Conversation> before;
+  {
+    std::lock_guard lock(mu_);
+    KVRT_TRY(require(*session, options.prefill_only ? "prefill" : "begin"));
+    if (options.all_or_nothing) before = Conversation{session->tokens, session->messages};
   }
+  if (options.generation_prompt && !options.prefill_only) KVRT_TRY(open_turn(session));
   if (options.sampling.seed == 0 && options.sampling.temperature > 0) {
     uint8_t drawn[8];
     engine_->env()->random(drawn);
     for (uint8_t byte : drawn) options.sampling.seed = options.sampling.seed << 8 | byte;
     if (options.sampling.seed == 0) options.sampling.seed = 1;
   }
-  std::lock_guard lock(mu_);
-  KVRT_TRY(require(*session, options.prefill_only ? "prefill" : "begin"));
-  Session& s = *session;
-  if (s.tokens.empty()) {
+  std::unique_lock lock(mu_);
+  if (session->tokens.empty()) {
     return error(Code::kInvalid, Detail::kState, "%s: the session has no tokens: append some", options.prefill_only ? "prefill" : "begin");
   }
-  auto g = std::make_unique<Generation>(std::move(options));
-  g->prompt_end = s.tokens.size();
-  g->recompute_all = g->options.prefill_only && g->options.logits == WantLogits::kAll;
-  g->report.prompt_tokens = g->prompt_end;
-  g->report.seed = g->options.sampling.seed;
-  g->begin_ns = engine_->env()->now_ns();
-  s.generation = std::move(g);
-  s.state = SessionState::kGenerating;
-  s.cancel = false;
-  scheduler_->touch(&s);
-  if (!s.generation->options.prefill_only && s.tokens.size() >= model_->dims.context) {
-    s.generation->warmed = true;
-    s.generation->report.prompt_tokens = 0;  // nothing is computed
-    scheduler_->finish(&s, Reason::kContextFull, s.generation->begin_ns);
-  }
+  session->generation = std::make_unique<Generation>(std::move(options));
+  session->generation->before = std::move(before);
+  scheduler_->start(session, engine_->env()->now_ns());
+  ring(lock);
   return {};
 }
 
 void ModelHost::cancel(Session* session) {
-  std::lock_guard lock(mu_);
+  std::unique_lock lock(mu_);
   if (session->state != SessionState::kGenerating || session->generation->finished) return;
   stop(session);
   session->changed.notify_all();
+  ring(lock);
+}
+
+Status ModelHost::accept(Session* session, int32_t token) {
+  std::unique_lock lock(mu_);
+  bool due = session->state == SessionState::kGenerating && !session->generation->finished && !session->generation->awaited.empty();
+  if (!due) return error(Code::kInvalid, Detail::kState, "accept: the session asks for no token: it does after a LOGITS event of a "
+                                                         "generation with sampler HOST");
+  if (token < 0 || static_cast<uint32_t>(token) >= tokenizer_->vocab_size()) {
+    return error(Code::kInvalid, Detail::kNone, "accept: token %d, the vocabulary has %u", token, tokenizer_->vocab_size());
+  }
+  const Generation& g = *session->generation;
+  Sample sample = describe(g.awaited, token, g.options.sampling.top_logprobs);
+  scheduler_->accept(session, sample, *tokenizer_, engine_->env()->now_ns());
+  session->changed.notify_all();
+  ring(lock);
+  return {};
+}
+
+// Tells the hosts of sessions that have their first unread event, without the lock.
+void ModelHost::ring(std::unique_lock<std::mutex>& lock) {
+  auto woken = scheduler_->take_woken();
+  if (woken.empty()) return;
+  Unlocked unlocked(lock);
+  for (const auto& wake : woken) wake->ring();
+  woken.clear();  // the last reference may be this one, and its host frees what it gave
 }
 
 // Ends what the session generates: now, or when the step that it is in is over.
@@ -60,11 +77,14 @@ void ModelHost::stop(Session* session) {
   }
 }
 
-// After DONE: the session is idle again, and what was generated is a message of its own.
+// After DONE: the session is idle again, and what was generated is a message of its own; or all is as before begin.
 void ModelHost::take_done(Session* session) {
   Session& s = *session;
   Generation& g = *s.generation;
-  if (!s.messages.empty() && !g.options.prefill_only && g.report.generated > 0 && s.messages.back().end <= g.prompt_end) {
+  Reason reason = g.report.reason;
+  if (g.before && (reason == Reason::kCancelled || reason == Reason::kFailed)) {
+    put_back(session, std::move(*g.before));
+  } else if (!s.messages.empty() && !g.options.prefill_only && g.report.generated > 0 && s.messages.back().end <= g.prompt_end) {
     s.messages.push_back({assistant_message(g.text.shown()), g.prompt_end, s.tokens.size(), true});
   }
   s.generation.reset();
@@ -81,7 +101,8 @@ bool ModelHost::take_event(Session* session, Event* event, Status* failure) {
   }
   if (s.failure.is_ok()) return false;
   s.last_error = s.failure.clone();
-  bool broken = s.failure.code() != Code::kLimit;
+  // The pool's and the caller's own limits leave a session sound, and so does a generation that leaves no trace.
+  bool broken = s.failure.code() == Code::kDevice && !s.generation->before;
   *failure = std::move(s.failure);
   s.failure = Status();
   take_done(session);
@@ -91,7 +112,7 @@ bool ModelHost::take_event(Session* session, Event* event, Status* failure) {
 
 Result<Event> ModelHost::next(Session* session, int32_t timeout_ms) {
   using Clock = std::chrono::steady_clock;
-  auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms < 0 ? 0 : timeout_ms);
+  auto deadline = timeout_ms < 0 ? Clock::time_point::max() : Clock::now() + std::chrono::milliseconds(timeout_ms);
   std::unique_lock lock(mu_);
   Event event;
   Status failure;
@@ -100,60 +121,90 @@ Result<Event> ModelHost::next(Session* session, int32_t timeout_ms) {
       if (!failure.is_ok()) return failure;
       return event;
     }
-    if (session->state != SessionState::kGenerating || timeout_ms == 0) return event;
-    if (timeout_ms > 0 && Clock::now() >= deadline) return event;
-    if (!leader_) {
-      run_step(lock);
-    } else if (timeout_ms < 0) {
+    if (session->state != SessionState::kGenerating) return event;
+    if (!session->generation->awaited.empty()) {
+      return error(Code::kInvalid, Detail::kState, "next: the session waits for kvrt_session_accept to say what follows position %zu",
+                   session->tokens.size() - 1);
+    }
+    if (timeout_ms == 0 || (timeout_ms > 0 && Clock::now() >= deadline)) return event;
+    if (!leader_ && run_step(lock)) continue;
+    // Another leads, or the blocks that it needs are held by a save or a resume: seldom, and not for long.
+    auto until = leader_ ? deadline : std::min(deadline, Clock::now() + kBlocksRetry);
+    if (!session->mailbox.empty() || session->state != SessionState::kGenerating || session->generation->finished) continue;
+    if (until == Clock::time_point::max()) {
       session->changed.wait(lock);
     } else {
-      session->changed.wait_until(lock, deadline);
+      session->changed.wait_until(lock, until);
     }
   }
 }
 
-// The caller becomes the leader for one step. mu_ is held on entry and exit.
-void ModelHost::run_step(std::unique_lock<std::mutex>& lock) {
+uint32_t ModelHost::step(uint32_t ms) {
+  auto deadline = engine_->env()->now_ns() + uint64_t{ms} * 1'000'000;
+  std::unique_lock lock(mu_);
+  if (!scheduler_) return 0;
+  for (;;) {
+    uint64_t start = engine_->env()->now_ns();
+    if (leader_) {
+      if (start >= deadline) break;
+      step_over_.wait_for(lock, std::chrono::nanoseconds(deadline - start));
+      continue;
+    }
+    if (scheduler_->runnable_count() == 0 || !run_step(lock)) break;
+    uint64_t now = engine_->env()->now_ns();
+    if (now + (now - start) > deadline) break;  // one more would end late
+  }
+  return scheduler_->runnable_count();
+}
+
+// The caller becomes the leader for one step. mu_ is held on entry and exit. False: there was nothing that could run.
+bool ModelHost::run_step(std::unique_lock<std::mutex>& lock) {
   struct Leader {
     ModelHost* host;
     explicit Leader(ModelHost* h) : host(h) { h->leader_ = true; }
     ~Leader() {  // also when memory ran out half-way
+      host->scheduler_->abandon(&host->plan_);
       host->leader_ = false;
       host->step_over_.notify_all();
       for (Session* s : host->scheduler_->sessions()) {
-        s->in_step = false;
         if (s->state == SessionState::kGenerating) s->changed.notify_all();
       }
     }
-  } leader(this);
-  plan_.clear();
-
-  while (Session* s = scheduler_->next_cold()) {
-    s->in_step = true;
-    warm(s, lock);  // without the lock for a while: sessions come and go
-    s->in_step = false;
-    if (s->cancel) scheduler_->finish(s, Reason::kCancelled, engine_->env()->now_ns());
-  }
-  scheduler_->plan(&plan_, engine_->env()->now_ns());
-  if (plan_.seqs.empty()) return;
+  };
+  bool ran = false;
   {
-    Unlocked unlocked(lock);
-    compute(&plan_);
+    Leader leader(this);
+    ran = warm_cold(lock);
+    uint64_t done = scheduler_->done_count();
+    scheduler_->plan(&plan_, engine_->env()->now_ns());
+    ran |= scheduler_->done_count() > done;
+    if (!plan_.seqs.empty()) {
+      {
+        Unlocked unlocked(lock);
+        compute(&plan_);
+      }
+      scheduler_->commit(&plan_, logits_.data(), *tokenizer_, engine_->env()->now_ns());
+      ran = true;
+    }
   }
-  scheduler_->commit(&plan_, logits_.data(), *tokenizer_, engine_->env()->now_ns());
+  ring(lock);
+  return ran;
 }
 
 void ModelHost::compute(StepPlan* plan) {
   std::lock_guard device(engine_->step_mutex());
   Backend* backend = engine_->backend();
   for (const BlockCopy& copy : plan->copies) backend->copy(block_data(copy.to), block_data(copy.from), kv_.block_bytes());
-  forward(*model_, backend, kv_, pool_buffer_->data(), plan->step, scratch_.get(), logits_.data());
+  runner_->run(plan->step, pool_buffer_->data(), logits_.data());
   plan->samples.resize(plan->logits_rows.size());
   for (const PlannedSeq& seq : plan->seqs) {
     const GenerateOptions& o = seq.session->generation->options;
     if (o.prefill_only || seq.logit_rows == 0) continue;
-    size_t vocab = model_->dims.vocab;
-    plan->samples[seq.first_logit] = sample(std::span(logits_).subspan(seq.first_logit * vocab, vocab), o.sampling, seq.end);
+    size_t vocab = dims_.vocab;
+    auto row = std::span(logits_).subspan(seq.first_logit * vocab, vocab);
+    // The tokens do not change: they are this step's to add to.
+    plan->samples[seq.first_logit] = o.host_samples ? describe(row, 0, 0)
+                                                    : sample(row, o.sampling, seq.session->tokens, seq.session->generation->prompt_end, seq.end);
   }
 }
 

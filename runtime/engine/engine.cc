@@ -7,16 +7,29 @@
 
 namespace kvrt {
 
-Result<std::shared_ptr<Engine>> Engine::open(const EngineOptions& options, std::unique_ptr<Log> log) {
-  if (options.threads > kThreadsMax) {
-    return error(Code::kLimit, Detail::kNone, "threads is %u, at most %u are supported", options.threads, kThreadsMax);
-  }
+namespace {
+Status check_threads(uint32_t threads) {
+  if (threads <= kThreadsMax) return {};
+  return error(Code::kLimit, Detail::kNone, "threads is %u, at most %u are supported", threads, kThreadsMax);
+}
+}  // namespace
+
+Result<std::shared_ptr<Engine>> Engine::open(const EngineOptions& options, std::unique_ptr<Log> log, Env* env) {
+  KVRT_TRY(check_threads(options.threads));
   std::shared_ptr<Engine> engine(new Engine);
-  engine->env_ = posix_env();
+  engine->env_ = env;
   engine->log_ = std::move(log);
   engine->threads_ = options.threads ? options.threads : usable_cpus();
   KVRT_ASSIGN(engine->backend_, open_cpu({engine->threads_, options.isa}, engine->log_.get()));
   return engine;
+}
+
+Status Engine::set_threads(uint32_t threads) {
+  KVRT_TRY(check_threads(threads));
+  std::lock_guard lock(step_mutex_);
+  threads_ = threads ? threads : usable_cpus();
+  backend_->set_threads(threads_);
+  return {};
 }
 
 // A store with what it needs: a session may keep it longer than every handle, and it writes to the engine's log.

@@ -1,6 +1,7 @@
 // Engine: what a runtime owns: the device, its threads, the environment and the log. One step at a time runs on it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -23,12 +24,13 @@ struct EngineOptions {
 // Thread-safe, but for the backend: whoever runs a step holds step_mutex().
 class Engine {
  public:
-  static Result<std::shared_ptr<Engine>> open(const EngineOptions& options, std::unique_ptr<Log> log);
+  static Result<std::shared_ptr<Engine>> open(const EngineOptions& options, std::unique_ptr<Log> log, Env* env = posix_env());
 
   Env* env() const { return env_; }
   Log* log() const { return log_.get(); }
   Backend* backend() const { return backend_.get(); }
   uint32_t threads() const { return threads_; }
+  Status set_threads(uint32_t threads);  // 0: usable_cpus(). Waits for the step that runs
   // One open store per directory: a second open of it gets the first one, as long as that lives.
   Result<std::shared_ptr<Store>> open_store(const std::shared_ptr<Engine>& self, const std::string& path, const StoreOptions& options);
   std::mutex& step_mutex() { return step_mutex_; }
@@ -38,7 +40,7 @@ class Engine {
   Engine() = default;
   std::unique_ptr<Log> log_;
   Env* env_ = nullptr;
-  uint32_t threads_ = 1;
+  std::atomic<uint32_t> threads_{1};
   std::unique_ptr<Backend> backend_;
   std::mutex step_mutex_;
   std::mutex stores_mu_;

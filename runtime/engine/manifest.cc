@@ -6,13 +6,13 @@
 namespace kvrt {
 
 namespace {
-constexpr uint32_t kManifestVersion = 1;
+constexpr uint32_t kManifestVersion = 2;
 
 Status bad(const char* what, size_t at) { return error(Code::kCorrupt, Detail::kFormat, "manifest: %s at byte %zu", what, at); }
 }  // namespace
 
 // Little-endian: u32 version, u32 block_tokens, u32 flags (1: share), text_id[32], template_id[32], u32 n, i32 pending[n],
-// u32 m, then per message u64 begin, u64 end, u32 flags (1: generated), u32 size, JSON.
+// u32 m, then per message u64 begin, u64 end, u32 flags (1: generated), u32 size, JSON; last u32 size, JSON of the tools.
 std::vector<uint8_t> encode_manifest(const Manifest& m) {
   ByteWriter w;
   w.write(kManifestVersion);
@@ -29,6 +29,7 @@ std::vector<uint8_t> encode_manifest(const Manifest& m) {
     w.write(uint32_t{message.generated});
     w.write_string(message.json);
   }
+  w.write_string(m.tools);
   return std::move(w.bytes());
 }
 
@@ -64,6 +65,9 @@ Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_t
     message.json.assign(reinterpret_cast<const char*>(part.data()), part.size());
     m.messages.push_back(std::move(message));
   }
+  uint32_t size = 0;
+  if (!r.read(&size) || !r.read_bytes(size, &part)) return bad("tools cut short", r.position());
+  m.tools.assign(reinterpret_cast<const char*>(part.data()), part.size());
   if (r.remaining()) return bad("bytes after the end", r.position());
   return m;
 }

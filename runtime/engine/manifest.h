@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/base/hash.h"
@@ -16,6 +17,7 @@ struct Manifest {
   bool share = true;
   std::vector<int32_t> pending;  // tokens after the last node
   std::vector<Message> messages;
+  std::string tools;  // JSON; "" none
   Hash256 text_id, template_id;  // recorded; append_text and append_message may look at them, no key holds them
 };
 

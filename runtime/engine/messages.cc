@@ -36,14 +36,15 @@ std::string assistant_message(std::string_view content) {
 
 namespace {
 
-std::string as_array(const std::vector<Message>& messages, std::string_view extra) {
+// The first `count` messages, and one more unless `extra` is empty, as a JSON array.
+std::string as_array(const std::vector<Message>& messages, size_t count, std::string_view extra) {
   std::string json = "[";
-  for (const Message& m : messages) {
-    if (json.size() > 1) json += ',';
-    json += m.json;
+  for (size_t i = 0; i < count; ++i) {
+    if (i > 0) json += ',';
+    json += messages[i].json;
   }
   if (!extra.empty()) {
-    if (json.size() > 1) json += ',';
+    if (count > 0) json += ',';
     json += extra;
   }
   return json + "]";
@@ -80,7 +81,7 @@ Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& te
   KVRT_TRY(tokenizer_->encode(std::string_view(text).substr(byte), true, &fresh));
   auto old = std::span(s.tokens).subspan(kept);
   auto same = static_cast<uint64_t>(std::mismatch(old.begin(), old.end(), fresh.begin(), fresh.end()).first - old.begin());
-  AppendInfo info{fresh.size() - same, old.size() - same};
+  AppendInfo info{fresh.size() - same, old.size() - same, kept + same};
   uint64_t base = kept + same;
   if (base + info.appended > s.tokens.size()) KVRT_TRY(check_room(s, base + info.appended - s.tokens.size()));
   if (info.rewritten) {
@@ -96,27 +97,59 @@ Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& te
   return info;
 }
 
-Result<AppendInfo> ModelHost::append_message(Session* session, std::string_view message_json) {
-  KVRT_ASSIGN(std::string message, normalize_message(message_json));
-  std::unique_lock lock(mu_);
-  KVRT_TRY(require(*session, "append_message"));
-  std::string array = as_array(session->messages, message);
-  lock.unlock();  // rendering takes time; the session is this caller's alone
-  KVRT_ASSIGN(std::string text, render(array, false, ""));
-  lock.lock();
+// Renders the conversation with `message` and makes the session say it. The lock is not held: rendering takes time, and the session is this
+// caller's alone.
+Result<AppendInfo> ModelHost::add_message(Session* session, std::string message) {
+  KVRT_ASSIGN(std::string text, render(as_array(session->messages, session->messages.size(), message), false, session->tools));
+  std::lock_guard lock(mu_);
   KVRT_ASSIGN(AppendInfo info, rewrite_to(session, text));
   uint64_t end = session->tokens.size();
   session->messages.push_back({std::move(message), end - std::min(end, info.appended), end, false});
   return info;
 }
 
+Result<AppendInfo> ModelHost::append_message(Session* session, std::string_view message_json) {
+  KVRT_ASSIGN(std::string message, normalize_message(message_json));
+  {
+    std::lock_guard lock(mu_);
+    KVRT_TRY(require(*session, "append_message"));
+  }
+  return add_message(session, std::move(message));
+}
+
+Result<AppendInfo> ModelHost::set_messages(Session* session, std::string_view messages_json) {
+  KVRT_ASSIGN(std::vector<std::string> wanted, normalize_messages(messages_json));
+  Conversation before;
+  size_t same = 0;
+  {
+    std::lock_guard lock(mu_);
+    KVRT_TRY(require(*session, "set_messages"));
+    before = {session->tokens, session->messages};
+    auto& messages = session->messages;
+    while (same < std::min(wanted.size(), messages.size()) && same_message(wanted[same], messages[same].json)) ++same;
+    if (same < messages.size() || messages.empty()) {
+      cut(session, same ? messages[same - 1].end : 0);
+      messages.resize(same);
+    }
+  }
+  for (size_t i = same; i < wanted.size(); ++i) {
+    auto added = add_message(session, std::move(wanted[i]));
+    if (added.is_ok()) continue;
+    std::lock_guard lock(mu_);
+    put_back(session, std::move(before));
+    return added.take_status();
+  }
+  std::lock_guard lock(mu_);
+  auto [was, is] = std::mismatch(before.tokens.begin(), before.tokens.end(), session->tokens.begin(), session->tokens.end());
+  return AppendInfo{static_cast<uint64_t>(session->tokens.end() - is), static_cast<uint64_t>(before.tokens.end() - was),
+                    static_cast<uint64_t>(was - before.tokens.begin())};
+}
+
 Status ModelHost::open_turn(Session* session) {
-  std::unique_lock lock(mu_);
-  if (session->messages.empty() || session->messages.back().generated || session->messages.back().end != session->tokens.size()) return {};
-  std::string array = as_array(session->messages, "");
-  lock.unlock();
-  KVRT_ASSIGN(std::string text, render(array, true, ""));
-  lock.lock();
+  const auto& messages = session->messages;  // nobody else changes them
+  if (messages.empty() || messages.back().generated || messages.back().end != session->tokens.size()) return {};
+  KVRT_ASSIGN(std::string text, render(as_array(messages, messages.size(), ""), true, session->tools));
+  std::lock_guard lock(mu_);
   auto info = rewrite_to(session, text);
   return info.is_ok() ? Status() : info.take_status();
 }

@@ -64,47 +64,80 @@ uint64_t available_memory() {
   return available ? available : uint64_t{1} << 30;
 }
 
+class ForwardRunner final : public StepRunner {
+ public:
+  ForwardRunner(const Model& model, Backend* backend, const KvGeometry& kv, std::unique_ptr<ForwardScratch> scratch)
+      : model_(model), backend_(backend), kv_(kv), scratch_(std::move(scratch)) {}
+  void run(const Step& step, uint8_t* pool, float* logits) override {
+    forward(model_, backend_, kv_, pool, step, scratch_.get(), logits);
+  }
+  uint64_t bytes() const override { return scratch_->bytes(); }
+
+ private:
+  const Model& model_;
+  Backend* backend_;
+  const KvGeometry& kv_;
+  std::unique_ptr<ForwardScratch> scratch_;
+};
+
+// Tokens of context after which attention costs a row as much as all its weights do: both in multiply-adds, attention at half the speed.
+uint64_t context_cost(const ModelDims& d) {
+  uint64_t weights = uint64_t{d.layers} * d.width * (2 * (uint64_t{d.heads} + d.kv_heads) * d.head_dim + 3 * uint64_t{d.ff});
+  uint64_t attention = uint64_t{d.layers} * 2 * d.heads * d.head_dim;
+  return attention ? std::max<uint64_t>(1, weights / attention / 2) : 4096;
+}
+
 }  // namespace
 
-Result<std::shared_ptr<ModelHost>> ModelHost::open(std::shared_ptr<Engine> engine, const std::string& path, const HostOptions& options,
+Result<std::shared_ptr<ModelHost>> ModelHost::open(std::shared_ptr<Engine> engine, const ModelSource& source, const HostOptions& options,
                                                    const Progress& progress) {
+  uint64_t start = engine->env()->now_ns();
+  HostParts parts;
+  parts.name = source.name;
+  KVRT_ASSIGN(parts.file, GgufFile::open(source));
+  KVRT_ASSIGN(parts.tokenizer, make_tokenizer(*parts.file));
+  parts.chat_template = parts.file->get_string("tokenizer.chat_template").value_or("");
+  if (!parts.file->tensors().empty()) {
+    LoadProgress forward_progress = progress ? LoadProgress(progress) : [](uint64_t, uint64_t) { return true; };
+    KVRT_ASSIGN(parts.model, load_model(*parts.file, engine->backend(), forward_progress));
+    parts.dims = parts.model->dims;
+    if (parts.dims.vocab != parts.tokenizer->vocab_size()) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: token_embd.weight has %u rows, tokenizer.ggml.tokens %u entries",
+                   source.name.c_str(), parts.dims.vocab, parts.tokenizer->vocab_size());
+    }
+  }
+  Env* env = engine->env();
+  KVRT_ASSIGN(auto host, assemble(std::move(engine), std::move(parts), options));
+  host->load_ms_ = static_cast<double>(env->now_ns() - start) * 1e-6;
+  return host;
+}
+
+Result<std::shared_ptr<ModelHost>> ModelHost::assemble(std::shared_ptr<Engine> engine, HostParts parts, const HostOptions& options) {
   std::shared_ptr<ModelHost> host(new ModelHost);
   host->engine_ = std::move(engine);
-  KVRT_TRY(host->load(path, options, progress));
+  host->name_ = std::move(parts.name);
+  host->file_ = std::move(parts.file);
+  host->tokenizer_ = std::move(parts.tokenizer);
+  host->model_ = std::move(parts.model);
+  host->dims_ = parts.dims;
+  if (!parts.chat_template.empty()) {
+    host->template_id_ = Hasher().add_string(parts.chat_template).finish();
+    auto parsed = ChatTemplate::parse(parts.chat_template);
+    if (parsed.is_ok()) {
+      host->template_ = std::move(parsed).value();
+    } else {  // the model runs; the calls that need the template say why they cannot
+      host->template_status_ = parsed.take_status().annotate("chat template of " + host->name_);
+      logf(host->engine_->log(), LogLevel::kWarn, "%s", host->template_status_.message().c_str());
+    }
+  }
+  if (host->model_ || parts.toy) KVRT_TRY(host->make_pool(options, std::move(parts.toy)));
   return host;
 }
 
 ModelHost::~ModelHost() = default;
 
-Status ModelHost::load(const std::string& path, const HostOptions& options, const Progress& progress) {
-  uint64_t start = engine_->env()->now_ns();
-  KVRT_ASSIGN(file_, GgufFile::open(path));
-  KVRT_ASSIGN(tokenizer_, make_tokenizer(*file_));
-  if (auto source = file_->get_string("tokenizer.chat_template")) {
-    template_id_ = Hasher().add_string(*source).finish();
-    auto parsed = ChatTemplate::parse(*source);
-    if (parsed.is_ok()) {
-      template_ = std::move(parsed).value();
-    } else {  // the model runs; the calls that need the template say why they cannot
-      template_status_ = parsed.take_status().annotate("chat template of " + path);
-      logf(engine_->log(), LogLevel::kWarn, "%s", template_status_.message().c_str());
-    }
-  }
-  if (!file_->tensors().empty()) {
-    LoadProgress forward_progress = progress ? LoadProgress(progress) : [](uint64_t, uint64_t) { return true; };
-    KVRT_ASSIGN(model_, load_model(*file_, engine_->backend(), forward_progress));
-    if (model_->dims.vocab != tokenizer_->vocab_size()) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: token_embd.weight has %u rows, tokenizer.ggml.tokens %u entries", path.c_str(),
-                   model_->dims.vocab, tokenizer_->vocab_size());
-    }
-    KVRT_TRY(make_pool(options));
-  }
-  load_ms_ = static_cast<double>(engine_->env()->now_ns() - start) * 1e-6;
-  return {};
-}
-
-Status ModelHost::make_pool(const HostOptions& options) {
-  const ModelDims& d = model_->dims;
+Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunner> toy) {
+  const ModelDims& d = dims_;
   kv_ = {d.layers, d.kv_heads, d.head_dim, options.block_tokens ? options.block_tokens : kBlockTokensDefault, 2};
   uint64_t blocks_per_context = (uint64_t{d.context} + kv_.block_tokens - 1) / kv_.block_tokens;
   uint64_t bytes = options.kv_bytes_max;
@@ -118,9 +151,20 @@ Status ModelHost::make_pool(const HostOptions& options) {
                  static_cast<unsigned long long>(bytes), kv_.block_tokens, static_cast<unsigned long long>(2 * kv_.block_bytes()));
   }
   KVRT_ASSIGN(pool_buffer_, engine_->backend()->alloc(blocks * kv_.block_bytes(), false));
-  KVRT_ASSIGN(scratch_, make_scratch(*model_, engine_->backend(), kStepRowsMax, kLogitsRowsMax));
+  runner_ = std::move(toy);
+  if (!runner_) {
+    KVRT_ASSIGN(auto scratch, make_scratch(*model_, engine_->backend(), kStepRowsMax, kLogitsRowsMax));
+    runner_ = std::make_unique<ForwardRunner>(*model_, engine_->backend(), kv_, std::move(scratch));
+  }
   logits_.resize(size_t{kLogitsRowsMax} * d.vocab);
-  SchedulerLimits limits{d.context, options.prefill_chunk ? options.prefill_chunk : kStepRowsMax, kStepRowsMax, kLogitsRowsMax};
+  step_ms_max_ = options.step_ms_max ? options.step_ms_max : kStepMsDefault;
+  SchedulerLimits limits;
+  limits.context = d.context;
+  limits.prefill_chunk = options.prefill_chunk ? options.prefill_chunk : kStepRowsMax;
+  limits.step_ms_max = step_ms_max_;
+  limits.context_cost = context_cost(d);
+  limits.rows_max = kStepRowsMax;
+  limits.logits_max = kLogitsRowsMax;
   scheduler_ = std::make_unique<Scheduler>(static_cast<uint32_t>(blocks), kv_.block_tokens, limits);
   scheduler_->block_bytes = kv_.block_bytes();
   return {};
@@ -128,16 +172,20 @@ Status ModelHost::make_pool(const HostOptions& options) {
 
 HostInfo ModelHost::info() const {
   HostInfo info;
-  info.has_weights = model_ != nullptr;
-  info.architecture = file_->get_string("general.architecture").value_or("");
-  info.name = file_->get_string("general.name").value_or("");
+  info.has_weights = runner_ != nullptr;
   info.has_template = template_ != nullptr;
-  info.file_bytes = file_->file_bytes();
   info.load_ms = load_ms_;
-  if (!model_) return info;
-  info.dims = model_->dims;
+  if (file_) {
+    info.architecture = file_->get_string("general.architecture").value_or("");
+    info.name = file_->get_string("general.name").value_or("");
+    info.file_bytes = file_->file_bytes();
+  }
+  if (!runner_) return info;
+  info.dims = dims_;
   info.kv = kv_;
-  info.weight_bytes = model_->weight_bytes;
+  info.weight_bytes = model_ ? model_->weight_bytes : 0;
+  info.scratch_bytes = runner_->bytes() + logits_.size() * sizeof(float);
+  info.step_ms_max = step_ms_max_;
   std::lock_guard lock(mu_);
   BlockPool& pool = scheduler_->pool();
   info.blocks = pool.size();
@@ -147,10 +195,28 @@ HostInfo ModelHost::info() const {
   return info;
 }
 
+HostMetrics ModelHost::metrics() const {
+  HostMetrics m;
+  if (!scheduler_) return m;
+  std::lock_guard lock(mu_);
+  m.counters = scheduler_->counters();
+  m.sessions = scheduler_->sessions().size();
+  for (const Session* s : scheduler_->sessions()) {
+    bool generating = s->state == SessionState::kGenerating;
+    m.generating += generating;
+    m.paused += generating && !s->generation->finished && !scheduler_->runnable(*s);
+  }
+  BlockPool& pool = scheduler_->pool();
+  m.blocks = pool.size();
+  m.blocks_cached = pool.cached_count();
+  m.blocks_used = pool.size() - pool.free_count() - pool.cached_count();
+  return m;
+}
+
 Result<std::string> ModelHost::render(std::string_view messages_json, bool generation_prompt, std::string_view tools_json) const {
   if (!template_) {
     if (!template_status_.is_ok()) return template_status_.clone();
-    return error(Code::kUnsupported, Detail::kNone, "%s has no tokenizer.chat_template", file_->name().c_str());
+    return error(Code::kUnsupported, Detail::kNone, "%s has no tokenizer.chat_template", name_.c_str());
   }
   TemplateOptions options;
   options.add_generation_prompt = generation_prompt;
@@ -165,11 +231,12 @@ Result<std::string> ModelHost::render(std::string_view messages_json, bool gener
 Result<Hash256> ModelHost::model_id_for(Store* store) {
   std::lock_guard lock(model_id_mu_);
   if (!model_id_.is_zero()) return model_id_;
+  if (!file_) return model_id_ = Hasher().add_string(name_).finish();
   auto file = file_->identity();
-  if (store->cached_model_id(file.device, file.inode, file.size, file.mtime_ns, &model_id_)) return model_id_;
+  if (file.inode && store->cached_model_id(file.device, file.inode, file.size, file.mtime_ns, &model_id_)) return model_id_;
   ThreadPool pool(engine_->threads());
   KVRT_ASSIGN(model_id_, model_id(*file_, &pool, [](uint64_t, uint64_t) { return true; }));
-  store->cache_model_id(file.device, file.inode, file.size, file.mtime_ns, model_id_);
+  if (file.inode) store->cache_model_id(file.device, file.inode, file.size, file.mtime_ns, model_id_);
   return model_id_;
 }
 

@@ -21,6 +21,27 @@ struct HostOptions {
   uint32_t block_tokens = 0;   // 0: kBlockTokensDefault
   uint32_t prefill_chunk = 0;  // 0: kStepRowsMax
   uint64_t kv_bytes_max = 0;   // 0: see default_kv_bytes
+  uint32_t step_ms_max = 0;    // 0: kStepMsDefault
+};
+
+// Computes a step's rows: the model's forward pass, or a toy in its place.
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+  // KV into the blocks of `pool`; logits [step.logits_rows.size(), vocab]. One thread at a time.
+  virtual void run(const Step& step, uint8_t* pool, float* logits) = 0;
+  virtual uint64_t bytes() const = 0;  // of its scratch memory
+};
+
+// What a host is made of.
+struct HostParts {
+  std::string name;                      // for messages: the path
+  std::unique_ptr<GgufFile> file;        // null: a toy
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::string chat_template;             // "": none
+  std::unique_ptr<Model> model;          // null for a vocabulary-only file, and for a toy
+  ModelDims dims;
+  std::unique_ptr<StepRunner> toy;       // instead of the model
 };
 
 struct HostInfo {
@@ -33,24 +54,35 @@ struct HostInfo {
   uint32_t blocks = 0, blocks_free = 0, blocks_cached = 0;
   uint64_t sessions = 0;
   double load_ms = 0;
+  uint64_t scratch_bytes = 0;
+  uint32_t step_ms_max = 0;
+};
+
+struct HostMetrics {
+  Counters counters;
+  uint64_t sessions = 0, generating = 0, paused = 0;
+  uint64_t blocks = 0, blocks_used = 0, blocks_cached = 0;
 };
 
 struct SessionOptions {
   std::shared_ptr<Store> store;
   std::string domain;
   bool share = true;
+  std::string tools;           // JSON array; resume: "" keeps what was saved
+  std::shared_ptr<Wake> wake;  // null: none
 };
 
 struct SessionInfo {
   SessionState state = SessionState::kIdle;
-  uint64_t tokens = 0, kv_tokens = 0, kv_blocks = 0, kv_bytes = 0, unread = 0, gen = 0;
+  uint64_t tokens = 0, kv_tokens = 0, kv_blocks = 0, kv_bytes = 0, unread = 0, messages = 0, gen = 0;
+  bool awaits_accept = false;
   SessionId id;
   std::string name;
   Status last_error;
 };
 
 struct AppendInfo {
-  uint64_t appended = 0, rewritten = 0;
+  uint64_t appended = 0, rewritten = 0, rewritten_at = 0;
 };
 
 struct SaveOptions {
@@ -83,30 +115,38 @@ class Unlocked {
 // an event. mu_ guards all sessions and the scheduler; it is never held during compute, I/O or a callback.
 class ModelHost {
  public:
-  static Result<std::shared_ptr<ModelHost>> open(std::shared_ptr<Engine> engine, const std::string& path, const HostOptions& options,
+  static Result<std::shared_ptr<ModelHost>> open(std::shared_ptr<Engine> engine, const ModelSource& source, const HostOptions& options,
                                                  const Progress& progress);
+  static Result<std::shared_ptr<ModelHost>> assemble(std::shared_ptr<Engine> engine, HostParts parts, const HostOptions& options);
   ~ModelHost();
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const Engine& engine() const { return *engine_; }
   HostInfo info() const;
+  HostMetrics metrics() const;
   Result<std::string> render(std::string_view messages_json, bool generation_prompt, std::string_view tools_json) const;
 
   // A session belongs to its caller, who closes it. Calls on one session do not overlap, but for cancel and session_info.
   Result<Session*> open_session(const SessionOptions& options);
   void close(Session* session);
-  Result<Session*> fork(Session* session);
+  Result<Session*> fork(Session* session, std::shared_ptr<Wake> wake);
   Status append(Session* session, std::span<const int32_t> tokens);
   Status append_text(Session* session, std::string_view text, bool parse_special);
   Result<AppendInfo> append_message(Session* session, std::string_view message_json);
+  Result<AppendInfo> set_messages(Session* session, std::string_view messages_json);
   Status truncate(Session* session, uint64_t count);
+  Status erase(Session* session, uint64_t from, uint64_t to);
   std::vector<int32_t> tokens(const Session* session) const;
+  std::optional<Message> message(const Session* session, uint64_t index) const;
   SessionInfo session_info(const Session* session) const;
 
   Status begin(Session* session, GenerateOptions options);
   // timeout_ms < 0: no limit. An event of type kNone when there was none in time or the session does not generate.
   Result<Event> next(Session* session, int32_t timeout_ms);
+  Status accept(Session* session, int32_t token);
   void cancel(Session* session);
+  // Steps for at most `ms`, or one; the sessions that can go on.
+  uint32_t step(uint32_t ms);
 
   Result<SaveReport> save(Session* session, std::string_view name, const SaveOptions& options);
   Result<Session*> resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report);
@@ -114,8 +154,7 @@ class ModelHost {
  private:
   struct ChunkLoad;
   ModelHost() = default;
-  Status load(const std::string& path, const HostOptions& options, const Progress& progress);
-  Status make_pool(const HostOptions& options);
+  Status make_pool(const HostOptions& options, std::unique_ptr<StepRunner> toy);
   Result<BlockKey> root_for(const SessionOptions& options);
   Result<Hash256> model_id_for(Store* store);
   Status check_room(const Session& session, uint64_t more) const;
@@ -123,14 +162,17 @@ class ModelHost {
   void cut(Session* session, uint64_t count);                      // truncate, under mu_
   Status open_turn(Session* session);                              // the template's generation prompt, before a begin
   Result<AppendInfo> rewrite_to(Session* session, const std::string& text);
-
-  void run_step(std::unique_lock<std::mutex>& lock);
+  Result<AppendInfo> add_message(Session* session, std::string message);
+  void put_back(Session* session, Conversation before);
+  bool run_step(std::unique_lock<std::mutex>& lock);
+  void ring(std::unique_lock<std::mutex>& lock);
   void stop(Session* session);
   void compute(StepPlan* plan);
   bool take_event(Session* session, Event* event, Status* failure);
   void take_done(Session* session);
 
-  void warm(Session* session, std::unique_lock<std::mutex>& lock);
+  bool warm_cold(std::unique_lock<std::mutex>& lock);
+  void warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns);
   // Loads what the store has for the session's missing blocks. false: stopped by progress.
   bool load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress);
   std::vector<ChunkLoad> loads_wanted(Session* session);
@@ -144,8 +186,10 @@ class ModelHost {
   uint8_t* block_data(BlockId block) const { return pool_buffer_->data() + static_cast<uint64_t>(block) * kv_.block_bytes(); }
 
   std::shared_ptr<Engine> engine_;
-  std::unique_ptr<GgufFile> file_;
-  std::unique_ptr<Model> model_;  // null for a vocabulary-only file
+  std::string name_;
+  std::unique_ptr<GgufFile> file_;  // null: a toy
+  std::unique_ptr<Model> model_;    // null for a vocabulary-only file, and for a toy
+  ModelDims dims_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<ChatTemplate> template_;  // null without one
   Status template_status_;                  // why it could not be parsed
@@ -153,8 +197,9 @@ class ModelHost {
   KvGeometry kv_;
   double load_ms_ = 0;
   std::unique_ptr<Buffer> pool_buffer_;
-  std::unique_ptr<ForwardScratch> scratch_;
-  std::vector<float> logits_;  // of the running step; the leader's
+  std::unique_ptr<StepRunner> runner_;  // null: no weights, no sessions
+  std::vector<float> logits_;           // of the running step; the leader's
+  uint32_t step_ms_max_ = 0;
 
   std::mutex model_id_mu_;
   Hash256 model_id_;  // zero until a store is used

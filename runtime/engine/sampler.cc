@@ -131,7 +131,16 @@ double uniform_draw(uint64_t seed, uint64_t position) {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-Sample sample(std::span<const float> logits, const SamplingOptions& options, uint64_t position) {
+Sample describe(std::span<const float> logits, int32_t token, uint32_t) {
+  RowStats stats = row_stats(logits);
+  Sample result;
+  result.finite = stats.finite;
+  result.token = token;
+  result.logprob = logits[static_cast<size_t>(token)] - stats.max - log_sum_exp_above(logits, stats.max);
+  return result;
+}
+
+Sample sample(std::span<const float> logits, const SamplingOptions& options, std::span<const int32_t>, size_t, uint64_t position) {
   RowStats stats = row_stats(logits);
   Sample result;
   result.finite = stats.finite;

@@ -99,7 +99,7 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
     std::lock_guard lock(mu_);
     KVRT_TRY(require(s, options.suspend ? "suspend" : "checkpoint"));
     plan = plan_save(session);
-    manifest = {kv_.block_tokens, s.share, plan.pending, s.messages, tokenizer_->text_id(), template_id_};
+    manifest = {kv_.block_tokens, s.share, plan.pending, s.messages, s.tools, tokenizer_->text_id(), template_id_};
     ++s.pins;
   }
   // Unlocked: the blocks are pinned, sealed ones never change, and the tail only by a call on this session.
@@ -170,6 +170,8 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
     return nullptr;
   }
   s.messages = std::move(manifest->messages);
+  s.tools = std::move(manifest->tools);
+  s.wake = options.wake;
   s.resumed_tokens = saved.tokens.size();
   auto root = root_for(options);
   if (!root.is_ok()) {
@@ -192,8 +194,8 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
 }
 
 Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report) {
-  if (!model_) {
-    return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", file_->name().c_str());
+  if (!runner_) {
+    return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", name_.c_str());
   }
   KVRT_ASSIGN(SessionOut saved, options.store->load(options.domain, name));
   KVRT_ASSIGN(Hash256 model, model_id_for(options.store.get()));
@@ -202,9 +204,11 @@ Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_vi
                  "session %s: field model_id: it was made with model %.16s..., this is %.16s...", saved.name.c_str(),
                  saved.model_id.hex().c_str(), model.hex().c_str());
   }
+  KVRT_ASSIGN(std::string tools, normalize_tools(options.tools));
   Status status;
   std::unique_ptr<Session> session = restore(saved, options, &status);
   if (!session) return status;
+  if (!tools.empty()) session->tools = std::move(tools);
   std::unique_lock lock(mu_);
   KVRT_TRY(check_room(*session, 0));
   if (scheduler_->sessions().size() >= kSessionsMax) {
@@ -216,9 +220,12 @@ Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_vi
     Scheduler* scheduler;
     Session* session;
     ~Undo() {
-      if (session) scheduler->release_blocks(session, 0);
+      if (session) scheduler->remove(session);
     }
-  } undo{scheduler_.get(), &s};
+  };
+  scheduler_->add(&s);
+  Undo undo{scheduler_.get(), &s};
+  ++s.pins;  // nobody takes its blocks while they fill
   scheduler_->adopt_resident(&s);
   report->reused_memory = s.table.covered(n);
   bool complete = load_stored(&s, lock, progress);
@@ -228,7 +235,7 @@ Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_vi
   report->prefilled = n - s.table.covered(n);
   report->reuse_stopped_at = s.table.first_missing(n);
   if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->why_stopped(s, &report->reuse_stopped_at);
-  scheduler_->add(&s);
+  --s.pins;
   scheduler_->touch(&s);
   undo.session = nullptr;
   return session.release();

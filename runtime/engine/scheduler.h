@@ -1,10 +1,15 @@
 // Scheduler: plan() -> Step, commit(). Continuous batching: a step serves every session that generates, prefill chunks and decodes together.
 #pragma once
 
+#include <iterator>
+#include <memory>
+#include <numeric>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/compute/step.h"
+#include "runtime/engine/pace.h"
 #include "runtime/engine/session.h"
 #include "runtime/kv/block_pool.h"
 #include "runtime/kv/prefix_index.h"
@@ -15,6 +20,8 @@ namespace kvrt {
 struct SchedulerLimits {
   uint32_t context = 0;
   uint32_t prefill_chunk = 0;  // prompt rows of one session per step
+  uint32_t step_ms_max = 50;
+  uint64_t context_cost = 4096;  // tokens of context that make a row cost twice
   uint32_t rows_max = 0;       // rows per step
   uint32_t logits_max = 0;     // rows per step that want logits
 };
@@ -41,8 +48,22 @@ struct StepPlan {
   std::vector<StepSeq> step_seqs;
   std::vector<std::vector<int32_t>> tables;
   Step step;
+  uint32_t decodes = 0;         // rows of sessions that decode
+  double prompt_cost = 0;       // of the other rows (see Pace)
+  uint64_t planned_ns = 0;      // when
   std::vector<Sample> samples;  // by logits row; filled between plan and commit
   void clear();
+};
+
+// Sums since the model was opened.
+struct Counters {
+  uint64_t steps = 0, step_rows = 0, step_ns = 0, step_ns_longest = 0;
+  uint64_t generations = 0, prefills = 0;
+  uint64_t done[8] = {};  // by Reason
+  uint64_t prompt_tokens = 0, reused_memory = 0, reused_disk = 0, prefilled = 0, recomputed = 0, generated = 0;
+  uint64_t preemptions = 0, evictions = 0;
+  uint64_t first_tokens = 0;
+  double ttft_ms = 0, queue_ms = 0, prefill_ms = 0, decode_ms = 0;
 };
 
 // All methods under ModelHost's lock; plan and commit by the leader. Bookkeeping only: never touches the bytes of a block.
@@ -54,19 +75,27 @@ class Scheduler {
   void remove(Session* session);  // gives its blocks back
   const std::vector<Session*>& sessions() const { return sessions_; }
 
-  // Sessions that can run now. A session is served while it generates, is not cancelled, and has room in its mailbox.
+  // A session can run now while it generates, has room in its mailbox and no token of its host's to wait for.
   bool runnable(const Session& session) const;
-  // A runnable session whose prefix was not looked up yet; null when there is none.
-  Session* next_cold() const;
-  // Fills `plan` from all runnable, warmed sessions. Sessions that the pool cannot serve at all end with LIMIT.
+  uint32_t runnable_count() const;
+  // Begins what session->generation says.
+  void start(Session* session, uint64_t now_ns);
+  // A runnable session whose prefix is to be looked up, and that there are blocks for; null when there is none.
+  Session* next_cold();
+  // Fills `plan` from the runnable, warmed sessions, as many rows as fit the step's time. When blocks run short, those of idle sessions
+  // go first, then of generations that wait for their host, then of the youngest: the oldest always goes on.
   void plan(StepPlan* plan, uint64_t now_ns);
   // Takes the samples in: tokens, seals, stop rules, events. `logits` are the rows of the step.
   void commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
+  // Instead of commit, when compute did not come to its end.
+  void abandon(StepPlan* plan);
+  // The host's answer to the row that the session waits with.
+  void accept(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
 
   void touch(Session* session) { session->last_used = ++clock_; }
   // Adopts resident blocks for the leading tokens. Fills keys.
   void adopt_resident(Session* session);
-  // Counts reuse into the generation's report, once per generation.
+  // Counts what has its KV by now as reused in the generation's report. Again after other sessions' blocks were adopted.
   void count_reuse(Session* session);
   // Why nothing is reused from *at on; moves *at to the first differing token where a resident block has one.
   ReuseStop why_stopped(const Session& session, uint64_t* at) const;
@@ -77,12 +106,18 @@ class Scheduler {
   void release_blocks(Session* session, uint32_t from_block);  // drops references from this block on
   void finish(Session* session, Reason reason, uint64_t now_ns);
   void fail(Session* session, Status status);
+  void push(Session* session, Event event);  // into the mailbox; remembers whom to wake
+  std::vector<std::shared_ptr<Wake>> take_woken() { return std::exchange(woken_, {}); }
   void extend_keys(Session* session);
   std::span<const int32_t> block_tokens_of(const Session& session, uint32_t i) const;
 
   BlockPool& pool() { return pool_; }
   const PrefixIndex& index() const { return index_; }
   uint32_t block_tokens() const { return block_tokens_; }
+  uint32_t context() const { return limits_.context; }
+  const Counters& counters() const { return counters_; }
+  uint64_t done_count() const { return std::accumulate(counters_.done, std::end(counters_.done), uint64_t{0}); }
+  uint64_t pool_bytes_used() const { return uint64_t{pool_.size() - pool_.free_count() - pool_.cached_count()} * block_bytes; }
   uint64_t block_bytes = 0;  // for reports
 
  private:
@@ -91,20 +126,38 @@ class Scheduler {
     bool store_kv = true;
   };
   Run next_run(const Session& session) const;
+  std::vector<Session*> order_of_service();
+  bool finish_prefill(Session* session, uint64_t now_ns);
+  bool admit(Session* session);
+  bool waits_for_other(Session* session, const Run& run);
   bool plan_session(Session* session, StepPlan* plan);
+  void add_rows(Session* session, const Run& run, StepPlan* plan);
   uint64_t make_writable(Session* session, const Run& run, StepPlan* plan);
   void mark_filled(const PlannedSeq& seq);
+  void account(const PlannedSeq& seq);
   void commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab);
-  void commit_token(Session* session, const Sample& sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns);
+  void commit_row(Session* session, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns);
+  void commit_token(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
+  void sum_up(const Report& report, bool first_token);
+  bool blocks_come_back() const;
+  bool reclaim(const Session* for_session);
   void drop(BlockId block);
+  void drop_copied(StepPlan* plan);
 
   BlockPool pool_;
   PrefixIndex index_;
   uint32_t block_tokens_;
   SchedulerLimits limits_;
+  Pace pace_;
   std::vector<Session*> sessions_;
-  size_t turn_ = 0;     // who is planned first
-  uint64_t clock_ = 0;  // for Session::last_used
+  std::vector<std::shared_ptr<Wake>> woken_;
+  Counters counters_;
+  std::unordered_map<BlockKey, const Session*, Hash256Hasher> claimed_;  // of a plan: who computes the block of this key
+  Session* starved_ = nullptr;  // who got no block last time: served first
+  double budget_ = 0;           // of a plan: prompt cost that is left
+  size_t turn_ = 0;             // who is planned first
+  uint64_t clock_ = 0;          // for Session::last_used
+  uint64_t begun_ = 0;          // for Generation::order
 };
 
 }  // namespace kvrt

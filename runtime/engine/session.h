@@ -32,6 +32,8 @@ struct Report {
   uint64_t seed = 0;
   double queue_ms = 0, ttft_ms = 0, prefill_ms = 0, decode_ms = 0;
   uint64_t kv_blocks = 0, kv_bytes = 0;
+  uint64_t pool_bytes_begin = 0, pool_bytes_prefilled = 0, pool_bytes_end = 0;
+  uint64_t recomputed = 0;
 };
 
 struct Event {
@@ -40,6 +42,7 @@ struct Event {
   uint64_t position = 0;
   std::string text;
   float logprob = 0;
+  std::vector<TokenValue> top;
   uint64_t done = 0, total = 0;
   std::vector<float> logits;
   Report report;
@@ -55,6 +58,21 @@ struct GenerateOptions {
   std::vector<std::string> stop_strings;
   bool emit_logits = false;
   bool generation_prompt = true;
+  bool host_samples = false;    // accept() gives the tokens
+  bool all_or_nothing = false;  // a generation that does not come to its end leaves no trace
+};
+
+// A message and the tokens [begin, end) that it became. A generated one keeps its sampled tokens.
+struct Message {
+  std::string json;
+  uint64_t begin = 0, end = 0;
+  bool generated = false;
+};
+
+// What a session says: all that a call may have to put back.
+struct Conversation {
+  std::vector<int32_t> tokens;
+  std::vector<Message> messages;
 };
 
 // A prefill or generation from begin to DONE.
@@ -63,20 +81,26 @@ struct Generation {
   GenerateOptions options;
   OutputText text;
   Report report;
-  uint64_t prompt_end = 0;     // tokens when it began
-  bool warmed = false;         // the prefix look-up was done and reuse is counted
-  bool recompute_all = false;  // prefill with all logits
-  uint64_t next_logits = 0;    // recompute_all: first position still to run
-  uint64_t computed = 0;       // prompt rows that have run
-  bool finished = false;       // DONE is in the mailbox, or the session's failure is set
+  std::optional<Conversation> before;  // all_or_nothing: to go back to
+  uint64_t order = 0;                  // who began first keeps its blocks when they run short
+  uint64_t prompt_end = 0;             // tokens when it began
+  bool warmed = false;                 // the prefix look-up was done
+  bool admitted = false;               // it may take blocks
+  bool recompute_all = false;          // prefill with all logits
+  uint64_t next_logits = 0;            // recompute_all: first position still to run
+  std::vector<bool> accounted;         // prompt positions that the report has as reused or computed; empty: not counted yet
+  uint64_t computed = 0;               // prompt positions that ran, each once
+  uint64_t decoded_end = 0;            // positions after the prompt whose rows ran once
+  std::vector<float> awaited;          // the row that accept() answers; empty: none is due
+  bool finished = false;               // DONE is in the mailbox, or the session's failure is set
   uint64_t begin_ns = 0, first_step_ns = 0, first_token_ns = 0, last_token_ns = 0;
 };
 
-// A message and the tokens [begin, end) that it became. A generated one keeps its sampled tokens.
-struct Message {
-  std::string json;
-  uint64_t begin = 0, end = 0;
-  bool generated = false;
+// Tells a host's loop that there is an event to take. ring() with no lock held.
+class Wake {
+ public:
+  virtual ~Wake() = default;
+  virtual void ring() = 0;
 };
 
 // Guarded by ModelHost's lock, but for what is marked. A session belongs to one handle; calls on it do not overlap.
@@ -89,6 +113,8 @@ struct Session {
   std::string domain;
   std::shared_ptr<Store> store;  // fixed for life
   bool share = true;             // takes part in the prefix cache
+  std::string tools;             // JSON for the template; "" none
+  std::shared_ptr<Wake> wake;    // null: nobody to tell
   BlockKey root;
 
   std::vector<int32_t> tokens;
@@ -103,7 +129,7 @@ struct Session {
   uint64_t resumed_tokens = 0;  // leading tokens that came from a snapshot
   // The tail node in the store: tokens [begin, end) after the full blocks; valid while the session keeps those tokens.
   uint64_t saved_tail_begin = 0, saved_tail_end = 0;
-  uint32_t pins = 0;  // a save copies its blocks out: not to be evicted
+  uint32_t pins = 0;  // a save copies its blocks out, or a resume fills them: not to be evicted
 
   SessionState state = SessionState::kIdle;
   std::unique_ptr<Generation> generation;

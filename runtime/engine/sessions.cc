@@ -7,15 +7,17 @@
 namespace kvrt {
 
 Result<Session*> ModelHost::open_session(const SessionOptions& options) {
-  if (!model_) {
-    return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", file_->name().c_str());
+  if (!runner_) {
+    return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", name_.c_str());
   }
   auto session = std::make_unique<Session>(kv_.block_tokens);
   engine_->env()->random(session->id.bytes);
   session->store = options.store;
   session->domain = options.domain;
   session->share = options.share;
+  KVRT_ASSIGN(session->tools, normalize_tools(options.tools));
   KVRT_ASSIGN(session->root, root_for(options));
+  session->wake = options.wake;
   std::lock_guard lock(mu_);
   if (scheduler_->sessions().size() >= kSessionsMax) {
     return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
@@ -32,7 +34,7 @@ void ModelHost::close(Session* session) {
   delete session;
 }
 
-Result<Session*> ModelHost::fork(Session* session) {
+Result<Session*> ModelHost::fork(Session* session, std::shared_ptr<Wake> wake) {
   auto copy = std::make_unique<Session>(kv_.block_tokens);
   engine_->env()->random(copy->id.bytes);
   std::lock_guard lock(mu_);
@@ -44,6 +46,8 @@ Result<Session*> ModelHost::fork(Session* session) {
   copy->domain = session->domain;
   copy->share = session->share;
   copy->root = session->root;
+  copy->tools = session->tools;
+  copy->wake = std::move(wake);
   copy->tokens = session->tokens;
   copy->messages = session->messages;
   copy->keys = session->keys;
@@ -76,10 +80,10 @@ Status ModelHost::require(const Session& session, const char* call) const {
 
 Status ModelHost::check_room(const Session& session, uint64_t more) const {
   uint64_t n = session.tokens.size() + more;
-  if (n > model_->dims.context) {
+  if (n > dims_.context) {
     return error(Code::kLimit, Detail::kNone,
                  "the session would have %llu tokens, the model's context is %u: truncate, or start another session",
-                 static_cast<unsigned long long>(n), model_->dims.context);
+                 static_cast<unsigned long long>(n), dims_.context);
   }
   uint64_t blocks = (n + kv_.block_tokens - 1) / kv_.block_tokens;
   if (blocks > scheduler_->pool().size()) {
@@ -141,6 +145,47 @@ void ModelHost::cut(Session* session, uint64_t count) {
   s.resumed_tokens = std::min(s.resumed_tokens, count);
 }
 
+Status ModelHost::erase(Session* session, uint64_t from, uint64_t to) {
+  std::lock_guard lock(mu_);
+  KVRT_TRY(require(*session, "erase"));
+  Session& s = *session;
+  if (from > to || to > s.tokens.size()) {
+    return error(Code::kInvalid, Detail::kNone, "erase: tokens %llu to %llu, the session has %zu", static_cast<unsigned long long>(from),
+                 static_cast<unsigned long long>(to), s.tokens.size());
+  }
+  Conversation rest{s.tokens, {}};
+  rest.tokens.erase(rest.tokens.begin() + static_cast<ptrdiff_t>(from), rest.tokens.begin() + static_cast<ptrdiff_t>(to));
+  for (size_t i = 0; i < s.messages.size(); ++i) {
+    const Message& m = s.messages[i];
+    if (from <= m.begin && m.end <= to) continue;
+    if (m.begin < to && from < m.end) {
+      return error(Code::kInvalid, Detail::kNone, "erase: %llu to %llu cuts message %zu in two, which has tokens %llu to %llu",
+                   static_cast<unsigned long long>(from), static_cast<unsigned long long>(to), i, static_cast<unsigned long long>(m.begin),
+                   static_cast<unsigned long long>(m.end));
+    }
+    rest.messages.push_back(m);
+    if (m.begin >= to) rest.messages.back().begin -= to - from, rest.messages.back().end -= to - from;
+  }
+  put_back(session, std::move(rest));
+  return {};
+}
+
+// Makes the session say this, keeping the KV of what is the same from the start.
+void ModelHost::put_back(Session* session, Conversation before) {
+  Session& s = *session;
+  auto same = static_cast<uint64_t>(std::mismatch(s.tokens.begin(), s.tokens.end(), before.tokens.begin(), before.tokens.end()).first -
+                                    s.tokens.begin());
+  if (same < s.tokens.size()) cut(session, same);
+  s.tokens = std::move(before.tokens);
+  s.messages = std::move(before.messages);
+}
+
+std::optional<Message> ModelHost::message(const Session* session, uint64_t index) const {
+  std::lock_guard lock(mu_);
+  if (index >= session->messages.size()) return std::nullopt;
+  return session->messages[index];
+}
+
 std::vector<int32_t> ModelHost::tokens(const Session* session) const {
   std::lock_guard lock(mu_);
   return session->tokens;
@@ -155,6 +200,8 @@ SessionInfo ModelHost::session_info(const Session* session) const {
   info.kv_blocks = session->table.blocks_held();
   info.kv_bytes = info.kv_blocks * kv_.block_bytes();
   info.unread = session->mailbox.size();
+  info.messages = session->messages.size();
+  info.awaits_accept = session->generation && !session->generation->awaited.empty();
   info.gen = session->gen;
   info.id = session->id;
   info.name = session->name;

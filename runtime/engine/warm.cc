@@ -19,6 +19,7 @@ struct ModelHost::ChunkLoad {
   BlockId block = kNoBlock;
   ChunkState state = ChunkState::kAbsent;
   std::string damage;
+  bool tried = false;
 };
 
 // Full blocks without any KV, then the tail; those that the store has, with a block each. Under mu_.
@@ -27,12 +28,12 @@ std::vector<ModelHost::ChunkLoad> ModelHost::loads_wanted(Session* session) {
   uint32_t T = kv_.block_tokens;
   std::vector<ChunkLoad> wanted;
   for (uint32_t i = 0; i < s.keys.size(); ++i) {
-    if (s.table.filled(i) == 0) wanted.push_back({i, s.keys[i], scheduler_->block_tokens_of(s, i), kNoBlock, ChunkState::kAbsent, {}});
+    if (s.table.filled(i) == 0) wanted.push_back({i, s.keys[i], scheduler_->block_tokens_of(s, i), kNoBlock, ChunkState::kAbsent, {}, false});
   }
   auto tail = static_cast<uint32_t>(s.saved_tail_begin / T);
   if (s.saved_tail_end > s.saved_tail_begin && s.table.filled(tail) == 0) {
     auto tokens = std::span<const int32_t>(s.tokens).subspan(s.saved_tail_begin, s.saved_tail_end - s.saved_tail_begin);
-    ChunkLoad load{tail, chain_key(tail ? s.keys[tail - 1] : s.root, tokens), tokens, kNoBlock, ChunkState::kAbsent, {}};
+    ChunkLoad load{tail, chain_key(tail ? s.keys[tail - 1] : s.root, tokens), tokens, kNoBlock, ChunkState::kAbsent, {}, false};
     // The full block at the tail's place, if the tokens have grown past it, is stored only if another session wrote it.
     wanted.push_back(std::move(load));
   }
@@ -60,6 +61,7 @@ bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const P
   auto work = [&](std::vector<uint8_t>& bytes, bool report) {
     for (size_t i; !stop && (i = next.fetch_add(1)) < loads.size();) {
       ChunkLoad& load = loads[i];
+      load.tried = true;
       try {
         load.state = store->read(load.key, load.tokens, kBlockLayout, bytes, &load.damage);
         if (load.state == ChunkState::kOk) engine_->backend()->upload(block_data(load.block), bytes);
@@ -98,7 +100,7 @@ bool ModelHost::load_stored(Session* session, std::unique_lock<std::mutex>& lock
   for (ChunkLoad& load : loads) {
     if (load.state != ChunkState::kOk) {
       scheduler_->pool().unref(load.block, false);
-      s.damaged |= load.state == ChunkState::kDamaged || complete;
+      s.damaged |= load.tried;
       if (!load.damage.empty()) logf(engine_->log(), LogLevel::kWarn, "store: %s; its tokens will be computed again", load.damage.c_str());
       continue;
     }
@@ -110,17 +112,35 @@ bool ModelHost::load_stored(Session* session, std::unique_lock<std::mutex>& lock
   return complete;
 }
 
-void ModelHost::warm(Session* session, std::unique_lock<std::mutex>& lock) {
+// Brings back what exists of a generation's KV, until the deadline; the rest next time. What then is not there is computed.
+void ModelHost::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns) {
   Session& s = *session;
-  s.generation->warmed = true;
-  if (s.generation->recompute_all) {
+  bool again = !s.generation->accounted.empty();
+  bool complete = true;
+  if (s.generation->recompute_all && !again) {
     scheduler_->release_blocks(session, 0);
     scheduler_->extend_keys(session);
   } else {
     scheduler_->adopt_resident(session);
-    load_stored(session, lock, nullptr);
+    complete = load_stored(session, lock, [&](uint64_t, uint64_t) { return engine_->env()->now_ns() < deadline_ns; });
   }
-  scheduler_->count_reuse(session);
+  s.generation->warmed = complete || s.damaged;  // a chunk that cannot be read would be tried for ever
+  if (s.generation->warmed && !(s.generation->recompute_all && again)) scheduler_->count_reuse(session);
+}
+
+// Warms who is not, in a quarter of a step's time. False: nobody was cold.
+bool ModelHost::warm_cold(std::unique_lock<std::mutex>& lock) {
+  uint64_t deadline_ns = engine_->env()->now_ns() + uint64_t{step_ms_max_} * 250'000;
+  bool any = false;
+  while (Session* s = scheduler_->next_cold()) {
+    any = true;
+    s->in_step = true;
+    warm(s, lock, deadline_ns);  // without the lock for a while: sessions come and go
+    s->in_step = false;
+    if (s->cancel) scheduler_->finish(s, Reason::kCancelled, engine_->env()->now_ns());
+    if (engine_->env()->now_ns() >= deadline_ns) break;
+  }
+  return any;
 }
 
 }  // namespace kvrt

@@ -21,11 +21,12 @@ class Mapping {
  public:
   Mapping() = default;
   explicit Mapping(std::span<const uint8_t> borrowed) : bytes_(borrowed) {}
-  Mapping(void* base, size_t size) : bytes_(static_cast<const uint8_t*>(base), size), mapped_(base) {}
-  Mapping(Mapping&& o) noexcept : bytes_(o.bytes_), mapped_(std::exchange(o.mapped_, nullptr)) {}
+  // A mapping of `size` bytes, the first `skip` of which are not ours.
+  Mapping(void* base, size_t size, size_t skip) : bytes_(static_cast<const uint8_t*>(base) + skip, size - skip), mapped_(base), size_(size) {}
+  Mapping(Mapping&& o) noexcept : bytes_(o.bytes_), mapped_(std::exchange(o.mapped_, nullptr)), size_(o.size_) {}
   Mapping& operator=(Mapping&& o) = delete;
   ~Mapping() {
-    if (mapped_) munmap(mapped_, bytes_.size());
+    if (mapped_) munmap(mapped_, size_);
   }
   std::span<const uint8_t> bytes() const { return bytes_; }
 
@@ -41,6 +42,7 @@ class Mapping {
  private:
   std::span<const uint8_t> bytes_;
   void* mapped_ = nullptr;
+  size_t size_ = 0;  // of the mapping
 };
 
 template <typename T>
@@ -220,27 +222,38 @@ struct Opened {
   GgufFile::Identity identity;
 };
 
-Result<Opened> map_file(int fd, const std::string& path) {
+// Maps [offset, offset + size) of an open file; size 0: to its end.
+Result<Opened> map_file(int fd, const ModelSource& source) {
+  const std::string& path = source.name;
   struct stat info;
   if (fstat(fd, &info) != 0) return errno_error(errno, "%s: cannot stat", path.c_str());
   if (S_ISDIR(info.st_mode)) return error(Code::kInvalid, Detail::kNone, "%s: expected a GGUF file, found a directory", path.c_str());
   if (!S_ISREG(info.st_mode)) return error(Code::kInvalid, Detail::kNone, "%s: expected a regular file", path.c_str());
-  GgufFile::Identity identity{info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
-                              int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
-  if (info.st_size == 0) return Opened{Mapping(), identity};  // the parser says what is wrong with it
-  const auto size = static_cast<size_t>(info.st_size);
-  void* base = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (base == MAP_FAILED) return errno_error(errno, "%s: cannot map %zu bytes", path.c_str(), size);
-  return Opened{Mapping(base, size), identity};
+  const auto file_size = static_cast<uint64_t>(info.st_size);
+  if (source.offset > file_size || source.size > file_size - source.offset) {
+    return error(Code::kInvalid, Detail::kNone, "%s: bytes from %llu, %llu of them, are asked for; the file has %llu", path.c_str(),
+                 static_cast<unsigned long long>(source.offset), static_cast<unsigned long long>(source.size),
+                 static_cast<unsigned long long>(file_size));
+  }
+  const uint64_t size = source.size ? source.size : file_size - source.offset;
+  GgufFile::Identity identity{info.st_dev, info.st_ino, size, int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+  if (size != file_size) identity.inode = 0;
+  if (size == 0) return Opened{Mapping(), identity};  // the parser says what is wrong with it
+  const uint64_t skip = source.offset % static_cast<uint64_t>(sysconf(_SC_PAGESIZE));  // a mapping begins at a page
+  void* base = mmap(nullptr, size + skip, PROT_READ, MAP_PRIVATE, fd, static_cast<off_t>(source.offset - skip));
+  if (base == MAP_FAILED) return errno_error(errno, "%s: cannot map %llu bytes", path.c_str(), static_cast<unsigned long long>(size));
+  return Opened{Mapping(base, size + skip, skip), identity};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<GgufFile>> GgufFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // non-blocking: a FIFO must not hang the caller
+Result<std::unique_ptr<GgufFile>> GgufFile::open(const ModelSource& source) {
+  const std::string& path = source.name;
+  int fd = source.fd;
+  if (fd < 0) fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // non-blocking: a FIFO must not hang the caller
   if (fd < 0) return errno_error(errno, "%s: cannot open the model", path.c_str());
-  Result<Opened> opened = map_file(fd, path);
-  ::close(fd);
+  Result<Opened> opened = map_file(fd, source);
+  if (source.fd < 0) ::close(fd);
   if (!opened.is_ok()) return opened.take_status();
   KVRT_ASSIGN(GgufDirectory directory, parse_gguf(opened->mapping.bytes(), path));
   return std::unique_ptr<GgufFile>(new GgufFileImpl(std::move(opened->mapping), path, opened->identity, std::move(directory)));

@@ -23,9 +23,17 @@ struct GgufTensor {
   TensorView view;
 };
 
+// Where a model's bytes are: a path, or a part of a file that the host has open.
+struct ModelSource {
+  ModelSource(std::string path) : name(std::move(path)) {}  // NOLINT: a path is a source
+  std::string name;  // the path; with an fd: for messages alone
+  int fd = -1;       // borrowed; -1: open `name`
+  uint64_t offset = 0, size = 0;  // of an fd; size 0: to its end
+};
+
 class GgufFile {
  public:
-  static Result<std::unique_ptr<GgufFile>> open(const std::string& path);
+  static Result<std::unique_ptr<GgufFile>> open(const ModelSource& source);
   // The same over bytes that outlive the object (tests, fuzzing).
   static Result<std::unique_ptr<GgufFile>> parse(std::span<const uint8_t> bytes, std::string name);
   virtual ~GgufFile() = default;
@@ -52,7 +60,7 @@ class GgufFile {
     uint64_t device = 0, inode = 0, size = 0;
     int64_t mtime_ns = 0;
   };
-  virtual Identity identity() const = 0;  // keys the cache of model_id
+  virtual Identity identity() const = 0;  // keys the cache of model_id; inode 0: not one whole file
 };
 
 }  // namespace kvrt

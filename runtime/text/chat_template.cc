@@ -67,15 +67,56 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view sourc
   return std::unique_ptr<ChatTemplate>(std::move(parsed));
 }
 
-Result<std::string> normalize_message(std::string_view message_json) {
-  Arena arena(kTemplateHeapBytesMax);
-  KVRT_ASSIGN(Value message, jinja::parse_json(message_json, "message", &arena));
+namespace {
+
+std::string compact(Value value) {
+  std::string json;
+  jinja::append_json(value, -1, true, &json);
+  return json;
+}
+
+Status check_message(Value message) {
   if (!message.is(Kind::kDict)) return error(Code::kInvalid, Detail::kFormat, "message: expected a JSON object");
   const Value* role = message.dict->find("role");
   if (role == nullptr || !role->is(Kind::kString)) return error(Code::kInvalid, Detail::kFormat, "message: expected a string \"role\"");
-  std::string json;
-  jinja::append_json(message, -1, true, &json);
-  return json;
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<std::string> normalize_message(std::string_view message_json) {
+  Arena arena(kTemplateHeapBytesMax);
+  KVRT_ASSIGN(Value message, jinja::parse_json(message_json, "message", &arena));
+  KVRT_TRY(check_message(message));
+  return compact(message);
+}
+
+Result<std::vector<std::string>> normalize_messages(std::string_view messages_json) {
+  Arena arena(kTemplateHeapBytesMax);
+  KVRT_ASSIGN(Value messages, jinja::parse_json(messages_json, "messages", &arena));
+  if (!messages.is(Kind::kList)) return error(Code::kInvalid, Detail::kFormat, "messages: expected a JSON array of objects");
+  std::vector<std::string> out;
+  for (uint32_t i = 0; i < messages.list->size; ++i) {
+    Status status = check_message(messages.list->data[i]);
+    if (!status.is_ok()) return std::move(status).annotate("messages: item " + std::to_string(i));
+    out.push_back(compact(messages.list->data[i]));
+  }
+  return out;
+}
+
+bool same_message(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  Arena arena(kTemplateHeapBytesMax);
+  auto x = jinja::parse_json(a, "message", &arena), y = jinja::parse_json(b, "message", &arena);
+  return x.is_ok() && y.is_ok() && jinja::equal(*x, *y);
+}
+
+Result<std::string> normalize_tools(std::string_view tools_json) {
+  if (tools_json.empty()) return std::string();
+  Arena arena(kTemplateHeapBytesMax);
+  KVRT_ASSIGN(Value tools, jinja::parse_json(tools_json, "tools", &arena));
+  if (!tools.is(Kind::kList)) return error(Code::kInvalid, Detail::kFormat, "tools: expected a JSON array");
+  return compact(tools);
 }
 
 }  // namespace kvrt

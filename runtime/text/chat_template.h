@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/status.h"
 
@@ -28,5 +29,11 @@ class ChatTemplate {
 
 // One message object checked and re-serialized compactly (so that messages can be joined into an array); INVALID otherwise.
 Result<std::string> normalize_message(std::string_view message_json);
+// A JSON array of such objects, each on its own; the error names the item.
+Result<std::vector<std::string>> normalize_messages(std::string_view messages_json);
+// Whether two normalized messages are the same as JSON: the order of keys does not count.
+bool same_message(const std::string& a, const std::string& b);
+// A JSON array, re-serialized; "" stays "".
+Result<std::string> normalize_tools(std::string_view tools_json);
 
 }  // namespace kvrt

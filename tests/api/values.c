@@ -233,9 +233,8 @@ static void sessions(struct stage* t) {
   BAD("session_suspend", "name of 256 bytes", kvrt_session_suspend(t->session, long_name, 256, NULL, NULL));
   kvrt_save_options save = {.struct_size = sizeof save, .durability = 5};
   BAD("session_checkpoint", "durability 5", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL));
-  save = (kvrt_save_options){.struct_size = sizeof save, .reserved = 1};
-  ROW("session_checkpoint", "reserved 1", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL),
-      ANY(KVRT_INVALID) | ANY(KVRT_UNSUPPORTED));
+  save = (kvrt_save_options){.struct_size = sizeof save, .pin = 2};
+  BAD("session_checkpoint", "pin 2", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL));
   ROW("session_checkpoint", "name of 255 bytes (no misuse)", kvrt_session_checkpoint(t->session, long_name, 255, NULL, NULL), ANY(KVRT_OK));
   ROW("session_resume", "no such session", kvrt_session_resume(t->model, t->store, "nobody", 6, NULL, NULL, NULL, NULL, &s),
       ANY(KVRT_NOT_FOUND));

@@ -1,0 +1,242 @@
+// What computes: prefill, begin, next, accept, generate, cancel.
+#include <cstddef>
+#include <limits>
+
+#include "runtime/api/boundary.h"
+#include "runtime/api/session_call.h"
+#include "runtime/base/limits.h"
+
+using namespace kvrt::api;
+using kvrt::Code;
+using kvrt::Detail;
+using kvrt::error;
+using kvrt::Status;
+
+namespace {
+
+static_assert(static_cast<int>(kvrt::EventType::kDone) == KVRT_EVENT_DONE &&
+              static_cast<int>(kvrt::EventType::kLogits) == KVRT_EVENT_LOGITS);
+static_assert(static_cast<int>(kvrt::Reason::kFailed) == KVRT_REASON_FAILED && static_cast<int>(kvrt::Reason::kStop) == KVRT_REASON_STOP);
+static_assert(static_cast<int>(kvrt::WantLogits::kAll) == KVRT_LOGITS_ALL);
+
+Status check_range(const char* name, float value, float low, float high) {
+  if (value >= low && value <= high) return {};  // NaN is neither
+  return error(Code::kInvalid, Detail::kNone, "%s is %g, expected %g to %g", name, value, low, high);
+}
+
+Status check_flag(const char* name, uint32_t value) {
+  return value <= 1 ? Status() : error(Code::kInvalid, Detail::kNone, "%s is %u, expected 0 or 1", name, value);
+}
+
+Status check_token(const char* name, size_t index, int32_t token, const kvrt::Tokenizer& tokenizer) {
+  if (token >= 0 && static_cast<uint32_t>(token) < tokenizer.vocab_size()) return {};
+  return error(Code::kInvalid, Detail::kNone, "%s[%zu] is %d, the vocabulary has %u", name, index, token, tokenizer.vocab_size());
+}
+
+Status read_sampling(const kvrt_generate_options& o, const kvrt::Tokenizer& tokenizer, kvrt::SamplingOptions* out) {
+  KVRT_TRY(check_range("temperature", o.temperature, 0, 100));
+  KVRT_TRY(check_range("top_p", o.top_p, 0, 1));
+  KVRT_TRY(check_range("min_p", o.min_p, 0, 1));
+  KVRT_TRY(check_range("repetition_penalty", o.repetition_penalty, 0, 100));
+  KVRT_TRY(check_range("frequency_penalty", o.frequency_penalty, -100, 100));
+  KVRT_TRY(check_range("presence_penalty", o.presence_penalty, -100, 100));
+  if (o.top_logprobs > kvrt::kTopLogprobsMax) {
+    return error(Code::kInvalid, Detail::kNone, "top_logprobs is %u, expected 0 to %u", o.top_logprobs, kvrt::kTopLogprobsMax);
+  }
+  if (o.logit_bias_count) KVRT_TRY(check_not_null(o.logit_bias, "logit_bias"));
+  if (o.logit_bias_count > tokenizer.vocab_size()) {
+    return error(Code::kInvalid, Detail::kNone, "logit_bias_count is %zu, the vocabulary has %u", o.logit_bias_count,
+                 tokenizer.vocab_size());
+  }
+  for (size_t i = 0; i < o.logit_bias_count; ++i) {
+    KVRT_TRY(check_token("logit_bias", i, o.logit_bias[i].token, tokenizer));
+    float value = o.logit_bias[i].value;
+    if (!(value < std::numeric_limits<float>::infinity())) {
+      return error(Code::kInvalid, Detail::kNone, "logit_bias[%zu] is %g, expected a number or -infinity", i, value);
+    }
+    out->logit_bias.push_back({o.logit_bias[i].token, value});
+  }
+  out->temperature = o.temperature;
+  out->top_k = o.top_k;
+  out->top_p = o.top_p;
+  out->min_p = o.min_p;
+  out->repetition_penalty = o.repetition_penalty;
+  out->frequency_penalty = o.frequency_penalty;
+  out->presence_penalty = o.presence_penalty;
+  out->penalty_window = o.penalty_window;
+  out->top_logprobs = o.top_logprobs;
+  out->seed = o.seed;
+  return {};
+}
+
+Status read_stops(const kvrt_generate_options& o, const kvrt::Tokenizer& tokenizer, kvrt::GenerateOptions* out) {
+  if (o.stop_token_count) KVRT_TRY(check_not_null(o.stop_tokens, "stop_tokens"));
+  if (o.stop_token_count > tokenizer.vocab_size()) {
+    return error(Code::kInvalid, Detail::kNone, "stop_token_count is %zu, the vocabulary has %u", o.stop_token_count,
+                 tokenizer.vocab_size());
+  }
+  for (size_t i = 0; i < o.stop_token_count; ++i) KVRT_TRY(check_token("stop_tokens", i, o.stop_tokens[i], tokenizer));
+  out->stop_tokens.assign(o.stop_tokens, o.stop_tokens + o.stop_token_count);
+  KVRT_TRY(check_text(o.stop_strings, o.stop_strings_size, "stop_strings"));
+  if (o.stop_strings_size && o.stop_strings[o.stop_strings_size - 1] != '\0') {
+    return error(Code::kInvalid, Detail::kNone, "stop_strings: the last one is not ended by a NUL");
+  }
+  for (size_t at = 0; at < o.stop_strings_size;) {
+    std::string stop(o.stop_strings + at);
+    at += stop.size() + 1;
+    if (stop.empty() || stop.size() > kvrt::kStopBytesMax || out->stop_strings.size() == kvrt::kStopStringsMax) {
+      return error(Code::kInvalid, Detail::kNone, "stop_strings: number %zu has %zu bytes, expected 1 to %u bytes in at most %u strings",
+                   out->stop_strings.size(), stop.size(), kvrt::kStopBytesMax, kvrt::kStopStringsMax);
+    }
+    out->stop_strings.push_back(std::move(stop));
+  }
+  return {};
+}
+
+Status read_generate_options(const kvrt_generate_options* options, const kvrt::Tokenizer& tokenizer, kvrt::GenerateOptions* out) {
+  kvrt_generate_options o;
+  KVRT_TRY(read_options(options, "kvrt_generate_options", &o));
+  KVRT_TRY(read_sampling(o, tokenizer, &out->sampling));
+  KVRT_TRY(read_stops(o, tokenizer, out));
+  KVRT_TRY(check_flag("ignore_eos", o.ignore_eos));
+  KVRT_TRY(check_flag("emit_logits", o.emit_logits));
+  KVRT_TRY(check_flag("no_generation_prompt", o.no_generation_prompt));
+  KVRT_TRY(check_flag("all_or_nothing", o.all_or_nothing));
+  if (o.sampler > KVRT_SAMPLER_HOST) {
+    return error(Code::kInvalid, Detail::kNone, "sampler is %u, expected KVRT_SAMPLER_DEFAULT or KVRT_SAMPLER_HOST", o.sampler);
+  }
+  out->max_tokens = o.max_tokens;
+  out->ignore_eos = o.ignore_eos;
+  out->emit_logits = o.emit_logits;
+  out->generation_prompt = !o.no_generation_prompt;
+  out->host_samples = o.sampler == KVRT_SAMPLER_HOST;
+  out->all_or_nothing = o.all_or_nothing;
+  return {};
+}
+
+// The event for the host; its pointers lead into the handle, until the next event.
+kvrt_event show(kvrt_session* handle, kvrt::Event event) {
+  handle->event = std::move(event);
+  const kvrt::Event& e = handle->event;
+  kvrt_event out{};
+  out.struct_size = sizeof out;
+  out.type = static_cast<uint32_t>(e.type);
+  out.token = e.token;
+  out.position = e.position;
+  out.text = e.text.data();
+  out.text_size = e.text.size();
+  out.logprob = e.logprob;
+  static_assert(sizeof(kvrt_token_value) == sizeof(kvrt::TokenValue) && offsetof(kvrt_token_value, value) == offsetof(kvrt::TokenValue, value));
+  out.top = e.top.empty() ? nullptr : reinterpret_cast<const kvrt_token_value*>(e.top.data());
+  out.top_count = e.top.size();
+  out.done = e.done;
+  out.total = e.total;
+  if (!e.logits.empty()) {
+    out.logits = e.logits.data();
+    out.logits_count = e.logits.size();
+  }
+  if (e.type == kvrt::EventType::kDone) {
+    handle->report = to_report(e.report);
+    out.reason = handle->report.reason;
+    out.report = &handle->report;
+  }
+  return out;
+}
+
+// begin and next until DONE, events to the callback.
+Status run_to_done(kvrt_session* handle, kvrt::GenerateOptions options, kvrt_event_fn callback, void* user, kvrt_report* report) {
+  kvrt::ModelHost& host = *handle->host;
+  KVRT_TRY(host.begin(handle->session, std::move(options)));
+  Status stopped;
+  for (;;) {
+    auto next = host.next(handle->session, -1);
+    if (!next.is_ok()) {
+      Status failed = next.take_status();
+      if (host.session_info(handle->session).state != kvrt::SessionState::kGenerating) return failed;
+      stopped = std::move(failed);  // the host was asked for a token and gave none
+      host.cancel(handle->session);
+      continue;
+    }
+    kvrt_event event = show(handle, std::move(next).value());
+    bool done = event.type == KVRT_EVENT_DONE;
+    if (callback && stopped.is_ok() && callback(user, &event) && !done) {
+      stopped = error(Code::kCancelled, Detail::kNone, "stopped by the callback");
+      host.cancel(handle->session);
+    }
+    if (!done) continue;
+    if (!stopped.is_ok()) return stopped;
+    if (event.reason == KVRT_REASON_CANCELLED) return error(Code::kCancelled, Detail::kNone, "cancelled by kvrt_session_cancel");
+    write_output(report, handle->report);
+    return {};
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report) {
+  return guard([&]() -> Status {
+    SessionCall call(session);
+    KVRT_TRY(call.enter("prefill"));
+    if (logits > KVRT_LOGITS_ALL)
+      return error(Code::kInvalid, Detail::kNone, "logits is %u, expected KVRT_LOGITS_NONE to KVRT_LOGITS_ALL", logits);
+    if (report) KVRT_TRY(check_output_struct(report, "report"));
+    kvrt::GenerateOptions options;
+    options.prefill_only = true;
+    options.logits = static_cast<kvrt::WantLogits>(logits);
+    return run_to_done(session, std::move(options), callback, user, report);
+  });
+}
+
+kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options) {
+  return guard([&]() -> Status {
+    SessionCall call(session);
+    KVRT_TRY(call.enter("begin"));
+    kvrt::GenerateOptions o;
+    KVRT_TRY(read_generate_options(options, session->host->tokenizer(), &o));
+    return session->host->begin(session->session, std::move(o));
+  });
+}
+
+kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t timeout_ms) {
+  return guard([&]() -> Status {
+    SessionCall call(session);
+    KVRT_TRY(call.enter("next"));
+    KVRT_TRY(check_output_struct(event, "event"));
+    KVRT_ASSIGN(kvrt::Event next, session->host->next(session->session, timeout_ms));
+    write_output(event, show(session, std::move(next)));
+    return {};
+  });
+}
+
+kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
+                                  kvrt_report* report) {
+  return guard([&]() -> Status {
+    SessionCall call(session);
+    KVRT_TRY(call.enter("generate"));
+    if (report) KVRT_TRY(check_output_struct(report, "report"));
+    kvrt::GenerateOptions o;
+    KVRT_TRY(read_generate_options(options, session->host->tokenizer(), &o));
+    if (o.host_samples && !callback) return error(Code::kInvalid, Detail::kNone, "callback is NULL with sampler KVRT_SAMPLER_HOST");
+    return run_to_done(session, std::move(o), callback, user, report);
+  });
+}
+
+kvrt_status kvrt_session_cancel(kvrt_session* session) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(session, "session"));
+    session->host->cancel(session->session);
+    return {};
+  });
+}
+
+
+kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(session, "session"));
+    return session->host->accept(session->session, token);
+  });
+}
+
+}  // extern "C"

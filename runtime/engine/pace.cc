@@ -1,0 +1,51 @@
+#include "runtime/engine/pace.h"
+
+#include <algorithm>
+
+namespace kvrt {
+
+namespace {
+constexpr double kFirstCost = 16;      // rows of a first step, whose speed nobody knows
+constexpr double kGrowth = 2;  // a step is at most so many times the largest one measured
+constexpr double kWeight = 0.3;        // of the newest measurement
+constexpr double kPromptPerDecode = 1.5;  // sessions that decode wait at most 1 + so many times their own step for a prompt
+
+double blend(double old, double fresh) { return old > 0 ? old + kWeight * (fresh - old) : fresh; }
+}  // namespace
+
+double Pace::decode_ns(uint32_t decodes) const {
+  if (decodes == 0 || decode_rows_ == 0) return 0;
+  return decode_step_ns_ * std::max(1.0, decodes / decode_rows_);
+}
+
+double Pace::budget(uint32_t decodes) const {
+  if (row_ns_ == 0) return kFirstCost;
+  double decode = decode_ns(decodes), left = static_cast<double>(step_ns_) - decode;
+  if (decode > 0) left = std::min(left, kPromptPerDecode * decode);
+  return std::clamp(left / row_ns_, 1.0, std::max(kFirstCost, kGrowth * most_));
+}
+
+double Pace::cost(uint64_t begin, uint64_t end) const {
+  auto rows = static_cast<double>(end - begin), mean = static_cast<double>(begin) + rows / 2;
+  return rows * (1 + mean / static_cast<double>(context_cost_));
+}
+
+uint64_t Pace::rows(uint64_t begin, double budget) const {
+  double first = 1 + static_cast<double>(begin) / static_cast<double>(context_cost_);
+  double rows = budget / first;                                                          // as if all were at `begin`,
+  rows = budget / (first + rows / (2 * static_cast<double>(context_cost_)));  // then at the middle of so many
+  return std::max<uint64_t>(1, static_cast<uint64_t>(rows));
+}
+
+void Pace::measured(uint32_t decodes, double cost, uint64_t elapsed_ns) {
+  auto elapsed = static_cast<double>(elapsed_ns);
+  if (cost == 0) {
+    decode_step_ns_ = blend(decode_step_ns_, elapsed);
+    decode_rows_ = blend(decode_rows_, decodes);
+    return;
+  }
+  row_ns_ = blend(row_ns_, std::max(elapsed - decode_ns(decodes), elapsed / 10) / cost);
+  most_ = std::max(most_, cost);
+}
+
+}  // namespace kvrt
