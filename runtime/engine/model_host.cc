@@ -1,16 +1,14 @@
 #include "runtime/engine/model_host.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "runtime/base/limits.h"
+#include "runtime/engine/plan.h"
 
 namespace kvrt {
 
 namespace {
-
-constexpr uint32_t kLogitsRowsMax = 64;  // rows of logits per step: 64 x 49,152 floats are 12 MB
 
 Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
   VocabSource v;
@@ -38,30 +36,6 @@ Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
   auto made = Tokenizer::create(v);
   if (!made.is_ok()) return made.take_status().annotate(file.name());
   return made;
-}
-
-uint64_t read_number(const char* path) {  // 0 when there is none ("max", no such file)
-  unsigned long long value = 0;
-  if (FILE* f = std::fopen(path, "re")) {
-    if (std::fscanf(f, "%llu", &value) != 1) value = 0;
-    std::fclose(f);
-  }
-  return value;
-}
-
-uint64_t available_memory() {
-  uint64_t available = 0;
-  if (FILE* f = std::fopen("/proc/meminfo", "re")) {
-    char line[128];
-    unsigned long long kb;
-    while (std::fgets(line, sizeof line, f)) {
-      if (std::sscanf(line, "MemAvailable: %llu kB", &kb) == 1) available = kb * 1024;
-    }
-    std::fclose(f);
-  }
-  uint64_t cap = read_number("/sys/fs/cgroup/memory.max"), used = read_number("/sys/fs/cgroup/memory.current");
-  if (cap && cap > used) available = available ? std::min(available, cap - used) : cap - used;
-  return available ? available : uint64_t{1} << 30;
 }
 
 }  // namespace
@@ -105,21 +79,11 @@ Status ModelHost::load(const std::string& path, const HostOptions& options, cons
 
 Status ModelHost::make_pool(const HostOptions& options) {
   const ModelDims& d = model_->dims;
-  kv_ = {d.layers, d.kv_heads, d.head_dim, options.block_tokens ? options.block_tokens : kBlockTokensDefault, 2};
-  uint64_t blocks_per_context = (uint64_t{d.context} + kv_.block_tokens - 1) / kv_.block_tokens;
-  uint64_t bytes = options.kv_bytes_max;
-  if (!bytes) {
-    bytes = std::min(available_memory() / 4, (4 * blocks_per_context) * kv_.block_bytes());
-    bytes = std::max(bytes, 2 * kv_.block_bytes());
-  }
-  uint64_t blocks = std::min<uint64_t>(bytes / kv_.block_bytes(), INT32_MAX);
-  if (blocks < 2) {
-    return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, two KV blocks of %u tokens need %llu: raise it",
-                 static_cast<unsigned long long>(bytes), kv_.block_tokens, static_cast<unsigned long long>(2 * kv_.block_bytes()));
-  }
+  kv_ = kv_geometry(d, options.block_tokens);
+  KVRT_ASSIGN(const uint64_t blocks, pool_blocks(kv_, d.context, options.kv_bytes_max));
   KVRT_ASSIGN(pool_buffer_, engine_->backend()->alloc(blocks * kv_.block_bytes(), false));
   KVRT_ASSIGN(scratch_, make_scratch(*model_, engine_->backend(), kStepRowsMax, kLogitsRowsMax));
-  logits_.resize(size_t{kLogitsRowsMax} * d.vocab);
+  logits_.resize(logits_bytes(d) / sizeof(float));
   SchedulerLimits limits{d.context, options.prefill_chunk ? options.prefill_chunk : kStepRowsMax, kStepRowsMax, kLogitsRowsMax};
   scheduler_ = std::make_unique<Scheduler>(static_cast<uint32_t>(blocks), kv_.block_tokens, limits);
   scheduler_->block_bytes = kv_.block_bytes();
@@ -138,6 +102,8 @@ HostInfo ModelHost::info() const {
   info.dims = model_->dims;
   info.kv = kv_;
   info.weight_bytes = model_->weight_bytes;
+  info.scratch_bytes = scratch_->bytes() + logits_.size() * sizeof(float);
+  info.pool_bytes = pool_buffer_->bytes();
   std::lock_guard lock(mu_);
   BlockPool& pool = scheduler_->pool();
   info.blocks = pool.size();

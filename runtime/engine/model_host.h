@@ -29,7 +29,7 @@ struct HostInfo {
   ModelDims dims;
   bool has_template = false;
   KvGeometry kv;
-  uint64_t file_bytes = 0, weight_bytes = 0;
+  uint64_t file_bytes = 0, weight_bytes = 0, scratch_bytes = 0, pool_bytes = 0;  // scratch: with the logits of a step
   uint32_t blocks = 0, blocks_free = 0, blocks_cached = 0;
   uint64_t sessions = 0;
   double load_ms = 0;

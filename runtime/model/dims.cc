@@ -98,9 +98,6 @@ class DimsReader {
       if (type != "none")
         return unsupported(scaling, ("RoPE scaling \"" + std::string(type.substr(0, 32)) + "\" is not supported").c_str());
     }
-    if (const auto split = file_.get_uint("split.count"); split && *split > 1) {
-      return unsupported("split.count", "a model split over several files is not supported");
-    }
     return Status::ok();
   }
 

@@ -234,6 +234,23 @@ Result<Opened> map_file(int fd, const std::string& path) {
   return Opened{Mapping(base, size), identity};
 }
 
+// Part of a split model holds some of the tensors, or none: it would pass for a damaged model, or for a vocabulary.
+Status refuse_split(const GgufFile& file) {
+  using Ull = unsigned long long;
+  const auto count = file.get_uint("split.count");
+  if (!count || *count <= 1) return Status::ok();
+  return error(Code::kUnsupported, Detail::kNone,
+               "%s: split.count is %llu (this is split.no %llu): split files are not read: merge them into one file (gguf-split --merge)",
+               file.name().c_str(), Ull{*count}, Ull{file.get_uint("split.no").value_or(0)});
+}
+
+Result<std::unique_ptr<GgufFile>> make_file(Mapping mapping, std::string name, const GgufFile::Identity& identity) {
+  KVRT_ASSIGN(GgufDirectory directory, parse_gguf(mapping.bytes(), name));
+  auto file = std::make_unique<GgufFileImpl>(std::move(mapping), std::move(name), identity, std::move(directory));
+  KVRT_TRY(refuse_split(*file));
+  return std::unique_ptr<GgufFile>(std::move(file));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<GgufFile>> GgufFile::open(const std::string& path) {
@@ -242,14 +259,11 @@ Result<std::unique_ptr<GgufFile>> GgufFile::open(const std::string& path) {
   Result<Opened> opened = map_file(fd, path);
   ::close(fd);
   if (!opened.is_ok()) return opened.take_status();
-  KVRT_ASSIGN(GgufDirectory directory, parse_gguf(opened->mapping.bytes(), path));
-  return std::unique_ptr<GgufFile>(new GgufFileImpl(std::move(opened->mapping), path, opened->identity, std::move(directory)));
+  return make_file(std::move(opened->mapping), path, opened->identity);
 }
 
 Result<std::unique_ptr<GgufFile>> GgufFile::parse(std::span<const uint8_t> bytes, std::string name) {
-  KVRT_ASSIGN(GgufDirectory directory, parse_gguf(bytes, name));
-  return std::unique_ptr<GgufFile>(
-      new GgufFileImpl(Mapping(bytes), std::move(name), Identity{0, 0, bytes.size(), 0}, std::move(directory)));
+  return make_file(Mapping(bytes), std::move(name), Identity{0, 0, bytes.size(), 0});
 }
 
 }  // namespace kvrt
