@@ -57,8 +57,8 @@ void print_table(const kvrt_plan& p, const PlanFlags& flags) {
     all += fmt::format("; {} tokens stored instead of {}", grouped(p.stored_tokens), grouped(p.unshared_tokens));
   }
   line("sessions", all);
-  line("total",
-       fmt::format("{}: {} {}", binary_bytes(p.total_bytes), p.fits ? "fits into" : "does not fit into", binary_bytes(p.memory_bytes)));
+  line("total", fmt::format("{}: {} {}{}", binary_bytes(p.total_bytes), p.fits ? "fits into" : "does not fit into",
+                            binary_bytes(p.memory_bytes), flags.memory ? "" : " that are free here"));
   line("at most", fmt::format("{} sessions of {} tokens, or one of {}", grouped(p.sessions_max), grouped(tokens), grouped(p.context_max)));
 }
 

@@ -1,6 +1,5 @@
 #include "runtime/engine/model_host.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "runtime/base/limits.h"
