@@ -103,6 +103,8 @@ TEST(ModelPlan, PublishedModelsFromTheirHeadersAlone) {
     EXPECT_EQ(planned->bytes, 2 * (c.parameters - norms) + 4 * norms);
     const ModelDims& d = planned->dims;
     EXPECT_EQ((KvGeometry{d.layers, d.kv_heads, d.head_dim, 16}).token_bytes(), c.kv_bytes_per_token);
+    const uint64_t of_a_row = 2 * c.width + (c.heads + 2 * c.kv_heads) * 128 + c.heads * 128 + 3 * c.ff;  // x, normed, qkv, attended, MLP
+    EXPECT_EQ(std::move(scratch_bytes(d, 512, 64)).value(), 4 * (512 * of_a_row + 64 * uint64_t{c.width}));
     EXPECT_GT((*file)->file_bytes(), 2 * c.parameters);
     EXPECT_LT(seconds, 1.0);
   }
