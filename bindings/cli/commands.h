@@ -55,6 +55,14 @@ struct BenchFlags {
 };
 int cmd_bench(const BenchFlags& flags);
 
+struct PlanFlags {
+  ModelFlags model;
+  uint64_t context = 0, shared = 0, memory = 0;
+  uint32_t sessions = 0, layers = 0, kv_heads = 0, head_dim = 0;
+  bool json = false;
+};
+int cmd_plan(const PlanFlags& flags);
+
 struct StoreFlags {
   std::string directory, domain;
   std::vector<std::string> names;

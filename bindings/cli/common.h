@@ -96,6 +96,7 @@ class Json {
   Json& add(std::string_view key, uint64_t value);
   Json& add(std::string_view key, int64_t value);
   Json& add(std::string_view key, double value);  // three decimals
+  Json& add(std::string_view key, bool value);
   Json& add(std::string_view key, const std::vector<int32_t>& values);
   Json& add(std::string_view key, const Json& object);
   std::string text() const { return "{" + body_ + "}"; }

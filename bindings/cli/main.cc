@@ -12,12 +12,16 @@ void add_model(CLI::App* command, ModelFlags& flags, bool required = true) {
   if (required) option->required();
 }
 
+void add_kv(CLI::App* command, ModelFlags& flags) {
+  command->add_option("--kv", flags.kv, "KV format")->check(CLI::IsMember({"f16"}))->capture_default_str();
+  command->add_option("--block-tokens", flags.block_tokens, "tokens per KV block")->check(CLI::IsMember({16, 32, 64, 128, 256}));
+}
+
 void add_compute(CLI::App* command, ModelFlags& flags) {
   command->add_option("--threads", flags.threads, "compute threads (0: the CPUs that affinity and cgroup leave)")
       ->check(CLI::Range(0, 256));
   command->add_option("--isa", flags.isa, "instruction set, when not the best")->check(CLI::IsMember({"scalar", "avx2"}));
-  command->add_option("--kv", flags.kv, "KV format")->check(CLI::IsMember({"f16"}))->capture_default_str();
-  command->add_option("--block-tokens", flags.block_tokens, "tokens per KV block")->check(CLI::IsMember({16, 32, 64, 128, 256}));
+  add_kv(command, flags);
   command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step")->check(CLI::Range(1, 512));
 }
 
@@ -183,6 +187,23 @@ void define_store(CLI::App& app, int& code) {
   add("verify", "read and check everything; exits 1 with a line per fault", cmd_store_verify, 0);
 }
 
+void define_plan(CLI::App& app, int& code) {
+  auto flags = std::make_shared<PlanFlags>();
+  auto* c = app.add_subcommand("plan", "what a model and its sessions cost in memory, before anything is loaded");
+  add_model(c, flags->model, false);
+  c->add_option("--context", flags->context, "tokens of each session (0: the model's context)");
+  c->add_option("--sessions", flags->sessions, "how many (0: 1)");
+  c->add_option("--shared", flags->shared, "leading tokens that all sessions have in common");
+  add_kv(c, flags->model);
+  c->add_option("--memory", flags->memory, "budget, like 8G or 512M, in powers of 1024 (0: what is free here)")
+      ->transform(CLI::AsSizeValue(false));
+  c->add_option("--layers", flags->layers, "a model that is no file: its layers,");
+  c->add_option("--kv-heads", flags->kv_heads, "KV heads");
+  c->add_option("--head-dim", flags->head_dim, "and dimensions of a head");
+  c->add_flag("--json", flags->json, "one JSON object");
+  on(c, flags, cmd_plan, code);
+}
+
 void define_rest(CLI::App& app, int& code) {
   auto doctor = std::make_shared<DoctorFlags>();
   auto* c = app.add_subcommand("doctor", "what works on this machine and what to do about the rest");
@@ -214,6 +235,7 @@ int main(int argc, char** argv) {
   define_template(app, code);
   define_logits(app, code);
   define_bench(app, code);
+  define_plan(app, code);
   define_store(app, code);
   define_rest(app, code);
   try {

@@ -85,6 +85,16 @@ Status check_name(const char* name, size_t size, const char* what, bool may_be_e
   return {};
 }
 
+Status check_kv(uint32_t kv_format, uint32_t block_tokens) {
+  if (kv_format > KVRT_KV_F16)
+    return error(Code::kInvalid, Detail::kNone, "kv_format is %u, expected KVRT_KV_DEFAULT or KVRT_KV_F16", kv_format);
+  const bool power = block_tokens && !(block_tokens & (block_tokens - 1));
+  if (block_tokens && (!power || block_tokens < kBlockTokensMin || block_tokens > kBlockTokensMax)) {
+    return error(Code::kInvalid, Detail::kNone, "block_tokens is %u, expected 16, 32, 64, 128, 256 or 0", block_tokens);
+  }
+  return {};
+}
+
 Status check_option_struct(const void* options, size_t known, const char* name) {
   uint32_t size;
   std::memcpy(&size, options, sizeof size);
@@ -181,18 +191,34 @@ uint32_t kvrt_version(void) { return KVRT_VERSION_MAJOR << 16 | KVRT_VERSION_MIN
 uint32_t kvrt_abi_version(void) { return KVRT_ABI_VERSION; }
 
 uint32_t kvrt_struct_size(const char* name) {
-#define KVRT_SIZE(type) {#type, sizeof(type)}
+#define KVRT_SIZE(type) \
+  { #type, sizeof(type) }
   static constexpr struct {
     const char* name;
     size_t size;
-  } kStructs[] = {KVRT_SIZE(kvrt_error),           KVRT_SIZE(kvrt_report),           KVRT_SIZE(kvrt_store_entry),
-                  KVRT_SIZE(kvrt_token_value),     KVRT_SIZE(kvrt_event),            KVRT_SIZE(kvrt_runtime_options),
-                  KVRT_SIZE(kvrt_runtime_props),   KVRT_SIZE(kvrt_model_options),    KVRT_SIZE(kvrt_model_props),
-                  KVRT_SIZE(kvrt_template_options), KVRT_SIZE(kvrt_metrics),          KVRT_SIZE(kvrt_plan_options),
-                  KVRT_SIZE(kvrt_plan),            KVRT_SIZE(kvrt_store_options),    KVRT_SIZE(kvrt_store_props),
-                  KVRT_SIZE(kvrt_gc_report),       KVRT_SIZE(kvrt_session_options),  KVRT_SIZE(kvrt_session_props),
-                  KVRT_SIZE(kvrt_append_info),     KVRT_SIZE(kvrt_message_props),    KVRT_SIZE(kvrt_generate_options),
-                  KVRT_SIZE(kvrt_save_options),    KVRT_SIZE(kvrt_save_report)};
+  } kStructs[] = {KVRT_SIZE(kvrt_error),
+                  KVRT_SIZE(kvrt_report),
+                  KVRT_SIZE(kvrt_store_entry),
+                  KVRT_SIZE(kvrt_token_value),
+                  KVRT_SIZE(kvrt_event),
+                  KVRT_SIZE(kvrt_runtime_options),
+                  KVRT_SIZE(kvrt_runtime_props),
+                  KVRT_SIZE(kvrt_model_options),
+                  KVRT_SIZE(kvrt_model_props),
+                  KVRT_SIZE(kvrt_template_options),
+                  KVRT_SIZE(kvrt_metrics),
+                  KVRT_SIZE(kvrt_plan_options),
+                  KVRT_SIZE(kvrt_plan),
+                  KVRT_SIZE(kvrt_store_options),
+                  KVRT_SIZE(kvrt_store_props),
+                  KVRT_SIZE(kvrt_gc_report),
+                  KVRT_SIZE(kvrt_session_options),
+                  KVRT_SIZE(kvrt_session_props),
+                  KVRT_SIZE(kvrt_append_info),
+                  KVRT_SIZE(kvrt_message_props),
+                  KVRT_SIZE(kvrt_generate_options),
+                  KVRT_SIZE(kvrt_save_options),
+                  KVRT_SIZE(kvrt_save_report)};
 #undef KVRT_SIZE
   for (const auto& s : kStructs) {
     if (name && std::strcmp(name, s.name) == 0) return static_cast<uint32_t>(s.size);

@@ -96,6 +96,8 @@ Status check_text(const char* text, size_t size, const char* name);             
 Status check_path(const char* path, size_t size, std::string* out);                                       // non-empty, no NUL
 Status check_name(const char* name, size_t size, const char* what, bool may_be_empty, std::string* out);  // UTF-8, no NUL, ≤ 255 bytes
 
+Status check_kv(uint32_t kv_format, uint32_t block_tokens);  // as options give them
+
 Status check_option_struct(const void* options, size_t known, const char* name);
 Status check_output_struct(const void* out, const char* name);
 

@@ -89,7 +89,8 @@ kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kv
     if (out) KVRT_TRY(check_output_struct(out, "out"));
     KVRT_TRY(check_buffer(json, capacity, needed));
     auto message = session->host->message(session->session, index);
-    if (!message) return error(Code::kNotFound, Detail::kNone, "message %llu: the session has fewer", static_cast<unsigned long long>(index));
+    if (!message)
+      return error(Code::kNotFound, Detail::kNone, "message %llu: the session has fewer", static_cast<unsigned long long>(index));
     KVRT_TRY(write_buffer(message->json.data(), message->json.size(), json, capacity, needed));
     kvrt_message_props p{};
     p.generated = message->generated;

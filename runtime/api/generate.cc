@@ -126,7 +126,8 @@ kvrt_event show(kvrt_session* handle, kvrt::Event event) {
   out.text = e.text.data();
   out.text_size = e.text.size();
   out.logprob = e.logprob;
-  static_assert(sizeof(kvrt_token_value) == sizeof(kvrt::TokenValue) && offsetof(kvrt_token_value, value) == offsetof(kvrt::TokenValue, value));
+  static_assert(sizeof(kvrt_token_value) == sizeof(kvrt::TokenValue) &&
+                offsetof(kvrt_token_value, value) == offsetof(kvrt::TokenValue, value));
   out.top = e.top.empty() ? nullptr : reinterpret_cast<const kvrt_token_value*>(e.top.data());
   out.top_count = e.top.size();
   out.done = e.done;
@@ -230,7 +231,6 @@ kvrt_status kvrt_session_cancel(kvrt_session* session) {
     return {};
   });
 }
-
 
 kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token) {
   return guard([&]() -> Status {

@@ -53,8 +53,10 @@ class Exposition {
     label_ = "model=\"";
     for (char c : model) {
       if (c == '\\' || c == '"') label_ += '\\';
-      if (c == '\n') label_ += "\\n";
-      else label_ += c;
+      if (c == '\n')
+        label_ += "\\n";
+      else
+        label_ += c;
     }
     label_ += '"';
   }

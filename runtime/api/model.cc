@@ -10,12 +10,7 @@ using kvrt::Status;
 namespace {
 
 Status check_model_options(const kvrt_model_options& o) {
-  if (o.kv_format > KVRT_KV_F16)
-    return error(Code::kInvalid, Detail::kNone, "kv_format is %u, expected KVRT_KV_DEFAULT or KVRT_KV_F16", o.kv_format);
-  bool power = o.block_tokens && !(o.block_tokens & (o.block_tokens - 1));
-  if (o.block_tokens && (!power || o.block_tokens < kvrt::kBlockTokensMin || o.block_tokens > kvrt::kBlockTokensMax)) {
-    return error(Code::kInvalid, Detail::kNone, "block_tokens is %u, expected 16, 32, 64, 128, 256 or 0", o.block_tokens);
-  }
+  KVRT_TRY(check_kv(o.kv_format, o.block_tokens));
   if (o.prefill_chunk > kvrt::kStepRowsMax) {
     return error(Code::kInvalid, Detail::kNone, "prefill_chunk is %u, expected 1 to %u or 0", o.prefill_chunk, kvrt::kStepRowsMax);
   }
@@ -53,6 +48,7 @@ void fill_props(const kvrt::ModelHost& host, kvrt_model_props* p) {
   p->block_tokens = i.kv.block_tokens;
   p->file_bytes = i.file_bytes;
   p->weight_bytes = i.weight_bytes;
+  p->scratch_bytes = i.scratch_bytes;
   p->kv_bytes_per_token = i.kv.token_bytes();
   p->block_bytes = i.kv.block_bytes();
   p->blocks = i.blocks;

@@ -55,6 +55,8 @@ class Backend {
   virtual void sync() = 0;
   // Stacks the tensors by rows (same cols). `device` types: F32, F16, Q4_1, Q8_0.
   virtual Result<std::unique_ptr<Weight>> make_weight(std::span<const TensorView> tensors) = 0;
+  // bytes() of that weight, by its types and shapes: no tensor is read. Any thread.
+  virtual Result<uint64_t> weight_bytes(std::span<const TensorView> tensors) const = 0;
 
   // Ops.
   virtual void embed(const Weight& table, std::span<const int32_t> tokens, float* out) = 0;

@@ -43,6 +43,8 @@ Result<std::unique_ptr<Weight>> CpuBackend::make_weight(std::span<const TensorVi
   return std::unique_ptr<Weight>(std::move(weight));
 }
 
+Result<uint64_t> CpuBackend::weight_bytes(std::span<const TensorView> tensors) const { return PanelWeight::bytes_of(tensors); }
+
 void CpuBackend::embed(const Weight& table, std::span<const int32_t> tokens, float* out) {
   const auto& weight = static_cast<const PanelWeight&>(table);
   for_rows(static_cast<uint32_t>(tokens.size()), kElementwiseGrain, [&](uint32_t row) {

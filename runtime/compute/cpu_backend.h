@@ -26,6 +26,7 @@ class CpuBackend final : public Backend {
   void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) override;
   void sync() override {}
   Result<std::unique_ptr<Weight>> make_weight(std::span<const TensorView> tensors) override;
+  Result<uint64_t> weight_bytes(std::span<const TensorView> tensors) const override;
 
   void embed(const Weight& table, std::span<const int32_t> tokens, float* out) override;
   void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) override;

@@ -76,6 +76,8 @@ void pack_panel(const TensorView& tensor, uint32_t panel_index, uint8_t* panel) 
   }
 }
 
+uint64_t part_bytes(const WeightPart& part) { return (part.panel_bytes * part.panels + kPanelAlign - 1) & ~(kPanelAlign - 1); }
+
 using ull = unsigned long long;
 
 Status check_tensor(const TensorView& tensor, uint64_t cols) {
@@ -96,9 +98,8 @@ Status check_tensor(const TensorView& tensor, uint64_t cols) {
 
 }  // namespace
 
-Result<std::unique_ptr<PanelWeight>> PanelWeight::make(std::span<const TensorView> tensors, HostArena* arena, ThreadPool* pool) {
+Result<uint64_t> PanelWeight::lay_out(std::span<const TensorView> tensors) {
   if (tensors.empty()) return error(Code::kInvalid, Detail::kNone, "a weight of no tensors");
-  auto weight = std::make_unique<PanelWeight>();
   uint64_t bytes = 0, rows = 0;
   for (const TensorView& tensor : tensors) {
     KVRT_TRY(check_tensor(tensor, tensors[0].cols()));
@@ -107,18 +108,26 @@ Result<std::unique_ptr<PanelWeight>> PanelWeight::make(std::span<const TensorVie
     part.row_begin = static_cast<uint32_t>(rows);
     part.rows = static_cast<uint32_t>(tensor.rows());
     part.panels = (part.rows + kPanelRows - 1) / kPanelRows;
-    part.first_panel = weight->panels_;
+    part.first_panel = panels_;
     part.panel_bytes = panel_bytes_of(tensor.type, tensor.cols());
-    bytes += (part.panel_bytes * part.panels + kPanelAlign - 1) & ~(kPanelAlign - 1);
+    bytes += part_bytes(part);
     rows += part.rows;
-    weight->panels_ += part.panels;
+    panels_ += part.panels;
     const bool quantized = tensor.type == DType::kQ4_1 || tensor.type == DType::kQ8_0;
-    (quantized ? weight->quantized_ : weight->plain_) = true;
-    weight->parts_.push_back(part);
+    (quantized ? quantized_ : plain_) = true;
+    parts_.push_back(part);
   }
   if (rows > kVocabMax) return error(Code::kLimit, Detail::kNone, "a weight of %llu rows, at most %u", static_cast<ull>(rows), kVocabMax);
-  weight->rows_ = static_cast<uint32_t>(rows);
-  weight->cols_ = static_cast<uint32_t>(tensors[0].cols());
+  rows_ = static_cast<uint32_t>(rows);
+  cols_ = static_cast<uint32_t>(tensors[0].cols());
+  return bytes;
+}
+
+Result<uint64_t> PanelWeight::bytes_of(std::span<const TensorView> tensors) { return PanelWeight().lay_out(tensors); }
+
+Result<std::unique_ptr<PanelWeight>> PanelWeight::make(std::span<const TensorView> tensors, HostArena* arena, ThreadPool* pool) {
+  auto weight = std::make_unique<PanelWeight>();
+  KVRT_ASSIGN(const uint64_t bytes, weight->lay_out(tensors));
   KVRT_ASSIGN(weight->memory_, arena->take(bytes));
   uint8_t* at = weight->memory_.data;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -127,7 +136,7 @@ Result<std::unique_ptr<PanelWeight>> PanelWeight::make(std::span<const TensorVie
     part.data = at;
     pool->parallel_for(part.panels,
                        [&part, &tensor, at](uint32_t panel, uint32_t) { pack_panel(tensor, panel, at + panel * part.panel_bytes); });
-    at += (part.panel_bytes * part.panels + kPanelAlign - 1) & ~(kPanelAlign - 1);
+    at += part_bytes(part);
   }
   return weight;
 }

@@ -25,6 +25,9 @@ class PanelWeight final : public Weight {
  public:
   static Result<std::unique_ptr<PanelWeight>> make(std::span<const TensorView> tensors, HostArena* arena, ThreadPool* pool);
 
+  // bytes() of what make would make.
+  static Result<uint64_t> bytes_of(std::span<const TensorView> tensors);
+
   uint32_t rows() const override { return rows_; }
   uint32_t cols() const override { return cols_; }
   uint64_t bytes() const override { return memory_.bytes; }
@@ -37,6 +40,8 @@ class PanelWeight final : public Weight {
   void dequantize(uint32_t row, float* out) const;
 
  private:
+  Result<uint64_t> lay_out(std::span<const TensorView> tensors);  // all but the data; the bytes it takes
+
   uint32_t rows_ = 0, cols_ = 0, panels_ = 0;
   bool quantized_ = false, plain_ = false;
   std::vector<WeightPart> parts_;

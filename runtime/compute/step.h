@@ -30,6 +30,7 @@ struct KvGeometry {
   uint64_t half_bytes() const { return uint64_t{kv_heads} * head_dim * block_tokens * elem_bytes; }  // K (or V) of one layer
   uint64_t layer_bytes() const { return 2 * half_bytes(); }
   uint64_t block_bytes() const { return layers * layer_bytes(); }
+  uint64_t blocks_for(uint64_t tokens) const { return tokens / block_tokens + (tokens % block_tokens != 0); }
   uint64_t token_bytes() const { return uint64_t{2} * layers * kv_heads * head_dim * elem_bytes; }
 };
 

@@ -31,7 +31,7 @@ namespace {
 
 // Who gives up blocks first: idle sessions, then generations that wait for their host, then those that could run, the youngest first.
 struct Rank {
-  int kind = 0;       // 0 idle, 1 waits, 2 runs
+  int kind = 0;        // 0 idle, 1 waits, 2 runs
   uint64_t since = 0;  // idle, waits: the least recently used first. Runs: the last to begin first
   bool operator<(const Rank& other) const { return kind != other.kind ? kind < other.kind : since < other.since; }
 };

@@ -46,8 +46,10 @@ void ModelHost::cancel(Session* session) {
 Status ModelHost::accept(Session* session, int32_t token) {
   std::unique_lock lock(mu_);
   bool due = session->state == SessionState::kGenerating && !session->generation->finished && !session->generation->awaited.empty();
-  if (!due) return error(Code::kInvalid, Detail::kState, "accept: the session asks for no token: it does after a LOGITS event of a "
-                                                         "generation with sampler HOST");
+  if (!due)
+    return error(Code::kInvalid, Detail::kState,
+                 "accept: the session asks for no token: it does after a LOGITS event of a "
+                 "generation with sampler HOST");
   if (token < 0 || static_cast<uint32_t>(token) >= tokenizer_->vocab_size()) {
     return error(Code::kInvalid, Detail::kNone, "accept: token %d, the vocabulary has %u", token, tokenizer_->vocab_size());
   }
@@ -203,8 +205,8 @@ void ModelHost::compute(StepPlan* plan) {
     size_t vocab = dims_.vocab;
     auto row = std::span(logits_).subspan(seq.first_logit * vocab, vocab);
     // The tokens do not change: they are this step's to add to.
-    plan->samples[seq.first_logit] = o.host_samples ? describe(row, 0, 0)
-                                                    : sample(row, o.sampling, seq.session->tokens, seq.session->generation->prompt_end, seq.end);
+    plan->samples[seq.first_logit] =
+        o.host_samples ? describe(row, 0, 0) : sample(row, o.sampling, seq.session->tokens, seq.session->generation->prompt_end, seq.end);
   }
 }
 

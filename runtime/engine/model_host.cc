@@ -1,16 +1,13 @@
 #include "runtime/engine/model_host.h"
 
-#include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "runtime/base/limits.h"
+#include "runtime/engine/plan.h"
 
 namespace kvrt {
 
 namespace {
-
-constexpr uint32_t kLogitsRowsMax = 64;  // rows of logits per step: 64 x 49,152 floats are 12 MB
 
 Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
   VocabSource v;
@@ -40,37 +37,11 @@ Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
   return made;
 }
 
-uint64_t read_number(const char* path) {  // 0 when there is none ("max", no such file)
-  unsigned long long value = 0;
-  if (FILE* f = std::fopen(path, "re")) {
-    if (std::fscanf(f, "%llu", &value) != 1) value = 0;
-    std::fclose(f);
-  }
-  return value;
-}
-
-uint64_t available_memory() {
-  uint64_t available = 0;
-  if (FILE* f = std::fopen("/proc/meminfo", "re")) {
-    char line[128];
-    unsigned long long kb;
-    while (std::fgets(line, sizeof line, f)) {
-      if (std::sscanf(line, "MemAvailable: %llu kB", &kb) == 1) available = kb * 1024;
-    }
-    std::fclose(f);
-  }
-  uint64_t cap = read_number("/sys/fs/cgroup/memory.max"), used = read_number("/sys/fs/cgroup/memory.current");
-  if (cap && cap > used) available = available ? std::min(available, cap - used) : cap - used;
-  return available ? available : uint64_t{1} << 30;
-}
-
 class ForwardRunner final : public StepRunner {
  public:
   ForwardRunner(const Model& model, Backend* backend, const KvGeometry& kv, std::unique_ptr<ForwardScratch> scratch)
       : model_(model), backend_(backend), kv_(kv), scratch_(std::move(scratch)) {}
-  void run(const Step& step, uint8_t* pool, float* logits) override {
-    forward(model_, backend_, kv_, pool, step, scratch_.get(), logits);
-  }
+  void run(const Step& step, uint8_t* pool, float* logits) override { forward(model_, backend_, kv_, pool, step, scratch_.get(), logits); }
   uint64_t bytes() const override { return scratch_->bytes(); }
 
  private:
@@ -138,25 +109,15 @@ ModelHost::~ModelHost() = default;
 
 Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunner> toy) {
   const ModelDims& d = dims_;
-  kv_ = {d.layers, d.kv_heads, d.head_dim, options.block_tokens ? options.block_tokens : kBlockTokensDefault, 2};
-  uint64_t blocks_per_context = (uint64_t{d.context} + kv_.block_tokens - 1) / kv_.block_tokens;
-  uint64_t bytes = options.kv_bytes_max;
-  if (!bytes) {
-    bytes = std::min(available_memory() / 4, (4 * blocks_per_context) * kv_.block_bytes());
-    bytes = std::max(bytes, 2 * kv_.block_bytes());
-  }
-  uint64_t blocks = std::min<uint64_t>(bytes / kv_.block_bytes(), INT32_MAX);
-  if (blocks < 2) {
-    return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, two KV blocks of %u tokens need %llu: raise it",
-                 static_cast<unsigned long long>(bytes), kv_.block_tokens, static_cast<unsigned long long>(2 * kv_.block_bytes()));
-  }
+  kv_ = kv_geometry(d, options.block_tokens);
+  KVRT_ASSIGN(const uint64_t blocks, pool_blocks(kv_, d.context, options.kv_bytes_max));
   KVRT_ASSIGN(pool_buffer_, engine_->backend()->alloc(blocks * kv_.block_bytes(), false));
   runner_ = std::move(toy);
   if (!runner_) {
     KVRT_ASSIGN(auto scratch, make_scratch(*model_, engine_->backend(), kStepRowsMax, kLogitsRowsMax));
     runner_ = std::make_unique<ForwardRunner>(*model_, engine_->backend(), kv_, std::move(scratch));
   }
-  logits_.resize(size_t{kLogitsRowsMax} * d.vocab);
+  logits_.resize(logits_bytes(d) / sizeof(float));
   step_ms_max_ = options.step_ms_max ? options.step_ms_max : kStepMsDefault;
   SchedulerLimits limits;
   limits.context = d.context;
@@ -185,6 +146,7 @@ HostInfo ModelHost::info() const {
   info.kv = kv_;
   info.weight_bytes = model_ ? model_->weight_bytes : 0;
   info.scratch_bytes = runner_->bytes() + logits_.size() * sizeof(float);
+  info.pool_bytes = pool_buffer_->bytes();
   info.step_ms_max = step_ms_max_;
   std::lock_guard lock(mu_);
   BlockPool& pool = scheduler_->pool();

@@ -35,13 +35,13 @@ class StepRunner {
 
 // What a host is made of.
 struct HostParts {
-  std::string name;                      // for messages: the path
-  std::unique_ptr<GgufFile> file;        // null: a toy
+  std::string name;                // for messages: the path
+  std::unique_ptr<GgufFile> file;  // null: a toy
   std::unique_ptr<Tokenizer> tokenizer;
-  std::string chat_template;             // "": none
-  std::unique_ptr<Model> model;          // null for a vocabulary-only file, and for a toy
+  std::string chat_template;     // "": none
+  std::unique_ptr<Model> model;  // null for a vocabulary-only file, and for a toy
   ModelDims dims;
-  std::unique_ptr<StepRunner> toy;       // instead of the model
+  std::unique_ptr<StepRunner> toy;  // instead of the model
 };
 
 struct HostInfo {
@@ -50,11 +50,10 @@ struct HostInfo {
   ModelDims dims;
   bool has_template = false;
   KvGeometry kv;
-  uint64_t file_bytes = 0, weight_bytes = 0;
+  uint64_t file_bytes = 0, weight_bytes = 0, scratch_bytes = 0, pool_bytes = 0;  // scratch: with the logits of a step
   uint32_t blocks = 0, blocks_free = 0, blocks_cached = 0;
   uint64_t sessions = 0;
   double load_ms = 0;
-  uint64_t scratch_bytes = 0;
   uint32_t step_ms_max = 0;
 };
 

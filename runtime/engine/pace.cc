@@ -5,9 +5,9 @@
 namespace kvrt {
 
 namespace {
-constexpr double kFirstCost = 16;      // rows of a first step, whose speed nobody knows
-constexpr double kGrowth = 2;  // a step is at most so many times the largest one measured
-constexpr double kWeight = 0.3;        // of the newest measurement
+constexpr double kFirstCost = 16;         // rows of a first step, whose speed nobody knows
+constexpr double kGrowth = 2;             // a step is at most so many times the largest one measured
+constexpr double kWeight = 0.3;           // of the newest measurement
 constexpr double kPromptPerDecode = 1.5;  // sessions that decode wait at most 1 + so many times their own step for a prompt
 
 double blend(double old, double fresh) { return old > 0 ? old + kWeight * (fresh - old) : fresh; }
@@ -32,7 +32,7 @@ double Pace::cost(uint64_t begin, uint64_t end) const {
 
 uint64_t Pace::rows(uint64_t begin, double budget) const {
   double first = 1 + static_cast<double>(begin) / static_cast<double>(context_cost_);
-  double rows = budget / first;                                                          // as if all were at `begin`,
+  double rows = budget / first;                                               // as if all were at `begin`,
   rows = budget / (first + rows / (2 * static_cast<double>(context_cost_)));  // then at the middle of so many
   return std::max<uint64_t>(1, static_cast<uint64_t>(rows));
 }

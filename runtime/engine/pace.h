@@ -23,10 +23,10 @@ class Pace {
   double decode_ns(uint32_t decodes) const;
 
   uint64_t step_ns_, context_cost_;
-  double row_ns_ = 0;       // of cost 1; 0: not measured
+  double row_ns_ = 0;          // of cost 1; 0: not measured
   double decode_step_ns_ = 0;  // of a step of decodes alone
-  double decode_rows_ = 0;  // in it
-  double most_ = 0;  // the largest prompt cost that a step took on
+  double decode_rows_ = 0;     // in it
+  double most_ = 0;            // the largest prompt cost that a step took on
 };
 
 }  // namespace kvrt

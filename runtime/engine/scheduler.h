@@ -22,8 +22,8 @@ struct SchedulerLimits {
   uint32_t prefill_chunk = 0;  // prompt rows of one session per step
   uint32_t step_ms_max = 50;
   uint64_t context_cost = 4096;  // tokens of context that make a row cost twice
-  uint32_t rows_max = 0;       // rows per step
-  uint32_t logits_max = 0;     // rows per step that want logits
+  uint32_t rows_max = 0;         // rows per step
+  uint32_t logits_max = 0;       // rows per step that want logits
 };
 
 // One session's part of a plan.
@@ -153,11 +153,11 @@ class Scheduler {
   std::vector<std::shared_ptr<Wake>> woken_;
   Counters counters_;
   std::unordered_map<BlockKey, const Session*, Hash256Hasher> claimed_;  // of a plan: who computes the block of this key
-  Session* starved_ = nullptr;  // who got no block last time: served first
-  double budget_ = 0;           // of a plan: prompt cost that is left
-  size_t turn_ = 0;             // who is planned first
-  uint64_t clock_ = 0;          // for Session::last_used
-  uint64_t begun_ = 0;          // for Generation::order
+  Session* starved_ = nullptr;                                           // who got no block last time: served first
+  double budget_ = 0;                                                    // of a plan: prompt cost that is left
+  size_t turn_ = 0;                                                      // who is planned first
+  uint64_t clock_ = 0;                                                   // for Session::last_used
+  uint64_t begun_ = 0;                                                   // for Generation::order
 };
 
 }  // namespace kvrt

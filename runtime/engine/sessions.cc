@@ -85,7 +85,7 @@ Status ModelHost::check_room(const Session& session, uint64_t more) const {
                  "the session would have %llu tokens, the model's context is %u: truncate, or start another session",
                  static_cast<unsigned long long>(n), dims_.context);
   }
-  uint64_t blocks = (n + kv_.block_tokens - 1) / kv_.block_tokens;
+  const uint64_t blocks = kv_.blocks_for(n);
   if (blocks > scheduler_->pool().size()) {
     return error(Code::kLimit, Detail::kNone, "%llu tokens need %llu KV blocks, the pool has %u: raise kv_bytes_max of model_open",
                  static_cast<unsigned long long>(n), static_cast<unsigned long long>(blocks), scheduler_->pool().size());

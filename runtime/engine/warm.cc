@@ -28,7 +28,8 @@ std::vector<ModelHost::ChunkLoad> ModelHost::loads_wanted(Session* session) {
   uint32_t T = kv_.block_tokens;
   std::vector<ChunkLoad> wanted;
   for (uint32_t i = 0; i < s.keys.size(); ++i) {
-    if (s.table.filled(i) == 0) wanted.push_back({i, s.keys[i], scheduler_->block_tokens_of(s, i), kNoBlock, ChunkState::kAbsent, {}, false});
+    if (s.table.filled(i) == 0)
+      wanted.push_back({i, s.keys[i], scheduler_->block_tokens_of(s, i), kNoBlock, ChunkState::kAbsent, {}, false});
   }
   auto tail = static_cast<uint32_t>(s.saved_tail_begin / T);
   if (s.saved_tail_end > s.saved_tail_begin && s.table.filled(tail) == 0) {

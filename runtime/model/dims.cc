@@ -98,9 +98,6 @@ class DimsReader {
       if (type != "none")
         return unsupported(scaling, ("RoPE scaling \"" + std::string(type.substr(0, 32)) + "\" is not supported").c_str());
     }
-    if (const auto split = file_.get_uint("split.count"); split && *split > 1) {
-      return unsupported("split.count", "a model split over several files is not supported");
-    }
     return Status::ok();
   }
 
@@ -152,10 +149,6 @@ class DimsReader {
   }
 
   Status read_vocab(ModelDims* dims) const {
-    if (file_.tensors().empty()) {
-      return error(Code::kInvalid, Detail::kNone, "%s: the file has no tensors (a vocabulary alone), expected a model",
-                   file_.name().c_str());
-    }
     if (file_.find("rope_freqs.weight")) {
       return error(Code::kUnsupported, Detail::kNone, "%s: tensor rope_freqs.weight: scaled RoPE frequencies are not supported",
                    file_.name().c_str());
@@ -185,6 +178,9 @@ class DimsReader {
 }  // namespace
 
 Result<ModelDims> read_dims(const GgufFile& file, const Arch** arch) {
+  if (file.tensors().empty()) {
+    return error(Code::kInvalid, Detail::kNone, "%s: the file has no tensors (a vocabulary alone), expected a model", file.name().c_str());
+  }
   KVRT_ASSIGN(const std::string_view name, file.require_string("general.architecture"));
   *arch = find_arch(name);
   if (!*arch) {

@@ -1,5 +1,6 @@
 // The only transformer pass. Read it top to bottom; what the ops compute, and in which order, is in runtime/compute/NUMERICS.md.
 #include <algorithm>
+#include <array>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/check.h"
@@ -25,6 +26,24 @@ class Scratch final : public ForwardScratch {
 };
 
 uint32_t qkv_width(const ModelDims& d) { return (d.heads + 2 * d.kv_heads) * d.head_dim; }
+
+struct ScratchArray {
+  float* Scratch::*array;
+  uint64_t rows, width;
+  CheckedSize bytes() const { return (CheckedSize(rows) * width * sizeof(float)).align(64); }  // whole cache lines
+};
+
+std::array<ScratchArray, 7> scratch_arrays(const ModelDims& d, uint32_t rows_max, uint32_t logits_max) {
+  return {{
+      {&Scratch::x, rows_max, d.width},
+      {&Scratch::normed, std::max(rows_max, logits_max), d.width},
+      {&Scratch::qkv, rows_max, qkv_width(d)},
+      {&Scratch::attended, rows_max, uint64_t{d.heads} * d.head_dim},
+      {&Scratch::gate_up, rows_max, uint64_t{2} * d.ff},
+      {&Scratch::activated, rows_max, d.ff},
+      {&Scratch::last, logits_max, d.width},
+  }};
+}
 
 void attention_block(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t* pool, uint32_t index, const Step& step,
                      Scratch* s) {
@@ -63,35 +82,28 @@ void head(const Model& model, Backend* backend, const Step& step, Scratch* s, fl
 
 }  // namespace
 
-Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend* backend, uint32_t rows_max, uint32_t logits_max) {
-  const ModelDims& d = model.dims;
-  auto s = std::make_unique<Scratch>();
-  s->rows_max = rows_max;
-  s->logits_max = logits_max;
-  const struct {
-    float** array;
-    uint64_t rows, width;
-  } arrays[] = {
-      {&s->x, rows_max, d.width},
-      {&s->normed, std::max(rows_max, logits_max), d.width},
-      {&s->qkv, rows_max, qkv_width(d)},
-      {&s->attended, rows_max, uint64_t{d.heads} * d.head_dim},
-      {&s->gate_up, rows_max, uint64_t{2} * d.ff},
-      {&s->activated, rows_max, d.ff},
-      {&s->last, logits_max, d.width},
-  };
-  constexpr uint64_t kAlign = 64;  // a cache line
+Result<uint64_t> scratch_bytes(const ModelDims& dims, uint32_t rows_max, uint32_t logits_max) {
   CheckedSize total;
-  for (const auto& a : arrays) total = (total + CheckedSize(a.rows) * a.width * sizeof(float)).align(kAlign);
+  for (const ScratchArray& a : scratch_arrays(dims, rows_max, logits_max)) total = total + a.bytes();
   uint64_t bytes = 0;
   if (!total.get(UINT64_MAX / 2, &bytes)) {
     return error(Code::kLimit, Detail::kNone, "scratch memory for %u rows and %u logits is too large", rows_max, logits_max);
   }
+  return bytes;
+}
+
+Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend* backend, uint32_t rows_max, uint32_t logits_max) {
+  auto s = std::make_unique<Scratch>();
+  s->rows_max = rows_max;
+  s->logits_max = logits_max;
+  KVRT_ASSIGN(const uint64_t bytes, scratch_bytes(model.dims, rows_max, logits_max));
   KVRT_ASSIGN(s->buffer, backend->alloc(bytes, /*populate=*/false));
   uint8_t* at = s->buffer->data();
-  for (const auto& a : arrays) {
-    *a.array = reinterpret_cast<float*>(at);
-    at += (a.rows * a.width * sizeof(float) + kAlign - 1) / kAlign * kAlign;
+  for (const ScratchArray& a : scratch_arrays(model.dims, rows_max, logits_max)) {
+    s.get()->*a.array = reinterpret_cast<float*>(at);
+    uint64_t array_bytes = 0;
+    a.bytes().get(bytes, &array_bytes);  // cannot fail: the sum fitted
+    at += array_bytes;
   }
   return std::unique_ptr<ForwardScratch>(std::move(s));
 }

@@ -22,7 +22,8 @@ class Mapping {
   Mapping() = default;
   explicit Mapping(std::span<const uint8_t> borrowed) : bytes_(borrowed) {}
   // A mapping of `size` bytes, the first `skip` of which are not ours.
-  Mapping(void* base, size_t size, size_t skip) : bytes_(static_cast<const uint8_t*>(base) + skip, size - skip), mapped_(base), size_(size) {}
+  Mapping(void* base, size_t size, size_t skip)
+      : bytes_(static_cast<const uint8_t*>(base) + skip, size - skip), mapped_(base), size_(size) {}
   Mapping(Mapping&& o) noexcept : bytes_(o.bytes_), mapped_(std::exchange(o.mapped_, nullptr)), size_(o.size_) {}
   Mapping& operator=(Mapping&& o) = delete;
   ~Mapping() {
@@ -238,11 +239,28 @@ Result<Opened> map_file(int fd, const ModelSource& source) {
   const uint64_t size = source.size ? source.size : file_size - source.offset;
   GgufFile::Identity identity{info.st_dev, info.st_ino, size, int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
   if (size != file_size) identity.inode = 0;
-  if (size == 0) return Opened{Mapping(), identity};  // the parser says what is wrong with it
+  if (size == 0) return Opened{Mapping(), identity};                                   // the parser says what is wrong with it
   const uint64_t skip = source.offset % static_cast<uint64_t>(sysconf(_SC_PAGESIZE));  // a mapping begins at a page
   void* base = mmap(nullptr, size + skip, PROT_READ, MAP_PRIVATE, fd, static_cast<off_t>(source.offset - skip));
   if (base == MAP_FAILED) return errno_error(errno, "%s: cannot map %llu bytes", path.c_str(), static_cast<unsigned long long>(size));
   return Opened{Mapping(base, size + skip, skip), identity};
+}
+
+// Part of a split model holds some of the tensors, or none: it would pass for a damaged model, or for a vocabulary.
+Status refuse_split(const GgufFile& file) {
+  using Ull = unsigned long long;
+  const auto count = file.get_uint("split.count");
+  if (!count || *count <= 1) return Status::ok();
+  return error(Code::kUnsupported, Detail::kNone,
+               "%s: split.count is %llu (this is split.no %llu): split files are not read: merge them into one file (gguf-split --merge)",
+               file.name().c_str(), Ull{*count}, Ull{file.get_uint("split.no").value_or(0)});
+}
+
+Result<std::unique_ptr<GgufFile>> make_file(Mapping mapping, std::string name, const GgufFile::Identity& identity) {
+  KVRT_ASSIGN(GgufDirectory directory, parse_gguf(mapping.bytes(), name));
+  auto file = std::make_unique<GgufFileImpl>(std::move(mapping), std::move(name), identity, std::move(directory));
+  KVRT_TRY(refuse_split(*file));
+  return std::unique_ptr<GgufFile>(std::move(file));
 }
 
 }  // namespace
@@ -255,14 +273,11 @@ Result<std::unique_ptr<GgufFile>> GgufFile::open(const ModelSource& source) {
   Result<Opened> opened = map_file(fd, source);
   if (source.fd < 0) ::close(fd);
   if (!opened.is_ok()) return opened.take_status();
-  KVRT_ASSIGN(GgufDirectory directory, parse_gguf(opened->mapping.bytes(), path));
-  return std::unique_ptr<GgufFile>(new GgufFileImpl(std::move(opened->mapping), path, opened->identity, std::move(directory)));
+  return make_file(std::move(opened->mapping), path, opened->identity);
 }
 
 Result<std::unique_ptr<GgufFile>> GgufFile::parse(std::span<const uint8_t> bytes, std::string name) {
-  KVRT_ASSIGN(GgufDirectory directory, parse_gguf(bytes, name));
-  return std::unique_ptr<GgufFile>(
-      new GgufFileImpl(Mapping(bytes), std::move(name), Identity{0, 0, bytes.size(), 0}, std::move(directory)));
+  return make_file(Mapping(bytes), std::move(name), Identity{0, 0, bytes.size(), 0});
 }
 
 }  // namespace kvrt

@@ -19,7 +19,7 @@ struct LayerTensors {
 
 // Where every weight is, once all were found and checked.
 struct Plan {
-  const GgufTensor *embedding, *output_norm, *head = nullptr;
+  const GgufTensor *embedding = nullptr, *output_norm = nullptr, *head = nullptr;
   std::vector<LayerTensors> layers;
 };
 
@@ -95,6 +95,56 @@ class Planner {
   std::vector<const GgufTensor*> taken_;
 };
 
+using Tensors = std::initializer_list<const GgufTensor*>;  // stacked by rows
+
+std::vector<TensorView> views_of(Tensors tensors) {
+  std::vector<TensorView> views;
+  for (const GgufTensor* tensor : tensors) views.push_back(tensor->view);
+  return views;
+}
+
+// Hands every weight to `to`, with its place in the model, in the order of loading.
+template <typename To>
+Status for_each_weight(const Plan& plan, Model* model, To* to) {
+  KVRT_TRY(to->matrix({plan.embedding}, &model->embedding));
+  if (plan.head) KVRT_TRY(to->matrix({plan.head}, &model->head));
+  KVRT_TRY(to->vectors({plan.output_norm}, &model->output_norm));
+  for (const LayerTensors& from : plan.layers) {
+    Layer& layer = model->layers.emplace_back();
+    KVRT_TRY(to->vectors({from.attn_norm}, &layer.attn_norm));
+    KVRT_TRY(to->matrix({from.q, from.k, from.v}, &layer.qkv));
+    if (from.q_bias) KVRT_TRY(to->vectors({from.q_bias, from.k_bias, from.v_bias}, &layer.qkv_bias));
+    KVRT_TRY(to->matrix({from.out}, &layer.out));
+    KVRT_TRY(to->vectors({from.ffn_norm}, &layer.ffn_norm));
+    KVRT_TRY(to->matrix({from.gate, from.up}, &layer.gate_up));
+    KVRT_TRY(to->matrix({from.down}, &layer.down));
+  }
+  return Status::ok();
+}
+
+// Adds up what the weights will take.
+class Counter {
+ public:
+  Counter(const GgufFile& file, const Backend& backend) : file_(file), backend_(backend) {}
+
+  Status matrix(Tensors tensors, std::unique_ptr<Weight>*) {
+    Result<uint64_t> bytes = backend_.weight_bytes(views_of(tensors));
+    if (!bytes.is_ok()) return bytes.take_status().annotate(file_.name() + ": tensor " + (*tensors.begin())->name);
+    bytes_ += *bytes;
+    return Status::ok();
+  }
+  Status vectors(Tensors tensors, std::vector<float>*) {
+    for (const GgufTensor* tensor : tensors) bytes_ += tensor->view.cols() * sizeof(float);
+    return Status::ok();
+  }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  const GgufFile& file_;
+  const Backend& backend_;
+  uint64_t bytes_ = 0;
+};
+
 // Moves planned tensors into the model, reports progress, gives each tensor's pages back once it is copied.
 class Loader {
  public:
@@ -102,38 +152,15 @@ class Loader {
     for (const GgufTensor& tensor : file.tensors()) total_ += tensor.view.data.size();
   }
 
-  Status load(const Plan& plan, Model* model) {
-    KVRT_TRY(load_matrix({plan.embedding}, &model->embedding));
-    if (plan.head) KVRT_TRY(load_matrix({plan.head}, &model->head));
-    KVRT_TRY(load_vectors({plan.output_norm}, &model->output_norm));
-    for (const LayerTensors& from : plan.layers) {
-      Layer& to = model->layers.emplace_back();
-      KVRT_TRY(load_vectors({from.attn_norm}, &to.attn_norm));
-      KVRT_TRY(load_matrix({from.q, from.k, from.v}, &to.qkv));
-      if (from.q_bias) KVRT_TRY(load_vectors({from.q_bias, from.k_bias, from.v_bias}, &to.qkv_bias));
-      KVRT_TRY(load_matrix({from.out}, &to.out));
-      KVRT_TRY(load_vectors({from.ffn_norm}, &to.ffn_norm));
-      KVRT_TRY(load_matrix({from.gate, from.up}, &to.gate_up));
-      KVRT_TRY(load_matrix({from.down}, &to.down));
-    }
-    model->weight_bytes = resident_;
-    return Status::ok();
-  }
-
- private:
-  using Tensors = std::initializer_list<const GgufTensor*>;
-
-  Status load_matrix(Tensors tensors, std::unique_ptr<Weight>* out) {
-    std::vector<TensorView> views;
-    for (const GgufTensor* tensor : tensors) views.push_back(tensor->view);
-    Result<std::unique_ptr<Weight>> weight = backend_->make_weight(views);
+  Status matrix(Tensors tensors, std::unique_ptr<Weight>* out) {
+    Result<std::unique_ptr<Weight>> weight = backend_->make_weight(views_of(tensors));
     if (!weight.is_ok()) return weight.take_status().annotate(file_.name() + ": tensor " + (*tensors.begin())->name);
     *out = std::move(weight).value();
     resident_ += (*out)->bytes();
     return loaded(tensors);
   }
 
-  Status load_vectors(Tensors tensors, std::vector<float>* out) {
+  Status vectors(Tensors tensors, std::vector<float>* out) {
     for (const GgufTensor* tensor : tensors) {
       const uint64_t n = tensor->view.cols(), at = out->size();
       out->resize(at + n);
@@ -142,7 +169,9 @@ class Loader {
     resident_ += out->size() * sizeof(float);
     return loaded(tensors);
   }
+  uint64_t resident() const { return resident_; }
 
+ private:
   Status loaded(Tensors tensors) {
     for (const GgufTensor* tensor : tensors) {
       done_ += tensor->view.data.size();
@@ -164,8 +193,18 @@ Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend
   auto model = std::make_unique<Model>();
   KVRT_ASSIGN(model->dims, read_dims(file, &model->arch));
   KVRT_ASSIGN(const Plan plan, Planner(file, *model->arch, model->dims).plan());
-  KVRT_TRY(Loader(file, backend, progress).load(plan, model.get()));
+  Loader loader(file, backend, progress);
+  KVRT_TRY(for_each_weight(plan, model.get(), &loader));
+  model->weight_bytes = loader.resident();
   return model;
+}
+
+Result<uint64_t> planned_weight_bytes(const GgufFile& file, const Backend& backend, const Arch& arch, const ModelDims& dims) {
+  KVRT_ASSIGN(const Plan plan, Planner(file, arch, dims).plan());
+  Model places;
+  Counter counter(file, backend);
+  KVRT_TRY(for_each_weight(plan, &places, &counter));
+  return counter.bytes();
 }
 
 }  // namespace kvrt

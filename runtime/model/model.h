@@ -55,6 +55,8 @@ struct Model {
 // Unknown architecture, tensor type, tensor or RoPE scaling: UNSUPPORTED by name.
 Result<ModelDims> read_dims(const GgufFile& file, const Arch** arch);
 Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend, const LoadProgress& progress);
+// The weight_bytes of what load_model would load, by the same checks, from the header alone: no tensor is read.
+Result<uint64_t> planned_weight_bytes(const GgufFile& file, const Backend& backend, const Arch& arch, const ModelDims& dims);
 
 // model_id: BLAKE2b over architecture, hyper-parameters, RoPE and every tensor's name, type, shape and bytes. Reads the whole file.
 Result<Hash256> model_id(const GgufFile& file, ThreadPool* pool, const LoadProgress& progress);
@@ -65,6 +67,7 @@ class ForwardScratch {
   virtual ~ForwardScratch() = default;
   virtual uint64_t bytes() const = 0;
 };
+Result<uint64_t> scratch_bytes(const ModelDims& dims, uint32_t rows_max, uint32_t logits_max);
 Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend* backend, uint32_t rows_max, uint32_t logits_max);
 
 // The only transformer pass. logits [step.logits_rows.size(), vocab], host-readable after it returns.

@@ -34,6 +34,11 @@ static void runtime_and_model(struct stage* t) {
   BAD("model_open", "path NULL", kvrt_model_open(t->runtime, NULL, n, NULL, NULL, NULL, &m));
   BAD("model_open", "path NULL, size 0", kvrt_model_open(t->runtime, NULL, 0, NULL, NULL, NULL, &m));
   BAD("model_open", "out NULL", kvrt_model_open(t->runtime, t->tiny, n, NULL, NULL, NULL, NULL));
+  kvrt_plan plan = {.struct_size = sizeof plan};
+  BAD("model_plan", "runtime NULL", kvrt_model_plan(NULL, t->tiny, n, NULL, &plan));
+  BAD("model_plan", "path NULL", kvrt_model_plan(t->runtime, NULL, n, NULL, &plan));
+  BAD("model_plan", "path NULL, size 0, options NULL", kvrt_model_plan(t->runtime, NULL, 0, NULL, &plan));
+  BAD("model_plan", "out NULL", kvrt_model_plan(t->runtime, t->tiny, n, NULL, NULL));
   BAD("model_info", "model NULL", kvrt_model_info(NULL, &mp));
   BAD("model_info", "out NULL", kvrt_model_info(t->model, NULL));
   BAD("model_tokenize", "model NULL", kvrt_model_tokenize(NULL, "a", 1, 0, tokens, 8, &needed));

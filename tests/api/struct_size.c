@@ -24,6 +24,11 @@ static kvrt_status model_call(struct stage* t, void* o) {
   return status;
 }
 
+static kvrt_status plan_call(struct stage* t, void* o) {
+  kvrt_plan plan = {.struct_size = sizeof plan};
+  return kvrt_model_plan(t->runtime, t->tiny, strlen(t->tiny), o, &plan);
+}
+
 static kvrt_status template_call(struct stage* t, void* o) {
   const char* messages = "[{\"role\":\"user\",\"content\":\"hi\"}]";
   char text[512];
@@ -110,6 +115,7 @@ static kvrt_status error_out(struct stage* t, void* o) {
 }
 static kvrt_status runtime_out(struct stage* t, void* o) { return kvrt_runtime_info(t->runtime, o); }
 static kvrt_status model_out(struct stage* t, void* o) { return kvrt_model_info(t->model, o); }
+static kvrt_status plan_out(struct stage* t, void* o) { return kvrt_model_plan(t->runtime, t->tiny, strlen(t->tiny), NULL, o); }
 static kvrt_status store_out(struct stage* t, void* o) { return kvrt_store_info(t->store, o); }
 static kvrt_status entry_out(struct stage* t, void* o) { return kvrt_store_stat(t->store, NULL, 0, "sized", 5, o); }
 static kvrt_status session_out(struct stage* t, void* o) { return kvrt_session_info(t->session, o); }
@@ -162,6 +168,7 @@ int main(void) {
   stage_open(&t);
   options(&t, "runtime_options", runtime_call, sizeof(kvrt_runtime_options), 4);
   options(&t, "model_options", model_call, sizeof(kvrt_model_options), 4);
+  options(&t, "plan_options", plan_call, sizeof(kvrt_plan_options), 4);
   options(&t, "template_options", template_call, sizeof(kvrt_template_options), 4);
   options(&t, "store_options", store_call, sizeof(kvrt_store_options), 4);
   options(&t, "session_options", session_call, sizeof(kvrt_session_options), 4);
@@ -172,6 +179,7 @@ int main(void) {
   output(&t, "error", error_out, sizeof(kvrt_error));
   output(&t, "runtime_props", runtime_out, sizeof(kvrt_runtime_props));
   output(&t, "model_props", model_out, sizeof(kvrt_model_props));
+  output(&t, "plan", plan_out, sizeof(kvrt_plan));
   output(&t, "store_props", store_out, sizeof(kvrt_store_props));
   output(&t, "store_entry", entry_out, sizeof(kvrt_store_entry));
   output(&t, "session_props", session_out, sizeof(kvrt_session_props));

@@ -28,7 +28,7 @@ text="The lamp is lit at dusk; the log says who came, who left and what the wind
 # help, version, exit codes
 exits 0 --help
 exits 0 --version
-for command in run chat tokenize detokenize template logits bench store doctor; do
+for command in run chat tokenize detokenize template logits bench plan store doctor; do
   exits 0 $command --help
 done
 exits 1
@@ -110,6 +110,24 @@ is "$cold" "$(json out 'j["logits_sha256"]')" "logits after a resume from a dama
 exits 0 logits -m "$model" --tokens @ids -o rows --all
 exits 0 logits -m "$model" --tokens @ids -o row
 cmp -s row "$(tail -c "$(wc -c <row)" rows >last && echo last)" || fail "the last of all rows is another than the last row"
+
+# plan: published figures, a real file, what does not fit, what cannot be
+exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 131072 --memory 64G --json
+is "524288 68719476736 True 1 131072" "$(json out '" ".join(str(j[k]) for k in ["kv_bytes_per_token", "kv_bytes", "fits", "sessions_max", "context_max"])')" "a plan of 64 GiB"
+exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 131072 --memory 65535M --json
+is "False 0 131040" "$(json out 'str(j["fits"]) + " " + str(j["sessions_max"]) + " " + str(j["context_max"])')" "1 MiB less"
+exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 3072 --shared 2048 --sessions 1000 --memory 8G
+grep -q '1,026,048 tokens stored instead of 3,072,000' out || fail "plan, sharing: $(cat out)"
+grep -q 'does not fit into 8.00 GiB' out || fail "plan, does not fit: $(cat out)"
+exits 0 plan -m "$model" --context 100 --block-tokens 16 --json
+is "7 True" "$(json out 'str(j["session_blocks"]) + " " + str(j["fits"])')" "plan of a file"
+exits 0 plan -m "$model"
+exits 1 plan
+exits 1 plan -m "$model" --layers 3
+exits 1 plan -m "$tiny/vocab_only.gguf"
+exits 2 plan -m none.gguf
+exits 8 plan -m "$model" --context 99999999
+grep -q 'session_tokens' err || fail "plan, no field named: $(cat err)"
 
 # chat and doctor
 printf 'Hello\n/stats\n/rewind\n/fork other\nHello again\n/save third\n' | "$kvrt" chat -m "$model" --store store --session talk -n 6 >out 2>err || fail "chat: $(cat err)"

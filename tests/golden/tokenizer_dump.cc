@@ -30,7 +30,7 @@ static Result<std::unique_ptr<Tokenizer>> open_tokenizer(const GgufFile& file) {
 }
 
 static Status run(const char* path, bool special) {
-  KVRT_ASSIGN(auto file, GgufFile::open(path));
+  KVRT_ASSIGN(auto file, GgufFile::open(std::string(path)));
   KVRT_ASSIGN(auto tokenizer, open_tokenizer(*file));
   uint32_t size;
   while (fread(&size, sizeof size, 1, stdin) == 1) {

@@ -49,7 +49,12 @@ class GgufWriter {
     put(pair, GgufField::kValue, key + " value", value);
   }
   void add_tensor(const std::string& name, uint32_t type, std::vector<uint64_t> ne, std::vector<uint8_t> data) {
-    tensors_.push_back({name, type, std::move(ne), std::move(data)});
+    const uint64_t bytes = data.size();
+    tensors_.push_back({name, type, std::move(ne), std::move(data), bytes});
+  }
+  // A tensor whose bytes finish() leaves out, and all after them: grown to file_bytes, the file has zeros there and takes no space.
+  void add_hole(const std::string& name, uint32_t type, std::vector<uint64_t> ne, uint64_t bytes) {
+    tensors_.push_back({name, type, std::move(ne), {}, bytes});
   }
 
   // The file. Afterwards fields() and the edges are known.
@@ -70,13 +75,15 @@ class GgufWriter {
       for (uint64_t n : tensor.ne) put(out, GgufField::kStructure, tensor.name + " ne", n);
       put(out, GgufField::kStructure, tensor.name + " type", tensor.type);
       put(out, GgufField::kStructure, tensor.name + " offset", offset);
-      offset = padded(offset + tensor.data.size());
+      offset = padded(offset + tensor.bytes);
     }
     header_bytes = out.bytes.size();
     fields_ = std::move(out.fields);
     std::vector<uint8_t> file = std::move(out.bytes);
     data_at = padded(file.size());
+    file_bytes = data_at + offset;
     for (const Tensor& tensor : tensors_) {
+      if (tensor.bytes != tensor.data.size()) break;
       file.resize(padded(file.size()));
       file.insert(file.end(), tensor.data.begin(), tensor.data.end());
     }
@@ -84,7 +91,7 @@ class GgufWriter {
   }
   const std::vector<GgufField>& fields() const { return fields_; }
 
-  size_t pairs_at = 0, infos_at = 0, header_bytes = 0, data_at = 0;
+  size_t pairs_at = 0, infos_at = 0, header_bytes = 0, data_at = 0, file_bytes = 0;
 
  private:
   struct Pair {
@@ -96,6 +103,7 @@ class GgufWriter {
     uint32_t type;
     std::vector<uint64_t> ne;
     std::vector<uint8_t> data;
+    uint64_t bytes;
   };
 
   size_t padded(size_t n) const { return (n + alignment_ - 1) / alignment_ * alignment_; }
@@ -137,6 +145,7 @@ struct GgufModel {
   uint32_t version = 3, layers = 1, width = 32, ff = 64, heads = 4, kv_heads = 2, vocab = 40;
   uint32_t matrix_type = 8;  // Q8_0
   bool tied = true, qkv_bias = false;
+  bool holes = false;       // F16 matrices and F32 vectors whose bytes are left out
   std::string skip_key;     // below the prefix: not written
   std::string skip_tensor;  // not written
 
@@ -187,6 +196,7 @@ struct GgufModel {
  private:
   void vector(GgufWriter* w, const std::string& name, uint64_t n) const {
     if (name == skip_tensor) return;
+    if (holes) return w->add_hole(name, 0, {n}, 4 * n);
     std::vector<uint8_t> data(n * 4);
     for (uint64_t i = 0; i < n; ++i) {
       const float value = 0.5f + 0.01f * static_cast<float>(i % 50);
@@ -196,6 +206,7 @@ struct GgufModel {
   }
   void matrix(GgufWriter* w, const std::string& name, uint64_t cols, uint64_t rows) const {
     if (name == skip_tensor) return;
+    if (holes) return w->add_hole(name, 1, {cols, rows}, 2 * cols * rows);
     std::vector<uint8_t> data;
     uint32_t state = static_cast<uint32_t>(cols * 31 + rows + name.size());
     for (uint64_t i = 0; i < cols * rows; i += 32) {  // blocks: f16 0.01, then 32 bytes

@@ -94,11 +94,6 @@ TEST(ModelLoad, EveryMissingPartIsNamed) {
   }
   GgufWriter vocabulary;
   vocabulary.add_string("general.architecture", "llama");
-  for (const char* key : {"block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count"}) {
-    vocabulary.add_u32(std::string("llama.") + key, 1);
-  }
-  vocabulary.add_f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
-  vocabulary.add_u32("llama.attention.key_length", 2);
   expect_status(load(vocabulary.finish()).status(), Code::kInvalid, "vocabulary");
 }
 
@@ -116,7 +111,6 @@ TEST(ModelLoad, FeaturesThatKvrtLacksAreRefusedByName) {
       {"llama.rope.scaling.type", [](GgufWriter& w) { w.add_string("llama.rope.scaling.type", "yarn"); }},
       {"llama.rope.scale_linear", [](GgufWriter& w) { w.add_f32("llama.rope.scale_linear", 4.0f); }},
       {"llama.attention.value_length", [](GgufWriter& w) { w.add_u32("llama.attention.value_length", 4); }},
-      {"split.count", [](GgufWriter& w) { w.add_scalar("split.count", 2, uint16_t{3}); }},
       {"rope_freqs.weight", [](GgufWriter& w) { w.add_tensor("rope_freqs.weight", 0, {4}, std::vector<uint8_t>(16)); }},
       {"blk.0.attn_q_norm.weight", [](GgufWriter& w) { w.add_tensor("blk.0.attn_q_norm.weight", 0, {8}, std::vector<uint8_t>(32)); }},
   };
@@ -129,6 +123,21 @@ TEST(ModelLoad, FeaturesThatKvrtLacksAreRefusedByName) {
                 w.add_u32("llama.expert_count", 0);
                 w.add_bool("llama.attention.causal", true);
               })).is_ok());
+}
+
+// The layout that gguf-split writes: u16 counters. A first part may hold no tensor at all, and is no vocabulary.
+TEST(ModelLoad, PartsOfASplitModelAreRefusedByName) {
+  for (uint16_t part : {0, 2}) {
+    GgufWriter empty;
+    const auto add = [part](GgufWriter& w) { w.add_scalar("split.no", 2, part), w.add_scalar("split.count", 2, uint16_t{3}); };
+    add(empty);
+    for (const auto& bytes : {with(GgufModel(), add), empty.finish()}) {
+      const Status status = GgufFile::parse(bytes, "test.gguf").take_status();
+      expect_status(status, Code::kUnsupported, ("split.count is 3 (this is split.no " + std::to_string(part) + ")").c_str());
+      expect_status(status, Code::kUnsupported, "gguf-split --merge");
+    }
+  }
+  EXPECT_TRUE(load(with(GgufModel(), [](GgufWriter& w) { w.add_scalar("split.count", 2, uint16_t{1}); })).is_ok());
 }
 
 TEST(ModelLoad, ATensorTypeThatKvrtLacksIsRefusedWhenTheModelIsLoaded) {

@@ -1,0 +1,92 @@
+#include "runtime/engine/plan.h"
+
+#include "runtime/api/boundary.h"
+#include "runtime/base/limits.h"
+
+using namespace kvrt::api;
+using kvrt::Code;
+using kvrt::Detail;
+using kvrt::error;
+using kvrt::Result;
+using kvrt::Status;
+
+namespace {
+
+// A model that is no file: its geometry alone.
+Result<kvrt::ModelCost> cost_of_geometry(const kvrt_plan_options& o) {
+  const struct {
+    const char* name;
+    uint32_t value, max;
+  } fields[] = {
+      {"layers", o.layers, kvrt::kLayersMax}, {"kv_heads", o.kv_heads, kvrt::kHeadsMax}, {"head_dim", o.head_dim, kvrt::kHeadDimMax}};
+  for (const auto& f : fields) {
+    if (!f.value) return error(Code::kInvalid, Detail::kNone, "%s is 0: expected a path, or layers, kv_heads and head_dim", f.name);
+    if (f.value > f.max) return error(Code::kLimit, Detail::kNone, "%s is %u, the limit is %u", f.name, f.value, f.max);
+  }
+  kvrt::ModelCost cost;
+  cost.dims.layers = o.layers;
+  cost.dims.kv_heads = o.kv_heads;
+  cost.dims.head_dim = o.head_dim;
+  return cost;
+}
+
+Result<kvrt::ModelCost> cost_of_file(const kvrt::Engine& engine, const char* path, size_t path_size, const kvrt_plan_options& o) {
+  std::string name;
+  KVRT_TRY(check_path(path, path_size, &name));
+  if (o.layers || o.kv_heads || o.head_dim) {
+    return error(Code::kInvalid, Detail::kNone, "layers, kv_heads and head_dim are given beside a path: expected one or the other");
+  }
+  KVRT_ASSIGN(const auto file, kvrt::GgufFile::open(name));
+  return kvrt::model_cost(*file, *engine.backend());
+}
+
+kvrt_plan to_plan(const kvrt::ModelCost& cost, const kvrt::KvGeometry& kv, const kvrt::SessionsPlan& s) {
+  kvrt_plan p{};
+  p.block_tokens = kv.block_tokens;
+  p.layers = cost.dims.layers;
+  p.heads = cost.dims.heads;
+  p.kv_heads = cost.dims.kv_heads;
+  p.head_dim = cost.dims.head_dim;
+  p.context_length = cost.dims.context;
+  p.fits = s.total_bytes <= s.memory_bytes;
+  p.kv_bytes_per_token = kv.token_bytes();
+  p.block_bytes = kv.block_bytes();
+  p.weight_bytes = cost.weight_bytes;
+  p.scratch_bytes = cost.scratch_bytes;
+  p.session_blocks = s.session_blocks;
+  p.session_bytes = s.session_bytes;
+  p.used = s.used;
+  p.waste = s.waste;
+  p.blocks = s.blocks;
+  p.kv_bytes = s.kv_bytes;
+  p.stored_tokens = s.stored_tokens;
+  p.unshared_tokens = s.unshared_tokens;
+  p.total_bytes = s.total_bytes;
+  p.memory_bytes = s.memory_bytes;
+  p.sessions_max = s.sessions_max;
+  p.context_max = s.context_max;
+  return p;
+}
+
+}  // namespace
+
+extern "C" {
+
+kvrt_status kvrt_model_plan(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_plan_options* options, kvrt_plan* out) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(runtime, "runtime"));
+    KVRT_TRY(check_output_struct(out, "out"));
+    kvrt_plan_options o;
+    KVRT_TRY(read_options(options, "kvrt_plan_options", &o));
+    KVRT_TRY(check_kv(o.kv_format, o.block_tokens));
+    if (o.reserved) return error(Code::kInvalid, Detail::kNone, "kvrt_plan_options: reserved is %u, expected 0", o.reserved);
+    const bool geometry = !path && !path_size;
+    KVRT_ASSIGN(const kvrt::ModelCost cost, geometry ? cost_of_geometry(o) : cost_of_file(*runtime->engine, path, path_size, o));
+    const kvrt::KvGeometry kv = kvrt::kv_geometry(cost.dims, o.block_tokens);
+    KVRT_ASSIGN(const auto sessions, kvrt::plan_sessions(cost, kv, {o.sessions, o.session_tokens, o.shared_tokens, o.memory_bytes}));
+    write_output(out, to_plan(cost, kv, sessions));
+    return {};
+  });
+}
+
+}  // extern "C"
