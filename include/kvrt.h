@@ -621,7 +621,8 @@ KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session
 /* Keeps the first `count` tokens, and the messages that end within them. */
 KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count);
 /* Drops the tokens [from, to), and the messages in it; what follows moves up and is computed again. To forget the oldest turns: from the
- * end of the system message to the begin of the first message to keep. INVALID when it cuts a message in two. */
+ * end of the system message to the begin of the first message to keep. INVALID when it cuts a message in two. In a conversation of
+ * messages, tokens that only joined the last dropped one to the next (a newline) go too. */
 KVRT_API kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to);
 /* The text of tokens [from, to), `to` at most the length; UINT64_MAX: the end. flags: KVRT_TEXT_SPECIAL. */
 KVRT_API kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64_t to, uint32_t flags, char* text, size_t capacity,

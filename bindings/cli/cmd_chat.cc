@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <mutex>
 #include <thread>
@@ -67,13 +68,19 @@ class Chat {
 
  private:
   kvrt_status resume_or_open();
-  kvrt_status answer(const std::string& text);
+  kvrt_status ask(const std::string& text);
+  kvrt_status answer(uint64_t seed);
   kvrt_status save(const std::string& name, bool quiet);
   void command(const std::string& line);
   void fork(const std::string& name);
   void rewind(const std::string& argument);
+  void retry(const std::string& argument);
+  void forget();
+  void history();
   void stats();
   uint64_t tokens() const;
+  std::vector<Message> messages() const;
+  bool last_question(Message& out) const;
 
   const ChatFlags& flags_;
   std::string name_;
@@ -82,7 +89,6 @@ class Chat {
   Model model_;
   Store store_;
   Session session_;
-  std::vector<uint64_t> turns_;  // the tokens before each of the user's turns of this run
   kvrt_report last_ = sized<kvrt_report>();
 };
 
@@ -90,6 +96,20 @@ uint64_t Chat::tokens() const {
   auto props = sized<kvrt_session_props>();
   kvrt_session_info(session_.get(), &props);
   return props.tokens;
+}
+
+std::vector<Message> Chat::messages() const {
+  std::vector<Message> all;
+  session_messages(session_.get(), all);
+  return all;
+}
+
+bool Chat::last_question(Message& out) const {
+  const auto all = messages();
+  const auto last = std::find_if(all.rbegin(), all.rend(), [](const Message& m) { return m.role == "user"; });
+  if (last == all.rend()) return false;
+  out = *last;
+  return true;
 }
 
 kvrt_status Chat::open() {
@@ -114,6 +134,7 @@ kvrt_status Chat::resume_or_open() {
     if (!s) {
       session_.reset(raw);
       fmt::print(stderr, "{} goes on: {} tokens, {} from disk, in {:.0f} ms\n", name_, tokens(), report.reused_disk, ms_since(start));
+      if (isatty(STDIN_FILENO)) history();
       return KVRT_OK;
     }
   }
@@ -134,24 +155,36 @@ int32_t print_token(void*, const kvrt_event* event) {
   return 0;
 }
 
-kvrt_status Chat::answer(const std::string& text) {
-  const uint64_t before = tokens();
+kvrt_status Chat::ask(const std::string& text) {
   const std::string message = message_json("user", text);
-  if (kvrt_status s = kvrt_session_append_message(session_.get(), message.data(), message.size(), nullptr)) {
-    return complain("cannot append the message", s);
+  auto info = sized<kvrt_append_info>();
+  if (kvrt_status s = kvrt_session_append_message(session_.get(), message.data(), message.size(), &info)) {
+    complain("cannot append the message", s);
+    if (s == KVRT_LIMIT) fmt::print(stderr, "(/forget drops the oldest turn)\n");
+    return s;
   }
-  turns_.push_back(before);
+  if (info.rewritten) {
+    fmt::print(stderr, "(the template renders the conversation otherwise now, from token {} on: {} are computed again)\n",
+               info.rewritten_at, info.rewritten);
+  }
+  return answer(flags_.sampling.seed);
+}
+
+kvrt_status Chat::answer(uint64_t seed) {
   std::string stop;
-  const kvrt_generate_options options = generate_options(flags_.sampling, flags_.max_tokens, stop);
+  kvrt_generate_options options = generate_options(flags_.sampling, flags_.max_tokens, stop);
+  options.seed = seed;
   interrupts_.answering(session_.get());
   const kvrt_status s = kvrt_session_generate(session_.get(), &options, print_token, nullptr, &last_);
   interrupts_.answering(nullptr);
   fmt::print("\n");
   std::fflush(stdout);
-  if (s == KVRT_CANCELLED || last_.reason == KVRT_REASON_CANCELLED) {
-    fmt::print(stderr, "(stopped; /rewind takes the turn back)\n");
+  if (s == KVRT_CANCELLED) {
+    fmt::print(stderr, "(stopped; /retry answers anew, /rewind takes the turn back)\n");
   } else if (s) {
     return complain("cannot answer", s);
+  } else if (last_.reason == KVRT_REASON_CONTEXT_FULL) {
+    fmt::print(stderr, "(the context is full; /forget drops the oldest turn)\n");
   }
   return store_ ? save(name_, true) : KVRT_OK;
 }
@@ -192,6 +225,7 @@ void Chat::fork(const std::string& name) {
 // /rewind: the last turn; /rewind N: to the first N tokens.
 void Chat::rewind(const std::string& argument) {
   uint64_t to = 0;
+  Message question;
   if (!argument.empty()) {
     char* end = nullptr;
     to = std::strtoull(argument.c_str(), &end, 10);
@@ -199,19 +233,56 @@ void Chat::rewind(const std::string& argument) {
       complain(KVRT_INVALID, "/rewind takes a count of tokens, not " + argument);
       return;
     }
-  } else if (turns_.empty()) {
-    complain(KVRT_INVALID, "no turn of this run is left; /rewind N keeps the first N tokens");
+  } else if (!last_question(question)) {
+    complain(KVRT_INVALID, "no turn is left; /rewind N keeps the first N tokens");
     return;
   } else {
-    to = turns_.back();
+    to = question.begin;
   }
   if (kvrt_status s = kvrt_session_truncate(session_.get(), to)) {
     complain("cannot rewind", s);
     return;
   }
-  while (!turns_.empty() && turns_.back() >= to) turns_.pop_back();
   fmt::print(stderr, "{} tokens are left\n", tokens());
   if (store_) save(name_, true);
+}
+
+// The last question once more, with another seed.
+void Chat::retry(const std::string& argument) {
+  Message question;
+  if (!last_question(question)) {
+    complain(KVRT_INVALID, "there is no question to answer anew");
+    return;
+  }
+  if (kvrt_status s = kvrt_session_truncate(session_.get(), question.end)) {
+    complain("cannot take the answer back", s);
+    return;
+  }
+  if (flags_.sampling.temperature == 0) fmt::print(stderr, "(the temperature is 0: the answer will be the same; see --temp)\n");
+  answer(std::strtoull(argument.c_str(), nullptr, 10));
+}
+
+// The oldest turn goes, a system message stays.
+void Chat::forget() {
+  const auto all = messages();
+  const size_t first = !all.empty() && all[0].role == "system" ? 1 : 0;
+  size_t next = first + 1;
+  while (next < all.size() && all[next].role != "user") ++next;
+  if (next >= all.size()) {
+    complain(KVRT_INVALID, "there is no turn before the last one");
+    return;
+  }
+  if (kvrt_status s = kvrt_session_erase(session_.get(), all[first].begin, all[next].begin)) {
+    complain("cannot forget", s);
+    return;
+  }
+  fmt::print(stderr, "{} tokens are left; what follows the gap is computed again with the next answer\n", tokens());
+  if (store_) save(name_, true);
+}
+
+void Chat::history() {
+  for (const Message& m : messages())
+    fmt::print(stderr, "{}{}{}: {}\n", colour(stderr) ? "\x1b[1m" : "", m.role, colour(stderr) ? "\x1b[0m" : "", m.content);
 }
 
 void Chat::stats() {
@@ -222,11 +293,11 @@ void Chat::stats() {
   fmt::print(stderr, "{} tokens of {}, KV of {} in {} blocks ({}); generation {}\n", session.tokens, model.context_length,
              session.kv_tokens, session.kv_blocks, human_bytes(session.kv_bytes), session.generation);
   if (!last_.prompt_tokens) return;
-  const double tpot = last_.generated > 1 ? last_.decode_ms / static_cast<double>(last_.generated - 1) : 0;
   fmt::print(stderr,
              "last answer: {} prompt tokens ({} memory, {} disk, {} computed), first token after {:.0f} ms, {} tokens at {:.1f} tok/s\n",
              last_.prompt_tokens, last_.reused_memory, last_.reused_disk, last_.prefilled, last_.ttft_ms, last_.generated,
-             tpot > 0 ? 1e3 / tpot : 0.0);
+             last_.decode_tokens_per_s);
+  if (last_.reuse_stopped) fmt::print(stderr, "reuse stopped at token {}: {}\n", last_.reuse_stopped_at, reuse_name(last_.reuse_stopped));
 }
 
 void Chat::command(const std::string& line) {
@@ -239,13 +310,21 @@ void Chat::command(const std::string& line) {
     fork(argument);
   } else if (verb == "/rewind") {
     rewind(argument);
+  } else if (verb == "/retry") {
+    retry(argument);
+  } else if (verb == "/forget") {
+    forget();
+  } else if (verb == "/history") {
+    history();
   } else if (verb == "/stats") {
     stats();
   } else {
     if (verb != "/help") fmt::print(stderr, "no command {}\n", verb);
     fmt::print(stderr,
                "/help          this\n/fork [NAME]   go on in a copy; the conversation so far stays as it is\n"
-               "/rewind [N]    take the last turn back, or keep the first N tokens\n/save [NAME]   save now (after every turn it is done "
+               "/rewind [N]    take the last turn back, or keep the first N tokens\n/retry [SEED]  answer the last question anew\n"
+               "/forget        drop the oldest turn, to make room\n/history       what was said\n/save [NAME]   save now (after every turn "
+               "it is done "
                "by itself)\n"
                "/stats         tokens, memory and times\n/quit          leave (Ctrl-D too); Ctrl-C stops an answer\n");
   }
@@ -260,7 +339,7 @@ int Chat::loop() {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     if (line[0] == '/') {
       command(line);
-    } else if (kvrt_status s = answer(line)) {
+    } else if (kvrt_status s = ask(line)) {
       worst = s;
       if (!terminal) break;
     }

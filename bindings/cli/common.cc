@@ -97,6 +97,11 @@ kvrt_generate_options generate_options(const SamplingFlags& flags, uint32_t max_
   options.temperature = flags.temperature;
   options.top_k = flags.top_k;
   options.top_p = flags.top_p;
+  options.min_p = flags.min_p;
+  options.repetition_penalty = flags.repetition_penalty;
+  options.frequency_penalty = flags.frequency_penalty;
+  options.presence_penalty = flags.presence_penalty;
+  options.penalty_window = flags.penalty_window;
   options.seed = flags.seed;
   options.ignore_eos = flags.ignore_eos;
   stop_buffer.clear();

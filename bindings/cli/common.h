@@ -58,8 +58,9 @@ struct PromptFlags {  // one of the three
 };
 
 struct SamplingFlags {
-  float temperature = 0, top_p = 0;
-  uint32_t top_k = 0;
+  float temperature = 0, top_p = 0, min_p = 0;
+  float repetition_penalty = 0, frequency_penalty = 0, presence_penalty = 0;
+  uint32_t top_k = 0, penalty_window = 0;
   uint64_t seed = 0;
   bool ignore_eos = false;
   std::vector<std::string> stop;
@@ -81,6 +82,11 @@ kvrt_status parse_tokens(const std::string& argument, std::vector<int32_t>& out)
 kvrt_status tokenize(const kvrt_model* model, std::string_view text, uint32_t flags, std::vector<int32_t>& out);
 kvrt_status detokenize(const kvrt_model* model, const std::vector<int32_t>& tokens, uint32_t flags, std::string& out);
 kvrt_status session_tokens(const kvrt_session* session, std::vector<int32_t>& out);
+struct Message {
+  std::string role, content;  // content that is no text: as JSON
+  uint64_t begin = 0, end = 0;
+};
+kvrt_status session_messages(const kvrt_session* session, std::vector<Message>& out);
 std::string join(const std::vector<int32_t>& tokens);
 std::string message_json(std::string_view role, std::string_view content);
 

@@ -29,6 +29,13 @@ void add_sampling(CLI::App* command, SamplingFlags& flags) {
   command->add_option("--temp", flags.temperature, "temperature (0: greedy)")->check(CLI::NonNegativeNumber);
   command->add_option("--top-k", flags.top_k, "sample from the k most likely (0: off)");
   command->add_option("--top-p", flags.top_p, "sample from the most likely that make up p (0: off)")->check(CLI::Range(0.0, 1.0));
+  command->add_option("--min-p", flags.min_p, "leave out what is less than this times the most likely (0: off)")
+      ->check(CLI::Range(0.0, 1.0));
+  command->add_option("--repetition-penalty", flags.repetition_penalty, "against tokens of the session, 1.1 say (0: off)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--frequency-penalty", flags.frequency_penalty, "against what was generated, per occurrence (0: off)");
+  command->add_option("--presence-penalty", flags.presence_penalty, "against what was generated, once (0: off)");
+  command->add_option("--penalty-window", flags.penalty_window, "the penalties look at the last N tokens (0: all)");
   command->add_option("--seed", flags.seed, "seed of the draws (0: drawn)");
   command->add_option("--stop", flags.stop, "stop at this text; may be given again")->take_all();
   command->add_flag("--ignore-eos", flags.ignore_eos, "go on past end tokens");

@@ -1,4 +1,4 @@
-// JSON and the progress bar.
+// JSON, a session's messages, and the progress bar.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -8,6 +8,27 @@
 #include "bindings/cli/common.h"
 
 namespace cli {
+
+kvrt_status session_messages(const kvrt_session* session, std::vector<Message>& out) {
+  out.clear();
+  for (std::string json;;) {
+    auto props = sized<kvrt_message_props>();
+    size_t needed = 0;
+    kvrt_status s = kvrt_session_message(session, out.size(), &props, json.data(), json.size(), &needed);
+    if (s == KVRT_NOT_FOUND) return KVRT_OK;
+    if (s && s != KVRT_TOO_SMALL) return complain("cannot read the session's messages", s);
+    const bool fits = s == KVRT_OK;
+    json.resize(needed);
+    if (!fits) continue;
+    const auto parsed = nlohmann::json::parse(json, nullptr, false);
+    Message m{parsed.value("role", ""), {}, props.begin, props.end};
+    if (const auto content = parsed.find("content"); content != parsed.end()) {
+      m.content =
+          content->is_string() ? content->get<std::string>() : content->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    }
+    out.push_back(std::move(m));
+  }
+}
 
 std::string json_quote(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

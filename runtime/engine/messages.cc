@@ -61,9 +61,7 @@ Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& te
     if (m.generated) pinned = m.end;
   }
   // How far the pinned tokens spell the new text, at a token boundary.
-  bool bos_added = !s.tokens.empty() && tokenizer_->add_bos() && s.tokens[0] == tokenizer_->bos() &&
-                   text.rfind(tokenizer_->piece(tokenizer_->bos(), true), 0) != 0;
-  uint64_t kept = bos_added ? 1 : 0;
+  uint64_t kept = !s.tokens.empty() && s.tokens[0] == tokenizer_->bos() && adds_bos(text) ? 1 : 0;
   size_t byte = 0, at = 0;
   Utf8Stream utf8;  // a message shows U+FFFD where an answer was cut within a code point
   for (uint64_t i = kept; i < pinned; ++i) {
@@ -74,10 +72,7 @@ Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& te
     if (!utf8.pending()) kept = i + 1, byte = at;
   }
   std::vector<int32_t> fresh;
-  if (s.tokens.empty() && tokenizer_->add_bos() && tokenizer_->bos() >= 0 &&
-      text.rfind(tokenizer_->piece(tokenizer_->bos(), true), 0) != 0) {
-    fresh.push_back(tokenizer_->bos());
-  }
+  if (s.tokens.empty() && adds_bos(text)) fresh.push_back(tokenizer_->bos());
   KVRT_TRY(tokenizer_->encode(std::string_view(text).substr(byte), true, &fresh));
   auto old = std::span(s.tokens).subspan(kept);
   auto same = static_cast<uint64_t>(std::mismatch(old.begin(), old.end(), fresh.begin(), fresh.end()).first - old.begin());
@@ -88,23 +83,55 @@ Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& te
     auto messages = s.messages;  // cut drops those that are only rendered otherwise
     cut(session, base);
     s.messages = std::move(messages);
-    for (Message& m : s.messages) {
-      m.end = std::min(m.end, base);
-      m.generated = m.generated && m.begin < m.end;
-    }
+    for (Message& m : s.messages) m.generated = m.generated && m.end <= base;
   }
   s.tokens.insert(s.tokens.end(), fresh.begin() + static_cast<ptrdiff_t>(same), fresh.end());
   return info;
+}
+
+// A rendered text without a BOS of its own gets one where the model asks for it.
+bool ModelHost::adds_bos(std::string_view text) const {
+  return tokenizer_->add_bos() && tokenizer_->bos() >= 0 && !text.starts_with(tokenizer_->piece(tokenizer_->bos(), true));
+}
+
+// After a rewrite from token `base` on: finds the tokens of the messages from there anew. A message ends where the text of the conversation
+// up to it ends.
+void ModelHost::respan(Session* session, uint64_t base) {
+  auto& messages = session->messages;
+  auto first = static_cast<size_t>(std::find_if(messages.begin(), messages.end(), [&](const Message& m) { return m.end > base; }) -
+                                   messages.begin());
+  std::vector<size_t> ends;  // in bytes of text
+  bool bos = false;
+  for (size_t i = first; i < messages.size(); ++i) {
+    auto text = render(as_array(messages, i + 1, ""), false, session->tools);  // a template may refuse a part of the conversation
+    ends.push_back(text.is_ok() ? text->size() : ends.empty() ? 0 : ends.back());
+    bos |= text.is_ok() && adds_bos(*text);
+  }
+  std::lock_guard lock(mu_);
+  uint64_t at = bos ? 1 : 0, n = session->tokens.size();
+  size_t byte = 0;
+  for (size_t i = first; i < messages.size(); ++i) {
+    messages[i].begin = i ? messages[i - 1].end : 0;
+    while (at < n) {
+      size_t next = byte + tokenizer_->piece(session->tokens[at], true).size();
+      if (next > ends[i - first]) break;
+      byte = next;
+      ++at;
+    }
+    messages[i].end = std::max(messages[i].begin, std::min(at, n));
+  }
 }
 
 // Renders the conversation with `message` and makes the session say it. The lock is not held: rendering takes time, and the session is this
 // caller's alone.
 Result<AppendInfo> ModelHost::add_message(Session* session, std::string message) {
   KVRT_ASSIGN(std::string text, render(as_array(session->messages, session->messages.size(), message), false, session->tools));
-  std::lock_guard lock(mu_);
+  std::unique_lock lock(mu_);
   KVRT_ASSIGN(AppendInfo info, rewrite_to(session, text));
   uint64_t end = session->tokens.size();
   session->messages.push_back({std::move(message), end - std::min(end, info.appended), end, false});
+  lock.unlock();
+  if (info.rewritten) respan(session, info.rewritten_at);
   return info;
 }
 
@@ -149,9 +176,53 @@ Status ModelHost::open_turn(Session* session) {
   const auto& messages = session->messages;  // nobody else changes them
   if (messages.empty() || messages.back().generated || messages.back().end != session->tokens.size()) return {};
   KVRT_ASSIGN(std::string text, render(as_array(messages, messages.size(), ""), true, session->tools));
+  std::unique_lock lock(mu_);
+  KVRT_ASSIGN(AppendInfo info, rewrite_to(session, text));
+  lock.unlock();
+  if (info.rewritten) respan(session, info.rewritten_at);
+  return {};
+}
+
+// Drops the tokens of an erased span, and with them what only joined its messages to the next one (a newline, say): the rest then says what
+// the template makes of the messages that are left.
+Status ModelHost::erase(Session* session, uint64_t from, uint64_t to) {
+  Conversation rest;
+  {
+    std::lock_guard lock(mu_);
+    KVRT_TRY(require(*session, "erase"));
+    KVRT_TRY(check_erase(*session, from, to));
+    for (const Message& m : session->messages) {
+      if (m.end <= from || m.begin >= to) rest.messages.push_back(m);
+    }
+  }
+  auto next = std::find_if(rest.messages.begin(), rest.messages.end(), [&](const Message& m) { return m.begin >= to; });
+  if (next != rest.messages.end() && from < to) {
+    auto text = render(as_array(rest.messages, rest.messages.size(), ""), false, session->tools);
+    if (text.is_ok()) to += joint(*session, *text, from, to, next->end);
+  }
   std::lock_guard lock(mu_);
-  auto info = rewrite_to(session, text);
-  return info.is_ok() ? Status() : info.take_status();
+  rest.tokens = session->tokens;
+  rest.tokens.erase(rest.tokens.begin() + static_cast<ptrdiff_t>(from), rest.tokens.begin() + static_cast<ptrdiff_t>(to));
+  for (Message& m : rest.messages) {
+    if (m.end <= from) continue;
+    m.begin = std::max(m.begin, to) - (to - from);
+    m.end -= to - from;
+  }
+  put_back(session, std::move(rest));
+  return {};
+}
+
+// How many tokens from `to` on, less than to `end`, have to go as well so that what follows `from` spells `text`; 0 when none do it.
+uint64_t ModelHost::joint(const Session& session, const std::string& text, uint64_t from, uint64_t to, uint64_t end) const {
+  auto spelled = [&](uint64_t begin, uint64_t n) { return tokenizer_->decode(std::span(session.tokens).subspan(begin, n), true); };
+  uint64_t bos = !session.tokens.empty() && session.tokens[0] == tokenizer_->bos() && adds_bos(text) ? 1 : 0;
+  size_t before = spelled(bos, from - std::min(bos, from)).size();
+  if (before > text.size()) return 0;
+  std::string_view wanted = std::string_view(text).substr(before);
+  for (uint64_t skip = 0; to + skip < end; ++skip) {
+    if (wanted.starts_with(spelled(to + skip, end - to - skip))) return skip;
+  }
+  return 0;
 }
 
 }  // namespace kvrt

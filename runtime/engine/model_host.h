@@ -162,6 +162,10 @@ class ModelHost {
   Status open_turn(Session* session);                              // the template's generation prompt, before a begin
   Result<AppendInfo> rewrite_to(Session* session, const std::string& text);
   Result<AppendInfo> add_message(Session* session, std::string message);
+  bool adds_bos(std::string_view text) const;
+  void respan(Session* session, uint64_t base);
+  Status check_erase(const Session& session, uint64_t from, uint64_t to) const;
+  uint64_t joint(const Session& session, const std::string& text, uint64_t from, uint64_t to, uint64_t end) const;
   void put_back(Session* session, Conversation before);
   bool run_step(std::unique_lock<std::mutex>& lock);
   void ring(std::unique_lock<std::mutex>& lock);

@@ -145,28 +145,19 @@ void ModelHost::cut(Session* session, uint64_t count) {
   s.resumed_tokens = std::min(s.resumed_tokens, count);
 }
 
-Status ModelHost::erase(Session* session, uint64_t from, uint64_t to) {
-  std::lock_guard lock(mu_);
-  KVRT_TRY(require(*session, "erase"));
-  Session& s = *session;
+Status ModelHost::check_erase(const Session& s, uint64_t from, uint64_t to) const {
   if (from > to || to > s.tokens.size()) {
     return error(Code::kInvalid, Detail::kNone, "erase: tokens %llu to %llu, the session has %zu", static_cast<unsigned long long>(from),
                  static_cast<unsigned long long>(to), s.tokens.size());
   }
-  Conversation rest{s.tokens, {}};
-  rest.tokens.erase(rest.tokens.begin() + static_cast<ptrdiff_t>(from), rest.tokens.begin() + static_cast<ptrdiff_t>(to));
   for (size_t i = 0; i < s.messages.size(); ++i) {
     const Message& m = s.messages[i];
-    if (from <= m.begin && m.end <= to) continue;
-    if (m.begin < to && from < m.end) {
-      return error(Code::kInvalid, Detail::kNone, "erase: %llu to %llu cuts message %zu in two, which has tokens %llu to %llu",
-                   static_cast<unsigned long long>(from), static_cast<unsigned long long>(to), i, static_cast<unsigned long long>(m.begin),
-                   static_cast<unsigned long long>(m.end));
-    }
-    rest.messages.push_back(m);
-    if (m.begin >= to) rest.messages.back().begin -= to - from, rest.messages.back().end -= to - from;
+    bool within = from <= m.begin && m.end <= to;
+    if (within || m.begin >= to || m.end <= from) continue;
+    return error(Code::kInvalid, Detail::kNone, "erase: %llu to %llu cuts message %zu in two, which has tokens %llu to %llu",
+                 static_cast<unsigned long long>(from), static_cast<unsigned long long>(to), i, static_cast<unsigned long long>(m.begin),
+                 static_cast<unsigned long long>(m.end));
   }
-  put_back(session, std::move(rest));
   return {};
 }
 
