@@ -24,19 +24,21 @@
  *     with close. NULL is a no-op for release and close, which never fail. After its last release a handle must not be used.
  *  3. Status. Every call that can fail returns a kvrt_status, and each says below what to do next. The numbers never change.
  *  4. Detail. kvrt_last_error copies the calling thread's last error: class, detail, errno or SQLite code, and a message that says what,
- *     where, expected and found, never prompt text. When a call fails its outputs are untouched, but for `needed` (6).
+ *     where, expected and found, never prompt text. A call that succeeds leaves it alone, and so do retain, release and close. When a call
+ *     fails its outputs are untouched, but for `needed` (6) and the report of a generation that was CANCELLED.
  *  5. Structs. struct_size comes first, in options and outputs; set it to sizeof the struct (KVRT_INIT does). Options: NULL is all
  *     defaults and zero is the default in every field. A shorter struct (an older header) has zeros in what it lacks; in a longer one
- *     the unknown tail must be zero, else UNSUPPORTED. Outputs: the library writes at most struct_size bytes. Fields are only ever
- *     appended.
+ *     the unknown tail must be zero, else UNSUPPORTED. Outputs: the library writes at most struct_size bytes; in a struct that it owns
+ *     (an event of a callback, its report and entry) struct_size is the library's. Fields are only ever appended.
  *  6. Memory. The library never returns memory to free. Variable output takes (buffer, capacity, &needed): `needed` is always set on
- *     success and on TOO_SMALL; a NULL buffer with capacity 0 asks for the size. Inputs are copied. Strings are UTF-8 with a length.
+ *     success and on TOO_SMALL; a NULL buffer with capacity 0 asks for the size. Inputs are copied. Strings are UTF-8 with a length;
+ *     paths are bytes, as the system has them.
  *  7. Callbacks come last: 0 goes on, anything else stops the call with CANCELLED. They run on the thread inside the call, with no
  *     lock held, and may call anything but the same session (cancel, accept and what reads excepted; others: BUSY). A callback that is
  *     kept (log, wake) has a user_free, called once when it can fire no more; not if the call that takes it fails.
  *  8. Threads. A const handle may be used by any number of threads at once, and so may a runtime, a model and a store. A session takes
  *     one call at a time, else BUSY; cancel, accept and what reads (info, tokens, text, message) are free of that.
- *  9. After fork(2) every call in the child gives UNSUPPORTED and touches nothing.
+ *  9. After fork(2) a call in the child with a handle of its parent gives UNSUPPORTED and touches nothing; it may open its own.
  * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state, burns no CPU when idle, and leaves the
  *     floating-point mode as it found it.
  * 11. Exactness. On the CPU the logits of a position depend on the model, the KV format and the tokens before it, and on nothing else:
@@ -51,7 +53,7 @@
  *   truncate, erase                   ok        BUSY          ok            INVALID
  *   prefill, begin, generate          ok        BUSY          ok (warms)    INVALID
  *   accept                            INVALID   ok if asked   INVALID       INVALID
- *   next                              NONE      event         NONE          NONE
+ *   next                              IDLE      event         IDLE          IDLE
  *   fork                              ok        BUSY          ok            INVALID
  *   checkpoint, suspend               ok        BUSY          ok            INVALID
  *   tokens, text, message, info       ok        ok            ok            ok
@@ -165,13 +167,14 @@ KVRT_API uint32_t kvrt_struct_size(const char* name);
 /* ---- events and reports ------------------------------------------------------------------------------------------------------ */
 
 enum {                          /* kvrt_event.type */
-       KVRT_EVENT_NONE = 0,     /* next: nothing came before the timeout, or the session is idle */
+       KVRT_EVENT_NONE = 0,     /* next: nothing came before the timeout; the session generates on */
        KVRT_EVENT_TOKEN = 1,    /* token, position, text (whole code points, may be empty), logprob */
        KVRT_EVENT_PROGRESS = 2, /* done of total: tokens in prefill, bytes in model_open, chunks in resume, verify and gc */
        KVRT_EVENT_LOGITS = 3,   /* logits[logits_count] of `position`: the prediction of position + 1 */
        KVRT_EVENT_DONE = 4,     /* reason, report */
        KVRT_EVENT_ENTRY = 5,    /* store_list: entry */
-       KVRT_EVENT_FAULT = 6     /* store_verify: text says where and what */
+       KVRT_EVENT_FAULT = 6,    /* store_verify: text says where and what */
+       KVRT_EVENT_IDLE = 7      /* next: the session does not generate, and nothing will come */
 };
 
 enum { /* why a generation ended */
@@ -373,8 +376,9 @@ KVRT_API kvrt_status kvrt_model_apply_template(const kvrt_model* model, const ch
                                                const kvrt_template_options* options, char* text, size_t capacity, size_t* needed);
 
 /* Computes for up to `ms` milliseconds: runs steps for all generating sessions until none can go on or the time is up (0: one step). It
- * returns within ms, or one step (step_ms_max) where that is longer. runnable (may be NULL): sessions that could go on now. For hosts with
- * a loop of their own; events are taken with next and timeout 0. */
+ * returns within ms, or one step (step_ms_max) where that is longer; a step that another thread computes is waited for, and counts. When a
+ * session fails, its next says so. runnable (may be NULL): sessions that could go on now. For hosts with a loop of their own; events are
+ * taken with next and timeout 0. */
 KVRT_API kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable);
 
 /* Counters since the model was opened, and gauges. */
@@ -429,7 +433,7 @@ typedef struct kvrt_plan {
 } kvrt_plan;
 
 /* What a model will cost, from the file's header alone: no weights are read. model_open allocates by the same functions. */
-KVRT_API kvrt_status kvrt_model_plan(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_plan_options* options,
+KVRT_API kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_plan_options* options,
                                      kvrt_plan* out);
 
 /* ---- store ------------------------------------------------------------------------------------------------------------------- */
@@ -462,8 +466,8 @@ KVRT_API void kvrt_store_retain(kvrt_store* store);
 KVRT_API void kvrt_store_release(kvrt_store* store);
 KVRT_API kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out);
 /* One ENTRY event per session, ordered by domain and name. domain NULL: of all domains; "" with size 0: the default one. */
-KVRT_API kvrt_status kvrt_store_list(kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user);
-KVRT_API kvrt_status kvrt_store_stat(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
+KVRT_API kvrt_status kvrt_store_list(const kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user);
+KVRT_API kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                      kvrt_store_entry* out);
 /* Removes the session, and the chunks that no other needs. Handles that have it open go on, and may save it again. */
 KVRT_API kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size);
@@ -505,7 +509,8 @@ typedef struct kvrt_session_options {
   size_t domain_size;
   const char* tools; /* a JSON array for the template's variable `tools`; saved with the session. resume: NULL keeps what was saved */
   size_t tools_size;
-  kvrt_wake_fn wake; /* called when the first unread event arrives, on the thread that computes, with no lock held; NULL: none */
+  kvrt_wake_fn wake; /* called when next has something to give (an event, a failure) and had nothing before: on the thread that computes,
+                        cancels, accepts or begins, with no lock held; NULL: none */
   void* wake_user;
   kvrt_free_fn wake_user_free;
 } kvrt_session_options;
@@ -565,7 +570,7 @@ KVRT_API kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t 
 
 enum { KVRT_LOGITS_NONE = 0, KVRT_LOGITS_LAST = 1, KVRT_LOGITS_ALL = 2 };
 
-/* Computes what is queued. PROGRESS, and a LOGITS event for the last or for every position that was computed (with ALL nothing is
+/* Computes what is queued: begin with `prefill` set, and next until DONE. PROGRESS, and a LOGITS event for the last or for every position that was computed (with ALL nothing is
  * reused). report may be NULL. */
 KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report);
 
@@ -598,6 +603,8 @@ typedef struct kvrt_generate_options {
   uint32_t emit_logits;          /* 1: a LOGITS event before every TOKEN */
   uint32_t no_generation_prompt; /* 1: do not open the assistant's turn after append_message */
   uint32_t all_or_nothing;       /* 1: cancelled or failed, it leaves the session as it was before begin */
+  uint32_t prefill;              /* 1: sample nothing; ends with PREFILLED, as kvrt_session_prefill does, but through next */
+  uint32_t logits;               /* with prefill: KVRT_LOGITS_* */
 } kvrt_generate_options;
 
 /* Starts a generation; compute happens in next, of any session of the model: a step serves all that generate. */
@@ -609,7 +616,7 @@ KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event,
  * and DONE where it ends the generation, come from next. INVALID when none is asked for. */
 KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token);
 /* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE; stopping gives CANCELLED, and the tokens
- * so far stay. report may be NULL. */
+ * so far stay. report (may be NULL) is filled then too. */
 KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
                                            kvrt_report* report);
 /* Any thread. Ends a generation or prefill within one step, at the last accepted token; else a no-op. */

@@ -16,6 +16,12 @@ void remember(kvrt_status status, int32_t detail, int32_t os_code, std::string_v
   last_error.detail = detail;
   last_error.os_code = os_code;
   copy_text(last_error.message, message);
+  for (std::string_view rest = last_error.message; !rest.empty();) {  // a path may be any bytes; a message is UTF-8
+    size_t bad = find_invalid_utf8(rest);
+    if (bad == std::string_view::npos) break;
+    last_error.message[static_cast<size_t>(rest.data() - last_error.message) + bad] = '?';
+    rest.remove_prefix(bad + 1);
+  }
 }
 
 }  // namespace

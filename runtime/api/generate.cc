@@ -14,7 +14,7 @@ using kvrt::Status;
 
 namespace {
 
-static_assert(static_cast<int>(kvrt::EventType::kDone) == KVRT_EVENT_DONE &&
+static_assert(static_cast<int>(kvrt::EventType::kDone) == KVRT_EVENT_DONE && static_cast<int>(kvrt::EventType::kIdle) == KVRT_EVENT_IDLE &&
               static_cast<int>(kvrt::EventType::kLogits) == KVRT_EVENT_LOGITS);
 static_assert(static_cast<int>(kvrt::Reason::kFailed) == KVRT_REASON_FAILED && static_cast<int>(kvrt::Reason::kStop) == KVRT_REASON_STOP);
 static_assert(static_cast<int>(kvrt::WantLogits::kAll) == KVRT_LOGITS_ALL);
@@ -31,6 +31,11 @@ Status check_flag(const char* name, uint32_t value) {
 Status check_token(const char* name, size_t index, int32_t token, const kvrt::Tokenizer& tokenizer) {
   if (token >= 0 && static_cast<uint32_t>(token) < tokenizer.vocab_size()) return {};
   return error(Code::kInvalid, Detail::kNone, "%s[%zu] is %d, the vocabulary has %u", name, index, token, tokenizer.vocab_size());
+}
+
+Status check_logits(uint32_t logits) {
+  if (logits <= KVRT_LOGITS_ALL) return {};
+  return error(Code::kInvalid, Detail::kNone, "logits is %u, expected KVRT_LOGITS_NONE to KVRT_LOGITS_ALL", logits);
 }
 
 Status read_sampling(const kvrt_generate_options& o, const kvrt::Tokenizer& tokenizer, kvrt::SamplingOptions* out) {
@@ -105,6 +110,11 @@ Status read_generate_options(const kvrt_generate_options* options, const kvrt::T
   if (o.sampler > KVRT_SAMPLER_HOST) {
     return error(Code::kInvalid, Detail::kNone, "sampler is %u, expected KVRT_SAMPLER_DEFAULT or KVRT_SAMPLER_HOST", o.sampler);
   }
+  KVRT_TRY(check_flag("prefill", o.prefill));
+  KVRT_TRY(check_logits(o.logits));
+  if (o.logits && !o.prefill) return error(Code::kInvalid, Detail::kNone, "logits is %u without prefill; see emit_logits", o.logits);
+  out->prefill_only = o.prefill;
+  out->logits = static_cast<kvrt::WantLogits>(o.logits);
   out->max_tokens = o.max_tokens;
   out->ignore_eos = o.ignore_eos;
   out->emit_logits = o.emit_logits;
@@ -165,9 +175,9 @@ Status run_to_done(kvrt_session* handle, kvrt::GenerateOptions options, kvrt_eve
       host.cancel(handle->session);
     }
     if (!done) continue;
+    write_output(report, handle->report);
     if (!stopped.is_ok()) return stopped;
     if (event.reason == KVRT_REASON_CANCELLED) return error(Code::kCancelled, Detail::kNone, "cancelled by kvrt_session_cancel");
-    write_output(report, handle->report);
     return {};
   }
 }
@@ -180,8 +190,7 @@ kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_ev
   return guard([&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("prefill"));
-    if (logits > KVRT_LOGITS_ALL)
-      return error(Code::kInvalid, Detail::kNone, "logits is %u, expected KVRT_LOGITS_NONE to KVRT_LOGITS_ALL", logits);
+    KVRT_TRY(check_logits(logits));
     if (report) KVRT_TRY(check_output_struct(report, "report"));
     kvrt::GenerateOptions options;
     options.prefill_only = true;

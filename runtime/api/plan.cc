@@ -72,7 +72,8 @@ kvrt_plan to_plan(const kvrt::ModelCost& cost, const kvrt::KvGeometry& kv, const
 
 extern "C" {
 
-kvrt_status kvrt_model_plan(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_plan_options* options, kvrt_plan* out) {
+kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_plan_options* options,
+                            kvrt_plan* out) {
   return guard([&]() -> Status {
     KVRT_TRY(check(runtime, "runtime"));
     KVRT_TRY(check_output_struct(out, "out"));

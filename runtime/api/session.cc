@@ -110,20 +110,18 @@ kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* opt
 
 void kvrt_session_close(kvrt_session* session) {
   if (!owned_here(session ? &session->head : nullptr)) return;
-  (void)guard([&]() -> Status {
+  try {
     std::unique_lock lock(session->mu);
-    if (session->busy && session->owner == std::this_thread::get_id()) {  // inside its own callback
-      session->close_at_return = true;
-      session->host->cancel(session->session);
-      return {};
-    }
+    const bool own = session->busy && session->owner == std::this_thread::get_id();  // inside its own callback
     if (session->busy) session->host->cancel(session->session);
+    session->close_at_return = own;
+    if (own) return;
     session->idle.wait(lock, [&] { return !session->busy; });
     session->busy = true;  // nobody else enters
     lock.unlock();
     destroy(session);
-    return {};
-  });
+  } catch (...) {  // no memory to cancel with: the session stays until the process ends
+  }
 }
 
 kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* out) {

@@ -77,7 +77,7 @@ kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out) {
   });
 }
 
-kvrt_status kvrt_store_list(kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user) {
+kvrt_status kvrt_store_list(const kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user) {
   return guard([&]() -> Status {
     KVRT_TRY(check(store, "store"));
     if (!callback) return error(Code::kInvalid, Detail::kNone, "callback is NULL");
@@ -96,7 +96,7 @@ kvrt_status kvrt_store_list(kvrt_store* store, const char* domain, size_t domain
   });
 }
 
-kvrt_status kvrt_store_stat(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
+kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                             kvrt_store_entry* out) {
   return guard([&]() -> Status {
     KVRT_TRY(check(store, "store"));

@@ -123,7 +123,10 @@ Result<Event> ModelHost::next(Session* session, int32_t timeout_ms) {
       if (!failure.is_ok()) return failure;
       return event;
     }
-    if (session->state != SessionState::kGenerating) return event;
+    if (session->state != SessionState::kGenerating) {
+      event.type = EventType::kIdle;
+      return event;
+    }
     if (!session->generation->awaited.empty()) {
       return error(Code::kInvalid, Detail::kState, "next: the session waits for kvrt_session_accept to say what follows position %zu",
                    session->tokens.size() - 1);
@@ -148,11 +151,10 @@ uint32_t ModelHost::step(uint32_t ms) {
   for (;;) {
     uint64_t start = engine_->env()->now_ns();
     if (leader_) {
-      if (start >= deadline) break;
-      step_over_.wait_for(lock, std::chrono::nanoseconds(deadline - start));
-      continue;
+      step_over_.wait(lock, [&] { return !leader_; });
+    } else if (scheduler_->runnable_count() == 0 || !run_step(lock)) {
+      break;
     }
-    if (scheduler_->runnable_count() == 0 || !run_step(lock)) break;
     uint64_t now = engine_->env()->now_ns();
     if (now + (now - start) > deadline) break;  // one more would end late
   }

@@ -47,8 +47,8 @@ static kvrt_event next_event(kvrt_session* s, int32_t timeout) {
 static void idle(struct stage* t) {
   kvrt_session* s = with_tokens(t);
   EXPECT(state_of(s) == KVRT_STATE_IDLE, "state %u", state_of(s));
-  EXPECT(next_event(s, 0).type == KVRT_EVENT_NONE && next_event(s, 20).type == KVRT_EVENT_NONE, "next of an idle session");
-  EXPECT(next_event(s, -1).type == KVRT_EVENT_NONE, "next of an idle session must not wait");
+  EXPECT(next_event(s, 0).type == KVRT_EVENT_IDLE && next_event(s, 20).type == KVRT_EVENT_IDLE, "next of an idle session");
+  EXPECT(next_event(s, -1).type == KVRT_EVENT_IDLE, "next of an idle session must not wait");
   MUST(kvrt_session_cancel(s));
   EXPECT_STATUS(generate_some(s), KVRT_OK);  // the cancel before it was a no-op
   EXPECT(session_props(s).tokens == 43, "%" PRIu64 " tokens", session_props(s).tokens);
@@ -73,7 +73,7 @@ static void generating(struct stage* t) {
   EXPECT(e.type == KVRT_EVENT_DONE && e.reason == KVRT_REASON_CANCELLED, "type %u, reason %u", e.type, e.reason);
   EXPECT(e.report && e.report->reason == KVRT_REASON_CANCELLED, "the report of a cancelled generation");
   EXPECT(state_of(s) == KVRT_STATE_IDLE, "state %u after DONE", state_of(s));
-  EXPECT(next_event(s, -1).type == KVRT_EVENT_NONE, "an event after DONE");
+  EXPECT(next_event(s, -1).type == KVRT_EVENT_IDLE, "an event after DONE");
   EXPECT_STATUS(generate_some(s), KVRT_OK);
   MUST(kvrt_session_begin(s, &o));
   (void)next_event(s, -1);
@@ -98,7 +98,7 @@ static void suspended(struct stage* t) {
     if (call == 5) EXPECT_STATUS(kvrt_session_checkpoint(s, "s", 1, NULL, NULL), KVRT_OK);
     if (call == 6) EXPECT_STATUS(kvrt_session_suspend(s, "s", 1, NULL, NULL), KVRT_OK);
     if (call == 7) {
-      EXPECT(next_event(s, -1).type == KVRT_EVENT_NONE, "next of a suspended session");
+      EXPECT(next_event(s, -1).type == KVRT_EVENT_IDLE, "next of a suspended session");
       EXPECT_STATUS(kvrt_session_cancel(s), KVRT_OK);
     }
     EXPECT_STATUS(generate_some(s), KVRT_OK);  // warms in every case
@@ -149,7 +149,7 @@ static void failed(struct stage* t) {
   EXPECT(p.state == KVRT_STATE_FAILED && p.last_status == failure && p.last_detail == KVRT_DETAIL_NUMERIC && p.last_message[0], "state %u",
          p.state);
   all_refused(t, s, "FAILED", KVRT_INVALID);
-  EXPECT(next_event(s, -1).type == KVRT_EVENT_NONE, "next of a failed session");
+  EXPECT(next_event(s, -1).type == KVRT_EVENT_IDLE, "next of a failed session");
   EXPECT_STATUS(kvrt_session_cancel(s), KVRT_OK);
   EXPECT(session_tokens(s, tokens, 10) == 10, "the tokens of a failed session");
   kvrt_session_close(s);
