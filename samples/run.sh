@@ -28,9 +28,21 @@ said "$work/err" "new conversation"
 "$programs/resume" "$model" "$work/store" ann " And then" 8 >"$work/out" 2>"$work/err"
 said "$work/err" "resumed: [1-9][0-9]* tokens from disk"
 
-"$programs/fork" "$model" "$text" 8 >"$work/out" 2>"$work/err"
-said "$work/out" "^--- 2"
-said "$work/err" "fork 2: [1-9]"
+"$programs/best_of_n" "$model" "$text" 3 8 >"$work/out" 2>"$work/err"
+said "$work/out" "^=== best: [123]"
+said "$work/err" "seed 3: [1-9][0-9]* of [1-9][0-9]* prompt tokens shared"
+
+{
+  printf '%s\n' "$text"
+  for i in 1 2 3 4 5 6 7; do printf 'Request %s of seven is short.\n' "$i"; done
+} | "$programs/server_loop" "$model" 6 >"$work/out" 2>"$work/err"
+[ "$(grep -c ': done: [1-6] tokens' "$work/out")" = 8 ] || said "$work/out" "eight answers"
+said "$work/err" '^kvrt_done_total{model=".*",reason="\(max_tokens\|eos\)"} [1-8]$'
+
+"$programs/tools" "$model" "What is 17 + 25?" '<tool_call>{"name": "add", "arguments": {"a": 17, "b": 25}}</tool_call>' >"$work/out" 2>"$work/err"
+said "$work/out" "^tool: 42$"
+said "$work/err" "^\[tool: [1-9][0-9]* tokens\]$"
+said "$work/err" "^\[assistant: [1-9][0-9]* prompt tokens, [1-9]"
 
 "$programs/shared_prefix" "$model" "$work/shared" >"$work/out"
 said "$work/out" "^ann: .* 0 from disk"

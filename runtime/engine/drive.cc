@@ -151,7 +151,7 @@ uint32_t ModelHost::step(uint32_t ms) {
   for (;;) {
     uint64_t start = engine_->env()->now_ns();
     if (leader_) {
-      step_over_.wait(lock, [&] { return !leader_; });
+      step_over_.wait(lock, [&, seen = steps_led_] { return steps_led_ != seen; });
     } else if (scheduler_->runnable_count() == 0 || !run_step(lock)) {
       break;
     }
@@ -169,6 +169,7 @@ bool ModelHost::run_step(std::unique_lock<std::mutex>& lock) {
     ~Leader() {  // also when memory ran out half-way
       host->scheduler_->abandon(&host->plan_);
       host->leader_ = false;
+      ++host->steps_led_;
       host->step_over_.notify_all();
       for (Session* s : host->scheduler_->sessions()) {
         if (s->state == SessionState::kGenerating) s->changed.notify_all();

@@ -210,6 +210,7 @@ class ModelHost {
   mutable std::mutex mu_;
   std::unique_ptr<Scheduler> scheduler_;  // guarded by mu_
   bool leader_ = false;                   // guarded by mu_
+  uint64_t steps_led_ = 0;                // guarded by mu_; counts leaders that have gone
   std::condition_variable step_over_;
   StepPlan plan_;  // the leader's
 };

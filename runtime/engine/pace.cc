@@ -5,10 +5,11 @@
 namespace kvrt {
 
 namespace {
-constexpr double kFirstCost = 16;         // rows of a first step, whose speed nobody knows
-constexpr double kGrowth = 2;             // a step is at most so many times the largest one measured
-constexpr double kWeight = 0.3;           // of the newest measurement
-constexpr double kPromptPerDecode = 1.5;  // sessions that decode wait at most 1 + so many times their own step for a prompt
+constexpr double kFirstCost = 16;  // rows of a first step, whose speed nobody knows
+constexpr double kGrowth = 2;      // a step is at most so many times the largest one measured
+constexpr double kWeight = 0.3;    // of the newest measurement
+// Sessions that decode wait for a prompt so many times their own step, or so long where that is longer: nobody sees 8 ms.
+constexpr double kPromptPerDecode = 1.5, kPromptNsMin = 8e6;
 
 double blend(double old, double fresh) { return old > 0 ? old + kWeight * (fresh - old) : fresh; }
 }  // namespace
@@ -21,7 +22,7 @@ double Pace::decode_ns(uint32_t decodes) const {
 double Pace::budget(uint32_t decodes) const {
   if (row_ns_ == 0) return kFirstCost;
   double decode = decode_ns(decodes), left = static_cast<double>(step_ns_) - decode;
-  if (decode > 0) left = std::min(left, kPromptPerDecode * decode);
+  if (decode > 0) left = std::min(left, std::max(kPromptPerDecode * decode, kPromptNsMin));
   return std::clamp(left / row_ns_, 1.0, std::max(kFirstCost, kGrowth * most_));
 }
 
