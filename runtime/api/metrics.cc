@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "runtime/api/boundary.h"
+#include "runtime/base/utf8.h"
 
 using namespace kvrt::api;
 using kvrt::Status;
@@ -153,6 +154,9 @@ kvrt_status kvrt_model_metrics_text(const kvrt_model* model, const char* label_v
     KVRT_TRY(check(model, "model"));
     KVRT_TRY(check_text(label_value, label_value_size, "label_value"));
     KVRT_TRY(check_buffer(text, capacity, needed));
+    if (label_value && kvrt::find_invalid_utf8({label_value, label_value_size}) != std::string_view::npos) {
+      return kvrt::error(kvrt::Code::kInvalid, kvrt::Detail::kNone, "label_value is not UTF-8");
+    }
     std::string label = label_value ? std::string(label_value, label_value_size) : model->host->info().name;
     std::string all = expose(to_metrics(model->host->metrics()), label);
     return write_buffer(all.data(), all.size(), text, capacity, needed);

@@ -154,11 +154,12 @@ kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options*
     SessionCall call(session);
     KVRT_TRY(call.enter("fork"));
     KVRT_TRY(check_not_null(out, "out"));
-    kvrt::SessionOptions o;
-    KVRT_TRY(read_session_options(options, true, &o));
-    KVRT_ASSIGN(kvrt::Session * copy, session->host->fork(session->session, o.wake));
+    kvrt_session_options o;
+    KVRT_TRY(read_options(options, "kvrt_session_options", &o));
+    auto wake = o.wake ? std::make_shared<HostWake>(o) : nullptr;
+    KVRT_ASSIGN(kvrt::Session * copy, session->host->fork(session->session, wake));
     *out = wrap(session->host, copy);
-    arm(o.wake);
+    arm(wake);
     return {};
   });
 }

@@ -188,6 +188,16 @@ void Scheduler::finish(Session* s, Reason reason, uint64_t now_ns) {
   push(s, std::move(event));
 }
 
+void Scheduler::cancel_finished(Session* s) {
+  if (s->mailbox.empty() || s->mailbox.back().type != EventType::kDone) return;  // it failed
+  Report& r = s->generation->report;
+  --counters_.done[static_cast<size_t>(r.reason)];
+  ++counters_.done[static_cast<size_t>(Reason::kCancelled)];
+  r.reason = Reason::kCancelled;
+  r.stop_tokens = 0;
+  s->mailbox.back().report = r;
+}
+
 void Scheduler::fail(Session* s, Status status) {
   Generation& g = *s->generation;
   g.finished = true;

@@ -37,7 +37,11 @@ Status ModelHost::begin(Session* session, GenerateOptions options) {
 
 void ModelHost::cancel(Session* session) {
   std::unique_lock lock(mu_);
-  if (session->state != SessionState::kGenerating || session->generation->finished) return;
+  if (session->state != SessionState::kGenerating) return;
+  if (session->generation->finished) {
+    scheduler_->cancel_finished(session);
+    return;
+  }
   stop(session);
   session->changed.notify_all();
   ring(lock);

@@ -105,6 +105,7 @@ class Scheduler {
   BlockId alloc(const Session* for_session);
   void release_blocks(Session* session, uint32_t from_block);  // drops references from this block on
   void finish(Session* session, Reason reason, uint64_t now_ns);
+  void cancel_finished(Session* session);  // its DONE is unread: until then a generation can be cancelled
   void fail(Session* session, Status status);
   void push(Session* session, Event event);  // into the mailbox; remembers whom to wake
   std::vector<std::shared_ptr<Wake>> take_woken() { return std::exchange(woken_, {}); }

@@ -1,29 +1,7 @@
 // append_message: a conversation without generated turns has the tokens of its template; generated turns keep their sampled tokens;
 // messages outlive truncate, fork, suspend and resume.
+#include "chat.h"
 #include "misuse.h"
-
-static void say(kvrt_session* s, const char* role, const char* content, kvrt_append_info* info) {
-  char json[512];
-  const int n = snprintf(json, sizeof json, "{\"role\":\"%s\",\"content\":\"%s\"}", role, content);
-  if (info) info->struct_size = sizeof *info;
-  MUST(kvrt_session_append_message(s, json, (size_t)n, info));
-}
-
-// The tokens of the template over all messages (a JSON array), as the session should have them.
-static size_t templated(struct stage* t, const char* messages, uint32_t no_prompt, int32_t* tokens, size_t capacity) {
-  static char text[4096];
-  kvrt_template_options o = {.struct_size = sizeof o, .no_generation_prompt = no_prompt};
-  size_t size = 0, count = 0;
-  MUST(kvrt_model_apply_template(t->model, messages, strlen(messages), &o, text, sizeof text, &size));
-  MUST(kvrt_model_tokenize(t->model, text, size, KVRT_TEXT_SPECIAL, tokens, capacity, &count));
-  return count;
-}
-
-static void expect_tokens(kvrt_session* s, const int32_t* want, size_t count, const char* what) {
-  int32_t got[1024];
-  const size_t n = session_tokens(s, got, 1024);
-  EXPECT(n == count && memcmp(got, want, count * sizeof *got) == 0, "%s: %zu tokens, expected %zu", what, n, count);
-}
 
 static kvrt_report answer(kvrt_session* s, uint32_t length) {
   kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = length, .ignore_eos = 1};
@@ -45,8 +23,8 @@ static void without_answers(struct stage* t) {
   const char* all =
       "[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\",\"content\":\"What is 2 + 2? \\u00e9\\u4e2d\"},"
       "{\"role\":\"assistant\",\"content\":\"Four.\"},{\"role\":\"user\",\"content\":\"And 3 + 3?\"}]";
-  expect_tokens(s, want, templated(t, all, 1, want, 1024), "before begin");
-  const size_t prompt = templated(t, all, 0, want, 1024);
+  expect_tokens(s, want, templated(t->model, all, NULL, 1, want, 1024), "before begin");
+  const size_t prompt = templated(t->model, all, NULL, 0, want, 1024);
   const kvrt_report report = answer(s, 1);  // begin opens the assistant's turn
   EXPECT(report.prompt_tokens == prompt, "prompt of %" PRIu64 ", templated %zu", report.prompt_tokens, prompt);
   MUST(kvrt_session_truncate(s, prompt));

@@ -37,6 +37,27 @@ static inline void stage_close(struct stage* s) {
   remove_tree(s->dir);
 }
 
+// The weights of the last eighth of the file become NaN (all bits set is NaN in F32 and F16, and in the scales of the quantized types).
+static inline kvrt_model* nan_model(struct stage* t) {
+  char path[kPathMax + 32];
+  snprintf(path, sizeof path, "%s/nan.gguf", t->dir);
+  FILE* in = fopen(t->tiny, "rb");
+  FILE* out = fopen(path, "wb");
+  REQUIRE(in && out, "%s", strerror(errno));
+  fseek(in, 0, SEEK_END);
+  const long size = ftell(in);
+  rewind(in);
+  for (long i = 0; i < size; ++i) {
+    const int c = fgetc(in);
+    fputc(i >= size - size / 8 ? 0xFF : c, out);
+  }
+  fclose(in);
+  fclose(out);
+  kvrt_model* model = NULL;
+  MUST(kvrt_model_open(t->runtime, path, strlen(path), NULL, NULL, NULL, &model));
+  return model;
+}
+
 #define ANY(status) (1u << (status))
 
 // `want` is a set: ANY(KVRT_INVALID) | ANY(KVRT_LIMIT) where the header leaves a choice.

@@ -30,6 +30,7 @@ static void runtime_and_model(struct stage* t) {
   BAD("runtime_open", "out NULL", kvrt_runtime_open(NULL, NULL));
   BAD("runtime_info", "runtime NULL", kvrt_runtime_info(NULL, &rp));
   BAD("runtime_info", "out NULL", kvrt_runtime_info(t->runtime, NULL));
+  BAD("runtime_set_threads", "runtime NULL", kvrt_runtime_set_threads(NULL, 2));
   BAD("model_open", "runtime NULL", kvrt_model_open(NULL, t->tiny, n, NULL, NULL, NULL, &m));
   BAD("model_open", "path NULL", kvrt_model_open(t->runtime, NULL, n, NULL, NULL, NULL, &m));
   BAD("model_open", "path NULL, size 0", kvrt_model_open(t->runtime, NULL, 0, NULL, NULL, NULL, &m));
@@ -60,6 +61,18 @@ static void runtime_and_model(struct stage* t) {
   o = (kvrt_template_options){.struct_size = sizeof o, .tools_size = 4};
   BAD("model_apply_template", "tools NULL, size 4",
       kvrt_model_apply_template(t->model, json, strlen(json), &o, buffer, sizeof buffer, &needed));
+  kvrt_metrics mm = {.struct_size = sizeof mm};
+  uint32_t runnable = 77;
+  BAD("model_step", "model NULL", kvrt_model_step(NULL, 0, &runnable));
+  ROW("model_step", "runnable NULL (no misuse)", kvrt_model_step(t->model, 0, NULL), ANY(KVRT_OK));
+  BAD("model_metrics", "model NULL", kvrt_model_metrics(NULL, &mm));
+  BAD("model_metrics", "out NULL", kvrt_model_metrics(t->model, NULL));
+  BAD("model_metrics_text", "model NULL", kvrt_model_metrics_text(NULL, "a", 1, buffer, sizeof buffer, &needed));
+  BAD("model_metrics_text", "label NULL, size 4", kvrt_model_metrics_text(t->model, NULL, 4, buffer, sizeof buffer, &needed));
+  BAD("model_metrics_text", "text NULL, capacity 8", kvrt_model_metrics_text(t->model, "a", 1, NULL, 8, &needed));
+  BAD("model_metrics_text", "needed NULL", kvrt_model_metrics_text(t->model, "a", 1, buffer, sizeof buffer, NULL));
+  EXPECT(kvrt_struct_size(NULL) == 0, "struct_size of NULL is %u", kvrt_struct_size(NULL));
+  EXPECT(runnable == 77, "runnable changed on failure");
   EXPECT(needed == 77 && m == NULL, "outputs changed on failure: needed %zu, model %p", needed, (void*)m);
 }
 
@@ -99,6 +112,9 @@ static void session(struct stage* t) {
   BAD("session_open", "model NULL", kvrt_session_open(NULL, NULL, &s));
   BAD("session_open", "out NULL", kvrt_session_open(t->model, NULL, NULL));
   BAD("session_open", "domain NULL, size 3", kvrt_session_open(t->model, &so, &s));
+  so = (kvrt_session_options){.struct_size = sizeof so, .tools_size = 3};
+  BAD("session_open", "tools NULL, size 3", kvrt_session_open(t->model, &so, &s));
+  BAD("session_resume", "tools NULL, size 3", kvrt_session_resume(t->model, t->store, "a", 1, &so, NULL, NULL, NULL, &s));
   BAD("session_info", "session NULL", kvrt_session_info(NULL, &sp));
   BAD("session_info", "out NULL", kvrt_session_info(t->session, NULL));
   BAD("session_append", "session NULL", kvrt_session_append(NULL, tokens, 1));
@@ -107,6 +123,23 @@ static void session(struct stage* t) {
   BAD("session_append_text", "text NULL", kvrt_session_append_text(t->session, NULL, 1, 0));
   BAD("session_append_message", "session NULL", kvrt_session_append_message(NULL, json, strlen(json), NULL));
   BAD("session_append_message", "message NULL", kvrt_session_append_message(t->session, NULL, 4, NULL));
+  BAD("session_set_messages", "session NULL", kvrt_session_set_messages(NULL, "[]", 2, NULL));
+  BAD("session_set_messages", "messages NULL", kvrt_session_set_messages(t->session, NULL, 4, NULL));
+  BAD("session_set_messages", "messages NULL, size 0", kvrt_session_set_messages(t->session, NULL, 0, NULL));
+  kvrt_message_props mp = {.struct_size = sizeof mp};
+  char text[64];
+  BAD("session_message", "session NULL", kvrt_session_message(NULL, 0, &mp, text, sizeof text, &needed));
+  BAD("session_message", "json NULL, capacity 8", kvrt_session_message(t->session, 0, &mp, NULL, 8, &needed));
+  BAD("session_message", "needed NULL", kvrt_session_message(t->session, 0, &mp, text, sizeof text, NULL));
+  BAD("session_erase", "session NULL", kvrt_session_erase(NULL, 0, 0));
+  BAD("session_text", "session NULL", kvrt_session_text(NULL, 0, 0, 0, text, sizeof text, &needed));
+  BAD("session_text", "text NULL, capacity 8", kvrt_session_text(t->session, 0, 1, 0, NULL, 8, &needed));
+  BAD("session_text", "needed NULL", kvrt_session_text(t->session, 0, 1, 0, text, sizeof text, NULL));
+  BAD("session_accept", "session NULL", kvrt_session_accept(NULL, 0));
+  kvrt_generate_options go = {.struct_size = sizeof go, .logit_bias_count = 1};
+  BAD("session_begin", "logit_bias NULL, count 1", kvrt_session_begin(t->session, &go));
+  go = (kvrt_generate_options){.struct_size = sizeof go, .sampler = KVRT_SAMPLER_HOST};
+  BAD("session_generate", "callback NULL with the host's sampler", kvrt_session_generate(t->session, &go, NULL, NULL, NULL));
   BAD("session_prefill", "session NULL", kvrt_session_prefill(NULL, 0, go_on, NULL, NULL));
   BAD("session_begin", "session NULL", kvrt_session_begin(NULL, NULL));
   BAD("session_next", "session NULL", kvrt_session_next(NULL, &e, 0));

@@ -1,5 +1,5 @@
-// One session, one call at a time: from a second thread and from inside a callback everything but info and cancel is BUSY; other
-// sessions may be used.
+// One session, one call at a time: from a second thread and from inside a callback everything but cancel, accept and what
+// reads is BUSY; other sessions may be used.
 #include "misuse.h"
 
 struct inside {
@@ -28,6 +28,8 @@ static void expect_busy(struct inside* in, int32_t detail) {
   REFUSED("session_next", kvrt_session_next(in->self, &e, 0));
   REFUSED("session_generate", kvrt_session_generate(in->self, NULL, NULL, NULL, NULL));
   REFUSED("session_fork", kvrt_session_fork(in->self, NULL, &out));
+  REFUSED("session_set_messages", kvrt_session_set_messages(in->self, "[]", 2, NULL));
+  REFUSED("session_erase", kvrt_session_erase(in->self, 0, 1));
   REFUSED("session_truncate", kvrt_session_truncate(in->self, 1));
   REFUSED("session_checkpoint", kvrt_session_checkpoint(in->self, "x", 1, NULL, NULL));
   REFUSED("session_suspend", kvrt_session_suspend(in->self, "x", 1, NULL, NULL));
@@ -39,6 +41,10 @@ static void expect_busy(struct inside* in, int32_t detail) {
   size_t needed = 0;
   EXPECT_STATUS(kvrt_session_tokens(in->self, tokens, 64, &needed), KVRT_OK);
   EXPECT(needed >= 20, "%zu tokens", needed);
+  char text[1024];
+  EXPECT_STATUS(kvrt_session_text(in->self, 0, 20, KVRT_TEXT_SPECIAL, text, sizeof text, &needed), KVRT_OK);
+  EXPECT_STATUS(kvrt_session_message(in->self, 0, NULL, text, sizeof text, &needed), KVRT_NOT_FOUND);  // it has none
+  ROW("session_accept", where, kvrt_session_accept(in->self, 1), ANY(KVRT_INVALID));                   // and asks for none
 }
 
 static int32_t reenter(void* user, const kvrt_event* e) {
@@ -52,6 +58,14 @@ static int32_t reenter(void* user, const kvrt_event* e) {
   kvrt_session* made = NULL;
   EXPECT_STATUS(kvrt_session_open(in->t->model, NULL, &made), KVRT_OK);
   kvrt_session_close(made);
+  uint32_t runnable = 77;  // the model and the runtime are everybody's
+  kvrt_metrics m = {.struct_size = sizeof m};
+  EXPECT_STATUS(kvrt_model_metrics(in->t->model, &m), KVRT_OK);
+  EXPECT(m.generating == 1, "%" PRIu64 " generate", m.generating);
+  EXPECT_STATUS(kvrt_runtime_set_threads(in->t->runtime, 2), KVRT_OK);
+  EXPECT_STATUS(kvrt_model_step(in->t->model, 0, &runnable), KVRT_OK);
+  EXPECT(runnable <= 1, "%u runnable", runnable);
+  EXPECT_STATUS(kvrt_runtime_set_threads(in->t->runtime, 1), KVRT_OK);
   return 0;
 }
 

@@ -17,6 +17,13 @@ static kvrt_status runtime_call(struct stage* t, void* o) {
   return status;
 }
 
+static kvrt_status fork_call(struct stage* t, void* o) {
+  kvrt_session* s = NULL;
+  const kvrt_status status = kvrt_session_fork(t->session, o, &s);
+  kvrt_session_close(s);
+  return status;
+}
+
 static kvrt_status model_call(struct stage* t, void* o) {
   kvrt_model* m = NULL;
   const kvrt_status status = kvrt_model_open(t->runtime, t->tiny, strlen(t->tiny), o, NULL, NULL, &m);
@@ -122,6 +129,24 @@ static kvrt_status session_out(struct stage* t, void* o) { return kvrt_session_i
 static kvrt_status prefill_report_out(struct stage* t, void* o) { return kvrt_session_prefill(t->session, 0, NULL, NULL, o); }
 static kvrt_status save_report_out(struct stage* t, void* o) { return kvrt_session_checkpoint(t->session, "sized", 5, NULL, o); }
 static kvrt_status next_out(struct stage* t, void* o) { return kvrt_session_next(t->session, o, 0); }
+static kvrt_status metrics_out(struct stage* t, void* o) { return kvrt_model_metrics(t->model, o); }
+static kvrt_status set_messages_out(struct stage* t, void* o) {
+  kvrt_session* s = open_session(t->model, NULL, 0);
+  const char* messages = "[{\"role\":\"user\",\"content\":\"hi\"}]";
+  const kvrt_status status = kvrt_session_set_messages(s, messages, strlen(messages), o);
+  kvrt_session_close(s);
+  return status;
+}
+static kvrt_status message_out(struct stage* t, void* o) {
+  kvrt_session* s = open_session(t->model, NULL, 0);
+  const char* messages = "[{\"role\":\"user\",\"content\":\"hi\"}]";
+  char json[64];
+  size_t needed = 0;
+  MUST(kvrt_session_set_messages(s, messages, strlen(messages), NULL));
+  const kvrt_status status = kvrt_session_message(s, 0, o, json, sizeof json, &needed);
+  kvrt_session_close(s);
+  return status;
+}
 static kvrt_status append_out(struct stage* t, void* o) {
   kvrt_session* s = open_session(t->model, NULL, 0);
   const char* message = "{\"role\":\"user\",\"content\":\"hi\"}";
@@ -163,9 +188,40 @@ static void output(struct stage* t, const char* name, call_fn call, size_t size)
   }
 }
 
+// A binding that lays out structs by itself asks for their sizes.
+static void sizes(void) {
+#define SIZE_OF(name) EXPECT(kvrt_struct_size(#name) == sizeof(name), "%s: %u, here %zu", #name, kvrt_struct_size(#name), sizeof(name))
+  SIZE_OF(kvrt_error);
+  SIZE_OF(kvrt_report);
+  SIZE_OF(kvrt_store_entry);
+  SIZE_OF(kvrt_token_value);
+  SIZE_OF(kvrt_event);
+  SIZE_OF(kvrt_runtime_options);
+  SIZE_OF(kvrt_runtime_props);
+  SIZE_OF(kvrt_model_options);
+  SIZE_OF(kvrt_model_props);
+  SIZE_OF(kvrt_template_options);
+  SIZE_OF(kvrt_metrics);
+  SIZE_OF(kvrt_plan_options);
+  SIZE_OF(kvrt_plan);
+  SIZE_OF(kvrt_store_options);
+  SIZE_OF(kvrt_store_props);
+  SIZE_OF(kvrt_gc_report);
+  SIZE_OF(kvrt_session_options);
+  SIZE_OF(kvrt_session_props);
+  SIZE_OF(kvrt_append_info);
+  SIZE_OF(kvrt_message_props);
+  SIZE_OF(kvrt_generate_options);
+  SIZE_OF(kvrt_save_options);
+  SIZE_OF(kvrt_save_report);
+#undef SIZE_OF
+  EXPECT(kvrt_struct_size("kvrt_nothing") == 0 && kvrt_struct_size("") == 0 && kvrt_struct_size("kvrt_even") == 0, "a size of nothing");
+}
+
 int main(void) {
   struct stage t;
   stage_open(&t);
+  sizes();
   options(&t, "runtime_options", runtime_call, sizeof(kvrt_runtime_options), 4);
   options(&t, "model_options", model_call, sizeof(kvrt_model_options), 4);
   options(&t, "plan_options", plan_call, sizeof(kvrt_plan_options), 4);
@@ -174,6 +230,7 @@ int main(void) {
   options(&t, "session_options", session_call, sizeof(kvrt_session_options), 4);
   options(&t, "generate_options", generate_call, sizeof(kvrt_generate_options), 8);
   options(&t, "save_options", save_call, sizeof(kvrt_save_options), 4);
+  options(&t, "fork options", fork_call, sizeof(kvrt_session_options), 4);
   options(&t, "resume options", resume_call, sizeof(kvrt_session_options), 4);
   kvrt_runtime_open(NULL, NULL);  // an error for last_error to show
   output(&t, "error", error_out, sizeof(kvrt_error));
@@ -184,6 +241,9 @@ int main(void) {
   output(&t, "store_entry", entry_out, sizeof(kvrt_store_entry));
   output(&t, "session_props", session_out, sizeof(kvrt_session_props));
   output(&t, "append_info", append_out, sizeof(kvrt_append_info));
+  output(&t, "append_info of set", set_messages_out, sizeof(kvrt_append_info));
+  output(&t, "message_props", message_out, sizeof(kvrt_message_props));
+  output(&t, "metrics", metrics_out, sizeof(kvrt_metrics));
   output(&t, "report of prefill", prefill_report_out, sizeof(kvrt_report));
   output(&t, "report of generate", generate_report_out, sizeof(kvrt_report));
   output(&t, "save_report", save_report_out, sizeof(kvrt_save_report));

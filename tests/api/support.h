@@ -205,6 +205,13 @@ static inline void tiny_path(char path[kPathMax], int with_template) {
   snprintf(path, kPathMax, "%s", paths[found]);
 }
 
+static inline kvrt_metrics metrics_of(const kvrt_model* model) {
+  kvrt_metrics m;
+  KVRT_INIT(&m);
+  MUST(kvrt_model_metrics(model, &m));
+  return m;
+}
+
 static inline kvrt_store* open_store(kvrt_runtime* rt, const char* path) {
   kvrt_store* store = NULL;
   MUST(kvrt_store_open(rt, path, strlen(path), NULL, &store));
@@ -327,4 +334,42 @@ static inline size_t session_tokens(const kvrt_session* s, int32_t* tokens, size
   size_t count = 0;
   MUST(kvrt_session_tokens(s, tokens, capacity, &count));
   return count;
+}
+
+static inline kvrt_event next_event(kvrt_session* s, int32_t timeout_ms) {
+  kvrt_event e;
+  KVRT_INIT(&e);
+  MUST(kvrt_session_next(s, &e, timeout_ms));
+  return e;
+}
+
+// Takes events until DONE.
+static inline void drain(kvrt_session* s, struct run* r) {
+  while (!r->done) {
+    const kvrt_event e = next_event(s, -1);
+    REQUIRE(e.type != KVRT_EVENT_NONE, "next that waits gave NONE");
+    run_event(r, &e);
+  }
+}
+
+// The digest after `count` tokens of a session that computed them at once, alone, and was never interrupted.
+static inline uint64_t digest_of(kvrt_model* model, const int32_t* tokens, size_t count) {
+  kvrt_session* s = open_session(model, NULL, 1);
+  MUST(kvrt_session_append(s, tokens, count));
+  const uint64_t digest = next_digest(s, NULL);
+  kvrt_session_close(s);
+  return digest;
+}
+
+// The session's next digest is the one of its tokens in a session of its own.
+static inline void expect_sound(kvrt_session* s, kvrt_model* reference, const char* what) {
+  static _Thread_local int32_t tokens[8192];
+  const size_t count = session_tokens(s, tokens, 8192);
+  EXPECT(count == 0 || next_digest(s, NULL) == digest_of(reference, tokens, count), "%s: after %zu tokens it goes on differently", what,
+         count);
+}
+
+static inline int same_run(const struct run* got, const struct run* want) {
+  return got->count == want->count && memcmp(got->token, want->token, got->count * sizeof *got->token) == 0 &&
+         memcmp(got->digest, want->digest, got->count * sizeof *got->digest) == 0;
 }

@@ -24,6 +24,15 @@ static kvrt_status open_model_with(struct stage* t, const char* path, uint32_t k
   return status;
 }
 
+static kvrt_status open_model_as(struct stage* t, kvrt_model_options o) {
+  o.struct_size = sizeof o;
+  kvrt_model* m = NULL;
+  const kvrt_status status = kvrt_model_open(t->runtime, t->tiny, strlen(t->tiny), &o, NULL, NULL, &m);
+  EXPECT((status == KVRT_OK) == (m != NULL), "out does not fit the status");
+  kvrt_model_release(m);
+  return status;
+}
+
 static int32_t stop_at_once(void* user, const kvrt_event* e) {
   (void)e;
   ++*(int*)user;
@@ -48,6 +57,14 @@ static void runtime_and_model(struct stage* t) {
   BAD("model_open", "block_tokens 512", open_model_with(t, t->tiny, 0, 512, 0, 0));
   BAD("model_open", "prefill_chunk 513", open_model_with(t, t->tiny, 0, 0, 513, 0));
   ROW("model_open", "kv_bytes_max 1", open_model_with(t, t->tiny, 0, 0, 0, 1), ANY(KVRT_LIMIT) | ANY(KVRT_INVALID));
+  ROW("runtime_set_threads", "257", kvrt_runtime_set_threads(t->runtime, 257), ANY(KVRT_INVALID) | ANY(KVRT_LIMIT));
+  ROW("runtime_set_threads", "UINT32_MAX", kvrt_runtime_set_threads(t->runtime, UINT32_MAX), ANY(KVRT_INVALID) | ANY(KVRT_LIMIT));
+  kvrt_runtime_props rp = {.struct_size = sizeof rp};
+  EXPECT(kvrt_runtime_info(t->runtime, &rp) == KVRT_OK && rp.threads == 1, "%u threads after refused ones", rp.threads);
+  BAD("model_open", "step_ms_max UINT32_MAX", open_model_as(t, (kvrt_model_options){.step_ms_max = UINT32_MAX}));
+  BAD("model_open", "from_fd 2", open_model_as(t, (kvrt_model_options){.from_fd = 2}));
+  BAD("model_open", "fd -1", open_model_as(t, (kvrt_model_options){.from_fd = 1, .fd = -1}));
+  ROW("model_open", "reserved 1", open_model_as(t, (kvrt_model_options){.reserved = 1}), ANY(KVRT_INVALID) | ANY(KVRT_UNSUPPORTED));
   kvrt_model* m = NULL;
   BAD("model_open", "path of size 0", kvrt_model_open(t->runtime, "", 0, NULL, NULL, NULL, &m));
   BAD("model_open", "path with a NUL", kvrt_model_open(t->runtime, "a\0b", 3, NULL, NULL, NULL, &m));
@@ -185,6 +202,30 @@ static void options_of_begin(struct stage* t) {
   BAD("session_begin", "top_p 1.5", begin_with(t, (kvrt_generate_options){.top_p = 1.5f}));
   BAD("session_begin", "top_p -0.5", begin_with(t, (kvrt_generate_options){.top_p = -0.5f}));
   BAD("session_begin", "top_p NaN", begin_with(t, (kvrt_generate_options){.top_p = NAN}));
+  static const float wrong[] = {-1, 1.5f, NAN, INFINITY};
+  for (int i = 0; i < 4; ++i)
+    BAD("session_begin", "min_p -1, 1.5, NaN, infinite", begin_with(t, (kvrt_generate_options){.min_p = wrong[i]}));
+  for (int i = 0; i < 4; ++i) {
+    if (i != 1) BAD("session_begin", "repetition_penalty", begin_with(t, (kvrt_generate_options){.repetition_penalty = wrong[i]}));
+    if (i < 2) continue;
+    BAD("session_begin", "frequency_penalty", begin_with(t, (kvrt_generate_options){.frequency_penalty = wrong[i]}));
+    BAD("session_begin", "presence_penalty", begin_with(t, (kvrt_generate_options){.presence_penalty = wrong[i]}));
+    const kvrt_token_value bias = {3, wrong[i]};
+    BAD("session_begin", "logit_bias", begin_with(t, (kvrt_generate_options){.logit_bias = &bias, .logit_bias_count = 1}));
+  }
+  const kvrt_token_value banned = {3, -INFINITY}, negative_bias = {-1, 1}, past = {(int32_t)t->vocab, 1};
+  ROW("session_begin", "logit_bias -infinity (no misuse)",
+      begin_with(t, (kvrt_generate_options){.logit_bias = &banned, .logit_bias_count = 1}), ANY(KVRT_OK));
+  BAD("session_begin", "logit_bias of token -1",
+      begin_with(t, (kvrt_generate_options){.logit_bias = &negative_bias, .logit_bias_count = 1}));
+  BAD("session_begin", "logit_bias past the vocabulary",
+      begin_with(t, (kvrt_generate_options){.logit_bias = &past, .logit_bias_count = 1}));
+  BAD("session_begin", "top_logprobs 65", begin_with(t, (kvrt_generate_options){.top_logprobs = 65}));
+  BAD("session_begin", "sampler 2", begin_with(t, (kvrt_generate_options){.sampler = 2}));
+  BAD("session_begin", "ignore_eos 2", begin_with(t, (kvrt_generate_options){.ignore_eos = 2}));
+  BAD("session_begin", "emit_logits 2", begin_with(t, (kvrt_generate_options){.emit_logits = 2}));
+  BAD("session_begin", "no_generation_prompt 2", begin_with(t, (kvrt_generate_options){.no_generation_prompt = 2}));
+  BAD("session_begin", "all_or_nothing 2", begin_with(t, (kvrt_generate_options){.all_or_nothing = 2}));
   BAD("session_begin", "stop_tokens NULL, count 1", begin_with(t, (kvrt_generate_options){.stop_token_count = 1}));
   BAD("session_begin", "stop token -1", begin_with(t, (kvrt_generate_options){.stop_tokens = &negative, .stop_token_count = 1}));
   BAD("session_begin", "stop_strings NULL, size 4", begin_with(t, (kvrt_generate_options){.stop_strings_size = 4}));
@@ -197,6 +238,96 @@ static void options_of_begin(struct stage* t) {
   strings[257] = 0;
   ROW("session_begin", "a stop string of 257 bytes",
       begin_with(t, (kvrt_generate_options){.stop_strings = strings, .stop_strings_size = 258}), ANY(KVRT_INVALID) | ANY(KVRT_LIMIT));
+}
+
+// A host's token that is none leaves the question open.
+static void host_tokens(struct stage* t) {
+  const kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 1, .sampler = KVRT_SAMPLER_HOST};
+  kvrt_session* s = open_session(t->model, NULL, 0);
+  MUST(kvrt_session_append(s, &(const int32_t){5}, 1));
+  BAD("session_accept", "of an idle session", kvrt_session_accept(s, 5));
+  MUST(kvrt_session_begin(s, &o));
+  BAD("session_accept", "before it is asked for", kvrt_session_accept(s, 5));
+  while (next_event(s, -1).type != KVRT_EVENT_LOGITS) {
+  }
+  BAD("session_accept", "token -1", kvrt_session_accept(s, -1));
+  BAD("session_accept", "token == vocab_size", kvrt_session_accept(s, (int32_t)t->vocab));
+  EXPECT(session_props(s).awaits_accept && session_props(s).tokens == 1, "the question is gone");
+  ROW("session_accept", "a token (no misuse)", kvrt_session_accept(s, 6), ANY(KVRT_OK));
+  BAD("session_accept", "a second one", kvrt_session_accept(s, 7));
+  kvrt_session_close(s);
+}
+
+static void conversations(struct stage* t) {
+  char json[64];
+  size_t needed = 77;
+  kvrt_message_props p = {.struct_size = sizeof p};
+  const char* good = "[{\"role\":\"user\",\"content\":\"a\"}]";
+  const char* wrong[] = {"[", "{}", "[1]", "[{\"content\":\"a\"}]", "[{\"role\":1}]", "[{\"role\":\"user\",\"content\":\"\xFF\"}]", ""};
+  kvrt_session* s = open_session(t->model, NULL, 0);
+  MUST(kvrt_session_set_messages(s, good, strlen(good), NULL));
+  const uint64_t before = session_props(s).tokens;
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+    BAD("session_set_messages", wrong[i], kvrt_session_set_messages(s, wrong[i], strlen(wrong[i]), NULL));
+  }
+  EXPECT(session_props(s).tokens == before && session_props(s).messages == 1, "the conversation changed");
+  ROW("session_message", "past the last", kvrt_session_message(s, 1, &p, json, sizeof json, &needed), ANY(KVRT_NOT_FOUND));
+  ROW("session_message", "UINT64_MAX", kvrt_session_message(s, UINT64_MAX, &p, json, sizeof json, &needed), ANY(KVRT_NOT_FOUND));
+  canary(json, sizeof json);
+  EXPECT(needed == 77, "needed changed");
+  ROW("session_message", "capacity 2", kvrt_session_message(s, 0, &p, json, 2, &needed), ANY(KVRT_TOO_SMALL));
+  EXPECT(needed > 20 && has_canary(json, sizeof json) && p.end == 0, "TOO_SMALL wrote, needed %zu", needed);
+  const size_t want = needed;
+  ROW("session_message", "NULL and 0 ask for the size", kvrt_session_message(s, 0, &p, NULL, 0, &needed),
+      ANY(KVRT_TOO_SMALL) | ANY(KVRT_OK));
+  EXPECT(needed == want, "needed %zu, before %zu", needed, want);
+  MUST(kvrt_session_message(s, 0, &p, json, sizeof json, &needed));
+  EXPECT(p.end == before && !p.generated, "the message ends at %" PRIu64, p.end);
+  BAD("session_erase", "from past to", kvrt_session_erase(s, 3, 2));
+  BAD("session_erase", "past the end", kvrt_session_erase(s, 0, before + 1));
+  BAD("session_erase", "UINT64_MAX", kvrt_session_erase(s, UINT64_MAX, UINT64_MAX));
+  BAD("session_erase", "half a message", kvrt_session_erase(s, p.begin, p.end - 1));
+  BAD("session_erase", "the other half", kvrt_session_erase(s, p.begin + 1, p.end));
+  needed = 77;
+  BAD("session_text", "from past to", kvrt_session_text(s, 3, 2, 0, json, sizeof json, &needed));
+  BAD("session_text", "past the end", kvrt_session_text(s, 0, before + 1, 0, json, sizeof json, &needed));
+  BAD("session_text", "from past the end", kvrt_session_text(s, before + 1, UINT64_MAX, 0, json, sizeof json, &needed));
+  BAD("session_text", "flags 0x80", kvrt_session_text(s, 0, 1, 0x80, json, sizeof json, &needed));
+  BAD("session_text", "flags BOS", kvrt_session_text(s, 0, 1, KVRT_TEXT_BOS, json, sizeof json, &needed));
+  BAD("model_metrics_text", "label of bad UTF-8", kvrt_model_metrics_text(t->model, kBadUtf8, 4, json, sizeof json, &needed));
+  EXPECT(needed == 77 && session_props(s).tokens == before && session_props(s).messages == 1, "outputs or the session changed");
+  ROW("session_text", "an empty span (no misuse)", kvrt_session_text(s, before, UINT64_MAX, 0, json, sizeof json, &needed), ANY(KVRT_OK));
+  EXPECT(needed == 0, "needed %zu", needed);
+  kvrt_session_close(s);
+}
+
+static kvrt_status with_tools(struct stage* t, const char* tools, int resume) {
+  const kvrt_session_options o = {.struct_size = sizeof o, .tools = tools, .tools_size = strlen(tools)};
+  kvrt_session* s = NULL;
+  const kvrt_status status =
+      resume ? kvrt_session_resume(t->model, t->store, "tools", 5, &o, NULL, NULL, NULL, &s) : kvrt_session_open(t->model, &o, &s);
+  EXPECT((status == KVRT_OK) == (s != NULL), "out does not fit the status");
+  kvrt_session_close(s);
+  return status;
+}
+
+static void tools(struct stage* t) {
+  MUST(kvrt_session_checkpoint(t->session, "tools", 5, NULL, NULL));
+  for (int resume = 0; resume < 2; ++resume) {
+    const char* call = resume ? "session_resume" : "session_open";
+    BAD(call, "tools are no JSON", with_tools(t, "[1,", resume));
+    BAD(call, "tools are an object", with_tools(t, "{}", resume));
+    BAD(call, "tools are bad UTF-8", with_tools(t, "[\"\xFF\"]", resume));
+    ROW(call, "tools (no misuse)", with_tools(t, "[{\"type\":\"function\"}]", resume), ANY(KVRT_OK));
+  }
+  // A fork reads `wake` only, and struct_size.
+  kvrt_session* s = NULL;
+  kvrt_session_options o = {.struct_size = 2};
+  BAD("session_fork", "struct_size 2", kvrt_session_fork(t->session, &o, &s));
+  o = (kvrt_session_options){
+      .struct_size = sizeof o, .no_prefix_cache = 9, .domain = kBadUtf8, .domain_size = 4, .tools = "{", .tools_size = 1};
+  ROW("session_fork", "options that it does not read (no misuse)", kvrt_session_fork(t->session, &o, &s), ANY(KVRT_OK));
+  kvrt_session_close(s);
 }
 
 static void sessions(struct stage* t) {
@@ -250,6 +381,9 @@ int main(void) {
   templates(&t);
   stores(&t);
   sessions(&t);
+  host_tokens(&t);
+  conversations(&t);
+  tools(&t);
   EXPECT(strcmp(kvrt_status_name(KVRT_NO_SPACE), "NO_SPACE") == 0, "%s", kvrt_status_name(KVRT_NO_SPACE));
   EXPECT(kvrt_status_name(-1) != NULL && kvrt_status_name(9999) != NULL, "the name of an unknown status is NULL");
   EXPECT(kvrt_abi_version() == KVRT_ABI_VERSION, "abi %u", kvrt_abi_version());
