@@ -146,6 +146,18 @@ TEST_F(Lifetime, GenerationsOfANameOnlyGrow) {
   expect_clean();
 }
 
+TEST_F(Lifetime, RenamedOntoAnExpiredSessionOfMoreGenerations) {
+  SaveOptions o;
+  o.overwrite = true;
+  o.ttl_seconds = 1;
+  for (int i = 0; i < 5; i++) ASSERT_OK(save_chain(store_.get(), "b", other_, o).status());
+  ASSERT_OK(save_chain(store_.get(), "a", chain_).status());
+  pass(2000);
+  ASSERT_OK(store_->rename("", "a", "b"));
+  EXPECT_EQ(gen("b"), 6u);
+  expect_clean();
+}
+
 // A handle that has the session open under its old name.
 TEST_F(Lifetime, OldHandlesAfterARename) {
   SaveOptions handle;
