@@ -31,6 +31,7 @@ CREATE TABLE nodes(
   segment INTEGER REFERENCES segments(id),
   offset INTEGER, bytes INTEGER, raw_bytes INTEGER) STRICT;
 CREATE INDEX nodes_by_segment ON nodes(segment) WHERE segment IS NOT NULL;
+CREATE INDEX nodes_unused ON nodes(refs) WHERE refs = 0;
 CREATE TABLE sessions(
   domain TEXT NOT NULL, name TEXT NOT NULL,
   id BLOB NOT NULL CHECK(length(id) = 16),
@@ -39,12 +40,15 @@ CREATE TABLE sessions(
   head INTEGER REFERENCES nodes(id),
   tokens INTEGER NOT NULL,
   block_tokens INTEGER NOT NULL,
-  model_id BLOB NOT NULL CHECK(length(model_id) = 32),
-  manifest BLOB NOT NULL,
+  pinned INTEGER NOT NULL CHECK(pinned IN (0, 1)),
+  expires_ms INTEGER NOT NULL CHECK(expires_ms >= 0),
   created_ms INTEGER NOT NULL, saved_ms INTEGER NOT NULL,
   checksum BLOB NOT NULL,
+  model_id BLOB NOT NULL CHECK(length(model_id) = 32),
+  manifest BLOB NOT NULL,
   PRIMARY KEY(domain, name)) STRICT;
 CREATE INDEX sessions_by_head ON sessions(head);
+CREATE INDEX sessions_by_expiry ON sessions(expires_ms, pinned) WHERE expires_ms > 0;
 CREATE TABLE tombstones(name BLOB PRIMARY KEY, gen INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE trash(name BLOB PRIMARY KEY CHECK(length(name) = 16)) STRICT, WITHOUT ROWID;
 CREATE TABLE model_ids(
@@ -97,6 +101,7 @@ Result<Catalog::Probe> Catalog::probe(Env* env, const std::string& path) {
   probe.kind = probe.application_id != kCatalogApplicationId ? Kind::kForeign
                : probe.schema > kCatalogSchema               ? Kind::kTooNew
                : probe.schema < 1                            ? Kind::kCorrupt
+               : probe.schema < kCatalogSchema               ? Kind::kTooOld
                                                              : Kind::kOurs;
   auto wal = env->open_read(path + "-wal");
   if (wal.is_ok()) {

@@ -21,7 +21,7 @@
 namespace kvrt {
 
 inline constexpr int32_t kCatalogApplicationId = 0x4B565254;  // "KVRT"
-inline constexpr int32_t kCatalogSchema = 1;
+inline constexpr int32_t kCatalogSchema = 2;
 
 // Where a chunk lies: one frame of one segment.
 struct ChunkPlace {
@@ -38,9 +38,11 @@ struct NewSegment {
 };
 
 struct CommitResult {
-  uint64_t gen = 0;
+  Saved saved;
   bool segment_used = false;  // false: no row names it, its file is garbage
 };
+
+struct SessionRow;
 
 class Catalog {
  public:
@@ -55,7 +57,8 @@ class Catalog {
     uint64_t bytes = 0, live = 0;
   };
   struct ChunkRow {  // for verify
-    BlockKey key, parent;
+    BlockKey key;
+    std::optional<BlockKey> parent;  // none: a first block that no session needs any more
     std::vector<int32_t> tokens;
     int64_t segment = 0;
     uint64_t offset = 0, bytes = 0, raw_bytes = 0;
@@ -64,8 +67,14 @@ class Catalog {
   struct Totals {
     uint64_t sessions = 0, chunks = 0, segments = 0, chunk_bytes = 0, chunk_raw_bytes = 0, segment_bytes = 0;
   };
+  // One slice of garbage collection, and where the next goes on.
+  struct Collected {
+    uint64_t sessions = 0, nodes = 0, chunks = 0;
+    int64_t expiry = 0, row = 0;  // of the last expired session looked at: damaged ones are passed over
+    bool finished = false;
+  };
   // What the first 100 bytes of catalog.db say, read without SQLite so that nothing is touched.
-  enum class Kind { kMissing, kOurs, kTooNew, kForeign, kCorrupt };
+  enum class Kind { kMissing, kOurs, kTooNew, kTooOld, kForeign, kCorrupt };
   struct Probe {
     Kind kind = Kind::kMissing;
     int32_t application_id = 0, schema = 0;
@@ -79,23 +88,33 @@ class Catalog {
   Status close();
 
   Result<std::optional<Location>> find(const BlockKey& key);
-  Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, int64_t now_ms);
-  Status remove(std::string_view domain, std::string_view name);
+  // BUSY (kConcurrent) when one of `needed` has no chunk any more.
+  Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed, int64_t now_ms);
+  // Counts the times that chunks went. While it stands still, a chunk that was there is there.
+  uint64_t chunk_losses() const { return chunk_losses_; }
+  Status remove(std::string_view domain, std::string_view name, int64_t now_ms);
+  Status rename(std::string_view domain, std::string_view from, std::string_view to, int64_t now_ms);
+  Status pin(std::string_view domain, std::string_view name, bool pinned, int64_t now_ms);
+  Status set_expiry(std::string_view domain, std::string_view name, int64_t expires_ms, int64_t now_ms);
+  // Removes expired sessions and nodes without references, at least one and while more() says so; adds to the counts of `before`.
+  Result<Collected> collect(int64_t now_ms, const Collected& before, const std::function<bool()>& more);
+  Result<uint64_t> count_expired(int64_t now_ms);
   // The chunk, or every chunk of the segment, is not there any more; nodes and tokens stay. The count of chunks forgotten.
   Result<uint64_t> forget_chunk(const BlockKey& key, int64_t segment);
   Result<uint64_t> forget_segment(int64_t segment);
 
-  Result<SessionOut> load(std::string_view domain, std::string_view name);
-  Result<SessionStat> stat(std::string_view domain, std::string_view name);
-  Result<std::vector<SessionStat>> list(std::string_view domain, bool all_domains);
-  Result<Totals> totals();
+  Result<SessionOut> load(std::string_view domain, std::string_view name, int64_t now_ms);
+  Result<SessionStat> stat(std::string_view domain, std::string_view name, int64_t now_ms);
+  Result<std::vector<SessionStat>> list(std::string_view domain, bool all_domains, int64_t now_ms);
+  Result<Totals> totals(int64_t now_ms);
 
   Result<std::vector<SegmentRow>> segments();
   Result<std::vector<SegmentRow>> unsynced(std::span<const NodeIn> nodes);
   Status mark_synced(std::span<const SegmentRow> rows);
-  // Segments without a row whose files may still be there.
+  // Segments without a row whose files may still be there: some of them.
   Result<std::vector<SegmentId>> trash();
   Status clear_trash(std::span<const SegmentId> ids);
+  Result<bool> names_segment(const SegmentId& id);  // in a row or in the trash
 
   // The catalog against itself: SQLite's check, reference counts, keys against tokens. Then the chunks for the caller to read.
   Status check(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks);
@@ -114,6 +133,7 @@ class Catalog {
     SessionId id;
     uint64_t gen = 0;
     int64_t created_ms = 0;
+    bool pinned = false, expired = false;
   };
   struct NodeRow {
     int64_t id = 0, parent = 0, refs = 0;
@@ -124,12 +144,20 @@ class Catalog {
   };
 
   Status configure(bool read_only);
-  Result<std::optional<Head>> find_session(std::string_view domain, std::string_view name);
+  Result<std::optional<Head>> find_session(std::string_view domain, std::string_view name, int64_t now_ms);
+  Result<SessionRow> read_session(std::string_view domain, std::string_view name);
+  Result<SessionRow> live_session(std::string_view domain, std::string_view name, int64_t now_ms);
+  Status write_session(const SessionRow& row);
+  Status drop_session(std::string_view domain, std::string_view name, uint64_t gen);
+  Result<uint64_t> buried_gen(std::string_view domain, std::string_view name);
   Result<uint64_t> next_gen(const SessionIn& session, const std::optional<Head>& current);
+  Result<SessionId> own_id(const SessionIn& session, uint64_t gen, const std::optional<Head>& current);
+  Status require_chunks(std::span<const BlockKey> keys);
   Result<int64_t> add_nodes(const SessionIn& session);
   Result<uint64_t> place_chunks(const NewSegment& segment);
-  Status write_session(const SessionIn& session, uint64_t gen, int64_t head, int64_t created_ms, int64_t now_ms);
   Status release(int64_t node);
+  Result<bool> sweep_node(Collected* collected);
+  Result<bool> remove_expired(int64_t now_ms, Collected* collected);
   Status drop_chunks_of(int64_t segment, uint64_t count);
   Result<NodeRow> read_node(int64_t id);
   Result<int64_t> chain_nodes_max();
@@ -141,6 +169,7 @@ class Catalog {
 
   Db db_;
   bool read_only_ = false;
+  uint64_t chunk_losses_ = 0;
   Hash256 salt_;  // of this store: names of removed sessions are kept as keyed hashes only
 };
 

@@ -55,13 +55,16 @@ class TreeCheck {
       auto parent = nodes_.find(node.parent);
       if (parent != nodes_.end()) parent->second.counted++;
     }
+    for (auto& [id, node] : nodes_) {
+      if (node.refs == 0) mark_waiting(id);
+    }
     return {};
   }
 
   void compare(std::span<const Catalog::SegmentRow> segments) {
     for (auto& [id, node] : nodes_) {
       std::string name = "node " + node.key.hex().substr(0, 16);
-      if (node.session.empty()) add_fault(faults_, name + " is used by no session");
+      if (node.session.empty() && !node.waiting) add_fault(faults_, name + " is used by no session");
       if (node.refs == node.counted) continue;
       add_fault(faults_, name + " has " + std::to_string(node.refs) + " references, its users are " + std::to_string(node.counted),
                 node.session);
@@ -78,7 +81,12 @@ class TreeCheck {
     for (size_t i = 0; i < chunks->size(); i++) {
       const Node& node = nodes_[chunk_nodes_[i]];
       (*chunks)[i].session = node.session;
-      (*chunks)[i].parent = node.parent != 0 ? nodes_[node.parent].key : roots_[chunk_nodes_[i]];
+      auto root = roots_.find(chunk_nodes_[i]);
+      if (node.parent != 0) {
+        (*chunks)[i].parent = nodes_[node.parent].key;
+      } else if (root != roots_.end()) {
+        (*chunks)[i].parent = root->second;
+      }
     }
   }
 
@@ -87,7 +95,15 @@ class TreeCheck {
     BlockKey key;
     int64_t parent = 0, refs = 0, counted = 0;
     std::string session;
+    bool waiting = false;  // for gc: no session needs it, nor what is below it
   };
+
+  void mark_waiting(int64_t leaf) {
+    for (auto found = nodes_.find(leaf); found != nodes_.end(); found = nodes_.find(found->second.parent)) {
+      if (found->second.waiting) return;
+      found->second.waiting = true;
+    }
+  }
 
   void mark_chain(int64_t head, const std::string& name, const BlockKey& root) {
     size_t steps = 0;
@@ -142,7 +158,7 @@ Status Catalog::check_sessions(std::vector<VerifyFault>* faults) {
     }
   }
   for (auto& [domain, name] : names) {
-    auto loaded = load(domain, name);
+    auto loaded = load(domain, name, 0);  // at no time that it could have expired by
     if (!loaded.is_ok()) add_fault(faults, loaded.status().message(), name);
   }
   return {};

@@ -9,7 +9,20 @@
 namespace kvrt {
 
 namespace {
-Status no_session() { return error(Code::kNotFound, Detail::kNone, "no session of this name"); }
+// From the row: domain, name, id, gen, tokens, created_ms, saved_ms, pinned, expires_ms.
+Result<SessionStat> to_stat(const Query& q) {
+  SessionStat stat;
+  if (!copy_exact(q.blob(2), stat.id.bytes)) return broken_row("session id");
+  stat.domain = q.text(0);
+  stat.name = q.text(1);
+  stat.gen = q.u64(3);
+  stat.tokens = q.u64(4);
+  stat.created_unix_ms = q.integer(5);
+  stat.saved_unix_ms = q.integer(6);
+  stat.pinned = q.integer(7) != 0;
+  stat.expires_unix_ms = q.integer(8);
+  return stat;
+}
 
 }  // namespace
 
@@ -73,41 +86,63 @@ Result<std::vector<Catalog::NodeRow>> Catalog::read_chain(int64_t head, const Bl
   return chain;
 }
 
-Result<SessionOut> Catalog::load(std::string_view domain, std::string_view name) {
-  SessionOut out;
-  int64_t head;
-  uint64_t token_count;
+Result<SessionRow> Catalog::read_session(std::string_view domain, std::string_view name) {
+  Query q = db_.query(
+      "SELECT s.id, gen, root, head, s.tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, model_id, manifest, checksum, n.key"
+      " FROM sessions s LEFT JOIN nodes n ON n.id = s.head WHERE domain = ? AND name = ?");
+  KVRT_ASSIGN(bool found, q.bind_text(domain).bind_text(name).next());
+  if (!found) return no_session();
+  SessionRow row;
+  row.domain = domain;
+  row.name = name;
+  row.gen = q.u64(1);
+  row.head = q.integer(3);
+  row.tokens = q.u64(4);
+  row.block_tokens = q.u64(5);
+  row.pinned = q.integer(6) != 0;
+  row.expires_ms = q.integer(7);
+  row.created_ms = q.integer(8);
+  row.saved_ms = q.integer(9);
   std::array<uint8_t, 16> checksum;
-  {
-    Query q = db_.query(
-        "SELECT id, gen, root, head, tokens, block_tokens, model_id, manifest, checksum FROM sessions WHERE domain = ? AND name = ?");
-    KVRT_ASSIGN(bool row, q.bind_text(domain).bind_text(name).next());
-    if (!row) return no_session();
-    out.domain = domain;
-    out.name = name;
-    out.gen = q.u64(1);
-    head = q.integer(3);
-    token_count = out.token_count = q.u64(4);
-    out.block_tokens = static_cast<uint32_t>(q.integer(5));
-    if (!copy_exact(q.blob(0), out.id.bytes) || !copy_exact(q.blob(2), out.root.bytes) || !copy_exact(q.blob(6), out.model_id.bytes) ||
-        !copy_exact(q.blob(8), checksum)) {
-      return broken_row("session column");
-    }
-    auto manifest = q.blob(7);
-    out.manifest.assign(manifest.begin(), manifest.end());
+  if (!copy_exact(q.blob(0), row.id.bytes) || !copy_exact(q.blob(2), row.root.bytes) || !copy_exact(q.blob(10), row.model_id.bytes) ||
+      !copy_exact(q.blob(12), checksum)) {
+    return broken_row("session column");
   }
-  KVRT_ASSIGN(std::vector<NodeRow> chain, read_chain(head, out.root));
+  auto manifest = q.blob(11);
+  row.manifest.assign(manifest.begin(), manifest.end());
+  row.head_key = row.root;
+  if (row.head != 0 && !copy_exact(q.blob(13), row.head_key.bytes)) return broken_row("node");
+  if (row.checksum() != checksum) return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session's row has changed bits");
+  return row;
+}
+
+Result<SessionRow> Catalog::live_session(std::string_view domain, std::string_view name, int64_t now_ms) {
+  KVRT_ASSIGN(SessionRow row, read_session(domain, name));
+  if (has_expired(row.pinned, row.expires_ms, now_ms)) return no_session();
+  return row;
+}
+
+Result<SessionOut> Catalog::load(std::string_view domain, std::string_view name, int64_t now_ms) {
+  KVRT_ASSIGN(SessionRow row, live_session(domain, name, now_ms));
+  SessionOut out;
+  out.domain = std::move(row.domain);
+  out.name = std::move(row.name);
+  out.id = row.id;
+  out.gen = row.gen;
+  out.root = row.root;
+  out.model_id = row.model_id;
+  out.token_count = row.tokens;
+  out.block_tokens = static_cast<uint32_t>(row.block_tokens);
+  out.manifest = std::move(row.manifest);
+  KVRT_ASSIGN(std::vector<NodeRow> chain, read_chain(row.head, row.root));
   for (const NodeRow& node : chain) {
     out.keys.push_back(node.key);
     out.node_tokens.push_back(static_cast<uint32_t>(node.tokens.size()));
     out.tokens.insert(out.tokens.end(), node.tokens.begin(), node.tokens.end());
   }
-  SessionSums sums{out.domain,  out.name,         out.id,       out.gen,     out.root, out.keys.empty() ? out.root : out.keys.back(),
-                   token_count, out.block_tokens, out.model_id, out.manifest};
-  if (sums.bytes() != checksum) return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session's row has changed bits");
-  if (out.tokens.size() > token_count) {  // fewer: the manifest holds the rest
+  if (out.tokens.size() > out.token_count) {  // fewer: the manifest holds the rest
     return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session's nodes have %zu tokens, its row says %llu",
-                 out.tokens.size(), static_cast<unsigned long long>(token_count));
+                 out.tokens.size(), static_cast<unsigned long long>(out.token_count));
   }
   return out;
 }
@@ -135,45 +170,36 @@ Status Catalog::fill_stat(int64_t head, SessionStat* stat) {
   return {};
 }
 
-Result<SessionStat> Catalog::stat(std::string_view domain, std::string_view name) {
+Result<SessionStat> Catalog::stat(std::string_view domain, std::string_view name, int64_t now_ms) {
   SessionStat stat;
   int64_t head;
   {
-    Query q = db_.query("SELECT id, gen, tokens, created_ms, saved_ms, head FROM sessions WHERE domain = ? AND name = ?");
+    Query q = db_.query(
+        "SELECT domain, name, id, gen, tokens, created_ms, saved_ms, pinned, expires_ms, head FROM sessions WHERE domain = ? AND name = ?");
     KVRT_ASSIGN(bool row, q.bind_text(domain).bind_text(name).next());
     if (!row) return no_session();
-    if (!copy_exact(q.blob(0), stat.id.bytes)) return broken_row("session id");
-    stat.domain = domain;
-    stat.name = name;
-    stat.gen = q.u64(1);
-    stat.tokens = q.u64(2);
-    stat.created_unix_ms = q.integer(3);
-    stat.saved_unix_ms = q.integer(4);
-    head = q.integer(5);
+    KVRT_ASSIGN(stat, to_stat(q));
+    head = q.integer(9);
   }
+  if (has_expired(stat.pinned, stat.expires_unix_ms, now_ms)) return no_session();
   KVRT_TRY(fill_stat(head, &stat));
   return stat;
 }
 
-Result<std::vector<SessionStat>> Catalog::list(std::string_view domain, bool all_domains) {
+Result<std::vector<SessionStat>> Catalog::list(std::string_view domain, bool all_domains, int64_t now_ms) {
   std::vector<SessionStat> stats;
   std::vector<int64_t> heads;
   {
     Query q = db_.query(
-        "SELECT domain, name, id, gen, tokens, created_ms, saved_ms, head FROM sessions WHERE ? OR domain = ? ORDER BY domain, name");
+        "SELECT domain, name, id, gen, tokens, created_ms, saved_ms, pinned, expires_ms, head FROM sessions WHERE ? OR domain = ?"
+        " ORDER BY domain, name");
     q.bind(all_domains).bind_text(domain);
     for (;;) {
       KVRT_ASSIGN(bool row, q.next());
       if (!row) break;
-      SessionStat stat;
-      stat.domain = q.text(0);
-      stat.name = q.text(1);
-      if (!copy_exact(q.blob(2), stat.id.bytes)) return broken_row("session id");
-      stat.gen = q.u64(3);
-      stat.tokens = q.u64(4);
-      stat.created_unix_ms = q.integer(5);
-      stat.saved_unix_ms = q.integer(6);
-      heads.push_back(q.integer(7));
+      KVRT_ASSIGN(SessionStat stat, to_stat(q));
+      if (has_expired(stat.pinned, stat.expires_unix_ms, now_ms)) continue;
+      heads.push_back(q.integer(9));
       stats.push_back(std::move(stat));
     }
   }
@@ -181,14 +207,22 @@ Result<std::vector<SessionStat>> Catalog::list(std::string_view domain, bool all
   return stats;
 }
 
-Result<Catalog::Totals> Catalog::totals() {
+Result<uint64_t> Catalog::count_expired(int64_t now_ms) {
+  Query q = db_.query("SELECT count(*) FROM sessions WHERE expires_ms > 0 AND expires_ms <= ? AND pinned = 0");
+  KVRT_ASSIGN(bool row, q.bind(now_ms).next());
+  if (!row) return broken_row("sessions");
+  return q.u64(0);
+}
+
+Result<Catalog::Totals> Catalog::totals(int64_t now_ms) {
   Totals t;
+  KVRT_ASSIGN(uint64_t expired, count_expired(now_ms));
   Query q = db_.query(
       "SELECT (SELECT count(*) FROM sessions), count(*), coalesce(sum(bytes), 0), coalesce(sum(raw_bytes), 0),"
       " (SELECT count(*) FROM segments), (SELECT coalesce(sum(bytes), 0) FROM segments) FROM nodes WHERE segment IS NOT NULL");
   KVRT_ASSIGN(bool row, q.next());
   if (!row) return broken_row("totals");
-  t.sessions = q.u64(0);
+  t.sessions = q.u64(0) - expired;
   t.chunks = q.u64(1);
   t.chunk_bytes = q.u64(2);
   t.chunk_raw_bytes = q.u64(3);
@@ -229,7 +263,7 @@ Result<std::vector<Catalog::SegmentRow>> Catalog::unsynced(std::span<const NodeI
 
 Result<std::vector<SegmentId>> Catalog::trash() {
   std::vector<SegmentId> ids;
-  Query q = db_.query("SELECT name FROM trash");
+  Query q = db_.query("SELECT name FROM trash LIMIT 256");
   for (;;) {
     KVRT_ASSIGN(bool row, q.next());
     if (!row) return ids;
@@ -237,6 +271,11 @@ Result<std::vector<SegmentId>> Catalog::trash() {
     if (!copy_exact(q.blob(0), id.bytes)) return broken_row("trash name");
     ids.push_back(id);
   }
+}
+
+Result<bool> Catalog::names_segment(const SegmentId& id) {
+  Query q = db_.query("SELECT 1 FROM segments WHERE name = ? UNION ALL SELECT 1 FROM trash WHERE name = ?");
+  return q.bind_blob(id.bytes).bind_blob(id.bytes).next();
 }
 
 }  // namespace kvrt

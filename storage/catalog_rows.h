@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -34,27 +35,36 @@ inline Status broken_row(const char* what) {
   return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: %s missing or malformed", what);
 }
 
-// What the checksum of a session's row covers. SQLite does not notice a flipped bit in a value; this does.
-struct SessionSums {
-  std::string_view domain, name;
-  const SessionId& id;
-  uint64_t gen;
-  const BlockKey& root;
-  const BlockKey& head;  // root if the session has no node
-  uint64_t tokens, block_tokens;
-  const Hash256& model_id;
-  std::span<const uint8_t> manifest;
+inline Status no_session() { return error(Code::kNotFound, Detail::kNone, "no session of this name"); }
 
-  std::array<uint8_t, 16> bytes() const {
+// A session expires at expires_ms (0: never), unless it is pinned.
+inline bool has_expired(bool pinned, int64_t expires_ms, int64_t now_ms) { return !pinned && expires_ms != 0 && expires_ms <= now_ms; }
+
+struct SessionRow {
+  std::string domain, name;
+  SessionId id;
+  uint64_t gen = 0;
+  BlockKey root, head_key;  // head_key: root if the session has no node
+  int64_t head = 0;
+  uint64_t tokens = 0, block_tokens = 0;
+  bool pinned = false;
+  int64_t expires_ms = 0, created_ms = 0, saved_ms = 0;
+  Hash256 model_id;
+  std::vector<uint8_t> manifest;
+
+  // SQLite does not notice a flipped bit in a value; this does.
+  std::array<uint8_t, 16> checksum() const {
     ByteWriter w;
     w.write_string(domain);
     w.write_string(name);
     w.write_bytes(id.bytes, sizeof id.bytes);
     w.write(gen);
     w.write_bytes(root.bytes.data(), 32);
-    w.write_bytes(head.bytes.data(), 32);
+    w.write_bytes(head_key.bytes.data(), 32);
     w.write(tokens);
     w.write(block_tokens);
+    w.write(static_cast<uint8_t>(pinned));
+    w.write(expires_ms);
     w.write_bytes(model_id.bytes.data(), 32);
     w.write_bytes(manifest.data(), manifest.size());
     Checksum128 sum = checksum128(w.bytes());

@@ -1,4 +1,4 @@
-// Catalog: what changes it. Every public function here is one transaction.
+// Catalog: the transaction of a save.
 #include <algorithm>
 
 #include "storage/catalog.h"
@@ -10,8 +10,8 @@ namespace {
 unsigned long long ull(uint64_t v) { return v; }
 }  // namespace
 
-Result<std::optional<Catalog::Head>> Catalog::find_session(std::string_view domain, std::string_view name) {
-  Query q = db_.query("SELECT head, id, gen, created_ms FROM sessions WHERE domain = ? AND name = ?");
+Result<std::optional<Catalog::Head>> Catalog::find_session(std::string_view domain, std::string_view name, int64_t now_ms) {
+  Query q = db_.query("SELECT head, id, gen, created_ms, pinned, expires_ms FROM sessions WHERE domain = ? AND name = ?");
   KVRT_ASSIGN(bool row, q.bind_text(domain).bind_text(name).next());
   if (!row) return std::optional<Head>();
   Head head;
@@ -19,24 +19,54 @@ Result<std::optional<Catalog::Head>> Catalog::find_session(std::string_view doma
   if (!copy_exact(q.blob(1), head.id.bytes)) return broken_row("session id");
   head.gen = q.u64(2);
   head.created_ms = q.integer(3);
+  head.pinned = q.integer(4) != 0;
+  head.expired = has_expired(head.pinned, q.integer(5), now_ms);
   return std::optional<Head>(head);
 }
 
-Result<uint64_t> Catalog::next_gen(const SessionIn& s, const std::optional<Head>& current) {
-  if (current) {
-    bool same = current->id == s.id;
-    if (!s.overwrite && (!same || current->gen != s.gen_seen)) {
-      return same ? error(Code::kConflict, Detail::kGeneration, "session was saved elsewhere: generation %llu, this handle saw %llu",
-                          ull(current->gen), ull(s.gen_seen))
-                  : error(Code::kConflict, Detail::kNameTaken,
-                          "the name belongs to another session (generation %llu); overwrite was not asked for", ull(current->gen));
-    }
-    return current->gen + 1;
-  }
-  Hash256 grave = tombstone(s.domain, s.name);
+Result<uint64_t> Catalog::buried_gen(std::string_view domain, std::string_view name) {
+  Hash256 grave = tombstone(domain, name);
   Query q = db_.query("SELECT gen FROM tombstones WHERE name = ?");
   KVRT_ASSIGN(bool row, q.bind_blob(grave.bytes).next());
-  return (row ? q.u64(0) : 0) + 1;
+  return row ? q.u64(0) : 0;
+}
+
+Result<uint64_t> Catalog::next_gen(const SessionIn& s, const std::optional<Head>& current) {
+  if (!current) {
+    KVRT_ASSIGN(uint64_t buried, buried_gen(s.domain, s.name));
+    return buried + 1;
+  }
+  bool same = current->id == s.id;
+  if (!current->expired && !s.overwrite && (!same || current->gen != s.gen_seen)) {
+    return same ? error(Code::kConflict, Detail::kGeneration, "session was saved elsewhere: generation %llu, this handle saw %llu",
+                        ull(current->gen), ull(s.gen_seen))
+                : error(Code::kConflict, Detail::kNameTaken,
+                        "the name belongs to another session (generation %llu); overwrite was not asked for", ull(current->gen));
+  }
+  return current->gen + 1;
+}
+
+// The id that the saver gave, unless a rename took it along to another name: then this is another session. Name and generation come once.
+Result<SessionId> Catalog::own_id(const SessionIn& s, uint64_t gen, const std::optional<Head>& current) {
+  if (s.gen_seen == 0 || (current && current->id == s.id)) return s.id;
+  Query q = db_.query("SELECT 1 FROM sessions WHERE id = ?");
+  KVRT_ASSIGN(bool taken, q.bind_blob(s.id.bytes).next());
+  if (!taken) return s.id;
+  Hash256 fresh = Hasher(salt_).add(s.id.bytes).add_string(s.domain).add_string(s.name).add_u64(gen).finish();
+  SessionId id;
+  std::copy_n(fresh.bytes.begin(), sizeof id.bytes, id.bytes);
+  return id;
+}
+
+Status Catalog::require_chunks(std::span<const BlockKey> keys) {
+  for (const BlockKey& key : keys) {
+    Query q = db_.query("SELECT 1 FROM nodes WHERE key = ? AND segment IS NOT NULL");
+    KVRT_ASSIGN(bool there, q.bind_blob(key.bytes).next());
+    if (!there) {
+      return error(Code::kBusy, Detail::kConcurrent, "chunk %.16s, which this save counts on, was removed meanwhile", key.hex().c_str());
+    }
+  }
+  return {};
 }
 
 // Inserts the nodes that are not there; the row of the last one. Every node but the head holds one reference of its child, and each new
@@ -102,124 +132,67 @@ Result<uint64_t> Catalog::place_chunks(const NewSegment& segment) {
   return live;
 }
 
-Status Catalog::write_session(const SessionIn& s, uint64_t gen, int64_t head, int64_t created_ms, int64_t now_ms) {
-  uint64_t block_tokens = s.block_tokens != 0 ? s.block_tokens : s.nodes.size() > 1 ? s.nodes[0].tokens.size() : 0;
-  SessionSums sums{s.domain,      s.name,       s.id,       gen,       s.root, s.nodes.empty() ? s.root : s.nodes.back().key,
-                   s.token_count, block_tokens, s.model_id, s.manifest};
-  auto checksum = sums.bytes();
+Status Catalog::write_session(const SessionRow& row) {
+  auto checksum = row.checksum();
   Query q = db_.query(
-      "INSERT OR REPLACE INTO sessions(domain, name, id, gen, root, head, tokens, block_tokens, model_id, manifest, created_ms, saved_ms,"
-      " checksum) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-  q.bind_text(s.domain).bind_text(s.name).bind_blob(s.id.bytes).bind_u64(gen).bind_blob(s.root.bytes);
-  if (head == 0) {
+      "INSERT OR REPLACE INTO sessions(domain, name, id, gen, root, head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms,"
+      " checksum, model_id, manifest) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  q.bind_text(row.domain).bind_text(row.name).bind_blob(row.id.bytes).bind_u64(row.gen).bind_blob(row.root.bytes);
+  if (row.head == 0) {
     q.bind_null();
   } else {
-    q.bind(head);
+    q.bind(row.head);
   }
-  q.bind_u64(s.token_count).bind_u64(block_tokens).bind_blob(s.model_id.bytes).bind_blob(s.manifest);
-  return q.bind(created_ms).bind(now_ms).bind_blob(checksum).run();
+  q.bind_u64(row.tokens).bind_u64(row.block_tokens).bind(row.pinned).bind(row.expires_ms).bind(row.created_ms).bind(row.saved_ms);
+  return q.bind_blob(checksum).bind_blob(row.model_id.bytes).bind_blob(row.manifest).run();
 }
 
-// `count` chunks of the segment are gone; without any left its row goes, and its name to the trash until the file is unlinked.
-Status Catalog::drop_chunks_of(int64_t segment, uint64_t count) {
-  SegmentId id;
-  {
-    Query q = db_.query("UPDATE segments SET live = live - ? WHERE id = ? RETURNING live, name");
-    KVRT_ASSIGN(bool row, q.bind_u64(count).bind(segment).next());
-    if (!row) return broken_row("segment");
-    if (q.integer(0) > 0) return q.run();
-    if (!copy_exact(q.blob(1), id.bytes)) return broken_row("segment name");
-    KVRT_TRY(q.run());
-  }
-  KVRT_TRY(db_.query("DELETE FROM segments WHERE id = ?").bind(segment).run());
-  return db_.query("INSERT OR IGNORE INTO trash(name) VALUES(?)").bind_blob(id.bytes).run();
+namespace {
+
+SessionRow row_of(const SessionIn& s, const CommitResult& result, int64_t head, int64_t now_ms) {
+  SessionRow row;
+  row.domain = s.domain;
+  row.name = s.name;
+  row.id = result.saved.id;
+  row.gen = result.saved.gen;
+  row.root = s.root;
+  row.head = head;
+  row.head_key = s.nodes.empty() ? s.root : s.nodes.back().key;
+  row.tokens = s.token_count;
+  row.block_tokens = s.block_tokens != 0 ? s.block_tokens : s.nodes.size() > 1 ? s.nodes[0].tokens.size() : 0;
+  row.pinned = s.pin;
+  row.expires_ms = s.ttl_seconds != 0 ? now_ms + static_cast<int64_t>(s.ttl_seconds) * 1000 : 0;
+  row.created_ms = row.saved_ms = now_ms;
+  row.model_id = s.model_id;
+  row.manifest.assign(s.manifest.begin(), s.manifest.end());
+  return row;
 }
 
-// Gives one reference of the node back; a node without any goes, with its chunk and its reference on the parent.
-Status Catalog::release(int64_t node) {
-  while (node != 0) {
-    int64_t refs, parent, segment;
-    {
-      Query q = db_.query("UPDATE nodes SET refs = refs - 1 WHERE id = ? RETURNING refs, parent, segment");
-      KVRT_ASSIGN(bool row, q.bind(node).next());
-      if (!row) return broken_row("node");
-      refs = q.integer(0);
-      parent = q.integer(1);
-      segment = q.integer(2);
-      KVRT_TRY(q.run());
-    }
-    if (refs > 0) return {};
-    KVRT_TRY(db_.query("DELETE FROM nodes WHERE id = ?").bind(node).run());
-    if (segment != 0) KVRT_TRY(drop_chunks_of(segment, 1));
-    node = parent;
-  }
-  return {};
-}
+}  // namespace
 
-Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segment, int64_t now_ms) {
+Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segment, std::span<const BlockKey> needed, int64_t now_ms) {
   Transaction txn(&db_);
   KVRT_TRY(txn.begin());
   CommitResult result;
-  KVRT_ASSIGN(std::optional<Head> current, find_session(s.domain, s.name));
-  KVRT_ASSIGN(result.gen, next_gen(s, current));
+  KVRT_ASSIGN(std::optional<Head> current, find_session(s.domain, s.name, now_ms));
+  KVRT_ASSIGN(result.saved.gen, next_gen(s, current));
+  KVRT_ASSIGN(result.saved.id, own_id(s, result.saved.gen, current));
+  KVRT_TRY(require_chunks(needed));
   KVRT_ASSIGN(int64_t head, add_nodes(s));
   if (head != 0) KVRT_TRY(db_.query("UPDATE nodes SET refs = refs + 1 WHERE id = ?").bind(head).run());
   if (segment != nullptr) {
     KVRT_ASSIGN(uint64_t live, place_chunks(*segment));
     result.segment_used = live > 0;
   }
-  KVRT_TRY(write_session(s, result.gen, head, current ? current->created_ms : now_ms, now_ms));
+  SessionRow row = row_of(s, result, head, now_ms);
+  if (current && !current->expired) {
+    row.pinned = row.pinned || current->pinned;
+    row.created_ms = current->created_ms;
+  }
+  KVRT_TRY(write_session(row));
   if (current) KVRT_TRY(release(current->node));  // last: what old and new share never reaches zero
   KVRT_TRY(txn.commit());
   return result;
-}
-
-Status Catalog::remove(std::string_view domain, std::string_view name) {
-  Transaction txn(&db_);
-  KVRT_TRY(txn.begin());
-  KVRT_ASSIGN(std::optional<Head> current, find_session(domain, name));
-  if (!current) return error(Code::kNotFound, Detail::kNone, "no session of this name");
-  Hash256 grave = tombstone(domain, name);
-  KVRT_TRY(db_.query("INSERT OR REPLACE INTO tombstones(name, gen) VALUES(?, ?)").bind_blob(grave.bytes).bind_u64(current->gen).run());
-  KVRT_TRY(db_.query("DELETE FROM sessions WHERE domain = ? AND name = ?").bind_text(domain).bind_text(name).run());
-  KVRT_TRY(release(current->node));
-  return txn.commit();
-}
-
-Result<uint64_t> Catalog::forget_chunk(const BlockKey& key, int64_t segment) {
-  Transaction txn(&db_);
-  KVRT_TRY(txn.begin());
-  KVRT_TRY(db_.query("UPDATE nodes SET segment = NULL, offset = NULL, bytes = NULL, raw_bytes = NULL WHERE key = ? AND segment = ?")
-               .bind_blob(key.bytes)
-               .bind(segment)
-               .run());
-  auto count = static_cast<uint64_t>(db_.changes());
-  if (count > 0) KVRT_TRY(drop_chunks_of(segment, count));
-  KVRT_TRY(txn.commit());
-  return count;
-}
-
-Result<uint64_t> Catalog::forget_segment(int64_t segment) {
-  Transaction txn(&db_);
-  KVRT_TRY(txn.begin());
-  KVRT_TRY(
-      db_.query("UPDATE nodes SET segment = NULL, offset = NULL, bytes = NULL, raw_bytes = NULL WHERE segment = ?").bind(segment).run());
-  auto count = static_cast<uint64_t>(db_.changes());
-  KVRT_TRY(db_.query("DELETE FROM segments WHERE id = ?").bind(segment).run());
-  KVRT_TRY(txn.commit());
-  return count;
-}
-
-Status Catalog::mark_synced(std::span<const SegmentRow> rows) {
-  for (const SegmentRow& row : rows) KVRT_TRY(db_.query("UPDATE segments SET synced = 1 WHERE id = ?").bind(row.row).run());
-  return {};
-}
-
-Status Catalog::clear_trash(std::span<const SegmentId> ids) {
-  Transaction txn(&db_);
-  KVRT_TRY(txn.begin());
-  for (const SegmentId& id : ids) KVRT_TRY(db_.query("DELETE FROM trash WHERE name = ?").bind_blob(id.bytes).run());
-  return txn.commit();
 }
 
 }  // namespace kvrt

@@ -18,4 +18,10 @@ Status check_names(std::string_view domain, std::string_view name) {
   return {};
 }
 
+Status check_ttl(uint64_t seconds) {
+  if (seconds <= kTtlSecondsMax) return {};
+  return error(Code::kInvalid, Detail::kNone, "a session lives at most %llu seconds (0: for ever), %llu are asked for",
+               static_cast<unsigned long long>(kTtlSecondsMax), static_cast<unsigned long long>(seconds));
+}
+
 }  // namespace kvrt

@@ -1,6 +1,7 @@
-// The rules of session names and domains. They are values of rows, never paths.
+// The rules of session names and domains, which are values of rows and never paths, and of lifetimes.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "runtime/base/status.h"
@@ -9,5 +10,7 @@ namespace kvrt {
 
 // INVALID unless name has 1 to kNameBytesMax bytes, domain up to as many, and both are UTF-8 without a zero byte.
 Status check_names(std::string_view domain, std::string_view name);
+// INVALID past kTtlSecondsMax.
+Status check_ttl(uint64_t seconds);
 
 }  // namespace kvrt

@@ -57,6 +57,13 @@ struct SessionIn {
   Hash256 model_id;
   std::span<const uint8_t> manifest;  // opaque: messages, spans, options, text_id
   Durability durability = Durability::kDefault;
+  bool pin = false;          // false: as it is
+  uint64_t ttl_seconds = 0;  // it expires so long after this save; 0: never
+};
+
+struct Saved {
+  uint64_t gen = 0;
+  SessionId id;  // the one given, or a new one: the session that had it goes on under another name
 };
 
 struct SessionOut {
@@ -80,6 +87,14 @@ struct SessionStat {
   uint64_t chunks = 0, chunks_missing = 0;  // nodes with and without KV on disk
   uint64_t bytes = 0, bytes_shared = 0;     // frame bytes of its chunks; those another session uses too
   int64_t created_unix_ms = 0, saved_unix_ms = 0;
+  bool pinned = false;
+  int64_t expires_unix_ms = 0;  // 0: never
+};
+
+struct GcReport {
+  uint64_t sessions_removed = 0, chunks_removed = 0;
+  uint64_t segments_removed = 0, bytes_freed = 0;  // files, whole and unfinished ones; their bytes
+  double ms = 0;
 };
 
 struct StoreInfo {
@@ -118,17 +133,27 @@ class Store {
   class Save {
    public:
     virtual ~Save() = default;
-    virtual Status put(const ChunkIn& chunk) = 0;                   // compresses and appends; no-op if the store has it
-    virtual Result<uint64_t> commit(const SessionIn& session) = 0;  // the new generation; CONFLICT names the current one
+    virtual std::vector<bool> has(std::span<const BlockKey> keys) = 0;  // what need not be put
+    virtual Status put(const ChunkIn& chunk) = 0;                       // compresses and appends; no-op if the store has it
+    // CONFLICT names the current generation. BUSY (kConcurrent): a chunk that has() or put() counted on was removed since; nothing
+    // happened, and a save that begins with reuse_chunks = false cannot meet it.
+    virtual Result<Saved> commit(const SessionIn& session) = 0;
     virtual uint64_t bytes_written() const = 0;
     virtual uint64_t chunks_written() const = 0;
   };
-  virtual Result<std::unique_ptr<Save>> begin_save() = 0;
+  virtual Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks = true) = 0;
 
+  // An expired session is NOT_FOUND to all of these, and its name is free.
   virtual Result<SessionOut> load(std::string_view domain, std::string_view name) = 0;
   virtual Result<std::vector<SessionStat>> list(std::string_view domain, bool all_domains) = 0;
   virtual Result<SessionStat> stat(std::string_view domain, std::string_view name) = 0;
-  virtual Status remove(std::string_view domain, std::string_view name) = 0;  // frees chunks that no session needs
+  virtual Status remove(std::string_view domain, std::string_view name) = 0;                       // frees chunks that no session needs
+  virtual Status rename(std::string_view domain, std::string_view from, std::string_view to) = 0;  // CONFLICT when `to` exists
+  virtual Status pin(std::string_view domain, std::string_view name, bool pinned) = 0;             // a pinned session never expires
+  virtual Status set_ttl(std::string_view domain, std::string_view name, uint64_t seconds) = 0;    // from now; 0: for ever
+  // Removes expired sessions, chunks that no session needs, and files that no row names. In slices; progress returns false to stop
+  // after one (CANCELLED), and what is left is for the next gc.
+  virtual Result<GcReport> gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) = 0;
   // Reads every frame and row. progress returns false to stop (CANCELLED).
   virtual Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress) = 0;
   virtual Result<StoreInfo> info() = 0;

@@ -91,6 +91,9 @@ Result<Survey> survey(Env* env, const std::string& root) {
     case Catalog::Kind::kTooNew:
       return error(Code::kIncompatible, Detail::kStoreTooNew, "%s: catalog schema %d, this kvrt knows up to %d; left untouched",
                    path.c_str(), s.catalog.schema, kCatalogSchema);
+    case Catalog::Kind::kTooOld:
+      return error(Code::kIncompatible, Detail::kFormat, "%s: catalog schema %d of an early kvrt, this one reads %d; left untouched",
+                   path.c_str(), s.catalog.schema, kCatalogSchema);
     case Catalog::Kind::kForeign:
       return error(Code::kIncompatible, Detail::kForeignProgram, "%s: a database of another program (application id %08x); left untouched",
                    path.c_str(), static_cast<unsigned>(s.catalog.application_id));
@@ -181,41 +184,80 @@ void make_reserve(Env* env, const std::string& root) {
 
 void give_up_reserve(Env* env, const std::string& root) { (void)env->remove_file(root + "/reserve").is_ok(); }
 
-void empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog) {
+namespace {
+
+// True if the file is not there any more.
+bool remove_counted(Env* env, Log* log, const std::string& path, RemovedFiles* removed) {
+  uint64_t bytes = 0;
+  if (removed != nullptr) {
+    auto file = env->open_read(path);
+    auto size = file.is_ok() ? (*file)->size() : Result<uint64_t>(file.take_status());
+    if (size.is_ok()) bytes = *size;
+  }
+  Status status = env->remove_file(path);
+  if (status.code() == Code::kNotFound) return true;
+  if (!status.is_ok()) {
+    logf(log, LogLevel::kWarn, "store: %s", status.message().c_str());
+    return false;
+  }
+  if (removed != nullptr) {
+    removed->count++;
+    removed->bytes += bytes;
+  }
+  return true;
+}
+
+}  // namespace
+
+void empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, RemovedFiles* removed) {
   auto trash = catalog->trash();
   if (!trash.is_ok() || trash->empty()) return;
   std::vector<SegmentId> gone;
   for (const SegmentId& id : *trash) {
-    Status removed = env->remove_file(id.path(root));
-    if (removed.is_ok() || removed.code() == Code::kNotFound) {
-      gone.push_back(id);
-    } else {
-      logf(log, LogLevel::kWarn, "store: %s", removed.message().c_str());
-    }
+    if (remove_counted(env, log, id.path(root), removed)) gone.push_back(id);
+    files->forget(id);  // an open file keeps its space
   }
   Status cleared = catalog->clear_trash(gone);
   if (!cleared.is_ok()) logf(log, LogLevel::kWarn, "store: trash: %s", cleared.message().c_str());
 }
 
-void collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog) {
-  empty_trash(env, log, root, catalog);
-  auto tmp = env->list_dir(root + "/tmp");
-  if (tmp.is_ok()) {
-    for (const std::string& name : *tmp) (void)env->remove_file(root + "/tmp/" + name).is_ok();
+void flush_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files) {
+  auto trash = catalog->trash();
+  if (!trash.is_ok() || trash->empty()) return;
+  Status flushed = catalog->checkpoint();
+  if (flushed.is_ok()) return empty_trash(env, log, root, catalog, files, nullptr);
+  logf(log, LogLevel::kWarn, "store: trash: %s", flushed.message().c_str());
+}
+
+Result<std::vector<std::string>> segment_directories(Env* env, const std::string& root) {
+  std::vector<std::string> directories{"tmp"};
+  auto names = env->list_dir(root + "/segs");
+  if (!names.is_ok()) {
+    if (names.status().code() == Code::kNotFound) return directories;
+    return names.take_status();
   }
-  auto rows = catalog->segments();
-  auto dirs = env->list_dir(root + "/segs");
-  if (!rows.is_ok() || !dirs.is_ok()) return;
-  std::unordered_set<SegmentId, SegmentIdHasher> known;
-  for (const auto& row : *rows) known.insert(row.id);
-  for (const std::string& dir : *dirs) {
-    auto files = env->list_dir(root + "/segs/" + dir);
-    if (!files.is_ok()) continue;
-    for (const std::string& name : *files) {
+  for (const std::string& name : *names) directories.push_back("segs/" + name);
+  return directories;
+}
+
+Status remove_orphans(Env* env, Log* log, const std::string& root, const std::string& directory, Catalog* catalog, RemovedFiles* removed) {
+  KVRT_ASSIGN(auto names, env->list_dir(root + "/" + directory));
+  for (const std::string& name : names) {
+    if (directory != "tmp") {
       SegmentId id;
-      if (parse_segment_name(name, &id) && known.count(id) == 0) (void)env->remove_file(id.path(root)).is_ok();
+      if (!parse_segment_name(name, &id)) continue;
+      KVRT_ASSIGN(bool known, catalog->names_segment(id));
+      if (known) continue;
     }
+    (void)remove_counted(env, log, root + "/" + directory + "/" + name, removed);
   }
+  return {};
+}
+
+void collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog) {
+  auto directories = segment_directories(env, root);
+  if (!directories.is_ok()) return;
+  for (const std::string& directory : *directories) (void)remove_orphans(env, log, root, directory, catalog, nullptr).is_ok();
 }
 
 }  // namespace kvrt

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
@@ -23,8 +24,16 @@ struct StoreDirectory {
 // Checks the directory, makes and fills it if it is empty and may be, takes the lock. A directory that is refused is untouched.
 Result<StoreDirectory> open_directory(Env* env, const std::string& path, const StoreOptions& options);
 
-// Removes what no row names: files in tmp/, segments without a row, and the trash. Needs the lock; a failure costs disk space, not the
-// open. A row whose file is missing stays: the first read forgets it, and verify names it.
+struct RemovedFiles {
+  uint64_t count = 0, bytes = 0;
+};
+
+// The directories that hold segments, below the root: tmp, and those of segs/ that are there.
+Result<std::vector<std::string>> segment_directories(Env* env, const std::string& root);
+// Removes what no row names in one of them: all of tmp, segments without a row. No save may be running.
+Status remove_orphans(Env* env, Log* log, const std::string& root, const std::string& directory, Catalog* catalog, RemovedFiles* removed);
+// That of all of them, at open; a failure costs disk space, not the open. A row whose file is missing stays: the first read forgets it,
+// and verify names it.
 void collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog);
 
 // A file of kReserveBytes that is given up when a full disk leaves no room to remove a session, and made again when there is.
@@ -32,7 +41,9 @@ inline constexpr uint64_t kReserveBytes = 256u << 10;
 void make_reserve(Env* env, const std::string& root);
 void give_up_reserve(Env* env, const std::string& root);
 
-// Unlinks the segments in the trash, then clears it.
-void empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog);
+// Unlinks segments in the trash and clears it of them. What put them there must be on the disk: a power cut must not bring rows back
+// whose files are gone. flush_trash sees to that first.
+void empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, RemovedFiles* removed);
+void flush_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files);
 
 }  // namespace kvrt

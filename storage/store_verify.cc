@@ -24,7 +24,7 @@ struct Frame {
 // What differs between a row and the frame that it points to, "" if nothing.
 std::string compare(const Catalog::ChunkRow& row, const FrameHeader& frame) {
   if (frame.key != row.key) return "holds another chunk (" + frame.key.hex().substr(0, 16) + ")";
-  if (frame.parent != row.parent) return "has another parent than the catalog";
+  if (row.parent && frame.parent != *row.parent) return "has another parent than the catalog";
   if (frame.tokens != row.tokens) return "has other tokens than the catalog";
   if (frame.raw_bytes != row.raw_bytes) return "holds another size than the catalog";
   return "";

@@ -1,6 +1,7 @@
-// kvrt store ls | stat | rm | verify.
+// kvrt store ls | stat | rm | mv | pin | unpin | ttl | gc | verify.
 #include <fmt/core.h>
 
+#include <charconv>
 #include <ctime>
 
 #include "bindings/cli/commands.h"
@@ -32,13 +33,17 @@ Json entry_json(const kvrt_store_entry& e) {
   json.add("name", e.name).add("domain", e.domain).add("id", e.id).add("generation", e.generation).add("tokens", e.tokens);
   json.add("chunks", e.chunks).add("chunks_missing", e.chunks_missing).add("bytes", e.bytes).add("bytes_shared", e.bytes_shared);
   json.add("created_unix_ms", e.created_unix_ms).add("saved_unix_ms", e.saved_unix_ms);
+  json.add("expires_unix_ms", e.expires_unix_ms).add("pinned", uint64_t{e.pinned});
   return json;
 }
+
+std::string expiry(const kvrt_store_entry& e) { return e.expires_unix_ms ? local_time(e.expires_unix_ms) : "never"; }
 
 void entry_text(const kvrt_store_entry& e) {
   fmt::print("{}: {} tokens, generation {}\n", e.name, e.tokens, e.generation);
   if (e.domain[0]) fmt::print("  domain   {}\n", e.domain);
   fmt::print("  id       {}\n  created  {}\n  saved    {}\n", e.id, local_time(e.created_unix_ms), local_time(e.saved_unix_ms));
+  fmt::print("  expires  {}{}\n", expiry(e), e.pinned ? "; pinned" : "");
   fmt::print("  chunks   {} on disk, {} missing\n", e.chunks, e.chunks_missing);
   fmt::print("  bytes    {}, of them {} shared\n", human_bytes(e.bytes), human_bytes(e.bytes_shared));
 }
@@ -49,8 +54,8 @@ int32_t on_entry(void* user, const kvrt_event* event) {
   if (*static_cast<bool*>(user)) {
     entry_json(e).print();
   } else {
-    fmt::print("{:<24} {:<12} {:>8} {:>10} {:>5}  {}\n", e.name, e.domain, e.tokens, human_bytes(e.bytes), e.generation,
-               local_time(e.saved_unix_ms));
+    fmt::print("{:<24} {:<12} {:>8} {:>10} {:>5}  {:<19}  {}\n", e.name, e.domain, e.tokens, human_bytes(e.bytes), e.generation,
+               local_time(e.saved_unix_ms), e.pinned ? "pinned" : expiry(e));
   }
   return 0;
 }
@@ -76,13 +81,47 @@ int32_t on_fault(void* user, const kvrt_event* event) {
   return 0;
 }
 
+int set_pinned(const StoreFlags& flags, bool pinned) {
+  Opened at;
+  if (kvrt_status s = open(flags, false, at)) return s;
+  kvrt_status worst = KVRT_OK;
+  for (const std::string& name : flags.names) {
+    const kvrt_status s = kvrt_store_pin(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), pinned);
+    if (s) {
+      worst = complain((pinned ? "cannot pin " : "cannot unpin ") + name, s);
+    } else if (flags.json) {
+      Json().add("name", name).add("pinned", uint64_t{pinned}).print();
+    }
+  }
+  return finish(worst);
+}
+
+// Seconds of "90", "90s", "45m", "12h" or "30d"; 0 of "never".
+bool parse_time(const std::string& text, uint64_t& seconds) {
+  if (text == "never") {
+    seconds = 0;
+    return true;
+  }
+  uint64_t count = 0, unit = 1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const std::string_view rest(end, static_cast<size_t>(text.data() + text.size() - end));
+  if (rest == "m") unit = 60;
+  if (rest == "h") unit = 3600;
+  if (rest == "d") unit = 86400;
+  if (error != std::errc() || !count || count > UINT64_MAX / unit || (unit == 1 && !rest.empty() && rest != "s")) return false;
+  seconds = count * unit;
+  return true;
+}
+
 }  // namespace
 
 int cmd_store_ls(const StoreFlags& flags) {
   Opened at;
   if (kvrt_status s = open(flags, true, at)) return s;
   bool json = flags.json;
-  if (!json) fmt::print("{:<24} {:<12} {:>8} {:>10} {:>5}  {}\n", "NAME", "DOMAIN", "TOKENS", "BYTES", "GEN", "SAVED");
+  if (!json) {
+    fmt::print("{:<24} {:<12} {:>8} {:>10} {:>5}  {:<19}  {}\n", "NAME", "DOMAIN", "TOKENS", "BYTES", "GEN", "SAVED", "EXPIRES");
+  }
   const char* domain = flags.all_domains ? nullptr : flags.domain.c_str();
   const kvrt_status s = kvrt_store_list(at.store.get(), domain, flags.domain.size(), on_entry, &json);
   return finish(s ? complain("cannot list " + flags.directory, s) : KVRT_OK);
@@ -133,6 +172,63 @@ int cmd_store_rm(const StoreFlags& flags) {
     }
   }
   return finish(worst);
+}
+
+int cmd_store_mv(const StoreFlags& flags) {
+  Opened at;
+  if (kvrt_status s = open(flags, false, at)) return s;
+  const std::string &from = flags.names[0], &to = flags.argument;
+  const kvrt_status s =
+      kvrt_store_rename(at.store.get(), flags.domain.data(), flags.domain.size(), from.data(), from.size(), to.data(), to.size());
+  if (s) return finish(complain("cannot rename " + from + " to " + to, s));
+  if (flags.json) Json().add("renamed", from).add("name", to).print();
+  return finish(KVRT_OK);
+}
+
+int cmd_store_pin(const StoreFlags& flags) { return set_pinned(flags, true); }
+int cmd_store_unpin(const StoreFlags& flags) { return set_pinned(flags, false); }
+
+int cmd_store_ttl(const StoreFlags& flags) {
+  uint64_t seconds = 0;
+  if (!parse_time(flags.argument, seconds)) {
+    return complain(KVRT_INVALID, "a time is a whole number with s, m, h or d after it, or never; \"" + flags.argument + "\" is neither");
+  }
+  Opened at;
+  if (kvrt_status s = open(flags, false, at)) return s;
+  const std::string& name = flags.names[0];
+  kvrt_status s = kvrt_store_set_ttl(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), seconds);
+  auto entry = sized<kvrt_store_entry>();
+  if (!s) s = kvrt_store_stat(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), &entry);
+  if (s) return finish(complain("cannot set the time of " + name, s));
+  if (flags.json) {
+    Json().add("name", name).add("expires_unix_ms", entry.expires_unix_ms).print();
+  } else {
+    fmt::print("{} {}\n", name, entry.expires_unix_ms ? "expires at " + expiry(entry) : "never expires");
+  }
+  return finish(KVRT_OK);
+}
+
+int cmd_store_gc(const StoreFlags& flags) {
+  Opened at;
+  if (kvrt_status s = open(flags, false, at)) return s;
+  Progress bar("collecting");
+  const auto draw = [](void* user, const kvrt_event* event) -> int32_t {
+    if (event->type == KVRT_EVENT_PROGRESS) static_cast<Progress*>(user)->update(event->done, event->total);
+    return 0;
+  };
+  auto r = sized<kvrt_gc_report>();
+  const kvrt_status s = kvrt_store_gc(at.store.get(), draw, &bar, &r);
+  bar.clear();
+  if (s) return finish(complain("cannot collect in " + flags.directory, s));
+  if (flags.json) {
+    Json json;
+    json.add("sessions_removed", r.sessions_removed).add("chunks_removed", r.chunks_removed);
+    json.add("segments_removed", r.segments_removed).add("bytes_freed", r.bytes_freed).add("ms", r.ms).print();
+  } else {
+    fmt::print("removed {} sessions, {} chunks and {} files: {} freed\n", r.sessions_removed, r.chunks_removed, r.segments_removed,
+               human_bytes(r.bytes_freed));
+  }
+  return finish(KVRT_OK);
 }
 
 int cmd_store_verify(const StoreFlags& flags) {

@@ -66,11 +66,17 @@ int cmd_plan(const PlanFlags& flags);
 struct StoreFlags {
   std::string directory, domain;
   std::vector<std::string> names;
+  std::string argument;  // mv: the new name; ttl: the time
   bool all_domains = true, json = false;
 };
 int cmd_store_ls(const StoreFlags& flags);
 int cmd_store_stat(const StoreFlags& flags);
 int cmd_store_rm(const StoreFlags& flags);
+int cmd_store_mv(const StoreFlags& flags);
+int cmd_store_pin(const StoreFlags& flags);
+int cmd_store_unpin(const StoreFlags& flags);
+int cmd_store_ttl(const StoreFlags& flags);
+int cmd_store_gc(const StoreFlags& flags);
 int cmd_store_verify(const StoreFlags& flags);
 
 struct DoctorFlags {

@@ -170,11 +170,15 @@ void define_bench(CLI::App& app, int& code) {
 void define_store(CLI::App& app, int& code) {
   auto* store = app.add_subcommand("store", "look after a store of sessions");
   store->require_subcommand(1);
-  const auto add = [&](const char* name, const char* text, int (*run)(const StoreFlags&), int names) {
+  const auto add = [&](const char* name, const char* text, int (*run)(const StoreFlags&), int names, const char* argument = nullptr) {
     auto flags = std::make_shared<StoreFlags>();
     auto* c = store->add_subcommand(name, text);
     c->add_option("DIR", flags->directory, "the store")->required();
-    if (names) {
+    if (argument) {
+      flags->names.resize(1);
+      c->add_option("NAME", flags->names[0], "session")->required();
+      c->add_option(argument, flags->argument, "what it is to be")->required();
+    } else if (names) {
       auto* option = c->add_option("NAME", flags->names, "sessions");
       if (names > 1) option->required();
     }
@@ -191,6 +195,11 @@ void define_store(CLI::App& app, int& code) {
   add("ls", "list the sessions", cmd_store_ls, 0);
   add("stat", "show sessions, or the store", cmd_store_stat, 1);
   add("rm", "remove sessions", cmd_store_rm, 2);
+  add("mv", "rename a session", cmd_store_mv, 2, "NEW");
+  add("pin", "keep sessions from expiring", cmd_store_pin, 2);
+  add("unpin", "let them expire again", cmd_store_unpin, 2);
+  add("ttl", "let a session expire after a time: 90 (seconds), 45m, 12h, 30d, or never", cmd_store_ttl, 2, "TIME");
+  add("gc", "remove expired sessions, and chunks and files that no session needs", cmd_store_gc, 0);
   add("verify", "read and check everything; exits 1 with a line per fault", cmd_store_verify, 0);
 }
 

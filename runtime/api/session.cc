@@ -79,7 +79,8 @@ Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_si
   }
   if (report) KVRT_TRY(check_output_struct(report, "report"));
   KVRT_ASSIGN(kvrt::SaveReport saved,
-              handle->host->save(handle->session, as, {static_cast<kvrt::Durability>(o.durability), o.overwrite != 0, suspend}));
+              handle->host->save(handle->session, as,
+                                 {static_cast<kvrt::Durability>(o.durability), o.overwrite != 0, suspend, o.pin != 0, o.ttl_seconds}));
   kvrt_save_report r{};
   r.generation = saved.gen;
   r.tokens = saved.tokens;

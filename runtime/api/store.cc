@@ -22,7 +22,15 @@ kvrt_store_entry to_entry(const kvrt::SessionStat& s) {
   e.bytes_shared = s.bytes_shared;
   e.created_unix_ms = s.created_unix_ms;
   e.saved_unix_ms = s.saved_unix_ms;
+  e.expires_unix_ms = s.expires_unix_ms;
+  e.pinned = s.pinned;
   return e;
+}
+
+// Which session a call is about.
+Status check_session(const char* domain, size_t domain_size, const char* name, size_t name_size, std::string* scope, std::string* session) {
+  KVRT_TRY(check_name(domain, domain_size, "domain", true, scope));
+  return check_name(name, name_size, "name", false, session);
 }
 
 Status stopped(const char* call) { return error(Code::kCancelled, Detail::kNone, "%s: stopped by its callback", call); }
@@ -102,8 +110,7 @@ kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain, size_t 
     KVRT_TRY(check(store, "store"));
     KVRT_TRY(check_output_struct(out, "out"));
     std::string scope, session;
-    KVRT_TRY(check_name(domain, domain_size, "domain", true, &scope));
-    KVRT_TRY(check_name(name, name_size, "name", false, &session));
+    KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
     KVRT_ASSIGN(kvrt::SessionStat s, store->store->stat(scope, session));
     write_output(out, to_entry(s));
     return {};
@@ -114,9 +121,55 @@ kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, size_t doma
   return guard([&]() -> Status {
     KVRT_TRY(check(store, "store"));
     std::string scope, session;
-    KVRT_TRY(check_name(domain, domain_size, "domain", true, &scope));
-    KVRT_TRY(check_name(name, name_size, "name", false, &session));
+    KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
     return store->store->remove(scope, session);
+  });
+}
+
+kvrt_status kvrt_store_rename(kvrt_store* store, const char* domain, size_t domain_size, const char* from, size_t from_size, const char* to,
+                              size_t to_size) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(store, "store"));
+    std::string scope, before, after;
+    KVRT_TRY(check_session(domain, domain_size, from, from_size, &scope, &before));
+    KVRT_TRY(check_name(to, to_size, "to", false, &after));
+    return store->store->rename(scope, before, after);
+  });
+}
+
+kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size, uint32_t pinned) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(store, "store"));
+    std::string scope, session;
+    KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
+    if (pinned > 1) return error(Code::kInvalid, Detail::kNone, "pinned is %u, expected 0 or 1", pinned);
+    return store->store->pin(scope, session, pinned != 0);
+  });
+}
+
+kvrt_status kvrt_store_set_ttl(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
+                               uint64_t seconds) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(store, "store"));
+    std::string scope, session;
+    KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
+    return store->store->set_ttl(scope, session, seconds);
+  });
+}
+
+kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(store, "store"));
+    if (report) KVRT_TRY(check_output_struct(report, "report"));
+    KVRT_ASSIGN(kvrt::GcReport g, store->store->gc(as_progress(callback, user)));
+    kvrt_gc_report r{};
+    r.sessions_removed = g.sessions_removed;
+    r.chunks_removed = g.chunks_removed;
+    r.segments_removed = g.segments_removed;
+    r.bytes_freed = g.bytes_freed;
+    r.ms = g.ms;
+    write_output(report, r);
+    return {};
   });
 }
 

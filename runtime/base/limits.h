@@ -53,5 +53,6 @@ inline constexpr uint32_t kSessionsMax = 65'536;  // open sessions of one model
 inline constexpr size_t kNameBytesMax = 255;  // session names and domains, UTF-8
 inline constexpr uint64_t kChunkBytesMax = 1u << 30;
 inline constexpr uint32_t kSegmentChunksMax = 1u << 20;
+inline constexpr uint64_t kTtlSecondsMax = 36'500ull * 86'400;  // 100 years
 
 }  // namespace kvrt

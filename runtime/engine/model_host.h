@@ -88,6 +88,8 @@ struct SaveOptions {
   Durability durability = Durability::kDefault;
   bool overwrite = false;
   bool suspend = false;
+  bool pin = false;          // false: as it is
+  uint64_t ttl_seconds = 0;  // 0: never expires
 };
 
 struct SaveReport {
@@ -183,7 +185,7 @@ class ModelHost {
 
   struct SavePlan;
   SavePlan plan_save(Session* session);
-  Status put_chunks(Store::Save* save, Store* store, const SavePlan& plan, SaveReport* report);
+  Status put_chunks(Store::Save* save, const SavePlan& plan, SaveReport* report);
   std::unique_ptr<Session> restore(const SessionOut& saved, const SessionOptions& options, Status* status);
 
   uint8_t* block_data(BlockId block) const { return pool_buffer_->data() + static_cast<uint64_t>(block) * kv_.block_bytes(); }

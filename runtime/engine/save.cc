@@ -71,10 +71,10 @@ ModelHost::SavePlan ModelHost::plan_save(Session* session) {
   return plan;
 }
 
-Status ModelHost::put_chunks(Store::Save* save, Store* store, const SavePlan& plan, SaveReport* report) {
+Status ModelHost::put_chunks(Store::Save* save, const SavePlan& plan, SaveReport* report) {
   std::vector<BlockKey> keys;
   for (const auto& chunk : plan.chunks) keys.push_back(chunk.key);
-  std::vector<bool> has = store->has(keys);
+  std::vector<bool> has = save->has(keys);
   std::vector<uint8_t> bytes(kv_.block_bytes());
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
     if (has[i]) continue;
@@ -117,31 +117,35 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   in.token_count = s.tokens.size();
   in.model_id = model;
   in.durability = options.durability;
+  in.pin = options.pin;
+  in.ttl_seconds = options.ttl_seconds;
   in.nodes = plan.nodes;
   auto bytes = encode_manifest(manifest);
   in.manifest = bytes;
-  auto write = [&]() -> Result<uint64_t> {
-    KVRT_ASSIGN(auto save, s.store->begin_save());
-    KVRT_TRY(put_chunks(save.get(), s.store.get(), plan, &report));
+  auto write = [&](bool reuse_chunks) -> Result<Saved> {
+    KVRT_ASSIGN(auto save, s.store->begin_save(reuse_chunks));
+    KVRT_TRY(put_chunks(save.get(), plan, &report));
     return save->commit(in);
   };
-  auto gen = write();
+  auto saved = write(true);
+  // Another session's removal took chunks that this one was to share: now it brings all of its own.
+  if (!saved.is_ok() && saved.status().code() == Code::kBusy && saved.status().detail() == Detail::kConcurrent) saved = write(false);
   std::lock_guard lock(mu_);
   --s.pins;
-  if (!gen.is_ok()) {
-    s.last_error = gen.status().clone();
-    return gen.take_status();
+  if (!saved.is_ok()) {
+    s.last_error = saved.status().clone();
+    return saved.take_status();
   }
-  s.id = in.id;
+  s.id = saved->id;
   s.name = name;
-  s.gen = *gen;
+  s.gen = saved->gen;
   s.saved_tail_begin = plan.tail_begin;
   s.saved_tail_end = plan.tail_end;
   if (options.suspend) {
     scheduler_->release_blocks(session, 0);
     s.state = SessionState::kSuspended;
   }
-  report.gen = *gen;
+  report.gen = saved->gen;
   report.tokens = s.tokens.size();
   report.chunks = plan.nodes.size();
   report.ms = static_cast<double>(engine_->env()->now_ns() - start) * 1e-6;

@@ -28,6 +28,10 @@ text="The lamp is lit at dusk; the log says who came, who left and what the wind
 # help, version, exit codes
 exits 0 --help
 exits 0 --version
+for command in "store ls" "store stat" "store rm" "store mv" "store pin" "store unpin" "store ttl" "store gc" "store verify"; do
+  # shellcheck disable=SC2086 # two words
+  exits 0 $command --help
+done
 for command in run chat tokenize detokenize template logits bench plan store doctor; do
   exits 0 $command --help
 done
@@ -95,6 +99,51 @@ is 3 "$(wc -l <out | tr -d ' ')" "lines of store ls"
 exits 0 store stat store ann --json
 is ann "$(json out 'j["name"]')" "store stat"
 exits 0 store stat store
+exits 0 store mv store bob rob --json
+is "bob rob" "$(json out 'j["renamed"] + " " + j["name"]')" "store mv"
+exits 2 store stat store bob
+exits 3 store mv store rob ann
+grep -q 'kvrt: .*CONFLICT' err || fail "no reason for CONFLICT: $(cat err)"
+exits 2 store mv store bob x
+exits 1 store mv store rob
+exits 0 store mv store rob bob
+exits 0 store pin store bob --json
+is "bob 1" "$(json out 'j["name"] + " " + str(j["pinned"])')" "store pin"
+exits 2 store pin store nobody
+for time in 1 2s 1m 12h 30d; do
+  exits 0 store ttl store bob $time --json
+done
+is True "$(json out 'abs(j["expires_unix_ms"] / 1000 - __import__("time").time() - 30 * 86400) < 100')" "store ttl 30d"
+exits 0 store stat store bob --json
+is 1 "$(json out 'j["pinned"]')" "pinned in store stat"
+exits 0 store stat store bob
+grep -q 'expires .*; pinned' out || fail "store stat: $(cat out)"
+exits 0 store ls store
+grep -q 'bob .*pinned' out || fail "store ls: $(cat out)"
+grep -q 'ann .*never' out || fail "store ls: $(cat out)"
+for time in 0 x 1x -1 1.5 "" 999999999999999999999 18446744073709551615d 99999999d; do
+  exits 1 store ttl store bob "$time"
+  [ -s err ] || fail "store ttl \"$time\": no reason"
+done
+exits 0 store ttl store bob never
+is "bob never expires" "$(cat out)" "store ttl never"
+exits 0 store ttl store bob 1
+exits 0 store ttl store eve 1
+sleep 1.1
+exits 2 store stat store eve
+exits 0 store stat store bob
+exits 0 store gc store --json
+is "1 True True" "$(json out 'str(j["sessions_removed"]) + " " + str(j["chunks_removed"] > 0) + " " + str(j["bytes_freed"] > 0)')" "store gc"
+for key in segments_removed ms; do
+  json out "j['$key']" >/dev/null || fail "store gc --json lacks $key"
+done
+exits 0 store gc store
+grep -q '^removed 0 sessions' out || fail "store gc: $(cat out)"
+is "" "$(cat err)" "a progress bar where standard error is no terminal"
+exits 2 store gc nowhere
+exits 0 store unpin store bob
+exits 2 store stat store bob
+exits 0 run -m "$model" --store store --session bob -p "$text" -n 1 --json
 exits 0 store rm store bob
 exits 2 store stat store bob
 exits 0 store verify store

@@ -77,6 +77,7 @@ Result<std::unique_ptr<File>> FaultEnv::open_read(const std::string& path) {
 }
 
 Result<std::unique_ptr<File>> FaultEnv::create_new(const std::string& path) {
+  if (on_create) on_create(path);
   KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path));
   KVRT_ASSIGN(auto file, base_->create_new(path));
   return std::unique_ptr<File>(new FaultFile(std::move(file), path, plan_));

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "runtime/base/env.h"
@@ -59,16 +60,20 @@ class FaultEnv final : public Env {
   Result<DirInfo> dir_info(const std::string& path) override;
   Result<std::unique_ptr<FileLock>> lock(const std::string& path) override;
   Result<FsInfo> fs_info(const std::string& path) override;
-  uint64_t now_ns() override { return base_->now_ns(); }
-  int64_t unix_ms() override { return base_->unix_ms(); }
+  uint64_t now_ns() override { return base_->now_ns() + (ticks_ += tick_ns); }
+  int64_t unix_ms() override { return base_->unix_ms() + unix_offset_ms; }
   void random(std::span<uint8_t> out) override { base_->random(out); }
 
-  FsInfo* fs_override = nullptr;    // what fs_info says, if set
-  DirInfo* dir_override = nullptr;  // what dir_info says, if set
+  FsInfo* fs_override = nullptr;                           // what fs_info says, if set
+  DirInfo* dir_override = nullptr;                         // what dir_info says, if set
+  int64_t unix_offset_ms = 0;                              // the wall clock is so far off
+  uint64_t tick_ns = 0;                                    // the monotonic clock runs so much faster, at every look
+  std::function<void(const std::string& path)> on_create;  // before create_new
 
  private:
   Env* base_;
   FaultPlan* plan_;
+  std::atomic<uint64_t> ticks_{0};
 };
 
 // Makes every SQLite connection opened from now on count and fail with `plan` (null: none). The shim stays registered.

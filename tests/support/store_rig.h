@@ -108,11 +108,14 @@ struct SaveOptions {
   Durability durability = Durability::kNone;
   std::string domain;
   std::string manifest = "manifest";
+  bool pin = false;
+  uint64_t ttl_seconds = 0;
   uint64_t chunks_written = 0;  // out
+  SessionId saved_id;           // out
 };
 
-inline Result<uint64_t> save_chain(Store* store, const std::string& name, const Chain& chain, SaveOptions* o) {
-  KVRT_ASSIGN(auto save, store->begin_save());
+inline Result<uint64_t> save_once(Store* store, const std::string& name, const Chain& chain, SaveOptions* o, bool reuse_chunks) {
+  KVRT_ASSIGN(auto save, store->begin_save(reuse_chunks));
   for (size_t i = 0; i < chain.nodes.size(); i++) {
     ChunkIn chunk{chain.nodes[i].key, chain.nodes[i].parent, chain.nodes[i].tokens, 1, 2, chain.payloads[i]};
     KVRT_TRY(save->put(chunk));
@@ -129,7 +132,16 @@ inline Result<uint64_t> save_chain(Store* store, const std::string& name, const 
   in.token_count = chain.tokens.size();
   in.manifest = {reinterpret_cast<const uint8_t*>(o->manifest.data()), o->manifest.size()};
   in.durability = o->durability;
-  return save->commit(in);
+  in.pin = o->pin;
+  in.ttl_seconds = o->ttl_seconds;
+  KVRT_ASSIGN(Saved saved, save->commit(in));
+  o->saved_id = saved.id;
+  return saved.gen;
+}
+// As the engine does: chunks that another thread removed meanwhile are written again.
+inline Result<uint64_t> save_chain(Store* store, const std::string& name, const Chain& chain, SaveOptions* o) {
+  auto gen = save_once(store, name, chain, o, true);
+  return gen.status().detail() == Detail::kConcurrent ? save_once(store, name, chain, o, false) : std::move(gen);
 }
 inline Result<uint64_t> save_chain(Store* store, const std::string& name, const Chain& chain, SaveOptions o = {}) {
   return save_chain(store, name, chain, &o);

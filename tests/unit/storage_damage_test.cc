@@ -65,6 +65,10 @@ TEST_F(Damage, FlippedValuesInTheCatalogAreFound) {
       "UPDATE sessions SET id = zeroblob(16)",
       "UPDATE sessions SET gen = gen + 1",
       "UPDATE sessions SET tokens = tokens + 1",
+      "UPDATE sessions SET pinned = 1",
+      "UPDATE sessions SET expires_ms = 4102444800000",
+      "PRAGMA ignore_check_constraints=ON; UPDATE sessions SET pinned = 7",
+      "PRAGMA ignore_check_constraints=ON; UPDATE sessions SET expires_ms = -1",
       "UPDATE sessions SET head = (SELECT min(id) FROM nodes)",
       "UPDATE nodes SET parent = NULL WHERE id = (SELECT max(id) FROM nodes)",
       "UPDATE nodes SET parent = id",
@@ -142,8 +146,11 @@ TEST_F(Damage, NewerAndForeignAreLeftUntouched) {
     EXPECT_EQ(status.detail(), detail) << status.message();
     EXPECT_EQ(everything(), before);
   };
-  sql("PRAGMA user_version = 2");
+  sql("PRAGMA user_version = 3");
   expect_refused(Detail::kStoreTooNew);
+  write_file(catalog(), good);
+  sql("PRAGMA user_version = 1");
+  expect_refused(Detail::kFormat);
   write_file(catalog(), good);
   sql("PRAGMA application_id = 1234");
   expect_refused(Detail::kForeignProgram);

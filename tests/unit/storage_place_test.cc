@@ -22,6 +22,10 @@ TEST_F(Place, ReadOnlyReadsAndChangesNothing) {
     EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
     EXPECT_EQ((*store)->begin_save().status().detail(), Detail::kReadOnly);
     EXPECT_EQ((*store)->remove("", "ann").detail(), Detail::kReadOnly);
+    EXPECT_EQ((*store)->rename("", "ann", "bob").detail(), Detail::kReadOnly);
+    EXPECT_EQ((*store)->pin("", "ann", true).detail(), Detail::kReadOnly);
+    EXPECT_EQ((*store)->set_ttl("", "ann", 1).detail(), Detail::kReadOnly);
+    EXPECT_EQ((*store)->gc(nullptr).status().detail(), Detail::kReadOnly);
     (*store)->cache_model_id(1, 1, 1, 1, Hash256{});
     auto faults = (*store)->verify(nullptr);
     ASSERT_OK(faults.status());

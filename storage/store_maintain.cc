@@ -1,0 +1,170 @@
+// What is done to a store besides saving and reading: remove, rename, pin, expiry, garbage, verification.
+#include <utility>
+
+#include "storage/names.h"
+#include "storage/store_impl.h"
+#include "storage/store_verify.h"
+
+namespace kvrt {
+
+namespace {
+
+constexpr uint64_t kSliceNs = 10'000'000;  // of gc's work under the lock; the commit comes on top
+
+}  // namespace
+
+// One transaction that is on the disk when it returns. One that frees space needs a little first: the log's, by folding it in, and the
+// reserve.
+Status StoreImpl::change_locked(bool frees, const std::function<Status()>& change) {
+  KVRT_TRY(check_writable_locked());
+  KVRT_TRY(catalog_.set_durability(Durability::kTokens));
+  Status status = change();
+  if (frees && status.code() == Code::kNoSpace) {
+    give_up_reserve(env_, dir_.root);
+    reserve_given_ = true;
+    (void)catalog_.checkpoint().is_ok();
+    status = change();
+  }
+  if (status.code() == Code::kIo) broken_ = status.clone();
+  return status;
+}
+
+// Housekeeping that may fail without harm. Files go only after a commit that is on the disk: a power cut must not bring rows back whose
+// files are gone.
+void StoreImpl::after_commit(Durability durability, RemovedFiles* removed) {
+  if (durability == Durability::kTokens || durability == Durability::kKv) {
+    (void)catalog_.set_durability(Durability::kProcess).is_ok();
+    empty_trash(env_, log_, dir_.root, &catalog_, &files_, removed);
+  }
+  Status folded = catalog_.checkpoint_if_long();
+  if (!folded.is_ok()) logf(log_, LogLevel::kWarn, "store: checkpoint: %s", folded.message().c_str());
+  if (std::exchange(reserve_given_, false)) make_reserve(env_, dir_.root);
+  (void)refresh_bytes().is_ok();
+}
+
+Status StoreImpl::remove(std::string_view domain, std::string_view name) {
+  KVRT_TRY(check_names(domain, name));
+  std::lock_guard lock(mutex_);
+  KVRT_TRY(change_locked(true, [&] { return catalog_.remove(domain, name, env_->unix_ms()); }));
+  after_commit(Durability::kTokens);
+  return {};
+}
+
+Status StoreImpl::rename(std::string_view domain, std::string_view from, std::string_view to) {
+  KVRT_TRY(check_names(domain, from));
+  KVRT_TRY(check_names(domain, to));
+  std::lock_guard lock(mutex_);
+  KVRT_TRY(change_locked(false, [&] { return catalog_.rename(domain, from, to, env_->unix_ms()); }));
+  after_commit(Durability::kTokens);
+  return {};
+}
+
+Status StoreImpl::pin(std::string_view domain, std::string_view name, bool pinned) {
+  KVRT_TRY(check_names(domain, name));
+  std::lock_guard lock(mutex_);
+  KVRT_TRY(change_locked(false, [&] { return catalog_.pin(domain, name, pinned, env_->unix_ms()); }));
+  after_commit(Durability::kTokens);
+  return {};
+}
+
+Status StoreImpl::set_ttl(std::string_view domain, std::string_view name, uint64_t seconds) {
+  KVRT_TRY(check_names(domain, name));
+  KVRT_TRY(check_ttl(seconds));
+  std::lock_guard lock(mutex_);
+  int64_t now = env_->unix_ms();
+  int64_t expires = seconds != 0 ? now + static_cast<int64_t>(seconds) * 1000 : 0;
+  KVRT_TRY(change_locked(false, [&] { return catalog_.set_expiry(domain, name, expires, now); }));
+  after_commit(Durability::kTokens);
+  return {};
+}
+
+struct StoreImpl::Collection {
+  Catalog::Collected rows;
+  RemovedFiles files;
+  std::vector<std::string> directories;  // to look through for orphans, last first
+  bool listed = false;
+  uint64_t slice_end = 0;
+};
+
+// Rows. Each slice is on the disk before the files go that it freed.
+Result<bool> StoreImpl::gc_rows(Collection* c) {
+  auto more = [&] { return env_->now_ns() < c->slice_end; };
+  const Catalog::Collected before = c->rows;
+  KVRT_TRY(change_locked(true, [&]() -> Status {
+    KVRT_ASSIGN(c->rows, catalog_.collect(env_->unix_ms(), before, more));
+    return {};
+  }));
+  bool changed = c->rows.sessions != before.sessions || c->rows.nodes != before.nodes;
+  if (changed) after_commit(Durability::kTokens, &c->files);
+  return !c->rows.finished;
+}
+
+// Files that earlier saves could not wait for, or that could not be unlinked then.
+Result<bool> StoreImpl::gc_trash(Collection* c) {
+  KVRT_ASSIGN(auto trash, catalog_.trash());
+  if (trash.empty()) return false;
+  KVRT_TRY(change_locked(true, [&] { return catalog_.checkpoint(); }));
+  const uint64_t before = c->files.count;
+  after_commit(Durability::kTokens, &c->files);
+  return c->files.count > before;
+}
+
+// Files that no row names. Those of a running save have no row yet: then they wait for another gc, or the next open.
+Result<bool> StoreImpl::gc_orphans(Collection* c) {
+  if (!std::exchange(c->listed, true)) {
+    KVRT_ASSIGN(c->directories, segment_directories(env_, dir_.root));
+  }
+  do {
+    if (c->directories.empty() || saves_ > 0) return false;
+    KVRT_TRY(remove_orphans(env_, log_, dir_.root, c->directories.back(), &catalog_, &c->files));
+    c->directories.pop_back();
+  } while (env_->now_ns() < c->slice_end);
+  return true;
+}
+
+Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) {
+  const uint64_t start = env_->now_ns();
+  Collection c;
+  uint64_t total = 0;
+  {
+    std::lock_guard lock(mutex_);
+    KVRT_TRY(check_writable_locked());
+    KVRT_ASSIGN(total, catalog_.count_expired(env_->unix_ms()));
+    total++;  // the files
+  }
+  using Slice = Result<bool> (StoreImpl::*)(Collection*);
+  for (Slice slice : {&StoreImpl::gc_rows, &StoreImpl::gc_trash, &StoreImpl::gc_orphans}) {
+    for (bool more = true; more;) {
+      {
+        std::lock_guard lock(mutex_);
+        c.slice_end = env_->now_ns() + kSliceNs;
+        KVRT_ASSIGN(more, (this->*slice)(&c));
+      }
+      bool last = !more && slice == &StoreImpl::gc_orphans;
+      uint64_t done = last ? total : std::min(c.rows.sessions, total - 1);
+      if (progress && !progress(done, total) && !last) return error(Code::kCancelled, Detail::kNone, "gc was stopped");
+    }
+  }
+  return GcReport{c.rows.sessions, c.rows.chunks, c.files.count, c.files.bytes, static_cast<double>(env_->now_ns() - start) * 1e-6};
+}
+
+Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint64_t done, uint64_t total)>& progress) {
+  std::vector<VerifyFault> faults;
+  std::vector<Catalog::ChunkRow> chunks;
+  std::vector<Catalog::SegmentRow> segments;
+  {
+    std::lock_guard lock(mutex_);
+    KVRT_TRY(catalog_.check(&faults, &chunks));
+    KVRT_ASSIGN(segments, catalog_.segments());
+  }
+  auto still_there = [&](const Catalog::ChunkRow& chunk) {
+    std::lock_guard lock(mutex_);
+    auto at = catalog_.find(chunk.key);
+    return at.is_ok() && at->has_value() && (*at)->segment == chunk.segment;
+  };
+  CodecPool::Lease codec(&codecs_);
+  KVRT_TRY(verify_segments(env_, dir_.root, codec.get(), segments, chunks, still_there, progress, &faults));
+  return faults;
+}
+
+}  // namespace kvrt

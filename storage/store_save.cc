@@ -1,0 +1,158 @@
+// A save: frames into a segment of its own, then one transaction.
+#include "storage/names.h"
+#include "storage/store_impl.h"
+
+namespace kvrt {
+
+class StoreImpl::SaveImpl final : public Store::Save {
+ public:
+  SaveImpl(StoreImpl* store, bool reuse_chunks) : store_(store), reuse_chunks_(reuse_chunks), losses_(store->catalog_.chunk_losses()) {
+    store_->saves_++;  // under the store's lock
+  }
+  ~SaveImpl() override {
+    give_back_space();
+    writer_.reset();
+    std::lock_guard lock(store_->mutex_);
+    store_->saves_--;
+  }
+
+  std::vector<bool> has(std::span<const BlockKey> keys) override {
+    std::vector<bool> flags(keys.size());
+    if (!reuse_chunks_) return flags;
+    std::lock_guard lock(store_->mutex_);
+    for (size_t i = 0; i < keys.size(); i++) flags[i] = count_on(keys[i]);
+    return flags;
+  }
+
+  Status put(const ChunkIn& chunk) override {
+    if (!failed_.is_ok()) return failed_.clone();
+    if (done_) return error(Code::kInvalid, Detail::kState, "the save was committed");
+    if (written_.count(chunk.key) != 0) return {};
+    {
+      std::lock_guard lock(store_->mutex_);
+      KVRT_TRY(store_->check_writable_locked());
+      if (reuse_chunks_ && count_on(chunk.key)) return {};
+    }
+    CodecPool::Lease codec(&store_->codecs_);
+    KVRT_ASSIGN(auto frame, codec->encode(chunk));
+    Status status = append(chunk, frame);
+    if (status.is_ok()) return status;
+    writer_.reset();  // a segment with a torn frame is given up, its space freed at once
+    failed_ = status.clone();
+    return status;
+  }
+
+  Result<Saved> commit(const SessionIn& session) override {
+    if (!failed_.is_ok()) return failed_.clone();
+    if (done_) return error(Code::kInvalid, Detail::kState, "the save was committed");
+    KVRT_TRY(check_names(session.domain, session.name));
+    KVRT_TRY(check_ttl(session.ttl_seconds));
+    done_ = true;
+    auto saved = publish_and_commit(session);
+    // A commit that failed with an I/O error may be on the disk all the same: then the file stays, and the next open decides.
+    if (!saved.is_ok() && saved.status().code() != Code::kIo) writer_.reset();
+    if (!saved.is_ok() && writer_) writer_->keep();
+    give_back_space();
+    return saved;
+  }
+
+  uint64_t bytes_written() const override { return bytes_; }
+  uint64_t chunks_written() const override { return places_.size(); }
+
+ private:
+  // Remembers a chunk that is there and is not written: commit looks whether it still is.
+  bool count_on(const BlockKey& key) {
+    if (!store_->has_locked(key)) return false;
+    needed_.push_back(key);
+    return true;
+  }
+
+  Result<Saved> publish_and_commit(const SessionIn& session) {
+    bool kv = session.durability == Durability::kKv;
+    NewSegment segment;
+    if (writer_) {
+      KVRT_TRY(writer_->seal(kv));
+      KVRT_TRY(writer_->publish(kv));
+      segment = {writer_->id(), writer_->bytes(), kv, places_};
+    }
+    std::lock_guard lock(store_->mutex_);
+    bool unchanged = losses_ == store_->catalog_.chunk_losses();
+    auto needed = unchanged ? std::span<const BlockKey>() : std::span<const BlockKey>(needed_);
+    KVRT_ASSIGN(CommitResult done, store_->commit_locked(session, writer_ ? &segment : nullptr, needed));
+    if (done.segment_used) writer_->keep();
+    return done.saved;
+  }
+
+  void give_back_space() {
+    store_->pending_bytes_ -= reserved_;
+    reserved_ = 0;
+  }
+
+  Status append(const ChunkIn& chunk, std::span<const uint8_t> frame) {
+    uint64_t more = frame.size() + kSegmentEntryBytes + (writer_ ? 0 : kSegmentHeaderBytes + kSegmentTrailerBytes);
+    KVRT_TRY(store_->check_quota(more));
+    store_->pending_bytes_ += more;
+    reserved_ += more;
+    if (!writer_) {
+      KVRT_ASSIGN(writer_, SegmentWriter::create(store_->env_, store_->dir_.root));
+    }
+    uint64_t offset = writer_->bytes();
+    KVRT_TRY(writer_->append(chunk.key, frame));
+    places_.push_back({chunk.key, offset, frame.size(), chunk.payload.size()});
+    written_.insert(chunk.key);
+    bytes_ = writer_->bytes();
+    return {};
+  }
+
+  StoreImpl* store_;
+  const bool reuse_chunks_;
+  const uint64_t losses_;                  // when the save began
+  std::vector<BlockKey> needed_;           // chunks of the store that it counts on
+  std::unique_ptr<SegmentWriter> writer_;  // made by the first new chunk
+  std::vector<ChunkPlace> places_;
+  std::unordered_set<BlockKey, Hash256Hasher> written_;
+  uint64_t reserved_ = 0, bytes_ = 0;
+  Status failed_;
+  bool done_ = false;
+};
+
+Result<std::unique_ptr<Store::Save>> StoreImpl::begin_save(bool reuse_chunks) {
+  std::lock_guard lock(mutex_);
+  KVRT_TRY(check_writable_locked());
+  return std::unique_ptr<Save>(new SaveImpl(this, reuse_chunks));
+}
+
+// KV that must survive a power cut may lie in segments that an earlier, weaker save did not wait for.
+Status StoreImpl::sync_reused(const SessionIn& session) {
+  KVRT_ASSIGN(auto rows, catalog_.unsynced(session.nodes));
+  if (rows.empty()) return {};
+  for (const auto& row : rows) {
+    auto file = files_.open(row.id);
+    if (!file.is_ok()) continue;  // missing: a hole for the reader, nothing to sync
+    KVRT_TRY((*file)->sync());
+    KVRT_TRY(env_->sync_dir(row.id.dir(dir_.root)));
+  }
+  KVRT_TRY(env_->sync_dir(dir_.root + "/segs"));
+  return catalog_.mark_synced(rows);
+}
+
+Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed) {
+  KVRT_TRY(check_writable_locked());
+  KVRT_TRY(check_quota(session.manifest.size()));
+  Durability durability = session.durability == Durability::kDefault ? Durability::kTokens : session.durability;
+  if (durability == Durability::kKv) KVRT_TRY(sync_reused(session));
+  KVRT_TRY(catalog_.set_durability(durability));
+  auto done = catalog_.commit(session, segment, needed, env_->unix_ms());
+  if (!done.is_ok()) {
+    // After a failed sync the kernel may have dropped the pages and forgotten the error: only a new open reads what is there.
+    if (done.status().code() == Code::kIo) broken_ = done.status().clone();
+    return done.take_status();
+  }
+  if (segment != nullptr) {
+    for (const ChunkPlace& c : segment->chunks) bad_.erase(c.key);
+  }
+  after_commit(durability);
+  return done;
+}
+
+}  // namespace kvrt

@@ -1,0 +1,107 @@
+// A save of the engine, with something going on in its store at the worst moment.
+#include "runtime/engine/engine.h"
+#include "runtime/engine/model_host.h"
+#include "tests/support/fault_env.h"
+#include "tests/support/store_rig.h"
+
+namespace kvrt {
+namespace {
+
+using namespace test;
+
+class EngineSave : public testing::Test {
+ protected:
+  void SetUp() override {
+    EngineOptions options;
+    options.threads = 1;
+    auto engine = Engine::open(options, nullptr, &env_);
+    ASSERT_OK(engine.status());
+    engine_ = *engine;
+    auto store = engine_->open_store(engine_, tmp_.path() + "/s", {});
+    ASSERT_OK(store.status());
+    store_ = *store;
+    auto host = ModelHost::open(engine_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, {}, nullptr);
+    ASSERT_OK(host.status());
+    host_ = *host;
+  }
+  Session* open_session() {
+    SessionOptions options;
+    options.store = store_;
+    auto session = host_->open_session(options);
+    EXPECT_OK(session.status());
+    return *session;
+  }
+  void prefill(Session* session, size_t count, int32_t seed) {
+    std::vector<int32_t> ids;
+    for (size_t i = 0; i < count; i++) ids.push_back(static_cast<int32_t>((i * 7 + static_cast<size_t>(seed)) % 50 + 3));
+    ASSERT_OK(host_->append(session, ids));
+    GenerateOptions options;
+    options.prefill_only = true;
+    ASSERT_OK(host_->begin(session, options));
+    for (;;) {
+      auto event = host_->next(session, -1);
+      ASSERT_OK(event.status());
+      if (event->type == EventType::kDone) return;
+    }
+  }
+
+  TempDir tmp_{"/dev/shm"};
+  FaultPlan plan_;
+  FaultEnv env_{posix_env(), &plan_};
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Store> store_;
+  std::shared_ptr<ModelHost> host_;
+};
+
+// The chunks that a save found in the store are removed before it commits: it writes its own.
+TEST_F(EngineSave, SharedChunksRemovedMeanwhile) {
+  Session* trunk = open_session();
+  prefill(trunk, 100, 1);
+  ASSERT_OK(host_->save(trunk, "trunk", {}).status());
+  auto branch = host_->fork(trunk, nullptr);
+  ASSERT_OK(branch.status());
+  prefill(*branch, 60, 2);
+  int segments = 0;
+  env_.on_create = [&](const std::string& path) {
+    if (path.find("/tmp/") == std::string::npos || path.rfind(".seg") != path.size() - 4) return;
+    if (segments++ > 0) return;
+    EXPECT_OK(store_->remove("", "trunk"));
+  };
+  auto saved = host_->save(*branch, "branch", {});
+  env_.on_create = nullptr;
+  ASSERT_OK(saved.status());
+  EXPECT_EQ(segments, 2) << "one that counted on the trunk's chunks, one that does not";
+  EXPECT_EQ(saved->chunks_written, 5u) << "160 tokens";
+  auto stat = store_->stat("", "branch");
+  ASSERT_OK(stat.status());
+  EXPECT_EQ(stat->tokens, 160u);
+  EXPECT_EQ(stat->chunks, 5u);
+  EXPECT_EQ(stat->chunks_missing, 0u);
+  auto faults = store_->verify(nullptr);
+  ASSERT_OK(faults.status());
+  EXPECT_TRUE(faults->empty());
+  host_->close(*branch);
+  host_->close(trunk);
+}
+
+TEST_F(EngineSave, PinAndTimeToLiveReachTheStore) {
+  Session* session = open_session();
+  prefill(session, 40, 1);
+  kvrt::SaveOptions options;
+  options.ttl_seconds = 100;
+  ASSERT_OK(host_->save(session, "ann", options).status());
+  auto stat = store_->stat("", "ann");
+  ASSERT_OK(stat.status());
+  EXPECT_FALSE(stat->pinned);
+  EXPECT_EQ(stat->expires_unix_ms, stat->saved_unix_ms + 100'000);
+  options.ttl_seconds = 0;
+  options.pin = true;
+  ASSERT_OK(host_->save(session, "ann", options).status());
+  stat = store_->stat("", "ann");
+  EXPECT_TRUE(stat->pinned);
+  EXPECT_EQ(stat->expires_unix_ms, 0);
+  host_->close(session);
+}
+
+}  // namespace
+}  // namespace kvrt

@@ -1,0 +1,425 @@
+// Collection of garbage: what goes, what stays, wherever it is stopped. And chunks that go while a save counts on them.
+#include <random>
+#include <set>
+#include <thread>
+
+#include "tests/support/fault_env.h"
+#include "tests/support/store_rig.h"
+
+namespace kvrt {
+namespace {
+
+using namespace test;
+namespace fs = std::filesystem;
+
+uint64_t bytes_of(const std::vector<std::string>& files) {
+  uint64_t sum = 0;
+  for (auto& f : files) sum += fs::file_size(f);
+  return sum;
+}
+
+class Gc : public testing::Test {
+ protected:
+  void SetUp() override { open(); }
+  void open() {
+    store_.reset();
+    auto store = open_store(root(), {}, &env_);
+    ASSERT_OK(store.status());
+    store_ = std::move(*store);
+  }
+  std::string root() const { return tmp_.path() + "/s"; }
+  void save(const std::string& name, const Chain& chain, SaveOptions o = {}) {
+    o.id = next_id_++;
+    o.overwrite = true;
+    ASSERT_OK(save_chain(store_.get(), name, chain, o).status()) << name;
+  }
+  bool has(const BlockKey& key) { return store_->has(std::vector<BlockKey>{key})[0]; }
+  GcReport gc() {
+    auto report = store_->gc(nullptr);
+    EXPECT_OK(report.status());
+    return report.is_ok() ? *report : GcReport{};
+  }
+  void expect_clean() {
+    auto faults = store_->verify(nullptr);
+    ASSERT_OK(faults.status());
+    for (auto& f : *faults) ADD_FAILURE() << f.where << ": " << f.what;
+  }
+  void expect_no_stray_files() {
+    EXPECT_EQ(segment_files(root()).size(), store_->info()->segments);
+    EXPECT_TRUE(fs::is_empty(root() + "/tmp"));
+  }
+
+  TempDir tmp_{"/dev/shm"};
+  FaultPlan plan_;
+  FaultEnv env_{posix_env(), &plan_};
+  std::unique_ptr<Store> store_;
+  uint8_t next_id_ = 1;
+};
+
+TEST_F(Gc, NothingToDo) {
+  GcReport empty = gc();
+  EXPECT_EQ(empty.sessions_removed + empty.chunks_removed + empty.segments_removed + empty.bytes_freed, 0u);
+  Chain chain(token_run(70));
+  SaveOptions o;
+  o.ttl_seconds = 1000;
+  save("ann", chain, o);
+  save("bob", chain);
+  GcReport idle = gc();
+  EXPECT_EQ(idle.sessions_removed + idle.chunks_removed + idle.segments_removed + idle.bytes_freed, 0u);
+  EXPECT_GE(idle.ms, 0.0);
+  EXPECT_EQ(readable_chunks(store_.get(), chain), 5u);
+}
+
+// Random sessions that branch off each other, some to expire, some pinned; what must be left is counted here from the chains alone.
+TEST_F(Gc, FreesExactlyWhatNoSessionNeeds) {
+  const char* given = std::getenv("KVRT_SEED");
+  uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 rng(seed);
+  std::vector<std::unique_ptr<Chain>> chains;
+  std::map<std::string, const Chain*> living;
+  std::set<BlockKey> ever;
+  for (int round = 0; round < 8; round++) {
+    std::map<std::string, const Chain*> dying;
+    for (int i = 0; i < 20; i++) {
+      std::vector<int32_t> ids;
+      if (!chains.empty() && rng() % 4 != 0) {  // a branch of an earlier one
+        const auto& trunk = chains[rng() % chains.size()]->tokens;
+        ids.assign(trunk.begin(), trunk.begin() + static_cast<ptrdiff_t>(rng() % (trunk.size() + 1)));
+      }
+      for (int32_t t : token_run(rng() % 80, static_cast<int32_t>(rng() % 1000))) ids.push_back(t);
+      chains.push_back(std::make_unique<Chain>(ids, 8));
+      for (auto& node : chains.back()->nodes) ever.insert(node.key);
+      std::string name = "s" + std::to_string(round) + "-" + std::to_string(i);
+      SaveOptions o;
+      o.ttl_seconds = rng() % 3 != 0 ? 10 : 0;
+      o.pin = rng() % 4 == 0;
+      save(name, *chains.back(), o);
+      (o.ttl_seconds != 0 && !o.pin ? dying : living)[name] = chains.back().get();
+    }
+    env_.unix_offset_ms += 11'000;
+    std::set<BlockKey> before, after;
+    for (auto* group : {&living, &dying}) {
+      for (auto& [name, chain] : *group) {
+        for (auto& node : chain->nodes) (group == &living ? after : before).insert(node.key);
+      }
+    }
+    before.insert(after.begin(), after.end());
+    auto files = segment_files(root());
+    uint64_t bytes = bytes_of(files);
+    EXPECT_EQ(store_->info()->chunks, before.size());
+    GcReport report = gc();
+    EXPECT_EQ(report.sessions_removed, dying.size());
+    EXPECT_EQ(report.chunks_removed, before.size() - after.size());
+    EXPECT_EQ(report.segments_removed, files.size() - segment_files(root()).size());
+    EXPECT_EQ(report.bytes_freed, bytes - bytes_of(segment_files(root())));
+    for (auto& key : ever) EXPECT_EQ(has(key), after.count(key) != 0);
+    EXPECT_EQ(store_->info()->chunks, after.size());
+    EXPECT_EQ(store_->info()->sessions, living.size());
+    for (auto& [name, chain] : living) {
+      auto loaded = store_->load("", name);
+      ASSERT_OK(loaded.status());
+      EXPECT_EQ(loaded->tokens, chain->tokens);
+      EXPECT_EQ(readable_chunks(store_.get(), *chain), chain->nodes.size());
+    }
+    expect_clean();
+    expect_no_stray_files();
+    if (round == 4) open();
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(Gc, FilesThatNoRowNames) {
+  Chain chain(token_run(70)), next(token_run(90, 1));
+  save("ann", chain);
+  auto whole = segment_files(root());
+  ASSERT_EQ(whole.size(), 1u);
+  uint64_t bytes = bytes_of(whole);
+  fs::copy(whole[0], fs::path(whole[0]).replace_filename("00112233445566778899aabbccddeeff.seg"));
+  fs::copy(whole[0], root() + "/tmp/aa.seg");
+  save("ann", next);  // durability NONE: the old file waits in the trash
+  ASSERT_EQ(segment_files(root()).size(), 3u) << "it is not unlinked before the commit is on the disk";
+  write_file(fs::path(whole[0]).replace_filename("notes.txt"), {1});
+  GcReport report = gc();
+  EXPECT_EQ(report.segments_removed, 3u);
+  EXPECT_EQ(report.bytes_freed, 3 * bytes);
+  EXPECT_EQ(report.sessions_removed + report.chunks_removed, 0u);
+  EXPECT_EQ(segment_files(root()).size(), 2u) << "one that is in use, and notes.txt, which is no segment";
+  EXPECT_TRUE(fs::is_empty(root() + "/tmp"));
+  EXPECT_EQ(readable_chunks(store_.get(), next), next.nodes.size());
+  expect_clean();
+}
+
+TEST_F(Gc, LeavesTheFilesOfARunningSave) {
+  Chain chain(token_run(70));
+  auto save = store_->begin_save();
+  ASSERT_OK(save.status());
+  for (size_t i = 0; i < chain.nodes.size(); i++) {
+    ASSERT_OK((*save)->put({chain.nodes[i].key, chain.nodes[i].parent, chain.nodes[i].tokens, 1, 2, chain.payloads[i]}));
+    EXPECT_EQ(gc().segments_removed, 0u);
+  }
+  SessionIn in;
+  in.name = "ann";
+  in.root = chain.root;
+  in.nodes = chain.nodes;
+  in.token_count = chain.tokens.size();
+  ASSERT_OK((*save)->commit(in).status());
+  EXPECT_EQ(gc().segments_removed, 0u);
+  save->reset();
+  EXPECT_EQ(gc().segments_removed, 0u);
+  EXPECT_EQ(readable_chunks(store_.get(), chain), 5u);
+  expect_clean();
+}
+
+// The trash of a removal stays whole until the removal is on the disk, also when the store closes or opens in between.
+TEST_F(Gc, RemovedFilesFreeTheirSpaceAtOnce) {
+  Chain chain(token_run(70));
+  save("ann", chain);
+  EXPECT_EQ(readable_chunks(store_.get(), chain), 5u);  // the file is open now
+  ASSERT_OK(store_->remove("", "ann"));
+  for (auto& e : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    std::string target = fs::read_symlink(e.path(), gone).string();
+    EXPECT_EQ(target.find(root() + "/segs"), std::string::npos) << target << " is still open";
+  }
+}
+
+class GcStopped : public Gc {
+ protected:
+  void SetUp() override {
+    open();
+    // 3 sessions over one trunk, of which one stays, and one apart.
+    auto ids = token_run(64);
+    SaveOptions dying;
+    dying.ttl_seconds = 10;
+    for (int i = 0; i < 3; i++) {
+      auto branch = ids;
+      for (int32_t t : token_run(40, i + 1)) branch.push_back(t);
+      chains_.push_back(std::make_unique<Chain>(branch));
+      save("s" + std::to_string(i), *chains_.back(), i == 2 ? SaveOptions{} : dying);
+    }
+    chains_.push_back(std::make_unique<Chain>(token_run(50, 9)));
+    save("apart", *chains_.back(), dying);
+    store_.reset();
+    fs::copy(root(), tmp_.path() + "/base", fs::copy_options::recursive);
+    env_.unix_offset_ms = 11'000;
+    env_.tick_ns = 1'000'000'000;  // every look at the clock ends a slice
+  }
+  void restore() {
+    store_.reset();
+    fs::remove_all(root());
+    fs::copy(tmp_.path() + "/base", root(), fs::copy_options::recursive);
+    fs::permissions(root(), fs::perms::owner_all);
+    open();
+  }
+  // gc, stopped by the nth look of its callback; true: it came to its end.
+  bool gc_until(uint64_t n) {
+    uint64_t calls = 0, last = 0;
+    auto report = store_->gc([&](uint64_t done, uint64_t total) {
+      EXPECT_GE(done, last);
+      EXPECT_LE(done, total);
+      last = done;
+      return ++calls < n;
+    });
+    bool ended = report.is_ok();
+    EXPECT_TRUE(ended || (calls == n && report.status().code() == Code::kCancelled)) << report.status().message();
+    return ended;
+  }
+  void expect_whole() {
+    expect_clean();
+    auto kept = store_->load("", "s2");
+    ASSERT_OK(kept.status());
+    EXPECT_EQ(kept->tokens, chains_[2]->tokens);
+    EXPECT_EQ(readable_chunks(store_.get(), *chains_[2]), chains_[2]->nodes.size());
+    EXPECT_EQ(store_->list("", true)->size(), 1u);
+  }
+
+  std::vector<std::unique_ptr<Chain>> chains_;
+};
+
+TEST_F(GcStopped, AfterEverySlice) {
+  uint64_t n = 1;
+  for (bool ended = false; !ended && !HasFailure(); n++) {
+    SCOPED_TRACE("stopped at call " + std::to_string(n));
+    restore();
+    ended = gc_until(n);
+    expect_whole();
+    if (n % 2 == 0) open();
+    expect_whole();
+    GcReport rest = gc();
+    EXPECT_TRUE(!ended || rest.sessions_removed + rest.chunks_removed + rest.segments_removed == 0);
+    EXPECT_EQ(store_->info()->chunks, chains_[2]->nodes.size());
+    EXPECT_EQ(store_->info()->segments, 2u) << "the trunk's, and its own";
+    expect_whole();
+    expect_no_stray_files();
+  }
+  EXPECT_GT(n, 14u) << "3 sessions and 10 nodes, a slice each";
+}
+
+// What gc has not come to yet is there to be used again.
+TEST_F(GcStopped, ASaveTakesUpWhatWaits) {
+  uint64_t n = 1;
+  for (bool ended = false; !ended && !HasFailure(); n++) {
+    SCOPED_TRACE("stopped at call " + std::to_string(n));
+    restore();
+    ended = gc_until(n);
+    SaveOptions o;
+    o.id = 77;
+    ASSERT_OK(save_chain(store_.get(), "s0", *chains_[0], &o).status());
+    EXPECT_EQ(store_->stat("", "s0")->chunks_missing, 0u);
+    expect_clean();
+    gc();
+    EXPECT_EQ(readable_chunks(store_.get(), *chains_[0]), chains_[0]->nodes.size());
+    EXPECT_EQ(store_->info()->chunks, 4u + 2 * 3u);
+    expect_clean();
+  }
+}
+
+// ---- a chunk goes between the save that shares it and its commit --------------------------------------------------------------------
+
+class Sharing : public Gc {
+ protected:
+  void SetUp() override {
+    open();
+    save("trunk", trunk_);
+  }
+  SessionIn session(const Chain& chain) {
+    SessionIn in;
+    in.name = "ann";
+    in.id = session_id(99);
+    in.root = chain.root;
+    in.nodes = chain.nodes;
+    in.token_count = chain.tokens.size();
+    return in;
+  }
+  static Status put_all(Store::Save* save, const Chain& chain) {
+    for (size_t i = 0; i < chain.nodes.size(); i++) {
+      KVRT_TRY(save->put({chain.nodes[i].key, chain.nodes[i].parent, chain.nodes[i].tokens, 1, 2, chain.payloads[i]}));
+    }
+    return {};
+  }
+  void expect_refused(Store::Save* save) {
+    auto refused = save->commit(session(chain_));
+    EXPECT_EQ(refused.status().code(), Code::kBusy);
+    EXPECT_EQ(refused.status().detail(), Detail::kConcurrent);
+    EXPECT_EQ(store_->load("", "ann").status().code(), Code::kNotFound);
+  }
+  void expect_saved_without_reuse() {
+    auto save = store_->begin_save(false);
+    ASSERT_OK(save.status());
+    ASSERT_OK(put_all(save->get(), chain_));
+    EXPECT_EQ((*save)->chunks_written(), chain_.nodes.size());
+    ASSERT_OK((*save)->commit(session(chain_)).status());
+    save->reset();
+    EXPECT_EQ(store_->stat("", "ann")->chunks_missing, 0u);
+    EXPECT_EQ(readable_chunks(store_.get(), chain_), chain_.nodes.size());
+    expect_clean();
+    expect_no_stray_files();
+  }
+
+  Chain trunk_{token_run(64)};
+  Chain chain_{token_run(100)};  // grows out of the trunk
+};
+
+TEST_F(Sharing, RemovedAfterPut) {
+  auto save = store_->begin_save();
+  ASSERT_OK(save.status());
+  ASSERT_OK(put_all(save->get(), chain_));
+  EXPECT_EQ((*save)->chunks_written(), 3u);
+  ASSERT_OK(store_->remove("", "trunk"));
+  expect_refused(save->get());
+  save->reset();
+  expect_no_stray_files();
+  expect_saved_without_reuse();
+}
+
+TEST_F(Sharing, RemovedAfterHas) {
+  auto save = store_->begin_save();
+  ASSERT_OK(save.status());
+  EXPECT_TRUE((*save)->has(std::vector<BlockKey>{trunk_.nodes[0].key})[0]);
+  ASSERT_OK(store_->remove("", "trunk"));
+  EXPECT_FALSE((*save)->has(std::vector<BlockKey>{trunk_.nodes[0].key})[0]);
+  expect_refused(save->get());
+}
+
+TEST_F(Sharing, CollectedAfterPut) {
+  ASSERT_OK(store_->set_ttl("", "trunk", 1));
+  env_.unix_offset_ms = 2000;
+  auto save = store_->begin_save();
+  ASSERT_OK(save.status());
+  ASSERT_OK(put_all(save->get(), chain_));
+  EXPECT_EQ(gc().sessions_removed, 1u);
+  expect_refused(save->get());
+  save->reset();
+  expect_saved_without_reuse();
+}
+
+TEST_F(Sharing, FoundDamagedAfterPut) {
+  auto save = store_->begin_save();
+  ASSERT_OK(save.status());
+  ASSERT_OK(put_all(save->get(), chain_));
+  auto file = segment_files(root())[0];
+  auto bytes = read_file(file);
+  bytes[32 + 300] ^= 1;
+  write_file(file, bytes);
+  EXPECT_EQ(readable_chunks(store_.get(), trunk_), 3u);
+  expect_refused(save->get());
+}
+
+// Another session still has them: no reason to refuse.
+TEST_F(Sharing, RemovedButStillThere) {
+  save("other", trunk_);
+  Chain apart(token_run(30, 5));
+  save("apart", apart);
+  auto save = store_->begin_save();
+  ASSERT_OK(save.status());
+  ASSERT_OK(put_all(save->get(), chain_));
+  ASSERT_OK(store_->remove("", "trunk"));
+  ASSERT_OK(store_->remove("", "apart"));
+  ASSERT_OK((*save)->commit(session(chain_)).status());
+  save->reset();
+  EXPECT_EQ(readable_chunks(store_.get(), chain_), chain_.nodes.size());
+  expect_clean();
+}
+
+// Savers, removers, renamers and gc at once. A saved session has no hole, and what gc leaves is what the sessions need.
+TEST_F(Gc, ManyThreads) {
+  constexpr int kSavers = 3, kRounds = 20;
+  auto shared = token_run(64, 7);
+  std::atomic<bool> stop{false};
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (int s = 0; s < kSavers; s++) {
+    threads.emplace_back([&, s] {
+      for (int r = 0; r < kRounds; r++) {
+        auto ids = shared;
+        for (int32_t t : token_run(20, 100 + s * kRounds + r)) ids.push_back(t);
+        Chain chain(ids);
+        std::string name = "s" + std::to_string(s);
+        SaveOptions o;
+        o.id = static_cast<uint8_t>(s + 1);
+        o.overwrite = true;
+        if (!save_chain(store_.get(), name, chain, o).is_ok()) failures++;
+        if (readable_chunks(store_.get(), chain) != chain.nodes.size()) failures++;
+        if (r % 3 == 0 && !store_->set_ttl("", name, 1000).is_ok()) failures++;
+        if (r % 3 == 1 && !store_->rename("", name, name + "-old" + std::to_string(r)).is_ok()) failures++;
+        if (r % 3 == 2 && !store_->remove("", name).is_ok()) failures++;
+      }
+    });
+  }
+  std::thread collector([&] {
+    while (!stop) {
+      if (!store_->gc([](uint64_t, uint64_t) { return true; }).is_ok()) failures++;
+    }
+  });
+  for (auto& t : threads) t.join();
+  stop = true;
+  collector.join();
+  EXPECT_EQ(failures, 0);
+  expect_clean();
+  gc();
+  expect_no_stray_files();
+}
+
+}  // namespace
+}  // namespace kvrt
