@@ -173,7 +173,7 @@ static int by_event(enum what_call call, enum how how, int at) {
   const int reached = in.events > at;
   if (!reached) EXPECT(status == KVRT_OK, "%s: %s: %s", what, kvrt_status_name(status), last_message());
   if (status != KVRT_OK) {
-    EXPECT(status == KVRT_CANCELLED && report.reason == 99, "%s: %s, reason %u", what, kvrt_status_name(status), report.reason);
+    EXPECT(status == KVRT_CANCELLED && report.reason == KVRT_REASON_CANCELLED, "%s: %s, reason %u", what, kvrt_status_name(status), report.reason);
     EXPECT(steps <= in.steps + 1, "%s: %" PRIu64 " steps more", what, steps - in.steps);
     if (call != kGenerate) expect_as_before(s, &before, what);
   } else if (reached && how != kByThread) {  // too late: its last event was DONE
