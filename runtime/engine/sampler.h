@@ -5,8 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "runtime/base/status.h"
-
 namespace kvrt {
 
 struct TokenValue {
@@ -14,28 +12,37 @@ struct TokenValue {
   float value = 0;
 };
 
+// Zero means off in every field. In the order of their effect: logit_bias, repetition, frequency and presence, temperature, top_k, top_p,
+// min_p (as Hugging Face transformers).
 struct SamplingOptions {
-  float temperature = 0;  // 0: greedy
-  uint32_t top_k = 0;     // 0: off
-  float top_p = 0, min_p = 0;
-  float repetition_penalty = 0;
-  float frequency_penalty = 0, presence_penalty = 0;
-  uint32_t penalty_window = 0;
-  std::vector<TokenValue> logit_bias;
-  uint32_t top_logprobs = 0;
+  float temperature = 0;               // 0: greedy, after bias and penalties
+  uint32_t top_k = 0;                  // the k best
+  float top_p = 0;                     // the fewest best that hold this share of the probability
+  float min_p = 0;                     // those with at least this share of the best one's probability
+  float repetition_penalty = 0;        // divides the positive logits of tokens seen in prompt or answer, multiplies the negative ones
+  float frequency_penalty = 0;         // subtracted for every time that the answer has the token,
+  float presence_penalty = 0;          // and once if it has it at all
+  uint32_t penalty_window = 0;         // the penalties look at the last so many tokens; 0: at all of them
+  std::vector<TokenValue> logit_bias;  // added to the raw logits; -infinity bans a token
+  uint32_t top_logprobs = 0;           // how many alternatives to report
   uint64_t seed = 0;
 };
 
 struct Sample {
   int32_t token = 0;
-  float logprob = 0;
-  bool finite = true;
-  bool empty = false;
-  std::vector<TokenValue> top;
+  float logprob = 0;            // of the model's own distribution: no bias, penalty, temperature or truncation
+  bool finite = true;           // false: the row holds a NaN or an infinity, the rest means nothing
+  bool empty = false;           // true: logit_bias bans every token, the rest means nothing
+  std::vector<TokenValue> top;  // the top_logprobs most probable tokens of that distribution with their logprobs, best first
 };
 
+// `history` is the session so far, of which the first prompt_tokens were there when the generation began; its tokens and those of
+// logit_bias are within the row. Ties go to the lowest id, at every cut. The random number is a function of (seed, position), so a forked
+// or regenerated answer draws its own only by taking another seed.
 Sample sample(std::span<const float> logits, const SamplingOptions& options, std::span<const int32_t> history, size_t prompt_tokens,
               uint64_t position);
+
+// The same report for a token that was chosen elsewhere.
 Sample describe(std::span<const float> logits, int32_t token, uint32_t top_logprobs);
 
 double uniform_draw(uint64_t seed, uint64_t position);  // in [0, 1): SplitMix64's finalizer over both
