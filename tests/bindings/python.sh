@@ -13,7 +13,7 @@ unset KVRT_LIBRARY PYTHONPATH || true
 "$python" -m pip --python "$work/venv/bin/python" install --quiet --disable-pip-version-check --no-index --no-deps "$work"/kvrt-*.whl
 cd "$work/tests"
 if [ "${MYPY:-0}" = 1 ]; then
-  sed -n '/^```python$/,/^```$/p' "$source/bindings/README.md" | sed '/^```/d' >example.py
+  sed -n "/^\`\`\`python\$/,/^\`\`\`\$/p" "$source/bindings/README.md" | sed "/^\`\`\`/d" >example.py
   set -- "$python" -m mypy --strict --python-executable "$work/venv/bin/python" --cache-dir "$work/mypy"
   "$@" -p kvrt
   exec "$@" example.py
