@@ -1,7 +1,7 @@
 #!/bin/sh
-# run.sh BUILD SOURCE CC: the installed tree serves a C program by find_package and by pkg-config, also after it was moved.
+# run.sh BUILD SOURCE CC CXX: the installed tree serves C and C++ programs by find_package and by pkg-config, also after it was moved.
 set -eu
-build=$1 source=$2 cc=$3
+build=$1 source=$2 cc=$3 cxx=$4
 model=$source/tests/golden/tiny/llama_gqa_f32.gguf
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -19,7 +19,14 @@ library=$(dirname "$(find "$work/prefix" -name libkvrt.so.0)")
 grep -rlF "$build" "$work/prefix" --include='*.cmake' --include='*.pc' --include='*.h' && fail "an installed file names the build folder"
 export LD_LIBRARY_PATH="$library"
 
-cmake -G Ninja -S "$source/tests/consumer/project" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_COMPILER="$cc" >"$work/log" 2>&1 ||
+# The first block of a language in a README, as it stands.
+block() {
+  awk -v fence="\`\`\`$1" '$0 == fence {on = 1; next} /^```$/ {if (on) exit} on' "$2"
+}
+block cpp "$source/bindings/README.md" >"$work/example.cc"
+grep -q kvrt::Session "$work/example.cc" || fail "no example in bindings/README.md"
+cmake -G Ninja -S "$source/tests/consumer/project" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_C_COMPILER="$cc" \
+  -DCMAKE_CXX_COMPILER="$cxx" -DEXAMPLE_CPP="$work/example.cc" >"$work/log" 2>&1 ||
   fail "find_package: $(cat "$work/log")"
 cmake --build "$work/cmake" >"$work/log" 2>&1 || fail "find_package: does not build: $(cat "$work/log")"
 "$work/cmake/consumer" "$model" || fail "the program built by find_package exits $?"
@@ -30,13 +37,20 @@ export PKG_CONFIG_PATH="$library/pkgconfig"
   fail "pkg-config: does not build"
 "$work/consumer" "$model" || fail "the program built by pkg-config exits $?"
 
-# The README's example: the first C block, as it stands.
-awk '/^```c$/ {on = 1; next} /^```$/ {if (on) exit} on' "$source/README.md" >"$work/example.c"
+block c "$source/README.md" >"$work/example.c"
 grep -q kvrt_session_resume "$work/example.c" || fail "no example in README.md"
 # shellcheck disable=SC2046
 "$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror "$work/example.c" -o "$work/example" $(pkg-config --cflags --libs kvrt) || fail "the README's example does not build"
 cp "$model" "$work/model.gguf"
 (cd "$work" && ./example && ./example) || fail "the README's example exits $?"
+
+# shellcheck disable=SC2046
+"$cxx" -std=c++17 -Wall -Wextra -Wpedantic -Werror "$work/example.cc" -o "$work/example_cpp" $(pkg-config --cflags --libs kvrt) ||
+  fail "the C++ example does not build"
+rm -rf "$work/memory"
+(cd "$work" && "$work/cmake/example" && ./example_cpp >second) || fail "the C++ example exits $?"
+cat "$work/second"
+grep -a '^reused [1-9]' "$work/second" || fail "the C++ example did not go on"
 
 "$work/prefix/bin/kvrt" --version || fail "the installed program exits $?"
 echo "consumer: ok"

@@ -27,13 +27,14 @@ LAYERS = {
     "samples": {"abi"},
     "tests/api": {"abi"},
     "tests/consumer": {"abi"},
+    "tests/bindings": {"abi", "bindings"},
 }
 NUMERIC = re.compile(r"runtime/compute/.*|runtime/model/forward\.cc|runtime/engine/sampler\.cc")
 MATH = "exp exp2 exp10 expm1 log log2 log10 log1p pow sin cos tan sincos sinh cosh tanh asin acos atan atan2 asinh acosh atanh cbrt hypot erf erfc tgamma lgamma"
 LIBM = {name + suffix for name in MATH.split() for suffix in ("", "f", "l")}
 BAD_FLAGS = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-march=native", "-mtune=native")
 FILE_LINES, FUNCTION_LINES = 400, 70
-CODE = {".c", ".cc", ".h"}
+CODE = {".c", ".cc", ".h", ".hpp"}
 LISTED = CODE | {".py", ".sh"}
 # Built by a script of their own, not by the tree's build.
 BUILT_ELSEWHERE = ("tests/consumer/",)
@@ -80,7 +81,7 @@ def check_includes(source, names, texts):
                 continue
             path = match.group(1)
             near = str(pathlib.PurePath(name).parent / path)
-            target = next((t for t in (path, near, "include/" + path) if (source / t).is_file()), None)
+            target = next((t for t in (path, near, "include/" + path, "bindings/cpp/" + path) if (source / t).is_file()), None)
             if target is None:
                 fault(f"{name}:{number}", f'"{path}" is no file of the tree')
                 continue
@@ -158,15 +159,15 @@ def check_dead(names, texts, included, compiled):
     everything = {n: t for n, t in texts.items()}
     for name in names:
         suffix, base = pathlib.PurePath(name).suffix, pathlib.PurePath(name).name
-        if suffix == ".h" and name not in included and name != "include/kvrt.h":
+        if suffix in (".h", ".hpp") and name not in included and name != "include/kvrt.h":
             fault(name, "nothing includes it")
         elif suffix in (".c", ".cc") and compiled is not None and name not in compiled and not name.startswith(BUILT_ELSEWHERE):
             # A CMakeLists.txt that names it builds it where its tools are installed.
             if not any(base in t for n, t in everything.items() if n.endswith("CMakeLists.txt")):
                 fault(name, "nothing builds it")
-        elif suffix in (".py", ".sh"):
+        elif suffix in (".py", ".sh") and base != "__init__.py" and not base.startswith("test_"):  # unittest finds those by their names
             stem = pathlib.PurePath(name).stem
-            if not any(base in t or re.search(rf"\bimport {stem}\b|\bfrom {stem}\b", t) for n, t in everything.items() if n != name):
+            if not any(base in t or re.search(rf"\bimport {stem}\b|\bfrom \.?{stem}\b", t) for n, t in everything.items() if n != name):
                 fault(name, "nothing names it")
 
 
@@ -229,7 +230,7 @@ def main():
     args = parser.parse_args()
     source = args.source.resolve()
     names = files_of(source)
-    readable = {".txt", ".json", ".cmake", ".md", ".map", ".in", ".yml", ""} | LISTED
+    readable = {".txt", ".json", ".cmake", ".md", ".map", ".in", ".yml", ".toml", ""} | LISTED
     texts = {n: (source / n).read_text(errors="replace") for n in names if pathlib.PurePath(n).suffix in readable}
     commands = load_commands(source, args.build.resolve()) if args.build else []
 

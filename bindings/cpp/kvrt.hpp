@@ -1,0 +1,346 @@
+// kvrt for C++17 and later: handles that close themselves, spans, string_views, and callables as callbacks, over kvrt.h, whose manual
+// holds here too. Nothing here allocates, and errors are values, so it serves with -fno-exceptions -fno-rtti as well.
+//
+//   kvrt::Result<kvrt::Runtime> runtime = kvrt::Runtime::open();
+//   kvrt::Result<kvrt::Model> model = kvrt::Model::open(*runtime, "model.gguf");
+//   kvrt::Result<kvrt::Session> chat = kvrt::Session::open(*model);
+//   if (!chat.ok()) return chat.status().code();  // kvrt::last_error().message says why
+//   kvrt::Status s = chat->append_message(R"({"role": "user", "content": "Hello"})");
+//   if (s.ok()) s = chat->generate(options, [](const kvrt::Event& e) { std::cout << e.text_view(); }).status();
+//
+// With exceptions: auto chat = kvrt::Session::open(*model).or_throw();
+//
+// Options and reports are kvrt.h's structs; kvrt::init<kvrt_model_options>() is one with its struct_size. A callback takes a const
+// kvrt::Event& and returns void, or kvrt::Flow to stop. What it throws ends the call and comes out of it. A handle that was never opened
+// or was moved from is NULL: its calls give INVALID. Functions of variable output take a span and `needed`, or any container with
+// data(), size() and resize(), which then allocates by itself.
+#ifndef KVRT_HPP
+#define KVRT_HPP
+
+#include "kvrt_values.hpp"
+
+namespace kvrt {
+
+// ---- runtime -------------------------------------------------------------------------------------------------------------------------
+
+class Runtime : public detail::Shared<kvrt_runtime, kvrt_runtime_retain, kvrt_runtime_release> {
+ public:
+  using Shared::Shared;
+  static Result<Runtime> open(const kvrt_runtime_options& options = init<kvrt_runtime_options>()) noexcept {
+    kvrt_runtime* out = nullptr;
+    const Status status = kvrt_runtime_open(&options, &out);
+    return {status, Runtime(out)};
+  }
+  Result<kvrt_runtime_props> info() const noexcept {
+    auto out = init<kvrt_runtime_props>();
+    const Status status = kvrt_runtime_info(get(), &out);
+    return {status, out};
+  }
+  Status set_threads(std::uint32_t threads) const noexcept { return kvrt_runtime_set_threads(get(), threads); }
+  // What a model will cost. An empty path: the geometry in the options.
+  Result<kvrt_plan> plan(std::string_view path, const kvrt_plan_options& options = init<kvrt_plan_options>()) const noexcept {
+    auto out = init<kvrt_plan>();
+    const Status status = kvrt_model_plan(get(), path.empty() ? nullptr : path.data(), path.size(), &options, &out);
+    return {status, out};
+  }
+};
+
+// ---- model ---------------------------------------------------------------------------------------------------------------------------
+
+class Model : public detail::Shared<kvrt_model, kvrt_model_retain, kvrt_model_release> {
+ public:
+  using Shared::Shared;
+  template <class F = const NoCallback>
+  static Result<Model> open(const Runtime& runtime, std::string_view path, const kvrt_model_options& options = init<kvrt_model_options>(),
+                            F&& progress = F()) {
+    kvrt_model* out = nullptr;
+    detail::Callback<std::remove_reference_t<F>> callback(progress);
+    const kvrt_status status = kvrt_model_open(runtime.get(), path.data(), path.size(), &options, callback.function(), &callback, &out);
+    Model model(out);
+    return {callback.finish(status), std::move(model)};
+  }
+  Result<kvrt_model_props> info() const noexcept {
+    auto out = init<kvrt_model_props>();
+    const Status status = kvrt_model_info(get(), &out);
+    return {status, out};
+  }
+  Status tokenize(std::string_view text, std::uint32_t flags, Span<std::int32_t> tokens, std::size_t& needed) const noexcept {
+    return kvrt_model_tokenize(get(), text.data(), text.size(), flags, tokens.data(), tokens.size(), &needed);
+  }
+  template <class C>
+  Status tokenize(std::string_view text, std::uint32_t flags, C& tokens) const {
+    return detail::fill(tokens, [&](std::int32_t* data, std::size_t capacity, std::size_t* needed) -> Status {
+      return kvrt_model_tokenize(get(), text.data(), text.size(), flags, data, capacity, needed);
+    });
+  }
+  Status detokenize(Span<const std::int32_t> tokens, std::uint32_t flags, Span<char> text, std::size_t& needed) const noexcept {
+    return kvrt_model_detokenize(get(), tokens.data(), tokens.size(), flags, text.data(), text.size(), &needed);
+  }
+  template <class C>
+  Status detokenize(Span<const std::int32_t> tokens, std::uint32_t flags, C& text) const {
+    return detail::fill(text, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
+      return kvrt_model_detokenize(get(), tokens.data(), tokens.size(), flags, data, capacity, needed);
+    });
+  }
+  // On a NULL model too, where the options have a template.
+  Status apply_template(std::string_view messages, const kvrt_template_options& options, Span<char> text,
+                        std::size_t& needed) const noexcept {
+    return kvrt_model_apply_template(get(), messages.data(), messages.size(), &options, text.data(), text.size(), &needed);
+  }
+  template <class C>
+  Status apply_template(std::string_view messages, const kvrt_template_options& options, C& text) const {
+    return detail::fill(text, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
+      return kvrt_model_apply_template(get(), messages.data(), messages.size(), &options, data, capacity, needed);
+    });
+  }
+  // The number of sessions that could go on.
+  Result<std::uint32_t> step(std::uint32_t ms) const noexcept {
+    std::uint32_t runnable = 0;
+    const Status status = kvrt_model_step(get(), ms, &runnable);
+    return {status, runnable};
+  }
+  Result<kvrt_metrics> metrics() const noexcept {
+    auto out = init<kvrt_metrics>();
+    const Status status = kvrt_model_metrics(get(), &out);
+    return {status, out};
+  }
+  // label {}: the model's name.
+  Status metrics_text(std::string_view label, Span<char> text, std::size_t& needed) const noexcept {
+    return kvrt_model_metrics_text(get(), label.data(), label.size(), text.data(), text.size(), &needed);
+  }
+  template <class C>
+  Status metrics_text(std::string_view label, C& text) const {
+    return detail::fill(text, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
+      return kvrt_model_metrics_text(get(), label.data(), label.size(), data, capacity, needed);
+    });
+  }
+};
+
+// ---- store ---------------------------------------------------------------------------------------------------------------------------
+
+class Store : public detail::Shared<kvrt_store, kvrt_store_retain, kvrt_store_release> {
+ public:
+  using Shared::Shared;
+  static Result<Store> open(const Runtime& runtime, std::string_view path,
+                            const kvrt_store_options& options = init<kvrt_store_options>()) noexcept {
+    kvrt_store* out = nullptr;
+    const Status status = kvrt_store_open(runtime.get(), path.data(), path.size(), &options, &out);
+    return {status, Store(out)};
+  }
+  Result<kvrt_store_props> info() const noexcept {
+    auto out = init<kvrt_store_props>();
+    const Status status = kvrt_store_info(get(), &out);
+    return {status, out};
+  }
+  // domain {}: of all domains; "": the default one.
+  template <class F>
+  Status list(std::string_view domain, F&& f) const {
+    detail::Callback<std::remove_reference_t<F>> callback(f);
+    return callback.finish(kvrt_store_list(get(), domain.data(), domain.size(), callback.function(), &callback));
+  }
+  Result<kvrt_store_entry> stat(std::string_view name, std::string_view domain = {}) const noexcept {
+    auto out = init<kvrt_store_entry>();
+    const Status status = kvrt_store_stat(get(), domain.data(), domain.size(), name.data(), name.size(), &out);
+    return {status, out};
+  }
+  Status remove(std::string_view name, std::string_view domain = {}) const noexcept {
+    return kvrt_store_remove(get(), domain.data(), domain.size(), name.data(), name.size());
+  }
+  Status rename(std::string_view from, std::string_view to, std::string_view domain = {}) const noexcept {
+    return kvrt_store_rename(get(), domain.data(), domain.size(), from.data(), from.size(), to.data(), to.size());
+  }
+  Status pin(std::string_view name, bool pinned, std::string_view domain = {}) const noexcept {
+    return kvrt_store_pin(get(), domain.data(), domain.size(), name.data(), name.size(), pinned ? 1 : 0);
+  }
+  Status set_ttl(std::string_view name, std::uint64_t seconds, std::string_view domain = {}) const noexcept {
+    return kvrt_store_set_ttl(get(), domain.data(), domain.size(), name.data(), name.size(), seconds);
+  }
+  template <class F = const NoCallback>
+  Result<kvrt_gc_report> gc(F&& progress = F()) const {
+    auto out = init<kvrt_gc_report>();
+    detail::Callback<std::remove_reference_t<F>> callback(progress);
+    const Status status = callback.finish(kvrt_store_gc(get(), callback.function(), &callback, &out));
+    return {status, out};
+  }
+  // CORRUPT when there was a fault; f sees each.
+  template <class F = const NoCallback>
+  Status verify(F&& f = F()) const {
+    detail::Callback<std::remove_reference_t<F>> callback(f);
+    return callback.finish(kvrt_store_verify(get(), callback.function(), &callback));
+  }
+};
+
+// ---- session -------------------------------------------------------------------------------------------------------------------------
+
+class Session;
+
+// What next gives, up to DONE and with it: for (const kvrt::Event& e : session.events(end)). `end` is the status that ended it. Leaving the
+// loop early leaves the generation as it is: cancel it, or go on later.
+class Events {
+ public:
+  struct End {};
+  class Iterator {
+   public:
+    explicit Iterator(Events* events) noexcept : events_(events) {}
+    const Event& operator*() const noexcept { return events_->event_; }
+    Iterator& operator++() noexcept {
+      events_->advance();
+      return *this;
+    }
+    bool operator!=(End) const noexcept { return !events_->over_; }
+
+   private:
+    Events* events_;
+  };
+  Events(kvrt_session* session, Status& end) noexcept : session_(session), end_(&end) { end = Status(); }
+  Iterator begin() noexcept {
+    advance();
+    return Iterator(this);
+  }
+  End end() const noexcept { return {}; }
+
+ private:
+  void advance() noexcept {
+    over_ = event_.type == KVRT_EVENT_DONE;
+    if (over_) return;
+    *end_ = kvrt_session_next(session_, &event_, -1);
+    over_ = !end_->ok() || event_.type == KVRT_EVENT_IDLE;
+  }
+  kvrt_session* session_;
+  Status* end_;
+  Event event_;
+  bool over_ = false;
+};
+
+class Session {
+ public:
+  Session() noexcept = default;
+  explicit Session(kvrt_session* adopted) noexcept : handle_(adopted) {}
+  Session(Session&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Session& operator=(Session&& other) noexcept {
+    if (this != &other) kvrt_session_close(std::exchange(handle_, std::exchange(other.handle_, nullptr)));
+    return *this;
+  }
+  ~Session() { close(); }
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+  kvrt_session* get() const noexcept { return handle_; }
+  void close() noexcept { kvrt_session_close(std::exchange(handle_, nullptr)); }
+
+  static Result<Session> open(const Model& model, const kvrt_session_options& options = init<kvrt_session_options>()) noexcept {
+    kvrt_session* out = nullptr;
+    const Status status = kvrt_session_open(model.get(), &options, &out);
+    return {status, Session(out)};
+  }
+  // report may be NULL, as in kvrt.h.
+  template <class F = const NoCallback>
+  static Result<Session> resume(const Model& model, const Store& store, std::string_view name,
+                                const kvrt_session_options& options = init<kvrt_session_options>(), kvrt_report* report = nullptr,
+                                F&& progress = F()) {
+    kvrt_session* out = nullptr;
+    detail::Callback<std::remove_reference_t<F>> callback(progress);
+    const kvrt_status status =
+        kvrt_session_resume(model.get(), store.get(), name.data(), name.size(), &options, callback.function(), &callback, report, &out);
+    Session session(out);
+    return {callback.finish(status), std::move(session)};
+  }
+  Result<Session> fork(const kvrt_session_options& options = init<kvrt_session_options>()) noexcept {
+    kvrt_session* out = nullptr;
+    const Status status = kvrt_session_fork(handle_, &options, &out);
+    return {status, Session(out)};
+  }
+
+  Result<kvrt_session_props> info() const noexcept {
+    auto out = init<kvrt_session_props>();
+    const Status status = kvrt_session_info(handle_, &out);
+    return {status, out};
+  }
+  Status append(Span<const std::int32_t> tokens) noexcept { return kvrt_session_append(handle_, tokens.data(), tokens.size()); }
+  Status append_text(std::string_view text, std::uint32_t flags = 0) noexcept {
+    return kvrt_session_append_text(handle_, text.data(), text.size(), flags);
+  }
+  Result<kvrt_append_info> append_message(std::string_view json) noexcept {
+    auto out = init<kvrt_append_info>();
+    const Status status = kvrt_session_append_message(handle_, json.data(), json.size(), &out);
+    return {status, out};
+  }
+  Result<kvrt_append_info> set_messages(std::string_view json) noexcept {
+    auto out = init<kvrt_append_info>();
+    const Status status = kvrt_session_set_messages(handle_, json.data(), json.size(), &out);
+    return {status, out};
+  }
+  Status truncate(std::uint64_t count) noexcept { return kvrt_session_truncate(handle_, count); }
+  Status erase(std::uint64_t from, std::uint64_t to) noexcept { return kvrt_session_erase(handle_, from, to); }
+
+  template <class F = const NoCallback>
+  Result<kvrt_report> prefill(std::uint32_t logits = KVRT_LOGITS_NONE, F&& f = F()) {
+    auto out = init<kvrt_report>();
+    detail::Callback<std::remove_reference_t<F>> callback(f);
+    const Status status = callback.finish(kvrt_session_prefill(handle_, logits, callback.function(), &callback, &out));
+    return {status, out};
+  }
+  template <class F = const NoCallback>
+  Result<kvrt_report> generate(const kvrt_generate_options& options = init<kvrt_generate_options>(), F&& f = F()) {
+    auto out = init<kvrt_report>();
+    detail::Callback<std::remove_reference_t<F>> callback(f);
+    const Status status = callback.finish(kvrt_session_generate(handle_, &options, callback.function(), &callback, &out));
+    return {status, out};
+  }
+  Status begin(const kvrt_generate_options& options = init<kvrt_generate_options>()) noexcept {
+    return kvrt_session_begin(handle_, &options);
+  }
+  Result<Event> next(std::int32_t timeout_ms = -1) noexcept {
+    Event out;
+    const Status status = kvrt_session_next(handle_, &out, timeout_ms);
+    return {status, out};
+  }
+  Events events(Status& end) noexcept { return Events(handle_, end); }
+  Status accept(std::int32_t token) noexcept { return kvrt_session_accept(handle_, token); }
+  Status cancel() const noexcept { return kvrt_session_cancel(handle_); }
+
+  Status tokens(Span<std::int32_t> out, std::size_t& needed) const noexcept {
+    return kvrt_session_tokens(handle_, out.data(), out.size(), &needed);
+  }
+  template <class C>
+  Status tokens(C& out) const {
+    return detail::fill(out, [&](std::int32_t* data, std::size_t capacity, std::size_t* needed) -> Status {
+      return kvrt_session_tokens(handle_, data, capacity, needed);
+    });
+  }
+  Status text(std::uint64_t from, std::uint64_t to, std::uint32_t flags, Span<char> out, std::size_t& needed) const noexcept {
+    return kvrt_session_text(handle_, from, to, flags, out.data(), out.size(), &needed);
+  }
+  template <class C>
+  Status text(std::uint64_t from, std::uint64_t to, std::uint32_t flags, C& out) const {
+    return detail::fill(out, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
+      return kvrt_session_text(handle_, from, to, flags, data, capacity, needed);
+    });
+  }
+  // props may be NULL.
+  Status message(std::uint64_t index, kvrt_message_props* props, Span<char> json, std::size_t& needed) const noexcept {
+    return kvrt_session_message(handle_, index, props, json.data(), json.size(), &needed);
+  }
+  template <class C>
+  Status message(std::uint64_t index, kvrt_message_props* props, C& json) const {
+    return detail::fill(json, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
+      return kvrt_session_message(handle_, index, props, data, capacity, needed);
+    });
+  }
+
+  Result<kvrt_save_report> checkpoint(std::string_view name, const kvrt_save_options& options = init<kvrt_save_options>()) noexcept {
+    auto out = init<kvrt_save_report>();
+    const Status status = kvrt_session_checkpoint(handle_, name.data(), name.size(), &options, &out);
+    return {status, out};
+  }
+  Result<kvrt_save_report> suspend(std::string_view name, const kvrt_save_options& options = init<kvrt_save_options>()) noexcept {
+    auto out = init<kvrt_save_report>();
+    const Status status = kvrt_session_suspend(handle_, name.data(), name.size(), &options, &out);
+    return {status, out};
+  }
+
+ private:
+  kvrt_session* handle_ = nullptr;
+};
+
+}  // namespace kvrt
+
+#endif

@@ -1,0 +1,36 @@
+"""kvrt: LLM inference in this process, with conversations that survive it. kvrt.h is the manual; names and meanings are its own.
+
+    with kvrt.Runtime() as runtime, runtime.open_model("model.gguf") as model, model.open_session() as chat:
+        chat.append_message("Tell me about lighthouses.")
+        for event in chat.generate(max_tokens=64):
+            print(event.text, end="", flush=True)
+
+Every handle closes with its with block, in any order. A failed call raises kvrt.Error, or the subclass of its status class.
+"""
+from ._errors import (Busy, Cancelled, Conflict, Corrupt, Detail, DeviceFailed, Error, Incompatible, Internal, Invalid, IOFailed,
+                      LimitExceeded, NoMemory, NoSpace, NotFound, Status, TooSmall, Unsupported)
+from ._abi import lib as _lib
+from ._generation import AsyncGeneration, GenerateOptions, Generation, Sampler
+from ._model import Model, apply_template
+from ._runtime import Runtime
+from ._session import Session
+from ._store import Store
+from ._types import (AppendInfo, Durability, Event, EventType, GcReport, Isa, KvFormat, Logits, Message, Metrics, ModelInfo, Plan, Reason,
+                     Report, ReuseStopped, RuntimeInfo, SaveReport, SessionInfo, State, StoreEntry, StoreInfo, TokenLogprob)
+
+__version__ = "0.1.0"
+
+
+def library_version() -> str:
+    """Of libkvrt, which may be newer than this package."""
+    number: int = _lib.kvrt_version()
+    return f"{number >> 16}.{number >> 8 & 255}.{number & 255}"
+
+
+__all__ = [
+    "AppendInfo", "AsyncGeneration", "Busy", "Cancelled", "Conflict", "Corrupt", "Detail", "DeviceFailed", "Durability", "Error", "Event",
+    "EventType", "GcReport", "GenerateOptions", "Generation", "IOFailed", "Incompatible", "Internal", "Invalid", "Isa", "KvFormat",
+    "LimitExceeded", "Logits", "Message", "Metrics", "Model", "ModelInfo", "NoMemory", "NoSpace", "NotFound", "Plan", "Reason", "Report",
+    "ReuseStopped", "Runtime", "RuntimeInfo", "Sampler", "SaveReport", "Session", "SessionInfo", "State", "Status", "Store", "StoreEntry",
+    "StoreInfo", "TokenLogprob", "TooSmall", "Unsupported", "apply_template", "library_version",
+]

@@ -1,0 +1,288 @@
+"""What all handles share: closing once, whoever still uses it; and callbacks from C."""
+from __future__ import annotations
+
+import atexit
+import collections
+import ctypes
+import itertools
+import logging
+import os
+import threading
+import time
+import warnings
+import weakref
+from types import TracebackType
+from typing import Any, Callable, Deque, Dict, Optional, Tuple, Type, TypeVar
+
+from . import _abi
+from ._errors import Detail, Error, Invalid, Status, Unsupported, check
+from ._types import Event, make_event
+
+lib = _abi.lib
+Self = TypeVar("Self", bound="Handle")
+
+# ---- log and wake: kept by the library, called on any thread, and not allowed to call it ------------------------------------------------
+
+# What the library gives back as `user`. The functions below live as long as the process, so no thunk is ever freed while it runs.
+_users: Dict[int, Callable[..., None]] = {}
+_keys = itertools.count(1)
+_inside = threading.local()
+_late: Deque[Tuple[Callable[[int], None], int]] = collections.deque()  # handles whose finalizer came inside such a callback
+LEVELS = {1: logging.ERROR, 2: logging.WARNING, 3: logging.INFO, 4: logging.DEBUG}
+
+
+def keep(callback: Callable[..., None]) -> int:
+    key = next(_keys)
+    _users[key] = callback
+    return key
+
+
+def drop(key: int) -> None:
+    _users.pop(key, None)
+
+
+def in_callback() -> bool:
+    """Inside log or wake, where no call of kvrt may be made."""
+    return bool(getattr(_inside, "count", 0))
+
+
+def _call_user(key: int, *args: object) -> None:
+    callback = _users.get(key)
+    if callback is None:
+        return
+    _inside.count = getattr(_inside, "count", 0) + 1
+    try:
+        callback(*args)  # what it raises goes to sys.unraisablehook: nobody here waits for it
+    finally:
+        _inside.count -= 1
+
+
+def _log(user: int, level: int, text: int, size: int) -> None:
+    _call_user(user, LEVELS.get(level, logging.DEBUG), ctypes.string_at(text, size).decode("utf-8", "replace"))
+
+
+log_function = _abi.LogFn(_log)
+wake_function = _abi.UserFn(_call_user)
+free_function = _abi.UserFn(drop)
+
+
+# ---- callbacks of one call ---------------------------------------------------------------------------------------------------------------
+
+
+class Callback:
+    """An event callback for one call: what it raises stops the call and comes out of it. Signals are seen between events."""
+
+    def __init__(self, function: Optional[Callable[[Event], object]] = None) -> None:
+        self._error: Optional[BaseException] = None
+
+        def call(_user: int, event: int) -> int:
+            if self._error is not None or _exiting:
+                return 1
+            try:
+                if function is not None:
+                    function(make_event(_abi.Event.copy_of(event)))
+                return 0
+            except BaseException as error:
+                self._error = error
+                return 1
+
+        self.thunk = _abi.EventFn(call)
+
+    def finish(self) -> None:
+        """After the call, whatever came of it."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+
+# ---- handles -----------------------------------------------------------------------------------------------------------------------------
+
+EXIT_S = 10.0  # so long may the end wait for a call, which stops at its next step or event
+_exiting = False
+workers: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()
+_open: "weakref.WeakValueDictionary[int, Handle]" = weakref.WeakValueDictionary()
+
+
+class Handle:
+    """Closed once, by close, a with block or the garbage collector; calls that are still inside it end first."""
+
+    def __init__(self, raw: int, release: Callable[[int], None]) -> None:
+        self._raw = raw
+        self._release = release
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._closed = False
+        _open[id(self)] = self
+        close_late()
+
+    def _enter(self) -> int:
+        self._check_process()
+        with self._lock:
+            if self._closed:
+                raise Invalid(f"{self!r} is closed", Status.INVALID)
+            self._inside += 1
+        return self._raw
+
+    def _leave(self) -> None:
+        with self._lock:
+            last = self._closed and self._inside == 1
+            if not last:
+                self._inside -= 1
+        if last:
+            self._free()
+
+    def _free(self) -> None:
+        """Still inside until it is done."""
+        try:
+            if self._raw:
+                self._release(self._raw)
+        finally:
+            self._inside = 0
+
+    def _call(self, function: Callable[..., int], *args: Any) -> None:
+        raw = self._enter()
+        try:
+            check(function(raw, *args))
+        finally:
+            self._leave()
+
+    def _watched(self, function: Callable[..., int], *args: Any, callback: Optional[Callable[[Event], object]], out: Any = ()) -> None:
+        """A call with an event callback; `out` is what comes after it."""
+        guard = Callback(callback)
+        failure: Optional[Error] = None
+        try:
+            self._call(function, *args, guard.thunk, None, *out)
+        except Error as error:
+            failure = error
+        guard.finish()
+        if failure is not None:
+            raise failure
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            raise Unsupported(f"{self!r} was opened by process {self._pid}, this is its child: open it anew here", Status.UNSUPPORTED,
+                              Detail.FORKED)
+
+    def _interrupt(self) -> None:
+        """Ends a call that is inside, if it can."""
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        """Any thread, any order, more than once. Where another thread is inside a call, that call ends it."""
+        if self._pid != os.getpid():
+            self._closed = True
+            return
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            free = self._inside == 0
+            if free:
+                self._inside = 1
+            else:
+                self._interrupt()
+        if free:
+            self._free()
+
+    def __enter__(self: Self) -> Self:
+        self._check_process()
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_closed", True) or self._pid != os.getpid():
+            return
+        try:
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self)
+        finally:  # a warning may be an error
+            if in_callback():
+                self._closed = True
+                _late.append((self._release, self._raw))
+            else:
+                self.close()
+
+    def __repr__(self) -> str:
+        return f"<kvrt.{type(self).__name__} at {id(self):#x}{', closed' if self._closed else ''}>"
+
+
+def close_late() -> None:
+    while _late:
+        try:
+            release, raw = _late.popleft()
+        except IndexError:
+            return
+        release(raw)
+
+
+def _close_all() -> None:
+    """At exit, while threads and modules are still whole. A daemon thread must be out of the library before Python ends: a log line or a
+    wake would end that thread in the middle of the library, and the process with it."""
+    global _exiting
+    _exiting = True
+    deadline = time.monotonic() + EXIT_S
+    while True:
+        handles = [handle for handle in (ref() for ref in _open.valuerefs()) if handle is not None]
+        for handle in handles:
+            handle.close()
+        close_late()
+        if not any(handle._inside for handle in handles) or time.monotonic() > deadline:
+            break
+        time.sleep(0.002)
+    for worker in list(workers):
+        worker.join(max(0.0, deadline - time.monotonic()))
+
+
+atexit.register(_close_all)
+
+
+# ---- arguments and results ---------------------------------------------------------------------------------------------------------------
+
+
+_RANGES = {ctypes.c_uint32: (0, 2**32 - 1), ctypes.c_uint64: (0, 2**64 - 1), ctypes.c_int32: (-(2**31), 2**31 - 1)}
+
+
+def in_range(value: int, kind: Any, what: str) -> int:
+    """ctypes would cut it without a word."""
+    low, high = _RANGES[kind]
+    if not low <= value <= high:
+        raise Invalid(f"{what} is {value}, expected {low} to {high}", Status.INVALID)
+    return value
+
+
+def fill(struct: Any, **values: Any) -> Any:
+    """Sets the fields of an options struct."""
+    kinds = dict(struct._fields_)
+    for name, value in values.items():
+        setattr(struct, name, in_range(int(value), kinds[name], name) if kinds[name] in _RANGES else value)
+    return struct
+
+
+def text_bytes(text: Optional[str], what: str) -> bytes:
+    try:
+        return (text or "").encode()
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{what}: {error}", Status.INVALID) from None
+
+
+def buffer_of(handle: Optional[Handle], function: Callable[..., int], *args: Any, kind: Any = ctypes.c_char) -> Any:
+    """What a call with (buffer, capacity, &needed) gives, as a ctypes array; handle None: NULL."""
+    needed = ctypes.c_size_t()
+    capacity = 256
+    while True:
+        buffer = (kind * capacity)()
+        raw = handle._enter() if handle is not None else None
+        try:
+            status = function(raw, *args, buffer, capacity, ctypes.byref(needed))
+            if status != Status.TOO_SMALL:
+                check(status)
+                return (kind * needed.value).from_buffer(buffer) if needed.value else (kind * 0)()
+        finally:
+            if handle is not None:
+                handle._leave()
+        capacity = needed.value

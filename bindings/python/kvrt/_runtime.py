@@ -1,0 +1,87 @@
+"""The runtime: compute threads and the log. It opens models and stores."""
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from typing import Callable, Optional, Tuple, Union
+
+from . import _abi
+from ._errors import check
+from ._handles import Handle, drop, fill, free_function, in_range, keep, lib, log_function
+from ._model import Model
+from ._store import Store
+from ._types import Event, Isa, KvFormat, Plan, RuntimeInfo, from_struct
+
+Path = Union[str, "os.PathLike[str]"]
+logger = logging.getLogger("kvrt")
+
+
+def kvrt_level(level: int) -> int:
+    """The level of kvrt.h that shows what a level of logging shows."""
+    return 4 if level <= logging.DEBUG else 3 if level <= logging.INFO else 2 if level <= logging.WARNING else 1
+
+
+class Runtime(Handle):
+    """kvrt in this process. Its log goes to the logger "kvrt", by default at the level that logger has now. A handler of that logger must
+    not call kvrt, as lines come on any thread from within its calls."""
+
+    def __init__(self, *, threads: int = 0, isa: Isa = Isa.DEFAULT, log_level: Optional[int] = None) -> None:
+        level = kvrt_level(logger.getEffectiveLevel() if log_level is None else log_level)
+        options = fill(_abi.RuntimeOptions.make(), threads=threads, isa=isa, log_level=level, log=log_function, log_user_free=free_function)
+        options.log_user = key = keep(logger.log)
+        out = ctypes.c_void_p()
+        super().__init__(0, lib.kvrt_runtime_release)
+        self._enter()  # it logs, so the end of Python waits for it
+        try:
+            check(lib.kvrt_runtime_open(ctypes.byref(options), ctypes.byref(out)))
+            self._raw = out.value or 0
+        except BaseException:
+            self._closed = True
+            drop(key)
+            raise
+        finally:
+            self._leave()
+
+    def info(self) -> RuntimeInfo:
+        out = _abi.RuntimeProps.make()
+        self._call(lib.kvrt_runtime_info, ctypes.byref(out))
+        return from_struct(RuntimeInfo, out)
+
+    def set_threads(self, threads: int) -> None:
+        """From the next step on; 0: what affinity and cgroup leave."""
+        self._call(lib.kvrt_runtime_set_threads, in_range(threads, ctypes.c_uint32, "threads"))
+
+    def open_model(self, path: Optional[Path] = None, *, kv_format: KvFormat = KvFormat.DEFAULT, block_tokens: int = 0, prefill_chunk: int = 0,
+                   kv_bytes_max: int = 0, step_ms_max: int = 0, fd: Optional[int] = None, fd_offset: int = 0, fd_size: int = 0,
+                   progress: Optional[Callable[[Event], object]] = None) -> Model:
+        """Opens a GGUF file, by path or by a file descriptor, which stays the caller's. What `progress` raises stops it."""
+        options = fill(_abi.ModelOptions.make(), kv_format=kv_format, block_tokens=block_tokens, prefill_chunk=prefill_chunk,
+                       kv_bytes_max=kv_bytes_max, step_ms_max=step_ms_max, from_fd=fd is not None, fd=fd or 0, fd_offset=fd_offset,
+                       fd_size=fd_size)
+        out = ctypes.c_void_p()
+        name, size = path_bytes(path)
+        self._watched(lib.kvrt_model_open, name, size, ctypes.byref(options), callback=progress, out=(ctypes.byref(out),))
+        return Model(out.value or 0)
+
+    def open_store(self, path: Path, *, read_only: bool = False, must_exist: bool = False, disk_bytes_max: int = 0) -> Store:
+        options = fill(_abi.StoreOptions.make(), read_only=read_only, must_exist=must_exist, disk_bytes_max=disk_bytes_max)
+        out = ctypes.c_void_p()
+        self._call(lib.kvrt_store_open, *path_bytes(path), ctypes.byref(options), ctypes.byref(out))
+        return Store(out.value or 0)
+
+    def plan(self, path: Optional[Path] = None, *, kv_format: KvFormat = KvFormat.DEFAULT, block_tokens: int = 0, sessions: int = 0,
+             session_tokens: int = 0, shared_tokens: int = 0, memory_bytes: int = 0, layers: int = 0, kv_heads: int = 0,
+             head_dim: int = 0) -> Plan:
+        """What a model will cost, from its file's header alone; without a path, from the geometry given."""
+        options = fill(_abi.PlanOptions.make(), kv_format=kv_format, block_tokens=block_tokens, sessions=sessions,
+                       session_tokens=session_tokens, shared_tokens=shared_tokens, memory_bytes=memory_bytes, layers=layers,
+                       kv_heads=kv_heads, head_dim=head_dim)
+        out = _abi.Plan.make()
+        self._call(lib.kvrt_model_plan, *path_bytes(path), ctypes.byref(options), ctypes.byref(out))
+        return from_struct(Plan, out)
+
+
+def path_bytes(path: Optional[Path]) -> Tuple[Optional[bytes], int]:
+    name = None if path is None else os.fsencode(path)
+    return name, len(name or b"")

@@ -1,0 +1,80 @@
+"""A directory of saved sessions."""
+from __future__ import annotations
+
+import ctypes
+from typing import Callable, List, Optional
+
+from . import _abi
+from ._errors import Corrupt
+from ._handles import Handle, in_range, lib, text_bytes
+from ._types import Event, EventType, GcReport, StoreEntry, StoreInfo, from_struct
+
+
+class Store(Handle):
+    """Runtime.open_store opens one. One process at a time may have a directory open."""
+
+    def __init__(self, raw: int) -> None:
+        super().__init__(raw, lib.kvrt_store_release)
+
+    def info(self) -> StoreInfo:
+        out = _abi.StoreProps.make()
+        self._call(lib.kvrt_store_info, ctypes.byref(out))
+        return from_struct(StoreInfo, out)
+
+    def list(self, domain: Optional[str] = None) -> List[StoreEntry]:
+        """The sessions of a domain ("": the default one), or of all, by domain and name."""
+        found: List[StoreEntry] = []
+
+        def note(event: Event) -> None:
+            if event.entry is not None:
+                found.append(event.entry)
+
+        name = None if domain is None else text_bytes(domain, "domain")
+        self._watched(lib.kvrt_store_list, name, len(name or b""), callback=note)
+        return found
+
+    def stat(self, name: str, domain: str = "") -> StoreEntry:
+        out = _abi.StoreEntry.make()
+        self._named(lib.kvrt_store_stat, name, domain, ctypes.byref(out))
+        return from_struct(StoreEntry, out)
+
+    def remove(self, name: str, domain: str = "") -> None:
+        self._named(lib.kvrt_store_remove, name, domain)
+
+    def rename(self, name: str, to: str, domain: str = "") -> None:
+        new = text_bytes(to, "name")
+        self._named(lib.kvrt_store_rename, name, domain, new, len(new))
+
+    def pin(self, name: str, pinned: bool = True, domain: str = "") -> None:
+        """gc leaves a pinned session, expired or not."""
+        self._named(lib.kvrt_store_pin, name, domain, int(pinned))
+
+    def set_ttl(self, name: str, seconds: int, domain: str = "") -> None:
+        """It expires so long from now; 0: never."""
+        self._named(lib.kvrt_store_set_ttl, name, domain, in_range(seconds, ctypes.c_uint64, "seconds"))
+
+    def gc(self, progress: Optional[Callable[[Event], object]] = None) -> GcReport:
+        out = _abi.GcReport.make()
+        self._watched(lib.kvrt_store_gc, callback=progress, out=(ctypes.byref(out),))
+        return from_struct(GcReport, out)
+
+    def verify(self, progress: Optional[Callable[[Event], object]] = None) -> List[str]:
+        """Reads and checks everything. Each fault in words; none: all is well."""
+        faults: List[str] = []
+
+        def note(event: Event) -> None:
+            if event.type is EventType.FAULT:
+                faults.append(event.text)
+            if progress is not None:
+                progress(event)
+
+        try:
+            self._watched(lib.kvrt_store_verify, callback=note)
+        except Corrupt:
+            if not faults:
+                raise
+        return faults
+
+    def _named(self, function: Callable[..., int], name: str, domain: str, *rest: object) -> None:
+        where, what = text_bytes(domain, "domain"), text_bytes(name, "name")
+        self._call(function, where, len(where), what, len(what), *rest)

@@ -1,0 +1,358 @@
+"""Enums and reports of kvrt.h as Python sees them. Fields have the names and meanings of the header."""
+from __future__ import annotations
+
+import array
+import ctypes
+import dataclasses
+import typing
+from typing import Any, Dict, Optional, Tuple, Type, TypeVar
+
+from . import _abi
+from ._errors import Detail, Status, _Open
+
+
+class EventType(_Open):
+    NONE = 0
+    TOKEN = 1
+    PROGRESS = 2
+    LOGITS = 3
+    DONE = 4
+    ENTRY = 5
+    FAULT = 6
+    IDLE = 7
+
+
+class Reason(_Open):
+    NONE = 0
+    EOS = 1
+    STOP = 2
+    MAX_TOKENS = 3
+    CONTEXT_FULL = 4
+    CANCELLED = 5
+    PREFILLED = 6
+    FAILED = 7
+
+
+class ReuseStopped(_Open):
+    ALL = 0
+    NEW_TOKENS = 1
+    DIFFERENT_TOKEN = 2
+    NOT_STORED = 3
+    EVICTED = 4
+    DAMAGED = 5
+    OTHER_NUMERICS = 6
+
+
+class State(_Open):
+    IDLE = 1
+    GENERATING = 2
+    SUSPENDED = 3
+    FAILED = 4
+
+
+class Isa(_Open):
+    DEFAULT = 0
+    SCALAR = 1
+    AVX2 = 2
+
+
+class KvFormat(_Open):
+    DEFAULT = 0
+    F16 = 1
+
+
+class Logits(_Open):
+    NONE = 0
+    LAST = 1
+    ALL = 2
+
+
+class Durability(_Open):
+    DEFAULT = 0
+    NONE = 1
+    PROCESS = 2
+    TOKENS = 3
+    KV = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The usage of one prefill or generation: prompt_tokens == reused_memory + reused_disk + reused_remote + prefilled."""
+
+    reason: Reason
+    prompt_tokens: int
+    reused_memory: int
+    reused_disk: int
+    reused_remote: int
+    prefilled: int
+    generated: int
+    reuse_stopped: ReuseStopped
+    stop_tokens: int
+    reuse_stopped_at: int
+    seed: int
+    queue_ms: float
+    ttft_ms: float
+    prefill_ms: float
+    decode_ms: float
+    tpot_ms: float
+    prefill_tokens_per_s: float
+    decode_tokens_per_s: float
+    kv_blocks: int
+    kv_bytes: int
+    pool_bytes_begin: int
+    pool_bytes_prefilled: int
+    pool_bytes_end: int
+    recomputed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class StoreEntry:
+    name: str
+    domain: str
+    id: str
+    generation: int
+    tokens: int
+    chunks: int
+    chunks_missing: int
+    bytes: int
+    bytes_shared: int
+    created_unix_ms: int
+    saved_unix_ms: int
+    expires_unix_ms: int
+    pinned: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenLogprob:
+    token: int
+    logprob: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """What a generation or a long call tells; fields that do not belong to its type are empty."""
+
+    type: EventType
+    token: int = 0
+    position: int = 0
+    text: str = ""
+    logprob: float = 0.0
+    top: Tuple[TokenLogprob, ...] = ()
+    done: int = 0
+    total: int = 0
+    logits: Optional["array.array[float]"] = None
+    reason: Reason = Reason.NONE
+    report: Optional[Report] = None
+    entry: Optional[StoreEntry] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class RuntimeInfo:
+    threads: int
+    device: str
+    isa: str
+    numerics: str
+    isa_tables: str
+    libraries: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelInfo:
+    has_weights: bool
+    architecture: str
+    name: str
+    vocab_size: int
+    context_length: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    width: int
+    bos_token: int
+    eos_token: int
+    add_bos: bool
+    has_template: bool
+    block_tokens: int
+    file_bytes: int
+    weight_bytes: int
+    kv_bytes_per_token: int
+    block_bytes: int
+    blocks: int
+    blocks_free: int
+    blocks_cached: int
+    sessions: int
+    load_ms: float
+    scratch_bytes: int
+    step_ms_max: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Metrics:
+    sessions: int
+    generating: int
+    paused: int
+    blocks: int
+    blocks_used: int
+    blocks_cached: int
+    steps: int
+    step_rows: int
+    step_ms_total: float
+    step_ms_longest: float
+    generations: int
+    prefills: int
+    done_eos: int
+    done_stop: int
+    done_max_tokens: int
+    done_context_full: int
+    done_cancelled: int
+    done_prefilled: int
+    failed: int
+    prompt_tokens: int
+    reused_memory: int
+    reused_disk: int
+    prefilled: int
+    recomputed: int
+    generated: int
+    preemptions: int
+    evictions: int
+    first_tokens: int
+    ttft_ms_total: float
+    queue_ms_total: float
+    prefill_ms_total: float
+    decode_ms_total: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    block_tokens: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    context_length: int
+    fits: bool
+    kv_bytes_per_token: int
+    block_bytes: int
+    weight_bytes: int
+    scratch_bytes: int
+    session_blocks: int
+    session_bytes: int
+    used: float
+    waste: float
+    blocks: int
+    kv_bytes: int
+    stored_tokens: int
+    unshared_tokens: int
+    total_bytes: int
+    memory_bytes: int
+    sessions_max: int
+    context_max: int
+
+
+@dataclasses.dataclass(frozen=True)
+class StoreInfo:
+    read_only: bool
+    format: int
+    sessions: int
+    chunks: int
+    segments: int
+    chunk_bytes: int
+    chunk_raw_bytes: int
+    disk_bytes: int
+    chunks_damaged: int
+
+
+@dataclasses.dataclass(frozen=True)
+class GcReport:
+    sessions_removed: int
+    chunks_removed: int
+    segments_removed: int
+    bytes_freed: int
+    ms: float
+
+
+@dataclasses.dataclass(frozen=True)
+class SessionInfo:
+    state: State
+    tokens: int
+    kv_tokens: int
+    kv_blocks: int
+    kv_bytes: int
+    events_unread: int
+    messages: int
+    generation: int
+    id: str
+    name: str
+    last_status: Status
+    last_detail: Detail
+    awaits_accept: bool
+    last_message: str
+
+
+@dataclasses.dataclass(frozen=True)
+class AppendInfo:
+    appended: int
+    rewritten: int
+    rewritten_at: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """A message of the conversation, the template's fields in `content`, and the tokens [begin, end) that it takes."""
+
+    content: Dict[str, Any]
+    generated: bool
+    begin: int
+    end: int
+
+
+@dataclasses.dataclass(frozen=True)
+class SaveReport:
+    generation: int
+    tokens: int
+    chunks: int
+    chunks_written: int
+    bytes_written: int
+    ms: float
+
+
+T = TypeVar("T")
+_hints: Dict[type, Dict[str, Any]] = {}
+
+
+def from_struct(cls: Type[T], struct: Any) -> T:
+    """A dataclass from the struct whose fields have the same names."""
+    if cls not in _hints:
+        _hints[cls] = typing.get_type_hints(cls)
+    values = {}
+    for name, kind in _hints[cls].items():
+        value = getattr(struct, name)
+        values[name] = value.decode("utf-8", "replace") if kind is str else kind(value)
+    return cls(**values)
+
+
+def from_address(cls: Type[T], struct: Type[_abi.Struct], address: Optional[int]) -> Optional[T]:
+    return from_struct(cls, struct.copy_of(address)) if address else None
+
+
+def text_of(event: Any) -> str:
+    return ctypes.string_at(event.text, event.text_size).decode("utf-8", "replace") if event.text_size else ""
+
+
+def make_event(event: Any) -> Event:
+    """A copy of a kvrt_event that outlives it."""
+    kind = EventType(event.type)
+    if kind is EventType.TOKEN:
+        top: Tuple[TokenLogprob, ...] = ()
+        if event.top_count:
+            values = (_abi.TokenValue * event.top_count).from_address(event.top)
+            top = tuple(TokenLogprob(v.token, v.value) for v in values)
+        return Event(kind, event.token, event.position, text_of(event), event.logprob, top)
+    if kind is EventType.LOGITS:
+        # A copy: a view of the library's memory could outlive it, and a row is small beside the step that computed it.
+        row = array.array("f")
+        row.frombytes((ctypes.c_char * (4 * event.logits_count)).from_address(event.logits))
+        return Event(kind, position=event.position, logits=row)
+    report = from_address(Report, _abi.Report, event.report)
+    entry = from_address(StoreEntry, _abi.StoreEntry, event.entry)
+    return Event(kind, text=text_of(event), done=event.done, total=event.total, reason=Reason(event.reason), report=report, entry=entry)

@@ -1,0 +1,205 @@
+"""asyncio: many sessions, one worker, and a loop that is never held up."""
+import asyncio
+import gc
+import threading
+import time
+
+import kvrt
+from kvrt import EventType, Reason, State
+from support import MODEL, PROMPT, Case, best
+
+LONG = 400
+
+
+def worker_count():
+    return sum(thread.name == "kvrt-worker" for thread in threading.enumerate())
+
+
+class Async(Case):
+    def run_async(self, coroutine):
+        asyncio.run(asyncio.wait_for(coroutine, 30))
+
+    def expected(self, prompt, count):
+        with self.model.open_session() as session:
+            session.append(prompt)
+            return self.answer(session, count)
+
+    async def tokens(self, session, count, **options):
+        return [e.token async for e in session.agenerate(max_tokens=count, ignore_eos=True, **options) if e.type is EventType.TOKEN]
+
+    def test_eight_sessions_one_worker(self):
+        prompts = [[n + 3] * (n + 1) for n in range(8)]
+        expected = [self.expected(prompt, LONG) for prompt in prompts]
+        sessions = [self.open(prompt) for prompt in prompts]
+        most, gaps, done = [0], [], []
+
+        async def heartbeat():
+            while not done:
+                most[0] = max(most[0], worker_count())
+                begin = time.monotonic()
+                await asyncio.sleep(0.001)
+                gaps.append(time.monotonic() - begin)
+
+        async def main():
+            beat = asyncio.ensure_future(heartbeat())
+            got = await asyncio.gather(*(self.tokens(s, LONG) for s in sessions))
+            done.append(True)
+            await beat
+            self.assertEqual(got, expected)
+
+        self.run_async(main())
+        self.assertEqual(most[0], 1)
+        self.assertGreater(len(gaps), 3)
+        self.assertLess(max(gaps), 1.0)
+        metrics = self.model.metrics()
+        self.assertGreater(metrics.step_rows, 2 * metrics.steps - 8 * LONG)  # batched: a step serves many
+        for _ in range(200):
+            if worker_count() == 0:
+                break
+            time.sleep(0.01)
+        self.assertEqual(worker_count(), 0)
+
+    def test_cancelled_task(self):
+        session = self.open()
+
+        async def main():
+            task = asyncio.ensure_future(session.agenerate(ignore_eos=True).read())
+            while len(session.tokens()) < 10:
+                await asyncio.sleep(0)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            self.assertEqual(session.info().state, State.IDLE)
+            self.assertLess(len(session.tokens()), self.model.info().context_length)
+            self.assertEqual(len(await self.tokens(session, 5)), 5)
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(self.open(domain="slow").agenerate(ignore_eos=True, sampler=lambda row: time.sleep(0.02) or 5).read(), 0.1)
+
+        self.run_async(main())
+
+    def test_leaving_the_loop(self):
+        session = self.open()
+
+        async def main():
+            async for event in session.agenerate(ignore_eos=True):
+                if event.type is EventType.TOKEN:
+                    break
+            gc.collect()
+            session.append([1])  # takes what was left
+            async with session.agenerate(ignore_eos=True) as generation:
+                await generation.__anext__()
+            self.assertEqual(session.info().state, State.IDLE)
+            self.assertEqual(generation.report.reason, Reason.CANCELLED)
+            await generation.aclose()
+            session.agenerate(ignore_eos=True)  # dropped before its first event
+            gc.collect()
+            self.assertEqual(len(await self.tokens(session, 3)), 3)
+
+        self.run_async(main())
+
+    def test_a_slow_reader_pauses_the_generation(self):
+        session = self.open()
+
+        async def main():
+            events = []
+            async for event in session.agenerate(max_tokens=300, ignore_eos=True):
+                events.append(event)
+                if len(events) == 3:
+                    await asyncio.sleep(0.2)
+                    self.assertLessEqual(session.info().events_unread, 64)
+                    self.assertEqual(worker_count(), 0)
+            self.assertEqual(sum(e.type is EventType.TOKEN for e in events), 300)
+            self.assertEqual(events[-1].report.reason, Reason.MAX_TOKENS)
+
+        self.run_async(main())
+
+    def test_failures_arrive(self):
+        broken = self.enterContext(self.poisoned().open_session())
+        broken.append(PROMPT)
+        session = self.open()
+
+        class Mine(Exception):
+            pass
+
+        def fail(row):
+            raise Mine
+
+        async def main():
+            with self.assertRaises(kvrt.Error) as caught:
+                await broken.agenerate(max_tokens=5).read()
+            self.assertEqual(caught.exception.detail, kvrt.Detail.NUMERIC)
+            with self.assertRaises(Mine):
+                await session.agenerate(max_tokens=5, sampler=fail).read()
+            with self.assertRaises(kvrt.Invalid):
+                session.agenerate(top_p=7.0)
+            self.assertEqual(len(await self.tokens(session, 5)), 5)
+
+        self.run_async(main())
+
+    def test_sampler_and_prefill(self):
+        session, expected = self.open(), self.expected(PROMPT, 20)
+
+        async def main():
+            rows = [e async for e in session.agenerate(prefill=True, logits=kvrt.Logits.LAST)]
+            self.assertEqual([e.type for e in rows if e.type is not EventType.PROGRESS], [EventType.LOGITS, EventType.DONE])
+            self.assertEqual(rows[-1].reason, Reason.PREFILLED)
+            self.assertEqual(best(next(e for e in rows if e.logits).logits), expected[0])
+            self.assertEqual(await self.tokens(session, 20, sampler=best), expected)
+
+        self.run_async(main())
+
+    def test_loops_come_and_go(self):
+        session = self.open()
+        for _ in range(3):
+            self.run_async(self.tokens(session, 5))
+        self.assertEqual(len(self.answer(session, 5)), 5)  # and without any
+        self.assertEqual(session.tokens(), PROMPT + self.expected(PROMPT, 20))
+        self.assertRaises(RuntimeError, session.agenerate)
+
+    def test_beside_threads(self):
+        sessions = [self.open([n + 3] * 5) for n in range(4)]
+        expected = [self.expected([n + 3] * 5, LONG) for n in range(4)]
+        got = {}
+        threads = [threading.Thread(target=lambda n=n: got.__setitem__(n, self.answer(sessions[n], LONG))) for n in (0, 1)]
+
+        async def main():
+            for thread in threads:
+                thread.start()
+            got[2], got[3] = await asyncio.gather(self.tokens(sessions[2], LONG), self.tokens(sessions[3], LONG))
+
+        self.run_async(main())
+        for thread in threads:
+            thread.join()
+        self.assertEqual([got[n] for n in range(4)], expected)
+
+    def test_cancel_from_a_thread(self):
+        session = self.open()
+
+        async def main():
+            generation = session.agenerate(ignore_eos=True)
+            async for event in generation:
+                if event.position == 8:
+                    threading.Thread(target=session.cancel).start()
+            self.assertIn(generation.report.reason, (Reason.CANCELLED, Reason.CONTEXT_FULL))
+
+        self.run_async(main())
+
+    def test_closing_meanwhile(self):
+        with self.runtime.open_model(MODEL) as model:
+            session = self.enterContext(model.open_session())
+            session.append(PROMPT)
+
+            async def main():
+                generation = session.agenerate(max_tokens=50, ignore_eos=True)
+                count = 0
+                async for event in generation:
+                    model.close()  # the session keeps it
+                    count += event.type is EventType.TOKEN
+                self.assertEqual(count, 50)
+                generation = session.agenerate(ignore_eos=True)
+                await generation.__anext__()
+                session.close()
+                with self.assertRaises(kvrt.Invalid):
+                    await generation.read()
+
+            self.run_async(main())

@@ -1,0 +1,291 @@
+"""Handles, callbacks and processes: closed in any order, by anybody, at any time."""
+import gc
+import itertools
+import os
+import subprocess
+import sys
+import threading
+import unittest
+import warnings
+
+import kvrt
+from kvrt import _handles
+from support import MODEL, PROMPT, Case, python
+
+
+class Closing(Case):
+    def test_any_order(self):
+        for order in itertools.permutations(range(4)):
+            runtime = kvrt.Runtime(threads=1)
+            model = runtime.open_model(MODEL)
+            store = runtime.open_store(os.path.join(self.dir, "any"))
+            session = model.open_session(store=store)
+            session.append(PROMPT)
+            handles = [runtime, model, store, session]
+            for which in order:
+                handles[which].close()
+                handles[which].close()
+                self.assertTrue(handles[which].closed)
+                if not session.closed:
+                    self.assertEqual(len(self.answer(session, 2)), 2)
+                    session.checkpoint("o", overwrite=True)
+            for call in (runtime.info, model.info, store.info, session.info, lambda: session.append([1]), lambda: model.tokenize("a")):
+                self.assertRaises(kvrt.Invalid, call)
+            self.assertIn("closed", repr(session))
+
+    def test_a_with_block_frees(self):
+        with self.model.open_session() as session:
+            session.append([4] * 100)
+            session.prefill()
+            self.assertEqual(self.model.info().sessions, 1)
+        self.assertEqual(self.model.info().sessions, 0)
+
+    def test_the_collector_warns_and_closes(self):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            session = self.model.open_session()
+            del session
+            gc.collect()
+        self.assertEqual([w.category for w in caught], [ResourceWarning])
+        self.assertEqual(self.model.info().sessions, 0)
+
+    def test_the_collector_inside_wake(self):
+        # A finalizer may run in a callback that must not call kvrt: it is put off.
+        bell = threading.Event()
+        victims = []
+
+        def wake():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                victims.clear()
+            bell.set()
+
+        with self.model.open_session() as session:
+            session.append(PROMPT)
+            victims.append(self.model.open_session())
+            session._bell.ring, key = wake, None
+            for key, callback in list(_handles._users.items()):
+                if getattr(callback, "__self__", None) is session._bell:
+                    _handles._users[key] = wake
+            self.answer(session, 1)
+            self.assertTrue(bell.is_set())
+            self.assertEqual(self.model.info().sessions, 2)
+            self.model.open_session().close()
+            self.assertEqual(self.model.info().sessions, 1)
+
+    def test_nothing_is_kept(self):
+        self.answer(self.open(), 2)
+        before = len(_handles._users)
+        for _ in range(5):
+            with self.model.open_session() as session:
+                self.assertEqual(len(_handles._users), before + 1)
+                with session.fork() if session.append(PROMPT) else session.fork():
+                    self.assertEqual(len(_handles._users), before + 2)
+        with self.assertRaises(kvrt.NotFound):
+            self.model.resume(self.store, "nobody")
+        with self.assertRaises(kvrt.Error):
+            kvrt.Runtime(isa=kvrt.Isa(99))
+        self.assertEqual(len(_handles._users), before)
+
+
+class Threads(Case):
+    threads = 2
+
+    def test_one_call_at_a_time(self):
+        session = self.open([4] * 64)
+        inside, leave = threading.Event(), threading.Event()
+
+        def hold(event):
+            inside.set()
+            leave.wait(20)
+
+        thread = threading.Thread(target=session.prefill, kwargs={"callback": hold})
+        thread.start()
+        self.assertTrue(inside.wait(20))
+        with self.assertRaises(kvrt.Busy) as caught:
+            session.append([1])
+        self.assertEqual(caught.exception.detail, kvrt.Detail.CONCURRENT)
+        self.assertEqual(len(session.tokens()), 64)  # what reads is free
+        self.assertEqual(session.info().state, kvrt.State.GENERATING)
+        with self.model.open_session() as other:  # and so is the model
+            other.append(PROMPT)
+            self.assertEqual(len(self.answer(other, 5)), 5)
+        leave.set()
+        thread.join()
+        seen = []
+
+        def reenter(event):
+            try:
+                session.append([1])
+            except kvrt.Busy as error:
+                seen.append(error.detail)
+
+        session.append([5] * 40)
+        session.prefill(callback=reenter)
+        self.assertEqual(set(seen), {kvrt.Detail.REENTRANT})
+
+    def test_close_while_another_thread_is_inside(self):
+        for _ in range(20):
+            session = self.model.open_session()
+            session.append(PROMPT)
+            errors, running = [], threading.Event()
+
+            def generate():
+                try:
+                    for _event in session.generate(ignore_eos=True):
+                        running.set()
+                except kvrt.Error as error:
+                    errors.append(error)
+
+            thread = threading.Thread(target=generate)
+            thread.start()
+            self.assertTrue(running.wait(20))
+            session.close()
+            thread.join()
+            self.assertTrue(all(isinstance(e, (kvrt.Invalid, kvrt.Cancelled)) for e in errors), errors)
+        self.assertEqual(self.model.info().sessions, 0)
+
+    def test_many(self):
+        expected = self.answer(self.open(), 60)
+        got = [None] * 6
+
+        def work(n):
+            with self.model.open_session(prefix_cache=n % 2 == 0) as session:
+                session.append(PROMPT)
+                got[n] = self.answer(session, 60)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(len(got))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(got, [expected] * len(got))
+
+    def test_load_stops_by_what_progress_raises(self):
+        class Mine(BaseException):
+            pass
+
+        def stop(event):
+            raise Mine
+
+        self.assertRaises(Mine, self.runtime.open_model, MODEL, progress=stop)
+        self.assertEqual(len(self.answer(self.open(), 2)), 2)
+
+
+class Processes(Case):
+    def test_fork(self):
+        session = self.open()
+        session.begin(max_tokens=5, ignore_eos=True)
+        read, write = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12: this process has threads
+            pid = os.fork()
+        if pid == 0:
+            told = []
+            for call in (self.runtime.info, self.model.info, self.store.info, session.info, session.tokens, session.next, session.cancel,
+                         lambda: session.append([1]), session.fork, self.model.open_session, self.store.list):
+                try:
+                    call()
+                    told.append("no error")
+                except kvrt.Unsupported as error:
+                    told.append(error.detail.name)
+                except BaseException as error:
+                    told.append(repr(error))
+            session.close()
+            self.store.close()
+            with kvrt.Runtime(threads=1) as own, own.open_model(MODEL) as model, model.open_session() as mine:  # its own are fine
+                mine.append(PROMPT)
+                told.append(str(len(self.answer(mine, 3))))
+            os.write(write, " ".join(told).encode())
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as pipe:
+            told = pipe.read().split()
+        os.waitpid(pid, 0)
+        self.assertEqual(told, ["FORKED"] * 11 + ["3"])
+        while session.next().type is not kvrt.EventType.DONE:
+            pass
+        session.checkpoint("after")
+
+    def test_exit_with_everything_open(self):
+        code = """
+import asyncio, logging, sys, threading, time, kvrt
+logging.basicConfig(level=logging.DEBUG)
+runtime = kvrt.Runtime()
+model = runtime.open_model(sys.argv[1])
+store = runtime.open_store(sys.argv[2])
+sessions = [model.open_session(store=store) for _ in range(3)]
+for s in sessions:
+    s.append([5, 6, 7])
+generation = sessions[0].generate(ignore_eos=True)
+next(generation)
+async def main():
+    kept.append(sessions[1].agenerate(ignore_eos=True))
+    await kept[0].__anext__()
+kept = []
+asyncio.run(main())
+def work():
+    try:
+        while True:
+            sessions[2].generate(max_tokens=300, ignore_eos=True).read()
+            sessions[2].truncate(3)
+    except kvrt.Error as error:
+        ended.append(error)
+ended = []
+threading.Thread(target=work, daemon=True).start()
+def load():
+    try:
+        while True:
+            runtime.open_model(sys.argv[1]).close()
+    except kvrt.Error:
+        pass
+threading.Thread(target=load, daemon=True).start()
+time.sleep(0.05)
+print("end")
+"""
+        for flags in ((), ("-X", "dev"), ()):
+            run = python(code, MODEL, os.path.join(self.dir, "exit"), flags=flags)
+            self.assertEqual((run.returncode, run.stdout), (0, "end\n"), run.stderr)
+            self.assertNotIn("Traceback", run.stderr)
+            self.assertNotIn("unclosed", run.stderr)
+
+    def test_interrupt(self):
+        code = """
+import os, signal, sys, threading, time, kvrt
+with kvrt.Runtime(threads=1) as runtime, runtime.open_model(sys.argv[1], prefill_chunk=1) as model, model.open_session() as session:
+    def interrupt(event):
+        os.kill(os.getpid(), signal.SIGINT)
+    def loop():
+        for event in session.generate(ignore_eos=True):
+            interrupt(event)
+    for call in (lambda: runtime.open_model(sys.argv[1], progress=interrupt),
+                 lambda: session.prefill(callback=interrupt),
+                 loop):
+        session.append([5] * 50)
+        try:
+            call()
+        except KeyboardInterrupt:
+            print("interrupted", session.info().state.name)
+"""
+        run = python(code, MODEL)
+        self.assertEqual(run.stdout.split("\n")[:3], ["interrupted IDLE"] * 3, run.stderr)
+
+
+class Example(unittest.TestCase):
+    def test_readme(self):
+        import pathlib
+        import re
+        import shutil
+        import tempfile
+
+        from support import SOURCE
+
+        text = (SOURCE / "bindings" / "README.md").read_text()
+        code = re.search(r"```python\n(.*?)```", text, re.S)[1]
+        with tempfile.TemporaryDirectory() as work:
+            shutil.copy(MODEL, pathlib.Path(work, "model.gguf"))
+            for _ in range(2):  # the second goes on where the first ended
+                run = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=work, capture_output=True, text=True, timeout=60)
+                self.assertEqual(run.returncode, 0, run.stderr)
+                self.assertTrue(run.stdout.strip())
+            self.assertIn("reused", run.stdout)

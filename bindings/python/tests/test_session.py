@@ -1,0 +1,272 @@
+"""One session at a time: text, tokens, messages, generation in all its ways."""
+import array
+import io
+import logging
+import math
+import os
+import threading
+import unittest
+
+import kvrt
+from kvrt import EventType, Reason, State
+from support import MODEL, PROMPT, Case, best
+
+
+class Text(Case):
+    def test_model(self):
+        info = self.model.info()
+        self.assertTrue(info.has_weights and info.has_template)
+        self.assertEqual((info.architecture, info.layers), ("llama", 2))
+        tokens = self.model.tokenize("Hello there, Å 中")
+        self.assertEqual(self.model.detokenize(tokens), "Hello there, Å 中")
+        self.assertEqual(self.model.tokenize("Hello", bos=True), [info.bos_token, *self.model.tokenize("Hello")])
+        long = "word " * 500  # more than the first buffer holds
+        self.assertEqual(self.model.detokenize(self.model.tokenize(long)), long)
+        cut = self.model.tokenize("中")[:-1]
+        self.assertEqual(self.model.detokenize_bytes(cut), "中".encode()[:len(self.model.detokenize_bytes(cut))])
+        self.assertIn("\ufffd", self.model.detokenize(cut))
+        self.assertEqual(self.model.tokenize(""), [])
+
+    def test_by_descriptor(self):
+        data = MODEL.read_bytes()
+        path = os.path.join(self.dir, "holder")
+        with open(path, "wb") as file:
+            file.write(b"x" * 4096 + data + b"y" * 10)
+        seen = []
+        with open(path, "rb") as file:
+            model = self.runtime.open_model(fd=file.fileno(), fd_offset=4096, fd_size=len(data), progress=seen.append)
+        with model:
+            self.assertEqual(model.info().file_bytes, len(data))
+        self.assertTrue(seen)
+        self.assertTrue(all(event.type is EventType.PROGRESS and event.done <= event.total for event in seen))
+
+    def test_template(self):
+        messages = [{"role": "user", "content": "Hi \U0001f600"}]
+        text = self.model.apply_template(messages)
+        self.assertIn("Hi \U0001f600", text)
+        self.assertTrue(text.startswith(self.model.apply_template(messages, generation_prompt=False)))
+        source = "{{ tools | length }}:{{ messages[0].content }}"
+        self.assertEqual(kvrt.apply_template(messages, source=source, tools=[{"name": "f"}]), "1:Hi \U0001f600")
+        with self.assertRaises(kvrt.Invalid):
+            kvrt.apply_template(messages)
+
+    def test_plan(self):
+        plan, info = self.runtime.plan(MODEL, sessions=3, session_tokens=100), self.model.info()
+        self.assertEqual((plan.weight_bytes, plan.kv_bytes_per_token), (info.weight_bytes, info.kv_bytes_per_token))
+        self.assertTrue(plan.fits)
+        self.assertEqual(plan.blocks, 3 * math.ceil(100 / 32))
+        shape = self.runtime.plan(layers=2, kv_heads=3, head_dim=8, session_tokens=32)
+        self.assertEqual(shape.kv_bytes_per_token, 2 * 3 * 8 * 2 * 2)
+        self.assertEqual(shape.weight_bytes, 0)
+
+
+class Generate(Case):
+    def test_events(self):
+        session = self.open()
+        with session.generate(max_tokens=12, ignore_eos=True, top_logprobs=3, emit_logits=True) as generation:
+            events = list(generation)
+        tokens = [e for e in events if e.type is EventType.TOKEN]
+        rows = [e for e in events if e.type is EventType.LOGITS]
+        self.assertEqual((len(tokens), len(rows), events[-1].type), (12, 12, EventType.DONE))
+        for row, token in zip(rows, tokens):
+            self.assertIsInstance(row.logits, array.array)
+            self.assertEqual(len(row.logits), self.model.info().vocab_size)
+            self.assertEqual((row.position + 1, best(row.logits)), (token.position, token.token))
+            top = max(row.logits)
+            self.assertAlmostEqual(token.logprob, row.logits[token.token] - top - math.log(sum(math.exp(v - top) for v in row.logits)), 4)
+            self.assertEqual(len(token.top), 3)
+            self.assertEqual(token.top[0].token, token.token)
+            self.assertAlmostEqual(token.top[0].logprob, token.logprob, 5)
+        report = generation.report
+        self.assertIs(report, events[-1].report)
+        self.assertEqual((report.reason, report.generated, report.prompt_tokens), (Reason.MAX_TOKENS, 12, 4))
+        self.assertEqual(report.prompt_tokens, report.reused_memory + report.reused_disk + report.reused_remote + report.prefilled)
+        self.assertEqual(session.tokens(), PROMPT + [e.token for e in tokens])
+        self.assertEqual(list(generation), [])
+        whole = self.open()
+        self.assertEqual(whole.generate(max_tokens=12, ignore_eos=True).read(), "".join(e.text for e in tokens))
+
+    def test_options(self):
+        first = self.answer(self.open(), 8)
+        self.assertNotIn(first[0], self.answer(self.open(), 8, logit_bias={first[0]: -math.inf}))
+        sampled = dict(temperature=1.5, top_k=50, top_p=0.9, min_p=0.01, repetition_penalty=1.1, frequency_penalty=0.1,
+                       presence_penalty=0.1, penalty_window=4)
+        self.assertEqual(self.answer(self.open(), 20, seed=7, **sampled), self.answer(self.open(), 20, seed=7, **sampled))
+        self.assertNotEqual(self.answer(self.open(), 20, seed=7, **sampled), self.answer(self.open(), 20, seed=8, **sampled))
+        generation = self.open().generate(max_tokens=50, ignore_eos=True, stop_tokens=[first[3]])
+        generation.read()
+        self.assertEqual((generation.report.reason, generation.report.generated), (Reason.STOP, first.index(first[3]) + 1))
+        options = kvrt.GenerateOptions(max_tokens=3, ignore_eos=True)
+        generation = self.open().generate(options, max_tokens=5)
+        generation.read()
+        self.assertEqual(generation.report.generated, 5)
+
+    def test_stop_string(self):
+        session = self.open()
+        text = session.generate(max_tokens=40, ignore_eos=True).read()
+        stop = next(c for c in text[3:] if c.isalnum())
+        session.truncate(len(PROMPT))
+        generation = session.generate(max_tokens=40, ignore_eos=True, stop=["no such text", stop])
+        self.assertEqual(generation.read(), text[:text.index(stop)])
+        self.assertEqual(generation.report.reason, Reason.STOP)
+        self.assertGreater(generation.report.stop_tokens, 0)
+
+    def test_leaving_the_loop_cancels(self):
+        session = self.open()
+        for event in session.generate(ignore_eos=True):
+            if event.position == 8:
+                break
+        self.assertEqual(session.info().state, State.IDLE)
+        self.assertLess(len(session.tokens()), 20)
+        generation = session.generate(ignore_eos=True)
+        next(generation)
+        self.assertRaises(kvrt.Invalid, lambda: generation.report)
+        generation.close()
+        generation.close()
+        self.assertEqual(generation.report.reason, Reason.CANCELLED)
+        self.assertRaises(StopIteration, next, generation)
+        with session.generate(ignore_eos=True):
+            self.assertEqual(session.info().state, State.GENERATING)
+        session.generate(ignore_eos=True)  # dropped before its first event
+        session.append([1])
+        old = session.generate(max_tokens=2, ignore_eos=True)
+        old.read()
+        new = session.generate(max_tokens=5, ignore_eos=True)
+        old.close()  # ends only its own
+        self.assertEqual(sum(e.type is EventType.TOKEN for e in new), 5)
+
+    def test_all_or_nothing(self):
+        session = self.open()
+        for event in session.generate(ignore_eos=True, all_or_nothing=True):
+            if event.position == 20:
+                break
+        self.assertEqual(session.tokens(), PROMPT)
+
+    def test_cancel_from_a_thread(self):
+        session = self.open()
+        generation = session.generate(ignore_eos=True)
+        next(generation)
+        thread = threading.Thread(target=session.cancel)
+        thread.start()
+        events = list(generation)
+        thread.join()
+        self.assertIn(events[-1].reason, (Reason.CANCELLED, Reason.CONTEXT_FULL))
+        self.assertEqual(generation.report.reason, events[-1].reason)
+
+    def test_host_sampler(self):
+        own = self.answer(self.open(), 10)
+        self.assertEqual(self.answer(self.open(), 10, sampler=best), own)
+        shown = [e.type for e in self.open().generate(max_tokens=3, ignore_eos=True, sampler=best, emit_logits=True)]
+        self.assertEqual(shown.count(EventType.LOGITS), 3)
+        session = self.open()
+        session.begin(max_tokens=10, ignore_eos=True, sampler="host")
+        while True:
+            event = session.next()
+            if event.type is EventType.LOGITS:
+                self.assertTrue(session.info().awaits_accept)
+                self.assertRaises(kvrt.Invalid, session.next)
+                session.accept(best(event.logits))
+            if event.type is EventType.DONE:
+                break
+        self.assertEqual(session.tokens(), PROMPT + own)
+        self.assertIs(session.next().type, EventType.IDLE)
+
+        class Mine(Exception):
+            pass
+
+        def fail(row):
+            raise Mine
+
+        caught = None
+        try:
+            self.answer(session, 5, sampler=fail)
+        except Mine as error:
+            caught = error  # its traceback keeps the generation alive
+        self.assertIsNotNone(caught)
+        session.append([1])
+        self.assertRaises(kvrt.Invalid, self.answer, session, 5, sampler=lambda row: 10**6)
+        self.assertRaises(kvrt.Busy, self.answer, session, 5, sampler=lambda row: session.append([1]))
+        self.assertEqual(len(self.answer(session, 3)), 3)
+
+    def test_prefill(self):
+        session = self.open([4] * 40)
+        rows = []
+        report = session.prefill(kvrt.Logits.ALL, lambda e: rows.append(e) if e.type is EventType.LOGITS else None)
+        self.assertEqual([row.position for row in rows], list(range(40)))
+        self.assertEqual((report.reason, report.prefilled), (Reason.PREFILLED, 40))
+        first = next(e for e in session.generate(max_tokens=1, ignore_eos=True) if e.type is EventType.TOKEN)
+        self.assertEqual(first.token, best(rows[-1].logits))
+        with self.assertRaises(ZeroDivisionError):
+            self.open([9] * 40).prefill(kvrt.Logits.LAST, lambda e: 1 // 0)
+
+    def test_next_without_compute(self):
+        session = self.open()
+        session.begin(max_tokens=3, ignore_eos=True)
+        self.assertIs(session.next(0).type, EventType.NONE)
+        while self.model.step(5):
+            pass
+        events = [session.next(0) for _ in range(5)]
+        self.assertEqual([e.type for e in events[-2:]], [EventType.TOKEN, EventType.DONE])
+        metrics = self.model.metrics()
+        self.assertEqual((metrics.generations, metrics.generated, metrics.done_max_tokens), (1, 3, 1))
+        self.assertIn('model="tiny"', self.model.metrics_text("tiny"))
+        self.assertIn('model="llama_gqa_f32"', self.model.metrics_text())
+
+
+class Conversation(Case):
+    def test_fork_truncate_erase(self):
+        session = self.open()
+        answer = self.answer(session, 6)
+        fork = self.enterContext(session.fork())
+        self.assertEqual(fork.tokens(), session.tokens())
+        self.assertNotEqual(fork.info().id, session.info().id)
+        fork.truncate(4)
+        self.assertEqual(self.answer(fork, 6), answer)
+        fork.erase(1, 3)
+        cut = PROMPT[:1] + PROMPT[3:] + answer
+        self.assertEqual(fork.tokens(), cut)
+        self.assertEqual(self.answer(fork, 5), self.answer(self.open(cut), 5))
+
+    def test_text(self):
+        session = self.open([])
+        session.append_text("Hello there")
+        begin = 1 if self.model.info().add_bos else 0
+        self.assertEqual(session.text(begin), "Hello there")
+        self.assertEqual(session.text(begin, begin + 1), self.model.detokenize(session.tokens()[begin:begin + 1]))
+
+    def test_messages(self):
+        session = self.open([], tools=[{"type": "function", "function": {"name": "f"}}])
+        session.append_message({"role": "system", "content": "Be brief."})
+        info = session.append_message('Hello "you" \U0001f600')
+        self.assertEqual((info.rewritten, info.rewritten_at), (0, len(session.tokens()) - info.appended))
+        answer = self.answer(session, 5)
+        messages = session.messages()
+        self.assertEqual([m.content["role"] for m in messages], ["system", "user", "assistant"])
+        self.assertEqual(messages[1].content["content"], 'Hello "you" \U0001f600')
+        self.assertIn("Be brief.", session.text(messages[0].begin, messages[0].end))
+        self.assertEqual([m.generated for m in messages], [False, False, True])
+        self.assertEqual(session.tokens()[messages[2].begin:messages[2].end][-5:], answer)
+        self.assertEqual(session.set_messages([m.content for m in messages]).rewritten, 0)
+        changed = session.set_messages([messages[0].content, {"role": "user", "content": "Goodbye"}])
+        self.assertGreater(changed.rewritten, 0)
+        self.assertEqual([m.content["content"] for m in session.messages()], ["Be brief.", "Goodbye"])
+
+
+class Log(unittest.TestCase):
+    def test_lines_go_to_logging(self):
+        stream = io.StringIO()
+        handler = logging.StreamHandler(stream)
+        logger = logging.getLogger("kvrt")
+        logger.addHandler(handler)
+        self.addCleanup(logger.removeHandler, handler)
+        with kvrt.Runtime(log_level=logging.DEBUG) as runtime, runtime.open_model(MODEL):
+            pass
+        quiet = stream.getvalue()
+        logger.setLevel(logging.DEBUG)
+        self.addCleanup(logger.setLevel, logging.NOTSET)
+        with kvrt.Runtime(threads=2) as runtime, runtime.open_model(MODEL):
+            self.assertEqual(runtime.info().threads, 2)
+            runtime.set_threads(1)
+            self.assertEqual(runtime.info().threads, 1)
+        self.assertEqual(quiet, "")  # the logger's own level holds too
+        self.assertTrue(stream.getvalue())

@@ -1,0 +1,135 @@
+"""Sessions on disk: the store's verbs, and a conversation that goes on in another process."""
+import os
+import time
+import unittest
+
+import kvrt
+from support import MODEL, Case, python
+
+SAVE = """
+import sys, kvrt
+model_path, store_path = sys.argv[1:]
+with kvrt.Runtime(threads=1) as runtime, runtime.open_model(model_path) as model, runtime.open_store(store_path) as store:
+    with model.open_session(store=store) as session:
+        session.append([9] * 70)
+        session.generate(max_tokens=6, ignore_eos=True).read()
+        session.suspend("ann")
+        print(session.info().state.name, session.tokens())
+"""
+
+
+class Resume(Case):
+    def test_in_another_process(self):
+        with self.model.open_session() as never_suspended:
+            never_suspended.append([9] * 70)
+            self.answer(never_suspended, 6)
+            tokens = never_suspended.tokens()
+            more = self.answer(never_suspended, 10)
+        self.store.close()
+        run = python(SAVE, MODEL, os.path.join(self.dir, "store"))
+        self.assertEqual(run.stdout.strip(), f"SUSPENDED {tokens}", run.stderr)
+        store = self.enterContext(self.runtime.open_store(os.path.join(self.dir, "store"), must_exist=True))
+        with self.runtime.open_model(MODEL) as fresh:  # another pool: what comes back comes from the disk
+            seen = []
+            session = self.enterContext(fresh.resume(store, "ann", progress=seen.append))
+            self.assertGreater(session.resumed.reused_disk, 0)
+            self.assertTrue(all(event.type is kvrt.EventType.PROGRESS for event in seen))
+            self.assertEqual(session.info().name, "ann")
+            self.assertEqual(self.answer(session, 10), more)
+
+    def test_progress_may_raise(self):
+        session = self.computed([9] * 70)
+        session.suspend("ann")
+        before = self.model.info().sessions
+        with self.runtime.open_model(MODEL) as fresh, self.assertRaises(KeyError):
+            fresh.resume(self.store, "ann", progress=lambda event: {}["mine"])
+        self.assertEqual(self.model.info().sessions, before)
+
+
+class Verbs(Case):
+    def test_entries(self):
+        saved = self.computed([9] * 70).checkpoint("bob", durability=kvrt.Durability.KV, ttl_seconds=3600)
+        self.open([8] * 70, domain="team").checkpoint("ann", pin=True)
+        self.assertEqual([(e.domain, e.name) for e in self.store.list()], [("", "bob"), ("team", "ann")])
+        self.assertEqual([e.name for e in self.store.list("")], ["bob"])
+        self.assertEqual(self.store.list("none"), [])
+        entry = self.store.stat("bob")
+        self.assertEqual((entry.tokens, entry.generation, entry.pinned), (70, saved.generation, False))
+        self.assertAlmostEqual(entry.expires_unix_ms / 1000, time.time() + 3600, delta=60)
+        self.assertTrue(self.store.stat("ann", "team").pinned)
+        self.assertRaises(kvrt.NotFound, self.store.stat, "ann")
+        self.store.pin("ann", False, domain="team")
+        self.assertFalse(self.store.stat("ann", "team").pinned)
+        self.store.set_ttl("bob", 0)
+        self.assertEqual(self.store.stat("bob").expires_unix_ms, 0)
+        self.store.rename("bob", "carl")
+        self.assertEqual([e.name for e in self.store.list("")], ["carl"])
+        self.assertRaises(kvrt.Conflict, self._rename_onto_taken)
+        info = self.store.info()
+        self.assertEqual((info.sessions, info.read_only, info.chunks_damaged), (2, False, 0))
+        self.store.remove("carl")
+        self.store.remove("ann", "team")
+        self.assertRaises(kvrt.NotFound, self.store.remove, "carl")
+        self.assertEqual(self.store.info().sessions, 0)
+
+    def _rename_onto_taken(self):
+        self.open([7] * 10).checkpoint("dora")
+        try:
+            self.store.rename("carl", "dora")
+        finally:
+            self.store.remove("dora")
+
+    def test_saves(self):
+        session = self.computed([9] * 70)
+        first = session.checkpoint("ann")
+        self.assertGreater(first.chunks_written, 0)
+        self.assertEqual(session.checkpoint("ann").chunks_written, 0)
+        other = self.open([8] * 40)
+        self.assertRaises(kvrt.Conflict, other.suspend, "ann")
+        other.suspend("ann", overwrite=True)
+        self.assertEqual(other.info().state, kvrt.State.SUSPENDED)
+        self.assertEqual(other.info().kv_blocks, 0)
+        self.answer(other, 2)  # warms
+        self.assertEqual(other.info().state, kvrt.State.IDLE)
+        with self.assertRaises(kvrt.Conflict) as caught:
+            session.checkpoint("ann")
+        self.assertIn(caught.exception.detail, (kvrt.Detail.GENERATION, kvrt.Detail.NAME_TAKEN))
+
+    def test_gc_and_verify(self):
+        for name, token in (("ann", 9), ("bob", 8)):
+            with self.computed([token] * 70) as session:
+                session.checkpoint(name, ttl_seconds=name == "ann")
+        time.sleep(1.2)
+        self.assertRaises(kvrt.NotFound, self.store.stat, "ann")
+        report = self.store.gc(progress=lambda event: None)
+        self.assertEqual(report.sessions_removed, 1)
+        self.assertGreater(report.chunks_removed, 0)
+        self.assertEqual(self.store.verify(), [])
+
+    def test_verify_names_faults(self):
+        with self.computed([9] * 70) as session:
+            session.checkpoint("ann")
+        self.store.close()
+        where = os.path.join(self.dir, "store")
+        segments = [os.path.join(d, f) for d, _, files in os.walk(os.path.join(where, "segs")) for f in files]
+        with open(segments[0], "r+b") as file:
+            file.seek(os.path.getsize(segments[0]) // 2)
+            byte = file.read(1)
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte[0] ^ 0xFF]))
+        with kvrt.Runtime(threads=1) as runtime, runtime.open_store(where) as store:
+            seen = []
+            faults = store.verify(progress=seen.append)
+            self.assertTrue(faults)
+            self.assertTrue(all(faults))
+            with self.assertRaises(ZeroDivisionError):
+                store.verify(progress=lambda event: 1 // 0)
+
+    def test_read_only(self):
+        with self.open() as session:
+            session.checkpoint("ann")
+        self.store.close()
+        with kvrt.Runtime(threads=1) as runtime, runtime.open_store(os.path.join(self.dir, "store"), read_only=True) as store:
+            self.assertTrue(store.info().read_only)
+            self.assertEqual([e.name for e in store.list()], ["ann"])
+            self.assertRaises(kvrt.Error, store.remove, "ann")

@@ -1,0 +1,21 @@
+#!/bin/sh
+# python.sh SOURCE WORK PYTHON LIBRARY: makes the wheel, installs it into a new environment, and runs the package's own tests there,
+# away from the source tree. With MYPY=1 it checks the installed package's types instead.
+set -eu
+source=$1 work=$2 python=$3 library=$4
+rm -rf "$work"
+mkdir -p "$work"
+cp -r "$source/bindings/python/tests" "$work/tests"
+export KVRT_WHEEL_LIBRARY="$library" KVRT_SOURCE_DIR="$source" PYTHONDONTWRITEBYTECODE=1
+unset KVRT_LIBRARY PYTHONPATH || true
+"$python" -m pip wheel --quiet --disable-pip-version-check --no-index --no-build-isolation --no-deps -w "$work" "$source/bindings/python"
+"$python" -m venv --without-pip "$work/venv"
+"$python" -m pip --python "$work/venv/bin/python" install --quiet --disable-pip-version-check --no-index --no-deps "$work"/kvrt-*.whl
+cd "$work/tests"
+if [ "${MYPY:-0}" = 1 ]; then
+  sed -n "/^\`\`\`python\$/,/^\`\`\`\$/p" "$source/bindings/README.md" | sed "/^\`\`\`/d" >example.py
+  set -- "$python" -m mypy --strict --python-executable "$work/venv/bin/python" --cache-dir "$work/mypy"
+  "$@" -p kvrt
+  exec "$@" example.py
+fi
+exec "$work/venv/bin/python" -X dev -W error::ResourceWarning -m unittest
