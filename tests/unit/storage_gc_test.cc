@@ -1,60 +1,20 @@
-// Collection of garbage: what goes, what stays, wherever it is stopped. And chunks that go while a save counts on them.
+// Collection of garbage: what goes, what stays, wherever it is stopped.
 #include <random>
 #include <set>
 #include <thread>
 
-#include "tests/support/fault_env.h"
-#include "tests/support/store_rig.h"
+#include "tests/support/gc_rig.h"
 
 namespace kvrt {
 namespace {
 
 using namespace test;
-namespace fs = std::filesystem;
 
 uint64_t bytes_of(const std::vector<std::string>& files) {
   uint64_t sum = 0;
   for (auto& f : files) sum += fs::file_size(f);
   return sum;
 }
-
-class Gc : public testing::Test {
- protected:
-  void SetUp() override { open(); }
-  void open() {
-    store_.reset();
-    auto store = open_store(root(), {}, &env_);
-    ASSERT_OK(store.status());
-    store_ = std::move(*store);
-  }
-  std::string root() const { return tmp_.path() + "/s"; }
-  void save(const std::string& name, const Chain& chain, SaveOptions o = {}) {
-    o.id = next_id_++;
-    o.overwrite = true;
-    ASSERT_OK(save_chain(store_.get(), name, chain, o).status()) << name;
-  }
-  bool has(const BlockKey& key) { return store_->has(std::vector<BlockKey>{key})[0]; }
-  GcReport gc() {
-    auto report = store_->gc(nullptr);
-    EXPECT_OK(report.status());
-    return report.is_ok() ? *report : GcReport{};
-  }
-  void expect_clean() {
-    auto faults = store_->verify(nullptr);
-    ASSERT_OK(faults.status());
-    for (auto& f : *faults) ADD_FAILURE() << f.where << ": " << f.what;
-  }
-  void expect_no_stray_files() {
-    EXPECT_EQ(segment_files(root()).size(), store_->info()->segments);
-    EXPECT_TRUE(fs::is_empty(root() + "/tmp"));
-  }
-
-  TempDir tmp_{"/dev/shm"};
-  FaultPlan plan_;
-  FaultEnv env_{posix_env(), &plan_};
-  std::unique_ptr<Store> store_;
-  uint8_t next_id_ = 1;
-};
 
 TEST_F(Gc, NothingToDo) {
   GcReport empty = gc();
@@ -273,113 +233,6 @@ TEST_F(GcStopped, ASaveTakesUpWhatWaits) {
     EXPECT_EQ(store_->info()->chunks, 4u + 2 * 3u);
     expect_clean();
   }
-}
-
-// ---- a chunk goes between the save that shares it and its commit --------------------------------------------------------------------
-
-class Sharing : public Gc {
- protected:
-  void SetUp() override {
-    open();
-    save("trunk", trunk_);
-  }
-  SessionIn session(const Chain& chain) {
-    SessionIn in;
-    in.name = "ann";
-    in.id = session_id(99);
-    in.root = chain.root;
-    in.nodes = chain.nodes;
-    in.token_count = chain.tokens.size();
-    return in;
-  }
-  static Status put_all(Store::Save* save, const Chain& chain) {
-    for (size_t i = 0; i < chain.nodes.size(); i++) {
-      KVRT_TRY(save->put({chain.nodes[i].key, chain.nodes[i].parent, chain.nodes[i].tokens, 1, 2, chain.payloads[i]}));
-    }
-    return {};
-  }
-  void expect_refused(Store::Save* save) {
-    auto refused = save->commit(session(chain_));
-    EXPECT_EQ(refused.status().code(), Code::kBusy);
-    EXPECT_EQ(refused.status().detail(), Detail::kConcurrent);
-    EXPECT_EQ(store_->load("", "ann").status().code(), Code::kNotFound);
-  }
-  void expect_saved_without_reuse() {
-    auto save = store_->begin_save(false);
-    ASSERT_OK(save.status());
-    ASSERT_OK(put_all(save->get(), chain_));
-    EXPECT_EQ((*save)->chunks_written(), chain_.nodes.size());
-    ASSERT_OK((*save)->commit(session(chain_)).status());
-    save->reset();
-    EXPECT_EQ(store_->stat("", "ann")->chunks_missing, 0u);
-    EXPECT_EQ(readable_chunks(store_.get(), chain_), chain_.nodes.size());
-    expect_clean();
-    expect_no_stray_files();
-  }
-
-  Chain trunk_{token_run(64)};
-  Chain chain_{token_run(100)};  // grows out of the trunk
-};
-
-TEST_F(Sharing, RemovedAfterPut) {
-  auto save = store_->begin_save();
-  ASSERT_OK(save.status());
-  ASSERT_OK(put_all(save->get(), chain_));
-  EXPECT_EQ((*save)->chunks_written(), 3u);
-  ASSERT_OK(store_->remove("", "trunk"));
-  expect_refused(save->get());
-  save->reset();
-  expect_no_stray_files();
-  expect_saved_without_reuse();
-}
-
-TEST_F(Sharing, RemovedAfterHas) {
-  auto save = store_->begin_save();
-  ASSERT_OK(save.status());
-  EXPECT_TRUE((*save)->has(std::vector<BlockKey>{trunk_.nodes[0].key})[0]);
-  ASSERT_OK(store_->remove("", "trunk"));
-  EXPECT_FALSE((*save)->has(std::vector<BlockKey>{trunk_.nodes[0].key})[0]);
-  expect_refused(save->get());
-}
-
-TEST_F(Sharing, CollectedAfterPut) {
-  ASSERT_OK(store_->set_ttl("", "trunk", 1));
-  env_.unix_offset_ms = 2000;
-  auto save = store_->begin_save();
-  ASSERT_OK(save.status());
-  ASSERT_OK(put_all(save->get(), chain_));
-  EXPECT_EQ(gc().sessions_removed, 1u);
-  expect_refused(save->get());
-  save->reset();
-  expect_saved_without_reuse();
-}
-
-TEST_F(Sharing, FoundDamagedAfterPut) {
-  auto save = store_->begin_save();
-  ASSERT_OK(save.status());
-  ASSERT_OK(put_all(save->get(), chain_));
-  auto file = segment_files(root())[0];
-  auto bytes = read_file(file);
-  bytes[32 + 300] ^= 1;
-  write_file(file, bytes);
-  EXPECT_EQ(readable_chunks(store_.get(), trunk_), 3u);
-  expect_refused(save->get());
-}
-
-// Another session still has them: no reason to refuse.
-TEST_F(Sharing, RemovedButStillThere) {
-  save("other", trunk_);
-  Chain apart(token_run(30, 5));
-  save("apart", apart);
-  auto save = store_->begin_save();
-  ASSERT_OK(save.status());
-  ASSERT_OK(put_all(save->get(), chain_));
-  ASSERT_OK(store_->remove("", "trunk"));
-  ASSERT_OK(store_->remove("", "apart"));
-  ASSERT_OK((*save)->commit(session(chain_)).status());
-  save->reset();
-  EXPECT_EQ(readable_chunks(store_.get(), chain_), chain_.nodes.size());
-  expect_clean();
 }
 
 // Savers, removers, renamers and gc at once. A saved session has no hole, and what gc leaves is what the sessions need.

@@ -2,6 +2,7 @@
 #include <sys/mount.h>
 
 #include "tests/support/damage_rig.h"
+#include "tests/support/fault_env.h"
 
 namespace kvrt {
 namespace {
@@ -81,41 +82,68 @@ TEST_F(Place, ReadOnlyFileSystem) {
   EXPECT_EQ((*store)->begin_save().status().code(), Code::kIo);
 }
 
-TEST_F(Place, FullDisk) {
-  Tmpfs mount(tmp_.path() + "/m", "size=900k");
-  if (!mount.mounted()) GTEST_SKIP() << "no right to mount";
-  std::string place = tmp_.path() + "/m/s";
-  auto store = open_store(place);
-  ASSERT_OK(store.status());
-  ASSERT_OK(save_chain(store->get(), "ann", chain_).status());
-  size_t refused = 0;
-  for (int32_t i = 0; i < 40; i++) {  // ever larger, so that the disk is full at one place or another
-    Chain large(token_run(static_cast<size_t>(64 + 40 * i), 5 + i), 256);
-    SaveOptions o;
-    o.id = 2;
-    std::string name = "s" + std::to_string(i);
-    auto gen = save_chain(store->get(), name, large, o);
-    if (gen.is_ok()) continue;
-    refused++;
-    EXPECT_EQ(gen.status().code(), Code::kNoSpace) << gen.status().message();
-    EXPECT_EQ((*store)->load("", name).status().code(), Code::kNotFound);
-    EXPECT_TRUE(fs::is_empty(place + "/tmp"));
-    EXPECT_EQ((*store)->load("", "ann")->tokens, chain_.tokens);
-    EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
+// A disk of 900 KB, filled with sessions around "ann" until most saves are refused.
+class FullDisk : public Place {
+ protected:
+  void SetUp() override {
+    Place::SetUp();
+    if (!mount_.mounted()) GTEST_SKIP() << "no right to mount";
+    auto store = open_store(tmp_.path() + "/m/s", {}, &env_);
+    ASSERT_OK(store.status());
+    store_ = std::move(*store);
+    ASSERT_OK(save_chain(store_.get(), "ann", chain_).status());
+    size_t refused = 0;
+    for (int32_t i = 0; i < 40; i++) {  // ever larger, so that the disk is full at one place or another
+      Chain large(token_run(static_cast<size_t>(64 + 40 * i), 5 + i), 256);
+      SaveOptions o;
+      o.id = 2;
+      o.ttl_seconds = 3600;
+      std::string name = "s" + std::to_string(i);
+      auto gen = save_chain(store_.get(), name, large, o);
+      if (gen.is_ok()) continue;
+      refused++;
+      EXPECT_EQ(gen.status().code(), Code::kNoSpace) << gen.status().message();
+      EXPECT_EQ(store_->load("", name).status().code(), Code::kNotFound);
+      EXPECT_TRUE(fs::is_empty(tmp_.path() + "/m/s/tmp"));
+      EXPECT_EQ(store_->load("", "ann")->tokens, chain_.tokens);
+      EXPECT_EQ(readable_chunks(store_.get(), chain_), 5u);
+    }
+    EXPECT_GT(refused, 10u);
   }
-  EXPECT_GT(refused, 10u);
-  std::vector<std::string> names;
-  auto sessions = (*store)->list("", true);
+  void expect_room_again() {
+    EXPECT_EQ(store_->list("", true)->size(), 1u);
+    EXPECT_EQ(readable_chunks(store_.get(), chain_), 5u);
+    Chain later(token_run(200, 77), 256);
+    EXPECT_OK(save_chain(store_.get(), "later", later).status()) << "room again, work again";
+    auto faults = store_->verify(nullptr);
+    ASSERT_OK(faults.status());
+    EXPECT_TRUE(faults->empty());
+    EXPECT_EQ(fs::file_size(tmp_.path() + "/m/s/reserve"), 256u << 10) << "made again";
+  }
+
+  Tmpfs mount_{tmp_.path() + "/m", "size=900k"};
+  FaultPlan plan_;
+  FaultEnv env_{posix_env(), &plan_};
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(FullDisk, Remove) {
+  auto sessions = store_->list("", true);
   ASSERT_OK(sessions.status());
   for (auto& s : *sessions) {
     if (s.name == "ann") continue;
-    EXPECT_OK((*store)->remove("", s.name));
+    EXPECT_OK(store_->remove("", s.name));
   }
-  Chain later(token_run(200, 77), 256);
-  EXPECT_OK(save_chain(store->get(), "later", later).status()) << "room again, work again";
-  auto faults = (*store)->verify(nullptr);
-  ASSERT_OK(faults.status());
-  EXPECT_TRUE(faults->empty());
+  expect_room_again();
+}
+
+TEST_F(FullDisk, Gc) {
+  env_.unix_offset_ms = 3601'000;
+  auto report = store_->gc(nullptr);
+  ASSERT_OK(report.status());
+  EXPECT_GT(report->sessions_removed, 2u);
+  EXPECT_GT(report->bytes_freed, 100'000u);
+  expect_room_again();
 }
 
 }  // namespace
