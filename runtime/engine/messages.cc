@@ -89,6 +89,7 @@ Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& te
     cut(session, base);
     s.messages = std::move(messages);
     for (Message& m : s.messages) {
+      m.begin = std::min(m.begin, base);
       m.end = std::min(m.end, base);
       m.generated = m.generated && m.begin < m.end;
     }
