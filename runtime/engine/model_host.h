@@ -151,6 +151,7 @@ class ModelHost {
   Result<Session*> resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report);
 
  private:
+  friend struct Probe;  // tests/sim reads everything after every step
   struct ChunkLoad;
   ModelHost() = default;
   Status make_pool(const HostOptions& options, std::unique_ptr<StepRunner> toy);
