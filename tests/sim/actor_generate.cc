@@ -230,7 +230,7 @@ void Actor::on_done(const Event& e) {
     expected = r.reason == g.end;
     SIM_CHECK(r.stop_tokens == g.stop_tokens, "%u stop tokens, expected %u", r.stop_tokens, g.stop_tokens);
   } else if (r.reason == Reason::kCancelled) {
-    expected = g.cancelled;
+    expected = g.cancelled || !w_->alone;  // others may cancel
   } else if (r.reason == Reason::kPrefilled) {
     uint64_t rows_wanted = g.options.logits == WantLogits::kAll ? g.prompt : g.options.logits == WantLogits::kLast ? 1 : 0;
     expected = g.options.prefill_only && g.logits_seen == rows_wanted;

@@ -71,11 +71,11 @@ World::World(uint64_t seed, const std::string& dir, Counts* counts, bool trace)
   auto engine = Engine::open(options, std::make_unique<StrictLog>(&log_), &env_);
   SIM_CHECK(engine.is_ok(), "engine: %s", engine.status().message().c_str());
   engine_ = std::move(engine).value();
-  if (!dir_.empty() && random_.one_in(3)) {
+  if (!dir_.empty() && random_.one_in(2)) {
     auto store = engine_->open_store(engine_, dir_ + "/" + std::to_string(seed), {});
     SIM_CHECK(store.is_ok(), "store: %s", store.status().message().c_str());
     store_ = std::move(store).value();
-    saves_left_ = random_.between(2, 8);
+    saves_left_ = random_.between(4, 16);
   }
   open_host();
 }
@@ -83,7 +83,9 @@ World::World(uint64_t seed, const std::string& dir, Counts* counts, bool trace)
 World::~World() = default;
 
 void World::open_host() {
+  uint32_t block_tokens = size_.block_tokens;
   size_ = some_size(&random_);
+  if (host_ == nullptr && !saved_.empty() && !random_.one_in(4)) size_.block_tokens = block_tokens;  // else what is stored is of no use
   host_ = open_toy(engine_, &env_, size_, add_bos_, random_.next(), &runner_);
   probe_ = std::make_unique<Probe>(host_.get());
   runner_->before = [this](const Step& step, uint8_t*) { before_step(step); };
@@ -161,7 +163,7 @@ void World::close_one() {
 }
 
 void World::save(Actor* a, bool suspend) {
-  if (!a->options.store || !saves_left_) return;
+  if (!a->options.store || !saves_left_ || a->tokens().size() < 10) return;
   --saves_left_;
   std::string name(1, static_cast<char>('a' + random_.below(3)));
   a->save(name, suspend, &saved_[{a->options.domain, name}]);
@@ -200,6 +202,7 @@ void World::restart() {
   count_host();
   host_.reset();
   open_host();
+  for (int n = 0; n < 4; ++n) resume();
   setting_.note("restarts");
 }
 
@@ -247,16 +250,16 @@ void World::session_step(Actor* a) {
   }
   uint64_t what = random_.below(100);
   if (what < 18) return s.append();
-  if (what < 24) return s.append_text();
-  if (what < 34) return s.append_message();
-  if (what < 37) return s.set_messages();
-  if (what < 44) return s.truncate();
-  if (what < 48) return s.erase();
-  if (what < 56) return s.prefill();
-  if (what < 80) return s.begin();
-  if (what < 84) return save(a, false);
-  if (what < 90) return save(a, true);
-  if (what < 91 && s.read(0)) fail("an event while nothing runs");
+  if (what < 22) return s.append_text();
+  if (what < 32) return s.append_message();
+  if (what < 34) return s.set_messages();
+  if (what < 40) return s.truncate();
+  if (what < 43) return s.erase();
+  if (what < 49) return s.prefill();
+  if (what < 84) return s.begin();
+  if (what < 87) return save(a, false);
+  if (what < 93) return save(a, true);
+  if (what < 94 && s.read(0)) fail("an event while nothing runs");
   if (actors_.size() < kActorsMax) actors_.push_back(s.fork(some_bell()));
 }
 
@@ -272,10 +275,10 @@ void World::step() {
     resume();
   } else if (what < 39) {
     remove();
-  } else if (what < 41) {
+  } else if (what < (store_ ? 45 : 41)) {
     restart();
     a = nullptr;
-  } else if (what < 45) {
+  } else if (what < 48) {
     env_.advance(random_.below(100'000'000));
   } else if (what < 400) {
     schedule();
