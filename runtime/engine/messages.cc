@@ -54,7 +54,7 @@ std::string as_array(const std::vector<Message>& messages, size_t count, std::st
 
 // Makes the session's tokens say `text`. What the model generated stays token by token while the text before it is the same; the rest is
 // tokenized as one, so that a conversation without generated turns equals its template tokenized whole. Under mu_.
-Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& text) {
+Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& text, size_t* first) {
   Session& s = *session;
   uint64_t pinned = 0;  // tokens up to the end of the last generated message
   for (const Message& m : s.messages) {
@@ -83,7 +83,11 @@ Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& te
     auto messages = s.messages;  // cut drops those that are only rendered otherwise
     cut(session, base);
     s.messages = std::move(messages);
-    for (Message& m : s.messages) m.generated = m.generated && m.end <= base;
+    for (Message& m : s.messages) {  // those that end past the rewrite are looked for again by respan
+      if (m.end <= base) continue;
+      m = {std::move(m.json), std::min(m.begin, base), base, false};
+      *first = std::min(*first, static_cast<size_t>(&m - s.messages.data()));
+    }
   }
   s.tokens.insert(s.tokens.end(), fresh.begin() + static_cast<ptrdiff_t>(same), fresh.end());
   return info;
@@ -94,12 +98,9 @@ bool ModelHost::adds_bos(std::string_view text) const {
   return tokenizer_->add_bos() && tokenizer_->bos() >= 0 && !text.starts_with(tokenizer_->piece(tokenizer_->bos(), true));
 }
 
-// After a rewrite from token `base` on: finds the tokens of the messages from there anew. A message ends where the text of the conversation
-// up to it ends.
-void ModelHost::respan(Session* session, uint64_t base) {
+// After a rewrite: finds the tokens of the messages from `first` on anew. A message ends where the text of the conversation up to it ends.
+void ModelHost::respan(Session* session, size_t first) {
   auto& messages = session->messages;
-  auto first = static_cast<size_t>(std::find_if(messages.begin(), messages.end(), [&](const Message& m) { return m.end > base; }) -
-                                   messages.begin());
   std::vector<size_t> ends;  // in bytes of text
   bool bos = false;
   for (size_t i = first; i < messages.size(); ++i) {
@@ -127,11 +128,12 @@ void ModelHost::respan(Session* session, uint64_t base) {
 Result<AppendInfo> ModelHost::add_message(Session* session, std::string message) {
   KVRT_ASSIGN(std::string text, render(as_array(session->messages, session->messages.size(), message), false, session->tools));
   std::unique_lock lock(mu_);
-  KVRT_ASSIGN(AppendInfo info, rewrite_to(session, text));
+  size_t first = session->messages.size();
+  KVRT_ASSIGN(AppendInfo info, rewrite_to(session, text, &first));
   uint64_t end = session->tokens.size();
   session->messages.push_back({std::move(message), end - std::min(end, info.appended), end, false});
   lock.unlock();
-  if (info.rewritten) respan(session, info.rewritten_at);
+  if (info.rewritten) respan(session, first);
   return info;
 }
 
@@ -177,9 +179,10 @@ Status ModelHost::open_turn(Session* session) {
   if (messages.empty() || messages.back().generated || messages.back().end != session->tokens.size()) return {};
   KVRT_ASSIGN(std::string text, render(as_array(messages, messages.size(), ""), true, session->tools));
   std::unique_lock lock(mu_);
-  KVRT_ASSIGN(AppendInfo info, rewrite_to(session, text));
+  size_t first = session->messages.size();
+  KVRT_ASSIGN(AppendInfo info, rewrite_to(session, text, &first));
   lock.unlock();
-  if (info.rewritten) respan(session, info.rewritten_at);
+  if (info.rewritten) respan(session, first);
   return {};
 }
 

@@ -153,6 +153,7 @@ class ModelHost {
   Result<Session*> resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report);
 
  private:
+  friend struct Probe;  // tests/sim reads everything after every step
   struct ChunkLoad;
   ModelHost() = default;
   Status make_pool(const HostOptions& options, std::unique_ptr<StepRunner> toy);
@@ -162,10 +163,10 @@ class ModelHost {
   Status require(const Session& session, const char* call) const;  // idle or suspended, else BUSY or INVALID
   void cut(Session* session, uint64_t count);                      // truncate, under mu_
   Status open_turn(Session* session);                              // the template's generation prompt, before a begin
-  Result<AppendInfo> rewrite_to(Session* session, const std::string& text);
+  Result<AppendInfo> rewrite_to(Session* session, const std::string& text, size_t* first);
   Result<AppendInfo> add_message(Session* session, std::string message);
   bool adds_bos(std::string_view text) const;
-  void respan(Session* session, uint64_t base);
+  void respan(Session* session, size_t first);
   Status check_erase(const Session& session, uint64_t from, uint64_t to) const;
   uint64_t joint(const Session& session, const std::string& text, uint64_t from, uint64_t to, uint64_t end) const;
   void put_back(Session* session, Conversation before);

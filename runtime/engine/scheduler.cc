@@ -105,7 +105,7 @@ bool Scheduler::waits_for_other(Session* s, const Run& run) {
 uint64_t Scheduler::make_writable(Session* s, const Run& run, StepPlan* plan) {
   for (auto i = static_cast<uint32_t>(run.begin / block_tokens_); uint64_t{i} * block_tokens_ < run.end; ++i) {
     BlockId have = s->table.block(i);
-    if (have != kNoBlock && pool_.refs(have) == 1 && !index_.contains(have)) continue;
+    if (have != kNoBlock && writable(have)) continue;
     BlockId fresh = alloc(s);
     if (fresh == kNoBlock && have != kNoBlock && pool_.refs(have) == 1) {  // nobody else needs it as it was: it stops being shared
       index_.erase(have);
@@ -200,8 +200,10 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns) {
   for (Session* s : order) {
     Run run = next_run(*s);
     decodes += run.end - run.begin == 1;
-    auto i = static_cast<uint32_t>(run.begin / block_tokens_);  // whoever is within a block goes on with it
-    if (s->share && run.store_kv && s->table.filled(i) > 0 && i < s->keys.size()) claimed_.emplace(s->keys[i], s);
+    // Whoever is within a block of its own goes on with it; a shared one needs a copy first, for which there may be no block.
+    auto i = static_cast<uint32_t>(run.begin / block_tokens_);
+    bool within = run.store_kv && s->table.filled(i) > 0 && writable(s->table.block(i));
+    if (s->share && within && i < s->keys.size()) claimed_.emplace(s->keys[i], s);
   }
   budget_ = pace_.budget(decodes);
   Session* starved = nullptr;
@@ -221,7 +223,11 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns) {
     }
   }
   starved_ = starved;
-  if (starved && plan->seqs.empty() && !blocks_come_back()) {
+  // Only the oldest has had every block it can: another waits for those who began before it.
+  bool oldest = starved && std::none_of(sessions_.begin(), sessions_.end(), [&](const Session* s) {
+                  return runnable(*s) && s->generation->order < starved->generation->order;
+                });
+  if (oldest && plan->seqs.empty() && !blocks_come_back()) {
     fail(starved, error(Code::kLimit, Detail::kNone,
                         "the pool of %u KV blocks of %u tokens has none left for this session of %zu tokens: raise kv_bytes_max of "
                         "model_open, or close sessions",

@@ -122,6 +122,7 @@ class Scheduler {
   uint64_t block_bytes = 0;  // for reports
 
  private:
+  friend struct Probe;  // tests/sim reads everything after every step
   struct Run {
     uint64_t begin = 0, end = 0;
     bool store_kv = true;
@@ -141,6 +142,7 @@ class Scheduler {
   void commit_token(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
   void sum_up(const Report& report, bool first_token);
   bool blocks_come_back() const;
+  bool writable(BlockId block) const { return pool_.refs(block) == 1 && !index_.contains(block); }
   bool reclaim(const Session* for_session);
   void drop(BlockId block);
   void drop_copied(StepPlan* plan);

@@ -31,6 +31,7 @@ class BlockPool {
   uint32_t cached_count() const { return static_cast<uint32_t>(lru_.size()); }
 
  private:
+  friend struct Probe;  // tests/sim reads everything after every step
   std::vector<uint32_t> refs_;
   std::vector<BlockId> free_;                        // used as a stack
   std::list<BlockId> lru_;                           // cached, oldest first

@@ -24,6 +24,7 @@ class PrefixIndex {
   size_t size() const { return entries_.size(); }
 
  private:
+  friend struct Probe;  // tests/sim reads everything after every step
   struct Entry {
     BlockKey key, parent;
     std::vector<int32_t> tokens;

@@ -1,0 +1,202 @@
+#include "tests/sim/actor.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstring>
+
+namespace kvrt::test {
+
+void fail(const char* format, ...) {
+  char text[512];
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  throw Failure{text};
+}
+
+Actor::Actor(Setting* setting, SessionOptions o, std::shared_ptr<Bell> bell) : options(std::move(o)), w_(setting), bell_(std::move(bell)) {
+  options.wake = bell_;
+  auto opened = w_->host->open_session(options);
+  SIM_CHECK(opened.is_ok(), "open: %s", opened.status().message().c_str());
+  session_ = *opened;
+  id_ = w_->host->session_info(session_).id;
+}
+
+Actor::Actor(Setting* setting, SessionOptions o, std::shared_ptr<Bell> bell, Session* resumed)
+    : options(std::move(o)), w_(setting), session_(resumed), bell_(std::move(bell)) {}
+
+void Actor::close() {
+  if (session_) w_->host->close(session_);
+  session_ = nullptr;
+}
+
+// ---- what is said
+
+// Three texts in all, by position: sessions meet in their prefixes, and part somewhere.
+std::vector<int32_t> Actor::some_tokens(uint64_t count) {
+  uint64_t kind = 1 + w_->random->below(w_->random->one_in(4) ? 1000 : 3), vocab = w_->tokenizer->vocab_size();
+  std::vector<int32_t> fresh(count);
+  for (uint64_t i = 0; i < count; ++i) fresh[i] = static_cast<int32_t>(Random(kind << 32 | (tokens_.size() + i)).below(vocab));
+  return fresh;
+}
+
+std::string Actor::some_text(uint64_t max) {
+  static const char* const kWords[] = {"a", "bab", "cd", "er", "an", "\u00e9", "mist", " ", "tide", "abcd"};
+  std::string text;
+  for (uint64_t n = w_->random->below(max + 1); n > 0; --n) text += kWords[w_->random->below(std::size(kWords))];
+  return text;
+}
+
+void Actor::append() {
+  uint64_t count = w_->random->below(w_->random->one_in(3) ? w_->room : 40);
+  auto fresh = some_tokens(count);
+  bool bad = w_->random->one_in(40) && count;
+  if (bad) fresh[w_->random->below(count)] = w_->random->one_in(2) ? -1 : static_cast<int32_t>(w_->tokenizer->vocab_size());
+  Status status = w_->host->append(session_, fresh);
+  bool fits = tokens_.size() + count <= w_->room;
+  Code want = bad ? Code::kInvalid : fits ? Code::kOk : Code::kLimit;
+  SIM_CHECK(status.code() == want, "append of %zu to %zu in %zu: %s", size_t{count}, tokens_.size(), size_t{w_->room},
+            status.message().c_str());
+  if (status.is_ok()) tokens_.insert(tokens_.end(), fresh.begin(), fresh.end());
+  if (want == Code::kLimit) w_->note("appends refused");
+}
+
+void Actor::append_text() {
+  std::string text = some_text(12);
+  bool special = w_->random->one_in(2);
+  if (special) text += "<|im_end|>";
+  std::vector<int32_t> fresh;
+  if (tokens_.empty() && w_->tokenizer->add_bos()) fresh.push_back(kToyBos);
+  SIM_CHECK(w_->tokenizer->encode(text, special, &fresh).is_ok(), "encode");
+  Status status = w_->host->append_text(session_, text, special);
+  SIM_CHECK(status.code() == (tokens_.size() + fresh.size() <= w_->room ? Code::kOk : Code::kLimit), "append_text: %s",
+            status.message().c_str());
+  if (status.is_ok()) tokens_.insert(tokens_.end(), fresh.begin(), fresh.end());
+}
+
+void Actor::truncate() {
+  uint64_t to = w_->random->one_in(3) ? w_->random->below(tokens_.size() + 1)
+                                      : tokens_.size() - std::min<size_t>(tokens_.size(), w_->random->below(20));
+  if (w_->random->one_in(30)) {
+    SIM_CHECK(w_->host->truncate(session_, tokens_.size() + 1).code() == Code::kInvalid, "truncate past the end");
+    return;
+  }
+  Status status = w_->host->truncate(session_, to);
+  SIM_CHECK(status.is_ok(), "truncate: %s", status.message().c_str());
+  tokens_.resize(to);
+  drop_messages();
+  w_->note("truncations");
+}
+
+void Actor::drop_messages() {
+  while (!said_.empty() && said_.back().end > tokens_.size()) said_.pop_back();
+}
+
+void Actor::erase() {
+  uint64_t from = w_->random->below(tokens_.size() + 1), to = from + w_->random->below(tokens_.size() + 1 - from);
+  if (!said_.empty() && w_->random->one_in(2)) from = said_.front().begin, to = said_[w_->random->below(said_.size())].end;
+  Status status = w_->host->erase(session_, from, to);
+  std::vector<Said> rest;
+  bool cuts = false;
+  for (Said m : said_) {
+    bool inside = from <= m.begin && m.end <= to;
+    cuts |= !inside && m.begin < to && from < m.end;
+    if (inside) continue;
+    if (m.begin >= to) m.begin -= to - from, m.end -= to - from;
+    rest.push_back(m);
+  }
+  SIM_CHECK(status.code() == (cuts ? Code::kInvalid : Code::kOk), "erase %zu to %zu: %s", size_t{from}, size_t{to},
+            status.message().c_str());
+  if (cuts) return;
+  tokens_.erase(tokens_.begin() + static_cast<ptrdiff_t>(from), tokens_.begin() + static_cast<ptrdiff_t>(to));
+  said_ = rest;
+  w_->note("erasures");
+}
+
+std::unique_ptr<Actor> Actor::fork(std::shared_ptr<Bell> bell) {
+  auto made = w_->host->fork(session_, bell);
+  SIM_CHECK(made.is_ok(), "fork: %s", made.status().message().c_str());
+  auto copy = std::make_unique<Actor>(w_, options, bell, *made);
+  copy->options.wake = bell;
+  copy->tokens_ = tokens_;
+  copy->said_ = said_;
+  copy->suspended_ = suspended_;
+  copy->id_ = w_->host->session_info(copy->session_).id;
+  SIM_CHECK(!(copy->id_ == id_), "the fork has the same id");
+  w_->note("forks");
+  return copy;
+}
+
+// ---- the store
+
+void Actor::save(const std::string& name, bool suspend, Saved* saved) {
+  SaveOptions o{Durability::kNone, w_->random->one_in(3), suspend};
+  auto report = w_->host->save(session_, name, o);
+  bool mine = saved->exists && saved->id == id_ && name_ == name && saved->gen == gen_;
+  if (!saved->exists || mine || o.overwrite) {
+    SIM_CHECK(report.is_ok(), "save: %s", report.status().message().c_str());
+  } else {
+    SIM_CHECK(report.status().code() == Code::kConflict, "save over another session: %s", code_name(report.status().code()));
+    w_->note("conflicts");
+    return;
+  }
+  SIM_CHECK(report->gen > saved->newest && report->tokens == tokens_.size(), "save: generation %zu after %zu", size_t{report->gen},
+            size_t{saved->newest});
+  SessionInfo info = w_->host->session_info(session_);
+  SIM_CHECK((info.id == id_) == (gen_ == 0 || name == name_), "save: the id");
+  id_ = info.id;
+  name_ = name;
+  gen_ = report->gen;
+  *saved = {tokens_, said_, id_, gen_, gen_, true};
+  if (suspend) suspended_ = true;
+  w_->note(suspend ? "suspends" : "checkpoints");
+}
+
+void Actor::resumed(const std::string& name, const Saved& saved, const Report& r) {
+  tokens_ = saved.tokens;
+  said_ = saved.said;
+  id_ = saved.id;
+  name_ = name;
+  gen_ = saved.gen;
+  SessionInfo info = w_->host->session_info(session_);
+  SIM_CHECK(info.id == id_ && info.gen == gen_ && info.name == name, "resume: id, generation or name");
+  SIM_CHECK(r.prompt_tokens == tokens_.size() && r.prompt_tokens == r.reused_memory + r.reused_disk + r.prefilled, "resume: the report");
+  w_->note("resumes");
+  if (r.reused_disk) w_->note("resumes from disk");
+  if (r.reused_memory) w_->note("resumes from memory");
+}
+
+// ---- between calls
+
+void Actor::check() {
+  SessionInfo info = w_->host->session_info(session_);
+  auto have = w_->host->tokens(session_);
+  if (running_) {
+    SIM_CHECK(info.state == SessionState::kGenerating, "state %u while generating", static_cast<unsigned>(info.state));
+    SIM_CHECK(have.size() >= tokens_.size() && std::equal(tokens_.begin(), tokens_.end(), have.begin()), "tokens while generating");
+    return;
+  }
+  auto state = failed_ ? SessionState::kFailed : suspended_ ? SessionState::kSuspended : SessionState::kIdle;
+  SIM_CHECK(info.state == state, "state %u, expected %u", static_cast<unsigned>(info.state), static_cast<unsigned>(state));
+  SIM_CHECK(have == tokens_, "the session has %zu tokens, expected %zu, or others", have.size(), tokens_.size());
+  SIM_CHECK(info.unread == 0 && !info.awaits_accept, "idle with %zu unread events", size_t{info.unread});
+  SIM_CHECK(info.kv_tokens <= tokens_.size() && info.messages == said_.size(), "%zu messages, expected %zu", size_t{info.messages},
+            said_.size());
+  check_messages();
+}
+
+void Actor::refused() {
+  Code want = running_ ? Code::kBusy : Code::kInvalid;
+  ModelHost* h = w_->host;
+  SIM_CHECK(h->append(session_, {}).code() == want, "append in another state");
+  SIM_CHECK(h->truncate(session_, 0).code() == want, "truncate in another state");
+  SIM_CHECK(h->erase(session_, 0, 0).code() == want, "erase in another state");
+  SIM_CHECK(h->begin(session_, {}).code() == want, "begin in another state");
+  SIM_CHECK(h->append_message(session_, R"({"role":"user","content":"a"})").status().code() == want, "append_message in another state");
+  SIM_CHECK(h->fork(session_, nullptr).status().code() == want, "fork in another state");
+  if (options.store) SIM_CHECK(h->save(session_, "a", {}).status().code() == want, "save in another state");
+  w_->note("calls refused");
+}
+
+}  // namespace kvrt::test

@@ -1,0 +1,282 @@
+// Actors: prefills and generations, event by event.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "tests/sim/actor.h"
+
+namespace kvrt::test {
+
+namespace {
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](float x, float y) { return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y); });
+}
+}  // namespace
+
+GenerateOptions Actor::some_options() {
+  Random& r = *w_->random;
+  GenerateOptions o;
+  o.max_tokens = r.one_in(8) ? 0 : static_cast<uint32_t>(r.between(1, r.one_in(4) ? 100 : 24));
+  o.ignore_eos = r.one_in(3);
+  o.emit_logits = r.one_in(3);
+  o.host_samples = r.one_in(6);
+  o.all_or_nothing = r.one_in(4);
+  o.generation_prompt = !r.one_in(6);
+  for (uint64_t n = r.one_in(6) ? r.below(3) : 0; n > 0; --n)
+    o.stop_tokens.push_back(static_cast<int32_t>(r.below(w_->tokenizer->vocab_size())));
+  if (r.one_in(4)) o.stop_strings = {r.one_in(2) ? "ab" : "es", "tid"};
+  SamplingOptions& s = o.sampling;
+  s.temperature = r.one_in(2) ? 0 : 0.8f;
+  s.seed = r.one_in(2) ? 7 : r.below(1000);
+  if (r.one_in(4)) s.top_k = static_cast<uint32_t>(r.between(1, 30));
+  if (r.one_in(4)) s.top_p = 0.9f;
+  if (r.one_in(6)) s.min_p = 0.05f;
+  if (r.one_in(6)) s.repetition_penalty = 1.2f;
+  if (r.one_in(6)) s.frequency_penalty = 0.3f, s.presence_penalty = 0.2f;
+  if (r.one_in(12)) s.penalty_window = static_cast<uint32_t>(r.between(1, 20));
+  if (r.one_in(8)) s.top_logprobs = static_cast<uint32_t>(r.between(1, 5));
+  if (r.one_in(8)) s.logit_bias = {{static_cast<int32_t>(r.below(w_->tokenizer->vocab_size())), -std::numeric_limits<float>::infinity()}};
+  return o;
+}
+
+void Actor::prefill() {
+  GenerateOptions o;
+  o.prefill_only = true;
+  o.logits = static_cast<WantLogits>(w_->random->below(3));
+  start(std::move(o));
+}
+
+void Actor::begin() { start(some_options()); }
+
+void Actor::start(GenerateOptions o) {
+  Running run;
+  run.options = o;
+  run.before = tokens_;
+  run.said_before = said_;
+  bool opens = o.generation_prompt && !o.prefill_only && !said_.empty() && !said_.back().generated && said_.back().end == tokens_.size();
+  const uint64_t pinned = generated_end();
+  rows = 0;
+  heard_ = bell_ ? bell_->rung.load() : 0;
+  Status status = w_->host->begin(session_, o);
+  if (opens && status.code() == Code::kLimit) return;
+  if (opens) {  // single-threaded: no step has run
+    tokens_ = w_->host->tokens(session_);
+    adopt_messages();
+    if (status.is_ok()) check_rewrite(run.before, true, pinned == 0);
+    w_->note("turns opened");
+  }
+  SIM_CHECK(status.code() == (tokens_.empty() ? Code::kInvalid : Code::kOk), "begin with %zu tokens: %s", tokens_.size(),
+            status.message().c_str());
+  if (!status.is_ok()) return;
+  run.prompt = tokens_.size();
+  if (o.sampling.temperature > 0) {  // 0: drawn, and in the report
+    run.options.sampling.seed = session_->generation->options.sampling.seed;
+    SIM_CHECK(run.options.sampling.seed && (!o.sampling.seed || run.options.sampling.seed == o.sampling.seed), "the seed");
+  }
+  if (w_->trace) {
+    const SamplingOptions& s = o.sampling;
+    std::printf("  begin at %zu: max %u%s%s%s, temperature %g, seed %zu, top_k %u, top_p %g, penalties %g %g %g\n", tokens_.size(),
+                o.max_tokens, o.emit_logits ? ", logits" : "", o.host_samples ? ", host" : "", o.all_or_nothing ? ", all or nothing" : "",
+                static_cast<double>(s.temperature), size_t{s.seed}, s.top_k, static_cast<double>(s.top_p),
+                static_cast<double>(s.repetition_penalty), static_cast<double>(s.frequency_penalty),
+                static_cast<double>(s.presence_penalty));
+  }
+  running_ = std::move(run);
+  suspended_ = false;
+  w_->note(o.prefill_only ? "prefills" : "generations");
+}
+
+void Actor::cancel() {
+  SessionInfo before = w_->host->session_info(session_);
+  w_->host->cancel(session_);
+  if (!running_) return;
+  running_->cancelled = true;
+  w_->note("cancels");
+  if (!w_->alone) return;
+  // No step runs: what was not over is over now, with DONE as the last event.
+  SessionInfo info = w_->host->session_info(session_);
+  SIM_CHECK(info.unread <= before.unread + 1 && !info.awaits_accept, "cancel: %zu unread events became %zu", size_t{before.unread},
+            size_t{info.unread});
+  running_->left_after_cancel = info.unread;
+}
+
+bool Actor::read(int32_t timeout_ms) {
+  ModelHost* h = w_->host;
+  SessionInfo info = h->session_info(session_);
+  if (info.awaits_accept && info.unread == 0) {
+    if (w_->random->one_in(8)) {
+      SIM_CHECK(h->next(session_, timeout_ms).status().code() == Code::kInvalid, "next while accept is due");
+      SIM_CHECK(h->accept(session_, -1).code() == Code::kInvalid, "accept of token -1");
+    }
+    accept();
+  }
+  auto event = h->next(session_, timeout_ms);
+  if (!event.is_ok()) {
+    on_failure(event.status());
+    return true;
+  }
+  if (event->type == EventType::kNone) {
+    SIM_CHECK(timeout_ms >= 0 || !running_, "next without a limit came back with nothing");
+    SIM_CHECK(!running_ || running_->left_after_cancel == 0, "cancelled, and no DONE");
+    return false;
+  }
+  SIM_CHECK(running_, "an event of type %u while nothing runs", static_cast<unsigned>(event->type));
+  if (w_->alone && bell_ && info.unread == 0 && timeout_ms < 0) SIM_CHECK(bell_->rung > heard_, "a first event, and wake was not called");
+  if (w_->alone && bell_ && info.unread > 0) SIM_CHECK(bell_->rung > heard_, "unread events, and wake was not called");
+  if (running_->left_after_cancel) --running_->left_after_cancel;
+  switch (event->type) {
+    case EventType::kProgress:
+      SIM_CHECK(event->done <= event->total && event->total <= running_->prompt, "progress %zu of %zu", size_t{event->done},
+                size_t{event->total});
+      break;
+    case EventType::kLogits:
+      on_logits(*event);
+      break;
+    case EventType::kToken:
+      on_token(*event);
+      break;
+    default:
+      on_done(*event);
+  }
+  if (w_->alone && bell_ && h->session_info(session_).unread == 0) heard_ = bell_->rung;
+  return true;
+}
+
+void Actor::accept() {
+  Running& g = *running_;
+  SIM_CHECK(g.options.host_samples && g.accepted < 0, "accept is due without a question");
+  g.accepted = static_cast<int32_t>(w_->random->below(w_->tokenizer->vocab_size()));
+  Status status = w_->host->accept(session_, g.accepted);
+  SIM_CHECK(status.is_ok(), "accept: %s", status.message().c_str());
+  w_->note("accepted");
+}
+
+void Actor::on_logits(const Event& e) {
+  Running& g = *running_;
+  uint64_t last = tokens_.size() - 1;
+  if (g.options.prefill_only) {
+    uint64_t want = g.options.logits == WantLogits::kAll ? g.next_logits++ : last;
+    SIM_CHECK(e.position == want && g.options.logits != WantLogits::kNone, "logits of position %zu, expected %zu", size_t{e.position},
+              size_t{want});
+  } else {
+    SIM_CHECK(e.position == last && (g.options.emit_logits || g.options.host_samples) && !g.logits_taken,
+              "logits of position %zu after %zu tokens", size_t{e.position}, tokens_.size());
+    g.logits_taken = true;
+  }
+  ++g.logits_seen;
+  SIM_CHECK(same_bits(e.logits, oracle_row(std::span(tokens_).first(e.position + 1), w_->tokenizer->vocab_size())),
+            "the logits of position %zu of %zu differ", size_t{e.position}, tokens_.size());
+  w_->note("rows compared");
+}
+
+void Actor::on_token(const Event& e) {
+  Running& g = *running_;
+  const GenerateOptions& o = g.options;
+  SIM_CHECK(g.end == Reason::kNone && !o.prefill_only, "a token after the end");
+  SIM_CHECK(g.logits_taken == (o.emit_logits || o.host_samples), "a token without its logits");
+  auto row = oracle_row(tokens_, w_->tokenizer->vocab_size());
+  Sample want = o.host_samples ? describe(row, g.accepted, o.sampling.top_logprobs) : oracle_sample(row, o, tokens_, g.prompt);
+  SIM_CHECK(e.position == tokens_.size() && e.token == want.token, "token %d at %zu, expected %d at %zu", e.token, size_t{e.position},
+            want.token, tokens_.size());
+  SIM_CHECK(e.logprob == want.logprob && e.top.size() == want.top.size(), "log probability %g, expected %g", static_cast<double>(e.logprob),
+            static_cast<double>(want.logprob));
+  tokens_.push_back(e.token);
+  g.accepted = -1;
+  g.logits_taken = false;
+  g.text += e.text;
+  g.end = oracle_end(*w_->tokenizer, o, tokens_, g.prompt, w_->room, &g.stop_tokens);
+  w_->note("tokens compared");
+}
+
+void Actor::check_report(const Report& r) {
+  const Running& g = *running_;
+  bool computed = r.prompt_tokens > 0;
+  uint64_t generated = tokens_.size() - g.prompt;
+  SIM_CHECK(r.prompt_tokens == (r.reason == Reason::kContextFull && generated == 0 ? 0 : g.prompt), "prompt of %zu tokens, expected %zu",
+            size_t{r.prompt_tokens}, g.prompt);
+  bool begun = r.reused_memory + r.reused_disk + r.prefilled > 0;  // a generation that was cancelled before its first step has none
+  SIM_CHECK(r.prompt_tokens == r.reused_memory + r.reused_disk + r.prefilled || (!begun && r.reason == Reason::kCancelled),
+            "prompt %zu, memory %zu, disk %zu, prefilled %zu", size_t{r.prompt_tokens}, size_t{r.reused_memory}, size_t{r.reused_disk},
+            size_t{r.prefilled});
+  SIM_CHECK(r.generated == generated, "%zu generated, expected %zu", size_t{r.generated}, size_t{generated});
+  bool wants_logits = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
+  if (computed && begun && wants_logits) SIM_CHECK(r.prefilled >= 1, "logits without a row");
+  if (computed && begun && g.options.logits == WantLogits::kAll) SIM_CHECK(r.prefilled == g.prompt, "reused where every row was wanted");
+  if (begun)
+    SIM_CHECK((r.reuse_stopped == ReuseStop::kAll) == (r.reuse_stopped_at == g.prompt) && r.reuse_stopped_at <= g.prompt,
+              "reuse stopped at %zu: %u", size_t{r.reuse_stopped_at}, static_cast<unsigned>(r.reuse_stopped));
+  if (g.options.sampling.seed) SIM_CHECK(r.seed == g.options.sampling.seed, "the seed");
+  if (w_->alone) {  // every row that ran is in the report, once
+    uint64_t decodes = generated ? generated - 1 : 0, want = r.prefilled + decodes + r.recomputed;
+    bool whole = r.reason != Reason::kCancelled && computed;
+    SIM_CHECK(whole ? rows == want : rows <= want + 1, "%zu rows ran; %zu prefilled, %zu decoded, %zu recomputed", size_t{rows},
+              size_t{r.prefilled}, size_t{decodes}, size_t{r.recomputed});
+  }
+  if (r.recomputed) w_->note("recomputed");
+  if (r.reused_disk) w_->note("prompts with blocks from disk");
+  if (r.reused_memory) w_->note("prompts with blocks from memory");
+  w_->note("reuse stopped: " + std::to_string(static_cast<unsigned>(r.reuse_stopped)));
+}
+
+void Actor::on_done(const Event& e) {
+  Running& g = *running_;
+  const Report& r = e.report;
+  g.text += e.text;
+  bool empty = tokens_.size() == g.prompt;
+  bool expected = false;
+  if (g.end != Reason::kNone) {
+    expected = r.reason == g.end;
+    SIM_CHECK(r.stop_tokens == g.stop_tokens, "%u stop tokens, expected %u", r.stop_tokens, g.stop_tokens);
+  } else if (r.reason == Reason::kCancelled) {
+    expected = g.cancelled || !w_->alone;  // others may cancel
+  } else if (r.reason == Reason::kPrefilled) {
+    uint64_t rows_wanted = g.options.logits == WantLogits::kAll ? g.prompt : g.options.logits == WantLogits::kLast ? 1 : 0;
+    expected = g.options.prefill_only && g.logits_seen == rows_wanted;
+  } else if (r.reason == Reason::kContextFull) {
+    expected = empty && !g.options.prefill_only && g.prompt >= w_->room;
+  }
+  SIM_CHECK(expected, "done: %u, expected %u", static_cast<unsigned>(r.reason), static_cast<unsigned>(g.end));
+  if (!g.options.prefill_only) {
+    std::string shown = oracle_shown(*w_->tokenizer, g.options, tokens_, g.prompt);
+    SIM_CHECK(g.text == shown, "text \"%s\", expected \"%s\"", g.text.c_str(), shown.c_str());
+  }
+  check_report(r);
+  static const char* const kReasons[] = {
+      "", "done: eos", "done: stop", "done: max_tokens", "done: context full", "done: cancelled", "done: prefilled", ""};
+  w_->note(kReasons[static_cast<size_t>(r.reason)]);
+  leave(r.reason);
+  check();
+}
+
+void Actor::on_failure(const Status& status) {
+  SIM_CHECK(running_, "next: %s", status.message().c_str());
+  Running& g = *running_;
+  auto row = oracle_row(tokens_, w_->tokenizer->vocab_size());
+  bool nan = std::any_of(row.begin(), row.end(), [](float x) { return std::isnan(x); });
+  bool banned = !nan && !g.options.host_samples && oracle_sample(row, g.options, tokens_, g.prompt).empty;
+  Code want = nan ? Code::kDevice : banned ? Code::kInvalid : Code::kOk;
+  SIM_CHECK(status.code() == want && g.end == Reason::kNone && !g.options.prefill_only, "next: %s", status.message().c_str());
+  failed_ = nan && !g.options.all_or_nothing;
+  w_->note("failed");
+  leave(Reason::kFailed);
+  check();
+}
+
+// What is left when a generation is over.
+void Actor::leave(Reason reason) {
+  Running g = std::move(*running_);
+  running_.reset();
+  if (g.options.all_or_nothing && (reason == Reason::kCancelled || reason == Reason::kFailed)) {
+    tokens_ = g.before;
+    said_ = g.said_before;
+    w_->note("undone");
+  } else if (!said_.empty() && !g.options.prefill_only && tokens_.size() > g.prompt && said_.back().end <= g.prompt) {
+    std::string shown = reason == Reason::kFailed ? g.text : oracle_shown(*w_->tokenizer, g.options, tokens_, g.prompt);
+    said_.push_back({"assistant", shown, g.prompt, tokens_.size(), true});
+    w_->note("generated turns");
+  }
+}
+
+}  // namespace kvrt::test

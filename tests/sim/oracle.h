@@ -1,0 +1,76 @@
+// The oracle: what must come, computed from the token list alone. Nothing is kept, nothing is shared.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/engine/sampler.h"
+#include "runtime/engine/session.h"
+#include "tests/sim/toy.h"
+
+namespace kvrt::test {
+
+// The logits after all of `tokens`.
+inline std::vector<float> oracle_row(std::span<const int32_t> tokens, uint32_t vocab) {
+  uint64_t state = kToyStart;
+  for (size_t p = 0; p < tokens.size(); ++p) state = toy_next(state, toy_kv(state, tokens[p], p));
+  std::vector<float> row(vocab);
+  toy_logits(state, row);
+  return row;
+}
+
+inline Sample oracle_sample(std::span<const float> row, const GenerateOptions& o, std::span<const int32_t> tokens, size_t prompt) {
+  return sample(row, o.sampling, tokens, prompt, tokens.size());
+}
+
+// Whether tokens[prompt..] end a generation, why, and how many of them hold bytes of the stop string.
+inline Reason oracle_end(const Tokenizer& t, const GenerateOptions& o, std::span<const int32_t> tokens, size_t prompt, size_t room,
+                         uint32_t* stop_tokens) {
+  std::string text;
+  std::vector<size_t> ends;
+  for (int32_t token : tokens.subspan(prompt)) {
+    text += t.piece(token, false);
+    ends.push_back(text.size());
+  }
+  size_t stop = std::string::npos;
+  for (const std::string& s : o.stop_strings) stop = std::min(stop, text.find(s));
+  *stop_tokens = 0;
+  if (stop != std::string::npos)
+    *stop_tokens = static_cast<uint32_t>(std::count_if(ends.begin(), ends.end(), [&](size_t e) { return e > stop; }));
+  int32_t last = tokens.back();
+  if (t.is_end(last) && !o.ignore_eos) return *stop_tokens = 0, Reason::kEos;
+  if (stop != std::string::npos || std::count(o.stop_tokens.begin(), o.stop_tokens.end(), last)) return Reason::kStop;
+  if (o.max_tokens && tokens.size() - prompt >= o.max_tokens) return Reason::kMaxTokens;
+  return tokens.size() >= room ? Reason::kContextFull : Reason::kNone;
+}
+
+// Bytes as text: what is no UTF-8 is U+FFFD.
+inline std::string oracle_text(const Tokenizer& t, std::span<const int32_t> tokens, bool special) {
+  Utf8Stream utf8;
+  std::string text(utf8.push(t.decode(tokens, special)));
+  text += utf8.finish();
+  return text;
+}
+
+// What a host is shown of tokens[prompt..]: whole code points up to the stop string.
+inline std::string oracle_shown(const Tokenizer& t, const GenerateOptions& o, std::span<const int32_t> tokens, size_t prompt) {
+  std::string text = oracle_text(t, tokens.subspan(prompt), false);
+  size_t stop = std::string::npos;
+  for (const std::string& s : o.stop_strings) stop = std::min(stop, text.find(s));
+  return text.substr(0, stop);
+}
+
+struct Said {
+  std::string role, content;
+  uint64_t begin = 0, end = 0;
+  bool generated = false;
+};
+
+// The toy's template by hand.
+inline std::string oracle_render(const std::vector<Said>& messages, bool generation_prompt) {
+  std::string text;
+  for (const Said& m : messages) text += "<|im_start|>" + m.role + "\n" + m.content + "<|im_end|>\n";
+  return generation_prompt ? text + "<|im_start|>assistant\n" : text;
+}
+
+}  // namespace kvrt::test

@@ -1,0 +1,223 @@
+#include "tests/sim/probe.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstring>
+#include <set>
+
+#include "tests/sim/toy.h"
+
+namespace kvrt {
+
+namespace {
+
+using test::toy_kv;
+using test::toy_next;
+
+[[gnu::format(printf, 1, 2)]] std::string say(const char* format, ...) {
+  char text[256];
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  return text;
+}
+
+}  // namespace
+
+Probe::Holders Probe::holders() const {
+  Holders held(scheduler().pool_.size());
+  for (const Session* s : scheduler().sessions_) {
+    for (uint32_t i = 0; i < s->table.size(); ++i) {
+      if (s->table.block(i) != kNoBlock) held[static_cast<size_t>(s->table.block(i))].push_back({s, i});
+    }
+  }
+  return held;
+}
+
+// Every reference has its holder; free, cached and used blocks are the pool.
+std::string Probe::check_pool(const Holders& held) const {
+  const BlockPool& pool = scheduler().pool_;
+  std::vector<uint32_t> copies(pool.size());
+  for (const BlockCopy& copy : plan().copies) ++copies[static_cast<size_t>(copy.from)];
+  uint32_t used = 0;
+  for (uint32_t b = 0; b < pool.size(); ++b) {
+    size_t want = held[b].size() + copies[b];
+    if (pool.refs_[b] != want) return say("block %u has %u references, %zu holders", b, pool.refs_[b], want);
+    used += want > 0;
+    bool indexed = scheduler().index_.contains(static_cast<BlockId>(b));
+    if (pool.cached_[b] && (want || !indexed))
+      return say("block %u is cached, has %zu holders and is%s indexed", b, want, indexed ? "" : " not");
+    if (!want && indexed && !pool.cached_[b]) return say("block %u is free and indexed", b);
+  }
+  std::set<BlockId> unused(pool.free_.begin(), pool.free_.end());
+  if (unused.size() != pool.free_.size()) return "a block is free twice";
+  for (BlockId b : pool.lru_) {
+    if (!pool.cached_[static_cast<size_t>(b)] || !unused.insert(b).second) return say("block %d of the LRU is not cached, or free", b);
+  }
+  for (BlockId b : unused) {
+    if (pool.refs(b) != 0) return say("block %d is unused and has references", b);
+  }
+  if (unused.size() + used != pool.size()) return say("%zu unused and %u used blocks of %u", unused.size(), used, pool.size());
+  return "";
+}
+
+std::string Probe::check_index(bool deep) const {
+  const PrefixIndex& index = scheduler().index_;
+  if (index.by_key_.size() != index.entries_.size() || index.by_parent_.size() != index.entries_.size()) return "the index's maps differ";
+  for (const auto& [block, entry] : index.entries_) {
+    auto at = index.by_key_.find(entry.key);
+    if (at == index.by_key_.end() || at->second != block) return say("block %d is not under its key", block);
+    if (entry.tokens.size() != scheduler().block_tokens_) return say("block %d is indexed with %zu tokens", block, entry.tokens.size());
+    if (deep && chain_key(entry.parent, entry.tokens) != entry.key) return say("block %d is indexed under another key", block);
+  }
+  return "";
+}
+
+std::string Probe::check_session(const Session& s, bool deep) const {
+  const uint32_t T = scheduler().block_tokens_;
+  if (s.keys.size() * T > s.tokens.size()) return say("%zu keys for %zu tokens", s.keys.size(), s.tokens.size());
+  for (uint32_t i = 0; deep && i < s.keys.size(); ++i) {
+    if (chain_key(i ? s.keys[i - 1] : s.root, scheduler().block_tokens_of(s, i)) != s.keys[i]) return say("key %u is not its tokens'", i);
+  }
+  for (uint32_t i = 0; i < s.table.size(); ++i) {
+    BlockId block = s.table.block(i);
+    uint32_t filled = s.table.filled(i);
+    if (filled > T || (block == kNoBlock && filled)) return say("block %u of the table has %u filled", i, filled);
+    if (uint64_t{i} * T + filled > s.tokens.size()) return say("KV past token %zu", s.tokens.size());
+    auto entry = scheduler().index_.entries_.find(block);
+    if (block == kNoBlock || entry == scheduler().index_.entries_.end()) continue;
+    if (!s.share) return say("block %d of a session that shares nothing is indexed", block);
+    if (!std::equal(entry->second.tokens.begin(), entry->second.tokens.begin() + filled, s.tokens.begin() + i * T)) {
+      return say("block %d is indexed with other tokens than its holder's at %u", block, i * T);
+    }
+    if (entry->second.parent != (i ? s.keys.at(i - 1) : s.root)) return say("block %d is indexed under another parent", block);
+  }
+  if (s.mailbox.size() > 68) return say("%zu unread events", s.mailbox.size());
+  if (s.pins) return "pinned between calls";
+  return deep ? check_kv(s) : "";
+}
+
+// A block's holders agree on what is in it.
+std::string Probe::check_shared(const Holders& held) const {
+  const uint32_t T = scheduler().block_tokens_;
+  for (const auto& holders : held) {
+    for (size_t h = 1; h < holders.size(); ++h) {
+      const Holder &a = holders[0], &b = holders[h];
+      if (a.index != b.index) return say("a block is at %u and at %u", a.index, b.index);
+      uint32_t n = std::min(a.session->table.filled(a.index), b.session->table.filled(b.index));
+      auto end = static_cast<ptrdiff_t>(a.index * T + n);
+      if (a.session->root != b.session->root) return "a block is shared between domains";
+      if (!std::equal(a.session->tokens.begin(), a.session->tokens.begin() + end, b.session->tokens.begin())) {
+        return say("a block at %u is shared by sessions whose tokens differ", a.index);
+      }
+    }
+  }
+  return "";
+}
+
+std::string Probe::check_kv(const Session& s) const {
+  const uint32_t T = scheduler().block_tokens_;
+  uint64_t state = test::kToyStart;
+  for (uint64_t p = 0; p < s.tokens.size(); ++p) {
+    uint64_t want = toy_kv(state, s.tokens[p], p), have = 0;
+    state = toy_next(state, want);
+    auto i = static_cast<uint32_t>(p / T);
+    if (p % T >= s.table.filled(i)) continue;
+    bool whole = test::toy_read_slot(host->kv_, host->block_data(s.table.block(i)), static_cast<uint32_t>(p % T), &have);
+    if (!whole || have != want) return say("the KV of position %llu is another's", static_cast<unsigned long long>(p));
+  }
+  return "";
+}
+
+std::string Probe::check(bool deep) {
+  Holders held = holders();
+  std::string wrong = check_pool(held);
+  if (wrong.empty()) wrong = check_index(deep);
+  if (wrong.empty()) wrong = check_shared(held);
+  for (const Session* s : scheduler().sessions_) {
+    if (!wrong.empty()) return wrong;
+    wrong = check_session(*s, deep);
+  }
+  return wrong;
+}
+
+std::string Probe::check_step(const Step& step) {
+  const uint32_t T = scheduler().block_tokens_;
+  std::string wrong = check(false);
+  if (!wrong.empty()) return wrong;
+  std::set<BlockId> written;
+  for (const BlockCopy& copy : plan().copies) {
+    if (scheduler().pool_.refs(copy.to) != 1 || !written.insert(copy.to).second) return say("block %d is copied to and shared", copy.to);
+  }
+  written.clear();
+  for (size_t q = 0; q < step.seqs.size(); ++q) {
+    const StepSeq& seq = step.seqs[q];
+    const Session& s = *plan().seqs[q].session;
+    auto begin = static_cast<uint64_t>(seq.first_position), end = begin + seq.n_rows;
+    if (!s.in_step || end > s.tokens.size()) return "a session that is not in the step";
+    if (!std::equal(step.tokens.begin() + seq.first_row, step.tokens.begin() + seq.first_row + seq.n_rows,
+                    s.tokens.begin() + static_cast<ptrdiff_t>(begin))) {
+      return "rows of other tokens";
+    }
+    if (s.table.first_missing(begin) < begin && seq.store_kv)
+      return say("rows from %llu on, and KV is missing before", static_cast<unsigned long long>(begin));
+    for (uint64_t i = begin / T; seq.store_kv && i * T < end; ++i) {
+      BlockId block = i < seq.n_blocks ? seq.blocks[i] : kNoBlock;
+      if (block == kNoBlock) return "rows without a block";
+      if (scheduler().pool_.refs(block) != 1) return say("block %d is written and has %u holders", block, scheduler().pool_.refs(block));
+      if (scheduler().index_.contains(block)) return say("block %d is written and indexed", block);
+      if (!written.insert(block).second) return say("block %d is written by two sessions", block);
+    }
+  }
+  return "";
+}
+
+void Probe::poison() {
+  const KvGeometry& kv = host->kv_;
+  Holders held = holders();
+  for (uint32_t b = 0; b < held.size(); ++b) {
+    auto block = static_cast<BlockId>(b);
+    if (scheduler().index_.contains(block)) continue;
+    uint32_t filled = 0;
+    for (const Holder& h : held[b]) filled = std::max(filled, h.session->table.filled(h.index));
+    if (filled == 0) std::memset(host->block_data(block), 0xee, kv.block_bytes());
+    for (uint32_t slot = filled; filled && slot < kv.block_tokens; ++slot) {
+      test::toy_write_slot(kv, host->block_data(block), slot, 0xeeee'eeee'eeee'eeeeull);
+    }
+  }
+}
+
+const Session* Probe::oldest_runnable() const {
+  const Session* oldest = nullptr;
+  for (const Session* s : scheduler().sessions_) {
+    if (scheduler().runnable(*s) && (!oldest || s->generation->order < oldest->generation->order)) oldest = s;
+  }
+  return oldest;
+}
+
+bool Probe::waits_for_other(const Session& s) const {
+  if (!scheduler().runnable(s) || !s.generation->warmed || s.in_step || !s.share) return false;
+  auto i = s.table.first_missing(s.tokens.size()) / scheduler().block_tokens_;
+  if (i >= s.keys.size()) return false;
+  auto claim = scheduler().claimed_.find(s.keys[i]);
+  return claim != scheduler().claimed_.end() && claim->second != &s;
+}
+
+std::string Probe::describe() const {
+  const BlockPool& pool = scheduler().pool_;
+  std::string line = say("%u blocks, %u free, %u cached:", pool.size(), pool.free_count(), pool.cached_count());
+  for (const Session* s : scheduler().sessions_) {
+    line +=
+        say(" [%zu tokens, KV %zu, %u blocks", s->tokens.size(), size_t{s->table.first_missing(s->tokens.size())}, s->table.blocks_held());
+    if (const Generation* g = s->generation.get(); g && !g->finished) {
+      line += say(", #%zu%s%s%s%s", size_t{g->order}, scheduler().runnable(*s) ? " runnable" : " waits", g->admitted ? " admitted" : "",
+                  g->warmed ? " warmed" : "", s->in_step ? " in step" : "");
+    }
+    line += s->failure.is_ok() ? "]" : ", failed]";
+  }
+  for (const PlannedSeq& seq : plan().seqs) line += say(" %zu..%zu%s", size_t{seq.begin}, size_t{seq.end}, seq.store_kv ? "" : " query");
+  return line + "\n";
+}
+
+}  // namespace kvrt

@@ -1,0 +1,45 @@
+// Probe: reads a host's blocks, tables and index from within, and says what is wrong with them. Call it while no other thread is inside.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/model_host.h"
+
+namespace kvrt {
+
+struct Probe {
+  explicit Probe(ModelHost* h) : host(h) {}
+
+  // "" or what is wrong. deep: keys are hashed again and every slot of KV is compared with what the tokens say.
+  std::string check(bool deep);
+  // The same for the step that is about to run: what it writes is private, what it reads is there.
+  std::string check_step(const Step& step);
+  // Overwrites what nobody may read: free blocks, and the slots of private blocks past their tokens.
+  void poison();
+
+  const Scheduler& scheduler() const { return *host->scheduler_; }
+  const StepPlan& plan() const { return host->plan_; }
+  const Session* oldest_runnable() const;
+  // It could run and is not in this plan, because another one computes its block.
+  bool waits_for_other(const Session& session) const;
+  std::string describe() const;  // one line: the pool, and every session's tokens, KV and place in the plan
+
+  ModelHost* host;
+
+ private:
+  struct Holder {
+    const Session* session;
+    uint32_t index;
+  };
+  using Holders = std::vector<std::vector<Holder>>;  // by block
+  Holders holders() const;
+  std::string check_pool(const Holders& held) const;
+  std::string check_index(bool deep) const;
+  std::string check_session(const Session& s, bool deep) const;
+  std::string check_shared(const Holders& held) const;
+  std::string check_kv(const Session& s) const;
+};
+
+}  // namespace kvrt

@@ -1,0 +1,182 @@
+// The simulator's threads: each with sessions of its own on one host whose pool is too small for all of them, and one that cancels whom it
+// meets. Every event is compared with the oracle, as in sim; what is left at the end is checked block by block.
+//   sim_threads [--seeds K] [--first SEED] [--steps N]     N calls of each thread
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "tests/sim/world.h"
+
+namespace kvrt::test {
+namespace {
+
+constexpr int kThreads = 4;
+constexpr size_t kOwnMax = 3;  // sessions of a thread
+
+volatile uint64_t current_seed = 0;
+
+void on_alarm(int) {
+  char text[64];
+  int n = std::snprintf(text, sizeof text, "seed %llu: a call does not come back\n", static_cast<unsigned long long>(current_seed));
+  (void)!write(STDOUT_FILENO, text, static_cast<size_t>(n));
+  _exit(1);
+}
+
+// Who can be cancelled by others.
+class Register {
+ public:
+  void add(Session* s) {
+    std::lock_guard lock(mu_);
+    sessions_.push_back(s);
+  }
+  void remove(Session* s) {
+    std::lock_guard lock(mu_);
+    std::erase(sessions_, s);
+  }
+  void cancel_one(ModelHost* host, Random* random) {
+    std::lock_guard lock(mu_);
+    if (!sessions_.empty()) host->cancel(sessions_[random->below(sessions_.size())]);
+  }
+
+ private:
+  std::mutex mu_;
+  std::vector<Session*> sessions_;
+};
+
+class Worker {
+ public:
+  Worker(ModelHost* host, uint64_t room, uint64_t seed, Register* others) : random_(seed), others_(others) {
+    setting_.host = host;
+    setting_.tokenizer = &host->tokenizer();
+    setting_.room = room;
+    setting_.random = &random_;
+    setting_.counts = &counts;
+    setting_.alone = false;
+  }
+
+  void run(uint64_t steps) {
+    try {
+      for (uint64_t n = 0; n < steps; ++n) step();
+      while (!own_.empty()) {
+        while (own_.back()->generating() && !random_.one_in(50)) own_.back()->read(-1);
+        close_one(own_.size() - 1);
+      }
+    } catch (const Failure& f) {
+      failure = f.what;
+    }
+  }
+
+  Counts counts;
+  std::string failure;
+
+ private:
+  void add(std::unique_ptr<Actor> actor) {
+    others_->add(actor->session());
+    own_.push_back(std::move(actor));
+  }
+  void close_one(size_t i) {
+    others_->remove(own_[i]->session());
+    if (own_[i]->generating()) setting_.note("closed while generating");
+    own_[i]->close();
+    own_.erase(own_.begin() + static_cast<ptrdiff_t>(i));
+  }
+
+  void step() {
+    if (own_.empty() || (own_.size() < kOwnMax && random_.one_in(8))) {
+      SessionOptions o;
+      o.share = !random_.one_in(6);
+      return add(std::make_unique<Actor>(&setting_, o, nullptr));
+    }
+    size_t i = random_.below(own_.size());
+    Actor& a = *own_[i];
+    uint64_t what = random_.below(100);
+    if (what < 3) return close_one(i);
+    if (what < 8) return (void)setting_.host->step(static_cast<uint32_t>(random_.below(2)));
+    if (what < 10) return others_->cancel_one(setting_.host, &random_);
+    if (a.generating()) {
+      if (what < 60) a.read(-1);
+      if (what >= 60 && what < 80) a.read(2);
+      if (what >= 80) a.read(0);
+      return;
+    }
+    if (!a.usable()) return close_one(i);
+    a.check();
+    if (what < 30) return a.append();
+    if (what < 36) return a.append_text();
+    if (what < 44) return a.truncate();
+    if (what < 48) return a.erase();
+    if (what < 58) return a.prefill();
+    if (what < 64 && own_.size() < kOwnMax) return add(a.fork(nullptr));
+    a.begin();
+  }
+
+  Random random_;
+  Setting setting_;
+  Register* others_;
+  std::vector<std::unique_ptr<Actor>> own_;
+};
+
+bool run_seed(uint64_t seed, uint64_t steps, Counts* total) {
+  current_seed = seed;
+  alarm(300);
+  ToyEnv env(seed);
+  auto engine = Engine::open({}, nullptr, &env);
+  if (!engine.is_ok()) return false;
+  Random random(seed);
+  HostSize size = some_size(&random);
+  size.blocks = static_cast<uint32_t>(random.between(2, 16));
+  ToyRunner* runner = nullptr;
+  auto host = open_toy(*engine, &env, size, random.one_in(2), seed, &runner);
+  Register all;
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (uint64_t t = 0; t < kThreads; ++t) workers.push_back(std::make_unique<Worker>(host.get(), size.room(), random.next(), &all));
+  {
+    std::vector<std::jthread> threads;
+    for (auto& w : workers) threads.emplace_back([&w, steps] { w->run(steps); });
+  }
+  std::string wrong;
+  for (auto& w : workers) {
+    if (!w->failure.empty()) wrong = w->failure;
+    for (const auto& [what, n] : w->counts) (*total)[what] += n;
+  }
+  if (wrong.empty()) wrong = Probe(host.get()).check(true);
+  HostMetrics m = host->metrics();
+  if (wrong.empty() && (m.blocks_used || m.sessions)) wrong = "all is closed, and blocks are held";
+  if (wrong.empty() && runner->faults) wrong = "a row found no KV, or in pieces, or another's";
+  (*total)["preemptions"] += m.counters.preemptions;
+  (*total)["evictions"] += m.counters.evictions;
+  (*total)["steps"] += m.counters.steps;
+  if (!wrong.empty()) std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), wrong.c_str());
+  if (!wrong.empty()) _exit(1);  // what the others still hold cannot be taken down
+  return true;
+}
+
+}  // namespace
+}  // namespace kvrt::test
+
+int main(int argc, char** argv) {
+  uint64_t seeds = 20, first = 1, steps = 400;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    uint64_t value = strtoull(argv[i + 1], nullptr, 10);
+    if (!strcmp(argv[i], "--seeds")) seeds = value;
+    if (!strcmp(argv[i], "--first")) first = value;
+    if (!strcmp(argv[i], "--steps")) steps = value;
+  }
+  signal(SIGALRM, kvrt::test::on_alarm);
+  setvbuf(stdout, nullptr, _IOLBF, 0);
+  kvrt::test::Counts counts;
+  bool good = true;
+  for (uint64_t seed = first; seed < first + seeds; ++seed) good &= kvrt::test::run_seed(seed, steps, &counts);
+  for (const auto& [what, n] : counts) std::printf("  %-32s %llu\n", what.c_str(), static_cast<unsigned long long>(n));
+  for (const char* what : {"preemptions", "evictions", "recomputed", "done: cancelled", "done: eos", "done: max_tokens", "forks"}) {
+    if (counts[what]) continue;
+    std::printf("never: %s\n", what);
+    good = false;
+  }
+  return good ? 0 : 1;
+}

@@ -1,0 +1,170 @@
+#include "tests/sim/toy.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace kvrt::test {
+
+namespace {
+uint64_t mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+}  // namespace
+
+uint64_t Random::next() { return mix(state_ += 0x9e3779b97f4a7c15ull); }
+
+uint64_t toy_kv(uint64_t state, int32_t token, uint64_t position) {
+  return mix(state + mix(position * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(token) + 1));
+}
+
+uint64_t toy_next(uint64_t state, uint64_t kv) { return mix(state * 0xd6e8feb86659fd93ull + kv); }
+
+// One token in most rows stands out, the end token in some, none in others.
+void toy_logits(uint64_t state, std::span<float> row) {
+  for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(mix(state + i) >> 40) * 0x1p-22f;
+  uint64_t peak = mix(state ^ 0x5bd1e995);
+  if (peak % 8 != 0) row[(peak >> 8) % row.size()] += 4.0f;
+  if (peak % 24 == 1) row[kToyEnd] += 12.0f;
+  if (peak % 3000 == 2) row[row.size() / 2] = std::numeric_limits<float>::quiet_NaN();
+}
+
+ModelDims toy_dims(uint32_t context, uint32_t vocab) {
+  ModelDims d;
+  d.layers = kToyLayers;
+  d.heads = d.kv_heads = kToyHeads;
+  d.head_dim = kToyHeadDim;
+  d.width = d.ff = kToyHeads * kToyHeadDim;
+  d.vocab = vocab;
+  d.context = context;
+  return d;
+}
+
+const char* const kToyTemplate =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+// Letters, the bytes of "é" and of U+FFFD one by one, and a few merges, so that text can be spelled in several ways.
+Result<std::unique_ptr<Tokenizer>> toy_tokenizer(bool add_bos) {
+  VocabSource v;
+  v.model = "gpt2";
+  v.pre = "gpt-2";
+  v.tokens = {
+      "<s>", "<|im_start|>", "<|im_end|>", "Ġ", "Ċ", "a", "b", "c", "d", "e", "i", "m", "n", "r", "s", "t", "u", "y", "Ã", "©", "ï", "¿",
+      "½",   "ab",           "cd",         "er"};
+  v.types.assign(v.tokens.size(), 1);
+  v.types[kToyBos] = v.types[kToyTurn] = v.types[kToyEnd] = 3;
+  v.merges = {"a b", "c d", "e r"};
+  v.bos = kToyBos;
+  v.eos = kToyEnd;
+  v.add_bos = add_bos;
+  return Tokenizer::create(v);
+}
+
+// ---- slots
+
+namespace {
+
+// Where element d of a slot lies: K [layer][head][d][token], V [layer][head][token][d].
+template <typename Byte, typename Visit>
+void each_element(const KvGeometry& kv, Byte* block, uint32_t slot, Visit visit) {
+  uint32_t index = 0;
+  for (uint32_t layer = 0; layer < kv.layers; ++layer) {
+    Byte* k = block + layer * kv.layer_bytes();
+    Byte* v = k + kv.half_bytes();
+    for (uint32_t i = 0; i < kv.kv_heads * kv.head_dim; ++i) visit(index++, k + (size_t{i} * kv.block_tokens + slot) * kv.elem_bytes);
+    for (uint32_t h = 0; h < kv.kv_heads; ++h) {
+      for (uint32_t d = 0; d < kv.head_dim; ++d) {
+        visit(index++, v + ((size_t{h} * kv.block_tokens + slot) * kv.head_dim + d) * kv.elem_bytes);
+      }
+    }
+  }
+}
+
+// The first four elements are the value, the others follow from it.
+uint16_t element(uint64_t value, uint32_t index) {
+  return static_cast<uint16_t>(index < 4 ? value >> (16 * index) : (value * (2 * uint64_t{index} + 1)) >> 40);
+}
+
+}  // namespace
+
+bool toy_read_slot(const KvGeometry& kv, const uint8_t* block, uint32_t slot, uint64_t* value) {
+  uint64_t found = 0;
+  bool whole = true;
+  each_element(kv, block, slot, [&](uint32_t index, const uint8_t* at) {
+    uint16_t have;
+    std::memcpy(&have, at, sizeof have);
+    if (index < 4) found |= uint64_t{have} << (16 * index);
+    if (index >= 4) whole &= have == element(found, index);
+  });
+  *value = found;
+  return whole;
+}
+
+void toy_write_slot(const KvGeometry& kv, uint8_t* block, uint32_t slot, uint64_t value) {
+  each_element(kv, block, slot, [&](uint32_t index, uint8_t* at) {
+    uint16_t put = element(value, index);
+    std::memcpy(at, &put, sizeof put);
+  });
+}
+
+// ---- clock and random
+
+// A call takes a microsecond; one in some takes as long as a deadline.
+uint64_t ToyEnv::now_ns() {
+  uint64_t now = now_ns_ += 1000;
+  if (mix(now) % 64 == 0) now = now_ns_ += 15'000'000;
+  return now;
+}
+
+void ToyEnv::random(std::span<uint8_t> out) {
+  std::lock_guard lock(mu_);
+  for (uint8_t& byte : out) byte = static_cast<uint8_t>(random_.next());
+}
+
+// ---- the runner
+
+uint64_t ToyRunner::read(const StepSeq& seq, const uint8_t* pool, uint64_t position) {
+  auto i = position / kv_.block_tokens;
+  uint64_t value = 0;
+  if (i >= seq.n_blocks || seq.blocks[i] == kNoBlock) {
+    ++faults;
+    return value;
+  }
+  const uint8_t* block = pool + static_cast<uint64_t>(seq.blocks[i]) * kv_.block_bytes();
+  if (!toy_read_slot(kv_, block, static_cast<uint32_t>(position % kv_.block_tokens), &value)) ++faults;
+  return value;
+}
+
+void ToyRunner::run(const Step& step, uint8_t* pool, float* logits) {
+  if (before) before(step, pool);
+  size_t next_logit = 0;
+  for (const StepSeq& seq : step.seqs) {
+    uint64_t state = kToyStart;
+    auto first = static_cast<uint64_t>(seq.first_position);
+    for (uint64_t p = 0; p < first; ++p) state = toy_next(state, read(seq, pool, p));
+    for (uint32_t row = seq.first_row; row < seq.first_row + seq.n_rows; ++row) {
+      auto p = static_cast<uint64_t>(step.positions[row]);
+      uint64_t value = toy_kv(state, step.tokens[row], p);
+      auto i = p / kv_.block_tokens;
+      if (seq.store_kv && i < seq.n_blocks && seq.blocks[i] != kNoBlock) {
+        toy_write_slot(kv_, pool + static_cast<uint64_t>(seq.blocks[i]) * kv_.block_bytes(), static_cast<uint32_t>(p % kv_.block_tokens),
+                       value);
+      }
+      uint64_t stored = read(seq, pool, p);
+      if (stored != value) ++faults;  // a row that stores nothing finds its KV
+      state = toy_next(state, stored);
+      if (next_logit < step.logits_rows.size() && step.logits_rows[next_logit] == row) {
+        toy_logits(state, std::span(logits + next_logit * vocab_, vocab_));
+        ++next_logit;
+      }
+    }
+  }
+  if (next_logit != step.logits_rows.size()) ++faults;
+  if (random_.one_in(16)) row_ns_ = 1000 << random_.below(13);  // the machine is now faster, now slower
+  env_->advance(100'000 + row_ns_ * step.n_rows());
+}
+
+}  // namespace kvrt::test

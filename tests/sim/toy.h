@@ -1,0 +1,90 @@
+// A toy in the model's place: pure functions that define it, a runner that keeps its KV in the pool's blocks, its vocabulary, and an Env
+// whose clock and random numbers are virtual. Whoever reads a wrong slot of KV gives other logits from there on.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/engine/model_host.h"
+
+namespace kvrt::test {
+
+// SplitMix64: the random numbers of a seed.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t next();
+  uint64_t below(uint64_t n) { return n ? next() % n : 0; }
+  uint64_t between(uint64_t low, uint64_t high) { return low + below(high - low + 1); }
+  bool one_in(uint64_t n) { return below(n) == 0; }
+
+ private:
+  uint64_t state_;
+};
+
+// What the toy computes. `state` is all that the positions so far amount to.
+inline constexpr uint64_t kToyStart = 0x6b76'7274;
+uint64_t toy_kv(uint64_t state, int32_t token, uint64_t position);  // the KV value of this position
+uint64_t toy_next(uint64_t state, uint64_t kv);                     // the state with that position in it
+void toy_logits(uint64_t state, std::span<float> row);              // the prediction of what follows; a NaN once in a while
+
+inline constexpr uint32_t kToyLayers = 2, kToyHeads = 2, kToyHeadDim = 2;
+inline constexpr int32_t kToyBos = 0, kToyTurn = 1, kToyEnd = 2;
+ModelDims toy_dims(uint32_t context, uint32_t vocab);
+Result<std::unique_ptr<Tokenizer>> toy_tokenizer(bool add_bos);
+extern const char* const kToyTemplate;
+
+// Reads and writes a position's KV in a block, spread over every layer, head and half; false: its slots disagree.
+bool toy_read_slot(const KvGeometry& kv, const uint8_t* block, uint32_t slot, uint64_t* value);
+void toy_write_slot(const KvGeometry& kv, uint8_t* block, uint32_t slot, uint64_t value);
+
+// The process's files, a clock that only moves when something happens, and random numbers from a seed. Thread-safe.
+class ToyEnv final : public Env {
+ public:
+  explicit ToyEnv(uint64_t seed) : random_(seed) {}
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override { return base_->open_read(path); }
+  Result<std::unique_ptr<File>> create_new(const std::string& path) override { return base_->create_new(path); }
+  Status make_dir(const std::string& path) override { return base_->make_dir(path); }
+  Status rename_new(const std::string& from, const std::string& to) override { return base_->rename_new(from, to); }
+  Status remove_file(const std::string& path) override { return base_->remove_file(path); }
+  Status sync_dir(const std::string& path) override { return base_->sync_dir(path); }
+  Result<std::vector<std::string>> list_dir(const std::string& path) override { return base_->list_dir(path); }
+  Result<bool> exists(const std::string& path) override { return base_->exists(path); }
+  Result<DirInfo> dir_info(const std::string& path) override { return base_->dir_info(path); }
+  Result<std::unique_ptr<FileLock>> lock(const std::string& path) override { return base_->lock(path); }
+  Result<FsInfo> fs_info(const std::string& path) override { return base_->fs_info(path); }
+  uint64_t now_ns() override;
+  int64_t unix_ms() override { return 1'800'000'000'000 + static_cast<int64_t>(now_ns_ / 1'000'000); }
+  void random(std::span<uint8_t> out) override;
+  void advance(uint64_t ns) { now_ns_ += ns; }
+
+ private:
+  Env* base_ = posix_env();
+  std::mutex mu_;
+  Random random_;
+  std::atomic<uint64_t> now_ns_{1'000'000'000};
+};
+
+class ToyRunner final : public StepRunner {
+ public:
+  ToyRunner(const KvGeometry& kv, uint32_t vocab, ToyEnv* env, uint64_t seed) : kv_(kv), vocab_(vocab), env_(env), random_(seed) {}
+  void run(const Step& step, uint8_t* pool, float* logits) override;
+  uint64_t bytes() const override { return 0; }
+
+  std::function<void(const Step&, uint8_t* pool)> before;  // called with every step before it runs
+  std::atomic<uint64_t> faults{0};                         // KV that was missing, in pieces, or not this position's
+
+ private:
+  uint64_t read(const StepSeq& seq, const uint8_t* pool, uint64_t position);
+
+  KvGeometry kv_;
+  uint32_t vocab_;
+  ToyEnv* env_;
+  Random random_;
+  uint64_t row_ns_ = 50'000;
+};
+
+}  // namespace kvrt::test

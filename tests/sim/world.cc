@@ -1,0 +1,325 @@
+#include "tests/sim/world.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "runtime/engine/plan.h"
+
+namespace kvrt::test {
+
+namespace {
+
+constexpr uint64_t kActorsMax = 10;
+constexpr uint64_t kIdleStepsMax = 20;    // in a row, while some session could run
+constexpr uint64_t kOldestWaitsMax = 40;  // steps that compute, none of them for who began first
+constexpr uint64_t kFinishStepsMax = 20'000;
+
+// The store's warnings are of damage, and nothing is damaged here.
+class StrictLog final : public Log {
+ public:
+  explicit StrictLog(std::string* said) : said_(said) {}
+  void write(LogLevel level, std::string_view message) override {
+    if (level <= LogLevel::kWarn) *said_ = message;
+  }
+
+ private:
+  std::string* said_;
+};
+
+}  // namespace
+
+HostSize some_size(Random* random) {
+  HostSize size;
+  size.block_tokens = 16u << random->below(2);
+  size.context = static_cast<uint32_t>(random->between(40, 260));
+  const uint64_t most[] = {3, 8, 24, 100};
+  size.blocks = static_cast<uint32_t>(random->between(2, most[random->below(4)]));
+  const uint32_t chunks[] = {0, 1, 7, 16, 64, 512}, limits[] = {0, 1, 5, 50};
+  size.prefill_chunk = chunks[random->below(6)];
+  size.step_ms_max = limits[random->below(4)];
+  return size;
+}
+
+std::shared_ptr<ModelHost> open_toy(const std::shared_ptr<Engine>& engine, ToyEnv* env, const HostSize& size, bool add_bos, uint64_t seed,
+                                    ToyRunner** runner) {
+  HostParts parts;
+  parts.name = "toy";
+  auto tokenizer = toy_tokenizer(add_bos);
+  SIM_CHECK(tokenizer.is_ok(), "tokenizer: %s", tokenizer.status().message().c_str());
+  parts.tokenizer = std::move(tokenizer).value();
+  parts.chat_template = kToyTemplate;
+  parts.dims = toy_dims(size.context, parts.tokenizer->vocab_size());
+  KvGeometry kv = kv_geometry(parts.dims, size.block_tokens);
+  auto toy = std::make_unique<ToyRunner>(kv, parts.dims.vocab, env, seed);
+  *runner = toy.get();
+  parts.toy = std::move(toy);
+  HostOptions o;
+  o.block_tokens = size.block_tokens;
+  o.prefill_chunk = size.prefill_chunk;
+  o.kv_bytes_max = size.blocks * kv.block_bytes();
+  o.step_ms_max = size.step_ms_max;
+  auto host = ModelHost::assemble(engine, std::move(parts), o);
+  SIM_CHECK(host.is_ok(), "assemble: %s", host.status().message().c_str());
+  return std::move(host).value();
+}
+
+World::World(uint64_t seed, const std::string& dir, Counts* counts, bool trace)
+    : random_(seed), counts_(counts), dir_(dir), env_(seed ^ 0xc10c), add_bos_(random_.one_in(2)) {
+  setting_.trace = trace;
+  EngineOptions options;
+  options.threads = 1;
+  auto engine = Engine::open(options, std::make_unique<StrictLog>(&log_), &env_);
+  SIM_CHECK(engine.is_ok(), "engine: %s", engine.status().message().c_str());
+  engine_ = std::move(engine).value();
+  if (!dir_.empty() && random_.one_in(2)) {
+    auto store = engine_->open_store(engine_, dir_ + "/" + std::to_string(seed), {});
+    SIM_CHECK(store.is_ok(), "store: %s", store.status().message().c_str());
+    store_ = std::move(store).value();
+    saves_left_ = random_.between(4, 16);
+  }
+  open_host();
+}
+
+World::~World() = default;
+
+void World::open_host() {
+  uint32_t block_tokens = size_.block_tokens;
+  size_ = some_size(&random_);
+  if (host_ == nullptr && !saved_.empty() && !random_.one_in(4)) size_.block_tokens = block_tokens;  // else what is stored is of no use
+  host_ = open_toy(engine_, &env_, size_, add_bos_, random_.next(), &runner_);
+  probe_ = std::make_unique<Probe>(host_.get());
+  runner_->before = [this](const Step& step, uint8_t*) { before_step(step); };
+  setting_ = {host_.get(), &host_->tokenizer(), size_.room(), &random_, counts_, setting_.trace, true};
+  oldest_since_ = idle_steps_ = 0;
+}
+
+// ---- what is checked
+
+// In the middle of the engine's step: nothing may be thrown through it.
+void World::before_step(const Step& step) {
+  ++computed_;
+  if (step_fault_.empty()) step_fault_ = probe_->check_step(step);
+  std::unordered_map<const Session*, Actor*> by_session;
+  for (auto& a : actors_) by_session[a->session()] = a.get();
+  const Session* oldest = probe_->oldest_runnable();
+  bool oldest_runs = false;
+  for (const PlannedSeq& seq : probe_->plan().seqs) {
+    by_session[seq.session]->rows += seq.end - seq.begin;
+    oldest_runs |= seq.session == oldest;
+  }
+  std::pair<uint64_t, uint64_t> place;  // who it is, and how far
+  if (oldest) place = {oldest->generation->order, oldest->table.covered(oldest->tokens.size())};
+  if (oldest_runs || place != oldest_) oldest_ = place, oldest_since_ = computed_;
+  uint64_t most = oldest && probe_->waits_for_other(*oldest) ? kOldestWaitsMax * size_.block_tokens : kOldestWaitsMax;
+  if (computed_ - oldest_since_ > most && step_fault_.empty()) step_fault_ = "who began first does not get on";
+  if (setting_.trace) std::printf("  %s", probe_->describe().c_str());
+  setting_.note("copies before a write", probe_->plan().copies.size());
+  for (auto& a : actors_) setting_.note("waits for another's block", probe_->waits_for_other(*a->session()));
+  setting_.note("steps of several sessions", step.seqs.size() > 1);
+  setting_.note("steps", 1);
+}
+
+void World::check(bool deep) {
+  SIM_CHECK(step_fault_.empty(), "in a step: %s", step_fault_.c_str());
+  std::string wrong = probe_->check(deep);
+  SIM_CHECK(wrong.empty(), "%s", wrong.c_str());
+  SIM_CHECK(runner_->faults == 0, "a row found no KV, or in pieces, or another's");
+  SIM_CHECK(log_.empty(), "logged: %s", log_.c_str());
+  for (const Session* s : probe_->scheduler().sessions()) {
+    SIM_CHECK(!s->in_step, "in a step between steps");
+    if (!s->generation || s->generation->finished) continue;
+    if (s->mailbox.size() >= 64) setting_.note("paused, unread");
+    if (!s->generation->admitted && s->generation->order && probe_->scheduler().runnable(*s) && computed_)
+      setting_.note("not admitted yet");
+  }
+}
+
+void World::count_host() {
+  HostMetrics m = host_->metrics();
+  setting_.note("evictions", m.counters.evictions);
+  setting_.note("preemptions", m.counters.preemptions);
+}
+
+// ---- calls
+
+SessionOptions World::some_session() {
+  SessionOptions o;
+  if (!random_.one_in(4)) o.store = store_;
+  if (random_.one_in(4)) o.domain = "other";
+  o.share = !random_.one_in(6);
+  return o;
+}
+
+void World::open_one() {
+  if (actors_.size() < kActorsMax) actors_.push_back(std::make_unique<Actor>(&setting_, some_session(), some_bell()));
+}
+
+void World::close_one() {
+  if (actors_.empty()) return;
+  auto i = actors_.begin() + static_cast<ptrdiff_t>(random_.below(actors_.size()));
+  if ((*i)->generating()) setting_.note("closed while generating");
+  (*i)->close();
+  actors_.erase(i);
+}
+
+void World::save(Actor* a, bool suspend) {
+  if (!a->options.store || !saves_left_ || a->tokens().size() < 10) return;
+  --saves_left_;
+  std::string name(1, static_cast<char>('a' + random_.below(3)));
+  a->save(name, suspend, &saved_[{a->options.domain, name}]);
+}
+
+void World::resume() {
+  if (!store_ || actors_.size() >= kActorsMax) return;
+  SessionOptions o = some_session();
+  o.store = store_;
+  std::string name(1, static_cast<char>('a' + random_.below(3)));
+  const Saved& saved = saved_[{o.domain, name}];
+  auto bell = some_bell();
+  o.wake = bell;
+  Report report;
+  auto made = host_->resume(o, name, nullptr, &report);
+  bool fits = saved.tokens.size() <= size_.room();
+  Code want = !saved.exists ? Code::kNotFound : fits ? Code::kOk : Code::kLimit;
+  SIM_CHECK(made.status().code() == want, "resume %s of %zu tokens: %s", name.c_str(), saved.tokens.size(),
+            made.status().message().c_str());
+  if (!made.is_ok()) return;
+  actors_.push_back(std::make_unique<Actor>(&setting_, o, bell, *made));
+  actors_.back()->resumed(name, saved, report);
+}
+
+void World::remove() {
+  if (!store_) return;
+  std::string domain = random_.one_in(4) ? "other" : "", name(1, static_cast<char>('a' + random_.below(3)));
+  Saved& saved = saved_[{domain, name}];
+  SIM_CHECK(store_->remove(domain, name).code() == (saved.exists ? Code::kOk : Code::kNotFound), "remove %s", name.c_str());
+  if (saved.exists) setting_.note("removals");
+  saved.exists = false;
+}
+
+void World::restart() {
+  close_all();
+  count_host();
+  host_.reset();
+  open_host();
+  for (int n = 0; n < 4; ++n) resume();
+  setting_.note("restarts");
+}
+
+void World::close_all() {
+  while (!actors_.empty()) close_one();
+  check(true);
+  HostMetrics m = host_->metrics();
+  SIM_CHECK(m.blocks_used == 0 && m.sessions == 0, "all is closed, and %zu blocks are held", size_t{m.blocks_used});
+}
+
+// ---- the loop
+
+void World::schedule() {
+  HostMetrics before = host_->metrics();
+  uint32_t could = probe_->scheduler().runnable_count();
+  uint32_t left = host_->step(0);
+  SIM_CHECK(left == probe_->scheduler().runnable_count(), "step says %u are runnable", left);
+  HostMetrics after = host_->metrics();
+  uint64_t done = 0;
+  for (int r = 0; r < 8; ++r) done += after.counters.done[r] - before.counters.done[r];
+  bool moved = after.counters.steps > before.counters.steps || done > 0;
+  idle_steps_ = moved || !could ? 0 : idle_steps_ + 1;
+  SIM_CHECK(idle_steps_ < kIdleStepsMax, "%u sessions can run, and nothing happens", could);
+}
+
+void World::read_some(Actor* a) {
+  if (a->lazy_until > now_) return;
+  if (a->generating() && random_.one_in(200)) a->lazy_until = now_ + 200;
+  uint64_t n = random_.one_in(3) ? 80 : random_.between(1, 6);
+  while (n-- > 0 && a->read(0)) ++now_;
+}
+
+void World::session_step(Actor* a) {
+  Actor& s = *a;
+  if (random_.one_in(60)) return s.cancel();
+  if (!s.usable()) {
+    if (s.generating() && random_.one_in(12)) {
+      s.read(-1);
+    } else if (random_.one_in(20) || !s.generating()) {
+      s.refused();
+    } else {
+      read_some(a);
+    }
+    return;
+  }
+  uint64_t what = random_.below(100);
+  if (what < 18) return s.append();
+  if (what < 22) return s.append_text();
+  if (what < 32) return s.append_message();
+  if (what < 34) return s.set_messages();
+  if (what < 40) return s.truncate();
+  if (what < 43) return s.erase();
+  if (what < 49) return s.prefill();
+  if (what < 84) return s.begin();
+  if (what < 87) return save(a, false);
+  if (what < 93) return save(a, true);
+  if (what < 94 && s.read(0)) fail("an event while nothing runs");
+  if (actors_.size() < kActorsMax) actors_.push_back(s.fork(some_bell()));
+}
+
+void World::step() {
+  uint64_t what = random_.below(1000);
+  Actor* a = some_actor();
+  if (setting_.trace) std::printf("step %llu: %llu\n", static_cast<unsigned long long>(now_), static_cast<unsigned long long>(what));
+  if (!a || what < 15) {
+    open_one();
+  } else if (what < 27) {
+    close_one();
+  } else if (what < 37) {
+    resume();
+  } else if (what < 39) {
+    remove();
+  } else if (what < (store_ ? 45 : 41)) {
+    restart();
+    a = nullptr;
+  } else if (what < 48) {
+    env_.advance(random_.below(100'000'000));
+  } else if (what < 400) {
+    schedule();
+  } else if (what < 650 && a->generating()) {
+    read_some(a);
+  } else {
+    session_step(a);
+  }
+  if (setting_.trace) std::printf("  %s", probe_->describe().c_str());
+  bool deep = random_.one_in(8);
+  check(deep);
+  if (deep) {
+    probe_->poison();
+    for (auto& actor : actors_) actor->check();
+  }
+  ++now_;
+}
+
+void World::finish_all() {
+  for (uint64_t n = 0;; ++n) {
+    SIM_CHECK(n < kFinishStepsMax, "a generation whose events are read does not end");
+    bool left = false;
+    for (auto& a : actors_) {
+      while (a->generating() && a->read(0)) {
+      }
+      left |= a->generating();
+    }
+    if (!left) return;
+    schedule();
+    check(n % 16 == 0);
+    ++now_;
+  }
+}
+
+void World::run(uint64_t steps) {
+  while (now_ < steps) step();
+  if (random_.one_in(2)) finish_all();
+  for (auto& a : actors_) a->check();
+  close_all();
+  count_host();
+  setting_.note("calls", now_);
+}
+
+}  // namespace kvrt::test

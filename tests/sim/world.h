@@ -1,0 +1,79 @@
+// World: one seed's host, store and actors, and the random calls on them. A step is one call on the engine: an operation of a session, the
+// taking of one event, or one scheduler step. Single-threaded: a seed gives the same run every time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/actor.h"
+#include "tests/sim/probe.h"
+#include "tests/sim/toy.h"
+
+namespace kvrt::test {
+
+// A toy host of random size over `env`. runner: of the host, for its hook.
+struct HostSize {
+  uint32_t block_tokens = 16, blocks = 8, context = 200, prefill_chunk = 0, step_ms_max = 0;
+  uint64_t room() const { return std::min<uint64_t>(context, uint64_t{blocks} * block_tokens); }
+};
+HostSize some_size(Random* random);
+std::shared_ptr<ModelHost> open_toy(const std::shared_ptr<Engine>& engine, ToyEnv* env, const HostSize& size, bool add_bos, uint64_t seed,
+                                    ToyRunner** runner);
+
+class World {
+ public:
+  World(uint64_t seed, const std::string& dir, Counts* counts, bool trace);
+  ~World();
+  uint64_t now() const { return now_; }
+  std::string describe() const { return probe_->describe(); }
+  void run(uint64_t steps);  // and to the end: what generates gets to DONE, everything is closed, and no block is held
+
+ private:
+  void open_host();
+  void close_all();
+  void restart();
+  void step();
+  void session_step(Actor* actor);
+  void save(Actor* actor, bool suspend);
+  void resume();
+  void remove();
+  void open_one();
+  void close_one();
+  void schedule();
+  void read_some(Actor* actor);
+  void finish_all();
+  void before_step(const Step& step);
+  void check(bool deep);
+  void count_host();
+  SessionOptions some_session();
+  std::shared_ptr<Bell> some_bell() { return random_.one_in(2) ? std::make_shared<Bell>() : nullptr; }
+  Actor* some_actor() { return actors_.empty() ? nullptr : actors_[random_.below(actors_.size())].get(); }
+
+  Random random_;
+  Counts* counts_;
+  uint64_t now_ = 0;  // steps so far
+  std::string dir_;
+  std::string log_;  // the last warning
+  ToyEnv env_;
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Store> store_;
+  HostSize size_;
+  bool add_bos_;
+  Setting setting_;
+  std::shared_ptr<ModelHost> host_;
+  ToyRunner* runner_ = nullptr;
+  std::unique_ptr<Probe> probe_;
+  std::string step_fault_;
+  std::vector<std::unique_ptr<Actor>> actors_;
+  std::map<std::pair<std::string, std::string>, Saved> saved_;  // by domain and name
+  uint64_t saves_left_ = 0;
+  uint64_t idle_steps_ = 0;  // scheduler steps in a row that did nothing
+  uint64_t computed_ = 0;    // that computed something
+  std::pair<uint64_t, uint64_t> oldest_;
+  uint64_t oldest_since_ = 0;
+};
+
+}  // namespace kvrt::test
