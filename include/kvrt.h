@@ -649,7 +649,7 @@ typedef struct kvrt_save_options {
   uint32_t durability;  /* KVRT_DURABILITY_* */
   uint32_t overwrite;   /* 1: replace another session of this name, or a newer generation */
   uint32_t pin;         /* 1: pin it; 0: as it is */
-  uint64_t ttl_seconds; /* it expires so long after this save; 0: never */
+  uint64_t ttl_seconds; /* it expires so long after this save, at most 100 years; 0: never */
 } kvrt_save_options;
 
 typedef struct kvrt_save_report {
