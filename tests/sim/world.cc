@@ -91,6 +91,7 @@ void World::open_host() {
   runner_->before = [this](const Step& step, uint8_t*) { before_step(step); };
   setting_ = {host_.get(), &host_->tokenizer(), size_.room(), &random_, counts_, setting_.trace, true};
   oldest_since_ = idle_steps_ = 0;
+  place_ = {};
 }
 
 // ---- what is checked
@@ -132,6 +133,15 @@ void World::check(bool deep) {
     if (!s->generation->admitted && s->generation->order && probe_->scheduler().runnable(*s) && computed_)
       setting_.note("not admitted yet");
   }
+}
+
+// Who began first lends nothing while it can run. Between two calls: nobody stops and goes on again within one.
+void World::check_oldest() {
+  const Session* oldest = probe_->oldest_runnable();
+  std::pair<uint64_t, uint64_t> place;
+  if (oldest && !oldest->generation->recompute_all) place = {oldest->generation->order, oldest->table.covered(oldest->tokens.size())};
+  if (place.first == place_.first) SIM_CHECK(place.second >= place_.second, "who began first had to give up its blocks");
+  place_ = place;
 }
 
 void World::count_host() {
@@ -288,6 +298,7 @@ void World::step() {
     session_step(a);
   }
   if (setting_.trace) std::printf("  %s", probe_->describe().c_str());
+  check_oldest();
   bool deep = random_.one_in(8);
   check(deep);
   if (deep) {
