@@ -163,11 +163,13 @@ std::string Probe::check_step(const Step& step) {
     }
     if (s.table.first_missing(begin) < begin && seq.store_kv)
       return say("rows from %llu on, and KV is missing before", static_cast<unsigned long long>(begin));
-    if (seq.store_kv && !s.generation->recompute_all && begin % T < s.table.filled(static_cast<uint32_t>(begin / T))) {
-      return say("position %llu has its KV and is stored again", static_cast<unsigned long long>(begin));
+    bool again = s.generation->recompute_all;
+    for (uint64_t p = begin; seq.store_kv && !again && p < end; p = (p / T + 1) * T) {
+      if (p % T >= s.table.filled(static_cast<uint32_t>(p / T))) continue;
+      return say("position %llu has its KV and is stored again", static_cast<unsigned long long>(p));
     }
     uint64_t own = begin / T;  // the block that it goes on with is nobody else's to compute
-    if (s.share && seq.store_kv && !s.generation->recompute_all && own < s.keys.size() && !computing.insert(s.keys[own]).second) {
+    if (s.share && seq.store_kv && !again && own < s.keys.size() && !computing.insert(s.keys[own]).second) {
       return say("the block at %llu is computed twice in a step", static_cast<unsigned long long>(own * T));
     }
     for (uint64_t i = begin / T; seq.store_kv && i * T < end; ++i) {

@@ -12,6 +12,7 @@ namespace {
 constexpr uint64_t kActorsMax = 10;
 constexpr uint64_t kIdleStepsMax = 20;    // in a row, while some session could run
 constexpr uint64_t kOldestWaitsMax = 40;  // steps that compute, none of them for who began first
+constexpr uint64_t kPassedOverMax = 30;   // steps in a row, of a session that nothing keeps from running
 constexpr uint64_t kFinishStepsMax = 20'000;
 
 // The store's warnings are of damage, and nothing is damaged here.
@@ -115,7 +116,14 @@ void World::before_step(const Step& step) {
   if (computed_ - oldest_since_ > most && step_fault_.empty()) step_fault_ = "who began first does not get on";
   if (setting_.trace) std::printf("  %s", probe_->describe().c_str());
   setting_.note("copies before a write", probe_->plan().copies.size());
-  for (auto& a : actors_) setting_.note("waits for another's block", probe_->waits_for_other(*a->session()));
+  for (auto& a : actors_) {
+    const Session& s = *a->session();
+    bool waits = probe_->waits_for_other(s), short_of_blocks = probe_->blocks_left() == 0;
+    setting_.note("waits for another's block", waits);
+    bool due = probe_->scheduler().runnable(s) && s.generation->warmed && !s.in_step && !waits && !short_of_blocks;
+    a->passed_over = due ? a->passed_over + 1 : 0;
+    if (a->passed_over > kPassedOverMax && step_fault_.empty()) step_fault_ = "a session that could run does not get its turn";
+  }
   setting_.note("steps of several sessions", step.seqs.size() > 1);
   setting_.note("steps", 1);
 }
