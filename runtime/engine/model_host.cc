@@ -209,7 +209,7 @@ Result<BlockKey> ModelHost::root_for(const SessionOptions& options) {
     KVRT_ASSIGN(id, model_id_for(options.store.get()));
   }
   Hasher hasher;
-  hasher.add(id.bytes).add_string("f16").add_string(engine_->backend()->numerics()).add_string(options.domain);
+  hasher.add(id.bytes).add_string("f16").add_u64(kv_.block_tokens).add_string(engine_->backend()->numerics()).add_string(options.domain);
   return hasher.finish();
 }
 

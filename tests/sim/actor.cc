@@ -93,22 +93,35 @@ void Actor::drop_messages() {
   while (!said_.empty() && said_.back().end > tokens_.size()) said_.pop_back();
 }
 
+// Messages go whole. With a message go the tokens that joined it to the next one, so that the rest is what the template says.
 void Actor::erase() {
   uint64_t from = w_->random->below(tokens_.size() + 1), to = from + w_->random->below(tokens_.size() + 1 - from);
   if (!said_.empty() && w_->random->one_in(2)) from = said_.front().begin, to = said_[w_->random->below(said_.size())].end;
   Status status = w_->host->erase(session_, from, to);
   std::vector<Said> rest;
   bool cuts = false;
-  for (Said m : said_) {
-    bool inside = from <= m.begin && m.end <= to;
-    cuts |= !inside && m.begin < to && from < m.end;
-    if (inside) continue;
-    if (m.begin >= to) m.begin -= to - from, m.end -= to - from;
-    rest.push_back(m);
+  for (const Said& m : said_) {
+    cuts |= m.begin < to && from < m.end && (m.begin < from || to < m.end);
+    if (m.end <= from || m.begin >= to) rest.push_back(m);
   }
   SIM_CHECK(status.code() == (cuts ? Code::kInvalid : Code::kOk), "erase %zu to %zu: %s", size_t{from}, size_t{to},
             status.message().c_str());
   if (cuts) return;
+  auto after = w_->host->tokens(session_);
+  uint64_t joint = tokens_.size() - (to - from) - after.size();
+  if (joint) {
+    auto next = std::find_if(rest.begin(), rest.end(), [&](const Said& m) { return m.begin >= to; });
+    SIM_CHECK(from < to && next != rest.end() && to + joint < next->end, "erase %zu to %zu took %zu more", size_t{from}, size_t{to},
+              size_t{joint});
+    std::string text = oracle_render(rest, false),
+                spelled = w_->tokenizer->decode(std::span(tokens_).subspan(to + joint, next->end - to - joint), true);
+    SIM_CHECK(text.find(spelled) != std::string::npos, "erase: what was joined is not the template's");
+    to += joint;
+    w_->note("erasures with a joint");
+  }
+  for (Said& m : rest) {
+    if (m.end > from) m.begin = std::max(m.begin, to) - (to - from), m.end -= to - from;
+  }
   tokens_.erase(tokens_.begin() + static_cast<ptrdiff_t>(from), tokens_.begin() + static_cast<ptrdiff_t>(to));
   said_ = rest;
   w_->note("erasures");

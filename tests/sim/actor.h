@@ -61,8 +61,9 @@ class Actor {
   bool usable() const { return !running_ && !failed_; }
   Session* session() const { return session_; }
   const std::vector<int32_t>& tokens() const { return tokens_; }
-  uint64_t rows = 0;        // that ran for this generation; the world counts them
-  uint64_t lazy_until = 0;  // step until which nobody reads it
+  uint64_t rows = 0;         // that ran for this generation; the world counts them
+  uint64_t passed_over = 0;  // steps that it could have been in
+  uint64_t lazy_until = 0;   // step until which nobody reads it
 
   void append();
   void append_text();

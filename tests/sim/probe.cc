@@ -107,7 +107,7 @@ std::string Probe::check_shared(const Holders& held) const {
       if (a.index != b.index) return say("a block is at %u and at %u", a.index, b.index);
       uint32_t n = std::min(a.session->table.filled(a.index), b.session->table.filled(b.index));
       auto end = static_cast<ptrdiff_t>(a.index * T + n);
-      if (a.session->root != b.session->root) return "a block is shared between domains";
+      if (a.session->domain != b.session->domain) return "a block is shared between domains";
       if (!std::equal(a.session->tokens.begin(), a.session->tokens.begin() + end, b.session->tokens.begin())) {
         return say("a block at %u is shared by sessions whose tokens differ", a.index);
       }
@@ -151,6 +151,7 @@ std::string Probe::check_step(const Step& step) {
     if (scheduler().pool_.refs(copy.to) != 1 || !written.insert(copy.to).second) return say("block %d is copied to and shared", copy.to);
   }
   written.clear();
+  std::set<BlockKey> computing;
   for (size_t q = 0; q < step.seqs.size(); ++q) {
     const StepSeq& seq = step.seqs[q];
     const Session& s = *plan().seqs[q].session;
@@ -162,6 +163,15 @@ std::string Probe::check_step(const Step& step) {
     }
     if (s.table.first_missing(begin) < begin && seq.store_kv)
       return say("rows from %llu on, and KV is missing before", static_cast<unsigned long long>(begin));
+    bool again = s.generation->recompute_all;
+    for (uint64_t p = begin; seq.store_kv && !again && p < end; p = (p / T + 1) * T) {
+      if (p % T >= s.table.filled(static_cast<uint32_t>(p / T))) continue;
+      return say("position %llu has its KV and is stored again", static_cast<unsigned long long>(p));
+    }
+    uint64_t own = begin / T;  // the block that it goes on with is nobody else's to compute
+    if (s.share && seq.store_kv && !again && own < s.keys.size() && !computing.insert(s.keys[own]).second) {
+      return say("the block at %llu is computed twice in a step", static_cast<unsigned long long>(own * T));
+    }
     for (uint64_t i = begin / T; seq.store_kv && i * T < end; ++i) {
       BlockId block = i < seq.n_blocks ? seq.blocks[i] : kNoBlock;
       if (block == kNoBlock) return "rows without a block";

@@ -21,6 +21,7 @@ struct Probe {
 
   const Scheduler& scheduler() const { return *host->scheduler_; }
   const StepPlan& plan() const { return host->plan_; }
+  uint32_t blocks_left() const { return scheduler().pool_.free_count() + scheduler().pool_.cached_count(); }
   const Session* oldest_runnable() const;
   // It could run and is not in this plan, because another one computes its block.
   bool waits_for_other(const Session& session) const;

@@ -12,6 +12,7 @@ namespace {
 constexpr uint64_t kActorsMax = 10;
 constexpr uint64_t kIdleStepsMax = 20;    // in a row, while some session could run
 constexpr uint64_t kOldestWaitsMax = 40;  // steps that compute, none of them for who began first
+constexpr uint64_t kPassedOverMax = 30;   // steps in a row, of a session that nothing keeps from running
 constexpr uint64_t kFinishStepsMax = 20'000;
 
 // The store's warnings are of damage, and nothing is damaged here.
@@ -91,6 +92,7 @@ void World::open_host() {
   runner_->before = [this](const Step& step, uint8_t*) { before_step(step); };
   setting_ = {host_.get(), &host_->tokenizer(), size_.room(), &random_, counts_, setting_.trace, true};
   oldest_since_ = idle_steps_ = 0;
+  place_ = {};
 }
 
 // ---- what is checked
@@ -114,7 +116,14 @@ void World::before_step(const Step& step) {
   if (computed_ - oldest_since_ > most && step_fault_.empty()) step_fault_ = "who began first does not get on";
   if (setting_.trace) std::printf("  %s", probe_->describe().c_str());
   setting_.note("copies before a write", probe_->plan().copies.size());
-  for (auto& a : actors_) setting_.note("waits for another's block", probe_->waits_for_other(*a->session()));
+  for (auto& a : actors_) {
+    const Session& s = *a->session();
+    bool waits = probe_->waits_for_other(s), short_of_blocks = probe_->blocks_left() == 0;
+    setting_.note("waits for another's block", waits);
+    bool due = probe_->scheduler().runnable(s) && s.generation->warmed && !s.in_step && !waits && !short_of_blocks;
+    a->passed_over = due ? a->passed_over + 1 : 0;
+    if (a->passed_over > kPassedOverMax && step_fault_.empty()) step_fault_ = "a session that could run does not get its turn";
+  }
   setting_.note("steps of several sessions", step.seqs.size() > 1);
   setting_.note("steps", 1);
 }
@@ -132,6 +141,15 @@ void World::check(bool deep) {
     if (!s->generation->admitted && s->generation->order && probe_->scheduler().runnable(*s) && computed_)
       setting_.note("not admitted yet");
   }
+}
+
+// Who began first lends nothing while it can run. Between two calls: nobody stops and goes on again within one.
+void World::check_oldest() {
+  const Session* oldest = probe_->oldest_runnable();
+  std::pair<uint64_t, uint64_t> place;
+  if (oldest && !oldest->generation->recompute_all) place = {oldest->generation->order, oldest->table.covered(oldest->tokens.size())};
+  if (place.first == place_.first) SIM_CHECK(place.second >= place_.second, "who began first had to give up its blocks");
+  place_ = place;
 }
 
 void World::count_host() {
@@ -288,6 +306,7 @@ void World::step() {
     session_step(a);
   }
   if (setting_.trace) std::printf("  %s", probe_->describe().c_str());
+  check_oldest();
   bool deep = random_.one_in(8);
   check(deep);
   if (deep) {

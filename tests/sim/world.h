@@ -47,6 +47,7 @@ class World {
   void finish_all();
   void before_step(const Step& step);
   void check(bool deep);
+  void check_oldest();
   void count_host();
   SessionOptions some_session();
   std::shared_ptr<Bell> some_bell() { return random_.one_in(2) ? std::make_shared<Bell>() : nullptr; }
@@ -70,9 +71,9 @@ class World {
   std::vector<std::unique_ptr<Actor>> actors_;
   std::map<std::pair<std::string, std::string>, Saved> saved_;  // by domain and name
   uint64_t saves_left_ = 0;
-  uint64_t idle_steps_ = 0;  // scheduler steps in a row that did nothing
-  uint64_t computed_ = 0;    // that computed something
-  std::pair<uint64_t, uint64_t> oldest_;
+  uint64_t idle_steps_ = 0;                       // scheduler steps in a row that did nothing
+  uint64_t computed_ = 0;                         // that computed something
+  std::pair<uint64_t, uint64_t> oldest_, place_;  // the oldest's order and positions with KV: in steps, and between calls
   uint64_t oldest_since_ = 0;
 };
 
