@@ -101,7 +101,7 @@ class _Stream:
         """The next event to show. None: not yet, or over."""
         while not self._over:
             try:
-                event = self._session._take(timeout_ms, self._options.sample)
+                event = self._session.next(timeout_ms)
             except Busy:
                 raise
             except BaseException:
@@ -115,7 +115,15 @@ class _Stream:
             if event.type is EventType.DONE:
                 self._over = True
                 self._report = event.report
-            if event.type is not EventType.LOGITS or self._options.sample is None or self._options.emit_logits:
+            sample = self._options.sample
+            if event.logits is None or sample is None:
+                return event
+            try:
+                self._session.accept(sample(event.logits))
+            except BaseException:
+                self._leave(wait=False)
+                raise
+            if self._options.emit_logits:
                 return event
         return None
 
