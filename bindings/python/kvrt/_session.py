@@ -98,6 +98,10 @@ class Session(Handle):
     def _interrupt(self) -> None:
         lib.kvrt_session_cancel(self._raw)
 
+    def close(self) -> None:
+        super().close()
+        self._bell.ring()  # who waits in another task finds it closed
+
     def _next(self, timeout_ms: int) -> Any:
         event = _abi.Event.make()
         self._call(lib.kvrt_session_next, ctypes.byref(event), timeout_ms)
