@@ -16,6 +16,6 @@ if [ "${MYPY:-0}" = 1 ]; then
   sed -n "/^\`\`\`python\$/,/^\`\`\`\$/p" "$source/bindings/README.md" | sed "/^\`\`\`/d" >example.py
   set -- "$python" -m mypy --strict --python-executable "$work/venv/bin/python" --cache-dir "$work/mypy"
   "$@" -p kvrt
-  exec "$@" example.py
+  exec "$@" example.py "$source/samples/chat_asyncio.py"
 fi
 exec "$work/venv/bin/python" -X dev -W error::ResourceWarning -m unittest

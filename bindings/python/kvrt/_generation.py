@@ -12,6 +12,7 @@ from . import _abi
 from ._errors import Busy, Detail, Error, Invalid, Status
 from ._handles import fill, text_bytes
 from ._types import Event, EventType, Logits, Report
+from ._worker import Waiter
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -101,7 +102,7 @@ class _Stream:
         """The next event to show. None: not yet, or over."""
         while not self._over:
             try:
-                event = self._session._take(timeout_ms, self._options.sample)
+                event = self._session.next(timeout_ms)
             except Busy:
                 raise
             except BaseException:
@@ -115,7 +116,15 @@ class _Stream:
             if event.type is EventType.DONE:
                 self._over = True
                 self._report = event.report
-            if event.type is not EventType.LOGITS or self._options.sample is None or self._options.emit_logits:
+            sample = self._options.sample
+            if event.logits is None or sample is None:
+                return event
+            try:
+                self._session.accept(sample(event.logits))
+            except BaseException:
+                self._leave(wait=False)
+                raise
+            if self._options.emit_logits:
                 return event
         return None
 
@@ -167,8 +176,9 @@ class AsyncGeneration(_Stream):
     """The same for asyncio. Cancelling the task cancels it. The sampler runs in the event loop."""
 
     def __init__(self, session: "Session", options: GenerateOptions) -> None:
-        session._bell.arm()
+        self._waiter = Waiter()
         super().__init__(session, options)
+        session._bell.waiters.add(self._waiter)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -183,14 +193,14 @@ class AsyncGeneration(_Stream):
     async def _anext(self) -> Event:
         await asyncio.sleep(0)  # others have their turn, also when events are plenty
         while True:
-            self._session._bell.clear()
+            self._waiter.clear()
             event = self._pull(0)
             if event is not None:
                 return event
             if self._over:
                 raise StopAsyncIteration
-            self._session._core.kick(self._session._bell)
-            await self._session._bell.wait()
+            self._session._core.kick(self._waiter)
+            await self._waiter.wait()
 
     async def read(self) -> str:
         return "".join([event.text async for event in self])
@@ -201,7 +211,7 @@ class AsyncGeneration(_Stream):
             return
         self._session.cancel()
         while True:
-            self._session._bell.clear()
+            self._waiter.clear()
             try:
                 event = self._pull(0)
             except Error:
@@ -209,11 +219,13 @@ class AsyncGeneration(_Stream):
             if self._over:
                 return
             if event is None:
-                self._session._core.kick(self._session._bell)
-                await self._session._bell.wait()
+                self._session._core.kick(self._waiter)
+                await self._waiter.wait()
 
     def __del__(self) -> None:
         self._finalize(wait=False)
+        if hasattr(self, "_session"):
+            self._session._bell.waiters.discard(self._waiter)
 
     async def __aenter__(self) -> "AsyncGeneration":
         return self

@@ -160,6 +160,7 @@ class Handle:
             raise failure
 
     def _check_process(self) -> None:
+        """Before any lock, which another thread of the parent may have held."""
         if self._pid != os.getpid():
             raise Unsupported(f"{self!r} was opened by process {self._pid}, this is its child: open it anew here", Status.UNSUPPORTED,
                               Detail.FORKED)

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from . import _abi
 from ._errors import Busy, Detail, Error, Invalid, Status
-from ._generation import AsyncGeneration, GenerateOptions, Generation, Sampler
+from ._generation import AsyncGeneration, GenerateOptions, Generation
 from ._handles import Handle, buffer_of, drop, fill, free_function, in_callback, in_range, keep, lib, text_bytes, wake_function
 from ._types import (AppendInfo, Durability, Event, EventType, Logits, Message, Report, SaveReport, SessionInfo, from_struct,
                      make_event)
@@ -98,6 +98,10 @@ class Session(Handle):
     def _interrupt(self) -> None:
         lib.kvrt_session_cancel(self._raw)
 
+    def close(self) -> None:
+        super().close()
+        self._bell.ring()  # who waits in another task finds it closed
+
     def _next(self, timeout_ms: int) -> Any:
         event = _abi.Event.make()
         self._call(lib.kvrt_session_next, ctypes.byref(event), timeout_ms)
@@ -115,18 +119,6 @@ class Session(Handle):
             if event.type in (EventType.DONE, EventType.IDLE):
                 self._drained = make_event(event).report
                 return
-
-    def _take(self, timeout_ms: int, sampler: Optional[Sampler] = None) -> Event:
-        """The next event; a LOGITS event is answered by the sampler."""
-        with self._turn():
-            made = make_event(self._next(timeout_ms))
-            if made.logits is not None and sampler is not None:
-                try:
-                    self.accept(sampler(made.logits))
-                except BaseException:
-                    self._leave_generation(self._begun, wait=False)
-                    raise
-            return made
 
     def _leave_generation(self, number: int, wait: bool) -> Optional[Report]:
         """Ends generation `number`, if it is still the session's; without waiting, the next call on the session takes what is left of it."""
@@ -239,7 +231,9 @@ class Session(Handle):
 
     def next(self, timeout_ms: int = -1) -> Event:
         """The next event after begin. 0 takes what is there and never computes. NONE: nothing came in time; IDLE: nothing will come."""
-        return self._take(in_range(timeout_ms, ctypes.c_int32, "timeout_ms"))
+        timeout = in_range(timeout_ms, ctypes.c_int32, "timeout_ms")
+        with self._turn():
+            return make_event(self._next(timeout))
 
     def accept(self, token: int) -> None:
         """sampler="host": the token that follows the position of the last LOGITS event."""

@@ -15,37 +15,40 @@ lib = _abi.lib
 STEP_MS = 50
 
 
-class Bell:
-    """Rings an event loop from any thread: a session's wake."""
+class Waiter:
+    """A task that waits for a session's next event."""
 
     def __init__(self) -> None:
-        self._loop: Optional[asyncio.AbstractEventLoop] = None
-        self._event: Optional[asyncio.Event] = None
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
         self.failure: Optional[Error] = None  # of the worker
 
-    def arm(self) -> None:
-        self._event = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-
     def clear(self) -> None:
-        if self._event is not None:
-            self._event.clear()
+        self._event.clear()
 
     async def wait(self) -> None:
-        if self._event is not None:
-            await self._event.wait()
+        await self._event.wait()
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure
 
     def ring(self) -> None:
-        loop, event = self._loop, self._event
-        if loop is None or event is None:
-            return
+        """Any thread."""
         try:
-            loop.call_soon_threadsafe(event.set)
+            self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:  # the loop is closed: nobody waits
-            self._loop = None
+            pass
+
+
+class Bell:
+    """A session's wake: rings all who wait."""
+
+    def __init__(self) -> None:
+        self.waiters: Set[Waiter] = set()
+
+    def ring(self) -> None:
+        for waiter in tuple(self.waiters):
+            waiter.ring()
 
 
 class Core:
@@ -57,7 +60,7 @@ class Core:
         self._holders = 1
         self._running = False
         self._kicked = False
-        self._bells: Set[Bell] = set()  # of those who wait for the worker
+        self._waiters: Set[Waiter] = set()  # for the worker
 
     def retain(self) -> None:
         with self._lock:
@@ -70,11 +73,11 @@ class Core:
         if last:
             lib.kvrt_model_release(self.raw)
 
-    def kick(self, bell: Bell) -> None:
+    def kick(self, waiter: Waiter) -> None:
         """Somebody waits for what a step may give."""
         with self._lock:
             self._kicked = True
-            self._bells.add(bell)
+            self._waiters.add(waiter)
             if self._running:
                 return
             self._running = True
@@ -95,7 +98,7 @@ class Core:
                 with self._lock:
                     if not self._kicked and runnable.value == 0:
                         self._running = False
-                        self._bells.clear()
+                        self._waiters.clear()
                         return
                     self._kicked = False
                 begin = time.monotonic()
@@ -110,7 +113,7 @@ class Core:
 
     def _fail(self, error: Error) -> None:
         with self._lock:
-            bells = list(self._bells)
-        for bell in bells:
-            bell.failure = error
-            bell.ring()
+            waiters = list(self._waiters)
+        for waiter in waiters:
+            waiter.failure = error
+            waiter.ring()

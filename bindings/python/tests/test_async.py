@@ -184,6 +184,25 @@ class Async(Case):
 
         self.run_async(main())
 
+    def test_who_else_touches_a_session(self):
+        session = self.open()
+
+        async def main():
+            async with session.agenerate(max_tokens=200, ignore_eos=True) as generation:
+                for _ in range(3):
+                    self.assertRaises(kvrt.Busy, session.agenerate)
+                events = [event async for event in generation]
+            self.assertEqual(sum(e.type is EventType.TOKEN for e in events), 200)
+            session._core.kick = lambda waiter: None  # nobody computes: it waits
+            waits = asyncio.ensure_future(session.agenerate().read())
+            await asyncio.sleep(0.02)
+            self.assertFalse(waits.done())
+            session.close()
+            with self.assertRaises(kvrt.Invalid):
+                await waits
+
+        self.run_async(main())
+
     def test_closing_meanwhile(self):
         with self.runtime.open_model(MODEL) as model:
             session = self.enterContext(model.open_session())

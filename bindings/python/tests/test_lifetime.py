@@ -2,15 +2,19 @@
 import gc
 import itertools
 import os
+import pathlib
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 import warnings
 
 import kvrt
 from kvrt import _handles
-from support import MODEL, PROMPT, Case, python
+from support import MODEL, PROMPT, SOURCE, Case, python
 
 
 class Closing(Case):
@@ -273,13 +277,6 @@ with kvrt.Runtime(threads=1) as runtime, runtime.open_model(sys.argv[1], prefill
 
 class Example(unittest.TestCase):
     def test_readme(self):
-        import pathlib
-        import re
-        import shutil
-        import tempfile
-
-        from support import SOURCE
-
         text = (SOURCE / "bindings" / "README.md").read_text()
         code = re.search(r"```python\n(.*?)```", text, re.S)[1]
         with tempfile.TemporaryDirectory() as work:
@@ -289,3 +286,12 @@ class Example(unittest.TestCase):
                 self.assertEqual(run.returncode, 0, run.stderr)
                 self.assertTrue(run.stdout.strip())
             self.assertIn("reused", run.stdout)
+
+    def test_sample(self):
+        with tempfile.TemporaryDirectory() as work:
+            for run_number in range(2):
+                command = [sys.executable, "-W", "error", str(SOURCE / "samples" / "chat_asyncio.py"), str(MODEL), work, "8"]
+                run = subprocess.run(command, input="ann: Hello\nbob: Hi\nann: And more?\n", capture_output=True, text=True, timeout=60)
+                self.assertEqual(run.returncode, 0, run.stderr)
+                self.assertEqual(sorted(line.split(":")[0] for line in run.stdout.split("\n") if line.startswith(("ann:", "bob:"))), ["ann", "ann", "bob"])
+                self.assertEqual(run.stderr.count("goes on"), 2 * run_number)

@@ -93,6 +93,9 @@ class Generate(Case):
                        presence_penalty=0.1, penalty_window=4)
         self.assertEqual(self.answer(self.open(), 20, seed=7, **sampled), self.answer(self.open(), 20, seed=7, **sampled))
         self.assertNotEqual(self.answer(self.open(), 20, seed=7, **sampled), self.answer(self.open(), 20, seed=8, **sampled))
+        struct, _ = kvrt.GenerateOptions(max_tokens=1, seed=2, ignore_eos=True, top_logprobs=3, **sampled).to_struct()
+        for name, value in dict(sampled, max_tokens=1, seed=2, ignore_eos=1, top_logprobs=3, sampler=0, emit_logits=0, prefill=0).items():
+            self.assertAlmostEqual(getattr(struct, name), value, 6, name)
         generation = self.open().generate(max_tokens=50, ignore_eos=True, stop_tokens=[first[3]])
         generation.read()
         self.assertEqual((generation.report.reason, generation.report.generated), (Reason.STOP, first.index(first[3]) + 1))
@@ -185,7 +188,12 @@ class Generate(Case):
         self.assertIsNotNone(caught)
         session.append([1])
         self.assertRaises(kvrt.Invalid, self.answer, session, 5, sampler=lambda row: 10**6)
-        self.assertRaises(kvrt.Busy, self.answer, session, 5, sampler=lambda row: session.append([1]))
+        busy = None
+        try:
+            self.answer(session, 5, sampler=lambda row: session.append([1]))
+        except kvrt.Busy as error:
+            busy = error
+        self.assertIsNotNone(busy)
         self.assertEqual(len(self.answer(session, 3)), 3)
 
     def test_prefill(self):
