@@ -176,6 +176,18 @@ static void stores(struct stage* t) {
   BAD("store_stat", "name of bad UTF-8", kvrt_store_stat(t->store, NULL, 0, kBadUtf8, 4, &entry));
   BAD("store_stat", "domain of 256 bytes", kvrt_store_stat(t->store, long_name, 256, "a", 1, &entry));
   BAD("store_remove", "name of 0 bytes", kvrt_store_remove(t->store, NULL, 0, "", 0));
+  const char* const names[] = {"", long_name, kBadUtf8, "a\0b"};
+  const size_t sizes[] = {0, 256, 4, 3};
+  for (int i = 0; i < 4; ++i) {
+    BAD("store_rename", "from: a name that is none", kvrt_store_rename(t->store, NULL, 0, names[i], sizes[i], "b", 1));
+    BAD("store_rename", "to: a name that is none", kvrt_store_rename(t->store, NULL, 0, "a", 1, names[i], sizes[i]));
+    BAD("store_pin", "a name that is none", kvrt_store_pin(t->store, NULL, 0, names[i], sizes[i], 1));
+    BAD("store_set_ttl", "a name that is none", kvrt_store_set_ttl(t->store, NULL, 0, names[i], sizes[i], 9));
+  }
+  BAD("store_pin", "pinned 2", kvrt_store_pin(t->store, NULL, 0, "nobody", 6, 2));
+  ROW("store_pin", "no such session", kvrt_store_pin(t->store, NULL, 0, "nobody", 6, 1), ANY(KVRT_NOT_FOUND));
+  ROW("store_set_ttl", "no such session", kvrt_store_set_ttl(t->store, NULL, 0, "nobody", 6, 9), ANY(KVRT_NOT_FOUND));
+  ROW("store_rename", "no such session", kvrt_store_rename(t->store, NULL, 0, "nobody", 6, "b", 1), ANY(KVRT_NOT_FOUND));
   BAD("store_list", "domain of bad UTF-8", kvrt_store_list(t->store, kBadUtf8, 4, stop_at_once, &(int){0}));
   EXPECT(has_canary((char*)&entry + 4, sizeof entry - 4), "entry changed on failure");
 }
