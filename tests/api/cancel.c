@@ -1,5 +1,7 @@
 // cancel at every step of a prefill and of a decode, by the caller, from a callback and from another thread: the call is back within one
 // step, the session's next digest is right, its neighbour does not notice, and all_or_nothing leaves what was before the call.
+#include <math.h>
+
 #include "chat.h"
 #include "misuse.h"
 
@@ -173,7 +175,8 @@ static int by_event(enum what_call call, enum how how, int at) {
   const int reached = in.events > at;
   if (!reached) EXPECT(status == KVRT_OK, "%s: %s: %s", what, kvrt_status_name(status), last_message());
   if (status != KVRT_OK) {
-    EXPECT(status == KVRT_CANCELLED && report.reason == KVRT_REASON_CANCELLED, "%s: %s, reason %u", what, kvrt_status_name(status), report.reason);
+    EXPECT(status == KVRT_CANCELLED && report.reason == KVRT_REASON_CANCELLED, "%s: %s, reason %u", what, kvrt_status_name(status),
+           report.reason);
     EXPECT(steps <= in.steps + 1, "%s: %" PRIu64 " steps more", what, steps - in.steps);
     if (call != kGenerate) expect_as_before(s, &before, what);
   } else if (reached && how != kByThread) {  // too late: its last event was DONE
@@ -190,6 +193,25 @@ static int by_event(enum what_call call, enum how how, int at) {
   kvrt_session_close(s);
   ++rounds;
   return reached;
+}
+
+// Where every token is banned nothing can be said: the caller's mistake, and the session is sound.
+static void banned(int all) {
+  static kvrt_token_value bans[512];
+  const uint32_t vocab = model_props(model).vocab_size;
+  REQUIRE(vocab <= 512, "%u", vocab);
+  for (uint32_t i = 0; i < vocab; ++i) bans[i] = (kvrt_token_value){(int32_t)i, -INFINITY};
+  kvrt_session* s = prepared(1, 1);
+  struct before before;
+  remember(s, &before);
+  kvrt_generate_options o = answer_options(all);
+  o.logit_bias = bans, o.logit_bias_count = vocab;
+  ROW("session_generate", "every token is banned", kvrt_session_generate(s, &o, NULL, NULL, NULL), ANY(KVRT_INVALID));
+  const kvrt_session_props p = session_props(s);
+  EXPECT(p.state == KVRT_STATE_IDLE && p.last_status == KVRT_INVALID, "state %u", p.state);
+  if (all) expect_as_before(s, &before, "banned");
+  expect_sound(s, reference, "banned");
+  kvrt_session_close(s);
 }
 
 // A generation that fails leaves nothing of it either, and its session goes on.
@@ -234,6 +256,8 @@ int main(void) {
       EXPECT(at > 5 && at < 400, "call %d had %d events", call, at);
     }
   }
+  banned(0);
+  banned(1);
   failing(0);
   failing(1);
   printf("%" PRIu64 " cancels\n", rounds);

@@ -47,6 +47,10 @@ static void child(struct stage* t) {
   expect_forked("store_stat", kvrt_store_stat(t->store, NULL, 0, "a", 1, &entry));
   expect_forked("store_list", kvrt_store_list(t->store, NULL, 0, run_callback, NULL));
   expect_forked("store_remove", kvrt_store_remove(t->store, NULL, 0, "a", 1));
+  expect_forked("store_rename", kvrt_store_rename(t->store, NULL, 0, "a", 1, "b", 1));
+  expect_forked("store_pin", kvrt_store_pin(t->store, NULL, 0, "a", 1, 1));
+  expect_forked("store_set_ttl", kvrt_store_set_ttl(t->store, NULL, 0, "a", 1, 1));
+  expect_forked("store_gc", kvrt_store_gc(t->store, NULL, NULL, NULL));
   expect_forked("store_verify", kvrt_store_verify(t->store, NULL, NULL));
   expect_forked("session_open", kvrt_session_open(t->model, NULL, &s));
   expect_forked("session_info", kvrt_session_info(t->session, &p));

@@ -58,6 +58,8 @@ static inline kvrt_model* nan_model(struct stage* t) {
   return model;
 }
 
+static const char kBadUtf8[] __attribute__((unused)) = "ab\xC3(";
+
 #define ANY(status) (1u << (status))
 
 // `want` is a set: ANY(KVRT_INVALID) | ANY(KVRT_LIMIT) where the header leaves a choice.

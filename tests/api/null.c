@@ -96,6 +96,18 @@ static void store(struct stage* t) {
   BAD("store_remove", "store NULL", kvrt_store_remove(NULL, NULL, 0, "a", 1));
   BAD("store_remove", "name NULL", kvrt_store_remove(t->store, NULL, 0, NULL, 1));
   BAD("store_remove", "domain NULL, size 4", kvrt_store_remove(t->store, NULL, 4, "a", 1));
+  BAD("store_rename", "store NULL", kvrt_store_rename(NULL, NULL, 0, "a", 1, "b", 1));
+  BAD("store_rename", "from NULL", kvrt_store_rename(t->store, NULL, 0, NULL, 1, "b", 1));
+  BAD("store_rename", "to NULL", kvrt_store_rename(t->store, NULL, 0, "a", 1, NULL, 1));
+  BAD("store_rename", "domain NULL, size 4", kvrt_store_rename(t->store, NULL, 4, "a", 1, "b", 1));
+  BAD("store_pin", "store NULL", kvrt_store_pin(NULL, NULL, 0, "a", 1, 1));
+  BAD("store_pin", "name NULL", kvrt_store_pin(t->store, NULL, 0, NULL, 1, 1));
+  BAD("store_pin", "domain NULL, size 4", kvrt_store_pin(t->store, NULL, 4, "a", 1, 1));
+  BAD("store_set_ttl", "store NULL", kvrt_store_set_ttl(NULL, NULL, 0, "a", 1, 1));
+  BAD("store_set_ttl", "name NULL", kvrt_store_set_ttl(t->store, NULL, 0, NULL, 1, 1));
+  BAD("store_set_ttl", "domain NULL, size 4", kvrt_store_set_ttl(t->store, NULL, 4, "a", 1, 1));
+  BAD("store_gc", "store NULL", kvrt_store_gc(NULL, go_on, NULL, NULL));
+  ROW("store_gc", "callback and report NULL (no misuse)", kvrt_store_gc(t->store, NULL, NULL, NULL), ANY(KVRT_OK));
   BAD("store_verify", "store NULL", kvrt_store_verify(NULL, go_on, NULL));
   ROW("store_verify", "callback NULL (no misuse)", kvrt_store_verify(t->store, NULL, NULL), ANY(KVRT_OK));
   EXPECT(s == NULL, "out changed on failure");

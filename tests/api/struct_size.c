@@ -147,6 +147,7 @@ static kvrt_status message_out(struct stage* t, void* o) {
   kvrt_session_close(s);
   return status;
 }
+static kvrt_status gc_out(struct stage* t, void* o) { return kvrt_store_gc(t->store, NULL, NULL, o); }
 static kvrt_status append_out(struct stage* t, void* o) {
   kvrt_session* s = open_session(t->model, NULL, 0);
   const char* message = "{\"role\":\"user\",\"content\":\"hi\"}";
@@ -243,6 +244,7 @@ int main(void) {
   output(&t, "append_info", append_out, sizeof(kvrt_append_info));
   output(&t, "append_info of set", set_messages_out, sizeof(kvrt_append_info));
   output(&t, "message_props", message_out, sizeof(kvrt_message_props));
+  output(&t, "gc_report", gc_out, sizeof(kvrt_gc_report));
   output(&t, "metrics", metrics_out, sizeof(kvrt_metrics));
   output(&t, "report of prefill", prefill_report_out, sizeof(kvrt_report));
   output(&t, "report of generate", generate_report_out, sizeof(kvrt_report));

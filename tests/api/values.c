@@ -4,8 +4,6 @@
 
 #include "misuse.h"
 
-static const char kBadUtf8[] = "ab\xC3(";
-
 static kvrt_status open_runtime_with(uint32_t threads, uint32_t isa, uint32_t level) {
   kvrt_runtime_options o = {.struct_size = sizeof o, .threads = threads, .isa = isa, .log_level = level};
   kvrt_runtime* rt = NULL;
@@ -176,6 +174,18 @@ static void stores(struct stage* t) {
   BAD("store_stat", "name of bad UTF-8", kvrt_store_stat(t->store, NULL, 0, kBadUtf8, 4, &entry));
   BAD("store_stat", "domain of 256 bytes", kvrt_store_stat(t->store, long_name, 256, "a", 1, &entry));
   BAD("store_remove", "name of 0 bytes", kvrt_store_remove(t->store, NULL, 0, "", 0));
+  const char* const names[] = {"", long_name, kBadUtf8, "a\0b"};
+  const size_t sizes[] = {0, 256, 4, 3};
+  for (int i = 0; i < 4; ++i) {
+    BAD("store_rename", "from: a name that is none", kvrt_store_rename(t->store, NULL, 0, names[i], sizes[i], "b", 1));
+    BAD("store_rename", "to: a name that is none", kvrt_store_rename(t->store, NULL, 0, "a", 1, names[i], sizes[i]));
+    BAD("store_pin", "a name that is none", kvrt_store_pin(t->store, NULL, 0, names[i], sizes[i], 1));
+    BAD("store_set_ttl", "a name that is none", kvrt_store_set_ttl(t->store, NULL, 0, names[i], sizes[i], 9));
+  }
+  BAD("store_pin", "pinned 2", kvrt_store_pin(t->store, NULL, 0, "nobody", 6, 2));
+  ROW("store_pin", "no such session", kvrt_store_pin(t->store, NULL, 0, "nobody", 6, 1), ANY(KVRT_NOT_FOUND));
+  ROW("store_set_ttl", "no such session", kvrt_store_set_ttl(t->store, NULL, 0, "nobody", 6, 9), ANY(KVRT_NOT_FOUND));
+  ROW("store_rename", "no such session", kvrt_store_rename(t->store, NULL, 0, "nobody", 6, "b", 1), ANY(KVRT_NOT_FOUND));
   BAD("store_list", "domain of bad UTF-8", kvrt_store_list(t->store, kBadUtf8, 4, stop_at_once, &(int){0}));
   EXPECT(has_canary((char*)&entry + 4, sizeof entry - 4), "entry changed on failure");
 }
@@ -240,96 +250,6 @@ static void options_of_begin(struct stage* t) {
       begin_with(t, (kvrt_generate_options){.stop_strings = strings, .stop_strings_size = 258}), ANY(KVRT_INVALID) | ANY(KVRT_LIMIT));
 }
 
-// A host's token that is none leaves the question open.
-static void host_tokens(struct stage* t) {
-  const kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 1, .sampler = KVRT_SAMPLER_HOST};
-  kvrt_session* s = open_session(t->model, NULL, 0);
-  MUST(kvrt_session_append(s, &(const int32_t){5}, 1));
-  BAD("session_accept", "of an idle session", kvrt_session_accept(s, 5));
-  MUST(kvrt_session_begin(s, &o));
-  BAD("session_accept", "before it is asked for", kvrt_session_accept(s, 5));
-  while (next_event(s, -1).type != KVRT_EVENT_LOGITS) {
-  }
-  BAD("session_accept", "token -1", kvrt_session_accept(s, -1));
-  BAD("session_accept", "token == vocab_size", kvrt_session_accept(s, (int32_t)t->vocab));
-  EXPECT(session_props(s).awaits_accept && session_props(s).tokens == 1, "the question is gone");
-  ROW("session_accept", "a token (no misuse)", kvrt_session_accept(s, 6), ANY(KVRT_OK));
-  BAD("session_accept", "a second one", kvrt_session_accept(s, 7));
-  kvrt_session_close(s);
-}
-
-static void conversations(struct stage* t) {
-  char json[64];
-  size_t needed = 77;
-  kvrt_message_props p = {.struct_size = sizeof p};
-  const char* good = "[{\"role\":\"user\",\"content\":\"a\"}]";
-  const char* wrong[] = {"[", "{}", "[1]", "[{\"content\":\"a\"}]", "[{\"role\":1}]", "[{\"role\":\"user\",\"content\":\"\xFF\"}]", ""};
-  kvrt_session* s = open_session(t->model, NULL, 0);
-  MUST(kvrt_session_set_messages(s, good, strlen(good), NULL));
-  const uint64_t before = session_props(s).tokens;
-  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
-    BAD("session_set_messages", wrong[i], kvrt_session_set_messages(s, wrong[i], strlen(wrong[i]), NULL));
-  }
-  EXPECT(session_props(s).tokens == before && session_props(s).messages == 1, "the conversation changed");
-  ROW("session_message", "past the last", kvrt_session_message(s, 1, &p, json, sizeof json, &needed), ANY(KVRT_NOT_FOUND));
-  ROW("session_message", "UINT64_MAX", kvrt_session_message(s, UINT64_MAX, &p, json, sizeof json, &needed), ANY(KVRT_NOT_FOUND));
-  canary(json, sizeof json);
-  EXPECT(needed == 77, "needed changed");
-  ROW("session_message", "capacity 2", kvrt_session_message(s, 0, &p, json, 2, &needed), ANY(KVRT_TOO_SMALL));
-  EXPECT(needed > 20 && has_canary(json, sizeof json) && p.end == 0, "TOO_SMALL wrote, needed %zu", needed);
-  const size_t want = needed;
-  ROW("session_message", "NULL and 0 ask for the size", kvrt_session_message(s, 0, &p, NULL, 0, &needed),
-      ANY(KVRT_TOO_SMALL) | ANY(KVRT_OK));
-  EXPECT(needed == want, "needed %zu, before %zu", needed, want);
-  MUST(kvrt_session_message(s, 0, &p, json, sizeof json, &needed));
-  EXPECT(p.end == before && !p.generated, "the message ends at %" PRIu64, p.end);
-  BAD("session_erase", "from past to", kvrt_session_erase(s, 3, 2));
-  BAD("session_erase", "past the end", kvrt_session_erase(s, 0, before + 1));
-  BAD("session_erase", "UINT64_MAX", kvrt_session_erase(s, UINT64_MAX, UINT64_MAX));
-  BAD("session_erase", "half a message", kvrt_session_erase(s, p.begin, p.end - 1));
-  BAD("session_erase", "the other half", kvrt_session_erase(s, p.begin + 1, p.end));
-  needed = 77;
-  BAD("session_text", "from past to", kvrt_session_text(s, 3, 2, 0, json, sizeof json, &needed));
-  BAD("session_text", "past the end", kvrt_session_text(s, 0, before + 1, 0, json, sizeof json, &needed));
-  BAD("session_text", "from past the end", kvrt_session_text(s, before + 1, UINT64_MAX, 0, json, sizeof json, &needed));
-  BAD("session_text", "flags 0x80", kvrt_session_text(s, 0, 1, 0x80, json, sizeof json, &needed));
-  BAD("session_text", "flags BOS", kvrt_session_text(s, 0, 1, KVRT_TEXT_BOS, json, sizeof json, &needed));
-  BAD("model_metrics_text", "label of bad UTF-8", kvrt_model_metrics_text(t->model, kBadUtf8, 4, json, sizeof json, &needed));
-  EXPECT(needed == 77 && session_props(s).tokens == before && session_props(s).messages == 1, "outputs or the session changed");
-  ROW("session_text", "an empty span (no misuse)", kvrt_session_text(s, before, UINT64_MAX, 0, json, sizeof json, &needed), ANY(KVRT_OK));
-  EXPECT(needed == 0, "needed %zu", needed);
-  kvrt_session_close(s);
-}
-
-static kvrt_status with_tools(struct stage* t, const char* tools, int resume) {
-  const kvrt_session_options o = {.struct_size = sizeof o, .tools = tools, .tools_size = strlen(tools)};
-  kvrt_session* s = NULL;
-  const kvrt_status status =
-      resume ? kvrt_session_resume(t->model, t->store, "tools", 5, &o, NULL, NULL, NULL, &s) : kvrt_session_open(t->model, &o, &s);
-  EXPECT((status == KVRT_OK) == (s != NULL), "out does not fit the status");
-  kvrt_session_close(s);
-  return status;
-}
-
-static void tools(struct stage* t) {
-  MUST(kvrt_session_checkpoint(t->session, "tools", 5, NULL, NULL));
-  for (int resume = 0; resume < 2; ++resume) {
-    const char* call = resume ? "session_resume" : "session_open";
-    BAD(call, "tools are no JSON", with_tools(t, "[1,", resume));
-    BAD(call, "tools are an object", with_tools(t, "{}", resume));
-    BAD(call, "tools are bad UTF-8", with_tools(t, "[\"\xFF\"]", resume));
-    ROW(call, "tools (no misuse)", with_tools(t, "[{\"type\":\"function\"}]", resume), ANY(KVRT_OK));
-  }
-  // A fork reads `wake` only, and struct_size.
-  kvrt_session* s = NULL;
-  kvrt_session_options o = {.struct_size = 2};
-  BAD("session_fork", "struct_size 2", kvrt_session_fork(t->session, &o, &s));
-  o = (kvrt_session_options){
-      .struct_size = sizeof o, .no_prefix_cache = 9, .domain = kBadUtf8, .domain_size = 4, .tools = "{", .tools_size = 1};
-  ROW("session_fork", "options that it does not read (no misuse)", kvrt_session_fork(t->session, &o, &s), ANY(KVRT_OK));
-  kvrt_session_close(s);
-}
-
 static void sessions(struct stage* t) {
   char long_name[300];
   memset(long_name, 'n', sizeof long_name);
@@ -381,9 +301,6 @@ int main(void) {
   templates(&t);
   stores(&t);
   sessions(&t);
-  host_tokens(&t);
-  conversations(&t);
-  tools(&t);
   EXPECT(strcmp(kvrt_status_name(KVRT_NO_SPACE), "NO_SPACE") == 0, "%s", kvrt_status_name(KVRT_NO_SPACE));
   EXPECT(kvrt_status_name(-1) != NULL && kvrt_status_name(9999) != NULL, "the name of an unknown status is NULL");
   EXPECT(kvrt_abi_version() == KVRT_ABI_VERSION, "abi %u", kvrt_abi_version());
