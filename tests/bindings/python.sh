@@ -1,6 +1,6 @@
 #!/bin/sh
 # python.sh SOURCE WORK PYTHON LIBRARY: makes the wheel, installs it into a new environment, and runs the package's own tests there,
-# away from the source tree. With MYPY=1 it checks the installed package's types instead.
+# away from the source tree, with the libraries of PRELOAD first. With MYPY=1 it checks the installed package's types instead.
 set -eu
 source=$1 work=$2 python=$3 library=$4
 rm -rf "$work"
@@ -17,5 +17,9 @@ if [ "${MYPY:-0}" = 1 ]; then
   set -- "$python" -m mypy --strict --python-executable "$work/venv/bin/python" --cache-dir "$work/mypy"
   "$@" -p kvrt
   exec "$@" example.py "$source/samples/chat_asyncio.py"
+fi
+# -X dev would slow a sanitizer down for what the other build looks at.
+if [ -n "${PRELOAD:-}" ]; then
+  LD_PRELOAD=$PRELOAD exec "$work/venv/bin/python" -m unittest
 fi
 exec "$work/venv/bin/python" -X dev -W error::ResourceWarning -m unittest

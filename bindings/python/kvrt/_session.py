@@ -80,20 +80,23 @@ class Session(Handle):
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """kvrt.h's rule, kept here as well: an event's pointers are read before another call may begin."""
-        self._check_process()
-        if not self._busy.acquire(blocking=False):
-            mine = self._owner == threading.get_ident()
-            raise Busy("called from inside a callback of the same session" if mine else "another thread is inside a call on this session",
-                       Status.BUSY, Detail.REENTRANT if mine else Detail.CONCURRENT)
-        self._owner = threading.get_ident()
+        """kvrt.h's rule, kept here as well: an event's pointers are read before another call may begin, or the session end."""
+        self._enter()
         try:
-            if self._abandoned:
-                self._drain()
-            yield
+            if not self._busy.acquire(blocking=False):
+                mine = self._owner == threading.get_ident()
+                raise Busy("called from inside a callback of the same session" if mine else "another thread is inside a call on this session",
+                           Status.BUSY, Detail.REENTRANT if mine else Detail.CONCURRENT)
+            self._owner = threading.get_ident()
+            try:
+                if self._abandoned:
+                    self._drain()
+                yield
+            finally:
+                self._owner = 0
+                self._busy.release()
         finally:
-            self._owner = 0
-            self._busy.release()
+            self._leave()
 
     def _interrupt(self) -> None:
         lib.kvrt_session_cancel(self._raw)
