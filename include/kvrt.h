@@ -34,8 +34,9 @@
  *     success and on TOO_SMALL; a NULL buffer with capacity 0 asks for the size. Inputs are copied. Strings are UTF-8 with a length;
  *     paths are bytes, as the system has them.
  *  7. Callbacks come last: 0 goes on, anything else stops the call with CANCELLED. They run on the thread inside the call, with no
- *     lock held, and may call anything but the same session (cancel, accept and what reads excepted; others: BUSY). A callback that is
- *     kept (log, wake) has a user_free, called once when it can fire no more; not if the call that takes it fails.
+ *     lock held, and may call anything but the same session (cancel, accept and what reads excepted; others: BUSY). They return: no
+ *     exception, longjmp or end of the thread passes through kvrt. A callback that is kept (log, wake) must not call kvrt, finalizers
+ *     included, and has a user_free, called once when it can fire no more; not if the call that takes it fails.
  *  8. Threads. A const handle may be used by any number of threads at once, and so may a runtime, a model and a store. A session takes
  *     one call at a time, else BUSY; cancel, accept and what reads (info, tokens, text, message) are free of that.
  *  9. After fork(2) a call in the child with a handle of its parent gives UNSUPPORTED and touches nothing; it may open its own.
@@ -313,7 +314,8 @@ typedef struct kvrt_model_options {
   uint32_t block_tokens;  /* tokens per KV block: 16, 32, 64, 128 or 256; 0: 32 */
   uint32_t prefill_chunk; /* prompt tokens per step at most, 1 to 512; 0: 512. Smaller cancels sooner */
   uint64_t
-      kv_bytes_max; /* the pool of KV blocks, reserved at open and touched on use; 0: 4 contexts, at most a quarter of the memory left */
+      kv_bytes_max; /* the pool of KV blocks, reserved at open and touched on use, at most the memory of the machine; 0: 4 contexts, at most a quarter of
+      what is free */
   uint32_t step_ms_max; /* a step takes on as many prompt tokens as fit this time by measured speed, one row at least; 0: 50 */
   uint32_t from_fd;     /* 1: read the file from `fd`, not from a path, which only names it in messages then and may be NULL */
   int32_t fd;           /* open for reading, seekable; stays the caller's, who may close it when model_open has returned */

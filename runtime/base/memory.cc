@@ -1,5 +1,7 @@
 #include "runtime/base/memory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 
@@ -16,6 +18,11 @@ uint64_t read_number(const char* path) {  // 0 when there is none ("max", no suc
 }
 
 }  // namespace
+
+uint64_t physical_memory() {
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : UINT64_MAX;
+}
 
 uint64_t available_memory() {
   uint64_t available = 0;

@@ -1,4 +1,4 @@
-// available_memory: what this process may still take, by the system and the cgroup.
+// Memory: what this process may still take, by the system and the cgroup, and what there is.
 #pragma once
 
 #include <cstdint>
@@ -6,5 +6,6 @@
 namespace kvrt {
 
 uint64_t available_memory();  // bytes; 1 GiB where the system does not say
+uint64_t physical_memory();   // of the machine; UINT64_MAX where the system does not say
 
 }  // namespace kvrt

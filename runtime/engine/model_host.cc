@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "runtime/base/limits.h"
+#include "runtime/base/memory.h"
 #include "runtime/engine/plan.h"
 
 namespace kvrt {
@@ -110,6 +111,10 @@ ModelHost::~ModelHost() = default;
 Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunner> toy) {
   const ModelDims& d = dims_;
   kv_ = kv_geometry(d, options.block_tokens);
+  if (options.kv_bytes_max > physical_memory()) {  // the pool alone would be reserved gladly, its bookkeeping is real
+    return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, this machine has %llu bytes of memory: lower it",
+                 static_cast<unsigned long long>(options.kv_bytes_max), static_cast<unsigned long long>(physical_memory()));
+  }
   KVRT_ASSIGN(const uint64_t blocks, pool_blocks(kv_, d.context, options.kv_bytes_max));
   KVRT_ASSIGN(pool_buffer_, engine_->backend()->alloc(blocks * kv_.block_bytes(), false));
   runner_ = std::move(toy);

@@ -55,6 +55,7 @@ static void runtime_and_model(struct stage* t) {
   BAD("model_open", "block_tokens 512", open_model_with(t, t->tiny, 0, 512, 0, 0));
   BAD("model_open", "prefill_chunk 513", open_model_with(t, t->tiny, 0, 0, 513, 0));
   ROW("model_open", "kv_bytes_max 1", open_model_with(t, t->tiny, 0, 0, 0, 1), ANY(KVRT_LIMIT) | ANY(KVRT_INVALID));
+  ROW("model_open", "kv_bytes_max 2^46", open_model_with(t, t->tiny, 0, 0, 0, UINT64_C(1) << 46), ANY(KVRT_LIMIT));
   ROW("runtime_set_threads", "257", kvrt_runtime_set_threads(t->runtime, 257), ANY(KVRT_INVALID) | ANY(KVRT_LIMIT));
   ROW("runtime_set_threads", "UINT32_MAX", kvrt_runtime_set_threads(t->runtime, UINT32_MAX), ANY(KVRT_INVALID) | ANY(KVRT_LIMIT));
   kvrt_runtime_props rp = {.struct_size = sizeof rp};
