@@ -78,7 +78,7 @@ static int by_caller(int messages, int all, int steps) {
   MUST(kvrt_session_begin(neighbour, &plain));
   MUST(kvrt_session_begin(s, &o));
   for (int i = 0; i < steps; ++i) MUST(kvrt_model_step(model, 0, NULL));
-  for (kvrt_event e = next_event(s, 0); e.type != KVRT_EVENT_NONE && e.type != KVRT_EVENT_IDLE; e = next_event(s, 0)) run_event(&got, &e);
+  for (kvrt_event e; take_event(s, &e);) run_event(&got, &e);
   const int over = got.done;
   const uint64_t at_cancel = metrics_of(model).steps;
   MUST(kvrt_session_cancel(s));

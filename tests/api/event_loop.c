@@ -50,7 +50,7 @@ static double waited_ms(void) {
 
 // The longest call, on the wall and without what others took.
 static struct longest {
-  double wall, own;
+  double wall, own;  // each the longest of its kind
   const char* call;
 } longest;
 
@@ -129,15 +129,17 @@ static void loop(kvrt_model* model) {
   }
 }
 
-static void one_try(kvrt_runtime* rt, const char* path, kvrt_store* store, int resume, const struct run* want) {
+// Returns the share of the time that its threads waited for a CPU.
+static double one_try(kvrt_runtime* rt, const char* path, kvrt_store* store, int resume, const struct run* want) {
   kvrt_model* model = open_model(rt, path, 0, 0, resume ? 2400 : kSessions * 700);
   for (size_t i = 0; i < kSessions; ++i) {
     memset(&guests[i].run, 0, sizeof guests[i].run);
     open_guest(model, store, i);
   }
   longest = (struct longest){.call = ""};
-  const double start = now_ms();
+  const double waited = waited_ms(), start = now_ms();
   loop(model);
+  const double took = now_ms() - start, busy = (waited_ms() - waited) / took;
   uint64_t disk = 0;
   for (size_t i = 0; i < kSessions; ++i) {
     const struct guest* g = &guests[i];
@@ -149,9 +151,10 @@ static void one_try(kvrt_runtime* rt, const char* path, kvrt_store* store, int r
   if (resume) EXPECT(disk > 1000, "only %" PRIu64 " tokens came from the store in a step", disk);
   const kvrt_metrics m = metrics_of(model);
   printf("%.1f s, %" PRIu64 " steps, the longest %.1f ms; the longest call: %.1f ms, %.1f ms of them its own (%s); %" PRIu64
-         " tokens from disk\n",
-         (now_ms() - start) / 1e3, m.steps, m.step_ms_longest, longest.wall, longest.own, longest.call, disk);
+         " tokens from disk; waited %.2f of the time\n",
+         took / 1e3, m.steps, m.step_ms_longest, longest.wall, longest.own, longest.call, disk, busy);
   kvrt_model_release(model);
+  return busy;
 }
 
 int main(int argc, char** argv) {
@@ -175,11 +178,13 @@ int main(int argc, char** argv) {
   }
   kvrt_model_release(model);
   const double bound = 1.5 * kStepMs;
-  for (int i = 0; i < kTries; ++i) {  // a busy machine makes steps slower than they were measured, too
-    one_try(rt, path, store, resume, want);
-    if (longest.own <= bound) break;
+  double counts = 2 * bound;
+  for (int i = 0; i < kTries && counts > bound; ++i) {
+    // On a machine that is busy with others what these took is not the library's; on one that is not, all is.
+    const double busy = one_try(rt, path, store, resume, want);
+    counts = busy > 0.02 ? longest.own : longest.wall;
   }
-  EXPECT(longest.own <= bound, "%s took %.1f ms, the bound is %.1f", longest.call, longest.own, bound);
+  EXPECT(counts <= bound, "%s took %.1f ms, the bound is %.1f", longest.call, counts, bound);
   kvrt_store_release(store);
   kvrt_runtime_release(rt);
   remove_tree(dir);

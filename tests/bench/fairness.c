@@ -20,7 +20,7 @@ static double quantile(double q) {
 
 static void take_tokens(kvrt_session** s, size_t count) {
   for (size_t i = 0; i < count; ++i) {
-    for (kvrt_event e = next_event(s[i], 0); e.type != KVRT_EVENT_NONE; e = next_event(s[i], 0)) {
+    for (kvrt_event e; take_event(s[i], &e);) {
       if (e.type != KVRT_EVENT_TOKEN) continue;
       const double now = now_ms();
       if (last_token[i] > 0 && gap_count < kGapsMax) gaps[gap_count++] = now - last_token[i];
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   while (!r.done) {
     MUST(kvrt_model_step(model, 0, NULL));
     take_tokens(s, sessions);
-    for (kvrt_event e = next_event(late, 0); e.type != KVRT_EVENT_NONE; e = next_event(late, 0)) run_event(&r, &e);
+    for (kvrt_event e; take_event(late, &e);) run_event(&r, &e);
   }
   const double took = now_ms() - start;
   steps = metrics_of(model).steps - steps;
