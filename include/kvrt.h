@@ -313,9 +313,9 @@ typedef struct kvrt_model_options {
   uint32_t kv_format;     /* KVRT_KV_* */
   uint32_t block_tokens;  /* tokens per KV block: 16, 32, 64, 128 or 256; 0: 32 */
   uint32_t prefill_chunk; /* prompt tokens per step at most, 1 to 512; 0: 512. Smaller cancels sooner */
-  uint64_t
-      kv_bytes_max; /* the pool of KV blocks, reserved at open and touched on use, at most the memory of the machine; 0: 4 contexts, at most a quarter of
-      what is free */
+  /* The pool of KV blocks, reserved at open and touched on use, at most the machine's memory; 0: 4 contexts, at most a quarter of what is
+   * free. */
+  uint64_t kv_bytes_max;
   uint32_t step_ms_max; /* a step takes on as many prompt tokens as fit this time by measured speed, one row at least; 0: 50 */
   uint32_t from_fd;     /* 1: read the file from `fd`, not from a path, which only names it in messages then and may be NULL */
   int32_t fd;           /* open for reading, seekable; stays the caller's, who may close it when model_open has returned */
