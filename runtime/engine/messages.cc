@@ -109,14 +109,17 @@ void ModelHost::respan(Session* session, size_t first) {
     bos |= text.is_ok() && adds_bos(*text);
   }
   std::lock_guard lock(mu_);
-  uint64_t at = bos ? 1 : 0, n = session->tokens.size();
+  uint64_t n = session->tokens.size(), at = bos && n > 0 && session->tokens[0] == tokenizer_->bos() ? 1 : 0;
   size_t byte = 0;
+  Utf8Stream utf8;  // a message shows U+FFFD where an answer was cut within a code point
   for (size_t i = first; i < messages.size(); ++i) {
     messages[i].begin = i ? messages[i - 1].end : 0;
     while (at < n) {
-      size_t next = byte + tokenizer_->piece(session->tokens[at], true).size();
+      Utf8Stream after = utf8;
+      size_t next = byte + after.push(tokenizer_->piece(session->tokens[at], true)).size();
       if (next > ends[i - first]) break;
       byte = next;
+      utf8 = std::move(after);
       ++at;
     }
     messages[i].end = std::max(messages[i].begin, std::min(at, n));
