@@ -175,6 +175,7 @@ void Actor::resumed(const std::string& name, const Saved& saved, const Report& r
   SessionInfo info = w_->host->session_info(session_);
   SIM_CHECK(info.id == id_ && info.gen == gen_ && info.name == name, "resume: id, generation or name");
   SIM_CHECK(r.prompt_tokens == tokens_.size() && r.prompt_tokens == r.reused_memory + r.reused_disk + r.prefilled, "resume: the report");
+  from_disk_ = r.reused_disk;
   w_->note("resumes");
   if (r.reused_disk) w_->note("resumes from disk");
   if (r.reused_memory) w_->note("resumes from memory");

@@ -90,6 +90,7 @@ class Actor {
     std::vector<int32_t> before;  // begin
     std::vector<Said> said_before;
     size_t prompt = 0;
+    uint64_t kv_tokens = 0, given_up = 0;  // when it began: tokens with KV; what had to make room in the pool so far
     std::string text;
     Reason end = Reason::kNone;  // the last token ended it
     uint32_t stop_tokens = 0;
@@ -127,6 +128,7 @@ class Actor {
   std::vector<Said> said_;
   std::optional<Running> running_;
   bool suspended_ = false, failed_ = false;
+  uint64_t from_disk_ = 0;  // at most so many tokens were loaded since the last report
   std::string name_;
   uint64_t gen_ = 0;
   SessionId id_;

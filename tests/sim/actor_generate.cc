@@ -13,6 +13,12 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](float x, float y) { return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y); });
 }
+// Blocks and sessions that had to make room so far.
+uint64_t given_up(ModelHost* host) {
+  HostMetrics m = host->metrics();
+  return m.counters.evictions + m.counters.preemptions;
+}
+
 }  // namespace
 
 GenerateOptions Actor::some_options() {
@@ -59,6 +65,8 @@ void Actor::start(GenerateOptions o) {
   const uint64_t pinned = generated_end();
   rows = 0;
   heard_ = bell_ ? bell_->rung.load() : 0;
+  run.kv_tokens = w_->host->session_info(session_).kv_tokens;
+  run.given_up = given_up(w_->host);
   Status status = w_->host->begin(session_, o);
   if (opens && status.code() == Code::kLimit) return;
   if (opens) {  // single-threaded: no step has run
@@ -222,6 +230,11 @@ void Actor::check_report(const Report& r) {
     SIM_CHECK(whole ? rows == want : rows <= want + 1, "%zu rows ran; %zu prefilled, %zu decoded, %zu recomputed", size_t{rows},
               size_t{r.prefilled}, size_t{decodes}, size_t{r.recomputed});
   }
+  if (g.given_up == given_up(w_->host)) {  // what it had in memory stayed there
+    SIM_CHECK(r.reused_disk <= from_disk_ + g.prompt - std::min<uint64_t>(g.prompt, g.kv_tokens),
+              "%zu tokens from disk; %zu of %zu were in memory", size_t{r.reused_disk}, size_t{g.kv_tokens}, g.prompt);
+  }
+  if (begun) from_disk_ = 0;
   if (r.recomputed) w_->note("recomputed");
   if (r.reused_disk) w_->note("prompts with blocks from disk");
   if (r.reused_memory) w_->note("prompts with blocks from memory");
@@ -278,6 +291,8 @@ void Actor::on_failure(const Status& status) {
 void Actor::leave(Reason reason) {
   Running g = std::move(*running_);
   running_.reset();
+  // What did not come to its end may have loaded some that its report does not have.
+  if (reason == Reason::kCancelled || reason == Reason::kFailed) from_disk_ += g.prompt;
   if (g.options.all_or_nothing && (reason == Reason::kCancelled || reason == Reason::kFailed)) {
     tokens_ = g.before;
     said_ = g.said_before;

@@ -35,6 +35,13 @@ void Actor::check_rewrite(const std::vector<int32_t>& old, bool generation_promp
   size_t skip = t.add_bos() && !tokens_.empty() && tokens_[0] == kToyBos ? 1 : 0;
   SIM_CHECK(oracle_text(t, std::span(tokens_).subspan(skip), true) == text, "the tokens do not spell the conversation: \"%s\" for \"%s\"",
             oracle_text(t, std::span(tokens_).subspan(skip), true).c_str(), text.c_str());
+  for (size_t i = 0; i < said_.size(); ++i) {
+    if (said_[i].generated) continue;
+    std::vector<Said> first(said_.begin(), said_.begin() + static_cast<ptrdiff_t>(i) + 1);
+    std::string upto = oracle_text(t, std::span(tokens_).subspan(skip, std::max<uint64_t>(said_[i].end, skip) - skip), true);
+    SIM_CHECK(upto == oracle_render(first, false), "message %zu ends at token %zu, after \"%s\", expected \"%s\"", i, size_t{said_[i].end},
+              upto.c_str(), oracle_render(first, false).c_str());
+  }
   if (whole) {
     SIM_CHECK(tokens_ == rendered(old, generation_prompt), "other tokens than templating the whole conversation gives");
   }

@@ -198,6 +198,24 @@ void Probe::poison() {
   }
 }
 
+bool Probe::evict(uint64_t random) {
+  Scheduler& s = *host->scheduler_;
+  if (s.pool_.lru_.empty()) return false;
+  BlockId block = *std::next(s.pool_.lru_.begin(), static_cast<ptrdiff_t>(random % s.pool_.lru_.size()));
+  s.index_.erase(block);
+  s.pool_.evict(block);
+  return true;
+}
+
+uint32_t Probe::holes() const {
+  uint32_t count = 0;
+  for (const PlannedSeq& seq : plan().seqs) {
+    const Session& s = *seq.session;
+    count += seq.store_kv && s.table.covered(s.tokens.size()) > s.table.first_missing(s.tokens.size());
+  }
+  return count;
+}
+
 const Session* Probe::oldest_runnable() const {
   const Session* oldest = nullptr;
   for (const Session* s : scheduler().sessions_) {

@@ -21,6 +21,9 @@ struct Probe {
 
   const Scheduler& scheduler() const { return *host->scheduler_; }
   const StepPlan& plan() const { return host->plan_; }
+  // Gives up a cached block from anywhere in its chain, which leaves a hole. False: there is none.
+  bool evict(uint64_t random);
+  uint32_t holes() const;  // sessions of the plan that have KV after what they compute now
   uint32_t blocks_left() const { return scheduler().pool_.free_count() + scheduler().pool_.cached_count(); }
   const Session* oldest_runnable() const;
   // It could run and is not in this plan, because another one computes its block.

@@ -28,6 +28,7 @@ void on_alarm(int) {
 
 // What a run of many seeds has to meet.
 const char* const kRequired[] = {"evictions",
+                                 "holes",
                                  "preemptions",
                                  "not admitted yet",
                                  "waits for another's block",

@@ -124,6 +124,7 @@ void World::before_step(const Step& step) {
     a->passed_over = due ? a->passed_over + 1 : 0;
     if (a->passed_over > kPassedOverMax && step_fault_.empty()) step_fault_ = "a session that could run does not get its turn";
   }
+  setting_.note("holes", probe_->holes());
   setting_.note("steps of several sessions", step.seqs.size() > 1);
   setting_.note("steps", 1);
 }
@@ -296,7 +297,9 @@ void World::step() {
   } else if (what < (store_ ? 45 : 41)) {
     restart();
     a = nullptr;
-  } else if (what < 48) {
+  } else if (what < 60) {
+    setting_.note("blocks given up at random", probe_->evict(random_.next()));
+  } else if (what < 63) {
     env_.advance(random_.below(100'000'000));
   } else if (what < 400) {
     schedule();
