@@ -1,6 +1,6 @@
 // The simulator: seeds drive random calls over a toy model and the real engine, against a cache-free oracle, with every invariant of the
 // blocks checked after each step.
-//   sim [--steps N] [--seeds K] [--first SEED] [--fixed]     K seeds of N steps each; some categories of events must occur
+//   sim [--steps N] [--seeds K] [--first SEED]     K seeds of N steps each; some categories of events must occur
 //   sim SEED [--steps N] [--trace]                           one seed again
 #include <signal.h>
 #include <stdlib.h>
