@@ -316,9 +316,11 @@ typedef struct kvrt_model_options {
   /* The pool of KV blocks, reserved at open and touched on use, at most the machine's memory; 0: 4 contexts, at most a quarter of what is
    * free. */
   uint64_t kv_bytes_max;
-  uint32_t step_ms_max; /* a step takes on as many prompt tokens as fit this time by measured speed, one row at least; 0: 50 */
-  uint32_t from_fd;     /* 1: read the file from `fd`, not from a path, which only names it in messages then and may be NULL */
-  int32_t fd;           /* open for reading, seekable; stays the caller's, who may close it when model_open has returned */
+  /* A step takes on as many prompt tokens as fit this time by measured speed beside the decodes, one row at least and half of the decodes'
+   * time where these alone fill it; 0: 50. */
+  uint32_t step_ms_max;
+  uint32_t from_fd; /* 1: read the file from `fd`, not from a path, which only names it in messages then and may be NULL */
+  int32_t fd;       /* open for reading, seekable; stays the caller's, who may close it when model_open has returned */
   uint32_t reserved;
   uint64_t fd_offset, fd_size; /* the GGUF's bytes within it; size 0: to the end of the file */
 } kvrt_model_options;
@@ -572,8 +574,8 @@ KVRT_API kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t 
 
 enum { KVRT_LOGITS_NONE = 0, KVRT_LOGITS_LAST = 1, KVRT_LOGITS_ALL = 2 };
 
-/* Computes what is queued: begin with `prefill` set, and next until DONE. PROGRESS, and a LOGITS event for the last or for every position that was computed (with ALL nothing is
- * reused). report may be NULL. */
+/* Computes what is queued: begin with `prefill` set, and next until DONE. PROGRESS, and a LOGITS event for the last or for every position
+ * that was computed (with ALL nothing is reused). report may be NULL. */
 KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report);
 
 enum {
@@ -621,7 +623,8 @@ KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token);
  * so far stay. report (may be NULL) is filled then too. */
 KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
                                            kvrt_report* report);
-/* Any thread. Ends a generation or prefill within one step, at the last accepted token; else a no-op. */
+/* Any thread. Ends a generation or prefill within one step, at the last accepted token; it can be cancelled until its DONE was taken. Else
+ * a no-op. */
 KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session);
 
 /* A copy that shares all KV blocks; what differs later is copied at its first write. It is unsaved and has a new id. Of options (may be

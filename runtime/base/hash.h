@@ -18,7 +18,7 @@ struct Hash256 {
   std::string hex() const;
 };
 
-// A block's name: chained over its tokens, rooted in kv_root (model, KV format, numerics, domain).
+// A block's name: chained over its tokens, rooted in kv_root (model, KV format, block size, numerics, domain).
 using BlockKey = Hash256;
 
 struct Hash256Hasher {  // for unordered_map; the bytes are already uniform

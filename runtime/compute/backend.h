@@ -42,7 +42,8 @@ struct RopeParams {
 };
 
 // Pointers named x, out... are device memory, row-major f32, one row per row of the step (or of the gathered rows).
-// Ops are called inside run, by one thread at a time; run, make_weight and set_threads exclude each other. Nothing here fails on valid arguments; only alloc and make_weight return a Status.
+// Ops are called inside run, by one thread at a time; run, make_weight and set_threads exclude each other. Nothing here fails on valid
+// arguments; only alloc and make_weight return a Status.
 class Backend {
  public:
   virtual ~Backend() = default;

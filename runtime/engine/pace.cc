@@ -7,22 +7,26 @@ namespace kvrt {
 namespace {
 constexpr double kFirstCost = 16;  // rows of a first step, whose speed nobody knows
 constexpr double kGrowth = 2;      // a step is at most so many times the largest one measured
-constexpr double kWeight = 0.3;    // of the newest measurement
-// Sessions that decode wait for a prompt so many times their own step, or so long where that is longer: nobody sees 8 ms.
-constexpr double kPromptPerDecode = 1.5, kPromptNsMin = 8e6;
+constexpr double kAim = 0.9;       // of a step's time: steps of the same rows differ by a tenth
+// Weight of the newest measurement: what is slow is believed sooner.
+constexpr double kSlower = 0.5, kFaster = 0.05;
+// Sessions that decode wait for a prompt so many times their own step, or so long where that is longer: nobody sees 20 ms. Where decodes
+// alone take a step's time, a prompt still gets its part of theirs.
+constexpr double kPromptPerDecode = 1.5, kPromptNsMin = 20e6, kPromptPerDecodeMin = 0.5;
 
-double blend(double old, double fresh) { return old > 0 ? old + kWeight * (fresh - old) : fresh; }
+double blend(double old, double fresh) { return old > 0 ? old + (fresh > old ? kSlower : kFaster) * (fresh - old) : fresh; }
 }  // namespace
 
 double Pace::decode_ns(uint32_t decodes) const {
-  if (decodes == 0 || decode_rows_ == 0) return 0;
+  if (decodes == 0) return 0;
+  if (decode_rows_ == 0) return decodes * row_ns_;  // not measured yet
   return decode_step_ns_ * std::max(1.0, decodes / decode_rows_);
 }
 
 double Pace::budget(uint32_t decodes) const {
   if (row_ns_ == 0) return kFirstCost;
-  double decode = decode_ns(decodes), left = static_cast<double>(step_ns_) - decode;
-  if (decode > 0) left = std::min(left, std::max(kPromptPerDecode * decode, kPromptNsMin));
+  double decode = decode_ns(decodes), left = kAim * static_cast<double>(step_ns_) - decode;
+  if (decode > 0) left = std::clamp(left, kPromptPerDecodeMin * decode, std::max(kPromptPerDecode * decode, kPromptNsMin));
   return std::clamp(left / row_ns_, 1.0, std::max(kFirstCost, kGrowth * most_));
 }
 
@@ -45,7 +49,15 @@ void Pace::measured(uint32_t decodes, double cost, uint64_t elapsed_ns) {
     decode_rows_ = blend(decode_rows_, decodes);
     return;
   }
-  row_ns_ = blend(row_ns_, std::max(elapsed - decode_ns(decodes), elapsed / 10) / cost);
+  // Of a mixed step only the sum is known: both estimates are off by the same factor, a machine that slowed down say.
+  double decode = decode_ns(decodes), predicted = decode + cost * row_ns_;
+  if (decode > 0 && row_ns_ > 0) {
+    double factor = blend(1, elapsed / predicted);
+    decode_step_ns_ *= factor;
+    row_ns_ *= factor;
+  } else {
+    row_ns_ = blend(row_ns_, elapsed / cost);
+  }
   most_ = std::max(most_, cost);
 }
 

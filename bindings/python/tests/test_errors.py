@@ -104,7 +104,7 @@ import resource, sys, kvrt
 with kvrt.Runtime(threads=1) as runtime:
     resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
     try:
-        runtime.open_model(sys.argv[1], kv_bytes_max=1 << 40)
+        runtime.open_model(sys.argv[1], kv_bytes_max=3 << 30)
     except kvrt.NoMemory as error:
         print(error.status.name)
 """
