@@ -2,7 +2,7 @@
 // the peak the pool's blocks are in use and full. crowd [tiny]: on a tiny model instead of the real one.
 #include "support.h"
 
-enum { kThreads = 8, kEach = 8, kSessions = kThreads * kEach, kShare = 4, kBlock = 16, kPromptMax = 400 };
+enum { kThreads = 8, kEach = 8, kSessions = kThreads * kEach, kShare = 4, kBlock = 16, kPromptMax = 640 };
 
 static struct member {
   int32_t prompt[kPromptMax];
@@ -23,7 +23,7 @@ static void make_prompts(uint32_t vocab) {
   for (size_t i = 0; i < kSessions; ++i) {
     struct member* m = &members[i];
     prompt_tokens(m->prompt, shared_tokens, 100 + i / kShare, vocab);
-    const size_t own = 40 + next_random(&random) % 61;
+    const size_t own = (shared_tokens > 100 ? 260 : 40) + next_random(&random) % 61;
     m->count = shared_tokens + own;
     m->length = 12 + (uint32_t)(next_random(&random) % 13);
     prompt_tokens(m->prompt + shared_tokens, own, 5000 + i, vocab);
