@@ -202,12 +202,13 @@ enum {                                 /* why no more of the prompt was reused *
 /* The usage of one prefill or generation. prompt_tokens == reused_memory + reused_disk + reused_remote + prefilled, exactly. */
 typedef struct kvrt_report {
   uint32_t struct_size;
-  uint32_t reason;              /* KVRT_REASON_* */
-  uint64_t prompt_tokens;       /* tokens in the session when it began; 0 if the context was full */
-  uint64_t reused_memory;       /* of these: KV was in this session or shared from the pool */
-  uint64_t reused_disk;         /*           KV came from the store (since the last report) */
-  uint64_t reused_remote;       /*           always 0 in this version */
-  uint64_t prefilled;           /*           computed; at least 1 where logits were needed: the last token then runs */
+  uint32_t reason;        /* KVRT_REASON_* */
+  uint64_t prompt_tokens; /* tokens in the session when it began; 0 if the context was full */
+  uint64_t reused_memory; /* of these: KV was in this session or shared from the pool */
+  uint64_t reused_disk;   /*           KV came from the store (since the last report) */
+  uint64_t reused_remote; /*           always 0 in this version */
+  uint64_t
+      prefilled; /*           computed (or, cancelled, left to compute); at least 1 where logits were needed: the last token then runs */
   uint64_t generated;           /* tokens sampled, the end token included */
   uint32_t reuse_stopped;       /* KVRT_REUSE_* */
   uint32_t stop_tokens;         /* STOP by a string: tokens at the end to truncate to drop it */
@@ -346,9 +347,8 @@ typedef struct kvrt_model_props {
   uint32_t reserved;
 } kvrt_model_props;
 
-/* Opens a GGUF file. The callback sees PROGRESS in bytes. Unknown architectures, tensor types, tokenizers and split files are UNSUPPORTED
- * by name.
- * The file must not change while the model is open. */
+/* Opens a GGUF file, which must not change while the model is open. The callback sees PROGRESS in bytes. Unknown architectures, tensor
+ * types, tokenizers and split files are UNSUPPORTED by name. */
 KVRT_API kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_model_options* options,
                                      kvrt_event_fn callback, void* user, kvrt_model** out);
 KVRT_API void kvrt_model_retain(kvrt_model* model);

@@ -38,7 +38,7 @@ void StoreImpl::after_commit(Durability durability, RemovedFiles* removed) {
   }
   Status folded = catalog_.checkpoint_if_long();
   if (!folded.is_ok()) logf(log_, LogLevel::kWarn, "store: checkpoint: %s", folded.message().c_str());
-  if (std::exchange(reserve_given_, false)) make_reserve(env_, dir_.root);
+  reserve_given_ = reserve_given_ && !make_reserve(env_, dir_.root);  // a slice of gc may not have freed enough yet: then after the next
   (void)refresh_bytes().is_ok();
 }
 

@@ -38,7 +38,7 @@ void collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catal
 
 // A file of kReserveBytes that is given up when a full disk leaves no room to remove a session, and made again when there is.
 inline constexpr uint64_t kReserveBytes = 256u << 10;
-void make_reserve(Env* env, const std::string& root);
+bool make_reserve(Env* env, const std::string& root);  // false: no room for it
 void give_up_reserve(Env* env, const std::string& root);
 
 // Unlinks segments in the trash and clears it of them. What put them there must be on the disk: a power cut must not bring rows back

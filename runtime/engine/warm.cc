@@ -126,7 +126,12 @@ void ModelHost::warm(Session* session, std::unique_lock<std::mutex>& lock, uint6
     complete = load_stored(session, lock, [&](uint64_t, uint64_t) { return engine_->env()->now_ns() < deadline_ns; });
   }
   s.generation->warmed = complete || s.damaged;  // a chunk that cannot be read would be tried for ever
-  if (s.generation->warmed && !(s.generation->recompute_all && again)) scheduler_->count_reuse(session);
+  if (!s.generation->warmed) return;
+  if (s.generation->recompute_all && again) {
+    s.disk_tokens = 0;  // it reuses nothing: these were its own
+  } else {
+    scheduler_->count_reuse(session);
+  }
 }
 
 // Warms who is not, in a quarter of a step's time. False: nobody was cold.
