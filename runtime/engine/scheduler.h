@@ -115,7 +115,6 @@ class Scheduler {
   BlockPool& pool() { return pool_; }
   const PrefixIndex& index() const { return index_; }
   uint32_t block_tokens() const { return block_tokens_; }
-  uint32_t context() const { return limits_.context; }
   const Counters& counters() const { return counters_; }
   uint64_t done_count() const { return std::accumulate(counters_.done, std::end(counters_.done), uint64_t{0}); }
   uint64_t pool_bytes_used() const { return uint64_t{pool_.size() - pool_.free_count() - pool_.cached_count()} * block_bytes; }

@@ -123,9 +123,11 @@ void ModelHost::warm(Session* session, std::unique_lock<std::mutex>& lock, uint6
     scheduler_->extend_keys(session);
   } else {
     scheduler_->adopt_resident(session);
+    uint64_t had = s.table.covered(s.tokens.size());
     complete = load_stored(session, lock, [&](uint64_t, uint64_t) { return engine_->env()->now_ns() < deadline_ns; });
+    complete |= s.table.covered(s.tokens.size()) == had;  // a chunk that cannot be read would be tried for ever
   }
-  s.generation->warmed = complete || s.damaged;  // a chunk that cannot be read would be tried for ever
+  s.generation->warmed = complete;
   if (!s.generation->warmed) return;
   if (s.generation->recompute_all && again) {
     s.disk_tokens = 0;  // it reuses nothing: these were its own

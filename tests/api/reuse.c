@@ -1,4 +1,6 @@
 // Why no more of a prompt was reused: each reason is provoked, with the position where reuse stopped.
+#include <glob.h>
+
 #include "misuse.h"
 
 static void expect_stop(const kvrt_report* r, uint32_t reason, uint64_t at, uint64_t reused, const char* what) {
@@ -14,6 +16,39 @@ static kvrt_report answer(kvrt_session* s) {
   kvrt_report report = {.struct_size = sizeof report};
   MUST(kvrt_session_generate(s, &o, NULL, NULL, &report));
   return report;
+}
+
+// A damaged chunk costs its own tokens alone, also where steps are so short that a prompt's chunks are read over many of them.
+static void damaged_in_short_steps(kvrt_runtime* rt, const char* path, const char* dir) {
+  enum { kBlock = 16, kBlocks = 24, kTokens = kBlock * kBlocks };
+  char place[kPathMax + 16], pattern[kPathMax + 32];
+  snprintf(place, sizeof place, "%s/damaged", dir);
+  snprintf(pattern, sizeof pattern, "%s/segs/*/*.seg", place);
+  kvrt_model_options o = {.struct_size = sizeof o, .block_tokens = kBlock, .step_ms_max = 1};
+  for (int again = 0; again < 2; ++again) {
+    kvrt_model* model = NULL;
+    MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model));
+    kvrt_store* store = open_store(rt, place);
+    int32_t tokens[kTokens + 1];
+    prompt_tokens(tokens, kTokens + 1, 9, model_props(model).vocab_size);
+    kvrt_session* s = open_session(model, store, 0);
+    MUST(kvrt_session_append(s, tokens, kTokens + (size_t)again));
+    const kvrt_report r = answer(s);
+    if (again) expect_stop(&r, KVRT_REUSE_DAMAGED, 0, kTokens - kBlock, "the first chunk is damaged");
+    if (!again) MUST(kvrt_session_suspend(s, "long", 4, NULL, NULL));
+    kvrt_session_close(s);
+    kvrt_store_release(store);
+    kvrt_model_release(model);
+    glob_t found;
+    REQUIRE(glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1, "one segment");
+    FILE* f = fopen(found.gl_pathv[0], "r+b");
+    fseek(f, 400, SEEK_SET);  // within the first frame's payload
+    const int byte = fgetc(f);
+    fseek(f, 400, SEEK_SET);
+    fputc(byte ^ 0x55, f);
+    fclose(f);
+    globfree(&found);
+  }
 }
 
 int main(void) {
@@ -63,6 +98,7 @@ int main(void) {
   kvrt_store_release(store);
   kvrt_model_release(half);
   kvrt_model_release(model);
+  damaged_in_short_steps(rt, path, dir);
   kvrt_runtime_release(rt);
   remove_tree(dir);
   return finish();
