@@ -314,15 +314,16 @@ typedef struct kvrt_model_options {
   uint32_t kv_format;     /* KVRT_KV_* */
   uint32_t block_tokens;  /* tokens per KV block: 16, 32, 64, 128 or 256; 0: 32 */
   uint32_t prefill_chunk; /* prompt tokens per step at most, 1 to 512; 0: 512. Smaller cancels sooner */
-  /* The pool of KV blocks, reserved at open and touched on use, at most the machine's memory; 0: 4 contexts, at most a quarter of what is
-   * free. */
+  /* The pool of KV blocks, reserved at open, at most the machine's memory; 0: 4 contexts, at most a quarter of what is free. */
   uint64_t kv_bytes_max;
   /* A step takes on as many prompt tokens as fit this time by measured speed beside the decodes, one row at least and half of the decodes'
-   * time where these alone fill it; 0: 50. */
+   * time where these alone fill it; 0: 50. What the system takes for memory on its first use comes on top: see kv_populate. */
   uint32_t step_ms_max;
   uint32_t from_fd; /* 1: read the file from `fd`, not from a path, which only names it in messages then and may be NULL */
   int32_t fd;       /* open for reading, seekable; stays the caller's, who may close it when model_open has returned */
-  uint32_t reserved;
+  /* 1: the whole pool is given memory at open, NO_MEMORY where there is none; 0: its pages on their first use, which can double a step's
+   * time on a virtual machine. */
+  uint32_t kv_populate;
   uint64_t fd_offset, fd_size; /* the GGUF's bytes within it; size 0: to the end of the file */
 } kvrt_model_options;
 

@@ -17,8 +17,8 @@ Status check_model_options(const kvrt_model_options& o) {
   if (o.step_ms_max > kvrt::kStepMsMax) {
     return error(Code::kInvalid, Detail::kNone, "step_ms_max is %u, expected 1 to %u or 0", o.step_ms_max, kvrt::kStepMsMax);
   }
-  if (o.from_fd > 1 || o.reserved) {
-    return error(Code::kInvalid, Detail::kNone, "from_fd is %u, reserved %u, expected 0 or 1, 0", o.from_fd, o.reserved);
+  if (o.from_fd > 1 || o.kv_populate > 1) {
+    return error(Code::kInvalid, Detail::kNone, "from_fd is %u, kv_populate %u, expected 0 or 1", o.from_fd, o.kv_populate);
   }
   if (o.from_fd ? o.fd < 0 : o.fd || o.fd_offset || o.fd_size) {
     return error(Code::kInvalid, Detail::kNone, "fd is %d, fd_offset %llu, fd_size %llu with from_fd %u: expected %s", o.fd,
@@ -60,6 +60,16 @@ void fill_props(const kvrt::ModelHost& host, kvrt_model_props* p) {
   p->step_ms_max = i.step_ms_max;
 }
 
+kvrt::HostOptions options_of(const kvrt_model_options& o) {
+  kvrt::HostOptions options;
+  options.block_tokens = o.block_tokens;
+  options.prefill_chunk = o.prefill_chunk;
+  options.kv_bytes_max = o.kv_bytes_max;
+  options.step_ms_max = o.step_ms_max;
+  options.kv_populate = o.kv_populate != 0;
+  return options;
+}
+
 }  // namespace
 
 extern "C" {
@@ -75,8 +85,7 @@ kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path
     kvrt::ModelSource source("model");
     if (!o.from_fd || path_size) KVRT_TRY(check_path(path, path_size, &source.name));
     if (o.from_fd) source.fd = o.fd, source.offset = o.fd_offset, source.size = o.fd_size;
-    KVRT_ASSIGN(auto host, kvrt::ModelHost::open(runtime->engine, source, {o.block_tokens, o.prefill_chunk, o.kv_bytes_max, o.step_ms_max},
-                                                 as_progress(callback, user)));
+    KVRT_ASSIGN(auto host, kvrt::ModelHost::open(runtime->engine, source, options_of(o), as_progress(callback, user)));
     auto model = std::make_unique<kvrt_model>();
     model->host = std::move(host);
     *out = model.release();

@@ -116,7 +116,7 @@ Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunn
                  static_cast<unsigned long long>(options.kv_bytes_max), static_cast<unsigned long long>(physical_memory()));
   }
   KVRT_ASSIGN(const uint64_t blocks, pool_blocks(kv_, d.context, options.kv_bytes_max));
-  KVRT_ASSIGN(pool_buffer_, engine_->backend()->alloc(blocks * kv_.block_bytes(), false));
+  KVRT_ASSIGN(pool_buffer_, engine_->backend()->alloc(blocks * kv_.block_bytes(), options.kv_populate));
   runner_ = std::move(toy);
   if (!runner_) {
     KVRT_ASSIGN(auto scratch, make_scratch(*model_, engine_->backend(), kStepRowsMax, kLogitsRowsMax));

@@ -22,6 +22,7 @@ struct HostOptions {
   uint32_t prefill_chunk = 0;  // 0: kStepRowsMax
   uint64_t kv_bytes_max = 0;   // 0: see default_kv_bytes
   uint32_t step_ms_max = 0;    // 0: kStepMsDefault
+  bool kv_populate = false;    // the pool's pages now, not on their first use
 };
 
 // Computes a step's rows: the model's forward pass, or a toy in its place.

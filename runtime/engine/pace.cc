@@ -7,7 +7,7 @@ namespace kvrt {
 namespace {
 constexpr double kFirstCost = 16;  // rows of a first step, whose speed nobody knows
 constexpr double kGrowth = 2;      // a step is at most so many times the largest one measured
-constexpr double kAim = 0.75;      // of a step's time: one in some hundred steps takes half as long again as the others of its size
+constexpr double kAim = 0.9;       // of a step's time
 // Weight of the newest measurement: what is slow is believed sooner.
 constexpr double kSlower = 0.5, kFaster = 0.05;
 // Sessions that decode wait for a prompt so many times their own step, or so long where that is longer: nobody sees 20 ms. Where decodes

@@ -97,7 +97,7 @@ Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend
   s->rows_max = rows_max;
   s->logits_max = logits_max;
   KVRT_ASSIGN(const uint64_t bytes, scratch_bytes(model.dims, rows_max, logits_max));
-  KVRT_ASSIGN(s->buffer, backend->alloc(bytes, /*populate=*/false));
+  KVRT_ASSIGN(s->buffer, backend->alloc(bytes, /*populate=*/true));
   uint8_t* at = s->buffer->data();
   for (const ScratchArray& a : scratch_arrays(model.dims, rows_max, logits_max)) {
     s.get()->*a.array = reinterpret_cast<float*>(at);

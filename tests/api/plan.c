@@ -197,6 +197,28 @@ static void files(struct stage* t) {
   EXPECT(strstr(last_message(), split) != NULL, "%s", last_message());
 }
 
+static uint64_t resident_bytes(void) {
+  unsigned long long all = 0, resident = 0;
+  FILE* f = fopen("/proc/self/statm", "r");
+  REQUIRE(f != NULL && fscanf(f, "%llu %llu", &all, &resident) == 2, "/proc/self/statm: %s", strerror(errno));
+  fclose(f);
+  return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+// The pool has its memory at once, or none until it is used.
+static void populated(kvrt_runtime* rt, const char* path) {
+  const uint64_t pool = UINT64_C(96) << 20, slack = UINT64_C(24) << 20;
+  for (uint32_t populate = 0; populate <= 1; ++populate) {
+    const kvrt_model_options o = {.struct_size = sizeof o, .kv_bytes_max = pool, .kv_populate = populate};
+    const uint64_t before = resident_bytes();
+    kvrt_model* model = NULL;
+    MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model));
+    const uint64_t after = resident_bytes(), grew = after > before ? after - before : 0;
+    EXPECT(populate ? grew + slack >= pool : grew <= slack, "kv_populate %u: %" PRIu64 " bytes more", populate, grew);
+    kvrt_model_release(model);
+  }
+}
+
 int main(void) {
   struct stage t;
   stage_open(&t);
@@ -211,6 +233,7 @@ int main(void) {
     budget(t.runtime, paths[i]);
     ++models;
   }
+  populated(t.runtime, paths[0]);
   EXPECT(models >= 5, "%zu models", models);
   published(t.runtime);
   absurd(&t);

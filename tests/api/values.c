@@ -62,8 +62,8 @@ static void runtime_and_model(struct stage* t) {
   EXPECT(kvrt_runtime_info(t->runtime, &rp) == KVRT_OK && rp.threads == 1, "%u threads after refused ones", rp.threads);
   BAD("model_open", "step_ms_max UINT32_MAX", open_model_as(t, (kvrt_model_options){.step_ms_max = UINT32_MAX}));
   BAD("model_open", "from_fd 2", open_model_as(t, (kvrt_model_options){.from_fd = 2}));
+  BAD("model_open", "kv_populate 2", open_model_as(t, (kvrt_model_options){.kv_populate = 2}));
   BAD("model_open", "fd -1", open_model_as(t, (kvrt_model_options){.from_fd = 1, .fd = -1}));
-  ROW("model_open", "reserved 1", open_model_as(t, (kvrt_model_options){.reserved = 1}), ANY(KVRT_INVALID) | ANY(KVRT_UNSUPPORTED));
   kvrt_model* m = NULL;
   BAD("model_open", "path of size 0", kvrt_model_open(t->runtime, "", 0, NULL, NULL, NULL, &m));
   BAD("model_open", "path with a NUL", kvrt_model_open(t->runtime, "a\0b", 3, NULL, NULL, NULL, &m));

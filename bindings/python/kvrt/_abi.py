@@ -66,7 +66,7 @@ RuntimeOptions = _struct("kvrt_runtime_options", "u32 struct_size threads isa lo
 RuntimeProps = _struct("kvrt_runtime_props",
                        "u32 struct_size threads; char[16] device isa numerics; char[128] isa_tables libraries")
 ModelOptions = _struct("kvrt_model_options", """
-    u32 struct_size kv_format block_tokens prefill_chunk; u64 kv_bytes_max; u32 step_ms_max from_fd; i32 fd; u32 reserved;
+    u32 struct_size kv_format block_tokens prefill_chunk; u64 kv_bytes_max; u32 step_ms_max from_fd; i32 fd; u32 kv_populate;
     u64 fd_offset fd_size""")
 ModelProps = _struct("kvrt_model_props", """
     u32 struct_size has_weights; char[32] architecture; char[128] name;

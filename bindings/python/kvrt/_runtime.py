@@ -53,11 +53,11 @@ class Runtime(Handle):
         self._call(lib.kvrt_runtime_set_threads, in_range(threads, ctypes.c_uint32, "threads"))
 
     def open_model(self, path: Optional[Path] = None, *, kv_format: KvFormat = KvFormat.DEFAULT, block_tokens: int = 0, prefill_chunk: int = 0,
-                   kv_bytes_max: int = 0, step_ms_max: int = 0, fd: Optional[int] = None, fd_offset: int = 0, fd_size: int = 0,
+                   kv_bytes_max: int = 0, step_ms_max: int = 0, kv_populate: bool = False, fd: Optional[int] = None, fd_offset: int = 0, fd_size: int = 0,
                    progress: Optional[Callable[[Event], object]] = None) -> Model:
         """Opens a GGUF file, by path or by a file descriptor, which stays the caller's. What `progress` raises stops it."""
         options = fill(_abi.ModelOptions.make(), kv_format=kv_format, block_tokens=block_tokens, prefill_chunk=prefill_chunk,
-                       kv_bytes_max=kv_bytes_max, step_ms_max=step_ms_max, from_fd=fd is not None, fd=fd or 0, fd_offset=fd_offset,
+                       kv_bytes_max=kv_bytes_max, step_ms_max=step_ms_max, kv_populate=kv_populate, from_fd=fd is not None, fd=fd or 0, fd_offset=fd_offset,
                        fd_size=fd_size)
         out = ctypes.c_void_p()
         name, size = path_bytes(path)
