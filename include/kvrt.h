@@ -175,7 +175,11 @@ enum {                          /* kvrt_event.type */
        KVRT_EVENT_DONE = 4,     /* reason, report */
        KVRT_EVENT_ENTRY = 5,    /* store_list: entry */
        KVRT_EVENT_FAULT = 6,    /* store_verify: text says where and what */
-       KVRT_EVENT_IDLE = 7      /* next: the session does not generate, and nothing will come */
+       KVRT_EVENT_IDLE = 7,     /* next: the session does not generate, and nothing will come */
+       /* With the option `reply`, after the TOKEN events that they come from: */
+       KVRT_EVENT_CONTENT = 8,   /* text: more of the answer itself, */
+       KVRT_EVENT_REASONING = 9, /* of what the model thought before it, */
+       KVRT_EVENT_TOOL_CALL = 10 /* or a whole call as JSON: {"name": string, "arguments": object}, "id" where the model gave one */
 };
 
 enum { /* why a generation ended */
@@ -584,6 +588,26 @@ enum {
   KVRT_SAMPLER_HOST = 1     /* the host's: after each LOGITS event it answers with kvrt_session_accept */
 };
 
+/* Constrained output: a token is sampled only if the answer can still become what the grammar says; the end of the turn only where the
+ * answer is whole. GBNF: rules `name ::= ...` as in llama.cpp, from `root`. JSON_SCHEMA: JSON text that is valid by the schema, its
+ * properties in the schema's order; what a mask cannot promise (uniqueItems, not...) is UNSUPPORTED by name. CONTINUE: goes on in the last
+ * generation's grammar after max_tokens, a cancel, or a resume; what was appended since must fit it. */
+enum { KVRT_GRAMMAR_DEFAULT = 0 /* none */, KVRT_GRAMMAR_GBNF = 1, KVRT_GRAMMAR_JSON_SCHEMA = 2, KVRT_GRAMMAR_CONTINUE = 3 };
+
+/* How an answer is split into content, reasoning and tool calls. A call that is malformed or cut short is content. A session without tools
+ * has no calls, whatever its text. */
+enum {
+  KVRT_REPLY_DEFAULT = 0, /* not at all: TOKEN events alone */
+  KVRT_REPLY_AUTO = 1,    /* as the model's chat template shows calls and reasoning */
+  /* or as a named family writes calls, for files whose template does not show it: */
+  KVRT_REPLY_PLAIN = 2,  /* no calls */
+  KVRT_REPLY_HERMES = 3, /* <tool_call>{...}</tool_call>: Hermes, Qwen 2.5 and 3 */
+  KVRT_REPLY_LLAMA3 = 4,
+  KVRT_REPLY_MISTRAL = 5,
+  KVRT_REPLY_GEMMA = 6,
+  KVRT_REPLY_DEEPSEEK = 7
+};
+
 /* Sampling in order: bias, repetition, frequency and presence penalties, temperature, top_k, top_p, min_p. Ties go to the lowest id. */
 typedef struct kvrt_generate_options {
   uint32_t struct_size;
@@ -610,6 +634,10 @@ typedef struct kvrt_generate_options {
   uint32_t all_or_nothing;       /* 1: cancelled or failed, it leaves the session as it was before begin */
   uint32_t prefill;              /* 1: sample nothing; ends with PREFILLED, as kvrt_session_prefill does, but through next */
   uint32_t logits;               /* with prefill: KVRT_LOGITS_* */
+  uint32_t grammar_kind;         /* KVRT_GRAMMAR_*; not with ignore_eos. With sampler HOST, LOGITS has -INFINITY for tokens that do not fit */
+  uint32_t reply;                /* KVRT_REPLY_* */
+  const char* grammar;           /* GBNF or JSON schema, UTF-8 */
+  size_t grammar_size;
 } kvrt_generate_options;
 
 /* Starts a generation; compute happens in next, of any session of the model: a step serves all that generate. */

@@ -18,6 +18,9 @@ static_assert(static_cast<int>(kvrt::EventType::kDone) == KVRT_EVENT_DONE && sta
               static_cast<int>(kvrt::EventType::kLogits) == KVRT_EVENT_LOGITS);
 static_assert(static_cast<int>(kvrt::Reason::kFailed) == KVRT_REASON_FAILED && static_cast<int>(kvrt::Reason::kStop) == KVRT_REASON_STOP);
 static_assert(static_cast<int>(kvrt::WantLogits::kAll) == KVRT_LOGITS_ALL);
+static_assert(static_cast<int>(kvrt::EventType::kToolCall) == KVRT_EVENT_TOOL_CALL);
+static_assert(static_cast<int>(kvrt::GrammarKind::kContinue) == KVRT_GRAMMAR_CONTINUE);
+static_assert(static_cast<int>(kvrt::ReplyKind::kDeepSeek) == KVRT_REPLY_DEEPSEEK);
 
 Status check_range(const char* name, float value, float low, float high) {
   if (value >= low && value <= high) return {};  // NaN is neither
@@ -98,6 +101,25 @@ Status read_stops(const kvrt_generate_options& o, const kvrt::Tokenizer& tokeniz
   return {};
 }
 
+Status read_grammar(const kvrt_generate_options& o, kvrt::GenerateOptions* out) {
+  if (o.grammar_kind > KVRT_GRAMMAR_CONTINUE) {
+    return error(Code::kInvalid, Detail::kNone, "grammar_kind is %u, expected KVRT_GRAMMAR_*", o.grammar_kind);
+  }
+  KVRT_TRY(check_text(o.grammar, o.grammar_size, "grammar"));
+  const bool has_source = o.grammar_kind == KVRT_GRAMMAR_GBNF || o.grammar_kind == KVRT_GRAMMAR_JSON_SCHEMA;
+  if (has_source != (o.grammar_size > 0)) {
+    return error(Code::kInvalid, Detail::kNone, "grammar has %zu bytes with grammar_kind %u: GBNF and JSON_SCHEMA need one, others none",
+                 o.grammar_size, o.grammar_kind);
+  }
+  if (o.grammar_kind && (o.ignore_eos || o.prefill)) {
+    return error(Code::kInvalid, Detail::kNone, "grammar_kind is %u with %s, which it excludes", o.grammar_kind,
+                 o.prefill ? "prefill" : "ignore_eos");
+  }
+  out->grammar_kind = static_cast<kvrt::GrammarKind>(o.grammar_kind);
+  if (has_source) out->grammar.assign(o.grammar, o.grammar_size);
+  return {};
+}
+
 Status read_generate_options(const kvrt_generate_options* options, const kvrt::Tokenizer& tokenizer, kvrt::GenerateOptions* out) {
   kvrt_generate_options o;
   KVRT_TRY(read_options(options, "kvrt_generate_options", &o));
@@ -113,6 +135,9 @@ Status read_generate_options(const kvrt_generate_options* options, const kvrt::T
   KVRT_TRY(check_flag("prefill", o.prefill));
   KVRT_TRY(check_logits(o.logits));
   if (o.logits && !o.prefill) return error(Code::kInvalid, Detail::kNone, "logits is %u without prefill; see emit_logits", o.logits);
+  KVRT_TRY(read_grammar(o, out));
+  if (o.reply > KVRT_REPLY_DEEPSEEK) return error(Code::kInvalid, Detail::kNone, "reply is %u, expected KVRT_REPLY_*", o.reply);
+  out->reply = static_cast<kvrt::ReplyKind>(o.reply);
   out->prefill_only = o.prefill;
   out->logits = static_cast<kvrt::WantLogits>(o.logits);
   out->max_tokens = o.max_tokens;

@@ -47,6 +47,8 @@ inline constexpr uint32_t kUnreadEventsMax = 64;  // a session that nobody reads
 inline constexpr uint32_t kStopStringsMax = 16;
 inline constexpr uint32_t kStopBytesMax = 256;
 inline constexpr uint32_t kThreadsMax = 256;
+inline constexpr uint32_t kGrammarsKept = 16;         // compiled ones that a model keeps for the next generation
+inline constexpr uint32_t kReasoningLookBack = 64;    // tokens at a prompt's end that may have opened the model's reasoning
 inline constexpr uint32_t kSessionsMax = 65'536;  // open sessions of one model
 
 // Store

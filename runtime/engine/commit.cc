@@ -64,7 +64,7 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
   if (!sample.finite || sample.empty) {
     fail(s,
          sample.empty
-             ? error(Code::kInvalid, Detail::kNone, "logit_bias bans every token that position %zu could have", s->tokens.size())
+             ? error(Code::kInvalid, Detail::kNone, "logit_bias and grammar leave no token for position %zu", s->tokens.size())
              : error(Code::kDevice, Detail::kNumeric, "logits of position %zu hold a NaN or an infinity; the session keeps its %zu tokens",
                      s->tokens.size() - 1, s->tokens.size()));
     return;
@@ -74,6 +74,7 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
     logits.type = EventType::kLogits;
     logits.position = s->tokens.size() - 1;
     logits.logits.assign(row, row + tokenizer.vocab_size());
+    if (g.matcher && g.options.host_samples) apply_mask(logits.logits, g.matcher->mask());
     if (g.options.host_samples) g.awaited = logits.logits;
     push(s, std::move(logits));
   }
@@ -100,8 +101,13 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
   event.position = s->tokens.size() - 1;
   event.logprob = sample.logprob;
   event.top = sample.top;
-  event.text = g.text.push(tokenizer.piece(sample.token, false));
+  const bool control = tokenizer.is_control(sample.token);
+  event.text = control ? g.text.flush() : std::string();
+  event.text += g.text.push(tokenizer.piece(sample.token, false));
+  std::string text = event.text;
   push(s, std::move(event));
+  push_parts(s, text, control ? tokenizer.piece(sample.token, true) : "", false);
+  if (g.matcher) g.matcher->accept(sample.token);  // it was in the mask
 
   const auto& stops = g.options.stop_tokens;
   if (tokenizer.is_end(sample.token) && !g.options.ignore_eos) {
@@ -184,6 +190,7 @@ void Scheduler::finish(Session* s, Reason reason, uint64_t now_ns) {
   Event event;
   event.type = EventType::kDone;
   event.text = g.text.finish();
+  push_parts(s, event.text, "", true);
   event.report = r;
   push(s, std::move(event));
 }

@@ -1,8 +1,8 @@
 // ModelHost: begin, next, cancel, and the step: plan (locked), compute (unlocked), commit (locked).
 #include <chrono>
 
-#include "runtime/engine/messages.h"
 #include "runtime/engine/model_host.h"
+#include "runtime/text/reply_message.h"
 
 namespace kvrt {
 
@@ -15,9 +15,11 @@ Status ModelHost::begin(Session* session, GenerateOptions options) {
   {
     std::lock_guard lock(mu_);
     KVRT_TRY(require(*session, options.prefill_only ? "prefill" : "begin"));
-    if (options.all_or_nothing) before = Conversation{session->tokens, session->messages};
+    if (options.all_or_nothing) before = Conversation{session->tokens, session->messages, session->grammar};
   }
-  if (options.generation_prompt && !options.prefill_only) KVRT_TRY(open_turn(session));
+  KVRT_ASSIGN(auto matcher, matcher_for(*session, options));
+  const bool goes_on = options.grammar_kind == GrammarKind::kContinue;
+  if (options.generation_prompt && !options.prefill_only && !goes_on) KVRT_TRY(open_turn(session));
   if (options.sampling.seed == 0 && options.sampling.temperature > 0) {
     uint8_t drawn[8];
     engine_->env()->random(drawn);
@@ -28,8 +30,15 @@ Status ModelHost::begin(Session* session, GenerateOptions options) {
   if (session->tokens.empty()) {
     return error(Code::kInvalid, Detail::kState, "%s: the session has no tokens: append some", options.prefill_only ? "prefill" : "begin");
   }
+  if (!options.prefill_only && !goes_on) {
+    session->grammar = {options.grammar_kind, std::move(options.grammar), session->tokens.size()};
+  }
+  std::optional<ReplyParser> parser;
+  if (options.reply != ReplyKind::kNone) parser.emplace(reply_style(*session, options.reply));
   session->generation = std::make_unique<Generation>(std::move(options));
   session->generation->before = std::move(before);
+  session->generation->matcher = std::move(matcher);
+  session->generation->parser = std::move(parser);
   scheduler_->start(session, engine_->env()->now_ns());
   ring(lock);
   return {};
@@ -57,7 +66,11 @@ Status ModelHost::accept(Session* session, int32_t token) {
   if (token < 0 || static_cast<uint32_t>(token) >= tokenizer_->vocab_size()) {
     return error(Code::kInvalid, Detail::kNone, "accept: token %d, the vocabulary has %u", token, tokenizer_->vocab_size());
   }
-  const Generation& g = *session->generation;
+  Generation& g = *session->generation;
+  if (g.matcher && !(g.matcher->mask()[static_cast<size_t>(token) / 64] >> (token % 64) & 1)) {
+    return error(Code::kInvalid, Detail::kNone, "accept: token %d does not fit the grammar after position %zu", token,
+                 session->tokens.size() - 1);
+  }
   Sample sample = describe(g.awaited, token, g.options.sampling.top_logprobs);
   scheduler_->accept(session, sample, *tokenizer_, engine_->env()->now_ns());
   session->changed.notify_all();
@@ -91,7 +104,13 @@ void ModelHost::take_done(Session* session) {
   if (g.before && (reason == Reason::kCancelled || reason == Reason::kFailed)) {
     put_back(session, std::move(*g.before));
   } else if (!s.messages.empty() && !g.options.prefill_only && g.report.generated > 0 && s.messages.back().end <= g.prompt_end) {
-    s.messages.push_back({assistant_message(g.text.shown()), g.prompt_end, s.tokens.size(), true});
+    Message& last = s.messages.back();
+    if (last.generated && last.end == g.prompt_end) {  // the same turn went on
+      last.json = extended_message(last.json, g.text.shown(), g.parts);
+      last.end = s.tokens.size();
+    } else {
+      s.messages.push_back({assistant_message(g.text.shown(), g.parts), g.prompt_end, s.tokens.size(), true});
+    }
   }
   s.generation.reset();
   s.state = SessionState::kIdle;
@@ -211,9 +230,12 @@ void ModelHost::compute(StepPlan* plan) {
     if (o.prefill_only || seq.logit_rows == 0) continue;
     size_t vocab = dims_.vocab;
     auto row = std::span(logits_).subspan(seq.first_logit * vocab, vocab);
+    Generation& g = *seq.session->generation;
+    std::span<const uint64_t> mask;
+    if (g.matcher) mask = g.matcher->mask();
     // The tokens do not change: they are this step's to add to.
     plan->samples[seq.first_logit] =
-        o.host_samples ? describe(row, 0, 0) : sample(row, o.sampling, seq.session->tokens, seq.session->generation->prompt_end, seq.end);
+        o.host_samples ? describe(row, 0, 0) : sample(row, o.sampling, seq.session->tokens, g.prompt_end, seq.end, mask);
   }
 }
 

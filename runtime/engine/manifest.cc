@@ -6,13 +6,14 @@
 namespace kvrt {
 
 namespace {
-constexpr uint32_t kManifestVersion = 2;
+constexpr uint32_t kManifestVersion = 3;
 
 Status bad(const char* what, size_t at) { return error(Code::kCorrupt, Detail::kFormat, "manifest: %s at byte %zu", what, at); }
 }  // namespace
 
 // Little-endian: u32 version, u32 block_tokens, u32 flags (1: share), text_id[32], template_id[32], u32 n, i32 pending[n],
-// u32 m, then per message u64 begin, u64 end, u32 flags (1: generated), u32 size, JSON; last u32 size, JSON of the tools.
+// u32 m, then per message u64 begin, u64 end, u32 flags (1: generated), u32 size, JSON; u32 size, JSON of the tools; last u32 kind, u64 begin,
+// u32 size, source of the grammar.
 std::vector<uint8_t> encode_manifest(const Manifest& m) {
   ByteWriter w;
   w.write(kManifestVersion);
@@ -30,6 +31,9 @@ std::vector<uint8_t> encode_manifest(const Manifest& m) {
     w.write_string(message.json);
   }
   w.write_string(m.tools);
+  w.write(static_cast<uint32_t>(m.grammar.kind));
+  w.write(m.grammar.begin);
+  w.write_string(m.grammar.source);
   return std::move(w.bytes());
 }
 
@@ -68,6 +72,11 @@ Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_t
   uint32_t size = 0;
   if (!r.read(&size) || !r.read_bytes(size, &part)) return bad("tools cut short", r.position());
   m.tools.assign(reinterpret_cast<const char*>(part.data()), part.size());
+  uint32_t kind = 0;
+  if (!r.read(&kind) || !r.read(&m.grammar.begin) || !r.read(&size) || !r.read_bytes(size, &part)) return bad("grammar cut short", r.position());
+  if (kind > static_cast<uint32_t>(GrammarKind::kJsonSchema)) return bad("unknown kind of grammar", r.position());
+  m.grammar.kind = static_cast<GrammarKind>(kind);
+  m.grammar.source.assign(reinterpret_cast<const char*>(part.data()), part.size());
   if (r.remaining()) return bad("bytes after the end", r.position());
   return m;
 }

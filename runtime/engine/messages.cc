@@ -1,38 +1,10 @@
 // ModelHost: conversations as messages. The template's text decides; tokens that the model sampled are kept as they are.
 #include <algorithm>
-#include <cstdio>
 
 #include "runtime/base/limits.h"
-#include "runtime/engine/messages.h"
 #include "runtime/engine/model_host.h"
 
 namespace kvrt {
-
-std::string assistant_message(std::string_view content) {
-  std::string json = R"({"role":"assistant","content":")";
-  for (char c : content) {
-    switch (c) {
-      case '"':
-        json += "\\\"";
-        break;
-      case '\\':
-        json += "\\\\";
-        break;
-      case '\n':
-        json += "\\n";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          char buffer[8];
-          std::snprintf(buffer, sizeof buffer, "\\u%04x", c);
-          json += buffer;
-        } else {
-          json += c;
-        }
-    }
-  }
-  return json + "\"}";
-}
 
 namespace {
 
@@ -156,7 +128,7 @@ Result<AppendInfo> ModelHost::set_messages(Session* session, std::string_view me
   {
     std::lock_guard lock(mu_);
     KVRT_TRY(require(*session, "set_messages"));
-    before = {session->tokens, session->messages};
+    before = {session->tokens, session->messages, session->grammar};
     auto& messages = session->messages;
     while (same < std::min(wanted.size(), messages.size()) && same_message(wanted[same], messages[same].json)) ++same;
     if (same < messages.size() || messages.empty()) {
@@ -208,6 +180,12 @@ Status ModelHost::erase(Session* session, uint64_t from, uint64_t to) {
   }
   std::lock_guard lock(mu_);
   rest.tokens = session->tokens;
+  rest.grammar = session->grammar;
+  if (rest.grammar.begin >= to) {
+    rest.grammar.begin -= to - from;
+  } else if (from < to) {
+    rest.grammar = {};
+  }
   rest.tokens.erase(rest.tokens.begin() + static_cast<ptrdiff_t>(from), rest.tokens.begin() + static_cast<ptrdiff_t>(to));
   for (Message& m : rest.messages) {
     if (m.end <= from) continue;

@@ -163,6 +163,9 @@ class ModelHost {
   Status check_room(const Session& session, uint64_t more) const;
   Status require(const Session& session, const char* call) const;  // idle or suspended, else BUSY or INVALID
   void cut(Session* session, uint64_t count);                      // truncate, under mu_
+  Result<std::shared_ptr<const Grammar>> compiled(GrammarKind kind, const std::string& source);
+  Result<std::unique_ptr<GrammarMatcher>> matcher_for(const Session& session, const GenerateOptions& options);
+  ReplyStyle reply_style(const Session& session, ReplyKind kind) const;
   Status open_turn(Session* session);                              // the template's generation prompt, before a begin
   Result<AppendInfo> rewrite_to(Session* session, const std::string& text, size_t* first);
   Result<AppendInfo> add_message(Session* session, std::string message);
@@ -201,12 +204,22 @@ class ModelHost {
   std::unique_ptr<ChatTemplate> template_;  // null without one
   Status template_status_;                  // why it could not be parsed
   Hash256 template_id_;
+  ReplyStyle reply_style_;  // that the template shows
   KvGeometry kv_;
   double load_ms_ = 0;
   std::unique_ptr<Buffer> pool_buffer_;
   std::unique_ptr<StepRunner> runner_;  // null: no weights, no sessions
   std::vector<float> logits_;           // of the running step; the leader's
   uint32_t step_ms_max_ = 0;
+
+  struct KeptGrammar {
+    GrammarKind kind;
+    std::string source;
+    std::shared_ptr<const Grammar> grammar;
+  };
+  std::mutex grammar_mu_;
+  std::shared_ptr<const GrammarVocab> grammar_vocab_;  // made for the first grammar
+  std::vector<KeptGrammar> grammars_;                  // the last used at the end
 
   std::mutex model_id_mu_;
   Hash256 model_id_;  // zero until a store is used

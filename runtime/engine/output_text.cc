@@ -38,6 +38,8 @@ std::string OutputText::push(std::string_view piece) {
   return text;
 }
 
+std::string OutputText::flush() { return stopped_ ? std::string() : release(held_.size()); }
+
 std::string OutputText::finish() {
   if (stopped_) return {};
   held_ += utf8_.finish();

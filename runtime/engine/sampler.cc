@@ -298,15 +298,24 @@ double uniform_draw(uint64_t seed, uint64_t position) {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
+void apply_mask(std::span<float> logits, std::span<const uint64_t> mask) {
+  for (size_t i = 0; i < logits.size(); i += 64) {
+    uint64_t banned = ~mask[i / 64];
+    if (logits.size() - i < 64) banned &= (uint64_t{1} << (logits.size() - i)) - 1;
+    for (; banned; banned &= banned - 1) logits[i + static_cast<size_t>(std::countr_zero(banned))] = -std::numeric_limits<float>::infinity();
+  }
+}
+
 Sample sample(std::span<const float> logits, const SamplingOptions& options, std::span<const int32_t> history, size_t prompt_tokens,
-              uint64_t position) {
+              uint64_t position, std::span<const uint64_t> mask) {
   const RowStats raw = row_stats(logits);
   if (!raw.finite) return not_finite();
   std::span<const float> row = logits;
   float max = raw.max;
   std::vector<float> adjusted;
-  if (adjusts(options)) {
+  if (adjusts(options) || !mask.empty()) {
     adjusted.assign(logits.begin(), logits.end());
+    if (!mask.empty()) apply_mask(adjusted, mask);
     adjust(adjusted, options, history, prompt_tokens);
     row = adjusted;
     max = row_stats(row).max;

@@ -12,7 +12,7 @@ struct TokenValue {
   float value = 0;
 };
 
-// Zero means off in every field. In the order of their effect: logit_bias, repetition, frequency and presence, temperature, top_k, top_p,
+// Zero means off in every field. In the order of their effect: mask, logit_bias, repetition, frequency and presence, temperature, top_k, top_p,
 // min_p (as Hugging Face transformers).
 struct SamplingOptions {
   float temperature = 0;               // 0: greedy, after bias and penalties
@@ -32,15 +32,18 @@ struct Sample {
   int32_t token = 0;
   float logprob = 0;            // of the model's own distribution: no bias, penalty, temperature or truncation
   bool finite = true;           // false: the row holds a NaN or an infinity, the rest means nothing
-  bool empty = false;           // true: logit_bias bans every token, the rest means nothing
+  bool empty = false;           // true: mask and logit_bias ban every token, the rest means nothing
   std::vector<TokenValue> top;  // the top_logprobs most probable tokens of that distribution with their logprobs, best first
 };
 
 // `history` is the session so far, of which the first prompt_tokens were there when the generation began; its tokens and those of
 // logit_bias are within the row. Ties go to the lowest id, at every cut. The random number is a function of (seed, position), so a forked
-// or regenerated answer draws its own only by taking another seed.
+// or regenerated answer draws its own only by taking another seed. mask: a bit per token, set where it may be taken; empty: all may.
 Sample sample(std::span<const float> logits, const SamplingOptions& options, std::span<const int32_t> history, size_t prompt_tokens,
-              uint64_t position);
+              uint64_t position, std::span<const uint64_t> mask = {});
+
+// -infinity for the tokens whose bit is not set.
+void apply_mask(std::span<float> logits, std::span<const uint64_t> mask);
 
 // The same report for a token that was chosen elsewhere.
 Sample describe(std::span<const float> logits, int32_t token, uint32_t top_logprobs);

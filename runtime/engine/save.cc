@@ -99,7 +99,7 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
     std::lock_guard lock(mu_);
     KVRT_TRY(require(s, options.suspend ? "suspend" : "checkpoint"));
     plan = plan_save(session);
-    manifest = {kv_.block_tokens, s.share, plan.pending, s.messages, s.tools, tokenizer_->text_id(), template_id_};
+    manifest = {kv_.block_tokens, s.share, plan.pending, s.messages, s.tools, s.grammar, tokenizer_->text_id(), template_id_};
     ++s.pins;
   }
   // Unlocked: the blocks are pinned, sealed ones never change, and the tail only by a call on this session.
@@ -175,6 +175,7 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
   }
   s.messages = std::move(manifest->messages);
   s.tools = std::move(manifest->tools);
+  s.grammar = std::move(manifest->grammar);
   s.wake = options.wake;
   s.resumed_tokens = saved.tokens.size();
   auto root = root_for(options);

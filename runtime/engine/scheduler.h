@@ -108,6 +108,7 @@ class Scheduler {
   void cancel_finished(Session* session);  // its DONE is unread: until then a generation can be cancelled
   void fail(Session* session, Status status);
   void push(Session* session, Event event);  // into the mailbox; remembers whom to wake
+  void push_parts(Session* session, std::string_view text, std::string_view control, bool last);
   std::vector<std::shared_ptr<Wake>> take_woken() { return std::exchange(woken_, {}); }
   void extend_keys(Session* session);
   std::span<const int32_t> block_tokens_of(const Session& session, uint32_t i) const;

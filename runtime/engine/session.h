@@ -12,13 +12,15 @@
 #include "runtime/engine/output_text.h"
 #include "runtime/engine/sampler.h"
 #include "runtime/kv/block_table.h"
+#include "runtime/text/grammar.h"
+#include "runtime/text/reply_parser.h"
 #include "storage/store.h"
 
 namespace kvrt {
 
 // The numbers of kvrt.h's enums (asserted in api/session.cc).
 enum class SessionState : uint32_t { kIdle = 1, kGenerating = 2, kSuspended = 3, kFailed = 4 };
-enum class EventType : uint32_t { kNone = 0, kToken = 1, kProgress = 2, kLogits = 3, kDone = 4, kIdle = 7 };
+enum class EventType : uint32_t { kNone = 0, kToken = 1, kProgress = 2, kLogits = 3, kDone = 4, kIdle = 7, kContent = 8, kReasoning = 9, kToolCall = 10 };
 enum class Reason : uint32_t { kNone, kEos, kStop, kMaxTokens, kContextFull, kCancelled, kPrefilled, kFailed };
 enum class ReuseStop : uint32_t { kAll, kNewTokens, kDifferentToken, kNotStored, kEvicted, kDamaged, kOtherNumerics };
 enum class WantLogits : uint32_t { kNone, kLast, kAll };
@@ -48,6 +50,16 @@ struct Event {
   Report report;
 };
 
+enum class GrammarKind : uint32_t { kNone, kGbnf, kJsonSchema, kContinue };
+enum class ReplyKind : uint32_t { kNone, kAuto, kPlain, kHermes, kLlama3, kMistral, kGemma, kDeepSeek };
+
+// What an answer has to be. Its place among the tokens is all that a matcher needs besides: it takes them again.
+struct AnswerGrammar {
+  GrammarKind kind = GrammarKind::kNone;
+  std::string source;
+  uint64_t begin = 0;  // the answer's first token
+};
+
 struct GenerateOptions {
   bool prefill_only = false;
   WantLogits logits = WantLogits::kNone;  // of a prefill
@@ -60,6 +72,9 @@ struct GenerateOptions {
   bool generation_prompt = true;
   bool host_samples = false;    // accept() gives the tokens
   bool all_or_nothing = false;  // a generation that does not come to its end leaves no trace
+  GrammarKind grammar_kind = GrammarKind::kNone;
+  std::string grammar;
+  ReplyKind reply = ReplyKind::kNone;
 };
 
 // A message and the tokens [begin, end) that it became. A generated one keeps its sampled tokens.
@@ -73,6 +88,7 @@ struct Message {
 struct Conversation {
   std::vector<int32_t> tokens;
   std::vector<Message> messages;
+  AnswerGrammar grammar;
 };
 
 // A prefill or generation from begin to DONE.
@@ -80,6 +96,9 @@ struct Generation {
   explicit Generation(GenerateOptions o) : options(std::move(o)), text(options.stop_strings) {}
   GenerateOptions options;
   OutputText text;
+  std::unique_ptr<GrammarMatcher> matcher;  // null: any token will do
+  std::optional<ReplyParser> parser;        // of the answer's parts, where they are wanted
+  std::vector<ReplyPart> parts;             // so far; adjacent increments of a kind are one
   Report report;
   std::optional<Conversation> before;  // all_or_nothing: to go back to
   uint64_t order = 0;                  // who began first keeps its blocks when they run short
@@ -119,6 +138,7 @@ struct Session {
 
   std::vector<int32_t> tokens;
   std::vector<Message> messages;
+  AnswerGrammar grammar;       // of the last generation
   std::vector<BlockKey> keys;  // of the full blocks so far known; a prefix of what `tokens` has
   BlockTable table;
   uint64_t disk_tokens = 0;     // loaded from the store since the last report

@@ -50,6 +50,7 @@ Result<Session*> ModelHost::fork(Session* session, std::shared_ptr<Wake> wake) {
   copy->wake = std::move(wake);
   copy->tokens = session->tokens;
   copy->messages = session->messages;
+  copy->grammar = session->grammar;
   copy->keys = session->keys;
   copy->saved_tail_begin = session->saved_tail_begin;
   copy->saved_tail_end = session->saved_tail_end;
@@ -134,6 +135,7 @@ void ModelHost::cut(Session* session, uint64_t count) {
   Session& s = *session;
   s.tokens.resize(count);
   while (!s.messages.empty() && s.messages.back().end > count) s.messages.pop_back();
+  if (s.grammar.begin > count) s.grammar = {};
   uint32_t T = kv_.block_tokens;
   s.keys.resize(std::min<size_t>(s.keys.size(), count / T));
   auto blocks = static_cast<uint32_t>((count + T - 1) / T);
@@ -169,6 +171,7 @@ void ModelHost::put_back(Session* session, Conversation before) {
   if (same < s.tokens.size()) cut(session, same);
   s.tokens = std::move(before.tokens);
   s.messages = std::move(before.messages);
+  s.grammar = std::move(before.grammar);
 }
 
 std::optional<Message> ModelHost::message(const Session* session, uint64_t index) const {

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "runtime/engine/manifest.h"
-#include "runtime/engine/messages.h"
 #include "runtime/engine/output_text.h"
 
 namespace kvrt {
@@ -85,7 +84,7 @@ TEST(Manifest, RefusesEveryCutAndWhatPointsOutside) {
 }
 
 TEST(Messages, QuotesEverythingJsonReserves) {
-  EXPECT_EQ(assistant_message("a\"b\\c\nd\x01 \xc3\xa9"), "{\"role\":\"assistant\",\"content\":\"a\\\"b\\\\c\\nd\\u0001 \xc3\xa9\"}");
+  EXPECT_EQ(assistant_message("a\"b\\c\nd\x01 \xc3\xa9", {}), "{\"role\":\"assistant\",\"content\":\"a\\\"b\\\\c\\nd\\u0001 \xc3\xa9\"}");
 }
 
 }  // namespace
