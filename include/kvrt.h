@@ -143,9 +143,11 @@ enum {
   KVRT_DETAIL_CONCURRENT = 15,
   KVRT_DETAIL_TEMPLATE_ERROR = 16,
   KVRT_DETAIL_TEMPLATE_LIMIT = 17,
-  KVRT_DETAIL_STATE = 18,      /* the call does not fit the session's state */
-  KVRT_DETAIL_NUMERIC = 19,    /* NaN or infinite logits */
-  KVRT_DETAIL_STRUCT_TAIL = 20 /* an option that this library does not know is set */
+  KVRT_DETAIL_STATE = 18,         /* the call does not fit the session's state */
+  KVRT_DETAIL_NUMERIC = 19,       /* NaN or infinite logits */
+  KVRT_DETAIL_STRUCT_TAIL = 20,   /* an option that this library does not know is set */
+  KVRT_DETAIL_GRAMMAR_ERROR = 21, /* the grammar or schema is malformed, or nothing fits it */
+  KVRT_DETAIL_GRAMMAR_LIMIT = 22  /* the grammar or schema exceeds a limit */
 };
 
 typedef struct kvrt_error {

@@ -185,7 +185,8 @@ static_assert(static_cast<int>(Code::kInternal) == KVRT_INTERNAL && static_cast<
               static_cast<int>(Code::kCorrupt) == KVRT_CORRUPT && static_cast<int>(Code::kNoSpace) == KVRT_NO_SPACE);
 static_assert(static_cast<int>(Detail::kStructTail) == KVRT_DETAIL_STRUCT_TAIL &&
               static_cast<int>(Detail::kModelMismatch) == KVRT_DETAIL_MODEL_MISMATCH &&
-              static_cast<int>(Detail::kTemplateLimit) == KVRT_DETAIL_TEMPLATE_LIMIT);
+              static_cast<int>(Detail::kTemplateLimit) == KVRT_DETAIL_TEMPLATE_LIMIT &&
+              static_cast<int>(Detail::kGrammarLimit) == KVRT_DETAIL_GRAMMAR_LIMIT);
 
 }  // namespace kvrt::api
 

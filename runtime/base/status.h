@@ -53,6 +53,8 @@ enum class Detail : int32_t {
   kState = 18,           // the call does not fit the session's state
   kNumeric = 19,         // NaN or infinite logits
   kStructTail = 20,      // an option struct longer than this library's, with a non-zero tail
+  kGrammarError = 21,    // the grammar or schema is malformed, or nothing fits it
+  kGrammarLimit = 22,    // the grammar or schema exceeds a limit
 };
 
 class [[nodiscard]] Status {

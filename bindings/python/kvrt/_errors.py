@@ -62,6 +62,8 @@ class Detail(_Open):
     STATE = 18
     NUMERIC = 19
     STRUCT_TAIL = 20
+    GRAMMAR_ERROR = 21
+    GRAMMAR_LIMIT = 22
 
 
 class Error(Exception):
