@@ -636,9 +636,9 @@ typedef struct kvrt_generate_options {
   uint32_t all_or_nothing;       /* 1: cancelled or failed, it leaves the session as it was before begin */
   uint32_t prefill;              /* 1: sample nothing; ends with PREFILLED, as kvrt_session_prefill does, but through next */
   uint32_t logits;               /* with prefill: KVRT_LOGITS_* */
-  uint32_t grammar_kind;         /* KVRT_GRAMMAR_*; not with ignore_eos. With sampler HOST, LOGITS has -INFINITY for tokens that do not fit */
-  uint32_t reply;                /* KVRT_REPLY_* */
-  const char* grammar;           /* GBNF or JSON schema, UTF-8 */
+  uint32_t grammar_kind; /* KVRT_GRAMMAR_*; not with ignore_eos. With sampler HOST, LOGITS has -INFINITY for tokens that do not fit */
+  uint32_t reply;        /* KVRT_REPLY_* */
+  const char* grammar;   /* GBNF or JSON schema, UTF-8 */
   size_t grammar_size;
 } kvrt_generate_options;
 

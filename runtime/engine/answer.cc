@@ -28,7 +28,8 @@ Result<std::unique_ptr<GrammarMatcher>> ModelHost::matcher_for(const Session& se
   const bool goes_on = options.grammar_kind == GrammarKind::kContinue;
   const AnswerGrammar& last = session.grammar;
   if (goes_on && last.kind == GrammarKind::kNone) {
-    return error(Code::kInvalid, Detail::kState, "grammar_kind is CONTINUE, the session's last generation had no grammar or was truncated away");
+    return error(Code::kInvalid, Detail::kState,
+                 "grammar_kind is CONTINUE, the session's last generation had no grammar or was truncated away");
   }
   KVRT_ASSIGN(auto grammar, goes_on ? compiled(last.kind, last.source) : compiled(options.grammar_kind, options.grammar));
   matcher = std::make_unique<GrammarMatcher>(std::move(grammar), grammar_vocab_);
@@ -38,7 +39,8 @@ Result<std::unique_ptr<GrammarMatcher>> ModelHost::matcher_for(const Session& se
                    static_cast<unsigned long long>(i));
     }
     if (!matcher->accept(session.tokens[i])) {
-      return error(Code::kInvalid, Detail::kState, "grammar_kind is CONTINUE, token %llu does not fit the grammar of the answer from token %llu on",
+      return error(Code::kInvalid, Detail::kState,
+                   "grammar_kind is CONTINUE, token %llu does not fit the grammar of the answer from token %llu on",
                    static_cast<unsigned long long>(i), static_cast<unsigned long long>(last.begin));
     }
   }

@@ -62,11 +62,10 @@ void Scheduler::commit_prompt(const PlannedSeq& seq, const float* logits, uint32
 void Scheduler::commit_row(Session* s, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns) {
   Generation& g = *s->generation;
   if (!sample.finite || sample.empty) {
-    fail(s,
-         sample.empty
-             ? error(Code::kInvalid, Detail::kNone, "logit_bias and grammar leave no token for position %zu", s->tokens.size())
-             : error(Code::kDevice, Detail::kNumeric, "logits of position %zu hold a NaN or an infinity; the session keeps its %zu tokens",
-                     s->tokens.size() - 1, s->tokens.size()));
+    fail(s, sample.empty ? error(Code::kInvalid, Detail::kNone, "logit_bias and grammar leave no token for position %zu", s->tokens.size())
+                         : error(Code::kDevice, Detail::kNumeric,
+                                 "logits of position %zu hold a NaN or an infinity; the session keeps its %zu tokens", s->tokens.size() - 1,
+                                 s->tokens.size()));
     return;
   }
   if (g.options.emit_logits || g.options.host_samples) {

@@ -166,7 +166,7 @@ class ModelHost {
   Result<std::shared_ptr<const Grammar>> compiled(GrammarKind kind, const std::string& source);
   Result<std::unique_ptr<GrammarMatcher>> matcher_for(const Session& session, const GenerateOptions& options);
   ReplyStyle reply_style(const Session& session, ReplyKind kind) const;
-  Status open_turn(Session* session);                              // the template's generation prompt, before a begin
+  Status open_turn(Session* session);  // the template's generation prompt, before a begin
   Result<AppendInfo> rewrite_to(Session* session, const std::string& text, size_t* first);
   Result<AppendInfo> add_message(Session* session, std::string message);
   bool adds_bos(std::string_view text) const;

@@ -302,7 +302,8 @@ void apply_mask(std::span<float> logits, std::span<const uint64_t> mask) {
   for (size_t i = 0; i < logits.size(); i += 64) {
     uint64_t banned = ~mask[i / 64];
     if (logits.size() - i < 64) banned &= (uint64_t{1} << (logits.size() - i)) - 1;
-    for (; banned; banned &= banned - 1) logits[i + static_cast<size_t>(std::countr_zero(banned))] = -std::numeric_limits<float>::infinity();
+    for (; banned; banned &= banned - 1)
+      logits[i + static_cast<size_t>(std::countr_zero(banned))] = -std::numeric_limits<float>::infinity();
   }
 }
 

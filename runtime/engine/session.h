@@ -20,7 +20,17 @@ namespace kvrt {
 
 // The numbers of kvrt.h's enums (asserted in api/session.cc).
 enum class SessionState : uint32_t { kIdle = 1, kGenerating = 2, kSuspended = 3, kFailed = 4 };
-enum class EventType : uint32_t { kNone = 0, kToken = 1, kProgress = 2, kLogits = 3, kDone = 4, kIdle = 7, kContent = 8, kReasoning = 9, kToolCall = 10 };
+enum class EventType : uint32_t {
+  kNone = 0,
+  kToken = 1,
+  kProgress = 2,
+  kLogits = 3,
+  kDone = 4,
+  kIdle = 7,
+  kContent = 8,
+  kReasoning = 9,
+  kToolCall = 10
+};
 enum class Reason : uint32_t { kNone, kEos, kStop, kMaxTokens, kContextFull, kCancelled, kPrefilled, kFailed };
 enum class ReuseStop : uint32_t { kAll, kNewTokens, kDifferentToken, kNotStored, kEvicted, kDamaged, kOtherNumerics };
 enum class WantLogits : uint32_t { kNone, kLast, kAll };
