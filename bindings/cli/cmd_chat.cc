@@ -171,8 +171,9 @@ kvrt_status Chat::ask(const std::string& text) {
 }
 
 kvrt_status Chat::answer(uint64_t seed) {
-  std::string stop;
-  kvrt_generate_options options = generate_options(flags_.sampling, flags_.max_tokens, stop);
+  OptionBuffers buffers;
+  kvrt_generate_options options;
+  if (kvrt_status bad = generate_options(flags_.sampling, flags_.max_tokens, buffers, options)) return bad;
   options.seed = seed;
   interrupts_.answering(session_.get());
   const kvrt_status s = kvrt_session_generate(session_.get(), &options, print_token, nullptr, &last_);

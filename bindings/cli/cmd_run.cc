@@ -124,8 +124,9 @@ kvrt_status Run::compute() {
   if (flags.max_tokens == 0) {
     s = kvrt_session_prefill(session.get(), KVRT_LOGITS_NONE, on_event, &out, &report);
   } else {
-    std::string stop;
-    kvrt_generate_options options = generate_options(flags.sampling, flags.max_tokens, stop);
+    OptionBuffers buffers;
+    kvrt_generate_options options;
+    if (kvrt_status bad = generate_options(flags.sampling, flags.max_tokens, buffers, options)) return bad;
     options.emit_logits = flags.digest;
     s = kvrt_session_generate(session.get(), &options, on_event, &out, &report);
   }

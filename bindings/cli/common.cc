@@ -91,8 +91,8 @@ kvrt_status open_store(kvrt_runtime* runtime, const std::string& path, bool read
   return KVRT_OK;
 }
 
-kvrt_generate_options generate_options(const SamplingFlags& flags, uint32_t max_tokens, std::string& stop_buffer) {
-  auto options = sized<kvrt_generate_options>();
+kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, OptionBuffers& buffers, kvrt_generate_options& options) {
+  options = sized<kvrt_generate_options>();
   options.max_tokens = max_tokens;
   options.temperature = flags.temperature;
   options.top_k = flags.top_k;
@@ -104,11 +104,18 @@ kvrt_generate_options generate_options(const SamplingFlags& flags, uint32_t max_
   options.penalty_window = flags.penalty_window;
   options.seed = flags.seed;
   options.ignore_eos = flags.ignore_eos;
-  stop_buffer.clear();
-  for (const std::string& stop : flags.stop) stop_buffer.append(stop).push_back('\0');
-  options.stop_strings = stop_buffer.empty() ? nullptr : stop_buffer.data();
-  options.stop_strings_size = stop_buffer.size();
-  return options;
+  buffers.stop.clear();
+  for (const std::string& stop : flags.stop) buffers.stop.append(stop).push_back('\0');
+  options.stop_strings = buffers.stop.empty() ? nullptr : buffers.stop.data();
+  options.stop_strings_size = buffers.stop.size();
+  if (flags.continue_grammar) options.grammar_kind = KVRT_GRAMMAR_CONTINUE;
+  const std::string& file = flags.grammar_file.empty() ? flags.schema_file : flags.grammar_file;
+  if (file.empty()) return KVRT_OK;
+  if (kvrt_status s = read_file(file, buffers.grammar)) return s;
+  options.grammar_kind = flags.grammar_file.empty() ? KVRT_GRAMMAR_JSON_SCHEMA : KVRT_GRAMMAR_GBNF;
+  options.grammar = buffers.grammar.data();
+  options.grammar_size = buffers.grammar.size();
+  return KVRT_OK;
 }
 
 // ---- text -----------------------------------------------------------------------------------------------------------------------

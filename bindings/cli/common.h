@@ -64,10 +64,17 @@ struct SamplingFlags {
   uint64_t seed = 0;
   bool ignore_eos = false;
   std::vector<std::string> stop;
+  std::string grammar_file, schema_file;
+  bool continue_grammar = false;
 };
 
-// generate options from the flags; `stop_buffer` holds the stop strings as the options want them.
-kvrt_generate_options generate_options(const SamplingFlags& flags, uint32_t max_tokens, std::string& stop_buffer);
+// What generate_options lead to.
+struct OptionBuffers {
+  std::string stop, grammar;
+};
+
+// generate options from the flags; complains about a file that cannot be read.
+kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, OptionBuffers& buffers, kvrt_generate_options& options);
 
 // Opens what a command needs. A non-zero `*stop` ends the model's loading. All complain by themselves.
 kvrt_status open_runtime(const ModelFlags& flags, Runtime& out);

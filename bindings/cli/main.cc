@@ -39,6 +39,11 @@ void add_sampling(CLI::App* command, SamplingFlags& flags) {
   command->add_option("--seed", flags.seed, "seed of the draws (0: drawn)");
   command->add_option("--stop", flags.stop, "stop at this text; may be given again")->take_all();
   command->add_flag("--ignore-eos", flags.ignore_eos, "go on past end tokens");
+  auto* group = command->add_option_group("grammar");
+  group->add_option("--grammar", flags.grammar_file, "GBNF file that the answer fits");
+  group->add_option("--json-schema", flags.schema_file, "JSON schema file by which the answer is valid");
+  group->add_flag("--continue-grammar", flags.continue_grammar, "go on with the answer where its grammar was cut short");
+  group->require_option(0, 1);
 }
 
 // -p, -f and --tokens exclude each other.

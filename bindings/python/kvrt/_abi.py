@@ -102,7 +102,8 @@ MessageProps = _struct("kvrt_message_props", "u32 struct_size generated; u64 beg
 GenerateOptions = _struct("kvrt_generate_options", """
     u32 struct_size max_tokens; f32 temperature; u32 top_k; f32 top_p min_p repetition_penalty frequency_penalty presence_penalty;
     u32 penalty_window; ptr logit_bias; size logit_bias_count; u64 seed; ptr stop_tokens; size stop_token_count; str stop_strings;
-    size stop_strings_size; u32 ignore_eos top_logprobs sampler emit_logits no_generation_prompt all_or_nothing prefill logits""")
+    size stop_strings_size; u32 ignore_eos top_logprobs sampler emit_logits no_generation_prompt all_or_nothing prefill logits grammar_kind reply;
+    str grammar; size grammar_size""")
 SaveOptions = _struct("kvrt_save_options", "u32 struct_size durability overwrite pin; u64 ttl_seconds")
 SaveReport = _struct("kvrt_save_report", "u32 struct_size reserved; u64 generation tokens chunks chunks_written bytes_written; f64 ms")
 

@@ -5,26 +5,29 @@ import array
 import asyncio
 import ctypes
 import dataclasses
+import json
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from . import _abi
 from ._errors import Busy, Detail, Error, Invalid, Status
 from ._handles import fill, text_bytes
-from ._types import Event, EventType, Logits, Report
+from ._types import Event, EventType, Logits, Reply, Report
 from ._worker import Waiter
 
 if TYPE_CHECKING:
     from ._session import Session
 
 Sampler = Callable[["array.array[float]"], int]
+_TEXT = (EventType.TOKEN, EventType.DONE)
 SLICE_MS = 100  # so long may a signal wait for Python
 
 
 @dataclasses.dataclass(frozen=True)
 class GenerateOptions:
     """kvrt_generate_options. sampler: a callable that is given the logits and gives the token; "host": the caller answers with accept.
-    prefill: sample nothing, only compute what is queued; `logits` says whose rows to show."""
+    prefill: sample nothing, only compute what is queued; `logits` says whose rows to show. grammar (GBNF) or json_schema (text, or what
+    json.dumps takes): the answer fits it; continue_grammar: it goes on with the last one."""
 
     max_tokens: int = 0
     temperature: float = 0.0
@@ -47,6 +50,10 @@ class GenerateOptions:
     all_or_nothing: bool = False
     prefill: bool = False
     logits: Logits = Logits.NONE
+    grammar: Optional[str] = None
+    json_schema: Union[None, str, bool, Mapping[str, Any]] = None
+    continue_grammar: bool = False
+    reply: Reply = Reply.DEFAULT
 
     @staticmethod
     def of(options: Optional["GenerateOptions"], changes: Mapping[str, Any]) -> "GenerateOptions":
@@ -60,12 +67,13 @@ class GenerateOptions:
         """The struct, and what must live as long as it is used."""
         if isinstance(self.sampler, str) and self.sampler != "host":
             raise Invalid(f'sampler is "{self.sampler}", expected a callable or "host"', Status.INVALID)
+        kind, grammar = self._grammar()
         struct = fill(_abi.GenerateOptions.make(), max_tokens=self.max_tokens, temperature=self.temperature, top_k=self.top_k,
                       top_p=self.top_p, min_p=self.min_p, repetition_penalty=self.repetition_penalty,
                       frequency_penalty=self.frequency_penalty, presence_penalty=self.presence_penalty, penalty_window=self.penalty_window,
                       seed=self.seed, ignore_eos=self.ignore_eos, top_logprobs=self.top_logprobs, sampler=self.sampler is not None,
                       emit_logits=self.emit_logits, no_generation_prompt=not self.generation_prompt, all_or_nothing=self.all_or_nothing,
-                      prefill=self.prefill, logits=self.logits)
+                      prefill=self.prefill, logits=self.logits, grammar_kind=kind, reply=self.reply)
         bias = (_abi.TokenValue * len(self.logit_bias or {}))()
         for slot, (token, value) in zip(bias, (self.logit_bias or {}).items()):
             fill(slot, token=token, value=value)
@@ -76,7 +84,19 @@ class GenerateOptions:
         struct.logit_bias, struct.logit_bias_count = ctypes.addressof(bias), len(bias)
         struct.stop_tokens, struct.stop_token_count = ctypes.addressof(tokens), len(tokens)
         struct.stop_strings, struct.stop_strings_size = texts, len(texts)
-        return struct, [bias, tokens, texts]
+        struct.grammar, struct.grammar_size = grammar, len(grammar)
+        return struct, [bias, tokens, texts, grammar]
+
+    def _grammar(self) -> Tuple[int, bytes]:
+        """Its kind and its source."""
+        if (self.grammar is not None) + (self.json_schema is not None) + self.continue_grammar > 1:
+            raise Invalid("grammar, json_schema and continue_grammar exclude each other", Status.INVALID)
+        if self.grammar is not None:
+            return 1, text_bytes(self.grammar, "grammar")
+        if self.json_schema is not None:
+            schema = self.json_schema if isinstance(self.json_schema, str) else json.dumps(self.json_schema)
+            return 2, text_bytes(schema, "json_schema")
+        return (3 if self.continue_grammar else 0), b""
 
 
 class _Stream:
@@ -156,7 +176,7 @@ class Generation(_Stream):
 
     def read(self) -> str:
         """The text up to the end."""
-        return "".join(event.text for event in self)
+        return "".join(event.text for event in self if event.type in _TEXT)
 
     def close(self) -> None:
         """Cancels it, and waits for the step that it is in."""
@@ -203,7 +223,7 @@ class AsyncGeneration(_Stream):
             await self._waiter.wait()
 
     async def read(self) -> str:
-        return "".join([event.text async for event in self])
+        return "".join([event.text async for event in self if event.type in _TEXT])
 
     async def aclose(self) -> None:
         """Cancels it, and waits for the step that it is in."""

@@ -20,6 +20,9 @@ class EventType(_Open):
     ENTRY = 5
     FAULT = 6
     IDLE = 7
+    CONTENT = 8
+    REASONING = 9
+    TOOL_CALL = 10
 
 
 class Reason(_Open):
@@ -65,6 +68,18 @@ class Logits(_Open):
     NONE = 0
     LAST = 1
     ALL = 2
+
+
+class Reply(_Open):
+    """How an answer is split into CONTENT, REASONING and TOOL_CALL events."""
+    DEFAULT = 0
+    AUTO = 1
+    PLAIN = 2
+    HERMES = 3
+    LLAMA3 = 4
+    MISTRAL = 5
+    GEMMA = 6
+    DEEPSEEK = 7
 
 
 class Durability(_Open):

@@ -104,6 +104,31 @@ class Generate(Case):
         generation.read()
         self.assertEqual(generation.report.generated, 5)
 
+    def test_grammar(self):
+        session = self.open()
+        schema = {"type": "object", "properties": {"a": {"enum": ["x", "yy"]}}, "required": ["a"], "additionalProperties": False}
+        for given in (schema, json.dumps(schema)):
+            answer = json.loads(self.open().generate(json_schema=given, temperature=1.5, seed=3).read())
+            self.assertIn(answer, ({"a": "x"}, {"a": "yy"}))
+        digits = session.generate(grammar="root ::= [0-9]{20}", max_tokens=4).read()
+        digits += session.generate(continue_grammar=True).read()
+        self.assertEqual((len(digits), digits.isdigit()), (20, True))
+        with self.assertRaises(kvrt.Invalid) as caught:
+            session.generate(grammar="root ::= (")
+        self.assertIn("line 1", str(caught.exception))
+        with self.assertRaises(kvrt.Invalid):
+            session.generate(grammar="root ::= [a]", continue_grammar=True)
+
+    def test_reply(self):
+        generation = self.open().generate(max_tokens=12, ignore_eos=True, reply=kvrt.Reply.AUTO)
+        events = list(generation)
+        content = "".join(e.text for e in events if e.type is EventType.CONTENT)
+        text = "".join(e.text for e in events if e.type in (EventType.TOKEN, EventType.DONE))
+        self.assertTrue(text)
+        self.assertEqual(content, text)
+        whole = self.open().generate(max_tokens=12, ignore_eos=True, reply=kvrt.Reply.AUTO).read()
+        self.assertEqual(whole, text)
+
     def test_stop_string(self):
         session = self.open()
         text = session.generate(max_tokens=40, ignore_eos=True).read()

@@ -1,0 +1,192 @@
+// Answers that have to fit a grammar: they do, they end, they go on after a restart where they were cut, and what cannot be is said.
+#include "chat.h"
+#include "misuse.h"
+
+static kvrt_generate_options constrained(uint32_t kind, const char* grammar, uint32_t max_tokens, uint64_t seed) {
+  return (kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options),
+                                 .max_tokens = max_tokens,
+                                 .temperature = seed ? 1.5f : 0,
+                                 .seed = seed,
+                                 .grammar_kind = kind,
+                                 .grammar = grammar,
+                                 .grammar_size = grammar ? strlen(grammar) : 0};
+}
+
+static int32_t collect(void* user, const kvrt_event* e) {
+  char* text = user;
+  if (e->type == KVRT_EVENT_TOKEN || e->type == KVRT_EVENT_DONE) strncat(text, e->text ? e->text : "", e->text_size);
+  return 0;
+}
+
+static kvrt_session* asked(kvrt_model* model, kvrt_store* store) {
+  kvrt_session* s = open_session(model, store, 0);
+  MUST(kvrt_session_append_text(s, "Say it: ", 8, 0));
+  return s;
+}
+
+static kvrt_report answer(kvrt_session* s, kvrt_generate_options o, char text[512]) {
+  kvrt_report report = {.struct_size = sizeof report};
+  text[0] = 0;
+  MUST(kvrt_session_generate(s, &o, collect, text, &report));
+  return report;
+}
+
+// Whatever the draws, the answer is one of the two, and both come.
+static void choices(kvrt_model* model) {
+  int yes = 0, no = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    kvrt_session* s = asked(model, NULL);
+    char text[512];
+    const kvrt_report r = answer(s, constrained(KVRT_GRAMMAR_GBNF, "root ::= \"yes\" | \"no\"", 0, seed), text);
+    yes += strcmp(text, "yes") == 0, no += strcmp(text, "no") == 0;
+    EXPECT(r.reason == KVRT_REASON_EOS, "reason %u after \"%s\"", r.reason, text);
+    kvrt_session_close(s);
+  }
+  EXPECT(yes + no == 40 && yes && no, "%d yes, %d no of 40", yes, no);
+}
+
+static const char kNumber[] =
+    "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\",\"minimum\":0}},\"required\":[\"n\"],\"additionalProperties\":false}";
+
+static void schema(kvrt_model* model) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    kvrt_session* s = asked(model, NULL);
+    char text[512], shape[512], end = 0;
+    unsigned long long n = 0;
+    // The random model may write digits for ever: what it has is a prefix.
+    const kvrt_report r = answer(s, constrained(KVRT_GRAMMAR_JSON_SCHEMA, kNumber, 30, seed), text);
+    size_t used = 0;
+    for (const char* p = text; *p; ++p) {
+      if (*p != ' ' && *p != '\n') shape[used++] = *p;
+    }
+    shape[used] = 0;
+    if (r.reason == KVRT_REASON_EOS) {
+      EXPECT(sscanf(shape, "{\"n\":%llu%c", &n, &end) == 2 && end == '}', "the answer is %s", text);
+    } else {
+      EXPECT(strncmp(shape, "{\"n\":", used < 5 ? used : 5) == 0, "the answer begins %s", text);
+    }
+    kvrt_session_close(s);
+  }
+}
+
+static const char kDigits[] = "root ::= [0-9]{30}";
+
+// Cut into pieces by max_tokens, by a restart and in a fork, the answer is that of one go.
+static void goes_on(const char* path, kvrt_model* model) {
+  char dir[kPathMax], whole[512], text[512], more[512];
+  make_dir(dir);
+  kvrt_session* s = asked(model, NULL);
+  (void)answer(s, constrained(KVRT_GRAMMAR_GBNF, kDigits, 0, 5), whole);
+  EXPECT(strspn(whole, "0123456789") == 30 && whole[30] == 0, "not 30 digits: %s", whole);
+  kvrt_session_close(s);
+
+  kvrt_runtime* rt = open_runtime(1, 0);
+  kvrt_store* store = open_store(rt, dir);
+  kvrt_model* first = open_model(rt, path, 0, 0, 0);
+  s = asked(first, store);
+  kvrt_report r = answer(s, constrained(KVRT_GRAMMAR_GBNF, kDigits, 4, 5), text);
+  EXPECT(r.reason == KVRT_REASON_MAX_TOKENS, "reason %u", r.reason);
+  MUST(kvrt_session_suspend(s, "digits", 6, NULL, NULL));
+  kvrt_session_close(s);
+  kvrt_model_release(first);
+  kvrt_store_release(store);
+  kvrt_runtime_release(rt);
+
+  rt = open_runtime(1, 0);
+  store = open_store(rt, dir);
+  first = open_model(rt, path, 0, 0, 0);
+  MUST(kvrt_session_resume(first, store, "digits", 6, NULL, NULL, NULL, NULL, &s));
+  kvrt_session* fork = NULL;
+  MUST(kvrt_session_fork(s, NULL, &fork));
+  (void)answer(s, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 3, 5), more);
+  strcat(text, more);
+  (void)answer(s, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 0, 5), more);
+  strcat(text, more);
+  EXPECT(strcmp(text, whole) == 0, "in pieces %s, in one go %s", text, whole);
+  EXPECT(kvrt_session_begin(s, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options),
+                                                        .grammar_kind = KVRT_GRAMMAR_CONTINUE}) == KVRT_INVALID &&
+             strstr(last_message(), "end"),
+         "after the end: %s", last_message());
+  (void)answer(fork, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 0, 5), more);
+  EXPECT(strlen(more) > 0 && strcmp(whole + strlen(whole) - strlen(more), more) == 0, "the fork says %s, the whole is %s", more, whole);
+  kvrt_session_close(fork);
+  kvrt_session_close(s);
+  kvrt_model_release(first);
+  kvrt_store_release(store);
+  kvrt_runtime_release(rt);
+  remove_tree(dir);
+}
+
+static kvrt_status begin(kvrt_session* s, kvrt_generate_options o) { return kvrt_session_begin(s, &o); }
+
+static void refused(struct stage* t) {
+  kvrt_session* s = asked(t->model, NULL);
+  const uint64_t before = session_props(s).tokens;
+  kvrt_generate_options o = constrained(KVRT_GRAMMAR_GBNF, "root ::= \"a\" b", 0, 0);
+  ROW("begin", "GBNF with an undefined rule", begin(s, o), ANY(KVRT_INVALID));
+  EXPECT(last_detail() == KVRT_DETAIL_GRAMMAR_ERROR, "detail %d: %s", (int)last_detail(), last_message());
+  o = constrained(KVRT_GRAMMAR_JSON_SCHEMA, "{\"type\":", 0, 0);
+  ROW("begin", "a schema that is not JSON", begin(s, o), ANY(KVRT_INVALID));
+  o = constrained(KVRT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"array\",\"uniqueItems\":true}", 0, 0);
+  ROW("begin", "uniqueItems", begin(s, o), ANY(KVRT_UNSUPPORTED));
+  EXPECT(strstr(last_message(), "uniqueItems") != NULL, "does not name it: %s", last_message());
+  o = constrained(KVRT_GRAMMAR_GBNF, "root ::= \"a\"", 0, 0);
+  o.ignore_eos = 1;
+  ROW("begin", "grammar and ignore_eos", begin(s, o), ANY(KVRT_INVALID));
+  o.ignore_eos = 0, o.prefill = 1;
+  ROW("begin", "grammar and prefill", begin(s, o), ANY(KVRT_INVALID));
+  ROW("begin", "CONTINUE without a grammar before", begin(s, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 0, 0)), ANY(KVRT_INVALID));
+  ROW("begin", "CONTINUE with a grammar", begin(s, constrained(KVRT_GRAMMAR_CONTINUE, "root ::= \"a\"", 0, 0)), ANY(KVRT_INVALID));
+  ROW("begin", "GBNF without a grammar", begin(s, constrained(KVRT_GRAMMAR_GBNF, NULL, 0, 0)), ANY(KVRT_INVALID));
+  ROW("begin", "a grammar without its kind", begin(s, constrained(0, "root ::= \"a\"", 0, 0)), ANY(KVRT_INVALID));
+  ROW("begin", "grammar_kind 4", begin(s, constrained(4, NULL, 0, 0)), ANY(KVRT_INVALID));
+  EXPECT(session_props(s).tokens == before && session_props(s).state == KVRT_STATE_IDLE, "a refused begin left a trace");
+
+  char text[512];
+  (void)answer(s, constrained(KVRT_GRAMMAR_GBNF, kDigits, 4, 0), text);
+  MUST(kvrt_session_append_text(s, "x", 1, 0));
+  ROW("begin", "CONTINUE after what does not fit", begin(s, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 0, 0)), ANY(KVRT_INVALID));
+  MUST(kvrt_session_truncate(s, before + 2));
+  (void)answer(s, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 0, 0), text);
+  EXPECT(strspn(text, "0123456789") == strlen(text), "after truncate: %s", text);
+  MUST(kvrt_session_truncate(s, before - 1));
+  ROW("begin", "CONTINUE of what was truncated away", begin(s, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 0, 0)), ANY(KVRT_INVALID));
+  kvrt_session_close(s);
+}
+
+// sampler HOST: the row says what fits, and accept refuses the rest.
+static void host(struct stage* t) {
+  kvrt_session* s = asked(t->model, NULL);
+  kvrt_generate_options o = constrained(KVRT_GRAMMAR_GBNF, "root ::= \"ab\"", 0, 0);
+  o.sampler = KVRT_SAMPLER_HOST;
+  MUST(kvrt_session_begin(s, &o));
+  char text[512] = "";
+  int refusals = 0;
+  kvrt_event e = {.struct_size = sizeof e};
+  while (1) {
+    MUST(kvrt_session_next(s, &e, -1));
+    collect(text, &e);
+    if (e.type == KVRT_EVENT_DONE) break;
+    if (e.type != KVRT_EVENT_LOGITS) continue;
+    int32_t fits = -1, other = -1;
+    for (size_t i = 0; i < e.logits_count; ++i) *(isinf(e.logits[i]) ? &other : &fits) = (int32_t)i;
+    REQUIRE(fits >= 0 && other >= 0, "all or none of the tokens fit");
+    refusals += kvrt_session_accept(s, other) == KVRT_INVALID;
+    MUST(kvrt_session_accept(s, fits));
+  }
+  EXPECT(strcmp(text, "ab") == 0 && refusals >= 2 && e.reason == KVRT_REASON_EOS, "\"%s\", %d refusals, reason %u", text, refusals,
+         e.reason);
+  kvrt_session_close(s);
+}
+
+int main(void) {
+  struct stage t;
+  stage_open(&t);
+  choices(t.model);
+  schema(t.model);
+  goes_on(t.tiny, t.model);
+  refused(&t);
+  host(&t);
+  stage_close(&t);
+  return finish();
+}

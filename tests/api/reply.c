@@ -1,0 +1,139 @@
+// Answers taken apart: content, reasoning and tool calls as events, and as the message that the conversation keeps. The host is the sampler,
+// so that the model says what the test wants.
+#include "chat.h"
+#include "misuse.h"
+
+// In the style of Hermes and Qwen: calls between tags, results as turns of the user.
+static const char kTemplate[] =
+    "{% if tools %}<tools>{% for t in tools %}{{ t | tojson }}{% endfor %}</tools> answer with <tool_call>{\"name\": ..., \"arguments\": "
+    "...}"
+    "</tool_call>{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}"
+    "\n</think>\n\n{% endif %}{{ m.content }}{% for c in m.tool_calls %}\n<tool_call>\n{\"name\": \"{{ c.function.name }}\", "
+    "\"arguments\": "
+    "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+static const char kTools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"add\",\"parameters\":{\"type\":\"object\"}}}]";
+
+struct parts {
+  char raw[1024], content[1024], reasoning[1024], calls[1024];
+  int call_count;
+};
+
+static void add(char* to, const kvrt_event* e) { strncat(to, e->text, e->text_size); }
+
+// Generates exactly `tokens`, then the end token.
+static void force(kvrt_session* s, uint32_t reply, const int32_t* tokens, size_t count, struct parts* p) {
+  kvrt_generate_options o = {.struct_size = sizeof o, .sampler = KVRT_SAMPLER_HOST, .reply = reply};
+  MUST(kvrt_session_begin(s, &o));
+  memset(p, 0, sizeof *p);
+  size_t next = 0;
+  kvrt_event e = {.struct_size = sizeof e};
+  do {
+    MUST(kvrt_session_next(s, &e, -1));
+    if (e.type == KVRT_EVENT_LOGITS) {
+      MUST(kvrt_session_accept(s, next < count ? tokens[next] : 2));
+      ++next;
+    }
+    if (e.type == KVRT_EVENT_TOKEN || e.type == KVRT_EVENT_DONE) add(p->raw, &e);
+    if (e.type == KVRT_EVENT_CONTENT) add(p->content, &e);
+    if (e.type == KVRT_EVENT_REASONING) add(p->reasoning, &e);
+    if (e.type == KVRT_EVENT_TOOL_CALL) add(p->calls, &e), strcat(p->calls, ";"), ++p->call_count;
+  } while (e.type != KVRT_EVENT_DONE);
+  EXPECT(next == count + 1 && e.reason == KVRT_REASON_EOS, "%zu of %zu tokens, reason %u", next, count, e.reason);
+}
+
+static const char kAnswer[] =
+    "<think>\nTwo and two.\n</think>\n\nI will add.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 2, \"b\": [2, "
+    "\"}\"]}}\n</tool_call>";
+
+static kvrt_session* conversation(kvrt_model* model, const char* tools) {
+  kvrt_session* s = NULL;
+  const kvrt_session_options o = {.struct_size = sizeof o, .tools = tools, .tools_size = tools ? strlen(tools) : 0};
+  MUST(kvrt_session_open(model, &o, &s));
+  say(s, "user", "2 + 2?", NULL);
+  return s;
+}
+
+static void forced(kvrt_model* model, kvrt_session* s, uint32_t reply, struct parts* p) {
+  int32_t tokens[512];
+  size_t count = 0;
+  MUST(kvrt_model_tokenize(model, kAnswer, strlen(kAnswer), 0, tokens, 512, &count));
+  force(s, reply, tokens, count, p);
+  EXPECT(strcmp(p->raw, kAnswer) == 0, "the text of the tokens is %s", p->raw);
+}
+
+static void last_message_is(kvrt_session* s, const char* want) {
+  char json[2048] = "";
+  size_t size = 0;
+  MUST(kvrt_session_message(s, session_props(s).messages - 1, NULL, json, sizeof json, &size));
+  EXPECT(size == strlen(want) && memcmp(json, want, size) == 0, "the message is %s", json);
+}
+
+static void taken_apart(kvrt_model* model) {
+  struct parts p;
+  kvrt_session* s = conversation(model, kTools);
+  forced(model, s, KVRT_REPLY_AUTO, &p);
+  EXPECT(strcmp(p.content, "I will add.") == 0, "content: \"%s\"", p.content);
+  EXPECT(strcmp(p.reasoning, "Two and two.") == 0, "reasoning: \"%s\"", p.reasoning);
+  EXPECT(p.call_count == 1 && strcmp(p.calls, "{\"name\":\"add\",\"arguments\":{\"a\":2,\"b\":[2,\"}\"]}};") == 0, "calls: %s", p.calls);
+  last_message_is(s,
+                  "{\"role\":\"assistant\",\"content\":\"I will add.\",\"reasoning_content\":\"Two and two.\",\"tool_calls\":[{\"type\":"
+                  "\"function\",\"function\":{\"name\":\"add\",\"arguments\":{\"a\":2,\"b\":[2,\"}\"]}}}]}");
+  // The template writes it as the model did: the result follows, and nothing is written anew.
+  kvrt_append_info info;
+  say(s, "tool", "4", &info);
+  EXPECT(info.rewritten == 0 && info.appended > 0, "%" PRIu64 " tokens rewritten", info.rewritten);
+  kvrt_session_close(s);
+}
+
+// Without tools there are no calls, unless the host says so; without the option there are no parts.
+static void by_option(kvrt_model* model) {
+  static const struct {
+    const char* tools;
+    uint32_t reply;
+    int calls, reasons;
+  } rows[] = {{NULL, KVRT_REPLY_AUTO, 0, 1},
+              {NULL, KVRT_REPLY_HERMES, 1, 1},
+              {kTools, KVRT_REPLY_PLAIN, 0, 1},
+              {kTools, KVRT_REPLY_MISTRAL, 0, 1},
+              {kTools, KVRT_REPLY_DEFAULT, 0, 0}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    struct parts p;
+    kvrt_session* s = conversation(model, rows[i].tools);
+    forced(model, s, rows[i].reply, &p);
+    EXPECT(p.call_count == rows[i].calls && (p.reasoning[0] != 0) == rows[i].reasons, "row %zu: %d calls, reasoning %s", i, p.call_count,
+           p.reasoning);
+    EXPECT((strstr(p.content, "<tool_call>") != NULL) == (rows[i].reply && !rows[i].calls), "row %zu: content %s", i, p.content);
+    kvrt_session_close(s);
+  }
+}
+
+// A turn that is cut and goes on is one message.
+static void one_message(kvrt_model* model) {
+  kvrt_session* s = conversation(model, NULL);
+  kvrt_generate_options o = run_options(5);
+  struct run r = {0};
+  const uint64_t messages = session_props(s).messages;
+  for (int i = 0; i < 3; ++i) MUST(kvrt_session_generate(s, &o, run_callback, &r, NULL));
+  const kvrt_message_props last = message_props(s, messages);
+  EXPECT(session_props(s).messages == messages + 1 && last.end == session_props(s).tokens && last.generated, "%" PRIu64 " messages",
+         session_props(s).messages);
+  kvrt_session_close(s);
+}
+
+int main(void) {
+  struct stage t;
+  stage_open(&t);
+  char path[kPathMax + 32];
+  snprintf(path, sizeof path, "%s/hermes.gguf", t.dir);
+  with_template(t.tiny, path, kTemplate);
+  kvrt_model* model = open_model(t.runtime, path, 0, 0, 0);
+  taken_apart(model);
+  by_option(model);
+  one_message(model);
+  BAD("begin", "reply 8",
+      kvrt_session_begin(t.session, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options), .reply = 8}));
+  kvrt_model_release(model);
+  stage_close(&t);
+  return finish();
+}
