@@ -447,6 +447,15 @@ typedef struct kvrt_plan {
 KVRT_API kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_plan_options* options,
                                      kvrt_plan* out);
 
+enum { KVRT_INSPECT_ALL = 1 /* arrays to their end, not their first elements alone */ };
+
+/* What a GGUF file holds, as JSON, from its header alone: {"file", "file_bytes", "metadata": {key: value; an array as {"array": type,
+ * "length", "first" or "elements"}}, "types": {type: {"tensors", "bytes"}}, "tensors": [{"name", "type", "shape": the contiguous dimension
+ * first, "bytes"}], "refused": [{"what": "tokenizer", "chat template" or "model", "status", "message"}]: what kvrt could not run of it}. A
+ * file that is no sound GGUF is CORRUPT. */
+KVRT_API kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char* path, size_t path_size, uint32_t flags, char* json,
+                                        size_t capacity, size_t* needed);
+
 /* ---- store ------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct kvrt_store_options {

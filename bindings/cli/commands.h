@@ -46,6 +46,21 @@ struct LogitsFlags {
 };
 int cmd_logits(const LogitsFlags& flags);
 
+struct PerplexityFlags {
+  ModelFlags model;
+  std::string file;
+  uint32_t context = 512;
+  uint64_t chunks = 0;
+  bool json = false;
+};
+int cmd_perplexity(const PerplexityFlags& flags);
+
+struct InspectFlags {
+  std::string model;
+  bool json = false, all = false;
+};
+int cmd_inspect(const InspectFlags& flags);
+
 struct BenchFlags {
   ModelFlags model;
   std::string file;

@@ -143,6 +143,27 @@ void define_logits(CLI::App& app, int& code) {
   on(c, flags, cmd_logits, code);
 }
 
+void define_perplexity(CLI::App& app, int& code) {
+  auto flags = std::make_shared<PerplexityFlags>();
+  auto* c = app.add_subcommand("perplexity", "how well a model predicts a text: the second half of each window is scored");
+  add_model(c, flags->model);
+  add_compute(c, flags->model);
+  c->add_option("-f,--file", flags->file, "text file, - for standard input")->required();
+  c->add_option("--context", flags->context, "tokens of a window")->check(CLI::Range(2u, 1u << 24))->capture_default_str();
+  c->add_option("--chunks", flags->chunks, "only the first N windows (0: all)");
+  c->add_flag("--json", flags->json, "one JSON object");
+  on(c, flags, cmd_perplexity, code);
+}
+
+void define_inspect(CLI::App& app, int& code) {
+  auto flags = std::make_shared<InspectFlags>();
+  auto* c = app.add_subcommand("inspect", "what a GGUF file holds, and what of it kvrt cannot run");
+  c->add_option("MODEL", flags->model, "GGUF file")->required();
+  c->add_flag("--all", flags->all, "every tensor, and arrays to their end");
+  c->add_flag("--json", flags->json, "one JSON object");
+  on(c, flags, cmd_inspect, code);
+}
+
 void define_bench(CLI::App& app, int& code) {
   auto flags = std::make_shared<BenchFlags>();
   auto* c = app.add_subcommand("bench", "measure prefill, decode, batching, and saving and loading of state");
@@ -255,6 +276,8 @@ int main(int argc, char** argv) {
   define_text(app, code);
   define_template(app, code);
   define_logits(app, code);
+  define_perplexity(app, code);
+  define_inspect(app, code);
   define_bench(app, code);
   define_plan(app, code);
   define_store(app, code);

@@ -43,6 +43,13 @@ class Runtime : public detail::Shared<kvrt_runtime, kvrt_runtime_retain, kvrt_ru
     const Status status = kvrt_model_plan(get(), path.empty() ? nullptr : path.data(), path.size(), &options, &out);
     return {status, out};
   }
+  // What a file holds, as JSON.
+  template <class C>
+  Status inspect(std::string_view path, std::uint32_t flags, C& json) const {
+    return detail::fill(json, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
+      return kvrt_model_inspect(get(), path.data(), path.size(), flags, data, capacity, needed);
+    });
+  }
 };
 
 // ---- model ---------------------------------------------------------------------------------------------------------------------------

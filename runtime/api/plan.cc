@@ -1,4 +1,5 @@
 #include "runtime/engine/plan.h"
+#include "runtime/engine/inspect.h"
 
 #include "runtime/api/boundary.h"
 #include "runtime/base/limits.h"
@@ -87,6 +88,20 @@ kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_
     KVRT_ASSIGN(const auto sessions, kvrt::plan_sessions(cost, kv, {o.sessions, o.session_tokens, o.shared_tokens, o.memory_bytes}));
     write_output(out, to_plan(cost, kv, sessions));
     return {};
+  });
+}
+
+kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char* path, size_t path_size, uint32_t flags, char* json, size_t capacity,
+                               size_t* needed) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(runtime, "runtime"));
+    KVRT_TRY(check_buffer(json, capacity, needed));
+    if (flags & ~uint32_t{KVRT_INSPECT_ALL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
+    std::string name;
+    KVRT_TRY(check_path(path, path_size, &name));
+    KVRT_ASSIGN(const auto file, kvrt::GgufFile::open(name));
+    const std::string text = kvrt::inspect(*file, *runtime->engine->backend(), flags & KVRT_INSPECT_ALL);
+    return write_buffer(text.data(), text.size(), json, capacity, needed);
   });
 }
 

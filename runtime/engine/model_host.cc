@@ -8,8 +8,6 @@
 
 namespace kvrt {
 
-namespace {
-
 Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
   VocabSource v;
   KVRT_ASSIGN(v.model, file.require_string("tokenizer.ggml.model"));
@@ -37,6 +35,8 @@ Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
   if (!made.is_ok()) return made.take_status().annotate(file.name());
   return made;
 }
+
+namespace {
 
 class ForwardRunner final : public StepRunner {
  public:

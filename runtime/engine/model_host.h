@@ -98,6 +98,8 @@ struct SaveReport {
   double ms = 0;
 };
 
+Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file);
+
 // false stops the call (CANCELLED).
 using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 

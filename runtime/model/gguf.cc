@@ -194,6 +194,7 @@ class GgufFileImpl final : public GgufFile {
     return &directory_.tensors[*at];
   }
 
+  std::span<const GgufPair> pairs() const override { return directory_.pairs; }
   std::span<const GgufTensor> tensors() const override { return directory_.tensors; }
   const std::string& name() const override { return name_; }
   uint64_t file_bytes() const override { return mapping_.bytes().size(); }

@@ -18,6 +18,8 @@ namespace kvrt {
 
 enum class GgufType : uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
 
+struct GgufPair;
+
 struct GgufTensor {
   std::string name;
   TensorView view;
@@ -50,6 +52,8 @@ class GgufFile {
   // CORRUPT naming file, key, expected and found type.
   virtual Result<uint64_t> require_uint(std::string_view key, uint64_t min, uint64_t max) const = 0;
   virtual Result<std::string_view> require_string(std::string_view key) const = 0;
+
+  virtual std::span<const GgufPair> pairs() const = 0;  // gguf_parse.h; ascending by key
 
   virtual const GgufTensor* find(std::string_view tensor) const = 0;
   virtual std::span<const GgufTensor> tensors() const = 0;

@@ -1,4 +1,4 @@
-// The GGUF parser: bytes -> GgufDirectory. Knows the layout and its limits, not files. Used by gguf.cc alone.
+// The GGUF parser: bytes -> GgufDirectory. Knows the layout and its limits, not files.
 #pragma once
 
 #include <cstdint>

@@ -42,6 +42,7 @@ static void child(struct stage* t) {
   expect_forked("model_metrics", kvrt_model_metrics(t->model, &mm));
   expect_forked("model_metrics_text", kvrt_model_metrics_text(t->model, NULL, 0, text, 64, &needed));
   expect_forked("model_plan", kvrt_model_plan(t->runtime, t->tiny, strlen(t->tiny), NULL, &plan));
+  expect_forked("model_inspect", kvrt_model_inspect(t->runtime, t->tiny, strlen(t->tiny), 0, text, 64, &needed));
   expect_forked("store_open", kvrt_store_open(t->runtime, t->dir, strlen(t->dir), NULL, &st));
   expect_forked("store_info", kvrt_store_info(t->store, &sp));
   expect_forked("store_stat", kvrt_store_stat(t->store, NULL, 0, "a", 1, &entry));

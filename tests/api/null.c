@@ -40,6 +40,11 @@ static void runtime_and_model(struct stage* t) {
   BAD("model_plan", "path NULL", kvrt_model_plan(t->runtime, NULL, n, NULL, &plan));
   BAD("model_plan", "path NULL, size 0, options NULL", kvrt_model_plan(t->runtime, NULL, 0, NULL, &plan));
   BAD("model_plan", "out NULL", kvrt_model_plan(t->runtime, t->tiny, n, NULL, NULL));
+  BAD("model_inspect", "runtime NULL", kvrt_model_inspect(NULL, t->tiny, n, 0, buffer, sizeof buffer, &needed));
+  BAD("model_inspect", "path NULL", kvrt_model_inspect(t->runtime, NULL, n, 0, buffer, sizeof buffer, &needed));
+  BAD("model_inspect", "json NULL", kvrt_model_inspect(t->runtime, t->tiny, n, 0, NULL, 8, &needed));
+  BAD("model_inspect", "needed NULL", kvrt_model_inspect(t->runtime, t->tiny, n, 0, buffer, sizeof buffer, NULL));
+  BAD("model_inspect", "flags 2", kvrt_model_inspect(t->runtime, t->tiny, n, 2, buffer, sizeof buffer, &needed));
   BAD("model_info", "model NULL", kvrt_model_info(NULL, &mp));
   BAD("model_info", "out NULL", kvrt_model_info(t->model, NULL));
   BAD("model_tokenize", "model NULL", kvrt_model_tokenize(NULL, "a", 1, 0, tokens, 8, &needed));

@@ -134,6 +134,8 @@ void everything() {
   kvrt::Runtime runtime = *kvrt::Runtime::open(o);
   expect(logger.lines == 1 && o.struct_size == sizeof o, "log");
   expect(runtime.info()->threads == 2 && runtime.set_threads(1).ok() && runtime.plan("file")->fits == 1, "runtime");
+  std::string json;
+  expect(runtime.inspect("file", 0, json).ok() && json == "{}", "inspect");
   kvrt::Result<kvrt::Model> model = kvrt::Model::open(runtime, "file", kvrt::init<kvrt_model_options>(), [](const kvrt::Event&) {});
   const kvrt::Result<kvrt::Store> store = kvrt::Store::open(runtime, "dir");
   stores(runtime);

@@ -117,6 +117,7 @@ i32 model_open ptr str size ptr event_fn ptr ptr              void model_retain 
 i32 model_info ptr ptr         i32 model_tokenize ptr str size u32 ptr size ptr               i32 model_detokenize ptr ptr size u32 ptr size ptr
 i32 model_apply_template ptr str size ptr ptr size ptr        i32 model_step ptr u32 ptr      i32 model_metrics ptr ptr
 i32 model_metrics_text ptr str size ptr size ptr              i32 model_plan ptr str size ptr ptr
+i32 model_inspect ptr str size u32 ptr size ptr
 i32 store_open ptr str size ptr ptr                           void store_retain ptr           void store_release ptr
 i32 store_info ptr ptr         i32 store_list ptr str size event_fn ptr                       i32 store_stat ptr str size str size ptr
 i32 store_remove ptr str size str size                        i32 store_rename ptr str size str size str size

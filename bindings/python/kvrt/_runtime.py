@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 import os
-from typing import Callable, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from . import _abi
 from ._errors import check
-from ._handles import Handle, drop, fill, free_function, in_range, keep, lib, log_function
+from ._handles import Handle, buffer_of, drop, fill, free_function, in_range, keep, lib, log_function
 from ._model import Model
 from ._store import Store
 from ._types import Event, Isa, KvFormat, Plan, RuntimeInfo, from_struct
@@ -80,6 +81,11 @@ class Runtime(Handle):
         out = _abi.Plan.make()
         self._call(lib.kvrt_model_plan, *path_bytes(path), ctypes.byref(options), ctypes.byref(out))
         return from_struct(Plan, out)
+
+    def inspect(self, path: Path, *, whole: bool = False) -> Dict[str, Any]:
+        """What a GGUF file holds, and what of it kvrt would refuse to run. whole: arrays to their end."""
+        found: Dict[str, Any] = json.loads(bytes(buffer_of(self, lib.kvrt_model_inspect, *path_bytes(path), int(whole))))
+        return found
 
 
 def path_bytes(path: Optional[Path]) -> Tuple[Optional[bytes], int]:

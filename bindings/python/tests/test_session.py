@@ -1,6 +1,7 @@
 """One session at a time: text, tokens, messages, generation in all its ways."""
 import array
 import io
+import json
 import logging
 import math
 import os
@@ -49,6 +50,16 @@ class Text(Case):
         self.assertEqual(kvrt.apply_template(messages, source=source, tools=[{"name": "f"}]), "1:Hi \U0001f600")
         with self.assertRaises(kvrt.Invalid):
             kvrt.apply_template(messages)
+
+    def test_inspect(self):
+        found, info = self.runtime.inspect(MODEL), self.model.info()
+        self.assertEqual((found["metadata"]["general.architecture"], found["refused"]), (info.architecture, []))
+        tokens = found["metadata"]["tokenizer.ggml.tokens"]
+        self.assertEqual((tokens["array"], tokens["length"], len(tokens["first"])), ("str", info.vocab_size, 8))
+        self.assertEqual(len(self.runtime.inspect(MODEL, whole=True)["metadata"]["tokenizer.ggml.tokens"]["elements"]), info.vocab_size)
+        self.assertEqual(sum(t["bytes"] for t in found["tensors"]), sum(t["bytes"] for t in found["types"].values()))
+        names = {t["name"] for t in found["tensors"]}
+        self.assertTrue({"token_embd.weight", "blk.0.attn_q.weight"} <= names)
 
     def test_plan(self):
         plan, info = self.runtime.plan(MODEL, sessions=3, session_tokens=100), self.model.info()

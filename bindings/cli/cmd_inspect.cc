@@ -1,0 +1,68 @@
+// kvrt inspect: what a GGUF file holds, and what of it kvrt cannot run. Exits 0 when all can.
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bindings/cli/commands.h"
+
+namespace cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr size_t kValueBytes = 100;  // of a value on its line; --all shows all
+
+std::string shown(const Json& value, bool all) {
+  std::string text = value.is_object() ? fmt::format("{}[{}] {}{}", value["array"].get<std::string>(), value["length"].get<uint64_t>(),
+                                                     value[all ? "elements" : "first"].dump(), all ? "" : " ...")
+                                       : value.dump();
+  if (all || text.size() <= kValueBytes) return text;
+  size_t end = kValueBytes;
+  while (end > 0 && (text[end] & 0xc0) == 0x80) --end;  // whole code points
+  return text.substr(0, end) + "...";
+}
+
+void print(const Json& json, bool all) {
+  fmt::print("{}: {}\n\nmetadata\n", json["file"].get<std::string>(), human_bytes(json["file_bytes"].get<uint64_t>()));
+  for (const auto& [key, value] : json["metadata"].items()) fmt::print("  {} = {}\n", key, shown(value, all));
+  fmt::print("\ntensors: {}\n", json["tensors"].size());
+  for (const auto& [type, sum] : json["types"].items()) {
+    fmt::print("  {:<8} {:>5} tensors, {}\n", type, sum["tensors"].get<uint64_t>(), human_bytes(sum["bytes"].get<uint64_t>()));
+  }
+  if (all) {
+    for (const Json& t : json["tensors"]) {
+      fmt::print("  {:<40} {:<8} {}\n", t["name"].get<std::string>(), t["type"].get<std::string>(), t["shape"].dump());
+    }
+  }
+  fmt::print("\n");
+  if (json["refused"].empty()) fmt::print("kvrt runs it\n");
+  for (const Json& r : json["refused"]) {
+    fmt::print("{}: {}: {}\n", r["what"].get<std::string>(), r["status"].get<std::string>(), r["message"].get<std::string>());
+  }
+}
+
+}  // namespace
+
+int cmd_inspect(const InspectFlags& flags) {
+  Runtime runtime;
+  if (kvrt_status s = open_runtime({}, runtime)) return s;
+  const uint32_t bits = flags.all ? KVRT_INSPECT_ALL : 0;
+  std::string text;
+  size_t needed = 1 << 16;
+  kvrt_status s = KVRT_TOO_SMALL;
+  while (s == KVRT_TOO_SMALL) {
+    text.resize(needed);
+    s = kvrt_model_inspect(runtime.get(), flags.model.data(), flags.model.size(), bits, text.data(), text.size(), &needed);
+  }
+  if (s) return complain("cannot inspect " + flags.model, s);
+  text.resize(needed);
+  const Json json = Json::parse(text);
+  if (flags.json) {
+    fmt::print("{}\n", text);
+  } else {
+    print(json, flags.all);
+  }
+  return finish(json["refused"].empty() ? KVRT_OK : KVRT_UNSUPPORTED);
+}
+
+}  // namespace cli
