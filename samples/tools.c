@@ -1,8 +1,7 @@
-/* Tool calls. The model asks for a tool in its answer, the host runs it and appends the result as a message of role "tool"; the model goes on
- * with it. The template decides how tools and results look to the model; the earlier turns are never computed again.
- *   tools MODEL.gguf QUESTION [CALL]
- * CALL stands for the first answer of a model that was trained for tools, where MODEL was not:
- *   tools model.gguf "What is 17 + 25?" '<tool_call>{"name": "add", "arguments": {"a": 17, "b": 25}}</tool_call>'
+/* Tool calls. The first answer has to be a call, which a grammar makes of any model; it comes as one event, the host runs it and appends the
+ * result as a message of role "tool", and the model goes on with it. The template decides how tools and results look to the model; the
+ * earlier turns are never computed again.
+ *   tools MODEL.gguf QUESTION
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 
 #include "kvrt.h"
 
-enum { kTextMax = 16384, kRoundsMax = 4 };
+enum { kTextMax = 4096 };
 
 static const char kTools[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"add\", \"description\": \"Adds two numbers\", \"parameters\": {\"type\": "
@@ -20,6 +19,10 @@ static const char kTools[] =
 static const char kSystem[] =
     "You can call the tool add with the numbers a and b. To call it, answer with "
     "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": 2}}</tool_call> and nothing else.";
+static const char kCall[] =
+    "root ::= \"<tool_call>{\\\"name\\\": \\\"add\\\", \\\"arguments\\\": {\\\"a\\\": \" number \", \\\"b\\\": \" number "
+    "\"}}</tool_call>\"\n"
+    "number ::= \"-\"? (\"0\" | [1-9] [0-9]{0,5}) (\".\" [0-9]{1,3})?\n";
 
 static void must(kvrt_status status, const char* what) {
   kvrt_error error;
@@ -34,7 +37,7 @@ static void must(kvrt_status status, const char* what) {
 static void say(kvrt_session* session, const char* role, const char* text) {
   static char json[6 * kTextMax + 64];
   char* p = json + sprintf(json, "{\"role\": \"%s\", \"content\": \"", role);
-  for (; *text; ++text) {
+  for (; *text && p < json + sizeof json - 16; ++text) {
     const unsigned char c = (unsigned char)*text;
     if (c == '"' || c == '\\') {
       p += sprintf(p, "\\%c", c);
@@ -54,39 +57,50 @@ static void say(kvrt_session* session, const char* role, const char* text) {
   fprintf(stderr, "]\n");
 }
 
-struct text {
-  char bytes[kTextMax];
-  size_t size;
+/* What an answer was made of. */
+struct answer {
+  char call[kTextMax]; /* JSON; "": none */
 };
 
-static int32_t collect(void* user, const kvrt_event* event) {
-  struct text* t = user;
-  if (event->type != KVRT_EVENT_TOKEN && event->type != KVRT_EVENT_DONE) return 0;
-  if (t->size + event->text_size < kTextMax) {
-    memcpy(t->bytes + t->size, event->text, event->text_size);
-    t->size += event->text_size;
-    t->bytes[t->size] = '\0';
+static int32_t on_event(void* user, const kvrt_event* event) {
+  struct answer* answer = user;
+  if (event->type == KVRT_EVENT_CONTENT) fwrite(event->text, 1, event->text_size, stdout);
+  if (event->type == KVRT_EVENT_TOOL_CALL && event->text_size < kTextMax) {
+    memcpy(answer->call, event->text, event->text_size);
+    answer->call[event->text_size] = '\0';
   }
   return 0;
 }
 
-/* The result of a call to add in `answer`; 0 when there is none. A real host parses the JSON with its library. */
-static int run_tool(const char* answer, char* result, size_t size) {
-  const char* call = strstr(answer, "<tool_call>");
-  double a, b;
-  if (!call || !strstr(call, "\"add\"")) return 0;
-  const char *at_a = strstr(call, "\"a\":"), *at_b = strstr(call, "\"b\":");
-  if (!at_a || !at_b || sscanf(at_a + 4, "%lf", &a) != 1 || sscanf(at_b + 4, "%lf", &b) != 1) {
-    snprintf(result, size, "add needs the numbers a and b");
-  } else {
-    snprintf(result, size, "%g", a + b);
+static void generate(kvrt_session* session, const char* grammar, struct answer* answer) {
+  kvrt_generate_options options;
+  kvrt_report report;
+  KVRT_INIT(&options);
+  KVRT_INIT(&report);
+  options.max_tokens = 96;
+  options.reply = KVRT_REPLY_HERMES;
+  if (grammar) {
+    options.grammar_kind = KVRT_GRAMMAR_GBNF;
+    options.grammar = grammar;
+    options.grammar_size = strlen(grammar);
   }
+  answer->call[0] = '\0';
+  must(kvrt_session_generate(session, &options, on_event, answer, &report), "answer");
+  fprintf(stderr, "[assistant: %llu prompt tokens, %llu computed]\n", (unsigned long long)report.prompt_tokens,
+          (unsigned long long)report.prefilled);
+}
+
+/* The result of a call; 0 when it is none of add. A real host parses the JSON with its library. */
+static int run_tool(const char* call, char* result, size_t size) {
+  const char *a = strstr(call, "\"a\":"), *b = strstr(call, "\"b\":");
+  if (!strstr(call, "\"add\"") || !a || !b) return 0;
+  snprintf(result, size, "%g", strtod(a + 4, NULL) + strtod(b + 4, NULL));
   return 1;
 }
 
 int main(int argc, char** argv) {
-  if (argc < 3) {
-    fprintf(stderr, "usage: tools MODEL.gguf QUESTION [CALL]\n");
+  if (argc != 3) {
+    fprintf(stderr, "usage: tools MODEL.gguf QUESTION\n");
     return 1;
   }
   kvrt_runtime* runtime = NULL;
@@ -102,28 +116,16 @@ int main(int argc, char** argv) {
   say(session, "system", kSystem);
   say(session, "user", argv[2]);
 
-  static struct text answer;
-  for (int round = 0; round < kRoundsMax; ++round) {
-    if (round == 0 && argc > 3) {
-      snprintf(answer.bytes, sizeof answer.bytes, "%s", argv[3]);
-      say(session, "assistant", answer.bytes);
-    } else {
-      kvrt_generate_options generate;
-      kvrt_report report;
-      KVRT_INIT(&generate);
-      KVRT_INIT(&report);
-      generate.max_tokens = 96;
-      answer.size = 0;
-      answer.bytes[0] = '\0';
-      must(kvrt_session_generate(session, &generate, collect, &answer, &report), "answer");
-      fprintf(stderr, "[assistant: %llu prompt tokens, %llu computed]\n", (unsigned long long)report.prompt_tokens,
-              (unsigned long long)report.prefilled);
-    }
-    char result[64];
-    printf("assistant: %s\n", answer.bytes);
-    if (!run_tool(answer.bytes, result, sizeof result)) break;
+  static struct answer answer;
+  char result[64];
+  generate(session, kCall, &answer);
+  printf("call: %s\n", answer.call);
+  if (run_tool(answer.call, result, sizeof result)) {
     printf("tool: %s\n", result);
     say(session, "tool", result);
+    printf("assistant: ");
+    generate(session, NULL, &answer);
+    printf("\n");
   }
   kvrt_session_close(session);
   kvrt_model_release(model);
