@@ -104,6 +104,7 @@ void ModelHost::take_done(Session* session) {
   if (g.before && (reason == Reason::kCancelled || reason == Reason::kFailed)) {
     put_back(session, std::move(*g.before));
   } else if (!s.messages.empty() && !g.options.prefill_only && g.report.generated > 0 && s.messages.back().end <= g.prompt_end) {
+    if (!template_shows_calls_) g.parts.clear();  // it would drop them: the text has all
     Message& last = s.messages.back();
     if (last.generated && last.end == g.prompt_end) {  // the same turn went on
       last.json = extended_message(last.json, g.text.shown(), g.parts);

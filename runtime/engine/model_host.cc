@@ -94,6 +94,7 @@ Result<std::shared_ptr<ModelHost>> ModelHost::assemble(std::shared_ptr<Engine> e
   host->dims_ = parts.dims;
   if (!parts.chat_template.empty()) {
     host->reply_style_ = detect_reply_style(parts.chat_template);
+    host->template_shows_calls_ = parts.chat_template.find("tool_calls") != std::string::npos;
     host->template_id_ = Hasher().add_string(parts.chat_template).finish();
     auto parsed = ChatTemplate::parse(parts.chat_template);
     if (parsed.is_ok()) {

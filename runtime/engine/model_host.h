@@ -206,7 +206,8 @@ class ModelHost {
   std::unique_ptr<ChatTemplate> template_;  // null without one
   Status template_status_;                  // why it could not be parsed
   Hash256 template_id_;
-  ReplyStyle reply_style_;  // that the template shows
+  ReplyStyle reply_style_;             // that the template shows
+  bool template_shows_calls_ = false;  // it renders a message's tool_calls
   KvGeometry kv_;
   double load_ms_ = 0;
   std::unique_ptr<Buffer> pool_buffer_;
