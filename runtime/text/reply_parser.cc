@@ -152,7 +152,8 @@ bool ReplyParser::Impl::is_active(const Marker& marker) const {
   return false;
 }
 
-// The active marker that `text` is, or null; `partly`: it may become one.
+// The active marker that `text` is, or null; `partly`: it may become one. A marker that is the beginning of another one wins: in the
+// table that is ``` alone, right after a call.
 const ReplyParser::Impl::Marker* ReplyParser::Impl::match(std::string_view text, bool* partly) const {
   *partly = false;
   for (const Marker& marker : markers_) {
@@ -212,7 +213,7 @@ void ReplyParser::Impl::control(std::string_view spelling) {
 void ReplyParser::Impl::settle() {
   bool partly = false;
   const Marker* marker = match(tail_, &partly);
-  if (partly) return;
+  if (marker == nullptr && partly) return;
   std::string tail;
   tail.swap(tail_);
   if (marker != nullptr) return act(*marker, false);

@@ -8,7 +8,6 @@ namespace {
 
 using S = CallSyntax;
 
-// No marker of a format is the beginning of another one of it.
 constexpr CallSyntax kSyntaxes[] = {
     {ReplyFormat::kHermes, "<tool_call>", {"%s"}, {"</tool_call>"}, S::kRepeats},
     {ReplyFormat::kLlama3, "", {"%s"}, {}, S::kPython | S::kStrict | S::kRepeats},
