@@ -31,6 +31,8 @@ inline constexpr uint64_t kTemplateStepsMax = 1'000'000;
 inline constexpr size_t kTemplateOutputBytesMax = 4u << 20;
 inline constexpr size_t kTemplateHeapBytesMax = 32u << 20;
 inline constexpr uint32_t kTemplateDepthMax = 64;
+inline constexpr size_t kReplyCallBytesMax = 1u << 20;  // of a streamed answer, held back while it may be a tool call
+inline constexpr size_t kReplyHeaderBytesMax = 512;     // of a Harmony message
 
 // Grammars: the sums of these keep a compile within 1 s and 64 MiB
 inline constexpr size_t kGrammarBytesMax = 1u << 20;  // a GBNF or JSON schema text

@@ -19,8 +19,7 @@ enum class ReplyFormat : uint8_t {
   kKimi,      // <|tool_calls_section_begin|><|tool_call_begin|>functions.name:0<|tool_call_argument_begin|>{..}<|tool_call_end|>..
   kCommandR,  // Action: ```json [{"tool_name": .., "parameters": {..}}] ```
   kCommandR7b,   // <|START_ACTION|>[{"tool_call_id": "0", "tool_name": .., "parameters": {..}}]<|END_ACTION|>
-  kGranite,      // <|tool_call|>[{"name": .., "arguments": {..}}]: Granite 3
-  kPhi4,         // <|tool_call|>[{"name": .., "arguments": {..}}]<|/tool_call|>: Phi-4 mini
+  kGranite,      // <|tool_call|>[{"name": .., "arguments": {..}}] of Granite 3, with <|/tool_call|> of Phi-4 mini
   kFunctionTag,  // <function=name>{..}</function>: Llama 3.1 custom tools, Functionary
   kHarmony,  // <|channel|>commentary to=functions.name <|constrain|>json<|message|>{..}<|call|>: gpt-oss; its reasoning is a channel too
 };
@@ -33,9 +32,9 @@ struct ReplyStyle {
 
 // By the template's text; kPlain and no reasoning where it shows neither. Without tools in the prompt a caller sets format = kPlain
 // (kHarmony stays: all its text is in channels), so that JSON an answer consists of is never taken for a call. Whether reasoning is
-// open may depend on the rendering (enable_thinking): see reasoning_is_open().
+// open may depend on the rendering (enable_thinking): ask reasoning_is_open() where the prompt is at hand.
 ReplyStyle detect_reply_style(std::string_view chat_template);
-// Whether a rendered prompt ends within reasoning: its last begin marker has no end marker after it.
+// Whether a rendered prompt ends with the begin of reasoning, and white space.
 bool reasoning_is_open(const ReplyStyle& style, std::string_view prompt);
 
 struct ReplyPart {

@@ -1,0 +1,391 @@
+// The machine goes byte by byte, so that no split of the answer can matter, and never back: what turns out to be no call is given out as
+// content without being looked at again, but for the byte that showed it.
+#include "runtime/text/reply_parser.h"
+
+#include "runtime/base/limits.h"
+#include "runtime/text/reply_payload.h"
+#include "runtime/text/reply_syntax.h"
+
+namespace kvrt {
+
+using reply::CallSyntax;
+using reply::HeadReader;
+using reply::is_space;
+using reply::PayloadScan;
+
+namespace {
+
+// What follows a Harmony header that names a recipient: the arguments.
+constexpr CallSyntax kHarmonyCall = {ReplyFormat::kHarmony, "", {"%s"}, {}};
+
+}  // namespace
+
+class ReplyParser::Impl {
+ public:
+  explicit Impl(ReplyStyle style);
+  void push(std::string_view text, bool control, std::vector<ReplyPart>* out);
+  void finish(std::vector<ReplyPart>* out);
+
+ private:
+  enum class Mode : uint8_t { kContent, kReasoning, kCall, kHeader };
+  enum class Role : uint8_t { kReasoningBegin, kReasoningEnd, kCallBegin, kCallEnd, kHarmony, kHarmonyMessage };
+  struct Marker {
+    std::string_view text;
+    Role role;
+    const CallSyntax* syntax = nullptr;
+  };
+
+  void start();
+  bool is_active(const Marker& marker) const;
+  const Marker* match(std::string_view text, bool* partly) const;
+  void act(const Marker& marker, bool control);
+
+  void byte(char c);
+  void control(std::string_view spelling);
+  void settle();
+  void release();
+  void plain(char c);
+  void put(char c);
+  void put_space();
+  void emit(std::string_view text);
+
+  void begin_call(const CallSyntax& syntax, std::string shown, std::string name);
+  void call_byte(char c);
+  void end_call();
+  void give_up();
+
+  void begin_header(std::string_view marker, bool control);
+  void header_byte(char c);
+  void end_header(std::string_view marker, bool control);
+
+  ReplyStyle style_;
+  std::vector<Marker> markers_;
+  bool begins_marker_[256] = {};
+  const CallSyntax* bare_ = nullptr;
+
+  std::vector<ReplyPart>* out_ = nullptr;
+  size_t out_begin_ = 0;  // parts from before this push
+
+  Mode mode_ = Mode::kContent;
+  std::string space_;                  // white space held back: dropped if a marker follows
+  std::string tail_;                   // after it: what may become a marker
+  bool releasing_ = false;             // no more: its bytes are plain
+  bool trim_ = false;                  // white space is dropped: a marker came before
+  bool blank_ = true;                  // neither content nor call so far
+  bool reasoning_blank_ = true;        // no reasoning since its begin
+  const CallSyntax* more_ = nullptr;   // whose payload may begin here, without a marker
+  const CallSyntax* ended_ = nullptr;  // of the call right before: its end markers may follow
+
+  // A call; shown_ and header_ serve a Harmony header too.
+  const CallSyntax* syntax_ = nullptr;
+  std::string shown_;  // what is content if it is no call: all but control tokens
+  HeadReader head_reader_;
+  HeadReader::Head head_;
+  PayloadScan scan_;
+  bool in_payload_ = false;
+  size_t payload_ = 0;   // where it begins in shown_
+  std::string header_;   // words; the channel's begins with channel=
+  bool marked_ = false;  // the header began with a marker
+};
+
+ReplyParser::Impl::Impl(ReplyStyle style) : style_(std::move(style)) {
+  if (!style_.reasoning_begin.empty()) markers_.push_back({style_.reasoning_begin, Role::kReasoningBegin});
+  if (!style_.reasoning_end.empty()) markers_.push_back({style_.reasoning_end, Role::kReasoningEnd});
+  for (const CallSyntax& syntax : reply::syntaxes()) {
+    if (syntax.format != style_.format) continue;
+    if (syntax.begin.empty()) bare_ = &syntax;
+    if (!syntax.begin.empty()) markers_.push_back({syntax.begin, Role::kCallBegin, &syntax});
+    for (std::string_view end : syntax.ends)
+      if (!end.empty()) markers_.push_back({end, Role::kCallEnd, &syntax});
+  }
+  if (style_.format == ReplyFormat::kHarmony) {
+    for (std::string_view marker : reply::kHarmonyMarkers) markers_.push_back({marker, Role::kHarmony});
+    markers_.push_back({reply::kHarmonyMessage, Role::kHarmonyMessage});
+  }
+  for (const Marker& marker : markers_) begins_marker_[static_cast<uint8_t>(marker.text[0])] = true;
+  start();
+}
+
+void ReplyParser::Impl::start() {
+  bool reasoning = style_.reasoning_open && !style_.reasoning_end.empty();
+  mode_ = style_.format == ReplyFormat::kHarmony ? Mode::kHeader : reasoning ? Mode::kReasoning : Mode::kContent;
+  trim_ = mode_ == Mode::kReasoning;
+  blank_ = reasoning_blank_ = true;
+  more_ = bare_;
+  ended_ = nullptr;
+  marked_ = false;
+  header_.clear();
+}
+
+void ReplyParser::Impl::push(std::string_view text, bool control_token, std::vector<ReplyPart>* out) {
+  out_ = out;
+  out_begin_ = out->size();
+  if (control_token) return control(text);
+  for (char c : text) byte(c);
+}
+
+void ReplyParser::Impl::finish(std::vector<ReplyPart>* out) {
+  out_ = out;
+  out_begin_ = out->size();
+  release();
+  if (mode_ == Mode::kCall || mode_ == Mode::kHeader) give_up();
+  put_space();
+  start();
+}
+
+bool ReplyParser::Impl::is_active(const Marker& marker) const {
+  const bool content = mode_ == Mode::kContent, reasoning = mode_ == Mode::kReasoning;
+  switch (marker.role) {
+    case Role::kReasoningBegin:
+      return content || (reasoning && reasoning_blank_);
+    case Role::kReasoningEnd:
+      return reasoning || (content && blank_);
+    case Role::kCallBegin:
+      return content;
+    case Role::kCallEnd:
+      return content && ended_ == marker.syntax;
+    case Role::kHarmony:
+      return true;
+    case Role::kHarmonyMessage:
+      return mode_ == Mode::kHeader;
+  }
+  return false;
+}
+
+// The active marker that `text` is, or null; `partly`: it may become one. A marker that is the beginning of another one wins: in the
+// table that is ``` alone, right after a call.
+const ReplyParser::Impl::Marker* ReplyParser::Impl::match(std::string_view text, bool* partly) const {
+  *partly = false;
+  for (const Marker& marker : markers_) {
+    if (!marker.text.starts_with(text) || !is_active(marker)) continue;
+    if (marker.text.size() == text.size()) return &marker;
+    *partly = true;
+  }
+  return nullptr;
+}
+
+void ReplyParser::Impl::act(const Marker& marker, bool control_token) {
+  std::string_view shown = control_token ? std::string_view() : marker.text;
+  switch (marker.role) {
+    case Role::kReasoningBegin:
+      mode_ = Mode::kReasoning;
+      reasoning_blank_ = true;
+      break;
+    case Role::kReasoningEnd:
+      mode_ = Mode::kContent;
+      break;
+    case Role::kCallBegin:
+      if (!marker.syntax->heads[0].empty()) return begin_call(*marker.syntax, std::string(shown), "");
+      return void(space_.append(shown));  // it announces a call, and goes where white space before one goes
+    case Role::kCallEnd:
+      more_ = bare_;
+      break;
+    case Role::kHarmony:
+      return begin_header(marker.text, control_token);
+    case Role::kHarmonyMessage:
+      return end_header(marker.text, control_token);
+  }
+  space_.clear();
+  trim_ = true;
+}
+
+void ReplyParser::Impl::byte(char c) {
+  if (mode_ == Mode::kCall) return call_byte(c);
+  if (releasing_ || (tail_.empty() && !begins_marker_[static_cast<uint8_t>(c)])) return plain(c);
+  tail_.push_back(c);
+  settle();
+}
+
+// A control token is a marker whole; what may have become another one is none.
+void ReplyParser::Impl::control(std::string_view spelling) {
+  release();
+  if (mode_ == Mode::kCall) {
+    bool in_head = !in_payload_;
+    for (char c : spelling) in_head = in_head && head_reader_.feed(c);
+    if (in_head) return;
+    give_up();
+  }
+  bool partly = false;
+  const Marker* marker = match(spelling, &partly);
+  if (marker != nullptr) act(*marker, true);
+}
+
+void ReplyParser::Impl::settle() {
+  bool partly = false;
+  const Marker* marker = match(tail_, &partly);
+  if (marker == nullptr && partly) return;
+  std::string tail;
+  tail.swap(tail_);
+  if (marker != nullptr) return act(*marker, false);
+  plain(tail[0]);
+  for (char c : std::string_view(tail).substr(1)) byte(c);
+}
+
+// The tail becomes no marker: a control token or the end came.
+void ReplyParser::Impl::release() {
+  std::string tail;
+  tail.swap(tail_);
+  releasing_ = true;
+  for (char c : tail) byte(c);
+  releasing_ = false;
+}
+
+// A byte that belongs to no marker.
+void ReplyParser::Impl::plain(char c) {
+  if (mode_ == Mode::kHeader) return header_byte(c);
+  if (mode_ == Mode::kContent && more_ != nullptr) {
+    if (PayloadScan::begins(*more_, false, c)) {
+      begin_call(*more_, "", "");
+      return call_byte(c);
+    }
+    if (!blank_ && (c == ';' || c == ',')) {  // between calls
+      trim_ = false;
+      return space_.push_back(c);
+    }
+  }
+  put(c);
+}
+
+void ReplyParser::Impl::put(char c) {
+  if (is_space(c) && !markers_.empty()) {
+    if (trim_) return;
+    space_.push_back(c);
+    if (space_.size() >= kReplyCallBytesMax) put_space();
+    return;
+  }
+  put_space();
+  emit({&c, 1});
+}
+
+void ReplyParser::Impl::put_space() {
+  emit(space_);
+  space_.clear();
+}
+
+void ReplyParser::Impl::emit(std::string_view text) {
+  if (text.empty()) return;
+  const bool reasoning = mode_ == Mode::kReasoning;
+  auto kind = reasoning ? ReplyPart::Kind::kReasoning : ReplyPart::Kind::kContent;
+  if (out_->size() == out_begin_ || out_->back().kind != kind) out_->push_back({kind, {}});
+  out_->back().text.append(text);
+  trim_ = false;
+  if (reasoning) {
+    reasoning_blank_ = false;
+  } else {
+    blank_ = false;
+    more_ = ended_ = nullptr;
+  }
+}
+
+void ReplyParser::Impl::begin_call(const CallSyntax& syntax, std::string shown, std::string name) {
+  mode_ = Mode::kCall;
+  syntax_ = &syntax;
+  shown_ = std::move(shown);
+  head_reader_.reset(syntax);
+  head_.name = std::move(name);
+  in_payload_ = false;
+}
+
+void ReplyParser::Impl::call_byte(char c) {
+  bool ok = shown_.size() < kReplyCallBytesMax, done = false;
+  if (ok && !in_payload_) {
+    const HeadReader::Head* head = head_reader_.complete();
+    bool named = head != nullptr && (!head->name.empty() || !head_.name.empty());
+    if (head != nullptr && PayloadScan::begins(*syntax_, named, c)) {
+      if (head_.name.empty()) head_ = *head;
+      in_payload_ = true;
+      payload_ = shown_.size();
+      scan_.reset(syntax_->flags, named);
+    } else {
+      ok = head_reader_.feed(c);
+    }
+  }
+  if (ok && in_payload_) {
+    PayloadScan::State state = scan_.feed(c);
+    ok = state != PayloadScan::State::kRefused;
+    done = state == PayloadScan::State::kDone;
+  }
+  if (!ok) {
+    give_up();
+    return byte(c);
+  }
+  shown_.push_back(c);
+  if (done) end_call();
+}
+
+void ReplyParser::Impl::end_call() {
+  if (!reply::append_calls(std::string_view(shown_).substr(payload_), head_, syntax_->flags, out_)) return give_up();
+  mode_ = Mode::kContent;
+  shown_.clear();
+  space_.clear();
+  trim_ = true;
+  blank_ = false;
+  ended_ = syntax_;
+  more_ = (syntax_->flags & CallSyntax::kRepeats) ? syntax_ : bare_;
+}
+
+// It is no call, or no header: what is held back is content.
+void ReplyParser::Impl::give_up() {
+  mode_ = Mode::kContent;
+  std::string shown;
+  shown.swap(shown_);
+  for (char c : shown) put(c);
+}
+
+void ReplyParser::Impl::begin_header(std::string_view marker, bool control_token) {
+  const bool ends = marker == "<|end|>" || marker == "<|call|>" || marker == "<|return|>";
+  if (mode_ == Mode::kHeader && ends) give_up();
+  if (mode_ != Mode::kHeader) {
+    mode_ = Mode::kHeader;
+    space_.clear();
+    header_.clear();
+    shown_.clear();
+    trim_ = true;
+  }
+  marked_ = !ends;
+  if (!ends && !control_token) shown_.append(marker);
+  header_.append(marker == "<|channel|>" ? " channel=" : " ");
+}
+
+void ReplyParser::Impl::header_byte(char c) {
+  constexpr std::string_view kRecipient = "to=";
+  std::string_view words = header_;
+  bool ok = (reply::is_name(c) || c == '=' || is_space(c)) && header_.size() < kReplyHeaderBytesMax;
+  if (!marked_ && ok) {  // the prompt or the message before has the <|start|>: only a recipient may come without a marker
+    words.remove_prefix(std::min(words.find_first_not_of(" \t\r\n"), words.size()));
+    ok = words.size() >= kRecipient.size() || (words.empty() && is_space(c)) || kRecipient[words.size()] == c;
+  }
+  if (!ok) {
+    give_up();
+    return byte(c);
+  }
+  header_.push_back(c);
+  shown_.push_back(c);
+}
+
+void ReplyParser::Impl::end_header(std::string_view marker, bool control_token) {
+  std::string recipient, channel;
+  for (size_t at = 0, end; (at = header_.find_first_not_of(" \t\r\n", at)) != std::string::npos; at = end) {
+    end = std::min(header_.find_first_of(" \t\r\n", at), header_.size());
+    std::string_view word = std::string_view(header_).substr(at, end - at);
+    if (word.starts_with("to=")) recipient = word.substr(3);
+    if (word.starts_with("channel=")) channel = word.substr(8);
+  }
+  if (recipient.starts_with("functions.")) recipient.erase(0, 10);
+  if (!control_token) shown_.append(marker);
+  if (!recipient.empty()) return begin_call(kHarmonyCall, std::move(shown_), std::move(recipient));
+  mode_ = channel == "analysis" ? Mode::kReasoning : Mode::kContent;
+  reasoning_blank_ = true;
+  shown_.clear();
+  trim_ = true;
+}
+
+ReplyParser::ReplyParser(ReplyStyle style) : impl_(std::make_unique<Impl>(std::move(style))) {}
+ReplyParser::~ReplyParser() = default;
+ReplyParser::ReplyParser(ReplyParser&&) noexcept = default;
+ReplyParser& ReplyParser::operator=(ReplyParser&&) noexcept = default;
+
+void ReplyParser::push(std::string_view text, bool control, std::vector<ReplyPart>* out) { impl_->push(text, control, out); }
+void ReplyParser::finish(std::vector<ReplyPart>* out) { impl_->finish(out); }
+
+}  // namespace kvrt

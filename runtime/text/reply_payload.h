@@ -1,0 +1,42 @@
+// The payload of a tool call: where it ends, and what it calls.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/text/reply_parser.h"
+#include "runtime/text/reply_syntax.h"
+
+namespace kvrt::reply {
+
+// Follows a payload byte by byte to its end. It refuses early what cannot become one; what it lets through is parsed as a whole.
+class PayloadScan {
+ public:
+  enum class State : uint8_t { kMore, kDone, kRefused };
+  // Whether a payload may begin with `c`; `named`: the arguments of a call that the head named. A bare one does not begin with a
+  // word: too many answers do.
+  static bool begins(const CallSyntax& syntax, bool named, char c);
+  void reset(unsigned flags, bool named);
+  State feed(char c);
+
+ private:
+  State in_string(char c);
+  State bracket(char c);
+  bool calls_level() const { return !named_ && open_.size() == level_; }
+  bool keys_level() const { return (flags_ & CallSyntax::kStrict) && open_.size() == level_ + 1 && open_.back() == '{'; }
+
+  unsigned flags_ = 0;
+  bool named_ = false;
+  std::string open_;  // brackets
+  size_t level_ = 0;  // brackets around each call: 1 in a list of calls
+  char quote_ = 0;
+  bool escaped_ = false, in_word_ = false;
+  bool key_next_ = false, in_key_ = false;  // strict: of a call's object
+  std::string key_;
+};
+
+// Appends the payload's calls; false, and nothing appended, where it is no call.
+bool append_calls(std::string_view payload, const HeadReader::Head& head, unsigned flags, std::vector<ReplyPart>* out);
+
+}  // namespace kvrt::reply

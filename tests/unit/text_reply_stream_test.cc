@@ -1,0 +1,273 @@
+// What holds for the reply parser in every format: how long it holds back, its bounds, any mixture of markers; and which style a
+// template shows.
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/limits.h"
+#include "runtime/base/utf8.h"
+#include "tests/support/reply_rig.h"
+
+namespace kvrt {
+namespace {
+
+using namespace reply_rig;
+
+TEST(ReplyStream, MarkersAreHeldBackNotLongerThanNeeded) {
+  auto after = [](ReplyFormat format, std::string_view text) {
+    ReplyParser parser(thinking(format));
+    Parts parts;
+    for (size_t i = 0; i < text.size(); ++i) parser.push(text.substr(i, 1), false, &parts);
+    Parts joined;
+    add(parts, &joined);
+    return show(joined);
+  };
+  using F = ReplyFormat;
+  EXPECT_EQ(after(F::kHermes, "a <tool_"), "C<a>");
+  EXPECT_EQ(after(F::kHermes, "a <tool_x"), "C<a <tool_x>");
+  EXPECT_EQ(after(F::kHermes, "a <t <thi"), "C<a <t>");
+  EXPECT_EQ(after(F::kHermes, "<tool_call> x"), "C<<tool_call> x>");
+  EXPECT_EQ(after(F::kHermes, "<tool_call>{\"name\""), "");
+  EXPECT_EQ(after(F::kHermes, "<tool_call>{\"name\":\"f\"}"), call("f", "{}"));  // before its end marker
+  EXPECT_EQ(after(F::kLlama3, "{\"name\": \"Bob\", \"a"), "");
+  EXPECT_EQ(after(F::kLlama3, "{\"name\": \"Bob\", \"ag"), "C<{\"name\": \"Bob\", \"ag>");
+  EXPECT_EQ(after(F::kLlama3, "{\"city"), "C<{\"city>");
+  EXPECT_EQ(after(F::kLlama3, "{ x"), "C<{ x>");
+  EXPECT_EQ(after(F::kLlama3, "[1"), "C<[1>");
+  EXPECT_EQ(after(F::kLlama3, "[link]"), "C<[link]>");
+  EXPECT_EQ(after(F::kLlama3, "[get_weather"), "");
+  EXPECT_EQ(after(F::kLlama3, "Hi {\"name\""), "C<Hi {\"name\">");
+  EXPECT_EQ(after(F::kGemma, "```json\n{\"name\": 1, \"x"), "C<```json\n{\"name\": 1, \"x>");
+  EXPECT_EQ(after(F::kGemma, "```python"), "C<```python>");
+  EXPECT_EQ(after(F::kMistral, "[TOOL_CALLS]get weather"), "C<[TOOL_CALLS]get weather>");
+  EXPECT_EQ(after(F::kCommandR, "Action: run"), "C<Action: run>");
+  EXPECT_EQ(after(F::kHarmony, "Hello"), "C<Hello>");
+  EXPECT_EQ(after(F::kHarmony, "<|channel|>final!"), "C<<|channel|>final!>");
+}
+
+TEST(ReplyStream, AParserIsAsNewAfterFinish) {
+  ReplyParser parser(thinking(ReplyFormat::kHermes, true));
+  for (const char* tail : {"", "x", "</think>", "</think>y <tool_call>{", "</think>y <tool", "</think> ; "}) {
+    parse(&parser, {{std::string("a ") + tail, false}}, [](size_t) { return false; });
+    EXPECT_EQ(parse(&parser, {{"b</think>c", false}}, [](size_t) { return false; }), "R<b>C<c>") << tail;
+  }
+}
+
+// What is longer than a call may be is content, and the parser goes on.
+TEST(ReplyStream, TheBufferIsBounded) {
+  ReplyParser parser(style_of(ReplyFormat::kHermes));
+  Parts parts;
+  const std::string opening = "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": \"";
+  parser.push(opening, false, &parts);
+  const std::string filler(1000, 'x');
+  size_t bytes = opening.size();
+  while (parts.empty() && bytes < 2 * kReplyCallBytesMax) {
+    parser.push(filler, false, &parts);
+    bytes += filler.size();
+  }
+  EXPECT_LE(bytes, kReplyCallBytesMax + filler.size());
+  parser.push("\"}}</tool_call> <tool_call>{\"name\": \"g\"}", false, &parts);
+  parser.finish(&parts);
+  Parts joined;
+  add(parts, &joined);
+  ASSERT_EQ(joined.size(), 2u);
+  EXPECT_EQ(joined[0].text, opening + std::string(bytes - opening.size(), 'x') + "\"}}</tool_call>");
+  EXPECT_EQ(joined[1].text, "{\"name\":\"g\",\"arguments\":{}}");
+  parser.push(std::string(3 * kReplyCallBytesMax, ' '), false, &parts);
+  EXPECT_GE(parts.back().text.size(), 2 * kReplyCallBytesMax);
+}
+
+TEST(ReplyStream, DeepNestingIsContent) {
+  for (char open : {'[', '{'}) {
+    std::string text = "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":";
+    for (int i = 0; i < 100'000; ++i) text += open == '[' ? "[" : "{\"a\":";
+    ReplyParser parser(style_of(ReplyFormat::kHermes));
+    EXPECT_EQ(parse(&parser, {{text, false}}, [](size_t) { return false; }), "C<" + text + ">");
+  }
+}
+
+TEST(ReplyStream, TimeIsLinear) {
+  for (const char* unit : {"<tool_call>", "<tool_call>\"", "<tool_call>{\"", "<", "<tool_call>{\"name\":\"f\"}", "{", "[f(", " \n",
+                           "<function=abc", "<|channel|>a"}) {
+    for (ReplyFormat format : {ReplyFormat::kHermes, ReplyFormat::kLlama3, ReplyFormat::kHarmony}) {
+      auto seconds = [&](size_t bytes) {
+        std::string text;
+        while (text.size() < bytes) text += unit;
+        auto start = std::chrono::steady_clock::now();
+        ReplyParser parser(thinking(format));
+        Parts parts;
+        for (size_t at = 0; at < text.size(); at += 7) parser.push(std::string_view(text).substr(at, 7), false, &parts);
+        parser.finish(&parts);
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      };
+      EXPECT_LT(seconds(300'000), 2.0) << unit;  // 10 ms; a quadratic one takes minutes
+    }
+  }
+}
+
+const char* const kPieces[] = {"<tool_call>",
+                               "</tool_call>",
+                               "<think>",
+                               "</think>",
+                               "{\"name\": \"f\", \"arguments\": {\"a\": [1, \"}\"]}}",
+                               "{",
+                               "}",
+                               "[",
+                               "]",
+                               "\"",
+                               "\\",
+                               " ",
+                               "\n",
+                               ";",
+                               "x",
+                               "é",
+                               "😀",
+                               "<",
+                               "<|python_tag|>",
+                               "f(x=1)",
+                               "[f(x='y')]",
+                               "[TOOL_CALLS]",
+                               "name[ARGS]{}",
+                               "```json",
+                               "```",
+                               "```tool_code",
+                               "<｜tool▁calls▁begin｜>",
+                               "<｜tool▁call▁begin｜>",
+                               "function<｜tool▁sep｜>f\n```json\n{}",
+                               "<｜tool▁call▁end｜>",
+                               "<|tool_call_begin|>functions.f:0",
+                               "<|tool_call_argument_begin|>{}",
+                               "Action: ```json\n",
+                               "<|START_ACTION|>",
+                               "<|tool_call|>",
+                               "<function=f>{}",
+                               "</function>",
+                               "<|channel|>",
+                               "analysis",
+                               "<|message|>",
+                               "<|start|>assistant",
+                               "<|end|>",
+                               " to=functions.f",
+                               "<|call|>",
+                               "{\"name\": \"g\", \"parameters\": {}}",
+                               "<|im_end|>"};
+
+// Whether the parts are calls of the promised form and whole code points; counts their kinds.
+void check_parts(const Parts& parts, size_t counts[3]) {
+  for (const ReplyPart& part : parts) {
+    ASSERT_EQ(find_invalid_utf8(part.text), std::string::npos) << part.text;
+    ++counts[static_cast<size_t>(part.kind)];
+    if (part.kind != Kind::kToolCall) continue;
+    auto json = nlohmann::ordered_json::parse(part.text);
+    ASSERT_TRUE(json.dump() == part.text && json["name"].is_string() && json["arguments"].is_object()) << part.text;
+    ASSERT_EQ(json.size(), json.contains("id") ? 3u : 2u) << part.text;
+  }
+}
+
+// Pieces of all formats in any order, at any split: the same parts, and where no call, no reasoning and no control token was in it, the
+// text itself.
+TEST(ReplyStream, RandomMixtures) {
+  std::mt19937 random(20251121);
+  size_t counts[3] = {};
+  for (int round = 0; round < 20'000; ++round) {
+    auto format = static_cast<ReplyFormat>(round % (static_cast<int>(ReplyFormat::kHarmony) + 1));
+    ReplyStyle style = random() % 2 ? style_of(format) : thinking(format, random() % 3 == 0);
+    std::vector<Piece> answer;
+    std::string text;
+    bool controls = false;
+    for (size_t n = random() % 12 + 1; n > 0; --n) {
+      answer.push_back({kPieces[random() % std::size(kPieces)], random() % 8 == 0});
+      controls |= answer.back().control;
+      text += answer.back().text;
+    }
+    ReplyParser parser(style);
+    const std::string whole = parse(&parser, answer, [](size_t) { return false; });
+    ASSERT_EQ(parse(&parser, answer, [](size_t) { return true; }), whole) << text;
+    ASSERT_EQ(parse(&parser, answer, [&](size_t) { return random() % 3 == 0; }), whole) << text;
+    Parts parts;
+    for (const Piece& piece : answer) parser.push(piece.text, piece.control, &parts);
+    parser.finish(&parts);
+    check_parts(parts, counts);
+    bool plain = std::all_of(parts.begin(), parts.end(), [](const ReplyPart& part) { return part.kind == Kind::kContent; });
+    if (plain && !controls && style.reasoning_begin.empty() && format != ReplyFormat::kHarmony) {
+      ASSERT_EQ(whole, "C<" + text + ">");
+    }
+  }
+  EXPECT_GT(counts[static_cast<size_t>(Kind::kToolCall)], 300u);
+  EXPECT_GT(counts[static_cast<size_t>(Kind::kReasoning)], 1000u);
+}
+
+struct Shown {
+  const char* text;
+  ReplyStyle style;
+};
+
+TEST(ReplyStyle, IsDetectedByTheTemplate) {
+  using F = ReplyFormat;
+  const Shown cases[] = {
+      {"", {F::kPlain, "", "", false}},
+      {"{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt "
+       "%}<|im_start|>assistant\n{% endif %}",
+       {F::kPlain, "", "", false}},
+      // Qwen 2.5, Qwen 3 (thinks unless the prompt closes it), QwQ (the prompt opens it)
+      {"<|im_start|>system\nUse <tool_call>\\n{\"name\": <function-name>}\\n</tool_call>{% if add_generation_prompt "
+       "%}<|im_start|>assistant\n{% endif %}",
+       {F::kHermes, "", "", false}},
+      {"<tool_call>{{ m.content.split('</think>')[-1] }}{%- if add_generation_prompt %}<|im_start|>assistant\n{%- if enable_thinking is "
+       "false %}"
+       "{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}{%- endif %}",
+       {F::kHermes, "<think>", "</think>", false}},
+      {"<tool_call>{{ m.content.split('</think>')[-1] }}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n<think>\\n' }}{%- "
+       "endif %}",
+       {F::kHermes, "<think>", "</think>", true}},
+      // Llama 3.0, 3.1, 3.2, 4
+      {"<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}<|eot_id|>", {F::kPlain, "", "", false}},
+      {"<|start_header_id|>assistant<|end_header_id|>{{ '<|python_tag|>' + t.name + '.call(' }}", {F::kLlama3, "", "", false}},
+      {"<|start_header_id|>{{ 'Respond in the format {\"name\": function name, \"parameters\": dictionary}' }}",
+       {F::kLlama3, "", "", false}},
+      {"<|header_start|>assistant<|header_end|>{{ '<|python_start|>' }}", {F::kLlama3, "", "", false}},
+      // Mistral, Magistral
+      {"{{ bos_token }}[INST]{{ m.content }}[/INST]", {F::kPlain, "", "", false}},
+      {"[AVAILABLE_TOOLS]{{ tools }}[/AVAILABLE_TOOLS][INST]x[/INST][TOOL_CALLS] [", {F::kMistral, "", "", false}},
+      {"[SYSTEM_PROMPT]First think: [THINK]your thoughts[/THINK]then answer[/SYSTEM_PROMPT][TOOL_CALLS]name[ARGS]",
+       {F::kMistral, "[THINK]", "[/THINK]", false}},
+      {"<start_of_turn>user\n{{ m.content }}<end_of_turn>\n", {F::kGemma, "", "", false}},
+      // DeepSeek V3, R1
+      {"<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>", {F::kDeepSeek, "", "", false}},
+      {"{% set c = c.split('</think>')[-1] %}<｜tool▁calls▁begin｜>{% if add_generation_prompt and not ns.is_tool "
+       "%}{{'<｜Assistant｜><think>\\n'}}{% endif %}",
+       {F::kDeepSeek, "<think>", "</think>", true}},
+      {"<|tool_calls_section_begin|><|tool_call_begin|>{{ t.id }}<|tool_call_argument_begin|>", {F::kKimi, "", "", false}},
+      // Command R, Command R7B
+      {"Write 'Action:' followed by a json list of actions: {\"tool_name\": title of the tool}", {F::kCommandR, "", "", false}},
+      {"<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": <|END_ACTION|> <|START_THINKING|>{{ m.plan }}<|END_THINKING|>",
+       {F::kCommandR7b, "<|START_THINKING|>", "<|END_THINKING|>", false}},
+      // Granite 3, Phi-4 mini
+      {"<|start_of_role|>system<|end_of_role|>To call a tool write <|tool_call|> and a JSON list", {F::kGranite, "", "", false}},
+      {"{{ '<|' + m.role + '|>' + m.content + '<|tool|>' + m.tools + '<|/tool|>' + '<|end|>' }}", {F::kGranite, "", "", false}},
+      {"use <function=name>{args}</function>", {F::kFunctionTag, "", "", false}},
+      // Qwen3-Coder, GLM 4.5: calls in XML are not read
+      {"<tool_call>\n<function=f>\n<parameter=p>\nv\n</parameter>\n</function>\n</tool_call>", {F::kPlain, "", "", false}},
+      {"<tool_call>f\n<arg_key>k</arg_key>\n<arg_value>v</arg_value>\n</tool_call></think>", {F::kPlain, "<think>", "</think>", false}},
+      {"<|start|>assistant<|channel|>analysis<|message|>{{ m.thinking }}<|end|>", {F::kHarmony, "", "", false}},
+  };
+  for (const Shown& shown : cases) {
+    ReplyStyle style = detect_reply_style(shown.text);
+    EXPECT_EQ(style.format, shown.style.format) << shown.text;
+    EXPECT_EQ(style.reasoning_begin, shown.style.reasoning_begin) << shown.text;
+    EXPECT_EQ(style.reasoning_end, shown.style.reasoning_end) << shown.text;
+    EXPECT_EQ(style.reasoning_open, shown.style.reasoning_open) << shown.text;
+  }
+}
+
+TEST(ReplyStyle, ReasoningIsOpenWhereThePromptEndsWithItsBegin) {
+  ReplyStyle style = thinking(ReplyFormat::kHermes);
+  EXPECT_TRUE(reasoning_is_open(style, "<|im_start|>assistant\n<think>\n"));
+  EXPECT_TRUE(reasoning_is_open(style, "<think>"));
+  EXPECT_FALSE(reasoning_is_open(style, "<|im_start|>assistant\n<think>\n\n</think>\n\n"));
+  EXPECT_FALSE(reasoning_is_open(style, "say <think> now"));
+  EXPECT_FALSE(reasoning_is_open(style, ""));
+  EXPECT_FALSE(reasoning_is_open(style_of(ReplyFormat::kHermes), "<think>"));
+}
+
+}  // namespace
+}  // namespace kvrt
