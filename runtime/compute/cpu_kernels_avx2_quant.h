@@ -11,8 +11,7 @@
 namespace kvrt::avx2 {
 namespace {
 
-constexpr uint32_t kPrefetchBytes = 7 << 10;  // ahead in the panel stream
-constexpr uint32_t kDirectColumns = 3;
+constexpr uint32_t kPrefetchBytes = 7 << 10;   // ahead in the panel stream
 constexpr uint32_t kExpandedBytes = 30 << 10;  // of a panel at a time: stays in L1
 constexpr uint32_t kGroupColumns = 128;        // columns per expansion
 
@@ -108,13 +107,15 @@ struct Packed {
   KVRT_INLINE __m256i half_minimums(const uint8_t* unit, uint32_t b, uint32_t r) {
     return _mm256_srli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(sub(unit, b, r, 0)))), 4);
   }
-  KVRT_INLINE void prefetch(const uint8_t* unit, uint32_t b) {
+  // The lines ahead of a block, an eighth of them for each j; with a superblock's first block also those of its header.
+  KVRT_INLINE void prefetch(const uint8_t* unit, uint32_t b, uint32_t j) {
     const char* ahead = reinterpret_cast<const char*>(unit) + kPrefetchBytes;
-    if (b == 0 && kUnitBlocks > 1) {
-      KVRT_UNROLL for (uint32_t line = 0; line < kHeaderBytes; line += 64) _mm_prefetch(ahead + line, _MM_HINT_T0);
+    constexpr uint32_t kApart = kUnitBlocks > 1 ? kHeaderBytes : 0, kBytes = (kUnitBytes - kApart) / kUnitBlocks;
+    constexpr uint32_t kLines = (kBytes + 63) / 64;
+    if (b == 0 && 64 * j < kApart) _mm_prefetch(ahead + 64 * j, _MM_HINT_T0);
+    KVRT_UNROLL for (uint32_t line = j * kLines / 8; line < (j + 1) * kLines / 8; ++line) {
+      _mm_prefetch(ahead + kApart + b * kBytes + line * 64, _MM_HINT_T0);
     }
-    constexpr uint32_t kFrom = kUnitBlocks > 1 ? kHeaderBytes : 0, kBytes = kUnitBlocks > 1 ? kBodyBytes : kUnitBytes;
-    KVRT_UNROLL for (uint32_t line = 0; line < kBytes; line += 64) _mm_prefetch(ahead + kFrom + b * kBytes + line, _MM_HINT_T0);
   }
 };
 
@@ -130,7 +131,7 @@ struct Expanded {
   KVRT_INLINE __m256 minimum(const uint8_t* unit, uint32_t, uint32_t r) { return load_f32x8(unit + kMinimumAt + r * 32); }
   KVRT_INLINE __m256i half_scales(const uint8_t* unit, uint32_t, uint32_t r) { return load_i8x32(unit + kHalvesAt + r * 32); }
   KVRT_INLINE __m256i half_minimums(const uint8_t* unit, uint32_t, uint32_t r) { return load_i8x32(unit + kHalvesAt + 64 + r * 32); }
-  KVRT_INLINE void prefetch(const uint8_t*, uint32_t) {}
+  KVRT_INLINE void prefetch(const uint8_t*, uint32_t, uint32_t) {}
 };
 
 KVRT_INLINE void store(uint8_t* p, __m256i v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
@@ -140,7 +141,7 @@ template <DType type>
 KVRT_INLINE void expand(const uint8_t* unit, uint32_t b, uint8_t* out) {
   using From = Packed<type>;
   using To = Expanded<From::kShape>;
-  From::prefetch(unit, b);
+  KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) From::prefetch(unit, b, j);
   KVRT_UNROLL for (uint32_t r = 0; r < 2; ++r) {
     KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) store(out + j * 64 + r * 32, From::quads(unit, b, j, r));
     store(out + 512 + r * 32, _mm256_castps_si256(From::scale(unit, b, r)));
@@ -188,6 +189,7 @@ KVRT_INLINE void dots(const uint8_t* unit, uint32_t b, const Columns& x, uint64_
       if (!kShape.halves) widen[r] = _mm256_set1_epi16(1);
       if (kShape.halves && j % kFirst == 0) widen[r] = both(Source::half_scales(unit, b, r), j / kFirst);
     }
+    Source::prefetch(unit, b, j);
     const __m256i w[2] = {Source::quads(unit, b, j, 0), Source::quads(unit, b, j, 1)};
     KVRT_UNROLL for (int c = 0; c < C; ++c) {
       const __m256i xc = broadcast_word(x.q + (static_cast<uint32_t>(c) * x.blocks + at) * kQuantBlock + 4 * j);
@@ -247,20 +249,22 @@ void tile(const uint8_t* unit, uint64_t blocks, const Columns& x, Chains* chains
   KVRT_UNROLL for (int c = 0; c < C; ++c) acc[c] = chains[c];
   for (uint64_t at = 0; at < blocks; unit += Source::kUnitBytes) {
     for (uint32_t b = 0; b < Source::kUnitBlocks; ++b, ++at) {
-      Source::prefetch(unit, b);
       add_block<Source, C>(unit, b, x, at, acc);
     }
   }
   KVRT_UNROLL for (int c = 0; c < C; ++c) chains[c] = acc[c];
 }
 
-// `columns` columns, two at a time.
+// `columns` columns, four at a time: with the chains of more, the sums would no longer fit in registers.
 template <typename Source>
 KVRT_INLINE void tiles(const uint8_t* unit, uint64_t blocks, const MatmulArgs& args, uint32_t column, uint32_t columns, uint64_t first,
                        Chains* chains) {
   uint32_t c = 0;
-  for (; c + 2 <= columns; c += 2) tile<Source, 2>(unit, blocks, Columns::at(args, column + c, first), chains + c);
-  if (c < columns) tile<Source, 1>(unit, blocks, Columns::at(args, column + c, first), chains + c);
+  for (; c + 4 <= columns; c += 4) tile<Source, 4>(unit, blocks, Columns::at(args, column + c, first), chains + c);
+  const Columns rest = Columns::at(args, column + c, first);
+  if (columns - c == 3) tile<Source, 3>(unit, blocks, rest, chains + c);
+  if (columns - c == 2) tile<Source, 2>(unit, blocks, rest, chains + c);
+  if (columns - c == 1) tile<Source, 1>(unit, blocks, rest, chains + c);
 }
 
 // Many columns: the panel is expanded once for all of them, in pieces of K that stay in L1; the chains wait in memory.
@@ -281,9 +285,10 @@ void expanded_tiles(const MatmulArgs& args, const uint8_t* unit, uint32_t column
   }
 }
 
-// Up to kDirectColumns the weights' bytes decide: they are read as they lie.
+// Few columns read the panel as it lies: a copy pays once there are several tiles of columns, and sooner where unpacking is work.
 template <DType type>
 void matmul_quantized(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end) {
+  constexpr uint32_t kDirectColumns = Packed<type>::kFormat.high_bits || Packed<type>::kFormat.values ? 4 : 16;
   Chains chains[kGroupColumns];
   for (uint32_t p = panel_begin; p < panel_end; ++p) {
     const uint8_t* panel = args.panels + p * args.panel_bytes;
