@@ -74,10 +74,9 @@ void finish_row(uint32_t head_dim, float sum, const float* acc, float* out) {
 namespace kvrt {
 
 const CpuKernels* scalar_kernels() {
-  static const CpuKernels table = {"scalar",           scalar::kMatmulQ41,     scalar::kMatmulQ80,  scalar::kMatmulF16,
-                                   scalar::kMatmulF32, scalar::quantize_row,   scalar::rmsnorm_row, scalar::silu_mul_row,
-                                   scalar::rope_head,  scalar::f32_to_f16_row, scalar::attend_span, scalar::merge_span,
-                                   scalar::finish_row};
+  static const CpuKernels table = {
+      "scalar",          &scalar::kMatmul,       scalar::quantize_row, scalar::rmsnorm_row, scalar::silu_mul_row,
+      scalar::rope_head, scalar::f32_to_f16_row, scalar::attend_span,  scalar::merge_span,  scalar::finish_row};
   return &table;
 }
 
