@@ -93,6 +93,7 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
   }
   g.last_token_ns = now_ns;
   ++g.report.generated;
+  int32_t previous = s->tokens.empty() ? -1 : s->tokens.back();
   s->tokens.push_back(sample.token);
   Event event;
   event.type = EventType::kToken;
@@ -102,7 +103,7 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
   event.top = sample.top;
   const bool control = tokenizer.is_control(sample.token);
   event.text = control ? g.text.flush() : std::string();
-  event.text += g.text.push(tokenizer.piece(sample.token, false));
+  event.text += g.text.push(tokenizer.piece_after(previous, sample.token, false));
   std::string text = event.text;
   push(s, std::move(event));
   push_parts(s, text, control ? tokenizer.piece(sample.token, true) : "", false);
