@@ -32,8 +32,8 @@ TEST(OpenCpu, ChoosesAndRefuses) {
 TEST(SelfCheck, FindsEveryWrongKernel) {
   std::string mismatch;
   EXPECT_TRUE(check_kernels(*scalar_kernels(), &mismatch));
-  CpuKernels wrong[10];
-  std::fill_n(wrong, 10, *scalar_kernels());
+  CpuKernels wrong[14];
+  std::fill_n(wrong, 14, *scalar_kernels());
   wrong[0].matmul_q4_1 = [](const MatmulArgs& args, uint32_t begin, uint32_t end, uint32_t c0, uint32_t c1) {
     MatmulArgs rounded_twice = args;
     rounded_twice.bias = nullptr;
@@ -65,6 +65,18 @@ TEST(SelfCheck, FindsEveryWrongKernel) {
   };
   wrong[8].f32_to_f16_row = [](const float* x, uint32_t n, uint16_t* out) { scalar::f32_to_f16_row(x, n - 1, out); };
   wrong[9].merge_span = [](uint32_t, float*, float*, float*, float, float, const float*) {};
+  wrong[10].gelu_mul_row = wrong[10].silu_mul_row;
+  wrong[11].softcap_row = [](float cap, uint32_t n, float* x) {
+    for (uint32_t i = 0; i < n; ++i) x[i] = cap * std::tanh(x[i] / cap);
+  };
+  wrong[12].add_scaled_row = [](float factor, const float* y, uint32_t n, float* x) {
+    for (uint32_t i = 0; i < n; ++i) x[i] = x[i] + factor * y[i];
+  };
+  wrong[13].attend_span = [](const AttentionTile& tile) {
+    AttentionTile all = tile;
+    all.window = INT64_MAX / 2;
+    scalar::attend_span(all);
+  };
   for (size_t i = 0; i < std::size(wrong); ++i) {
     EXPECT_FALSE(check_kernels(wrong[i], &mismatch)) << i;
     EXPECT_FALSE(mismatch.empty());
