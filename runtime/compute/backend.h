@@ -62,7 +62,7 @@ class Backend {
   virtual void download(std::span<uint8_t> host, const uint8_t* device) = 0;
   virtual void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) = 0;
   virtual void sync() = 0;
-  // Stacks the tensors by rows (same cols). `device` types: F32, F16, Q4_1, Q8_0.
+  // Stacks the tensors by rows (same cols). Their types: every DType.
   virtual Result<std::unique_ptr<Weight>> make_weight(std::span<const TensorView> tensors) = 0;
   // bytes() of that weight, by its types and shapes: no tensor is read. Any thread.
   virtual Result<uint64_t> weight_bytes(std::span<const TensorView> tensors) const = 0;
@@ -102,7 +102,7 @@ class Backend {
   virtual void set_threads(uint32_t threads) = 0;
   virtual const char* name() const = 0;      // "cpu"
   virtual const char* isa() const = 0;       // kernel table in use: "scalar", "avx2"
-  virtual const char* numerics() const = 0;  // "cpu-1": part of kv_root
+  virtual const char* numerics() const = 0;  // "cpu-2": part of kv_root
 };
 
 struct CpuOptions {

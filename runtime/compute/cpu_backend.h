@@ -53,7 +53,7 @@ class CpuBackend final : public Backend {
   }
   const char* name() const override { return "cpu"; }
   const char* isa() const override { return kernels_.isa; }
-  const char* numerics() const override { return "cpu-1"; }
+  const char* numerics() const override { return "cpu-2"; }
   uint32_t threads() const { return pool_.size(); }
 
  private:
@@ -86,6 +86,7 @@ class CpuBackend final : public Backend {
   HostArena weights_;
   std::vector<int8_t> quant_q_;
   std::vector<float> quant_d_, quant_s_;
+  std::vector<int16_t> quant_sums_;
   std::vector<float> attention_scratch_;
   std::vector<AttentionShare> shares_, merges_;
   uint32_t slots_ = 0;

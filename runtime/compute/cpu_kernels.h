@@ -4,21 +4,19 @@
 
 #include <cstdint>
 
+#include "runtime/compute/quant_format.h"
 #include "runtime/compute/tensor.h"
 
 namespace kvrt {
 
-inline constexpr uint32_t kPanelRows = 16;            // weight rows that lie side by side, one per lane
-inline constexpr uint32_t kQuantBlock = 32;           // weights and activations that share a scale
-inline constexpr uint32_t kSpanTokens = 512;          // positions of one softmax span, anchored at position 0
-inline constexpr uint32_t kQ41PanelBlockBytes = 320;  // d[16] f16, m[16] f16, 4 x 16 rows x 4 bytes
-inline constexpr uint32_t kQ80PanelBlockBytes = 544;  // d[16] f16, 8 x 16 rows x 4 bytes
+inline constexpr uint32_t kSpanTokens = 512;  // positions of one softmax span, anchored at position 0
 
-// Quantized activations, one row after the other. q: [n][k] int8 in [-127, 127]; d, s: [n][k / 32].
+// Quantized activations, one row after the other. q: [n][k] int8 in [-127, 127]; d, s: [n][k / 32]; sums: [n][k / 16].
 struct QuantRows {
   int8_t* q;
-  float* d;  // scale of the block
-  float* s;  // d * sum of the block's q
+  float* d;       // scale of the block
+  float* s;       // d * sum of the block's q
+  int16_t* sums;  // of q, over each half of a block
 };
 
 // out[c * out_stride + r] for columns c (rows of x) and weight rows r, from the panels of one tensor.
@@ -26,14 +24,24 @@ struct MatmulArgs {
   const uint8_t* panels;
   uint64_t panel_bytes;
   uint32_t rows, k;   // rows: of the tensor; the last panel may be part full
-  const float* x;     // F32, F16: [n][k]
-  QuantRows xq;       // Q4_1, Q8_0
+  const float* x;     // F32, F16, BF16: [n][k]
+  QuantRows xq;       // every other type
   const float* bias;  // [rows] or null
   bool accumulate;
   float* out;
   uint64_t out_stride;
 };
 using MatmulFn = void (*)(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end);
+
+// A table of matmul kernels is filled from this list.
+template <DType... types>
+struct DTypeList {};
+using AllDTypes =
+    DTypeList<DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K,
+              DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4>;
+struct MatmulTable {
+  MatmulFn by_type[kDTypeEnd];
+};
 
 // One query tile (tokens x the group's heads) against one span of one KV head.
 // Query row i = t * group + g has its q at q + t * q_stride + g * head_dim; with p = first_position + t it sees (p - window, p].
@@ -56,8 +64,8 @@ struct AttentionTile {
 
 struct CpuKernels {
   const char* isa;
-  MatmulFn matmul_q4_1, matmul_q8_0, matmul_f16, matmul_f32;
-  void (*quantize_row)(const float* x, uint32_t k, int8_t* q, float* d, float* s);
+  const MatmulTable* matmul;
+  void (*quantize_row)(const float* x, uint32_t k, const QuantRows& out);
   void (*rmsnorm_row)(const float* x, const float* weight, float eps, uint32_t width, float* out);
   void (*silu_mul_row)(const float* gate, const float* up, uint32_t width, float* out);
   void (*gelu_mul_row)(const float* gate, const float* up, uint32_t width, float* out);
@@ -75,18 +83,6 @@ struct CpuKernels {
 const CpuKernels* scalar_kernels();
 const CpuKernels* avx2_kernels();  // call its kernels only where the machine has AVX2, FMA and F16C
 
-inline MatmulFn matmul_of(const CpuKernels& kernels, DType type) {
-  switch (type) {
-    case DType::kQ4_1:
-      return kernels.matmul_q4_1;
-    case DType::kQ8_0:
-      return kernels.matmul_q8_0;
-    case DType::kF16:
-      return kernels.matmul_f16;
-    case DType::kF32:
-      return kernels.matmul_f32;
-  }
-  return nullptr;
-}
+inline MatmulFn matmul_of(const CpuKernels& kernels, DType type) { return kernels.matmul->by_type[static_cast<uint32_t>(type)]; }
 
 }  // namespace kvrt

@@ -97,11 +97,11 @@ KVRT_INLINE void store_column(const MatmulArgs& args, uint32_t panel, uint32_t c
   _mm256_maskstore_ps(out + 8, mask_high, high);
 }
 
-void matmul_q4_1(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end);
-void matmul_q8_0(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end);
 void matmul_f16(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end);
+void matmul_bf16(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end);
 void matmul_f32(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end);
-void quantize_row(const float* x, uint32_t k, int8_t* q, float* d, float* s);
+extern const MatmulTable kMatmul;
+void quantize_row(const float* x, uint32_t k, const QuantRows& out);
 void rmsnorm_row(const float* x, const float* weight, float eps, uint32_t width, float* out);
 void silu_mul_row(const float* gate, const float* up, uint32_t width, float* out);
 void gelu_mul_row(const float* gate, const float* up, uint32_t width, float* out);

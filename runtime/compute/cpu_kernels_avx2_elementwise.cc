@@ -38,9 +38,9 @@ KVRT_INLINE void act_mul_row(const float* gate, const float* up, uint32_t width,
 
 }  // namespace
 
-void quantize_row(const float* x, uint32_t k, int8_t* q, float* d, float* s) {
+void quantize_row(const float* x, uint32_t k, const QuantRows& out) {
   const __m256 top = _mm256_set1_ps(127.0f), bottom = _mm256_set1_ps(-127.0f);
-  for (uint32_t b = 0; b < k / kQuantBlock; ++b, x += kQuantBlock, q += kQuantBlock) {
+  for (uint32_t b = 0; b < k / kQuantBlock; ++b, x += kQuantBlock) {
     __m256 v[4], largest = _mm256_setzero_ps();
     KVRT_UNROLL for (int i = 0; i < 4; ++i) {
       v[i] = _mm256_loadu_ps(x + 8 * i);
@@ -52,16 +52,19 @@ void quantize_row(const float* x, uint32_t k, int8_t* q, float* d, float* s) {
     KVRT_UNROLL for (int i = 0; i < 4; ++i) {
       n[i] = _mm256_cvtps_epi32(_mm256_max_ps(_mm256_min_ps(_mm256_mul_ps(v[i], inverse), top), bottom));
     }
-    const __m256i eight = _mm256_add_epi32(_mm256_add_epi32(n[0], n[1]), _mm256_add_epi32(n[2], n[3]));
+    // Lanes 0 and 1 of `four` add up to the sum of the first half, 2 and 3 to that of the second.
+    const __m256i eight = _mm256_hadd_epi32(_mm256_add_epi32(n[0], n[1]), _mm256_add_epi32(n[2], n[3]));
     const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-    const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-    const int sum = _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+    const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1));
+    const int first = _mm_cvtsi128_si32(two), second = _mm_extract_epi32(two, 2);
     // Packing works within 128-bit halves; the last permutation undoes what that did to the order.
     const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
     const __m256i ordered = _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(q), ordered);
-    d[b] = amax / 127.0f;
-    s[b] = d[b] * static_cast<float>(sum);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.q + b * kQuantBlock), ordered);
+    out.d[b] = amax / 127.0f;
+    out.s[b] = out.d[b] * static_cast<float>(first + second);
+    out.sums[2 * b] = static_cast<int16_t>(first);
+    out.sums[2 * b + 1] = static_cast<int16_t>(second);
   }
 }
 
@@ -152,10 +155,7 @@ namespace kvrt {
 
 const CpuKernels* avx2_kernels() {
   static constexpr CpuKernels kTable = {"avx2",
-                                        avx2::matmul_q4_1,
-                                        avx2::matmul_q8_0,
-                                        avx2::matmul_f16,
-                                        avx2::matmul_f32,
+                                        &avx2::kMatmul,
                                         avx2::quantize_row,
                                         avx2::rmsnorm_row,
                                         avx2::silu_mul_row,

@@ -1,4 +1,4 @@
-// AVX2 matmul on F16 and F32 panels: one chain over K per output, rows in lanes. P panels x C columns are 2 P C chains at a
+// AVX2 matmul on F16, BF16 and F32 panels: one chain over K per output, rows in lanes. P panels x C columns are 2 P C chains at a
 // time, enough of them to hide the latency of fma.
 #include "runtime/compute/cpu_kernels_avx2.h"
 
@@ -10,6 +10,13 @@ constexpr uint32_t kPrefetchBytes = 4 << 10;
 struct F16 {
   static constexpr uint32_t kBytes = 2;
   KVRT_INLINE __m256 load(const uint8_t* p) { return load_f16x8(p); }
+};
+struct Bf16 {
+  static constexpr uint32_t kBytes = 2;
+  KVRT_INLINE __m256 load(const uint8_t* p) {
+    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  }
 };
 struct F32 {
   static constexpr uint32_t kBytes = 4;
@@ -59,6 +66,10 @@ void matmul(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, ui
 
 void matmul_f16(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end) {
   matmul<F16>(args, panel_begin, panel_end, column_begin, column_end);
+}
+
+void matmul_bf16(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end) {
+  matmul<Bf16>(args, panel_begin, panel_end, column_begin, column_end);
 }
 
 void matmul_f32(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end) {

@@ -8,8 +8,8 @@ namespace kvrt::scalar {
 // Adding and subtracting 1.5 * 2^23 rounds |x| < 2^22 to an integer, to nearest even.
 inline constexpr float kRoundMagic = 12582912.0f;
 
-extern const MatmulFn kMatmulQ41, kMatmulQ80, kMatmulF16, kMatmulF32;
-void quantize_row(const float* x, uint32_t k, int8_t* q, float* d, float* s);
+extern const MatmulTable kMatmul;
+void quantize_row(const float* x, uint32_t k, const QuantRows& out);
 void rmsnorm_row(const float* x, const float* weight, float eps, uint32_t width, float* out);
 void silu_mul_row(const float* gate, const float* up, uint32_t width, float* out);
 void gelu_mul_row(const float* gate, const float* up, uint32_t width, float* out);

@@ -77,10 +77,7 @@ namespace kvrt {
 
 const CpuKernels* scalar_kernels() {
   static const CpuKernels table = {"scalar",
-                                   scalar::kMatmulQ41,
-                                   scalar::kMatmulQ80,
-                                   scalar::kMatmulF16,
-                                   scalar::kMatmulF32,
+                                   &scalar::kMatmul,
                                    scalar::quantize_row,
                                    scalar::rmsnorm_row,
                                    scalar::silu_mul_row,

@@ -34,41 +34,44 @@ bool same(const std::vector<float>& a, const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-constexpr uint32_t kRows = 43, kPanels = 3, kCols = 96, kBlocks = kCols / kQuantBlock, kColumns = 7;
+constexpr uint32_t kRows = 27, kPanels = 2, kCols = 256, kBlocks = kCols / kQuantBlock, kColumns = 5;
 
 struct Activations {
-  std::vector<int8_t> q;
-  std::vector<float> d, s;
+  std::vector<int8_t> q = std::vector<int8_t>(kColumns * kCols);
+  std::vector<float> d = std::vector<float>(kColumns * kBlocks), s = d;
+  std::vector<int16_t> sums = std::vector<int16_t>(2 * kColumns * kBlocks);
+  QuantRows row(uint32_t c) {
+    return {q.data() + c * kCols, d.data() + c * kBlocks, s.data() + c * kBlocks, sums.data() + 2 * c * kBlocks};
+  }
 };
 
 Activations quantize(const CpuKernels& kernels, const std::vector<float>& x) {
-  Activations a{std::vector<int8_t>(x.size()), std::vector<float>(kColumns * kBlocks), std::vector<float>(kColumns * kBlocks)};
-  for (uint32_t c = 0; c < kColumns; ++c) {
-    kernels.quantize_row(x.data() + c * kCols, kCols, a.q.data() + c * kCols, a.d.data() + c * kBlocks, a.s.data() + c * kBlocks);
-  }
+  Activations a;
+  for (uint32_t c = 0; c < kColumns; ++c) kernels.quantize_row(x.data() + c * kCols, kCols, a.row(c));
   return a;
 }
 
 std::vector<uint8_t> panels_of(DType type, Values* values, uint64_t* panel_bytes) {
-  const uint64_t block_bytes = type == DType::kQ4_1 ? kQ41PanelBlockBytes : kQ80PanelBlockBytes;
-  const bool quantized = type == DType::kQ4_1 || type == DType::kQ8_0;
-  *panel_bytes = quantized ? kBlocks * block_bytes : uint64_t{kCols} * kPanelRows * (type == DType::kF16 ? 2 : 4);
+  const QuantFormat* format = quant_format(type);
+  const uint32_t elem_bytes = dtype_info(static_cast<uint32_t>(type))->block_bytes;
+  *panel_bytes = format ? kCols / format->unit_elems() * format->unit_bytes() : uint64_t{kCols} * kPanelRows * elem_bytes;
   std::vector<uint8_t> panels(kPanels * *panel_bytes);
   for (uint8_t& byte : panels) byte = static_cast<uint8_t>(values->bits());
-  if (type == DType::kF32) {
-    for (uint64_t i = 0; i < panels.size(); i += 4) {
+  // Bytes are any weights; what is read as a float must be a number.
+  if (type == DType::kF32 || type == DType::kBF16) {
+    for (uint64_t i = 0; i < panels.size(); i += elem_bytes) {
       const float f = values->unit();
-      std::memcpy(panels.data() + i, &f, 4);
+      std::memcpy(panels.data() + i, reinterpret_cast<const uint8_t*>(&f) + 4 - elem_bytes, elem_bytes);
     }
     return panels;
   }
-  // Bytes are any weights; what is read as f16 must be a number.
-  const uint64_t stride = quantized ? block_bytes : panels.size(), halves = !quantized ? panels.size() : type == DType::kQ4_1 ? 64 : 32;
-  for (uint64_t block = 0; block < panels.size(); block += stride) {
-    for (uint64_t i = 0; i < halves; i += 2) {
+  const uint64_t stride = format ? format->unit_bytes() : 2, halves = format ? format->sub_at() : 2;
+  for (uint64_t unit = 0; unit < panels.size(); unit += stride) {
+    for (uint64_t i = 0; i < halves && (!format || format->scale_bytes == 2); i += 2) {
       const uint16_t h = f32_to_f16(values->unit());
-      std::memcpy(panels.data() + block + i, &h, 2);
+      std::memcpy(panels.data() + unit + i, &h, 2);
     }
+    for (uint64_t i = 0; i < halves && format && format->scale_bytes == 1; ++i) panels[unit + i] %= 160;  // 2^-128 to 2^31
   }
   return panels;
 }
@@ -78,10 +81,10 @@ bool check_matmul(const CpuKernels& kernels, DType type, Values* values) {
   const std::vector<uint8_t> panels = panels_of(type, values, &panel_bytes);
   const std::vector<float> x = values->floats(kColumns * kCols, 2.0f), bias = values->floats(kRows, 1.0f);
   Activations a = quantize(*scalar_kernels(), x);
-  for (const uint32_t columns : {1u, 2u, kColumns}) {
+  for (const uint32_t columns : {3u, kColumns})  // two ways of reading the panel, each with pairs of columns and a single one
+  {
     std::vector<float> want(kColumns * kRows, 0.5f), got = want;
-    MatmulArgs args{panels.data(), panel_bytes, kRows,       kCols, x.data(), {a.q.data(), a.d.data(), a.s.data()},
-                    bias.data(),   true,        want.data(), kRows};
+    MatmulArgs args{panels.data(), panel_bytes, kRows, kCols, x.data(), a.row(0), bias.data(), true, want.data(), kRows};
     matmul_of(*scalar_kernels(), type)(args, 0, kPanels, 0, columns);
     args.out = got.data();
     matmul_of(kernels, type)(args, 0, kPanels, 0, columns);
@@ -93,7 +96,7 @@ bool check_matmul(const CpuKernels& kernels, DType type, Values* values) {
 bool check_quantize(const CpuKernels& kernels, Values* values) {
   const std::vector<float> x = values->floats(kColumns * kCols, 3.0f);
   const Activations want = quantize(*scalar_kernels(), x), got = quantize(kernels, x);
-  return want.q == got.q && same(want.d, got.d) && same(want.s, got.s);
+  return want.q == got.q && same(want.d, got.d) && same(want.s, got.s) && want.sums == got.sums;
 }
 
 bool check_rows(const CpuKernels& kernels, Values* values) {
@@ -175,8 +178,8 @@ bool check_kernels(const CpuKernels& kernels, std::string* mismatch) {
   Values values;
   const char* failed = nullptr;
   if (!check_quantize(kernels, &values)) failed = "quantize";
-  for (const DType type : {DType::kQ4_1, DType::kQ8_0, DType::kF16, DType::kF32}) {
-    if (!check_matmul(kernels, type, &values)) failed = dtype_info(static_cast<uint32_t>(type))->name;
+  for (const DTypeInfo& info : dtypes()) {
+    if (!check_matmul(kernels, info.type, &values)) failed = info.name;
   }
   if (!check_rows(kernels, &values)) failed = "norm, activation, rotation or rounding";
   if (!check_attention(kernels, &values)) failed = "attention";

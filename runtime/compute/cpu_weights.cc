@@ -6,6 +6,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/limits.h"
 #include "runtime/compute/cpu_kernels.h"
+#include "runtime/compute/quant_block.h"
 #include "runtime/compute/quants.h"
 
 namespace kvrt {
@@ -14,37 +15,16 @@ namespace {
 constexpr uint64_t kPanelAlign = 64;
 
 uint64_t panel_bytes_of(DType type, uint64_t cols) {
-  switch (type) {
-    case DType::kQ4_1:
-      return cols / kQuantBlock * kQ41PanelBlockBytes;
-    case DType::kQ8_0:
-      return cols / kQuantBlock * kQ80PanelBlockBytes;
-    case DType::kF16:
-      return cols * kPanelRows * 2;
-    case DType::kF32:
-      return cols * kPanelRows * 4;
-  }
-  return 0;
+  if (const QuantFormat* format = quant_format(type)) return cols / format->unit_elems() * format->unit_bytes();
+  return cols * kPanelRows * dtype_info(static_cast<uint32_t>(type))->block_bytes;
 }
 
-// File order: d, m, then byte i = elements i (low nibble) and i + 16. Panel: group j of a row holds elements 8j..8j+3 low, 8j+4..8j+7 high.
-void pack_q4_1(const uint8_t* row, uint32_t lane, uint32_t cols, uint8_t* panel) {
-  for (uint32_t b = 0; b < cols / kQuantBlock; ++b, row += 20, panel += kQ41PanelBlockBytes) {
-    std::memcpy(panel + 2 * lane, row, 2);
-    std::memcpy(panel + 32 + 2 * lane, row + 2, 2);
-    const auto nibble = [row](uint32_t k) { return k < 16 ? row[4 + k] & 15 : row[4 + k - 16] >> 4; };
-    for (uint32_t j = 0; j < 4; ++j) {
-      for (uint32_t i = 0; i < 4; ++i) {
-        panel[64 + j * 64 + lane * 4 + i] = static_cast<uint8_t>(nibble(8 * j + i) | nibble(8 * j + 4 + i) << 4);
-      }
-    }
-  }
-}
-
-void pack_q8_0(const uint8_t* row, uint32_t lane, uint32_t cols, uint8_t* panel) {
-  for (uint32_t b = 0; b < cols / kQuantBlock; ++b, row += 34, panel += kQ80PanelBlockBytes) {
-    std::memcpy(panel + 2 * lane, row, 2);
-    for (uint32_t j = 0; j < 8; ++j) std::memcpy(panel + 32 + j * 64 + lane * 4, row + 2 + 4 * j, 4);
+void pack_quantized(const QuantFormat& format, const uint8_t* row, uint32_t lane, uint32_t cols, uint8_t* panel) {
+  const uint32_t block_bytes = dtype_info(static_cast<uint32_t>(format.type))->block_bytes;
+  RawBlock raw[8];
+  for (uint32_t i = 0; i < cols; i += format.unit_elems(), row += block_bytes, panel += format.unit_bytes()) {
+    decode_unit(format.type, row, raw);
+    for (uint32_t b = 0; b < format.unit_blocks; ++b) write_lane(format, raw[b], b, lane, panel);
   }
 }
 
@@ -55,23 +35,15 @@ void pack_plain(const uint8_t* row, uint32_t lane, uint32_t cols, uint32_t elem,
 void pack_panel(const TensorView& tensor, uint32_t panel_index, uint8_t* panel) {
   const uint32_t cols = static_cast<uint32_t>(tensor.cols());
   const DTypeInfo& info = *dtype_info(static_cast<uint32_t>(tensor.type));
+  const QuantFormat* format = quant_format(tensor.type);
   const uint64_t row_bytes = uint64_t{cols} / info.block_elems * info.block_bytes;
   const uint64_t first = uint64_t{panel_index} * kPanelRows;
   for (uint32_t lane = 0; lane < kPanelRows && first + lane < tensor.rows(); ++lane) {
     const uint8_t* row = tensor.data.data() + (first + lane) * row_bytes;
-    switch (tensor.type) {
-      case DType::kQ4_1:
-        pack_q4_1(row, lane, cols, panel);
-        break;
-      case DType::kQ8_0:
-        pack_q8_0(row, lane, cols, panel);
-        break;
-      case DType::kF16:
-        pack_plain(row, lane, cols, 2, panel);
-        break;
-      case DType::kF32:
-        pack_plain(row, lane, cols, 4, panel);
-        break;
+    if (format) {
+      pack_quantized(*format, row, lane, cols, panel);
+    } else {
+      pack_plain(row, lane, cols, info.block_bytes, panel);
     }
   }
 }
@@ -113,8 +85,7 @@ Result<uint64_t> PanelWeight::lay_out(std::span<const TensorView> tensors) {
     bytes += part_bytes(part);
     rows += part.rows;
     panels_ += part.panels;
-    const bool quantized = tensor.type == DType::kQ4_1 || tensor.type == DType::kQ8_0;
-    (quantized ? quantized_ : plain_) = true;
+    (quant_format(tensor.type) ? quantized_ : plain_) = true;
     parts_.push_back(part);
   }
   if (rows > kVocabMax) return error(Code::kLimit, Detail::kNone, "a weight of %llu rows, at most %u", static_cast<ull>(rows), kVocabMax);
@@ -147,33 +118,16 @@ void PanelWeight::dequantize(uint32_t row, float* out) const {
   const WeightPart& part = parts_[i];
   const uint32_t lane = (row - part.row_begin) % kPanelRows;
   const uint8_t* panel = part.data + (row - part.row_begin) / kPanelRows * part.panel_bytes;
-  const auto half = [](const uint8_t* p) {
-    uint16_t h;
-    std::memcpy(&h, p, sizeof h);
-    return f16_to_f32(h);
-  };
-  for (uint32_t k = 0; k < cols_; ++k) {
-    const uint32_t block = k / kQuantBlock, e = k % kQuantBlock;
-    switch (part.type) {
-      case DType::kQ4_1: {
-        const uint8_t* b = panel + uint64_t{block} * kQ41PanelBlockBytes;
-        const uint8_t byte = b[64 + e / 8 * 64 + lane * 4 + e % 4];
-        out[k] = half(b + 2 * lane) * static_cast<float>(e % 8 < 4 ? byte & 15 : byte >> 4) + half(b + 32 + 2 * lane);
-        break;
+  if (const QuantFormat* format = quant_format(part.type)) {
+    for (uint32_t k = 0; k < cols_; panel += format->unit_bytes()) {
+      for (uint32_t b = 0; b < format->unit_blocks; ++b, k += kQuantBlock) {
+        dequantize_block(*format, to_numbers(*format, read_lane(*format, panel, b, lane)), out + k);
       }
-      case DType::kQ8_0: {
-        const uint8_t* b = panel + uint64_t{block} * kQ80PanelBlockBytes;
-        out[k] = half(b + 2 * lane) * static_cast<float>(static_cast<int8_t>(b[32 + e / 4 * 64 + lane * 4 + e % 4]));
-        break;
-      }
-      case DType::kF16:
-        out[k] = half(panel + (uint64_t{k} * kPanelRows + lane) * 2);
-        break;
-      case DType::kF32:
-        std::memcpy(out + k, panel + (uint64_t{k} * kPanelRows + lane) * 4, 4);
-        break;
     }
+    return;
   }
+  const uint32_t bytes = dtype_info(static_cast<uint32_t>(part.type))->block_bytes;
+  for (uint32_t k = 0; k < cols_; ++k) dequantize_row(part.type, panel + (uint64_t{k} * kPanelRows + lane) * bytes, 1, out + k);
 }
 
 }  // namespace kvrt

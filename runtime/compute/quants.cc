@@ -4,36 +4,24 @@
 #include <cstring>
 
 #include "runtime/base/check.h"
+#include "runtime/compute/quant_block.h"
 
 namespace kvrt {
 namespace {
 
 constexpr DTypeInfo kDTypes[] = {
-    {DType::kF32, "F32", 1, 4},
-    {DType::kF16, "F16", 1, 2},
-    {DType::kQ4_1, "Q4_1", 32, 20},
-    {DType::kQ8_0, "Q8_0", 32, 34},
+    {DType::kF32, "F32", 1, 4},       {DType::kF16, "F16", 1, 2},         {DType::kBF16, "BF16", 1, 2},
+    {DType::kQ4_0, "Q4_0", 32, 18},   {DType::kQ4_1, "Q4_1", 32, 20},     {DType::kQ5_0, "Q5_0", 32, 22},
+    {DType::kQ5_1, "Q5_1", 32, 24},   {DType::kQ8_0, "Q8_0", 32, 34},     {DType::kQ2_K, "Q2_K", 256, 84},
+    {DType::kQ3_K, "Q3_K", 256, 110}, {DType::kQ4_K, "Q4_K", 256, 144},   {DType::kQ5_K, "Q5_K", 256, 176},
+    {DType::kQ6_K, "Q6_K", 256, 210}, {DType::kIQ4_NL, "IQ4_NL", 32, 18}, {DType::kIQ4_XS, "IQ4_XS", 256, 136},
+    {DType::kMXFP4, "MXFP4", 32, 17},
 };
 
-float load_f16(const uint8_t* p) {
-  uint16_t h;
-  std::memcpy(&h, p, sizeof h);
-  return f16_to_f32(h);
-}
-
-// 32 elements: f16 scale, f16 minimum, 16 bytes; the low nibbles are elements 0..15, the high ones 16..31.
-void dequantize_q4_1(const uint8_t* block, float* out) {
-  const float scale = load_f16(block), minimum = load_f16(block + 2);
-  for (int i = 0; i < 16; ++i) {
-    out[i] = scale * static_cast<float>(block[4 + i] & 15) + minimum;
-    out[i + 16] = scale * static_cast<float>(block[4 + i] >> 4) + minimum;
-  }
-}
-
-// 32 elements: f16 scale, 32 signed bytes.
-void dequantize_q8_0(const uint8_t* block, float* out) {
-  const float scale = load_f16(block);
-  for (int i = 0; i < 32; ++i) out[i] = scale * static_cast<float>(static_cast<int8_t>(block[2 + i]));
+uint16_t load_u16(const uint8_t* p) {
+  uint16_t bits;
+  std::memcpy(&bits, p, sizeof bits);
+  return bits;
 }
 
 }  // namespace
@@ -44,6 +32,8 @@ const DTypeInfo* dtype_info(uint32_t ggml_type) {
   }
   return nullptr;
 }
+
+std::span<const DTypeInfo> dtypes() { return kDTypes; }
 
 // Like the hardware's conversion: exact, and a signalling NaN comes out quiet.
 float f16_to_f32(uint16_t h) {
@@ -81,24 +71,30 @@ uint16_t f32_to_f16(float f) {
   return static_cast<uint16_t>(sign | rounded);
 }
 
+// 2^(e - 128), denormal below 2.
+float e8m0_to_f32(uint8_t e) { return std::bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1u) << 23); }
+
 void dequantize_row(DType type, const uint8_t* row, uint64_t n, float* out) {
   switch (type) {
     case DType::kF32:
       std::memcpy(out, row, n * sizeof(float));
       return;
     case DType::kF16:
-      for (uint64_t i = 0; i < n; ++i) out[i] = load_f16(row + 2 * i);
+      for (uint64_t i = 0; i < n; ++i) out[i] = f16_to_f32(load_u16(row + 2 * i));
       return;
-    case DType::kQ4_1:
-      KVRT_CHECK(n % 32 == 0);
-      for (uint64_t i = 0; i < n; i += 32) dequantize_q4_1(row + i / 32 * 20, out + i);
+    case DType::kBF16:
+      for (uint64_t i = 0; i < n; ++i) out[i] = std::bit_cast<float>(uint32_t{load_u16(row + 2 * i)} << 16);
       return;
-    case DType::kQ8_0:
-      KVRT_CHECK(n % 32 == 0);
-      for (uint64_t i = 0; i < n; i += 32) dequantize_q8_0(row + i / 32 * 34, out + i);
-      return;
+    default:
+      break;
   }
-  KVRT_CHECK(false);
+  const QuantFormat* format = quant_format(type);
+  KVRT_CHECK(format != nullptr && n % format->unit_elems() == 0);
+  RawBlock raw[8];
+  for (uint64_t i = 0; i < n; row += dtype_info(static_cast<uint32_t>(type))->block_bytes) {
+    decode_unit(type, row, raw);
+    for (uint32_t b = 0; b < format->unit_blocks; ++b, i += kQuantBlock) dequantize_block(*format, to_numbers(*format, raw[b]), out + i);
+  }
 }
 
 }  // namespace kvrt

@@ -7,7 +7,25 @@
 
 namespace kvrt {
 
-enum class DType : uint32_t { kF32 = 0, kF16 = 1, kQ4_1 = 3, kQ8_0 = 8 };
+enum class DType : uint32_t {
+  kF32 = 0,
+  kF16 = 1,
+  kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ5_0 = 6,
+  kQ5_1 = 7,
+  kQ8_0 = 8,
+  kQ2_K = 10,
+  kQ3_K = 11,
+  kQ4_K = 12,
+  kQ5_K = 13,
+  kQ6_K = 14,
+  kIQ4_NL = 20,
+  kIQ4_XS = 23,
+  kBF16 = 30,
+  kMXFP4 = 39,
+};
+inline constexpr uint32_t kDTypeEnd = 40;  // one more than the largest number
 
 struct DTypeInfo {
   DType type;
@@ -16,6 +34,7 @@ struct DTypeInfo {
   uint32_t block_bytes;
 };
 const DTypeInfo* dtype_info(uint32_t ggml_type);  // null when kvrt has no such type; in quants.cc
+std::span<const DTypeInfo> dtypes();              // all of them
 
 // Borrowed tensor in file order: ne[0] is the contiguous dimension. A weight matrix is ne[0] = cols (inputs), ne[1] = rows (outputs).
 struct TensorView {

@@ -99,7 +99,7 @@ class Planner {
     return take(blk + "ffn_down_exps.weight", d_.ff, d_.width, &layer->experts_down, d_.experts);
   }
 
-  // rows == 0: a vector, which is F32 or F16.
+  // rows == 0: a vector, which is F32, F16 or BF16.
   Status take(const std::string& name, uint64_t cols, uint64_t rows, Tensors* out, uint64_t matrices = 1) {
     const GgufTensor* tensor = file_.find(name);
     if (!tensor) return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s is missing", file_.name().c_str(), name.c_str());
@@ -110,7 +110,7 @@ class Planner {
                    Ull{ne[2]}, Ull{ne[3]});
     }
     const auto type = static_cast<uint32_t>(tensor->view.type);
-    const bool known = dtype_info(type) && (rows > 0 || tensor->view.type == DType::kF32 || tensor->view.type == DType::kF16);
+    const bool known = dtype_info(type) && (rows > 0 || dtype_info(type)->block_elems == 1);
     if (!known) {
       return error(Code::kUnsupported, Detail::kNone, "%s: tensor %s: type %s is not supported%s", file_.name().c_str(), name.c_str(),
                    find_ggml_type(type)->name, rows > 0 ? "" : " for a vector");

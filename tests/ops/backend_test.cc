@@ -13,7 +13,7 @@ TEST(OpenCpu, ChoosesAndRefuses) {
   const auto best = open_backend("");
   ASSERT_NE(best, nullptr);
   EXPECT_STREQ(best->name(), "cpu");
-  EXPECT_STREQ(best->numerics(), "cpu-1");
+  EXPECT_STREQ(best->numerics(), "cpu-2");
   const std::vector<KernelTableState> tables = cpu_kernel_tables();
   ASSERT_FALSE(tables.empty());
   EXPECT_STREQ(tables.back().isa, "scalar");
@@ -32,47 +32,35 @@ TEST(OpenCpu, ChoosesAndRefuses) {
 TEST(SelfCheck, FindsEveryWrongKernel) {
   std::string mismatch;
   EXPECT_TRUE(check_kernels(*scalar_kernels(), &mismatch));
-  CpuKernels wrong[14];
-  std::fill_n(wrong, 14, *scalar_kernels());
-  wrong[0].matmul_q4_1 = [](const MatmulArgs& args, uint32_t begin, uint32_t end, uint32_t c0, uint32_t c1) {
-    MatmulArgs rounded_twice = args;
-    rounded_twice.bias = nullptr;
-    scalar::kMatmulQ41(rounded_twice, begin, end, c0, c1);
-    for (uint32_t r = 0; args.bias && r < args.rows; ++r) args.out[r] += args.bias[r];  // accumulated before the bias, not after
+  CpuKernels wrong[11];
+  std::fill_n(wrong, std::size(wrong), *scalar_kernels());
+  wrong[0].quantize_row = [](const float* x, uint32_t k, const QuantRows& out) {
+    scalar::quantize_row(x, k, out);
+    out.s[k / kQuantBlock - 1] += 1.0f;
   };
-  wrong[1].matmul_q8_0 = [](const MatmulArgs& args, uint32_t begin, uint32_t end, uint32_t c0, uint32_t c1) {
-    scalar::kMatmulQ80(args, begin, end, c0, c1);
-    args.out[1] = std::nextafter(args.out[1], 9.0f);
+  wrong[1].quantize_row = [](const float* x, uint32_t k, const QuantRows& out) {
+    scalar::quantize_row(x, k, out);
+    std::swap(out.sums[0], out.sums[1]);
   };
-  wrong[2].matmul_f16 = [](const MatmulArgs& args, uint32_t begin, uint32_t end, uint32_t c0, uint32_t c1) {
-    scalar::kMatmulF16(args, begin, end - 1, c0, c1);
-  };
-  wrong[3].matmul_f32 = [](const MatmulArgs& args, uint32_t begin, uint32_t end, uint32_t c0, uint32_t c1) {
-    scalar::kMatmulF32(args, begin, end, c0, c1 > 1 ? c1 - 1 : c1);
-  };
-  wrong[4].quantize_row = [](const float* x, uint32_t k, int8_t* q, float* d, float* s) {
-    scalar::quantize_row(x, k, q, d, s);
-    s[k / kQuantBlock - 1] += 1.0f;
-  };
-  wrong[5].rmsnorm_row = [](const float* x, const float* w, float, uint32_t width, float* out) {
+  wrong[2].rmsnorm_row = [](const float* x, const float* w, float, uint32_t width, float* out) {
     scalar::rmsnorm_row(x, w, 1.0f, width, out);
   };
-  wrong[6].silu_mul_row = [](const float* gate, const float* up, uint32_t width, float* out) {
+  wrong[3].silu_mul_row = [](const float* gate, const float* up, uint32_t width, float* out) {
     for (uint32_t i = 0; i < width; ++i) out[i] = gate[i] / (1.0f + std::exp(-gate[i])) * up[i];
   };
-  wrong[7].rope_head = [](const float* cos, const float* sin, uint32_t pairs, bool, float* x) {
+  wrong[4].rope_head = [](const float* cos, const float* sin, uint32_t pairs, bool, float* x) {
     scalar::rope_head(cos, sin, pairs, false, x);
   };
-  wrong[8].f32_to_f16_row = [](const float* x, uint32_t n, uint16_t* out) { scalar::f32_to_f16_row(x, n - 1, out); };
-  wrong[9].merge_span = [](uint32_t, float*, float*, float*, float, float, const float*) {};
-  wrong[10].gelu_mul_row = wrong[10].silu_mul_row;
-  wrong[11].softcap_row = [](float cap, uint32_t n, float* x) {
+  wrong[5].f32_to_f16_row = [](const float* x, uint32_t n, uint16_t* out) { scalar::f32_to_f16_row(x, n - 1, out); };
+  wrong[6].merge_span = [](uint32_t, float*, float*, float*, float, float, const float*) {};
+  wrong[7].gelu_mul_row = wrong[7].silu_mul_row;
+  wrong[8].softcap_row = [](float cap, uint32_t n, float* x) {
     for (uint32_t i = 0; i < n; ++i) x[i] = cap * std::tanh(x[i] / cap);
   };
-  wrong[12].add_scaled_row = [](float factor, const float* y, uint32_t n, float* x) {
+  wrong[9].add_scaled_row = [](float factor, const float* y, uint32_t n, float* x) {
     for (uint32_t i = 0; i < n; ++i) x[i] = x[i] + factor * y[i];
   };
-  wrong[13].attend_span = [](const AttentionTile& tile) {
+  wrong[10].attend_span = [](const AttentionTile& tile) {
     AttentionTile all = tile;
     all.window = INT64_MAX / 2;
     scalar::attend_span(all);
@@ -81,6 +69,39 @@ TEST(SelfCheck, FindsEveryWrongKernel) {
     EXPECT_FALSE(check_kernels(wrong[i], &mismatch)) << i;
     EXPECT_FALSE(mismatch.empty());
     mismatch.clear();
+  }
+}
+
+// Likewise each type's matmul, wrong in four ways.
+TEST(SelfCheck, FindsEveryWrongMatmul) {
+  static MatmulFn right;
+  const MatmulFn wrong_in[] = {
+      [](const MatmulArgs& args, uint32_t begin, uint32_t end, uint32_t c0, uint32_t c1) {
+        MatmulArgs rounded_twice = args;
+        rounded_twice.bias = nullptr;
+        right(rounded_twice, begin, end, c0, c1);
+        for (uint32_t r = 0; args.bias && r < args.rows; ++r) args.out[r] += args.bias[r];  // accumulated before the bias, not after
+      },
+      [](const MatmulArgs& args, uint32_t begin, uint32_t end, uint32_t c0, uint32_t c1) {
+        right(args, begin, end, c0, c1);
+        args.out[1] = std::nextafter(args.out[1], 1e38f);
+      },
+      [](const MatmulArgs& args, uint32_t begin, uint32_t end, uint32_t c0, uint32_t c1) { right(args, begin, end - 1, c0, c1); },
+      [](const MatmulArgs& args, uint32_t begin, uint32_t end, uint32_t c0, uint32_t c1) {
+        right(args, begin, end, c0, c1 > 1 ? c1 - 1 : c1);
+      },
+  };
+  for (const DType type : all_types()) {
+    for (const MatmulFn fn : wrong_in) {
+      MatmulTable table = *scalar_kernels()->matmul;
+      right = table.by_type[static_cast<uint32_t>(type)];
+      table.by_type[static_cast<uint32_t>(type)] = fn;
+      CpuKernels wrong = *scalar_kernels();
+      wrong.matmul = &table;
+      std::string mismatch;
+      EXPECT_FALSE(check_kernels(wrong, &mismatch));
+      EXPECT_EQ(mismatch, name_of(type));
+    }
   }
 }
 

@@ -3,8 +3,6 @@
 namespace kvrt::test {
 namespace {
 
-constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kQ4_1, DType::kQ8_0};
-
 std::vector<float> run_matmul(Backend* backend, const Weight& w, const std::vector<float>& x, const float* bias, bool accumulate) {
   const uint32_t n = static_cast<uint32_t>(x.size() / w.cols());
   std::vector<float> out(uint64_t{n} * w.rows(), 0.25f);
@@ -16,8 +14,8 @@ TEST(Matmul, Avx2HasScalarsBits) {
   const auto scalar = open_backend("scalar"), avx2 = open_backend("avx2", 2);
   KVRT_SKIP_WITHOUT(avx2);
   Random random(1);
-  for (const DType type : kTypes) {
-    for (const uint32_t cols : {32u, 64u, 576u, 1536u, 1568u}) {
+  for (const DType type : all_types()) {
+    for (const uint32_t cols : widths(type, {32, 64, 576, 1568}, {256, 512, 1792})) {
       const uint32_t rows = 1 + random.below(70);
       const Tensor tensor = random_tensor(type, rows, cols, &random);
       const auto ws = make_weight(scalar.get(), {tensor}), wa = make_weight(avx2.get(), {tensor});
@@ -28,7 +26,7 @@ TEST(Matmul, Avx2HasScalarsBits) {
         const bool accumulate = random.below(2) != 0, with_bias = random.below(2) != 0;
         EXPECT_SAME_BITS(run_matmul(scalar.get(), *ws, x, with_bias ? bias.data() : nullptr, accumulate),
                          run_matmul(avx2.get(), *wa, x, with_bias ? bias.data() : nullptr, accumulate))
-            << dtype_info(static_cast<uint32_t>(type))->name << " rows " << rows << " cols " << cols << " n " << n;
+            << name_of(type) << " rows " << rows << " cols " << cols << " n " << n;
       }
     }
   }
@@ -39,11 +37,13 @@ TEST(Matmul, ManyColumnsAndPieces) {
   const auto scalar = open_backend("scalar", 2), avx2 = open_backend("avx2", 2);
   KVRT_SKIP_WITHOUT(avx2);
   Random random(2);
-  for (const auto& [cols, n] : {std::pair{64u, 261u}, std::pair{3200u, 5u}}) {
-    const Tensor tensor = random_tensor(DType::kQ4_1, 20, cols, &random);
-    const auto ws = make_weight(scalar.get(), {tensor}), wa = make_weight(avx2.get(), {tensor});
-    const std::vector<float> x = random.floats(uint64_t{n} * cols);
-    EXPECT_SAME_BITS(run_matmul(scalar.get(), *ws, x, nullptr, false), run_matmul(avx2.get(), *wa, x, nullptr, false));
+  for (const DType type : all_types()) {
+    for (const auto& [cols, n] : {std::pair{256u, 261u}, std::pair{3328u, 5u}}) {
+      const Tensor tensor = random_tensor(type, 20, cols, &random);
+      const auto ws = make_weight(scalar.get(), {tensor}), wa = make_weight(avx2.get(), {tensor});
+      const std::vector<float> x = random.floats(uint64_t{n} * cols);
+      EXPECT_SAME_BITS(run_matmul(scalar.get(), *ws, x, nullptr, false), run_matmul(avx2.get(), *wa, x, nullptr, false)) << name_of(type);
+    }
   }
 }
 
@@ -76,9 +76,9 @@ TEST(Matmul, ColumnsAndRowsAreIndependent) {
 TEST(Matmul, ScalarIsWithinBoundOfFloat64) {
   const auto scalar = open_backend("scalar");
   Random random(4);
-  for (const DType type : kTypes) {
-    const bool quantized = type == DType::kQ4_1 || type == DType::kQ8_0;
-    constexpr uint32_t kRows = 21, kCols = 320, kN = 3;
+  for (const DType type : all_types()) {
+    const bool quantized = type != DType::kF32 && type != DType::kF16 && type != DType::kBF16;
+    constexpr uint32_t kRows = 21, kCols = 512, kN = 3;
     const Tensor tensor = random_tensor(type, kRows, kCols, &random);
     const auto weight = make_weight(scalar.get(), {tensor});
     const std::vector<float> w = tensor.dequantized(), x = random.floats(kN * kCols), bias = random.floats(kRows);
@@ -96,7 +96,7 @@ TEST(Matmul, ScalarIsWithinBoundOfFloat64) {
             if (quantized) bound += std::fabs(wi) * amax / 254;
           }
         }
-        EXPECT_NEAR(out[n * kRows + r], sum, bound + magnitude * kCols * 6e-8) << dtype_info(static_cast<uint32_t>(type))->name;
+        EXPECT_NEAR(out[n * kRows + r], sum, bound + magnitude * kCols * 6e-8) << name_of(type);
       }
     }
   }
@@ -107,14 +107,15 @@ TEST(Embed, GivesDequantizedRows) {
   for (const char* isa : {"scalar", "avx2"}) {
     const auto backend = open_backend(isa, 2);
     if (backend == nullptr) continue;
-    for (const DType type : kTypes) {
-      const Tensor tensor = random_tensor(type, 53, 96, &random);
+    for (const DType type : all_types()) {
+      const uint32_t cols = widths(type, {96}, {512})[0];
+      const Tensor tensor = random_tensor(type, 53, cols, &random);
       const auto weight = make_weight(backend.get(), {tensor});
       std::vector<int32_t> tokens = {52, 0, 17, 17, 31, 16, 15, 48};
-      std::vector<float> out(tokens.size() * 96), want, all = tensor.dequantized();
+      std::vector<float> out(tokens.size() * cols), want, all = tensor.dequantized();
       backend->run(0, [&] { backend->embed(*weight, tokens, out.data()); });
-      for (const int32_t t : tokens) want.insert(want.end(), all.begin() + t * 96, all.begin() + (t + 1) * 96);
-      EXPECT_SAME_BITS(want, out);
+      for (const int32_t t : tokens) want.insert(want.end(), all.begin() + t * cols, all.begin() + (t + 1) * cols);
+      EXPECT_SAME_BITS(want, out) << isa << " " << name_of(type);
     }
   }
 }
@@ -136,7 +137,7 @@ TEST(MakeWeight, RefusesWhatDoesNotFit) {
   huge.ne = {64, uint64_t{1} << 62, 4, 1};
   EXPECT_EQ(backend->make_weight({&huge, 1}).status().code(), Code::kInvalid);
   TensorView foreign = a.view();
-  foreign.type = static_cast<DType>(12);
+  foreign.type = static_cast<DType>(16);  // IQ2_XXS
   EXPECT_EQ(backend->make_weight({&foreign, 1}).status().code(), Code::kUnsupported);
 }
 

@@ -67,30 +67,70 @@ struct Tensor {
   }
 };
 
-// Random quants with rows of extremes: all nibbles 15, all weights -128, denormal scales.
+// Where the f16 fields of a block lie; -1: there is none. A reading of the format's own, not kvrt's.
+struct HalfFields {
+  int scale, minimum;
+};
+inline HalfFields half_fields(DType type) {
+  switch (type) {
+    case DType::kQ2_K:
+      return {80, 82};
+    case DType::kQ3_K:
+      return {108, -1};
+    case DType::kQ6_K:
+      return {208, -1};
+    case DType::kQ4_1:
+    case DType::kQ5_1:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return {0, 2};
+    case DType::kF32:
+    case DType::kBF16:
+    case DType::kMXFP4:
+      return {-1, -1};
+    default:
+      return {0, -1};
+  }
+}
+
+// Random quants with blocks of extremes: all bits set (the largest integers and scales), all bytes 0x80, 0 or 0x7f, denormal scales.
 inline Tensor random_tensor(DType type, uint32_t rows, uint32_t cols, Random* random) {
   const DTypeInfo& info = *dtype_info(static_cast<uint32_t>(type));
   Tensor t{type, rows, cols, std::vector<uint8_t>(uint64_t{rows} * cols / info.block_elems * info.block_bytes)};
+  const HalfFields fields = half_fields(type);
   const auto put_f16 = [&t](uint64_t at, float f) {
     const uint16_t h = f32_to_f16(f);
     std::memcpy(t.bytes.data() + at, &h, sizeof h);
   };
   for (uint64_t at = 0; at < t.bytes.size(); at += info.block_bytes) {
-    if (type == DType::kF32) {
+    if (type == DType::kF32 || type == DType::kBF16) {
       const float f = random->normal() * 0.1f;
-      std::memcpy(t.bytes.data() + at, &f, sizeof f);
+      std::memcpy(t.bytes.data() + at, reinterpret_cast<const uint8_t*>(&f) + 4 - info.block_bytes, info.block_bytes);
     } else if (type == DType::kF16) {
       put_f16(at, random->below(50) == 0 ? 6e-8f * static_cast<float>(random->below(100)) : random->normal() * 0.1f);
     } else {
-      const uint32_t scales = type == DType::kQ4_1 ? 4 : 2, kind = random->below(5);
-      for (uint32_t i = scales; i < info.block_bytes; ++i) {
-        t.bytes[at + i] = kind == 0 ? (type == DType::kQ4_1 ? 0xff : 0x80) : static_cast<uint8_t>(random->below(256));
+      const uint32_t kind = random->below(12);
+      constexpr uint8_t kExtremes[] = {0xff, 0x80, 0x00, 0x7f};
+      for (uint32_t i = 0; i < info.block_bytes; ++i) {
+        t.bytes[at + i] = kind < 4 ? kExtremes[kind] : static_cast<uint8_t>(random->below(256));
       }
-      put_f16(at, kind == 1 ? 1e-7f : random->normal() * 0.02f);
-      if (type == DType::kQ4_1) put_f16(at + 2, random->normal() * 0.1f);
+      if (type == DType::kMXFP4) t.bytes[at] = static_cast<uint8_t>(kind == 5 ? random->below(3) : 110 + random->below(20));
+      if (fields.scale >= 0) put_f16(at + static_cast<uint32_t>(fields.scale), kind == 5 ? 1e-7f : random->normal() * 0.02f);
+      if (fields.minimum >= 0) put_f16(at + static_cast<uint32_t>(fields.minimum), random->normal() * 0.1f);
     }
   }
   return t;
+}
+
+inline std::vector<DType> all_types() {
+  std::vector<DType> types;
+  for (const DTypeInfo& info : dtypes()) types.push_back(info.type);
+  return types;
+}
+inline const char* name_of(DType type) { return dtype_info(static_cast<uint32_t>(type))->name; }
+// The widths that are whole blocks of the type.
+inline std::vector<uint32_t> widths(DType type, std::initializer_list<uint32_t> small, std::initializer_list<uint32_t> superblocks) {
+  return dtype_info(static_cast<uint32_t>(type))->block_elems == 256 ? superblocks : small;
 }
 
 inline std::unique_ptr<Weight> make_weight(Backend* backend, const std::vector<Tensor>& tensors) {

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "runtime/base/limits.h"
+#include "runtime/compute/quants.h"
+#include "runtime/model/ggml_types.h"
 #include "runtime/model/model.h"
 #include "tests/support/gguf_writer.h"
 
@@ -246,14 +248,60 @@ TEST(ModelLoad, PartsOfASplitModelAreRefusedByName) {
   EXPECT_TRUE(load(with(GgufModel(), [](GgufWriter& w) { w.add_scalar("split.count", 2, uint16_t{1}); })).is_ok());
 }
 
+// Every type that GGUF knows: what kvrt has loads, the others are named, with their tensor.
 TEST(ModelLoad, ATensorTypeThatKvrtLacksIsRefusedWhenTheModelIsLoaded) {
+  constexpr uint32_t kWidth = 512;
+  uint32_t supported = 0, refused = 0;
+  for (uint32_t id = 0; id < 64; ++id) {
+    GgufModel spec;
+    spec.width = kWidth;
+    spec.skip_tensor = "blk.0.attn_q.weight";
+    const GgmlType* type = find_ggml_type(id);
+    const uint64_t bytes = type ? uint64_t{kWidth} / type->block_elems * type->block_bytes * kWidth : 0;
+    const auto file = with(spec, [&](GgufWriter& w) {
+      w.add_tensor("blk.0.attn_q.weight", id, {kWidth, kWidth}, std::vector<uint8_t>(bytes));
+    });
+    const Status parsed = GgufFile::parse(file, "test.gguf").take_status();
+    if (!type) {
+      expect_status(parsed, Code::kUnsupported, ("tensor blk.0.attn_q.weight: unknown tensor type " + std::to_string(id)).c_str());
+      continue;
+    }
+    ASSERT_TRUE(parsed.is_ok()) << parsed.message();
+    const auto model = load(file);
+    if (const DTypeInfo* info = dtype_info(id)) {
+      EXPECT_STREQ(info->name, type->name);
+      EXPECT_EQ(info->block_elems, type->block_elems) << type->name;
+      EXPECT_EQ(info->block_bytes, type->block_bytes) << type->name;
+      EXPECT_TRUE(model.is_ok()) << model.status().message();
+      ++supported;
+    } else {
+      expect_status(model.status(), Code::kUnsupported, ("tensor blk.0.attn_q.weight: type " + std::string(type->name)).c_str());
+      ++refused;
+    }
+  }
+  EXPECT_EQ(supported, 16u);
+  EXPECT_EQ(refused, 18u);
+}
+
+// A vector is F32, F16 or BF16.
+TEST(ModelLoad, AQuantizedVectorIsRefused) {
   GgufModel spec;
+  spec.skip_tensor = "output_norm.weight";
+  const auto norm = [&](uint32_t type, size_t bytes) {
+    return load(with(spec, [&](GgufWriter& w) { w.add_tensor("output_norm.weight", type, {32}, std::vector<uint8_t>(bytes)); }));
+  };
+  EXPECT_TRUE(norm(30, 64).is_ok());
+  expect_status(norm(2, 18).status(), Code::kUnsupported, "tensor output_norm.weight: type Q4_0 is not supported for a vector");
+}
+
+// A row of 288 elements is no whole superblock.
+TEST(ModelLoad, ARowThatIsNoWholeBlockIsRefused) {
+  GgufModel spec;
+  spec.width = 288;
   spec.skip_tensor = "blk.0.attn_q.weight";
-  const auto bytes = with(spec, [](GgufWriter& w) { w.add_tensor("blk.0.attn_q.weight", 2, {32, 32}, std::vector<uint8_t>(32 * 18)); });
-  ASSERT_TRUE(GgufFile::parse(bytes, "test.gguf").is_ok());
-  const auto model = load(bytes);
-  expect_status(model.status(), Code::kUnsupported, "Q4_0");
-  expect_status(model.status(), Code::kUnsupported, "blk.0.attn_q.weight");
+  const auto bytes = with(spec, [](GgufWriter& w) { w.add_tensor("blk.0.attn_q.weight", 12, {288, 288}, std::vector<uint8_t>(46656)); });
+  const Status status = GgufFile::parse(bytes, "test.gguf").take_status();
+  expect_status(status, Code::kCorrupt, "tensor blk.0.attn_q.weight: a row of Q4_K is a multiple of 256 elements, found 288");
 }
 
 TEST(ModelLoad, HyperParametersOutOfRangeAreNamed) {
