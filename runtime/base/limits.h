@@ -19,6 +19,7 @@ inline constexpr uint64_t kGgufAlignmentMax = 1u << 20;
 inline constexpr uint32_t kLayersMax = 1024;
 inline constexpr uint32_t kHeadsMax = 1024;
 inline constexpr uint32_t kHeadDimMax = 512;
+inline constexpr uint32_t kExpertsMax = 1024;
 inline constexpr uint32_t kWidthMax = 1u << 20;  // embedding and feed-forward width
 inline constexpr uint32_t kVocabMax = 4u << 20;
 inline constexpr uint32_t kContextMax = 16u << 20;

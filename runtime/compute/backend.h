@@ -11,6 +11,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/base/threads.h"
+#include "runtime/compute/rope.h"
 #include "runtime/compute/step.h"
 #include "runtime/compute/tensor.h"
 
@@ -33,12 +34,19 @@ class Weight {
   virtual uint64_t bytes() const = 0;  // resident
 };
 
-enum class RopeStyle : uint32_t { kInterleaved, kHalves };  // pairs (2i, 2i+1) as in GGUF's llama, or (i, i + dims/2) as in neox
+enum class Activation : uint32_t { kSilu, kGeluTanh };
 
-struct RopeParams {
-  RopeStyle style = RopeStyle::kInterleaved;
-  uint32_t dims = 0;  // rotated dimensions, even, ≤ head_dim
-  float freq_base = 10000.0f;
+struct AttentionParams {
+  uint32_t heads = 0;
+  float scale = 0;      // of q·k
+  float softcap = 0;    // then scores become softcap * tanh(score / softcap); 0: they stay
+  uint32_t window = 0;  // a row at position p sees (p - window, p]; 0: [0, p]
+};
+
+// A step's rows by the experts that they go to: expert e has rows and weights [first[e], first[e + 1]), rows ascending.
+struct Routes {
+  std::vector<uint32_t> first, rows;
+  std::vector<float> weights;
 };
 
 // Pointers named x, out... are device memory, row-major f32, one row per row of the step (or of the gathered rows).
@@ -62,6 +70,9 @@ class Backend {
   // Ops.
   virtual void embed(const Weight& table, std::span<const int32_t> tokens, float* out) = 0;
   virtual void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) = 0;
+  // The same in place for each of `heads` runs of head_dim at x + row * stride; one weight[head_dim] for all.
+  virtual void rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
+                             float* x) = 0;
   // out[n, w.rows] = x[n, w.cols] · wᵀ (+ bias[w.rows]); accumulate: out += that, each sum rounded once after the chain.
   virtual void matmul(const Weight& w, const float* bias, const float* x, uint32_t n, bool accumulate, float* out) = 0;
   // Rotates `heads` heads of head_dim, at x + row * stride, by the row's position.
@@ -71,10 +82,17 @@ class Backend {
   virtual void kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, const float* k, const float* v,
                         uint32_t stride) = 0;
   // q at q + row * stride: heads * head_dim. Causal; reads K and V only from the pool. out [rows, heads * head_dim].
-  virtual void attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, uint32_t heads, float scale,
+  virtual void attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params,
                          const float* q, uint32_t stride, float* out) = 0;
-  // out[rows, width] = silu(gate) * up with gate_up [rows, 2 * width].
-  virtual void silu_mul(const float* gate_up, uint32_t rows, uint32_t width, float* out) = 0;
+  // out[rows, width] = act(gate) * up with gate_up [rows, 2 * width].
+  virtual void act_mul(Activation act, const float* gate_up, uint32_t rows, uint32_t width, float* out) = 0;
+  virtual void add(const float* y, uint32_t rows, uint32_t width, float* x) = 0;  // x += y
+  virtual void scale(float factor, uint32_t rows, uint32_t width, float* x) = 0;  // x *= factor
+  virtual void softcap(float cap, uint32_t rows, uint32_t width, float* x) = 0;   // x = cap * tanh(x / cap)
+  // Each row's `used` largest of `experts` logits (ties: the lowest id), weighted by the softmax over all; normalize: over those.
+  virtual void route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) = 0;
+  // x[rows[i]] += weights[i] * y[i], each one fma. No row twice.
+  virtual void add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) = 0;
   virtual void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) = 0;
 
   // Runs one step. The CPU: sets the floating-point environment, wakes the pool's workers once, calls fn, restores both.

@@ -58,6 +58,16 @@ void CpuBackend::rmsnorm(const float* x, const float* weight, float eps, uint32_
            [&](uint32_t row) { kernels_.rmsnorm_row(x + uint64_t{row} * width, weight, eps, width, out + uint64_t{row} * width); });
 }
 
+void CpuBackend::rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
+                               float* x) {
+  for_rows(rows, kElementwiseGrain, [&](uint32_t row) {
+    for (uint32_t h = 0; h < heads; ++h) {
+      float* head = x + uint64_t{row} * stride + uint64_t{h} * head_dim;
+      kernels_.rmsnorm_row(head, weight, eps, head_dim, head);
+    }
+  });
+}
+
 void CpuBackend::quantize(const float* x, uint32_t n, uint32_t k) {
   const uint32_t blocks = k / kQuantBlock;
   if (quant_q_.size() < uint64_t{n} * k) quant_q_.resize(uint64_t{n} * k);
@@ -103,46 +113,67 @@ void CpuBackend::matmul(const Weight& w, const float* bias, const float* x, uint
   });
 }
 
-void CpuBackend::prepare_rope(const RopeParams& params, std::span<const int32_t> positions) {
-  const bool same_params = rope_params_.dims == params.dims && rope_params_.freq_base == params.freq_base;
-  if (same_params && std::ranges::equal(positions, rope_positions_)) return;
+const CpuBackend::RopeTable& CpuBackend::prepare_rope(const RopeParams& params, std::span<const int32_t> positions) {
+  if (rope_tables_[rope_last_].params != params) rope_last_ ^= 1;
+  RopeTable& table = rope_tables_[rope_last_];
+  const bool same_params = table.params == params;
+  if (same_params && std::ranges::equal(positions, table.positions)) return table;
   const uint32_t pairs = params.dims / 2;
   if (!same_params) {
-    rope_inv_freq_.resize(pairs);
-    rope_frequencies(params.freq_base, params.dims, rope_inv_freq_.data());
+    table.params = params;
+    table.inv_freq.resize(pairs);
+    rope_frequencies(params, table.inv_freq.data());
   }
-  rope_params_ = params;
-  rope_positions_.assign(positions.begin(), positions.end());
-  rope_cos_.resize(positions.size() * pairs);
-  rope_sin_.resize(positions.size() * pairs);
+  const double amplitude = rope_amplitude(params);
+  table.positions.assign(positions.begin(), positions.end());
+  table.cos.resize(positions.size() * pairs);
+  table.sin.resize(positions.size() * pairs);
   for_rows(static_cast<uint32_t>(positions.size()), kElementwiseGrain, [&](uint32_t row) {
     for (uint32_t i = 0; i < pairs; ++i) {
       double sin, cos;
-      rope_sincos(static_cast<double>(positions[row]) * rope_inv_freq_[i], &sin, &cos);
-      rope_sin_[uint64_t{row} * pairs + i] = static_cast<float>(sin);
-      rope_cos_[uint64_t{row} * pairs + i] = static_cast<float>(cos);
+      rope_sincos(static_cast<double>(positions[row]) * table.inv_freq[i], &sin, &cos);
+      table.sin[uint64_t{row} * pairs + i] = static_cast<float>(sin * amplitude);
+      table.cos[uint64_t{row} * pairs + i] = static_cast<float>(cos * amplitude);
     }
   });
+  return table;
 }
 
 void CpuBackend::rope(const RopeParams& params, std::span<const int32_t> positions, uint32_t heads, uint32_t head_dim, uint32_t stride,
                       float* x) {
   KVRT_CHECK(params.dims % 2 == 0 && params.dims <= head_dim);
-  prepare_rope(params, positions);
+  const RopeTable& table = prepare_rope(params, positions);
   const uint32_t pairs = params.dims / 2;
   for_rows(static_cast<uint32_t>(positions.size()), kElementwiseGrain, [&](uint32_t row) {
     for (uint32_t h = 0; h < heads; ++h) {
-      kernels_.rope_head(rope_cos_.data() + uint64_t{row} * pairs, rope_sin_.data() + uint64_t{row} * pairs, pairs,
+      kernels_.rope_head(table.cos.data() + uint64_t{row} * pairs, table.sin.data() + uint64_t{row} * pairs, pairs,
                          params.style == RopeStyle::kInterleaved, x + uint64_t{row} * stride + h * head_dim);
     }
   });
 }
 
-void CpuBackend::silu_mul(const float* gate_up, uint32_t rows, uint32_t width, float* out) {
+void CpuBackend::act_mul(Activation act, const float* gate_up, uint32_t rows, uint32_t width, float* out) {
+  const auto row_fn = act == Activation::kSilu ? kernels_.silu_mul_row : kernels_.gelu_mul_row;
   for_rows(rows, kElementwiseGrain, [&](uint32_t row) {
     const float* gate = gate_up + uint64_t{row} * 2 * width;
-    kernels_.silu_mul_row(gate, gate + width, width, out + uint64_t{row} * width);
+    row_fn(gate, gate + width, width, out + uint64_t{row} * width);
   });
+}
+
+void CpuBackend::add(const float* y, uint32_t rows, uint32_t width, float* x) {
+  for_rows(rows, kElementwiseGrain, [&](uint32_t row) {
+    for (uint64_t i = uint64_t{row} * width, end = i + width; i < end; ++i) x[i] = x[i] + y[i];
+  });
+}
+
+void CpuBackend::scale(float factor, uint32_t rows, uint32_t width, float* x) {
+  for_rows(rows, kElementwiseGrain, [&](uint32_t row) {
+    for (uint64_t i = uint64_t{row} * width, end = i + width; i < end; ++i) x[i] = x[i] * factor;
+  });
+}
+
+void CpuBackend::softcap(float cap, uint32_t rows, uint32_t width, float* x) {
+  for_rows(rows, 1, [&](uint32_t row) { kernels_.softcap_row(cap, width, x + uint64_t{row} * width); });
 }
 
 void CpuBackend::gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) {

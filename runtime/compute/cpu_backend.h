@@ -30,14 +30,20 @@ class CpuBackend final : public Backend {
 
   void embed(const Weight& table, std::span<const int32_t> tokens, float* out) override;
   void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) override;
+  void rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
   void matmul(const Weight& w, const float* bias, const float* x, uint32_t n, bool accumulate, float* out) override;
   void rope(const RopeParams& params, std::span<const int32_t> positions, uint32_t heads, uint32_t head_dim, uint32_t stride,
             float* x) override;
   void kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, const float* k, const float* v,
                 uint32_t stride) override;
-  void attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, uint32_t heads, float scale, const float* q,
+  void attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params, const float* q,
                  uint32_t stride, float* out) override;
-  void silu_mul(const float* gate_up, uint32_t rows, uint32_t width, float* out) override;
+  void act_mul(Activation act, const float* gate_up, uint32_t rows, uint32_t width, float* out) override;
+  void add(const float* y, uint32_t rows, uint32_t width, float* x) override;
+  void scale(float factor, uint32_t rows, uint32_t width, float* x) override;
+  void softcap(float cap, uint32_t rows, uint32_t width, float* x) override;
+  void route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) override;
+  void add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) override;
   void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) override;
   void run(uint64_t shape_key, const std::function<void()>& fn) override;
 
@@ -51,7 +57,14 @@ class CpuBackend final : public Backend {
   uint32_t threads() const { return pool_.size(); }
 
  private:
-  void prepare_rope(const RopeParams& params, std::span<const int32_t> positions);
+  // The rotation of positions. One step asks for the same ones in every layer; layers may differ in two kinds of parameters.
+  struct RopeTable {
+    RopeParams params;
+    std::vector<int32_t> positions;
+    std::vector<double> inv_freq;
+    std::vector<float> cos, sin;  // [positions][dims / 2]
+  };
+  const RopeTable& prepare_rope(const RopeParams& params, std::span<const int32_t> positions);
   void quantize(const float* x, uint32_t n, uint32_t k);
   // One share of a step's attention: a query tile of one sequence and KV head over spans [span_begin, span_end). Where the
   // spans of a tile are dealt to several threads, each leaves its partial result in its slot and a second region merges them.
@@ -62,7 +75,7 @@ class CpuBackend final : public Backend {
     uint32_t slot;
   };
   struct AttentionPartial;
-  void plan_attention(const KvGeometry& kv, const Step& step, uint32_t tile_tokens);
+  void plan_attention(const KvGeometry& kv, const Step& step, int64_t window, uint32_t tile_tokens);
   // Rows [0, n) in chunks of about `grain` rows.
   template <typename F>
   void for_rows(uint32_t n, uint32_t grain, const F& fn);
@@ -77,11 +90,10 @@ class CpuBackend final : public Backend {
   std::vector<float> attention_scratch_;
   std::vector<AttentionShare> shares_, merges_;
   uint32_t slots_ = 0;
-  // The rotation of the positions last asked for: one step asks for the same ones in every layer.
-  RopeParams rope_params_;
-  std::vector<int32_t> rope_positions_;
-  std::vector<float> rope_cos_, rope_sin_;  // [positions][dims / 2]
-  std::vector<double> rope_inv_freq_;
+  std::vector<float> route_weights_;  // [rows][experts]
+  std::vector<uint32_t> route_ids_;   // [rows][used], ascending in each row
+  RopeTable rope_tables_[2];
+  uint32_t rope_last_ = 0;  // the table last used
 };
 
 template <typename F>

@@ -10,6 +10,12 @@ namespace {
 
 constexpr uint32_t kTileRows = 48;  // query rows (tokens x heads of a group) that share a read of K and V
 constexpr uint32_t kNoSlot = UINT32_MAX;
+constexpr int64_t kNoWindow = INT64_MAX / 2;
+
+// The first span of which a row at this position sees something.
+uint32_t first_span(int64_t position, int64_t window) {
+  return static_cast<uint32_t>(std::max<int64_t>(position - window + 1, 0) / kSpanTokens);
+}
 
 uint8_t* block_of(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const StepSeq& seq, int64_t position) {
   const auto index = static_cast<uint32_t>(position / kv.block_tokens);
@@ -46,13 +52,18 @@ struct CpuBackend::AttentionPartial {
   AttentionPartial(float* at, uint32_t rows, uint32_t head_dim) : max(at), sum(at + rows), acc(at + 2 * rows), dim(head_dim) {}
   static uint64_t floats(uint32_t rows, uint32_t head_dim) { return uint64_t{rows} * (head_dim + 2); }
   float* row(uint32_t i) const { return acc + uint64_t{i} * dim; }
+  void take(uint32_t i, const AttentionPartial& from) const {
+    max[i] = from.max[i];
+    sum[i] = from.sum[i];
+    std::copy_n(from.row(i), dim, row(i));
+  }
   float *max, *sum, *acc;
   uint32_t dim;
 };
 
 // Deals a step's attention to threads. Many tiles: one share each, the longest first. Few tiles (a decode) over many spans: a
 // share per span, so that one long sequence uses all threads.
-void CpuBackend::plan_attention(const KvGeometry& kv, const Step& step, uint32_t tile_tokens) {
+void CpuBackend::plan_attention(const KvGeometry& kv, const Step& step, int64_t window, uint32_t tile_tokens) {
   shares_.clear();
   merges_.clear();
   uint32_t slots = 0;
@@ -61,15 +72,15 @@ void CpuBackend::plan_attention(const KvGeometry& kv, const Step& step, uint32_t
     for (uint32_t t = 0; t < tiles; ++t) {
       AttentionShare share{&seq, (tiles - 1 - t) * tile_tokens, 0, 0, 0, 0, 0};
       share.tokens = std::min(tile_tokens, seq.n_rows - share.first);
-      const auto last = static_cast<uint64_t>(seq.first_position) + share.first + share.tokens - 1;
-      const uint32_t spans = static_cast<uint32_t>(last / kSpanTokens) + 1;
-      const bool split = spans > 1 && tiles == 1 && pool_.size() > 1;
+      const int64_t first = int64_t{seq.first_position} + share.first, last = first + share.tokens - 1;
+      const uint32_t begin = first_span(first, window), end = static_cast<uint32_t>(last / kSpanTokens) + 1;
+      const bool split = end - begin > 1 && tiles == 1 && pool_.size() > 1;
       for (share.head = 0; share.head < kv.kv_heads; ++share.head) {
-        share.span_begin = 0;
-        share.span_end = spans;
+        share.span_begin = begin;
+        share.span_end = end;
         share.slot = slots;
         if (split) merges_.push_back(share);
-        for (uint32_t s = 0; split && s < spans; ++s) {
+        for (uint32_t s = begin; split && s < end; ++s) {
           share.span_begin = s;
           share.span_end = s + 1;
           share.slot = slots++;
@@ -85,11 +96,13 @@ void CpuBackend::plan_attention(const KvGeometry& kv, const Step& step, uint32_t
   slots_ = slots;
 }
 
-void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, uint32_t heads, float scale,
+void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params,
                            const float* q, uint32_t stride, float* out) {
   const CpuKernels& kernels = kv.head_dim % 8 == 0 && kv.head_dim <= kHeadDimMax ? kernels_ : *scalar_kernels();  // the same bits
-  const uint32_t group = heads / kv.kv_heads, tile_tokens = std::max(1u, kTileRows / group), rows = tile_tokens * group;
-  plan_attention(kv, step, tile_tokens);
+  const uint32_t heads = params.heads, group = heads / kv.kv_heads;
+  const uint32_t tile_tokens = std::max(1u, kTileRows / group), rows = tile_tokens * group;
+  const int64_t window = params.window > 0 ? params.window : kNoWindow;
+  plan_attention(kv, step, window, tile_tokens);
   const uint64_t partial = AttentionPartial::floats(rows, kv.head_dim), per_worker = uint64_t{rows} * kSpanTokens + 2 * partial;
   const uint64_t floats = per_worker * pool_.size() + partial * slots_;
   if (attention_scratch_.size() < floats) attention_scratch_.resize(floats);
@@ -101,10 +114,13 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t l
       kernels.finish_row(kv.head_dim, result.sum[i], result.row(i), out + (row * heads + share.head * group + i % group) * kv.head_dim);
     }
   };
-  // Rows that see nothing of the span keep their bits: merging it is the identity.
+  // Rows that see nothing of the span keep their bits; a row's first span is taken as it is.
   const auto merge = [&](const AttentionShare& share, uint32_t span, const AttentionPartial& into, const AttentionPartial& next) {
     for (uint32_t i = 0; i < share.tokens * group; ++i) {
-      if (int64_t{share.seq->first_position} + share.first + i / group < int64_t{span} * kSpanTokens) continue;
+      const int64_t position = int64_t{share.seq->first_position} + share.first + i / group;
+      const uint32_t first = first_span(position, window);
+      if (first == span) into.take(i, next);
+      if (first >= span || position < int64_t{span} * kSpanTokens) continue;
       kernels.merge_span(kv.head_dim, into.max + i, into.sum + i, into.row(i), next.max[i], next.sum[i], next.row(i));
     }
   };
@@ -119,7 +135,9 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t l
     tile.tokens = share.tokens;
     tile.group = group;
     tile.head_dim = kv.head_dim;
-    tile.scale = scale;
+    tile.scale = params.scale;
+    tile.softcap = params.softcap;
+    tile.window = window;
     tile.first_position = int64_t{share.seq->first_position} + share.first;
     tile.k = pool + layer * kv.layer_bytes() + uint64_t{share.head} * kv.head_dim * kv.block_tokens * kv.elem_bytes;
     tile.v = tile.k + kv.half_bytes();
@@ -141,8 +159,9 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t l
   pool_.parallel_for(static_cast<uint32_t>(merges_.size()), [&](uint32_t chunk, uint32_t) {
     const AttentionShare& share = merges_[chunk];
     const AttentionPartial result(partials + partial * share.slot, rows, kv.head_dim);
-    for (uint32_t span = 1; span < share.span_end; ++span) {
-      merge(share, span, result, AttentionPartial(partials + partial * (share.slot + span), rows, kv.head_dim));
+    for (uint32_t span = share.span_begin + 1; span < share.span_end; ++span) {
+      const uint32_t slot = share.slot + span - share.span_begin;
+      merge(share, span, result, AttentionPartial(partials + partial * slot, rows, kv.head_dim));
     }
     finish(share, result);
   });

@@ -44,19 +44,20 @@ struct MatmulTable {
 };
 
 // One query tile (tokens x the group's heads) against one span of one KV head.
-// Query row i = t * group + g has its q at q + t * q_stride + g * head_dim and sees positions [0, first_position + t].
+// Query row i = t * group + g has its q at q + t * q_stride + g * head_dim; with p = first_position + t it sees (p - window, p].
 struct AttentionTile {
   const float* q;
   uint64_t q_stride;
   uint32_t tokens, group, head_dim;
-  float scale;
+  float scale, softcap;    // softcap 0: none
   int64_t first_position;  // of token 0
+  int64_t window;          // at least 1; INT64_MAX / 2: all
   const uint8_t* k;        // block b's K of this layer and KV head: k + b * block_bytes, [head_dim][block_tokens] f16
   const uint8_t* v;        // likewise [block_tokens][head_dim] f16
   uint64_t block_bytes;
   uint32_t block_tokens;
   const int32_t* blocks;   // the sequence's block table from the span's first position on
-  int64_t span_first;      // ≤ first_position + tokens - 1
+  int64_t span_first;      // a span of which some row sees something
   float* scratch;          // [tokens * group][kSpanTokens]
   float *max, *sum, *acc;  // out: [rows], [rows], [rows][head_dim]; rows that see nothing of the span are left alone
 };
@@ -67,6 +68,9 @@ struct CpuKernels {
   void (*quantize_row)(const float* x, uint32_t k, const QuantRows& out);
   void (*rmsnorm_row)(const float* x, const float* weight, float eps, uint32_t width, float* out);
   void (*silu_mul_row)(const float* gate, const float* up, uint32_t width, float* out);
+  void (*gelu_mul_row)(const float* gate, const float* up, uint32_t width, float* out);
+  void (*softcap_row)(float cap, uint32_t n, float* x);                        // x = cap * tanh(x / cap)
+  void (*add_scaled_row)(float factor, const float* y, uint32_t n, float* x);  // x = fma(factor, y, x)
   // Pair i of a head: interleaved (2i, 2i + 1), else (i, i + pairs).
   void (*rope_head)(const float* cos, const float* sin, uint32_t pairs, bool interleaved, float* x);
   void (*f32_to_f16_row)(const float* x, uint32_t n, uint16_t* out);

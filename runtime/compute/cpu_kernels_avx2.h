@@ -47,6 +47,24 @@ KVRT_INLINE __m256 exp_ps(__m256 x) {
   return _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(-64.0f), _CMP_LT_OQ), p);
 }
 
+// tanh(x) (NUMERICS.md §1).
+KVRT_INLINE __m256 tanh_ps(__m256 x) {
+  const __m256 sign = _mm256_set1_ps(-0.0f), one = _mm256_set1_ps(1.0f), a = _mm256_andnot_ps(sign, x), z = _mm256_mul_ps(x, x);
+  __m256 p = _mm256_set1_ps(-0x1.75e1cap-8f);
+  p = _mm256_fmadd_ps(p, z, _mm256_set1_ps(0x1.52269ap-6f));
+  p = _mm256_fmadd_ps(p, z, _mm256_set1_ps(-0x1.b83c5ap-5f));
+  p = _mm256_fmadd_ps(p, z, _mm256_set1_ps(0x1.110726p-3f));
+  p = _mm256_fmadd_ps(p, z, _mm256_set1_ps(-0x1.555532p-2f));
+  const __m256 near = _mm256_fmadd_ps(_mm256_mul_ps(p, z), x, x);
+  const __m256 e = exp_ps(_mm256_mul_ps(_mm256_set1_ps(-2.0f), a));
+  const __m256 far = _mm256_sub_ps(one, _mm256_div_ps(_mm256_add_ps(e, e), _mm256_add_ps(one, e)));
+  const __m256 signed_far = _mm256_or_ps(far, _mm256_and_ps(sign, x));
+  return _mm256_blendv_ps(signed_far, near, _mm256_cmp_ps(a, _mm256_set1_ps(0.625f), _CMP_LT_OQ));
+}
+
+// cap * tanh(x / cap)
+KVRT_INLINE __m256 softcap_ps(__m256 x, __m256 cap) { return _mm256_mul_ps(cap, tanh_ps(_mm256_div_ps(x, cap))); }
+
 // The fixed tree over 16 lanes: i + 8, then i + 4, i + 2, i + 1.
 KVRT_INLINE float sum_lanes(__m256 low, __m256 high) {
   const __m256 eight = _mm256_add_ps(low, high);
@@ -86,6 +104,9 @@ extern const MatmulTable kMatmul;
 void quantize_row(const float* x, uint32_t k, const QuantRows& out);
 void rmsnorm_row(const float* x, const float* weight, float eps, uint32_t width, float* out);
 void silu_mul_row(const float* gate, const float* up, uint32_t width, float* out);
+void gelu_mul_row(const float* gate, const float* up, uint32_t width, float* out);
+void softcap_row(float cap, uint32_t n, float* x);
+void add_scaled_row(float factor, const float* y, uint32_t n, float* x);
 void rope_head(const float* cos, const float* sin, uint32_t pairs, bool interleaved, float* x);
 void f32_to_f16_row(const float* x, uint32_t n, uint16_t* out);
 void attend_span(const AttentionTile& tile);

@@ -8,6 +8,7 @@ namespace {
 constexpr uint32_t kRowsAtOnce = 6;  // rows x 2 vectors, or up to 3 rows x 4 vectors: at most 12 accumulators
 
 KVRT_INLINE uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+KVRT_INLINE uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 // Where rows [row, row + R) have their queries; one division for all.
 template <int R>
@@ -21,10 +22,14 @@ KVRT_INLINE void queries(const AttentionTile& tile, uint32_t row, const float** 
   }
 }
 
-// Positions of the span that row `row` sees.
-KVRT_INLINE uint32_t visible_keys(const AttentionTile& tile, uint32_t row) {
-  const int64_t visible = tile.first_position + row / tile.group + 1 - tile.span_first;
-  return visible <= 0 ? 0 : visible < kSpanTokens ? static_cast<uint32_t>(visible) : kSpanTokens;
+// Positions [first, end) of the span that row `row` sees. Neither descends with the row.
+struct Seen {
+  uint32_t first, end;
+};
+KVRT_INLINE uint32_t within_span(int64_t j) { return j <= 0 ? 0 : j < kSpanTokens ? static_cast<uint32_t>(j) : kSpanTokens; }
+KVRT_INLINE Seen seen_by(const AttentionTile& tile, uint32_t row) {
+  const int64_t end = tile.first_position + row / tile.group + 1 - tile.span_first;
+  return {within_span(end - tile.window), within_span(end)};
 }
 
 // A decode reads every byte of K and V once and from far away: each line asks for the one `ahead` bytes on, which lies two
@@ -146,25 +151,31 @@ void widen(Lines from, uint32_t lines, uint32_t n, float* to) {
   }
 }
 
-// Scores to weights p = exp(s - max), in place; the row's maximum and sum. Keys beyond `keys` become 0 up to a multiple of 16.
-void softmax_row(uint32_t keys, float* p, float* max_out, float* sum_out) {
+// The lanes of 8 keys from j on that are seen.
+KVRT_INLINE __m256 seen_lanes(Seen seen, uint32_t j) {
+  const __m256i below_end = lanes_below(static_cast<int>(seen.end) - static_cast<int>(j));
+  return _mm256_castsi256_ps(_mm256_andnot_si256(lanes_below(static_cast<int>(seen.first) - static_cast<int>(j)), below_end));
+}
+KVRT_INLINE bool all_seen(Seen seen, uint32_t j, uint32_t n) { return j >= seen.first && j + n <= seen.end; }
+
+// Scores to weights p = exp(s - max), in place; the row's maximum and sum. Keys that are not seen become 0, from a multiple of 16 to
+// a multiple of 16.
+void softmax_row(Seen seen, float* p, float* max_out, float* sum_out) {
   const __m256 lowest = _mm256_set1_ps(-__builtin_inff());
   __m256 max8 = lowest;
-  const uint32_t whole = keys / 8 * 8;
-  for (uint32_t j = 0; j < whole; j += 8) max8 = _mm256_max_ps(_mm256_loadu_ps(p + j), max8);
-  if (whole < keys) {
-    const __m256 mask = _mm256_castsi256_ps(lanes_below(static_cast<int>(keys - whole)));
-    max8 = _mm256_max_ps(_mm256_blendv_ps(lowest, _mm256_loadu_ps(p + whole), mask), max8);
+  for (uint32_t j = seen.first / 8 * 8; j < seen.end; j += 8) {
+    const __m256 scores = _mm256_loadu_ps(p + j);
+    max8 = _mm256_max_ps(all_seen(seen, j, 8) ? scores : _mm256_blendv_ps(lowest, scores, seen_lanes(seen, j)), max8);
   }
   __m128 max4 = _mm_max_ps(_mm256_castps256_ps128(max8), _mm256_extractf128_ps(max8, 1));
   max4 = _mm_max_ps(max4, _mm_movehl_ps(max4, max4));
   max4 = _mm_max_ss(max4, _mm_shuffle_ps(max4, max4, 1));
   const __m256 max = _mm256_broadcastss_ps(max4);
   __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-  for (uint32_t j = 0; j < keys; j += 16) {
+  for (uint32_t j = seen.first / 16 * 16; j < seen.end; j += 16) {
     KVRT_UNROLL for (uint32_t i = 0; i < 2; ++i) {
       __m256 e = exp_ps(_mm256_sub_ps(_mm256_loadu_ps(p + j + 8 * i), max));
-      if (j + 16 > keys) e = _mm256_and_ps(e, _mm256_castsi256_ps(lanes_below(static_cast<int>(keys) - static_cast<int>(j + 8 * i))));
+      if (!all_seen(seen, j, 16)) e = _mm256_and_ps(e, seen_lanes(seen, j + 8 * i));
       _mm256_storeu_ps(p + j + 8 * i, e);
       sums[i] = _mm256_add_ps(sums[i], e);
     }
@@ -178,25 +189,33 @@ void softmax_row(uint32_t keys, float* p, float* max_out, float* sum_out) {
 // cannot reach it.
 template <typename T>
 void add_values(const AttentionTile& tile, uint32_t row, uint32_t rows, Lines v, uint32_t first, uint32_t keys) {
-  const float* p = tile.scratch + uint64_t{row} * kSpanTokens + first;
-  float* acc = tile.acc + uint64_t{row} * tile.head_dim;
-  const uint32_t least = visible_keys(tile, row);  // positions do not descend with the row
-  const uint32_t common = least <= first ? 0 : min_u32(keys, least - first);
-  if (common > 0) kValue<T>[rows](p, v, common, tile.head_dim, acc);
-  v.at += common * v.line;
-  for (uint32_t r = 0; r < rows; ++r) {
-    const uint32_t seen = visible_keys(tile, row + r), end = seen <= first ? 0 : min_u32(keys, seen - first);
-    if (end <= common) continue;
-    kValue<T>[1](p + uint64_t{r} * kSpanTokens + common, v, end - common, tile.head_dim, acc + uint64_t{r} * tile.head_dim);
+  const Lines from = v;
+  const auto add = [&](uint32_t r, uint32_t n, uint32_t begin, uint32_t end) {
+    if (begin >= end) return;
+    v.at = from.at + (begin - first) * from.line;
+    kValue<T>[n](tile.scratch + uint64_t{row + r} * kSpanTokens + begin, v, end - begin, tile.head_dim,
+                 tile.acc + uint64_t{row + r} * tile.head_dim);
+  };
+  const uint32_t last = first + keys;
+  const uint32_t common_begin = max_u32(first, seen_by(tile, row + rows - 1).first), common_end = min_u32(last, seen_by(tile, row).end);
+  if (common_begin == first && common_end == last) return add(0, rows, first, last);
+  const bool common = common_begin < common_end;
+  for (uint32_t r = 0; r < rows; ++r) {  // in order for each row: what comes before the common keys, those, what comes after
+    add(r, 1, max_u32(first, seen_by(tile, row + r).first), common ? common_begin : min_u32(last, seen_by(tile, row + r).end));
   }
+  if (!common) return;
+  add(0, rows, common_begin, common_end);
+  for (uint32_t r = 0; r < rows; ++r) add(r, 1, common_end, min_u32(last, seen_by(tile, row + r).end));
 }
 
 // Softmax of the rows that see something, their accumulators at zero.
 void begin_values(const AttentionTile& tile, uint32_t rows) {
   for (uint32_t row = 0; row < rows; ++row) {
-    const uint32_t seen = visible_keys(tile, row);
-    if (seen == 0) continue;
-    softmax_row(seen, tile.scratch + uint64_t{row} * kSpanTokens, tile.max + row, tile.sum + row);
+    const Seen seen = seen_by(tile, row);
+    if (seen.first == seen.end) continue;
+    float* p = tile.scratch + uint64_t{row} * kSpanTokens;
+    if (tile.softcap > 0) softcap_row(tile.softcap, seen.end - seen.first, p + seen.first);
+    softmax_row(seen, p, tile.max + row, tile.sum + row);
     float* acc = tile.acc + uint64_t{row} * tile.head_dim;
     for (uint32_t d = 0; d < tile.head_dim; d += 8) _mm256_storeu_ps(acc + d, _mm256_setzero_ps());
   }
@@ -220,37 +239,39 @@ KVRT_INLINE Lines values_of(const AttentionTile& tile, uint32_t b, uint32_t bloc
 }
 
 // A decode: up to kRowsAtOnce rows, straight from f16.
-void attend_few(const AttentionTile& tile, uint32_t rows, uint32_t keys, uint32_t blocks) {
-  for (uint32_t b = 0; b < blocks; ++b) {
-    const uint32_t j = b * tile.block_tokens;
-    kScore<F16>[rows](tile, 0, keys_of(tile, b, blocks), tile.block_tokens, min_u32(tile.block_tokens, keys - j), tile.scratch + j);
+void attend_few(const AttentionTile& tile, uint32_t rows, Seen seen, uint32_t blocks) {
+  for (uint32_t b = seen.first / tile.block_tokens; b < blocks; ++b) {
+    const uint32_t j = b * tile.block_tokens, skip = seen.first <= j ? 0 : (seen.first - j) / 16 * 16;
+    Lines k = keys_of(tile, b, blocks);
+    k.at += 2 * skip;
+    kScore<F16>[rows](tile, 0, k, tile.block_tokens - skip, min_u32(tile.block_tokens, seen.end - j) - skip, tile.scratch + j + skip);
   }
   begin_values(tile, rows);
-  for (uint32_t b = 0; b < blocks; ++b) {
+  for (uint32_t b = seen.first / tile.block_tokens; b < blocks; ++b) {
     const uint32_t j = b * tile.block_tokens;
-    add_values<F16>(tile, 0, rows, values_of(tile, b, blocks), j, min_u32(tile.block_tokens, keys - j));
+    add_values<F16>(tile, 0, rows, values_of(tile, b, blocks), j, min_u32(tile.block_tokens, seen.end - j));
   }
 }
 
 // A prefill tile: each piece of K and V is widened once and stays in L1 for all rows.
-void attend_many(const AttentionTile& tile, uint32_t rows, uint32_t keys, uint32_t blocks) {
+void attend_many(const AttentionTile& tile, uint32_t rows, Seen seen, uint32_t blocks) {
   alignas(64) float piece[kPieceValues * kHeadDimMax];
   const uint8_t* widened = reinterpret_cast<const uint8_t*>(piece);
-  for (uint32_t j = 0; j < keys; j += kPieceKeys) {
+  for (uint32_t j = seen.first / kPieceKeys * kPieceKeys; j < seen.end; j += kPieceKeys) {
     Lines k = keys_of(tile, j / tile.block_tokens, blocks);
     k.at += 2 * (j % tile.block_tokens);
     widen(k, tile.head_dim, kPieceKeys, piece);
     for (uint32_t row = 0; row < rows; row += kRowsAtOnce) {
-      kScore<F32>[min_u32(kRowsAtOnce, rows - row)](tile, row, {widened, 4 * kPieceKeys, 0}, kPieceKeys, min_u32(kPieceKeys, keys - j),
+      kScore<F32>[min_u32(kRowsAtOnce, rows - row)](tile, row, {widened, 4 * kPieceKeys, 0}, kPieceKeys, min_u32(kPieceKeys, seen.end - j),
                                                     tile.scratch + uint64_t{row} * kSpanTokens + j);
     }
   }
   begin_values(tile, rows);
   const uint32_t step = min_u32(kPieceValues, tile.block_tokens);
-  for (uint32_t j = 0; j < keys; j += step) {
+  for (uint32_t j = seen.first / step * step; j < seen.end; j += step) {
     Lines v = values_of(tile, j / tile.block_tokens, blocks);
     v.at += j % tile.block_tokens * v.line;
-    const uint32_t n = min_u32(step, keys - j);
+    const uint32_t n = min_u32(step, seen.end - j);
     widen(v, n, tile.head_dim, piece);
     for (uint32_t row = 0; row < rows; row += kRowsAtOnce) {
       add_values<F32>(tile, row, min_u32(kRowsAtOnce, rows - row), {widened, uint64_t{4} * tile.head_dim, 0}, j, n);
@@ -261,9 +282,10 @@ void attend_many(const AttentionTile& tile, uint32_t rows, uint32_t keys, uint32
 }  // namespace
 
 void attend_span(const AttentionTile& tile) {
-  const uint32_t rows = tile.tokens * tile.group, keys = visible_keys(tile, rows - 1);
-  const uint32_t blocks = (keys + tile.block_tokens - 1) / tile.block_tokens;
-  rows <= kRowsAtOnce ? attend_few(tile, rows, keys, blocks) : attend_many(tile, rows, keys, blocks);
+  const uint32_t rows = tile.tokens * tile.group;
+  const Seen seen = {seen_by(tile, 0).first, seen_by(tile, rows - 1).end};  // by any row
+  const uint32_t blocks = (seen.end + tile.block_tokens - 1) / tile.block_tokens;
+  rows <= kRowsAtOnce ? attend_few(tile, rows, seen, blocks) : attend_many(tile, rows, seen, blocks);
 }
 
 void merge_span(uint32_t head_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2) {

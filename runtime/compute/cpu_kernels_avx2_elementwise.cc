@@ -12,11 +12,28 @@ KVRT_INLINE float max_lanes(__m256 v) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-KVRT_INLINE __m256 silu_mul(__m256 x, __m256 up) {
-  const __m256 e = exp_ps(_mm256_or_ps(x, _mm256_set1_ps(-0.0f)));
-  const __m256 negative = _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_LT_OQ);
+// x / (1 + exp(-t)) * up
+KVRT_INLINE __m256 gate_mul(__m256 x, __m256 t, __m256 up) {
+  const __m256 e = exp_ps(_mm256_or_ps(t, _mm256_set1_ps(-0.0f)));
+  const __m256 negative = _mm256_cmp_ps(t, _mm256_setzero_ps(), _CMP_LT_OQ);
   const __m256 numerator = _mm256_blendv_ps(x, _mm256_mul_ps(x, e), negative);
   return _mm256_mul_ps(_mm256_div_ps(numerator, _mm256_add_ps(_mm256_set1_ps(1.0f), e)), up);
+}
+KVRT_INLINE __m256 silu_mul(__m256 x, __m256 up) { return gate_mul(x, x, up); }
+KVRT_INLINE __m256 gelu_mul(__m256 x, __m256 up) {
+  const __m256 slope = _mm256_fmadd_ps(_mm256_mul_ps(x, x), _mm256_set1_ps(0x1.2444f2p-4f), _mm256_set1_ps(0x1.988454p+0f));
+  return gate_mul(x, _mm256_mul_ps(slope, x), up);
+}
+
+using GateMul = __m256 (*)(__m256, __m256);
+template <GateMul mul>
+KVRT_INLINE void act_mul_row(const float* gate, const float* up, uint32_t width, float* out) {
+  uint32_t i = 0;
+  for (; i + 8 <= width; i += 8) _mm256_storeu_ps(out + i, mul(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
+  if (i < width) {
+    const __m256i mask = lanes_below(static_cast<int>(width - i));
+    _mm256_maskstore_ps(out + i, mask, mul(_mm256_maskload_ps(gate + i, mask), _mm256_maskload_ps(up + i, mask)));
+  }
 }
 
 }  // namespace
@@ -74,12 +91,25 @@ void rmsnorm_row(const float* x, const float* weight, float eps, uint32_t width,
   }
 }
 
-void silu_mul_row(const float* gate, const float* up, uint32_t width, float* out) {
+void silu_mul_row(const float* gate, const float* up, uint32_t width, float* out) { act_mul_row<silu_mul>(gate, up, width, out); }
+
+void gelu_mul_row(const float* gate, const float* up, uint32_t width, float* out) { act_mul_row<gelu_mul>(gate, up, width, out); }
+
+void softcap_row(float cap, uint32_t n, float* x) {
+  const __m256 caps = _mm256_set1_ps(cap);
   uint32_t i = 0;
-  for (; i + 8 <= width; i += 8) _mm256_storeu_ps(out + i, silu_mul(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
-  if (i < width) {
-    const __m256i mask = lanes_below(static_cast<int>(width - i));
-    _mm256_maskstore_ps(out + i, mask, silu_mul(_mm256_maskload_ps(gate + i, mask), _mm256_maskload_ps(up + i, mask)));
+  for (; i + 8 <= n; i += 8) _mm256_storeu_ps(x + i, softcap_ps(_mm256_loadu_ps(x + i), caps));
+  if (i < n) {
+    const __m256i mask = lanes_below(static_cast<int>(n - i));
+    _mm256_maskstore_ps(x + i, mask, softcap_ps(_mm256_maskload_ps(x + i, mask), caps));
+  }
+}
+
+void add_scaled_row(float factor, const float* y, uint32_t n, float* x) {
+  const __m256 factors = _mm256_set1_ps(factor);
+  for (uint32_t i = 0; i < n; i += 8) {
+    const __m256i mask = lanes_below(n - i < 8 ? static_cast<int>(n - i) : 8);
+    _mm256_maskstore_ps(x + i, mask, _mm256_fmadd_ps(factors, _mm256_maskload_ps(y + i, mask), _mm256_maskload_ps(x + i, mask)));
   }
 }
 
@@ -124,8 +154,19 @@ void f32_to_f16_row(const float* x, uint32_t n, uint16_t* out) {
 namespace kvrt {
 
 const CpuKernels* avx2_kernels() {
-  static constexpr CpuKernels kTable = {"avx2",          &avx2::kMatmul,       avx2::quantize_row, avx2::rmsnorm_row, avx2::silu_mul_row,
-                                        avx2::rope_head, avx2::f32_to_f16_row, avx2::attend_span,  avx2::merge_span,  avx2::finish_row};
+  static constexpr CpuKernels kTable = {"avx2",
+                                        &avx2::kMatmul,
+                                        avx2::quantize_row,
+                                        avx2::rmsnorm_row,
+                                        avx2::silu_mul_row,
+                                        avx2::gelu_mul_row,
+                                        avx2::softcap_row,
+                                        avx2::add_scaled_row,
+                                        avx2::rope_head,
+                                        avx2::f32_to_f16_row,
+                                        avx2::attend_span,
+                                        avx2::merge_span,
+                                        avx2::finish_row};
   return &kTable;
 }
 

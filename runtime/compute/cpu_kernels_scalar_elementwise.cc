@@ -1,4 +1,4 @@
-// Scalar exp, norm, activation, rotation: the definition (NUMERICS.md §1, §4 to §6).
+// Scalar exp, tanh, norm, activations, rotation: the definition (NUMERICS.md §1, §4 to §6).
 #include <bit>
 #include <cmath>
 
@@ -25,6 +25,21 @@ float exp(float x) {
   return p * std::bit_cast<float>(exponent << 23);
 }
 
+float tanh(float x) {
+  const float a = std::fabs(x);
+  if (a < 0.625f) {
+    const float z = x * x;
+    float p = -0x1.75e1cap-8f;
+    p = std::fmaf(p, z, 0x1.52269ap-6f);
+    p = std::fmaf(p, z, -0x1.b83c5ap-5f);
+    p = std::fmaf(p, z, 0x1.110726p-3f);
+    p = std::fmaf(p, z, -0x1.555532p-2f);
+    return std::fmaf(p * z, x, x);
+  }
+  const float e = exp(-2.0f * a);
+  return std::copysign(1.0f - (e + e) / (1.0f + e), x);
+}
+
 float sum_lanes(const float lanes[16]) {
   float t[16];
   for (int i = 0; i < 16; ++i) t[i] = lanes[i];
@@ -48,6 +63,23 @@ void silu_mul_row(const float* gate, const float* up, uint32_t width, float* out
     const float numerator = x < 0.0f ? x * e : x;
     out[i] = (numerator / (1.0f + e)) * up[i];
   }
+}
+
+void gelu_mul_row(const float* gate, const float* up, uint32_t width, float* out) {
+  for (uint32_t i = 0; i < width; ++i) {
+    const float x = gate[i], t = std::fmaf(x * x, 0x1.2444f2p-4f, 0x1.988454p+0f) * x;
+    const float e = exp(-std::fabs(t));
+    const float numerator = t < 0.0f ? x * e : x;
+    out[i] = (numerator / (1.0f + e)) * up[i];
+  }
+}
+
+void softcap_row(float cap, uint32_t n, float* x) {
+  for (uint32_t i = 0; i < n; ++i) x[i] = cap * tanh(x[i] / cap);
+}
+
+void add_scaled_row(float factor, const float* y, uint32_t n, float* x) {
+  for (uint32_t i = 0; i < n; ++i) x[i] = std::fmaf(factor, y[i], x[i]);
 }
 
 void rope_head(const float* cos, const float* sin, uint32_t pairs, bool interleaved, float* x) {

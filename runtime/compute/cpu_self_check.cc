@@ -110,6 +110,15 @@ bool check_rows(const CpuKernels& kernels, Values* values) {
   scalar.silu_mul_row(x.data(), y.data(), kWidth, want.data());
   kernels.silu_mul_row(x.data(), y.data(), kWidth, got.data());
   if (!same(want, got)) return false;
+  scalar.gelu_mul_row(x.data(), y.data(), kWidth, want.data());
+  kernels.gelu_mul_row(x.data(), y.data(), kWidth, got.data());
+  if (!same(want, got)) return false;
+  scalar.softcap_row(2.5f, kWidth, want.data());
+  kernels.softcap_row(2.5f, kWidth, got.data());
+  if (!same(want, got)) return false;
+  scalar.add_scaled_row(0.3f, x.data(), kWidth, want.data());
+  kernels.add_scaled_row(0.3f, x.data(), kWidth, got.data());
+  if (!same(want, got)) return false;
   for (const bool interleaved : {false, true}) {
     want = x;
     got = x;
@@ -129,7 +138,7 @@ bool check_attention(const CpuKernels& kernels, Values* values) {
   for (uint16_t& h : kv) h = f32_to_f16(values->unit());
   const int32_t blocks[] = {2, 0, 1};
   const std::vector<float> q = values->floats(kTileRows * kDim, 3.0f);
-  const auto attend = [&](const CpuKernels& k) {
+  const auto attend = [&](const CpuKernels& k, int64_t window, float softcap) {
     std::vector<float> scratch(kTileRows * kSpanTokens), max(kTileRows), sum(kTileRows), acc(kTileRows * kDim), out = q;
     AttentionTile tile{};
     tile.q = q.data();
@@ -138,6 +147,8 @@ bool check_attention(const CpuKernels& kernels, Values* values) {
     tile.group = kGroup;
     tile.head_dim = kDim;
     tile.scale = 0.25f;
+    tile.softcap = softcap;
+    tile.window = window;
     tile.first_position = kKeys - kTokens;
     tile.k = reinterpret_cast<const uint8_t*>(kv.data());
     tile.v = tile.k + 2 * kDim * kBlockTokens;
@@ -156,7 +167,8 @@ bool check_attention(const CpuKernels& kernels, Values* values) {
     out.insert(out.end(), acc.begin(), acc.end());
     return out;
   };
-  return same(attend(*scalar_kernels()), attend(kernels));
+  return same(attend(*scalar_kernels(), kKeys, 0), attend(kernels, kKeys, 0)) &&
+         same(attend(*scalar_kernels(), 19, 5), attend(kernels, 19, 5));
 }
 
 }  // namespace

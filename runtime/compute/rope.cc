@@ -1,6 +1,8 @@
 #include "runtime/compute/rope.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace kvrt {
 namespace {
@@ -62,9 +64,41 @@ void rope_sincos(double x, double* sin, double* cos) {
   }
 }
 
-void rope_frequencies(float base, uint32_t dims, double* inv_freq) {
-  const double log_base = rope_log(static_cast<double>(base));
-  for (uint32_t i = 0; i < dims / 2; ++i) inv_freq[i] = rope_exp(-(2.0 * i / dims) * log_base);
+namespace {
+
+constexpr double kTwoPi = 6.283185307179586;
+
+// The pair (not a whole number) that turns `rotations` times over the original context.
+double pair_of(const RopeParams& p, double log_base, float rotations) {
+  const double turns = static_cast<double>(p.original_context) / (static_cast<double>(rotations) * kTwoPi);
+  return static_cast<double>(p.dims) * rope_log(turns) / (2.0 * log_base);
+}
+
+}  // namespace
+
+void rope_frequencies(const RopeParams& p, double* inv_freq) {
+  const double log_base = rope_log(static_cast<double>(p.freq_base)), factor = static_cast<double>(p.factor);
+  double low = 0, high = 0;  // yarn: pairs up to low keep their frequency, from high on it is divided, between them a ramp
+  if (p.scaling == RopeScaling::kYarn) {
+    low = std::max(std::floor(pair_of(p, log_base, p.beta_fast)), 0.0);
+    high = std::min(std::ceil(pair_of(p, log_base, p.beta_slow)), static_cast<double>(p.dims) - 1.0);
+    if (low == high) high += 0.001;
+  }
+  for (uint32_t i = 0; i < p.dims / 2; ++i) {
+    double f = rope_exp(-(2.0 * i / p.dims) * log_base);
+    if (!p.frequency_factors.empty()) f = f / static_cast<double>(p.frequency_factors[i]);
+    if (p.scaling == RopeScaling::kLinear) f = f / factor;
+    if (p.scaling == RopeScaling::kYarn) {
+      const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+      f = f / factor * ramp + f * (1.0 - ramp);
+    }
+    inv_freq[i] = f;
+  }
+}
+
+double rope_amplitude(const RopeParams& p) {
+  const double given = static_cast<double>(p.attention_factor);
+  return p.scaling == RopeScaling::kYarn && p.factor > 1 ? given * (1.0 + 0.1 * rope_log(static_cast<double>(p.factor))) : given;
 }
 
 }  // namespace kvrt

@@ -4,9 +4,31 @@
 namespace kvrt {
 namespace {
 
+// Llama has the pairs of a rotation side by side in GGUF (the converter reorders Q and K), all others in halves.
 constexpr Arch kArchs[] = {
-    {"llama", RopeStyle::kInterleaved, /*qkv_bias=*/false},
-    {"qwen2", RopeStyle::kHalves, /*qkv_bias=*/true},
+    {.name = "llama", .rope_style = RopeStyle::kInterleaved, .experts = true},  // also Mistral, Mixtral, SmolLM
+    {.name = "qwen2", .qkv_bias = true},
+    {.name = "qwen3", .qk_norm = QkNorm::kHeads},
+    {.name = "qwen3moe", .qk_norm = QkNorm::kHeads, .experts = true},
+    {.name = "gemma2",
+     .post_norm = true,
+     .activation = Activation::kGeluTanh,
+     .scale_embedding = true,
+     .window_period = 2,
+     .window = 4096,
+     .attention_softcap = 50,
+     .final_softcap = 30,
+     .wide_scale_layers = 46},
+    {.name = "gemma3",
+     .post_norm = true,
+     .qk_norm = QkNorm::kHeads,
+     .activation = Activation::kGeluTanh,
+     .scale_embedding = true,
+     .window_period = 6,
+     .window_freq_base = 10000,
+     .wide_scale_layers = 62},
+    {.name = "phi3", .fused = true, .window_period = kNoFullLayer},
+    {.name = "olmo2", .pre_norm = false, .post_norm = true, .qk_norm = QkNorm::kRow},
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
 // Hyper-parameters of a GGUF file, each checked, and each that would change the arithmetic in a way kvrt lacks refused by name.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "runtime/base/limits.h"
+#include "runtime/compute/quants.h"
 #include "runtime/model/model.h"
 
 namespace kvrt {
@@ -16,24 +18,29 @@ struct NeutralKey {
   double neutral;
 };
 constexpr NeutralKey kNeutralKeys[] = {
-    {"expert_count", 0},
-    {"expert_used_count", 0},
-    {"attention.sliding_window", 0},
     {"attention.causal", 1},
     {"attention.clamp_kqv", 0},
     {"attention.max_alibi_bias", 0},
-    {"attention.scale", 0},
-    {"attn_logit_softcapping", 0},
+    {"attention.shared_kv_layers", 0},
+    {"attention.temperature_length", 0},
+    {"expert_gating_func", 1},  // softmax
+    {"expert_group_count", 1},
+    {"expert_shared_count", 0},
+    {"expert_weights_scale", 1},
+    {"leading_dense_block_count", 0},
     {"logit_scale", 1},
-    {"final_logit_softcapping", 0},
     {"residual_scale", 1},
     {"embedding_scale", 1},
-    {"rope.scaling.factor", 1},
-    {"rope.scale_linear", 1},
+    {"rope.scaling.yarn_attn_factor", 1},
+    {"rope.scaling.yarn_ext_factor", 1},
+    {"rope.scaling.yarn_log_multiplier", 0},
+    {"router_logit_softcapping", 0},
     {"use_parallel_residual", 0},
     {"pooling_type", 0},
-    {"attention.temperature_length", 0},
 };
+
+// Frequencies are divided by these; below the least an angle could leave the range of our sine.
+constexpr double kRopeFactorMin = 0.25, kRopeFactorMax = 1e6;
 
 // Reads keys below the architecture's prefix.
 class DimsReader {
@@ -44,8 +51,10 @@ class DimsReader {
     ModelDims dims;
     KVRT_TRY(refuse_unknown_arithmetic());
     KVRT_TRY(read_shape(&dims));
+    KVRT_TRY(read_experts(&dims));
     KVRT_TRY(read_attention(&dims));
     KVRT_TRY(read_rope(&dims));
+    KVRT_TRY(read_windows(&dims));
     KVRT_TRY(read_vocab(&dims));
     return dims;
   }
@@ -78,6 +87,10 @@ class DimsReader {
     return Status::ok();
   }
 
+  Status read_optional_float(const char* name, double min, double max, float* out) const {
+    return file_.has(key(name)) ? read_float(name, min, max, out) : Status::ok();
+  }
+
   Status unsupported(const std::string& name, const char* why) const {
     return error(Code::kUnsupported, Detail::kNone, "%s: metadata key %s: %s", file_.name().c_str(), name.c_str(), why);
   }
@@ -90,15 +103,21 @@ class DimsReader {
       if (const auto integer = file_.get_uint(name)) value = static_cast<double>(*integer);
       if (const auto flag = file_.get_bool(name)) value = *flag ? 1 : 0;
       if (value && *value == neutral.neutral) continue;
-      return unsupported(name, "this model uses a feature that is not supported");
+      char found[32] = "another type";
+      if (value) std::snprintf(found, sizeof found, "%g", *value);
+      return error(Code::kUnsupported, Detail::kNone, "%s: metadata key %s: found %s, only %g is supported", file_.name().c_str(),
+                   name.c_str(), found, neutral.neutral);
     }
-    const std::string scaling = key("rope.scaling.type");
-    if (file_.has(scaling)) {
-      KVRT_ASSIGN(const std::string_view type, file_.require_string(scaling));
-      if (type != "none")
-        return unsupported(scaling, ("RoPE scaling \"" + std::string(type.substr(0, 32)) + "\" is not supported").c_str());
-    }
-    return Status::ok();
+    return refuse_other_activation();
+  }
+
+  Status refuse_other_activation() const {
+    const std::string name = key("hidden_activation");
+    if (!file_.has(name)) return Status::ok();
+    KVRT_ASSIGN(const std::string_view found, file_.require_string(name));
+    const char* own = arch_.activation == Activation::kSilu ? "silu" : "gelu_pytorch_tanh";
+    if (found == own) return Status::ok();
+    return unsupported(name, ("activation \"" + std::string(found.substr(0, 32)) + "\" is not supported, expected " + own).c_str());
   }
 
   Status read_shape(ModelDims* dims) const {
@@ -106,7 +125,18 @@ class DimsReader {
     KVRT_TRY(read_uint("embedding_length", 1, kWidthMax, &dims->width));
     KVRT_TRY(read_uint("feed_forward_length", 1, kWidthMax, &dims->ff));
     KVRT_TRY(read_uint("context_length", 1, kContextMax, &dims->context));
+    if (arch_.scale_embedding) dims->embedding_scale = std::sqrt(static_cast<float>(dims->width));
     return read_float("attention.layer_norm_rms_epsilon", 0, 1, &dims->rms_eps);
+  }
+
+  Status read_experts(ModelDims* dims) const {
+    KVRT_TRY(read_optional_uint("expert_count", 0, kExpertsMax, &dims->experts));
+    if (dims->experts == 0) return Status::ok();
+    if (!arch_.experts) return unsupported(key("expert_count"), "experts are not known to this architecture");
+    KVRT_TRY(read_uint("expert_used_count", 1, dims->experts, &dims->experts_used));
+    KVRT_TRY(read_optional_uint("expert_feed_forward_length", 1, kWidthMax, &dims->ff));
+    if (const auto normalize = file_.get_bool(key("expert_weights_norm"))) dims->experts_normalize = *normalize;
+    return Status::ok();
   }
 
   Status read_attention(ModelDims* dims) const {
@@ -123,7 +153,6 @@ class DimsReader {
     }
     dims->head_dim = dims->width / dims->heads;
     KVRT_TRY(read_optional_uint("attention.key_length", 1, kHeadDimMax, &dims->head_dim));
-    dims->attention_scale = 1.0f / std::sqrt(static_cast<float>(dims->head_dim));
     if (dims->head_dim > kHeadDimMax) {
       return error(Code::kLimit, Detail::kNone, "%s: heads have %u dimensions, the limit is %u", file_.name().c_str(), dims->head_dim,
                    kHeadDimMax);
@@ -133,7 +162,20 @@ class DimsReader {
     if (value_length != dims->head_dim) {
       return unsupported(key("attention.value_length"), "values of another length than keys are not supported");
     }
-    return Status::ok();
+    return read_scores(dims);
+  }
+
+  Status read_scores(ModelDims* dims) const {
+    const bool wide = arch_.wide_scale_layers != 0 && dims->layers == arch_.wide_scale_layers;
+    const float per_head = static_cast<float>(dims->width) / static_cast<float>(dims->heads);
+    dims->attention_scale = 1.0f / std::sqrt(wide ? per_head : static_cast<float>(dims->head_dim));
+    float scale = 0;
+    KVRT_TRY(read_optional_float("attention.scale", 0, 1e6, &scale));
+    if (scale > 0) dims->attention_scale = scale;
+    dims->attention_softcap = arch_.attention_softcap;
+    dims->final_softcap = arch_.final_softcap;
+    KVRT_TRY(read_optional_float("attn_logit_softcapping", 0, 1e6, &dims->attention_softcap));
+    return read_optional_float("final_logit_softcapping", 0, 1e6, &dims->final_softcap);
   }
 
   Status read_rope(ModelDims* dims) const {
@@ -144,15 +186,102 @@ class DimsReader {
       return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected an even number up to the %u of a head, found %u",
                    file_.name().c_str(), key("rope.dimension_count").c_str(), dims->head_dim, dims->rope.dims);
     }
-    if (!file_.has(key("rope.freq_base"))) return Status::ok();
-    return read_float("rope.freq_base", 1, 1e12, &dims->rope.freq_base);
+    KVRT_TRY(read_optional_float("rope.freq_base", 1, 1e12, &dims->rope.freq_base));
+    dims->window_rope = dims->rope;
+    KVRT_TRY(read_rope_scaling(&dims->rope));
+    KVRT_TRY(read_rope_factors(dims));
+    if (arch_.window_freq_base == 0) {
+      dims->window_rope = dims->rope;
+      return Status::ok();
+    }
+    dims->window_rope.freq_base = arch_.window_freq_base;
+    return read_optional_float("rope.freq_base_swa", 1, 1e12, &dims->window_rope.freq_base);
+  }
+
+  // A factor without a type is linear.
+  Status read_rope_scaling(RopeParams* rope) const {
+    const std::string name = key("rope.scaling.type");
+    std::string_view type = "linear";
+    if (file_.has(name)) {
+      KVRT_ASSIGN(type, file_.require_string(name));
+    }
+    float factor = 1;
+    KVRT_TRY(read_optional_float("rope.scale_linear", 0, kRopeFactorMax, &factor));
+    KVRT_TRY(read_optional_float("rope.scaling.factor", 0, kRopeFactorMax, &factor));
+    KVRT_TRY(read_optional_float("rope.scaling.attn_factor", 1e-3, 1e3, &rope->attention_factor));
+    if (factor == 0) factor = 1;  // as good as absent
+    if (type == "none" || (type == "linear" && factor == 1)) return Status::ok();
+    if (type == "longrope") {  // all is in the factors' tensors
+      if (factor == 1 && file_.find("rope_factors_long.weight")) return Status::ok();
+      return unsupported(name, "\"longrope\" is supported with the tensors rope_factors_long and rope_factors_short and no factor");
+    }
+    if (type != "linear" && type != "yarn")
+      return unsupported(name, ("RoPE scaling \"" + std::string(type.substr(0, 32)) + "\" is not supported").c_str());
+    if (factor < kRopeFactorMin) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected %g to %g, found %g", file_.name().c_str(),
+                   key("rope.scaling.factor").c_str(), kRopeFactorMin, kRopeFactorMax, static_cast<double>(factor));
+    }
+    rope->factor = factor;
+    rope->scaling = type == "yarn" ? RopeScaling::kYarn : RopeScaling::kLinear;
+    return type == "yarn" ? read_yarn(rope) : Status::ok();
+  }
+
+  Status read_yarn(RopeParams* rope) const {
+    uint32_t original = 0;
+    KVRT_TRY(read_uint("rope.scaling.original_context_length", 1, kContextMax, &original));
+    rope->original_context = static_cast<float>(original);
+    KVRT_TRY(read_optional_float("rope.scaling.yarn_beta_fast", 1e-3, 1e6, &rope->beta_fast));
+    KVRT_TRY(read_optional_float("rope.scaling.yarn_beta_slow", 1e-3, 1e6, &rope->beta_slow));
+    if (rope->freq_base > 1) return Status::ok();
+    return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected more than 1 with RoPE scaling \"yarn\", found %g",
+                 file_.name().c_str(), key("rope.freq_base").c_str(), static_cast<double>(rope->freq_base));
+  }
+
+  // Divisors of the frequencies: one set (llama3), or two (longrope), of which the model's context picks one, not the length that a
+  // sequence happens to have: else the KV of a position would depend on the tokens after it.
+  Status read_rope_factors(ModelDims* dims) const {
+    const GgufTensor* tensor = file_.find("rope_freqs.weight");
+    if (file_.find("rope_factors_long.weight") || file_.find("rope_factors_short.weight")) {
+      uint32_t original = dims->context;
+      KVRT_TRY(read_optional_uint("rope.scaling.original_context_length", 1, kContextMax, &original));
+      const char* name = dims->context > original ? "rope_factors_long.weight" : "rope_factors_short.weight";
+      tensor = file_.find(name);
+      if (!tensor) return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s is missing", file_.name().c_str(), name);
+    }
+    if (!tensor) return Status::ok();
+    const TensorView& view = tensor->view;
+    if (view.type != DType::kF32 || view.rows() != 1 || view.cols() != dims->rope.dims / 2) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected %u values of type F32, found %llu x %llu of type %u",
+                   file_.name().c_str(), tensor->name.c_str(), dims->rope.dims / 2, Ull{view.cols()}, Ull{view.rows()},
+                   static_cast<unsigned>(view.type));
+    }
+    std::vector<float>& factors = dims->rope.frequency_factors;
+    factors.resize(view.cols());
+    dequantize_row(view.type, view.data.data(), view.cols(), factors.data());
+    for (const float f : factors) {
+      if (f >= kRopeFactorMin && f <= kRopeFactorMax) continue;
+      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected values of %g to %g, found %g", file_.name().c_str(),
+                   tensor->name.c_str(), kRopeFactorMin, kRopeFactorMax, static_cast<double>(f));
+    }
+    return Status::ok();
+  }
+
+  // A window as long as the context is none.
+  Status read_windows(ModelDims* dims) const {
+    uint32_t window = arch_.window, period = arch_.window_period;
+    KVRT_TRY(read_optional_uint("attention.sliding_window", 0, UINT32_MAX, &window));
+    if (window == 0 || window >= dims->context) return Status::ok();
+    if (period == 0) return unsupported(key("attention.sliding_window"), "windows are not known to this architecture");
+    if (file_.has(key("attention.sliding_window_pattern"))) {
+      if (!file_.get_uint(key("attention.sliding_window_pattern")))
+        return unsupported(key("attention.sliding_window_pattern"), "only a number is supported");
+      KVRT_TRY(read_uint("attention.sliding_window_pattern", 1, UINT32_MAX, &period));
+    }
+    for (uint32_t layer = 0; layer < dims->layers; ++layer) dims->windows.push_back(layer % period < period - 1 ? window : 0);
+    return Status::ok();
   }
 
   Status read_vocab(ModelDims* dims) const {
-    if (file_.find("rope_freqs.weight")) {
-      return error(Code::kUnsupported, Detail::kNone, "%s: tensor rope_freqs.weight: scaled RoPE frequencies are not supported",
-                   file_.name().c_str());
-    }
     const GgufTensor* embedding = file_.find("token_embd.weight");
     if (!embedding) return error(Code::kCorrupt, Detail::kFormat, "%s: tensor token_embd.weight is missing", file_.name().c_str());
     const uint64_t rows = embedding->view.ne[1];

@@ -12,14 +12,19 @@ namespace {
 
 using Ull = unsigned long long;
 
+using Tensors = std::vector<const GgufTensor*>;  // stacked by rows
+
+// What an architecture lacks is empty.
 struct LayerTensors {
-  const GgufTensor *attn_norm, *q, *k, *v, *q_bias = nullptr, *k_bias = nullptr, *v_bias = nullptr;
-  const GgufTensor *out, *ffn_norm, *gate, *up, *down;
+  Tensors attn_norm, ffn_norm, post_attn_norm, post_ffn_norm, q_norm, k_norm;
+  Tensors qkv, qkv_bias, out, gate_up, down, router;
+  Tensors experts_gate_up, experts_down;  // each holds the matrices of all experts
 };
 
 // Where every weight is, once all were found and checked.
 struct Plan {
-  const GgufTensor *embedding = nullptr, *output_norm = nullptr, *head = nullptr;
+  Tensors embedding, output_norm, head;
+  Tensors read;  // by read_dims: the factors of RoPE's frequencies
   std::vector<LayerTensors> layers;
 };
 
@@ -32,6 +37,9 @@ class Planner {
     KVRT_TRY(take("token_embd.weight", d_.width, d_.vocab, &plan.embedding));
     KVRT_TRY(take("output_norm.weight", d_.width, 0, &plan.output_norm));
     if (!d_.tied_head) KVRT_TRY(take("output.weight", d_.width, d_.vocab, &plan.head));
+    for (const char* name : {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}) {
+      if (file_.find(name)) KVRT_TRY(take(name, d_.rope.dims / 2, 0, &plan.read));
+    }
     for (uint32_t i = 0; i < d_.layers; ++i) KVRT_TRY(plan_layer(i, &plan.layers.emplace_back()));
     KVRT_TRY(refuse_other_tensors());
     return plan;
@@ -40,32 +48,66 @@ class Planner {
  private:
   Status plan_layer(uint32_t index, LayerTensors* layer) {
     const std::string blk = "blk." + std::to_string(index) + ".";
-    const uint64_t q_rows = uint64_t{d_.heads} * d_.head_dim, kv_rows = uint64_t{d_.kv_heads} * d_.head_dim;
-    KVRT_TRY(take(blk + "attn_norm.weight", d_.width, 0, &layer->attn_norm));
-    KVRT_TRY(take(blk + "attn_q.weight", d_.width, q_rows, &layer->q));
-    KVRT_TRY(take(blk + "attn_k.weight", d_.width, kv_rows, &layer->k));
-    KVRT_TRY(take(blk + "attn_v.weight", d_.width, kv_rows, &layer->v));
-    if (arch_.qkv_bias) {
-      KVRT_TRY(take(blk + "attn_q.bias", q_rows, 0, &layer->q_bias));
-      KVRT_TRY(take(blk + "attn_k.bias", kv_rows, 0, &layer->k_bias));
-      KVRT_TRY(take(blk + "attn_v.bias", kv_rows, 0, &layer->v_bias));
+    if (arch_.pre_norm) {
+      KVRT_TRY(take(blk + "attn_norm.weight", d_.width, 0, &layer->attn_norm));
+      KVRT_TRY(take(blk + "ffn_norm.weight", d_.width, 0, &layer->ffn_norm));
     }
-    KVRT_TRY(take(blk + "attn_output.weight", q_rows, d_.width, &layer->out));
-    KVRT_TRY(take(blk + "ffn_norm.weight", d_.width, 0, &layer->ffn_norm));
-    KVRT_TRY(take(blk + "ffn_gate.weight", d_.width, d_.ff, &layer->gate));
-    KVRT_TRY(take(blk + "ffn_up.weight", d_.width, d_.ff, &layer->up));
+    if (arch_.post_norm) {
+      KVRT_TRY(take(blk + "post_attention_norm.weight", d_.width, 0, &layer->post_attn_norm));
+      KVRT_TRY(take(blk + "post_ffw_norm.weight", d_.width, 0, &layer->post_ffn_norm));
+    }
+    KVRT_TRY(plan_attention(blk, layer));
+    return d_.experts > 0 ? plan_experts(blk, layer) : plan_mlp(blk, layer);
+  }
+
+  Status plan_attention(const std::string& blk, LayerTensors* layer) {
+    const uint64_t q_rows = uint64_t{d_.heads} * d_.head_dim, kv_rows = uint64_t{d_.kv_heads} * d_.head_dim;
+    if (arch_.fused) {
+      KVRT_TRY(take(blk + "attn_qkv.weight", d_.width, q_rows + 2 * kv_rows, &layer->qkv));
+    } else {
+      KVRT_TRY(take(blk + "attn_q.weight", d_.width, q_rows, &layer->qkv));
+      KVRT_TRY(take(blk + "attn_k.weight", d_.width, kv_rows, &layer->qkv));
+      KVRT_TRY(take(blk + "attn_v.weight", d_.width, kv_rows, &layer->qkv));
+    }
+    if (arch_.qkv_bias) {
+      KVRT_TRY(take(blk + "attn_q.bias", q_rows, 0, &layer->qkv_bias));
+      KVRT_TRY(take(blk + "attn_k.bias", kv_rows, 0, &layer->qkv_bias));
+      KVRT_TRY(take(blk + "attn_v.bias", kv_rows, 0, &layer->qkv_bias));
+    }
+    if (arch_.qk_norm != QkNorm::kNone) {
+      const bool row = arch_.qk_norm == QkNorm::kRow;
+      KVRT_TRY(take(blk + "attn_q_norm.weight", row ? q_rows : d_.head_dim, 0, &layer->q_norm));
+      KVRT_TRY(take(blk + "attn_k_norm.weight", row ? kv_rows : d_.head_dim, 0, &layer->k_norm));
+    }
+    return take(blk + "attn_output.weight", q_rows, d_.width, &layer->out);
+  }
+
+  Status plan_mlp(const std::string& blk, LayerTensors* layer) {
+    if (arch_.fused) {
+      KVRT_TRY(take(blk + "ffn_up.weight", d_.width, uint64_t{2} * d_.ff, &layer->gate_up));
+    } else {
+      KVRT_TRY(take(blk + "ffn_gate.weight", d_.width, d_.ff, &layer->gate_up));
+      KVRT_TRY(take(blk + "ffn_up.weight", d_.width, d_.ff, &layer->gate_up));
+    }
     return take(blk + "ffn_down.weight", d_.ff, d_.width, &layer->down);
   }
 
+  Status plan_experts(const std::string& blk, LayerTensors* layer) {
+    KVRT_TRY(take(blk + "ffn_gate_inp.weight", d_.width, d_.experts, &layer->router));
+    KVRT_TRY(take(blk + "ffn_gate_exps.weight", d_.width, d_.ff, &layer->experts_gate_up, d_.experts));
+    KVRT_TRY(take(blk + "ffn_up_exps.weight", d_.width, d_.ff, &layer->experts_gate_up, d_.experts));
+    return take(blk + "ffn_down_exps.weight", d_.ff, d_.width, &layer->experts_down, d_.experts);
+  }
+
   // rows == 0: a vector, which is F32, F16 or BF16.
-  Status take(const std::string& name, uint64_t cols, uint64_t rows, const GgufTensor** out) {
+  Status take(const std::string& name, uint64_t cols, uint64_t rows, Tensors* out, uint64_t matrices = 1) {
     const GgufTensor* tensor = file_.find(name);
     if (!tensor) return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s is missing", file_.name().c_str(), name.c_str());
     const auto& ne = tensor->view.ne;
-    if (ne[0] != cols || ne[1] != std::max<uint64_t>(rows, 1) || ne[2] != 1 || ne[3] != 1) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected shape [%llu, %llu], found [%llu, %llu, %llu, %llu]",
-                   file_.name().c_str(), name.c_str(), Ull{cols}, Ull{std::max<uint64_t>(rows, 1)}, Ull{ne[0]}, Ull{ne[1]}, Ull{ne[2]},
-                   Ull{ne[3]});
+    if (ne[0] != cols || ne[1] != std::max<uint64_t>(rows, 1) || ne[2] != matrices || ne[3] != 1) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected shape [%llu, %llu, %llu], found [%llu, %llu, %llu, %llu]",
+                   file_.name().c_str(), name.c_str(), Ull{cols}, Ull{std::max<uint64_t>(rows, 1)}, Ull{matrices}, Ull{ne[0]}, Ull{ne[1]},
+                   Ull{ne[2]}, Ull{ne[3]});
     }
     const auto type = static_cast<uint32_t>(tensor->view.type);
     const bool known = dtype_info(type) && (rows > 0 || dtype_info(type)->block_elems == 1);
@@ -74,7 +116,7 @@ class Planner {
                    find_ggml_type(type)->name, rows > 0 ? "" : " for a vector");
     }
     taken_.push_back(tensor);
-    *out = tensor;
+    out->push_back(tensor);
     return Status::ok();
   }
 
@@ -95,29 +137,46 @@ class Planner {
   std::vector<const GgufTensor*> taken_;
 };
 
-using Tensors = std::initializer_list<const GgufTensor*>;  // stacked by rows
-
-std::vector<TensorView> views_of(Tensors tensors) {
+// Matrix `index` of each tensor.
+std::vector<TensorView> views_of(const Tensors& tensors, uint64_t index) {
   std::vector<TensorView> views;
-  for (const GgufTensor* tensor : tensors) views.push_back(tensor->view);
+  for (const GgufTensor* tensor : tensors) {
+    TensorView& view = views.emplace_back(tensor->view);
+    const uint64_t bytes = view.data.size() / view.ne[2];
+    view.data = view.data.subspan(index * bytes, bytes);
+    view.ne[2] = 1;
+  }
   return views;
 }
 
 // Hands every weight to `to`, with its place in the model, in the order of loading.
 template <typename To>
-Status for_each_weight(const Plan& plan, Model* model, To* to) {
-  KVRT_TRY(to->matrix({plan.embedding}, &model->embedding));
-  if (plan.head) KVRT_TRY(to->matrix({plan.head}, &model->head));
-  KVRT_TRY(to->vectors({plan.output_norm}, &model->output_norm));
+Status for_each_weight(const Plan& plan, uint32_t experts, Model* model, To* to) {
+  KVRT_TRY(to->matrix(plan.embedding, 0, &model->embedding));
+  if (!plan.head.empty()) KVRT_TRY(to->matrix(plan.head, 0, &model->head));
+  KVRT_TRY(to->vectors(plan.output_norm, &model->output_norm));
   for (const LayerTensors& from : plan.layers) {
     Layer& layer = model->layers.emplace_back();
-    KVRT_TRY(to->vectors({from.attn_norm}, &layer.attn_norm));
-    KVRT_TRY(to->matrix({from.q, from.k, from.v}, &layer.qkv));
-    if (from.q_bias) KVRT_TRY(to->vectors({from.q_bias, from.k_bias, from.v_bias}, &layer.qkv_bias));
-    KVRT_TRY(to->matrix({from.out}, &layer.out));
-    KVRT_TRY(to->vectors({from.ffn_norm}, &layer.ffn_norm));
-    KVRT_TRY(to->matrix({from.gate, from.up}, &layer.gate_up));
-    KVRT_TRY(to->matrix({from.down}, &layer.down));
+    KVRT_TRY(to->vectors(from.attn_norm, &layer.attn_norm));
+    KVRT_TRY(to->matrix(from.qkv, 0, &layer.qkv));
+    KVRT_TRY(to->vectors(from.qkv_bias, &layer.qkv_bias));
+    KVRT_TRY(to->vectors(from.q_norm, &layer.q_norm));
+    KVRT_TRY(to->vectors(from.k_norm, &layer.k_norm));
+    KVRT_TRY(to->matrix(from.out, 0, &layer.out));
+    KVRT_TRY(to->vectors(from.post_attn_norm, &layer.post_attn_norm));
+    KVRT_TRY(to->vectors(from.ffn_norm, &layer.ffn_norm));
+    if (experts > 0) {
+      KVRT_TRY(to->matrix(from.router, 0, &layer.router));
+    } else {
+      KVRT_TRY(to->matrix(from.gate_up, 0, &layer.gate_up));
+      KVRT_TRY(to->matrix(from.down, 0, &layer.down));
+    }
+    for (uint32_t e = 0; e < experts; ++e) {
+      Expert& expert = layer.experts.emplace_back();
+      KVRT_TRY(to->matrix(from.experts_gate_up, e, &expert.gate_up));
+      KVRT_TRY(to->matrix(from.experts_down, e, &expert.down));
+    }
+    KVRT_TRY(to->vectors(from.post_ffn_norm, &layer.post_ffn_norm));
   }
   return Status::ok();
 }
@@ -127,13 +186,13 @@ class Counter {
  public:
   Counter(const GgufFile& file, const Backend& backend) : file_(file), backend_(backend) {}
 
-  Status matrix(Tensors tensors, std::unique_ptr<Weight>*) {
-    Result<uint64_t> bytes = backend_.weight_bytes(views_of(tensors));
-    if (!bytes.is_ok()) return bytes.take_status().annotate(file_.name() + ": tensor " + (*tensors.begin())->name);
+  Status matrix(const Tensors& tensors, uint64_t index, std::unique_ptr<Weight>*) {
+    Result<uint64_t> bytes = backend_.weight_bytes(views_of(tensors, index));
+    if (!bytes.is_ok()) return bytes.take_status().annotate(file_.name() + ": tensor " + tensors[0]->name);
     bytes_ += *bytes;
     return Status::ok();
   }
-  Status vectors(Tensors tensors, std::vector<float>*) {
+  Status vectors(const Tensors& tensors, std::vector<float>*) {
     for (const GgufTensor* tensor : tensors) bytes_ += tensor->view.cols() * sizeof(float);
     return Status::ok();
   }
@@ -152,30 +211,34 @@ class Loader {
     for (const GgufTensor& tensor : file.tensors()) total_ += tensor.view.data.size();
   }
 
-  Status matrix(Tensors tensors, std::unique_ptr<Weight>* out) {
-    Result<std::unique_ptr<Weight>> weight = backend_->make_weight(views_of(tensors));
-    if (!weight.is_ok()) return weight.take_status().annotate(file_.name() + ": tensor " + (*tensors.begin())->name);
+  Status read(const Tensors& tensors) { return loaded(views_of(tensors, 0)); }
+
+  Status matrix(const Tensors& tensors, uint64_t index, std::unique_ptr<Weight>* out) {
+    const std::vector<TensorView> views = views_of(tensors, index);
+    Result<std::unique_ptr<Weight>> weight = backend_->make_weight(views);
+    if (!weight.is_ok()) return weight.take_status().annotate(file_.name() + ": tensor " + tensors[0]->name);
     *out = std::move(weight).value();
     resident_ += (*out)->bytes();
-    return loaded(tensors);
+    return loaded(views);
   }
 
-  Status vectors(Tensors tensors, std::vector<float>* out) {
+  Status vectors(const Tensors& tensors, std::vector<float>* out) {
     for (const GgufTensor* tensor : tensors) {
       const uint64_t n = tensor->view.cols(), at = out->size();
       out->resize(at + n);
       dequantize_row(tensor->view.type, tensor->view.data.data(), n, out->data() + at);
     }
     resident_ += out->size() * sizeof(float);
-    return loaded(tensors);
+    return loaded(views_of(tensors, 0));
   }
   uint64_t resident() const { return resident_; }
 
  private:
-  Status loaded(Tensors tensors) {
-    for (const GgufTensor* tensor : tensors) {
-      done_ += tensor->view.data.size();
-      file_.drop_pages(tensor->view.data);
+  Status loaded(const std::vector<TensorView>& views) {
+    if (views.empty()) return Status::ok();
+    for (const TensorView& view : views) {
+      done_ += view.data.size();
+      file_.drop_pages(view.data);
     }
     if (!progress_ || progress_(done_, total_)) return Status::ok();
     return error(Code::kCancelled, Detail::kNone, "%s: loading was cancelled", file_.name().c_str());
@@ -194,7 +257,8 @@ Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend
   KVRT_ASSIGN(model->dims, read_dims(file, &model->arch));
   KVRT_ASSIGN(const Plan plan, Planner(file, *model->arch, model->dims).plan());
   Loader loader(file, backend, progress);
-  KVRT_TRY(for_each_weight(plan, model.get(), &loader));
+  KVRT_TRY(loader.read(plan.read));
+  KVRT_TRY(for_each_weight(plan, model->dims.experts, model.get(), &loader));
   model->weight_bytes = loader.resident();
   return model;
 }
@@ -203,7 +267,7 @@ Result<uint64_t> planned_weight_bytes(const GgufFile& file, const Backend& backe
   KVRT_ASSIGN(const Plan plan, Planner(file, arch, dims).plan());
   Model places;
   Counter counter(file, backend);
-  KVRT_TRY(for_each_weight(plan, &places, &counter));
+  KVRT_TRY(for_each_weight(plan, dims.experts, &places, &counter));
   return counter.bytes();
 }
 

@@ -15,25 +15,55 @@
 
 namespace kvrt {
 
+enum class QkNorm : uint32_t { kNone, kHeads, kRow };  // an RMSNorm of Q and K: none, of each head, over all heads of a row
+inline constexpr uint32_t kNoFullLayer = UINT32_MAX;
+
 // What differs between architectures, as data (arch.cc holds kArchs[]).
 struct Arch {
   const char* name;  // general.architecture
-  RopeStyle rope_style;
-  bool qkv_bias;  // attn_{q,k,v}.bias are required
+  RopeStyle rope_style = RopeStyle::kHalves;
+  bool qkv_bias = false;   // attn_{q,k,v}.bias are required
+  bool fused = false;      // attn_qkv holds Q, K and V; ffn_up gate and up
+  bool pre_norm = true;    // of attention's and MLP's input
+  bool post_norm = false;  // of their output, before it is added
+  QkNorm qk_norm = QkNorm::kNone;
+  Activation activation = Activation::kSilu;
+  bool scale_embedding = false;  // by sqrt(width)
+  bool experts = false;          // may have experts instead of an MLP
+  // attention.sliding_window: of window_period layers the last sees everything, the others a window. 0: no layer may have one.
+  uint32_t window_period = 0;
+  uint32_t window = 0;                             // where the file says nothing
+  float window_freq_base = 0;                      // RoPE of layers with a window: this base, not scaled; 0: as the others
+  float attention_softcap = 0, final_softcap = 0;  // where the file says nothing
+  uint32_t wide_scale_layers = 0;  // with so many layers (no key says it), q·k is scaled for width / heads dimensions, not for head_dim
 };
 const Arch* find_arch(std::string_view name);
 
 struct ModelDims {
-  uint32_t layers = 0, width = 0, ff = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, context = 0;
+  uint32_t layers = 0, width = 0, ff = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, context = 0;  // ff: of one expert
+  uint32_t experts = 0, experts_used = 0;                                                                 // 0: an MLP
+  bool experts_normalize = true;  // the weights of a row's experts sum to 1
   float rms_eps = 0;
-  RopeParams rope;
-  float attention_scale = 0;  // 1 / sqrt(head_dim)
+  RopeParams rope, window_rope;                                         // of layers that see everything, and of the others
+  std::vector<uint32_t> windows;                                        // [layers], 0: the layer sees everything; or empty: all do
+  float attention_scale = 0, attention_softcap = 0, final_softcap = 0;  // softcap 0: none
+  float embedding_scale = 1;
   bool tied_head = false;
+  uint32_t window(uint32_t layer) const { return windows.empty() ? 0 : windows[layer]; }
 };
 
+struct Expert {
+  std::unique_ptr<Weight> gate_up, down;  // as of a layer
+};
+
+// What an architecture lacks is empty or null.
 struct Layer {
-  std::vector<float> attn_norm, ffn_norm, qkv_bias;  // norms [width]; bias [(heads + 2 kv_heads) * head_dim] or empty
-  std::unique_ptr<Weight> qkv, out, gate_up, down;   // [(h + 2kv) * d, width] [width, h * d] [2 ff, width] [width, ff]
+  std::vector<float> attn_norm, ffn_norm, post_attn_norm, post_ffn_norm;  // [width]
+  std::vector<float> qkv_bias;                                            // [(heads + 2 kv_heads) * head_dim]
+  std::vector<float> q_norm, k_norm;                                      // [head_dim], or [heads * head_dim] and [kv_heads * head_dim]
+  std::unique_ptr<Weight> qkv, out, gate_up, down;                        // [(h + 2kv) * d, width] [width, h * d] [2 ff, width] [width, ff]
+  std::unique_ptr<Weight> router;                                         // [experts, width]
+  std::vector<Expert> experts;
 };
 
 // false stops the load (CANCELLED). done / total are bytes of tensors.

@@ -35,11 +35,27 @@ struct HashJob {
   }
 };
 
+void add_rope(const RopeParams& r, Hasher* hasher) {
+  hasher->add_u64(static_cast<uint64_t>(r.style)).add_u64(r.dims).add_u64(static_cast<uint64_t>(r.scaling));
+  for (const float value : {r.freq_base, r.factor, r.original_context, r.beta_fast, r.beta_slow, r.attention_factor}) {
+    hasher->add_u64(std::bit_cast<uint32_t>(value));
+  }
+  hasher->add_u64(r.frequency_factors.size());
+  for (const float value : r.frequency_factors) hasher->add_u64(std::bit_cast<uint32_t>(value));
+}
+
 void add_dims(const Arch& arch, const ModelDims& d, Hasher* hasher) {
-  hasher->add_string("kvrt model 1").add_string(arch.name);
-  for (const uint32_t value : {d.layers, d.width, d.ff, d.heads, d.kv_heads, d.head_dim, d.vocab, d.context}) hasher->add_u64(value);
-  hasher->add_u64(std::bit_cast<uint32_t>(d.rms_eps)).add_u64(static_cast<uint64_t>(d.rope.style)).add_u64(d.rope.dims);
-  hasher->add_u64(std::bit_cast<uint32_t>(d.rope.freq_base)).add_u64(d.tied_head);
+  hasher->add_string("kvrt model 2").add_string(arch.name);
+  for (const uint32_t value : {d.layers, d.width, d.ff, d.heads, d.kv_heads, d.head_dim, d.vocab, d.context, d.experts, d.experts_used}) {
+    hasher->add_u64(value);
+  }
+  for (const float value : {d.rms_eps, d.attention_scale, d.attention_softcap, d.final_softcap, d.embedding_scale}) {
+    hasher->add_u64(std::bit_cast<uint32_t>(value));
+  }
+  hasher->add_u64(d.experts_normalize).add_u64(d.tied_head);
+  add_rope(d.rope, hasher);
+  add_rope(d.window_rope, hasher);
+  for (uint32_t layer = 0; layer < d.layers; ++layer) hasher->add_u64(d.window(layer));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds `kvrt logits` against tiny/*.golden and *.golden8, from the command line down to the kernels.
+"""Holds `kvrt logits` against tiny/*.golden, *.golden8 and *.golden32, from the command line down to the kernels.
 
   check_tiny.py PROGRAM      exit 1 on a difference, 77 when numpy or gguf is missing
 """
@@ -19,6 +19,8 @@ TINY = Path(__file__).parent / "tiny"
 # Logits have a standard deviation of 2.5. A value that lies between two codes (f16 of K and V, 8 bits of an input) may round the
 # other way than in double precision. For f16 that costs up to 1e-3; for 8 bits up to 0.3 in that row, so most rows must be close.
 FLOAT_MAX, EIGHT_BITS_CLOSE, EIGHT_BITS_MAX, EXACT_MAX = 2e-3, 2e-3, 0.5, 0.8
+# Of the largest logit of a row: against transformers with K and V rounded to f16 as kvrt keeps them, and with nothing rounded.
+ARCH_MAX, ARCH_UNROUNDED_MAX = 1e-4, 3e-3
 
 
 def logits(program, model, tokens, vocab, folder):
@@ -39,6 +41,12 @@ def far(own, truth):
 def check(program, golden, folder):
     tokens, rows, exact = reference.read_golden(golden)
     own = logits(program, golden.with_suffix(".gguf"), tokens, exact.shape[1], folder)[rows]
+    unrounded = golden.with_suffix(".golden32")
+    if unrounded.exists():
+        scale = np.abs(exact).max(axis=1)
+        worst, plain = (far(own, exact) / scale).max(), (far(own, reference.read_golden(unrounded)[2]) / scale).max()
+        return worst <= ARCH_MAX and plain <= ARCH_UNROUNDED_MAX, (
+            f"worst relative difference {worst:.1e}, limit {ARCH_MAX}; from unrounded K and V {plain:.1e}, limit {ARCH_UNROUNDED_MAX}")
     eight_bits = golden.with_suffix(".golden8")
     if not eight_bits.exists():
         worst = far(own, exact).max()

@@ -1,5 +1,6 @@
 // The bit-exact matrix: the logits of a position depend on the model, the KV format and the tokens before it, and on nothing else.
-// matrix tiny: every generated model, each with another third of the settings. matrix all: all settings. matrix real: SmolLM2, fewer.
+// matrix tiny: every generated model, each with another third of the settings (a sixth of one that stands for an architecture, arch_*).
+// matrix all: all settings. matrix real: SmolLM2, fewer.
 #ifdef __SSE__
 #include <xmmintrin.h>
 #endif
@@ -61,8 +62,8 @@ static void use_setting(struct bench* b, struct setting setting) {
            setting.chunk, setting.block);
 }
 
-// `third` 0 to 2: that part of the settings; 3: all.
-static void tiny_model(const char* path, int avx2, size_t third) {
+// One of `parts` parts of the settings.
+static void tiny_model(const char* path, int avx2, size_t part, size_t parts) {
   static struct base base;
   memset(&base, 0, sizeof base);
   struct bench b = {.path = path, .pool_tokens = 8192};
@@ -81,7 +82,7 @@ static void tiny_model(const char* path, int avx2, size_t third) {
     for (uint32_t threads = 1; threads <= 2; ++threads) {
       for (size_t c = 0; c < 4; ++c) {
         for (size_t k = 0; k < 3; ++k) {
-          if (third != 3 && (threads + isa + c + k) % 3 != third) continue;
+          if ((threads + isa + c + k + (parts > 3 ? 3 * (c / 2) : 0)) % parts != part) continue;
           use_setting(&b, (struct setting){threads, isa, chunks[c], blocks[k]});
           bench_open(&b);
           variant_cold(&b);
@@ -148,7 +149,8 @@ int main(int argc, char** argv) {
     for (size_t i = 0; i < count; ++i) {
       const double t = now_ms();
       if (argc > 2 && strstr(paths[i], argv[2]) == NULL) continue;
-      tiny_model(paths[i], avx2, all ? 3 : i % 3);
+      const size_t parts = all ? 1 : strstr(paths[i], "/arch_") ? 6 : 3;
+      tiny_model(paths[i], avx2, i % parts, parts);
       printf("%s: %.1f s\n", paths[i], (now_ms() - t) / 1e3);
     }
   }

@@ -1,3 +1,5 @@
+#include <tuple>
+
 #include "tests/ops/ops_support.h"
 
 namespace kvrt::test {
@@ -7,6 +9,8 @@ namespace {
 struct Case {
   uint32_t heads, kv_heads, head_dim, tokens;
   std::vector<float> q, k, v;
+  float softcap = 0;
+  uint32_t window = 0;
 
   Case(uint32_t heads_, uint32_t kv_heads_, uint32_t head_dim_, uint32_t tokens_, Random* random)
       : heads(heads_), kv_heads(kv_heads_), head_dim(head_dim_), tokens(tokens_) {
@@ -48,7 +52,7 @@ std::vector<float> step(Backend* backend, Pool* pool, const Case& c, uint32_t fi
   const Step s{{&seq, 1}, tokens, positions, {}};
   backend->run(n, [&] {
     backend->kv_store(pool->kv, pool->bytes.data(), kLayer, s, qkv.data() + c.q_width(), qkv.data() + c.q_width() + c.kv_width(), stride);
-    backend->attention(pool->kv, pool->bytes.data(), kLayer, s, c.heads, 0.125f, qkv.data(), stride, out.data());
+    backend->attention(pool->kv, pool->bytes.data(), kLayer, s, {c.heads, 0.125f, c.softcap, c.window}, qkv.data(), stride, out.data());
   });
   return out;
 }
@@ -63,21 +67,23 @@ std::vector<float> in_chunks(Backend* backend, const Case& c, uint32_t block_tok
   return all;
 }
 
-// One row against float64: softmax(q·K * scale) V over K and V as f16.
+// One row against float64: softmax(cap(q·K * scale)) V over K and V as f16, the positions of its window.
 void expect_row_near(const Case& c, const std::vector<float>& out, uint32_t row) {
   const auto f16 = [](float f) { return double{f16_to_f32(f32_to_f16(f))}; };
+  const uint32_t first = c.window > 0 && row >= c.window ? row - c.window + 1 : 0;
   for (uint32_t h = 0; h < c.heads; ++h) {
     const uint32_t kv_head = h / (c.heads / c.kv_heads);
     std::vector<double> p(row + 1), value(c.head_dim);
     double max = -1e300, sum = 0;
-    for (uint32_t j = 0; j <= row; ++j) {
+    for (uint32_t j = first; j <= row; ++j) {
       for (uint32_t d = 0; d < c.head_dim; ++d) {
         p[j] += 0.125 * double{c.q[uint64_t{row} * c.q_width() + h * c.head_dim + d]} *
                 f16(c.k[uint64_t{j} * c.kv_width() + kv_head * c.head_dim + d]);
       }
+      if (c.softcap > 0) p[j] = double{c.softcap} * std::tanh(p[j] / double{c.softcap});
       max = std::max(max, p[j]);
     }
-    for (uint32_t j = 0; j <= row; ++j) {
+    for (uint32_t j = first; j <= row; ++j) {
       p[j] = std::exp(p[j] - max);
       sum += p[j];
       for (uint32_t d = 0; d < c.head_dim; ++d) value[d] += p[j] * f16(c.v[uint64_t{j} * c.kv_width() + kv_head * c.head_dim + d]);
@@ -135,6 +141,52 @@ TEST(Attention, ChunksBlocksAndThreadsDoNotShow) {
   }
 }
 
+// Windows shorter and longer than a span and than a tile, with and without a softcap: float64 says what a row sees, and no chunk,
+// block, thread or instruction set shows.
+TEST(Attention, WindowsAndSoftcaps) {
+  Random random(6);
+  const auto scalar = open_backend("scalar", 2);
+  for (const auto& [window, softcap] :
+       {std::pair{1u, 0.0f}, {5u, 2.0f}, {16u, 0.0f}, {100u, 0.0f}, {511u, 0.0f}, {513u, 1.5f}, {700u, 0.0f}, {0u, 3.0f}}) {
+    Case c(3, 1, 16, 1100, &random);
+    c.window = window, c.softcap = softcap;
+    const std::vector<float> want = in_chunks(scalar.get(), c, 32, 1100);
+    for (const uint32_t row : {0u, 1u, 4u, 5u, 99u, 100u, 511u, 512u, 527u, 528u, 700u, 1023u, 1024u, 1099u}) expect_row_near(c, want, row);
+    for (const auto& [isa, threads, block_tokens, chunk] : {std::tuple{"avx2", 2u, 16u, 1u},
+                                                            {"avx2", 1u, 32u, 7u},
+                                                            {"avx2", 2u, 64u, 64u},
+                                                            {"avx2", 1u, 256u, 1100u},
+                                                            {"scalar", 2u, 16u, 64u}}) {
+      const auto backend = open_backend(isa, threads);
+      if (backend == nullptr) continue;
+      EXPECT_SAME_BITS(want, in_chunks(backend.get(), c, block_tokens, chunk))
+          << "window " << window << " softcap " << softcap << " " << isa << " block " << block_tokens << " chunk " << chunk;
+    }
+  }
+}
+
+// What a row no longer sees has no effect, be it NaN.
+TEST(Attention, WhatLiesBeforeTheWindowIsNotRead) {
+  Random random(7);
+  for (const char* isa : {"scalar", "avx2"}) {
+    const auto backend = open_backend(isa, 2);
+    if (backend == nullptr) continue;
+    for (const uint32_t chunk : {1u, 30u}) {
+      Case c(4, 2, 32, 1090, &random);
+      c.window = 21;
+      const std::vector<float> want = in_chunks(backend.get(), c, 16, chunk);
+      Pool pool(c, 16, c.tokens, 0, 69);
+      for (uint32_t at = 0; at < c.tokens; at += chunk) {
+        const std::vector<float> out = step(backend.get(), &pool, c, at, std::min(chunk, c.tokens - at));
+        EXPECT_SAME_BITS(out, std::vector<float>(want.begin() + at * c.q_width(), want.begin() + at * c.q_width() + out.size()));
+        for (uint32_t b = 0; (b + 1) * 16 + 20 < at + chunk; ++b) {  // blocks that no later row sees
+          std::fill_n(pool.bytes.begin() + pool.blocks[b] * static_cast<int64_t>(pool.kv.block_bytes()), pool.kv.block_bytes(), 0xff);
+        }
+      }
+    }
+  }
+}
+
 // Sequences of one step do not see each other, and a stale value beyond a row's position (here infinity) has no effect.
 TEST(Attention, BatchAndStaleSlotsDoNotShow) {
   Random random(4);
@@ -163,7 +215,7 @@ TEST(Attention, BatchAndStaleSlotsDoNotShow) {
       const Step s{seqs, tokens, positions, {}};
       backend->run(0, [&] {
         backend->kv_store(pool.kv, pool.bytes.data(), 1, s, qkv.data() + a.q_width(), qkv.data() + a.q_width() + a.kv_width(), stride);
-        backend->attention(pool.kv, pool.bytes.data(), 1, s, 6, 0.125f, qkv.data(), stride, out.data());
+        backend->attention(pool.kv, pool.bytes.data(), 1, s, {6, 0.125f, 0, 0}, qkv.data(), stride, out.data());
       });
     };
     const auto rows_of = [&](const std::vector<float>& v, uint32_t first, uint32_t n) {

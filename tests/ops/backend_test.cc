@@ -32,7 +32,7 @@ TEST(OpenCpu, ChoosesAndRefuses) {
 TEST(SelfCheck, FindsEveryWrongKernel) {
   std::string mismatch;
   EXPECT_TRUE(check_kernels(*scalar_kernels(), &mismatch));
-  CpuKernels wrong[7];
+  CpuKernels wrong[11];
   std::fill_n(wrong, std::size(wrong), *scalar_kernels());
   wrong[0].quantize_row = [](const float* x, uint32_t k, const QuantRows& out) {
     scalar::quantize_row(x, k, out);
@@ -53,6 +53,18 @@ TEST(SelfCheck, FindsEveryWrongKernel) {
   };
   wrong[5].f32_to_f16_row = [](const float* x, uint32_t n, uint16_t* out) { scalar::f32_to_f16_row(x, n - 1, out); };
   wrong[6].merge_span = [](uint32_t, float*, float*, float*, float, float, const float*) {};
+  wrong[7].gelu_mul_row = wrong[7].silu_mul_row;
+  wrong[8].softcap_row = [](float cap, uint32_t n, float* x) {
+    for (uint32_t i = 0; i < n; ++i) x[i] = cap * std::tanh(x[i] / cap);
+  };
+  wrong[9].add_scaled_row = [](float factor, const float* y, uint32_t n, float* x) {
+    for (uint32_t i = 0; i < n; ++i) x[i] = x[i] + factor * y[i];
+  };
+  wrong[10].attend_span = [](const AttentionTile& tile) {
+    AttentionTile all = tile;
+    all.window = INT64_MAX / 2;
+    scalar::attend_span(all);
+  };
   for (size_t i = 0; i < std::size(wrong); ++i) {
     EXPECT_FALSE(check_kernels(wrong[i], &mismatch)) << i;
     EXPECT_FALSE(mismatch.empty());

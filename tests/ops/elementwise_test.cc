@@ -122,15 +122,207 @@ TEST(SiluMul, BitEqualAndWithinBoundOfFloat64) {
   gate_up[1] = 1e30f;
   gate_up[2] = -1e30f;
   gate_up[3] = 1e-42f;
-  scalar->run(0, [&] { scalar->silu_mul(gate_up.data(), 1, kWidth, a.data()); });
+  scalar->run(0, [&] { scalar->act_mul(Activation::kSilu, gate_up.data(), 1, kWidth, a.data()); });
   if (avx2 != nullptr) {
-    avx2->run(0, [&] { avx2->silu_mul(gate_up.data(), 1, kWidth, b.data()); });
+    avx2->run(0, [&] { avx2->act_mul(Activation::kSilu, gate_up.data(), 1, kWidth, b.data()); });
     EXPECT_SAME_BITS(a, b);
   }
   for (uint32_t i = 0; i < kWidth; ++i) {
     const double x = gate_up[i], want = x / (1.0 + std::exp(-x)) * gate_up[kWidth + i];
     ASSERT_NEAR(a[i], want, std::fabs(want) * 5e-7 + 1e-25) << x;
   }
+}
+
+TEST(Tanh, WithinTwoUlps) {
+  double worst = 0;
+  for (float x = -12.0f; x <= 12.0f; x += 0.00037f) worst = std::max(worst, ulps(scalar::tanh(x), std::tanh(double{x})));
+  EXPECT_LT(worst, 2.0);
+  EXPECT_EQ(scalar::tanh(0.0f), 0.0f);
+  EXPECT_EQ(scalar::tanh(100.0f), 1.0f);
+  EXPECT_EQ(scalar::tanh(-std::numeric_limits<float>::infinity()), -1.0f);
+  EXPECT_EQ(scalar::tanh(1e-42f), 1e-42f);
+  EXPECT_TRUE(std::isnan(scalar::tanh(std::numeric_limits<float>::quiet_NaN())));
+}
+
+TEST(GeluMul, BitEqualAndWithinBoundOfFloat64) {
+  const auto scalar = open_backend("scalar"), avx2 = open_backend("avx2");
+  constexpr uint32_t kWidth = 20003;
+  std::vector<float> gate_up(2 * kWidth), a(kWidth), b(kWidth);
+  for (uint32_t i = 0; i < kWidth; ++i) {
+    gate_up[i] = -10.0f + 0.001f * static_cast<float>(i);
+    gate_up[kWidth + i] = 1.0f + static_cast<float>(i % 7);
+  }
+  gate_up[0] = -0.0f;
+  gate_up[1] = 1e30f;
+  gate_up[2] = -1e30f;
+  gate_up[3] = 1e-42f;
+  scalar->run(0, [&] { scalar->act_mul(Activation::kGeluTanh, gate_up.data(), 1, kWidth, a.data()); });
+  if (avx2 != nullptr) {
+    avx2->run(0, [&] { avx2->act_mul(Activation::kGeluTanh, gate_up.data(), 1, kWidth, b.data()); });
+    EXPECT_SAME_BITS(a, b);
+  }
+  for (uint32_t i = 0; i < kWidth; ++i) {
+    const double x = gate_up[i], u = std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
+    const double want = x * 0.5 * (1 + std::tanh(u)) * gate_up[kWidth + i];
+    // An error of exp's argument counts as often as the argument is long; 1 + tanh in double ends at 1e-16.
+    ASSERT_NEAR(a[i], want, std::fabs(want) * (5e-7 + 4e-7 * std::min(std::fabs(u), 100.0)) + std::fabs(x) * 1e-14) << x;
+  }
+}
+
+TEST(Softcap, BitEqualAndWithinBoundOfFloat64) {
+  const auto scalar = open_backend("scalar"), avx2 = open_backend("avx2", 2);
+  Random random(4);
+  for (const float cap : {30.0f, 50.0f, 1.5f}) {
+    std::vector<float> x = random.extremes(3 * 1003), a = x, b = x;
+    scalar->run(0, [&] { scalar->softcap(cap, 3, 1003, a.data()); });
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double want = double{cap} * std::tanh(double{x[i]} / double{cap});
+      ASSERT_NEAR(a[i], want, std::fabs(want) * 4e-7 + double{cap} * 2e-45) << x[i];
+    }
+    if (avx2 == nullptr) continue;
+    avx2->run(0, [&] { avx2->softcap(cap, 3, 1003, b.data()); });
+    EXPECT_SAME_BITS(a, b);
+  }
+}
+
+TEST(RmsNormHeads, IsRmsNormOfEachHeadInPlace) {
+  Random random(5);
+  for (const char* isa : {"scalar", "avx2"}) {
+    const auto backend = open_backend(isa, 2);
+    if (backend == nullptr) continue;
+    constexpr uint32_t kRows = 9, kHeads = 3, kDim = 20, kStride = kHeads * kDim + 7;
+    const std::vector<float> x = random.floats(kRows * kStride), w = random.floats(kDim);
+    std::vector<float> got = x, want = x;
+    backend->run(0, [&] {
+      backend->rmsnorm_heads(w.data(), 1e-6f, kRows, kHeads, kDim, kStride, got.data());
+      for (uint32_t r = 0; r < kRows; ++r) {
+        for (uint32_t h = 0; h < kHeads; ++h) {
+          const uint64_t at = r * kStride + h * kDim;
+          backend->rmsnorm(x.data() + at, w.data(), 1e-6f, 1, kDim, want.data() + at);
+        }
+      }
+    });
+    EXPECT_SAME_BITS(want, got) << isa;
+  }
+}
+
+TEST(AddAndScale, OneRoundingEach) {
+  const auto backend = open_backend("scalar", 2);
+  Random random(6);
+  const std::vector<float> y = random.extremes(11 * 70), x = random.extremes(11 * 70);
+  std::vector<float> sum = x, product = x;
+  backend->run(0, [&] {
+    backend->add(y.data(), 11, 70, sum.data());
+    backend->scale(0.3f, 11, 70, product.data());
+  });
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_EQ(sum[i], static_cast<float>(double{x[i]} + double{y[i]}));
+    EXPECT_EQ(product[i], static_cast<float>(double{x[i]} * double{0.3f}));
+  }
+}
+
+// A row's experts and weights, one by one, against sorting in float64; and the rows in the order of the experts.
+TEST(Route, TakesTheLargestAndGroupsRowsByExpert) {
+  const auto backend = open_backend("scalar", 2);
+  Random random(7);
+  constexpr uint32_t kRows = 37, kExperts = 11, kUsed = 4;
+  std::vector<float> logits = random.floats(kRows * kExperts, 2.0f);
+  std::fill_n(logits.begin(), kExperts, 0.5f);                                                // a tie: the first four
+  std::fill_n(logits.begin() + kExperts, kExperts, std::numeric_limits<float>::quiet_NaN());  // still four of them
+  for (const bool normalize : {false, true}) {
+    Routes routes;
+    backend->run(0, [&] { backend->route(logits.data(), kRows, kExperts, kUsed, normalize, &routes); });
+    ASSERT_EQ(routes.first.size(), kExperts + 1);
+    ASSERT_EQ(routes.first.back(), kRows * kUsed);
+    std::vector<std::vector<std::pair<uint32_t, float>>> by_row(kRows);
+    for (uint32_t e = 0; e < kExperts; ++e) {
+      for (uint32_t i = routes.first[e]; i < routes.first[e + 1]; ++i) {
+        EXPECT_TRUE(i == routes.first[e] || routes.rows[i - 1] < routes.rows[i]);
+        by_row[routes.rows[i]].push_back({e, routes.weights[i]});
+      }
+    }
+    for (uint32_t e = 0; e < kUsed; ++e) EXPECT_EQ(by_row[0][e].first, e);
+    EXPECT_EQ(by_row[1].size(), kUsed);
+    for (uint32_t row = 2; row < kRows; ++row) {
+      std::vector<std::pair<double, uint32_t>> order;
+      double all = 0, used = 0;
+      for (uint32_t e = 0; e < kExperts; ++e) order.push_back({-std::exp(double{logits[row * kExperts + e]}), e});
+      std::sort(order.begin(), order.end());
+      for (uint32_t e = 0; e < kExperts; ++e) all -= order[e].first, used -= e < kUsed ? order[e].first : 0;
+      ASSERT_EQ(by_row[row].size(), kUsed);
+      for (uint32_t n = 0; n < kUsed; ++n) {
+        const auto found = std::find_if(by_row[row].begin(), by_row[row].end(), [&](const auto& p) { return p.first == order[n].second; });
+        ASSERT_NE(found, by_row[row].end());
+        EXPECT_NEAR(found->second, -order[n].first / (normalize ? used : all), 1e-6);
+      }
+    }
+    // Alone, a row goes where it went among the others.
+    Routes alone;
+    backend->run(0, [&] { backend->route(logits.data() + 5 * kExperts, 1, kExperts, kUsed, normalize, &alone); });
+    for (uint32_t e = 0, n = 0; e < kExperts; ++e) {
+      if (alone.first[e] == alone.first[e + 1]) continue;
+      EXPECT_EQ(by_row[5][n].first, e);
+      EXPECT_EQ(by_row[5][n].second, alone.weights[alone.first[e]]);
+      ++n;
+    }
+  }
+}
+
+TEST(AddRows, OneFmaEach) {
+  Random random(8);
+  const std::vector<float> y = random.floats(3 * 21), x = random.floats(6 * 21), weights = {0.3f, -1.7f, 1e-30f};
+  const std::vector<uint32_t> rows = {0, 3, 5};
+  for (const char* isa : {"scalar", "avx2"}) {
+    const auto backend = open_backend(isa, 2);
+    if (backend == nullptr) continue;
+    std::vector<float> got = x, want = x;
+    backend->run(0, [&] { backend->add_rows(y.data(), rows, weights, 21, got.data()); });
+    for (uint32_t i = 0; i < 3 * 21; ++i) {
+      float& to = want[rows[i / 21] * 21 + i % 21];
+      to = std::fmaf(weights[i / 21], y[i], to);
+    }
+    EXPECT_SAME_BITS(want, got) << isa;
+  }
+}
+
+// Two kinds of layers ask in turn; the factor of yarn's amplitude by its published formula, its frequencies at both ends.
+TEST(Rope, ScalingOfFrequencies) {
+  RopeParams plain{RopeStyle::kHalves, 64, 10000.0f}, linear = plain, llama3 = plain, yarn = plain;
+  linear.scaling = RopeScaling::kLinear, linear.factor = 8;
+  llama3.frequency_factors = std::vector<float>(32, 1.0f), llama3.frequency_factors[31] = 4;
+  yarn.scaling = RopeScaling::kYarn, yarn.factor = 4, yarn.original_context = 4096;
+  std::vector<double> base(32), by_linear(32), by_factors(32), by_yarn(32);
+  rope_frequencies(plain, base.data());
+  rope_frequencies(linear, by_linear.data());
+  rope_frequencies(llama3, by_factors.data());
+  rope_frequencies(yarn, by_yarn.data());
+  for (uint32_t i = 0; i < 32; ++i) {
+    EXPECT_NEAR(base[i] / std::pow(10000.0, -2.0 * i / 64), 1.0, 2e-15);
+    EXPECT_DOUBLE_EQ(by_linear[i], base[i] / 8);
+    EXPECT_DOUBLE_EQ(by_factors[i], i == 31 ? base[i] / 4 : base[i]);
+    const double turns = 4096 * base[i] / (2 * std::acos(-1.0));  // of a pair over the original context
+    EXPECT_TRUE(turns < 40 || by_yarn[i] == base[i]) << i;
+    EXPECT_TRUE(turns > 0.7 || by_yarn[i] == base[i] / 4) << i;
+    EXPECT_LE(by_yarn[i], base[i]);
+    EXPECT_GE(by_yarn[i], base[i] / 4);
+  }
+  EXPECT_DOUBLE_EQ(rope_amplitude(plain), 1.0);
+  EXPECT_DOUBLE_EQ(rope_amplitude(linear), 1.0);
+  EXPECT_DOUBLE_EQ(rope_amplitude(yarn), 0.1 * std::log(4.0) + 1);
+  const auto backend = open_backend("scalar");
+  const std::vector<int32_t> positions = {3, 90};
+  const std::vector<float> x = Random(9).floats(2 * 64);
+  std::vector<float> first[3];
+  backend->run(0, [&] {
+    for (int turn = 0; turn < 6; ++turn) {
+      const RopeParams* kinds[] = {&plain, &linear, &yarn};
+      std::vector<float> y = x;
+      backend->rope(*kinds[turn % 3], positions, 1, 64, 64, y.data());
+      if (turn < 3) first[turn] = y;
+      EXPECT_SAME_BITS(first[turn % 3], y);
+    }
+  });
+  EXPECT_NE(first_difference(first[0], first[1]), -1);
 }
 
 TEST(GatherRows, Copies) {

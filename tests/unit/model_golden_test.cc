@@ -127,8 +127,8 @@ struct Variant {
 
 // Only the rounding of f32 differs from the reference, and where an input lies within it of the edge between two f16 values or two
 // 8-bit codes, one step of those: a larger error in a few rows (README), so the median has a bound of its own. The results are the
-// same bits on every machine, so these figures are too; the largest measured are 8e-6 and 4e-5.
-constexpr double kMedianMax = 1e-5, kWorstMax = 1e-4;
+// same bits on every machine, so these figures are too; the largest measured are 2.4e-5 and 7.3e-5 (arch_gemma3, of seven layers).
+constexpr double kMedianMax = 3e-5, kWorstMax = 1e-4;
 
 class GoldenLogits : public testing::TestWithParam<Variant> {};
 
@@ -164,16 +164,20 @@ TEST_P(GoldenLogits, AQueryWithoutStoreWritesNothingAndGivesTheSameBits) {
   EXPECT_EQ(std::memcmp(before.data(), runner.pool().data(), before.size()), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, GoldenLogits,
-                         testing::Values(Variant{"llama_gqa_f32.gguf", "llama_gqa_f32.golden"},
-                                         Variant{"llama_mha_f16.gguf", "llama_mha_f16.golden"},
-                                         Variant{"qwen2_gqa_f32.gguf", "qwen2_gqa_f32.golden"},
-                                         Variant{"llama_mqa_q8_0.gguf", "llama_mqa_q8_0.golden8"},
-                                         Variant{"llama_gqa_q4_1.gguf", "llama_gqa_q4_1.golden8"}),
-                         [](const auto& variant) {
-                           const std::string name = variant.param.model;
-                           return name.substr(0, name.find('.'));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Tiny, GoldenLogits,
+    testing::Values(Variant{"llama_gqa_f32.gguf", "llama_gqa_f32.golden"}, Variant{"llama_mha_f16.gguf", "llama_mha_f16.golden"},
+                    Variant{"qwen2_gqa_f32.gguf", "qwen2_gqa_f32.golden"}, Variant{"llama_mqa_q8_0.gguf", "llama_mqa_q8_0.golden8"},
+                    Variant{"llama_gqa_q4_1.gguf", "llama_gqa_q4_1.golden8"}, Variant{"arch_llama3.gguf", "arch_llama3.golden"},
+                    Variant{"arch_qwen2_yarn.gguf", "arch_qwen2_yarn.golden"}, Variant{"arch_qwen3.gguf", "arch_qwen3.golden"},
+                    Variant{"arch_gemma2.gguf", "arch_gemma2.golden"}, Variant{"arch_gemma3.gguf", "arch_gemma3.golden"},
+                    Variant{"arch_phi3_short.gguf", "arch_phi3_short.golden"}, Variant{"arch_phi3_long.gguf", "arch_phi3_long.golden"},
+                    Variant{"arch_olmo2.gguf", "arch_olmo2.golden"}, Variant{"arch_qwen3moe.gguf", "arch_qwen3moe.golden"},
+                    Variant{"arch_mixtral.gguf", "arch_mixtral.golden"}),
+    [](const auto& variant) {
+      const std::string name = variant.param.model;
+      return name.substr(0, name.find('.'));
+    });
 
 TEST(GoldenVocabulary, AFileWithoutTensorsOpensButIsNoModel) {
   auto file = GgufFile::open(tiny("vocab_only.gguf"));

@@ -1,6 +1,8 @@
 // Loading: hyper-parameters and tensors that do not fit are refused by name; what loads has the right parts; the model's identity.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "runtime/base/limits.h"
 #include "runtime/compute/quants.h"
 #include "runtime/model/ggml_types.h"
@@ -43,6 +45,27 @@ Hash256 id_of(const std::vector<uint8_t>& bytes, ThreadPool* pool = nullptr) {
 void expect_status(const Status& status, Code code, const char* word) {
   EXPECT_EQ(status.code(), code) << status.message() << " for " << word;
   EXPECT_NE(status.message().find(word), std::string::npos) << word << " not in: " << status.message();
+}
+
+// The header of a Gemma 3 of the 27B's shape, without its layers.
+std::vector<uint8_t> with_gemma3(uint32_t layers) {
+  GgufWriter w;
+  w.add_string("general.architecture", "gemma3");
+  for (const auto& [key, value] : {std::pair<const char*, uint32_t>{"block_count", layers},
+                                   {"context_length", 131072},
+                                   {"embedding_length", 5376},
+                                   {"feed_forward_length", 64},
+                                   {"attention.head_count", 32},
+                                   {"attention.head_count_kv", 16},
+                                   {"attention.key_length", 128},
+                                   {"attention.value_length", 128},
+                                   {"attention.sliding_window", 100}}) {
+    w.add_u32(std::string("gemma3.") + key, value);
+  }
+  w.add_f32("gemma3.attention.layer_norm_rms_epsilon", 1e-6f);
+  w.add_f32("gemma3.rope.freq_base", 1e6f);
+  w.add_tensor("token_embd.weight", 0, {5376, 1}, std::vector<uint8_t>(4 * 5376));
+  return w.finish();
 }
 
 TEST(ModelLoad, ReadsDimensionsAndStacksWeights) {
@@ -99,32 +122,115 @@ TEST(ModelLoad, EveryMissingPartIsNamed) {
   expect_status(load(vocabulary.finish()).status(), Code::kInvalid, "vocabulary");
 }
 
+void factor(GgufWriter& w, float value) { w.add_f32("llama.rope.scaling.factor", value); }
+void frequency_factors(GgufWriter& w, const char* name, std::vector<float> values) {
+  std::vector<uint8_t> bytes(4 * values.size());
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  w.add_tensor(name, 0, {values.size()}, std::move(bytes));
+}
+
 TEST(ModelLoad, FeaturesThatKvrtLacksAreRefusedByName) {
   struct Case {
     const char* word;
     void (*add)(GgufWriter&);
   };
   const Case cases[] = {
-      {"llama.expert_count", [](GgufWriter& w) { w.add_u32("llama.expert_count", 8); }},
-      {"llama.attention.sliding_window", [](GgufWriter& w) { w.add_u32("llama.attention.sliding_window", 4096); }},
+      {"llama.attention.sliding_window", [](GgufWriter& w) { w.add_u32("llama.attention.sliding_window", 127); }},
+      {"llama.expert_shared_count: found 2", [](GgufWriter& w) { w.add_u32("llama.expert_shared_count", 2); }},
+      {"activation \"gelu\"", [](GgufWriter& w) { w.add_string("llama.hidden_activation", "gelu"); }},
       {"llama.attention.causal", [](GgufWriter& w) { w.add_bool("llama.attention.causal", false); }},
-      {"llama.final_logit_softcapping", [](GgufWriter& w) { w.add_f32("llama.final_logit_softcapping", 30.0f); }},
-      {"llama.logit_scale", [](GgufWriter& w) { w.add_f32("llama.logit_scale", 16.0f); }},
-      {"llama.rope.scaling.type", [](GgufWriter& w) { w.add_string("llama.rope.scaling.type", "yarn"); }},
-      {"llama.rope.scale_linear", [](GgufWriter& w) { w.add_f32("llama.rope.scale_linear", 4.0f); }},
+      {"llama.logit_scale: found 16, only 1", [](GgufWriter& w) { w.add_f32("llama.logit_scale", 16.0f); }},
+      {"RoPE scaling \"dynamic\"", [](GgufWriter& w) { w.add_string("llama.rope.scaling.type", "dynamic"), factor(w, 4); }},
+      {"\"longrope\"", [](GgufWriter& w) { w.add_string("llama.rope.scaling.type", "longrope"); }},
+      {"yarn_log_multiplier: found 0.1", [](GgufWriter& w) { w.add_f32("llama.rope.scaling.yarn_log_multiplier", 0.1f); }},
       {"llama.attention.value_length", [](GgufWriter& w) { w.add_u32("llama.attention.value_length", 4); }},
-      {"rope_freqs.weight", [](GgufWriter& w) { w.add_tensor("rope_freqs.weight", 0, {4}, std::vector<uint8_t>(16)); }},
       {"blk.0.attn_q_norm.weight", [](GgufWriter& w) { w.add_tensor("blk.0.attn_q_norm.weight", 0, {8}, std::vector<uint8_t>(32)); }},
   };
   for (const Case& c : cases) expect_status(load(with(GgufModel(), c.add)).status(), Code::kUnsupported, c.word);
   GgufModel other;
   other.arch = "mamba";
   expect_status(load(other.write()).status(), Code::kUnsupported, "\"mamba\"");
+  other.arch = "qwen2";
+  other.qkv_bias = true;
+  const auto experts = with(other, [](GgufWriter& w) { w.add_u32("qwen2.expert_count", 8); });
+  expect_status(load(experts).status(), Code::kUnsupported, "qwen2.expert_count");
   EXPECT_TRUE(load(with(GgufModel(), [](GgufWriter& w) {
                 w.add_string("llama.rope.scaling.type", "none");
                 w.add_u32("llama.expert_count", 0);
                 w.add_bool("llama.attention.causal", true);
               })).is_ok());
+}
+
+TEST(ModelLoad, RopeScalingIsReadOrTheFileIsDamaged) {
+  struct Case {
+    const char* word;  // null: loads
+    void (*add)(GgufWriter&);
+  };
+  const Case cases[] = {
+      {nullptr, [](GgufWriter& w) { factor(w, 4); }},
+      {nullptr,
+       [](GgufWriter& w) {
+         frequency_factors(w, "rope_freqs.weight", {1, 2, 3, 8});
+       }},
+      {"llama.rope.scaling.factor", [](GgufWriter& w) { factor(w, 0.1f); }},
+      {"llama.rope.scaling.factor", [](GgufWriter& w) { factor(w, -1); }},
+      {"original_context_length", [](GgufWriter& w) { w.add_string("llama.rope.scaling.type", "yarn"), factor(w, 4); }},
+      {"expected values of",
+       [](GgufWriter& w) {
+         frequency_factors(w, "rope_freqs.weight", {1, 2, 3, 0});
+       }},
+      {"expected values of",
+       [](GgufWriter& w) {
+         frequency_factors(w, "rope_freqs.weight", {1, 2, 3, std::numeric_limits<float>::quiet_NaN()});
+       }},
+      {"expected 4 values",
+       [](GgufWriter& w) {
+         frequency_factors(w, "rope_freqs.weight", {1, 2, 3});
+       }},
+      {"rope_factors_short.weight is missing",
+       [](GgufWriter& w) {
+         frequency_factors(w, "rope_factors_long.weight", {1, 2, 3, 4});
+       }},
+      {"expert_used_count", [](GgufWriter& w) { w.add_u32("llama.expert_count", 4), w.add_u32("llama.expert_used_count", 0); }},
+      {"ffn_gate_inp", [](GgufWriter& w) { w.add_u32("llama.expert_count", 4), w.add_u32("llama.expert_used_count", 4); }},
+  };
+  for (const Case& c : cases) {
+    const auto model = load(with(GgufModel(), c.add));
+    if (c.word) expect_status(model.status(), Code::kCorrupt, c.word);
+    EXPECT_EQ(model.is_ok(), c.word == nullptr) << model.status().message();
+  }
+}
+
+// The context of the model against the one before it was stretched decides, whatever a sequence's length.
+TEST(ModelLoad, LongropeTakesOneSetOfFactorsForAll) {
+  for (uint32_t original : {127u, 128u, 4096u}) {
+    auto model = load(with(GgufModel(), [&](GgufWriter& w) {
+      w.add_u32("llama.rope.scaling.original_context_length", original);
+      frequency_factors(w, "rope_factors_long.weight", {2, 2, 2, 2});
+      frequency_factors(w, "rope_factors_short.weight", {1, 1, 1, 1});
+    }));
+    ASSERT_TRUE(model.is_ok()) << model.status().message();
+    EXPECT_EQ((*model)->dims.rope.frequency_factors, std::vector<float>(4, original < 128 ? 2.0f : 1.0f));
+  }
+}
+
+// What no key says: the published Gemma models of this many layers scale by width / heads.
+TEST(ModelLoad, Gemma27BScalesByItsWidth) {
+  const auto scale_of = [](uint32_t layers) {
+    std::vector<uint8_t> bytes = with_gemma3(layers);
+    auto file = std::move(GgufFile::parse(bytes, "test.gguf")).value();
+    const Arch* arch = nullptr;
+    auto dims = read_dims(*file, &arch);
+    EXPECT_TRUE(dims.is_ok()) << dims.status().message();
+    EXPECT_EQ(dims->windows[5], 0u);
+    EXPECT_EQ(dims->windows[4], 100u);
+    EXPECT_EQ(dims->windows[6], 100u);
+    EXPECT_EQ(dims->rope.freq_base, 1e6f);
+    EXPECT_EQ(dims->window_rope.freq_base, 10000.0f);
+    return dims->attention_scale;
+  };
+  EXPECT_FLOAT_EQ(scale_of(62), std::pow(168.0f, -0.5f));  // query_pre_attn_scalar of the 27B
+  EXPECT_FLOAT_EQ(scale_of(48), std::pow(128.0f, -0.5f));
 }
 
 // The layout that gguf-split writes: u16 counters. A first part may hold no tensor at all, and is no vocabulary.
@@ -271,6 +377,9 @@ TEST(ModelId, DependsOnEveryTensorByteAndParameterAndOnNothingElse) {
   v2.version = 2;
   EXPECT_EQ(id, id_of(v2.write()));
   EXPECT_NE(id, id_of(with(GgufModel(), [](GgufWriter& more) { more.add_u32("llama.attention.key_length", 16); })));
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping", "attention.scale", "rope.scaling.factor"}) {
+    EXPECT_NE(id, id_of(with(GgufModel(), [&](GgufWriter& more) { more.add_f32(std::string("llama.") + key, 2.0f); }))) << key;
+  }
   GgufModel epsilon;
   epsilon.skip_key = "attention.layer_norm_rms_epsilon";
   EXPECT_NE(id, id_of(with(epsilon, [](GgufWriter& more) { more.add_f32("llama.attention.layer_norm_rms_epsilon", 2e-5f); })));

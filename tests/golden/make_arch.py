@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""Writes one tiny random model per architecture row, tiny/arch_*.gguf, and its logits from transformers in f32 on the CPU.
+
+  make_arch.py [--only NAME] [OUT_DIR]     needs torch and transformers, which the tests do not; README.md says which versions
+
+The weights are drawn here, put into the transformers model and written to GGUF under the names that gguf's own map gives them, changed
+as the format wants it (Gemma's norms have 1 added, Llama's Q and K have the pairs of a rotation side by side, experts are stacked).
+*.golden: K (after RoPE) and V rounded to f16 on their way into the cache, as the runtime stores them. *.golden32: nothing rounded.
+"""
+import argparse
+import math
+from pathlib import Path
+
+import gguf
+import numpy as np
+import torch
+import transformers as hf
+
+import make_tiny
+import reference
+
+VOCAB, WIDTH, FF, CONTEXT, N_TOKENS, EPS = 304, 32, 64, 1024, 100, 1e-6
+ROWS = [0, 1, 15, 16, 17, 31, 32, 33, 63, 64, 98, 99]  # both sides of a window of 16 and of block edges
+WINDOW = 16
+
+
+def config(cls, layers=2, heads=4, kv_heads=2, head_dim=16, **more):
+    base = dict(vocab_size=VOCAB, hidden_size=WIDTH, intermediate_size=FF, num_hidden_layers=layers, num_attention_heads=heads,
+                num_key_value_heads=kv_heads, head_dim=head_dim, max_position_embeddings=CONTEXT, rms_norm_eps=EPS, bos_token_id=1,
+                eos_token_id=2, pad_token_id=2, tie_word_embeddings=False)
+    return cls(**{**base, **more})
+
+
+def ramp(n, low, high):
+    return [float(np.float32(f)) for f in np.linspace(low, high, n)]
+
+
+LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=64)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=64)
+
+
+def longrope(original):
+    return dict(rope_type="longrope", rope_theta=10000.0, short_factor=ramp(6, 1.0, 1.5), long_factor=ramp(6, 1.0, 20.0),
+                original_max_position_embeddings=original, partial_rotary_factor=0.75)
+
+
+def default_rope(base=10000.0):
+    return dict(rope_type="default", rope_theta=base)
+
+
+def cases():
+    plain = default_rope()
+    gemma3_rope = {"sliding_attention": default_rope(), "full_attention": dict(rope_type="linear", factor=8.0, rope_theta=100000.0)}
+    yield "llama", "arch_llama3", config(hf.LlamaConfig, rope_parameters=LLAMA3)
+    yield "qwen2", "arch_qwen2_yarn", config(hf.Qwen2Config, head_dim=8, rope_parameters=YARN, tie_word_embeddings=True)
+    yield "qwen3", "arch_qwen3", config(hf.Qwen3Config, rope_parameters=default_rope(1e6), tie_word_embeddings=True)
+    yield "gemma2", "arch_gemma2", config(
+        hf.Gemma2Config, heads=1, kv_heads=1, head_dim=256, query_pre_attn_scalar=256, sliding_window=WINDOW, rope_parameters=plain,
+        attn_logit_softcapping=5.0, final_logit_softcapping=2.0, tie_word_embeddings=True)
+    yield "gemma3", "arch_gemma3", config(
+        hf.Gemma3TextConfig, layers=7, heads=2, kv_heads=1, head_dim=24, query_pre_attn_scalar=24, sliding_window=WINDOW,
+        intermediate_size=48, rope_parameters=gemma3_rope, tie_word_embeddings=True)
+    # Phi-3 has head_dim = width / heads.
+    phi3 = dict(heads=2, kv_heads=1, head_dim=16, partial_rotary_factor=0.75)
+    yield "phi3", "arch_phi3_short", config(hf.Phi3Config, **phi3, rope_parameters=longrope(CONTEXT))
+    yield "phi3", "arch_phi3_long", config(hf.Phi3Config, **phi3, rope_parameters=longrope(64), sliding_window=48)
+    yield "olmo2", "arch_olmo2", config(hf.Olmo2Config, head_dim=8, rope_parameters=default_rope(500000.0))
+    yield "qwen3moe", "arch_qwen3moe", config(
+        hf.Qwen3MoeConfig, rope_parameters=plain, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, norm_topk_prob=True)
+    yield "llama", "arch_mixtral", config(
+        hf.MixtralConfig, heads=4, kv_heads=1, head_dim=8, rope_parameters=plain, num_local_experts=4, num_experts_per_tok=2,
+        sliding_window=None, intermediate_size=40)
+
+
+def draw(name, shape, arch, rng):
+    """The scales make layers outweigh the embedding, so that logits depend on the context."""
+    x = rng.standard_normal(shape, dtype=np.float32)
+    if "norm" in name:
+        return np.float32(0.1) * x + np.float32(0 if arch.startswith("gemma") else 1)
+    if name.endswith("bias"):
+        return np.float32(0.3) * x
+    if "embed" in name or "lm_head" in name:
+        return x * np.float32((1.0 if arch.startswith("gemma") else 2.5) / math.sqrt(WIDTH))  # Gemma multiplies it by sqrt(WIDTH)
+    gain = 1.3 if any(part in name for part in ("q_proj", "k_proj", "v_proj", "qkv_proj")) else 1.5
+    return x * np.float32(gain / math.sqrt(shape[-1]))
+
+
+def pairs_together(w, heads):
+    """From halves to interleaved pairs, within each head."""
+    return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+
+
+def gguf_tensors(arch, cfg, weights):
+    """Yields (GGUF name, array) for the transformers parameters."""
+    enum = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
+    names = gguf.get_tensor_name_map(enum, cfg.num_hidden_layers)
+    for name, w in weights.items():
+        if name == "lm_head.weight" and cfg.tie_word_embeddings:
+            continue
+        if arch.startswith("gemma") and "norm" in name:
+            w = w + np.float32(1)
+        if arch == "llama" and ("q_proj" in name or "k_proj" in name):
+            w = pairs_together(w, cfg.num_attention_heads if "q_proj" in name else cfg.num_key_value_heads)
+        if ".experts." in name:
+            block = f"blk.{name.split('.')[2]}."
+            if name.endswith("gate_up_proj"):
+                half = w.shape[1] // 2
+                yield block + "ffn_gate_exps.weight", w[:, :half]
+                yield block + "ffn_up_exps.weight", w[:, half:]
+            else:
+                yield block + "ffn_down_exps.weight", w
+            continue
+        found = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        assert found, f"{arch}: gguf has no name for {name}"
+        yield found, w
+
+
+def write_rope(w, cfg):
+    rope = cfg.rope_parameters.get("full_attention", cfg.rope_parameters)
+    dims = int(cfg.head_dim * rope.get("partial_rotary_factor", 1.0))
+    w.add_rope_dimension_count(dims)
+    w.add_rope_freq_base(rope["rope_theta"])
+    kind = rope["rope_type"]
+    if kind == "linear":
+        w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        w.add_rope_scaling_factor(rope["factor"])
+    if kind == "yarn":
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        w.add_rope_scaling_factor(rope["factor"])
+        w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if kind == "llama3":
+        w.add_tensor("rope_freqs.weight", llama3_factors(rope, dims))
+    if kind == "longrope":
+        original = rope["original_max_position_embeddings"]
+        scale = cfg.max_position_embeddings / original
+        w.add_rope_scaling_orig_ctx_len(original)
+        w.add_rope_scaling_attn_factors(1.0 if scale <= 1 else math.sqrt(1 + math.log(scale) / math.log(original)))
+        w.add_tensor("rope_factors_long.weight", np.array(rope["long_factor"], np.float32))
+        w.add_tensor("rope_factors_short.weight", np.array(rope["short_factor"], np.float32))
+
+
+def llama3_factors(rope, dims):
+    factors = []
+    for i in range(dims // 2):
+        turns = rope["original_max_position_embeddings"] * rope["rope_theta"] ** (-2 * i / dims) / (2 * math.pi)
+        keep = (turns - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"])
+        keep = min(max(keep, 0.0), 1.0)
+        factors.append(1 / (keep + (1 - keep) / rope["factor"]))
+    return np.array(factors, np.float32)
+
+
+def write_model(path, arch, cfg, weights):
+    w = gguf.GGUFWriter(str(path), arch)
+    w.add_name(path.stem)
+    w.add_block_count(cfg.num_hidden_layers)
+    w.add_context_length(cfg.max_position_embeddings)
+    w.add_embedding_length(cfg.hidden_size)
+    w.add_feed_forward_length(cfg.intermediate_size)
+    w.add_head_count(cfg.num_attention_heads)
+    w.add_head_count_kv(cfg.num_key_value_heads)
+    w.add_layer_norm_rms_eps(cfg.rms_norm_eps)
+    if cfg.head_dim * cfg.num_attention_heads != cfg.hidden_size or arch.startswith("gemma"):
+        w.add_key_length(cfg.head_dim)
+        w.add_value_length(cfg.head_dim)
+    if getattr(cfg, "sliding_window", None):
+        w.add_sliding_window(cfg.sliding_window)
+    if getattr(cfg, "attn_logit_softcapping", None):
+        w.add_attn_logit_softcapping(cfg.attn_logit_softcapping)
+        w.add_final_logit_softcapping(cfg.final_logit_softcapping)
+    experts = getattr(cfg, "num_local_experts", None) or getattr(cfg, "num_experts", None)
+    if experts:
+        w.add_expert_count(experts)
+        w.add_expert_used_count(cfg.num_experts_per_tok)
+        if arch == "qwen3moe":
+            w.add_expert_feed_forward_length(cfg.moe_intermediate_size)
+    vocab = make_tiny.write_vocabulary(w)
+    assert vocab == VOCAB
+    w.add_vocab_size(vocab)
+    write_rope(w, cfg)
+    for name, data in gguf_tensors(arch, cfg, weights):
+        w.add_tensor(name, np.ascontiguousarray(data))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+class RoundedCache(hf.DynamicCache):
+    """Attention reads K and V back as f16 keeps them."""
+
+    def update(self, key, value, *args, **kwargs):
+        return super().update(key.half().float(), value.half().float(), *args, **kwargs)
+
+
+def logits(model, tokens, cache):
+    with torch.no_grad():
+        return model(torch.tensor(tokens)[None], past_key_values=cache, use_cache=cache is not None).logits[0].double().numpy()
+
+
+def make(path, arch, cfg, seed):
+    cfg._attn_implementation = "eager"
+    model = hf.AutoModelForCausalLM.from_config(cfg).float().eval()
+    rng = np.random.Generator(np.random.PCG64(seed))
+    weights = {}
+    for name, parameter in model.named_parameters():
+        weights[name] = draw(name, tuple(parameter.shape), arch, rng)
+        parameter.data.copy_(torch.from_numpy(weights[name]))
+    write_model(path, arch, cfg, weights)
+    tokens = np.random.Generator(np.random.PCG64(seed + 500)).integers(0, VOCAB, N_TOKENS)
+    rounded, exact = logits(model, tokens, RoundedCache()), logits(model, tokens, None)
+    reference.write_golden(path.with_suffix(".golden"), tokens, ROWS, rounded[ROWS])
+    reference.write_golden(path.with_suffix(".golden32"), tokens, ROWS, exact[ROWS])
+    far = np.abs(rounded - exact).max(axis=1) / np.abs(exact).max(axis=1)
+    print(f"{path.stem:16} {path.stat().st_size:7} bytes, logits std {exact.std():.2f}, f16 K and V move a row's logits by up to "
+          f"{far.max():.1e} of the largest")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", nargs="?", type=Path, default=Path(__file__).parent / "tiny")
+    parser.add_argument("--only")
+    args = parser.parse_args()
+    print(f"transformers {hf.__version__}, torch {torch.__version__}, gguf {gguf.__file__}")
+    for i, (arch, name, cfg) in enumerate(cases()):
+        if args.only in (None, name):
+            make(args.out / f"{name}.gguf", arch, cfg, seed=3000 + i)
+
+
+if __name__ == "__main__":
+    main()
