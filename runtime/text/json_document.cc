@@ -1,0 +1,218 @@
+#include "runtime/text/json_document.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "runtime/base/limits.h"
+
+namespace kvrt {
+
+std::optional<Decimal> Decimal::parse(std::string_view s) {
+  Decimal d;
+  if (!s.empty() && s.front() == '-') d.negative = true, s.remove_prefix(1);
+  int64_t exponent = 0;
+  const size_t e = s.find_first_of("eE");
+  if (e != std::string_view::npos) {
+    const bool down = s[e + 1] == '-';
+    for (char c : s.substr(e + 1)) {
+      if (c >= '0' && c <= '9') exponent = std::min<int64_t>(exponent * 10 + (c - '0'), 1'000'000);
+    }
+    if (down) exponent = -exponent;
+    s = s.substr(0, e);
+  }
+  const size_t dot = std::min(s.find('.'), s.size());
+  std::string digits(s.substr(0, dot));
+  digits += s.substr(std::min(dot + 1, s.size()));
+  int64_t point = static_cast<int64_t>(dot) + exponent;  // digits before it
+  const size_t zeros = std::min(digits.find_first_not_of('0'), digits.size());
+  digits.erase(0, zeros);
+  point -= static_cast<int64_t>(zeros);
+  digits.erase(digits.find_last_not_of('0') + 1);
+  if (digits.empty()) return Decimal{};
+  if (point < -300 || point > 300) return std::nullopt;
+  if (point < 0) digits.insert(0, static_cast<size_t>(-point), '0'), point = 0;
+  if (static_cast<size_t>(point) > digits.size()) digits.resize(static_cast<size_t>(point), '0');
+  d.whole = digits.substr(0, static_cast<size_t>(point));
+  d.fraction = digits.substr(static_cast<size_t>(point));
+  return d;
+}
+
+// nlohmann's SAX interface: a callback that returns false ends the parse.
+class JsonDocumentReader {
+ public:
+  using Kind = JsonDocument::Kind;
+  using Node = JsonDocument::Node;
+  explicit JsonDocumentReader(const char* what) : what_(what) {}
+
+  bool null() { return put({}, ""); }
+  bool boolean(bool b) { return put({Kind::kBoolean, b}, ""); }
+  bool number_integer(int64_t i) { return put({Kind::kNumber}, std::to_string(i)); }
+  bool number_unsigned(uint64_t u) { return put({Kind::kNumber}, std::to_string(u)); }
+  bool number_float(double, const std::string& spelling) { return put({Kind::kNumber}, spelling); }
+  bool string(std::string& s) { return put({Kind::kString}, s); }
+  bool binary(nlohmann::json::binary_t&) { return false; }
+  bool start_object(size_t) { return open(Kind::kObject); }
+  bool start_array(size_t) { return open(Kind::kArray); }
+  bool key(std::string& s) {
+    key_ = s;
+    if (!keys_.back().insert(s).second) {
+      return refuse(error(Code::kInvalid, Detail::kGrammarError, "%s: %s has the member \"%.100s\" twice", what_,
+                          document_.pointer(document_.nodes_[open_.back()]).c_str(), s.c_str()));
+    }
+    return true;
+  }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool parse_error(size_t at, const std::string&, const nlohmann::json::exception&) {
+    return refuse(error(Code::kInvalid, Detail::kGrammarError, "%s: not valid JSON at byte %zu", what_, at));
+  }
+
+  Status take_status() { return std::move(status_); }
+  JsonDocument take() {
+    document_.nodes_.shrink_to_fit();
+    return std::move(document_);
+  }
+
+ private:
+  bool refuse(Status status) {
+    if (status_.is_ok()) status_ = std::move(status);
+    return false;
+  }
+  bool put(Node node, std::string_view text) {
+    const auto at = static_cast<uint32_t>(document_.nodes_.size());
+    auto keep = [this](std::string_view s, uint32_t* where, uint32_t* size) {
+      *where = static_cast<uint32_t>(document_.pool_.size());
+      *size = static_cast<uint32_t>(s.size());
+      document_.pool_ += s;
+    };
+    keep(text, &node.text_at, &node.text_size);
+    if (!open_.empty()) {
+      Node& parent = document_.nodes_[open_.back()];
+      node.parent = open_.back();
+      if (parent.kind == Kind::kObject) keep(key_, &node.key_at, &node.key_size);
+      if (parent.size++ == 0) {
+        parent.first = at;
+      } else {
+        document_.nodes_[last_.back()].next = at;
+      }
+      last_.back() = at;
+    }
+    document_.nodes_.push_back(node);
+    return true;
+  }
+  bool open(Kind kind) {
+    if (open_.size() >= kGrammarDepthMax) {
+      return refuse(error(Code::kLimit, Detail::kGrammarLimit, "%s: nested deeper than %u (kGrammarDepthMax)", what_, kGrammarDepthMax));
+    }
+    put({kind}, "");
+    open_.push_back(static_cast<uint32_t>(document_.nodes_.size() - 1));
+    last_.push_back(0);
+    keys_.emplace_back();
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    last_.pop_back();
+    keys_.pop_back();
+    return true;
+  }
+
+  const char* what_;
+  JsonDocument document_;
+  std::vector<uint32_t> open_, last_;  // the containers that are open, and the last child of each
+  std::vector<std::set<std::string>> keys_;
+  std::string key_;
+  Status status_;
+};
+
+Result<JsonDocument> JsonDocument::parse(std::string_view text, const char* what) {
+  if (text.size() > kGrammarBytesMax) {
+    return error(Code::kLimit, Detail::kGrammarLimit, "%s: %zu bytes, the limit is %zu (kGrammarBytesMax)", what, text.size(),
+                 kGrammarBytesMax);
+  }
+  JsonDocumentReader reader(what);
+  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &reader)) return reader.take_status();
+  return reader.take();
+}
+
+const JsonDocument::Node* JsonDocument::member(const Node& object, std::string_view name) const {
+  if (object.kind != Kind::kObject) return nullptr;
+  for (const Node& child : children(object)) {
+    if (key(child) == name) return &child;
+  }
+  return nullptr;
+}
+
+const JsonDocument::Node* JsonDocument::find(std::string_view pointer) const {
+  const Node* at = &root();
+  while (!pointer.empty() && at) {
+    if (pointer.front() != '/') return nullptr;
+    pointer.remove_prefix(1);
+    const std::string_view part = pointer.substr(0, pointer.find('/'));
+    pointer.remove_prefix(part.size());
+    std::string name;
+    for (size_t i = 0; i < part.size(); ++i) {
+      const bool escape = part[i] == '~' && i + 1 < part.size();
+      name += escape ? (part[++i] == '1' ? '/' : '~') : part[i];
+    }
+    if (at->kind == Kind::kArray) {
+      size_t index = 0;
+      const Node* found = nullptr;
+      for (const Node& child : children(*at)) {
+        if (std::to_string(index++) == name) found = &child;
+      }
+      at = found;
+    } else {
+      at = member(*at, name);
+    }
+  }
+  return at;
+}
+
+std::string JsonDocument::pointer(const Node& node) const {
+  std::string path;
+  for (const Node* at = &node; at != &root(); at = &nodes_[at->parent]) {
+    const Node& parent = nodes_[at->parent];
+    std::string part;
+    if (parent.kind == Kind::kObject) {
+      for (char c : key(*at)) part += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+    } else {
+      size_t index = 0;
+      for (const Node& child : children(parent)) {
+        if (&child == at) break;
+        ++index;
+      }
+      part = std::to_string(index);
+    }
+    path = "/" + part + path;
+  }
+  return "#" + path;
+}
+
+bool JsonDocument::equal(const Node& a, const Node& b) const {
+  if (a.kind != b.kind || a.size != b.size) return false;
+  if (a.kind == Kind::kNumber) {
+    const auto x = Decimal::parse(text(a)), y = Decimal::parse(text(b));
+    return x && y ? *x == *y : text(a) == text(b);
+  }
+  if (a.kind == Kind::kArray) {
+    const Children other = children(b);
+    auto at = other.begin();
+    for (const Node& child : children(a)) {
+      if (!equal(child, *at)) return false;
+      ++at;
+    }
+    return true;
+  }
+  if (a.kind == Kind::kObject) {
+    for (const Node& child : children(a)) {
+      const Node* other = member(b, key(child));
+      if (!other || !equal(child, *other)) return false;
+    }
+    return true;
+  }
+  return a.truth == b.truth && text(a) == text(b);
+}
+
+}  // namespace kvrt
