@@ -9,10 +9,10 @@ namespace cli {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Parsed = nlohmann::ordered_json;
 constexpr size_t kValueBytes = 100;  // of a value on its line; --all shows all
 
-std::string shown(const Json& value, bool all) {
+std::string shown(const Parsed& value, bool all) {
   std::string text = value.is_object() ? fmt::format("{}[{}] {}{}", value["array"].get<std::string>(), value["length"].get<uint64_t>(),
                                                      value[all ? "elements" : "first"].dump(), all ? "" : " ...")
                                        : value.dump();
@@ -22,7 +22,7 @@ std::string shown(const Json& value, bool all) {
   return text.substr(0, end) + "...";
 }
 
-void print(const Json& json, bool all) {
+void print(const Parsed& json, bool all) {
   fmt::print("{}: {}\n\nmetadata\n", json["file"].get<std::string>(), human_bytes(json["file_bytes"].get<uint64_t>()));
   for (const auto& [key, value] : json["metadata"].items()) fmt::print("  {} = {}\n", key, shown(value, all));
   fmt::print("\ntensors: {}\n", json["tensors"].size());
@@ -30,13 +30,13 @@ void print(const Json& json, bool all) {
     fmt::print("  {:<8} {:>5} tensors, {}\n", type, sum["tensors"].get<uint64_t>(), human_bytes(sum["bytes"].get<uint64_t>()));
   }
   if (all) {
-    for (const Json& t : json["tensors"]) {
+    for (const Parsed& t : json["tensors"]) {
       fmt::print("  {:<40} {:<8} {}\n", t["name"].get<std::string>(), t["type"].get<std::string>(), t["shape"].dump());
     }
   }
   fmt::print("\n");
   if (json["refused"].empty()) fmt::print("kvrt runs it\n");
-  for (const Json& r : json["refused"]) {
+  for (const Parsed& r : json["refused"]) {
     fmt::print("{}: {}: {}\n", r["what"].get<std::string>(), r["status"].get<std::string>(), r["message"].get<std::string>());
   }
 }
@@ -56,7 +56,7 @@ int cmd_inspect(const InspectFlags& flags) {
   }
   if (s) return complain("cannot inspect " + flags.model, s);
   text.resize(needed);
-  const Json json = Json::parse(text);
+  const Parsed json = Parsed::parse(text);
   if (flags.json) {
     fmt::print("{}\n", text);
   } else {

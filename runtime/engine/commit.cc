@@ -73,8 +73,8 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
     logits.type = EventType::kLogits;
     logits.position = s->tokens.size() - 1;
     logits.logits.assign(row, row + tokenizer.vocab_size());
-    if (g.matcher && g.options.host_samples) apply_mask(logits.logits, g.matcher->mask());
     if (g.options.host_samples) g.awaited = logits.logits;
+    if (g.matcher && g.options.host_samples) apply_mask(logits.logits, g.matcher->mask());
     push(s, std::move(logits));
   }
   if (!g.options.host_samples) commit_token(s, sample, tokenizer, now_ns);

@@ -1,4 +1,6 @@
 // Answers that have to fit a grammar: they do, they end, they go on after a restart where they were cut, and what cannot be is said.
+#include <math.h>
+
 #include "chat.h"
 #include "misuse.h"
 

@@ -8,7 +8,7 @@ static const char kTemplate[] =
     "{% if tools %}<tools>{% for t in tools %}{{ t | tojson }}{% endfor %}</tools> answer with <tool_call>{\"name\": ..., \"arguments\": "
     "...}"
     "</tool_call>{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}"
-    "\n</think>\n\n{% endif %}{{ m.content }}{% for c in m.tool_calls %}\n<tool_call>\n{\"name\": \"{{ c.function.name }}\", "
+    "\n</think>\n\n{% endif %}{{ m.content }}{% for c in m.tool_calls %}{{ '\n' }}<tool_call>\n{\"name\": \"{{ c.function.name }}\", "
     "\"arguments\": "
     "{{ c.function.arguments | tojson }}}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
