@@ -71,6 +71,7 @@ class ReplyParser::Impl {
   std::string tail_;                   // after it: what may become a marker
   bool releasing_ = false;             // no more: its bytes are plain
   bool trim_ = false;                  // white space is dropped: a marker came before
+  Mode last_ = Mode::kCall;            // what was given out last
   bool blank_ = true;                  // neither content nor call so far
   bool reasoning_blank_ = true;        // no reasoning since its begin
   const CallSyntax* more_ = nullptr;   // whose payload may begin here, without a marker
@@ -110,6 +111,7 @@ void ReplyParser::Impl::start() {
   bool reasoning = style_.reasoning_open && !style_.reasoning_end.empty();
   mode_ = style_.format == ReplyFormat::kHarmony ? Mode::kHeader : reasoning ? Mode::kReasoning : Mode::kContent;
   trim_ = mode_ == Mode::kReasoning;
+  last_ = Mode::kCall;
   blank_ = reasoning_blank_ = true;
   more_ = bare_;
   ended_ = nullptr;
@@ -267,8 +269,10 @@ void ReplyParser::Impl::emit(std::string_view text) {
   const bool reasoning = mode_ == Mode::kReasoning;
   auto kind = reasoning ? ReplyPart::Kind::kReasoning : ReplyPart::Kind::kContent;
   if (out_->size() == out_begin_ || out_->back().kind != kind) out_->push_back({kind, {}});
+  if (trim_ && last_ == mode_) out_->back().text.push_back('\n');
   out_->back().text.append(text);
   trim_ = false;
+  last_ = mode_;
   if (reasoning) {
     reasoning_blank_ = false;
   } else {
@@ -319,6 +323,7 @@ void ReplyParser::Impl::end_call() {
   shown_.clear();
   space_.clear();
   trim_ = true;
+  last_ = Mode::kCall;
   blank_ = false;
   ended_ = syntax_;
   more_ = (syntax_->flags & CallSyntax::kRepeats) ? syntax_ : bare_;

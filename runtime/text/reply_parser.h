@@ -49,6 +49,7 @@ struct ReplyPart {
 // * A call that is malformed, unfinished at the end, or longer than kReplyCallBytesMax is content, verbatim. The JSON must be strict
 //   (RFC 8259, no integers beyond 64 bits, kJsonDepthMax); Python calls take literals as keyword arguments, nothing positional.
 // * White space next to a marker belongs to the marker. Where no marker is, it is content.
+// * Two texts of one kind with nothing but markers between them have a newline between them.
 // * A reasoning end without its begin is dropped when nothing but white space came before it, and is content else.
 // * Markers within reasoning are reasoning.
 // Linear in the text. Not thread-safe.

@@ -20,6 +20,7 @@ TEST(Reply, Reasoning) {
   expect_also_as_text(style, "{{<think>}}cut off ", "R<cut off >");
   expect_also_as_text(style, "{{<think>}}{{<think>}}twice{{</think>}}x", "R<twice>C<x>");
   expect_also_as_text(style, "a {{<think>}}b{{</think>}} c {{<think>}}d{{</think>}}", "C<a>R<b>C<c>R<d>");
+  expect_also_as_text(style, "a{{<think>}} {{</think>}} b {{<think>}}c{{</think>}}\n{{<think>}}d{{</think>}}{{<think>}}", "C<a\nb>R<c\nd>");
   expect(style, "<think>a <think> b</think>c", "R<a <think> b>C<c>");
   expect(style, "<thin<think>x</thin</think>k>", "C<<thin>R<x</thin>C<k>>");
   expect(style, "1 < 2 <<think>y</think>", "C<1 < 2 <>R<y>");
@@ -286,6 +287,10 @@ TEST(Reply, Harmony) {
       "to=functions.get_weather{{<|channel|>}}commentary{{<|message|>}}"
       "{\"city\": \"Paris\"}{{<|call|>}}{{<|start|>}}assistant{{<|channel|>}}commentary to=functions.f{{<|message|>}}{}{{<|call|>}}",
       "C<I ask both.>" + paris + call("f", "{}"));
+  expect_also_as_text(style,
+                      "{{<|channel|>}}commentary{{<|message|>}}First.{{<|end|>}}{{<|start|>}}assistant{{<|channel|>}}final{{<|message|>}}"
+                      "Then.{{<|return|>}}",
+                      "C<First.\nThen.>");
   // Out of form.
   expect(style, "Just text. to=x", "C<Just text. to=x>");
   expect(style, "to be {{<|return|>}}", "C<to be>");
