@@ -2,6 +2,8 @@
 // content without being looked at again, but for the byte that showed it.
 #include "runtime/text/reply_parser.h"
 
+#include <algorithm>
+
 #include "runtime/base/limits.h"
 #include "runtime/text/reply_payload.h"
 #include "runtime/text/reply_syntax.h"
@@ -50,7 +52,9 @@ class ReplyParser::Impl {
   void emit(std::string_view text);
 
   void begin_call(const CallSyntax& syntax, std::string shown, std::string name);
+  bool begin_payload(char c);
   void call_byte(char c);
+  bool call_control(std::string_view spelling);
   void end_call();
   void give_up();
 
@@ -84,8 +88,8 @@ class ReplyParser::Impl {
   HeadReader::Head head_;
   PayloadScan scan_;
   bool in_payload_ = false;
-  size_t payload_ = 0;   // where it begins in shown_
-  std::string header_;   // words; the channel's begins with channel=
+  std::string payload_;
+  std::string header_;   // for read_harmony_header()
   bool marked_ = false;  // the header began with a marker
 };
 
@@ -202,9 +206,7 @@ void ReplyParser::Impl::byte(char c) {
 void ReplyParser::Impl::control(std::string_view spelling) {
   release();
   if (mode_ == Mode::kCall) {
-    bool in_head = !in_payload_;
-    for (char c : spelling) in_head = in_head && head_reader_.feed(c);
-    if (in_head) return;
+    if (call_control(spelling)) return;
     give_up();
   }
   bool partly = false;
@@ -288,26 +290,31 @@ void ReplyParser::Impl::begin_call(const CallSyntax& syntax, std::string shown, 
   head_reader_.reset(syntax);
   head_.name = std::move(name);
   in_payload_ = false;
+  payload_.clear();
+}
+
+// Whether the payload begins with `c`, after a whole head.
+bool ReplyParser::Impl::begin_payload(char c) {
+  const HeadReader::Head* head = head_reader_.complete();
+  if (head == nullptr) return false;
+  const bool named = !head->name.empty() || !head_.name.empty();
+  if (!PayloadScan::begins(*syntax_, named, c)) return false;
+  if (head_.name.empty()) head_ = *head;
+  scan_.reset(syntax_->flags, named);
+  return true;
 }
 
 void ReplyParser::Impl::call_byte(char c) {
   bool ok = shown_.size() < kReplyCallBytesMax, done = false;
   if (ok && !in_payload_) {
-    const HeadReader::Head* head = head_reader_.complete();
-    bool named = head != nullptr && (!head->name.empty() || !head_.name.empty());
-    if (head != nullptr && PayloadScan::begins(*syntax_, named, c)) {
-      if (head_.name.empty()) head_ = *head;
-      in_payload_ = true;
-      payload_ = shown_.size();
-      scan_.reset(syntax_->flags, named);
-    } else {
-      ok = head_reader_.feed(c);
-    }
+    in_payload_ = begin_payload(c);
+    ok = in_payload_ || head_reader_.feed(c);
   }
   if (ok && in_payload_) {
     PayloadScan::State state = scan_.feed(c);
     ok = state != PayloadScan::State::kRefused;
     done = state == PayloadScan::State::kDone;
+    payload_.push_back(c);
   }
   if (!ok) {
     give_up();
@@ -317,8 +324,18 @@ void ReplyParser::Impl::call_byte(char c) {
   if (done) end_call();
 }
 
+// Whether the call goes on with a control token: one of its head, or a tag.
+bool ReplyParser::Impl::call_control(std::string_view spelling) {
+  if (!in_payload_ && (syntax_->flags & CallSyntax::kTags) && !spelling.empty()) in_payload_ = begin_payload(spelling[0]);
+  if (!in_payload_) return std::all_of(spelling.begin(), spelling.end(), [this](char c) { return head_reader_.feed(c); });
+  PayloadScan::State state = scan_.feed_control(spelling);
+  payload_.append(spelling);
+  if (state == PayloadScan::State::kDone) end_call();
+  return state != PayloadScan::State::kRefused;
+}
+
 void ReplyParser::Impl::end_call() {
-  if (!reply::append_calls(std::string_view(shown_).substr(payload_), head_, syntax_->flags, out_)) return give_up();
+  if (!reply::append_calls(payload_, head_, syntax_->flags, out_)) return give_up();
   mode_ = Mode::kContent;
   shown_.clear();
   space_.clear();
@@ -349,7 +366,7 @@ void ReplyParser::Impl::begin_header(std::string_view marker, bool control_token
   }
   marked_ = !ends;
   if (!ends && !control_token) shown_.append(marker);
-  header_.append(marker == "<|channel|>" ? " channel=" : " ");
+  header_.append(marker == "<|channel|>" ? reply::kHarmonyChannel : " ");
 }
 
 void ReplyParser::Impl::header_byte(char c) {
@@ -369,17 +386,10 @@ void ReplyParser::Impl::header_byte(char c) {
 }
 
 void ReplyParser::Impl::end_header(std::string_view marker, bool control_token) {
-  std::string recipient, channel;
-  for (size_t at = 0, end; (at = header_.find_first_not_of(" \t\r\n", at)) != std::string::npos; at = end) {
-    end = std::min(header_.find_first_of(" \t\r\n", at), header_.size());
-    std::string_view word = std::string_view(header_).substr(at, end - at);
-    if (word.starts_with("to=")) recipient = word.substr(3);
-    if (word.starts_with("channel=")) channel = word.substr(8);
-  }
-  if (recipient.starts_with("functions.")) recipient.erase(0, 10);
+  auto [recipient, reasoning] = reply::read_harmony_header(header_);
   if (!control_token) shown_.append(marker);
   if (!recipient.empty()) return begin_call(kHarmonyCall, std::move(shown_), std::move(recipient));
-  mode_ = channel == "analysis" ? Mode::kReasoning : Mode::kContent;
+  mode_ = reasoning ? Mode::kReasoning : Mode::kContent;
   reasoning_blank_ = true;
   shown_.clear();
   trim_ = true;

@@ -16,7 +16,7 @@ import sys
 
 SEED = 20251121
 ANSWERS = 400  # of each format
-FORMATS = "plain hermes llama3 mistral gemma deepseek kimi command_r command_r7b granite function_tag harmony".split()
+FORMATS = "plain hermes tags llama3 mistral gemma deepseek kimi command_r command_r7b granite function_tag harmony".split()
 WS = " \t\r\n"
 REASONING = {"mistral": ("[THINK]", "[/THINK]"), "command_r7b": ("<|START_THINKING|>", "<|END_THINKING|>"), "harmony": ("", "")}
 CONTROL = re.compile(r"<\|[\w/]+\|>|<｜[^｜]+｜>|\[/?[A-Z]+(?:_[A-Z]+)?\]|</?think>|</?tool_call>")
@@ -68,6 +68,16 @@ def named_call(text, at, name, call_id=None):
     return [{"name": name, "arguments": arguments, **({"id": call_id} if call_id else {})}], end
 
 
+def tagged(match):
+    pairs = re.findall(r"<parameter=(.*?)>\n?(.*?)\n?</parameter>|<arg_key>(.*?)</arg_key>\s*<arg_value>\n?(.*?)\n?</arg_value>", match[2], re.S)
+    arguments = {}
+    for key, text in ((a or c, b or d) for a, b, c, d in pairs):
+        try: value = json.loads(text)
+        except ValueError: value = text
+        arguments[key] = text if isinstance(value, str) else value
+    return [{"name": match[1], "arguments": arguments}], match.end()
+
+
 def skip(text, at, chars=WS):
     while at < len(text) and text[at] in chars: at += 1
     return at
@@ -90,10 +100,14 @@ def ends(text, found, pattern):
 
 def call_at(style, text, at):
     """The calls that begin with the marker at `at`, and where they end."""
-    def begin(pattern): return re.compile(pattern).match(text, at)
+    def begin(pattern): return re.compile(pattern, re.S).match(text, at)
     if style == "hermes":
         m = begin("<tool_call>")
         return m and ends(text, payload(text, m.end(), repeats=True), "</tool_call>")
+    if style == "tags":
+        m = begin(r"<tool_call>\s*([\w.-]+)((?:\s*<arg_key>[^\n]*?</arg_key>\s*<arg_value>(?:(?!</arg_value>).)*</arg_value>)*)\s*</tool_call>") or \
+            begin(r"(?:<tool_call>\s*)?<function=([\w.-]+)>((?:\s*<parameter=[^\n]*?>(?:(?!</parameter>).)*</parameter>)*)\s*</function>\s*(?:</tool_call>)?")
+        return m and tagged(m)
     if style == "llama3":
         if m := begin(r"<function=([\w.-]+)>\s*"): return ends(text, named_call(text, m.end(), m[1]), "</function>")
         m = begin(r"<\|python_(?:tag|start)\|>")
@@ -237,6 +251,11 @@ class Writer:
     def calls(self, style):
         rng, gap = self.rng, lambda: self.rng.choice(["", "\n", " "])
         if style == "hermes": return gap().join(f"<tool_call>{gap()}{self.dumps(self.object())}{gap()}</tool_call>" for _ in range(rng.randrange(1, 4)))
+        if style == "tags":
+            pairs = lambda form: "".join(form.format(k, v if isinstance(v, str) else self.dumps(v)) for k, v in self.arguments().items())
+            qwen = lambda: f"<tool_call>\n<function={self.name()}>\n{pairs('<parameter={}>' + chr(10) + '{}' + chr(10) + '</parameter>' + chr(10))}</function>\n</tool_call>"
+            glm = lambda: f"<tool_call>{self.name()}\n{pairs('<arg_key>{}</arg_key>' + chr(10) + '<arg_value>{}</arg_value>' + chr(10))}</tool_call>"
+            return gap().join(self.listed(rng.choice([qwen, glm])))
         if style == "llama3":
             objects = self.listed(lambda: self.dumps(self.object(("name", "parameters"))))
             return rng.choice([f"<|python_tag|>{'; '.join(objects)}", f"<|python_start|>[{', '.join(self.listed(self.python))}]<|python_end|>",

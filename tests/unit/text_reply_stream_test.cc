@@ -140,6 +140,12 @@ const char* const kPieces[] = {"<tool_call>",
                                "<|START_ACTION|>",
                                "<|tool_call|>",
                                "<function=f>{}",
+                               "<function=f>",
+                               "<parameter=a>1",
+                               "</parameter>",
+                               "<arg_key>a</arg_key>",
+                               "<arg_value>x</arg_value>",
+                               "f",
                                "</function>",
                                "<|channel|>",
                                "analysis",
@@ -245,9 +251,9 @@ TEST(ReplyStyle, IsDetectedByTheTemplate) {
       {"<|start_of_role|>system<|end_of_role|>To call a tool write <|tool_call|> and a JSON list", {F::kGranite, "", "", false}},
       {"{{ '<|' + m.role + '|>' + m.content + '<|tool|>' + m.tools + '<|/tool|>' + '<|end|>' }}", {F::kGranite, "", "", false}},
       {"use <function=name>{args}</function>", {F::kFunctionTag, "", "", false}},
-      // Qwen3-Coder, GLM 4.5: calls in XML are not read
-      {"<tool_call>\n<function=f>\n<parameter=p>\nv\n</parameter>\n</function>\n</tool_call>", {F::kPlain, "", "", false}},
-      {"<tool_call>f\n<arg_key>k</arg_key>\n<arg_value>v</arg_value>\n</tool_call></think>", {F::kPlain, "<think>", "</think>", false}},
+      // Qwen3-Coder, GLM 4.5
+      {"<tool_call>\n<function=f>\n<parameter=p>\nv\n</parameter>\n</function>\n</tool_call>", {F::kTags, "", "", false}},
+      {"<tool_call>f\n<arg_key>k</arg_key>\n<arg_value>v</arg_value>\n</tool_call></think>", {F::kTags, "<think>", "</think>", false}},
       {"<|start|>assistant<|channel|>analysis<|message|>{{ m.thinking }}<|end|>", {F::kHarmony, "", "", false}},
   };
   for (const Shown& shown : cases) {

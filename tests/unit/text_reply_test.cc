@@ -174,6 +174,36 @@ TEST(Reply, PythonLiterals) {
     expect(style, text, "C<" + std::string(text) + ">");
 }
 
+TEST(Reply, Tags) {
+  ReplyStyle style = style_of(ReplyFormat::kTags);
+  const std::string qwen =
+      "{{<tool_call>}}\n<function=f>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n{{</"
+      "tool_call>}}";
+  const std::string expected = call("f", R"({"city":"Paris","days":3})");
+  expect_also_as_text(style, "I look.\n" + qwen + "\n" + qwen, "C<I look.>" + expected + expected);
+  expect(style, "<function=f>\n<parameter=s>\n\n{a}\n\nb </x>\n</parameter>\n</function>\n</tool_call> Well.",
+         call("f", R"({"s":"\n{a}\n\nb </x>"})") + "C<Well.>");
+  expect(style,
+         "<tool_call>f\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</"
+         "tool_call>",
+         expected);
+  expect(style,
+         "<tool_call>f\n<arg_key>a</arg_key><arg_value>[1, {\"b\": "
+         "null}]</arg_value><arg_key>q</arg_key><arg_value>\"x\"</arg_value></tool_call>",
+         call("f", R"({"a":[1,{"b":null}],"q":"\"x\""})"));
+  expect_also_as_text(style,
+                      "{{<tool_call>}}f\n{{<arg_key>}}city{{</arg_key>}}\n{{<arg_value>}}Paris{{</arg_value>}}\n{{</"
+                      "tool_call>}}{{<tool_call>}}g{{</tool_call>}}",
+                      call("f", R"({"city":"Paris"})") + call("g", "{}"));
+  expect(style, "{{<tool_call>}}f{{<arg_key>}}city{{</arg_key>}}{{<arg_value>}}Par{{<|endoftext|>}}", "C<fcityPar>");
+  expect(style, "<tool_call>f</tool_call><tool_call>\n<function=g>\n</function>\n</tool_call>", call("f", "{}") + call("g", "{}"));
+  for (const char* text :
+       {"<tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>f g</tool_call>", "<function=f>\n<parameter=a>\n1\n</function>",
+        "<function=f>x</function>", "<function=f><parameter=></parameter></function>", "<tool_call>f<arg_key>a</arg_key>1</tool_call>",
+        "<function=f><parameter=a>\xff</parameter></function>", "<function=f><parameter=a>1</parameter>", "<tool_call>f<b></tool_call>"})
+    expect(style, text, "C<" + std::string(text) + ">");
+}
+
 TEST(Reply, Mistral) {
   ReplyStyle style = {ReplyFormat::kMistral, "[THINK]", "[/THINK]", false};
   const std::string f = call("f", R"({"a":"b"})", "a1b2c3d4e"), g = call("g", R"({"x":{}})");
