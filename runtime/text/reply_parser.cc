@@ -1,12 +1,9 @@
-// The machine goes byte by byte, so that no split of the answer can matter, and never back: what turns out to be no call is given out as
-// content without being looked at again, but for the byte that showed it.
 #include "runtime/text/reply_parser.h"
 
 #include <algorithm>
 
 #include "runtime/base/limits.h"
-#include "runtime/text/reply_payload.h"
-#include "runtime/text/reply_syntax.h"
+#include "runtime/text/reply_machine.h"
 
 namespace kvrt {
 
@@ -21,77 +18,6 @@ namespace {
 constexpr CallSyntax kHarmonyCall = {ReplyFormat::kHarmony, "", {"%s"}, {}};
 
 }  // namespace
-
-class ReplyParser::Impl {
- public:
-  explicit Impl(ReplyStyle style);
-  void push(std::string_view text, bool control, std::vector<ReplyPart>* out);
-  void finish(std::vector<ReplyPart>* out);
-
- private:
-  enum class Mode : uint8_t { kContent, kReasoning, kCall, kHeader };
-  enum class Role : uint8_t { kReasoningBegin, kReasoningEnd, kCallBegin, kCallEnd, kHarmony, kHarmonyMessage };
-  struct Marker {
-    std::string_view text;
-    Role role;
-    const CallSyntax* syntax = nullptr;
-  };
-
-  void start();
-  bool is_active(const Marker& marker) const;
-  const Marker* match(std::string_view text, bool* partly) const;
-  void act(const Marker& marker, bool control);
-
-  void byte(char c);
-  void control(std::string_view spelling);
-  void settle();
-  void release();
-  void plain(char c);
-  void put(char c);
-  void put_space();
-  void emit(std::string_view text);
-
-  void begin_call(const CallSyntax& syntax, std::string shown, std::string name);
-  bool begin_payload(char c);
-  void call_byte(char c);
-  bool call_control(std::string_view spelling);
-  void end_call();
-  void give_up();
-
-  void begin_header(std::string_view marker, bool control);
-  void header_byte(char c);
-  void end_header(std::string_view marker, bool control);
-
-  ReplyStyle style_;
-  std::vector<Marker> markers_;
-  bool begins_marker_[256] = {};
-  const CallSyntax* bare_ = nullptr;
-
-  std::vector<ReplyPart>* out_ = nullptr;
-  size_t out_begin_ = 0;  // parts from before this push
-
-  Mode mode_ = Mode::kContent;
-  std::string space_;                  // white space held back: dropped if a marker follows
-  std::string tail_;                   // after it: what may become a marker
-  bool releasing_ = false;             // no more: its bytes are plain
-  bool trim_ = false;                  // white space is dropped: a marker came before
-  Mode last_ = Mode::kCall;            // what was given out last
-  bool blank_ = true;                  // neither content nor call so far
-  bool reasoning_blank_ = true;        // no reasoning since its begin
-  const CallSyntax* more_ = nullptr;   // whose payload may begin here, without a marker
-  const CallSyntax* ended_ = nullptr;  // of the call right before: its end markers may follow
-
-  // A call; shown_ and header_ serve a Harmony header too.
-  const CallSyntax* syntax_ = nullptr;
-  std::string shown_;  // what is content if it is no call: all but control tokens
-  HeadReader head_reader_;
-  HeadReader::Head head_;
-  PayloadScan scan_;
-  bool in_payload_ = false;
-  std::string payload_;
-  std::string header_;   // for read_harmony_header()
-  bool marked_ = false;  // the header began with a marker
-};
 
 ReplyParser::Impl::Impl(ReplyStyle style) : style_(std::move(style)) {
   if (!style_.reasoning_begin.empty()) markers_.push_back({style_.reasoning_begin, Role::kReasoningBegin});
@@ -182,7 +108,7 @@ void ReplyParser::Impl::act(const Marker& marker, bool control_token) {
       break;
     case Role::kCallBegin:
       if (!marker.syntax->heads[0].empty()) return begin_call(*marker.syntax, std::string(shown), "");
-      return void(space_.append(shown));  // it announces a call, and goes where white space before one goes
+      return hold(shown);  // it announces a call, and goes where white space before one goes
     case Role::kCallEnd:
       more_ = bare_;
       break;
@@ -244,7 +170,7 @@ void ReplyParser::Impl::plain(char c) {
     }
     if (!blank_ && (c == ';' || c == ',')) {  // between calls
       trim_ = false;
-      return space_.push_back(c);
+      return hold({&c, 1});
     }
   }
   put(c);
@@ -253,12 +179,15 @@ void ReplyParser::Impl::plain(char c) {
 void ReplyParser::Impl::put(char c) {
   if (is_space(c) && !markers_.empty()) {
     if (trim_) return;
-    space_.push_back(c);
-    if (space_.size() >= kReplyCallBytesMax) put_space();
-    return;
+    return hold({&c, 1});
   }
   put_space();
   emit({&c, 1});
+}
+
+void ReplyParser::Impl::hold(std::string_view text) {
+  space_.append(text);
+  if (space_.size() >= kReplyCallBytesMax) put_space();
 }
 
 void ReplyParser::Impl::put_space() {
@@ -356,12 +285,14 @@ void ReplyParser::Impl::give_up() {
 
 void ReplyParser::Impl::begin_header(std::string_view marker, bool control_token) {
   const bool ends = marker == "<|end|>" || marker == "<|call|>" || marker == "<|return|>";
-  if (mode_ == Mode::kHeader && ends) give_up();
+  if (mode_ == Mode::kHeader && (ends || header_.size() >= kReplyHeaderBytesMax)) give_up();
   if (mode_ != Mode::kHeader) {
     mode_ = Mode::kHeader;
-    space_.clear();
     header_.clear();
     shown_.clear();
+  }
+  if (ends) {
+    space_.clear();
     trim_ = true;
   }
   marked_ = !ends;
@@ -392,6 +323,7 @@ void ReplyParser::Impl::end_header(std::string_view marker, bool control_token) 
   mode_ = reasoning ? Mode::kReasoning : Mode::kContent;
   reasoning_blank_ = true;
   shown_.clear();
+  space_.clear();
   trim_ = true;
 }
 

@@ -2,6 +2,7 @@
 // template shows.
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "runtime/base/limits.h"
 #include "runtime/base/utf8.h"
@@ -72,8 +73,31 @@ TEST(ReplyStream, TheBufferIsBounded) {
   ASSERT_EQ(joined.size(), 2u);
   EXPECT_EQ(joined[0].text, opening + std::string(bytes - opening.size(), 'x') + "\"}}</tool_call>");
   EXPECT_EQ(joined[1].text, "{\"name\":\"g\",\"arguments\":{}}");
-  parser.push(std::string(3 * kReplyCallBytesMax, ' '), false, &parts);
-  EXPECT_GE(parts.back().text.size(), 2 * kReplyCallBytesMax);
+}
+
+// So is whatever else is held back: white space, separators, announcements, headers.
+TEST(ReplyStream, NothingIsHeldBackForEver) {
+  const std::tuple<ReplyFormat, const char*, const char*> cases[] = {
+      {ReplyFormat::kHermes, "", " \n"},
+      {ReplyFormat::kLlama3, "<|python_tag|>{\"name\": \"f\"}", "; "},
+      {ReplyFormat::kDeepSeek, "", "<｜tool▁calls▁begin｜>"},
+      {ReplyFormat::kMistral, "[TOOL_CALLS]f", " "},
+      {ReplyFormat::kMistral, "[TOOL_CALLS]", "f"},
+      {ReplyFormat::kTags, "<function=f>", "<parameter=a>1</parameter>"},
+      {ReplyFormat::kTags, "<function=f><parameter=a>", "1"},
+      {ReplyFormat::kHarmony, "", "<|channel|>a"},
+      {ReplyFormat::kHarmony, "<|channel|>", "a"},
+      {ReplyFormat::kHarmony, "<|channel|>commentary to=f<|message|>", " "},
+  };
+  for (const auto& [format, opening, unit] : cases) {
+    ReplyParser parser(style_of(format));
+    Parts parts;
+    parser.push(opening, false, &parts);
+    parts.clear();
+    for (size_t bytes = 0; parts.empty() && bytes <= kReplyCallBytesMax; bytes += std::string_view(unit).size())
+      parser.push(unit, false, &parts);
+    EXPECT_FALSE(parts.empty()) << opening << unit;
+  }
 }
 
 TEST(ReplyStream, DeepNestingIsContent) {

@@ -328,6 +328,7 @@ TEST(Reply, Harmony) {
   expect(style, "<|channel|>commentary to=f<|message|>{\"a\": <|call|>", "C<<|channel|>commentary to=f<|message|>{\"a\":>");
   expect(style, "{{<|channel|>}}analysis{{<|message|>}}cut off", "R<cut off>");
   expect(style, "{{<|channel|>}}anal", "C<anal>");
+  expect(style, "{{<|message|>}}a <|channel|>! b <|channel|>final<|message|>c", "C<a <|channel|>! b\nc>");
 }
 
 }  // namespace
