@@ -1,10 +1,9 @@
-// The machine goes byte by byte, so that no split of the answer can matter, and never back: what turns out to be no call is given out as
-// content without being looked at again, but for the byte that showed it.
 #include "runtime/text/reply_parser.h"
 
+#include <algorithm>
+
 #include "runtime/base/limits.h"
-#include "runtime/text/reply_payload.h"
-#include "runtime/text/reply_syntax.h"
+#include "runtime/text/reply_machine.h"
 
 namespace kvrt {
 
@@ -19,74 +18,6 @@ namespace {
 constexpr CallSyntax kHarmonyCall = {ReplyFormat::kHarmony, "", {"%s"}, {}};
 
 }  // namespace
-
-class ReplyParser::Impl {
- public:
-  explicit Impl(ReplyStyle style);
-  void push(std::string_view text, bool control, std::vector<ReplyPart>* out);
-  void finish(std::vector<ReplyPart>* out);
-
- private:
-  enum class Mode : uint8_t { kContent, kReasoning, kCall, kHeader };
-  enum class Role : uint8_t { kReasoningBegin, kReasoningEnd, kCallBegin, kCallEnd, kHarmony, kHarmonyMessage };
-  struct Marker {
-    std::string_view text;
-    Role role;
-    const CallSyntax* syntax = nullptr;
-  };
-
-  void start();
-  bool is_active(const Marker& marker) const;
-  const Marker* match(std::string_view text, bool* partly) const;
-  void act(const Marker& marker, bool control);
-
-  void byte(char c);
-  void control(std::string_view spelling);
-  void settle();
-  void release();
-  void plain(char c);
-  void put(char c);
-  void put_space();
-  void emit(std::string_view text);
-
-  void begin_call(const CallSyntax& syntax, std::string shown, std::string name);
-  void call_byte(char c);
-  void end_call();
-  void give_up();
-
-  void begin_header(std::string_view marker, bool control);
-  void header_byte(char c);
-  void end_header(std::string_view marker, bool control);
-
-  ReplyStyle style_;
-  std::vector<Marker> markers_;
-  bool begins_marker_[256] = {};
-  const CallSyntax* bare_ = nullptr;
-
-  std::vector<ReplyPart>* out_ = nullptr;
-  size_t out_begin_ = 0;  // parts from before this push
-
-  Mode mode_ = Mode::kContent;
-  std::string space_;                  // white space held back: dropped if a marker follows
-  std::string tail_;                   // after it: what may become a marker
-  bool releasing_ = false;             // no more: its bytes are plain
-  bool trim_ = false;                  // white space is dropped: a marker came before
-  bool blank_ = true;                  // neither content nor call so far
-  bool reasoning_blank_ = true;        // no reasoning since its begin
-  const CallSyntax* more_ = nullptr;   // whose payload may begin here, without a marker
-  const CallSyntax* ended_ = nullptr;  // of the call right before: its end markers may follow
-
-  // A call; shown_ and header_ serve a Harmony header too.
-  const CallSyntax* syntax_ = nullptr;
-  std::string shown_;  // what is content if it is no call: all but control tokens
-  HeadReader head_reader_;
-  HeadReader::Head head_;
-  PayloadScan scan_;
-  bool in_payload_ = false;
-  size_t payload_ = 0;   // where it begins in shown_
-  std::string header_;   // words; the channel's begins with channel=
-  bool marked_ = false;  // the header began with a marker
-};
 
 ReplyParser::Impl::Impl(ReplyStyle style) : style_(std::move(style)) {
   if (!style_.reasoning_begin.empty()) markers_.push_back({style_.reasoning_begin, Role::kReasoningBegin});
@@ -110,6 +41,7 @@ void ReplyParser::Impl::start() {
   bool reasoning = style_.reasoning_open && !style_.reasoning_end.empty();
   mode_ = style_.format == ReplyFormat::kHarmony ? Mode::kHeader : reasoning ? Mode::kReasoning : Mode::kContent;
   trim_ = mode_ == Mode::kReasoning;
+  last_ = Mode::kCall;
   blank_ = reasoning_blank_ = true;
   more_ = bare_;
   ended_ = nullptr;
@@ -176,7 +108,7 @@ void ReplyParser::Impl::act(const Marker& marker, bool control_token) {
       break;
     case Role::kCallBegin:
       if (!marker.syntax->heads[0].empty()) return begin_call(*marker.syntax, std::string(shown), "");
-      return void(space_.append(shown));  // it announces a call, and goes where white space before one goes
+      return hold(shown);  // it announces a call, and goes where white space before one goes
     case Role::kCallEnd:
       more_ = bare_;
       break;
@@ -200,9 +132,7 @@ void ReplyParser::Impl::byte(char c) {
 void ReplyParser::Impl::control(std::string_view spelling) {
   release();
   if (mode_ == Mode::kCall) {
-    bool in_head = !in_payload_;
-    for (char c : spelling) in_head = in_head && head_reader_.feed(c);
-    if (in_head) return;
+    if (call_control(spelling)) return;
     give_up();
   }
   bool partly = false;
@@ -240,7 +170,7 @@ void ReplyParser::Impl::plain(char c) {
     }
     if (!blank_ && (c == ';' || c == ',')) {  // between calls
       trim_ = false;
-      return space_.push_back(c);
+      return hold({&c, 1});
     }
   }
   put(c);
@@ -249,12 +179,15 @@ void ReplyParser::Impl::plain(char c) {
 void ReplyParser::Impl::put(char c) {
   if (is_space(c) && !markers_.empty()) {
     if (trim_) return;
-    space_.push_back(c);
-    if (space_.size() >= kReplyCallBytesMax) put_space();
-    return;
+    return hold({&c, 1});
   }
   put_space();
   emit({&c, 1});
+}
+
+void ReplyParser::Impl::hold(std::string_view text) {
+  space_.append(text);
+  if (space_.size() >= kReplyCallBytesMax) put_space();
 }
 
 void ReplyParser::Impl::put_space() {
@@ -267,8 +200,10 @@ void ReplyParser::Impl::emit(std::string_view text) {
   const bool reasoning = mode_ == Mode::kReasoning;
   auto kind = reasoning ? ReplyPart::Kind::kReasoning : ReplyPart::Kind::kContent;
   if (out_->size() == out_begin_ || out_->back().kind != kind) out_->push_back({kind, {}});
+  if (trim_ && last_ == mode_) out_->back().text.push_back('\n');
   out_->back().text.append(text);
   trim_ = false;
+  last_ = mode_;
   if (reasoning) {
     reasoning_blank_ = false;
   } else {
@@ -284,26 +219,31 @@ void ReplyParser::Impl::begin_call(const CallSyntax& syntax, std::string shown, 
   head_reader_.reset(syntax);
   head_.name = std::move(name);
   in_payload_ = false;
+  payload_.clear();
+}
+
+// Whether the payload begins with `c`, after a whole head.
+bool ReplyParser::Impl::begin_payload(char c) {
+  const HeadReader::Head* head = head_reader_.complete();
+  if (head == nullptr) return false;
+  const bool named = !head->name.empty() || !head_.name.empty();
+  if (!PayloadScan::begins(*syntax_, named, c)) return false;
+  if (head_.name.empty()) head_ = *head;
+  scan_.reset(syntax_->flags, named);
+  return true;
 }
 
 void ReplyParser::Impl::call_byte(char c) {
   bool ok = shown_.size() < kReplyCallBytesMax, done = false;
   if (ok && !in_payload_) {
-    const HeadReader::Head* head = head_reader_.complete();
-    bool named = head != nullptr && (!head->name.empty() || !head_.name.empty());
-    if (head != nullptr && PayloadScan::begins(*syntax_, named, c)) {
-      if (head_.name.empty()) head_ = *head;
-      in_payload_ = true;
-      payload_ = shown_.size();
-      scan_.reset(syntax_->flags, named);
-    } else {
-      ok = head_reader_.feed(c);
-    }
+    in_payload_ = begin_payload(c);
+    ok = in_payload_ || head_reader_.feed(c);
   }
   if (ok && in_payload_) {
     PayloadScan::State state = scan_.feed(c);
     ok = state != PayloadScan::State::kRefused;
     done = state == PayloadScan::State::kDone;
+    payload_.push_back(c);
   }
   if (!ok) {
     give_up();
@@ -313,12 +253,23 @@ void ReplyParser::Impl::call_byte(char c) {
   if (done) end_call();
 }
 
+// Whether the call goes on with a control token: one of its head, or a tag.
+bool ReplyParser::Impl::call_control(std::string_view spelling) {
+  if (!in_payload_ && (syntax_->flags & CallSyntax::kTags) && !spelling.empty()) in_payload_ = begin_payload(spelling[0]);
+  if (!in_payload_) return std::all_of(spelling.begin(), spelling.end(), [this](char c) { return head_reader_.feed(c); });
+  PayloadScan::State state = scan_.feed_control(spelling);
+  payload_.append(spelling);
+  if (state == PayloadScan::State::kDone) end_call();
+  return state != PayloadScan::State::kRefused;
+}
+
 void ReplyParser::Impl::end_call() {
-  if (!reply::append_calls(std::string_view(shown_).substr(payload_), head_, syntax_->flags, out_)) return give_up();
+  if (!reply::append_calls(payload_, head_, syntax_->flags, out_)) return give_up();
   mode_ = Mode::kContent;
   shown_.clear();
   space_.clear();
   trim_ = true;
+  last_ = Mode::kCall;
   blank_ = false;
   ended_ = syntax_;
   more_ = (syntax_->flags & CallSyntax::kRepeats) ? syntax_ : bare_;
@@ -334,17 +285,19 @@ void ReplyParser::Impl::give_up() {
 
 void ReplyParser::Impl::begin_header(std::string_view marker, bool control_token) {
   const bool ends = marker == "<|end|>" || marker == "<|call|>" || marker == "<|return|>";
-  if (mode_ == Mode::kHeader && ends) give_up();
+  if (mode_ == Mode::kHeader && (ends || header_.size() >= kReplyHeaderBytesMax)) give_up();
   if (mode_ != Mode::kHeader) {
     mode_ = Mode::kHeader;
-    space_.clear();
     header_.clear();
     shown_.clear();
+  }
+  if (ends) {
+    space_.clear();
     trim_ = true;
   }
   marked_ = !ends;
   if (!ends && !control_token) shown_.append(marker);
-  header_.append(marker == "<|channel|>" ? " channel=" : " ");
+  header_.append(marker == "<|channel|>" ? reply::kHarmonyChannel : " ");
 }
 
 void ReplyParser::Impl::header_byte(char c) {
@@ -364,19 +317,13 @@ void ReplyParser::Impl::header_byte(char c) {
 }
 
 void ReplyParser::Impl::end_header(std::string_view marker, bool control_token) {
-  std::string recipient, channel;
-  for (size_t at = 0, end; (at = header_.find_first_not_of(" \t\r\n", at)) != std::string::npos; at = end) {
-    end = std::min(header_.find_first_of(" \t\r\n", at), header_.size());
-    std::string_view word = std::string_view(header_).substr(at, end - at);
-    if (word.starts_with("to=")) recipient = word.substr(3);
-    if (word.starts_with("channel=")) channel = word.substr(8);
-  }
-  if (recipient.starts_with("functions.")) recipient.erase(0, 10);
+  auto [recipient, reasoning] = reply::read_harmony_header(header_);
   if (!control_token) shown_.append(marker);
   if (!recipient.empty()) return begin_call(kHarmonyCall, std::move(shown_), std::move(recipient));
-  mode_ = channel == "analysis" ? Mode::kReasoning : Mode::kContent;
+  mode_ = reasoning ? Mode::kReasoning : Mode::kContent;
   reasoning_blank_ = true;
   shown_.clear();
+  space_.clear();
   trim_ = true;
 }
 

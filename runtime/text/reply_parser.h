@@ -11,8 +11,9 @@ namespace kvrt {
 // How a family writes tool calls; each is a row of kSyntaxes (reply_syntax.cc). kPlain: it has no tool calls.
 enum class ReplyFormat : uint8_t {
   kPlain,
-  kHermes,    // <tool_call>{"name": .., "arguments": {..}}</tool_call>: Hermes, Qwen 2.5 and 3, SmolLM3, Granite 4
-  kLlama3,    // {"name": .., "parameters": {..}} as the whole answer or after <|python_tag|>; [f(k="v")] and brave_search.call(query="v")
+  kHermes,  // <tool_call>{"name": .., "arguments": {..}}</tool_call>: Hermes, Qwen 2.5 and 3, SmolLM3, Granite 4
+  kTags,    // <tool_call><function=name><parameter=k>v</parameter></function></tool_call>: Qwen3-Coder; name<arg_key>k</arg_key>..: GLM 4.5
+  kLlama3,  // {"name": .., "parameters": {..}} as the whole answer or after <|python_tag|>; [f(k="v")] and brave_search.call(query="v")
   kMistral,   // [TOOL_CALLS] [{"name": .., "arguments": {..}}], [TOOL_CALLS]name[ARGS]{..}
   kGemma,     // ```tool_code f(k="v") ```, [f(k="v")] or {"name": .., "parameters": {..}}, alone or as a ```json block
   kDeepSeek,  // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>name ```json {..} ```<｜tool▁call▁end｜>..; V3.1: name<｜tool▁sep｜>{..}
@@ -48,7 +49,9 @@ struct ReplyPart {
 // * What may still become a marker or a call is held back, and not longer.
 // * A call that is malformed, unfinished at the end, or longer than kReplyCallBytesMax is content, verbatim. The JSON must be strict
 //   (RFC 8259, no integers beyond 64 bits, kJsonDepthMax); Python calls take literals as keyword arguments, nothing positional.
+// * An argument in tags has no type: what reads as JSON other than a string is that, else it is text. The tool's schema may know better.
 // * White space next to a marker belongs to the marker. Where no marker is, it is content.
+// * Two texts of one kind with nothing but markers between them have a newline between them.
 // * A reasoning end without its begin is dropped when nothing but white space came before it, and is content else.
 // * Markers within reasoning are reasoning.
 // Linear in the text. Not thread-safe.

@@ -1,6 +1,7 @@
 #include "runtime/text/reply_payload.h"
 
 #include "runtime/base/limits.h"
+#include "runtime/base/utf8.h"
 #include "runtime/text/template_json.h"
 
 namespace kvrt::reply {
@@ -24,7 +25,7 @@ bool begins_word(char c) { return is_word(c) && !is_digit(c); }
 }  // namespace
 
 bool PayloadScan::begins(const CallSyntax& syntax, bool named, char c) {
-  if (named) return c == '{';
+  if (named) return c == ((syntax.flags & CallSyntax::kTags) ? '<' : '{');
   return c == '{' || c == '[' || ((syntax.flags & CallSyntax::kPython) && !syntax.begin.empty() && begins_word(c));
 }
 
@@ -63,7 +64,18 @@ PayloadScan::State PayloadScan::bracket(char c) {
   return open_.empty() ? State::kDone : State::kMore;
 }
 
+PayloadScan::State PayloadScan::feed_control(std::string_view spelling) {
+  State state = State::kRefused;
+  if (!(flags_ & CallSyntax::kTags)) return state;
+  for (char c : spelling) {
+    state = tags_.feed(c);
+    if (state == State::kRefused) return state;
+  }
+  return state == State::kDone || tags_.between_tags() ? state : State::kRefused;
+}
+
 PayloadScan::State PayloadScan::feed(char c) {
+  if (flags_ & CallSyntax::kTags) return tags_.feed(c);
   if (quote_ != 0) return in_string(c);
   const bool python = flags_ & CallSyntax::kPython;
   if (python && calls_level() && (in_word_ ? is_word(c) || c == '.' : begins_word(c))) {
@@ -228,10 +240,26 @@ class Calls {
   std::vector<ReplyPart>* out_;
 };
 
+// A value is the JSON that it is; where it is none, or a string, it is a string as it stands.
+bool append_tagged(std::string_view payload, const HeadReader::Head& head, Arena* arena, std::vector<ReplyPart>* out) {
+  TagScan scan;
+  for (char c : payload) (void)scan.feed(c);
+  Dict* arguments = jinja::create<Dict>(arena);
+  for (const auto& [key, text] : scan.arguments()) {
+    if (arena->full() || find_invalid_utf8(key) != std::string_view::npos || find_invalid_utf8(text) != std::string_view::npos)
+      return false;
+    auto parsed = jinja::parse_json(text, "argument", arena);
+    Value value = parsed.is_ok() && !parsed->is(Kind::kString) ? *parsed : Value::of(arena->copy(text));
+    arguments->set(arena, Value::of(arena->copy(key)), value);
+  }
+  return Calls(0, arena, out).append(Value::of(std::string_view(head.name)), Value::of(arguments), Value());
+}
+
 }  // namespace
 
 bool append_calls(std::string_view payload, const HeadReader::Head& head, unsigned flags, std::vector<ReplyPart>* out) {
   Arena arena(kTemplateHeapBytesMax);
+  if (flags & CallSyntax::kTags) return append_tagged(payload, head, &arena, out);
   auto parsed = jinja::parse_json(payload, "tool call", &arena);
   std::string json;
   if (!parsed.is_ok() && (flags & CallSyntax::kPython) && PythonCalls(payload, &json).to_json())

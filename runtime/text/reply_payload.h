@@ -7,18 +7,21 @@
 
 #include "runtime/text/reply_parser.h"
 #include "runtime/text/reply_syntax.h"
+#include "runtime/text/reply_tags.h"
 
 namespace kvrt::reply {
 
 // Follows a payload byte by byte to its end. It refuses early what cannot become one; what it lets through is parsed as a whole.
 class PayloadScan {
  public:
-  enum class State : uint8_t { kMore, kDone, kRefused };
+  using State = TagScan::State;
   // Whether a payload may begin with `c`; `named`: the arguments of a call that the head named. A bare one does not begin with a
   // word: too many answers do.
   static bool begins(const CallSyntax& syntax, bool named, char c);
   void reset(unsigned flags, bool named);
   State feed(char c);
+  // The same for a control token: only a tag can be one.
+  State feed_control(std::string_view spelling);
 
  private:
   State in_string(char c);
@@ -34,6 +37,7 @@ class PayloadScan {
   bool escaped_ = false, in_word_ = false;
   bool key_next_ = false, in_key_ = false;  // strict: of a call's object
   std::string key_;
+  TagScan tags_;
 };
 
 // Appends the payload's calls; false, and nothing appended, where it is no call.

@@ -1,5 +1,7 @@
 #include "runtime/text/reply_syntax.h"
 
+#include <algorithm>
+
 namespace kvrt {
 
 namespace reply {
@@ -10,6 +12,8 @@ using S = CallSyntax;
 
 constexpr CallSyntax kSyntaxes[] = {
     {ReplyFormat::kHermes, "<tool_call>", {"%s"}, {"</tool_call>"}, S::kRepeats},
+    {ReplyFormat::kTags, "<tool_call>", {"%s<function=%n>%s", "%s%n%s"}, {"</tool_call>"}, S::kTags},
+    {ReplyFormat::kTags, "<function=", {"%n>%s"}, {"</tool_call>"}, S::kTags},
     {ReplyFormat::kLlama3, "", {"%s"}, {}, S::kPython | S::kStrict | S::kRepeats},
     {ReplyFormat::kLlama3, "<|python_tag|>", {"%s"}, {}, S::kPython | S::kRepeats},
     {ReplyFormat::kLlama3, "<|python_start|>", {"%s"}, {"<|python_end|>"}, S::kPython | S::kRepeats},  // Llama 4
@@ -92,6 +96,19 @@ const HeadReader::Head* HeadReader::complete() const {
   return nullptr;
 }
 
+HarmonyHeader read_harmony_header(std::string_view header) {
+  constexpr std::string_view kSpace = " \t\r\n", kFunctions = "functions.";
+  HarmonyHeader read;
+  for (size_t at = 0, end; (at = header.find_first_not_of(kSpace, at)) != std::string_view::npos; at = end) {
+    end = std::min(header.find_first_of(kSpace, at), header.size());
+    std::string_view word = header.substr(at, end - at);
+    if (word.starts_with("to=")) read.recipient = word.substr(3);
+    if (word.starts_with(kHarmonyChannel.substr(1))) read.reasoning = word == "channel=analysis";
+  }
+  if (read.recipient.starts_with(kFunctions)) read.recipient.erase(0, kFunctions.size());
+  return read;
+}
+
 }  // namespace reply
 
 namespace {
@@ -113,8 +130,8 @@ constexpr Sign kSigns[] = {
     {ReplyFormat::kCommandR, "Action:", "tool_name"},
     {ReplyFormat::kGranite, "<|tool_call|>", ""},
     {ReplyFormat::kGranite, "<|tool|>", "<|/tool|>"},  // Phi-4 mini: its template shows the tools, not the calls
-    {ReplyFormat::kPlain, "<parameter=", ""},          // calls in XML (Qwen3-Coder, GLM 4.5): their arguments have no types
-    {ReplyFormat::kPlain, "<arg_key>", ""},
+    {ReplyFormat::kTags, "<parameter=", ""},
+    {ReplyFormat::kTags, "<arg_key>", ""},
     {ReplyFormat::kHermes, "<tool_call>", ""},
     {ReplyFormat::kLlama3, "<|python_tag|>", ""},
     {ReplyFormat::kLlama3, "<|python_start|>", ""},

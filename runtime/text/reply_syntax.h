@@ -24,6 +24,7 @@ struct CallSyntax {
     kPython = 1,   // the payload may be f(k="v") or a list of such
     kStrict = 2,   // it may be no call at all: the object has only a call's keys, and arguments
     kRepeats = 4,  // another payload may follow without a marker
+    kTags = 8,     // it is arguments in tags, and their end (reply_tags.h)
   };
   unsigned flags = kNone;
 };
@@ -59,5 +60,13 @@ class HeadReader {
 // Harmony: all text stands in messages <|start|>role<|channel|>channel to=recipient <|constrain|>type<|message|>text<|end|>.
 inline constexpr std::string_view kHarmonyMessage = "<|message|>";
 inline constexpr std::string_view kHarmonyMarkers[] = {"<|start|>", "<|channel|>", "<|constrain|>", "<|end|>", "<|call|>", "<|return|>"};
+
+// A header with its <|channel|> as kHarmonyChannel and its other markers as white space.
+inline constexpr std::string_view kHarmonyChannel = " channel=";
+struct HarmonyHeader {
+  std::string recipient;  // of a call; "": it is none
+  bool reasoning = false;
+};
+HarmonyHeader read_harmony_header(std::string_view header);
 
 }  // namespace kvrt::reply

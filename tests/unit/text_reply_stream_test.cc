@@ -2,6 +2,7 @@
 // template shows.
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "runtime/base/limits.h"
 #include "runtime/base/utf8.h"
@@ -72,8 +73,31 @@ TEST(ReplyStream, TheBufferIsBounded) {
   ASSERT_EQ(joined.size(), 2u);
   EXPECT_EQ(joined[0].text, opening + std::string(bytes - opening.size(), 'x') + "\"}}</tool_call>");
   EXPECT_EQ(joined[1].text, "{\"name\":\"g\",\"arguments\":{}}");
-  parser.push(std::string(3 * kReplyCallBytesMax, ' '), false, &parts);
-  EXPECT_GE(parts.back().text.size(), 2 * kReplyCallBytesMax);
+}
+
+// So is whatever else is held back: white space, separators, announcements, headers.
+TEST(ReplyStream, NothingIsHeldBackForEver) {
+  const std::tuple<ReplyFormat, const char*, const char*> cases[] = {
+      {ReplyFormat::kHermes, "", " \n"},
+      {ReplyFormat::kLlama3, "<|python_tag|>{\"name\": \"f\"}", "; "},
+      {ReplyFormat::kDeepSeek, "", "<｜tool▁calls▁begin｜>"},
+      {ReplyFormat::kMistral, "[TOOL_CALLS]f", " "},
+      {ReplyFormat::kMistral, "[TOOL_CALLS]", "f"},
+      {ReplyFormat::kTags, "<function=f>", "<parameter=a>1</parameter>"},
+      {ReplyFormat::kTags, "<function=f><parameter=a>", "1"},
+      {ReplyFormat::kHarmony, "", "<|channel|>a"},
+      {ReplyFormat::kHarmony, "<|channel|>", "a"},
+      {ReplyFormat::kHarmony, "<|channel|>commentary to=f<|message|>", " "},
+  };
+  for (const auto& [format, opening, unit] : cases) {
+    ReplyParser parser(style_of(format));
+    Parts parts;
+    parser.push(opening, false, &parts);
+    parts.clear();
+    for (size_t bytes = 0; parts.empty() && bytes <= kReplyCallBytesMax; bytes += std::string_view(unit).size())
+      parser.push(unit, false, &parts);
+    EXPECT_FALSE(parts.empty()) << opening << unit;
+  }
 }
 
 TEST(ReplyStream, DeepNestingIsContent) {
@@ -140,6 +164,12 @@ const char* const kPieces[] = {"<tool_call>",
                                "<|START_ACTION|>",
                                "<|tool_call|>",
                                "<function=f>{}",
+                               "<function=f>",
+                               "<parameter=a>1",
+                               "</parameter>",
+                               "<arg_key>a</arg_key>",
+                               "<arg_value>x</arg_value>",
+                               "f",
                                "</function>",
                                "<|channel|>",
                                "analysis",
@@ -245,9 +275,9 @@ TEST(ReplyStyle, IsDetectedByTheTemplate) {
       {"<|start_of_role|>system<|end_of_role|>To call a tool write <|tool_call|> and a JSON list", {F::kGranite, "", "", false}},
       {"{{ '<|' + m.role + '|>' + m.content + '<|tool|>' + m.tools + '<|/tool|>' + '<|end|>' }}", {F::kGranite, "", "", false}},
       {"use <function=name>{args}</function>", {F::kFunctionTag, "", "", false}},
-      // Qwen3-Coder, GLM 4.5: calls in XML are not read
-      {"<tool_call>\n<function=f>\n<parameter=p>\nv\n</parameter>\n</function>\n</tool_call>", {F::kPlain, "", "", false}},
-      {"<tool_call>f\n<arg_key>k</arg_key>\n<arg_value>v</arg_value>\n</tool_call></think>", {F::kPlain, "<think>", "</think>", false}},
+      // Qwen3-Coder, GLM 4.5
+      {"<tool_call>\n<function=f>\n<parameter=p>\nv\n</parameter>\n</function>\n</tool_call>", {F::kTags, "", "", false}},
+      {"<tool_call>f\n<arg_key>k</arg_key>\n<arg_value>v</arg_value>\n</tool_call></think>", {F::kTags, "<think>", "</think>", false}},
       {"<|start|>assistant<|channel|>analysis<|message|>{{ m.thinking }}<|end|>", {F::kHarmony, "", "", false}},
   };
   for (const Shown& shown : cases) {

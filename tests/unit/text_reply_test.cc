@@ -20,6 +20,7 @@ TEST(Reply, Reasoning) {
   expect_also_as_text(style, "{{<think>}}cut off ", "R<cut off >");
   expect_also_as_text(style, "{{<think>}}{{<think>}}twice{{</think>}}x", "R<twice>C<x>");
   expect_also_as_text(style, "a {{<think>}}b{{</think>}} c {{<think>}}d{{</think>}}", "C<a>R<b>C<c>R<d>");
+  expect_also_as_text(style, "a{{<think>}} {{</think>}} b {{<think>}}c{{</think>}}\n{{<think>}}d{{</think>}}{{<think>}}", "C<a\nb>R<c\nd>");
   expect(style, "<think>a <think> b</think>c", "R<a <think> b>C<c>");
   expect(style, "<thin<think>x</thin</think>k>", "C<<thin>R<x</thin>C<k>>");
   expect(style, "1 < 2 <<think>y</think>", "C<1 < 2 <>R<y>");
@@ -173,6 +174,36 @@ TEST(Reply, PythonLiterals) {
     expect(style, text, "C<" + std::string(text) + ">");
 }
 
+TEST(Reply, Tags) {
+  ReplyStyle style = style_of(ReplyFormat::kTags);
+  const std::string qwen =
+      "{{<tool_call>}}\n<function=f>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n{{</"
+      "tool_call>}}";
+  const std::string expected = call("f", R"({"city":"Paris","days":3})");
+  expect_also_as_text(style, "I look.\n" + qwen + "\n" + qwen, "C<I look.>" + expected + expected);
+  expect(style, "<function=f>\n<parameter=s>\n\n{a}\n\nb </x>\n</parameter>\n</function>\n</tool_call> Well.",
+         call("f", R"({"s":"\n{a}\n\nb </x>"})") + "C<Well.>");
+  expect(style,
+         "<tool_call>f\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</"
+         "tool_call>",
+         expected);
+  expect(style,
+         "<tool_call>f\n<arg_key>a</arg_key><arg_value>[1, {\"b\": "
+         "null}]</arg_value><arg_key>q</arg_key><arg_value>\"x\"</arg_value></tool_call>",
+         call("f", R"({"a":[1,{"b":null}],"q":"\"x\""})"));
+  expect_also_as_text(style,
+                      "{{<tool_call>}}f\n{{<arg_key>}}city{{</arg_key>}}\n{{<arg_value>}}Paris{{</arg_value>}}\n{{</"
+                      "tool_call>}}{{<tool_call>}}g{{</tool_call>}}",
+                      call("f", R"({"city":"Paris"})") + call("g", "{}"));
+  expect(style, "{{<tool_call>}}f{{<arg_key>}}city{{</arg_key>}}{{<arg_value>}}Par{{<|endoftext|>}}", "C<fcityPar>");
+  expect(style, "<tool_call>f</tool_call><tool_call>\n<function=g>\n</function>\n</tool_call>", call("f", "{}") + call("g", "{}"));
+  for (const char* text :
+       {"<tool_call>{\"name\": \"f\"}</tool_call>", "<tool_call>f g</tool_call>", "<function=f>\n<parameter=a>\n1\n</function>",
+        "<function=f>x</function>", "<function=f><parameter=></parameter></function>", "<tool_call>f<arg_key>a</arg_key>1</tool_call>",
+        "<function=f><parameter=a>\xff</parameter></function>", "<function=f><parameter=a>1</parameter>", "<tool_call>f<b></tool_call>"})
+    expect(style, text, "C<" + std::string(text) + ">");
+}
+
 TEST(Reply, Mistral) {
   ReplyStyle style = {ReplyFormat::kMistral, "[THINK]", "[/THINK]", false};
   const std::string f = call("f", R"({"a":"b"})", "a1b2c3d4e"), g = call("g", R"({"x":{}})");
@@ -286,6 +317,10 @@ TEST(Reply, Harmony) {
       "to=functions.get_weather{{<|channel|>}}commentary{{<|message|>}}"
       "{\"city\": \"Paris\"}{{<|call|>}}{{<|start|>}}assistant{{<|channel|>}}commentary to=functions.f{{<|message|>}}{}{{<|call|>}}",
       "C<I ask both.>" + paris + call("f", "{}"));
+  expect_also_as_text(style,
+                      "{{<|channel|>}}commentary{{<|message|>}}First.{{<|end|>}}{{<|start|>}}assistant{{<|channel|>}}final{{<|message|>}}"
+                      "Then.{{<|return|>}}",
+                      "C<First.\nThen.>");
   // Out of form.
   expect(style, "Just text. to=x", "C<Just text. to=x>");
   expect(style, "to be {{<|return|>}}", "C<to be>");
@@ -293,6 +328,7 @@ TEST(Reply, Harmony) {
   expect(style, "<|channel|>commentary to=f<|message|>{\"a\": <|call|>", "C<<|channel|>commentary to=f<|message|>{\"a\":>");
   expect(style, "{{<|channel|>}}analysis{{<|message|>}}cut off", "R<cut off>");
   expect(style, "{{<|channel|>}}anal", "C<anal>");
+  expect(style, "{{<|message|>}}a <|channel|>! b <|channel|>final<|message|>c", "C<a <|channel|>! b\nc>");
 }
 
 }  // namespace
