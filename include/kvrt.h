@@ -361,9 +361,11 @@ enum {
   KVRT_TEXT_BOS = 2      /* tokenize: begin with the model's BOS token, if it has one */
 };
 
+/* Bytes that are no valid UTF-8 become the vocabulary's byte tokens, and come back as the same bytes; where it has none, INVALID. */
 KVRT_API kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_t text_size, uint32_t flags, int32_t* tokens,
                                          size_t capacity, size_t* needed);
-/* The tokens' bytes; a run that ends within a code point ends so. */
+/* The tokens' bytes; a run that ends within a code point ends so. Where the vocabulary puts a space before a text (add_space_prefix), the
+ * first token's leading space is left out. */
 KVRT_API kvrt_status kvrt_model_detokenize(const kvrt_model* model, const int32_t* tokens, size_t count, uint32_t flags, char* text,
                                            size_t capacity, size_t* needed);
 
@@ -545,7 +547,8 @@ KVRT_API kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session
 
 /* append*: queue tokens; no compute. LIMIT when the model's context or the pool could never hold them. */
 KVRT_API kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, size_t count);
-/* Tokenizes. The first text of an empty session gets a BOS where the model asks for it. flags: KVRT_TEXT_SPECIAL. */
+/* Tokenizes, as kvrt_model_tokenize does. The first text of an empty session gets a BOS where the model asks for it, and the space that some
+ * vocabularies put before a text only where it begins the session or follows a control token. flags: KVRT_TEXT_SPECIAL. */
 KVRT_API kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, size_t text_size, uint32_t flags);
 
 typedef struct kvrt_append_info {

@@ -26,6 +26,7 @@ inline constexpr uint32_t kContextMax = 16u << 20;
 
 // Text
 inline constexpr size_t kTextBytesMax = 64u << 20;  // one text given to the tokenizer
+inline constexpr size_t kTokenBytesMax = 4096;      // of a token's spelling: searches through text look so far ahead
 inline constexpr size_t kJsonBytesMax = 16u << 20;
 inline constexpr uint32_t kJsonDepthMax = 64;
 inline constexpr uint64_t kTemplateStepsMax = 1'000'000;

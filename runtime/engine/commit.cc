@@ -93,6 +93,7 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
   }
   g.last_token_ns = now_ns;
   ++g.report.generated;
+  int32_t previous = s->tokens.empty() ? -1 : s->tokens.back();
   s->tokens.push_back(sample.token);
   Event event;
   event.type = EventType::kToken;
@@ -100,7 +101,7 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
   event.position = s->tokens.size() - 1;
   event.logprob = sample.logprob;
   event.top = sample.top;
-  event.text = g.text.push(tokenizer.piece(sample.token, false));
+  event.text = g.text.push(tokenizer.piece_after(previous, sample.token, false));
   push(s, std::move(event));
 
   const auto& stops = g.options.stop_tokens;

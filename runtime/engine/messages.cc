@@ -65,7 +65,7 @@ Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& te
   size_t byte = 0, at = 0;
   Utf8Stream utf8;  // a message shows U+FFFD where an answer was cut within a code point
   for (uint64_t i = kept; i < pinned; ++i) {
-    std::string piece(utf8.push(tokenizer_->piece(s.tokens[i], true)));
+    std::string piece(utf8.push(tokenizer_->piece_after(i ? s.tokens[i - 1] : -1, s.tokens[i], true)));
     if (i + 1 == pinned) piece += utf8.finish();
     if (text.compare(at, piece.size(), piece) != 0) break;
     at += piece.size();
@@ -73,7 +73,8 @@ Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& te
   }
   std::vector<int32_t> fresh;
   if (s.tokens.empty() && adds_bos(text)) fresh.push_back(tokenizer_->bos());
-  KVRT_TRY(tokenizer_->encode(std::string_view(text).substr(byte), true, &fresh));
+  int32_t previous = !fresh.empty() ? fresh.back() : kept ? s.tokens[kept - 1] : -1;
+  KVRT_TRY(tokenizer_->encode(std::string_view(text).substr(byte), true, &fresh, previous));
   auto old = std::span(s.tokens).subspan(kept);
   auto same = static_cast<uint64_t>(std::mismatch(old.begin(), old.end(), fresh.begin(), fresh.end()).first - old.begin());
   AppendInfo info{fresh.size() - same, old.size() - same, kept + same};
@@ -116,7 +117,7 @@ void ModelHost::respan(Session* session, size_t first) {
     messages[i].begin = i ? messages[i - 1].end : 0;
     while (at < n) {
       Utf8Stream after = utf8;
-      size_t next = byte + after.push(tokenizer_->piece(session->tokens[at], true)).size();
+      size_t next = byte + after.push(tokenizer_->piece_after(at ? session->tokens[at - 1] : -1, session->tokens[at], true)).size();
       if (next > ends[i - first]) break;
       byte = next;
       utf8 = std::move(after);
@@ -220,7 +221,10 @@ Status ModelHost::erase(Session* session, uint64_t from, uint64_t to) {
 
 // How many tokens from `to` on, less than to `end`, have to go as well so that what follows `from` spells `text`; 0 when none do it.
 uint64_t ModelHost::joint(const Session& session, const std::string& text, uint64_t from, uint64_t to, uint64_t end) const {
-  auto spelled = [&](uint64_t begin, uint64_t n) { return tokenizer_->decode(std::span(session.tokens).subspan(begin, n), true); };
+  auto spelled = [&](uint64_t begin, uint64_t n) {  // as it follows the token at from - 1, or as it follows its own
+    uint64_t after = begin >= to ? from : begin;
+    return tokenizer_->decode(std::span(session.tokens).subspan(begin, n), true, after ? session.tokens[after - 1] : -1);
+  };
   uint64_t bos = !session.tokens.empty() && session.tokens[0] == tokenizer_->bos() && adds_bos(text) ? 1 : 0;
   size_t before = spelled(bos, from - std::min(bos, from)).size();
   if (before > text.size()) return 0;

@@ -19,6 +19,9 @@ Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
     return error(Code::kCorrupt, Detail::kFormat, "%s: tokenizer.ggml.tokens: expected an array of strings, found none",
                  file.name().c_str());
   v.tokens = std::move(*tokens);
+  v.scores = file.get_floats("tokenizer.ggml.scores").value_or(std::vector<float>{});
+  for (int64_t byte : file.get_ints("tokenizer.ggml.precompiled_charsmap").value_or(std::vector<int64_t>{}))
+    v.charsmap.push_back(static_cast<char>(byte));
   v.types = file.get_ints("tokenizer.ggml.token_type").value_or(std::vector<int64_t>{});
   v.merges = file.get_strings("tokenizer.ggml.merges").value_or(std::vector<std::string_view>{});
   auto id = [&](const char* key) {
@@ -28,11 +31,16 @@ Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
   v.bos = id("tokenizer.ggml.bos_token_id");
   v.eos = id("tokenizer.ggml.eos_token_id");
   v.eot = id("tokenizer.ggml.eot_token_id");
+  v.eom = id("tokenizer.ggml.eom_token_id");
+  v.fim_pad = id("tokenizer.ggml.fim_pad_token_id");
+  v.fim_rep = id("tokenizer.ggml.fim_rep_token_id");
+  v.fim_sep = id("tokenizer.ggml.fim_sep_token_id");
   v.unknown = id("tokenizer.ggml.unknown_token_id");
   v.padding = id("tokenizer.ggml.padding_token_id");
-  v.add_bos = file.get_bool("tokenizer.ggml.add_bos_token").value_or(false);
-  v.add_eos = file.get_bool("tokenizer.ggml.add_eos_token").value_or(false);
-  v.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix").value_or(false);
+  v.add_bos = file.get_bool("tokenizer.ggml.add_bos_token");
+  v.add_eos = file.get_bool("tokenizer.ggml.add_eos_token");
+  v.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix");
+  v.remove_extra_whitespaces = file.get_bool("tokenizer.ggml.remove_extra_whitespaces");
   auto made = Tokenizer::create(v);
   if (!made.is_ok()) return made.take_status().annotate(file.name());
   return made;
@@ -68,6 +76,8 @@ Result<std::shared_ptr<ModelHost>> ModelHost::open(std::shared_ptr<Engine> engin
   parts.name = source.name;
   KVRT_ASSIGN(parts.file, GgufFile::open(source));
   KVRT_ASSIGN(parts.tokenizer, make_tokenizer(*parts.file));
+  if (!parts.tokenizer->warning().empty())
+    logf(engine->log(), LogLevel::kWarn, "%s: %s", source.name.c_str(), parts.tokenizer->warning().c_str());
   parts.chat_template = parts.file->get_string("tokenizer.chat_template").value_or("");
   if (!parts.file->tensors().empty()) {
     LoadProgress forward_progress = progress ? LoadProgress(progress) : [](uint64_t, uint64_t) { return true; };

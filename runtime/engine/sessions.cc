@@ -109,12 +109,17 @@ Status ModelHost::append(Session* session, std::span<const int32_t> tokens) {
 
 Status ModelHost::append_text(Session* session, std::string_view text, bool parse_special) {
   std::vector<int32_t> tokens;
+  int32_t previous = -1;
   {
     std::lock_guard lock(mu_);
     KVRT_TRY(require(*session, "append_text"));
-    if (session->tokens.empty() && tokenizer_->add_bos() && tokenizer_->bos() >= 0) tokens.push_back(tokenizer_->bos());
+    if (!session->tokens.empty()) {
+      previous = session->tokens.back();
+    } else if (tokenizer_->add_bos() && tokenizer_->bos() >= 0) {
+      tokens.push_back(previous = tokenizer_->bos());
+    }
   }
-  KVRT_TRY(tokenizer_->encode(text, parse_special, &tokens));
+  KVRT_TRY(tokenizer_->encode(text, parse_special, &tokens, previous));
   return append(session, tokens);
 }
 

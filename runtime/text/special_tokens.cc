@@ -31,16 +31,25 @@ void SpecialTokens::add(std::string_view spelling, int32_t id) {
   nodes_[static_cast<size_t>(node)].id = id;
 }
 
+size_t SpecialTokens::match(std::string_view text, int32_t* id) const {
+  size_t size = 0;
+  int32_t node = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    node = child(node, static_cast<uint8_t>(text[at]));
+    if (node < 0) break;
+    int32_t here = nodes_[static_cast<size_t>(node)].id;
+    if (here < 0) continue;
+    size = at + 1;
+    if (id != nullptr) *id = here;
+  }
+  return size;
+}
+
 SpecialTokens::Match SpecialTokens::find(std::string_view text, size_t from) const {
   for (size_t begin = from; begin < text.size(); ++begin) {
-    Match match;
-    int32_t node = 0;
-    for (size_t at = begin; at < text.size(); ++at) {
-      node = child(node, static_cast<uint8_t>(text[at]));
-      if (node < 0) break;
-      if (nodes_[static_cast<size_t>(node)].id >= 0) match = {begin, at + 1, nodes_[static_cast<size_t>(node)].id};
-    }
-    if (match.id >= 0) return match;
+    if (roots_[static_cast<uint8_t>(text[begin])] == 0) continue;
+    int32_t id = -1;
+    if (size_t size = match(text.substr(begin), &id)) return {begin, begin + size, id};
   }
   return {};
 }

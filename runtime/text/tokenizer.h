@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,15 +14,18 @@
 
 namespace kvrt {
 
-// What a GGUF's tokenizer.ggml.* keys say; the engine fills it (text never sees a GGUF). Views are copied by create.
+// What a GGUF's tokenizer.ggml.* keys say; the engine fills it (text never sees a GGUF). Views are copied by create. An absent flag
+// means what the model, or the pre-tokenizer's name, implies.
 struct VocabSource {
-  std::string_view model;  // tokenizer.ggml.model: "gpt2"
+  std::string_view model;  // tokenizer.ggml.model: "gpt2", "llama", "t5"
   std::string_view pre;    // tokenizer.ggml.pre: "smollm", "gpt-2"; "" or "default" as GGUF means them
   std::vector<std::string_view> tokens;
   std::vector<int64_t> types;  // tokenizer.ggml.token_type: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
+  std::vector<float> scores;   // "llama" and "t5": the higher, the better
   std::vector<std::string_view> merges;
-  int64_t bos = -1, eos = -1, eot = -1, unknown = -1, padding = -1;
-  bool add_bos = false, add_eos = false, add_space_prefix = false;
+  std::string charsmap;  // tokenizer.ggml.precompiled_charsmap; "": none
+  int64_t bos = -1, eos = -1, eot = -1, eom = -1, fim_pad = -1, fim_rep = -1, fim_sep = -1, unknown = -1, padding = -1;
+  std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
 };
 
 class Tokenizer {
@@ -30,20 +33,27 @@ class Tokenizer {
   static Result<std::unique_ptr<Tokenizer>> create(const VocabSource& source);
   virtual ~Tokenizer() = default;
 
-  // parse_special: text that spells a control or user-defined token becomes that token; else it is plain text.
-  // Invalid UTF-8 is INVALID with the byte offset. No BOS is added here.
-  virtual Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out) const = 0;
+  // parse_special: text that spells a control or user-defined token becomes that token; else only user-defined ones do. No BOS is added.
+  // `previous`: the token that the text follows, -1: none; with add_space_prefix a space is put before a text that begins or follows a
+  // control token. Bytes that are no valid UTF-8 become their byte tokens, and decode to themselves; INVALID, with the offset, where the
+  // vocabulary has none.
+  virtual Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out, int32_t previous) const = 0;
+  Status encode(std::string_view text, bool parse_special, std::vector<int32_t>* out) const { return encode(text, parse_special, out, -1); }
   // The token's bytes (may be part of a code point); control tokens give "" unless `special`. id must be < vocab_size().
   virtual std::string_view piece(int32_t id, bool special) const = 0;
-  virtual std::string decode(std::span<const int32_t> ids, bool special) const = 0;
+  // The same of a token that follows `previous` (-1: none): without the space that add_space_prefix put there.
+  virtual std::string_view piece_after(int32_t previous, int32_t id, bool special) const = 0;
+  virtual std::string decode(std::span<const int32_t> ids, bool special, int32_t previous) const = 0;
+  std::string decode(std::span<const int32_t> ids, bool special) const { return decode(ids, special, -1); }
 
   virtual uint32_t vocab_size() const = 0;
   virtual int32_t bos() const = 0;  // -1: none
   virtual int32_t eos() const = 0;
   virtual bool add_bos() const = 0;
-  virtual bool is_end(int32_t id) const = 0;  // ends a generation: eos, eot, and the end-of-turn tokens known by name
+  virtual bool is_end(int32_t id) const = 0;  // ends a generation: eos, eot, eom, fim ends, and the end-of-turn tokens known by name
   virtual bool is_control(int32_t id) const = 0;
-  virtual const Hash256& text_id() const = 0;  // vocabulary, merges, special ids, pre-tokenizer
+  virtual const Hash256& text_id() const = 0;      // all that decides which tokens a text has
+  virtual const std::string& warning() const = 0;  // what had to be guessed; "": nothing
 };
 
 // Holds back the bytes of an unfinished code point. One per generation.
