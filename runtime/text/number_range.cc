@@ -152,19 +152,23 @@ bool NumberRange::contains(const Decimal& d) const {
 Part integer_part(GrammarBuilder* builder, const NumberRange& range) { return signed_part(builder, range, kIntegerDigits, false); }
 
 Part number_part(GrammarBuilder* builder, const NumberRange& range) {
-  const Part number = signed_part(builder, range, kNumberDigits, true);
-  if (range.min || range.max) return number;
-  // An exponent multiplies what is already there.
-  std::vector<Part> e{builder->literal("e"), builder->literal("E")};
-  Part exponent = builder->choice(e);
-  std::vector<Part> signs{builder->literal("+"), builder->literal("-"), builder->empty()};
-  exponent = builder->sequence(exponent, builder->choice(signs));
-  exponent = builder->sequence(exponent, builder->repeat(builder->bytes('0', '9'), 1, 2));
-  exponent.first = std::min(exponent.first, e[0].first);
-  const uint32_t out = builder->join(), ways[] = {exponent.in, out};
-  builder->link(exponent.out, out);
-  builder->link(number.out, ways);
-  return {number.first, number.in, out};
+  if (range.min || range.max) return signed_part(builder, range, kNumberDigits, true);
+  auto digits = [&](uint32_t min, uint32_t max) { return builder->repeat(builder->bytes('0', '9'), min, max); };
+  auto one_of = [&](std::string_view set) {
+    std::vector<Part> parts;
+    for (char c : set) parts.push_back(builder->literal({&c, 1}));
+    return builder->choice(parts);
+  };
+  Part number = builder->optional(builder->literal("-"));
+  const Part first = builder->bytes('1', '9');
+  const Part whole[] = {builder->sequence(first, digits(0, kIntegerDigits - 1)), builder->literal("0")};
+  number = builder->sequence(number, builder->choice(whole));
+  const Part point = builder->literal(".");
+  number = builder->sequence(number, builder->optional(builder->sequence(point, digits(1, kIntegerDigits))));
+  Part exponent = one_of("eE");
+  exponent = builder->sequence(exponent, builder->optional(one_of("+-")));
+  exponent = builder->sequence(exponent, digits(1, 2));
+  return builder->sequence(number, builder->optional(exponent));
 }
 
 }  // namespace kvrt

@@ -23,7 +23,8 @@ int compare(const Decimal& a, const Decimal& b);  // < 0, 0, > 0
 
 // Integers of at most 18 digits, without exponents.
 GrammarBuilder::Part integer_part(GrammarBuilder* builder, const NumberRange& range);
-// Numbers of at most 15 digits, so that they stay apart as doubles, too. Without a range also with an exponent of at most two digits.
+// In a range: numbers of at most 15 digits, which stay apart as doubles, too, and without exponents. Without one: at most 18 digits before
+// and after the point, and an exponent of at most two.
 GrammarBuilder::Part number_part(GrammarBuilder* builder, const NumberRange& range);
 
 }  // namespace kvrt
