@@ -31,10 +31,16 @@ inline constexpr size_t kJsonBytesMax = 16u << 20;
 inline constexpr uint32_t kJsonDepthMax = 64;
 inline constexpr uint64_t kTemplateStepsMax = 1'000'000;
 inline constexpr size_t kTemplateOutputBytesMax = 4u << 20;
-inline constexpr size_t kTemplateHeapBytesMax = 32u << 20;
-inline constexpr uint32_t kTemplateDepthMax = 64;
-inline constexpr size_t kReplyCallBytesMax = 1u << 20;  // of a streamed answer, held back while it may be a tool call
-inline constexpr size_t kReplyHeaderBytesMax = 512;     // of a Harmony message
+inline constexpr size_t kTemplateSourceBytesMax = 1u << 20;
+inline constexpr size_t kTemplateTokensMax = 32'768;
+inline constexpr uint64_t kTemplateRangeMax = 100'000;     // Jinja's sandbox has the same
+inline constexpr size_t kTemplateMessageBytesMax = 1'000;  // of what raise_exception says
+inline constexpr size_t kTemplateHeapBytesMax = 16u << 20;
+inline constexpr uint32_t kTemplateCallsMax = 400;       // nested steps of the interpreter: bodies, calls and expressions
+inline constexpr uint32_t kTemplateDepthMax = 64;        // of the source's nesting
+inline constexpr uint32_t kTemplateValueDepthMax = 128;  // of lists in lists
+inline constexpr size_t kReplyCallBytesMax = 1u << 20;   // of a streamed answer, held back while it may be a tool call
+inline constexpr size_t kReplyHeaderBytesMax = 512;      // of a Harmony message
 
 // Grammars: the sums of these keep a compile within 1 s and 64 MiB
 inline constexpr size_t kGrammarBytesMax = 1u << 20;  // a GBNF or JSON schema text
@@ -42,8 +48,8 @@ inline constexpr uint32_t kGrammarRulesMax = 10'000;
 inline constexpr uint32_t kGrammarStatesMax = 1'000'000;
 inline constexpr uint32_t kGrammarDepthMax = 64;             // groups in groups, schemas in schemas
 inline constexpr uint32_t kGrammarRepeatsMax = 2'000;        // {m,n}, minItems...
-inline constexpr uint32_t kSchemaStringMax = 16'384;  // a maxLength above counts as this
-inline constexpr uint32_t kSchemaBranchesMax = 256;  // of a oneOf: each is compared with each
+inline constexpr uint32_t kSchemaStringMax = 16'384;         // a maxLength above counts as this
+inline constexpr uint32_t kSchemaBranchesMax = 256;          // of a oneOf: each is compared with each
 inline constexpr uint32_t kGrammarConfigsMax = 4'096;        // readings of one text that are followed at a time
 inline constexpr uint32_t kGrammarStackMax = 16'384;         // rules within rules, in a text
 inline constexpr size_t kGrammarCacheBytesMax = 8u << 20;    // of one matcher
@@ -64,9 +70,9 @@ inline constexpr uint32_t kUnreadEventsMax = 64;  // a session that nobody reads
 inline constexpr uint32_t kStopStringsMax = 16;
 inline constexpr uint32_t kStopBytesMax = 256;
 inline constexpr uint32_t kThreadsMax = 256;
-inline constexpr uint32_t kGrammarsKept = 16;         // compiled ones that a model keeps for the next generation
-inline constexpr uint32_t kReasoningLookBack = 64;    // tokens at a prompt's end that may have opened the model's reasoning
-inline constexpr uint32_t kSessionsMax = 65'536;  // open sessions of one model
+inline constexpr uint32_t kGrammarsKept = 16;       // compiled ones that a model keeps for the next generation
+inline constexpr uint32_t kReasoningLookBack = 64;  // tokens at a prompt's end that may have opened the model's reasoning
+inline constexpr uint32_t kSessionsMax = 65'536;    // open sessions of one model
 
 // Store
 inline constexpr size_t kNameBytesMax = 255;  // session names and domains, UTF-8

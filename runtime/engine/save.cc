@@ -209,7 +209,7 @@ Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_vi
                  "session %s: field model_id: it was made with model %.16s..., this is %.16s...", saved.name.c_str(),
                  saved.model_id.hex().c_str(), model.hex().c_str());
   }
-  KVRT_ASSIGN(std::string tools, normalize_tools(options.tools));
+  KVRT_ASSIGN(std::string tools, normalize_array(options.tools, "tools"));
   Status status;
   std::unique_ptr<Session> session = restore(saved, options, &status);
   if (!session) return status;

@@ -15,7 +15,7 @@ Result<Session*> ModelHost::open_session(const SessionOptions& options) {
   session->store = options.store;
   session->domain = options.domain;
   session->share = options.share;
-  KVRT_ASSIGN(session->tools, normalize_tools(options.tools));
+  KVRT_ASSIGN(session->tools, normalize_array(options.tools, "tools"));
   KVRT_ASSIGN(session->root, root_for(options));
   session->wake = options.wake;
   std::lock_guard lock(mu_);

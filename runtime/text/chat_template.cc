@@ -1,5 +1,7 @@
 #include "runtime/text/chat_template.h"
 
+#include <ctime>
+
 #include "runtime/base/limits.h"
 #include "runtime/text/template_json.h"
 #include "runtime/text/template_lexer.h"
@@ -23,11 +25,31 @@ Status check_messages(Value messages) {
   return Status::ok();
 }
 
+Result<Value> parse_variables(std::string_view json, Arena* arena) {
+  KVRT_ASSIGN(Value variables, jinja::parse_json(json, "variables", arena));
+  if (!variables.is(Kind::kDict)) return error(Code::kInvalid, Detail::kFormat, "variables: expected a JSON object");
+  for (const char* own : {"messages", "tools", "documents", "add_generation_prompt"}) {
+    if (variables.dict->find(std::string_view(own)) != nullptr)
+      return error(Code::kInvalid, Detail::kNone, "variables: \"%s\" has an argument of its own", own);
+  }
+  return variables;
+}
+
+Status set_json(jinja::Renderer* renderer, Arena* arena, const char* name, std::string_view json) {
+  Value value = Value::none();
+  if (!json.empty()) {
+    KVRT_ASSIGN(value, jinja::parse_json(json, name, arena));
+    if (!value.is(Kind::kList)) return error(Code::kInvalid, Detail::kFormat, "%s: expected a JSON array", name);
+  }
+  renderer->set_global(name, value);
+  return Status::ok();
+}
+
 class JinjaTemplate final : public ChatTemplate {
  public:
   Status init(std::string_view source) {
-    if (source.size() > kTemplateOutputBytesMax) {
-      return error(Code::kLimit, Detail::kTemplateLimit, "template: %zu bytes, the limit is %zu", source.size(), kTemplateOutputBytesMax);
+    if (source.size() > kTemplateSourceBytesMax) {
+      return error(Code::kLimit, Detail::kTemplateLimit, "template: %zu bytes, the limit is %zu", source.size(), kTemplateSourceBytesMax);
     }
     size_t bad = find_invalid_utf8(source);
     if (bad != std::string_view::npos) return error(Code::kInvalid, Detail::kTemplateError, "template: invalid UTF-8 at byte %zu", bad);
@@ -40,17 +62,18 @@ class JinjaTemplate final : public ChatTemplate {
     Arena arena(kTemplateHeapBytesMax);
     KVRT_ASSIGN(Value messages, jinja::parse_json(messages_json, "messages", &arena));
     KVRT_TRY(check_messages(messages));
-    Value tools = Value::none();
-    if (!options.tools_json.empty()) {
-      KVRT_ASSIGN(tools, jinja::parse_json(options.tools_json, "tools", &arena));
-    }
-    jinja::Renderer renderer(source_, &arena);
+    jinja::Renderer renderer(source_, &arena, options.now != 0 ? options.now : static_cast<int64_t>(std::time(nullptr)));
     renderer.set_global("messages", messages);
-    renderer.set_global("tools", tools);
-    renderer.set_global("documents", Value::none());
+    KVRT_TRY(set_json(&renderer, &arena, "tools", options.tools_json));
+    KVRT_TRY(set_json(&renderer, &arena, "documents", options.documents_json));
     renderer.set_global("add_generation_prompt", Value::of(options.add_generation_prompt));
     renderer.set_global("bos_token", Value::of(options.bos_token));
     renderer.set_global("eos_token", Value::of(options.eos_token));
+    if (!options.variables_json.empty()) {
+      KVRT_ASSIGN(Value variables, parse_variables(options.variables_json, &arena));
+      for (uint32_t i = 0; i < variables.dict->size; ++i)
+        renderer.set_global(variables.dict->data[i].key.str(), variables.dict->data[i].value);
+    }
     return renderer.render(body_);
   }
 
@@ -69,10 +92,12 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::parse(std::string_view sourc
 
 namespace {
 
+// Compact, and no larger than the text it came from by more than a factor that the second arena allows.
 std::string compact(Value value) {
-  std::string json;
-  jinja::append_json(value, -1, true, &json);
-  return json;
+  Arena arena(kJsonBytesMax * 2);
+  jinja::TextBuilder json(&arena);
+  jinja::append_json(value, {",", ":", {}, false, false, false}, &json);
+  return std::string(json.view());
 }
 
 Status check_message(Value message) {
@@ -107,16 +132,24 @@ Result<std::vector<std::string>> normalize_messages(std::string_view messages_js
 bool same_message(const std::string& a, const std::string& b) {
   if (a == b) return true;
   Arena arena(kTemplateHeapBytesMax);
+  uint64_t fuel = UINT64_MAX;
   auto x = jinja::parse_json(a, "message", &arena), y = jinja::parse_json(b, "message", &arena);
-  return x.is_ok() && y.is_ok() && jinja::equal(*x, *y);
+  return x.is_ok() && y.is_ok() && jinja::equal(*x, *y, &fuel);
 }
 
-Result<std::string> normalize_tools(std::string_view tools_json) {
-  if (tools_json.empty()) return std::string();
+Result<std::string> normalize_array(std::string_view json, const char* what) {
+  if (json.empty()) return std::string();
   Arena arena(kTemplateHeapBytesMax);
-  KVRT_ASSIGN(Value tools, jinja::parse_json(tools_json, "tools", &arena));
-  if (!tools.is(Kind::kList)) return error(Code::kInvalid, Detail::kFormat, "tools: expected a JSON array");
-  return compact(tools);
+  KVRT_ASSIGN(Value array, jinja::parse_json(json, what, &arena));
+  if (!array.is(Kind::kList)) return error(Code::kInvalid, Detail::kFormat, "%s: expected a JSON array", what);
+  return compact(array);
+}
+
+Result<std::string> normalize_variables(std::string_view json) {
+  if (json.empty()) return std::string();
+  Arena arena(kTemplateHeapBytesMax);
+  KVRT_ASSIGN(Value variables, parse_variables(json, &arena));
+  return compact(variables);
 }
 
 }  // namespace kvrt

@@ -12,8 +12,10 @@ namespace kvrt {
 
 struct TemplateOptions {
   bool add_generation_prompt = false;
-  std::string_view bos_token, eos_token;  // the template's variables
-  std::string_view tools_json;            // "" : tools is none, as transformers renders without tools
+  std::string_view bos_token, eos_token;        // the template's variables
+  std::string_view tools_json, documents_json;  // arrays; "": none, as transformers renders without them
+  std::string_view variables_json;              // an object: variables of the caller's own (enable_thinking...)
+  int64_t now = 0;                              // Unix seconds for strftime_now, 0: the clock's
 };
 
 // Immutable after parse: any thread.
@@ -33,7 +35,9 @@ Result<std::string> normalize_message(std::string_view message_json);
 Result<std::vector<std::string>> normalize_messages(std::string_view messages_json);
 // Whether two normalized messages are the same as JSON: the order of keys does not count.
 bool same_message(const std::string& a, const std::string& b);
-// A JSON array, re-serialized; "" stays "".
-Result<std::string> normalize_tools(std::string_view tools_json);
+// A JSON array (tools, documents), re-serialized; "" stays "". `what` names it in messages.
+Result<std::string> normalize_array(std::string_view json, const char* what);
+// The same for an object of variables; a name that the template's own variables have is INVALID.
+Result<std::string> normalize_variables(std::string_view json);
 
 }  // namespace kvrt

@@ -14,7 +14,7 @@ struct Expr;
 using ExprPtr = std::unique_ptr<Expr>;
 using ExprList = std::vector<ExprPtr>;
 
-enum class Op : uint8_t { kAdd, kSub, kMul, kDiv, kFloorDiv, kMod, kConcat, kEq, kNe, kLt, kLe, kGt, kGe, kIn, kNotIn, kAnd, kOr };
+enum class Op : uint8_t { kAdd, kSub, kMul, kDiv, kFloorDiv, kMod, kPow, kConcat, kEq, kNe, kLt, kLe, kGt, kGe, kIn, kNotIn, kAnd, kOr };
 
 struct Args {
   ExprList list;
@@ -41,6 +41,7 @@ struct Expr {
     kList,
     kTuple,
     kDict,
+    kBody,  // of a filter block: the text that the block gave
     kChain,
     kNot,
     kNegative,
@@ -68,20 +69,47 @@ struct Branch {
   Body body;
 };
 
+// What a value is assigned to: a name, an attribute of a namespace, or several of them.
 struct Target {
-  std::vector<std::string> names;  // several: unpacked
-  std::string attribute;           // set ns.attribute
+  std::string name, attribute;
+  std::vector<Target> parts;
   bool tuple = false;
 };
 
+// The head of a macro or call block. The last defaults.size() parameters have one.
+struct Signature {
+  std::string name;
+  std::vector<std::string> parameters;
+  ExprList defaults;
+  bool caller = false, varargs = false, kwargs = false;  // which of these its body speaks of
+};
+
 struct Node {
-  enum Kind : uint8_t { kText, kOutput, kIf, kFor, kSet, kSetBlock, kScope, kBreak, kContinue } kind = kText;
+  enum Kind : uint8_t {
+    kText,
+    kOutput,
+    kIf,
+    kFor,
+    kSet,
+    kSetBlock,
+    kFilterBlock,
+    kScope,
+    kWith,
+    kMacro,
+    kCallBlock,
+    kBreak,
+    kContinue
+  } kind = kText;
+  bool recursive = false;  // for
   uint32_t at = 0;
   std::string text;
-  ExprPtr expr;                  // output, set: the value; for: what is iterated
+  ExprPtr expr;                  // output, set: the value; for: what is iterated; filter, set block: the filters; call block: the call
   ExprPtr filter;                // for ... if
   Target target;                 // for, set
   std::vector<Branch> branches;  // if; for: the body, then the else if there is one; the body of the others
+  std::vector<Target> names;     // with
+  ExprList values;               // with
+  std::unique_ptr<Signature> signature;  // macro, call block
 };
 
 }  // namespace kvrt::jinja

@@ -13,11 +13,11 @@ struct Spelling {
   const char* text;
   Op op;
 };
-constexpr size_t kAndLevel = 1, kCompareLevel = 2, kLevels = 6;
-constexpr Spelling kOperators[] = {{0, "or", Op::kOr}, {1, "and", Op::kAnd}, {2, "==", Op::kEq},       {2, "!=", Op::kNe},
-                                   {2, "<", Op::kLt},  {2, "<=", Op::kLe},   {2, ">", Op::kGt},        {2, ">=", Op::kGe},
-                                   {2, "in", Op::kIn}, {3, "+", Op::kAdd},   {3, "-", Op::kSub},       {4, "~", Op::kConcat},
-                                   {5, "*", Op::kMul}, {5, "/", Op::kDiv},   {5, "//", Op::kFloorDiv}, {5, "%", Op::kMod}};
+constexpr size_t kAndLevel = 1, kCompareLevel = 2, kLevels = 7;
+constexpr Spelling kOperators[] = {
+    {0, "or", Op::kOr}, {1, "and", Op::kAnd}, {2, "==", Op::kEq},       {2, "!=", Op::kNe}, {2, "<", Op::kLt},  {2, "<=", Op::kLe},
+    {2, ">", Op::kGt},  {2, ">=", Op::kGe},   {2, "in", Op::kIn},       {3, "+", Op::kAdd}, {3, "-", Op::kSub}, {4, "~", Op::kConcat},
+    {5, "*", Op::kMul}, {5, "/", Op::kDiv},   {5, "//", Op::kFloorDiv}, {5, "%", Op::kMod}, {6, "**", Op::kPow}};
 }  // namespace
 
 void ExpressionParser::fail(const std::string& message) {
@@ -118,7 +118,6 @@ ExprPtr ExpressionParser::parse_binary(size_t level) {
     expr->ops.push_back(op);
     expr->kids.push_back(operand());
   }
-  if (level + 1 == kLevels && is_operator("**")) unsupported("operator **");
   return expr;
 }
 
@@ -150,6 +149,11 @@ ExprPtr ExpressionParser::parse_unary(bool filters) {
 ExprPtr ExpressionParser::parse_name() {
   std::string_view name = current().text;
   ExprPtr expr;
+  if (specials_ != nullptr) {
+    specials_->caller |= name == "caller";
+    specials_->varargs |= name == "varargs";
+    specials_->kwargs |= name == "kwargs";
+  }
   if (name == "true" || name == "True" || name == "false" || name == "False") {
     expr = make(Expr::kBool);
     expr->integer = name[0] == 't' || name[0] == 'T';
@@ -237,7 +241,13 @@ void ExpressionParser::parse_postfix(ExprPtr* expr) {
     if (accept(".")) {
       Link& link = add_link(expr, Link::kAttribute);
       link.name = current().text;
-      if (current().kind == Token::kInt) return unsupported("numeric attribute");
+      if (current().kind == Token::kInt) {  // x.0 is x[0]
+        link.kind = Link::kItem;
+        link.args.list.push_back(make(Expr::kInt));
+        link.args.list[0]->integer = current().integer;
+        next();
+        continue;
+      }
       expect_kind(Token::kName, "the name of an attribute");
     } else if (is_operator("[")) {
       parse_subscript(&add_link(expr, Link::kItem));
@@ -289,11 +299,7 @@ void ExpressionParser::parse_args(Args* args) {
 void ExpressionParser::parse_filters(ExprPtr* expr) {
   while (!failed()) {
     if (accept("|")) {
-      Link& link = add_link(expr, Link::kFilter);
-      link.name = current().text;
-      expect_kind(Token::kName, "the name of a filter");
-      if (is_operator(".")) return unsupported("dotted filter name");
-      if (is_operator("(")) parse_args(&link.args);
+      parse_first_filter(expr);
     } else if (accept_name("is")) {
       parse_test(&add_link(expr, Link::kTest));
     } else if (is_operator("(")) {
@@ -304,12 +310,26 @@ void ExpressionParser::parse_filters(ExprPtr* expr) {
   }
 }
 
+void ExpressionParser::parse_first_filter(ExprPtr* expr) {
+  Link& link = add_link(expr, Link::kFilter);
+  link.name = current().text;
+  expect_kind(Token::kName, "the name of a filter");
+  while (accept(".")) {
+    link.name += "." + current().text;
+    expect_kind(Token::kName, "the name of a filter");
+  }
+  if (is_operator("(")) parse_args(&link.args);
+}
+
 void ExpressionParser::parse_test(Link* link) {
   link->negated = accept_name("not");
   link->at = current().at;
   link->name = current().text;
   expect_kind(Token::kName, "the name of a test");
-  if (is_operator(".")) return unsupported("dotted test name");
+  while (accept(".")) {
+    link->name += "." + current().text;
+    expect_kind(Token::kName, "the name of a test");
+  }
   if (is_operator("(")) return parse_args(&link->args);
   const Token& token = current();
   bool value =

@@ -46,11 +46,15 @@ class ExpressionParser {
   void fail(const std::string& message);
   void unsupported(const std::string& construct);
   Status take_status() { return std::move(status_); }
+  ExprPtr make(Expr::Kind kind) const;
+  void parse_filters(ExprPtr* expr);       // | filter, is test, (call)
+  void parse_first_filter(ExprPtr* expr);  // filter
+
+  Signature* specials_ = nullptr;  // of the macro whose body is parsed: told of `caller`, `varargs` and `kwargs`
 
  private:
   struct Level;
   void enter();
-  ExprPtr make(Expr::Kind kind) const;
   ExprPtr parse_binary(size_t level);
   bool accept_operator(size_t level, Op* op);
   ExprPtr parse_not();
@@ -60,7 +64,6 @@ class ExpressionParser {
   ExprPtr parse_list();
   ExprPtr parse_dict();
   void parse_postfix(ExprPtr* expr);
-  void parse_filters(ExprPtr* expr);
   void parse_subscript(Link* link);
   void parse_args(Args* args);
   void parse_test(Link* link);

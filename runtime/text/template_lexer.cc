@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "runtime/base/limits.h"
 #include "runtime/text/template_value.h"
 #include "runtime/text/unicode.h"
 
@@ -40,6 +41,7 @@ class Lexer {
 
   Result<std::vector<Token>> run() {
     while (at_ < s_.size()) {
+      if (tokens_.size() > kTemplateTokensMax) return too_many();
       size_t open = s_.find('{', at_);
       while (open != std::string_view::npos && (open + 1 == s_.size() || strchr("%{#", s_[open + 1]) == nullptr))
         open = s_.find('{', open + 1);
@@ -57,6 +59,10 @@ class Lexer {
         after_tag(sign, true);
         continue;
       }
+      if (kind == '%' && keyword_tag(at_, "raw") != std::string_view::npos) {
+        KVRT_TRY(raw(open));
+        continue;
+      }
       push(kind == '%' ? Token::kBlockBegin : Token::kPrintBegin, open);
       KVRT_TRY(tag(kind == '%', open));
     }
@@ -68,9 +74,38 @@ class Lexer {
   Status fail(size_t at, const std::string& message) const {
     return error_at(s_, static_cast<uint32_t>(at), Code::kInvalid, Detail::kTemplateError, message);
   }
+  Status unsupported(size_t at, const char* construct) const {
+    return error_at(s_, static_cast<uint32_t>(at), Code::kUnsupported, Detail::kNone, std::string(construct) + " is not supported");
+  }
   Token& push(Token::Kind kind, size_t at, std::string text = {}) {
     tokens_.push_back({kind, static_cast<uint32_t>(at), std::move(text)});
     return tokens_.back();
+  }
+
+  // Where a tag ends that holds only `word` from `at` on (after its sign); npos when it does not.
+  size_t keyword_tag(size_t at, std::string_view word) const {
+    at = skip_space(s_, at);
+    if (s_.substr(at, word.size()) != word) return std::string_view::npos;
+    at = skip_space(s_, at + word.size());
+    if (at < s_.size() && (s_[at] == '-' || s_[at] == '+')) ++at;
+    return s_.substr(at, 2) == "%}" ? at + 2 : std::string_view::npos;
+  }
+
+  // What stands between {% raw %} and {% endraw %} is text.
+  Status raw(size_t open) {
+    at_ = keyword_tag(at_, "raw");
+    after_tag(s_[at_ - 3], true);
+    for (size_t end = s_.find("{%", at_); end != std::string_view::npos; end = s_.find("{%", end + 2)) {
+      size_t inside = end + 2;
+      if (inside < s_.size() && (s_[inside] == '-' || s_[inside] == '+')) ++inside;
+      size_t behind = keyword_tag(inside, "endraw");
+      if (behind == std::string_view::npos) continue;
+      text_until(end);
+      at_ = behind;
+      after_tag(s_[at_ - 3], true);
+      return {};
+    }
+    return fail(open, "a raw block is not closed");
   }
 
   void text_until(size_t open) {
@@ -113,7 +148,13 @@ class Lexer {
         }
       }
       KVRT_TRY(token(&nesting));
+      if (tokens_.size() > kTemplateTokensMax) return too_many();
     }
+  }
+
+  Status too_many() const {
+    return error_at(s_, static_cast<uint32_t>(at_), Code::kLimit, Detail::kTemplateLimit,
+                    "more than " + std::to_string(kTemplateTokensMax) + " tokens");
   }
 
   Status token(size_t* nesting) {
@@ -134,7 +175,9 @@ class Lexer {
         return {};
       }
     }
-    if (c == 0 || strchr("+-/*%~[](){}><=.:|,;", c) == nullptr) return fail(at_, "unexpected character");
+    if (c == 0 || strchr("+-/*%~[](){}><=.:|,;", c) == nullptr) {
+      return static_cast<unsigned char>(c) >= 0x80 ? unsupported(at_, "a name that is not ASCII") : fail(at_, "unexpected character");
+    }
     if (strchr("([{", c) != nullptr) ++*nesting;
     if (strchr(")]}", c) != nullptr) {
       if (*nesting == 0) return fail(at_, std::string("unexpected '") + c + "'");
@@ -145,8 +188,27 @@ class Lexer {
     return {};
   }
 
+  // 0x1F, 0o17, 0b11.
+  Status prefixed_integer(int base) {
+    size_t end = at_ + 2;
+    std::string digits;
+    for (; end < s_.size() && (is_name_start(s_[end]) || is_digit(s_[end])); ++end) {
+      if (s_[end] != '_') digits.push_back(s_[end]);
+    }
+    Token& token = push(Token::kInt, at_);
+    const char *first = digits.data(), *last = first + digits.size();
+    auto read = std::from_chars(first, last, token.integer, base);
+    if (read.ptr != last || digits.empty()) return unsupported(at_, "this form of number");
+    if (read.ec != std::errc()) return unsupported(at_, "a number beyond 64 bits");
+    at_ = end;
+    return {};
+  }
+
   Status number() {
     size_t end = at_;
+    char second = at_ + 1 < s_.size() ? static_cast<char>(s_[at_ + 1] | 0x20) : ' ';
+    if (s_[at_] == '0' && (second == 'x' || second == 'o' || second == 'b'))
+      return prefixed_integer(second == 'x' ? 16 : second == 'o' ? 8 : 2);
     auto digits = [&] {
       while (end < s_.size() && (is_digit(s_[end]) || (s_[end] == '_' && end + 1 < s_.size() && is_digit(s_[end + 1])))) ++end;
     };
@@ -171,13 +233,11 @@ class Lexer {
     text.erase(std::remove(text.begin(), text.end(), '_'), text.end());
     if (!real && text.size() > 1 && text[0] == '0' && text.find_first_not_of('0') != std::string::npos)
       return fail(at_, "an integer begins with 0");
-    if (end < s_.size() && is_name_start(s_[end])) {
-      return error_at(s_, static_cast<uint32_t>(at_), Code::kUnsupported, Detail::kNone, "this form of number is not supported");
-    }
+    if (end < s_.size() && is_name_start(s_[end])) return unsupported(at_, "this form of number");
     Token& token = push(real ? Token::kFloat : Token::kInt, at_);
     const char *first = text.data(), *last = first + text.size();
     auto ec = real ? std::from_chars(first, last, token.real).ec : std::from_chars(first, last, token.integer).ec;
-    if (ec != std::errc()) return error_at(s_, token.at, Code::kUnsupported, Detail::kNone, "a number beyond 64 bits is not supported");
+    if (ec != std::errc()) return unsupported(at_, "a number beyond 64 bits");
     at_ = end;
     return {};
   }
@@ -217,6 +277,7 @@ class Lexer {
       return {};
     }
     size_t width = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
+    if (c == 'N') return unsupported(begin, "the escape \\N");
     if (width == 0) {  // not an escape: both characters stand
       text->push_back('\\');
       text->push_back(c);
@@ -226,7 +287,7 @@ class Lexer {
     auto read = std::from_chars(first, last, value, 16);
     if (read.ec != std::errc() || read.ptr != first + width || value > 0x10FFFF) return fail(begin, "a malformed escape");
     if (value >= 0xD800 && value < 0xE000) {
-      return error_at(s_, static_cast<uint32_t>(begin), Code::kUnsupported, Detail::kNone, "surrogates in a string are not supported");
+      return unsupported(begin, "a surrogate in a string");
     }
     append_code_point(value, text);
     at_ += width;

@@ -8,8 +8,7 @@ namespace kvrt::jinja {
 
 namespace {
 
-constexpr std::string_view kKnownTags[] = {"macro",   "call",  "filter", "include", "import",     "from",
-                                           "extends", "block", "raw",    "do",      "autoescape", "trans"};
+constexpr std::string_view kUnsupportedTags[] = {"include", "import", "from", "extends", "block", "do", "autoescape", "trans", "debug"};
 
 class Parser : private ExpressionParser {
  public:
@@ -34,6 +33,7 @@ class Parser : private ExpressionParser {
       }
       if (token.kind == Token::kText) {
         Node node;
+        node.at = token.at;
         node.text = token.text;
         next();
         body->push_back(std::move(node));
@@ -58,31 +58,38 @@ class Parser : private ExpressionParser {
   void parse_statement(Body* body) {
     if (current().kind != Token::kName) return fail("expected the name of a statement");
     std::string name = current().text;
-    if (std::find(std::begin(kKnownTags), std::end(kKnownTags), name) != std::end(kKnownTags))
+    if (std::find(std::begin(kUnsupportedTags), std::end(kUnsupportedTags), name) != std::end(kUnsupportedTags))
       return unsupported("statement \"" + name + "\"");
     Node node;
     node.kind = Node::kScope;
     node.at = current().at;
-    if (name == "if") {
-      parse_if(&node);
-    } else if (name == "for") {
-      parse_for(&node);
-    } else if (name == "set") {
-      parse_set(&node);
+    if (name == "break" || name == "continue") {
+      if (loops_ == 0) return fail(name + " outside of a loop");
+      node.kind = name == "break" ? Node::kBreak : Node::kContinue;
+      next();
+      end_tag();
     } else if (name == "generation") {  // marks what the assistant wrote, for training; renders its body
       next();
       end_tag();
       parse_block(&node, "endgeneration");
-    } else if ((name == "break" || name == "continue") && loops_ > 0) {
-      node.kind = name == "break" ? Node::kBreak : Node::kContinue;
+    } else if (auto parse = statement(name)) {
       next();
-      end_tag();
-    } else if (name == "with") {
-      return unsupported("statement \"with\"");
+      (this->*parse)(&node);
     } else {
       return fail("unknown or misplaced statement \"" + name + "\"");
     }
     body->push_back(std::move(node));
+  }
+
+  using Statement = void (Parser::*)(Node*);
+  static Statement statement(std::string_view name) {
+    static constexpr std::pair<std::string_view, Statement> kStatements[] = {
+        {"if", &Parser::parse_if},     {"for", &Parser::parse_for},   {"set", &Parser::parse_set},      {"macro", &Parser::parse_macro},
+        {"call", &Parser::parse_call}, {"with", &Parser::parse_with}, {"filter", &Parser::parse_filter}};
+    for (const auto& [known, parse] : kStatements) {
+      if (known == name) return parse;
+    }
+    return nullptr;
   }
 
   void parse_block(Node* node, std::string_view end) {
@@ -94,9 +101,7 @@ class Parser : private ExpressionParser {
 
   void parse_if(Node* node) {
     node->kind = Node::kIf;
-    while (!failed()) {
-      bool otherwise = current().text == "else";
-      next();
+    for (bool otherwise = false; !failed();) {
       node->branches.emplace_back();
       if (!otherwise) node->branches.back().condition = parse_tuple(false, false);
       end_tag();
@@ -105,20 +110,21 @@ class Parser : private ExpressionParser {
       } else {
         parse_body({"elif", "else", "endif"}, &node->branches.back().body);
       }
-      if (current().text == "endif") break;
+      bool end = current().text == "endif";
+      otherwise = current().text == "else";
+      next();
+      if (end) break;
     }
-    next();
     end_tag();
   }
 
   void parse_for(Node* node) {
     node->kind = Node::kFor;
-    next();
     parse_target(&node->target, false);
     expect_name("in");
     node->expr = parse_tuple(false, false);
     if (accept_name("if")) node->filter = parse_expression(true);
-    if (is_name("recursive")) return unsupported("recursive loop");
+    node->recursive = accept_name("recursive");
     end_tag();
     ++loops_;
     node->branches.emplace_back();
@@ -134,40 +140,128 @@ class Parser : private ExpressionParser {
   }
 
   void parse_set(Node* node) {
-    next();
     parse_target(&node->target, true);
     if (accept("=")) {
       node->kind = Node::kSet;
       node->expr = parse_tuple(true, false);
       return end_tag();
     }
-    if (is_operator("|")) return unsupported("set block with a filter");
     node->kind = Node::kSetBlock;
+    if (is_operator("|")) parse_body_filters(node);
     end_tag();
     parse_block(node, "endset");
   }
 
+  // The filters that the text of a block goes through.
+  void parse_body_filters(Node* node) {
+    node->expr = make(Expr::kBody);
+    parse_filters(&node->expr);
+  }
+
+  void parse_filter(Node* node) {
+    node->kind = Node::kFilterBlock;
+    node->expr = make(Expr::kBody);
+    if (current().kind != Token::kName) return fail("expected the name of a filter");
+    parse_first_filter(&node->expr);
+    parse_filters(&node->expr);
+    end_tag();
+    parse_block(node, "endfilter");
+  }
+
+  void parse_with(Node* node) {
+    node->kind = Node::kWith;
+    while (!failed() && current().kind != Token::kBlockEnd) {
+      if (!node->names.empty()) expect(",");
+      node->names.emplace_back();
+      parse_target(&node->names.back(), false);
+      expect("=");
+      node->values.push_back(parse_expression(true));
+    }
+    end_tag();
+    parse_block(node, "endwith");
+  }
+
+  void parse_macro(Node* node) {
+    node->kind = Node::kMacro;
+    std::string name = current().text;
+    expect_assignable();
+    parse_callable(node, true, "endmacro");
+    node->signature->name = std::move(name);
+  }
+
+  void parse_call(Node* node) {
+    node->kind = Node::kCallBlock;
+    parse_callable(node, false, "endcall");
+    node->signature->name = "caller";
+  }
+
+  // (parameters) and the body; of a call block the call is between them, and the parameters may be left out.
+  void parse_callable(Node* node, bool macro, std::string_view end) {
+    node->signature = std::make_unique<Signature>();
+    if (macro || is_operator("(")) parse_signature(node->signature.get());
+    if (!macro) {
+      node->expr = parse_expression(true);
+      bool call = node->expr->kind == Expr::kChain && !node->expr->links.empty() && node->expr->links.back().kind == Link::kCall;
+      if (!call) return fail("expected a call");
+    }
+    end_tag();
+    Signature* outer = specials_;
+    int loops = loops_;
+    specials_ = node->signature.get();
+    loops_ = 0;  // a loop outside is not this body's to break
+    parse_block(node, end);
+    loops_ = loops;
+    specials_ = outer;
+  }
+
+  void parse_signature(Signature* signature) {
+    expect("(");
+    while (!failed() && !is_operator(")")) {
+      if (!signature->parameters.empty()) expect(",");
+      signature->parameters.push_back(current().text);
+      expect_assignable();
+      if (accept("=")) {
+        signature->defaults.push_back(parse_expression(true));
+      } else if (!signature->defaults.empty()) {
+        return fail("a parameter without a default after one with");
+      }
+    }
+    expect(")");
+  }
+
+  void expect_assignable() {
+    static constexpr std::string_view kConstants[] = {"true", "false", "none", "True", "False", "None"};
+    if (current().kind == Token::kName && std::find(std::begin(kConstants), std::end(kConstants), current().text) != std::end(kConstants))
+      return fail("cannot assign to \"" + current().text + "\"");
+    expect_kind(Token::kName, "a name to assign to");
+  }
+
   void parse_target(Target* target, bool attribute) {
-    bool paren = accept("(");
-    do {
-      if (!target->names.empty() && (is_name("in") || is_operator("=") || is_operator(")"))) break;  // a trailing comma
-      if (current().kind != Token::kName) return fail("expected a name to assign to");
-      std::string name = current().text;
-      if (name == "true" || name == "false" || name == "none" || name == "True" || name == "False" || name == "None" || name == "loop") {
-        return fail("cannot assign to \"" + name + "\"");
-      }
-      target->names.push_back(std::move(name));
-      next();
-      if (is_operator("(")) return unsupported("nested assignment target");
-      if (attribute && accept(".")) {
-        if (target->names.size() > 1 || current().kind != Token::kName) return fail("expected one namespace attribute");
-        target->attribute = current().text;
-        next();
-        if (is_operator(",")) return unsupported("namespace attribute in a tuple");
-      }
-      if (is_operator(",")) target->tuple = true;
-    } while (!failed() && accept(","));
-    if (paren) expect(")");
+    Target first;
+    parse_one_target(&first, attribute);
+    if (!is_operator(",")) return void(*target = std::move(first));
+    target->tuple = true;
+    target->parts.push_back(std::move(first));
+    while (!failed() && accept(",") && !is_name("in") && !is_operator("=") && !is_operator(")")) {
+      target->parts.emplace_back();
+      parse_one_target(&target->parts.back(), attribute);
+    }
+  }
+
+  void parse_one_target(Target* target, bool attribute) {
+    Nesting nesting(this);
+    if (failed()) return;
+    if (accept("(")) {
+      parse_target(target, attribute);
+      return expect(")");
+    }
+    target->name = current().text;
+    if (target->name == "loop" && !attribute) return fail("cannot assign to \"loop\"");
+    expect_assignable();
+    if (attribute && accept(".")) {
+      target->attribute = current().text;
+      expect_kind(Token::kName, "the name of an attribute");
+    }
   }
 
   int loops_ = 0;

@@ -4,116 +4,133 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/text/template_ast.h"
+#include "runtime/text/template_builtins.h"
+#include "runtime/text/template_print.h"
 #include "runtime/text/template_value.h"
 
 namespace kvrt::jinja {
 
+struct Variable {
+  std::string_view name;
+  Value value;
+};
+
+// The variables of a body. A macro sees the scopes it was written in, not those it is called from.
+struct Scope {
+  Scope* parent = nullptr;
+  Variable* data = nullptr;
+  uint32_t size = 0, capacity = 0;
+};
+
 class Renderer {
  public:
-  Renderer(std::string_view source, Arena* arena) : source_(source), arena_(arena) {}
-  void set_global(std::string_view name, Value value) { variables_.push_back({name, value}); }
+  // now: Unix seconds for strftime_now.
+  Renderer(std::string_view source, Arena* arena, int64_t now);
+  void set_global(std::string_view name, Value value) { assign(name, value); }
   Result<std::string> render(const Body& body);
 
- private:
-  enum class Flow : uint8_t { kNext, kBreak, kContinue };
-  struct Variable {
-    std::string_view name;
-    Value value;
-  };
-  // Arguments of a call, evaluated.
-  struct Arguments {
-    std::vector<Value> list;
-    std::vector<std::pair<std::string_view, Value>> named;
-    size_t count() const { return list.size() + named.size(); }
-    // The positional argument i or the named one; null: not given.
-    const Value* get(size_t i, std::string_view name) const;
-  };
-
-  // template_render.cc
-  Flow run(const Body& body);
-  Flow run_node(const Node& node);
-  Flow run_for(const Node& node);
-  void run_set(const Node& node, Value value);
-  void print(uint32_t at, Value value);
-  void write(uint32_t at, std::string_view text);
-  void bind(const Target& target, uint32_t at, Value value);
-  void assign(std::string_view name, Value value);
-  Value lookup(std::string_view name) const;
-  Value evaluate(const Expr& e);
-  Value evaluate_chain(const Expr& e);
-  Value evaluate_dict(const Expr& e);
-  Arguments evaluate_args(const Args& args);
-  const List* iterate(uint32_t at, Value value);  // what a for loop sees; null: failed
-  bool spend(uint32_t at, uint64_t steps);        // false: a limit is reached or an error is set
+  // ---- what builtins use ----
+  Arena* arena() { return arena_; }
+  int64_t now() const { return now_; }
   bool failed() const { return !status_.is_ok(); }
+  bool spend(uint32_t at, uint64_t steps);              // false: a limit is reached or an error is set
   Value fail(uint32_t at, const std::string& message);  // INVALID, kTemplateError
   Value unsupported(uint32_t at, const std::string& construct);
   Value limit(uint32_t at, const std::string& what);
+  Value heap_limit(uint32_t at);
   Value type_error(uint32_t at, const std::string& what, Value value);
-  Value text(std::string_view s) { return Value::of(arena_->copy(s)); }
-  std::string describe(Value v) const;
-  std::string str(uint32_t at, Value v);  // Python's str(); fails for what is not printed
-  // Python raises on undefined in most places: true if it did.
-  bool undefined(uint32_t at, Value v);
+  bool undefined(uint32_t at, Value v);           // Python raises on undefined in most places: true if it did
+  List* make_list();                              // null: failed
+  Value text(std::string_view s);                 // copied
+  std::string_view str(uint32_t at, Value v);     // Python's str(); fails for what is not printed
+  const List* iterate(uint32_t at, Value value);  // what a for loop sees, taken from a generator; null: failed
+  Value attribute(uint32_t at, Value v, std::string_view name);
+  Value item(uint32_t at, Value v, Value key);
+  Value apply(Op op, uint32_t at, Value a, Value b);
+  bool compare(Op op, uint32_t at, Value a, Value b);
+  bool same(Value a, Value b) { return equal(a, b, &fuel_); }
+  int order(uint32_t at, Value a, Value b);  // below, equal, above: -1, 0, 1; fails for what Python does not order
+  Value apply_filter(uint32_t at, std::string_view name, Value v, Arguments args);
+  bool apply_test(uint32_t at, std::string_view name, Value v, Arguments args);
+  Value call(uint32_t at, Value callee, Arguments args);
+  Value run_builtin(uint32_t at, const Builtin& builtin, const char* what, Value self, Arguments args);
+
+ private:
+  enum class Flow : uint8_t { kNext, kBreak, kContinue };
+  // Counts the depth of the interpreter's own calls while it lives.
+  class Nested {
+   public:
+    explicit Nested(Renderer* renderer) : renderer_(renderer) { ++renderer_->depth_; }
+    ~Nested() { --renderer_->depth_; }
+    Nested(const Nested&) = delete;
+    Nested& operator=(const Nested&) = delete;
+
+   private:
+    Renderer* renderer_;
+  };
+
+  // template_render.cc
+  bool too_deep(uint32_t at);
+  Flow run(const Body& body);
+  Flow run_node(const Node& node);
+  Flow run_if(const Node& node);
+  Flow run_for(const Node& node);
+  Flow run_loop(const Node& node, Value iterable, uint32_t depth);
+  const List* keep(const Node& node, const List* items);
+  Flow run_block(const Node& node);
+  Flow run_with(const Node& node);
+  Value render_loop(uint32_t at, const Loop& loop, Value iterable);
+  void print(uint32_t at, Value value);
+  void write(uint32_t at, std::string_view text);
+  Value captured(uint32_t at, size_t begin);  // takes back what was written since
+
+  // template_scope.cc
+  Scope* open_scope(Scope* parent);
+  void assign(std::string_view name, Value value);
+  void bind(const Target& target, uint32_t at, Value value);
+  Value lookup(std::string_view name);
+  Value make_macro(const Node& node);
+  void run_call_block(const Node& node);
+  Value call_macro(uint32_t at, const Function& macro, Arguments args);
+  bool bind_parameters(uint32_t at, const Signature& signature, Arguments* args);
+  bool bind_rest(uint32_t at, const Signature& signature, Arguments* args);
+
+  // template_evaluate.cc
+  Value evaluate(const Expr& e);
+  Value evaluate_sign(const Expr& e);
+  Value evaluate_list(const Expr& e);
+  Value evaluate_dict(const Expr& e);
+  Value evaluate_chain(const Expr& e, const Value* block = nullptr);
+  Value follow(const Link& link, Value v);
+  Value call_attribute(uint32_t at, Value self, std::string_view name, Arguments args);
+  Arguments evaluate_args(const Args& args);
+  static std::string bind_arguments(const Builtin& builtin, Arguments* args);
 
   // template_operators.cc
   Value evaluate_binary(const Expr& e);
-  Value apply(Op op, uint32_t at, Value a, Value b);
+  Value concat(uint32_t at, Value a, Value b);
   Value arithmetic(Op op, uint32_t at, Value a, Value b);
   Value divide(Op op, uint32_t at, Value a, Value b);
+  Value power(uint32_t at, Value a, Value b);
   Value repeat(uint32_t at, Value sequence, int64_t count);
-  bool compare(Op op, uint32_t at, Value a, Value b);
   bool contains(uint32_t at, Value container, Value item);
-  Value negate(uint32_t at, Value v);
-  Value attribute(uint32_t at, Value v, std::string_view name);
-  Value item(uint32_t at, Value v, Value key);
+
+  // template_access.cc
+  Value loop_attribute(uint32_t at, const Loop& loop, std::string_view name);
   Value slice(const Link& link, Value v);
-
-  // template_calls.cc
-  Value call_global(const Link& link, std::string_view name, const Arguments& args);
-  Value call_method(uint32_t at, Value self, std::string_view name, const Arguments& args);
-  Value string_method(uint32_t at, std::string_view s, std::string_view name, const Arguments& args);
-  Value dict_method(uint32_t at, const Dict& dict, std::string_view name, const Arguments& args);
-  Value split(uint32_t at, std::string_view s, const Arguments& args);
-  Value range(uint32_t at, const Arguments& args);
-  Value make_namespace(uint32_t at, const Arguments& args);
-  Value change_case(uint32_t at, std::string_view s, std::string_view how);
-  Value replace(uint32_t at, std::string_view s, std::string_view from, std::string_view to, int64_t count);
-  bool has_prefix(uint32_t at, std::string_view s, Value prefix, bool suffix);
-  Value dict_items(const Dict& dict, ListForm form, bool keys, bool values);
-  bool expect_args(uint32_t at, std::string_view what, const Arguments& args, size_t min, size_t max);
-
-  // template_filters.cc
-  Value filter(const Link& link, Value v, const Arguments& args);
-  Value text_filter(const Link& link, Value v, const Arguments& args);
-  Value sequence_filter(const Link& link, Value v, const Arguments& args);
-  Value join(uint32_t at, Value v, const Arguments& args);
-  Value select(const Link& link, Value v, const Arguments& args);
-  Value map(const Link& link, Value v, const Arguments& args);
-  Value to_json(uint32_t at, Value v, const Arguments& args);
-  Value to_number(const Link& link, Value v, const Arguments& args);
-  Value length(uint32_t at, Value v);
-  bool test(uint32_t at, std::string_view name, Value v, const Arguments& args);
 
   std::string_view source_;
   Arena* arena_;
+  int64_t now_;
   Status status_;
-  uint64_t steps_ = 0;
-  std::vector<Variable> variables_;  // all scopes in a row, the innermost last
-  size_t scope_ = 0;                 // where the innermost one begins
-  uint32_t loop_depth_ = 0;
+  uint64_t fuel_;
+  uint32_t depth_ = 0;
+  Scope* scope_;
+  Value body_;  // the text of the block whose filters run
   std::string output_;
-  std::string* out_ = &output_;
 };
-
-// The code points of a text, as Python counts it.
-size_t count_code_points(std::string_view s);
-// Python's strip(chars); without chars white space.
-std::string_view strip(std::string_view s, const Value* chars, bool left, bool right);
 
 }  // namespace kvrt::jinja

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <functional>
 
-#include "runtime/text/unicode.h"
+#include "runtime/base/limits.h"
 
 namespace kvrt::jinja {
 
@@ -15,10 +15,30 @@ namespace {
 constexpr size_t kChunkBytes = 64 << 10;
 constexpr uint32_t kIndexedFrom = 9;
 
+// Seeded by where the program was loaded, so that nobody can write down keys that collide.
 uint64_t hash_of(Value key) {
-  if (key.is(Kind::kString)) return std::hash<std::string_view>()(key.str());
-  if (key.is_number()) return std::hash<double>()(key.as_real());
-  return 0;
+  static const char kAnchor = 0;
+  uint64_t h = reinterpret_cast<uintptr_t>(&kAnchor) * 0x9E3779B97F4A7C15u;
+  auto mix = [&h](uint64_t word) {
+    h = (h ^ word) * 0xD6E8FEB86659FD93u;
+    h ^= h >> 32;
+  };
+  if (key.is_number()) mix(std::bit_cast<uint64_t>(key.as_real() + 0.0));  // 1, 1.0 and true are one key, and so are 0.0 and -0.0
+  if (key.is(Kind::kString)) {
+    mix(key.size);
+    for (size_t i = 0; i < key.size; i += 8) {
+      uint64_t word = 0;
+      std::memcpy(&word, key.text + i, std::min<size_t>(8, key.size - i));
+      mix(word);
+    }
+  }
+  return h;
+}
+
+// Keys are scalars: this never goes deep.
+bool same_key(Value a, Value b) {
+  uint64_t fuel = 2;
+  return equal(a, b, &fuel);
 }
 }  // namespace
 
@@ -96,7 +116,26 @@ Value Value::of(Dict* dict) {
   return v;
 }
 
+Value Value::of(Namespace* space) {
+  Value v = make(space == nullptr ? Kind::kUndefined : Kind::kNamespace);
+  v.space = space;
+  return v;
+}
+Value Value::of(Loop* loop) {
+  Value v = make(loop == nullptr ? Kind::kUndefined : Kind::kLoop);
+  v.loop = loop;
+  return v;
+}
+Value Value::of(Function* function) {
+  Value v = make(function == nullptr ? Kind::kUndefined : Kind::kFunction);
+  v.function = function;
+  return v;
+}
+
+bool Value::is_range_or_plain() const { return is_sequence() && list->form <= ListForm::kRange; }
+
 void List::push(Arena* arena, Value value) {
+  if (depth_of(value) >= kTemplateValueDepthMax) return arena->mark_deep();
   if (size == capacity) {
     uint32_t larger = capacity == 0 ? 4 : capacity * 2;
     auto fresh = static_cast<Value*>(arena->allocate(larger * sizeof(Value), alignof(Value)));
@@ -114,11 +153,11 @@ uint32_t Dict::locate(Value key) const {
     for (uint64_t at = hash_of(key);; ++at) {
       uint32_t slot = slots[at & (slot_count - 1)];
       if (slot == 0) return size;
-      if (equal(data[slot - 1].key, key)) return slot - 1;
+      if (same_key(data[slot - 1].key, key)) return slot - 1;
     }
   }
   uint32_t i = 0;
-  while (i < size && !equal(data[i].key, key)) ++i;
+  while (i < size && !same_key(data[i].key, key)) ++i;
   return i;
 }
 
@@ -135,6 +174,7 @@ void Dict::index(Arena* arena) {
 }
 
 void Dict::set(Arena* arena, Value key, Value value) {
+  if (depth_of(value) >= kTemplateValueDepthMax) return arena->mark_deep();
   depth = std::max(depth, depth_of(value) + 1);
   uint32_t at = locate(key);
   if (at < size) {
@@ -192,35 +232,60 @@ bool truth(Value v) {
   }
 }
 
-bool equal(Value a, Value b) {
-  if (a.is_number() && b.is_number()) {
-    return a.is(Kind::kFloat) || b.is(Kind::kFloat) ? a.as_real() == b.as_real() : a.as_int() == b.as_int();
+namespace {
+bool equal_lists(const List& a, const List& b, uint64_t* fuel) {
+  if (a.form != b.form || a.form == ListForm::kGenerator) return &a == &b;
+  if (a.size != b.size) return false;
+  for (uint32_t i = 0; i < a.size; ++i) {
+    if (!equal(a.data[i], b.data[i], fuel)) return false;
   }
+  return true;
+}
+
+bool equal_dicts(const Dict& a, const Dict& b, uint64_t* fuel) {
+  if (a.size != b.size) return false;
+  for (uint32_t i = 0; i < a.size; ++i) {
+    const Value* other = b.find(a.data[i].key);
+    if (other == nullptr || !equal(a.data[i].value, *other, fuel)) return false;
+  }
+  return true;
+}
+
+// A whole number and a float, without rounding the number.
+bool equal_mixed(int64_t i, double d) {
+  return d >= -9223372036854775808.0 && d < 9223372036854775808.0 && d == std::floor(d) && static_cast<int64_t>(d) == i;
+}
+}  // namespace
+
+bool equal(Value a, Value b, uint64_t* fuel) {
+  if (*fuel == 0) return false;
+  --*fuel;
+  if (a.is_integral() && b.is_integral()) return a.as_int() == b.as_int();
+  if (a.is_integral() && b.is(Kind::kFloat)) return equal_mixed(a.as_int(), b.real);
+  if (a.is(Kind::kFloat) && b.is_integral()) return equal_mixed(b.as_int(), a.real);
   if (a.kind != b.kind) return false;
   switch (a.kind) {
     case Kind::kUndefined:
     case Kind::kNone:
       return true;
+    case Kind::kFloat:
+      return a.real == b.real;
     case Kind::kString:
+      *fuel -= std::min<uint64_t>(*fuel, std::min(a.size, b.size) / 256);
       return a.str() == b.str();
     case Kind::kList:
     case Kind::kTuple:
-      if (a.list->form != b.list->form || a.list->form == ListForm::kGenerator) return a.list == b.list;
-      return std::equal(a.list->data, a.list->data + a.list->size, b.list->data, b.list->data + b.list->size, equal);
+      return equal_lists(*a.list, *b.list, fuel);
     case Kind::kDict:
-      if (a.dict->size != b.dict->size) return false;
-      return std::all_of(a.dict->data, a.dict->data + a.dict->size, [&](const Pair& p) {
-        const Value* other = b.dict->find(p.key);
-        return other != nullptr && equal(p.value, *other);
-      });
+      return equal_dicts(*a.dict, *b.dict, fuel);
     default:
       return a.space == b.space;
   }
 }
 
 const char* type_name(Value v) {
-  static const char* const kNames[] = {"Undefined", "NoneType", "bool", "int",       "float",      "str",
-                                       "list",      "tuple",    "dict", "Namespace", "LoopContext"};
+  static const char* const kNames[] = {"Undefined", "NoneType", "bool", "int",       "float",       "str",
+                                       "list",      "tuple",    "dict", "Namespace", "LoopContext", "function"};
   return kNames[static_cast<size_t>(v.kind)];
 }
 

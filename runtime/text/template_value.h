@@ -10,7 +10,7 @@
 
 namespace kvrt::jinja {
 
-// Bump allocation up to a limit. Past it every request gives null and full() stays true; the renderer looks there at each step.
+// Bump allocation up to a limit. Past it every request gives null and full() stays true; the interpreter looks there at each step.
 class Arena {
  public:
   explicit Arena(size_t limit) : limit_(limit) {}
@@ -22,25 +22,30 @@ class Arena {
   std::string_view concat(std::string_view left, std::string_view right);
   std::string_view copy(std::string_view text) { return concat({}, text); }
   bool full() const { return full_; }
+  // Values nested too deep: reported the same way.
+  void mark_deep() { deep_ = full_ = true; }
+  bool deep() const { return deep_; }
 
  private:
   size_t limit_, used_ = 0;
   std::vector<std::unique_ptr<char[]>> chunks_;
   char* at_ = nullptr;
   char* end_ = nullptr;
-  bool full_ = false;
+  bool full_ = false, deep_ = false;
 };
 
 struct List;
 struct Dict;
 struct Namespace;
 struct Loop;
+struct Function;
 
-enum class Kind : uint8_t { kUndefined, kNone, kBool, kInt, kFloat, kString, kList, kTuple, kDict, kNamespace, kLoop };
+enum class Kind : uint8_t { kUndefined, kNone, kBool, kInt, kFloat, kString, kList, kTuple, kDict, kNamespace, kLoop, kFunction };
 
 struct Value {
   Kind kind = Kind::kUndefined;
-  uint32_t size = 0;  // of the text
+  bool markup = false;  // string: what |safe and |escape give; most operations refuse it by name
+  uint32_t size = 0;    // of the text
   union {
     const char* text = nullptr;  // string; for undefined the name that was not found
     bool boolean;
@@ -49,7 +54,8 @@ struct Value {
     List* list;  // list and tuple
     Dict* dict;
     Namespace* space;
-    const Loop* loop;
+    Loop* loop;
+    Function* function;
   };
 
   static Value none() { return make(Kind::kNone); }
@@ -58,12 +64,17 @@ struct Value {
   static Value of(int64_t i);
   static Value of(double d);
   static Value of(std::string_view s) { return text_of(Kind::kString, s); }
+  static Value of(const char*) = delete;  // would be a bool
   static Value of(List* list, Kind kind = Kind::kList);
   static Value of(Dict* dict);
+  static Value of(Namespace* space);
+  static Value of(Loop* loop);
+  static Value of(Function* function);
 
   bool is(Kind k) const { return kind == k; }
   bool is_sequence() const { return kind == Kind::kList || kind == Kind::kTuple; }
   bool is_integral() const { return kind == Kind::kInt || kind == Kind::kBool; }
+  bool is_range_or_plain() const;  // a sequence that can be indexed and measured
   bool is_number() const { return is_integral() || kind == Kind::kFloat; }
   std::string_view str() const { return {text, size}; }
   int64_t as_int() const { return kind == Kind::kBool ? boolean : integer; }
@@ -74,7 +85,7 @@ struct Value {
   static Value text_of(Kind kind, std::string_view s);
 };
 
-// What a list really is in Python; it shows in truth, length, index and print.
+// What a list really is in Python; it shows in truth, length, index and print. A generator's items are gone once they were taken.
 enum class ListForm : uint8_t { kPlain, kRange, kView, kGenerator };
 
 // Containers carry the depth of what they hold, so that every recursion over values is bounded by checking it once.
@@ -108,9 +119,25 @@ struct Namespace {
   Dict values;
 };
 
+struct Node;
+struct Scope;
 struct Loop {
-  const List* items;
-  uint32_t index, depth;
+  const List* items = nullptr;
+  uint32_t index = 0, depth = 1;
+  const Node* node = nullptr;  // of a recursive loop: what to run again,
+  Scope* scope = nullptr;      // and where
+  const List* seen = nullptr;  // the last arguments of loop.changed
+};
+
+struct Builtin;
+// Something that can be called: a macro or the body of a call block with the scope it was written in, a method with its object, or a
+// function of the environment.
+struct Function {
+  std::string_view name;
+  const Node* macro = nullptr;
+  Scope* scope = nullptr;
+  const Builtin* builtin = nullptr;
+  Value self;
 };
 
 template <typename T>
@@ -121,14 +148,9 @@ T* create(Arena* arena) {
 
 uint32_t depth_of(Value value);
 bool truth(Value value);
-bool equal(Value a, Value b);                     // Python's ==
-const char* type_name(Value value);               // Python's, for messages
-bool is_space(char32_t c);                        // Python's str.isspace
-void append_str(Value value, std::string* out);   // str()
-void append_repr(Value value, std::string* out);  // repr()
-void append_number(Value value, std::string* out);
-
-// json.dumps(ensure_ascii=False). indent < 0: on one line with ", " and ": ", or compact. False: a value JSON does not have.
-bool append_json(Value value, int indent, bool compact, std::string* out);
+// Python's ==. Takes from `fuel` what it looks at; false when that is used up.
+bool equal(Value a, Value b, uint64_t* fuel);
+const char* type_name(Value value);  // Python's, for messages
+bool is_space(char32_t c);           // Python's str.isspace
 
 }  // namespace kvrt::jinja
