@@ -49,6 +49,7 @@ struct ReplyPart {
 // * What may still become a marker or a call is held back, and not longer.
 // * A call that is malformed, unfinished at the end, or longer than kReplyCallBytesMax is content, verbatim. The JSON must be strict
 //   (RFC 8259, no integers beyond 64 bits, kJsonDepthMax); Python calls take literals as keyword arguments, nothing positional.
+//   A call is given out once its payload is whole; its end marker may be missing. A control token within a payload ends it unfinished.
 // * An argument in tags has no type: what reads as JSON other than a string is that, else it is text. The tool's schema may know better.
 // * White space next to a marker belongs to the marker. Where no marker is, it is content.
 // * Two texts of one kind with nothing but markers between them have a newline between them.

@@ -36,6 +36,8 @@ TEST(ReplyStream, MarkersAreHeldBackNotLongerThanNeeded) {
   EXPECT_EQ(after(F::kLlama3, "[1"), "C<[1>");
   EXPECT_EQ(after(F::kLlama3, "[link]"), "C<[link]>");
   EXPECT_EQ(after(F::kLlama3, "[get_weather"), "");
+  EXPECT_EQ(after(F::kLlama3, "[get weather"), "C<[get weather>");
+  EXPECT_EQ(after(F::kLlama3, "[a,"), "C<[a,>");
   EXPECT_EQ(after(F::kLlama3, "Hi {\"name\""), "C<Hi {\"name\">");
   EXPECT_EQ(after(F::kGemma, "```json\n{\"name\": 1, \"x"), "C<```json\n{\"name\": 1, \"x>");
   EXPECT_EQ(after(F::kGemma, "```python"), "C<```python>");
@@ -94,8 +96,9 @@ TEST(ReplyStream, NothingIsHeldBackForEver) {
     Parts parts;
     parser.push(opening, false, &parts);
     parts.clear();
-    for (size_t bytes = 0; parts.empty() && bytes <= kReplyCallBytesMax; bytes += std::string_view(unit).size())
-      parser.push(unit, false, &parts);
+    std::string chunk;
+    while (chunk.size() < 4096) chunk += unit;
+    for (size_t bytes = 0; parts.empty() && bytes <= kReplyCallBytesMax; bytes += chunk.size()) parser.push(chunk, false, &parts);
     EXPECT_FALSE(parts.empty()) << opening << unit;
   }
 }
@@ -123,7 +126,7 @@ TEST(ReplyStream, TimeIsLinear) {
         parser.finish(&parts);
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       };
-      EXPECT_LT(seconds(300'000), 2.0) << unit;  // 10 ms; a quadratic one takes minutes
+      EXPECT_LT(seconds(100'000), 1.0) << unit;  // 3 ms; a quadratic one takes minutes
     }
   }
 }
@@ -198,7 +201,7 @@ void check_parts(const Parts& parts, size_t counts[3]) {
 TEST(ReplyStream, RandomMixtures) {
   std::mt19937 random(20251121);
   size_t counts[3] = {};
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < 12'000; ++round) {
     auto format = static_cast<ReplyFormat>(round % (static_cast<int>(ReplyFormat::kHarmony) + 1));
     ReplyStyle style = random() % 2 ? style_of(format) : thinking(format, random() % 3 == 0);
     std::vector<Piece> answer;
@@ -222,7 +225,7 @@ TEST(ReplyStream, RandomMixtures) {
       ASSERT_EQ(whole, "C<" + text + ">");
     }
   }
-  EXPECT_GT(counts[static_cast<size_t>(Kind::kToolCall)], 300u);
+  EXPECT_GT(counts[static_cast<size_t>(Kind::kToolCall)], 150u);
   EXPECT_GT(counts[static_cast<size_t>(Kind::kReasoning)], 1000u);
 }
 

@@ -54,6 +54,7 @@ TEST(Reply, Hermes) {
   expect_also_as_text(style, "{{<tool_call>}}" + paris + "{{</tool_call>}}\n\nDone. ", expected + "C<Done. >");
   expect_also_as_text(style, "{{<tool_call>}}\n" + paris + "\n" + paris + "\n{{</tool_call>}}", expected + expected);
   expect_also_as_text(style, "{{<tool_call>}}\n[" + paris + ", " + paris + "]{{</tool_call>}}", expected + expected);
+  expect(style, "<tool_call>" + paris + "</tool_call> a </tool_call>", expected + "C<a </tool_call>>");
   expect_also_as_text(style, "{{<tool_call>}}\n" + paris, expected);  // the end marker was a stop string
 }
 
@@ -67,6 +68,7 @@ TEST(Reply, ArgumentsInAllForms) {
   expect(style, tagged(R"({"name": "f", "arguments": "{\"a\": {\"b\": \"}\"}}"})"), call("f", R"({"a":{"b":"}"}})"));
   expect(style, tagged(R"({"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}})"), call("f", "{}", "call_1"));
   expect(style, tagged(R"({"name": "f", "parameters": {"x": 9223372036854775807}})"), call("f", R"({"x":9223372036854775807})"));
+  expect(style, tagged(R"({"name": "f", "arguments": {"s": "\\", "t": "\\\"}"}})"), call("f", R"({"s":"\\","t":"\\\"}"})"));
   expect(style, tagged(R"({"name": "f"})"), call("f", "{}"));
 }
 
