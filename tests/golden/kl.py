@@ -134,7 +134,8 @@ def main():
     which = WHICH[args.which]
     path = args.model or which.model
     if not path.is_file():
-        print(f"skipped: {path} is not there")
+        fetch = "./dev model" if args.which == "smollm2" else f"./dev model {args.which} --accept-gemma-terms"
+        print(f"skipped: {path} is not there; {fetch} fetches it")
         sys.exit(77)
     args.model = str(path)
     found = candidates(args)
