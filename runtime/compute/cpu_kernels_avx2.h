@@ -7,7 +7,12 @@
 #include "runtime/compute/cpu_kernels.h"
 
 // Unrolls the next loop whole: accumulators in an array stay in registers only if every index is a constant.
+// Not under sanitizers: with a check at every access, unrolled tiles take the compiler minutes.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define KVRT_UNROLL
+#else
 #define KVRT_UNROLL _Pragma("GCC unroll 32")
+#endif
 #define KVRT_INLINE [[gnu::always_inline]] static inline
 
 namespace kvrt::avx2 {

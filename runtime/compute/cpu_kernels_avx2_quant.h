@@ -24,11 +24,11 @@ struct Shape {
 
 constexpr Shape shape_of(const QuantFormat& f) {
   int largest = (1 << (f.low_bits + f.high_bits)) - 1;
-  for (int i = 0; f.values && i < 16; ++i) {
+  for (int i = 0; f.has_table() && i < 16; ++i) {
     if (i == 0) largest = 0;
-    if (f.values[i] + f.zero > largest) largest = f.values[i] + f.zero;
+    if (f.table()[i] + f.zero > largest) largest = f.table()[i] + f.zero;
   }
-  const bool is_signed = f.low_bits == 8 || (f.values && f.zero == 0);
+  const bool is_signed = f.low_bits == 8 || (f.has_table() && f.zero == 0);
   int chain = f.halves() ? 4 : 8;
   while (chain > 1 && (is_signed || chain * 2 * 127 * largest > 32767)) chain /= 2;
   return {chain, f.zero, is_signed, f.halves(), f.min_bytes != 0};
@@ -82,7 +82,7 @@ struct Packed {
     if constexpr (kFormat.high_bits != 0) {
       u = _mm256_or_si256(u, plane<kFormat.high_bits>(body + 64 * kFormat.low_bits, j, r, kFormat.low_bits));
     }
-    if constexpr (kFormat.values != nullptr) u = _mm256_shuffle_epi8(table_of(kFormat.values, kFormat.zero), u);
+    if constexpr (kFormat.has_table()) u = _mm256_shuffle_epi8(table_of(kFormat.table(), kFormat.zero), u);
     return u;
   }
   KVRT_INLINE __m256 scale(const uint8_t* unit, uint32_t b, uint32_t r) {
@@ -112,10 +112,11 @@ struct Packed {
     const char* ahead = reinterpret_cast<const char*>(unit) + kPrefetchBytes;
     constexpr uint32_t kApart = kUnitBlocks > 1 ? kHeaderBytes : 0, kBytes = (kUnitBytes - kApart) / kUnitBlocks;
     constexpr uint32_t kLines = (kBytes + 63) / 64;
+    static_assert(kLines <= 16 && kApart <= 512);
     if (b == 0 && 64 * j < kApart) _mm_prefetch(ahead + 64 * j, _MM_HINT_T0);
-    KVRT_UNROLL for (uint32_t line = j * kLines / 8; line < (j + 1) * kLines / 8; ++line) {
-      _mm_prefetch(ahead + kApart + b * kBytes + line * 64, _MM_HINT_T0);
-    }
+    const uint32_t line = j * kLines / 8, end = (j + 1) * kLines / 8;
+    if (line < end) _mm_prefetch(ahead + kApart + b * kBytes + line * 64, _MM_HINT_T0);
+    if (line + 1 < end) _mm_prefetch(ahead + kApart + b * kBytes + line * 64 + 64, _MM_HINT_T0);
   }
 };
 
@@ -288,7 +289,7 @@ void expanded_tiles(const MatmulArgs& args, const uint8_t* unit, uint32_t column
 // Few columns read the panel as it lies: a copy pays once there are several tiles of columns, and sooner where unpacking is work.
 template <DType type>
 void matmul_quantized(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end) {
-  constexpr uint32_t kDirectColumns = Packed<type>::kFormat.high_bits || Packed<type>::kFormat.values ? 4 : 16;
+  constexpr uint32_t kDirectColumns = Packed<type>::kFormat.high_bits || Packed<type>::kFormat.has_table() ? 4 : 16;
   Chains chains[kGroupColumns];
   for (uint32_t p = panel_begin; p < panel_end; ++p) {
     const uint8_t* panel = args.panels + p * args.panel_bytes;

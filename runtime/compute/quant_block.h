@@ -74,7 +74,7 @@ void decode_unit(DType type, const uint8_t* block, RawBlock* out);
                {1, 1},
                {}};
   for (uint32_t i = 0; i < kQuantBlock; ++i) {
-    b.w[i] = f.values ? f.values[raw.u[i]] : static_cast<int8_t>(raw.u[i] - f.zero);
+    b.w[i] = f.has_table() ? f.table()[raw.u[i]] : static_cast<int8_t>(raw.u[i] - f.zero);
   }
   if (f.sub != SubScales::kNone) b.minimum = -b.minimum;  // minimums with sub-scales are subtracted
   if (f.sub == SubScales::kScale) b.scale *= static_cast<float>(static_cast<int8_t>(raw.sub[0]));

@@ -21,6 +21,14 @@ enum class SubScales : uint8_t {
   kHalvesMin,  // for each half, times the scale in the low nibble, times the minimum in the high one
 };
 
+// What the stored integers stand for, where it is not a number less `zero`.
+enum class QuantValues : uint8_t { kLinear, kIq4, kE2m1 };
+inline constexpr int8_t kQuantValues[3][16] = {
+    {},
+    {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113},
+    {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12},  // twice the value
+};
+
 struct QuantFormat {
   DType type;
   uint8_t unit_blocks;  // blocks of 32 under one scale: 1, or the 8 of a superblock
@@ -28,9 +36,11 @@ struct QuantFormat {
   uint8_t min_bytes;    // 2: f16. 0: there is none
   SubScales sub;
   uint8_t low_bits, high_bits;  // a stored integer is low | high << low_bits
-  uint8_t zero;                 // what to subtract from it; with `values`: added, no value is negative
-  const int8_t* values;         // null, or the 16 values that the stored integers stand for
+  uint8_t zero;                 // what to subtract from it; where there is a table: added to it, no value is negative
+  QuantValues values;
 
+  [[gnu::always_inline]] constexpr bool has_table() const { return values != QuantValues::kLinear; }
+  [[gnu::always_inline]] constexpr const int8_t* table() const { return kQuantValues[static_cast<uint32_t>(values)]; }
   [[gnu::always_inline]] constexpr bool halves() const { return sub == SubScales::kHalves || sub == SubScales::kHalvesMin; }
   [[gnu::always_inline]] constexpr uint32_t sub_bytes() const {  // of one row and block
     return sub == SubScales::kNone ? 0 : sub == SubScales::kScale ? 1 : 2;
@@ -43,17 +53,20 @@ struct QuantFormat {
   [[gnu::always_inline]] constexpr uint32_t unit_elems() const { return unit_blocks * kQuantBlock; }
 };
 
-inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-inline constexpr int8_t kE2m1Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // twice the value
-
 inline constexpr QuantFormat kQuantFormats[] = {
-    {DType::kQ4_0, 1, 2, 0, SubScales::kNone, 4, 0, 8, nullptr},       {DType::kQ4_1, 1, 2, 2, SubScales::kNone, 4, 0, 0, nullptr},
-    {DType::kQ5_0, 1, 2, 0, SubScales::kNone, 4, 1, 16, nullptr},      {DType::kQ5_1, 1, 2, 2, SubScales::kNone, 4, 1, 0, nullptr},
-    {DType::kQ8_0, 1, 2, 0, SubScales::kNone, 8, 0, 0, nullptr},       {DType::kQ2_K, 8, 2, 2, SubScales::kHalvesMin, 2, 0, 0, nullptr},
-    {DType::kQ3_K, 8, 2, 0, SubScales::kHalves, 2, 1, 4, nullptr},     {DType::kQ4_K, 8, 2, 2, SubScales::kScaleMin, 4, 0, 0, nullptr},
-    {DType::kQ5_K, 8, 2, 2, SubScales::kScaleMin, 4, 1, 0, nullptr},   {DType::kQ6_K, 8, 2, 0, SubScales::kHalves, 4, 2, 32, nullptr},
-    {DType::kIQ4_NL, 1, 2, 0, SubScales::kNone, 4, 0, 0, kIq4Values},  {DType::kIQ4_XS, 8, 2, 0, SubScales::kScale, 4, 0, 0, kIq4Values},
-    {DType::kMXFP4, 1, 1, 0, SubScales::kNone, 4, 0, 12, kE2m1Values},
+    {DType::kQ4_0, 1, 2, 0, SubScales::kNone, 4, 0, 8, QuantValues::kLinear},
+    {DType::kQ4_1, 1, 2, 2, SubScales::kNone, 4, 0, 0, QuantValues::kLinear},
+    {DType::kQ5_0, 1, 2, 0, SubScales::kNone, 4, 1, 16, QuantValues::kLinear},
+    {DType::kQ5_1, 1, 2, 2, SubScales::kNone, 4, 1, 0, QuantValues::kLinear},
+    {DType::kQ8_0, 1, 2, 0, SubScales::kNone, 8, 0, 0, QuantValues::kLinear},
+    {DType::kQ2_K, 8, 2, 2, SubScales::kHalvesMin, 2, 0, 0, QuantValues::kLinear},
+    {DType::kQ3_K, 8, 2, 0, SubScales::kHalves, 2, 1, 4, QuantValues::kLinear},
+    {DType::kQ4_K, 8, 2, 2, SubScales::kScaleMin, 4, 0, 0, QuantValues::kLinear},
+    {DType::kQ5_K, 8, 2, 2, SubScales::kScaleMin, 4, 1, 0, QuantValues::kLinear},
+    {DType::kQ6_K, 8, 2, 0, SubScales::kHalves, 4, 2, 32, QuantValues::kLinear},
+    {DType::kIQ4_NL, 1, 2, 0, SubScales::kNone, 4, 0, 0, QuantValues::kIq4},
+    {DType::kIQ4_XS, 8, 2, 0, SubScales::kScale, 4, 0, 0, QuantValues::kIq4},
+    {DType::kMXFP4, 1, 1, 0, SubScales::kNone, 4, 0, 12, QuantValues::kE2m1},
 };
 
 [[gnu::always_inline]] constexpr bool is_plain(DType type) { return type == DType::kF32 || type == DType::kF16 || type == DType::kBF16; }

@@ -3,7 +3,7 @@
 It shares nothing with the runtime: `gguf` (PyPI) reads the file and dequantizes, numpy does the rest.
 Architectures: llama, qwen2, gemma3. Model(path).forward(tokens) gives logits [n, vocab].  precision=np.float64 accumulates everything in double.
 kv_f16 rounds K (after RoPE) and V to f16, as the runtime stores them.  act_q8 rounds the input of every
-quantized matmul to 8 bits per 32 values, as the runtime does for Q8_0 and Q4_1 weights.
+quantized matmul to 8 bits per 32 values, as the runtime does.
 """
 from pathlib import Path
 import struct
@@ -13,7 +13,7 @@ import numpy as np
 
 ROPE_INTERLEAVED = {"llama": True, "qwen2": False, "gemma3": False}  # pairs (2i, 2i + 1), or (i, i + rope_dims / 2)
 LOCAL_BASE, GLOBAL_EVERY = 10000.0, 6  # Gemma 3: each sixth layer sees everything, the others a window, with a RoPE base of their own
-UNQUANTIZED = (gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16)
+UNQUANTIZED = tuple(gguf.GGMLQuantizationType[t] for t in ("F32", "F16", "BF16"))
 
 
 class Matrix:

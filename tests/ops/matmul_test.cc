@@ -1,3 +1,5 @@
+#include <map>
+
 #include "tests/ops/ops_support.h"
 
 namespace kvrt::test {
@@ -117,6 +119,23 @@ TEST(Embed, GivesDequantizedRows) {
       for (const int32_t t : tokens) want.insert(want.end(), all.begin() + t * cols, all.begin() + (t + 1) * cols);
       EXPECT_SAME_BITS(want, out) << isa << " " << name_of(type);
     }
+  }
+}
+
+// The sizes of NUMERICS.md §9: bytes of 16 rows x 256 elements.
+TEST(MakeWeight, TakesTheBytesWrittenDown) {
+  const std::map<std::string, uint64_t> panel_bytes = {{"F32", 16384},    {"F16", 8192},       {"BF16", 8192},    {"Q4_0", 8 * 288},
+                                                       {"Q4_1", 8 * 320}, {"Q5_0", 8 * 352},   {"Q5_1", 8 * 384}, {"Q8_0", 8 * 544},
+                                                       {"Q2_K", 1344},    {"Q3_K", 1824},      {"Q4_K", 2368},    {"Q5_K", 2880},
+                                                       {"Q6_K", 3360},    {"IQ4_NL", 8 * 288}, {"IQ4_XS", 2208},  {"MXFP4", 8 * 272}};
+  const auto backend = open_backend("scalar");
+  Random random(7);
+  for (const DType type : all_types()) {
+    const Tensor tensor = random_tensor(type, 33, 512, &random);
+    const TensorView view = tensor.view();
+    const uint64_t want = (3 * 2 * panel_bytes.at(name_of(type)) + 63) / 64 * 64;
+    EXPECT_EQ(make_weight(backend.get(), {tensor})->bytes(), want) << name_of(type);
+    EXPECT_EQ(*backend->weight_bytes({&view, 1}), want) << name_of(type);
   }
 }
 
