@@ -47,7 +47,7 @@ size_t SpecialTokens::match(std::string_view text, int32_t* id) const {
 
 SpecialTokens::Match SpecialTokens::find(std::string_view text, size_t from) const {
   for (size_t begin = from; begin < text.size(); ++begin) {
-    if (roots_[static_cast<uint8_t>(text[begin])] == 0) continue;
+    if (!may_begin(static_cast<uint8_t>(text[begin]))) continue;
     int32_t id = -1;
     if (size_t size = match(text.substr(begin), &id)) return {begin, begin + size, id};
   }

@@ -18,6 +18,7 @@ class SpecialTokens {
   bool empty() const { return nodes_.size() == 1; }
   // The leftmost match from `from` on, and the longest that begins there.
   Match find(std::string_view text, size_t from) const;
+  bool may_begin(uint8_t byte) const { return roots_[byte] != 0; }
   // The length of the longest match at the beginning of `text`; 0: none.
   size_t match(std::string_view text, int32_t* id = nullptr) const;
 

@@ -78,12 +78,17 @@ class Spm final : public SpmTokenizer {
   bool add_part(std::string_view piece, const Part& part, Work* work) const;
 
   std::vector<uint32_t> ranks_;  // of a piece: the higher the score, the lower
+  int32_t ascii_[128];           // pieces of one such character
   Joints joints_{0};
 };
 
 Status Spm::init(const VocabSource& source) {
   KVRT_TRY(init_pieces(source, true));
   joints_ = Joints(source.tokens.size());
+  for (int c = 0; c < 128; ++c) {
+    char byte = static_cast<char>(c);
+    ascii_[c] = index_.find({&byte, 1});
+  }
   for (int32_t id = 0; id < static_cast<int32_t>(vocab_size()); ++id) {
     auto bits = std::bit_cast<uint32_t>(scores_[static_cast<size_t>(id)] + 0.0f);  // -0 is 0
     ranks_.push_back(bits >> 31 ? bits : ~(bits | 0x80000000));
@@ -132,8 +137,9 @@ bool Spm::encode_piece(std::string_view piece, Work* work, size_t before, std::v
   work->ids.clear();
   work->splits.clear();
   for (size_t at = 0; at < piece.size();) {
-    uint32_t size = read_code_point(piece.substr(at)).size;
-    work->parts.push_back({static_cast<uint32_t>(at), size, index_.find(piece.substr(at, size))});
+    auto first = static_cast<unsigned char>(piece[at]);
+    uint32_t size = first < 0x80 ? 1 : read_code_point(piece.substr(at)).size;
+    work->parts.push_back({static_cast<uint32_t>(at), size, first < 0x80 ? ascii_[first] : index_.find(piece.substr(at, size))});
     at += size;
   }
   work->merging.apply(Rules{*this, piece, work}, &work->parts);
@@ -161,16 +167,17 @@ Status Spm::encode_run(std::string_view text, bool opens, size_t offset, Scratch
   while (at < all.size()) {
     int32_t user = -1;
     std::string_view rest = all.substr(at);
-    if (size_t size = user_.match(rest, &user)) {
+    auto first = static_cast<unsigned char>(rest[0]);
+    if (size_t size = user_.may_begin(first) ? user_.match(rest, &user) : 0) {
       KVRT_TRY(flush(at));
       out->push_back(user);
       begin = at += size;
       continue;
     }
-    CodePoint point = read_code_point(rest);
+    CodePoint point = first < 0x80 ? CodePoint{first, 1} : read_code_point(rest);
     if (point.size == 0) {
       KVRT_TRY(flush(at));
-      out->push_back(byte_tokens_[static_cast<unsigned char>(rest[0])]);
+      out->push_back(byte_tokens_[first]);
       begin = ++at;
       continue;
     }

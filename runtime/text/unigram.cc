@@ -1,6 +1,7 @@
 // SentencePiece's Unigram ("t5"): the pieces whose scores have the greatest sum. The sums are rounded where SentencePiece rounds them, so
 // that ties fall the same way.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "runtime/base/utf8.h"
@@ -11,6 +12,7 @@ namespace kvrt {
 namespace {
 
 constexpr float kUnknownPenalty = 10;
+constexpr float kSumMax = 100'000;
 
 // All pieces by their bytes: one look per byte of text.
 class ByteTrie {
@@ -67,7 +69,7 @@ class Unigram final : public SpmTokenizer {
   Status init(const VocabSource& source);
 
  private:
-  // The best way to the bytes before a place: its last piece (kUnknownId: none), where that begins, and the sum of scores.
+  // The best way to the bytes before a place: its last piece (-1: none), where that begins, and the sum of scores.
   struct Best {
     int32_t id = -1;
     uint32_t begin = kNowhere;
@@ -85,40 +87,40 @@ class Unigram final : public SpmTokenizer {
   void search(std::string_view text, std::vector<Best>* best) const;
 
   ByteTrie trie_;
-  std::vector<double> sums_;  // what a piece adds
   float unknown_score_ = 0;
 };
 
 Status Unigram::init(const VocabSource& source) {
   KVRT_TRY(init_pieces(source, false));
-  float lowest = std::numeric_limits<float>::max(), highest = std::numeric_limits<float>::lowest();
-  auto count = static_cast<int32_t>(vocab_size());
-  for (int32_t id = 0; id < count; ++id) {
-    if (type_of(id) != kNormal) continue;
-    lowest = std::min(lowest, scores_[static_cast<size_t>(id)]);
-    highest = std::max(highest, scores_[static_cast<size_t>(id)]);
-  }
-  unknown_score_ = lowest - kUnknownPenalty;
-  for (int32_t id = 0; id < count; ++id) {
+  float lowest = std::numeric_limits<float>::max();
+  for (int32_t id = 0; id < static_cast<int32_t>(vocab_size()); ++id) {
     std::string_view bytes = bytes_of(id);
-    double score = scores_[static_cast<size_t>(id)];
-    if (type_of(id) == kUserDefined) {  // as good as its bytes could be, U+2581 with its three
+    if (type_of(id) == kNormal) lowest = std::min(lowest, scores_[static_cast<size_t>(id)]);
+    if (type_of(id) == kUserDefined) {  // better than any other way, a longer one more so; U+2581 counts with its three bytes
       auto length = bytes.size() + 2 * static_cast<size_t>(std::count(bytes.begin(), bytes.end(), ' '));
-      score = static_cast<double>(static_cast<float>(length) * highest) - 0.1;
+      scores_[static_cast<size_t>(id)] = static_cast<float>(0.1 * (static_cast<double>(length) - 1));
     }
-    sums_.push_back(score);
     if (type_of(id) != kUnused && !bytes.empty() && index_.find(bytes) == id) trie_.add(bytes, id);
   }
+  unknown_score_ = lowest - kUnknownPenalty;
   return {};
 }
 
 void Unigram::search(std::string_view text, std::vector<Best>* best) const {
   best->assign(text.size() + 1, Best{});
+  size_t reached = 0;
   for (size_t begin = 0; begin < text.size();) {
-    const float here = (*best)[begin].score;
-    auto offer = [&](size_t end, int32_t id, double score) {
-      Best& b = (*best)[end];
-      if (b.begin == kNowhere || score > static_cast<double>(b.score)) b = {id, static_cast<uint32_t>(begin), static_cast<float>(score)};
+    Best* b = best->data();
+    if (std::abs(b[begin].score) > kSumMax) {  // only differences count: a long text must not eat the digits
+      const float sum = b[begin].score;
+      for (size_t i = begin; i <= reached; ++i) {
+        if (i == begin || b[i].begin != kNowhere) b[i].score -= sum;
+      }
+    }
+    const float here = b[begin].score;
+    auto offer = [&](size_t end, int32_t id, float score) {
+      reached = std::max(reached, end);
+      if (b[end].begin == kNowhere || score > b[end].score) b[end] = {id, static_cast<uint32_t>(begin), score};
     };
     size_t size = std::max<size_t>(1, read_code_point(text.substr(begin)).size);
     bool single = false;
@@ -129,10 +131,10 @@ void Unigram::search(std::string_view text, std::vector<Best>* best) const {
       ++at;
       int32_t id = trie_.value(node);
       if (id < 0) continue;
-      offer(at, id, sums_[static_cast<size_t>(id)] + static_cast<double>(here));
+      offer(at, id, scores_[static_cast<size_t>(id)] + here);
       single |= at - begin == size;
     }
-    if (!single) offer(begin + size, -1, static_cast<double>(unknown_score_ + here));
+    if (!single) offer(begin + size, -1, unknown_score_ + here);
     begin += size;
   }
 }

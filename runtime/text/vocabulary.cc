@@ -160,7 +160,7 @@ std::string_view VocabTokenizer::piece(int32_t id, bool special) const {
 
 std::string_view VocabTokenizer::piece_after(int32_t previous, int32_t id, bool special) const {
   std::string_view bytes = piece(id, special);
-  bool text = type_of(id) == kNormal || type_of(id) == kUserDefined;
+  bool text = type_of(id) != kControl && type_of(id) != kUnknown;
   if (space_prefix_ && text && opens(previous) && bytes.starts_with(' ')) bytes.remove_prefix(1);
   return bytes;
 }

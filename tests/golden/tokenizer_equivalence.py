@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """kvrt's tokens equal those of PyPI tokenizers and sentencepiece, built from the same vocabularies, on generated text; and decode to it.
 
-usage: tokenizer_equivalence.py DUMP_PROGRAM fast|full|speed [FAMILY...]      exit 77: skipped, no tokenizers or no sentencepiece
+usage: tokenizer_equivalence.py DUMP_PROGRAM fast|full|long|speed [FAMILY...]      exit 77: skipped, no tokenizers or no sentencepiece
 
-fast: 60 kB of text per family; full: 1 MB, and the real vocabularies of SmolLM2 and Gemma 3 where their files are. speed: prints MB/s.
+fast: 20 kB of text per family; full: 1 MB, 100 kB for each name of a pre-tokenizer, and the real vocabularies of SmolLM2 and Gemma 3 where
+their files are; long: 1 MB for all. speed: as long, and prints MB/s beside the reference's.
 """
 import os
 import subprocess
@@ -24,7 +25,8 @@ MODELS = Path(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))) 
 SMOLLM = os.environ.get("KVRT_MODEL") or str(MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf")
 GEMMA = os.environ.get("KVRT_GEMMA") or str(MODELS / "gemma-3-270m-it-Q4_K_M.gguf")
 PROGRAM, MODE, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
-SIZE = {"fast": 60_000, "full": 1_000_000, "speed": 1_000_000}[MODE]
+SIZE = {"fast": 20_000}.get(MODE, 1_000_000)
+PRE_SIZE = {"fast": 20_000, "full": 100_000}.get(MODE, 1_000_000)
 wrong = 0
 
 
@@ -77,7 +79,7 @@ def hold_pre_tokenizers(folder):
         if not wanted(pre): continue
         reference = m.byte_level(folder / "b.gguf", pre, vocab, merges)
         usable = marks if pre in ("falcon", "chameleon") else lambda c: True
-        hold("pre " + pre, folder / "b.gguf", "r", reference, generate(SIZE, usable))
+        hold("pre " + pre, folder / "b.gguf", "r", reference, generate(PRE_SIZE, usable))
 
 
 def newer_mark(c):
@@ -87,7 +89,7 @@ def newer_mark(c):
 def hold_sentencepiece(folder):
     symbols = ["<ud>", "▁▁", "\u0301x", "http://", "中"]
     bpe = dict(model_type="bpe", normalization_rule_name="identity", remove_extra_whitespaces=False)
-    nfkc = dict(model_type="unigram", normalization_rule_name="nmt_nfkc")
+    nfkc = dict(model_type="unigram", normalization_rule_name="nmt_nfkc", seed_sentencepiece_size=20_000, num_sub_iterations=1)
     families = {
         "spm bpe, byte fallback": (dict(bpe, byte_fallback=True, split_digits=True), "r"),
         "spm bpe, no prefix, user-defined, merges over spaces": (dict(bpe, byte_fallback=True, add_dummy_prefix=False, user_defined_symbols=symbols,
