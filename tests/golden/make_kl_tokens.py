@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes data/kl_tokens.json: the token windows of the KL gate, made by `tokenizers` (PyPI) from the vocabulary of a GGUF.
+"""Writes the token windows of the KL gate, made by `tokenizers` or `sentencepiece` (PyPI) from the vocabulary of a GGUF.
 
-  make_kl_tokens.py MODEL.gguf
+  make_kl_tokens.py MODEL.gguf data/kl_tokens.json
 """
 import json
 import sys
@@ -18,6 +18,9 @@ OFFSETS, POSITIONS = [0, 3000, 6000, 9000], 512
 def tokenizer_of(path):
     reader = gguf.GGUFReader(path)
     value = lambda key: reader.get_field("tokenizer.ggml." + key).contents()
+    if value("model") == "llama":
+        import tokenizer_models
+        return tokenizer_models.real_sentencepiece(path), [value("bos_token_id")]
     if (value("model"), value("pre")) != ("gpt2", "smollm"):
         sys.exit(f"{path}: expected a tokenizer gpt2 / smollm, found {value('model')} / {value('pre')}")
     vocab = {token: i for i, token in enumerate(value("tokens"))}
@@ -25,14 +28,15 @@ def tokenizer_of(path):
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
-    return tokenizer
+    return lambda text: tokenizer.encode(text).ids, []
 
 
 def main():
-    ids = tokenizer_of(sys.argv[1]).encode(TEXT.read_text(encoding="utf-8")).ids
+    encode, start = tokenizer_of(sys.argv[1])
+    ids = encode(TEXT.read_text(encoding="utf-8"))
     assert len(ids) >= OFFSETS[-1] + POSITIONS, f"the text has only {len(ids)} tokens"
-    out = {"text": TEXT.name, "tokens_of_text": len(ids), "offsets": OFFSETS, "windows": [ids[o:o + POSITIONS] for o in OFFSETS]}
-    (HERE / "data" / "kl_tokens.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
+    out = {"text": TEXT.name, "tokens_of_text": len(ids), "offsets": OFFSETS, "windows": [(start + ids[o:])[:POSITIONS] for o in OFFSETS]}
+    Path(sys.argv[2]).write_text(json.dumps(out, separators=(",", ":")) + "\n")
 
 
 main()

@@ -1,7 +1,7 @@
 """The transformer forward pass in numpy, read straight from a GGUF: the independent truth for logits.
 
 It shares nothing with the runtime: `gguf` (PyPI) reads the file and dequantizes, numpy does the rest.
-Model(path).forward(tokens) gives logits [n, vocab].  precision=np.float64 accumulates everything in double.
+Architectures: llama, qwen2, gemma3. Model(path).forward(tokens) gives logits [n, vocab].  precision=np.float64 accumulates everything in double.
 kv_f16 rounds K (after RoPE) and V to f16, as the runtime stores them.  act_q8 rounds the input of every
 quantized matmul to 8 bits per 32 values, as the runtime does.
 """
@@ -11,7 +11,8 @@ import struct
 import gguf
 import numpy as np
 
-ROPE_INTERLEAVED = {"llama": True, "qwen2": False}  # pairs (2i, 2i + 1), or (i, i + rope_dims / 2)
+ROPE_INTERLEAVED = {"llama": True, "qwen2": False, "gemma3": False}  # pairs (2i, 2i + 1), or (i, i + rope_dims / 2)
+LOCAL_BASE, GLOBAL_EVERY = 10000.0, 6  # Gemma 3: each sixth layer sees everything, the others a window, with a RoPE base of their own
 UNQUANTIZED = tuple(gguf.GGMLQuantizationType[t] for t in ("F32", "F16", "BF16"))
 
 
@@ -46,6 +47,10 @@ class Model:
         self.rope_dims = key("rope.dimension_count", self.head_dim)
         self.rope_base = key("rope.freq_base", 10000.0)
         self.eps = key("attention.layer_norm_rms_epsilon")
+        self.gemma = self.arch == "gemma3"
+        self.window = key("attention.sliding_window") if self.gemma else None
+        if self.gemma and (key("rope.scaling.type") or self.layers == 62):
+            raise ValueError(f"{path}: a Gemma 3 of another size than this reference knows")
         self.tensors = {t.name: t for t in reader.tensors}
         self.matrices = {}
         self.vocab = int(self.tensors["token_embd.weight"].shape[1])
@@ -72,10 +77,13 @@ class Model:
     def norm(self, name, x):
         return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + self.precision(self.eps)) * self.vector(name)
 
-    def rope(self, x):
+    def local(self, layer):
+        return self.gemma and layer % GLOBAL_EVERY != GLOBAL_EVERY - 1
+
+    def rope(self, x, layer):
         """x [n, heads, head_dim], positions 0 .. n - 1; the dimensions beyond rope_dims pass through."""
         half = self.rope_dims // 2
-        theta = self.rope_base ** (-2.0 * np.arange(half) / self.rope_dims)
+        theta = (LOCAL_BASE if self.local(layer) else self.rope_base) ** (-2.0 * np.arange(half) / self.rope_dims)
         angle = np.arange(x.shape[0])[:, None] * theta
         cos, sin = (f(angle)[:, None, :].astype(self.precision) for f in (np.cos, np.sin))
         first, second = (slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if self.interleaved else (slice(0, half), slice(half, 2 * half))
@@ -84,34 +92,48 @@ class Model:
         out[..., second] = x[..., first] * sin + x[..., second] * cos
         return out
 
-    def attention(self, p, x):
-        n, d, group = x.shape[0], self.head_dim, self.heads // self.kv_heads
-        q = self.rope(self.linear(p + "attn_q", x).reshape(n, self.heads, d))
-        k = self.rope(self.linear(p + "attn_k", x).reshape(n, self.kv_heads, d))
+    def attention(self, layer, x):
+        p, n, d, group = f"blk.{layer}.", x.shape[0], self.head_dim, self.heads // self.kv_heads
+        q = self.linear(p + "attn_q", x).reshape(n, self.heads, d)
+        k = self.linear(p + "attn_k", x).reshape(n, self.kv_heads, d)
+        if self.gemma:
+            q, k = self.norm(p + "attn_q_norm.weight", q), self.norm(p + "attn_k_norm.weight", k)
+        q, k = self.rope(q, layer), self.rope(k, layer)
         v = self.linear(p + "attn_v", x).reshape(n, self.kv_heads, d)
         if self.kv_f16:
             k, v = (t.astype(np.float32).astype(np.float16).astype(self.precision) for t in (k, v))
         out = np.empty_like(q)
-        future = np.triu(np.ones((n, n), bool), 1)
+        unseen = np.triu(np.ones((n, n), bool), 1)
+        if self.local(layer):
+            unseen |= np.tril(np.ones((n, n), bool), -self.window)
         for h in range(self.heads):
             score = q[:, h] @ k[:, h // group].T / self.precision(np.sqrt(d))
-            score[future] = -np.inf
+            score[unseen] = -np.inf
             weight = np.exp(score - score.max(axis=-1, keepdims=True))
             out[:, h] = weight / weight.sum(axis=-1, keepdims=True) @ v[:, h // group]
         return self.linear(p + "attn_output", out.reshape(n, self.heads * d))
 
     def mlp(self, p, x):
         gate = self.linear(p + "ffn_gate", x)
-        return self.linear(p + "ffn_down", gate / (1 + np.exp(-gate)) * self.linear(p + "ffn_up", x))
+        if self.gemma:
+            active = gate / 2 * (1 + np.tanh(np.sqrt(2 / np.pi).astype(self.precision) * (gate + self.precision(0.044715) * gate**3)))
+        else:
+            active = gate / (1 + np.exp(-gate))
+        return self.linear(p + "ffn_down", active * self.linear(p + "ffn_up", x))
+
+    def block_output(self, name, x):
+        return self.norm(name, x) if self.gemma else x
 
     def hidden(self, tokens, kv_f16=True, act_q8=False):
         """The rows that the head multiplies: after the last norm, [n, width]."""
         self.kv_f16, self.act_q8 = kv_f16, act_q8
         x = self.matrix("token_embd.weight").w[np.asarray(tokens)]
+        if self.gemma:
+            x = x * self.precision(np.sqrt(self.width))
         for i in range(self.layers):
             p = f"blk.{i}."
-            x = x + self.attention(p, self.norm(p + "attn_norm.weight", x))
-            x = x + self.mlp(p, self.norm(p + "ffn_norm.weight", x))
+            x = x + self.block_output(p + "post_attention_norm.weight", self.attention(i, self.norm(p + "attn_norm.weight", x)))
+            x = x + self.block_output(p + "post_ffw_norm.weight", self.mlp(p, self.norm(p + "ffn_norm.weight", x)))
         return self.norm("output_norm.weight", x)
 
     def head(self, hidden):
