@@ -61,11 +61,19 @@ void Scheduler::commit_prompt(const PlannedSeq& seq, const float* logits, uint32
 // What the row after the last token leads to: a token of kvrt's, or a question to the host.
 void Scheduler::commit_row(Session* s, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns) {
   Generation& g = *s->generation;
-  if (!sample.finite || sample.empty) {
-    fail(s, sample.empty ? error(Code::kInvalid, Detail::kNone, "logit_bias and grammar leave no token for position %zu", s->tokens.size())
-                         : error(Code::kDevice, Detail::kNumeric,
-                                 "logits of position %zu hold a NaN or an infinity; the session keeps its %zu tokens", s->tokens.size() - 1,
-                                 s->tokens.size()));
+  std::span<const uint64_t> mask;
+  if (g.matcher) mask = g.matcher->mask();
+  sample.empty |= !mask.empty() && std::all_of(mask.begin(), mask.end(), [](uint64_t word) { return word == 0; });
+  if (!sample.finite) {
+    fail(s, error(Code::kDevice, Detail::kNumeric, "logits of position %zu hold a NaN or an infinity; the session keeps its %zu tokens",
+                  s->tokens.size() - 1, s->tokens.size()));
+    return;
+  }
+  if (sample.empty) {
+    Status limit = g.matcher ? g.matcher->status() : Status();  // it may have been too ambiguous to follow
+    fail(s, !limit.is_ok() ? std::move(limit)
+                           : error(Code::kInvalid, Detail::kNone, "logit_bias%s no token for position %zu",
+                                   g.matcher ? " and grammar leave" : " leaves", s->tokens.size()));
     return;
   }
   if (g.options.emit_logits || g.options.host_samples) {
@@ -74,7 +82,7 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
     logits.position = s->tokens.size() - 1;
     logits.logits.assign(row, row + tokenizer.vocab_size());
     if (g.options.host_samples) g.awaited = logits.logits;
-    if (g.matcher && g.options.host_samples) apply_mask(logits.logits, g.matcher->mask());
+    if (g.options.host_samples && !mask.empty()) apply_mask(logits.logits, mask);
     push(s, std::move(logits));
   }
   if (!g.options.host_samples) commit_token(s, sample, tokenizer, now_ns);
