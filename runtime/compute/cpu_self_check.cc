@@ -34,7 +34,7 @@ bool same(const std::vector<float>& a, const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-constexpr uint32_t kRows = 27, kPanels = 2, kCols = 256, kBlocks = kCols / kQuantBlock, kColumns = 5;
+constexpr uint32_t kRows = 27, kPanels = 2, kCols = 256, kBlocks = kCols / kQuantBlock, kColumns = 19;
 
 struct Activations {
   std::vector<int8_t> q = std::vector<int8_t>(kColumns * kCols);
@@ -81,14 +81,16 @@ bool check_matmul(const CpuKernels& kernels, DType type, Values* values) {
   const std::vector<uint8_t> panels = panels_of(type, values, &panel_bytes);
   const std::vector<float> x = values->floats(kColumns * kCols, 2.0f), bias = values->floats(kRows, 1.0f);
   Activations a = quantize(*scalar_kernels(), x);
-  for (const uint32_t columns : {3u, kColumns})  // two ways of reading the panel, each with pairs of columns and a single one
-  {
-    std::vector<float> want(kColumns * kRows, 0.5f), got = want;
-    MatmulArgs args{panels.data(), panel_bytes, kRows, kCols, x.data(), a.row(0), bias.data(), true, want.data(), kRows};
-    matmul_of(*scalar_kernels(), type)(args, 0, kPanels, 0, columns);
-    args.out = got.data();
-    matmul_of(kernels, type)(args, 0, kPanels, 0, columns);
-    if (!same(want, got)) return false;
+  const auto run = [&](const CpuKernels& k, uint32_t columns) {
+    std::vector<float> out(columns * kRows, 0.5f);
+    MatmulArgs args{panels.data(), panel_bytes, kRows, kCols, x.data(), a.row(0), bias.data(), true, out.data(), kRows};
+    matmul_of(k, type)(args, 0, kPanels, 0, columns);
+    return out;
+  };
+  std::vector<float> want = run(*scalar_kernels(), kColumns);
+  for (const uint32_t columns : {kColumns, 18u, 17u, 6u, 4u, 3u, 2u, 1u}) {  // every tile, of a few columns and of many
+    want.resize(columns * kRows);
+    if (!same(want, run(kernels, columns))) return false;
   }
   return true;
 }
