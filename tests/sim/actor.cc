@@ -68,7 +68,7 @@ void Actor::append_text() {
   if (special) text += "<|im_end|>";
   std::vector<int32_t> fresh;
   if (tokens_.empty() && w_->tokenizer->add_bos()) fresh.push_back(kToyBos);
-  SIM_CHECK(w_->tokenizer->encode(text, special, &fresh).is_ok(), "encode");
+  SIM_CHECK(w_->tokenizer->encode(text, special, &fresh, tokens_.empty() ? -1 : tokens_.back()).is_ok(), "encode");
   Status status = w_->host->append_text(session_, text, special);
   SIM_CHECK(status.code() == (tokens_.size() + fresh.size() <= w_->room ? Code::kOk : Code::kLimit), "append_text: %s",
             status.message().c_str());
@@ -114,7 +114,8 @@ void Actor::erase() {
     SIM_CHECK(from < to && next != rest.end() && to + joint < next->end, "erase %zu to %zu took %zu more", size_t{from}, size_t{to},
               size_t{joint});
     std::string text = oracle_render(rest, false),
-                spelled = w_->tokenizer->decode(std::span(tokens_).subspan(to + joint, next->end - to - joint), true);
+                spelled = w_->tokenizer->decode(std::span(tokens_).subspan(to + joint, next->end - to - joint), true,
+                                                from ? tokens_[from - 1] : -1);
     SIM_CHECK(text.find(spelled) != std::string::npos, "erase: what was joined is not the template's");
     to += joint;
     w_->note("erasures with a joint");

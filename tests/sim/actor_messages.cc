@@ -33,12 +33,12 @@ void Actor::check_rewrite(const std::vector<int32_t>& old, bool generation_promp
   const Tokenizer& t = *w_->tokenizer;
   std::string text = oracle_render(said_, generation_prompt);
   size_t skip = t.add_bos() && !tokens_.empty() && tokens_[0] == kToyBos ? 1 : 0;
-  SIM_CHECK(oracle_text(t, std::span(tokens_).subspan(skip), true) == text, "the tokens do not spell the conversation: \"%s\" for \"%s\"",
-            oracle_text(t, std::span(tokens_).subspan(skip), true).c_str(), text.c_str());
+  SIM_CHECK(oracle_text(t, tokens_, skip, tokens_.size(), true) == text, "the tokens do not spell the conversation: \"%s\" for \"%s\"",
+            oracle_text(t, tokens_, skip, tokens_.size(), true).c_str(), text.c_str());
   for (size_t i = 0; i < said_.size(); ++i) {
     if (said_[i].generated) continue;
     std::vector<Said> first(said_.begin(), said_.begin() + static_cast<ptrdiff_t>(i) + 1);
-    std::string upto = oracle_text(t, std::span(tokens_).subspan(skip, std::max<uint64_t>(said_[i].end, skip) - skip), true);
+    std::string upto = oracle_text(t, tokens_, skip, std::max<uint64_t>(said_[i].end, skip), true);
     SIM_CHECK(upto == oracle_render(first, false), "message %zu ends at token %zu, after \"%s\", expected \"%s\"", i, size_t{said_[i].end},
               upto.c_str(), oracle_render(first, false).c_str());
   }
@@ -101,7 +101,7 @@ void Actor::append_message() {
   }
   std::string text = oracle_render(said_, false);
   size_t skip = w_->tokenizer->add_bos() && !old.empty() && old[0] == kToyBos ? 1 : 0;
-  std::string spelled = oracle_text(*w_->tokenizer, std::span(old).subspan(skip, std::max<size_t>(pinned, skip) - skip), true);
+  std::string spelled = oracle_text(*w_->tokenizer, old, skip, std::max<size_t>(pinned, skip), true);
   tokens_ = w_->host->tokens(session_);
   if (pinned && text.compare(0, spelled.size(), spelled) == 0) {
     SIM_CHECK(tokens_.size() >= pinned && std::equal(old.begin(), old.begin() + static_cast<ptrdiff_t>(pinned), tokens_.begin()),

@@ -28,8 +28,8 @@ inline Reason oracle_end(const Tokenizer& t, const GenerateOptions& o, std::span
                          uint32_t* stop_tokens) {
   std::string text;
   std::vector<size_t> ends;
-  for (int32_t token : tokens.subspan(prompt)) {
-    text += t.piece(token, false);
+  for (size_t i = prompt; i < tokens.size(); ++i) {
+    text += t.piece_after(i ? tokens[i - 1] : -1, tokens[i], false);
     ends.push_back(text.size());
   }
   size_t stop = std::string::npos;
@@ -44,17 +44,17 @@ inline Reason oracle_end(const Tokenizer& t, const GenerateOptions& o, std::span
   return tokens.size() >= room ? Reason::kContextFull : Reason::kNone;
 }
 
-// Bytes as text: what is no UTF-8 is U+FFFD.
-inline std::string oracle_text(const Tokenizer& t, std::span<const int32_t> tokens, bool special) {
+// tokens[from..to) as text: what is no UTF-8 is U+FFFD.
+inline std::string oracle_text(const Tokenizer& t, std::span<const int32_t> tokens, size_t from, size_t to, bool special) {
   Utf8Stream utf8;
-  std::string text(utf8.push(t.decode(tokens, special)));
+  std::string text(utf8.push(t.decode(tokens.subspan(from, to - from), special, from ? tokens[from - 1] : -1)));
   text += utf8.finish();
   return text;
 }
 
 // What a host is shown of tokens[prompt..]: whole code points up to the stop string.
 inline std::string oracle_shown(const Tokenizer& t, const GenerateOptions& o, std::span<const int32_t> tokens, size_t prompt) {
-  std::string text = oracle_text(t, tokens.subspan(prompt), false);
+  std::string text = oracle_text(t, tokens, prompt, tokens.size(), false);
   size_t stop = std::string::npos;
   for (const std::string& s : o.stop_strings) stop = std::min(stop, text.find(s));
   return text.substr(0, stop);

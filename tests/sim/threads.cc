@@ -131,7 +131,7 @@ bool run_seed(uint64_t seed, uint64_t steps, Counts* total) {
   HostSize size = some_size(&random);
   size.blocks = static_cast<uint32_t>(random.between(2, 16));
   ToyRunner* runner = nullptr;
-  auto host = open_toy(*engine, &env, size, random.one_in(2), seed, &runner);
+  auto host = open_toy(*engine, &env, size, ToyText{random.one_in(2), seed % 5 == 1}, seed, &runner);
   Register all;
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint64_t t = 0; t < kThreads; ++t) workers.push_back(std::make_unique<Worker>(host.get(), size.room(), random.next(), &all));

@@ -47,19 +47,29 @@ const char* const kToyTemplate =
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 // Letters, the bytes of "é" and of U+FFFD one by one, and a few merges, so that text can be spelled in several ways.
-Result<std::unique_ptr<Tokenizer>> toy_tokenizer(bool add_bos) {
+Result<std::unique_ptr<Tokenizer>> toy_tokenizer(ToyText text) {
   VocabSource v;
   v.model = "gpt2";
   v.pre = "gpt-2";
   v.tokens = {
       "<s>", "<|im_start|>", "<|im_end|>", "Ġ", "Ċ", "a", "b", "c", "d", "e", "i", "m", "n", "r", "s", "t", "u", "y", "Ã", "©", "ï", "¿",
       "½",   "ab",           "cd",         "er"};
-  v.types.assign(v.tokens.size(), 1);
-  v.types[kToyBos] = v.types[kToyTurn] = v.types[kToyEnd] = 3;
   v.merges = {"a b", "c d", "e r"};
+  v.types.assign(v.tokens.size(), 1);
+  if (text.spm) {
+    v.model = "llama";
+    v.merges.clear();
+    v.tokens[3] = "▁", v.tokens[4] = "\n";
+    v.tokens[18] = "<0xC3>", v.tokens[19] = "<0xA9>", v.tokens[20] = "<0xEF>";  // the model may write half a code point
+    std::fill(v.types.begin() + 18, v.types.begin() + 21, 6);
+    v.tokens[21] = "é", v.tokens[22] = "\uFFFD";
+    for (std::string_view more : {"▁a", "▁ab", "us", "▁us"}) v.tokens.push_back(more), v.types.push_back(1);
+    for (size_t i = 0; i < v.tokens.size(); ++i) v.scores.push_back(-static_cast<float>(i));
+  }
+  v.types[kToyBos] = v.types[kToyTurn] = v.types[kToyEnd] = 3;
   v.bos = kToyBos;
   v.eos = kToyEnd;
-  v.add_bos = add_bos;
+  v.add_bos = text.add_bos;
   return Tokenizer::create(v);
 }
 

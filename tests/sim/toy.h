@@ -34,7 +34,10 @@ void toy_logits(uint64_t state, std::span<float> row);              // the predi
 inline constexpr uint32_t kToyLayers = 2, kToyHeads = 2, kToyHeadDim = 2;
 inline constexpr int32_t kToyBos = 0, kToyTurn = 1, kToyEnd = 2;
 ModelDims toy_dims(uint32_t context, uint32_t vocab);
-Result<std::unique_ptr<Tokenizer>> toy_tokenizer(bool add_bos);
+struct ToyText {
+  bool add_bos, spm;  // spm: a SentencePiece vocabulary, which puts a space before a text
+};
+Result<std::unique_ptr<Tokenizer>> toy_tokenizer(ToyText text);
 extern const char* const kToyTemplate;
 
 // Reads and writes a position's KV in a block, spread over every layer, head and half; false: its slots disagree.

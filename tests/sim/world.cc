@@ -41,11 +41,11 @@ HostSize some_size(Random* random) {
   return size;
 }
 
-std::shared_ptr<ModelHost> open_toy(const std::shared_ptr<Engine>& engine, ToyEnv* env, const HostSize& size, bool add_bos, uint64_t seed,
+std::shared_ptr<ModelHost> open_toy(const std::shared_ptr<Engine>& engine, ToyEnv* env, const HostSize& size, ToyText text, uint64_t seed,
                                     ToyRunner** runner) {
   HostParts parts;
   parts.name = "toy";
-  auto tokenizer = toy_tokenizer(add_bos);
+  auto tokenizer = toy_tokenizer(text);
   SIM_CHECK(tokenizer.is_ok(), "tokenizer: %s", tokenizer.status().message().c_str());
   parts.tokenizer = std::move(tokenizer).value();
   parts.chat_template = kToyTemplate;
@@ -65,7 +65,7 @@ std::shared_ptr<ModelHost> open_toy(const std::shared_ptr<Engine>& engine, ToyEn
 }
 
 World::World(uint64_t seed, const std::string& dir, Counts* counts, bool trace)
-    : random_(seed), counts_(counts), dir_(dir), env_(seed ^ 0xc10c), add_bos_(random_.one_in(2)) {
+    : random_(seed), counts_(counts), dir_(dir), env_(seed ^ 0xc10c), text_{random_.one_in(2), seed % 5 == 1} {
   setting_.trace = trace;
   EngineOptions options;
   options.threads = 1;
@@ -87,7 +87,7 @@ void World::open_host() {
   uint32_t block_tokens = size_.block_tokens;
   size_ = some_size(&random_);
   if (host_ == nullptr && !saved_.empty() && !random_.one_in(4)) size_.block_tokens = block_tokens;  // else what is stored is of no use
-  host_ = open_toy(engine_, &env_, size_, add_bos_, random_.next(), &runner_);
+  host_ = open_toy(engine_, &env_, size_, text_, random_.next(), &runner_);
   probe_ = std::make_unique<Probe>(host_.get());
   runner_->before = [this](const Step& step, uint8_t*) { before_step(step); };
   setting_ = {host_.get(), &host_->tokenizer(), size_.room(), &random_, counts_, setting_.trace, true};

@@ -20,7 +20,7 @@ struct HostSize {
   uint64_t room() const { return std::min<uint64_t>(context, uint64_t{blocks} * block_tokens); }
 };
 HostSize some_size(Random* random);
-std::shared_ptr<ModelHost> open_toy(const std::shared_ptr<Engine>& engine, ToyEnv* env, const HostSize& size, bool add_bos, uint64_t seed,
+std::shared_ptr<ModelHost> open_toy(const std::shared_ptr<Engine>& engine, ToyEnv* env, const HostSize& size, ToyText text, uint64_t seed,
                                     ToyRunner** runner);
 
 class World {
@@ -62,7 +62,7 @@ class World {
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Store> store_;
   HostSize size_;
-  bool add_bos_;
+  ToyText text_;
   Setting setting_;
   std::shared_ptr<ModelHost> host_;
   ToyRunner* runner_ = nullptr;
