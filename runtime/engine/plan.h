@@ -14,6 +14,7 @@ struct ModelCost {
 };
 Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend);
 
+// Layers with a window keep all their KV too: a block holds every layer of its tokens.
 KvGeometry kv_geometry(const ModelDims& dims, uint32_t block_tokens);  // 0: kBlockTokensDefault
 uint64_t logits_bytes(const ModelDims& dims);                          // of a step
 

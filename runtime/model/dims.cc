@@ -16,6 +16,7 @@ using Ull = unsigned long long;
 struct NeutralKey {
   const char* key;
   double neutral;
+  bool zero = false;  // as good as absent
 };
 constexpr NeutralKey kNeutralKeys[] = {
     {"attention.causal", 1},
@@ -23,14 +24,14 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"attention.max_alibi_bias", 0},
     {"attention.shared_kv_layers", 0},
     {"attention.temperature_length", 0},
-    {"expert_gating_func", 1},  // softmax
-    {"expert_group_count", 1},
+    {"expert_gating_func", 1, true},  // softmax
+    {"expert_group_count", 1, true},
     {"expert_shared_count", 0},
-    {"expert_weights_scale", 1},
+    {"expert_weights_scale", 1, true},
     {"leading_dense_block_count", 0},
-    {"logit_scale", 1},
-    {"residual_scale", 1},
-    {"embedding_scale", 1},
+    {"logit_scale", 1, true},
+    {"residual_scale", 1, true},
+    {"embedding_scale", 1, true},
     {"rope.scaling.yarn_attn_factor", 1},
     {"rope.scaling.yarn_ext_factor", 1},
     {"rope.scaling.yarn_log_multiplier", 0},
@@ -102,7 +103,7 @@ class DimsReader {
       std::optional<double> value = file_.get_float(name);
       if (const auto integer = file_.get_uint(name)) value = static_cast<double>(*integer);
       if (const auto flag = file_.get_bool(name)) value = *flag ? 1 : 0;
-      if (value && *value == neutral.neutral) continue;
+      if (value && (*value == neutral.neutral || (*value == 0 && neutral.zero))) continue;
       char found[32] = "another type";
       if (value) std::snprintf(found, sizeof found, "%g", *value);
       return error(Code::kUnsupported, Detail::kNone, "%s: metadata key %s: found %s, only %g is supported", file_.name().c_str(),

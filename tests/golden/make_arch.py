@@ -53,7 +53,7 @@ def cases():
     plain = default_rope()
     gemma3_rope = {"sliding_attention": default_rope(), "full_attention": dict(rope_type="linear", factor=8.0, rope_theta=100000.0)}
     yield "llama", "arch_llama3", config(hf.LlamaConfig, rope_parameters=LLAMA3)
-    yield "qwen2", "arch_qwen2_yarn", config(hf.Qwen2Config, head_dim=8, rope_parameters=YARN, tie_word_embeddings=True)
+    yield "qwen2", "arch_qwen2_yarn", config(hf.Qwen2Config, rope_parameters=YARN, tie_word_embeddings=True)
     yield "qwen3", "arch_qwen3", config(hf.Qwen3Config, rope_parameters=default_rope(1e6), tie_word_embeddings=True)
     yield "gemma2", "arch_gemma2", config(
         hf.Gemma2Config, heads=1, kv_heads=1, head_dim=256, query_pre_attn_scalar=256, sliding_window=WINDOW, rope_parameters=plain,
@@ -62,9 +62,10 @@ def cases():
         hf.Gemma3TextConfig, layers=7, heads=2, kv_heads=1, head_dim=24, query_pre_attn_scalar=24, sliding_window=WINDOW,
         intermediate_size=48, rope_parameters=gemma3_rope, tie_word_embeddings=True)
     # Phi-3 has head_dim = width / heads.
-    phi3 = dict(heads=2, kv_heads=1, head_dim=16, partial_rotary_factor=0.75)
-    yield "phi3", "arch_phi3_short", config(hf.Phi3Config, **phi3, rope_parameters=longrope(CONTEXT))
-    yield "phi3", "arch_phi3_long", config(hf.Phi3Config, **phi3, rope_parameters=longrope(64), sliding_window=48)
+    phi3 = lambda original: dict(heads=2, kv_heads=1, head_dim=16, partial_rotary_factor=0.75, rope_parameters=longrope(original),
+                                 original_max_position_embeddings=original)
+    yield "phi3", "arch_phi3_short", config(hf.Phi3Config, **phi3(CONTEXT))
+    yield "phi3", "arch_phi3_long", config(hf.Phi3Config, **phi3(64), sliding_window=48)
     yield "olmo2", "arch_olmo2", config(hf.Olmo2Config, head_dim=8, rope_parameters=default_rope(500000.0))
     yield "qwen3moe", "arch_qwen3moe", config(
         hf.Qwen3MoeConfig, rope_parameters=plain, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, norm_topk_prob=True)
@@ -133,6 +134,7 @@ def write_rope(w, cfg):
         w.add_tensor("rope_freqs.weight", llama3_factors(rope, dims))
     if kind == "longrope":
         original = rope["original_max_position_embeddings"]
+        assert original == cfg.original_max_position_embeddings  # transformers fills in one from the other
         scale = cfg.max_position_embeddings / original
         w.add_rope_scaling_orig_ctx_len(original)
         w.add_rope_scaling_attn_factors(1.0 if scale <= 1 else math.sqrt(1 + math.log(scale) / math.log(original)))

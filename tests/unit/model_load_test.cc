@@ -150,6 +150,7 @@ TEST(ModelLoad, FeaturesThatKvrtLacksAreRefusedByName) {
   EXPECT_TRUE(load(with(GgufModel(), [](GgufWriter& w) {
                 w.add_string("llama.rope.scaling.type", "none");
                 w.add_u32("llama.expert_count", 0);
+                w.add_f32("llama.expert_weights_scale", 0);
                 w.add_bool("llama.attention.causal", true);
               })).is_ok());
 }
