@@ -6,13 +6,14 @@
 namespace kvrt {
 
 namespace {
-constexpr uint32_t kManifestVersion = 2;
+constexpr uint32_t kManifestVersion = 3;
 
 Status bad(const char* what, size_t at) { return error(Code::kCorrupt, Detail::kFormat, "manifest: %s at byte %zu", what, at); }
 }  // namespace
 
 // Little-endian: u32 version, u32 block_tokens, u32 flags (1: share), text_id[32], template_id[32], u32 n, i32 pending[n],
-// u32 m, then per message u64 begin, u64 end, u32 flags (1: generated), u32 size, JSON; last u32 size, JSON of the tools.
+// u32 m, then per message u64 begin, u64 end, u32 flags (1: generated), u32 size, JSON; then u32 size, JSON of the tools,
+// the documents and the variables each, i64 Unix time of its template.
 std::vector<uint8_t> encode_manifest(const Manifest& m) {
   ByteWriter w;
   w.write(kManifestVersion);
@@ -29,7 +30,8 @@ std::vector<uint8_t> encode_manifest(const Manifest& m) {
     w.write(uint32_t{message.generated});
     w.write_string(message.json);
   }
-  w.write_string(m.tools);
+  for (const std::string* json : {&m.arguments.tools, &m.arguments.documents, &m.arguments.variables}) w.write_string(*json);
+  w.write(m.arguments.now);
   return std::move(w.bytes());
 }
 
@@ -65,9 +67,12 @@ Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_t
     message.json.assign(reinterpret_cast<const char*>(part.data()), part.size());
     m.messages.push_back(std::move(message));
   }
-  uint32_t size = 0;
-  if (!r.read(&size) || !r.read_bytes(size, &part)) return bad("tools cut short", r.position());
-  m.tools.assign(reinterpret_cast<const char*>(part.data()), part.size());
+  for (std::string* json : {&m.arguments.tools, &m.arguments.documents, &m.arguments.variables}) {
+    uint32_t size = 0;
+    if (!r.read(&size) || !r.read_bytes(size, &part)) return bad("template arguments cut short", r.position());
+    json->assign(reinterpret_cast<const char*>(part.data()), part.size());
+  }
+  if (!r.read(&m.arguments.now)) return bad("cut short", r.position());
   if (r.remaining()) return bad("bytes after the end", r.position());
   return m;
 }
