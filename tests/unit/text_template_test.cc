@@ -50,7 +50,6 @@ TEST(Template, WhatIsNotSupportedIsNamedWithItsPlace) {
       {"{{ strftime_now('%G') }}", "strftime_now(\"%G\")"},
       {"{{ 'é'.isalpha() }}", "str.isalpha of text that is not ASCII"},
       {"{{ messages|map(attribute='role') }}", "printing a generator"},
-      {"{{ f(*messages) }}", "column 6: * in arguments"},
       {"{{ ('a'|e) + 'b' }}", "operator + of escaped text"},
       {"{{ cycler(1) }}", "function \"cycler\""},
   };
