@@ -382,6 +382,10 @@ typedef struct kvrt_template_options {
   size_t source_size;
   const char* tools; /* a JSON array for the template's variable `tools` */
   size_t tools_size;
+  const char* documents; /* a JSON array for its variable `documents` */
+  size_t documents_size;
+  const char* variables; /* a JSON object: more variables by name, {"enable_thinking": false}; they may replace bos_token and eos_token */
+  size_t variables_size;
 } kvrt_template_options;
 
 /* Renders a JSON array of messages ({"role": ..., "content": ...}) with the chat template. Not NUL-terminated. */
@@ -535,6 +539,10 @@ typedef struct kvrt_session_options {
                         cancels, accepts or begins, with no lock held; NULL: none */
   void* wake_user;
   kvrt_free_fn wake_user_free;
+  const char* documents; /* as in kvrt_template_options; saved with the session as tools are, NULL in resume keeps what was saved. What */
+  size_t documents_size; /* strftime_now gives the template is the time when the session was opened, also after a resume */
+  const char* variables;
+  size_t variables_size;
 } kvrt_session_options;
 
 typedef struct kvrt_session_props {

@@ -56,10 +56,26 @@ int cmd_detokenize(const TextFlags& flags) {
   return finish(KVRT_OK);
 }
 
+namespace {
+
+// NAME=JSON ... as one JSON object.
+kvrt_status join_variables(const std::vector<std::string>& flags, std::string& object) {
+  for (const std::string& flag : flags) {
+    const size_t equals = flag.find('=');
+    const bool name = equals != std::string::npos && equals > 0 && flag.find_first_of("\"\\") > equals;
+    if (!name) return complain(KVRT_INVALID, fmt::format("--var {}: expected NAME=JSON", flag));
+    object += (object.empty() ? "{\"" : ",\"") + flag.substr(0, equals) + "\":" + flag.substr(equals + 1);
+  }
+  if (!object.empty()) object += '}';
+  return KVRT_OK;
+}
+
+}  // namespace
+
 int cmd_template(const TemplateFlags& flags) {
   Runtime runtime;
   Model model;
-  std::string source, messages, tools;
+  std::string source, messages, tools, documents, variables;
   if (kvrt_status s = read_file(flags.messages_file, messages)) return s;
   if (!flags.source_file.empty()) {
     if (kvrt_status s = read_file(flags.source_file, source)) return s;
@@ -67,6 +83,10 @@ int cmd_template(const TemplateFlags& flags) {
   if (!flags.tools_file.empty()) {
     if (kvrt_status s = read_file(flags.tools_file, tools)) return s;
   }
+  if (!flags.documents_file.empty()) {
+    if (kvrt_status s = read_file(flags.documents_file, documents)) return s;
+  }
+  if (kvrt_status s = join_variables(flags.variables, variables)) return s;
   if (!flags.model.model.empty()) {
     if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
     if (kvrt_status s = open_model(flags.model, runtime.get(), model)) return s;
@@ -81,6 +101,10 @@ int cmd_template(const TemplateFlags& flags) {
     options.tools = tools.data();
     options.tools_size = tools.size();
   }
+  options.documents = documents.data();
+  options.documents_size = documents.size();
+  options.variables = variables.data();
+  options.variables_size = variables.size();
   std::string text(16384, '\0');
   size_t needed = 0;
   kvrt_status s = kvrt_model_apply_template(model.get(), messages.data(), messages.size(), &options, text.data(), text.size(), &needed);

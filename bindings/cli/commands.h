@@ -34,7 +34,8 @@ int cmd_detokenize(const TextFlags& flags);
 
 struct TemplateFlags {
   ModelFlags model;
-  std::string source_file, messages_file, tools_file;
+  std::string source_file, messages_file, tools_file, documents_file;
+  std::vector<std::string> variables;  // NAME=JSON
   bool no_generation_prompt = false;
 };
 int cmd_template(const TemplateFlags& flags);

@@ -125,6 +125,8 @@ void define_template(CLI::App& app, int& code) {
   c->add_option("--template", flags->source_file, "Jinja file in place of the model's template");
   c->add_option("--messages", flags->messages_file, "JSON array of messages")->required();
   c->add_option("--tools", flags->tools_file, "JSON array for the template's tools");
+  c->add_option("--documents", flags->documents_file, "JSON array for the template's documents");
+  c->add_option("--var", flags->variables, "NAME=JSON: another variable of the template, enable_thinking=false");
   c->add_flag("--no-generation-prompt", flags->no_generation_prompt, "do not open the assistant's turn");
   c->callback([flags, &code] {
     if (flags->model.model.empty() && flags->source_file.empty()) throw CLI::RequiredError("-m or --template");

@@ -112,6 +112,20 @@ Status read_options(const T* in, const char* name, T* out) {
   return {};
 }
 
+// What options give the chat template: tools, documents, variables.
+template <typename T>
+Status read_arguments(const T& options, TemplateArguments* out) {
+  const auto read = [](const char* text, size_t size, const char* name, std::string* to) {
+    Status status = check_text(text, size, name);
+    if (status.is_ok()) to->assign(text ? text : "", size);
+    return status;
+  };
+  Status status = read(options.tools, options.tools_size, "tools", &out->tools);
+  if (status.is_ok()) status = read(options.documents, options.documents_size, "documents", &out->documents);
+  if (status.is_ok()) status = read(options.variables, options.variables_size, "variables", &out->variables);
+  return status;
+}
+
 // Writes at most out->struct_size bytes, which stays as it was. NULL is allowed where the header says so.
 template <typename T>
 void write_output(T* out, T value) {

@@ -149,17 +149,18 @@ kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messa
     if (model || !o.source) KVRT_TRY(check(model, "model"));
     KVRT_TRY(check_text(messages, messages_size, "messages"));
     KVRT_TRY(check_text(o.source, o.source_size, "source"));
-    KVRT_TRY(check_text(o.tools, o.tools_size, "tools"));
+    kvrt::TemplateArguments arguments;
+    KVRT_TRY(read_arguments(o, &arguments));
     KVRT_TRY(check_buffer(text, capacity, needed));
     if (o.no_generation_prompt > 1)
       return error(Code::kInvalid, Detail::kNone, "no_generation_prompt is %u, expected 0 or 1", o.no_generation_prompt);
-    std::string_view json(messages ? messages : "", messages_size), tools(o.tools ? o.tools : "", o.tools_size);
+    std::string_view json(messages ? messages : "", messages_size);
     std::string rendered;
     if (o.source) {
       KVRT_ASSIGN(auto parsed, kvrt::ChatTemplate::parse({o.source, o.source_size}));
       kvrt::TemplateOptions t;
       t.add_generation_prompt = !o.no_generation_prompt;
-      t.tools_json = tools;
+      t.arguments = std::move(arguments);
       if (model) {
         const kvrt::Tokenizer& tokenizer = model->host->tokenizer();
         if (tokenizer.bos() >= 0) t.bos_token = tokenizer.piece(tokenizer.bos(), true);
@@ -167,7 +168,7 @@ kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messa
       }
       KVRT_ASSIGN(rendered, parsed->render(json, t));
     } else {
-      KVRT_ASSIGN(rendered, model->host->render(json, !o.no_generation_prompt, tools));
+      KVRT_ASSIGN(rendered, model->host->render(json, !o.no_generation_prompt, arguments));
     }
     return write_buffer(rendered.data(), rendered.size(), text, capacity, needed);
   });

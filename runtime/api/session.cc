@@ -42,8 +42,7 @@ Status read_session_options(const kvrt_session_options* options, bool resume, kv
   KVRT_TRY(read_options(options, "kvrt_session_options", &o));
   if (o.no_prefix_cache > 1) return error(Code::kInvalid, Detail::kNone, "no_prefix_cache is %u, expected 0 or 1", o.no_prefix_cache);
   KVRT_TRY(check_name(o.domain, o.domain_size, "domain", true, &out->domain));
-  KVRT_TRY(check_text(o.tools, o.tools_size, "tools"));
-  out->tools.assign(o.tools ? o.tools : "", o.tools_size);
+  KVRT_TRY(read_arguments(o, &out->arguments));
   out->share = !o.no_prefix_cache;
   if (o.wake) out->wake = std::make_shared<HostWake>(o);
   if (o.store && !resume) {

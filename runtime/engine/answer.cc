@@ -74,7 +74,8 @@ ReplyStyle ModelHost::reply_style(const Session& session, ReplyKind kind) const 
       break;
   }
   // What a model without tools says in JSON is its answer.
-  if (session.tools.empty() && kind == ReplyKind::kAuto && style.format != ReplyFormat::kHarmony) style.format = ReplyFormat::kPlain;
+  if (session.arguments.tools.empty() && kind == ReplyKind::kAuto && style.format != ReplyFormat::kHarmony)
+    style.format = ReplyFormat::kPlain;
   const uint64_t n = session.tokens.size(), from = n - std::min<uint64_t>(n, kReasoningLookBack);
   style.reasoning_open = reasoning_is_open(style, tokenizer_->decode(std::span(session.tokens).subspan(from), true));
   return style;

@@ -12,8 +12,9 @@ Status bad(const char* what, size_t at) { return error(Code::kCorrupt, Detail::k
 }  // namespace
 
 // Little-endian: u32 version, u32 block_tokens, u32 flags (1: share), text_id[32], template_id[32], u32 n, i32 pending[n],
-// u32 m, then per message u64 begin, u64 end, u32 flags (1: generated), u32 size, JSON; u32 size, JSON of the tools; last u32 kind, u64 begin,
-// u32 size, source of the grammar.
+// u32 m, then per message u64 begin, u64 end, u32 flags (1: generated), u32 size, JSON; then u32 size, JSON of the tools,
+// the documents and the variables each, i64 Unix time of its template; last u32 kind, u64 begin, u32 size, source of the
+// grammar.
 std::vector<uint8_t> encode_manifest(const Manifest& m) {
   ByteWriter w;
   w.write(kManifestVersion);
@@ -30,7 +31,8 @@ std::vector<uint8_t> encode_manifest(const Manifest& m) {
     w.write(uint32_t{message.generated});
     w.write_string(message.json);
   }
-  w.write_string(m.tools);
+  for (const std::string* json : {&m.arguments.tools, &m.arguments.documents, &m.arguments.variables}) w.write_string(*json);
+  w.write(m.arguments.now);
   w.write(static_cast<uint32_t>(m.grammar.kind));
   w.write(m.grammar.begin);
   w.write_string(m.grammar.source);
@@ -69,10 +71,13 @@ Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_t
     message.json.assign(reinterpret_cast<const char*>(part.data()), part.size());
     m.messages.push_back(std::move(message));
   }
-  uint32_t size = 0;
-  if (!r.read(&size) || !r.read_bytes(size, &part)) return bad("tools cut short", r.position());
-  m.tools.assign(reinterpret_cast<const char*>(part.data()), part.size());
-  uint32_t kind = 0;
+  for (std::string* json : {&m.arguments.tools, &m.arguments.documents, &m.arguments.variables}) {
+    uint32_t size = 0;
+    if (!r.read(&size) || !r.read_bytes(size, &part)) return bad("template arguments cut short", r.position());
+    json->assign(reinterpret_cast<const char*>(part.data()), part.size());
+  }
+  if (!r.read(&m.arguments.now)) return bad("cut short", r.position());
+  uint32_t kind = 0, size = 0;
   if (!r.read(&kind) || !r.read(&m.grammar.begin) || !r.read(&size) || !r.read_bytes(size, &part))
     return bad("grammar cut short", r.position());
   if (kind > static_cast<uint32_t>(GrammarKind::kJsonSchema)) return bad("unknown kind of grammar", r.position());

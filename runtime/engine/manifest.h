@@ -17,7 +17,7 @@ struct Manifest {
   bool share = true;
   std::vector<int32_t> pending;  // tokens after the last node
   std::vector<Message> messages;
-  std::string tools;             // JSON; "" none
+  TemplateArguments arguments;
   AnswerGrammar grammar;         // of the last answer
   Hash256 text_id, template_id;  // recorded; append_text and append_message may look at them, no key holds them
 };

@@ -77,7 +77,7 @@ void ModelHost::respan(Session* session, size_t first) {
   std::vector<size_t> ends;  // in bytes of text
   bool bos = false;
   for (size_t i = first; i < messages.size(); ++i) {
-    auto text = render(as_array(messages, i + 1, ""), false, session->tools);  // a template may refuse a part of the conversation
+    auto text = render(as_array(messages, i + 1, ""), false, session->arguments);  // a template may refuse a part of the conversation
     ends.push_back(text.is_ok() ? text->size() : ends.empty() ? 0 : ends.back());
     bos |= text.is_ok() && adds_bos(*text);
   }
@@ -102,7 +102,7 @@ void ModelHost::respan(Session* session, size_t first) {
 // Renders the conversation with `message` and makes the session say it. The lock is not held: rendering takes time, and the session is this
 // caller's alone.
 Result<AppendInfo> ModelHost::add_message(Session* session, std::string message) {
-  KVRT_ASSIGN(std::string text, render(as_array(session->messages, session->messages.size(), message), false, session->tools));
+  KVRT_ASSIGN(std::string text, render(as_array(session->messages, session->messages.size(), message), false, session->arguments));
   std::unique_lock lock(mu_);
   size_t first = session->messages.size();
   KVRT_ASSIGN(AppendInfo info, rewrite_to(session, text, &first));
@@ -153,7 +153,7 @@ Result<AppendInfo> ModelHost::set_messages(Session* session, std::string_view me
 Status ModelHost::open_turn(Session* session) {
   const auto& messages = session->messages;  // nobody else changes them
   if (messages.empty() || messages.back().generated || messages.back().end != session->tokens.size()) return {};
-  KVRT_ASSIGN(std::string text, render(as_array(messages, messages.size(), ""), true, session->tools));
+  KVRT_ASSIGN(std::string text, render(as_array(messages, messages.size(), ""), true, session->arguments));
   std::unique_lock lock(mu_);
   size_t first = session->messages.size();
   KVRT_ASSIGN(AppendInfo info, rewrite_to(session, text, &first));
@@ -176,7 +176,7 @@ Status ModelHost::erase(Session* session, uint64_t from, uint64_t to) {
   }
   auto next = std::find_if(rest.messages.begin(), rest.messages.end(), [&](const Message& m) { return m.begin >= to; });
   if (next != rest.messages.end() && from < to) {
-    auto text = render(as_array(rest.messages, rest.messages.size(), ""), false, session->tools);
+    auto text = render(as_array(rest.messages, rest.messages.size(), ""), false, session->arguments);
     if (text.is_ok()) to += joint(*session, *text, from, to, next->end);
   }
   std::lock_guard lock(mu_);

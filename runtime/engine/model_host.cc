@@ -192,14 +192,14 @@ HostMetrics ModelHost::metrics() const {
   return m;
 }
 
-Result<std::string> ModelHost::render(std::string_view messages_json, bool generation_prompt, std::string_view tools_json) const {
+Result<std::string> ModelHost::render(std::string_view messages_json, bool generation_prompt, const TemplateArguments& arguments) const {
   if (!template_) {
     if (!template_status_.is_ok()) return template_status_.clone();
     return error(Code::kUnsupported, Detail::kNone, "%s has no tokenizer.chat_template", name_.c_str());
   }
   TemplateOptions options;
   options.add_generation_prompt = generation_prompt;
-  options.tools_json = tools_json;
+  options.arguments = arguments;
   if (tokenizer_->bos() >= 0) options.bos_token = tokenizer_->piece(tokenizer_->bos(), true);
   if (tokenizer_->eos() >= 0) options.eos_token = tokenizer_->piece(tokenizer_->eos(), true);
   return template_->render(messages_json, options);

@@ -68,8 +68,8 @@ struct SessionOptions {
   std::shared_ptr<Store> store;
   std::string domain;
   bool share = true;
-  std::string tools;           // JSON array; resume: "" keeps what was saved
-  std::shared_ptr<Wake> wake;  // null: none
+  TemplateArguments arguments;  // resume: "" keeps what was saved
+  std::shared_ptr<Wake> wake;   // null: none
 };
 
 struct SessionInfo {
@@ -128,7 +128,7 @@ class ModelHost {
   const Engine& engine() const { return *engine_; }
   HostInfo info() const;
   HostMetrics metrics() const;
-  Result<std::string> render(std::string_view messages_json, bool generation_prompt, std::string_view tools_json) const;
+  Result<std::string> render(std::string_view messages_json, bool generation_prompt, const TemplateArguments& arguments) const;
 
   // A session belongs to its caller, who closes it. Calls on one session do not overlap, but for cancel and session_info.
   Result<Session*> open_session(const SessionOptions& options);

@@ -99,7 +99,7 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
     std::lock_guard lock(mu_);
     KVRT_TRY(require(s, options.suspend ? "suspend" : "checkpoint"));
     plan = plan_save(session);
-    manifest = {kv_.block_tokens, s.share, plan.pending, s.messages, s.tools, s.grammar, tokenizer_->text_id(), template_id_};
+    manifest = {kv_.block_tokens, s.share, plan.pending, s.messages, s.arguments, s.grammar, tokenizer_->text_id(), template_id_};
     ++s.pins;
   }
   // Unlocked: the blocks are pinned, sealed ones never change, and the tail only by a call on this session.
@@ -174,7 +174,7 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
     return nullptr;
   }
   s.messages = std::move(manifest->messages);
-  s.tools = std::move(manifest->tools);
+  s.arguments = std::move(manifest->arguments);
   s.grammar = std::move(manifest->grammar);
   s.wake = options.wake;
   s.resumed_tokens = saved.tokens.size();
@@ -209,11 +209,13 @@ Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_vi
                  "session %s: field model_id: it was made with model %.16s..., this is %.16s...", saved.name.c_str(),
                  saved.model_id.hex().c_str(), model.hex().c_str());
   }
-  KVRT_ASSIGN(std::string tools, normalize_array(options.tools, "tools"));
+  KVRT_ASSIGN(TemplateArguments given, normalize_arguments(options.arguments));
   Status status;
   std::unique_ptr<Session> session = restore(saved, options, &status);
   if (!session) return status;
-  if (!tools.empty()) session->tools = std::move(tools);
+  for (auto part : {&TemplateArguments::tools, &TemplateArguments::documents, &TemplateArguments::variables}) {
+    if (!(given.*part).empty()) session->arguments.*part = std::move(given.*part);
+  }
   std::unique_lock lock(mu_);
   KVRT_TRY(check_room(*session, 0));
   if (scheduler_->sessions().size() >= kSessionsMax) {

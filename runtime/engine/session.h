@@ -12,6 +12,7 @@
 #include "runtime/engine/output_text.h"
 #include "runtime/engine/sampler.h"
 #include "runtime/kv/block_table.h"
+#include "runtime/text/chat_template.h"
 #include "runtime/text/grammar.h"
 #include "runtime/text/reply_parser.h"
 #include "storage/store.h"
@@ -142,7 +143,7 @@ struct Session {
   std::string domain;
   std::shared_ptr<Store> store;  // fixed for life
   bool share = true;             // takes part in the prefix cache
-  std::string tools;             // JSON for the template; "" none
+  TemplateArguments arguments;   // now: when it was opened, so that a date in its prompt stays
   std::shared_ptr<Wake> wake;    // null: nobody to tell
   BlockKey root;
 

@@ -15,7 +15,8 @@ Result<Session*> ModelHost::open_session(const SessionOptions& options) {
   session->store = options.store;
   session->domain = options.domain;
   session->share = options.share;
-  KVRT_ASSIGN(session->tools, normalize_array(options.tools, "tools"));
+  KVRT_ASSIGN(session->arguments, normalize_arguments(options.arguments));
+  session->arguments.now = engine_->env()->unix_ms() / 1000;
   KVRT_ASSIGN(session->root, root_for(options));
   session->wake = options.wake;
   std::lock_guard lock(mu_);
@@ -46,7 +47,7 @@ Result<Session*> ModelHost::fork(Session* session, std::shared_ptr<Wake> wake) {
   copy->domain = session->domain;
   copy->share = session->share;
   copy->root = session->root;
-  copy->tools = session->tools;
+  copy->arguments = session->arguments;
   copy->wake = std::move(wake);
   copy->tokens = session->tokens;
   copy->messages = session->messages;

@@ -35,14 +35,11 @@ Result<Value> parse_variables(std::string_view json, Arena* arena) {
   return variables;
 }
 
-Status set_json(jinja::Renderer* renderer, Arena* arena, const char* name, std::string_view json) {
-  Value value = Value::none();
-  if (!json.empty()) {
-    KVRT_ASSIGN(value, jinja::parse_json(json, name, arena));
-    if (!value.is(Kind::kList)) return error(Code::kInvalid, Detail::kFormat, "%s: expected a JSON array", name);
-  }
-  renderer->set_global(name, value);
-  return Status::ok();
+Result<Value> parse_array(std::string_view json, const char* what, Arena* arena) {
+  if (json.empty()) return Value::none();
+  KVRT_ASSIGN(Value array, jinja::parse_json(json, what, arena));
+  if (!array.is(Kind::kList)) return error(Code::kInvalid, Detail::kFormat, "%s: expected a JSON array", what);
+  return array;
 }
 
 class JinjaTemplate final : public ChatTemplate {
@@ -62,18 +59,19 @@ class JinjaTemplate final : public ChatTemplate {
     Arena arena(kTemplateHeapBytesMax);
     KVRT_ASSIGN(Value messages, jinja::parse_json(messages_json, "messages", &arena));
     KVRT_TRY(check_messages(messages));
-    jinja::Renderer renderer(source_, &arena, options.now != 0 ? options.now : static_cast<int64_t>(std::time(nullptr)));
+    const TemplateArguments& given = options.arguments;
+    KVRT_ASSIGN(Value tools, parse_array(given.tools, "tools", &arena));
+    KVRT_ASSIGN(Value documents, parse_array(given.documents, "documents", &arena));
+    KVRT_ASSIGN(Value variables, parse_variables(given.variables.empty() ? "{}" : given.variables, &arena));
+    jinja::Renderer renderer(source_, &arena, given.now != 0 ? given.now : static_cast<int64_t>(std::time(nullptr)));
     renderer.set_global("messages", messages);
-    KVRT_TRY(set_json(&renderer, &arena, "tools", options.tools_json));
-    KVRT_TRY(set_json(&renderer, &arena, "documents", options.documents_json));
+    renderer.set_global("tools", tools);
+    renderer.set_global("documents", documents);
     renderer.set_global("add_generation_prompt", Value::of(options.add_generation_prompt));
     renderer.set_global("bos_token", Value::of(options.bos_token));
     renderer.set_global("eos_token", Value::of(options.eos_token));
-    if (!options.variables_json.empty()) {
-      KVRT_ASSIGN(Value variables, parse_variables(options.variables_json, &arena));
-      for (uint32_t i = 0; i < variables.dict->size; ++i)
-        renderer.set_global(variables.dict->data[i].key.str(), variables.dict->data[i].value);
-    }
+    for (uint32_t i = 0; i < variables.dict->size; ++i)
+      renderer.set_global(variables.dict->data[i].key.str(), variables.dict->data[i].value);
     return renderer.render(body_);
   }
 
@@ -137,19 +135,22 @@ bool same_message(const std::string& a, const std::string& b) {
   return x.is_ok() && y.is_ok() && jinja::equal(*x, *y, &fuel);
 }
 
-Result<std::string> normalize_array(std::string_view json, const char* what) {
-  if (json.empty()) return std::string();
-  Arena arena(kTemplateHeapBytesMax);
-  KVRT_ASSIGN(Value array, jinja::parse_json(json, what, &arena));
-  if (!array.is(Kind::kList)) return error(Code::kInvalid, Detail::kFormat, "%s: expected a JSON array", what);
-  return compact(array);
-}
-
-Result<std::string> normalize_variables(std::string_view json) {
-  if (json.empty()) return std::string();
-  Arena arena(kTemplateHeapBytesMax);
-  KVRT_ASSIGN(Value variables, parse_variables(json, &arena));
-  return compact(variables);
+Result<TemplateArguments> normalize_arguments(const TemplateArguments& arguments) {
+  TemplateArguments out;
+  out.now = arguments.now;
+  for (const char* what : {"tools", "documents"}) {
+    const std::string& json = *what == 't' ? arguments.tools : arguments.documents;
+    if (json.empty()) continue;
+    Arena arena(kTemplateHeapBytesMax);
+    KVRT_ASSIGN(Value array, parse_array(json, what, &arena));
+    (*what == 't' ? out.tools : out.documents) = compact(array);
+  }
+  if (!arguments.variables.empty()) {
+    Arena arena(kTemplateHeapBytesMax);
+    KVRT_ASSIGN(Value variables, parse_variables(arguments.variables, &arena));
+    out.variables = compact(variables);
+  }
+  return out;
 }
 
 }  // namespace kvrt

@@ -10,12 +10,17 @@
 
 namespace kvrt {
 
+// What a conversation gives its template beside the messages, as JSON; "" is none.
+struct TemplateArguments {
+  std::string tools, documents;  // arrays
+  std::string variables;         // an object: variables of the caller's own (enable_thinking...)
+  int64_t now = 0;               // Unix seconds for strftime_now, 0: the clock's
+};
+
 struct TemplateOptions {
   bool add_generation_prompt = false;
-  std::string_view bos_token, eos_token;        // the template's variables
-  std::string_view tools_json, documents_json;  // arrays; "": none, as transformers renders without them
-  std::string_view variables_json;              // an object: variables of the caller's own (enable_thinking...)
-  int64_t now = 0;                              // Unix seconds for strftime_now, 0: the clock's
+  std::string_view bos_token, eos_token;  // the template's variables
+  TemplateArguments arguments;
 };
 
 // Immutable after parse: any thread.
@@ -35,9 +40,7 @@ Result<std::string> normalize_message(std::string_view message_json);
 Result<std::vector<std::string>> normalize_messages(std::string_view messages_json);
 // Whether two normalized messages are the same as JSON: the order of keys does not count.
 bool same_message(const std::string& a, const std::string& b);
-// A JSON array (tools, documents), re-serialized; "" stays "". `what` names it in messages.
-Result<std::string> normalize_array(std::string_view json, const char* what);
-// The same for an object of variables; a name that the template's own variables have is INVALID.
-Result<std::string> normalize_variables(std::string_view json);
+// The arguments checked and re-serialized. A variable by the name of messages, tools, documents or add_generation_prompt is INVALID.
+Result<TemplateArguments> normalize_arguments(const TemplateArguments& arguments);
 
 }  // namespace kvrt

@@ -228,9 +228,9 @@ class Calls {
     call->set(arena_, Value::of("name"sv), name);
     call->set(arena_, Value::of("arguments"sv), arguments);
     if (id.is(Kind::kString) && id.size > 0) call->set(arena_, Value::of("id"sv), id);
-    ReplyPart part{ReplyPart::Kind::kToolCall, {}};
-    if (arena_->full() || !jinja::append_json(Value::of(call), -1, true, &part.text)) return false;
-    out_->push_back(std::move(part));
+    jinja::TextBuilder json(arena_);
+    if (!jinja::append_json(Value::of(call), {",", ":", {}, false, false, false}, &json) || arena_->full()) return false;
+    out_->push_back({ReplyPart::Kind::kToolCall, std::string(json.view())});
     return true;
   }
 

@@ -87,7 +87,8 @@ Value Renderer::slice(const Link& link, Value v) {
   if (undefined(link.at, v)) return {};
   bool string = v.is(Kind::kString);
   if (v.is_sequence() && v.list->form == ListForm::kRange) return unsupported(link.at, "a slice of a range");
-  if (!string && !(v.is_sequence() && v.list->form == ListForm::kPlain)) return type_error(link.at, "cannot slice", v);
+  if (!string && !(v.is_sequence() && v.list->form == ListForm::kPlain))
+    return unsupported(link.at, std::string("a slice of a ") + type_name(v));
   if (bounds[2] == 0) return fail(link.at, "a slice's step cannot be zero");
   int64_t n = string ? static_cast<int64_t>(count_code_points(v.str())) : v.list->size,
           step = std::clamp<int64_t>(bounds[2], -n - 1, n + 1);

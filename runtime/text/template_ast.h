@@ -19,6 +19,7 @@ enum class Op : uint8_t { kAdd, kSub, kMul, kDiv, kFloorDiv, kMod, kPow, kConcat
 struct Args {
   ExprList list;
   std::vector<std::pair<std::string, ExprPtr>> named;
+  ExprPtr star, double_star;  // *list and **dict
 };
 
 // One link of a postfix chain.

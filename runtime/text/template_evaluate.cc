@@ -80,7 +80,26 @@ Arguments Renderer::evaluate_args(const Args& args) {
   out.list.reserve(args.list.size());
   for (const ExprPtr& arg : args.list) out.list.push_back(evaluate(*arg));
   for (const auto& [name, arg] : args.named) out.named.emplace_back(name, evaluate(*arg));
+  if (args.star != nullptr) {
+    const List* items = iterate(args.star->at, evaluate(*args.star));
+    if (items != nullptr) out.list.insert(out.list.end(), items->data, items->data + items->size);
+  }
+  if (args.double_star != nullptr) spread(args.double_star->at, evaluate(*args.double_star), &out);
   return out;
+}
+
+// **dict: its items as named arguments.
+void Renderer::spread(uint32_t at, Value value, Arguments* out) {
+  if (failed()) return;
+  if (!value.is(Kind::kDict)) return void(type_error(at, "** needs a mapping, found", value));
+  for (uint32_t i = 0; i < value.dict->size && spend(at, 1 + out->named.size() / 4); ++i) {
+    const Pair& pair = value.dict->data[i];
+    if (!pair.key.is(Kind::kString)) return void(fail(at, "** needs names, found a key of type " + std::string(type_name(pair.key))));
+    for (const auto& [name, given] : out->named) {
+      if (name == pair.key.str()) return void(fail(at, "the argument '" + std::string(name) + "' twice"));
+    }
+    out->named.emplace_back(pair.key.str(), pair.value);
+  }
 }
 
 // `block`: what a call block gives to the last call of its chain.

@@ -280,7 +280,14 @@ void ExpressionParser::parse_subscript(Link* link) {
 void ExpressionParser::parse_args(Args* args) {
   expect("(");
   while (!failed() && !is_operator(")")) {
-    if (is_operator("*") || is_operator("**")) return unsupported("* in arguments");
+    if (is_operator("*") || is_operator("**")) {
+      ExprPtr& rest = is_operator("*") ? args->star : args->double_star;
+      if (rest != nullptr || args->double_star != nullptr) return fail("a second * or ** in the arguments");
+      next();
+      rest = parse_expression(true);
+      if (!is_operator(")")) expect(",");
+      continue;
+    }
     bool named = current().kind == Token::kName && tokens_[at_ + 1].kind == Token::kOperator && tokens_[at_ + 1].text == "=";
     if (named) {
       std::string name = current().text;
@@ -288,7 +295,8 @@ void ExpressionParser::parse_args(Args* args) {
       next();
       args->named.emplace_back(std::move(name), parse_expression(true));
     } else {
-      if (!args->named.empty()) return fail("a positional argument after a named one");
+      if (!args->named.empty() || args->star != nullptr || args->double_star != nullptr)
+        return fail("a positional argument after a named one");
       args->list.push_back(parse_expression(true));
     }
     if (!is_operator(")")) expect(",");

@@ -188,7 +188,7 @@ class Percent {
       s.remove_prefix(1);
       if (!one(&s)) return {};
     }
-    bool mapping = values_.is(Kind::kDict) || values_.is(Kind::kList);
+    bool mapping = values_.is(Kind::kDict) || values_.is(Kind::kList) || values_.is(Kind::kUndefined);  // as Python sees it
     if (next_ < list_.size() && !mapping) return r_.fail(at_, "not all arguments were formatted");
     return r_.failed() ? Value() : out_.value();
   }

@@ -106,6 +106,8 @@ Value Renderer::divide(Op op, uint32_t at, Value a, Value b) {
 
 // Whole numbers by squaring; Python's big ones are not supported, nor are its complex ones.
 Value Renderer::power(uint32_t at, Value a, Value b) {
+  // Jinja2 writes a negative constant into Python without parentheses: -2 ** x may be -(2 ** x) there.
+  if (a.as_real() < 0 && std::fmod(b.as_real(), 2) == 0) return unsupported(at, "an even power of a negative number");
   bool real = a.is(Kind::kFloat) || b.is(Kind::kFloat) || b.as_int() < 0;
   if (!real) {
     Value result = Value::of(int64_t{1}), base = Value::of(a.as_int());
@@ -183,7 +185,8 @@ bool Renderer::contains(uint32_t at, Value container, Value item) {
     return spend(at, search_steps(container.str(), item.str())) && find_text(container.str(), item.str()) != std::string_view::npos;
   }
   if (container.is(Kind::kDict)) {
-    if (item.is(Kind::kList) || item.is(Kind::kDict)) return fail(at, std::string("a key cannot be a ") + type_name(item)), false;
+    bool list = item.is(Kind::kList) && item.list->form == ListForm::kPlain;
+    if (list || item.is(Kind::kDict)) return fail(at, std::string("a key cannot be a ") + type_name(item)), false;
     return container.dict->find(item) != nullptr;
   }
   if (container.is_sequence() && container.list->form == ListForm::kGenerator) {  // takes what it looks at

@@ -107,6 +107,7 @@ class Renderer {
   Value follow(const Link& link, Value v);
   Value call_attribute(uint32_t at, Value self, std::string_view name, Arguments args);
   Arguments evaluate_args(const Args& args);
+  void spread(uint32_t at, Value value, Arguments* out);
   static std::string bind_arguments(const Builtin& builtin, Arguments* args);
 
   // template_operators.cc

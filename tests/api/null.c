@@ -66,6 +66,12 @@ static void runtime_and_model(struct stage* t) {
   o = (kvrt_template_options){.struct_size = sizeof o, .tools_size = 4};
   BAD("model_apply_template", "tools NULL, size 4",
       kvrt_model_apply_template(t->model, json, strlen(json), &o, buffer, sizeof buffer, &needed));
+  o = (kvrt_template_options){.struct_size = sizeof o, .documents_size = 4};
+  BAD("model_apply_template", "documents NULL, size 4",
+      kvrt_model_apply_template(t->model, json, strlen(json), &o, buffer, sizeof buffer, &needed));
+  o = (kvrt_template_options){.struct_size = sizeof o, .variables_size = 4};
+  BAD("model_apply_template", "variables NULL, size 4",
+      kvrt_model_apply_template(t->model, json, strlen(json), &o, buffer, sizeof buffer, &needed));
   kvrt_metrics mm = {.struct_size = sizeof mm};
   uint32_t runnable = 77;
   BAD("model_step", "model NULL", kvrt_model_step(NULL, 0, &runnable));
@@ -132,6 +138,10 @@ static void session(struct stage* t) {
   so = (kvrt_session_options){.struct_size = sizeof so, .tools_size = 3};
   BAD("session_open", "tools NULL, size 3", kvrt_session_open(t->model, &so, &s));
   BAD("session_resume", "tools NULL, size 3", kvrt_session_resume(t->model, t->store, "a", 1, &so, NULL, NULL, NULL, &s));
+  so = (kvrt_session_options){.struct_size = sizeof so, .documents_size = 3};
+  BAD("session_open", "documents NULL, size 3", kvrt_session_open(t->model, &so, &s));
+  so = (kvrt_session_options){.struct_size = sizeof so, .variables_size = 3};
+  BAD("session_open", "variables NULL, size 3", kvrt_session_open(t->model, &so, &s));
   BAD("session_info", "session NULL", kvrt_session_info(NULL, &sp));
   BAD("session_info", "out NULL", kvrt_session_info(t->session, NULL));
   BAD("session_append", "session NULL", kvrt_session_append(NULL, tokens, 1));

@@ -64,6 +64,12 @@ grep -q '<|im_start|>user' out || fail "template: $(cat out)"
 echo '{{ messages[0].content }}!' >jinja
 exits 0 template --template jinja --messages messages
 is "Hi!" "$(head -n 1 out)" "a template of one's own, without a model"
+printf '{{ documents[0].t }}{{ tools|length }}{{ enable_thinking }}{{ mood.name }}{{ add_generation_prompt }}' > jinja
+echo '[{"t": "D"}]' > documents
+exits 0 template --template jinja --messages messages --documents documents --tools documents --var enable_thinking=false --var 'mood={"name": "calm"}' --no-generation-prompt
+is "D1FalsecalmFalse" "$(head -n 1 out)" "documents, tools and variables of a template"
+exits 1 template --template jinja --messages messages --var enable_thinking
+exits 1 template --template jinja --messages messages --var tools=1
 exits 14 run -m "$tiny/vocab_only.gguf" -p a -n 1
 
 # run: keys, sums, the same answer however it is computed

@@ -11,7 +11,8 @@
 
 namespace {
 
-constexpr std::string_view kMessages = R"([{"role":"system","content":"Be brief. é日👍"},{"role":"user","content":[{"type":"text","text":"a\nb"}]},
+constexpr std::string_view kMessages =
+    R"([{"role":"system","content":"Be brief. é日👍"},{"role":"user","content":[{"type":"text","text":"a\nb"}]},
 {"role":"assistant","content":null,"tool_calls":[{"id":"x1","function":{"name":"f","arguments":{"x":[1,2.5,null,true]}}}]},
 {"role":"tool","name":"f","content":"{\"r\": 1}"},{"role":"assistant","content":"<think>\nno\n</think>\n\nyes"}])";
 
@@ -35,10 +36,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.add_generation_prompt = true;
   options.bos_token = "<s>";
   options.eos_token = "</s>";
-  options.tools_json = R"([{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"x":{"type":"array"}}}}}])";
-  options.documents_json = R"([{"title":"T","text":"body"}])";
-  options.variables_json = R"({"s":"Some Text","l":[3,1,2],"d":{"a":1,"b":[true,null]},"f":2.5})";
-  options.now = 1753100000;
+  options.arguments.tools =
+      R"([{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"x":{"type":"array"}}}}}])";
+  options.arguments.documents = R"([{"title":"T","text":"body"}])";
+  options.arguments.variables = R"({"s":"Some Text","l":[3,1,2],"d":{"a":1,"b":[true,null]},"f":2.5})";
+  options.arguments.now = 1753100000;
   auto text = (*parsed)->render(messages, options);
   if (!text.is_ok()) {
     require(!text.status().message().empty(), "a failure says why");

@@ -15,10 +15,10 @@ kvrt::Result<std::string> render(const nlohmann::ordered_json& job) {
   options.add_generation_prompt = job.value("prompt", false);
   options.bos_token = "<s>";
   options.eos_token = "</s>";
-  options.tools_json = tools;
-  options.documents_json = documents;
-  options.variables_json = variables;
-  options.now = job.value("now", int64_t{0});
+  options.arguments.tools = tools;
+  options.arguments.documents = documents;
+  options.arguments.variables = variables;
+  options.arguments.now = job.value("now", int64_t{0});
   return parsed->render(messages.empty() ? "[]" : messages, options);
 }
 

@@ -22,8 +22,8 @@ from template_expressions import VARIABLES, expressions
 NOW = 1753100000  # 2025-07-21
 # What kvrt does not support, by the name that it gives.
 KNOWN = [re.compile(p) for p in (
-    r"an integer beyond 64 bits", r"a number beyond 64 bits", r"a complex number", r"printing a generator, view or range", r"printing a \w+", r"printing what is in this \w+",
-    r"str\.is\w+ of text that is not ASCII", r"wordcount of text that is not ASCII", r"a slice of a range", r"a key of type tuple", r"unique of tuples", r"ordering (nan|views)", r"operator - of a view", r"operator \S+ of escaped text", r"(filter|test|str) \"\w+\" of escaped text", r"\w+ of escaped text", r"formatting escaped text", r"looking for a list or dict in a view",
+    r"an integer beyond 64 bits", r"a number beyond 64 bits", r"a complex number", r"an even power of a negative number", r"printing a generator, view or range", r"printing a \w+", r"printing what is in this \w+",
+    r"str\.is\w+ of text that is not ASCII", r"wordcount of text that is not ASCII", r"a slice of a \w+", r"a key of type tuple", r"unique of tuples", r"ordering (nan|views)", r"operator - of a view", r"operator \S+ of escaped text", r"(filter|test|str) \"\w+\" of escaped text", r"\w+ of escaped text", r"formatting escaped text", r"looking for a list or dict in a view",
     r"test \"sameas\" of \w+", r"index with a start", r"(list|tuple)\.\w+", r"a format specifier without a type for a float", r"grouped digits filled with zeros", r"the format type %?\w", r"padding infinity or nan with zeros", r"round with this precision", r"round of a number of this size", r"tojson with sort_keys of these keys",
     r"attribute \"\w+\" of a function", r"(float|int) of digits with _", r"int with a base", r"filesizeformat of infinity or nan", r"%r of \w+", r"!r of \w+", r"function \"(cycler|joiner|lipsum)\"", r"statement \"(include|import|from|extends|block)\"",
 )]

@@ -6,6 +6,7 @@
 
 #include "runtime/engine/manifest.h"
 #include "runtime/engine/output_text.h"
+#include "runtime/text/reply_message.h"
 
 namespace kvrt {
 namespace {

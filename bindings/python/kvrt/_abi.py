@@ -73,7 +73,9 @@ ModelProps = _struct("kvrt_model_props", """
     u32 vocab_size context_length layers heads kv_heads head_dim width; i32 bos_token eos_token; u32 add_bos has_template block_tokens;
     u64 file_bytes weight_bytes kv_bytes_per_token block_bytes blocks blocks_free blocks_cached sessions; f64 load_ms; u64 scratch_bytes;
     u32 step_ms_max reserved""")
-TemplateOptions = _struct("kvrt_template_options", "u32 struct_size no_generation_prompt; str source; size source_size; str tools; size tools_size")
+TemplateOptions = _struct("kvrt_template_options", """
+    u32 struct_size no_generation_prompt; str source; size source_size; str tools; size tools_size; str documents; size documents_size;
+    str variables; size variables_size""")
 Metrics = _struct("kvrt_metrics", """
     u32 struct_size reserved; u64 sessions generating paused blocks blocks_used blocks_cached steps step_rows;
     f64 step_ms_total step_ms_longest; u64 generations prefills done_eos done_stop done_max_tokens done_context_full done_cancelled
@@ -93,7 +95,7 @@ GcReport = _struct("kvrt_gc_report",
                    "u32 struct_size reserved; u64 sessions_removed chunks_removed segments_removed bytes_freed; f64 ms")
 SessionOptions = _struct("kvrt_session_options", """
     u32 struct_size no_prefix_cache; ptr store; str domain; size domain_size; str tools; size tools_size; user_fn wake; ptr wake_user;
-    user_fn wake_user_free""")
+    user_fn wake_user_free; str documents; size documents_size; str variables; size variables_size""")
 SessionProps = _struct("kvrt_session_props", """
     u32 struct_size state; u64 tokens kv_tokens kv_blocks kv_bytes events_unread messages generation; char[40] id; char[256] name;
     i32 last_status last_detail; u32 awaits_accept reserved; char[512] last_message""")

@@ -7,7 +7,7 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 from . import _abi
 from ._handles import Handle, buffer_of, lib, text_bytes
-from ._session import Session, SessionSetup, token_array
+from ._session import Session, SessionSetup, template_arguments, token_array
 from ._store import Store
 from ._types import Event, Metrics, ModelInfo, Report, from_struct
 from ._worker import Core
@@ -41,9 +41,11 @@ class Model(Handle):
         return bytes(buffer_of(self, lib.kvrt_model_detokenize, ids, len(ids), special * SPECIAL))
 
     def apply_template(self, messages: Sequence[Mapping[str, Any]], *, tools: Optional[Sequence[Any]] = None, source: Optional[str] = None,
+                       documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None,
                        generation_prompt: bool = True) -> str:
-        """The prompt that the model's chat template, or the one in `source`, makes of the messages."""
-        return apply_template(messages, tools=tools, source=source, generation_prompt=generation_prompt, model=self)
+        """The prompt that the model's chat template, or the one in `source`, makes of the messages. variables: more of the template's."""
+        return apply_template(messages, tools=tools, documents=documents, variables=variables, source=source,
+                              generation_prompt=generation_prompt, model=self)
 
     def metrics(self) -> Metrics:
         out = _abi.Metrics.make()
@@ -62,9 +64,11 @@ class Model(Handle):
         return runnable.value
 
     def open_session(self, *, store: Optional[Store] = None, domain: str = "", tools: Optional[Sequence[Any]] = None,
+                     documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None,
                      prefix_cache: bool = True) -> Session:
-        """store: where it saves, and finds prefixes; domain: its sharing scope; tools: for the chat template, saved with the session."""
-        setup = SessionSetup(self._core, domain, tools, prefix_cache)
+        """store: where it saves, and finds prefixes; domain: its sharing scope; tools, documents, variables: for the chat template, saved
+        with the session."""
+        setup = SessionSetup(self._core, domain, tools, prefix_cache, documents, variables)
         if store is None:
             return setup.make(lambda options, out: self._call(lib.kvrt_session_open, options, out))
         setup.options.store = store._enter()
@@ -73,10 +77,11 @@ class Model(Handle):
         finally:
             store._leave()
 
-    def resume(self, store: Store, name: str, *, domain: str = "", tools: Optional[Sequence[Any]] = None, prefix_cache: bool = True,
+    def resume(self, store: Store, name: str, *, domain: str = "", tools: Optional[Sequence[Any]] = None,
+               documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None, prefix_cache: bool = True,
                progress: Optional[Callable[[Event], object]] = None) -> Session:
         """Opens a saved session and loads its KV; its `resumed` tells what came back. NotFound when there is none of that name."""
-        setup = SessionSetup(self._core, domain, tools, prefix_cache)
+        setup = SessionSetup(self._core, domain, tools, prefix_cache, documents, variables)
         report = _abi.Report.make()
         what = text_bytes(name, "name")
         raw = store._enter()
@@ -90,15 +95,14 @@ class Model(Handle):
 
 
 def apply_template(messages: Sequence[Mapping[str, Any]], *, tools: Optional[Sequence[Any]] = None, source: Optional[str] = None,
-                   generation_prompt: bool = True, model: Optional[Model] = None) -> str:
+                   documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None, generation_prompt: bool = True,
+                   model: Optional[Model] = None) -> str:
     """Renders messages with a Jinja template; without a model it takes `source`."""
     options = _abi.TemplateOptions.make()
     options.no_generation_prompt = not generation_prompt
     if source is not None:
         options.source = text_bytes(source, "source")
         options.source_size = len(options.source)
-    if tools is not None:
-        options.tools = json.dumps(list(tools)).encode()
-        options.tools_size = len(options.tools)
+    template_arguments(options, tools, documents, variables)
     data = json.dumps(list(messages)).encode()
     return bytes(buffer_of(model, lib.kvrt_model_apply_template, data, len(data), ctypes.byref(options))).decode("utf-8", "replace")

@@ -34,19 +34,32 @@ def _close(core: Core, raw: int) -> None:
     core.release()
 
 
+def template_arguments(options: Any, tools: Optional[Sequence[Any]], documents: Optional[Sequence[Any]],
+                       variables: Optional[Mapping[str, Any]]) -> None:
+    """What the chat template gets beside the messages, as JSON in an options struct."""
+    if tools is not None:
+        options.tools = json.dumps(list(tools)).encode()
+        options.tools_size = len(options.tools)
+    if documents is not None:
+        options.documents = json.dumps(list(documents)).encode()
+        options.documents_size = len(options.documents)
+    if variables is not None:
+        options.variables = json.dumps(dict(variables)).encode()
+        options.variables_size = len(options.variables)
+
+
 class SessionSetup:
     """The options of a session that is to be, and its bell."""
 
-    def __init__(self, core: Core, domain: str = "", tools: Optional[Sequence[Any]] = None, prefix_cache: bool = True) -> None:
+    def __init__(self, core: Core, domain: str = "", tools: Optional[Sequence[Any]] = None, prefix_cache: bool = True,
+                 documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None) -> None:
         self._core = core
         self._bell = Bell()
         self.options = fill(_abi.SessionOptions.make(), no_prefix_cache=not prefix_cache, wake=wake_function, wake_user_free=free_function)
         if domain:
             self.options.domain = text_bytes(domain, "domain")
             self.options.domain_size = len(self.options.domain)
-        if tools is not None:
-            self.options.tools = json.dumps(list(tools)).encode()
-            self.options.tools_size = len(self.options.tools)
+        template_arguments(self.options, tools, documents, variables)
 
     def make(self, open_it: Callable[[Any, Any], None]) -> "Session":
         """open_it(options, out) opens it in C."""

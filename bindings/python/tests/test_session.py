@@ -50,6 +50,14 @@ class Text(Case):
         self.assertEqual(kvrt.apply_template(messages, source=source, tools=[{"name": "f"}]), "1:Hi \U0001f600")
         with self.assertRaises(kvrt.Invalid):
             kvrt.apply_template(messages)
+        source = "{{ documents[0].title }}{{ enable_thinking }}{{ tools is none }}"
+        arguments = {"documents": [{"title": "T\u00e9"}], "variables": {"enable_thinking": False}}
+        self.assertEqual(kvrt.apply_template([], source=source, **arguments), "T\u00e9FalseTrue")
+        self.assertEqual(self.model.apply_template([], source=source, **arguments), "T\u00e9FalseTrue")
+        with self.model.open_session(**arguments) as session:
+            self.assertEqual(len(session.tokens()), 0)
+        with self.assertRaises(kvrt.Invalid):
+            self.model.open_session(variables={"messages": []})
 
     def test_inspect(self):
         found, info = self.runtime.inspect(MODEL), self.model.info()
