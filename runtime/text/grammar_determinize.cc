@@ -91,6 +91,10 @@ void RuleDeterminizer::add_reads(const std::vector<Read>& reads) {
   }
   for (uint32_t b = 0; b < 256; ++b) {
     if (targets_[b].empty()) continue;
+    if (grew_too_much()) {
+      targets_[b].clear();
+      continue;
+    }
     uint32_t last = b;
     while (!cut[last + 1]) ++last;
     add_read(static_cast<uint8_t>(b), static_cast<uint8_t>(last), &targets_[b], first_edge);
@@ -99,7 +103,7 @@ void RuleDeterminizer::add_reads(const std::vector<Read>& reads) {
 
 void RuleDeterminizer::add_calls(std::vector<std::pair<uint32_t, uint32_t>>* calls) {
   std::sort(calls->begin(), calls->end());
-  for (size_t i = 0; i < calls->size();) {
+  for (size_t i = 0; i < calls->size() && !grew_too_much();) {
     const uint32_t rule = (*calls)[i].first;
     std::vector<uint32_t> targets;
     for (; i < calls->size() && (*calls)[i].first == rule; ++i) targets.push_back((*calls)[i].second);
@@ -124,8 +128,14 @@ size_t RuleDeterminizer::reach(uint32_t in) {
   return count;
 }
 
+bool RuleDeterminizer::grew_too_much() const {
+  return spent_ > 16 * size_ + 64 || pool_.size() > 2 * size_ + 64 || out_.edges.size() - edges_before_ > 2 * size_ + 64;
+}
+
 bool RuleDeterminizer::run(uint32_t in) {
-  const size_t edges = out_.edges.size(), nodes = out_.flags.size(), size = reach(in);
+  const size_t edges = out_.edges.size(), nodes = out_.flags.size();
+  size_ = reach(in);
+  edges_before_ = edges;
   base_ = static_cast<uint32_t>(nodes);
   pool_.clear();
   begin_.assign(1, 0);
@@ -135,13 +145,7 @@ bool RuleDeterminizer::run(uint32_t in) {
   state_of(&set);
   std::vector<Read> reads;
   std::vector<std::pair<uint32_t, uint32_t>> calls;
-  for (uint32_t s = 0; s + 1 < begin_.size(); ++s) {
-    if (spent_ > 16 * size + 512 || pool_.size() > 2 * size + 512 || out_.edges.size() - edges > 2 * size + 512) {
-      out_.edges.resize(edges);
-      out_.flags.resize(nodes);
-      out_.first_edge.resize(nodes);
-      return false;
-    }
+  for (uint32_t s = 0; s + 1 < begin_.size() && !grew_too_much(); ++s) {
     reads.clear();
     calls.clear();
     uint8_t flags = 0;
@@ -156,7 +160,11 @@ bool RuleDeterminizer::run(uint32_t in) {
     if (!reads.empty()) add_reads(reads);
     add_calls(&calls);
   }
-  return true;
+  if (!grew_too_much()) return true;
+  out_.edges.resize(edges);
+  out_.flags.resize(nodes);
+  out_.first_edge.resize(nodes);
+  return false;
 }
 
 }  // namespace kvrt

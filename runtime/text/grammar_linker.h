@@ -49,6 +49,7 @@ class RuleDeterminizer {
   uint32_t state_of(std::vector<uint32_t>* set);
   void grow();
   size_t reach(uint32_t in);
+  bool grew_too_much() const;
   void add_read(uint8_t lo, uint8_t hi, std::vector<uint32_t>* targets, size_t first_edge);
   void add_reads(const std::vector<Read>& reads);
   void add_calls(std::vector<std::pair<uint32_t, uint32_t>>* calls);
@@ -63,6 +64,7 @@ class RuleDeterminizer {
   std::vector<uint32_t> table_;  // hash -> state + 1
   std::vector<uint32_t> stack_;
   std::vector<uint32_t> targets_[256];
+  size_t size_ = 0, edges_before_ = 0;  // the rule's nodes; the automaton's edges before it
   uint64_t spent_ = 0;
 };
 

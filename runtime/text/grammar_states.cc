@@ -124,7 +124,7 @@ uint8_t GrammarStates::plain_run_of(std::span<const Reading> readings) const {
 
 // Readings stay in the order in which they were found, which depends on the bytes read alone: so what a limit leaves out does, too.
 GrammarStates::State GrammarStates::intern() {
-  auto hash_row = [this](std::span<const Reading> readings, bool may_end, bool curtailed) {
+  auto hash_row = [](std::span<const Reading> readings, bool may_end, bool curtailed) {
     uint64_t h = mix(2, uint64_t{may_end} * 2 + curtailed);
     for (const Reading& r : readings) h = mix(h, pack(r.node, r.stack));
     return h;

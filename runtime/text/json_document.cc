@@ -71,6 +71,7 @@ class JsonDocumentReader {
   Status take_status() { return std::move(status_); }
   JsonDocument take() {
     document_.nodes_.shrink_to_fit();
+    document_.index_members();
     return std::move(document_);
   }
 
@@ -136,12 +137,22 @@ Result<JsonDocument> JsonDocument::parse(std::string_view text, const char* what
   return reader.take();
 }
 
+void JsonDocument::index_members() {
+  for (uint32_t n = 1; n < nodes_.size(); ++n) {
+    if (nodes_[nodes_[n].parent].kind == Kind::kObject) members_.push_back(n);
+  }
+  std::sort(members_.begin(), members_.end(), [this](uint32_t a, uint32_t b) {
+    return std::pair(nodes_[a].parent, key(nodes_[a])) < std::pair(nodes_[b].parent, key(nodes_[b]));
+  });
+}
+
 const JsonDocument::Node* JsonDocument::member(const Node& object, std::string_view name) const {
   if (object.kind != Kind::kObject) return nullptr;
-  for (const Node& child : children(object)) {
-    if (key(child) == name) return &child;
-  }
-  return nullptr;
+  const std::pair wanted(static_cast<uint32_t>(&object - nodes_.data()), name);
+  const auto at = std::lower_bound(members_.begin(), members_.end(), wanted,
+                                   [this](uint32_t n, const auto& w) { return std::pair(nodes_[n].parent, key(nodes_[n])) < w; });
+  if (at == members_.end() || std::pair(nodes_[*at].parent, key(nodes_[*at])) != wanted) return nullptr;
+  return &nodes_[*at];
 }
 
 const JsonDocument::Node* JsonDocument::find(std::string_view pointer) const {

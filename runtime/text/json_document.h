@@ -62,7 +62,10 @@ class JsonDocument {
   friend class JsonDocumentReader;
   std::string_view view(uint32_t at, uint32_t size) const { return std::string_view(pool_).substr(at, size); }
 
+  void index_members();
+
   std::vector<Node> nodes_;
+  std::vector<uint32_t> members_;  // of all objects, by object and name
   std::string pool_;
 };
 

@@ -221,6 +221,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::array_value(const Flat& flat) {
     const uint32_t both[] = {item.in, close.in};
     builder_.link(at, std::span<const uint32_t>(both, i > 0 && i >= min ? 2 : 1));
     at = after;
+    KVRT_TRY(builder_.status());
   }
   const Part others = other_items(leading, min, max, places.back());
   builder_.link(at, others.in);

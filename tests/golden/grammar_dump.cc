@@ -2,6 +2,7 @@
 // usage: grammar_dump MODEL.gguf|bytes < requests > replies
 //   request: u32 kind (0 GBNF, 1 JSON schema), generations, texts, tokens_max; u64 seed; then strings: the source, the texts
 //   reply:   u32 status class, string message; then (OK only) a string per generation and one byte per text: 1, it is an answer
+//   Where the matcher reports LIMIT, the string is the byte 0xFF alone, the byte is 2.
 // A string is u32 size and the bytes. Fails where a matcher contradicts itself: accept and mask, replay and first run, an empty mask.
 #include <algorithm>
 #include <cstdint>
@@ -14,6 +15,8 @@
 using namespace kvrt;
 
 namespace {
+
+constexpr char kLimit[] = "\xFF";
 
 struct Request {
   uint32_t kind, generations, texts, tokens_max;
@@ -49,8 +52,8 @@ class Dump {
     std::string text;
     std::optional<std::string> way;
     for (uint32_t n = 0;; ++n) {
-      if (n >= tokens_max && !way) way = rig::way_out(*grammar_, text, byte_tokens_);
-      if (n >= tokens_max && !way) return broken("no way to an end");
+      if (n >= tokens_max && !way) way = rig::way_out(*grammar_, text, byte_tokens_, 20'000);
+      if (n >= tokens_max && !way) return std::string(kLimit);
       if (way && way->empty()) return matcher.may_end() ? Result<std::string>(text) : broken("an end where there is none");
       int32_t token = sampler.draw(matcher.mask());
       if (way) {
@@ -65,12 +68,12 @@ class Dump {
       if (!replay.accept(token) || replay.may_end() != matcher.may_end()) return broken("a replay differs");
       if (n % 16 == 0 && !std::ranges::equal(replay.mask(), matcher.mask())) return broken("a replay's mask differs");
       text += tokenizer_.piece(token, false);
-      if (!matcher.status().is_ok()) return matcher.status();
+      if (!matcher.status().is_ok()) return std::string(kLimit);
     }
   }
 
   // By the tokens of the text, and by one token for each byte: both ways must agree, and the masks with them.
-  Result<bool> accepts(const std::string& text) {
+  Result<char> accepts(const std::string& text) {
     std::vector<int32_t> ids, bytes;
     KVRT_TRY(tokenizer_.encode(text, false, &ids));
     for (char c : text) {
@@ -78,23 +81,25 @@ class Dump {
       if (id < 0) break;
       bytes.push_back(id);
     }
-    KVRT_ASSIGN(const bool whole, run(ids));
+    KVRT_ASSIGN(const char whole, run(ids));
     if (bytes.size() == text.size()) {
-      KVRT_ASSIGN(const bool single, run(bytes));
-      if (single != whole) return broken("two spellings of one text differ");
+      KVRT_ASSIGN(const char single, run(bytes));
+      if (single != whole && single != 2 && whole != 2) return broken("two spellings of one text differ");
     }
     return whole;
   }
 
  private:
-  Result<bool> run(const std::vector<int32_t>& ids) {
+  Result<char> run(const std::vector<int32_t>& ids) {
     GrammarMatcher matcher(grammar_, vocab_);
     for (int32_t id : ids) {
       const bool may = allowed(matcher.mask(), id);
-      if (matcher.accept(id) != may) return broken("mask and accept differ");
-      if (!may) return false;
+      const bool took = matcher.accept(id);
+      if (!matcher.status().is_ok()) return char{2};
+      if (took != may) return broken("mask and accept differ");
+      if (!may) return char{0};
     }
-    return matcher.may_end();
+    return char{matcher.may_end()};
   }
 
   const Tokenizer& tokenizer_;

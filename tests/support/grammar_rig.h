@@ -89,8 +89,9 @@ inline std::vector<int32_t> byte_tokens(const Tokenizer& tokenizer) {
   return tokens;
 }
 
-// The shortest bytes that make an answer of a text, of bytes that have a token; none where a search of a million steps finds none.
-inline std::optional<std::string> way_out(const Grammar& grammar, std::string_view text, const std::vector<int32_t>& tokens) {
+// The shortest bytes that make an answer of a text, of bytes that have a token; none where a search of so many steps finds none.
+inline std::optional<std::string> way_out(const Grammar& grammar, std::string_view text, const std::vector<int32_t>& tokens,
+                                          size_t steps_max = 1'000'000) {
   GrammarStates states(grammar.automaton());
   GrammarStates::State at = states.begin();
   for (char c : text) at = states.step(at, static_cast<uint8_t>(c));
@@ -101,7 +102,7 @@ inline std::optional<std::string> way_out(const Grammar& grammar, std::string_vi
   };
   std::vector<Step> steps{{at, 0, 0}};
   std::unordered_set<GrammarStates::State> seen{at, GrammarStates::kDead};
-  for (size_t i = 0; i < steps.size() && i < 1'000'000; ++i) {
+  for (size_t i = 0; i < steps.size() && i < steps_max; ++i) {
     if (states.may_end(steps[i].state)) {
       std::string way;
       for (size_t s = i; s != 0; s = steps[s].from) way.insert(way.begin(), steps[s].byte);

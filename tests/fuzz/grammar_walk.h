@@ -1,0 +1,55 @@
+// What any grammar that compiles must keep to: for the fuzz targets of its two notations.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "runtime/base/limits.h"
+#include "tests/support/grammar_rig.h"
+
+namespace kvrt::fuzz {
+
+inline void require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "property broken: %s\n", what);
+  std::abort();
+}
+
+struct Vocabulary {
+  std::unique_ptr<Tokenizer> tokenizer = std::move(rig::open_tokenizer("bytes")).value();
+  std::shared_ptr<const GrammarVocab> tries = GrammarVocab::make(*tokenizer);
+};
+
+// Tokens of the mask, drawn by the seed, are accepted, lead on or to an end, and no other token is accepted; a replay agrees.
+inline void walk(const std::shared_ptr<const Grammar>& grammar, uint64_t seed) {
+  static const Vocabulary vocabulary;
+  const Tokenizer& tokenizer = *vocabulary.tokenizer;
+  GrammarMatcher matcher(grammar, vocabulary.tries), replay(grammar, vocabulary.tries);
+  std::mt19937_64 random(seed);
+  rig::MaskSampler sampler(tokenizer, seed);
+  for (int n = 0; n < 40; ++n) {
+    const auto mask = matcher.mask();
+    const auto other = static_cast<int32_t>(random() % tokenizer.vocab_size());
+    const bool other_may = (mask[static_cast<size_t>(other) / 64] >> (other % 64)) & 1;
+    const int32_t token = sampler.draw(mask);
+    require(token >= 0 || !matcher.status().is_ok(), "something may come");
+    if (token < 0) return;
+    const bool ends = tokenizer.is_end(token);
+    require(!matcher.complete() || ends, "nothing but the end comes after a complete answer");
+    if (!matcher.status().is_ok()) {  // readings were left out: sound, but mask and accept may differ in what they leave out
+      if (!matcher.accept(token)) return;
+      if (ends) return;
+      continue;
+    }
+    if (!other_may) require(!matcher.accept(other), "a token outside of the mask is refused");
+    require(matcher.accept(token) || !matcher.status().is_ok(), "a token of the mask is accepted");
+    if (ends) {
+      require(matcher.may_end(), "an end comes where it may");
+      return;
+    }
+    if (!matcher.status().is_ok()) continue;
+    require(replay.accept(token) && replay.may_end() == matcher.may_end() && replay.complete() == matcher.complete(), "a replay agrees");
+  }
+}
+
+}  // namespace kvrt::fuzz
