@@ -3,6 +3,7 @@
 #include "runtime/base/limits.h"
 #include "runtime/base/utf8.h"
 #include "runtime/text/template_json.h"
+#include "runtime/text/template_print.h"
 
 namespace kvrt::reply {
 
