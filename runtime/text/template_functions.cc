@@ -71,7 +71,8 @@ constexpr Builtin kFunctions[] = {{"range", "/ start stop step", 1, range},
                                   {"strftime_now", "format", 1, strftime_now},
                                   {"cycler", "*", 0, nullptr},
                                   {"joiner", "*", 0, nullptr},
-                                  {"lipsum", "*", 0, nullptr}};
+                                  {"lipsum", "*", 0, nullptr},
+                                  {"self", "*", 0, nullptr}};
 
 }  // namespace
 
