@@ -31,10 +31,10 @@ inline constexpr uint64_t kTemplateStepsMax = 1'000'000;
 inline constexpr size_t kTemplateOutputBytesMax = 4u << 20;
 inline constexpr size_t kTemplateSourceBytesMax = 1u << 20;
 inline constexpr size_t kTemplateTokensMax = 32'768;
-inline constexpr uint64_t kTemplateRangeMax = 100'000;      // Jinja's sandbox has the same
-inline constexpr size_t kTemplateMessageBytesMax = 1'000;  // of what raise_exception says
+inline constexpr uint64_t kTemplateRangeMax = 100'000;     // Jinja's sandbox has the same
+inline constexpr size_t kTemplateMessageCharsMax = 1'000;  // of what raise_exception says
 inline constexpr size_t kTemplateHeapBytesMax = 16u << 20;
-inline constexpr uint32_t kTemplateCallsMax = 400;  // nested steps of the interpreter: bodies, calls and expressions
+inline constexpr uint32_t kTemplateCallsMax = 400;       // nested steps of the interpreter: bodies, calls and expressions
 inline constexpr uint32_t kTemplateDepthMax = 64;        // of the source's nesting
 inline constexpr uint32_t kTemplateValueDepthMax = 128;  // of lists in lists
 

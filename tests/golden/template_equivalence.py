@@ -5,6 +5,7 @@ refuses the other refuses. kvrt may say UNSUPPORTED where the construct is one o
 usage: template_equivalence.py TEMPLATE_DUMP families|expressions [COUNT [SEED]] [-v]
 """
 import collections
+import functools
 import json
 import pathlib
 import re
@@ -29,11 +30,16 @@ KNOWN = [re.compile(p) for p in (
 )]
 
 
+@functools.lru_cache(maxsize=256)
+def compiled(env, source):
+    return env.from_string(source)
+
+
 def expected(env, job):
     """Jinja2's text, or None where it raises."""
     tokens = {"bos_token": "<s>", "eos_token": "</s>"}
     try:
-        template = env.from_string(job["template"])
+        template = compiled(env, job["template"])
         return template.render(**{"messages": job.get("messages", []), "tools": job.get("tools"), "documents": job.get("documents"), "add_generation_prompt": job.get("prompt", False), **tokens, **job.get("variables", {})})
     except Exception as e:  # of every kind: that it raises is all that is compared
         job["raised"] = f"{type(e).__name__}: {e}"
