@@ -61,7 +61,7 @@ Value make_namespace(Renderer& r, const Call& c) {
 
 Value raise_exception(Renderer& r, const Call& c) {
   std::string_view message = r.str(c.at, c[0]);
-  return r.fail(c.at, "the template raised: " + std::string(message.substr(0, kTemplateMessageBytesMax)));
+  return r.fail(c.at, "the template raised: " + std::string(message.substr(0, bytes_of_code_points(message, kTemplateMessageCharsMax))));
 }
 
 constexpr Builtin kFunctions[] = {{"range", "/ start stop step", 1, range},
@@ -71,7 +71,8 @@ constexpr Builtin kFunctions[] = {{"range", "/ start stop step", 1, range},
                                   {"strftime_now", "format", 1, strftime_now},
                                   {"cycler", "*", 0, nullptr},
                                   {"joiner", "*", 0, nullptr},
-                                  {"lipsum", "*", 0, nullptr}};
+                                  {"lipsum", "*", 0, nullptr},
+                                  {"self", "*", 0, nullptr}};
 
 }  // namespace
 

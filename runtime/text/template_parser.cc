@@ -71,7 +71,7 @@ class Parser : private ExpressionParser {
     } else if (name == "generation") {  // marks what the assistant wrote, for training; renders its body
       next();
       end_tag();
-      parse_block(&node, "endgeneration");
+      parse_detached(&node, "endgeneration");
     } else if (auto parse = statement(name)) {
       next();
       (this->*parse)(&node);
@@ -206,12 +206,17 @@ class Parser : private ExpressionParser {
     }
     end_tag();
     Signature* outer = specials_;
-    int loops = loops_;
     specials_ = node->signature.get();
-    loops_ = 0;  // a loop outside is not this body's to break
+    parse_detached(node, end);
+    specials_ = outer;
+  }
+
+  // A body that is a function in Jinja2: a loop outside is not its to break.
+  void parse_detached(Node* node, std::string_view end) {
+    int loops = loops_;
+    loops_ = 0;
     parse_block(node, end);
     loops_ = loops;
-    specials_ = outer;
   }
 
   void parse_signature(Signature* signature) {
@@ -242,7 +247,7 @@ class Parser : private ExpressionParser {
     if (!is_operator(",")) return void(*target = std::move(first));
     target->tuple = true;
     target->parts.push_back(std::move(first));
-    while (!failed() && accept(",") && !is_name("in") && !is_operator("=") && !is_operator(")")) {
+    while (!failed() && accept(",") && !is_name("in") && !is_operator(")")) {
       target->parts.emplace_back();
       parse_one_target(&target->parts.back(), attribute);
     }
