@@ -177,7 +177,7 @@ GrammarStates::State GrammarStates::make_step(State from, uint8_t byte) {
       if (edge.kind == Automaton::kBytes && edge.lo <= byte && byte <= edge.hi) close(edge.to, r.stack);
     }
   }
-  if (found_.empty() && !may_end_) return kDead;
+  if (found_.empty() && !may_end_ && !curtailed_) return kDead;
   return intern();
 }
 

@@ -23,6 +23,7 @@ class GrammarStates {
     if (to == kUnknown) to = make_step(from, byte);
     return to;
   }
+  bool dead(State s) const { return rows_[s].size == 0 && !rows_[s].may_end; }  // also where a limit left nothing
   bool may_end(State s) const { return rows_[s].may_end; }
   bool complete(State s) const { return rows_[s].may_end && rows_[s].size == 0; }
   bool curtailed(State s) const { return rows_[s].curtailed; }  // a limit left readings out
