@@ -38,12 +38,12 @@ inline constexpr uint32_t kGrammarRulesMax = 10'000;
 inline constexpr uint32_t kGrammarStatesMax = 500'000;
 inline constexpr uint32_t kGrammarDepthMax = 64;             // groups in groups, schemas in schemas
 inline constexpr uint32_t kGrammarRepeatsMax = 2'000;        // {m,n}, minItems...
-inline constexpr uint32_t kSchemaStringMax = 16'384;  // a maxLength above counts as this
-inline constexpr uint32_t kSchemaBranchesMax = 128;  // of a oneOf: each is compared with each
+inline constexpr uint32_t kSchemaStringMax = 16'384;         // a maxLength above counts as this
+inline constexpr uint32_t kSchemaBranchesMax = 128;          // of a oneOf: each is compared with each
 inline constexpr uint32_t kGrammarConfigsMax = 4'096;        // readings of one text that are followed at a time
 inline constexpr uint32_t kGrammarStackMax = 16'384;         // rules within rules, in a text
 inline constexpr size_t kGrammarCacheBytesMax = 8u << 20;    // of one matcher
-inline constexpr uint64_t kGrammarMaskStepsMax = 4'000'000;  // of one mask
+inline constexpr uint64_t kGrammarMaskStepsMax = 1'000'000;  // of one mask: readings that its steps lead to
 
 // KV and engine
 inline constexpr uint32_t kBlockTokensDefault = 32;

@@ -49,7 +49,7 @@ void GrammarMatcher::Impl::walk(const TokenTrie& trie, uint32_t plain_run, std::
       continue;
     }
     const State to = states.step(path[node.depth - 1u], node.byte);
-    steps += 1 + states.readings(to);
+    if (states.first_of_walk(path[node.depth - 1u], node.byte)) steps += 1 + states.readings(to);
     curtailed = curtailed || states.curtailed(to);
     if (states.dead(to)) {
       i = node.next;
@@ -71,6 +71,7 @@ void GrammarMatcher::Impl::make_mask(std::vector<uint64_t>* mask) {
   const GrammarVocab::Impl& v = vocab->impl();
   const uint32_t run = states.plain_run(state);
   *mask = v.plain_masks[run];  // [0] is empty
+  states.begin_walk();
   steps = 0;
   curtailed = false;
   if (run < kPlainRunMax) walk(v.plain, run, mask);
