@@ -35,6 +35,9 @@ function(kvrt_layer name folder)
   add_library(kvrt_${name} STATIC ${sources})
   target_link_libraries(kvrt_${name} PUBLIC ${ARGN} PRIVATE kvrt_flags)
   target_include_directories(kvrt_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  if(KVRT_FUZZ)
+    target_compile_options(kvrt_${name} PRIVATE -fsanitize=fuzzer-no-link)  # coverage: without it a fuzzer is blind
+  endif()
 endfunction()
 
 # Kernel files: their own instruction set each, and -O2 (g++ 12 spills at -O3). Nothing else is built for more than x86-64.

@@ -53,7 +53,7 @@ inline constexpr uint32_t kSchemaBranchesMax = 128;          // of a oneOf: each
 inline constexpr uint32_t kGrammarConfigsMax = 4'096;        // readings of one text that are followed at a time
 inline constexpr uint32_t kGrammarStackMax = 16'384;         // rules within rules, in a text
 inline constexpr size_t kGrammarCacheBytesMax = 8u << 20;    // of one matcher
-inline constexpr uint64_t kGrammarMaskStepsMax = 4'000'000;  // of one mask
+inline constexpr uint64_t kGrammarMaskStepsMax = 1'000'000;  // of one mask: readings that its steps lead to
 
 // KV and engine
 inline constexpr uint32_t kBlockTokensDefault = 32;

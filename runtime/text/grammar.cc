@@ -1,5 +1,6 @@
 #include "runtime/text/grammar.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "runtime/base/limits.h"
@@ -33,6 +34,7 @@ struct GrammarMatcher::Impl {
   std::vector<std::vector<uint64_t>> masks;
   std::vector<State> path;  // of the walk, by depth
   uint64_t steps = 0;
+  bool curtailed = false;  // the walk met a limit
 };
 
 // Sets the tokens that can be read from here; `plain_run` characters of plain text are known to be.
@@ -47,8 +49,9 @@ void GrammarMatcher::Impl::walk(const TokenTrie& trie, uint32_t plain_run, std::
       continue;
     }
     const State to = states.step(path[node.depth - 1u], node.byte);
-    steps += 1 + states.readings(to);
-    if (to == GrammarStates::kDead) {
+    if (states.first_of_walk(path[node.depth - 1u], node.byte)) steps += 1 + states.readings(to);
+    curtailed = curtailed || states.curtailed(to);
+    if (states.dead(to)) {
       i = node.next;
       continue;
     }
@@ -68,11 +71,13 @@ void GrammarMatcher::Impl::make_mask(std::vector<uint64_t>* mask) {
   const GrammarVocab::Impl& v = vocab->impl();
   const uint32_t run = states.plain_run(state);
   *mask = v.plain_masks[run];  // [0] is empty
+  states.begin_walk();
   steps = 0;
+  curtailed = false;
   if (run < kPlainRunMax) walk(v.plain, run, mask);
   walk(v.other, 0, mask);
-  if (!states.may_end(state)) return;
-  for (size_t i = 0; i < mask->size(); ++i) (*mask)[i] |= v.end_mask[i];
+  for (size_t i = 0; i < mask->size() && states.may_end(state); ++i) (*mask)[i] |= v.end_mask[i];
+  if (curtailed && std::all_of(mask->begin(), mask->end(), [](uint64_t word) { return word == 0; })) limited = true;
 }
 
 void GrammarMatcher::Impl::make_room() {
@@ -109,7 +114,7 @@ bool GrammarMatcher::accept(int32_t token) {
   for (char c : text) {
     at = m.states.step(at, static_cast<uint8_t>(c));
     m.limited = m.limited || m.states.curtailed(at);
-    if (at == GrammarStates::kDead) return false;
+    if (m.states.dead(at)) return false;
   }
   m.state = at;
   return true;

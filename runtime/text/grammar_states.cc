@@ -46,6 +46,7 @@ void GrammarStates::clear() {
   readings_.clear();
   rows_.clear();
   next_.clear();
+  last_walk_.clear();
   stack_index_ = row_index_ = {};
   found_.clear();
   may_end_ = curtailed_ = false;
@@ -53,8 +54,8 @@ void GrammarStates::clear() {
 }
 
 size_t GrammarStates::bytes() const {
-  return stacks_.size() * sizeof(Stack) + readings_.size() * sizeof(Reading) + rows_.size() * sizeof(Row) + next_.size() * sizeof(State) +
-         (stack_index_.slots.size() + row_index_.slots.size()) * sizeof(uint32_t);
+  return stacks_.size() * sizeof(Stack) + readings_.size() * sizeof(Reading) + rows_.size() * sizeof(Row) +
+         2 * next_.size() * sizeof(State) + (stack_index_.slots.size() + row_index_.slots.size()) * sizeof(uint32_t);
 }
 
 uint32_t GrammarStates::push(uint32_t back_to, uint32_t under) {
@@ -159,6 +160,7 @@ GrammarStates::State GrammarStates::begin() {
 void GrammarStates::add_row(State s) {
   rows_[s].next = static_cast<uint32_t>(next_.size());
   next_.resize(next_.size() + automaton_.byte_classes, kUnknown);
+  last_walk_.resize(next_.size(), 0);
 }
 
 GrammarStates::State GrammarStates::make_step(State from, uint8_t byte) {
@@ -177,7 +179,7 @@ GrammarStates::State GrammarStates::make_step(State from, uint8_t byte) {
       if (edge.kind == Automaton::kBytes && edge.lo <= byte && byte <= edge.hi) close(edge.to, r.stack);
     }
   }
-  if (found_.empty() && !may_end_) return kDead;
+  if (found_.empty() && !may_end_ && !curtailed_) return kDead;
   return intern();
 }
 

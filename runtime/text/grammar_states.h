@@ -23,6 +23,13 @@ class GrammarStates {
     if (to == kUnknown) to = make_step(from, byte);
     return to;
   }
+  void begin_walk() { ++walk_; }
+  // Whether this walk takes this step for the first time: what it costs then does not depend on what was kept from before.
+  bool first_of_walk(State from, uint8_t byte) {
+    uint32_t& last = last_walk_[rows_[from].next + automaton_.byte_class[byte]];
+    return last != walk_ && (last = walk_, true);
+  }
+  bool dead(State s) const { return rows_[s].size == 0 && !rows_[s].may_end; }  // also where a limit left nothing
   bool may_end(State s) const { return rows_[s].may_end; }
   bool complete(State s) const { return rows_[s].may_end && rows_[s].size == 0; }
   bool curtailed(State s) const { return rows_[s].curtailed; }  // a limit left readings out
@@ -69,6 +76,8 @@ class GrammarStates {
   std::vector<Reading> readings_;
   std::vector<Row> rows_;
   std::vector<State> next_;
+  std::vector<uint32_t> last_walk_;  // that took the step
+  uint32_t walk_ = 0;
   Index stack_index_, row_index_;
   // The state in the making.
   std::vector<Reading> found_, open_;

@@ -13,6 +13,12 @@ namespace {
 uint32_t plain_length(std::string_view bytes) {
   uint32_t count = 0;
   while (!bytes.empty()) {
+    const char first = bytes.front();
+    if (first >= 0x20 && first < 0x7F && first != '"' && first != '\\') {
+      if (++count > kPlainRunMax) return 0;
+      bytes.remove_prefix(1);
+      continue;
+    }
     const CodePoint c = read_code_point(bytes);
     if (c.size == 0 || ++count > kPlainRunMax || !plain_text().contains(c.value)) return 0;
     bytes.remove_prefix(c.size);
@@ -21,6 +27,24 @@ uint32_t plain_length(std::string_view bytes) {
 }
 
 void set_bit(std::vector<uint64_t>* mask, int32_t token) { (*mask)[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64); }
+
+// By their bytes, then by id. Most comparisons end within the first eight bytes, which are kept beside.
+void sort_by_text(const GrammarVocab::Impl& v, std::vector<int32_t>* tokens) {
+  std::vector<std::pair<uint64_t, int32_t>> keyed;
+  keyed.reserve(tokens->size());
+  for (int32_t token : *tokens) {
+    const std::string_view text = v.text(token);
+    uint64_t key = 0;
+    for (size_t i = 0; i < 8; ++i) key = key << 8 | (i < text.size() ? static_cast<uint8_t>(text[i]) : 0);
+    keyed.emplace_back(key, token);
+  }
+  std::sort(keyed.begin(), keyed.end(), [&v](const auto& a, const auto& b) {
+    if (a.first != b.first) return a.first < b.first;
+    const int order = v.text(a.second).compare(v.text(b.second));
+    return order != 0 ? order < 0 : a.second < b.second;
+  });
+  for (size_t i = 0; i < keyed.size(); ++i) (*tokens)[i] = keyed[i].second;
+}
 
 // `sorted` by their bytes; `length` in characters of a token, for `longest`.
 template <class Length>
@@ -74,7 +98,7 @@ std::shared_ptr<const GrammarVocab> GrammarVocab::make(const Tokenizer& tokenize
     }
     v->offsets.push_back(static_cast<uint32_t>(v->bytes.size()));
   }
-  std::stable_sort(texts.begin(), texts.end(), [&v](int32_t a, int32_t b) { return v->text(a) < v->text(b); });
+  sort_by_text(*v, &texts);
   v->plain_masks.assign(kPlainRunMax + 1, std::vector<uint64_t>(v->words(), 0));
   std::vector<uint8_t> lengths(v->tokens, 0);
   std::vector<int32_t> plain, other;
@@ -82,13 +106,16 @@ std::shared_ptr<const GrammarVocab> GrammarVocab::make(const Tokenizer& tokenize
   for (int32_t token : texts) {
     const uint32_t length = plain_length(v->text(token));
     lengths[static_cast<size_t>(token)] = static_cast<uint8_t>(length);
-    for (uint32_t n = length; length && n <= kPlainRunMax; ++n) set_bit(&v->plain_masks[n], token);
+    if (length) set_bit(&v->plain_masks[length], token);
     if (previous >= 0 && v->text(previous) == v->text(token)) {
       v->twin[static_cast<size_t>(previous)] = token;
     } else {
       (length ? plain : other).push_back(token);
     }
     previous = token;
+  }
+  for (uint32_t n = 1; n <= kPlainRunMax; ++n) {
+    for (size_t i = 0; i < v->words(); ++i) v->plain_masks[n][i] |= v->plain_masks[n - 1][i];
   }
   v->plain = make_trie(*v, plain, [&](int32_t t) { return lengths[static_cast<size_t>(t)]; });
   v->other = make_trie(*v, other, [&](int32_t) { return 0; });
