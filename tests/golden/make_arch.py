@@ -53,7 +53,7 @@ def cases():
     plain = default_rope()
     gemma3_rope = {"sliding_attention": default_rope(), "full_attention": dict(rope_type="linear", factor=8.0, rope_theta=100000.0)}
     yield "llama", "arch_llama3", config(hf.LlamaConfig, rope_parameters=LLAMA3)
-    yield "qwen2", "arch_qwen2_yarn", config(hf.Qwen2Config, rope_parameters=YARN, tie_word_embeddings=True)
+    yield "qwen2", "arch_qwen2_yarn", config(hf.Qwen2Config, heads=2, kv_heads=1, rope_parameters=YARN, tie_word_embeddings=True)
     yield "qwen3", "arch_qwen3", config(hf.Qwen3Config, rope_parameters=default_rope(1e6), tie_word_embeddings=True)
     yield "gemma2", "arch_gemma2", config(
         hf.Gemma2Config, heads=1, kv_heads=1, head_dim=256, query_pre_attn_scalar=256, sliding_window=WINDOW, rope_parameters=plain,
