@@ -120,11 +120,11 @@ struct Synthetic {
         b.matmul(*layers[l].qkv, nullptr, normed, rows, false, qkv);
         b.rope(rope, positions, kHeads + kKvHeads, kHeadDim, kQkv, qkv);
         b.kv_store(kv, pool->data(), l, s, qkv + kHeads * kHeadDim, qkv + (kHeads + kKvHeads) * kHeadDim, kQkv);
-        b.attention(kv, pool->data(), l, s, kHeads, 0.125f, qkv, kQkv, attended);
+        b.attention(kv, pool->data(), l, s, {kHeads, 0.125f, 0, 0}, qkv, kQkv, attended);
         b.matmul(*layers[l].out, nullptr, attended, rows, true, x);
         b.rmsnorm(x, norm.data(), 1e-5f, rows, kWidth, normed);
         b.matmul(*layers[l].gate_up, nullptr, normed, rows, false, gate_up);
-        b.silu_mul(gate_up, rows, kFf, active);
+        b.act_mul(Activation::kSilu, gate_up, rows, kFf, active);
         b.matmul(*layers[l].down, nullptr, active, rows, true, x);
       }
       b.rmsnorm(x + (rows - 1) * kWidth, norm.data(), 1e-5f, 1, kWidth, normed);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes one tiny random model per architecture row, tiny/arch_*.gguf, and its logits from transformers in f32 on the CPU.
+"""Writes one tiny random model per architecture row, tiny/row_*.gguf, and its logits from transformers in f32 on the CPU.
 
   make_arch.py [--only NAME] [OUT_DIR]     needs torch and transformers, which the tests do not; README.md says which versions
 
@@ -52,24 +52,24 @@ def default_rope(base=10000.0):
 def cases():
     plain = default_rope()
     gemma3_rope = {"sliding_attention": default_rope(), "full_attention": dict(rope_type="linear", factor=8.0, rope_theta=100000.0)}
-    yield "llama", "arch_llama3", config(hf.LlamaConfig, rope_parameters=LLAMA3)
-    yield "qwen2", "arch_qwen2_yarn", config(hf.Qwen2Config, rope_parameters=YARN, tie_word_embeddings=True)
-    yield "qwen3", "arch_qwen3", config(hf.Qwen3Config, rope_parameters=default_rope(1e6), tie_word_embeddings=True)
-    yield "gemma2", "arch_gemma2", config(
+    yield "llama", "row_llama3", config(hf.LlamaConfig, rope_parameters=LLAMA3)
+    yield "qwen2", "row_qwen2_yarn", config(hf.Qwen2Config, heads=2, kv_heads=1, rope_parameters=YARN, tie_word_embeddings=True)
+    yield "qwen3", "row_qwen3", config(hf.Qwen3Config, rope_parameters=default_rope(1e6), tie_word_embeddings=True)
+    yield "gemma2", "row_gemma2", config(
         hf.Gemma2Config, heads=1, kv_heads=1, head_dim=256, query_pre_attn_scalar=256, sliding_window=WINDOW, rope_parameters=plain,
         attn_logit_softcapping=5.0, final_logit_softcapping=2.0, tie_word_embeddings=True)
-    yield "gemma3", "arch_gemma3", config(
+    yield "gemma3", "row_gemma3", config(
         hf.Gemma3TextConfig, layers=7, heads=2, kv_heads=1, head_dim=24, query_pre_attn_scalar=24, sliding_window=WINDOW,
         intermediate_size=48, rope_parameters=gemma3_rope, tie_word_embeddings=True)
     # Phi-3 has head_dim = width / heads.
     phi3 = lambda original: dict(heads=2, kv_heads=1, head_dim=16, partial_rotary_factor=0.75, rope_parameters=longrope(original),
                                  original_max_position_embeddings=original)
-    yield "phi3", "arch_phi3_short", config(hf.Phi3Config, **phi3(CONTEXT))
-    yield "phi3", "arch_phi3_long", config(hf.Phi3Config, **phi3(64), sliding_window=48)
-    yield "olmo2", "arch_olmo2", config(hf.Olmo2Config, head_dim=8, rope_parameters=default_rope(500000.0))
-    yield "qwen3moe", "arch_qwen3moe", config(
+    yield "phi3", "row_phi3_short", config(hf.Phi3Config, **phi3(CONTEXT))
+    yield "phi3", "row_phi3_long", config(hf.Phi3Config, **phi3(64), sliding_window=48)
+    yield "olmo2", "row_olmo2", config(hf.Olmo2Config, head_dim=8, rope_parameters=default_rope(500000.0))
+    yield "qwen3moe", "row_qwen3moe", config(
         hf.Qwen3MoeConfig, rope_parameters=plain, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=24, norm_topk_prob=True)
-    yield "llama", "arch_mixtral", config(
+    yield "llama", "row_mixtral", config(
         hf.MixtralConfig, heads=4, kv_heads=1, head_dim=8, rope_parameters=plain, num_local_experts=4, num_experts_per_tok=2,
         sliding_window=None, intermediate_size=40)
 

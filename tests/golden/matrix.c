@@ -1,5 +1,5 @@
 // The bit-exact matrix: the logits of a position depend on the model, the KV format and the tokens before it, and on nothing else.
-// matrix tiny: every generated model, each with another third of the settings (a sixth of one that stands for an architecture, arch_*).
+// matrix tiny: every generated model, each with another third of the settings (a sixth of one that stands for an architecture, row_*).
 // matrix all: all settings. matrix real: SmolLM2, fewer.
 #ifdef __SSE__
 #include <xmmintrin.h>
@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
     for (size_t i = 0; i < count; ++i) {
       const double t = now_ms();
       if (argc > 2 && strstr(paths[i], argv[2]) == NULL) continue;
-      const size_t parts = all ? 1 : strstr(paths[i], "/arch_") ? 6 : 3;
+      const size_t parts = all ? 1 : strstr(paths[i], "/row_") ? 6 : 3;
       tiny_model(paths[i], avx2, i % parts, parts);
       printf("%s: %.1f s\n", paths[i], (now_ms() - t) / 1e3);
     }

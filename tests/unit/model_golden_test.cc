@@ -127,7 +127,7 @@ struct Variant {
 
 // Only the rounding of f32 differs from the reference, and where an input lies within it of the edge between two f16 values or two
 // 8-bit codes, one step of those: a larger error in a few rows (README), so the median has a bound of its own. The results are the
-// same bits on every machine, so these figures are too; the largest measured are 2.4e-5 and 7.3e-5 (arch_gemma3, of seven layers).
+// same bits on every machine, so these figures are too; the largest measured are 2.4e-5 and 7.3e-5 (row_gemma3, of seven layers).
 constexpr double kMedianMax = 3e-5, kWorstMax = 1e-4;
 
 class GoldenLogits : public testing::TestWithParam<Variant> {};
@@ -168,12 +168,12 @@ INSTANTIATE_TEST_SUITE_P(
     Tiny, GoldenLogits,
     testing::Values(Variant{"llama_gqa_f32.gguf", "llama_gqa_f32.golden"}, Variant{"llama_mha_f16.gguf", "llama_mha_f16.golden"},
                     Variant{"qwen2_gqa_f32.gguf", "qwen2_gqa_f32.golden"}, Variant{"llama_mqa_q8_0.gguf", "llama_mqa_q8_0.golden8"},
-                    Variant{"llama_gqa_q4_1.gguf", "llama_gqa_q4_1.golden8"}, Variant{"arch_llama3.gguf", "arch_llama3.golden"},
-                    Variant{"arch_qwen2_yarn.gguf", "arch_qwen2_yarn.golden"}, Variant{"arch_qwen3.gguf", "arch_qwen3.golden"},
-                    Variant{"arch_gemma2.gguf", "arch_gemma2.golden"}, Variant{"arch_gemma3.gguf", "arch_gemma3.golden"},
-                    Variant{"arch_phi3_short.gguf", "arch_phi3_short.golden"}, Variant{"arch_phi3_long.gguf", "arch_phi3_long.golden"},
-                    Variant{"arch_olmo2.gguf", "arch_olmo2.golden"}, Variant{"arch_qwen3moe.gguf", "arch_qwen3moe.golden"},
-                    Variant{"arch_mixtral.gguf", "arch_mixtral.golden"}),
+                    Variant{"llama_gqa_q4_1.gguf", "llama_gqa_q4_1.golden8"}, Variant{"row_llama3.gguf", "row_llama3.golden"},
+                    Variant{"row_qwen2_yarn.gguf", "row_qwen2_yarn.golden"}, Variant{"row_qwen3.gguf", "row_qwen3.golden"},
+                    Variant{"row_gemma2.gguf", "row_gemma2.golden"}, Variant{"row_gemma3.gguf", "row_gemma3.golden"},
+                    Variant{"row_phi3_short.gguf", "row_phi3_short.golden"}, Variant{"row_phi3_long.gguf", "row_phi3_long.golden"},
+                    Variant{"row_olmo2.gguf", "row_olmo2.golden"}, Variant{"row_qwen3moe.gguf", "row_qwen3moe.golden"},
+                    Variant{"row_mixtral.gguf", "row_mixtral.golden"}),
     [](const auto& variant) {
       const std::string name = variant.param.model;
       return name.substr(0, name.find('.'));
