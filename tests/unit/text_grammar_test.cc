@@ -186,6 +186,10 @@ TEST(Grammar, TheGuideToTheSchemaRulesHolds) {
   EXPECT_FALSE(takes(two, R"({"a" :null})"));
   EXPECT_FALSE(takes(two, ("{" + std::string(2, ' ') + R"("a":null})").c_str()));  // no white space without an end
   EXPECT_FALSE(takes(R"({"type":"object","properties":{"a":{}},"additionalProperties":true})", R"({"\u0061":1,"a":2})"));
+  const char* open = R"({"type":"object","properties":{"ab":{"type":"null"}},"additionalProperties":true})";
+  EXPECT_TRUE(takes(open, R"({"ab":null,"a":1,"abc":2,"":3})"));
+  EXPECT_FALSE(takes(open, R"({"ab":null,"ab":1})"));  // no other member has a name of the listed ones
+  EXPECT_FALSE(takes(open, R"({"ab":1})"));
   EXPECT_TRUE(takes(R"({"minLength":2})", R"("\ud83d\ude00\n")"));
   EXPECT_FALSE(takes(R"({"minLength":2})", R"("\ud83d\ude00")"));  // one character
   EXPECT_FALSE(takes("{}", R"("\ud83d")"));
