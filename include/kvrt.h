@@ -617,7 +617,7 @@ enum {
 enum { KVRT_GRAMMAR_DEFAULT = 0 /* none */, KVRT_GRAMMAR_GBNF = 1, KVRT_GRAMMAR_JSON_SCHEMA = 2, KVRT_GRAMMAR_CONTINUE = 3 };
 
 /* How an answer is split into content, reasoning and tool calls. A call that is malformed or cut short is content. A session without tools
- * has no calls, whatever its text. */
+ * has no calls, whatever its text. A stop string does not reach over a control token then. */
 enum {
   KVRT_REPLY_DEFAULT = 0, /* not at all: TOKEN events alone */
   KVRT_REPLY_AUTO = 1,    /* as the model's chat template shows calls and reasoning */

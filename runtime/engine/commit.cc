@@ -110,7 +110,7 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
   event.logprob = sample.logprob;
   event.top = sample.top;
   const bool control = tokenizer.is_control(sample.token);
-  event.text = control ? g.text.flush() : std::string();
+  event.text = control && g.parser ? g.text.flush() : std::string();  // parts end at a control token, which may be a marker
   event.text += g.text.push(tokenizer.piece_after(previous, sample.token, false));
   std::string text = event.text;
   push(s, std::move(event));

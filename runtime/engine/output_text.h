@@ -17,7 +17,7 @@ class OutputText {
 
   // Adds one token's bytes; returns the text that can be shown now. After a stop string matched, the text before it.
   std::string push(std::string_view piece);
-  std::string flush();   // what may be the begin of a stop string: none goes over a control token
+  std::string flush();   // what may be the begin of a stop string, where none may go on
   std::string finish();  // what is still held back, at the end of a generation
   bool stopped() const { return stopped_; }
   // Tokens at the end that hold bytes of the matched stop string.

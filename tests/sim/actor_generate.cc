@@ -299,8 +299,14 @@ void Actor::leave(Reason reason) {
     w_->note("undone");
   } else if (!said_.empty() && !g.options.prefill_only && tokens_.size() > g.prompt && said_.back().end <= g.prompt) {
     std::string shown = reason == Reason::kFailed ? g.text : oracle_shown(*w_->tokenizer, g.options, tokens_, g.prompt);
-    said_.push_back({"assistant", shown, g.prompt, tokens_.size(), true});
-    w_->note("generated turns");
+    if (said_.back().generated && said_.back().end == g.prompt) {
+      said_.back().content += shown;
+      said_.back().end = tokens_.size();
+      w_->note("generated turns gone on");
+    } else {
+      said_.push_back({"assistant", shown, g.prompt, tokens_.size(), true});
+      w_->note("generated turns");
+    }
   }
 }
 

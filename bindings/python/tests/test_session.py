@@ -63,7 +63,7 @@ class Text(Case):
         found, info = self.runtime.inspect(MODEL), self.model.info()
         self.assertEqual((found["metadata"]["general.architecture"], found["refused"]), (info.architecture, []))
         tokens = found["metadata"]["tokenizer.ggml.tokens"]
-        self.assertEqual((tokens["array"], tokens["length"], len(tokens["first"])), ("str", info.vocab_size, 8))
+        self.assertEqual((tokens["array"], tokens["length"], len(tokens["first"])), ("string", info.vocab_size, 8))
         self.assertEqual(len(self.runtime.inspect(MODEL, whole=True)["metadata"]["tokenizer.ggml.tokens"]["elements"]), info.vocab_size)
         self.assertEqual(sum(t["bytes"] for t in found["tensors"]), sum(t["bytes"] for t in found["types"].values()))
         names = {t["name"] for t in found["tensors"]}
