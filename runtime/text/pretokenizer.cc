@@ -33,6 +33,10 @@ constexpr char kLlama3[] = CONTRACTION "|" LETTERS "|\\p{N}{1,3}|" PUNCTUATION "
 constexpr char kQwen2[] = CONTRACTION "|" LETTERS "|\\p{N}|" PUNCTUATION "[\\r\\n]*|" NEWLINES "|" SPACE_ENDS;
 constexpr char kQwen35[] =
     CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" SPACE "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" NEWLINES "|" SPACE_ENDS;
+constexpr char kMinicpm5[] = CONTRACTION "|" LETTERS "|\\p{N}+|" PUNCTUATION "[\\r\\n]*|" NEWLINES "|" SPACE_ENDS;
+#define SPACES_END(count) "|[" SPACE "]{" count "}(?![^" SPACE "])"
+constexpr char kJais2[] = CONTRACTION "|" LETTERS "|\\p{N}{1,3}|" PUNCTUATION "[\\r\\n]*|" NEWLINES SPACES_END("512") SPACES_END("256")
+    SPACES_END("128") SPACES_END("64") SPACES_END("32") SPACES_END("16") SPACES_END("8") SPACES_END("4") SPACES_END("1,2") "|[" SPACE "]";
 constexpr char kSeedCoder[] = CONTRACTION "|" LETTERS "|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}\\r\\n]+|" NEWLINES "|" SPACE_ENDS;
 constexpr char kBailing[] =
     "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}]++[\\r\\n]*|[" SPACE "]*[\\r\\n]|" SPACE_ENDS;
@@ -116,6 +120,7 @@ constexpr Row kRows[] = {
     {"codeshell", kDigitList},
     {"exaone", kDigitList},
     {"minerva-7b", kDigitList},
+    {"mellum2", kDigitList},
     {"llama3", kLlama3List, kIgnoreMerges | kAddBos},
     {"llama-v3", kLlama3List, kIgnoreMerges | kAddBos},
     {"llama-bpe", kLlama3List, kIgnoreMerges | kAddBos},
@@ -124,6 +129,9 @@ constexpr Row kRows[] = {
     {"pixtral", kLlama3List, kIgnoreMerges | kAddBos},
     {"midm-2.0", kLlama3List, kIgnoreMerges | kAddBos},
     {"lfm2", kLlama3List, kIgnoreMerges | kAddBos},
+    {"jina-v5-nano", kLlama3List, kIgnoreMerges | kAddBos},
+    {"minicpm5", {kThreeDigits, kMinicpm5}, kIgnoreMerges},
+    {"jais-2", {kJais2}},
     {"dbrx", kLlama3List},
     {"smaug-bpe", kLlama3List},
     {"glm4", kLlama3List},
@@ -135,6 +143,8 @@ constexpr Row kRows[] = {
     {"hunyuan", kQwen2List},
     {"solar-open", kQwen2List},
     {"grok-2", kQwen2List},
+    {"kormo", kQwen2List},
+    {"f2llmv2", kQwen2List},
     {"qwen35", {kQwen35}},
     {"seed-coder", {kSeedCoder}},
     {"bailingmoe", kBailingList},
@@ -144,12 +154,15 @@ constexpr Row kRows[] = {
     {"gpt-4o", kGpt4oList},
     {"llama4", kGpt4oList},
     {"kanana2", kGpt4oList},
+    {"talkie", kGpt4oList},
     {"minimax-m2", kGpt4oList},
     {"kimi-k2", {kKimi}},
     {"deepseek-llm", {kNewline, kDeepseekLetters, kDeepseekPunctuation, kTrailingSpace, kCjk, kDigit}},
     {"deepseek-coder", {kNewline, kSpacedLetters, kSpacedPunctuation, kCjk, kDigit}},
     {"deepseek-v3", kDeepseek3List},
     {"hunyuan-dense", kDeepseek3List},
+    {"joyai-llm", kDeepseek3List},
+    {"hy_v4", kDeepseek3List},
     {"falcon", {kPunctuationRun, kGpt2, kDigitBytes, kThreeAscii}},
     {"bloom", kBloomList},
     {"poro-chat", kBloomList},

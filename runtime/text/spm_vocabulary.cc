@@ -43,6 +43,7 @@ Status SpmTokenizer::add_piece(const VocabSource& source, size_t i) {
     case kControl:
     case kUnknown:
       if (!spelling.empty()) special_.add(spelling, id);
+      if (type == kUnknown && unknown_ < 0 && source.unknown < 0) unknown_ = id;
       bytes = spelling;
       break;
     default:

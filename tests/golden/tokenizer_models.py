@@ -55,6 +55,9 @@ PRE = {
     "llama-bpe": [lambda: split(CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + TAIL), plain],
     "dbrx": [lambda: split(CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + TAIL), plain],
     "qwen2": [lambda: split(CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*" + TAIL), plain],
+    "minicpm5": [lambda: split(r"\p{N}{1,3}"), lambda: split(CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*" + TAIL), plain],
+    "jais-2": [lambda: split(CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+                             + "".join(r"|\s{%s}(?!\S)" % n for n in ("512", "256", "128", "64", "32", "16", "8", "4", "1,2")) + r"|\s{1}"), plain],
     "qwen35": [lambda: split(CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*" + TAIL), plain],
     "seed-coder": [lambda: split(CONTRACTIONS + "|[^\r\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\r\n]+" + TAIL), plain],
     "bailingmoe": [lambda: split(r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"), plain],
@@ -79,7 +82,7 @@ PRE = {
     "default": [lambda: split(r"[\p{P}\$\+<=>\^~\|]+"), lambda: split(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"),
                 lambda: split(r"\p{N}+"), lambda: split("[0-9][0-9][0-9]"), plain],
 }
-IGNORES_MERGES = {"llama-bpe", "tekken"}
+IGNORES_MERGES = {"llama-bpe", "tekken", "minicpm5"}
 
 
 def train_bytes():
