@@ -99,7 +99,7 @@ int cmd_perplexity(const PerplexityFlags& flags) {
   const double seconds = ms_since(start) / 1e3;
   if (flags.json) {
     Json json;
-    json.add("perplexity", score.perplexity()).add("standard_error", score.error()).add("nll", score.mean());
+    json.add("perplexity", score.perplexity(), 6).add("standard_error", score.error(), 6).add("nll", score.mean(), 6);
     json.add("tokens_scored", score.count).add("windows", windows).add("context", uint64_t{flags.context}).add("seconds", seconds);
     json.print();
   } else {

@@ -108,7 +108,7 @@ class Json {
   Json& add(std::string_view key, const char* value) { return add(key, std::string_view(value)); }
   Json& add(std::string_view key, uint64_t value);
   Json& add(std::string_view key, int64_t value);
-  Json& add(std::string_view key, double value);  // three decimals
+  Json& add(std::string_view key, double value, int decimals = 3);
   Json& add(std::string_view key, bool value);
   Json& add(std::string_view key, const std::vector<int32_t>& values);
   Json& add(std::string_view key, const Json& object);

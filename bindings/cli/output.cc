@@ -42,7 +42,7 @@ Json& Json::raw(std::string_view key, std::string_view value) {
 Json& Json::add(std::string_view key, std::string_view value) { return raw(key, json_quote(value)); }
 Json& Json::add(std::string_view key, uint64_t value) { return raw(key, std::to_string(value)); }
 Json& Json::add(std::string_view key, int64_t value) { return raw(key, std::to_string(value)); }
-Json& Json::add(std::string_view key, double value) { return raw(key, fmt::format("{:.3f}", value)); }
+Json& Json::add(std::string_view key, double value, int decimals) { return raw(key, fmt::format("{:.{}f}", value, decimals)); }
 Json& Json::add(std::string_view key, bool value) { return raw(key, value ? "true" : "false"); }
 Json& Json::add(std::string_view key, const std::vector<int32_t>& values) { return raw(key, fmt::format("[{}]", join(values))); }
 Json& Json::add(std::string_view key, const Json& object) { return raw(key, object.text()); }

@@ -32,7 +32,7 @@ for command in "store ls" "store stat" "store rm" "store mv" "store pin" "store 
   # shellcheck disable=SC2086 # two words
   exits 0 $command --help
 done
-for command in run chat tokenize detokenize template logits bench plan store doctor; do
+for command in run chat tokenize detokenize template logits perplexity inspect bench plan store doctor; do
   exits 0 $command --help
 done
 exits 1

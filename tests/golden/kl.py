@@ -40,7 +40,7 @@ class Which:
 
 
 WHICH = {"smollm2": Which("SmolLM2-135M-Instruct.Q4_1.gguf", "", "KVRT_MODEL"),
-         "gemma3": Which("gemma-3-270m-Q4_K_M.gguf", "_gemma3", "KVRT_MODEL_GEMMA3")}
+         "gemma3": Which("gemma-3-270m-Q4_K_M.gguf", "_gemma3", "KVRT_GEMMA")}
 
 
 def log_softmax(x):
