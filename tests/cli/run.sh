@@ -87,6 +87,50 @@ for variant in "--isa scalar" "--threads 1" "--block-tokens 16" "--prefill-chunk
   is "$cold" "$(json out 'j["logits_sha256"]')" "logits with $variant"
 done
 
+# run: an answer that fits its grammar, cut and gone on with
+printf 'root ::= [a-f]{12}\n' >gbnf
+exits 0 run -m "$model" -p "$text" --grammar gbnf --store store --session hex -n 5
+printf '%s' "$(cat out)" >hex
+exits 0 run -m "$model" --continue-grammar --store store --session hex -n 20
+printf '%s' "$(cat out)" >>hex
+grep -qx '[a-f]\{12\}' hex || fail "an answer that fits [a-f]{12}: $(cat hex)"
+echo '{"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": false}' >schema
+exits 0 run -m "$model" -p "$text" --json-schema schema -n 20
+is bool "$("$python" -c 'import json; print(type(json.load(open("out"))["a"]).__name__)')" "an answer by a JSON schema"
+echo '{"type": "array", "uniqueItems": true}' >schema
+exits 14 run -m "$model" -p "$text" --json-schema schema -n 20
+grep -q uniqueItems err || fail "no reason for UNSUPPORTED: $(cat err)"
+exits 1 run -m "$model" -p "$text" --json-schema schema --grammar gbnf
+exits 0 store rm store hex
+
+# perplexity, against the rows of logits; inspect
+for i in 1 2 3 4 5 6; do printf '%s\n' "$text"; done >long
+exits 0 perplexity -m "$model" -f long --context 64 --json
+cp out got
+exits 0 tokenize -m "$model" -f long
+tr ', ' '\n\n' <out | head -n 64 | paste -sd, >ids
+exits 0 logits -m "$model" --tokens @ids --all -o rows
+cat >score.py <<'END'
+import json, numpy as np
+got, ids = json.load(open("got")), [int(i) for i in open("ids").read().split(",")]
+rows = np.fromfile("rows", "<f4").reshape(64, -1).astype(np.float64)
+rows -= np.log(np.exp(rows - rows.max(1, keepdims=True)).sum(1, keepdims=True)) + rows.max(1, keepdims=True)
+want = -np.mean([rows[p, ids[p + 1]] for p in range(32, 63)])
+print(abs(got["nll"] - want) < 1e-5 if got["windows"] == 1 else got["windows"] > 1 and got["tokens_scored"] == 31 * got["windows"])
+END
+is True "$("$python" score.py)" "perplexity over all windows"
+exits 0 perplexity -m "$model" -f long --context 64 --chunks 1 --json
+cp out got
+is True "$("$python" score.py)" "the perplexity of the first window: $(cat got)"
+exits 1 perplexity -m "$model" -f gbnf
+exits 2 perplexity -m "$model" -f nothing
+exits 0 inspect "$model"
+grep -q 'general.architecture = "llama"' out || fail "inspect: $(cat out)"
+exits 0 inspect "$model" --json --all
+is "llama []" "$(json out 'j["metadata"]["general.architecture"] + " " + str(j["refused"])')" "inspect --json"
+exits 2 inspect none.gguf
+exits 9 inspect gbnf
+
 # run: across processes
 exits 0 run -m "$model" -p "$text" -n 0 --store store --session ann --json
 is prefilled "$(json out 'j["finish_reason"]')" "-n 0"
