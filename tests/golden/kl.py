@@ -6,7 +6,7 @@
   (both options: kvrt is held against the peer measured now)
 
 Mean of KL(reference || candidate) in nats over 4 windows of 512 positions, and the perplexity of their text, which may differ from the
-reference's by PERPLEXITY_MAX. Without --model: $KVRT_MODEL (SmolLM2's), then the model cache. Exit 77: the model is not there, or numpy or
+reference's by PERPLEXITY_MAX, beside two standard errors of so few tokens. Without --model: $KVRT_MODEL (SmolLM2's), then the model cache. Exit 77: the model is not there, or numpy or
 gguf is not.
 """
 import argparse
@@ -55,7 +55,7 @@ class Candidate:
     def __init__(self, name, command):
         self.name, self.command = name, command
         self.means, self.same_top, self.worst = [], 0, 0.0
-        self.log_loss = self.true_log_loss = 0.0  # over the tokens of the text
+        self.losses = []  # of each token of the text: the log of how much less likely the candidate has it
 
     def logits(self, window, vocab, path):
         subprocess.run(self.command(",".join(map(str, window)), str(path)), check=True, stderr=subprocess.DEVNULL)
@@ -73,8 +73,7 @@ class Candidate:
             if not np.isfinite(kl).all():
                 sys.exit(f"{self.name}: logits that are not finite near row {at}")
             following = np.array(window[at + 1:at + len(kl) + 1])
-            self.true_log_loss -= p[range(len(following)), following].sum()
-            self.log_loss -= q[range(len(following)), following].sum()
+            self.losses.extend((p - q)[range(len(following)), following])
             total, at = total + kl.sum(), at + len(kl)
             self.worst = max(self.worst, kl.max())
             self.same_top += int((block.argmax(axis=-1) == own.argmax(axis=-1)).sum())
@@ -87,11 +86,16 @@ class Candidate:
     def report(self, positions):
         windows = " ".join(f"{m:.6f}" for m in self.means)
         print(f"{self.name:5} mean KL {self.mean:.6f} (windows {windows}), worst {self.worst:.4f}, "
-              f"same first token {100 * self.same_top / positions:.2f} %, perplexity off by {100 * self.perplexity_off(positions):+.3f} %",
-              flush=True)
+              f"same first token {100 * self.same_top / positions:.2f} %, perplexity off by {100 * self.perplexity_off:+.3f} +- "
+              f"{100 * self.perplexity_error:.3f} %", flush=True)
 
-    def perplexity_off(self, positions):
-        return math.exp((self.log_loss - self.true_log_loss) / (positions - len(self.means))) - 1
+    @property
+    def perplexity_off(self):
+        return math.exp(np.mean(self.losses)) - 1
+
+    @property
+    def perplexity_error(self):
+        return float(np.std(self.losses) / math.sqrt(len(self.losses)))
 
 
 def candidates(args):
@@ -159,7 +163,7 @@ def main():
         print(f"limit {limit:.6f} = {LIMIT_FACTOR} x {peer_mean:.6f} (llama.cpp) + {LIMIT_SLACK}")
         if not found["kvrt"].mean <= limit:
             sys.exit("FAILED: kvrt's logits are further from the f32 reference than llama.cpp's")
-        if not abs(found["kvrt"].perplexity_off(positions)) <= PERPLEXITY_MAX:
+        if not abs(found["kvrt"].perplexity_off) - 2 * found["kvrt"].perplexity_error <= PERPLEXITY_MAX:
             sys.exit(f"FAILED: kvrt's perplexity is more than {100 * PERPLEXITY_MAX} % off the f32 reference's")
 
 
