@@ -104,11 +104,11 @@ exits 1 run -m "$model" -p "$text" --json-schema schema --grammar gbnf
 exits 0 store rm store hex
 
 # perplexity, against the rows of logits; inspect
-for i in 1 2 3 4 5 6; do printf '%s\n' "$text"; done >long
+printf '%s\n' "$text" "$text" "$text" "$text" "$text" "$text" >long
 exits 0 perplexity -m "$model" -f long --context 64 --json
 cp out got
 exits 0 tokenize -m "$model" -f long
-tr ', ' '\n\n' <out | head -n 64 | paste -sd, >ids
+cut -d, -f1-64 out >ids
 exits 0 logits -m "$model" --tokens @ids --all -o rows
 cat >score.py <<'END'
 import json, numpy as np
