@@ -73,7 +73,8 @@ kvrt_status kvrt_model_plan(const kvrt_runtime* r, const char* p, size_t n, cons
   return (void)r, (void)p, (void)n, (void)o, out->fits = 1, note(__func__);
 }
 
-kvrt_status kvrt_model_inspect(const kvrt_runtime* r, const char* p, size_t n, uint32_t flags, char* json, size_t capacity, size_t* needed) {
+kvrt_status kvrt_model_inspect(const kvrt_runtime* r, const char* p, size_t n, uint32_t flags, char* json, size_t capacity,
+                               size_t* needed) {
   (void)r, (void)p, (void)n, (void)flags;
   if (capacity >= 2) memcpy(json, "{}", 2);
   return *needed = 2, note(__func__);
