@@ -307,8 +307,7 @@ KVRT_API kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt
 KVRT_API void kvrt_runtime_retain(kvrt_runtime* runtime);
 KVRT_API void kvrt_runtime_release(kvrt_runtime* runtime);
 KVRT_API kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out);
-/* Compute threads from the next step on, 1 to 256; 0: what affinity and cgroup leave. Any thread, at any time; waits for the step that
- * runs. */
+/* Compute threads from the next step on, 1 to 256; 0: what affinity and cgroup leave. Any thread, at any time; waits for nothing. */
 KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t threads);
 
 /* ---- model ------------------------------------------------------------------------------------------------------------------- */

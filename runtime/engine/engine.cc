@@ -26,9 +26,7 @@ Result<std::shared_ptr<Engine>> Engine::open(const EngineOptions& options, std::
 
 Status Engine::set_threads(uint32_t threads) {
   KVRT_TRY(check_threads(threads));
-  std::lock_guard lock(step_mutex_);
-  threads_ = threads ? threads : usable_cpus();
-  backend_->set_threads(threads_);
+  threads_ = threads ? threads : usable_cpus();  // the next step takes them on: who waits for a turn between steps may wait for many
   return {};
 }
 

@@ -30,7 +30,7 @@ class Engine {
   Log* log() const { return log_.get(); }
   Backend* backend() const { return backend_.get(); }
   uint32_t threads() const { return threads_; }
-  Status set_threads(uint32_t threads);  // 0: usable_cpus(). Waits for the step that runs
+  Status set_threads(uint32_t threads);  // 0: usable_cpus(). From the next step on
   // One open store per directory: a second open of it gets the first one, as long as that lives.
   Result<std::shared_ptr<Store>> open_store(const std::shared_ptr<Engine>& self, const std::string& path, const StoreOptions& options);
   std::mutex& step_mutex() { return step_mutex_; }
