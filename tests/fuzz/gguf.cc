@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "runtime/model/ggml_types.h"
 #include "runtime/model/model.h"
 
 namespace {
@@ -14,6 +15,17 @@ void require(bool condition, const char* what) {
 
 bool within(std::span<const uint8_t> part, std::span<const uint8_t> whole) {
   return part.empty() || (part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size());
+}
+
+// By other arithmetic than the parser's: 128 bits hold any product that an honest size leads to, the first that is larger than the file ends it.
+bool extent_is_shape(const kvrt::GgufTensor& tensor) {
+  const kvrt::GgmlType* type = kvrt::find_ggml_type(static_cast<uint32_t>(tensor.view.type));
+  unsigned __int128 elements = 1;
+  for (const uint64_t n : tensor.view.ne) {
+    elements *= n;
+    if (n == 0 || elements >> 64 != 0) return false;
+  }
+  return elements % type->block_elems == 0 && elements / type->block_elems * type->block_bytes == tensor.view.data.size();
 }
 
 std::span<const uint8_t> bytes_of(std::string_view s) { return {reinterpret_cast<const uint8_t*>(s.data()), s.size()}; }
@@ -31,6 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   volatile uint8_t sink = 0;
   for (const kvrt::GgufTensor& tensor : file.tensors()) {
     require(within(tensor.view.data, bytes), "a tensor lies within the file");
+    require(extent_is_shape(tensor), "a tensor has the bytes of its shape");
     require(file.find(tensor.name) == &tensor, "a tensor is found by its name");
     if (!tensor.view.data.empty()) sink = static_cast<uint8_t>(sink + tensor.view.data.front() + tensor.view.data.back());
   }
