@@ -12,7 +12,11 @@
 namespace kvrt::jinja {
 
 namespace {
+#ifdef KVRT_ASSERTS
+constexpr size_t kChunkBytes = 0;  // each value a block of its own, so that a sanitizer sees a step past its end
+#else
 constexpr size_t kChunkBytes = 64 << 10;
+#endif
 constexpr uint32_t kIndexedFrom = 9;
 
 // Seeded by where the program was loaded, so that nobody can write down keys that collide.
