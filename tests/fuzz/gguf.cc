@@ -17,10 +17,12 @@ bool within(std::span<const uint8_t> part, std::span<const uint8_t> whole) {
   return part.empty() || (part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size());
 }
 
+__extension__ typedef unsigned __int128 Wide;
+
 // By other arithmetic than the parser's: 128 bits hold any product that an honest size leads to, the first that is larger than the file ends it.
 bool extent_is_shape(const kvrt::GgufTensor& tensor) {
   const kvrt::GgmlType* type = kvrt::find_ggml_type(static_cast<uint32_t>(tensor.view.type));
-  unsigned __int128 elements = 1;
+  Wide elements = 1;
   for (const uint64_t n : tensor.view.ne) {
     elements *= n;
     if (n == 0 || elements >> 64 != 0) return false;
