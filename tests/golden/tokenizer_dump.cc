@@ -74,7 +74,7 @@ static Status run(const char* path, const std::string& flags) {
       return error(Code::kInternal, Detail::kNone, "a text of %zu bytes does not decode to itself: %.60s", text.size(), text.c_str());
     auto count = static_cast<uint32_t>(ids.size());
     fwrite(&count, sizeof count, 1, stdout);
-    fwrite(ids.data(), sizeof(int32_t), ids.size(), stdout);
+    if (count) fwrite(ids.data(), sizeof(int32_t), ids.size(), stdout);
   }
   return {};
 }
