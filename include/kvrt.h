@@ -326,7 +326,7 @@ typedef struct kvrt_model_options {
   uint32_t step_ms_max;
   uint32_t from_fd; /* 1: read the file from `fd`, not from a path, which only names it in messages then and may be NULL */
   int32_t fd;       /* open for reading, seekable; stays the caller's, who may close it when model_open has returned */
-  /* 1: the whole pool is given memory at open, NO_MEMORY where there is none; 0: its pages on their first use, which can double a step's
+  /* 1: the whole pool is given memory at open, NO_MEMORY where less is free; 0: its pages on their first use, which can double a step's
    * time on a virtual machine. */
   uint32_t kv_populate;
   uint64_t fd_offset, fd_size; /* the GGUF's bytes within it; size 0: to the end of the file */
@@ -611,8 +611,9 @@ enum {
 
 /* Constrained output: a token is sampled only if the answer can still become what the grammar says; the end of the turn only where the
  * answer is whole. GBNF: rules `name ::= ...` as in llama.cpp, from `root`. JSON_SCHEMA: JSON text that is valid by the schema, its
- * properties in the schema's order; what a mask cannot promise (uniqueItems, not...) is UNSUPPORTED by name. CONTINUE: goes on in the last
- * generation's grammar after max_tokens, a cancel, or a resume; what was appended since must fit it. */
+ * properties in the schema's order, and no others unless additionalProperties allows them; what a mask cannot promise (uniqueItems, not...)
+ * is UNSUPPORTED by name. CONTINUE: goes on in the last generation's grammar after max_tokens, a cancel, or a resume; what was appended
+ * since must fit it. */
 enum { KVRT_GRAMMAR_DEFAULT = 0 /* none */, KVRT_GRAMMAR_GBNF = 1, KVRT_GRAMMAR_JSON_SCHEMA = 2, KVRT_GRAMMAR_CONTINUE = 3 };
 
 /* How an answer is split into content, reasoning and tool calls. A call that is malformed or cut short is content. A session without tools

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "runtime/base/threads.h"
+#include "runtime/base/turn_lock.h"
 #include "runtime/compute/backend.h"
 #include "runtime/compute/cpu_kernels.h"
 #include "runtime/compute/cpu_memory.h"
@@ -81,7 +81,7 @@ class CpuBackend final : public Backend {
   void for_rows(uint32_t n, uint32_t grain, const F& fn);
 
   const CpuKernels& kernels_;
-  std::mutex pool_mu_;  // a model may be loaded, or the threads changed, while another's step runs
+  TurnLock pool_mu_;  // a model may be loaded, or the threads changed, while another's step runs
   ThreadPool pool_;
   HostArena weights_;
   std::vector<int8_t> quant_q_;

@@ -6,6 +6,14 @@
 
 namespace kvrt {
 
+namespace {
+constexpr std::pair<ReplyKind, ReplyFormat> kNamedFormats[] = {
+    {ReplyKind::kPlain, ReplyFormat::kPlain},   {ReplyKind::kHermes, ReplyFormat::kHermes},
+    {ReplyKind::kLlama3, ReplyFormat::kLlama3}, {ReplyKind::kMistral, ReplyFormat::kMistral},
+    {ReplyKind::kGemma, ReplyFormat::kGemma},   {ReplyKind::kDeepSeek, ReplyFormat::kDeepSeek},
+};
+}
+
 // Compiled once for all generations that use it: agents send the same schema with every call.
 Result<std::shared_ptr<const Grammar>> ModelHost::compiled(GrammarKind kind, const std::string& source) {
   std::lock_guard lock(grammar_mu_);
@@ -50,28 +58,8 @@ Result<std::unique_ptr<GrammarMatcher>> ModelHost::matcher_for(const Session& se
 // The style in which this session's answers are written, by option or template.
 ReplyStyle ModelHost::reply_style(const Session& session, ReplyKind kind) const {
   ReplyStyle style = reply_style_;
-  switch (kind) {
-    case ReplyKind::kNone:
-    case ReplyKind::kAuto:
-      break;
-    case ReplyKind::kPlain:
-      style.format = ReplyFormat::kPlain;
-      break;
-    case ReplyKind::kHermes:
-      style.format = ReplyFormat::kHermes;
-      break;
-    case ReplyKind::kLlama3:
-      style.format = ReplyFormat::kLlama3;
-      break;
-    case ReplyKind::kMistral:
-      style.format = ReplyFormat::kMistral;
-      break;
-    case ReplyKind::kGemma:
-      style.format = ReplyFormat::kGemma;
-      break;
-    case ReplyKind::kDeepSeek:
-      style.format = ReplyFormat::kDeepSeek;
-      break;
+  for (auto [named, format] : kNamedFormats) {
+    if (kind == named) style.format = format;
   }
   // What a model without tools says in JSON is its answer.
   if (session.arguments.tools.empty() && kind == ReplyKind::kAuto && style.format != ReplyFormat::kHarmony)

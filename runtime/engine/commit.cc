@@ -61,9 +61,11 @@ void Scheduler::commit_prompt(const PlannedSeq& seq, const float* logits, uint32
 // What the row after the last token leads to: a token of kvrt's, or a question to the host.
 void Scheduler::commit_row(Session* s, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns) {
   Generation& g = *s->generation;
-  std::span<const uint64_t> mask;
-  if (g.matcher) mask = g.matcher->mask();
-  sample.empty |= !mask.empty() && std::all_of(mask.begin(), mask.end(), [](uint64_t word) { return word == 0; });
+  std::span<const uint64_t> mask;  // for the host; kvrt's own sampler has looked at it
+  if (g.matcher && g.options.host_samples) {
+    mask = g.matcher->mask();
+    sample.empty = std::all_of(mask.begin(), mask.end(), [](uint64_t word) { return word == 0; });
+  }
   if (!sample.finite) {
     fail(s, error(Code::kDevice, Detail::kNumeric, "logits of position %zu hold a NaN or an infinity; the session keeps its %zu tokens",
                   s->tokens.size() - 1, s->tokens.size()));
@@ -82,7 +84,7 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
     logits.position = s->tokens.size() - 1;
     logits.logits.assign(row, row + tokenizer.vocab_size());
     if (g.options.host_samples) g.awaited = logits.logits;
-    if (g.options.host_samples && !mask.empty()) apply_mask(logits.logits, mask);
+    if (!mask.empty()) apply_mask(logits.logits, mask);
     push(s, std::move(logits));
   }
   if (!g.options.host_samples) commit_token(s, sample, tokenizer, now_ns);
@@ -112,7 +114,7 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
   const bool control = tokenizer.is_control(sample.token);
   event.text = control && g.parser ? g.text.flush() : std::string();  // parts end at a control token, which may be a marker
   event.text += g.text.push(tokenizer.piece_after(previous, sample.token, false));
-  std::string text = event.text;
+  const std::string text = g.parser ? event.text : std::string();
   push(s, std::move(event));
   push_parts(s, text, control ? tokenizer.piece(sample.token, true) : "", false);
   if (g.matcher) g.matcher->accept(sample.token);  // it was in the mask

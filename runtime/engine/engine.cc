@@ -26,7 +26,7 @@ Result<std::shared_ptr<Engine>> Engine::open(const EngineOptions& options, std::
 
 Status Engine::set_threads(uint32_t threads) {
   KVRT_TRY(check_threads(threads));
-  threads_ = threads ? threads : usable_cpus();  // the next step takes them on: who waits for a turn between steps may wait for many
+  threads_ = threads ? threads : usable_cpus();  // the next step takes them on
   return {};
 }
 

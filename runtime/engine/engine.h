@@ -11,6 +11,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
+#include "runtime/base/turn_lock.h"
 #include "runtime/compute/backend.h"
 #include "storage/store.h"
 
@@ -33,7 +34,7 @@ class Engine {
   Status set_threads(uint32_t threads);  // 0: usable_cpus(). From the next step on
   // One open store per directory: a second open of it gets the first one, as long as that lives.
   Result<std::shared_ptr<Store>> open_store(const std::shared_ptr<Engine>& self, const std::string& path, const StoreOptions& options);
-  std::mutex& step_mutex() { return step_mutex_; }
+  TurnLock& step_mutex() { return step_mutex_; }
 
  private:
   struct OpenStore;
@@ -42,7 +43,7 @@ class Engine {
   Env* env_ = nullptr;
   std::atomic<uint32_t> threads_{1};
   std::unique_ptr<Backend> backend_;
-  std::mutex step_mutex_;
+  TurnLock step_mutex_;
   std::mutex stores_mu_;
   std::condition_variable store_closed_;
   std::map<std::string, std::weak_ptr<Store>> stores_;  // by canonical path, guarded by stores_mu_

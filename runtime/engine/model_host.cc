@@ -128,7 +128,12 @@ Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunn
                  static_cast<unsigned long long>(options.kv_bytes_max), static_cast<unsigned long long>(physical_memory()));
   }
   KVRT_ASSIGN(const uint64_t blocks, pool_blocks(kv_, d.context, options.kv_bytes_max));
-  KVRT_ASSIGN(pool_buffer_, engine_->backend()->alloc(blocks * kv_.block_bytes(), options.kv_populate));
+  const uint64_t pool_bytes = blocks * kv_.block_bytes(), free_bytes = available_memory();
+  if (options.kv_populate && pool_bytes > free_bytes) {  // the system would give it, and end the process when the pages are touched
+    return error(Code::kNoMemory, Detail::kNone, "kv_populate: the pool has %llu bytes, %llu are free: lower kv_bytes_max",
+                 static_cast<unsigned long long>(pool_bytes), static_cast<unsigned long long>(free_bytes));
+  }
+  KVRT_ASSIGN(pool_buffer_, engine_->backend()->alloc(pool_bytes, options.kv_populate));
   runner_ = std::move(toy);
   if (!runner_) {
     KVRT_ASSIGN(auto scratch, make_scratch(*model_, engine_->backend(), kStepRowsMax, kLogitsRowsMax));

@@ -205,6 +205,8 @@ static uint64_t resident_bytes(void) {
   return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+static uint64_t memory_bytes(void) { return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE); }
+
 // The pool has its memory at once, or none until it is used.
 static void populated(kvrt_runtime* rt, const char* path) {
   const uint64_t pool = UINT64_C(96) << 20, slack = UINT64_C(24) << 20;
@@ -217,6 +219,11 @@ static void populated(kvrt_runtime* rt, const char* path) {
     EXPECT(populate ? grew + slack >= pool : grew <= slack, "kv_populate %u: %" PRIu64 " bytes more", populate, grew);
     kvrt_model_release(model);
   }
+  // Nearly all of the machine: it can be promised, but some of it is in use.
+  const kvrt_model_options o = {.struct_size = sizeof o, .kv_bytes_max = memory_bytes(), .kv_populate = 1};
+  kvrt_model* model = NULL;
+  const kvrt_status status = kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model);
+  EXPECT(status == KVRT_NO_MEMORY && !model && strstr(last_message(), "kv_populate"), "all memory: %s", kvrt_status_name(status));
 }
 
 int main(void) {

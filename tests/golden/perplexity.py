@@ -2,7 +2,7 @@
 """`kvrt perplexity` over a whole text, held against an f32 forward pass of the same dequantized weights.
 
   perplexity.py --kvrt PROGRAM [--which gemma3]     exit 1 when it is more than PERPLEXITY_MAX off the stored figure of the reference
-  perplexity.py --store [--which gemma3]            compute that figure with reference.py and keep it in data/perplexity*.json
+  perplexity.py --kvrt PROGRAM --store [...]         compute that figure with reference.py and keep it in data/perplexity*.json
 
 The text is ../data/text_kjv.txt in windows of 512 tokens, the second half of each scored. Exit 77: the model is not there, or numpy or gguf
 is not.
@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 try:
+    import gguf
     import numpy as np
     import reference
     from kl import WHICH, log_softmax
@@ -47,11 +48,11 @@ def reference_losses(path, tokens, bos):
     return losses
 
 
-def store(which, path, data):
-    import gguf
+def store(kvrt, path, data):
+    """The tokens are kvrt's, whose tokenizer golden_tokenizer holds against others."""
     reader = gguf.GGUFReader(str(path))
     value = lambda key: field.contents() if (field := reader.get_field(key)) else None
-    tokens = json.loads(subprocess.run([store.kvrt, "tokenize", "-m", str(path), "-f", str(TEXT), "--json"], check=True,
+    tokens = json.loads(subprocess.run([kvrt, "tokenize", "-m", str(path), "-f", str(TEXT), "--json"], check=True,
                                        capture_output=True, text=True).stdout)["tokens"]
     bos = value("tokenizer.ggml.bos_token_id") if value("tokenizer.ggml.add_bos_token") else None
     losses = reference_losses(str(path), tokens, bos)
@@ -71,8 +72,7 @@ def main():
         print(f"skipped: {path} is not there")
         sys.exit(77)
     if args.store:
-        store.kvrt = args.kvrt  # for its tokenizer, which golden_tokenizer holds against others
-        store(args.which, path, data)
+        store(args.kvrt, path, data)
     stored = json.loads(data.read_text())
     if (stored["model_sha256"], stored["text_sha256"]) != (digest(path), digest(TEXT)):
         sys.exit(f"{data} is of another model or text: make it again with --store")

@@ -2,14 +2,21 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <fstream>
+#include <mutex>
 #include <numeric>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "runtime/base/turn_lock.h"
 
 namespace kvrt {
 namespace {
@@ -95,6 +102,55 @@ TEST(ThreadPool, ManyPoolsComeAndGo) {
     ThreadPool pool(1 + static_cast<uint32_t>(i) % 4);
     if (i % 2 == 0) pool.parallel_for(3, [](uint32_t, uint32_t) {});
   }
+}
+
+bool sleeps(pid_t thread) {
+  std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string line;
+  std::getline(stat, line);
+  const size_t name_end = line.rfind(") ");
+  return name_end != std::string::npos && line[name_end + 2] == 'S';
+}
+
+// Who asked first comes first, before the one that has just let go and asks at once again.
+TEST(TurnLock, IsGivenInTheOrderOfAsking) {
+  TurnLock lock;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<int> order;  // guarded by the lock
+    lock.lock();
+    std::vector<std::thread> others;
+    for (int i = 1; i <= 3; ++i) {
+      std::atomic<pid_t> id = 0;
+      others.emplace_back([&, i] {
+        id = static_cast<pid_t>(syscall(SYS_gettid));
+        std::lock_guard guard(lock);
+        order.push_back(i);
+      });
+      while (id == 0 || !sleeps(id)) std::this_thread::yield();  // it waits
+    }
+    lock.unlock();
+    lock.lock();
+    order.push_back(0);
+    lock.unlock();
+    for (std::thread& other : others) other.join();
+    EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 0}));
+  }
+}
+
+TEST(TurnLock, HoldsOneAtATime) {
+  TurnLock lock;
+  int count = 0;  // plain
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < 2000; ++n) {
+        std::lock_guard guard(lock);
+        ++count;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(count, 8000);
 }
 
 TEST(UsableCpus, IsWithinTheMachine) {
