@@ -1,19 +1,7 @@
-// What the AVX2 files share. Everything here has internal linkage: were it an ordinary inline function, the linker might keep
-// the copy compiled with AVX2 for the whole program. For the same reason these files use no STL and no other header's code.
+// What the AVX2 files share. Nothing here may be an ordinary inline function: see cpu_simd.h.
 #pragma once
 
-#include <immintrin.h>
-
-#include "runtime/compute/cpu_kernels.h"
-
-// Unrolls the next loop whole: accumulators in an array stay in registers only if every index is a constant.
-// Not under sanitizers: with a check at every access, unrolled tiles take the compiler minutes.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define KVRT_UNROLL
-#else
-#define KVRT_UNROLL _Pragma("GCC unroll 32")
-#endif
-#define KVRT_INLINE [[gnu::always_inline]] static inline
+#include "runtime/compute/cpu_simd_avx2.h"
 
 namespace kvrt::avx2 {
 
