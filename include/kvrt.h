@@ -277,7 +277,7 @@ typedef int32_t (*kvrt_event_fn)(void* user, const kvrt_event* event);
 /* ---- runtime ----------------------------------------------------------------------------------------------------------------- */
 
 enum { KVRT_LOG_DEFAULT = 0 /* WARN */, KVRT_LOG_ERROR = 1, KVRT_LOG_WARN = 2, KVRT_LOG_INFO = 3, KVRT_LOG_DEBUG = 4 };
-enum { KVRT_ISA_DEFAULT = 0 /* the best that passes its self-check */, KVRT_ISA_SCALAR = 1, KVRT_ISA_AVX2 = 2 };
+enum { KVRT_ISA_DEFAULT = 0 /* the best that passes its self-check */, KVRT_ISA_SCALAR = 1, KVRT_ISA_AVX2 = 2, KVRT_ISA_AVX512 = 3 };
 
 /* May come on any thread and must not call kvrt. */
 typedef void (*kvrt_log_fn)(void* user, int32_t level, const char* text, size_t text_size);

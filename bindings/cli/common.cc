@@ -57,7 +57,10 @@ int32_t on_load(void* user, const kvrt_event* event) {
 kvrt_status open_runtime(const ModelFlags& flags, Runtime& out) {
   auto options = sized<kvrt_runtime_options>();
   options.threads = flags.threads;
-  options.isa = flags.isa == "scalar" ? KVRT_ISA_SCALAR : flags.isa == "avx2" ? KVRT_ISA_AVX2 : KVRT_ISA_DEFAULT;
+  options.isa = flags.isa == "scalar"   ? KVRT_ISA_SCALAR
+                : flags.isa == "avx2"   ? KVRT_ISA_AVX2
+                : flags.isa == "avx512" ? KVRT_ISA_AVX512
+                                        : KVRT_ISA_DEFAULT;
   options.log = log_line;
   kvrt_runtime* runtime = nullptr;
   if (kvrt_status s = kvrt_runtime_open(&options, &runtime)) return complain("cannot open the runtime", s);

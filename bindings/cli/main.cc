@@ -20,7 +20,7 @@ void add_kv(CLI::App* command, ModelFlags& flags) {
 void add_compute(CLI::App* command, ModelFlags& flags) {
   command->add_option("--threads", flags.threads, "compute threads (0: the CPUs that affinity and cgroup leave)")
       ->check(CLI::Range(0, 256));
-  command->add_option("--isa", flags.isa, "instruction set, when not the best")->check(CLI::IsMember({"scalar", "avx2"}));
+  command->add_option("--isa", flags.isa, "instruction set, when not the best")->check(CLI::IsMember({"scalar", "avx2", "avx512"}));
   add_kv(command, flags);
   command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step")->check(CLI::Range(1, 512));
 }

@@ -60,8 +60,10 @@ kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime*
     KVRT_TRY(check_not_null(out, "out"));
     kvrt_runtime_options o;
     KVRT_TRY(read_options(options, "kvrt_runtime_options", &o));
-    static const char* const kIsas[] = {"", "scalar", "avx2"};
-    if (o.isa > KVRT_ISA_AVX2) return error(Code::kInvalid, Detail::kNone, "isa is %u, expected KVRT_ISA_DEFAULT to KVRT_ISA_AVX2", o.isa);
+    static const char* const kIsas[] = {"", "scalar", "avx2", "avx512"};
+    if (o.isa > KVRT_ISA_AVX512) {
+      return error(Code::kInvalid, Detail::kNone, "isa is %u, expected KVRT_ISA_DEFAULT to KVRT_ISA_AVX512", o.isa);
+    }
     if (o.log_level > KVRT_LOG_DEBUG) {
       return error(Code::kInvalid, Detail::kNone, "log_level is %u, expected KVRT_LOG_DEFAULT to KVRT_LOG_DEBUG", o.log_level);
     }

@@ -101,13 +101,13 @@ class Backend {
   // Threads of the next op on, 1 to kThreadsMax.
   virtual void set_threads(uint32_t threads) = 0;
   virtual const char* name() const = 0;      // "cpu"
-  virtual const char* isa() const = 0;       // kernel table in use: "scalar", "avx2"
+  virtual const char* isa() const = 0;       // kernel table in use: "scalar", "avx2", "avx512"
   virtual const char* numerics() const = 0;  // "cpu-2": part of kv_root
 };
 
 struct CpuOptions {
   uint32_t threads = 0;  // 0: usable_cpus()
-  std::string isa;       // "" picks the best that passes its self-check; "scalar", "avx2" force one, UNSUPPORTED where the machine lacks it
+  std::string isa;       // "" picks the best that passes its self-check; any other forces one table, UNSUPPORTED where the machine lacks it
 };
 Result<std::unique_ptr<Backend>> open_cpu(const CpuOptions& options, Log* log);
 

@@ -86,7 +86,8 @@ struct CpuKernels {
 };
 
 const CpuKernels* scalar_kernels();
-const CpuKernels* avx2_kernels();  // call its kernels only where the machine has AVX2, FMA and F16C
+const CpuKernels* avx2_kernels();    // call its kernels only where the machine has AVX2, FMA and F16C
+const CpuKernels* avx512_kernels();  // likewise AVX-512 F, BW, VL and VNNI, and what avx2 needs
 
 inline MatmulFn matmul_of(const CpuKernels& kernels, DType type) { return kernels.matmul->by_type[static_cast<uint32_t>(type)]; }
 

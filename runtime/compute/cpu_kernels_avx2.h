@@ -19,56 +19,6 @@ KVRT_INLINE __m256i broadcast_word(const int8_t* p) {
 // in a rolled loop it forces them to the stack instead.
 KVRT_INLINE void pin(__m256i& v) { asm volatile("" : "+x"(v)); }
 
-// exp(x), x ≤ 88; 0 below -64 (NUMERICS.md §1).
-KVRT_INLINE __m256 exp_ps(__m256 x) {
-  const __m256 magic = _mm256_set1_ps(12582912.0f);
-  const __m256 shifted = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic);
-  const __m256 n = _mm256_sub_ps(shifted, magic);
-  __m256 r = _mm256_fmadd_ps(n, _mm256_set1_ps(-0x1.62e4p-1f), x);
-  r = _mm256_fmadd_ps(n, _mm256_set1_ps(-0x1.7f7d1cp-20f), r);
-  __m256 p = _mm256_set1_ps(1.9875691500e-4f);
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.3981999507e-3f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.3334519073e-3f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.1665795894e-2f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.6666665459e-1f));
-  p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(5.0000001201e-1f));
-  p = _mm256_fmadd_ps(p, _mm256_mul_ps(r, r), r);
-  p = _mm256_add_ps(p, _mm256_set1_ps(1.0f));
-  const __m256i bias = _mm256_set1_epi32(127 - 0x4b400000);  // 0x4b400000: the bits of magic
-  const __m256i exponent = _mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(shifted), bias), 23);
-  p = _mm256_mul_ps(p, _mm256_castsi256_ps(exponent));
-  return _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(-64.0f), _CMP_LT_OQ), p);
-}
-
-// tanh(x) (NUMERICS.md §1).
-KVRT_INLINE __m256 tanh_ps(__m256 x) {
-  const __m256 sign = _mm256_set1_ps(-0.0f), one = _mm256_set1_ps(1.0f), a = _mm256_andnot_ps(sign, x), z = _mm256_mul_ps(x, x);
-  __m256 p = _mm256_set1_ps(-0x1.75e1cap-8f);
-  p = _mm256_fmadd_ps(p, z, _mm256_set1_ps(0x1.52269ap-6f));
-  p = _mm256_fmadd_ps(p, z, _mm256_set1_ps(-0x1.b83c5ap-5f));
-  p = _mm256_fmadd_ps(p, z, _mm256_set1_ps(0x1.110726p-3f));
-  p = _mm256_fmadd_ps(p, z, _mm256_set1_ps(-0x1.555532p-2f));
-  const __m256 near = _mm256_fmadd_ps(_mm256_mul_ps(p, z), x, x);
-  const __m256 e = exp_ps(_mm256_mul_ps(_mm256_set1_ps(-2.0f), a));
-  const __m256 far = _mm256_sub_ps(one, _mm256_div_ps(_mm256_add_ps(e, e), _mm256_add_ps(one, e)));
-  const __m256 signed_far = _mm256_or_ps(far, _mm256_and_ps(sign, x));
-  return _mm256_blendv_ps(signed_far, near, _mm256_cmp_ps(a, _mm256_set1_ps(0.625f), _CMP_LT_OQ));
-}
-
-// cap * tanh(x / cap)
-KVRT_INLINE __m256 softcap_ps(__m256 x, __m256 cap) { return _mm256_mul_ps(cap, tanh_ps(_mm256_div_ps(x, cap))); }
-
-// The fixed tree over 16 lanes: i + 8, then i + 4, i + 2, i + 1.
-KVRT_INLINE float sum_lanes(__m256 low, __m256 high) {
-  const __m256 eight = _mm256_add_ps(low, high);
-  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
-}
-
-// One lane of exp_ps: the same bits as any other lane.
-KVRT_INLINE float exp_one(float x) { return _mm256_cvtss_f32(exp_ps(_mm256_set1_ps(x))); }
-
 // Lanes below n (0..8) all ones.
 KVRT_INLINE __m256i lanes_below(int n) { return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)); }
 
@@ -94,14 +44,6 @@ void matmul_f16(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end
 void matmul_bf16(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end);
 void matmul_f32(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end);
 extern const MatmulTable kMatmul;
-void quantize_row(const float* x, uint32_t k, const QuantRows& out);
-void rmsnorm_row(const float* x, const float* weight, float eps, uint32_t width, float* out);
-void silu_mul_row(const float* gate, const float* up, uint32_t width, float* out);
-void gelu_mul_row(const float* gate, const float* up, uint32_t width, float* out);
-void softcap_row(float cap, uint32_t n, float* x);
-void add_scaled_row(float factor, const float* y, uint32_t n, float* x);
-void rope_head(const float* cos, const float* sin, uint32_t pairs, bool interleaved, float* x);
-void kv_row(KvFormat format, const float* x, uint32_t n, uint8_t* out, uint16_t* scale);
 void attend_span(const AttentionTile& tile);
 void merge_span(uint32_t head_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2);
 void finish_row(uint32_t head_dim, float sum, const float* acc, float* out);

@@ -1,5 +1,6 @@
 // AVX2 attention over one span: keys in lanes for q.k, head dimensions in lanes for p.v. Each block of K and V is read once
 // for all rows of the tile. head_dim is a multiple of 8, at most 512.
+#include "runtime/compute/cpu_elementwise.h"
 #include "runtime/compute/cpu_kernels_avx2.h"
 #include "runtime/compute/cpu_kernels_scalar.h"
 
@@ -7,9 +8,6 @@ namespace kvrt::avx2 {
 namespace {
 
 constexpr uint32_t kRowsAtOnce = 6;  // rows x 2 vectors, or up to 3 rows x 4 vectors: at most 12 accumulators
-
-KVRT_INLINE uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
-KVRT_INLINE uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 // Where rows [row, row + R) have their queries; one division for all.
 template <int R>
@@ -38,8 +36,6 @@ KVRT_INLINE Seen seen_by(const AttentionTile& tile, uint32_t row) {
 constexpr uint32_t kPrefetchBlocks = 2;
 constexpr uint32_t kPieceKeys = 16, kPieceValues = 32;
 constexpr uint32_t kHeadDimMax = 512;
-
-KVRT_INLINE void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
 
 // What K and V are read as.
 struct F16 {
@@ -175,14 +171,14 @@ void softmax_row(Seen seen, float* p, float* max_out, float* sum_out) {
   __m256 sums[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
   for (uint32_t j = seen.first / 16 * 16; j < seen.end; j += 16) {
     KVRT_UNROLL for (uint32_t i = 0; i < 2; ++i) {
-      __m256 e = exp_ps(_mm256_sub_ps(_mm256_loadu_ps(p + j + 8 * i), max));
+      __m256 e = simd::exp<Simd>(_mm256_sub_ps(_mm256_loadu_ps(p + j + 8 * i), max));
       if (!all_seen(seen, j, 16)) e = _mm256_and_ps(e, seen_lanes(seen, j + 8 * i));
       _mm256_storeu_ps(p + j + 8 * i, e);
       sums[i] = _mm256_add_ps(sums[i], e);
     }
   }
   *max_out = _mm_cvtss_f32(max4);
-  *sum_out = sum_lanes(sums[0], sums[1]);
+  *sum_out = Simd::sum16({{sums[0], sums[1]}});
 }
 
 // The values of `keys` positions from the span's position `first` on, for rows [row, row + rows). What every row sees goes through
@@ -215,7 +211,7 @@ void begin_values(const AttentionTile& tile, uint32_t rows) {
     const Seen seen = seen_by(tile, row);
     if (seen.first == seen.end) continue;
     float* p = tile.scratch + uint64_t{row} * kSpanTokens;
-    if (tile.softcap > 0) softcap_row(tile.softcap, seen.end - seen.first, p + seen.first);
+    if (tile.softcap > 0) simd::softcap_row<Simd>(tile.softcap, seen.end - seen.first, p + seen.first);
     softmax_row(seen, p, tile.max + row, tile.sum + row);
     float* acc = tile.acc + uint64_t{row} * tile.head_dim;
     for (uint32_t d = 0; d < tile.head_dim; d += 8) _mm256_storeu_ps(acc + d, _mm256_setzero_ps());
@@ -292,7 +288,7 @@ void attend_span(const AttentionTile& tile) {
 
 void merge_span(uint32_t head_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2) {
   const float both = max2 > *max ? max2 : *max;
-  const float a = exp_one(*max - both), b = exp_one(max2 - both);
+  const float a = simd::exp_one<Simd>(*max - both), b = simd::exp_one<Simd>(max2 - both);
   *sum = __builtin_fmaf(*sum, a, sum2 * b);
   const __m256 a8 = _mm256_set1_ps(a), b8 = _mm256_set1_ps(b);
   for (uint32_t d = 0; d < head_dim; d += 8) {

@@ -23,13 +23,24 @@ bool machine_has_avx2() {
 #endif
 }
 
+bool machine_has_avx512() {
+#if defined(__x86_64__)
+  return machine_has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&  // these know of zmm too
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
+}
+
 struct Candidate {
   const CpuKernels* kernels;
   bool supported;
 };
 
 // Best first; scalar last, always there.
-std::vector<Candidate> candidates() { return {{avx2_kernels(), machine_has_avx2()}, {scalar_kernels(), true}}; }
+std::vector<Candidate> candidates() {
+  return {{avx512_kernels(), machine_has_avx512()}, {avx2_kernels(), machine_has_avx2()}, {scalar_kernels(), true}};
+}
 
 bool agrees(const CpuKernels& kernels, Log* log) {
   std::string mismatch;
@@ -51,7 +62,8 @@ Result<std::unique_ptr<Backend>> open_cpu(const CpuOptions& options, Log* log) {
       break;
     }
   }
-  if (!known) return error(Code::kUnsupported, Detail::kNone, "instruction set \"%s\": no such kernels; scalar, avx2", options.isa.c_str());
+  if (!known)
+    return error(Code::kUnsupported, Detail::kNone, "instruction set \"%s\": no such kernels; scalar, avx2, avx512", options.isa.c_str());
   if (chosen == nullptr) {
     return error(Code::kUnsupported, Detail::kNone, "instruction set \"%s\": this machine lacks it or fails its self-check",
                  options.isa.c_str());

@@ -63,7 +63,7 @@ static void use_setting(struct bench* b, struct setting setting) {
 }
 
 // One of `parts` parts of the settings.
-static void tiny_model(const char* path, int avx2, size_t part, size_t parts) {
+static void tiny_model(const char* path, uint32_t best, size_t part, size_t parts) {
   static struct base base;
   memset(&base, 0, sizeof base);
   struct bench b = {.path = path, .pool_tokens = 8192};
@@ -78,7 +78,7 @@ static void tiny_model(const char* path, int avx2, size_t part, size_t parts) {
   base.new_count = props.context_length >= 256 ? 40 : props.context_length / 3;
   make_base(&b, &base, kPrompts);
   const uint32_t chunks[] = {1, 7, 64, 512}, blocks[] = {16, 32, 64};
-  for (uint32_t isa = KVRT_ISA_SCALAR; isa <= (avx2 ? KVRT_ISA_AVX2 : KVRT_ISA_SCALAR); ++isa) {
+  for (uint32_t isa = KVRT_ISA_SCALAR; isa <= best; ++isa) {
     for (uint32_t threads = 1; threads <= 2; ++threads) {
       for (size_t c = 0; c < 4; ++c) {
         for (size_t k = 0; k < 3; ++k) {
@@ -100,13 +100,12 @@ static void tiny_model(const char* path, int avx2, size_t part, size_t parts) {
   }
 }
 
-static void real_model(const char* path, int avx2) {
+static void real_model(const char* path, uint32_t best) {
   static struct base base;
   base.prompt_count = 64;
   base.new_count = 32;
   struct bench b = {.path = path, .pool_tokens = 8192};
   make_base(&b, &base, 1);
-  const uint32_t best = avx2 ? KVRT_ISA_AVX2 : KVRT_ISA_SCALAR;
   use_setting(&b, (struct setting){2, best, 512, 32});
   bench_open(&b);
   variant_cold(&b);
@@ -123,7 +122,8 @@ static void real_model(const char* path, int avx2) {
   variant_fork(&b);
   variant_suspend(&b, 2);
   bench_close(&b);
-  const struct setting others[] = {{1, best, 1, 16}, {1, best, 7, 32}, {2, best, 64, 16}, {2, best, 512, 64}};
+  const struct setting others[] = {
+      {1, best, 1, 16}, {1, best > KVRT_ISA_AVX2 ? KVRT_ISA_AVX2 : best, 7, 32}, {2, best, 64, 16}, {2, best, 512, 64}};
   for (size_t i = 0; i < sizeof others / sizeof *others; ++i) {
     use_setting(&b, others[i]);
     bench_open(&b);
@@ -136,21 +136,21 @@ static void real_model(const char* path, int avx2) {
 
 int main(int argc, char** argv) {
   const int real = argc > 1 && strcmp(argv[1], "real") == 0;
-  const int avx2 = has_isa(KVRT_ISA_AVX2);
+  const uint32_t best = has_isa(KVRT_ISA_AVX512) ? KVRT_ISA_AVX512 : has_isa(KVRT_ISA_AVX2) ? KVRT_ISA_AVX2 : KVRT_ISA_SCALAR;
   static char paths[64][kPathMax];
-  if (!avx2) printf("this machine has no AVX2: scalar only\n");
+  if (best == KVRT_ISA_SCALAR) printf("this machine has no AVX2: scalar only\n");
   const double start = now_ms();
   const int all = argc > 1 && strcmp(argv[1], "all") == 0;
   if (real) {
     if (!find_real(paths[0])) return printf("no model: skipped\n"), kSkip;
-    real_model(paths[0], avx2);
+    real_model(paths[0], best);
   } else {
     const size_t count = list_tiny(paths, 64);
     for (size_t i = 0; i < count; ++i) {
       const double t = now_ms();
       if (argc > 2 && strstr(paths[i], argv[2]) == NULL) continue;
       const size_t parts = all ? 1 : strstr(paths[i], "/row_") ? 6 : 3;
-      tiny_model(paths[i], avx2, i % parts, parts);
+      tiny_model(paths[i], best, i % parts, parts);
       printf("%s: %.1f s\n", paths[i], (now_ms() - t) / 1e3);
     }
   }
@@ -167,7 +167,7 @@ int main(int argc, char** argv) {
 #endif
     make_base(&b, &base, kPrompts);
     host_mode(1);
-    for (uint32_t isa = KVRT_ISA_SCALAR; isa <= (avx2 ? KVRT_ISA_AVX2 : KVRT_ISA_SCALAR); ++isa) {
+    for (uint32_t isa = KVRT_ISA_SCALAR; isa <= best; ++isa) {
       use_setting(&b, (struct setting){isa, isa, 7, 16});
       strcat(b.label, " with FTZ and DAZ");
       bench_open(&b);

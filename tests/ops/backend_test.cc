@@ -111,7 +111,7 @@ TEST(SelfCheck, FindsEveryWrongMatmul) {
 TEST(Run, KeepsTheHostsFloatingPointModeOut) {
   constexpr unsigned kFlush = 0x8040;
   const unsigned before = _mm_getcsr();
-  for (const char* isa : {"scalar", "avx2"}) {
+  for (const std::string& isa : all_isas()) {
     Random random(1);
     const Tensor tensor = random_tensor(DType::kF32, 256, 64, &random);
     std::vector<float> x(64, 1e-39f), want(256), got(256);  // products are denormals

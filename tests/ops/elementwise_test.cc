@@ -60,7 +60,7 @@ TEST(Rope, BothStylesAgainstFloat64AndScalar) {
       const std::vector<int32_t> positions = {0, 1, 77, 8191, 131071};
       const std::vector<float> x = random.floats(positions.size() * kStride);
       std::vector<float> first;
-      for (const char* isa : {"scalar", "avx2"}) {
+      for (const std::string& isa : all_isas()) {
         const auto backend = open_backend(isa, 2);
         if (backend == nullptr) continue;
         std::vector<float> y = x;
@@ -87,16 +87,17 @@ TEST(Rope, BothStylesAgainstFloat64AndScalar) {
 }
 
 TEST(RmsNorm, BitEqualAndWithinBoundOfFloat64) {
-  const auto scalar = open_backend("scalar"), avx2 = open_backend("avx2", 2);
+  const auto scalar = open_backend("scalar");
+  const auto backends = vector_backends(2);
   Random random(2);
   for (const uint32_t width : {1u, 7u, 16u, 17u, 40u, 576u, 1000u}) {
     constexpr uint32_t kRows = 11;
     const std::vector<float> x = random.floats(kRows * width, 3.0f), w = random.floats(width);
     std::vector<float> a(x.size()), b(x.size());
     scalar->run(0, [&] { scalar->rmsnorm(x.data(), w.data(), 1e-5f, kRows, width, a.data()); });
-    if (avx2 != nullptr) {
-      avx2->run(0, [&] { avx2->rmsnorm(x.data(), w.data(), 1e-5f, kRows, width, b.data()); });
-      EXPECT_SAME_BITS(a, b) << width;
+    for (const auto& backend : backends) {
+      backend->run(0, [&] { backend->rmsnorm(x.data(), w.data(), 1e-5f, kRows, width, b.data()); });
+      EXPECT_SAME_BITS(a, b) << backend->isa() << " " << width;
     }
     for (uint32_t r = 0; r < kRows; ++r) {
       double squares = 0;
@@ -111,7 +112,8 @@ TEST(RmsNorm, BitEqualAndWithinBoundOfFloat64) {
 }
 
 TEST(SiluMul, BitEqualAndWithinBoundOfFloat64) {
-  const auto scalar = open_backend("scalar"), avx2 = open_backend("avx2");
+  const auto scalar = open_backend("scalar");
+  const auto backends = vector_backends(2);
   constexpr uint32_t kWidth = 20003;
   std::vector<float> gate_up(2 * kWidth), a(kWidth), b(kWidth);
   for (uint32_t i = 0; i < kWidth; ++i) {
@@ -123,9 +125,9 @@ TEST(SiluMul, BitEqualAndWithinBoundOfFloat64) {
   gate_up[2] = -1e30f;
   gate_up[3] = 1e-42f;
   scalar->run(0, [&] { scalar->act_mul(Activation::kSilu, gate_up.data(), 1, kWidth, a.data()); });
-  if (avx2 != nullptr) {
-    avx2->run(0, [&] { avx2->act_mul(Activation::kSilu, gate_up.data(), 1, kWidth, b.data()); });
-    EXPECT_SAME_BITS(a, b);
+  for (const auto& backend : backends) {
+    backend->run(0, [&] { backend->act_mul(Activation::kSilu, gate_up.data(), 1, kWidth, b.data()); });
+    EXPECT_SAME_BITS(a, b) << backend->isa();
   }
   for (uint32_t i = 0; i < kWidth; ++i) {
     const double x = gate_up[i], want = x / (1.0 + std::exp(-x)) * gate_up[kWidth + i];
@@ -145,7 +147,8 @@ TEST(Tanh, WithinTwoUlps) {
 }
 
 TEST(GeluMul, BitEqualAndWithinBoundOfFloat64) {
-  const auto scalar = open_backend("scalar"), avx2 = open_backend("avx2");
+  const auto scalar = open_backend("scalar");
+  const auto backends = vector_backends(2);
   constexpr uint32_t kWidth = 20003;
   std::vector<float> gate_up(2 * kWidth), a(kWidth), b(kWidth);
   for (uint32_t i = 0; i < kWidth; ++i) {
@@ -157,9 +160,9 @@ TEST(GeluMul, BitEqualAndWithinBoundOfFloat64) {
   gate_up[2] = -1e30f;
   gate_up[3] = 1e-42f;
   scalar->run(0, [&] { scalar->act_mul(Activation::kGeluTanh, gate_up.data(), 1, kWidth, a.data()); });
-  if (avx2 != nullptr) {
-    avx2->run(0, [&] { avx2->act_mul(Activation::kGeluTanh, gate_up.data(), 1, kWidth, b.data()); });
-    EXPECT_SAME_BITS(a, b);
+  for (const auto& backend : backends) {
+    backend->run(0, [&] { backend->act_mul(Activation::kGeluTanh, gate_up.data(), 1, kWidth, b.data()); });
+    EXPECT_SAME_BITS(a, b) << backend->isa();
   }
   for (uint32_t i = 0; i < kWidth; ++i) {
     const double x = gate_up[i], u = std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
@@ -170,7 +173,8 @@ TEST(GeluMul, BitEqualAndWithinBoundOfFloat64) {
 }
 
 TEST(Softcap, BitEqualAndWithinBoundOfFloat64) {
-  const auto scalar = open_backend("scalar"), avx2 = open_backend("avx2", 2);
+  const auto scalar = open_backend("scalar");
+  const auto backends = vector_backends(2);
   Random random(4);
   for (const float cap : {30.0f, 50.0f, 1.5f}) {
     std::vector<float> x = random.extremes(3 * 1003), a = x, b = x;
@@ -179,15 +183,17 @@ TEST(Softcap, BitEqualAndWithinBoundOfFloat64) {
       const double want = double{cap} * std::tanh(double{x[i]} / double{cap});
       ASSERT_NEAR(a[i], want, std::fabs(want) * 4e-7 + double{cap} * 2e-45) << x[i];
     }
-    if (avx2 == nullptr) continue;
-    avx2->run(0, [&] { avx2->softcap(cap, 3, 1003, b.data()); });
-    EXPECT_SAME_BITS(a, b);
+    for (const auto& backend : backends) {
+      b = x;
+      backend->run(0, [&] { backend->softcap(cap, 3, 1003, b.data()); });
+      EXPECT_SAME_BITS(a, b) << backend->isa();
+    }
   }
 }
 
 TEST(RmsNormHeads, IsRmsNormOfEachHeadInPlace) {
   Random random(5);
-  for (const char* isa : {"scalar", "avx2"}) {
+  for (const std::string& isa : all_isas()) {
     const auto backend = open_backend(isa, 2);
     if (backend == nullptr) continue;
     constexpr uint32_t kRows = 9, kHeads = 3, kDim = 20, kStride = kHeads * kDim + 7;
@@ -272,7 +278,7 @@ TEST(AddRows, OneFmaEach) {
   Random random(8);
   const std::vector<float> y = random.floats(3 * 21), x = random.floats(6 * 21), weights = {0.3f, -1.7f, 1e-30f};
   const std::vector<uint32_t> rows = {0, 3, 5};
-  for (const char* isa : {"scalar", "avx2"}) {
+  for (const std::string& isa : all_isas()) {
     const auto backend = open_backend(isa, 2);
     if (backend == nullptr) continue;
     std::vector<float> got = x, want = x;

@@ -12,39 +12,44 @@ std::vector<float> run_matmul(Backend* backend, const Weight& w, const std::vect
   return out;
 }
 
-TEST(Matmul, Avx2HasScalarsBits) {
-  const auto scalar = open_backend("scalar"), avx2 = open_backend("avx2", 2);
-  KVRT_SKIP_WITHOUT(avx2);
+TEST(Matmul, EveryTableHasScalarsBits) {
+  const auto scalar = open_backend("scalar");
+  const auto backends = vector_backends(2);
   Random random(1);
   for (const DType type : all_types()) {
     for (const uint32_t cols : widths(type, {32, 64, 576, 1568}, {256, 512, 1792})) {
       const uint32_t rows = 1 + random.below(70);
       const Tensor tensor = random_tensor(type, rows, cols, &random);
-      const auto ws = make_weight(scalar.get(), {tensor}), wa = make_weight(avx2.get(), {tensor});
+      const auto weight = make_weight(scalar.get(), {tensor});
       const std::vector<float> bias = random.floats(rows);
       for (const uint32_t n : {1u, 2u, 3u, 4u, 5u, 11u, 17u, 18u, 19u, 40u}) {
         if (cols > 600 && n > 5) continue;  // scalar is slow, and the columns' tails are the same
         const std::vector<float> x = random.extremes(uint64_t{n} * cols);
         const bool accumulate = random.below(2) != 0, with_bias = random.below(2) != 0;
-        EXPECT_SAME_BITS(run_matmul(scalar.get(), *ws, x, with_bias ? bias.data() : nullptr, accumulate),
-                         run_matmul(avx2.get(), *wa, x, with_bias ? bias.data() : nullptr, accumulate))
-            << name_of(type) << " rows " << rows << " cols " << cols << " n " << n;
+        const std::vector<float> want = run_matmul(scalar.get(), *weight, x, with_bias ? bias.data() : nullptr, accumulate);
+        for (const auto& backend : backends) {
+          EXPECT_SAME_BITS(want, run_matmul(backend.get(), *weight, x, with_bias ? bias.data() : nullptr, accumulate))
+              << backend->isa() << " " << name_of(type) << " rows " << rows << " cols " << cols << " n " << n;
+        }
       }
     }
   }
 }
 
-// More columns than one group of the AVX2 prefill kernel, K in several pieces.
+// More columns than one group of the prefill kernels, K in several pieces.
 TEST(Matmul, ManyColumnsAndPieces) {
-  const auto scalar = open_backend("scalar", 2), avx2 = open_backend("avx2", 2);
-  KVRT_SKIP_WITHOUT(avx2);
+  const auto scalar = open_backend("scalar", 2);
+  const auto backends = vector_backends(2);
   Random random(2);
   for (const DType type : all_types()) {
     for (const auto& [cols, n] : {std::pair{256u, 261u}, std::pair{3328u, 5u}}) {
       const Tensor tensor = random_tensor(type, 20, cols, &random);
-      const auto ws = make_weight(scalar.get(), {tensor}), wa = make_weight(avx2.get(), {tensor});
+      const auto weight = make_weight(scalar.get(), {tensor});
       const std::vector<float> x = random.floats(uint64_t{n} * cols);
-      EXPECT_SAME_BITS(run_matmul(scalar.get(), *ws, x, nullptr, false), run_matmul(avx2.get(), *wa, x, nullptr, false)) << name_of(type);
+      const std::vector<float> want = run_matmul(scalar.get(), *weight, x, nullptr, false);
+      for (const auto& backend : backends) {
+        EXPECT_SAME_BITS(want, run_matmul(backend.get(), *weight, x, nullptr, false)) << backend->isa() << " " << name_of(type);
+      }
     }
   }
 }
@@ -52,7 +57,7 @@ TEST(Matmul, ManyColumnsAndPieces) {
 // A column's bits do not depend on its neighbours, on the number of threads or on how the rows are stacked.
 TEST(Matmul, ColumnsAndRowsAreIndependent) {
   Random random(3);
-  for (const char* isa : {"scalar", "avx2"}) {
+  for (const std::string& isa : all_isas()) {
     const auto one = open_backend(isa, 1), two = open_backend(isa, 2);
     if (one == nullptr) continue;
     const Tensor a = random_tensor(DType::kQ4_1, 37, 96, &random), b = random_tensor(DType::kQ8_0, 50, 96, &random),
@@ -106,7 +111,7 @@ TEST(Matmul, ScalarIsWithinBoundOfFloat64) {
 
 TEST(Embed, GivesDequantizedRows) {
   Random random(5);
-  for (const char* isa : {"scalar", "avx2"}) {
+  for (const std::string& isa : all_isas()) {
     const auto backend = open_backend(isa, 2);
     if (backend == nullptr) continue;
     for (const DType type : all_types()) {

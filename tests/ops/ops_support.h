@@ -24,6 +24,30 @@ inline std::unique_ptr<Backend> open_backend(const std::string& isa, uint32_t th
   return std::move(opened).value();
 }
 
+// Every kernel table that this machine can run.
+inline const std::vector<std::string>& all_isas() {
+  static const std::vector<std::string> isas = [] {
+    std::vector<std::string> names;
+    for (const KernelTableState& table : cpu_kernel_tables()) {
+      if (table.supported) names.push_back(table.isa);
+    }
+    return names;
+  }();
+  return isas;
+}
+
+// Those of them that must give scalar's bits.
+inline std::vector<std::unique_ptr<Backend>> vector_backends(uint32_t threads) {
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (const std::string& isa : all_isas()) {
+    if (isa == "scalar") continue;
+    backends.push_back(open_backend(isa, threads));
+    EXPECT_NE(backends.back(), nullptr) << isa;
+    if (backends.back() == nullptr) backends.pop_back();
+  }
+  return backends;
+}
+
 class Random {
  public:
   explicit Random(uint32_t seed) : engine_(seed) {}
@@ -151,9 +175,5 @@ inline int64_t first_difference(const std::vector<float>& a, const std::vector<f
 }
 
 #define EXPECT_SAME_BITS(a, b) EXPECT_EQ(::kvrt::test::first_difference((a), (b)), -1)
-
-// True (and says so) when the machine has no AVX2.
-#define KVRT_SKIP_WITHOUT(backend) \
-  if ((backend) == nullptr) GTEST_SKIP() << "this machine lacks the instruction set"
 
 }  // namespace kvrt::test

@@ -57,6 +57,7 @@ class Isa(_Open):
     DEFAULT = 0
     SCALAR = 1
     AVX2 = 2
+    AVX512 = 3
 
 
 class KvFormat(_Open):
