@@ -74,11 +74,9 @@ void CpuBackend::quantize(const float* x, uint32_t n, uint32_t k) {
   if (quant_d_.size() < uint64_t{n} * blocks) quant_d_.resize(uint64_t{n} * blocks);
   if (quant_s_.size() < uint64_t{n} * blocks) quant_s_.resize(uint64_t{n} * blocks);
   if (quant_sums_.size() < uint64_t{n} * blocks * 2) quant_sums_.resize(uint64_t{n} * blocks * 2);
-  for_rows(n, kElementwiseGrain, [&](uint32_t row) {
-    const uint64_t at = uint64_t{row} * blocks;
-    kernels_.quantize_row(x + uint64_t{row} * k, k,
-                          {quant_q_.data() + uint64_t{row} * k, quant_d_.data() + at, quant_s_.data() + at, quant_sums_.data() + 2 * at});
-  });
+  const QuantRows rows{quant_q_.data(), quant_d_.data(), quant_s_.data(), quant_sums_.data()};
+  for_rows(n, kElementwiseGrain,
+           [&](uint32_t row) { kernels_.quantize_row(x + uint64_t{row} * k, k, quant_row(kernels_, rows, n, k, row)); });
 }
 
 void CpuBackend::matmul(const Weight& w, const float* bias, const float* x, uint32_t n, bool accumulate, float* out) {

@@ -6,11 +6,12 @@
 namespace kvrt::simd {
 
 template <typename S>
-void quantize_row(const float* x, uint32_t k, const QuantRows& out) {
+void quantize_row(const float* x, uint32_t k, const QuantRow& out) {
   using F = typename S::F;
   using I = typename S::I;
   constexpr uint32_t kVectors = kQuantBlock / S::kLanes;
   const F top = S::set1(127.0f), bottom = S::set1(-127.0f);
+  alignas(64) int8_t q[kQuantBlock];
   for (uint32_t b = 0; b < k / kQuantBlock; ++b, x += kQuantBlock) {
     F v[kVectors], largest = S::zero();
     KVRT_UNROLL for (uint32_t i = 0; i < kVectors; ++i) {
@@ -22,18 +23,20 @@ void quantize_row(const float* x, uint32_t k, const QuantRows& out) {
     I n[kVectors];
     KVRT_UNROLL for (uint32_t i = 0; i < kVectors; ++i) {
       n[i] = S::round_to_int(S::max(S::min(S::mul(v[i], inverse), top), bottom));
-      S::store_i8(out.q + b * kQuantBlock + S::kLanes * i, n[i]);
+      S::store_i8(q + S::kLanes * i, n[i]);
     }
+    KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) __builtin_memcpy(out.q + (8 * b + j) * 4 * out.group, q + 4 * j, 4);
     I half[2] = {n[0], n[kVectors / 2]};
     KVRT_UNROLL for (uint32_t i = 1; i < kVectors / 2; ++i) {
       half[0] = S::add_int(half[0], n[i]);
       half[1] = S::add_int(half[1], n[kVectors / 2 + i]);
     }
     const int first = S::sum_int_lanes(half[0]), second = S::sum_int_lanes(half[1]);
-    out.d[b] = amax / 127.0f;
-    out.s[b] = out.d[b] * static_cast<float>(first + second);
-    out.sums[2 * b] = static_cast<int16_t>(first);
-    out.sums[2 * b + 1] = static_cast<int16_t>(second);
+    const uint32_t at = b * out.group;
+    out.d[at] = amax / 127.0f;
+    out.s[at] = out.d[at] * static_cast<float>(first + second);
+    out.sums[2 * at] = static_cast<int16_t>(first);
+    out.sums[2 * at + 1] = static_cast<int16_t>(second);
   }
 }
 

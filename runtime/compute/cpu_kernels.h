@@ -12,12 +12,22 @@ namespace kvrt {
 
 inline constexpr uint32_t kSpanTokens = 512;  // positions of one softmax span, anchored at position 0
 
-// Quantized activations, one row after the other. q: [n][k] int8 in [-127, 127]; d, s: [n][k / 32]; sums: [n][k / 16].
+// Quantized activations of n rows of k. Rows lie in groups of `column_group` (of the table; the last group may be smaller) side by side,
+// so that a kernel that works on a group reads all of it in order. In a group of g rows: q [k / 4][g][4] int8 in [-127, 127];
+// d, s: [k / 32][g]; sums: [k / 32][g][2].
 struct QuantRows {
   int8_t* q;
   float* d;       // scale of the block
   float* s;       // d * sum of the block's q
   int16_t* sums;  // of q, over each half of a block
+};
+
+// One row's place in its group.
+struct QuantRow {
+  int8_t* q;
+  float *d, *s;
+  int16_t* sums;
+  uint32_t group;  // rows in it
 };
 
 // out[c * out_stride + r] for columns c (rows of x) and weight rows r, from the panels of one tensor.
@@ -26,12 +36,13 @@ struct MatmulArgs {
   uint64_t panel_bytes;
   uint32_t rows, k;   // rows: of the tensor; the last panel may be part full
   const float* x;     // F32, F16, BF16: [n][k]
-  QuantRows xq;       // every other type
+  QuantRows xq;       // every other type: columns are its rows
   const float* bias;  // [rows] or null
   bool accumulate;
   float* out;
   uint64_t out_stride;
 };
+// Columns begin at a multiple of the table's column_group and end at one, or with the last.
 using MatmulFn = void (*)(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end);
 
 // A table of matmul kernels is filled from this list.
@@ -69,7 +80,8 @@ struct AttentionTile {
 struct CpuKernels {
   const char* isa;
   const MatmulTable* matmul;
-  void (*quantize_row)(const float* x, uint32_t k, const QuantRows& out);
+  uint32_t column_group;
+  void (*quantize_row)(const float* x, uint32_t k, const QuantRow& out);
   void (*rmsnorm_row)(const float* x, const float* weight, float eps, uint32_t width, float* out);
   void (*silu_mul_row)(const float* gate, const float* up, uint32_t width, float* out);
   void (*gelu_mul_row)(const float* gate, const float* up, uint32_t width, float* out);
@@ -88,6 +100,13 @@ struct CpuKernels {
 const CpuKernels* scalar_kernels();
 const CpuKernels* avx2_kernels();    // call its kernels only where the machine has AVX2, FMA and F16C
 const CpuKernels* avx512_kernels();  // likewise AVX-512 F, BW, VL and VNNI, and what avx2 needs
+
+inline QuantRow quant_row(const CpuKernels& kernels, const QuantRows& rows, uint32_t n, uint32_t k, uint32_t row) {
+  const uint32_t i = row % kernels.column_group, first = row - i, left = n - first;
+  const uint64_t at = uint64_t{first} * (k / kQuantBlock) + i;
+  return {rows.q + uint64_t{first} * k + 4 * i, rows.d + at, rows.s + at, rows.sums + 2 * at,
+          left < kernels.column_group ? left : kernels.column_group};
+}
 
 inline MatmulFn matmul_of(const CpuKernels& kernels, DType type) { return kernels.matmul->by_type[static_cast<uint32_t>(type)]; }
 

@@ -8,6 +8,7 @@ const CpuKernels* avx2_kernels() {
   using avx2::Simd;
   static constexpr CpuKernels kTable = {"avx2",
                                         &avx2::kMatmul,
+                                        avx2::kColumnGroup,
                                         simd::quantize_row<Simd>,
                                         simd::rmsnorm_row<Simd>,
                                         simd::silu_mul_row<Simd>,

@@ -9,7 +9,7 @@ namespace kvrt::scalar {
 inline constexpr float kRoundMagic = 12582912.0f;
 
 extern const MatmulTable kMatmul;
-void quantize_row(const float* x, uint32_t k, const QuantRows& out);
+void quantize_row(const float* x, uint32_t k, const QuantRow& out);
 void rmsnorm_row(const float* x, const float* weight, float eps, uint32_t width, float* out);
 void silu_mul_row(const float* gate, const float* up, uint32_t width, float* out);
 void gelu_mul_row(const float* gate, const float* up, uint32_t width, float* out);

@@ -157,6 +157,7 @@ namespace kvrt {
 const CpuKernels* scalar_kernels() {
   static const CpuKernels table = {"scalar",
                                    &scalar::kMatmul,
+                                   1,
                                    scalar::quantize_row,
                                    scalar::rmsnorm_row,
                                    scalar::silu_mul_row,

@@ -103,9 +103,10 @@ constexpr MatmulTable table(DTypeList<types...>) {
 
 const MatmulTable kMatmul = table(AllDTypes{});
 
-void quantize_row(const float* x, uint32_t k, const QuantRows& out) {
+void quantize_row(const float* x, uint32_t k, const QuantRow& out) {
   for (uint32_t b = 0; b < k / kQuantBlock; ++b, x += kQuantBlock) {
-    int8_t* q = out.q + b * kQuantBlock;
+    const uint32_t at = b * out.group;
+    int8_t* q = out.q + at * kQuantBlock;
     float amax = 0;
     for (uint32_t i = 0; i < kQuantBlock; ++i) {
       const float a = std::fabs(x[i]);
@@ -118,12 +119,12 @@ void quantize_row(const float* x, uint32_t k, const QuantRows& out) {
       v = v < 127.0f ? v : 127.0f;  // in this order a NaN comes out as 127
       v = v > -127.0f ? v : -127.0f;
       const float rounded = (v + kRoundMagic) - kRoundMagic;  // to nearest, ties to even
-      q[i] = static_cast<int8_t>(rounded);
-      sums[i / 16] = static_cast<int16_t>(sums[i / 16] + q[i]);
+      q[i / 4 * 4 * out.group + i % 4] = static_cast<int8_t>(rounded);
+      sums[i / 16] = static_cast<int16_t>(sums[i / 16] + static_cast<int16_t>(rounded));
     }
-    out.d[b] = amax / 127.0f;
-    out.s[b] = out.d[b] * static_cast<float>(sums[0] + sums[1]);
-    std::copy_n(sums, 2, out.sums + 2 * b);
+    out.d[at] = amax / 127.0f;
+    out.s[at] = out.d[at] * static_cast<float>(sums[0] + sums[1]);
+    std::copy_n(sums, 2, out.sums + 2 * at);
   }
 }
 

@@ -40,14 +40,14 @@ struct Activations {
   std::vector<int8_t> q = std::vector<int8_t>(kColumns * kCols);
   std::vector<float> d = std::vector<float>(kColumns * kBlocks), s = d;
   std::vector<int16_t> sums = std::vector<int16_t>(2 * kColumns * kBlocks);
-  QuantRows row(uint32_t c) {
-    return {q.data() + c * kCols, d.data() + c * kBlocks, s.data() + c * kBlocks, sums.data() + 2 * c * kBlocks};
-  }
+  QuantRows rows() { return {q.data(), d.data(), s.data(), sums.data()}; }
 };
 
-Activations quantize(const CpuKernels& kernels, const std::vector<float>& x) {
+Activations quantize(const CpuKernels& kernels, const std::vector<float>& x, uint32_t columns) {
   Activations a;
-  for (uint32_t c = 0; c < kColumns; ++c) kernels.quantize_row(x.data() + c * kCols, kCols, a.row(c));
+  for (uint32_t c = 0; c < columns; ++c) {
+    kernels.quantize_row(x.data() + c * kCols, kCols, quant_row(kernels, a.rows(), columns, kCols, c));
+  }
   return a;
 }
 
@@ -80,15 +80,15 @@ bool check_matmul(const CpuKernels& kernels, DType type, Values* values) {
   uint64_t panel_bytes;
   const std::vector<uint8_t> panels = panels_of(type, values, &panel_bytes);
   const std::vector<float> x = values->floats(kColumns * kCols, 2.0f), bias = values->floats(kRows, 1.0f);
-  Activations a = quantize(*scalar_kernels(), x);
   const auto run = [&](const CpuKernels& k, uint32_t columns) {
     std::vector<float> out(columns * kRows, 0.5f);
-    MatmulArgs args{panels.data(), panel_bytes, kRows, kCols, x.data(), a.row(0), bias.data(), true, out.data(), kRows};
+    Activations a = quantize(k, x, columns);
+    MatmulArgs args{panels.data(), panel_bytes, kRows, kCols, x.data(), a.rows(), bias.data(), true, out.data(), kRows};
     matmul_of(k, type)(args, 0, kPanels, 0, columns);
     return out;
   };
   std::vector<float> want = run(*scalar_kernels(), kColumns);
-  for (const uint32_t columns : {kColumns, 18u, 17u, 6u, 4u, 3u, 2u, 1u}) {  // every tile, of a few columns and of many
+  for (const uint32_t columns : {kColumns, 18u, 17u, 8u, 7u, 6u, 5u, 4u, 3u, 2u, 1u}) {  // every tile, of a few columns and of many
     want.resize(columns * kRows);
     if (!same(want, run(kernels, columns))) return false;
   }
@@ -97,7 +97,9 @@ bool check_matmul(const CpuKernels& kernels, DType type, Values* values) {
 
 bool check_quantize(const CpuKernels& kernels, Values* values) {
   const std::vector<float> x = values->floats(kColumns * kCols, 3.0f);
-  const Activations want = quantize(*scalar_kernels(), x), got = quantize(kernels, x);
+  CpuKernels scalar = *scalar_kernels();
+  scalar.column_group = kernels.column_group;
+  const Activations want = quantize(scalar, x, kColumns), got = quantize(kernels, x, kColumns);
   return want.q == got.q && same(want.d, got.d) && same(want.s, got.s) && want.sums == got.sums;
 }
 

@@ -34,11 +34,11 @@ TEST(SelfCheck, FindsEveryWrongKernel) {
   EXPECT_TRUE(check_kernels(*scalar_kernels(), &mismatch));
   CpuKernels wrong[11];
   std::fill_n(wrong, std::size(wrong), *scalar_kernels());
-  wrong[0].quantize_row = [](const float* x, uint32_t k, const QuantRows& out) {
+  wrong[0].quantize_row = [](const float* x, uint32_t k, const QuantRow& out) {
     scalar::quantize_row(x, k, out);
     out.s[k / kQuantBlock - 1] += 1.0f;
   };
-  wrong[1].quantize_row = [](const float* x, uint32_t k, const QuantRows& out) {
+  wrong[1].quantize_row = [](const float* x, uint32_t k, const QuantRow& out) {
     scalar::quantize_row(x, k, out);
     std::swap(out.sums[0], out.sums[1]);
   };
