@@ -22,7 +22,7 @@ TEST(Matmul, EveryTableHasScalarsBits) {
       const Tensor tensor = random_tensor(type, rows, cols, &random);
       const auto weight = make_weight(scalar.get(), {tensor});
       const std::vector<float> bias = random.floats(rows);
-      for (const uint32_t n : {1u, 2u, 3u, 4u, 5u, 11u, 17u, 18u, 19u, 40u}) {
+      for (const uint32_t n : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 11u, 17u, 18u, 19u, 40u}) {
         if (cols > 600 && n > 5) continue;  // scalar is slow, and the columns' tails are the same
         const std::vector<float> x = random.extremes(uint64_t{n} * cols);
         const bool accumulate = random.below(2) != 0, with_bias = random.below(2) != 0;
