@@ -17,6 +17,7 @@
 #define KVRT_UNROLL _Pragma("GCC unroll 64")
 #endif
 #define KVRT_INLINE [[gnu::always_inline]] static inline
+#define KVRT_INLINE_MEMBER [[gnu::always_inline]] inline
 
 namespace kvrt {
 
