@@ -27,7 +27,7 @@ struct Scores {
 template <typename T, uint32_t kBytes>
 KVRT_INLINE void prefetch_line(const Lines& lines) {
   if (lines.ahead == 0) return;
-  KVRT_UNROLL for (uint32_t b = 0; b < kBytes; b += 64) prefetch(lines.at + lines.ahead + b);
+  KVRT_UNROLL for (uint32_t b = 0; b < kBytes; b += 64) prefetch_far(lines.at + lines.ahead + b);
 }
 
 // acc[r][v] += x[r] * line[v], x[r] at x + r * kStride.
@@ -155,7 +155,7 @@ template <typename S, typename T>
 KVRT_INLINE void widen(Lines from, uint32_t lines, uint32_t n, float* to, uint32_t stride) {
   for (uint32_t i = 0; i < lines; ++i, from.at += from.line, to += stride) {
     for (uint32_t j = 0; j < n; j += S::kLanes) {
-      if (j * T::kBytes % 64 == 0) prefetch(from.at + from.ahead + j * T::kBytes);
+      if (j * T::kBytes % 64 == 0) prefetch_far(from.at + from.ahead + j * T::kBytes);
       S::store(to + j, T::template load<S>(from.at + j * T::kBytes));
     }
   }
