@@ -123,7 +123,7 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t l
   const uint32_t tile_tokens = std::max(1u, kTileRows / group), rows = tile_tokens * group;
   const int64_t window = params.window > 0 ? params.window : kNoWindow;
   plan_attention(kv, step, window, tile_tokens);
-  const uint64_t partial = AttentionPartial::floats(rows, kv.head_dim), per_worker = uint64_t{rows} * kSpanTokens + 2 * partial;
+  const uint64_t partial = AttentionPartial::floats(rows, kv.head_dim), per_worker = attention_scratch(rows, kv.head_dim) + 2 * partial;
   const uint64_t floats = per_worker * pool_.size() + partial * slots_;
   if (attention_scratch_.size() < floats) attention_scratch_.resize(floats);
   float* partials = attention_scratch_.data() + per_worker * pool_.size();
@@ -147,8 +147,8 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t l
   pool_.parallel_for(static_cast<uint32_t>(shares_.size()), [&](uint32_t chunk, uint32_t worker) {
     const AttentionShare& share = shares_[chunk];
     float* scratch = attention_scratch_.data() + per_worker * worker;
-    float* at = share.slot == kNoSlot ? scratch + uint64_t{rows} * kSpanTokens : partials + partial * share.slot;
-    const AttentionPartial result(at, rows, kv.head_dim), next(scratch + uint64_t{rows} * kSpanTokens + partial, rows, kv.head_dim);
+    float* at = share.slot == kNoSlot ? scratch + attention_scratch(rows, kv.head_dim) : partials + partial * share.slot;
+    const AttentionPartial result(at, rows, kv.head_dim), next(scratch + attention_scratch(rows, kv.head_dim) + partial, rows, kv.head_dim);
     AttentionTile tile{};
     tile.q = q + uint64_t{share.seq->first_row + share.first} * stride + uint64_t{share.head} * group * kv.head_dim;
     tile.q_stride = stride;

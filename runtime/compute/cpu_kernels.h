@@ -73,9 +73,11 @@ struct AttentionTile {
   uint32_t block_tokens;
   const int32_t* blocks;   // the sequence's block table from the span's first position on
   int64_t span_first;      // a span of which some row sees something
-  float* scratch;          // [tokens * group][kSpanTokens]
+  float* scratch;          // attention_scratch(rows, head_dim) floats; rows are tokens * group
   float *max, *sum, *acc;  // out: [rows], [rows], [rows][head_dim]; rows that see nothing of the span are left alone
 };
+
+[[gnu::always_inline]] constexpr uint64_t attention_scratch(uint64_t rows, uint32_t head_dim) { return rows * (kSpanTokens + head_dim); }
 
 struct CpuKernels {
   const char* isa;

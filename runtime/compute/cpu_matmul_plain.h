@@ -3,30 +3,9 @@
 #pragma once
 
 #include "runtime/compute/cpu_matmul.h"
+#include "runtime/compute/cpu_plain_types.h"
 
 namespace kvrt::simd {
-
-struct PlainF16 {
-  static constexpr uint32_t kBytes = 2;
-  template <typename S>
-  KVRT_INLINE typename S::F load(const uint8_t* p) {
-    return S::load_f16(p);
-  }
-};
-struct PlainBf16 {
-  static constexpr uint32_t kBytes = 2;
-  template <typename S>
-  KVRT_INLINE typename S::F load(const uint8_t* p) {
-    return S::load_bf16(p);
-  }
-};
-struct PlainF32 {
-  static constexpr uint32_t kBytes = 4;
-  template <typename S>
-  KVRT_INLINE typename S::F load(const uint8_t* p) {
-    return S::load(reinterpret_cast<const float*>(p));
-  }
-};
 
 // A panel's rows [16][k] from its bytes [k][16]: `at`, one panel every `panel_bytes`.
 struct PlainPanels {

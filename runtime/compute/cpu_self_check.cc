@@ -158,7 +158,7 @@ bool check_attention(const CpuKernels& kernels, KvFormat format, Values* values)
   const int32_t blocks[] = {2, 0, 1};
   const std::vector<float> q = values->floats(kTileRows * kDim, 3.0f);
   const auto attend = [&](const CpuKernels& k, int64_t window, float softcap) {
-    std::vector<float> scratch(kTileRows * kSpanTokens), max(kTileRows), sum(kTileRows), acc(kTileRows * kDim), out = q;
+    std::vector<float> scratch(attention_scratch(kTileRows, kDim)), max(kTileRows), sum(kTileRows), acc(kTileRows * kDim), out = q;
     AttentionTile tile{};
     tile.q = q.data();
     tile.q_stride = kGroup * kDim;

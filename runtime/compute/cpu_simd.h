@@ -17,11 +17,14 @@
 #define KVRT_UNROLL _Pragma("GCC unroll 64")
 #endif
 #define KVRT_INLINE [[gnu::always_inline]] static inline
+#define KVRT_INLINE_MEMBER [[gnu::always_inline]] inline
 
 namespace kvrt {
 
 KVRT_INLINE uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 KVRT_INLINE uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 KVRT_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+// Into L2 alone: more of them can be under way.
+KVRT_INLINE void prefetch_far(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
 }  // namespace kvrt

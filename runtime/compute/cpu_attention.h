@@ -1,0 +1,239 @@
+// Attention over one span, over any Simd: keys in lanes for q.k, head dimensions in lanes for p.v (NUMERICS.md §7). Each block of
+// K and V is read once for all rows of the tile. head_dim is a multiple of kLanes, at most kHeadDimMax.
+#pragma once
+
+#include "runtime/compute/cpu_attention_tiles.h"
+#include "runtime/compute/cpu_elementwise.h"
+
+namespace kvrt::simd {
+
+// Positions [first, end) of the span that a row sees. Neither descends with the row.
+struct Seen {
+  uint32_t first, end;
+};
+KVRT_INLINE uint32_t within_span(int64_t j) { return j <= 0 ? 0 : j < kSpanTokens ? static_cast<uint32_t>(j) : kSpanTokens; }
+KVRT_INLINE Seen seen_by(const AttentionTile& tile, uint32_t row) {
+  const int64_t end = tile.first_position + row / tile.group + 1 - tile.span_first;
+  return {within_span(end - tile.window), within_span(end)};
+}
+KVRT_INLINE bool all_seen(Seen seen, uint32_t j, uint32_t n) { return j >= seen.first && j + n <= seen.end; }
+template <typename S>
+KVRT_INLINE typename S::Mask seen_lanes(Seen seen, uint32_t j) {
+  const int at = static_cast<int>(j);
+  return S::and_not(S::first_lanes(static_cast<int>(seen.end) - at), S::first_lanes(static_cast<int>(seen.first) - at));
+}
+
+// Scores to weights p = exp(s - max), in place; the row's maximum and sum. value_scales of the span's keys, where V has them, go
+// into the weights. What is left for keys that are not seen is not meant to be read.
+template <typename S>
+void softmax_row(Seen seen, const float* value_scales, float* p, float* max_out, float* sum_out) {
+  using F = typename S::F;
+  constexpr uint32_t kLanes = S::kLanes;
+  const F lowest = S::set1(-__builtin_inff());
+  F largest = lowest;
+  for (uint32_t j = seen.first / kLanes * kLanes; j < seen.end; j += kLanes) {
+    const F scores = S::load(p + j);
+    largest = S::max(all_seen(seen, j, kLanes) ? scores : S::select(seen_lanes<S>(seen, j), scores, lowest), largest);
+  }
+  *max_out = S::max_lanes(largest);
+  const F max = S::set1(*max_out);
+  typename S::Lanes16 sums = S::zero16();
+  for (uint32_t j = seen.first / 16 * 16; j < seen.end; j += 16) {
+    KVRT_UNROLL for (uint32_t i = 0; i < 16 / kLanes; ++i) {
+      float* at = p + j + kLanes * i;
+      F e = exp<S>(S::sub(S::load(at), max));
+      if (!all_seen(seen, j, 16)) e = S::keep(seen_lanes<S>(seen, j + kLanes * i), e);
+      sums.v[i] = S::add(sums.v[i], e);
+      S::store(at, value_scales == nullptr ? e : S::mul(e, S::load(value_scales + j + kLanes * i)));
+    }
+  }
+  *sum_out = S::sum16(sums);
+}
+
+KVRT_INLINE const uint8_t* block_at(const AttentionTile& tile, const uint8_t* base, uint32_t block) {
+  return base + static_cast<uint64_t>(tile.blocks[block]) * tile.block_bytes;
+}
+
+// One span of one tile, from K and V of format T.
+template <typename S, typename T>
+struct Attention {
+  static constexpr uint32_t kRows = kTileAccumulators<S> / 2;          // rows of the widest tile
+  static constexpr uint32_t kFewRows = kRows < 8 ? kRows : 8;          // up to here straight from T, without a copy in f32
+  static constexpr uint32_t kPieceKeys = 32, kPieceFloats = 16 << 10;  // what is copied at a time: of K, of V
+  static constexpr uint32_t kPrefetchBlocks = 2;
+
+  const AttentionTile& tile;
+  uint32_t rows;
+  Seen seen;  // by any row
+  uint32_t blocks;
+  float* packed;                                                         // the queries: of each kRows rows [head_dim][rows]
+  alignas(64) float key_scales[kSpanTokens], value_scales[kSpanTokens];  // where T has them
+
+  explicit Attention(const AttentionTile& t)
+      : tile(t),
+        rows(t.tokens * t.group),
+        seen{seen_by(t, 0).first, seen_by(t, rows - 1).end},
+        blocks((seen.end + t.block_tokens - 1) / t.block_tokens),
+        packed(t.scratch + uint64_t{rows} * kSpanTokens) {}
+
+  void run() {
+    for (uint32_t row = 0; row < rows; row += kRows) pack_queries(row, min_u32(kRows, rows - row));
+    if (T::kScaled) {
+      for (uint32_t j = seen.first / 16 * 16; j < seen.end; j += 16) {
+        const uint64_t at = uint64_t{kKvScaleBytes} * (j % tile.block_tokens);
+        KVRT_UNROLL for (uint32_t i = 0; i < 16; i += S::kLanes) {
+          S::store(key_scales + j + i, S::load_f16(block_at(tile, tile.k_scales, j / tile.block_tokens) + at + kKvScaleBytes * i));
+          S::store(value_scales + j + i, S::load_f16(block_at(tile, tile.v_scales, j / tile.block_tokens) + at + kKvScaleBytes * i));
+        }
+      }
+    }
+    rows <= kFewRows ? few() : many();
+  }
+
+  KVRT_INLINE_MEMBER void pack_queries(uint32_t row, uint32_t n) const {
+    float* to = packed + uint64_t{row} * tile.head_dim;
+    for (uint32_t r = 0; r < n; ++r) {
+      const uint32_t t = (row + r) / tile.group, g = (row + r) - t * tile.group;
+      const float* q = tile.q + t * tile.q_stride + g * tile.head_dim;
+      for (uint32_t d = 0; d < tile.head_dim; ++d) to[uint64_t{d} * n + r] = q[d];
+    }
+  }
+
+  // K of block b, prefetching K some blocks on, at the end the first blocks of V; and V of block b.
+  KVRT_INLINE_MEMBER Lines keys_of(uint32_t b) const {
+    const uint8_t* k = block_at(tile, tile.k, b);
+    const uint32_t next = b + kPrefetchBlocks;
+    const uint8_t* ahead = next < blocks ? block_at(tile, tile.k, next) : block_at(tile, tile.v, min_u32(next - blocks, blocks - 1));
+    return {k, uint64_t{T::kBytes} * tile.block_tokens, ahead - k};
+  }
+  KVRT_INLINE_MEMBER Lines values_of(uint32_t b) const {
+    const uint8_t* v = block_at(tile, tile.v, b);
+    return {v, uint64_t{T::kBytes} * tile.head_dim, block_at(tile, tile.v, min_u32(b + kPrefetchBlocks, blocks - 1)) - v};
+  }
+
+  template <typename From>
+  KVRT_INLINE_MEMBER void score(uint32_t row, uint32_t n, Lines k, uint32_t j, uint32_t keys) const {
+    const Scores to{tile.scratch + uint64_t{row} * kSpanTokens + j, T::kScaled ? key_scales + j : nullptr, tile.scale};
+    kScoreRows<S, From>[n](packed + uint64_t{row} * tile.head_dim, tile.head_dim, k, keys, to);
+  }
+
+  // Softmax of the rows that see something, their accumulators at zero.
+  void begin_values(uint32_t row, uint32_t n) const {
+    for (const uint32_t end = row + n; row < end; ++row) {
+      const Seen sees = seen_by(tile, row);
+      if (sees.first == sees.end) continue;
+      float* p = tile.scratch + uint64_t{row} * kSpanTokens;
+      if (tile.softcap > 0) softcap_row<S>(tile.softcap, sees.end - sees.first, p + sees.first);
+      softmax_row<S>(sees, T::kScaled ? value_scales : nullptr, p, tile.max + row, tile.sum + row);
+      float* acc = tile.acc + uint64_t{row} * tile.head_dim;
+      for (uint32_t d = 0; d < tile.head_dim; d += S::kLanes) S::store(acc + d, S::zero());
+    }
+  }
+
+  // The values of `keys` positions from the span's position `first` on, for rows [row, row + n). What every row sees goes through
+  // the tile; a key that only some rows see goes row by row, so that whatever lies in a slot beyond a row's position, be it NaN,
+  // cannot reach it.
+  template <typename From>
+  void add_values(uint32_t row, uint32_t n, Lines v, uint32_t first, uint32_t keys) const {
+    const auto add = [&](uint32_t r, uint32_t count, uint32_t begin, uint32_t end) {
+      if (begin >= end) return;
+      const Lines from{v.at + (begin - first) * v.line, v.line, v.ahead};
+      kAddValues<S, From>[count](tile.scratch + uint64_t{r} * kSpanTokens + begin, from, end - begin, tile.head_dim,
+                                 tile.acc + uint64_t{r} * tile.head_dim);
+    };
+    const uint32_t last = first + keys;
+    const uint32_t common_begin = max_u32(first, seen_by(tile, row + n - 1).first), common_end = min_u32(last, seen_by(tile, row).end);
+    if (common_begin == first && common_end == last) return add(row, n, first, last);
+    const bool common = common_begin < common_end;
+    for (uint32_t r = row; r < row + n; ++r) {  // in order for each row: what comes before the common keys, those, what comes after
+      const Seen sees = seen_by(tile, r);
+      add(r, 1, max_u32(first, sees.first), common ? common_begin : min_u32(last, sees.end));
+    }
+    if (!common) return;
+    add(row, n, common_begin, common_end);
+    for (uint32_t r = row; r < row + n; ++r) add(r, 1, common_end, min_u32(last, seen_by(tile, r).end));
+  }
+
+  // A decode: straight from K and V as they lie.
+  void few() const {
+    for (uint32_t b = seen.first / tile.block_tokens; b < blocks; ++b) {
+      const uint32_t j = b * tile.block_tokens, skip = seen.first <= j ? 0 : (seen.first - j) / 16 * 16;
+      Lines k = keys_of(b);
+      k.at += T::kBytes * skip;
+      score<T>(0, rows, k, j + skip, min_u32(tile.block_tokens, seen.end - j) - skip);
+    }
+    begin_values(0, rows);
+    for (uint32_t b = seen.first / tile.block_tokens; b < blocks; ++b) {
+      const uint32_t j = b * tile.block_tokens;
+      add_values<T>(0, rows, values_of(b), j, min_u32(tile.block_tokens, seen.end - j));
+    }
+  }
+
+  // A prefill tile: each piece of K and V is copied to f32 once for all rows.
+  void many() const {
+    alignas(64) float piece[kPieceFloats];
+    const uint8_t* copy = reinterpret_cast<const uint8_t*>(piece);
+    for (uint32_t j = seen.first / kPieceKeys * kPieceKeys; j < seen.end; j += kPieceKeys) {
+      for (uint32_t i = 0; i < kPieceKeys && j + i < seen.end; i += 16) {
+        Lines k = keys_of((j + i) / tile.block_tokens);
+        k.at += T::kBytes * ((j + i) % tile.block_tokens);
+        widen<S, T>(k, tile.head_dim, 16, piece + i, kPieceKeys);
+      }
+      for (uint32_t row = 0; row < rows; row += kRows) {
+        const uint32_t n = min_u32(kRows, rows - row), end = seen_by(tile, row + n - 1).end;
+        if (j + kPieceKeys <= seen_by(tile, row).first || j >= end) continue;
+        score<PlainF32>(row, n, {copy, sizeof(float) * kPieceKeys, 0}, j, min_u32(kPieceKeys, end - j));
+      }
+    }
+    const uint32_t step = kPieceFloats / tile.head_dim / 16 * 16, from = seen.first / 16 * 16;
+    for (uint32_t j = from; j < seen.end; j += step) {
+      const uint32_t keys = min_u32(step, seen.end - j);
+      for (uint32_t i = 0; i < keys; i += 16) {
+        Lines v = values_of((j + i) / tile.block_tokens);
+        v.at += (j + i) % tile.block_tokens * v.line;
+        widen<S, T>(v, min_u32(16, keys - i), tile.head_dim, piece + uint64_t{i} * tile.head_dim, tile.head_dim);
+      }
+      for (uint32_t row = 0; row < rows; row += kRows) {
+        const uint32_t n = min_u32(kRows, rows - row);
+        if (j == from) begin_values(row, n);
+        add_values<PlainF32>(row, n, {copy, sizeof(float) * tile.head_dim, 0}, j, keys);
+      }
+    }
+  }
+};
+
+template <typename S>
+KVRT_INLINE void attend_span(const AttentionTile& tile) {
+  switch (tile.format) {
+    case KvFormat::kF16:
+      return Attention<S, PlainF16>(tile).run();
+    case KvFormat::kBF16:
+      return Attention<S, PlainBf16>(tile).run();
+    case KvFormat::kF32:
+      return Attention<S, PlainF32>(tile).run();
+    case KvFormat::kI8:
+      return Attention<S, PlainI8>(tile).run();
+  }
+}
+
+template <typename S>
+KVRT_INLINE void merge_span(uint32_t head_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2) {
+  using F = typename S::F;
+  const float both = max2 > *max ? max2 : *max;
+  const float a = exp_one<S>(*max - both), b = exp_one<S>(max2 - both);
+  *sum = __builtin_fmaf(*sum, a, sum2 * b);
+  const F first = S::set1(a), second = S::set1(b);
+  map_rows<S>(
+      acc, acc2, head_dim, acc, [=](F x, F y) __attribute__((always_inline)) { return S::fma(x, first, S::mul(y, second)); });
+  *max = both;
+}
+
+template <typename S>
+KVRT_INLINE void finish_row(uint32_t head_dim, float sum, const float* acc, float* out) {
+  using F = typename S::F;
+  const F inverse = S::set1(1.0f / sum);
+  map_rows<S>(
+      acc, acc, head_dim, out, [=](F x, F) __attribute__((always_inline)) { return S::mul(x, inverse); });
+}
+
+}  // namespace kvrt::simd
