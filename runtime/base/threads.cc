@@ -12,15 +12,16 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "runtime/base/check.h"
 #include "runtime/base/fp_env.h"
 
 namespace kvrt {
 namespace {
 
-thread_local bool t_in_chunk = false;  // parallel_for does not nest
+constexpr uint32_t kNoChunk = UINT32_MAX;
+thread_local uint32_t t_worker = kNoChunk;  // of the chunk that this thread runs
 
 void cpu_pause() {
 #if defined(__x86_64__)
@@ -52,9 +53,9 @@ struct ThreadPool::Impl {
     uint64_t seen = ticket.load(std::memory_order_acquire);
     while (static_cast<uint32_t>(seen) != 0) {
       if (!ticket.compare_exchange_weak(seen, seen - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
-      t_in_chunk = true;
+      t_worker = worker;
       (*fn)(chunks - static_cast<uint32_t>(seen), worker);
-      t_in_chunk = false;
+      t_worker = kNoChunk;
       done.fetch_add(1, std::memory_order_release);
       return true;
     }
@@ -121,15 +122,17 @@ void ThreadPool::resize(uint32_t threads) {
   std::swap(impl_, fresh.impl_);  // the old workers leave with `fresh`
 }
 
+uint32_t ThreadPool::worker() { return in_chunk() ? t_worker : 0; }
+bool ThreadPool::in_chunk() { return t_worker != kNoChunk; }
+uint32_t ThreadPool::regions() const { return static_cast<uint32_t>(impl_->ticket.load(std::memory_order_relaxed) >> 32); }
 uint32_t ThreadPool::size() const { return static_cast<uint32_t>(impl_->workers.size()) + 1; }
 
 void ThreadPool::parallel_for(uint32_t chunks, ChunkFn fn) {
-  KVRT_CHECK(!t_in_chunk);
   if (chunks == 0) return;
-  if (chunks == 1 || impl_->workers.empty()) {
-    t_in_chunk = true;
-    for (uint32_t i = 0; i < chunks; ++i) fn(i, 0);
-    t_in_chunk = false;
+  if (chunks == 1 || impl_->workers.empty() || in_chunk()) {
+    const uint32_t outer = std::exchange(t_worker, worker());
+    for (uint32_t i = 0; i < chunks; ++i) fn(i, t_worker);
+    t_worker = outer;
     return;
   }
   Impl& impl = *impl_;

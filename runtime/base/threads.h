@@ -20,7 +20,7 @@ class ChunkFn {
   void (*call_)(const void*, uint32_t, uint32_t);
 };
 
-// parallel_for is called by one thread at a time (the step's leader); from inside a chunk it is an error.
+// parallel_for is called by one thread at a time (the step's leader). Inside a chunk it deals nothing: that thread runs all of it.
 class ThreadPool {
  public:
   explicit ThreadPool(uint32_t threads);  // total, the caller included; ≥ 1
@@ -33,6 +33,11 @@ class ThreadPool {
   // Runs fn(chunk, worker) for chunk in [0, chunks), each once, claimed in ascending order; worker < size() names the thread,
   // 0 is the caller. Returns when all are done.
   void parallel_for(uint32_t chunks, ChunkFn fn);
+  // The caller's number among the threads; 0 outside of chunks.
+  static uint32_t worker();
+  static bool in_chunk();
+  // Regions dealt to workers so far, each of which all threads come to the end of: what they cost is waiting.
+  uint32_t regions() const;
   // Between begin_step and end_step workers spin for the next region (they are woken once); outside they sleep.
   void begin_step();
   void end_step();

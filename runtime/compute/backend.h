@@ -49,9 +49,17 @@ struct Routes {
   std::vector<float> weights;
 };
 
-// Pointers named x, out... are device memory, row-major f32, one row per row of the step (or of the gathered rows).
-// Ops are called inside run, by one thread at a time; run, make_weight and set_threads exclude each other. Nothing here fails on valid
-// arguments; only alloc and make_weight return a Status.
+// Rows that a matrix is applied to: x [n, cols]; where there are norm weights [cols], each row goes through RMSNorm on the way.
+struct MatmulInput {
+  const float* x;
+  uint32_t n;
+  const float* norm = nullptr;
+  float eps = 0;
+};
+
+// Pointers named x, out... are device memory, row-major f32, one row per row of the step (or of a part of it).
+// Ops are called inside run, by one thread at a time or inside by_rows; run, make_weight and set_threads exclude each other. Nothing
+// here fails on valid arguments; only alloc and make_weight return a Status.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -73,19 +81,21 @@ class Backend {
   // The same in place for each of `heads` runs of head_dim at x + row * stride; one weight[head_dim] for all.
   virtual void rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
                              float* x) = 0;
-  // out[n, w.rows] = x[n, w.cols] · wᵀ (+ bias[w.rows]); accumulate: out += that, each sum rounded once after the chain.
-  virtual void matmul(const Weight& w, const float* bias, const float* x, uint32_t n, bool accumulate, float* out) = 0;
-  // Rotates `heads` heads of head_dim, at x + row * stride, by the row's position.
-  virtual void rope(const RopeParams& params, std::span<const int32_t> positions, uint32_t heads, uint32_t head_dim, uint32_t stride,
-                    float* x) = 0;
-  // Rounds K and V rows (at k, v + row * stride; kv_heads * head_dim each) to the pool's format at their positions.
-  virtual void kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, const float* k, const float* v,
-                        uint32_t stride) = 0;
+  // out[n, w.rows] = in · wᵀ (+ bias[w.rows]); accumulate: out += that, each sum rounded once after the chain.
+  virtual void matmul(const Weight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) = 0;
+  // out[n, ff] = act(in · gateᵀ) * (in · upᵀ), where gate_up holds ff rows of gate, then ff of up.
+  virtual void matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) = 0;
+  // The rotations of a step's positions; two params are kept at a time.
+  virtual void prepare_rope(const RopeParams& params, std::span<const int32_t> positions) = 0;
+  // Rotates `heads` heads of head_dim, at x + i * stride, of the rows [first, first + n) of the prepared positions.
+  virtual void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) = 0;
+  // Rounds K and V of the step's rows [first, first + n) (at k, v + i * stride; kv_heads * head_dim each) to the pool's format at
+  // their positions.
+  virtual void kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n, const float* k,
+                        const float* v, uint32_t stride) = 0;
   // q at q + row * stride: heads * head_dim. Causal; reads K and V only from the pool. out [rows, heads * head_dim].
   virtual void attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params,
                          const float* q, uint32_t stride, float* out) = 0;
-  // out[rows, width] = act(gate) * up with gate_up [rows, 2 * width].
-  virtual void act_mul(Activation act, const float* gate_up, uint32_t rows, uint32_t width, float* out) = 0;
   virtual void add(const float* y, uint32_t rows, uint32_t width, float* x) = 0;  // x += y
   virtual void scale(float factor, uint32_t rows, uint32_t width, float* x) = 0;  // x *= factor
   virtual void softcap(float cap, uint32_t rows, uint32_t width, float* x) = 0;   // x = cap * tanh(x / cap)
@@ -94,6 +104,10 @@ class Backend {
   // x[rows[i]] += weights[i] * y[i], each one fma. No row twice.
   virtual void add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) = 0;
   virtual void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) = 0;
+
+  // Calls fn(first, n) for runs of rows that cover [0, rows); it touches these rows alone, by ops from embed to add and scale. The CPU
+  // deals many rows to its threads, in runs small enough for the caches, and a layer's weights stay there while all go through it.
+  virtual void by_rows(uint32_t rows, const std::function<void(uint32_t first, uint32_t n)>& fn) = 0;
 
   // Runs one step. The CPU: sets the floating-point environment, wakes the pool's workers once, calls fn, restores both.
   virtual void run(uint64_t shape_key, const std::function<void()>& fn) = 0;

@@ -1,5 +1,6 @@
 // KV store and paged attention of CpuBackend: how rows, spans and KV heads are dealt to threads.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "runtime/base/check.h"
@@ -50,16 +51,17 @@ void store_head(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, 
 
 }  // namespace
 
-void CpuBackend::kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, const float* k, const float* v,
-                          uint32_t stride) {
+void CpuBackend::kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n, const float* k,
+                          const float* v, uint32_t stride) {
   KVRT_CHECK(kv.head_dim <= kHeadDimMax);
   for (const StepSeq& seq : step.seqs) {
-    if (!seq.store_kv) continue;
-    for_rows(seq.n_rows, 16, [&](uint32_t i) {
-      const int64_t position = int64_t{seq.first_position} + i;
+    const uint32_t from = std::max(first, seq.first_row), end = std::min(first + n, seq.first_row + seq.n_rows);
+    if (!seq.store_kv || from >= end) continue;
+    for_rows(end - from, [&](uint32_t i) {
+      const int64_t position = int64_t{seq.first_position} + from + i - seq.first_row;
       const uint32_t slot = static_cast<uint32_t>(position % kv.block_tokens);
       uint8_t* base = block_of(kv, pool, layer, seq, position);
-      const uint64_t row = uint64_t{seq.first_row + i} * stride;
+      const uint64_t row = uint64_t{from + i - first} * stride;
       for (uint32_t h = 0; h < kv.kv_heads; ++h) {
         store_head(kernels_, kv, base, h, slot, k + row + h * kv.head_dim, v + row + h * kv.head_dim);
       }
@@ -90,7 +92,7 @@ void CpuBackend::plan_attention(const KvGeometry& kv, const Step& step, int64_t 
   for (const StepSeq& seq : step.seqs) {
     const uint32_t tiles = (seq.n_rows + tile_tokens - 1) / tile_tokens;
     for (uint32_t t = 0; t < tiles; ++t) {
-      AttentionShare share{&seq, (tiles - 1 - t) * tile_tokens, 0, 0, 0, 0, 0};
+      AttentionShare share{&seq, (tiles - 1 - t) * tile_tokens, 0, 0, 0, 0, 0, 0};
       share.tokens = std::min(tile_tokens, seq.n_rows - share.first);
       const int64_t first = int64_t{seq.first_position} + share.first, last = first + share.tokens - 1;
       const uint32_t begin = first_span(first, window), end = static_cast<uint32_t>(last / kSpanTokens) + 1;
@@ -99,7 +101,8 @@ void CpuBackend::plan_attention(const KvGeometry& kv, const Step& step, int64_t 
         share.span_begin = begin;
         share.span_end = end;
         share.slot = slots;
-        if (split) merges_.push_back(share);
+        share.merge = static_cast<uint32_t>(merges_.size());
+        if (split) merges_.push_back({share, end - begin});
         for (uint32_t s = begin; split && s < end; ++s) {
           share.span_begin = s;
           share.span_end = s + 1;
@@ -144,6 +147,14 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t l
       kernels.merge_span(kv.head_dim, into.max + i, into.sum + i, into.row(i), next.max[i], next.sum[i], next.row(i));
     }
   };
+  const auto merge_slots = [&](const AttentionShare& whole) {
+    const AttentionPartial result(partials + partial * whole.slot, rows, kv.head_dim);
+    for (uint32_t span = whole.span_begin + 1; span < whole.span_end; ++span) {
+      const uint32_t slot = whole.slot + span - whole.span_begin;
+      merge(whole, span, result, AttentionPartial(partials + partial * slot, rows, kv.head_dim));
+    }
+    finish(whole, result);
+  };
   pool_.parallel_for(static_cast<uint32_t>(shares_.size()), [&](uint32_t chunk, uint32_t worker) {
     const AttentionShare& share = shares_[chunk];
     float* scratch = attention_scratch_.data() + per_worker * worker;
@@ -179,16 +190,9 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t l
       kernels.attend_span(tile);
       if (span != share.span_begin) merge(share, span, result, next);
     }
-    if (share.slot == kNoSlot) finish(share, result);
-  });
-  pool_.parallel_for(static_cast<uint32_t>(merges_.size()), [&](uint32_t chunk, uint32_t) {
-    const AttentionShare& share = merges_[chunk];
-    const AttentionPartial result(partials + partial * share.slot, rows, kv.head_dim);
-    for (uint32_t span = share.span_begin + 1; span < share.span_end; ++span) {
-      const uint32_t slot = share.slot + span - share.span_begin;
-      merge(share, span, result, AttentionPartial(partials + partial * slot, rows, kv.head_dim));
-    }
-    finish(share, result);
+    if (share.slot == kNoSlot) return finish(share, result);
+    AttentionMerge& whole = merges_[share.merge];
+    if (std::atomic_ref(whole.left).fetch_sub(1, std::memory_order_acq_rel) == 1) merge_slots(whole.share);
   });
 }
 

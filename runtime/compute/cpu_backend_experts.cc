@@ -39,7 +39,7 @@ void CpuBackend::route(const float* logits, uint32_t rows, uint32_t experts, uin
   KVRT_CHECK(used >= 1 && used <= experts);
   route_weights_.assign(logits, logits + uint64_t{rows} * experts);
   route_ids_.resize(uint64_t{rows} * used);
-  for_rows(rows, 1, [&](uint32_t row) {
+  for_rows(rows, [&](uint32_t row) {
     choose(route_weights_.data() + uint64_t{row} * experts, experts, used, normalize, route_ids_.data() + uint64_t{row} * used);
   });
   // Counting sort by expert keeps the rows of each in order.
@@ -58,7 +58,7 @@ void CpuBackend::route(const float* logits, uint32_t rows, uint32_t experts, uin
 }
 
 void CpuBackend::add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) {
-  for_rows(static_cast<uint32_t>(rows.size()), 8,
+  for_rows(static_cast<uint32_t>(rows.size()),
            [&](uint32_t i) { kernels_.add_scaled_row(weights[i], y + uint64_t{i} * width, width, x + uint64_t{rows[i]} * width); });
 }
 

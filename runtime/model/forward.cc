@@ -18,10 +18,9 @@ class Scratch final : public ForwardScratch {
   uint32_t rows_max = 0, logits_max = 0;
   std::unique_ptr<Buffer> buffer;
   float* x = nullptr;          // [rows, width] the residual stream
-  float* normed = nullptr;     // [rows, width]
+  float* normed = nullptr;     // [rows, width] a block's output, or the experts' input
   float* qkv = nullptr;        // [rows, (heads + 2 kv_heads) * head_dim]
   float* attended = nullptr;   // [rows, heads * head_dim]
-  float* gate_up = nullptr;    // [rows, 2 ff]
   float* activated = nullptr;  // [rows, ff]
   float* last = nullptr;       // [logits, width] rows whose logits are wanted
   float* router = nullptr;     // [rows, experts]
@@ -38,14 +37,13 @@ struct ScratchArray {
   CheckedSize bytes() const { return (CheckedSize(rows) * width * sizeof(float)).align(64); }  // whole cache lines
 };
 
-std::array<ScratchArray, 10> scratch_arrays(const ModelDims& d, uint32_t rows_max, uint32_t logits_max) {
+std::array<ScratchArray, 9> scratch_arrays(const ModelDims& d, uint32_t rows_max, uint32_t logits_max) {
   const uint32_t expert_width = d.experts > 0 ? d.width : 0;
   return {{
       {&Scratch::x, rows_max, d.width},
-      {&Scratch::normed, std::max(rows_max, logits_max), d.width},
+      {&Scratch::normed, rows_max, d.width},
       {&Scratch::qkv, rows_max, qkv_width(d)},
       {&Scratch::attended, rows_max, uint64_t{d.heads} * d.head_dim},
-      {&Scratch::gate_up, rows_max, uint64_t{2} * d.ff},
       {&Scratch::activated, rows_max, d.ff},
       {&Scratch::last, logits_max, d.width},
       {&Scratch::router, rows_max, d.experts},
@@ -54,85 +52,136 @@ std::array<ScratchArray, 10> scratch_arrays(const ModelDims& d, uint32_t rows_ma
   }};
 }
 
-// x += x's block of a layer, whose last matrix is `w` and whose output norm, if there is one, is post_norm.
-void add_output(const Model& model, Backend* backend, const Weight& w, const std::vector<float>& post_norm, const float* in, uint32_t rows,
-                Scratch* s) {
+// A step on its way through the model.
+struct Pass {
+  const Model& model;
+  Backend* backend;
+  const KvGeometry& kv;
+  uint8_t* pool;
+  const Step& step;
+  Scratch* s;
   const ModelDims& d = model.dims;
-  if (!model.arch->post_norm) return backend->matmul(w, nullptr, in, rows, /*accumulate=*/true, s->x);
-  backend->matmul(w, nullptr, in, rows, /*accumulate=*/false, s->normed);
-  backend->rmsnorm(s->normed, post_norm.data(), d.rms_eps, rows, d.width, s->normed);
-  backend->add(s->normed, rows, d.width, s->x);
+  const Arch& arch = *model.arch;
+};
+
+// Rows [first, first + n) of the step: what by_rows calls for. Arrays are those rows' part of Scratch's.
+struct Rows {
+  uint32_t first, n;
+  float* of(float* array, uint64_t width) const { return array + first * width; }
+};
+
+// The input of a block: the residual stream, normalized where the architecture does so.
+MatmulInput block_input(const Pass& p, Rows rows, const std::vector<float>& norm) {
+  return {rows.of(p.s->x, p.d.width), rows.n, p.arch.pre_norm ? norm.data() : nullptr, p.d.rms_eps};
 }
 
-const float* block_input(const Model& model, Backend* backend, const std::vector<float>& norm, uint32_t rows, Scratch* s) {
-  if (!model.arch->pre_norm) return s->x;
-  backend->rmsnorm(s->x, norm.data(), model.dims.rms_eps, rows, model.dims.width, s->normed);
-  return s->normed;
+// x += the output of a block, whose last matrix is `w` and whose output norm, if there is one, is post_norm.
+void add_output(const Pass& p, Rows rows, const Weight& w, const std::vector<float>& post_norm, const float* in) {
+  float* x = rows.of(p.s->x, p.d.width);
+  if (!p.arch.post_norm) return p.backend->matmul(w, nullptr, {in, rows.n}, /*accumulate=*/true, x);
+  float* out = rows.of(p.s->normed, p.d.width);
+  p.backend->matmul(w, nullptr, {in, rows.n}, /*accumulate=*/false, out);
+  p.backend->rmsnorm(out, post_norm.data(), p.d.rms_eps, rows.n, p.d.width, out);
+  p.backend->add(out, rows.n, p.d.width, x);
+}
+
+void embed(const Pass& p, Rows rows) {
+  float* x = rows.of(p.s->x, p.d.width);
+  p.backend->embed(*p.model.embedding, p.step.tokens.subspan(rows.first, rows.n), x);
+  if (p.arch.scale_embedding) p.backend->scale(p.d.embedding_scale, rows.n, p.d.width, x);
 }
 
 // Q and K in place, by each head or by all of a row as one.
-void normalize_qk(const Model& model, Backend* backend, const Layer& layer, uint32_t rows, float* q, float* k) {
-  const ModelDims& d = model.dims;
-  const bool row = model.arch->qk_norm == QkNorm::kRow;
+void normalize_qk(const Pass& p, const Layer& layer, uint32_t rows, float* q, float* k) {
+  const ModelDims& d = p.d;
+  const bool row = p.arch.qk_norm == QkNorm::kRow;
   for (const auto& [x, norm, heads] : {std::tuple{q, &layer.q_norm, d.heads}, std::tuple{k, &layer.k_norm, d.kv_heads}}) {
-    backend->rmsnorm_heads(norm->data(), d.rms_eps, rows, row ? 1 : heads, row ? heads * d.head_dim : d.head_dim, qkv_width(d), x);
+    p.backend->rmsnorm_heads(norm->data(), d.rms_eps, rows, row ? 1 : heads, row ? heads * d.head_dim : d.head_dim, qkv_width(d), x);
   }
 }
 
-void attention_block(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t* pool, uint32_t index, const Step& step,
-                     Scratch* s) {
-  const ModelDims& d = model.dims;
-  const Layer& layer = model.layers[index];
-  const uint32_t rows = step.n_rows(), stride = qkv_width(d), window = d.window(index);
-  const float* bias = layer.qkv_bias.empty() ? nullptr : layer.qkv_bias.data();
-  float* q = s->qkv;
+// Up to Q, and K and V in the pool.
+void attention_input(const Pass& p, Rows rows, uint32_t index) {
+  const ModelDims& d = p.d;
+  const Layer& layer = p.model.layers[index];
+  const uint32_t stride = qkv_width(d);
+  float* q = rows.of(p.s->qkv, stride);
   float* k = q + d.heads * d.head_dim;
   float* v = k + d.kv_heads * d.head_dim;
+  const float* bias = layer.qkv_bias.empty() ? nullptr : layer.qkv_bias.data();
+  p.backend->matmul(*layer.qkv, bias, block_input(p, rows, layer.attn_norm), /*accumulate=*/false, q);
+  if (p.arch.qk_norm != QkNorm::kNone) normalize_qk(p, layer, rows.n, q, k);
+  const RopeParams& rope = d.window(index) > 0 ? d.window_rope : d.rope;
+  p.backend->rope(rope, rows.first, rows.n, d.heads + d.kv_heads, d.head_dim, stride, q);  // K's heads follow Q's in each row
+  p.backend->kv_store(p.kv, p.pool, index, p.step, rows.first, rows.n, k, v, stride);
+}
 
-  const float* in = block_input(model, backend, layer.attn_norm, rows, s);
-  backend->matmul(*layer.qkv, bias, in, rows, /*accumulate=*/false, s->qkv);
-  if (model.arch->qk_norm != QkNorm::kNone) normalize_qk(model, backend, layer, rows, q, k);
-  const RopeParams& rope = window > 0 ? d.window_rope : d.rope;
-  backend->rope(rope, step.positions, d.heads + d.kv_heads, d.head_dim, stride, q);  // K's heads follow Q's in each row
-  backend->kv_store(kv, pool, index, step, k, v, stride);
-  backend->attention(kv, pool, index, step, {d.heads, d.attention_scale, d.attention_softcap, window}, q, stride, s->attended);
-  add_output(model, backend, *layer.out, layer.post_attn_norm, s->attended, rows, s);
+void attention_output(const Pass& p, Rows rows, const Layer& layer) {
+  add_output(p, rows, *layer.out, layer.post_attn_norm, rows.of(p.s->attended, uint64_t{p.d.heads} * p.d.head_dim));
+}
+
+void mlp(const Pass& p, Rows rows, const Layer& layer) {
+  float* activated = rows.of(p.s->activated, p.d.ff);
+  p.backend->matmul_act(*layer.gate_up, p.arch.activation, block_input(p, rows, layer.ffn_norm), activated);
+  add_output(p, rows, *layer.down, layer.post_ffn_norm, activated);
 }
 
 // Each expert's matrices run once, for all rows of the step that chose it; a row adds its experts' outputs in the order of their ids.
-void experts_block(const Model& model, Backend* backend, const Layer& layer, const float* in, uint32_t rows, Scratch* s) {
-  const ModelDims& d = model.dims;
-  backend->matmul(*layer.router, nullptr, in, rows, /*accumulate=*/false, s->router);
-  backend->route(s->router, rows, d.experts, d.experts_used, d.experts_normalize, &s->routes);
+void experts(const Pass& p, const Layer& layer) {
+  const ModelDims& d = p.d;
+  const uint32_t rows = p.step.n_rows();
+  Scratch* s = p.s;
+  const float* in = s->x;
+  if (p.arch.pre_norm) {
+    p.backend->rmsnorm(s->x, layer.ffn_norm.data(), d.rms_eps, rows, d.width, s->normed);
+    in = s->normed;
+  }
+  p.backend->matmul(*layer.router, nullptr, {in, rows}, /*accumulate=*/false, s->router);
+  p.backend->route(s->router, rows, d.experts, d.experts_used, d.experts_normalize, &s->routes);
   for (uint32_t e = 0; e < d.experts; ++e) {
     const uint32_t first = s->routes.first[e], n = s->routes.first[e + 1] - first;
     if (n == 0) continue;
     const std::span<const uint32_t> chosen(s->routes.rows.data() + first, n);
-    backend->gather_rows(in, chosen, d.width, s->expert_in);
-    backend->matmul(*layer.experts[e].gate_up, nullptr, s->expert_in, n, /*accumulate=*/false, s->gate_up);
-    backend->act_mul(model.arch->activation, s->gate_up, n, d.ff, s->activated);
-    backend->matmul(*layer.experts[e].down, nullptr, s->activated, n, /*accumulate=*/false, s->expert_out);
-    backend->add_rows(s->expert_out, chosen, {s->routes.weights.data() + first, n}, d.width, s->x);
+    p.backend->gather_rows(in, chosen, d.width, s->expert_in);
+    p.backend->matmul_act(*layer.experts[e].gate_up, p.arch.activation, {s->expert_in, n}, s->activated);
+    p.backend->matmul(*layer.experts[e].down, nullptr, {s->activated, n}, /*accumulate=*/false, s->expert_out);
+    p.backend->add_rows(s->expert_out, chosen, {s->routes.weights.data() + first, n}, d.width, s->x);
   }
 }
 
-void mlp_block(const Model& model, Backend* backend, const Layer& layer, uint32_t rows, Scratch* s) {
-  const ModelDims& d = model.dims;
-  const float* in = block_input(model, backend, layer.ffn_norm, rows, s);
-  if (d.experts > 0) return experts_block(model, backend, layer, in, rows, s);
-  backend->matmul(*layer.gate_up, nullptr, in, rows, /*accumulate=*/false, s->gate_up);
-  backend->act_mul(model.arch->activation, s->gate_up, rows, d.ff, s->activated);
-  add_output(model, backend, *layer.down, layer.post_ffn_norm, s->activated, rows, s);
+void head(const Pass& p, float* logits) {
+  const ModelDims& d = p.d;
+  const auto n = static_cast<uint32_t>(p.step.logits_rows.size());
+  if (n == 0) return;
+  p.backend->gather_rows(p.s->x, p.step.logits_rows, d.width, p.s->last);
+  p.backend->matmul(p.model.head_weight(), nullptr, {p.s->last, n, p.model.output_norm.data(), d.rms_eps}, /*accumulate=*/false, logits);
+  if (d.final_softcap > 0) p.backend->softcap(d.final_softcap, n, d.vocab, logits);
 }
 
-void head(const Model& model, Backend* backend, const Step& step, Scratch* s, float* logits) {
-  const ModelDims& d = model.dims;
-  const auto n = static_cast<uint32_t>(step.logits_rows.size());
-  if (n == 0) return;
-  backend->gather_rows(s->x, step.logits_rows, d.width, s->last);
-  backend->rmsnorm(s->last, model.output_norm.data(), d.rms_eps, n, d.width, s->normed);
-  backend->matmul(model.head_weight(), nullptr, s->normed, n, /*accumulate=*/false, logits);
-  if (d.final_softcap > 0) backend->softcap(d.final_softcap, n, d.vocab, logits);
+// Attention, where rows meet, parts a layer in two; from one layer's attention to the next one's a row needs no other.
+void layers(const Pass& p) {
+  const ModelDims& d = p.d;
+  const uint32_t rows = p.step.n_rows();
+  p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) {
+    embed(p, {first, n});
+    attention_input(p, {first, n}, 0);
+  });
+  for (uint32_t i = 0; i < d.layers; ++i) {
+    const Layer& layer = p.model.layers[i];
+    const AttentionParams params{d.heads, d.attention_scale, d.attention_softcap, d.window(i)};
+    p.backend->attention(p.kv, p.pool, i, p.step, params, p.s->qkv, qkv_width(d), p.s->attended);
+    if (d.experts > 0) {
+      p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) { attention_output(p, {first, n}, layer); });
+      experts(p, layer);
+    }
+    p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) {
+      if (d.experts == 0) {
+        attention_output(p, {first, n}, layer);
+        mlp(p, {first, n}, layer);
+      }
+      if (i + 1 < d.layers) attention_input(p, {first, n}, i + 1);
+    });
+  }
 }
 
 }  // namespace
@@ -171,14 +220,12 @@ void forward(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t
   KVRT_CHECK(rows <= s->rows_max && n_logits <= s->logits_max);
   KVRT_CHECK(kv.layers == model.dims.layers && kv.kv_heads == model.dims.kv_heads && kv.head_dim == model.dims.head_dim);
 
+  const Pass pass{model, backend, kv, pool, step, s};
   backend->run(uint64_t{rows} << 32 | n_logits, [&] {
-    backend->embed(*model.embedding, step.tokens, s->x);
-    if (model.arch->scale_embedding) backend->scale(model.dims.embedding_scale, rows, model.dims.width, s->x);
-    for (uint32_t i = 0; i < model.dims.layers; ++i) {
-      attention_block(model, backend, kv, pool, i, step, s);
-      mlp_block(model, backend, model.layers[i], rows, s);
-    }
-    head(model, backend, step, s, logits);
+    backend->prepare_rope(model.dims.rope, step.positions);
+    if (!model.dims.windows.empty()) backend->prepare_rope(model.dims.window_rope, step.positions);
+    layers(pass);
+    head(pass, logits);
   });
 }
 

@@ -105,30 +105,33 @@ struct Synthetic {
   // `rows` new tokens of one sequence after `depth`, logits of the last one.
   void step(uint32_t depth, uint32_t rows, std::vector<float>* scratch, float* logits) {
     Backend& b = backend();
-    scratch->resize(rows * (kWidth * 2ull + kQkv + 3ull * kFf + kWidth));
-    float *x = scratch->data(), *normed = x + rows * kWidth, *qkv = normed + rows * kWidth, *attended = qkv + rows * kQkv;
-    float *gate_up = attended + rows * kWidth, *active = gate_up + rows * 2 * kFf;
+    scratch->resize(rows * (2ull * kWidth + kQkv + kFf));
+    float *x = scratch->data(), *qkv = x + rows * kWidth, *attended = qkv + rows * kQkv, *active = attended + rows * kWidth;
     for (uint32_t i = 0; i < rows * kWidth; ++i) x[i] = static_cast<float>(i % 17) * 0.1f - 0.8f;
     std::vector<int32_t> tokens(rows), positions(rows);
     for (uint32_t i = 0; i < rows; ++i) positions[i] = static_cast<int32_t>(depth + i);
     StepSeq seq{0, rows, static_cast<int32_t>(depth), blocks.data(), static_cast<uint32_t>(blocks.size()), true};
     Step s{{&seq, 1}, tokens, positions, {}};
     const RopeParams rope{RopeStyle::kInterleaved, kHeadDim, 100000.0f};
+    const auto attention_input = [&](uint32_t l, uint32_t first, uint32_t n) {
+      float *q = qkv + first * kQkv, *k = q + kHeads * kHeadDim, *v = k + kKvHeads * kHeadDim;
+      b.matmul(*layers[l].qkv, nullptr, {x + first * kWidth, n, norm.data(), 1e-5f}, false, q);
+      b.rope(rope, first, n, kHeads + kKvHeads, kHeadDim, kQkv, q);
+      b.kv_store(kv, pool->data(), l, s, first, n, k, v, kQkv);
+    };
     b.run(rows, [&] {
+      b.prepare_rope(rope, positions);
+      b.by_rows(rows, [&](uint32_t first, uint32_t n) { attention_input(0, first, n); });
       for (uint32_t l = 0; l < kLayers; ++l) {
-        b.rmsnorm(x, norm.data(), 1e-5f, rows, kWidth, normed);
-        b.matmul(*layers[l].qkv, nullptr, normed, rows, false, qkv);
-        b.rope(rope, positions, kHeads + kKvHeads, kHeadDim, kQkv, qkv);
-        b.kv_store(kv, pool->data(), l, s, qkv + kHeads * kHeadDim, qkv + (kHeads + kKvHeads) * kHeadDim, kQkv);
         b.attention(kv, pool->data(), l, s, {kHeads, 0.125f, 0, 0}, qkv, kQkv, attended);
-        b.matmul(*layers[l].out, nullptr, attended, rows, true, x);
-        b.rmsnorm(x, norm.data(), 1e-5f, rows, kWidth, normed);
-        b.matmul(*layers[l].gate_up, nullptr, normed, rows, false, gate_up);
-        b.act_mul(Activation::kSilu, gate_up, rows, kFf, active);
-        b.matmul(*layers[l].down, nullptr, active, rows, true, x);
+        b.by_rows(rows, [&](uint32_t first, uint32_t n) {
+          b.matmul(*layers[l].out, nullptr, {attended + first * kWidth, n}, true, x + first * kWidth);
+          b.matmul_act(*layers[l].gate_up, Activation::kSilu, {x + first * kWidth, n, norm.data(), 1e-5f}, active + first * kFf);
+          b.matmul(*layers[l].down, nullptr, {active + first * kFf, n}, true, x + first * kWidth);
+          if (l + 1 < kLayers) attention_input(l + 1, first, n);
+        });
       }
-      b.rmsnorm(x + (rows - 1) * kWidth, norm.data(), 1e-5f, 1, kWidth, normed);
-      b.matmul(*head, nullptr, normed, 1, false, logits);
+      b.matmul(*head, nullptr, {x + (rows - 1) * kWidth, 1, norm.data(), 1e-5f}, false, logits);
     });
   }
 };
@@ -149,6 +152,9 @@ BENCHMARK(bench_step)
     ->Args({1, 2048})
     ->Args({1, 8000})
     ->Args({8, 0})
+    ->Args({16, 0})
+    ->Args({32, 0})
+    ->Args({64, 0})
     ->Args({128, 0})
     ->Args({512, 0})
     ->Args({512, 7488})
@@ -164,7 +170,7 @@ void bench_matmul(benchmark::State& state) {
   const std::vector<float> x = random_floats(uint64_t{n} * cols);
   std::vector<float> out(uint64_t{n} * rows);
   backend().run(0, [&] {
-    for (auto _ : state) backend().matmul(*weight, nullptr, x.data(), n, false, out.data());
+    for (auto _ : state) backend().matmul(*weight, nullptr, {x.data(), n}, false, out.data());
   });
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * n * rows * cols);
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * static_cast<int64_t>(weight->bytes()));

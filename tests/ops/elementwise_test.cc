@@ -64,7 +64,11 @@ TEST(Rope, BothStylesAgainstFloat64AndScalar) {
         const auto backend = open_backend(isa, 2);
         if (backend == nullptr) continue;
         std::vector<float> y = x;
-        backend->run(0, [&] { backend->rope(params, positions, kHeads, kDim, kStride, y.data()); });
+        backend->run(0, [&] {
+          backend->prepare_rope(params, positions);
+          backend->rope(params, 0, 2, kHeads, kDim, kStride, y.data());
+          backend->rope(params, 2, 3, kHeads, kDim, kStride, y.data() + 2 * kStride);
+        });
         if (first.empty()) first = y;
         EXPECT_SAME_BITS(first, y) << isa;
       }
@@ -112,8 +116,6 @@ TEST(RmsNorm, BitEqualAndWithinBoundOfFloat64) {
 }
 
 TEST(SiluMul, BitEqualAndWithinBoundOfFloat64) {
-  const auto scalar = open_backend("scalar");
-  const auto backends = vector_backends(2);
   constexpr uint32_t kWidth = 20003;
   std::vector<float> gate_up(2 * kWidth), a(kWidth), b(kWidth);
   for (uint32_t i = 0; i < kWidth; ++i) {
@@ -124,10 +126,10 @@ TEST(SiluMul, BitEqualAndWithinBoundOfFloat64) {
   gate_up[1] = 1e30f;
   gate_up[2] = -1e30f;
   gate_up[3] = 1e-42f;
-  scalar->run(0, [&] { scalar->act_mul(Activation::kSilu, gate_up.data(), 1, kWidth, a.data()); });
-  for (const auto& backend : backends) {
-    backend->run(0, [&] { backend->act_mul(Activation::kSilu, gate_up.data(), 1, kWidth, b.data()); });
-    EXPECT_SAME_BITS(a, b) << backend->isa();
+  scalar_kernels()->silu_mul_row(gate_up.data(), gate_up.data() + kWidth, kWidth, a.data());
+  for (const CpuKernels* kernels : vector_tables()) {
+    kernels->silu_mul_row(gate_up.data(), gate_up.data() + kWidth, kWidth, b.data());
+    EXPECT_SAME_BITS(a, b) << kernels->isa;
   }
   for (uint32_t i = 0; i < kWidth; ++i) {
     const double x = gate_up[i], want = x / (1.0 + std::exp(-x)) * gate_up[kWidth + i];
@@ -147,8 +149,6 @@ TEST(Tanh, WithinTwoUlps) {
 }
 
 TEST(GeluMul, BitEqualAndWithinBoundOfFloat64) {
-  const auto scalar = open_backend("scalar");
-  const auto backends = vector_backends(2);
   constexpr uint32_t kWidth = 20003;
   std::vector<float> gate_up(2 * kWidth), a(kWidth), b(kWidth);
   for (uint32_t i = 0; i < kWidth; ++i) {
@@ -159,10 +159,10 @@ TEST(GeluMul, BitEqualAndWithinBoundOfFloat64) {
   gate_up[1] = 1e30f;
   gate_up[2] = -1e30f;
   gate_up[3] = 1e-42f;
-  scalar->run(0, [&] { scalar->act_mul(Activation::kGeluTanh, gate_up.data(), 1, kWidth, a.data()); });
-  for (const auto& backend : backends) {
-    backend->run(0, [&] { backend->act_mul(Activation::kGeluTanh, gate_up.data(), 1, kWidth, b.data()); });
-    EXPECT_SAME_BITS(a, b) << backend->isa();
+  scalar_kernels()->gelu_mul_row(gate_up.data(), gate_up.data() + kWidth, kWidth, a.data());
+  for (const CpuKernels* kernels : vector_tables()) {
+    kernels->gelu_mul_row(gate_up.data(), gate_up.data() + kWidth, kWidth, b.data());
+    EXPECT_SAME_BITS(a, b) << kernels->isa;
   }
   for (uint32_t i = 0; i < kWidth; ++i) {
     const double x = gate_up[i], u = std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
@@ -323,7 +323,8 @@ TEST(Rope, ScalingOfFrequencies) {
     for (int turn = 0; turn < 6; ++turn) {
       const RopeParams* kinds[] = {&plain, &linear, &yarn};
       std::vector<float> y = x;
-      backend->rope(*kinds[turn % 3], positions, 1, 64, 64, y.data());
+      backend->prepare_rope(*kinds[turn % 3], positions);
+      backend->rope(*kinds[turn % 3], 0, 2, 1, 64, 64, y.data());
       if (turn < 3) first[turn] = y;
       EXPECT_SAME_BITS(first[turn % 3], y);
     }

@@ -8,7 +8,7 @@ namespace {
 std::vector<float> run_matmul(Backend* backend, const Weight& w, const std::vector<float>& x, const float* bias, bool accumulate) {
   const uint32_t n = static_cast<uint32_t>(x.size() / w.cols());
   std::vector<float> out(uint64_t{n} * w.rows(), 0.25f);
-  backend->run(0, [&] { backend->matmul(w, bias, x.data(), n, accumulate, out.data()); });
+  backend->run(0, [&] { backend->matmul(w, bias, {x.data(), n}, accumulate, out.data()); });
   return out;
 }
 

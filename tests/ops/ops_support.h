@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "runtime/compute/backend.h"
+#include "runtime/compute/cpu_kernels.h"
 #include "runtime/compute/quants.h"
 
 namespace kvrt::test {
@@ -46,6 +47,14 @@ inline std::vector<std::unique_ptr<Backend>> vector_backends(uint32_t threads) {
     if (backends.back() == nullptr) backends.pop_back();
   }
   return backends;
+}
+
+inline std::vector<const CpuKernels*> vector_tables() {
+  std::vector<const CpuKernels*> tables;
+  for (const CpuKernels* kernels : {avx2_kernels(), avx512_kernels()}) {
+    if (std::ranges::find(all_isas(), kernels->isa) != all_isas().end()) tables.push_back(kernels);
+  }
+  return tables;
 }
 
 class Random {

@@ -41,9 +41,9 @@ Golden read_golden(const std::string& name) {
 // One sequence in blocks of 16 that lie in the pool in descending order, in steps of at most `chunk` tokens.
 class Runner {
  public:
-  Runner(const std::string& model, const std::string& isa) {
+  Runner(const std::string& model, const std::string& isa, uint32_t threads = 2) {
     CpuOptions options;
-    options.threads = 2;
+    options.threads = threads;
     options.isa = isa;
     backend_ = std::move(open_cpu(options, nullptr)).value();
     auto file = GgufFile::open(tiny(model));
@@ -139,7 +139,7 @@ TEST_P(GoldenLogits, MatchTheReference) {
   for (const std::string& isa : usable_isas()) {
     Runner runner(v.model, isa);
     ASSERT_EQ(runner.model().dims.vocab, golden.vocab);
-    for (uint32_t chunk : {1u, 7u, 96u}) {
+    for (uint32_t chunk : {1u, 7u, 40u, 96u}) {
       const std::vector<float> found = runner.logits(golden, chunk);
       if (first.empty()) {
         first = found;
@@ -150,6 +150,18 @@ TEST_P(GoldenLogits, MatchTheReference) {
       }
       ASSERT_EQ(found.size(), first.size());
       EXPECT_EQ(std::memcmp(found.data(), first.data(), found.size() * sizeof(float)), 0) << isa << " in chunks of " << chunk;
+    }
+  }
+}
+
+TEST_P(GoldenLogits, ThreadsDoNotShow) {
+  const Golden golden = read_golden(GetParam().golden);
+  const std::vector<float> want = Runner(GetParam().model, "", 1).logits(golden, 96);
+  for (const uint32_t threads : {2u, 3u, 4u}) {
+    for (const uint32_t chunk : {33u, 96u}) {
+      const std::vector<float> found = Runner(GetParam().model, "", threads).logits(golden, chunk);
+      ASSERT_EQ(found.size(), want.size());
+      EXPECT_EQ(std::memcmp(found.data(), want.data(), want.size() * sizeof(float)), 0) << threads << " threads, chunks of " << chunk;
     }
   }
 }
