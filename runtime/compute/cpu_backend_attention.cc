@@ -1,5 +1,6 @@
 // KV store and paged attention of CpuBackend: how rows, spans and KV heads are dealt to threads.
 #include <algorithm>
+#include <cstring>
 
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
@@ -23,11 +24,35 @@ uint8_t* block_of(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Ste
   return pool + static_cast<uint64_t>(seq.blocks[index]) * kv.block_bytes() + layer * kv.layer_bytes();
 }
 
+// Elements of one token to every `stride` elements of `out`.
+template <typename T>
+void spread(const uint8_t* row, uint32_t n, uint32_t stride, uint8_t* out) {
+  for (uint32_t i = 0; i < n; ++i) std::memcpy(out + uint64_t{i} * stride * sizeof(T), row + i * sizeof(T), sizeof(T));
+}
+
+// K and V of one token and KV head into their slot; `base`: the layer's part of the block.
+void store_head(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, uint32_t head, uint32_t slot, const float* k,
+                const float* v) {
+  alignas(4) uint8_t rounded[kHeadDimMax * sizeof(float)];
+  const uint32_t elem = kv.elem_bytes();
+  const uint64_t row = uint64_t{head} * kv.block_tokens + slot;
+  uint16_t k_scale, v_scale;
+  kernels.kv_row(kv.format, k, kv.head_dim, rounded, &k_scale);
+  uint8_t* k_out = base + (uint64_t{head} * kv.head_dim * kv.block_tokens + slot) * elem;
+  const auto spread_row = elem == 1 ? spread<uint8_t> : elem == 2 ? spread<uint16_t> : spread<float>;
+  spread_row(rounded, kv.head_dim, kv.block_tokens, k_out);
+  kernels.kv_row(kv.format, v, kv.head_dim, base + kv.half_bytes() + row * kv.head_dim * elem, &v_scale);
+  if (kv.scale_bytes() == 0) return;
+  uint8_t* scales = base + 2 * kv.half_bytes() + row * kKvScaleBytes;
+  std::memcpy(scales, &k_scale, kKvScaleBytes);
+  std::memcpy(scales + kv.scales_bytes(), &v_scale, kKvScaleBytes);
+}
+
 }  // namespace
 
 void CpuBackend::kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, const float* k, const float* v,
                           uint32_t stride) {
-  KVRT_CHECK(kv.elem_bytes == 2 && kv.head_dim <= kHeadDimMax);
+  KVRT_CHECK(kv.head_dim <= kHeadDimMax);
   for (const StepSeq& seq : step.seqs) {
     if (!seq.store_kv) continue;
     for_rows(seq.n_rows, 16, [&](uint32_t i) {
@@ -36,12 +61,7 @@ void CpuBackend::kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, c
       uint8_t* base = block_of(kv, pool, layer, seq, position);
       const uint64_t row = uint64_t{seq.first_row + i} * stride;
       for (uint32_t h = 0; h < kv.kv_heads; ++h) {
-        uint16_t rounded[kHeadDimMax];
-        kernels_.f32_to_f16_row(k + row + h * kv.head_dim, kv.head_dim, rounded);
-        auto* k_out = reinterpret_cast<uint16_t*>(base) + uint64_t{h} * kv.head_dim * kv.block_tokens + slot;
-        for (uint32_t d = 0; d < kv.head_dim; ++d) k_out[uint64_t{d} * kv.block_tokens] = rounded[d];
-        auto* v_out = reinterpret_cast<uint16_t*>(base + kv.half_bytes()) + (uint64_t{h} * kv.block_tokens + slot) * kv.head_dim;
-        kernels_.f32_to_f16_row(v + row + h * kv.head_dim, kv.head_dim, v_out);
+        store_head(kernels_, kv, base, h, slot, k + row + h * kv.head_dim, v + row + h * kv.head_dim);
       }
     });
   }
@@ -139,8 +159,13 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t l
     tile.softcap = params.softcap;
     tile.window = window;
     tile.first_position = int64_t{share.seq->first_position} + share.first;
-    tile.k = pool + layer * kv.layer_bytes() + uint64_t{share.head} * kv.head_dim * kv.block_tokens * kv.elem_bytes;
+    tile.format = kv.format;
+    tile.k = pool + layer * kv.layer_bytes() + share.head * (kv.half_bytes() / kv.kv_heads);
     tile.v = tile.k + kv.half_bytes();
+    if (kv.scale_bytes() > 0) {
+      tile.k_scales = pool + layer * kv.layer_bytes() + 2 * kv.half_bytes() + share.head * (kv.scales_bytes() / kv.kv_heads);
+      tile.v_scales = tile.k_scales + kv.scales_bytes();
+    }
     tile.block_bytes = kv.block_bytes();
     tile.block_tokens = kv.block_tokens;
     tile.scratch = scratch;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "runtime/compute/quant_format.h"
+#include "runtime/compute/step.h"
 #include "runtime/compute/tensor.h"
 
 namespace kvrt {
@@ -49,11 +50,14 @@ struct AttentionTile {
   const float* q;
   uint64_t q_stride;
   uint32_t tokens, group, head_dim;
-  float scale, softcap;    // softcap 0: none
-  int64_t first_position;  // of token 0
-  int64_t window;          // at least 1; INT64_MAX / 2: all
-  const uint8_t* k;        // block b's K of this layer and KV head: k + b * block_bytes, [head_dim][block_tokens] f16
-  const uint8_t* v;        // likewise [block_tokens][head_dim] f16
+  float scale, softcap;     // softcap 0: none
+  int64_t first_position;   // of token 0
+  int64_t window;           // at least 1; INT64_MAX / 2: all
+  KvFormat format;          // of the elements of k and v
+  const uint8_t* k;         // block b's K of this layer and KV head: k + b * block_bytes, [head_dim][block_tokens]
+  const uint8_t* v;         // likewise [block_tokens][head_dim]
+  const uint8_t* k_scales;  // int8: likewise [block_tokens] f16; else null
+  const uint8_t* v_scales;
   uint64_t block_bytes;
   uint32_t block_tokens;
   const int32_t* blocks;   // the sequence's block table from the span's first position on
@@ -73,7 +77,8 @@ struct CpuKernels {
   void (*add_scaled_row)(float factor, const float* y, uint32_t n, float* x);  // x = fma(factor, y, x)
   // Pair i of a head: interleaved (2i, 2i + 1), else (i, i + pairs).
   void (*rope_head)(const float* cos, const float* sin, uint32_t pairs, bool interleaved, float* x);
-  void (*f32_to_f16_row)(const float* x, uint32_t n, uint16_t* out);
+  // One head of K or V as stored: n elements to out (aligned to an element); int8: their scale, an f16, to *scale.
+  void (*kv_row)(KvFormat format, const float* x, uint32_t n, uint8_t* out, uint16_t* scale);
   void (*attend_span)(const AttentionTile& tile);
   // Merges the next span (max2, sum2, acc2) into (max, sum, acc), in place.
   void (*merge_span)(uint32_t head_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2);

@@ -1,6 +1,7 @@
 // AVX2 attention over one span: keys in lanes for q.k, head dimensions in lanes for p.v. Each block of K and V is read once
 // for all rows of the tile. head_dim is a multiple of 8, at most 512.
 #include "runtime/compute/cpu_kernels_avx2.h"
+#include "runtime/compute/cpu_kernels_scalar.h"
 
 namespace kvrt::avx2 {
 namespace {
@@ -282,6 +283,7 @@ void attend_many(const AttentionTile& tile, uint32_t rows, Seen seen, uint32_t b
 }  // namespace
 
 void attend_span(const AttentionTile& tile) {
+  if (tile.format != KvFormat::kF16) return scalar::attend_span(tile);
   const uint32_t rows = tile.tokens * tile.group;
   const Seen seen = {seen_by(tile, 0).first, seen_by(tile, rows - 1).end};  // by any row
   const uint32_t blocks = (seen.end + tile.block_tokens - 1) / tile.block_tokens;

@@ -1,5 +1,6 @@
 // AVX2 norm, activation, rotation, quantization, and the AVX2 table.
 #include "runtime/compute/cpu_kernels_avx2.h"
+#include "runtime/compute/cpu_kernels_scalar.h"
 
 namespace kvrt::avx2 {
 namespace {
@@ -141,7 +142,9 @@ void rope_head(const float* cos, const float* sin, uint32_t pairs, bool interlea
   }
 }
 
-void f32_to_f16_row(const float* x, uint32_t n, uint16_t* out) {
+void kv_row(KvFormat format, const float* x, uint32_t n, uint8_t* to, uint16_t* scale) {
+  if (format != KvFormat::kF16) return scalar::kv_row(format, x, n, to, scale);
+  auto* out = reinterpret_cast<uint16_t*>(to);
   uint32_t i = 0;
   for (; i + 8 <= n; i += 8) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
@@ -163,7 +166,7 @@ const CpuKernels* avx2_kernels() {
                                         avx2::softcap_row,
                                         avx2::add_scaled_row,
                                         avx2::rope_head,
-                                        avx2::f32_to_f16_row,
+                                        avx2::kv_row,
                                         avx2::attend_span,
                                         avx2::merge_span,
                                         avx2::finish_row};

@@ -9,20 +9,51 @@
 namespace kvrt::scalar {
 namespace {
 
-float load_f16(const uint8_t* p) {
-  uint16_t h;
-  std::memcpy(&h, p, sizeof h);
-  return f16_to_f32(h);
+constexpr float kF16Max = 65504.0f;
+
+template <typename T>
+T load(const uint8_t* p) {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+template <KvFormat format>
+float element(const uint8_t* row, uint64_t i) {
+  const uint8_t* at = row + i * kv_elem_bytes(format);
+  switch (format) {
+    case KvFormat::kF16:
+      return f16_to_f32(load<uint16_t>(at));
+    case KvFormat::kBF16:
+      return bf16_to_f32(load<uint16_t>(at));
+    case KvFormat::kF32:
+      return load<float>(at);
+    case KvFormat::kI8:
+      return load<int8_t>(at);
+  }
+}
+
+// The block of the span's position j, of what starts at `base`.
+const uint8_t* block_at(const AttentionTile& tile, const uint8_t* base, uint32_t j) {
+  return base + static_cast<uint64_t>(tile.blocks[j / tile.block_tokens]) * tile.block_bytes;
+}
+
+float scale_at(const AttentionTile& tile, const uint8_t* scales, uint32_t j) {
+  return f16_to_f32(load<uint16_t>(block_at(tile, scales, j) + kKvScaleBytes * (j % tile.block_tokens)));
 }
 
 // scores[j] of the span's positions [first, end); returns their maximum.
+template <KvFormat format>
 float score_keys(const AttentionTile& tile, const float* q, uint32_t first, uint32_t end, float* scores) {
   float max = -INFINITY;
   for (uint32_t j = first; j < end; ++j) {
-    const uint32_t slot = j % tile.block_tokens;
-    const uint8_t* k = tile.k + static_cast<uint64_t>(tile.blocks[j / tile.block_tokens]) * tile.block_bytes + 2 * slot;
+    const uint8_t* k = block_at(tile, tile.k, j);
+    const uint64_t slot = j % tile.block_tokens;
     float dot = 0;
-    for (uint32_t d = 0; d < tile.head_dim; ++d) dot = std::fmaf(q[d], load_f16(k + uint64_t{2} * d * tile.block_tokens), dot);
+    for (uint32_t d = 0; d < tile.head_dim; ++d) {
+      dot = std::fmaf(q[d], element<format>(k, uint64_t{d} * tile.block_tokens + slot), dot);
+    }
+    if (format == KvFormat::kI8) dot = dot * scale_at(tile, tile.k_scales, j);
     scores[j] = dot * tile.scale;
     if (tile.softcap > 0) softcap_row(tile.softcap, 1, scores + j);
     max = scores[j] > max ? scores[j] : max;
@@ -30,9 +61,8 @@ float score_keys(const AttentionTile& tile, const float* q, uint32_t first, uint
   return max;
 }
 
-}  // namespace
-
-void attend_span(const AttentionTile& tile) {
+template <KvFormat format>
+void attend(const AttentionTile& tile) {
   for (uint32_t row = 0; row < tile.tokens * tile.group; ++row) {
     const uint32_t t = row / tile.group, g = row % tile.group;
     const int64_t last = tile.first_position + t - tile.span_first;  // it sees (last - window, last] of the span
@@ -40,7 +70,7 @@ void attend_span(const AttentionTile& tile) {
     const auto end = static_cast<uint32_t>(std::clamp<int64_t>(last + 1, 0, kSpanTokens));
     if (first == end) continue;
     float* p = tile.scratch + uint64_t{row} * kSpanTokens;
-    const float max = score_keys(tile, tile.q + t * tile.q_stride + g * tile.head_dim, first, end, p);
+    const float max = score_keys<format>(tile, tile.q + t * tile.q_stride + g * tile.head_dim, first, end, p);
     float lanes[16] = {};
     for (uint32_t j = first; j < end; ++j) {
       p[j] = exp(p[j] - max);
@@ -49,12 +79,61 @@ void attend_span(const AttentionTile& tile) {
     float* acc = tile.acc + uint64_t{row} * tile.head_dim;
     std::fill_n(acc, tile.head_dim, 0.0f);
     for (uint32_t j = first; j < end; ++j) {
-      const uint64_t block = static_cast<uint64_t>(tile.blocks[j / tile.block_tokens]);
-      const uint8_t* v = tile.v + block * tile.block_bytes + uint64_t{2} * (j % tile.block_tokens) * tile.head_dim;
-      for (uint32_t d = 0; d < tile.head_dim; ++d) acc[d] = std::fmaf(p[j], load_f16(v + 2 * d), acc[d]);
+      const uint8_t* v = block_at(tile, tile.v, j);
+      const uint64_t row_at = uint64_t{j % tile.block_tokens} * tile.head_dim;
+      const float weight = format == KvFormat::kI8 ? p[j] * scale_at(tile, tile.v_scales, j) : p[j];
+      for (uint32_t d = 0; d < tile.head_dim; ++d) acc[d] = std::fmaf(weight, element<format>(v, row_at + d), acc[d]);
     }
     tile.max[row] = max;
     tile.sum[row] = sum_lanes(lanes);
+  }
+}
+
+// int8: q_i = x_i / scale to the nearest, within ±127 (NUMERICS.md §7).
+uint16_t int8_row(const float* x, uint32_t n, uint8_t* out) {
+  float max = 0;
+  for (uint32_t i = 0; i < n; ++i) max = std::fabs(x[i]) > max ? std::fabs(x[i]) : max;
+  const float wanted = max / 127.0f;
+  const uint16_t scale = f32_to_f16(wanted < kF16Max ? wanted : kF16Max);
+  const float inverse = scale > 0 ? 1.0f / f16_to_f32(scale) : 0.0f;
+  for (uint32_t i = 0; i < n; ++i) {
+    float v = x[i] * inverse;
+    v = v < 127.0f ? v : 127.0f;
+    v = v > -127.0f ? v : -127.0f;
+    out[i] = static_cast<uint8_t>(static_cast<int8_t>((v + kRoundMagic) - kRoundMagic));
+  }
+  return scale;
+}
+
+}  // namespace
+
+void kv_row(KvFormat format, const float* x, uint32_t n, uint8_t* out, uint16_t* scale) {
+  switch (format) {
+    case KvFormat::kF16:
+    case KvFormat::kBF16:
+      for (uint32_t i = 0; i < n; ++i) {
+        const uint16_t h = format == KvFormat::kF16 ? f32_to_f16(x[i]) : f32_to_bf16(x[i]);
+        std::memcpy(out + 2 * i, &h, sizeof h);
+      }
+      return;
+    case KvFormat::kF32:
+      std::memcpy(out, x, n * sizeof *x);
+      return;
+    case KvFormat::kI8:
+      *scale = int8_row(x, n, out);
+  }
+}
+
+void attend_span(const AttentionTile& tile) {
+  switch (tile.format) {
+    case KvFormat::kF16:
+      return attend<KvFormat::kF16>(tile);
+    case KvFormat::kBF16:
+      return attend<KvFormat::kBF16>(tile);
+    case KvFormat::kF32:
+      return attend<KvFormat::kF32>(tile);
+    case KvFormat::kI8:
+      return attend<KvFormat::kI8>(tile);
   }
 }
 
@@ -85,7 +164,7 @@ const CpuKernels* scalar_kernels() {
                                    scalar::softcap_row,
                                    scalar::add_scaled_row,
                                    scalar::rope_head,
-                                   scalar::f32_to_f16_row,
+                                   scalar::kv_row,
                                    scalar::attend_span,
                                    scalar::merge_span,
                                    scalar::finish_row};

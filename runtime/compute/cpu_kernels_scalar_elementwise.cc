@@ -92,8 +92,4 @@ void rope_head(const float* cos, const float* sin, uint32_t pairs, bool interlea
   }
 }
 
-void f32_to_f16_row(const float* x, uint32_t n, uint16_t* out) {
-  for (uint32_t i = 0; i < n; ++i) out[i] = f32_to_f16(x[i]);
-}
-
 }  // namespace kvrt::scalar

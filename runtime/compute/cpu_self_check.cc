@@ -128,16 +128,31 @@ bool check_rows(const CpuKernels& kernels, Values* values) {
     kernels.rope_head(y.data(), x.data(), 41, interleaved, got.data());
     if (!same(want, got)) return false;
   }
-  std::vector<uint16_t> want16(kWidth), got16(kWidth);
-  scalar.f32_to_f16_row(x.data(), kWidth, want16.data());
-  kernels.f32_to_f16_row(x.data(), kWidth, got16.data());
-  return want16 == got16;
+  for (const KvFormat format : kKvFormats) {
+    std::vector<float> want_row(kWidth), got_row(kWidth);
+    uint16_t want_scale = 0, got_scale = 0;
+    scalar.kv_row(format, x.data(), kWidth, reinterpret_cast<uint8_t*>(want_row.data()), &want_scale);
+    kernels.kv_row(format, x.data(), kWidth, reinterpret_cast<uint8_t*>(got_row.data()), &got_scale);
+    if (!same(want_row, got_row) || want_scale != got_scale) return false;
+  }
+  return true;
 }
 
-bool check_attention(const CpuKernels& kernels, Values* values) {
+bool check_attention(const CpuKernels& kernels, KvFormat format, Values* values) {
   constexpr uint32_t kTokens = 3, kGroup = 3, kDim = 24, kBlockTokens = 16, kKeys = 45, kTileRows = kTokens * kGroup;
-  std::vector<uint16_t> kv(3 * 2 * kDim * kBlockTokens);
-  for (uint16_t& h : kv) h = f32_to_f16(values->unit());
+  const KvGeometry geometry{1, 1, kDim, kBlockTokens, format};
+  std::vector<uint8_t> kv(3 * geometry.block_bytes());
+  for (uint64_t at = 0; at < kv.size(); at += geometry.block_bytes()) {
+    const uint64_t scales = at + 2 * geometry.half_bytes();
+    for (uint64_t i = at; i < scales; i += kDim * geometry.elem_bytes()) {
+      uint16_t scale;
+      scalar_kernels()->kv_row(format, values->floats(kDim, 1.0f).data(), kDim, kv.data() + i, &scale);
+    }
+    for (uint64_t i = scales; i < at + geometry.block_bytes(); i += kKvScaleBytes) {
+      const uint16_t scale = f32_to_f16(values->unit() * 0.01f);
+      std::memcpy(kv.data() + i, &scale, sizeof scale);
+    }
+  }
   const int32_t blocks[] = {2, 0, 1};
   const std::vector<float> q = values->floats(kTileRows * kDim, 3.0f);
   const auto attend = [&](const CpuKernels& k, int64_t window, float softcap) {
@@ -152,9 +167,12 @@ bool check_attention(const CpuKernels& kernels, Values* values) {
     tile.softcap = softcap;
     tile.window = window;
     tile.first_position = kKeys - kTokens;
-    tile.k = reinterpret_cast<const uint8_t*>(kv.data());
-    tile.v = tile.k + 2 * kDim * kBlockTokens;
-    tile.block_bytes = 4 * kDim * kBlockTokens;
+    tile.format = format;
+    tile.k = kv.data();
+    tile.v = tile.k + geometry.half_bytes();
+    tile.k_scales = geometry.scale_bytes() > 0 ? tile.v + geometry.half_bytes() : nullptr;
+    tile.v_scales = geometry.scale_bytes() > 0 ? tile.k_scales + geometry.scales_bytes() : nullptr;
+    tile.block_bytes = geometry.block_bytes();
     tile.block_tokens = kBlockTokens;
     tile.blocks = blocks;
     tile.scratch = scratch.data();
@@ -184,7 +202,9 @@ bool check_kernels(const CpuKernels& kernels, std::string* mismatch) {
     if (!check_matmul(kernels, info.type, &values)) failed = info.name;
   }
   if (!check_rows(kernels, &values)) failed = "norm, activation, rotation or rounding";
-  if (!check_attention(kernels, &values)) failed = "attention";
+  for (const KvFormat format : kKvFormats) {
+    if (!check_attention(kernels, format, &values)) failed = "attention";
+  }
   if (failed != nullptr) *mismatch = failed;
   return failed == nullptr;
 }

@@ -71,6 +71,14 @@ uint16_t f32_to_f16(float f) {
   return static_cast<uint16_t>(sign | rounded);
 }
 
+float bf16_to_f32(uint16_t h) { return std::bit_cast<float>(uint32_t{h} << 16); }
+
+uint16_t f32_to_bf16(float f) {
+  const uint32_t bits = std::bit_cast<uint32_t>(f);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u);  // NaN, quiet
+  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
 // 2^(e - 128), denormal below 2.
 float e8m0_to_f32(uint8_t e) { return std::bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1u) << 23); }
 
@@ -83,7 +91,7 @@ void dequantize_row(DType type, const uint8_t* row, uint64_t n, float* out) {
       for (uint64_t i = 0; i < n; ++i) out[i] = f16_to_f32(load_u16(row + 2 * i));
       return;
     case DType::kBF16:
-      for (uint64_t i = 0; i < n; ++i) out[i] = std::bit_cast<float>(uint32_t{load_u16(row + 2 * i)} << 16);
+      for (uint64_t i = 0; i < n; ++i) out[i] = bf16_to_f32(load_u16(row + 2 * i));
       return;
     default:
       break;

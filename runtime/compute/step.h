@@ -23,15 +23,28 @@ struct Step {
   uint32_t n_rows() const { return static_cast<uint32_t>(tokens.size()); }
 };
 
-// Where KV lives: block b starts at base + b * block_bytes(); inside, per layer K [kv_head][head_dim][token] then V [kv_head][token][head_dim].
+// What K and V are rounded to when they are stored (NUMERICS.md §7).
+enum class KvFormat : uint32_t { kF16, kBF16, kF32, kI8 };
+inline constexpr KvFormat kKvFormats[] = {KvFormat::kF16, KvFormat::kBF16, KvFormat::kF32, KvFormat::kI8};
+inline constexpr uint32_t kKvScaleBytes = 2;  // int8: an f16 per token and KV head, of K and of V
+
+[[gnu::always_inline]] constexpr uint32_t kv_elem_bytes(KvFormat format) {
+  return format == KvFormat::kF32 ? 4 : format == KvFormat::kI8 ? 1 : 2;
+}
+
+// Where KV lives: block b starts at base + b * block_bytes(); inside, per layer K [kv_head][head_dim][token], V [kv_head][token][head_dim],
+// then for int8 K's scales [kv_head][token] and V's.
 struct KvGeometry {
   uint32_t layers = 0, kv_heads = 0, head_dim = 0, block_tokens = 0;
-  uint32_t elem_bytes = 2;                                                                           // f16
-  uint64_t half_bytes() const { return uint64_t{kv_heads} * head_dim * block_tokens * elem_bytes; }  // K (or V) of one layer
-  uint64_t layer_bytes() const { return 2 * half_bytes(); }
+  KvFormat format = KvFormat::kF16;
+  uint32_t elem_bytes() const { return kv_elem_bytes(format); }
+  uint32_t scale_bytes() const { return format == KvFormat::kI8 ? kKvScaleBytes : 0; }                 // of one token and KV head
+  uint64_t half_bytes() const { return uint64_t{kv_heads} * head_dim * block_tokens * elem_bytes(); }  // K (or V) of one layer
+  uint64_t scales_bytes() const { return uint64_t{kv_heads} * block_tokens * scale_bytes(); }          // of K (or V) of one layer
+  uint64_t layer_bytes() const { return 2 * (half_bytes() + scales_bytes()); }
   uint64_t block_bytes() const { return layers * layer_bytes(); }
   uint64_t blocks_for(uint64_t tokens) const { return tokens / block_tokens + (tokens % block_tokens != 0); }
-  uint64_t token_bytes() const { return uint64_t{2} * layers * kv_heads * head_dim * elem_bytes; }
+  uint64_t token_bytes() const { return uint64_t{2} * layers * kv_heads * (uint64_t{head_dim} * elem_bytes() + scale_bytes()); }
 };
 
 }  // namespace kvrt

@@ -58,7 +58,7 @@ Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend) {
 }
 
 KvGeometry kv_geometry(const ModelDims& dims, uint32_t block_tokens) {
-  return {dims.layers, dims.kv_heads, dims.head_dim, block_tokens ? block_tokens : kBlockTokensDefault, 2};
+  return {dims.layers, dims.kv_heads, dims.head_dim, block_tokens ? block_tokens : kBlockTokensDefault, KvFormat::kF16};
 }
 
 uint64_t logits_bytes(const ModelDims& dims) { return uint64_t{kLogitsRowsMax} * dims.vocab * sizeof(float); }

@@ -11,15 +11,15 @@ namespace kvrt {
 
 void clear_slots(const KvGeometry& kv, std::span<uint8_t> block, uint32_t from) {
   if (from >= kv.block_tokens) return;
-  size_t row = size_t{kv.block_tokens} * kv.elem_bytes, width = size_t{kv.head_dim} * kv.elem_bytes;
   uint8_t* at = block.data();
+  // `rows` rows of block_tokens slots of `width` bytes.
+  const auto clear = [&](uint32_t rows, size_t width) {
+    for (uint32_t i = 0; i < rows; ++i, at += kv.block_tokens * width) std::memset(at + from * width, 0, (kv.block_tokens - from) * width);
+  };
   for (uint32_t layer = 0; layer < kv.layers; ++layer) {
-    for (uint32_t i = 0; i < kv.kv_heads * kv.head_dim; ++i, at += row) {
-      std::memset(at + size_t{from} * kv.elem_bytes, 0, size_t{kv.block_tokens - from} * kv.elem_bytes);
-    }
-    for (uint32_t head = 0; head < kv.kv_heads; ++head, at += kv.block_tokens * width) {
-      std::memset(at + from * width, 0, (kv.block_tokens - from) * width);
-    }
+    clear(kv.kv_heads * kv.head_dim, kv.elem_bytes());
+    clear(kv.kv_heads, size_t{kv.head_dim} * kv.elem_bytes());
+    clear(2 * kv.kv_heads, kv.scale_bytes());
   }
 }
 
@@ -81,7 +81,7 @@ Status ModelHost::put_chunks(Store::Save* save, const SavePlan& plan, SaveReport
     const auto& chunk = plan.chunks[i];
     engine_->backend()->download(bytes, block_data(chunk.block));
     clear_slots(kv_, bytes, static_cast<uint32_t>(chunk.tokens.size()));
-    KVRT_TRY(save->put({chunk.key, chunk.parent, chunk.tokens, kBlockLayout, kv_.elem_bytes, bytes}));
+    KVRT_TRY(save->put({chunk.key, chunk.parent, chunk.tokens, kBlockLayout, kv_.elem_bytes(), bytes}));
   }
   report->chunks_written = save->chunks_written();
   report->bytes_written = save->bytes_written();

@@ -77,7 +77,7 @@ struct Synthetic {
   std::vector<LayerWeights> layers;
   std::unique_ptr<Weight> head = random_weight(DType::kQ8_0, kVocab, kWidth, 99);
   std::vector<float> norm = random_floats(kWidth);
-  KvGeometry kv{kLayers, kKvHeads, kHeadDim, kBlockTokens, 2};
+  KvGeometry kv{kLayers, kKvHeads, kHeadDim, kBlockTokens};
   std::unique_ptr<Buffer> pool;
   std::vector<int32_t> blocks;
   uint64_t bytes = 0;

@@ -29,7 +29,7 @@ struct Pool {
   std::vector<int32_t> blocks;
 
   Pool(const Case& c, uint32_t block_tokens, uint32_t tokens_max, uint32_t first_block, uint32_t total_blocks)
-      : kv{2, c.kv_heads, c.head_dim, block_tokens, 2}, bytes(total_blocks * kv.block_bytes(), 0xff) {
+      : kv{2, c.kv_heads, c.head_dim, block_tokens, KvFormat::kF16}, bytes(total_blocks * kv.block_bytes(), 0xff) {
     const uint32_t n = (tokens_max + block_tokens - 1) / block_tokens;
     for (uint32_t i = 0; i < n; ++i) blocks.push_back(static_cast<int32_t>(first_block + n - 1 - i));
   }

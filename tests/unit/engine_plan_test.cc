@@ -184,7 +184,7 @@ TEST(Plan, ModelHostAllocatesWhatWasPlanned) {
 }
 
 TEST(Plan, ThePoolIsFourContextsOrAQuarterOfTheMemory) {
-  const KvGeometry small{2, 2, 16, 32, 2}, large{80, 8, 128, 32, 2};
+  const KvGeometry small{2, 2, 16, 32}, large{80, 8, 128, 32};
   EXPECT_EQ(std::move(pool_blocks(small, 1000, 0)).value(), 4u * 32);
   EXPECT_EQ(std::move(pool_blocks(small, 1, 0)).value(), 4u);
   const uint64_t some = std::move(pool_blocks(large, kContextMax, 0)).value() * large.block_bytes();
