@@ -75,6 +75,7 @@ class CpuBackend final : public Backend {
     uint32_t slot;
   };
   struct AttentionPartial;
+  const float* rotate_queries(uint32_t head_dim, uint32_t rows, uint32_t width, uint32_t stride, const float* q);
   void plan_attention(const KvGeometry& kv, const Step& step, int64_t window, uint32_t tile_tokens);
   // Rows [0, n) in chunks of about `grain` rows.
   template <typename F>
@@ -88,6 +89,7 @@ class CpuBackend final : public Backend {
   std::vector<float> quant_d_, quant_s_;
   std::vector<int16_t> quant_sums_;
   std::vector<float> attention_scratch_;
+  std::vector<float> rotated_;  // int8 KV: a step's queries, transformed
   std::vector<AttentionShare> shares_, merges_;
   uint32_t slots_ = 0;
   std::vector<float> route_weights_;  // [rows][experts]
