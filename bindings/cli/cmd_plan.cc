@@ -68,7 +68,7 @@ int cmd_plan(const PlanFlags& flags) {
   Runtime runtime;
   if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
   auto options = sized<kvrt_plan_options>();
-  options.kv_format = KVRT_KV_F16;
+  options.kv_format = kv_format(flags.model);
   options.block_tokens = flags.model.block_tokens;
   options.sessions = flags.sessions;
   options.session_tokens = flags.context;

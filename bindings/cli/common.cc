@@ -54,6 +54,10 @@ int32_t on_load(void* user, const kvrt_event* event) {
 
 }  // namespace
 
+uint32_t kv_format(const ModelFlags& flags) {
+  return flags.kv == "bf16" ? KVRT_KV_BF16 : flags.kv == "f32" ? KVRT_KV_F32 : flags.kv == "int8" ? KVRT_KV_INT8 : KVRT_KV_F16;
+}
+
 kvrt_status open_runtime(const ModelFlags& flags, Runtime& out) {
   auto options = sized<kvrt_runtime_options>();
   options.threads = flags.threads;
@@ -70,7 +74,7 @@ kvrt_status open_runtime(const ModelFlags& flags, Runtime& out) {
 
 kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& out, const std::atomic<bool>* stop) {
   auto options = sized<kvrt_model_options>();
-  options.kv_format = KVRT_KV_F16;
+  options.kv_format = kv_format(flags);
   options.block_tokens = flags.block_tokens;
   options.prefill_chunk = flags.prefill_chunk;
   LoadState state{.stop = stop};

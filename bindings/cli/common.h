@@ -77,6 +77,8 @@ struct OptionBuffers {
 kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, OptionBuffers& buffers, kvrt_generate_options& options);
 
 // Opens what a command needs. A non-zero `*stop` ends the model's loading. All complain by themselves.
+// Of --kv.
+uint32_t kv_format(const ModelFlags& flags);
 kvrt_status open_runtime(const ModelFlags& flags, Runtime& out);
 kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& out, const std::atomic<bool>* stop = nullptr);
 kvrt_status open_store(kvrt_runtime* runtime, const std::string& path, bool read_only, bool must_exist, Store& out);

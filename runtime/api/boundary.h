@@ -97,6 +97,7 @@ Status check_path(const char* path, size_t size, std::string* out);             
 Status check_name(const char* name, size_t size, const char* what, bool may_be_empty, std::string* out);  // UTF-8, no NUL, ≤ 255 bytes
 
 Status check_kv(uint32_t kv_format, uint32_t block_tokens);  // as options give them
+KvFormat kv_format_of(uint32_t kv_format);                   // of one that check_kv has seen
 
 Status check_option_struct(const void* options, size_t known, const char* name);
 Status check_output_struct(const void* out, const char* name);

@@ -58,10 +58,12 @@ void fill_props(const kvrt::ModelHost& host, kvrt_model_props* p) {
   p->load_ms = i.load_ms;
   p->scratch_bytes = i.scratch_bytes;
   p->step_ms_max = i.step_ms_max;
+  p->kv_format = KVRT_KV_F16 + static_cast<uint32_t>(i.kv.format);
 }
 
 kvrt::HostOptions options_of(const kvrt_model_options& o) {
   kvrt::HostOptions options;
+  options.kv_format = kv_format_of(o.kv_format);
   options.block_tokens = o.block_tokens;
   options.prefill_chunk = o.prefill_chunk;
   options.kv_bytes_max = o.kv_bytes_max;

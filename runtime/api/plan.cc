@@ -84,7 +84,7 @@ kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_
     if (o.reserved) return error(Code::kInvalid, Detail::kNone, "kvrt_plan_options: reserved is %u, expected 0", o.reserved);
     const bool geometry = !path && !path_size;
     KVRT_ASSIGN(const kvrt::ModelCost cost, geometry ? cost_of_geometry(o) : cost_of_file(*runtime->engine, path, path_size, o));
-    const kvrt::KvGeometry kv = kvrt::kv_geometry(cost.dims, o.block_tokens);
+    const kvrt::KvGeometry kv = kvrt::kv_geometry(cost.dims, o.block_tokens, kv_format_of(o.kv_format));
     KVRT_ASSIGN(const auto sessions, kvrt::plan_sessions(cost, kv, {o.sessions, o.session_tokens, o.shared_tokens, o.memory_bytes}));
     write_output(out, to_plan(cost, kv, sessions));
     return {};

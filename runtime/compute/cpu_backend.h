@@ -99,6 +99,7 @@ class CpuBackend final : public Backend {
     uint32_t left;         // spans not computed yet; several threads count down
   };
   struct AttentionPartial;
+  const float* rotate_queries(uint32_t head_dim, uint32_t rows, uint32_t width, uint32_t stride, const float* q);
   void plan_attention(const KvGeometry& kv, const Step& step, int64_t window, uint32_t tile_tokens);
   // fn(row) for rows [0, n), little work each.
   template <typename F>
@@ -111,6 +112,7 @@ class CpuBackend final : public Backend {
   std::vector<WorkerScratch> scratch_;  // [threads]
   std::vector<uint32_t> runs_;          // of panels, where each begins, and the end
   std::vector<float> attention_scratch_;
+  std::vector<float> rotated_;  // int8 KV: a step's queries, transformed
   std::vector<AttentionShare> shares_;
   std::vector<AttentionMerge> merges_;
   uint32_t slots_ = 0;

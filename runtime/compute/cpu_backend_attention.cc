@@ -25,6 +25,21 @@ uint8_t* block_of(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Ste
   return pool + static_cast<uint64_t>(seq.blocks[index]) * kv.block_bytes() + layer * kv.layer_bytes();
 }
 
+// The Walsh-Hadamard transform (without its factor) of each run of `dim` elements, a power of two: what int8 stores of K, and what its
+// queries are. It spreads the few large elements of a head over all of them, so that they do not set the scale for the rest.
+void hadamard(uint32_t dim, uint32_t n, float* x) {
+  for (uint32_t half = 1; half < dim; half *= 2) {
+    for (uint32_t i = 0; i < n; i += 2 * half) {
+      for (uint32_t j = i; j < i + half; ++j) {
+        const float a = x[j], b = x[j + half];
+        x[j] = a + b;
+        x[j + half] = a - b;
+      }
+    }
+  }
+}
+uint32_t hadamard_dim(uint32_t head_dim) { return head_dim & (0 - head_dim); }
+
 // Elements of one token to every `stride` elements of `out`.
 template <typename T>
 void spread(const uint8_t* row, uint32_t n, uint32_t stride, uint8_t* out) {
@@ -38,6 +53,12 @@ void store_head(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, 
   const uint32_t elem = kv.elem_bytes();
   const uint64_t row = uint64_t{head} * kv.block_tokens + slot;
   uint16_t k_scale, v_scale;
+  float rotated[kHeadDimMax];
+  if (kv.format == KvFormat::kI8) {
+    std::copy_n(k, kv.head_dim, rotated);
+    hadamard(hadamard_dim(kv.head_dim), kv.head_dim, rotated);
+    k = rotated;
+  }
   kernels.kv_row(kv.format, k, kv.head_dim, rounded, &k_scale);
   uint8_t* k_out = base + (uint64_t{head} * kv.head_dim * kv.block_tokens + slot) * elem;
   const auto spread_row = elem == 1 ? spread<uint8_t> : elem == 2 ? spread<uint16_t> : spread<float>;
@@ -119,8 +140,24 @@ void CpuBackend::plan_attention(const KvGeometry& kv, const Step& step, int64_t 
   slots_ = slots;
 }
 
+const float* CpuBackend::rotate_queries(uint32_t head_dim, uint32_t rows, uint32_t width, uint32_t stride, const float* q) {
+  if (rotated_.size() < uint64_t{rows} * width) rotated_.resize(uint64_t{rows} * width);
+  for_rows(rows, [&](uint32_t row) {
+    float* to = rotated_.data() + uint64_t{row} * width;
+    std::copy_n(q + uint64_t{row} * stride, width, to);
+    hadamard(hadamard_dim(head_dim), width, to);
+  });
+  return rotated_.data();
+}
+
 void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params,
                            const float* q, uint32_t stride, float* out) {
+  float scale = params.scale;
+  if (kv.format == KvFormat::kI8) {
+    q = rotate_queries(kv.head_dim, step.n_rows(), params.heads * kv.head_dim, stride, q);
+    stride = params.heads * kv.head_dim;
+    scale /= static_cast<float>(hadamard_dim(kv.head_dim));  // exact: a power of two
+  }
   const CpuKernels& kernels = kv.head_dim % 8 == 0 && kv.head_dim <= kHeadDimMax ? kernels_ : *scalar_kernels();  // the same bits
   const uint32_t heads = params.heads, group = heads / kv.kv_heads;
   const uint32_t tile_tokens = std::max(1u, kTileRows / group), rows = tile_tokens * group;
@@ -166,7 +203,7 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t l
     tile.tokens = share.tokens;
     tile.group = group;
     tile.head_dim = kv.head_dim;
-    tile.scale = params.scale;
+    tile.scale = scale;
     tile.softcap = params.softcap;
     tile.window = window;
     tile.first_position = int64_t{share.seq->first_position} + share.first;

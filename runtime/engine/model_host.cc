@@ -4,6 +4,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/base/memory.h"
+#include "runtime/engine/kv_layout.h"
 #include "runtime/engine/plan.h"
 
 namespace kvrt {
@@ -122,7 +123,7 @@ ModelHost::~ModelHost() = default;
 
 Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunner> toy) {
   const ModelDims& d = dims_;
-  kv_ = kv_geometry(d, options.block_tokens);
+  kv_ = kv_geometry(d, options.block_tokens, options.kv_format);
   if (options.kv_bytes_max > physical_memory()) {  // the pool alone would be reserved gladly, its bookkeeping is real
     return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, this machine has %llu bytes of memory: lower it",
                  static_cast<unsigned long long>(options.kv_bytes_max), static_cast<unsigned long long>(physical_memory()));
@@ -231,7 +232,8 @@ Result<BlockKey> ModelHost::root_for(const SessionOptions& options) {
     KVRT_ASSIGN(id, model_id_for(options.store.get()));
   }
   Hasher hasher;
-  hasher.add(id.bytes).add_string("f16").add_u64(kv_.block_tokens).add_string(engine_->backend()->numerics()).add_string(options.domain);
+  hasher.add(id.bytes).add_string(kv_format_name(kv_.format)).add_u64(kv_.block_tokens).add_string(engine_->backend()->numerics());
+  hasher.add_string(options.domain);
   return hasher.finish();
 }
 

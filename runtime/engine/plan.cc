@@ -57,8 +57,8 @@ Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend) {
   return cost;
 }
 
-KvGeometry kv_geometry(const ModelDims& dims, uint32_t block_tokens) {
-  return {dims.layers, dims.kv_heads, dims.head_dim, block_tokens ? block_tokens : kBlockTokensDefault, KvFormat::kF16};
+KvGeometry kv_geometry(const ModelDims& dims, uint32_t block_tokens, KvFormat format) {
+  return {dims.layers, dims.kv_heads, dims.head_dim, block_tokens ? block_tokens : kBlockTokensDefault, format};
 }
 
 uint64_t logits_bytes(const ModelDims& dims) { return uint64_t{kLogitsRowsMax} * dims.vocab * sizeof(float); }

@@ -15,8 +15,8 @@ struct ModelCost {
 Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend);
 
 // Layers with a window keep all their KV too: a block holds every layer of its tokens.
-KvGeometry kv_geometry(const ModelDims& dims, uint32_t block_tokens);  // 0: kBlockTokensDefault
-uint64_t logits_bytes(const ModelDims& dims);                          // of a step
+KvGeometry kv_geometry(const ModelDims& dims, uint32_t block_tokens, KvFormat format = KvFormat::kF16);  // 0: kBlockTokensDefault
+uint64_t logits_bytes(const ModelDims& dims);                                                            // of a step
 
 // Blocks of the pool. kv_bytes_max 0: four contexts, at most a quarter of the memory that is free.
 Result<uint32_t> pool_blocks(const KvGeometry& kv, uint32_t context, uint64_t kv_bytes_max);

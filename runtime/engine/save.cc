@@ -81,7 +81,7 @@ Status ModelHost::put_chunks(Store::Save* save, const SavePlan& plan, SaveReport
     const auto& chunk = plan.chunks[i];
     engine_->backend()->download(bytes, block_data(chunk.block));
     clear_slots(kv_, bytes, static_cast<uint32_t>(chunk.tokens.size()));
-    KVRT_TRY(save->put({chunk.key, chunk.parent, chunk.tokens, kBlockLayout, kv_.elem_bytes(), bytes}));
+    KVRT_TRY(save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.format), kv_.elem_bytes(), bytes}));
   }
   report->chunks_written = save->chunks_written();
   report->bytes_written = save->bytes_written();

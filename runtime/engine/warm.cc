@@ -64,7 +64,7 @@ bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const P
       ChunkLoad& load = loads[i];
       load.tried = true;
       try {
-        load.state = store->read(load.key, load.tokens, kBlockLayout, bytes, &load.damage);
+        load.state = store->read(load.key, load.tokens, block_layout(kv_.format), bytes, &load.damage);
         if (load.state == ChunkState::kOk) engine_->backend()->upload(block_data(load.block), bytes);
       } catch (const std::bad_alloc&) {
         load.state = ChunkState::kAbsent;  // a hole; an exception must not leave a thread

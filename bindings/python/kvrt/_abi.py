@@ -72,7 +72,7 @@ ModelProps = _struct("kvrt_model_props", """
     u32 struct_size has_weights; char[32] architecture; char[128] name;
     u32 vocab_size context_length layers heads kv_heads head_dim width; i32 bos_token eos_token; u32 add_bos has_template block_tokens;
     u64 file_bytes weight_bytes kv_bytes_per_token block_bytes blocks blocks_free blocks_cached sessions; f64 load_ms; u64 scratch_bytes;
-    u32 step_ms_max reserved""")
+    u32 step_ms_max kv_format""")
 TemplateOptions = _struct("kvrt_template_options", """
     u32 struct_size no_generation_prompt; str source; size source_size; str tools; size tools_size; str documents; size documents_size;
     str variables; size variables_size""")

@@ -63,6 +63,9 @@ class Isa(_Open):
 class KvFormat(_Open):
     DEFAULT = 0
     F16 = 1
+    BF16 = 2
+    F32 = 3
+    INT8 = 4
 
 
 class Logits(_Open):
@@ -200,6 +203,7 @@ class ModelInfo:
     load_ms: float
     scratch_bytes: int
     step_ms_max: int
+    kv_format: KvFormat
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""The KV formats' gates: what rounding K and V does to the logits, and nothing else.
+
+  kl_kv.py --kvrt PROGRAM [--which gemma3] [--model MODEL.gguf]    exit 1 when a format costs more than its limit
+
+The real weights are dequantized to F16 first, so that the program rounds no activations: those of a quantized matrix are rounded to 8 bits,
+and the least change before them flips some of these roundings, which by itself is a KL of 5e-3 between any two KV formats, F32 and F16 too.
+KL(f16 || format) in nats over all positions of 4 windows of 512 tokens; and on one window, how far each format is from an f32 forward pass
+in numpy. Exit 77: the model is not there, or numpy or gguf is not.
+"""
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+try:
+    import gguf
+    import numpy as np
+    import reference
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+from kl import ROWS_AT_ONCE, WHICH, log_softmax
+
+LIMITS = {"f32": 1e-5, "bf16": 1e-3, "int8": 1e-3}  # of the mean
+REFERENCE_TOKENS = 128
+
+
+def dequantized(source, target):
+    """The same model, its quantized matrices in F16."""
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(target, reader.get_field("general.architecture").contents())
+    for name, field in reader.fields.items():
+        if name.startswith("GGUF.") or name == "general.architecture":
+            continue
+        kind = field.types[0]
+        writer.add_key_value(name, field.contents(), kind, field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
+    for tensor in reader.tensors:
+        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        writer.add_tensor(tensor.name, values.astype(np.float32 if len(tensor.shape) == 1 else np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def logits(program, model, window, kv, folder):
+    path = Path(folder) / kv
+    subprocess.run([program, "logits", "-m", model, "--tokens", ",".join(map(str, window)), "-o", path, "--all", "--kv", kv], check=True,
+                   stderr=subprocess.DEVNULL)
+    rows = np.fromfile(path, "<f4")
+    if rows.size % len(window) or not np.isfinite(rows).all():
+        sys.exit(f"FAILED: {kv}: {rows.size} logits for {len(window)} tokens, or one that is not finite")
+    return rows.reshape(len(window), -1)
+
+
+def divergence(truth, other):
+    """KL(truth || other) of each row."""
+    out = []
+    for i in range(0, len(truth), ROWS_AT_ONCE):
+        p, q = log_softmax(truth[i:i + ROWS_AT_ONCE]), log_softmax(other[i:i + ROWS_AT_ONCE])
+        out.extend((np.exp(p) * (p - q)).sum(axis=-1))
+    return out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kvrt", required=True)
+    parser.add_argument("--which", choices=WHICH, default="smollm2")
+    parser.add_argument("--model", type=Path)
+    args = parser.parse_args()
+    source = args.model or WHICH[args.which].model
+    if not source.is_file():
+        print(f"skipped: {source} is not there")
+        sys.exit(77)
+    windows = json.loads(WHICH[args.which].tokens.read_text())["windows"]
+    failed = False
+    with tempfile.TemporaryDirectory() as folder:
+        model = str(Path(folder) / "f16.gguf")
+        dequantized(source, model)
+        found = {kv: [] for kv in LIMITS}
+        for window in windows:
+            truth = logits(args.kvrt, model, window, "f16", folder)
+            for kv in LIMITS:
+                found[kv].extend(divergence(truth, logits(args.kvrt, model, window, kv, folder)))
+        for kv, limit in LIMITS.items():
+            mean = np.mean(found[kv])
+            print(f"{kv:5} mean KL to f16 {mean:.3e} over {len(found[kv])} positions, worst {max(found[kv]):.3e}; limit {limit:.0e}")
+            failed |= not mean <= limit
+        window = windows[0][:REFERENCE_TOKENS]
+        exact = reference.Model(model, np.float32)
+        truth = exact.head(exact.hidden(window, kv_f16=False))
+        off = {kv: np.sqrt(np.mean((logits(args.kvrt, model, window, kv, folder) - truth) ** 2)) for kv in ("f32", "f16", "bf16", "int8")}
+        print("logits off the f32 reference by " + ", ".join(f"{kv} {o:.2e}" for kv, o in off.items()))
+        failed |= not off["f32"] <= off["f16"] <= off["int8"]
+    if failed:
+        sys.exit("FAILED: a KV format costs more than it may")
+
+
+if __name__ == "__main__":
+    main()
