@@ -14,6 +14,7 @@
 namespace kvrt {
 
 class PanelWeight;
+class WeightImage;
 
 // One thread at a time, as Backend says. Scratch grows to the largest step seen and is then reused.
 class CpuBackend final : public Backend {
@@ -25,7 +26,7 @@ class CpuBackend final : public Backend {
   void download(std::span<uint8_t> host, const uint8_t* device) override;
   void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) override;
   void sync() override {}
-  Result<std::unique_ptr<Weight>> make_weight(std::span<const TensorView> tensors) override;
+  Result<std::vector<std::unique_ptr<Weight>>> make_weights(std::span<const TensorStack> stacks, const WeightLoad& load) override;
   Result<uint64_t> weight_bytes(std::span<const TensorView> tensors) const override;
 
   void embed(const Weight& table, std::span<const int32_t> tokens, float* out) override;
@@ -66,6 +67,7 @@ class CpuBackend final : public Backend {
   };
   const RopeTable& prepare_rope(const RopeParams& params, std::span<const int32_t> positions);
   void quantize(const float* x, uint32_t n, uint32_t k);
+  Result<std::shared_ptr<const uint8_t>> pack(const WeightImage& image, const WeightLoad& load);
   // One share of a step's attention: a query tile of one sequence and KV head over spans [span_begin, span_end). Where the
   // spans of a tile are dealt to several threads, each leaves its partial result in its slot and a second region merges them.
   struct AttentionShare {
@@ -83,7 +85,6 @@ class CpuBackend final : public Backend {
   const CpuKernels& kernels_;
   TurnLock pool_mu_;  // a model may be loaded, or the threads changed, while another's step runs
   ThreadPool pool_;
-  HostArena weights_;
   std::vector<int8_t> quant_q_;
   std::vector<float> quant_d_, quant_s_;
   std::vector<int16_t> quant_sums_;

@@ -139,7 +139,9 @@ Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunn
     KVRT_ASSIGN(auto scratch, make_scratch(*model_, engine_->backend(), kStepRowsMax, kLogitsRowsMax));
     runner_ = std::make_unique<ForwardRunner>(*model_, engine_->backend(), kv_, std::move(scratch));
   }
-  logits_.resize(logits_bytes(d) / sizeof(float));
+  // Its pages on their first use: few steps want many rows.
+  KVRT_ASSIGN(logits_buffer_, engine_->backend()->alloc(logits_bytes(d), /*populate=*/false));
+  logits_ = {reinterpret_cast<float*>(logits_buffer_->data()), logits_bytes(d) / sizeof(float)};
   step_ms_max_ = options.step_ms_max ? options.step_ms_max : kStepMsDefault;
   SchedulerLimits limits;
   limits.context = d.context;

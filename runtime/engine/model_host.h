@@ -212,7 +212,8 @@ class ModelHost {
   double load_ms_ = 0;
   std::unique_ptr<Buffer> pool_buffer_;
   std::unique_ptr<StepRunner> runner_;  // null: no weights, no sessions
-  std::vector<float> logits_;           // of the running step; the leader's
+  std::unique_ptr<Buffer> logits_buffer_;
+  std::span<float> logits_;  // of the running step; the leader's
   uint32_t step_ms_max_ = 0;
 
   struct KeptGrammar {

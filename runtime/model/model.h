@@ -84,7 +84,8 @@ struct Model {
 // Checks hyper-parameters and every tensor's name, type and shape before any allocation, then repacks the weights.
 // Unknown architecture, tensor type, tensor or RoPE scaling: UNSUPPORTED by name.
 Result<ModelDims> read_dims(const GgufFile& file, const Arch** arch);
-Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend, const LoadProgress& progress);
+Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend, const LoadProgress& progress,
+                                          const WeightCache* cache = nullptr);
 // The weight_bytes of what load_model would load, by the same checks, from the header alone: no tensor is read.
 Result<uint64_t> planned_weight_bytes(const GgufFile& file, const Backend& backend, const Arch& arch, const ModelDims& dims);
 
