@@ -68,6 +68,7 @@ class CpuBackend final : public Backend {
   const RopeTable& prepare_rope(const RopeParams& params, std::span<const int32_t> positions);
   void quantize(const float* x, uint32_t n, uint32_t k);
   Result<std::shared_ptr<const uint8_t>> pack(const WeightImage& image, const WeightLoad& load);
+  Result<std::shared_ptr<const uint8_t>> load_image(const WeightImage& image, const WeightLoad& load);
   // One share of a step's attention: a query tile of one sequence and KV head over spans [span_begin, span_end). Where the
   // spans of a tile are dealt to several threads, each leaves its partial result in its slot and a second region merges them.
   struct AttentionShare {

@@ -1,9 +1,10 @@
 // Loading: tensors are packed into one image, on all threads, a batch at a time; or the image is mapped from the cache.
-#include <atomic>
+#include <algorithm>
 #include <mutex>
 
 #include "runtime/compute/cpu_backend.h"
 #include "runtime/compute/cpu_weights.h"
+#include "runtime/compute/weight_file.h"
 
 namespace kvrt {
 namespace {
@@ -36,10 +37,45 @@ Result<std::shared_ptr<const uint8_t>> CpuBackend::pack(const WeightImage& image
   return std::shared_ptr<const uint8_t>(memory, memory->data());
 }
 
+// From the cache; else packed, and kept there for the next one. Then that file is mapped too: its pages are shared with other processes.
+Result<std::shared_ptr<const uint8_t>> CpuBackend::load_image(const WeightImage& image, const WeightLoad& load) {
+  if (!load.cache) return pack(image, load);
+  const WeightCache& cache = *load.cache;
+  const Hash256 key = image.key(cache.source);
+  const ParallelFor parallel = [this](uint32_t chunks, ChunkFn fn) {
+    std::lock_guard turn(pool_mu_);
+    pool_.parallel_for(chunks, fn);
+  };
+  auto mapped = map_weights(cache, key, image.bytes(), parallel);
+  if (mapped.is_ok()) {
+    for (const std::span<const uint8_t> bytes : image.sources(0, image.bytes())) KVRT_TRY(load.taken(bytes));
+    return mapped;
+  }
+  if (mapped.status().code() != Code::kNotFound)
+    logf(cache.log, LogLevel::kWarn, "weights are packed: %s", mapped.status().message().c_str());
+  KVRT_ASSIGN(auto packed, pack(image, load));
+  Status stopped;
+  const auto poll = [&] {
+    stopped = load.taken({});
+    return stopped.clone();
+  };
+  const Status written = write_weights(cache, key, {packed.get(), image.bytes()}, parallel, poll);
+  KVRT_TRY(std::move(stopped));
+  if (!written.is_ok()) {
+    logf(cache.log, LogLevel::kWarn, "weights are not cached: %s", written.message().c_str());
+    return packed;
+  }
+  packed.reset();  // never two copies in memory
+  mapped = map_weights(cache, key, image.bytes(), parallel);
+  if (mapped.is_ok()) return mapped;
+  logf(cache.log, LogLevel::kWarn, "weights are not cached: %s", mapped.status().message().c_str());
+  return pack(image, {[](std::span<const uint8_t>) { return Status(); }, nullptr});
+}
+
 Result<std::vector<std::unique_ptr<Weight>>> CpuBackend::make_weights(std::span<const TensorStack> stacks, const WeightLoad& load) {
   WeightImage image;
   for (const TensorStack& stack : stacks) KVRT_TRY(image.add(stack));
-  KVRT_ASSIGN(const std::shared_ptr<const uint8_t> memory, pack(image, load));
+  KVRT_ASSIGN(const std::shared_ptr<const uint8_t> memory, load_image(image, load));
   return image.bind(memory);
 }
 
