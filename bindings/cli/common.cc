@@ -77,6 +77,10 @@ kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& ou
   options.kv_format = kv_format(flags);
   options.block_tokens = flags.block_tokens;
   options.prefill_chunk = flags.prefill_chunk;
+  if (!flags.cache_dir.empty()) {
+    options.cache_dir = flags.cache_dir.data();
+    options.cache_dir_size = flags.cache_dir.size();
+  }
   LoadState state{.stop = stop};
   kvrt_model* model = nullptr;
   kvrt_status s = kvrt_model_open(runtime, flags.model.data(), flags.model.size(), &options, on_load, &state, &model);

@@ -22,6 +22,7 @@ void add_compute(CLI::App* command, ModelFlags& flags) {
       ->check(CLI::Range(0, 256));
   command->add_option("--isa", flags.isa, "instruction set, when not the best")->check(CLI::IsMember({"scalar", "avx2", "avx512"}));
   add_kv(command, flags);
+  command->add_option("--cache-dir", flags.cache_dir, "directory that keeps the model's weights ready to be mapped");
   command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step")->check(CLI::Range(1, 512));
 }
 

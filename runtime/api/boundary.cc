@@ -68,12 +68,12 @@ Status check_text(const char* text, size_t size, const char* name) {
   return {};
 }
 
-Status check_path(const char* path, size_t size, std::string* out) {
-  KVRT_TRY(check_text(path, size, "path"));
+Status check_path(const char* path, size_t size, std::string* out, const char* what) {
+  KVRT_TRY(check_text(path, size, what));
   std::string_view view(path ? path : "", size);
-  if (view.empty() || view.size() > 4095) return error(Code::kInvalid, Detail::kNone, "path has %zu bytes, expected 1 to 4095", size);
+  if (view.empty() || view.size() > 4095) return error(Code::kInvalid, Detail::kNone, "%s has %zu bytes, expected 1 to 4095", what, size);
   size_t nul = view.find('\0');
-  if (nul != std::string_view::npos) return error(Code::kInvalid, Detail::kNone, "path has a NUL at byte %zu", nul);
+  if (nul != std::string_view::npos) return error(Code::kInvalid, Detail::kNone, "%s has a NUL at byte %zu", what, nul);
   *out = view;
   return {};
 }

@@ -93,7 +93,7 @@ void release(H* handle) {
 
 Status check_not_null(const void* pointer, const char* name);
 Status check_text(const char* text, size_t size, const char* name);                                       // non-null when size > 0
-Status check_path(const char* path, size_t size, std::string* out);                                       // non-empty, no NUL
+Status check_path(const char* path, size_t size, std::string* out, const char* what = "path");            // non-empty, no NUL
 Status check_name(const char* name, size_t size, const char* what, bool may_be_empty, std::string* out);  // UTF-8, no NUL, ≤ 255 bytes
 
 Status check_kv(uint32_t kv_format, uint32_t block_tokens);  // as options give them

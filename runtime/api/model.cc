@@ -84,10 +84,12 @@ kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path
     kvrt_model_options o;
     KVRT_TRY(read_options(options, "kvrt_model_options", &o));
     KVRT_TRY(check_model_options(o));
+    kvrt::HostOptions host_options = options_of(o);
+    if (o.cache_dir || o.cache_dir_size) KVRT_TRY(check_path(o.cache_dir, o.cache_dir_size, &host_options.cache_dir, "cache_dir"));
     kvrt::ModelSource source("model");
     if (!o.from_fd || path_size) KVRT_TRY(check_path(path, path_size, &source.name));
     if (o.from_fd) source.fd = o.fd, source.offset = o.fd_offset, source.size = o.fd_size;
-    KVRT_ASSIGN(auto host, kvrt::ModelHost::open(runtime->engine, source, options_of(o), as_progress(callback, user)));
+    KVRT_ASSIGN(auto host, kvrt::ModelHost::open(runtime->engine, source, host_options, as_progress(callback, user)));
     auto model = std::make_unique<kvrt_model>();
     model->host = std::move(host);
     *out = model.release();

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -47,6 +48,9 @@ class Fd {
 class PosixFile final : public File {
  public:
   PosixFile(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  ~PosixFile() override {
+    if (!mapped_.empty()) ::munmap(const_cast<uint8_t*>(mapped_.data()), mapped_.size());
+  }
 
   Status pread(uint64_t offset, std::span<uint8_t> out) const override {
     size_t done = 0;
@@ -84,10 +88,19 @@ class PosixFile final : public File {
     return static_cast<uint64_t>(st.st_size);
   }
 
+  Result<std::span<const uint8_t>> map() override {
+    KVRT_ASSIGN(const uint64_t bytes, size());
+    if (bytes == 0) return mapped_;
+    void* base = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd_.get(), 0);
+    if (base == MAP_FAILED) return errno_error(errno, "%s: mapping %llu bytes", path_.c_str(), ull(bytes));
+    return mapped_ = {static_cast<const uint8_t*>(base), bytes};
+  }
+
  private:
   static unsigned long long ull(uint64_t v) { return v; }
   Fd fd_;
   std::string path_;
+  std::span<const uint8_t> mapped_;
 };
 
 class PosixLock final : public FileLock {

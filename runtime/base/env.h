@@ -20,6 +20,8 @@ class File {
   virtual Status append(std::span<const uint8_t> bytes) = 0;
   virtual Status sync() = 0;  // fdatasync
   virtual Result<uint64_t> size() const = 0;
+  // All of it, read-only, in pages that every process shares, until the destructor. Once at most; the file must not shrink meanwhile.
+  virtual Result<std::span<const uint8_t>> map() = 0;
 };
 
 // A lock held until destruction, and freed by the kernel when the process dies.

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/env.h"
+#include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/base/threads.h"
@@ -34,6 +36,22 @@ class Weight {
   virtual uint64_t bytes() const = 0;  // resident
 };
 
+using TensorStack = std::vector<TensorView>;
+
+// A directory that keeps weights in the backend's layout from one load to the next.
+struct WeightCache {
+  Env* env = nullptr;
+  Log* log = nullptr;
+  std::string dir;
+  Hash256 source;  // names the bytes of the tensors
+};
+
+struct WeightLoad {
+  // These bytes of a tensor will not be read again; called on the calling thread, for every byte once. An error ends the load.
+  std::function<Status(std::span<const uint8_t>)> taken;
+  const WeightCache* cache = nullptr;  // null: none. What is wrong with it is logged and fails no load
+};
+
 enum class Activation : uint32_t { kSilu, kGeluTanh };
 
 struct AttentionParams {
@@ -58,8 +76,8 @@ struct MatmulInput {
 };
 
 // Pointers named x, out... are device memory, row-major f32, one row per row of the step (or of a part of it).
-// Ops are called inside run, by one thread at a time or inside by_rows; run, make_weight and set_threads exclude each other. Nothing
-// here fails on valid arguments; only alloc and make_weight return a Status.
+// Ops are called inside run, by one thread at a time or inside by_rows; run, make_weights and set_threads exclude each other. Nothing
+// here fails on valid arguments; only alloc and make_weights return a Status.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -70,8 +88,9 @@ class Backend {
   virtual void download(std::span<uint8_t> host, const uint8_t* device) = 0;
   virtual void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) = 0;
   virtual void sync() = 0;
-  // Stacks the tensors by rows (same cols). Their types: every DType.
-  virtual Result<std::unique_ptr<Weight>> make_weight(std::span<const TensorView> tensors) = 0;
+  // A weight of each stack: tensors of the same cols and any DType, by rows.
+  virtual Result<std::vector<std::unique_ptr<Weight>>> make_weights(std::span<const TensorStack> stacks, const WeightLoad& load) = 0;
+  Result<std::unique_ptr<Weight>> make_weight(std::span<const TensorView> tensors);
   // bytes() of that weight, by its types and shapes: no tensor is read. Any thread.
   virtual Result<uint64_t> weight_bytes(std::span<const TensorView> tensors) const = 0;
 

@@ -33,14 +33,6 @@ void CpuBackend::upload(uint8_t* device, std::span<const uint8_t> host) { std::c
 void CpuBackend::download(std::span<uint8_t> host, const uint8_t* device) { std::copy_n(device, host.size(), host.data()); }
 void CpuBackend::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) { std::memmove(to, from, bytes); }
 
-Result<std::unique_ptr<Weight>> CpuBackend::make_weight(std::span<const TensorView> tensors) {
-  std::lock_guard lock(pool_mu_);
-  KVRT_ASSIGN(auto weight, PanelWeight::make(tensors, &weights_, &pool_));
-  return std::unique_ptr<Weight>(std::move(weight));
-}
-
-Result<uint64_t> CpuBackend::weight_bytes(std::span<const TensorView> tensors) const { return PanelWeight::bytes_of(tensors); }
-
 void CpuBackend::embed(const Weight& table, std::span<const int32_t> tokens, float* out) {
   const auto& weight = static_cast<const PanelWeight&>(table);
   for_rows(static_cast<uint32_t>(tokens.size()), [&](uint32_t row) {

@@ -14,6 +14,7 @@
 namespace kvrt {
 
 class PanelWeight;
+class WeightImage;
 
 // Up to kFewRows rows a step's ops go one after the other, the matrices split by panels over all threads. From there on each thread
 // takes runs of at most kBlockRows rows through a layer on its own.
@@ -29,7 +30,7 @@ class CpuBackend final : public Backend {
   void download(std::span<uint8_t> host, const uint8_t* device) override;
   void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) override;
   void sync() override {}
-  Result<std::unique_ptr<Weight>> make_weight(std::span<const TensorView> tensors) override;
+  Result<std::vector<std::unique_ptr<Weight>>> make_weights(std::span<const TensorStack> stacks, const WeightLoad& load) override;
   Result<uint64_t> weight_bytes(std::span<const TensorView> tensors) const override;
 
   void embed(const Weight& table, std::span<const int32_t> tokens, float* out) override;
@@ -86,6 +87,8 @@ class CpuBackend final : public Backend {
   Activations prepare_input(const PanelWeight& w, const MatmulInput& in);
   template <typename F>
   void for_panels(uint32_t panels, uint64_t panel_bytes, uint32_t n, const F& fn);
+  Result<std::shared_ptr<const uint8_t>> pack(const WeightImage& image, const WeightLoad& load);
+  Result<std::shared_ptr<const uint8_t>> load_image(const WeightImage& image, const WeightLoad& load);
   // One share of a step's attention: a query tile of one sequence and KV head over spans [span_begin, span_end). Where the
   // spans of a tile are dealt to several threads, each leaves its partial result in its slot and the last one merges them.
   struct AttentionShare {
@@ -108,7 +111,6 @@ class CpuBackend final : public Backend {
   const CpuKernels& kernels_;
   TurnLock pool_mu_;  // a model may be loaded, or the threads changed, while another's step runs
   ThreadPool pool_;
-  HostArena weights_;
   std::vector<WorkerScratch> scratch_;  // [threads]
   std::vector<uint32_t> runs_;          // of panels, where each begins, and the end
   std::vector<float> attention_scratch_;

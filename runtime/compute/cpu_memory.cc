@@ -13,7 +13,6 @@ namespace kvrt {
 namespace {
 
 constexpr uint64_t kPage = 4096, kHugePage = 2u << 20;
-constexpr uint64_t kSlabBytes = 16u << 20;  // of address space; pages are backed as pieces are taken
 
 Status populate_pages(uint8_t* data, uint64_t bytes) {
   while (madvise(data, bytes, MADV_POPULATE_WRITE) != 0) {
@@ -56,24 +55,6 @@ Result<HostMemory> HostMemory::map(uint64_t bytes, bool populate) {
 Status HostMemory::populate(uint64_t offset, uint64_t bytes) {
   const uint64_t begin = offset & ~(kPage - 1), end = (offset + bytes + kPage - 1) & ~(kPage - 1);
   return bytes == 0 ? Status() : populate_pages(data_ + begin, end - begin);
-}
-
-Result<HostPiece> HostArena::take(uint64_t bytes) {
-  const bool own = bytes > kSlabBytes / 4;
-  if (own || slab_ == nullptr || slab_->bytes() - used_ < bytes) {
-    KVRT_ASSIGN(HostMemory memory, HostMemory::map(own ? bytes : kSlabBytes, false));
-    auto mapping = std::make_shared<HostMemory>(std::move(memory));
-    if (own) {
-      KVRT_TRY(mapping->populate(0, bytes));
-      return HostPiece{mapping, mapping->data(), bytes};
-    }
-    slab_ = std::move(mapping);
-    used_ = 0;
-  }
-  KVRT_TRY(slab_->populate(used_, bytes));
-  HostPiece piece{slab_, slab_->data() + used_, bytes};
-  used_ = (used_ + bytes + 63) & ~uint64_t{63};
-  return piece;
 }
 
 HostMemory::HostMemory(HostMemory&& other) noexcept

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "runtime/base/status.h"
 
@@ -30,24 +29,6 @@ class HostMemory {
   uint64_t bytes_ = 0;
   void* mapping_ = nullptr;
   uint64_t mapping_bytes_ = 0;
-};
-
-// A piece of memory that keeps the mapping it lies in alive.
-struct HostPiece {
-  std::shared_ptr<HostMemory> owner;
-  uint8_t* data = nullptr;
-  uint64_t bytes = 0;
-};
-
-// HostArena: zeroed, populated pieces out of large mappings, so that weights smaller than a huge page lie in huge pages too.
-// One thread at a time; pieces outlive it.
-class HostArena {
- public:
-  Result<HostPiece> take(uint64_t bytes);  // 64-byte aligned
-
- private:
-  std::shared_ptr<HostMemory> slab_;
-  uint64_t used_ = 0;
 };
 
 }  // namespace kvrt

@@ -1,11 +1,10 @@
 #include "runtime/compute/cpu_weights.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/limits.h"
-#include "runtime/compute/cpu_kernels.h"
+#include "runtime/compute/cpu_pack.h"
 #include "runtime/compute/quant_block.h"
 #include "runtime/compute/quants.h"
 
@@ -13,40 +12,6 @@ namespace kvrt {
 namespace {
 
 constexpr uint64_t kPanelAlign = 64;
-
-uint64_t panel_bytes_of(DType type, uint64_t cols) {
-  if (const QuantFormat* format = quant_format(type)) return cols / format->unit_elems() * format->unit_bytes();
-  return cols * kPanelRows * dtype_info(static_cast<uint32_t>(type))->block_bytes;
-}
-
-void pack_quantized(const QuantFormat& format, const uint8_t* row, uint32_t lane, uint32_t cols, uint8_t* panel) {
-  const uint32_t block_bytes = dtype_info(static_cast<uint32_t>(format.type))->block_bytes;
-  RawBlock raw[8];
-  for (uint32_t i = 0; i < cols; i += format.unit_elems(), row += block_bytes, panel += format.unit_bytes()) {
-    decode_unit(format.type, row, raw);
-    for (uint32_t b = 0; b < format.unit_blocks; ++b) write_lane(format, raw[b], b, lane, panel);
-  }
-}
-
-void pack_plain(const uint8_t* row, uint32_t lane, uint32_t cols, uint32_t elem, uint8_t* panel) {
-  for (uint32_t k = 0; k < cols; ++k) std::memcpy(panel + (uint64_t{k} * kPanelRows + lane) * elem, row + uint64_t{k} * elem, elem);
-}
-
-void pack_panel(const TensorView& tensor, uint32_t panel_index, uint8_t* panel) {
-  const uint32_t cols = static_cast<uint32_t>(tensor.cols());
-  const DTypeInfo& info = *dtype_info(static_cast<uint32_t>(tensor.type));
-  const QuantFormat* format = quant_format(tensor.type);
-  const uint64_t row_bytes = uint64_t{cols} / info.block_elems * info.block_bytes;
-  const uint64_t first = uint64_t{panel_index} * kPanelRows;
-  for (uint32_t lane = 0; lane < kPanelRows && first + lane < tensor.rows(); ++lane) {
-    const uint8_t* row = tensor.data.data() + (first + lane) * row_bytes;
-    if (format) {
-      pack_quantized(*format, row, lane, cols, panel);
-    } else {
-      pack_plain(row, lane, cols, info.block_bytes, panel);
-    }
-  }
-}
 
 uint64_t part_bytes(const WeightPart& part) { return (part.panel_bytes * part.panels + kPanelAlign - 1) & ~(kPanelAlign - 1); }
 
@@ -70,9 +35,10 @@ Status check_tensor(const TensorView& tensor, uint64_t cols) {
 
 }  // namespace
 
-Result<uint64_t> PanelWeight::lay_out(std::span<const TensorView> tensors) {
+Result<std::unique_ptr<PanelWeight>> PanelWeight::lay_out(std::span<const TensorView> tensors) {
   if (tensors.empty()) return error(Code::kInvalid, Detail::kNone, "a weight of no tensors");
-  uint64_t bytes = 0, rows = 0;
+  auto weight = std::make_unique<PanelWeight>();
+  uint64_t rows = 0;
   for (const TensorView& tensor : tensors) {
     KVRT_TRY(check_tensor(tensor, tensors[0].cols()));
     WeightPart part{};
@@ -80,36 +46,26 @@ Result<uint64_t> PanelWeight::lay_out(std::span<const TensorView> tensors) {
     part.row_begin = static_cast<uint32_t>(rows);
     part.rows = static_cast<uint32_t>(tensor.rows());
     part.panels = (part.rows + kPanelRows - 1) / kPanelRows;
-    part.first_panel = panels_;
+    part.first_panel = weight->panels_;
     part.panel_bytes = panel_bytes_of(tensor.type, tensor.cols());
-    bytes += part_bytes(part);
+    weight->bytes_ += part_bytes(part);
     rows += part.rows;
-    panels_ += part.panels;
-    (quant_format(tensor.type) ? quantized_ : plain_) = true;
-    parts_.push_back(part);
+    weight->panels_ += part.panels;
+    (quant_format(tensor.type) ? weight->quantized_ : weight->plain_) = true;
+    weight->parts_.push_back(part);
   }
   if (rows > kVocabMax) return error(Code::kLimit, Detail::kNone, "a weight of %llu rows, at most %u", static_cast<ull>(rows), kVocabMax);
-  rows_ = static_cast<uint32_t>(rows);
-  cols_ = static_cast<uint32_t>(tensors[0].cols());
-  return bytes;
+  weight->rows_ = static_cast<uint32_t>(rows);
+  weight->cols_ = static_cast<uint32_t>(tensors[0].cols());
+  return weight;
 }
 
-Result<uint64_t> PanelWeight::bytes_of(std::span<const TensorView> tensors) { return PanelWeight().lay_out(tensors); }
-
-Result<std::unique_ptr<PanelWeight>> PanelWeight::make(std::span<const TensorView> tensors, HostArena* arena, ThreadPool* pool) {
-  auto weight = std::make_unique<PanelWeight>();
-  KVRT_ASSIGN(const uint64_t bytes, weight->lay_out(tensors));
-  KVRT_ASSIGN(weight->memory_, arena->take(bytes));
-  uint8_t* at = weight->memory_.data;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    WeightPart& part = weight->parts_[i];
-    const TensorView& tensor = tensors[i];
-    part.data = at;
-    pool->parallel_for(part.panels,
-                       [&part, &tensor, at](uint32_t panel, uint32_t) { pack_panel(tensor, panel, at + panel * part.panel_bytes); });
-    at += part_bytes(part);
+void PanelWeight::bind(std::shared_ptr<const uint8_t> memory, uint64_t offset) {
+  memory_ = std::move(memory);
+  for (WeightPart& part : parts_) {
+    part.data = memory_.get() + offset;
+    offset += part_bytes(part);
   }
-  return weight;
 }
 
 void PanelWeight::dequantize(uint32_t row, float* out) const {
@@ -128,6 +84,86 @@ void PanelWeight::dequantize(uint32_t row, float* out) const {
   }
   const uint32_t bytes = dtype_info(static_cast<uint32_t>(part.type))->block_bytes;
   for (uint32_t k = 0; k < cols_; ++k) dequantize_row(part.type, panel + (uint64_t{k} * kPanelRows + lane) * bytes, 1, out + k);
+}
+
+Status WeightImage::add(std::span<const TensorView> tensors) {
+  KVRT_ASSIGN(auto weight, PanelWeight::lay_out(tensors));
+  if (weight->bytes() > UINT64_MAX / 2 - bytes_) return error(Code::kLimit, Detail::kNone, "weights of more than 2^63 bytes");
+  offsets_.push_back(bytes_);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const WeightPart& part = weight->parts()[i];
+    parts_.push_back({tensors[i], bytes_, part.panel_bytes, part.panels});
+    bytes_ += part_bytes(part);
+  }
+  weights_.push_back(std::move(weight));
+  return {};
+}
+
+uint32_t WeightImage::Part::panels_before(uint64_t at) const {
+  if (at <= offset) return 0;
+  return static_cast<uint32_t>(std::min<uint64_t>(panels, (at - offset + panel_bytes - 1) / panel_bytes));
+}
+
+template <typename F>
+void WeightImage::for_range(uint64_t begin, uint64_t end, const F& fn) const {
+  auto part = std::upper_bound(parts_.begin(), parts_.end(), begin, [](uint64_t at, const Part& p) { return at < p.offset; });
+  if (part != parts_.begin()) --part;
+  for (; part != parts_.end() && part->offset < end; ++part) {
+    const uint32_t first = part->panels_before(begin), last = part->panels_before(end);
+    if (first < last) fn(*part, first, last);
+  }
+}
+
+void WeightImage::pack(uint64_t begin, uint64_t end, uint8_t* image) const {
+  for_range(begin, end, [&](const Part& part, uint32_t first, uint32_t last) {
+    pack_panels(part.tensor, first, last, image + part.offset + first * part.panel_bytes);
+  });
+}
+
+std::vector<std::span<const uint8_t>> WeightImage::sources(uint64_t begin, uint64_t end) const {
+  std::vector<std::span<const uint8_t>> out;
+  for_range(begin, end, [&](const Part& part, uint32_t first, uint32_t last) {
+    const uint64_t row_bytes = part.tensor.data.size() / part.tensor.rows();
+    const uint64_t from = uint64_t{first} * kPanelRows, to = std::min(uint64_t{last} * kPanelRows, part.tensor.rows());
+    out.push_back(part.tensor.data.subspan(from * row_bytes, (to - from) * row_bytes));
+  });
+  return out;
+}
+
+// Made-up rows of every type that occurs are packed and hashed: another layout of panels is another key, whoever changed it.
+Hash256 WeightImage::key(const Hash256& source) const {
+  Hasher hasher;
+  hasher.add_string("kvrt weights 1").add(source.bytes).add_u64(parts_.size());
+  const uint8_t* first = nullptr;
+  for (const Part& part : parts_) first = first ? std::min(first, part.tensor.data.data()) : part.tensor.data.data();
+  std::vector<bool> seen(kDTypeEnd);
+  std::vector<uint8_t> rows, panels;
+  for (const Part& part : parts_) {
+    const TensorView& t = part.tensor;
+    hasher.add_u64(static_cast<uint64_t>(t.type)).add_u64(t.cols()).add_u64(t.rows()).add_u64(part.offset);
+    hasher.add_u64(static_cast<uint64_t>(t.data.data() - first));
+    if (seen[static_cast<size_t>(t.type)]) continue;
+    seen[static_cast<size_t>(t.type)] = true;
+    constexpr uint32_t kCols = 512, kRows = kPanelRows + 3;
+    const DTypeInfo& info = *dtype_info(static_cast<uint32_t>(t.type));
+    rows.resize(uint64_t{kRows} * kCols / info.block_elems * info.block_bytes);
+    uint32_t state = 1;
+    for (uint8_t& byte : rows) byte = static_cast<uint8_t>((state = state * 1664525 + 1013904223) >> 24);
+    panels.assign(2 * panel_bytes_of(t.type, kCols), 0);
+    pack_panels({t.type, {kCols, kRows, 1, 1}, rows}, 0, 2, panels.data());
+    hasher.add(panels);
+  }
+  return hasher.finish();
+}
+
+std::vector<std::unique_ptr<Weight>> WeightImage::bind(const std::shared_ptr<const uint8_t>& memory) {
+  std::vector<std::unique_ptr<Weight>> out;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    weights_[i]->bind(memory, offsets_[i]);
+    out.push_back(std::move(weights_[i]));
+  }
+  *this = {};
+  return out;
 }
 
 }  // namespace kvrt

@@ -1,10 +1,12 @@
 // PanelWeight: a matrix as 16-row panels, the layout that every CPU kernel reads (NUMERICS.md §9 says where each element lies).
+// WeightImage: the panels of many of them in one run of bytes, which is packed from tensors or mapped from a file.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "runtime/base/hash.h"
 #include "runtime/base/threads.h"
 #include "runtime/compute/backend.h"
 #include "runtime/compute/cpu_memory.h"
@@ -20,17 +22,17 @@ struct WeightPart {
   const uint8_t* data;
 };
 
-// Immutable once made: any thread.
+// Immutable once bound: any thread.
 class PanelWeight final : public Weight {
  public:
-  static Result<std::unique_ptr<PanelWeight>> make(std::span<const TensorView> tensors, HostArena* arena, ThreadPool* pool);
-
-  // bytes() of what make would make.
-  static Result<uint64_t> bytes_of(std::span<const TensorView> tensors);
+  // Tensors stacked by rows. Has no data yet.
+  static Result<std::unique_ptr<PanelWeight>> lay_out(std::span<const TensorView> tensors);
+  // Its panels lie at memory + offset, bytes() of them.
+  void bind(std::shared_ptr<const uint8_t> memory, uint64_t offset);
 
   uint32_t rows() const override { return rows_; }
   uint32_t cols() const override { return cols_; }
-  uint64_t bytes() const override { return memory_.bytes; }
+  uint64_t bytes() const override { return bytes_; }
   std::span<const WeightPart> parts() const { return parts_; }
   uint32_t panels() const { return panels_; }
   bool quantized() const { return quantized_; }  // some part wants quantized activations
@@ -40,12 +42,45 @@ class PanelWeight final : public Weight {
   void dequantize(uint32_t row, float* out) const;
 
  private:
-  Result<uint64_t> lay_out(std::span<const TensorView> tensors);  // all but the data; the bytes it takes
-
   uint32_t rows_ = 0, cols_ = 0, panels_ = 0;
+  uint64_t bytes_ = 0;
   bool quantized_ = false, plain_ = false;
   std::vector<WeightPart> parts_;
-  HostPiece memory_;
+  std::shared_ptr<const uint8_t> memory_;
+};
+
+// Where the panels of weights lie, one after the other. One thread at a time; the tensors' bytes outlive it.
+class WeightImage {
+ public:
+  Status add(std::span<const TensorView> tensors);
+  uint64_t bytes() const { return bytes_; }
+
+  // Packs every panel that begins in [begin, end). Ranges that do not overlap: any threads.
+  void pack(uint64_t begin, uint64_t end, uint8_t* image) const;
+  // The tensors' bytes that this takes, part by part.
+  std::vector<std::span<const uint8_t>> sources(uint64_t begin, uint64_t end) const;
+
+  // Names the image's bytes, given that `source` names the tensors': differs where a type, a shape, the order, or the packing itself does.
+  Hash256 key(const Hash256& source) const;
+
+  // The weights, in the order in which they were added; the image is empty afterwards.
+  std::vector<std::unique_ptr<Weight>> bind(const std::shared_ptr<const uint8_t>& memory);
+
+ private:
+  struct Part {
+    TensorView tensor;
+    uint64_t offset, panel_bytes;
+    uint32_t panels;
+    uint32_t panels_before(uint64_t at) const;  // that begin before image byte `at`
+  };
+  // fn(part, first panel, end) for the panels that begin in [begin, end).
+  template <typename F>
+  void for_range(uint64_t begin, uint64_t end, const F& fn) const;
+
+  std::vector<std::unique_ptr<PanelWeight>> weights_;
+  std::vector<uint64_t> offsets_;  // of the weights
+  std::vector<Part> parts_;        // of all weights, ascending
+  uint64_t bytes_ = 0;
 };
 
 }  // namespace kvrt

@@ -39,18 +39,6 @@ void decode_unit(DType type, const uint8_t* block, RawBlock* out);
   return f.sub_at() + block * kPanelRows * f.sub_bytes() + within;
 }
 
-[[gnu::always_inline]] inline void write_lane(const QuantFormat& f, const RawBlock& raw, uint32_t block, uint32_t lane, uint8_t* unit) {
-  std::memcpy(unit + lane * f.scale_bytes, &raw.scale, f.scale_bytes);
-  std::memcpy(unit + kPanelRows * f.scale_bytes + lane * f.min_bytes, &raw.minimum, f.min_bytes);
-  for (uint32_t i = 0; i < f.sub_bytes(); ++i) unit[sub_offset(f, block, lane, i)] = raw.sub[i];
-  uint8_t *low = unit + f.header_bytes() + block * f.body_bytes(), *high = low + 64 * f.low_bits;
-  for (uint32_t e = 0; e < kQuantBlock; ++e) {
-    const uint32_t low_part = raw.u[e] & ((1u << f.low_bits) - 1), high_part = raw.u[e] >> f.low_bits;
-    low[plane_byte(f.low_bits, e, lane)] |= static_cast<uint8_t>(low_part << plane_shift(f.low_bits, e));
-    if (f.high_bits) high[plane_byte(f.high_bits, e, lane)] |= static_cast<uint8_t>(high_part << plane_shift(f.high_bits, e));
-  }
-}
-
 [[gnu::always_inline]] inline RawBlock read_lane(const QuantFormat& f, const uint8_t* unit, uint32_t block, uint32_t lane) {
   RawBlock raw;
   std::memcpy(&raw.scale, unit + lane * f.scale_bytes, f.scale_bytes);

@@ -82,13 +82,17 @@ Result<std::shared_ptr<ModelHost>> ModelHost::open(std::shared_ptr<Engine> engin
   parts.chat_template = parts.file->get_string("tokenizer.chat_template").value_or("");
   if (!parts.file->tensors().empty()) {
     LoadProgress forward_progress = progress ? LoadProgress(progress) : [](uint64_t, uint64_t) { return true; };
-    KVRT_ASSIGN(parts.model, load_model(*parts.file, engine->backend(), forward_progress));
+    const WeightCache cache{engine->env(), engine->log(), options.cache_dir, options.cache_dir.empty() ? Hash256() : file_id(*parts.file)};
+    if (!options.cache_dir.empty() && cache.source.is_zero())
+      logf(engine->log(), LogLevel::kWarn, "%s: weights are not cached: a part of a file has no identity of its own", source.name.c_str());
+    KVRT_ASSIGN(parts.model, load_model(*parts.file, engine->backend(), forward_progress, cache.source.is_zero() ? nullptr : &cache));
     parts.dims = parts.model->dims;
     if (parts.dims.vocab != parts.tokenizer->vocab_size()) {
       return error(Code::kCorrupt, Detail::kFormat, "%s: token_embd.weight has %u rows, tokenizer.ggml.tokens %u entries",
                    source.name.c_str(), parts.dims.vocab, parts.tokenizer->vocab_size());
     }
   }
+  parts.file->drop_pages(parts.file->bytes());  // what was read of the header; and the pages that tensors share
   Env* env = engine->env();
   KVRT_ASSIGN(auto host, assemble(std::move(engine), std::move(parts), options));
   host->load_ms_ = static_cast<double>(env->now_ns() - start) * 1e-6;
@@ -140,7 +144,9 @@ Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunn
     KVRT_ASSIGN(auto scratch, make_scratch(*model_, engine_->backend(), kStepRowsMax, kLogitsRowsMax));
     runner_ = std::make_unique<ForwardRunner>(*model_, engine_->backend(), kv_, std::move(scratch));
   }
-  logits_.resize(logits_bytes(d) / sizeof(float));
+  // Its pages on their first use: few steps want many rows.
+  KVRT_ASSIGN(logits_buffer_, engine_->backend()->alloc(logits_bytes(d), /*populate=*/false));
+  logits_ = {reinterpret_cast<float*>(logits_buffer_->data()), logits_bytes(d) / sizeof(float)};
   step_ms_max_ = options.step_ms_max ? options.step_ms_max : kStepMsDefault;
   SchedulerLimits limits;
   limits.context = d.context;

@@ -24,6 +24,7 @@ struct HostOptions {
   uint32_t step_ms_max = 0;    // 0: kStepMsDefault
   bool kv_populate = false;    // the pool's pages now, not on their first use
   KvFormat kv_format = KvFormat::kF16;
+  std::string cache_dir{};     // of packed weights; "": none
 };
 
 // Computes a step's rows: the model's forward pass, or a toy in its place.
@@ -213,7 +214,8 @@ class ModelHost {
   double load_ms_ = 0;
   std::unique_ptr<Buffer> pool_buffer_;
   std::unique_ptr<StepRunner> runner_;  // null: no weights, no sessions
-  std::vector<float> logits_;           // of the running step; the leader's
+  std::unique_ptr<Buffer> logits_buffer_;
+  std::span<float> logits_;  // of the running step; the leader's
   uint32_t step_ms_max_ = 0;
 
   struct KeptGrammar {

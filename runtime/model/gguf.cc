@@ -200,6 +200,7 @@ class GgufFileImpl final : public GgufFile {
   uint64_t file_bytes() const override { return mapping_.bytes().size(); }
   void drop_pages(std::span<const uint8_t> range) const override { mapping_.drop(range); }
   Identity identity() const override { return identity_; }
+  std::span<const uint8_t> bytes() const override { return mapping_.bytes(); }
 
  private:
   const GgufPair* find_array(std::string_view key) const {
@@ -218,6 +219,8 @@ class GgufFileImpl final : public GgufFile {
   const Identity identity_;
   const GgufDirectory directory_;
 };
+
+int64_t nanoseconds(const timespec& t) { return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; }
 
 struct Opened {
   Mapping mapping;
@@ -238,7 +241,7 @@ Result<Opened> map_file(int fd, const ModelSource& source) {
                  static_cast<unsigned long long>(file_size));
   }
   const uint64_t size = source.size ? source.size : file_size - source.offset;
-  GgufFile::Identity identity{info.st_dev, info.st_ino, size, int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+  GgufFile::Identity identity{info.st_dev, info.st_ino, size, nanoseconds(info.st_mtim), nanoseconds(info.st_ctim)};
   if (size != file_size) identity.inode = 0;
   if (size == 0) return Opened{Mapping(), identity};                                   // the parser says what is wrong with it
   const uint64_t skip = source.offset % static_cast<uint64_t>(sysconf(_SC_PAGESIZE));  // a mapping begins at a page
@@ -278,7 +281,7 @@ Result<std::unique_ptr<GgufFile>> GgufFile::open(const ModelSource& source) {
 }
 
 Result<std::unique_ptr<GgufFile>> GgufFile::parse(std::span<const uint8_t> bytes, std::string name) {
-  return make_file(Mapping(bytes), std::move(name), Identity{0, 0, bytes.size(), 0});
+  return make_file(Mapping(bytes), std::move(name), Identity{0, 0, bytes.size(), 0, 0});
 }
 
 }  // namespace kvrt

@@ -62,9 +62,10 @@ class GgufFile {
   virtual void drop_pages(std::span<const uint8_t> range) const = 0;  // the mapping's pages may go back (madvise)
   struct Identity {
     uint64_t device = 0, inode = 0, size = 0;
-    int64_t mtime_ns = 0;
+    int64_t mtime_ns = 0, ctime_ns = 0;
   };
   virtual Identity identity() const = 0;  // keys the cache of model_id; inode 0: not one whole file
+  virtual std::span<const uint8_t> bytes() const = 0;
 };
 
 }  // namespace kvrt

@@ -155,6 +155,7 @@ Status for_each_weight(const Plan& plan, uint32_t experts, Model* model, To* to)
   KVRT_TRY(to->matrix(plan.embedding, 0, &model->embedding));
   if (!plan.head.empty()) KVRT_TRY(to->matrix(plan.head, 0, &model->head));
   KVRT_TRY(to->vectors(plan.output_norm, &model->output_norm));
+  model->layers.reserve(plan.layers.size());  // places must stay where they are
   for (const LayerTensors& from : plan.layers) {
     Layer& layer = model->layers.emplace_back();
     KVRT_TRY(to->vectors(from.attn_norm, &layer.attn_norm));
@@ -171,6 +172,7 @@ Status for_each_weight(const Plan& plan, uint32_t experts, Model* model, To* to)
       KVRT_TRY(to->matrix(from.gate_up, 0, &layer.gate_up));
       KVRT_TRY(to->matrix(from.down, 0, &layer.down));
     }
+    layer.experts.reserve(experts);
     for (uint32_t e = 0; e < experts; ++e) {
       Expert& expert = layer.experts.emplace_back();
       KVRT_TRY(to->matrix(from.experts_gate_up, e, &expert.gate_up));
@@ -204,22 +206,26 @@ class Counter {
   uint64_t bytes_ = 0;
 };
 
-// Moves planned tensors into the model, reports progress, gives each tensor's pages back once it is copied.
+// Moves planned tensors into the model, reports progress, gives the tensors' pages back once they are copied. Vectors at once, matrices
+// all together in finish().
 class Loader {
  public:
   Loader(const GgufFile& file, Backend* backend, const LoadProgress& progress) : file_(file), backend_(backend), progress_(progress) {
     for (const GgufTensor& tensor : file.tensors()) total_ += tensor.view.data.size();
   }
 
-  Status read(const Tensors& tensors) { return loaded(views_of(tensors, 0)); }
+  Status read(const Tensors& tensors) {
+    for (const GgufTensor* tensor : tensors) KVRT_TRY(taken(tensor->view.data));
+    return Status::ok();
+  }
 
   Status matrix(const Tensors& tensors, uint64_t index, std::unique_ptr<Weight>* out) {
-    const std::vector<TensorView> views = views_of(tensors, index);
-    Result<std::unique_ptr<Weight>> weight = backend_->make_weight(views);
-    if (!weight.is_ok()) return weight.take_status().annotate(file_.name() + ": tensor " + tensors[0]->name);
-    *out = std::move(weight).value();
-    resident_ += (*out)->bytes();
-    return loaded(views);
+    const TensorStack& stack = stacks_.emplace_back(views_of(tensors, index));
+    Result<uint64_t> bytes = backend_->weight_bytes(stack);
+    if (!bytes.is_ok()) return bytes.take_status().annotate("tensor " + tensors[0]->name);
+    resident_ += *bytes;
+    places_.push_back(out);
+    return Status::ok();
   }
 
   Status vectors(const Tensors& tensors, std::vector<float>* out) {
@@ -229,36 +235,48 @@ class Loader {
       dequantize_row(tensor->view.type, tensor->view.data.data(), n, out->data() + at);
     }
     resident_ += out->size() * sizeof(float);
-    return loaded(views_of(tensors, 0));
+    return read(tensors);
+  }
+
+  Status finish(const WeightCache* cache) {
+    const auto done = [this](std::span<const uint8_t> bytes) { return taken(bytes); };
+    Result<std::vector<std::unique_ptr<Weight>>> weights = backend_->make_weights(stacks_, {done, cache});
+    if (!weights.is_ok()) return weights.take_status();
+    for (size_t i = 0; i < places_.size(); ++i) *places_[i] = std::move((*weights)[i]);
+    return Status::ok();
   }
   uint64_t resident() const { return resident_; }
 
  private:
-  Status loaded(const std::vector<TensorView>& views) {
-    if (views.empty()) return Status::ok();
-    for (const TensorView& view : views) {
-      done_ += view.data.size();
-      file_.drop_pages(view.data);
-    }
+  Status taken(std::span<const uint8_t> bytes) {
+    done_ += bytes.size();
+    file_.drop_pages(bytes);
     if (!progress_ || progress_(done_, total_)) return Status::ok();
-    return error(Code::kCancelled, Detail::kNone, "%s: loading was cancelled", file_.name().c_str());
+    return error(Code::kCancelled, Detail::kNone, "loading was cancelled");
   }
 
   const GgufFile& file_;
   Backend* backend_;
   const LoadProgress& progress_;
+  std::vector<TensorStack> stacks_;
+  std::vector<std::unique_ptr<Weight>*> places_;
   uint64_t total_ = 0, done_ = 0, resident_ = 0;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend, const LoadProgress& progress) {
+Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend, const LoadProgress& progress, const WeightCache* cache) {
   auto model = std::make_unique<Model>();
   KVRT_ASSIGN(model->dims, read_dims(file, &model->arch));
   KVRT_ASSIGN(const Plan plan, Planner(file, *model->arch, model->dims).plan());
   Loader loader(file, backend, progress);
-  KVRT_TRY(loader.read(plan.read));
-  KVRT_TRY(for_each_weight(plan, model->dims.experts, model.get(), &loader));
+  const auto load = [&]() -> Status {
+    KVRT_TRY(loader.read(plan.read));
+    KVRT_TRY(for_each_weight(plan, model->dims.experts, model.get(), &loader));
+    return loader.finish(cache);
+  };
+  Status loaded = load();
+  if (!loaded.is_ok()) return std::move(loaded).annotate(file.name());
   model->weight_bytes = loader.resident();
   return model;
 }

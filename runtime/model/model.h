@@ -84,12 +84,18 @@ struct Model {
 // Checks hyper-parameters and every tensor's name, type and shape before any allocation, then repacks the weights.
 // Unknown architecture, tensor type, tensor or RoPE scaling: UNSUPPORTED by name.
 Result<ModelDims> read_dims(const GgufFile& file, const Arch** arch);
-Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend, const LoadProgress& progress);
+Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend, const LoadProgress& progress,
+                                          const WeightCache* cache = nullptr);
 // The weight_bytes of what load_model would load, by the same checks, from the header alone: no tensor is read.
 Result<uint64_t> planned_weight_bytes(const GgufFile& file, const Backend& backend, const Arch& arch, const ModelDims& dims);
 
 // model_id: BLAKE2b over architecture, hyper-parameters, RoPE and every tensor's name, type, shape and bytes. Reads the whole file.
 Result<Hash256> model_id(const GgufFile& file, ThreadPool* pool, const LoadProgress& progress);
+
+// Names the file's bytes without reading them all: by inode, size, times, the header and a sample of the tensors. Whoever changes a file in
+// place changes its ctime, which nobody can set back; the device's number is left out, as it changes from one start to the next.
+// Zero where the bytes are not one whole file.
+Hash256 file_id(const GgufFile& file);
 
 // Scratch memory for steps of up to `rows_max` rows, `logits_max` of which want logits.
 class ForwardScratch {

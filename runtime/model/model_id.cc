@@ -8,6 +8,7 @@ namespace kvrt {
 namespace {
 
 constexpr uint64_t kPieceBytes = 1 << 20;  // between two looks at `cancelled`
+constexpr uint64_t kSamples = 16, kSampleBytes = 4096;
 
 struct HashJob {
   const GgufFile& file;
@@ -96,6 +97,26 @@ Result<Hash256> model_id(const GgufFile& file, ThreadPool* pool, const LoadProgr
     hasher.add_string(tensors[i]->name).add_u64(static_cast<uint64_t>(view.type));
     for (const uint64_t n : view.ne) hasher.add_u64(n);
     hasher.add(digests[i].bytes);
+  }
+  return hasher.finish();
+}
+
+Hash256 file_id(const GgufFile& file) {
+  const GgufFile::Identity id = file.identity();
+  if (id.inode == 0) return {};
+  const std::span<const uint8_t> bytes = file.bytes();
+  uint64_t header = bytes.size();
+  for (const GgufTensor& tensor : file.tensors()) header = std::min(header, static_cast<uint64_t>(tensor.view.data.data() - bytes.data()));
+  Hasher hasher;
+  hasher.add_string("kvrt file 1").add_u64(id.inode).add_u64(id.size);
+  hasher.add_u64(static_cast<uint64_t>(id.mtime_ns)).add_u64(static_cast<uint64_t>(id.ctime_ns));
+  const Checksum128 sum = checksum128(bytes.first(header));
+  hasher.add_u64(sum.low).add_u64(sum.high);
+  const std::span<const uint8_t> tensors = bytes.subspan(header);
+  for (uint64_t i = 0; tensors.size() > kSampleBytes && i < kSamples; ++i) {
+    const std::span<const uint8_t> sample = tensors.subspan((tensors.size() - kSampleBytes) / (kSamples - 1) * i, kSampleBytes);
+    hasher.add(sample);
+    file.drop_pages(sample);
   }
   return hasher.finish();
 }

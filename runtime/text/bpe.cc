@@ -6,7 +6,7 @@
 
 namespace kvrt {
 
-Status BpeMerges::build(std::span<const std::string_view> merges, const TokenIds& tokens) {
+Status BpeMerges::build(std::span<const std::string_view> merges, const TokenIndex& tokens) {
   size_t capacity = std::bit_ceil(std::max<size_t>(merges.size() * 2, 2));
   slots_.assign(capacity, Slot{});
   shift_ = 64 - std::countr_zero(capacity);
@@ -19,12 +19,12 @@ Status BpeMerges::build(std::span<const std::string_view> merges, const TokenIds
     }
     std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
     joined.assign(left).append(right);
-    auto left_id = tokens.find(left), right_id = tokens.find(right), joined_id = tokens.find(joined);
-    if (left_id == tokens.end() || right_id == tokens.end() || joined_id == tokens.end()) {
-      const char* what = left_id == tokens.end() ? "left part" : right_id == tokens.end() ? "right part" : "result";
+    const int32_t left_id = tokens.find(left), right_id = tokens.find(right), joined_id = tokens.find(joined);
+    if (left_id < 0 || right_id < 0 || joined_id < 0) {
+      const char* what = left_id < 0 ? "left part" : right_id < 0 ? "right part" : "result";
       return error(Code::kCorrupt, Detail::kFormat, "merge %zu: its %s is not in the vocabulary", i, what);
     }
-    if (!insert(pair_of(left_id->second, right_id->second), {static_cast<uint32_t>(i), joined_id->second})) {
+    if (!insert(pair_of(left_id, right_id), {static_cast<uint32_t>(i), joined_id})) {
       return error(Code::kCorrupt, Detail::kFormat, "merge %zu: the same pair as an earlier merge", i);
     }
   }

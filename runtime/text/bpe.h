@@ -5,14 +5,12 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/text/vocabulary.h"
 
 namespace kvrt {
-
-using TokenIds = std::unordered_map<std::string_view, int32_t>;  // spelling -> id; the views belong to the owner
 
 // Merges neighbours in a row of symbols, the lowest rank first and the leftmost among equals. Rules says what merges:
 //   bool find(const Symbol& left, const Symbol& right, uint32_t* rank, Symbol* merged) const;    bool operator==(Symbol, Symbol)
@@ -125,7 +123,7 @@ class BpeMerges {
 
   // Each merge is "left right" in token spelling, best first. A malformed one, or one whose parts or result are no tokens, is
   // CORRUPT and named by index.
-  Status build(std::span<const std::string_view> merges, const TokenIds& tokens);
+  Status build(std::span<const std::string_view> merges, const TokenIndex& tokens);
   // Merges the symbols in place.
   void apply(std::vector<int32_t>* ids, Scratch* scratch) const { scratch->apply(*this, ids); }
   bool find(int32_t left, int32_t right, uint32_t* rank, int32_t* merged) const;

@@ -1,6 +1,4 @@
 // Byte-level BPE ("gpt2"): a pre-tokenizer cuts the text into pieces, the bytes of a piece are merged by rank.
-#include <unordered_map>
-
 #include "runtime/text/bpe.h"
 #include "runtime/text/piece_cache.h"
 #include "runtime/text/pretokenizer.h"
@@ -27,7 +25,7 @@ class ByteLevelBpe final : public VocabTokenizer {
   std::unique_ptr<Scratch> make_scratch(size_t text_bytes) const override { return std::make_unique<Work>(text_bytes); }
   Status encode_run(std::string_view text, bool opens, size_t offset, Scratch* scratch, std::vector<int32_t>* out) const override;
   Status encode_valid(std::string_view text, size_t offset, Work* work, std::vector<int32_t>* out) const;
-  Status index_tokens(const VocabSource& source, TokenIds* spellings);
+  Status index_tokens(const VocabSource& source, TokenIndex* spellings);
 
   std::unique_ptr<Pretokenizer> pretokenizer_;
   BpeMerges merges_;
@@ -35,7 +33,7 @@ class ByteLevelBpe final : public VocabTokenizer {
 };
 
 // Fills the bytes, the types and the special tokens; `spellings` maps the spelling of every token.
-Status ByteLevelBpe::index_tokens(const VocabSource& source, TokenIds* spellings) {
+Status ByteLevelBpe::index_tokens(const VocabSource& source, TokenIndex* spellings) {
   spellings->reserve(source.tokens.size());
   std::string bytes;
   for (size_t i = 0; i < source.tokens.size(); ++i) {
@@ -44,10 +42,9 @@ Status ByteLevelBpe::index_tokens(const VocabSource& source, TokenIds* spellings
     auto id = static_cast<int32_t>(i);
     if (type == kByte) return error(Code::kUnsupported, Detail::kNone, "token %zu: a byte token (type 6) in a byte-level vocabulary", i);
     if (!spelling.empty()) {  // an empty one only keeps its id; nothing encodes to it
-      auto [at, fresh] = spellings->emplace(spelling, id);
-      if (!fresh) {
+      if (!spellings->insert(spelling, id)) {
         return error(Code::kCorrupt, Detail::kFormat, "token %zu: \"%.*s\" is token %d already", i,
-                     static_cast<int>(std::min<size_t>(spelling.size(), 64)), spelling.data(), at->second);
+                     static_cast<int>(std::min<size_t>(spelling.size(), 64)), spelling.data(), spellings->find(spelling));
       }
       if (type == kUserDefined) cuts_.add(spelling, id);
       if (type == kUserDefined || type == kControl || type == kUnknown) special_.add(spelling, id);
@@ -69,14 +66,13 @@ Status ByteLevelBpe::init(const VocabSource& source) {
   if (source.add_space_prefix.value_or(false)) {  // writers and readers of such files disagree whether byte-level text gets the space
     return error(Code::kUnsupported, Detail::kNone, "tokenizer.ggml.add_space_prefix with tokenizer.ggml.model \"gpt2\" is not supported");
   }
-  TokenIds spellings;
+  TokenIndex spellings;
   KVRT_TRY(index_tokens(source, &spellings));
   KVRT_TRY(merges_.build(source.merges, spellings));
   for (int b = 0; b < 256; ++b) {
     std::string symbol;
     append_code_point(byte_to_symbol(static_cast<uint8_t>(b)), &symbol);
-    auto at = spellings.find(symbol);
-    byte_tokens_[b] = at == spellings.end() ? -1 : at->second;
+    byte_tokens_[b] = spellings.find(symbol);
   }
   if (pretokenizer_->ignores_merges()) {
     whole_.reserve(source.tokens.size());

@@ -93,7 +93,7 @@ Status Spm::init(const VocabSource& source) {
     auto bits = std::bit_cast<uint32_t>(scores_[static_cast<size_t>(id)] + 0.0f);  // -0 is 0
     ranks_.push_back(bits >> 31 ? bits : ~(bits | 0x80000000));
     std::string_view bytes = bytes_of(id);
-    if (index_.find(bytes) != id) continue;
+    if (!indexed_[static_cast<size_t>(id)]) continue;
     char32_t before = 0;
     for (bool first = true; !bytes.empty(); first = false) {
       CodePoint point = read_code_point(bytes);

@@ -73,11 +73,13 @@ Status SpmTokenizer::init_pieces(const VocabSource& source, bool add_bos) {
     KVRT_TRY(add_piece(source, i));
   }
   index_.reserve(count);
+  indexed_.resize(count);
   for (int32_t id = 0; id < static_cast<int32_t>(count); ++id) {
     // A normal piece with a space of its own is never found: SentencePiece spells all spaces U+2581.
     bool plain =
         (type_of(id) == kNormal || type_of(id) == kUnused) && source.tokens[static_cast<size_t>(id)].find(' ') == std::string_view::npos;
-    if ((plain || type_of(id) == kUserDefined) && !bytes_of(id).empty()) (void)index_.insert(bytes_of(id), id);
+    if ((plain || type_of(id) == kUserDefined) && !bytes_of(id).empty())
+      indexed_[static_cast<size_t>(id)] = index_.insert(bytes_of(id), id);
   }
   byte_fallback_ = std::find(std::begin(byte_tokens_), std::end(byte_tokens_), -1) == std::end(byte_tokens_);
   space_prefix_ = source.add_space_prefix.value_or(true);

@@ -16,8 +16,9 @@ class SpmTokenizer : public VocabTokenizer {
   Status check_bytes(std::string_view text, size_t offset) const;
   Status no_token(std::string_view symbol, std::string_view text, size_t offset) const;
 
-  TokenIndex index_;    // of normal, unused and user-defined pieces, a space for U+2581
-  SpecialTokens user_;  // user-defined pieces: found before all others
+  TokenIndex index_;           // of normal, unused and user-defined pieces, a space for U+2581
+  std::vector<bool> indexed_;  // by id: index_ finds it
+  SpecialTokens user_;         // user-defined pieces: found before all others
   std::vector<float> scores_;
   SpmNormalizer normalizer_;
   bool byte_fallback_ = false;

@@ -100,7 +100,7 @@ Status Unigram::init(const VocabSource& source) {
       auto length = bytes.size() + 2 * static_cast<size_t>(std::count(bytes.begin(), bytes.end(), ' '));
       scores_[static_cast<size_t>(id)] = static_cast<float>(0.1 * (static_cast<double>(length) - 1));
     }
-    if (type_of(id) != kUnused && !bytes.empty() && index_.find(bytes) == id) trie_.add(bytes, id);
+    if (type_of(id) != kUnused && indexed_[static_cast<size_t>(id)]) trie_.add(bytes, id);
   }
   unknown_score_ = lowest - kUnknownPenalty;
   return {};

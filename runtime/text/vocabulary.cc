@@ -44,14 +44,17 @@ size_t TokenIndex::slot_of(std::string_view bytes, uint64_t hash) const {
   size_t mask = slots_.size() - 1;
   for (size_t at = (hash >> 20) & mask;; at = (at + 1) & mask) {
     const Entry& e = slots_[at];
-    if (e.id < 0 || std::string_view(e.data, e.size) == bytes) return at;
+    if (e.id < 0 || (e.tag == static_cast<uint16_t>(hash) && std::string_view(e.data, e.size) == bytes)) return at;
   }
 }
 
 bool TokenIndex::insert(std::string_view bytes, int32_t id) {
-  Entry& e = slots_[slot_of(bytes, hash_bytes(bytes))];
+  static_assert(kTokenBytesMax <= UINT16_MAX);
+  KVRT_CHECK(bytes.size() <= kTokenBytesMax);
+  const uint64_t hash = hash_bytes(bytes);
+  Entry& e = slots_[slot_of(bytes, hash)];
   if (e.id >= 0) return false;
-  e = {bytes.data(), static_cast<uint32_t>(bytes.size()), id};
+  e = {bytes.data(), static_cast<uint16_t>(bytes.size()), static_cast<uint16_t>(hash), id};
   longest_ = std::max(longest_, bytes.size());
   return true;
 }

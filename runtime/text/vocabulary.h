@@ -28,8 +28,9 @@ class TokenIndex {
 
   struct Entry {
     const char* data = nullptr;
-    uint32_t size = 0;
-    int32_t id = -1;  // -1: free
+    uint16_t size = 0;  // kTokenBytesMax fits
+    uint16_t tag = 0;   // of the hash: other bytes are hardly ever looked at
+    int32_t id = -1;    // -1: free
   };
   std::vector<Entry> slots_;  // open addressing, at most half full
   size_t longest_ = 0;

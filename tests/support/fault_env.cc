@@ -61,6 +61,10 @@ class FaultFile final : public File {
     return base_->sync();
   }
   Result<uint64_t> size() const override { return base_->size(); }
+  Result<std::span<const uint8_t>> map() override {
+    KVRT_TRY(fault_status(plan_->next(Op::kOther), path_));
+    return base_->map();
+  }
 
  private:
   std::unique_ptr<File> base_;

@@ -2,44 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <vector>
-
 namespace kvrt {
 namespace {
 
-bool all_equal(const HostPiece& piece, uint8_t value) {
-  return std::all_of(piece.data, piece.data + piece.bytes, [value](uint8_t b) { return b == value; });
-}
-
-TEST(HostArena, PiecesAreZeroedAlignedApartAndOutliveTheArena) {
-  std::vector<HostPiece> pieces;
-  {
-    HostArena arena;
-    uint8_t mark = 1;
-    for (const uint64_t bytes : {uint64_t{1}, uint64_t{100}, uint64_t{4096}, uint64_t{3} << 20, uint64_t{9} << 20, uint64_t{64},
-                                 uint64_t{4} << 20, uint64_t{4} << 20, uint64_t{4} << 20, uint64_t{4} << 20, uint64_t{70000}}) {
-      auto piece = arena.take(bytes);
-      ASSERT_TRUE(piece.is_ok()) << piece.status().message();
-      EXPECT_EQ(piece->bytes, bytes);
-      EXPECT_EQ(reinterpret_cast<uintptr_t>(piece->data) % 64, 0u);
-      EXPECT_TRUE(all_equal(*piece, 0));
-      std::fill_n(piece->data, bytes, mark++);
-      pieces.push_back(std::move(piece).value());
-    }
-  }
-  uint8_t mark = 1;
-  for (const HostPiece& piece : pieces) EXPECT_TRUE(all_equal(piece, mark++));
-}
-
-TEST(HostArena, TooMuchIsAStatusAndTheArenaGoesOn) {
-  HostArena arena;
+TEST(HostMemory, TooMuchIsAStatus) {
   for (const uint64_t bytes : {uint64_t{1} << 60, UINT64_MAX}) {
-    const auto piece = arena.take(bytes);
-    ASSERT_FALSE(piece.is_ok());
-    EXPECT_EQ(piece.status().code(), Code::kNoMemory);
+    const auto mapped = HostMemory::map(bytes, true);
+    ASSERT_FALSE(mapped.is_ok());
+    EXPECT_EQ(mapped.status().code(), Code::kNoMemory);
   }
-  EXPECT_TRUE(arena.take(1000).is_ok());
 }
 
 TEST(HostMemory, MovesLeaveNothingBehind) {

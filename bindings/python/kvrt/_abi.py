@@ -67,7 +67,7 @@ RuntimeProps = _struct("kvrt_runtime_props",
                        "u32 struct_size threads; char[16] device isa numerics; char[128] isa_tables libraries")
 ModelOptions = _struct("kvrt_model_options", """
     u32 struct_size kv_format block_tokens prefill_chunk; u64 kv_bytes_max; u32 step_ms_max from_fd; i32 fd; u32 kv_populate;
-    u64 fd_offset fd_size""")
+    u64 fd_offset fd_size; str cache_dir; size cache_dir_size""")
 ModelProps = _struct("kvrt_model_props", """
     u32 struct_size has_weights; char[32] architecture; char[128] name;
     u32 vocab_size context_length layers heads kv_heads head_dim width; i32 bos_token eos_token; u32 add_bos has_template block_tokens;

@@ -55,11 +55,13 @@ class Runtime(Handle):
 
     def open_model(self, path: Optional[Path] = None, *, kv_format: KvFormat = KvFormat.DEFAULT, block_tokens: int = 0, prefill_chunk: int = 0,
                    kv_bytes_max: int = 0, step_ms_max: int = 0, kv_populate: bool = False, fd: Optional[int] = None, fd_offset: int = 0, fd_size: int = 0,
-                   progress: Optional[Callable[[Event], object]] = None) -> Model:
-        """Opens a GGUF file, by path or by a file descriptor, which stays the caller's. What `progress` raises stops it."""
+                   cache_dir: Optional[Path] = None, progress: Optional[Callable[[Event], object]] = None) -> Model:
+        """Opens a GGUF file, by path or by a file descriptor, which stays the caller's. cache_dir keeps its weights ready to be mapped. What
+        `progress` raises stops it."""
         options = fill(_abi.ModelOptions.make(), kv_format=kv_format, block_tokens=block_tokens, prefill_chunk=prefill_chunk,
                        kv_bytes_max=kv_bytes_max, step_ms_max=step_ms_max, kv_populate=kv_populate, from_fd=fd is not None, fd=fd or 0, fd_offset=fd_offset,
                        fd_size=fd_size)
+        options.cache_dir, options.cache_dir_size = path_bytes(cache_dir)
         out = ctypes.c_void_p()
         name, size = path_bytes(path)
         self._watched(lib.kvrt_model_open, name, size, ctypes.byref(options), callback=progress, out=(ctypes.byref(out),))

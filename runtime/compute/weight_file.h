@@ -1,0 +1,36 @@
+// WeightFile: a packed image kept in a directory, mapped by every process that loads the same weights.
+//
+// A file `<key>.kvrtw`, written under another name and renamed, holds a header (one or more pages of 4,096 bytes) and the image:
+//
+//   8   magic "KVRTWGT1"
+//   32  the key                                WeightImage::key: the source's name, types, shapes, order, and how panels are packed
+//   8   bytes of the image
+//   8   bytes of a piece
+//   16  XXH3-128 of each piece of the image
+//   ..  zeros
+//   16  XXH3-128 of all of the header before   at its end
+//
+// Everything is checked at every load, the image's checksums too: they are as fast as memory, and touch the pages that the first step
+// would. What is trusted is the directory (its owner's alone) and that `source` names the tensors' bytes.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "runtime/base/threads.h"
+#include "runtime/compute/backend.h"
+
+namespace kvrt {
+
+using ParallelFor = std::function<void(uint32_t chunks, ChunkFn fn)>;
+
+// The image of `bytes` bytes under `key`; NOT_FOUND where there is none. CORRUPT: it was damaged, and is removed if the directory allows.
+Result<std::shared_ptr<const uint8_t>> map_weights(const WeightCache& cache, const Hash256& key, uint64_t bytes,
+                                                   const ParallelFor& parallel);
+
+// OK also where another process was faster. `poll` is called now and then, and stops it with an error. Nothing is left of a failed write.
+Status write_weights(const WeightCache& cache, const Hash256& key, std::span<const uint8_t> image, const ParallelFor& parallel,
+                     const std::function<Status()>& poll);
+
+}  // namespace kvrt
