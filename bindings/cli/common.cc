@@ -70,6 +70,7 @@ kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& ou
   options.kv_format = KVRT_KV_F16;
   options.block_tokens = flags.block_tokens;
   options.prefill_chunk = flags.prefill_chunk;
+  options.step_ms_max = flags.step_ms;
   LoadState state{.stop = stop};
   kvrt_model* model = nullptr;
   kvrt_status s = kvrt_model_open(runtime, flags.model.data(), flags.model.size(), &options, on_load, &state, &model);
