@@ -1,14 +1,12 @@
 // kvrt bench: what an application that links the library gets, as medians over runs.
 #include <fmt/core.h>
-#include <sched.h>
 #include <stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <thread>
 
 #include "bindings/cli/commands.h"
+#include "bindings/cli/machine.h"
 
 namespace cli {
 
@@ -18,39 +16,6 @@ double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t n = values.size();
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) == 0) return line.substr(std::min(line.size(), line.find(':') + 2));
-  }
-  return "unknown";
-}
-
-// What the memory gives to `threads` readers, the best of five passes over 256 MiB: the ceiling of decode.
-double read_gb_s(uint32_t threads) {
-  constexpr size_t kWords = size_t{32} << 20;
-  std::vector<uint64_t> buffer(kWords, 1);
-  std::atomic<uint64_t> sink = 0;
-  double best = 0;
-  for (int pass = 0; pass < 5; ++pass) {
-    const auto start = now();
-    std::vector<std::thread> readers;
-    for (uint32_t t = 0; t < threads; ++t) {
-      readers.emplace_back([&, t] {
-        const uint64_t *p = buffer.data() + kWords * t / threads, *end = buffer.data() + kWords * (t + 1) / threads;
-        uint64_t lanes[16] = {};
-        for (; p + 16 <= end; p += 16) {
-          for (int i = 0; i < 16; ++i) lanes[i] += p[i];
-        }
-        for (uint64_t lane : lanes) sink += lane;
-      });
-    }
-    for (std::thread& reader : readers) reader.join();
-    best = std::max(best, kWords * sizeof(uint64_t) / ms_since(start) / 1e6);
-  }
-  return sink ? best : 0;
 }
 
 struct Bench {
@@ -271,8 +236,15 @@ int cmd_bench(const BenchFlags& flags) {
   auto runtime = sized<kvrt_runtime_props>();
   if (kvrt_status s = kvrt_runtime_info(bench.runtime.get(), &runtime)) return complain("cannot ask the runtime", s);
   bench.total = flags.runs * (flags.prompt.size() + flags.depth.size() + flags.batch.size() + flags.state.size());
+  auto model = sized<kvrt_model_props>();
+  if (kvrt_status s = kvrt_model_info(bench.model.get(), &model)) return complain("cannot ask the model", s);
   bench.json.add("cpu", cpu_name()).add("isa", runtime.isa).add("threads", uint64_t{runtime.threads});
-  if (!flags.json) fmt::print("{}, {}, {} threads\n", cpu_name(), runtime.isa, runtime.threads);
+  const uint32_t version = kvrt_version();
+  bench.json.add("version", fmt::format("{}.{}.{}", version >> 16, version >> 8 & 255, version & 255));
+  bench.json.add("numerics", runtime.numerics).add("isa_tables", runtime.isa_tables).add("kv_format", flags.model.kv);
+  bench.json.add("kv_bytes_per_token", model.kv_bytes_per_token).add("weight_bytes", model.weight_bytes);
+  bench.json.add("block_tokens", uint64_t{model.block_tokens}).add("step_ms_max", uint64_t{model.step_ms_max});
+  if (!flags.json) fmt::print("{}, {}, {} threads, steps of {} ms\n", cpu_name(), runtime.isa, runtime.threads, model.step_ms_max);
   bench.result("read_gb_s", read_gb_s(runtime.threads), "GB/s");
   {
     Session warm;  // the first touch of weights and scratch is not part of any figure

@@ -81,6 +81,7 @@ kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& ou
     options.cache_dir = flags.cache_dir.data();
     options.cache_dir_size = flags.cache_dir.size();
   }
+  options.step_ms_max = flags.step_ms;
   LoadState state{.stop = stop};
   kvrt_model* model = nullptr;
   kvrt_status s = kvrt_model_open(runtime, flags.model.data(), flags.model.size(), &options, on_load, &state, &model);

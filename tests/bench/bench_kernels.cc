@@ -14,6 +14,7 @@
 #include "runtime/compute/backend.h"
 #include "runtime/compute/quant_format.h"
 #include "runtime/compute/quants.h"
+#include "tests/bench/shares.h"
 
 namespace kvrt {
 namespace {
@@ -22,10 +23,15 @@ constexpr uint32_t kLayers = 30, kWidth = 576, kHeads = 9, kKvHeads = 3, kHeadDi
 constexpr uint32_t kQkv = (kHeads + 2 * kKvHeads) * kHeadDim;
 
 // KVRT_ISA and KVRT_THREADS in the environment choose what is measured.
+uint32_t threads() {
+  const char* text = std::getenv("KVRT_THREADS");
+  return text ? static_cast<uint32_t>(std::atoi(text)) : usable_cpus();
+}
+
 Backend& backend() {
   static const std::unique_ptr<Backend> instance = [] {
-    const char *isa = std::getenv("KVRT_ISA"), *threads = std::getenv("KVRT_THREADS");
-    auto opened = open_cpu({threads ? static_cast<uint32_t>(std::atoi(threads)) : 0u, isa ? isa : ""}, nullptr);
+    const char* isa = std::getenv("KVRT_ISA");
+    auto opened = open_cpu({threads(), isa ? isa : ""}, nullptr);
     if (!opened.is_ok()) {
       std::fprintf(stderr, "%s\n", opened.status().message().c_str());
       std::exit(1);
@@ -175,6 +181,9 @@ void bench_matmul(benchmark::State& state) {
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * n * rows * cols);
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * static_cast<int64_t>(weight->bytes()));
   state.SetLabel(dtype_info(static_cast<uint32_t>(type))->name);
+  (is_plain(type) ? kvrt_bench::set_fma_share : kvrt_bench::set_product_share)(state, backend().isa(), threads(),
+                                                                               static_cast<double>(n) * rows * cols);
+  kvrt_bench::set_read_share(state, threads(), static_cast<double>(weight->bytes()));
 }
 const std::vector<int64_t> kTypes = [] {
   std::vector<int64_t> types;
@@ -184,7 +193,7 @@ const std::vector<int64_t> kTypes = [] {
 BENCHMARK(bench_matmul)
     ->Name("matmul/type/n/rows/cols")
     ->ArgsProduct({kTypes, {1, 2, 3, 4, 5, 8, 16, 480}, {1536}, {768}})
-    ->ArgsProduct({kTypes, {1}, {98304}, {768}})
+    ->ArgsProduct({kTypes, {1, 8}, {98304}, {768}})
     ->Args({3, 480, 576, 1536})
     ->Args({3, 480, 576, 576})
     ->UseRealTime();

@@ -1,0 +1,148 @@
+// The kernels that are no matrix products, one thread, at the shapes of SmolLM2-135M: attention of one KV head (decode of a token, a
+// tile of prefill) and the row kernels. items_per_second counts fma (attention) or elements, bytes_per_second what must be read.
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "runtime/compute/backend.h"
+#include "runtime/compute/cpu_kernels.h"
+#include "runtime/compute/quants.h"
+#include "tests/bench/shares.h"
+
+namespace kvrt {
+namespace {
+
+constexpr uint32_t kWidth = 576, kFf = 1536, kGroup = 3, kHeadDim = 64, kBlockTokens = 32;
+
+// The table that a runtime would use; KVRT_ISA in the environment names another.
+const CpuKernels& table() {
+  static const CpuKernels* chosen = [] {
+    const char* isa = std::getenv("KVRT_ISA");
+    auto backend = open_cpu({1, isa ? isa : ""}, nullptr);
+    const std::string name = backend.is_ok() ? backend.value()->isa() : "";
+    for (const CpuKernels* kernels : {avx2_kernels(), scalar_kernels()}) {
+      if (name == kernels->isa) return kernels;
+    }
+    return static_cast<const CpuKernels*>(nullptr);
+  }();
+  if (chosen == nullptr) std::exit(1);
+  return *chosen;
+}
+
+std::vector<float> floats(size_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> v(n);
+  for (float& f : v) f = normal(random);
+  return v;
+}
+
+// K and V of one KV head over `depth` positions, blocks in reverse order.
+struct Keys {
+  uint64_t block_bytes = uint64_t{2} * kBlockTokens * kHeadDim * sizeof(uint16_t);
+  std::vector<uint16_t> pool;
+  std::vector<int32_t> blocks;
+
+  explicit Keys(uint32_t depth) {
+    const uint32_t n = (depth + kBlockTokens - 1) / kBlockTokens;
+    for (float f : floats(n * block_bytes / sizeof(uint16_t), 3)) pool.push_back(f32_to_f16(f));
+    for (uint32_t i = 0; i < n; ++i) blocks.push_back(static_cast<int32_t>(n - 1 - i));
+  }
+};
+
+// `tokens` queries of the group's heads at the end of `depth` positions: all spans, merged and finished.
+void attend(benchmark::State& state, uint32_t tokens, uint32_t depth) {
+  const CpuKernels& kernels = table();
+  const Keys keys(depth);
+  const uint32_t rows = tokens * kGroup;
+  const std::vector<float> q = floats(uint64_t{rows} * kHeadDim, 5);
+  std::vector<float> scratch(uint64_t{rows} * (kSpanTokens + kHeadDim)), max(rows), sum(rows), acc(uint64_t{rows} * kHeadDim);
+  std::vector<float> all_max(rows), all_sum(rows), all_acc(acc.size()), out(acc.size());
+  AttentionTile tile{};
+  tile.q = q.data(), tile.q_stride = kGroup * kHeadDim, tile.tokens = tokens, tile.group = kGroup, tile.head_dim = kHeadDim,
+  tile.scale = 0.125f;
+  tile.first_position = int64_t{depth} - tokens, tile.window = INT64_MAX / 2;
+  tile.k = reinterpret_cast<const uint8_t*>(keys.pool.data()), tile.v = tile.k + keys.block_bytes / 2;
+  tile.block_bytes = keys.block_bytes, tile.block_tokens = kBlockTokens;
+  tile.scratch = scratch.data(), tile.max = max.data(), tile.sum = sum.data(), tile.acc = acc.data();
+  for (auto _ : state) {
+    for (uint32_t first = 0; first < depth; first += kSpanTokens) {
+      tile.span_first = first, tile.blocks = keys.blocks.data() + first / kBlockTokens;
+      kernels.attend_span(tile);
+      if (first == 0) {
+        all_max = max, all_sum = sum, all_acc = acc;
+        continue;
+      }
+      for (uint32_t r = 0; r < rows; ++r) {
+        kernels.merge_span(kHeadDim, &all_max[r], &all_sum[r], &all_acc[uint64_t{r} * kHeadDim], max[r], sum[r],
+                           &acc[uint64_t{r} * kHeadDim]);
+      }
+    }
+    for (uint32_t r = 0; r < rows; ++r)
+      kernels.finish_row(kHeadDim, all_sum[r], &all_acc[uint64_t{r} * kHeadDim], &out[uint64_t{r} * kHeadDim]);
+    benchmark::DoNotOptimize(out.data());
+  }
+  double seen = 0;  // (row, key) pairs: a token sees what is before it and itself
+  for (uint32_t t = 0; t < tokens; ++t) seen += kGroup * (depth - tokens + t + 1.0);
+  const double fmas = 2 * seen * kHeadDim, bytes = 2.0 * depth * kHeadDim * sizeof(uint16_t);
+  state.SetItemsProcessed(static_cast<int64_t>(fmas * static_cast<double>(state.iterations())));
+  state.SetBytesProcessed(static_cast<int64_t>(bytes * static_cast<double>(state.iterations())));
+  kvrt_bench::set_fma_share(state, kernels.isa, 1, fmas);
+  kvrt_bench::set_read_share(state, 1, bytes);
+}
+
+void bench_attend(benchmark::State& state) { attend(state, static_cast<uint32_t>(state.range(0)), static_cast<uint32_t>(state.range(1))); }
+BENCHMARK(bench_attend)
+    ->Name("attend/tokens/depth")
+    ->ArgsProduct({{1}, {32, 512, 2048, 8000, 262144}})
+    ->ArgsProduct({{4}, {512, 8000}})
+    ->Unit(benchmark::kMicrosecond);
+
+// A kernel that reads `reads` floats for each of `width` results.
+template <class Kernel>
+void rows(benchmark::State& state, uint32_t width, uint32_t reads, Kernel kernel) {
+  std::vector<float> x = floats(width, 1), y = floats(width, 2), out = floats(width, 3);
+  for (auto _ : state) {
+    kernel(x.data(), y.data(), out.data());
+    benchmark::ClobberMemory();
+  }
+  state.SetItemsProcessed(state.iterations() * width);
+  state.SetBytesProcessed(state.iterations() * int64_t{width} * reads * 4);
+}
+
+void bench_rmsnorm(benchmark::State& state) {
+  rows(state, kWidth, 2, [](float* x, float* y, float* out) { table().rmsnorm_row(x, y, 1e-5f, kWidth, out); });
+}
+void bench_silu_mul(benchmark::State& state) {
+  rows(state, kFf, 2, [](float* x, float* y, float* out) { table().silu_mul_row(x, y, kFf, out); });
+}
+void bench_gelu_mul(benchmark::State& state) {
+  rows(state, kFf, 2, [](float* x, float* y, float* out) { table().gelu_mul_row(x, y, kFf, out); });
+}
+void bench_softcap(benchmark::State& state) {
+  rows(state, kFf, 1, [](float*, float*, float* out) { table().softcap_row(30.0f, kFf, out); });
+}
+void bench_add_scaled(benchmark::State& state) {
+  rows(state, kWidth, 2, [](float* x, float*, float* out) { table().add_scaled_row(0.0f, x, kWidth, out); });
+}
+void bench_rope(benchmark::State& state) {  // a rotation by no angle: the values stay in their range
+  static const std::vector<float> cos(kHeadDim / 2, 1.0f), sin(kHeadDim / 2, 0.0f);
+  const bool interleaved = state.range(0) != 0;
+  rows(state, kHeadDim, 2, [&](float*, float*, float* out) { table().rope_head(cos.data(), sin.data(), kHeadDim / 2, interleaved, out); });
+}
+void bench_quantize(benchmark::State& state) {
+  static std::vector<int8_t> q(kFf);
+  static std::vector<float> d(kFf / 32), s(kFf / 32);
+  static std::vector<int16_t> sums(kFf / 16);
+  rows(state, kFf, 1, [](float* x, float*, float*) { table().quantize_row(x, kFf, {q.data(), d.data(), s.data(), sums.data()}); });
+}
+BENCHMARK(bench_rmsnorm)->Name("rmsnorm_row");
+BENCHMARK(bench_silu_mul)->Name("silu_mul_row");
+BENCHMARK(bench_gelu_mul)->Name("gelu_mul_row");
+BENCHMARK(bench_softcap)->Name("softcap_row");
+BENCHMARK(bench_add_scaled)->Name("add_scaled_row");
+BENCHMARK(bench_rope)->Name("rope_head/interleaved")->Arg(0)->Arg(1);
+BENCHMARK(bench_quantize)->Name("quantize_row");
+
+}  // namespace
+}  // namespace kvrt
