@@ -2,14 +2,15 @@
 """kvrt and its peer (peer.py), alternating, so that a machine's moods fall on both: one table per model, all runs as JSON.
 
   ./dev bench [--model smollm2|smollm2-q4_0|gemma3|PATH ...] [--isa avx2] [--pairs 5] [--quick] [--json FILE]
-  ./dev bench --neighbour     decode beside a foreign busy process, against one thread alone
+  ./dev bench --neighbour          decode beside a foreign busy process, against one thread alone
+  ./dev bench --kv-formats int8    decode with another KV format, against kvrt's own f16
 
 The peer is llama-cpp-python of PyPI, compiled for this machine into build/peer, or for AVX2 into build/peer-avx2 where kvrt runs with
 --isa avx2; its settings are swept before and the fastest taken for each kind of figure. A ratio is kvrt over the peer for speeds, the peer over
 kvrt for times and sizes: above 1 kvrt is better. It is taken per pair; the table shows the median, the least and the greatest of the pairs.
 "of limit" is kvrt's share of what this machine's measured ceilings leave: weights and KV read once a step at its read bandwidth, or products
-at its ports' peak, whichever takes longer. Rows "at once" are prefill in steps of 512 tokens, as the peer does it; the others are the library as it comes,
-which bounds a step to 50 ms so that other sessions wait no longer.
+at its ports' peak, whichever takes longer. Rows "at once" are prefill in steps of 512 tokens, as the peer does it; the others are the
+library as it comes, which bounds a step to 50 ms so that other sessions wait no longer.
 """
 import argparse
 import json
@@ -63,8 +64,8 @@ class Kvrt:
         lists = [word for name in ("prompt", "depth", "batch", "state") for word in (f"--{name}", ",".join(map(str, what.get(name, []))) or "none")]
         isa = ["--isa", self.a.isa] if self.a.isa else []
         threads = [] if "--threads" in extra else ["--threads", self.a.threads]
-        return run([self.a.kvrt, "bench", "-m", self.model, "-f", self.text, "--json", "--runs", what["runs"], "--decode", DECODE_TOKENS, *threads, *isa,
-                    *lists, *extra], "kvrt")
+        return run([self.a.kvrt, "bench", "-m", self.model, "-f", self.text, "--json", "--runs", what["runs"], "--decode", DECODE_TOKENS,
+                    *threads, *isa, *lists, *extra], "kvrt")
 
     def measure(self, plan):
         result = {}
@@ -116,6 +117,8 @@ class Peer:
 
 
 STARTED = time.monotonic()
+# Ends with its parent, whatever becomes of that.
+BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(10**6): pass"
 
 
 def say(text):
@@ -186,7 +189,7 @@ def neighbour(a, kvrt, peer):
     for i in range(a.pairs):
         say(f"neighbour, round {i + 1} of {a.pairs}")
         alone = speeds(1)
-        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        busy = subprocess.Popen([sys.executable, "-c", BUSY])
         try:
             beside = speeds(a.threads)
         finally:
@@ -201,6 +204,25 @@ def neighbour(a, kvrt, peer):
     return ratios
 
 
+def kv_formats(a, kvrt):
+    """decode at depth with other KV formats over the same with f16; kvrt alone."""
+    what, ratios = {"depth": [2048, 8000], "runs": 3}, {}
+    for i in range(a.pairs):
+        speeds = {}
+        for kv in ("f16", *a.kv_formats):
+            say(f"KV formats, round {i + 1} of {a.pairs}: {kv}")
+            speeds[kv] = kvrt.bench(what, ["--kv", kv])
+        for kv in a.kv_formats:
+            for key in (f"decode_at_{depth}_tok_s" for depth in what["depth"]):
+                f16, other = speeds["f16"][key], speeds[kv][key]
+                ratios.setdefault(f"{kv} {key}", []).append({"f16": f16, kv: other, "ratio": other / f16})
+    print("\ndecode over kvrt's own with f16 KV")
+    for key, values in ratios.items():
+        r = sorted(v["ratio"] for v in values)
+        print(f"{key:32} {statistics.median(r):5.2f}   {r[0]:.2f} .. {r[-1]:.2f}")
+    return ratios
+
+
 def arguments():
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", action="append", help="smollm2 (default), smollm2-q4_0 (made by the peer's quantizer), gemma3, or a path; may be repeated")
@@ -210,6 +232,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="prefill 512, decode at 0 and 8 sequences only")
     parser.add_argument("--no-sweep", action="store_true", help="the peer with its defaults: not its best")
     parser.add_argument("--neighbour", action="store_true", help="measure beside a busy process instead")
+    parser.add_argument("--kv-formats", nargs="+", metavar="FORMAT", help="measure these against f16 instead")
     parser.add_argument("--text", help="file to take tokens from")
     parser.add_argument("--json", default=str(ROOT / "build/bench.json"), help="where all runs go (default: build/bench.json)")
     parser.add_argument("--build", default=str(ROOT / "build/release"), help="where kvrt was built")
@@ -237,13 +260,15 @@ def main():
             # Gemma's long contexts are no goal.
             plan = QUICK if a.quick else FULL[:1] if name == "gemma3" else FULL
             kvrt, peer = Kvrt(a, path, text), Peer(a, python, path, text)
-            if a.no_sweep:
+            if a.no_sweep or a.kv_formats:
                 peer.plain()
             else:
                 peer.sweep([{"prompt": [], "depth": [0], "batch": []}] if a.neighbour else plan)
             entry = {"file": path.name, "sha256": peers.sha256(path), "peer_settings": peer.settings, "peer_sweep": peer.swept}
             if a.neighbour:
                 entry["neighbour"] = neighbour(a, kvrt, peer)
+            elif a.kv_formats:
+                entry["kv_formats"] = kv_formats(a, kvrt)
             else:
                 entry["pairs"] = pairs_of(a, kvrt, peer, plan, python)
                 first, cost = entry["pairs"][0]["kvrt"], Cost(path)
@@ -256,4 +281,5 @@ def main():
     record.finish(result, a)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -237,8 +237,9 @@ exits 0 store stat store third
 grep -q '^ok .*kernels' out || fail "doctor: $(cat out)"
 
 # bench
-exits 0 bench -m "$model" --prompt 64 --depth 0,32 --batch 2 --state 96 --decode 4 --runs 2 --json
-for key in prefill_64_tok_s decode_at_32_tok_s decode_batch_2_tok_s state_96 cpu isa read_gb_s; do
+exits 0 bench -m "$model" --prompt 64 --depth 0,32 --batch 2 --state 96 --decode 4 --runs 2 --step-ms 20 --json
+[ "$(json out "j['step_ms_max']")" = 20 ] || fail "bench --step-ms 20: $(cat out)"
+for key in version numerics kv_format kv_bytes_per_token prefill_64_tok_s decode_at_32_tok_s decode_batch_2_tok_s state_96 cpu isa read_gb_s; do
   json out "j['$key']" >/dev/null || fail "bench --json lacks $key"
 done
 echo "cli: ok"
