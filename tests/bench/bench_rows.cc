@@ -20,7 +20,7 @@ const CpuKernels& table() {
     const char* isa = std::getenv("KVRT_ISA");
     auto backend = open_cpu({1, isa ? isa : ""}, nullptr);
     const std::string name = backend.is_ok() ? backend.value()->isa() : "";
-    for (const CpuKernels* kernels : {avx2_kernels(), scalar_kernels()}) {
+    for (const CpuKernels* kernels : {avx512_kernels(), avx2_kernels(), scalar_kernels()}) {
       if (name == kernels->isa) return kernels;
     }
     return static_cast<const CpuKernels*>(nullptr);
@@ -56,7 +56,7 @@ void attend(benchmark::State& state, uint32_t tokens, uint32_t depth) {
   const Keys keys(depth);
   const uint32_t rows = tokens * kGroup;
   const std::vector<float> q = floats(uint64_t{rows} * kHeadDim, 5);
-  std::vector<float> scratch(uint64_t{rows} * (kSpanTokens + kHeadDim)), max(rows), sum(rows), acc(uint64_t{rows} * kHeadDim);
+  std::vector<float> scratch(attention_scratch(rows, kHeadDim)), max(rows), sum(rows), acc(uint64_t{rows} * kHeadDim);
   std::vector<float> all_max(rows), all_sum(rows), all_acc(acc.size()), out(acc.size());
   AttentionTile tile{};
   tile.q = q.data(), tile.q_stride = kGroup * kHeadDim, tile.tokens = tokens, tile.group = kGroup, tile.head_dim = kHeadDim,
@@ -134,7 +134,7 @@ void bench_quantize(benchmark::State& state) {
   static std::vector<int8_t> q(kFf);
   static std::vector<float> d(kFf / 32), s(kFf / 32);
   static std::vector<int16_t> sums(kFf / 16);
-  rows(state, kFf, 1, [](float* x, float*, float*) { table().quantize_row(x, kFf, {q.data(), d.data(), s.data(), sums.data()}); });
+  rows(state, kFf, 1, [](float* x, float*, float*) { table().quantize_row(x, kFf, {q.data(), d.data(), s.data(), sums.data(), 1}); });
 }
 BENCHMARK(bench_rmsnorm)->Name("rmsnorm_row");
 BENCHMARK(bench_silu_mul)->Name("silu_mul_row");
