@@ -9,9 +9,9 @@ namespace {
 
 struct Ops : Simd {
   static constexpr bool kVnni = false;
-  static constexpr int kColumns = kColumnGroup;                             // of a tile: more sums do not fit in registers
-  static constexpr int columns_held(const simd::QuantShape&) { return 2; }  // whose f32 chains fit, too
-  static constexpr uint32_t kExpandedBytes = 30 << 10;                      // of a panel at a time: stays in L1
+  static constexpr uint32_t kColumns = kColumnGroup;                             // of a tile: more sums do not fit in registers
+  static constexpr uint32_t columns_held(const simd::QuantShape&) { return 2; }  // whose f32 chains fit, too
+  static constexpr uint32_t kExpandedBytes = 30 << 10;                           // of a panel at a time: stays in L1
   // A copy pays once there are several tiles of columns, and sooner where unpacking is work.
   static constexpr uint32_t direct_columns(const QuantFormat& f) { return f.high_bits || f.has_table() ? 4 : 16; }
 
@@ -50,44 +50,32 @@ struct Ops : Simd {
     return _mm256_shuffle_epi8(v, which == 0 ? pick : _mm256_add_epi8(pick, set1_8(2)));
   }
 
-  // The integer dots of a block, less what `zero` adds.
-  template <typename Source, int C>
-  KVRT_INLINE void dots(const uint8_t* unit, uint32_t b, const simd::Columns<C>& x, I (&sum)[2][C]) {
+  // The integer dots of a block's rows r, less what `zero` adds.
+  template <typename Source, uint32_t C>
+  KVRT_INLINE void dots(const uint8_t* unit, uint32_t b, uint32_t r, const simd::Columns<C>& x, I (&sum)[C]) {
     constexpr simd::QuantShape kShape = Source::kShape;
     constexpr uint32_t kChain = static_cast<uint32_t>(kShape.chain), kFirst = kShape.halves ? 4 : 8;
-    I pairs[2][C], widen[2];
+    I pairs[C], widen = set1_16(1);
     KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) {
-      KVRT_UNROLL for (uint32_t r = 0; r < 2; ++r) {
-        if (!kShape.halves) widen[r] = set1_16(1);
-        if (kShape.halves && j % kFirst == 0) widen[r] = both(Source::half_scales(unit, b, r), j / kFirst);
-      }
-      Source::prefetch(unit, b, j);
-      const I w[2] = {Source::quads(unit, b, j, 0), Source::quads(unit, b, j, 1)};
+      if (kShape.halves && j % kFirst == 0) widen = both(Source::half_scales(unit, b, r), j / kFirst);
+      if (r == 0) Source::prefetch(unit, b, j);
+      const I w = Source::quads(unit, b, j, r);
       KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
         const I xc = broadcast_word(x.quad(c, j));
-        KVRT_UNROLL for (uint32_t r = 0; r < 2; ++r) {
-          const I p =
-              kShape.is_signed ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[r]), _mm256_sign_epi8(xc, w[r])) : _mm256_maddubs_epi16(w[r], xc);
-          pairs[r][c] = j % kChain == 0 ? p : _mm256_add_epi16(pairs[r][c], p);
-          if ((j + 1) % kChain == 0) {
-            const I wide = madd(pairs[r][c], widen[r]);
-            sum[r][c] = j < kChain ? wide : _mm256_add_epi32(sum[r][c], wide);
-            pin(sum[r][c]);
-          } else {
-            pin(pairs[r][c]);
-          }
+        const I p = kShape.is_signed ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(xc, w)) : _mm256_maddubs_epi16(w, xc);
+        pairs[c] = j % kChain == 0 ? p : _mm256_add_epi16(pairs[c], p);
+        if ((j + 1) % kChain == 0) {
+          const I wide = madd(pairs[c], widen);
+          sum[c] = j < kChain ? wide : add_int(sum[c], wide);
+          pin(sum[c]);
+        } else {
+          pin(pairs[c]);
         }
       }
     }
     if constexpr (kShape.zero != 0) {
-      KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
-        const I halves = broadcast_word(x.half_sums(c));
-        const I zeros = set1_16(kShape.zero);
-        KVRT_UNROLL for (uint32_t r = 0; r < 2; ++r) {
-          const I by = kShape.halves ? _mm256_mullo_epi16(Source::half_scales(unit, b, r), zeros) : zeros;
-          sum[r][c] = _mm256_sub_epi32(sum[r][c], madd(by, halves));
-        }
-      }
+      const I zeros = set1_16(kShape.zero), by = kShape.halves ? _mm256_mullo_epi16(Source::half_scales(unit, b, r), zeros) : zeros;
+      KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) sum[c] = _mm256_sub_epi32(sum[c], madd(by, broadcast_word(x.half_sums(c))));
     }
   }
 };

@@ -7,8 +7,8 @@ namespace {
 
 struct Ops : Simd {
   static constexpr bool kVnni = true;
-  static constexpr int kColumns = kColumnGroup;  // of a tile
-  static constexpr int columns_held(const simd::QuantShape& shape) { return shape.halves ? 4 : 8; }
+  static constexpr uint32_t kColumns = kColumnGroup;  // of a tile
+  static constexpr uint32_t columns_held(const simd::QuantShape& shape) { return shape.halves ? 4 : 8; }
   static constexpr uint32_t direct_columns(const QuantFormat&) { return UINT32_MAX; }  // unpacking is nothing beside the dots
 
   KVRT_INLINE I load_bytes(const void* p) { return _mm512_loadu_si512(p); }
@@ -43,28 +43,28 @@ struct Ops : Simd {
   KVRT_INLINE F negate(F a) { return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN))); }
 
   // The integer dots of a block. The sum of what the zero adds is known before: the chain starts at its negative.
-  template <typename Source, int C>
-  KVRT_INLINE void dots(const uint8_t* unit, uint32_t b, const simd::Columns<C>& x, I (&sum)[1][C]) {
+  template <typename Source, uint32_t C>
+  KVRT_INLINE void dots(const uint8_t* unit, uint32_t b, uint32_t, const simd::Columns<C>& x, I (&sum)[C]) {
     constexpr simd::QuantShape kShape = Source::kShape;
     I second[C];
     KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
       const int16_t* sums = x.half_sums(c);
       const int z = -kShape.zero;
       if constexpr (kShape.zero == 0) {
-        sum[0][c] = second[c] = _mm512_setzero_si512();
+        sum[c] = second[c] = _mm512_setzero_si512();
       } else if constexpr (kShape.halves) {
         const I both = broadcast_word(sums);
-        sum[0][c] = madd(both, _mm512_set1_epi32(z & 0xffff));
+        sum[c] = madd(both, _mm512_set1_epi32(z & 0xffff));
         second[c] = madd(both, _mm512_set1_epi32(static_cast<int>(static_cast<unsigned>(z) << 16)));
       } else {
-        sum[0][c] = madd(broadcast_word(sums), set1_16(z));
+        sum[c] = madd(broadcast_word(sums), set1_16(z));
       }
     }
     KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) {
       Source::prefetch(unit, b, j);
       const I w = Source::quads(unit, b, j, 0);
       KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
-        I& to = kShape.halves && j >= 4 ? second[c] : sum[0][c];
+        I& to = kShape.halves && j >= 4 ? second[c] : sum[c];
         to = _mm512_dpbusd_epi32(to, w, broadcast_word(x.quad(c, j)));
         pin(to);  // or g++ unpacks all quads first, and spills them
       }
@@ -74,7 +74,7 @@ struct Ops : Simd {
       const I scales = Source::half_scales(unit, b, 0);
       const I first = _mm512_srai_epi32(_mm512_slli_epi32(scales, 16), 16), last = _mm512_srai_epi32(scales, 16);
       KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
-        sum[0][c] = _mm512_add_epi32(_mm512_mullo_epi32(sum[0][c], first), _mm512_mullo_epi32(second[c], last));
+        sum[c] = _mm512_add_epi32(_mm512_mullo_epi32(sum[c], first), _mm512_mullo_epi32(second[c], last));
       }
     }
   }

@@ -121,24 +121,29 @@ struct Expanded {
   KVRT_INLINE void prefetch(const uint8_t*, uint32_t, uint32_t) {}
 };
 
-// One block of a panel to the form above.
+// Units of a panel, `blocks` blocks, to the form above.
 template <typename V, typename From, typename To>
-KVRT_INLINE void expand(const uint8_t* unit, uint32_t b, uint8_t* out) {
+[[gnu::noinline]] void expand(const uint8_t* unit, uint64_t blocks, uint8_t* out) {
   constexpr uint32_t kBytes = 4 * V::kLanes;
-  auto* floats = reinterpret_cast<float*>(out);
-  KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) From::prefetch(unit, b, j);
-  KVRT_UNROLL for (uint32_t r = 0; r < kVectors<V>; ++r) {
-    KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) V::store_bytes(out + j * 64 + r * kBytes, From::quads(unit, b, j, r));
-    V::store(floats + 128 + r * V::kLanes, From::scale(unit, b, r));
-    if constexpr (To::kShape.minimum) V::store(floats + To::kMinimumAt / 4 + r * V::kLanes, From::minimum(unit, b, r));
-    if constexpr (To::kShape.halves) V::store_bytes(out + To::kHalvesAt + r * kBytes, From::half_scales(unit, b, r));
-    if constexpr (To::kShape.halves && To::kShape.minimum)
-      V::store_bytes(out + To::kHalvesAt + 64 + r * kBytes, From::half_minimums(unit, b, r));
+  uint32_t b = 0;
+  for (; blocks > 0; --blocks, out += To::kUnitBytes) {
+    auto* floats = reinterpret_cast<float*>(out);
+    KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) From::prefetch(unit, b, j);
+    KVRT_UNROLL for (uint32_t r = 0; r < kVectors<V>; ++r) {
+      KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) V::store_bytes(out + j * 64 + r * kBytes, From::quads(unit, b, j, r));
+      V::store(floats + 128 + r * V::kLanes, From::scale(unit, b, r));
+      if constexpr (To::kShape.minimum) V::store(floats + To::kMinimumAt / 4 + r * V::kLanes, From::minimum(unit, b, r));
+      if constexpr (To::kShape.halves) V::store_bytes(out + To::kHalvesAt + r * kBytes, From::half_scales(unit, b, r));
+      if constexpr (To::kShape.halves && To::kShape.minimum) {
+        V::store_bytes(out + To::kHalvesAt + 64 + r * kBytes, From::half_minimums(unit, b, r));
+      }
+    }
+    if (++b == From::kUnitBlocks) b = 0, unit += From::kUnitBytes;
   }
 }
 
 // Quantized activations of a group of C columns, which lie side by side: see QuantRows.
-template <int C>
+template <uint32_t C>
 struct Columns {
   const int8_t* q;
   const float *d, *s;
@@ -158,16 +163,18 @@ struct Columns {
   }
 };
 
-// One block of 16 rows x C columns: the next terms of their chains (NUMERICS.md §3).
-template <typename V, typename Source, int C>
+// One block of 16 rows x C columns: the next terms of their chains (NUMERICS.md §3). Vector by vector of rows, so that few sums live at a
+// time.
+template <typename V, typename Source, uint32_t C>
 KVRT_INLINE void add_block(const uint8_t* unit, uint32_t b, const Columns<C>& x, typename V::Lanes16* chains) {
   constexpr QuantShape kShape = Source::kShape;
-  typename V::I sum[kVectors<V>][C];
-  V::template dots<Source, C>(unit, b, x, sum);
   KVRT_UNROLL for (uint32_t r = 0; r < kVectors<V>; ++r) {
+    if (r > 0) asm volatile("" ::: "memory");  // activations are read again: kept from before, they would be spilled
+    typename V::I sum[C];
+    V::template dots<Source, C>(unit, b, r, x, sum);
     const typename V::F scale = Source::scale(unit, b, r);
     KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
-      typename V::F chain = V::fma(V::to_float(sum[r][c]), V::mul(scale, V::broadcast(x.d + c)), chains[c].v[r]);
+      typename V::F chain = V::fma(V::to_float(sum[c]), V::mul(scale, V::broadcast(x.d + c)), chains[c].v[r]);
       if constexpr (kShape.minimum && kShape.halves) {
         const typename V::I sums = V::madd(Source::half_minimums(unit, b, r), V::broadcast_word(x.half_sums(c)));
         chain = V::fma(V::to_float(sums), V::mul(Source::minimum(unit, b, r), V::broadcast(x.d + c)), chain);
@@ -181,20 +188,20 @@ KVRT_INLINE void add_block(const uint8_t* unit, uint32_t b, const Columns<C>& x,
 
 // 16 rows x C columns over `blocks` blocks, going on from `chains`. Those stay in memory where registers do not hold them beside the
 // integer sums.
-template <typename V, typename Source, int C>
-void tile(const uint8_t* unit, uint64_t blocks, Columns<C> x, typename V::Lanes16* chains) {
+template <typename V, typename Source, uint32_t C>
+[[gnu::noinline]] void tile(const uint8_t* unit, uint64_t blocks, Columns<C> x, typename V::Lanes16* chains) {
   constexpr bool kHeld = C <= V::columns_held(Source::kShape);
   typename V::Lanes16 held[C];
   typename V::Lanes16* acc = kHeld ? held : chains;
-  if constexpr (kHeld) KVRT_UNROLL for (int c = 0; c < C; ++c) held[c] = chains[c];
+  if constexpr (kHeld) KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) held[c] = chains[c];
   for (uint64_t at = 0; at < blocks; unit += Source::kUnitBytes) {
     for (uint32_t b = 0; b < Source::kUnitBlocks; ++b, ++at, x.next_block()) add_block<V, Source, C>(unit, b, x, acc);
   }
-  if constexpr (kHeld) KVRT_UNROLL for (int c = 0; c < C; ++c) chains[c] = held[c];
+  if constexpr (kHeld) KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) chains[c] = held[c];
 }
 
 // `columns` columns, as many at a time as keep their sums and chains in registers.
-template <typename V, typename Source, int C = V::kColumns>
+template <typename V, typename Source, uint32_t C = V::kColumns>
 KVRT_INLINE void tiles(const uint8_t* unit, uint64_t blocks, const MatmulArgs& args, uint32_t column, uint32_t columns, uint64_t first,
                        typename V::Lanes16* chains) {
   while (columns >= C) {
@@ -218,12 +225,16 @@ void expanded_tiles(const MatmulArgs& args, const uint8_t* unit, uint32_t column
   const uint64_t blocks = args.k / kQuantBlock;
   for (uint64_t first = 0; first < blocks; first += kBlocks) {
     const uint64_t n = blocks - first < kBlocks ? blocks - first : kBlocks;
-    uint8_t* to = expanded;
-    for (uint64_t at = 0; at < n; at += From::kUnitBlocks, unit += From::kUnitBytes) {
-      for (uint32_t b = 0; b < From::kUnitBlocks; ++b, to += To::kUnitBytes) expand<V, From, To>(unit, b, to);
-    }
+    expand<V, From, To>(unit, n, expanded);
+    unit += n / From::kUnitBlocks * From::kUnitBytes;
     tiles<V, To>(expanded, n, args, column, columns, first, chains);
   }
+}
+
+template <typename V>
+[[gnu::noinline]] void store_columns(const MatmulArgs& args, uint32_t panel, uint32_t column, uint32_t n,
+                                     const typename V::Lanes16* chains) {
+  for (uint32_t c = 0; c < n; ++c) store_column<V>(args, panel, column + c, chains[c]);
 }
 
 // Few columns read the panel as it lies.
@@ -241,7 +252,7 @@ void matmul_quantized(const MatmulArgs& args, uint32_t panel_begin, uint32_t pan
         if (n > kDirectColumns) expanded_tiles<V, type>(args, panel, column, n, chains);
       }
       if (n <= kDirectColumns) tiles<V, Packed<V, type>>(panel, args.k / kQuantBlock, args, column, n, 0, chains);
-      for (uint32_t c = 0; c < n; ++c) store_column<V>(args, p, column + c, chains[c]);
+      store_columns<V>(args, p, column, n, chains);
     }
   }
 }
