@@ -60,12 +60,12 @@ struct Attention {
   static constexpr uint32_t kRows = kTileAccumulators<S> / 2;          // rows of the widest tile
   static constexpr uint32_t kFewRows = kRows < 8 ? kRows : 8;          // up to here straight from T, without a copy in f32
   static constexpr uint32_t kPieceKeys = 32, kPieceFloats = 16 << 10;  // what is copied at a time: of K, of V
-  static constexpr uint32_t kPrefetchBlocks = 2;
+  static constexpr uint32_t kPrefetchBytes = 8 << 10;
 
   const AttentionTile& tile;
   uint32_t rows;
   Seen seen;  // by any row
-  uint32_t blocks;
+  uint32_t blocks, blocks_ahead;
   float* packed;                                                         // the queries: of each kRows rows [head_dim][rows]
   alignas(64) float key_scales[kSpanTokens], value_scales[kSpanTokens];  // where T has them
 
@@ -74,6 +74,7 @@ struct Attention {
         rows(t.tokens * t.group),
         seen{seen_by(t, 0).first, seen_by(t, rows - 1).end},
         blocks((seen.end + t.block_tokens - 1) / t.block_tokens),
+        blocks_ahead(max_u32(1, kPrefetchBytes / (t.block_tokens * t.head_dim * T::kBytes))),
         packed(t.scratch + uint64_t{rows} * kSpanTokens) {}
 
   void run() {
@@ -99,19 +100,19 @@ struct Attention {
     }
   }
 
-  // The slot of the span's position j in K (or V), and in the block whose turn comes kPrefetchBlocks later: after K, V's first ones.
+  // Where position j of the span lies, and what to prefetch then: of the block blocks_ahead later, after K's last V's first ones.
   KVRT_INLINE_MEMBER const uint8_t* key_at(uint32_t j) const {
     return block_at(tile, tile.k, j / tile.block_tokens) + T::kBytes * (j % tile.block_tokens);
   }
   KVRT_INLINE_MEMBER const uint8_t* key_far(uint32_t j) const {
-    const uint32_t next = j / tile.block_tokens + kPrefetchBlocks;
+    const uint32_t next = j / tile.block_tokens + blocks_ahead;
     const uint8_t* block = next < blocks ? block_at(tile, tile.k, next) : block_at(tile, tile.v, min_u32(next - blocks, blocks - 1));
-    return block + T::kBytes * (j % tile.block_tokens);
+    return block + uint64_t{T::kBytes} * tile.head_dim * (j % tile.block_tokens);
   }
   KVRT_INLINE_MEMBER ValueRun value_run(uint32_t j, uint32_t end) const {
     const uint32_t block = j / tile.block_tokens, slot = j % tile.block_tokens;
     const uint64_t at = uint64_t{slot} * tile.head_dim * T::kBytes;
-    const uint8_t* far = block_at(tile, tile.v, min_u32(block + kPrefetchBlocks, blocks - 1)) + at;
+    const uint8_t* far = block_at(tile, tile.v, min_u32(block + blocks_ahead, blocks - 1)) + at;
     return {block_at(tile, tile.v, block) + at, far, min_u32(tile.block_tokens - slot, end - j)};
   }
 
@@ -159,6 +160,11 @@ struct Attention {
   // A decode: straight from K and V as they lie.
   void few() const {
     const uint32_t from = seen.first / 16 * 16;
+    const uint32_t first = from / tile.block_tokens, block_bytes = tile.block_tokens * tile.head_dim * T::kBytes;
+    for (uint32_t b = first; b < min_u32(first + blocks_ahead, blocks); ++b) {  // what no earlier block asks for
+      const uint8_t* k = block_at(tile, tile.k, b);
+      for (uint32_t i = 0; i < block_bytes; i += 64) prefetch_far(k + i);
+    }
     const uint8_t *at[kSpanTokens / 16], *far[kSpanTokens / 16];
     uint32_t slots = 0;
     for (uint32_t j = from; j < seen.end; j += 16, ++slots) {

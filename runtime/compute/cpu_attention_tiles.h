@@ -9,8 +9,8 @@ namespace kvrt::simd {
 template <typename S>
 inline constexpr uint32_t kTileAccumulators = S::kRegisters * 3 / 4;
 
-// K as it lies: of 16 successive keys each, where their first dimension is, and the same place of keys that come later, to prefetch.
-// One dimension's keys follow another's after `line` bytes.
+// K as it lies: of 16 successive keys each, where their first dimension is; one dimension's keys follow another's after `line` bytes.
+// far: as many bytes of keys that come later, one after the other, to prefetch.
 struct Keys {
   const uint8_t* const* at;
   const uint8_t* const* far;
@@ -68,7 +68,7 @@ KVRT_INLINE void multiply_add(const float* x, uint32_t stride, From from, typena
 // Scores of R rows (q: [head_dim][R]) against V vectors of keys from 16 * slot on.
 template <typename S, typename T, uint32_t R, uint32_t V>
 KVRT_INLINE void score_tile(const float* q, uint32_t head_dim, const Keys& k, uint32_t slot, const Scores& scores) {
-  constexpr uint32_t kVectors = 16 / S::kLanes, kSlots = V / kVectors;
+  constexpr uint32_t kVectors = 16 / S::kLanes, kSlots = V / kVectors, kStep = 4;
   const uint8_t *at[kSlots], *far[kSlots];
   KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) {
     at[i] = k.at[slot + i];
@@ -76,13 +76,17 @@ KVRT_INLINE void score_tile(const float* q, uint32_t head_dim, const Keys& k, ui
   }
   typename S::F acc[R][V];
   KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) { KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) acc[r][v] = S::zero(); }
-  uint64_t d = 0;
-  for (const float* end = q + uint64_t{head_dim} * R; q < end; q += R, d += k.line) {
-    KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) prefetch_lines<T, 16 * T::kBytes>(far[i] + d);
-    const auto from = [&](uint32_t v) __attribute__((always_inline)) {
-      return at[v / kVectors] + d + v % kVectors * S::kLanes * T::kBytes;
-    };
-    multiply_add<S, T, R, V>(q, 1, from, acc);
+  uint64_t d = 0, ahead = 0;
+  for (const float* end = q + uint64_t{head_dim} * R; q < end; ahead += kStep * 16 * T::kBytes) {
+    KVRT_UNROLL for (uint32_t step = 0; step < kStep; ++step, q += R, d += k.line) {
+      if (step * 16 * T::kBytes % 64 == 0) {
+        KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) prefetch_lines<T, 1>(far[i] + ahead + step * 16 * T::kBytes);
+      }
+      const auto from = [&](uint32_t v) __attribute__((always_inline)) {
+        return at[v / kVectors] + d + v % kVectors * S::kLanes * T::kBytes;
+      };
+      multiply_add<S, T, R, V>(q, 1, from, acc);
+    }
   }
   const typename S::F scale = S::set1(scores.scale);
   KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) {
@@ -119,7 +123,7 @@ KVRT_INLINE void value_tile(const float* p, const Values& values, uint64_t at, u
   for (uint32_t i = 0; i < values.n; ++i) {
     const uint8_t *line = values.runs[i].at + at, *far = values.runs[i].far + at;
     for (const float* end = p + values.runs[i].keys; p < end; ++p, line += values.line, far += values.line) {
-      prefetch_lines<T, S::kLanes * V * T::kBytes>(far);
+      if (S::kLanes * V * T::kBytes >= 64 || at % 64 == 0) prefetch_lines<T, S::kLanes * V * T::kBytes>(far);
       const auto from = [&](uint32_t v) __attribute__((always_inline)) { return line + S::kLanes * T::kBytes * v; };
       multiply_add<S, T, R, V>(p, kSpanTokens, from, sum);
     }
@@ -178,9 +182,10 @@ inline constexpr ByRows<ValueFn> kAddValues = values_by_rows<S, T>();
 // `n` elements (a multiple of kLanes) of each of `lines` lines to f32, `stride` apart.
 template <typename S, typename T>
 KVRT_INLINE void widen(const uint8_t* from, const uint8_t* far, uint64_t line, uint32_t lines, uint32_t n, float* to, uint32_t stride) {
-  for (uint32_t i = 0; i < lines; ++i, from += line, far += line, to += stride) {
-    for (uint32_t j = 0; j < n; j += S::kLanes) {
-      if (j * T::kBytes % 64 == 0) prefetch_far(far + j * T::kBytes);
+  uint32_t ahead = 0;
+  for (uint32_t i = 0; i < lines; ++i, from += line, to += stride) {
+    for (uint32_t j = 0; j < n; j += S::kLanes, ahead += S::kLanes * T::kBytes) {
+      if (ahead % 64 == 0) prefetch_far(far + ahead);
       S::store(to + j, T::template load<S>(from + j * T::kBytes));
     }
   }
