@@ -68,7 +68,7 @@ KVRT_INLINE void multiply_add(const float* x, uint32_t stride, From from, typena
 // Scores of R rows (q: [head_dim][R]) against V vectors of keys from 16 * slot on.
 template <typename S, typename T, uint32_t R, uint32_t V>
 KVRT_INLINE void score_tile(const float* q, uint32_t head_dim, const Keys& k, uint32_t slot, const Scores& scores) {
-  constexpr uint32_t kVectors = 16 / S::kLanes, kSlots = V / kVectors, kStep = 4;
+  constexpr uint32_t kVectors = 16 / S::kLanes, kSlots = V / kVectors;
   const uint8_t *at[kSlots], *far[kSlots];
   KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) {
     at[i] = k.at[slot + i];
@@ -77,16 +77,14 @@ KVRT_INLINE void score_tile(const float* q, uint32_t head_dim, const Keys& k, ui
   typename S::F acc[R][V];
   KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) { KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) acc[r][v] = S::zero(); }
   uint64_t d = 0, ahead = 0;
-  for (const float* end = q + uint64_t{head_dim} * R; q < end; ahead += kStep * 16 * T::kBytes) {
-    KVRT_UNROLL for (uint32_t step = 0; step < kStep; ++step, q += R, d += k.line) {
-      if (step * 16 * T::kBytes % 64 == 0) {
-        KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) prefetch_lines<T, 1>(far[i] + ahead + step * 16 * T::kBytes);
-      }
-      const auto from = [&](uint32_t v) __attribute__((always_inline)) {
-        return at[v / kVectors] + d + v % kVectors * S::kLanes * T::kBytes;
-      };
-      multiply_add<S, T, R, V>(q, 1, from, acc);
+  for (const float* end = q + uint64_t{head_dim} * R; q < end; q += R, d += k.line, ahead += 16 * T::kBytes) {
+    if (ahead % 64 == 0) {
+      KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) prefetch_lines<T, 1>(far[i] + ahead);
     }
+    const auto from = [&](uint32_t v) __attribute__((always_inline)) {
+      return at[v / kVectors] + d + v % kVectors * S::kLanes * T::kBytes;
+    };
+    multiply_add<S, T, R, V>(q, 1, from, acc);
   }
   const typename S::F scale = S::set1(scores.scale);
   KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) {
