@@ -60,12 +60,12 @@ struct Attention {
   static constexpr uint32_t kRows = kTileAccumulators<S> / 2;          // rows of the widest tile
   static constexpr uint32_t kFewRows = kRows < 8 ? kRows : 8;          // up to here straight from T, without a copy in f32
   static constexpr uint32_t kPieceKeys = 32, kPieceFloats = 16 << 10;  // what is copied at a time: of K, of V
-  static constexpr uint32_t kPrefetchBlocks = 2;
+  static constexpr uint32_t kPrefetchBytes = 8 << 10;
 
   const AttentionTile& tile;
   uint32_t rows;
   Seen seen;  // by any row
-  uint32_t blocks;
+  uint32_t blocks, blocks_ahead;
   float* packed;                                                         // the queries: of each kRows rows [head_dim][rows]
   alignas(64) float key_scales[kSpanTokens], value_scales[kSpanTokens];  // where T has them
 
@@ -74,6 +74,7 @@ struct Attention {
         rows(t.tokens * t.group),
         seen{seen_by(t, 0).first, seen_by(t, rows - 1).end},
         blocks((seen.end + t.block_tokens - 1) / t.block_tokens),
+        blocks_ahead(max_u32(1, kPrefetchBytes / (t.block_tokens * t.head_dim * T::kBytes))),
         packed(t.scratch + uint64_t{rows} * kSpanTokens) {}
 
   void run() {
@@ -99,22 +100,27 @@ struct Attention {
     }
   }
 
-  // K of block b, prefetching K some blocks on, at the end the first blocks of V; and V of block b.
-  KVRT_INLINE_MEMBER Lines keys_of(uint32_t b) const {
-    const uint8_t* k = block_at(tile, tile.k, b);
-    const uint32_t next = b + kPrefetchBlocks;
-    const uint8_t* ahead = next < blocks ? block_at(tile, tile.k, next) : block_at(tile, tile.v, min_u32(next - blocks, blocks - 1));
-    return {k, uint64_t{T::kBytes} * tile.block_tokens, ahead - k};
+  // Where position j of the span lies, and what to prefetch then: of the block blocks_ahead later, after K's last V's first ones.
+  KVRT_INLINE_MEMBER const uint8_t* key_at(uint32_t j) const {
+    return block_at(tile, tile.k, j / tile.block_tokens) + T::kBytes * (j % tile.block_tokens);
   }
-  KVRT_INLINE_MEMBER Lines values_of(uint32_t b) const {
-    const uint8_t* v = block_at(tile, tile.v, b);
-    return {v, uint64_t{T::kBytes} * tile.head_dim, block_at(tile, tile.v, min_u32(b + kPrefetchBlocks, blocks - 1)) - v};
+  KVRT_INLINE_MEMBER const uint8_t* key_far(uint32_t j) const {
+    const uint32_t next = j / tile.block_tokens + blocks_ahead;
+    const uint8_t* block = next < blocks ? block_at(tile, tile.k, next) : block_at(tile, tile.v, min_u32(next - blocks, blocks - 1));
+    return block + uint64_t{T::kBytes} * tile.head_dim * (j % tile.block_tokens);
+  }
+  KVRT_INLINE_MEMBER ValueRun value_run(uint32_t j, uint32_t end) const {
+    const uint32_t block = j / tile.block_tokens, slot = j % tile.block_tokens;
+    const uint64_t at = uint64_t{slot} * tile.head_dim * T::kBytes;
+    const uint8_t* far = block_at(tile, tile.v, min_u32(block + blocks_ahead, blocks - 1)) + at;
+    return {block_at(tile, tile.v, block) + at, far, min_u32(tile.block_tokens - slot, end - j)};
   }
 
+  // Scores of rows [row, row + n) against `slots` times 16 keys from position j on.
   template <typename From>
-  KVRT_INLINE_MEMBER void score(uint32_t row, uint32_t n, Lines k, uint32_t j, uint32_t keys) const {
+  KVRT_INLINE_MEMBER void score(uint32_t row, uint32_t n, const Keys& k, uint32_t j, uint32_t slots) const {
     const Scores to{tile.scratch + uint64_t{row} * kSpanTokens + j, T::kScaled ? key_scales + j : nullptr, tile.scale};
-    kScoreRows<S, From>[n](packed + uint64_t{row} * tile.head_dim, tile.head_dim, k, keys, to);
+    kScoreRows<S, From>[n](packed + uint64_t{row} * tile.head_dim, tile.head_dim, k, slots, to);
   }
 
   // Softmax of the rows that see something, their accumulators at zero.
@@ -130,18 +136,10 @@ struct Attention {
     }
   }
 
-  // The values of `keys` positions from the span's position `first` on, for rows [row, row + n). What every row sees goes through
-  // the tile; a key that only some rows see goes row by row, so that whatever lies in a slot beyond a row's position, be it NaN,
-  // cannot reach it.
-  template <typename From>
-  void add_values(uint32_t row, uint32_t n, Lines v, uint32_t first, uint32_t keys) const {
-    const auto add = [&](uint32_t r, uint32_t count, uint32_t begin, uint32_t end) {
-      if (begin >= end) return;
-      const Lines from{v.at + (begin - first) * v.line, v.line, v.ahead};
-      kAddValues<S, From>[count](tile.scratch + uint64_t{r} * kSpanTokens + begin, from, end - begin, tile.head_dim,
-                                 tile.acc + uint64_t{r} * tile.head_dim);
-    };
-    const uint32_t last = first + keys;
+  // The values of positions [first, last), for rows [row, row + n); add(row, n, begin, end) adds what all of these rows see. A key
+  // that only some rows see goes row by row, so that whatever lies in a slot beyond a row's position, be it NaN, cannot reach it.
+  template <typename Add>
+  KVRT_INLINE_MEMBER void add_seen(uint32_t row, uint32_t n, uint32_t first, uint32_t last, Add add) const {
     const uint32_t common_begin = max_u32(first, seen_by(tile, row + n - 1).first), common_end = min_u32(last, seen_by(tile, row).end);
     if (common_begin == first && common_end == last) return add(row, n, first, last);
     const bool common = common_begin < common_end;
@@ -153,50 +151,72 @@ struct Attention {
     add(row, n, common_begin, common_end);
     for (uint32_t r = row; r < row + n; ++r) add(r, 1, common_end, min_u32(last, seen_by(tile, r).end));
   }
+  template <typename From>
+  KVRT_INLINE_MEMBER void add_runs(uint32_t row, uint32_t n, uint32_t begin, const Values& values) const {
+    kAddValues<S, From>[n](tile.scratch + uint64_t{row} * kSpanTokens + begin, values, tile.head_dim,
+                           tile.acc + uint64_t{row} * tile.head_dim);
+  }
 
   // A decode: straight from K and V as they lie.
   void few() const {
-    for (uint32_t b = seen.first / tile.block_tokens; b < blocks; ++b) {
-      const uint32_t j = b * tile.block_tokens, skip = seen.first <= j ? 0 : (seen.first - j) / 16 * 16;
-      Lines k = keys_of(b);
-      k.at += T::kBytes * skip;
-      score<T>(0, rows, k, j + skip, min_u32(tile.block_tokens, seen.end - j) - skip);
+    const uint32_t from = seen.first / 16 * 16;
+    const uint32_t first = from / tile.block_tokens, block_bytes = tile.block_tokens * tile.head_dim * T::kBytes;
+    for (uint32_t b = first; b < min_u32(first + blocks_ahead, blocks); ++b) {  // what no earlier block asks for
+      const uint8_t* k = block_at(tile, tile.k, b);
+      for (uint32_t i = 0; i < block_bytes; i += 64) prefetch_far(k + i);
     }
+    const uint8_t *at[kSpanTokens / 16], *far[kSpanTokens / 16];
+    uint32_t slots = 0;
+    for (uint32_t j = from; j < seen.end; j += 16, ++slots) {
+      at[slots] = key_at(j);
+      far[slots] = key_far(j);
+    }
+    score<T>(0, rows, {at, far, uint64_t{T::kBytes} * tile.block_tokens}, from, slots);
     begin_values(0, rows);
-    for (uint32_t b = seen.first / tile.block_tokens; b < blocks; ++b) {
-      const uint32_t j = b * tile.block_tokens;
-      add_values<T>(0, rows, values_of(b), j, min_u32(tile.block_tokens, seen.end - j));
-    }
+    add_seen(0, rows, seen.first, seen.end, [&](uint32_t row, uint32_t n, uint32_t begin, uint32_t end) {
+      ValueRun runs[kSpanTokens / 16 + 1];
+      uint32_t count = 0;
+      for (uint32_t j = begin; j < end; j += runs[count++].keys) runs[count] = value_run(j, end);
+      if (count > 0) add_runs<T>(row, n, begin, {runs, count, uint64_t{T::kBytes} * tile.head_dim});
+    });
   }
 
   // A prefill tile: each piece of K and V is copied to f32 once for all rows.
   void many() const {
     alignas(64) float piece[kPieceFloats];
-    const uint8_t* copy = reinterpret_cast<const uint8_t*>(piece);
+    score_pieces(piece);
+    const uint32_t step = kPieceFloats / tile.head_dim / 16 * 16, from = seen.first / 16 * 16;
+    for (uint32_t first = from; first < seen.end; first += step) {
+      const uint32_t last = min_u32(first + step, seen.end);
+      for (uint32_t j = first; j < last;) {
+        const ValueRun run = value_run(j, last);
+        float* to = piece + uint64_t{j - first} * tile.head_dim;
+        widen<S, T>(run.at, run.far, uint64_t{T::kBytes} * tile.head_dim, run.keys, tile.head_dim, to, tile.head_dim);
+        j += run.keys;
+      }
+      for (uint32_t row = 0; row < rows; row += kRows) {
+        const uint32_t n = min_u32(kRows, rows - row);
+        if (first == from) begin_values(row, n);
+        add_seen(row, n, first, last, [&](uint32_t r, uint32_t count, uint32_t begin, uint32_t end) {
+          if (begin >= end) return;
+          const auto* at = reinterpret_cast<const uint8_t*>(piece + uint64_t{begin - first} * tile.head_dim);
+          const ValueRun run{at, at, end - begin};
+          add_runs<Copied>(r, count, begin, {&run, 1, sizeof(float) * tile.head_dim});
+        });
+      }
+    }
+  }
+  KVRT_INLINE_MEMBER void score_pieces(float* piece) const {
+    const auto* copy = reinterpret_cast<const uint8_t*>(piece);
+    const uint8_t* const at[] = {copy, copy + 16 * sizeof(float)};
     for (uint32_t j = seen.first / kPieceKeys * kPieceKeys; j < seen.end; j += kPieceKeys) {
       for (uint32_t i = 0; i < kPieceKeys && j + i < seen.end; i += 16) {
-        Lines k = keys_of((j + i) / tile.block_tokens);
-        k.at += T::kBytes * ((j + i) % tile.block_tokens);
-        widen<S, T>(k, tile.head_dim, 16, piece + i, kPieceKeys);
+        widen<S, T>(key_at(j + i), key_far(j + i), uint64_t{T::kBytes} * tile.block_tokens, tile.head_dim, 16, piece + i, kPieceKeys);
       }
       for (uint32_t row = 0; row < rows; row += kRows) {
         const uint32_t n = min_u32(kRows, rows - row), end = seen_by(tile, row + n - 1).end;
         if (j + kPieceKeys <= seen_by(tile, row).first || j >= end) continue;
-        score<PlainF32>(row, n, {copy, sizeof(float) * kPieceKeys, 0}, j, min_u32(kPieceKeys, end - j));
-      }
-    }
-    const uint32_t step = kPieceFloats / tile.head_dim / 16 * 16, from = seen.first / 16 * 16;
-    for (uint32_t j = from; j < seen.end; j += step) {
-      const uint32_t keys = min_u32(step, seen.end - j);
-      for (uint32_t i = 0; i < keys; i += 16) {
-        Lines v = values_of((j + i) / tile.block_tokens);
-        v.at += (j + i) % tile.block_tokens * v.line;
-        widen<S, T>(v, min_u32(16, keys - i), tile.head_dim, piece + uint64_t{i} * tile.head_dim, tile.head_dim);
-      }
-      for (uint32_t row = 0; row < rows; row += kRows) {
-        const uint32_t n = min_u32(kRows, rows - row);
-        if (j == from) begin_values(row, n);
-        add_values<PlainF32>(row, n, {copy, sizeof(float) * tile.head_dim, 0}, j, keys);
+        score<Copied>(row, n, {at, at, sizeof(float) * kPieceKeys}, j, (min_u32(kPieceKeys, end - j) + 15) / 16);
       }
     }
   }

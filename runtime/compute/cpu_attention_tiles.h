@@ -9,11 +9,23 @@ namespace kvrt::simd {
 template <typename S>
 inline constexpr uint32_t kTileAccumulators = S::kRegisters * 3 / 4;
 
-// K (or V) as keys per dimension (or dimensions per key) in lines of `line` bytes, and how far ahead to prefetch (0: not at all).
-struct Lines {
-  const uint8_t* at;
+// K as it lies: of 16 successive keys each, where their first dimension is; one dimension's keys follow another's after `line` bytes.
+// far: as many bytes of keys that come later, one after the other, to prefetch.
+struct Keys {
+  const uint8_t* const* at;
+  const uint8_t* const* far;
   uint64_t line;
-  int64_t ahead;
+};
+
+// V as it lies: of some successive keys, the first one's dimensions, and those of keys that come later.
+struct ValueRun {
+  const uint8_t *at, *far;
+  uint32_t keys;
+};
+struct Values {
+  const ValueRun* runs;
+  uint32_t n;
+  uint64_t line;  // from one key to the next
 };
 
 // Where scores go (rows kSpanTokens apart), K's scales of these keys or null, and the scale of all.
@@ -23,25 +35,29 @@ struct Scores {
   float scale;
 };
 
-// What is read once, from far away, asks for the line that comes `ahead` bytes later; a copy in f32 lies in the cache.
+// A piece of K or V that lies in the cache, copied there.
+struct Copied : PlainF32 {};
+
+// What is read once and from far away asks for what comes later.
 template <typename T, uint32_t kBytes>
-KVRT_INLINE void prefetch_line(const Lines& lines) {
-  if (lines.ahead == 0) return;
-  KVRT_UNROLL for (uint32_t b = 0; b < kBytes; b += 64) prefetch_far(lines.at + lines.ahead + b);
+KVRT_INLINE void prefetch_lines(const uint8_t* at) {
+  if constexpr (!__is_same(T, Copied)) {
+    KVRT_UNROLL for (uint32_t b = 0; b < kBytes; b += 64) prefetch_far(at + b);
+  }
 }
 
-// acc[r][v] += x[r] * line[v], x[r] at x + r * kStride.
-template <typename S, typename T, uint32_t R, uint32_t V>
-KVRT_INLINE void multiply_add(const float* x, uint32_t stride, const uint8_t* line, typename S::F (&acc)[R][V]) {
-  typename S::F held[R < V ? R : V];  // whichever side has fewer values stays in registers
+// acc[r][v] += x[r * stride] * (vector v at from(v)). Whichever side has fewer values stays in registers.
+template <typename S, typename T, uint32_t R, uint32_t V, typename From>
+KVRT_INLINE void multiply_add(const float* x, uint32_t stride, From from, typename S::F (&acc)[R][V]) {
+  typename S::F held[R < V ? R : V];
   if constexpr (R < V) {
     KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) held[r] = S::broadcast(x + r * stride);
     KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) {
-      const typename S::F value = T::template load<S>(line + S::kLanes * T::kBytes * v);
+      const typename S::F value = T::template load<S>(from(v));
       KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) acc[r][v] = S::fma(held[r], value, acc[r][v]);
     }
   } else {
-    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) held[v] = T::template load<S>(line + S::kLanes * T::kBytes * v);
+    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) held[v] = T::template load<S>(from(v));
     KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
       const typename S::F value = S::broadcast(x + r * stride);
       KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) acc[r][v] = S::fma(value, held[v], acc[r][v]);
@@ -49,75 +65,86 @@ KVRT_INLINE void multiply_add(const float* x, uint32_t stride, const uint8_t* li
   }
 }
 
-// Scores of R rows (q: [head_dim][R]) against V vectors of keys: k.at points at the first key's slot, a line per dimension.
+// Scores of R rows (q: [head_dim][R]) against V vectors of keys from 16 * slot on.
 template <typename S, typename T, uint32_t R, uint32_t V>
-KVRT_INLINE void score_tile(const float* q, uint32_t head_dim, Lines k, const Scores& scores, uint32_t j) {
+KVRT_INLINE void score_tile(const float* q, uint32_t head_dim, const Keys& k, uint32_t slot, const Scores& scores) {
+  constexpr uint32_t kVectors = 16 / S::kLanes, kSlots = V / kVectors;
+  const uint8_t *at[kSlots], *far[kSlots];
+  KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) {
+    at[i] = k.at[slot + i];
+    far[i] = k.far[slot + i];
+  }
   typename S::F acc[R][V];
   KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) { KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) acc[r][v] = S::zero(); }
-  for (const float* end = q + uint64_t{head_dim} * R; q < end; q += R, k.at += k.line) {
-    prefetch_line<T, S::kLanes * V * T::kBytes>(k);
-    multiply_add<S, T, R, V>(q, 1, k.at, acc);
+  uint64_t d = 0, ahead = 0;
+  for (const float* end = q + uint64_t{head_dim} * R; q < end; q += R, d += k.line, ahead += 16 * T::kBytes) {
+    if (ahead % 64 == 0) {
+      KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) prefetch_lines<T, 1>(far[i] + ahead);
+    }
+    const auto from = [&](uint32_t v) __attribute__((always_inline)) {
+      return at[v / kVectors] + d + v % kVectors * S::kLanes * T::kBytes;
+    };
+    multiply_add<S, T, R, V>(q, 1, from, acc);
   }
   const typename S::F scale = S::set1(scores.scale);
   KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) {
-    const uint32_t at = j + S::kLanes * v;
+    const uint32_t j = 16 * slot + S::kLanes * v;
     if (scores.key_scales != nullptr) {
-      const typename S::F by = S::load(scores.key_scales + at);
+      const typename S::F by = S::load(scores.key_scales + j);
       KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) acc[r][v] = S::mul(acc[r][v], by);
     }
-    KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) S::store(scores.to + r * kSpanTokens + at, S::mul(acc[r][v], scale));
+    KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) S::store(scores.to + r * kSpanTokens + j, S::mul(acc[r][v], scale));
   }
 }
 
-// Scores of R rows against the first `keys` keys of a run of a multiple of 16 (more are computed; nobody reads them).
+// Scores of R rows against 16 * slots keys.
 template <typename S, typename T, uint32_t R>
-void score_rows(const float* q, uint32_t head_dim, Lines k, uint32_t keys, const Scores& scores) {
-  constexpr uint32_t kLanes = S::kLanes;
-  const uint32_t slots = (keys + 15) / 16 * 16;
-  uint32_t j = 0;
+void score_rows(const float* q, uint32_t head_dim, const Keys& k, uint32_t slots, const Scores& scores) {
+  constexpr uint32_t kVectors = 16 / S::kLanes;
+  uint32_t slot = 0;
   if constexpr (4 * R <= kTileAccumulators<S>) {
-    for (; j + 4 * kLanes <= slots; j += 4 * kLanes, k.at += 4 * kLanes * T::kBytes) score_tile<S, T, R, 4>(q, head_dim, k, scores, j);
+    for (; slot + 4 / kVectors <= slots; slot += 4 / kVectors) score_tile<S, T, R, 4>(q, head_dim, k, slot, scores);
   }
-  for (; j + 2 * kLanes <= slots; j += 2 * kLanes, k.at += 2 * kLanes * T::kBytes) score_tile<S, T, R, 2>(q, head_dim, k, scores, j);
-  if constexpr (kLanes == 16) {
-    if (j < slots) score_tile<S, T, R, 1>(q, head_dim, k, scores, j);
+  for (; slot + 2 / kVectors <= slots; slot += 2 / kVectors) score_tile<S, T, R, 2>(q, head_dim, k, slot, scores);
+  if constexpr (kVectors == 1) {
+    if (slot < slots) score_tile<S, T, R, 1>(q, head_dim, k, slot, scores);
   }
 }
 
-// acc[r][0, kLanes V) += p[r][j] * v[j] for j < keys, in order; rows of p are kSpanTokens apart.
+// acc[r][0, kLanes V) += p[r][j] * v[j], dimensions from `at` bytes on, keys in order; rows of p are kSpanTokens apart.
 template <typename S, typename T, uint32_t R, uint32_t V>
-KVRT_INLINE void value_tile(const float* p, Lines v, uint32_t keys, uint32_t head_dim, float* acc) {
+KVRT_INLINE void value_tile(const float* p, const Values& values, uint64_t at, uint32_t head_dim, float* acc) {
   typename S::F sum[R][V];
   KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
-    KVRT_UNROLL for (uint32_t i = 0; i < V; ++i) sum[r][i] = S::load(acc + uint64_t{r} * head_dim + S::kLanes * i);
+    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) sum[r][v] = S::load(acc + uint64_t{r} * head_dim + S::kLanes * v);
   }
-  for (const float* end = p + keys; p < end; ++p, v.at += v.line) {
-    prefetch_line<T, S::kLanes * V * T::kBytes>(v);
-    multiply_add<S, T, R, V>(p, kSpanTokens, v.at, sum);
+  for (uint32_t i = 0; i < values.n; ++i) {
+    const uint8_t *line = values.runs[i].at + at, *far = values.runs[i].far + at;
+    for (const float* end = p + values.runs[i].keys; p < end; ++p, line += values.line, far += values.line) {
+      if (S::kLanes * V * T::kBytes >= 64 || at % 64 == 0) prefetch_lines<T, S::kLanes * V * T::kBytes>(far);
+      const auto from = [&](uint32_t v) __attribute__((always_inline)) { return line + S::kLanes * T::kBytes * v; };
+      multiply_add<S, T, R, V>(p, kSpanTokens, from, sum);
+    }
   }
   KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
-    KVRT_UNROLL for (uint32_t i = 0; i < V; ++i) S::store(acc + uint64_t{r} * head_dim + S::kLanes * i, sum[r][i]);
+    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) S::store(acc + uint64_t{r} * head_dim + S::kLanes * v, sum[r][v]);
   }
 }
 
 template <typename S, typename T, uint32_t R>
-void add_values(const float* p, Lines v, uint32_t keys, uint32_t head_dim, float* acc) {
+void add_values(const float* p, const Values& values, uint32_t head_dim, float* acc) {
   constexpr uint32_t kLanes = S::kLanes;
   uint32_t d = 0;
   if constexpr (4 * R <= kTileAccumulators<S>) {
-    for (; d + 4 * kLanes <= head_dim; d += 4 * kLanes, v.at += 4 * kLanes * T::kBytes) {
-      value_tile<S, T, R, 4>(p, v, keys, head_dim, acc + d);
-    }
+    for (; d + 4 * kLanes <= head_dim; d += 4 * kLanes) value_tile<S, T, R, 4>(p, values, d * T::kBytes, head_dim, acc + d);
   }
-  for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes, v.at += 2 * kLanes * T::kBytes) {
-    value_tile<S, T, R, 2>(p, v, keys, head_dim, acc + d);
-  }
-  if (d < head_dim) value_tile<S, T, R, 1>(p, v, keys, head_dim, acc + d);
+  for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) value_tile<S, T, R, 2>(p, values, d * T::kBytes, head_dim, acc + d);
+  if (d < head_dim) value_tile<S, T, R, 1>(p, values, d * T::kBytes, head_dim, acc + d);
 }
 
 // By rows, 1 to kTileAccumulators / 2.
-using ScoreFn = void (*)(const float*, uint32_t, Lines, uint32_t, const Scores&);
-using ValueFn = void (*)(const float*, Lines, uint32_t, uint32_t, float*);
+using ScoreFn = void (*)(const float*, uint32_t, const Keys&, uint32_t, const Scores&);
+using ValueFn = void (*)(const float*, const Values&, uint32_t, float*);
 template <typename Fn>
 struct ByRows {
   Fn fn[13];
@@ -150,13 +177,14 @@ inline constexpr ByRows<ScoreFn> kScoreRows = score_by_rows<S, T>();
 template <typename S, typename T>
 inline constexpr ByRows<ValueFn> kAddValues = values_by_rows<S, T>();
 
-// `lines` lines of `n` elements (a multiple of kLanes) to f32, `stride` apart.
+// `n` elements (a multiple of kLanes) of each of `lines` lines to f32, `stride` apart.
 template <typename S, typename T>
-KVRT_INLINE void widen(Lines from, uint32_t lines, uint32_t n, float* to, uint32_t stride) {
-  for (uint32_t i = 0; i < lines; ++i, from.at += from.line, to += stride) {
-    for (uint32_t j = 0; j < n; j += S::kLanes) {
-      if (j * T::kBytes % 64 == 0) prefetch_far(from.at + from.ahead + j * T::kBytes);
-      S::store(to + j, T::template load<S>(from.at + j * T::kBytes));
+KVRT_INLINE void widen(const uint8_t* from, const uint8_t* far, uint64_t line, uint32_t lines, uint32_t n, float* to, uint32_t stride) {
+  uint32_t ahead = 0;
+  for (uint32_t i = 0; i < lines; ++i, from += line, to += stride) {
+    for (uint32_t j = 0; j < n; j += S::kLanes, ahead += S::kLanes * T::kBytes) {
+      if (ahead % 64 == 0) prefetch_far(far + ahead);
+      S::store(to + j, T::template load<S>(from + j * T::kBytes));
     }
   }
 }

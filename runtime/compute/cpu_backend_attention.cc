@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <numeric>
 
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
@@ -10,13 +11,22 @@
 namespace kvrt {
 namespace {
 
-constexpr uint32_t kTileRows = 48;  // query rows (tokens x heads of a group) that share a read of K and V
+constexpr uint32_t kTileRowsMin = 48, kTileRows = 96;  // query rows (tokens x heads of a group) that share a read of K and V
+constexpr uint32_t kKernelRows = 12;                   // rows of the kernels' widest tiles, or a multiple
+constexpr uint32_t kTilesPerThread = 4;                // so that the last ones come out even
 constexpr uint32_t kNoSlot = UINT32_MAX;
 constexpr int64_t kNoWindow = INT64_MAX / 2;
 
 // The first span of which a row at this position sees something.
 uint32_t first_span(int64_t position, int64_t window) {
   return static_cast<uint32_t>(std::max<int64_t>(position - window + 1, 0) / kSpanTokens);
+}
+
+// Tokens of a tile: as many as share a read of K and V with profit, as few as give every thread several tiles. Whole kernel tiles.
+uint32_t tile_tokens_of(const Step& step, uint32_t kv_heads, uint32_t group, uint32_t threads) {
+  const uint32_t unit = std::lcm(kKernelRows, group) / group, least = kTileRowsMin / group, most = std::max(1u, kTileRows / group);
+  const auto tokens = static_cast<uint32_t>(uint64_t{step.n_rows()} * kv_heads / (kTilesPerThread * threads) + 1);
+  return std::min(most, (std::max(tokens, least) + unit - 1) / unit * unit);
 }
 
 uint8_t* block_of(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const StepSeq& seq, int64_t position) {
@@ -160,7 +170,7 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t l
   }
   const CpuKernels& kernels = kv.head_dim % 8 == 0 && kv.head_dim <= kHeadDimMax ? kernels_ : *scalar_kernels();  // the same bits
   const uint32_t heads = params.heads, group = heads / kv.kv_heads;
-  const uint32_t tile_tokens = std::max(1u, kTileRows / group), rows = tile_tokens * group;
+  const uint32_t tile_tokens = tile_tokens_of(step, kv.kv_heads, group, pool_.size()), rows = tile_tokens * group;
   const int64_t window = params.window > 0 ? params.window : kNoWindow;
   plan_attention(kv, step, window, tile_tokens);
   const uint64_t partial = AttentionPartial::floats(rows, kv.head_dim), per_worker = attention_scratch(rows, kv.head_dim) + 2 * partial;

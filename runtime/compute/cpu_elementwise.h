@@ -145,15 +145,19 @@ void rope_head(const float* cos, const float* sin, uint32_t pairs, bool interlea
   }
 }
 
-// store(p, i, n): elements [i, i + n) to p; whole vectors go to their place, the rest by way of a buffer.
+// store(p, i, n): elements [i, i + n) to p, a whole vector. The last one overlaps the one before; a row that is less than one goes
+// by way of a buffer.
 template <typename S, typename Store>
 KVRT_INLINE void store_rows(uint32_t n, uint32_t elem_bytes, uint8_t* out, Store store) {
-  uint32_t i = 0;
-  for (; i + S::kLanes <= n; i += S::kLanes) store(out + i * elem_bytes, i, int{S::kLanes});
-  if (i == n) return;
-  uint8_t rest[S::kLanes * 4];
-  store(rest, i, static_cast<int>(n - i));
-  __builtin_memcpy(out + i * elem_bytes, rest, (n - i) * elem_bytes);
+  constexpr uint32_t kLanes = S::kLanes;
+  if (n < kLanes) {
+    uint8_t whole[kLanes * 4];
+    store(whole, 0, static_cast<int>(n));
+    __builtin_memcpy(out, whole, n * elem_bytes);
+    return;
+  }
+  for (uint32_t i = 0; i + kLanes <= n; i += kLanes) store(out + i * elem_bytes, i, int{kLanes});
+  if (n % kLanes != 0) store(out + (n - kLanes) * elem_bytes, n - kLanes, int{kLanes});
 }
 
 // One row to int8 with one scale (NUMERICS.md §7).

@@ -140,8 +140,10 @@ bool check_rows(const CpuKernels& kernels, Values* values) {
   return true;
 }
 
+// Few rows and many, dimensions that are a multiple of 8 and of 16.
+template <uint32_t kTokens, uint32_t kDim>
 bool check_attention(const CpuKernels& kernels, KvFormat format, Values* values) {
-  constexpr uint32_t kTokens = 3, kGroup = 3, kDim = 24, kBlockTokens = 16, kKeys = 45, kTileRows = kTokens * kGroup;
+  constexpr uint32_t kGroup = 3, kBlockTokens = 16, kKeys = 45, kTileRows = kTokens * kGroup;
   const KvGeometry geometry{1, 1, kDim, kBlockTokens, format};
   std::vector<uint8_t> kv(3 * geometry.block_bytes());
   for (uint64_t at = 0; at < kv.size(); at += geometry.block_bytes()) {
@@ -205,7 +207,8 @@ bool check_kernels(const CpuKernels& kernels, std::string* mismatch) {
   }
   if (!check_rows(kernels, &values)) failed = "norm, activation, rotation or rounding";
   for (const KvFormat format : kKvFormats) {
-    if (!check_attention(kernels, format, &values)) failed = "attention";
+    const bool few = check_attention<1, 24>(kernels, format, &values) && check_attention<2, 48>(kernels, format, &values);
+    if (!few || !check_attention<5, 48>(kernels, format, &values)) failed = "attention";
   }
   if (failed != nullptr) *mismatch = failed;
   return failed == nullptr;
