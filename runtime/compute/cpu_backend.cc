@@ -122,9 +122,9 @@ void CpuBackend::gather_rows(const float* x, std::span<const uint32_t> rows, uin
 // As many runs for each thread as for the others, of 16 to 64 rows: four or more where that leaves them 32 rows, so that a thread that
 // falls behind is soon helped.
 void CpuBackend::by_rows(uint32_t rows, const std::function<void(uint32_t first, uint32_t n)>& fn) {
-  if (rows <= kFewRows) return fn(0, rows);
   const uint32_t threads = pool_.size(), run = std::clamp(rows / (4 * threads), 32u, 64u);
-  const uint32_t turns = (rows + run * threads - 1) / (run * threads), runs = std::min(turns * threads, rows / 16);
+  if (rows <= std::max(kFewRows, 16 * threads)) return fn(0, rows);
+  const uint32_t runs = (rows + run * threads - 1) / (run * threads) * threads;
   pool_.parallel_for(runs, [&](uint32_t i, uint32_t) {
     const auto first = static_cast<uint32_t>(uint64_t{rows} * i / runs), end = static_cast<uint32_t>(uint64_t{rows} * (i + 1) / runs);
     fn(first, end - first);
