@@ -32,6 +32,14 @@ void cpu_pause() {
 // A worker that finds nothing to do within a step spins this long before it sleeps: longer than the serial parts of a step.
 constexpr auto kSpinBudget = std::chrono::microseconds(300);
 constexpr uint32_t kSpinsPerClock = 64;
+constexpr uint32_t kSpinsBeforeYield = 1024;
+
+// A caller that spends two fifths of this time in waiting waits for workers that lose their CPUs to other processes: it goes on alone
+// for a while, each time for longer, until the workers have kept up for as long as kAloneMax.
+constexpr auto kWindow = std::chrono::milliseconds(1);
+constexpr auto kAloneMin = std::chrono::milliseconds(10), kAloneMax = std::chrono::milliseconds(320);
+
+using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
@@ -48,6 +56,9 @@ struct ThreadPool::Impl {
   const ChunkFn* fn = nullptr;  // of the open region; written before `ticket`, read after a claim
   uint32_t chunks = 0;
   std::vector<std::thread> workers;
+  std::atomic<bool> alone{false};
+  Clock::time_point alone_until{}, window_begin{}, step_end{};  // the caller's, as the next
+  Clock::duration alone_for = kAloneMin, waited{};
 
   bool run_one(uint32_t worker) {
     uint64_t seen = ticket.load(std::memory_order_acquire);
@@ -64,15 +75,49 @@ struct ThreadPool::Impl {
 
   bool has_work() const { return static_cast<uint32_t>(ticket.load(std::memory_order_acquire)) != 0; }
 
+  // The caller has run out of chunks and waits for those of others.
+  void wait() {
+    const Clock::time_point ran_out = Clock::now();
+    for (uint32_t spins = 0; done.load(std::memory_order_acquire) != chunks; ++spins) {
+      if (spins < kSpinsBeforeYield) {
+        cpu_pause();
+      } else {
+        std::this_thread::yield();  // a worker holds a chunk and has lost its CPU, perhaps to us
+      }
+    }
+    const Clock::time_point end = Clock::now();
+    waited += end - ran_out;
+    if (end - window_begin < kWindow) return;
+    if (waited > (end - window_begin) * 2 / 5) {
+      alone_for = end - alone_until > kAloneMax ? kAloneMin : std::min<Clock::duration>(2 * alone_for, kAloneMax);
+      alone_until = end + alone_for;
+      alone.store(true, std::memory_order_relaxed);
+    }
+    open_window(end);
+  }
+  void open_window(Clock::time_point now) {
+    window_begin = now;
+    waited = {};
+  }
+  bool is_alone() {
+    if (!alone.load(std::memory_order_relaxed)) return false;
+    const Clock::time_point now = Clock::now();
+    if (now < alone_until) return true;
+    alone.store(false, std::memory_order_relaxed);
+    open_window(now);
+    return false;
+  }
+
   // True when there is (or may be) work before the budget is over.
   bool spin() const {
-    const auto end = std::chrono::steady_clock::now() + kSpinBudget;
-    while (in_step.load(std::memory_order_relaxed)) {
+    const auto end = Clock::now() + kSpinBudget;
+    for (uint32_t turn = 0; in_step.load(std::memory_order_relaxed) && !alone.load(std::memory_order_relaxed); ++turn) {
       for (uint32_t i = 0; i < kSpinsPerClock; ++i) {
         if (has_work()) return true;
         cpu_pause();
       }
-      if (std::chrono::steady_clock::now() > end) return false;
+      if (Clock::now() > end) return false;
+      if (turn > kSpinsBeforeYield / kSpinsPerClock) std::this_thread::yield();  // the caller may be waiting for this CPU
     }
     return false;
   }
@@ -129,7 +174,7 @@ uint32_t ThreadPool::size() const { return static_cast<uint32_t>(impl_->workers.
 
 void ThreadPool::parallel_for(uint32_t chunks, ChunkFn fn) {
   if (chunks == 0) return;
-  if (chunks == 1 || impl_->workers.empty() || in_chunk()) {
+  if (chunks == 1 || impl_->workers.empty() || in_chunk() || impl_->is_alone()) {
     const uint32_t outer = std::exchange(t_worker, worker());
     for (uint32_t i = 0; i < chunks; ++i) fn(i, t_worker);
     t_worker = outer;
@@ -144,21 +189,19 @@ void ThreadPool::parallel_for(uint32_t chunks, ChunkFn fn) {
   impl.wake();
   while (impl.run_one(0)) {
   }
-  for (uint32_t spins = 0; impl.done.load(std::memory_order_acquire) != chunks; ++spins) {
-    if (spins < 4096) {
-      cpu_pause();
-    } else {
-      std::this_thread::yield();  // a worker holds a chunk and has lost its CPU, perhaps to us
-    }
-  }
+  impl.wait();
 }
 
 void ThreadPool::begin_step() {
+  impl_->window_begin += Clock::now() - impl_->step_end;  // the time between steps does not count
   impl_->in_step.store(true);
   impl_->wake();
 }
 
-void ThreadPool::end_step() { impl_->in_step.store(false); }
+void ThreadPool::end_step() {
+  impl_->in_step.store(false);
+  impl_->step_end = Clock::now();
+}
 
 namespace {
 

@@ -122,6 +122,7 @@ class Backend {
   virtual void route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) = 0;
   // x[rows[i]] += weights[i] * y[i], each one fma. No row twice.
   virtual void add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) = 0;
+  // out may be x where rows ascend.
   virtual void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) = 0;
 
   // Calls fn(first, n) for runs of rows that cover [0, rows); it touches these rows alone, by ops from embed to add and scale. The CPU

@@ -111,11 +111,12 @@ void CpuBackend::gather_rows(const float* x, std::span<const uint32_t> rows, uin
   for (size_t i = 0; i < rows.size(); ++i) std::memmove(out + i * width, x + uint64_t{rows[i]} * width, uint64_t{width} * sizeof(float));
 }
 
-// As many runs for each thread as for the others.
+// As many runs for each thread as for the others, of 16 to 64 rows: four or more where that leaves them 32 rows, so that a thread that
+// falls behind is soon helped.
 void CpuBackend::by_rows(uint32_t rows, const std::function<void(uint32_t first, uint32_t n)>& fn) {
-  if (rows <= kFewRows) return fn(0, rows);
-  const uint64_t threads = pool_.size();
-  const auto runs = static_cast<uint32_t>((rows + kBlockRows * threads - 1) / (kBlockRows * threads) * threads);
+  const uint32_t threads = pool_.size(), run = std::clamp(rows / (4 * threads), 32u, 64u);
+  if (rows <= std::max(kFewRows, 16 * threads)) return fn(0, rows);
+  const uint32_t runs = (rows + run * threads - 1) / (run * threads) * threads;
   pool_.parallel_for(runs, [&](uint32_t i, uint32_t) {
     const auto first = static_cast<uint32_t>(uint64_t{rows} * i / runs), end = static_cast<uint32_t>(uint64_t{rows} * (i + 1) / runs);
     fn(first, end - first);

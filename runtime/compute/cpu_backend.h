@@ -16,9 +16,9 @@ namespace kvrt {
 class PanelWeight;
 class WeightImage;
 
-// Up to kFewRows rows a step's ops go one after the other, the matrices split by panels over all threads. From there on each thread
-// takes runs of at most kBlockRows rows through a layer on its own.
-inline constexpr uint32_t kFewRows = 32, kBlockRows = 64;
+// Up to this many rows (or 16 a thread) a step's ops go one after the other, the matrices split by panels over all threads. From
+// there on each thread takes runs of rows through a layer on its own.
+inline constexpr uint32_t kFewRows = 32;
 
 // One thread at a time, as Backend says. Scratch grows to the largest step seen and is then reused.
 class CpuBackend final : public Backend {

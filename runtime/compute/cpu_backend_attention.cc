@@ -197,8 +197,7 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t l
   const auto merge_slots = [&](const AttentionShare& whole) {
     const AttentionPartial result(partials + partial * whole.slot, rows, kv.head_dim);
     for (uint32_t span = whole.span_begin + 1; span < whole.span_end; ++span) {
-      const uint32_t slot = whole.slot + span - whole.span_begin;
-      merge(whole, span, result, AttentionPartial(partials + partial * slot, rows, kv.head_dim));
+      merge(whole, span, result, AttentionPartial(partials + partial * (whole.slot + span - whole.span_begin), rows, kv.head_dim));
     }
     finish(whole, result);
   };

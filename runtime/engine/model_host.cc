@@ -141,7 +141,7 @@ Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunn
   KVRT_ASSIGN(pool_buffer_, engine_->backend()->alloc(pool_bytes, options.kv_populate));
   runner_ = std::move(toy);
   if (!runner_) {
-    KVRT_ASSIGN(auto scratch, make_scratch(*model_, engine_->backend(), kStepRowsMax, kLogitsRowsMax));
+    KVRT_ASSIGN(auto scratch, make_scratch(*model_, engine_->backend(), kStepRowsMax));
     runner_ = std::make_unique<ForwardRunner>(*model_, engine_->backend(), kv_, std::move(scratch));
   }
   // Its pages on their first use: few steps want many rows.

@@ -52,7 +52,7 @@ Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend) {
   ModelCost cost;
   KVRT_ASSIGN(cost.dims, read_dims(file, &arch));
   KVRT_ASSIGN(cost.weight_bytes, planned_weight_bytes(file, backend, *arch, cost.dims));
-  KVRT_ASSIGN(cost.scratch_bytes, scratch_bytes(cost.dims, kStepRowsMax, kLogitsRowsMax));
+  KVRT_ASSIGN(cost.scratch_bytes, scratch_bytes(cost.dims, kStepRowsMax));
   cost.scratch_bytes += logits_bytes(cost.dims);
   return cost;
 }

@@ -10,19 +10,18 @@
 namespace kvrt {
 namespace {
 
-// Row-major f32 arrays in one device buffer; [rows_max, ...] or [logits_max, ...].
+// Row-major f32 arrays in one device buffer, [rows_max, ...].
 class Scratch final : public ForwardScratch {
  public:
   uint64_t bytes() const override { return buffer->bytes(); }
 
-  uint32_t rows_max = 0, logits_max = 0;
+  uint32_t rows_max = 0;
   std::unique_ptr<Buffer> buffer;
   float* x = nullptr;          // [rows, width] the residual stream
   float* normed = nullptr;     // [rows, width] a block's output, or the experts' input
   float* qkv = nullptr;        // [rows, (heads + 2 kv_heads) * head_dim]
   float* attended = nullptr;   // [rows, heads * head_dim]
   float* activated = nullptr;  // [rows, ff]
-  float* last = nullptr;       // [logits, width] rows whose logits are wanted
   float* router = nullptr;     // [rows, experts]
   float* expert_in = nullptr;  // [rows, width] the rows of one expert, and what it made of them
   float* expert_out = nullptr;
@@ -37,7 +36,7 @@ struct ScratchArray {
   CheckedSize bytes() const { return (CheckedSize(rows) * width * sizeof(float)).align(64); }  // whole cache lines
 };
 
-std::array<ScratchArray, 9> scratch_arrays(const ModelDims& d, uint32_t rows_max, uint32_t logits_max) {
+std::array<ScratchArray, 8> scratch_arrays(const ModelDims& d, uint32_t rows_max) {
   const uint32_t expert_width = d.experts > 0 ? d.width : 0;
   return {{
       {&Scratch::x, rows_max, d.width},
@@ -45,7 +44,6 @@ std::array<ScratchArray, 9> scratch_arrays(const ModelDims& d, uint32_t rows_max
       {&Scratch::qkv, rows_max, qkv_width(d)},
       {&Scratch::attended, rows_max, uint64_t{d.heads} * d.head_dim},
       {&Scratch::activated, rows_max, d.ff},
-      {&Scratch::last, logits_max, d.width},
       {&Scratch::router, rows_max, d.experts},
       {&Scratch::expert_in, rows_max, expert_width},
       {&Scratch::expert_out, rows_max, expert_width},
@@ -127,9 +125,8 @@ void mlp(const Pass& p, Rows rows, const Layer& layer) {
 }
 
 // Each expert's matrices run once, for all rows of the step that chose it; a row adds its experts' outputs in the order of their ids.
-void experts(const Pass& p, const Layer& layer) {
+void experts(const Pass& p, uint32_t rows, const Layer& layer) {
   const ModelDims& d = p.d;
-  const uint32_t rows = p.step.n_rows();
   Scratch* s = p.s;
   const float* in = s->x;
   if (p.arch.pre_norm) {
@@ -153,57 +150,63 @@ void head(const Pass& p, float* logits) {
   const ModelDims& d = p.d;
   const auto n = static_cast<uint32_t>(p.step.logits_rows.size());
   if (n == 0) return;
-  p.backend->gather_rows(p.s->x, p.step.logits_rows, d.width, p.s->last);
-  p.backend->matmul(p.model.head_weight(), nullptr, {p.s->last, n, p.model.output_norm.data(), d.rms_eps}, /*accumulate=*/false, logits);
+  p.backend->matmul(p.model.head_weight(), nullptr, {p.s->x, n, p.model.output_norm.data(), d.rms_eps}, /*accumulate=*/false, logits);
   if (d.final_softcap > 0) p.backend->softcap(d.final_softcap, n, d.vocab, logits);
 }
 
-// Attention, where rows meet, parts a layer in two; from one layer's attention to the next one's a row needs no other.
+// Attention, where rows meet, parts a layer in two; from one layer's attention to the next one's a row needs no other. After the last
+// attention x has the rows whose logits are wanted; where there are none, all that is asked for are K and V.
 void layers(const Pass& p) {
   const ModelDims& d = p.d;
-  const uint32_t rows = p.step.n_rows();
+  uint32_t rows = p.step.n_rows();
   p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) {
     embed(p, {first, n});
     attention_input(p, {first, n}, 0);
   });
   for (uint32_t i = 0; i < d.layers; ++i) {
     const Layer& layer = p.model.layers[i];
+    const bool last = i + 1 == d.layers;
+    if (last && p.step.logits_rows.empty()) return;
     const AttentionParams params{d.heads, d.attention_scale, d.attention_softcap, d.window(i)};
     p.backend->attention(p.kv, p.pool, i, p.step, params, p.s->qkv, qkv_width(d), p.s->attended);
+    if (last) {
+      p.backend->gather_rows(p.s->x, p.step.logits_rows, d.width, p.s->x);
+      p.backend->gather_rows(p.s->attended, p.step.logits_rows, d.heads * d.head_dim, p.s->attended);
+      rows = static_cast<uint32_t>(p.step.logits_rows.size());
+    }
     if (d.experts > 0) {
       p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) { attention_output(p, {first, n}, layer); });
-      experts(p, layer);
+      experts(p, rows, layer);
     }
     p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) {
       if (d.experts == 0) {
         attention_output(p, {first, n}, layer);
         mlp(p, {first, n}, layer);
       }
-      if (i + 1 < d.layers) attention_input(p, {first, n}, i + 1);
+      if (!last) attention_input(p, {first, n}, i + 1);
     });
   }
 }
 
 }  // namespace
 
-Result<uint64_t> scratch_bytes(const ModelDims& dims, uint32_t rows_max, uint32_t logits_max) {
+Result<uint64_t> scratch_bytes(const ModelDims& dims, uint32_t rows_max) {
   CheckedSize total;
-  for (const ScratchArray& a : scratch_arrays(dims, rows_max, logits_max)) total = total + a.bytes();
+  for (const ScratchArray& a : scratch_arrays(dims, rows_max)) total = total + a.bytes();
   uint64_t bytes = 0;
   if (!total.get(UINT64_MAX / 2, &bytes)) {
-    return error(Code::kLimit, Detail::kNone, "scratch memory for %u rows and %u logits is too large", rows_max, logits_max);
+    return error(Code::kLimit, Detail::kNone, "scratch memory for %u rows is too large", rows_max);
   }
   return bytes;
 }
 
-Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend* backend, uint32_t rows_max, uint32_t logits_max) {
+Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend* backend, uint32_t rows_max) {
   auto s = std::make_unique<Scratch>();
   s->rows_max = rows_max;
-  s->logits_max = logits_max;
-  KVRT_ASSIGN(const uint64_t bytes, scratch_bytes(model.dims, rows_max, logits_max));
+  KVRT_ASSIGN(const uint64_t bytes, scratch_bytes(model.dims, rows_max));
   KVRT_ASSIGN(s->buffer, backend->alloc(bytes, /*populate=*/true));
   uint8_t* at = s->buffer->data();
-  for (const ScratchArray& a : scratch_arrays(model.dims, rows_max, logits_max)) {
+  for (const ScratchArray& a : scratch_arrays(model.dims, rows_max)) {
     s.get()->*a.array = reinterpret_cast<float*>(at);
     uint64_t array_bytes = 0;
     a.bytes().get(bytes, &array_bytes);  // cannot fail: the sum fitted
@@ -217,7 +220,7 @@ void forward(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t
   auto* s = static_cast<Scratch*>(scratch);
   const uint32_t rows = step.n_rows();
   const uint64_t n_logits = step.logits_rows.size();
-  KVRT_CHECK(rows <= s->rows_max && n_logits <= s->logits_max);
+  KVRT_CHECK(rows <= s->rows_max && n_logits <= rows);
   KVRT_CHECK(kv.layers == model.dims.layers && kv.kv_heads == model.dims.kv_heads && kv.head_dim == model.dims.head_dim);
 
   const Pass pass{model, backend, kv, pool, step, s};

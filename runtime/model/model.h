@@ -97,14 +97,14 @@ Result<Hash256> model_id(const GgufFile& file, ThreadPool* pool, const LoadProgr
 // Zero where the bytes are not one whole file.
 Hash256 file_id(const GgufFile& file);
 
-// Scratch memory for steps of up to `rows_max` rows, `logits_max` of which want logits.
+// Scratch memory for steps of up to `rows_max` rows.
 class ForwardScratch {
  public:
   virtual ~ForwardScratch() = default;
   virtual uint64_t bytes() const = 0;
 };
-Result<uint64_t> scratch_bytes(const ModelDims& dims, uint32_t rows_max, uint32_t logits_max);
-Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend* backend, uint32_t rows_max, uint32_t logits_max);
+Result<uint64_t> scratch_bytes(const ModelDims& dims, uint32_t rows_max);
+Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend* backend, uint32_t rows_max);
 
 // The only transformer pass. logits [step.logits_rows.size(), vocab], host-readable after it returns.
 void forward(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t* pool, const Step& step, ForwardScratch* scratch,

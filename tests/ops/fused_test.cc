@@ -136,7 +136,7 @@ TEST(ByRows, CoversEveryRowOnce) {
         });
       });
       for (uint32_t i = 0; i < rows; ++i) ASSERT_EQ(seen[i].load(), 1u) << i << " of " << rows;
-      EXPECT_EQ(runs % (rows >= 128 ? threads : 1), 0u) << rows;  // as many for each thread
+      EXPECT_EQ(runs % (rows >= 32 * threads ? threads : 1), 0u) << rows;  // as many for each thread
       EXPECT_TRUE(rows > 8 || runs == 1) << rows;
     }
   }

@@ -77,6 +77,76 @@ TEST(ThreadPool, WorkersTakePart) {
   EXPECT_EQ(arrived.load(), 2u);
 }
 
+using Clock = std::chrono::steady_clock;
+
+// A region with a worker that holds its chunk for 20 ms, as one without a CPU does. False where the worker had no chunk.
+bool stall(ThreadPool* pool) {
+  std::atomic<uint32_t> arrived = 0;
+  std::atomic<bool> stalled = false;
+  const auto deadline = Clock::now() + std::chrono::milliseconds(200);
+  pool->parallel_for(2, [&](uint32_t, uint32_t worker) {
+    ++arrived;
+    while (arrived.load() != 2 && Clock::now() < deadline) std::this_thread::yield();
+    if (worker != 1) return;
+    stalled = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  });
+  return stalled;
+}
+
+// True when a worker takes part, within 10 s.
+bool is_helped(ThreadPool* pool) {
+  std::atomic<bool> helped = false;
+  for (const auto deadline = Clock::now() + std::chrono::seconds(10); !helped && Clock::now() < deadline;) {
+    pool->parallel_for(64, [&](uint32_t, uint32_t worker) {
+      if (worker == 1) helped = true;
+      std::this_thread::sleep_for(std::chrono::microseconds(10));
+    });
+  }
+  return helped;
+}
+
+// The caller goes on alone, and after a while no longer. On a busy machine the while may be over before the test looks: again, then.
+TEST(ThreadPool, TheCallerGoesOnAloneWhenAWorkerDoesNotKeepUp) {
+  ThreadPool pool(2);
+  pool.begin_step();
+  bool alone = false;
+  for (int attempt = 0; attempt < 50 && !alone; ++attempt) {
+    ASSERT_TRUE(is_helped(&pool));
+    if (!stall(&pool)) continue;
+    const uint32_t regions = pool.regions();
+    std::vector<uint32_t> workers(100, UINT32_MAX);
+    pool.parallel_for(100, [&](uint32_t chunk, uint32_t worker) { workers[chunk] = worker; });
+    alone = pool.regions() == regions;
+    EXPECT_EQ(std::count(workers.begin(), workers.end(), UINT32_MAX), 0);
+    EXPECT_TRUE(!alone || workers == std::vector<uint32_t>(100, 0));
+  }
+  EXPECT_TRUE(alone);
+  EXPECT_TRUE(is_helped(&pool));
+  pool.end_step();
+}
+
+// A chunk's own parallel_for is that thread's alone, under its number.
+TEST(ThreadPool, InsideAChunkNothingIsDealt) {
+  ThreadPool pool(3);
+  std::vector<uint32_t> runs(50 * 7);
+  std::atomic<bool> elsewhere = false;
+  EXPECT_FALSE(ThreadPool::in_chunk());
+  pool.parallel_for(50, [&](uint32_t outer, uint32_t worker) {
+    const auto thread = std::this_thread::get_id();
+    pool.parallel_for(7, [&](uint32_t inner, uint32_t inner_worker) {
+      ++runs[outer * 7 + inner];
+      if (inner_worker != worker || ThreadPool::worker() != worker || std::this_thread::get_id() != thread) elsewhere = true;
+    });
+    if (!ThreadPool::in_chunk() || ThreadPool::worker() != worker) elsewhere = true;
+  });
+  EXPECT_FALSE(ThreadPool::in_chunk());
+  EXPECT_EQ(ThreadPool::worker(), 0u);
+  EXPECT_EQ(runs, std::vector<uint32_t>(runs.size(), 1));
+  EXPECT_FALSE(elsewhere);
+  EXPECT_EQ(pool.regions(), 1u);
+}
+
 double process_cpu_seconds() {
   timespec t;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);

@@ -55,7 +55,7 @@ class Runner {
     kv_ = {d.layers, d.kv_heads, d.head_dim, 16};
     for (int32_t b = kBlocks - 1; b >= 0; --b) blocks_.push_back(b);
     pool_ = std::move(backend_->alloc(kBlocks * kv_.block_bytes(), false)).value();
-    scratch_ = std::move(make_scratch(*model_, backend_.get(), kBlocks * 16, kBlocks * 16)).value();
+    scratch_ = std::move(make_scratch(*model_, backend_.get(), kBlocks * 16)).value();
   }
 
   std::vector<float> logits(const Golden& golden, uint32_t chunk, bool ask_again_without_store = false) {
