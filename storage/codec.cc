@@ -44,12 +44,14 @@ BlockKey load_key(std::span<const uint8_t> bytes, size_t at) {
   return key;
 }
 
+bool known_width(uint32_t elem_bytes) { return elem_bytes == 1 || elem_bytes == 2 || elem_bytes == 4; }
+
 Status check_lengths(const FrameHeader& h, uint64_t frame_bytes) {
-  if (h.elem_bytes != 1 && h.elem_bytes != 2) return error(Code::kCorrupt, Detail::kFormat, "element width %u", h.elem_bytes);
+  if (!known_width(h.elem_bytes)) return error(Code::kCorrupt, Detail::kFormat, "element width %u", h.elem_bytes);
   if (h.raw_bytes == 0 || h.raw_bytes > kChunkBytesMax || h.raw_bytes % h.elem_bytes != 0) {
     return error(Code::kCorrupt, Detail::kFormat, "payload of %llu bytes in elements of %u", ull(h.raw_bytes), h.elem_bytes);
   }
-  uint64_t low = h.elem_bytes == 2 ? h.raw_bytes / 2 : 0;
+  uint64_t low = h.raw_bytes / h.elem_bytes * (h.elem_bytes - 1);
   uint64_t high = h.raw_bytes - low;
   bool packed = (h.flags & kFrameHighZstd) != 0;
   if (h.low_bytes != low || (packed ? h.high_bytes == 0 || h.high_bytes >= high : h.high_bytes != high)) {
@@ -61,6 +63,22 @@ Status check_lengths(const FrameHeader& h, uint64_t frame_bytes) {
     return error(Code::kCorrupt, Detail::kFormat, "frame of %llu bytes, its header says %llu", ull(frame_bytes), ull(want));
   }
   return {};
+}
+
+template <size_t width>
+void split(const uint8_t* __restrict in, size_t elements, uint8_t* __restrict low, uint8_t* __restrict high) {
+  for (size_t i = 0; i < elements; i++) {
+    for (size_t p = 0; p + 1 < width; p++) low[p * elements + i] = in[width * i + p];
+    high[i] = in[width * i + width - 1];
+  }
+}
+
+template <size_t width>
+void merge(const uint8_t* __restrict low, const uint8_t* __restrict high, size_t elements, uint8_t* __restrict out) {
+  for (size_t i = 0; i < elements; i++) {
+    for (size_t p = 0; p + 1 < width; p++) out[width * i + p] = low[p * elements + i];
+    out[width * i + width - 1] = high[i];
+  }
 }
 
 // One zstd frame that fills `out` exactly. A single pass into a buffer of the right size never allocates a window, so a frame that claims
@@ -79,18 +97,12 @@ Status inflate(ZSTD_DCtx* dctx, std::span<const uint8_t> packed, std::span<uint8
 
 }  // namespace
 
-void split_planes(const uint8_t* __restrict in, size_t elements, uint8_t* __restrict low, uint8_t* __restrict high) {
-  for (size_t i = 0; i < elements; i++) {
-    low[i] = in[2 * i];
-    high[i] = in[2 * i + 1];
-  }
+void split_planes(const uint8_t* in, size_t elements, uint32_t width, uint8_t* low, uint8_t* high) {
+  width == 2 ? split<2>(in, elements, low, high) : split<4>(in, elements, low, high);
 }
 
-void merge_planes(const uint8_t* __restrict low, const uint8_t* __restrict high, size_t elements, uint8_t* __restrict out) {
-  for (size_t i = 0; i < elements; i++) {
-    out[2 * i] = low[i];
-    out[2 * i + 1] = high[i];
-  }
+void merge_planes(const uint8_t* low, const uint8_t* high, size_t elements, uint32_t width, uint8_t* out) {
+  width == 2 ? merge<2>(low, high, elements, out) : merge<4>(low, high, elements, out);
 }
 
 Result<FrameHeader> parse_frame(std::span<const uint8_t> frame) {
@@ -137,7 +149,7 @@ Codec::~Codec() {
 }
 
 Result<std::span<const uint8_t>> Codec::encode(const ChunkIn& chunk) {
-  if ((chunk.elem_bytes != 1 && chunk.elem_bytes != 2) || chunk.payload.empty() || chunk.payload.size() % chunk.elem_bytes != 0 ||
+  if (!known_width(chunk.elem_bytes) || chunk.payload.empty() || chunk.payload.size() % chunk.elem_bytes != 0 ||
       chunk.payload.size() > kChunkBytesMax) {
     return error(Code::kInvalid, Detail::kNone, "chunk of %zu bytes in elements of %u", chunk.payload.size(), chunk.elem_bytes);
   }
@@ -145,14 +157,14 @@ Result<std::span<const uint8_t>> Codec::encode(const ChunkIn& chunk) {
     return error(Code::kInvalid, Detail::kNone, "chunk of %zu tokens, at most %u fit", chunk.tokens.size(), kBlockTokensMax);
   }
   size_t raw = chunk.payload.size();
-  size_t low = chunk.elem_bytes == 2 ? raw / 2 : 0;
-  size_t high = raw - low;
+  size_t high = raw / chunk.elem_bytes;
+  size_t low = raw - high;
   size_t head = kFrameHeaderBytes + chunk.tokens.size_bytes();
   frame_.resize(head + low + ZSTD_compressBound(high) + kChecksumBytes);
   std::span<const uint8_t> high_plane = chunk.payload;
   if (low != 0) {
     plane_.resize(high);
-    split_planes(chunk.payload.data(), low, frame_.data() + head, plane_.data());
+    split_planes(chunk.payload.data(), high, chunk.elem_bytes, frame_.data() + head, plane_.data());
     high_plane = {plane_.data(), high};
   }
   uint8_t* packed = frame_.data() + head + low;
@@ -193,7 +205,7 @@ Status Codec::decode_payload(const FrameHeader& h, std::span<const uint8_t> payl
   } else if (low.empty()) {
     std::memcpy(out.data(), high.data(), out.size());
   }
-  if (!low.empty()) merge_planes(low.data(), high.data(), low.size(), out.data());
+  if (!low.empty()) merge_planes(low.data(), high.data(), high.size(), h.elem_bytes, out.data());
   return {};
 }
 

@@ -1,5 +1,5 @@
 // Frames: one chunk as the bytes of a segment. Header, token ids, the low byte plane as it is, the high byte plane through zstd, a
-// checksum over all of it. High bytes of f16 (sign, exponent, first mantissa bits) compress; low bytes are noise. FORMAT.md has the bytes.
+// checksum over all of it. High bytes of floats (sign, exponent) compress; the others are noise. FORMAT.md has the bytes.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,9 @@ struct FrameHeader {
 // The header of a whole frame: checksum first, then every length against every other. CORRUPT says what differs.
 Result<FrameHeader> parse_frame(std::span<const uint8_t> frame);
 
-// The planes of 2-byte elements: low[i] = in[2i], high[i] = in[2i + 1], and back.
-void split_planes(const uint8_t* in, size_t elements, uint8_t* low, uint8_t* high);
-void merge_planes(const uint8_t* low, const uint8_t* high, size_t elements, uint8_t* out);
+// The planes of elements of 2 or 4 bytes: byte p of element i at low[p * elements + i], the last byte at high[i], and back.
+void split_planes(const uint8_t* in, size_t elements, uint32_t width, uint8_t* low, uint8_t* high);
+void merge_planes(const uint8_t* low, const uint8_t* high, size_t elements, uint32_t width, uint8_t* out);
 
 // Encodes and decodes with the zstd contexts and scratch memory of one thread at a time.
 class Codec {

@@ -80,6 +80,21 @@ void store_head(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, 
   std::memcpy(scales + kv.scales_bytes(), &v_scale, kKvScaleBytes);
 }
 
+// Where a KV head lies in every block.
+void locate(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t head, AttentionTile* tile) {
+  const uint8_t* base = pool + layer * kv.layer_bytes();
+  tile->format = kv.format;
+  tile->k = base + head * (kv.half_bytes() / kv.kv_heads);
+  tile->v = tile->k + kv.half_bytes();
+  if (kv.scale_bytes() > 0) {
+    tile->k_scales = base + 2 * kv.half_bytes() + head * (kv.scales_bytes() / kv.kv_heads);
+    tile->v_scales = tile->k_scales + kv.scales_bytes();
+  }
+  tile->block_bytes = kv.block_bytes();
+  tile->block_tokens = kv.block_tokens;
+  tile->head_dim = kv.head_dim;
+}
+
 }  // namespace
 
 void CpuBackend::kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n, const float* k,
@@ -150,24 +165,22 @@ void CpuBackend::plan_attention(const KvGeometry& kv, const Step& step, int64_t 
   slots_ = slots;
 }
 
-const float* CpuBackend::rotate_queries(uint32_t head_dim, uint32_t rows, uint32_t width, uint32_t stride, const float* q) {
+const float* CpuBackend::rotate_queries(uint32_t head_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale) {
   if (rotated_.size() < uint64_t{rows} * width) rotated_.resize(uint64_t{rows} * width);
   for_rows(rows, [&](uint32_t row) {
     float* to = rotated_.data() + uint64_t{row} * width;
-    std::copy_n(q + uint64_t{row} * stride, width, to);
+    std::copy_n(q + uint64_t{row} * *stride, width, to);
     hadamard(hadamard_dim(head_dim), width, to);
   });
+  *stride = width;
+  *scale /= static_cast<float>(hadamard_dim(head_dim));  // exact: a power of two
   return rotated_.data();
 }
 
 void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params,
                            const float* q, uint32_t stride, float* out) {
   float scale = params.scale;
-  if (kv.format == KvFormat::kI8) {
-    q = rotate_queries(kv.head_dim, step.n_rows(), params.heads * kv.head_dim, stride, q);
-    stride = params.heads * kv.head_dim;
-    scale /= static_cast<float>(hadamard_dim(kv.head_dim));  // exact: a power of two
-  }
+  if (kv.format == KvFormat::kI8) q = rotate_queries(kv.head_dim, step.n_rows(), params.heads * kv.head_dim, q, &stride, &scale);
   const CpuKernels& kernels = kv.head_dim % 8 == 0 && kv.head_dim <= kHeadDimMax ? kernels_ : *scalar_kernels();  // the same bits
   const uint32_t heads = params.heads, group = heads / kv.kv_heads;
   const uint32_t tile_tokens = tile_tokens_of(step, kv.kv_heads, group, pool_.size()), rows = tile_tokens * group;
@@ -211,20 +224,11 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t l
     tile.q_stride = stride;
     tile.tokens = share.tokens;
     tile.group = group;
-    tile.head_dim = kv.head_dim;
     tile.scale = scale;
     tile.softcap = params.softcap;
     tile.window = window;
     tile.first_position = int64_t{share.seq->first_position} + share.first;
-    tile.format = kv.format;
-    tile.k = pool + layer * kv.layer_bytes() + share.head * (kv.half_bytes() / kv.kv_heads);
-    tile.v = tile.k + kv.half_bytes();
-    if (kv.scale_bytes() > 0) {
-      tile.k_scales = pool + layer * kv.layer_bytes() + 2 * kv.half_bytes() + share.head * (kv.scales_bytes() / kv.kv_heads);
-      tile.v_scales = tile.k_scales + kv.scales_bytes();
-    }
-    tile.block_bytes = kv.block_bytes();
-    tile.block_tokens = kv.block_tokens;
+    locate(kv, pool, layer, share.head, &tile);
     tile.scratch = scratch;
     for (uint32_t span = share.span_begin; span < share.span_end; ++span) {
       const AttentionPartial& to = span == share.span_begin ? result : next;

@@ -169,12 +169,14 @@ static inline kvrt_model_props model_props(const kvrt_model* model) {
   return p;
 }
 
-// pool_tokens 0: the default pool.
+// pool_tokens 0: the default pool. KVRT_TEST_KV: a KVRT_KV_* by its number, so that any test runs with any format.
 static inline kvrt_model* open_model(kvrt_runtime* rt, const char* path, uint32_t chunk, uint32_t block, uint64_t pool_tokens) {
   kvrt_model_options o;
   KVRT_INIT(&o);
   o.prefill_chunk = chunk;
   o.block_tokens = block;
+  const char* kv = getenv("KVRT_TEST_KV");
+  if (kv) o.kv_format = (uint32_t)atoi(kv);
   kvrt_model* model = NULL;
   if (pool_tokens != 0) {
     o.kv_bytes_max = 64u << 20;

@@ -55,21 +55,23 @@ void put(std::vector<uint8_t>* frame, size_t at, T value) {
 
 TEST(Codec, PlanesSplitAndMerge) {
   for (size_t n : {0u, 1u, 2u, 15u, 16u, 17u, 1000u}) {
-    auto in = f16_like(2 * n);
-    std::vector<uint8_t> low(n), high(n), out(2 * n);
-    split_planes(in.data(), n, low.data(), high.data());
-    for (size_t i = 0; i < n; i++) {
-      ASSERT_EQ(low[i], in[2 * i]);
-      ASSERT_EQ(high[i], in[2 * i + 1]);
+    for (uint32_t width : {2u, 4u}) {
+      auto in = f16_like(width * n);
+      std::vector<uint8_t> low((width - 1) * n), high(n), out(width * n);
+      split_planes(in.data(), n, width, low.data(), high.data());
+      for (size_t i = 0; i < n; i++) {
+        for (size_t b = 0; b + 1 < width; b++) ASSERT_EQ(low[b * n + i], in[width * i + b]);
+        ASSERT_EQ(high[i], in[width * i + width - 1]);
+      }
+      merge_planes(low.data(), high.data(), n, width, out.data());
+      EXPECT_EQ(out, in);
     }
-    merge_planes(low.data(), high.data(), n, out.data());
-    EXPECT_EQ(out, in);
   }
 }
 
 TEST(Codec, RoundTrip) {
-  for (uint32_t elem : {1u, 2u}) {
-    for (size_t bytes : {2u, 34u, 4096u, 700'000u}) {
+  for (uint32_t elem : {1u, 2u, 4u}) {
+    for (size_t bytes : {4u, 36u, 4096u, 700'000u}) {
       auto payload = f16_like(bytes);
       auto frame = encode(payload, elem);
       std::vector<uint8_t> out(bytes);
@@ -256,6 +258,8 @@ TEST(Codec, RefusesWhatItCannotStore) {
   };
   EXPECT_EQ(code(kTokens, 3, payload), Code::kInvalid);
   EXPECT_EQ(code(kTokens, 0, payload), Code::kInvalid);
+  EXPECT_EQ(code(kTokens, 8, payload), Code::kInvalid);
+  EXPECT_EQ(code(kTokens, 4, std::span<const uint8_t>(payload).first(598)), Code::kInvalid);
   EXPECT_EQ(code(kTokens, 2, {}), Code::kInvalid);
   EXPECT_EQ(code(kTokens, 2, std::span<const uint8_t>(payload).first(599)), Code::kInvalid);
   EXPECT_EQ(code({}, 2, payload), Code::kInvalid);

@@ -1,0 +1,88 @@
+// Each KV format: suspended and resumed from disk says what a session says that never was, and KV of another format is not used.
+#include "support.h"
+
+enum { kFormats = 5, kBlock = 16, kPrompt = 83, kRun = 24 };
+
+static kvrt_model* open_with(kvrt_runtime* rt, const char* path, uint32_t format) {
+  const kvrt_model_options o = {.struct_size = sizeof o, .kv_format = format, .block_tokens = kBlock};
+  kvrt_model* model = NULL;
+  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model));
+  return model;
+}
+
+static kvrt_session* prompted(kvrt_model* model, kvrt_store* store) {
+  int32_t tokens[kPrompt];
+  prompt_tokens(tokens, kPrompt, 11, model_props(model).vocab_size);
+  kvrt_session* s = open_session(model, store, 0);
+  MUST(kvrt_session_append(s, tokens, kPrompt));
+  return s;
+}
+
+// A store of its own for each: chunks of the right format that another session wrote would be found.
+static kvrt_store* store_of(kvrt_runtime* rt, const char* dir, uint32_t format) {
+  char place[kPathMax + 16];
+  snprintf(place, sizeof place, "%s/kv%u", dir, format);
+  return open_store(rt, place);
+}
+
+// The first half of the run, saved; and the whole, in a session without a store.
+static void begin(kvrt_runtime* rt, const char* path, const char* dir, uint32_t format, struct run* whole) {
+  kvrt_model* model = open_with(rt, path, format);
+  kvrt_store* store = store_of(rt, dir, format);
+  kvrt_session* s = prompted(model, NULL);
+  generate_into(s, kRun, whole);
+  kvrt_session_close(s);
+  s = prompted(model, store);
+  struct run half = {0};
+  generate_into(s, kRun / 2, &half);
+  MUST(kvrt_session_suspend(s, "s", 1, NULL, NULL));
+  kvrt_session_close(s);
+  kvrt_store_release(store);
+  kvrt_model_release(model);
+}
+
+// What the session saved as `format` says next where KV is `now`.
+static void resumed(kvrt_runtime* rt, const char* path, const char* dir, uint32_t format, uint32_t now, const struct run* whole) {
+  kvrt_model* model = open_with(rt, path, now);
+  kvrt_store* store = store_of(rt, dir, format);
+  kvrt_report report = {.struct_size = sizeof report};
+  kvrt_session* s = resume_session(model, store, "s", &report);
+  const int same = format == now || format + now == 1;  // DEFAULT is F16
+  if (same) {
+    EXPECT(report.reused_disk == kPrompt + kRun / 2 - 1, "%u as %u: %" PRIu64 " tokens from disk", format, now, report.reused_disk);
+  } else {
+    EXPECT(report.reused_disk == 0 && report.reuse_stopped == KVRT_REUSE_OTHER_NUMERICS, "%u as %u: %" PRIu64 " from disk, stopped by %u",
+           format, now, report.reused_disk, report.reuse_stopped);
+  }
+  static struct run rest;
+  memset(&rest, 0, sizeof rest);
+  kvrt_generate_options o = run_options(kRun / 2);
+  MUST(kvrt_session_generate(s, &o, run_callback, &rest, NULL));
+  if (same) {
+    EXPECT(rest.count == kRun / 2 && memcmp(rest.digest, whole->digest + kRun / 2, sizeof rest.digest[0] * kRun / 2) == 0,
+           "format %u: other logits after a resume", format);
+    EXPECT(memcmp(rest.token, whole->token + kRun / 2, sizeof rest.token[0] * kRun / 2) == 0, "format %u: other tokens", format);
+  } else {
+    EXPECT(rest.digest[0] != whole->digest[kRun / 2], "%u as %u: the logits of the other format", format, now);
+  }
+  kvrt_session_close(s);
+  kvrt_store_release(store);
+  kvrt_model_release(model);
+}
+
+int main(void) {
+  static struct run whole[kFormats];
+  char path[kPathMax], dir[kPathMax];
+  tiny_path(path, 0);
+  make_dir(dir);
+  kvrt_runtime* rt = open_runtime(2, KVRT_ISA_DEFAULT);
+  for (uint32_t f = 0; f < kFormats; ++f) begin(rt, path, dir, f, &whole[f]);
+  EXPECT(same_run(&whole[KVRT_KV_DEFAULT], &whole[KVRT_KV_F16]), "the default is not F16");
+  for (uint32_t f = KVRT_KV_F16; f < kFormats; ++f) {
+    for (uint32_t g = KVRT_KV_F16; g < f; ++g) EXPECT(!same_run(&whole[f], &whole[g]), "formats %u and %u have the same logits", f, g);
+    for (uint32_t now = KVRT_KV_DEFAULT; now < kFormats; ++now) resumed(rt, path, dir, f, now, &whole[f]);
+  }
+  kvrt_runtime_release(rt);
+  remove_tree(dir);
+  return finish();
+}
