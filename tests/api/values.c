@@ -71,6 +71,9 @@ static void runtime_and_model(struct stage* t) {
   BAD("model_open", "step_ms_max UINT32_MAX", open_model_as(t, (kvrt_model_options){.step_ms_max = UINT32_MAX}));
   BAD("model_open", "from_fd 2", open_model_as(t, (kvrt_model_options){.from_fd = 2}));
   BAD("model_open", "kv_populate 2", open_model_as(t, (kvrt_model_options){.kv_populate = 2}));
+  BAD("model_open", "cache_dir \"\"", open_model_as(t, (kvrt_model_options){.cache_dir = ""}));
+  BAD("model_open", "cache_dir NULL", open_model_as(t, (kvrt_model_options){.cache_dir_size = 3}));
+  BAD("model_open", "cache_dir NUL", open_model_as(t, (kvrt_model_options){.cache_dir = "a\0b", .cache_dir_size = 3}));
   BAD("model_open", "fd -1", open_model_as(t, (kvrt_model_options){.from_fd = 1, .fd = -1}));
   kvrt_model* m = NULL;
   BAD("model_open", "path of size 0", kvrt_model_open(t->runtime, "", 0, NULL, NULL, NULL, &m));

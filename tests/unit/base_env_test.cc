@@ -50,6 +50,19 @@ TEST_F(EnvTest, WritesAndReadsBack) {
   EXPECT_NE(cut.message().find(at("f")), std::string::npos) << cut.message();
 }
 
+TEST_F(EnvTest, AMappedFileOutlivesItsName) {
+  const std::vector<uint8_t> want = {3, 1, 4, 1, 5};
+  auto made = env_->create_new(at("mapped"));
+  ASSERT_TRUE(made.is_ok() && (*made)->append(want).is_ok() && env_->create_new(at("empty")).is_ok());
+  auto file = env_->open_read(at("mapped")), empty = env_->open_read(at("empty"));
+  ASSERT_TRUE(file.is_ok() && empty.is_ok());
+  auto bytes = (*file)->map(), none = (*empty)->map();
+  ASSERT_TRUE(bytes.is_ok() && none.is_ok());
+  ASSERT_TRUE(env_->remove_file(at("mapped")).is_ok());
+  EXPECT_EQ(std::vector<uint8_t>(bytes->begin(), bytes->end()), want);
+  EXPECT_TRUE(none->empty());
+}
+
 TEST_F(EnvTest, ModesDoNotDependOnTheUmask) {
   for (mode_t mask : {0000, 0777}) {
     mode_t old = ::umask(mask);

@@ -41,6 +41,13 @@ class Text(Case):
         self.assertTrue(seen)
         self.assertTrue(all(event.type is EventType.PROGRESS and event.done <= event.total for event in seen))
 
+    def test_cache_dir(self):
+        folder = os.path.join(self.dir, "weights")
+        for _ in range(2):
+            with self.runtime.open_model(MODEL, cache_dir=folder) as model:
+                self.assertEqual(model.tokenize("Hello"), self.model.tokenize("Hello"))
+            self.assertEqual(len(os.listdir(folder)), 1)
+
     def test_template(self):
         messages = [{"role": "user", "content": "Hi \U0001f600"}]
         text = self.model.apply_template(messages)
