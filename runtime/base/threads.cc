@@ -56,6 +56,7 @@ struct ThreadPool::Impl {
   const ChunkFn* fn = nullptr;  // of the open region; written before `ticket`, read after a claim
   uint32_t chunks = 0;
   std::vector<std::thread> workers;
+  std::unique_ptr<std::atomic<int>[]> cpus;  // [threads] where each was last; -1: nobody knows
   std::atomic<bool> alone{false};
   Clock::time_point alone_until{}, window_begin{}, step_end{};  // the caller's, as the next
   Clock::duration alone_for = kAloneMin, waited{};
@@ -108,9 +109,30 @@ struct ThreadPool::Impl {
     return false;
   }
 
+  // Two threads that spin on one CPU with another one idle: the system may leave them there for seconds. A worker that finds a thread of
+  // a lower number on its CPU goes to another one, if there is any; what it is allowed stays what it was.
+  void take_own_cpu(uint32_t worker) const {
+    const int cpu = sched_getcpu();
+    cpus[worker].store(cpu, std::memory_order_relaxed);
+    if (cpu < 0 || cpu >= CPU_SETSIZE) return;
+    bool shared = false;
+    for (uint32_t i = 0; i < worker; ++i) shared |= cpus[i].load(std::memory_order_relaxed) == cpu;
+    cpu_set_t allowed;
+    if (!shared || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    cpu_set_t others = allowed;
+    for (uint32_t i = 0; i < worker; ++i) {
+      const int taken = cpus[i].load(std::memory_order_relaxed);
+      if (taken >= 0 && taken < CPU_SETSIZE) CPU_CLR(taken, &others);
+    }
+    if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
+    cpus[worker].store(sched_getcpu(), std::memory_order_relaxed);
+    (void)sched_setaffinity(0, sizeof allowed, &allowed);
+  }
+
   // True when there is (or may be) work before the budget is over.
-  bool spin() const {
+  bool spin(uint32_t worker) const {
     const auto end = Clock::now() + kSpinBudget;
+    take_own_cpu(worker);
     for (uint32_t turn = 0; in_step.load(std::memory_order_relaxed) && !alone.load(std::memory_order_relaxed); ++turn) {
       for (uint32_t i = 0; i < kSpinsPerClock; ++i) {
         if (has_work()) return true;
@@ -125,7 +147,7 @@ struct ThreadPool::Impl {
   void work(uint32_t worker) {
     const FpEnv fp_env;  // a new thread inherits its creator's
     while (!stop.load(std::memory_order_acquire)) {
-      if (run_one(worker) || spin()) continue;
+      if (run_one(worker) || spin(worker)) continue;
       const uint32_t before = epoch.load();
       sleepers.fetch_add(1);
       if (!has_work() && !stop.load()) epoch.wait(before);
@@ -141,6 +163,8 @@ struct ThreadPool::Impl {
 };
 
 ThreadPool::ThreadPool(uint32_t threads) : impl_(std::make_unique<Impl>()) {
+  impl_->cpus = std::make_unique<std::atomic<int>[]>(threads);
+  for (uint32_t i = 0; i < threads; ++i) impl_->cpus[i] = -1;
   // Signals are the host's: its handlers must not run on our threads.
   sigset_t all, before;
   sigfillset(&all);
@@ -181,6 +205,7 @@ void ThreadPool::parallel_for(uint32_t chunks, ChunkFn fn) {
     return;
   }
   Impl& impl = *impl_;
+  impl.cpus[0].store(sched_getcpu(), std::memory_order_relaxed);
   impl.fn = &fn;
   impl.chunks = chunks;
   impl.done.store(0, std::memory_order_relaxed);

@@ -167,6 +167,49 @@ TEST(ThreadPool, IdleWorkersUseNoCpu) {
   }
 }
 
+// A worker leaves a CPU that it shares with the caller, and is allowed all that it was allowed before.
+TEST(ThreadPool, AWorkerTakesACpuOfItsOwn) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  if (CPU_COUNT(&allowed) < 2) GTEST_SKIP() << "one CPU";
+  ThreadPool pool(2);
+  std::atomic<pid_t> worker_id = 0;
+  std::atomic<int> worker_cpu = -1;
+  bool apart = false;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  pool.begin_step();
+  while (!apart && std::chrono::steady_clock::now() < end) {
+    worker_cpu = -1;
+    pool.parallel_for(8, [&](uint32_t, uint32_t worker) {
+      if (worker == 1) worker_id = static_cast<pid_t>(syscall(SYS_gettid)), worker_cpu = sched_getcpu();
+      const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+      while (std::chrono::steady_clock::now() < until) {
+      }
+    });
+    if (worker_cpu < 0) continue;
+    // From now on it must find its own way: both start on one CPU.
+    cpu_set_t mine;
+    CPU_ZERO(&mine);
+    CPU_SET(static_cast<unsigned>(worker_cpu.load()), &mine);
+    ASSERT_EQ(sched_setaffinity(0, sizeof mine, &mine), 0);
+    for (int i = 0; i < 2000 && !apart; ++i) {
+      pool.parallel_for(8, [&](uint32_t, uint32_t worker) {
+        if (worker == 1) worker_cpu = sched_getcpu();
+        const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+        while (std::chrono::steady_clock::now() < until) {
+        }
+      });
+      apart = worker_cpu != sched_getcpu();
+    }
+  }
+  pool.end_step();
+  ASSERT_EQ(sched_setaffinity(0, sizeof allowed, &allowed), 0);
+  EXPECT_TRUE(apart);
+  cpu_set_t now;
+  ASSERT_EQ(sched_getaffinity(worker_id, sizeof now, &now), 0);
+  EXPECT_TRUE(CPU_EQUAL(&now, &allowed));
+}
+
 TEST(ThreadPool, ManyPoolsComeAndGo) {
   for (int i = 0; i < 50; ++i) {
     ThreadPool pool(1 + static_cast<uint32_t>(i) % 4);
