@@ -69,11 +69,11 @@ void store_head(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, 
     hadamard(hadamard_dim(kv.head_dim), kv.head_dim, rotated);
     k = rotated;
   }
-  kernels.kv_row(kv.format, k, kv.head_dim, rounded, &k_scale);
+  kernels.kv_row(kv.format, kInt8Top, k, kv.head_dim, rounded, &k_scale);
   uint8_t* k_out = base + (uint64_t{head} * kv.head_dim * kv.block_tokens + slot) * elem;
   const auto spread_row = elem == 1 ? spread<uint8_t> : elem == 2 ? spread<uint16_t> : spread<float>;
   spread_row(rounded, kv.head_dim, kv.block_tokens, k_out);
-  kernels.kv_row(kv.format, v, kv.head_dim, base + kv.half_bytes() + row * kv.head_dim * elem, &v_scale);
+  kernels.kv_row(kv.format, int8_value_top(kv.head_dim), v, kv.head_dim, base + kv.half_bytes() + row * kv.head_dim * elem, &v_scale);
   if (kv.scale_bytes() == 0) return;
   uint8_t* scales = base + 2 * kv.half_bytes() + row * kKvScaleBytes;
   std::memcpy(scales, &k_scale, kKvScaleBytes);

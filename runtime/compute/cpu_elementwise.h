@@ -162,22 +162,22 @@ KVRT_INLINE void store_rows(uint32_t n, uint32_t elem_bytes, uint8_t* out, Store
 
 // One row to int8 with one scale (NUMERICS.md §7).
 template <typename S>
-KVRT_INLINE uint16_t int8_row(const float* x, uint32_t n, uint8_t* out) {
+KVRT_INLINE uint16_t int8_row(float top, const float* x, uint32_t n, uint8_t* out) {
   using F = typename S::F;
   F largest = S::zero();
   for (uint32_t i = 0; i < n; i += S::kLanes) largest = S::max(S::abs(S::load_n(x + i, static_cast<int>(n - i))), largest);
-  const float wanted = S::max_lanes(largest) / 127.0f;
+  const float wanted = S::max_lanes(largest) / top;
   const uint16_t scale = S::to_f16(wanted < 65504.0f ? wanted : 65504.0f);
-  const F inverse = S::set1(scale > 0 ? 1.0f / S::from_f16(scale) : 0.0f), top = S::set1(127.0f), bottom = S::set1(-127.0f);
+  const F inverse = S::set1(scale > 0 ? 1.0f / S::from_f16(scale) : 0.0f), most = S::set1(top), least = S::set1(-top);
   store_rows<S>(
       n, 1, out, [=](uint8_t * p, uint32_t i, int lanes) __attribute__((always_inline)) {
-        S::store_i8(p, S::round_to_int(S::max(S::min(S::mul(S::load_n(x + i, lanes), inverse), top), bottom)));
+        S::store_i8(p, S::round_to_int(S::max(S::min(S::mul(S::load_n(x + i, lanes), inverse), most), least)));
       });
   return scale;
 }
 
 template <typename S>
-void kv_row(KvFormat format, const float* x, uint32_t n, uint8_t* out, uint16_t* scale) {
+void kv_row(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out, uint16_t* scale) {
   switch (format) {
     case KvFormat::kF16:
       return store_rows<S>(
@@ -189,7 +189,7 @@ void kv_row(KvFormat format, const float* x, uint32_t n, uint8_t* out, uint16_t*
       __builtin_memcpy(out, x, n * sizeof *x);
       return;
     case KvFormat::kI8:
-      *scale = int8_row<S>(x, n, out);
+      *scale = int8_row<S>(top, x, n, out);
   }
 }
 

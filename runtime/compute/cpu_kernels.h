@@ -91,8 +91,8 @@ struct CpuKernels {
   void (*add_scaled_row)(float factor, const float* y, uint32_t n, float* x);  // x = fma(factor, y, x)
   // Pair i of a head: interleaved (2i, 2i + 1), else (i, i + pairs).
   void (*rope_head)(const float* cos, const float* sin, uint32_t pairs, bool interleaved, float* x);
-  // One head of K or V as stored: n elements to out (aligned to an element); int8: their scale, an f16, to *scale.
-  void (*kv_row)(KvFormat format, const float* x, uint32_t n, uint8_t* out, uint16_t* scale);
+  // One head of K or V as stored: n elements to out (aligned to an element); int8: within ±top, and their scale, an f16, to *scale.
+  void (*kv_row)(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out, uint16_t* scale);
   void (*attend_span)(const AttentionTile& tile);
   // Merges the next span (max2, sum2, acc2) into (max, sum, acc), in place.
   void (*merge_span)(uint32_t head_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2);

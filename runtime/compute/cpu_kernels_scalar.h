@@ -16,7 +16,7 @@ void gelu_mul_row(const float* gate, const float* up, uint32_t width, float* out
 void softcap_row(float cap, uint32_t n, float* x);
 void add_scaled_row(float factor, const float* y, uint32_t n, float* x);
 void rope_head(const float* cos, const float* sin, uint32_t pairs, bool interleaved, float* x);
-void kv_row(KvFormat format, const float* x, uint32_t n, uint8_t* out, uint16_t* scale);
+void kv_row(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out, uint16_t* scale);
 void attend_span(const AttentionTile& tile);
 void merge_span(uint32_t head_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2);
 void finish_row(uint32_t head_dim, float sum, const float* acc, float* out);

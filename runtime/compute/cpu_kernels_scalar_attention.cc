@@ -89,17 +89,17 @@ void attend(const AttentionTile& tile) {
   }
 }
 
-// int8: q_i = x_i / scale to the nearest, within ±127 (NUMERICS.md §7).
-uint16_t int8_row(const float* x, uint32_t n, uint8_t* out) {
+// int8: q_i = x_i / scale to the nearest, within ±top (NUMERICS.md §7).
+uint16_t int8_row(float top, const float* x, uint32_t n, uint8_t* out) {
   float max = 0;
   for (uint32_t i = 0; i < n; ++i) max = std::fabs(x[i]) > max ? std::fabs(x[i]) : max;
-  const float wanted = max / 127.0f;
+  const float wanted = max / top;
   const uint16_t scale = f32_to_f16(wanted < kF16Max ? wanted : kF16Max);
   const float inverse = scale > 0 ? 1.0f / f16_to_f32(scale) : 0.0f;
   for (uint32_t i = 0; i < n; ++i) {
     float v = x[i] * inverse;
-    v = v < 127.0f ? v : 127.0f;
-    v = v > -127.0f ? v : -127.0f;
+    v = v < top ? v : top;
+    v = v > -top ? v : -top;
     out[i] = static_cast<uint8_t>(static_cast<int8_t>((v + kRoundMagic) - kRoundMagic));
   }
   return scale;
@@ -107,7 +107,7 @@ uint16_t int8_row(const float* x, uint32_t n, uint8_t* out) {
 
 }  // namespace
 
-void kv_row(KvFormat format, const float* x, uint32_t n, uint8_t* out, uint16_t* scale) {
+void kv_row(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out, uint16_t* scale) {
   switch (format) {
     case KvFormat::kF16:
     case KvFormat::kBF16:
@@ -120,7 +120,7 @@ void kv_row(KvFormat format, const float* x, uint32_t n, uint8_t* out, uint16_t*
       std::memcpy(out, x, n * sizeof *x);
       return;
     case KvFormat::kI8:
-      *scale = int8_row(x, n, out);
+      *scale = int8_row(top, x, n, out);
   }
 }
 

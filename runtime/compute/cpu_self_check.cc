@@ -131,11 +131,13 @@ bool check_rows(const CpuKernels& kernels, Values* values) {
     if (!same(want, got)) return false;
   }
   for (const KvFormat format : kKvFormats) {
-    std::vector<float> want_row(kWidth), got_row(kWidth);
-    uint16_t want_scale = 0, got_scale = 0;
-    scalar.kv_row(format, x.data(), kWidth, reinterpret_cast<uint8_t*>(want_row.data()), &want_scale);
-    kernels.kv_row(format, x.data(), kWidth, reinterpret_cast<uint8_t*>(got_row.data()), &got_scale);
-    if (!same(want_row, got_row) || want_scale != got_scale) return false;
+    for (const float top : {kInt8Top, kInt8SmallTop}) {
+      std::vector<float> want_row(kWidth), got_row(kWidth);
+      uint16_t want_scale = 0, got_scale = 0;
+      scalar.kv_row(format, top, x.data(), kWidth, reinterpret_cast<uint8_t*>(want_row.data()), &want_scale);
+      kernels.kv_row(format, top, x.data(), kWidth, reinterpret_cast<uint8_t*>(got_row.data()), &got_scale);
+      if (!same(want_row, got_row) || want_scale != got_scale) return false;
+    }
   }
   return true;
 }
@@ -150,7 +152,7 @@ bool check_attention(const CpuKernels& kernels, KvFormat format, Values* values)
     const uint64_t scales = at + 2 * geometry.half_bytes();
     for (uint64_t i = at; i < scales; i += kDim * geometry.elem_bytes()) {
       uint16_t scale;
-      scalar_kernels()->kv_row(format, values->floats(kDim, 1.0f).data(), kDim, kv.data() + i, &scale);
+      scalar_kernels()->kv_row(format, kInt8Top, values->floats(kDim, 1.0f).data(), kDim, kv.data() + i, &scale);
     }
     for (uint64_t i = scales; i < at + geometry.block_bytes(); i += kKvScaleBytes) {
       const uint16_t scale = f32_to_f16(values->unit() * 0.01f);

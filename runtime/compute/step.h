@@ -26,7 +26,10 @@ struct Step {
 // What K and V are rounded to when they are stored (NUMERICS.md §7).
 enum class KvFormat : uint32_t { kF16, kBF16, kF32, kI8 };
 inline constexpr KvFormat kKvFormats[] = {KvFormat::kF16, KvFormat::kBF16, KvFormat::kF32, KvFormat::kI8};
-inline constexpr uint32_t kKvScaleBytes = 2;  // int8: an f16 per token and KV head, of K and of V
+inline constexpr uint32_t kKvScaleBytes = 2;                      // int8: an f16 per token and KV head, of K and of V
+inline constexpr float kInt8Top = 127.0f, kInt8SmallTop = 63.0f;  // int8: the largest integer; in V of small heads
+inline constexpr uint32_t kInt8SmallHead = 64;
+[[gnu::always_inline]] constexpr float int8_value_top(uint32_t head_dim) { return head_dim <= kInt8SmallHead ? kInt8SmallTop : kInt8Top; }
 
 [[gnu::always_inline]] constexpr uint32_t kv_elem_bytes(KvFormat format) {
   return format == KvFormat::kF32 ? 4 : format == KvFormat::kI8 ? 1 : 2;

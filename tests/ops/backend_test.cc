@@ -51,8 +51,8 @@ TEST(SelfCheck, FindsEveryWrongKernel) {
   wrong[4].rope_head = [](const float* cos, const float* sin, uint32_t pairs, bool, float* x) {
     scalar::rope_head(cos, sin, pairs, false, x);
   };
-  wrong[5].kv_row = [](KvFormat format, const float* x, uint32_t n, uint8_t* out, uint16_t* scale) {
-    scalar::kv_row(format, x, n - 1, out, scale);
+  wrong[5].kv_row = [](KvFormat format, float top, const float* x, uint32_t n, uint8_t* out, uint16_t* scale) {
+    scalar::kv_row(format, top, x, n - 1, out, scale);
   };
   wrong[6].merge_span = [](uint32_t, float*, float*, float*, float, float, const float*) {};
   wrong[7].gelu_mul_row = wrong[7].silu_mul_row;

@@ -30,17 +30,18 @@ inline double bf16(float f) {  // 8 bits of mantissa, fewer below 2^-126; ties t
 // int8 as NUMERICS.md has it: the integers that a head becomes, and their scale.
 inline std::vector<int8_t> int8_of(std::vector<float> x, bool key, float* scale) {
   const uint32_t n = power_of_two_in(static_cast<uint32_t>(x.size()));
+  const float top = key || x.size() > 64 ? 127 : 63;
   for (uint32_t i = 0; key && i < x.size(); i += n) {
     const std::vector<float> run = hadamard({x.begin() + i, x.begin() + i + n});
     std::copy(run.begin(), run.end(), x.begin() + i);
   }
   float max = 0;
   for (const float f : x) max = std::fmax(max, std::fabs(f));
-  *scale = f16_to_f32(f32_to_f16(std::fmin(max / 127, 65504.0f)));
+  *scale = f16_to_f32(f32_to_f16(std::fmin(max / top, 65504.0f)));
   std::vector<int8_t> q;
   for (const float f : x) {
     const float v = *scale > 0 ? f * (1 / *scale) : 0;
-    q.push_back(static_cast<int8_t>(std::isnan(v) ? 127 : std::nearbyint(std::fmax(-127.0f, std::fmin(127.0f, v)))));
+    q.push_back(static_cast<int8_t>(std::isnan(v) ? top : std::nearbyint(std::fmax(-top, std::fmin(top, v)))));
   }
   return q;
 }
