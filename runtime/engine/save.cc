@@ -1,6 +1,5 @@
 // ModelHost: save and resume. A session is its nodes (full blocks, then the tail that has KV) and a manifest with what comes after.
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/base/limits.h"
 #include "runtime/engine/kv_layout.h"
@@ -8,20 +7,6 @@
 #include "runtime/engine/model_host.h"
 
 namespace kvrt {
-
-void clear_slots(const KvGeometry& kv, std::span<uint8_t> block, uint32_t from) {
-  if (from >= kv.block_tokens) return;
-  uint8_t* at = block.data();
-  // `rows` rows of block_tokens slots of `width` bytes.
-  const auto clear = [&](uint32_t rows, size_t width) {
-    for (uint32_t i = 0; i < rows; ++i, at += kv.block_tokens * width) std::memset(at + from * width, 0, (kv.block_tokens - from) * width);
-  };
-  for (uint32_t layer = 0; layer < kv.layers; ++layer) {
-    clear(kv.kv_heads * kv.head_dim, kv.elem_bytes());
-    clear(kv.kv_heads, size_t{kv.head_dim} * kv.elem_bytes());
-    clear(2 * kv.kv_heads, kv.scale_bytes());
-  }
-}
 
 struct ModelHost::SavePlan {
   struct Chunk {
@@ -80,7 +65,7 @@ Status ModelHost::put_chunks(Store::Save* save, const SavePlan& plan, SaveReport
     if (has[i]) continue;
     const auto& chunk = plan.chunks[i];
     engine_->backend()->download(bytes, block_data(chunk.block));
-    clear_slots(kv_, bytes, static_cast<uint32_t>(chunk.tokens.size()));
+    to_payload(kv_, bytes, static_cast<uint32_t>(chunk.tokens.size()));
     KVRT_TRY(save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.format), kv_.elem_bytes(), bytes}));
   }
   report->chunks_written = save->chunks_written();

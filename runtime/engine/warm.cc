@@ -65,7 +65,10 @@ bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const P
       load.tried = true;
       try {
         load.state = store->read(load.key, load.tokens, block_layout(kv_.format), bytes, &load.damage);
-        if (load.state == ChunkState::kOk) engine_->backend()->upload(block_data(load.block), bytes);
+        if (load.state == ChunkState::kOk) {
+          from_payload(kv_, bytes);
+          engine_->backend()->upload(block_data(load.block), bytes);
+        }
       } catch (const std::bad_alloc&) {
         load.state = ChunkState::kAbsent;  // a hole; an exception must not leave a thread
       }
