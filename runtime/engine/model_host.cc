@@ -86,6 +86,7 @@ Result<std::shared_ptr<ModelHost>> ModelHost::open(std::shared_ptr<Engine> engin
     if (!options.cache_dir.empty() && cache.source.is_zero())
       logf(engine->log(), LogLevel::kWarn, "%s: weights are not cached: a part of a file has no identity of its own", source.name.c_str());
     KVRT_ASSIGN(parts.model, load_model(*parts.file, engine->backend(), forward_progress, cache.source.is_zero() ? nullptr : &cache));
+    if (options.kv_format == KvFormat::kI8) balance_qk(parts.model.get());
     parts.dims = parts.model->dims;
     if (parts.dims.vocab != parts.tokenizer->vocab_size()) {
       return error(Code::kCorrupt, Detail::kFormat, "%s: token_embd.weight has %u rows, tokenizer.ggml.tokens %u entries",

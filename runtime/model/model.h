@@ -86,6 +86,8 @@ struct Model {
 Result<ModelDims> read_dims(const GgufFile& file, const Arch** arch);
 Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend, const LoadProgress& progress,
                                           const WeightCache* cache = nullptr);
+// Makes K fit for int8: where each head of Q and K has a norm, its weights are shared out between them such that K's error costs least.
+void balance_qk(Model* model);
 // The weight_bytes of what load_model would load, by the same checks, from the header alone: no tensor is read.
 Result<uint64_t> planned_weight_bytes(const GgufFile& file, const Backend& backend, const Arch& arch, const ModelDims& dims);
 

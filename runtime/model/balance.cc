@@ -1,0 +1,41 @@
+// Evens out what Q's and K's norms multiply with. q·k stays what it is when a pair of dimensions that RoPE rotates together (no other scaling
+// commutes with it) is taken times w in Q and divided by w in K. int8's error of K is the same in every dimension and reaches q·k times q: of
+// all w, w^4 = |k|^2 / |q|^2 makes |q| |k|, and so the error, least.
+#include <cmath>
+
+#include "runtime/model/model.h"
+
+namespace kvrt {
+
+namespace {
+
+void balance(float* q, float* k, std::initializer_list<uint32_t> dims) {
+  double qq = 0, kk = 0;
+  for (const uint32_t d : dims) {
+    qq += double{q[d]} * q[d];
+    kk += double{k[d]} * k[d];
+  }
+  const double w = std::sqrt(std::sqrt(kk / qq));
+  if (!std::isnormal(w)) return;  // a pair that is zero in one of them
+  for (const uint32_t d : dims) {
+    q[d] = static_cast<float>(q[d] * w);
+    k[d] = static_cast<float>(k[d] / w);
+  }
+}
+
+}  // namespace
+
+void balance_qk(Model* model) {
+  if (model->arch->qk_norm != QkNorm::kHeads) return;
+  const ModelDims& d = model->dims;
+  for (uint32_t layer = 0; layer < d.layers; ++layer) {
+    const RopeParams& rope = d.window(layer) > 0 ? d.window_rope : d.rope;
+    float *q = model->layers[layer].q_norm.data(), *k = model->layers[layer].k_norm.data();
+    for (uint32_t i = 0; i < rope.dims / 2; ++i) {
+      rope.style == RopeStyle::kHalves ? balance(q, k, {i, i + rope.dims / 2}) : balance(q, k, {2 * i, 2 * i + 1});
+    }
+    for (uint32_t i = rope.dims; i < d.head_dim; ++i) balance(q, k, {i});
+  }
+}
+
+}  // namespace kvrt
