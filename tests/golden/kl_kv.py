@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The KV formats' gates: what rounding K and V does to the logits, and nothing else.
+"""The KV formats' gates: what rounding K and V does to the logits, and nothing else; and how large their snapshots are.
 
-  kl_kv.py --kvrt PROGRAM [--which gemma3] [--model MODEL.gguf]    exit 1 when a format costs more than its limit
+  kl_kv.py --kvrt PROGRAM [--which gemma3] [--model MODEL.gguf] [--windows 1]    exit 1 when a format costs more than its limit
 
 The real weights are dequantized to F16 first, so that the program rounds no activations: those of a quantized matrix are rounded to 8 bits,
 and the least change before them flips some of these roundings, which by itself is a KL of 5e-3 between any two KV formats, F32 and F16 too.
-KL(f16 || format) in nats over all positions of 4 windows of 512 tokens; and on one window, how far each format is from an f32 forward pass
-in numpy. Exit 77: the model is not there, or numpy or gguf is not.
+KL(f16 || format) in nats over all positions of 4 windows of 512 tokens (or of the last --windows of them); on one window, how far each
+format is from an f32 forward pass in numpy; and the chunks of a session of the windows' tokens, saved with the real weights. Exit 77: the
+model is not there, or numpy or gguf is not.
 """
 import argparse
 import json
@@ -26,6 +27,7 @@ from kl import ROWS_AT_ONCE, WHICH, log_softmax
 
 LIMITS = {"f32": 1e-5, "bf16": 1e-3, "int8": 1e-3}  # of the mean
 REFERENCE_TOKENS = 128
+SIZE_LIMITS = {"f16": 0.88, "bf16": 0.9, "f32": 2.0, "int8": 0.45}  # of the bytes of a snapshot, in those of f16 without compression
 
 
 def dequantized(source, target):
@@ -65,17 +67,26 @@ def divergence(truth, other):
     return out
 
 
+def snapshot_ratio(program, source, tokens, token_bytes, kv, folder):
+    """Bytes of the store's segments over those of the tokens' KV in f16."""
+    store = Path(folder) / f"store_{kv}"
+    subprocess.run([program, "run", "-m", source, "--kv", kv, "--tokens", ",".join(map(str, tokens)), "-n", "0", "--store", store,
+                    "--session", "s"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return sum(path.stat().st_size for path in (store / "segs").rglob("*.seg")) / (len(tokens) * token_bytes)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kvrt", required=True)
     parser.add_argument("--which", choices=WHICH, default="smollm2")
     parser.add_argument("--model", type=Path)
+    parser.add_argument("--windows", type=int, default=4)
     args = parser.parse_args()
     source = args.model or WHICH[args.which].model
     if not source.is_file():
         print(f"skipped: {source} is not there")
         sys.exit(77)
-    windows = json.loads(WHICH[args.which].tokens.read_text())["windows"]
+    windows = json.loads(WHICH[args.which].tokens.read_text())["windows"][-args.windows:]
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         model = str(Path(folder) / "f16.gguf")
@@ -95,8 +106,13 @@ def main():
         off = {kv: np.sqrt(np.mean((logits(args.kvrt, model, window, kv, folder) - truth) ** 2)) for kv in ("f32", "f16", "bf16", "int8")}
         print("logits off the f32 reference by " + ", ".join(f"{kv} {o:.2e}" for kv, o in off.items()))
         failed |= not off["f32"] <= off["f16"] <= off["int8"]
+        tokens, token_bytes = sum(windows, []), 2 * 2 * exact.layers * exact.kv_heads * exact.head_dim
+        for kv, limit in SIZE_LIMITS.items():
+            ratio = snapshot_ratio(args.kvrt, source, tokens, token_bytes, kv, folder)
+            print(f"{kv:5} snapshot of {len(tokens)} tokens {ratio:.4f} x raw f16, limit {limit}")
+            failed |= not ratio <= limit
     if failed:
-        sys.exit("FAILED: a KV format costs more than it may")
+        sys.exit("FAILED: a KV format costs more than it may, or its snapshots do")
 
 
 if __name__ == "__main__":
