@@ -55,7 +55,7 @@ struct Ops : Simd {
   KVRT_INLINE void dots(const uint8_t* unit, uint32_t b, uint32_t r, const simd::Columns<C>& x, I (&sum)[C]) {
     constexpr simd::QuantShape kShape = Source::kShape;
     constexpr uint32_t kChain = static_cast<uint32_t>(kShape.chain), kFirst = kShape.halves ? 4 : 8;
-    I pairs[C], widen = set1_16(1);
+    I pairs[C]{}, widen = set1_16(1);
     KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) {
       if (kShape.halves && j % kFirst == 0) widen = both(Source::half_scales(unit, b, r), j / kFirst);
       if (r == 0) Source::prefetch(unit, b, j);

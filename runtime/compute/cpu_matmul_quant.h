@@ -170,7 +170,7 @@ KVRT_INLINE void add_block(const uint8_t* unit, uint32_t b, const Columns<C>& x,
   constexpr QuantShape kShape = Source::kShape;
   KVRT_UNROLL for (uint32_t r = 0; r < kVectors<V>; ++r) {
     if (r > 0) asm volatile("" ::: "memory");  // activations are read again: kept from before, they would be spilled
-    typename V::I sum[C];
+    typename V::I sum[C]{};
     V::template dots<Source, C>(unit, b, r, x, sum);
     const typename V::F scale = Source::scale(unit, b, r);
     KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
