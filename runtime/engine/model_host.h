@@ -24,7 +24,7 @@ struct HostOptions {
   uint32_t step_ms_max = 0;    // 0: kStepMsDefault
   bool kv_populate = false;    // the pool's pages now, not on their first use
   KvFormat kv_format = KvFormat::kF16;
-  std::string cache_dir{};     // of packed weights; "": none
+  std::string cache_dir{};  // of packed weights; "": none
 };
 
 // Computes a step's rows: the model's forward pass, or a toy in its place.

@@ -268,7 +268,8 @@ TEST_P(BatchAndStale, SlotsDoNotShow) {
     for (StepSeq& seq : seqs) seq.store_kv = store;
     const Step s{seqs, tokens, positions, {}};
     backend->run(0, [&] {
-      backend->kv_store(pool.kv, pool.bytes.data(), 1, s, 0, rows, qkv.data() + a.q_width(), qkv.data() + a.q_width() + a.kv_width(), stride);
+      backend->kv_store(pool.kv, pool.bytes.data(), 1, s, 0, rows, qkv.data() + a.q_width(), qkv.data() + a.q_width() + a.kv_width(),
+                        stride);
       backend->attention(pool.kv, pool.bytes.data(), 1, s, {6, 0.125f, 0, 0}, qkv.data(), stride, out.data());
     });
   };
