@@ -33,9 +33,7 @@ Checksum128 load_checksum(const uint8_t* from) {
 
 template <typename T>
 T load(std::span<const uint8_t> bytes, size_t at) {
-  T value;
-  std::memcpy(&value, bytes.data() + at, sizeof value);
-  return value;
+  return kvrt::load<T>(bytes.data() + at);
 }
 
 BlockKey load_key(std::span<const uint8_t> bytes, size_t at) {

@@ -13,6 +13,14 @@ namespace kvrt {
 
 static_assert(std::endian::native == std::endian::little, "kvrt's formats are little-endian and are read in place");
 
+template <typename T>
+requires std::is_arithmetic_v<T>
+inline T load(const uint8_t* p) {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
 // A size that remembers whether any step of its arithmetic overflowed: read it only through get().
 class CheckedSize {
  public:

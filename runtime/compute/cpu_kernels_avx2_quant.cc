@@ -36,11 +36,6 @@ struct Ops : Simd {
     const __m128i values = _mm_add_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)), _mm_set1_epi8(static_cast<char>(zero)));
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), index);
   }
-  KVRT_INLINE I broadcast_word(const void* p) {
-    int word;
-    __builtin_memcpy(&word, p, sizeof word);
-    return set1_int(word);
-  }
   KVRT_INLINE I madd(I a, I b) { return _mm256_madd_epi16(a, b); }
   KVRT_INLINE F negate(F a) { return _mm256_xor_ps(a, set1(-0.0f)); }
 
@@ -61,7 +56,7 @@ struct Ops : Simd {
       if (r == 0) Source::prefetch(unit, b, j);
       const I w = Source::quads(unit, b, j, r);
       KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
-        const I xc = broadcast_word(x.quad(c, j));
+        const I xc = simd::broadcast_word<Simd>(x.quad(c, j));
         const I p = kShape.is_signed ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(xc, w)) : _mm256_maddubs_epi16(w, xc);
         pairs[c] = j % kChain == 0 ? p : _mm256_add_epi16(pairs[c], p);
         if ((j + 1) % kChain == 0) {
@@ -75,13 +70,13 @@ struct Ops : Simd {
     }
     if constexpr (kShape.zero != 0) {
       const I zeros = set1_16(kShape.zero), by = kShape.halves ? _mm256_mullo_epi16(Source::half_scales(unit, b, r), zeros) : zeros;
-      KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) sum[c] = _mm256_sub_epi32(sum[c], madd(by, broadcast_word(x.half_sums(c))));
+      KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) sum[c] = _mm256_sub_epi32(sum[c], madd(by, simd::broadcast_word<Simd>(x.half_sums(c))));
     }
   }
 };
 
 }  // namespace
 
-constinit const MatmulTable kMatmul = simd::matmul_table<Ops>(matmul_f32, matmul_f16, matmul_bf16, AllDTypes{});
+constinit const MatmulTable kMatmul = simd::matmul_table<Ops>(AllDTypes{});
 
 }  // namespace kvrt::avx2

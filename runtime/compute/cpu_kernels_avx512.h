@@ -5,13 +5,8 @@
 
 namespace kvrt::avx512 {
 
-void matmul_f16(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end);
-void matmul_bf16(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end);
-void matmul_f32(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end);
 extern const MatmulTable kMatmul;
 inline constexpr uint32_t kColumnGroup = 8;  // columns of a tile of quantized matmul
 void attend_span(const AttentionTile& tile);
-void merge_span(uint32_t head_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2);
-void finish_row(uint32_t head_dim, float sum, const float* acc, float* out);
 
 }  // namespace kvrt::avx512

@@ -34,11 +34,6 @@ struct Ops : Simd {
     const __m128i values = _mm_add_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)), _mm_set1_epi8(static_cast<char>(zero)));
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), index);
   }
-  KVRT_INLINE I broadcast_word(const void* p) {
-    int word;
-    __builtin_memcpy(&word, p, sizeof word);
-    return _mm512_set1_epi32(word);
-  }
   KVRT_INLINE I madd(I a, I b) { return _mm512_madd_epi16(a, b); }
   KVRT_INLINE F negate(F a) { return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN))); }
 
@@ -53,11 +48,11 @@ struct Ops : Simd {
       if constexpr (kShape.zero == 0) {
         sum[c] = second[c] = _mm512_setzero_si512();
       } else if constexpr (kShape.halves) {
-        const I both = broadcast_word(sums);
+        const I both = simd::broadcast_word<Simd>(sums);
         sum[c] = madd(both, _mm512_set1_epi32(z & 0xffff));
         second[c] = madd(both, _mm512_set1_epi32(static_cast<int>(static_cast<unsigned>(z) << 16)));
       } else {
-        sum[c] = madd(broadcast_word(sums), set1_16(z));
+        sum[c] = madd(simd::broadcast_word<Simd>(sums), set1_16(z));
       }
     }
     KVRT_UNROLL for (uint32_t j = 0; j < 8; ++j) {
@@ -65,7 +60,7 @@ struct Ops : Simd {
       const I w = Source::quads(unit, b, j, 0);
       KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
         I& to = kShape.halves && j >= 4 ? second[c] : sum[c];
-        to = _mm512_dpbusd_epi32(to, w, broadcast_word(x.quad(c, j)));
+        to = _mm512_dpbusd_epi32(to, w, simd::broadcast_word<Simd>(x.quad(c, j)));
         pin(to);  // or g++ unpacks all quads first, and spills them
       }
     }
@@ -82,6 +77,6 @@ struct Ops : Simd {
 
 }  // namespace
 
-constinit const MatmulTable kMatmul = simd::matmul_table<Ops>(matmul_f32, matmul_f16, matmul_bf16, AllDTypes{});
+constinit const MatmulTable kMatmul = simd::matmul_table<Ops>(AllDTypes{});
 
 }  // namespace kvrt::avx512

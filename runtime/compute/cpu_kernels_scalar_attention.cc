@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/base/bytes.h"
 #include "runtime/compute/cpu_kernels_scalar.h"
 #include "runtime/compute/quants.h"
 
@@ -10,13 +11,6 @@ namespace kvrt::scalar {
 namespace {
 
 constexpr float kF16Max = 65504.0f;
-
-template <typename T>
-T load(const uint8_t* p) {
-  T value;
-  std::memcpy(&value, p, sizeof value);
-  return value;
-}
 
 template <KvFormat format>
 float element(const uint8_t* row, uint64_t i) {

@@ -6,13 +6,21 @@
 // stored, or moved up to be unsigned; what that adds is a multiple of the sum of the activations, which is known.
 #pragma once
 
-#include "runtime/compute/cpu_matmul.h"
+#include "runtime/compute/cpu_matmul_plain.h"
 
 namespace kvrt::simd {
 
 template <typename V>
 inline constexpr uint32_t kVectors = kPanelRows / V::kLanes;  // of a panel's rows
 inline constexpr uint32_t kPrefetchBytes = 7 << 10;           // ahead in the panel stream
+
+// Four bytes, or two int16, in every 32-bit lane.
+template <typename V>
+KVRT_INLINE typename V::I broadcast_word(const void* p) {
+  int word;
+  __builtin_memcpy(&word, p, sizeof word);
+  return V::set1_int(word);
+}
 
 // What the arithmetic must know of a format.
 struct QuantShape {
@@ -176,7 +184,7 @@ KVRT_INLINE void add_block(const uint8_t* unit, uint32_t b, const Columns<C>& x,
     KVRT_UNROLL for (uint32_t c = 0; c < C; ++c) {
       typename V::F chain = V::fma(V::to_float(sum[c]), V::mul(scale, V::broadcast(x.d + c)), chains[c].v[r]);
       if constexpr (kShape.minimum && kShape.halves) {
-        const typename V::I sums = V::madd(Source::half_minimums(unit, b, r), V::broadcast_word(x.half_sums(c)));
+        const typename V::I sums = V::madd(Source::half_minimums(unit, b, r), broadcast_word<V>(x.half_sums(c)));
         chain = V::fma(V::to_float(sums), V::mul(Source::minimum(unit, b, r), V::broadcast(x.d + c)), chain);
       } else if constexpr (kShape.minimum) {
         chain = V::fma(Source::minimum(unit, b, r), V::broadcast(x.s + c), chain);
@@ -257,17 +265,18 @@ void matmul_quantized(const MatmulArgs& args, uint32_t panel_begin, uint32_t pan
   }
 }
 
+template <typename V, DType type>
+constexpr MatmulFn matmul_kernel() {
+  if constexpr (type == DType::kF32) return plain_matmul<V, PlainF32>;
+  if constexpr (type == DType::kF16) return plain_matmul<V, PlainF16>;
+  if constexpr (type == DType::kBF16) return plain_matmul<V, PlainBf16>;
+  if constexpr (!is_plain(type)) return matmul_quantized<V, type>;
+}
+
 template <typename V, DType... types>
-constexpr MatmulTable matmul_table(MatmulFn f32, MatmulFn f16, MatmulFn bf16, DTypeList<types...>) {
+constexpr MatmulTable matmul_table(DTypeList<types...>) {
   MatmulTable table{};
-  const auto add = [&]<DType type>() {
-    MatmulFn& fn = table.by_type[static_cast<uint32_t>(type)];
-    if constexpr (!is_plain(type)) fn = matmul_quantized<V, type>;
-    if constexpr (type == DType::kF32) fn = f32;
-    if constexpr (type == DType::kF16) fn = f16;
-    if constexpr (type == DType::kBF16) fn = bf16;
-  };
-  (add.template operator()<types>(), ...);
+  ((table.by_type[static_cast<uint32_t>(types)] = matmul_kernel<V, types>()), ...);
   return table;
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/base/bytes.h"
+#include "runtime/compute/quant_block.h"
 #include "runtime/compute/quant_words.h"
 #include "runtime/compute/quants.h"
 
@@ -32,7 +33,6 @@ template <uint32_t B>
   }
 }
 
-// Where the two sub-scales of a lane lie in a unit: rows side by side, or the two halves of a row.
 template <DType T>
 [[gnu::always_inline]] inline void write_block(const QuantWords& w, uint32_t block, uint32_t lane, uint8_t* unit) {
   constexpr QuantFormat kFormat = *quant_format(T);
@@ -41,8 +41,7 @@ template <DType T>
     std::memcpy(unit + lane * kFormat.scale_bytes, &w.scale, kFormat.scale_bytes);
     std::memcpy(unit + kPanelRows * kFormat.scale_bytes + lane * kFormat.min_bytes, &w.minimum, kFormat.min_bytes);
   }
-  uint8_t* sub = unit + kFormat.sub_at() + block * kPanelRows * kFormat.sub_bytes();
-  for (uint32_t i = 0; i < kFormat.sub_bytes(); ++i) sub[kFormat.halves() ? lane * 2 + i : i * kPanelRows + lane] = w.sub[i];
+  for (uint32_t i = 0; i < kFormat.sub_bytes(); ++i) unit[sub_offset(kFormat, block, lane, i)] = w.sub[i];
   uint8_t* body = unit + kFormat.header_bytes() + block * kFormat.body_bytes();
   uint64_t low[4], high[4];
   for (uint32_t i = 0; i < 4; ++i) {

@@ -1,10 +1,11 @@
 // A quantized GGUF block taken apart eight elements at a time: the one place that knows how the file's bytes lie. Packing and
-// dequantization are made of it. All fields are little-endian, as is the machine (bytes.h asserts it); "f16" and "u16" are two bytes.
+// dequantization are made of it. All fields are little-endian; "f16" and "u16" are two bytes.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
+#include "runtime/base/bytes.h"
 #include "runtime/compute/quant_format.h"
 
 namespace kvrt {
@@ -18,20 +19,9 @@ struct QuantWords {
 
 inline constexpr uint64_t kEveryByte = 0x0101010101010101;
 
-inline uint16_t load_u16(const uint8_t* p) {
-  uint16_t v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-inline uint64_t load_u64(const uint8_t* p) {
-  uint64_t v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-
 // `bits` bits of each of 8 bytes, from bit `shift` on.
 [[gnu::always_inline]] inline uint64_t bits_of(const uint8_t* p, uint32_t shift, uint32_t bits) {
-  return load_u64(p) >> shift & ((1u << bits) - 1) * kEveryByte;
+  return load<uint64_t>(p) >> shift & ((1u << bits) - 1) * kEveryByte;
 }
 
 // Bit i becomes the lowest bit of byte i.
@@ -53,9 +43,9 @@ inline uint64_t load_u64(const uint8_t* p) {
 // Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL, MXFP4: the scale (f16, or one byte), f16 minimum where there is one, u32 of fifth bits where there are
 // some, 16 bytes of nibbles.
 [[gnu::always_inline]] inline void nibble_block(const QuantFormat& f, const uint8_t* p, QuantWords* out) {
-  out->scale = f.scale_bytes == 1 ? *p : load_u16(p);
+  out->scale = f.scale_bytes == 1 ? *p : load<uint16_t>(p);
   p += f.scale_bytes;
-  if (f.min_bytes) out->minimum = load_u16(p);
+  if (f.min_bytes) out->minimum = load<uint16_t>(p);
   p += f.min_bytes;
   nibbles(f.high_bits ? p + 4 : p, out->u);
   for (uint32_t w = 0; f.high_bits && w < 4; ++w) out->u[w] |= spread(p[w]) << 4;
@@ -63,14 +53,14 @@ inline uint64_t load_u64(const uint8_t* p) {
 
 // f16 scale, 32 signed bytes.
 [[gnu::always_inline]] inline void q8_0_block(const uint8_t* p, QuantWords* out) {
-  out->scale = load_u16(p);
-  for (uint32_t w = 0; w < 4; ++w) out->u[w] = load_u64(p + 2 + 8 * w);
+  out->scale = load<uint16_t>(p);
+  for (uint32_t w = 0; w < 4; ++w) out->u[w] = load<uint64_t>(p + 2 + 8 * w);
 }
 
 // 16 bytes, for each half block scale | minimum << 4; 64 bytes of two bits; f16 scale, f16 minimum.
 [[gnu::always_inline]] inline void q2_k_block(const uint8_t* p, uint32_t b, QuantWords* out) {
-  out->scale = load_u16(p + 80);
-  out->minimum = load_u16(p + 82);
+  out->scale = load<uint16_t>(p + 80);
+  out->minimum = load<uint16_t>(p + 82);
   for (uint32_t h = 0; h < 2; ++h) out->sub[h] = p[2 * b + h];
   for (uint32_t w = 0; w < 4; ++w) out->u[w] = two_bits(p + 16, b, w);
 }
@@ -79,7 +69,7 @@ inline uint64_t load_u64(const uint8_t* p) {
 // the nibbles of 8 bytes, high two bits in 4 bytes; f16 scale.
 [[gnu::always_inline]] inline void q3_k_block(const uint8_t* p, uint32_t b, QuantWords* out) {
   const uint8_t* scales = p + 96;
-  out->scale = load_u16(p + 108);
+  out->scale = load<uint16_t>(p + 108);
   for (uint32_t h = 0; h < 2; ++h) {
     const uint32_t i = 2 * b + h;
     const int low = scales[i % 8] >> i / 8 * 4 & 15, high = scales[8 + i % 4] >> i / 4 * 2 & 3;
@@ -92,8 +82,8 @@ inline uint64_t load_u64(const uint8_t* p) {
 // byte i: element i of block b); 128 bytes of nibbles: of 32, the low ones are one block, the high ones the next.
 [[gnu::always_inline]] inline void q45_k_block(const QuantFormat& f, const uint8_t* p, uint32_t b, QuantWords* out) {
   const uint8_t *packed = p + 4, *high = p + 16, *low = f.high_bits ? p + 48 : p + 16;
-  out->scale = load_u16(p);
-  out->minimum = load_u16(p + 2);
+  out->scale = load<uint16_t>(p);
+  out->minimum = load<uint16_t>(p + 2);
   if (b < 4) {
     out->sub[0] = packed[b] & 63;
     out->sub[1] = packed[b + 4] & 63;
@@ -110,7 +100,7 @@ inline uint64_t load_u64(const uint8_t* p) {
 // 128 bytes of nibbles: of 64, the low ones are two blocks, the high ones the next two; 64 bytes of the upper two bits; 16 scales, i8;
 // f16 scale.
 [[gnu::always_inline]] inline void q6_k_block(const uint8_t* p, uint32_t b, QuantWords* out) {
-  out->scale = load_u16(p + 208);
+  out->scale = load<uint16_t>(p + 208);
   for (uint32_t h = 0; h < 2; ++h) out->sub[h] = p[192 + 2 * b + h];
   for (uint32_t w = 0; w < 4; ++w) {
     out->u[w] = bits_of(p + b / 4 * 64 + b % 2 * 32 + 8 * w, b % 4 / 2 * 4, 4) | two_bits(p + 128, b, w) << 4;
@@ -119,8 +109,8 @@ inline uint64_t load_u64(const uint8_t* p) {
 
 // f16 scale; u16 and 4 bytes: upper two bits and low nibbles of 8 scales (+ 32); 16 bytes of nibbles for each block.
 [[gnu::always_inline]] inline void iq4_xs_block(const uint8_t* p, uint32_t b, QuantWords* out) {
-  out->scale = load_u16(p);
-  const int low = p[4 + b / 2] >> b % 2 * 4 & 15, high = load_u16(p + 2) >> 2 * b & 3;
+  out->scale = load<uint16_t>(p);
+  const int low = p[4 + b / 2] >> b % 2 * 4 & 15, high = load<uint16_t>(p + 2) >> 2 * b & 3;
   out->sub[0] = static_cast<uint8_t>((low | high << 4) - 32);
   nibbles(p + 8 + 16 * b, out->u);
 }

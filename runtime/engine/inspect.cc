@@ -4,6 +4,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/bytes.h"
 #include "runtime/engine/model_host.h"
 #include "runtime/engine/plan.h"
 #include "runtime/model/ggml_types.h"
@@ -14,13 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr uint64_t kFirstElements = 8;
-
-template <typename T>
-T load(const uint8_t* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
 
 Json scalar(GgufType type, const uint8_t* at) {
   switch (type) {

@@ -46,13 +46,6 @@ class Mapping {
   size_t size_ = 0;  // of the mapping
 };
 
-template <typename T>
-T load(const uint8_t* p) {
-  T value;
-  std::memcpy(&value, p, sizeof value);
-  return value;
-}
-
 // An integer of any GGUF integer type, if int64 can hold it.
 std::optional<int64_t> load_int(GgufType type, const uint8_t* p) {
   switch (type) {
