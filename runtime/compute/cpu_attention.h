@@ -38,13 +38,18 @@ void softmax_row(Seen seen, const float* value_scales, float* p, float* max_out,
   *max_out = S::max_lanes(largest);
   const F max = S::set1(*max_out);
   typename S::Lanes16 sums = S::zero16();
-  for (uint32_t j = seen.first / 16 * 16; j < seen.end; j += 16) {
-    KVRT_UNROLL for (uint32_t i = 0; i < 16 / kLanes; ++i) {
-      float* at = p + j + kLanes * i;
-      F e = exp<S>(S::sub(S::load(at), max));
-      if (!all_seen(seen, j, 16)) e = S::keep(seen_lanes<S>(seen, j + kLanes * i), e);
+  const auto weigh = [&](uint32_t j, auto keep) __attribute__((always_inline)) {
+    KVRT_UNROLL for (uint32_t i = 0; i < 16 / kLanes; ++i, j += kLanes) {
+      const F e = keep(exp<S>(S::sub(S::load(p + j), max)), j);
       sums.v[i] = S::add(sums.v[i], e);
-      S::store(at, value_scales == nullptr ? e : S::mul(e, S::load(value_scales + j + kLanes * i)));
+      S::store(p + j, value_scales == nullptr ? e : S::mul(e, S::load(value_scales + j)));
+    }
+  };
+  for (uint32_t j = seen.first / 16 * 16; j < seen.end; j += 16) {
+    if (all_seen(seen, j, 16)) {
+      weigh(j, [](F e, uint32_t) { return e; });
+    } else {
+      weigh(j, [&](F e, uint32_t at) { return S::keep(seen_lanes<S>(seen, at), e); });
     }
   }
   *sum_out = S::sum16(sums);

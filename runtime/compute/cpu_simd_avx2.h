@@ -46,10 +46,9 @@ struct Simd {
   KVRT_INLINE I set1_int(int x) { return _mm256_set1_epi32(x); }
   KVRT_INLINE I round_to_int(F a) { return _mm256_cvtps_epi32(a); }  // ties to even
   KVRT_INLINE F to_float(I a) { return _mm256_cvtepi32_ps(a); }
-  // p * 2^n, n whole and small; shifted = n + 1.5 * 2^23.
+  // p * 2^n, p and the result normal, n whole; shifted = n + 1.5 * 2^23, whose low bits are n's.
   KVRT_INLINE F times_power_of_two(F p, F, F shifted) {
-    const I bias = set1_int(127 - 0x4b400000);  // the bits of 1.5 * 2^23
-    return mul(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(shifted), bias), 23)));
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(shifted), 23)));
   }
 
   // kLanes values from or to another type.
