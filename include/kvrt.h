@@ -298,7 +298,7 @@ typedef struct kvrt_runtime_props {
   uint32_t threads;
   char device[16];      /* "cpu" */
   char isa[16];         /* the kernel table in use */
-  char numerics[16];    /* version of the arithmetic's definition, "cpu-2" */
+  char numerics[16];    /* version of the arithmetic's definition, "cpu-3" */
   char isa_tables[128]; /* every table built, each with "ok", "not on this machine" or "differs from scalar" */
   char libraries[128];  /* "sqlite 3.40.1, zstd 1.5.4, ..." */
 } kvrt_runtime_props;

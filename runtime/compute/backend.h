@@ -136,7 +136,7 @@ class Backend {
   virtual void set_threads(uint32_t threads) = 0;
   virtual const char* name() const = 0;      // "cpu"
   virtual const char* isa() const = 0;       // kernel table in use: "scalar", "avx2", "avx512"
-  virtual const char* numerics() const = 0;  // "cpu-2": part of kv_root
+  virtual const char* numerics() const = 0;  // "cpu-3": part of kv_root
 };
 
 struct CpuOptions {

@@ -60,7 +60,7 @@ class CpuBackend final : public Backend {
   }
   const char* name() const override { return "cpu"; }
   const char* isa() const override { return kernels_.isa; }
-  const char* numerics() const override { return "cpu-2"; }
+  const char* numerics() const override { return "cpu-3"; }
   uint32_t threads() const { return pool_.size(); }
   uint32_t regions() const { return pool_.regions(); }
 

@@ -64,10 +64,10 @@ void rmsnorm_row(const float* x, const float* weight, float eps, uint32_t width,
   if (i < n) S::store_n(out + i, n - i, S::mul(S::mul(S::load_n(x + i, n - i), scale), S::load_n(weight + i, n - i)));
 }
 
-// x / (1 + exp(-t)) * up
+// x / (1 + exp(-t)) * up; exp(-|t|) is 0 where exp stops falling, for an x of any size
 template <typename S>
 KVRT_INLINE typename S::F gate_mul(typename S::F x, typename S::F t, typename S::F up) {
-  const typename S::F e = exp<S>(S::negative_abs(t));
+  const typename S::F fall = S::negative_abs(t), e = S::keep(S::less(S::set1(-64.0f), fall), exp<S>(fall));
   const typename S::F numerator = S::select(S::less(t, S::zero()), S::mul(x, e), x);
   return S::mul(S::div(numerator, S::add(S::set1(1.0f), e)), up);
 }

@@ -8,19 +8,13 @@
 namespace kvrt::scalar {
 
 float exp(float x) {
-  if (x < -64.0f) return 0.0f;
-  const float shifted = std::fmaf(x, 0x1.715476p+0f, kRoundMagic);  // log2(e)
+  x = -64.0f > x ? -64.0f : x;
+  constexpr float kLog2e = 0x1.715476p+0f;
+  const float shifted = std::fmaf(x, kLog2e, kRoundMagic);
   const float n = shifted - kRoundMagic;
-  float r = std::fmaf(n, -0x1.62e4p-1f, x);  // ln(2), high part: n times it is exact
-  r = std::fmaf(n, -0x1.7f7d1cp-20f, r);
-  float p = 1.9875691500e-4f;
-  p = std::fmaf(p, r, 1.3981999507e-3f);
-  p = std::fmaf(p, r, 8.3334519073e-3f);
-  p = std::fmaf(p, r, 4.1665795894e-2f);
-  p = std::fmaf(p, r, 1.6666665459e-1f);
-  p = std::fmaf(p, r, 5.0000001201e-1f);
-  p = std::fmaf(p, r * r, r);
-  p = p + 1.0f;
+  const float r = std::fmaf(x, kLog2e, -n);
+  float p = 0x1.5bb9b6p-10f;
+  for (const float c : {0x1.3ceae2p-7f, 0x1.c6b756p-5f, 0x1.ebf9bap-3f, 0x1.62e42ap-1f, 1.0f}) p = std::fmaf(p, r, c);
   const uint32_t exponent = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRoundMagic) + 127u;
   return p * std::bit_cast<float>(exponent << 23);
 }
@@ -57,20 +51,20 @@ void rmsnorm_row(const float* x, const float* weight, float eps, uint32_t width,
   for (uint32_t i = 0; i < width; ++i) out[i] = (x[i] * scale) * weight[i];
 }
 
+// x / (1 + exp(-t)) * up: the exponent is never positive, so that nothing overflows.
+static float gate_mul(float x, float t, float up) {
+  const float fall = -std::fabs(t), e = -64.0f < fall ? exp(fall) : 0.0f;
+  return ((t < 0.0f ? x * e : x) / (1.0f + e)) * up;
+}
+
 void silu_mul_row(const float* gate, const float* up, uint32_t width, float* out) {
-  for (uint32_t i = 0; i < width; ++i) {
-    const float x = gate[i], e = exp(-std::fabs(x));  // in (0, 1]: nothing overflows
-    const float numerator = x < 0.0f ? x * e : x;
-    out[i] = (numerator / (1.0f + e)) * up[i];
-  }
+  for (uint32_t i = 0; i < width; ++i) out[i] = gate_mul(gate[i], gate[i], up[i]);
 }
 
 void gelu_mul_row(const float* gate, const float* up, uint32_t width, float* out) {
   for (uint32_t i = 0; i < width; ++i) {
-    const float x = gate[i], t = std::fmaf(x * x, 0x1.2444f2p-4f, 0x1.988454p+0f) * x;
-    const float e = exp(-std::fabs(t));
-    const float numerator = t < 0.0f ? x * e : x;
-    out[i] = (numerator / (1.0f + e)) * up[i];
+    const float x = gate[i];
+    out[i] = gate_mul(x, std::fmaf(x * x, 0x1.2444f2p-4f, 0x1.988454p+0f) * x, up[i]);
   }
 }
 

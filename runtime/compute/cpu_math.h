@@ -5,24 +5,22 @@
 
 namespace kvrt::simd {
 
-// x ≤ 88; 0 below -64.
+// x ≤ 88; below -64 that of -64.
 template <typename S>
 KVRT_INLINE typename S::F exp(typename S::F x) {
   using F = typename S::F;
-  const F magic = S::set1(12582912.0f);
-  const F shifted = S::fma(x, S::set1(0x1.715476p+0f), magic);
+  const F magic = S::set1(12582912.0f), log2e = S::set1(0x1.715476p+0f);
+  x = S::max(S::set1(-64.0f), x);
+  const F shifted = S::fma(x, log2e, magic);
   const F n = S::sub(shifted, magic);
-  F r = S::fma(n, S::set1(-0x1.62e4p-1f), x);
-  r = S::fma(n, S::set1(-0x1.7f7d1cp-20f), r);
-  F p = S::set1(1.9875691500e-4f);
-  p = S::fma(p, r, S::set1(1.3981999507e-3f));
-  p = S::fma(p, r, S::set1(8.3334519073e-3f));
-  p = S::fma(p, r, S::set1(4.1665795894e-2f));
-  p = S::fma(p, r, S::set1(1.6666665459e-1f));
-  p = S::fma(p, r, S::set1(5.0000001201e-1f));
-  p = S::fma(p, S::mul(r, r), r);
-  p = S::add(p, S::set1(1.0f));
-  return S::keep(S::not_less(x, S::set1(-64.0f)), S::times_power_of_two(p, n, shifted));
+  const F r = S::fmsub(x, log2e, n);
+  F p = S::set1(0x1.5bb9b6p-10f);
+  p = S::fma(p, r, S::set1(0x1.3ceae2p-7f));
+  p = S::fma(p, r, S::set1(0x1.c6b756p-5f));
+  p = S::fma(p, r, S::set1(0x1.ebf9bap-3f));
+  p = S::fma(p, r, S::set1(0x1.62e42ap-1f));
+  p = S::fma(p, r, S::set1(1.0f));
+  return S::times_power_of_two(p, n, shifted);
 }
 
 // One lane of exp: the same bits as any other lane.

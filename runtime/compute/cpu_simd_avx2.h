@@ -37,7 +37,6 @@ struct Simd {
   KVRT_INLINE F with_sign_of(F magnitude, F from) { return _mm256_or_ps(magnitude, _mm256_and_ps(set1(-0.0f), from)); }  // magnitude >= +0
 
   KVRT_INLINE Mask less(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
-  KVRT_INLINE Mask not_less(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_NLT_UQ); }  // true for NaN
   KVRT_INLINE Mask first_lanes(int n) { return _mm256_castsi256_ps(int_lanes(n)); }
   KVRT_INLINE Mask and_not(Mask a, Mask b) { return _mm256_andnot_ps(b, a); }  // a and not b
   KVRT_INLINE F select(Mask m, F yes, F no) { return _mm256_blendv_ps(no, yes, m); }

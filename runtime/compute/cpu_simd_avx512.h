@@ -39,7 +39,6 @@ struct Simd {
   }
 
   KVRT_INLINE Mask less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
-  KVRT_INLINE Mask not_less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ); }
   KVRT_INLINE Mask first_lanes(int n) { return static_cast<Mask>(n <= 0 ? 0u : n >= 16 ? 0xffffu : (1u << n) - 1u); }
   KVRT_INLINE Mask and_not(Mask a, Mask b) { return static_cast<Mask>(a & ~b); }
   KVRT_INLINE F select(Mask m, F yes, F no) { return _mm512_mask_blend_ps(m, no, yes); }

@@ -13,7 +13,7 @@ TEST(OpenCpu, ChoosesAndRefuses) {
   const auto best = open_backend("");
   ASSERT_NE(best, nullptr);
   EXPECT_STREQ(best->name(), "cpu");
-  EXPECT_STREQ(best->numerics(), "cpu-2");
+  EXPECT_STREQ(best->numerics(), "cpu-3");
   const std::vector<KernelTableState> tables = cpu_kernel_tables();
   ASSERT_FALSE(tables.empty());
   EXPECT_STREQ(tables.back().isa, "scalar");
