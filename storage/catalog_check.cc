@@ -134,6 +134,7 @@ Status Catalog::check(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* c
     Query q = db_.query("PRAGMA integrity_check(20)");
     for (;;) {
       auto row = q.next();
+      if (row.status().code() == Code::kNoMemory) return row.take_status();  // says nothing of the catalog
       if (!row.is_ok()) {
         add_fault(faults, row.status().message());
         break;
@@ -159,6 +160,7 @@ Status Catalog::check_sessions(std::vector<VerifyFault>* faults) {
   }
   for (auto& [domain, name] : names) {
     auto loaded = load(domain, name, 0);  // at no time that it could have expired by
+    if (loaded.status().code() == Code::kNoMemory) return loaded.take_status();
     if (!loaded.is_ok()) add_fault(faults, loaded.status().message(), name);
   }
   return {};

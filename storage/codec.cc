@@ -230,6 +230,7 @@ Status Codec::check(std::span<const uint8_t> frame, FrameHeader* header) {
 std::unique_ptr<Codec> CodecPool::take() {
   {
     std::lock_guard lock(mutex_);
+    idle_.reserve(kIdleCodecsMax);  // give() runs in destructors and must not need memory
     if (!idle_.empty()) {
       auto codec = std::move(idle_.back());
       idle_.pop_back();

@@ -51,7 +51,10 @@ Result<std::unique_ptr<SegmentWriter>> SegmentWriter::create(Env* env, const std
 SegmentWriter::~SegmentWriter() {
   file_.reset();
   if (kept_ || tmp_path_.empty()) return;
-  (void)env_->remove_file(published_ ? id_.path(root_) : tmp_path_).is_ok();  // what stays is removed by the next open
+  try {
+    (void)env_->remove_file(published_ ? id_.path(root_) : tmp_path_).is_ok();
+  } catch (...) {  // no memory: what stays is removed by the next open
+  }
 }
 
 Status SegmentWriter::append(const BlockKey& key, std::span<const uint8_t> frame) {

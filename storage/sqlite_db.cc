@@ -8,6 +8,10 @@
 
 namespace kvrt {
 
+namespace {
+constexpr const char kRollback[] = "ROLLBACK";
+}  // namespace
+
 Query::~Query() {
   if (statement_ == nullptr) return;
   sqlite3_reset(statement_);
@@ -69,7 +73,10 @@ std::string Query::text(int column) const {
   return std::string(bytes.begin(), bytes.end());
 }
 
-Db::~Db() { (void)close().is_ok(); }
+Db::~Db() {
+  for (auto& [sql, statement] : statements_) sqlite3_finalize(statement);
+  sqlite3_close_v2(db_);
+}
 
 Status Db::open(const std::string& uri, int flags, const std::string& shown_path) {
   KVRT_CHECK(db_ == nullptr);
@@ -97,11 +104,8 @@ Status Db::close() {
 }
 
 Query Db::query(const char* sql) {
-  auto found = statements_.find(sql);
-  if (found != statements_.end()) return Query(this, found->second, SQLITE_OK);
-  sqlite3_stmt* statement = nullptr;
-  int code = sqlite3_prepare_v3(db_, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
-  if (code == SQLITE_OK) statements_[sql] = statement;
+  sqlite3_stmt*& statement = statements_[sql];  // first its place: a statement that is lost holds the database open
+  const int code = statement != nullptr ? SQLITE_OK : sqlite3_prepare_v3(db_, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
   return Query(this, statement, code);
 }
 
@@ -185,11 +189,22 @@ Status Db::fail(int code) {
   return Status::make(klass, detail, code, std::move(message));
 }
 
+// With a statement that begin() prepared: there may be no memory now.
+void Db::rollback() noexcept {
+  auto found = statements_.find(kRollback);
+  if (found == statements_.end() || found->second == nullptr || sqlite3_get_autocommit(db_) != 0)
+    return;  // SQLite may have rolled back by itself
+  sqlite3_step(found->second);
+  sqlite3_reset(found->second);
+}
+
 Transaction::~Transaction() {
-  if (open_) (void)db_->exec("ROLLBACK").is_ok();  // SQLite may have rolled back by itself
+  if (open_) db_->rollback();
 }
 
 Status Transaction::begin() {
+  { Query prepared = db_->query(kRollback); }
+  db_->rollback();  // of one that could not be
   KVRT_TRY(db_->query("BEGIN IMMEDIATE").run());
   open_ = true;
   return {};

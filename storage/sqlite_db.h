@@ -66,7 +66,8 @@ class Db {
   int64_t last_rowid() const;
   uint64_t wal_bytes() const { return wal_bytes_; }
   Status checkpoint(bool truncate);
-  Status fail(int code);  // the Status of an SQLite code, with the connection's message
+  void rollback() noexcept;  // of a transaction that is open, if one is
+  Status fail(int code);     // the Status of an SQLite code, with the connection's message
   sqlite3* handle() { return db_; }
 
  private:

@@ -24,10 +24,13 @@ Status StoreImpl::start() {
 }
 
 StoreImpl::~StoreImpl() {
-  std::lock_guard lock(mutex_);
-  if (!dir_.read_only) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
-  Status closed = catalog_.close();
-  if (!closed.is_ok()) logf(log_, LogLevel::kWarn, "store: closing: %s", closed.message().c_str());
+  try {
+    std::lock_guard lock(mutex_);
+    if (!dir_.read_only) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
+    Status closed = catalog_.close();
+    if (!closed.is_ok()) logf(log_, LogLevel::kWarn, "store: closing: %s", closed.message().c_str());
+  } catch (...) {  // no memory: what is left is for the next open
+  }
 }
 
 Status StoreImpl::refresh_bytes() {

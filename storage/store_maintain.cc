@@ -1,4 +1,5 @@
 // What is done to a store besides saving and reading: remove, rename, pin, expiry, garbage, verification.
+#include <new>
 #include <utility>
 
 #include "storage/names.h"
@@ -29,9 +30,9 @@ Status StoreImpl::change_locked(bool frees, const std::function<Status()>& chang
   return status;
 }
 
-// Housekeeping that may fail without harm. Files go only after a commit that is on the disk: a power cut must not bring rows back whose
+// Housekeeping that may fail without harm, for want of memory too: what was committed stays so. Files go only after a commit that is on the disk: a power cut must not bring rows back whose
 // files are gone.
-void StoreImpl::after_commit(Durability durability, RemovedFiles* removed) {
+void StoreImpl::after_commit(Durability durability, RemovedFiles* removed) try {
   if (durability == Durability::kTokens || durability == Durability::kKv) {
     (void)catalog_.set_durability(Durability::kProcess).is_ok();
     empty_trash(env_, log_, dir_.root, &catalog_, &files_, removed);
@@ -40,6 +41,7 @@ void StoreImpl::after_commit(Durability durability, RemovedFiles* removed) {
   if (!folded.is_ok()) logf(log_, LogLevel::kWarn, "store: checkpoint: %s", folded.message().c_str());
   reserve_given_ = reserve_given_ && !make_reserve(env_, dir_.root);  // a slice of gc may not have freed enough yet: then after the next
   (void)refresh_bytes().is_ok();
+} catch (const std::bad_alloc&) {
 }
 
 Status StoreImpl::remove(std::string_view domain, std::string_view name) {

@@ -52,6 +52,7 @@ Result<std::shared_ptr<Store>> Engine::open_store(const std::shared_ptr<Engine>&
   std::error_code failed;
   std::string key = std::filesystem::weakly_canonical(path, failed).string();
   if (failed) key = path;
+  std::shared_ptr<Store> store;  // outlives the lock, which its end takes
   std::unique_lock lock(stores_mu_);
   for (auto it = stores_.find(key); it != stores_.end(); it = stores_.find(key)) {
     if (auto open = it->second.lock()) return open;
@@ -59,7 +60,7 @@ Result<std::shared_ptr<Store>> Engine::open_store(const std::shared_ptr<Engine>&
   }
   KVRT_ASSIGN(std::unique_ptr<Store> opened, Store::open(env_, log_.get(), path, options));
   auto held = std::make_shared<OpenStore>(self, key, std::move(opened));
-  std::shared_ptr<Store> store(held, held->store.get());
+  store = std::shared_ptr<Store>(held, held->store.get());
   stores_[key] = store;
   return store;
 }

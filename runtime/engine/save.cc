@@ -1,5 +1,6 @@
 // ModelHost: save and resume. A session is its nodes (full blocks, then the tail that has KV) and a manifest with what comes after.
 #include <algorithm>
+#include <optional>
 
 #include "runtime/base/limits.h"
 #include "runtime/engine/kv_layout.h"
@@ -7,6 +8,25 @@
 #include "runtime/engine/model_host.h"
 
 namespace kvrt {
+
+namespace {
+
+// Holds a pin that is there, until the blocks are copied out, whatever comes between.
+class Pinned {
+ public:
+  Pinned(std::mutex* mu, Session* session) : mu_(mu), session_(session) {}
+  Pinned(const Pinned&) = delete;
+  ~Pinned() {
+    std::lock_guard lock(*mu_);
+    --session_->pins;
+  }
+
+ private:
+  std::mutex* mu_;
+  Session* session_;
+};
+
+}  // namespace
 
 struct ModelHost::SavePlan {
   struct Chunk {
@@ -87,6 +107,7 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
     manifest = {kv_.block_tokens, s.share, plan.pending, s.messages, s.arguments, s.grammar, tokenizer_->text_id(), template_id_};
     ++s.pins;
   }
+  std::optional<Pinned> pinned(std::in_place, &mu_, session);
   // Unlocked: the blocks are pinned, sealed ones never change, and the tail only by a call on this session.
   SaveReport report;
   SessionIn in;
@@ -112,17 +133,18 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
     KVRT_TRY(put_chunks(save.get(), plan, &report));
     return save->commit(in);
   };
+  std::string own_name(name);  // now: after the commit nothing may fail
   auto saved = write(true);
   // Another session's removal took chunks that this one was to share: now it brings all of its own.
   if (!saved.is_ok() && saved.status().code() == Code::kBusy && saved.status().detail() == Detail::kConcurrent) saved = write(false);
+  pinned.reset();
   std::lock_guard lock(mu_);
-  --s.pins;
   if (!saved.is_ok()) {
     s.last_error = saved.status().clone();
     return saved.take_status();
   }
   s.id = saved->id;
-  s.name = name;
+  s.name = std::move(own_name);
   s.gen = saved->gen;
   s.saved_tail_begin = plan.tail_begin;
   s.saved_tail_end = plan.tail_end;

@@ -130,13 +130,13 @@ void ModelHost::warm(Session* session, std::unique_lock<std::mutex>& lock, uint6
     complete = load_stored(session, lock, [&](uint64_t, uint64_t) { return engine_->env()->now_ns() < deadline_ns; });
     complete |= s.table.covered(s.tokens.size()) == had;  // a chunk that cannot be read would be tried for ever
   }
-  s.generation->warmed = complete;
-  if (!s.generation->warmed) return;
+  if (!complete) return;
   if (s.generation->recompute_all && again) {
     s.disk_tokens = 0;  // it reuses nothing: these were its own
   } else {
     scheduler_->count_reuse(session);
   }
+  s.generation->warmed = true;
 }
 
 // Warms who is not, in a quarter of a step's time. False: nobody was cold.

@@ -54,11 +54,16 @@ class FaultFile final : public File {
     if (fault == Fault::kShort || fault == Fault::kTornKill) (void)base_->append(bytes.first(bytes.size() / 2)).is_ok();
     if (fault == Fault::kTornKill) FaultPlan::die();
     KVRT_TRY(fault_status(fault, path_));
-    return base_->append(bytes);
+    KVRT_TRY(base_->append(bytes));
+    plan_->done({DiskOp::Kind::kWrite, path_, "", appended_, {bytes.begin(), bytes.end()}});
+    appended_ += bytes.size();
+    return {};
   }
   Status sync() override {
     KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path_));
-    return base_->sync();
+    KVRT_TRY(base_->sync());
+    plan_->done({DiskOp::Kind::kSync, path_, "", 0, {}});
+    return {};
   }
   Result<uint64_t> size() const override { return base_->size(); }
   Result<std::span<const uint8_t>> map() override {
@@ -70,9 +75,16 @@ class FaultFile final : public File {
   std::unique_ptr<File> base_;
   std::string path_;
   FaultPlan* plan_;
+  uint64_t appended_ = 0;
 };
 
 }  // namespace
+
+void FaultEnv::random(std::span<uint8_t> out) {
+  if (random_seed == 0) return base_->random(out);
+  std::mt19937_64 numbers(random_seed + randoms_++);
+  for (uint8_t& byte : out) byte = static_cast<uint8_t>(numbers());
+}
 
 Result<std::unique_ptr<File>> FaultEnv::open_read(const std::string& path) {
   KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
@@ -84,27 +96,37 @@ Result<std::unique_ptr<File>> FaultEnv::create_new(const std::string& path) {
   if (on_create) on_create(path);
   KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path));
   KVRT_ASSIGN(auto file, base_->create_new(path));
+  plan_->done({DiskOp::Kind::kCreate, path, "", 0, {}});
   return std::unique_ptr<File>(new FaultFile(std::move(file), path, plan_));
 }
 
 Status FaultEnv::make_dir(const std::string& path) {
   KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path));
-  return base_->make_dir(path);
+  Result<bool> there = base_->exists(path);
+  KVRT_TRY(base_->make_dir(path));
+  if (there.is_ok() && !*there) plan_->done({DiskOp::Kind::kMakeDir, path, "", 0, {}});
+  return {};
 }
 
 Status FaultEnv::rename_new(const std::string& from, const std::string& to) {
   KVRT_TRY(fault_status(plan_->next(Op::kAlloc), from));
-  return base_->rename_new(from, to);
+  KVRT_TRY(base_->rename_new(from, to));
+  plan_->done({DiskOp::Kind::kRename, from, to, 0, {}});
+  return {};
 }
 
 Status FaultEnv::remove_file(const std::string& path) {
   KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
-  return base_->remove_file(path);
+  KVRT_TRY(base_->remove_file(path));
+  plan_->done({DiskOp::Kind::kUnlink, path, "", 0, {}});
+  return {};
 }
 
 Status FaultEnv::sync_dir(const std::string& path) {
   KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path));
-  return base_->sync_dir(path);
+  KVRT_TRY(base_->sync_dir(path));
+  plan_->done({DiskOp::Kind::kSyncDir, path, "", 0, {}});
+  return {};
 }
 
 Result<std::vector<std::string>> FaultEnv::list_dir(const std::string& path) {
@@ -142,7 +164,17 @@ FaultPlan* g_plan = nullptr;
 struct ShimFile {
   sqlite3_file base;   // what SQLite sees
   sqlite3_file* real;  // lies behind this struct in the same allocation
+  const char* path;    // SQLite's, until the file is closed
+  bool directory_due;  // a new log: its first sync is its directory's too
 };
+
+ShimFile* shim_of(sqlite3_file* file) { return reinterpret_cast<ShimFile*>(file); }
+void log_done(DiskOp::Kind kind, const std::string& path, sqlite3_int64 offset = 0, const void* data = nullptr, int n = 0) {
+  if (g_plan == nullptr || path.empty()) return;
+  auto bytes = static_cast<const uint8_t*>(data);
+  g_plan->done({kind, path, "", static_cast<uint64_t>(offset), {bytes, bytes + n}});
+}
+std::string directory_of(const char* path) { return std::string(path).substr(0, std::string(path).rfind('/')); }
 
 sqlite3_file* real_of(sqlite3_file* file) { return reinterpret_cast<ShimFile*>(file)->real; }
 
@@ -172,18 +204,28 @@ int shim_write(sqlite3_file* file, const void* from, int n, sqlite3_int64 at) {
   if (fault == Fault::kShort || fault == Fault::kTornKill) real->pMethods->xWrite(real, from, n / 2, at);
   if (fault == Fault::kTornKill) FaultPlan::die();
   if (fault != Fault::kNone) return code_of(fault, SQLITE_IOERR_WRITE);
-  return real->pMethods->xWrite(real, from, n, at);
+  const int code = real->pMethods->xWrite(real, from, n, at);
+  if (code == SQLITE_OK) log_done(DiskOp::Kind::kWrite, shim_of(file)->path, at, from, n);
+  return code;
 }
 
 int shim_truncate(sqlite3_file* file, sqlite3_int64 size) {
   KVRT_SHIM_TRY(Op::kOther, SQLITE_IOERR_TRUNCATE);
-  return real_of(file)->pMethods->xTruncate(real_of(file), size);
+  const int code = real_of(file)->pMethods->xTruncate(real_of(file), size);
+  if (code == SQLITE_OK) log_done(DiskOp::Kind::kTruncate, shim_of(file)->path, size);
+  return code;
 }
 
 int shim_sync(sqlite3_file* file, int flags) {
   Fault fault = ask(Op::kAlloc);  // delayed allocation: a sync is where a full disk may show
   if (fault != Fault::kNone) return fault == Fault::kIo ? SQLITE_IOERR_FSYNC : SQLITE_FULL;
-  return real_of(file)->pMethods->xSync(real_of(file), flags);
+  const int code = real_of(file)->pMethods->xSync(real_of(file), flags);
+  if (code == SQLITE_OK) {
+    log_done(DiskOp::Kind::kSync, shim_of(file)->path);
+    if (shim_of(file)->directory_due) log_done(DiskOp::Kind::kSyncDir, directory_of(shim_of(file)->path));
+    shim_of(file)->directory_due = false;
+  }
+  return code;
 }
 
 int shim_size(sqlite3_file* file, sqlite3_int64* size) { return real_of(file)->pMethods->xFileSize(real_of(file), size); }
@@ -205,15 +247,26 @@ int shim_open(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags,
   shim->base.pMethods = nullptr;
   shim->real = reinterpret_cast<sqlite3_file*>(shim + 1);
   shim->real->pMethods = nullptr;
+  shim->path = name != nullptr ? name : "";
   KVRT_SHIM_TRY(Op::kAlloc, SQLITE_CANTOPEN);
+  int there = 1;
+  if (name != nullptr) base_vfs(vfs)->xAccess(base_vfs(vfs), name, SQLITE_ACCESS_EXISTS, &there);
   int code = base_vfs(vfs)->xOpen(base_vfs(vfs), name, shim->real, flags, out_flags);
-  if (code == SQLITE_OK) shim->base.pMethods = &kShimMethods;
-  return code;
+  if (code != SQLITE_OK) return code;
+  shim->base.pMethods = &kShimMethods;
+  shim->directory_due = !there && (flags & (SQLITE_OPEN_WAL | SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL)) != 0;
+  if (!there) log_done(DiskOp::Kind::kCreate, shim->path);
+  return SQLITE_OK;
 }
 
 int shim_delete(sqlite3_vfs* vfs, const char* name, int sync_dir) {
   KVRT_SHIM_TRY(Op::kOther, SQLITE_IOERR_DELETE);
-  return base_vfs(vfs)->xDelete(base_vfs(vfs), name, sync_dir);
+  const int code = base_vfs(vfs)->xDelete(base_vfs(vfs), name, sync_dir);
+  if (code == SQLITE_OK) {
+    log_done(DiskOp::Kind::kUnlink, name);
+    if (sync_dir != 0) log_done(DiskOp::Kind::kSyncDir, directory_of(name));
+  }
+  return code;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/base/env.h"
+#include "tests/support/op_log.h"
 
 namespace kvrt::test {
 
@@ -33,6 +34,11 @@ class FaultPlan {
     fired_ = 0;
   }
   void disarm() { fault_ = Fault::kNone; }
+  // What succeeds from now on goes there; null: nowhere.
+  void record(OpLog* log) { log_ = log; }
+  void done(DiskOp op) {
+    if (OpLog* log = log_) log->add(std::move(op));
+  }
   uint64_t count() const { return count_; }
   uint64_t fired() const { return fired_; }
 
@@ -44,6 +50,7 @@ class FaultPlan {
   std::atomic<Fault> fault_{Fault::kNone};
   std::atomic<uint64_t> nth_{0}, count_{0}, fired_{0};
   std::atomic<bool> sticky_{false};
+  std::atomic<OpLog*> log_{nullptr};
 };
 
 class FaultEnv final : public Env {
@@ -62,18 +69,19 @@ class FaultEnv final : public Env {
   Result<FsInfo> fs_info(const std::string& path) override;
   uint64_t now_ns() override { return base_->now_ns() + (ticks_ += tick_ns); }
   int64_t unix_ms() override { return base_->unix_ms() + unix_offset_ms; }
-  void random(std::span<uint8_t> out) override { base_->random(out); }
+  void random(std::span<uint8_t> out) override;
 
   FsInfo* fs_override = nullptr;                           // what fs_info says, if set
   DirInfo* dir_override = nullptr;                         // what dir_info says, if set
   int64_t unix_offset_ms = 0;                              // the wall clock is so far off
   uint64_t tick_ns = 0;                                    // the monotonic clock runs so much faster, at every look
   std::function<void(const std::string& path)> on_create;  // before create_new
+  uint64_t random_seed = 0;                                // random() gives the same numbers again; 0: those of the system
 
  private:
   Env* base_;
   FaultPlan* plan_;
-  std::atomic<uint64_t> ticks_{0};
+  std::atomic<uint64_t> ticks_{0}, randoms_{0};
 };
 
 // Makes every SQLite connection opened from now on count and fail with `plan` (null: none). The shim stays registered.

@@ -1,0 +1,215 @@
+// Every allocation of a call on sessions and stores fails once, or it and all that follow: the call says NO_MEMORY or succeeds all the same, the live session goes
+// on to the right logits, and the same call then succeeds on the same store.
+//
+//   api_memory [EVERY]     1: each allocation (what the proof is); N: every Nth
+//
+// malloc and its kin are the program's own, so that those of SQLite, zstd and the C++ library fail too. Not for sanitizers, which bring theirs.
+#include <malloc.h>
+
+#include "../api/support.h"
+
+extern void* __libc_malloc(size_t);
+extern void* __libc_calloc(size_t, size_t);
+extern void* __libc_realloc(void*, size_t);
+extern void* __libc_memalign(size_t, size_t);
+
+static atomic_long allocations, fail_at;  // fail_at 0: none
+static atomic_int fail_all;               // those after it too
+
+#define KVRT_OURS __attribute__((visibility("default")))
+
+static int fails(void) {
+  const long at = atomic_load(&fail_at);
+  if (at == 0) return 0;
+  const long n = atomic_fetch_add(&allocations, 1) + 1;
+  if (n == at || (n > at && atomic_load(&fail_all))) {
+    errno = ENOMEM;
+    return 1;
+  }
+  return 0;
+}
+KVRT_OURS void* malloc(size_t size) { return fails() ? NULL : __libc_malloc(size); }
+KVRT_OURS void* calloc(size_t n, size_t size) { return fails() ? NULL : __libc_calloc(n, size); }
+KVRT_OURS void* realloc(void* p, size_t size) { return fails() ? NULL : __libc_realloc(p, size); }
+KVRT_OURS void* memalign(size_t align, size_t size) { return fails() ? NULL : __libc_memalign(align, size); }
+KVRT_OURS void* aligned_alloc(size_t align, size_t size) { return memalign(align, size); }
+KVRT_OURS int posix_memalign(void** out, size_t align, size_t size) {
+  void* p = memalign(align, size);
+  if (p == NULL) return ENOMEM;
+  *out = p;
+  return 0;
+}
+
+struct world {
+  char dir[kPathMax], path[kPathMax + 32];
+  kvrt_runtime* rt;
+  kvrt_model* model;
+  kvrt_store* store;
+  kvrt_session* live;  // never saved, 200 tokens
+  uint64_t digest;     // of its last logits
+  kvrt_session* session;
+  kvrt_store* other;
+  int round, renamed;
+};
+
+static const char* name_of(const struct world* w, const char* kind) {
+  static char name[64];
+  snprintf(name, sizeof name, "%s%d", kind, w->round);
+  return name;
+}
+static kvrt_status checkpoint(kvrt_session* s, const char* name) { return kvrt_session_checkpoint(s, name, strlen(name), NULL, NULL); }
+static kvrt_status remove_session(struct world* w, const char* name) { return kvrt_store_remove(w->store, NULL, 0, name, strlen(name)); }
+
+// ---- what is called: prepare and after run with memory enough -----------------------------------------------------------------------
+
+struct act {
+  const char* name;
+  void (*prepare)(struct world*);
+  kvrt_status (*call)(struct world*);
+  void (*after)(struct world*);  // of the call that succeeded
+};
+
+static void fresh_path(struct world* w) { snprintf(w->path, sizeof w->path, "%s/new%d", w->dir, w->round); }
+static kvrt_status open_other(struct world* w) { return kvrt_store_open(w->rt, w->path, strlen(w->path), NULL, &w->other); }
+static void release_other(struct world* w) { kvrt_store_release(w->other); }
+static void release_and_remove(struct world* w) {
+  kvrt_store_release(w->other);
+  remove_tree(w->path);
+}
+static void known_path(struct world* w) { snprintf(w->path, sizeof w->path, "%s/known", w->dir); }
+
+static void resume_base(struct world* w) { w->session = resume_session(w->model, w->store, "base", NULL); }
+static kvrt_status call_checkpoint(struct world* w) { return checkpoint(w->session, name_of(w, "c")); }
+static kvrt_status call_suspend(struct world* w) {
+  const char* name = name_of(w, "s");
+  return kvrt_session_suspend(w->session, name, strlen(name), NULL, NULL);
+}
+static void close_session(struct world* w) { kvrt_session_close(w->session); }
+static void close_and_remove_c(struct world* w) {
+  kvrt_session_close(w->session);
+  MUST(remove_session(w, name_of(w, "c")));
+}
+static void close_and_remove_s(struct world* w) {
+  kvrt_session_close(w->session);
+  MUST(remove_session(w, name_of(w, "s")));
+}
+static void grown_session(struct world* w) {
+  int32_t tokens[40];
+  resume_base(w);
+  prompt_tokens(tokens, 40, 7000 + (uint64_t)w->round, model_props(w->model).vocab_size);
+  MUST(checkpoint(w->session, name_of(w, "c")));
+  MUST(kvrt_session_append(w->session, tokens, 40));
+  MUST(kvrt_session_prefill(w->session, 0, NULL, NULL, NULL));
+}
+static kvrt_status call_resume(struct world* w) {
+  return kvrt_session_resume(w->model, w->store, "base", 4, NULL, NULL, NULL, NULL, &w->session);
+}
+static void saved_one(struct world* w) {
+  grown_session(w);
+  MUST(checkpoint(w->session, name_of(w, "x")));
+  kvrt_session_close(w->session);
+  MUST(remove_session(w, name_of(w, "c")));
+}
+static kvrt_status call_remove(struct world* w) { return remove_session(w, name_of(w, "x")); }
+static kvrt_status call_rename(struct world* w) {
+  return kvrt_store_rename(w->store, NULL, 0, w->renamed ? "eve" : "ann", 3, w->renamed ? "ann" : "eve", 3);
+}
+static void renamed(struct world* w) { w->renamed = !w->renamed; }
+static kvrt_status call_gc(struct world* w) { return kvrt_store_gc(w->store, NULL, NULL, NULL); }
+static kvrt_status call_verify(struct world* w) { return kvrt_store_verify(w->store, NULL, NULL); }
+static int32_t count_entry(void* user, const kvrt_event* e) {
+  *(int*)user += e->type == KVRT_EVENT_ENTRY;
+  return 0;
+}
+static kvrt_status call_list(struct world* w) {
+  int count = 0;
+  return kvrt_store_list(w->store, NULL, 0, count_entry, &count);
+}
+static void nothing(struct world* w) { (void)w; }
+
+static const struct act kActs[] = {
+    {"create a store", fresh_path, open_other, release_and_remove},
+    {"open a store", known_path, open_other, release_other},
+    {"checkpoint", resume_base, call_checkpoint, close_and_remove_c},
+    {"checkpoint of what is new", grown_session, call_checkpoint, close_and_remove_c},
+    {"suspend", resume_base, call_suspend, close_and_remove_s},
+    {"resume", nothing, call_resume, close_session},
+    {"remove", saved_one, call_remove, nothing},
+    {"rename", nothing, call_rename, renamed},
+    {"gc", nothing, call_gc, nothing},
+    {"list", nothing, call_list, nothing},
+    {"verify", nothing, call_verify, nothing},
+};
+
+static uint64_t live_digest(struct world* w) { return next_digest(w->live, NULL); }
+
+// Calls with allocation `at` failing. True: the call made fewer allocations than that.
+static int try_at(struct world* w, const struct act* act, long at, int all, long* refused) {
+  ++w->round;
+  act->prepare(w);
+  atomic_store(&allocations, 0);
+  atomic_store(&fail_all, all);
+  atomic_store(&fail_at, at);
+  kvrt_status status = act->call(w);
+  atomic_store(&fail_at, 0);
+  const int past = atomic_load(&allocations) < at;
+  if (status != KVRT_OK) {
+    ++*refused;
+    EXPECT(status == KVRT_NO_MEMORY && !past, "%s, allocation %ld%s: %s (%s)", act->name, at, all ? " and all after it" : "",
+           kvrt_status_name(status), last_message());
+    const uint64_t digest = live_digest(w);
+    EXPECT(digest == w->digest, "%s, allocation %ld: the live session has other logits", act->name, at);
+    status = act->call(w);
+    EXPECT(status == KVRT_OK, "%s, once more after allocation %ld%s failed: %s (%s)", act->name, at, all ? " and all after it" : "",
+           kvrt_status_name(status), last_message());
+  }
+  if (status == KVRT_OK) act->after(w);
+  return past || status != KVRT_OK;
+}
+
+int main(int argc, char** argv) {
+  const long every = argc > 1 ? atol(argv[1]) : 1;
+  struct world w = {0};
+  char model[kPathMax];
+  tiny_path(model, 0);
+  make_dir(w.dir);
+  w.rt = open_runtime(2, 0);
+  w.model = open_model(w.rt, model, 0, 0, 4096);
+  snprintf(w.path, sizeof w.path, "%s/store", w.dir);
+  w.store = open_store(w.rt, w.path);
+  int32_t tokens[200];
+  prompt_tokens(tokens, 200, 5, model_props(w.model).vocab_size);
+  w.live = open_session(w.model, NULL, 0);
+  MUST(kvrt_session_append(w.live, tokens, 200));
+  w.digest = live_digest(&w);
+  kvrt_session* s = open_session(w.model, w.store, 0);
+  MUST(kvrt_session_append(s, tokens, 150));
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+  MUST(checkpoint(s, "base"));
+  MUST(checkpoint(s, "ann"));
+  kvrt_session_close(s);
+  known_path(&w);
+  w.other = open_store(w.rt, w.path);
+  s = open_session(w.model, w.other, 0);
+  MUST(kvrt_session_append(s, tokens, 60));
+  MUST(checkpoint(s, "there"));
+  kvrt_session_close(s);
+  kvrt_store_release(w.other);
+  for (size_t i = 0; i < sizeof kActs / sizeof *kActs; ++i) {
+    long refused = 0, last = 0;
+    for (int all = 0; all < 2; ++all) {
+      long at = 1 + all % every;
+      while (at < 1000000 && !try_at(&w, &kActs[i], at, all, &refused)) at += every;
+      last = at;
+    }
+    printf("%s: %ld allocations, %ld refused\n", kActs[i].name, last - 1, refused);
+    fflush(stdout);
+    EXPECT_STATUS(kvrt_store_verify(w.store, NULL, NULL), KVRT_OK);
+  }
+  kvrt_session_close(w.live);
+  kvrt_store_release(w.store);
+  kvrt_model_release(w.model);
+  kvrt_runtime_release(w.rt);
+  remove_tree(w.dir);
+  return finish();
+}

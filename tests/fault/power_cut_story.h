@@ -1,0 +1,140 @@
+// The stories of power_cut: what a store may be asked to do, and the sessions that it must have then.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/fault_env.h"
+#include "tests/support/store_rig.h"
+
+namespace kvrt::test {
+
+inline constexpr int64_t kLaterMs = 3'600'000;  // the clock of whoever looks at a disk after the cut: what was to expire has
+
+// One session's conversation as it grows; `kind` and `length` tell all.
+inline const Chain& chain_of(int kind, size_t length) {
+  static std::map<std::pair<int, size_t>, std::unique_ptr<Chain>> made;
+  std::unique_ptr<Chain>& chain = made[{kind, length}];
+  if (!chain) chain = std::make_unique<Chain>(token_run(length, kind));
+  return *chain;
+}
+
+struct Known {
+  uint64_t gen = 0;
+  int kind = 0;
+  size_t length = 0;
+  uint8_t id = 0;
+  bool pinned = false;
+  bool kv = false;  // its KV was to be durable
+  bool operator==(const Known&) const = default;
+};
+using World = std::map<std::string, Known>;
+
+// What a story does. Each is one call that is acknowledged, but kExpire (an expiry set, then a gc) and kReopen.
+enum class Act { kNew, kGrow, kGrowKv, kGrowProcess, kGrowNone, kShareKv, kOverwrite, kRemove, kRename, kPin, kExpire, kReopen };
+inline constexpr Act kActs[] = {Act::kNew,       Act::kGrow,   Act::kGrowKv, Act::kGrowProcess, Act::kGrowNone, Act::kShareKv,
+                                Act::kOverwrite, Act::kRemove, Act::kRename, Act::kPin,         Act::kExpire,   Act::kReopen};
+inline constexpr const char* kActNames[] = {"new",       "grow",   "grow-kv", "grow-process", "grow-none", "share-kv",
+                                            "overwrite", "remove", "rename",  "pin",          "expire",    "reopen"};
+
+inline std::string describe(const std::vector<Act>& story) {
+  std::string text;
+  for (Act act : story) text += (text.empty() ? "" : ", ") + std::string(kActNames[static_cast<int>(act)]);
+  return text;
+}
+
+// The oracle and the calls of one story.
+class Story {
+ public:
+  Story(const std::string& root, Env* env) : root_(root), env_(env) {}
+
+  World world;
+  std::unique_ptr<Store> store;
+
+  Status open() {
+    KVRT_ASSIGN(store, open_store(root_, {}, env_));
+    return {};
+  }
+
+  Status act(Act what) {
+    const std::string first = world.empty() ? "" : world.begin()->first;
+    switch (what) {
+      case Act::kNew:
+        return save("s" + std::to_string(++names_), {0, 10 + names_, 40, ++ids_}, Durability::kTokens, false);
+      case Act::kGrow:
+        return grow(first, Durability::kTokens);
+      case Act::kGrowKv:
+        return grow(first, Durability::kKv);
+      case Act::kGrowProcess:
+        return grow(first, Durability::kProcess);
+      case Act::kGrowNone:
+        return grow(first, Durability::kNone);
+      case Act::kShareKv: {
+        if (first.empty()) return {};
+        Known known = world[first];
+        return save("t" + std::to_string(++names_), {0, known.kind, known.length, ++ids_}, Durability::kKv, false);
+      }
+      case Act::kOverwrite: {
+        if (first.empty()) return {};
+        const Known old = world[first];
+        return save(first, {old.gen, 40 + ++names_, 50, ++ids_, old.pinned}, Durability::kTokens, true);
+      }
+      case Act::kRemove:
+        if (first.empty()) return {};
+        world.erase(first);
+        return store->remove("", first);
+      case Act::kRename: {
+        if (first.empty()) return {};
+        const std::string to = "r" + std::to_string(++names_);
+        world[to] = world[first];
+        world[to].gen++;
+        world.erase(first);
+        return store->rename("", first, to);
+      }
+      case Act::kPin:
+        if (first.empty()) return {};
+        world[first].pinned = !world[first].pinned;
+        return store->pin("", first, world[first].pinned);
+      case Act::kExpire: {
+        if (first.empty()) return {};
+        if (!world[first].pinned) world.erase(first);
+        KVRT_TRY(store->set_ttl("", first, 60));
+        static_cast<FaultEnv*>(env_)->unix_offset_ms = kLaterMs;
+        return store->gc(nullptr).take_status();
+      }
+      case Act::kReopen:
+        store.reset();
+        return open();
+    }
+    return {};
+  }
+
+ private:
+  Status grow(const std::string& name, Durability durability) {
+    if (name.empty()) return {};
+    Known known = world[name];
+    known.length += 41;
+    return save(name, known, durability, false);
+  }
+  Status save(const std::string& name, Known known, Durability durability, bool overwrite) {
+    SaveOptions o;
+    o.id = known.id;
+    o.gen_seen = known.gen;
+    o.overwrite = overwrite;
+    o.durability = durability;
+    known.gen++;
+    known.kv = durability == Durability::kKv;
+    world[name] = known;
+    return save_chain(store.get(), name, chain_of(known.kind, known.length), o).take_status();
+  }
+
+  std::string root_;
+  Env* env_;
+  int names_ = 0;
+  uint8_t ids_ = 10;
+};
+
+}  // namespace kvrt::test

@@ -1,0 +1,88 @@
+// Any bytes as a frame and as a segment, with their checksums made right, so that what lies behind them is reached: a Status or a chunk that
+// survives being written again, and index entries that lie within the file.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "storage/codec.h"
+#include "storage/segment.h"
+
+namespace {
+
+using namespace kvrt;
+using Bytes = std::vector<uint8_t>;
+
+void require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "property broken: %s\n", what);
+  std::abort();
+}
+
+// Makes the last 16 bytes the checksum of those from `begin` on.
+void seal(Bytes* bytes, size_t begin) {
+  const size_t end = bytes->size() - kChecksumBytes;
+  const Checksum128 sum = checksum128({bytes->data() + begin, end - begin});
+  std::memcpy(bytes->data() + end, &sum.low, 8);
+  std::memcpy(bytes->data() + end + 8, &sum.high, 8);
+}
+
+class MemoryFile final : public File {
+ public:
+  explicit MemoryFile(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+  Status pread(uint64_t offset, std::span<uint8_t> out) const override {
+    require(offset <= bytes_.size() && out.size() <= bytes_.size() - offset, "only bytes that are there are read");
+    std::copy_n(bytes_.begin() + static_cast<ptrdiff_t>(offset), out.size(), out.begin());
+    return {};
+  }
+  Status append(std::span<const uint8_t>) override { return error(Code::kIo, Detail::kNone, "read only"); }
+  Status sync() override { return {}; }
+  Result<uint64_t> size() const override { return uint64_t{bytes_.size()}; }
+  Result<std::span<const uint8_t>> map() override { return bytes_; }
+
+ private:
+  std::span<const uint8_t> bytes_;
+};
+
+void try_frame(Bytes frame) {
+  if (frame.size() >= kChecksumBytes) seal(&frame, 0);
+  Codec codec;
+  FrameHeader header;
+  const Status checked = codec.check(frame, &header);
+  if (!checked.is_ok()) return require(!checked.message().empty(), "a failure says why");
+  require(header.tokens.size() == header.n_tokens && header.raw_bytes <= uint64_t{1} << 30, "sizes are sane");
+  Bytes payload(header.raw_bytes), again(header.raw_bytes);
+  require(codec.decode(frame, header.key, header.tokens, header.layout, payload).is_ok(), "what was found good decodes");
+  std::vector<int32_t> others = header.tokens;
+  if (!others.empty()) others.back() ^= 1;
+  require(others.empty() || !codec.decode(frame, header.key, others, header.layout, again).is_ok(), "other tokens are another chunk");
+  auto encoded = codec.encode({header.key, header.parent, header.tokens, header.layout, header.elem_bytes, payload});
+  if (!encoded.is_ok()) return;  // limits of a writer are tighter
+  const Bytes copy(encoded->begin(), encoded->end());
+  require(codec.decode(copy, header.key, header.tokens, header.layout, again).is_ok() && again == payload, "a chunk survives a rewrite");
+}
+
+void try_segment(Bytes file) {
+  if (file.size() < kSegmentHeaderBytes + kSegmentTrailerBytes) return;
+  uint64_t index;
+  std::memcpy(&index, file.data() + file.size() - kSegmentTrailerBytes + 8, sizeof index);
+  if (index <= file.size() - kSegmentTrailerBytes) seal(&file, index);
+  SegmentId id;
+  std::copy_n(file.begin() + 8, id.bytes.size(), id.bytes.begin());
+  auto entries = read_segment_index(MemoryFile(file), id);
+  if (!entries.is_ok()) return require(!entries.status().message().empty(), "a failure says why");
+  for (const SegmentEntry& entry : *entries) {
+    require(entry.offset <= file.size() && entry.bytes <= file.size() - entry.offset, "an entry lies within the file");
+    if (entry.bytes < 4096)
+      try_frame(
+          Bytes(file.begin() + static_cast<ptrdiff_t>(entry.offset), file.begin() + static_cast<ptrdiff_t>(entry.offset + entry.bytes)));
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try_frame(Bytes(data, data + size));
+  try_segment(Bytes(data, data + size));
+  return 0;
+}
