@@ -3,7 +3,7 @@
 // was acknowledged or what was under way, and never give back a wrong byte.
 //
 //   power_cut --log DIR     one long story in DIR, and the log of what it did to its files: what audit.py holds against the kernel's view
-//   power_cut [--depth 1..3] [--exhaustive N] [--states N] [--seconds S] [--seed N] [--shard I/N]
+//   power_cut [--depth 1..3] [--exhaustive N] [--states N] [--seconds S] [--seed N] [--shard I/N] [--from STORY]
 //
 // --exhaustive: up to so many unsynced operations (5) every part of them is tried. A shard takes every Nth story. One line of figures; the first violation ends it, with the story that shows it.
 #include <chrono>
@@ -119,6 +119,7 @@ std::string check(const std::string& root, const std::vector<World>& worlds, siz
 
 struct Totals {
   uint64_t stories = 0, operations = 0, cuts = 0, states = 0, states_max = UINT64_MAX;
+  uint64_t last = 0;  // story
   size_t exhaustive = 5;
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();
   bool over() const { return states >= states_max || std::chrono::steady_clock::now() >= end; }
@@ -189,7 +190,7 @@ World make_base(const std::string& root) {
   return world;
 }
 
-int run(size_t depth, uint64_t seed, uint64_t shard, uint64_t shards, Totals* t) {
+int run(size_t depth, uint64_t seed, uint64_t shard, uint64_t shards, uint64_t from, Totals* t) {
   TempDir tmp("/dev/shm");
   const World world = make_base(tmp.path() + "/base");
   if (world.size() != 2) return std::fprintf(stderr, "power_cut: the base store could not be made\n"), 1;
@@ -199,7 +200,8 @@ int run(size_t depth, uint64_t seed, uint64_t shard, uint64_t shards, Totals* t)
   for (size_t length = 1; length <= depth; ++length) {
     stories *= kinds;
     for (uint64_t i = 0; i < stories && !t->over(); ++i) {
-      if (number++ % shards != shard) continue;
+      if (number++ < from || number % shards != shard) continue;
+      t->last = number;
       std::vector<Act> acts;
       for (uint64_t rest = i, n = 0; n < length; ++n, rest /= kinds) acts.push_back(kActs[rest % kinds]);
       const std::string wrong = play(tmp.path(), base, world, acts, seed + number, t);
@@ -240,7 +242,7 @@ int print_log(const std::string& root) {
 int main(int argc, char** argv) {
   using namespace kvrt::test;
   size_t depth = 1;
-  uint64_t seed = 1, shard = 0, shards = 1;
+  uint64_t seed = 1, shard = 0, shards = 1, from = 0;
   Totals t;
   const auto start = std::chrono::steady_clock::now();
   for (int i = 1; i < argc; ++i) {
@@ -261,6 +263,8 @@ int main(int argc, char** argv) {
       t.end = start + std::chrono::seconds(number);
     } else if (name == "--seed") {
       seed = number;
+    } else if (name == "--from") {
+      from = number;
     } else if (name == "--shard" && *rest == '/') {
       shard = number;
       shards = std::strtoull(rest + 1, nullptr, 10);
@@ -271,13 +275,14 @@ int main(int argc, char** argv) {
     if (!good)
       return std::fprintf(
                  stderr,
-                 "usage: power_cut --log DIR | [--depth 1..3] [--exhaustive N] [--states N] [--seconds S] [--seed N] [--shard I/N]\n"),
+                 "usage: power_cut --log DIR | [--depth 1..3] [--exhaustive N] [--states N] [--seconds S] [--seed N] [--shard I/N] [--from STORY]\n"),
              2;
   }
-  const int code = run(depth, seed, shard, shards, &t);
+  const int code = run(depth, seed, shard, shards, from, &t);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::printf("power cuts: %llu stories, %llu operations, %llu cuts, %llu states, %s, %.0f s\n", static_cast<unsigned long long>(t.stories),
-              static_cast<unsigned long long>(t.operations), static_cast<unsigned long long>(t.cuts),
-              static_cast<unsigned long long>(t.states), code == 0 ? "0 violations" : "1 violation", seconds);
+  const auto ull = [](uint64_t v) { return static_cast<unsigned long long>(v); };
+  std::printf("power cuts: %llu stories, %llu operations, %llu cuts, %llu states, %s, %.0f s; next story %llu\n", ull(t.stories),
+              ull(t.operations), ull(t.cuts), ull(t.states), code == 0 ? "0 violations" : "1 violation", seconds,
+              ull(t.over() && t.last > 0 ? t.last - 1 : t.last));
   return code;
 }

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""The store's long tier, in slices that add up: power cuts, kills, want of memory, flipped bits, random calls, fuzzing.
+
+  ./dev torture [MINUTES [SEED]]     (10 minutes, a seed of the clock)
+
+Two programs run at a time. What they did is added to tests/fault/torture.json under a hash of what they tested (storage/, Env, the parsers
+of files), so that short runs add up for as long as that code stays as it is. One line of figures at the end; exit 1 after a violation.
+"""
+import concurrent.futures
+import datetime
+import hashlib
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "tests/fault/torture.json"
+BIN = ROOT / "build/release/bin"
+FUZZ = ROOT / "build/fuzz/bin"
+TINY = ROOT / "tests/golden/tiny/llama_gqa_q4_1.gguf"
+TESTED = ("storage/*", "runtime/base/env.*", "runtime/engine/manifest.*", "runtime/engine/save.cc", "runtime/model/gguf*")
+FUZZ_TARGETS = ("segment", "catalog", "manifest", "gguf")
+SLICE_S = 60
+
+
+def tested_hash():
+    digest = hashlib.sha256()
+    for path in sorted(p for pattern in TESTED for p in ROOT.glob(pattern)):
+        digest.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+class Part:
+    """A program that is run in slices; figures: what to add up, by the expression that finds it in the output."""
+
+    def __init__(self, name, command, figures, once=False):
+        self.name, self.command, self.figures, self.once = name, command, figures, once
+
+    def done(self, sums):
+        return self.once and sums.get("runs", 0) > 0
+
+    def run(self, sums, seconds, seed):
+        command = [str(c).format(seconds=seconds, seed=seed, next=sums.get("next", 0)) for c in self.command]
+        start = time.monotonic()
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        found = {"runs": 1, "seconds": round(time.monotonic() - start), "violations": int(result.returncode != 0)}
+        for figure, expression in self.figures.items():
+            match = re.findall(expression, result.stdout)
+            found[figure] = int(match[-1]) if match else 0
+        return found, result, command
+
+
+class PowerCuts(Part):
+    stories = 12 + 12**2 + 12**3
+
+    def done(self, sums):
+        return sums.get("next", 0) >= self.stories
+
+
+def parts():
+    yield PowerCuts("power cuts", [BIN / "power_cut", "--depth", 3, "--from", "{next}", "--seconds", "{seconds}"],
+                    {"stories": r"(\d+) stories", "states": r"(\d+) states", "next": r"next story (\d+)"})
+    yield Part("kills", [BIN / "fault_api_kill", 300, "{seed}", TINY], {"kills": r"(\d+) kills", "inside a save": r"(\d+) of them inside"})
+    yield Part("bit flips", [BIN / "bit_flips", 20000, "{seed}"], {"flips": r"bit flips: (\d+)"})
+    yield Part("random calls", [BIN / "api_random", "{seconds}", "{seed}"], {"calls": r"(\d+) calls"})
+    yield Part("want of memory", [BIN / "fault_api_memory", 1], {"checks": r"(\d+) checks"}, once=True)
+    for target in FUZZ_TARGETS:
+        program = FUZZ / f"fuzz_{target}"
+        if program.exists():
+            yield Part(f"fuzz {target}", [program, "-max_total_time={seconds}", "-seed={seed}", "-timeout=10", "-rss_limit_mb=2048",
+                                          f"-artifact_prefix={ROOT}/build/fuzz/", ROOT / "tests/fuzz/corpus" / target],
+                       {"inputs": r"Done (\d+) runs"})
+
+
+def add(sums, found):
+    for key, value in found.items():
+        sums[key] = value if key == "next" else sums.get(key, 0) + value
+
+
+def main():
+    if len(sys.argv) > 3 or any(not a.isdigit() for a in sys.argv[1:]):
+        sys.exit(__doc__)
+    minutes = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else int(time.time())
+    end = time.monotonic() + 60 * minutes
+    book = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    sums = book.setdefault(tested_hash(), {})
+    queue, broken = list(parts()), []
+
+    def slice_of(part, number):
+        left = max(5, min(SLICE_S, round(end - time.monotonic())))
+        return part, part.run(sums.get(part.name, {}), left, seed + number)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        running, number = set(), 0
+        while queue or running:
+            while queue and len(running) < 2 and time.monotonic() < end and not broken:
+                part = queue.pop(0)
+                if not part.done(sums.get(part.name, {})):
+                    running.add(pool.submit(slice_of, part, number := number + 1))
+            if not running:
+                break
+            over, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+            for part, (found, result, command) in (f.result() for f in over):
+                add(sums.setdefault(part.name, {}), found)
+                sums["last"] = str(datetime.date.today())
+                print(f"{part.name}: " + ", ".join(f"{v} {k}" for k, v in found.items() if k not in ("runs", "next")), file=sys.stderr, flush=True)
+                if found["violations"]:
+                    broken.append(f"{' '.join(command)}\n{result.stdout[-3000:]}")
+                queue.append(part)
+    RESULTS.write_text(json.dumps(book, indent=1, sort_keys=True) + "\n")
+    totals = [f"{name}: " + ", ".join(f"{v} {k}" for k, v in s.items() if k not in ("runs", "seconds", "next", "violations"))
+              for name, s in sorted(sums.items()) if isinstance(s, dict)]
+    violations = sum(s["violations"] for s in sums.values() if isinstance(s, dict))
+    print(f"torture of {tested_hash()}: " + "; ".join(totals) + f"; {violations} violations")
+    for text in broken:
+        print(text, file=sys.stderr)
+    sys.exit(1 if broken else 0)
+
+
+main()
