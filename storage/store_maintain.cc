@@ -156,8 +156,17 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
   std::vector<Catalog::SegmentRow> segments;
   {
     std::lock_guard lock(mutex_);
-    KVRT_TRY(catalog_.check(&faults, &chunks));
-    KVRT_ASSIGN(segments, catalog_.segments());
+    Status checked = catalog_.check(&faults, &chunks);
+    if (checked.is_ok()) {
+      auto rows = catalog_.segments();
+      if (rows.is_ok()) segments = std::move(*rows);
+      checked = rows.take_status();
+    }
+    if (checked.code() == Code::kCorrupt) {  // so much that not even its tables can be read
+      faults.push_back({"catalog", checked.message(), ""});
+      return faults;
+    }
+    KVRT_TRY(checked.clone());
   }
   auto still_there = [&](const Catalog::ChunkRow& chunk) {
     std::lock_guard lock(mutex_);
