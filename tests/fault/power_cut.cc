@@ -273,9 +273,9 @@ int main(int argc, char** argv) {
       good = false;
     }
     if (!good)
-      return std::fprintf(
-                 stderr,
-                 "usage: power_cut --log DIR | [--depth 1..3] [--exhaustive N] [--states N] [--seconds S] [--seed N] [--shard I/N] [--from STORY]\n"),
+      return std::fprintf(stderr,
+                          "usage: power_cut --log DIR | [--depth 1..3] [--exhaustive N] [--states N] [--seconds S] [--seed N] [--shard "
+                          "I/N] [--from STORY]\n"),
              2;
   }
   const int code = run(depth, seed, shard, shards, from, &t);
