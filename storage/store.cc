@@ -83,7 +83,8 @@ ChunkState StoreImpl::lose(const BlockKey& key, const Catalog::Location& at, con
   if (passing) return ChunkState::kAbsent;
   std::lock_guard lock(mutex_);
   auto now = catalog_.find(key);
-  if (now.is_ok() && (!now->has_value() || (*now)->segment != at.segment)) return ChunkState::kAbsent;  // removed while we read
+  // Removed while we read. By its name, not by its row: a later segment may have that.
+  if (now.is_ok() && (!now->has_value() || (*now)->id != at.id)) return ChunkState::kAbsent;
   bool missing = why.code() == Code::kNotFound;
   if (missing) files_.forget(at.id);
   Result<uint64_t> forgotten = dir_.read_only || !broken_.is_ok() ? Result<uint64_t>(error(Code::kIo, Detail::kReadOnly, "read-only"))

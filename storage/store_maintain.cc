@@ -1,4 +1,5 @@
 // What is done to a store besides saving and reading: remove, rename, pin, expiry, garbage, verification.
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -171,7 +172,8 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
   auto still_there = [&](const Catalog::ChunkRow& chunk) {
     std::lock_guard lock(mutex_);
     auto at = catalog_.find(chunk.key);
-    return at.is_ok() && at->has_value() && (*at)->segment == chunk.segment;
+    const auto named = [&](const Catalog::SegmentRow& row) { return row.row == chunk.segment && row.id == (*at)->id; };
+    return at.is_ok() && at->has_value() && std::any_of(segments.begin(), segments.end(), named);
   };
   CodecPool::Lease codec(&codecs_);
   KVRT_TRY(verify_segments(env_, dir_.root, codec.get(), segments, chunks, still_there, progress, &faults));

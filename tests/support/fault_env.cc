@@ -87,6 +87,7 @@ void FaultEnv::random(std::span<uint8_t> out) {
 }
 
 Result<std::unique_ptr<File>> FaultEnv::open_read(const std::string& path) {
+  if (on_open) on_open(path);
   KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
   KVRT_ASSIGN(auto file, base_->open_read(path));
   return std::unique_ptr<File>(new FaultFile(std::move(file), path, plan_));

@@ -76,6 +76,7 @@ class FaultEnv final : public Env {
   int64_t unix_offset_ms = 0;                              // the wall clock is so far off
   uint64_t tick_ns = 0;                                    // the monotonic clock runs so much faster, at every look
   std::function<void(const std::string& path)> on_create;  // before create_new
+  std::function<void(const std::string& path)> on_open;    // before open_read
   uint64_t random_seed = 0;                                // random() gives the same numbers again; 0: those of the system
 
  private:

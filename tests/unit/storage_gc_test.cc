@@ -274,5 +274,24 @@ TEST_F(Gc, ManyThreads) {
   expect_no_stray_files();
 }
 
+// The new segment has the old one's row. What a reader of the old one does not find is not the new one's loss.
+TEST_F(Gc, AChunkReplacedWhileItIsReadIsNotDamaged) {
+  const Chain chain(token_run(40));
+  save("ann", chain);
+  open();  // no segment is open
+  bool replaced = false;
+  env_.on_open = [&](const std::string& path) {
+    if (replaced || !path.ends_with(".seg")) return;
+    replaced = true;
+    ASSERT_OK(store_->remove("", "ann"));
+    save("ann", chain);
+  };
+  std::vector<uint8_t> out(chain.payloads[0].size());
+  EXPECT_EQ(store_->read(chain.nodes[0].key, chain.nodes[0].tokens, 1, out, nullptr), ChunkState::kAbsent);
+  EXPECT_TRUE(replaced);
+  EXPECT_EQ(store_->info()->chunks_damaged, 0u);
+  EXPECT_EQ(readable_chunks(store_.get(), chain), chain.nodes.size());
+}
+
 }  // namespace
 }  // namespace kvrt
