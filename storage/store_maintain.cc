@@ -31,8 +31,8 @@ Status StoreImpl::change_locked(bool frees, const std::function<Status()>& chang
   return status;
 }
 
-// Housekeeping that may fail without harm, for want of memory too: what was committed stays so. Files go only after a commit that is on the disk: a power cut must not bring rows back whose
-// files are gone.
+// Housekeeping that may fail without harm, for want of memory too: what was committed stays so. Files go only after a commit that is on
+// the disk: a power cut must not bring rows back whose files are gone.
 void StoreImpl::after_commit(Durability durability, RemovedFiles* removed) try {
   if (durability == Durability::kTokens || durability == Durability::kKv) {
     (void)catalog_.set_durability(Durability::kProcess).is_ok();

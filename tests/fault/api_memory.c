@@ -1,5 +1,5 @@
-// Every allocation of a call on sessions and stores fails once, or it and all that follow: the call says NO_MEMORY or succeeds all the same, the live session goes
-// on to the right logits, and the same call then succeeds on the same store.
+// Every allocation of a call on sessions and stores fails once, or it and all that follow: the call says NO_MEMORY or succeeds all the
+// same, the live session goes on to the right logits, and the same call then succeeds on the same store.
 //
 //   api_memory [EVERY]     1: each allocation (what the proof is); N: every Nth
 //

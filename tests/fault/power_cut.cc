@@ -119,7 +119,7 @@ std::string check(const std::string& root, const std::vector<World>& worlds, siz
 
 struct Totals {
   uint64_t stories = 0, operations = 0, cuts = 0, states = 0, states_max = UINT64_MAX;
-  uint64_t last = 0;  // story
+  uint64_t last = 0, all = 0;  // stories
   size_t exhaustive = 5;
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();
   bool over() const { return states >= states_max || std::chrono::steady_clock::now() >= end; }
@@ -174,7 +174,7 @@ std::string play(const std::string& dir, const Disk& base, const World& base_wor
   return wrong;
 }
 
-// Two sessions whose KV is durable, one of them pinned to nothing.
+// Two sessions whose KV is durable.
 World make_base(const std::string& root) {
   Story story(root, posix_env());
   World world;
@@ -199,6 +199,7 @@ int run(size_t depth, uint64_t seed, uint64_t shard, uint64_t shards, uint64_t f
   uint64_t stories = 1, number = 0;
   for (size_t length = 1; length <= depth; ++length) {
     stories *= kinds;
+    t->all += stories;
     for (uint64_t i = 0; i < stories && !t->over(); ++i) {
       if (number++ < from || number % shards != shard) continue;
       t->last = number;
@@ -281,8 +282,8 @@ int main(int argc, char** argv) {
   const int code = run(depth, seed, shard, shards, from, &t);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto ull = [](uint64_t v) { return static_cast<unsigned long long>(v); };
-  std::printf("power cuts: %llu stories, %llu operations, %llu cuts, %llu states, %s, %.0f s; next story %llu\n", ull(t.stories),
+  std::printf("power cuts: %llu stories, %llu operations, %llu cuts, %llu states, %s, %.0f s; next story %llu of %llu\n", ull(t.stories),
               ull(t.operations), ull(t.cuts), ull(t.states), code == 0 ? "0 violations" : "1 violation", seconds,
-              ull(t.over() && t.last > 0 ? t.last - 1 : t.last));
+              ull(t.over() && t.last > 0 ? t.last - 1 : t.last), ull(t.all));
   return code;
 }

@@ -29,7 +29,6 @@ struct Known {
   uint8_t id = 0;
   bool pinned = false;
   bool kv = false;  // its KV was to be durable
-  bool operator==(const Known&) const = default;
 };
 using World = std::map<std::string, Known>;
 

@@ -54,15 +54,13 @@ class Part:
 
 
 class PowerCuts(Part):
-    stories = 12 + 12**2 + 12**3
-
     def done(self, sums):
-        return sums.get("next", 0) >= self.stories
+        return "of" in sums and sums["next"] >= sums["of"]
 
 
 def parts():
     yield PowerCuts("power cuts", [BIN / "power_cut", "--depth", 3, "--from", "{next}", "--seconds", "{seconds}"],
-                    {"stories": r"(\d+) stories", "states": r"(\d+) states", "next": r"next story (\d+)"})
+                    {"stories": r"(\d+) stories", "states": r"(\d+) states", "next": r"next story (\d+)", "of": r"next story \d+ of (\d+)"})
     yield Part("kills", [BIN / "fault_api_kill", 300, "{seed}", TINY], {"kills": r"(\d+) kills", "inside a save": r"(\d+) of them inside"})
     yield Part("bit flips", [BIN / "bit_flips", 20000, "{seed}"], {"flips": r"bit flips: (\d+)"})
     yield Part("random calls", [BIN / "api_random", "{seconds}", "{seed}"], {"calls": r"(\d+) calls"})
@@ -77,7 +75,7 @@ def parts():
 
 def add(sums, found):
     for key, value in found.items():
-        sums[key] = value if key == "next" else sums.get(key, 0) + value
+        sums[key] = value if key in ("next", "of") else sums.get(key, 0) + value
 
 
 def main():
@@ -107,12 +105,12 @@ def main():
             for part, (found, result, command) in (f.result() for f in over):
                 add(sums.setdefault(part.name, {}), found)
                 sums["last"] = str(datetime.date.today())
-                print(f"{part.name}: " + ", ".join(f"{v} {k}" for k, v in found.items() if k not in ("runs", "next")), file=sys.stderr, flush=True)
+                print(f"{part.name}: " + ", ".join(f"{v} {k}" for k, v in found.items() if k not in ("runs", "next", "of")), file=sys.stderr, flush=True)
                 if found["violations"]:
                     broken.append(f"{' '.join(command)}\n{result.stdout[-3000:]}")
                 queue.append(part)
     RESULTS.write_text(json.dumps(book, indent=1, sort_keys=True) + "\n")
-    totals = [f"{name}: " + ", ".join(f"{v} {k}" for k, v in s.items() if k not in ("runs", "seconds", "next", "violations"))
+    totals = [f"{name}: " + ", ".join(f"{v} {k}" for k, v in s.items() if k not in ("runs", "seconds", "next", "of", "violations"))
               for name, s in sorted(sums.items()) if isinstance(s, dict)]
     violations = sum(s["violations"] for s in sums.values() if isinstance(s, dict))
     print(f"torture of {tested_hash()}: " + "; ".join(totals) + f"; {violations} violations")

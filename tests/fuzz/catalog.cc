@@ -5,21 +5,14 @@
 #include <sqlite3.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 
+#include "tests/fuzz/require.h"
 #include "tests/support/store_rig.h"
 
 namespace kvrt::test {
 namespace {
-
-void require(bool condition, const std::string& what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what.c_str());
-  std::abort();
-}
 
 // Three sessions that share blocks, made once; each input works on a copy.
 struct Base {

@@ -4,14 +4,9 @@
 
 #include "runtime/model/ggml_types.h"
 #include "runtime/model/model.h"
+#include "tests/fuzz/require.h"
 
 namespace {
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 bool within(std::span<const uint8_t> part, std::span<const uint8_t> whole) {
   return part.empty() || (part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size());

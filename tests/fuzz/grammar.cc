@@ -3,7 +3,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto grammar = kvrt::Grammar::from_gbnf({reinterpret_cast<const char*>(data), size});
-  kvrt::fuzz::require(grammar.is_ok() || !grammar.status().message().empty(), "a failure says why");
+  require(grammar.is_ok() || !grammar.status().message().empty(), "a failure says why");
   if (grammar.is_ok()) kvrt::fuzz::walk(grammar.value(), size);
   return 0;
 }

@@ -5,15 +5,10 @@
 #include <cstdlib>
 
 #include "runtime/base/limits.h"
+#include "tests/fuzz/require.h"
 #include "tests/support/grammar_rig.h"
 
 namespace kvrt::fuzz {
-
-inline void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 struct Vocabulary {
   std::unique_ptr<Tokenizer> tokenizer = std::move(rig::open_tokenizer("bytes")).value();

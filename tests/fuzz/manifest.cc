@@ -1,18 +1,7 @@
 // Any bytes as a session's manifest: a Status, or a manifest that is the same after being written again.
-#include <cstdio>
-#include <cstdlib>
 
 #include "runtime/engine/manifest.h"
-
-namespace {
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
-
-}  // namespace
+#include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr uint64_t kNodeTokens = 1000;

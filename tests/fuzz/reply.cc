@@ -6,17 +6,12 @@
 
 #include "runtime/base/utf8.h"
 #include "runtime/text/reply_parser.h"
+#include "tests/fuzz/require.h"
 
 namespace {
 
 using kvrt::ReplyPart;
 using Parts = std::vector<ReplyPart>;
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 void join(Parts* parts) {
   Parts joined;

@@ -1,23 +1,16 @@
 // Any bytes as a frame and as a segment, with their checksums made right, so that what lies behind them is reached: a Status or a chunk that
 // survives being written again, and index entries that lie within the file.
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "storage/codec.h"
 #include "storage/segment.h"
+#include "tests/fuzz/require.h"
 
 namespace {
 
 using namespace kvrt;
 using Bytes = std::vector<uint8_t>;
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 // Makes the last 16 bytes the checksum of those from `begin` on.
 void seal(Bytes* bytes, size_t begin) {

@@ -8,6 +8,7 @@
 #include "runtime/base/limits.h"
 #include "runtime/base/utf8.h"
 #include "runtime/text/chat_template.h"
+#include "tests/fuzz/require.h"
 
 namespace {
 
@@ -15,12 +16,6 @@ constexpr std::string_view kMessages =
     R"([{"role":"system","content":"Be brief. é日👍"},{"role":"user","content":[{"type":"text","text":"a\nb"}]},
 {"role":"assistant","content":null,"tool_calls":[{"id":"x1","function":{"name":"f","arguments":{"x":[1,2.5,null,true]}}}]},
 {"role":"tool","name":"f","content":"{\"r\": 1}"},{"role":"assistant","content":"<think>\nno\n</think>\n\nyes"}])";
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 }  // namespace
 

@@ -7,14 +7,9 @@
 #include "runtime/base/utf8.h"
 #include "runtime/text/tokenizer.h"
 #include "runtime/text/unicode.h"
+#include "tests/fuzz/require.h"
 
 namespace {
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 // The input from the front; 0 and "" where it has ended.
 struct Input {
