@@ -133,8 +133,8 @@ enum {
   KVRT_DETAIL_FOREIGN_PROGRAM = 5, /* the directory or database belongs to another program */
   KVRT_DETAIL_READ_ONLY = 6,
   KVRT_DETAIL_PERMISSION = 7,
-  KVRT_DETAIL_UNSAFE_DIRECTORY = 8, /* others can write it, or another user owns it */
-  KVRT_DETAIL_STORE_LOCKED = 9,     /* another process has the store open */
+  KVRT_DETAIL_UNSAFE_DIRECTORY = 8, /* others can write it or own it; or a file in it is a link, theirs, or none at all */
+  KVRT_DETAIL_STORE_LOCKED = 9,     /* another process is writing the store, or repairs it */
   KVRT_DETAIL_GENERATION = 10,      /* saved under this name since this handle last saw it */
   KVRT_DETAIL_NAME_TAKEN = 11,
   KVRT_DETAIL_MODEL_MISMATCH = 12,
@@ -494,9 +494,9 @@ typedef struct kvrt_store_props {
   uint64_t chunks_damaged; /* found since open */
 } kvrt_store_props;
 
-/* One process at a time: a second gets BUSY (STORE_LOCKED). Handles of one runtime share a directory's store, as the first opened it; a
- * second runtime gets BUSY too. The directory is made with mode 0700. What is in it is as private as the
- * conversations. */
+/* Any number of processes may have a directory open, and so may the runtimes of one; handles of one runtime share its store, as the first
+ * opened it. Who writes waits for the others, at most 5 seconds, then BUSY (STORE_LOCKED). The directory is made with mode 0700, and must
+ * be on a local file system. What is in it is as private as the conversations. */
 KVRT_API kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options,
                                      kvrt_store** out);
 KVRT_API void kvrt_store_retain(kvrt_store* store);

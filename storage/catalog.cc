@@ -6,6 +6,7 @@
 #include <array>
 
 #include "runtime/base/bytes.h"
+#include "storage/safe_files.h"
 
 namespace kvrt {
 
@@ -57,10 +58,6 @@ CREATE TABLE model_ids(
   PRIMARY KEY(device, inode)) STRICT, WITHOUT ROWID;
 )sql";
 
-int32_t big_endian(const uint8_t* p) {
-  return static_cast<int32_t>(uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | uint32_t{p[3]});
-}
-
 // file: URI of a path. Percent signs and question marks in a directory's name must not become escapes and options.
 std::string file_uri(const std::string& path) {
   static const char kDigits[] = "0123456789ABCDEF";
@@ -85,30 +82,34 @@ std::string file_uri(const std::string& path) {
 
 Result<Catalog::Probe> Catalog::probe(Env* env, const std::string& path) {
   Probe probe;
-  auto file = env->open_read(path);
-  if (!file.is_ok()) {
-    if (file.status().code() == Code::kNotFound) return probe;
-    return file.take_status();
-  }
+  KVRT_TRY(check_catalog_files(env, path));
+  KVRT_ASSIGN(bool there, env->exists(path));
+  if (!there) return probe;
   probe.kind = Kind::kCorrupt;
-  std::array<uint8_t, 100> head;
-  KVRT_ASSIGN(uint64_t size, (*file)->size());
-  if (size < head.size()) return probe;
-  KVRT_TRY((*file)->pread(0, head));
-  if (std::memcmp(head.data(), "SQLite format 3", 16) != 0) return probe;
-  probe.schema = big_endian(head.data() + 60);
-  probe.application_id = big_endian(head.data() + 68);
+  Db db;
+  auto header = [&](const char* sql) -> Result<int32_t> {
+    KVRT_ASSIGN(int64_t value, db.pragma(sql));
+    return static_cast<int32_t>(value);
+  };
+  Status opened = db.open(file_uri(path) + "?immutable=1", SQLITE_OPEN_READONLY, path);
+  auto pages = opened.is_ok() ? header("PRAGMA page_count") : Result<int32_t>(std::move(opened));
+  if (pages.status().code() == Code::kCorrupt) return probe;
+  KVRT_TRY(pages.status().clone());
+  if (*pages == 0) return probe;
+  KVRT_ASSIGN(probe.application_id, header("PRAGMA application_id"));
+  KVRT_ASSIGN(probe.schema, header("PRAGMA user_version"));
   probe.kind = probe.application_id != kCatalogApplicationId ? Kind::kForeign
                : probe.schema > kCatalogSchema               ? Kind::kTooNew
                : probe.schema < 1                            ? Kind::kCorrupt
                : probe.schema < kCatalogSchema               ? Kind::kTooOld
                                                              : Kind::kOurs;
-  auto wal = env->open_read(path + "-wal");
-  if (wal.is_ok()) {
-    KVRT_ASSIGN(uint64_t wal_bytes, (*wal)->size());
-    probe.wal = wal_bytes > 0;
-  } else if (wal.status().code() != Code::kNotFound) {
-    return wal.take_status();
+  auto log = env->open_read(path + "-wal");
+  if (log.is_ok()) {
+    KVRT_ASSIGN(uint64_t log_bytes, (*log)->size());
+    probe.log = true;
+    probe.log_rows = log_bytes > 0;
+  } else if (log.status().code() != Code::kNotFound) {
+    return log.take_status();
   }
   return probe;
 }
@@ -140,18 +141,14 @@ Status Catalog::create(Env* env, const std::string& root) {
   return env->sync_dir(root);
 }
 
-Status Catalog::open(Env*, const std::string& path, bool read_only, bool had_wal) {
+Status Catalog::open(const std::string& path, const OpenMode& mode) {
   if (sqlite3_threadsafe() == 0) return error(Code::kUnsupported, Detail::kNone, "SQLite is built without threads");
-  read_only_ = read_only;
-  if (!read_only) {
-    KVRT_TRY(db_.open(file_uri(path), SQLITE_OPEN_READWRITE, path));
-  } else if (!had_wal) {
-    KVRT_TRY(db_.open(file_uri(path) + "?immutable=1", SQLITE_OPEN_READONLY, path));  // needs no log, no shared memory, no lock
-  } else {
-    KVRT_TRY(db_.open(file_uri(path), SQLITE_OPEN_READONLY, path));
-  }
-  KVRT_TRY(configure(read_only));
-  if (had_wal) {  // the last writer did not close
+  read_only_ = mode.read_only;
+  const int flags = (mode.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
+  KVRT_TRY(db_.open(file_uri(path) + (mode.immutable ? "?immutable=1" : ""), flags, path));
+  db_.set_write_lock(mode.write_lock);
+  KVRT_TRY(configure());
+  if (mode.check) {
     Query q = db_.query("PRAGMA quick_check(1)");
     KVRT_ASSIGN(bool row, q.next());
     if (!row || q.text(0) != "ok") {
@@ -165,7 +162,14 @@ Status Catalog::open(Env*, const std::string& path, bool read_only, bool had_wal
   return {};
 }
 
-Status Catalog::configure(bool read_only) {
+Status Catalog::check_schema() {
+  KVRT_ASSIGN(int64_t schema, db_.pragma("PRAGMA user_version"));
+  if (schema == kCatalogSchema) return {};
+  return error(Code::kIncompatible, Detail::kStoreTooNew, "the catalog has schema %lld now, this kvrt knows %d",
+               static_cast<long long>(schema), kCatalogSchema);
+}
+
+Status Catalog::configure() {
   sqlite3* db = db_.handle();
   sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
@@ -174,28 +178,32 @@ Status Catalog::configure(bool read_only) {
   sqlite3_limit(db, SQLITE_LIMIT_LENGTH, 256 << 20);
   sqlite3_limit(db, SQLITE_LIMIT_SQL_LENGTH, 64 << 10);
   sqlite3_limit(db, SQLITE_LIMIT_ATTACHED, 0);
-  // EXCLUSIVE before the first access: the log's index lives in this process's memory, and no other program reads half a store.
-  if (!read_only) KVRT_TRY(db_.exec("PRAGMA locking_mode=EXCLUSIVE"));
   KVRT_TRY(
       db_.exec("PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY; PRAGMA foreign_keys=ON;"
-               "PRAGMA busy_timeout=2000; PRAGMA cache_size=-8192"));
-  if (read_only) return db_.exec("PRAGMA query_only=ON");
-  KVRT_TRY(
-      db_.exec("PRAGMA journal_mode=WAL; PRAGMA journal_size_limit=16777216; PRAGMA secure_delete=ON;"
-               "PRAGMA synchronous=FULL"));
+               "PRAGMA busy_timeout=5000; PRAGMA cache_size=-8192"));
+  if (read_only_) return db_.exec("PRAGMA query_only=ON");
+  KVRT_TRY(db_.exec("PRAGMA journal_size_limit=16777216; PRAGMA secure_delete=ON; PRAGMA synchronous=FULL"));
   Query q = db_.query("PRAGMA journal_mode");
   KVRT_ASSIGN(bool row, q.next());
-  if (!row || q.text(0) != "wal") return error(Code::kIo, Detail::kNone, "the catalog's journal mode is %s", q.text(0).c_str());
+  if (!row || q.text(0) != "wal") {
+    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "the catalog's journal mode is %s, a store's is wal", q.text(0).c_str());
+  }
   return {};
 }
 
-Status Catalog::close() {
+Status Catalog::close(bool fold) {
   if (db_.handle() == nullptr) return {};
   if (read_only_) return db_.close();
+  if (!fold) {
+    sqlite3_db_config(db_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+    return db_.close();
+  }
+  WriteTurn turn(&db_);
+  (void)turn.take().is_ok();  // without it SQLite's own locks must do
   (void)db_.exec("PRAGMA synchronous=FULL").is_ok();
   auto free_pages = db_.pragma("PRAGMA freelist_count");
   if (free_pages.is_ok() && *free_pages > 256) (void)db_.exec("PRAGMA incremental_vacuum").is_ok();
-  return db_.close();  // the last connection folds the log in and removes it, under the store's lock
+  return db_.close();
 }
 
 Status Catalog::set_durability(Durability d) {
@@ -212,6 +220,8 @@ Status Catalog::set_durability(Durability d) {
 Status Catalog::checkpoint_if_long() { return db_.wal_bytes() < kLogBytesMax ? Status() : checkpoint(); }
 
 Status Catalog::checkpoint() {
+  WriteTurn turn(&db_);
+  KVRT_TRY(turn.take());
   KVRT_TRY(set_durability(Durability::kTokens));
   return db_.checkpoint(false);
 }
@@ -234,6 +244,8 @@ bool Catalog::cached_model_id(uint64_t device, uint64_t inode, uint64_t size, in
 }
 
 Status Catalog::cache_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, const Hash256& id) {
+  WriteTurn turn(&db_);
+  KVRT_TRY(turn.take());
   return db_.query("INSERT OR REPLACE INTO model_ids(device, inode, size, mtime_ns, model_id) VALUES(?, ?, ?, ?, ?)")
       .bind_u64(device)
       .bind_u64(inode)

@@ -73,25 +73,33 @@ class Catalog {
     int64_t expiry = 0, row = 0;  // of the last expired session looked at: damaged ones are passed over
     bool finished = false;
   };
-  // What the first 100 bytes of catalog.db say, read without SQLite so that nothing is touched.
+  // What the header of catalog.db says, read so that nothing is touched.
   enum class Kind { kMissing, kOurs, kTooNew, kTooOld, kForeign, kCorrupt };
   struct Probe {
     Kind kind = Kind::kMissing;
     int32_t application_id = 0, schema = 0;
-    bool wal = false;  // a log that no close has folded in
+    bool log = false;       // there is a log: somebody has it open, or did not close it
+    bool log_rows = false;  // with something in it
   };
 
+  // Through SQLite, immutable: closing a descriptor of our own would free the locks that SQLite holds elsewhere in this process.
   static Result<Probe> probe(Env* env, const std::string& path);
   // Builds an empty catalog under tmp/ and gives it its name in one rename: a catalog.db that exists is whole.
   static Status create(Env* env, const std::string& root);
-  Status open(Env* env, const std::string& path, bool read_only, bool had_wal);
-  Status close();
+  struct OpenMode {
+    bool read_only = false;
+    bool immutable = false;          // nobody writes it as long as it is open: needs no log, no shared memory, no lock
+    bool check = false;              // the last writer did not close it
+    FileLock* write_lock = nullptr;  // see Db
+  };
+  Status open(const std::string& path, const OpenMode& mode);
+  Status check_schema();  // INCOMPATIBLE if somebody has migrated it since
+  // With `fold` the last connection folds the log in and removes it. Else it stays, and the next one that is alone checks everything.
+  Status close(bool fold);
 
   Result<std::optional<Location>> find(const BlockKey& key);
   // BUSY (kConcurrent) when one of `needed` has no chunk any more.
   Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed, int64_t now_ms);
-  // Counts the times that chunks went. While it stands still, a chunk that was there is there.
-  uint64_t chunk_losses() const { return chunk_losses_; }
   Status remove(std::string_view domain, std::string_view name, int64_t now_ms);
   Status rename(std::string_view domain, std::string_view from, std::string_view to, int64_t now_ms);
   Status pin(std::string_view domain, std::string_view name, bool pinned, int64_t now_ms);
@@ -143,7 +151,7 @@ class Catalog {
     uint64_t bytes = 0;
   };
 
-  Status configure(bool read_only);
+  Status configure();
   Result<std::optional<Head>> find_session(std::string_view domain, std::string_view name, int64_t now_ms);
   Result<SessionRow> read_session(std::string_view domain, std::string_view name);
   Result<SessionRow> live_session(std::string_view domain, std::string_view name, int64_t now_ms);
@@ -169,7 +177,6 @@ class Catalog {
 
   Db db_;
   bool read_only_ = false;
-  uint64_t chunk_losses_ = 0;
   Hash256 salt_;  // of this store: names of removed sessions are kept as keyed hashes only
 };
 

@@ -130,6 +130,8 @@ class TreeCheck {
 }  // namespace
 
 Status Catalog::check(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks) {
+  Snapshot snapshot(&db_);
+  KVRT_TRY(snapshot.begin());
   {
     Query q = db_.query("PRAGMA integrity_check(20)");
     for (;;) {

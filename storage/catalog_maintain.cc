@@ -8,7 +8,6 @@ namespace kvrt {
 
 // `count` chunks of the segment are gone; without any left its row goes, and its name to the trash until the file is unlinked.
 Status Catalog::drop_chunks_of(int64_t segment, uint64_t count) {
-  chunk_losses_++;
   SegmentId id;
   {
     Query q = db_.query("UPDATE segments SET live = live - ? WHERE id = ? RETURNING live, name");
@@ -176,15 +175,18 @@ Result<uint64_t> Catalog::forget_segment(int64_t segment) {
   KVRT_TRY(
       db_.query("UPDATE nodes SET segment = NULL, offset = NULL, bytes = NULL, raw_bytes = NULL WHERE segment = ?").bind(segment).run());
   auto count = static_cast<uint64_t>(db_.changes());
-  chunk_losses_++;
   KVRT_TRY(db_.query("DELETE FROM segments WHERE id = ?").bind(segment).run());
   KVRT_TRY(txn.commit());
   return count;
 }
 
 Status Catalog::mark_synced(std::span<const SegmentRow> rows) {
-  for (const SegmentRow& row : rows) KVRT_TRY(db_.query("UPDATE segments SET synced = 1 WHERE id = ?").bind(row.row).run());
-  return {};
+  Transaction txn(&db_);
+  KVRT_TRY(txn.begin());
+  for (const SegmentRow& row : rows) {  // by name: another process may have given the row to another segment
+    KVRT_TRY(db_.query("UPDATE segments SET synced = 1 WHERE name = ?").bind_blob(row.id.bytes).run());
+  }
+  return txn.commit();
 }
 
 Status Catalog::clear_trash(std::span<const SegmentId> ids) {

@@ -123,6 +123,8 @@ Result<SessionRow> Catalog::live_session(std::string_view domain, std::string_vi
 }
 
 Result<SessionOut> Catalog::load(std::string_view domain, std::string_view name, int64_t now_ms) {
+  Snapshot snapshot(&db_);
+  KVRT_TRY(snapshot.begin());
   KVRT_ASSIGN(SessionRow row, live_session(domain, name, now_ms));
   SessionOut out;
   out.domain = std::move(row.domain);
@@ -171,6 +173,8 @@ Status Catalog::fill_stat(int64_t head, SessionStat* stat) {
 }
 
 Result<SessionStat> Catalog::stat(std::string_view domain, std::string_view name, int64_t now_ms) {
+  Snapshot snapshot(&db_);
+  KVRT_TRY(snapshot.begin());
   SessionStat stat;
   int64_t head;
   {
@@ -187,6 +191,8 @@ Result<SessionStat> Catalog::stat(std::string_view domain, std::string_view name
 }
 
 Result<std::vector<SessionStat>> Catalog::list(std::string_view domain, bool all_domains, int64_t now_ms) {
+  Snapshot snapshot(&db_);
+  KVRT_TRY(snapshot.begin());
   std::vector<SessionStat> stats;
   std::vector<int64_t> heads;
   {
@@ -215,6 +221,8 @@ Result<uint64_t> Catalog::count_expired(int64_t now_ms) {
 }
 
 Result<Catalog::Totals> Catalog::totals(int64_t now_ms) {
+  Snapshot snapshot(&db_);
+  KVRT_TRY(snapshot.begin());
   Totals t;
   KVRT_ASSIGN(uint64_t expired, count_expired(now_ms));
   Query q = db_.query(
@@ -247,6 +255,8 @@ Result<std::vector<Catalog::SegmentRow>> Catalog::segments() {
 }
 
 Result<std::vector<Catalog::SegmentRow>> Catalog::unsynced(std::span<const NodeIn> nodes) {
+  Snapshot snapshot(&db_);
+  KVRT_TRY(snapshot.begin());
   std::vector<SegmentRow> rows;
   std::set<int64_t> seen;
   for (const NodeIn& node : nodes) {

@@ -36,7 +36,7 @@ Result<std::unique_ptr<SegmentWriter>> SegmentWriter::create(Env* env, const std
   std::unique_ptr<SegmentWriter> writer(new SegmentWriter(env, root));
   env->random(writer->id_.bytes);
   writer->tmp_path_ = root + "/tmp/" + writer->id_.hex() + ".seg";
-  KVRT_ASSIGN(writer->file_, env->create_new(writer->tmp_path_));
+  KVRT_ASSIGN(writer->file_, env->create_new(writer->tmp_path_));  // locked: see remove_orphans
   ByteWriter header;
   header.write(kSegmentMagic);
   header.write(kSegmentVersion);
@@ -88,7 +88,6 @@ Status SegmentWriter::seal(bool sync) {
 }
 
 Status SegmentWriter::publish(bool sync) {
-  file_.reset();
   KVRT_TRY(env_->make_dir(id_.dir(root_)));
   KVRT_TRY(env_->rename_new(tmp_path_, id_.path(root_)));
   published_ = true;

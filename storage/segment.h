@@ -44,7 +44,8 @@ struct SegmentEntry {
   uint64_t offset = 0, bytes = 0;
 };
 
-// A segment being written. One thread. The destructor removes the file, published or not, unless keep() was called.
+// A segment being written. One thread. Its file stays open, and so locked, until the destructor, which removes it, published or not, unless
+// keep() was called.
 class SegmentWriter {
  public:
   static Result<std::unique_ptr<SegmentWriter>> create(Env* env, const std::string& root);

@@ -2,9 +2,13 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "runtime/base/check.h"
+#include "runtime/base/limits.h"
 
 namespace kvrt {
 
@@ -81,7 +85,8 @@ Db::~Db() {
 Status Db::open(const std::string& uri, int flags, const std::string& shown_path) {
   KVRT_CHECK(db_ == nullptr);
   path_ = shown_path;
-  int code = sqlite3_open_v2(uri.c_str(), &db_, flags | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
+  flags |= SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOFOLLOW;
+  int code = sqlite3_open_v2(uri.c_str(), &db_, flags, nullptr);
   if (code != SQLITE_OK) {
     Status status = fail(code);
     sqlite3_close_v2(db_);
@@ -198,11 +203,36 @@ void Db::rollback() noexcept {
   sqlite3_reset(found->second);
 }
 
+bool Db::in_transaction() const { return sqlite3_get_autocommit(db_) == 0; }
+
+Status WriteTurn::take() {
+  using std::chrono::steady_clock;
+  if (db_->write_lock_ != nullptr && db_->write_turns_ == 0) {
+    const auto deadline = steady_clock::now() + std::chrono::milliseconds(kWriteWaitMs);
+    auto pause = std::chrono::microseconds(50);
+    for (;;) {
+      Status taken = db_->write_lock_->acquire(LockMode::kExclusive);
+      if (taken.is_ok()) break;
+      if (taken.code() != Code::kBusy || steady_clock::now() >= deadline) return taken;
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, std::chrono::microseconds(2000));
+    }
+  }
+  db_->write_turns_++;
+  taken_ = true;
+  return {};
+}
+
+WriteTurn::~WriteTurn() {
+  if (taken_ && --db_->write_turns_ == 0 && db_->write_lock_ != nullptr) db_->write_lock_->release();
+}
+
 Transaction::~Transaction() {
   if (open_) db_->rollback();
 }
 
 Status Transaction::begin() {
+  KVRT_TRY(turn_.take());
   { Query prepared = db_->query(kRollback); }
   db_->rollback();  // of one that could not be
   KVRT_TRY(db_->query("BEGIN IMMEDIATE").run());
@@ -214,6 +244,18 @@ Status Transaction::commit() {
   KVRT_TRY(db_->query("COMMIT").run());
   open_ = false;
   return {};
+}
+
+Status Snapshot::begin() {
+  if (db_->in_transaction()) return {};
+  { Query prepared = db_->query(kRollback); }
+  KVRT_TRY(db_->query("BEGIN").run());
+  open_ = true;
+  return {};
+}
+
+Snapshot::~Snapshot() {
+  if (open_) db_->rollback();
 }
 
 }  // namespace kvrt

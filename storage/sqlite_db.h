@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/base/env.h"
 #include "runtime/base/status.h"
 
 struct sqlite3;
@@ -67,27 +68,63 @@ class Db {
   uint64_t wal_bytes() const { return wal_bytes_; }
   Status checkpoint(bool truncate);
   void rollback() noexcept;  // of a transaction that is open, if one is
-  Status fail(int code);     // the Status of an SQLite code, with the connection's message
+  bool in_transaction() const;
+  // Who writes or folds in the log holds this lock meanwhile; null: nobody else can be there.
+  void set_write_lock(FileLock* lock) { write_lock_ = lock; }
+  Status fail(int code);  // the Status of an SQLite code, with the connection's message
   sqlite3* handle() { return db_; }
 
  private:
+  friend class WriteTurn;
   static int on_wal(void* self, sqlite3* db, const char* name, int pages);
 
   sqlite3* db_ = nullptr;
+  FileLock* write_lock_ = nullptr;
+  int write_turns_ = 0;  // nested
   std::string path_;
   uint64_t wal_bytes_ = 0, page_bytes_ = 4096;
   std::unordered_map<const char*, sqlite3_stmt*> statements_;
 };
 
-// BEGIN IMMEDIATE … COMMIT; rolled back by the destructor if not committed.
+// The turn to write, from take() to the destructor. Waits for other processes up to kWriteWaitMs, then BUSY (kStoreLocked). May be nested.
+// SQLite serializes writers too; but below 3.51.3 a checkpoint beside a writer can lose commits (the WAL-reset race).
+class WriteTurn {
+ public:
+  explicit WriteTurn(Db* db) : db_(db) {}
+  ~WriteTurn();
+  WriteTurn(const WriteTurn&) = delete;
+  WriteTurn& operator=(const WriteTurn&) = delete;
+  Status take();
+
+ private:
+  Db* db_;
+  bool taken_ = false;
+};
+
+// BEGIN IMMEDIATE … COMMIT within a WriteTurn; rolled back by the destructor if not committed.
 class Transaction {
  public:
-  explicit Transaction(Db* db) : db_(db) {}
+  explicit Transaction(Db* db) : db_(db), turn_(db) {}
   ~Transaction();
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
   Status begin();
   Status commit();
+
+ private:
+  Db* db_;
+  WriteTurn turn_;
+  bool open_ = false;
+};
+
+// Several queries that see one state of the database. Nothing within a Transaction, which does that already.
+class Snapshot {
+ public:
+  explicit Snapshot(Db* db) : db_(db) {}
+  ~Snapshot();
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+  Status begin();
 
  private:
   Db* db_;

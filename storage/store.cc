@@ -14,21 +14,40 @@ unsigned long long ull(uint64_t v) { return v; }
 
 Status StoreImpl::start() {
   std::lock_guard lock(mutex_);
-  KVRT_TRY(catalog_.open(env_, dir_.root + "/catalog.db", dir_.read_only, dir_.had_wal));
-  if (!dir_.read_only) {
-    flush_trash(env_, log_, dir_.root, &catalog_, &files_);
-    collect_garbage(env_, log_, dir_.root, &catalog_);
+  Catalog::OpenMode mode;
+  mode.read_only = dir_.read_only;
+  mode.immutable = dir_.read_only && !dir_.log_rows && !(dir_.writable && dir_.lock != nullptr);
+  mode.check = dir_.unclean && dir_.log_rows;
+  mode.write_lock = dir_.write_lock.get();
+  KVRT_TRY(catalog_.open(dir_.root + "/catalog.db", mode));
+  if (!dir_.read_only) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
+  if (dir_.alone) {
+    collect_garbage(env_, log_, dir_.root, &catalog_, dir_.unclean);
     make_reserve(env_, dir_.root);
+    KVRT_TRY(share(&dir_));
+    KVRT_TRY(catalog_.check_schema());
   }
   return refresh_bytes();
+}
+
+// A reader leaves the directory as it was: SQLite makes the log and its index for it, and with nobody else there they may go.
+void StoreImpl::tidy_after_reading() {
+  if (!dir_.writable || dir_.lock == nullptr || !dir_.lock->acquire(LockMode::kExclusive).is_ok()) return;
+  const std::string catalog = dir_.root + "/catalog.db";
+  (void)env_->remove_file(catalog + "-shm").is_ok();
+  auto log = env_->open_read(catalog + "-wal");
+  auto bytes = log.is_ok() ? (*log)->size() : Result<uint64_t>(log.take_status());
+  if (bytes.is_ok() && *bytes == 0) (void)env_->remove_file(catalog + "-wal").is_ok();
 }
 
 StoreImpl::~StoreImpl() {
   try {
     std::lock_guard lock(mutex_);
-    if (!dir_.read_only) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
-    Status closed = catalog_.close();
+    const bool sound = broken_.is_ok();
+    if (!dir_.read_only && sound) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
+    Status closed = catalog_.close(sound);
     if (!closed.is_ok()) logf(log_, LogLevel::kWarn, "store: closing: %s", closed.message().c_str());
+    if (dir_.read_only) tidy_after_reading();
   } catch (...) {  // no memory: what is left is for the next open
   }
 }
@@ -54,28 +73,32 @@ std::vector<bool> StoreImpl::has(std::span<const BlockKey> keys) {
 
 ChunkState StoreImpl::read(const BlockKey& key, std::span<const int32_t> tokens, uint32_t layout, std::span<uint8_t> out,
                            std::string* damage) {
-  Catalog::Location at;
-  {
-    std::lock_guard lock(mutex_);
-    if (!bad_.empty() && bad_.count(key) != 0) return ChunkState::kAbsent;
-    auto found = catalog_.find(key);
-    if (!found.is_ok()) {
-      if (damage != nullptr) *damage = found.status().message();
-      return ChunkState::kDamaged;
+  for (;;) {
+    Catalog::Location at;
+    {
+      std::lock_guard lock(mutex_);
+      if (!bad_.empty() && bad_.count(key) != 0) return ChunkState::kAbsent;
+      auto found = catalog_.find(key);
+      if (!found.is_ok()) {
+        if (damage != nullptr) *damage = found.status().message();
+        return ChunkState::kDamaged;
+      }
+      if (!found->has_value()) return ChunkState::kAbsent;
+      at = **found;
     }
-    if (!found->has_value()) return ChunkState::kAbsent;
-    at = **found;
+    CodecPool::Lease codec(&codecs_);
+    auto file = files_.open(at.id);
+    Status status = file.is_ok() ? read_frame(**file, at.offset, at.bytes, &codec->frame_buffer()) : file.take_status();
+    if (status.is_ok()) status = codec->decode(codec->frame_buffer(), key, tokens, layout, out);
+    if (status.is_ok()) return ChunkState::kOk;
+    std::optional<ChunkState> lost = lose(key, at, status, damage);
+    if (lost) return *lost;
   }
-  auto file = files_.open(at.id);
-  if (!file.is_ok()) return lose(key, at, file.status(), damage);
-  CodecPool::Lease codec(&codecs_);
-  Status status = read_frame(**file, at.offset, at.bytes, &codec->frame_buffer());
-  if (status.is_ok()) status = codec->decode(codec->frame_buffer(), key, tokens, layout, out);
-  return status.is_ok() ? ChunkState::kOk : lose(key, at, status, damage);
 }
 
-// A chunk that cannot be had. Damage is forgotten so that the next save writes it again; a lack of descriptors or memory is not damage.
-ChunkState StoreImpl::lose(const BlockKey& key, const Catalog::Location& at, const Status& why, std::string* damage) {
+// A chunk that cannot be had; none: it lies elsewhere by now. Damage is forgotten so that the next save writes it again; a lack of
+// descriptors or memory is not damage.
+std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const Catalog::Location& at, const Status& why, std::string* damage) {
   bool passing = why.code() == Code::kNoMemory || why.os_code() == EMFILE || why.os_code() == ENFILE || why.detail() == Detail::kPermission;
   std::string text = "chunk " + key.hex().substr(0, 16) + " in segs/" + at.id.hex().substr(0, 2) + "/" + at.id.hex() + ".seg at " +
                      std::to_string(at.offset) + ": " + why.message();
@@ -83,8 +106,9 @@ ChunkState StoreImpl::lose(const BlockKey& key, const Catalog::Location& at, con
   if (passing) return ChunkState::kAbsent;
   std::lock_guard lock(mutex_);
   auto now = catalog_.find(key);
-  // Removed while we read. By its name, not by its row: a later segment may have that.
-  if (now.is_ok() && (!now->has_value() || (*now)->id != at.id)) return ChunkState::kAbsent;
+  if (now.is_ok() && !now->has_value()) return ChunkState::kAbsent;  // removed while we read
+  // By its name, not by its row: a later segment may have that.
+  if (now.is_ok() && (*now)->id != at.id) return std::nullopt;
   bool missing = why.code() == Code::kNotFound;
   if (missing) files_.forget(at.id);
   Result<uint64_t> forgotten = dir_.read_only || !broken_.is_ok() ? Result<uint64_t>(error(Code::kIo, Detail::kReadOnly, "read-only"))

@@ -116,7 +116,7 @@ struct VerifyFault {
 
 enum class ChunkState { kOk, kAbsent, kDamaged };
 
-// Thread-safe. One process at a time (lock); several handles of one process share the open store through the engine.
+// Thread-safe. Several processes, and several handles of one, may have a directory open at once.
 class Store {
  public:
   static Result<std::unique_ptr<Store>> open(Env* env, Log* log, const std::string& path, const StoreOptions& options);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <unordered_set>
 
 #include "storage/catalog.h"
@@ -44,8 +45,9 @@ class StoreImpl final : public Store {
   class SaveImpl;
   struct Collection;  // what a running gc has done
 
+  void tidy_after_reading();
   bool has_locked(const BlockKey& key);
-  ChunkState lose(const BlockKey& key, const Catalog::Location& at, const Status& why, std::string* damage);
+  std::optional<ChunkState> lose(const BlockKey& key, const Catalog::Location& at, const Status& why, std::string* damage);
   Status check_writable_locked();
   Status check_quota(uint64_t more);
   Result<CommitResult> commit_locked(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed);
@@ -59,7 +61,7 @@ class StoreImpl final : public Store {
 
   Env* const env_;
   Log* const log_;
-  const StoreDirectory dir_;
+  StoreDirectory dir_;  // changed by start() alone
   const uint64_t disk_bytes_max_;
   SegmentCache files_;
   CodecPool codecs_;
@@ -69,7 +71,6 @@ class StoreImpl final : public Store {
 
   std::mutex mutex_;
   Catalog catalog_;
-  uint64_t saves_ = 0;                               // running: their files have no row yet
   bool reserve_given_ = false;                       // to be made again
   std::unordered_set<BlockKey, Hash256Hasher> bad_;  // found bad, and the catalog could not be told
   Status broken_;                                    // the first failed write of the catalog: nothing is written after it

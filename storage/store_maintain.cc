@@ -112,13 +112,13 @@ Result<bool> StoreImpl::gc_trash(Collection* c) {
   return c->files.count > before;
 }
 
-// Files that no row names. Those of a running save have no row yet: then they wait for another gc, or the next open.
+// Files that no row names and that no save is writing.
 Result<bool> StoreImpl::gc_orphans(Collection* c) {
   if (!std::exchange(c->listed, true)) {
     KVRT_ASSIGN(c->directories, segment_directories(env_, dir_.root));
   }
   do {
-    if (c->directories.empty() || saves_ > 0) return false;
+    if (c->directories.empty()) return false;
     KVRT_TRY(remove_orphans(env_, log_, dir_.root, c->directories.back(), &catalog_, &c->files));
     c->directories.pop_back();
   } while (env_->now_ns() < c->slice_end);

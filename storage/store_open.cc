@@ -1,8 +1,12 @@
 #include "storage/store_open.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 #include <unordered_set>
+
+#include "runtime/base/limits.h"
 
 namespace kvrt {
 
@@ -10,7 +14,7 @@ namespace {
 
 constexpr char kFormatMagic[] = "kvrt-store ";
 constexpr const char* kOurNames[] = {"FORMAT", "catalog.db", "catalog.db-wal", "catalog.db-shm", "catalog.db-journal",
-                                     "segs",   "tmp",        "lock",           "lost+found"};
+                                     "segs",   "tmp",        "lock",           "write.lock",     "lost+found"};
 
 struct FormatLine {
   bool present = false;
@@ -133,6 +137,33 @@ Status check_place(Env* env, const std::string& root, bool* writable) {
   return {};
 }
 
+// Tries until somebody else's repairs are over.
+Status wait_for(const std::function<Status()>& attempt) {
+  using std::chrono::steady_clock;
+  const auto deadline = steady_clock::now() + std::chrono::milliseconds(kWriteWaitMs);
+  for (;;) {
+    Status status = attempt();
+    if (status.code() != Code::kBusy || steady_clock::now() >= deadline) return status;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// Exclusive if nobody else is there (then *alone), else shared.
+Status enter(Env* env, StoreDirectory* dir) {
+  auto lock = env->open_lock(dir->root + "/lock", !dir->read_only);
+  if (!lock.is_ok()) return dir->read_only ? Status() : lock.take_status();
+  KVRT_TRY(wait_for([&] {
+    Status status = dir->read_only ? error(Code::kBusy, Detail::kStoreLocked, "a reader") : (*lock)->acquire(LockMode::kExclusive);
+    dir->alone = status.is_ok();
+    return status.code() == Code::kBusy ? (*lock)->acquire(LockMode::kShared) : std::move(status);
+  }));
+  dir->lock = std::move(*lock);
+  if (!dir->read_only) {
+    KVRT_ASSIGN(dir->write_lock, env->open_lock(dir->root + "/write.lock", true));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<StoreDirectory> open_directory(Env* env, const std::string& path, const StoreOptions& options) {
@@ -145,28 +176,30 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
     if (options.must_exist || options.read_only) return error(Code::kNotFound, Detail::kNone, "%s: no store there", root.c_str());
     KVRT_TRY(env->make_dir(root));
   }
-  bool writable = false;
-  KVRT_TRY(check_place(env, root, &writable));
-  dir.read_only = options.read_only || !writable;
+  KVRT_TRY(check_place(env, root, &dir.writable));
+  dir.read_only = options.read_only || !dir.writable;
   KVRT_ASSIGN(Survey before, survey(env, root));
   if (before.empty && (options.must_exist || dir.read_only)) {
     return error(Code::kNotFound, Detail::kNone, "%s: no store there, only an empty directory", root.c_str());
   }
-  auto lock = env->lock(root + "/lock");
-  if (lock.is_ok()) {
-    dir.lock = std::move(*lock);
-  } else if (!dir.read_only || lock.status().code() == Code::kBusy) {
-    return lock.take_status();
-  }
-  KVRT_ASSIGN(Survey now, survey(env, root));  // again, now that nobody else writes
-  if (!dir.read_only) {
+  KVRT_TRY(enter(env, &dir));
+  KVRT_ASSIGN(Survey now, survey(env, root));  // again: what is there now stays
+  if (dir.alone) {
     KVRT_TRY(env->make_dir(root + "/tmp"));
     KVRT_TRY(env->make_dir(root + "/segs"));
     if (now.empty) KVRT_TRY(Catalog::create(env, root));
     if (!now.format.present) KVRT_TRY(write_format(env, root));
+  } else if (now.empty) {
+    return error(Code::kBusy, Detail::kStoreLocked, "%s: another process is making a store there", root.c_str());
   }
-  dir.had_wal = now.catalog.wal;
+  dir.log_rows = now.catalog.log_rows;
+  dir.unclean = dir.alone && now.catalog.log;
   return dir;
+}
+
+Status share(StoreDirectory* dir) {
+  if (!std::exchange(dir->alone, false)) return {};
+  return wait_for([&] { return dir->lock->acquire(LockMode::kShared); });
 }
 
 bool make_reserve(Env* env, const std::string& root) {
@@ -245,19 +278,27 @@ Result<std::vector<std::string>> segment_directories(Env* env, const std::string
 Status remove_orphans(Env* env, Log* log, const std::string& root, const std::string& directory, Catalog* catalog, RemovedFiles* removed) {
   KVRT_ASSIGN(auto names, env->list_dir(root + "/" + directory));
   for (const std::string& name : names) {
-    if (directory != "tmp") {
-      SegmentId id;
-      if (!parse_segment_name(name, &id)) continue;
+    const std::string path = root + "/" + directory + "/" + name;
+    SegmentId id;
+    const bool segment = directory != "tmp";
+    if (segment && !parse_segment_name(name, &id)) continue;
+    if (segment) {
       KVRT_ASSIGN(bool known, catalog->names_segment(id));
       if (known) continue;
     }
-    (void)remove_counted(env, log, root + "/" + directory + "/" + name, removed);
+    auto lease = env->open_lock(path, false);
+    if (lease.is_ok() && !(*lease)->acquire(LockMode::kExclusive).is_ok()) continue;  // a save is writing it
+    if (segment) {
+      KVRT_ASSIGN(bool committed, catalog->names_segment(id));  // meanwhile
+      if (committed) continue;
+    }
+    (void)remove_counted(env, log, path, removed);
   }
   return {};
 }
 
-void collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog) {
-  auto directories = segment_directories(env, root);
+void collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog, bool segments) {
+  auto directories = segments ? segment_directories(env, root) : Result<std::vector<std::string>>(std::vector<std::string>{"tmp"});
   if (!directories.is_ok()) return;
   for (const std::string& directory : *directories) (void)remove_orphans(env, log, root, directory, catalog, nullptr).is_ok();
 }

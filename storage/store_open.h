@@ -17,12 +17,18 @@ inline constexpr uint32_t kStoreLayout = 1;  // the number in FORMAT
 struct StoreDirectory {
   std::string root;
   bool read_only = false;
-  bool had_wal = false;            // the last writer was killed
-  std::unique_ptr<FileLock> lock;  // null only where a lock file cannot be made: a read-only file system
+  bool writable = false;                 // the directory, whatever read_only says
+  bool alone = false;                    // no other handle or process has it open: time for repairs. Until share()
+  bool unclean = false;                  // alone, and there is a log: the last one was killed
+  bool log_rows = false;                 // with rows in it
+  std::unique_ptr<FileLock> lock;        // shared as long as the store is open; null only where it cannot be had: a read-only file system
+  std::unique_ptr<FileLock> write_lock;  // held by who writes the catalog; null: read-only
 };
 
 // Checks the directory, makes and fills it if it is empty and may be, takes the lock. A directory that is refused is untouched.
 Result<StoreDirectory> open_directory(Env* env, const std::string& path, const StoreOptions& options);
+// Lets others in, when the one that was alone has done its repairs. BUSY if another alone one does not end.
+Status share(StoreDirectory* dir);
 
 struct RemovedFiles {
   uint64_t count = 0, bytes = 0;
@@ -30,11 +36,11 @@ struct RemovedFiles {
 
 // The directories that hold segments, below the root: tmp, and those of segs/ that are there.
 Result<std::vector<std::string>> segment_directories(Env* env, const std::string& root);
-// Removes what no row names in one of them: all of tmp, segments without a row. No save may be running.
+// Removes what no row names in one of them: what is in tmp, segments without a row; but not what a running save is writing.
 Status remove_orphans(Env* env, Log* log, const std::string& root, const std::string& directory, Catalog* catalog, RemovedFiles* removed);
-// That of all of them, at open; a failure costs disk space, not the open. A row whose file is missing stays: the first read forgets it,
+// That of all of them, or of tmp alone, at open; a failure costs disk space, not the open. A row whose file is missing stays: the first read forgets it,
 // and verify names it.
-void collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog);
+void collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog, bool segments);
 
 // A file of kReserveBytes that is given up when a full disk leaves no room to remove a session, and made again when there is.
 inline constexpr uint64_t kReserveBytes = 256u << 10;

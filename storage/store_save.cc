@@ -6,15 +6,8 @@ namespace kvrt {
 
 class StoreImpl::SaveImpl final : public Store::Save {
  public:
-  SaveImpl(StoreImpl* store, bool reuse_chunks) : store_(store), reuse_chunks_(reuse_chunks), losses_(store->catalog_.chunk_losses()) {
-    store_->saves_++;  // under the store's lock
-  }
-  ~SaveImpl() override {
-    give_back_space();
-    writer_.reset();
-    std::lock_guard lock(store_->mutex_);
-    store_->saves_--;
-  }
+  SaveImpl(StoreImpl* store, bool reuse_chunks) : store_(store), reuse_chunks_(reuse_chunks) {}
+  ~SaveImpl() override { give_back_space(); }
 
   std::vector<bool> has(std::span<const BlockKey> keys) override {
     std::vector<bool> flags(keys.size());
@@ -49,9 +42,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
     KVRT_TRY(check_ttl(session.ttl_seconds));
     done_ = true;
     auto saved = publish_and_commit(session);
-    // A commit that failed with an I/O error may be on the disk all the same: then the file stays, and the next open decides.
-    if (!saved.is_ok() && saved.status().code() != Code::kIo) writer_.reset();
-    if (!saved.is_ok() && writer_) writer_->keep();
+    writer_.reset();
     give_back_space();
     return saved;
   }
@@ -76,11 +67,12 @@ class StoreImpl::SaveImpl final : public Store::Save {
       segment = {writer_->id(), writer_->bytes(), kv, places_};
     }
     std::lock_guard lock(store_->mutex_);
-    bool unchanged = losses_ == store_->catalog_.chunk_losses();
-    auto needed = unchanged ? std::span<const BlockKey>() : std::span<const BlockKey>(needed_);
-    KVRT_ASSIGN(CommitResult done, store_->commit_locked(session, writer_ ? &segment : nullptr, needed));
-    if (done.segment_used) writer_->keep();
-    return done.saved;
+    auto done = store_->commit_locked(session, writer_ ? &segment : nullptr, needed_);
+    // A commit that failed with an I/O error may be on the disk all the same: then the file stays, and the next open decides.
+    const bool unknown = !done.is_ok() && !store_->broken_.is_ok();
+    if (writer_ && (unknown || (done.is_ok() && done->segment_used))) writer_->keep();
+    if (!done.is_ok()) return done.take_status();
+    return done->saved;
   }
 
   void give_back_space() {
@@ -106,7 +98,6 @@ class StoreImpl::SaveImpl final : public Store::Save {
 
   StoreImpl* store_;
   const bool reuse_chunks_;
-  const uint64_t losses_;                  // when the save began
   std::vector<BlockKey> needed_;           // chunks of the store that it counts on
   std::unique_ptr<SegmentWriter> writer_;  // made by the first new chunk
   std::vector<ChunkPlace> places_;

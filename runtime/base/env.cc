@@ -17,33 +17,11 @@
 #include <ctime>
 
 #include "runtime/base/hash.h"
+#include "runtime/base/paths.h"
 
 namespace kvrt {
 
 namespace {
-
-template <typename Call>
-auto retry_eintr(Call call) {
-  decltype(call()) r;
-  do r = call();
-  while (r < 0 && errno == EINTR);
-  return r;
-}
-
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  Fd& operator=(Fd&&) = delete;
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  bool ok() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
 
 class PosixFile final : public File {
  public:
@@ -103,12 +81,24 @@ class PosixFile final : public File {
   std::span<const uint8_t> mapped_;
 };
 
+Status flock_now(int fd, const std::string& path, LockMode mode) {
+  if (retry_eintr([&] { return ::flock(fd, (mode == LockMode::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB); }) == 0) return {};
+  if (errno != EWOULDBLOCK) return errno_error(errno, "%s: flock", path.c_str());
+  return error(Code::kBusy, Detail::kStoreLocked, "%s: held by another process or handle", path.c_str());
+}
+
+// flock belongs to the open file: two handles of one process exclude each other, and closing the descriptor frees it.
 class PosixLock final : public FileLock {
  public:
-  explicit PosixLock(Fd fd) : fd_(std::move(fd)) {}  // closing the descriptor frees the flock
+  PosixLock(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  Status acquire(LockMode mode) override { return flock_now(fd_.get(), path_, mode); }
+  void release() override {
+    (void)retry_eintr([&] { return ::flock(fd_.get(), LOCK_UN); });
+  }
 
  private:
   Fd fd_;
+  std::string path_;
 };
 
 struct FsName {
@@ -143,58 +133,79 @@ constexpr FsName kFsNames[] = {
 class PosixEnv final : public Env {
  public:
   Result<std::unique_ptr<File>> open_read(const std::string& path) override {
-    // O_NONBLOCK: a planted FIFO must not hang the open; it has no effect on a regular file.
-    Fd fd(retry_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY); }));
+    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_TRY(check_own_file(place, path));  // a device must not even be opened
+    // O_NONBLOCK: a FIFO that comes in between must not hang the open; it has no effect on a regular file.
+    constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), place.name.c_str(), kFlags); }));
     if (!fd.ok()) return errno_error(errno, "%s: open", path.c_str());
-    KVRT_TRY(check_regular(fd.get(), path));
+    KVRT_TRY(check_opened(fd.get(), path));
     return std::unique_ptr<File>(new PosixFile(std::move(fd), path));
   }
 
   Result<std::unique_ptr<File>> create_new(const std::string& path) override {
-    Fd fd(retry_eintr([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600); }));
+    KVRT_ASSIGN(const Place place, find_place(path));
+    constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), place.name.c_str(), kFlags, 0600); }));
     if (!fd.ok()) return errno_error(errno, "%s: create", path.c_str());
     if (::fchmod(fd.get(), 0600) != 0) return errno_error(errno, "%s: chmod 0600", path.c_str());
+    KVRT_TRY(flock_now(fd.get(), path, LockMode::kExclusive));
     return std::unique_ptr<File>(new PosixFile(std::move(fd), path));
   }
 
+  Status check_file(const std::string& path) override {
+    KVRT_ASSIGN(const Place place, find_place(path));
+    return check_own_file(place, path);
+  }
+
   Status make_dir(const std::string& path) override {
-    if (::mkdir(path.c_str(), 0700) == 0) {
-      if (::chmod(path.c_str(), 0700) != 0) return errno_error(errno, "%s: chmod 0700", path.c_str());
-      return {};
-    }
-    int err = errno;
+    KVRT_ASSIGN(const Place place, find_place(path));
+    const char* name = place.name.c_str();
+    const bool made = ::mkdirat(place.dir.get(), name, 0700) == 0;
+    if (!made && errno != EEXIST) return errno_error(errno, "%s: mkdir", path.c_str());
     struct stat st;
-    if (err == EEXIST && ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) return {};
-    return errno_error(err, "%s: mkdir", path.c_str());
+    if (::fstatat(place.dir.get(), name, &st, AT_SYMLINK_NOFOLLOW) != 0) return errno_error(errno, "%s: stat", path.c_str());
+    KVRT_TRY(check_own(st, S_IFDIR, path));
+    if (made && (st.st_mode & 0777) != 0700 && ::fchmodat(place.dir.get(), name, 0700, AT_SYMLINK_NOFOLLOW) != 0) {
+      return errno_error(errno, "%s: chmod 0700", path.c_str());
+    }
+    return {};
   }
 
   Status rename_new(const std::string& from, const std::string& to) override {
-    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
-    // File systems without RENAME_NOREPLACE: link refuses an existing name just as atomically.
+    KVRT_ASSIGN(const Place old, find_place(from));
+    KVRT_ASSIGN(const Place now, find_place(to));
+    const char *old_name = old.name.c_str(), *new_name = now.name.c_str();
+    if (::renameat2(old.dir.get(), old_name, now.dir.get(), new_name, RENAME_NOREPLACE) == 0) return {};
+    // A file system without RENAME_NOREPLACE. Names are random, or made under the store's lock: nobody else makes this one meanwhile.
     if (errno == EINVAL || errno == ENOSYS) {
-      if (::link(from.c_str(), to.c_str()) == 0) {
-        if (::unlink(from.c_str()) == 0) return {};
-        return errno_error(errno, "%s: unlink after link", from.c_str());
+      struct stat st;
+      errno = EEXIST;
+      if (::fstatat(now.dir.get(), new_name, &st, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT &&
+          ::renameat(old.dir.get(), old_name, now.dir.get(), new_name) == 0) {
+        return {};
       }
     }
     return errno_error(errno, "%s: rename to %s", from.c_str(), to.c_str());
   }
 
   Status remove_file(const std::string& path) override {
-    if (::unlink(path.c_str()) != 0) return errno_error(errno, "%s: unlink", path.c_str());
+    KVRT_ASSIGN(const Place place, find_place(path));
+    if (::unlinkat(place.dir.get(), place.name.c_str(), 0) != 0) return errno_error(errno, "%s: unlink", path.c_str());
     return {};
   }
 
   Status sync_dir(const std::string& path) override {
-    Fd fd(retry_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
-    if (!fd.ok()) return errno_error(errno, "%s: open directory", path.c_str());
+    KVRT_ASSIGN(const Fd fd, open_own_dir(path));
     if (retry_eintr([&] { return ::fsync(fd.get()); }) != 0) return errno_error(errno, "%s: fsync", path.c_str());
     return {};
   }
 
   Result<std::vector<std::string>> list_dir(const std::string& path) override {
-    DIR* dir = ::opendir(path.c_str());
+    KVRT_ASSIGN(Fd fd, open_own_dir(path));
+    DIR* dir = ::fdopendir(fd.get());
     if (dir == nullptr) return errno_error(errno, "%s: list", path.c_str());
+    fd.release();  // it is dir's now
     std::vector<std::string> names;
     errno = 0;
     while (const dirent* entry = ::readdir(dir)) {
@@ -210,33 +221,45 @@ class PosixEnv final : public Env {
   }
 
   Result<bool> exists(const std::string& path) override {
+    auto place = find_place(path);
+    if (!place.is_ok()) {
+      const int err = place.status().os_code();
+      return err == ENOENT || err == ENOTDIR ? Result<bool>(false) : Result<bool>(place.take_status());
+    }
     struct stat st;
-    if (::lstat(path.c_str(), &st) == 0) return true;
-    if (errno == ENOENT || errno == ENOTDIR) return false;
+    if (::fstatat(place->dir.get(), place->name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0) return true;
+    if (errno == ENOENT) return false;
     return errno_error(errno, "%s: stat", path.c_str());
   }
 
   Result<DirInfo> dir_info(const std::string& path) override {
+    KVRT_ASSIGN(const Place place, find_place(path));
+    const char* name = place.name.c_str();
     struct stat st;
-    if (::stat(path.c_str(), &st) != 0) return errno_error(errno, "%s: stat", path.c_str());
+    if (::fstatat(place.dir.get(), name, &st, AT_SYMLINK_NOFOLLOW) != 0) return errno_error(errno, "%s: stat", path.c_str());
     if (!S_ISDIR(st.st_mode)) return errno_error(ENOTDIR, "%s", path.c_str());
     DirInfo info;
     info.owned = st.st_uid == ::geteuid();
     info.others_can_write = (st.st_mode & (S_IWGRP | S_IWOTH)) != 0;
-    info.writable = ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
+    info.writable = ::faccessat(place.dir.get(), name, W_OK, AT_EACCESS) == 0;
     return info;
   }
 
-  Result<std::unique_ptr<FileLock>> lock(const std::string& path) override {
-    Fd fd(retry_eintr([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600); }));
-    if (!fd.ok()) return errno_error(errno, "%s: open", path.c_str());
-    KVRT_TRY(check_regular(fd.get(), path));
-    if (::fchmod(fd.get(), 0600) != 0) return errno_error(errno, "%s: chmod 0600", path.c_str());
-    if (retry_eintr([&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB); }) != 0) {
-      if (errno != EWOULDBLOCK) return errno_error(errno, "%s: flock", path.c_str());
-      return error(Code::kBusy, Detail::kStoreLocked, "%s: held by another process or handle", path.c_str());
+  Result<std::unique_ptr<FileLock>> open_lock(const std::string& path, bool create) override {
+    KVRT_ASSIGN(const Place place, find_place(path));
+    Status there = check_own_file(place, path);
+    if (!there.is_ok() && (there.code() != Code::kNotFound || !create)) return there;
+    constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    const char* name = place.name.c_str();
+    Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), name, O_RDWR | (create ? O_CREAT : 0) | kFlags, 0600); }));
+    const bool writable = fd.ok();
+    if (!fd.ok() && (errno == EROFS || errno == EACCES)) {  // flock asks for no right to write
+      fd = Fd(retry_eintr([&] { return ::openat(place.dir.get(), name, O_RDONLY | kFlags); }));
     }
-    return std::unique_ptr<FileLock>(new PosixLock(std::move(fd)));
+    if (!fd.ok()) return errno_error(errno, "%s: open", path.c_str());
+    KVRT_TRY(check_opened(fd.get(), path));
+    if (writable && create && ::fchmod(fd.get(), 0600) != 0) return errno_error(errno, "%s: chmod 0600", path.c_str());
+    return std::unique_ptr<FileLock>(new PosixLock(std::move(fd), path));
   }
 
   Result<FsInfo> fs_info(const std::string& path) override {
@@ -294,11 +317,10 @@ class PosixEnv final : public Env {
     }
   }
 
-  static Status check_regular(int fd, const std::string& path) {
+  static Status check_opened(int fd, const std::string& path) {
     struct stat st;
     if (::fstat(fd, &st) != 0) return errno_error(errno, "%s: stat", path.c_str());
-    if (!S_ISREG(st.st_mode)) return error(Code::kInvalid, Detail::kNone, "%s: not a regular file", path.c_str());
-    return {};
+    return check_own(st, S_IFREG, path);
   }
 };
 

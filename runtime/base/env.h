@@ -24,10 +24,16 @@ class File {
   virtual Result<std::span<const uint8_t>> map() = 0;
 };
 
-// A lock held until destruction, and freed by the kernel when the process dies.
+enum class LockMode { kShared, kExclusive };
+
+// A lock between processes, and between handles of one; freed by the destructor, and by the kernel when the process dies.
 class FileLock {
  public:
   virtual ~FileLock() = default;
+  // Does not wait: BUSY (kStoreLocked) when another holder is in the way. Of a lock that is held it changes the mode; where that fails it is
+  // not held any more.
+  virtual Status acquire(LockMode mode) = 0;
+  virtual void release() = 0;
 };
 
 struct FsInfo {
@@ -42,21 +48,26 @@ struct DirInfo {
   bool writable = false;          // by this process, file system included
 };
 
-// Thread-safe. Paths are absolute or relative to the working directory.
+// Thread-safe. No path may have a symbolic link in it (canonical_path of paths.h): it is refused (INVALID, kUnsafeDirectory), and so is a
+// file or directory that is not the effective user's alone.
 class Env {
  public:
   virtual ~Env() = default;
-  virtual Result<std::unique_ptr<File>> open_read(const std::string& path) = 0;   // O_NOFOLLOW, regular files only
-  virtual Result<std::unique_ptr<File>> create_new(const std::string& path) = 0;  // O_EXCL, 0600 whatever the umask
-  virtual Status make_dir(const std::string& path) = 0;                           // 0700; OK if it is a directory already
+  virtual Result<std::unique_ptr<File>> open_read(const std::string& path) = 0;  // a regular file with one name
+  // O_EXCL, 0600 whatever the umask. As long as it is open it holds the exclusive lock of that file: who can have the lock knows that
+  // nobody writes it any more.
+  virtual Result<std::unique_ptr<File>> create_new(const std::string& path) = 0;
+  virtual Status make_dir(const std::string& path) = 0;                           // 0700; OK if it is there already
   virtual Status rename_new(const std::string& from, const std::string& to) = 0;  // fails if `to` exists
   virtual Status remove_file(const std::string& path) = 0;                        // NOT_FOUND when absent
   virtual Status sync_dir(const std::string& path) = 0;
   virtual Result<std::vector<std::string>> list_dir(const std::string& path) = 0;  // names, sorted, no dot entries
   virtual Result<bool> exists(const std::string& path) = 0;
+  // What open_read would refuse, without opening it: a file that SQLite has open keeps its locks.
+  virtual Status check_file(const std::string& path) = 0;
   virtual Result<DirInfo> dir_info(const std::string& path) = 0;  // NOT_FOUND, or IO if no directory
-  // BUSY (kStoreLocked) when another holder has it. Creates the file 0600.
-  virtual Result<std::unique_ptr<FileLock>> lock(const std::string& path) = 0;
+  // A lock file, not locked yet. `create`: 0600 where it is missing; else NOT_FOUND.
+  virtual Result<std::unique_ptr<FileLock>> open_lock(const std::string& path, bool create) = 0;
   virtual Result<FsInfo> fs_info(const std::string& path) = 0;
   virtual uint64_t now_ns() = 0;  // monotonic
   virtual int64_t unix_ms() = 0;  // wall clock

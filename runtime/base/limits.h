@@ -77,6 +77,7 @@ inline constexpr uint32_t kSessionsMax = 65'536;    // open sessions of one mode
 // Store
 inline constexpr size_t kNameBytesMax = 255;  // session names and domains, UTF-8
 inline constexpr uint64_t kChunkBytesMax = 1u << 30;
+inline constexpr uint64_t kWriteWaitMs = 5'000;  // for another process that writes
 inline constexpr uint32_t kSegmentChunksMax = 1u << 20;
 inline constexpr uint64_t kTtlSecondsMax = 36'500ull * 86'400;  // 100 years
 

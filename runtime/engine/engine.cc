@@ -1,8 +1,7 @@
 #include "runtime/engine/engine.h"
 
-#include <filesystem>
-
 #include "runtime/base/limits.h"
+#include "runtime/base/paths.h"
 #include "runtime/base/threads.h"
 
 namespace kvrt {
@@ -49,16 +48,14 @@ struct Engine::OpenStore {
 
 Result<std::shared_ptr<Store>> Engine::open_store(const std::shared_ptr<Engine>& self, const std::string& path,
                                                   const StoreOptions& options) {
-  std::error_code failed;
-  std::string key = std::filesystem::weakly_canonical(path, failed).string();
-  if (failed) key = path;
-  std::shared_ptr<Store> store;  // outlives the lock, which its end takes
+  const std::string key = canonical_path(path);  // a store's files must not depend on links, nor on a later chdir
+  std::shared_ptr<Store> store;                  // outlives the lock, which its end takes
   std::unique_lock lock(stores_mu_);
   for (auto it = stores_.find(key); it != stores_.end(); it = stores_.find(key)) {
     if (auto open = it->second.lock()) return open;
     store_closed_.wait(lock);  // its last user has gone, and it is being closed
   }
-  KVRT_ASSIGN(std::unique_ptr<Store> opened, Store::open(env_, log_.get(), path, options));
+  KVRT_ASSIGN(std::unique_ptr<Store> opened, Store::open(env_, log_.get(), key, options));
   auto held = std::make_shared<OpenStore>(self, key, std::move(opened));
   store = std::shared_ptr<Store>(held, held->store.get());
   stores_[key] = store;

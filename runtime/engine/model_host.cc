@@ -4,6 +4,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/base/memory.h"
+#include "runtime/base/paths.h"
 #include "runtime/engine/kv_layout.h"
 #include "runtime/engine/plan.h"
 
@@ -82,7 +83,8 @@ Result<std::shared_ptr<ModelHost>> ModelHost::open(std::shared_ptr<Engine> engin
   parts.chat_template = parts.file->get_string("tokenizer.chat_template").value_or("");
   if (!parts.file->tensors().empty()) {
     LoadProgress forward_progress = progress ? LoadProgress(progress) : [](uint64_t, uint64_t) { return true; };
-    const WeightCache cache{engine->env(), engine->log(), options.cache_dir, options.cache_dir.empty() ? Hash256() : file_id(*parts.file)};
+    const WeightCache cache{engine->env(), engine->log(), canonical_path(options.cache_dir),
+                            options.cache_dir.empty() ? Hash256() : file_id(*parts.file)};
     if (!options.cache_dir.empty() && cache.source.is_zero())
       logf(engine->log(), LogLevel::kWarn, "%s: weights are not cached: a part of a file has no identity of its own", source.name.c_str());
     KVRT_ASSIGN(parts.model, load_model(*parts.file, engine->backend(), forward_progress, cache.source.is_zero() ? nullptr : &cache));

@@ -23,6 +23,15 @@ KINDS = {
 CALL = re.compile(r"^(?:\[pid +\d+\] |\d+ +)?(\w+)\((.*)\) += (-?\d+)")
 
 
+def path_of(kind, arguments):
+    """The first path that a call names: that of a descriptor, or a name and the directory that it is in."""
+    if kind in ("write", "truncate", "sync"):
+        found = re.search(r"\d+<([^>]*)>", arguments)
+        return found and found[1]
+    found = re.search(r'(?:(?:\d+|AT_FDCWD)<([^>]*)>, )?"([^"]*)"', arguments)
+    return found and os.path.join(found[1] or "", found[2])
+
+
 def traced(trace, root):
     """(kind, path) of every call that succeeded in changing something under root."""
     counts = collections.Counter()
@@ -30,11 +39,11 @@ def traced(trace, root):
         call = CALL.match(line)
         if not call or call[3].startswith("-") or call[1] not in KINDS:
             continue
-        path = re.search(r'\d+<([^>]*)>' if KINDS[call[1]] in ("write", "truncate", "sync") else r'"([^"]*)"', call[2])
-        if not path or not (path[1] + "/").startswith(root + "/"):
-            continue
         kind = KINDS[call[1]]
-        counts["syncdir" if kind == "sync" and os.path.isdir(path[1]) else kind, path[1]] += 1
+        path = path_of(kind, call[2])
+        if not path or not (path + "/").startswith(root + "/") or path.endswith("-shm"):  # no data: made anew from the log
+            continue
+        counts["syncdir" if kind == "sync" and os.path.isdir(path) else kind, path] += 1
     return counts
 
 

@@ -56,8 +56,9 @@ class ToyEnv final : public Env {
   Status sync_dir(const std::string& path) override { return base_->sync_dir(path); }
   Result<std::vector<std::string>> list_dir(const std::string& path) override { return base_->list_dir(path); }
   Result<bool> exists(const std::string& path) override { return base_->exists(path); }
+  Status check_file(const std::string& path) override { return base_->check_file(path); }
   Result<DirInfo> dir_info(const std::string& path) override { return base_->dir_info(path); }
-  Result<std::unique_ptr<FileLock>> lock(const std::string& path) override { return base_->lock(path); }
+  Result<std::unique_ptr<FileLock>> open_lock(const std::string& path, bool create) override { return base_->open_lock(path, create); }
   Result<FsInfo> fs_info(const std::string& path) override { return base_->fs_info(path); }
   uint64_t now_ns() override;
   int64_t unix_ms() override { return 1'800'000'000'000 + static_cast<int64_t>(now_ns_ / 1'000'000); }

@@ -140,15 +140,20 @@ Result<bool> FaultEnv::exists(const std::string& path) {
   return base_->exists(path);
 }
 
+Status FaultEnv::check_file(const std::string& path) {
+  KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
+  return base_->check_file(path);
+}
+
 Result<DirInfo> FaultEnv::dir_info(const std::string& path) {
   KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
   if (dir_override != nullptr) return *dir_override;
   return base_->dir_info(path);
 }
 
-Result<std::unique_ptr<FileLock>> FaultEnv::lock(const std::string& path) {
+Result<std::unique_ptr<FileLock>> FaultEnv::open_lock(const std::string& path, bool create) {
   KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path));
-  return base_->lock(path);
+  return base_->open_lock(path, create);
 }
 
 Result<FsInfo> FaultEnv::fs_info(const std::string& path) {
@@ -157,7 +162,7 @@ Result<FsInfo> FaultEnv::fs_info(const std::string& path) {
   return base_->fs_info(path);
 }
 
-// The VFS shim. Methods of version 1: no shared memory, which a catalog under locking_mode=EXCLUSIVE does without.
+// The VFS shim. The log's index in shared memory is made anew from the log, so it is neither counted nor recorded.
 namespace {
 
 FaultPlan* g_plan = nullptr;
@@ -237,9 +242,17 @@ int shim_control(sqlite3_file* file, int op, void* arg) { return real_of(file)->
 int shim_sector(sqlite3_file* file) { return real_of(file)->pMethods->xSectorSize(real_of(file)); }
 int shim_traits(sqlite3_file* file) { return real_of(file)->pMethods->xDeviceCharacteristics(real_of(file)); }
 
-const sqlite3_io_methods kShimMethods = {1,         shim_close,  shim_read,     shim_write,   shim_truncate, shim_sync,   shim_size,
-                                         shim_lock, shim_unlock, shim_reserved, shim_control, shim_sector,   shim_traits, nullptr,
-                                         nullptr,   nullptr,     nullptr,       nullptr,      nullptr};
+int shim_shm_map(sqlite3_file* file, int page, int bytes, int extend, void volatile** out) {
+  return real_of(file)->pMethods->xShmMap(real_of(file), page, bytes, extend, out);
+}
+int shim_shm_lock(sqlite3_file* file, int at, int n, int flags) { return real_of(file)->pMethods->xShmLock(real_of(file), at, n, flags); }
+void shim_shm_barrier(sqlite3_file* file) { real_of(file)->pMethods->xShmBarrier(real_of(file)); }
+int shim_shm_unmap(sqlite3_file* file, int remove) { return real_of(file)->pMethods->xShmUnmap(real_of(file), remove); }
+
+const sqlite3_io_methods kShimMethods = {2,           shim_close,   shim_read,     shim_write,       shim_truncate,  shim_sync,
+                                         shim_size,   shim_lock,    shim_unlock,   shim_reserved,    shim_control,   shim_sector,
+                                         shim_traits, shim_shm_map, shim_shm_lock, shim_shm_barrier, shim_shm_unmap, nullptr,
+                                         nullptr};
 
 sqlite3_vfs* base_vfs(sqlite3_vfs* vfs) { return static_cast<sqlite3_vfs*>(vfs->pAppData); }
 

@@ -64,8 +64,9 @@ class FaultEnv final : public Env {
   Status sync_dir(const std::string& path) override;
   Result<std::vector<std::string>> list_dir(const std::string& path) override;
   Result<bool> exists(const std::string& path) override;
+  Status check_file(const std::string& path) override;
   Result<DirInfo> dir_info(const std::string& path) override;
-  Result<std::unique_ptr<FileLock>> lock(const std::string& path) override;
+  Result<std::unique_ptr<FileLock>> open_lock(const std::string& path, bool create) override;
   Result<FsInfo> fs_info(const std::string& path) override;
   uint64_t now_ns() override { return base_->now_ns() + (ticks_ += tick_ns); }
   int64_t unix_ms() override { return base_->unix_ms() + unix_offset_ms; }

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <set>
 
+#include "runtime/base/paths.h"
+
 namespace kvrt {
 namespace {
 
@@ -67,8 +69,8 @@ TEST_F(EnvTest, ModesDoNotDependOnTheUmask) {
   for (mode_t mask : {0000, 0777}) {
     mode_t old = ::umask(mask);
     std::string suffix = std::to_string(mask);
-    bool made =
-        env_->create_new(at("f" + suffix)).is_ok() && env_->make_dir(at("d" + suffix)).is_ok() && env_->lock(at("l" + suffix)).is_ok();
+    bool made = env_->create_new(at("f" + suffix)).is_ok() && env_->make_dir(at("d" + suffix)).is_ok() &&
+                env_->open_lock(at("l" + suffix), true).is_ok();
     ::umask(old);
     ASSERT_TRUE(made);
     EXPECT_EQ(mode(at("f" + suffix)), 0600u);
@@ -87,24 +89,67 @@ TEST_F(EnvTest, CreateNewAndRenameNewNeverReplace) {
   EXPECT_TRUE(env_->exists(at("c")).value());
 }
 
-TEST_F(EnvTest, RefusesSymlinksFifosAndDirectories) {
+TEST_F(EnvTest, RefusesWhatIsNoFileOfItsOwn) {
   make_file("real", "x");
   ASSERT_EQ(::symlink(at("real").c_str(), at("link").c_str()), 0);
   ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
   ASSERT_EQ(::mkdir(at("dir").c_str(), 0700), 0);
-  EXPECT_EQ(env_->open_read(at("link")).status().os_code(), ELOOP);
-  EXPECT_EQ(env_->open_read(at("fifo")).status().code(), Code::kInvalid);
-  EXPECT_EQ(env_->open_read(at("dir")).status().code(), Code::kInvalid);
-  EXPECT_FALSE(env_->lock(at("link")).is_ok());
-  EXPECT_FALSE(env_->create_new(at("link")).is_ok());
+  make_file("twice", "x");
+  ASSERT_EQ(::link(at("twice").c_str(), at("other name").c_str()), 0);
+  make_file("open", "x");
+  ASSERT_EQ(::chmod(at("open").c_str(), 0660), 0);
+  for (const char* name : {"link", "fifo", "dir", "twice", "other name", "open"}) {
+    const Status refused[] = {env_->open_read(at(name)).take_status(), env_->open_lock(at(name), true).take_status(),
+                              env_->check_file(at(name))};
+    for (const Status& status : refused) {
+      EXPECT_EQ(status.code(), Code::kInvalid) << name;
+      EXPECT_EQ(status.detail(), Detail::kUnsafeDirectory) << name;
+      EXPECT_NE(status.message().find(at(name)), std::string::npos) << status.message();
+    }
+    EXPECT_EQ(env_->create_new(at(name)).status().os_code(), EEXIST) << name;
+    if (name != std::string("dir")) {
+      EXPECT_EQ(env_->make_dir(at(name)).detail(), Detail::kUnsafeDirectory) << name;
+    }
+  }
+  EXPECT_TRUE(env_->check_file(at("real")).is_ok());
+  EXPECT_EQ(env_->check_file(at("none")).code(), Code::kNotFound);
   EXPECT_EQ(env_->open_read(at("none")).status().code(), Code::kNotFound);
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(at("real").c_str(), 65534, 65534), 0);
+    EXPECT_EQ(env_->open_read(at("real")).status().detail(), Detail::kUnsafeDirectory);
+  }
+}
+
+// Links in the middle of a path: what stands behind them is neither read nor changed.
+TEST_F(EnvTest, FollowsNoLinkOnItsWay) {
+  ASSERT_EQ(::mkdir(at("outside").c_str(), 0700), 0);
+  make_file("outside/f", "x");
+  ASSERT_EQ(::symlink(at("outside").c_str(), at("link").c_str()), 0);
+  make_file("mine", "x");
+  const auto unsafe = [](const Status& status) { return status.detail() == Detail::kUnsafeDirectory; };
+  EXPECT_TRUE(unsafe(env_->open_read(at("link/f")).status()));
+  EXPECT_TRUE(unsafe(env_->create_new(at("link/new")).status()));
+  EXPECT_TRUE(unsafe(env_->open_lock(at("link/lock"), true).status()));
+  EXPECT_TRUE(unsafe(env_->make_dir(at("link/dir"))));
+  EXPECT_TRUE(unsafe(env_->make_dir(at("link"))));
+  EXPECT_TRUE(unsafe(env_->rename_new(at("mine"), at("link/mine"))));
+  EXPECT_TRUE(unsafe(env_->rename_new(at("link/f"), at("f"))));
+  EXPECT_TRUE(unsafe(env_->remove_file(at("link/f"))));
+  EXPECT_TRUE(unsafe(env_->sync_dir(at("link"))));
+  EXPECT_TRUE(unsafe(env_->list_dir(at("link")).status()));
+  EXPECT_TRUE(unsafe(env_->exists(at("link/f")).status()));
+  EXPECT_TRUE(unsafe(env_->dir_info(at("link/dir")).status()));
+  EXPECT_EQ(env_->list_dir(at("outside")).value(), std::vector<std::string>{"f"});
+  EXPECT_EQ(canonical_path(at("link/../link/f")), at("outside/f"));
+  EXPECT_EQ(canonical_path(at("link/none/")), at("outside/none"));
+  EXPECT_EQ(canonical_path(""), "");
 }
 
 TEST_F(EnvTest, Directories) {
   EXPECT_TRUE(env_->make_dir(at("d")).is_ok());
   EXPECT_TRUE(env_->make_dir(at("d")).is_ok());
   make_file("f", "");
-  EXPECT_EQ(env_->make_dir(at("f")).os_code(), EEXIST);
+  EXPECT_EQ(env_->make_dir(at("f")).detail(), Detail::kUnsafeDirectory);
   EXPECT_EQ(env_->make_dir(at("no/where")).code(), Code::kNotFound);
   make_file("d/z", "");
   make_file("d/.hidden", "");
@@ -128,14 +173,37 @@ TEST_F(EnvTest, DirInfo) {
   EXPECT_EQ(env_->dir_info(at("none")).status().code(), Code::kNotFound);
 }
 
-TEST_F(EnvTest, LockIsExclusiveAndFreedWithItsHolder) {
-  auto first = env_->lock(at("lock"));
-  ASSERT_TRUE(first.is_ok());
-  auto second = env_->lock(at("lock"));
-  EXPECT_EQ(second.status().code(), Code::kBusy);
-  EXPECT_EQ(second.status().detail(), Detail::kStoreLocked);
-  first.value().reset();
-  EXPECT_TRUE(env_->lock(at("lock")).is_ok());
+TEST_F(EnvTest, LocksExcludeAndShare) {
+  auto open = [&] { return std::move(env_->open_lock(at("lock"), true).value()); };
+  auto first = open(), second = open();
+  EXPECT_TRUE(first->acquire(LockMode::kExclusive).is_ok());
+  EXPECT_TRUE(first->acquire(LockMode::kExclusive).is_ok());
+  for (LockMode mode : {LockMode::kExclusive, LockMode::kShared}) {
+    Status busy = second->acquire(mode);
+    EXPECT_EQ(busy.code(), Code::kBusy);
+    EXPECT_EQ(busy.detail(), Detail::kStoreLocked);
+  }
+  EXPECT_TRUE(first->acquire(LockMode::kShared).is_ok());
+  EXPECT_TRUE(second->acquire(LockMode::kShared).is_ok());
+  EXPECT_EQ(second->acquire(LockMode::kExclusive).code(), Code::kBusy) << "and what it had is gone";
+  EXPECT_TRUE(first->acquire(LockMode::kExclusive).is_ok());
+  first->release();
+  EXPECT_TRUE(second->acquire(LockMode::kExclusive).is_ok());
+  second.reset();
+  EXPECT_TRUE(first->acquire(LockMode::kExclusive).is_ok());
+  EXPECT_EQ(env_->open_lock(at("none"), false).status().code(), Code::kNotFound);
+  EXPECT_FALSE(env_->exists(at("none")).value());
+}
+
+TEST_F(EnvTest, AFileIsLockedWhileItIsWritten) {
+  auto file = env_->create_new(at("new"));
+  ASSERT_TRUE(file.is_ok());
+  ASSERT_TRUE(env_->rename_new(at("new"), at("renamed")).is_ok());
+  auto lock = env_->open_lock(at("renamed"), false);
+  ASSERT_TRUE(lock.is_ok());
+  EXPECT_EQ((*lock)->acquire(LockMode::kExclusive).code(), Code::kBusy);
+  file.value().reset();
+  EXPECT_TRUE((*lock)->acquire(LockMode::kExclusive).is_ok());
 }
 
 TEST_F(EnvTest, LockIsFreedWhenItsHolderIsKilled) {
@@ -144,18 +212,20 @@ TEST_F(EnvTest, LockIsFreedWhenItsHolderIsKilled) {
   pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    auto lock = env_->lock(at("lock"));
-    char ok = lock.is_ok() ? 'y' : 'n';
+    auto lock = env_->open_lock(at("lock"), true);
+    char ok = lock.is_ok() && (*lock)->acquire(LockMode::kExclusive).is_ok() ? 'y' : 'n';
     if (::write(ready[1], &ok, 1) != 1) ::_exit(1);
     for (;;) ::pause();
   }
   char ok = 0;
   ASSERT_EQ(::read(ready[0], &ok, 1), 1);
   EXPECT_EQ(ok, 'y');
-  EXPECT_EQ(env_->lock(at("lock")).status().code(), Code::kBusy);
+  auto lock = env_->open_lock(at("lock"), true);
+  ASSERT_TRUE(lock.is_ok());
+  EXPECT_EQ((*lock)->acquire(LockMode::kExclusive).code(), Code::kBusy);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  EXPECT_TRUE(env_->lock(at("lock")).is_ok());
+  EXPECT_TRUE((*lock)->acquire(LockMode::kExclusive).is_ok());
   ::close(ready[0]);
   ::close(ready[1]);
 }

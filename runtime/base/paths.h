@@ -1,0 +1,61 @@
+// Paths that no symbolic link bends: a place is found from its directory's descriptor, step by step, and what is there must be ours.
+#pragma once
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "runtime/base/status.h"
+
+namespace kvrt {
+
+template <typename Call>
+auto retry_eintr(Call call) {
+  decltype(call()) r;
+  do r = call();
+  while (r < 0 && errno == EINTR);
+  return r;
+}
+
+class Fd {
+ public:
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+// A name in a directory that is held open, so that nobody can put another in its place meanwhile.
+struct Place {
+  Fd dir;            // O_PATH
+  std::string name;  // "." for a root
+};
+
+// UNSAFE when a part of the path is a symbolic link; the last part is not looked at.
+Result<Place> find_place(const std::string& path);
+
+// UNSAFE unless it is what `type` says (S_IFREG or S_IFDIR), the effective user's, not writable by group or others, and, of a file, has
+// this one name.
+Status check_own(const struct stat& st, mode_t type, const std::string& path);
+// The same of what is at a place, and of its directory. NOT_FOUND when nothing is there.
+Status check_own_file(const Place& place, const std::string& path);
+// Opens a directory for reading, unless it is a link.
+Result<Fd> open_own_dir(const std::string& path);
+
+// The absolute path without links, dots and a slash at its end; its last parts need not exist. As it is if it cannot be found out.
+std::string canonical_path(const std::string& path);
+
+}  // namespace kvrt

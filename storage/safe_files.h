@@ -1,0 +1,13 @@
+// What SQLite will open by itself: looked at before it does.
+#pragma once
+
+#include <string>
+
+#include "runtime/base/env.h"
+
+namespace kvrt {
+
+// UNSAFE unless the catalog, its log, its shared memory and its journal, where they are there, are files of ours that nobody else writes.
+Status check_catalog_files(Env* env, const std::string& catalog);
+
+}  // namespace kvrt
