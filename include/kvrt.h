@@ -243,7 +243,7 @@ typedef struct kvrt_store_entry {
   uint64_t bytes, bytes_shared;    /* of the chunks on disk; of them, used by other sessions too */
   int64_t created_unix_ms, saved_unix_ms;
   int64_t expires_unix_ms; /* 0: never */
-  uint32_t pinned;
+  uint32_t pinned; /* its priority; 0: not pinned */
   uint32_t reserved2;
 } kvrt_store_entry;
 
@@ -480,7 +480,8 @@ typedef struct kvrt_store_options {
   uint32_t read_only;  /* 1: never write; a directory that cannot be written is opened so by itself */
   uint32_t must_exist; /* 1: NOT_FOUND instead of creating it */
   uint32_t reserved;
-  uint64_t disk_bytes_max; /* a save that would pass it is NO_SPACE; 0: no cap */
+  uint64_t disk_bytes_max; /* a save that would pass it takes room from idle sessions (see kvrt_store_pin), else it is NO_SPACE; 0: no cap */
+  uint64_t free_bytes_min; /* what saves leave free on the file system, in the same way; 0: a twentieth of it, at most 1 GiB */
 } kvrt_store_options;
 
 typedef struct kvrt_store_props {
@@ -492,6 +493,7 @@ typedef struct kvrt_store_props {
   uint64_t chunk_bytes, chunk_raw_bytes; /* compressed; the KV they hold */
   uint64_t disk_bytes;
   uint64_t chunks_damaged; /* found since open */
+  uint64_t chunks_evicted; /* since open, for want of room */
 } kvrt_store_props;
 
 /* Any number of processes may have a directory open, and so may the runtimes of one; handles of one runtime share its store, as the first
@@ -511,7 +513,9 @@ KVRT_API kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, si
 /* NAME_TAKEN when `to` exists. Handles that have it open under the old name are as if it had been removed. */
 KVRT_API kvrt_status kvrt_store_rename(kvrt_store* store, const char* domain, size_t domain_size, const char* from, size_t from_size,
                                        const char* to, size_t to_size);
-/* pinned 1: gc leaves it, expired or not. */
+/* pinned 1 to 255: gc leaves it, expired or not; 0: not pinned. It is also a priority. When a save finds no room, sessions lose their KV, not
+ * their tokens: first those of the saver's domain that are not pinned, then others that are not pinned, those used longest ago first; then those of its
+ * domain that are pinned less than the saved one. */
 KVRT_API kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                     uint32_t pinned);
 /* From now on; 0: for ever. An expired session is NOT_FOUND, and gc removes it. */
@@ -523,10 +527,12 @@ typedef struct kvrt_gc_report {
   uint32_t reserved;
   uint64_t sessions_removed, chunks_removed, segments_removed, bytes_freed;
   double ms;
+  uint64_t bytes_rewritten; /* of chunks that went from sparse segments into new ones */
 } kvrt_gc_report;
 
-/* Removes expired sessions that are not pinned, chunks that no session needs, and segments without any. PROGRESS between slices of at
- * most 20 ms; the store is whole wherever the callback stops it. report may be NULL. */
+/* Removes expired sessions that are not pinned, chunks that no session needs, and segments without any; segments of which less than half is
+ * needed are written anew. PROGRESS between slices of at most 20 ms; the store is whole wherever the callback stops it. Every save does one slice
+ * of it by itself. After a jump of the wall clock (5 minutes back, 7 days forth) the first slice expires nothing. report may be NULL. */
 KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report);
 /* Reads and checks everything. One FAULT event per fault, PROGRESS between; CORRUPT when there was a fault. */
 KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user);
@@ -716,7 +722,7 @@ typedef struct kvrt_save_options {
   uint32_t struct_size;
   uint32_t durability;  /* KVRT_DURABILITY_* */
   uint32_t overwrite;   /* 1: replace another session of this name, or a newer generation */
-  uint32_t pin;         /* 1: pin it; 0: as it is */
+  uint32_t pin;         /* 1 to 255: pin it, with this priority; 0: as it is */
   uint64_t ttl_seconds; /* it expires so long after this save, at most 100 years; 0: never */
 } kvrt_save_options;
 

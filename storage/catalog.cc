@@ -22,6 +22,7 @@ CREATE TABLE segments(
   bytes INTEGER NOT NULL,
   live INTEGER NOT NULL CHECK(live >= 0),
   synced INTEGER NOT NULL) STRICT;
+CREATE INDEX segments_sparse ON segments(id) WHERE 2 * live < bytes;
 CREATE TABLE nodes(
   id INTEGER PRIMARY KEY,
   key BLOB NOT NULL UNIQUE CHECK(length(key) = 32),
@@ -33,6 +34,7 @@ CREATE TABLE nodes(
   offset INTEGER, bytes INTEGER, raw_bytes INTEGER) STRICT;
 CREATE INDEX nodes_by_segment ON nodes(segment) WHERE segment IS NOT NULL;
 CREATE INDEX nodes_unused ON nodes(refs) WHERE refs = 0;
+CREATE INDEX nodes_by_parent ON nodes(parent) WHERE parent IS NOT NULL;
 CREATE TABLE sessions(
   domain TEXT NOT NULL, name TEXT NOT NULL,
   id BLOB NOT NULL CHECK(length(id) = 16),
@@ -41,15 +43,25 @@ CREATE TABLE sessions(
   head INTEGER REFERENCES nodes(id),
   tokens INTEGER NOT NULL,
   block_tokens INTEGER NOT NULL,
-  pinned INTEGER NOT NULL CHECK(pinned IN (0, 1)),
+  pinned INTEGER NOT NULL CHECK(pinned BETWEEN 0 AND 255),
   expires_ms INTEGER NOT NULL CHECK(expires_ms >= 0),
   created_ms INTEGER NOT NULL, saved_ms INTEGER NOT NULL,
   checksum BLOB NOT NULL,
   model_id BLOB NOT NULL CHECK(length(model_id) = 32),
   manifest BLOB NOT NULL,
+  used INTEGER NOT NULL,
+  chunks INTEGER NOT NULL, chunks_missing INTEGER NOT NULL,
+  chunk_bytes INTEGER NOT NULL, chunk_bytes_shared INTEGER NOT NULL, counted INTEGER NOT NULL,
   PRIMARY KEY(domain, name)) STRICT;
 CREATE INDEX sessions_by_head ON sessions(head);
+CREATE INDEX sessions_by_use ON sessions(used) WHERE used > 0;
 CREATE INDEX sessions_by_expiry ON sessions(expires_ms, pinned) WHERE expires_ms > 0;
+CREATE TABLE totals(
+  one INTEGER PRIMARY KEY CHECK(one = 1),
+  chunks INTEGER NOT NULL, chunk_bytes INTEGER NOT NULL, chunk_raw_bytes INTEGER NOT NULL,
+  segments INTEGER NOT NULL, segment_bytes INTEGER NOT NULL,
+  clock INTEGER NOT NULL, shares INTEGER NOT NULL, seen_ms INTEGER NOT NULL) STRICT;
+INSERT INTO totals VALUES(1, 0, 0, 0, 0, 0, 0, 0, 0);
 CREATE TABLE tombstones(name BLOB PRIMARY KEY, gen INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE trash(name BLOB PRIMARY KEY CHECK(length(name) = 16)) STRICT, WITHOUT ROWID;
 CREATE TABLE model_ids(
@@ -219,11 +231,11 @@ Status Catalog::set_durability(Durability d) {
 
 Status Catalog::checkpoint_if_long() { return db_.wal_bytes() < kLogBytesMax ? Status() : checkpoint(); }
 
-Status Catalog::checkpoint() {
+Status Catalog::checkpoint(bool truncate) {
   WriteTurn turn(&db_);
   KVRT_TRY(turn.take());
   KVRT_TRY(set_durability(Durability::kTokens));
-  return db_.checkpoint(false);
+  return db_.checkpoint(truncate);
 }
 
 uint64_t Catalog::disk_bytes() {

@@ -21,7 +21,7 @@
 namespace kvrt {
 
 inline constexpr int32_t kCatalogApplicationId = 0x4B565254;  // "KVRT"
-inline constexpr int32_t kCatalogSchema = 2;
+inline constexpr int32_t kCatalogSchema = 3;
 
 // Where a chunk lies: one frame of one segment.
 struct ChunkPlace {
@@ -67,6 +67,9 @@ class Catalog {
   struct Totals {
     uint64_t sessions = 0, chunks = 0, segments = 0, chunk_bytes = 0, chunk_raw_bytes = 0, segment_bytes = 0;
   };
+  struct Evicted {
+    uint64_t sessions = 0, chunks = 0, bytes = 0;
+  };
   // One slice of garbage collection, and where the next goes on.
   struct Collected {
     uint64_t sessions = 0, nodes = 0, chunks = 0;
@@ -102,11 +105,21 @@ class Catalog {
   Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed, int64_t now_ms);
   Status remove(std::string_view domain, std::string_view name, int64_t now_ms);
   Status rename(std::string_view domain, std::string_view from, std::string_view to, int64_t now_ms);
-  Status pin(std::string_view domain, std::string_view name, bool pinned, int64_t now_ms);
+  Status pin(std::string_view domain, std::string_view name, uint8_t priority, int64_t now_ms);
   Status set_expiry(std::string_view domain, std::string_view name, int64_t expires_ms, int64_t now_ms);
   // Removes expired sessions and nodes without references, at least one and while more() says so; adds to the counts of `before`.
   Result<Collected> collect(int64_t now_ms, const Collected& before, const std::function<bool()>& more);
   Result<uint64_t> count_expired(int64_t now_ms);
+  Result<bool> has_garbage(int64_t now_ms);
+  // The session's KV is the last that will be evicted. Nothing, if another process writes now.
+  void touch(std::string_view domain, std::string_view name);
+  // Takes KV from sessions, those used longest ago first, until `bytes` of chunks are free or more() says no. Tokens stay.
+  Result<Evicted> evict(const SavedBy& by, uint64_t bytes, const std::function<bool()>& more);
+  // The first segment after row `after` of which less than half is live, none, or a row of 0.
+  Result<SegmentRow> sparse_segment(int64_t after);
+  Result<std::vector<ChunkPlace>> chunks_of(const SegmentRow& segment);
+  // The chunks lie in the new segment now, as far as they are still in the old one. The count moved; 0: the new one has no row.
+  Result<uint64_t> move_chunks(const SegmentRow& from, const NewSegment& to);
   // The chunk, or every chunk of the segment, is not there any more; nodes and tokens stay. The count of chunks forgotten.
   Result<uint64_t> forget_chunk(const BlockKey& key, int64_t segment);
   Result<uint64_t> forget_segment(int64_t segment);
@@ -115,6 +128,7 @@ class Catalog {
   Result<SessionStat> stat(std::string_view domain, std::string_view name, int64_t now_ms);
   Result<std::vector<SessionStat>> list(std::string_view domain, bool all_domains, int64_t now_ms);
   Result<Totals> totals(int64_t now_ms);
+  Result<uint64_t> segment_bytes();
 
   Result<std::vector<SegmentRow>> segments();
   Result<std::vector<SegmentRow>> unsynced(std::span<const NodeIn> nodes);
@@ -130,18 +144,33 @@ class Catalog {
   bool cached_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, Hash256* out);
   Status cache_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, const Hash256& id);
 
-  uint64_t disk_bytes();                // database and log
-  Status set_durability(Durability d);  // of the following transactions
-  Status checkpoint();                  // folds the log in
-  Status checkpoint_if_long();          // past 4 MiB
+  uint64_t disk_bytes();                     // database and log
+  Status set_durability(Durability d);       // of the following transactions
+  Status checkpoint(bool truncate = false);  // folds the log in; `truncate`: and gives its space back
+  uint64_t log_bytes() const { return db_.wal_bytes(); }
+  Status checkpoint_if_long();  // past 4 MiB
 
  private:
+  class Change;
   struct Head {
     int64_t node = 0;  // 0: none
     SessionId id;
     uint64_t gen = 0;
     int64_t created_ms = 0;
-    bool pinned = false, expired = false;
+    uint8_t pinned = 0;
+    bool expired = false;
+  };
+  // What a transaction adds to the totals.
+  struct Delta {
+    int64_t chunks = 0, chunk_bytes = 0, chunk_raw_bytes = 0, segments = 0, segment_bytes = 0;
+    bool shares = false;  // a node is shared that was not, or the other way round, or the chunk of one changed: statistics are out of date
+    bool used = false;    // the clock ticks
+    int64_t seen_ms = 0;  // the wall clock; 0: as it was
+  };
+  // A chunk's row, in the columns' order: segment, bytes, raw_bytes.
+  struct Placed {
+    int64_t segment = 0;
+    uint64_t bytes = 0, raw_bytes = 0;
   };
   struct NodeRow {
     int64_t id = 0, parent = 0, refs = 0;
@@ -161,12 +190,27 @@ class Catalog {
   Result<uint64_t> next_gen(const SessionIn& session, const std::optional<Head>& current);
   Result<SessionId> own_id(const SessionIn& session, uint64_t gen, const std::optional<Head>& current);
   Status require_chunks(std::span<const BlockKey> keys);
-  Result<int64_t> add_nodes(const SessionIn& session);
-  Result<uint64_t> place_chunks(const NewSegment& segment);
-  Status release(int64_t node);
+  struct Added {
+    int64_t head = 0;   // the last node; 0: none
+    int64_t below = 0;  // the deepest that was there; 0: none
+    int64_t refs = 0;   // that it had
+    int64_t first = 0;  // rows from here on are new
+  };
+  Result<Added> add_nodes(const SessionIn& session);
+  Result<uint64_t> place_chunks(const NewSegment& segment, int64_t first_new);
+  Status release(int64_t node, int64_t ignored = 0);
+  Status note_fork(const Added& added);
   Result<bool> sweep_node(Collected* collected);
   Result<bool> remove_expired(int64_t now_ms, Collected* collected);
-  Status drop_chunks_of(int64_t segment, uint64_t count);
+  Status drop_chunk(const Placed& chunk);
+  Status clear_chunk(int64_t node);
+  Status shrink_segment(int64_t segment, uint64_t bytes);
+  Result<bool> trusts_clock(int64_t now_ms);
+  Status note_time(int64_t now_ms);
+  Result<int64_t> add_segment(const NewSegment& segment);
+  Status set_live(int64_t segment, uint64_t live);
+  Status evict_chain(int64_t head, Evicted* evicted);
+  Status write_statistics(const SessionRow& row);
   Result<NodeRow> read_node(int64_t id);
   Result<int64_t> chain_nodes_max();
   Result<std::vector<NodeRow>> read_chain(int64_t head, const BlockKey& root);
@@ -174,10 +218,24 @@ class Catalog {
   Hash256 tombstone(std::string_view domain, std::string_view name) const;
   Status check_nodes(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks);
   Status check_sessions(std::vector<VerifyFault>* faults);
+  Status check_totals(std::vector<VerifyFault>* faults);
 
   Db db_;
   bool read_only_ = false;
+  Delta delta_;   // of the running transaction
   Hash256 salt_;  // of this store: names of removed sessions are kept as keyed hashes only
+};
+
+// A transaction that changes the catalog: what it adds to the totals is written with it.
+class Catalog::Change {
+ public:
+  explicit Change(Catalog* catalog) : catalog_(catalog), txn_(&catalog->db_) {}
+  Status begin(bool wait = true);
+  Status commit();
+
+ private:
+  Catalog* catalog_;
+  Transaction txn_;
 };
 
 }  // namespace kvrt

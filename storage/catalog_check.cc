@@ -36,7 +36,7 @@ class TreeCheck {
       chunk.offset = q.u64(6);
       chunk.bytes = q.u64(7);
       chunk.raw_bytes = q.u64(8);
-      live_[chunk.segment]++;
+      live_[chunk.segment] += chunk.bytes;
       chunk_nodes_.push_back(q.integer(0));
       chunks->push_back(std::move(chunk));
     }
@@ -71,7 +71,7 @@ class TreeCheck {
     }
     for (const auto& row : segments) {
       if (row.live == live_[row.row]) continue;
-      add_fault(faults_, "segment " + row.id.hex() + " counts " + std::to_string(row.live) + " chunks, the rows name " +
+      add_fault(faults_, "segment " + row.id.hex() + " counts " + std::to_string(row.live) + " live bytes, the rows name " +
                              std::to_string(live_[row.row]));
     }
   }
@@ -123,7 +123,7 @@ class TreeCheck {
   std::vector<VerifyFault>* faults_;
   std::unordered_map<int64_t, Node> nodes_;
   std::unordered_map<int64_t, BlockKey> roots_;  // of first nodes: the kv_root of a session above them
-  std::unordered_map<int64_t, uint64_t> live_;   // by segment
+  std::unordered_map<int64_t, uint64_t> live_;   // bytes, by segment
   std::vector<int64_t> chunk_nodes_;             // beside the chunks
 };
 
@@ -147,7 +147,21 @@ Status Catalog::check(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* c
   }
   if (!faults->empty()) return {};  // rows of a damaged database prove nothing
   KVRT_TRY(check_sessions(faults));
+  KVRT_TRY(check_totals(faults));
   return check_nodes(faults, chunks);
+}
+
+// What is counted with every change, against the rows.
+Status Catalog::check_totals(std::vector<VerifyFault>* faults) {
+  Query q = db_.query(
+      "SELECT chunks = (SELECT count(*) FROM nodes WHERE segment IS NOT NULL)"
+      " AND chunk_bytes = (SELECT coalesce(sum(bytes), 0) FROM nodes WHERE segment IS NOT NULL)"
+      " AND chunk_raw_bytes = (SELECT coalesce(sum(raw_bytes), 0) FROM nodes WHERE segment IS NOT NULL)"
+      " AND segments = (SELECT count(*) FROM segments)"
+      " AND segment_bytes = (SELECT coalesce(sum(bytes), 0) FROM segments) FROM totals");
+  KVRT_ASSIGN(bool row, q.next());
+  if (!row || q.integer(0) == 0) add_fault(faults, "the totals of chunks and segments are not those of the rows");
+  return {};
 }
 
 Status Catalog::check_sessions(std::vector<VerifyFault>* faults) {
@@ -160,10 +174,20 @@ Status Catalog::check_sessions(std::vector<VerifyFault>* faults) {
       names.emplace_back(q.text(0), q.text(1));
     }
   }
+  KVRT_ASSIGN(const int64_t shares, db_.pragma("SELECT shares FROM totals"));
   for (auto& [domain, name] : names) {
     auto loaded = load(domain, name, 0);  // at no time that it could have expired by
     if (loaded.status().code() == Code::kNoMemory) return loaded.take_status();
-    if (!loaded.is_ok()) add_fault(faults, loaded.status().message(), name);
+    if (!loaded.is_ok()) {
+      add_fault(faults, loaded.status().message(), name);
+      continue;
+    }
+    KVRT_ASSIGN(const SessionRow row, read_session(domain, name));
+    SessionStat stat;
+    KVRT_TRY(fill_stat(row.head, &stat));
+    const bool same = stat.chunks == row.chunks && stat.chunks_missing == row.chunks_missing && stat.bytes == row.chunk_bytes &&
+                      stat.bytes_shared == row.chunk_bytes_shared;
+    if (row.counted == shares && !same) add_fault(faults, "the counts of its chunks are not those of its nodes", name);
   }
   return {};
 }

@@ -19,7 +19,7 @@ Result<SessionStat> to_stat(const Query& q) {
   stat.tokens = q.u64(4);
   stat.created_unix_ms = q.integer(5);
   stat.saved_unix_ms = q.integer(6);
-  stat.pinned = q.integer(7) != 0;
+  stat.pinned = static_cast<uint8_t>(q.integer(7));
   stat.expires_unix_ms = q.integer(8);
   return stat;
 }
@@ -88,7 +88,8 @@ Result<std::vector<Catalog::NodeRow>> Catalog::read_chain(int64_t head, const Bl
 
 Result<SessionRow> Catalog::read_session(std::string_view domain, std::string_view name) {
   Query q = db_.query(
-      "SELECT s.id, gen, root, head, s.tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, model_id, manifest, checksum, n.key"
+      "SELECT s.id, gen, root, head, s.tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, model_id, manifest, checksum, n.key,"
+      " used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted"
       " FROM sessions s LEFT JOIN nodes n ON n.id = s.head WHERE domain = ? AND name = ?");
   KVRT_ASSIGN(bool found, q.bind_text(domain).bind_text(name).next());
   if (!found) return no_session();
@@ -99,7 +100,7 @@ Result<SessionRow> Catalog::read_session(std::string_view domain, std::string_vi
   row.head = q.integer(3);
   row.tokens = q.u64(4);
   row.block_tokens = q.u64(5);
-  row.pinned = q.integer(6) != 0;
+  row.pinned = static_cast<uint8_t>(q.integer(6));
   row.expires_ms = q.integer(7);
   row.created_ms = q.integer(8);
   row.saved_ms = q.integer(9);
@@ -110,6 +111,12 @@ Result<SessionRow> Catalog::read_session(std::string_view domain, std::string_vi
   }
   auto manifest = q.blob(11);
   row.manifest.assign(manifest.begin(), manifest.end());
+  row.used = q.integer(14);
+  row.chunks = q.u64(15);
+  row.chunks_missing = q.u64(16);
+  row.chunk_bytes = q.u64(17);
+  row.chunk_bytes_shared = q.u64(18);
+  row.counted = q.integer(19);
   row.head_key = row.root;
   if (row.head != 0 && !copy_exact(q.blob(13), row.head_key.bytes)) return broken_row("node");
   if (row.checksum() != checksum) return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session's row has changed bits");
@@ -153,6 +160,7 @@ Result<SessionOut> Catalog::load(std::string_view domain, std::string_view name,
 Status Catalog::fill_stat(int64_t head, SessionStat* stat) {
   bool shared = false;
   int64_t steps = 0;
+  stat->chunks = stat->chunks_missing = stat->bytes = stat->bytes_shared = 0;
   KVRT_ASSIGN(const int64_t nodes_max, chain_nodes_max());
   for (int64_t id = head; id != 0;) {
     if (++steps > nodes_max) return broken_row("chain of nodes (it has a loop)");
@@ -190,26 +198,31 @@ Result<SessionStat> Catalog::stat(std::string_view domain, std::string_view name
   return stat;
 }
 
+// The counts of a session's chunks are kept with it, and hold as long as `shares` stands still; else its chain is walked.
 Result<std::vector<SessionStat>> Catalog::list(std::string_view domain, bool all_domains, int64_t now_ms) {
   Snapshot snapshot(&db_);
   KVRT_TRY(snapshot.begin());
   std::vector<SessionStat> stats;
-  std::vector<int64_t> heads;
+  std::vector<std::pair<size_t, int64_t>> uncounted;  // and their heads
   {
     Query q = db_.query(
-        "SELECT domain, name, id, gen, tokens, created_ms, saved_ms, pinned, expires_ms, head FROM sessions WHERE ? OR domain = ?"
-        " ORDER BY domain, name");
+        "SELECT domain, name, id, gen, tokens, created_ms, saved_ms, pinned, expires_ms, head, chunks, chunks_missing, chunk_bytes,"
+        " chunk_bytes_shared, counted = (SELECT shares FROM totals) FROM sessions WHERE ? OR domain = ? ORDER BY domain, name");
     q.bind(all_domains).bind_text(domain);
     for (;;) {
       KVRT_ASSIGN(bool row, q.next());
       if (!row) break;
       KVRT_ASSIGN(SessionStat stat, to_stat(q));
       if (has_expired(stat.pinned, stat.expires_unix_ms, now_ms)) continue;
-      heads.push_back(q.integer(9));
+      stat.chunks = q.u64(10);
+      stat.chunks_missing = q.u64(11);
+      stat.bytes = q.u64(12);
+      stat.bytes_shared = q.u64(13);
+      if (q.integer(14) == 0) uncounted.emplace_back(stats.size(), q.integer(9));
       stats.push_back(std::move(stat));
     }
   }
-  for (size_t i = 0; i < stats.size(); i++) KVRT_TRY(fill_stat(heads[i], &stats[i]));
+  for (auto [at, head] : uncounted) KVRT_TRY(fill_stat(head, &stats[at]));
   return stats;
 }
 
@@ -220,14 +233,20 @@ Result<uint64_t> Catalog::count_expired(int64_t now_ms) {
   return q.u64(0);
 }
 
+Result<bool> Catalog::has_garbage(int64_t now_ms) {
+  Query q = db_.query(
+      "SELECT EXISTS(SELECT 1 FROM nodes WHERE refs = 0)"
+      " OR EXISTS(SELECT 1 FROM sessions WHERE expires_ms > 0 AND expires_ms <= ? AND pinned = 0)");
+  KVRT_ASSIGN(bool row, q.bind(now_ms).next());
+  return row && q.integer(0) != 0;
+}
+
 Result<Catalog::Totals> Catalog::totals(int64_t now_ms) {
   Snapshot snapshot(&db_);
   KVRT_TRY(snapshot.begin());
   Totals t;
   KVRT_ASSIGN(uint64_t expired, count_expired(now_ms));
-  Query q = db_.query(
-      "SELECT (SELECT count(*) FROM sessions), count(*), coalesce(sum(bytes), 0), coalesce(sum(raw_bytes), 0),"
-      " (SELECT count(*) FROM segments), (SELECT coalesce(sum(bytes), 0) FROM segments) FROM nodes WHERE segment IS NOT NULL");
+  Query q = db_.query("SELECT (SELECT count(*) FROM sessions), chunks, chunk_bytes, chunk_raw_bytes, segments, segment_bytes FROM totals");
   KVRT_ASSIGN(bool row, q.next());
   if (!row) return broken_row("totals");
   t.sessions = q.u64(0) - expired;
@@ -237,6 +256,13 @@ Result<Catalog::Totals> Catalog::totals(int64_t now_ms) {
   t.segments = q.u64(4);
   t.segment_bytes = q.u64(5);
   return t;
+}
+
+Result<uint64_t> Catalog::segment_bytes() {
+  Query q = db_.query("SELECT segment_bytes FROM totals");
+  KVRT_ASSIGN(bool row, q.next());
+  if (!row) return broken_row("totals");
+  return q.u64(0);
 }
 
 Result<std::vector<Catalog::SegmentRow>> Catalog::segments() {

@@ -38,7 +38,9 @@ inline Status broken_row(const char* what) {
 inline Status no_session() { return error(Code::kNotFound, Detail::kNone, "no session of this name"); }
 
 // A session expires at expires_ms (0: never), unless it is pinned.
-inline bool has_expired(bool pinned, int64_t expires_ms, int64_t now_ms) { return !pinned && expires_ms != 0 && expires_ms <= now_ms; }
+inline bool has_expired(uint8_t pinned, int64_t expires_ms, int64_t now_ms) {
+  return pinned == 0 && expires_ms != 0 && expires_ms <= now_ms;
+}
 
 struct SessionRow {
   std::string domain, name;
@@ -47,10 +49,13 @@ struct SessionRow {
   BlockKey root, head_key;  // head_key: root if the session has no node
   int64_t head = 0;
   uint64_t tokens = 0, block_tokens = 0;
-  bool pinned = false;
+  uint8_t pinned = 0;
   int64_t expires_ms = 0, created_ms = 0, saved_ms = 0;
   Hash256 model_id;
   std::vector<uint8_t> manifest;
+  int64_t used = 0;  // the clock when it was saved or loaded last; 0: its KV was evicted
+  uint64_t chunks = 0, chunks_missing = 0, chunk_bytes = 0, chunk_bytes_shared = 0;
+  int64_t counted = -1;  // totals.shares when they were
 
   // SQLite does not notice a flipped bit in a value; this does.
   std::array<uint8_t, 16> checksum() const {
@@ -63,7 +68,7 @@ struct SessionRow {
     w.write_bytes(head_key.bytes.data(), 32);
     w.write(tokens);
     w.write(block_tokens);
-    w.write(static_cast<uint8_t>(pinned));
+    w.write(pinned);
     w.write(expires_ms);
     w.write_bytes(model_id.bytes.data(), 32);
     w.write_bytes(manifest.data(), manifest.size());

@@ -19,7 +19,7 @@ Result<std::optional<Catalog::Head>> Catalog::find_session(std::string_view doma
   if (!copy_exact(q.blob(1), head.id.bytes)) return broken_row("session id");
   head.gen = q.u64(2);
   head.created_ms = q.integer(3);
-  head.pinned = q.integer(4) != 0;
+  head.pinned = static_cast<uint8_t>(q.integer(4));
   head.expired = has_expired(head.pinned, q.integer(5), now_ms);
   return std::optional<Head>(head);
 }
@@ -69,23 +69,27 @@ Status Catalog::require_chunks(std::span<const BlockKey> keys) {
   return {};
 }
 
-// Inserts the nodes that are not there; the row of the last one. Every node but the head holds one reference of its child, and each new
-// node is the first child of its kind, so only the deepest old ancestor's count changes.
-Result<int64_t> Catalog::add_nodes(const SessionIn& s) {
+// Inserts the nodes that are not there. Every node but the head holds one reference of its child, and each new node is the first child of
+// its kind, so only the deepest old ancestor's count changes.
+Result<Catalog::Added> Catalog::add_nodes(const SessionIn& s) {
+  Added added;
   size_t known = s.nodes.size();
-  int64_t parent = 0;
   for (; known > 0; known--) {
-    Query q = db_.query("SELECT id, tokens FROM nodes WHERE key = ?");
+    Query q = db_.query("SELECT id, tokens, refs FROM nodes WHERE key = ?");
     KVRT_ASSIGN(bool row, q.bind_blob(s.nodes[known - 1].key.bytes).next());
     if (!row) continue;
     if (!same_bytes(q.blob(1), token_bytes(s.nodes[known - 1].tokens))) {
       return error(Code::kCorrupt, Detail::kCatalogCorrupt, "node %.16s has other tokens in the catalog",
                    s.nodes[known - 1].key.hex().c_str());
     }
-    parent = q.integer(0);
+    added.head = added.below = q.integer(0);
+    added.refs = q.integer(2);
     break;
   }
-  if (known < s.nodes.size() && parent != 0) KVRT_TRY(db_.query("UPDATE nodes SET refs = refs + 1 WHERE id = ?").bind(parent).run());
+  KVRT_ASSIGN(added.first, db_.pragma("SELECT coalesce(max(id), 0) + 1 FROM nodes"));
+  if (known < s.nodes.size() && added.below != 0) {
+    KVRT_TRY(db_.query("UPDATE nodes SET refs = refs + 1 WHERE id = ?").bind(added.below).run());
+  }
   for (size_t i = known; i < s.nodes.size(); i++) {
     const NodeIn& node = s.nodes[i];
     const BlockKey& before = i == 0 ? s.root : s.nodes[i - 1].key;
@@ -94,41 +98,68 @@ Result<int64_t> Catalog::add_nodes(const SessionIn& s) {
     }
     Query q = db_.query("INSERT INTO nodes(key, parent, n, tokens, refs) VALUES(?, ?, ?, ?, ?)");
     q.bind_blob(node.key.bytes);
-    if (parent == 0) {
+    if (added.head == 0) {
       q.bind_null();
     } else {
-      q.bind(parent);
+      q.bind(added.head);
     }
     q.bind_u64(node.tokens.size()).bind_blob(token_bytes(node.tokens)).bind(i + 1 < s.nodes.size() ? 1 : 0);
     KVRT_TRY(q.run());
-    parent = db_.last_rowid();
+    added.head = db_.last_rowid();
   }
-  return parent;
+  if (added.head != 0) KVRT_TRY(db_.query("UPDATE nodes SET refs = refs + 1 WHERE id = ?").bind(added.head).run());
+  return added;
 }
 
-Result<uint64_t> Catalog::place_chunks(const NewSegment& segment) {
+// What one session had alone it shares now, or the other way round.
+Status Catalog::note_fork(const Added& added) {
+  if (added.below == 0 || added.refs == 0) return {};
+  Query q = db_.query("SELECT refs FROM nodes WHERE id = ?");
+  KVRT_ASSIGN(bool row, q.bind(added.below).next());
+  if (!row) return broken_row("node");
+  delta_.shares = delta_.shares || (q.integer(0) == 1) != (added.refs == 1);
+  return {};
+}
+
+Result<int64_t> Catalog::add_segment(const NewSegment& segment) {
   KVRT_TRY(db_.query("INSERT INTO segments(name, bytes, live, synced) VALUES(?, ?, 0, ?)")
                .bind_blob(segment.id.bytes)
                .bind_u64(segment.bytes)
                .bind(segment.synced)
                .run());
-  int64_t row = db_.last_rowid();
+  delta_.segments++;
+  delta_.segment_bytes += static_cast<int64_t>(segment.bytes);
+  return db_.last_rowid();
+}
+
+// Of a segment that is new; without any live bytes it needs no row.
+Status Catalog::set_live(int64_t segment, uint64_t live) {
+  if (live != 0) return db_.query("UPDATE segments SET live = ? WHERE id = ?").bind_u64(live).bind(segment).run();
+  Query q = db_.query("DELETE FROM segments WHERE id = ? RETURNING bytes");
+  KVRT_ASSIGN(bool row, q.bind(segment).next());
+  if (!row) return broken_row("segment");
+  delta_.segments--;
+  delta_.segment_bytes -= q.integer(0);
+  return q.run();
+}
+
+Result<uint64_t> Catalog::place_chunks(const NewSegment& segment, int64_t first_new) {
+  KVRT_ASSIGN(int64_t row, add_segment(segment));
   uint64_t live = 0;
   for (const ChunkPlace& c : segment.chunks) {
-    KVRT_TRY(db_.query("UPDATE nodes SET segment = ?, offset = ?, bytes = ?, raw_bytes = ? WHERE key = ? AND segment IS NULL")
-                 .bind(row)
-                 .bind_u64(c.offset)
-                 .bind_u64(c.bytes)
-                 .bind_u64(c.raw_bytes)
-                 .bind_blob(c.key.bytes)
-                 .run());
-    live += static_cast<uint64_t>(db_.changes());
+    Query q =
+        db_.query("UPDATE nodes SET segment = ?, offset = ?, bytes = ?, raw_bytes = ? WHERE key = ? AND segment IS NULL RETURNING id");
+    q.bind(row).bind_u64(c.offset).bind_u64(c.bytes).bind_u64(c.raw_bytes).bind_blob(c.key.bytes);
+    KVRT_ASSIGN(bool placed, q.next());
+    if (!placed) continue;
+    delta_.shares = delta_.shares || q.integer(0) < first_new;  // a hole of others, too, is filled
+    delta_.chunks++;
+    delta_.chunk_bytes += static_cast<int64_t>(c.bytes);
+    delta_.chunk_raw_bytes += static_cast<int64_t>(c.raw_bytes);
+    live += c.bytes;
+    KVRT_TRY(q.run());
   }
-  if (live == 0) {
-    KVRT_TRY(db_.query("DELETE FROM segments WHERE id = ?").bind(row).run());
-  } else {
-    KVRT_TRY(db_.query("UPDATE segments SET live = ? WHERE id = ?").bind_u64(live).bind(row).run());
-  }
+  KVRT_TRY(set_live(row, live));
   return live;
 }
 
@@ -136,7 +167,8 @@ Status Catalog::write_session(const SessionRow& row) {
   auto checksum = row.checksum();
   Query q = db_.query(
       "INSERT OR REPLACE INTO sessions(domain, name, id, gen, root, head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms,"
-      " checksum, model_id, manifest) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+      " checksum, model_id, manifest, used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted)"
+      " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   q.bind_text(row.domain).bind_text(row.name).bind_blob(row.id.bytes).bind_u64(row.gen).bind_blob(row.root.bytes);
   if (row.head == 0) {
     q.bind_null();
@@ -144,7 +176,27 @@ Status Catalog::write_session(const SessionRow& row) {
     q.bind(row.head);
   }
   q.bind_u64(row.tokens).bind_u64(row.block_tokens).bind(row.pinned).bind(row.expires_ms).bind(row.created_ms).bind(row.saved_ms);
-  return q.bind_blob(checksum).bind_blob(row.model_id.bytes).bind_blob(row.manifest).run();
+  q.bind_blob(checksum).bind_blob(row.model_id.bytes).bind_blob(row.manifest).bind(row.used);
+  q.bind_u64(row.chunks).bind_u64(row.chunks_missing).bind_u64(row.chunk_bytes).bind_u64(row.chunk_bytes_shared);
+  return q.bind(row.counted).run();
+}
+
+// The counts of its chunks, as they are at the end of this transaction.
+Status Catalog::write_statistics(const SessionRow& row) {
+  SessionStat stat;
+  KVRT_TRY(fill_stat(row.head, &stat));
+  return db_
+      .query(
+          "UPDATE sessions SET chunks = ?, chunks_missing = ?, chunk_bytes = ?, chunk_bytes_shared = ?,"
+          " counted = (SELECT shares FROM totals) + ? WHERE domain = ? AND name = ?")
+      .bind_u64(stat.chunks)
+      .bind_u64(stat.chunks_missing)
+      .bind_u64(stat.bytes)
+      .bind_u64(stat.bytes_shared)
+      .bind(delta_.shares)
+      .bind_text(row.domain)
+      .bind_text(row.name)
+      .run();
 }
 
 namespace {
@@ -171,26 +223,30 @@ SessionRow row_of(const SessionIn& s, const CommitResult& result, int64_t head, 
 }  // namespace
 
 Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segment, std::span<const BlockKey> needed, int64_t now_ms) {
-  Transaction txn(&db_);
+  Change txn(this);
   KVRT_TRY(txn.begin());
   CommitResult result;
   KVRT_ASSIGN(std::optional<Head> current, find_session(s.domain, s.name, now_ms));
   KVRT_ASSIGN(result.saved.gen, next_gen(s, current));
   KVRT_ASSIGN(result.saved.id, own_id(s, result.saved.gen, current));
   KVRT_TRY(require_chunks(needed));
-  KVRT_ASSIGN(int64_t head, add_nodes(s));
-  if (head != 0) KVRT_TRY(db_.query("UPDATE nodes SET refs = refs + 1 WHERE id = ?").bind(head).run());
+  KVRT_ASSIGN(Added added, add_nodes(s));
   if (segment != nullptr) {
-    KVRT_ASSIGN(uint64_t live, place_chunks(*segment));
+    KVRT_ASSIGN(uint64_t live, place_chunks(*segment, added.first));
     result.segment_used = live > 0;
   }
-  SessionRow row = row_of(s, result, head, now_ms);
+  SessionRow row = row_of(s, result, added.head, now_ms);
   if (current && !current->expired) {
-    row.pinned = row.pinned || current->pinned;
+    row.pinned = s.pin != 0 ? s.pin : current->pinned;
     row.created_ms = current->created_ms;
   }
+  KVRT_ASSIGN(row.used, db_.pragma("SELECT clock + 1 FROM totals"));
+  delta_.used = true;
   KVRT_TRY(write_session(row));
-  if (current) KVRT_TRY(release(current->node));  // last: what old and new share never reaches zero
+  if (current) KVRT_TRY(release(current->node, added.below));  // last: what old and new share never reaches zero
+  KVRT_TRY(note_fork(added));
+  KVRT_TRY(write_statistics(row));
+  KVRT_TRY(note_time(now_ms));
   KVRT_TRY(txn.commit());
   return result;
 }

@@ -48,12 +48,14 @@ Result<std::unique_ptr<SegmentWriter>> SegmentWriter::create(Env* env, const std
   return writer;
 }
 
-SegmentWriter::~SegmentWriter() {
-  file_.reset();
-  if (kept_ || tmp_path_.empty()) return;
+SegmentWriter::~SegmentWriter() { (void)discard(); }
+
+bool SegmentWriter::discard() noexcept {
+  if (std::exchange(kept_, true) || tmp_path_.empty()) return true;
   try {
-    (void)env_->remove_file(published_ ? id_.path(root_) : tmp_path_).is_ok();
-  } catch (...) {  // no memory: what stays is removed by the next open
+    return env_->remove_file(published_ ? id_.path(root_) : tmp_path_).is_ok();
+  } catch (...) {  // no memory
+    return false;
   }
 }
 

@@ -57,6 +57,8 @@ class SegmentWriter {
   Status seal(bool sync);        // the footer
   Status publish(bool sync);     // tmp/ -> segs/; with `sync` the directories reach the disk too
   void keep() { kept_ = true; }  // the catalog names it
+  // The file is removed, as the destructor does. False: it could not be.
+  bool discard() noexcept;
 
   const SegmentId& id() const { return id_; }
   const std::vector<SegmentEntry>& entries() const { return entries_; }

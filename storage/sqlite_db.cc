@@ -205,10 +205,10 @@ void Db::rollback() noexcept {
 
 bool Db::in_transaction() const { return sqlite3_get_autocommit(db_) == 0; }
 
-Status WriteTurn::take() {
+Status WriteTurn::take(bool wait) {
   using std::chrono::steady_clock;
   if (db_->write_lock_ != nullptr && db_->write_turns_ == 0) {
-    const auto deadline = steady_clock::now() + std::chrono::milliseconds(kWriteWaitMs);
+    const auto deadline = steady_clock::now() + std::chrono::milliseconds(wait ? kWriteWaitMs : 0);
     auto pause = std::chrono::microseconds(50);
     for (;;) {
       Status taken = db_->write_lock_->acquire(LockMode::kExclusive);
@@ -231,8 +231,8 @@ Transaction::~Transaction() {
   if (open_) db_->rollback();
 }
 
-Status Transaction::begin() {
-  KVRT_TRY(turn_.take());
+Status Transaction::begin(bool wait) {
+  KVRT_TRY(turn_.take(wait));
   { Query prepared = db_->query(kRollback); }
   db_->rollback();  // of one that could not be
   KVRT_TRY(db_->query("BEGIN IMMEDIATE").run());

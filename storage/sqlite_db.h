@@ -94,7 +94,7 @@ class WriteTurn {
   ~WriteTurn();
   WriteTurn(const WriteTurn&) = delete;
   WriteTurn& operator=(const WriteTurn&) = delete;
-  Status take();
+  Status take(bool wait = true);
 
  private:
   Db* db_;
@@ -108,7 +108,7 @@ class Transaction {
   ~Transaction();
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
-  Status begin();
+  Status begin(bool wait = true);  // for its turn
   Status commit();
 
  private:

@@ -8,10 +8,6 @@
 
 namespace kvrt {
 
-namespace {
-unsigned long long ull(uint64_t v) { return v; }
-}  // namespace
-
 Status StoreImpl::start() {
   std::lock_guard lock(mutex_);
   Catalog::OpenMode mode;
@@ -27,7 +23,7 @@ Status StoreImpl::start() {
     KVRT_TRY(share(&dir_));
     KVRT_TRY(catalog_.check_schema());
   }
-  return refresh_bytes();
+  return {};
 }
 
 // A reader leaves the directory as it was: SQLite makes the log and its index for it, and with nobody else there they may go.
@@ -45,17 +41,11 @@ StoreImpl::~StoreImpl() {
     std::lock_guard lock(mutex_);
     const bool sound = broken_.is_ok();
     if (!dir_.read_only && sound) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
-    Status closed = catalog_.close(sound);
+    Status closed = catalog_.close(sound && !litter_);  // with a log left behind the next open looks for such files
     if (!closed.is_ok()) logf(log_, LogLevel::kWarn, "store: closing: %s", closed.message().c_str());
     if (dir_.read_only) tidy_after_reading();
   } catch (...) {  // no memory: what is left is for the next open
   }
-}
-
-Status StoreImpl::refresh_bytes() {
-  KVRT_ASSIGN(Catalog::Totals totals, catalog_.totals(env_->unix_ms()));
-  stored_bytes_ = totals.segment_bytes + catalog_.disk_bytes();
-  return {};
 }
 
 bool StoreImpl::has_locked(const BlockKey& key) {
@@ -128,17 +118,14 @@ Status StoreImpl::check_writable_locked() {
   return broken_.clone();
 }
 
-Status StoreImpl::check_quota(uint64_t more) {
-  uint64_t used = stored_bytes_ + pending_bytes_;
-  if (disk_bytes_max_ == 0 || used + more <= disk_bytes_max_) return {};
-  return error(Code::kNoSpace, Detail::kNone, "%s: %llu bytes used, %llu more wanted, disk_bytes_max is %llu", dir_.root.c_str(), ull(used),
-               ull(more), ull(disk_bytes_max_));
-}
-
 Result<SessionOut> StoreImpl::load(std::string_view domain, std::string_view name) {
   KVRT_TRY(check_names(domain, name));
   std::lock_guard lock(mutex_);
-  return catalog_.load(domain, name, env_->unix_ms());
+  auto session = catalog_.load(domain, name, env_->unix_ms());
+  if (session.is_ok() && check_writable_locked().is_ok() && catalog_.set_durability(Durability::kProcess).is_ok()) {
+    catalog_.touch(domain, name);
+  }
+  return session;
 }
 
 Result<std::vector<SessionStat>> StoreImpl::list(std::string_view domain, bool all_domains) {
@@ -166,6 +153,7 @@ Result<StoreInfo> StoreImpl::info() {
   info.chunk_raw_bytes = totals.chunk_raw_bytes;
   info.disk_bytes = totals.segment_bytes + catalog_.disk_bytes();
   info.chunks_damaged = damaged_;
+  info.chunks_evicted = evicted_;
   return info;
 }
 

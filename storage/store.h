@@ -22,7 +22,8 @@ enum class Durability : uint32_t { kDefault = 0, kNone = 1, kProcess = 2, kToken
 struct StoreOptions {
   bool read_only = false;       // an unwritable directory is opened so by itself; info() says it
   bool must_exist = false;      // NOT_FOUND instead of creating
-  uint64_t disk_bytes_max = 0;  // 0: no cap. A save that would pass it is NO_SPACE
+  uint64_t disk_bytes_max = 0;  // 0: no cap. A save that would pass it takes the KV of idle sessions, else it is NO_SPACE
+  uint64_t free_bytes_min = 0;  // of the file system, as above; 0: a twentieth of it, at most 1 GiB
 };
 
 struct SessionId {
@@ -57,8 +58,14 @@ struct SessionIn {
   Hash256 model_id;
   std::span<const uint8_t> manifest;  // opaque: messages, spans, options, text_id
   Durability durability = Durability::kDefault;
-  bool pin = false;          // false: as it is
+  uint8_t pin = 0;           // its priority from now on; 0: as it is
   uint64_t ttl_seconds = 0;  // it expires so long after this save; 0: never
+};
+
+// Who wants room. It may have that of sessions that are not pinned, and of those of its own domain that are pinned less than itself.
+struct SavedBy {
+  std::string domain, name;
+  uint8_t pin = 0;
 };
 
 struct Saved {
@@ -87,13 +94,14 @@ struct SessionStat {
   uint64_t chunks = 0, chunks_missing = 0;  // nodes with and without KV on disk
   uint64_t bytes = 0, bytes_shared = 0;     // frame bytes of its chunks; those another session uses too
   int64_t created_unix_ms = 0, saved_unix_ms = 0;
-  bool pinned = false;
+  uint8_t pinned = 0;           // its priority; 0: not pinned
   int64_t expires_unix_ms = 0;  // 0: never
 };
 
 struct GcReport {
   uint64_t sessions_removed = 0, chunks_removed = 0;
   uint64_t segments_removed = 0, bytes_freed = 0;  // files, whole and unfinished ones; their bytes
+  uint64_t bytes_rewritten = 0;                    // of chunks that went from sparse segments to new ones
   double ms = 0;
 };
 
@@ -106,6 +114,7 @@ struct StoreInfo {
   uint64_t chunk_raw_bytes = 0;  // the KV they hold
   uint64_t disk_bytes = 0;       // segments + catalog
   uint64_t chunks_damaged = 0;   // found bad since open
+  uint64_t chunks_evicted = 0;   // since open, for want of space
 };
 
 struct VerifyFault {
@@ -141,7 +150,7 @@ class Store {
     virtual uint64_t bytes_written() const = 0;
     virtual uint64_t chunks_written() const = 0;
   };
-  virtual Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks = true) = 0;
+  virtual Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks = true, const SavedBy& by = {}) = 0;
 
   // An expired session is NOT_FOUND to all of these, and its name is free.
   virtual Result<SessionOut> load(std::string_view domain, std::string_view name) = 0;
@@ -149,10 +158,10 @@ class Store {
   virtual Result<SessionStat> stat(std::string_view domain, std::string_view name) = 0;
   virtual Status remove(std::string_view domain, std::string_view name) = 0;                       // frees chunks that no session needs
   virtual Status rename(std::string_view domain, std::string_view from, std::string_view to) = 0;  // CONFLICT when `to` exists
-  virtual Status pin(std::string_view domain, std::string_view name, bool pinned) = 0;             // a pinned session never expires
+  virtual Status pin(std::string_view domain, std::string_view name, uint8_t priority) = 0;        // a pinned session never expires
   virtual Status set_ttl(std::string_view domain, std::string_view name, uint64_t seconds) = 0;    // from now; 0: for ever
-  // Removes expired sessions, chunks that no session needs, and files that no row names. In slices; progress returns false to stop
-  // after one (CANCELLED), and what is left is for the next gc.
+  // Removes expired sessions, chunks that no session needs, and files that no row names; writes segments anew of which less than half is
+  // live. In slices; progress returns false to stop after one (CANCELLED), and what is left is for the next gc.
   virtual Result<GcReport> gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) = 0;
   // Reads every frame and row. progress returns false to stop (CANCELLED).
   virtual Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress) = 0;

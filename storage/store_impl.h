@@ -1,4 +1,5 @@
-// The open store: the class behind Store. store.cc opens and reads, store_save.cc saves, store_maintain.cc does the rest.
+// The open store: the class behind Store. store.cc opens and reads, store_save.cc saves, store_space.cc makes room, store_maintain.cc does
+// the rest.
 #pragma once
 
 #include <atomic>
@@ -19,7 +20,12 @@ inline constexpr size_t kOpenSegmentsMax = 64;
 class StoreImpl final : public Store {
  public:
   StoreImpl(Env* env, Log* log, StoreDirectory dir, const StoreOptions& options)
-      : env_(env), log_(log), dir_(std::move(dir)), disk_bytes_max_(options.disk_bytes_max), files_(env, dir_.root, kOpenSegmentsMax) {}
+      : env_(env),
+        log_(log),
+        dir_(std::move(dir)),
+        disk_bytes_max_(options.disk_bytes_max),
+        free_bytes_min_(options.free_bytes_min),
+        files_(env, dir_.root, kOpenSegmentsMax) {}
   ~StoreImpl() override;
 
   Status start();
@@ -27,13 +33,13 @@ class StoreImpl final : public Store {
   std::vector<bool> has(std::span<const BlockKey> keys) override;
   ChunkState read(const BlockKey& key, std::span<const int32_t> tokens, uint32_t layout, std::span<uint8_t> out,
                   std::string* damage) override;
-  Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks) override;
+  Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks, const SavedBy& by) override;
   Result<SessionOut> load(std::string_view domain, std::string_view name) override;
   Result<std::vector<SessionStat>> list(std::string_view domain, bool all_domains) override;
   Result<SessionStat> stat(std::string_view domain, std::string_view name) override;
   Status remove(std::string_view domain, std::string_view name) override;
   Status rename(std::string_view domain, std::string_view from, std::string_view to) override;
-  Status pin(std::string_view domain, std::string_view name, bool pinned) override;
+  Status pin(std::string_view domain, std::string_view name, uint8_t priority) override;
   Status set_ttl(std::string_view domain, std::string_view name, uint64_t seconds) override;
   Result<GcReport> gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) override;
   Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress) override;
@@ -49,12 +55,20 @@ class StoreImpl final : public Store {
   bool has_locked(const BlockKey& key);
   std::optional<ChunkState> lose(const BlockKey& key, const Catalog::Location& at, const Status& why, std::string* damage);
   Status check_writable_locked();
-  Status check_quota(uint64_t more);
+  struct Shortage {
+    uint64_t bytes = 0;  // 0: there is room
+    Status why;
+  };
+  Result<Shortage> shortage_locked(uint64_t more);
+  Status make_room(uint64_t more, const SavedBy& by);
+  Result<bool> free_some(uint64_t bytes, const SavedBy& by, int64_t* compacted);
+  Result<uint64_t> compact(const Catalog::SegmentRow& segment, RemovedFiles* removed);
+  Result<bool> gc_sparse(Collection* c);
+  void collect_after_save(Durability durability);
   Result<CommitResult> commit_locked(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed);
   Status sync_reused(const SessionIn& session);
   Status change_locked(bool frees, const std::function<Status()>& change);
   void after_commit(Durability durability, RemovedFiles* removed = nullptr);
-  Status refresh_bytes();
   Result<bool> gc_rows(Collection* c);
   Result<bool> gc_trash(Collection* c);
   Result<bool> gc_orphans(Collection* c);
@@ -62,18 +76,30 @@ class StoreImpl final : public Store {
   Env* const env_;
   Log* const log_;
   StoreDirectory dir_;  // changed by start() alone
-  const uint64_t disk_bytes_max_;
+  const uint64_t disk_bytes_max_, free_bytes_min_;
   SegmentCache files_;
   CodecPool codecs_;
   std::atomic<uint64_t> pending_bytes_{0};  // of segments being written
-  std::atomic<uint64_t> stored_bytes_{0};   // segments and catalog
-  std::atomic<uint64_t> damaged_{0};
+  std::atomic<uint64_t> damaged_{0}, evicted_{0};
+  std::atomic<bool> litter_{false};  // a file that no row names could not be removed
 
   std::mutex mutex_;
   Catalog catalog_;
   bool reserve_given_ = false;                       // to be made again
   std::unordered_set<BlockKey, Hash256Hasher> bad_;  // found bad, and the catalog could not be told
   Status broken_;                                    // the first failed write of the catalog: nothing is written after it
+};
+
+inline constexpr uint64_t kSliceNs = 10'000'000;  // of gc's work under the lock; the commit comes on top
+
+struct StoreImpl::Collection {
+  Catalog::Collected rows;
+  RemovedFiles files;
+  std::vector<std::string> directories;  // to look through for orphans, last first
+  bool listed = false;
+  uint64_t slice_end = 0;
+  int64_t compacted = 0;  // segments up to this row were looked at
+  uint64_t rewritten = 0;
 };
 
 }  // namespace kvrt

@@ -9,12 +9,6 @@
 
 namespace kvrt {
 
-namespace {
-
-constexpr uint64_t kSliceNs = 10'000'000;  // of gc's work under the lock; the commit comes on top
-
-}  // namespace
-
 // One transaction that is on the disk when it returns. One that frees space needs a little first: the log's, by folding it in, and the
 // reserve.
 Status StoreImpl::change_locked(bool frees, const std::function<Status()>& change) {
@@ -24,7 +18,7 @@ Status StoreImpl::change_locked(bool frees, const std::function<Status()>& chang
   if (frees && status.code() == Code::kNoSpace) {
     give_up_reserve(env_, dir_.root);
     reserve_given_ = true;
-    (void)catalog_.checkpoint().is_ok();
+    (void)catalog_.checkpoint(true).is_ok();
     status = change();
   }
   if (status.code() == Code::kIo) broken_ = status.clone();
@@ -41,7 +35,6 @@ void StoreImpl::after_commit(Durability durability, RemovedFiles* removed) try {
   Status folded = catalog_.checkpoint_if_long();
   if (!folded.is_ok()) logf(log_, LogLevel::kWarn, "store: checkpoint: %s", folded.message().c_str());
   reserve_given_ = reserve_given_ && !make_reserve(env_, dir_.root);  // a slice of gc may not have freed enough yet: then after the next
-  (void)refresh_bytes().is_ok();
 } catch (const std::bad_alloc&) {
 }
 
@@ -62,10 +55,10 @@ Status StoreImpl::rename(std::string_view domain, std::string_view from, std::st
   return {};
 }
 
-Status StoreImpl::pin(std::string_view domain, std::string_view name, bool pinned) {
+Status StoreImpl::pin(std::string_view domain, std::string_view name, uint8_t priority) {
   KVRT_TRY(check_names(domain, name));
   std::lock_guard lock(mutex_);
-  KVRT_TRY(change_locked(false, [&] { return catalog_.pin(domain, name, pinned, env_->unix_ms()); }));
+  KVRT_TRY(change_locked(false, [&] { return catalog_.pin(domain, name, priority, env_->unix_ms()); }));
   after_commit(Durability::kTokens);
   return {};
 }
@@ -81,29 +74,39 @@ Status StoreImpl::set_ttl(std::string_view domain, std::string_view name, uint64
   return {};
 }
 
-struct StoreImpl::Collection {
-  Catalog::Collected rows;
-  RemovedFiles files;
-  std::vector<std::string> directories;  // to look through for orphans, last first
-  bool listed = false;
-  uint64_t slice_end = 0;
-};
-
 // Rows. Each slice is on the disk before the files go that it freed.
 Result<bool> StoreImpl::gc_rows(Collection* c) {
+  std::lock_guard lock(mutex_);
   auto more = [&] { return env_->now_ns() < c->slice_end; };
   const Catalog::Collected before = c->rows;
   KVRT_TRY(change_locked(true, [&]() -> Status {
     KVRT_ASSIGN(c->rows, catalog_.collect(env_->unix_ms(), before, more));
     return {};
   }));
-  bool changed = c->rows.sessions != before.sessions || c->rows.nodes != before.nodes;
+  const bool changed = c->rows.sessions != before.sessions || c->rows.nodes != before.nodes;
   if (changed) after_commit(Durability::kTokens, &c->files);
   return !c->rows.finished;
 }
 
+// Segments of which less than half is live, one a slice. The lock is not held while it is copied.
+Result<bool> StoreImpl::gc_sparse(Collection* c) {
+  Catalog::SegmentRow sparse;
+  {
+    std::lock_guard lock(mutex_);
+    KVRT_ASSIGN(sparse, catalog_.sparse_segment(c->compacted));
+  }
+  if (sparse.row == 0) return false;
+  c->compacted = sparse.row;
+  auto moved = compact(sparse, &c->files);
+  if (moved.is_ok()) c->rewritten += *moved;
+  if (moved.status().code() == Code::kNoSpace) return false;  // it needs some to free some
+  KVRT_TRY(moved.take_status());
+  return true;
+}
+
 // Files that earlier saves could not wait for, or that could not be unlinked then.
 Result<bool> StoreImpl::gc_trash(Collection* c) {
+  std::lock_guard lock(mutex_);
   KVRT_ASSIGN(auto trash, catalog_.trash());
   if (trash.empty()) return false;
   KVRT_TRY(change_locked(true, [&] { return catalog_.checkpoint(); }));
@@ -114,6 +117,7 @@ Result<bool> StoreImpl::gc_trash(Collection* c) {
 
 // Files that no row names and that no save is writing.
 Result<bool> StoreImpl::gc_orphans(Collection* c) {
+  std::lock_guard lock(mutex_);
   if (!std::exchange(c->listed, true)) {
     KVRT_ASSIGN(c->directories, segment_directories(env_, dir_.root));
   }
@@ -123,6 +127,19 @@ Result<bool> StoreImpl::gc_orphans(Collection* c) {
     c->directories.pop_back();
   } while (env_->now_ns() < c->slice_end);
   return true;
+}
+
+// One slice, where there is something: a store whose host never calls gc does not grow for ever. What fails here the next one tries again.
+void StoreImpl::collect_after_save(Durability durability) {
+  if (durability == Durability::kNone || durability == Durability::kProcess) return;  // they wait for no disk
+  {
+    std::lock_guard lock(mutex_);
+    auto garbage = catalog_.has_garbage(env_->unix_ms());
+    if (!garbage.is_ok() || !*garbage) return;
+  }
+  Collection c;
+  c.slice_end = env_->now_ns() + kSliceNs;
+  (void)gc_rows(&c).is_ok();
 }
 
 Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) {
@@ -136,19 +153,17 @@ Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t 
     total++;  // the files
   }
   using Slice = Result<bool> (StoreImpl::*)(Collection*);
-  for (Slice slice : {&StoreImpl::gc_rows, &StoreImpl::gc_trash, &StoreImpl::gc_orphans}) {
+  for (Slice slice : {&StoreImpl::gc_rows, &StoreImpl::gc_sparse, &StoreImpl::gc_trash, &StoreImpl::gc_orphans}) {
     for (bool more = true; more;) {
-      {
-        std::lock_guard lock(mutex_);
-        c.slice_end = env_->now_ns() + kSliceNs;
-        KVRT_ASSIGN(more, (this->*slice)(&c));
-      }
+      c.slice_end = env_->now_ns() + kSliceNs;
+      KVRT_ASSIGN(more, (this->*slice)(&c));
       bool last = !more && slice == &StoreImpl::gc_orphans;
       uint64_t done = last ? total : std::min(c.rows.sessions, total - 1);
       if (progress && !progress(done, total) && !last) return error(Code::kCancelled, Detail::kNone, "gc was stopped");
     }
   }
-  return GcReport{c.rows.sessions, c.rows.chunks, c.files.count, c.files.bytes, static_cast<double>(env_->now_ns() - start) * 1e-6};
+  const double ms = static_cast<double>(env_->now_ns() - start) * 1e-6;
+  return GcReport{c.rows.sessions, c.rows.chunks, c.files.count, c.files.bytes, c.rewritten, ms};
 }
 
 Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint64_t done, uint64_t total)>& progress) {

@@ -6,8 +6,11 @@ namespace kvrt {
 
 class StoreImpl::SaveImpl final : public Store::Save {
  public:
-  SaveImpl(StoreImpl* store, bool reuse_chunks) : store_(store), reuse_chunks_(reuse_chunks) {}
-  ~SaveImpl() override { give_back_space(); }
+  SaveImpl(StoreImpl* store, bool reuse_chunks, const SavedBy& by) : store_(store), reuse_chunks_(reuse_chunks), by_(by) {}
+  ~SaveImpl() override {
+    give_back_space();
+    give_up();
+  }
 
   std::vector<bool> has(std::span<const BlockKey> keys) override {
     std::vector<bool> flags(keys.size());
@@ -30,7 +33,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
     KVRT_ASSIGN(auto frame, codec->encode(chunk));
     Status status = append(chunk, frame);
     if (status.is_ok()) return status;
-    writer_.reset();  // a segment with a torn frame is given up, its space freed at once
+    give_up();  // a segment with a torn frame; its space is free at once
     failed_ = status.clone();
     return status;
   }
@@ -42,8 +45,9 @@ class StoreImpl::SaveImpl final : public Store::Save {
     KVRT_TRY(check_ttl(session.ttl_seconds));
     done_ = true;
     auto saved = publish_and_commit(session);
-    writer_.reset();
+    give_up();
     give_back_space();
+    if (saved.is_ok()) store_->collect_after_save(session.durability);
     return saved;
   }
 
@@ -75,6 +79,12 @@ class StoreImpl::SaveImpl final : public Store::Save {
     return done->saved;
   }
 
+  // What was written, unless it is kept.
+  void give_up() noexcept {
+    if (writer_ && !writer_->discard()) store_->litter_ = true;
+    writer_.reset();
+  }
+
   void give_back_space() {
     store_->pending_bytes_ -= reserved_;
     reserved_ = 0;
@@ -82,7 +92,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
 
   Status append(const ChunkIn& chunk, std::span<const uint8_t> frame) {
     uint64_t more = frame.size() + kSegmentEntryBytes + (writer_ ? 0 : kSegmentHeaderBytes + kSegmentTrailerBytes);
-    KVRT_TRY(store_->check_quota(more));
+    KVRT_TRY(store_->make_room(more, by_));
     store_->pending_bytes_ += more;
     reserved_ += more;
     if (!writer_) {
@@ -98,6 +108,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
 
   StoreImpl* store_;
   const bool reuse_chunks_;
+  const SavedBy by_;
   std::vector<BlockKey> needed_;           // chunks of the store that it counts on
   std::unique_ptr<SegmentWriter> writer_;  // made by the first new chunk
   std::vector<ChunkPlace> places_;
@@ -107,10 +118,10 @@ class StoreImpl::SaveImpl final : public Store::Save {
   bool done_ = false;
 };
 
-Result<std::unique_ptr<Store::Save>> StoreImpl::begin_save(bool reuse_chunks) {
+Result<std::unique_ptr<Store::Save>> StoreImpl::begin_save(bool reuse_chunks, const SavedBy& by) {
   std::lock_guard lock(mutex_);
   KVRT_TRY(check_writable_locked());
-  return std::unique_ptr<Save>(new SaveImpl(this, reuse_chunks));
+  return std::unique_ptr<Save>(new SaveImpl(this, reuse_chunks, by));
 }
 
 // KV that must survive a power cut may lie in segments that an earlier, weaker save did not wait for.
@@ -129,7 +140,8 @@ Status StoreImpl::sync_reused(const SessionIn& session) {
 
 Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed) {
   KVRT_TRY(check_writable_locked());
-  KVRT_TRY(check_quota(session.manifest.size()));
+  KVRT_ASSIGN(Shortage shortage, shortage_locked(session.manifest.size()));
+  if (shortage.bytes > 0) return std::move(shortage.why);
   Durability durability = session.durability == Durability::kDefault ? Durability::kTokens : session.durability;
   if (durability == Durability::kKv) KVRT_TRY(sync_reused(session));
   KVRT_TRY(catalog_.set_durability(durability));

@@ -71,15 +71,15 @@ Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_si
   KVRT_TRY(check_name(name, name_size, "name", false, &as));
   kvrt_save_options o;
   KVRT_TRY(read_options(options, "kvrt_save_options", &o));
-  if (o.durability > KVRT_DURABILITY_KV || o.overwrite > 1 || o.pin > 1) {
+  if (o.durability > KVRT_DURABILITY_KV || o.overwrite > 1 || o.pin > 255) {
     return error(Code::kInvalid, Detail::kNone,
-                 "kvrt_save_options: durability is %u, overwrite %u, pin %u, expected 0 to 4, 0 or 1, 0 or 1", o.durability, o.overwrite,
+                 "kvrt_save_options: durability is %u, overwrite %u, pin %u, expected 0 to 4, 0 or 1, 0 to 255", o.durability, o.overwrite,
                  o.pin);
   }
   if (report) KVRT_TRY(check_output_struct(report, "report"));
-  KVRT_ASSIGN(kvrt::SaveReport saved,
-              handle->host->save(handle->session, as,
-                                 {static_cast<kvrt::Durability>(o.durability), o.overwrite != 0, suspend, o.pin != 0, o.ttl_seconds}));
+  KVRT_ASSIGN(kvrt::SaveReport saved, handle->host->save(handle->session, as,
+                                                         {static_cast<kvrt::Durability>(o.durability), o.overwrite != 0, suspend,
+                                                          static_cast<uint8_t>(o.pin), o.ttl_seconds}));
   kvrt_save_report r{};
   r.generation = saved.gen;
   r.tokens = saved.tokens;

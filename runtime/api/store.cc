@@ -53,8 +53,8 @@ kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path
                    "kvrt_store_options: read_only is %u, must_exist %u, reserved %u, expected 0 or 1, 0 or 1, 0", o.read_only, o.must_exist,
                    o.reserved);
     }
-    KVRT_ASSIGN(auto opened,
-                runtime->engine->open_store(runtime->engine, directory, {o.read_only != 0, o.must_exist != 0, o.disk_bytes_max}));
+    KVRT_ASSIGN(auto opened, runtime->engine->open_store(runtime->engine, directory,
+                                                         {o.read_only != 0, o.must_exist != 0, o.disk_bytes_max, o.free_bytes_min}));
     auto store = std::make_unique<kvrt_store>();
     store->store = std::move(opened);
     *out = store.release();
@@ -80,6 +80,7 @@ kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out) {
     p.chunk_raw_bytes = i.chunk_raw_bytes;
     p.disk_bytes = i.disk_bytes;
     p.chunks_damaged = i.chunks_damaged;
+    p.chunks_evicted = i.chunks_evicted;
     write_output(out, p);
     return {};
   });
@@ -142,8 +143,8 @@ kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_
     KVRT_TRY(check(store, "store"));
     std::string scope, session;
     KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
-    if (pinned > 1) return error(Code::kInvalid, Detail::kNone, "pinned is %u, expected 0 or 1", pinned);
-    return store->store->pin(scope, session, pinned != 0);
+    if (pinned > 255) return error(Code::kInvalid, Detail::kNone, "pinned is %u, expected 0 to 255", pinned);
+    return store->store->pin(scope, session, static_cast<uint8_t>(pinned));
   });
 }
 
@@ -168,6 +169,7 @@ kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user,
     r.segments_removed = g.segments_removed;
     r.bytes_freed = g.bytes_freed;
     r.ms = g.ms;
+    r.bytes_rewritten = g.bytes_rewritten;
     write_output(report, r);
     return {};
   });

@@ -91,7 +91,7 @@ struct SaveOptions {
   Durability durability = Durability::kDefault;
   bool overwrite = false;
   bool suspend = false;
-  bool pin = false;          // false: as it is
+  uint8_t pin = 0;           // its priority; 0: as it is
   uint64_t ttl_seconds = 0;  // 0: never expires
 };
 

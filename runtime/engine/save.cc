@@ -129,7 +129,7 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   auto bytes = encode_manifest(manifest);
   in.manifest = bytes;
   auto write = [&](bool reuse_chunks) -> Result<Saved> {
-    KVRT_ASSIGN(auto save, s.store->begin_save(reuse_chunks));
+    KVRT_ASSIGN(auto save, s.store->begin_save(reuse_chunks, {s.domain, std::string(name), options.pin}));
     KVRT_TRY(put_chunks(save.get(), plan, &report));
     return save->commit(in);
   };

@@ -200,7 +200,7 @@ static void stores(struct stage* t) {
     BAD("store_pin", "a name that is none", kvrt_store_pin(t->store, NULL, 0, names[i], sizes[i], 1));
     BAD("store_set_ttl", "a name that is none", kvrt_store_set_ttl(t->store, NULL, 0, names[i], sizes[i], 9));
   }
-  BAD("store_pin", "pinned 2", kvrt_store_pin(t->store, NULL, 0, "nobody", 6, 2));
+  BAD("store_pin", "pinned 256", kvrt_store_pin(t->store, NULL, 0, "nobody", 6, 256));
   ROW("store_pin", "no such session", kvrt_store_pin(t->store, NULL, 0, "nobody", 6, 1), ANY(KVRT_NOT_FOUND));
   ROW("store_set_ttl", "no such session", kvrt_store_set_ttl(t->store, NULL, 0, "nobody", 6, 9), ANY(KVRT_NOT_FOUND));
   ROW("store_rename", "no such session", kvrt_store_rename(t->store, NULL, 0, "nobody", 6, "b", 1), ANY(KVRT_NOT_FOUND));

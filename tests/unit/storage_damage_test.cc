@@ -92,15 +92,17 @@ TEST_F(Damage, FlippedValuesInTheCatalogAreFound) {
 
 TEST_F(Damage, WrongCountsAreNamedByVerify) {
   auto good = test::read_file(catalog());
-  for (const char* change : {"UPDATE nodes SET refs = refs + 1 WHERE parent IS NULL", "UPDATE segments SET live = live + 1"}) {
+  for (const char* change : {"UPDATE nodes SET refs = refs + 1 WHERE parent IS NULL", "UPDATE segments SET live = live + 1",
+                             "UPDATE totals SET chunks = chunks + 1", "UPDATE totals SET segment_bytes = 0",
+                             "UPDATE sessions SET chunk_bytes = chunk_bytes + 1"}) {
     write_file(catalog(), good);
     sql(change);
     auto store = open_store(root());
     ASSERT_OK(store.status());
     auto faults = (*store)->verify(nullptr);
     ASSERT_OK(faults.status());
-    ASSERT_EQ(faults->size(), 1u) << change;
-    EXPECT_EQ((*faults)[0].where, "catalog");
+    EXPECT_FALSE(faults->empty()) << change;
+    for (auto& fault : *faults) EXPECT_EQ(fault.where, "catalog") << change;
   }
 }
 
@@ -146,7 +148,7 @@ TEST_F(Damage, NewerAndForeignAreLeftUntouched) {
     EXPECT_EQ(status.detail(), detail) << status.message();
     EXPECT_EQ(everything(), before);
   };
-  sql("PRAGMA user_version = 3");
+  sql("PRAGMA user_version = 4");
   expect_refused(Detail::kStoreTooNew);
   write_file(catalog(), good);
   sql("PRAGMA user_version = 1");

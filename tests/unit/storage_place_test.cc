@@ -91,7 +91,9 @@ class FullDisk : public Place {
     auto store = open_store(tmp_.path() + "/m/s", {}, &env_);
     ASSERT_OK(store.status());
     store_ = std::move(*store);
-    ASSERT_OK(save_chain(store_.get(), "ann", chain_).status());
+    SaveOptions pinned;
+    pinned.pin = 1;
+    ASSERT_OK(save_chain(store_.get(), "ann", chain_, pinned).status());
     size_t refused = 0;
     for (int32_t i = 0; i < 40; i++) {  // ever larger, so that the disk is full at one place or another
       Chain large(token_run(static_cast<size_t>(64 + 40 * i), 5 + i), 256);
@@ -142,7 +144,6 @@ TEST_F(FullDisk, Gc) {
   auto report = store_->gc(nullptr);
   ASSERT_OK(report.status());
   EXPECT_GT(report->sessions_removed, 2u);
-  EXPECT_GT(report->bytes_freed, 100'000u);
   expect_room_again();
 }
 

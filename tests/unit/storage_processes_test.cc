@@ -1,0 +1,76 @@
+// Several handles on one directory, each with its own connection and locks, as processes have.
+#include <thread>
+
+#include "tests/support/store_rig.h"
+
+namespace kvrt {
+namespace {
+
+using namespace test;
+
+class Processes : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto store = open_store(root());
+    ASSERT_OK(store.status());
+    store_ = std::move(*store);
+  }
+  std::string root() const { return tmp_.path() + "/s"; }
+
+  TempDir tmp_{"/dev/shm"};
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(Processes, TwoHandlesShareADirectory) {
+  auto second = open_store(root());
+  ASSERT_OK(second.status());
+  const Chain chain(token_run(40)), longer(token_run(60));
+  ASSERT_OK(save_chain(store_.get(), "ann", chain).status());
+  auto loaded = (*second)->load("", "ann");
+  ASSERT_OK(loaded.status());
+  EXPECT_EQ(loaded->tokens, chain.tokens);
+  EXPECT_EQ(readable_chunks(second->get(), chain), chain.nodes.size());
+  SaveOptions o;
+  o.gen_seen = 1;
+  ASSERT_OK(save_chain(second->get(), "ann", longer, o).status());
+  EXPECT_EQ(store_->load("", "ann")->gen, 2u);
+  auto late = save_chain(store_.get(), "ann", chain, o);
+  EXPECT_EQ(late.status().detail(), Detail::kGeneration) << "the other one was first";
+  ASSERT_OK(store_->remove("", "ann"));
+  EXPECT_EQ((*second)->load("", "ann").status().code(), Code::kNotFound);
+  store_.reset();  // not the last: the log stays
+  ASSERT_OK(save_chain(second->get(), "bob", longer).status());
+  EXPECT_EQ(readable_chunks(second->get(), longer), longer.nodes.size());
+  auto faults = (*second)->verify(nullptr);
+  ASSERT_OK(faults.status());
+  EXPECT_TRUE(faults->empty());
+}
+
+// Who is alone repairs, who writes has its turn: the others wait for so long, and no longer.
+TEST_F(Processes, WaitsForAnotherProcessAndGivesUp) {
+  auto held = [&](const char* name) {
+    auto lock = posix_env()->open_lock(root() + "/" + name, true);
+    EXPECT_OK((*lock)->acquire(LockMode::kExclusive));
+    return std::move(*lock);
+  };
+  auto write_lock = held("write.lock");
+  std::thread writer([&] {
+    const Chain chain(token_run(40));
+    auto saved = save_chain(store_.get(), "ann", chain);
+    EXPECT_EQ(saved.status().detail(), Detail::kStoreLocked) << saved.status().message();
+  });
+  const std::string other = tmp_.path() + "/other";
+  ASSERT_OK(open_store(other).status());
+  auto lock = posix_env()->open_lock(other + "/lock", true);
+  ASSERT_OK((*lock)->acquire(LockMode::kExclusive));
+  EXPECT_EQ(open_store(other).status().detail(), Detail::kStoreLocked);
+  (*lock)->release();
+  EXPECT_OK(open_store(other).status());
+  writer.join();
+  write_lock.reset();
+  const Chain chain(token_run(40));
+  EXPECT_OK(save_chain(store_.get(), "ann", chain).status());
+}
+
+}  // namespace
+}  // namespace kvrt
