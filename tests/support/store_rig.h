@@ -103,6 +103,7 @@ inline SessionId session_id(uint8_t byte) {
 
 struct SaveOptions {
   uint8_t id = 1;
+  const SessionId* whole_id = nullptr;  // instead of `id`
   uint64_t gen_seen = 0;
   bool overwrite = false;
   Durability durability = Durability::kNone;
@@ -124,7 +125,7 @@ inline Result<uint64_t> save_once(Store* store, const std::string& name, const C
   SessionIn in;
   in.domain = o->domain;
   in.name = name;
-  in.id = session_id(o->id);
+  in.id = o->whole_id != nullptr ? *o->whole_id : session_id(o->id);
   in.gen_seen = o->gen_seen;
   in.overwrite = o->overwrite;
   in.root = chain.root;
