@@ -153,6 +153,37 @@ Status Catalog::create(Env* env, const std::string& root) {
   return env->sync_dir(root);
 }
 
+namespace {
+
+// Reads all of the file, as SQLite does.
+bool can_be_read(Db* db, int which) {
+  sqlite3_file* file = nullptr;
+  sqlite3_int64 size = 0;
+  sqlite3_file_control(db->handle(), "main", which, &file);
+  if (file == nullptr || file->pMethods == nullptr) return true;
+  int code = file->pMethods->xFileSize(file, &size);
+  std::vector<uint8_t> page(4096);
+  const int n = static_cast<int>(page.size());
+  for (sqlite3_int64 at = 0; code == SQLITE_OK && at + n <= size; at += n) code = file->pMethods->xRead(file, page.data(), n, at);
+  return code == SQLITE_OK;
+}
+
+// CORRUPT, unless the catalog could only not be read: SQLite's check says the same of both.
+Status quick_check(Db* db, const std::string& path) {
+  std::string found;
+  for (int i = 0; i < 2; i++) {
+    Query q = db->query("PRAGMA quick_check(1)");
+    KVRT_ASSIGN(bool row, q.next());
+    found = row ? q.text(0) : "quick_check";
+    if (found == "ok") return {};
+  }
+  const bool readable = can_be_read(db, SQLITE_FCNTL_FILE_POINTER) && can_be_read(db, SQLITE_FCNTL_JOURNAL_POINTER);
+  return error(readable ? Code::kCorrupt : Code::kIo, readable ? Detail::kCatalogCorrupt : Detail::kNone, "%s: %s", path.c_str(),
+               found.c_str());
+}
+
+}  // namespace
+
 Status Catalog::open(const std::string& path, const OpenMode& mode) {
   if (sqlite3_threadsafe() == 0) return error(Code::kUnsupported, Detail::kNone, "SQLite is built without threads");
   read_only_ = mode.read_only;
@@ -160,13 +191,7 @@ Status Catalog::open(const std::string& path, const OpenMode& mode) {
   KVRT_TRY(db_.open(file_uri(path) + (mode.immutable ? "?immutable=1" : ""), flags, path));
   db_.set_write_lock(mode.write_lock);
   KVRT_TRY(configure());
-  if (mode.check) {
-    Query q = db_.query("PRAGMA quick_check(1)");
-    KVRT_ASSIGN(bool row, q.next());
-    if (!row || q.text(0) != "ok") {
-      return error(Code::kCorrupt, Detail::kCatalogCorrupt, "%s: %s", path.c_str(), row ? q.text(0).c_str() : "quick_check");
-    }
-  }
+  if (mode.check) KVRT_TRY(quick_check(&db_, path));
   Query q = db_.query("SELECT value FROM meta WHERE name = 'salt'");
   KVRT_ASSIGN(bool row, q.next());
   if (!row || q.blob(0).size() != 32) return error(Code::kCorrupt, Detail::kCatalogCorrupt, "%s: meta has no salt", path.c_str());

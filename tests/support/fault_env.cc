@@ -16,6 +16,7 @@ Fault FaultPlan::next(Op op) {
     count_++;
     return fault;
   }
+  if (fault == Fault::kSyncLost && op != Op::kSync) return Fault::kNone;
   uint64_t n = ++count_;
   bool due = sticky_ ? n >= nth_ : n == nth_;
   if (!due || ((fault == Fault::kNoSpace || fault == Fault::kShort) && op == Op::kOther)) return Fault::kNone;
@@ -36,6 +37,7 @@ Status fault_status(Fault fault, const std::string& path) {
     case Fault::kNone:
       return {};
     case Fault::kIo:
+    case Fault::kSyncLost:
       return errno_error(EIO, "%s: injected", path.c_str());
     default:
       return errno_error(ENOSPC, "%s: injected", path.c_str());
@@ -60,7 +62,9 @@ class FaultFile final : public File {
     return {};
   }
   Status sync() override {
-    KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path_));
+    const Fault fault = plan_->next(Op::kSync);
+    if (fault == Fault::kSyncLost) plan_->done({DiskOp::Kind::kSyncLost, path_, "", 0, {}});
+    KVRT_TRY(fault_status(fault, path_));
     KVRT_TRY(base_->sync());
     plan_->done({DiskOp::Kind::kSync, path_, "", 0, {}});
     return {};
@@ -124,7 +128,7 @@ Status FaultEnv::remove_file(const std::string& path) {
 }
 
 Status FaultEnv::sync_dir(const std::string& path) {
-  KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path));
+  KVRT_TRY(fault_status(plan_->next(Op::kSync), path));
   KVRT_TRY(base_->sync_dir(path));
   plan_->done({DiskOp::Kind::kSyncDir, path, "", 0, {}});
   return {};
@@ -186,7 +190,9 @@ sqlite3_file* real_of(sqlite3_file* file) { return reinterpret_cast<ShimFile*>(f
 
 Fault ask(Op op) { return g_plan != nullptr ? g_plan->next(op) : Fault::kNone; }
 
-int code_of(Fault fault, int io_code) { return fault == Fault::kNone ? SQLITE_OK : fault == Fault::kIo ? io_code : SQLITE_FULL; }
+int code_of(Fault fault, int io_code) {
+  return fault == Fault::kNone ? SQLITE_OK : fault == Fault::kIo || fault == Fault::kSyncLost ? io_code : SQLITE_FULL;
+}
 
 #define KVRT_SHIM_TRY(op, io_code)                  \
   do {                                              \
@@ -223,8 +229,9 @@ int shim_truncate(sqlite3_file* file, sqlite3_int64 size) {
 }
 
 int shim_sync(sqlite3_file* file, int flags) {
-  Fault fault = ask(Op::kAlloc);  // delayed allocation: a sync is where a full disk may show
-  if (fault != Fault::kNone) return fault == Fault::kIo ? SQLITE_IOERR_FSYNC : SQLITE_FULL;
+  Fault fault = ask(Op::kSync);
+  if (fault == Fault::kSyncLost) log_done(DiskOp::Kind::kSyncLost, shim_of(file)->path);
+  if (fault != Fault::kNone) return code_of(fault, SQLITE_IOERR_FSYNC);
   const int code = real_of(file)->pMethods->xSync(real_of(file), flags);
   if (code == SQLITE_OK) {
     log_done(DiskOp::Kind::kSync, shim_of(file)->path);

@@ -19,9 +19,11 @@ enum class Fault {
   kShort,     // a write does half its work, then ENOSPC
   kKill,      // SIGKILL before the operation
   kTornKill,  // SIGKILL after half a write
+  kSyncLost,  // only syncs are counted: EIO, and what was to be synced is never on the disk (the kernel calls its pages clean)
 };
 
-enum class Op { kOther, kAlloc, kWrite };  // kAlloc: changes the disk and can need space; kWrite: of data, can be done by half
+// kAlloc: changes the disk and can need space; kWrite: of data, can be done by half; kSync: a full disk may show here.
+enum class Op { kOther, kAlloc, kWrite, kSync };
 
 // The plan of one run. Thread-safe. Operations are counted from arm() on.
 class FaultPlan {

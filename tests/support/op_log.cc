@@ -89,7 +89,7 @@ PowerCut::PowerCut(Disk before, const std::string& root, std::vector<DiskOp> ops
 
 bool PowerCut::made_durable_by(const Step& step, const Step& sync) const {
   using Kind = DiskOp::Kind;
-  if (step.op.kind == Kind::kWrite || step.op.kind == Kind::kTruncate) return sync.op.kind == Kind::kSync && sync.file == step.file;
+  if (step.op.kind == Kind::kWrite || step.op.kind == Kind::kTruncate) return sync.op.kind != Kind::kSyncDir && sync.file == step.file;
   return sync.op.kind == Kind::kSyncDir && sync.op.path == parent_of(step.op.kind == Kind::kRename ? step.op.to : step.op.path);
 }
 
@@ -126,6 +126,7 @@ void PowerCut::apply(const Step& step, Part part, Disk* disk) {
       break;
     case DiskOp::Kind::kSync:
     case DiskOp::Kind::kSyncDir:
+    case DiskOp::Kind::kSyncLost:
       break;
   }
 }
@@ -166,14 +167,15 @@ void PowerCut::explore(size_t first, size_t exhaustive, uint64_t seed, const std
     if (done >= first) visit_parts(done, exhaustive, &random, visit);
     if (done == steps_.size()) return;
     const Step& step = steps_[done];
-    if (step.op.kind != DiskOp::Kind::kSync && step.op.kind != DiskOp::Kind::kSyncDir) {
+    const bool lost = step.op.kind == DiskOp::Kind::kSyncLost;
+    if (step.op.kind != DiskOp::Kind::kSync && step.op.kind != DiskOp::Kind::kSyncDir && !lost) {
       pending_.push_back(done);
       continue;
     }
     std::vector<size_t> rest;
     for (size_t i : pending_) {
       if (made_durable_by(steps_[i], step)) {
-        apply(steps_[i], Part::kWhole, &stable_);
+        if (!lost) apply(steps_[i], Part::kWhole, &stable_);
       } else {
         rest.push_back(i);
       }

@@ -16,7 +16,8 @@
 namespace kvrt::test {
 
 struct DiskOp {
-  enum class Kind { kMakeDir, kCreate, kWrite, kTruncate, kSync, kSyncDir, kRename, kUnlink };
+  // kSyncLost: of a file, failed. What was written to it and not synced before never reaches the disk, whatever is synced later.
+  enum class Kind { kMakeDir, kCreate, kWrite, kTruncate, kSync, kSyncDir, kRename, kUnlink, kSyncLost };
   Kind kind;
   std::string path, to;       // absolute; `to` of a rename
   uint64_t offset = 0;        // of a write; the size of a truncation

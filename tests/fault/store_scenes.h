@@ -1,0 +1,169 @@
+// The scenes that faults strike in: a store as it lies there, one thing that is done to it, and what it must show before and after.
+#pragma once
+
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/support/fault_env.h"
+#include "tests/support/store_rig.h"
+
+namespace kvrt::test {
+
+namespace fs = std::filesystem;
+
+inline constexpr int64_t kSceneLaterMs = 11'000;  // a scene's clock: what was saved for 10 seconds has expired
+
+struct Chains {
+  Chain start{token_run(40)};      // 2 blocks and a tail
+  Chain longer{token_run(120)};    // shares 2 blocks with it
+  Chain shorter{token_run(20)};    // shares 1
+  Chain other{token_run(35, 5)};   // bob's
+  Chain unlike{token_run(50, 6)};  // nobody's yet
+};
+inline const Chains& chains() {
+  static const Chains all;
+  return all;
+}
+
+struct Expected {
+  uint64_t gen = 1;
+  const Chain* chain = nullptr;
+  bool pinned = false, expires = false;
+};
+using World = std::map<std::string, Expected>;
+
+struct Scene {
+  std::string name;
+  std::function<Status(const std::string& root)> prepare;  // null: an empty directory
+  std::function<Status(Store*)> work;                      // null: nothing
+  World before, after;
+  bool at_open = false, at_close = false;  // faults strike there too
+  bool in_parts = false;                   // several transactions: a failure may leave some of them done, and there is garbage
+  bool reads = false;                      // chunks, some of which may not come back
+  int64_t clock_offset_ms = 0;
+};
+
+inline Status save_scene(Store* store, const std::string& name, const Chain& chain, uint8_t id, uint64_t seen, Durability durability,
+                         uint64_t ttl_seconds = 0) {
+  SaveOptions o;
+  o.id = id;
+  o.gen_seen = seen;
+  o.durability = durability;
+  o.ttl_seconds = ttl_seconds;
+  return save_chain(store, name, chain, o).take_status();
+}
+
+// "ann" and "bob".
+inline Status prepare_two(const std::string& root) {
+  KVRT_ASSIGN(auto store, open_store(root));
+  KVRT_TRY(save_scene(store.get(), "ann", chains().start, 1, 0, Durability::kTokens));
+  return save_scene(store.get(), "bob", chains().other, 2, 0, Durability::kTokens);
+}
+
+// Ann's session has expired, a file lies about that no row names.
+inline Status prepare_garbage(const std::string& root) {
+  KVRT_TRY(prepare_two(root));
+  KVRT_ASSIGN(auto store, open_store(root));
+  KVRT_TRY(save_scene(store.get(), "ann", chains().longer, 1, 1, Durability::kTokens, 10));
+  return {};
+}
+
+// "ann" was saved by a process that was killed: the log is full, an unfinished file lies about.
+inline Status prepare_killed(const std::string& root) {
+  KVRT_TRY(prepare_two(root));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto store = open_store(root);
+    if (!store.is_ok() || !save_scene(store->get(), "ann", chains().longer, 1, 1, Durability::kTokens).is_ok()) ::_exit(1);
+    write_file(root + "/tmp/left.seg", {1, 2, 3});
+    FaultPlan::die();
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? Status() : error(Code::kInternal, Detail::kNone, "the child was not killed");
+}
+
+// Every chunk of it, and each as it was saved.
+inline Status resume_whole(Store* store, const std::string& name, const Chain& chain) {
+  KVRT_ASSIGN(SessionOut session, store->load("", name));
+  EXPECT_EQ(session.tokens, chain.tokens);
+  (void)readable_chunks(store, chain);  // a chunk that cannot be had is computed again
+  return {};
+}
+
+inline Status verify_clean(Store* store) {
+  KVRT_ASSIGN(auto faults, store->verify(nullptr));
+  return faults.empty() ? Status() : error(Code::kIo, Detail::kNone, "verify: %s: %s", faults[0].where.c_str(), faults[0].what.c_str());
+}
+
+inline std::vector<Scene> make_scenes() {
+  const Chains& c = chains();
+  const World two{{"ann", {1, &c.start}}, {"bob", {1, &c.other}}};
+  const auto with = [&](const std::string& name, Expected expected) {
+    World world = two;
+    world[name] = expected;
+    return world;
+  };
+  const auto without_ann = [&](World more) {
+    more["bob"] = two.at("bob");
+    return more;
+  };
+  const auto save = [](const std::string& name, const Chain& chain, uint8_t id, uint64_t seen, Durability durability) {
+    return [=, &chain](Store* s) { return save_scene(s, name, chain, id, seen, durability); };
+  };
+  const World grown = with("ann", {2, &c.longer});
+  std::vector<Scene> scenes;
+  scenes.push_back({"Create", nullptr, nullptr, {}, {}, true});
+  scenes.push_back({"Open", prepare_two, nullptr, two, two, true});
+  scenes.push_back({"OpenAfterKill", prepare_killed, nullptr, grown, grown, true});
+  scenes.push_back({"SaveNew", prepare_two, save("eve", c.unlike, 3, 0, Durability::kTokens), two, with("eve", {1, &c.unlike})});
+  scenes.push_back({"SaveDelta", prepare_two, save("ann", c.longer, 1, 1, Durability::kTokens), two, grown});
+  scenes.push_back({"SaveDeltaKv", prepare_two, save("ann", c.longer, 1, 1, Durability::kKv), two, grown});
+  scenes.push_back({"SaveDeltaProcess", prepare_two, save("ann", c.longer, 1, 1, Durability::kProcess), two, grown});
+  scenes.push_back({"SaveDeltaNone", prepare_two, save("ann", c.longer, 1, 1, Durability::kNone), two, grown});
+  scenes.push_back({"SaveShorter", prepare_two, save("ann", c.shorter, 1, 1, Durability::kTokens), two, with("ann", {2, &c.shorter})});
+  scenes.push_back({"SaveDedup", prepare_two, save("eve", c.other, 3, 0, Durability::kTokens), two, with("eve", {1, &c.other})});
+  scenes.push_back({"SaveDedupKv", prepare_two, save("eve", c.other, 3, 0, Durability::kKv), two, with("eve", {1, &c.other})});
+  scenes.push_back({"Resume", prepare_two, [&c](Store* s) { return resume_whole(s, "ann", c.start); }, two, two});
+  scenes.back().at_open = scenes.back().reads = true;
+  scenes.push_back({"Remove", prepare_two, [](Store* s) { return s->remove("", "ann"); }, two, without_ann({})});
+  scenes.push_back(
+      {"Rename", prepare_two, [](Store* s) { return s->rename("", "ann", "eve"); }, two, without_ann({{"eve", {2, &c.start}}})});
+  scenes.push_back({"Pin", prepare_two, [](Store* s) { return s->pin("", "ann", true); }, two, with("ann", {1, &c.start, true})});
+  scenes.push_back(
+      {"Ttl", prepare_two, [](Store* s) { return s->set_ttl("", "ann", 1000); }, two, with("ann", {1, &c.start, false, true})});
+  scenes.push_back(
+      {"Gc", prepare_garbage, [](Store* store) { return store->gc(nullptr).take_status(); }, without_ann({}), without_ann({})});
+  scenes.back().in_parts = true;
+  scenes.back().clock_offset_ms = kSceneLaterMs;
+  scenes.push_back({"Verify", prepare_two, verify_clean, two, two});
+  scenes.push_back({"Close", prepare_two, save("ann", c.longer, 1, 1, Durability::kTokens), two, grown, false, true});
+  return scenes;
+}
+
+// "" or what the store shows instead. `whole`: with all its KV.
+inline std::string compare_world(Store* store, const World& world, bool whole) {
+  auto list = store->list("", true);
+  if (!list.is_ok()) return "list: " + list.status().message();
+  if (list->size() != world.size()) return std::to_string(list->size()) + " sessions, not " + std::to_string(world.size());
+  for (const SessionStat& stat : *list) {
+    auto expected = world.find(stat.name);
+    if (expected == world.end()) return "a session " + stat.name;
+    const Expected& e = expected->second;
+    auto session = store->load("", stat.name);
+    if (!session.is_ok()) return stat.name + ": " + session.status().message();
+    if (session->gen != e.gen) return stat.name + " at generation " + std::to_string(session->gen);
+    if (session->tokens != e.chain->tokens) return stat.name + " with other tokens";
+    if (stat.pinned != e.pinned || (stat.expires_unix_ms != 0) != e.expires) return stat.name + " with another pin or expiry";
+    const size_t readable = readable_chunks(store, *e.chain);
+    if (whole && readable != e.chain->nodes.size()) return stat.name + " with " + std::to_string(readable) + " chunks";
+  }
+  return "";
+}
+
+}  // namespace kvrt::test
