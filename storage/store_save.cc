@@ -131,7 +131,12 @@ Status StoreImpl::sync_reused(const SessionIn& session) {
   for (const auto& row : rows) {
     auto file = files_.open(row.id);
     if (!file.is_ok()) continue;  // missing: a hole for the reader, nothing to sync
-    KVRT_TRY((*file)->sync());
+    Status synced = (*file)->sync();
+    if (!synced.is_ok()) {  // the kernel may call its pages clean now: a second sync would say OK, and prove nothing
+      auto forgotten = catalog_.forget_segment(row.row);
+      if (!forgotten.is_ok()) broken_ = synced.clone();
+      return synced;
+    }
     KVRT_TRY(env_->sync_dir(row.id.dir(dir_.root)));
   }
   KVRT_TRY(env_->sync_dir(dir_.root + "/segs"));
