@@ -1,0 +1,131 @@
+// A sync fails once and what it was to save is never on the disk, as kernels do that call the pages clean afterwards: whatever the store
+// acknowledges then, before or after, is there behind a power cut.
+#include "tests/fault/store_scenes.h"
+
+namespace kvrt {
+namespace {
+
+using namespace test;
+
+struct Attempt {
+  const char* name;
+  std::function<Status(Store*)> before_it;  // null: nothing
+  std::function<Status(Store*)> work;
+  World before, after;
+  const Chain* kv = nullptr;  // durable once the work is acknowledged
+  World weaker = {};          // what a save that does not outlast power may fall back to, until then
+};
+
+std::vector<Attempt> attempts() {
+  const Chains& c = chains();
+  const World ann{{"ann", {1, &c.start}}}, both{{"ann", {1, &c.start}}, {"bob", {1, &c.other}}}, grown{{"ann", {2, &c.longer}}};
+  const auto save = [](const std::string& name, const Chain& chain, uint8_t id, uint64_t seen, Durability durability) {
+    return [=, &chain](Store* s) { return save_scene(s, name, chain, id, seen, durability); };
+  };
+  const auto bob = save("bob", c.other, 2, 0, Durability::kTokens);
+  const World shared{{"ann", {1, &c.start}}, {"bob", {1, &c.other}}, {"eve", {1, &c.other}}};
+  const World later{{"ann", {2, &c.longer}}, {"bob", {1, &c.other}}};
+  std::vector<Attempt> all;
+  all.push_back({"a save", nullptr, save("ann", c.longer, 1, 1, Durability::kTokens), ann, grown});
+  all.push_back({"a save with its KV", nullptr, save("ann", c.longer, 1, 1, Durability::kKv), ann, grown, &c.longer});
+  all.push_back({"KV that a weaker save left", bob, save("eve", c.other, 3, 0, Durability::kKv), both, shared, &c.other});
+  all.push_back({"a save behind a weaker one", save("ann", c.longer, 1, 1, Durability::kProcess), bob, grown, later, nullptr, ann});
+  all.push_back({"a remove", bob, [](Store* s) { return s->remove("", "bob"); }, both, ann});
+  all.push_back({"a rename", nullptr, [](Store* s) { return s->rename("", "ann", "eve"); }, ann, {{"eve", {2, &c.start}}}});
+  all.push_back({"a pin", nullptr, [](Store* s) { return s->pin("", "ann", true); }, ann, {{"ann", {1, &c.start, true}}}});
+  return all;
+}
+
+class StoreSync : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto store = open_store(tmp_.path() + "/base");
+    ASSERT_OK(store.status());
+    ASSERT_OK(save_scene(store->get(), "ann", chains().start, 1, 0, Durability::kKv));
+    store->reset();
+    base_ = Disk::of(tmp_.path() + "/base");
+  }
+  void TearDown() override { set_sqlite_faults(nullptr); }
+
+  // What was acknowledged on the way.
+  struct Told {
+    bool work = false, zoe = false;
+  };
+
+  // The nth sync of the work fails. Then the work again, another save and the closing, on the same handle; the power goes at any time
+  // after that save. False: there are not so many syncs.
+  bool play(const Attempt& a, uint64_t nth) {
+    base_.write_to(live_);
+    FaultPlan plan;
+    FaultEnv env(posix_env(), &plan);
+    OpLog log;
+    set_sqlite_faults(&plan);
+    plan.record(&log);
+    auto store = open_store(live_, {}, &env);
+    EXPECT_OK(store.status());
+    if (a.before_it) {
+      EXPECT_OK(a.before_it(store->get()));
+    }
+    plan.arm(Fault::kSyncLost, nth);
+    Told told;
+    Status status = a.work(store->get());
+    told.work = status.is_ok();
+    const bool fired = plan.fired() > 0;
+    plan.disarm();
+    EXPECT_TRUE(status.is_ok() || status.code() == Code::kIo) << status.message();
+    if (!status.is_ok()) told.work = a.work(store->get()).is_ok();
+    told.zoe = save_scene(store->get(), "zoe", chains().unlike, 9, 0, Durability::kTokens).is_ok();
+    const size_t told_at = log.size();
+    store->reset();  // which folds the log in
+    plan.record(nullptr);
+    PowerCut cut(base_, live_, log.take());
+    size_t last = 0, seen = 0;
+    cut.explore(told_at, 0, nth, [&](size_t done, const Disk& disk) {
+      seen = done == last ? seen + 1 : 1;
+      last = done;
+      if (seen <= 4) expect_told(disk, a, told);
+    });
+    set_sqlite_faults(nullptr);
+    return fired;
+  }
+
+  void expect_told(const Disk& disk, const Attempt& a, Told told) {
+    const std::string root = tmp_.path() + "/cut";
+    disk.write_to(root);
+    set_sqlite_faults(nullptr);
+    auto store = open_store(root);
+    ASSERT_OK(store.status());
+    World before = a.before, after = a.after;
+    if (!told.work && !a.weaker.empty() && compare_world(store->get(), a.weaker, false).empty()) return;
+    const bool zoe = (*store)->load("", "zoe").is_ok();
+    EXPECT_TRUE(zoe || !told.zoe) << "a save was acknowledged after a sync had failed, and is gone";
+    if (zoe) before["zoe"] = after["zoe"] = {1, &chains().unlike};
+    const std::string is_after = compare_world(store->get(), after, false), is_before = compare_world(store->get(), before, false);
+    EXPECT_TRUE(is_after.empty() || (is_before.empty() && !told.work)) << "as after: " << is_after << "; as before: " << is_before;
+    if (a.kv != nullptr && told.work) {
+      EXPECT_EQ(readable_chunks(store->get(), *a.kv), a.kv->nodes.size()) << "KV that was to be durable";
+    }
+    if (is_before.empty() && a.weaker.empty()) {
+      EXPECT_EQ(readable_chunks(store->get(), chains().start), chains().start.nodes.size()) << "KV of the session from before";
+    }
+  }
+
+  TempDir tmp_{"/dev/shm"};
+  const std::string live_ = tmp_.path() + "/live";
+  Disk base_;
+};
+
+TEST_F(StoreSync, IsNeverASuccessAfterItFailed) {
+  for (const Attempt& a : attempts()) {
+    SCOPED_TRACE(a.name);
+    uint64_t n = 1;
+    for (; n < 50 && !HasFailure(); ++n) {
+      SCOPED_TRACE("sync " + std::to_string(n));
+      if (!play(a, n)) break;
+    }
+    EXPECT_GT(n, 1u) << "nothing was synced";
+  }
+}
+
+}  // namespace
+}  // namespace kvrt
