@@ -146,11 +146,18 @@ class PosixEnv final : public Env {
   Result<std::unique_ptr<File>> create_new(const std::string& path) override {
     KVRT_ASSIGN(const Place place, find_place(path));
     constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-    Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), place.name.c_str(), kFlags, 0600); }));
-    if (!fd.ok()) return errno_error(errno, "%s: create", path.c_str());
-    if (::fchmod(fd.get(), 0600) != 0) return errno_error(errno, "%s: chmod 0600", path.c_str());
-    KVRT_TRY(flock_now(fd.get(), path, LockMode::kExclusive));
-    return std::unique_ptr<File>(new PosixFile(std::move(fd), path));
+    for (;;) {
+      Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), place.name.c_str(), kFlags, 0600); }));
+      if (!fd.ok()) return errno_error(errno, "%s: create", path.c_str());
+      if (::fchmod(fd.get(), 0600) != 0) return errno_error(errno, "%s: chmod 0600", path.c_str());
+      // Before it has its lock a collector of garbage may have it, and then the file goes.
+      Status locked = flock_now(fd.get(), path, LockMode::kExclusive);
+      if (locked.code() == Code::kBusy) return error(Code::kBusy, Detail::kConcurrent, "%s: removed while it was made", path.c_str());
+      KVRT_TRY(std::move(locked));
+      struct stat st;
+      if (::fstat(fd.get(), &st) != 0) return errno_error(errno, "%s: stat", path.c_str());
+      if (st.st_nlink > 0) return std::unique_ptr<File>(new PosixFile(std::move(fd), path));
+    }
   }
 
   Status check_file(const std::string& path) override {
