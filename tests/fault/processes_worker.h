@@ -278,6 +278,7 @@ class Worker {
       s->got[0].id = number_of(next.id);
       known_[name] = next;
     }
+    if (gen.status().code() == Code::kNotFound) fail(describe(*s) + ": " + gen.status().message());
     if (end(s, gen.status()) || gen.status().code() != Code::kConflict) return;
     if (shared_->begun[slot_] < ops_) load(name);
   }
