@@ -70,6 +70,10 @@ CREATE TABLE model_ids(
   PRIMARY KEY(device, inode)) STRICT, WITHOUT ROWID;
 )sql";
 
+int32_t big_endian(const uint8_t* p) {
+  return static_cast<int32_t>(uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | uint32_t{p[3]});
+}
+
 // file: URI of a path. Percent signs and question marks in a directory's name must not become escapes and options.
 std::string file_uri(const std::string& path) {
   static const char kDigits[] = "0123456789ABCDEF";
@@ -99,17 +103,16 @@ Result<Catalog::Probe> Catalog::probe(Env* env, const std::string& path) {
   if (!there) return probe;
   probe.kind = Kind::kCorrupt;
   Db db;
-  auto header = [&](const char* sql) -> Result<int32_t> {
-    KVRT_ASSIGN(int64_t value, db.pragma(sql));
-    return static_cast<int32_t>(value);
-  };
-  Status opened = db.open(file_uri(path) + "?immutable=1", SQLITE_OPEN_READONLY, path);
-  auto pages = opened.is_ok() ? header("PRAGMA page_count") : Result<int32_t>(std::move(opened));
-  if (pages.status().code() == Code::kCorrupt) return probe;
-  KVRT_TRY(pages.status().clone());
-  if (*pages == 0) return probe;
-  KVRT_ASSIGN(probe.application_id, header("PRAGMA application_id"));
-  KVRT_ASSIGN(probe.schema, header("PRAGMA user_version"));
+  KVRT_TRY(db.open(file_uri(path) + "?immutable=1", SQLITE_OPEN_READONLY, path));
+  // Not parsed: without the log the file need not be whole, while somebody folds it in, or after one was killed at that.
+  sqlite3_file* file = nullptr;
+  sqlite3_file_control(db.handle(), "main", SQLITE_FCNTL_FILE_POINTER, &file);
+  std::array<uint8_t, 100> head;
+  const int code = file->pMethods->xRead(file, head.data(), static_cast<int>(head.size()), 0);
+  if (code != SQLITE_OK && code != SQLITE_IOERR_SHORT_READ) return db.fail(code);
+  if (code != SQLITE_OK || std::memcmp(head.data(), "SQLite format 3", 16) != 0) return probe;
+  probe.schema = big_endian(head.data() + 60);
+  probe.application_id = big_endian(head.data() + 68);
   probe.kind = probe.application_id != kCatalogApplicationId ? Kind::kForeign
                : probe.schema > kCatalogSchema               ? Kind::kTooNew
                : probe.schema < 1                            ? Kind::kCorrupt
