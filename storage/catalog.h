@@ -138,8 +138,9 @@ class Catalog {
   Status clear_trash(std::span<const SegmentId> ids);
   Result<bool> names_segment(const SegmentId& id);  // in a row or in the trash
 
-  // The catalog against itself: SQLite's check, reference counts, keys against tokens. Then the chunks for the caller to read.
-  Status check(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks);
+  // The catalog against itself: SQLite's check, reference counts, keys against tokens. Then the chunks for the caller to read, and the
+  // segments of that moment: their rows may soon be others'.
+  Status check(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks, std::vector<SegmentRow>* segments);
 
   bool cached_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, Hash256* out);
   Status cache_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, const Hash256& id);
@@ -216,7 +217,7 @@ class Catalog {
   Result<std::vector<NodeRow>> read_chain(int64_t head, const BlockKey& root);
   Status fill_stat(int64_t head, SessionStat* stat);
   Hash256 tombstone(std::string_view domain, std::string_view name) const;
-  Status check_nodes(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks);
+  Status check_nodes(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks, std::vector<SegmentRow>* segments);
   Status check_sessions(std::vector<VerifyFault>* faults);
   Status check_totals(std::vector<VerifyFault>* faults);
 

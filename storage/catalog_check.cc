@@ -129,7 +129,7 @@ class TreeCheck {
 
 }  // namespace
 
-Status Catalog::check(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks) {
+Status Catalog::check(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks, std::vector<SegmentRow>* segments) {
   Snapshot snapshot(&db_);
   KVRT_TRY(snapshot.begin());
   {
@@ -148,7 +148,7 @@ Status Catalog::check(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* c
   if (!faults->empty()) return {};  // rows of a damaged database prove nothing
   KVRT_TRY(check_sessions(faults));
   KVRT_TRY(check_totals(faults));
-  return check_nodes(faults, chunks);
+  return check_nodes(faults, chunks, segments);
 }
 
 // What is counted with every change, against the rows.
@@ -192,12 +192,12 @@ Status Catalog::check_sessions(std::vector<VerifyFault>* faults) {
   return {};
 }
 
-Status Catalog::check_nodes(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks) {
+Status Catalog::check_nodes(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks, std::vector<SegmentRow>* rows) {
   TreeCheck tree(&db_, faults);
   KVRT_TRY(tree.read_nodes(chunks));
   KVRT_TRY(tree.mark_from_sessions());
-  KVRT_ASSIGN(auto rows, segments());
-  tree.compare(rows);
+  KVRT_ASSIGN(*rows, segments());
+  tree.compare(*rows);
   tree.complete(chunks);
   return {};
 }

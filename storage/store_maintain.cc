@@ -172,12 +172,7 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
   std::vector<Catalog::SegmentRow> segments;
   {
     std::lock_guard lock(mutex_);
-    Status checked = catalog_.check(&faults, &chunks);
-    if (checked.is_ok()) {
-      auto rows = catalog_.segments();
-      if (rows.is_ok()) segments = std::move(*rows);
-      checked = rows.take_status();
-    }
+    Status checked = catalog_.check(&faults, &chunks, &segments);
     if (checked.code() == Code::kCorrupt) {  // so much that not even its tables can be read
       faults.push_back({"catalog", checked.message(), ""});
       return faults;
@@ -188,7 +183,7 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
     std::lock_guard lock(mutex_);
     auto at = catalog_.find(chunk.key);
     const auto named = [&](const Catalog::SegmentRow& row) { return row.row == chunk.segment && row.id == (*at)->id; };
-    return at.is_ok() && at->has_value() && std::any_of(segments.begin(), segments.end(), named);
+    return at.is_ok() && at->has_value() && (*at)->offset == chunk.offset && std::any_of(segments.begin(), segments.end(), named);
   };
   CodecPool::Lease codec(&codecs_);
   KVRT_TRY(verify_segments(env_, dir_.root, codec.get(), segments, chunks, still_there, progress, &faults));
