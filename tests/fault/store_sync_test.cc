@@ -26,17 +26,19 @@ std::vector<Attempt> attempts() {
   const World shared{{"ann", {1, &c.start}}, {"bob", {1, &c.other}}, {"eve", {1, &c.other}}};
   const World later{{"ann", {2, &c.longer}}, {"bob", {1, &c.other}}};
   std::vector<Attempt> all;
-  all.push_back({"a save", nullptr, save("ann", c.longer, 1, 1, Durability::kTokens), ann, grown});
-  all.push_back({"a save with its KV", nullptr, save("ann", c.longer, 1, 1, Durability::kKv), ann, grown, &c.longer});
-  all.push_back({"KV that a weaker save left", bob, save("eve", c.other, 3, 0, Durability::kKv), both, shared, &c.other});
-  all.push_back({"a save behind a weaker one", save("ann", c.longer, 1, 1, Durability::kProcess), bob, grown, later, nullptr, ann});
-  all.push_back({"a remove", bob, [](Store* s) { return s->remove("", "bob"); }, both, ann});
-  all.push_back({"a rename", nullptr, [](Store* s) { return s->rename("", "ann", "eve"); }, ann, {{"eve", {2, &c.start}}}});
-  all.push_back({"a pin", nullptr, [](Store* s) { return s->pin("", "ann", true); }, ann, {{"ann", {1, &c.start, true}}}});
+  all.push_back({"Save", nullptr, save("ann", c.longer, 1, 1, Durability::kTokens), ann, grown});
+  all.push_back({"SaveKv", nullptr, save("ann", c.longer, 1, 1, Durability::kKv), ann, grown, &c.longer});
+  all.push_back({"ReusedKv", bob, save("eve", c.other, 3, 0, Durability::kKv), both, shared, &c.other});
+  all.push_back({"BehindWeaker", save("ann", c.longer, 1, 1, Durability::kProcess), bob, grown, later, nullptr, ann});
+  all.push_back({"Remove", bob, [](Store* s) { return s->remove("", "bob"); }, both, ann});
+  all.push_back({"Rename", nullptr, [](Store* s) { return s->rename("", "ann", "eve"); }, ann, {{"eve", {2, &c.start}}}});
+  all.push_back({"Pin", nullptr, [](Store* s) { return s->pin("", "ann", true); }, ann, {{"ann", {1, &c.start, true}}}});
   return all;
 }
 
-class StoreSync : public testing::Test {
+void PrintTo(const Attempt& attempt, std::ostream* out) { *out << attempt.name; }
+
+class StoreSync : public testing::TestWithParam<Attempt> {
  protected:
   void SetUp() override {
     auto store = open_store(tmp_.path() + "/base");
@@ -115,17 +117,17 @@ class StoreSync : public testing::Test {
   Disk base_;
 };
 
-TEST_F(StoreSync, IsNeverASuccessAfterItFailed) {
-  for (const Attempt& a : attempts()) {
-    SCOPED_TRACE(a.name);
-    uint64_t n = 1;
-    for (; n < 50 && !HasFailure(); ++n) {
-      SCOPED_TRACE("sync " + std::to_string(n));
-      if (!play(a, n)) break;
-    }
-    EXPECT_GT(n, 1u) << "nothing was synced";
+TEST_P(StoreSync, IsNeverASuccessAfterItFailed) {
+  uint64_t n = 1;
+  for (; n < 50 && !HasFailure(); ++n) {
+    SCOPED_TRACE("sync " + std::to_string(n));
+    if (!play(GetParam(), n)) break;
   }
+  EXPECT_GT(n, 1u) << "nothing was synced";
 }
+
+std::string attempt_name(const testing::TestParamInfo<Attempt>& info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Every, StoreSync, testing::ValuesIn(attempts()), attempt_name);
 
 }  // namespace
 }  // namespace kvrt

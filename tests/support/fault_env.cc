@@ -18,10 +18,11 @@ Fault FaultPlan::next(Op op) {
   }
   if (fault == Fault::kSyncLost && op != Op::kSync) return Fault::kNone;
   uint64_t n = ++count_;
-  bool due = sticky_ ? n >= nth_ : n == nth_;
-  if (!due || ((fault == Fault::kNoSpace || fault == Fault::kShort) && op == Op::kOther)) return Fault::kNone;
-  fired_++;
-  if (fault == Fault::kKill || (fault == Fault::kTornKill && op != Op::kWrite)) die();
+  bool due = n >= nth_ && (sticky_ || fired_ == 0);
+  const bool halves = fault == Fault::kShort || fault == Fault::kTornKill;
+  if (!due || (fault == Fault::kNoSpace && op == Op::kOther) || (halves && op != Op::kWrite)) return Fault::kNone;
+  if (fired_++ == 0) first_ = n;
+  if (fault == Fault::kKill) die();
   return fault;
 }
 

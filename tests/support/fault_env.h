@@ -16,16 +16,16 @@ enum class Fault {
   kNone,
   kIo,        // EIO, nothing done
   kNoSpace,   // ENOSPC; only operations that can need space fail with it
-  kShort,     // a write does half its work, then ENOSPC
+  kShort,     // ENOSPC after half the work; only writes fail with it
   kKill,      // SIGKILL before the operation
-  kTornKill,  // SIGKILL after half a write
+  kTornKill,  // SIGKILL after half a write; only at writes
   kSyncLost,  // only syncs are counted: EIO, and what was to be synced is never on the disk (the kernel calls its pages clean)
 };
 
 // kAlloc: changes the disk and can need space; kWrite: of data, can be done by half; kSync: a full disk may show here.
 enum class Op { kOther, kAlloc, kWrite, kSync };
 
-// The plan of one run. Thread-safe. Operations are counted from arm() on.
+// The plan of one run. Thread-safe. Operations are counted from arm() on; the first that can fail so, from the nth on, does.
 class FaultPlan {
  public:
   void arm(Fault fault, uint64_t nth, bool sticky = false) {
@@ -34,6 +34,7 @@ class FaultPlan {
     sticky_ = sticky;
     count_ = 0;
     fired_ = 0;
+    first_ = 0;
   }
   void disarm() { fault_ = Fault::kNone; }
   // What succeeds from now on goes there; null: nowhere.
@@ -43,6 +44,7 @@ class FaultPlan {
   }
   uint64_t count() const { return count_; }
   uint64_t fired() const { return fired_; }
+  uint64_t first() const { return first_; }  // operation that failed; 0: none
 
   // What happens to the operation that asks.
   Fault next(Op op);
@@ -50,7 +52,7 @@ class FaultPlan {
 
  private:
   std::atomic<Fault> fault_{Fault::kNone};
-  std::atomic<uint64_t> nth_{0}, count_{0}, fired_{0};
+  std::atomic<uint64_t> nth_{0}, count_{0}, fired_{0}, first_{0};
   std::atomic<bool> sticky_{false};
   std::atomic<OpLog*> log_{nullptr};
 };
