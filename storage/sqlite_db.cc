@@ -153,7 +153,7 @@ Status Db::fail(int code) {
       break;
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
-      if (os == ENOSPC || os == EDQUOT) klass = Code::kNoSpace;
+      if (os == ENOSPC || os == EDQUOT || code == SQLITE_IOERR_SHMSIZE) klass = Code::kNoSpace;  // the last forgets its errno
       if (os == EACCES || os == EPERM) detail = Detail::kPermission;
       if (os == EROFS) detail = Detail::kReadOnly;
       break;

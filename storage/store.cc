@@ -15,7 +15,14 @@ Status StoreImpl::start() {
   mode.immutable = dir_.read_only && !dir_.log_rows && !(dir_.writable && dir_.lock != nullptr);
   mode.check = dir_.unclean && dir_.log_rows;
   mode.write_lock = dir_.write_lock.get();
-  KVRT_TRY(catalog_.open(dir_.root + "/catalog.db", mode));
+  Status opened = catalog_.open(dir_.root + "/catalog.db", mode);
+  if (opened.code() == Code::kNoSpace && dir_.alone && !dir_.read_only) {  // the log and its index want a little
+    (void)catalog_.close(false).is_ok();
+    give_up_reserve(env_, dir_.root);
+    reserve_given_ = true;
+    opened = catalog_.open(dir_.root + "/catalog.db", mode);
+  }
+  KVRT_TRY(std::move(opened));
   if (!dir_.read_only) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
   if (dir_.alone) {
     collect_garbage(env_, log_, dir_.root, &catalog_, dir_.unclean);

@@ -1,5 +1,6 @@
 // A full disk during a suspend: NO_SPACE, the session lives on and generates right, the store is as before. First a real one (a small
 // tmpfs, where mounting is permitted), then disk_bytes_max.
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
@@ -20,6 +21,43 @@ static kvrt_session* with_tokens(kvrt_model* model, kvrt_store* store, uint64_t 
   MUST(kvrt_session_append(s, tokens, count));
   MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
   return s;
+}
+
+// To the last byte.
+static void fill_up(const char* dir) {
+  char path[kPathMax + 8];
+  static char zeros[1024];
+  snprintf(path, sizeof path, "%s.full", dir);
+  const int fd = open(path, O_CREAT | O_WRONLY | O_APPEND, 0600);
+  REQUIRE(fd >= 0, "%s: %s", path, strerror(errno));
+  while (write(fd, zeros, sizeof zeros) > 0) continue;
+  EXPECT(errno == ENOSPC, "%s", strerror(errno));
+  close(fd);
+}
+
+// A full store that nobody has open can be opened, and a session of it removed.
+static void reopen_full(kvrt_runtime* rt, kvrt_model* model, const char* dir, uint64_t disk_bytes_max, const char* what) {
+  kvrt_store_options o = {.struct_size = sizeof o, .disk_bytes_max = disk_bytes_max};
+  kvrt_store* store = NULL;
+  MUST(kvrt_store_open(rt, dir, strlen(dir), &o, &store));
+  kvrt_status status = KVRT_OK;
+  char name[16];
+  for (int i = 0; i < 1000 && status == KVRT_OK; ++i) {
+    kvrt_session* s = with_tokens(model, store, 5000 + (uint64_t)i, 60);
+    snprintf(name, sizeof name, "r%d", i);
+    status = kvrt_session_suspend(s, name, strlen(name), NULL, NULL);
+    kvrt_session_close(s);
+  }
+  EXPECT_STATUS(status, KVRT_NO_SPACE);
+  kvrt_store_release(store);
+  store = NULL;
+  if (disk_bytes_max == 0) fill_up(dir);
+  EXPECT(kvrt_store_open(rt, dir, strlen(dir), &o, &store) == KVRT_OK, "%s: it does not open again: %s", what, last_message());
+  if (store == NULL) return;
+  EXPECT_STATUS(kvrt_store_remove(store, NULL, 0, "r0", 2), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_gc(store, NULL, NULL, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+  kvrt_store_release(store);
 }
 
 // Saves sessions until the store is full, and looks at it then.
@@ -70,6 +108,7 @@ static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
   kvrt_session_close(s);
   kvrt_session_close(alone);
   kvrt_store_release(store);
+  reopen_full(rt, model, dir, disk_bytes_max, what);
   kvrt_model_release(model);
   kvrt_runtime_release(rt);
 }
