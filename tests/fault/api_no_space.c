@@ -23,8 +23,8 @@ static kvrt_session* with_tokens(kvrt_model* model, kvrt_store* store, uint64_t 
   return s;
 }
 
-// To the last byte.
-static void fill_up(const char* dir) {
+// To the last byte but `spare`.
+static void fill_up(const char* dir, off_t spare) {
   char path[kPathMax + 8];
   static char zeros[1024];
   snprintf(path, sizeof path, "%s.full", dir);
@@ -32,6 +32,8 @@ static void fill_up(const char* dir) {
   REQUIRE(fd >= 0, "%s: %s", path, strerror(errno));
   while (write(fd, zeros, sizeof zeros) > 0) continue;
   EXPECT(errno == ENOSPC, "%s", strerror(errno));
+  const off_t size = lseek(fd, 0, SEEK_END);
+  REQUIRE(size >= spare && ftruncate(fd, size - spare) == 0, "%s: %s", path, strerror(errno));
   close(fd);
 }
 
@@ -51,7 +53,7 @@ static void reopen_full(kvrt_runtime* rt, kvrt_model* model, const char* dir, ui
   EXPECT_STATUS(status, KVRT_NO_SPACE);
   kvrt_store_release(store);
   store = NULL;
-  if (disk_bytes_max == 0) fill_up(dir);
+  if (disk_bytes_max == 0) fill_up(dir, 0);
   EXPECT(kvrt_store_open(rt, dir, strlen(dir), &o, &store) == KVRT_OK, "%s: it does not open again: %s", what, last_message());
   if (store == NULL) return;
   EXPECT_STATUS(kvrt_store_remove(store, NULL, 0, "r0", 2), KVRT_OK);
@@ -113,17 +115,54 @@ static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
   kvrt_runtime_release(rt);
 }
 
+// The disk fills up at every page of a save: after each failure the session goes on as one that never tried.
+static void sweep(const char* dir) {
+  kvrt_runtime* rt = open_runtime(1, 0);
+  kvrt_model* model = open_model(rt, tiny, 0, 0, 4096);
+  kvrt_store* store = open_store(rt, dir);
+  kvrt_session *s = with_tokens(model, store, 7, 300), *alone = with_tokens(model, NULL, 7, 300);
+  kvrt_status status = KVRT_NO_SPACE;
+  int failed = 0;
+  for (off_t spare = 0; status != KVRT_OK && spare < 1 << 20; spare += 4096) {
+    fill_up(dir, spare);
+    status = kvrt_session_checkpoint(s, "ann", 3, NULL, NULL);
+    if (status == KVRT_OK) break;
+    ++failed;
+    EXPECT_STATUS(status, KVRT_NO_SPACE);
+    EXPECT(session_props(s).state == KVRT_STATE_IDLE, "state %u", session_props(s).state);
+    struct run want = {0}, got = {0};
+    generate_into(alone, 1, &want);
+    generate_into(s, 1, &got);
+    EXPECT(memcmp(got.digest, want.digest, sizeof got.digest) == 0, "%d failures: the session went on differently", failed);
+    EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+  }
+  EXPECT(status == KVRT_OK && failed > 5, "%s after %d failures", kvrt_status_name(status), failed);
+  printf("a disk that fills up: %d saves failed\n", failed);
+  kvrt_session_close(s);
+  kvrt_session* again = resume_session(model, store, "ann", NULL);
+  EXPECT(session_props(again).tokens == session_props(alone).tokens, "%" PRIu64 " tokens", session_props(again).tokens);
+  kvrt_session_close(again);
+  kvrt_session_close(alone);
+  kvrt_store_release(store);
+  kvrt_model_release(model);
+  kvrt_runtime_release(rt);
+}
+
+static int mount_small(const char* dir) { return mount("tmpfs", dir, "tmpfs", 0, "size=2m,mode=0700") == 0; }
+
 int main(void) {
   char dir[kPathMax], path[kPathMax + 32];
   tiny_path(tiny, 0);
   make_dir(dir);
   snprintf(path, sizeof path, "%s/capped", dir);
   fill(path, 1u << 20, "disk_bytes_max");
-  const int mounted = unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-                      mount("tmpfs", dir, "tmpfs", 0, "size=2m,mode=0700") == 0;
+  const int mounted = unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && mount_small(dir);
   if (mounted) {
     snprintf(path, sizeof path, "%s/store", dir);
     fill(path, 0, "a full tmpfs");
+    umount(dir);
+    REQUIRE(mount_small(dir), "mount: %s", strerror(errno));
+    sweep(path);
     umount(dir);
   } else {
     printf("mounting a tmpfs is not permitted here: a full disk was not tried\n");
