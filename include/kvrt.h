@@ -508,6 +508,13 @@ KVRT_API kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* 
 KVRT_API kvrt_status kvrt_store_list(const kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user);
 KVRT_API kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                      kvrt_store_entry* out);
+/* What is kept of a session, as JSON; its model is not needed: {"name", "domain", "id", "gen": its generation, "model_id", "root": of its
+ * chain of keys, "block_tokens", "tokens": [ids], "messages": [as they were given], "spans": [of each message {"begin", "end", "generated"}],
+ * "chunks": [{"key", "begin", "end": of tokens, "bytes": of its KV on disk; 0: a resume computes it again}], "options": {"no_prefix_cache",
+ * "tools", "documents", "variables", "template_time", "grammar": null or {"kind", "begin", "source"}}}. CORRUPT when what is kept of it is
+ * damaged. */
+KVRT_API kvrt_status kvrt_store_show(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
+                                     char* json, size_t capacity, size_t* needed);
 /* Removes the session, and the chunks that no other needs. Handles that have it open go on, and may save it again. */
 KVRT_API kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size);
 /* NAME_TAKEN when `to` exists. Handles that have it open under the old name are as if it had been removed. */

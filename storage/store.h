@@ -136,6 +136,8 @@ class Store {
   virtual std::vector<bool> has(std::span<const BlockKey> keys) = 0;
   virtual ChunkState read(const BlockKey& key, std::span<const int32_t> tokens, uint32_t layout, std::span<uint8_t> out,
                           std::string* damage) = 0;
+  // Of the frame of each key on disk; 0: it is not there.
+  virtual std::vector<uint64_t> chunk_bytes(std::span<const BlockKey> keys) = 0;
 
   // One save: begin, put every chunk that the store lacks, commit. Dropped without commit: nothing happened but garbage,
   // which is removed. put may be called while other saves run.

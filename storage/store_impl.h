@@ -33,6 +33,7 @@ class StoreImpl final : public Store {
   std::vector<bool> has(std::span<const BlockKey> keys) override;
   ChunkState read(const BlockKey& key, std::span<const int32_t> tokens, uint32_t layout, std::span<uint8_t> out,
                   std::string* damage) override;
+  std::vector<uint64_t> chunk_bytes(std::span<const BlockKey> keys) override;
   Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks, const SavedBy& by) override;
   Result<SessionOut> load(std::string_view domain, std::string_view name) override;
   Result<std::vector<SessionStat>> list(std::string_view domain, bool all_domains) override;

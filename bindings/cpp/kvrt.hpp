@@ -150,6 +150,13 @@ class Store : public detail::Shared<kvrt_store, kvrt_store_retain, kvrt_store_re
     const Status status = kvrt_store_stat(get(), domain.data(), domain.size(), name.data(), name.size(), &out);
     return {status, out};
   }
+  // What is kept of it, as JSON.
+  template <class C>
+  Status show(std::string_view name, C& json, std::string_view domain = {}) const {
+    return detail::fill(json, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
+      return kvrt_store_show(get(), domain.data(), domain.size(), name.data(), name.size(), data, capacity, needed);
+    });
+  }
   Status remove(std::string_view name, std::string_view domain = {}) const noexcept {
     return kvrt_store_remove(get(), domain.data(), domain.size(), name.data(), name.size());
   }

@@ -1,4 +1,5 @@
 #include "runtime/api/boundary.h"
+#include "runtime/engine/show.h"
 
 using namespace kvrt::api;
 using kvrt::Code;
@@ -115,6 +116,18 @@ kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain, size_t 
     KVRT_ASSIGN(kvrt::SessionStat s, store->store->stat(scope, session));
     write_output(out, to_entry(s));
     return {};
+  });
+}
+
+kvrt_status kvrt_store_show(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size, char* json,
+                            size_t capacity, size_t* needed) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(store, "store"));
+    std::string scope, session;
+    KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
+    KVRT_TRY(check_buffer(json, capacity, needed));
+    KVRT_ASSIGN(std::string shown, kvrt::show_session(store->store.get(), scope, session));
+    return write_buffer(shown.data(), shown.size(), json, capacity, needed);
   });
 }
 

@@ -87,4 +87,19 @@ Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_t
   return m;
 }
 
+Result<Manifest> read_manifest(const SessionOut& saved, uint32_t vocab) {
+  auto manifest = decode_manifest(saved.manifest, saved.tokens.size(), vocab);
+  if (!manifest.is_ok()) return manifest.take_status().annotate("session " + saved.name);
+  const size_t tokens = saved.tokens.size() + manifest->pending.size();
+  if (tokens != saved.token_count) {
+    return error(Code::kCorrupt, Detail::kFormat, "session %s: nodes and manifest hold %zu tokens, the catalog says %llu",
+                 saved.name.c_str(), tokens, static_cast<unsigned long long>(saved.token_count));
+  }
+  for (const int32_t token : saved.tokens) {
+    if (token >= 0 && static_cast<uint32_t>(token) < vocab) continue;
+    return error(Code::kCorrupt, Detail::kFormat, "session %s: token %d, the vocabulary has %u", saved.name.c_str(), token, vocab);
+  }
+  return manifest;
+}
+
 }  // namespace kvrt

@@ -25,5 +25,7 @@ struct Manifest {
 std::vector<uint8_t> encode_manifest(const Manifest& manifest);
 // CORRUPT when the bytes are not a manifest. Message spans are checked against `tokens_max` = tokens of nodes + pending.
 Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_tokens, uint32_t vocab);
+// That of a session as loaded, whose tokens must be as many as the catalog says, and of the vocabulary.
+Result<Manifest> read_manifest(const SessionOut& saved, uint32_t vocab);
 
 }  // namespace kvrt

@@ -160,9 +160,9 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
 }
 
 std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const SessionOptions& options, Status* status) {
-  auto manifest = decode_manifest(saved.manifest, saved.tokens.size(), tokenizer_->vocab_size());
+  auto manifest = read_manifest(saved, tokenizer_->vocab_size());
   if (!manifest.is_ok()) {
-    *status = manifest.take_status().annotate("session " + saved.name);
+    *status = manifest.take_status();
     return nullptr;
   }
   auto session = std::make_unique<Session>(kv_.block_tokens);
@@ -175,11 +175,6 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
   s.share = options.share;
   s.tokens = saved.tokens;
   s.tokens.insert(s.tokens.end(), manifest->pending.begin(), manifest->pending.end());
-  if (s.tokens.size() != saved.token_count) {
-    *status = error(Code::kCorrupt, Detail::kFormat, "session %s: nodes and manifest hold %zu tokens, the catalog says %llu",
-                    saved.name.c_str(), s.tokens.size(), static_cast<unsigned long long>(saved.token_count));
-    return nullptr;
-  }
   s.messages = std::move(manifest->messages);
   s.arguments = std::move(manifest->arguments);
   s.grammar = std::move(manifest->grammar);
@@ -195,12 +190,6 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
   if (!s.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens) {
     s.saved_tail_end = saved.tokens.size();
     s.saved_tail_begin = s.saved_tail_end - saved.node_tokens.back();
-  }
-  for (int32_t token : s.tokens) {
-    if (token >= 0 && static_cast<uint32_t>(token) < tokenizer_->vocab_size()) continue;
-    *status = error(Code::kCorrupt, Detail::kFormat, "session %s: token %d, the vocabulary has %u", saved.name.c_str(), token,
-                    tokenizer_->vocab_size());
-    return nullptr;
   }
   return session;
 }

@@ -46,6 +46,7 @@ static void child(struct stage* t) {
   expect_forked("store_open", kvrt_store_open(t->runtime, t->dir, strlen(t->dir), NULL, &st));
   expect_forked("store_info", kvrt_store_info(t->store, &sp));
   expect_forked("store_stat", kvrt_store_stat(t->store, NULL, 0, "a", 1, &entry));
+  expect_forked("store_show", kvrt_store_show(t->store, NULL, 0, "a", 1, text, 64, &needed));
   expect_forked("store_list", kvrt_store_list(t->store, NULL, 0, run_callback, NULL));
   expect_forked("store_remove", kvrt_store_remove(t->store, NULL, 0, "a", 1));
   expect_forked("store_rename", kvrt_store_rename(t->store, NULL, 0, "a", 1, "b", 1));

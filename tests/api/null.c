@@ -104,6 +104,13 @@ static void store(struct stage* t) {
   BAD("store_stat", "name NULL", kvrt_store_stat(t->store, NULL, 0, NULL, 1, &entry));
   BAD("store_stat", "domain NULL, size 4", kvrt_store_stat(t->store, NULL, 4, "a", 1, &entry));
   BAD("store_stat", "out NULL", kvrt_store_stat(t->store, NULL, 0, "a", 1, NULL));
+  char json[64];
+  size_t needed = 0;
+  BAD("store_show", "store NULL", kvrt_store_show(NULL, NULL, 0, "a", 1, json, 64, &needed));
+  BAD("store_show", "name NULL", kvrt_store_show(t->store, NULL, 0, NULL, 1, json, 64, &needed));
+  BAD("store_show", "domain NULL, size 4", kvrt_store_show(t->store, NULL, 4, "a", 1, json, 64, &needed));
+  BAD("store_show", "json NULL", kvrt_store_show(t->store, NULL, 0, "a", 1, NULL, 8, &needed));
+  BAD("store_show", "needed NULL", kvrt_store_show(t->store, NULL, 0, "a", 1, json, 64, NULL));
   BAD("store_remove", "store NULL", kvrt_store_remove(NULL, NULL, 0, "a", 1));
   BAD("store_remove", "name NULL", kvrt_store_remove(t->store, NULL, 0, NULL, 1));
   BAD("store_remove", "domain NULL, size 4", kvrt_store_remove(t->store, NULL, 4, "a", 1));

@@ -186,6 +186,8 @@ static void stores(struct stage* t) {
   EXPECT(last_detail() == KVRT_DETAIL_FOREIGN_PROGRAM, "detail %d", (int)last_detail());
   EXPECT(s == NULL, "out changed");
   ROW("store_stat", "no such session", kvrt_store_stat(t->store, NULL, 0, "nobody", 6, &entry), ANY(KVRT_NOT_FOUND));
+  size_t needed = 0;
+  ROW("store_show", "no such session", kvrt_store_show(t->store, NULL, 0, "nobody", 6, path, sizeof path, &needed), ANY(KVRT_NOT_FOUND));
   ROW("store_remove", "no such session", kvrt_store_remove(t->store, NULL, 0, "nobody", 6), ANY(KVRT_NOT_FOUND));
   BAD("store_stat", "name of 0 bytes", kvrt_store_stat(t->store, NULL, 0, "", 0, &entry));
   BAD("store_stat", "name of 256 bytes", kvrt_store_stat(t->store, NULL, 0, long_name, 256, &entry));
@@ -197,6 +199,7 @@ static void stores(struct stage* t) {
   for (int i = 0; i < 4; ++i) {
     BAD("store_rename", "from: a name that is none", kvrt_store_rename(t->store, NULL, 0, names[i], sizes[i], "b", 1));
     BAD("store_rename", "to: a name that is none", kvrt_store_rename(t->store, NULL, 0, "a", 1, names[i], sizes[i]));
+    BAD("store_show", "a name that is none", kvrt_store_show(t->store, NULL, 0, names[i], sizes[i], path, sizeof path, &needed));
     BAD("store_pin", "a name that is none", kvrt_store_pin(t->store, NULL, 0, names[i], sizes[i], 1));
     BAD("store_set_ttl", "a name that is none", kvrt_store_set_ttl(t->store, NULL, 0, names[i], sizes[i], 9));
   }

@@ -120,6 +120,9 @@ kvrt_status kvrt_store_list(const kvrt_store* s, const char* d, size_t dn, kvrt_
   return (void)s, (void)d, (void)dn, call_back(__func__, f, u);
 }
 kvrt_status kvrt_store_stat(const kvrt_store* s, NAME, kvrt_store_entry* out) { return UNUSED, out->tokens = 7, note(__func__); }
+kvrt_status kvrt_store_show(const kvrt_store* s, NAME, char* json, size_t c, size_t* needed) {
+  return UNUSED, give(__func__, "{}", 2, 1, json, c, needed);
+}
 kvrt_status kvrt_store_remove(STORE_CALL) { return UNUSED, note(__func__); }
 kvrt_status kvrt_store_rename(STORE_CALL, const char* t, size_t tn) { return UNUSED, (void)t, (void)tn, note(__func__); }
 kvrt_status kvrt_store_pin(STORE_CALL, uint32_t p) { return UNUSED, (void)p, note(__func__); }

@@ -122,6 +122,7 @@ i32 model_metrics_text ptr str size ptr size ptr              i32 model_plan ptr
 i32 model_inspect ptr str size u32 ptr size ptr
 i32 store_open ptr str size ptr ptr                           void store_retain ptr           void store_release ptr
 i32 store_info ptr ptr         i32 store_list ptr str size event_fn ptr                       i32 store_stat ptr str size str size ptr
+i32 store_show ptr str size str size ptr size ptr
 i32 store_remove ptr str size str size                        i32 store_rename ptr str size str size str size
 i32 store_pin ptr str size str size u32                       i32 store_set_ttl ptr str size str size u64
 i32 store_gc ptr event_fn ptr ptr                             i32 store_verify ptr event_fn ptr

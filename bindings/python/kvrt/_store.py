@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Callable, List, Optional
+import json
+from typing import Any, Callable, Dict, List, Optional
 
 from . import _abi
 from ._errors import Corrupt
-from ._handles import Handle, in_range, lib, text_bytes
+from ._handles import Handle, buffer_of, in_range, lib, text_bytes
 from ._types import Event, EventType, GcReport, StoreEntry, StoreInfo, from_struct
 
 
@@ -37,6 +38,12 @@ class Store(Handle):
         out = _abi.StoreEntry.make()
         self._named(lib.kvrt_store_stat, name, domain, ctypes.byref(out))
         return from_struct(StoreEntry, out)
+
+    def show(self, name: str, domain: str = "") -> Dict[str, Any]:
+        """What is kept of a session, without its model: tokens, messages and their spans, chunks, options (kvrt_store_show)."""
+        where, what = text_bytes(domain, "domain"), text_bytes(name, "name")
+        found: Dict[str, Any] = json.loads(bytes(buffer_of(self, lib.kvrt_store_show, where, len(where), what, len(what))))
+        return found
 
     def remove(self, name: str, domain: str = "") -> None:
         self._named(lib.kvrt_store_remove, name, domain)

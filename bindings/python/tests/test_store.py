@@ -1,5 +1,8 @@
 """Sessions on disk: the store's verbs, and a conversation that goes on in another process."""
+import hashlib
+import json
 import os
+import struct
 import time
 import unittest
 
@@ -94,6 +97,27 @@ class Verbs(Case):
         with self.assertRaises(kvrt.Conflict) as caught:
             session.checkpoint("ann")
         self.assertIn(caught.exception.detail, (kvrt.Detail.GENERATION, kvrt.Detail.NAME_TAKEN))
+
+    def test_show(self):
+        with self.open([9] * 70, domain="team") as session:
+            session.prefill()
+            session.append_message({"role": "user", "content": "a\x1b[31m \u00e9"})
+            saved = session.checkpoint("ann")
+            tokens, messages = session.tokens(), session.messages()
+        shown = self.store.show("ann", "team")
+        self.assertEqual((shown["name"], shown["domain"], shown["gen"]), ("ann", "team", saved.generation))
+        self.assertEqual(shown["id"], self.store.stat("ann", "team").id)
+        self.assertEqual(shown["tokens"], tokens)
+        self.assertEqual([(json.dumps(m), s["begin"], s["end"], s["generated"]) for m, s in zip(shown["messages"], shown["spans"])],
+                         [(json.dumps(m.content), m.begin, m.end, m.generated) for m in messages])
+        self.assertEqual(sum(c["bytes"] for c in shown["chunks"]), self.store.stat("ann", "team").bytes)
+        key = bytes.fromhex(shown["root"])  # storage/FORMAT.md, "Keys"
+        for chunk in shown["chunks"]:
+            data = b"".join(b"\0" + struct.pack("<i", t) for t in tokens[chunk["begin"]:chunk["end"]])
+            key = hashlib.blake2b(data, key=key, digest_size=32).digest()
+            self.assertEqual(chunk["key"], key.hex())
+        self.assertEqual(len(shown["chunks"]), 3)
+        self.assertRaises(kvrt.NotFound, self.store.show, "ann")
 
     def test_gc_and_verify(self):
         for name, token in (("ann", 9), ("bob", 8)):
