@@ -40,24 +40,37 @@ Json entry_json(const kvrt_store_entry& e) {
 std::string expiry(const kvrt_store_entry& e) { return e.expires_unix_ms ? local_time(e.expires_unix_ms) : "never"; }
 
 void entry_text(const kvrt_store_entry& e) {
-  fmt::print("{}: {} tokens, generation {}\n", e.name, e.tokens, e.generation);
-  if (e.domain[0]) fmt::print("  domain   {}\n", e.domain);
+  fmt::print("{}: {} tokens, generation {}\n", printable(e.name), e.tokens, e.generation);
+  if (e.domain[0]) fmt::print("  domain   {}\n", printable(e.domain));
   fmt::print("  id       {}\n  created  {}\n  saved    {}\n", e.id, local_time(e.created_unix_ms), local_time(e.saved_unix_ms));
   fmt::print("  expires  {}{}\n", expiry(e), e.pinned ? "; pinned" : "");
   fmt::print("  chunks   {} on disk, {} missing\n", e.chunks, e.chunks_missing);
-  fmt::print("  bytes    {}, of them {} shared\n", human_bytes(e.bytes), human_bytes(e.bytes_shared));
+  fmt::print("  bytes    {} of its own, {} shared with other sessions\n", human_bytes(e.bytes - e.bytes_shared),
+             human_bytes(e.bytes_shared));
 }
+
+constexpr const char* kRow = "{:<24} {:<12} {:>8} {:>10} {:>10} {:>5}  {:<19}  {}\n";
+
+struct Listing {
+  bool json;
+  uint64_t sessions = 0, tokens = 0, own = 0;
+};
 
 int32_t on_entry(void* user, const kvrt_event* event) {
   if (event->type != KVRT_EVENT_ENTRY) return 0;
   const kvrt_store_entry& e = *event->entry;
-  if (*static_cast<bool*>(user)) {
+  auto& listing = *static_cast<Listing*>(user);
+  const uint64_t own = e.bytes - e.bytes_shared;
+  ++listing.sessions;
+  listing.tokens += e.tokens;
+  listing.own += own;
+  if (listing.json) {
     entry_json(e).print();
   } else {
-    fmt::print("{:<24} {:<12} {:>8} {:>10} {:>5}  {:<19}  {}\n", e.name, e.domain, e.tokens, human_bytes(e.bytes), e.generation,
-               local_time(e.saved_unix_ms), e.pinned ? "pinned" : expiry(e));
+    fmt::print(fmt::runtime(kRow), printable(e.name), printable(e.domain), e.tokens, human_bytes(own), human_bytes(e.bytes_shared),
+               e.generation, local_time(e.saved_unix_ms), e.pinned ? "pinned" : expiry(e));
   }
-  return 0;
+  return Interrupt::came();
 }
 
 struct Faults {
@@ -69,16 +82,16 @@ struct Faults {
 int32_t on_fault(void* user, const kvrt_event* event) {
   auto& faults = *static_cast<Faults*>(user);
   if (event->type == KVRT_EVENT_PROGRESS) faults.bar.update(event->done, event->total);
-  if (event->type != KVRT_EVENT_FAULT) return 0;
+  if (event->type != KVRT_EVENT_FAULT) return Interrupt::came();
   faults.bar.clear();
   ++faults.count;
   const std::string_view text(event->text, event->text_size);
   if (faults.json) {
     Json().add("fault", text).print();
   } else {
-    fmt::print("{}\n", text);
+    fmt::print("{}\n", printable(text));
   }
-  return 0;
+  return Interrupt::came();
 }
 
 int set_pinned(const StoreFlags& flags, bool pinned) {
@@ -116,15 +129,21 @@ bool parse_time(const std::string& text, uint64_t& seconds) {
 }  // namespace
 
 int cmd_store_ls(const StoreFlags& flags) {
+  Interrupt interrupt;
   Opened at;
   if (kvrt_status s = open(flags, true, at)) return s;
-  bool json = flags.json;
-  if (!json) {
-    fmt::print("{:<24} {:<12} {:>8} {:>10} {:>5}  {:<19}  {}\n", "NAME", "DOMAIN", "TOKENS", "BYTES", "GEN", "SAVED", "EXPIRES");
-  }
+  Listing listing{.json = flags.json};
+  if (!flags.json) fmt::print(fmt::runtime(kRow), "NAME", "DOMAIN", "TOKENS", "OWN", "SHARED", "GEN", "SAVED", "EXPIRES");
   const char* domain = flags.all_domains ? nullptr : flags.domain.c_str();
-  const kvrt_status s = kvrt_store_list(at.store.get(), domain, flags.domain.size(), on_entry, &json);
-  return finish(s ? complain("cannot list " + flags.directory, s) : KVRT_OK);
+  auto p = sized<kvrt_store_props>();
+  kvrt_status s = kvrt_store_list(at.store.get(), domain, flags.domain.size(), on_entry, &listing);
+  if (!s && !flags.json) s = kvrt_store_info(at.store.get(), &p);
+  if (s) return finish(complain("cannot list " + flags.directory, s));
+  if (!flags.json) {
+    fmt::print("{} sessions, {} tokens; {} of KV in one session alone; {} in the store, each chunk once\n", listing.sessions,
+               listing.tokens, human_bytes(listing.own), human_bytes(p.chunk_bytes));
+  }
+  return finish(KVRT_OK);
 }
 
 int cmd_store_stat(const StoreFlags& flags) {
@@ -137,12 +156,12 @@ int cmd_store_stat(const StoreFlags& flags) {
       Json json;
       json.add("format", uint64_t{p.format}).add("read_only", uint64_t{p.read_only}).add("sessions", p.sessions);
       json.add("chunks", p.chunks).add("segments", p.segments).add("chunk_bytes", p.chunk_bytes);
-      json.add("chunk_raw_bytes", p.chunk_raw_bytes).add("disk_bytes", p.disk_bytes).print();
+      json.add("chunk_raw_bytes", p.chunk_raw_bytes).add("chunks_damaged", p.chunks_damaged).add("disk_bytes", p.disk_bytes).print();
     } else {
       fmt::print("{}: format {}, {} sessions\n", flags.directory, p.format, p.sessions);
       fmt::print("  chunks   {} in {} segments: {}, {} of raw KV\n", p.chunks, p.segments, human_bytes(p.chunk_bytes),
                  human_bytes(p.chunk_raw_bytes));
-      fmt::print("  on disk  {}\n", human_bytes(p.disk_bytes));
+      fmt::print("  on disk  {}, the catalog of tokens and messages included\n", human_bytes(p.disk_bytes));
     }
     return finish(KVRT_OK);
   }
@@ -209,16 +228,18 @@ int cmd_store_ttl(const StoreFlags& flags) {
 }
 
 int cmd_store_gc(const StoreFlags& flags) {
+  Interrupt interrupt;
   Opened at;
   if (kvrt_status s = open(flags, false, at)) return s;
   Progress bar("collecting");
   const auto draw = [](void* user, const kvrt_event* event) -> int32_t {
     if (event->type == KVRT_EVENT_PROGRESS) static_cast<Progress*>(user)->update(event->done, event->total);
-    return 0;
+    return Interrupt::came();
   };
   auto r = sized<kvrt_gc_report>();
   const kvrt_status s = kvrt_store_gc(at.store.get(), draw, &bar, &r);
   bar.clear();
+  if (s == KVRT_CANCELLED) return finish(complain(s, flags.directory + ": stopped; what is left is for the next gc"));
   if (s) return finish(complain("cannot collect in " + flags.directory, s));
   if (flags.json) {
     Json json;
@@ -232,11 +253,13 @@ int cmd_store_gc(const StoreFlags& flags) {
 }
 
 int cmd_store_verify(const StoreFlags& flags) {
+  Interrupt interrupt;
   Opened at;
   if (kvrt_status s = open(flags, true, at)) return s;
   Faults faults{.json = flags.json};
   const kvrt_status s = kvrt_store_verify(at.store.get(), on_fault, &faults);
   faults.bar.clear();
+  if (s == KVRT_CANCELLED) return finish(complain(s, flags.directory + ": stopped before all was read"));
   if (s && s != KVRT_CORRUPT) return finish(complain("cannot verify " + flags.directory, s));
   if (s == KVRT_CORRUPT && !faults.count) return finish(complain("cannot verify " + flags.directory, s));
   fmt::print(stderr, "{}: {}\n", flags.directory, faults.count ? fmt::format("{} faults", faults.count) : "all is well");

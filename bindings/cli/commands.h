@@ -87,6 +87,7 @@ struct StoreFlags {
 };
 int cmd_store_ls(const StoreFlags& flags);
 int cmd_store_stat(const StoreFlags& flags);
+int cmd_store_show(const StoreFlags& flags);
 int cmd_store_rm(const StoreFlags& flags);
 int cmd_store_mv(const StoreFlags& flags);
 int cmd_store_pin(const StoreFlags& flags);

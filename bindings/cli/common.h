@@ -137,6 +137,18 @@ class Progress {
   std::chrono::steady_clock::time_point last_{};
 };
 
+// Text of others for a terminal: what is not UTF-8, controls it and turns its direction is spelled out. `lines`: line ends and tabs stay.
+std::string printable(std::string_view text, bool lines = false);
+
+// While it lives, Ctrl-C (or a polite kill) does not end the program but makes came() true; a second one ends it.
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  static bool came();
+};
+
 bool colour(FILE* stream);  // a terminal, and NO_COLOR is not set
 
 // SHA-256 over the logits that it is fed.

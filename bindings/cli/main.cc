@@ -224,6 +224,7 @@ void define_store(CLI::App& app, int& code) {
   };
   add("ls", "list the sessions", cmd_store_ls, 0);
   add("stat", "show sessions, or the store", cmd_store_stat, 1);
+  add("show", "show what is kept of sessions: messages, tokens, chunks of KV", cmd_store_show, 2);
   add("rm", "remove sessions", cmd_store_rm, 2);
   add("mv", "rename a session", cmd_store_mv, 2, "NEW");
   add("pin", "keep sessions from expiring", cmd_store_pin, 2);
@@ -253,7 +254,7 @@ void define_plan(CLI::App& app, int& code) {
 void define_rest(CLI::App& app, int& code) {
   auto doctor = std::make_shared<DoctorFlags>();
   auto* c = app.add_subcommand("doctor", "what works on this machine and what to do about the rest");
-  c->add_option("DIR", doctor->directory, "a store, or where one shall be");
+  c->add_option("DIR,--store", doctor->directory, "a store, or where one shall be");
   on(c, doctor, cmd_doctor, code);
 
   auto demo = std::make_shared<DemoFlags>();

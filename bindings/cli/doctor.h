@@ -1,0 +1,33 @@
+// kvrt doctor: its report, and the part that looks at a store's directory.
+#pragma once
+
+#include <fmt/core.h>
+
+#include "bindings/cli/commands.h"
+
+namespace cli {
+
+// One line each: ok, warn or fail.
+class Report {
+ public:
+  void ok(std::string_view what, const std::string& text) { line("ok", "\x1b[32m", what, text); }
+  void warn(std::string_view what, const std::string& text) { line("warn", "\x1b[33m", what, text); }
+  void fail(std::string_view what, const std::string& text) {
+    line("fail", "\x1b[31m", what, text);
+    failed_ = true;
+  }
+  bool failed() const { return failed_; }
+
+ private:
+  static void line(std::string_view mark, std::string_view on, std::string_view what, const std::string& text) {
+    const bool c = colour(stdout);
+    fmt::print("{}{:<4}{}  {:<12} {}\n", c ? on : "", mark, c ? "\x1b[0m" : "", what, printable(text));
+  }
+  bool failed_ = false;
+};
+
+std::string last_message();
+// A store, or where one shall be: its file system, its files, who has it open, what was left in it.
+void examine_store(Report& out, kvrt_runtime* runtime, const std::string& path);
+
+}  // namespace cli

@@ -1,0 +1,76 @@
+// What a terminal is shown, and what it sends.
+#include <fmt/core.h>
+#include <signal.h>
+
+#include <atomic>
+
+#include "bindings/cli/common.h"
+
+namespace cli {
+
+namespace {
+
+// The code point that valid UTF-8 begins with, and its length; 0: it begins with none.
+size_t code_point(std::string_view text, uint32_t& value) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  const size_t size = first < 0x80                    ? 1
+                      : first >= 0xC2 && first < 0xE0 ? 2
+                      : first >= 0xE0 && first < 0xF0 ? 3
+                      : first >= 0xF0 && first < 0xF5 ? 4
+                                                      : 0;
+  if (size < 2) return value = first, size;
+  if (text.size() < size) return 0;
+  value = first & (0x7Fu >> size);
+  for (size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+    value = value << 6 | (byte(i) & 0x3F);
+  }
+  const bool sound =
+      (size != 3 || value >= 0x800) && (size != 4 || value >= 0x10000) && value <= 0x10FFFF && (value < 0xD800 || value > 0xDFFF);
+  return sound ? size : 0;
+}
+
+// Moves the cursor, changes modes, breaks the line, or turns the direction of what follows.
+bool controls(uint32_t c) {
+  return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x61C || c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) ||
+         (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF;
+}
+
+std::atomic<bool> interrupted = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "it is set in a signal handler");
+
+void set_handlers(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, bool lines) {
+  std::string out;
+  while (!text.empty()) {
+    uint32_t c = 0;
+    const size_t size = code_point(text, c);
+    if (!size) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
+    } else if (controls(c) && !(lines && (c == '\n' || c == '\t'))) {
+      out += c < 0x80 ? fmt::format("\\x{:02x}", c) : fmt::format("\\u{:04x}", c);
+    } else {
+      out.append(text, 0, size);
+    }
+    text.remove_prefix(size ? size : 1);
+  }
+  return out;
+}
+
+Interrupt::Interrupt() {
+  set_handlers([](int) { interrupted = true; });
+}
+Interrupt::~Interrupt() { set_handlers(SIG_DFL); }
+bool Interrupt::came() { return interrupted; }
+
+}  // namespace cli

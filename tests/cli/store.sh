@@ -1,0 +1,169 @@
+#!/bin/sh
+# store.sh KVRT PYTHON TINY: kvrt store show and ls, names and messages that attack a terminal, and kvrt doctor's view of a store.
+set -eu
+kvrt=$1 python=$2 tiny=$3
+model=$tiny/llama_gqa_f32.gguf
+work=$(mktemp -d)
+holder=
+trap 'rm -rf "$work"; [ -z "$holder" ] || kill "$holder" 2>/dev/null || true' EXIT
+cd "$work"
+fail() {
+  echo "cli store: $*"
+  exit 1
+}
+# is EXPECTED FOUND WHAT
+is() { [ "$1" = "$2" ] || fail "$3: expected \"$1\", found \"$2\""; }
+# exits CODE ARGUMENT...: output in ./out, errors in ./err
+exits() {
+  code=$1
+  shift
+  status=0
+  "$kvrt" "$@" >out 2>err </dev/null || status=$?
+  [ "$status" = "$code" ] || fail "kvrt $*: expected exit $code, found $status: $(cat out err)"
+}
+# json EXPRESSION: of the object j, the last line of ./out; r is that of ./run
+json() {
+  "$python" -c 'import hashlib, json, struct, sys
+last = lambda name: json.loads(open(name).readlines()[-1])
+j, r = last("out"), last("run")
+print(eval(sys.argv[1]))' "$1"
+}
+# no_controls: what was printed cannot attack a terminal
+no_controls() {
+  "$python" -c 'import re, sys
+for name in ("out", "err"):
+    text = open(name, "rb").read().decode()
+    found = re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
+    if found: sys.exit(f"{name}: {ascii(found.group())} in {ascii(text)}")' || fail "$1: a control character was printed"
+}
+
+text="The lamp is lit at dusk; the log says who came, who left and what the wind did. Nobody is late for dinner on the island."
+evil=$(printf 'ev\033]0;owned\007\302\233\342\200\256il')
+printf '%s' "Who
+are\\you? $(printf '\033[2J\302\205\342\201\246\r')" >question
+
+exits 0 run -m "$model" -p "$text" -n 8 --store store --session ann --json
+exits 0 run -m "$model" --fork-from ann --session bob -p " And" -n 4 --store store --json
+exits 0 run -m "$model" --store store --session ann -n 3 --json
+cp out run
+
+# show: what run said, what stat says, and keys by the format's own rule
+exits 0 store show store ann --json
+is "ann 2 True" "$(json 'j["name"] + " " + str(j["gen"]) + " " + str(j["tokens"][-3:] == r["tokens"])')" "store show"
+is True "$(json 'len(j["tokens"]) == r["prompt_tokens"] + 3')" "tokens of store show"
+cat >keys.py <<'END2'
+import hashlib, json, struct
+j = json.loads(open("out").readline())
+key, at = bytes.fromhex(j["root"]), 0
+for c in j["chunks"]:
+    assert c["begin"] == at < c["end"], c
+    at = c["end"]
+    key = hashlib.blake2b(b"".join(b"\0" + struct.pack("<i", t) for t in j["tokens"][c["begin"]:at]), key=key, digest_size=32).digest()
+    assert key.hex() == c["key"], c
+assert len(j["chunks"]) == (len(j["tokens"]) + 30) // 32, "the last token has no KV yet"
+print(sum(c["bytes"] for c in j["chunks"]), sum(c["bytes"] > 0 for c in j["chunks"]), j["id"])
+END2
+shown=$("$python" keys.py) || fail "the chunks of store show"
+exits 0 store stat store ann --json
+is "$shown" "$(json 'str(j["bytes"]) + " " + str(j["chunks"]) + " " + j["id"]')" "store show and store stat"
+exits 0 store show store ann bob
+is 2 "$(grep -c 'tokens, 0 messages, generation' out)" "store show of two"
+grep -q '\[32, 64) ' out || fail "store show: no span of a chunk: $(cat out)"
+exits 2 store show store nobody
+exits 2 store show nowhere ann
+exits 1 store show store
+exits 1 store show store ""
+
+# shared bytes: what is of one session alone is what goes with it
+exits 0 store ls store
+grep -q '^NAME .*OWN .*SHARED' out || fail "store ls: $(cat out)"
+tail -n 1 out | grep -q '^2 sessions, ' || fail "store ls has no sum: $(cat out)"
+exits 0 store stat store bob --json
+own=$(json 'j["bytes"] - j["bytes_shared"]')
+exits 0 store stat store --json
+before=$(json 'j["chunk_bytes"]')
+exits 0 store rm store bob
+exits 0 store stat store --json
+is "$own" "$((before - $(json 'j["chunk_bytes"]')))" "bytes that went with bob"
+is 0 "$(json 'j["chunks_damaged"]')" "store stat"
+
+# names and messages are spelled out for a terminal, and exact in JSON
+"$kvrt" run -m "$model" --chat -f question -n 4 --store store --session "$evil" --json >run 2>err || fail "run --chat: $(cat err)"
+exits 0 store ls store
+no_controls "store ls"
+grep -q '^ev\\x1b\]0;owned\\x07\\u009b\\u202eil ' out || fail "store ls: $(cat out)"
+exits 0 store show store "$evil"
+no_controls "store show"
+grep -q '^  user \[0, [0-9]*)$' out || fail "store show has no message of the user: $(cat out)"
+grep -q '^  assistant \[[0-9]*, [0-9]*) generated$' out || fail "store show has no answer: $(cat out)"
+grep -q '^    are\\you? \\x1b\[2J\\u0085\\u2066\\x0d$' out || fail "store show: $(cat out)"
+exits 0 store show store "$evil" --json
+is True "$(json 'j["messages"][0] == {"role": "user", "content": open("question", newline="").read()}')" "a message in JSON"
+is True "$(json 'j["messages"][1]["role"] == "assistant" and j["messages"][1]["content"] == r["text"]')" "the answer in JSON: $(cat out run)"
+is "True True" "$(json 'str(j["spans"][1]["generated"]) + " " + str(j["tokens"][j["spans"][1]["begin"]:j["spans"][1]["end"]] == r["tokens"])')" "its span"
+for command in "rm store" "show store" "stat store" "mv store $evil"; do
+  # shellcheck disable=SC2086 # words
+  exits $([ "$command" = "mv store $evil" ] && echo 3 || echo 2) store $command "$([ "$command" = "mv store $evil" ] && echo ann || echo "x$evil")"
+  no_controls "store $command"
+done
+
+# what is damaged is said
+"$python" -c 'import sqlite3
+db = sqlite3.connect("store/catalog.db")
+db.execute("UPDATE sessions SET manifest = substr(manifest, 1, length(manifest) - 1) WHERE name <> ?", ("ann",))
+db.commit()' || fail "sqlite3"
+exits 9 store show store "$evil"
+grep -q 'kvrt: .*(CORRUPT)' err || fail "no reason for CORRUPT: $(cat err)"
+no_controls "the name of a damaged session"
+is "" "$(cat out)" "what is shown of a damaged session"
+exits 0 store show store ann
+exits 1 store verify store
+no_controls "store verify"
+exits 0 store rm store "$evil"
+
+# doctor
+exits 0 doctor --store store
+for line in "^ok .*store .*mode 700" "^[a-z]* *filesystem" "^[a-z]* *space .*floor" "^[a-z]* *fsync .* ms on average" "^ok .*files .*600 and 700" \
+  "^ok .*open .*no other process" "^ok .*leftovers .*none" "^ok .*store .*1 sessions" "^ok .*library .*sqlite [0-9.]*"; do
+  grep -q "$line" out || fail "doctor: no line like $line: $(cat out)"
+done
+version=$(sed -n 's/^ok .*sqlite \(3\.[0-9.]*\).*/\1/p' out)
+"$python" -c 'import sys
+known = (3, 7, 0) <= tuple(map(int, sys.argv[1].split("."))) < (3, 51, 3)
+sys.exit(("WAL reset" in open("out").read()) != known)' "$version" || fail "doctor on SQLite $version: $(cat out)"
+cp -R store loose
+chmod 750 loose
+chmod 640 loose/catalog.db
+: >loose/tmp/left
+chmod 600 loose/tmp/left
+exits 0 doctor loose
+for line in "^warn .*store .*mode 750.*chmod 700" "^warn .*files .*catalog.db has mode 640: chmod 600" "^warn .*leftovers .*1 unfinished"; do
+  grep -q "$line" out || fail "doctor: no line like $line: $(cat out)"
+done
+ln -s /etc/passwd loose/segs/link
+mkfifo -m 600 loose/segs/fifo
+exits 15 doctor loose
+grep -q '^fail .*segs/link is a symbolic link' out || fail "doctor on a link: $(cat out)"
+grep -q '^fail .*segs/fifo is neither a file nor a folder' out || fail "doctor on a FIFO: $(cat out)"
+chmod 770 loose
+exits 15 doctor loose
+grep -q '^fail .*can be written by others.*chmod 700' out || fail "doctor on mode 770: $(cat out)"
+exits 15 doctor question
+exits 15 doctor no/where
+exits 0 doctor later
+[ ! -e later ] || fail "doctor made a directory"
+is "" "$(find store -newer keys.py -name '.*')" "what doctor left behind"
+mkfifo words
+"$kvrt" chat -m "$model" --store store --session talk -n 1 <words >/dev/null 2>&1 &
+holder=$!
+exec 3>words
+tries=0
+until { "$kvrt" doctor store || true; } >out 2>err && grep -q "^ok .*open .*(process $holder) has it open" out; do
+  tries=$((tries + 1))
+  [ $tries -lt 100 ] || fail "doctor does not see who has the store open: $(cat out)"
+  sleep 0.05
+done
+exec 3>&-
+wait "$holder" || fail "kvrt chat ended with $?"
+holder=
+echo "cli store: ok"
