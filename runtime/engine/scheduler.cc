@@ -48,7 +48,7 @@ void Scheduler::start(Session* s, uint64_t now_ns) {
   g.begin_ns = now_ns;
   g.prompt_end = g.decoded_end = s->tokens.size();
   g.recompute_all = g.options.prefill_only && g.options.logits == WantLogits::kAll;
-  g.report.prompt_tokens = g.prompt_end;
+  g.report.prompt_tokens = g.report.prefilled = g.prompt_end;  // all is left to compute, until what can be reused was counted
   g.report.seed = g.options.sampling.seed;
   g.report.pool_bytes_begin = pool_bytes_used();
   s->state = SessionState::kGenerating;
@@ -56,7 +56,7 @@ void Scheduler::start(Session* s, uint64_t now_ns) {
   ++(g.options.prefill_only ? counters_.prefills : counters_.generations);
   touch(s);
   if (!g.options.prefill_only && s->tokens.size() >= limits_.context) {
-    g.report.prompt_tokens = 0;  // nothing is computed
+    g.report.prompt_tokens = g.report.prefilled = 0;  // nothing is computed
     finish(s, Reason::kContextFull, now_ns);
   }
 }

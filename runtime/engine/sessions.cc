@@ -82,7 +82,7 @@ Status ModelHost::require(const Session& session, const char* call) const {
 
 Status ModelHost::check_room(const Session& session, uint64_t more) const {
   uint64_t n = session.tokens.size() + more;
-  if (n > dims_.context) {
+  if (n > dims_.context || more > dims_.context) {
     return error(Code::kLimit, Detail::kNone,
                  "the session would have %llu tokens, the model's context is %u: truncate, or start another session",
                  static_cast<unsigned long long>(n), dims_.context);
@@ -96,15 +96,15 @@ Status ModelHost::check_room(const Session& session, uint64_t more) const {
 }
 
 Status ModelHost::append(Session* session, std::span<const int32_t> tokens) {
+  std::lock_guard lock(mu_);
+  KVRT_TRY(require(*session, "append"));
+  KVRT_TRY(check_room(*session, tokens.size()));  // before any is read: a count that went wrong is often huge
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= tokenizer_->vocab_size()) {
       return error(Code::kInvalid, Detail::kNone, "append: tokens[%zu] is %d, the vocabulary has %u", i, tokens[i],
                    tokenizer_->vocab_size());
     }
   }
-  std::lock_guard lock(mu_);
-  KVRT_TRY(require(*session, "append"));
-  KVRT_TRY(check_room(*session, tokens.size()));
   session->tokens.insert(session->tokens.end(), tokens.begin(), tokens.end());
   return {};
 }

@@ -235,6 +235,21 @@ static void failing(int all) {
   stage_close(&t);
 }
 
+// A generation that was cancelled before any step: all of its prompt is left to compute.
+static void before_any_step(void) {
+  kvrt_session* s = open_session(model, NULL, 0);
+  MUST(kvrt_session_append(s, prompt, kPrompt));
+  const kvrt_generate_options o = answer_options(0);
+  MUST(kvrt_session_begin(s, &o));
+  MUST(kvrt_session_cancel(s));
+  struct run r = {0};
+  drain(s, &r);
+  check_report(&r.report, "cancelled before any step");
+  EXPECT(r.report.reason == KVRT_REASON_CANCELLED && r.report.prompt_tokens == kPrompt, "reason %u, prompt %" PRIu64, r.report.reason,
+         r.report.prompt_tokens);
+  kvrt_session_close(s);
+}
+
 int main(void) {
   char path[kPathMax];
   tiny_path(path, 1);
@@ -256,6 +271,7 @@ int main(void) {
       EXPECT(at > 5 && at < 400, "call %d had %d events", call, at);
     }
   }
+  before_any_step();
   banned(0);
   banned(1);
   failing(0);

@@ -14,6 +14,9 @@ static void context(struct stage* t) {
   ROW("session_append", "longer than the context", kvrt_session_append(s, tokens, t->context + 1), ANY(KVRT_LIMIT));
   EXPECT(session_props(s).tokens == 0, "%" PRIu64 " tokens stayed", session_props(s).tokens);
   MUST(kvrt_session_append(s, tokens, t->context - 4));
+  for (int i = 1; i <= 3; ++i) {  // none of them is read
+    ROW("session_append", "a count that went wrong", kvrt_session_append(s, tokens, SIZE_MAX >> (i - 1)), ANY(KVRT_LIMIT));
+  }
   ROW("session_append", "past the context by one", kvrt_session_append(s, tokens, 5), ANY(KVRT_LIMIT));
   kvrt_generate_options o = {.struct_size = sizeof o, .ignore_eos = 1};
   kvrt_report report = {.struct_size = sizeof report};
