@@ -95,15 +95,21 @@ std::string complaint(const struct stat& st) {
   if (S_ISLNK(st.st_mode)) return "is a symbolic link; kvrt follows none: put the file itself there";
   if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return "is neither a file nor a folder: remove it";
   if (st.st_uid != geteuid()) return fmt::format("belongs to user {}: chown it", st.st_uid);
+  if (S_ISREG(st.st_mode) && st.st_nlink > 1) return "has a second name (a hard link): remove one of them";
   const mode_t expected = S_ISDIR(st.st_mode) ? 0700 : 0600, mode = st.st_mode & 07777;
   return mode & ~expected ? fmt::format("has mode {:03o}: chmod {:o}", mode, expected) : "";
 }
 
-bool others_can_write(const struct stat& st) { return !S_ISLNK(st.st_mode) && (st.st_mode & 022); }
+// Files like this are not opened.
+bool refused(const struct stat& st) {
+  return !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) || st.st_uid != geteuid() || (st.st_mode & 022) ||
+         (S_ISREG(st.st_mode) && st.st_nlink > 1);
+}
 
 void files(Report& out, const std::string& root) {
-  constexpr uint64_t kShown = 3;
+  constexpr uint64_t kShown = 8;
   uint64_t seen = 0, bad = 0;
+  bool fatal = false;  // among those that are not shown
   std::error_code error;
   // Symbolic links to folders are not followed.
   auto it = std::filesystem::recursive_directory_iterator(root, std::filesystem::directory_options::none, error);
@@ -112,16 +118,23 @@ void files(Report& out, const std::string& root) {
     if (lstat(it->path().c_str(), &st) != 0) continue;  // removed meanwhile
     ++seen;
     const std::string wrong = complaint(st);
-    if (wrong.empty() || ++bad > kShown) continue;
+    if (wrong.empty()) continue;
+    if (++bad > kShown) {
+      fatal |= refused(st);
+      continue;
+    }
     const std::string text = fmt::format("{} {}", it->path().string(), wrong);
-    if (others_can_write(st) || st.st_uid != geteuid() || !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))) {
+    if (refused(st)) {
       out.fail("files", text);
     } else {
       out.warn("files", text);
     }
   }
   if (error) return out.fail("files", fmt::format("{}: {}", root, error.message()));
-  if (bad > kShown) out.warn("files", fmt::format("{} more like these: chmod -R go= {}", bad - kShown, root));
+  if (bad > kShown) {
+    const std::string more = fmt::format("{} more like these: ls -lR {}", bad - kShown, root);
+    fatal ? out.fail("files", more) : out.warn("files", more);
+  }
   if (!bad) out.ok("files", fmt::format("{} files and folders, all this user's alone (600 and 700)", seen));
 }
 

@@ -142,8 +142,11 @@ for line in "^warn .*store .*mode 750.*chmod 700" "^warn .*files .*catalog.db ha
 done
 ln -s /etc/passwd loose/segs/link
 mkfifo -m 600 loose/segs/fifo
+ln loose/FORMAT loose/tmp/second
+rm loose/tmp/left
 exits 15 doctor loose
 grep -q '^fail .*segs/link is a symbolic link' out || fail "doctor on a link: $(cat out)"
+grep -q '^fail .*/\(FORMAT\|second\) has a second name' out || fail "doctor on a hard link: $(cat out)"
 grep -q '^fail .*segs/fifo is neither a file nor a folder' out || fail "doctor on a FIFO: $(cat out)"
 chmod 770 loose
 exits 15 doctor loose

@@ -58,6 +58,8 @@ struct World {
       require(is_utf8(line.c_str()) && line.find(kSecret) == std::string::npos, "no prompt in the log: " + line);
     };
     require(kvrt_runtime_open(&o, &runtime) == KVRT_OK, "the runtime opens");
+    o.log = nullptr;
+    require(kvrt_runtime_open(&o, &other) == KVRT_OK, "another runtime opens");
     kvrt_model_options m{};
     m.struct_size = sizeof m;
     m.block_tokens = 16;
@@ -70,6 +72,7 @@ struct World {
   ~World() {
     kvrt_model_release(model);
     kvrt_runtime_release(runtime);
+    kvrt_runtime_release(other);
     std::error_code ignored;
     std::filesystem::remove_all(root, ignored);
   }
@@ -310,7 +313,7 @@ struct World {
   }
 
   static constexpr size_t kSlots = 4;
-  kvrt_runtime* runtime = nullptr;
+  kvrt_runtime *runtime = nullptr, *other = nullptr;
   kvrt_model* model = nullptr;
   kvrt_store* store = nullptr;
   bool read_only = false;

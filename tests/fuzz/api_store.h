@@ -164,6 +164,36 @@ inline void op_store_whole(World& w, Input& in) {
   }
 }
 
+// Another runtime, as another process would, has the store open for a while.
+inline void op_other(World& w, Input& in) {
+  const uint32_t what = in.below(4);
+  const Text domain = name_of(in, true), name = name_of(in, false);
+  const std::string path = w.root + "/store";
+  kvrt_store_options o{};
+  o.struct_size = sizeof o;
+  o.must_exist = 1;
+  kvrt_store* other = nullptr;
+  const kvrt_status opened = call("store_open", [&] { return kvrt_store_open(w.other, path.data(), path.size(), &o, &other); });
+  require(opened == KVRT_OK || (opened == KVRT_NOT_FOUND && w.store == nullptr),
+          std::string("two may have a store open: ") + last_error().message);
+  if (opened != KVRT_OK) return;
+  if (what == 0) {
+    const kvrt_status status = call("gc", [&] { return kvrt_store_gc(other, nullptr, nullptr, nullptr); });
+    require(status == KVRT_OK, std::string("gc by another: ") + last_error().message);
+  } else if (what == 1) {
+    const kvrt_status status = call("verify", [&] { return kvrt_store_verify(other, nullptr, nullptr); });
+    require(status == KVRT_OK, std::string("verify by another: ") + last_error().message);
+  } else {
+    const kvrt_status status = call("remove", [&] { return kvrt_store_remove(other, domain.data, domain.size, name.data, name.size); });
+    if (!domain.wrong && !name.wrong) {
+      Saved& v = w.saves[{domain.string(), name.string()}];
+      require(status == (v.exists ? KVRT_OK : KVRT_NOT_FOUND) || v.may_expire, "another finds what was saved");
+      v.exists = false;
+    }
+  }
+  kvrt_store_release(other);
+}
+
 inline void op_reopen(World& w, Input& in) {
   if (w.depth > 0) return;
   if (in.below(2)) w.close_all();
