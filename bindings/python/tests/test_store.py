@@ -99,9 +99,9 @@ class Verbs(Case):
         self.assertIn(caught.exception.detail, (kvrt.Detail.GENERATION, kvrt.Detail.NAME_TAKEN))
 
     def test_show(self):
-        with self.open([9] * 70, domain="team") as session:
-            session.prefill()
-            session.append_message({"role": "user", "content": "a\x1b[31m \u00e9"})
+        with self.open([], domain="team") as session:
+            session.append_message({"role": "user", "content": "a\x1b[31m \u00e9 " + "and so on " * 10})
+            self.answer(session, 5)
             saved = session.checkpoint("ann")
             tokens, messages = session.tokens(), session.messages()
         shown = self.store.show("ann", "team")
@@ -116,7 +116,8 @@ class Verbs(Case):
             data = b"".join(b"\0" + struct.pack("<i", t) for t in tokens[chunk["begin"]:chunk["end"]])
             key = hashlib.blake2b(data, key=key, digest_size=32).digest()
             self.assertEqual(chunk["key"], key.hex())
-        self.assertEqual(len(shown["chunks"]), 3)
+        self.assertEqual(len(shown["chunks"]), (len(tokens) + 30) // 32)  # the last token has no KV yet
+        self.assertGreater(len(shown["chunks"]), 2)
         self.assertRaises(kvrt.NotFound, self.store.show, "ann")
 
     def test_gc_and_verify(self):
