@@ -142,7 +142,7 @@ void op_generate(World& w, Input& in) {
   Slot& s = w.slot(in);
   Generation g(w, in);
   Out<kvrt_report> report(in, true);
-  const bool whole = !in.rarely(), with_callback = in.below(4) != 0;
+  const bool whole = !in.rarely(), with_callback = in.below(4) == 0;
   Hook hook{&w, &in, &s, in.below(32)};
   const size_t before = s.tokens.size();
   const bool entered = w.enter(s);

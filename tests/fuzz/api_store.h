@@ -77,6 +77,7 @@ inline void op_resume(World& w, Input& in) {
   Options<kvrt_session_options> options(in, o);
   Out<kvrt_report> report(in, true);
   Hook hook{&w, &in, nullptr, in.below(16)};
+  const auto callback = in.below(4) ? nullptr : Hook::run;
   kvrt_session* out = nullptr;
   const std::string scope(options->domain ? options->domain : "", options->domain ? options->domain_size : 0);
   const Key key{scope, name.string()};
@@ -85,7 +86,7 @@ inline void op_resume(World& w, Input& in) {
   w.reserve(*s, true);
   const kvrt_status status = call(
       "resume",
-      [&] { return kvrt_session_resume(w.model, w.store, name.data, name.size, options.get(), Hook::run, &hook, report.get(), &out); },
+      [&] { return kvrt_session_resume(w.model, w.store, name.data, name.size, options.get(), callback, &hook, report.get(), &out); },
       true);
   w.reserve(*s, false);
   report.check("resume", status);
@@ -143,7 +144,7 @@ inline void op_store_name(World& w, Input& in) {
 inline void op_store_whole(World& w, Input& in) {
   const uint32_t what = in.below(4);
   Hook hook{&w, &in, nullptr, in.below(16)};
-  const auto callback = in.below(4) ? Hook::run : nullptr;
+  const auto callback = in.below(4) ? nullptr : Hook::run;
   if (what == 0) {
     Out<kvrt_gc_report> report(in, true);
     const kvrt_status status = call(
