@@ -52,7 +52,7 @@ static void buffer_rules(const kvrt_store* store) {
   EXPECT(memcmp(part, json, needed) == 0 && part[needed] == 0x5a, "an exact buffer");
 }
 
-// Flips one bit of every `step`th byte of the catalog: what is shown then is what was saved, or the status says that it is damaged.
+// Flips one bit of every 331st byte of the catalog: what is shown then is what was saved, or the status says that it is damaged.
 static void damaged(kvrt_runtime* rt, const char* dir) {
   static char path[kPathMax + 16], whole[sizeof json], catalog[1 << 20];
   snprintf(path, sizeof path, "%s/catalog.db", dir);
@@ -66,7 +66,7 @@ static void damaged(kvrt_runtime* rt, const char* dir) {
   const size_t size = fread(catalog, 1, sizeof catalog, file);
   REQUIRE(size > 4096 && size < sizeof catalog, "a catalog of %zu bytes", size);
   int refused = 0, shown = 0;
-  for (size_t at = 100; at < size; at += 97) {
+  for (size_t at = 100; at < size; at += 331) {
     fseek(file, (long)at, SEEK_SET), fputc(catalog[at] ^ 8, file), fflush(file);
     kvrt_store_options o = {.struct_size = sizeof o, .read_only = 1};
     store = NULL;
