@@ -295,7 +295,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static api_fuzz::World world;
   api_fuzz::Input in(data, size);
   world.start(in);
-  for (int i = 0; i < 64 && !in.empty(); ++i) world.step(in);
+  for (int i = 0; i < 48 && !in.empty(); ++i) world.step(in);
   world.finish();
   return 0;
 }
