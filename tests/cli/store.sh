@@ -88,7 +88,8 @@ is "$own" "$((before - $(json 'j["chunk_bytes"]')))" "bytes that went with bob"
 is 0 "$(json 'j["chunks_damaged"]')" "store stat"
 
 # names and messages are spelled out for a terminal, and exact in JSON
-"$kvrt" run -m "$model" --chat -f question -n 4 --store store --session "$evil" --json >run 2>err || fail "run --chat: $(cat err)"
+exits 0 run -m "$model" --chat -f question -n 4 --store store --session "$evil" --json
+cp out run
 exits 0 store ls store
 no_controls "store ls"
 grep -q '^ev\\x1b\]0;owned\\x07\\u009b\\u202eil ' out || fail "store ls: $(cat out)"
@@ -101,11 +102,12 @@ exits 0 store show store "$evil" --json
 is True "$(json 'j["messages"][0] == {"role": "user", "content": open("question", newline="").read()}')" "a message in JSON"
 is True "$(json 'j["messages"][1]["role"] == "assistant" and j["messages"][1]["content"] == r["text"]')" "the answer in JSON: $(cat out run)"
 is "True True" "$(json 'str(j["spans"][1]["generated"]) + " " + str(j["tokens"][j["spans"][1]["begin"]:j["spans"][1]["end"]] == r["tokens"])')" "its span"
-for command in "rm store" "show store" "stat store" "mv store $evil"; do
-  # shellcheck disable=SC2086 # words
-  exits $([ "$command" = "mv store $evil" ] && echo 3 || echo 2) store $command "$([ "$command" = "mv store $evil" ] && echo ann || echo "x$evil")"
+for command in rm show stat; do
+  exits 2 store $command store "x$evil"
   no_controls "store $command"
 done
+exits 3 store mv store "$evil" ann
+no_controls "store mv"
 
 # what is damaged is said
 "$python" -c 'import sqlite3
