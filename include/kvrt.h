@@ -34,11 +34,11 @@
  *     success and on TOO_SMALL; a NULL buffer with capacity 0 asks for the size. Inputs are copied. Strings are UTF-8 with a length;
  *     paths are bytes, as the system has them.
  *  7. Callbacks come last: 0 goes on, anything else stops the call with CANCELLED. They run on the thread inside the call, with no
- *     lock held, and may call anything but the same session (cancel, accept and what reads excepted; others: BUSY). They return: no
- *     exception, longjmp or end of the thread passes through kvrt. A callback that is kept (log, wake) must not call kvrt, finalizers
- *     included, and has a user_free, called once when it can fire no more; not if the call that takes it fails.
+ *     lock held, and may call anything but the same session (cancel, accept, checkpoint and what reads excepted; others: BUSY). They
+ *     return: no exception, longjmp or end of the thread passes through kvrt. A callback that is kept (log, wake) must not call kvrt,
+ *     finalizers included, and has a user_free, called once when it can fire no more; not if the call that takes it fails.
  *  8. Threads. A const handle may be used by any number of threads at once, and so may a runtime, a model and a store. A session takes
- *     one call at a time, else BUSY; cancel, accept and what reads (info, tokens, text, message) are free of that.
+ *     one call at a time, else BUSY; cancel, accept, checkpoint and what reads (info, tokens, text, message) are free of that.
  *  9. After fork(2) a call in the child with a handle of its parent gives UNSUPPORTED and touches nothing; it may open its own.
  * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state, burns no CPU when idle, and leaves the
  *     floating-point mode as it found it.
@@ -56,7 +56,8 @@
  *   accept                            INVALID   ok if asked   INVALID       INVALID
  *   next                              IDLE      event         IDLE          IDLE
  *   fork                              ok        BUSY          ok            INVALID
- *   checkpoint, suspend               ok        BUSY          ok            INVALID
+ *   checkpoint                        ok        ok            ok            INVALID
+ *   suspend                           ok        BUSY          ok            INVALID
  *   tokens, text, message, info       ok        ok            ok            ok
  *   cancel                            no-op     DONE          no-op         no-op
  *   close                             ok        cancels       ok            ok
@@ -588,7 +589,7 @@ typedef struct kvrt_session_props {
 } kvrt_session_props;
 
 KVRT_API kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* options, kvrt_session** out);
-/* Cancels a running call of another thread and waits for it, at most one step. */
+/* Cancels a running call of another thread and waits for it, at most one step; a checkpoint of another thread comes to its end first. */
 KVRT_API void kvrt_session_close(kvrt_session* session);
 KVRT_API kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* out);
 
@@ -690,13 +691,14 @@ typedef struct kvrt_generate_options {
 /* Starts a generation; compute happens in next, of any session of the model: a step serves all that generate. */
 KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options);
 /* The next event, computing as needed. timeout_ms < 0 waits as long as it takes, 0 only takes what is there and never computes; it bounds
- * the wait, not a step. A failure of the session is its status here, after which it is FAILED. INVALID while accept is due. */
+ * the wait, not a step. A failure of the session is its status here, after which it is FAILED. INVALID while accept is due. After NO_MEMORY
+ * a session that still generates does so at the next call; cancel it to have it end. */
 KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t timeout_ms);
 /* sampler HOST: the token that follows the position of the last LOGITS event. Any thread, also in a callback of generate. Its TOKEN event,
  * and DONE where it ends the generation, come from next. INVALID when none is asked for. */
 KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token);
 /* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE; stopping gives CANCELLED, and the tokens
- * so far stay. report (may be NULL) is filled then too. */
+ * so far stay. report (may be NULL) is filled then too. NO_MEMORY ends the generation at its last token. */
 KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
                                            kvrt_report* report);
 /* Any thread. Ends a generation or prefill within one step, at the last accepted token; it can be cancelled until its DONE was taken. Else
@@ -744,7 +746,9 @@ typedef struct kvrt_save_report {
 } kvrt_save_report;
 
 /* Saves under `name` in the session's store (1 to 255 bytes of UTF-8) and stays in memory. When it returns OK the session is on disk; when
- * not, everything is as before. CONFLICT: the name is taken, or was saved by another handle since. report may be NULL. */
+ * not, everything is as before. CONFLICT: the name is taken, or was saved by another handle since. report may be NULL. Any thread, at any
+ * time. Of a session that generates it saves what a cancel at that moment would leave; it waits for the step that runs, at most, and no
+ * step waits for it. What becomes of the session meanwhile does not change what is saved. Saves of one session wait for each other. */
 KVRT_API kvrt_status kvrt_session_checkpoint(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
                                              kvrt_save_report* report);
 /* checkpoint, then gives the blocks back. The handle stays valid: the next call that computes warms it again. */

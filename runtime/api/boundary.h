@@ -41,11 +41,12 @@ struct kvrt_session {
   HandleHead head{kSessionMagic};
   std::shared_ptr<kvrt::ModelHost> host;
   kvrt::Session* session = nullptr;
-  std::mutex mu;  // guards the four below
+  std::mutex mu;  // guards the five below
   std::condition_variable idle;
   bool busy = false;
   std::thread::id owner;         // of the running call
   bool close_at_return = false;  // closed from inside its own callback
+  uint32_t checkpoints = 0;      // running, beside the call
   kvrt::Event event;             // what the last kvrt_event points into
   kvrt_report report{};
 };

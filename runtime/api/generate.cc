@@ -179,10 +179,9 @@ kvrt_event show(kvrt_session* handle, kvrt::Event event) {
   return out;
 }
 
-// begin and next until DONE, events to the callback.
-Status run_to_done(kvrt_session* handle, kvrt::GenerateOptions options, kvrt_event_fn callback, void* user, kvrt_report* report) {
+// next until DONE, events to the callback.
+Status drive(kvrt_session* handle, kvrt_event_fn callback, void* user, kvrt_report* report) {
   kvrt::ModelHost& host = *handle->host;
-  KVRT_TRY(host.begin(handle->session, std::move(options)));
   Status stopped;
   for (;;) {
     auto next = host.next(handle->session, -1);
@@ -204,6 +203,16 @@ Status run_to_done(kvrt_session* handle, kvrt::GenerateOptions options, kvrt_eve
     if (!stopped.is_ok()) return stopped;
     if (event.reason == KVRT_REASON_CANCELLED) return error(Code::kCancelled, Detail::kNone, "cancelled by kvrt_session_cancel");
     return {};
+  }
+}
+
+Status run_to_done(kvrt_session* handle, kvrt::GenerateOptions options, kvrt_event_fn callback, void* user, kvrt_report* report) {
+  KVRT_TRY(handle->host->begin(handle->session, std::move(options)));
+  try {
+    return drive(handle, callback, user, report);
+  } catch (...) {  // no memory: it must not generate for ever
+    handle->host->abandon(handle->session);
+    throw;
   }
 }
 

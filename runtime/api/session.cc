@@ -66,7 +66,8 @@ kvrt_session* wrap(const std::shared_ptr<kvrt::ModelHost>& host, kvrt::Session* 
 Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_size, const kvrt_save_options* options,
             kvrt_save_report* report) {
   SessionCall call(handle);
-  KVRT_TRY(call.enter(suspend ? "suspend" : "checkpoint"));
+  CheckpointCall beside(handle);
+  KVRT_TRY(suspend ? call.enter("suspend") : beside.enter());
   std::string as;
   KVRT_TRY(check_name(name, name_size, "name", false, &as));
   kvrt_save_options o;
@@ -116,7 +117,7 @@ void kvrt_session_close(kvrt_session* session) {
     if (session->busy) session->host->cancel(session->session);
     session->close_at_return = own;
     if (own) return;
-    session->idle.wait(lock, [&] { return !session->busy; });
+    session->idle.wait(lock, [&] { return !session->busy && session->checkpoints == 0; });
     session->busy = true;  // nobody else enters
     lock.unlock();
     destroy(session);

@@ -21,6 +21,7 @@ class SessionCall {
     if (!entered_) return;
     std::unique_lock lock(handle_->mu);
     if (handle_->close_at_return) {
+      handle_->idle.wait(lock, [&] { return handle_->checkpoints == 0; });
       lock.unlock();
       destroy(handle_);
       return;
@@ -40,6 +41,31 @@ class SessionCall {
     }
     handle_->busy = true;
     handle_->owner = std::this_thread::get_id();
+    entered_ = true;
+    return {};
+  }
+
+ private:
+  kvrt_session* handle_;
+  bool entered_ = false;
+};
+
+// A checkpoint goes beside the session's one call, on any thread.
+class CheckpointCall {
+ public:
+  explicit CheckpointCall(kvrt_session* handle) : handle_(handle) {}
+  CheckpointCall(const CheckpointCall&) = delete;
+  CheckpointCall& operator=(const CheckpointCall&) = delete;
+  ~CheckpointCall() {
+    if (!entered_) return;
+    std::lock_guard lock(handle_->mu);
+    --handle_->checkpoints;
+    handle_->idle.notify_all();
+  }
+  Status enter() {
+    KVRT_TRY(check(handle_, "session"));
+    std::lock_guard lock(handle_->mu);
+    ++handle_->checkpoints;
     entered_ = true;
     return {};
   }

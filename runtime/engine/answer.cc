@@ -69,6 +69,14 @@ ReplyStyle ModelHost::reply_style(const Session& session, ReplyKind kind) const 
   return style;
 }
 
+void add_part(std::vector<ReplyPart>* parts, ReplyPart part) {
+  if (part.kind != ReplyPart::Kind::kToolCall && !parts->empty() && parts->back().kind == part.kind) {
+    parts->back().text += part.text;
+  } else {
+    parts->push_back(std::move(part));
+  }
+}
+
 // Takes on more of the answer: the text that came out with a token, and the token itself where it is a control token.
 void Scheduler::push_parts(Session* s, std::string_view text, std::string_view control, bool last) {
   Generation& g = *s->generation;
@@ -84,11 +92,7 @@ void Scheduler::push_parts(Session* s, std::string_view text, std::string_view c
                                                             : EventType::kToolCall;
     event.text = part.text;
     push(s, std::move(event));
-    if (part.kind != ReplyPart::Kind::kToolCall && !g.parts.empty() && g.parts.back().kind == part.kind) {
-      g.parts.back().text += part.text;
-    } else {
-      g.parts.push_back(std::move(part));
-    }
+    add_part(&g.parts, std::move(part));
   }
 }
 

@@ -96,6 +96,7 @@ void Scheduler::seal(Session* s, uint32_t i) {
 void Scheduler::adopt_resident(Session* s) {
   extend_keys(s);
   if (!s->share) return;
+  s->table.grow(static_cast<uint32_t>(s->keys.size()));
   for (uint32_t i = 0; i < s->keys.size(); ++i) {
     if (s->table.filled(i) == block_tokens_) continue;
     BlockId resident = index_.lookup(s->keys[i], block_tokens_of(*s, i));
@@ -149,7 +150,7 @@ bool Scheduler::admit(Session* session) {
 
 Session* Scheduler::next_cold() {
   for (Session* s : sessions_) {
-    if (!runnable(*s) || s->generation->warmed || !admit(s)) continue;
+    if (!runnable(*s) || s->held || s->generation->warmed || !admit(s)) continue;
     s->generation->admitted = true;
     return s;
   }

@@ -10,8 +10,21 @@ double ms_between(uint64_t from_ns, uint64_t to_ns) { return to_ns > from_ns ? s
 }  // namespace
 
 void Scheduler::push(Session* s, Event event) {
-  if (s->mailbox.empty() && s->wake) woken_.push_back(s->wake);
+  if (s->mailbox.empty()) wake(s);
   s->mailbox.push_back(std::move(event));
+}
+
+void Scheduler::wake(Session* s) {
+  if (!s->wake || s->woken) return;
+  s->woken = true;
+  s->next_woken = std::exchange(woken_, s);
+}
+
+std::shared_ptr<Wake> Scheduler::take_woken() {
+  if (!woken_) return nullptr;
+  Session* s = std::exchange(woken_, woken_->next_woken);
+  s->woken = false;
+  return s->wake;
 }
 
 void Scheduler::mark_filled(const PlannedSeq& seq) {
@@ -92,7 +105,11 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
 
 void Scheduler::accept(Session* s, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns) {
   s->generation->awaited.clear();
-  commit_token(s, sample, tokenizer, now_ns);
+  try {
+    commit_token(s, sample, tokenizer, now_ns);
+  } catch (...) {
+    give_up(s);
+  }
 }
 
 void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns) {
@@ -133,46 +150,51 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
 }
 
 void Scheduler::commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
-  uint32_t vocab = tokenizer.vocab_size();
   uint64_t elapsed = now_ns - plan->planned_ns;
   pace_.measured(plan->decodes, plan->prompt_cost, elapsed);
   ++counters_.steps;
   counters_.step_rows += plan->tokens.size();
   counters_.step_ns += elapsed;
   counters_.step_ns_longest = std::max(counters_.step_ns_longest, elapsed);
-  drop_copied(plan);
+  for (const BlockCopy& copy : plan->copies) drop(copy.from);
+  plan->copies.clear();
   for (const PlannedSeq& seq : plan->seqs) {
-    Session* s = seq.session;
-    Generation& g = *s->generation;
-    s->in_step = false;
-    mark_filled(seq);
-    uint64_t computed = g.computed;
-    account(seq);
-    if (s->cancel) {
-      finish(s, Reason::kCancelled, now_ns);
-      continue;
-    }
-    if (g.computed > computed || (seq.logit_rows && g.options.prefill_only)) commit_prompt(seq, logits, vocab);
-    if (seq.end < s->tokens.size()) continue;
-    bool prompt_over = g.recompute_all || s->table.first_missing(g.prompt_end) == g.prompt_end;
-    if (g.options.prefill_only) {
-      if (prompt_over && (g.options.logits == WantLogits::kNone || seq.logit_rows)) finish(s, Reason::kPrefilled, now_ns);
-    } else if (seq.logit_rows) {
-      size_t row = seq.first_logit;
-      commit_row(s, std::move(plan->samples[row]), logits + row * vocab, tokenizer, now_ns);
+    seq.session->in_step = false;
+    try {
+      commit_seq(seq, plan, logits, tokenizer, now_ns);
+    } catch (...) {  // no memory: what its host was to get of this step is not whole
+      give_up(seq.session);
     }
   }
   plan->seqs.clear();
 }
 
-void Scheduler::drop_copied(StepPlan* plan) {
-  for (const BlockCopy& copy : plan->copies) drop(copy.from);
-  plan->copies.clear();
+void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
+  Session* s = seq.session;
+  Generation& g = *s->generation;
+  uint32_t vocab = tokenizer.vocab_size();
+  mark_filled(seq);
+  uint64_t computed = g.computed;
+  account(seq);
+  if (s->cancel) return finish(s, Reason::kCancelled, now_ns);
+  if (g.computed > computed || (seq.logit_rows && g.options.prefill_only)) commit_prompt(seq, logits, vocab);
+  if (seq.end < s->tokens.size()) return;
+  bool prompt_over = g.recompute_all || s->table.first_missing(g.prompt_end) == g.prompt_end;
+  if (g.options.prefill_only) {
+    if (prompt_over && (g.options.logits == WantLogits::kNone || seq.logit_rows)) finish(s, Reason::kPrefilled, now_ns);
+  } else if (seq.logit_rows) {
+    size_t row = seq.first_logit;
+    commit_row(s, std::move(plan->samples[row]), logits + row * vocab, tokenizer, now_ns);
+  }
 }
 
 // A plan that was not computed to its end, for want of memory: what it would have written is not there.
-void Scheduler::abandon(StepPlan* plan) {
-  drop_copied(plan);
+void Scheduler::abandon(StepPlan* plan) noexcept {
+  for (const BlockCopy& copy : plan->copies) {
+    release_blocks(copy.session, copy.index);
+    drop(copy.from);
+  }
+  plan->copies.clear();
   for (const PlannedSeq& seq : plan->seqs) {
     seq.session->in_step = false;
     if (seq.store_kv) release_blocks(seq.session, static_cast<uint32_t>(seq.begin / block_tokens_));
@@ -181,6 +203,14 @@ void Scheduler::abandon(StepPlan* plan) {
 }
 
 void Scheduler::finish(Session* s, Reason reason, uint64_t now_ns) {
+  try {
+    push_done(s, reason, now_ns);
+  } catch (...) {
+    give_up(s);
+  }
+}
+
+void Scheduler::push_done(Session* s, Reason reason, uint64_t now_ns) {
   Generation& g = *s->generation;
   Report& r = g.report;
   g.finished = true;
@@ -196,13 +226,23 @@ void Scheduler::finish(Session* s, Reason reason, uint64_t now_ns) {
   r.kv_bytes = r.kv_blocks * block_bytes;
   r.pool_bytes_end = pool_bytes_used();
   if (!g.first_token_ns) r.pool_bytes_prefilled = r.pool_bytes_end;
-  sum_up(r, g.first_token_ns != 0);
   Event event;
   event.type = EventType::kDone;
   event.text = g.text.finish();
   push_parts(s, event.text, "", true);
   event.report = r;
   push(s, std::move(event));
+  sum_up(r, g.first_token_ns != 0);
+}
+
+void Scheduler::give_up(Session* s) noexcept {
+  Generation& g = *s->generation;
+  g.finished = g.no_memory = true;
+  g.awaited.clear();
+  g.report.reason = Reason::kFailed;
+  s->cancel = false;
+  sum_up(g.report, g.first_token_ns != 0);
+  if (s->mailbox.empty()) wake(s);
 }
 
 void Scheduler::cancel_finished(Session* s) {
@@ -223,7 +263,7 @@ void Scheduler::fail(Session* s, Status status) {
   s->cancel = false;
   s->failure = std::move(status);
   sum_up(g.report, g.first_token_ns != 0);
-  if (s->wake && s->mailbox.empty()) woken_.push_back(s->wake);
+  if (s->mailbox.empty()) wake(s);
 }
 
 void Scheduler::sum_up(const Report& r, bool first_token) {

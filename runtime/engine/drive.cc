@@ -12,9 +12,10 @@ constexpr std::chrono::milliseconds kBlocksRetry{5};
 
 Status ModelHost::begin(Session* session, GenerateOptions options) {
   std::optional<Conversation> before;
+  Editing editing(this, session);
   {
     std::lock_guard lock(mu_);
-    KVRT_TRY(require(*session, options.prefill_only ? "prefill" : "begin"));
+    KVRT_TRY(require(session, options.prefill_only ? "prefill" : "begin"));
     if (options.all_or_nothing) before = Conversation{session->tokens, session->messages, session->grammar};
   }
   KVRT_ASSIGN(auto matcher, matcher_for(*session, options));
@@ -46,7 +47,7 @@ Status ModelHost::begin(Session* session, GenerateOptions options) {
 
 void ModelHost::cancel(Session* session) {
   std::unique_lock lock(mu_);
-  if (session->state != SessionState::kGenerating) return;
+  if (session->state != SessionState::kGenerating || session->settle) return;
   if (session->generation->finished) {
     scheduler_->cancel_finished(session);
     return;
@@ -80,11 +81,11 @@ Status ModelHost::accept(Session* session, int32_t token) {
 
 // Tells the hosts of sessions that have their first unread event, without the lock.
 void ModelHost::ring(std::unique_lock<std::mutex>& lock) {
-  auto woken = scheduler_->take_woken();
-  if (woken.empty()) return;
-  Unlocked unlocked(lock);
-  for (const auto& wake : woken) wake->ring();
-  woken.clear();  // the last reference may be this one, and its host frees what it gave
+  while (auto wake = scheduler_->take_woken()) {
+    Unlocked unlocked(lock);
+    wake->ring();
+    wake.reset();  // the last reference may be this one, and its host frees what it gave
+  }
 }
 
 // Ends what the session generates: now, or when the step that it is in is over.
@@ -96,42 +97,74 @@ void ModelHost::stop(Session* session) {
   }
 }
 
-// After DONE: the session is idle again, and what was generated is a message of its own; or all is as before begin.
+// What was generated becomes a message of its own, with the tokens up to `end`.
+void ModelHost::add_answer(const Generation& g, const std::string& shown, const std::vector<ReplyPart>& parts, uint64_t end,
+                           std::vector<Message>* messages) const {
+  if (messages->empty() || g.options.prefill_only || end <= g.prompt_end || messages->back().end > g.prompt_end) return;
+  static const std::vector<ReplyPart> kNone;
+  const auto& told = template_shows_calls_ ? parts : kNone;  // else it would drop them: the text has all
+  Message& last = messages->back();
+  if (last.generated && last.end == g.prompt_end) {  // the same turn went on
+    last.json = extended_message(last.json, shown, told);
+    last.end = end;
+  } else {
+    messages->push_back({assistant_message(shown, told), g.prompt_end, end, true});
+  }
+}
+
+// After DONE: the session is idle again, and what was generated is a message; or all is as before begin.
 void ModelHost::take_done(Session* session) {
   Session& s = *session;
   Generation& g = *s.generation;
   Reason reason = g.report.reason;
   if (g.before && (reason == Reason::kCancelled || reason == Reason::kFailed)) {
     put_back(session, std::move(*g.before));
-  } else if (!s.messages.empty() && !g.options.prefill_only && g.report.generated > 0 && s.messages.back().end <= g.prompt_end) {
-    if (!template_shows_calls_) g.parts.clear();  // it would drop them: the text has all
-    Message& last = s.messages.back();
-    if (last.generated && last.end == g.prompt_end) {  // the same turn went on
-      last.json = extended_message(last.json, g.text.shown(), g.parts);
-      last.end = s.tokens.size();
-    } else {
-      s.messages.push_back({assistant_message(g.text.shown(), g.parts), g.prompt_end, s.tokens.size(), true});
-    }
+  } else {
+    add_answer(g, g.text.shown(), g.parts, s.tokens.size(), &s.messages);
   }
   s.generation.reset();
   s.state = SessionState::kIdle;
 }
 
+// Ends a generation whose caller has gone, for want of memory. What needs some waits for the session's next call.
+void ModelHost::abandon(Session* session) noexcept {
+  std::unique_lock lock(mu_);
+  if (session->state != SessionState::kGenerating) return;
+  if (!session->generation->finished && session->in_step) session->cancel = true;
+  step_over_.wait(lock, [&] { return !session->in_step; });
+  if (!session->generation->finished) scheduler_->give_up(session);
+  session->settle = true;
+}
+
+void ModelHost::settle(Session* session) {
+  if (!session->settle) return;
+  session->mailbox.clear();
+  session->failure = Status();
+  take_done(session);
+  session->settle = false;
+}
+
 bool ModelHost::take_event(Session* session, Event* event, Status* failure) {
   Session& s = *session;
   if (!s.mailbox.empty()) {
+    if (s.mailbox.front().type == EventType::kDone) take_done(session);  // first: it needs memory
     *event = std::move(s.mailbox.front());
     s.mailbox.pop_front();
-    if (event->type == EventType::kDone) take_done(session);
+    return true;
+  }
+  if (s.generation && s.generation->no_memory) {
+    take_done(session);
+    *failure = error(Code::kNoMemory, Detail::kNone, "the generation ended at token %zu: the system gave no memory", s.tokens.size());
+    s.last_error = failure->clone();
     return true;
   }
   if (s.failure.is_ok()) return false;
   s.last_error = s.failure.clone();
   // The pool's and the caller's own limits leave a session sound, and so does a generation that leaves no trace.
   bool broken = s.failure.code() == Code::kDevice && !s.generation->before;
+  take_done(session);
   *failure = std::move(s.failure);
   s.failure = Status();
-  take_done(session);
   if (broken) s.state = SessionState::kFailed;
   return true;
 }
@@ -140,6 +173,7 @@ Result<Event> ModelHost::next(Session* session, int32_t timeout_ms) {
   using Clock = std::chrono::steady_clock;
   auto deadline = timeout_ms < 0 ? Clock::time_point::max() : Clock::now() + std::chrono::milliseconds(timeout_ms);
   std::unique_lock lock(mu_);
+  settle(session);
   Event event;
   Status failure;
   for (;;) {

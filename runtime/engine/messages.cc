@@ -52,6 +52,7 @@ Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& te
   AppendInfo info{fresh.size() - same, old.size() - same, kept + same};
   uint64_t base = kept + same;
   if (base + info.appended > s.tokens.size()) KVRT_TRY(check_room(s, base + info.appended - s.tokens.size()));
+  s.tokens.reserve(base + info.appended);
   if (info.rewritten) {
     auto messages = s.messages;  // cut drops those that are only rendered otherwise
     cut(session, base);
@@ -114,21 +115,23 @@ Result<AppendInfo> ModelHost::add_message(Session* session, std::string message)
 }
 
 Result<AppendInfo> ModelHost::append_message(Session* session, std::string_view message_json) {
+  Editing editing(this, session);
   KVRT_ASSIGN(std::string message, normalize_message(message_json));
   {
     std::lock_guard lock(mu_);
-    KVRT_TRY(require(*session, "append_message"));
+    KVRT_TRY(require(session, "append_message"));
   }
   return add_message(session, std::move(message));
 }
 
 Result<AppendInfo> ModelHost::set_messages(Session* session, std::string_view messages_json) {
+  Editing editing(this, session);
   KVRT_ASSIGN(std::vector<std::string> wanted, normalize_messages(messages_json));
   Conversation before;
   size_t same = 0;
   {
     std::lock_guard lock(mu_);
-    KVRT_TRY(require(*session, "set_messages"));
+    KVRT_TRY(require(session, "set_messages"));
     before = {session->tokens, session->messages, session->grammar};
     auto& messages = session->messages;
     while (same < std::min(wanted.size(), messages.size()) && same_message(wanted[same], messages[same].json)) ++same;
@@ -168,7 +171,7 @@ Status ModelHost::erase(Session* session, uint64_t from, uint64_t to) {
   Conversation rest;
   {
     std::lock_guard lock(mu_);
-    KVRT_TRY(require(*session, "erase"));
+    KVRT_TRY(require(session, "erase"));
     KVRT_TRY(check_erase(*session, from, to));
     for (const Message& m : session->messages) {
       if (m.end <= from || m.begin >= to) rest.messages.push_back(m);

@@ -151,6 +151,7 @@ class ModelHost {
   Result<Event> next(Session* session, int32_t timeout_ms);
   Status accept(Session* session, int32_t token);
   void cancel(Session* session);
+  void abandon(Session* session) noexcept;  // who began it was left by an exception
   // Steps for at most `ms`, or one; the sessions that can go on.
   uint32_t step(uint32_t ms);
 
@@ -160,13 +161,16 @@ class ModelHost {
  private:
   friend struct Probe;  // tests/sim reads everything after every step
   struct ChunkLoad;
+  struct Loads;
+  class Editing;
+  class SaveTurn;
   ModelHost() = default;
   Status make_pool(const HostOptions& options, std::unique_ptr<StepRunner> toy);
   Result<BlockKey> root_for(const SessionOptions& options);
   Result<Hash256> model_id_for(Store* store);
   Status check_room(const Session& session, uint64_t more) const;
-  Status require(const Session& session, const char* call) const;  // idle or suspended, else BUSY or INVALID
-  void cut(Session* session, uint64_t count);                      // truncate, under mu_
+  Status require(Session* session, const char* call);  // idle or suspended, else BUSY or INVALID
+  void cut(Session* session, uint64_t count);          // truncate, under mu_
   Result<std::shared_ptr<const Grammar>> compiled(GrammarKind kind, const std::string& source);
   Result<std::unique_ptr<GrammarMatcher>> matcher_for(const Session& session, const GenerateOptions& options);
   ReplyStyle reply_style(const Session& session, ReplyKind kind) const;
@@ -184,16 +188,20 @@ class ModelHost {
   void compute(StepPlan* plan);
   bool take_event(Session* session, Event* event, Status* failure);
   void take_done(Session* session);
+  void settle(Session* session);
+  void add_answer(const Generation& generation, const std::string& shown, const std::vector<ReplyPart>& parts, uint64_t end,
+                  std::vector<Message>* messages) const;
 
   bool warm_cold(std::unique_lock<std::mutex>& lock);
   void warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns);
   // Loads what the store has for the session's missing blocks. false: stopped by progress.
   bool load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress);
-  std::vector<ChunkLoad> loads_wanted(Session* session);
+  void loads_wanted(Session* session, Loads* loads);
   bool read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Progress& progress);
 
   struct SavePlan;
-  SavePlan plan_save(Session* session);
+  Conversation conversation(const Session& session, uint64_t* kept) const;
+  void plan_save(Session* session, SavePlan* plan);
   Status put_chunks(Store::Save* save, const SavePlan& plan, SaveReport* report);
   std::unique_ptr<Session> restore(const SessionOut& saved, const SessionOptions& options, Status* status);
 
@@ -234,8 +242,28 @@ class ModelHost {
   std::unique_ptr<Scheduler> scheduler_;  // guarded by mu_
   bool leader_ = false;                   // guarded by mu_
   uint64_t steps_led_ = 0;                // guarded by mu_; counts leaders that have gone
-  std::condition_variable step_over_;
-  StepPlan plan_;  // the leader's
+  std::condition_variable step_over_;     // a step or a save is over, or an edit
+  StepPlan plan_;                         // the leader's
+};
+
+// For calls that change a conversation in more than one hold of the lock: nobody saves it half changed.
+class ModelHost::Editing {
+ public:
+  Editing(ModelHost* host, Session* session) : host_(host), session_(session) {
+    std::lock_guard lock(host_->mu_);
+    session_->editing = true;
+  }
+  ~Editing() {
+    std::lock_guard lock(host_->mu_);
+    session_->editing = false;
+    host_->step_over_.notify_all();
+  }
+  Editing(const Editing&) = delete;
+  Editing& operator=(const Editing&) = delete;
+
+ private:
+  ModelHost* host_;
+  Session* session_;
 };
 
 }  // namespace kvrt

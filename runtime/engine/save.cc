@@ -1,6 +1,6 @@
-// ModelHost: save and resume. A session is its nodes (full blocks, then the tail that has KV) and a manifest with what comes after.
+// ModelHost: save and resume. A session is its nodes (full blocks, then the tail that has KV) and a manifest with what comes after. A save
+// waits for no generation and none waits for it: it takes a copy of the conversation between two steps, and references to the blocks.
 #include <algorithm>
-#include <optional>
 
 #include "runtime/base/limits.h"
 #include "runtime/engine/kv_layout.h"
@@ -9,83 +9,147 @@
 
 namespace kvrt {
 
-namespace {
-
-// Holds a pin that is there, until the blocks are copied out, whatever comes between.
-class Pinned {
- public:
-  Pinned(std::mutex* mu, Session* session) : mu_(mu), session_(session) {}
-  Pinned(const Pinned&) = delete;
-  ~Pinned() {
-    std::lock_guard lock(*mu_);
-    --session_->pins;
-  }
-
- private:
-  std::mutex* mu_;
-  Session* session_;
-};
-
-}  // namespace
-
+// What is saved: the conversation as it was when the save began, and the blocks that hold its KV.
 struct ModelHost::SavePlan {
   struct Chunk {
     BlockKey key, parent;
     std::span<const int32_t> tokens;
-    BlockId block;
+    BlockId block = kNoBlock;  // kNoBlock: its bytes are in `tail`
   };
-  std::vector<Chunk> chunks;  // whose KV is in memory
+  Conversation said;
+  std::vector<BlockKey> keys;  // of the full blocks
+  std::vector<Chunk> chunks;   // whose KV is in memory
   std::vector<NodeIn> nodes;
-  std::vector<int32_t> pending;
-  uint64_t tail_begin = 0, tail_end = 0;
+  std::vector<uint8_t> tail;  // a copy: the session goes on in that block
+  uint64_t tail_begin = 0, tail_end = 0, pending_begin = 0;
 };
 
+// A save's time with its session. Others wait for theirs, no step is lent the session's blocks, and those that it saves keep their bytes,
+// whatever becomes of the session: who wants to write to one gets a copy.
+class ModelHost::SaveTurn {
+ public:
+  SaveTurn(ModelHost* host, Session* session, std::unique_lock<std::mutex>& lock) : host_(host), session_(session), lock_(lock) {
+    host_->step_over_.wait(lock, [&] { return !session_->saving; });
+    session_->saving = true;
+    ++session_->pins;
+  }
+  ~SaveTurn() {
+    if (!session_) return;
+    if (!lock_.owns_lock()) lock_.lock();
+    finish();
+  }
+  SaveTurn(const SaveTurn&) = delete;
+  SaveTurn& operator=(const SaveTurn&) = delete;
+
+  // Until the session is between two steps. Under the lock, as all of this.
+  void hold() {
+    session_->held = true;
+    host_->step_over_.wait(lock_, [&] { return !session_->in_step && !session_->editing; });
+    session_->held = false;
+    session_->changed.notify_all();  // its caller may have found nothing to compute
+  }
+  void keep(const std::vector<SavePlan::Chunk>& chunks) {
+    blocks_.reserve(chunks.size());
+    for (const auto& chunk : chunks) {
+      if (chunk.block == kNoBlock) continue;
+      host_->scheduler_->pool().ref(chunk.block);
+      blocks_.push_back(chunk.block);
+    }
+  }
+  void finish() {
+    for (; !blocks_.empty(); blocks_.pop_back()) host_->scheduler_->drop(blocks_.back());  // the last is the first to be given up
+    --session_->pins;
+    session_->saving = false;
+    host_->step_over_.notify_all();
+    session_ = nullptr;
+  }
+
+ private:
+  ModelHost* host_;
+  Session* session_;
+  std::unique_lock<std::mutex>& lock_;
+  std::vector<BlockId> blocks_;
+};
+
+// What a cancel at this moment would leave. *kept: so many of its first tokens are the session's.
+Conversation ModelHost::conversation(const Session& s, uint64_t* kept) const {
+  *kept = s.tokens.size();
+  const Generation* g = s.generation.get();
+  const Reason reason = g ? g->report.reason : Reason::kNone;
+  const bool whole = g && g->finished && reason != Reason::kCancelled && reason != Reason::kFailed;
+  if (g && g->before && !whole) {
+    const auto& before = g->before->tokens;
+    *kept = static_cast<uint64_t>(std::mismatch(s.tokens.begin(), s.tokens.end(), before.begin(), before.end()).first - s.tokens.begin());
+    return *g->before;
+  }
+  Conversation said{s.tokens, s.messages, s.grammar};
+  if (!g) return said;
+  OutputText text = g->text;
+  text.finish();
+  std::vector<ReplyPart> parts = g->parts, rest;
+  if (g->parser && !g->finished) ReplyParser(*g->parser).finish(&rest);
+  for (ReplyPart& part : rest) add_part(&parts, std::move(part));
+  add_answer(*g, text.shown(), parts, said.tokens.size(), &said.messages);
+  return said;
+}
+
 // Splits the tokens into full blocks, a tail that ends where its KV ends, and pending tokens without KV. Under mu_.
-ModelHost::SavePlan ModelHost::plan_save(Session* session) {
+void ModelHost::plan_save(Session* session, SavePlan* plan) {
   Session& s = *session;
-  scheduler_->extend_keys(session);
-  SavePlan plan;
-  uint64_t T = kv_.block_tokens, n = s.tokens.size();
-  if (n == 0) return plan;
+  uint64_t kept = 0, T = kv_.block_tokens;
+  plan->said = conversation(s, &kept);
+  const auto tokens = std::span<const int32_t>(plan->said.tokens);
+  const uint64_t n = tokens.size();
+  if (n == 0) return;
+  auto filled = [&](uint32_t i) { return std::min<uint64_t>(s.table.filled(i), kept - std::min(kept, i * T)); };
   auto last = static_cast<uint32_t>((n - 1) / T);
   uint64_t rest = n - last * T;
-  uint64_t tail = s.table.filled(last);
+  uint64_t tail = filled(last);
   bool tail_in_memory = tail > 0;
-  if (!tail && s.saved_tail_begin == last * T && s.saved_tail_end > s.saved_tail_begin) tail = s.saved_tail_end - s.saved_tail_begin;
+  if (!tail && s.saved_tail_begin == last * T && s.saved_tail_end > s.saved_tail_begin && s.saved_tail_end <= kept)
+    tail = s.saved_tail_end - s.saved_tail_begin;
   uint32_t full = last;
   if (rest == T && (tail == T || tail == 0)) {
     ++full;
     tail = 0;
   }
-  auto tokens = std::span<const int32_t>(s.tokens);
+  scheduler_->extend_keys(session);
+  plan->keys.assign(s.keys.begin(), s.keys.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(full, kept / T)));
   for (uint32_t i = 0; i < full; ++i) {
-    NodeIn node{s.keys[i], i ? s.keys[i - 1] : s.root, scheduler_->block_tokens_of(s, i)};
-    if (s.table.filled(i) == T) plan.chunks.push_back({node.key, node.parent, node.tokens, s.table.block(i)});
-    plan.nodes.push_back(node);
+    NodeIn node{{}, i ? plan->keys[i - 1] : s.root, tokens.subspan(i * T, T)};
+    if (i == plan->keys.size()) plan->keys.push_back(chain_key(node.parent, node.tokens));
+    node.key = plan->keys[i];
+    if (filled(i) == T) plan->chunks.push_back({node.key, node.parent, node.tokens, s.table.block(i)});
+    plan->nodes.push_back(node);
   }
   if (tail) {
-    NodeIn node{{}, full ? s.keys[full - 1] : s.root, tokens.subspan(full * T, tail)};
+    NodeIn node{{}, full ? plan->keys[full - 1] : s.root, tokens.subspan(full * T, tail)};
     node.key = chain_key(node.parent, node.tokens);
-    if (tail_in_memory) plan.chunks.push_back({node.key, node.parent, node.tokens, s.table.block(full)});
-    plan.nodes.push_back(node);
-    plan.tail_begin = full * T;
-    plan.tail_end = plan.tail_begin + tail;
+    if (tail_in_memory) {
+      engine_->backend()->download(plan->tail, block_data(s.table.block(full)));
+      plan->chunks.push_back({node.key, node.parent, node.tokens, kNoBlock});
+    }
+    plan->nodes.push_back(node);
+    plan->tail_begin = full * T;
+    plan->tail_end = plan->tail_begin + tail;
   }
-  auto pending = tokens.subspan(std::min<uint64_t>(n, full * T + tail));
-  plan.pending.assign(pending.begin(), pending.end());
-  return plan;
+  plan->pending_begin = full * T + tail;
 }
 
 Status ModelHost::put_chunks(Store::Save* save, const SavePlan& plan, SaveReport* report) {
   std::vector<BlockKey> keys;
   for (const auto& chunk : plan.chunks) keys.push_back(chunk.key);
   std::vector<bool> has = save->has(keys);
-  std::vector<uint8_t> bytes(kv_.block_bytes());
+  std::vector<uint8_t> buffer(kv_.block_bytes());
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
     if (has[i]) continue;
     const auto& chunk = plan.chunks[i];
-    engine_->backend()->download(bytes, block_data(chunk.block));
-    to_payload(kv_, bytes, static_cast<uint32_t>(chunk.tokens.size()));
+    std::span<const uint8_t> bytes = plan.tail;
+    if (chunk.block != kNoBlock) {
+      engine_->backend()->download(buffer, block_data(chunk.block));
+      to_payload(kv_, buffer, kv_.block_tokens);
+      bytes = buffer;
+    }
     KVRT_TRY(save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.format), kv_.elem_bytes(), bytes}));
   }
   report->chunks_written = save->chunks_written();
@@ -99,16 +163,26 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   if (!s.store) return error(Code::kInvalid, Detail::kState, "save: the session was opened without a store");
   KVRT_ASSIGN(Hash256 model, model_id_for(s.store.get()));
   SavePlan plan;
-  Manifest manifest;
-  {
-    std::lock_guard lock(mu_);
-    KVRT_TRY(require(s, options.suspend ? "suspend" : "checkpoint"));
-    plan = plan_save(session);
-    manifest = {kv_.block_tokens, s.share, plan.pending, s.messages, s.arguments, s.grammar, tokenizer_->text_id(), template_id_};
-    ++s.pins;
-  }
-  std::optional<Pinned> pinned(std::in_place, &mu_, session);
-  // Unlocked: the blocks are pinned, sealed ones never change, and the tail only by a call on this session.
+  plan.tail.resize(kv_.block_bytes());
+  std::unique_lock lock(mu_);
+  SaveTurn turn(this, session, lock);
+  turn.hold();
+  settle(session);
+  if (options.suspend || s.state != SessionState::kGenerating) KVRT_TRY(require(session, options.suspend ? "suspend" : "checkpoint"));
+  plan_save(session, &plan);
+  turn.keep(plan.chunks);
+  lock.unlock();
+  // The session goes on: what is saved of it is a copy, or does not change.
+  if (plan.tail_end > plan.tail_begin) to_payload(kv_, plan.tail, static_cast<uint32_t>(plan.tail_end - plan.tail_begin));
+  auto pending = std::span<const int32_t>(plan.said.tokens).subspan(plan.pending_begin);
+  Manifest manifest{kv_.block_tokens,
+                    s.share,
+                    {pending.begin(), pending.end()},
+                    std::move(plan.said.messages),
+                    s.arguments,
+                    std::move(plan.said.grammar),
+                    tokenizer_->text_id(),
+                    template_id_};
   SaveReport report;
   SessionIn in;
   in.domain = s.domain;
@@ -120,7 +194,7 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   in.overwrite = options.overwrite;
   in.root = s.root;
   in.block_tokens = kv_.block_tokens;
-  in.token_count = s.tokens.size();
+  in.token_count = plan.said.tokens.size();
   in.model_id = model;
   in.durability = options.durability;
   in.pin = options.pin;
@@ -137,8 +211,8 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   auto saved = write(true);
   // Another session's removal took chunks that this one was to share: now it brings all of its own.
   if (!saved.is_ok() && saved.status().code() == Code::kBusy && saved.status().detail() == Detail::kConcurrent) saved = write(false);
-  pinned.reset();
-  std::lock_guard lock(mu_);
+  lock.lock();
+  turn.finish();
   if (!saved.is_ok()) {
     s.last_error = saved.status().clone();
     return saved.take_status();
@@ -146,14 +220,17 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   s.id = saved->id;
   s.name = std::move(own_name);
   s.gen = saved->gen;
-  s.saved_tail_begin = plan.tail_begin;
-  s.saved_tail_end = plan.tail_end;
+  const auto& was = plan.said.tokens;  // the session may have changed since
+  bool has_tail =
+      s.tokens.size() >= plan.tail_end && std::equal(was.begin(), was.begin() + static_cast<ptrdiff_t>(plan.tail_end), s.tokens.begin());
+  s.saved_tail_begin = has_tail ? plan.tail_begin : 0;
+  s.saved_tail_end = has_tail ? plan.tail_end : 0;
   if (options.suspend) {
     scheduler_->release_blocks(session, 0);
     s.state = SessionState::kSuspended;
   }
   report.gen = saved->gen;
-  report.tokens = s.tokens.size();
+  report.tokens = was.size();
   report.chunks = plan.nodes.size();
   report.ms = static_cast<double>(engine_->env()->now_ns() - start) * 1e-6;
   return report;

@@ -29,6 +29,11 @@ void Scheduler::add(Session* session) { sessions_.push_back(session); }
 
 void Scheduler::remove(Session* session) {
   release_blocks(session, 0);
+  for (Session** at = &woken_; *at; at = &(*at)->next_woken) {
+    if (*at != session) continue;
+    *at = session->next_woken;
+    break;
+  }
   sessions_.erase(std::find(sessions_.begin(), sessions_.end(), session));
   if (starved_ == session) starved_ = nullptr;
 }
@@ -79,7 +84,7 @@ Scheduler::Run Scheduler::next_run(const Session& s) const {
 std::vector<Session*> Scheduler::order_of_service() {
   std::vector<Session*> order;
   for (Session* s : sessions_) {
-    if (runnable(*s) && s->generation->warmed) order.push_back(s);
+    if (runnable(*s) && !s->held && s->generation->warmed) order.push_back(s);
   }
   if (order.empty()) return order;
   std::rotate(order.begin(), order.begin() + static_cast<ptrdiff_t>(turn_++ % order.size()), order.end());
@@ -106,6 +111,8 @@ uint64_t Scheduler::make_writable(Session* s, const Run& run, StepPlan* plan) {
   for (auto i = static_cast<uint32_t>(run.begin / block_tokens_); uint64_t{i} * block_tokens_ < run.end; ++i) {
     BlockId have = s->table.block(i);
     if (have != kNoBlock && writable(have)) continue;
+    plan->copies.reserve(plan->copies.size() + 1);  // what needs memory comes before what changes
+    s->table.grow(i + 1);
     BlockId fresh = alloc(s);
     if (fresh == kNoBlock && have != kNoBlock && pool_.refs(have) == 1) {  // nobody else needs it as it was: it stops being shared
       index_.erase(have);
@@ -114,7 +121,7 @@ uint64_t Scheduler::make_writable(Session* s, const Run& run, StepPlan* plan) {
     if (fresh == kNoBlock) return std::max(run.begin, uint64_t{i} * block_tokens_);
     uint32_t filled = s->table.filled(i);
     if (have != kNoBlock && filled) {
-      plan->copies.push_back({have, fresh});  // copies run before anything is written; the reference is kept until then
+      plan->copies.push_back({have, fresh, s, i});  // copies run before anything is written; the reference is kept until then
     } else if (have != kNoBlock) {
       drop(have);
     }

@@ -37,6 +37,8 @@ struct PlannedSeq {
 
 struct BlockCopy {
   BlockId from, to;
+  Session* session;
+  uint32_t index;  // of `to` in its table
 };
 
 // Owns the arrays that Step borrows; refilled by every plan().
@@ -88,7 +90,7 @@ class Scheduler {
   // Takes the samples in: tokens, seals, stop rules, events. `logits` are the rows of the step.
   void commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
   // Instead of commit, when compute did not come to its end.
-  void abandon(StepPlan* plan);
+  void abandon(StepPlan* plan) noexcept;
   // The host's answer to the row that the session waits with.
   void accept(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
 
@@ -104,12 +106,15 @@ class Scheduler {
   // One free block, after evictions; kNoBlock if there is none.
   BlockId alloc(const Session* for_session);
   void release_blocks(Session* session, uint32_t from_block);  // drops references from this block on
+  void drop(BlockId block);                                    // a reference
   void finish(Session* session, Reason reason, uint64_t now_ns);
   void cancel_finished(Session* session);  // its DONE is unread: until then a generation can be cancelled
   void fail(Session* session, Status status);
+  // Ends a generation for want of memory, without any: at the last token of the session.
+  void give_up(Session* session) noexcept;
   void push(Session* session, Event event);  // into the mailbox; remembers whom to wake
   void push_parts(Session* session, std::string_view text, std::string_view control, bool last);
-  std::vector<std::shared_ptr<Wake>> take_woken() { return std::exchange(woken_, {}); }
+  std::shared_ptr<Wake> take_woken();  // of one session that is to be told; null: of none
   void extend_keys(Session* session);
   std::span<const int32_t> block_tokens_of(const Session& session, uint32_t i) const;
 
@@ -137,15 +142,16 @@ class Scheduler {
   uint64_t make_writable(Session* session, const Run& run, StepPlan* plan);
   void mark_filled(const PlannedSeq& seq);
   void account(const PlannedSeq& seq);
+  void commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
   void commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab);
   void commit_row(Session* session, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns);
   void commit_token(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
+  void push_done(Session* session, Reason reason, uint64_t now_ns);
   void sum_up(const Report& report, bool first_token);
+  void wake(Session* session);
   bool blocks_come_back() const;
   bool writable(BlockId block) const { return pool_.refs(block) == 1 && !index_.contains(block); }
   bool reclaim(const Session* for_session);
-  void drop(BlockId block);
-  void drop_copied(StepPlan* plan);
 
   BlockPool pool_;
   PrefixIndex index_;
@@ -153,7 +159,7 @@ class Scheduler {
   SchedulerLimits limits_;
   Pace pace_;
   std::vector<Session*> sessions_;
-  std::vector<std::shared_ptr<Wake>> woken_;
+  Session* woken_ = nullptr;  // the first of those to be told, linked: telling needs no memory
   Counters counters_;
   std::unordered_map<BlockKey, const Session*, Hash256Hasher> claimed_;  // of a plan: who computes the block of this key
   Session* starved_ = nullptr;                                           // who got no block last time: served first

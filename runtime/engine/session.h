@@ -109,7 +109,7 @@ struct Generation {
   OutputText text;
   std::unique_ptr<GrammarMatcher> matcher;  // null: any token will do
   std::optional<ReplyParser> parser;        // of the answer's parts, where they are wanted
-  std::vector<ReplyPart> parts;             // so far; adjacent increments of a kind are one
+  std::vector<ReplyPart> parts;             // so far
   Report report;
   std::optional<Conversation> before;  // all_or_nothing: to go back to
   uint64_t order = 0;                  // who began first keeps its blocks when they run short
@@ -123,8 +123,11 @@ struct Generation {
   uint64_t decoded_end = 0;            // positions after the prompt whose rows ran once
   std::vector<float> awaited;          // the row that accept() answers; empty: none is due
   bool finished = false;               // DONE is in the mailbox, or the session's failure is set
+  bool no_memory = false;              // finished, and the failure is that there was no memory: not even to say so
   uint64_t begin_ns = 0, first_step_ns = 0, first_token_ns = 0, last_token_ns = 0;
 };
+
+void add_part(std::vector<ReplyPart>* parts, ReplyPart part);  // adjacent increments of a kind become one
 
 // Tells a host's loop that there is an event to take. ring() with no lock held.
 class Wake {
@@ -145,6 +148,8 @@ struct Session {
   bool share = true;             // takes part in the prefix cache
   TemplateArguments arguments;   // now: when it was opened, so that a date in its prompt stays
   std::shared_ptr<Wake> wake;    // null: nobody to tell
+  bool woken = false;            // it is to be told
+  Session* next_woken = nullptr;
   BlockKey root;
 
   std::vector<int32_t> tokens;
@@ -160,12 +165,16 @@ struct Session {
   uint64_t resumed_tokens = 0;  // leading tokens that came from a snapshot
   // The tail node in the store: tokens [begin, end) after the full blocks; valid while the session keeps those tokens.
   uint64_t saved_tail_begin = 0, saved_tail_end = 0;
-  uint32_t pins = 0;  // a save copies its blocks out, or a resume fills them: not to be evicted
+  uint32_t pins = 0;  // a save reads its blocks, or a resume fills them: not to be evicted
 
   SessionState state = SessionState::kIdle;
   std::unique_ptr<Generation> generation;
   bool cancel = false;  // asked for while a step runs
   bool in_step = false;
+  bool held = false;     // to be in no step: a save looks at it
+  bool editing = false;  // a call changes its conversation, and lets the lock go between
+  bool saving = false;   // one at a time
+  bool settle = false;   // its generation is over and nobody takes the DONE: the next call does what that would have done
   std::deque<Event> mailbox;
   Status failure;  // what ended the generation; given by next, then kept in last_error
   Status last_error;

@@ -39,7 +39,7 @@ Result<Session*> ModelHost::fork(Session* session, std::shared_ptr<Wake> wake) {
   auto copy = std::make_unique<Session>(kv_.block_tokens);
   engine_->env()->random(copy->id.bytes);
   std::lock_guard lock(mu_);
-  KVRT_TRY(require(*session, "fork"));
+  KVRT_TRY(require(session, "fork"));
   if (scheduler_->sessions().size() >= kSessionsMax) {
     return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
   }
@@ -67,15 +67,16 @@ Result<Session*> ModelHost::fork(Session* session, std::shared_ptr<Wake> wake) {
   return copy.release();
 }
 
-Status ModelHost::require(const Session& session, const char* call) const {
-  switch (session.state) {
+Status ModelHost::require(Session* session, const char* call) {
+  settle(session);
+  switch (session->state) {
     case SessionState::kIdle:
     case SessionState::kSuspended:
       return {};
     case SessionState::kGenerating:
       return error(Code::kBusy, Detail::kState, "%s: the session is generating; take its events until DONE, or cancel", call);
     case SessionState::kFailed:
-      return error(Code::kInvalid, Detail::kState, "%s: the session failed: %s", call, session.last_error.message().c_str());
+      return error(Code::kInvalid, Detail::kState, "%s: the session failed: %s", call, session->last_error.message().c_str());
   }
   return {};
 }
@@ -97,7 +98,7 @@ Status ModelHost::check_room(const Session& session, uint64_t more) const {
 
 Status ModelHost::append(Session* session, std::span<const int32_t> tokens) {
   std::lock_guard lock(mu_);
-  KVRT_TRY(require(*session, "append"));
+  KVRT_TRY(require(session, "append"));
   KVRT_TRY(check_room(*session, tokens.size()));  // before any is read: a count that went wrong is often huge
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= tokenizer_->vocab_size()) {
@@ -114,7 +115,7 @@ Status ModelHost::append_text(Session* session, std::string_view text, bool pars
   int32_t previous = -1;
   {
     std::lock_guard lock(mu_);
-    KVRT_TRY(require(*session, "append_text"));
+    KVRT_TRY(require(session, "append_text"));
     if (!session->tokens.empty()) {
       previous = session->tokens.back();
     } else if (tokenizer_->add_bos() && tokenizer_->bos() >= 0) {
@@ -127,7 +128,7 @@ Status ModelHost::append_text(Session* session, std::string_view text, bool pars
 
 Status ModelHost::truncate(Session* session, uint64_t count) {
   std::lock_guard lock(mu_);
-  KVRT_TRY(require(*session, "truncate"));
+  KVRT_TRY(require(session, "truncate"));
   Session& s = *session;
   if (count > s.tokens.size()) {
     return error(Code::kInvalid, Detail::kNone, "truncate: to %llu tokens, the session has %zu", static_cast<unsigned long long>(count),
@@ -194,7 +195,7 @@ std::vector<int32_t> ModelHost::tokens(const Session* session) const {
 SessionInfo ModelHost::session_info(const Session* session) const {
   std::lock_guard lock(mu_);
   SessionInfo info;
-  info.state = session->state;
+  info.state = session->settle ? SessionState::kIdle : session->state;
   info.tokens = session->tokens.size();
   info.kv_tokens = session->table.first_missing(session->tokens.size());
   info.kv_blocks = session->table.blocks_held();

@@ -22,8 +22,22 @@ struct ModelHost::ChunkLoad {
   bool tried = false;
 };
 
+// Gives the blocks back that were not put into the table.
+struct ModelHost::Loads {
+  Scheduler* scheduler;
+  std::vector<ChunkLoad> list;
+  explicit Loads(Scheduler* s) : scheduler(s) {}
+  Loads(const Loads&) = delete;
+  Loads& operator=(const Loads&) = delete;
+  ~Loads() {
+    for (const ChunkLoad& load : list) {
+      if (load.block != kNoBlock) scheduler->drop(load.block);
+    }
+  }
+};
+
 // Full blocks without any KV, then the tail; those that the store has, with a block each. Under mu_.
-std::vector<ModelHost::ChunkLoad> ModelHost::loads_wanted(Session* session) {
+void ModelHost::loads_wanted(Session* session, Loads* to) {
   Session& s = *session;
   uint32_t T = kv_.block_tokens;
   std::vector<ChunkLoad> wanted;
@@ -41,7 +55,8 @@ std::vector<ModelHost::ChunkLoad> ModelHost::loads_wanted(Session* session) {
   std::vector<BlockKey> keys;
   for (const ChunkLoad& w : wanted) keys.push_back(w.key);
   std::vector<bool> has = s.store->has(keys);
-  std::vector<ChunkLoad> loads;
+  std::vector<ChunkLoad>& loads = to->list;
+  loads.reserve(wanted.size());
   for (size_t i = 0; i < wanted.size(); ++i) {
     bool full = wanted[i].tokens.size() == T;
     if (!has[i]) {
@@ -52,7 +67,6 @@ std::vector<ModelHost::ChunkLoad> ModelHost::loads_wanted(Session* session) {
     if ((wanted[i].block = scheduler_->alloc(session)) == kNoBlock) break;
     loads.push_back(std::move(wanted[i]));
   }
-  return loads;
 }
 
 // Reads on several threads; the caller's reports progress. False when that stopped it.
@@ -94,22 +108,23 @@ bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const P
 bool ModelHost::load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress) {
   Session& s = *session;
   if (!s.store || !s.share) return true;
-  std::vector<ChunkLoad> loads = loads_wanted(session);
-  if (loads.empty()) return true;
+  Loads loads(scheduler_.get());
+  loads_wanted(session, &loads);
+  if (loads.list.empty()) return true;
   bool complete = false;
   {
     Unlocked unlocked(lock);
-    complete = read_chunks(s.store.get(), loads, progress);
+    complete = read_chunks(s.store.get(), loads.list, progress);
   }
-  for (ChunkLoad& load : loads) {
+  for (ChunkLoad& load : loads.list) {
     if (load.state != ChunkState::kOk) {
-      scheduler_->pool().unref(load.block, false);
       s.damaged |= load.tried;
       if (!load.damage.empty()) logf(engine_->log(), LogLevel::kWarn, "store: %s; its tokens will be computed again", load.damage.c_str());
       continue;
     }
-    if (s.table.block(load.index) != kNoBlock) scheduler_->pool().unref(s.table.block(load.index), false);
-    s.table.set(load.index, load.block, static_cast<uint32_t>(load.tokens.size()));
+    s.table.grow(load.index + 1);
+    if (s.table.block(load.index) != kNoBlock) scheduler_->drop(s.table.block(load.index));
+    s.table.set(load.index, std::exchange(load.block, kNoBlock), static_cast<uint32_t>(load.tokens.size()));
     s.disk_tokens += load.tokens.size();
     if (load.tokens.size() == kv_.block_tokens) scheduler_->seal(session, load.index);
   }
@@ -145,9 +160,14 @@ bool ModelHost::warm_cold(std::unique_lock<std::mutex>& lock) {
   bool any = false;
   while (Session* s = scheduler_->next_cold()) {
     any = true;
-    s->in_step = true;
-    warm(s, lock, deadline_ns);  // without the lock for a while: sessions come and go
-    s->in_step = false;
+    {
+      struct InStep {  // also when memory runs out half-way
+        Session* session;
+        explicit InStep(Session* s) : session(s) { s->in_step = true; }
+        ~InStep() { session->in_step = false; }
+      } in_step(s);
+      warm(s, lock, deadline_ns);  // without the lock for a while: sessions come and go
+    }
     if (s->cancel) scheduler_->finish(s, Reason::kCancelled, engine_->env()->now_ns());
     if (engine_->env()->now_ns() >= deadline_ns) break;
   }

@@ -4,7 +4,8 @@
 
 namespace kvrt {
 
-BlockPool::BlockPool(uint32_t blocks) : refs_(blocks, 0), place_(blocks), cached_(blocks, false) {
+BlockPool::BlockPool(uint32_t blocks) : refs_(blocks, 0), next_(blocks + 1), prev_(blocks + 1), cached_(blocks, false) {
+  next_[blocks] = prev_[blocks] = sentinel();
   free_.reserve(blocks);
   for (uint32_t i = blocks; i-- > 0;) free_.push_back(static_cast<BlockId>(i));  // low ids first: the pool's pages are touched in order
 }
@@ -21,8 +22,7 @@ BlockId BlockPool::alloc() {
 void BlockPool::ref(BlockId block) {
   auto i = static_cast<size_t>(block);
   if (cached_[i]) {
-    lru_.erase(place_[i]);
-    cached_[i] = false;
+    unlink(block);
   } else {
     KVRT_CHECK(refs_[i] > 0);
   }
@@ -34,18 +34,32 @@ void BlockPool::unref(BlockId block, bool keep) {
   KVRT_CHECK(refs_[i] > 0);
   if (--refs_[i] > 0) return;
   if (keep) {
-    place_[i] = lru_.insert(lru_.end(), block);
-    cached_[i] = true;
+    link(block);
   } else {
     free_.push_back(block);
   }
 }
 
-void BlockPool::evict(BlockId block) {
+void BlockPool::link(BlockId block) {
+  auto i = static_cast<size_t>(block), end = static_cast<size_t>(sentinel());
+  prev_[i] = prev_[end];
+  next_[i] = sentinel();
+  next_[static_cast<size_t>(prev_[i])] = prev_[end] = block;
+  cached_[i] = true;
+  ++cached_count_;
+}
+
+void BlockPool::unlink(BlockId block) {
   auto i = static_cast<size_t>(block);
-  KVRT_CHECK(cached_[i]);
-  lru_.erase(place_[i]);
+  next_[static_cast<size_t>(prev_[i])] = next_[i];
+  prev_[static_cast<size_t>(next_[i])] = prev_[i];
   cached_[i] = false;
+  --cached_count_;
+}
+
+void BlockPool::evict(BlockId block) {
+  KVRT_CHECK(cached_[static_cast<size_t>(block)]);
+  unlink(block);
   free_.push_back(block);
 }
 

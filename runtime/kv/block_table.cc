@@ -6,11 +6,14 @@
 
 namespace kvrt {
 
+void BlockTable::grow(uint32_t blocks) {
+  if (blocks <= size()) return;
+  filled_.resize(blocks, 0);
+  blocks_.resize(blocks, kNoBlock);  // the last: size() is its size
+}
+
 void BlockTable::set(uint32_t i, BlockId block, uint32_t filled) {
-  if (i >= size()) {
-    blocks_.resize(i + 1, kNoBlock);
-    filled_.resize(i + 1, 0);
-  }
+  grow(i + 1);
   KVRT_CHECK(filled <= block_tokens_ && (block != kNoBlock || filled == 0));
   blocks_[i] = block;
   filled_[i] = filled;

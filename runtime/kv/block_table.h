@@ -19,7 +19,8 @@ class BlockTable {
   uint32_t filled(uint32_t i) const { return i < size() ? filled_[i] : 0; }  // tokens of block i that have their KV
   const BlockId* data() const { return blocks_.data(); }
 
-  void set(uint32_t i, BlockId block, uint32_t filled);  // grows with holes
+  void grow(uint32_t blocks);                            // to at least so many, with holes
+  void set(uint32_t i, BlockId block, uint32_t filled);  // grows; needs no memory for what is there
   void set_filled(uint32_t i, uint32_t filled) { filled_[i] = filled; }
   void shrink(uint32_t blocks);  // forgets what is past; the caller has dropped those references
 

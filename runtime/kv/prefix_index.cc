@@ -15,9 +15,17 @@ BlockId PrefixIndex::lookup(const BlockKey& key, std::span<const int32_t> tokens
 
 bool PrefixIndex::insert(BlockId block, const BlockKey& key, const BlockKey& parent, std::span<const int32_t> tokens) {
   KVRT_CHECK(!contains(block));
-  if (!by_key_.emplace(key, block).second) return false;
-  by_parent_.emplace(parent, block);
-  entries_.emplace(block, Entry{key, parent, {tokens.begin(), tokens.end()}});
+  if (by_key_.count(key) != 0) return false;
+  auto entry = entries_.emplace(block, Entry{key, parent, {tokens.begin(), tokens.end()}}).first;
+  auto child = by_parent_.end();
+  try {
+    child = by_parent_.emplace(parent, block);
+    by_key_.emplace(key, block);
+  } catch (...) {  // no memory: all three or none
+    if (child != by_parent_.end()) by_parent_.erase(child);
+    entries_.erase(entry);
+    throw;
+  }
   return true;
 }
 

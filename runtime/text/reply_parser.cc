@@ -328,6 +328,7 @@ void ReplyParser::Impl::end_header(std::string_view marker, bool control_token) 
 }
 
 ReplyParser::ReplyParser(ReplyStyle style) : impl_(std::make_unique<Impl>(std::move(style))) {}
+ReplyParser::ReplyParser(const ReplyParser& other) : impl_(std::make_unique<Impl>(*other.impl_)) {}
 ReplyParser::~ReplyParser() = default;
 ReplyParser::ReplyParser(ReplyParser&&) noexcept = default;
 ReplyParser& ReplyParser::operator=(ReplyParser&&) noexcept = default;

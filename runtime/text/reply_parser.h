@@ -60,6 +60,7 @@ class ReplyParser {
  public:
   explicit ReplyParser(ReplyStyle style);
   ~ReplyParser();
+  ReplyParser(const ReplyParser& other);  // as far as that has come
   ReplyParser(ReplyParser&&) noexcept;
   ReplyParser& operator=(ReplyParser&&) noexcept;
 

@@ -1,5 +1,5 @@
-// One session, one call at a time: from a second thread and from inside a callback everything but cancel, accept and what
-// reads is BUSY; other sessions may be used.
+// One session, one call at a time: from a second thread and from inside a callback everything but cancel, accept,
+// checkpoint and what reads is BUSY; other sessions may be used.
 #include "misuse.h"
 
 struct inside {
@@ -31,11 +31,12 @@ static void expect_busy(struct inside* in, int32_t detail) {
   REFUSED("session_set_messages", kvrt_session_set_messages(in->self, "[]", 2, NULL));
   REFUSED("session_erase", kvrt_session_erase(in->self, 0, 1));
   REFUSED("session_truncate", kvrt_session_truncate(in->self, 1));
-  REFUSED("session_checkpoint", kvrt_session_checkpoint(in->self, "x", 1, NULL, NULL));
   REFUSED("session_suspend", kvrt_session_suspend(in->self, "x", 1, NULL, NULL));
 #undef REFUSED
   kvrt_session_props p = {.struct_size = sizeof p};
+  ROW("session_checkpoint", where, kvrt_session_checkpoint(in->self, "beside", 6, NULL, NULL), ANY(KVRT_OK));
   EXPECT_STATUS(kvrt_session_info(in->self, &p), KVRT_OK);
+  EXPECT(p.generation > 0 && strcmp(p.name, "beside") == 0, "generation %" PRIu64, p.generation);
   EXPECT(p.state == KVRT_STATE_GENERATING, "state %u", p.state);
   int32_t tokens[64];  // a const handle: as free as info
   size_t needed = 0;

@@ -92,7 +92,7 @@ static const struct row {
     {"accept", call_accept, {N, N, N, K, N, N, N}, Same, Same},
     {"next", call_next, {K, K, K, N, K, K, K}, Same, Same},
     {"fork", call_fork, {K, B, B, B, B, K, N}, Same, Same},
-    {"checkpoint", call_checkpoint, {K, B, B, B, B, K, N}, Same, Same},
+    {"checkpoint", call_checkpoint, {K, K, K, K, K, K, N}, Same, Same},
     {"suspend", call_suspend, {K, B, B, B, B, K, N}, Ss, Ss},
     {"tokens", call_tokens, {K, K, K, K, K, K, K}, Same, Same},
     {"text", call_text, {K, K, K, K, K, K, K}, Same, Same},

@@ -49,8 +49,10 @@ struct world {
   uint64_t digest;     // of its last logits
   kvrt_session* session;
   kvrt_store* other;
-  int round, renamed;
+  int round, renamed, tokens_seen;
 };
+
+enum { kShared = 96, kGrown = 130 };
 
 static const char* name_of(const struct world* w, const char* kind) {
   static char name[64];
@@ -110,6 +112,42 @@ static void saved_one(struct world* w) {
   kvrt_session_close(w->session);
   MUST(remove_session(w, name_of(w, "c")));
 }
+// A generation of a prompt that is partly in the store: each ends at its last token, and goes on from there.
+static void new_prompt(struct world* w) {
+  int32_t tokens[kGrown];
+  prompt_tokens(tokens, kShared, 5, model_props(w->model).vocab_size);  // as "base" begins
+  prompt_tokens(tokens + kShared, kGrown - kShared, 9000 + (uint64_t)w->round, model_props(w->model).vocab_size);
+  w->session = open_session(w->model, w->store, 0);
+  MUST(kvrt_session_append(w->session, tokens, kGrown));
+}
+static kvrt_status call_generate(struct world* w) {
+  const kvrt_generate_options o = {
+      .struct_size = sizeof o, .max_tokens = 3, .ignore_eos = 1, .top_logprobs = 2, .stop_strings = "zzz", .stop_strings_size = 4};
+  return kvrt_session_generate(w->session, &o, NULL, NULL, NULL);
+}
+// The same by next. What still generates goes on at the next try, or says then that there was no memory.
+static kvrt_status call_next(struct world* w) {
+  for (;;) {
+    kvrt_event e = {.struct_size = sizeof e};
+    const kvrt_status status = kvrt_session_next(w->session, &e, -1);
+    const int again = status == KVRT_NO_MEMORY && atomic_load(&fail_at) == 0;
+    if ((status != KVRT_OK && !again) || e.type == KVRT_EVENT_DONE) return status;
+    if (e.type == KVRT_EVENT_TOKEN) ++w->tokens_seen;
+    if (e.type != KVRT_EVENT_IDLE) continue;
+    const kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 3, .ignore_eos = 1, .emit_logits = 1};
+    const kvrt_status begun = kvrt_session_begin(w->session, &o);
+    if (begun != KVRT_OK) return begun;
+  }
+}
+static void close_sound(struct world* w) {
+  const uint64_t tokens = session_props(w->session).tokens;
+  EXPECT(session_props(w->session).state == KVRT_STATE_IDLE, "state %u", session_props(w->session).state);
+  EXPECT(tokens >= kGrown + 3 && tokens <= kGrown + 6, "%" PRIu64 " tokens", tokens);
+  EXPECT((uint64_t)w->tokens_seen <= tokens - kGrown, "%d tokens seen of %" PRIu64, w->tokens_seen, tokens - kGrown);
+  w->tokens_seen = 0;
+  if (w->round % 16 == 0) expect_sound(w->session, w->model, "after a want of memory");
+  kvrt_session_close(w->session);
+}
 static kvrt_status call_remove(struct world* w) { return remove_session(w, name_of(w, "x")); }
 static kvrt_status call_rename(struct world* w) {
   return kvrt_store_rename(w->store, NULL, 0, w->renamed ? "eve" : "ann", 3, w->renamed ? "ann" : "eve", 3);
@@ -134,6 +172,8 @@ static const struct act kActs[] = {
     {"checkpoint of what is new", grown_session, call_checkpoint, close_and_remove_c},
     {"suspend", resume_base, call_suspend, close_and_remove_s},
     {"resume", nothing, call_resume, close_session},
+    {"generate", new_prompt, call_generate, close_sound},
+    {"begin and next", new_prompt, call_next, close_sound},
     {"remove", saved_one, call_remove, nothing},
     {"rename", nothing, call_rename, renamed},
     {"gc", nothing, call_gc, nothing},
@@ -207,6 +247,9 @@ int main(int argc, char** argv) {
     EXPECT_STATUS(kvrt_store_verify(w.store, NULL, NULL), KVRT_OK);
   }
   kvrt_session_close(w.live);
+  const kvrt_model_props p = model_props(w.model);
+  EXPECT(p.sessions == 0 && p.blocks_free + p.blocks_cached == p.blocks, "blocks leak: %" PRIu64 " + %" PRIu64 " of %" PRIu64,
+         p.blocks_free, p.blocks_cached, p.blocks);
   kvrt_store_release(w.store);
   kvrt_model_release(w.model);
   kvrt_runtime_release(w.rt);

@@ -146,6 +146,7 @@ std::unique_ptr<Actor> Actor::fork(std::shared_ptr<Bell> bell) {
 
 void Actor::save(const std::string& name, bool suspend, Saved* saved) {
   SaveOptions o{Durability::kNone, w_->random->one_in(3), suspend};
+  const std::vector<int32_t> tokens = saved_tokens();
   auto report = w_->host->save(session_, name, o);
   bool mine = saved->exists && saved->id == id_ && name_ == name && saved->gen == gen_;
   if (!saved->exists || mine || o.overwrite) {
@@ -155,16 +156,36 @@ void Actor::save(const std::string& name, bool suspend, Saved* saved) {
     w_->note("conflicts");
     return;
   }
-  SIM_CHECK(report->gen > saved->newest && report->tokens == tokens_.size(), "save: generation %zu after %zu", size_t{report->gen},
+  SIM_CHECK(report->gen > saved->newest && report->tokens == tokens.size(), "save: generation %zu after %zu", size_t{report->gen},
             size_t{saved->newest});
   SessionInfo info = w_->host->session_info(session_);
   SIM_CHECK((info.id == id_) == (gen_ == 0 || name == name_), "save: the id");
   id_ = info.id;
   name_ = name;
   gen_ = report->gen;
-  *saved = {tokens_, said_, id_, gen_, gen_, true};
+  *saved = {tokens, saved_said(tokens), id_, gen_, gen_, true};
   if (suspend) suspended_ = true;
-  w_->note(suspend ? "suspends" : "checkpoints");
+  w_->note(suspend ? "suspends" : running_ ? "checkpoints while generating" : "checkpoints");
+}
+
+// What a cancel would leave now: what is accepted, read or not; nothing of what leaves no trace unless it is whole.
+std::vector<int32_t> Actor::saved_tokens() const {
+  if (!running_ || !undone_by_cancel()) return w_->host->tokens(session_);
+  return running_->before;
+}
+
+std::vector<Said> Actor::saved_said(const std::vector<int32_t>& tokens) const {
+  if (!running_) return said_;
+  if (undone_by_cancel()) return running_->said_before;
+  std::vector<Said> said = said_;
+  add_said(oracle_shown(*w_->tokenizer, running_->options, tokens, running_->prompt), tokens.size(), *running_, &said);
+  return said;
+}
+
+bool Actor::undone_by_cancel() const {
+  const Generation& g = *session_->generation;
+  const bool whole = g.finished && g.report.reason != Reason::kCancelled && g.report.reason != Reason::kFailed;
+  return running_->options.all_or_nothing && !whole;
 }
 
 void Actor::resumed(const std::string& name, const Saved& saved, const Report& r) {
@@ -210,7 +231,10 @@ void Actor::refused() {
   SIM_CHECK(h->begin(session_, {}).code() == want, "begin in another state");
   SIM_CHECK(h->append_message(session_, R"({"role":"user","content":"a"})").status().code() == want, "append_message in another state");
   SIM_CHECK(h->fork(session_, nullptr).status().code() == want, "fork in another state");
-  if (options.store) SIM_CHECK(h->save(session_, "a", {}).status().code() == want, "save in another state");
+  SaveOptions suspend;
+  suspend.suspend = true;
+  if (options.store) SIM_CHECK(h->save(session_, "a", suspend).status().code() == want, "suspend in another state");
+  if (options.store && !running_) SIM_CHECK(h->save(session_, "a", {}).status().code() == want, "checkpoint in another state");
   w_->note("calls refused");
 }
 

@@ -297,17 +297,22 @@ void Actor::leave(Reason reason) {
     tokens_ = g.before;
     said_ = g.said_before;
     w_->note("undone");
-  } else if (!said_.empty() && !g.options.prefill_only && tokens_.size() > g.prompt && said_.back().end <= g.prompt) {
+  } else {
+    const size_t turns = said_.size();
     std::string shown = reason == Reason::kFailed ? g.text : oracle_shown(*w_->tokenizer, g.options, tokens_, g.prompt);
-    if (said_.back().generated && said_.back().end == g.prompt) {
-      said_.back().content += shown;
-      said_.back().end = tokens_.size();
-      w_->note("generated turns gone on");
-    } else {
-      said_.push_back({"assistant", shown, g.prompt, tokens_.size(), true});
-      w_->note("generated turns");
-    }
+    if (add_said(shown, tokens_.size(), g, &said_)) w_->note(said_.size() > turns ? "generated turns" : "generated turns gone on");
   }
+}
+
+bool Actor::add_said(const std::string& shown, uint64_t end, const Running& g, std::vector<Said>* said) {
+  if (said->empty() || g.options.prefill_only || end <= g.prompt || said->back().end > g.prompt) return false;
+  if (said->back().generated && said->back().end == g.prompt) {
+    said->back().content += shown;
+    said->back().end = end;
+  } else {
+    said->push_back({"assistant", shown, g.prompt, end, true});
+  }
+  return true;
 }
 
 }  // namespace kvrt::test

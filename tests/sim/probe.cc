@@ -52,7 +52,7 @@ std::string Probe::check_pool(const Holders& held) const {
   }
   std::set<BlockId> unused(pool.free_.begin(), pool.free_.end());
   if (unused.size() != pool.free_.size()) return "a block is free twice";
-  for (BlockId b : pool.lru_) {
+  for (BlockId b = pool.oldest_cached(); b != kNoBlock; b = pool.cached_after(b)) {
     if (!pool.cached_[static_cast<size_t>(b)] || !unused.insert(b).second) return say("block %d of the LRU is not cached, or free", b);
   }
   for (BlockId b : unused) {
@@ -200,8 +200,9 @@ void Probe::poison() {
 
 bool Probe::evict(uint64_t random) {
   Scheduler& s = *host->scheduler_;
-  if (s.pool_.lru_.empty()) return false;
-  BlockId block = *std::next(s.pool_.lru_.begin(), static_cast<ptrdiff_t>(random % s.pool_.lru_.size()));
+  BlockId block = s.pool_.oldest_cached();
+  if (block == kNoBlock) return false;
+  for (uint64_t n = random % s.pool_.cached_count(); n > 0; --n) block = s.pool_.cached_after(block);
   s.index_.erase(block);
   s.pool_.evict(block);
   return true;

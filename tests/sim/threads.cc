@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
@@ -38,6 +39,21 @@ class Register {
     std::lock_guard lock(mu_);
     std::erase(sessions_, s);
   }
+  // Beside whatever its thread does with it. It can be cancelled, not closed, meanwhile.
+  void checkpoint_one(ModelHost* host, Random* random, Counts* counts) {
+    std::lock_guard lock(mu_);
+    if (sessions_.empty()) return;
+    Session* s = sessions_[random->below(sessions_.size())];
+    SaveOptions o;
+    o.durability = Durability::kNone;
+    o.overwrite = true;
+    auto saved = host->save(s, "s" + std::to_string(random->below(8)), o);
+    if (saved.is_ok()) {
+      ++(*counts)["checkpoints"];
+    } else if (saved.status().code() != Code::kInvalid) {  // it failed
+      fail("checkpoint: %s", saved.status().message().c_str());
+    }
+  }
   void cancel_one(ModelHost* host, Random* random) {
     std::lock_guard lock(mu_);
     if (!sessions_.empty()) host->cancel(sessions_[random->below(sessions_.size())]);
@@ -50,7 +66,8 @@ class Register {
 
 class Worker {
  public:
-  Worker(ModelHost* host, uint64_t room, uint64_t seed, Register* others) : random_(seed), others_(others) {
+  Worker(ModelHost* host, std::shared_ptr<Store> store, uint64_t room, uint64_t seed, Register* others)
+      : random_(seed), store_(std::move(store)), others_(others) {
     setting_.host = host;
     setting_.tokenizer = &host->tokenizer();
     setting_.room = room;
@@ -90,6 +107,7 @@ class Worker {
     if (own_.empty() || (own_.size() < kOwnMax && random_.one_in(8))) {
       SessionOptions o;
       o.share = !random_.one_in(6);
+      o.store = store_;
       return add(std::make_unique<Actor>(&setting_, o, nullptr));
     }
     size_t i = random_.below(own_.size());
@@ -98,6 +116,7 @@ class Worker {
     if (what < 3) return close_one(i);
     if (what < 8) return (void)setting_.host->step(static_cast<uint32_t>(random_.below(2)));
     if (what < 10) return others_->cancel_one(setting_.host, &random_);
+    if (store_ && what < 12) return others_->checkpoint_one(setting_.host, &random_, &counts);
     if (a.generating()) {
       if (what < 60) a.read(-1);
       if (what >= 60 && what < 80) a.read(2);
@@ -117,11 +136,30 @@ class Worker {
 
   Random random_;
   Setting setting_;
+  std::shared_ptr<Store> store_;
   Register* others_;
   std::vector<std::unique_ptr<Actor>> own_;
 };
 
-bool run_seed(uint64_t seed, uint64_t steps, Counts* total) {
+// What was saved comes back, and its KV is its tokens'.
+std::string resume_all(ModelHost* host, const std::shared_ptr<Store>& store) {
+  std::vector<Session*> sessions;
+  std::string wrong;
+  auto list = store->list("", false);
+  for (const SessionStat& stat : list.is_ok() ? *list : std::vector<SessionStat>()) {
+    SessionOptions o;
+    o.store = store;
+    Report report;
+    auto session = host->resume(o, stat.name, nullptr, &report);
+    if (!session.is_ok()) wrong = session.status().message();
+    if (session.is_ok()) sessions.push_back(*session);
+    if (wrong.empty()) wrong = Probe(host).check(true);
+  }
+  for (Session* s : sessions) host->close(s);
+  return wrong;
+}
+
+bool run_seed(uint64_t seed, uint64_t steps, const std::string& dir, Counts* total) {
   current_seed = seed;
   alarm(300);
   ToyEnv env(seed);
@@ -132,9 +170,15 @@ bool run_seed(uint64_t seed, uint64_t steps, Counts* total) {
   size.blocks = static_cast<uint32_t>(random.between(2, 16));
   ToyRunner* runner = nullptr;
   auto host = open_toy(*engine, &env, size, ToyText{random.one_in(2), seed % 5 == 1}, seed, &runner);
+  std::shared_ptr<Store> store;
+  if (seed % 2) {
+    auto opened = (*engine)->open_store(*engine, dir + "/" + std::to_string(seed), {});
+    if (!opened.is_ok()) return false;
+    store = *opened;
+  }
   Register all;
   std::vector<std::unique_ptr<Worker>> workers;
-  for (uint64_t t = 0; t < kThreads; ++t) workers.push_back(std::make_unique<Worker>(host.get(), size.room(), random.next(), &all));
+  for (uint64_t t = 0; t < kThreads; ++t) workers.push_back(std::make_unique<Worker>(host.get(), store, size.room(), random.next(), &all));
   {
     std::vector<std::jthread> threads;
     for (auto& w : workers) threads.emplace_back([&w, steps] { w->run(steps); });
@@ -145,6 +189,7 @@ bool run_seed(uint64_t seed, uint64_t steps, Counts* total) {
     for (const auto& [what, n] : w->counts) (*total)[what] += n;
   }
   if (wrong.empty()) wrong = Probe(host.get()).check(true);
+  if (wrong.empty() && store) wrong = resume_all(host.get(), store);
   HostMetrics m = host->metrics();
   if (wrong.empty() && (m.blocks_used || m.sessions)) wrong = "all is closed, and blocks are held";
   if (wrong.empty() && runner->faults) wrong = "a row found no KV, or in pieces, or another's";
@@ -171,9 +216,13 @@ int main(int argc, char** argv) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
   kvrt::test::Counts counts;
   bool good = true;
-  for (uint64_t seed = first; seed < first + seeds; ++seed) good &= kvrt::test::run_seed(seed, steps, &counts);
+  std::string dir = std::filesystem::is_directory("/dev/shm") ? "/dev/shm/kvrt-sim-XXXXXX" : "kvrt-sim-XXXXXX";
+  if (!mkdtemp(dir.data())) return 2;
+  for (uint64_t seed = first; seed < first + seeds; ++seed) good &= kvrt::test::run_seed(seed, steps, dir, &counts);
+  std::filesystem::remove_all(dir);
   for (const auto& [what, n] : counts) std::printf("  %-32s %llu\n", what.c_str(), static_cast<unsigned long long>(n));
-  for (const char* what : {"preemptions", "evictions", "recomputed", "done: cancelled", "done: eos", "done: max_tokens", "forks"}) {
+  for (const char* what :
+       {"preemptions", "evictions", "recomputed", "done: cancelled", "checkpoints", "done: eos", "done: max_tokens", "forks"}) {
     if (counts[what]) continue;
     std::printf("never: %s\n", what);
     good = false;

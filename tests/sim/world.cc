@@ -76,7 +76,7 @@ World::World(uint64_t seed, const std::string& dir, Counts* counts, bool trace)
     auto store = engine_->open_store(engine_, dir_ + "/" + std::to_string(seed), {});
     SIM_CHECK(store.is_ok(), "store: %s", store.status().message().c_str());
     store_ = std::move(store).value();
-    saves_left_ = random_.between(4, 16);
+    saves_left_ = random_.between(4, 24);
   }
   open_host();
 }
@@ -258,7 +258,9 @@ void World::session_step(Actor* a) {
   Actor& s = *a;
   if (random_.one_in(60)) return s.cancel();
   if (!s.usable()) {
-    if (s.generating() && random_.one_in(12)) {
+    if (s.generating() && random_.one_in(40)) {
+      save(a, false);
+    } else if (s.generating() && random_.one_in(12)) {
       s.read(-1);
     } else if (random_.one_in(20) || !s.generating()) {
       s.refused();
