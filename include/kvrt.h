@@ -727,12 +727,18 @@ enum {
   KVRT_DURABILITY_KV = 4       /* KV survives it too */
 };
 
+/* How the KV chunks that a save writes are stored; those that the store has stay as they are. ZSTD: packed (level 1), about a quarter smaller.
+ * NONE: as they are, which loads sooner. */
+enum { KVRT_CODEC_DEFAULT = 0 /* ZSTD */, KVRT_CODEC_NONE = 1, KVRT_CODEC_ZSTD = 2 };
+
 typedef struct kvrt_save_options {
   uint32_t struct_size;
   uint32_t durability;  /* KVRT_DURABILITY_* */
   uint32_t overwrite;   /* 1: replace another session of this name, or a newer generation */
   uint32_t pin;         /* 1 to 255: pin it, with this priority; 0: as it is */
   uint64_t ttl_seconds; /* it expires so long after this save, at most 100 years; 0: never */
+  uint32_t codec;       /* KVRT_CODEC_* */
+  uint32_t reserved;
 } kvrt_save_options;
 
 typedef struct kvrt_save_report {

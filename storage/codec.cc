@@ -49,7 +49,8 @@ Status check_lengths(const FrameHeader& h, uint64_t frame_bytes) {
   if (h.raw_bytes == 0 || h.raw_bytes > kChunkBytesMax || h.raw_bytes % h.elem_bytes != 0) {
     return error(Code::kCorrupt, Detail::kFormat, "payload of %llu bytes in elements of %u", ull(h.raw_bytes), h.elem_bytes);
   }
-  uint64_t low = h.raw_bytes / h.elem_bytes * (h.elem_bytes - 1);
+  bool plain = (h.flags & kFramePlain) != 0;
+  uint64_t low = plain ? 0 : h.raw_bytes / h.elem_bytes * (h.elem_bytes - 1);
   uint64_t high = h.raw_bytes - low;
   bool packed = (h.flags & kFrameHighZstd) != 0;
   if (h.low_bytes != low || (packed ? h.high_bytes == 0 || h.high_bytes >= high : h.high_bytes != high)) {
@@ -126,7 +127,8 @@ Result<FrameHeader> parse_frame(std::span<const uint8_t> frame) {
   h.layout = load<uint32_t>(frame, 96);
   h.elem_bytes = load<uint32_t>(frame, 100);
   h.n_tokens = load<uint32_t>(frame, 104);
-  if ((h.flags & ~kFrameHighZstd) != 0) return error(Code::kCorrupt, Detail::kFormat, "unknown frame flags %04x", h.flags);
+  if (h.flags != 0 && h.flags != kFrameHighZstd && h.flags != kFramePlain)
+    return error(Code::kCorrupt, Detail::kFormat, "unknown frame flags %04x", h.flags);
   KVRT_TRY(check_lengths(h, frame.size()));
   h.tokens.resize(h.n_tokens);  // check_lengths found that the frame holds them
   std::memcpy(h.tokens.data(), frame.data() + kFrameHeaderBytes, size_t{4} * h.n_tokens);
@@ -155,24 +157,11 @@ Result<std::span<const uint8_t>> Codec::encode(const ChunkIn& chunk) {
     return error(Code::kInvalid, Detail::kNone, "chunk of %zu tokens, at most %u fit", chunk.tokens.size(), kBlockTokensMax);
   }
   size_t raw = chunk.payload.size();
-  size_t high = raw / chunk.elem_bytes;
-  size_t low = raw - high;
+  size_t low = chunk.codec == ChunkCodec::kNone ? 0 : raw - raw / chunk.elem_bytes;
   size_t head = kFrameHeaderBytes + chunk.tokens.size_bytes();
-  frame_.resize(head + low + ZSTD_compressBound(high) + kChecksumBytes);
-  std::span<const uint8_t> high_plane = chunk.payload;
-  if (low != 0) {
-    plane_.resize(high);
-    split_planes(chunk.payload.data(), high, chunk.elem_bytes, frame_.data() + head, plane_.data());
-    high_plane = {plane_.data(), high};
-  }
-  uint8_t* packed = frame_.data() + head + low;
-  size_t n = ZSTD_compressCCtx(cctx_, packed, ZSTD_compressBound(high), high_plane.data(), high, kZstdLevel);
-  uint16_t flags = kFrameHighZstd;
-  if (ZSTD_isError(n) || n >= high) {
-    std::memcpy(packed, high_plane.data(), high);
-    n = high;
-    flags = 0;
-  }
+  frame_.resize(head + low + ZSTD_compressBound(raw - low) + kChecksumBytes);
+  uint16_t flags = 0;
+  size_t n = encode_payload(chunk, frame_.data() + head, low, &flags);
   ByteWriter header;
   header.write(kFrameMagic);
   header.write(kFrameVersion);
@@ -187,6 +176,29 @@ Result<std::span<const uint8_t>> Codec::encode(const ChunkIn& chunk) {
   size_t body = head + low + n;
   store_checksum(checksum128({frame_.data(), body}), frame_.data() + body);
   return std::span<const uint8_t>(frame_.data(), body + kChecksumBytes);
+}
+
+// The two planes, or the payload as it is; the bytes of the second.
+size_t Codec::encode_payload(const ChunkIn& chunk, uint8_t* to, size_t low, uint16_t* flags) {
+  size_t high = chunk.payload.size() - low;
+  if (chunk.codec == ChunkCodec::kNone) {
+    std::memcpy(to, chunk.payload.data(), high);
+    *flags = kFramePlain;
+    return high;
+  }
+  std::span<const uint8_t> plane = chunk.payload;
+  if (low != 0) {
+    plane_.resize(high);
+    split_planes(chunk.payload.data(), high, chunk.elem_bytes, to, plane_.data());
+    plane = plane_;
+  }
+  size_t n = ZSTD_compressCCtx(cctx_, to + low, ZSTD_compressBound(high), plane.data(), high, kZstdLevel);
+  if (!ZSTD_isError(n) && n < high) {
+    *flags = kFrameHighZstd;
+    return n;
+  }
+  std::memcpy(to + low, plane.data(), high);
+  return high;
 }
 
 Status Codec::decode_payload(const FrameHeader& h, std::span<const uint8_t> payload, std::span<uint8_t> out) {

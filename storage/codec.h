@@ -1,5 +1,6 @@
 // Frames: one chunk as the bytes of a segment. Header, token ids, the low byte plane as it is, the high byte plane through zstd, a
-// checksum over all of it. High bytes of floats (sign, exponent) compress; the others are noise. FORMAT.md has the bytes.
+// checksum over all of it. High bytes of floats (sign, exponent) compress; the others are noise. Or the payload as it is, which is larger
+// and loads sooner. FORMAT.md has the bytes.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ namespace kvrt {
 inline constexpr uint32_t kFrameMagic = 0x43'52'56'4Bu;  // "KVRC"
 inline constexpr uint16_t kFrameVersion = 1;
 inline constexpr uint16_t kFrameHighZstd = 1;  // flag: the high plane is a zstd frame, else raw
+inline constexpr uint16_t kFramePlain = 2;     // flag: no planes, the payload as it is
 inline constexpr size_t kFrameHeaderBytes = 112;
 inline constexpr size_t kChecksumBytes = 16;
 
@@ -58,6 +60,7 @@ class Codec {
   std::vector<uint8_t>& frame_buffer() { return frame_; }  // for a caller that reads a frame to decode it
 
  private:
+  size_t encode_payload(const ChunkIn& chunk, uint8_t* to, size_t low, uint16_t* flags);
   Status decode_payload(const FrameHeader& header, std::span<const uint8_t> payload, std::span<uint8_t> out);
 
   ZSTD_CCtx_s* cctx_ = nullptr;

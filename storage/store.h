@@ -31,6 +31,9 @@ struct SessionId {
   bool operator==(const SessionId&) const = default;
 };
 
+// How a chunk's payload is stored: packed by zstd where that helps, or as it is.
+enum class ChunkCodec : uint32_t { kDefault = 0, kNone = 1, kZstd = 2 };
+
 // The bytes of one block as the chunk stores them: high and low byte planes of `elem_bytes`-wide elements.
 struct ChunkIn {
   BlockKey key, parent;
@@ -38,6 +41,7 @@ struct ChunkIn {
   uint32_t layout = 0;  // number of the block's byte layout (architecture.md, "A block's bytes")
   uint32_t elem_bytes = 2;
   std::span<const uint8_t> payload;  // raw block bytes
+  ChunkCodec codec = ChunkCodec::kDefault;
 };
 
 // A node of the token tree: n tokens after `parent`. A session is the chain of nodes up to its head (the tail is the last node).

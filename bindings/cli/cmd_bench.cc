@@ -160,6 +160,8 @@ kvrt_status Bench::batch(uint32_t count) {
 kvrt_status Bench::state_run(uint32_t count, const std::string& directory, State& out) {
   constexpr std::string_view kName = "bench";
   auto saved = sized<kvrt_save_report>();
+  auto options = sized<kvrt_save_options>();
+  options.codec = flags.codec;
   auto resumed = sized<kvrt_report>();
   {
     Store store;
@@ -167,7 +169,7 @@ kvrt_status Bench::state_run(uint32_t count, const std::string& directory, State
     if (kvrt_status s = open_store(runtime.get(), directory, false, false, store)) return s;
     if (kvrt_status s = open(model.get(), store.get(), count, session)) return s;
     const auto start = now();
-    if (kvrt_status s = kvrt_session_suspend(session.get(), kName.data(), kName.size(), nullptr, &saved))
+    if (kvrt_status s = kvrt_session_suspend(session.get(), kName.data(), kName.size(), &options, &saved))
       return complain("cannot suspend", s);
     out.save.push_back(ms_since(start));
     out.bytes.push_back(static_cast<double>(saved.bytes_written));
@@ -194,7 +196,7 @@ kvrt_status Bench::state_run(uint32_t count, const std::string& directory, State
   if (kvrt_status s = kvrt_session_append(raw, tokens.data() + count, 64)) return complain("cannot append", s);
   if (kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_NONE, nullptr, nullptr, nullptr)) return complain("cannot prefill", s);
   start = now();
-  if (kvrt_status s = kvrt_session_suspend(raw, kName.data(), kName.size(), nullptr, &saved)) return complain("cannot suspend", s);
+  if (kvrt_status s = kvrt_session_suspend(raw, kName.data(), kName.size(), &options, &saved)) return complain("cannot suspend", s);
   out.append.push_back(ms_since(start));
   out.append_bytes.push_back(static_cast<double>(saved.bytes_written));
   return KVRT_OK;

@@ -66,7 +66,7 @@ struct BenchFlags {
   ModelFlags model;
   std::string file;
   std::vector<uint32_t> prompt{512, 2048}, depth{0, 2048}, batch{1, 4, 8}, state{2048};
-  uint32_t decode = 64, runs = 5;
+  uint32_t decode = 64, runs = 5, codec = 0;
   bool json = false;
 };
 int cmd_bench(const BenchFlags& flags);

@@ -192,6 +192,8 @@ void define_bench(CLI::App& app, int& code) {
   list("--batch", flags->batch, "sessions that generate together");
   list("--state", flags->state, "tokens of a saved session");
   c->add_option("--decode", flags->decode, "tokens per decode run")->capture_default_str()->check(CLI::Range(1, 4096));
+  c->add_option("--codec", flags->codec, "how the saved session's KV is stored")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, uint32_t>{{"none", 1}, {"zstd", 2}}));
   c->add_option("--runs", flags->runs, "runs, of which the median counts")->capture_default_str()->check(CLI::Range(1, 1000));
   c->add_flag("--json", flags->json, "one JSON object");
   on(c, flags, cmd_bench, code);

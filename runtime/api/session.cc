@@ -15,6 +15,7 @@ namespace {
 static_assert(static_cast<int>(kvrt::SessionState::kFailed) == KVRT_STATE_FAILED);
 static_assert(static_cast<int>(kvrt::ReuseStop::kOtherNumerics) == KVRT_REUSE_OTHER_NUMERICS);
 static_assert(static_cast<int>(kvrt::Durability::kKv) == KVRT_DURABILITY_KV);
+static_assert(static_cast<int>(kvrt::ChunkCodec::kZstd) == KVRT_CODEC_ZSTD);
 
 // The host's wake callback. Its user data is freed once, when no session can ring any more, unless the call that took it failed.
 class HostWake final : public kvrt::Wake {
@@ -72,15 +73,16 @@ Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_si
   KVRT_TRY(check_name(name, name_size, "name", false, &as));
   kvrt_save_options o;
   KVRT_TRY(read_options(options, "kvrt_save_options", &o));
-  if (o.durability > KVRT_DURABILITY_KV || o.overwrite > 1 || o.pin > 255) {
-    return error(Code::kInvalid, Detail::kNone,
-                 "kvrt_save_options: durability is %u, overwrite %u, pin %u, expected 0 to 4, 0 or 1, 0 to 255", o.durability, o.overwrite,
-                 o.pin);
+  if (o.durability > KVRT_DURABILITY_KV || o.overwrite > 1 || o.pin > 255 || o.codec > KVRT_CODEC_ZSTD || o.reserved) {
+    return error(
+        Code::kInvalid, Detail::kNone,
+        "kvrt_save_options: durability is %u, overwrite %u, pin %u, codec %u, reserved %u, expected 0 to 4, 0 or 1, 0 to 255, 0 to 2, 0",
+        o.durability, o.overwrite, o.pin, o.codec, o.reserved);
   }
   if (report) KVRT_TRY(check_output_struct(report, "report"));
   KVRT_ASSIGN(kvrt::SaveReport saved, handle->host->save(handle->session, as,
                                                          {static_cast<kvrt::Durability>(o.durability), o.overwrite != 0, suspend,
-                                                          static_cast<uint8_t>(o.pin), o.ttl_seconds}));
+                                                          static_cast<uint8_t>(o.pin), o.ttl_seconds, static_cast<kvrt::ChunkCodec>(o.codec)}));
   kvrt_save_report r{};
   r.generation = saved.gen;
   r.tokens = saved.tokens;

@@ -93,6 +93,7 @@ struct SaveOptions {
   bool suspend = false;
   uint8_t pin = 0;           // its priority; 0: as it is
   uint64_t ttl_seconds = 0;  // 0: never expires
+  ChunkCodec codec = ChunkCodec::kDefault;
 };
 
 struct SaveReport {
@@ -202,7 +203,7 @@ class ModelHost {
   struct SavePlan;
   Conversation conversation(const Session& session, uint64_t* kept) const;
   void plan_save(Session* session, SavePlan* plan);
-  Status put_chunks(Store::Save* save, const SavePlan& plan, SaveReport* report);
+  Status put_chunks(Store::Save* save, const SavePlan& plan, ChunkCodec codec, SaveReport* report);
   std::unique_ptr<Session> restore(const SessionOut& saved, const SessionOptions& options, Status* status);
 
   uint8_t* block_data(BlockId block) const { return pool_buffer_->data() + static_cast<uint64_t>(block) * kv_.block_bytes(); }

@@ -136,7 +136,7 @@ void ModelHost::plan_save(Session* session, SavePlan* plan) {
   plan->pending_begin = full * T + tail;
 }
 
-Status ModelHost::put_chunks(Store::Save* save, const SavePlan& plan, SaveReport* report) {
+Status ModelHost::put_chunks(Store::Save* save, const SavePlan& plan, ChunkCodec codec, SaveReport* report) {
   std::vector<BlockKey> keys;
   for (const auto& chunk : plan.chunks) keys.push_back(chunk.key);
   std::vector<bool> has = save->has(keys);
@@ -150,7 +150,7 @@ Status ModelHost::put_chunks(Store::Save* save, const SavePlan& plan, SaveReport
       to_payload(kv_, buffer, kv_.block_tokens);
       bytes = buffer;
     }
-    KVRT_TRY(save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.format), kv_.elem_bytes(), bytes}));
+    KVRT_TRY(save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.format), kv_.elem_bytes(), bytes, codec}));
   }
   report->chunks_written = save->chunks_written();
   report->bytes_written = save->bytes_written();
@@ -204,7 +204,7 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   in.manifest = bytes;
   auto write = [&](bool reuse_chunks) -> Result<Saved> {
     KVRT_ASSIGN(auto save, s.store->begin_save(reuse_chunks, {s.domain, std::string(name), options.pin}));
-    KVRT_TRY(put_chunks(save.get(), plan, &report));
+    KVRT_TRY(put_chunks(save.get(), plan, options.codec, &report));
     return save->commit(in);
   };
   std::string own_name(name);  // now: after the commit nothing may fail

@@ -306,6 +306,10 @@ static void sessions(struct stage* t) {
   BAD("session_checkpoint", "durability 5", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL));
   save = (kvrt_save_options){.struct_size = sizeof save, .pin = 2};
   BAD("session_checkpoint", "pin 2", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL));
+  save = (kvrt_save_options){.struct_size = sizeof save, .codec = 3};
+  BAD("session_checkpoint", "codec 3", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL));
+  save = (kvrt_save_options){.struct_size = sizeof save, .reserved = 1};
+  BAD("session_checkpoint", "reserved 1", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL));
   ROW("session_checkpoint", "name of 255 bytes (no misuse)", kvrt_session_checkpoint(t->session, long_name, 255, NULL, NULL), ANY(KVRT_OK));
   ROW("session_resume", "no such session", kvrt_session_resume(t->model, t->store, "nobody", 6, NULL, NULL, NULL, NULL, &s),
       ANY(KVRT_NOT_FOUND));

@@ -28,9 +28,10 @@ std::vector<uint8_t> f16_like(size_t bytes, unsigned seed = 1) {
   return v;
 }
 
-std::vector<uint8_t> encode(const std::vector<uint8_t>& payload, uint32_t elem_bytes = 2, uint32_t layout = 3) {
+std::vector<uint8_t> encode(const std::vector<uint8_t>& payload, uint32_t elem_bytes = 2, uint32_t layout = 3,
+                            ChunkCodec with = ChunkCodec::kDefault) {
   Codec codec;
-  auto frame = codec.encode({key_of(7), key_of(6), kTokens, layout, elem_bytes, payload});
+  auto frame = codec.encode({key_of(7), key_of(6), kTokens, layout, elem_bytes, payload, with});
   EXPECT_TRUE(frame.is_ok()) << frame.status().message();
   return std::vector<uint8_t>(frame->begin(), frame->end());
 }
@@ -116,14 +117,54 @@ TEST(Codec, CompressesHighBytesOnly) {
   EXPECT_EQ(out, payload);
 }
 
+// Codec NONE: header, tokens, the payload byte for byte, checksum.
+TEST(Codec, PlainFrames) {
+  for (uint32_t elem : {1u, 2u, 4u}) {
+    for (size_t bytes : {4u, 36u, 700'000u}) {
+      auto payload = f16_like(bytes);
+      auto frame = encode(payload, elem, 3, ChunkCodec::kNone);
+      ASSERT_EQ(frame.size(), kFrameHeaderBytes + 16 + bytes + kChecksumBytes);
+      const uint8_t version_flags[] = {1, 0, 2, 0};
+      EXPECT_EQ(std::memcmp(frame.data() + 4, version_flags, 4), 0);
+      EXPECT_EQ(std::memcmp(frame.data() + kFrameHeaderBytes + 16, payload.data(), bytes), 0);
+      std::vector<uint8_t> out(bytes);
+      Status status = decode(frame, &out);
+      ASSERT_TRUE(status.is_ok()) << status.message();
+      EXPECT_EQ(out, payload);
+      FrameHeader header;
+      Codec codec;
+      EXPECT_TRUE(codec.check(frame, &header).is_ok());
+    }
+  }
+  EXPECT_EQ(encode(f16_like(4096), 2, 3, ChunkCodec::kZstd), encode(f16_like(4096))) << "the default";
+}
+
 TEST(Codec, EveryFlippedBitIsFound) {
+  for (ChunkCodec with : {ChunkCodec::kZstd, ChunkCodec::kNone}) {
+    auto payload = f16_like(600);
+    auto frame = encode(payload, 2, 3, with);
+    std::vector<uint8_t> out(payload.size());
+    for (size_t bit = 0; bit < frame.size() * 8; bit++) {
+      auto bad = frame;
+      bad[bit / 8] ^= static_cast<uint8_t>(1u << bit % 8);
+      EXPECT_EQ(decode(bad, &out).code(), Code::kCorrupt) << "bit " << bit;
+    }
+  }
+}
+
+// A frame whose flags say otherwise, with a right checksum.
+TEST(Codec, FlagsThatDoNotFit) {
   auto payload = f16_like(600);
-  auto frame = encode(payload);
   std::vector<uint8_t> out(payload.size());
-  for (size_t bit = 0; bit < frame.size() * 8; bit++) {
-    auto bad = frame;
-    bad[bit / 8] ^= static_cast<uint8_t>(1u << bit % 8);
-    EXPECT_EQ(decode(bad, &out).code(), Code::kCorrupt) << "bit " << bit;
+  for (ChunkCodec with : {ChunkCodec::kZstd, ChunkCodec::kNone}) {
+    auto frame = encode(payload, 2, 3, with);
+    for (uint16_t flags : {0, 1, 2, 3, 4, 0x8002}) {
+      if (flags == (with == ChunkCodec::kZstd ? 1 : 2)) continue;
+      auto bad = frame;
+      put(&bad, 6, flags);
+      reseal(&bad);
+      EXPECT_EQ(decode(bad, &out).code(), Code::kCorrupt) << flags;
+    }
   }
 }
 

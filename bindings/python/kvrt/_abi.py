@@ -106,7 +106,7 @@ GenerateOptions = _struct("kvrt_generate_options", """
     u32 penalty_window; ptr logit_bias; size logit_bias_count; u64 seed; ptr stop_tokens; size stop_token_count; str stop_strings;
     size stop_strings_size; u32 ignore_eos top_logprobs sampler emit_logits no_generation_prompt all_or_nothing prefill logits grammar_kind reply;
     str grammar; size grammar_size""")
-SaveOptions = _struct("kvrt_save_options", "u32 struct_size durability overwrite pin; u64 ttl_seconds")
+SaveOptions = _struct("kvrt_save_options", "u32 struct_size durability overwrite pin; u64 ttl_seconds; u32 codec reserved")
 SaveReport = _struct("kvrt_save_report", "u32 struct_size reserved; u64 generation tokens chunks chunks_written bytes_written; f64 ms")
 
 # What each function returns, its name without kvrt_, and what it takes. A char pointer goes as `str` (bytes) where it is read.

@@ -13,7 +13,7 @@ from . import _abi
 from ._errors import Busy, Detail, Error, Invalid, Status
 from ._generation import AsyncGeneration, GenerateOptions, Generation
 from ._handles import Handle, buffer_of, drop, fill, free_function, in_callback, in_range, keep, lib, text_bytes, wake_function
-from ._types import (AppendInfo, Durability, Event, EventType, Logits, Message, Report, SaveReport, SessionInfo, from_struct,
+from ._types import (AppendInfo, Codec, Durability, Event, EventType, Logits, Message, Report, SaveReport, SessionInfo, from_struct,
                      make_event)
 from ._worker import Bell, Core
 
@@ -76,7 +76,7 @@ class SessionSetup:
 
 
 class Session(Handle):
-    """Model.open_session, Model.resume and Session.fork make one. One call at a time; cancel and what reads are free of that."""
+    """Model.open_session, Model.resume and Session.fork make one. One call at a time; cancel, checkpoint and what reads are free of that."""
 
     def __init__(self, raw: int, core: Core, bell: Bell) -> None:
         self.resumed: Optional[Report] = None
@@ -262,19 +262,20 @@ class Session(Handle):
     # ---- save ------------------------------------------------------------------------------------------------------------------------
 
     def checkpoint(self, name: str, *, durability: Durability = Durability.DEFAULT, overwrite: bool = False, pin: bool = False,
-                   ttl_seconds: int = 0) -> SaveReport:
-        """Saves it under `name` in its store; it stays in memory."""
-        return self._save(lib.kvrt_session_checkpoint, name, durability, overwrite, pin, ttl_seconds)
+                   ttl_seconds: int = 0, codec: Codec = Codec.DEFAULT) -> SaveReport:
+        """Any thread, also while it generates. Saves it under `name` in its store; it stays in memory."""
+        return self._save(lib.kvrt_session_checkpoint, name, durability, overwrite, pin, ttl_seconds, codec)
 
     def suspend(self, name: str, *, durability: Durability = Durability.DEFAULT, overwrite: bool = False, pin: bool = False,
-                ttl_seconds: int = 0) -> SaveReport:
+                ttl_seconds: int = 0, codec: Codec = Codec.DEFAULT) -> SaveReport:
         """Saves it and gives its blocks back; the next call that computes warms it again."""
-        return self._save(lib.kvrt_session_suspend, name, durability, overwrite, pin, ttl_seconds)
+        with self._turn():
+            return self._save(lib.kvrt_session_suspend, name, durability, overwrite, pin, ttl_seconds, codec)
 
-    def _save(self, function: Callable[..., int], name: str, durability: Durability, overwrite: bool, pin: bool, ttl: int) -> SaveReport:
-        options = fill(_abi.SaveOptions.make(), durability=durability, overwrite=overwrite, pin=pin, ttl_seconds=ttl)
+    def _save(self, function: Callable[..., int], name: str, durability: Durability, overwrite: bool, pin: bool, ttl: int,
+              codec: Codec) -> SaveReport:
+        options = fill(_abi.SaveOptions.make(), durability=durability, overwrite=overwrite, pin=pin, ttl_seconds=ttl, codec=codec)
         out = _abi.SaveReport.make()
         what = text_bytes(name, "name")
-        with self._turn():
-            self._call(function, what, len(what), ctypes.byref(options), ctypes.byref(out))
+        self._call(function, what, len(what), ctypes.byref(options), ctypes.byref(out))
         return from_struct(SaveReport, out)

@@ -94,6 +94,12 @@ class Durability(_Open):
     KV = 4
 
 
+class Codec(_Open):
+    DEFAULT = 0
+    NONE = 1
+    ZSTD = 2
+
+
 @dataclasses.dataclass(frozen=True)
 class Report:
     """The usage of one prefill or generation: prompt_tokens == reused_memory + reused_disk + reused_remote + prefilled."""

@@ -51,7 +51,7 @@ class Resume(Case):
 
 class Verbs(Case):
     def test_entries(self):
-        saved = self.computed([9] * 70).checkpoint("bob", durability=kvrt.Durability.KV, ttl_seconds=3600)
+        saved = self.computed([9] * 70).checkpoint("bob", durability=kvrt.Durability.KV, ttl_seconds=3600, codec=kvrt.Codec.NONE)
         self.open([8] * 70, domain="team").checkpoint("ann", pin=True)
         self.assertEqual([(e.domain, e.name) for e in self.store.list()], [("", "bob"), ("team", "ann")])
         self.assertEqual([e.name for e in self.store.list("")], ["bob"])
