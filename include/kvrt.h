@@ -568,6 +568,16 @@ typedef struct kvrt_session_options {
   size_t documents_size; /* strftime_now gives the template is the time when the session was opened, also after a resume */
   const char* variables;
   size_t variables_size;
+  /* Autosave: the library saves the session by itself, on a thread of the store's that computes nothing and sleeps when nothing is due, in
+   * small portions where others generate. It saves tokens, messages and full KV blocks, under the name of the session's last save or resume;
+   * autosave_name is its name until it has one (a fork has none). 0: not. close saves once more what is not saved yet. A failure is logged, is
+   * in kvrt_session_props.last_*, and the next occasion tries again. */
+  const char* autosave_name;
+  size_t autosave_name_size;
+  uint32_t autosave_turn;    /* 1: when a generation is over and its DONE was taken */
+  uint32_t autosave_tokens;  /* when it has so many tokens more */
+  uint32_t autosave_idle_ms; /* when nothing has happened to it for so long, at most a day */
+  uint32_t reserved;
 } kvrt_session_options;
 
 typedef struct kvrt_session_props {
@@ -589,7 +599,8 @@ typedef struct kvrt_session_props {
 } kvrt_session_props;
 
 KVRT_API kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* options, kvrt_session** out);
-/* Cancels a running call of another thread and waits for it, at most one step; a checkpoint of another thread comes to its end first. */
+/* Cancels a running call of another thread and waits for it, at most one step; a checkpoint of another thread comes to its end first,
+ * and a session with autosave is saved once more where it has changed. */
 KVRT_API void kvrt_session_close(kvrt_session* session);
 KVRT_API kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* out);
 

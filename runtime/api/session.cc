@@ -44,6 +44,17 @@ Status read_session_options(const kvrt_session_options* options, bool resume, kv
   if (o.no_prefix_cache > 1) return error(Code::kInvalid, Detail::kNone, "no_prefix_cache is %u, expected 0 or 1", o.no_prefix_cache);
   KVRT_TRY(check_name(o.domain, o.domain_size, "domain", true, &out->domain));
   KVRT_TRY(read_arguments(o, &out->arguments));
+  KVRT_TRY(check_name(o.autosave_name, o.autosave_name_size, "autosave_name", true, &out->autosave.name));
+  if (o.autosave_turn > 1 || o.autosave_idle_ms > kvrt::kAutosaveIdleMsMax || o.reserved) {
+    return error(Code::kInvalid, Detail::kNone,
+                 "kvrt_session_options: autosave_turn is %u, autosave_idle_ms %u, reserved %u, expected 0 or 1, "
+                 "at most %u, 0",
+                 o.autosave_turn, o.autosave_idle_ms, o.reserved, kvrt::kAutosaveIdleMsMax);
+  }
+  out->autosave.every_turn = o.autosave_turn;
+  out->autosave.every_tokens = o.autosave_tokens;
+  out->autosave.idle_ms = o.autosave_idle_ms;
+  if (out->autosave.on() && !o.store && !resume) return error(Code::kInvalid, Detail::kNone, "autosave without a store");
   out->share = !o.no_prefix_cache;
   if (o.wake) out->wake = std::make_shared<HostWake>(o);
   if (o.store && !resume) {

@@ -74,6 +74,12 @@ inline constexpr uint32_t kGrammarsKept = 16;       // compiled ones that a mode
 inline constexpr uint32_t kReasoningLookBack = 64;  // tokens at a prompt's end that may have opened the model's reasoning
 inline constexpr uint32_t kSessionsMax = 65'536;    // open sessions of one model
 
+// Autosave
+inline constexpr int kSaverNice = 10;                       // of the saver's thread
+inline constexpr uint64_t kSaverPause = 4;                  // beside those who generate it rests so many times what a portion took,
+inline constexpr uint64_t kSaverPauseMaxNs = 50'000'000;    // at most so long
+inline constexpr uint32_t kAutosaveIdleMsMax = 86'400'000;  // a day
+
 // Store
 inline constexpr size_t kNameBytesMax = 255;  // session names and domains, UTF-8
 inline constexpr uint64_t kChunkBytesMax = 1u << 30;

@@ -122,8 +122,11 @@ void ModelHost::take_done(Session* session) {
   } else {
     add_answer(g, g.text.shown(), g.parts, s.tokens.size(), &s.messages);
   }
+  const bool turn = !g.options.prefill_only;
   s.generation.reset();
   s.state = SessionState::kIdle;
+  if (s.autosave) s.autosave->turn_over |= turn && s.autosave->policy.every_turn;
+  touched(session);
 }
 
 // Ends a generation whose caller has gone, for want of memory. What needs some waits for the session's next call.
@@ -230,7 +233,9 @@ bool ModelHost::run_step(std::unique_lock<std::mutex>& lock) {
       ++host->steps_led_;
       host->step_over_.notify_all();
       for (Session* s : host->scheduler_->sessions()) {
-        if (s->state == SessionState::kGenerating) s->changed.notify_all();
+        if (s->state != SessionState::kGenerating) continue;
+        s->changed.notify_all();
+        host->touched(s);
       }
     }
   };

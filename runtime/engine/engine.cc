@@ -62,4 +62,13 @@ Result<std::shared_ptr<Store>> Engine::open_store(const std::shared_ptr<Engine>&
   return store;
 }
 
+Result<std::shared_ptr<Autosaver>> Engine::autosaver(const Store* store) {
+  std::lock_guard lock(stores_mu_);
+  std::erase_if(savers_, [](const auto& entry) { return entry.second.expired(); });
+  if (auto running = savers_[store].lock()) return running;
+  KVRT_ASSIGN(auto started, Autosaver::start(env_));
+  savers_[store] = started;
+  return started;
+}
+
 }  // namespace kvrt

@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/turn_lock.h"
 #include "runtime/compute/backend.h"
+#include "runtime/engine/autosave.h"
 #include "storage/store.h"
 
 namespace kvrt {
@@ -34,6 +35,8 @@ class Engine {
   Status set_threads(uint32_t threads);  // 0: usable_cpus(). From the next step on
   // One open store per directory: a second open of it gets the first one, as long as that lives.
   Result<std::shared_ptr<Store>> open_store(const std::shared_ptr<Engine>& self, const std::string& path, const StoreOptions& options);
+  // The store's, started with the first session that asks for it, ended with the last.
+  Result<std::shared_ptr<Autosaver>> autosaver(const Store* store);
   TurnLock& step_mutex() { return step_mutex_; }
 
  private:
@@ -46,7 +49,8 @@ class Engine {
   TurnLock step_mutex_;
   std::mutex stores_mu_;
   std::condition_variable store_closed_;
-  std::map<std::string, std::weak_ptr<Store>> stores_;  // by canonical path, guarded by stores_mu_
+  std::map<std::string, std::weak_ptr<Store>> stores_;       // by canonical path, guarded by stores_mu_
+  std::map<const Store*, std::weak_ptr<Autosaver>> savers_;  // guarded by stores_mu_
 };
 
 }  // namespace kvrt

@@ -72,6 +72,7 @@ struct SessionOptions {
   bool share = true;
   TemplateArguments arguments;  // resume: "" keeps what was saved
   std::shared_ptr<Wake> wake;   // null: none
+  AutosavePolicy autosave;
 };
 
 struct SessionInfo {
@@ -94,6 +95,7 @@ struct SaveOptions {
   uint8_t pin = 0;           // its priority; 0: as it is
   uint64_t ttl_seconds = 0;  // 0: never expires
   ChunkCodec codec = ChunkCodec::kDefault;
+  bool autosave = false;  // sealed blocks and tokens alone, where they are news, in small portions, under the name that the session has
 };
 
 struct SaveReport {
@@ -158,6 +160,7 @@ class ModelHost {
 
   Result<SaveReport> save(Session* session, std::string_view name, const SaveOptions& options);
   Result<Session*> resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report);
+  uint64_t autosave(Session* session);  // for the Autosaver
 
  private:
   friend struct Probe;  // tests/sim reads everything after every step
@@ -170,6 +173,7 @@ class ModelHost {
   Result<BlockKey> root_for(const SessionOptions& options);
   Result<Hash256> model_id_for(Store* store);
   Status check_room(const Session& session, uint64_t more) const;
+  Result<Session*> enlist(std::unique_ptr<Session> session);
   Status require(Session* session, const char* call);  // idle or suspended, else BUSY or INVALID
   void cut(Session* session, uint64_t count);          // truncate, under mu_
   Result<std::shared_ptr<const Grammar>> compiled(GrammarKind kind, const std::string& source);
@@ -202,8 +206,13 @@ class ModelHost {
 
   struct SavePlan;
   Conversation conversation(const Session& session, uint64_t* kept) const;
-  void plan_save(Session* session, SavePlan* plan);
-  Status put_chunks(Store::Save* save, const SavePlan& plan, ChunkCodec codec, SaveReport* report);
+  void plan_save(Session* session, bool with_tail, SavePlan* plan);
+  Status put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report);
+  Status set_autosave(const SessionOptions& options, Session* session);
+  void touched(Session* session);
+  void save_unasked(Session* session) noexcept;
+  void give_way(Session* session, uint64_t worked_ns);
+  void last_save(Session* session);
   std::unique_ptr<Session> restore(const SessionOut& saved, const SessionOptions& options, Status* status);
 
   uint8_t* block_data(BlockId block) const { return pool_buffer_->data() + static_cast<uint64_t>(block) * kv_.block_bytes(); }
@@ -244,6 +253,7 @@ class ModelHost {
   bool leader_ = false;                   // guarded by mu_
   uint64_t steps_led_ = 0;                // guarded by mu_; counts leaders that have gone
   std::condition_variable step_over_;     // a step or a save is over, or an edit
+  std::condition_variable pressed_;       // somebody waits for an autosave
   StepPlan plan_;                         // the leader's
 };
 

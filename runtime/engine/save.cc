@@ -22,6 +22,7 @@ struct ModelHost::SavePlan {
   std::vector<NodeIn> nodes;
   std::vector<uint8_t> tail;  // a copy: the session goes on in that block
   uint64_t tail_begin = 0, tail_end = 0, pending_begin = 0;
+  Session::Mark mark;
 };
 
 // A save's time with its session. Others wait for theirs, no step is lent the session's blocks, and those that it saves keep their bytes,
@@ -29,7 +30,10 @@ struct ModelHost::SavePlan {
 class ModelHost::SaveTurn {
  public:
   SaveTurn(ModelHost* host, Session* session, std::unique_lock<std::mutex>& lock) : host_(host), session_(session), lock_(lock) {
+    ++session_->saves_wanted;
+    host_->pressed_.notify_all();
     host_->step_over_.wait(lock, [&] { return !session_->saving; });
+    --session_->saves_wanted;
     session_->saving = true;
     ++session_->pins;
   }
@@ -41,10 +45,11 @@ class ModelHost::SaveTurn {
   SaveTurn(const SaveTurn&) = delete;
   SaveTurn& operator=(const SaveTurn&) = delete;
 
-  // Until the session is between two steps. Under the lock, as all of this.
-  void hold() {
-    session_->held = true;
-    host_->step_over_.wait(lock_, [&] { return !session_->in_step && !session_->editing; });
+  // Until the session is between two edits, and between two steps where its last block is wanted too: a step writes to that one. Under the
+  // lock, as all of this.
+  void hold(bool between_steps) {
+    session_->held = between_steps;
+    host_->step_over_.wait(lock_, [&] { return !(session_->in_step && between_steps) && !session_->editing; });
     session_->held = false;
     session_->changed.notify_all();  // its caller may have found nothing to compute
   }
@@ -94,12 +99,13 @@ Conversation ModelHost::conversation(const Session& s, uint64_t* kept) const {
 }
 
 // Splits the tokens into full blocks, a tail that ends where its KV ends, and pending tokens without KV. Under mu_.
-void ModelHost::plan_save(Session* session, SavePlan* plan) {
+void ModelHost::plan_save(Session* session, bool with_tail, SavePlan* plan) {
   Session& s = *session;
   uint64_t kept = 0, T = kv_.block_tokens;
   plan->said = conversation(s, &kept);
   const auto tokens = std::span<const int32_t>(plan->said.tokens);
   const uint64_t n = tokens.size();
+  plan->mark = {s.root, n, plan->said.messages.size()};
   if (n == 0) return;
   auto filled = [&](uint32_t i) { return std::min<uint64_t>(s.table.filled(i), kept - std::min(kept, i * T)); };
   auto last = static_cast<uint32_t>((n - 1) / T);
@@ -113,6 +119,7 @@ void ModelHost::plan_save(Session* session, SavePlan* plan) {
     ++full;
     tail = 0;
   }
+  if (!with_tail) tail = 0;
   scheduler_->extend_keys(session);
   plan->keys.assign(s.keys.begin(), s.keys.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(full, kept / T)));
   for (uint32_t i = 0; i < full; ++i) {
@@ -134,9 +141,11 @@ void ModelHost::plan_save(Session* session, SavePlan* plan) {
     plan->tail_end = plan->tail_begin + tail;
   }
   plan->pending_begin = full * T + tail;
+  if (full) plan->mark.head = plan->keys[full - 1];
+  if (full * T < n) plan->mark.head = chain_key(plan->mark.head, tokens.subspan(full * T));
 }
 
-Status ModelHost::put_chunks(Store::Save* save, const SavePlan& plan, ChunkCodec codec, SaveReport* report) {
+Status ModelHost::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report) {
   std::vector<BlockKey> keys;
   for (const auto& chunk : plan.chunks) keys.push_back(chunk.key);
   std::vector<bool> has = save->has(keys);
@@ -144,13 +153,15 @@ Status ModelHost::put_chunks(Store::Save* save, const SavePlan& plan, ChunkCodec
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
     if (has[i]) continue;
     const auto& chunk = plan.chunks[i];
+    const uint64_t start = engine_->env()->now_ns();
     std::span<const uint8_t> bytes = plan.tail;
     if (chunk.block != kNoBlock) {
       engine_->backend()->download(buffer, block_data(chunk.block));
       to_payload(kv_, buffer, kv_.block_tokens);
       bytes = buffer;
     }
-    KVRT_TRY(save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.format), kv_.elem_bytes(), bytes, codec}));
+    KVRT_TRY(save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.format), kv_.elem_bytes(), bytes, options.codec}));
+    if (options.autosave) give_way(session, engine_->env()->now_ns() - start);
   }
   report->chunks_written = save->chunks_written();
   report->bytes_written = save->bytes_written();
@@ -163,13 +174,17 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   if (!s.store) return error(Code::kInvalid, Detail::kState, "save: the session was opened without a store");
   KVRT_ASSIGN(Hash256 model, model_id_for(s.store.get()));
   SavePlan plan;
-  plan.tail.resize(kv_.block_bytes());
+  if (!options.autosave) plan.tail.resize(kv_.block_bytes());
   std::unique_lock lock(mu_);
   SaveTurn turn(this, session, lock);
-  turn.hold();
+  turn.hold(!options.autosave);
+  std::string own_name(options.autosave ? s.name : name);  // now: after the commit nothing may fail
+  if (own_name.empty() && s.autosave) own_name = s.autosave->policy.name;
+  if (own_name.empty()) return SaveReport();  // it has no name yet
   settle(session);
   if (options.suspend || s.state != SessionState::kGenerating) KVRT_TRY(require(session, options.suspend ? "suspend" : "checkpoint"));
-  plan_save(session, &plan);
+  plan_save(session, !options.autosave, &plan);
+  if (options.autosave && s.gen > 0 && plan.mark == s.saved) return SaveReport();
   turn.keep(plan.chunks);
   lock.unlock();
   // The session goes on: what is saved of it is a copy, or does not change.
@@ -186,9 +201,9 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   SaveReport report;
   SessionIn in;
   in.domain = s.domain;
-  in.name = name;
+  in.name = own_name;
   in.id = s.id;
-  bool same_name = s.gen > 0 && s.name == name;
+  bool same_name = s.gen > 0 && s.name == own_name;
   if (s.gen > 0 && !same_name) engine_->env()->random(in.id.bytes);  // under another name it is another session
   in.gen_seen = same_name ? s.gen : 0;
   in.overwrite = options.overwrite;
@@ -203,11 +218,10 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   auto bytes = encode_manifest(manifest);
   in.manifest = bytes;
   auto write = [&](bool reuse_chunks) -> Result<Saved> {
-    KVRT_ASSIGN(auto save, s.store->begin_save(reuse_chunks, {s.domain, std::string(name), options.pin}));
-    KVRT_TRY(put_chunks(save.get(), plan, options.codec, &report));
+    KVRT_ASSIGN(auto save, s.store->begin_save(reuse_chunks, {s.domain, own_name, options.pin}));
+    KVRT_TRY(put_chunks(session, save.get(), plan, options, &report));
     return save->commit(in);
   };
-  std::string own_name(name);  // now: after the commit nothing may fail
   auto saved = write(true);
   // Another session's removal took chunks that this one was to share: now it brings all of its own.
   if (!saved.is_ok() && saved.status().code() == Code::kBusy && saved.status().detail() == Detail::kConcurrent) saved = write(false);
@@ -220,6 +234,7 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   s.id = saved->id;
   s.name = std::move(own_name);
   s.gen = saved->gen;
+  s.saved = plan.mark;
   const auto& was = plan.said.tokens;  // the session may have changed since
   bool has_tail =
       s.tokens.size() >= plan.tail_end && std::equal(was.begin(), was.begin() + static_cast<ptrdiff_t>(plan.tail_end), s.tokens.begin());
@@ -268,6 +283,12 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
     s.saved_tail_end = saved.tokens.size();
     s.saved_tail_begin = s.saved_tail_end - saved.node_tokens.back();
   }
+  scheduler_->extend_keys(&s);
+  const auto rest = std::span<const int32_t>(s.tokens).subspan(s.keys.size() * kv_.block_tokens);
+  s.saved = {s.keys.empty() ? s.root : s.keys.back(), s.tokens.size(), s.messages.size()};
+  if (!rest.empty()) s.saved.head = chain_key(s.saved.head, rest);
+  *status = set_autosave(options, &s);
+  if (!status->is_ok()) return nullptr;
   return session;
 }
 
@@ -317,6 +338,7 @@ Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_vi
   if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->why_stopped(s, &report->reuse_stopped_at);
   --s.pins;
   scheduler_->touch(&s);
+  if (s.autosave) s.autosave->saver->add(this, &s);
   undo.session = nullptr;
   return session.release();
 }

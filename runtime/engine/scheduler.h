@@ -118,6 +118,7 @@ class Scheduler {
   void extend_keys(Session* session);
   std::span<const int32_t> block_tokens_of(const Session& session, uint32_t i) const;
 
+  bool starved() const { return starved_ != nullptr; }  // somebody got no block
   BlockPool& pool() { return pool_; }
   const PrefixIndex& index() const { return index_; }
   uint32_t block_tokens() const { return block_tokens_; }

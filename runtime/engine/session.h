@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/base/hash.h"
+#include "runtime/engine/autosave.h"
 #include "runtime/engine/output_text.h"
 #include "runtime/engine/sampler.h"
 #include "runtime/kv/block_table.h"
@@ -165,16 +166,25 @@ struct Session {
   uint64_t resumed_tokens = 0;  // leading tokens that came from a snapshot
   // The tail node in the store: tokens [begin, end) after the full blocks; valid while the session keeps those tokens.
   uint64_t saved_tail_begin = 0, saved_tail_end = 0;
-  uint32_t pins = 0;  // a save reads its blocks, or a resume fills them: not to be evicted
+  // What its last save or resume holds: an autosave that would say the same is none.
+  struct Mark {
+    BlockKey head;  // of the chain of all tokens
+    uint64_t tokens = 0, messages = 0;
+    bool operator==(const Mark&) const = default;
+  } saved;
+  std::unique_ptr<Autosave> autosave;  // null: none
+  uint32_t pins = 0;                   // a save reads its blocks, or a resume fills them: not to be evicted
 
   SessionState state = SessionState::kIdle;
   std::unique_ptr<Generation> generation;
   bool cancel = false;  // asked for while a step runs
   bool in_step = false;
-  bool held = false;     // to be in no step: a save looks at it
-  bool editing = false;  // a call changes its conversation, and lets the lock go between
-  bool saving = false;   // one at a time
-  bool settle = false;   // its generation is over and nobody takes the DONE: the next call does what that would have done
+  bool held = false;          // to be in no step: a save looks at it
+  bool editing = false;       // a call changes its conversation, and lets the lock go between
+  bool saving = false;        // one at a time
+  uint32_t saves_wanted = 0;  // that wait for their turn
+  bool closing = false;
+  bool settle = false;  // its generation is over and nobody takes the DONE: the next call does what that would have done
   std::deque<Event> mailbox;
   Status failure;  // what ended the generation; given by next, then kept in last_error
   Status last_error;

@@ -19,18 +19,38 @@ Result<Session*> ModelHost::open_session(const SessionOptions& options) {
   session->arguments.now = engine_->env()->unix_ms() / 1000;
   KVRT_ASSIGN(session->root, root_for(options));
   session->wake = options.wake;
+  KVRT_TRY(set_autosave(options, session.get()));
   std::lock_guard lock(mu_);
+  return enlist(std::move(session));
+}
+
+// Into the scheduler's list, and the saver's. Under mu_.
+Result<Session*> ModelHost::enlist(std::unique_ptr<Session> session) {
   if (scheduler_->sessions().size() >= kSessionsMax) {
     return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
   }
-  scheduler_->add(session.get());
+  if (session->autosave) session->autosave->saver->add(this, session.get());
+  try {
+    scheduler_->add(session.get());
+  } catch (...) {
+    if (session->autosave) session->autosave->saver->remove(session.get());
+    throw;
+  }
   return session.release();
 }
 
 void ModelHost::close(Session* session) {
+  std::unique_ptr<Autosave> autosave;  // goes without the lock: it may end the saver's thread
   std::unique_lock lock(mu_);
   if (session->state == SessionState::kGenerating && !session->generation->finished) stop(session);
   step_over_.wait(lock, [&] { return !session->in_step; });  // at most one step; once stopped it is in no other
+  if (session->autosave) {
+    session->closing = true;
+    pressed_.notify_all();
+    Unlocked unlocked(lock);
+    last_save(session);
+  }
+  autosave = std::move(session->autosave);
   scheduler_->remove(session);
   delete session;
 }
@@ -40,9 +60,6 @@ Result<Session*> ModelHost::fork(Session* session, std::shared_ptr<Wake> wake) {
   engine_->env()->random(copy->id.bytes);
   std::lock_guard lock(mu_);
   KVRT_TRY(require(session, "fork"));
-  if (scheduler_->sessions().size() >= kSessionsMax) {
-    return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
-  }
   copy->store = session->store;
   copy->domain = session->domain;
   copy->share = session->share;
@@ -56,19 +73,25 @@ Result<Session*> ModelHost::fork(Session* session, std::shared_ptr<Wake> wake) {
   copy->saved_tail_begin = session->saved_tail_begin;
   copy->saved_tail_end = session->saved_tail_end;
   copy->state = session->state;
+  if (session->autosave) {
+    copy->autosave = std::make_unique<Autosave>(*session->autosave);
+    copy->autosave->policy.name.clear();  // that name is the original's
+  }
+  copy->table.grow(session->table.size());
+  KVRT_ASSIGN(Session * made, enlist(std::move(copy)));  // from here on nothing fails
   for (uint32_t i = 0; i < session->table.size(); ++i) {
     BlockId block = session->table.block(i);
     if (block == kNoBlock) continue;
     scheduler_->pool().ref(block);
-    copy->table.set(i, block, session->table.filled(i));
+    made->table.set(i, block, session->table.filled(i));
   }
-  scheduler_->add(copy.get());
-  scheduler_->touch(copy.get());
-  return copy.release();
+  scheduler_->touch(made);
+  return made;
 }
 
 Status ModelHost::require(Session* session, const char* call) {
   settle(session);
+  touched(session);
   switch (session->state) {
     case SessionState::kIdle:
     case SessionState::kSuspended:
@@ -107,6 +130,7 @@ Status ModelHost::append(Session* session, std::span<const int32_t> tokens) {
     }
   }
   session->tokens.insert(session->tokens.end(), tokens.begin(), tokens.end());
+  touched(session);
   return {};
 }
 

@@ -135,8 +135,9 @@ static void decode_beside_saves(void) {
   for (int how = 0; how < kHows; ++how) {
     const double worst_gap = (qsort(gaps[how], (size_t)runs, sizeof(double), compare_doubles), gaps[how][runs - 1]);
     const double t = median(total[how], (size_t)runs), g = gaps[how][runs / 2];
-    printf("{\"decode\": %u, \"saved\": \"%s\", \"total_ms\": %.0f, \"ratio\": %.3f, \"gap\": %.2f, \"gap_worst\": %.2f, \"save_ms\": %.0f}\n",
-           decode_tokens, kHowNames[how], t, t / base, g, worst_gap, median(saves[how], (size_t)runs));
+    printf(
+        "{\"decode\": %u, \"saved\": \"%s\", \"total_ms\": %.0f, \"ratio\": %.3f, \"gap\": %.2f, \"gap_worst\": %.2f, \"save_ms\": %.0f}\n",
+        decode_tokens, kHowNames[how], t, t / base, g, worst_gap, median(saves[how], (size_t)runs));
     fflush(stdout);
   }
   kvrt_model_release(model);
@@ -195,8 +196,8 @@ static void load(uint32_t codec, const char* name) {
     kvrt_model_release(model);
   }
   const double copy = copy_ms(raw), m = median(ms, (size_t)runs);
-  printf("{\"load\": %d, \"codec\": \"%s\", \"bytes\": %" PRIu64 ", \"raw_bytes\": %zu, \"resume_ms\": %.1f, \"copy_ms\": %.1f}\n", kState, name,
-         report.bytes_written, raw, m, copy);
+  printf("{\"load\": %d, \"codec\": \"%s\", \"bytes\": %" PRIu64 ", \"raw_bytes\": %zu, \"resume_ms\": %.1f, \"copy_ms\": %.1f}\n", kState,
+         name, report.bytes_written, raw, m, copy);
   fflush(stdout);
   kvrt_store_release(store);
   kvrt_runtime_release(rt);
@@ -214,7 +215,8 @@ int main(int argc, char** argv) {
       snprintf(model_path, sizeof model_path, "%s", argv[i]);
     }
   }
-  REQUIRE(runs >= 1 && runs <= 64 && decode_tokens >= 10 && decode_tokens < kTokensMax, "--runs 1 to 64, --tokens 10 to %d", kTokensMax - 1);
+  REQUIRE(runs >= 1 && runs <= 64 && decode_tokens >= 10 && decode_tokens < kTokensMax, "--runs 1 to 64, --tokens 10 to %d",
+          kTokensMax - 1);
   make_dir(dir);
   kvrt_runtime* rt = open_runtime(0, 0);
   kvrt_model* model = open_model(rt, model_path, 0, 0, 0);

@@ -1,0 +1,67 @@
+// Autosaver: the one thread of a store that saves sessions by their policy, and sleeps when none is due.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+
+#include "runtime/base/env.h"
+#include "runtime/base/status.h"
+
+namespace kvrt {
+
+class ModelHost;
+struct Session;
+
+struct AutosavePolicy {
+  bool every_turn = false;
+  uint32_t every_tokens = 0, idle_ms = 0;  // 0: not
+  std::string name;                        // until the session has one
+  bool on() const { return every_turn || every_tokens || idle_ms; }
+};
+
+inline constexpr uint64_t kNever = UINT64_MAX;
+
+// Thread-safe. Its lock may be taken under a ModelHost's, never the other way round. The destructor ends the thread.
+class Autosaver {
+ public:
+  static Result<std::shared_ptr<Autosaver>> start(Env* env);
+  ~Autosaver();
+  Autosaver(const Autosaver&) = delete;
+  Autosaver& operator=(const Autosaver&) = delete;
+
+  void add(ModelHost* host, Session* session);
+  void remove(Session* session);                // a save of it that runs comes to its end first
+  void look(Session* session, uint64_t at_ns);  // at that time of the Env's clock, or before
+
+ private:
+  struct Entry {
+    ModelHost* host;
+    uint64_t look_ns;
+  };
+  explicit Autosaver(Env* env) : env_(env) {}
+  void run();
+
+  Env* const env_;
+  std::mutex mu_;
+  std::condition_variable changed_, worked_;
+  std::unordered_map<Session*, Entry> entries_;
+  Session* working_ = nullptr;  // whom the thread saves
+  uint64_t sleeps_until_ = 0;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+// A session's part of it; guarded by its ModelHost's lock.
+struct Autosave {
+  AutosavePolicy policy;
+  std::shared_ptr<Autosaver> saver;
+  bool turn_over = false;    // since the last look
+  uint64_t seen_tokens = 0;  // at the last save, done or tried
+  uint64_t active_ns = 0;    // when something happened to it last; 0: nothing since it was saved for being idle
+};
+
+}  // namespace kvrt

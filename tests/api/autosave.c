@@ -1,0 +1,239 @@
+// Sessions that save themselves: when, under which name, what of it, what a failure does, and that close loses nothing.
+#include "support.h"
+
+enum { kPrompt = 100, kWaitMs = 20000 };
+
+static kvrt_model *model, *reference;
+static kvrt_store* store;
+static uint32_t vocab;
+
+static kvrt_session* open_with(const char* name, uint32_t turn, uint32_t tokens, uint32_t idle_ms) {
+  kvrt_session_options o;
+  KVRT_INIT(&o);
+  o.store = store;
+  o.autosave_name = name;
+  o.autosave_name_size = name ? strlen(name) : 0;
+  o.autosave_turn = turn;
+  o.autosave_tokens = tokens;
+  o.autosave_idle_ms = idle_ms;
+  kvrt_session* s = NULL;
+  MUST(kvrt_session_open(model, &o, &s));
+  return s;
+}
+
+static void append(kvrt_session* s, size_t count, uint64_t seed) {
+  int32_t tokens[512];
+  prompt_tokens(tokens, count, seed, vocab);
+  MUST(kvrt_session_append(s, tokens, count));
+}
+
+static void generate(kvrt_session* s, uint32_t count, kvrt_event_fn callback, void* user) {
+  kvrt_generate_options o = run_options(count);
+  o.emit_logits = 0;
+  MUST(kvrt_session_generate(s, &o, callback, user, NULL));
+}
+
+// The entry, or one of zeros.
+static kvrt_store_entry entry_of(const char* name) {
+  kvrt_store_entry e;
+  KVRT_INIT(&e);
+  const kvrt_status status = kvrt_store_stat(store, NULL, 0, name, strlen(name), &e);
+  EXPECT(status == KVRT_OK || status == KVRT_NOT_FOUND, "%s: %s", name, last_message());
+  return e;
+}
+
+// Until the store has so many tokens of it.
+static int comes_to(const char* name, uint64_t tokens) {
+  for (const double start = now_ms(); now_ms() - start < kWaitMs; usleep(1000)) {
+    if (entry_of(name).tokens >= tokens) return 1;
+  }
+  return 0;
+}
+
+// What is stored is what the session said, and its KV is right; of the last block only tokens are kept, and a sampled token has no KV yet.
+static void expect_stored(const char* name, const int32_t* tokens, size_t count) {
+  static int32_t got[1024];
+  const kvrt_store_entry e = entry_of(name);
+  EXPECT(e.tokens == count && e.chunks >= (count - 1) / 16 && e.chunks <= count / 16 && e.chunks_missing == 0,
+         "%s: %" PRIu64 " tokens in %" PRIu64 " chunks, %" PRIu64 " missing", name, e.tokens, e.chunks, e.chunks_missing);
+  kvrt_session* s = resume_session(model, store, name, NULL);
+  const size_t n = session_tokens(s, got, 1024);
+  EXPECT(n == count && memcmp(got, tokens, n * sizeof *got) == 0, "%s: %zu tokens, or others", name, n);
+  EXPECT(next_digest(s, NULL) == digest_of(reference, tokens, count), "%s: other logits", name);
+  kvrt_session_close(s);
+}
+
+static void expect_saved(kvrt_session* s, const char* name) {
+  int32_t tokens[1024];
+  const size_t count = session_tokens(s, tokens, 1024);
+  EXPECT(comes_to(name, count), "%s was not saved: %s", name, session_props(s).last_message);
+  expect_stored(name, tokens, count);
+}
+
+static void every_turn(void) {
+  kvrt_session* s = open_with("turns", 1, 0, 0);
+  append(s, kPrompt, 1);
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));  // no turn
+  for (uint64_t turn = 1; turn <= 3; ++turn) {
+    generate(s, 20, NULL, NULL);
+    expect_saved(s, "turns");
+    EXPECT(entry_of("turns").generation == turn, "generation %" PRIu64 " after turn %" PRIu64, entry_of("turns").generation, turn);
+    append(s, 10, turn);
+  }
+  int32_t tokens[1024];
+  const size_t count = session_tokens(s, tokens, 1024);
+  kvrt_session_close(s);  // with 10 tokens that no turn followed
+  expect_stored("turns", tokens, count);
+  EXPECT(entry_of("turns").generation == 4, "generation %" PRIu64 " after close", entry_of("turns").generation);
+}
+
+struct watch {
+  kvrt_session* s;
+  uint64_t tokens, stored_while;
+};
+static int32_t watch_store(void* user, const kvrt_event* e) {
+  struct watch* w = user;
+  if (e->type != KVRT_EVENT_TOKEN) return 0;
+  ++w->tokens;
+  if (w->tokens == 60) w->stored_while = comes_to("grows", kPrompt + 50) ? entry_of("grows").tokens : 0;
+  return 0;
+}
+
+static void every_tokens(void) {
+  kvrt_session* s = open_with("grows", 0, 50, 0);
+  append(s, 30, 2);
+  EXPECT(entry_of("grows").tokens == 0, "saved after 30 tokens");
+  append(s, kPrompt - 30, 3);
+  EXPECT(comes_to("grows", kPrompt), "not saved after %d tokens", kPrompt);
+  struct watch w = {.s = s};
+  generate(s, 120, watch_store, &w);  // it saves within the turn
+  EXPECT(w.stored_while >= kPrompt + 50 && w.stored_while <= kPrompt + 61, "%" PRIu64 " tokens stored at token 60", w.stored_while);
+  EXPECT(comes_to("grows", kPrompt + 100), "not saved after 100 more");
+  int32_t tokens[1024];
+  const size_t count = session_tokens(s, tokens, 1024);
+  kvrt_session_close(s);
+  expect_stored("grows", tokens, count);
+}
+
+static void when_idle(void) {
+  kvrt_session* s = open_with("idle", 0, 0, 80);
+  double longest = 0, last = now_ms();
+  for (int i = 0; i < 20; ++i) {  // never idle for so long, unless the machine is
+    append(s, 5, (uint64_t)i);
+    usleep(4000);
+    longest = now_ms() - last > longest ? now_ms() - last : longest;
+    last = now_ms();
+  }
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+  expect_saved(s, "idle");
+  const uint64_t generation = entry_of("idle").generation;
+  EXPECT(generation == 1 || longest > 70, "%" PRIu64 " saves of a session that was idle once", generation);
+  struct timespec before, after;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+  usleep(300000);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+  const double cpu_ms = (double)(after.tv_sec - before.tv_sec) * 1e3 + (double)(after.tv_nsec - before.tv_nsec) / 1e6;
+  EXPECT(cpu_ms < 20, "%.1f ms of CPU while nothing is due", cpu_ms);
+  MUST(kvrt_session_truncate(s, 50));
+  kvrt_session_close(s);
+  EXPECT(entry_of("idle").tokens == 50 && entry_of("idle").generation == generation + 1, "close: %" PRIu64 " tokens",
+         entry_of("idle").tokens);
+  s = resume_session(model, store, "idle", NULL);  // without the option: none
+  kvrt_session_close(s);
+  EXPECT(entry_of("idle").generation == generation + 1, "saved without being asked");
+}
+
+static void names(void) {
+  kvrt_session* s = open_with(NULL, 1, 0, 0);
+  append(s, kPrompt, 4);
+  generate(s, 4, NULL, NULL);
+  usleep(20000);
+  EXPECT(session_props(s).generation == 0, "saved without a name");
+  MUST(kvrt_session_checkpoint(s, "given", 5, NULL, NULL));
+  generate(s, 20, NULL, NULL);
+  expect_saved(s, "given");
+  kvrt_session* copy = NULL;
+  MUST(kvrt_session_fork(s, NULL, &copy));
+  generate(copy, 9, NULL, NULL);
+  kvrt_session_close(copy);  // it was never given a name
+  const uint64_t generation = entry_of("given").generation;
+  kvrt_session_close(s);
+  EXPECT(entry_of("given").generation == generation, "saved by close, and nothing had changed");
+  kvrt_session_options o;
+  KVRT_INIT(&o);
+  o.autosave_turn = 1;
+  MUST(kvrt_session_resume(model, store, "given", 5, &o, NULL, NULL, NULL, &s));
+  generate(s, 20, NULL, NULL);
+  expect_saved(s, "given");
+  kvrt_session_close(s);
+}
+
+static void failures(void) {
+  kvrt_session* first = open_with(NULL, 0, 0, 0);
+  append(first, kPrompt, 5);
+  MUST(kvrt_session_checkpoint(first, "taken", 5, NULL, NULL));
+  kvrt_session_close(first);
+  kvrt_session* s = open_with("taken", 1, 0, 0);
+  append(s, kPrompt, 6);
+  generate(s, 20, NULL, NULL);
+  kvrt_session_props p = session_props(s);
+  for (const double start = now_ms(); p.last_status == KVRT_OK && now_ms() - start < kWaitMs; usleep(1000)) p = session_props(s);
+  EXPECT(p.last_status == KVRT_CONFLICT && p.last_detail == KVRT_DETAIL_NAME_TAKEN && p.state == KVRT_STATE_IDLE, "%s, detail %d, state %u",
+         kvrt_status_name(p.last_status), p.last_detail, p.state);
+  EXPECT(entry_of("taken").tokens == kPrompt, "another session's place was taken");
+  MUST(kvrt_store_remove(store, NULL, 0, "taken", 5));
+  generate(s, 5, NULL, NULL);  // the next occasion
+  expect_saved(s, "taken");
+  kvrt_session_close(s);
+}
+
+// Sessions that are closed at any moment after their turn, from several threads: each turn is there.
+static void* come_and_go(void* user) {
+  const int thread = (int)(intptr_t)user;
+  for (int i = 0; i < 12; ++i) {
+    char name[16];
+    snprintf(name, sizeof name, "r%d-%d", thread, i);
+    kvrt_session* s = open_with(name, i % 2 == 0, i % 3 == 0 ? 7 : 0, i % 2 ? 1 : 0);
+    append(s, 40 + (size_t)i, 1000 + (uint64_t)thread);
+    generate(s, 10 + (uint32_t)i, NULL, NULL);
+    if (i % 4 == 1) usleep(2000);
+    if (i % 4 == 2) MUST(kvrt_session_checkpoint(s, name, strlen(name), NULL, NULL));
+    int32_t tokens[1024];
+    const size_t count = session_tokens(s, tokens, 1024);
+    kvrt_session_close(s);
+    s = resume_session(model, store, name, NULL);
+    int32_t got[1024];
+    EXPECT(session_tokens(s, got, 1024) == count && memcmp(got, tokens, count * sizeof *got) == 0, "%s: other tokens than at close", name);
+    kvrt_session_close(s);
+  }
+  return NULL;
+}
+
+int main(void) {
+  char tiny[kPathMax], dir[kPathMax];
+  tiny_path(tiny, 0);
+  make_dir(dir);
+  kvrt_runtime* rt = open_runtime(2, 0);
+  model = open_model(rt, tiny, 0, 16, 4096);
+  reference = open_model(rt, tiny, 0, 32, 4096);
+  vocab = model_props(model).vocab_size;
+  store = open_store(rt, dir);
+  every_turn();
+  every_tokens();
+  when_idle();
+  names();
+  failures();
+  pthread_t threads[3];
+  for (intptr_t i = 0; i < 3; ++i) pthread_create(&threads[i], NULL, come_and_go, (void*)i);
+  for (int i = 0; i < 3; ++i) pthread_join(threads[i], NULL);
+  const kvrt_model_props p = model_props(model);
+  EXPECT(p.sessions == 0 && p.blocks_free + p.blocks_cached == p.blocks, "blocks leak: %" PRIu64 " + %" PRIu64 " of %" PRIu64,
+         p.blocks_free, p.blocks_cached, p.blocks);
+  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+  kvrt_store_release(store);
+  kvrt_model_release(reference);
+  kvrt_model_release(model);
+  kvrt_runtime_release(rt);
+  remove_tree(dir);
+  return finish();
+}
