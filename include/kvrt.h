@@ -569,9 +569,9 @@ typedef struct kvrt_session_options {
   const char* variables;
   size_t variables_size;
   /* Autosave: the library saves the session by itself, on a thread of the store's that computes nothing and sleeps when nothing is due, in
-   * small portions where others generate. It saves tokens, messages and full KV blocks, under the name of the session's last save or resume;
-   * autosave_name is its name until it has one (a fork has none). 0: not. close saves once more what is not saved yet. A failure is logged, is
-   * in kvrt_session_props.last_*, and the next occasion tries again. */
+   * small portions where others generate. It saves tokens, messages and full KV blocks, with checkpoint's default options, under the name of
+   * the session's last save or resume; autosave_name is its name until it has one (a fork has none). 0: not. close saves once more what is
+   * not saved yet. A failure is logged, is in kvrt_session_props.last_*, and the next occasion tries again. */
   const char* autosave_name;
   size_t autosave_name_size;
   uint32_t autosave_turn;    /* 1: when a generation is over and its DONE was taken */
@@ -717,7 +717,7 @@ KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_gen
 KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session);
 
 /* A copy that shares all KV blocks; what differs later is copied at its first write. It is unsaved and has a new id. Of options (may be
- * NULL) only wake is read: the rest is as in the original. */
+ * NULL) only wake is read: the rest is as in the original, but for autosave_name. */
 KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options* options, kvrt_session** out);
 /* Keeps the first `count` tokens, and the messages that end within them. */
 KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count);

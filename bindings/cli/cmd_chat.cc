@@ -15,6 +15,8 @@ namespace cli {
 
 namespace {
 
+constexpr uint32_t kAutosaveTokens = 64;  // what a killed chat may lose of an answer
+
 // Takes SIGINT on a thread of its own, where calling kvrt is allowed; every other thread has it blocked (made before the runtime, whose
 // threads inherit that). What Ctrl-C means depends on what runs: loading stops, an answer is cancelled, a prompt gets a hint.
 class Interrupts {
@@ -125,11 +127,16 @@ kvrt_status Chat::open() {
 
 kvrt_status Chat::resume_or_open() {
   kvrt_session* raw = nullptr;
+  auto options = sized<kvrt_session_options>();
+  options.store = store_.get();
+  options.autosave_name = name_.data();
+  options.autosave_name_size = name_.size();
+  if (store_) options.autosave_tokens = kAutosaveTokens;  // within an answer; after it save() says how it went
   if (store_) {
     auto report = sized<kvrt_report>();
     const auto start = now();
     const kvrt_status s =
-        kvrt_session_resume(model_.get(), store_.get(), name_.data(), name_.size(), nullptr, nullptr, nullptr, &report, &raw);
+        kvrt_session_resume(model_.get(), store_.get(), name_.data(), name_.size(), &options, nullptr, nullptr, &report, &raw);
     if (s && s != KVRT_NOT_FOUND) return complain("cannot resume " + name_, s);
     if (!s) {
       session_.reset(raw);
@@ -138,8 +145,6 @@ kvrt_status Chat::resume_or_open() {
       return KVRT_OK;
     }
   }
-  auto options = sized<kvrt_session_options>();
-  options.store = store_.get();
   if (kvrt_status s = kvrt_session_open(model_.get(), &options, &raw)) return complain("cannot open a session", s);
   session_.reset(raw);
   if (flags_.system.empty()) return KVRT_OK;

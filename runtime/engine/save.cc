@@ -184,7 +184,7 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   settle(session);
   if (options.suspend || s.state != SessionState::kGenerating) KVRT_TRY(require(session, options.suspend ? "suspend" : "checkpoint"));
   plan_save(session, !options.autosave, &plan);
-  if (options.autosave && s.gen > 0 && plan.mark == s.saved) return SaveReport();
+  if (options.autosave && plan.mark == s.saved) return SaveReport();
   turn.keep(plan.chunks);
   lock.unlock();
   // The session goes on: what is saved of it is a copy, or does not change.

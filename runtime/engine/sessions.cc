@@ -19,6 +19,7 @@ Result<Session*> ModelHost::open_session(const SessionOptions& options) {
   session->arguments.now = engine_->env()->unix_ms() / 1000;
   KVRT_ASSIGN(session->root, root_for(options));
   session->wake = options.wake;
+  session->saved.head = session->root;  // of no tokens: an empty session is not saved unasked
   KVRT_TRY(set_autosave(options, session.get()));
   std::lock_guard lock(mu_);
   return enlist(std::move(session));

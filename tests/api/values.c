@@ -275,7 +275,18 @@ static void sessions(struct stage* t) {
   char long_name[300];
   memset(long_name, 'n', sizeof long_name);
   kvrt_session* s = NULL;
-  kvrt_session_options o = {.struct_size = sizeof o, .domain = long_name, .domain_size = 256};
+  kvrt_session_options o = {.struct_size = sizeof o, .store = t->store, .autosave_turn = 2};
+  BAD("session_open", "autosave_turn 2", kvrt_session_open(t->model, &o, &s));
+  o = (kvrt_session_options){.struct_size = sizeof o, .store = t->store, .autosave_idle_ms = 86400001};
+  BAD("session_open", "autosave_idle_ms of more than a day", kvrt_session_open(t->model, &o, &s));
+  o = (kvrt_session_options){.struct_size = sizeof o, .autosave_tokens = 100};
+  BAD("session_open", "autosave without a store", kvrt_session_open(t->model, &o, &s));
+  o = (kvrt_session_options){
+      .struct_size = sizeof o, .store = t->store, .autosave_tokens = 1, .autosave_name = long_name, .autosave_name_size = 256};
+  BAD("session_open", "autosave_name of 256 bytes", kvrt_session_open(t->model, &o, &s));
+  o = (kvrt_session_options){.struct_size = sizeof o, .store = t->store, .reserved = 1};
+  BAD("session_open", "reserved 1", kvrt_session_open(t->model, &o, &s));
+  o = (kvrt_session_options){.struct_size = sizeof o, .domain = long_name, .domain_size = 256};
   ROW("session_open", "domain of 256 bytes", kvrt_session_open(t->model, &o, &s), ANY(KVRT_INVALID) | ANY(KVRT_LIMIT));
   o.domain = kBadUtf8, o.domain_size = 4;
   BAD("session_open", "domain of bad UTF-8", kvrt_session_open(t->model, &o, &s));

@@ -34,10 +34,17 @@ static kvrt_model* open_populated(kvrt_runtime* rt) {
   return model;
 }
 
-static kvrt_session* computed(kvrt_model* model, kvrt_store* store, uint64_t seed) {
+static kvrt_session* computed(kvrt_model* model, kvrt_store* store, uint64_t seed, const char* autosave_name) {
   int32_t tokens[kState];
   prompt_tokens(tokens, kState, seed, vocab);
-  kvrt_session* s = open_session(model, store, 0);
+  kvrt_session_options o;
+  KVRT_INIT(&o);
+  o.store = store;
+  o.autosave_name = autosave_name;
+  o.autosave_name_size = autosave_name ? strlen(autosave_name) : 0;
+  o.autosave_turn = autosave_name != NULL;
+  kvrt_session* s = NULL;
+  MUST(kvrt_session_open(model, &o, &s));
   MUST(kvrt_session_append(s, tokens, kState));
   MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
   return s;
@@ -45,11 +52,15 @@ static kvrt_session* computed(kvrt_model* model, kvrt_store* store, uint64_t see
 
 // ---- decode -------------------------------------------------------------------------------------------------------------------------
 
-enum how { kAlone, kCheckpoint, kHows };
-static const char* const kHowNames[] = {"alone", "checkpoint"};
+enum how { kAlone, kCheckpoint, kAutosave, kHows };
+static const char* const kHowNames[] = {"alone", "checkpoint", "autosave"};
+
+static const char* const kNames[] = {"one", "two"};
 
 struct saver {
+  kvrt_store* store;
   kvrt_session* session[2];
+  enum how how;
   double save_ms[2];
   atomic_int tokens;  // decoded so far
 };
@@ -58,10 +69,18 @@ static void* save_twice(void* user) {
   struct saver* v = user;
   for (int i = 0; i < 2; ++i) {
     while ((uint32_t)atomic_load(&v->tokens) < decode_tokens * (1 + 2 * (uint32_t)i) / 5) usleep(1000);
-    kvrt_save_report report = {.struct_size = sizeof report};
-    MUST(kvrt_session_checkpoint(v->session[i], i ? "two" : "one", 3, NULL, &report));
-    EXPECT(report.chunks_written == kState / 32, "%" PRIu64 " chunks were new", report.chunks_written);
-    v->save_ms[i] = report.ms;
+    kvrt_store_entry entry = {.struct_size = sizeof entry};
+    const double start = now_ms();
+    if (v->how == kCheckpoint) {
+      MUST(kvrt_session_checkpoint(v->session[i], kNames[i], 3, NULL, NULL));
+    } else {  // after a turn of one token
+      const kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 1, .ignore_eos = 1};
+      MUST(kvrt_session_generate(v->session[i], &o, NULL, NULL, NULL));
+      while (kvrt_store_stat(v->store, NULL, 0, kNames[i], 3, &entry) == KVRT_NOT_FOUND) usleep(2000);
+    }
+    v->save_ms[i] = now_ms() - start;
+    MUST(kvrt_store_stat(v->store, NULL, 0, kNames[i], 3, &entry));
+    EXPECT(entry.chunks == kState / 32, "%" PRIu64 " chunks", entry.chunks);
   }
   return NULL;
 }
@@ -74,11 +93,11 @@ static struct decoded decode(kvrt_runtime* rt, kvrt_model* model, enum how how) 
   static double gap[kTokensMax];
   static int round;
   struct decoded d = {0};
-  struct saver v = {0};
+  struct saver v = {.how = how};
   char path[kPathMax + 32];
   snprintf(path, sizeof path, "%s/d%d", dir, round++);
-  kvrt_store* store = open_store(rt, path);
-  for (int i = 0; i < 2; ++i) v.session[i] = computed(model, store, 10 + (uint64_t)i);
+  kvrt_store* store = v.store = open_store(rt, path);
+  for (int i = 0; i < 2; ++i) v.session[i] = computed(model, store, 10 + (uint64_t)i, how == kAutosave ? kNames[i] : NULL);
   kvrt_session* s = open_session(model, NULL, 0);
   int32_t prompt[64];
   prompt_tokens(prompt, 64, 3, vocab);
@@ -91,7 +110,7 @@ static struct decoded decode(kvrt_runtime* rt, kvrt_model* model, enum how how) 
   pthread_t thread;
   uint32_t count = 0;
   double start = 0, last = 0;
-  if (how == kCheckpoint) pthread_create(&thread, NULL, save_twice, &v);
+  if (how != kAlone) pthread_create(&thread, NULL, save_twice, &v);
   for (;;) {
     const kvrt_event e = next_event(s, -1);
     if (e.type == KVRT_EVENT_DONE) break;
@@ -106,7 +125,7 @@ static struct decoded decode(kvrt_runtime* rt, kvrt_model* model, enum how how) 
     atomic_store(&v.tokens, (int)count - 1);
   }
   d.total_ms = last - start;
-  if (how == kCheckpoint) pthread_join(thread, NULL);
+  if (how != kAlone) pthread_join(thread, NULL);
   for (uint32_t i = 0; i < count - 1; ++i) d.longest_ms = gap[i] > d.longest_ms ? gap[i] : d.longest_ms;
   d.median_ms = median(gap, count - 1);
   d.save_ms = v.save_ms[0] > v.save_ms[1] ? v.save_ms[0] : v.save_ms[1];
@@ -176,7 +195,7 @@ static void load(uint32_t codec, const char* name) {
   kvrt_runtime* rt = open_runtime(0, 0);
   kvrt_model* model = open_populated(rt);
   kvrt_store* store = open_store(rt, path);
-  kvrt_session* s = computed(model, store, 5);
+  kvrt_session* s = computed(model, store, 5, NULL);
   kvrt_save_options o = {.struct_size = sizeof o, .codec = codec};
   kvrt_save_report report = {.struct_size = sizeof report};
   MUST(kvrt_session_suspend(s, "ann", 3, &o, &report));

@@ -95,7 +95,8 @@ GcReport = _struct("kvrt_gc_report",
                    "u32 struct_size reserved; u64 sessions_removed chunks_removed segments_removed bytes_freed; f64 ms")
 SessionOptions = _struct("kvrt_session_options", """
     u32 struct_size no_prefix_cache; ptr store; str domain; size domain_size; str tools; size tools_size; user_fn wake; ptr wake_user;
-    user_fn wake_user_free; str documents; size documents_size; str variables; size variables_size""")
+    user_fn wake_user_free; str documents; size documents_size; str variables; size variables_size; str autosave_name; size autosave_name_size;
+    u32 autosave_turn autosave_tokens autosave_idle_ms reserved""")
 SessionProps = _struct("kvrt_session_props", """
     u32 struct_size state; u64 tokens kv_tokens kv_blocks kv_bytes events_unread messages generation; char[40] id; char[256] name;
     i32 last_status last_detail; u32 awaits_accept reserved; char[512] last_message""")

@@ -9,7 +9,7 @@ from . import _abi
 from ._handles import Handle, buffer_of, lib, text_bytes
 from ._session import Session, SessionSetup, template_arguments, token_array
 from ._store import Store
-from ._types import Event, Metrics, ModelInfo, Report, from_struct
+from ._types import Autosave, Event, Metrics, ModelInfo, Report, from_struct
 from ._worker import Core
 
 SPECIAL, BOS = 1, 2
@@ -65,10 +65,10 @@ class Model(Handle):
 
     def open_session(self, *, store: Optional[Store] = None, domain: str = "", tools: Optional[Sequence[Any]] = None,
                      documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None,
-                     prefix_cache: bool = True) -> Session:
+                     prefix_cache: bool = True, autosave: Optional[Autosave] = None) -> Session:
         """store: where it saves, and finds prefixes; domain: its sharing scope; tools, documents, variables: for the chat template, saved
         with the session."""
-        setup = SessionSetup(self._core, domain, tools, prefix_cache, documents, variables)
+        setup = SessionSetup(self._core, domain, tools, prefix_cache, documents, variables, autosave)
         if store is None:
             return setup.make(lambda options, out: self._call(lib.kvrt_session_open, options, out))
         setup.options.store = store._enter()
@@ -79,9 +79,9 @@ class Model(Handle):
 
     def resume(self, store: Store, name: str, *, domain: str = "", tools: Optional[Sequence[Any]] = None,
                documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None, prefix_cache: bool = True,
-               progress: Optional[Callable[[Event], object]] = None) -> Session:
+               autosave: Optional[Autosave] = None, progress: Optional[Callable[[Event], object]] = None) -> Session:
         """Opens a saved session and loads its KV; its `resumed` tells what came back. NotFound when there is none of that name."""
-        setup = SessionSetup(self._core, domain, tools, prefix_cache, documents, variables)
+        setup = SessionSetup(self._core, domain, tools, prefix_cache, documents, variables, autosave)
         report = _abi.Report.make()
         what = text_bytes(name, "name")
         raw = store._enter()

@@ -13,7 +13,7 @@ from . import _abi
 from ._errors import Busy, Detail, Error, Invalid, Status
 from ._generation import AsyncGeneration, GenerateOptions, Generation
 from ._handles import Handle, buffer_of, drop, fill, free_function, in_callback, in_range, keep, lib, text_bytes, wake_function
-from ._types import (AppendInfo, Codec, Durability, Event, EventType, Logits, Message, Report, SaveReport, SessionInfo, from_struct,
+from ._types import (AppendInfo, Autosave, Codec, Durability, Event, EventType, Logits, Message, Report, SaveReport, SessionInfo, from_struct,
                      make_event)
 from ._worker import Bell, Core
 
@@ -52,13 +52,18 @@ class SessionSetup:
     """The options of a session that is to be, and its bell."""
 
     def __init__(self, core: Core, domain: str = "", tools: Optional[Sequence[Any]] = None, prefix_cache: bool = True,
-                 documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None) -> None:
+                 documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None,
+                 autosave: Optional[Autosave] = None) -> None:
         self._core = core
         self._bell = Bell()
         self.options = fill(_abi.SessionOptions.make(), no_prefix_cache=not prefix_cache, wake=wake_function, wake_user_free=free_function)
         if domain:
             self.options.domain = text_bytes(domain, "domain")
             self.options.domain_size = len(self.options.domain)
+        if autosave is not None:
+            name = text_bytes(autosave.name, "autosave.name")
+            fill(self.options, autosave_turn=autosave.turn, autosave_tokens=autosave.tokens, autosave_idle_ms=autosave.idle_ms,
+                 autosave_name=name, autosave_name_size=len(name))
         template_arguments(self.options, tools, documents, variables)
 
     def make(self, open_it: Callable[[Any, Any], None]) -> "Session":

@@ -101,6 +101,17 @@ class Codec(_Open):
 
 
 @dataclasses.dataclass(frozen=True)
+class Autosave:
+    """When a session saves itself: after each turn, with so many tokens more, when nothing has happened to it for so long."""
+
+    turn: bool = False
+    tokens: int = 0
+    idle_ms: int = 0
+    name: str = ""
+    """Until it has one: that of its last save or resume."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Report:
     """The usage of one prefill or generation: prompt_tokens == reused_memory + reused_disk + reused_remote + prefilled."""
 

@@ -49,6 +49,41 @@ class Resume(Case):
         self.assertEqual(self.model.info().sessions, before)
 
 
+class Saving(Case):
+    def test_checkpoint_while_generating(self):
+        session = self.open([5] * 40)
+        generation = session.generate(max_tokens=20, ignore_eos=True)
+        seen = 0
+        for event in generation:
+            if event.type != kvrt.EventType.TOKEN:
+                continue
+            seen += 1
+            if seen == 7:
+                saved = session.checkpoint("beside")
+                self.assertGreaterEqual(saved.tokens, 47)
+        self.assertEqual(seen, 20)
+        with self.model.resume(self.store, "beside") as again:
+            self.assertEqual(again.tokens(), session.tokens()[:saved.tokens])
+
+    def test_autosave(self):
+        session = self.open([6] * 40, autosave=kvrt.Autosave(turn=True, name="auto"))
+        self.answer(session, 5)
+        self.until(lambda: [e.tokens for e in self.store.list()] == [45])
+        session.append([7] * 3)
+        session.close()
+        self.assertEqual(self.store.stat("auto").tokens, 48)
+        with self.model.resume(self.store, "auto", autosave=kvrt.Autosave(idle_ms=20)) as again:
+            again.append([8])
+            self.until(lambda: self.store.stat("auto").tokens == 49)
+        self.assertRaises(kvrt.Invalid, self.model.open_session, autosave=kvrt.Autosave(turn=True))
+
+    def until(self, true):
+        end = time.monotonic() + 20
+        while not true() and time.monotonic() < end:
+            time.sleep(0.002)
+        self.assertTrue(true())
+
+
 class Verbs(Case):
     def test_entries(self):
         saved = self.computed([9] * 70).checkpoint("bob", durability=kvrt.Durability.KV, ttl_seconds=3600, codec=kvrt.Codec.NONE)
