@@ -112,7 +112,7 @@ static void arguments(struct world* w) {
   EXPECT_STATUS(kvrt_store_rename(w->store, NULL, 0, "a", 1, "b", 1), KVRT_NOT_FOUND);
   EXPECT_STATUS(kvrt_store_pin(NULL, NULL, 0, "a", 1, 1), KVRT_INVALID);
   EXPECT_STATUS(kvrt_store_pin(w->store, NULL, 0, NULL, 1, 1), KVRT_INVALID);
-  EXPECT_STATUS(pin(w, "a", 2), KVRT_INVALID);
+  EXPECT_STATUS(pin(w, "a", 256), KVRT_INVALID);
   EXPECT_STATUS(pin(w, "a", 1), KVRT_NOT_FOUND);
   EXPECT_STATUS(kvrt_store_set_ttl(NULL, NULL, 0, "a", 1, 1), KVRT_INVALID);
   EXPECT_STATUS(kvrt_store_set_ttl(w->store, NULL, 0, NULL, 1, 1), KVRT_INVALID);

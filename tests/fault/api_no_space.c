@@ -37,6 +37,9 @@ static void fill_up(const char* dir, off_t spare) {
   close(fd);
 }
 
+// Nobody gives way to it, and it to nobody.
+static const kvrt_save_options kPinned = {.struct_size = sizeof kPinned, .pin = 1};
+
 // A full store that nobody has open can be opened, and a session of it removed.
 static void reopen_full(kvrt_runtime* rt, kvrt_model* model, const char* dir, uint64_t disk_bytes_max, const char* what) {
   kvrt_store_options o = {.struct_size = sizeof o, .disk_bytes_max = disk_bytes_max};
@@ -47,7 +50,7 @@ static void reopen_full(kvrt_runtime* rt, kvrt_model* model, const char* dir, ui
   for (int i = 0; i < 1000 && status == KVRT_OK; ++i) {
     kvrt_session* s = with_tokens(model, store, 5000 + (uint64_t)i, 60);
     snprintf(name, sizeof name, "r%d", i);
-    status = kvrt_session_suspend(s, name, strlen(name), NULL, NULL);
+    status = kvrt_session_suspend(s, name, strlen(name), &kPinned, NULL);
     kvrt_session_close(s);
   }
   EXPECT_STATUS(status, KVRT_NO_SPACE);
@@ -78,7 +81,7 @@ static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
     char name[16];
     snprintf(name, sizeof name, "s%d", saved);
     snapshot(store, &before);
-    status = kvrt_session_suspend(s, name, strlen(name), NULL, NULL);
+    status = kvrt_session_suspend(s, name, strlen(name), &kPinned, NULL);
     if (status != KVRT_OK) break;
     kvrt_session_close(s);
   }
