@@ -129,8 +129,9 @@ Result<bool> StoreImpl::gc_orphans(Collection* c) {
   return true;
 }
 
-// One slice, where there is something: a store whose host never calls gc does not grow for ever. What fails here the next one tries again.
-void StoreImpl::collect_after_save(Durability durability) {
+// One slice, where there is something: a store whose host never calls gc does not grow for ever. What fails here, for want of memory too, the
+// next one tries again: the save is made.
+void StoreImpl::collect_after_save(Durability durability) try {
   if (durability == Durability::kNone || durability == Durability::kProcess) return;  // they wait for no disk
   {
     std::lock_guard lock(mutex_);
@@ -140,6 +141,7 @@ void StoreImpl::collect_after_save(Durability durability) {
   Collection c;
   c.slice_end = env_->now_ns() + kSliceNs;
   (void)gc_rows(&c).is_ok();
+} catch (const std::bad_alloc&) {
 }
 
 Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) {

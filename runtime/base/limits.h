@@ -75,7 +75,7 @@ inline constexpr uint32_t kReasoningLookBack = 64;  // tokens at a prompt's end 
 inline constexpr uint32_t kSessionsMax = 65'536;    // open sessions of one model
 
 // Autosave
-inline constexpr int kSaverNice = 10;                       // of the saver's thread
+inline constexpr int kSaverNice = 5;                        // of the saver's thread
 inline constexpr uint64_t kSaverPause = 4;                  // beside those who generate it rests so many times what a portion took,
 inline constexpr uint64_t kSaverPauseMaxNs = 50'000'000;    // at most so long
 inline constexpr uint32_t kAutosaveIdleMsMax = 86'400'000;  // a day

@@ -208,6 +208,7 @@ class ModelHost {
   Conversation conversation(const Session& session, uint64_t* kept) const;
   void plan_save(Session* session, bool with_tail, SavePlan* plan);
   Status put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report);
+  SessionIn session_in(const Session& session, const SavePlan& plan, const SaveOptions& options, std::string_view name) const;
   Status set_autosave(const SessionOptions& options, Session* session);
   void touched(Session* session);
   void save_unasked(Session* session) noexcept;

@@ -168,6 +168,26 @@ Status ModelHost::put_chunks(Session* session, Store::Save* save, const SavePlan
   return {};
 }
 
+// What the store is told of a session, but for model and manifest. The turn is the caller's.
+SessionIn ModelHost::session_in(const Session& s, const SavePlan& plan, const SaveOptions& options, std::string_view name) const {
+  SessionIn in;
+  in.domain = s.domain;
+  in.name = name;
+  in.id = s.id;
+  bool same_name = s.gen > 0 && s.name == name;
+  if (s.gen > 0 && !same_name) engine_->env()->random(in.id.bytes);  // under another name it is another session
+  in.gen_seen = same_name ? s.gen : 0;
+  in.overwrite = options.overwrite;
+  in.root = s.root;
+  in.block_tokens = kv_.block_tokens;
+  in.token_count = plan.said.tokens.size();
+  in.durability = options.durability;
+  in.pin = options.pin;
+  in.ttl_seconds = options.ttl_seconds;
+  in.nodes = plan.nodes;
+  return in;
+}
+
 Result<SaveReport> ModelHost::save(Session* session, std::string_view name, const SaveOptions& options) {
   Session& s = *session;
   uint64_t start = engine_->env()->now_ns();
@@ -199,22 +219,8 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
                     tokenizer_->text_id(),
                     template_id_};
   SaveReport report;
-  SessionIn in;
-  in.domain = s.domain;
-  in.name = own_name;
-  in.id = s.id;
-  bool same_name = s.gen > 0 && s.name == own_name;
-  if (s.gen > 0 && !same_name) engine_->env()->random(in.id.bytes);  // under another name it is another session
-  in.gen_seen = same_name ? s.gen : 0;
-  in.overwrite = options.overwrite;
-  in.root = s.root;
-  in.block_tokens = kv_.block_tokens;
-  in.token_count = plan.said.tokens.size();
+  SessionIn in = session_in(s, plan, options, own_name);
   in.model_id = model;
-  in.durability = options.durability;
-  in.pin = options.pin;
-  in.ttl_seconds = options.ttl_seconds;
-  in.nodes = plan.nodes;
   auto bytes = encode_manifest(manifest);
   in.manifest = bytes;
   auto write = [&](bool reuse_chunks) -> Result<Saved> {

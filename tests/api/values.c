@@ -316,7 +316,7 @@ static void sessions(struct stage* t) {
   kvrt_save_options save = {.struct_size = sizeof save, .durability = 5};
   BAD("session_checkpoint", "durability 5", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL));
   save = (kvrt_save_options){.struct_size = sizeof save, .pin = 256};
-  BAD("session_checkpoint", "pin 2", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL));
+  BAD("session_checkpoint", "pin 256", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL));
   save = (kvrt_save_options){.struct_size = sizeof save, .codec = 3};
   BAD("session_checkpoint", "codec 3", kvrt_session_checkpoint(t->session, "a", 1, &save, NULL));
   save = (kvrt_save_options){.struct_size = sizeof save, .reserved = 1};

@@ -195,17 +195,30 @@ struct World {
 
   // ---- the store --------------------------------------------------------------------------------------------------------------------
 
-  void saved(Slot& s, kvrt_status status, const std::string& name, const kvrt_save_options& o, bool wrong) {
-    const bool could = s.handle != nullptr && !s.busy && !s.generating && s.stored && !wrong && !read_only;
+  // What was saved beside a generation: all that it has, or what was before it, where it is to leave no trace.
+  std::vector<int32_t> saved_beside(const Slot& s, const std::string& name, bool may_expire) const {
+    kvrt_store_entry e{};
+    e.struct_size = sizeof e;
+    auto now = tokens_of(s);
+    const kvrt_status status = kvrt_store_stat(store, s.domain.data(), s.domain.size(), name.data(), name.size(), &e);
+    require(status == KVRT_OK || may_expire, "what was saved is there");
+    if (status != KVRT_OK) return now;
+    require(e.tokens == now.size() || e.tokens == s.tokens.size(), "a save of all tokens, or of those before");
+    return e.tokens == now.size() ? now : s.tokens;
+  }
+  void saved(Slot& s, bool suspend, kvrt_status status, const std::string& name, const kvrt_save_options& o, bool wrong) {
+    const bool rests = s.handle != nullptr && !s.busy && !s.generating;
+    const bool could = s.handle != nullptr && (rests || !suspend) && s.stored && !wrong && !read_only;
     Saved& v = saves[{s.domain, name}];
     const bool own = v.exists && s.name == name && s.generation == v.generation;
     if (could && status == KVRT_CONFLICT) require(v.exists && !o.overwrite && !own, "CONFLICT where the name is another's");
-    if (!changed(s, status, "save")) return;
+    const bool beside = !suspend && s.handle != nullptr && !rests;
+    if (beside ? status != KVRT_OK : !changed(s, status, "save")) return require(!beside || status != KVRT_BUSY, "no checkpoint is BUSY");
     require(could, "a save without a store, or into one that is read");
     require(!v.exists || v.may_expire || o.overwrite || own, "no save goes over another's");
     const uint64_t generation = info(s).generation;
     require(generation > v.newest, "generations of a name go up");
-    v = {true, o.ttl_seconds > 0, generation, generation, s.tokens};
+    v = {true, o.ttl_seconds > 0, generation, generation, beside ? saved_beside(s, name, o.ttl_seconds > 0) : s.tokens};
     s.name = name, s.generation = generation;
   }
   // After stat, remove, rename, pin, set_ttl or show.

@@ -54,6 +54,7 @@ inline void op_save(World& w, Input& in) {
   o.overwrite = in.below(2);
   o.pin = in.rarely() ? in.below(3) : 0;
   o.ttl_seconds = in.rarely() ? (in.below(2) ? 1 : UINT64_MAX) : 0;
+  o.codec = o.durability % 3;
   Options<kvrt_save_options> options(in, o);
   Out<kvrt_save_report> report(in, true);
   const bool suspend = in.below(2);
@@ -63,7 +64,7 @@ inline void op_save(World& w, Input& in) {
   report.check("save", status);
   const bool wrong = name.wrong || options.wrong() || report.wrong();
   require(!wrong || status != KVRT_OK, "a save takes sound arguments alone");
-  w.saved(s, status, name.string(), *options.operator->(), wrong);
+  w.saved(s, suspend, status, name.string(), *options.operator->(), wrong);
   w.check(s, "save");
 }
 

@@ -55,7 +55,7 @@ void Actor::append() {
   if (bad) fresh[w_->random->below(count)] = w_->random->one_in(2) ? -1 : static_cast<int32_t>(w_->tokenizer->vocab_size());
   Status status = w_->host->append(session_, fresh);
   bool fits = tokens_.size() + count <= w_->room;
-  Code want = bad ? Code::kInvalid : fits ? Code::kOk : Code::kLimit;
+  Code want = !fits ? Code::kLimit : bad ? Code::kInvalid : Code::kOk;
   SIM_CHECK(status.code() == want, "append of %zu to %zu in %zu: %s", size_t{count}, tokens_.size(), size_t{w_->room},
             status.message().c_str());
   if (status.is_ok()) tokens_.insert(tokens_.end(), fresh.begin(), fresh.end());

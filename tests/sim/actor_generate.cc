@@ -212,11 +212,10 @@ void Actor::check_report(const Report& r) {
   uint64_t generated = tokens_.size() - g.prompt;
   SIM_CHECK(r.prompt_tokens == (g.prompt >= w_->room && !g.options.prefill_only ? 0 : g.prompt), "prompt of %zu tokens, expected %zu",
             size_t{r.prompt_tokens}, g.prompt);
-  // A generation that was cancelled before its first step says nothing of reuse.
-  const bool begun = r.reason != Reason::kCancelled || r.reuse_stopped != ReuseStop::kAll || r.reuse_stopped_at != 0;
-  SIM_CHECK(r.prompt_tokens == r.reused_memory + r.reused_disk + r.prefilled,
-            "prompt %zu, memory %zu, disk %zu, prefilled %zu", size_t{r.prompt_tokens}, size_t{r.reused_memory}, size_t{r.reused_disk},
-            size_t{r.prefilled});
+  // One that was cancelled before its first step looked nothing up.
+  bool begun = computed && (r.reason != Reason::kCancelled || r.reuse_stopped != ReuseStop::kAll || r.reuse_stopped_at > 0);
+  SIM_CHECK(r.prompt_tokens == r.reused_memory + r.reused_disk + r.prefilled, "prompt %zu, memory %zu, disk %zu, prefilled %zu",
+            size_t{r.prompt_tokens}, size_t{r.reused_memory}, size_t{r.reused_disk}, size_t{r.prefilled});
   SIM_CHECK(r.generated == generated, "%zu generated, expected %zu", size_t{r.generated}, size_t{generated});
   bool wants_logits = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
   if (computed && begun && wants_logits) SIM_CHECK(r.prefilled >= 1, "logits without a row");
