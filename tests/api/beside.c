@@ -111,6 +111,7 @@ static void between_events(const struct run* solo) {
 struct saver {
   kvrt_session* session;
   char name[16];
+  uint32_t durability;
   kvrt_save_report report;
   kvrt_status status;
   atomic_int over;
@@ -119,7 +120,8 @@ struct saver {
 static void* save_thread(void* user) {
   struct saver* v = user;
   v->report.struct_size = sizeof v->report;
-  v->status = kvrt_session_checkpoint(v->session, v->name, strlen(v->name), NULL, &v->report);
+  const kvrt_save_options o = {.struct_size = sizeof o, .durability = v->durability};
+  v->status = kvrt_session_checkpoint(v->session, v->name, strlen(v->name), &o, &v->report);
   atomic_store(&v->over, 1);
   return NULL;
 }
@@ -173,12 +175,12 @@ static void beside_close(const char* dir) {
   char tmp[kPathMax + 8];
   snprintf(tmp, sizeof tmp, "%s/tmp", dir);
   int met = 0;
-  for (int round = 0; round < 12; ++round) {
+  for (int round = 0; round < 200 && met < 3; ++round) {
     kvrt_session* s = with_prompt(500 + (uint64_t)round);
     MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
     int32_t tokens[kPrompt];
     session_tokens(s, tokens, kPrompt);
-    struct saver v = {.session = s};
+    struct saver v = {.session = s, .durability = KVRT_DURABILITY_KV};  // it takes its time
     snprintf(v.name, sizeof v.name, "c%d", round);
     pthread_t thread;
     pthread_create(&thread, NULL, save_thread, &v);
