@@ -101,6 +101,13 @@ class Catalog {
   Status close(bool fold);
 
   Result<std::optional<Location>> find(const BlockKey& key);
+  struct Chain {  // the leading nodes that are there
+    std::vector<int64_t> ids;
+    std::vector<bool> has_chunk;
+    int64_t refs = 0;       // of the last
+    bool collides = false;  // the next node's key is there, with other tokens or another parent
+  };
+  Result<Chain> find_chain(std::span<const NodeIn> nodes);
   // BUSY (kConcurrent) when one of `needed` has no chunk any more.
   Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed, int64_t now_ms);
   Status remove(std::string_view domain, std::string_view name, int64_t now_ms);

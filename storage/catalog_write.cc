@@ -73,18 +73,15 @@ Status Catalog::require_chunks(std::span<const BlockKey> keys) {
 // its kind, so only the deepest old ancestor's count changes.
 Result<Catalog::Added> Catalog::add_nodes(const SessionIn& s) {
   Added added;
-  size_t known = s.nodes.size();
-  for (; known > 0; known--) {
-    Query q = db_.query("SELECT id, tokens, refs FROM nodes WHERE key = ?");
-    KVRT_ASSIGN(bool row, q.bind_blob(s.nodes[known - 1].key.bytes).next());
-    if (!row) continue;
-    if (!same_bytes(q.blob(1), token_bytes(s.nodes[known - 1].tokens))) {
-      return error(Code::kCorrupt, Detail::kCatalogCorrupt, "node %.16s has other tokens in the catalog",
-                   s.nodes[known - 1].key.hex().c_str());
-    }
-    added.head = added.below = q.integer(0);
-    added.refs = q.integer(2);
-    break;
+  KVRT_ASSIGN(const Chain there, find_chain(s.nodes));
+  const size_t known = there.ids.size();
+  if (there.collides) {
+    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "node %.16s has other tokens, or another parent, in the catalog",
+                 s.nodes[known].key.hex().c_str());
+  }
+  if (known != 0) {
+    added.head = added.below = there.ids.back();
+    added.refs = there.refs;
   }
   KVRT_ASSIGN(added.first, db_.pragma("SELECT coalesce(max(id), 0) + 1 FROM nodes"));
   if (known < s.nodes.size() && added.below != 0) {

@@ -219,18 +219,17 @@ Status Codec::decode_payload(const FrameHeader& h, std::span<const uint8_t> payl
   return {};
 }
 
-Status Codec::decode(std::span<const uint8_t> frame, const BlockKey& key, std::span<const int32_t> tokens, uint32_t layout,
-                     std::span<uint8_t> out) {
+Status Codec::decode(std::span<const uint8_t> frame, const NodeIn& node, uint32_t layout, std::span<uint8_t> out) {
   KVRT_ASSIGN(FrameHeader h, parse_frame(frame));
-  if (h.key != key) return error(Code::kCorrupt, Detail::kFormat, "holds chunk %.16s", h.key.hex().c_str());
-  if (!std::equal(h.tokens.begin(), h.tokens.end(), tokens.begin(), tokens.end())) {
-    return error(Code::kCorrupt, Detail::kFormat, "other tokens under the same key");
+  if (h.key != node.key) return error(Code::kCorrupt, Detail::kFormat, "holds chunk %.16s", h.key.hex().c_str());
+  if (h.parent != node.parent || !std::equal(h.tokens.begin(), h.tokens.end(), node.tokens.begin(), node.tokens.end())) {
+    return error(Code::kCorrupt, Detail::kFormat, "other tokens, or another parent, under the same key");
   }
   if (h.layout != layout || h.raw_bytes != out.size()) {
     return error(Code::kCorrupt, Detail::kFormat, "layout %u with %llu bytes, expected layout %u with %zu", h.layout, ull(h.raw_bytes),
                  layout, out.size());
   }
-  return decode_payload(h, frame.subspan(kFrameHeaderBytes + tokens.size_bytes()), out);
+  return decode_payload(h, frame.subspan(kFrameHeaderBytes + node.tokens.size_bytes()), out);
 }
 
 Status Codec::check(std::span<const uint8_t> frame, FrameHeader* header) {

@@ -50,10 +50,9 @@ class Codec {
 
   // The frame of a chunk, valid until the next encode.
   Result<std::span<const uint8_t>> encode(const ChunkIn& chunk);
-  // The payload of `frame` into exactly out.size() bytes, if it is the chunk (key, tokens, layout). CORRUPT otherwise; `out` is then
-  // unspecified.
-  Status decode(std::span<const uint8_t> frame, const BlockKey& key, std::span<const int32_t> tokens, uint32_t layout,
-                std::span<uint8_t> out);
+  // The payload of `frame` into exactly out.size() bytes, if it is the node's chunk (key, parent, tokens) in this layout. CORRUPT otherwise;
+  // `out` is then unspecified.
+  Status decode(std::span<const uint8_t> frame, const NodeIn& node, uint32_t layout, std::span<uint8_t> out);
   // As decode, for a reader that only wants to know: the payload goes to scratch memory.
   Status check(std::span<const uint8_t> frame, FrameHeader* header);
 

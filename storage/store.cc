@@ -61,15 +61,21 @@ bool StoreImpl::has_locked(const BlockKey& key) {
   return at.is_ok() && at->has_value();
 }
 
-std::vector<bool> StoreImpl::has(std::span<const BlockKey> keys) {
-  std::vector<bool> flags(keys.size());
-  std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < keys.size(); i++) flags[i] = has_locked(keys[i]);
+std::vector<bool> StoreImpl::has_locked(std::span<const NodeIn> chain) {
+  std::vector<bool> flags(chain.size());
+  auto there = catalog_.find_chain(chain);
+  if (!there.is_ok()) return flags;
+  for (size_t i = 0; i < there->ids.size(); i++) flags[i] = there->has_chunk[i] && bad_.count(chain[i].key) == 0;
   return flags;
 }
 
-ChunkState StoreImpl::read(const BlockKey& key, std::span<const int32_t> tokens, uint32_t layout, std::span<uint8_t> out,
-                           std::string* damage) {
+std::vector<bool> StoreImpl::has(std::span<const NodeIn> chain) {
+  std::lock_guard lock(mutex_);
+  return has_locked(chain);
+}
+
+ChunkState StoreImpl::read(const NodeIn& node, uint32_t layout, std::span<uint8_t> out, std::string* damage) {
+  const BlockKey& key = node.key;
   for (;;) {
     Catalog::Location at;
     {
@@ -86,7 +92,7 @@ ChunkState StoreImpl::read(const BlockKey& key, std::span<const int32_t> tokens,
     CodecPool::Lease codec(&codecs_);
     auto file = files_.open(at.id);
     Status status = file.is_ok() ? read_frame(**file, at.offset, at.bytes, &codec->frame_buffer()) : file.take_status();
-    if (status.is_ok()) status = codec->decode(codec->frame_buffer(), key, tokens, layout, out);
+    if (status.is_ok()) status = codec->decode(codec->frame_buffer(), node, layout, out);
     if (status.is_ok()) return ChunkState::kOk;
     std::optional<ChunkState> lost = lose(key, at, status, damage);
     if (lost) return *lost;

@@ -135,11 +135,11 @@ class Store {
   static Result<std::unique_ptr<Store>> open(Env* env, Log* log, const std::string& path, const StoreOptions& options);
   virtual ~Store() = default;
 
-  // Chunks. has: one flag per key. read: decodes, verifies checksum, key and token ids, into exactly out.size() bytes;
+  // Chunks. has: one flag per node of a chain that begins at its root; one that collides with another chain's key is not there, nor is what
+  // comes after it. read: decodes, verifies checksum, key, parent and token ids, into exactly out.size() bytes;
   // kAbsent / kDamaged is a hole for the caller to recompute (a damaged chunk is forgotten, so the next save writes it again).
-  virtual std::vector<bool> has(std::span<const BlockKey> keys) = 0;
-  virtual ChunkState read(const BlockKey& key, std::span<const int32_t> tokens, uint32_t layout, std::span<uint8_t> out,
-                          std::string* damage) = 0;
+  virtual std::vector<bool> has(std::span<const NodeIn> chain) = 0;
+  virtual ChunkState read(const NodeIn& node, uint32_t layout, std::span<uint8_t> out, std::string* damage) = 0;
   // Of the frame of each key on disk; 0: it is not there.
   virtual std::vector<uint64_t> chunk_bytes(std::span<const BlockKey> keys) = 0;
 
@@ -148,8 +148,8 @@ class Store {
   class Save {
    public:
     virtual ~Save() = default;
-    virtual std::vector<bool> has(std::span<const BlockKey> keys) = 0;  // what need not be put
-    virtual Status put(const ChunkIn& chunk) = 0;                       // compresses and appends; no-op if the store has it
+    virtual std::vector<bool> has(std::span<const NodeIn> chain) = 0;  // what need not be put
+    virtual Status put(const ChunkIn& chunk) = 0;                      // compresses and appends; no-op if the store has it
     // CONFLICT names the current generation. BUSY (kConcurrent): a chunk that has() or put() counted on was removed since; nothing
     // happened, and a save that begins with reuse_chunks = false cannot meet it.
     virtual Result<Saved> commit(const SessionIn& session) = 0;

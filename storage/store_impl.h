@@ -30,9 +30,8 @@ class StoreImpl final : public Store {
 
   Status start();
 
-  std::vector<bool> has(std::span<const BlockKey> keys) override;
-  ChunkState read(const BlockKey& key, std::span<const int32_t> tokens, uint32_t layout, std::span<uint8_t> out,
-                  std::string* damage) override;
+  std::vector<bool> has(std::span<const NodeIn> chain) override;
+  ChunkState read(const NodeIn& node, uint32_t layout, std::span<uint8_t> out, std::string* damage) override;
   std::vector<uint64_t> chunk_bytes(std::span<const BlockKey> keys) override;
   Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks, const SavedBy& by) override;
   Result<SessionOut> load(std::string_view domain, std::string_view name) override;
@@ -54,6 +53,7 @@ class StoreImpl final : public Store {
 
   void tidy_after_reading();
   bool has_locked(const BlockKey& key);
+  std::vector<bool> has_locked(std::span<const NodeIn> chain);
   std::optional<ChunkState> lose(const BlockKey& key, const Catalog::Location& at, const Status& why, std::string* damage);
   Status check_writable_locked();
   struct Shortage {

@@ -6,10 +6,8 @@
 #include <thread>
 #include <unordered_set>
 
-  KVRT_TRY(enter(env, &dir));
-  KVRT_TRY(check_directories(env, root));
-  KVRT_ASSIGN(Survey now, survey(env, root));  // again: what is there now stays
-  if (dir.alone) {
+#include "runtime/base/limits.h"
+#include "storage/safe_files.h"
 
 namespace kvrt {
 
@@ -185,22 +183,10 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
   if (before.empty && (options.must_exist || dir.read_only)) {
     return error(Code::kNotFound, Detail::kNone, "%s: no store there, only an empty directory", root.c_str());
   }
-<<<<<<< HEAD
   KVRT_TRY(enter(env, &dir));
+  KVRT_TRY(check_directories(env, root));
   KVRT_ASSIGN(Survey now, survey(env, root));  // again: what is there now stays
   if (dir.alone) {
-=======
-  auto lock = env->lock(root + "/lock");
-  if (lock.is_ok()) {
-    dir.lock = std::move(*lock);
-  } else if (!dir.read_only || lock.status().code() == Code::kBusy) {
-    return lock.take_status();
-  }
-  KVRT_ASSIGN(Survey now, survey(env, root));  // again, now that nobody else writes
-  if (dir.read_only) {
-    KVRT_TRY(check_directories(env, root));
-  } else {
->>>>>>> e05bb75 (Hostile files in a store's directory, at every place of it, and a racer that swaps its entries for links)
     KVRT_TRY(env->make_dir(root + "/tmp"));
     KVRT_TRY(env->make_dir(root + "/segs"));
     if (now.empty) KVRT_TRY(Catalog::create(env, root));

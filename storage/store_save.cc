@@ -12,11 +12,13 @@ class StoreImpl::SaveImpl final : public Store::Save {
     give_up();
   }
 
-  std::vector<bool> has(std::span<const BlockKey> keys) override {
-    std::vector<bool> flags(keys.size());
-    if (!reuse_chunks_) return flags;
+  std::vector<bool> has(std::span<const NodeIn> chain) override {
+    if (!reuse_chunks_) return std::vector<bool>(chain.size());
     std::lock_guard lock(store_->mutex_);
-    for (size_t i = 0; i < keys.size(); i++) flags[i] = count_on(keys[i]);
+    std::vector<bool> flags = store_->has_locked(chain);
+    for (size_t i = 0; i < chain.size(); i++) {
+      if (flags[i]) needed_.push_back(chain[i].key);
+    }
     return flags;
   }
 

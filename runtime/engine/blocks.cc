@@ -11,9 +11,9 @@ std::span<const int32_t> Scheduler::block_tokens_of(const Session& s, uint32_t i
 }
 
 void Scheduler::extend_keys(Session* s) {
-  while ((s->keys.size() + 1) * block_tokens_ <= s->tokens.size()) {
-    auto i = static_cast<uint32_t>(s->keys.size());
-    s->keys.push_back(chain_key(i ? s->keys[i - 1] : s->root, block_tokens_of(*s, i)));
+  while ((s->chain.size() + 1) * block_tokens_ <= s->tokens.size()) {
+    auto i = static_cast<uint32_t>(s->chain.size());
+    s->chain.push_back(index_.link(i ? s->chain[i - 1] : nullptr, s->root, block_tokens_of(*s, i)));
   }
 }
 
@@ -82,24 +82,23 @@ void Scheduler::seal(Session* s, uint32_t i) {
   BlockId own = s->table.block(i);
   if (!s->share || index_.contains(own)) return;
   extend_keys(s);
-  auto tokens = block_tokens_of(*s, i);
-  BlockId resident = index_.lookup(s->keys[i], tokens);
+  BlockId resident = index_.lookup(s->chain[i]);
   if (resident != kNoBlock) {  // another session sealed the same block first
     pool_.ref(resident);
     drop(own);
     s->table.set(i, resident, block_tokens_);
     return;
   }
-  if (pool_.refs(own) == 1) index_.insert(own, s->keys[i], i ? s->keys[i - 1] : s->root, tokens);
+  if (pool_.refs(own) == 1) index_.insert(own, s->chain[i]);
 }
 
 void Scheduler::adopt_resident(Session* s) {
   extend_keys(s);
   if (!s->share) return;
-  s->table.grow(static_cast<uint32_t>(s->keys.size()));
-  for (uint32_t i = 0; i < s->keys.size(); ++i) {
+  s->table.grow(static_cast<uint32_t>(s->chain.size()));
+  for (uint32_t i = 0; i < s->chain.size(); ++i) {
     if (s->table.filled(i) == block_tokens_) continue;
-    BlockId resident = index_.lookup(s->keys[i], block_tokens_of(*s, i));
+    BlockId resident = index_.lookup(s->chain[i]);
     if (resident == kNoBlock) continue;
     pool_.ref(resident);
     if (s->table.block(i) != kNoBlock) drop(s->table.block(i));
@@ -113,9 +112,9 @@ ReuseStop Scheduler::why_stopped(const Session& s, uint64_t* at) const {
   if (s.was_evicted) return ReuseStop::kEvicted;
   if (s.not_stored) return ReuseStop::kNotStored;
   auto i = static_cast<uint32_t>(*at / block_tokens_);
-  if (!s.share || *at % block_tokens_ != 0 || i > s.keys.size()) return ReuseStop::kNewTokens;
+  if (!s.share || *at % block_tokens_ != 0 || i > s.chain.size()) return ReuseStop::kNewTokens;
   auto rest = std::span(s.tokens).subspan(*at, std::min<size_t>(block_tokens_, s.tokens.size() - *at));
-  auto shared = index_.shared_with_sibling(i ? s.keys[i - 1] : s.root, rest);
+  auto shared = index_.shared_with_sibling(i ? s.chain[i - 1] : nullptr, s.root, rest);
   if (!shared || *shared == rest.size()) return ReuseStop::kNewTokens;
   *at += *shared;
   return ReuseStop::kDifferentToken;
@@ -126,8 +125,8 @@ ReuseStop Scheduler::why_stopped(const Session& s, uint64_t* at) const {
 bool Scheduler::admit(Session* session) {
   extend_keys(session);
   uint64_t resident = 0, cached = 0;  // leading blocks that it will share; of them, held by nobody
-  for (uint32_t i = 0; session->share && i < session->keys.size(); ++i) {
-    BlockId block = index_.lookup(session->keys[i], block_tokens_of(*session, i));
+  for (uint32_t i = 0; session->share && i < session->chain.size(); ++i) {
+    BlockId block = index_.lookup(session->chain[i]);
     if (block == kNoBlock) break;
     ++resident;
     cached += pool_.refs(block) == 0;

@@ -12,6 +12,7 @@ namespace kvrt {
 // What is saved: the conversation as it was when the save began, and the blocks that hold its KV.
 struct ModelHost::SavePlan {
   struct Chunk {
+    size_t node;  // in `nodes`
     BlockKey key, parent;
     std::span<const int32_t> tokens;
     BlockId block = kNoBlock;  // kNoBlock: its bytes are in `tail`
@@ -121,12 +122,12 @@ void ModelHost::plan_save(Session* session, bool with_tail, SavePlan* plan) {
   }
   if (!with_tail) tail = 0;
   scheduler_->extend_keys(session);
-  plan->keys.assign(s.keys.begin(), s.keys.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(full, kept / T)));
+  for (uint64_t i = 0; i < std::min<uint64_t>(full, kept / T); ++i) plan->keys.push_back(s.chain[i]->key);
   for (uint32_t i = 0; i < full; ++i) {
     NodeIn node{{}, i ? plan->keys[i - 1] : s.root, tokens.subspan(i * T, T)};
     if (i == plan->keys.size()) plan->keys.push_back(chain_key(node.parent, node.tokens));
     node.key = plan->keys[i];
-    if (filled(i) == T) plan->chunks.push_back({node.key, node.parent, node.tokens, s.table.block(i)});
+    if (filled(i) == T) plan->chunks.push_back({plan->nodes.size(), node.key, node.parent, node.tokens, s.table.block(i)});
     plan->nodes.push_back(node);
   }
   if (tail) {
@@ -134,7 +135,7 @@ void ModelHost::plan_save(Session* session, bool with_tail, SavePlan* plan) {
     node.key = chain_key(node.parent, node.tokens);
     if (tail_in_memory) {
       engine_->backend()->download(plan->tail, block_data(s.table.block(full)));
-      plan->chunks.push_back({node.key, node.parent, node.tokens, kNoBlock});
+      plan->chunks.push_back({plan->nodes.size(), node.key, node.parent, node.tokens, kNoBlock});
     }
     plan->nodes.push_back(node);
     plan->tail_begin = full * T;
@@ -146,13 +147,11 @@ void ModelHost::plan_save(Session* session, bool with_tail, SavePlan* plan) {
 }
 
 Status ModelHost::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report) {
-  std::vector<BlockKey> keys;
-  for (const auto& chunk : plan.chunks) keys.push_back(chunk.key);
-  std::vector<bool> has = save->has(keys);
+  std::vector<bool> has = save->has(plan.nodes);
   std::vector<uint8_t> buffer(kv_.block_bytes());
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
-    if (has[i]) continue;
     const auto& chunk = plan.chunks[i];
+    if (has[chunk.node]) continue;
     const uint64_t start = engine_->env()->now_ns();
     std::span<const uint8_t> bytes = plan.tail;
     if (chunk.block != kNoBlock) {

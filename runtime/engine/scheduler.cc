@@ -29,6 +29,7 @@ void Scheduler::add(Session* session) { sessions_.push_back(session); }
 
 void Scheduler::remove(Session* session) {
   release_blocks(session, 0);
+  session->chain.clear();
   for (Session** at = &woken_; *at; at = &(*at)->next_woken) {
     if (*at != session) continue;
     *at = session->next_woken;
@@ -101,8 +102,8 @@ std::vector<Session*> Scheduler::order_of_service() {
 bool Scheduler::waits_for_other(Session* s, const Run& run) {
   if (!s->share || s->generation->recompute_all || !run.store_kv) return false;
   auto i = run.begin / block_tokens_;
-  if (i >= s->keys.size()) return false;  // the tail is nobody else's
-  auto claim = claimed_.find(s->keys[i]);
+  if (i >= s->chain.size()) return false;  // the tail is nobody else's
+  auto claim = claimed_.find(s->chain[i].get());
   return claim != claimed_.end() && claim->second != s;
 }
 
@@ -143,8 +144,8 @@ void Scheduler::add_rows(Session* s, const Run& run, StepPlan* plan) {
       ++seq.logit_rows;
     }
   }
-  for (uint64_t i = run.begin / block_tokens_; s->share && i < s->keys.size() && i * block_tokens_ < run.end; ++i) {
-    claimed_.emplace(s->keys[i], s);
+  for (uint64_t i = run.begin / block_tokens_; s->share && i < s->chain.size() && i * block_tokens_ < run.end; ++i) {
+    claimed_.emplace(s->chain[i].get(), s);
   }
   plan->seqs.push_back(seq);
   plan->tables.emplace_back(s->table.data(), s->table.data() + s->table.size());
@@ -210,7 +211,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns) {
     // Whoever is within a block of its own goes on with it; a shared one needs a copy first, for which there may be no block.
     auto i = static_cast<uint32_t>(run.begin / block_tokens_);
     bool within = run.store_kv && s->table.filled(i) > 0 && writable(s->table.block(i));
-    if (s->share && within && i < s->keys.size()) claimed_.emplace(s->keys[i], s);
+    if (s->share && within && i < s->chain.size()) claimed_.emplace(s->chain[i].get(), s);
   }
   budget_ = pace_.budget(decodes);
   Session* starved = nullptr;

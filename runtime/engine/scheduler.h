@@ -74,7 +74,7 @@ class Scheduler {
   Scheduler(uint32_t blocks, uint32_t block_tokens, const SchedulerLimits& limits);
 
   void add(Session* session);
-  void remove(Session* session);  // gives its blocks back
+  void remove(Session* session);  // gives its blocks and its chain back
   const std::vector<Session*>& sessions() const { return sessions_; }
 
   // A session can run now while it generates, has room in its mailbox and no token of its host's to wait for.
@@ -95,7 +95,7 @@ class Scheduler {
   void accept(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
 
   void touch(Session* session) { session->last_used = ++clock_; }
-  // Adopts resident blocks for the leading tokens. Fills keys.
+  // Adopts resident blocks for the leading tokens. Fills chain.
   void adopt_resident(Session* session);
   // Counts what has its KV by now as reused in the generation's report. Again after other sessions' blocks were adopted.
   void count_reuse(Session* session);
@@ -162,12 +162,12 @@ class Scheduler {
   std::vector<Session*> sessions_;
   Session* woken_ = nullptr;  // the first of those to be told, linked: telling needs no memory
   Counters counters_;
-  std::unordered_map<BlockKey, const Session*, Hash256Hasher> claimed_;  // of a plan: who computes the block of this key
-  Session* starved_ = nullptr;                                           // who got no block last time: served first
-  double budget_ = 0;                                                    // of a plan: prompt cost that is left
-  size_t turn_ = 0;                                                      // who is planned first
-  uint64_t clock_ = 0;                                                   // for Session::last_used
-  uint64_t begun_ = 0;                                                   // for Generation::order
+  std::unordered_map<const ChainLink*, const Session*> claimed_;  // of a plan: who computes this block
+  Session* starved_ = nullptr;                                    // who got no block last time: served first
+  double budget_ = 0;                                             // of a plan: prompt cost that is left
+  size_t turn_ = 0;                                               // who is planned first
+  uint64_t clock_ = 0;                                            // for Session::last_used
+  uint64_t begun_ = 0;                                            // for Generation::order
 };
 
 }  // namespace kvrt

@@ -13,6 +13,7 @@
 #include "runtime/engine/output_text.h"
 #include "runtime/engine/sampler.h"
 #include "runtime/kv/block_table.h"
+#include "runtime/kv/prefix_index.h"
 #include "runtime/text/chat_template.h"
 #include "runtime/text/grammar.h"
 #include "runtime/text/reply_parser.h"
@@ -155,8 +156,8 @@ struct Session {
 
   std::vector<int32_t> tokens;
   std::vector<Message> messages;
-  AnswerGrammar grammar;       // of the last generation
-  std::vector<BlockKey> keys;  // of the full blocks so far known; a prefix of what `tokens` has
+  AnswerGrammar grammar;        // of the last generation
+  std::vector<ChainRef> chain;  // of the full blocks so far known; a prefix of what `tokens` has
   BlockTable table;
   uint64_t disk_tokens = 0;     // loaded from the store since the last report
   bool was_evicted = false;     // the pool took blocks of this session

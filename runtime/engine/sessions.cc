@@ -70,7 +70,7 @@ Result<Session*> ModelHost::fork(Session* session, std::shared_ptr<Wake> wake) {
   copy->tokens = session->tokens;
   copy->messages = session->messages;
   copy->grammar = session->grammar;
-  copy->keys = session->keys;
+  copy->chain = session->chain;
   copy->saved_tail_begin = session->saved_tail_begin;
   copy->saved_tail_end = session->saved_tail_end;
   copy->state = session->state;
@@ -169,7 +169,7 @@ void ModelHost::cut(Session* session, uint64_t count) {
   while (!s.messages.empty() && s.messages.back().end > count) s.messages.pop_back();
   if (s.grammar.begin > count) s.grammar = {};
   uint32_t T = kv_.block_tokens;
-  s.keys.resize(std::min<size_t>(s.keys.size(), count / T));
+  s.chain.resize(std::min<size_t>(s.chain.size(), count / T));
   auto blocks = static_cast<uint32_t>((count + T - 1) / T);
   scheduler_->release_blocks(&s, blocks);
   // A sealed block that is cut keeps its first tokens; it is copied before this session writes to it.

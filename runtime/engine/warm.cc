@@ -14,8 +14,7 @@ namespace kvrt {
 
 struct ModelHost::ChunkLoad {
   uint32_t index = 0;  // of the block in the table
-  BlockKey key;
-  std::span<const int32_t> tokens;  // of the session, which does not change while its caller waits
+  NodeIn node;         // its tokens are the session's, which do not change while its caller waits
   BlockId block = kNoBlock;
   ChunkState state = ChunkState::kAbsent;
   std::string damage;
@@ -40,26 +39,30 @@ struct ModelHost::Loads {
 void ModelHost::loads_wanted(Session* session, Loads* to) {
   Session& s = *session;
   uint32_t T = kv_.block_tokens;
+  std::vector<NodeIn> nodes;  // the whole chain, as the store looks it up
   std::vector<ChunkLoad> wanted;
-  for (uint32_t i = 0; i < s.keys.size(); ++i) {
-    if (s.table.filled(i) == 0)
-      wanted.push_back({i, s.keys[i], scheduler_->block_tokens_of(s, i), kNoBlock, ChunkState::kAbsent, {}, false});
+  for (uint32_t i = 0; i < s.chain.size(); ++i) {
+    nodes.push_back({s.chain[i]->key, s.chain[i]->parent, scheduler_->block_tokens_of(s, i)});
+    if (s.table.filled(i) == 0) wanted.push_back({i, nodes.back(), kNoBlock, ChunkState::kAbsent, {}, false});
   }
   auto tail = static_cast<uint32_t>(s.saved_tail_begin / T);
+  std::vector<NodeIn> branch;  // the tail's. Tokens that have grown past it have a full block at its place, which is on another
   if (s.saved_tail_end > s.saved_tail_begin && s.table.filled(tail) == 0) {
+    branch.assign(nodes.begin(), nodes.begin() + tail);
     auto tokens = std::span<const int32_t>(s.tokens).subspan(s.saved_tail_begin, s.saved_tail_end - s.saved_tail_begin);
-    ChunkLoad load{tail, chain_key(tail ? s.keys[tail - 1] : s.root, tokens), tokens, kNoBlock, ChunkState::kAbsent, {}, false};
-    // The full block at the tail's place, if the tokens have grown past it, is stored only if another session wrote it.
-    wanted.push_back(std::move(load));
+    const BlockKey parent = tail ? nodes[tail - 1].key : s.root;
+    branch.push_back({chain_key(parent, tokens), parent, tokens});
+    wanted.push_back({tail, branch.back(), kNoBlock, ChunkState::kAbsent, {}, false});
   }
-  std::vector<BlockKey> keys;
-  for (const ChunkLoad& w : wanted) keys.push_back(w.key);
-  std::vector<bool> has = s.store->has(keys);
+  if (wanted.empty()) return;
+  const bool one_chain = branch.size() == nodes.size() + 1;
+  const std::vector<bool> has = s.store->has(one_chain ? branch : nodes);
+  const bool has_tail = one_chain ? has.back() : !branch.empty() && s.store->has(branch).back();
   std::vector<ChunkLoad>& loads = to->list;
   loads.reserve(wanted.size());
   for (size_t i = 0; i < wanted.size(); ++i) {
-    bool full = wanted[i].tokens.size() == T;
-    if (!has[i]) {
+    bool full = wanted[i].node.tokens.size() == T;
+    if (!(full ? has[wanted[i].index] : has_tail)) {
       s.not_stored |= full && uint64_t{wanted[i].index + 1} * T <= s.resumed_tokens && !s.other_numerics;
       continue;
     }
@@ -78,7 +81,7 @@ bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const P
       ChunkLoad& load = loads[i];
       load.tried = true;
       try {
-        load.state = store->read(load.key, load.tokens, block_layout(kv_.format), bytes, &load.damage);
+        load.state = store->read(load.node, block_layout(kv_.format), bytes, &load.damage);
         if (load.state == ChunkState::kOk) {
           from_payload(kv_, bytes);
           engine_->backend()->upload(block_data(load.block), bytes);
@@ -124,9 +127,9 @@ bool ModelHost::load_stored(Session* session, std::unique_lock<std::mutex>& lock
     }
     s.table.grow(load.index + 1);
     if (s.table.block(load.index) != kNoBlock) scheduler_->drop(s.table.block(load.index));
-    s.table.set(load.index, std::exchange(load.block, kNoBlock), static_cast<uint32_t>(load.tokens.size()));
-    s.disk_tokens += load.tokens.size();
-    if (load.tokens.size() == kv_.block_tokens) scheduler_->seal(session, load.index);
+    s.table.set(load.index, std::exchange(load.block, kNoBlock), static_cast<uint32_t>(load.node.tokens.size()));
+    s.disk_tokens += load.node.tokens.size();
+    if (load.node.tokens.size() == kv_.block_tokens) scheduler_->seal(session, load.index);
   }
   return complete;
 }

@@ -1,26 +1,53 @@
 #include "runtime/kv/prefix_index.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/check.h"
 
 namespace kvrt {
 
-BlockId PrefixIndex::lookup(const BlockKey& key, std::span<const int32_t> tokens) const {
-  auto it = by_key_.find(key);
-  if (it == by_key_.end()) return kNoBlock;
-  const auto& have = entries_.at(it->second).tokens;
-  return std::equal(have.begin(), have.end(), tokens.begin(), tokens.end()) ? it->second : kNoBlock;
+// Not by recursion: a chain may be longer than a stack is deep.
+ChainLink::~ChainLink() {
+  while (before.use_count() == 1) before = std::exchange(before->before, nullptr);
 }
 
-bool PrefixIndex::insert(BlockId block, const BlockKey& key, const BlockKey& parent, std::span<const int32_t> tokens) {
+ChainRef PrefixIndex::link(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens) {
+  const BlockKey& parent = before ? before->key : root;
+  const BlockKey key = chain_key(parent, tokens);
+  auto range = links_.equal_range(key);
+  for (auto at = range.first; at != range.second; ++at) {
+    ChainRef known = at->second.lock();
+    if (known && known->before == before && known->parent == parent && std::ranges::equal(known->tokens, tokens)) return known;
+  }
+  if (links_.size() >= 2 * links_after_forgetting_ + 64) forget_dead_links();
+  auto made = std::make_shared<ChainLink>();
+  made->before = before;
+  made->parent = parent;
+  made->key = key;
+  made->tokens.assign(tokens.begin(), tokens.end());
+  links_.emplace(key, made);
+  return made;
+}
+
+void PrefixIndex::forget_dead_links() {
+  std::erase_if(links_, [](const auto& entry) { return entry.second.expired(); });
+  links_after_forgetting_ = links_.size();
+}
+
+BlockId PrefixIndex::lookup(const ChainRef& link) const {
+  auto it = by_link_.find(link.get());
+  return it == by_link_.end() ? kNoBlock : it->second;
+}
+
+bool PrefixIndex::insert(BlockId block, ChainRef link) {
   KVRT_CHECK(!contains(block));
-  if (by_key_.count(key) != 0) return false;
-  auto entry = entries_.emplace(block, Entry{key, parent, {tokens.begin(), tokens.end()}}).first;
+  if (by_link_.count(link.get()) != 0) return false;
+  auto entry = entries_.emplace(block, link).first;
   auto child = by_parent_.end();
   try {
-    child = by_parent_.emplace(parent, block);
-    by_key_.emplace(key, block);
+    child = by_parent_.emplace(link->parent, block);
+    by_link_.emplace(link.get(), block);
   } catch (...) {  // no memory: all three or none
     if (child != by_parent_.end()) by_parent_.erase(child);
     entries_.erase(entry);
@@ -32,8 +59,8 @@ bool PrefixIndex::insert(BlockId block, const BlockKey& key, const BlockKey& par
 void PrefixIndex::erase(BlockId block) {
   auto it = entries_.find(block);
   if (it == entries_.end()) return;
-  by_key_.erase(it->second.key);
-  auto range = by_parent_.equal_range(it->second.parent);
+  by_link_.erase(it->second.get());
+  auto range = by_parent_.equal_range(it->second->parent);
   for (auto p = range.first; p != range.second; ++p) {
     if (p->second == block) {
       by_parent_.erase(p);
@@ -43,12 +70,14 @@ void PrefixIndex::erase(BlockId block) {
   entries_.erase(it);
 }
 
-std::optional<size_t> PrefixIndex::shared_with_sibling(const BlockKey& parent, std::span<const int32_t> tokens) const {
+std::optional<size_t> PrefixIndex::shared_with_sibling(const ChainRef& before, const BlockKey& root,
+                                                       std::span<const int32_t> tokens) const {
   std::optional<size_t> best;
-  auto range = by_parent_.equal_range(parent);
+  auto range = by_parent_.equal_range(before ? before->key : root);
   for (auto p = range.first; p != range.second; ++p) {
-    const auto& have = entries_.at(p->second).tokens;
-    auto n = static_cast<size_t>(std::mismatch(have.begin(), have.end(), tokens.begin(), tokens.end()).first - have.begin());
+    const ChainLink& link = *entries_.at(p->second);
+    if (link.before != before) continue;
+    auto n = static_cast<size_t>(std::ranges::mismatch(link.tokens, tokens).in1 - link.tokens.begin());
     if (!best || n > *best) best = n;
   }
   return best;

@@ -1,6 +1,8 @@
-// PrefixIndex: what a sealed block is. Key -> block, with the tokens, which are compared on every hit: a colliding key is a miss.
+// PrefixIndex: what a sealed block is. A key names a block's tokens after those of the blocks before it; keys that collide are a miss, never
+// foreign KV.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -11,27 +13,43 @@
 
 namespace kvrt {
 
-// Not thread-safe: guarded by its owner's lock.
+// A block's tokens and, through `before`, all that come before. PrefixIndex makes equal ones one object: where two links are the same
+// pointer, every token up to the root has been compared.
+struct ChainLink {
+  ChainLink() = default;
+  ChainLink(const ChainLink&) = delete;
+  ChainLink& operator=(const ChainLink&) = delete;
+  ~ChainLink();
+  std::shared_ptr<ChainLink> before;  // null: the first block
+  BlockKey parent;                    // before's key; the root, of the first block
+  BlockKey key;
+  std::vector<int32_t> tokens;
+};
+using ChainRef = std::shared_ptr<ChainLink>;
+
+// Not thread-safe: guarded by its owner's lock, and so is every ChainRef.
 class PrefixIndex {
  public:
-  BlockId lookup(const BlockKey& key, std::span<const int32_t> tokens) const;  // kNoBlock: a miss
-  // False if the key is there already.
-  bool insert(BlockId block, const BlockKey& key, const BlockKey& parent, std::span<const int32_t> tokens);
+  // The link of `tokens` after `before`, or after the root where that is null.
+  ChainRef link(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens);
+  BlockId lookup(const ChainRef& link) const;  // kNoBlock: a miss
+  // False if the link has a block already.
+  bool insert(BlockId block, ChainRef link);
   void erase(BlockId block);
   bool contains(BlockId block) const { return entries_.count(block) != 0; }
   // After a miss: how many leading tokens some resident block of the same parent shares with `tokens`; nullopt without one.
-  std::optional<size_t> shared_with_sibling(const BlockKey& parent, std::span<const int32_t> tokens) const;
+  std::optional<size_t> shared_with_sibling(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens) const;
   size_t size() const { return entries_.size(); }
 
  private:
   friend struct Probe;  // tests/sim reads everything after every step
-  struct Entry {
-    BlockKey key, parent;
-    std::vector<int32_t> tokens;
-  };
-  std::unordered_map<BlockKey, BlockId, Hash256Hasher> by_key_;
+  void forget_dead_links();
+
+  std::unordered_multimap<BlockKey, std::weak_ptr<ChainLink>, Hash256Hasher> links_;  // by key; those that nobody holds go by and by
+  size_t links_after_forgetting_ = 0;
+  std::unordered_map<const ChainLink*, BlockId> by_link_;
   std::unordered_multimap<BlockKey, BlockId, Hash256Hasher> by_parent_;
-  std::unordered_map<BlockId, Entry> entries_;
+  std::unordered_map<BlockId, ChainRef> entries_;
 };
 
 }  // namespace kvrt

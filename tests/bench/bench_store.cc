@@ -89,7 +89,7 @@ int measure_codec(const Data& d) {
     start = posix_env()->now_ns();
     double cpu = cpu_ms();
     for (size_t b = 0; b < kBlocks; b++) {
-      Status status = codec.decode(frames[b], d.nodes[b].key, d.nodes[b].tokens, 1, out[b]);
+      Status status = codec.decode(frames[b], d.nodes[b], 1, out[b]);
       if (!status.is_ok()) return fail(status);
     }
     best = std::min(best, ms_since(start));
@@ -128,11 +128,9 @@ int measure_store(const Data& d, const std::string& path) {
     Status removed = (*store)->remove("", "ann");
     if (!removed.is_ok()) return fail(removed);
   }
-  std::vector<BlockKey> keys;
-  for (auto& n : d.nodes) keys.push_back(n.key);
   uint64_t start = posix_env()->now_ns();
   size_t have = 0;
-  for (bool h : (*store)->has(keys)) have += h;
+  for (bool h : (*store)->has(d.nodes)) have += h;
   print("has, 64 keys", ms_since(start), "ms");
   start = posix_env()->now_ns();
   auto loaded = (*store)->load("", "ann");
@@ -144,7 +142,7 @@ int measure_store(const Data& d, const std::string& path) {
     start = posix_env()->now_ns();
     double cpu = cpu_ms();
     for (size_t b = 0; b < kBlocks; b++) {
-      if ((*store)->read(keys[b], d.nodes[b].tokens, 1, out[b], nullptr) != ChunkState::kOk) return 1;
+      if ((*store)->read(d.nodes[b], 1, out[b], nullptr) != ChunkState::kOk) return 1;
     }
     best = std::min(best, ms_since(start));
     best_cpu = std::min(best_cpu, cpu_ms() - cpu);

@@ -125,7 +125,7 @@ void look(Store* store, const Base& base) {
     for (size_t i = 0; i < chain->nodes.size(); ++i) {
       std::vector<uint8_t> out(chain->payloads[i].size());
       std::string why;
-      if (store->read(chain->nodes[i].key, chain->nodes[i].tokens, 1, out, &why) == ChunkState::kOk) {
+      if (store->read(chain->nodes[i], 1, out, &why) == ChunkState::kOk) {
         require(out == chain->payloads[i], "a chunk comes back as it was or not at all");
       }
     }

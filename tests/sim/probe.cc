@@ -64,21 +64,24 @@ std::string Probe::check_pool(const Holders& held) const {
 
 std::string Probe::check_index(bool deep) const {
   const PrefixIndex& index = scheduler().index_;
-  if (index.by_key_.size() != index.entries_.size() || index.by_parent_.size() != index.entries_.size()) return "the index's maps differ";
-  for (const auto& [block, entry] : index.entries_) {
-    auto at = index.by_key_.find(entry.key);
-    if (at == index.by_key_.end() || at->second != block) return say("block %d is not under its key", block);
-    if (entry.tokens.size() != scheduler().block_tokens_) return say("block %d is indexed with %zu tokens", block, entry.tokens.size());
-    if (deep && chain_key(entry.parent, entry.tokens) != entry.key) return say("block %d is indexed under another key", block);
+  if (index.by_link_.size() != index.entries_.size() || index.by_parent_.size() != index.entries_.size()) return "the index's maps differ";
+  for (const auto& [block, link] : index.entries_) {
+    auto at = index.by_link_.find(link.get());
+    if (at == index.by_link_.end() || at->second != block) return say("block %d is not under its link", block);
+    if (link->tokens.size() != scheduler().block_tokens_) return say("block %d is indexed with %zu tokens", block, link->tokens.size());
+    if (deep && chain_key(link->parent, link->tokens) != link->key) return say("block %d is indexed under another key", block);
   }
   return "";
 }
 
 std::string Probe::check_session(const Session& s, bool deep) const {
   const uint32_t T = scheduler().block_tokens_;
-  if (s.keys.size() * T > s.tokens.size()) return say("%zu keys for %zu tokens", s.keys.size(), s.tokens.size());
-  for (uint32_t i = 0; deep && i < s.keys.size(); ++i) {
-    if (chain_key(i ? s.keys[i - 1] : s.root, scheduler().block_tokens_of(s, i)) != s.keys[i]) return say("key %u is not its tokens'", i);
+  if (s.chain.size() * T > s.tokens.size()) return say("%zu keys for %zu tokens", s.chain.size(), s.tokens.size());
+  for (uint32_t i = 0; deep && i < s.chain.size(); ++i) {
+    const ChainLink& link = *s.chain[i];
+    if (link.before != (i ? s.chain[i - 1] : nullptr) || link.parent != (i ? s.chain[i - 1]->key : s.root))
+      return say("link %u is not of its chain", i);
+    if (chain_key(link.parent, scheduler().block_tokens_of(s, i)) != link.key) return say("key %u is not its tokens'", i);
   }
   for (uint32_t i = 0; i < s.table.size(); ++i) {
     BlockId block = s.table.block(i);
@@ -88,10 +91,11 @@ std::string Probe::check_session(const Session& s, bool deep) const {
     auto entry = scheduler().index_.entries_.find(block);
     if (block == kNoBlock || entry == scheduler().index_.entries_.end()) continue;
     if (!s.share) return say("block %d of a session that shares nothing is indexed", block);
-    if (!std::equal(entry->second.tokens.begin(), entry->second.tokens.begin() + filled, s.tokens.begin() + i * T)) {
+    if (!std::equal(entry->second->tokens.begin(), entry->second->tokens.begin() + filled, s.tokens.begin() + i * T)) {
       return say("block %d is indexed with other tokens than its holder's at %u", block, i * T);
     }
-    if (entry->second.parent != (i ? s.keys.at(i - 1) : s.root)) return say("block %d is indexed under another parent", block);
+    if (entry->second->before != (i ? s.chain.at(i - 1) : nullptr) || (i == 0 && entry->second->parent != s.root))
+      return say("block %d is indexed under another parent", block);
   }
   if (s.mailbox.size() > 68) return say("%zu unread events", s.mailbox.size());
   if (s.pins) return "pinned between calls";
@@ -151,7 +155,7 @@ std::string Probe::check_step(const Step& step) {
     if (scheduler().pool_.refs(copy.to) != 1 || !written.insert(copy.to).second) return say("block %d is copied to and shared", copy.to);
   }
   written.clear();
-  std::set<BlockKey> computing;
+  std::set<const ChainLink*> computing;
   for (size_t q = 0; q < step.seqs.size(); ++q) {
     const StepSeq& seq = step.seqs[q];
     const Session& s = *plan().seqs[q].session;
@@ -169,7 +173,7 @@ std::string Probe::check_step(const Step& step) {
       return say("position %llu has its KV and is stored again", static_cast<unsigned long long>(p));
     }
     uint64_t own = begin / T;  // the block that it goes on with is nobody else's to compute
-    if (s.share && seq.store_kv && !again && own < s.keys.size() && !computing.insert(s.keys[own]).second) {
+    if (s.share && seq.store_kv && !again && own < s.chain.size() && !computing.insert(s.chain[own].get()).second) {
       return say("the block at %llu is computed twice in a step", static_cast<unsigned long long>(own * T));
     }
     for (uint64_t i = begin / T; seq.store_kv && i * T < end; ++i) {
@@ -228,8 +232,8 @@ const Session* Probe::oldest_runnable() const {
 bool Probe::waits_for_other(const Session& s) const {
   if (!scheduler().runnable(s) || !s.generation->warmed || s.in_step || !s.share) return false;
   auto i = s.table.first_missing(s.tokens.size()) / scheduler().block_tokens_;
-  if (i >= s.keys.size()) return false;
-  auto claim = scheduler().claimed_.find(s.keys[i]);
+  if (i >= s.chain.size()) return false;
+  auto claim = scheduler().claimed_.find(s.chain[i].get());
   return claim != scheduler().claimed_.end() && claim->second != &s;
 }
 

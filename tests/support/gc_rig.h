@@ -23,7 +23,6 @@ class Gc : public testing::Test {
     o.overwrite = true;
     ASSERT_OK(save_chain(store_.get(), name, chain, o).status()) << name;
   }
-  bool has(const BlockKey& key) { return store_->has(std::vector<BlockKey>{key})[0]; }
   GcReport gc() {
     auto report = store_->gc(nullptr);
     EXPECT_OK(report.status());

@@ -154,7 +154,7 @@ inline size_t readable_chunks(Store* store, const Chain& chain) {
   for (size_t i = 0; i < chain.nodes.size(); i++) {
     std::vector<uint8_t> out(chain.payloads[i].size());
     std::string damage;
-    if (store->read(chain.nodes[i].key, chain.nodes[i].tokens, 1, out, &damage) != ChunkState::kOk) continue;
+    if (store->read(chain.nodes[i], 1, out, &damage) != ChunkState::kOk) continue;
     EXPECT_EQ(out, chain.payloads[i]) << "chunk " << i << " came back with other bytes";
     good++;
   }

@@ -10,10 +10,10 @@
 namespace kvrt {
 namespace {
 
-BlockKey key_of(uint8_t n) {
-  BlockKey key;
-  key.bytes.fill(n);
-  return key;
+BlockKey root_of(uint8_t n) {
+  BlockKey root;
+  root.bytes.fill(n);
+  return root;
 }
 
 TEST(BlockPool, GivesEveryBlockOnceAndThenNone) {
@@ -55,29 +55,63 @@ TEST(BlockPool, FreesASharedBlockWithItsLastReference) {
   EXPECT_EQ(pool.free_count(), 1u);
 }
 
-TEST(PrefixIndex, ComparesTokensOnEveryHit) {
+TEST(PrefixIndex, OneLinkForEqualChains) {
   PrefixIndex index;
-  std::vector<int32_t> tokens{1, 2, 3}, others{1, 2, 4};
-  ASSERT_TRUE(index.insert(7, key_of(1), key_of(0), tokens));
-  EXPECT_EQ(index.lookup(key_of(1), tokens), 7);
-  EXPECT_EQ(index.lookup(key_of(1), others), kNoBlock);  // a colliding key is a miss, not foreign KV
-  EXPECT_EQ(index.lookup(key_of(2), tokens), kNoBlock);
-  EXPECT_FALSE(index.insert(8, key_of(1), key_of(0), tokens));
-  index.erase(7);
-  EXPECT_EQ(index.lookup(key_of(1), tokens), kNoBlock);
-  EXPECT_EQ(index.size(), 0u);
+  const std::vector<int32_t> a{1, 2, 3}, b{1, 2, 4};
+  ChainRef first = index.link(nullptr, root_of(0), a), second = index.link(first, root_of(0), b);
+  EXPECT_EQ(first->key, chain_key(root_of(0), a));
+  EXPECT_EQ(second->key, chain_key(first->key, b));
+  EXPECT_EQ(index.link(nullptr, root_of(0), a), first);
+  EXPECT_EQ(index.link(first, root_of(0), b), second);
+  EXPECT_NE(index.link(nullptr, root_of(1), a), first) << "another root";
+  EXPECT_NE(index.link(nullptr, root_of(0), b), second) << "nothing before it";
+  EXPECT_NE(index.link(second, root_of(0), b), second) << "something else before it";
+}
+
+TEST(PrefixIndex, HitsWhatHasTheSameTokensUpToTheRoot) {
+  PrefixIndex index;
+  const std::vector<int32_t> a{1, 2, 3}, b{1, 2, 4};
+  ChainRef link = index.link(nullptr, root_of(0), a), other = index.link(nullptr, root_of(0), b);
+  EXPECT_EQ(index.lookup(link), kNoBlock);
+  ASSERT_TRUE(index.insert(7, link));
+  EXPECT_FALSE(index.insert(8, link));
+  EXPECT_EQ(index.lookup(index.link(nullptr, root_of(0), a)), 7);
+  EXPECT_EQ(index.lookup(other), kNoBlock);
+  ASSERT_TRUE(index.insert(8, index.link(link, root_of(0), b)));
+  index.erase(7);  // a hole: what comes after it is still found
+  EXPECT_EQ(index.lookup(link), kNoBlock);
+  EXPECT_EQ(index.lookup(index.link(link, root_of(0), b)), 8);
+  EXPECT_EQ(index.size(), 1u);
+}
+
+TEST(PrefixIndex, ForgetsLinksThatNobodyHolds) {
+  PrefixIndex index;
+  const ChainRef kept = index.link(nullptr, root_of(0), std::vector<int32_t>{-1});
+  std::weak_ptr<ChainLink> dropped;
+  for (int32_t i = 0; i < 1000; ++i) dropped = index.link(kept, root_of(0), std::vector<int32_t>{i});
+  EXPECT_TRUE(dropped.expired());
+  EXPECT_EQ(index.link(nullptr, root_of(0), std::vector<int32_t>{-1}), kept);
+}
+
+TEST(PrefixIndex, DropsALongChain) {
+  PrefixIndex index;
+  ChainRef last;
+  for (int32_t i = 0; i < 250'000; ++i) last = index.link(last, root_of(0), std::vector<int32_t>{i});
+  const std::weak_ptr<ChainLink> first_but_one = last->before;
+  last.reset();
+  EXPECT_TRUE(first_but_one.expired());
 }
 
 TEST(PrefixIndex, SaysWhereSiblingsPart) {
   PrefixIndex index;
-  std::vector<int32_t> a{1, 2, 3, 4}, b{1, 9, 9, 9};
-  index.insert(0, key_of(1), key_of(0), a);
-  index.insert(1, key_of(2), key_of(0), b);
-  std::vector<int32_t> probe{1, 2, 3, 5};
-  EXPECT_EQ(index.shared_with_sibling(key_of(0), probe), 3u);
-  EXPECT_EQ(index.shared_with_sibling(key_of(5), probe), std::nullopt);
+  const BlockKey root = root_of(0);
+  index.insert(0, index.link(nullptr, root, std::vector<int32_t>{1, 2, 3, 4}));
+  index.insert(1, index.link(nullptr, root, std::vector<int32_t>{1, 9, 9, 9}));
+  const std::vector<int32_t> probe{1, 2, 3, 5};
+  EXPECT_EQ(index.shared_with_sibling(nullptr, root, probe), 3u);
+  EXPECT_EQ(index.shared_with_sibling(nullptr, root_of(5), probe), std::nullopt);
   index.erase(0);
-  EXPECT_EQ(index.shared_with_sibling(key_of(0), probe), 1u);
+  EXPECT_EQ(index.shared_with_sibling(nullptr, root, probe), 1u);
 }
 
 TEST(BlockTable, FindsHolesInOrder) {

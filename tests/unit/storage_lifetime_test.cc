@@ -214,7 +214,7 @@ TEST_F(Lifetime, ExpiresAtTheMillisecond) {
   EXPECT_EQ(store_->list("", true)->size(), 1u);
   env_.unix_offset_ms = expires - posix_env()->unix_ms() + 1;
   expect_gone("ann");
-  EXPECT_TRUE(store_->has(std::vector<BlockKey>{chain_.nodes[0].key})[0]) << "until gc";
+  EXPECT_TRUE(store_->has(std::span(chain_.nodes).first(1))[0]) << "until gc";
   expect_clean();
   open();
   expect_gone("ann");
@@ -277,7 +277,7 @@ TEST_F(Lifetime, AnExpiredNameIsFree) {
   ASSERT_OK(taken.status());
   EXPECT_EQ(*taken, 2u) << "its generations go on";
   EXPECT_GE(store_->stat("", "ann")->created_unix_ms, created + 11'000);
-  EXPECT_EQ(store_->has(std::vector<BlockKey>{chain_.nodes[0].key})[0], false) << "the old one's chunks went with it";
+  EXPECT_EQ(store_->has(std::span(chain_.nodes).first(1))[0], false) << "the old one's chunks went with it";
   o.gen_seen = 1;
   EXPECT_EQ(save_chain(store_.get(), "ann", chain_, o).status().detail(), Detail::kNameTaken);
   EXPECT_EQ(save_chain(store_.get(), "bob", chain_, o).value(), 2u) << "its own handle revives it";
@@ -286,7 +286,7 @@ TEST_F(Lifetime, AnExpiredNameIsFree) {
   ASSERT_OK(store_->rename("", "ann", "bob"));
   EXPECT_EQ(gen("bob"), 3u);
   EXPECT_EQ(store_->load("", "bob")->tokens, other_.tokens);
-  EXPECT_EQ(store_->has(std::vector<BlockKey>{chain_.nodes[0].key})[0], false);
+  EXPECT_EQ(store_->has(std::span(chain_.nodes).first(1))[0], false);
   EXPECT_EQ(store_->info()->sessions, 1u);
   expect_clean();
 }

@@ -41,7 +41,7 @@ TEST_F(Place, ReadOnlyReadsAndChangesNothing) {
     EXPECT_EQ(readable_chunks(store->get(), chain_), 4u);
     EXPECT_EQ(readable_chunks(store->get(), chain_), 4u);
     EXPECT_EQ((*store)->info()->chunks_damaged, 1u);
-    EXPECT_FALSE((*store)->has(std::vector<BlockKey>{chain_.nodes[0].key})[0]) << "remembered in memory";
+    EXPECT_FALSE((*store)->has(std::span(chain_.nodes).first(1))[0]) << "remembered in memory";
   }
   EXPECT_EQ(everything(), before);
   options.must_exist = true;

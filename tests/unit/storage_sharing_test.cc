@@ -65,9 +65,9 @@ TEST_F(Sharing, RemovedAfterPut) {
 TEST_F(Sharing, RemovedAfterHas) {
   auto save = store_->begin_save();
   ASSERT_OK(save.status());
-  EXPECT_TRUE((*save)->has(std::vector<BlockKey>{trunk_.nodes[0].key})[0]);
+  EXPECT_TRUE((*save)->has(std::span(trunk_.nodes).first(1))[0]);
   ASSERT_OK(store_->remove("", "trunk"));
-  EXPECT_FALSE((*save)->has(std::vector<BlockKey>{trunk_.nodes[0].key})[0]);
+  EXPECT_FALSE((*save)->has(std::span(trunk_.nodes).first(1))[0]);
   expect_refused(save->get());
 }
 
