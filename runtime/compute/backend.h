@@ -87,6 +87,7 @@ class Backend {
   virtual void upload(uint8_t* device, std::span<const uint8_t> host) = 0;
   virtual void download(std::span<uint8_t> host, const uint8_t* device) = 0;
   virtual void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) = 0;
+  virtual void clear(uint8_t* device, uint64_t bytes) = 0;  // to zeros
   virtual void sync() = 0;
   // A weight of each stack: tensors of the same cols and any DType, by rows.
   virtual Result<std::vector<std::unique_ptr<Weight>>> make_weights(std::span<const TensorStack> stacks, const WeightLoad& load) = 0;

@@ -31,6 +31,7 @@ Result<std::unique_ptr<Buffer>> CpuBackend::alloc(uint64_t bytes, bool populate)
 
 void CpuBackend::upload(uint8_t* device, std::span<const uint8_t> host) { std::copy(host.begin(), host.end(), device); }
 void CpuBackend::download(std::span<uint8_t> host, const uint8_t* device) { std::copy_n(device, host.size(), host.data()); }
+void CpuBackend::clear(uint8_t* device, uint64_t bytes) { std::memset(device, 0, bytes); }
 void CpuBackend::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) { std::memmove(to, from, bytes); }
 
 void CpuBackend::embed(const Weight& table, std::span<const int32_t> tokens, float* out) {

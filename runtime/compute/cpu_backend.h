@@ -29,6 +29,7 @@ class CpuBackend final : public Backend {
   void upload(uint8_t* device, std::span<const uint8_t> host) override;
   void download(std::span<uint8_t> host, const uint8_t* device) override;
   void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) override;
+  void clear(uint8_t* device, uint64_t bytes) override;
   void sync() override {}
   Result<std::vector<std::unique_ptr<Weight>>> make_weights(std::span<const TensorStack> stacks, const WeightLoad& load) override;
   Result<uint64_t> weight_bytes(std::span<const TensorView> tensors) const override;

@@ -1,5 +1,6 @@
 // The scheduler's blocks: whose they are, who has to give them up, and what the others share.
 #include <algorithm>
+#include <cstring>
 
 #include "runtime/base/check.h"
 #include "runtime/engine/scheduler.h"
@@ -63,10 +64,21 @@ bool Scheduler::reclaim(const Session* for_session) {
   return true;
 }
 
+uint64_t Scheduler::domain_of(const Session& session) {
+  uint64_t bits;
+  std::memcpy(&bits, session.root.bytes.data(), sizeof bits);
+  return bits > kForeign ? bits : kForeign + 1;
+}
+
 BlockId Scheduler::alloc(const Session* for_session) {
+  const uint64_t domain = domain_of(*for_session);
   for (;;) {
     BlockId block = pool_.alloc();
-    if (block != kNoBlock) return block;
+    if (block != kNoBlock) {
+      uint64_t& held = held_[static_cast<size_t>(block)];
+      held = held == 0 || held == domain ? domain : kForeign;
+      return block;
+    }
     BlockId oldest = pool_.oldest_cached();
     if (oldest != kNoBlock) {
       index_.erase(oldest);

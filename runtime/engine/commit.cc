@@ -33,6 +33,7 @@ void Scheduler::mark_filled(const PlannedSeq& seq) {
   for (auto i = static_cast<uint32_t>(seq.begin / block_tokens_); uint64_t{i} * block_tokens_ < seq.end; ++i) {
     auto filled = static_cast<uint32_t>(std::min<uint64_t>(block_tokens_, seq.end - uint64_t{i} * block_tokens_));
     s->table.set_filled(i, filled);
+    claim(s->table.block(i), *s);
     if (filled == block_tokens_) seal(s, i);
   }
 }

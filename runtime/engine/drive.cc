@@ -263,6 +263,7 @@ void ModelHost::compute(StepPlan* plan) {
   std::lock_guard device(engine_->step_mutex());
   Backend* backend = engine_->backend();
   backend->set_threads(engine_->threads());
+  for (BlockId block : plan->clears) backend->clear(block_data(block), kv_.block_bytes());
   for (const BlockCopy& copy : plan->copies) backend->copy(block_data(copy.to), block_data(copy.from), kv_.block_bytes());
   runner_->run(plan->step, pool_buffer_->data(), logits_.data());
   plan->samples.resize(plan->logits_rows.size());

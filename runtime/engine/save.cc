@@ -289,8 +289,8 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
     s.saved_tail_begin = s.saved_tail_end - saved.node_tokens.back();
   }
   scheduler_->extend_keys(&s);
-  const auto rest = std::span<const int32_t>(s.tokens).subspan(s.keys.size() * kv_.block_tokens);
-  s.saved = {s.keys.empty() ? s.root : s.keys.back(), s.tokens.size(), s.messages.size()};
+  const auto rest = std::span<const int32_t>(s.tokens).subspan(s.chain.size() * kv_.block_tokens);
+  s.saved = {s.chain.empty() ? s.root : s.chain.back()->key, s.tokens.size(), s.messages.size()};
   if (!rest.empty()) s.saved.head = chain_key(s.saved.head, rest);
   *status = set_autosave(options, &s);
   if (!status->is_ok()) return nullptr;

@@ -9,6 +9,7 @@ namespace kvrt {
 
 void StepPlan::clear() {
   seqs.clear();
+  clears.clear();
   copies.clear();
   tokens.clear();
   positions.clear();
@@ -21,7 +22,7 @@ void StepPlan::clear() {
 }
 
 Scheduler::Scheduler(uint32_t blocks, uint32_t block_tokens, const SchedulerLimits& limits)
-    : pool_(blocks), block_tokens_(block_tokens), limits_(limits), pace_(limits.step_ms_max, limits.context_cost) {
+    : pool_(blocks), block_tokens_(block_tokens), limits_(limits), pace_(limits.step_ms_max, limits.context_cost), held_(blocks) {
   limits_.context = static_cast<uint32_t>(std::min<uint64_t>(limits_.context, uint64_t{blocks} * block_tokens));
 }
 
@@ -112,6 +113,7 @@ uint64_t Scheduler::make_writable(Session* s, const Run& run, StepPlan* plan) {
   for (auto i = static_cast<uint32_t>(run.begin / block_tokens_); uint64_t{i} * block_tokens_ < run.end; ++i) {
     BlockId have = s->table.block(i);
     if (have != kNoBlock && writable(have)) continue;
+    plan->clears.reserve(plan->clears.size() + 1);
     plan->copies.reserve(plan->copies.size() + 1);  // what needs memory comes before what changes
     s->table.grow(i + 1);
     BlockId fresh = alloc(s);
@@ -121,6 +123,7 @@ uint64_t Scheduler::make_writable(Session* s, const Run& run, StepPlan* plan) {
     }
     if (fresh == kNoBlock) return std::max(run.begin, uint64_t{i} * block_tokens_);
     uint32_t filled = s->table.filled(i);
+    if (is_foreign(fresh) && !filled) plan->clears.push_back(fresh);
     if (have != kNoBlock && filled) {
       plan->copies.push_back({have, fresh, s, i});  // copies run before anything is written; the reference is kept until then
     } else if (have != kNoBlock) {

@@ -44,6 +44,7 @@ struct BlockCopy {
 // Owns the arrays that Step borrows; refilled by every plan().
 struct StepPlan {
   std::vector<PlannedSeq> seqs;
+  std::vector<BlockId> clears;    // blocks with another domain's KV that are not copied over: zeroed before anything is written
   std::vector<BlockCopy> copies;  // shared or sealed blocks that must become private before they are written
   std::vector<int32_t> tokens, positions;
   std::vector<uint32_t> logits_rows;
@@ -103,8 +104,10 @@ class Scheduler {
   ReuseStop why_stopped(const Session& session, uint64_t* at) const;
   // Makes full block i, whose bytes are complete, known to others; takes an equal resident block instead when there is one.
   void seal(Session* session, uint32_t i);
-  // One free block, after evictions; kNoBlock if there is none.
+  // One free block, after evictions; kNoBlock if there is none. Where is_foreign, it has what another domain left, until claim.
   BlockId alloc(const Session* for_session);
+  bool is_foreign(BlockId block) const { return held_[static_cast<size_t>(block)] == kForeign; }
+  void claim(BlockId block, const Session& session) { held_[static_cast<size_t>(block)] = domain_of(session); }  // all of it overwritten
   void release_blocks(Session* session, uint32_t from_block);  // drops references from this block on
   void drop(BlockId block);                                    // a reference
   void finish(Session* session, Reason reason, uint64_t now_ns);
@@ -153,6 +156,8 @@ class Scheduler {
   bool blocks_come_back() const;
   bool writable(BlockId block) const { return pool_.refs(block) == 1 && !index_.contains(block); }
   bool reclaim(const Session* for_session);
+  static constexpr uint64_t kForeign = 1;
+  static uint64_t domain_of(const Session& session);  // 64 bits of its root
 
   BlockPool pool_;
   PrefixIndex index_;
@@ -162,6 +167,7 @@ class Scheduler {
   std::vector<Session*> sessions_;
   Session* woken_ = nullptr;  // the first of those to be told, linked: telling needs no memory
   Counters counters_;
+  std::vector<uint64_t> held_;  // by block: whose domain's KV is in it. 0: nobody's, it is zeros; kForeign: not its holder's
   std::unordered_map<const ChainLink*, const Session*> claimed_;  // of a plan: who computes this block
   Session* starved_ = nullptr;                                    // who got no block last time: served first
   double budget_ = 0;                                             // of a plan: prompt cost that is left

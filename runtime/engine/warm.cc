@@ -128,6 +128,7 @@ bool ModelHost::load_stored(Session* session, std::unique_lock<std::mutex>& lock
     s.table.grow(load.index + 1);
     if (s.table.block(load.index) != kNoBlock) scheduler_->drop(s.table.block(load.index));
     s.table.set(load.index, std::exchange(load.block, kNoBlock), static_cast<uint32_t>(load.node.tokens.size()));
+    scheduler_->claim(s.table.block(load.index), s);
     s.disk_tokens += load.node.tokens.size();
     if (load.node.tokens.size() == kv_.block_tokens) scheduler_->seal(session, load.index);
   }

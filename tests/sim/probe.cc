@@ -146,9 +146,33 @@ std::string Probe::check(bool deep) {
   return wrong;
 }
 
+// A block that comes from another domain has nothing of it when its first rows are written.
+std::string Probe::check_domains(const Step& step) {
+  const uint32_t T = scheduler().block_tokens_;
+  for (size_t q = 0; q < step.seqs.size(); ++q) {
+    const StepSeq& seq = step.seqs[q];
+    const Session& s = *plan().seqs[q].session;
+    const auto begin = static_cast<uint64_t>(seq.first_position);
+    for (uint64_t i = begin / T; seq.store_kv && i * T < begin + seq.n_rows && i < seq.n_blocks; ++i) {
+      auto last = last_root_.find(seq.blocks[i]);
+      if (last == last_root_.end() || last->second == s.root || s.table.filled(static_cast<uint32_t>(i)) > 0) continue;
+      const uint8_t* bytes = host->block_data(seq.blocks[i]);
+      if (std::any_of(bytes, bytes + host->kv_.block_bytes(), [](uint8_t b) { return b != 0; })) {
+        return say("block %d still has what another domain left", seq.blocks[i]);
+      }
+    }
+  }
+  const Holders held = holders();
+  for (size_t b = 0; b < held.size(); ++b) {
+    for (const Holder& h : held[b]) last_root_[static_cast<BlockId>(b)] = h.session->root;
+  }
+  return "";
+}
+
 std::string Probe::check_step(const Step& step) {
   const uint32_t T = scheduler().block_tokens_;
   std::string wrong = check(false);
+  if (wrong.empty()) wrong = check_domains(step);
   if (!wrong.empty()) return wrong;
   std::set<BlockId> written;
   for (const BlockCopy& copy : plan().copies) {

@@ -14,7 +14,7 @@ struct Probe {
 
   // "" or what is wrong. deep: keys are hashed again and every slot of KV is compared with what the tokens say.
   std::string check(bool deep);
-  // The same for the step that is about to run: what it writes is private, what it reads is there.
+  // The same for the step that is about to run: what it writes is private, what it reads is there, and nothing of another domain's.
   std::string check_step(const Step& step);
   // Overwrites what nobody may read: free blocks, and the slots of private blocks past their tokens.
   void poison();
@@ -44,6 +44,9 @@ struct Probe {
   std::string check_session(const Session& s, bool deep) const;
   std::string check_shared(const Holders& held) const;
   std::string check_kv(const Session& s) const;
+  std::string check_domains(const Step& step);
+
+  std::map<BlockId, BlockKey> last_root_;  // whose KV was in a block
 };
 
 }  // namespace kvrt

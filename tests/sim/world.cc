@@ -116,6 +116,7 @@ void World::before_step(const Step& step) {
   if (computed_ - oldest_since_ > most && step_fault_.empty()) step_fault_ = "who began first does not get on";
   if (setting_.trace) std::printf("  %s", probe_->describe().c_str());
   setting_.note("copies before a write", probe_->plan().copies.size());
+  setting_.note("blocks of another domain", probe_->plan().clears.size());
   for (auto& a : actors_) {
     const Session& s = *a->session();
     bool waits = probe_->waits_for_other(s), short_of_blocks = probe_->blocks_left() == 0;
