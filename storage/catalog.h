@@ -100,6 +100,7 @@ class Catalog {
   // With `fold` the last connection folds the log in and removes it. Else it stays, and the next one that is alone checks everything.
   Status close(bool fold);
 
+  Status check_in_place() { return db_.check_in_place(); }
   Result<std::optional<Location>> find(const BlockKey& key);
   struct Chain {  // the leading nodes that are there
     std::vector<int64_t> ids;

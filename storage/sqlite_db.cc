@@ -141,6 +141,12 @@ Status Db::checkpoint(bool truncate) {
   return {};
 }
 
+Status Db::check_in_place() {
+  int moved = 0;
+  if (sqlite3_file_control(db_, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || moved == 0) return {};
+  return error(Code::kIo, Detail::kNone, "%s: moved, deleted or replaced since it was opened; open the store again", path_.c_str());
+}
+
 Status Db::fail(int code) {
   const char* text = db_ != nullptr && sqlite3_extended_errcode(db_) == code ? sqlite3_errmsg(db_) : sqlite3_errstr(code);
   std::string message = path_ + ": " + text + " (SQLite " + std::to_string(code) + ")";

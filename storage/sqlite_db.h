@@ -73,6 +73,8 @@ class Db {
   void set_write_lock(FileLock* lock) { write_lock_ = lock; }
   Status fail(int code);  // the Status of an SQLite code, with the connection's message
   sqlite3* handle() { return db_; }
+  // IO when the file that is open is not the one at its path any more: moved with its directory, deleted, or replaced.
+  Status check_in_place();
 
  private:
   friend class WriteTurn;

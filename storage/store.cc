@@ -114,9 +114,9 @@ std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const Catalog::Lo
   if (now.is_ok() && (*now)->id != at.id) return std::nullopt;
   bool missing = why.code() == Code::kNotFound;
   if (missing) files_.forget(at.id);
-  Result<uint64_t> forgotten = dir_.read_only || !broken_.is_ok() ? Result<uint64_t>(error(Code::kIo, Detail::kReadOnly, "read-only"))
-                               : missing                          ? catalog_.forget_segment(at.segment)
-                                                                  : catalog_.forget_chunk(key, at.segment);
+  Result<uint64_t> forgotten = !check_writable_locked().is_ok() ? Result<uint64_t>(error(Code::kIo, Detail::kReadOnly, "read-only"))
+                               : missing                        ? catalog_.forget_segment(at.segment)
+                                                                : catalog_.forget_chunk(key, at.segment);
   if (forgotten.is_ok()) {
     damaged_ += *forgotten;
   } else if (bad_.insert(key).second) {
@@ -128,7 +128,8 @@ std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const Catalog::Lo
 
 Status StoreImpl::check_writable_locked() {
   if (dir_.read_only) return error(Code::kIo, Detail::kReadOnly, "%s: the store is open read-only", dir_.root.c_str());
-  return broken_.clone();
+  KVRT_TRY(broken_.clone());
+  return catalog_.check_in_place();  // else files would come and go in another store's directory
 }
 
 Result<SessionOut> StoreImpl::load(std::string_view domain, std::string_view name) {

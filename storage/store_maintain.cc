@@ -122,6 +122,7 @@ Result<bool> StoreImpl::gc_orphans(Collection* c) {
     KVRT_ASSIGN(c->directories, segment_directories(env_, dir_.root));
   }
   do {
+    KVRT_TRY(check_writable_locked());
     if (c->directories.empty()) return false;
     KVRT_TRY(remove_orphans(env_, log_, dir_.root, c->directories.back(), &catalog_, &c->files));
     c->directories.pop_back();

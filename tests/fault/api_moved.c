@@ -1,0 +1,168 @@
+// A store whose directory is moved, deleted or replaced while it is open: saves say so, sessions go on, and what is at the path now is not
+// touched. And a process that runs out of descriptors.
+#include <sys/resource.h>
+
+#include "../api/support.h"
+
+static char base[kPathMax], dir[kPathMax + 32], away[kPathMax + 32], twin[kPathMax + 32];
+static uint64_t want;  // the digest after the tokens of session "a"
+
+static uint64_t tree_hash;
+static int hash_entry(const char* path, const struct stat* s, int type, struct FTW* f) {
+  (void)type, (void)f;
+  uint64_t h = hash_bytes(s->st_ino, path, strlen(path));
+  FILE* file = S_ISREG(s->st_mode) ? fopen(path, "rb") : NULL;
+  for (int c; file && (c = fgetc(file)) != EOF;) h = (h ^ (uint64_t)c) * 0x100000001B3u;
+  if (file) fclose(file);
+  tree_hash += h;
+  return 0;
+}
+
+static uint64_t hash_tree(const char* path) {
+  tree_hash = 0;
+  nftw(path, hash_entry, 16, FTW_PHYS);
+  return tree_hash;
+}
+
+static void shell(const char* format, const char* a, const char* b) {
+  char command[4 * kPathMax];
+  snprintf(command, sizeof command, format, a, b);
+  REQUIRE(system(command) == 0, "%s", command);
+}
+
+static kvrt_session* hundred_tokens(kvrt_model* model, kvrt_store* store) {
+  int32_t tokens[100];
+  prompt_tokens(tokens, 100, 5, model_props(model).vocab_size);
+  kvrt_session* s = open_session(model, store, 0);
+  MUST(kvrt_session_append(s, tokens, 100));
+  return s;
+}
+
+// Every call that writes.
+static void expect_refused(kvrt_store* store, kvrt_session* s, const char* what) {
+  const kvrt_status got[] = {kvrt_session_checkpoint(s, "b", 1, NULL, NULL), kvrt_store_gc(store, NULL, NULL, NULL),
+                             kvrt_store_remove(store, NULL, 0, "a", 1), kvrt_store_rename(store, NULL, 0, "a", 1, "c", 1)};
+  for (size_t i = 0; i < sizeof got / sizeof *got; ++i) EXPECT(got[i] == KVRT_IO, "%s: call %zu: %s", what, i, kvrt_status_name(got[i]));
+  EXPECT(strstr(last_message(), "moved") != NULL, "%s: %s", what, last_message());
+  struct run r = {0};
+  generate_into(s, 2, &r);
+}
+
+static void moved(kvrt_runtime* rt, kvrt_model* model, const char* what, const char* command, int returns) {
+  shell("cp -a '%s' '%s'", twin, dir);
+  kvrt_store* store = open_store(rt, dir);
+  kvrt_session* s = hundred_tokens(model, store);
+  struct run r = {0};
+  generate_into(s, 2, &r);
+  MUST(kvrt_session_checkpoint(s, "kept", 4, NULL, NULL));
+  shell(command, dir, away);
+  const uint64_t before = hash_tree(dir);
+  expect_refused(store, s, what);
+  EXPECT(hash_tree(dir) == before, "%s: something changed in what is there now", what);
+  if (returns) {  // as if nothing had been
+    remove_tree(dir);
+    REQUIRE(rename(away, dir) == 0, "%s", away);
+    EXPECT_STATUS(kvrt_session_checkpoint(s, "b", 1, NULL, NULL), KVRT_OK);
+    EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+  }
+  kvrt_session_close(s);
+  kvrt_store_release(store);
+  if (!returns) EXPECT(hash_tree(dir) == before, "%s: closing changed what is there now", what);
+  remove_tree(dir);
+  remove_tree(away);
+}
+
+// ---- descriptors -------------------------------------------------------------------------------------------------------------------------
+
+static int count_descriptors(void) {
+  int count = 0;
+  DIR* fds = opendir("/proc/self/fd");
+  REQUIRE(fds != NULL, "/proc/self/fd");
+  while (readdir(fds) != NULL) ++count;
+  closedir(fds);
+  return count;
+}
+
+static int good(kvrt_status status) { return status == KVRT_OK; }
+
+// Opens, resumes, saves and collects with so many descriptors more than there are. True if all of it went well.
+static int with_descriptors(kvrt_runtime* rt, kvrt_model* model, rlim_t limit) {
+  struct rlimit old, now;
+  getrlimit(RLIMIT_NOFILE, &old);
+  now = old;
+  now.rlim_cur = limit;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &now) == 0, "setrlimit: %s", strerror(errno));
+  kvrt_store* store = NULL;
+  kvrt_session* s = NULL;
+  int whole = good(kvrt_store_open(rt, dir, strlen(dir), NULL, &store));
+  if (whole) {
+    whole = good(kvrt_session_resume(model, store, "a", 1, NULL, NULL, NULL, NULL, &s));
+    if (s != NULL) {
+      EXPECT(next_digest(s, NULL) == want, "with %d descriptors it goes on differently", (int)limit);
+      const int32_t token = 3;
+      MUST(kvrt_session_append(s, &token, 1));
+      const kvrt_save_options kv = {.struct_size = sizeof kv, .durability = KVRT_DURABILITY_KV, .overwrite = 1};
+      whole &= good(kvrt_session_checkpoint(s, "b", 1, &kv, NULL));
+      kvrt_session_close(s);
+    }
+    whole &= good(kvrt_store_gc(store, NULL, NULL, NULL));
+    whole &= good(kvrt_store_verify(store, NULL, NULL));
+    kvrt_store_release(store);
+  }
+  setrlimit(RLIMIT_NOFILE, &old);
+  return whole;
+}
+
+static void descriptors(kvrt_runtime* rt, const char* tiny) {
+  shell("cp -a '%s' '%s'", twin, dir);
+  int whole = 0, first = 0;
+  const int before = count_descriptors();
+  for (int limit = 3; limit <= 64 && whole < 3; ++limit) {
+    kvrt_model* model = open_model(rt, tiny, 0, 0, 0);  // a pool in which nothing is resident
+    const int ok = with_descriptors(rt, model, (rlim_t)limit);
+    if (ok && !first) first = limit;
+    whole += ok;
+    kvrt_store* store = open_store(rt, dir);
+    kvrt_session* s = resume_session(model, store, "a", NULL);
+    EXPECT(next_digest(s, NULL) == want, "after %d descriptors it goes on differently", limit);
+    kvrt_session_close(s);
+    EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+    kvrt_store_release(store);
+    kvrt_model_release(model);
+    EXPECT(count_descriptors() == before, "%d descriptors, there were %d", count_descriptors(), before);
+  }
+  printf("descriptors: enough from %d on\n", first);
+  EXPECT(whole == 3 && first > before, "from %d on", first);
+  remove_tree(dir);
+}
+
+int main(void) {
+  char tiny[kPathMax];
+  make_dir(base);
+  tiny_path(tiny, 0);
+  snprintf(dir, sizeof dir, "%s/store", base);
+  snprintf(away, sizeof away, "%s/away", base);
+  snprintf(twin, sizeof twin, "%s/twin", base);
+  kvrt_runtime* rt = open_runtime(1, 0);
+  kvrt_model* model = open_model(rt, tiny, 0, 0, 0);
+  kvrt_store* store = open_store(rt, twin);
+  kvrt_session* s = hundred_tokens(model, store);
+  want = next_digest(s, NULL);
+  MUST(kvrt_session_checkpoint(s, "a", 1, NULL, NULL));
+  kvrt_session_close(s);
+  kvrt_store_release(store);
+  moved(rt, model, "moved", "mv '%s' '%s'", 0);
+  moved(rt, model, "moved and back", "mv '%s' '%s'", 1);
+  moved(rt, model, "deleted", "rm -rf '%s' '%s'", 0);
+  char command[4 * kPathMax];
+  snprintf(command, sizeof command, "mv '%%s' '%%s' && cp -a '%s' '%s'", twin, dir);
+  moved(rt, model, "replaced by another store", command, 0);
+  moved(rt, model, "replaced for a while", command, 1);
+  snprintf(command, sizeof command, "cp -a '%%s' '%%s' && rm '%s'/catalog.db* && cp -a '%s'/catalog.db '%s'", dir, twin, dir);
+  moved(rt, model, "a catalog that was put back from a copy", command, 0);
+  descriptors(rt, tiny);
+  kvrt_model_release(model);
+  kvrt_runtime_release(rt);
+  remove_tree(base);
+  return finish();
+}
