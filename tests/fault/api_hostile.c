@@ -6,7 +6,8 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#include "../api/support.h"
+#include "racer.h"
+#include "tree.h"
 
 enum { kOther = 65534, kPlacesMax = 32, kUnsafe = 3 };
 enum { kMade = 1 << 0, kDir = 1 << 1 };  // of a place: it is there in a store that was closed; it is a directory
@@ -14,41 +15,6 @@ enum { kMade = 1 << 0, kDir = 1 << 1 };  // of a place: it is there in a store t
 static char base[kPathMax], made[kPathMax + 32], store_dir[kPathMax + 32], outside[kPathMax + 32];
 static char tiny[kPathMax];
 static uint64_t made_digest;  // after the tokens of session "a"
-
-// ---- directories -----------------------------------------------------------------------------------------------------------------
-
-static uint64_t tree_hash;
-static int hash_entry(const char* path, const struct stat* s, int type, struct FTW* f) {
-  (void)type, (void)f;
-  uint64_t h = hash_bytes(7, path, strlen(path));
-  const uint64_t of[] = {s->st_mode, s->st_uid, S_ISREG(s->st_mode) ? (uint64_t)s->st_size : 0, (uint64_t)s->st_mtim.tv_sec,
-                         (uint64_t)s->st_mtim.tv_nsec};
-  h = hash_bytes(h, of, sizeof of);
-  FILE* file = S_ISREG(s->st_mode) ? fopen(path, "rb") : NULL;
-  for (int c; file && (c = fgetc(file)) != EOF;) h = (h ^ (uint64_t)c) * 0x100000001B3u;
-  if (file) fclose(file);
-  tree_hash += h;
-  return 0;
-}
-
-static uint64_t hash_tree(const char* dir) {
-  tree_hash = 0;
-  REQUIRE(nftw(dir, hash_entry, 16, FTW_PHYS) == 0, "%s: %s", dir, strerror(errno));
-  return tree_hash;
-}
-
-static void shell(const char* format, const char* a, const char* b) {
-  char command[4 * kPathMax];
-  snprintf(command, sizeof command, format, a, b);
-  REQUIRE(system(command) == 0, "%s", command);
-}
-
-static int check_mode(const char* path, const struct stat* s, int type, struct FTW* f) {
-  (void)type, (void)f;
-  const mode_t want = S_ISDIR(s->st_mode) ? 0700 : 0600;
-  EXPECT((s->st_mode & 07777) == want, "%s has mode %o, expected %o", path, s->st_mode & 07777, want);
-  return 0;
-}
 
 // ---- the store -------------------------------------------------------------------------------------------------------------------
 
@@ -269,10 +235,10 @@ static void umasks(kvrt_runtime* rt, kvrt_model* model, const char* dir) {
     const mode_t old = umask(masks[i]);
     kvrt_store* store = open_store(rt, dir);
     generate_and_save(model, store, "a", 5);
-    nftw(dir, check_mode, 16, FTW_PHYS);  // with the log
+    expect_private(dir);  // with the log
     kvrt_store_release(store);
     umask(old);
-    nftw(dir, check_mode, 16, FTW_PHYS);
+    expect_private(dir);
     remove_tree(dir);
   }
 }
@@ -327,44 +293,6 @@ static void other_users(kvrt_runtime* rt) {
 
 // ---- the racer ---------------------------------------------------------------------------------------------------------------------
 
-static int pick_entry(uint64_t* random, char name[kPathMax]) {  // below store_dir, at any depth
-  name[0] = 0;
-  for (int depth = 0; depth < 3; ++depth) {
-    char path[2 * kPathMax], found[kPathMax] = "";
-    snprintf(path, sizeof path, "%s/%s", store_dir, name);
-    DIR* dir = opendir(path);
-    if (dir == NULL) break;
-    uint64_t seen = 0;
-    for (struct dirent* e; (e = readdir(dir)) != NULL;) {
-      if (e->d_name[0] != '.' && next_random(random) % ++seen == 0) snprintf(found, sizeof found, "%.250s", e->d_name);
-    }
-    closedir(dir);
-    if (*found == 0) break;
-    const size_t size = strlen(name);
-    snprintf(name + size, kPathMax - size, "%s%s", size ? "/" : "", found);
-    if (next_random(random) % 2 == 0) break;
-  }
-  return name[0] != 0;
-}
-
-// Swaps entries for links to their like outside, and back. The outside has a copy of everything, so that whoever follows one finds a file.
-_Noreturn static void race(uint64_t random) {
-  char name[kPathMax], at[2 * kPathMax], target[2 * kPathMax], hold[kPathMax + 32];
-  snprintf(hold, sizeof hold, "%s/hold", base);
-  for (;;) {
-    if (!pick_entry(&random, name)) continue;
-    snprintf(at, sizeof at, "%s/%s", store_dir, name);
-    snprintf(target, sizeof target, "%s/%s", outside, name);
-    if (rename(at, hold) != 0) continue;
-    if (symlink(target, at) == 0) {
-      usleep((useconds_t)(next_random(&random) % 2000));
-      unlink(at);
-    }
-    if (rename(hold, at) != 0) remove_tree(hold);  // the store has made another
-    usleep((useconds_t)(next_random(&random) % 2000));
-  }
-}
-
 struct raced {
   uint64_t opened, refused, resumed, saved, failed;
 };
@@ -408,7 +336,7 @@ static void raced(kvrt_runtime* rt, kvrt_model* model, double seconds, uint64_t 
     shell("cp -a '%s' '%s'", made, store_dir);
     fflush(stdout);
     const pid_t pid = fork();
-    if (pid == 0) race(random);
+    if (pid == 0) race(store_dir, outside, hold, random);
     for (int i = 0; i < 4; ++i) use_raced(rt, model, &random, &n);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);

@@ -2,33 +2,10 @@
 // touched. And a process that runs out of descriptors.
 #include <sys/resource.h>
 
-#include "../api/support.h"
+#include "tree.h"
 
 static char base[kPathMax], dir[kPathMax + 32], away[kPathMax + 32], twin[kPathMax + 32];
 static uint64_t want;  // the digest after the tokens of session "a"
-
-static uint64_t tree_hash;
-static int hash_entry(const char* path, const struct stat* s, int type, struct FTW* f) {
-  (void)type, (void)f;
-  uint64_t h = hash_bytes(s->st_ino, path, strlen(path));
-  FILE* file = S_ISREG(s->st_mode) ? fopen(path, "rb") : NULL;
-  for (int c; file && (c = fgetc(file)) != EOF;) h = (h ^ (uint64_t)c) * 0x100000001B3u;
-  if (file) fclose(file);
-  tree_hash += h;
-  return 0;
-}
-
-static uint64_t hash_tree(const char* path) {
-  tree_hash = 0;
-  nftw(path, hash_entry, 16, FTW_PHYS);
-  return tree_hash;
-}
-
-static void shell(const char* format, const char* a, const char* b) {
-  char command[4 * kPathMax];
-  snprintf(command, sizeof command, format, a, b);
-  REQUIRE(system(command) == 0, "%s", command);
-}
 
 static kvrt_session* hundred_tokens(kvrt_model* model, kvrt_store* store) {
   int32_t tokens[100];
