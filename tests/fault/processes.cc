@@ -1,9 +1,10 @@
 // Several processes on one store, killed and stopped at random: what they were told must be explained by one order of it all (history.h),
 // and what is left must be whole.
 //
-//   processes [--procs 4] [--ops 2000] [--seeds 20] [--first-seed 1] [--kill-ms 25]
+//   processes [--procs 4] [--ops 2000] [--seeds 20] [--first-seed 1] [--kill-ms 25] [--seconds S]
 //
-// --ops: of each process; killed ones are followed by new ones. --kill-ms: a kill or a stop so often; 0: none. A line of figures a seed.
+// --ops: of each process; killed ones are followed by new ones. --kill-ms: a kill or a stop so often; 0: none. --seconds: no new seed after
+// that. A line of figures a seed, and one for all.
 #include <signal.h>
 #include <sqlite3.h>
 #include <sys/mman.h>
@@ -22,11 +23,16 @@ namespace {
 
 struct Options {
   uint32_t procs = 4, ops = 2000, kill_ms = 25;
-  uint64_t seeds = 20, first_seed = 1;
+  uint64_t seeds = 20, first_seed = 1, seconds = 0;
 };
 
 struct Figures {
   uint64_t kills = 0, stops = 0, deaths_by_own_hand = 0;
+};
+
+// Of all seeds, in memory that their processes share.
+struct Totals {
+  uint64_t seeds = 0, calls = 0, kills = 0;
 };
 
 // The processes of one seed, and the hand that kills them.
@@ -197,7 +203,7 @@ std::string look_at_what_is_left(const std::string& root, std::vector<Step>* ste
 }
 
 // One seed, in a process of its own: whoever forks must not have used a store.
-int run_seed(const Options& options, uint64_t seed) {
+int run_seed(const Options& options, uint64_t seed, Totals* totals) {
   const auto start = std::chrono::steady_clock::now();
   TempDir tmp("/dev/shm");
   const std::string root = tmp.path() + "/store";
@@ -222,6 +228,9 @@ int run_seed(const Options& options, uint64_t seed) {
   }
   if (wrong.empty()) wrong = check_history(steps, &states);
   std::sort(waits.begin(), waits.end());
+  totals->seeds++;
+  totals->calls += steps.size();
+  totals->kills += figures.kills + figures.deaths_by_own_hand;
   const auto ull = [](uint64_t v) { return static_cast<unsigned long long>(v); };
   std::printf(
       "seed %llu: %zu calls, %llu saves, %llu kills and %llu at an operation, %llu stops, %llu busy, %llu states; p99 %.1f ms, most "
@@ -235,7 +244,7 @@ int run_seed(const Options& options, uint64_t seed) {
 }
 
 int usage() {
-  std::fprintf(stderr, "usage: processes [--procs 1..%u] [--ops N] [--seeds N] [--first-seed N] [--kill-ms N]\n", kSlots);
+  std::fprintf(stderr, "usage: processes [--procs 1..%u] [--ops N] [--seeds N] [--first-seed N] [--kill-ms N] [--seconds S]\n", kSlots);
   return 2;
 }
 
@@ -258,17 +267,28 @@ int main(int argc, char** argv) {
       options.seeds = number;
     } else if (name == "--first-seed") {
       options.first_seed = number;
+    } else if (name == "--seconds") {
+      options.seconds = number;
     } else if (name == "--kill-ms" && number <= 60'000) {
       options.kill_ms = static_cast<uint32_t>(number);
     } else {
       return usage();
     }
   }
-  for (uint64_t seed = options.first_seed; seed < options.first_seed + options.seeds; ++seed) {
+  void* memory = ::mmap(nullptr, sizeof(Totals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return std::perror("mmap"), 1;
+  Totals* totals = new (memory) Totals;
+  const auto start = std::chrono::steady_clock::now();
+  int code = 0;
+  for (uint64_t seed = options.first_seed; seed < options.first_seed + options.seeds && code == 0; ++seed) {
+    if (options.seconds != 0 && std::chrono::steady_clock::now() - start > std::chrono::seconds(options.seconds)) break;
     const pid_t pid = ::fork();
-    if (pid == 0) std::exit(run_seed(options, seed));
+    if (pid == 0) std::exit(run_seed(options, seed, totals));
     int status = 0;
-    if (::waitpid(pid, &status, 0) != pid || status != 0) return 1;
+    if (::waitpid(pid, &status, 0) != pid || status != 0) code = 1;
   }
-  return 0;
+  const auto ull = [](uint64_t v) { return static_cast<unsigned long long>(v); };
+  std::printf("processes: %llu seeds, %llu calls, %llu kills, %d violations\n", ull(totals->seeds), ull(totals->calls), ull(totals->kills),
+              code);
+  return code;
 }

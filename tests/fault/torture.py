@@ -62,6 +62,10 @@ def parts():
     yield PowerCuts("power cuts", [BIN / "power_cut", "--depth", 3, "--from", "{next}", "--seconds", "{seconds}"],
                     {"stories": r"(\d+) stories", "states": r"(\d+) states", "next": r"next story (\d+)", "of": r"next story \d+ of (\d+)"})
     yield Part("kills", [BIN / "fault_api_kill", 300, "{seed}", TINY], {"kills": r"(\d+) kills", "inside a save": r"(\d+) of them inside"})
+    yield Part("processes", [BIN / "processes", "--seeds", 100000, "--first-seed", "{seed}", "--seconds", "{seconds}"],
+               {"seeds": r"processes: (\d+) seeds", "calls": r"processes: .* (\d+) calls", "kills": r"processes: .* (\d+) kills"})
+    yield Part("processes with a model", [BIN / "fault_api_processes", 500, "{seed}", TINY],
+               {"kills": r"(\d+) kills", "resumes": r"(\d+) resumes", "saves": r"(\d+) saves"})
     yield Part("bit flips", [BIN / "bit_flips", 20000, "{seed}"], {"flips": r"bit flips: (\d+)"})
     yield Part("random calls", [BIN / "api_random", "{seconds}", "{seed}"], {"calls": r"(\d+) calls"})
     yield Part("want of memory", [BIN / "fault_api_memory", 1], {"checks": r"(\d+) checks"}, once=True)
