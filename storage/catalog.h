@@ -153,6 +153,7 @@ class Catalog {
   bool cached_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, Hash256* out);
   Status cache_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, const Hash256& id);
 
+  bool sync_failed() const { return db_.sync_failed(); }
   uint64_t disk_bytes();                     // database and log
   Status set_durability(Durability d);       // of the following transactions
   Status checkpoint(bool truncate = false);  // folds the log in; `truncate`: and gives its space back

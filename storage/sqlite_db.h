@@ -72,6 +72,8 @@ class Db {
   // Who writes or folds in the log holds this lock meanwhile; null: nobody else can be there.
   void set_write_lock(FileLock* lock) { write_lock_ = lock; }
   Status fail(int code);  // the Status of an SQLite code, with the connection's message
+  // Once a sync failed the kernel may call the pages clean that never reached the disk: no later sync proves anything.
+  bool sync_failed() const { return sync_failed_; }
   sqlite3* handle() { return db_; }
   // IO when the file that is open is not the one at its path any more: moved with its directory, deleted, or replaced.
   Status check_in_place();
@@ -81,6 +83,7 @@ class Db {
   static int on_wal(void* self, sqlite3* db, const char* name, int pages);
 
   sqlite3* db_ = nullptr;
+  bool sync_failed_ = false;
   FileLock* write_lock_ = nullptr;
   int write_turns_ = 0;  // nested
   std::string path_;

@@ -46,7 +46,7 @@ void StoreImpl::tidy_after_reading() {
 StoreImpl::~StoreImpl() {
   try {
     std::lock_guard lock(mutex_);
-    const bool sound = broken_.is_ok();
+    const bool sound = broken_.is_ok() && !catalog_.sync_failed();
     if (!dir_.read_only && sound) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
     Status closed = catalog_.close(sound && !litter_);  // with a log left behind the next open looks for such files
     if (!closed.is_ok()) logf(log_, LogLevel::kWarn, "store: closing: %s", closed.message().c_str());
@@ -128,6 +128,10 @@ std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const Catalog::Lo
 
 Status StoreImpl::check_writable_locked() {
   if (dir_.read_only) return error(Code::kIo, Detail::kReadOnly, "%s: the store is open read-only", dir_.root.c_str());
+  if (broken_.is_ok() && catalog_.sync_failed()) {
+    broken_ =
+        error(Code::kIo, Detail::kNone, "%s/catalog.db: a sync failed; what it was to save may not be on the disk", dir_.root.c_str());
+  }
   KVRT_TRY(broken_.clone());
   return catalog_.check_in_place();  // else files would come and go in another store's directory
 }
