@@ -166,7 +166,7 @@ class Model {
     s.kind = step_.kind;
     s.length = step_.length;
     s.live = 1;
-    s.pinned = step_.pin != 0 || (old.live && old.pinned);
+    s.pinned = step_.pin != 0 ? step_.pin : old.live ? old.pinned : 0;
     set_expiry(&s);
     const bool known = step_.outcome == Outcome::kOk;
     if (known && step_.got[0].gen != s.gen) return;

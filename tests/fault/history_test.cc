@@ -139,7 +139,7 @@ class Author {
     s.gen_seen = s.id == h.id ? h.gen - (pick(8) == 0 && h.gen > 1) : 0;
     s.length = pick(1000);
     s.overwrite = pick(6) == 0;
-    s.pin = pick(2);
+    s.pin = pick(4) == 0 ? 1 + pick(3) : 0;
     return s;
   }
 
@@ -179,7 +179,7 @@ class Author {
     bool taken = false;
     for (const Held& other : held_) taken = taken || (other.live && other.id == s->id && s->gen_seen != 0 && &other != h);
     const uint64_t id = taken && !(h->live && h->id == s->id) ? ++ids_ : s->id;
-    *h = {h->gen + 1, id, s->length, s->pin | (h->live ? h->pinned : 0), true, told};
+    *h = {h->gen + 1, id, s->length, s->pin != 0 ? s->pin : h->live ? h->pinned : 0, true, told};
     s->got[0].gen = h->gen;
     s->got[0].id = id;
   }

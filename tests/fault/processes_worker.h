@@ -24,6 +24,7 @@ inline int64_t wall_ms() { return posix_env()->unix_ms(); }
 // Before the steps, in memory that all processes of a seed share.
 struct Shared {
   uint32_t steps_max = 0;
+  uint64_t disk_bytes_max = 0;  // 0: as much as is wanted
   std::atomic<uint32_t> begun[kSlots] = {};
   char wrong[kSlots][2048] = {};
 
@@ -117,6 +118,10 @@ class Worker {
       case Code::kBusy:
         s->outcome = Outcome::kBusy;
         break;
+      case Code::kNoSpace:
+        s->outcome = Outcome::kBusy;
+        if (s->what != What::kSave || shared_->disk_bytes_max == 0) fail(describe(*s) + ": " + status.message());
+        break;
       default:
         fail(describe(*s) + ": " + code_name(status.code()) + ": " + status.message());
     }
@@ -129,7 +134,9 @@ class Worker {
     store_.reset();
     const int64_t start = monotonic_ns();
     for (;;) {
-      auto store = open_store(root_, {}, &env_);
+      StoreOptions options;
+      options.disk_bytes_max = shared_->disk_bytes_max;
+      auto store = open_store(root_, options, &env_);
       if (store.is_ok()) {
         store_ = std::move(*store);
         return;
@@ -161,8 +168,8 @@ class Worker {
       end(s, store_->rename("", name_of(name), name_of(s->to)));
     } else if (what < 87) {
       Step* s = begin(What::kPin, name);
-      s->pin = pick(3) == 0;
-      end(s, store_->pin("", name_of(name), s->pin != 0));
+      s->pin = pick(2) ? 0 : 1 + pick(3);
+      end(s, store_->pin("", name_of(name), static_cast<uint8_t>(s->pin)));
     } else if (what < 91) {
       Step* s = begin(What::kTtl, name);
       s->ttl_ms = 1000 * pick(3);
@@ -218,7 +225,7 @@ class Worker {
     return {text.begin(), text.end()};
   }
 
-  // Loads and reads all chunks. Others may take them away meanwhile, but then the session is not what it was.
+  // Loads and reads all chunks. Others may take them away meanwhile, but then the session is not what it was; unless room was short.
   void resume(uint32_t name) {
     if (!load(name)) return;
     const Handle was = known_[name];
@@ -232,7 +239,7 @@ class Worker {
       if (state == ChunkState::kOk && out != chain.payloads[i]) fail("a chunk with other bytes");
       holes += state == ChunkState::kAbsent;
     }
-    if (holes == 0 || shared_->begun[slot_] >= ops_ || !load(name)) return;
+    if (holes == 0 || shared_->disk_bytes_max != 0 || shared_->begun[slot_] >= ops_ || !load(name)) return;
     const Handle& is = known_[name];
     if (is.gen == was.gen && is.id == was.id) {
       fail("n" + std::to_string(name) + " stayed at generation " + std::to_string(is.gen) + ", and " + std::to_string(holes) + " of its " +
@@ -260,7 +267,7 @@ class Worker {
     o.overwrite = pick(8) == 0;
     o.durability = static_cast<Durability>(1 + pick(4));
     o.manifest = text_of(next.kind, next.length);
-    o.pin = pick(16) == 0;
+    o.pin = pick(16) == 0 ? static_cast<uint8_t>(1 + pick(3)) : uint8_t{0};
     o.ttl_seconds = pick(8) == 0 ? 1 + pick(2) : 0;
     const Chain& chain = chain_of(next.kind, next.length);
     Step* s = begin(What::kSave, name);

@@ -114,7 +114,7 @@ uint64_t StoreFault::strike(FaultPlan* plan, Fault fault, uint64_t nth, bool sti
   Status status;
   {
     if (scene().at_open) plan->arm(fault, nth, sticky);
-    auto store = open_store(root(), {}, &env);
+    auto store = open_store(root(), scene().options, &env);
     if (!scene().at_open) {
       EXPECT_OK(store.status());
       if (!scene().at_close) plan->arm(fault, nth, sticky);
@@ -173,7 +173,7 @@ void StoreFault::kill_at_every_operation(Fault fault) {
       set_sqlite_faults(&plan);
       if (scene().at_open) plan.arm(fault, n);
       {
-        auto store = open_store(root(), {}, &env);
+        auto store = open_store(root(), scene().options, &env);
         if (!store.is_ok()) ::_exit(3);
         if (!scene().at_open) plan.arm(fault, n);
         if (scene().work && !scene().work(store->get()).is_ok()) ::_exit(4);
@@ -203,6 +203,21 @@ void StoreFault::kill_at_every_operation(Fault fault) {
 // Before operation n + 1 is after operation n.
 TEST_P(StoreFault, Killed) { kill_at_every_operation(Fault::kKill); }
 TEST_P(StoreFault, KilledAfterHalfAWrite) { kill_at_every_operation(Fault::kTornKill); }
+
+// What the scenes are made for happens in them.
+TEST(StoreScenes, EvictTakesWhatItMust) {
+  TempDir tmp("/dev/shm");
+  const std::string root = tmp.path() + "/store";
+  ASSERT_OK(prepare_heavy(root));
+  StoreOptions options;
+  options.disk_bytes_max = kSceneQuota;
+  auto store = open_store(root, options);
+  ASSERT_OK(store.status());
+  EXPECT_EQ(readable_chunks(store->get(), chains().heavy), chains().heavy.nodes.size());
+  ASSERT_OK(save_scene(store->get(), "eve", chains().heavier, 3, 0, Durability::kTokens));
+  EXPECT_LT(readable_chunks(store->get(), chains().heavy), chains().heavy.nodes.size());
+  EXPECT_EQ(readable_chunks(store->get(), chains().other), chains().other.nodes.size());
+}
 
 // As few descriptors as there may be: what cannot be opened is an error or a hole, never damage.
 TEST(StoreLimits, AnyNumberOfDescriptors) {

@@ -136,6 +136,7 @@ void PowerCut::visit_parts(size_t done, size_t exhaustive, std::mt19937_64* rand
   std::unordered_set<uint64_t> seen;
   const size_t n = pending_.size();
   const auto show = [&](const std::function<bool(size_t)>& arrives, size_t odd, Part part) {
+    if (seen.size() >= states_max) return;
     Disk disk = stable_;
     for (size_t i = 0; i < n; ++i) {
       if (arrives(i)) apply(steps_[pending_[i]], i == odd ? part : Part::kWhole, &disk);

@@ -69,6 +69,7 @@ class PowerCut {
   // disk comes once for each count.
   void explore(size_t first, size_t exhaustive, uint64_t seed, const std::function<void(size_t done, const Disk& disk)>& visit);
   size_t size() const { return steps_.size(); }
+  size_t states_max = SIZE_MAX;  // for each count of operations done
 
  private:
   enum class Part { kWhole, kSector, kPage, kZeros };  // of a write

@@ -109,14 +109,14 @@ struct SaveOptions {
   Durability durability = Durability::kNone;
   std::string domain;
   std::string manifest = "manifest";
-  bool pin = false;
+  uint8_t pin = 0;
   uint64_t ttl_seconds = 0;
   uint64_t chunks_written = 0;  // out
   SessionId saved_id;           // out
 };
 
 inline Result<uint64_t> save_once(Store* store, const std::string& name, const Chain& chain, SaveOptions* o, bool reuse_chunks) {
-  KVRT_ASSIGN(auto save, store->begin_save(reuse_chunks));
+  KVRT_ASSIGN(auto save, store->begin_save(reuse_chunks, {o->domain, name, o->pin}));
   for (size_t i = 0; i < chain.nodes.size(); i++) {
     ChunkIn chunk{chain.nodes[i].key, chain.nodes[i].parent, chain.nodes[i].tokens, 1, 2, chain.payloads[i]};
     KVRT_TRY(save->put(chunk));
