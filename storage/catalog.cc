@@ -116,7 +116,8 @@ Result<Catalog::Probe> Catalog::probe(Env* env, const std::string& path) {
   probe.kind = probe.application_id != kCatalogApplicationId ? Kind::kForeign
                : probe.schema > kCatalogSchema               ? Kind::kTooNew
                : probe.schema < 1                            ? Kind::kCorrupt
-               : probe.schema < kCatalogSchema               ? Kind::kTooOld
+               : probe.schema < kCatalogSchemaOldest         ? Kind::kTooOld
+               : probe.schema < kCatalogSchema               ? Kind::kOld
                                                              : Kind::kOurs;
   auto log = env->open_read(path + "-wal");
   if (log.is_ok()) {
@@ -194,6 +195,7 @@ Status Catalog::open(const std::string& path, const OpenMode& mode) {
   KVRT_TRY(db_.open(file_uri(path) + (mode.immutable ? "?immutable=1" : ""), flags, path));
   db_.set_write_lock(mode.write_lock);
   KVRT_TRY(configure());
+  KVRT_TRY(check_schema(mode.oldest));
   if (mode.check) KVRT_TRY(quick_check(&db_, path));
   Query q = db_.query("SELECT value FROM meta WHERE name = 'salt'");
   KVRT_ASSIGN(bool row, q.next());
@@ -202,9 +204,9 @@ Status Catalog::open(const std::string& path, const OpenMode& mode) {
   return {};
 }
 
-Status Catalog::check_schema() {
+Status Catalog::check_schema(int32_t oldest) {
   KVRT_ASSIGN(int64_t schema, db_.pragma("PRAGMA user_version"));
-  if (schema == kCatalogSchema) return {};
+  if (schema >= oldest && schema <= kCatalogSchema) return {};
   return error(Code::kIncompatible, Detail::kStoreTooNew, "the catalog has schema %lld now, this kvrt knows %d",
                static_cast<long long>(schema), kCatalogSchema);
 }

@@ -22,6 +22,7 @@ namespace kvrt {
 
 inline constexpr int32_t kCatalogApplicationId = 0x4B565254;  // "KVRT"
 inline constexpr int32_t kCatalogSchema = 3;
+inline constexpr int32_t kCatalogSchemaOldest = 2;  // that is migrated
 
 // Where a chunk lies: one frame of one segment.
 struct ChunkPlace {
@@ -77,7 +78,7 @@ class Catalog {
     bool finished = false;
   };
   // What the header of catalog.db says, read so that nothing is touched.
-  enum class Kind { kMissing, kOurs, kTooNew, kTooOld, kForeign, kCorrupt };
+  enum class Kind { kMissing, kOurs, kOld, kTooNew, kTooOld, kForeign, kCorrupt };  // kOld: see migrate
   struct Probe {
     Kind kind = Kind::kMissing;
     int32_t application_id = 0, schema = 0;
@@ -91,12 +92,14 @@ class Catalog {
   static Status create(Env* env, const std::string& root);
   struct OpenMode {
     bool read_only = false;
-    bool immutable = false;          // nobody writes it as long as it is open: needs no log, no shared memory, no lock
-    bool check = false;              // the last writer did not close it
-    FileLock* write_lock = nullptr;  // see Db
+    bool immutable = false;           // nobody writes it as long as it is open: needs no log, no shared memory, no lock
+    bool check = false;               // the last writer did not close it
+    int32_t oldest = kCatalogSchema;  // what it may have; others are INCOMPATIBLE
+    FileLock* write_lock = nullptr;   // see Db
   };
   Status open(const std::string& path, const OpenMode& mode);
-  Status check_schema();  // INCOMPATIBLE if somebody has migrated it since
+  Status check_schema(int32_t oldest = kCatalogSchema);  // INCOMPATIBLE if it has another: somebody may have migrated it since
+  Status migrate();                                      // to kCatalogSchema, in one transaction; see migrate.h
   // With `fold` the last connection folds the log in and removes it. Else it stays, and the next one that is alone checks everything.
   Status close(bool fold);
 

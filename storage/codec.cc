@@ -64,6 +64,20 @@ Status check_lengths(const FrameHeader& h, uint64_t frame_bytes) {
   return {};
 }
 
+// Of a frame whose checksum is right: it says what it is. What this kvrt does not know a newer one wrote, and can still read.
+Status check_known(uint16_t version, uint16_t flags) {
+  if (version > kFrameVersion) {
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "frame version %u of a newer kvrt, this one knows %u", version, kFrameVersion);
+  }
+  if (version < kFrameVersion) return error(Code::kCorrupt, Detail::kFormat, "frame version %u", version);
+  constexpr uint16_t kKnown = kFrameHighZstd | kFramePlain;
+  if ((flags & ~kKnown) != 0) {
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "frame flags %04x of a newer kvrt, this one knows %04x", flags, kKnown);
+  }
+  if (flags == kKnown) return error(Code::kCorrupt, Detail::kFormat, "frame flags %04x, of which one excludes the other", flags);
+  return {};
+}
+
 template <size_t width>
 void split(const uint8_t* __restrict in, size_t elements, uint8_t* __restrict low, uint8_t* __restrict high) {
   for (size_t i = 0; i < elements; i++) {
@@ -115,8 +129,7 @@ Result<FrameHeader> parse_frame(std::span<const uint8_t> frame) {
   if (checksum128(frame.first(body)) != load_checksum(frame.data() + body)) {
     return error(Code::kCorrupt, Detail::kFormat, "checksum differs");
   }
-  uint16_t version = load<uint16_t>(frame, 4);
-  if (version != kFrameVersion) return error(Code::kCorrupt, Detail::kFormat, "frame version %u, known is %u", version, kFrameVersion);
+  KVRT_TRY(check_known(load<uint16_t>(frame, 4), load<uint16_t>(frame, 6)));
   FrameHeader h;
   h.flags = load<uint16_t>(frame, 6);
   h.key = load_key(frame, 8);
@@ -127,8 +140,6 @@ Result<FrameHeader> parse_frame(std::span<const uint8_t> frame) {
   h.layout = load<uint32_t>(frame, 96);
   h.elem_bytes = load<uint32_t>(frame, 100);
   h.n_tokens = load<uint32_t>(frame, 104);
-  if (h.flags != 0 && h.flags != kFrameHighZstd && h.flags != kFramePlain)
-    return error(Code::kCorrupt, Detail::kFormat, "unknown frame flags %04x", h.flags);
   KVRT_TRY(check_lengths(h, frame.size()));
   h.tokens.resize(h.n_tokens);  // check_lengths found that the frame holds them
   std::memcpy(h.tokens.data(), frame.data() + kFrameHeaderBytes, size_t{4} * h.n_tokens);

@@ -109,16 +109,21 @@ Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const Seg
   KVRT_TRY(file.pread(0, head));
   KVRT_TRY(file.pread(size - tail.size(), tail));
   uint32_t head_magic, tail_magic, count;
-  uint16_t version;
+  uint16_t version, flags;
   uint64_t index_offset, file_bytes;
   std::memcpy(&head_magic, head.data(), 4);
   std::memcpy(&version, head.data() + 4, 2);
+  std::memcpy(&flags, head.data() + 6, 2);
   std::memcpy(&tail_magic, tail.data(), 4);
   std::memcpy(&count, tail.data() + 4, 4);
   std::memcpy(&index_offset, tail.data() + 8, 8);
   std::memcpy(&file_bytes, tail.data() + 16, 8);
-  if (head_magic != kSegmentMagic || version != kSegmentVersion) {
+  if (head_magic != kSegmentMagic || version == 0) {
     return error(Code::kCorrupt, Detail::kFormat, "no segment (magic %08x, version %u)", head_magic, version);
+  }
+  if (version > kSegmentVersion || flags != 0) {
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "segment version %u, flags %04x of a newer kvrt, this one knows version %u",
+                 version, flags, kSegmentVersion);
   }
   if (std::memcmp(head.data() + 8, id.bytes.data(), 16) != 0) return error(Code::kCorrupt, Detail::kFormat, "another segment's file");
   if (tail_magic != kFooterMagic || file_bytes != size || count > kSegmentChunksMax || index_offset > size ||

@@ -22,7 +22,10 @@ Status StoreImpl::start() {
     reserve_given_ = true;
     opened = catalog_.open(dir_.root + "/catalog.db", mode);
   }
-  KVRT_TRY(std::move(opened));
+  if (!opened.is_ok()) {
+    broken_ = opened.clone();  // closing writes nothing, too
+    return opened;
+  }
   if (!dir_.read_only) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
   if (dir_.alone) {
     collect_garbage(env_, log_, dir_.root, &catalog_, dir_.unclean);
@@ -102,7 +105,9 @@ ChunkState StoreImpl::read(const NodeIn& node, uint32_t layout, std::span<uint8_
 // A chunk that cannot be had; none: it lies elsewhere by now. Damage is forgotten so that the next save writes it again; a lack of
 // descriptors or memory is not damage.
 std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const Catalog::Location& at, const Status& why, std::string* damage) {
-  bool passing = why.code() == Code::kNoMemory || why.os_code() == EMFILE || why.os_code() == ENFILE || why.detail() == Detail::kPermission;
+  // And what a newer kvrt wrote is a hole for this one alone.
+  bool passing = why.code() == Code::kIncompatible || why.code() == Code::kNoMemory || why.os_code() == EMFILE || why.os_code() == ENFILE ||
+                 why.detail() == Detail::kPermission;
   std::string text = "chunk " + key.hex().substr(0, 16) + " in segs/" + at.id.hex().substr(0, 2) + "/" + at.id.hex() + ".seg at " +
                      std::to_string(at.offset) + ": " + why.message();
   if (damage != nullptr) *damage = text;

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "runtime/base/limits.h"
+#include "storage/migrate.h"
 #include "storage/safe_files.h"
 
 namespace kvrt {
@@ -14,7 +15,7 @@ namespace kvrt {
 namespace {
 
 constexpr char kFormatMagic[] = "kvrt-store ";
-constexpr const char* kOurNames[] = {"FORMAT", "catalog.db", "catalog.db-wal", "catalog.db-shm", "catalog.db-journal",
+constexpr const char* kOurNames[] = {"FORMAT", "catalog.db", "catalog.db-wal", "catalog.db-shm", "catalog.db-journal", kCatalogBackup,
                                      "segs",   "tmp",        "lock",           "write.lock",     "lost+found"};
 
 struct FormatLine {
@@ -91,14 +92,16 @@ Result<Survey> survey(Env* env, const std::string& root) {
   KVRT_ASSIGN(s.catalog, Catalog::probe(env, path));
   switch (s.catalog.kind) {
     case Catalog::Kind::kOurs:
+    case Catalog::Kind::kOld:
       s.empty = false;
       return s;
     case Catalog::Kind::kTooNew:
       return error(Code::kIncompatible, Detail::kStoreTooNew, "%s: catalog schema %d, this kvrt knows up to %d; left untouched",
                    path.c_str(), s.catalog.schema, kCatalogSchema);
     case Catalog::Kind::kTooOld:
-      return error(Code::kIncompatible, Detail::kFormat, "%s: catalog schema %d of an early kvrt, this one reads %d; left untouched",
-                   path.c_str(), s.catalog.schema, kCatalogSchema);
+      return error(Code::kIncompatible, Detail::kFormat,
+                   "%s: catalog schema %d of a kvrt before the first release, this one reads %d to %d; left untouched", path.c_str(),
+                   s.catalog.schema, kCatalogSchemaOldest, kCatalogSchema);
     case Catalog::Kind::kForeign:
       return error(Code::kIncompatible, Detail::kForeignProgram, "%s: a database of another program (application id %08x); left untouched",
                    path.c_str(), static_cast<unsigned>(s.catalog.application_id));
@@ -165,6 +168,20 @@ Status enter(Env* env, StoreDirectory* dir) {
   return {};
 }
 
+// Who may write and is alone brings an old catalog up to date; others are refused, and nothing has changed.
+Status check_age(const Catalog::Probe& catalog, const StoreDirectory& dir) {
+  if (catalog.kind != Catalog::Kind::kOld || (dir.alone && !dir.read_only)) return {};
+  const char* path = dir.root.c_str();
+  if (dir.read_only) {
+    return error(
+        Code::kIncompatible, Detail::kFormat,
+        "%s: catalog schema %d of an older kvrt, this one reads %d: open the store once for writing, which migrates it; left untouched",
+        path, catalog.schema, kCatalogSchema);
+  }
+  return error(Code::kBusy, Detail::kStoreLocked, "%s: catalog schema %d is to be migrated to %d, and another process has the store open",
+               path, catalog.schema, kCatalogSchema);
+}
+
 }  // namespace
 
 Result<StoreDirectory> open_directory(Env* env, const std::string& path, const StoreOptions& options) {
@@ -186,10 +203,12 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
   KVRT_TRY(enter(env, &dir));
   KVRT_TRY(check_directories(env, root));
   KVRT_ASSIGN(Survey now, survey(env, root));  // again: what is there now stays
+  KVRT_TRY(check_age(now.catalog, dir));
   if (dir.alone) {
     KVRT_TRY(env->make_dir(root + "/tmp"));
     KVRT_TRY(env->make_dir(root + "/segs"));
     if (now.empty) KVRT_TRY(Catalog::create(env, root));
+    if (now.catalog.kind == Catalog::Kind::kOld) KVRT_TRY(migrate_catalog(env, root));
     if (!now.format.present) KVRT_TRY(write_format(env, root));
   } else if (now.empty) {
     return error(Code::kBusy, Detail::kStoreLocked, "%s: another process is making a store there", root.c_str());

@@ -44,7 +44,12 @@ Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_t
   Manifest m;
   uint32_t version = 0, flags = 0, n = 0;
   std::span<const uint8_t> part;
-  if (!r.read(&version) || version != kManifestVersion) return bad("unknown version", 0);
+  if (!r.read(&version)) return bad("no version", 0);
+  if (version > kManifestVersion) {  // the row's checksum was right
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "manifest version %u of a newer kvrt, this one knows %u", version,
+                 kManifestVersion);
+  }
+  if (version != kManifestVersion) return bad("a version from before the first release", 0);
   if (!r.read(&m.block_tokens) || !r.read(&flags)) return bad("cut short", r.position());
   m.share = flags & 1;
   for (Hash256* hash : {&m.text_id, &m.template_id}) {

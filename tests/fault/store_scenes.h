@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/fault_env.h"
+#include "tests/support/old_schema.h"
 #include "tests/support/store_rig.h"
 
 namespace kvrt::test {
@@ -116,6 +117,13 @@ inline Status prepare_heavy(const std::string& root) {
   return store->pin("", "bob", true);
 }
 
+// By an older kvrt, which was killed with rows in the log.
+inline Status prepare_old(const std::string& root) {
+  KVRT_TRY(prepare_two(root));
+  make_schema_2(root);
+  return kill_with_log(root, "UPDATE segments SET synced = synced");
+}
+
 // Every chunk of it, and each as it was saved.
 inline Status resume_whole(Store* store, const std::string& name, const Chain& chain) {
   KVRT_ASSIGN(SessionOut session, store->load("", name));
@@ -149,6 +157,7 @@ inline std::vector<Scene> make_scenes() {
   scenes.push_back({"Create", nullptr, nullptr, {}, {}, true});
   scenes.push_back({"Open", prepare_two, nullptr, two, two, true});
   scenes.push_back({"OpenAfterKill", prepare_killed, nullptr, grown, grown, true});
+  scenes.push_back({"Migrate", prepare_old, nullptr, two, two, true});
   scenes.push_back({"SaveNew", prepare_two, save("eve", c.unlike, 3, 0, Durability::kTokens), two, with("eve", {1, &c.unlike})});
   scenes.push_back({"SaveDelta", prepare_two, save("ann", c.longer, 1, 1, Durability::kTokens), two, grown});
   scenes.push_back({"SaveDeltaKv", prepare_two, save("ann", c.longer, 1, 1, Durability::kKv), two, grown});

@@ -1,0 +1,81 @@
+// A catalog as an older kvrt left it, made out of one of today: what a migration must lead back to.
+#pragma once
+
+#include <sqlite3.h>
+#include <sys/wait.h>
+
+#include <string>
+
+#include "tests/support/fault_env.h"
+#include "tests/support/store_rig.h"
+
+namespace kvrt::test {
+
+// The rows of a query, columns with a bar between them.
+inline std::string sql_rows(const std::string& catalog, const std::string& text) {
+  sqlite3* db = nullptr;
+  std::string rows;
+  EXPECT_EQ(sqlite3_open_v2(catalog.c_str(), &db, SQLITE_OPEN_READWRITE, nullptr), SQLITE_OK) << catalog;
+  char* message = nullptr;
+  const auto add = [](void* out, int columns, char** values, char**) {
+    for (int i = 0; i < columns; i++) *static_cast<std::string*>(out) += std::string(values[i] != nullptr ? values[i] : "NULL") + "|";
+    *static_cast<std::string*>(out) += "\n";
+    return 0;
+  };
+  EXPECT_EQ(sqlite3_exec(db, text.c_str(), add, &rows, &message), SQLITE_OK) << message;
+  sqlite3_free(message);
+  sqlite3_close(db);
+  return rows;
+}
+
+// Schema 2: live is a count of nodes, pinned 0 or 1; no totals, no counts, no use. The statements are those that it was made with.
+inline constexpr char kToSchema2[] = R"sql(
+PRAGMA foreign_keys=OFF;
+BEGIN IMMEDIATE;
+DROP INDEX segments_sparse;
+DROP INDEX nodes_by_parent;
+UPDATE segments SET live = (SELECT count(*) FROM nodes WHERE segment = segments.id);
+ALTER TABLE sessions RENAME TO sessions_now;
+CREATE TABLE sessions(
+  domain TEXT NOT NULL, name TEXT NOT NULL,
+  id BLOB NOT NULL CHECK(length(id) = 16),
+  gen INTEGER NOT NULL,
+  root BLOB NOT NULL CHECK(length(root) = 32),
+  head INTEGER REFERENCES nodes(id),
+  tokens INTEGER NOT NULL,
+  block_tokens INTEGER NOT NULL,
+  pinned INTEGER NOT NULL CHECK(pinned IN (0, 1)),
+  expires_ms INTEGER NOT NULL CHECK(expires_ms >= 0),
+  created_ms INTEGER NOT NULL, saved_ms INTEGER NOT NULL,
+  checksum BLOB NOT NULL,
+  model_id BLOB NOT NULL CHECK(length(model_id) = 32),
+  manifest BLOB NOT NULL,
+  PRIMARY KEY(domain, name)) STRICT;
+INSERT INTO sessions SELECT domain, name, id, gen, root, head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, checksum,
+  model_id, manifest FROM sessions_now;
+DROP TABLE sessions_now;
+CREATE INDEX sessions_by_head ON sessions(head);
+CREATE INDEX sessions_by_expiry ON sessions(expires_ms, pinned) WHERE expires_ms > 0;
+DROP TABLE totals;
+PRAGMA user_version = 2;
+COMMIT;
+)sql";
+
+// As schema 2 leaves it, closed.
+inline void make_schema_2(const std::string& root) { (void)sql_rows(root + "/catalog.db", kToSchema2); }
+
+// Likewise, by a process that was killed: rows are in the log alone, which `sql` put there.
+inline Status kill_with_log(const std::string& root, const std::string& sql) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    sqlite3* db = nullptr;
+    if (sqlite3_open_v2((root + "/catalog.db").c_str(), &db, SQLITE_OPEN_READWRITE, nullptr) != SQLITE_OK) ::_exit(1);
+    if (sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK) ::_exit(2);
+    FaultPlan::die();
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? Status() : error(Code::kInternal, Detail::kNone, "the child was not killed: %d", WEXITSTATUS(status));
+}
+
+}  // namespace kvrt::test
