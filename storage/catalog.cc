@@ -130,15 +130,10 @@ Result<Catalog::Probe> Catalog::probe(Env* env, const std::string& path) {
   return probe;
 }
 
-Status Catalog::create(Env* env, const std::string& root) {
-  std::array<uint8_t, 32> salt;
-  env->random(salt);
-  SegmentId unique;
-  env->random(unique.bytes);
-  std::string tmp = root + "/tmp/" + unique.hex() + ".db";
-  { KVRT_ASSIGN(auto file, env->create_new(tmp)); }  // 0600; the log takes over its mode
+Status Catalog::build(Env* env, const std::string& path, const std::function<Status(Db*)>& fill) {
+  { KVRT_ASSIGN(auto file, env->create_new(path)); }  // 0600; the log takes over its mode
   Db db;
-  KVRT_TRY(db.open(file_uri(tmp), SQLITE_OPEN_READWRITE, tmp));
+  KVRT_TRY(db.open(file_uri(path), SQLITE_OPEN_READWRITE, path));
   KVRT_TRY(db.exec("PRAGMA locking_mode=EXCLUSIVE; PRAGMA page_size=4096; PRAGMA auto_vacuum=INCREMENTAL; PRAGMA synchronous=FULL;"));
   KVRT_TRY(db.exec("PRAGMA journal_mode=WAL"));
   {
@@ -148,11 +143,20 @@ Status Catalog::create(Env* env, const std::string& root) {
         "PRAGMA application_id=" + std::to_string(kCatalogApplicationId) + "; PRAGMA user_version=" + std::to_string(kCatalogSchema) + ";";
     KVRT_TRY(db.exec(ids.c_str()));
     KVRT_TRY(db.exec(kSchemaSql));
-    KVRT_TRY(db.query("INSERT INTO meta(name, value) VALUES('salt', ?)").bind_blob(salt).run());
+    KVRT_TRY(fill(&db));
     KVRT_TRY(txn.commit());
   }
   KVRT_TRY(db.checkpoint(true));
-  KVRT_TRY(db.close());
+  return db.close();
+}
+
+Status Catalog::create(Env* env, const std::string& root) {
+  std::array<uint8_t, 32> salt;
+  env->random(salt);
+  SegmentId unique;
+  env->random(unique.bytes);
+  std::string tmp = root + "/tmp/" + unique.hex() + ".db";
+  KVRT_TRY(build(env, tmp, [&](Db* db) { return db->query("INSERT INTO meta(name, value) VALUES('salt', ?)").bind_blob(salt).run(); }));
   KVRT_TRY(env->rename_new(tmp, root + "/catalog.db"));
   return env->sync_dir(root);
 }

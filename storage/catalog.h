@@ -88,6 +88,8 @@ class Catalog {
 
   // Through SQLite, immutable: closing a descriptor of our own would free the locks that SQLite holds elsewhere in this process.
   static Result<Probe> probe(Env* env, const std::string& path);
+  // A new database at `path` with the tables, and in the same transaction what `fill` puts into them. On the disk when it returns, without a log.
+  static Status build(Env* env, const std::string& path, const std::function<Status(Db*)>& fill);
   // Builds an empty catalog under tmp/ and gives it its name in one rename: a catalog.db that exists is whole.
   static Status create(Env* env, const std::string& root);
   struct OpenMode {

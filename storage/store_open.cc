@@ -78,6 +78,25 @@ Result<bool> has_segments(Env* env, const std::string& root) {
   return false;
 }
 
+// A catalog that another kvrt wrote.
+Status refuse(const Catalog::Probe& catalog, const std::string& path) {
+  if (catalog.kind == Catalog::Kind::kTooNew) {
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "%s: catalog schema %d, this kvrt knows up to %d; left untouched", path.c_str(),
+                 catalog.schema, kCatalogSchema);
+  }
+  if (catalog.kind == Catalog::Kind::kTooOld) {
+    return error(Code::kIncompatible, Detail::kFormat,
+                 "%s: catalog schema %d of a kvrt before the first release, this one reads %d to %d; left untouched", path.c_str(),
+                 catalog.schema, kCatalogSchemaOldest, kCatalogSchema);
+  }
+  return {};
+}
+
+Status foreign(const Catalog::Probe& catalog, const std::string& path) {
+  return error(Code::kIncompatible, Detail::kForeignProgram, "%s: a database of another program (application id %08x); left untouched",
+               path.c_str(), static_cast<unsigned>(catalog.application_id));
+}
+
 struct Survey {
   bool empty = true;  // nothing in it but what an interrupted creation leaves
   FormatLine format;
@@ -90,26 +109,15 @@ Result<Survey> survey(Env* env, const std::string& root) {
   KVRT_ASSIGN(s.format, read_format(env, root));
   std::string path = root + "/catalog.db";
   KVRT_ASSIGN(s.catalog, Catalog::probe(env, path));
-  switch (s.catalog.kind) {
-    case Catalog::Kind::kOurs:
-    case Catalog::Kind::kOld:
-      s.empty = false;
-      return s;
-    case Catalog::Kind::kTooNew:
-      return error(Code::kIncompatible, Detail::kStoreTooNew, "%s: catalog schema %d, this kvrt knows up to %d; left untouched",
-                   path.c_str(), s.catalog.schema, kCatalogSchema);
-    case Catalog::Kind::kTooOld:
-      return error(Code::kIncompatible, Detail::kFormat,
-                   "%s: catalog schema %d of a kvrt before the first release, this one reads %d to %d; left untouched", path.c_str(),
-                   s.catalog.schema, kCatalogSchemaOldest, kCatalogSchema);
-    case Catalog::Kind::kForeign:
-      return error(Code::kIncompatible, Detail::kForeignProgram, "%s: a database of another program (application id %08x); left untouched",
-                   path.c_str(), static_cast<unsigned>(s.catalog.application_id));
-    case Catalog::Kind::kCorrupt:
-      return error(Code::kCorrupt, Detail::kCatalogCorrupt, "%s: not a catalog any more (its header is damaged); left untouched",
-                   path.c_str());
-    case Catalog::Kind::kMissing:
-      break;
+  KVRT_TRY(refuse(s.catalog, path));
+  if (s.catalog.kind == Catalog::Kind::kForeign) return foreign(s.catalog, path);
+  if (s.catalog.kind == Catalog::Kind::kCorrupt) {
+    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "%s: not a catalog any more (its header is damaged); left untouched",
+                 path.c_str());
+  }
+  if (s.catalog.kind == Catalog::Kind::kOurs || s.catalog.kind == Catalog::Kind::kOld) {
+    s.empty = false;
+    return s;
   }
   KVRT_ASSIGN(bool segments, has_segments(env, root));
   if (s.format.present || segments) {  // FORMAT is written after the catalog: it was there
@@ -182,12 +190,50 @@ Status check_age(const Catalog::Probe& catalog, const StoreDirectory& dir) {
                path, catalog.schema, kCatalogSchema);
 }
 
+std::string without_slash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
 }  // namespace
+
+Result<DamagedDirectory> open_damaged(Env* env, const std::string& path) {
+  DamagedDirectory damaged;
+  StoreDirectory& dir = damaged.dir;
+  const std::string root = dir.root = without_slash(path);
+  KVRT_ASSIGN(bool there, env->exists(root));
+  if (!there) return error(Code::kNotFound, Detail::kNone, "%s: no store there", root.c_str());
+  KVRT_TRY(check_place(env, root, &dir.writable));
+  if (!dir.writable) return error(Code::kIo, Detail::kReadOnly, "%s: cannot be written", root.c_str());
+  KVRT_ASSIGN(FormatLine format, read_format(env, root));
+  const std::string catalog = root + "/catalog.db";
+  KVRT_ASSIGN(Catalog::Probe probe, Catalog::probe(env, catalog));
+  KVRT_TRY(refuse(probe, catalog));
+  // Beside our FORMAT a strange application id is damage.
+  if (probe.kind == Catalog::Kind::kForeign && !format.present) return foreign(probe, catalog);
+  KVRT_ASSIGN(bool segments, has_segments(env, root));
+  if (probe.kind == Catalog::Kind::kMissing && !format.present && !segments) {
+    return error(Code::kNotFound, Detail::kNone, "%s: no store there", root.c_str());
+  }
+  KVRT_ASSIGN(dir.lock, env->open_lock(root + "/lock", true));
+  KVRT_TRY(dir.lock->acquire(LockMode::kExclusive).annotate("repair is for a store that nobody has open"));
+  KVRT_ASSIGN(dir.write_lock, env->open_lock(root + "/write.lock", true));
+  dir.alone = true;
+  KVRT_TRY(env->make_dir(root + "/tmp"));
+  KVRT_TRY(env->make_dir(root + "/segs"));
+  if (!format.present) KVRT_TRY(write_format(env, root));
+  KVRT_ASSIGN(damaged.catalog, Catalog::probe(env, catalog));  // again: what is there now stays
+  KVRT_TRY(refuse(damaged.catalog, catalog));
+  if (damaged.catalog.kind == Catalog::Kind::kOld) {
+    return error(Code::kIncompatible, Detail::kFormat, "%s: catalog schema %d of an older kvrt: opening the store migrates it to %d",
+                 catalog.c_str(), damaged.catalog.schema, kCatalogSchema);
+  }
+  return damaged;
+}
 
 Result<StoreDirectory> open_directory(Env* env, const std::string& path, const StoreOptions& options) {
   StoreDirectory dir;
-  dir.root = path;
-  while (dir.root.size() > 1 && dir.root.back() == '/') dir.root.pop_back();
+  dir.root = without_slash(path);
   const std::string& root = dir.root;
   KVRT_ASSIGN(bool there, env->exists(root));
   if (!there) {

@@ -27,6 +27,12 @@ struct StoreDirectory {
 
 // Checks the directory, makes and fills it if it is empty and may be, takes the lock. A directory that is refused is untouched.
 Result<StoreDirectory> open_directory(Env* env, const std::string& path, const StoreOptions& options);
+// A store's directory whatever its catalog is, for repair: alone in it, or BUSY. What a later or another program made is refused untouched.
+struct DamagedDirectory {
+  StoreDirectory dir;
+  Catalog::Probe catalog;
+};
+Result<DamagedDirectory> open_damaged(Env* env, const std::string& path);
 // Lets others in, when the one that was alone has done its repairs. BUSY if another alone one does not end.
 Status share(StoreDirectory* dir);
 

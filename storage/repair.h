@@ -1,0 +1,34 @@
+// Repair: a store that is damaged becomes a sound one again, with everything that can be proved. FORMAT.md, "Repair".
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "runtime/base/env.h"
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+
+namespace kvrt {
+
+struct RepairReport {
+  enum class Outcome : uint32_t { kSound = 1, kMended = 2, kRebuilt = 3 };  // nothing to do; bad chunks forgotten; a new catalog
+  Outcome outcome = Outcome::kSound;
+  uint64_t sessions_kept = 0;        // all tokens as they were saved, under their names
+  uint64_t sessions_with_holes = 0;  // of them: chunks were lost, and will be computed again
+  uint64_t sessions_recovered = 0;   // under new names: the tokens of lost ones, or a part
+  uint64_t sessions_lost = 0;        // rows that were there and cannot be proved
+  uint64_t chunks_kept = 0, chunks_lost = 0, bytes_kept = 0;
+  std::string aside;  // the folder with what was replaced; "": nothing was
+  double ms = 0;
+};
+
+struct RepairWatch {
+  std::function<bool(uint64_t done, uint64_t total)> progress;  // false stops it, with nothing changed
+  std::function<bool(const std::string& line)> note;            // of what is wrong, and what becomes of it; likewise
+};
+
+// Only while nobody has the store open, else BUSY. Whenever it ends or is killed, the store is as it was or as it will be, and it can be called again.
+Result<RepairReport> repair_store(Env* env, Log* log, const std::string& path, const RepairWatch& watch);
+
+}  // namespace kvrt
