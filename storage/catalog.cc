@@ -110,20 +110,22 @@ Result<Catalog::Probe> Catalog::probe(Env* env, const std::string& path) {
   std::array<uint8_t, 100> head;
   const int code = file->pMethods->xRead(file, head.data(), static_cast<int>(head.size()), 0);
   if (code != SQLITE_OK && code != SQLITE_IOERR_SHORT_READ) return db.fail(code);
-  if (code != SQLITE_OK || std::memcmp(head.data(), "SQLite format 3", 16) != 0) return probe;
+  const bool whole = code == SQLITE_OK && std::memcmp(head.data(), "SQLite format 3", 16) == 0;
   probe.schema = big_endian(head.data() + 60);
   probe.application_id = big_endian(head.data() + 68);
-  probe.kind = probe.application_id != kCatalogApplicationId ? Kind::kForeign
-               : probe.schema > kCatalogSchema               ? Kind::kTooNew
-               : probe.schema < 1                            ? Kind::kCorrupt
-               : probe.schema < kCatalogSchemaOldest         ? Kind::kTooOld
-               : probe.schema < kCatalogSchema               ? Kind::kOld
-                                                             : Kind::kOurs;
+  probe.kind = !whole                                          ? Kind::kCorrupt
+               : probe.application_id != kCatalogApplicationId ? Kind::kForeign
+               : probe.schema > kCatalogSchema                 ? Kind::kTooNew
+               : probe.schema < 1                              ? Kind::kCorrupt
+               : probe.schema < kCatalogSchemaOldest           ? Kind::kTooOld
+               : probe.schema < kCatalogSchema                 ? Kind::kOld
+                                                               : Kind::kOurs;
   auto log = env->open_read(path + "-wal");
   if (log.is_ok()) {
     KVRT_ASSIGN(uint64_t log_bytes, (*log)->size());
     probe.log = true;
     probe.log_rows = log_bytes > 0;
+    if (!whole && probe.log_rows) probe.kind = Kind::kTorn;
   } else if (log.status().code() != Code::kNotFound) {
     return log.take_status();
   }
@@ -209,10 +211,10 @@ Status Catalog::open(const std::string& path, const OpenMode& mode) {
 }
 
 Status Catalog::check_schema(int32_t oldest) {
-  KVRT_ASSIGN(int64_t schema, db_.pragma("PRAGMA user_version"));
-  if (schema >= oldest && schema <= kCatalogSchema) return {};
+  KVRT_ASSIGN(const int64_t found, schema());
+  if (found >= oldest && found <= kCatalogSchema) return {};
   return error(Code::kIncompatible, Detail::kStoreTooNew, "the catalog has schema %lld now, this kvrt knows %d",
-               static_cast<long long>(schema), kCatalogSchema);
+               static_cast<long long>(found), kCatalogSchema);
 }
 
 Status Catalog::configure() {

@@ -78,7 +78,8 @@ class Catalog {
     bool finished = false;
   };
   // What the header of catalog.db says, read so that nothing is touched.
-  enum class Kind { kMissing, kOurs, kOld, kTooNew, kTooOld, kForeign, kCorrupt };  // kOld: see migrate
+  // kOld: to be migrated. kTorn: no header, but a log that may have it: the power went while that was folded in.
+  enum class Kind { kMissing, kOurs, kOld, kTorn, kTooNew, kTooOld, kForeign, kCorrupt };
   struct Probe {
     Kind kind = Kind::kMissing;
     int32_t application_id = 0, schema = 0;
@@ -100,6 +101,7 @@ class Catalog {
     FileLock* write_lock = nullptr;   // see Db
   };
   Status open(const std::string& path, const OpenMode& mode);
+  Result<int64_t> schema() { return db_.pragma("PRAGMA user_version"); }
   Status check_schema(int32_t oldest = kCatalogSchema);  // INCOMPATIBLE if it has another: somebody may have migrated it since
   Status migrate();                                      // to kCatalogSchema, in one transaction; see migrate.h
   // With `fold` the last connection folds the log in and removes it. Else it stays, and the next one that is alone checks everything.

@@ -132,18 +132,23 @@ Status migrate_catalog(Env* env, const std::string& root) {
       (void)catalog.close(false).is_ok();  // its log may be a newer one's
       return opened;
     }
+    KVRT_ASSIGN(const int64_t schema, catalog.schema());
     KVRT_TRY(catalog.checkpoint(true));
     KVRT_TRY(catalog.close(true));
+    if (schema == kCatalogSchema) return {};  // it only was not in the file yet
   }
-  KVRT_TRY(back_up(env, root));
   Catalog catalog;
   mode.check = false;
-  KVRT_TRY(catalog.open(path, mode));
-  Status migrated = catalog.migrate();
-  if (migrated.is_ok()) migrated = catalog.checkpoint(true);  // so that the file's header says it to every kvrt
-  Status closed = catalog.close(true);
-  if (migrated.is_ok()) return closed;
-  if (migrated.code() == Code::kNoSpace) (void)env->remove_file(root + "/" + kCatalogBackup).is_ok();  // it is no help to have less
+  Status migrated = back_up(env, root);
+  if (migrated.is_ok()) migrated = catalog.open(path, mode);
+  if (migrated.is_ok()) migrated = catalog.migrate();
+  if (migrated.is_ok()) {
+    KVRT_TRY(catalog.checkpoint(true));  // so that the file's header says it to every kvrt
+    return catalog.close(true);
+  }
+  (void)catalog.close(true).is_ok();
+  if (migrated.code() == Code::kNoSpace)
+    (void)env->remove_file(root + "/" + kCatalogBackup).is_ok();  // nothing has changed: it only takes space
   return migrated;
 }
 

@@ -115,7 +115,7 @@ Result<Survey> survey(Env* env, const std::string& root) {
     return error(Code::kCorrupt, Detail::kCatalogCorrupt, "%s: not a catalog any more (its header is damaged); left untouched",
                  path.c_str());
   }
-  if (s.catalog.kind == Catalog::Kind::kOurs || s.catalog.kind == Catalog::Kind::kOld) {
+  if (s.catalog.kind != Catalog::Kind::kMissing) {
     s.empty = false;
     return s;
   }
@@ -254,7 +254,7 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
     KVRT_TRY(env->make_dir(root + "/tmp"));
     KVRT_TRY(env->make_dir(root + "/segs"));
     if (now.empty) KVRT_TRY(Catalog::create(env, root));
-    if (now.catalog.kind == Catalog::Kind::kOld) KVRT_TRY(migrate_catalog(env, root));
+    if (now.catalog.kind == Catalog::Kind::kOld || now.catalog.kind == Catalog::Kind::kTorn) KVRT_TRY(migrate_catalog(env, root));
     if (!now.format.present) KVRT_TRY(write_format(env, root));
   } else if (now.empty) {
     return error(Code::kBusy, Detail::kStoreLocked, "%s: another process is making a store there", root.c_str());

@@ -1,6 +1,7 @@
 // Every power cut of every short story: a store does up to three things (save, grow, remove, rename, expire, gc, reopen ...), the power goes
 // behind each operation on its files, and what the disk may hold then (op_log.h) is opened. It must open without help, hold exactly what
-// was acknowledged or what was under way, and never give back a wrong byte.
+// was acknowledged or what was under way, and never give back a wrong byte. The first story is a migration: a store
+// of an older kvrt is opened.
 //
 //   power_cut --log DIR     one long story in DIR, and the log of what it did to its files: what audit.py holds against the kernel's view
 //   power_cut [--depth 1..3] [--exhaustive N] [--states N] [--seconds S] [--seed N] [--shard I/N] [--from STORY]
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "tests/fault/power_cut_story.h"
+#include "tests/support/old_schema.h"
 
 namespace kvrt::test {
 namespace {
@@ -157,8 +159,9 @@ std::string play(const std::string& dir, const Disk& base, const World& base_wor
   PowerCut cuts(base, root, log.take());
   std::string wrong;
   t->stories++;
-  t->operations += cuts.size() - began.back();
-  cuts.explore(began.back(), t->exhaustive, seed, [&](size_t done, const Disk& disk) {
+  const size_t first = began.empty() ? 0 : began.back();
+  t->operations += cuts.size() - first;
+  cuts.explore(first, t->exhaustive, seed, [&](size_t done, const Disk& disk) {
     if (!wrong.empty() || t->over()) return;
     size_t least = 0, most = 0;
     for (size_t i = 0; i < acts.size(); ++i) {
@@ -170,7 +173,7 @@ std::string play(const std::string& dir, const Disk& base, const World& base_wor
     wrong = check(copy, worlds, least, most);
     if (!wrong.empty()) wrong += " (cut behind operation " + std::to_string(done) + " of " + std::to_string(cuts.size()) + ")";
   });
-  t->cuts += cuts.size() - began.back() + 1;
+  t->cuts += cuts.size() - first + 1;
   return wrong;
 }
 
@@ -197,6 +200,11 @@ int run(size_t depth, uint64_t seed, uint64_t shard, uint64_t shards, uint64_t f
   const Disk base = Disk::of(tmp.path() + "/base");
   constexpr size_t kinds = std::size(kActs);
   uint64_t stories = 1, number = 0;
+  if (from == 0 && shard == 0) {
+    make_schema_2(tmp.path() + "/base");
+    const std::string wrong = play(tmp.path(), Disk::of(tmp.path() + "/base"), world, {}, seed, t);
+    if (!wrong.empty()) return std::fprintf(stderr, "power_cut: a migration: %s\n", wrong.c_str()), 1;
+  }
   for (size_t length = 1; length <= depth; ++length) {
     stories *= kinds;
     t->all += stories;

@@ -15,8 +15,8 @@ struct live {
 
 // One session's record: what was saved, then what it goes on with.
 static void print_session(const kvrt_store_entry* entry, kvrt_session* s, uint64_t reused_disk, uint64_t saved_as) {
-  printf("  {\"domain\": \"%s\", \"name\": \"%s\", \"id\": \"%s\", \"generation\": %" PRIu64 ", \"saved_as\": %" PRIu64 ",\n", entry->domain,
-         entry->name, entry->id, entry->generation, saved_as);
+  printf("  {\"domain\": \"%s\", \"name\": \"%s\", \"id\": \"%s\", \"generation\": %" PRIu64 ", \"saved_as\": %" PRIu64 ",\n",
+         entry->domain, entry->name, entry->id, entry->generation, saved_as);
   printf("   \"pinned\": %u, \"created_unix_ms\": %" PRId64 ", \"saved_unix_ms\": %" PRId64 ", \"expires_unix_ms\": %" PRId64
          ", \"reused_disk\": %" PRIu64 ",\n",
          entry->pinned, entry->created_unix_ms, entry->saved_unix_ms, entry->expires_unix_ms, reused_disk);

@@ -82,6 +82,10 @@ TEST(Manifest, RefusesEveryCutAndWhatPointsOutside) {
   EXPECT_FALSE(decode_manifest(bytes, 10, 6).is_ok());   // token 6 of a vocabulary of 6
   bytes.push_back(0);
   EXPECT_FALSE(decode_manifest(bytes, 10, 100).is_ok());
+  bytes.pop_back();
+  bytes[0]++;
+  EXPECT_EQ(decode_manifest(bytes, 10, 100).status().code(), Code::kIncompatible);
+  EXPECT_EQ(decode_manifest(bytes, 10, 100).status().detail(), Detail::kStoreTooNew);
 }
 
 TEST(Messages, QuotesEverythingJsonReserves) {

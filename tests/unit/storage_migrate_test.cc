@@ -14,7 +14,8 @@ constexpr char kRows[] =
     "SELECT domain, name, hex(id), gen, hex(root), head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, hex(checksum),"
     " hex(model_id), hex(manifest), chunks, chunks_missing, chunk_bytes, chunk_bytes_shared FROM sessions ORDER BY domain, name;"
     "SELECT chunks, chunk_bytes, chunk_raw_bytes, segments, segment_bytes FROM totals;"
-    "SELECT hex(name), gen FROM tombstones; SELECT hex(name) FROM trash; SELECT device, inode, size, mtime_ns, hex(model_id) FROM model_ids";
+    "SELECT hex(name), gen FROM tombstones; SELECT hex(name) FROM trash; SELECT device, inode, size, mtime_ns, hex(model_id) FROM "
+    "model_ids";
 constexpr char kTables[] = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name";
 
 class Migration : public Damage {
@@ -60,7 +61,7 @@ class Migration : public Damage {
   Status migrate() { return open_status(); }
   std::string backup() const { return root() + "/catalog.db.old"; }
 
-  Chain shared_{token_run(40)};                  // the first 2 blocks of chain_, and a tail
+  Chain shared_{token_run(40)};  // the first 2 blocks of chain_, and a tail
   Chain grown_{token_run(100)}, other_{token_run(30, 7)};
 };
 
@@ -74,7 +75,8 @@ TEST_F(Migration, EveryRowIsWhatTodaysCatalogHas) {
   EXPECT_EQ(sql_rows(catalog(), kRows), rows);
   EXPECT_EQ(sql_rows(catalog(), kTables), tables) << "the tables are made as a new store's are";
   EXPECT_EQ(sql_rows(catalog(), "PRAGMA user_version; SELECT clock, shares, seen_ms FROM totals"), "3|\n4|0|0|\n");
-  EXPECT_EQ(sql_rows(catalog(), "SELECT group_concat(used, ' ') FROM (SELECT used FROM sessions ORDER BY saved_ms, domain, name)"), "1 2 3 4|\n");
+  EXPECT_EQ(sql_rows(catalog(), "SELECT group_concat(used, ' ') FROM (SELECT used FROM sessions ORDER BY saved_ms, domain, name)"),
+            "1 2 3 4|\n");
   EXPECT_EQ(sql_rows(catalog(), "SELECT count(*) FROM sessions WHERE counted = 0"), "4|\n");
   EXPECT_EQ(test::read_file(backup()), old);
   EXPECT_EQ(fs::status(backup()).permissions(), fs::perms::owner_read | fs::perms::owner_write);
