@@ -1,10 +1,10 @@
 // Every power cut of every short story: a store does up to three things (save, grow, remove, rename, expire, gc, reopen ...), the power goes
 // behind each operation on its files, and what the disk may hold then (op_log.h) is opened. It must open without help, hold exactly what
-// was acknowledged or what was under way, and never give back a wrong byte. The first story is a migration: a store
-// of an older kvrt is opened.
+// was acknowledged or what was under way, and never give back a wrong byte. A story of no acts opens a store of
+// an older kvrt: a migration.
 //
 //   power_cut --log DIR     one long story in DIR, and the log of what it did to its files: what audit.py holds against the kernel's view
-//   power_cut [--depth 1..3] [--exhaustive N] [--states N] [--seconds S] [--seed N] [--shard I/N] [--from STORY]
+//   power_cut [--depth 0..3] [--exhaustive N] [--states N] [--seconds S] [--seed N] [--shard I/N] [--from STORY]
 //
 // --exhaustive: up to so many unsynced operations (5) every part of them is tried. A shard takes every Nth story. One line of figures; the first violation ends it, with the story that shows it.
 #include <chrono>
@@ -200,7 +200,8 @@ int run(size_t depth, uint64_t seed, uint64_t shard, uint64_t shards, uint64_t f
   const Disk base = Disk::of(tmp.path() + "/base");
   constexpr size_t kinds = std::size(kActs);
   uint64_t stories = 1, number = 0;
-  if (from == 0 && shard == 0) {
+  if (depth == 0) {
+    t->all = t->last = 1;
     make_schema_2(tmp.path() + "/base");
     const std::string wrong = play(tmp.path(), Disk::of(tmp.path() + "/base"), world, {}, seed, t);
     if (!wrong.empty()) return std::fprintf(stderr, "power_cut: a migration: %s\n", wrong.c_str()), 1;
@@ -260,7 +261,7 @@ int main(int argc, char** argv) {
     char* rest = nullptr;
     const uint64_t number = std::strtoull(value, &rest, 10);
     bool good = rest != value && (*rest == '\0' || name == "--shard");
-    if (name == "--depth" && number >= 1 && number <= 3) {
+    if (name == "--depth" && number <= 3) {
       depth = number;
     } else if (name == "--log" && *value == '/' && argc == 3) {
       return print_log(value);
@@ -283,7 +284,7 @@ int main(int argc, char** argv) {
     }
     if (!good)
       return std::fprintf(stderr,
-                          "usage: power_cut --log DIR | [--depth 1..3] [--exhaustive N] [--states N] [--seconds S] [--seed N] [--shard "
+                          "usage: power_cut --log DIR | [--depth 0..3] [--exhaustive N] [--states N] [--seconds S] [--seed N] [--shard "
                           "I/N] [--from STORY]\n"),
              2;
   }

@@ -61,6 +61,7 @@ class PowerCuts(Part):
 def parts():
     yield PowerCuts("power cuts", [BIN / "power_cut", "--depth", 3, "--from", "{next}", "--seconds", "{seconds}"],
                     {"stories": r"(\d+) stories", "states": r"(\d+) states", "next": r"next story (\d+)", "of": r"next story \d+ of (\d+)"})
+    yield Part("power cuts of a migration", [BIN / "power_cut", "--depth", 0], {"states": r"(\d+) states"}, once=True)
     yield Part("kills", [BIN / "fault_api_kill", 300, "{seed}", TINY], {"kills": r"(\d+) kills", "inside a save": r"(\d+) of them inside"})
     yield Part("processes", [BIN / "processes", "--seeds", 100000, "--first-seed", "{seed}", "--seconds", "{seconds}"],
                {"seeds": r"processes: (\d+) seeds", "calls": r"processes: .* (\d+) calls", "kills": r"processes: .* (\d+) kills"})
