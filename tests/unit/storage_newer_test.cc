@@ -41,7 +41,7 @@ class Newer : public Damage {
     EXPECT_EQ(readable_chunks(store->get(), chain_), chain_.nodes.size() - 1);
     std::vector<uint8_t> out(chain_.payloads[0].size());
     std::string why;
-    EXPECT_EQ((*store)->read(chain_.nodes[0].key, chain_.nodes[0].tokens, 1, out, &why), ChunkState::kAbsent);
+    EXPECT_EQ((*store)->read(chain_.nodes[0], 1, out, &why), ChunkState::kAbsent);
     EXPECT_NE(why.find("of a newer kvrt"), std::string::npos) << why;
     EXPECT_EQ((*store)->info()->chunks_damaged, 0u);
     EXPECT_EQ((*store)->stat("", "ann")->chunks_missing, 0u) << "it is there, for who can read it";
