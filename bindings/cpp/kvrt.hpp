@@ -163,8 +163,8 @@ class Store : public detail::Shared<kvrt_store, kvrt_store_retain, kvrt_store_re
   Status rename(std::string_view from, std::string_view to, std::string_view domain = {}) const noexcept {
     return kvrt_store_rename(get(), domain.data(), domain.size(), from.data(), from.size(), to.data(), to.size());
   }
-  Status pin(std::string_view name, bool pinned, std::string_view domain = {}) const noexcept {
-    return kvrt_store_pin(get(), domain.data(), domain.size(), name.data(), name.size(), pinned ? 1 : 0);
+  Status pin(std::string_view name, uint32_t pinned, std::string_view domain = {}) const noexcept {
+    return kvrt_store_pin(get(), domain.data(), domain.size(), name.data(), name.size(), pinned);
   }
   Status set_ttl(std::string_view name, std::uint64_t seconds, std::string_view domain = {}) const noexcept {
     return kvrt_store_set_ttl(get(), domain.data(), domain.size(), name.data(), name.size(), seconds);

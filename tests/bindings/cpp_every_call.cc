@@ -58,7 +58,7 @@ void stores(const kvrt::Runtime& runtime) {
   expect(copy.stat("ann")->tokens == 7, "stat");
   Fixed<char> json;
   expect(copy.show("ann", json).ok() && json.size() == 2 && json.data()[0] == '{', "show");
-  expect(copy.remove("ann", "domain").ok() && copy.rename("ann", "bob").ok() && copy.pin("ann", true).ok(), "remove, rename, pin");
+  expect(copy.remove("ann", "domain").ok() && copy.rename("ann", "bob").ok() && copy.pin("ann", 1).ok(), "remove, rename, pin");
   expect(copy.set_ttl("ann", 5).ok() && copy.gc()->chunks_removed == 8 && copy.verify(count).ok() && events == 6, "set_ttl, gc, verify");
 }
 

@@ -273,7 +273,7 @@ TEST_F(Cpp, SaveResumeAndTheStoresVerbs) {
 
   ASSERT_TRUE(store.rename("ann", "bob").ok());
   EXPECT_EQ(store.stat("ann").status(), KVRT_NOT_FOUND);
-  EXPECT_TRUE(store.pin("bob", true).ok() && store.set_ttl("bob", 3600).ok());
+  EXPECT_TRUE(store.pin("bob", 1).ok() && store.set_ttl("bob", 3600).ok());
   const kvrt_store_entry entry = store.stat("bob").or_throw();
   EXPECT_TRUE(entry.pinned == 1 && entry.expires_unix_ms != 0 && entry.tokens == 74);
   std::vector<std::string> names;

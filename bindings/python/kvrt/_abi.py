@@ -88,11 +88,12 @@ Plan = _struct("kvrt_plan", """
     u32 struct_size block_tokens layers heads kv_heads head_dim context_length fits; u64 kv_bytes_per_token block_bytes weight_bytes
     scratch_bytes session_blocks session_bytes; f64 used waste; u64 blocks kv_bytes stored_tokens unshared_tokens total_bytes memory_bytes
     sessions_max context_max""")
-StoreOptions = _struct("kvrt_store_options", "u32 struct_size read_only must_exist reserved; u64 disk_bytes_max")
+StoreOptions = _struct("kvrt_store_options", "u32 struct_size read_only must_exist reserved; u64 disk_bytes_max free_bytes_min")
 StoreProps = _struct("kvrt_store_props", """
-    u32 struct_size read_only format reserved; u64 sessions chunks segments chunk_bytes chunk_raw_bytes disk_bytes chunks_damaged""")
+    u32 struct_size read_only format reserved; u64 sessions chunks segments chunk_bytes chunk_raw_bytes disk_bytes chunks_damaged
+    chunks_evicted""")
 GcReport = _struct("kvrt_gc_report",
-                   "u32 struct_size reserved; u64 sessions_removed chunks_removed segments_removed bytes_freed; f64 ms")
+                   "u32 struct_size reserved; u64 sessions_removed chunks_removed segments_removed bytes_freed; f64 ms; u64 bytes_rewritten")
 SessionOptions = _struct("kvrt_session_options", """
     u32 struct_size no_prefix_cache; ptr store; str domain; size domain_size; str tools; size tools_size; user_fn wake; ptr wake_user;
     user_fn wake_user_free; str documents; size documents_size; str variables; size variables_size; str autosave_name; size autosave_name_size;

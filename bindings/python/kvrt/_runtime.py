@@ -67,8 +67,10 @@ class Runtime(Handle):
         self._watched(lib.kvrt_model_open, name, size, ctypes.byref(options), callback=progress, out=(ctypes.byref(out),))
         return Model(out.value or 0)
 
-    def open_store(self, path: Path, *, read_only: bool = False, must_exist: bool = False, disk_bytes_max: int = 0) -> Store:
-        options = fill(_abi.StoreOptions.make(), read_only=read_only, must_exist=must_exist, disk_bytes_max=disk_bytes_max)
+    def open_store(self, path: Path, *, read_only: bool = False, must_exist: bool = False, disk_bytes_max: int = 0,
+                   free_bytes_min: int = 0) -> Store:
+        options = fill(_abi.StoreOptions.make(), read_only=read_only, must_exist=must_exist, disk_bytes_max=disk_bytes_max,
+                       free_bytes_min=free_bytes_min)
         out = ctypes.c_void_p()
         self._call(lib.kvrt_store_open, *path_bytes(path), ctypes.byref(options), ctypes.byref(out))
         return Store(out.value or 0)

@@ -266,12 +266,12 @@ class Session(Handle):
 
     # ---- save ------------------------------------------------------------------------------------------------------------------------
 
-    def checkpoint(self, name: str, *, durability: Durability = Durability.DEFAULT, overwrite: bool = False, pin: bool = False,
+    def checkpoint(self, name: str, *, durability: Durability = Durability.DEFAULT, overwrite: bool = False, pin: int = 0,
                    ttl_seconds: int = 0, codec: Codec = Codec.DEFAULT) -> SaveReport:
         """Any thread, also while it generates. Saves it under `name` in its store; it stays in memory."""
         return self._save(lib.kvrt_session_checkpoint, name, durability, overwrite, pin, ttl_seconds, codec)
 
-    def suspend(self, name: str, *, durability: Durability = Durability.DEFAULT, overwrite: bool = False, pin: bool = False,
+    def suspend(self, name: str, *, durability: Durability = Durability.DEFAULT, overwrite: bool = False, pin: int = 0,
                 ttl_seconds: int = 0, codec: Codec = Codec.DEFAULT) -> SaveReport:
         """Saves it and gives its blocks back; the next call that computes warms it again."""
         with self._turn():

@@ -52,8 +52,8 @@ class Store(Handle):
         new = text_bytes(to, "name")
         self._named(lib.kvrt_store_rename, name, domain, new, len(new))
 
-    def pin(self, name: str, pinned: bool = True, domain: str = "") -> None:
-        """gc leaves a pinned session, expired or not."""
+    def pin(self, name: str, pinned: int = 1, domain: str = "") -> None:
+        """gc leaves a pinned session, expired or not. `pinned` is also its priority when space is short, 1 to 255; 0: not pinned."""
         self._named(lib.kvrt_store_pin, name, domain, int(pinned))
 
     def set_ttl(self, name: str, seconds: int, domain: str = "") -> None:

@@ -155,7 +155,7 @@ class StoreEntry:
     created_unix_ms: int
     saved_unix_ms: int
     expires_unix_ms: int
-    pinned: bool
+    pinned: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,6 +297,7 @@ class StoreInfo:
     chunk_raw_bytes: int
     disk_bytes: int
     chunks_damaged: int
+    chunks_evicted: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -306,6 +307,7 @@ class GcReport:
     segments_removed: int
     bytes_freed: int
     ms: float
+    bytes_rewritten: int
 
 
 @dataclasses.dataclass(frozen=True)
