@@ -234,6 +234,7 @@ class Catalog {
   Status fill_stat(int64_t head, SessionStat* stat);
   Hash256 tombstone(std::string_view domain, std::string_view name) const;
   Status check_nodes(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks, std::vector<SegmentRow>* segments);
+  Result<bool> has_our_tables();
   Status check_sessions(std::vector<VerifyFault>* faults);
   Status check_totals(std::vector<VerifyFault>* faults);
 

@@ -145,6 +145,8 @@ Status Catalog::check(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* c
       if (q.text(0) != "ok") add_fault(faults, q.text(0));
     }
   }
+  KVRT_ASSIGN(const bool tables, has_our_tables());
+  if (!tables) add_fault(faults, "its tables are not those of a store");
   if (!faults->empty()) return {};  // rows of a damaged database prove nothing
   KVRT_TRY(check_sessions(faults));
   KVRT_TRY(check_totals(faults));
