@@ -115,7 +115,7 @@ enum {
   KVRT_NO_MEMORY = 6,     /* the system gave no memory: release something, or lower kv_bytes_max */
   KVRT_TOO_SMALL = 7,     /* the buffer is smaller than *needed: call again with a larger one */
   KVRT_LIMIT = 8,         /* past a limit; the message names the option that raises it */
-  KVRT_CORRUPT = 9,       /* a file is damaged: get it again; for a store see kvrt_store_verify */
+  KVRT_CORRUPT = 9,       /* a file is damaged: get it again; for a store see kvrt_store_repair */
   KVRT_INCOMPATIBLE = 10, /* sound, but of another model or a later format: open it with what made it */
   KVRT_IO = 11,           /* the system failed to read or write; os_code is errno or SQLite's extended code */
   KVRT_NO_SPACE = 12,     /* the disk, a quota or disk_bytes_max is full; nothing was lost: free space and call again */
@@ -177,7 +177,7 @@ enum {                          /* kvrt_event.type */
        KVRT_EVENT_LOGITS = 3,   /* logits[logits_count] of `position`: the prediction of position + 1 */
        KVRT_EVENT_DONE = 4,     /* reason, report */
        KVRT_EVENT_ENTRY = 5,    /* store_list: entry */
-       KVRT_EVENT_FAULT = 6,    /* store_verify: text says where and what */
+       KVRT_EVENT_FAULT = 6,    /* store_verify, store_repair: text says where and what */
        KVRT_EVENT_IDLE = 7,     /* next: the session does not generate, and nothing will come */
        /* With the option `reply`, after the TOKEN events that they come from: */
        KVRT_EVENT_CONTENT = 8,   /* text: more of the answer itself, */
@@ -244,7 +244,7 @@ typedef struct kvrt_store_entry {
   uint64_t bytes, bytes_shared;    /* of the chunks on disk; of them, used by other sessions too */
   int64_t created_unix_ms, saved_unix_ms;
   int64_t expires_unix_ms; /* 0: never */
-  uint32_t pinned; /* its priority; 0: not pinned */
+  uint32_t pinned;         /* its priority; 0: not pinned */
   uint32_t reserved2;
 } kvrt_store_entry;
 
@@ -481,7 +481,8 @@ typedef struct kvrt_store_options {
   uint32_t read_only;  /* 1: never write; a directory that cannot be written is opened so by itself */
   uint32_t must_exist; /* 1: NOT_FOUND instead of creating it */
   uint32_t reserved;
-  uint64_t disk_bytes_max; /* a save that would pass it takes room from idle sessions (see kvrt_store_pin), else it is NO_SPACE; 0: no cap */
+  uint64_t
+      disk_bytes_max; /* a save that would pass it takes room from idle sessions (see kvrt_store_pin), else it is NO_SPACE; 0: no cap */
   uint64_t free_bytes_min; /* what saves leave free on the file system, in the same way; 0: a twentieth of it, at most 1 GiB */
 } kvrt_store_options;
 
@@ -544,6 +545,26 @@ typedef struct kvrt_gc_report {
 KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report);
 /* Reads and checks everything. One FAULT event per fault, PROGRESS between; CORRUPT when there was a fault. */
 KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user);
+
+enum { KVRT_REPAIR_SOUND = 1, KVRT_REPAIR_MENDED = 2, KVRT_REPAIR_REBUILT = 3 }; /* nothing to do; bad chunks forgotten; a new catalog */
+
+typedef struct kvrt_repair_report {
+  uint32_t struct_size;
+  uint32_t outcome;             /* KVRT_REPAIR_* */
+  uint64_t sessions_kept;       /* under their names, with all their tokens and messages */
+  uint64_t sessions_with_holes; /* of those: lost chunks, which a resume computes again */
+  uint64_t sessions_recovered;  /* under names like recovered-0123456789ab: tokens, without messages, of sessions whose name is lost */
+  uint64_t sessions_lost;       /* that were named, and of which too little is left */
+  uint64_t chunks_kept, chunks_lost, bytes_kept;
+  double ms;
+} kvrt_repair_report;
+
+/* For a directory that does not open (CATALOG_CORRUPT, CATALOG_MISSING), or where verify finds faults: makes it a sound store of all that can be
+ * proved by its checksums and keys. Only while nobody has it open, else BUSY. FAULT events say what is wrong and what becomes of it, PROGRESS counts
+ * bytes; stopped by its callback it has changed nothing. A catalog that is replaced is kept beside it in damaged-<n>, with chunks that no session that
+ * is left can tell the model and domain of. Killed or failed, it can be called again. report may be NULL. */
+KVRT_API kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t path_size, kvrt_event_fn callback, void* user,
+                                       kvrt_repair_report* report);
 
 /* ---- session ----------------------------------------------------------------------------------------------------------------- */
 

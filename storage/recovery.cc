@@ -20,8 +20,7 @@ std::string shown(const SessionRow& row) {
 
 class Planner {
  public:
-  Planner(Env* env, Salvage* salvage, const FoundSegments& found)
-      : env_(env), salvage_(salvage), found_(found), forest_(*salvage, found) {}
+  Planner(Env* env, Salvage* salvage, const FoundSegments& found) : env_(env), salvage_(salvage), found_(found), forest_(*salvage, found) {}
 
   Recovery plan() {
     take_salt();
@@ -191,8 +190,8 @@ class Planner {
     std::map<BlockKey, uint64_t> unowned;
     for (ForestNode* node : lost) {
       const auto& beside = children[node->parent];
-      const bool replaced = !node->in_catalog &&
-                            std::any_of(beside.begin(), beside.end(), [&](auto* other) { return begins(other->tokens, node->tokens); });
+      const bool replaced =
+          !node->in_catalog && std::any_of(beside.begin(), beside.end(), [&](auto* other) { return begins(other->tokens, node->tokens); });
       const bool continued = replaced || children.count(node->key) != 0;
       auto owner = owners_.find(node->root);
       if (owner == owners_.end() || owner->second.unclear) {

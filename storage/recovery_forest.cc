@@ -16,7 +16,8 @@ void Forest::add_frames(const FoundSegments& found) {
   for (size_t i = 0; i < found.frames.size(); i++) {
     const FoundFrame& frame = found.frames[i];
     ForestNode& node = nodes_[frame.key];
-    if (node.frame != SIZE_MAX && (found.segments[found.frames[node.frame].segment].sound || !found.segments[frame.segment].sound)) continue;
+    if (node.frame != SIZE_MAX && (found.segments[found.frames[node.frame].segment].sound || !found.segments[frame.segment].sound))
+      continue;
     node.key = frame.key;
     node.parent = frame.parent;
     node.tokens = frame.tokens;

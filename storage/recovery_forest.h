@@ -13,10 +13,10 @@ namespace kvrt {
 struct ForestNode {
   BlockKey key, parent;
   std::vector<int32_t> tokens;
-  size_t frame = SIZE_MAX;  // of FoundSegments::frames; none: the chunk is not stored
+  size_t frame = SIZE_MAX;                                  // of FoundSegments::frames; none: the chunk is not stored
   bool in_catalog = false, needed = false, stored = false;  // a row has it; which had references; and a chunk
-  BlockKey root;            // the parent of the first node above it: that no node has
-  uint64_t depth = 0;       // tokens from the root to here, 0 until it is known
+  BlockKey root;                                            // the parent of the first node above it: that no node has
+  uint64_t depth = 0;                                       // tokens from the root to here, 0 until it is known
 };
 
 class Forest {

@@ -88,8 +88,9 @@ class Repair {
   Status mend() {
     std::map<std::array<uint8_t, 16>, const Catalog::SegmentRow*> named;
     for (const auto& row : segments_) named[row.id.bytes] = &row;
-    KVRT_ASSIGN(FoundSegments found, scan_segments(
-                                         env_, dir_.root, [&](const SegmentId& id) { return named.count(id.bytes) != 0; }, watch_.progress));
+    KVRT_ASSIGN(FoundSegments found,
+                scan_segments(
+                    env_, dir_.root, [&](const SegmentId& id) { return named.count(id.bytes) != 0; }, watch_.progress));
     for (const std::string& fault : found.faults) KVRT_TRY(note(fault));
     KVRT_ASSIGN(std::vector<Bad> bad, find_bad(found));
     if (bad.empty()) return count(nullptr);
@@ -186,8 +187,8 @@ class Repair {
     report_.outcome = Outcome::kRebuilt;
     KVRT_ASSIGN(Salvage salvage, salvage_catalog(env_, catalog_path()));
     auto trash = salvage.trash;
-    KVRT_ASSIGN(FoundSegments found,
-                scan_segments(env_, dir_.root, [&](const SegmentId& id) { return trash.count(id) == 0; }, watch_.progress));
+    KVRT_ASSIGN(FoundSegments found, scan_segments(
+                                         env_, dir_.root, [&](const SegmentId& id) { return trash.count(id) == 0; }, watch_.progress));
     const Recovery plan = recover(env_, std::move(salvage), found);
     for (const std::string& fault : found.faults) KVRT_TRY(note(fault));
     for (const std::string& line : plan.lines) KVRT_TRY(note(line));

@@ -197,7 +197,8 @@ bool SqlitePages::parse_record(bool in_table, const std::function<bool(size_t, b
   for (uint64_t type : types) {
     uint64_t bytes = 0;
     value_bytes(type, &bytes);
-    values_.push_back(make_value(type, std::span<const uint8_t>(payload_).subspan(static_cast<size_t>(offset), static_cast<size_t>(bytes))));
+    values_.push_back(
+        make_value(type, std::span<const uint8_t>(payload_).subspan(static_cast<size_t>(offset), static_cast<size_t>(bytes))));
     offset += bytes;
   }
   return true;
@@ -240,7 +241,9 @@ bool SqlitePages::walk(uint64_t number, size_t columns, uint64_t* pages_left) {
     }
     Cell cell;
     if (!parse_cell(page, type, at, &cell)) return false;
-    if (!parse_record(true, [&](size_t n, bool) { return n == columns; }, cell)) return false;
+    if (!parse_record(
+            true, [&](size_t n, bool) { return n == columns; }, cell))
+      return false;
   }
   return type == kTableLeaf || walk(be32(&page[head + 8]), columns, pages_left);
 }

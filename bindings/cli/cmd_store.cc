@@ -1,8 +1,9 @@
-// kvrt store ls | stat | rm | mv | pin | unpin | ttl | gc | verify.
+// kvrt store ls | stat | rm | mv | pin | unpin | ttl | gc | verify | repair.
 #include <fmt/core.h>
 
 #include <charconv>
 #include <ctime>
+#include <iterator>
 
 #include "bindings/cli/commands.h"
 
@@ -74,7 +75,7 @@ int32_t on_entry(void* user, const kvrt_event* event) {
 }
 
 struct Faults {
-  Progress bar{"verifying"};
+  Progress bar;
   bool json;
   uint64_t count = 0;
 };
@@ -256,7 +257,7 @@ int cmd_store_verify(const StoreFlags& flags) {
   Interrupt interrupt;
   Opened at;
   if (kvrt_status s = open(flags, true, at)) return s;
-  Faults faults{.json = flags.json};
+  Faults faults{.bar = Progress("verifying"), .json = flags.json};
   const kvrt_status s = kvrt_store_verify(at.store.get(), on_fault, &faults);
   faults.bar.clear();
   if (s == KVRT_CANCELLED) return finish(complain(s, flags.directory + ": stopped before all was read"));
@@ -264,6 +265,35 @@ int cmd_store_verify(const StoreFlags& flags) {
   if (s == KVRT_CORRUPT && !faults.count) return finish(complain("cannot verify " + flags.directory, s));
   fmt::print(stderr, "{}: {}\n", flags.directory, faults.count ? fmt::format("{} faults", faults.count) : "all is well");
   return finish(KVRT_OK) ? KVRT_IO : faults.count ? 1 : 0;
+}
+
+int cmd_store_repair(const StoreFlags& flags) {
+  Interrupt interrupt;
+  Runtime runtime;
+  if (kvrt_status s = open_runtime({}, runtime)) return s;
+  Faults faults{.bar = Progress("repairing"), .json = flags.json};
+  auto r = sized<kvrt_repair_report>();
+  const kvrt_status s = kvrt_store_repair(runtime.get(), flags.directory.data(), flags.directory.size(), on_fault, &faults, &r);
+  faults.bar.clear();
+  if (s == KVRT_CANCELLED) return finish(complain(s, flags.directory + ": stopped before anything was changed"));
+  if (s) return finish(complain("cannot repair " + flags.directory, s));
+  constexpr const char* kOutcomes[] = {"?", "sound", "mended", "rebuilt"};
+  const char* outcome = kOutcomes[r.outcome < std::size(kOutcomes) ? r.outcome : 0];
+  if (flags.json) {
+    Json json;
+    json.add("outcome", outcome).add("sessions_kept", r.sessions_kept).add("sessions_with_holes", r.sessions_with_holes);
+    json.add("sessions_recovered", r.sessions_recovered).add("sessions_lost", r.sessions_lost).add("chunks_kept", r.chunks_kept);
+    json.add("chunks_lost", r.chunks_lost).add("bytes_kept", r.bytes_kept).add("ms", r.ms).print();
+  } else if (r.outcome == KVRT_REPAIR_SOUND) {
+    fmt::print("{}: all is well; nothing was changed\n", flags.directory);
+  } else {
+    fmt::print(
+        "{}: {}; {} sessions kept, {} of them with KV to compute again, {} recovered under new names, {} lost; {} chunks kept ({}), {} "
+        "lost\n",
+        flags.directory, outcome, r.sessions_kept, r.sessions_with_holes, r.sessions_recovered, r.sessions_lost, r.chunks_kept,
+        human_bytes(r.bytes_kept), r.chunks_lost);
+  }
+  return finish(KVRT_OK);
 }
 
 }  // namespace cli

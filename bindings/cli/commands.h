@@ -95,6 +95,7 @@ int cmd_store_unpin(const StoreFlags& flags);
 int cmd_store_ttl(const StoreFlags& flags);
 int cmd_store_gc(const StoreFlags& flags);
 int cmd_store_verify(const StoreFlags& flags);
+int cmd_store_repair(const StoreFlags& flags);
 
 struct DoctorFlags {
   std::string directory;

@@ -234,6 +234,7 @@ void define_store(CLI::App& app, int& code) {
   add("ttl", "let a session expire after a time: 90 (seconds), 45m, 12h, 30d, or never", cmd_store_ttl, 2, "TIME");
   add("gc", "remove expired sessions, and chunks and files that no session needs", cmd_store_gc, 0);
   add("verify", "read and check everything; exits 1 with a line per fault", cmd_store_verify, 0);
+  add("repair", "make a damaged store sound again; nobody may have it open", cmd_store_repair, 0);
 }
 
 void define_plan(CLI::App& app, int& code) {

@@ -182,6 +182,14 @@ class Store : public detail::Shared<kvrt_store, kvrt_store_retain, kvrt_store_re
     detail::Callback<std::remove_reference_t<F>> callback(f);
     return callback.finish(kvrt_store_verify(get(), callback.function(), &callback));
   }
+  // Of a directory that nobody has open; f sees what is wrong and what becomes of it.
+  template <class F = const NoCallback>
+  static Result<kvrt_repair_report> repair(const Runtime& runtime, std::string_view path, F&& f = F()) {
+    auto out = init<kvrt_repair_report>();
+    detail::Callback<std::remove_reference_t<F>> callback(f);
+    const Status status = callback.finish(kvrt_store_repair(runtime.get(), path.data(), path.size(), callback.function(), &callback, &out));
+    return {status, out};
+  }
 };
 
 // ---- session -------------------------------------------------------------------------------------------------------------------------

@@ -209,4 +209,37 @@ kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* u
   });
 }
 
+kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t path_size, kvrt_event_fn callback, void* user,
+                              kvrt_repair_report* report) {
+  return guard([&]() -> Status {
+    KVRT_TRY(check(runtime, "runtime"));
+    std::string directory;
+    KVRT_TRY(check_path(path, path_size, &directory));
+    if (report) KVRT_TRY(check_output_struct(report, "report"));
+    kvrt::RepairWatch watch;
+    watch.progress = as_progress(callback, user);
+    watch.note = [&](const std::string& line) {
+      kvrt_event event{};
+      event.struct_size = sizeof event;
+      event.type = KVRT_EVENT_FAULT;
+      event.text = line.data();
+      event.text_size = line.size();
+      return !callback || callback(user, &event) == 0;
+    };
+    KVRT_ASSIGN(kvrt::RepairReport done, runtime->engine->repair_store(directory, watch));
+    kvrt_repair_report r{};
+    r.outcome = static_cast<uint32_t>(done.outcome);
+    r.sessions_kept = done.sessions_kept;
+    r.sessions_with_holes = done.sessions_with_holes;
+    r.sessions_recovered = done.sessions_recovered;
+    r.sessions_lost = done.sessions_lost;
+    r.chunks_kept = done.chunks_kept;
+    r.chunks_lost = done.chunks_lost;
+    r.bytes_kept = done.bytes_kept;
+    r.ms = done.ms;
+    write_output(report, r);
+    return {};
+  });
+}
+
 }  // extern "C"

@@ -62,6 +62,10 @@ Result<std::shared_ptr<Store>> Engine::open_store(const std::shared_ptr<Engine>&
   return store;
 }
 
+Result<RepairReport> Engine::repair_store(const std::string& path, const RepairWatch& watch) {
+  return kvrt::repair_store(env_, log_.get(), canonical_path(path), watch);
+}
+
 Result<std::shared_ptr<Autosaver>> Engine::autosaver(const Store* store) {
   std::lock_guard lock(stores_mu_);
   std::erase_if(savers_, [](const auto& entry) { return entry.second.expired(); });

@@ -14,6 +14,7 @@
 #include "runtime/base/turn_lock.h"
 #include "runtime/compute/backend.h"
 #include "runtime/engine/autosave.h"
+#include "storage/repair.h"
 #include "storage/store.h"
 
 namespace kvrt {
@@ -37,6 +38,8 @@ class Engine {
   Result<std::shared_ptr<Store>> open_store(const std::shared_ptr<Engine>& self, const std::string& path, const StoreOptions& options);
   // The store's, started with the first session that asks for it, ended with the last.
   Result<std::shared_ptr<Autosaver>> autosaver(const Store* store);
+  // BUSY while any runtime or process has it open.
+  Result<RepairReport> repair_store(const std::string& path, const RepairWatch& watch);
   TurnLock& step_mutex() { return step_mutex_; }
 
  private:

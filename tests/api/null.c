@@ -126,6 +126,8 @@ static void store(struct stage* t) {
   BAD("store_set_ttl", "domain NULL, size 4", kvrt_store_set_ttl(t->store, NULL, 4, "a", 1, 1));
   BAD("store_gc", "store NULL", kvrt_store_gc(NULL, go_on, NULL, NULL));
   ROW("store_gc", "callback and report NULL (no misuse)", kvrt_store_gc(t->store, NULL, NULL, NULL), ANY(KVRT_OK));
+  BAD("store_repair", "runtime NULL", kvrt_store_repair(NULL, t->dir, strlen(t->dir), go_on, NULL, NULL));
+  BAD("store_repair", "path NULL", kvrt_store_repair(t->runtime, NULL, 4, go_on, NULL, NULL));
   BAD("store_verify", "store NULL", kvrt_store_verify(NULL, go_on, NULL));
   ROW("store_verify", "callback NULL (no misuse)", kvrt_store_verify(t->store, NULL, NULL), ANY(KVRT_OK));
   EXPECT(s == NULL, "out changed on failure");

@@ -148,6 +148,14 @@ static kvrt_status message_out(struct stage* t, void* o) {
   return status;
 }
 static kvrt_status gc_out(struct stage* t, void* o) { return kvrt_store_gc(t->store, NULL, NULL, o); }
+static kvrt_status repair_out(struct stage* t, void* o) {
+  char path[kPathMax + 32];
+  snprintf(path, sizeof path, "%s/repaired", t->dir);
+  kvrt_store* s = NULL;
+  MUST(kvrt_store_open(t->runtime, path, strlen(path), NULL, &s));
+  kvrt_store_release(s);
+  return kvrt_store_repair(t->runtime, path, strlen(path), NULL, NULL, o);
+}
 static kvrt_status append_out(struct stage* t, void* o) {
   kvrt_session* s = open_session(t->model, NULL, 0);
   const char* message = "{\"role\":\"user\",\"content\":\"hi\"}";
@@ -208,6 +216,7 @@ static void sizes(void) {
   SIZE_OF(kvrt_store_options);
   SIZE_OF(kvrt_store_props);
   SIZE_OF(kvrt_gc_report);
+  SIZE_OF(kvrt_repair_report);
   SIZE_OF(kvrt_session_options);
   SIZE_OF(kvrt_session_props);
   SIZE_OF(kvrt_append_info);
@@ -245,6 +254,7 @@ int main(void) {
   output(&t, "append_info of set", set_messages_out, sizeof(kvrt_append_info));
   output(&t, "message_props", message_out, sizeof(kvrt_message_props));
   output(&t, "gc_report", gc_out, sizeof(kvrt_gc_report));
+  output(&t, "repair_report", repair_out, sizeof(kvrt_repair_report));
   output(&t, "metrics", metrics_out, sizeof(kvrt_metrics));
   output(&t, "report of prefill", prefill_report_out, sizeof(kvrt_report));
   output(&t, "report of generate", generate_report_out, sizeof(kvrt_report));

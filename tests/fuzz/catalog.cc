@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 
+#include "storage/repair.h"
 #include "tests/fuzz/require.h"
 #include "tests/support/store_rig.h"
 
@@ -163,5 +164,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto store = open_store(root);
   if (store.is_ok()) use(store->get(), base);
   require(store.is_ok() || !store.status().message().empty(), "a failure says why");
+  if (store.is_ok()) return 0;
+  auto report = kvrt::repair_store(kvrt::posix_env(), nullptr, root, {});
+  require(report.is_ok() || report.status().code() == kvrt::Code::kIncompatible, "what does not open can be repaired");
+  if (!report.is_ok()) return 0;
+  store = open_store(root);
+  require(store.is_ok(), "a repaired store opens");
+  require((*store)->verify(nullptr)->empty(), "a repaired store is sound");
+  use(store->get(), base);
   return 0;
 }

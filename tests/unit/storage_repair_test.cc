@@ -68,7 +68,9 @@ class Repair : public testing::Test {
 
   // All but those of which a piece was in the bytes that are gone.
   void expect_kept_without(const std::set<SessionName>& names, std::span<const uint8_t> gone) {
-    const auto has = [&](std::span<const uint8_t> piece) { return std::search(gone.begin(), gone.end(), piece.begin(), piece.end()) != gone.end(); };
+    const auto has = [&](std::span<const uint8_t> piece) {
+      return std::search(gone.begin(), gone.end(), piece.begin(), piece.end()) != gone.end();
+    };
     for (auto& [name, session] : saved_->sessions) {
       const std::string mark = session.manifest.substr(0, session.manifest.find('>') + 1);
       bool excused = has({reinterpret_cast<const uint8_t*>(mark.data()), mark.size()});
@@ -191,8 +193,9 @@ TEST_F(Repair, WrongCountsAreCountedAnew) {
 }
 
 TEST_F(Repair, SessionsArePutTogetherFromTheirChunks) {
-  for (const char* change : {"DELETE FROM nodes", "DELETE FROM nodes WHERE id % 2 = 0", "UPDATE nodes SET tokens = zeroblob(length(tokens))",
-                             "UPDATE nodes SET key = randomblob(32)", "UPDATE nodes SET parent = NULL", "DROP TABLE nodes"}) {
+  for (const char* change :
+       {"DELETE FROM nodes", "DELETE FROM nodes WHERE id % 2 = 0", "UPDATE nodes SET tokens = zeroblob(length(tokens))",
+        "UPDATE nodes SET key = randomblob(32)", "UPDATE nodes SET parent = NULL", "DROP TABLE nodes"}) {
     SCOPED_TRACE(change);
     reset();
     sql(std::string("PRAGMA foreign_keys=OFF; ") + change);
@@ -207,8 +210,9 @@ TEST_F(Repair, LostSessionsAreNamedAndTheirTokensComeBack) {
   const SessionName name{"team", "s9-"};
   const SavedSession& lost = saved_->sessions.at(name);
   ASSERT_EQ(lost.gen, 2u);
-  for (const char* change : {"UPDATE sessions SET gen = gen + 1 WHERE name = 's9-'", "UPDATE sessions SET manifest = x'00' WHERE name = 's9-'",
-                             "UPDATE sessions SET root = zeroblob(32) WHERE name = 's9-'"}) {
+  for (const char* change :
+       {"UPDATE sessions SET gen = gen + 1 WHERE name = 's9-'", "UPDATE sessions SET manifest = x'00' WHERE name = 's9-'",
+        "UPDATE sessions SET root = zeroblob(32) WHERE name = 's9-'"}) {
     SCOPED_TRACE(change);
     reset();
     sql(change);

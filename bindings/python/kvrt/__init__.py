@@ -16,7 +16,7 @@ from ._runtime import Runtime
 from ._session import Session
 from ._store import Store
 from ._types import (AppendInfo, Autosave, Codec, Durability, Event, EventType, GcReport, Isa, KvFormat, Logits, Message, Metrics, ModelInfo, Plan, Reason,
-                     Reply, Report, ReuseStopped, RuntimeInfo, SaveReport, SessionInfo, State, StoreEntry, StoreInfo, TokenLogprob)
+                     RepairOutcome, RepairReport, Reply, Report, ReuseStopped, RuntimeInfo, SaveReport, SessionInfo, State, StoreEntry, StoreInfo, TokenLogprob)
 
 __version__ = "0.1.0"
 
@@ -30,7 +30,7 @@ def library_version() -> str:
 __all__ = [
     "AppendInfo", "AsyncGeneration", "Autosave", "Busy", "Cancelled", "Codec", "Conflict", "Corrupt", "Detail", "DeviceFailed", "Durability", "Error", "Event",
     "EventType", "GcReport", "GenerateOptions", "Generation", "IOFailed", "Incompatible", "Internal", "Invalid", "Isa", "KvFormat",
-    "LimitExceeded", "Logits", "Message", "Metrics", "Model", "ModelInfo", "NoMemory", "NoSpace", "NotFound", "Plan", "Reason", "Reply", "Report",
+    "LimitExceeded", "Logits", "Message", "Metrics", "Model", "ModelInfo", "NoMemory", "NoSpace", "NotFound", "Plan", "Reason", "RepairOutcome", "RepairReport", "Reply", "Report",
     "ReuseStopped", "Runtime", "RuntimeInfo", "Sampler", "SaveReport", "Session", "SessionInfo", "State", "Status", "Store", "StoreEntry",
     "StoreInfo", "TokenLogprob", "TooSmall", "Unsupported", "apply_template", "library_version",
 ]

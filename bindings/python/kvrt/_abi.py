@@ -94,6 +94,8 @@ StoreProps = _struct("kvrt_store_props", """
     chunks_evicted""")
 GcReport = _struct("kvrt_gc_report",
                    "u32 struct_size reserved; u64 sessions_removed chunks_removed segments_removed bytes_freed; f64 ms; u64 bytes_rewritten")
+RepairReport = _struct("kvrt_repair_report", """
+    u32 struct_size outcome; u64 sessions_kept sessions_with_holes sessions_recovered sessions_lost chunks_kept chunks_lost bytes_kept; f64 ms""")
 SessionOptions = _struct("kvrt_session_options", """
     u32 struct_size no_prefix_cache; ptr store; str domain; size domain_size; str tools; size tools_size; user_fn wake; ptr wake_user;
     user_fn wake_user_free; str documents; size documents_size; str variables; size variables_size; str autosave_name; size autosave_name_size;
@@ -127,6 +129,7 @@ i32 store_info ptr ptr         i32 store_list ptr str size event_fn ptr         
 i32 store_show ptr str size str size ptr size ptr
 i32 store_remove ptr str size str size                        i32 store_rename ptr str size str size str size
 i32 store_pin ptr str size str size u32                       i32 store_set_ttl ptr str size str size u64
+i32 store_repair ptr str size event_fn ptr ptr
 i32 store_gc ptr event_fn ptr ptr                             i32 store_verify ptr event_fn ptr
 i32 session_open ptr ptr ptr   void session_close ptr         i32 session_info ptr ptr        i32 session_append ptr ptr size
 i32 session_append_text ptr str size u32                      i32 session_append_message ptr str size ptr

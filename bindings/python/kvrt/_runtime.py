@@ -12,7 +12,7 @@ from ._errors import check
 from ._handles import Handle, buffer_of, drop, fill, free_function, in_range, keep, lib, log_function
 from ._model import Model
 from ._store import Store
-from ._types import Event, Isa, KvFormat, Plan, RuntimeInfo, from_struct
+from ._types import Event, Isa, KvFormat, Plan, RepairReport, RuntimeInfo, from_struct
 
 Path = Union[str, "os.PathLike[str]"]
 logger = logging.getLogger("kvrt")
@@ -74,6 +74,12 @@ class Runtime(Handle):
         out = ctypes.c_void_p()
         self._call(lib.kvrt_store_open, *path_bytes(path), ctypes.byref(options), ctypes.byref(out))
         return Store(out.value or 0)
+
+    def repair_store(self, path: Path, progress: Optional[Callable[[Event], object]] = None) -> RepairReport:
+        """Makes a damaged store sound again; nobody may have it open. FAULT events say what is wrong and what becomes of it."""
+        out = _abi.RepairReport.make()
+        self._watched(lib.kvrt_store_repair, *path_bytes(path), callback=progress, out=(ctypes.byref(out),))
+        return from_struct(RepairReport, out)
 
     def plan(self, path: Optional[Path] = None, *, kv_format: KvFormat = KvFormat.DEFAULT, block_tokens: int = 0, sessions: int = 0,
              session_tokens: int = 0, shared_tokens: int = 0, memory_bytes: int = 0, layers: int = 0, kv_heads: int = 0,
