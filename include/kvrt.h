@@ -481,8 +481,7 @@ typedef struct kvrt_store_options {
   uint32_t read_only;  /* 1: never write; a directory that cannot be written is opened so by itself */
   uint32_t must_exist; /* 1: NOT_FOUND instead of creating it */
   uint32_t reserved;
-  uint64_t
-      disk_bytes_max; /* a save that would pass it takes room from idle sessions (see kvrt_store_pin), else it is NO_SPACE; 0: no cap */
+  uint64_t disk_bytes_max; /* a save that would pass it takes room from idle sessions (see kvrt_store_pin), else is NO_SPACE; 0: no cap */
   uint64_t free_bytes_min; /* what saves leave free on the file system, in the same way; 0: a twentieth of it, at most 1 GiB */
 } kvrt_store_options;
 

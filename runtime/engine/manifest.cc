@@ -94,8 +94,9 @@ Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_t
 
 Result<Manifest> read_manifest(const SessionOut& saved, uint32_t vocab) {
   // Of a session that repair put together from its chunks there is none.
-  auto manifest = saved.manifest.empty() ? Result<Manifest>(Manifest{.block_tokens = saved.block_tokens})
-                                         : decode_manifest(saved.manifest, saved.tokens.size(), vocab);
+  Manifest none;
+  none.block_tokens = saved.block_tokens;
+  auto manifest = saved.manifest.empty() ? Result<Manifest>(std::move(none)) : decode_manifest(saved.manifest, saved.tokens.size(), vocab);
   if (!manifest.is_ok()) return manifest.take_status().annotate("session " + saved.name);
   const size_t tokens = saved.tokens.size() + manifest->pending.size();
   if (tokens != saved.token_count) {
