@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <memory>
 
 #include "runtime/base/bytes.h"
@@ -24,10 +25,11 @@ class Scan {
     for (const std::string& directory : directories) {
       if (directory == "tmp") continue;
       auto names = env_->list_dir(root_ + "/" + directory);
-      if (!names.is_ok()) {
+      if (names.status().code() == Code::kInvalid || names.status().os_code() == ENOTDIR) {
         fault(directory, names.status().message());
         continue;
       }
+      KVRT_TRY(names.status().clone());
       for (const std::string& name : *names) {
         SegmentId id;
         if (!parse_segment_name(name, &id) || !wanted(id)) continue;

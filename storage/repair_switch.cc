@@ -156,6 +156,8 @@ Result<std::string> switch_catalogs(Env* env, const std::string& root, std::span
   for (;; n++) {
     KVRT_ASSIGN(bool taken, env->exists(folder(root, n)));
     if (!taken) break;
+    KVRT_ASSIGN(auto names, env->list_dir(folder(root, n)));
+    if (names.empty()) break;  // of a switch that did not come so far
   }
   const std::string to = folder(root, n);
   KVRT_TRY(env->make_dir(to));
