@@ -24,6 +24,7 @@ struct ModelHost::SavePlan {
   std::vector<uint8_t> tail;  // a copy: the session goes on in that block
   uint64_t tail_begin = 0, tail_end = 0, pending_begin = 0;
   Session::Mark mark;
+  uint64_t blocks = 0;  // full ones among the chunks
 };
 
 // A save's time with its session. Others wait for theirs, no step is lent the session's blocks, and those that it saves keep their bytes,
@@ -130,6 +131,7 @@ void ModelHost::plan_save(Session* session, bool with_tail, SavePlan* plan) {
     if (filled(i) == T) plan->chunks.push_back({plan->nodes.size(), node.key, node.parent, node.tokens, s.table.block(i)});
     plan->nodes.push_back(node);
   }
+  plan->blocks = plan->chunks.size();
   if (tail) {
     NodeIn node{{}, full ? plan->keys[full - 1] : s.root, tokens.subspan(full * T, tail)};
     node.key = chain_key(node.parent, node.tokens);
@@ -203,7 +205,7 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   settle(session);
   if (options.suspend || s.state != SessionState::kGenerating) KVRT_TRY(require(session, options.suspend ? "suspend" : "checkpoint"));
   plan_save(session, !options.autosave, &plan);
-  if (options.autosave && plan.mark == s.saved) return SaveReport();
+  if (options.autosave && plan.mark == s.saved && plan.blocks <= s.saved_blocks) return SaveReport();
   turn.keep(plan.chunks);
   lock.unlock();
   // The session goes on: what is saved of it is a copy, or does not change.
@@ -240,6 +242,7 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   s.name = std::move(own_name);
   s.gen = saved->gen;
   s.saved = plan.mark;
+  s.saved_blocks = plan.blocks;
   const auto& was = plan.said.tokens;  // the session may have changed since
   bool has_tail =
       s.tokens.size() >= plan.tail_end && std::equal(was.begin(), was.begin() + static_cast<ptrdiff_t>(plan.tail_end), s.tokens.begin());
@@ -343,6 +346,7 @@ Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_vi
   if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->why_stopped(s, &report->reuse_stopped_at);
   --s.pins;
   scheduler_->touch(&s);
+  for (uint32_t i = 0; i < s.table.size(); ++i) s.saved_blocks += s.table.filled(i) == kv_.block_tokens;
   if (s.autosave) s.autosave->saver->add(this, &s);
   undo.session = nullptr;
   return session.release();

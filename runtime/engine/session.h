@@ -173,6 +173,7 @@ struct Session {
     uint64_t tokens = 0, messages = 0;
     bool operator==(const Mark&) const = default;
   } saved;
+  uint64_t saved_blocks = 0;           // full ones whose KV that save had
   std::unique_ptr<Autosave> autosave;  // null: none
   uint32_t pins = 0;                   // a save reads its blocks, or a resume fills them: not to be evicted
 
