@@ -14,9 +14,9 @@ from ._generation import AsyncGeneration, GenerateOptions, Generation, Sampler
 from ._model import Model, apply_template
 from ._runtime import Runtime
 from ._session import Session
-from ._store import Store
+from ._store import RepairOutcome, RepairReport, Store
 from ._types import (AppendInfo, Autosave, Codec, Durability, Event, EventType, GcReport, Isa, KvFormat, Logits, Message, Metrics, ModelInfo, Plan, Reason,
-                     RepairOutcome, RepairReport, Reply, Report, ReuseStopped, RuntimeInfo, SaveReport, SessionInfo, State, StoreEntry, StoreInfo, TokenLogprob)
+                     Reply, Report, ReuseStopped, RuntimeInfo, SaveReport, SessionInfo, State, StoreEntry, StoreInfo, TokenLogprob)
 
 __version__ = "0.1.0"
 

@@ -11,8 +11,8 @@ from . import _abi
 from ._errors import check
 from ._handles import Handle, buffer_of, drop, fill, free_function, in_range, keep, lib, log_function
 from ._model import Model
-from ._store import Store
-from ._types import Event, Isa, KvFormat, Plan, RepairReport, RuntimeInfo, from_struct
+from ._store import RepairReport, Store
+from ._types import Event, Isa, KvFormat, Plan, RuntimeInfo, from_struct
 
 Path = Union[str, "os.PathLike[str]"]
 logger = logging.getLogger("kvrt")

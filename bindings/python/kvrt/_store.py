@@ -2,13 +2,33 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import json
 from typing import Any, Callable, Dict, List, Optional
 
 from . import _abi
-from ._errors import Corrupt
+from ._errors import Corrupt, _Open
 from ._handles import Handle, buffer_of, in_range, lib, text_bytes
 from ._types import Event, EventType, GcReport, StoreEntry, StoreInfo, from_struct
+
+
+class RepairOutcome(_Open):
+    SOUND = 1
+    MENDED = 2
+    REBUILT = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class RepairReport:
+    outcome: RepairOutcome
+    sessions_kept: int
+    sessions_with_holes: int
+    sessions_recovered: int
+    sessions_lost: int
+    chunks_kept: int
+    chunks_lost: int
+    bytes_kept: int
+    ms: float
 
 
 class Store(Handle):

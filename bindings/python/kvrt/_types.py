@@ -310,25 +310,6 @@ class GcReport:
     bytes_rewritten: int
 
 
-class RepairOutcome(_Open):
-    SOUND = 1
-    MENDED = 2
-    REBUILT = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class RepairReport:
-    outcome: RepairOutcome
-    sessions_kept: int
-    sessions_with_holes: int
-    sessions_recovered: int
-    sessions_lost: int
-    chunks_kept: int
-    chunks_lost: int
-    bytes_kept: int
-    ms: float
-
-
 @dataclasses.dataclass(frozen=True)
 class SessionInfo:
     state: State
