@@ -138,6 +138,7 @@ uint64_t StoreFault::strike(FaultPlan* plan, Fault fault, uint64_t nth, bool sti
 }
 
 void StoreFault::fail_every_operation(Fault fault, bool sticky) {
+  if (scene().only_kills) return;
   uint64_t n = 1;
   for (; n < 1000; n += GetParam().stride) {
     SCOPED_TRACE("operation " + std::to_string(n));
