@@ -1,0 +1,183 @@
+// Room: who gives way to a save, what stays, and what sparse segments give back.
+#include "tests/support/gc_rig.h"
+
+namespace kvrt {
+namespace {
+
+using namespace test;
+
+class Space : public Gc {
+ protected:
+  // A store that keeps at most the KV of four of these sessions.
+  static constexpr size_t kTokens = 160, kBytesPerToken = 2048;
+  void SetUp() override {
+    reopen({});
+    ASSERT_OK(put("", "measured"));
+    const uint64_t bytes = store_->info()->chunk_bytes;
+    ASSERT_OK(store_->remove("", "measured"));
+    StoreOptions options;
+    options.disk_bytes_max = quota_ = bytes * 9 / 2 + (200 << 10);
+    reopen(options);
+  }
+  void reopen(const StoreOptions& options) {
+    store_.reset();
+    auto store = open_store(root(), options, &env_);
+    ASSERT_OK(store.status());
+    store_ = std::move(*store);
+  }
+  Status put(const std::string& domain, const std::string& name, uint8_t pin = 0) {
+    auto& chain = chains_[domain + "/" + name];
+    chain = std::make_unique<Chain>(token_run(kTokens, ++runs_), kBytesPerToken);
+    SaveOptions o;
+    o.domain = domain;
+    o.id = next_id_++;
+    o.overwrite = true;
+    o.pin = pin;
+    return save_chain(store_.get(), name, *chain, o).take_status();
+  }
+  // All of its chunks, or none: then only its tokens are left.
+  bool has_kv(const std::string& domain, const std::string& name) {
+    const Chain& chain = *chains_[domain + "/" + name];
+    auto session = store_->load(domain, name);
+    EXPECT_OK(session.status()) << name;
+    EXPECT_EQ(session->tokens, chain.tokens) << name;
+    const size_t readable = readable_chunks(store_.get(), chain);
+    EXPECT_TRUE(readable == 0 || readable == chain.nodes.size()) << name << ": " << readable;
+    return readable != 0;
+  }
+  std::map<std::string, std::unique_ptr<Chain>> chains_;
+  int32_t runs_ = 0;
+  uint64_t quota_ = 0;
+};
+
+TEST_F(Space, UsedLongestAgoGivesWay) {
+  for (const char* name : {"a", "b", "c"}) ASSERT_OK(put("", name));
+  ASSERT_OK(store_->load("", "a").status());  // in use again
+  ASSERT_OK(put("", "d"));
+  ASSERT_OK(put("", "e"));
+  EXPECT_FALSE(has_kv("", "b"));
+  EXPECT_TRUE(has_kv("", "e"));
+  EXPECT_TRUE(has_kv("", "a"));
+  EXPECT_GT(store_->info()->chunks_evicted, 0u);
+  EXPECT_LE(store_->info()->chunk_bytes, quota_);
+  auto stat = store_->stat("", "b");
+  ASSERT_OK(stat.status());
+  EXPECT_EQ(stat->chunks, 0u);
+  EXPECT_EQ(stat->chunks_missing, chains_["/b"]->nodes.size());
+  expect_clean();
+  gc();
+  expect_no_stray_files();
+}
+
+TEST_F(Space, ASharedPrefixStaysAsLongAsOneNeedsIt) {
+  Chain trunk(token_run(96, 50), kBytesPerToken);
+  auto longer = trunk.tokens;
+  for (int32_t t : token_run(64, 51)) longer.push_back(t);
+  Chain branch(longer, kBytesPerToken);
+  save("trunk", trunk);
+  save("branch", branch);
+  for (const char* name : {"x", "y"}) {
+    ASSERT_OK(store_->load("", "branch").status());
+    ASSERT_OK(put("", name));
+  }
+  ASSERT_OK(store_->load("", "branch").status());
+  ASSERT_OK(put("", "z"));
+  EXPECT_EQ(readable_chunks(store_.get(), branch), branch.nodes.size()) << "the trunk gave way, what the branch needs of it did not";
+  expect_clean();
+}
+
+TEST_F(Space, PinsAndDomains) {
+  ASSERT_OK(put("mine", "low", 1));
+  ASSERT_OK(put("mine", "high", 9));
+  ASSERT_OK(put("theirs", "pinned", 1));
+  ASSERT_OK(put("theirs", "loose"));
+  ASSERT_OK(put("mine", "loose"));
+  EXPECT_FALSE(has_kv("theirs", "loose"));
+  EXPECT_TRUE(has_kv("mine", "low")) << "it is pinned";
+  const Status refused = put("mine", "second", 1);  // takes the loose one's, which is its own domain's
+  EXPECT_OK(refused);
+  EXPECT_FALSE(has_kv("mine", "loose"));
+  EXPECT_EQ(put("mine", "third", 1).code(), Code::kNoSpace) << "nobody is pinned less";
+  EXPECT_OK(put("mine", "fourth", 5));
+  EXPECT_FALSE(has_kv("mine", "low") && has_kv("mine", "second")) << "they are pinned less";
+  EXPECT_TRUE(has_kv("theirs", "pinned")) << "another domain's";
+  EXPECT_TRUE(has_kv("mine", "high"));
+  expect_clean();
+}
+
+TEST_F(Space, TheFileSystemKeepsWhatItMust) {
+  FsInfo fs;
+  fs.type = "tmpfs";
+  fs.total_bytes = uint64_t{100} << 30;
+  fs.free_bytes = (uint64_t{1} << 30) + 1000;
+  env_.fs_override = &fs;
+  const Status refused = put("", "a");
+  EXPECT_EQ(refused.code(), Code::kNoSpace);
+  EXPECT_NE(refused.message().find("1073741824"), std::string::npos) << refused.message();
+  StoreOptions options;
+  options.free_bytes_min = 1;
+  reopen(options);
+  EXPECT_OK(put("", "a"));
+  env_.fs_override = nullptr;
+}
+
+TEST_F(Space, SparseSegmentsAreWrittenAnew) {
+  Chain trunk(token_run(32, 60), kBytesPerToken);
+  auto longer = trunk.tokens;
+  for (int32_t t : token_run(160, 61)) longer.push_back(t);
+  save("whole", Chain(longer, kBytesPerToken));  // one segment with the trunk in it
+  save("trunk", trunk);
+  ASSERT_OK(store_->remove("", "whole"));
+  const uint64_t before = store_->info()->disk_bytes;
+  const GcReport report = gc();
+  EXPECT_GT(report.bytes_rewritten, 0u);
+  EXPECT_EQ(report.segments_removed, 1u);
+  EXPECT_LT(store_->info()->disk_bytes, before);
+  EXPECT_EQ(readable_chunks(store_.get(), trunk), trunk.nodes.size());
+  EXPECT_EQ(gc().bytes_rewritten, 0u) << "once";
+  expect_clean();
+  expect_no_stray_files();
+}
+
+// A list counts without walking where nothing was shared or lost since; what it says is what stat finds.
+TEST_F(Space, AListSaysWhatStatSays) {
+  Chain trunk(token_run(96, 70), 16);
+  for (int i = 0; i < 6; i++) {
+    auto ids = trunk.tokens;
+    for (int32_t t : token_run(static_cast<size_t>(10 + 20 * i), 71 + i % 3)) ids.push_back(t);
+    Chain chain(ids, 16);
+    save("s" + std::to_string(i), chain);
+    if (i == 3) {
+      ASSERT_OK(store_->remove("", "s1"));
+    }
+    auto list = store_->list("", true);
+    ASSERT_OK(list.status());
+    for (const SessionStat& s : *list) {
+      auto stat = store_->stat("", s.name);
+      ASSERT_OK(stat.status());
+      EXPECT_EQ(s.chunks, stat->chunks);
+      EXPECT_EQ(s.chunks_missing, stat->chunks_missing);
+      EXPECT_EQ(s.bytes, stat->bytes);
+      EXPECT_EQ(s.bytes_shared, stat->bytes_shared);
+    }
+    expect_clean();
+  }
+}
+
+// A wall clock that jumps expires nothing in the slice that sees it.
+TEST_F(Space, AJumpOfTheClockIsLookedAtTwice) {
+  SaveOptions o;
+  o.ttl_seconds = 3600;
+  save("ann", Chain(token_run(40)), o);
+  env_.unix_offset_ms = int64_t{30} * 24 * 3600 * 1000;
+  EXPECT_EQ(gc().sessions_removed, 0u);
+  EXPECT_EQ(gc().sessions_removed, 1u);
+  save("bob", Chain(token_run(40)), o);
+  env_.unix_offset_ms = 0;
+  EXPECT_EQ(gc().sessions_removed, 0u);
+  env_.unix_offset_ms = 3601'000;
+  EXPECT_EQ(gc().sessions_removed, 0u) << "its time was counted by the other clock";
+}
+
+}  // namespace
+}  // namespace kvrt
