@@ -44,7 +44,7 @@ void entry_text(const kvrt_store_entry& e) {
   fmt::print("{}: {} tokens, generation {}\n", printable(e.name), e.tokens, e.generation);
   if (e.domain[0]) fmt::print("  domain   {}\n", printable(e.domain));
   fmt::print("  id       {}\n  created  {}\n  saved    {}\n", e.id, local_time(e.created_unix_ms), local_time(e.saved_unix_ms));
-  fmt::print("  expires  {}{}\n", expiry(e), e.pinned ? "; pinned" : "");
+  fmt::print("  expires  {}{}\n", expiry(e), e.pinned ? fmt::format("; pinned, priority {}", e.pinned) : "");
   fmt::print("  chunks   {} on disk, {} missing\n", e.chunks, e.chunks_missing);
   fmt::print("  bytes    {} of its own, {} shared with other sessions\n", human_bytes(e.bytes - e.bytes_shared),
              human_bytes(e.bytes_shared));
@@ -95,14 +95,14 @@ int32_t on_fault(void* user, const kvrt_event* event) {
   return Interrupt::came();
 }
 
-int set_pinned(const StoreFlags& flags, bool pinned) {
+int set_pinned(const StoreFlags& flags, uint32_t pinned) {
   Opened at;
   if (kvrt_status s = open(flags, false, at)) return s;
   kvrt_status worst = KVRT_OK;
   for (const std::string& name : flags.names) {
     const kvrt_status s = kvrt_store_pin(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), pinned);
     if (s) {
-      worst = complain((pinned ? "cannot pin " : "cannot unpin ") + name, s);
+      worst = complain((pinned != 0 ? "cannot pin " : "cannot unpin ") + name, s);
     } else if (flags.json) {
       Json().add("name", name).add("pinned", uint64_t{pinned}).print();
     }
@@ -205,8 +205,8 @@ int cmd_store_mv(const StoreFlags& flags) {
   return finish(KVRT_OK);
 }
 
-int cmd_store_pin(const StoreFlags& flags) { return set_pinned(flags, true); }
-int cmd_store_unpin(const StoreFlags& flags) { return set_pinned(flags, false); }
+int cmd_store_pin(const StoreFlags& flags) { return set_pinned(flags, flags.priority); }
+int cmd_store_unpin(const StoreFlags& flags) { return set_pinned(flags, 0); }
 
 int cmd_store_ttl(const StoreFlags& flags) {
   uint64_t seconds = 0;
@@ -245,7 +245,11 @@ int cmd_store_gc(const StoreFlags& flags) {
   if (flags.json) {
     Json json;
     json.add("sessions_removed", r.sessions_removed).add("chunks_removed", r.chunks_removed);
-    json.add("segments_removed", r.segments_removed).add("bytes_freed", r.bytes_freed).add("ms", r.ms).print();
+    json.add("segments_removed", r.segments_removed)
+        .add("bytes_freed", r.bytes_freed)
+        .add("bytes_rewritten", r.bytes_rewritten)
+        .add("ms", r.ms)
+        .print();
   } else {
     fmt::print("removed {} sessions, {} chunks and {} files: {} freed\n", r.sessions_removed, r.chunks_removed, r.segments_removed,
                human_bytes(r.bytes_freed));

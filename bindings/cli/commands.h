@@ -84,6 +84,7 @@ struct StoreFlags {
   std::vector<std::string> names;
   std::string argument;  // mv: the new name; ttl: the time
   bool all_domains = true, json = false;
+  uint32_t priority = 1;  // of a pin
 };
 int cmd_store_ls(const StoreFlags& flags);
 int cmd_store_stat(const StoreFlags& flags);

@@ -222,6 +222,11 @@ void define_store(CLI::App& app, int& code) {
         },
         "sharing scope");
     c->add_flag("--json", flags->json, "one JSON object a line");
+    if (run == cmd_store_pin) {
+      c->add_option("--priority", flags->priority, "who gives way when space is short: sessions of lower ones do")
+          ->capture_default_str()
+          ->check(CLI::Range(1, 255));
+    }
     on(c, flags, run, code);
   };
   add("ls", "list the sessions", cmd_store_ls, 0);
@@ -229,7 +234,7 @@ void define_store(CLI::App& app, int& code) {
   add("show", "show what is kept of sessions: messages, tokens, chunks of KV", cmd_store_show, 2);
   add("rm", "remove sessions", cmd_store_rm, 2);
   add("mv", "rename a session", cmd_store_mv, 2, "NEW");
-  add("pin", "keep sessions from expiring", cmd_store_pin, 2);
+  add("pin", "keep sessions from expiring, and their KV when space is short", cmd_store_pin, 2);
   add("unpin", "let them expire again", cmd_store_unpin, 2);
   add("ttl", "let a session expire after a time: 90 (seconds), 45m, 12h, 30d, or never", cmd_store_ttl, 2, "TIME");
   add("gc", "remove expired sessions, and chunks and files that no session needs", cmd_store_gc, 0);

@@ -28,7 +28,7 @@ text="The lamp is lit at dusk; the log says who came, who left and what the wind
 # help, version, exit codes
 exits 0 --help
 exits 0 --version
-for command in "store ls" "store stat" "store show" "store rm" "store mv" "store pin" "store unpin" "store ttl" "store gc" "store verify"; do
+for command in "store ls" "store stat" "store show" "store rm" "store mv" "store pin" "store unpin" "store ttl" "store gc" "store verify" "store repair"; do
   # shellcheck disable=SC2086 # two words
   exits 0 $command --help
 done
@@ -159,6 +159,10 @@ exits 1 store mv store rob
 exits 0 store mv store rob bob
 exits 0 store pin store bob --json
 is "bob 1" "$(json out 'j["name"] + " " + str(j["pinned"])')" "store pin"
+exits 0 store pin store bob --priority 7 --json
+is 7 "$(json out 'j["pinned"]')" "store pin --priority"
+exits 0 store pin store bob
+exits 1 store pin store bob --priority 256
 exits 2 store pin store nobody
 for time in 1 2s 1m 12h 30d; do
   exits 0 store ttl store bob $time --json
@@ -204,6 +208,20 @@ exits 1 store verify store
 [ -s out ] || fail "verify says nothing about a damaged segment"
 exits 0 run -m "$model" --store store --session ann -n 8 --digest --json --no-save
 is "$cold" "$(json out 'j["logits_sha256"]')" "logits after a resume from a damaged store"
+exits 0 store repair store --json
+is mended "$(json out 'j["outcome"]')" "store repair: a bad segment"
+exits 0 store verify store
+exits 0 store repair store
+grep -q 'all is well' out || fail "store repair of a sound store: $(cat out)"
+cp -r store torn && chmod 700 torn
+"$python" -c 'f = open("torn/catalog.db", "r+b"); f.write(bytes(100))'
+exits 9 store verify torn
+exits 0 store repair torn --json
+is "rebuilt 0" "$(json out 'j["outcome"] + " " + str(j["sessions_lost"])')" "store repair: a catalog without a header"
+exits 0 store verify torn
+exits 0 run -m "$model" --store torn --session ann -n 8 --digest --json --no-save
+is "$cold" "$(json out 'j["logits_sha256"]')" "logits after a resume from a repaired store"
+exits 2 store repair nowhere
 
 # logits
 exits 0 logits -m "$model" --tokens @ids -o rows --all
