@@ -244,7 +244,7 @@ typedef struct kvrt_store_entry {
   uint64_t bytes, bytes_shared;    /* of the chunks on disk; of them, used by other sessions too */
   int64_t created_unix_ms, saved_unix_ms;
   int64_t expires_unix_ms; /* 0: never */
-  uint32_t pinned; /* its priority; 0: not pinned */
+  uint32_t pinned;         /* its priority; 0: not pinned */
   uint32_t reserved2;
 } kvrt_store_entry;
 
@@ -481,7 +481,8 @@ typedef struct kvrt_store_options {
   uint32_t read_only;  /* 1: never write; a directory that cannot be written is opened so by itself */
   uint32_t must_exist; /* 1: NOT_FOUND instead of creating it */
   uint32_t reserved;
-  uint64_t disk_bytes_max; /* a save that would pass it takes room from idle sessions (see kvrt_store_pin), else it is NO_SPACE; 0: no cap */
+  uint64_t
+      disk_bytes_max; /* a save that would pass it takes room from idle sessions (see kvrt_store_pin), else it is NO_SPACE; 0: no cap */
   uint64_t free_bytes_min; /* what saves leave free on the file system, in the same way; 0: a twentieth of it, at most 1 GiB */
 } kvrt_store_options;
 

@@ -85,7 +85,7 @@ inline constexpr size_t kNameBytesMax = 255;  // session names and domains, UTF-
 inline constexpr uint64_t kChunkBytesMax = 1u << 30;
 inline constexpr uint64_t kWriteWaitMs = 5'000;  // for another process that writes
 inline constexpr uint32_t kSegmentChunksMax = 1u << 20;
-inline constexpr uint64_t kRepairGuessesMax = 20'000'000;  // of lost parents and heads: hashes, some 10 s
+inline constexpr uint64_t kRepairGuessesMax = 20'000'000;       // of lost parents and heads: hashes, some 10 s
 inline constexpr uint64_t kTtlSecondsMax = 36'500ull * 86'400;  // 100 years
 
 }  // namespace kvrt

@@ -277,7 +277,7 @@ class Session(Handle):
         with self._turn():
             return self._save(lib.kvrt_session_suspend, name, durability, overwrite, pin, ttl_seconds, codec)
 
-    def _save(self, function: Callable[..., int], name: str, durability: Durability, overwrite: bool, pin: bool, ttl: int,
+    def _save(self, function: Callable[..., int], name: str, durability: Durability, overwrite: bool, pin: int, ttl: int,
               codec: Codec) -> SaveReport:
         options = fill(_abi.SaveOptions.make(), durability=durability, overwrite=overwrite, pin=pin, ttl_seconds=ttl, codec=codec)
         out = _abi.SaveReport.make()
