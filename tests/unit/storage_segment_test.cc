@@ -64,7 +64,8 @@ TEST_F(SegmentTest, EveryChangeOfHeaderAndFooterIsFound) {
       auto bad = good;
       bad[at] ^= flip;
       write_file(id.path(root()), bad);
-      EXPECT_EQ(index(id).status().code(), Code::kCorrupt) << at;
+      const bool newer = at == 5 || (at == 4 && flip == 0x80);  // a version to come
+      EXPECT_EQ(index(id).status().code(), newer ? Code::kIncompatible : Code::kCorrupt) << at;
     }
   }
   for (size_t n = 0; n < good.size(); n++) {
