@@ -6,7 +6,7 @@ enum { kTokens = 90, kBlock = 32, kSessions = 12, kPage = 4096 };
 static char tiny[kPathMax];
 static uint64_t want[kSessions];
 
-static void name_of(int i, char name[16]) { snprintf(name, 16, "session-%02d", i); }
+static void name_of(int i, char name[24]) { snprintf(name, 24, "session-%02d", i); }
 
 static void make_store(const char* dir) {
   kvrt_runtime* rt = open_runtime(1, 0);
@@ -14,7 +14,7 @@ static void make_store(const char* dir) {
   kvrt_store* store = open_store(rt, dir);
   int32_t tokens[kTokens];
   for (int i = 0; i < kSessions; ++i) {
-    char name[16];
+    char name[24];
     name_of(i, name);
     kvrt_session* s = open_session(model, store, 0);
     prompt_tokens(tokens, kTokens, 50 + (uint64_t)i, model_props(model).vocab_size);
@@ -112,7 +112,7 @@ int main(void) {
     overwrite(catalog, at, kPage);
     int hurt = 0;  // sessions on it
     for (int i = 0; i < kSessions; ++i) {
-      char name[16];
+      char name[24];
       name_of(i, name);
       hurt += memmem(page, kPage, name, strlen(name)) != NULL;
     }

@@ -114,7 +114,7 @@ static int plant(const struct place* place, enum kind kind) {
       break;
     case SOCKET:
       if (chdir(base) != 0 || strlen(place->name) + sizeof "store/" > sizeof address.sun_path) return 0;
-      snprintf(address.sun_path, sizeof address.sun_path, "store/%s", place->name);
+      snprintf(address.sun_path, sizeof address.sun_path, "store/%.90s", place->name);
       fd = socket(AF_UNIX, SOCK_STREAM, 0);
       bad = bind(fd, (const struct sockaddr*)&address, sizeof address) || chmod(at, 0600);
       break;

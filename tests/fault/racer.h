@@ -6,7 +6,7 @@
 static inline int pick_entry(const char* root, uint64_t* random, char name[kPathMax]) {  // at any depth
   name[0] = 0;
   for (int depth = 0; depth < 3; ++depth) {
-    char path[2 * kPathMax], found[kPathMax] = "";
+    char path[2 * kPathMax + 64], found[256] = "";
     snprintf(path, sizeof path, "%s/%s", root, name);
     DIR* dir = opendir(path);
     if (dir == NULL) break;
@@ -17,7 +17,7 @@ static inline int pick_entry(const char* root, uint64_t* random, char name[kPath
     closedir(dir);
     if (*found == 0) break;
     const size_t size = strlen(name);
-    snprintf(name + size, kPathMax - size, "%s%s", size ? "/" : "", found);
+    snprintf(name + size, kPathMax - size, "%s%.250s", size ? "/" : "", found);
     if (next_random(random) % 2 == 0) break;
   }
   return name[0] != 0;
@@ -26,7 +26,7 @@ static inline int pick_entry(const char* root, uint64_t* random, char name[kPath
 // Swaps entries of `root` for links to their like in `outside`, and back from `hold`. Where the outside has a copy of everything, whoever
 // follows a link finds a file.
 _Noreturn static inline void race(const char* root, const char* outside, const char* hold, uint64_t random) {
-  char name[kPathMax], at[2 * kPathMax], target[2 * kPathMax];
+  char name[kPathMax], at[2 * kPathMax + 64], target[2 * kPathMax + 64];
   for (;;) {
     if (!pick_entry(root, &random, name)) continue;
     snprintf(at, sizeof at, "%s/%s", root, name);
