@@ -15,8 +15,9 @@ namespace kvrt {
 namespace {
 
 constexpr char kFormatMagic[] = "kvrt-store ";
-constexpr const char* kOurNames[] = {"FORMAT", "catalog.db", "catalog.db-wal", "catalog.db-shm", "catalog.db-journal", kCatalogBackup,
-                                     "segs",   "tmp",        "lock",           "write.lock",     "lost+found"};
+constexpr const char* kOurNames[] = {
+    "FORMAT", "catalog.db", "catalog.db-wal", "catalog.db-shm", "catalog.db-journal", kCatalogBackup, "segs",
+    "tmp",    "lock",       "write.lock",     "reserve",        "lost+found"};
 
 struct FormatLine {
   bool present = false;
