@@ -291,7 +291,10 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
     s.saved_tail_end = saved.tokens.size();
     s.saved_tail_begin = s.saved_tail_end - saved.node_tokens.back();
   }
-  scheduler_->extend_keys(&s);
+  {
+    std::lock_guard lock(mu_);  // its keys are looked for among everybody's
+    scheduler_->extend_keys(&s);
+  }
   const auto rest = std::span<const int32_t>(s.tokens).subspan(s.chain.size() * kv_.block_tokens);
   s.saved = {s.chain.empty() ? s.root : s.chain.back()->key, s.tokens.size(), s.messages.size()};
   if (!rest.empty()) s.saved.head = chain_key(s.saved.head, rest);
