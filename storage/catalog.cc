@@ -268,7 +268,7 @@ Status Catalog::close(bool fold) {
   WriteTurn turn(&db_);
   (void)turn.take().is_ok();  // without it SQLite's own locks must do
   (void)db_.exec("PRAGMA synchronous=FULL").is_ok();
-  auto free_pages = db_.pragma("PRAGMA freelist_count");
+  auto free_pages = db_.number("PRAGMA freelist_count");
   if (free_pages.is_ok() && *free_pages > 256) (void)db_.exec("PRAGMA incremental_vacuum").is_ok();
   return db_.close();
 }
@@ -294,7 +294,7 @@ Status Catalog::checkpoint(bool truncate) {
 }
 
 uint64_t Catalog::disk_bytes() {
-  auto pages = db_.pragma("PRAGMA page_count");
+  auto pages = db_.number("PRAGMA page_count");
   return (pages.is_ok() ? static_cast<uint64_t>(*pages) * 4096 : 0) + db_.wal_bytes();
 }
 

@@ -48,7 +48,6 @@ struct SessionRow;
 class Catalog {
  public:
   struct Location {
-    int64_t segment = 0;  // row
     SegmentId id;
     uint64_t offset = 0, bytes = 0, raw_bytes = 0;
   };
@@ -101,7 +100,7 @@ class Catalog {
     FileLock* write_lock = nullptr;   // see Db
   };
   Status open(const std::string& path, const OpenMode& mode);
-  Result<int64_t> schema() { return db_.pragma("PRAGMA user_version"); }
+  Result<int64_t> schema() { return db_.number("PRAGMA user_version"); }
   Status check_schema(int32_t oldest = kCatalogSchema);  // INCOMPATIBLE if it has another: somebody may have migrated it since
   Status migrate();                                      // to kCatalogSchema, in one transaction; see migrate.h
   // With `fold` the last connection folds the log in and removes it. Else it stays, and the next one that is alone checks everything.
@@ -136,8 +135,9 @@ class Catalog {
   // The chunks lie in the new segment now, as far as they are still in the old one. The count moved; 0: the new one has no row.
   Result<uint64_t> move_chunks(const SegmentRow& from, const NewSegment& to);
   // The chunk, or every chunk of the segment, is not there any more; nodes and tokens stay. The count of chunks forgotten.
-  Result<uint64_t> forget_chunk(const BlockKey& key, int64_t segment);
-  Result<uint64_t> forget_segment(int64_t segment);
+  // Segments by name: their rows may be others' by now.
+  Result<uint64_t> forget_chunk(const BlockKey& key, const SegmentId& segment);
+  Result<uint64_t> forget_segment(const SegmentId& segment);
 
   Result<SessionOut> load(std::string_view domain, std::string_view name, int64_t now_ms);
   Result<SessionStat> stat(std::string_view domain, std::string_view name, int64_t now_ms);

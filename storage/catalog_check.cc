@@ -176,7 +176,7 @@ Status Catalog::check_sessions(std::vector<VerifyFault>* faults) {
       names.emplace_back(q.text(0), q.text(1));
     }
   }
-  KVRT_ASSIGN(const int64_t shares, db_.pragma("SELECT shares FROM totals"));
+  KVRT_ASSIGN(const int64_t shares, db_.number("SELECT shares FROM totals"));
   for (auto& [domain, name] : names) {
     auto loaded = load(domain, name, 0);  // at no time that it could have expired by
     if (loaded.status().code() == Code::kNoMemory) return loaded.take_status();

@@ -181,14 +181,15 @@ Result<Catalog::Collected> Catalog::collect(int64_t now_ms, const Collected& bef
   return c;
 }
 
-Result<uint64_t> Catalog::forget_chunk(const BlockKey& key, int64_t segment) {
+Result<uint64_t> Catalog::forget_chunk(const BlockKey& key, const SegmentId& segment) {
   Change txn(this);
   KVRT_TRY(txn.begin());
   int64_t node;
   Placed chunk;
   {
-    Query q = db_.query("SELECT id, segment, bytes, raw_bytes FROM nodes WHERE key = ? AND segment = ?");
-    KVRT_ASSIGN(bool row, q.bind_blob(key.bytes).bind(segment).next());
+    Query q = db_.query(
+        "SELECT n.id, n.segment, n.bytes, n.raw_bytes FROM nodes n JOIN segments s ON s.id = n.segment WHERE n.key = ? AND s.name = ?");
+    KVRT_ASSIGN(bool row, q.bind_blob(key.bytes).bind_blob(segment.bytes).next());
     if (!row) return uint64_t{0};
     node = q.integer(0);
     chunk = {q.integer(1), q.u64(2), q.u64(3)};
@@ -205,12 +206,19 @@ Status Catalog::clear_chunk(int64_t node) {
   return db_.query("UPDATE nodes SET segment = NULL, offset = NULL, bytes = NULL, raw_bytes = NULL WHERE id = ?").bind(node).run();
 }
 
-Result<uint64_t> Catalog::forget_segment(int64_t segment) {
+Result<uint64_t> Catalog::forget_segment(const SegmentId& segment) {
   Change txn(this);
   KVRT_TRY(txn.begin());
+  int64_t id;
+  {
+    Query q = db_.query("SELECT id FROM segments WHERE name = ?");
+    KVRT_ASSIGN(bool there, q.bind_blob(segment.bytes).next());
+    if (!there) return uint64_t{0};
+    id = q.integer(0);
+  }
   {
     Query q = db_.query("SELECT count(*), coalesce(sum(bytes), 0), coalesce(sum(raw_bytes), 0) FROM nodes WHERE segment = ?");
-    KVRT_ASSIGN(bool row, q.bind(segment).next());
+    KVRT_ASSIGN(bool row, q.bind(id).next());
     if (!row) return broken_row("nodes");
     delta_.chunks -= q.integer(0);
     delta_.chunk_bytes -= q.integer(1);
@@ -218,9 +226,8 @@ Result<uint64_t> Catalog::forget_segment(int64_t segment) {
   }
   const auto count = static_cast<uint64_t>(-delta_.chunks);
   delta_.shares = true;
-  KVRT_TRY(
-      db_.query("UPDATE nodes SET segment = NULL, offset = NULL, bytes = NULL, raw_bytes = NULL WHERE segment = ?").bind(segment).run());
-  KVRT_TRY(set_live(segment, 0));
+  KVRT_TRY(db_.query("UPDATE nodes SET segment = NULL, offset = NULL, bytes = NULL, raw_bytes = NULL WHERE segment = ?").bind(id).run());
+  KVRT_TRY(set_live(id, 0));
   KVRT_TRY(txn.commit());
   return count;
 }

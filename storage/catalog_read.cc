@@ -27,16 +27,14 @@ Result<SessionStat> to_stat(const Query& q) {
 }  // namespace
 
 Result<std::optional<Catalog::Location>> Catalog::find(const BlockKey& key) {
-  Query q =
-      db_.query("SELECT s.id, s.name, n.offset, n.bytes, n.raw_bytes FROM nodes n JOIN segments s ON s.id = n.segment WHERE n.key = ?");
+  Query q = db_.query("SELECT s.name, n.offset, n.bytes, n.raw_bytes FROM nodes n JOIN segments s ON s.id = n.segment WHERE n.key = ?");
   KVRT_ASSIGN(bool row, q.bind_blob(key.bytes).next());
   if (!row) return std::optional<Location>();
   Location at;
-  at.segment = q.integer(0);
-  if (!copy_exact(q.blob(1), at.id.bytes)) return broken_row("segment name");
-  at.offset = q.u64(2);
-  at.bytes = q.u64(3);
-  at.raw_bytes = q.u64(4);
+  if (!copy_exact(q.blob(0), at.id.bytes)) return broken_row("segment name");
+  at.offset = q.u64(1);
+  at.bytes = q.u64(2);
+  at.raw_bytes = q.u64(3);
   return std::optional<Location>(at);
 }
 
@@ -299,7 +297,7 @@ Result<std::vector<Catalog::SegmentRow>> Catalog::unsynced(std::span<const NodeI
 
 Result<std::vector<SegmentId>> Catalog::trash() {
   std::vector<SegmentId> ids;
-  Query q = db_.query("SELECT name FROM trash LIMIT 256");
+  Query q = db_.query("SELECT name FROM trash LIMIT 32");
   for (;;) {
     KVRT_ASSIGN(bool row, q.next());
     if (!row) return ids;

@@ -28,7 +28,7 @@ Status Catalog::Change::commit() {
 
 // A wall clock that has jumped since it was last looked at expires nothing, this once: it may have been set wrong.
 Result<bool> Catalog::trusts_clock(int64_t now_ms) {
-  KVRT_ASSIGN(const int64_t seen_ms, db_.pragma("SELECT seen_ms FROM totals"));
+  KVRT_ASSIGN(const int64_t seen_ms, db_.number("SELECT seen_ms FROM totals"));
   return seen_ms == 0 || (now_ms >= seen_ms - kClockBackMs && now_ms <= seen_ms + kClockForthMs);
 }
 

@@ -83,7 +83,7 @@ Result<Catalog::Added> Catalog::add_nodes(const SessionIn& s) {
     added.head = added.below = there.ids.back();
     added.refs = there.refs;
   }
-  KVRT_ASSIGN(added.first, db_.pragma("SELECT coalesce(max(id), 0) + 1 FROM nodes"));
+  KVRT_ASSIGN(added.first, db_.number("SELECT coalesce(max(id), 0) + 1 FROM nodes"));
   if (known < s.nodes.size() && added.below != 0) {
     KVRT_TRY(db_.query("UPDATE nodes SET refs = refs + 1 WHERE id = ?").bind(added.below).run());
   }
@@ -237,7 +237,7 @@ Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segme
     row.pinned = s.pin != 0 ? s.pin : current->pinned;
     row.created_ms = current->created_ms;
   }
-  KVRT_ASSIGN(row.used, db_.pragma("SELECT clock + 1 FROM totals"));
+  KVRT_ASSIGN(row.used, db_.number("SELECT clock + 1 FROM totals"));
   delta_.used = true;
   KVRT_TRY(write_session(row));
   if (current) KVRT_TRY(release(current->node, added.below));  // last: what old and new share never reaches zero

@@ -113,7 +113,7 @@ Status Catalog::migrate() {
   KVRT_TRY(set_durability(Durability::kTokens));
   Transaction txn(&db_);
   KVRT_TRY(txn.begin());
-  KVRT_ASSIGN(const int64_t schema, db_.pragma("PRAGMA user_version"));
+  KVRT_ASSIGN(const int64_t schema, db_.number("PRAGMA user_version"));
   for (const Step& step : kSteps) {
     if (step.from >= schema) KVRT_TRY(db_.exec(step.sql));
   }

@@ -149,8 +149,8 @@ class Repair {
   }
 
   Status mend_segment(Catalog* catalog, const Bad& bad) {
-    if (bad.missing) return catalog->forget_segment(bad.row->row).take_status();
-    for (const BlockKey& key : bad.forget) KVRT_TRY(catalog->forget_chunk(key, bad.row->row).take_status());
+    if (bad.missing) return catalog->forget_segment(bad.row->id).take_status();
+    for (const BlockKey& key : bad.forget) KVRT_TRY(catalog->forget_chunk(key, bad.row->id).take_status());
     if (bad.rewrite.empty()) return {};
     KVRT_ASSIGN(CopiedSegment copy, copy_segment(env_, dir_.root, bad.row->id, bad.rewrite));
     const NewSegment to{copy.writer->id(), copy.writer->bytes(), true, copy.chunks};

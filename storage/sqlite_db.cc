@@ -119,7 +119,7 @@ Status Db::exec(const char* sql) {
   return code == SQLITE_OK ? Status() : fail(code);
 }
 
-Result<int64_t> Db::pragma(const char* sql) {
+Result<int64_t> Db::number(const char* sql) {
   Query q = query(sql);
   KVRT_ASSIGN(bool row, q.next());
   return row ? q.integer(0) : int64_t{0};

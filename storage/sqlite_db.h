@@ -62,7 +62,7 @@ class Db {
   // `sql` is a literal: the prepared statement is kept under its address.
   Query query(const char* sql);
   Status exec(const char* sql);             // one or several statements, rows ignored
-  Result<int64_t> pragma(const char* sql);  // the first column of the first row, 0 if none
+  Result<int64_t> number(const char* sql);  // the first column of the first row, 0 if none
   int64_t changes() const;
   int64_t last_rowid() const;
   uint64_t wal_bytes() const { return wal_bytes_; }

@@ -30,8 +30,10 @@ Status StoreImpl::start() {
   if (dir_.alone) {
     collect_garbage(env_, log_, dir_.root, &catalog_, dir_.unclean);
     make_reserve(env_, dir_.root);
-    KVRT_TRY(share(&dir_));
-    KVRT_TRY(catalog_.check_schema());
+    Status ours = share(&dir_);
+    if (ours.is_ok()) ours = catalog_.check_schema();
+    if (!ours.is_ok()) broken_ = ours.clone();  // another's, or a newer one, by now: left as it is
+    return ours;
   }
   return {};
 }
@@ -87,7 +89,7 @@ ChunkState StoreImpl::read(const NodeIn& node, uint32_t layout, std::span<uint8_
       auto found = catalog_.find(key);
       if (!found.is_ok()) {
         if (damage != nullptr) *damage = found.status().message();
-        return ChunkState::kDamaged;
+        return ChunkState::kAbsent;
       }
       if (!found->has_value()) return ChunkState::kAbsent;
       at = **found;
@@ -120,8 +122,8 @@ std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const Catalog::Lo
   bool missing = why.code() == Code::kNotFound;
   if (missing) files_.forget(at.id);
   Result<uint64_t> forgotten = !check_writable_locked().is_ok() ? Result<uint64_t>(error(Code::kIo, Detail::kReadOnly, "read-only"))
-                               : missing                        ? catalog_.forget_segment(at.segment)
-                                                                : catalog_.forget_chunk(key, at.segment);
+                               : missing                        ? catalog_.forget_segment(at.id)
+                                                                : catalog_.forget_chunk(key, at.id);
   if (forgotten.is_ok()) {
     damaged_ += *forgotten;
   } else if (bad_.insert(key).second) {

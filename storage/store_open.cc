@@ -312,24 +312,27 @@ bool remove_counted(Env* env, Log* log, const std::string& path, RemovedFiles* r
 
 }  // namespace
 
-void empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, RemovedFiles* removed) {
+size_t empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, RemovedFiles* removed) {
   auto trash = catalog->trash();
-  if (!trash.is_ok() || trash->empty()) return;
+  if (!trash.is_ok() || trash->empty()) return 0;
   std::vector<SegmentId> gone;
   for (const SegmentId& id : *trash) {
     if (remove_counted(env, log, id.path(root), removed)) gone.push_back(id);
     files->forget(id);  // an open file keeps its space
   }
   Status cleared = catalog->clear_trash(gone);
-  if (!cleared.is_ok()) logf(log, LogLevel::kWarn, "store: trash: %s", cleared.message().c_str());
+  if (cleared.is_ok()) return gone.size();
+  logf(log, LogLevel::kWarn, "store: trash: %s", cleared.message().c_str());
+  return 0;
 }
 
 void flush_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files) {
   auto trash = catalog->trash();
   if (!trash.is_ok() || trash->empty()) return;
   Status flushed = catalog->checkpoint();
-  if (flushed.is_ok()) return empty_trash(env, log, root, catalog, files, nullptr);
-  logf(log, LogLevel::kWarn, "store: trash: %s", flushed.message().c_str());
+  if (!flushed.is_ok()) return logf(log, LogLevel::kWarn, "store: trash: %s", flushed.message().c_str());
+  while (empty_trash(env, log, root, catalog, files, nullptr) > 0) {
+  }
 }
 
 Result<std::vector<std::string>> segment_directories(Env* env, const std::string& root) {

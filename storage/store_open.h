@@ -54,8 +54,8 @@ bool make_reserve(Env* env, const std::string& root);  // false: no room for it
 void give_up_reserve(Env* env, const std::string& root);
 
 // Unlinks segments in the trash and clears it of them. What put them there must be on the disk: a power cut must not bring rows back
-// whose files are gone. flush_trash sees to that first.
-void empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, RemovedFiles* removed);
+// whose files are gone. empty_trash does as much as a slice has time for, and says how much; flush_trash sees to the disk first, and does all.
+size_t empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, RemovedFiles* removed);
 void flush_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files);
 
 }  // namespace kvrt

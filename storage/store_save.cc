@@ -135,7 +135,7 @@ Status StoreImpl::sync_reused(const SessionIn& session) {
     if (!file.is_ok()) continue;  // missing: a hole for the reader, nothing to sync
     Status synced = (*file)->sync();
     if (!synced.is_ok()) {  // the kernel may call its pages clean now: a second sync would say OK, and prove nothing
-      KVRT_TRY(change_locked(true, [&] { return catalog_.forget_segment(row.row).take_status(); }));
+      KVRT_TRY(change_locked(true, [&] { return catalog_.forget_segment(row.id).take_status(); }));
       files_.forget(row.id);
       (void)env_->remove_file(row.id.path(dir_.root)).is_ok();  // else gc finds it
       return synced;

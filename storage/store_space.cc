@@ -120,7 +120,7 @@ Result<uint64_t> StoreImpl::compact(const Catalog::SegmentRow& segment, RemovedF
   });
   if (count > 0 || !broken_.is_ok()) writer->keep();
   KVRT_TRY(std::move(changed));
-  after_commit(Durability::kTokens, removed);
+  if (count > 0) after_commit(Durability::kTokens, removed);  // without, nothing was committed that put what came before on the disk
   return writer->bytes();
 }
 

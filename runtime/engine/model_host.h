@@ -199,8 +199,10 @@ class ModelHost {
 
   bool warm_cold(std::unique_lock<std::mutex>& lock);
   void warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns);
-  // Loads what the store has for the session's missing blocks. false: stopped by progress.
-  bool load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress);
+  // Loads what the store has for the session's missing blocks. Stopped by progress it may have come nearer to the end, or not: then
+  // trying again would do the same for ever.
+  enum class Loaded { kAll, kStoppedNearer, kStoppedInPlace };
+  Loaded load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress);
   void loads_wanted(Session* session, Loads* loads);
   bool read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Progress& progress);
 
@@ -215,6 +217,7 @@ class ModelHost {
   void give_way(Session* session, uint64_t worked_ns);
   void last_save(Session* session);
   std::unique_ptr<Session> restore(const SessionOut& saved, const SessionOptions& options, Status* status);
+  void mark_restored(Session* session) const;
 
   uint8_t* block_data(BlockId block) const { return pool_buffer_->data() + static_cast<uint64_t>(block) * kv_.block_bytes(); }
 

@@ -291,16 +291,17 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
     s.saved_tail_end = saved.tokens.size();
     s.saved_tail_begin = s.saved_tail_end - saved.node_tokens.back();
   }
-  {
-    std::lock_guard lock(mu_);  // its keys are looked for among everybody's
-    scheduler_->extend_keys(&s);
-  }
-  const auto rest = std::span<const int32_t>(s.tokens).subspan(s.chain.size() * kv_.block_tokens);
-  s.saved = {s.chain.empty() ? s.root : s.chain.back()->key, s.tokens.size(), s.messages.size()};
-  if (!rest.empty()) s.saved.head = chain_key(s.saved.head, rest);
   *status = set_autosave(options, &s);
   if (!status->is_ok()) return nullptr;
   return session;
+}
+
+// What the store holds of a session that was just brought back is all that it says. Under mu_; its keys are known.
+void ModelHost::mark_restored(Session* session) const {
+  Session& s = *session;
+  const auto rest = std::span<const int32_t>(s.tokens).subspan(s.chain.size() * kv_.block_tokens);
+  s.saved = {s.chain.empty() ? s.root : s.chain.back()->key, s.tokens.size(), s.messages.size()};
+  if (!rest.empty()) s.saved.head = chain_key(s.saved.head, rest);
 }
 
 Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report) {
@@ -328,19 +329,22 @@ Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_vi
   }
   Session& s = *session;
   uint64_t n = s.tokens.size();
-  struct Undo {  // unless it comes to an end, also by an exception
+  struct Undo {  // unless it comes to an end, also by an exception. Its keys are everybody's: they go while the lock is held
     Scheduler* scheduler;
     Session* session;
     ~Undo() {
-      if (session) scheduler->remove(session);
+      if (!session) return;
+      scheduler->remove(session);
+      session->chain.clear();
     }
   };
   scheduler_->add(&s);
   Undo undo{scheduler_.get(), &s};
   ++s.pins;  // nobody takes its blocks while they fill
   scheduler_->adopt_resident(&s);
+  mark_restored(&s);
   report->reused_memory = s.table.covered(n);
-  bool complete = load_stored(&s, lock, progress);
+  const bool complete = load_stored(&s, lock, progress) == Loaded::kAll;
   if (!complete) return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", saved.name.c_str());
   report->prompt_tokens = n;
   report->reused_disk = s.table.covered(n) - report->reused_memory;

@@ -108,18 +108,19 @@ bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const P
   return !stop;
 }
 
-bool ModelHost::load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress) {
+ModelHost::Loaded ModelHost::load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress) {
   Session& s = *session;
-  if (!s.store || !s.share) return true;
+  if (!s.store || !s.share) return Loaded::kAll;
   Loads loads(scheduler_.get());
   loads_wanted(session, &loads);
-  if (loads.list.empty()) return true;
-  bool complete = false;
+  if (loads.list.empty()) return Loaded::kAll;
+  bool complete = false, nearer = false;
   {
     Unlocked unlocked(lock);
     complete = read_chunks(s.store.get(), loads.list, progress);
   }
   for (ChunkLoad& load : loads.list) {
+    nearer |= load.state != ChunkState::kAbsent;  // the store forgets what is damaged
     if (load.state != ChunkState::kOk) {
       s.damaged |= load.tried;
       if (!load.damage.empty()) logf(engine_->log(), LogLevel::kWarn, "store: %s; its tokens will be computed again", load.damage.c_str());
@@ -132,24 +133,22 @@ bool ModelHost::load_stored(Session* session, std::unique_lock<std::mutex>& lock
     s.disk_tokens += load.node.tokens.size();
     if (load.node.tokens.size() == kv_.block_tokens) scheduler_->seal(session, load.index);
   }
-  return complete;
+  return complete ? Loaded::kAll : nearer ? Loaded::kStoppedNearer : Loaded::kStoppedInPlace;
 }
 
 // Brings back what exists of a generation's KV, until the deadline; the rest next time. What then is not there is computed.
 void ModelHost::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns) {
   Session& s = *session;
   bool again = !s.generation->accounted.empty();
-  bool complete = true;
+  Loaded loaded = Loaded::kAll;
   if (s.generation->recompute_all && !again) {
     scheduler_->release_blocks(session, 0);
     scheduler_->extend_keys(session);
   } else {
     scheduler_->adopt_resident(session);
-    uint64_t had = s.table.covered(s.tokens.size());
-    complete = load_stored(session, lock, [&](uint64_t, uint64_t) { return engine_->env()->now_ns() < deadline_ns; });
-    complete |= s.table.covered(s.tokens.size()) == had;  // a chunk that cannot be read would be tried for ever
+    loaded = load_stored(session, lock, [&](uint64_t, uint64_t) { return engine_->env()->now_ns() < deadline_ns; });
   }
-  if (!complete) return;
+  if (loaded == Loaded::kStoppedNearer) return;
   if (s.generation->recompute_all && again) {
     s.disk_tokens = 0;  // it reuses nothing: these were its own
   } else {

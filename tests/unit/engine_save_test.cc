@@ -41,7 +41,9 @@ class EngineSave : public testing::Test {
     for (;;) {
       auto event = host_->next(session, -1);
       ASSERT_OK(event.status());
-      if (event->type == EventType::kDone) return;
+      if (event->type != EventType::kDone) continue;
+      report_ = event->report;
+      return;
     }
   }
 
@@ -51,6 +53,7 @@ class EngineSave : public testing::Test {
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Store> store_;
   std::shared_ptr<ModelHost> host_;
+  Report report_;  // of the last prefill
 };
 
 // The chunks that a save found in the store are removed before it commits: it writes its own.
@@ -82,6 +85,30 @@ TEST_F(EngineSave, SharedChunksRemovedMeanwhile) {
   EXPECT_TRUE(faults->empty());
   host_->close(*branch);
   host_->close(trunk);
+}
+
+// A damaged chunk costs its own tokens alone, also where a step has time for one chunk only.
+TEST_F(EngineSave, DamagedChunkInShortSteps) {
+  Session* first = open_session();
+  prefill(first, 160, 1);
+  ASSERT_OK(host_->save(first, "long", {}).status());
+  host_->close(first);
+  auto host = ModelHost::open(engine_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, {}, nullptr);
+  ASSERT_OK(host.status());
+  host_ = *host;  // with nothing resident
+  const auto segments = segment_files(tmp_.path() + "/s");
+  ASSERT_EQ(segments.size(), 1u);
+  auto bytes = test::read_file(segments[0]);
+  bytes[400] ^= 0x55;  // within the first frame's payload
+  write_file(segments[0], bytes);
+  Session* second = open_session();
+  env_.tick_ns = 1'000'000'000;
+  prefill(second, 160, 1);
+  env_.tick_ns = 0;
+  EXPECT_EQ(report_.reused_disk, 160u - 32);
+  EXPECT_EQ(report_.reuse_stopped, ReuseStop::kDamaged);
+  EXPECT_EQ(report_.reuse_stopped_at, 0u);
+  host_->close(second);
 }
 
 TEST_F(EngineSave, PinAndTimeToLiveReachTheStore) {

@@ -1,6 +1,7 @@
 // Several handles on one directory, each with its own connection and locks, as processes have.
 #include <thread>
 
+#include "storage/catalog.h"
 #include "tests/support/store_rig.h"
 
 namespace kvrt {
@@ -44,6 +45,30 @@ TEST_F(Processes, TwoHandlesShareADirectory) {
   auto faults = (*second)->verify(nullptr);
   ASSERT_OK(faults.status());
   EXPECT_TRUE(faults->empty());
+}
+
+// A segment that a reader missed may have gone by the time that it says so, and its row be another's.
+TEST_F(Processes, SegmentsAreForgottenByName) {
+  const Chain lost(token_run(40)), later(token_run(60, 7));
+  Catalog catalog;
+  ASSERT_OK(catalog.open(root() + "/catalog.db", {}));
+  ASSERT_OK(save_chain(store_.get(), "ann", lost).status());
+  auto before = catalog.segments();
+  ASSERT_OK(before.status());
+  ASSERT_OK(store_->remove("", "ann"));
+  ASSERT_OK(save_chain(store_.get(), "bob", later).status());
+  auto after = catalog.segments();
+  ASSERT_OK(after.status());
+  ASSERT_EQ(after->size(), 1u);
+  ASSERT_EQ(after->at(0).row, before->at(0).row);
+  EXPECT_EQ(*catalog.forget_segment(before->at(0).id), 0u);
+  EXPECT_EQ(*catalog.forget_chunk(later.nodes[0].key, before->at(0).id), 0u);
+  EXPECT_EQ(readable_chunks(store_.get(), later), later.nodes.size());
+  EXPECT_EQ(*catalog.forget_chunk(later.nodes[0].key, after->at(0).id), 1u);
+  EXPECT_EQ(*catalog.forget_segment(after->at(0).id), later.nodes.size() - 1);
+  EXPECT_EQ(readable_chunks(store_.get(), later), 0u);
+  EXPECT_TRUE(store_->verify(nullptr)->empty());
+  ASSERT_OK(catalog.close(false));
 }
 
 // Who is alone repairs, who writes has its turn: the others wait for so long, and no longer.
