@@ -540,8 +540,8 @@ typedef struct kvrt_gc_report {
 } kvrt_gc_report;
 
 /* Removes expired sessions that are not pinned, chunks that no session needs, and segments without any; segments of which less than half is
- * needed are written anew. PROGRESS between slices of at most 20 ms; the store is whole wherever the callback stops it. Every save does one slice
- * of it by itself. After a jump of the wall clock (5 minutes back, 7 days forth) the first slice expires nothing. report may be NULL. */
+ * needed are written anew. PROGRESS between slices of a few ms, of which each waits for one sync of the disk at most; the store is whole wherever the
+ * callback stops it. Every save does one slice of it by itself. After a jump of the wall clock (5 minutes back, 7 days forth) the first slice expires nothing. report may be NULL. */
 KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report);
 /* Reads and checks everything. One FAULT event per fault, PROGRESS between; CORRUPT when there was a fault. */
 KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user);

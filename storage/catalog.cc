@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 
 #include "runtime/base/bytes.h"
 #include "storage/safe_files.h"
@@ -11,8 +12,6 @@
 namespace kvrt {
 
 namespace {
-
-constexpr uint64_t kLogBytesMax = 4u << 20;
 
 constexpr char kSchemaSql[] = R"sql(
 CREATE TABLE meta(name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
@@ -163,10 +162,15 @@ Result<bool> Catalog::has_our_tables() {
       for (int i = 0; i < 4; i++) all += q.text(i) + "\n";
     }
   };
-  Db ours;
-  KVRT_TRY(ours.open("file::memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, "memory"));
-  KVRT_TRY(ours.exec(kSchemaSql));
-  KVRT_ASSIGN(std::string expected, list(&ours));
+  static std::mutex mutex;
+  static std::string expected;  // the same for every store
+  std::lock_guard lock(mutex);
+  if (expected.empty()) {
+    Db ours;
+    KVRT_TRY(ours.open("file::memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, "memory"));
+    KVRT_TRY(ours.exec(kSchemaSql));
+    KVRT_ASSIGN(expected, list(&ours));
+  }
   KVRT_ASSIGN(std::string found, list(&db_));
   return found == expected;
 }
@@ -274,6 +278,7 @@ Status Catalog::close(bool fold) {
 }
 
 Status Catalog::set_durability(Durability d) {
+  syncs_ = d != Durability::kNone && d != Durability::kProcess;
   switch (d) {
     case Durability::kNone:
       return db_.query("PRAGMA synchronous=OFF").run();
@@ -283,8 +288,6 @@ Status Catalog::set_durability(Durability d) {
       return db_.query("PRAGMA synchronous=FULL").run();
   }
 }
-
-Status Catalog::checkpoint_if_long() { return db_.wal_bytes() < kLogBytesMax ? Status() : checkpoint(); }
 
 Status Catalog::checkpoint(bool truncate) {
   WriteTurn turn(&db_);

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/env.h"
@@ -150,6 +151,11 @@ class Catalog {
   Status mark_synced(std::span<const SegmentRow> rows);
   // Segments without a row whose files may still be there: some of them.
   Result<std::vector<SegmentId>> trash();
+  // Of these, what a transaction that waited for the disk found there: their files may go, a power cut does not bring their rows back.
+  std::vector<SegmentId> take_settled_trash() { return std::exchange(settled_trash_, {}); }
+  bool has_settled_trash() const { return !settled_trash_.empty(); }
+  void put_back_settled_trash(std::vector<SegmentId> ids) { settled_trash_ = std::move(ids); }
+  Status settle_trash();  // by a transaction that changes nothing else
   Status clear_trash(std::span<const SegmentId> ids);
   Result<bool> names_segment(const SegmentId& id);  // in a row or in the trash
 
@@ -165,7 +171,6 @@ class Catalog {
   Status set_durability(Durability d);       // of the following transactions
   Status checkpoint(bool truncate = false);  // folds the log in; `truncate`: and gives its space back
   uint64_t log_bytes() const { return db_.wal_bytes(); }
-  Status checkpoint_if_long();  // past 4 MiB
 
  private:
   class Change;
@@ -240,6 +245,8 @@ class Catalog {
 
   Db db_;
   bool read_only_ = false;
+  bool syncs_ = false;  // transactions wait for the disk
+  std::vector<SegmentId> settled_trash_;
   Delta delta_;   // of the running transaction
   Hash256 salt_;  // of this store: names of removed sessions are kept as keyed hashes only
 };

@@ -297,7 +297,7 @@ Result<std::vector<Catalog::SegmentRow>> Catalog::unsynced(std::span<const NodeI
 
 Result<std::vector<SegmentId>> Catalog::trash() {
   std::vector<SegmentId> ids;
-  Query q = db_.query("SELECT name FROM trash LIMIT 32");
+  Query q = db_.query("SELECT name FROM trash LIMIT 256");
   for (;;) {
     KVRT_ASSIGN(bool row, q.next());
     if (!row) return ids;

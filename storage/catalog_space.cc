@@ -14,7 +14,12 @@ Status Catalog::Change::begin(bool wait) {
 }
 
 Status Catalog::Change::commit() {
-  const Delta& d = catalog_->delta_;
+  Delta& d = catalog_->delta_;
+  std::vector<SegmentId> trash;
+  if (catalog_->syncs_) {
+    KVRT_ASSIGN(trash, catalog_->trash());  // within: what others put there later need not be on the disk
+    d.used = d.used || !trash.empty();      // a transaction that writes nothing waits for nothing
+  }
   if (d.chunks != 0 || d.chunk_bytes != 0 || d.segments != 0 || d.segment_bytes != 0 || d.used || d.shares || d.seen_ms != 0) {
     Query q = catalog_->db_.query(
         "UPDATE totals SET chunks = chunks + ?1, chunk_bytes = chunk_bytes + ?2, chunk_raw_bytes = chunk_raw_bytes + ?3,"
@@ -23,7 +28,16 @@ Status Catalog::Change::commit() {
     q.bind(d.chunks).bind(d.chunk_bytes).bind(d.chunk_raw_bytes).bind(d.segments).bind(d.segment_bytes);
     KVRT_TRY(q.bind(d.used).bind(d.shares).bind(d.seen_ms).run());
   }
-  return txn_.commit();
+  KVRT_TRY(txn_.commit());
+  if (catalog_->syncs_) catalog_->settled_trash_ = std::move(trash);
+  return {};
+}
+
+Status Catalog::settle_trash() {
+  KVRT_TRY(set_durability(Durability::kTokens));
+  Change txn(this);
+  KVRT_TRY(txn.begin());
+  return txn.commit();
 }
 
 // A wall clock that has jumped since it was last looked at expires nothing, this once: it may have been set wrong.

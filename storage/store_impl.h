@@ -63,15 +63,17 @@ class StoreImpl final : public Store {
   Result<Shortage> shortage_locked(uint64_t more);
   Status make_room(uint64_t more, const SavedBy& by);
   Result<bool> free_some(uint64_t bytes, const SavedBy& by, int64_t* compacted);
-  Result<uint64_t> compact(const Catalog::SegmentRow& segment, RemovedFiles* removed);
+  Result<uint64_t> compact(const Catalog::SegmentRow& segment, Collection* c);
   Result<bool> gc_sparse(Collection* c);
   void collect_after_save(Durability durability);
   Result<CommitResult> commit_locked(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed);
   Status sync_reused(const SessionIn& session);
   Status change_locked(bool frees, const std::function<Status()>& change);
-  void after_commit(Durability durability, RemovedFiles* removed = nullptr);
+  void after_commit(Durability durability);
+  void fold_log(uint64_t from_bytes);
   Result<bool> gc_rows(Collection* c);
   Result<bool> gc_trash(Collection* c);
+  Result<bool> gc_log(Collection* c);
   Result<bool> gc_orphans(Collection* c);
 
   Env* const env_;
@@ -91,7 +93,8 @@ class StoreImpl final : public Store {
   Status broken_;                                    // the first failed write of the catalog: nothing is written after it
 };
 
-inline constexpr uint64_t kSliceNs = 10'000'000;  // of gc's work under the lock; the commit comes on top
+inline constexpr uint64_t kSliceNs = 5'000'000;  // of gc's work; what waits for the disk comes on top
+inline constexpr uint64_t kLogBytesMax = 4u << 20;
 
 struct StoreImpl::Collection {
   Catalog::Collected rows;
@@ -99,7 +102,8 @@ struct StoreImpl::Collection {
   std::vector<std::string> directories;  // to look through for orphans, last first
   bool listed = false;
   uint64_t slice_end = 0;
-  int64_t compacted = 0;  // segments up to this row were looked at
+  std::function<bool()> go_on;  // a new slice; none: it cannot be stopped
+  int64_t compacted = 0;        // segments up to this row were looked at
   uint64_t rewritten = 0;
 };
 

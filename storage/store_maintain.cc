@@ -27,15 +27,20 @@ Status StoreImpl::change_locked(bool frees, const std::function<Status()>& chang
 
 // Housekeeping that may fail without harm, for want of memory too: what was committed stays so. Files go only after a commit that is on
 // the disk: a power cut must not bring rows back whose files are gone.
-void StoreImpl::after_commit(Durability durability, RemovedFiles* removed) try {
+void StoreImpl::after_commit(Durability durability) try {
   if (durability == Durability::kTokens || durability == Durability::kKv) {
     (void)catalog_.set_durability(Durability::kProcess).is_ok();
-    empty_trash(env_, log_, dir_.root, &catalog_, &files_, removed);
+    empty_trash(env_, log_, dir_.root, &catalog_, &files_, env_->now_ns() + kSliceNs, nullptr);
   }
-  Status folded = catalog_.checkpoint_if_long();
-  if (!folded.is_ok()) logf(log_, LogLevel::kWarn, "store: checkpoint: %s", folded.message().c_str());
+  fold_log(kLogBytesMax);
   reserve_given_ = reserve_given_ && !make_reserve(env_, dir_.root);  // a slice of gc may not have freed enough yet: then after the next
 } catch (const std::bad_alloc&) {
+}
+
+void StoreImpl::fold_log(uint64_t from_bytes) {
+  if (catalog_.log_bytes() < from_bytes) return;
+  Status folded = catalog_.checkpoint();
+  if (!folded.is_ok()) logf(log_, LogLevel::kWarn, "store: checkpoint: %s", folded.message().c_str());
 }
 
 Status StoreImpl::remove(std::string_view domain, std::string_view name) {
@@ -74,7 +79,7 @@ Status StoreImpl::set_ttl(std::string_view domain, std::string_view name, uint64
   return {};
 }
 
-// Rows. Each slice is on the disk before the files go that it freed.
+// Rows.
 Result<bool> StoreImpl::gc_rows(Collection* c) {
   std::lock_guard lock(mutex_);
   auto more = [&] { return env_->now_ns() < c->slice_end; };
@@ -83,8 +88,6 @@ Result<bool> StoreImpl::gc_rows(Collection* c) {
     KVRT_ASSIGN(c->rows, catalog_.collect(env_->unix_ms(), before, more));
     return {};
   }));
-  const bool changed = c->rows.sessions != before.sessions || c->rows.nodes != before.nodes;
-  if (changed) after_commit(Durability::kTokens, &c->files);
   return !c->rows.finished;
 }
 
@@ -97,22 +100,34 @@ Result<bool> StoreImpl::gc_sparse(Collection* c) {
   }
   if (sparse.row == 0) return false;
   c->compacted = sparse.row;
-  auto moved = compact(sparse, &c->files);
+  auto moved = compact(sparse, c);
   if (moved.is_ok()) c->rewritten += *moved;
   if (moved.status().code() == Code::kNoSpace) return false;  // it needs some to free some
   KVRT_TRY(moved.take_status());
   return true;
 }
 
-// Files that earlier saves could not wait for, or that could not be unlinked then.
+// The files of what was collected, and those that could not be unlinked before.
 Result<bool> StoreImpl::gc_trash(Collection* c) {
   std::lock_guard lock(mutex_);
-  KVRT_ASSIGN(auto trash, catalog_.trash());
-  if (trash.empty()) return false;
-  KVRT_TRY(change_locked(true, [&] { return catalog_.checkpoint(); }));
-  const uint64_t before = c->files.count;
-  after_commit(Durability::kTokens, &c->files);
-  return c->files.count > before;
+  KVRT_TRY(check_writable_locked());
+  if (!catalog_.has_settled_trash()) {
+    KVRT_ASSIGN(auto trash, catalog_.trash());
+    if (trash.empty()) return false;
+    KVRT_TRY(change_locked(true, [&] { return catalog_.settle_trash(); }));
+  }
+  (void)catalog_.set_durability(Durability::kProcess).is_ok();
+  const size_t gone = empty_trash(env_, log_, dir_.root, &catalog_, &files_, c->slice_end, &c->files);
+  reserve_given_ = reserve_given_ && !make_reserve(env_, dir_.root);
+  return gone > 0;
+}
+
+// So that no slice has much to fold in: each wrote a part of it.
+Result<bool> StoreImpl::gc_log(Collection*) {
+  std::lock_guard lock(mutex_);
+  if (catalog_.log_bytes() < kLogBytesMax / 4) return false;
+  fold_log(0);
+  return true;
 }
 
 // Files that no row names and that no save is writing.
@@ -141,7 +156,7 @@ void StoreImpl::collect_after_save(Durability durability) try {
   }
   Collection c;
   c.slice_end = env_->now_ns() + kSliceNs;
-  (void)gc_rows(&c).is_ok();
+  if (gc_rows(&c).is_ok()) (void)gc_trash(&c).is_ok();
 } catch (const std::bad_alloc&) {
 }
 
@@ -155,16 +170,20 @@ Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t 
     KVRT_ASSIGN(total, catalog_.count_expired(env_->unix_ms()));
     total++;  // the files
   }
+  c.go_on = [&] {
+    c.slice_end = env_->now_ns() + kSliceNs;
+    return !progress || progress(std::min(c.rows.sessions, total - 1), total);
+  };
   using Slice = Result<bool> (StoreImpl::*)(Collection*);
   for (Slice slice : {&StoreImpl::gc_rows, &StoreImpl::gc_sparse, &StoreImpl::gc_trash, &StoreImpl::gc_orphans}) {
     for (bool more = true; more;) {
-      c.slice_end = env_->now_ns() + kSliceNs;
+      if (!c.go_on()) return error(Code::kCancelled, Detail::kNone, "gc was stopped");
       KVRT_ASSIGN(more, (this->*slice)(&c));
-      bool last = !more && slice == &StoreImpl::gc_orphans;
-      uint64_t done = last ? total : std::min(c.rows.sessions, total - 1);
-      if (progress && !progress(done, total) && !last) return error(Code::kCancelled, Detail::kNone, "gc was stopped");
+      KVRT_ASSIGN(const bool folds, gc_log(&c));
+      if (folds && !c.go_on()) return error(Code::kCancelled, Detail::kNone, "gc was stopped");
     }
   }
+  if (progress) progress(total, total);
   const double ms = static_cast<double>(env_->now_ns() - start) * 1e-6;
   return GcReport{c.rows.sessions, c.rows.chunks, c.files.count, c.files.bytes, c.rewritten, ms};
 }

@@ -312,14 +312,16 @@ bool remove_counted(Env* env, Log* log, const std::string& path, RemovedFiles* r
 
 }  // namespace
 
-size_t empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, RemovedFiles* removed) {
-  auto trash = catalog->trash();
-  if (!trash.is_ok() || trash->empty()) return 0;
-  std::vector<SegmentId> gone;
-  for (const SegmentId& id : *trash) {
-    if (remove_counted(env, log, id.path(root), removed)) gone.push_back(id);
-    files->forget(id);  // an open file keeps its space
+size_t empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, uint64_t until_ns,
+                   RemovedFiles* removed) {
+  std::vector<SegmentId> left = catalog->take_settled_trash(), gone;
+  while (!left.empty() && (gone.empty() || env->now_ns() < until_ns)) {
+    if (remove_counted(env, log, left.back().path(root), removed)) gone.push_back(left.back());
+    files->forget(left.back());  // an open file keeps its space
+    left.pop_back();
   }
+  catalog->put_back_settled_trash(std::move(left));
+  if (gone.empty()) return 0;
   Status cleared = catalog->clear_trash(gone);
   if (cleared.is_ok()) return gone.size();
   logf(log, LogLevel::kWarn, "store: trash: %s", cleared.message().c_str());
@@ -327,11 +329,13 @@ size_t empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog
 }
 
 void flush_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files) {
-  auto trash = catalog->trash();
-  if (!trash.is_ok() || trash->empty()) return;
-  Status flushed = catalog->checkpoint();
-  if (!flushed.is_ok()) return logf(log, LogLevel::kWarn, "store: trash: %s", flushed.message().c_str());
-  while (empty_trash(env, log, root, catalog, files, nullptr) > 0) {
+  for (;;) {
+    auto trash = catalog->trash();
+    if (!trash.is_ok() || trash->empty()) return;
+    Status settled = catalog->settle_trash();
+    if (!settled.is_ok()) return logf(log, LogLevel::kWarn, "store: trash: %s", settled.message().c_str());
+    (void)catalog->set_durability(Durability::kProcess).is_ok();  // that a name is cleared need not wait
+    if (empty_trash(env, log, root, catalog, files, UINT64_MAX, nullptr) == 0) return;
   }
 }
 

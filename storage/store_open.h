@@ -53,9 +53,10 @@ inline constexpr uint64_t kReserveBytes = 256u << 10;
 bool make_reserve(Env* env, const std::string& root);  // false: no room for it
 void give_up_reserve(Env* env, const std::string& root);
 
-// Unlinks segments in the trash and clears it of them. What put them there must be on the disk: a power cut must not bring rows back
-// whose files are gone. empty_trash does as much as a slice has time for, and says how much; flush_trash sees to the disk first, and does all.
-size_t empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, RemovedFiles* removed);
+// Unlinks segments in the trash and clears it of them: those that are settled, until the monotonic clock says `until_ns`, at least one. The
+// count. flush_trash settles the others first, and does all.
+size_t empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, uint64_t until_ns,
+                   RemovedFiles* removed);
 void flush_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files);
 
 }  // namespace kvrt

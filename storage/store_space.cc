@@ -58,6 +58,8 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
     if (folded.is_ok()) return true;
     if (folded.code() == Code::kIo) return folded;
   }
+  KVRT_ASSIGN(const bool unlinked, gc_trash(&c));
+  if (unlinked) return true;
   KVRT_TRY(gc_rows(&c).take_status());
   if (c.rows.nodes + c.rows.sessions > 0) return true;
   c.compacted = *compacted;
@@ -81,7 +83,7 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
 }
 
 // Writes the segment's live chunks into a new one; the bytes written. What cannot be read stays where it is, for its reader to find out.
-Result<uint64_t> StoreImpl::compact(const Catalog::SegmentRow& segment, RemovedFiles* removed) {
+Result<uint64_t> StoreImpl::compact(const Catalog::SegmentRow& segment, Collection* c) {
   std::vector<ChunkPlace> chunks;
   {
     std::lock_guard lock(mutex_);
@@ -101,6 +103,7 @@ Result<uint64_t> StoreImpl::compact(const Catalog::SegmentRow& segment, RemovedF
   std::vector<ChunkPlace> moved;
   CodecPool::Lease codec(&codecs_);
   for (const ChunkPlace& chunk : chunks) {
+    if (c->go_on && env_->now_ns() >= c->slice_end && !c->go_on()) return error(Code::kCancelled, Detail::kNone, "gc was stopped");
     std::vector<uint8_t>& frame = codec->frame_buffer();
     if (!read_frame(**file, chunk.offset, chunk.bytes, &frame).is_ok()) continue;
     auto header = parse_frame(frame);
@@ -120,7 +123,6 @@ Result<uint64_t> StoreImpl::compact(const Catalog::SegmentRow& segment, RemovedF
   });
   if (count > 0 || !broken_.is_ok()) writer->keep();
   KVRT_TRY(std::move(changed));
-  if (count > 0) after_commit(Durability::kTokens, removed);  // without, nothing was committed that put what came before on the disk
   return writer->bytes();
 }
 

@@ -4,15 +4,17 @@
 // an older kvrt: a migration.
 //
 //   power_cut --log DIR     one long story in DIR, and the log of what it did to its files: what audit.py holds against the kernel's view
-//   power_cut [--depth 0..3] [--exhaustive N] [--states N] [--seconds S] [--seed N] [--shard I/N] [--from STORY]
+//   power_cut [--depth 0..3] [--exhaustive N] [--parts N] [--states N] [--seconds S] [--seed N] [--shard I/N] [--from STORY]
 //
-// --exhaustive: up to so many unsynced operations (5) every part of them is tried. A shard takes every Nth story. One line of figures; the first violation ends it, with the story that shows it.
+// --exhaustive: up to so many unsynced operations (5) every part of them is tried; --parts: of a cut at most so many. A shard takes every Nth story. One line of figures; the first violation ends it, with the story that shows it.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/fault/power_cut_story.h"
@@ -122,7 +124,7 @@ std::string check(const std::string& root, const std::vector<World>& worlds, siz
 struct Totals {
   uint64_t stories = 0, operations = 0, cuts = 0, states = 0, states_max = UINT64_MAX;
   uint64_t last = 0, all = 0;  // stories
-  size_t exhaustive = 5;
+  size_t exhaustive = 5, parts = SIZE_MAX;
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();
   bool over() const { return states >= states_max || std::chrono::steady_clock::now() >= end; }
 };
@@ -157,9 +159,11 @@ std::string play(const std::string& dir, const Disk& base, const World& base_wor
   }
   set_sqlite_faults(nullptr);
   PowerCut cuts(base, root, log.take());
+  cuts.states_max = t->parts;
   std::string wrong;
   t->stories++;
   const size_t first = began.empty() ? 0 : began.back();
+  std::set<std::tuple<uint64_t, size_t, size_t>> seen;
   t->operations += cuts.size() - first;
   cuts.explore(first, t->exhaustive, seed, [&](size_t done, const Disk& disk) {
     if (!wrong.empty() || t->over()) return;
@@ -168,6 +172,7 @@ std::string play(const std::string& dir, const Disk& base, const World& base_wor
       if (durable[i] && ended[i] <= done) least = i + 1;
       if (began[i] < done || ended[i] <= done) most = i + 1;
     }
+    if (!seen.insert({disk.hash(), least, most}).second) return;  // an operation that did not arrive: the same disk as before it
     disk.write_to(copy);
     t->states++;
     wrong = check(copy, worlds, least, most);
@@ -267,6 +272,8 @@ int main(int argc, char** argv) {
       return print_log(value);
     } else if (name == "--exhaustive" && number <= 16) {
       t.exhaustive = number;
+    } else if (name == "--parts" && number > 1) {
+      t.parts = number;
     } else if (name == "--states") {
       t.states_max = number;
     } else if (name == "--seconds") {
@@ -283,9 +290,10 @@ int main(int argc, char** argv) {
       good = false;
     }
     if (!good)
-      return std::fprintf(stderr,
-                          "usage: power_cut --log DIR | [--depth 0..3] [--exhaustive N] [--states N] [--seconds S] [--seed N] [--shard "
-                          "I/N] [--from STORY]\n"),
+      return std::fprintf(
+                 stderr,
+                 "usage: power_cut --log DIR | [--depth 0..3] [--exhaustive N] [--parts N] [--states N] [--seconds S] [--seed N] [--shard "
+                 "I/N] [--from STORY]\n"),
              2;
   }
   const int code = run(depth, seed, shard, shards, from, &t);

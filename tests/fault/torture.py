@@ -24,6 +24,7 @@ TINY = ROOT / "tests/golden/tiny/llama_gqa_q4_1.gguf"
 TESTED = ("storage/*", "runtime/base/env.*", "runtime/engine/manifest.*", "runtime/engine/save.cc", "runtime/model/gguf*")
 FUZZ_TARGETS = ("segment", "catalog", "manifest", "gguf")
 SLICE_S = 60
+ACTS = 12  # of power_cut_story.h
 
 
 def tested_hash():
@@ -36,14 +37,14 @@ def tested_hash():
 class Part:
     """A program that is run in slices; figures: what to add up, by the expression that finds it in the output."""
 
-    def __init__(self, name, command, figures, once=False):
-        self.name, self.command, self.figures, self.once = name, command, figures, once
+    def __init__(self, name, command, figures, once=False, next=0):
+        self.name, self.command, self.figures, self.once, self.next = name, command, figures, once, next
 
     def done(self, sums):
         return self.once and sums.get("runs", 0) > 0
 
     def run(self, sums, seconds, seed):
-        command = [str(c).format(seconds=seconds, seed=seed, next=sums.get("next", 0)) for c in self.command]
+        command = [str(c).format(seconds=seconds, seed=seed, next=sums.get("next", self.next)) for c in self.command]
         start = time.monotonic()
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         found = {"runs": 1, "seconds": round(time.monotonic() - start), "violations": int(result.returncode != 0)}
@@ -59,8 +60,10 @@ class PowerCuts(Part):
 
 
 def parts():
-    yield PowerCuts("power cuts", [BIN / "power_cut", "--depth", 3, "--from", "{next}", "--seconds", "{seconds}"],
-                    {"stories": r"(\d+) stories", "states": r"(\d+) states", "next": r"next story (\d+)", "of": r"next story \d+ of (\d+)"})
+    # Every cut of every story; what may arrive of the operations before it in every way, after three acts in eight ways at random.
+    cut = {"stories": r"(\d+) stories", "states": r"(\d+) states", "next": r"next story (\d+)", "of": r"next story \d+ of (\d+)"}
+    for name, depth, parts, first in (("power cuts", 2, 1000000, 0), ("power cuts after three acts", 3, 8, ACTS + ACTS**2)):
+        yield PowerCuts(name, [BIN / "power_cut", "--depth", depth, "--parts", parts, "--from", "{next}", "--seconds", "{seconds}"], cut, next=first)
     yield Part("power cuts of a migration", [BIN / "power_cut", "--depth", 0], {"states": r"(\d+) states"}, once=True)
     yield Part("kills", [BIN / "fault_api_kill", 300, "{seed}", TINY], {"kills": r"(\d+) kills", "inside a save": r"(\d+) of them inside"})
     yield Part("processes", [BIN / "processes", "--seeds", 100000, "--first-seed", "{seed}", "--seconds", "{seconds}"],

@@ -131,34 +131,49 @@ void PowerCut::apply(const Step& step, Part part, Disk* disk) {
   }
 }
 
-void PowerCut::visit_parts(size_t done, size_t exhaustive, std::mt19937_64* random,
-                           const std::function<void(size_t, const Disk&)>& visit) const {
-  std::unordered_set<uint64_t> seen;
+// Which of the pending operations arrive.
+std::vector<PowerCut::Outcome> PowerCut::outcomes(size_t exhaustive, std::mt19937_64* random) const {
   const size_t n = pending_.size();
-  const auto show = [&](const std::function<bool(size_t)>& arrives, size_t odd, Part part) {
-    if (seen.size() >= states_max) return;
-    Disk disk = stable_;
+  std::vector<Outcome> all;
+  const auto add = [&](const std::function<bool(size_t)>& arrives, size_t odd, Part part) {
+    Outcome o;
     for (size_t i = 0; i < n; ++i) {
-      if (arrives(i)) apply(steps_[pending_[i]], i == odd ? part : Part::kWhole, &disk);
+      if (arrives(i)) o.arrived.push_back({pending_[i], i == odd ? part : Part::kWhole});
     }
-    if (seen.insert(disk.hash()).second) visit(done, disk);
+    all.push_back(std::move(o));
   };
-  const auto show_whole = [&](const std::function<bool(size_t)>& arrives) { show(arrives, n, Part::kWhole); };
+  const auto add_whole = [&](const std::function<bool(size_t)>& arrives) { add(arrives, n, Part::kWhole); };
+  add_whole([](size_t) { return true; });
+  add_whole([](size_t) { return false; });
   if (n <= exhaustive) {
-    for (uint64_t set = 0; set < uint64_t{1} << n; ++set) show_whole([&](size_t i) { return set >> i & 1; });
+    for (uint64_t set = 1; set + 1 < uint64_t{1} << n; ++set) add_whole([&](size_t i) { return set >> i & 1; });
   } else {
-    for (size_t k = 0; k <= n; ++k) {
-      show_whole([&](size_t i) { return i < k; });
-      show_whole([&](size_t i) { return i != k; });
-      show_whole([&](size_t i) { return i == k; });
+    for (size_t k = 0; k < n; ++k) {
+      add_whole([&](size_t i) { return i < k; });
+      add_whole([&](size_t i) { return i != k; });
+      add_whole([&](size_t i) { return i == k; });
       const uint64_t set = (*random)();
-      show_whole([&](size_t i) { return set >> i % 64 & 1; });
+      add_whole([&](size_t i) { return set >> i % 64 & 1; });
     }
   }
   for (size_t k = 0; k < n; ++k) {
     if (steps_[pending_[k]].op.kind != DiskOp::Kind::kWrite) continue;
-    for (Part part : {Part::kSector, Part::kPage, Part::kZeros}) show([](size_t) { return true; }, k, part);
-    for (Part part : {Part::kSector, Part::kZeros}) show([&](size_t i) { return i <= k; }, k, part);
+    for (Part part : {Part::kSector, Part::kPage, Part::kZeros}) add([](size_t) { return true; }, k, part);
+    for (Part part : {Part::kSector, Part::kZeros}) add([&](size_t i) { return i <= k; }, k, part);
+  }
+  return all;
+}
+
+void PowerCut::visit_parts(size_t done, size_t exhaustive, std::mt19937_64* random,
+                           const std::function<void(size_t, const Disk&)>& visit) const {
+  std::unordered_set<uint64_t> seen;
+  std::vector<Outcome> all = outcomes(exhaustive, random);
+  if (all.size() > states_max) std::shuffle(all.begin() + 2, all.end(), *random);  // all and none always
+  for (const Outcome& outcome : all) {
+    if (seen.size() >= states_max) return;
+    Disk disk = stable_;
+    for (const Chosen& chosen : outcome.arrived) apply(steps_[chosen.step], chosen.part, &disk);
+    if (seen.insert(disk.hash()).second) visit(done, disk);
   }
 }
 

@@ -69,7 +69,7 @@ class PowerCut {
   // disk comes once for each count.
   void explore(size_t first, size_t exhaustive, uint64_t seed, const std::function<void(size_t done, const Disk& disk)>& visit);
   size_t size() const { return steps_.size(); }
-  size_t states_max = SIZE_MAX;  // for each count of operations done
+  size_t states_max = SIZE_MAX;  // for each count of operations done: beyond all and none a random choice of them
 
  private:
   enum class Part { kWhole, kSector, kPage, kZeros };  // of a write
@@ -81,6 +81,10 @@ class PowerCut {
     size_t step;
     Part part;
   };
+  struct Outcome {
+    std::vector<Chosen> arrived;  // in order
+  };
+  std::vector<Outcome> outcomes(size_t exhaustive, std::mt19937_64* random) const;
   bool made_durable_by(const Step& step, const Step& sync) const;
   static void apply(const Step& step, Part part, Disk* disk);
   void visit_parts(size_t done, size_t exhaustive, std::mt19937_64* random, const std::function<void(size_t, const Disk&)>& visit) const;
