@@ -240,9 +240,7 @@ int main(void) {
   pthread_t threads[3];
   for (intptr_t i = 0; i < 3; ++i) pthread_create(&threads[i], NULL, come_and_go, (void*)i);
   for (int i = 0; i < 3; ++i) pthread_join(threads[i], NULL);
-  const kvrt_model_props p = model_props(model);
-  EXPECT(p.sessions == 0 && p.blocks_free + p.blocks_cached == p.blocks, "blocks leak: %" PRIu64 " + %" PRIu64 " of %" PRIu64,
-         p.blocks_free, p.blocks_cached, p.blocks);
+  expect_no_leaks(model);
   EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
   kvrt_store_release(store);
   kvrt_model_release(reference);

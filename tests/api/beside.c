@@ -220,9 +220,7 @@ int main(void) {
   between_events(&solo);
   beside_edits();
   beside_close(dir);
-  const kvrt_model_props p = model_props(model);
-  EXPECT(p.sessions == 0 && p.blocks_free + p.blocks_cached == p.blocks, "blocks leak: %" PRIu64 " + %" PRIu64 " of %" PRIu64,
-         p.blocks_free, p.blocks_cached, p.blocks);
+  expect_no_leaks(model);
   EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
   kvrt_store_release(store);
   kvrt_model_release(reference);

@@ -169,6 +169,14 @@ static inline kvrt_model_props model_props(const kvrt_model* model) {
   return p;
 }
 
+// No session is open, and none keeps blocks.
+static inline void expect_no_leaks(const kvrt_model* model) {
+  const kvrt_model_props p = model_props(model);
+  EXPECT(p.sessions == 0 && p.blocks_free + p.blocks_cached == p.blocks,
+         "%" PRIu64 " sessions; blocks: %" PRIu64 " free, %" PRIu64 " cached of %" PRIu64, p.sessions, p.blocks_free, p.blocks_cached,
+         p.blocks);
+}
+
 // pool_tokens 0: the default pool. KVRT_TEST_KV: a KVRT_KV_* by its number, so that any test runs with any format.
 static inline kvrt_model* open_model(kvrt_runtime* rt, const char* path, uint32_t chunk, uint32_t block, uint64_t pool_tokens) {
   kvrt_model_options o;

@@ -162,9 +162,7 @@ int main(int argc, char** argv) {
   for (int i = 0; i < kThreads; ++i) pthread_join(threads[i], NULL);
   atomic_store(&stop_chaos, 1);
   pthread_join(mischief, NULL);
-  const kvrt_model_props p = model_props(model);
-  EXPECT(p.sessions == 0 && p.blocks_free + p.blocks_cached == p.blocks,
-         "%" PRIu64 " sessions, %" PRIu64 " + %" PRIu64 " of %" PRIu64 " blocks", p.sessions, p.blocks_free, p.blocks_cached, p.blocks);
+  expect_no_leaks(model);
   EXPECT(atomic_load(&finished) > generations, "only %d finished", atomic_load(&finished));
   MUST(kvrt_store_verify(store, NULL, NULL));
   printf("%d finished, %d cut short, %.1f s\n", atomic_load(&finished), atomic_load(&cut), (now_ms() - start) / 1e3);

@@ -1,25 +1,12 @@
 #!/bin/sh
 # run.sh KVRT PYTHON TINY: what scripts rely on.
 set -eu
+. "$(dirname "$0")/lib.sh"
 kvrt=$1 python=$2 tiny=$3
 model=$tiny/llama_gqa_f32.gguf
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-fail() {
-  echo "cli: $*"
-  exit 1
-}
-# is EXPECTED FOUND WHAT
-is() { [ "$1" = "$2" ] || fail "$3: expected \"$1\", found \"$2\""; }
-# exits CODE ARGUMENT...: the program's exit code, with its error line in ./err
-exits() {
-  code=$1
-  shift
-  status=0
-  "$kvrt" "$@" >out 2>err </dev/null || status=$?
-  [ "$status" = "$code" ] || fail "kvrt $*: expected exit $code, found $status: $(cat err)"
-}
 # json FILE EXPRESSION: of the object j, the last line of the file
 json() { "$python" -c 'import json, sys; j = json.loads(open(sys.argv[1]).readlines()[-1]); print(eval(sys.argv[2]))' "$1" "$2"; }
 

@@ -1,26 +1,13 @@
 #!/bin/sh
 # store.sh KVRT PYTHON TINY: kvrt store show and ls, names and messages that attack a terminal, and kvrt doctor's view of a store.
 set -eu
+. "$(dirname "$0")/lib.sh"
 kvrt=$1 python=$2 tiny=$3
 model=$tiny/llama_gqa_f32.gguf
 work=$(mktemp -d)
 holder=
 trap 'rm -rf "$work"; [ -z "$holder" ] || kill "$holder" 2>/dev/null || true' EXIT
 cd "$work"
-fail() {
-  echo "cli store: $*"
-  exit 1
-}
-# is EXPECTED FOUND WHAT
-is() { [ "$1" = "$2" ] || fail "$3: expected \"$1\", found \"$2\""; }
-# exits CODE ARGUMENT...: output in ./out, errors in ./err
-exits() {
-  code=$1
-  shift
-  status=0
-  "$kvrt" "$@" >out 2>err </dev/null || status=$?
-  [ "$status" = "$code" ] || fail "kvrt $*: expected exit $code, found $status: $(cat out err)"
-}
 # json EXPRESSION: of the object j, the last line of ./out; r is that of ./run
 json() {
   "$python" -c 'import hashlib, json, struct, sys

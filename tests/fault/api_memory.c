@@ -247,9 +247,7 @@ int main(int argc, char** argv) {
     EXPECT_STATUS(kvrt_store_verify(w.store, NULL, NULL), KVRT_OK);
   }
   kvrt_session_close(w.live);
-  const kvrt_model_props p = model_props(w.model);
-  EXPECT(p.sessions == 0 && p.blocks_free + p.blocks_cached == p.blocks, "blocks leak: %" PRIu64 " + %" PRIu64 " of %" PRIu64,
-         p.blocks_free, p.blocks_cached, p.blocks);
+  expect_no_leaks(w.model);
   kvrt_store_release(w.store);
   kvrt_model_release(w.model);
   kvrt_runtime_release(w.rt);

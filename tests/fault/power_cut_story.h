@@ -12,7 +12,7 @@
 
 namespace kvrt::test {
 
-inline constexpr int64_t kLaterMs = 3'600'000;  // the clock of whoever looks at a disk after the cut: what was to expire has
+inline constexpr int64_t kLaterMs = 3'600'000;  // by which the clock goes on at each expiry: what was to expire has
 
 // One session's conversation as it grows; `kind` and `length` tell all.
 inline const Chain& chain_of(int kind, size_t length) {
@@ -101,7 +101,7 @@ class Story {
         if (first.empty()) return {};
         if (!world[first].pinned) world.erase(first);
         KVRT_TRY(store->set_ttl("", first, 60));
-        static_cast<FaultEnv*>(env_)->unix_offset_ms = kLaterMs;
+        static_cast<FaultEnv*>(env_)->unix_offset_ms += kLaterMs;
         return store->gc(nullptr).take_status();
       }
       case Act::kReopen:

@@ -1,10 +1,9 @@
 // A store with one saved session, for tests that damage it or move it to a bad place.
 #pragma once
 
-#include <sqlite3.h>
-
 #include <map>
 
+#include "tests/support/sql.h"
 #include "tests/support/store_rig.h"
 
 namespace kvrt::test {
@@ -21,14 +20,7 @@ class Damage : public testing::Test {
   std::string root() const { return tmp_.path() + "/s"; }
   std::string catalog() const { return root() + "/catalog.db"; }
   Status open_status(StoreOptions options = {}) { return open_store(root(), options).take_status(); }
-  void sql(const std::string& text) {
-    sqlite3* db = nullptr;
-    ASSERT_EQ(sqlite3_open(catalog().c_str(), &db), SQLITE_OK);
-    char* message = nullptr;
-    EXPECT_EQ(sqlite3_exec(db, text.c_str(), nullptr, nullptr, &message), SQLITE_OK) << message;
-    sqlite3_free(message);
-    sqlite3_close(db);
-  }
+  void sql(const std::string& text) { sql_rows(catalog(), text); }
   // name -> bytes of every file below the root but the lock.
   std::map<std::string, std::vector<uint8_t>> everything() const {
     std::map<std::string, std::vector<uint8_t>> files;

@@ -1,9 +1,8 @@
 // Repair of stores whose catalog is damaged: what can be proved comes back exactly, what cannot is named, and the result is sound.
-#include <sqlite3.h>
-
 #include <random>
 
 #include "tests/support/repair_rig.h"
+#include "tests/support/sql.h"
 
 namespace kvrt {
 namespace {
@@ -35,14 +34,7 @@ class Repair : public testing::Test {
     fs::copy(base(), root(), fs::copy_options::recursive);
     fs::permissions(root(), fs::perms::owner_all);
   }
-  static void sql(const std::string& text) {
-    sqlite3* db = nullptr;
-    ASSERT_EQ(sqlite3_open(catalog().c_str(), &db), SQLITE_OK);
-    char* message = nullptr;
-    EXPECT_EQ(sqlite3_exec(db, text.c_str(), nullptr, nullptr, &message), SQLITE_OK) << message;
-    sqlite3_free(message);
-    sqlite3_close(db);
-  }
+  static void sql(const std::string& text) { sql_rows(catalog(), text); }
 
   // Repairs, looks at what there is, repairs again. The sessions that kept their names.
   std::set<SessionName> repaired(Repaired* out = nullptr) {

@@ -1,0 +1,15 @@
+# The scripts of this folder read it: how they look at a command, and end.
+fail() {
+  echo "cli: $*"
+  exit 1
+}
+# is EXPECTED FOUND WHAT
+is() { [ "$1" = "$2" ] || fail "$3: expected \"$1\", found \"$2\""; }
+# exits CODE ARGUMENT...: of $kvrt; output in ./out, errors in ./err
+exits() {
+  code=$1
+  shift
+  status=0
+  "$kvrt" "$@" >out 2>err </dev/null || status=$?
+  [ "$status" = "$code" ] || fail "kvrt $*: expected exit $code, found $status: $(cat out err)"
+}
