@@ -2,8 +2,9 @@
 //   saving [MODEL] [--tokens 1000] [--runs 5]
 // Prints JSON lines. decode: N tokens of one session, one event at a time, alone and while two sessions of 2,048 tokens, which the store has
 // nothing of, are saved: by checkpoint on another thread, and by autosave. ratio: of the total times, alone over all runs; gap: the longest
-// time between two tokens over the median one. load: resume into a pool that has its pages, by codec; copy: reading the same bytes from a
-// file in the page cache and copying them once, in one thread.
+// time between two tokens over the median one. load: resume into a pool that has its pages, by codec, warm and with the store's files out of
+// the page cache (nothing on tmpfs); copy: reading the same bytes from a file in the page cache and copying them once, in one thread. turn:
+// 32 tokens more and a checkpoint, tokens durable, 100 times; write: the same bytes into a file, without waiting for the disk.
 #include <fcntl.h>
 
 #include "tests/api/support.h"
@@ -189,6 +190,28 @@ static double copy_ms(size_t bytes) {
   return ms;
 }
 
+static int evict_pages(const char* path, const struct stat* status, int type, struct FTW* at) {
+  (void)status, (void)at;
+  if (type != FTW_F) return 0;
+  const int fd = open(path, O_RDONLY);
+  REQUIRE(fd >= 0 && fsync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0, "%s", path);
+  return close(fd);
+}
+
+static double resumed_ms(kvrt_runtime* rt, kvrt_store* store, const char* cold_path) {
+  kvrt_model* model = open_populated(rt);
+  kvrt_report r;
+  KVRT_INIT(&r);
+  if (cold_path) nftw(cold_path, evict_pages, 16, FTW_PHYS);
+  const double start = now_ms();
+  kvrt_session* s = resume_session(model, store, "ann", &r);
+  const double ms = now_ms() - start;
+  EXPECT(r.reused_disk >= kState - 1, "%" PRIu64 " tokens came from the store", r.reused_disk);
+  kvrt_session_close(s);
+  kvrt_model_release(model);
+  return ms;
+}
+
 static void load(uint32_t codec, const char* name) {
   char path[kPathMax + 32];
   snprintf(path, sizeof path, "%s/load", dir);
@@ -202,25 +225,61 @@ static void load(uint32_t codec, const char* name) {
   kvrt_session_close(s);
   const size_t raw = (size_t)(model_props(model).kv_bytes_per_token * kState);
   kvrt_model_release(model);
-  double ms[64];
+  double ms[64], cold_ms[64];
   for (int run = 0; run < runs; ++run) {
-    model = open_populated(rt);
-    kvrt_report r;
-    KVRT_INIT(&r);
-    const double start = now_ms();
-    s = resume_session(model, store, "ann", &r);
-    ms[run] = now_ms() - start;
-    EXPECT(r.reused_disk >= kState - 1, "%" PRIu64 " tokens came from the store", r.reused_disk);
-    kvrt_session_close(s);
-    kvrt_model_release(model);
+    ms[run] = resumed_ms(rt, store, NULL);
+    cold_ms[run] = resumed_ms(rt, store, path);
   }
-  const double copy = copy_ms(raw), m = median(ms, (size_t)runs);
-  printf("{\"load\": %d, \"codec\": \"%s\", \"bytes\": %" PRIu64 ", \"raw_bytes\": %zu, \"resume_ms\": %.1f, \"copy_ms\": %.1f}\n", kState,
-         name, report.bytes_written, raw, m, copy);
+  const double copy = copy_ms(raw), m = median(ms, (size_t)runs), cold = median(cold_ms, (size_t)runs);
+  printf("{\"load\": %d, \"codec\": \"%s\", \"bytes\": %" PRIu64
+         ", \"raw_bytes\": %zu, \"resume_ms\": %.1f, \"cold_ms\": %.1f, \"copy_ms\": %.1f}\n",
+         kState, name, report.bytes_written, raw, m, cold, copy);
   fflush(stdout);
   kvrt_store_release(store);
   kvrt_runtime_release(rt);
   remove_tree(path);
+}
+
+// ---- turns --------------------------------------------------------------------------------------------------------------------------
+
+static double write_ms(const char* path, size_t bytes) {
+  char* data = calloc(bytes, 1);
+  REQUIRE(data, "no memory");
+  const double start = now_ms();
+  const int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+  REQUIRE(fd >= 0 && write(fd, data, bytes) == (ssize_t)bytes && close(fd) == 0, "write %s", path);
+  const double ms = now_ms() - start;
+  free(data);
+  return ms;
+}
+
+static void turns(void) {
+  enum { kTurns = 100, kMore = 32 };
+  char path[kPathMax + 32], file[kPathMax + 32];
+  snprintf(path, sizeof path, "%s/turns", dir);
+  snprintf(file, sizeof file, "%s/written", dir);
+  kvrt_runtime* rt = open_runtime(0, 0);
+  kvrt_model* model = open_populated(rt);
+  kvrt_store* store = open_store(rt, path);
+  kvrt_session* s = open_session(model, store, 0);
+  double ms[kTurns], written[kTurns];
+  for (int turn = 0; turn < kTurns; ++turn) {
+    int32_t tokens[kMore];
+    prompt_tokens(tokens, kMore, (uint64_t)turn, vocab);
+    MUST(kvrt_session_append(s, tokens, kMore));
+    MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+    kvrt_save_report report = {.struct_size = sizeof report};
+    const double start = now_ms();
+    MUST(kvrt_session_checkpoint(s, "ann", 3, NULL, &report));
+    ms[turn] = now_ms() - start;
+    written[turn] = write_ms(file, (size_t)report.bytes_written);
+  }
+  const double p50 = median(ms, kTurns), write = median(written, kTurns);
+  printf("{\"turn\": %d, \"save_ms\": %.2f, \"save_p95_ms\": %.2f, \"write_ms\": %.2f}\n", kMore, p50, ms[kTurns * 95 / 100], write);
+  kvrt_session_close(s);
+  kvrt_store_release(store);
+  kvrt_model_release(model);
+  kvrt_runtime_release(rt);
 }
 
 int main(int argc, char** argv) {
@@ -244,6 +303,7 @@ int main(int argc, char** argv) {
   kvrt_runtime_release(rt);
   load(KVRT_CODEC_ZSTD, "zstd");
   load(KVRT_CODEC_NONE, "none");
+  turns();
   decode_beside_saves();
   remove_tree(dir);
   return finish();
