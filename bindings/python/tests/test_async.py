@@ -179,10 +179,12 @@ class Async(Case):
             generation = session.agenerate(ignore_eos=True)
             async for event in generation:
                 if event.position == 8:
-                    threading.Thread(target=session.cancel).start()
+                    thread.start()
             self.assertIn(generation.report.reason, (Reason.CANCELLED, Reason.CONTEXT_FULL))
 
+        thread = threading.Thread(target=session.cancel)
         self.run_async(main())
+        thread.join()  # its call keeps the session, and so the store, which is removed now
 
     def test_who_else_touches_a_session(self):
         session = self.open()
