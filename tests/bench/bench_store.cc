@@ -97,6 +97,15 @@ int measure_codec(const Data& d) {
   }
   print("decode 47 MB, one thread, best of 9", best, "ms");
   print("decode 47 MB, CPU time", best_cpu, "ms");
+  double best_sums = 1e9;
+  uint64_t sum = 0;  // used below, so that it is computed
+  for (int round = 0; round < 9; round++) {
+    const double cpu = cpu_ms();
+    for (size_t b = 0; b < kBlocks; b++) sum += checksum128(frames[b]).low + chain_key(d.nodes[b].parent, d.nodes[b].tokens).bytes[0];
+    best_sums = std::min(best_sums, cpu_ms() - cpu);
+  }
+  print("of that its verification: checksums and keys", best_sums / best_cpu * 100, "%");
+  if (sum == 0) return 1;
   return out == d.payloads ? 0 : 1;
 }
 
