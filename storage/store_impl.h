@@ -71,6 +71,7 @@ class StoreImpl final : public Store {
   Status change_locked(bool frees, const std::function<Status()>& change);
   void after_commit(Durability durability);
   void fold_log(uint64_t from_bytes);
+  void remake_reserve();
   Result<bool> gc_rows(Collection* c);
   Result<bool> gc_trash(Collection* c);
   Result<bool> gc_log(Collection* c);

@@ -33,8 +33,15 @@ void StoreImpl::after_commit(Durability durability) try {
     empty_trash(env_, log_, dir_.root, &catalog_, &files_, env_->now_ns() + kSliceNs, nullptr);
   }
   fold_log(kLogBytesMax);
-  reserve_given_ = reserve_given_ && !make_reserve(env_, dir_.root);  // a slice of gc may not have freed enough yet: then after the next
+  remake_reserve();
 } catch (const std::bad_alloc&) {
+}
+
+// What was freed may not be enough yet: then after the next. The log may be what is in its way.
+void StoreImpl::remake_reserve() {
+  if (!reserve_given_) return;
+  reserve_given_ = !make_reserve(env_, dir_.root);
+  if (reserve_given_ && catalog_.checkpoint(true).is_ok()) reserve_given_ = !make_reserve(env_, dir_.root);
 }
 
 void StoreImpl::fold_log(uint64_t from_bytes) {
@@ -118,7 +125,7 @@ Result<bool> StoreImpl::gc_trash(Collection* c) {
   }
   (void)catalog_.set_durability(Durability::kProcess).is_ok();
   const size_t gone = empty_trash(env_, log_, dir_.root, &catalog_, &files_, c->slice_end, &c->files);
-  reserve_given_ = reserve_given_ && !make_reserve(env_, dir_.root);
+  remake_reserve();
   return gone > 0;
 }
 
@@ -182,6 +189,10 @@ Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t 
       KVRT_ASSIGN(const bool folds, gc_log(&c));
       if (folds && !c.go_on()) return error(Code::kCancelled, Detail::kNone, "gc was stopped");
     }
+  }
+  {
+    std::lock_guard lock(mutex_);
+    remake_reserve();
   }
   if (progress) progress(total, total);
   const double ms = static_cast<double>(env_->now_ns() - start) * 1e-6;

@@ -139,6 +139,13 @@ TEST_F(FullDisk, Remove) {
   expect_room_again();
 }
 
+TEST_F(FullDisk, GcInSmallSlices) {
+  env_.tick_ns = 1'000'000'000;  // every look at the clock ends one: a commit a row
+  env_.unix_offset_ms = 3601'000;
+  EXPECT_OK(store_->gc(nullptr).status());
+  expect_room_again();
+}
+
 TEST_F(FullDisk, Gc) {
   env_.unix_offset_ms = 3601'000;
   auto report = store_->gc(nullptr);
