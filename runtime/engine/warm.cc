@@ -114,13 +114,14 @@ ModelHost::Loaded ModelHost::load_stored(Session* session, std::unique_lock<std:
   Loads loads(scheduler_.get());
   loads_wanted(session, &loads);
   if (loads.list.empty()) return Loaded::kAll;
+  const uint64_t had = s.table.covered(s.tokens.size());
   bool complete = false, nearer = false;
   {
     Unlocked unlocked(lock);
     complete = read_chunks(s.store.get(), loads.list, progress);
   }
   for (ChunkLoad& load : loads.list) {
-    nearer |= load.state != ChunkState::kAbsent;  // the store forgets what is damaged
+    nearer |= load.state == ChunkState::kDamaged;  // the store forgets it
     if (load.state != ChunkState::kOk) {
       s.damaged |= load.tried;
       if (!load.damage.empty()) logf(engine_->log(), LogLevel::kWarn, "store: %s; its tokens will be computed again", load.damage.c_str());
@@ -133,6 +134,7 @@ ModelHost::Loaded ModelHost::load_stored(Session* session, std::unique_lock<std:
     s.disk_tokens += load.node.tokens.size();
     if (load.node.tokens.size() == kv_.block_tokens) scheduler_->seal(session, load.index);
   }
+  nearer |= s.table.covered(s.tokens.size()) != had;
   return complete ? Loaded::kAll : nearer ? Loaded::kStoppedNearer : Loaded::kStoppedInPlace;
 }
 
