@@ -150,7 +150,7 @@ bool Scheduler::admit(Session* session) {
     if (s == session) continue;
     uint64_t held = s->table.blocks_held();
     if (!runnable(*s)) {
-      have += held;
+      have += s->pins ? 0 : held;
     } else if (s->generation->admitted) {
       oldest &= s->generation->order > session->generation->order;
       promised += wanted(*s) > held ? wanted(*s) - held : 0;

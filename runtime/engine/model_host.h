@@ -198,10 +198,10 @@ class ModelHost {
                   std::vector<Message>* messages) const;
 
   bool warm_cold(std::unique_lock<std::mutex>& lock);
-  void warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns);
+  bool warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns);
   // Loads what the store has for the session's missing blocks. Stopped by progress it may have come nearer to the end, or not: then
   // trying again would do the same for ever.
-  enum class Loaded { kAll, kStoppedNearer, kStoppedInPlace };
+  enum class Loaded { kNothing, kAll, kStoppedNearer, kStoppedInPlace };
   Loaded load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress);
   void loads_wanted(Session* session, Loads* loads);
   bool read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Progress& progress);

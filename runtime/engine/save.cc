@@ -344,8 +344,9 @@ Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_vi
   scheduler_->adopt_resident(&s);
   mark_restored(&s);
   report->reused_memory = s.table.covered(n);
-  const bool complete = load_stored(&s, lock, progress) == Loaded::kAll;
-  if (!complete) return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", saved.name.c_str());
+  const Loaded loaded = load_stored(&s, lock, progress);
+  if (loaded == Loaded::kStoppedNearer || loaded == Loaded::kStoppedInPlace)
+    return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", saved.name.c_str());
   report->prompt_tokens = n;
   report->reused_disk = s.table.covered(n) - report->reused_memory;
   report->prefilled = n - s.table.covered(n);

@@ -110,10 +110,10 @@ bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const P
 
 ModelHost::Loaded ModelHost::load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress) {
   Session& s = *session;
-  if (!s.store || !s.share) return Loaded::kAll;
+  if (!s.store || !s.share) return Loaded::kNothing;
   Loads loads(scheduler_.get());
   loads_wanted(session, &loads);
-  if (loads.list.empty()) return Loaded::kAll;
+  if (loads.list.empty()) return Loaded::kNothing;
   const uint64_t had = s.table.covered(s.tokens.size());
   bool complete = false, nearer = false;
   {
@@ -138,11 +138,12 @@ ModelHost::Loaded ModelHost::load_stored(Session* session, std::unique_lock<std:
   return complete ? Loaded::kAll : nearer ? Loaded::kStoppedNearer : Loaded::kStoppedInPlace;
 }
 
-// Brings back what exists of a generation's KV, until the deadline; the rest next time. What then is not there is computed.
-void ModelHost::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns) {
+// Brings back what exists of a generation's KV, until the deadline; the rest next time. What then is not there is computed. False: it read
+// nothing from the store.
+bool ModelHost::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns) {
   Session& s = *session;
   bool again = !s.generation->accounted.empty();
-  Loaded loaded = Loaded::kAll;
+  Loaded loaded = Loaded::kNothing;
   if (s.generation->recompute_all && !again) {
     scheduler_->release_blocks(session, 0);
     scheduler_->extend_keys(session);
@@ -150,28 +151,29 @@ void ModelHost::warm(Session* session, std::unique_lock<std::mutex>& lock, uint6
     scheduler_->adopt_resident(session);
     loaded = load_stored(session, lock, [&](uint64_t, uint64_t) { return engine_->env()->now_ns() < deadline_ns; });
   }
-  if (loaded == Loaded::kStoppedNearer) return;
+  if (loaded == Loaded::kStoppedNearer) return true;
   if (s.generation->recompute_all && again) {
     s.disk_tokens = 0;  // it reuses nothing: these were its own
   } else {
     scheduler_->count_reuse(session);
   }
   s.generation->warmed = true;
+  return loaded != Loaded::kNothing;
 }
 
-// Warms who is not, in a quarter of a step's time. False: nobody was cold.
+// Warms who is not, in a quarter of a step's time. False: it read nothing from the store. Who only adopted resident blocks may have to give
+// them up in the plan at once; if that counted as done, the step could go round for ever and lend its lock to nobody.
 bool ModelHost::warm_cold(std::unique_lock<std::mutex>& lock) {
   uint64_t deadline_ns = engine_->env()->now_ns() + uint64_t{step_ms_max_} * 250'000;
   bool any = false;
   while (Session* s = scheduler_->next_cold()) {
-    any = true;
     {
       struct InStep {  // also when memory runs out half-way
         Session* session;
         explicit InStep(Session* s) : session(s) { s->in_step = true; }
         ~InStep() { session->in_step = false; }
       } in_step(s);
-      warm(s, lock, deadline_ns);  // without the lock for a while: sessions come and go
+      any |= warm(s, lock, deadline_ns);  // without the lock for a while: sessions come and go
     }
     if (s->cancel) scheduler_->finish(s, Reason::kCancelled, engine_->env()->now_ns());
     if (engine_->env()->now_ns() >= deadline_ns) break;

@@ -65,8 +65,9 @@ void Actor::start(GenerateOptions o) {
   const uint64_t pinned = generated_end();
   rows = 0;
   heard_ = bell_ ? bell_->rung.load() : 0;
+  run.given_up = given_up(w_->host);  // first: another thread may evict in between
   run.kv_tokens = w_->host->session_info(session_).kv_tokens;
-  run.given_up = given_up(w_->host);
+  if (!w_->alone) run.kv_tokens -= run.kv_tokens % w_->host->info().kv.block_tokens;  // until it begins its tail can go, uncounted
   Status status = w_->host->begin(session_, o);
   if (opens && status.code() == Code::kLimit) return;
   if (opens) {  // single-threaded: no step has run

@@ -1,4 +1,7 @@
 // A save of the engine, with something going on in its store at the worst moment.
+#include <atomic>
+#include <thread>
+
 #include "runtime/engine/engine.h"
 #include "runtime/engine/model_host.h"
 #include "tests/support/fault_env.h"
@@ -31,10 +34,13 @@ class EngineSave : public testing::Test {
     EXPECT_OK(session.status());
     return *session;
   }
-  void prefill(Session* session, size_t count, int32_t seed) {
+  static std::vector<int32_t> some_ids(size_t count, int32_t seed) {
     std::vector<int32_t> ids;
     for (size_t i = 0; i < count; i++) ids.push_back(static_cast<int32_t>((i * 7 + static_cast<size_t>(seed)) % 50 + 3));
-    ASSERT_OK(host_->append(session, ids));
+    return ids;
+  }
+  void prefill(Session* session, size_t count, int32_t seed) {
+    ASSERT_OK(host_->append(session, some_ids(count, seed)));
     GenerateOptions options;
     options.prefill_only = true;
     ASSERT_OK(host_->begin(session, options));
@@ -109,6 +115,48 @@ TEST_F(EngineSave, DamagedChunkInShortSteps) {
   EXPECT_EQ(report_.reuse_stopped, ReuseStop::kDamaged);
   EXPECT_EQ(report_.reuse_stopped_at, 0u);
   host_->close(second);
+}
+
+// A pool that a save holds most of, and two generations that want the rest: who waits for blocks does not keep the lock from the save.
+TEST_F(EngineSave, WaitingForBlocksKeepsNobodyFromTheLock) {
+  HostOptions options;
+  options.kv_bytes_max = 6 * host_->info().kv.block_bytes();
+  auto host = ModelHost::open(engine_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, options, nullptr);
+  ASSERT_OK(host.status());
+  host_ = *host;
+  Session *saved = open_session(), *older = open_session(), *younger = open_session();
+  prefill(saved, 100, 1);
+  ASSERT_OK(host_->append(older, some_ids(80, 2)));  // three blocks; there are two
+  ASSERT_OK(host_->append(younger, some_ids(97, 1)));
+  GenerateOptions generate;
+  generate.max_tokens = 1;
+  std::atomic<int> looks{0};
+  env_.on_create = [&](const std::string& path) {
+    if (path.rfind(".seg") != path.size() - 4) return;
+    ASSERT_OK(host_->begin(older, generate));
+    while (host_->next(older, 20)->type == EventType::kProgress) continue;
+    ASSERT_OK(host_->begin(younger, generate));
+    std::atomic<bool> over{false};
+    std::jthread looker([&] {
+      while (!over) (void)host_->metrics(), ++looks;
+    });
+    while (looks == 0) std::this_thread::yield();
+    const int before = looks;
+    auto event = host_->next(younger, 500);
+    EXPECT_GT(looks - before, 10) << "nobody else had the lock for half a second";
+    over = true;
+    ASSERT_OK(event.status());
+    EXPECT_EQ(event->type, EventType::kNone);
+  };
+  ASSERT_OK(host_->save(saved, "ann", {}).status());
+  env_.on_create = nullptr;
+  for (Session* s : {older, younger}) {
+    auto event = host_->next(s, -1);
+    while (event.is_ok() && event->type != EventType::kDone) event = host_->next(s, -1);
+    ASSERT_OK(event.status());
+    EXPECT_EQ(event->report.reason, Reason::kMaxTokens);
+  }
+  for (Session* s : {saved, older, younger}) host_->close(s);
 }
 
 TEST_F(EngineSave, PinAndTimeToLiveReachTheStore) {
