@@ -23,7 +23,7 @@ static void make_prompts(uint32_t vocab) {
   for (size_t i = 0; i < kSessions; ++i) {
     struct member* m = &members[i];
     prompt_tokens(m->prompt, shared_tokens, 100 + i / kShare, vocab);
-    const size_t own = (shared_tokens > 100 ? 130 : 40) + next_random(&random) % 61;
+    const size_t own = (shared_tokens > 100 ? 260 : 40) + next_random(&random) % 61;
     m->count = shared_tokens + own;
     m->length = 12 + (uint32_t)(next_random(&random) % 13);
     prompt_tokens(m->prompt + shared_tokens, own, 5000 + i, vocab);

@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # The scripts of this folder read it: how they look at a command, and end.
 fail() {
   echo "cli: $*"
@@ -10,6 +11,6 @@ exits() {
   code=$1
   shift
   status=0
-  "$kvrt" "$@" >out 2>err </dev/null || status=$?
+  "${kvrt:?}" "$@" >out 2>err </dev/null || status=$?
   [ "$status" = "$code" ] || fail "kvrt $*: expected exit $code, found $status: $(cat out err)"
 }

@@ -137,8 +137,8 @@ static void check_end(const char* model_path, const char* dir, const struct boar
     const kvrt_session_props p = session_props(s);
     EXPECT(p.generation >= atomic_load(&board->acknowledged[i]), "%s at %" PRIu64, name, p.generation);
     // The last token of an answer was sampled and not computed.
-    EXPECT(report.reused_memory + report.reused_disk >= (p.tokens - 1) / 32 * 32, "%s: only %" PRIu64 " of %" PRIu64 " tokens came back", name,
-           report.reused_memory + report.reused_disk, p.tokens);
+    EXPECT(report.reused_memory + report.reused_disk >= (p.tokens - 1) / 32 * 32, "%s: only %" PRIu64 " of %" PRIu64 " tokens came back",
+           name, report.reused_memory + report.reused_disk, p.tokens);
     expect_sound(s, model, name);
     kvrt_session_close(s);
   }

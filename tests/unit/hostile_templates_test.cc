@@ -39,7 +39,7 @@ namespace kvrt {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
-constexpr double kMsMax = 10000;  // slow builds: only that it ends
+constexpr double kMsMax = 3000;  // slow builds: only that it ends
 #else
 constexpr double kMsMax = 100;
 #endif
