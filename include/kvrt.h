@@ -523,8 +523,8 @@ KVRT_API kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, si
 KVRT_API kvrt_status kvrt_store_rename(kvrt_store* store, const char* domain, size_t domain_size, const char* from, size_t from_size,
                                        const char* to, size_t to_size);
 /* pinned 1 to 255: gc leaves it, expired or not; 0: not pinned. It is also a priority. When a save finds no room, sessions lose their KV, not
- * their tokens: first those of the saver's domain that are not pinned, then others that are not pinned, those used longest ago first; then those of its
- * domain that are pinned less than the saved one. */
+ * their tokens: first those of the saver's domain that are not pinned, then others that are not pinned, those used longest ago first; then
+ * those of its domain that are pinned less than the saved one. */
 KVRT_API kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                     uint32_t pinned);
 /* From now on; 0: for ever. An expired session is NOT_FOUND, and gc removes it. */
@@ -540,8 +540,9 @@ typedef struct kvrt_gc_report {
 } kvrt_gc_report;
 
 /* Removes expired sessions that are not pinned, chunks that no session needs, and segments without any; segments of which less than half is
- * needed are written anew. PROGRESS between slices of a few ms, of which each waits for one sync of the disk at most; the store is whole wherever the
- * callback stops it. Every save does one slice of it by itself. After a jump of the wall clock (5 minutes back, 7 days forth) the first slice expires nothing. report may be NULL. */
+ * needed are written anew. PROGRESS between slices of about 5 ms of work; a slice that ends in a commit or a file also waits until the disk has
+ * it. The store is whole wherever the callback stops it. Every save does one slice of it by itself. After a jump of the wall clock (5 minutes
+ * back, 7 days forth) the first slice expires nothing. report may be NULL. */
 KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report);
 /* Reads and checks everything. One FAULT event per fault, PROGRESS between; CORRUPT when there was a fault. */
 KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user);
@@ -559,10 +560,10 @@ typedef struct kvrt_repair_report {
   double ms;
 } kvrt_repair_report;
 
-/* For a directory that does not open (CATALOG_CORRUPT, CATALOG_MISSING), or where verify finds faults: makes it a sound store of all that can be
- * proved by its checksums and keys. Only while nobody has it open, else BUSY. FAULT events say what is wrong and what becomes of it, PROGRESS counts
- * bytes; stopped by its callback it has changed nothing. A catalog that is replaced is kept beside it in damaged-<n>, with chunks that no session that
- * is left can tell the model and domain of. Killed or failed, it can be called again. report may be NULL. */
+/* For a directory that does not open (CATALOG_CORRUPT, CATALOG_MISSING), or where verify finds faults: makes it a sound store of all that can
+ * be proved by its checksums and keys. Only while nobody has it open, else BUSY. FAULT events say what is wrong and what becomes of it,
+ * PROGRESS counts bytes; stopped by its callback it has changed nothing. A catalog that is replaced is kept beside it in damaged-<n>, with
+ * chunks that no session that is left can tell the model and domain of. Killed or failed, it can be called again. report may be NULL. */
 KVRT_API kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t path_size, kvrt_event_fn callback, void* user,
                                        kvrt_repair_report* report);
 

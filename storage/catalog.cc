@@ -162,6 +162,7 @@ Result<bool> Catalog::has_our_tables() {
       for (int i = 0; i < 4; i++) all += q.text(i) + "\n";
     }
   };
+  KVRT_ASSIGN(const std::string found, list(&db_));
   static std::mutex mutex;
   static std::string expected;  // the same for every store
   std::lock_guard lock(mutex);
@@ -171,7 +172,6 @@ Result<bool> Catalog::has_our_tables() {
     KVRT_TRY(ours.exec(kSchemaSql));
     KVRT_ASSIGN(expected, list(&ours));
   }
-  KVRT_ASSIGN(std::string found, list(&db_));
   return found == expected;
 }
 

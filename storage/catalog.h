@@ -152,11 +152,9 @@ class Catalog {
   // Segments without a row whose files may still be there: some of them.
   Result<std::vector<SegmentId>> trash();
   // Of these, what a transaction that waited for the disk found there: their files may go, a power cut does not bring their rows back.
-  std::vector<SegmentId> take_settled_trash() { return std::exchange(settled_trash_, {}); }
-  bool has_settled_trash() const { return !settled_trash_.empty(); }
-  void put_back_settled_trash(std::vector<SegmentId> ids) { settled_trash_ = std::move(ids); }
+  const std::vector<SegmentId>& settled_trash() const { return settled_trash_; }
   Status settle_trash();  // by a transaction that changes nothing else
-  Status clear_trash(std::span<const SegmentId> ids);
+  Status clear_trash(std::span<const SegmentId> gone);
   Result<bool> names_segment(const SegmentId& id);  // in a row or in the trash
 
   // The catalog against itself: SQLite's check, reference counts, keys against tokens. Then the chunks for the caller to read, and the

@@ -241,11 +241,13 @@ Status Catalog::mark_synced(std::span<const SegmentRow> rows) {
   return txn.commit();
 }
 
-Status Catalog::clear_trash(std::span<const SegmentId> ids) {
+Status Catalog::clear_trash(std::span<const SegmentId> gone) {
   Change txn(this);
   KVRT_TRY(txn.begin());
-  for (const SegmentId& id : ids) KVRT_TRY(db_.query("DELETE FROM trash WHERE name = ?").bind_blob(id.bytes).run());
-  return txn.commit();
+  for (const SegmentId& id : gone) KVRT_TRY(db_.query("DELETE FROM trash WHERE name = ?").bind_blob(id.bytes).run());
+  KVRT_TRY(txn.commit());
+  std::erase_if(settled_trash_, [&](const SegmentId& id) { return std::find(gone.begin(), gone.end(), id) != gone.end(); });
+  return {};
 }
 
 }  // namespace kvrt

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/base/hash.h"
+#include "runtime/base/read_buffer.h"
 #include "runtime/base/status.h"
 #include "storage/store.h"
 
@@ -56,7 +57,7 @@ class Codec {
   // As decode, for a reader that only wants to know: the payload goes to scratch memory.
   Status check(std::span<const uint8_t> frame, FrameHeader* header);
 
-  std::vector<uint8_t>& frame_buffer() { return frame_; }  // for a caller that reads a frame to decode it
+  ReadBuffer* read_buffer() { return &read_; }  // for a caller that reads a frame to decode it
 
  private:
   size_t encode_payload(const ChunkIn& chunk, uint8_t* to, size_t low, uint16_t* flags);
@@ -65,6 +66,7 @@ class Codec {
   ZSTD_CCtx_s* cctx_ = nullptr;
   ZSTD_DCtx_s* dctx_ = nullptr;
   std::vector<uint8_t> frame_, plane_, raw_;
+  ReadBuffer read_;
 };
 
 // Idle codecs, so that contexts and buffers are made once per concurrent user. Thread-safe.

@@ -11,8 +11,9 @@ namespace kvrt {
 // The catalog as it was before its last migration; replaced by the next one.
 inline constexpr char kCatalogBackup[] = "catalog.db.old";
 
-// Brings catalog.db, of which a part may be in its log alone, to kCatalogSchema: folds its log in, copies it to kCatalogBackup, changes it in one transaction. Nobody else may have
-// the store open. Whatever fails or ends it, the catalog is as before or as after, and the next open goes on. NO_SPACE: as before.
+// Brings catalog.db, of which a part may be in its log alone, to kCatalogSchema: folds its log in, copies it to kCatalogBackup, changes it
+// in one transaction. Nobody else may have the store open. Whatever fails or ends it, the catalog is as before or as after, and the next
+// open goes on. NO_SPACE: as before.
 Status migrate_catalog(Env* env, const std::string& root);
 
 }  // namespace kvrt

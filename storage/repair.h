@@ -28,7 +28,8 @@ struct RepairWatch {
   std::function<bool(const std::string& line)> note;            // of what is wrong, and what becomes of it; likewise
 };
 
-// Only while nobody has the store open, else BUSY. Whenever it ends or is killed, the store is as it was or as it will be, and it can be called again.
+// Only while nobody has the store open, else BUSY. Whenever it ends or is killed, the store is as it was or as it will be, and it can be
+// called again.
 Result<RepairReport> repair_store(Env* env, Log* log, const std::string& path, const RepairWatch& watch);
 
 }  // namespace kvrt

@@ -95,8 +95,8 @@ class Scan {
   // The frame, or a fault.
   Status take(const SegmentEntry& e) {
     FrameHeader header;
-    Status status = read_frame(*file_, e.offset, e.bytes, &buffer_);
-    if (status.is_ok()) status = codec_.check(buffer_, &header);
+    auto frame = read_frame(*file_, e.offset, e.bytes, &buffer_);
+    Status status = frame.is_ok() ? codec_.check(*frame, &header) : frame.take_status();
     if (status.is_ok() && header.key != e.key) status = error(Code::kCorrupt, Detail::kFormat, "the frame has another key than the index");
     if (status.is_ok() && (header.tokens.empty() || chain_key(header.parent, header.tokens) != header.key)) {
       status = error(Code::kCorrupt, Detail::kFormat, "the key is not that of the parent and the tokens");
@@ -121,8 +121,8 @@ class Scan {
       uint64_t bytes = 0;
       if (frame_bytes(head, size - at, &bytes) && bytes <= unread) {
         unread -= bytes;
-        KVRT_TRY(read_frame(*file_, at, bytes, &buffer_));
-        auto header = parse_frame(buffer_);
+        KVRT_ASSIGN(const auto frame, read_frame(*file_, at, bytes, &buffer_));
+        auto header = parse_frame(frame);
         if (header.is_ok()) {
           found.push_back({header->key, at, bytes});
           at += bytes;
@@ -146,10 +146,9 @@ class Scan {
     constexpr uint64_t kWindow = 1u << 20;
     constexpr std::array<uint8_t, 4> kMagic{'K', 'V', 'R', 'C'};
     for (; at + kMagic.size() <= segment().bytes; at += kWindow - 3) {
-      buffer_.resize(static_cast<size_t>(std::min(kWindow, segment().bytes - at)));
-      KVRT_TRY(file_->pread(at, buffer_));
-      auto hit = std::search(buffer_.begin(), buffer_.end(), kMagic.begin(), kMagic.end());
-      if (hit != buffer_.end()) return at + static_cast<uint64_t>(hit - buffer_.begin());
+      KVRT_ASSIGN(const auto window, file_->read(at, static_cast<size_t>(std::min(kWindow, segment().bytes - at)), &buffer_));
+      auto hit = std::search(window.begin(), window.end(), kMagic.begin(), kMagic.end());
+      if (hit != window.end()) return at + static_cast<uint64_t>(hit - window.begin());
     }
     return segment().bytes;
   }
@@ -160,7 +159,7 @@ class Scan {
   size_t segment_ = 0;
   std::unique_ptr<File> file_;
   Codec codec_;
-  std::vector<uint8_t> buffer_;
+  ReadBuffer buffer_;
 };
 
 }  // namespace

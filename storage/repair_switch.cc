@@ -133,9 +133,9 @@ Result<CopiedSegment> copy_segment(Env* env, const std::string& root, const Segm
   CopiedSegment copy;
   KVRT_ASSIGN(auto file, env->open_read(from.path(root)));
   KVRT_ASSIGN(copy.writer, SegmentWriter::create(env, root));
-  std::vector<uint8_t> bytes;
+  ReadBuffer buffer;
   for (const FoundFrame* frame : frames) {
-    KVRT_TRY(read_frame(*file, frame->offset, frame->bytes, &bytes));
+    KVRT_ASSIGN(const auto bytes, read_frame(*file, frame->offset, frame->bytes, &buffer));
     copy.chunks.push_back({frame->key, copy.writer->bytes(), frame->bytes, frame->raw_bytes});
     KVRT_TRY(copy.writer->append(frame->key, bytes));
   }

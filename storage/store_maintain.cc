@@ -86,7 +86,7 @@ Status StoreImpl::set_ttl(std::string_view domain, std::string_view name, uint64
   return {};
 }
 
-// Rows.
+// Expired sessions, and what no session holds any more. Their segments go into the trash.
 Result<bool> StoreImpl::gc_rows(Collection* c) {
   std::lock_guard lock(mutex_);
   auto more = [&] { return env_->now_ns() < c->slice_end; };
@@ -118,7 +118,7 @@ Result<bool> StoreImpl::gc_sparse(Collection* c) {
 Result<bool> StoreImpl::gc_trash(Collection* c) {
   std::lock_guard lock(mutex_);
   KVRT_TRY(check_writable_locked());
-  if (!catalog_.has_settled_trash()) {
+  if (catalog_.settled_trash().empty()) {
     KVRT_ASSIGN(auto trash, catalog_.trash());
     if (trash.empty()) return false;
     KVRT_TRY(change_locked(true, [&] { return catalog_.settle_trash(); }));

@@ -314,13 +314,12 @@ bool remove_counted(Env* env, Log* log, const std::string& path, RemovedFiles* r
 
 size_t empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, uint64_t until_ns,
                    RemovedFiles* removed) {
-  std::vector<SegmentId> left = catalog->take_settled_trash(), gone;
-  while (!left.empty() && (gone.empty() || env->now_ns() < until_ns)) {
-    if (remove_counted(env, log, left.back().path(root), removed)) gone.push_back(left.back());
-    files->forget(left.back());  // an open file keeps its space
-    left.pop_back();
+  std::vector<SegmentId> gone;
+  for (const SegmentId& id : catalog->settled_trash()) {
+    if (!gone.empty() && env->now_ns() >= until_ns) break;
+    if (remove_counted(env, log, id.path(root), removed)) gone.push_back(id);
+    files->forget(id);  // an open file keeps its space
   }
-  catalog->put_back_settled_trash(std::move(left));
   if (gone.empty()) return 0;
   Status cleared = catalog->clear_trash(gone);
   if (cleared.is_ok()) return gone.size();

@@ -44,8 +44,8 @@ struct RemovedFiles {
 Result<std::vector<std::string>> segment_directories(Env* env, const std::string& root);
 // Removes what no row names in one of them: what is in tmp, segments without a row; but not what a running save is writing.
 Status remove_orphans(Env* env, Log* log, const std::string& root, const std::string& directory, Catalog* catalog, RemovedFiles* removed);
-// That of all of them, or of tmp alone, at open; a failure costs disk space, not the open. A row whose file is missing stays: the first read forgets it,
-// and verify names it.
+// That of all of them, or of tmp alone, at open; a failure costs disk space, not the open. A row whose file is missing stays: the first
+// read forgets it, and verify names it.
 void collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog, bool segments);
 
 // A file of kReserveBytes that is given up when a full disk leaves no room to remove a session, and made again when there is.

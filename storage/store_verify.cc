@@ -32,14 +32,13 @@ std::string compare(const Catalog::ChunkRow& row, const FrameHeader& frame) {
 
 }  // namespace
 
-Status read_frame(const File& file, uint64_t offset, uint64_t bytes, std::vector<uint8_t>* out) {
+Result<std::span<const uint8_t>> read_frame(const File& file, uint64_t offset, uint64_t bytes, ReadBuffer* buffer) {
   KVRT_ASSIGN(uint64_t size, file.size());
   if (bytes > kChunkBytesMax + (1u << 20) || offset > size || bytes > size - offset) {
     return error(Code::kCorrupt, Detail::kFormat, "%llu bytes wanted at %llu, the file has %llu", static_cast<unsigned long long>(bytes),
                  static_cast<unsigned long long>(offset), static_cast<unsigned long long>(size));
   }
-  out->resize(static_cast<size_t>(bytes));
-  return file.pread(offset, *out);
+  return file.read(offset, static_cast<size_t>(bytes), buffer);
 }
 
 Status verify_segments(Env* env, const std::string& root, Codec* codec, std::span<const Catalog::SegmentRow> segments,
@@ -53,7 +52,7 @@ Status verify_segments(Env* env, const std::string& root, Codec* codec, std::spa
     if (row != nullptr && !still_there(*row)) return;  // removed since the rows were read
     faults->push_back({place(id, offset), what, row != nullptr ? row->session : ""});
   };
-  std::vector<uint8_t> buffer;
+  ReadBuffer buffer;
   for (const auto& segment : segments) {
     auto& users = rows[segment.row];
     auto file = env->open_read(segment.id.path(root));
@@ -77,8 +76,8 @@ Status verify_segments(Env* env, const std::string& root, Codec* codec, std::spa
     }
     for (const Frame& f : frames) {
       FrameHeader header;
-      Status status = read_frame(**file, f.offset, f.bytes, &buffer);
-      if (status.is_ok()) status = codec->check(buffer, &header);
+      auto frame = read_frame(**file, f.offset, f.bytes, &buffer);
+      Status status = frame.is_ok() ? codec->check(*frame, &header) : frame.take_status();
       std::string what = !status.is_ok() ? status.message() : f.row != nullptr ? compare(*f.row, header) : "";
       if (!what.empty()) report(segment.id, f.offset, named(f.key) + ": " + what, f.row);
       done += f.bytes;

@@ -13,8 +13,8 @@
 
 namespace kvrt {
 
-// `bytes` of the file at `offset` into `out`; CORRUPT before anything is allocated if the file does not hold them.
-Status read_frame(const File& file, uint64_t offset, uint64_t bytes, std::vector<uint8_t>* out);
+// `bytes` of the file at `offset`, until the buffer's next use; CORRUPT before anything is allocated if the file does not hold them.
+Result<std::span<const uint8_t>> read_frame(const File& file, uint64_t offset, uint64_t bytes, ReadBuffer* buffer);
 
 // Appends a fault per bad segment, frame, or row that does not fit its frame. CANCELLED when progress says so.
 Status verify_segments(Env* env, const std::string& root, Codec* codec, std::span<const Catalog::SegmentRow> segments,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/read_buffer.h"
 #include "runtime/base/status.h"
 
 namespace kvrt {
@@ -17,6 +18,9 @@ class File {
   virtual ~File() = default;
   // Exactly out.size() bytes from `offset`, or CORRUPT when the file ends before (message names file, offset and size).
   virtual Status pread(uint64_t offset, std::span<uint8_t> out) const = 0;
+  // The same for much at once, of a file that does not change any more. What the page cache lacks goes past it, straight to `buffer`: sooner,
+  // with less work, and without pushing others' pages out. Valid until the buffer's next use.
+  virtual Result<std::span<const uint8_t>> read(uint64_t offset, size_t bytes, ReadBuffer* buffer) const = 0;
   virtual Status append(std::span<const uint8_t> bytes) = 0;
   virtual Status sync() = 0;  // fdatasync
   virtual Result<uint64_t> size() const = 0;

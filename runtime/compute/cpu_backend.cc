@@ -5,7 +5,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/base/fp_env.h"
-#include "runtime/compute/cpu_memory.h"
+#include "runtime/base/host_memory.h"
 #include "runtime/compute/cpu_weights.h"
 #include "runtime/compute/rope.h"
 

@@ -5,11 +5,11 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/base/host_memory.h"
 #include "runtime/base/threads.h"
 #include "runtime/base/turn_lock.h"
 #include "runtime/compute/backend.h"
 #include "runtime/compute/cpu_kernels.h"
-#include "runtime/compute/cpu_memory.h"
 
 namespace kvrt {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "runtime/base/hash.h"
+#include "runtime/base/host_memory.h"
 #include "runtime/base/threads.h"
 #include "runtime/compute/backend.h"
-#include "runtime/compute/cpu_memory.h"
 
 namespace kvrt {
 

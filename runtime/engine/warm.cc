@@ -72,7 +72,8 @@ void ModelHost::loads_wanted(Session* session, Loads* to) {
   }
 }
 
-// Reads on several threads; the caller's reports progress. False when that stopped it.
+// Reads on several threads, of which some wait for the disk while the others decode; the caller's reports progress. False when that
+// stopped it.
 bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Progress& progress) {
   std::atomic<size_t> next{0}, done{0};
   std::atomic<bool> stop{false};
@@ -93,7 +94,7 @@ bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const P
       if (report && progress && !progress(n, loads.size())) stop = true;
     }
   };
-  size_t threads = std::max<size_t>(1, std::min<size_t>({engine_->threads(), loads.size() / 4, 8}));
+  size_t threads = std::max<size_t>(1, std::min<size_t>({2 * engine_->threads(), loads.size() / 4, 8}));
   std::vector<std::vector<uint8_t>> buffers(threads, std::vector<uint8_t>(kv_.block_bytes()));
   {
     std::vector<std::jthread> helpers;

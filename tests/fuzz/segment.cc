@@ -28,6 +28,11 @@ class MemoryFile final : public File {
     std::copy_n(bytes_.begin() + static_cast<ptrdiff_t>(offset), out.size(), out.begin());
     return {};
   }
+  Result<std::span<const uint8_t>> read(uint64_t offset, size_t bytes, ReadBuffer* buffer) const override {
+    const std::span<uint8_t> out(buffer->reserve(bytes), bytes);
+    KVRT_TRY(pread(offset, out));
+    return std::span<const uint8_t>(out);
+  }
   Status append(std::span<const uint8_t>) override { return error(Code::kIo, Detail::kNone, "read only"); }
   Status sync() override { return {}; }
   Result<uint64_t> size() const override { return uint64_t{bytes_.size()}; }

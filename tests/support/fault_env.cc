@@ -52,6 +52,10 @@ class FaultFile final : public File {
     KVRT_TRY(fault_status(plan_->next(Op::kOther), path_));
     return base_->pread(offset, out);
   }
+  Result<std::span<const uint8_t>> read(uint64_t offset, size_t bytes, ReadBuffer* buffer) const override {
+    KVRT_TRY(fault_status(plan_->next(Op::kOther), path_));
+    return base_->read(offset, bytes, buffer);
+  }
   Status append(std::span<const uint8_t> bytes) override {
     Fault fault = plan_->next(Op::kWrite);
     if (fault == Fault::kShort || fault == Fault::kTornKill) (void)base_->append(bytes.first(bytes.size() / 2)).is_ok();

@@ -1,5 +1,6 @@
 #include "runtime/base/env.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -50,6 +51,38 @@ TEST_F(EnvTest, WritesAndReadsBack) {
   Status cut = (*again)->pread(7, out);
   EXPECT_EQ(cut.code(), Code::kCorrupt);
   EXPECT_NE(cut.message().find(at("f")), std::string::npos) << cut.message();
+}
+
+// From the page cache, past it, and where only a part is cached: the same bytes, and the same errors.
+TEST_F(EnvTest, LargeReadsColdAndWarm) {
+  std::vector<uint8_t> want((3u << 20) + 1234);
+  for (size_t i = 0; i < want.size(); i++) want[i] = static_cast<uint8_t>(i * 2654435761u >> 13);
+  auto made = env_->create_new(at("large"));
+  ASSERT_TRUE(made.is_ok() && (*made)->append(want).is_ok() && (*made)->sync().is_ok());
+  const size_t end = want.size(),
+               ranges[][2] = {{0, 1000}, {0, 1u << 20}, {777, 300'000}, {(2u << 20) - 3, 1u << 20}, {end - 200'001, 200'001},
+                              {0, end},  {end - 7, 7}};
+  const int fd = ::open(at("large").c_str(), O_RDONLY);
+  ASSERT_GE(fd, 0);
+  ReadBuffer buffer;
+  for (const char* state : {"warm", "cold", "part"}) {
+    auto file = env_->open_read(at("large"));
+    ASSERT_TRUE(file.is_ok());
+    for (const auto& [offset, bytes] : ranges) {
+      uint8_t byte;
+      ASSERT_TRUE(*state == 'w' || ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
+      ASSERT_TRUE(*state != 'p' || ::pread(fd, &byte, 1, static_cast<off_t>(offset)) == 1);
+      auto got = (*file)->read(offset, bytes, &buffer);
+      ASSERT_TRUE(got.is_ok()) << got.status().message();
+      EXPECT_TRUE(std::equal(got->begin(), got->end(), want.begin() + static_cast<ptrdiff_t>(offset),
+                             want.begin() + static_cast<ptrdiff_t>(offset + bytes)))
+          << state << " " << offset << " + " << bytes;
+    }
+    auto past = (*file)->read(end - 200'000, 200'001, &buffer);
+    EXPECT_EQ(past.status().code(), Code::kCorrupt) << state;
+    EXPECT_NE(past.status().message().find(at("large")), std::string::npos) << past.status().message();
+  }
+  ::close(fd);
 }
 
 TEST_F(EnvTest, AMappedFileOutlivesItsName) {

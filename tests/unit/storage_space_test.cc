@@ -139,6 +139,35 @@ TEST_F(Space, SparseSegmentsAreWrittenAnew) {
   expect_no_stray_files();
 }
 
+// Wherever gc is stopped while it writes a segment anew, the store has what it had.
+TEST_F(Space, StoppedWhileASegmentIsWrittenAnew) {
+  Chain trunk(token_run(96, 60), kBytesPerToken);
+  auto longer = trunk.tokens;
+  for (int32_t t : token_run(320, 61)) longer.push_back(t);
+  save("whole", Chain(longer, kBytesPerToken));
+  save("trunk", trunk);
+  ASSERT_OK(store_->remove("", "whole"));
+  const uint64_t before = store_->info()->disk_bytes;
+  env_.tick_ns = 1'000'000'000;  // every slice is over at once
+  int stops = 0;
+  for (bool whole = false; !whole; ++stops) {
+    ASSERT_LT(stops, 1000);
+    int left = stops;
+    auto report = store_->gc([&](uint64_t, uint64_t) { return left-- > 0; });
+    whole = report.is_ok();
+    if (!whole) {
+      ASSERT_EQ(report.status().code(), Code::kCancelled);
+    } else {
+      EXPECT_GT(report->segments_removed, 0u);
+    }
+    EXPECT_EQ(readable_chunks(store_.get(), trunk), trunk.nodes.size()) << stops;
+    expect_clean();
+    if (whole || store_->info()->disk_bytes == before) expect_no_stray_files();  // else the old one is in the trash
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(stops, 6 + static_cast<int>(trunk.nodes.size())) << "not within it";
+}
+
 // A list counts without walking where nothing was shared or lost since; what it says is what stat finds.
 TEST_F(Space, AListSaysWhatStatSays) {
   Chain trunk(token_run(96, 70), 16);

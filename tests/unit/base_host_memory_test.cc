@@ -1,4 +1,4 @@
-#include "runtime/compute/cpu_memory.h"
+#include "runtime/base/host_memory.h"
 
 #include <gtest/gtest.h>
 

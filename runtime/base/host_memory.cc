@@ -1,4 +1,4 @@
-#include "runtime/compute/cpu_memory.h"
+#include "runtime/base/host_memory.h"
 
 #include <sys/mman.h>
 
@@ -12,7 +12,7 @@
 namespace kvrt {
 namespace {
 
-constexpr uint64_t kPage = 4096, kHugePage = 2u << 20;
+constexpr uint64_t kPage = 4096;
 
 Status populate_pages(uint8_t* data, uint64_t bytes) {
   while (madvise(data, bytes, MADV_POPULATE_WRITE) != 0) {
