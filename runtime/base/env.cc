@@ -88,15 +88,7 @@ class PosixFile final : public File {
 
   // At least `bytes` from a page's begin on, past the page cache. False: there it is better, or it can only be read there.
   bool read_direct(uint64_t offset, size_t bytes, uint8_t* to) const {
-    std::call_once(direct_once_, [&] {
-      auto size = this->size();
-      if (!size.is_ok() || *size == 0) return;
-      void* base =
-          ::mmap(nullptr, *size, PROT_READ, MAP_SHARED, fd_.get(), 0);  // never touched: it is there to be asked for what is cached
-      if (base == MAP_FAILED) return;
-      cached_ = {static_cast<uint8_t*>(base), *size};
-      direct_ = Fd(::open(("/proc/self/fd/" + std::to_string(fd_.get())).c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
-    });
+    std::call_once(direct_once_, [&] { open_direct(); });
     if (!direct_.ok() || offset + bytes > cached_.size()) return false;
     const size_t whole = (bytes + kPage - 1) & ~(kPage - 1);
     std::vector<unsigned char> pages(whole / kPage);
@@ -109,6 +101,17 @@ class PosixFile final : public File {
       done += static_cast<size_t>(n);
     }
     return true;
+  }
+
+  // The same file once more, and a mapping that is never touched: it is there to be asked for what is cached.
+  void open_direct() const {
+    const std::string path = "/proc/self/fd/" + std::to_string(fd_.get());
+    auto size = this->size();
+    if (!size.is_ok() || *size == 0) return;
+    void* base = ::mmap(nullptr, *size, PROT_READ, MAP_SHARED, fd_.get(), 0);
+    if (base == MAP_FAILED) return;
+    cached_ = {static_cast<uint8_t*>(base), *size};
+    direct_ = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
   }
 
   static constexpr uint64_t kPage = 4096;
