@@ -4,6 +4,7 @@
   ./dev bench [--model smollm2|smollm2-q4_0|gemma3|PATH ...] [--isa avx2] [--pairs 5] [--quick] [--json FILE]
   ./dev bench --neighbour          decode beside a foreign busy process, against one thread alone
   ./dev bench --kv-formats int8    decode with another KV format, against kvrt's own f16
+  ./dev bench --resume             resume of 2,048 tokens by codec, from the page cache and from the disk, against the peer's state load
 
 The peer is llama-cpp-python of PyPI, compiled for this machine into build/peer, or for AVX2 into build/peer-avx2 where kvrt runs with
 --isa avx2; its settings are swept before and the fastest taken for each kind of figure. A ratio is kvrt over the peer for speeds, the peer over
@@ -204,6 +205,26 @@ def neighbour(a, kvrt, peer):
     return ratios
 
 
+def resume(a, path, peer):
+    """A resume's time over that of the peer's state load, both into memory that has its pages; files where TMPDIR says."""
+    what, ratios = {"prompt": [], "depth": [], "batch": [], "state": [2048], "runs": 5}, {}
+    command = [pathlib.Path(a.build) / "bin/saving", path, "--tokens", 20, "--runs", 5]
+    for i in range(a.pairs):
+        say(f"resume, round {i + 1} of {a.pairs}")
+        theirs = peer.measure([what])["state_2048"]
+        lines = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+        for ours in (line for line in map(json.loads, lines) if "load" in line):
+            for name, key, other in (("warm", "resume_ms", "load_ms"), ("cold", "cold_ms", "cold_load_ms")):
+                row = {"kvrt_ms": ours[key], "peer_ms": theirs[other], "ratio": ours[key] / theirs[other]}
+                ratios.setdefault(f"{ours['codec']} {name}", []).append(row)
+    print("\nresume of 2,048 tokens over the peer's state load (gates: zstd warm 3, none warm 1.2, cold 1)")
+    for key, values in ratios.items():
+        r = sorted(v["ratio"] for v in values)
+        ms = [statistics.median(v[side] for v in values) for side in ("kvrt_ms", "peer_ms")]
+        print(f"{key:10} {ms[0]:6.1f} ms {ms[1]:6.1f} ms {statistics.median(r):6.2f}   {r[0]:.2f} .. {r[-1]:.2f}")
+    return ratios
+
+
 def kv_formats(a, kvrt):
     """decode at depth with other KV formats over the same with f16; kvrt alone."""
     what, ratios = {"depth": [2048, 8000], "runs": 3}, {}
@@ -233,6 +254,7 @@ def arguments():
     parser.add_argument("--no-sweep", action="store_true", help="the peer with its defaults: not its best")
     parser.add_argument("--neighbour", action="store_true", help="measure beside a busy process instead")
     parser.add_argument("--kv-formats", nargs="+", metavar="FORMAT", help="measure these against f16 instead")
+    parser.add_argument("--resume", action="store_true", help="measure resumes from the store instead")
     parser.add_argument("--text", help="file to take tokens from")
     parser.add_argument("--json", default=str(ROOT / "build/bench.json"), help="where all runs go (default: build/bench.json)")
     parser.add_argument("--build", default=str(ROOT / "build/release"), help="where kvrt was built")
@@ -260,13 +282,15 @@ def main():
             # Gemma's long contexts are no goal.
             plan = QUICK if a.quick else FULL[:1] if name == "gemma3" else FULL
             kvrt, peer = Kvrt(a, path, text), Peer(a, python, path, text)
-            if a.no_sweep or a.kv_formats:
+            if a.no_sweep or a.kv_formats or a.resume:
                 peer.plain()
             else:
                 peer.sweep([{"prompt": [], "depth": [0], "batch": []}] if a.neighbour else plan)
             entry = {"file": path.name, "sha256": peers.sha256(path), "peer_settings": peer.settings, "peer_sweep": peer.swept}
             if a.neighbour:
                 entry["neighbour"] = neighbour(a, kvrt, peer)
+            elif a.resume:
+                entry["resume"] = resume(a, path, peer)
             elif a.kv_formats:
                 entry["kv_formats"] = kv_formats(a, kvrt)
             else:

@@ -7,7 +7,8 @@
 prefill   tokens per second of one sequence into an empty cache
 decode    tokens per second of one sequence behind `depth` tokens, one call per token: groups decode_0 and decode_deep
 batch     tokens per second summed over sequences of 128 tokens each
-state     one sequence saved to a file (in place, no fsync) and loaded again: bytes, milliseconds, and the first token afterwards
+state     one sequence saved to a file (in place, no fsync) and loaded again, from the page cache and from the disk: bytes, milliseconds, and
+          the first token afterwards
 A group is measured with its settings, {"prefill": {"threads": 2, "flash": 1, "ubatch": 512, "mmap": 1}, ...}; one that has none is left
 out. --sweep finds them: the fastest of threads (1 to --threads), flash attention, micro-batch, and mmap or not, by group.
 Figures are medians of the runs, of one run beyond 4,096 tokens; Python is in no measured loop but for the one call per step.
@@ -121,10 +122,22 @@ def measure_decode(c, tokens, sequences, depth, steps, runs):
     return speeds
 
 
+def drop_pages(path):
+    """The file leaves the page cache (stays, on a file system that is nothing else)."""
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
 def measure_state(c, tokens, runs):
     ids = (llama.llama_token * len(tokens))(*tokens)
     got = ctypes.c_size_t(0)
-    times = {"save_ms": [], "load_ms": [], "first_decode_ms": []}
+    times = {"save_ms": [], "load_ms": [], "cold_load_ms": [], "first_decode_ms": []}
+
+    def load(path):
+        return seconds(lambda: llama.llama_state_seq_load_file(c.ctx, path, 0, ids, len(tokens), ctypes.byref(got)))
+
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "sequence").encode()
         c.clear()
@@ -132,7 +145,10 @@ def measure_state(c, tokens, runs):
         for _ in range(runs):
             times["save_ms"].append(seconds(lambda: llama.llama_state_seq_save_file(c.ctx, path, 0, ids, len(tokens))))
             c.clear()
-            times["load_ms"].append(seconds(lambda: llama.llama_state_seq_load_file(c.ctx, path, 0, ids, len(tokens), ctypes.byref(got))))
+            times["load_ms"].append(load(path))
+            drop_pages(path)
+            c.clear()
+            times["cold_load_ms"].append(load(path))
             times["first_decode_ms"].append(seconds(lambda: c.step([(tokens[0], len(tokens), 0, True)])))
             c.cut(0, len(tokens))
         size = os.path.getsize(path)

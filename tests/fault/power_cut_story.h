@@ -28,7 +28,8 @@ struct Known {
   size_t length = 0;
   uint8_t id = 0;
   bool pinned = false;
-  bool kv = false;  // its KV was to be durable
+  bool kv = false;       // its KV was to be durable
+  bool expired = false;  // its pin alone keeps it
 };
 using World = std::map<std::string, Known>;
 
@@ -93,13 +94,15 @@ class Story {
         world.erase(first);
         return store->rename("", first, to);
       }
-      case Act::kPin:
+      case Act::kPin: {
         if (first.empty()) return {};
-        world[first].pinned = !world[first].pinned;
-        return store->pin("", first, world[first].pinned);
+        const bool pinned = world[first].pinned = !world[first].pinned;
+        if (world[first].expired) world.erase(first);
+        return store->pin("", first, pinned);
+      }
       case Act::kExpire: {
         if (first.empty()) return {};
-        if (!world[first].pinned) world.erase(first);
+        if (!(world[first].expired = world[first].pinned)) world.erase(first);
         KVRT_TRY(store->set_ttl("", first, 60));
         static_cast<FaultEnv*>(env_)->unix_offset_ms += kLaterMs;
         return store->gc(nullptr).take_status();
@@ -126,6 +129,7 @@ class Story {
     o.durability = durability;
     known.gen++;
     known.kv = durability == Durability::kKv;
+    known.expired = false;  // a save says anew when that is
     world[name] = known;
     return save_chain(store.get(), name, chain_of(known.kind, known.length), o).take_status();
   }
