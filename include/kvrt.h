@@ -522,9 +522,9 @@ KVRT_API kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, si
 /* NAME_TAKEN when `to` exists. Handles that have it open under the old name are as if it had been removed. */
 KVRT_API kvrt_status kvrt_store_rename(kvrt_store* store, const char* domain, size_t domain_size, const char* from, size_t from_size,
                                        const char* to, size_t to_size);
-/* pinned 1 to 255: gc leaves it, expired or not; 0: not pinned. It is also a priority. When a save finds no room, sessions lose their KV, not
- * their tokens: first those of the saver's domain that are not pinned, then others that are not pinned, those used longest ago first; then
- * those of its domain that are pinned less than the saved one. */
+/* pinned 1 to 255: gc leaves it, expired or not; 0: not pinned, and its expiry counts again. It is also a priority. When a save finds no room,
+ * sessions lose their KV, not their tokens: first those of the saver's domain that are not pinned, then others that are not pinned, those used
+ * longest ago first; then those of its domain that are pinned less than the saved one. */
 KVRT_API kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                     uint32_t pinned);
 /* From now on; 0: for ever. An expired session is NOT_FOUND, and gc removes it. */
