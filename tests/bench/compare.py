@@ -213,7 +213,7 @@ def resume(a, path, peer):
         say(f"resume, round {i + 1} of {a.pairs}")
         theirs = peer.measure([what])["state_2048"]
         lines = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
-        for ours in (line for line in map(json.loads, lines) if "load" in line):
+        for ours in (json.loads(line) for line in lines if line.startswith('{"load"')):
             for name, key, other in (("warm", "resume_ms", "load_ms"), ("cold", "cold_ms", "cold_load_ms")):
                 row = {"kvrt_ms": ours[key], "peer_ms": theirs[other], "ratio": ours[key] / theirs[other]}
                 ratios.setdefault(f"{ours['codec']} {name}", []).append(row)
