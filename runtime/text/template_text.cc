@@ -29,7 +29,9 @@ bool is_ascii(std::string_view s) {
 size_t find_text(std::string_view s, std::string_view needle, size_t from) {
   if (from > s.size()) return std::string_view::npos;
   if (needle.empty()) return from;
-  const void* found = memmem(s.data() + from, s.size() - from, needle.data(), needle.size());
+  const char* begin = s.data() + from;
+  const size_t size = s.size() - from;
+  const void* found = needle.size() == 1 ? memchr(begin, needle[0], size) : memmem(begin, size, needle.data(), needle.size());
   return found == nullptr ? std::string_view::npos : static_cast<size_t>(static_cast<const char*>(found) - s.data());
 }
 
