@@ -527,7 +527,7 @@ KVRT_API kvrt_status kvrt_store_rename(kvrt_store* store, const char* domain, si
  * longest ago first; then those of its domain that are pinned less than the saved one. */
 KVRT_API kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                     uint32_t pinned);
-/* From now on; 0: for ever. An expired session is NOT_FOUND, and gc removes it. */
+/* From now on; 0: for ever. An expired session that is not pinned is NOT_FOUND, and gc removes it. */
 KVRT_API kvrt_status kvrt_store_set_ttl(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                         uint64_t seconds);
 

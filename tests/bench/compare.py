@@ -38,12 +38,22 @@ AT_ONCE_MS = 60000  # no step takes so long: rows alone bound it
 DECODE_TOKENS = 64
 
 
-def run(command, label, environment=None):
-    """The JSON object on the last line of a program's output."""
+def lines_of(command, label, environment=None):
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, env=os.environ | (environment or {}))
     if done.returncode != 0:
         sys.exit(f"{label} exits {done.returncode}: {' '.join(map(str, command))}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return done.stdout.splitlines()
+
+
+def run(command, label, environment=None):
+    """The JSON object on the last line of a program's output."""
+    return json.loads(lines_of(command, label, environment)[-1])
+
+
+def spread(rows):
+    """The median ratio of the pairs, the least and the greatest."""
+    r = sorted(row["ratio"] for row in rows)
+    return f"{statistics.median(r):5.2f}   {r[0]:.2f} .. {r[-1]:.2f}"
 
 
 def flat(result):
@@ -200,8 +210,7 @@ def neighbour(a, kvrt, peer):
             values.append({"alone": alone[side], "beside": beside[side], "ratio": beside[side] / alone[side]})
     print(f"\ndecode at 0: {a.threads} threads beside a foreign busy process, over one thread alone (gate 0.7)")
     for side, values in ratios.items():
-        r = sorted(v["ratio"] for v in values)
-        print(f"{side:6} {statistics.median(r):5.2f}   {r[0]:.2f} .. {r[-1]:.2f}")
+        print(f"{side:6} {spread(values)}")
     return ratios
 
 
@@ -212,16 +221,14 @@ def resume(a, path, peer):
     for i in range(a.pairs):
         say(f"resume, round {i + 1} of {a.pairs}")
         theirs = peer.measure([what])["state_2048"]
-        lines = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
-        for ours in (json.loads(line) for line in lines if line.startswith('{"load"')):
+        for ours in (json.loads(line) for line in lines_of(command, "saving") if line.startswith('{"load"')):
             for name, key, other in (("warm", "resume_ms", "load_ms"), ("cold", "cold_ms", "cold_load_ms")):
                 row = {"kvrt_ms": ours[key], "peer_ms": theirs[other], "ratio": ours[key] / theirs[other]}
                 ratios.setdefault(f"{ours['codec']} {name}", []).append(row)
     print("\nresume of 2,048 tokens over the peer's state load (gates: zstd warm 3, none warm 1.2, cold 1)")
     for key, values in ratios.items():
-        r = sorted(v["ratio"] for v in values)
         ms = [statistics.median(v[side] for v in values) for side in ("kvrt_ms", "peer_ms")]
-        print(f"{key:10} {ms[0]:6.1f} ms {ms[1]:6.1f} ms {statistics.median(r):6.2f}   {r[0]:.2f} .. {r[-1]:.2f}")
+        print(f"{key:10} {ms[0]:6.1f} ms {ms[1]:6.1f} ms  {spread(values)}")
     return ratios
 
 
@@ -239,8 +246,7 @@ def kv_formats(a, kvrt):
                 ratios.setdefault(f"{kv} {key}", []).append({"f16": f16, kv: other, "ratio": other / f16})
     print("\ndecode over kvrt's own with f16 KV")
     for key, values in ratios.items():
-        r = sorted(v["ratio"] for v in values)
-        print(f"{key:32} {statistics.median(r):5.2f}   {r[0]:.2f} .. {r[-1]:.2f}")
+        print(f"{key:32} {spread(values)}")
     return ratios
 
 

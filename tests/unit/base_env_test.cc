@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -29,6 +31,16 @@ class EnvTest : public testing::Test {
     return ::lstat(path.c_str(), &st) == 0 ? st.st_mode & 07777 : 0;
   }
   static std::vector<uint8_t> text(const std::string& s) { return std::vector<uint8_t>(s.begin(), s.end()); }
+  // Of its first bytes, pages that the page cache holds; SIZE_MAX: this file system has no direct I/O, or does not say.
+  static size_t cached_pages(const std::string& path, size_t bytes) {
+    const Fd direct(::open(path.c_str(), O_RDONLY | O_DIRECT));
+    void* base = direct.ok() ? ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, direct.get(), 0) : MAP_FAILED;
+    if (base == MAP_FAILED) return SIZE_MAX;
+    std::vector<unsigned char> pages(bytes / 4096);
+    const bool told = ::mincore(base, bytes, pages.data()) == 0;
+    ::munmap(base, bytes);
+    return told ? static_cast<size_t>(std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return p & 1; })) : SIZE_MAX;
+  }
   void make_file(const std::string& name, const std::string& content) { std::ofstream(at(name)) << content; }
 
   Env* env_ = posix_env();
@@ -83,6 +95,19 @@ TEST_F(EnvTest, LargeReadsColdAndWarm) {
     EXPECT_NE(past.status().message().find(at("large")), std::string::npos) << past.status().message();
   }
   ::close(fd);
+}
+
+TEST_F(EnvTest, ColdReadsLeaveThePageCacheAlone) {
+  constexpr size_t kBytes = 2u << 20;
+  auto made = env_->create_new(at("cold"));
+  ASSERT_TRUE(made.is_ok() && (*made)->append(std::vector<uint8_t>(kBytes, 7)).is_ok() && (*made)->sync().is_ok());
+  const Fd fd(::open(at("cold").c_str(), O_RDONLY));
+  ASSERT_TRUE(fd.ok() && ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED) == 0);
+  const size_t before = cached_pages(at("cold"), kBytes);
+  auto file = env_->open_read(at("cold"));
+  ReadBuffer buffer;
+  ASSERT_TRUE(file.is_ok() && (*file)->read(0, kBytes, &buffer).is_ok());
+  EXPECT_EQ(cached_pages(at("cold"), kBytes), before);
 }
 
 TEST_F(EnvTest, AMappedFileOutlivesItsName) {

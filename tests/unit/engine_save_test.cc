@@ -134,7 +134,7 @@ TEST_F(EngineSave, WaitingForBlocksKeepsNobodyFromTheLock) {
   env_.on_create = [&](const std::string& path) {
     if (path.rfind(".seg") != path.size() - 4) return;
     ASSERT_OK(host_->begin(older, generate));
-    while (host_->next(older, 20)->type == EventType::kProgress) continue;
+    while (host_->next(older, 200)->type == EventType::kProgress) continue;
     ASSERT_OK(host_->begin(younger, generate));
     std::atomic<bool> over{false};
     std::jthread looker([&] {
