@@ -74,7 +74,7 @@ class StoreImpl final : public Store {
   void remake_reserve();
   Result<bool> gc_rows(Collection* c);
   Result<bool> gc_trash(Collection* c);
-  Result<bool> gc_log(Collection* c);
+  Status gc_log(Collection* c);
   Result<bool> gc_orphans(Collection* c);
 
   Env* const env_;
@@ -103,9 +103,14 @@ struct StoreImpl::Collection {
   std::vector<std::string> directories;  // to look through for orphans, last first
   bool listed = false;
   uint64_t slice_end = 0;
-  std::function<bool()> go_on;  // a new slice; none: it cannot be stopped
+  std::function<bool()> go_on;  // begins a slice; none: it cannot be stopped
   int64_t compacted = 0;        // segments up to this row were looked at
   uint64_t rewritten = 0;
+
+  Status next_slice() const {
+    if (!go_on || go_on()) return {};
+    return error(Code::kCancelled, Detail::kNone, "gc was stopped");
+  }
 };
 
 }  // namespace kvrt

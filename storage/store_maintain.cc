@@ -129,12 +129,16 @@ Result<bool> StoreImpl::gc_trash(Collection* c) {
   return gone > 0;
 }
 
-// So that no slice has much to fold in: each wrote a part of it.
-Result<bool> StoreImpl::gc_log(Collection*) {
+// A slice for what the others wrote to the log, where it is enough of one.
+Status StoreImpl::gc_log(Collection* c) {
+  {
+    std::lock_guard lock(mutex_);
+    if (catalog_.log_bytes() < kLogBytesMax / 4) return {};
+  }
+  KVRT_TRY(c->next_slice());
   std::lock_guard lock(mutex_);
-  if (catalog_.log_bytes() < kLogBytesMax / 4) return false;
   fold_log(0);
-  return true;
+  return {};
 }
 
 // Files that no row names and that no save is writing.
@@ -184,10 +188,9 @@ Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t 
   using Slice = Result<bool> (StoreImpl::*)(Collection*);
   for (Slice slice : {&StoreImpl::gc_rows, &StoreImpl::gc_sparse, &StoreImpl::gc_trash, &StoreImpl::gc_orphans}) {
     for (bool more = true; more;) {
-      if (!c.go_on()) return error(Code::kCancelled, Detail::kNone, "gc was stopped");
+      KVRT_TRY(c.next_slice());
       KVRT_ASSIGN(more, (this->*slice)(&c));
-      KVRT_ASSIGN(const bool folds, gc_log(&c));
-      if (folds && !c.go_on()) return error(Code::kCancelled, Detail::kNone, "gc was stopped");
+      KVRT_TRY(gc_log(&c));
     }
   }
   {

@@ -83,7 +83,7 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
 }
 
 // Writes the segment's live chunks into a new one; the bytes written. What cannot be read stays where it is, for its reader to find out.
-// Each wait for the disk is a slice of its own.
+// Sealing waits for the disk, and so does publishing, twice: each is in a slice of its own.
 Result<uint64_t> StoreImpl::compact(const Catalog::SegmentRow& segment, Collection* c) {
   std::vector<ChunkPlace> chunks;
   {
@@ -101,14 +101,10 @@ Result<uint64_t> StoreImpl::compact(const Catalog::SegmentRow& segment, Collecti
       if (!writer->discard()) *litter = true;
     }
   } discard{writer.get(), &litter_};
-  const auto next_slice = [&]() -> Status {
-    if (!c->go_on || c->go_on()) return {};
-    return error(Code::kCancelled, Detail::kNone, "gc was stopped");
-  };
   std::vector<ChunkPlace> moved;
   CodecPool::Lease codec(&codecs_);
   for (const ChunkPlace& chunk : chunks) {
-    if (env_->now_ns() >= c->slice_end) KVRT_TRY(next_slice());
+    if (env_->now_ns() >= c->slice_end) KVRT_TRY(c->next_slice());
     auto frame = read_frame(**file, chunk.offset, chunk.bytes, codec->read_buffer());
     if (!frame.is_ok()) continue;
     auto header = parse_frame(*frame);
@@ -117,11 +113,11 @@ Result<uint64_t> StoreImpl::compact(const Catalog::SegmentRow& segment, Collecti
     KVRT_TRY(writer->append(chunk.key, *frame));
   }
   if (moved.empty()) return uint64_t{0};
-  KVRT_TRY(next_slice());
+  KVRT_TRY(c->next_slice());
   KVRT_TRY(writer->seal(true));
-  KVRT_TRY(next_slice());
+  KVRT_TRY(c->next_slice());
   KVRT_TRY(writer->publish(true));
-  KVRT_TRY(next_slice());
+  KVRT_TRY(c->next_slice());
   std::lock_guard lock(mutex_);
   const NewSegment to{writer->id(), writer->bytes(), true, moved};
   uint64_t count = 0;

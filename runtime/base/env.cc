@@ -18,6 +18,7 @@
 #include <mutex>
 
 #include "runtime/base/hash.h"
+#include "runtime/base/host_memory.h"
 #include "runtime/base/paths.h"
 
 namespace kvrt {
@@ -47,8 +48,8 @@ class PosixFile final : public File {
   }
 
   Result<std::span<const uint8_t>> read(uint64_t offset, size_t bytes, ReadBuffer* buffer) const override {
-    const uint64_t begin = offset & ~(kPage - 1), skip = offset - begin;
-    uint8_t* to = buffer->reserve((skip + bytes + kPage - 1) & ~(kPage - 1));
+    const uint64_t begin = offset & ~(kSmallPage - 1), skip = offset - begin;
+    uint8_t* to = buffer->reserve((skip + bytes + kSmallPage - 1) & ~(kSmallPage - 1));
     if (bytes < kDirectMin || !read_direct(begin, skip + bytes, to)) KVRT_TRY(pread(offset, {to + skip, bytes}));
     return std::span<const uint8_t>(to + skip, bytes);
   }
@@ -90,14 +91,14 @@ class PosixFile final : public File {
   bool read_direct(uint64_t offset, size_t bytes, uint8_t* to) const {
     std::call_once(direct_once_, [&] { open_direct(); });
     if (!direct_.ok() || offset + bytes > cached_.size()) return false;
-    const size_t whole = (bytes + kPage - 1) & ~(kPage - 1);
-    std::vector<unsigned char> pages(whole / kPage);
+    const size_t whole = (bytes + kSmallPage - 1) & ~(kSmallPage - 1);
+    std::vector<unsigned char> pages(whole / kSmallPage);
     if (::mincore(cached_.data() + offset, bytes, pages.data()) != 0) return false;
     if (std::all_of(pages.begin(), pages.end(), [](unsigned char page) { return page & 1; })) return false;
     size_t done = 0;
     while (done < bytes) {  // the file's last page is a short one
       ssize_t n = retry_eintr([&] { return ::pread(direct_.get(), to + done, whole - done, static_cast<off_t>(offset + done)); });
-      if (n <= 0 || (static_cast<size_t>(n) % kPage != 0 && done + static_cast<size_t>(n) < bytes)) return false;
+      if (n <= 0 || (static_cast<size_t>(n) % kSmallPage != 0 && done + static_cast<size_t>(n) < bytes)) return false;
       done += static_cast<size_t>(n);
     }
     return true;
@@ -114,7 +115,6 @@ class PosixFile final : public File {
     direct_ = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
   }
 
-  static constexpr uint64_t kPage = 4096;
   static constexpr size_t kDirectMin = 128u << 10;  // less costs the device about the same alone as with its neighbours
   Fd fd_;
   std::string path_;

@@ -12,15 +12,13 @@
 namespace kvrt {
 namespace {
 
-constexpr uint64_t kPage = 4096;
-
 Status populate_pages(uint8_t* data, uint64_t bytes) {
   while (madvise(data, bytes, MADV_POPULATE_WRITE) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;
     if (errno == ENOMEM || errno == EFAULT) {
       return error(Code::kNoMemory, Detail::kNone, "cannot back %llu bytes with memory", static_cast<unsigned long long>(bytes));
     }
-    for (uint64_t at = 0; at < bytes; at += kPage) {  // unknown to this kernel: touch, changing nothing
+    for (uint64_t at = 0; at < bytes; at += kSmallPage) {  // unknown to this kernel: touch, changing nothing
       volatile uint8_t* byte = data + at;
       *byte = *byte;
     }
@@ -32,12 +30,12 @@ Status populate_pages(uint8_t* data, uint64_t bytes) {
 }  // namespace
 
 Result<HostMemory> HostMemory::map(uint64_t bytes, bool populate) {
-  const uint64_t align = bytes >= kHugePage ? kHugePage : kPage;
+  const uint64_t align = bytes >= kHugePage ? kHugePage : kSmallPage;
   HostMemory memory;
   if (bytes == 0) return memory;
   if (bytes > UINT64_MAX / 2) return error(Code::kNoMemory, Detail::kNone, "%llu bytes of memory", static_cast<unsigned long long>(bytes));
   const uint64_t rounded = (bytes + align - 1) & ~(align - 1);
-  const uint64_t total = rounded + (align > kPage ? align : 0);
+  const uint64_t total = rounded + (align > kSmallPage ? align : 0);
   // Huge pages need an aligned start; the slack before and after is never touched and costs address space alone.
   void* mapping = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) {
@@ -53,7 +51,7 @@ Result<HostMemory> HostMemory::map(uint64_t bytes, bool populate) {
 }
 
 Status HostMemory::populate(uint64_t offset, uint64_t bytes) {
-  const uint64_t begin = offset & ~(kPage - 1), end = (offset + bytes + kPage - 1) & ~(kPage - 1);
+  const uint64_t begin = offset & ~(kSmallPage - 1), end = (offset + bytes + kSmallPage - 1) & ~(kSmallPage - 1);
   return bytes == 0 ? Status() : populate_pages(data_ + begin, end - begin);
 }
 

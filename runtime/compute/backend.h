@@ -84,7 +84,8 @@ class Backend {
 
   // Memory. `populate`: touch pages now, in huge pages where the system gives them; else on first use.
   virtual Result<std::unique_ptr<Buffer>> alloc(uint64_t bytes, bool populate) = 0;
-  virtual void upload(uint8_t* device, std::span<const uint8_t> host) = 0;
+  // What fill writes, in place where the host reaches the device's memory. Any thread.
+  virtual void upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) = 0;
   virtual void download(std::span<uint8_t> host, const uint8_t* device) = 0;
   virtual void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) = 0;
   virtual void clear(uint8_t* device, uint64_t bytes) = 0;  // to zeros

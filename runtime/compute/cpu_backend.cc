@@ -29,7 +29,9 @@ Result<std::unique_ptr<Buffer>> CpuBackend::alloc(uint64_t bytes, bool populate)
   return std::unique_ptr<Buffer>(std::make_unique<HostBuffer>(std::move(memory)));
 }
 
-void CpuBackend::upload(uint8_t* device, std::span<const uint8_t> host) { std::copy(host.begin(), host.end(), device); }
+void CpuBackend::upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) {
+  fill({device, bytes});
+}
 void CpuBackend::download(std::span<uint8_t> host, const uint8_t* device) { std::copy_n(device, host.size(), host.data()); }
 void CpuBackend::clear(uint8_t* device, uint64_t bytes) { std::memset(device, 0, bytes); }
 void CpuBackend::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) { std::memmove(to, from, bytes); }

@@ -26,7 +26,7 @@ class CpuBackend final : public Backend {
   CpuBackend(const CpuKernels* kernels, uint32_t threads) : kernels_(*kernels), pool_(threads), scratch_(pool_.size()) {}
 
   Result<std::unique_ptr<Buffer>> alloc(uint64_t bytes, bool populate) override;
-  void upload(uint8_t* device, std::span<const uint8_t> host) override;
+  void upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) override;
   void download(std::span<uint8_t> host, const uint8_t* device) override;
   void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) override;
   void clear(uint8_t* device, uint64_t bytes) override;

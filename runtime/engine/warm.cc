@@ -2,7 +2,6 @@
 // stays a hole, which plan() computes. Resuming and sharing a prefix across restarts are this one loop.
 #include <algorithm>
 #include <atomic>
-#include <functional>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -77,16 +76,15 @@ void ModelHost::loads_wanted(Session* session, Loads* to) {
 bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Progress& progress) {
   std::atomic<size_t> next{0}, done{0};
   std::atomic<bool> stop{false};
-  auto work = [&](std::vector<uint8_t>& bytes, bool report) {
+  auto work = [&](bool report) {
     for (size_t i; !stop && (i = next.fetch_add(1)) < loads.size();) {
       ChunkLoad& load = loads[i];
       load.tried = true;
       try {
-        load.state = store->read(load.node, block_layout(kv_.format), bytes, &load.damage);
-        if (load.state == ChunkState::kOk) {
-          from_payload(kv_, bytes);
-          engine_->backend()->upload(block_data(load.block), bytes);
-        }
+        engine_->backend()->upload(block_data(load.block), kv_.block_bytes(), [&](std::span<uint8_t> block) {
+          load.state = store->read(load.node, block_layout(kv_.format), block, &load.damage);
+          if (load.state == ChunkState::kOk) from_payload(kv_, block);
+        });
       } catch (const std::bad_alloc&) {
         load.state = ChunkState::kAbsent;  // a hole; an exception must not leave a thread
       }
@@ -95,15 +93,14 @@ bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const P
     }
   };
   size_t threads = std::max<size_t>(1, std::min<size_t>({2 * engine_->threads(), loads.size() / 4, 8}));
-  std::vector<std::vector<uint8_t>> buffers(threads, std::vector<uint8_t>(kv_.block_bytes()));
   {
     std::vector<std::jthread> helpers;
     helpers.reserve(threads);
     try {
-      for (size_t t = 1; t < threads; ++t) helpers.emplace_back(work, std::ref(buffers[t]), false);
+      for (size_t t = 1; t < threads; ++t) helpers.emplace_back(work, false);
     } catch (const std::system_error&) {  // no more threads to be had: fewer do it
     }
-    work(buffers[0], true);
+    work(true);
   }
   if (!stop && progress && !loads.empty() && !progress(loads.size(), loads.size())) stop = true;
   return !stop;

@@ -144,7 +144,7 @@ TEST(Memory, AllocIsZeroedAndUsable) {
       EXPECT_EQ((*buffer)->bytes(), bytes);
       EXPECT_EQ(data[0] | data[bytes - 1], 0);
       const std::vector<uint8_t> host(bytes, 7);
-      backend->upload(data, host);
+      backend->upload(data, bytes, [&](std::span<uint8_t> to) { std::copy(host.begin(), host.end(), to.begin()); });
       std::vector<uint8_t> back(bytes);
       backend->download(back, data);
       EXPECT_EQ(host, back);
