@@ -2,6 +2,7 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "tests/support/gc_rig.h"
 
@@ -237,6 +238,32 @@ TEST_F(GcStopped, ASaveTakesUpWhatWaits) {
     EXPECT_EQ(store_->info()->chunks, 4u + 2 * 3u);
     expect_clean();
   }
+}
+
+// Folding the log takes as long as what wrote it, and a host waits for a slice.
+TEST_F(Gc, NoSliceWritesTheLogAndFoldsIt) {
+  SaveOptions o;
+  o.ttl_seconds = 10;
+  save("long", Chain(token_run(1000 * Chain::kBlock), 4), o);
+  env_.unix_offset_ms = 20'000;
+  env_.tick_ns = 500'000;  // some 10 nodes a slice
+  const std::string file = root() + "/catalog.db", log = file + "-wal";
+  auto file_time = fs::last_write_time(file), log_time = fs::last_write_time(log);
+  int folds = 0, slices = 0;
+  auto report = store_->gc([&](uint64_t, uint64_t) {
+    const auto file_before = std::exchange(file_time, fs::last_write_time(file));
+    const auto log_before = std::exchange(log_time, fs::last_write_time(log));
+    const bool folded = file_time != file_before, written = log_time != log_before;
+    EXPECT_FALSE(folded && written) << "in slice " << slices;
+    folds += folded;
+    slices++;
+    return true;
+  });
+  ASSERT_OK(report.status());
+  EXPECT_EQ(report->chunks_removed, 1000u);
+  EXPECT_GT(slices, 50);
+  EXPECT_GT(folds, 0) << slices;
+  expect_clean();
 }
 
 // Savers, removers, renamers and gc at once. A saved session has no hole, and what gc leaves is what the sessions need.
