@@ -199,10 +199,11 @@ Status drive(kvrt_session* handle, kvrt_event_fn callback, void* user, kvrt_repo
       host.cancel(handle->session);
     }
     if (!done) continue;
-    write_output(report, handle->report);
-    if (!stopped.is_ok()) return stopped;
-    if (event.reason == KVRT_REASON_CANCELLED) return error(Code::kCancelled, Detail::kNone, "cancelled by kvrt_session_cancel");
-    return {};
+    if (stopped.is_ok() && event.reason == KVRT_REASON_CANCELLED) {
+      stopped = error(Code::kCancelled, Detail::kNone, "cancelled by kvrt_session_cancel");
+    }
+    if (stopped.is_ok() || stopped.code() == Code::kCancelled) write_output(report, handle->report);
+    return stopped;
   }
 }
 

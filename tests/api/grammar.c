@@ -181,6 +181,25 @@ static void host(struct stage* t) {
   kvrt_session_close(s);
 }
 
+static int32_t give_none(void* user, const kvrt_event* event) {
+  (void)user, (void)event;
+  return 0;
+}
+
+// A callback that gives no token: the call fails, and leaves its report alone.
+static void host_without_token(struct stage* t) {
+  kvrt_session* s = asked(t->model, NULL);
+  const kvrt_generate_options o = {.struct_size = sizeof o, .sampler = KVRT_SAMPLER_HOST, .max_tokens = 4};
+  kvrt_report report, before;
+  memset(&report, 0x5a, sizeof report);
+  report.struct_size = sizeof report;
+  memcpy(&before, &report, sizeof report);
+  const kvrt_status status = kvrt_session_generate(s, &o, give_none, NULL, &report);
+  EXPECT(status == KVRT_INVALID, "%s", kvrt_status_name(status));
+  EXPECT(memcmp(&report, &before, sizeof report) == 0, "the report of a call that failed was written");
+  kvrt_session_close(s);
+}
+
 int main(void) {
   struct stage t;
   stage_open(&t);
@@ -189,6 +208,7 @@ int main(void) {
   goes_on(t.tiny, t.model);
   refused(&t);
   host(&t);
+  host_without_token(&t);
   stage_close(&t);
   return finish();
 }
