@@ -179,23 +179,21 @@ static void* slow_thread(void* user) {
   return NULL;
 }
 
+struct waits {
+  int none, in_time, events;
+};
+
 // Prompt steps of the real model with no bound of time, while this thread reads another session of it.
-static void while_another_computes(const char* path) {
+static void read_while_it_computes(kvrt_model* model, kvrt_session* s, uint64_t seed, struct waits* w) {
   enum { kSlow = 360 };
-  kvrt_runtime* rt = open_runtime(1, 0);
-  const kvrt_model_options mo = {.struct_size = sizeof mo, .step_ms_max = 60000};
-  kvrt_model* model = NULL;
-  MUST(kvrt_model_open(rt, path, strlen(path), &mo, NULL, NULL, &model));
-  static int32_t tokens[kSlow];
-  prompt_tokens(tokens, kSlow, 3, model_props(model).vocab_size);
+  int32_t tokens[kSlow];
+  prompt_tokens(tokens, kSlow, seed, model_props(model).vocab_size);
   kvrt_session* slow = open_session(model, NULL, 1);
-  kvrt_session* s = open_session(model, NULL, 1);
   MUST(kvrt_session_append(slow, tokens, kSlow));
-  MUST(kvrt_session_append(s, tokens, 3));
-  MUST(kvrt_session_begin(s, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options), .ignore_eos = 1}));
   pthread_t thread;
+  atomic_store(&in_step, 0);
+  atomic_store(&slow_done, 0);
   pthread_create(&thread, NULL, slow_thread, slow);
-  int none = 0, in_time = 0, events = 0;
   while (!atomic_load(&in_step)) usleep(100);
   while (!atomic_load(&slow_done)) {
     const uint64_t steps = metrics_of(model).steps;
@@ -203,18 +201,31 @@ static void while_another_computes(const char* path) {
     const kvrt_event e = next_event(s, 20);
     const double took = now_ms() - start;
     if (e.type == KVRT_EVENT_NONE) {
-      ++none;
+      ++w->none;
       EXPECT(took >= 19, "NONE after %.1f ms of 20", took);
-      in_time += took < 40 && metrics_of(model).steps == steps;
+      w->in_time += took < 40 && metrics_of(model).steps == steps;
     } else {
-      ++events;
+      ++w->events;
     }
   }
   pthread_join(thread, NULL);
-  printf("%d waits of 20 ms gave nothing, %d within 40 ms and one step; %d events; the longest step %.0f ms\n", none, in_time, events,
-         metrics_of(model).step_ms_longest);
-  EXPECT(none > 0 && 2 * in_time > none, "%d of %d waits in time", in_time, none);  // the machine may be busy with others
   kvrt_session_close(slow);
+}
+
+static void while_another_computes(const char* path) {
+  kvrt_runtime* rt = open_runtime(1, 0);
+  const kvrt_model_options mo = {.struct_size = sizeof mo, .step_ms_max = 60000};
+  kvrt_model* model = NULL;
+  MUST(kvrt_model_open(rt, path, strlen(path), &mo, NULL, NULL, &model));
+  kvrt_session* s = open_session(model, NULL, 1);
+  MUST(kvrt_session_append(s, &(const int32_t){3}, 1));
+  MUST(kvrt_session_begin(s, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options), .ignore_eos = 1}));
+  struct waits w = {0};
+  // Where this thread was the first to come to the prompt, it has computed it itself: then once more.
+  for (uint64_t attempt = 0; attempt < 20 && w.none == 0; ++attempt) read_while_it_computes(model, s, 3 + attempt, &w);
+  printf("%d waits of 20 ms gave nothing, %d within 40 ms and one step; %d events; the longest step %.0f ms\n", w.none, w.in_time, w.events,
+         metrics_of(model).step_ms_longest);
+  EXPECT(w.none > 0 && 2 * w.in_time > w.none, "%d of %d waits in time", w.in_time, w.none);  // the machine may be busy with others
   kvrt_session_close(s);
   kvrt_model_release(model);
   kvrt_runtime_release(rt);
