@@ -92,13 +92,14 @@ inline void op_resume(World& w, Input& in) {
   w.reserve(*s, false);
   report.check("resume", status);
   require((status == KVRT_OK) == (out != nullptr), "resume gives a session or none");
-  const bool wrong = name.wrong || options.wrong() || report.wrong() || w.store == nullptr;
+  const bool no_domain = options->domain == nullptr && options->domain_size != 0;  // of what a cut struct shows
+  const bool wrong = name.wrong || options.wrong() || report.wrong() || no_domain || w.store == nullptr;
   require(!wrong || status != KVRT_OK, "resume takes sound arguments alone");
   const auto found = before.find(key);
   const bool there = found != before.end() && found->second.exists;
   require(status != KVRT_OK || there, "what is resumed was saved");
   require(wrong || !there || found->second.may_expire || status == KVRT_OK || status == KVRT_CANCELLED || ops != w.ops,
-          "what was saved is resumed");
+          std::string("what was saved is resumed: ") + last_error().message);
   if (status != KVRT_OK) return;
   *s = Slot();
   s->handle = out;
