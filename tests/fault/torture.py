@@ -74,10 +74,11 @@ def parts():
     yield Part("random calls", [BIN / "api_random", "{seconds}", "{seed}"], {"calls": r"(\d+) calls"})
     yield Part("want of memory", [BIN / "fault_api_memory", 1], {"checks": r"(\d+) checks"}, once=True)
     for target in FUZZ_TARGETS:
-        program = FUZZ / f"fuzz_{target}"
+        program, found = FUZZ / f"fuzz_{target}", ROOT / "build/fuzz/found" / target
         if program.exists():
+            found.mkdir(parents=True, exist_ok=True)  # new inputs go to the first directory: never into the committed ones
             yield Part(f"fuzz {target}", [program, "-max_total_time={seconds}", "-seed={seed}", "-timeout=10", "-rss_limit_mb=2048",
-                                          f"-artifact_prefix={ROOT}/build/fuzz/", ROOT / "tests/fuzz/corpus" / target],
+                                          f"-artifact_prefix={ROOT}/build/fuzz/", found, ROOT / "tests/fuzz/corpus" / target],
                        {"inputs": r"Done (\d+) runs"})
 
 
