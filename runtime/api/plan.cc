@@ -85,7 +85,9 @@ kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_
     const bool geometry = !path && !path_size;
     KVRT_ASSIGN(const kvrt::ModelCost cost, geometry ? cost_of_geometry(o) : cost_of_file(*runtime->engine, path, path_size, o));
     const kvrt::KvGeometry kv = kvrt::kv_geometry(cost.dims, o.block_tokens, kv_format_of(o.kv_format));
-    KVRT_ASSIGN(const auto sessions, kvrt::plan_sessions(cost, kv, {o.sessions, o.session_tokens, o.shared_tokens, o.memory_bytes}));
+    uint64_t total = 0, budget = o.memory_bytes;
+    if (!budget) runtime->engine->backend()->device_memory(&total, &budget);
+    KVRT_ASSIGN(const auto sessions, kvrt::plan_sessions(cost, kv, {o.sessions, o.session_tokens, o.shared_tokens, budget}));
     write_output(out, to_plan(cost, kv, sessions));
     return {};
   });

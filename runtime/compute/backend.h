@@ -75,21 +75,44 @@ struct MatmulInput {
   float eps = 0;
 };
 
-// Pointers named x, out... are device memory, row-major f32, one row per row of the step (or of a part of it).
-// Ops are called inside run, by one thread at a time or inside by_rows; run, make_weights and set_threads exclude each other. Nothing
-// here fails on valid arguments; only alloc and make_weights return a Status.
+// What a backend keeps of the steps that it ran for one model, so that the next of the same shape costs less: CUDA's graphs.
+class RunCache {
+ public:
+  virtual ~RunCache() = default;
+};
+
+// A step on its way through run. Ops are told of rows by their place in it.
+struct StepRun {
+  const Step* step = nullptr;
+  RunCache* cache = nullptr;  // null: fn is called in any case
+  uint64_t shape_key = 0;     // of the step: with the same cache and key fn would queue the same ops
+};
+
+// Pointers named x, out..., norm, bias are device memory, row-major f32, one row per row of the step (or of a part of it).
+// Ops are called inside run, by one thread at a time or inside by_rows; run, make_weights and set_threads exclude each other. On valid
+// arguments only memory and the device can fail: alloc, upload, download and make_weights return that; ops and copies may be queued, and
+// sync() says what became of them.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   // Memory. `populate`: touch pages now, in huge pages where the system gives them; else on first use.
   virtual Result<std::unique_ptr<Buffer>> alloc(uint64_t bytes, bool populate) = 0;
-  // What fill writes, in place where the host reaches the device's memory. Any thread.
-  virtual void upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) = 0;
-  virtual void download(std::span<uint8_t> host, const uint8_t* device) = 0;
+  // Memory that the host reads and writes, and that copies to and from the device are fastest with.
+  virtual Result<std::unique_ptr<Buffer>> alloc_host(uint64_t bytes) = 0;
+  // The host reads and writes what alloc gives: there is nothing to copy.
+  virtual bool unified() const = 0;
+  // Of the device: all of it, and what is free now.
+  virtual void device_memory(uint64_t* total, uint64_t* free) const = 0;
+  // What fill writes, in place where the host reaches the device's memory. Complete on return. Any thread.
+  virtual Status upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) = 0;
+  // Complete on return. Any thread: what a step still writes is not waited for.
+  virtual Status download(std::span<uint8_t> host, const uint8_t* device) = 0;
+  // In order with the ops.
   virtual void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) = 0;
   virtual void clear(uint8_t* device, uint64_t bytes) = 0;  // to zeros
-  virtual void sync() = 0;
+  // Waits for all that was queued. The first error since the last call: then nothing that was queued counts as done.
+  virtual Status sync() = 0;
   // A weight of each stack: tensors of the same cols and any DType, by rows.
   virtual Result<std::vector<std::unique_ptr<Weight>>> make_weights(std::span<const TensorStack> stacks, const WeightLoad& load) = 0;
   Result<std::unique_ptr<Weight>> make_weight(std::span<const TensorView> tensors);
@@ -97,7 +120,8 @@ class Backend {
   virtual Result<uint64_t> weight_bytes(std::span<const TensorView> tensors) const = 0;
 
   // Ops.
-  virtual void embed(const Weight& table, std::span<const int32_t> tokens, float* out) = 0;
+  // The step's rows [first, first + n).
+  virtual void embed(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) = 0;
   virtual void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) = 0;
   // The same in place for each of `heads` runs of head_dim at x + row * stride; one weight[head_dim] for all.
   virtual void rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
@@ -107,7 +131,7 @@ class Backend {
   // out[n, ff] = act(in · gateᵀ) * (in · upᵀ), where gate_up holds ff rows of gate, then ff of up.
   virtual void matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) = 0;
   // The rotations of a step's positions; two params are kept at a time.
-  virtual void prepare_rope(const RopeParams& params, std::span<const int32_t> positions) = 0;
+  virtual void prepare_rope(const RopeParams& params, const Step& step) = 0;
   // Rotates `heads` heads of head_dim, at x + i * stride, of the rows [first, first + n) of the prepared positions.
   virtual void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) = 0;
   // Rounds K and V of the step's rows [first, first + n) (at k, v + i * stride; kv_heads * head_dim each) to the pool's format at
@@ -124,21 +148,27 @@ class Backend {
   virtual void route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) = 0;
   // x[rows[i]] += weights[i] * y[i], each one fma. No row twice.
   virtual void add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) = 0;
-  // out may be x where rows ascend.
   virtual void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) = 0;
+  // x's rows become those whose logits are wanted.
+  virtual void gather_logits_rows(const Step& step, uint32_t width, float* x) = 0;
+  // n floats for the host; there after sync.
+  virtual void fetch(const float* x, uint64_t n, float* host) = 0;
 
   // Calls fn(first, n) for runs of rows that cover [0, rows); it touches these rows alone, by ops from embed to add and scale. The CPU
   // deals many rows to its threads, in runs small enough for the caches, and a layer's weights stay there while all go through it.
   virtual void by_rows(uint32_t rows, const std::function<void(uint32_t first, uint32_t n)>& fn) = 0;
 
-  // Runs one step. The CPU: sets the floating-point environment, wakes the pool's workers once, calls fn, restores both.
-  virtual void run(uint64_t shape_key, const std::function<void()>& fn) = 0;
+  // Runs one step. The CPU: sets the floating-point environment, wakes the pool's workers once, calls fn, restores both. CUDA: copies the
+  // step's arrays to the device, and replays what fn queued the first time where the cache has it.
+  virtual void run(const StepRun& step, const std::function<void()>& fn) = 0;
+  virtual std::unique_ptr<RunCache> make_run_cache() = 0;  // null: it needs none
 
   // Threads of the next op on, 1 to kThreadsMax.
   virtual void set_threads(uint32_t threads) = 0;
-  virtual const char* name() const = 0;      // "cpu"
-  virtual const char* isa() const = 0;       // kernel table in use: "scalar", "avx2", "avx512"
-  virtual const char* numerics() const = 0;  // "cpu-3": part of kv_root
+  virtual const char* name() const = 0;                   // "cpu"
+  virtual const char* isa() const = 0;                    // kernel table in use: "scalar", "avx2", "avx512"
+  virtual const char* numerics() const = 0;               // "cpu-3": part of kv_root
+  virtual std::string device_name() const { return {}; }  // what its maker calls it; "" of a CPU
 };
 
 struct CpuOptions {
@@ -146,6 +176,27 @@ struct CpuOptions {
   std::string isa;       // "" picks the best that passes its self-check; any other forces one table, UNSUPPORTED where the machine lacks it
 };
 Result<std::unique_ptr<Backend>> open_cpu(const CpuOptions& options, Log* log);
+
+struct CudaOptions {
+  uint32_t device = 0;            // index among the devices that the driver shows
+  std::string library;            // path of libkvrt_cuda; "": beside libkvrt, then as the dynamic linker finds it
+  bool nondeterministic = false;  // kernels may take the rows of a step together where that is faster
+};
+// Loads the library on the first call. UNSUPPORTED where the library, the driver or a device is missing: the message says which, and
+// where it was looked for. DEVICE: the device is there and failed.
+Result<std::unique_ptr<Backend>> open_cuda(const CudaOptions& options, Log* log);
+
+// What libkvrt_cuda exports, as `kvrt_cuda_plugin`. It is of the same build as libkvrt: both carry KVRT_CUDA_PLUGIN_VERSION.
+#define KVRT_CUDA_PLUGIN_VERSION "0.1.0/1"
+struct CudaPlugin {
+  const char* version;  // KVRT_CUDA_PLUGIN_VERSION
+  // The caller's to delete; null: *status says why.
+  Backend* (*open)(const CudaOptions& options, Log* log, Status* status);
+  // For doctor: driver and runtime versions, a line for each device. Fails as open does.
+  Status (*describe)(std::string* text);
+};
+// describe() of that library.
+Result<std::string> describe_cuda(const CudaOptions& options);
 
 // One line per kernel table that was built: name, usable here, passed its self-check, chosen. For doctor.
 struct KernelTableState {

@@ -6,6 +6,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/fp_env.h"
 #include "runtime/base/host_memory.h"
+#include "runtime/base/memory.h"
 #include "runtime/compute/cpu_weights.h"
 #include "runtime/compute/rope.h"
 
@@ -29,15 +30,24 @@ Result<std::unique_ptr<Buffer>> CpuBackend::alloc(uint64_t bytes, bool populate)
   return std::unique_ptr<Buffer>(std::make_unique<HostBuffer>(std::move(memory)));
 }
 
-void CpuBackend::upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) {
-  fill({device, bytes});
+void CpuBackend::device_memory(uint64_t* total, uint64_t* free) const {
+  *total = physical_memory();
+  *free = available_memory();
 }
-void CpuBackend::download(std::span<uint8_t> host, const uint8_t* device) { std::copy_n(device, host.size(), host.data()); }
+Status CpuBackend::upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) {
+  fill({device, bytes});
+  return {};
+}
+Status CpuBackend::download(std::span<uint8_t> host, const uint8_t* device) {
+  std::copy_n(device, host.size(), host.data());
+  return {};
+}
 void CpuBackend::clear(uint8_t* device, uint64_t bytes) { std::memset(device, 0, bytes); }
 void CpuBackend::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) { std::memmove(to, from, bytes); }
 
-void CpuBackend::embed(const Weight& table, std::span<const int32_t> tokens, float* out) {
+void CpuBackend::embed(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) {
   const auto& weight = static_cast<const PanelWeight&>(table);
+  const std::span<const int32_t> tokens = step.tokens.subspan(first, n);
   for_rows(static_cast<uint32_t>(tokens.size()), [&](uint32_t row) {
     KVRT_CHECK(tokens[row] >= 0 && static_cast<uint32_t>(tokens[row]) < weight.rows());
     weight.dequantize(static_cast<uint32_t>(tokens[row]), out + uint64_t{row} * weight.cols());
@@ -58,7 +68,8 @@ void CpuBackend::rmsnorm_heads(const float* weight, float eps, uint32_t rows, ui
   });
 }
 
-void CpuBackend::prepare_rope(const RopeParams& params, std::span<const int32_t> positions) {
+void CpuBackend::prepare_rope(const RopeParams& params, const Step& step) {
+  const std::span<const int32_t> positions = step.positions;
   KVRT_CHECK(params.dims % 2 == 0);
   if (rope_tables_[rope_last_].params != params) rope_last_ ^= 1;
   RopeTable& table = rope_tables_[rope_last_];
@@ -114,6 +125,11 @@ void CpuBackend::gather_rows(const float* x, std::span<const uint32_t> rows, uin
   for (size_t i = 0; i < rows.size(); ++i) std::memmove(out + i * width, x + uint64_t{rows[i]} * width, uint64_t{width} * sizeof(float));
 }
 
+// The rows ascend: none is overwritten before it was read.
+void CpuBackend::gather_logits_rows(const Step& step, uint32_t width, float* x) { gather_rows(x, step.logits_rows, width, x); }
+
+void CpuBackend::fetch(const float* x, uint64_t n, float* host) { std::copy_n(x, n, host); }
+
 // As many runs for each thread as for the others, of 16 to 64 rows: four or more where that leaves them 32 rows, so that a thread that
 // falls behind is soon helped.
 void CpuBackend::by_rows(uint32_t rows, const std::function<void(uint32_t first, uint32_t n)>& fn) {
@@ -126,7 +142,7 @@ void CpuBackend::by_rows(uint32_t rows, const std::function<void(uint32_t first,
   });
 }
 
-void CpuBackend::run(uint64_t, const std::function<void()>& fn) {
+void CpuBackend::run(const StepRun&, const std::function<void()>& fn) {
   std::lock_guard lock(pool_mu_);
   const FpEnv fp_env;
   struct StepScope {

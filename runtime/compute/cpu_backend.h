@@ -26,20 +26,23 @@ class CpuBackend final : public Backend {
   CpuBackend(const CpuKernels* kernels, uint32_t threads) : kernels_(*kernels), pool_(threads), scratch_(pool_.size()) {}
 
   Result<std::unique_ptr<Buffer>> alloc(uint64_t bytes, bool populate) override;
-  void upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) override;
-  void download(std::span<uint8_t> host, const uint8_t* device) override;
+  Result<std::unique_ptr<Buffer>> alloc_host(uint64_t bytes) override { return alloc(bytes, /*populate=*/false); }
+  bool unified() const override { return true; }
+  void device_memory(uint64_t* total, uint64_t* free) const override;
+  Status upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) override;
+  Status download(std::span<uint8_t> host, const uint8_t* device) override;
   void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) override;
   void clear(uint8_t* device, uint64_t bytes) override;
-  void sync() override {}
+  Status sync() override { return {}; }
   Result<std::vector<std::unique_ptr<Weight>>> make_weights(std::span<const TensorStack> stacks, const WeightLoad& load) override;
   Result<uint64_t> weight_bytes(std::span<const TensorView> tensors) const override;
 
-  void embed(const Weight& table, std::span<const int32_t> tokens, float* out) override;
+  void embed(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) override;
   void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) override;
   void rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
   void matmul(const Weight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) override;
   void matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) override;
-  void prepare_rope(const RopeParams& params, std::span<const int32_t> positions) override;
+  void prepare_rope(const RopeParams& params, const Step& step) override;
   void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
   void kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n, const float* k,
                 const float* v, uint32_t stride) override;
@@ -51,8 +54,11 @@ class CpuBackend final : public Backend {
   void route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) override;
   void add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) override;
   void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) override;
+  void gather_logits_rows(const Step& step, uint32_t width, float* x) override;
+  void fetch(const float* x, uint64_t n, float* host) override;
   void by_rows(uint32_t rows, const std::function<void(uint32_t first, uint32_t n)>& fn) override;
-  void run(uint64_t shape_key, const std::function<void()>& fn) override;
+  void run(const StepRun& step, const std::function<void()>& fn) override;
+  std::unique_ptr<RunCache> make_run_cache() override { return nullptr; }
 
   void set_threads(uint32_t threads) override {
     std::lock_guard lock(pool_mu_);

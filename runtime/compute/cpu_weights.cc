@@ -114,10 +114,19 @@ void WeightImage::for_range(uint64_t begin, uint64_t end, const F& fn) const {
   }
 }
 
-void WeightImage::pack(uint64_t begin, uint64_t end, uint8_t* image) const {
+void WeightImage::pack(uint64_t begin, uint64_t end, uint8_t* image, uint64_t base) const {
   for_range(begin, end, [&](const Part& part, uint32_t first, uint32_t last) {
-    pack_panels(part.tensor, first, last, image + part.offset + first * part.panel_bytes);
+    pack_panels(part.tensor, first, last, image + (part.offset + first * part.panel_bytes - base));
   });
+}
+
+std::pair<uint64_t, uint64_t> WeightImage::extent(uint64_t begin, uint64_t end) const {
+  std::pair<uint64_t, uint64_t> of{begin, begin};
+  for_range(begin, end, [&](const Part& part, uint32_t first, uint32_t last) {
+    if (of.first == of.second) of.first = part.offset + first * part.panel_bytes;
+    of.second = part.offset + last * part.panel_bytes;
+  });
+  return of;
 }
 
 std::vector<std::span<const uint8_t>> WeightImage::sources(uint64_t begin, uint64_t end) const {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/hash.h"
@@ -55,8 +56,10 @@ class WeightImage {
   Status add(std::span<const TensorView> tensors);
   uint64_t bytes() const { return bytes_; }
 
-  // Packs every panel that begins in [begin, end). Ranges that do not overlap: any threads.
-  void pack(uint64_t begin, uint64_t end, uint8_t* image) const;
+  // Packs every panel that begins in [begin, end); `image` is where byte `base` of the image lies. Ranges that do not overlap: any threads.
+  void pack(uint64_t begin, uint64_t end, uint8_t* image, uint64_t base = 0) const;
+  // The bytes of these panels: from the first one's beginning to the last one's end.
+  std::pair<uint64_t, uint64_t> extent(uint64_t begin, uint64_t end) const;
   // The tensors' bytes that this takes, part by part.
   std::vector<std::span<const uint8_t>> sources(uint64_t begin, uint64_t end) const;
 

@@ -1,8 +1,16 @@
-// Sines and cosines of rotary positions. Computed in double by our own exp, log, sin and cos: the same bits on every machine.
+// Sines and cosines of rotary positions. Computed in double by our own exp, log, sin and cos: the same bits on every machine, and on a
+// device whose code is compiled without contracting products and sums.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <vector>
+
+#ifdef __CUDACC__
+#define KVRT_HOST_DEVICE __host__ __device__
+#else
+#define KVRT_HOST_DEVICE
+#endif
 
 namespace kvrt {
 
@@ -22,10 +30,54 @@ struct RopeParams {
   bool operator==(const RopeParams&) const = default;
 };
 
-double rope_log(double x);  // x positive and normal
 double rope_exp(double x);  // |x| ≤ 700
+
+// 1.5 * 2^52: adding and subtracting it rounds |x| < 2^51 to an integer, to nearest even.
+inline constexpr double kRopeRoundMagic = 6755399441055744.0;
+inline constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;  // the high part has 32 bits
+
+// x positive and normal. x = m * 2^e with m in [sqrt(1/2), sqrt(2)); log m = 2 atanh(z), z = (m - 1) / (m + 1), |z| < 0.172.
+[[gnu::always_inline]] KVRT_HOST_DEVICE inline double rope_log(double x) {
+  const uint64_t bits = std::bit_cast<uint64_t>(x);
+  int64_t e = static_cast<int64_t>(bits >> 52) - 1023;
+  double m = std::bit_cast<double>((bits & 0xfffffffffffffu) | 0x3ff0000000000000u);
+  if (m > 1.4142135623730951) {
+    m = m * 0.5;
+    e += 1;
+  }
+  const double z = (m - 1.0) / (m + 1.0), z2 = z * z;
+  double p = 1.0 / 21.0;
+  for (int n = 19; n >= 3; n -= 2) p = p * z2 + 1.0 / n;
+  const double log_m = 2.0 * (z + z * (z2 * p));
+  return static_cast<double>(e) * kLn2High + (static_cast<double>(e) * kLn2Low + log_m);
+}
+
 // |x| ≤ 2^26
-void rope_sincos(double x, double* sin, double* cos);
+[[gnu::always_inline]] KVRT_HOST_DEVICE inline void rope_sincos(double x, double* sin, double* cos) {
+  // pi / 2 in three parts; a multiple below 2^26 of the first two (27 bits each) is exact.
+  constexpr double kPio2A = 0x1.921fb54000000p+0, kPio2B = 0x1.10b4610000000p-30, kPio2C = 0x1.a62633145c06ep-58;
+  const double n = (x * 0x1.45f306dc9c883p-1 + kRopeRoundMagic) - kRopeRoundMagic;
+  const double r = ((x - n * kPio2A) - n * kPio2B) - n * kPio2C;
+  const double r2 = r * r;
+  double s = 1.0, c = 1.0;  // Taylor, nested; |r| ≤ 0.786
+  for (int i = 18; i >= 2; i -= 2) s = 1.0 - s * r2 / (i * (i + 1));
+  s = s * r;
+  for (int i = 19; i >= 1; i -= 2) c = 1.0 - c * r2 / (i * (i + 1));
+  switch (static_cast<int64_t>(n) & 3) {
+    case 0:
+      *sin = s, *cos = c;
+      break;
+    case 1:
+      *sin = c, *cos = -s;
+      break;
+    case 2:
+      *sin = -s, *cos = -c;
+      break;
+    default:
+      *sin = -c, *cos = s;
+      break;
+  }
+}
 
 // inv_freq[i] for i < dims / 2: base^(-2i / dims), scaled as the parameters say.
 void rope_frequencies(const RopeParams& params, double* inv_freq);

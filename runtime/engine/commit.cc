@@ -203,6 +203,13 @@ void Scheduler::abandon(StepPlan* plan) noexcept {
   plan->seqs.clear();
 }
 
+void Scheduler::fail_step(StepPlan* plan, const Status& status) {
+  std::vector<Session*> ran;
+  for (const PlannedSeq& seq : plan->seqs) ran.push_back(seq.session);
+  abandon(plan);
+  for (Session* s : ran) fail(s, status.clone());
+}
+
 void Scheduler::finish(Session* s, Reason reason, uint64_t now_ns) {
   try {
     push_done(s, reason, now_ns);

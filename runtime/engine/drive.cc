@@ -163,8 +163,8 @@ bool ModelHost::take_event(Session* session, Event* event, Status* failure) {
   }
   if (s.failure.is_ok()) return false;
   s.last_error = s.failure.clone();
-  // The pool's and the caller's own limits leave a session sound, and so does a generation that leaves no trace.
-  bool broken = s.failure.code() == Code::kDevice && !s.generation->before;
+  // The pool's and the caller's own limits leave a session sound, a device that failed too, and so does a generation that leaves no trace.
+  bool broken = s.failure.detail() == Detail::kNumeric && !s.generation->before;
   take_done(session);
   *failure = std::move(s.failure);
   s.failure = Status();
@@ -247,11 +247,16 @@ bool ModelHost::run_step(std::unique_lock<std::mutex>& lock) {
     scheduler_->plan(&plan_, engine_->env()->now_ns());
     ran |= scheduler_->done_count() > done;
     if (!plan_.seqs.empty()) {
+      Status computed;
       {
         Unlocked unlocked(lock);
-        compute(&plan_);
+        computed = compute(&plan_);
       }
-      scheduler_->commit(&plan_, logits_.data(), *tokenizer_, engine_->env()->now_ns());
+      if (computed.is_ok()) {
+        scheduler_->commit(&plan_, logits_.data(), *tokenizer_, engine_->env()->now_ns());
+      } else {
+        scheduler_->fail_step(&plan_, computed);
+      }
       ran = true;
     }
   }
@@ -259,13 +264,13 @@ bool ModelHost::run_step(std::unique_lock<std::mutex>& lock) {
   return ran;
 }
 
-void ModelHost::compute(StepPlan* plan) {
+Status ModelHost::compute(StepPlan* plan) {
   std::lock_guard device(engine_->step_mutex());
   Backend* backend = engine_->backend();
   backend->set_threads(engine_->threads());
   for (BlockId block : plan->clears) backend->clear(block_data(block), kv_.block_bytes());
   for (const BlockCopy& copy : plan->copies) backend->copy(block_data(copy.to), block_data(copy.from), kv_.block_bytes());
-  runner_->run(plan->step, pool_buffer_->data(), logits_.data());
+  KVRT_TRY(runner_->run(plan->step, pool_buffer_->data(), logits_.data()));
   plan->samples.resize(plan->logits_rows.size());
   for (const PlannedSeq& seq : plan->seqs) {
     const GenerateOptions& o = seq.session->generation->options;
@@ -279,6 +284,7 @@ void ModelHost::compute(StepPlan* plan) {
     plan->samples[seq.first_logit] =
         o.host_samples ? describe(row, 0, 0) : sample(row, o.sampling, seq.session->tokens, g.prompt_end, seq.end, mask);
   }
+  return {};
 }
 
 }  // namespace kvrt

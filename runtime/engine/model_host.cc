@@ -52,7 +52,10 @@ class ForwardRunner final : public StepRunner {
  public:
   ForwardRunner(const Model& model, Backend* backend, const KvGeometry& kv, std::unique_ptr<ForwardScratch> scratch)
       : model_(model), backend_(backend), kv_(kv), scratch_(std::move(scratch)) {}
-  void run(const Step& step, uint8_t* pool, float* logits) override { forward(model_, backend_, kv_, pool, step, scratch_.get(), logits); }
+  Status run(const Step& step, uint8_t* pool, float* logits) override {
+    forward(model_, backend_, kv_, pool, step, scratch_.get(), logits);
+    return backend_->sync();
+  }
   uint64_t bytes() const override { return scratch_->bytes(); }
 
  private:
@@ -89,6 +92,7 @@ Result<std::shared_ptr<ModelHost>> ModelHost::open(std::shared_ptr<Engine> engin
       logf(engine->log(), LogLevel::kWarn, "%s: weights are not cached: a part of a file has no identity of its own", source.name.c_str());
     KVRT_ASSIGN(parts.model, load_model(*parts.file, engine->backend(), forward_progress, cache.source.is_zero() ? nullptr : &cache));
     if (options.kv_format == KvFormat::kI8) balance_qk(parts.model.get());
+    KVRT_TRY(place_vectors(parts.model.get(), engine->backend()));
     parts.dims = parts.model->dims;
     if (parts.dims.vocab != parts.tokenizer->vocab_size()) {
       return error(Code::kCorrupt, Detail::kFormat, "%s: token_embd.weight has %u rows, tokenizer.ggml.tokens %u entries",
@@ -131,12 +135,14 @@ ModelHost::~ModelHost() = default;
 Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunner> toy) {
   const ModelDims& d = dims_;
   kv_ = kv_geometry(d, options.block_tokens, options.kv_format);
-  if (options.kv_bytes_max > physical_memory()) {  // the pool alone would be reserved gladly, its bookkeeping is real
+  uint64_t memory_bytes = 0, free_bytes = 0;
+  engine_->backend()->device_memory(&memory_bytes, &free_bytes);
+  if (options.kv_bytes_max > memory_bytes) {  // the pool alone would be reserved gladly, its bookkeeping is real
     return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, this machine has %llu bytes of memory: lower it",
-                 static_cast<unsigned long long>(options.kv_bytes_max), static_cast<unsigned long long>(physical_memory()));
+                 static_cast<unsigned long long>(options.kv_bytes_max), static_cast<unsigned long long>(memory_bytes));
   }
-  KVRT_ASSIGN(const uint64_t blocks, pool_blocks(kv_, d.context, options.kv_bytes_max));
-  const uint64_t pool_bytes = blocks * kv_.block_bytes(), free_bytes = available_memory();
+  KVRT_ASSIGN(const uint64_t blocks, pool_blocks(kv_, d.context, options.kv_bytes_max, free_bytes));
+  const uint64_t pool_bytes = blocks * kv_.block_bytes();
   if (options.kv_populate && pool_bytes > free_bytes) {  // the system would give it, and end the process when the pages are touched
     return error(Code::kNoMemory, Detail::kNone, "kv_populate: the pool has %llu bytes, %llu are free: lower kv_bytes_max",
                  static_cast<unsigned long long>(pool_bytes), static_cast<unsigned long long>(free_bytes));
@@ -148,7 +154,7 @@ Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunn
     runner_ = std::make_unique<ForwardRunner>(*model_, engine_->backend(), kv_, std::move(scratch));
   }
   // Its pages on their first use: few steps want many rows.
-  KVRT_ASSIGN(logits_buffer_, engine_->backend()->alloc(logits_bytes(d), /*populate=*/false));
+  KVRT_ASSIGN(logits_buffer_, engine_->backend()->alloc_host(logits_bytes(d)));
   logits_ = {reinterpret_cast<float*>(logits_buffer_->data()), logits_bytes(d) / sizeof(float)};
   step_ms_max_ = options.step_ms_max ? options.step_ms_max : kStepMsDefault;
   SchedulerLimits limits;

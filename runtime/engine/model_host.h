@@ -31,8 +31,8 @@ struct HostOptions {
 class StepRunner {
  public:
   virtual ~StepRunner() = default;
-  // KV into the blocks of `pool`; logits [step.logits_rows.size(), vocab]. One thread at a time.
-  virtual void run(const Step& step, uint8_t* pool, float* logits) = 0;
+  // KV into the blocks of `pool`; logits [step.logits_rows.size(), vocab]. One thread at a time. After an error neither counts as written.
+  virtual Status run(const Step& step, uint8_t* pool, float* logits) = 0;
   virtual uint64_t bytes() const = 0;  // of its scratch memory
 };
 
@@ -190,7 +190,7 @@ class ModelHost {
   bool run_step(std::unique_lock<std::mutex>& lock);
   void ring(std::unique_lock<std::mutex>& lock);
   void stop(Session* session);
-  void compute(StepPlan* plan);
+  Status compute(StepPlan* plan);
   bool take_event(Session* session, Event* event, Status* failure);
   void take_done(Session* session);
   void settle(Session* session);
@@ -209,6 +209,7 @@ class ModelHost {
   struct SavePlan;
   Conversation conversation(const Session& session, uint64_t* kept) const;
   void plan_save(Session* session, bool with_tail, SavePlan* plan);
+  Status copy_out(std::span<uint8_t> to, BlockId block);  // from the device
   Status put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report);
   SessionIn session_in(const Session& session, const SavePlan& plan, const SaveOptions& options, std::string_view name) const;
   Status set_autosave(const SessionOptions& options, Session* session);

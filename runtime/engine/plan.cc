@@ -4,7 +4,6 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/limits.h"
-#include "runtime/base/memory.h"
 
 namespace kvrt {
 
@@ -21,7 +20,6 @@ Status check_at_most(const char* field, uint64_t value, uint64_t max, const char
 Result<PlanRequest> complete(const ModelDims& dims, PlanRequest r) {
   if (!r.sessions) r.sessions = 1;
   if (!r.session_tokens) r.session_tokens = dims.context;
-  if (!r.memory_bytes) r.memory_bytes = available_memory();
   if (!r.session_tokens) {
     return error(Code::kInvalid, Detail::kNone, "session_tokens is 0, expected a length: a geometry has no context to take it from");
   }
@@ -52,7 +50,7 @@ Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend) {
   ModelCost cost;
   KVRT_ASSIGN(cost.dims, read_dims(file, &arch));
   KVRT_ASSIGN(cost.weight_bytes, planned_weight_bytes(file, backend, *arch, cost.dims));
-  KVRT_ASSIGN(cost.scratch_bytes, scratch_bytes(cost.dims, kStepRowsMax));
+  KVRT_ASSIGN(cost.scratch_bytes, scratch_bytes(cost.dims, backend, kStepRowsMax));
   cost.scratch_bytes += logits_bytes(cost.dims);
   return cost;
 }
@@ -63,10 +61,10 @@ KvGeometry kv_geometry(const ModelDims& dims, uint32_t block_tokens, KvFormat fo
 
 uint64_t logits_bytes(const ModelDims& dims) { return uint64_t{kLogitsRowsMax} * dims.vocab * sizeof(float); }
 
-Result<uint32_t> pool_blocks(const KvGeometry& kv, uint32_t context, uint64_t kv_bytes_max) {
+Result<uint32_t> pool_blocks(const KvGeometry& kv, uint32_t context, uint64_t kv_bytes_max, uint64_t free_bytes) {
   const uint64_t least = kPoolBlocksMin * kv.block_bytes();
   uint64_t bytes = kv_bytes_max;
-  if (!bytes) bytes = std::max(least, std::min(available_memory() / 4, 4 * kv.blocks_for(context) * kv.block_bytes()));
+  if (!bytes) bytes = std::max(least, std::min(free_bytes / 4, 4 * kv.blocks_for(context) * kv.block_bytes()));
   if (bytes < least) {
     return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, two KV blocks of %u tokens need %llu: raise it", Ull{bytes},
                  kv.block_tokens, Ull{least});

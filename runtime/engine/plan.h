@@ -1,5 +1,5 @@
 // What a model and its sessions cost in memory. ModelHost allocates by these functions, so what is planned is what is allocated.
-// Pure but for available_memory: any thread.
+// Pure: any thread.
 #pragma once
 
 #include "runtime/compute/step.h"
@@ -19,13 +19,13 @@ KvGeometry kv_geometry(const ModelDims& dims, uint32_t block_tokens, KvFormat fo
 uint64_t logits_bytes(const ModelDims& dims);                                                            // of a step
 
 // Blocks of the pool. kv_bytes_max 0: four contexts, at most a quarter of the memory that is free.
-Result<uint32_t> pool_blocks(const KvGeometry& kv, uint32_t context, uint64_t kv_bytes_max);
+Result<uint32_t> pool_blocks(const KvGeometry& kv, uint32_t context, uint64_t kv_bytes_max, uint64_t free_bytes);
 
 struct PlanRequest {
   uint64_t sessions = 0;        // 0: 1
   uint64_t session_tokens = 0;  // of each; 0: the model's context
   uint64_t shared_tokens = 0;   // leading tokens that all have in common
-  uint64_t memory_bytes = 0;    // the budget; 0: available_memory()
+  uint64_t memory_bytes = 0;    // the budget: what is free
 };
 
 struct SessionsPlan {

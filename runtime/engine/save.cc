@@ -122,6 +122,7 @@ void ModelHost::plan_save(Session* session, bool with_tail, SavePlan* plan) {
     tail = 0;
   }
   if (!with_tail) tail = 0;
+  if (tail && tail_in_memory && !copy_out(plan->tail, s.table.block(last)).is_ok()) tail = 0;
   scheduler_->extend_keys(session);
   for (uint64_t i = 0; i < std::min<uint64_t>(full, kept / T); ++i) plan->keys.push_back(s.chain[i]->key);
   for (uint32_t i = 0; i < full; ++i) {
@@ -136,7 +137,6 @@ void ModelHost::plan_save(Session* session, bool with_tail, SavePlan* plan) {
     NodeIn node{{}, full ? plan->keys[full - 1] : s.root, tokens.subspan(full * T, tail)};
     node.key = chain_key(node.parent, node.tokens);
     if (tail_in_memory) {
-      engine_->backend()->download(plan->tail, block_data(s.table.block(full)));
       plan->chunks.push_back({plan->nodes.size(), node.key, node.parent, node.tokens, kNoBlock});
     }
     plan->nodes.push_back(node);
@@ -148,6 +148,12 @@ void ModelHost::plan_save(Session* session, bool with_tail, SavePlan* plan) {
   if (full * T < n) plan->mark.head = chain_key(plan->mark.head, tokens.subspan(full * T));
 }
 
+Status ModelHost::copy_out(std::span<uint8_t> to, BlockId block) {
+  Status status = engine_->backend()->download(to, block_data(block));
+  if (!status.is_ok()) logf(engine_->log(), LogLevel::kWarn, "a block of KV is not saved: %s", status.message().c_str());
+  return status;
+}
+
 Status ModelHost::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report) {
   std::vector<bool> has = save->has(plan.nodes);
   std::vector<uint8_t> buffer(kv_.block_bytes());
@@ -157,7 +163,9 @@ Status ModelHost::put_chunks(Session* session, Store::Save* save, const SavePlan
     const uint64_t start = engine_->env()->now_ns();
     std::span<const uint8_t> bytes = plan.tail;
     if (chunk.block != kNoBlock) {
-      engine_->backend()->download(buffer, block_data(chunk.block));
+      Status copied = copy_out(buffer, chunk.block);
+      if (!copied.is_ok() && options.durability == Durability::kKv) return copied;
+      if (!copied.is_ok()) continue;  // its tokens are saved: a resume computes its KV again
       to_payload(kv_, buffer, kv_.block_tokens);
       bytes = buffer;
     }

@@ -92,6 +92,8 @@ class Scheduler {
   void commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
   // Instead of commit, when compute did not come to its end.
   void abandon(StepPlan* plan) noexcept;
+  // Likewise when the device failed: the generations of the step end with that, their sessions keep tokens and earlier KV.
+  void fail_step(StepPlan* plan, const Status& status);
   // The host's answer to the row that the session waits with.
   void accept(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
 

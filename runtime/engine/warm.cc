@@ -81,10 +81,14 @@ bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const P
       ChunkLoad& load = loads[i];
       load.tried = true;
       try {
-        engine_->backend()->upload(block_data(load.block), kv_.block_bytes(), [&](std::span<uint8_t> block) {
+        const Status uploaded = engine_->backend()->upload(block_data(load.block), kv_.block_bytes(), [&](std::span<uint8_t> block) {
           load.state = store->read(load.node, block_layout(kv_.format), block, &load.damage);
           if (load.state == ChunkState::kOk) from_payload(kv_, block);
         });
+        if (!uploaded.is_ok()) {
+          logf(engine_->log(), LogLevel::kWarn, "a block of KV did not reach the device: %s", uploaded.message().c_str());
+          load.state = ChunkState::kAbsent;
+        }
       } catch (const std::bad_alloc&) {
         load.state = ChunkState::kAbsent;  // a hole; an exception must not leave a thread
       }

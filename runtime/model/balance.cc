@@ -30,7 +30,7 @@ void balance_qk(Model* model) {
   const ModelDims& d = model->dims;
   for (uint32_t layer = 0; layer < d.layers; ++layer) {
     const RopeParams& rope = d.window(layer) > 0 ? d.window_rope : d.rope;
-    float *q = model->layers[layer].q_norm.data(), *k = model->layers[layer].k_norm.data();
+    float *q = model->layers[layer].q_norm.values.data(), *k = model->layers[layer].k_norm.values.data();
     for (uint32_t i = 0; i < rope.dims / 2; ++i) {
       rope.style == RopeStyle::kHalves ? balance(q, k, {i, i + rope.dims / 2}) : balance(q, k, {2 * i, 2 * i + 1});
     }

@@ -5,6 +5,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/check.h"
+#include "runtime/base/limits.h"
 #include "runtime/model/model.h"
 
 namespace kvrt {
@@ -25,7 +26,9 @@ class Scratch final : public ForwardScratch {
   float* router = nullptr;     // [rows, experts]
   float* expert_in = nullptr;  // [rows, width] the rows of one expert, and what it made of them
   float* expert_out = nullptr;
+  float* logits = nullptr;  // [logits_max, vocab], where the host does not reach the device's memory
   Routes routes;
+  std::unique_ptr<RunCache> cache;
 };
 
 uint32_t qkv_width(const ModelDims& d) { return (d.heads + 2 * d.kv_heads) * d.head_dim; }
@@ -36,7 +39,7 @@ struct ScratchArray {
   CheckedSize bytes() const { return (CheckedSize(rows) * width * sizeof(float)).align(64); }  // whole cache lines
 };
 
-std::array<ScratchArray, 8> scratch_arrays(const ModelDims& d, uint32_t rows_max) {
+std::array<ScratchArray, 9> scratch_arrays(const ModelDims& d, const Backend& backend, uint32_t rows_max) {
   const uint32_t expert_width = d.experts > 0 ? d.width : 0;
   return {{
       {&Scratch::x, rows_max, d.width},
@@ -47,6 +50,7 @@ std::array<ScratchArray, 8> scratch_arrays(const ModelDims& d, uint32_t rows_max
       {&Scratch::router, rows_max, d.experts},
       {&Scratch::expert_in, rows_max, expert_width},
       {&Scratch::expert_out, rows_max, expert_width},
+      {&Scratch::logits, backend.unified() ? 0 : std::min(rows_max, kLogitsRowsMax), d.vocab},
   }};
 }
 
@@ -69,23 +73,23 @@ struct Rows {
 };
 
 // The input of a block: the residual stream, normalized where the architecture does so.
-MatmulInput block_input(const Pass& p, Rows rows, const std::vector<float>& norm) {
-  return {rows.of(p.s->x, p.d.width), rows.n, p.arch.pre_norm ? norm.data() : nullptr, p.d.rms_eps};
+MatmulInput block_input(const Pass& p, Rows rows, const Vector& norm) {
+  return {rows.of(p.s->x, p.d.width), rows.n, p.arch.pre_norm ? norm.device : nullptr, p.d.rms_eps};
 }
 
 // x += the output of a block, whose last matrix is `w` and whose output norm, if there is one, is post_norm.
-void add_output(const Pass& p, Rows rows, const Weight& w, const std::vector<float>& post_norm, const float* in) {
+void add_output(const Pass& p, Rows rows, const Weight& w, const Vector& post_norm, const float* in) {
   float* x = rows.of(p.s->x, p.d.width);
   if (!p.arch.post_norm) return p.backend->matmul(w, nullptr, {in, rows.n}, /*accumulate=*/true, x);
   float* out = rows.of(p.s->normed, p.d.width);
   p.backend->matmul(w, nullptr, {in, rows.n}, /*accumulate=*/false, out);
-  p.backend->rmsnorm(out, post_norm.data(), p.d.rms_eps, rows.n, p.d.width, out);
+  p.backend->rmsnorm(out, post_norm.device, p.d.rms_eps, rows.n, p.d.width, out);
   p.backend->add(out, rows.n, p.d.width, x);
 }
 
 void embed(const Pass& p, Rows rows) {
   float* x = rows.of(p.s->x, p.d.width);
-  p.backend->embed(*p.model.embedding, p.step.tokens.subspan(rows.first, rows.n), x);
+  p.backend->embed(*p.model.embedding, p.step, rows.first, rows.n, x);
   if (p.arch.scale_embedding) p.backend->scale(p.d.embedding_scale, rows.n, p.d.width, x);
 }
 
@@ -94,7 +98,7 @@ void normalize_qk(const Pass& p, const Layer& layer, uint32_t rows, float* q, fl
   const ModelDims& d = p.d;
   const bool row = p.arch.qk_norm == QkNorm::kRow;
   for (const auto& [x, norm, heads] : {std::tuple{q, &layer.q_norm, d.heads}, std::tuple{k, &layer.k_norm, d.kv_heads}}) {
-    p.backend->rmsnorm_heads(norm->data(), d.rms_eps, rows, row ? 1 : heads, row ? heads * d.head_dim : d.head_dim, qkv_width(d), x);
+    p.backend->rmsnorm_heads(norm->device, d.rms_eps, rows, row ? 1 : heads, row ? heads * d.head_dim : d.head_dim, qkv_width(d), x);
   }
 }
 
@@ -106,8 +110,7 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
   float* q = rows.of(p.s->qkv, stride);
   float* k = q + d.heads * d.head_dim;
   float* v = k + d.kv_heads * d.head_dim;
-  const float* bias = layer.qkv_bias.empty() ? nullptr : layer.qkv_bias.data();
-  p.backend->matmul(*layer.qkv, bias, block_input(p, rows, layer.attn_norm), /*accumulate=*/false, q);
+  p.backend->matmul(*layer.qkv, layer.qkv_bias.device, block_input(p, rows, layer.attn_norm), /*accumulate=*/false, q);
   if (p.arch.qk_norm != QkNorm::kNone) normalize_qk(p, layer, rows.n, q, k);
   const RopeParams& rope = d.window(index) > 0 ? d.window_rope : d.rope;
   p.backend->rope(rope, rows.first, rows.n, d.heads + d.kv_heads, d.head_dim, stride, q);  // K's heads follow Q's in each row
@@ -130,7 +133,7 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
   Scratch* s = p.s;
   const float* in = s->x;
   if (p.arch.pre_norm) {
-    p.backend->rmsnorm(s->x, layer.ffn_norm.data(), d.rms_eps, rows, d.width, s->normed);
+    p.backend->rmsnorm(s->x, layer.ffn_norm.device, d.rms_eps, rows, d.width, s->normed);
     in = s->normed;
   }
   p.backend->matmul(*layer.router, nullptr, {in, rows}, /*accumulate=*/false, s->router);
@@ -150,8 +153,10 @@ void head(const Pass& p, float* logits) {
   const ModelDims& d = p.d;
   const auto n = static_cast<uint32_t>(p.step.logits_rows.size());
   if (n == 0) return;
-  p.backend->matmul(p.model.head_weight(), nullptr, {p.s->x, n, p.model.output_norm.data(), d.rms_eps}, /*accumulate=*/false, logits);
-  if (d.final_softcap > 0) p.backend->softcap(d.final_softcap, n, d.vocab, logits);
+  float* out = p.backend->unified() ? logits : p.s->logits;
+  p.backend->matmul(p.model.head_weight(), nullptr, {p.s->x, n, p.model.output_norm.device, d.rms_eps}, /*accumulate=*/false, out);
+  if (d.final_softcap > 0) p.backend->softcap(d.final_softcap, n, d.vocab, out);
+  if (out != logits) p.backend->fetch(out, uint64_t{n} * d.vocab, logits);
 }
 
 // Attention, where rows meet, parts a layer in two; from one layer's attention to the next one's a row needs no other. After the last
@@ -170,8 +175,8 @@ void layers(const Pass& p) {
     const AttentionParams params{d.heads, d.attention_scale, d.attention_softcap, d.window(i)};
     p.backend->attention(p.kv, p.pool, i, p.step, params, p.s->qkv, qkv_width(d), p.s->attended);
     if (last) {
-      p.backend->gather_rows(p.s->x, p.step.logits_rows, d.width, p.s->x);
-      p.backend->gather_rows(p.s->attended, p.step.logits_rows, d.heads * d.head_dim, p.s->attended);
+      p.backend->gather_logits_rows(p.step, d.width, p.s->x);
+      p.backend->gather_logits_rows(p.step, d.heads * d.head_dim, p.s->attended);
       rows = static_cast<uint32_t>(p.step.logits_rows.size());
     }
     if (d.experts > 0) {
@@ -190,9 +195,9 @@ void layers(const Pass& p) {
 
 }  // namespace
 
-Result<uint64_t> scratch_bytes(const ModelDims& dims, uint32_t rows_max) {
+Result<uint64_t> scratch_bytes(const ModelDims& dims, const Backend& backend, uint32_t rows_max) {
   CheckedSize total;
-  for (const ScratchArray& a : scratch_arrays(dims, rows_max)) total = total + a.bytes();
+  for (const ScratchArray& a : scratch_arrays(dims, backend, rows_max)) total = total + a.bytes();
   uint64_t bytes = 0;
   if (!total.get(UINT64_MAX / 2, &bytes)) {
     return error(Code::kLimit, Detail::kNone, "scratch memory for %u rows is too large", rows_max);
@@ -203,10 +208,11 @@ Result<uint64_t> scratch_bytes(const ModelDims& dims, uint32_t rows_max) {
 Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend* backend, uint32_t rows_max) {
   auto s = std::make_unique<Scratch>();
   s->rows_max = rows_max;
-  KVRT_ASSIGN(const uint64_t bytes, scratch_bytes(model.dims, rows_max));
+  KVRT_ASSIGN(const uint64_t bytes, scratch_bytes(model.dims, *backend, rows_max));
+  s->cache = backend->make_run_cache();
   KVRT_ASSIGN(s->buffer, backend->alloc(bytes, /*populate=*/true));
   uint8_t* at = s->buffer->data();
-  for (const ScratchArray& a : scratch_arrays(model.dims, rows_max)) {
+  for (const ScratchArray& a : scratch_arrays(model.dims, *backend, rows_max)) {
     s.get()->*a.array = reinterpret_cast<float*>(at);
     uint64_t array_bytes = 0;
     a.bytes().get(bytes, &array_bytes);  // cannot fail: the sum fitted
@@ -224,9 +230,10 @@ void forward(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t
   KVRT_CHECK(kv.layers == model.dims.layers && kv.kv_heads == model.dims.kv_heads && kv.head_dim == model.dims.head_dim);
 
   const Pass pass{model, backend, kv, pool, step, s};
-  backend->run(uint64_t{rows} << 32 | n_logits, [&] {
-    backend->prepare_rope(model.dims.rope, step.positions);
-    if (!model.dims.windows.empty()) backend->prepare_rope(model.dims.window_rope, step.positions);
+  RunCache* cache = model.dims.experts > 0 ? nullptr : s->cache.get();  // which experts run is known on the way
+  backend->run({&step, cache, uint64_t{rows} << 32 | n_logits}, [&] {
+    backend->prepare_rope(model.dims.rope, step);
+    if (!model.dims.windows.empty()) backend->prepare_rope(model.dims.window_rope, step);
     layers(pass);
     head(pass, logits);
   });

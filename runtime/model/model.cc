@@ -2,6 +2,7 @@
 #include "runtime/model/model.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 
 #include "runtime/compute/quants.h"
@@ -194,7 +195,7 @@ class Counter {
     bytes_ += *bytes;
     return Status::ok();
   }
-  Status vectors(const Tensors& tensors, std::vector<float>*) {
+  Status vectors(const Tensors& tensors, Vector*) {
     for (const GgufTensor* tensor : tensors) bytes_ += tensor->view.cols() * sizeof(float);
     return Status::ok();
   }
@@ -228,13 +229,14 @@ class Loader {
     return Status::ok();
   }
 
-  Status vectors(const Tensors& tensors, std::vector<float>* out) {
+  Status vectors(const Tensors& tensors, Vector* vector) {
+    std::vector<float>& out = vector->values;
     for (const GgufTensor* tensor : tensors) {
-      const uint64_t n = tensor->view.cols(), at = out->size();
-      out->resize(at + n);
-      dequantize_row(tensor->view.type, tensor->view.data.data(), n, out->data() + at);
+      const uint64_t n = tensor->view.cols(), at = out.size();
+      out.resize(at + n);
+      dequantize_row(tensor->view.type, tensor->view.data.data(), n, out.data() + at);
     }
-    resident_ += out->size() * sizeof(float);
+    resident_ += out.size() * sizeof(float);
     return read(tensors);
   }
 
@@ -279,6 +281,27 @@ Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend
   if (!loaded.is_ok()) return std::move(loaded).annotate(file.name());
   model->weight_bytes = loader.resident();
   return model;
+}
+
+Status place_vectors(Model* model, Backend* backend) {
+  std::vector<Vector*> all{&model->output_norm};
+  for (Layer& l : model->layers) {
+    for (Vector* v : {&l.attn_norm, &l.ffn_norm, &l.post_attn_norm, &l.post_ffn_norm, &l.qkv_bias, &l.q_norm, &l.k_norm}) all.push_back(v);
+  }
+  constexpr uint64_t kAlign = 64 / sizeof(float);
+  uint64_t floats = 0;
+  for (const Vector* v : all) floats += (v->values.size() + kAlign - 1) / kAlign * kAlign;
+  KVRT_ASSIGN(model->vectors, backend->alloc(floats * sizeof(float), /*populate=*/true));
+  uint8_t* base = model->vectors->data();
+  return backend->upload(base, floats * sizeof(float), [&](std::span<uint8_t> host) {
+    uint64_t at = 0;
+    for (Vector* v : all) {
+      if (v->values.empty()) continue;
+      std::memcpy(host.data() + at, v->values.data(), v->values.size() * sizeof(float));
+      v->device = reinterpret_cast<const float*>(base + at);
+      at += (v->values.size() + kAlign - 1) / kAlign * kAlign * sizeof(float);
+    }
+  });
 }
 
 Result<uint64_t> planned_weight_bytes(const GgufFile& file, const Backend& backend, const Arch& arch, const ModelDims& dims) {

@@ -56,25 +56,32 @@ struct Expert {
   std::unique_ptr<Weight> gate_up, down;  // as of a layer
 };
 
+// A norm's weights or a bias. `device` is where the ops read it, once place_vectors put it there; null of an empty one.
+struct Vector {
+  std::vector<float> values;
+  const float* device = nullptr;
+};
+
 // What an architecture lacks is empty or null.
 struct Layer {
-  std::vector<float> attn_norm, ffn_norm, post_attn_norm, post_ffn_norm;  // [width]
-  std::vector<float> qkv_bias;                                            // [(heads + 2 kv_heads) * head_dim]
-  std::vector<float> q_norm, k_norm;                                      // [head_dim], or [heads * head_dim] and [kv_heads * head_dim]
-  std::unique_ptr<Weight> qkv, out, gate_up, down;                        // [(h + 2kv) * d, width] [width, h * d] [2 ff, width] [width, ff]
-  std::unique_ptr<Weight> router;                                         // [experts, width]
+  Vector attn_norm, ffn_norm, post_attn_norm, post_ffn_norm;  // [width]
+  Vector qkv_bias;                                            // [(heads + 2 kv_heads) * head_dim]
+  Vector q_norm, k_norm;                                      // [head_dim], or [heads * head_dim] and [kv_heads * head_dim]
+  std::unique_ptr<Weight> qkv, out, gate_up, down;            // [(h + 2kv) * d, width] [width, h * d] [2 ff, width] [width, ff]
+  std::unique_ptr<Weight> router;                             // [experts, width]
   std::vector<Expert> experts;
 };
 
 // false stops the load (CANCELLED). done / total are bytes of tensors.
 using LoadProgress = std::function<bool(uint64_t done, uint64_t total)>;
 
-// Immutable after load: any thread.
+// Immutable after load and place_vectors: any thread.
 struct Model {
   const Arch* arch = nullptr;
   ModelDims dims;
   std::vector<Layer> layers;
-  std::vector<float> output_norm;
+  Vector output_norm;
+  std::unique_ptr<Buffer> vectors;          // where they lie on the device
   std::unique_ptr<Weight> embedding, head;  // head is null when tied
   uint64_t weight_bytes = 0;                // resident
 
@@ -86,6 +93,8 @@ struct Model {
 Result<ModelDims> read_dims(const GgufFile& file, const Arch** arch);
 Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend, const LoadProgress& progress,
                                           const WeightCache* cache = nullptr);
+// Copies the vectors to the device: before the first forward(), after whatever changes them.
+Status place_vectors(Model* model, Backend* backend);
 // Makes K fit for int8: where each head of Q and K has a norm, its weights are shared out between them such that K's error costs least.
 void balance_qk(Model* model);
 // The weight_bytes of what load_model would load, by the same checks, from the header alone: no tensor is read.
@@ -105,10 +114,11 @@ class ForwardScratch {
   virtual ~ForwardScratch() = default;
   virtual uint64_t bytes() const = 0;
 };
-Result<uint64_t> scratch_bytes(const ModelDims& dims, uint32_t rows_max);
+Result<uint64_t> scratch_bytes(const ModelDims& dims, const Backend& backend, uint32_t rows_max);
 Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend* backend, uint32_t rows_max);
 
-// The only transformer pass. logits [step.logits_rows.size(), vocab], host-readable after it returns.
+// The only transformer pass. logits [step.logits_rows.size(), vocab], memory of alloc_host (or of alloc where the backend is unified): there
+// after sync.
 void forward(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t* pool, const Step& step, ForwardScratch* scratch,
              float* logits);
 

@@ -125,8 +125,8 @@ struct Synthetic {
       b.rope(rope, first, n, kHeads + kKvHeads, kHeadDim, kQkv, q);
       b.kv_store(kv, pool->data(), l, s, first, n, k, v, kQkv);
     };
-    b.run(rows, [&] {
-      b.prepare_rope(rope, positions);
+    b.run({}, [&] {
+      b.prepare_rope(rope, Step{{}, {}, positions, {}});
       b.by_rows(rows, [&](uint32_t first, uint32_t n) { attention_input(0, first, n); });
       for (uint32_t l = 0; l < kLayers; ++l) {
         b.attention(kv, pool->data(), l, s, {kHeads, 0.125f, 0, 0}, qkv, kQkv, attended);
@@ -175,7 +175,7 @@ void bench_matmul(benchmark::State& state) {
   const auto weight = random_weight(type, rows, cols, 1);
   const std::vector<float> x = random_floats(uint64_t{n} * cols);
   std::vector<float> out(uint64_t{n} * rows);
-  backend().run(0, [&] {
+  backend().run({}, [&] {
     for (auto _ : state) backend().matmul(*weight, nullptr, {x.data(), n}, false, out.data());
   });
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations()) * n * rows * cols);

@@ -52,7 +52,7 @@ std::vector<float> step(Backend* backend, Pool* pool, const Case& c, uint32_t fi
   }
   const StepSeq seq{0, n, static_cast<int32_t>(first), pool->blocks.data(), static_cast<uint32_t>(pool->blocks.size()), true};
   const Step s{{&seq, 1}, tokens, positions, {}};
-  backend->run(n, [&] {
+  backend->run({}, [&] {
     backend->kv_store(pool->kv, pool->bytes.data(), kLayer, s, 0, n, qkv.data() + c.q_width(), qkv.data() + c.q_width() + c.kv_width(),
                       stride);
     backend->attention(pool->kv, pool->bytes.data(), kLayer, s, {c.heads, 0.125f, c.softcap, c.window}, qkv.data(), stride, out.data());
@@ -267,7 +267,7 @@ TEST_P(BatchAndStale, SlotsDoNotShow) {
     std::vector<int32_t> tokens(rows), positions(rows);
     for (StepSeq& seq : seqs) seq.store_kv = store;
     const Step s{seqs, tokens, positions, {}};
-    backend->run(0, [&] {
+    backend->run({}, [&] {
       backend->kv_store(pool.kv, pool.bytes.data(), 1, s, 0, rows, qkv.data() + a.q_width(), qkv.data() + a.q_width() + a.kv_width(),
                         stride);
       backend->attention(pool.kv, pool.bytes.data(), 1, s, {6, 0.125f, 0, 0}, qkv.data(), stride, out.data());

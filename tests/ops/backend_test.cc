@@ -119,14 +119,14 @@ TEST(Run, KeepsTheHostsFloatingPointModeOut) {
       const auto backend = open_backend(isa, 2);
       if (backend == nullptr) continue;
       const auto weight = make_weight(backend.get(), {tensor});
-      backend->run(0, [&] { backend->matmul(*weight, nullptr, {x.data(), 1}, false, want.data()); });
+      backend->run({}, [&] { backend->matmul(*weight, nullptr, {x.data(), 1}, false, want.data()); });
       EXPECT_NE(want[0], 0.0f);
     }
     _mm_setcsr(before | kFlush);
     const auto backend = open_backend(isa, 2);  // its threads are born in this mode
     ASSERT_NE(backend, nullptr);
     const auto weight = make_weight(backend.get(), {tensor});
-    backend->run(0, [&] { backend->matmul(*weight, nullptr, {x.data(), 1}, false, got.data()); });
+    backend->run({}, [&] { backend->matmul(*weight, nullptr, {x.data(), 1}, false, got.data()); });
     const unsigned after = _mm_getcsr();
     _mm_setcsr(before);
     EXPECT_EQ(after & kFlush, kFlush);
@@ -144,9 +144,9 @@ TEST(Memory, AllocIsZeroedAndUsable) {
       EXPECT_EQ((*buffer)->bytes(), bytes);
       EXPECT_EQ(data[0] | data[bytes - 1], 0);
       const std::vector<uint8_t> host(bytes, 7);
-      backend->upload(data, bytes, [&](std::span<uint8_t> to) { std::copy(host.begin(), host.end(), to.begin()); });
+      EXPECT_TRUE(backend->upload(data, bytes, [&](std::span<uint8_t> to) { std::copy(host.begin(), host.end(), to.begin()); }).is_ok());
       std::vector<uint8_t> back(bytes);
-      backend->download(back, data);
+      EXPECT_TRUE(backend->download(back, data).is_ok());
       EXPECT_EQ(host, back);
     }
   }

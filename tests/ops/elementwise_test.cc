@@ -71,8 +71,8 @@ TEST(Rope, BothStylesAgainstFloat64AndScalar) {
         const auto backend = open_backend(isa, 2);
         if (backend == nullptr) continue;
         std::vector<float> y = x;
-        backend->run(0, [&] {
-          backend->prepare_rope(params, positions);
+        backend->run({}, [&] {
+          backend->prepare_rope(params, Step{{}, {}, positions, {}});
           backend->rope(params, 0, 2, kHeads, kDim, kStride, y.data());
           backend->rope(params, 2, 3, kHeads, kDim, kStride, y.data() + 2 * kStride);
         });
@@ -105,9 +105,9 @@ TEST(RmsNorm, BitEqualAndWithinBoundOfFloat64) {
     constexpr uint32_t kRows = 11;
     const std::vector<float> x = random.floats(kRows * width, 3.0f), w = random.floats(width);
     std::vector<float> a(x.size()), b(x.size());
-    scalar->run(0, [&] { scalar->rmsnorm(x.data(), w.data(), 1e-5f, kRows, width, a.data()); });
+    scalar->run({}, [&] { scalar->rmsnorm(x.data(), w.data(), 1e-5f, kRows, width, a.data()); });
     for (const auto& backend : backends) {
-      backend->run(0, [&] { backend->rmsnorm(x.data(), w.data(), 1e-5f, kRows, width, b.data()); });
+      backend->run({}, [&] { backend->rmsnorm(x.data(), w.data(), 1e-5f, kRows, width, b.data()); });
       EXPECT_SAME_BITS(a, b) << backend->isa() << " " << width;
     }
     for (uint32_t r = 0; r < kRows; ++r) {
@@ -185,14 +185,14 @@ TEST(Softcap, BitEqualAndWithinBoundOfFloat64) {
   Random random(4);
   for (const float cap : {30.0f, 50.0f, 1.5f}) {
     std::vector<float> x = random.extremes(3 * 1003), a = x, b = x;
-    scalar->run(0, [&] { scalar->softcap(cap, 3, 1003, a.data()); });
+    scalar->run({}, [&] { scalar->softcap(cap, 3, 1003, a.data()); });
     for (size_t i = 0; i < x.size(); ++i) {
       const double want = double{cap} * std::tanh(double{x[i]} / double{cap});
       ASSERT_NEAR(a[i], want, std::fabs(want) * 4e-7 + double{cap} * 2e-45) << x[i];
     }
     for (const auto& backend : backends) {
       b = x;
-      backend->run(0, [&] { backend->softcap(cap, 3, 1003, b.data()); });
+      backend->run({}, [&] { backend->softcap(cap, 3, 1003, b.data()); });
       EXPECT_SAME_BITS(a, b) << backend->isa();
     }
   }
@@ -206,7 +206,7 @@ TEST(RmsNormHeads, IsRmsNormOfEachHeadInPlace) {
     constexpr uint32_t kRows = 9, kHeads = 3, kDim = 20, kStride = kHeads * kDim + 7;
     const std::vector<float> x = random.floats(kRows * kStride), w = random.floats(kDim);
     std::vector<float> got = x, want = x;
-    backend->run(0, [&] {
+    backend->run({}, [&] {
       backend->rmsnorm_heads(w.data(), 1e-6f, kRows, kHeads, kDim, kStride, got.data());
       for (uint32_t r = 0; r < kRows; ++r) {
         for (uint32_t h = 0; h < kHeads; ++h) {
@@ -224,7 +224,7 @@ TEST(AddAndScale, OneRoundingEach) {
   Random random(6);
   const std::vector<float> y = random.extremes(11 * 70), x = random.extremes(11 * 70);
   std::vector<float> sum = x, product = x;
-  backend->run(0, [&] {
+  backend->run({}, [&] {
     backend->add(y.data(), 11, 70, sum.data());
     backend->scale(0.3f, 11, 70, product.data());
   });
@@ -244,7 +244,7 @@ TEST(Route, TakesTheLargestAndGroupsRowsByExpert) {
   std::fill_n(logits.begin() + kExperts, kExperts, std::numeric_limits<float>::quiet_NaN());  // still four of them
   for (const bool normalize : {false, true}) {
     Routes routes;
-    backend->run(0, [&] { backend->route(logits.data(), kRows, kExperts, kUsed, normalize, &routes); });
+    backend->run({}, [&] { backend->route(logits.data(), kRows, kExperts, kUsed, normalize, &routes); });
     ASSERT_EQ(routes.first.size(), kExperts + 1);
     ASSERT_EQ(routes.first.back(), kRows * kUsed);
     std::vector<std::vector<std::pair<uint32_t, float>>> by_row(kRows);
@@ -271,7 +271,7 @@ TEST(Route, TakesTheLargestAndGroupsRowsByExpert) {
     }
     // Alone, a row goes where it went among the others.
     Routes alone;
-    backend->run(0, [&] { backend->route(logits.data() + 5 * kExperts, 1, kExperts, kUsed, normalize, &alone); });
+    backend->run({}, [&] { backend->route(logits.data() + 5 * kExperts, 1, kExperts, kUsed, normalize, &alone); });
     for (uint32_t e = 0, n = 0; e < kExperts; ++e) {
       if (alone.first[e] == alone.first[e + 1]) continue;
       EXPECT_EQ(by_row[5][n].first, e);
@@ -289,7 +289,7 @@ TEST(AddRows, OneFmaEach) {
     const auto backend = open_backend(isa, 2);
     if (backend == nullptr) continue;
     std::vector<float> got = x, want = x;
-    backend->run(0, [&] { backend->add_rows(y.data(), rows, weights, 21, got.data()); });
+    backend->run({}, [&] { backend->add_rows(y.data(), rows, weights, 21, got.data()); });
     for (uint32_t i = 0; i < 3 * 21; ++i) {
       float& to = want[rows[i / 21] * 21 + i % 21];
       to = std::fmaf(weights[i / 21], y[i], to);
@@ -326,11 +326,11 @@ TEST(Rope, ScalingOfFrequencies) {
   const std::vector<int32_t> positions = {3, 90};
   const std::vector<float> x = Random(9).floats(2 * 64);
   std::vector<float> first[3];
-  backend->run(0, [&] {
+  backend->run({}, [&] {
     for (int turn = 0; turn < 6; ++turn) {
       const RopeParams* kinds[] = {&plain, &linear, &yarn};
       std::vector<float> y = x;
-      backend->prepare_rope(*kinds[turn % 3], positions);
+      backend->prepare_rope(*kinds[turn % 3], Step{{}, {}, positions, {}});
       backend->rope(*kinds[turn % 3], 0, 2, 1, 64, 64, y.data());
       if (turn < 3) first[turn] = y;
       EXPECT_SAME_BITS(first[turn % 3], y);

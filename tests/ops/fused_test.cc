@@ -16,14 +16,14 @@ struct Unfused {
   std::vector<float> norm(const std::vector<float>& x, const std::vector<float>& weight) const {
     std::vector<float> out(x.size());
     const auto width = static_cast<uint32_t>(weight.size());
-    backend->run(0, [&] { backend->rmsnorm(x.data(), weight.data(), kEps, static_cast<uint32_t>(x.size()) / width, width, out.data()); });
+    backend->run({}, [&] { backend->rmsnorm(x.data(), weight.data(), kEps, static_cast<uint32_t>(x.size()) / width, width, out.data()); });
     return out;
   }
   std::vector<float> matmul(const std::vector<Tensor>& tensors, const float* bias, const std::vector<float>& x, bool accumulate) const {
     const auto w = make_weight(backend.get(), tensors);
     const auto n = static_cast<uint32_t>(x.size() / w->cols());
     std::vector<float> out(uint64_t{n} * w->rows(), 0.25f);
-    backend->run(0, [&] { backend->matmul(*w, bias, {x.data(), n}, accumulate, out.data()); });
+    backend->run({}, [&] { backend->matmul(*w, bias, {x.data(), n}, accumulate, out.data()); });
     return out;
   }
   std::vector<float> matmul_act(const std::vector<Tensor>& gate_up, Activation act, const std::vector<float>& x) const {
@@ -84,7 +84,7 @@ TEST(MatmulNorm, IsTheNormAndThenTheProduct) {
         if (backend->isa() == std::string("scalar") && n > 33) continue;  // for time
         const auto w = make_weight(backend.get(), tensors);
         std::vector<float> got(want.size(), 0.25f);
-        backend->run(0, [&] { backend->matmul(*w, with_bias, {x.data(), n, weight.data(), kEps}, accumulate, got.data()); });
+        backend->run({}, [&] { backend->matmul(*w, with_bias, {x.data(), n, weight.data(), kEps}, accumulate, got.data()); });
         EXPECT_SAME_BITS(want, got) << name_of(*backend) << " n " << n << " cols " << matrix.cols;
       }
     }
@@ -115,7 +115,7 @@ TEST(MatmulAct, IsTheProductAndThenTheActivation) {
         if (backend->isa() == std::string("scalar") && n > 33) continue;  // for time
         const auto w = make_weight(backend.get(), gate_up);
         std::vector<float> got(want.size());
-        backend->run(0, [&] { backend->matmul_act(*w, act, {x.data(), n, norm ? weight.data() : nullptr, kEps}, got.data()); });
+        backend->run({}, [&] { backend->matmul_act(*w, act, {x.data(), n, norm ? weight.data() : nullptr, kEps}, got.data()); });
         EXPECT_SAME_BITS(want, got) << name_of(*backend) << " n " << n << " rows " << w->rows();
       }
     }
@@ -128,7 +128,7 @@ TEST(ByRows, CoversEveryRowOnce) {
     for (uint32_t rows = 1; rows <= 600; rows += rows < 140 ? 1 : 37) {
       std::vector<std::atomic<uint32_t>> seen(rows);
       std::atomic<uint32_t> runs = 0;
-      backend->run(0, [&] {
+      backend->run({}, [&] {
         backend->by_rows(rows, [&](uint32_t first, uint32_t n) {
           EXPECT_GT(n, 0u);
           ++runs;
@@ -159,7 +159,7 @@ TEST(ByRows, OpsInsideGiveTheBitsOfAllRowsAtOnce) {
       const auto w_square = make_weight(backend.get(), {square}), w_gate_up = make_weight(backend.get(), gate_up),
                  w_narrow = make_weight(backend.get(), {narrow});
       std::vector<float> first(rows * kWidth), second(rows * kFf), got(rows * kWidth);
-      backend->run(0, [&] {
+      backend->run({}, [&] {
         backend->by_rows(rows, [&](uint32_t at, uint32_t n) {
           float *to = first.data() + at * kWidth, *wide = second.data() + at * kFf;
           backend->matmul(*w_square, nullptr, {x.data() + at * kWidth, n, norm.data(), kEps}, false, to);

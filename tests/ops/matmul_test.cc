@@ -8,7 +8,7 @@ namespace {
 std::vector<float> run_matmul(Backend* backend, const Weight& w, const std::vector<float>& x, const float* bias, bool accumulate) {
   const uint32_t n = static_cast<uint32_t>(x.size() / w.cols());
   std::vector<float> out(uint64_t{n} * w.rows(), 0.25f);
-  backend->run(0, [&] { backend->matmul(w, bias, {x.data(), n}, accumulate, out.data()); });
+  backend->run({}, [&] { backend->matmul(w, bias, {x.data(), n}, accumulate, out.data()); });
   return out;
 }
 
@@ -120,7 +120,7 @@ TEST(Embed, GivesDequantizedRows) {
       const auto weight = make_weight(backend.get(), {tensor});
       std::vector<int32_t> tokens = {52, 0, 17, 17, 31, 16, 15, 48};
       std::vector<float> out(tokens.size() * cols), want, all = tensor.dequantized();
-      backend->run(0, [&] { backend->embed(*weight, tokens, out.data()); });
+      backend->run({}, [&] { backend->embed(*weight, Step{{}, tokens, {}, {}}, 0, static_cast<uint32_t>(tokens.size()), out.data()); });
       for (const int32_t t : tokens) want.insert(want.end(), all.begin() + t * cols, all.begin() + (t + 1) * cols);
       EXPECT_SAME_BITS(want, out) << isa << " " << name_of(type);
     }

@@ -148,7 +148,7 @@ uint64_t ToyRunner::read(const StepSeq& seq, const uint8_t* pool, uint64_t posit
   return value;
 }
 
-void ToyRunner::run(const Step& step, uint8_t* pool, float* logits) {
+Status ToyRunner::run(const Step& step, uint8_t* pool, float* logits) {
   if (before) before(step, pool);
   size_t next_logit = 0;
   for (const StepSeq& seq : step.seqs) {
@@ -175,6 +175,7 @@ void ToyRunner::run(const Step& step, uint8_t* pool, float* logits) {
   if (next_logit != step.logits_rows.size()) ++faults;
   if (random_.one_in(16)) row_ns_ = 1000 << random_.below(13);  // the machine is now faster, now slower
   env_->advance(100'000 + row_ns_ * step.n_rows());
+  return {};
 }
 
 }  // namespace kvrt::test

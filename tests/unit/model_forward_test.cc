@@ -30,17 +30,19 @@ class MadeUp {
     d.rope = {model_.arch->rope_style, kHeadDim, 10000.0f};
     for (uint32_t i = 0; i < kLayers; ++i) {
       Layer& layer = model_.layers.emplace_back();
-      for (auto* norm : {&layer.attn_norm, &layer.ffn_norm, &layer.post_attn_norm, &layer.post_ffn_norm}) *norm = random.floats(kWidth);
-      layer.q_norm = random.floats(kHeads * kHeadDim);
-      layer.k_norm = random.floats(kKvHeads * kHeadDim);
+      for (auto* norm : {&layer.attn_norm, &layer.ffn_norm, &layer.post_attn_norm, &layer.post_ffn_norm})
+        norm->values = random.floats(kWidth);
+      layer.q_norm.values = random.floats(kHeads * kHeadDim);
+      layer.k_norm.values = random.floats(kKvHeads * kHeadDim);
       layer.qkv =
           matrix({{DType::kQ8_0, kHeads * kHeadDim}, {DType::kF32, kKvHeads * kHeadDim}, {DType::kQ8_0, kKvHeads * kHeadDim}}, kWidth);
       layer.out = matrix({{DType::kQ8_0, kWidth}}, kHeads * kHeadDim);
       layer.gate_up = matrix({{DType::kQ8_0, 2 * kFf}}, kWidth);
       layer.down = matrix({{DType::kF32, kWidth}}, kFf);
     }
-    model_.output_norm = random.floats(kWidth);
+    model_.output_norm.values = random.floats(kWidth);
     model_.embedding = matrix({{DType::kQ8_0, kVocab}}, kWidth);
+    EXPECT_TRUE(place_vectors(&model_, backend_.get()).is_ok());
     kv_ = {kLayers, kKvHeads, kHeadDim, kBlockTokens};
     for (int32_t b = kContext / kBlockTokens - 1; b >= 0; --b) blocks_.push_back(b);
     pool_ = std::move(backend_->alloc(blocks_.size() * kv_.block_bytes(), false)).value();

@@ -51,6 +51,7 @@ class Runner {
     auto loaded = load_model(**file, backend_.get(), nullptr);
     EXPECT_TRUE(loaded.is_ok()) << loaded.status().message();
     model_ = std::move(loaded).value();
+    EXPECT_TRUE(place_vectors(model_.get(), backend_.get()).is_ok());
     const ModelDims& d = model_->dims;
     kv_ = {d.layers, d.kv_heads, d.head_dim, 16};
     for (int32_t b = kBlocks - 1; b >= 0; --b) blocks_.push_back(b);

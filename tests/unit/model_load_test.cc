@@ -76,9 +76,9 @@ TEST(ModelLoad, ReadsDimensionsAndStacksWeights) {
   EXPECT_EQ(m.layers[1].qkv->rows(), 32u + 16 + 16);
   EXPECT_EQ(m.layers[1].gate_up->rows(), 128u);
   EXPECT_EQ(m.layers[1].down->cols(), 64u);
-  EXPECT_EQ(m.layers[1].attn_norm.size(), 32u);
-  EXPECT_FLOAT_EQ(m.layers[1].attn_norm[31], 0.81f);
-  EXPECT_TRUE(m.layers[1].qkv_bias.empty());
+  EXPECT_EQ(m.layers[1].attn_norm.values.size(), 32u);
+  EXPECT_FLOAT_EQ(m.layers[1].attn_norm.values[31], 0.81f);
+  EXPECT_TRUE(m.layers[1].qkv_bias.values.empty());
   EXPECT_GT(m.weight_bytes, 0u);
 }
 
@@ -90,7 +90,7 @@ TEST(ModelLoad, Qwen2HasBiasesAndHalvesAndAnOwnHead) {
   auto model = load(spec.write());
   ASSERT_TRUE(model.is_ok()) << model.status().message();
   EXPECT_EQ((*model)->dims.rope.style, RopeStyle::kHalves);
-  EXPECT_EQ((*model)->layers[0].qkv_bias.size(), 64u);
+  EXPECT_EQ((*model)->layers[0].qkv_bias.values.size(), 64u);
   EXPECT_NE((*model)->head, nullptr);
   spec.qkv_bias = false;
   expect_status(load(spec.write()).status(), Code::kCorrupt, "blk.0.attn_q.bias is missing");

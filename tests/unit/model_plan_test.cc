@@ -56,7 +56,7 @@ TEST(ModelPlan, PlannedIsWhatIsLoadedForEveryTinyModel) {
     EXPECT_EQ(planned->bytes, bytes_by_directory(*file)) << entry.path();
     for (const uint32_t rows : {1u, 512u, 3u}) {
       auto scratch = std::move(make_scratch(*model, backend(), rows)).value();
-      EXPECT_EQ(std::move(scratch_bytes(planned->dims, rows)).value(), scratch->bytes());
+      EXPECT_EQ(std::move(scratch_bytes(planned->dims, *backend(), rows)).value(), scratch->bytes());
     }
     ++models;
   }
@@ -106,7 +106,7 @@ TEST(ModelPlan, PublishedModelsFromTheirHeadersAlone) {
     EXPECT_EQ((KvGeometry{d.layers, d.kv_heads, d.head_dim, 16}).token_bytes(), c.kv_bytes_per_token);
     const uint64_t of_a_row =
         2 * uint64_t{c.width} + (c.heads + 2 * c.kv_heads) * 128 + c.heads * 128 + c.ff;  // x, normed, qkv, attended, MLP
-    EXPECT_EQ(std::move(scratch_bytes(d, 512)).value(), 4 * 512 * of_a_row);
+    EXPECT_EQ(std::move(scratch_bytes(d, *backend(), 512)).value(), 4 * 512 * of_a_row);
     EXPECT_GT((*file)->file_bytes(), 2 * c.parameters);
     EXPECT_LT(seconds, 1.0);
   }

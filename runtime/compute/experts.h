@@ -1,0 +1,17 @@
+// Which experts a row goes to (NUMERICS.md §10), on the host.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/compute/backend.h"
+
+namespace kvrt {
+
+// The softmax over a row's logits, in place, and the ids of its `used` largest, ascending; p[ids[i]] are their weights.
+void choose_experts(float* p, uint32_t experts, uint32_t used, bool normalize, uint32_t* ids);
+// Rows by the experts that they chose. p [rows][experts] and ids [rows][used] as choose_experts left them.
+void sort_by_expert(const float* p, const uint32_t* ids, uint32_t rows, uint32_t experts, uint32_t used, Routes* out);
+// Both, of logits [rows][experts], which it overwrites.
+void route_rows(float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out);
+
+}  // namespace kvrt
