@@ -241,13 +241,13 @@ Result<Hash256> ModelHost::model_id_for(Store* store) {
 }
 
 // kv_root: what a block's bits depend on besides its tokens. Sessions without a store never leave this process, so the model needs no name.
-Result<BlockKey> ModelHost::root_for(const SessionOptions& options) {
+Result<BlockKey> ModelHost::root_for(const SessionOptions& options, const char* numerics) {
   Hash256 id;
   if (options.store) {
     KVRT_ASSIGN(id, model_id_for(options.store.get()));
   }
   Hasher hasher;
-  hasher.add(id.bytes).add_string(kv_format_name(kv_.format)).add_u64(kv_.block_tokens).add_string(engine_->backend()->numerics());
+  hasher.add(id.bytes).add_string(kv_format_name(kv_.format)).add_u64(kv_.block_tokens).add_string(numerics ? numerics : engine_->backend()->numerics());
   hasher.add_string(options.domain);
   return hasher.finish();
 }

@@ -73,12 +73,13 @@ struct SessionOptions {
   TemplateArguments arguments;  // resume: "" keeps what was saved
   std::shared_ptr<Wake> wake;   // null: none
   AutosavePolicy autosave;
+  bool accept_foreign = false;  // resume: take KV of another arithmetic as it is
 };
 
 struct SessionInfo {
   SessionState state = SessionState::kIdle;
   uint64_t tokens = 0, kv_tokens = 0, kv_blocks = 0, kv_bytes = 0, unread = 0, messages = 0, gen = 0;
-  bool awaits_accept = false;
+  bool awaits_accept = false, inexact = false;
   SessionId id;
   std::string name;
   Status last_error;
@@ -170,7 +171,8 @@ class ModelHost {
   class SaveTurn;
   ModelHost() = default;
   Status make_pool(const HostOptions& options, std::unique_ptr<StepRunner> toy);
-  Result<BlockKey> root_for(const SessionOptions& options);
+  Result<BlockKey> root_for(const SessionOptions& options, const char* numerics = nullptr);  // null: the backend's
+  Status adopt_foreign(const SessionOptions& options, const SessionOut& saved, Session* session);
   Result<Hash256> model_id_for(Store* store);
   Status check_room(const Session& session, uint64_t more) const;
   Result<Session*> enlist(std::unique_ptr<Session> session);
@@ -204,6 +206,7 @@ class ModelHost {
   enum class Loaded { kNothing, kAll, kStoppedNearer, kStoppedInPlace };
   Loaded load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress);
   void loads_wanted(Session* session, Loads* loads);
+  void foreign_loads(Session* session, Loads* loads);
   bool read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Progress& progress);
 
   struct SavePlan;

@@ -294,8 +294,12 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
     return nullptr;
   }
   s.root = *root;
-  s.other_numerics = saved.root != s.root || manifest->block_tokens != kv_.block_tokens;
-  if (!s.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens) {
+  if (options.accept_foreign && manifest->block_tokens == kv_.block_tokens) {
+    *status = adopt_foreign(options, saved, &s);
+    if (!status->is_ok()) return nullptr;
+  }
+  s.other_numerics = (saved.root != s.root && s.foreign_tokens == 0) || manifest->block_tokens != kv_.block_tokens;
+  if (saved.root == s.root && !s.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens) {
     s.saved_tail_end = saved.tokens.size();
     s.saved_tail_begin = s.saved_tail_end - saved.node_tokens.back();
   }

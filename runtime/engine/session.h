@@ -165,6 +165,10 @@ struct Session {
   bool not_stored = false;      // resumed, and the store has no chunk for a block of it
   bool other_numerics = false;  // resumed, but its KV is of another root or block size
   uint64_t resumed_tokens = 0;  // leading tokens that came from a snapshot
+  bool inexact = false;         // some of its KV may be of another arithmetic: its root is its own kind's
+  // Of the snapshot whose KV it takes as it is, though another arithmetic made it: chunks of so many leading tokens lie under that root.
+  BlockKey foreign_root;
+  uint64_t foreign_tokens = 0;
   // The tail node in the store: tokens [begin, end) after the full blocks; valid while the session keeps those tokens.
   uint64_t saved_tail_begin = 0, saved_tail_end = 0;
   // What its last save or resume holds: an autosave that would say the same is none.

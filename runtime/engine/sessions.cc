@@ -71,6 +71,9 @@ Result<Session*> ModelHost::fork(Session* session, std::shared_ptr<Wake> wake) {
   copy->messages = session->messages;
   copy->grammar = session->grammar;
   copy->chain = session->chain;
+  copy->inexact = session->inexact;
+  copy->foreign_root = session->foreign_root;
+  copy->foreign_tokens = session->foreign_tokens;
   copy->saved_tail_begin = session->saved_tail_begin;
   copy->saved_tail_end = session->saved_tail_end;
   copy->state = session->state;
@@ -177,6 +180,7 @@ void ModelHost::cut(Session* session, uint64_t count) {
     s.table.set_filled(blocks - 1, std::min(s.table.filled(blocks - 1), static_cast<uint32_t>(count % T)));
   if (s.saved_tail_end > count) s.saved_tail_begin = s.saved_tail_end = 0;
   s.resumed_tokens = std::min(s.resumed_tokens, count);
+  if (s.foreign_tokens > count) s.foreign_tokens = count / T * T;
 }
 
 Status ModelHost::check_erase(const Session& s, uint64_t from, uint64_t to) const {
@@ -228,6 +232,7 @@ SessionInfo ModelHost::session_info(const Session* session) const {
   info.unread = session->mailbox.size();
   info.messages = session->messages.size();
   info.awaits_accept = session->generation && !session->generation->awaited.empty();
+  info.inexact = session->inexact;
   info.gen = session->gen;
   info.id = session->id;
   info.name = session->name;

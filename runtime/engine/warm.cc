@@ -71,6 +71,28 @@ void ModelHost::loads_wanted(Session* session, Loads* to) {
   }
 }
 
+// Full blocks and the tail of the snapshot that another arithmetic made, where the session's own chain had nothing.
+void ModelHost::foreign_loads(Session* session, Loads* to) {
+  Session& s = *session;
+  const uint64_t T = kv_.block_tokens;
+  std::vector<NodeIn> nodes;
+  BlockKey parent = s.foreign_root;
+  for (uint64_t at = 0; at < s.foreign_tokens; at += T) {
+    const auto tokens = std::span<const int32_t>(s.tokens).subspan(at, std::min(T, s.foreign_tokens - at));
+    nodes.push_back({chain_key(parent, tokens), parent, tokens});
+    parent = nodes.back().key;
+  }
+  const std::vector<bool> has = s.store->has(nodes);
+  for (uint32_t i = 0; i < nodes.size(); ++i) {
+    const bool loads = std::any_of(to->list.begin(), to->list.end(), [&](const ChunkLoad& l) { return l.index == i; });
+    if (!has[i] || s.table.filled(i) > 0 || loads) continue;
+    to->list.reserve(to->list.size() + 1);
+    const BlockId block = scheduler_->alloc(session);
+    if (block == kNoBlock) break;
+    to->list.push_back({i, nodes[i], block, ChunkState::kAbsent, {}, false});
+  }
+}
+
 // Reads on several threads, of which some wait for the disk while the others decode; the caller's reports progress. False when that
 // stopped it.
 bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Progress& progress) {
@@ -115,6 +137,7 @@ ModelHost::Loaded ModelHost::load_stored(Session* session, std::unique_lock<std:
   if (!s.store || !s.share) return Loaded::kNothing;
   Loads loads(scheduler_.get());
   loads_wanted(session, &loads);
+  if (s.foreign_tokens > 0) foreign_loads(session, &loads);
   if (loads.list.empty()) return Loaded::kNothing;
   const uint64_t had = s.table.covered(s.tokens.size());
   bool complete = false, nearer = false;

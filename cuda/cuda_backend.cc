@@ -1,0 +1,176 @@
+#include "cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "runtime/base/check.h"
+
+namespace kvrt::cuda {
+
+Result<std::unique_ptr<Backend>> CudaBackend::open(const CudaOptions& options, Log* log, const CublasLt* gemm) {
+  KVRT_ASSIGN(auto context, DeviceContext::open(options.device));
+  std::unique_ptr<CudaBackend> backend(new CudaBackend(std::move(context), options, log));
+  const cudaError_t made = cudaStreamCreateWithFlags(&backend->stream_.handle, cudaStreamNonBlocking);
+  if (made != cudaSuccess) return backend->context_->failed(made, "CUDA: a stream");
+  backend->open_gemm(gemm);
+  return std::unique_ptr<Backend>(std::move(backend));
+}
+
+void CudaBackend::open_gemm(const CublasLt* given) {
+  auto functions = given ? Result<CublasLt>(*given) : load_cublaslt();
+  auto opened = functions.is_ok() ? GemmLibrary::open(*functions, context_.get(), nondeterministic_) : functions.take_status();
+  if (opened.is_ok()) {
+    gemm_ = std::move(opened).value();
+    return;
+  }
+  logf(log_, LogLevel::kInfo, "prompts are computed by kvrt's own matrix kernels, not by cuBLASLt: %s", opened.status().message().c_str());
+}
+
+CudaBackend::CudaBackend(std::unique_ptr<DeviceContext> context, const CudaOptions& options, Log* log)
+    : context_(std::move(context)), log_(log), nondeterministic_(options.nondeterministic) {
+  const auto& p = context_->properties();
+  isa_ = "sm_" + std::to_string(p.major) + std::to_string(p.minor);
+  numerics_ = "cuda-1-sm" + std::to_string(p.major) + std::to_string(p.minor);
+  stream_.overlap = p.major >= 9;
+}
+
+CudaBackend::~CudaBackend() {
+  (void)context_->use();
+  if (stream_.handle) (void)cudaStreamDestroy(stream_.handle);
+}
+
+// ---- memory
+
+// The pool of a device is there from the start: nothing is populated on its first use.
+Result<std::unique_ptr<Buffer>> CudaBackend::alloc(uint64_t bytes, bool) { return context_->alloc(bytes); }
+Result<std::unique_ptr<Buffer>> CudaBackend::alloc_host(uint64_t bytes) { return context_->alloc_pinned(bytes); }
+
+void CudaBackend::device_memory(uint64_t* total, uint64_t* free) const {
+  size_t is_free = 0, all = context_->properties().totalGlobalMem;
+  if (context_->use().is_ok()) (void)cudaMemGetInfo(&is_free, &all);
+  *total = all;
+  *free = is_free;
+}
+
+Status CudaBackend::upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) {
+  KVRT_ASSIGN(const auto staging, context_->staging(bytes));
+  fill(staging->memory().first(bytes));
+  return staging->copy(device, staging->memory().data(), bytes, cudaMemcpyHostToDevice, "a copy to the device");
+}
+
+Status CudaBackend::download(std::span<uint8_t> host, const uint8_t* device) {
+  KVRT_ASSIGN(const auto staging, context_->staging(host.size()));
+  KVRT_TRY(staging->copy(staging->memory().data(), device, host.size(), cudaMemcpyDeviceToHost, "a copy from the device"));
+  std::copy_n(staging->memory().data(), host.size(), host.data());
+  return {};
+}
+
+void CudaBackend::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) {
+  Status usable = context_->use();
+  if (!usable.is_ok()) return fail(std::move(usable));
+  stream_.check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.handle));
+}
+
+void CudaBackend::clear(uint8_t* device, uint64_t bytes) {
+  Status usable = context_->use();
+  if (!usable.is_ok()) return fail(std::move(usable));
+  stream_.check(cudaMemsetAsync(device, 0, bytes, stream_.handle));
+}
+
+void CudaBackend::fetch(const float* x, uint64_t n, float* host) {
+  stream_.check(cudaMemcpyAsync(host, x, n * sizeof(float), cudaMemcpyDeviceToHost, stream_.handle));
+}
+
+Status CudaBackend::sync() {
+  Status usable = context_->use();
+  if (!usable.is_ok()) fail(std::move(usable));
+  const cudaError_t done = cudaStreamSynchronize(stream_.handle);
+  stream_.check(done);
+  const cudaError_t failed = std::exchange(stream_.error, cudaSuccess);
+  if (failed != cudaSuccess) fail(context_->failed(failed, "a step on " + device_name()));
+  return std::exchange(error_, {});
+}
+
+void CudaBackend::fail(Status status) {
+  if (error_.is_ok()) error_ = std::move(status);
+  stream_.check(cudaErrorUnknown);  // nothing more of this step is queued
+}
+
+bool CudaBackend::grow(Scratch* scratch, uint64_t bytes) {
+  if (*scratch && (*scratch)->bytes() >= bytes) return true;
+  if (stream_.error != cudaSuccess) return false;
+  KVRT_CHECK(!capturing_);
+  ++generation_;
+  if (*scratch) stream_.check(cudaStreamSynchronize(stream_.handle));  // what was queued still uses the old one
+  scratch->reset();
+  auto memory = context_->alloc(bytes);
+  if (!memory.is_ok()) {
+    fail(memory.take_status());
+    return false;
+  }
+  *scratch = std::move(memory).value();
+  return true;
+}
+
+// ---- steps
+
+bool CudaBackend::begin_step(const Step& step) {
+  bool moved = false;
+  Status put = arrays_.put(context_.get(), &stream_, step, &moved);
+  if (moved) ++generation_;
+  if (!put.is_ok()) {
+    fail(std::move(put));
+    return false;
+  }
+  class_rows_ = step.n_rows();
+  splits_ = std::bit_ceil(arrays_.last_position() / kSplitTokens + 1);
+  return true;
+}
+
+void CudaBackend::run(const StepRun& step, const std::function<void()>& fn) {
+  Status usable = context_->use();
+  if (!usable.is_ok()) return fail(std::move(usable));
+  if (step.step && !begin_step(*step.step)) return;
+  const bool few = step.step && step.step->n_rows() <= kFewRows;
+  if (!few || !step.cache) return fn();
+  replay_or_capture(static_cast<GraphCache*>(step.cache), step.shape_key, fn);
+}
+
+// The first time a shape runs without a graph: then every buffer has its size, and capturing allocates nothing.
+void CudaBackend::replay_or_capture(GraphCache* cache, uint64_t key, const std::function<void()>& fn) {
+  GraphCache::Entry* entry = cache->find(key, splits_);
+  if (entry->generation != generation_) {
+    GraphCache::drop(entry);
+    entry->warm = false;
+  }
+  if (entry->graph) return stream_.check(cudaGraphLaunch(entry->graph, stream_.handle));
+  if (!entry->warm || entry->refused) {
+    fn();
+    entry->generation = generation_;
+    entry->warm = true;
+    return;
+  }
+  if (stream_.error != cudaSuccess) return;
+  cudaGraph_t graph = nullptr;
+  cudaError_t status = cudaStreamBeginCapture(stream_.handle, cudaStreamCaptureModeThreadLocal);
+  if (status == cudaSuccess) {
+    capturing_ = true;
+    fn();
+    capturing_ = false;
+    const cudaError_t queued = std::exchange(stream_.error, cudaSuccess);
+    status = cudaStreamEndCapture(stream_.handle, &graph);
+    if (status == cudaSuccess) status = queued;
+  }
+  if (status == cudaSuccess) status = cudaGraphInstantiate(&entry->graph, graph, 0);
+  if (graph) stream_.check(cudaGraphDestroy(graph));
+  if (status == cudaSuccess) return stream_.check(cudaGraphLaunch(entry->graph, stream_.handle));
+  const Status refused = context_->failed(status, "a graph of a step");
+  entry->graph = nullptr;
+  if (!context_->use().is_ok()) return fail(refused.clone());
+  logf(log_, LogLevel::kWarn, "%s: steps of this shape run without", refused.message().c_str());
+  entry->refused = true;
+  fn();
+}
+
+}  // namespace kvrt::cuda

@@ -1,0 +1,139 @@
+// CudaBackend: Backend on one device. Ops are queued on one stream; a step of few rows is captured into a graph the second time that its
+// shape comes, and replayed from then on: what changes from step to step (tokens, positions, block tables) lies in device memory.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cuda/device_context.h"
+#include "cuda/gemm_library.h"
+#include "cuda/graph_cache.h"
+#include "cuda/kernels.h"
+#include "cuda/step_arrays.h"
+#include "runtime/base/threads.h"
+#include "runtime/base/turn_lock.h"
+#include "runtime/compute/backend.h"
+
+namespace kvrt {
+class WeightImage;
+}
+
+namespace kvrt::cuda {
+
+// A weight in device memory, panels as the CPU's.
+class CudaWeight final : public Weight {
+ public:
+  CudaWeight(const DeviceWeight& view, uint64_t bytes, std::shared_ptr<Buffer> memory)
+      : view_(view), bytes_(bytes), memory_(std::move(memory)) {}
+  uint32_t rows() const override { return view_.rows; }
+  uint32_t cols() const override { return view_.cols; }
+  uint64_t bytes() const override { return bytes_; }
+  const DeviceWeight& view() const { return view_; }
+
+ private:
+  DeviceWeight view_;
+  uint64_t bytes_;
+  std::shared_ptr<Buffer> memory_;
+};
+
+// As Backend says: one thread at a time but for alloc, upload, download and device_memory.
+class CudaBackend final : public Backend {
+ public:
+  // gemm: a library's functions; null: cuBLASLt, where it is found.
+  static Result<std::unique_ptr<Backend>> open(const CudaOptions& options, Log* log, const CublasLt* gemm = nullptr);
+  ~CudaBackend() override;
+
+  Result<std::unique_ptr<Buffer>> alloc(uint64_t bytes, bool populate) override;
+  Result<std::unique_ptr<Buffer>> alloc_host(uint64_t bytes) override;
+  bool unified() const override { return false; }
+  void device_memory(uint64_t* total, uint64_t* free) const override;
+  Status upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) override;
+  Status download(std::span<uint8_t> host, const uint8_t* device) override;
+  void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) override;
+  void clear(uint8_t* device, uint64_t bytes) override;
+  Status sync() override;
+  Result<std::vector<std::unique_ptr<Weight>>> make_weights(std::span<const TensorStack> stacks, const WeightLoad& load) override;
+  Result<uint64_t> weight_bytes(std::span<const TensorView> tensors) const override;
+
+  void embed(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) override;
+  void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) override;
+  void rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
+  void matmul(const Weight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) override;
+  void matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) override;
+  void prepare_rope(const RopeParams& params, const Step& step) override;
+  void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
+  void kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n, const float* k,
+                const float* v, uint32_t stride) override;
+  void attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params, const float* q,
+                 uint32_t stride, float* out) override;
+  void add(const float* y, uint32_t rows, uint32_t width, float* x) override;
+  void scale(float factor, uint32_t rows, uint32_t width, float* x) override;
+  void softcap(float cap, uint32_t rows, uint32_t width, float* x) override;
+  void route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) override;
+  void add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) override;
+  void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) override;
+  void gather_logits_rows(const Step& step, uint32_t width, float* x) override;
+  void fetch(const float* x, uint64_t n, float* host) override;
+  void by_rows(uint32_t rows, const std::function<void(uint32_t first, uint32_t n)>& fn) override { fn(0, rows); }
+  void run(const StepRun& step, const std::function<void()>& fn) override;
+  std::unique_ptr<RunCache> make_run_cache() override { return std::make_unique<GraphCache>(); }
+
+  void set_threads(uint32_t threads) override {
+    std::lock_guard lock(pool_mu_);
+    pool_.resize(threads);
+  }
+  const char* name() const override { return "cuda"; }
+  const char* isa() const override { return isa_.c_str(); }
+  const char* numerics() const override { return numerics_.c_str(); }
+  std::string device_name() const override { return context_->properties().name; }
+
+ private:
+  // The rotations of a step's positions, [rows][pairs]. Layers may differ in two kinds of parameters.
+  struct RopeTable {
+    RopeParams params;
+    double amplitude = 1;
+    std::unique_ptr<Buffer> inv_freq, cos, sin;
+  };
+  // Device memory that ops share one after the other; grows to the largest use.
+  using Scratch = std::unique_ptr<Buffer>;
+
+  CudaBackend(std::unique_ptr<DeviceContext> context, const CudaOptions& options, Log* log);
+  void fail(Status status);
+  void pack(const WeightImage& image, uint64_t begin, uint64_t end, uint8_t* host, uint64_t base);
+  // At least `bytes` of it; null after an error. Growing forgets the graphs, which have its old place.
+  template <typename T>
+  T* reserve(Scratch* scratch, uint64_t count);
+  bool grow(Scratch* scratch, uint64_t bytes);
+  bool begin_step(const Step& step);
+  void replay_or_capture(GraphCache* cache, uint64_t key, const std::function<void()>& fn);
+  void open_gemm(const CublasLt* gemm);
+  void many_rows(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out);
+  MatvecInput matvec_input(const DeviceWeight& w, const MatmulInput& in);
+  const uint16_t* gemm_input(const DeviceWeight& w, const MatmulInput& in);
+  void decode_rows(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t first, uint32_t n, const DeviceAttention& params,
+                   const float* q, uint32_t stride, float* out);
+  template <typename T>
+  T* stage_rows(Scratch* scratch, std::span<const T> host);
+
+  std::unique_ptr<DeviceContext> context_;
+  Log* log_;
+  bool nondeterministic_;
+  std::string isa_, numerics_;
+  TurnLock pool_mu_;    // a model may be loaded while another runs
+  ThreadPool pool_{1};  // packs weights
+  Stream stream_;
+  Status error_;  // the first since the last sync; launches' own are in stream_
+  StepArrays arrays_;
+  uint64_t generation_ = 0;  // of the places that graphs have captured
+  bool capturing_ = false;
+  uint32_t splits_ = 1;                // of the step's attention
+  // Rows of the step, from the last layer's attention on those with logits: they say which kernels its matmuls take, also where an expert
+  // has but a few of them.
+  uint32_t class_rows_ = 0;
+  std::unique_ptr<GemmLibrary> gemm_;  // null: own kernels
+  RopeTable rope_tables_[2];
+  uint32_t rope_last_ = 0;
+  Scratch q_, d_, s_, sums_, normed_, halves_, partials_, gate_up_, rows_, weights_, dequantized_;
+};
+
+}  // namespace kvrt::cuda

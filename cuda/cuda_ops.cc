@@ -1,0 +1,196 @@
+// CudaBackend's ops: which kernels each is made of, and in what memory they leave what passes between them.
+#include <algorithm>
+
+#include "cuda/cuda_backend.h"
+#include "runtime/base/check.h"
+#include "runtime/compute/experts.h"
+
+namespace kvrt::cuda {
+namespace {
+
+const DeviceWeight& view(const Weight& w) { return static_cast<const CudaWeight&>(w).view(); }
+DeviceActivation device(Activation act) { return act == Activation::kSilu ? DeviceActivation::kSilu : DeviceActivation::kGeluTanh; }
+constexpr uint32_t kLibraryRows = 128;                            // above, a library's gemm
+constexpr uint64_t kDequantizedMax = 256ull << 20;                // elements of a weight, of which it wants a copy in f16
+uint32_t padded(uint32_t rows) { return (rows + 63) / 64 * 64; }  // gemm's tiles
+
+}  // namespace
+
+template <typename T>
+T* CudaBackend::reserve(Scratch* scratch, uint64_t count) {
+  return grow(scratch, count * sizeof(T)) ? reinterpret_cast<T*>((*scratch)->data()) : nullptr;
+}
+
+// ---- rows
+
+void CudaBackend::embed(const Weight& table, const Step&, uint32_t first, uint32_t n, float* out) {
+  cuda::embed(&stream_, view(table), arrays_.device().tokens + first, n, out);
+}
+
+void CudaBackend::rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) {
+  cuda::rmsnorm(&stream_, x, weight, eps, rows, width, out);
+}
+
+void CudaBackend::rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
+                                float* x) {
+  cuda::rmsnorm_heads(&stream_, weight, eps, rows, heads, head_dim, stride, x);
+}
+
+void CudaBackend::add(const float* y, uint32_t rows, uint32_t width, float* x) { cuda::add(&stream_, y, uint64_t{rows} * width, x); }
+
+void CudaBackend::scale(float factor, uint32_t rows, uint32_t width, float* x) { cuda::scale(&stream_, factor, uint64_t{rows} * width, x); }
+
+void CudaBackend::softcap(float cap, uint32_t rows, uint32_t width, float* x) { cuda::softcap(&stream_, cap, uint64_t{rows} * width, x); }
+
+void CudaBackend::gather_logits_rows(const Step& step, uint32_t width, float* x) {
+  class_rows_ = static_cast<uint32_t>(step.logits_rows.size());
+  cuda::gather_rows(&stream_, x, arrays_.device().logits_rows, class_rows_, width, x);
+}
+
+// ---- matmuls
+
+MatvecInput CudaBackend::matvec_input(const DeviceWeight& w, const MatmulInput& in) {
+  MatvecInput out{in.x, {}, in.n};
+  bool quantized = false, plain = false;
+  for (uint32_t i = 0; i < w.n_parts; ++i) (is_plain(w.parts[i].type) ? plain : quantized) = true;
+  if (quantized) {
+    const uint64_t cells = uint64_t{kFewRows} * w.cols;
+    out.quantized = {reserve<int8_t>(&q_, cells), reserve<float>(&d_, cells / kQuantBlock), reserve<float>(&s_, cells / kQuantBlock),
+                     reserve<int16_t>(&sums_, cells / kQuantBlock * 2)};
+    cuda::quantize_rows(&stream_, in.x, in.norm, in.eps, in.n, w.cols, out.quantized);
+  }
+  if (plain && in.norm) {
+    float* normed = reserve<float>(&normed_, uint64_t{kFewRows} * w.cols);
+    cuda::rmsnorm(&stream_, in.x, in.norm, in.eps, in.n, w.cols, normed);
+    out.plain = normed;
+  }
+  return out;
+}
+
+const uint16_t* CudaBackend::gemm_input(const DeviceWeight& w, const MatmulInput& in) {
+  auto* halves = reserve<uint16_t>(&halves_, uint64_t{padded(in.n)} * w.cols);
+  cuda::f16_rows(&stream_, in.x, in.norm, in.eps, in.n, padded(in.n), w.cols, halves);
+  return halves;
+}
+
+// A library's gemm reads the weight as f16: worth it where rows are many, and where that copy is not too large.
+void CudaBackend::many_rows(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) {
+  const uint16_t* x = gemm_input(w, in);
+  const uint64_t cells = uint64_t{w.rows} * w.cols;
+  if (gemm_ && class_rows_ > kLibraryRows && cells <= kDequantizedMax && w.cols % 8 == 0) {
+    auto* dequantized = reserve<uint16_t>(&dequantized_, cells);
+    cuda::dequantize_f16(&stream_, w, dequantized);
+    if (stream_.error != cudaSuccess) return;
+    if (gemm_->gemm(dequantized, w.rows, w.cols, x, in.n, bias, accumulate, out, stream_.handle)) return;
+  }
+  cuda::gemm(&stream_, w, bias, x, in.n, accumulate, out);
+}
+
+void CudaBackend::matmul(const Weight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) {
+  const DeviceWeight& weight = view(w);
+  if (class_rows_ > kFewRows) return many_rows(weight, bias, in, accumulate, out);
+  cuda::matvec(&stream_, weight, bias, matvec_input(weight, in), accumulate, out);
+}
+
+void CudaBackend::matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) {
+  const DeviceWeight& weight = view(gate_up);
+  if (class_rows_ <= kFewRows) return cuda::matvec_act(&stream_, weight, device(act), matvec_input(weight, in), out);
+  float* both = reserve<float>(&gate_up_, uint64_t{in.n} * weight.rows);
+  many_rows(weight, nullptr, in, /*accumulate=*/false, both);
+  cuda::act_mul(&stream_, both, device(act), in.n, weight.rows / 2, out);
+}
+
+// ---- rotation
+
+void CudaBackend::prepare_rope(const RopeParams& params, const Step& step) {
+  KVRT_CHECK(params.dims % 2 == 0);
+  if (rope_tables_[rope_last_].params != params || !rope_tables_[rope_last_].inv_freq) rope_last_ ^= 1;
+  RopeTable& table = rope_tables_[rope_last_];
+  const uint32_t pairs = params.dims / 2;
+  if (table.params != params || !table.inv_freq) {
+    std::vector<double> frequencies(pairs);
+    rope_frequencies(params, frequencies.data());
+    table.params = params;
+    table.amplitude = rope_amplitude(params);
+    table.inv_freq.reset();  // of the new parameters or of none
+    auto* to = reserve<double>(&table.inv_freq, std::max(pairs, 1u));
+    if (!to) return;
+    Status copied = upload(reinterpret_cast<uint8_t*>(to), pairs * sizeof(double), [&](std::span<uint8_t> host) {
+      std::copy_n(reinterpret_cast<const uint8_t*>(frequencies.data()), host.size(), host.data());
+    });
+    if (!copied.is_ok()) {
+      table.inv_freq.reset();
+      return fail(std::move(copied));
+    }
+  }
+  const uint64_t cells = uint64_t{std::max(step.n_rows(), kFewRows)} * pairs;
+  auto* cos = reserve<float>(&table.cos, cells);
+  auto* sin = reserve<float>(&table.sin, cells);
+  cuda::rope_table(&stream_, arrays_.device().positions, step.n_rows(), reinterpret_cast<const double*>(table.inv_freq->data()), pairs,
+                   table.amplitude, cos, sin);
+}
+
+void CudaBackend::rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) {
+  const RopeTable& table = rope_tables_[rope_tables_[0].params == params ? 0 : 1];
+  const uint32_t pairs = params.dims / 2;
+  if (!table.cos || !table.sin) return;  // prepare_rope failed
+  KVRT_CHECK(table.params == params && params.dims <= head_dim);
+  const uint64_t at = uint64_t{first} * pairs;
+  cuda::rope(&stream_, reinterpret_cast<const float*>(table.cos->data()) + at, reinterpret_cast<const float*>(table.sin->data()) + at,
+             pairs, params.style, n, heads, head_dim, stride, x);
+}
+
+// ---- KV
+
+void CudaBackend::kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step&, uint32_t first, uint32_t n, const float* k,
+                           const float* v, uint32_t stride) {
+  cuda::kv_store(&stream_, kv, pool, layer, arrays_.rows_from(first), n, k, v, stride);
+}
+
+void CudaBackend::decode_rows(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t first, uint32_t n,
+                              const DeviceAttention& params, const float* q, uint32_t stride, float* out) {
+  auto* partials = reserve<float>(&partials_, decode_partials(kv, params.heads, kFewRows, splits_));
+  for (uint32_t at = first; at < first + n; at += kFewRows) {
+    cuda::decode_attention(&stream_, kv, pool, layer, arrays_.rows_from(at), std::min(kFewRows, first + n - at), splits_, params,
+                           q + uint64_t{at} * stride, stride, partials, out + uint64_t{at} * params.heads * kv.head_dim);
+  }
+}
+
+void CudaBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params,
+                            const float* q, uint32_t stride, float* out) {
+  const DeviceAttention p{params.heads, params.scale, params.softcap, params.window};
+  if (step.n_rows() <= kFewRows || !prefill_supported(kv)) return decode_rows(kv, pool, layer, 0, step.n_rows(), p, q, stride, out);
+  for (const AttentionRun& few : arrays_.few_rows()) decode_rows(kv, pool, layer, few.first, few.n, p, q, stride, out);
+  cuda::prefill_attention(&stream_, kv, pool, layer, arrays_.device(), arrays_.tiles(), arrays_.n_tiles(), p, q, stride, out);
+}
+
+// ---- experts: which of them run is decided on the host
+
+void CudaBackend::route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) {
+  std::vector<float> host(uint64_t{rows} * experts);
+  if (stream_.error == cudaSuccess)
+    stream_.check(cudaMemcpyAsync(host.data(), logits, host.size() * sizeof(float), cudaMemcpyDeviceToHost, stream_.handle));
+  if (stream_.error == cudaSuccess) stream_.check(cudaStreamSynchronize(stream_.handle));
+  route_rows(host.data(), rows, experts, used, normalize, out);
+}
+
+// A copy that is queued behind what reads the one before it.
+template <typename T>
+T* CudaBackend::stage_rows(Scratch* scratch, std::span<const T> host) {
+  T* to = reserve<T>(scratch, std::max<uint64_t>(host.size(), kFewRows));
+  if (to) stream_.check(cudaMemcpyAsync(to, host.data(), host.size_bytes(), cudaMemcpyHostToDevice, stream_.handle));
+  return to;
+}
+
+void CudaBackend::gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) {
+  const uint32_t* at = stage_rows(&rows_, rows);
+  cuda::gather_rows(&stream_, x, at, static_cast<uint32_t>(rows.size()), width, out);
+}
+
+void CudaBackend::add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) {
+  const uint32_t* at = stage_rows(&rows_, rows);
+  const float* factors = stage_rows(&weights_, weights);
+  cuda::add_scaled_rows(&stream_, y, at, factors, static_cast<uint32_t>(rows.size()), width, x);
+}
+
+}  // namespace kvrt::cuda

@@ -1,0 +1,198 @@
+#include "cuda/device_context.h"
+
+#include <algorithm>
+
+namespace kvrt::cuda {
+namespace {
+
+constexpr size_t kSlots = 8;  // copies under way at a time: as many as threads that read chunks of a resume
+
+class DeviceBuffer final : public Buffer {
+ public:
+  DeviceBuffer(const DeviceContext* context, uint8_t* data, uint64_t bytes) : context_(context), data_(data), bytes_(bytes) {}
+  ~DeviceBuffer() override {
+    (void)context_->use();  // a lost device has nothing to give back
+    (void)cudaFree(data_);
+  }
+  uint8_t* data() override { return data_; }
+  uint64_t bytes() const override { return bytes_; }
+
+ private:
+  const DeviceContext* context_;
+  uint8_t* data_;
+  uint64_t bytes_;
+};
+
+class PinnedBuffer final : public Buffer {
+ public:
+  PinnedBuffer(const DeviceContext* context, uint8_t* data, uint64_t bytes) : context_(context), data_(data), bytes_(bytes) {}
+  ~PinnedBuffer() override {
+    (void)context_->use();
+    (void)cudaFreeHost(data_);
+  }
+  uint8_t* data() override { return data_; }
+  uint64_t bytes() const override { return bytes_; }
+
+ private:
+  const DeviceContext* context_;
+  uint8_t* data_;
+  uint64_t bytes_;
+};
+
+using ull = unsigned long long;
+
+// Errors that leave the process's use of the device as it was; after all others CUDA gives nothing but them.
+bool forgiven(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation || error == cudaErrorInvalidValue || error == cudaErrorStreamCaptureUnsupported ||
+         error == cudaErrorStreamCaptureInvalidated;
+}
+
+}  // namespace
+
+Status to_status(cudaError_t error, const std::string& what) {
+  const bool memory = error == cudaErrorMemoryAllocation;
+  return Status::make(memory ? Code::kNoMemory : Code::kDevice, Detail::kNone, static_cast<int32_t>(error),
+                      what + ": " + cudaGetErrorName(error) + " (" + cudaGetErrorString(error) + ")");
+}
+
+Result<std::unique_ptr<DeviceContext>> DeviceContext::open(uint32_t device) {
+  int count = 0;
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  if (counted != cudaSuccess || count == 0) {
+    const char* why = counted == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one that is older than CUDA 13 needs (580)"
+                      : counted == cudaSuccess || counted == cudaErrorNoDevice ? "the driver shows no device"
+                                                                               : cudaGetErrorString(counted);
+    return Status::make(Code::kUnsupported, Detail::kNone, static_cast<int32_t>(counted), std::string("CUDA: ") + why);
+  }
+  if (device >= static_cast<uint32_t>(count)) {
+    return error(Code::kUnsupported, Detail::kNone, "CUDA: device_index is %u, the driver shows %d device%s", device, count,
+                 count > 1 ? "s" : "");
+  }
+  std::unique_ptr<DeviceContext> context(new DeviceContext);
+  context->device_ = static_cast<int>(device);
+  const cudaError_t got = cudaGetDeviceProperties(&context->properties_, context->device_);
+  if (got != cudaSuccess) return to_status(got, "CUDA: properties of device " + std::to_string(device));
+  const auto& p = context->properties_;
+  if (p.major * 10 + p.minor < 75) {
+    return error(Code::kUnsupported, Detail::kNone, "CUDA: %s has compute capability %d.%d, at least 7.5 is needed", p.name, p.major,
+                 p.minor);
+  }
+  KVRT_TRY(context->use());
+  context->slots_.resize(kSlots);
+  for (Slot& slot : context->slots_) {
+    const cudaError_t made = cudaStreamCreateWithFlags(&slot.stream, cudaStreamNonBlocking);
+    if (made != cudaSuccess) return to_status(made, "CUDA: a stream for copies");
+  }
+  return context;
+}
+
+DeviceContext::~DeviceContext() {
+  (void)use();
+  for (Slot& slot : slots_) {
+    slot.memory.reset();
+    if (slot.stream) (void)cudaStreamDestroy(slot.stream);
+  }
+}
+
+Status DeviceContext::use() const {
+  {
+    std::lock_guard lock(mu_);
+    if (!lost_.is_ok()) return lost_.clone();
+  }
+  const cudaError_t set = cudaSetDevice(device_);
+  if (set == cudaSuccess) return {};
+  return const_cast<DeviceContext*>(this)->failed(set, "CUDA: cudaSetDevice");
+}
+
+Status DeviceContext::failed(cudaError_t error, const std::string& what) {
+  (void)cudaGetLastError();  // CUDA keeps it for whoever asks next
+  Status status = to_status(error, what);
+  std::lock_guard lock(mu_);
+  if (!lost_.is_ok()) return lost_.clone();
+  if (!forgiven(error)) lost_ = status.clone();
+  return status;
+}
+
+Result<std::unique_ptr<Buffer>> DeviceContext::alloc(uint64_t bytes) {
+  KVRT_TRY(use());
+  void* data = nullptr;
+  const cudaError_t got = cudaMalloc(&data, std::max<uint64_t>(bytes, 1));
+  if (got == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    size_t free = 0, total = 0;
+    (void)cudaMemGetInfo(&free, &total);
+    return error(Code::kNoMemory, Detail::kNone, "%s gave no %llu bytes: %llu of %llu are free", properties_.name, ull{bytes}, ull{free},
+                 ull{total});
+  }
+  if (got != cudaSuccess) return failed(got, "cudaMalloc of " + std::to_string(bytes) + " bytes");
+  auto buffer = std::make_unique<DeviceBuffer>(this, static_cast<uint8_t*>(data), bytes);
+  const cudaError_t cleared = cudaMemsetAsync(data, 0, std::max<uint64_t>(bytes, 1), nullptr);
+  if (cleared != cudaSuccess) return failed(cleared, "cudaMemsetAsync");
+  const cudaError_t done = cudaStreamSynchronize(nullptr);
+  if (done != cudaSuccess) return failed(done, "cudaMemsetAsync");
+  return std::unique_ptr<Buffer>(std::move(buffer));
+}
+
+Result<std::unique_ptr<Buffer>> DeviceContext::alloc_pinned(uint64_t bytes) {
+  KVRT_TRY(use());
+  void* data = nullptr;
+  const cudaError_t got = cudaMallocHost(&data, std::max<uint64_t>(bytes, 1));
+  if (got != cudaSuccess) return failed(got, "cudaMallocHost of " + std::to_string(bytes) + " bytes");
+  return std::unique_ptr<Buffer>(std::make_unique<PinnedBuffer>(this, static_cast<uint8_t*>(data), bytes));
+}
+
+Result<std::unique_ptr<DeviceContext::Staging>> DeviceContext::staging(uint64_t bytes) {
+  KVRT_TRY(use());
+  size_t i = 0;
+  {
+    std::unique_lock lock(mu_);
+    const auto free = [&] {
+      const auto slot = std::find_if(slots_.begin(), slots_.end(), [](const Slot& s) { return !s.taken; });
+      i = static_cast<size_t>(slot - slots_.begin());
+      return slot != slots_.end();
+    };
+    slot_free_.wait(lock, free);
+    slots_[i].taken = true;
+  }
+  auto staging = std::make_unique<Staging>(this, i);  // gives the slot back, also after an error
+  Slot& slot = slots_[i];
+  if (!slot.memory || slot.memory->bytes() < bytes) {
+    slot.memory.reset();
+    KVRT_ASSIGN(slot.memory, alloc_pinned(bytes));
+  }
+  return staging;
+}
+
+DeviceContext::Staging::~Staging() {
+  if (under_way_) (void)wait("a copy that was given up");
+  std::lock_guard lock(context_->mu_);
+  context_->slots_[slot_].taken = false;
+  context_->slot_free_.notify_one();
+}
+
+std::span<uint8_t> DeviceContext::Staging::memory() const {
+  Buffer& memory = *context_->slots_[slot_].memory;
+  return {memory.data(), memory.bytes()};
+}
+cudaStream_t DeviceContext::Staging::stream() const { return context_->slots_[slot_].stream; }
+
+Status DeviceContext::Staging::start(void* to, const void* from, uint64_t bytes, cudaMemcpyKind kind, const char* what) {
+  const cudaError_t queued = cudaMemcpyAsync(to, from, bytes, kind, stream());
+  if (queued != cudaSuccess) return context_->failed(queued, what);
+  under_way_ = true;
+  return {};
+}
+
+Status DeviceContext::Staging::wait(const char* what) {
+  under_way_ = false;
+  const cudaError_t done = cudaStreamSynchronize(stream());
+  if (done != cudaSuccess) return context_->failed(done, what);
+  return {};
+}
+
+Status DeviceContext::Staging::copy(void* to, const void* from, uint64_t bytes, cudaMemcpyKind kind, const char* what) {
+  KVRT_TRY(start(to, from, bytes, kind, what));
+  return wait(what);
+}
+
+}  // namespace kvrt::cuda

@@ -1,0 +1,77 @@
+// DeviceContext: one device as the backend's parts share it: errors, memory, pinned staging.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/compute/backend.h"
+
+namespace kvrt::cuda {
+
+// NO_MEMORY for want of it, else DEVICE, with CUDA's number as os_code: "what: name (text)".
+Status to_status(cudaError_t error, const std::string& what);
+
+// Any thread, but for what says otherwise. After the device was lost every call gives the same DEVICE.
+class DeviceContext {
+ public:
+  static Result<std::unique_ptr<DeviceContext>> open(uint32_t device);
+  ~DeviceContext();
+  DeviceContext(const DeviceContext&) = delete;
+  DeviceContext& operator=(const DeviceContext&) = delete;
+
+  const cudaDeviceProp& properties() const { return properties_; }
+  // Makes the device the calling thread's, as every CUDA call needs it. OK unless it was lost.
+  Status use() const;
+  // The error's status. One that CUDA does not forgive is remembered.
+  Status failed(cudaError_t error, const std::string& what);
+
+  Result<std::unique_ptr<Buffer>> alloc(uint64_t bytes);
+  Result<std::unique_ptr<Buffer>> alloc_pinned(uint64_t bytes);
+
+  // A pinned buffer and a stream of its own, for one copy at a time. Waits while all are taken.
+  class Staging;
+  Result<std::unique_ptr<Staging>> staging(uint64_t bytes);
+
+ private:
+  struct Slot {
+    cudaStream_t stream = nullptr;
+    std::unique_ptr<Buffer> memory;
+    bool taken = false;
+  };
+  DeviceContext() = default;
+  int device_ = 0;
+  cudaDeviceProp properties_{};
+  mutable std::mutex mu_;
+  Status lost_;  // guarded by mu_
+  std::condition_variable slot_free_;
+  std::vector<Slot> slots_;  // guarded by mu_
+};
+
+class DeviceContext::Staging {
+ public:
+  Staging(DeviceContext* context, size_t slot) : context_(context), slot_(slot) {}
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  std::span<uint8_t> memory() const;
+  cudaStream_t stream() const;
+  Status start(void* to, const void* from, uint64_t bytes, cudaMemcpyKind kind, const char* what);
+  Status wait(const char* what);
+  // Starts it and waits.
+  Status copy(void* to, const void* from, uint64_t bytes, cudaMemcpyKind kind, const char* what);
+
+ private:
+  DeviceContext* context_;
+  size_t slot_;
+  bool under_way_ = false;
+};
+
+}  // namespace kvrt::cuda

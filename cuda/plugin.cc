@@ -1,0 +1,37 @@
+// What libkvrt_cuda exports: kvrt_cuda_plugin, which open_cuda of libkvrt looks for.
+#include <new>
+
+#include "cuda/cuda_backend.h"
+
+namespace kvrt::cuda {
+namespace {
+
+Backend* open_backend(const CudaOptions& options, Log* log, Status* status) {
+  auto opened = CudaBackend::open(options, log);
+  if (opened.is_ok()) return std::move(opened).value().release();
+  *status = opened.take_status();
+  return nullptr;
+}
+
+Status describe(std::string* text) {
+  int driver = 0, runtime = 0, count = 0;
+  (void)cudaRuntimeGetVersion(&runtime);
+  KVRT_ASSIGN(const auto first, DeviceContext::open(0));
+  (void)cudaDriverGetVersion(&driver);
+  (void)cudaGetDeviceCount(&count);
+  const auto version = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
+  *text = "driver for CUDA " + version(driver) + ", runtime " + version(runtime);
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp p{};
+    if (cudaGetDeviceProperties(&p, i) != cudaSuccess) continue;
+    *text += "\n" + std::to_string(i) + ": " + p.name + ", compute capability " + std::to_string(p.major) + "." + std::to_string(p.minor) +
+             ", " + std::to_string(p.totalGlobalMem >> 20) + " MiB";
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace kvrt::cuda
+
+extern "C" __attribute__((visibility("default"))) const kvrt::CudaPlugin kvrt_cuda_plugin;
+const kvrt::CudaPlugin kvrt_cuda_plugin = {KVRT_CUDA_PLUGIN_VERSION, kvrt::cuda::open_backend, kvrt::cuda::describe};

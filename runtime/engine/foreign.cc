@@ -1,0 +1,47 @@
+// ModelHost: a snapshot whose KV another arithmetic made (a CPU's, another device's), taken as it is where the caller asks for that. The
+// session gets a root of its own kind: no exact session ever finds a block of it, nor what is computed on top.
+#include <algorithm>
+
+#include "runtime/compute/numerics.h"
+#include "runtime/engine/model_host.h"
+
+namespace kvrt {
+
+namespace {
+
+BlockKey mixed_root(const BlockKey& saved, const BlockKey& own) {
+  return Hasher().add_string("kvrt foreign kv").add(saved.bytes).add(own.bytes).finish();
+}
+
+}  // namespace
+
+// Only KV of the same model, format, block size and domain: its root is one that a known arithmetic gives, or two of them mixed.
+Status ModelHost::adopt_foreign(const SessionOptions& options, const SessionOut& saved, Session* session) {
+  Session& s = *session;
+  if (saved.root == s.root) return {};
+  std::vector<BlockKey> roots;
+  for (const char* numerics : kKnownNumerics) {
+    KVRT_ASSIGN(BlockKey root, root_for(options, numerics));
+    roots.push_back(root);
+  }
+  bool known = std::find(roots.begin(), roots.end(), saved.root) != roots.end();
+  for (const BlockKey& a : roots) {
+    for (const BlockKey& b : roots) {
+      if (mixed_root(a, b) != saved.root) continue;
+      known = true;
+      if (b == s.root) {  // begun elsewhere, continued here: all of it lies under its own root
+        s.root = saved.root;
+        s.inexact = true;
+        return {};
+      }
+    }
+  }
+  if (!known) return {};  // another format, or a later version's: computed again
+  s.foreign_root = saved.root;
+  s.foreign_tokens = saved.tokens.size();
+  s.root = mixed_root(saved.root, s.root);
+  s.inexact = true;
+  return {};
+}
+
+}  // namespace kvrt

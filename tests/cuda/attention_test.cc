@@ -1,0 +1,202 @@
+// Attention and KV store of a device: against float64 over K and V as they are stored, against the CPU's bits where they are promised, and
+// a row alone against the same row in company.
+#include <tuple>
+
+#include "tests/cuda/attention_support.h"
+
+namespace kvrt::test {
+namespace {
+
+// ---- decode
+
+// The largest power of two in head_dim decides what int8 transforms; 20 and, of int8, 24 have rows of V that are no whole pieces.
+TEST(Decode, WithinBoundOfFloat64AndOfCpu) {
+  uint32_t seed = 0;
+  for (const KvFormat format : kKvFormats) {
+    for (const Shape& shape : {Shape{4, 2, 64, format, 32}, Shape{3, 1, 80, format, 16, 0, 2.0f}, Shape{8, 1, 128, format, 64, 300},
+                               Shape{2, 2, 96, format, 128, 40}, Shape{11, 1, 32, format, 256}, Shape{20, 1, 24, format, 16, 5, 1.5f},
+                               Shape{2, 1, 256, format, 32}, Shape{5, 1, 20, format, 32, 257}}) {
+      World world(shape, {530, 41}, ++seed);
+      fill(&world);
+      const Batch batch = {{0, 0, 2}, {1, 40, 1}, {0, 255, 2}, {0, 529, 1}, {1, 15, 2}};
+      const std::vector<float> got = decode(&world, batch), cpu = on_cpu(&world, batch);
+      expect_decode_near(&world, batch, got);
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], cpu[i], format == KvFormat::kBF16 ? 1e-4 : 2e-5) << shape << " " << i;
+    }
+  }
+}
+
+TEST(Decode, LargeHeads) {
+  for (const KvFormat format : kKvFormats) {
+    for (const uint32_t heads : {2u, 9u}) {
+      World world({heads, 1, 512, format, 32}, {270}, heads);
+      fill(&world);
+      const Batch batch = {{0, 100, 1}, {0, 269, 1}};
+      expect_decode_near(&world, batch, decode(&world, batch));
+    }
+  }
+}
+
+// What no tensor core computes follows the CPU's order: while a row sees one part, its bits are the CPU's.
+TEST(Decode, PlainPartHasTheCpusBits) {
+  for (const auto& [format, head_dim] : {std::pair{KvFormat::kF32, 64u},
+                                         {KvFormat::kF32, 24u},
+                                         {KvFormat::kF16, 20u},
+                                         {KvFormat::kBF16, 4u},
+                                         {KvFormat::kI8, 24u},
+                                         {KvFormat::kI8, 40u}}) {
+    for (const float softcap : {0.0f, 2.0f}) {
+      World world({6, 1, head_dim, format, 16, softcap > 0 ? 100u : 0u, softcap}, {256}, head_dim);
+      fill(&world);
+      const Batch batch = {{0, 0, 2}, {0, 14, 4}, {0, 254, 2}};
+      EXPECT_SAME_BITS(on_cpu(&world, batch), decode(&world, batch)) << world.shape;
+    }
+  }
+}
+
+// More parts than there are, other rows of the step, blocks of another size: no bit of a row changes.
+TEST(Decode, SplitsCompanyAndBlocksDoNotShow) {
+  for (const KvFormat format : kKvFormats) {
+    for (const uint32_t window : {0u, 270u}) {
+      std::vector<float> first;
+      for (const uint32_t block_tokens : {16u, 32u, 64u, 128u, 256u}) {
+        World world({4, 1, 32, format, block_tokens, window}, {800, 90}, 5);
+        fill(&world);
+        const Batch batch = {{1, 3, 1}, {0, 600, 1}, {0, 799, 1}, {1, 89, 1}};
+        const std::vector<float> together = decode(&world, batch);
+        for (uint32_t i = 0; i < batch.size(); ++i) {
+          EXPECT_SAME_BITS(rows_of(world, together, i, 1), decode(&world, {batch[i]}, i)) << world.shape << " row " << i;
+        }
+        if (first.empty()) first = together;
+        EXPECT_SAME_BITS(first, together) << world.shape;
+      }
+    }
+  }
+}
+
+// One large query and values of all sizes: what is rounded to 16 bits is brought to their range first.
+TEST(Decode, RangesOfSixteenBitNumbers) {
+  for (const KvFormat format : kKvFormats) {
+    World world({2, 1, 64, format, 32}, {200}, 6);
+    for (uint32_t row = 0; row < 200; ++row) {
+      const float size = row % 3 == 0 ? 300.0f : row % 3 == 1 ? 1e-3f : 1.0f;
+      for (uint32_t d = 0; d < 64; ++d) {
+        world.q(0, row, 0)[d] *= 1e6f;
+        world.q(0, row, 1)[d] *= 1e-6f;
+        world.k(0, row, 0)[d] *= 1e-6f;
+        world.v(0, row, 0)[d] *= size;
+      }
+    }
+    fill(&world);
+    const Batch batch = {{0, 199, 1}};
+    // Scores are small; V is 100 on the average.
+    expect_near(&world, batch, decode(&world, batch), Queries::kExact, 1e-4, format == KvFormat::kBF16 ? 0x1p-14 : 0x1p-19);
+  }
+}
+
+// ---- prefill
+
+TEST(Prefill, WithinBoundOfFloat64AndOfCpu) {
+  uint32_t seed = 100;
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kBF16, KvFormat::kI8}) {
+    for (const Shape& shape : {Shape{2, 2, 64, format, 32}, Shape{3, 1, 80, format, 16, 0, 2.0f}, Shape{4, 1, 128, format, 64, 100},
+                               Shape{8, 1, 16, format, 128, 3}, Shape{1, 1, 256, format, 256}, Shape{1, 1, 144, format, 16, 65, 3.0f}}) {
+      World world(shape, {170, 33, 1}, ++seed);
+      fill(&world);
+      const Batch batch = {{1, 0, 33}, {0, 60, 110}, {2, 0, 1}};
+      const std::vector<float> got = prefill(&world, batch), cpu = on_cpu(&world, batch);
+      expect_prefill_near(&world, batch, got);
+      // And near the CPU, whose queries are not rounded.
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], cpu[i], format == KvFormat::kBF16 ? 3e-2 : 4e-3) << shape << " " << i;
+    }
+  }
+}
+
+// Rows alone, in tiles of any size, in steps of their own, in blocks of any size: the same bits.
+TEST(Prefill, TilesChunksAndBlocksDoNotShow) {
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kBF16, KvFormat::kI8}) {
+    for (const auto& [head_dim, window] : {std::pair{48u, 0u}, {128u, 70u}, {192u, 20u}}) {
+      std::vector<float> first;
+      for (const uint32_t block_tokens : {16u, 64u, 256u}) {
+        World world({2, 1, head_dim, format, block_tokens, window}, {150, 20}, 7);
+        fill(&world);
+        const std::vector<float> whole = prefill(&world, {{0, 0, 150}});
+        if (first.empty()) first = whole;
+        EXPECT_SAME_BITS(first, whole) << world.shape;
+        const uint32_t tile = block_tokens == 16 ? 1 : block_tokens == 64 ? 7 : 50;
+        EXPECT_SAME_BITS(whole, prefill(&world, {{0, 0, 150}}, tile)) << world.shape << " tile " << tile;
+        const std::vector<float> later = prefill(&world, {{1, 3, 9}, {0, 77, 60}});
+        EXPECT_SAME_BITS(rows_of(world, whole, 77, 60), rows_of(world, later, 9, 60)) << world.shape;
+      }
+    }
+  }
+}
+
+// What a later position of the same step has stored is nothing to a row, be it infinite.
+TEST(Prefill, UnseenInfinitiesDoNotShow) {
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kBF16}) {
+    World world({2, 1, 64, format, 16}, {100}, 8);
+    fill(&world);
+    const std::vector<float> want = prefill(&world, {{0, 0, 100}});
+    world.v(0, 83, 0)[5] = INFINITY;
+    world.k(0, 90, 0)[7] = NAN;
+    fill(&world);
+    for (const uint32_t tile : {64u, 30u}) {
+      const std::vector<float> got = prefill(&world, {{0, 0, 100}}, tile);
+      EXPECT_SAME_BITS(rows_of(world, want, 0, 83), rows_of(world, got, 0, 83));
+      for (const uint32_t row : {83u, 89u, 99u}) EXPECT_FALSE(std::isfinite(rows_of(world, got, row, 1)[5])) << row;
+    }
+  }
+}
+
+TEST(Prefill, SaysWhatItSupports) {
+  EXPECT_TRUE(cuda::prefill_supported({1, 1, 80, 32, KvFormat::kF16}));
+  EXPECT_FALSE(cuda::prefill_supported({1, 1, 80, 32, KvFormat::kF32}));
+  EXPECT_FALSE(cuda::prefill_supported({1, 1, 24, 32, KvFormat::kF16}));
+  EXPECT_FALSE(cuda::prefill_supported({1, 1, 512, 32, KvFormat::kI8}));
+}
+
+// ---- the store
+
+// The CPU's bytes, of extremes too, in every slot of the pool; rows whose K and V are there already write nothing.
+TEST(KvStore, HasTheCpusBytes) {
+  for (const KvFormat format : kKvFormats) {
+    for (const uint32_t head_dim : {24u, 64u, 80u, 128u, 512u}) {
+      World world({2, 2, head_dim, format, 16}, {37, 20}, head_dim);
+      const float extremes[] = {65520.0f, 1e-7f, 2049.0f, 0.0f, -65519.0f, 1e-40f, 3.4e38f, INFINITY, -INFINITY, NAN};
+      for (uint32_t i = 0; i < std::size(extremes); ++i) {
+        world.k(0, i, 0)[5] = world.v(0, i, 1)[6] = extremes[i];
+      }
+      for (uint32_t d = 0; d < head_dim; ++d) {
+        world.v(0, 20, 0)[d] = 0;
+        world.v(0, 21, 0)[d] *= 1e-6f;
+        world.k(0, 22, 1)[d] *= 1e9f;
+      }
+      std::vector<uint8_t> want = world.pool.to_host();
+      const auto backend = open_backend("scalar");
+      for (uint32_t i = 0; i < 2; ++i) {
+        const uint32_t n = i == 0 ? 37 : 19;
+        const std::vector<int32_t> positions(n);
+        const StepSeq seq{0, n, 0, world.blocks[i].data(), static_cast<uint32_t>(world.blocks[i].size()), true};
+        backend->run({}, [&] {
+          backend->kv_store(world.shape.kv(), want.data(), kLayer, {{&seq, 1}, positions, positions, {}}, 0, n, world.k(i, 0, 0),
+                            world.v(i, 0, 0), world.shape.stride());
+        });
+      }
+      store(&world, {{1, 0, 19}, {0, 0, 37}, {1, 19, 1, false}});
+      const std::vector<uint8_t> got = world.pool.to_host();
+      const uint32_t elem = world.shape.kv().elem_bytes();
+      for (size_t i = 0; i < got.size(); i += elem) {
+        if (std::memcmp(&got[i], &want[i], elem) == 0) continue;
+        const auto is_nan = [&](const uint8_t* at) {
+          const uint16_t h = static_cast<uint16_t>(at[0] | at[1] << 8);
+          return std::isnan(format == KvFormat::kF16 ? f16_to_f32(h) : bf16_to_f32(h));
+        };
+        ASSERT_TRUE(elem == 2 && is_nan(&got[i]) && is_nan(&want[i])) << world.shape << " byte " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvrt::test

@@ -1,0 +1,174 @@
+// The whole backend on tiny models, against the numpy reference that the CPU is held to.
+#include "cuda/cuda_backend.h"
+#include "tests/support/golden_rig.h"
+
+#ifdef KVRT_CUDA_EMULATION
+#include "tests/cuda/emulation/emulator.h"
+#endif
+
+namespace kvrt::test {
+namespace {
+
+std::unique_ptr<Backend> cuda_backend() {
+  auto opened = cuda::CudaBackend::open({}, nullptr);
+  EXPECT_TRUE(opened.is_ok()) << opened.status().message();
+  return std::move(opened).value();
+}
+std::unique_ptr<Backend> cpu() { return std::move(open_cpu({1, ""}, nullptr)).value(); }
+
+// What the reference rounds activations to: few rows meet quantized weights as integers of 8 bits, many rows as f16.
+struct Variant {
+  std::string model, few, many;
+};
+
+class CudaGolden : public testing::TestWithParam<Variant> {};
+
+// Few rows: what f32 rounds, in another order than the CPU's. Many: activations and weights are f16 on the way into the tensor cores.
+// Where the reference has activations of 8 bits, a step's head and its last rows do as few rows do, which this reference does not.
+TEST_P(CudaGolden, IsNearTheReferenceInEveryClassOfKernels) {
+  const bool mixed = GetParam().few != GetParam().many;
+  Runner runner(GetParam().model, cuda_backend());
+  for (const uint32_t chunk : {1u, 7u, 40u, 96u}) {
+    const bool few = chunk <= cuda::kFewRows;
+    const Golden golden = read_golden(few ? GetParam().few : GetParam().many);
+    const std::vector<float> found = runner.logits(golden, chunk);
+    const std::vector<double> errors = row_errors(golden, found);
+    std::printf("%-20s chunks of %2u: relative error of a row: median %.2e, worst %.2e\n", GetParam().model.c_str(), chunk,
+                errors[errors.size() / 2], errors.back());
+    EXPECT_LE(errors[errors.size() / 2], few ? 1e-4 : mixed ? 1.2e-2 : 3e-3);
+    EXPECT_LE(errors.back(), few ? 3e-4 : mixed ? 5e-2 : 8e-3);
+  }
+}
+
+// Within a class of kernels a row does not depend on the others of its step, nor on whether a graph replays it.
+TEST_P(CudaGolden, ChunksAndGraphsDoNotShow) {
+  const Golden golden = read_golden(GetParam().few);
+  Runner runner(GetParam().model, cuda_backend());
+  const std::vector<float> alone = runner.logits(golden, 1);
+  EXPECT_EQ(alone, runner.logits(golden, 1));  // captured
+  EXPECT_EQ(alone, runner.logits(golden, 1));  // replayed
+  EXPECT_EQ(alone, runner.logits(golden, 7));
+  EXPECT_EQ(alone, runner.logits(golden, 16));
+  EXPECT_EQ(runner.logits(golden, 32), runner.logits(golden, 96));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, CudaGolden,
+                         testing::Values(Variant{"llama_gqa_f32.gguf", "llama_gqa_f32.golden", "llama_gqa_f32.golden"},
+                                         Variant{"llama_mha_f16.gguf", "llama_mha_f16.golden", "llama_mha_f16.golden"},
+                                         Variant{"qwen2_gqa_f32.gguf", "qwen2_gqa_f32.golden", "qwen2_gqa_f32.golden"},
+                                         Variant{"llama_mqa_q8_0.gguf", "llama_mqa_q8_0.golden8", "llama_mqa_q8_0.golden"},
+                                         Variant{"llama_gqa_q4_1.gguf", "llama_gqa_q4_1.golden8", "llama_gqa_q4_1.golden"},
+                                         Variant{"row_llama3.gguf", "row_llama3.golden", "row_llama3.golden"},
+                                         Variant{"row_qwen2_yarn.gguf", "row_qwen2_yarn.golden", "row_qwen2_yarn.golden"},
+                                         Variant{"row_qwen3.gguf", "row_qwen3.golden", "row_qwen3.golden"},
+                                         Variant{"row_gemma2.gguf", "row_gemma2.golden", "row_gemma2.golden"},
+                                         Variant{"row_gemma3.gguf", "row_gemma3.golden", "row_gemma3.golden"},
+                                         Variant{"row_phi3_short.gguf", "row_phi3_short.golden", "row_phi3_short.golden"},
+                                         Variant{"row_phi3_long.gguf", "row_phi3_long.golden", "row_phi3_long.golden"},
+                                         Variant{"row_olmo2.gguf", "row_olmo2.golden", "row_olmo2.golden"},
+                                         Variant{"row_qwen3moe.gguf", "row_qwen3moe.golden", "row_qwen3moe.golden"},
+                                         Variant{"row_mixtral.gguf", "row_mixtral.golden", "row_mixtral.golden"}),
+                         [](const auto& variant) {
+                           const std::string& name = variant.param.model;
+                           return name.substr(0, name.find('.'));
+                         });
+
+// Every KV format, against the CPU with the same one.
+TEST(CudaBackend, KvFormatsAreTheCpus) {
+  const Golden golden = read_golden("row_llama3.golden");
+  for (const KvFormat format : kKvFormats) {
+    for (const uint32_t chunk : {1u, 48u}) {
+      Golden want = golden;
+      want.logits = Runner("row_llama3.gguf", cpu(), format).logits(golden, chunk);
+      const std::vector<double> errors = row_errors(want, Runner("row_llama3.gguf", cuda_backend(), format).logits(golden, chunk));
+      EXPECT_LE(errors.back(), chunk == 1 && format != KvFormat::kI8 ? 1e-3 : 2e-2)
+          << static_cast<uint32_t>(format) << " chunks of " << chunk;
+    }
+  }
+}
+
+#ifdef KVRT_CUDA_EMULATION
+class CudaEmulated : public testing::Test {
+ protected:
+  void SetUp() override { emulation::reset(); }
+  void TearDown() override {
+    emulation::reset();
+    EXPECT_EQ(emulation::live(), before_);
+  }
+  const emulation::Live before_ = emulation::live();
+};
+
+// Nothing runs before it has to: what the backend reads too early is not there yet.
+TEST_F(CudaEmulated, WaitsWhereItMust) {
+  const Golden golden = read_golden("row_qwen3moe.golden");
+  const std::vector<float> want = Runner("row_qwen3moe.gguf", cuda_backend()).logits(golden, 24);
+  emulation::set_deferred(true);
+  Runner runner("row_qwen3moe.gguf", cuda_backend());
+  EXPECT_EQ(want, runner.logits(golden, 24));
+  runner.logits(golden, 1);
+  EXPECT_EQ(runner.logits(golden, 1), runner.logits(golden, 1));
+}
+
+TEST_F(CudaEmulated, DecodesAreGraphs) {
+  const Golden golden = read_golden("row_llama3.golden");
+  Runner runner("row_llama3.gguf", cuda_backend());
+  runner.logits(golden, 1);
+  const uint64_t graphs = emulation::live().graph_execs, queued = emulation::queued();
+  EXPECT_GE(graphs, 1u);
+  runner.logits(golden, 1);
+  EXPECT_EQ(emulation::live().graph_execs, graphs);
+  EXPECT_EQ(emulation::queued() - queued, 2 * golden.tokens.size());  // a step: its arrays, and the graph
+}
+
+TEST_F(CudaEmulated, NoDriverNoDeviceAndAnOldOneAreNamed) {
+  emulation::set_driver_missing(true);
+  Status status = cuda::CudaBackend::open({}, nullptr).take_status();
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  EXPECT_NE(status.message().find("driver"), std::string::npos) << status.message();
+  emulation::reset();
+  emulation::set_devices(0);
+  status = cuda::CudaBackend::open({}, nullptr).take_status();
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  emulation::reset();
+  CudaOptions second;
+  second.device = 1;
+  status = cuda::CudaBackend::open(second, nullptr).take_status();
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  EXPECT_NE(status.message().find("device_index is 1"), std::string::npos) << status.message();
+  emulation::set_capability(7, 0);
+  status = cuda::CudaBackend::open({}, nullptr).take_status();
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  EXPECT_NE(status.message().find("7.0"), std::string::npos) << status.message();
+}
+
+TEST_F(CudaEmulated, TooMuchMemoryIsAStatusThatSaysHowMuchThereIs) {
+  emulation::set_budget(64 << 20);
+  const auto backend = cuda_backend();
+  const Status status = backend->alloc(65 << 20, false).take_status();
+  EXPECT_EQ(status.code(), Code::kNoMemory);
+  EXPECT_NE(status.message().find("68157440"), std::string::npos) << status.message();
+  EXPECT_TRUE(backend->alloc(1 << 20, false).is_ok());
+  EXPECT_TRUE(backend->sync().is_ok());
+}
+
+// From then on everything says so, and nothing is torn down twice.
+TEST_F(CudaEmulated, ALostDeviceStaysLost) {
+  const auto backend = cuda_backend();
+  auto buffer = std::move(backend->alloc(4096, false)).value();
+  std::vector<uint8_t> host(4096);
+  EXPECT_TRUE(backend->download(host, buffer->data()).is_ok());
+  emulation::fail_late(1, cudaErrorIllegalAddress);
+  backend->clear(buffer->data(), 4096);
+  const Status first = backend->sync();
+  EXPECT_EQ(first.code(), Code::kDevice);
+  EXPECT_EQ(first.os_code(), cudaErrorIllegalAddress);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(backend->sync().os_code(), cudaErrorIllegalAddress);
+    EXPECT_EQ(backend->download(host, buffer->data()).os_code(), cudaErrorIllegalAddress);
+    EXPECT_EQ(backend->alloc(1, false).status().os_code(), cudaErrorIllegalAddress);
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace kvrt::test

@@ -1,0 +1,126 @@
+// What the tests of the forward pass share: logits of an independent numpy reference (tests/golden/README.md), and a model on a backend
+// that computes them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "runtime/base/bytes.h"
+#include "runtime/model/model.h"
+
+namespace kvrt::test {
+
+struct Golden {
+  std::vector<int32_t> tokens;
+  std::vector<uint32_t> rows;
+  std::vector<float> logits;  // [rows, vocab]
+  uint32_t vocab = 0;
+};
+
+inline std::string tiny(const std::string& name) { return std::string(KVRT_SOURCE_DIR "/tests/golden/tiny/") + name; }
+
+inline Golden read_golden(const std::string& name) {
+  std::ifstream in(tiny(name), std::ios::binary);
+  const std::vector<uint8_t> bytes{std::istreambuf_iterator<char>(in), {}};
+  ByteReader reader(bytes);
+  uint32_t magic = 0, version = 0, n_tokens = 0, n_rows = 0;
+  Golden g;
+  EXPECT_TRUE(reader.read(&magic) && reader.read(&version) && reader.read(&n_tokens) && reader.read(&g.vocab) && reader.read(&n_rows));
+  EXPECT_EQ(magic, 0x4c47564bu) << name;
+  EXPECT_EQ(version, 1u);
+  g.tokens.resize(n_tokens);
+  g.rows.resize(n_rows);
+  g.logits.resize(size_t{n_rows} * g.vocab);
+  for (int32_t& t : g.tokens) EXPECT_TRUE(reader.read(&t));
+  for (uint32_t& r : g.rows) EXPECT_TRUE(reader.read(&r));
+  for (float& l : g.logits) EXPECT_TRUE(reader.read(&l));
+  EXPECT_EQ(reader.remaining(), 0u);
+  return g;
+}
+
+// One sequence in blocks of 16 that lie in the pool in descending order, in steps of at most `chunk` tokens.
+class Runner {
+ public:
+  Runner(const std::string& model, std::unique_ptr<Backend> backend, KvFormat format = KvFormat::kF16) : backend_(std::move(backend)) {
+    auto file = GgufFile::open(tiny(model));
+    EXPECT_TRUE(file.is_ok()) << file.status().message();
+    auto loaded = load_model(**file, backend_.get(), nullptr);
+    EXPECT_TRUE(loaded.is_ok()) << loaded.status().message();
+    model_ = std::move(loaded).value();
+    EXPECT_TRUE(place_vectors(model_.get(), backend_.get()).is_ok());
+    const ModelDims& d = model_->dims;
+    kv_ = {d.layers, d.kv_heads, d.head_dim, 16, format};
+    for (int32_t b = kBlocks - 1; b >= 0; --b) blocks_.push_back(b);
+    pool_ = std::move(backend_->alloc(kBlocks * kv_.block_bytes(), false)).value();
+    scratch_ = std::move(make_scratch(*model_, backend_.get(), kBlocks * 16)).value();
+    logits_ = std::move(backend_->alloc_host(uint64_t{kBlocks} * 16 * d.vocab * sizeof(float))).value();
+  }
+
+  // Of the rows that the reference has.
+  std::vector<float> logits(const Golden& golden, uint32_t chunk, bool ask_again_without_store = false) {
+    std::vector<float> out;
+    const auto n = static_cast<uint32_t>(golden.tokens.size());
+    for (uint32_t at = 0; at < n; at += chunk) append_step(golden, at, std::min(chunk, n - at), /*store_kv=*/true, &out);
+    if (ask_again_without_store) {
+      out.clear();
+      append_step(golden, 0, n, /*store_kv=*/false, &out);
+    }
+    return out;
+  }
+  const Model& model() const { return *model_; }
+  KvGeometry kv() const { return kv_; }
+  Backend* backend() { return backend_.get(); }
+  std::vector<uint8_t> pool() {
+    std::vector<uint8_t> bytes(kBlocks * kv_.block_bytes());
+    EXPECT_TRUE(backend_->download(bytes, pool_->data()).is_ok());
+    return bytes;
+  }
+
+ private:
+  static constexpr uint32_t kBlocks = 8;
+
+  void append_step(const Golden& golden, uint32_t at, uint32_t n, bool store_kv, std::vector<float>* out) {
+    std::vector<int32_t> positions;
+    std::vector<uint32_t> wanted;
+    for (uint32_t i = at; i < at + n; ++i) positions.push_back(static_cast<int32_t>(i));
+    for (uint32_t row : golden.rows) {
+      if (row >= at && row < at + n) wanted.push_back(row - at);
+    }
+    const StepSeq seq{0, n, static_cast<int32_t>(at), blocks_.data(), kBlocks, store_kv};
+    const Step step{{&seq, 1}, std::span(golden.tokens).subspan(at, n), positions, wanted};
+    const uint64_t floats = wanted.size() * model_->dims.vocab;
+    auto* logits = reinterpret_cast<float*>(logits_->data());
+    forward(*model_, backend_.get(), kv_, pool_->data(), step, scratch_.get(), logits);
+    const Status done = backend_->sync();
+    EXPECT_TRUE(done.is_ok()) << done.message();
+    out->insert(out->end(), logits, logits + floats);
+  }
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Model> model_;
+  KvGeometry kv_;
+  std::vector<int32_t> blocks_;
+  std::unique_ptr<Buffer> pool_, logits_;
+  std::unique_ptr<ForwardScratch> scratch_;
+};
+
+// Largest difference of each row, over the largest logit of the row.
+inline std::vector<double> row_errors(const Golden& golden, const std::vector<float>& found) {
+  std::vector<double> errors;
+  EXPECT_EQ(found.size(), golden.logits.size());
+  for (size_t row = 0; row < golden.rows.size(); ++row) {
+    double worst = 0, scale = 0;
+    for (size_t i = row * golden.vocab; i < (row + 1) * golden.vocab; ++i) {
+      worst = std::max(worst, std::abs(double{found[i]} - double{golden.logits[i]}));
+      scale = std::max(scale, std::abs(double{golden.logits[i]}));
+    }
+    errors.push_back(worst / scale);
+  }
+  std::sort(errors.begin(), errors.end());
+  return errors;
+}
+
+}  // namespace kvrt::test
