@@ -1,10 +1,12 @@
 # libkvrt_cuda: what libkvrt loads when a runtime asks for a CUDA device. libkvrt itself links nothing of it.
 set(KVRT_CUDA AUTO CACHE STRING "Build libkvrt_cuda: AUTO (where a CUDA 13 compiler is found), ON or OFF")
 set_property(CACHE KVRT_CUDA PROPERTY STRINGS AUTO ON OFF)
+option(KVRT_GPU_TESTS "Build the tests and benchmarks that run on a CUDA device (./dev gpu-check)" OFF)
 set(KVRT_CUDA_ARCHITECTURES 75-virtual 80 86-real 89-real 90 100-real 120 CACHE STRING "Devices that libkvrt_cuda has code for; PTX for the others")
 
 file(GLOB KVRT_CUDA_KERNELS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cuda/*.cu)
 file(GLOB KVRT_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cuda/*.cc)
+list(FILTER KVRT_CUDA_SOURCES EXCLUDE REGEX "plugin\\.cc$")
 
 if(KVRT_CUDA STREQUAL "OFF" OR KVRT_SANITIZE)
   return()
@@ -31,18 +33,23 @@ message(STATUS "libkvrt_cuda is built by ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COM
 
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know it
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
-add_library(kvrt_cuda MODULE ${KVRT_CUDA_SOURCES} ${KVRT_CUDA_KERNELS})
-set_target_properties(kvrt_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_VISIBILITY_PRESET hidden)
-target_include_directories(kvrt_cuda PRIVATE ${PROJECT_SOURCE_DIR})
-target_include_directories(kvrt_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
-target_link_libraries(kvrt_cuda PRIVATE kvrt_compute)
+# Kernels and backend, for libkvrt_cuda and for the tests that run on a device.
+add_library(kvrt_cuda_device STATIC ${KVRT_CUDA_SOURCES} ${KVRT_CUDA_KERNELS})
+set_target_properties(kvrt_cuda_device PROPERTIES CUDA_RUNTIME_LIBRARY Static CUDA_VISIBILITY_PRESET hidden)
+target_include_directories(kvrt_cuda_device PUBLIC ${PROJECT_SOURCE_DIR})
+target_include_directories(kvrt_cuda_device SYSTEM PUBLIC ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+target_link_libraries(kvrt_cuda_device PUBLIC kvrt_compute)
 # -fmad=false: a product and a sum are one rounding only where the code says so.
-target_compile_options(kvrt_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false --expt-relaxed-constexpr -Xptxas=-warn-spills
-                                         -Xcompiler=-ffp-contract=off,-Wall,-Wextra,-Wno-unused-parameter>
-                                         $<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:kvrt_flags,INTERFACE_COMPILE_OPTIONS>>)
+target_compile_options(kvrt_cuda_device PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false --expt-relaxed-constexpr -Xptxas=-warn-spills
+                                                -Xcompiler=-ffp-contract=off,-Wall,-Wextra,-Wno-unused-parameter>
+                                                $<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:kvrt_flags,INTERFACE_COMPILE_OPTIONS>>)
 if(KVRT_WERROR)
-  target_compile_options(kvrt_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
+  target_compile_options(kvrt_cuda_device PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
+
+add_library(kvrt_cuda MODULE ${PROJECT_SOURCE_DIR}/cuda/plugin.cc)
+set_target_properties(kvrt_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static)
+target_link_libraries(kvrt_cuda PRIVATE kvrt_cuda_device kvrt_flags)
 target_link_options(kvrt_cuda PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined)
 if(KVRT_INSTALL)
   install(TARGETS kvrt_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT kvrt_Cuda)

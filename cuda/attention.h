@@ -75,7 +75,6 @@ struct Seen {
   int32_t first, last;
   __device__ __forceinline__ bool has(int32_t position) const { return position >= first && position <= last; }
   __device__ __forceinline__ bool any(int32_t position, int32_t n) const { return position <= last && position + n > first; }
-  __device__ __forceinline__ bool all(int32_t position, int32_t n) const { return position >= first && position + n - 1 <= last; }
 };
 __device__ __forceinline__ Seen seen_from(int32_t position, uint32_t window) {
   const int64_t first = window > 0 ? int64_t{position} + 1 - window : 0;
@@ -90,17 +89,24 @@ __device__ __forceinline__ float kv_element(const uint8_t* at) {
   if constexpr (format == KvFormat::kI8) return *reinterpret_cast<const int8_t*>(at);
 }
 
-// ---- numbers of 16 bits, as tensor cores multiply them: bf16 where KV is bf16, else f16
+// ---- pairs of 16-bit numbers, as tensor cores multiply them: bf16 where KV is bf16, else f16
 
 template <bool bf16>
-__device__ __forceinline__ uint16_t to_short(float x) {
-  return bf16 ? float_to_bf16(x) : float_to_f16_saturated(x);
-}
-template <bool bf16>
 __device__ __forceinline__ uint32_t to_pair(float low, float high) {
-  return to_short<bf16>(low) | static_cast<uint32_t>(to_short<bf16>(high)) << 16;
+#ifdef KVRT_CUDA_EMULATION
+  return bf16 ? float_to_bf16(low) | static_cast<uint32_t>(float_to_bf16(high)) << 16
+              : float_to_f16(low) | static_cast<uint32_t>(float_to_f16(high)) << 16;
+#else
+  if constexpr (bf16) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return __bfloat16_as_ushort(pair.x) | static_cast<uint32_t>(__bfloat16_as_ushort(pair.y)) << 16;
+  } else {
+    const __half2 pair = __floats2half2_rn(low, high);
+    return __half_as_ushort(__low2half(pair)) | static_cast<uint32_t>(__half_as_ushort(__high2half(pair))) << 16;
+  }
+#endif
 }
-// What to_pair left off, rounded likewise: both together are the number to 2^-22 of it (bf16: 2^-17).
+// What to_pair left off, as a pair: both together are the number to 2^-22 of it (bf16: 2^-17).
 template <bool bf16>
 __device__ __forceinline__ uint32_t to_rest(uint32_t pair, float low, float high) {
   const auto part = [pair](uint32_t shift) {
@@ -124,6 +130,12 @@ __device__ __forceinline__ uint32_t less_1152(uint32_t pair) {
 template <bool first>
 __device__ __forceinline__ uint32_t int8_pair(uint32_t word) {
   return less_1152(__byte_perm(word ^ 0x80808080u, 0x64646464u, first ? 0x4140 : 0x4342));
+}
+
+// A number that f16 has not is the largest that it has; a NaN stays one.
+__device__ __forceinline__ float within_f16(float x) {
+  x = x > 65504.0f ? 65504.0f : x;
+  return x < -65504.0f ? -65504.0f : x;
 }
 
 // The power of two in x, kept far from both ends; 1 / it is exact.

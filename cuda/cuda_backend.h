@@ -64,6 +64,8 @@ class CudaBackend final : public Backend {
   void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
   void kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n, const float* k,
                 const float* v, uint32_t stride) override;
+  void rope_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n, const QkParams& params,
+                  uint32_t stride, float* qkv) override;
   void attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params, const float* q,
                  uint32_t stride, float* out) override;
   void add(const float* y, uint32_t rows, uint32_t width, float* x) override;
@@ -73,6 +75,7 @@ class CudaBackend final : public Backend {
   void add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) override;
   void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) override;
   void gather_logits_rows(const Step& step, uint32_t width, float* x) override;
+  void top_rows(const float* logits, uint32_t rows, uint32_t vocab, TopLogit* out) override;
   void fetch(const float* x, uint64_t n, float* host) override;
   void by_rows(uint32_t rows, const std::function<void(uint32_t first, uint32_t n)>& fn) override { fn(0, rows); }
   void run(const StepRun& step, const std::function<void()>& fn) override;
@@ -110,6 +113,8 @@ class CudaBackend final : public Backend {
   void many_rows(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out);
   MatvecInput matvec_input(const DeviceWeight& w, const MatmulInput& in);
   const uint16_t* gemm_input(const DeviceWeight& w, const MatmulInput& in);
+  // Of the prepared ones; null where that failed.
+  const RopeTable* rope_table(const RopeParams& params) const;
   void decode_rows(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t first, uint32_t n, const DeviceAttention& params,
                    const float* q, uint32_t stride, float* out);
   template <typename T>
@@ -126,7 +131,7 @@ class CudaBackend final : public Backend {
   StepArrays arrays_;
   uint64_t generation_ = 0;  // of the places that graphs have captured
   bool capturing_ = false;
-  uint32_t splits_ = 1;                // of the step's attention
+  uint32_t splits_ = 1;  // of the step's attention
   // Rows of the step, from the last layer's attention on those with logits: they say which kernels its matmuls take, also where an expert
   // has but a few of them.
   uint32_t class_rows_ = 0;

@@ -44,12 +44,18 @@ void CudaBackend::softcap(float cap, uint32_t rows, uint32_t width, float* x) { 
 
 void CudaBackend::gather_logits_rows(const Step& step, uint32_t width, float* x) {
   class_rows_ = static_cast<uint32_t>(step.logits_rows.size());
+  if (class_rows_ == step.n_rows()) return;  // all of them, as they are
   cuda::gather_rows(&stream_, x, arrays_.device().logits_rows, class_rows_, width, x);
+}
+
+void CudaBackend::top_rows(const float* logits, uint32_t rows, uint32_t vocab, TopLogit* out) {
+  cuda::top_rows(&stream_, logits, rows, vocab, out);
 }
 
 // ---- matmuls
 
 MatvecInput CudaBackend::matvec_input(const DeviceWeight& w, const MatmulInput& in) {
+  if (matvec_takes_rows(w, in.n)) return {in.x, {}, in.n, in.norm, in.eps};
   MatvecInput out{in.x, {}, in.n};
   bool quantized = false, plain = false;
   for (uint32_t i = 0; i < w.n_parts; ++i) (is_plain(w.parts[i].type) ? plain : quantized) = true;
@@ -130,13 +136,20 @@ void CudaBackend::prepare_rope(const RopeParams& params, const Step& step) {
                    table.amplitude, cos, sin);
 }
 
-void CudaBackend::rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) {
+const CudaBackend::RopeTable* CudaBackend::rope_table(const RopeParams& params) const {
   const RopeTable& table = rope_tables_[rope_tables_[0].params == params ? 0 : 1];
+  if (!table.cos || !table.sin) return nullptr;
+  KVRT_CHECK(table.params == params);
+  return &table;
+}
+
+void CudaBackend::rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) {
+  const RopeTable* table = rope_table(params);
+  if (!table) return;
+  KVRT_CHECK(params.dims <= head_dim);
   const uint32_t pairs = params.dims / 2;
-  if (!table.cos || !table.sin) return;  // prepare_rope failed
-  KVRT_CHECK(table.params == params && params.dims <= head_dim);
   const uint64_t at = uint64_t{first} * pairs;
-  cuda::rope(&stream_, reinterpret_cast<const float*>(table.cos->data()) + at, reinterpret_cast<const float*>(table.sin->data()) + at,
+  cuda::rope(&stream_, reinterpret_cast<const float*>(table->cos->data()) + at, reinterpret_cast<const float*>(table->sin->data()) + at,
              pairs, params.style, n, heads, head_dim, stride, x);
 }
 
@@ -145,6 +158,27 @@ void CudaBackend::rope(const RopeParams& params, uint32_t first, uint32_t n, uin
 void CudaBackend::kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step&, uint32_t first, uint32_t n, const float* k,
                            const float* v, uint32_t stride) {
   cuda::kv_store(&stream_, kv, pool, layer, arrays_.rows_from(first), n, k, v, stride);
+}
+
+// With a norm over all of a row's heads one block has all of the row's Q: many rows are better off with a kernel for each.
+void CudaBackend::rope_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n,
+                             const QkParams& params, uint32_t stride, float* qkv) {
+  if (params.q_norm && params.norm_rows && n > kFewRows) return Backend::rope_store(kv, pool, layer, step, first, n, params, stride, qkv);
+  const RopeTable* table = rope_table(*params.rope);
+  if (!table) return;
+  KVRT_CHECK(params.rope->dims <= kv.head_dim);
+  const uint32_t pairs = params.rope->dims / 2;
+  const uint64_t at = uint64_t{first} * pairs;
+  const DeviceRopeStore device{reinterpret_cast<const float*>(table->cos->data()) + at,
+                               reinterpret_cast<const float*>(table->sin->data()) + at,
+                               pairs,
+                               params.rope->style,
+                               params.heads,
+                               params.q_norm,
+                               params.k_norm,
+                               params.norm_rows,
+                               params.eps};
+  cuda::rope_store(&stream_, kv, pool, layer, arrays_.rows_from(first), n, device, stride, qkv);
 }
 
 void CudaBackend::decode_rows(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t first, uint32_t n,

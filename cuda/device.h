@@ -257,7 +257,7 @@ __device__ __forceinline__ void copy_async_commit() {
 template <int n>
 __device__ __forceinline__ void copy_async_wait() {
 #if !defined(KVRT_CUDA_EMULATION) && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800)
-  asm volatile("cp.async.wait_group %0;" ::"n"(n));
+  asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
 #endif
 }
 

@@ -58,12 +58,13 @@ Status to_status(cudaError_t error, const std::string& what) {
 Result<std::unique_ptr<DeviceContext>> DeviceContext::open(uint32_t device) {
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);
-  if (counted != cudaSuccess || count == 0) {
-    const char* why = counted == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one that is older than CUDA 13 needs (580)"
-                      : counted == cudaSuccess || counted == cudaErrorNoDevice ? "the driver shows no device"
-                                                                               : cudaGetErrorString(counted);
-    return Status::make(Code::kUnsupported, Detail::kNone, static_cast<int32_t>(counted), std::string("CUDA: ") + why);
+  if (counted == cudaErrorInsufficientDriver) {
+    return error(Code::kUnsupported, Detail::kNone, "CUDA: there is no NVIDIA driver, or it is older than CUDA 13 needs (580)");
   }
+  if (counted == cudaErrorNoDevice || (counted == cudaSuccess && count == 0)) {
+    return error(Code::kUnsupported, Detail::kNone, "CUDA: the driver shows no device");
+  }
+  if (counted != cudaSuccess) return to_status(counted, "CUDA: the driver's devices");
   if (device >= static_cast<uint32_t>(count)) {
     return error(Code::kUnsupported, Detail::kNone, "CUDA: device_index is %u, the driver shows %d device%s", device, count,
                  count > 1 ? "s" : "");

@@ -5,63 +5,12 @@
 // and then tokens of V, several steps ahead, so that no phase waits for memory with nothing under way. Both products are of tensor cores:
 // columns in the place of 8 keys (or dimensions), rows as what is summed. Queries and weights count in full: each is a 16-bit number
 // and a second one for the rest, of up to 8 heads in the two halves of a fragment, of more in two fragments.
-#include <algorithm>
-
 #include "cuda/k_attention_ring.h"
 
 namespace kvrt::cuda {
 namespace {
 
 // ---- a part on tensor cores
-
-// A block's shared memory: the rings; queries as fragments; then queries on their way there, and later what the warps have of 64 columns.
-template <bool wide>
-struct Shared {
-  uint4* queries;
-  float* rows;
-  static __host__ __device__ __forceinline__ uint32_t query_bytes(uint32_t head_dim) {
-    return (head_dim + kStepRows - 1) / kStepRows * kWarp * Heads<wide>::kMine * static_cast<uint32_t>(sizeof(uint4));
-  }
-  static uint32_t bytes(uint32_t head_dim) {
-    return kPartWarps * kRingBytes + query_bytes(head_dim) + Heads<wide>::kCount * std::max(head_dim, kPartWarps * kStepCols) * 4;
-  }
-  __device__ __forceinline__ Shared(uint8_t* shared, uint32_t head_dim)
-      : queries(reinterpret_cast<uint4*>(shared + kPartWarps * kRingBytes)),
-        rows(reinterpret_cast<float*>(shared + kPartWarps * kRingBytes + query_bytes(head_dim))) {}
-};
-
-// Queries of heads [first, first + n) as fragments, each head over a power of two that is units[head].
-template <KvFormat format, bool wide>
-__device__ __forceinline__ void load_queries(const DecodeArgs& a, uint32_t first, uint32_t n, const Shared<wide>& shared, float* units) {
-  constexpr bool bf16 = format == KvFormat::kBF16;
-  const uint32_t head_dim = a.kv.head_dim, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  const float* q = a.q + uint64_t{blockIdx.z} * a.stride + uint64_t{first} * head_dim;
-  for (uint32_t i = threadIdx.x; i < Heads<wide>::kCount * head_dim; i += kPartThreads) shared.rows[i] = i < n * head_dim ? q[i] : 0.0f;
-  if constexpr (format == KvFormat::kI8) hadamard(hadamard_dim(head_dim), Heads<wide>::kCount * head_dim, shared.rows);
-  __syncthreads();
-  for (uint32_t head = warp; head < Heads<wide>::kCount; head += kPartWarps) {
-    float* row = shared.rows + head * head_dim;
-    float most = 0;
-    for (uint32_t i = lane; i < head_dim; i += kWarp) most = fmaxf(fabsf(row[i]), most);
-    const float unit = power_in(warp_max(most)), up = kQueryUp / unit;
-    for (uint32_t i = lane; i < head_dim; i += kWarp) row[i] = row[i] * up;
-    if (lane == 0) units[head] = unit / kQueryUp;
-  }
-  __syncthreads();
-  for (uint32_t i = threadIdx.x; i < (head_dim + kStepRows - 1) / kStepRows * kWarp; i += kPartThreads) {
-    const uint32_t g = i % kWarp / 4, first_dim = i / kWarp * kStepRows + i % 4;
-    for (uint32_t mine = 0; mine < Heads<wide>::kMine; ++mine) {
-      float x[4];
-      for (uint32_t j = 0; j < 4; ++j) {
-        x[j] = first_dim + 4 * j < head_dim ? shared.rows[(g + 8 * mine) * head_dim + first_dim + 4 * j] : 0.0f;
-      }
-      const uint32_t low = to_pair<bf16>(x[0], x[1]), high = to_pair<bf16>(x[2], x[3]);
-      shared.queries[i * Heads<wide>::kMine + mine] =
-          make_uint4(low, high, to_rest<bf16>(low, x[0], x[1]), to_rest<bf16>(high, x[2], x[3]));
-    }
-  }
-  __syncthreads();
-}
 
 // The scales of 16 positions, from the first one's on; of those that are not seen, 0.
 __device__ __forceinline__ void load_scales(const DecodeArgs& a, const Part& part, uint64_t scales_at, uint32_t head, int32_t first,
@@ -222,6 +171,7 @@ __device__ __forceinline__ void plain_scores(const DecodeArgs& a, const Part& pa
     if (!part.seen.has(position)) continue;
     const uint8_t* k = a.pool + a.kv.key_at(part.table, kv_head, position);
     float dot[kPlainHeads] = {};
+#pragma unroll 4
     for (uint32_t d = 0; d < a.kv.head_dim; ++d) {
       const float x = kv_element<format>(k + uint64_t{d} * a.kv.k_row_bytes());
 #pragma unroll
@@ -275,6 +225,7 @@ __device__ __forceinline__ void plain_values(const DecodeArgs& a, const Part& pa
   for (uint32_t d = threadIdx.x; d < a.kv.head_dim; d += kPartThreads) {
     float acc[kPlainHeads] = {};
     const uint8_t* v = nullptr;
+#pragma unroll 4
     for (int32_t at = begin; at < end; ++at, v += a.kv.v_row_bytes()) {
       if (at == begin || a.kv.slot(at) == 0) v = a.pool + a.kv.value_at(part.table, kv_head, at);
       const float x = kv_element<format>(v + d * a.kv.elem);
@@ -336,7 +287,7 @@ __global__ void __launch_bounds__(kHeadDimMax) merge_parts(DecodeArgs a) {
     most = fmaxf(before, most);
     float old_most = __shfl_up_sync(kFullWarp, most, 1);
     if (lane == 0) old_most = before;
-    const float keep = batch + static_cast<int32_t>(lane) == first ? 0.0f : exp_of(old_most - most), add = exp_of(max - most);
+    const float keep = exp_of(old_most - most), add = exp_of(max - most);  // of the first part: to a sum of 0
     before = __shfl_sync(kFullWarp, most, n - 1);
     for (int32_t i = 0; i < n; i += kMergeAtOnce) {
       float v[kMergeAtOnce];

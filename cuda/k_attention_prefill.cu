@@ -82,6 +82,10 @@ struct Warp {
       if constexpr (T::kWiden) hadamard_fragments(hadamard_dim(a.kv.head_dim), x);
 #pragma unroll
       for (uint32_t k = 0; k < kSteps; ++k) {
+        if constexpr (!kBf16) {
+#pragma unroll
+          for (float& e : x[k]) e = within_f16(e);
+        }
         const uint32_t low = to_pair<kBf16>(x[k][0], x[k][1]), high = to_pair<kBf16>(x[k][2], x[k][3]);
         q[k][0] = i == 0 ? low : q[k][0];
         q[k][1] = low;
@@ -127,6 +131,7 @@ struct Warp {
 
   // Scores to weights, in pairs as the next product reads them; what the rows have so far is brought to the new maximum.
   __device__ __forceinline__ void weigh(const T& tiles, float (&s)[kKeyTiles][4], uint32_t (&p)[kKeyTiles][2]) {
+    float keep_o[2];
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
       float most = -INFINITY, most_scale = 0;
@@ -141,20 +146,16 @@ struct Warp {
       }
       most = fmaxf(warp_max(most, 4), max[i]);
       const float from = most == -INFINITY ? 0.0f : most, keep = exp_of(max[i] - from);  // keep is 1 where the maximum stays
-      float keep_o = keep, inverse = 1;
+      float inverse = 1;
+      keep_o[i] = keep;
       if constexpr (T::kWiden) {
         const float both = fmaxf(power_in(warp_max(most_scale, 4)), unit[i]);
-        keep_o = keep * (unit[i] / both);
+        keep_o[i] = keep * (unit[i] / both);
         inverse = 1 / both;
         unit[i] = both;
       }
       max[i] = most;
       sum[i] = sum[i] * keep;
-#pragma unroll
-      for (uint32_t n = 0; n < kDims / 8; ++n) {
-        o[n][2 * i] = o[n][2 * i] * keep_o;
-        o[n][2 * i + 1] = o[n][2 * i + 1] * keep_o;
-      }
 #pragma unroll
       for (uint32_t n = 0; n < kKeyTiles; ++n) {
         float w[2];
@@ -171,6 +172,12 @@ struct Warp {
         p[n][i] = to_pair<kBf16>(w[0], w[1]);
       }
     }
+    if (!__any_sync(kFullWarp, keep_o[0] != 1 || keep_o[1] != 1)) return;
+#pragma unroll
+    for (auto& columns : o) {
+#pragma unroll
+      for (uint32_t c = 0; c < 4; ++c) columns[c] = columns[c] * keep_o[c / 2];
+    }
   }
 
   __device__ __forceinline__ void add_values(const T& tiles, int32_t base, const uint32_t (&p)[kKeyTiles][2]) {
@@ -182,7 +189,7 @@ struct Warp {
       for (uint32_t d = 0; d < kDims / 8; d += 2) {
         if (8 * d >= tiles.a.kv.head_dim) break;
         uint32_t b[4];
-        fragments<T::kDimChunks>(tiles.v, 8 * n, d, b);
+        fragments<T::kDimChunks>(tiles.v(), 8 * n, d, b);
         mma_16x8x16<kBf16>(o[d], weights, {b[0], b[1]});
         mma_16x8x16<kBf16>(o[d + 1], weights, {b[2], b[3]});
       }
@@ -194,10 +201,12 @@ struct Warp {
     if constexpr (T::kWiden) return;
     const int32_t g = threadIdx.x % kWarp / 4;
     const auto* words = reinterpret_cast<const uint32_t*>(tiles.odd_keys());
-    for (uint32_t key = 0; key < T::kKeys; ++key) {
-      if (words[key / 4] == 0 || tiles.odd_keys()[key] == 0) continue;
-      for (int32_t i = 0; i < 2; ++i) {
-        if (seen_from(first + g + 8 * i, tiles.a.window).has(base + static_cast<int32_t>(key))) sum[i] = NAN;
+    for (uint32_t word = 0; word < T::kKeys / 4; ++word) {
+      if (words[word] == 0) continue;
+      for (uint32_t key = 4 * word; key < 4 * word + 4; ++key) {
+        const auto seen = [&](int32_t row) { return seen_from(first + row, tiles.a.window).has(base + static_cast<int32_t>(key)); };
+        if (tiles.odd_keys()[key] != 0 && seen(g)) sum[0] = NAN;
+        if (tiles.odd_keys()[key] != 0 && seen(g + 8)) sum[1] = NAN;
       }
     }
   }
@@ -219,7 +228,7 @@ struct Warp {
 };
 
 // Blocks that share a multiprocessor, as their registers allow.
-constexpr uint32_t blocks_of(KvFormat format, uint32_t dims) {
+[[maybe_unused]] constexpr uint32_t blocks_of(KvFormat format, uint32_t dims) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
   const uint32_t most = 2;
 #else
@@ -238,8 +247,7 @@ __global__ void __launch_bounds__(kTileThreads, blocks_of(format, kDims)) attend
   const uint32_t head = blockIdx.x, warp = threadIdx.x / kWarp;
   const PrefillTile tile = a.tiles[gridDim.y - 1 - blockIdx.y];
   const int32_t last = tile.first_position + static_cast<int32_t>(tile.n) - 1;
-  const T tiles{a,      a.step.tables + tile.table_at, head / a.group, {seen_from(tile.first_position, a.window).first, last},
-                memory, memory + T::kTileBytes};
+  const T tiles{a, tile.table_at, head / a.group, {seen_from(tile.first_position, a.window).first, last}, memory};
   const int32_t begin = tiles.seen.first / int32_t{T::kKeys} * int32_t{T::kKeys};
   tiles.clear_odd_keys();
   tiles.load_keys(begin);

@@ -1,5 +1,7 @@
-// The stream of K and V that a warp of decode's attention reads, and its products on tensor cores (k_attention.cu).
+// The stream of K and V that a warp of decode's attention reads, its queries, and their products on tensor cores (k_attention.cu).
 #pragma once
+
+#include <algorithm>
 
 #include "cuda/attention.h"
 
@@ -61,7 +63,7 @@ __device__ __forceinline__ Part part_of(const DecodeArgs& a) {
   part.seen = seen_from(a.step.positions[row], a.window);
   part.first = static_cast<int32_t>(blockIdx.x * kSplitTokens);
   part.none = !part.seen.any(part.first, kSplitTokens);
-  part.only = part.seen.all(part.seen.first, 1) && part.seen.first / int32_t{kSplitTokens} == part.seen.last / int32_t{kSplitTokens};
+  part.only = part.seen.first / int32_t{kSplitTokens} == part.seen.last / int32_t{kSplitTokens};
   return part;
 }
 
@@ -198,6 +200,57 @@ __device__ __forceinline__ void multiply(float (&acc)[8][4], const uint32_t (&pa
 template <bool wide>
 __device__ __forceinline__ float result(const float (&acc)[8][4], uint32_t i, uint32_t second, uint32_t j) {
   return wide ? acc[j][2 * i + second] : acc[j][second] + acc[j][2 + second];
+}
+
+// ---- queries
+
+// A block's shared memory: the rings; queries as fragments; then queries on their way there, and later what the warps have of 64 columns.
+template <bool wide>
+struct Shared {
+  uint4* queries;
+  float* rows;
+  static __host__ __device__ __forceinline__ uint32_t query_bytes(uint32_t head_dim) {
+    return (head_dim + kStepRows - 1) / kStepRows * kWarp * Heads<wide>::kMine * static_cast<uint32_t>(sizeof(uint4));
+  }
+  static uint32_t bytes(uint32_t head_dim) {
+    return kPartWarps * kRingBytes + query_bytes(head_dim) + Heads<wide>::kCount * std::max(head_dim, kPartWarps * kStepCols) * 4;
+  }
+  __device__ __forceinline__ Shared(uint8_t* shared, uint32_t head_dim)
+      : queries(reinterpret_cast<uint4*>(shared + kPartWarps * kRingBytes)),
+        rows(reinterpret_cast<float*>(shared + kPartWarps * kRingBytes + query_bytes(head_dim))) {}
+};
+
+// Queries of heads [first, first + n) as fragments, each head over a power of two that is units[head].
+template <KvFormat format, bool wide>
+__device__ __forceinline__ void load_queries(const DecodeArgs& a, uint32_t first, uint32_t n, const Shared<wide>& shared, float* units) {
+  constexpr bool bf16 = format == KvFormat::kBF16;
+  const uint32_t head_dim = a.kv.head_dim, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const float* q = a.q + uint64_t{blockIdx.z} * a.stride + uint64_t{first} * head_dim;
+  for (uint32_t i = threadIdx.x; i < Heads<wide>::kCount * head_dim; i += kPartThreads) shared.rows[i] = i < n * head_dim ? q[i] : 0.0f;
+  if constexpr (format == KvFormat::kI8) hadamard(hadamard_dim(head_dim), Heads<wide>::kCount * head_dim, shared.rows);
+  __syncthreads();
+  for (uint32_t head = warp; head < Heads<wide>::kCount; head += kPartWarps) {
+    float* row = shared.rows + head * head_dim;
+    float most = 0;
+    for (uint32_t i = lane; i < head_dim; i += kWarp) most = fmaxf(fabsf(row[i]), most);
+    const float unit = power_in(warp_max(most)), up = kQueryUp / unit;
+    for (uint32_t i = lane; i < head_dim; i += kWarp) row[i] = row[i] * up;
+    if (lane == 0) units[head] = unit / kQueryUp;
+  }
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < (head_dim + kStepRows - 1) / kStepRows * kWarp; i += kPartThreads) {
+    const uint32_t g = i % kWarp / 4, first_dim = i / kWarp * kStepRows + i % 4;
+    for (uint32_t mine = 0; mine < Heads<wide>::kMine; ++mine) {
+      float x[4];
+      for (uint32_t j = 0; j < 4; ++j) {
+        x[j] = first_dim + 4 * j < head_dim ? shared.rows[(g + 8 * mine) * head_dim + first_dim + 4 * j] : 0.0f;
+      }
+      const uint32_t low = to_pair<bf16>(x[0], x[1]), high = to_pair<bf16>(x[2], x[3]);
+      shared.queries[i * Heads<wide>::kMine + mine] =
+          make_uint4(low, high, to_rest<bf16>(low, x[0], x[1]), to_rest<bf16>(high, x[2], x[3]));
+    }
+  }
+  __syncthreads();
 }
 
 }  // namespace kvrt::cuda

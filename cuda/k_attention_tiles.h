@@ -51,6 +51,7 @@ __device__ __forceinline__ void fragments(const uint8_t* matrix, uint32_t row, u
 template <KvFormat format, uint32_t kDims>
 struct Tiles {
   static constexpr bool kWiden = format == KvFormat::kI8;
+  static constexpr uint32_t kExponent = format == KvFormat::kBF16 ? 0x7f80 : 0x7c00;  // all its bits
   static constexpr uint32_t kElem = kv_elem_bytes(format), kPieceElems = 16 / kElem;
   static constexpr uint32_t kKeys = kDims <= 128 ? 64 : 32;
   static constexpr uint32_t kKeyPieces = kKeys / kPieceElems, kDimPieces = kDims / kPieceElems;  // of a row as it comes
@@ -59,10 +60,12 @@ struct Tiles {
   static constexpr uint32_t kBytes = 2 * kTileBytes + 2 * kRawBytes + 4 * kScaleBytes + kKeys;
 
   const PrefillArgs& a;
-  const int32_t* table;
-  uint32_t kv_head;
+  uint32_t table_at, kv_head;
   Seen seen;  // by any row of the query tile
-  uint8_t *k, *v;
+  uint8_t* k;
+
+  __device__ __forceinline__ uint8_t* v() const { return k + kTileBytes; }
+  __device__ __forceinline__ const int32_t* table() const { return a.step.tables + table_at; }
 
   __device__ __forceinline__ uint8_t* raw(bool values) const { return k + 2 * kTileBytes + (values ? kRawBytes : 0); }
   // Scales of the tile's keys, and where those of the next one arrive.
@@ -75,7 +78,7 @@ struct Tiles {
     const uint32_t piece = threadIdx.x % kKeyPieces;
     const int32_t position = base + static_cast<int32_t>(piece * kPieceElems);
     if (seen.any(position, kPieceElems)) {
-      const uint8_t* from = a.pool + a.kv.key_at(table, kv_head, position);
+      const uint8_t* from = a.pool + a.kv.key_at(table(), kv_head, position);
 #pragma unroll 4
       for (uint32_t row = threadIdx.x / kKeyPieces; row < a.kv.head_dim; row += kTileThreads / kKeyPieces) {
         uint8_t* to = kWiden ? raw(false) + 16 * (row * kKeyPieces + piece) : k + place<kKeyChunks>(row, piece);
@@ -93,9 +96,9 @@ struct Tiles {
 #pragma unroll 4
       for (uint32_t key = threadIdx.x / kDimPieces; key < kKeys; key += kTileThreads / kDimPieces) {
         const int32_t position = base + static_cast<int32_t>(key);
-        uint8_t* to = kWiden ? raw(true) + 16 * (key * kDimPieces + piece) : v + place<kDimChunks>(key, piece);
+        uint8_t* to = kWiden ? raw(true) + 16 * (key * kDimPieces + piece) : v() + place<kDimChunks>(key, piece);
         if (seen.has(position)) {
-          copy_async(to, a.pool + a.kv.value_at(table, kv_head, position) + piece * 16);
+          copy_async(to, a.pool + a.kv.value_at(table(), kv_head, position) + piece * 16);
         } else {
           *reinterpret_cast<uint4*>(to) = make_uint4(0, 0, 0, 0);
         }
@@ -110,7 +113,7 @@ struct Tiles {
     const uint32_t piece = threadIdx.x;  // of 8 scales
     const int32_t position = base + static_cast<int32_t>(8 * piece);
     if (piece >= kKeys / 8 || !seen.any(position, 8)) return;
-    const uint64_t at = a.kv.scale_at(values ? a.kv.v_scales_at : a.kv.k_scales_at, table, kv_head, position);
+    const uint64_t at = a.kv.scale_at(values ? a.kv.v_scales_at : a.kv.k_scales_at, table(), kv_head, position);
     copy_async(scales(values, true) + 16 * piece, a.pool + at);
   }
 
@@ -132,7 +135,7 @@ struct Tiles {
     if (piece * 16 < a.kv.v_row_bytes()) {
       for (uint32_t key = threadIdx.x / kDimPieces; key < kKeys; key += kTileThreads / kDimPieces) {
         const uint4 x = *reinterpret_cast<const uint4*>(raw(true) + 16 * (key * kDimPieces + piece));
-        widen(x, v + place<kDimChunks>(key, 2 * piece), v + place<kDimChunks>(key, 2 * piece + 1));
+        widen(x, v() + place<kDimChunks>(key, 2 * piece), v() + place<kDimChunks>(key, 2 * piece + 1));
       }
     }
     widen_scales(true);
@@ -149,12 +152,19 @@ struct Tiles {
   // Such elements to 0, where some row does not see them: 0 * infinity is none. Each thread takes what it copied.
   __device__ __forceinline__ void find_odd_keys() const {
     if constexpr (kWiden) return;
-    const uint32_t piece = threadIdx.x % kDimPieces, exponent = format == KvFormat::kBF16 ? 0x7f80u : 0x7c00u;
+    const uint32_t piece = threadIdx.x % kDimPieces;
     if (piece * 16 >= a.kv.v_row_bytes()) return;
+    const auto odd = [](uint32_t pair) {  // bits 15 and 31: whose exponent is all ones
+      return ((pair & 0x7fff7fffu) + (0x8000 - kExponent) * 0x10001u) & 0x80008000u;
+    };
     for (uint32_t key = threadIdx.x / kDimPieces; key < kKeys; key += kTileThreads / kDimPieces) {
-      auto* x = reinterpret_cast<uint16_t*>(v + place<kDimChunks>(key, piece));
-      for (uint32_t i = 0; i < kPieceElems; ++i) {
-        if ((x[i] & exponent) == exponent) x[i] = 0, odd_keys()[key] = 1;
+      uint8_t* at = v() + place<kDimChunks>(key, piece);
+      const uint4 x = *reinterpret_cast<const uint4*>(at);
+      if ((odd(x.x) | odd(x.y) | odd(x.z) | odd(x.w)) == 0) continue;
+      odd_keys()[key] = 1;
+      for (uint32_t i = 0; i < 8; ++i) {
+        uint16_t& element = reinterpret_cast<uint16_t*>(at)[i];
+        if ((element & kExponent) == kExponent) element = 0;
       }
     }
   }

@@ -11,6 +11,12 @@ constexpr uint32_t kWarpsWanted = 16 * 132;
 constexpr uint32_t kPanelWarpsMax = kMatvecThreads / kWarp;
 constexpr uint32_t kBlockWarps = 4;  // a block's at least, of several panels where one has fewer
 
+// Blocks that make their rows of x their own: elements of them, by the shared memory that a kernel has without asking; those times the
+// weight's rows, which is a measure of what all blocks do together (k_matvec_rows.h); as many blocks as have a multiprocessor each, and so
+// room for more warps.
+constexpr uint64_t kOwnCellsMax = 8192, kOwnWorkMax = 64 << 20;
+constexpr uint32_t kBlocksAlone = 132;
+
 // Warps that share a panel: as many as there are too few panels for, each with as many turns as the others.
 uint32_t panel_warps(uint32_t rows, uint32_t turns, uint32_t most) {
   const uint32_t panels = (rows + kPanelRows - 1) / kPanelRows;
@@ -19,19 +25,38 @@ uint32_t panel_warps(uint32_t rows, uint32_t turns, uint32_t most) {
   return (turns + each - 1) / each;
 }
 
+// Shared memory of a block that makes its rows of x its own, and warps that are there for that alone.
+uint32_t prepare_own_rows(bool plain, uint32_t blocks, uint32_t count, uint32_t sums, uint32_t* warps, MatvecArgs* args) {
+  const uint32_t cells = count * args->cols, stage = cells * sizeof(float);
+  const uint32_t wanted = (cells / kQuantizeWidth + kWarp - 1) / kWarp;  // all its loads at once
+  if (blocks <= kBlocksAlone) *warps = std::max(*warps, std::min(wanted, kPanelWarpsMax));
+  args->own_at = plain ? sums : std::max(sums, stage);
+  return args->own_at + (plain ? stage : OwnQuantLayout(args->cols).bytes(count));
+}
+
+// Rows of x that a block of so many warps takes.
+uint32_t columns_of(uint32_t n, DType type, uint32_t warps) {
+  if (n == 1 || (n == 2 && type != DType::kF32)) return n;
+  return n <= 8 || is_plain(type) || warps * kWarp > kWideThreads ? 8 : 16;
+}
+
 // Starts the kernel of a type. `rows` is the whole weight's: all its parts, also of other types, have the same number of warps.
 void start(Stream* stream, DType type, uint32_t rows, MatvecArgs args) {
-  const bool pair = args.store == MatvecStore::kActPair;
-  const uint32_t n = args.in.n, columns = n <= 2 ? n : 8;
-  const MatvecKernel kernel = is_plain(type) ? matvec_plain_kernel(type, columns)
-                              : columns == 8 ? matvec_tensor_kernel(type, columns)
-                                             : matvec_dot_kernel(type, columns);
+  const bool pair = args.store == MatvecStore::kActPair, plain = is_plain(type);
+  const bool own = plain ? args.in.norm != nullptr : args.in.quantized.q == nullptr;
   args.warps = panel_warps(rows, matvec_turns(type, args.cols), pair ? kPanelWarpsMax / 2 : kPanelWarpsMax);
   args.slots = std::max(1u, kBlockWarps / args.warps);
   if (pair) args.slots = (args.slots + 1) / 2 * 2;
+  uint32_t warps = args.slots * args.warps;
+  const uint32_t n = args.in.n, columns = columns_of(n, type, warps), panels = args.panels * (pair ? 2 : 1);
+  const MatvecKernel kernel = plain          ? matvec_plain_kernel(type, columns, own)
+                              : columns >= 8 ? matvec_tensor_kernel(type, columns, own)
+                                             : matvec_dot_kernel(type, columns, own);
   args.passes = (n + columns - 1) / columns;
-  const uint32_t panels = args.panels * (pair ? 2 : 1), blocks = (panels + args.slots - 1) / args.slots, warps = args.slots * args.warps;
-  launch(kernel, blocks * args.passes, warps * kWarp, warps * columns * kPanelRows * sizeof(float), stream, args);
+  const uint32_t blocks = (panels + args.slots - 1) / args.slots * args.passes;
+  uint32_t shared = warps * columns * kPanelRows * sizeof(float);
+  if (own) shared = prepare_own_rows(plain, blocks, std::min(n, columns), shared, &warps, &args);
+  launch(kernel, blocks, warps * kWarp, shared, stream, args);
 }
 
 // Rows [begin, end) of a weight to columns [0, end - begin) of the output: a launch for each type that they have.
@@ -99,6 +124,11 @@ constexpr uint32_t kElementThreads = 256;
 dim3 element_grid(uint32_t n, uint32_t width) { return {(width + kElementThreads - 1) / kElementThreads, std::min(n, 65535u)}; }
 
 }  // namespace
+
+bool matvec_takes_rows(const DeviceWeight& w, uint32_t n) {
+  const uint64_t cells = uint64_t{n} * w.cols;
+  return n <= kOwnRowsMax && cells <= kOwnCellsMax && cells * w.rows <= kOwnWorkMax;
+}
 
 void matvec(Stream* stream, const DeviceWeight& w, const float* bias, const MatvecInput& in, bool accumulate, float* out) {
   MatvecArgs args{};

@@ -6,12 +6,13 @@
 // on the weight and on its row of x, not on how many rows there are or which of the kernels took them.
 #pragma once
 
-#include "cuda/kernels.h"
+#include "cuda/k_matvec_rows.h"
 #include "cuda/panel.h"
 
 namespace kvrt::cuda {
 
 inline constexpr uint32_t kMatvecThreads = 384;  // of a block at most
+inline constexpr uint32_t kWideThreads = 256;    // where it takes 16 rows of x at once, which needs more registers
 
 // Rows [row_begin, row_end), counted from the first panel at `data`, go to columns out_begin + row of the output.
 struct MatvecPart {
@@ -39,15 +40,17 @@ struct MatvecArgs {
   uint32_t slots;                  // panels that a block has warps for
   uint32_t passes;                 // blocks that share a panel, each with rows of x of its own, neighbours: the L2 cache feeds all but one
   uint32_t stride;                 // of out
+  uint32_t own_at;                 // bytes into shared memory: the block's own rows of x, where it has such
   MatvecStore store;
   DeviceActivation act;
 };
 
 using MatvecKernel = void (*)(MatvecArgs);
-// For `columns` rows of x. Null: there is none.
-MatvecKernel matvec_dot_kernel(DType type, uint32_t columns);     // quantized types: 1, 2 (k_matvec_dot.cu)
-MatvecKernel matvec_tensor_kernel(DType type, uint32_t columns);  // quantized types: 8 (k_matvec_tensor.cu)
-MatvecKernel matvec_plain_kernel(DType type, uint32_t columns);   // F32, F16, BF16: 1, 2, 8 (k_matvec_plain.cu)
+// For `columns` rows of x, `own`: that the block makes its own. Null: there is none.
+MatvecKernel matvec_dot_kernel(DType type, uint32_t columns, bool own);  // quantized types: 1, 2 (k_matvec_dot.cu)
+MatvecKernel matvec_tensor_kernel(DType type, uint32_t columns,
+                                  bool own);  // quantized types: 8, 16, the latter not own (k_matvec_tensor.cu)
+MatvecKernel matvec_plain_kernel(DType type, uint32_t columns, bool own);  // F32, F16, BF16: 1, 2, 8 (k_matvec_plain.cu)
 // Turns that `cols` columns are for a warp of those kernels.
 inline uint32_t matvec_turns(DType type, uint32_t cols) {
   const uint32_t turn = is_plain(type) ? (type == DType::kF32 ? 32 : 64) : 8 * kQuantBlock;
@@ -79,7 +82,9 @@ __device__ __forceinline__ void matvec_store(const MatvecArgs& args, uint32_t gr
     const uint32_t row = panel.row + cell % kPanelRows;
     if (panel.data == nullptr || x >= args.in.n || row < panel.part->row_begin || row >= panel.part->row_end) continue;
     float side[2] = {0, 0};
-    for (uint32_t s = 0; s < sides; ++s) {
+    KVRT_CUDA_UNROLL
+    for (uint32_t s = 0; s < 2; ++s) {
+      if (s == sides) break;
       const float* from = sums + (slot + s) * args.warps * columns * kPanelRows + cell;
       side[s] = from[0];
       for (uint32_t w = 1; w < args.warps; ++w) side[s] += from[w * columns * kPanelRows];
@@ -96,23 +101,36 @@ __device__ __forceinline__ void matvec_store(const MatvecArgs& args, uint32_t gr
   }
 }
 
-// Kernel::run(args, panel, w, first_x, sums) is what warp w of a panel does: weights on their way, grid_wait(), its sums [columns][16].
+// What warp w of a panel does: Kernel::load(args, panel, w), the first weights on their way; Kernel::run(args, rows, w, sums), its sums
+// [columns][16]. kOwn: the block makes its rows of x its own.
 template <typename Kernel>
-__global__ void __launch_bounds__(kMatvecThreads) matvec_kernel(const MatvecArgs args) {
+__global__ void __launch_bounds__(Kernel::kColumns == 16 ? kWideThreads : kMatvecThreads, Kernel::kOwn ? 1 : 0)
+    matvec_kernel(const MatvecArgs args) {
   KVRT_DYNAMIC_SHARED(shared);
+  constexpr uint32_t kColumns = Kernel::kColumns;
   float* sums = reinterpret_cast<float*>(shared);
-  const uint32_t warp = threadIdx.x / kWarp, group = blockIdx.x / args.passes, first_x = blockIdx.x % args.passes * Kernel::kColumns;
-  const uint8_t* panel = matvec_panel(args, group, warp / args.warps).data;
-  if (panel != nullptr) {
-    Kernel::run(args, panel, warp % args.warps, first_x, sums + warp * Kernel::kColumns * kPanelRows);
+  const uint32_t warp = threadIdx.x / kWarp, slot = warp / args.warps, w = warp % args.warps;
+  const uint32_t group = blockIdx.x / args.passes, first_x = blockIdx.x % args.passes * kColumns;
+  const uint8_t* panel = slot < args.slots ? matvec_panel(args, group, slot).data : nullptr;  // null too: here for the rows of x alone
+  const uint32_t count = min(kColumns, args.in.n - first_x);
+  Kernel kernel{};
+  if (panel != nullptr) kernel.load(args, panel, w);
+  MatvecRows rows;
+  if constexpr (Kernel::kOwn) {
+    OwnRows<Kernel::kQuantized> own_rows(args.in, args.cols);
+    grid_wait();
+    grid_launch_next();
+    // Integers lie behind the rows that they are made of, whose place is later that of the sums.
+    auto* stage = reinterpret_cast<float*>(shared + (Kernel::kQuantized ? 0 : args.own_at));
+    rows = own_rows.take(args.in, args.cols, first_x, count, stage, shared + args.own_at);
   } else {
     grid_wait();
+    grid_launch_next();
+    rows = given_rows<Kernel::kQuantized>(args.in, args.cols, first_x, count);
   }
+  if (panel != nullptr) kernel.run(args, rows, w, sums + warp * kColumns * kPanelRows);
   __syncthreads();
-  matvec_store<Kernel::kColumns>(args, group, first_x, sums);
+  matvec_store<kColumns>(args, group, first_x, sums);
 }
-
-// Offsets, in rows of x, of the rows that a block works on; those beyond the last are the last once more, and are not stored.
-__device__ __forceinline__ uint32_t matvec_row(const MatvecArgs& args, uint32_t x) { return min(x, args.in.n - 1); }
 
 }  // namespace kvrt::cuda

@@ -65,14 +65,17 @@ struct QuadBlock {
   }
 };
 
-template <DType type, uint32_t columns>
+template <DType type, uint32_t columns, bool own>
 struct DotKernel {
   using U = Unit<type>;
   static constexpr uint32_t kColumns = columns;
+  static constexpr bool kQuantized = true, kOwn = own;
+
+  const uint8_t* turn;
+  QuadBlock<type> raw;
 
   // A block's terms for four rows and each row of x.
-  static __device__ __forceinline__ void add(const MatvecArgs& args, const QuadBlock<type>& raw, uint32_t block, uint32_t first_x,
-                                             float (&acc)[4][columns]) {
+  static __device__ __forceinline__ void add(const MatvecRows& rows, const QuadBlock<type>& raw, uint32_t block, float (&acc)[4][columns]) {
     int32_t words[4][8];
     RowScales scales[4];
     KVRT_CUDA_UNROLL
@@ -82,9 +85,10 @@ struct DotKernel {
     }
     KVRT_CUDA_UNROLL
     for (uint32_t c = 0; c < columns; ++c) {
-      const uint32_t row = matvec_row(args, first_x + c);
-      const XScales x = XRow<type>(args, row, block).scales(0);
-      const auto* from = reinterpret_cast<const int4*>(args.in.quantized.q + uint64_t{row} * args.cols) + 2 * block;
+      XRow<type> row;
+      row.begin(rows, c, block);
+      const XScales x = row.scales(0);
+      const auto* from = reinterpret_cast<const int4*>(rows.q + c * rows.row_bytes) + 2 * block;
       const int4 low = from[0], high = from[1];
       const int32_t q[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
       KVRT_CUDA_UNROLL
@@ -97,19 +101,20 @@ struct DotKernel {
     }
   }
 
-  static __device__ __forceinline__ void run(const MatvecArgs& args, const uint8_t* panel, uint32_t w, uint32_t first_x, float* sums) {
+  __device__ __forceinline__ void load(const MatvecArgs& args, const uint8_t* panel, uint32_t w) {
+    const uint32_t lane = threadIdx.x % kWarp, quad = lane % 4, i = lane / 4;
+    turn = panel + w * U::kTurnBytes;
+    if (8 * w + i < args.cols / kQuantBlock) raw.load(turn, i, quad);
+  }
+
+  __device__ __forceinline__ void run(const MatvecArgs& args, const MatvecRows& rows, uint32_t w, float* sums) {
     const uint32_t lane = threadIdx.x % kWarp, quad = lane % 4, i = lane / 4, blocks = args.cols / kQuantBlock;
-    const uint8_t* turn = panel + w * U::kTurnBytes;
-    QuadBlock<type> raw;
-    if (8 * w + i < blocks) raw.load(turn, i, quad);
-    grid_wait();
-    grid_launch_next();
     float acc[4][columns] = {};
     for (uint32_t block = 8 * w + i; block < blocks; block += 8 * args.warps) {
       turn += args.warps * U::kTurnBytes;
       QuadBlock<type> ahead;
       if (block + 8 * args.warps < blocks) ahead.load(turn, i, quad);
-      add(args, raw, block, first_x, acc);
+      add(rows, raw, block, acc);
       raw = ahead;
     }
     KVRT_CUDA_UNROLL
@@ -126,11 +131,11 @@ struct DotKernel {
 
 }  // namespace
 
-MatvecKernel matvec_dot_kernel(DType type, uint32_t columns) {
+MatvecKernel matvec_dot_kernel(DType type, uint32_t columns, bool own) {
   MatvecKernel kernel = nullptr;
   switch_quant_type(type, [&]<DType T>() {
-    if (columns == 1) kernel = matvec_kernel<DotKernel<T, 1>>;
-    if (columns == 2) kernel = matvec_kernel<DotKernel<T, 2>>;
+    if (columns == 1) kernel = own ? matvec_kernel<DotKernel<T, 1, true>> : matvec_kernel<DotKernel<T, 1, false>>;
+    if (columns == 2) kernel = own ? matvec_kernel<DotKernel<T, 2, true>> : matvec_kernel<DotKernel<T, 2, false>>;
   });
   return kernel;
 }

@@ -10,42 +10,47 @@ namespace {
 
 constexpr uint32_t kLoads = 4;  // of a turn
 
-template <DType type, uint32_t columns>
+template <DType type, uint32_t columns, bool own>
 struct PlainKernel {
   static constexpr uint32_t kColumns = columns;
+  static constexpr bool kQuantized = false, kOwn = own;
   static constexpr uint32_t kRows = type == DType::kF32 ? 4 : 8;  // of a lane
   static constexpr uint32_t kColumnLanes = kPanelRows / kRows;    // lanes of a column
   static constexpr uint32_t kLoadColumns = kWarp / kColumnLanes;  // columns that a warp loads at a time
   static constexpr uint32_t kTurnColumns = kLoads * kLoadColumns;
+
+  const uint8_t* panel;
+  uint4 raw[kLoads];
 
   static __device__ __forceinline__ float number(const uint4& raw, uint32_t row) {
     const uint32_t at = row / (kRows / 4), word = at == 0 ? raw.x : at == 1 ? raw.y : at == 2 ? raw.z : raw.w;
     return plain_number<type>(kRows == 8 ? word >> 16 * (row % 2) : word);
   }
 
-  static __device__ __forceinline__ void load(const MatvecArgs& args, const uint8_t* panel, uint32_t k, uint4 (&raw)[kLoads]) {
+  __device__ __forceinline__ void load_turn(const MatvecArgs& args, uint32_t k, uint4 (&to)[kLoads]) const {
     KVRT_CUDA_UNROLL
     for (uint32_t i = 0; i < kLoads; ++i) {
       if (k + i * kLoadColumns < args.cols) {
-        raw[i] = load_once(panel + (uint64_t{k + i * kLoadColumns} * kColumnLanes + threadIdx.x % kColumnLanes) * 16);
+        to[i] = load_once(panel + (uint64_t{k + i * kLoadColumns} * kColumnLanes + threadIdx.x % kColumnLanes) * 16);
       }
     }
   }
 
-  static __device__ __forceinline__ void run(const MatvecArgs& args, const uint8_t* panel, uint32_t w, uint32_t first_x, float* sums) {
+  __device__ __forceinline__ void load(const MatvecArgs& args, const uint8_t* its_panel, uint32_t w) {
+    panel = its_panel;
+    load_turn(args, w * kTurnColumns + threadIdx.x % kWarp / kColumnLanes, raw);
+  }
+
+  __device__ __forceinline__ void run(const MatvecArgs& args, const MatvecRows& rows, uint32_t w, float* sums) {
     const uint32_t lane = threadIdx.x % kWarp;
     uint32_t k = w * kTurnColumns + lane / kColumnLanes;
-    uint4 raw[kLoads];
-    load(args, panel, k, raw);
-    grid_wait();
-    grid_launch_next();
     const float* x[columns];
     KVRT_CUDA_UNROLL
-    for (uint32_t c = 0; c < columns; ++c) x[c] = args.in.plain + uint64_t{matvec_row(args, first_x + c)} * args.cols + k;
+    for (uint32_t c = 0; c < columns; ++c) x[c] = rows.plain + rows.row(c) * args.cols + k;
     float acc[kRows][columns] = {};
     for (; k < args.cols; k += args.warps * kTurnColumns) {
       uint4 ahead[kLoads];
-      load(args, panel, k + args.warps * kTurnColumns, ahead);
+      load_turn(args, k + args.warps * kTurnColumns, ahead);
       KVRT_CUDA_UNROLL
       for (uint32_t i = 0; i < kLoads; ++i) {
         if (k + i * kLoadColumns >= args.cols) break;
@@ -75,12 +80,14 @@ struct PlainKernel {
 
 }  // namespace
 
-MatvecKernel matvec_plain_kernel(DType type, uint32_t columns) {
+MatvecKernel matvec_plain_kernel(DType type, uint32_t columns, bool own) {
   MatvecKernel kernel = nullptr;
   switch_plain_type(type, [&]<DType T>() {
-    if (columns == 1) kernel = matvec_kernel<PlainKernel<T, 1>>;
-    if (columns == 2) kernel = matvec_kernel<PlainKernel<T, 2>>;
-    if (columns == 8) kernel = matvec_kernel<PlainKernel<T, 8>>;
+    if (columns == 1) kernel = own ? matvec_kernel<PlainKernel<T, 1, true>> : matvec_kernel<PlainKernel<T, 1, false>>;
+    if constexpr (T != DType::kF32) {  // whose two columns take a register too many
+      if (columns == 2) kernel = own ? matvec_kernel<PlainKernel<T, 2, true>> : matvec_kernel<PlainKernel<T, 2, false>>;
+    }
+    if (columns == 8) kernel = own ? matvec_kernel<PlainKernel<T, 8, true>> : matvec_kernel<PlainKernel<T, 8, false>>;
   });
   return kernel;
 }

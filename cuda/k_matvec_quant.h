@@ -18,11 +18,11 @@ struct XRow {
   const float *d, *s;
   const uint32_t* sums;
 
-  __device__ __forceinline__ XRow(const MatvecArgs& args, uint32_t x, uint32_t block) {
-    const uint64_t at = uint64_t{x} * (args.cols / kQuantBlock) + block;
-    d = args.in.quantized.d + at;
-    s = args.in.quantized.s + at;
-    sums = reinterpret_cast<const uint32_t*>(args.in.quantized.sums) + at;
+  __device__ __forceinline__ void begin(const MatvecRows& rows, uint32_t x, uint32_t block) {
+    const uint32_t at = x * rows.row_blocks + block;
+    d = rows.d + at;
+    s = rows.s + at;
+    sums = rows.sums + at;
   }
   __device__ __forceinline__ void advance(uint32_t blocks) {
     d += blocks;

@@ -1,7 +1,8 @@
-// matvec of quantized weights for 3 to 16 rows of x, 8 at a time, on tensor cores: a block of a panel is 16 rows x 32 integers, two steps
-// of mma. The sums of integers are exact, so that this gives the bits of k_matvec_dot.cu.
+// matvec of quantized weights for 3 to 16 rows of x, 8 or 16 at a time, on tensor cores: a block of a panel is 16 rows x 32 integers, two
+// steps of mma for 8 rows of x. The sums of integers are exact, so that this gives the bits of k_matvec_dot.cu.
 //
-// Bytes: as there; a second pass of 8 rows finds the panel in the L2 cache.
+// Bytes: as there. 16 rows at a time unpack a weight once; where a block has more warps than that leaves registers for, they take two passes
+// of 8, of which the second finds the panel in the L2 cache.
 // Dealt: a warp takes the same 8 blocks in a turn, each with sums of its own: they are the chains of the 8 groups of lanes there. Lane
 // 4g + t holds rows 2g and 2g + 1 of the panel, a quarter of each word group, and of the results columns 2t and 2t + 1.
 #include "cuda/k_matvec_quant.h"
@@ -65,74 +66,96 @@ struct PairBlock {
   }
 };
 
-template <DType type>
+template <DType type, uint32_t columns, bool own>
 struct TensorKernel {
   using U = Unit<type>;
-  static constexpr uint32_t kColumns = 8;
-  static constexpr uint32_t kAhead = U::kHalves ? 2 : 4;  // blocks that are loaded while as many are computed: what the registers hold
-
+  using Pair = PairBlock<type>;
+  static constexpr uint32_t kColumns = columns, kTiles = columns / 8;
+  static constexpr bool kQuantized = true, kOwn = own;
+  // Blocks that are loaded while as many are computed: what the registers hold.
+  static constexpr uint32_t kAhead = U::kHalves || (kTiles == 2 && U::kHigh > 0 && U::kMin) ? 2 : 4;
   static constexpr bool kWhole = U::kBlocks == 8;  // no turn is part full
 
-  // What a lane wants of x: its own column of q, from its word t on, and the scales of the two columns whose results it holds.
+  const uint8_t* turn;
+  Pair even[kAhead];
+
+  // What a lane wants of 8 rows of x: its own column of q, from its word t on, and the scales of the two columns whose results it holds.
   struct XAt {
     const uint32_t* q;
-    XRow<type> columns[2];
+    XRow<type> of[2];
+    __device__ __forceinline__ void begin(const MatvecRows& rows, uint32_t first, uint32_t block) {
+      const uint32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
+      q = reinterpret_cast<const uint32_t*>(rows.q + rows.row(first + g) * rows.row_bytes) + 8 * block + Pair::word(0, t);
+      of[0].begin(rows, rows.row(first + 2 * t), block);
+      of[1].begin(rows, rows.row(first + 2 * t + 1), block);
+    }
     __device__ __forceinline__ void advance(uint32_t blocks) {
       q += 8 * blocks;
-      columns[0].advance(blocks);
-      columns[1].advance(blocks);
+      of[0].advance(blocks);
+      of[1].advance(blocks);
+    }
+    // The words of a block that go with those of PairBlock.
+    __device__ __forceinline__ void words(uint32_t i, uint32_t (&out)[2]) const {
+      if constexpr (Pair::kNeighbours) {
+        const uint2 both = *reinterpret_cast<const uint2*>(q + 8 * i);
+        out[0] = both.x;
+        out[1] = both.y;
+      } else {
+        out[0] = q[8 * i];
+        out[1] = q[8 * i + 4];
+      }
     }
   };
+  using Sums = float[kTiles][4];  // of a chain
 
-  static __device__ __forceinline__ void add(const PairBlock<type>& raw, uint32_t i, const XAt& at, float (&acc)[4]) {
-    using Pair = PairBlock<type>;
-    const uint32_t t = threadIdx.x % 4;
-    uint32_t b[2];
-    if constexpr (Pair::kNeighbours) {
-      const uint2 both = *reinterpret_cast<const uint2*>(at.q + 8 * i);
-      b[0] = both.x;
-      b[1] = both.y;
-    } else {
-      b[0] = at.q[8 * i];
-      b[1] = at.q[8 * i + 4];
-    }
+  // Block i of a turn.
+  static __device__ __forceinline__ void add(const Pair& raw, uint32_t i, const XAt (&at)[kTiles], Sums& acc) {
     uint32_t upper[2], lower[2];
-    raw.words(0, t, upper);
-    raw.words(1, t, lower);
-    const XScales x[2] = {at.columns[0].scales(i), at.columns[1].scales(i)};
-    int32_t isum[2][4];
-    KVRT_CUDA_UNROLL
-    for (uint32_t j = 0; j < 4; ++j) {
-      isum[0][j] = first_sum<type>(x[j % 2], U::kHalves ? 0 : 2);
-      isum[1][j] = U::kHalves ? first_sum<type>(x[j % 2], 1) : 0;
-    }
-    mma_s8_16x8x16(isum[0], upper[0], lower[0], b[0]);
-    mma_s8_16x8x16(isum[U::kHalves ? 1 : 0], upper[1], lower[1], b[1]);
+    raw.words(0, threadIdx.x % 4, upper);
+    raw.words(1, threadIdx.x % 4, lower);
     const RowScales scales[2] = {raw.scales(0), raw.scales(1)};
     KVRT_CUDA_UNROLL
-    for (uint32_t j = 0; j < 4; ++j) acc[j] = add_block<type>(scales[j / 2], x[j % 2], isum[0][j], isum[1][j], acc[j]);
+    for (uint32_t tile = 0; tile < kTiles; ++tile) {
+      uint32_t b[2];
+      at[tile].words(i, b);
+      const XScales x[2] = {at[tile].of[0].scales(i), at[tile].of[1].scales(i)};
+      int32_t isum[2][4];
+      KVRT_CUDA_UNROLL
+      for (uint32_t j = 0; j < 4; ++j) {
+        isum[0][j] = first_sum<type>(x[j % 2], U::kHalves ? 0 : 2);
+        isum[1][j] = U::kHalves ? first_sum<type>(x[j % 2], 1) : 0;
+      }
+      mma_s8_16x8x16(isum[0], upper[0], lower[0], b[0]);
+      mma_s8_16x8x16(isum[U::kHalves ? 1 : 0], upper[1], lower[1], b[1]);
+      KVRT_CUDA_UNROLL
+      for (uint32_t j = 0; j < 4; ++j) acc[tile][j] = add_block<type>(scales[j / 2], x[j % 2], isum[0][j], isum[1][j], acc[tile][j]);
+    }
   }
 
-  static __device__ __forceinline__ void run(const MatvecArgs& args, const uint8_t* panel, uint32_t w, uint32_t first_x, float* sums) {
-    const uint32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4, blocks = args.cols / kQuantBlock, step = 8 * args.warps;
-    // Blocks i to i + kAhead of a turn: all of them, or those of the `left` blocks from the turn's first on.
-    const auto load = [&](auto all, const uint8_t* turn, uint32_t i, uint32_t left, PairBlock<type>(&raw)[kAhead]) {
-      KVRT_CUDA_UNROLL
-      for (uint32_t j = 0; j < kAhead; ++j) {
-        if (all || i + j < left) raw[j].load(turn, i + j, g, t);
-      }
-    };
-    const uint8_t* turn = panel + w * U::kTurnBytes;
-    PairBlock<type> even[kAhead], odd[kAhead];
-    uint32_t left = blocks - 8 * w;
-    load(kWhole, turn, 0, left, even);
-    grid_wait();
-    grid_launch_next();
-    const uint32_t mine = matvec_row(args, first_x + g), left_column = matvec_row(args, first_x + 2 * t);
-    XAt at{reinterpret_cast<const uint32_t*>(args.in.quantized.q + uint64_t{mine} * args.cols) + 64 * w + PairBlock<type>::word(0, t),
-           {{args, left_column, 8 * w}, {args, matvec_row(args, first_x + 2 * t + 1), 8 * w}}};
-    float acc[8][4] = {};
-    const auto add_some = [&](auto all, uint32_t i, const PairBlock<type>(&raw)[kAhead]) {
+  // Blocks i to i + kAhead of a turn: all of them, or those of the `left` blocks from the turn's first on.
+  template <typename All>
+  static __device__ __forceinline__ void load_some(All all, const uint8_t* turn, uint32_t i, uint32_t left, Pair (&to)[kAhead]) {
+    const uint32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
+    KVRT_CUDA_UNROLL
+    for (uint32_t j = 0; j < kAhead; ++j) {
+      if (all || i + j < left) to[j].load(turn, i + j, g, t);
+    }
+  }
+
+  __device__ __forceinline__ void load(const MatvecArgs& args, const uint8_t* panel, uint32_t w) {
+    turn = panel + w * U::kTurnBytes;
+    load_some(std::bool_constant<kWhole>{}, turn, 0, args.cols / kQuantBlock - 8 * w, even);
+  }
+
+  __device__ __forceinline__ void run(const MatvecArgs& args, const MatvecRows& rows, uint32_t w, float* sums) {
+    const uint32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4, step = 8 * args.warps;
+    uint32_t left = args.cols / kQuantBlock - 8 * w;
+    XAt at[kTiles];
+    KVRT_CUDA_UNROLL
+    for (uint32_t tile = 0; tile < kTiles; ++tile) at[tile].begin(rows, 8 * tile, 8 * w);
+    float acc[8][kTiles][4] = {};
+    Pair odd[kAhead];
+    const auto add_some = [&](auto all, uint32_t i, const Pair(&raw)[kAhead]) {
       KVRT_CUDA_UNROLL
       for (uint32_t j = 0; j < kAhead; ++j) {
         if (all || i + j < left) add(raw[j], i + j, at, acc[i + j]);
@@ -141,39 +164,41 @@ struct TensorKernel {
     const auto add_turn = [&](auto all) {
       KVRT_CUDA_UNROLL
       for (uint32_t i = 0; i < 8; i += 2 * kAhead) {
-        load(all, turn, i + kAhead, left, odd);
+        load_some(all, turn, i + kAhead, left, odd);
         add_some(all, i, even);
         if (i + 2 * kAhead < 8) {
-          load(all, turn, i + 2 * kAhead, left, even);
+          load_some(all, turn, i + 2 * kAhead, left, even);
         } else {
           turn += args.warps * U::kTurnBytes;
-          if (left > step) load(kWhole, turn, 0, left - step, even);
+          if (left > step) load_some(std::bool_constant<kWhole>{}, turn, 0, left - step, even);
         }
         add_some(all, i + kAhead, odd);
       }
-      at.advance(step);
+      KVRT_CUDA_UNROLL
+      for (uint32_t tile = 0; tile < kTiles; ++tile) at[tile].advance(step);
       left = left > step ? left - step : 0;
     };
     while (left >= 8) add_turn(std::true_type{});
     if (!kWhole && left > 0) add_turn(std::false_type{});
     KVRT_CUDA_UNROLL
-    for (uint32_t i = 0; i < 4; ++i) {
+    for (uint32_t i = 0; i < 4 * kTiles; ++i) {
       KVRT_CUDA_UNROLL
       for (uint32_t by = 4; by >= 1; by /= 2) {
         KVRT_CUDA_UNROLL
-        for (uint32_t chain = 0; chain < by; ++chain) acc[chain][i] += acc[chain + by][i];
+        for (uint32_t chain = 0; chain < by; ++chain) acc[chain][i / 4][i % 4] += acc[chain + by][i / 4][i % 4];
       }
-      sums[(2 * t + i % 2) * kPanelRows + 2 * g + i / 2] = acc[0][i];
+      sums[(8 * (i / 4) + 2 * t + i % 2) * kPanelRows + 2 * g + i % 4 / 2] = acc[0][i / 4][i % 4];
     }
   }
 };
 
 }  // namespace
 
-MatvecKernel matvec_tensor_kernel(DType type, uint32_t columns) {
+MatvecKernel matvec_tensor_kernel(DType type, uint32_t columns, bool own) {
   MatvecKernel kernel = nullptr;
   switch_quant_type(type, [&]<DType T>() {
-    if (columns == 8) kernel = matvec_kernel<TensorKernel<T>>;
+    if (columns == 8) kernel = own ? matvec_kernel<TensorKernel<T, 8, true>> : matvec_kernel<TensorKernel<T, 8, false>>;
+    if (columns == 16 && !own) kernel = matvec_kernel<TensorKernel<T, 16, false>>;
   });
   return kernel;
 }

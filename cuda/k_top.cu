@@ -58,7 +58,7 @@ __device__ __forceinline__ void take_batch(const float* row, uint32_t first, uin
 
 // logits [rows][vocab]. A block a row: threads deal runs of four elements, then lanes and warps merge in a fixed order.
 // Bytes: 4 per element, read once.
-__global__ void __launch_bounds__(kThreads) top_row(const float* logits, uint32_t vocab, TopRow* out) {
+__global__ void __launch_bounds__(kThreads) top_row(const float* logits, uint32_t vocab, TopLogit* out) {
   __shared__ float maxima[kWarps], sums[kWarps], bads[kWarps];
   __shared__ uint32_t indices[kWarps];
   grid_wait();
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) top_row(const float* logits, uint32_
   top.max = maxima[lane], top.sum = sums[lane], top.bad = bads[lane], top.index = indices[lane];
   merge_lanes();
   if (lane != 0) return;
-  TopRow result{0, 0.0f, 0.0f, 0};
+  TopLogit result{0, 0.0f, 0.0f, 0};
   if (top.bad == 0 && top.index < vocab) {
     const double log_sum = rope_log(static_cast<double>(top.sum)) + static_cast<double>(top.max);
     result = {static_cast<int32_t>(top.index), top.max, static_cast<float>(log_sum), 1};
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads) top_row(const float* logits, uint32_
 
 }  // namespace
 
-void top_rows(Stream* stream, const float* logits, uint32_t rows, uint32_t vocab, TopRow* out) {
+void top_rows(Stream* stream, const float* logits, uint32_t rows, uint32_t vocab, TopLogit* out) {
   launch(top_row, dim3(rows), dim3(kThreads), 0, stream, logits, vocab, out);
 }
 

@@ -1,6 +1,6 @@
 // What kernels can be started, each by a function that queues it on a stream and returns. Pointers are device memory unless they say
 // host; f32, row-major, one row per row of the step. A row's result depends on no other row: neither on how many there are nor on which
-// of them comes first. Bytes a kernel must move stand beside it in its k_*.cu; what it computes, and in which order, in NUMERICS.md.
+// of them comes first. Bytes a kernel must move stand beside it in its k_*.cu; what it computes, and in which order, in NUMERICS.md beside this.
 #pragma once
 
 #include <cstdint>
@@ -70,12 +70,7 @@ struct BlockPair {
 };
 void copy_blocks(Stream* stream, const BlockPair* pairs, uint32_t count, uint64_t bytes);
 // Each row's largest element, the lowest index of several, and log(sum of exp(x - largest)) + largest; `finite` 0: a NaN or an infinity.
-struct TopRow {
-  int32_t token;
-  float logit, log_sum;
-  uint32_t finite;
-};
-void top_rows(Stream* stream, const float* logits, uint32_t rows, uint32_t vocab, TopRow* out);
+void top_rows(Stream* stream, const float* logits, uint32_t rows, uint32_t vocab, TopLogit* out);
 
 // ---- matmuls (k_quantize.cu, k_matvec.cu, k_gemm.cu)
 
@@ -91,11 +86,17 @@ void quantize_rows(Stream* stream, const float* x, const float* norm, float eps,
 void f16_rows(Stream* stream, const float* x, const float* norm, float eps, uint32_t n, uint32_t padded_n, uint32_t cols, uint16_t* out);
 
 // What matvec reads: `quantized` for quantized types, `plain` [n][cols] for F32, F16 and BF16 (after the norm).
+// Or, where matvec_takes_rows, `plain` as it is for all types, with quantized null: then matvec itself does what quantize_rows and rmsnorm
+// would have done, to the same bits. Nothing of its output may lie in it.
 struct MatvecInput {
   const float* plain;
   DeviceQuantRows quantized;
-  uint32_t n;  // at most kFewRows
+  uint32_t n;                   // at most kFewRows
+  const float* norm = nullptr;  // of rows that matvec takes as they are; may be null
+  float eps = 0;
 };
+// Where that costs less than a kernel of its own. By the shapes alone.
+bool matvec_takes_rows(const DeviceWeight& w, uint32_t n);
 // out[n, w.rows] = in · wᵀ (+ bias); accumulate: out += that.
 void matvec(Stream* stream, const DeviceWeight& w, const float* bias, const MatvecInput& in, bool accumulate, float* out);
 enum class DeviceActivation : uint32_t { kSilu, kGeluTanh };
@@ -112,11 +113,25 @@ void dequantize_f16(Stream* stream, const DeviceWeight& w, uint16_t* out);
 // x [n, rows] += bias, or x += y + bias: what a library's gemm leaves to do. bias may be null.
 void add_bias(Stream* stream, const float* bias, uint32_t n, uint32_t rows, float* x);
 
-// ---- attention (k_kv.cu, k_attention.cu, k_attention_prefill.cu)
+// ---- attention (k_kv.cu, k_rope_store.cu, k_attention.cu, k_attention_prefill.cu)
 
 // Rounds K and V of the rows (at k, v + row * stride) to the pool's format at their positions. `pool` begins at block 0, layer 0.
 void kv_store(Stream* stream, const KvGeometry& kv, uint8_t* pool, uint32_t layer, const DeviceStep& step, uint32_t rows, const float* k,
               const float* v, uint32_t stride);
+
+// All of it between the projection and attention, with the bits of rmsnorm_heads, rope and kv_store: qkv at + row * stride, heads of Q, then of
+// K, then of V; Q is rotated in place, K only in the pool (k_rope_store.cu).
+struct DeviceRopeStore {
+  const float *cos, *sin;  // [rows][pairs]
+  uint32_t pairs;
+  RopeStyle style;
+  uint32_t heads;
+  const float *q_norm, *k_norm;  // both or none; null: none
+  bool norm_rows;                // over all heads of a row as one: for few rows
+  float eps;
+};
+void rope_store(Stream* stream, const KvGeometry& kv, uint8_t* pool, uint32_t layer, const DeviceStep& step, uint32_t rows,
+                const DeviceRopeStore& params, uint32_t stride, float* qkv);
 
 struct DeviceAttention {
   uint32_t heads;

@@ -16,9 +16,9 @@ Backend* open_backend(const CudaOptions& options, Log* log, Status* status) {
 Status describe(std::string* text) {
   int driver = 0, runtime = 0, count = 0;
   (void)cudaRuntimeGetVersion(&runtime);
-  KVRT_ASSIGN(const auto first, DeviceContext::open(0));
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  if (counted != cudaSuccess) return to_status(counted, "CUDA: the driver's devices");
   (void)cudaDriverGetVersion(&driver);
-  (void)cudaGetDeviceCount(&count);
   const auto version = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
   *text = "driver for CUDA " + version(driver) + ", runtime " + version(runtime);
   for (int i = 0; i < count; ++i) {

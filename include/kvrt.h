@@ -280,6 +280,19 @@ typedef int32_t (*kvrt_event_fn)(void* user, const kvrt_event* event);
 enum { KVRT_LOG_DEFAULT = 0 /* WARN */, KVRT_LOG_ERROR = 1, KVRT_LOG_WARN = 2, KVRT_LOG_INFO = 3, KVRT_LOG_DEBUG = 4 };
 enum { KVRT_ISA_DEFAULT = 0 /* the best that passes its self-check */, KVRT_ISA_SCALAR = 1, KVRT_ISA_AVX2 = 2, KVRT_ISA_AVX512 = 3 };
 
+/* Where a runtime computes: on one device. Several runtimes may have a device each; one model over several devices is UNSUPPORTED. CUDA is a
+ * library of its own, libkvrt_cuda.so, loaded when a runtime first asks for it and kept from then on: libkvrt needs no driver, nor any file
+ * of NVIDIA's. A device's arithmetic is its own (numerics): KV that another one computed is not used, its tokens are computed again
+ * (REUSE_OTHER_NUMERICS). */
+enum {
+  KVRT_DEVICE_DEFAULT = 0, /* CPU */
+  KVRT_DEVICE_CPU = 1,
+  /* UNSUPPORTED where libkvrt_cuda.so, the driver or the device is missing: the message says which, and where it was looked for.
+   * INCOMPATIBLE: a libkvrt_cuda.so of another version, or another library. DEVICE: the device is there and failed. */
+  KVRT_DEVICE_CUDA = 2,
+  KVRT_DEVICE_AUTO = 3 /* CUDA where it opens, else the CPU, and the log says why (INFO) */
+};
+
 /* May come on any thread and must not call kvrt. */
 typedef void (*kvrt_log_fn)(void* user, int32_t level, const char* text, size_t text_size);
 typedef void (*kvrt_free_fn)(void* user);
@@ -287,21 +300,33 @@ typedef void (*kvrt_free_fn)(void* user);
 typedef struct kvrt_runtime_options {
   uint32_t struct_size;
   uint32_t threads;   /* compute threads, the caller's included; 0: the CPUs that affinity and cgroup leave */
-  uint32_t isa;       /* KVRT_ISA_*; one that the machine lacks is UNSUPPORTED */
+  uint32_t isa;       /* KVRT_ISA_* of the CPU; one that the machine lacks is UNSUPPORTED; INVALID with DEVICE_CUDA */
   uint32_t log_level; /* KVRT_LOG_* */
   kvrt_log_fn log;    /* NULL: silent */
   void* log_user;
   kvrt_free_fn log_user_free; /* called once with log_user when log can come no more; not if open fails */
+  uint32_t device;            /* KVRT_DEVICE_* */
+  uint32_t device_index;      /* which of the driver's CUDA devices, from 0; past the last: UNSUPPORTED. INVALID with the CPU, but for 0 */
+  const char* cuda_library;   /* path of libkvrt_cuda.so; NULL: the one beside libkvrt, else as the dynamic linker finds it */
+  size_t cuda_library_size;
+  uint32_t nondeterministic; /* 1: CUDA's kernels may take the rows of a step together where that is faster: what else generates may then
+                                change the last bits of a session's logits. Nothing to the CPU */
+  uint32_t reserved;
 } kvrt_runtime_options;
 
 typedef struct kvrt_runtime_props {
   uint32_t struct_size;
   uint32_t threads;
-  char device[16];      /* "cpu" */
-  char isa[16];         /* the kernel table in use */
-  char numerics[16];    /* version of the arithmetic's definition, "cpu-3" */
-  char isa_tables[128]; /* every table built, each with "ok", "not on this machine" or "differs from scalar" */
+  char device[16];      /* "cpu", "cuda" */
+  char isa[16];         /* the kernel table in use: "avx2", "sm_90" */
+  char numerics[16];    /* version of the arithmetic's definition: "cpu-3", "cuda-1-sm90" */
+  char isa_tables[128]; /* every table built for the CPU, each with "ok", "not on this machine" or "differs from scalar" */
   char libraries[128];  /* "sqlite 3.40.1, zstd 1.5.4, ..." */
+  /* Of CUDA; empty and 0 on the CPU: */
+  char device_name[64];        /* the device, as its maker calls it */
+  uint64_t device_memory;      /* its memory in bytes, */
+  uint64_t device_memory_free; /* and what of it is free now */
+  char devices[1024];          /* at open, a line each: versions of driver and runtime, every device there is, libkvrt_cuda.so's path */
 } kvrt_runtime_props;
 
 KVRT_API kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime** out);
@@ -574,6 +599,11 @@ enum { KVRT_STATE_IDLE = 1, KVRT_STATE_GENERATING = 2, KVRT_STATE_SUSPENDED = 3,
 /* Only signals (sets an event, writes to a pipe): it must not call kvrt. */
 typedef void (*kvrt_wake_fn)(void* user);
 
+/* What resume does with a snapshot whose KV another device's arithmetic made (a CPU's on a GPU, and back). RECOMPUTE: its tokens are computed
+ * again, and the session is as exact as any. ACCEPT: KV of the same format and block size is taken as it is; the answer may then differ from
+ * a computed one where two tokens are nearly as likely. Such a session is `inexact` for good, and no other session shares its KV. */
+enum { KVRT_FOREIGN_KV_DEFAULT = 0 /* RECOMPUTE */, KVRT_FOREIGN_KV_RECOMPUTE = 1, KVRT_FOREIGN_KV_ACCEPT = 2 };
+
 typedef struct kvrt_session_options {
   uint32_t struct_size;
   uint32_t no_prefix_cache; /* 1: neither reuse KV of other sessions nor offer its own */
@@ -599,7 +629,7 @@ typedef struct kvrt_session_options {
   uint32_t autosave_turn;    /* 1: when a generation is over and its DONE was taken */
   uint32_t autosave_tokens;  /* when it has so many tokens more */
   uint32_t autosave_idle_ms; /* when nothing has happened to it for so long, at most a day */
-  uint32_t reserved;
+  uint32_t foreign_kv;       /* resume: KVRT_FOREIGN_KV_* */
 } kvrt_session_options;
 
 typedef struct kvrt_session_props {
@@ -616,7 +646,7 @@ typedef struct kvrt_session_props {
   kvrt_status last_status; /* of the last failure; KVRT_OK when there was none */
   int32_t last_detail;
   uint32_t awaits_accept; /* 1: the generation waits for kvrt_session_accept */
-  uint32_t reserved;
+  uint32_t inexact;       /* 1: it was resumed with KVRT_FOREIGN_KV_ACCEPT, and took KV of another device */
   char last_message[512];
 } kvrt_session_props;
 

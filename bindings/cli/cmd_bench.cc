@@ -240,14 +240,20 @@ int cmd_bench(const BenchFlags& flags) {
   bench.total = flags.runs * (flags.prompt.size() + flags.depth.size() + flags.batch.size() + flags.state.size());
   auto model = sized<kvrt_model_props>();
   if (kvrt_status s = kvrt_model_info(bench.model.get(), &model)) return complain("cannot ask the model", s);
-  bench.json.add("cpu", cpu_name()).add("isa", runtime.isa).add("threads", uint64_t{runtime.threads});
+  const bool cpu = std::string_view(runtime.device) == "cpu";
+  const std::string device = cpu ? cpu_name() : runtime.device_name;
+  bench.json.add("cpu", cpu_name())
+      .add("device", runtime.device)
+      .add("device_name", device)
+      .add("isa", runtime.isa)
+      .add("threads", uint64_t{runtime.threads});
   const uint32_t version = kvrt_version();
   bench.json.add("version", fmt::format("{}.{}.{}", version >> 16, version >> 8 & 255, version & 255));
   bench.json.add("numerics", runtime.numerics).add("isa_tables", runtime.isa_tables).add("kv_format", flags.model.kv);
   bench.json.add("kv_bytes_per_token", model.kv_bytes_per_token).add("weight_bytes", model.weight_bytes);
   bench.json.add("block_tokens", uint64_t{model.block_tokens}).add("step_ms_max", uint64_t{model.step_ms_max});
-  if (!flags.json) fmt::print("{}, {}, {} threads, steps of {} ms\n", cpu_name(), runtime.isa, runtime.threads, model.step_ms_max);
-  bench.result("read_gb_s", read_gb_s(runtime.threads), "GB/s");
+  if (!flags.json) fmt::print("{}, {}, {} threads, steps of {} ms\n", device, runtime.isa, runtime.threads, model.step_ms_max);
+  if (cpu) bench.result("read_gb_s", read_gb_s(runtime.threads), "GB/s");
   {
     Session warm;  // the first touch of weights and scratch is not part of any figure
     if (kvrt_status s = bench.open(bench.model.get(), nullptr, 64, warm)) return s;

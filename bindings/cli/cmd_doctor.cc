@@ -26,10 +26,11 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-std::vector<std::string> split(const std::string& text) {
+std::vector<std::string> split(const std::string& text, char separator = ',') {
   std::vector<std::string> parts;
   std::stringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part.substr(std::min(part.find_first_not_of(' '), part.size())));
+  for (std::string part; std::getline(stream, part, separator);)
+    parts.push_back(part.substr(std::min(part.find_first_not_of(' '), part.size())));
   return parts;
 }
 
@@ -78,6 +79,27 @@ void processors(Report& out, const kvrt_runtime_props& props) {
   }
 }
 
+// Opened as a runtime would be: only that shows that it works. A machine without CUDA lacks nothing.
+void cuda(Report& out, ModelFlags flags) {
+  flags.device = "cuda";
+  const kvrt_runtime_options options = runtime_options(flags);
+  const std::string driver = first_line("/proc/driver/nvidia/version");
+  kvrt_runtime* raw = nullptr;
+  if (kvrt_status s = kvrt_runtime_open(&options, &raw)) {
+    const std::string why = fmt::format("{} ({})", last_message(), kvrt_status_name(s));
+    if (s != KVRT_UNSUPPORTED) return out.fail("cuda", why);
+    if (driver.empty()) return out.ok("cuda", "none, and no NVIDIA driver is loaded; the CPU computes: " + why);
+    return out.warn("cuda", fmt::format("not usable: {}. The driver is there: {}", why, driver));
+  }
+  const Runtime runtime(raw);
+  auto props = sized<kvrt_runtime_props>();
+  if (kvrt_status s = kvrt_runtime_info(raw, &props)) return out.fail("cuda", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
+  out.ok("cuda", fmt::format("device {} works: {}, {}, arithmetic {}, {} free of {}; --device cuda takes it, one device a runtime",
+                             flags.device_index, props.device_name, props.isa, props.numerics, human_bytes(props.device_memory_free),
+                             human_bytes(props.device_memory)));
+  for (const std::string& line : split(props.devices, '\n')) out.ok("cuda", line);
+}
+
 void memory(Report& out) {
   uint64_t total = 0, available = 0;
   std::ifstream file("/proc/meminfo");
@@ -103,7 +125,7 @@ void memory(Report& out) {
 }  // namespace
 
 int cmd_doctor(const DoctorFlags& flags) {
-  Report out;
+  Report out(flags.json);
   out.ok("kvrt",
          fmt::format("{}.{}.{}, ABI {}", kvrt_version() >> 16, kvrt_version() >> 8 & 255, kvrt_version() & 255, kvrt_abi_version()));
   if (kvrt_abi_version() != KVRT_ABI_VERSION) {
@@ -121,6 +143,7 @@ int cmd_doctor(const DoctorFlags& flags) {
   kernels(out, props);
   processors(out, props);
   memory(out);
+  cuda(out, flags.model);
   libraries(out, props);
   if (std::time(nullptr) < 1735689600) out.warn("clock", "before 2025: the times in the store will be wrong; set the clock");
   if (!flags.directory.empty()) examine_store(out, raw, flags.directory);

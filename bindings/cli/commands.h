@@ -99,7 +99,9 @@ int cmd_store_verify(const StoreFlags& flags);
 int cmd_store_repair(const StoreFlags& flags);
 
 struct DoctorFlags {
+  ModelFlags model;  // for the device alone
   std::string directory;
+  bool json = false;
 };
 int cmd_doctor(const DoctorFlags& flags);
 

@@ -59,14 +59,25 @@ uint32_t kv_format(const ModelFlags& flags) {
   return flags.kv == "bf16" ? KVRT_KV_BF16 : flags.kv == "f32" ? KVRT_KV_F32 : flags.kv == "int8" ? KVRT_KV_INT8 : KVRT_KV_F16;
 }
 
-kvrt_status open_runtime(const ModelFlags& flags, Runtime& out) {
+kvrt_runtime_options runtime_options(const ModelFlags& flags) {
   auto options = sized<kvrt_runtime_options>();
   options.threads = flags.threads;
   options.isa = flags.isa == "scalar"   ? KVRT_ISA_SCALAR
                 : flags.isa == "avx2"   ? KVRT_ISA_AVX2
                 : flags.isa == "avx512" ? KVRT_ISA_AVX512
                                         : KVRT_ISA_DEFAULT;
+  options.device = flags.device == "cuda" ? KVRT_DEVICE_CUDA : flags.device == "auto" ? KVRT_DEVICE_AUTO : KVRT_DEVICE_CPU;
+  options.device_index = flags.device_index;
+  options.cuda_library = flags.cuda_library.empty() ? nullptr : flags.cuda_library.data();
+  options.cuda_library_size = flags.cuda_library.size();
+  options.nondeterministic = flags.nondeterministic;
+  return options;
+}
+
+kvrt_status open_runtime(const ModelFlags& flags, Runtime& out) {
+  kvrt_runtime_options options = runtime_options(flags);
   options.log = log_line;
+  if (options.device == KVRT_DEVICE_AUTO) options.log_level = KVRT_LOG_INFO;  // which it is, and why
   kvrt_runtime* runtime = nullptr;
   if (kvrt_status s = kvrt_runtime_open(&options, &runtime)) return complain("cannot open the runtime", s);
   out.reset(runtime);

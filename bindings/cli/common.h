@@ -48,7 +48,9 @@ int finish(kvrt_status status);
 struct ModelFlags {
   std::string model;
   uint32_t threads = 0, block_tokens = 0, prefill_chunk = 0, step_ms = 0;
-  std::string isa, kv = "f16", cache_dir;
+  std::string isa, kv = "f16", cache_dir, device = "cpu", cuda_library;
+  uint32_t device_index = 0;
+  bool nondeterministic = false;
 };
 
 struct PromptFlags {  // one of the three
@@ -79,6 +81,7 @@ kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, Op
 // Opens what a command needs. A non-zero `*stop` ends the model's loading. All complain by themselves.
 // Of --kv.
 uint32_t kv_format(const ModelFlags& flags);
+kvrt_runtime_options runtime_options(const ModelFlags& flags);  // points into the flags
 kvrt_status open_runtime(const ModelFlags& flags, Runtime& out);
 kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& out, const std::atomic<bool>* stop = nullptr);
 kvrt_status open_store(kvrt_runtime* runtime, const std::string& path, bool read_only, bool must_exist, Store& out);

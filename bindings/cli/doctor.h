@@ -7,9 +7,10 @@
 
 namespace cli {
 
-// One line each: ok, warn or fail.
+// One line each: ok, warn or fail; as JSON an object each.
 class Report {
  public:
+  explicit Report(bool json) : json_(json) {}
   void ok(std::string_view what, const std::string& text) { line("ok", "\x1b[32m", what, text); }
   void warn(std::string_view what, const std::string& text) { line("warn", "\x1b[33m", what, text); }
   void fail(std::string_view what, const std::string& text) {
@@ -19,11 +20,12 @@ class Report {
   bool failed() const { return failed_; }
 
  private:
-  static void line(std::string_view mark, std::string_view on, std::string_view what, const std::string& text) {
+  void line(std::string_view mark, std::string_view on, std::string_view what, const std::string& text) const {
+    if (json_) return Json().add("mark", mark).add("what", what).add("text", text).print();
     const bool c = colour(stdout);
     fmt::print("{}{:<4}{}  {:<12} {}\n", c ? on : "", mark, c ? "\x1b[0m" : "", what, printable(text));
   }
-  bool failed_ = false;
+  bool json_, failed_ = false;
 };
 
 std::string last_message();

@@ -17,7 +17,21 @@ void add_kv(CLI::App* command, ModelFlags& flags) {
   command->add_option("--block-tokens", flags.block_tokens, "tokens per KV block")->check(CLI::IsMember({16, 32, 64, 128, 256}));
 }
 
+void add_cuda(CLI::App* command, ModelFlags& flags) {
+  command->add_option("--device-index", flags.device_index, "which CUDA device, from 0");
+  command->add_option("--cuda-library", flags.cuda_library, "path of libkvrt_cuda.so, when not beside libkvrt");
+}
+
+void add_device(CLI::App* command, ModelFlags& flags) {
+  command->add_option("--device", flags.device, "where to compute (auto: CUDA where it opens, else the CPU)")
+      ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
+      ->capture_default_str();
+  add_cuda(command, flags);
+}
+
 void add_compute(CLI::App* command, ModelFlags& flags) {
+  add_device(command, flags);
+  command->add_flag("--nondeterministic", flags.nondeterministic, "CUDA may be faster where last bits depend on what else runs");
   command->add_option("--threads", flags.threads, "compute threads (0: the CPUs that affinity and cgroup leave)")
       ->check(CLI::Range(0, 256));
   command->add_option("--isa", flags.isa, "instruction set, when not the best")->check(CLI::IsMember({"scalar", "avx2", "avx512"}));
@@ -250,7 +264,8 @@ void define_plan(CLI::App& app, int& code) {
   c->add_option("--sessions", flags->sessions, "how many (0: 1)");
   c->add_option("--shared", flags->shared, "leading tokens that all sessions have in common");
   add_kv(c, flags->model);
-  c->add_option("--memory", flags->memory, "budget, like 8G or 512M, in powers of 1024 (0: what is free here)")
+  add_device(c, flags->model);
+  c->add_option("--memory", flags->memory, "budget, like 8G or 512M, in powers of 1024 (0: what is free on the device)")
       ->transform(CLI::AsSizeValue(false));
   c->add_option("--layers", flags->layers, "a model that is no file: its layers,");
   c->add_option("--kv-heads", flags->kv_heads, "KV heads");
@@ -263,6 +278,8 @@ void define_rest(CLI::App& app, int& code) {
   auto doctor = std::make_shared<DoctorFlags>();
   auto* c = app.add_subcommand("doctor", "what works on this machine and what to do about the rest");
   c->add_option("DIR,--store", doctor->directory, "a store, or where one shall be");
+  add_cuda(c, doctor->model);
+  c->add_flag("--json", doctor->json, "one JSON object a line");
   on(c, doctor, cmd_doctor, code);
 
   auto demo = std::make_shared<DemoFlags>();

@@ -51,6 +51,30 @@ std::string libraries() {
          sodium_version_string();
 }
 
+Status read_device(const kvrt_runtime_options& o, kvrt::EngineOptions* out) {
+  if (o.device > KVRT_DEVICE_AUTO) {
+    return error(Code::kInvalid, Detail::kNone, "device is %u, expected KVRT_DEVICE_DEFAULT to KVRT_DEVICE_AUTO", o.device);
+  }
+  if (o.nondeterministic > 1 || o.reserved) {
+    return error(Code::kInvalid, Detail::kNone, "kvrt_runtime_options: nondeterministic is %u, reserved %u, expected 0 or 1, 0",
+                 o.nondeterministic, o.reserved);
+  }
+  const bool cpu = o.device <= KVRT_DEVICE_CPU;
+  if (cpu && o.device_index) {
+    return error(Code::kInvalid, Detail::kNone, "device_index is %u: with the CPU as device, expected 0", o.device_index);
+  }
+  if (o.device == KVRT_DEVICE_CUDA && o.isa) {
+    return error(Code::kInvalid, Detail::kNone, "isa is %u: with KVRT_DEVICE_CUDA, expected KVRT_ISA_DEFAULT", o.isa);
+  }
+  if (o.cuda_library || o.cuda_library_size) {
+    KVRT_TRY(check_path(o.cuda_library, o.cuda_library_size, &out->cuda.library, "cuda_library"));
+  }
+  out->device = cpu ? kvrt::DeviceChoice::kCpu : o.device == KVRT_DEVICE_CUDA ? kvrt::DeviceChoice::kCuda : kvrt::DeviceChoice::kAuto;
+  out->cuda.device = o.device_index;
+  out->cuda.nondeterministic = o.nondeterministic != 0;
+  return {};
+}
+
 }  // namespace
 
 extern "C" {
@@ -67,9 +91,13 @@ kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime*
     if (o.log_level > KVRT_LOG_DEBUG) {
       return error(Code::kInvalid, Detail::kNone, "log_level is %u, expected KVRT_LOG_DEFAULT to KVRT_LOG_DEBUG", o.log_level);
     }
+    kvrt::EngineOptions engine_options;
+    engine_options.threads = o.threads;
+    engine_options.isa = kIsas[o.isa];
+    KVRT_TRY(read_device(o, &engine_options));
     auto log = std::make_unique<HostLog>(o);
     HostLog* host_log = log.get();
-    KVRT_ASSIGN(auto engine, kvrt::Engine::open({o.threads, kIsas[o.isa]}, std::move(log)));
+    KVRT_ASSIGN(auto engine, kvrt::Engine::open(engine_options, std::move(log)));
     auto runtime = std::make_unique<kvrt_runtime>();
     runtime->engine = std::move(engine);
     host_log->arm();
@@ -100,6 +128,11 @@ kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* o
     copy_text(p.numerics, backend->numerics());
     copy_text(p.isa_tables, table_states());
     copy_text(p.libraries, libraries());
+    if (const auto& devices = runtime->engine->cuda_devices()) {
+      copy_text(p.device_name, backend->device_name());
+      backend->device_memory(&p.device_memory, &p.device_memory_free);
+      copy_text(p.devices, *devices);
+    }
     write_output(out, p);
     return {};
   });

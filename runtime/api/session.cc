@@ -45,12 +45,13 @@ Status read_session_options(const kvrt_session_options* options, bool resume, kv
   KVRT_TRY(check_name(o.domain, o.domain_size, "domain", true, &out->domain));
   KVRT_TRY(read_arguments(o, &out->arguments));
   KVRT_TRY(check_name(o.autosave_name, o.autosave_name_size, "autosave_name", true, &out->autosave.name));
-  if (o.autosave_turn > 1 || o.autosave_idle_ms > kvrt::kAutosaveIdleMsMax || o.reserved) {
+  if (o.autosave_turn > 1 || o.autosave_idle_ms > kvrt::kAutosaveIdleMsMax || o.foreign_kv > KVRT_FOREIGN_KV_ACCEPT) {
     return error(Code::kInvalid, Detail::kNone,
-                 "kvrt_session_options: autosave_turn is %u, autosave_idle_ms %u, reserved %u, expected 0 or 1, "
-                 "at most %u, 0",
-                 o.autosave_turn, o.autosave_idle_ms, o.reserved, kvrt::kAutosaveIdleMsMax);
+                 "kvrt_session_options: autosave_turn is %u, autosave_idle_ms %u, foreign_kv %u, expected 0 or 1, "
+                 "at most %u, 0 to 2",
+                 o.autosave_turn, o.autosave_idle_ms, o.foreign_kv, kvrt::kAutosaveIdleMsMax);
   }
+  out->accept_foreign = resume && o.foreign_kv == KVRT_FOREIGN_KV_ACCEPT;
   out->autosave.every_turn = o.autosave_turn;
   out->autosave.every_tokens = o.autosave_tokens;
   out->autosave.idle_ms = o.autosave_idle_ms;
@@ -153,6 +154,7 @@ kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* o
     p.events_unread = i.unread;
     p.messages = i.messages;
     p.awaits_accept = i.awaits_accept;
+    p.inexact = i.inexact;
     p.generation = i.gen;
     format_id(i.id, p.id);
     copy_text(p.name, i.name);

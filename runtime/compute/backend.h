@@ -75,6 +75,15 @@ struct MatmulInput {
   float eps = 0;
 };
 
+// What happens to Q and K on their way from the projection to attention.
+struct QkParams {
+  const RopeParams* rope = nullptr;
+  uint32_t heads = 0;                                // of Q; K's are the pool's
+  const float *q_norm = nullptr, *k_norm = nullptr;  // RMSNorm before the rotation; null: none
+  bool norm_rows = false;                            // over all heads of a row as one, not over each
+  float eps = 0;
+};
+
 // What a backend keeps of the steps that it ran for one model, so that the next of the same shape costs less: CUDA's graphs.
 class RunCache {
  public:
@@ -138,6 +147,10 @@ class Backend {
   // their positions.
   virtual void kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n, const float* k,
                         const float* v, uint32_t stride) = 0;
+  // What is between the projection and attention: a row at qkv + i * stride holds heads of Q, then of K, then of V. Q and K are normalized and
+  // rotated, Q in place, and K and V stored; what is left in place of K is nobody's.
+  virtual void rope_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n,
+                          const QkParams& params, uint32_t stride, float* qkv);
   // q at q + row * stride: heads * head_dim. Causal; reads K and V only from the pool. out [rows, heads * head_dim].
   virtual void attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params,
                          const float* q, uint32_t stride, float* out) = 0;
@@ -151,6 +164,8 @@ class Backend {
   virtual void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) = 0;
   // x's rows become those whose logits are wanted.
   virtual void gather_logits_rows(const Step& step, uint32_t width, float* x) = 0;
+  // Of each of the rows of logits; where the backend is not unified.
+  virtual void top_rows(const float* logits, uint32_t rows, uint32_t vocab, TopLogit* out) = 0;
   // n floats for the host; there after sync.
   virtual void fetch(const float* x, uint64_t n, float* host) = 0;
 
@@ -170,6 +185,19 @@ class Backend {
   virtual const char* numerics() const = 0;               // "cpu-3": part of kv_root
   virtual std::string device_name() const { return {}; }  // what its maker calls it; "" of a CPU
 };
+
+inline void Backend::rope_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n,
+                                const QkParams& params, uint32_t stride, float* qkv) {
+  float* k = qkv + params.heads * kv.head_dim;
+  const auto normalize = [&](const float* norm, uint32_t heads, float* x) {
+    const uint32_t runs = params.norm_rows ? 1 : heads;
+    if (norm) rmsnorm_heads(norm, params.eps, n, runs, heads / runs * kv.head_dim, stride, x);
+  };
+  normalize(params.q_norm, params.heads, qkv);
+  normalize(params.k_norm, kv.kv_heads, k);
+  rope(*params.rope, first, n, params.heads + kv.kv_heads, kv.head_dim, stride, qkv);  // K's heads follow Q's in each row
+  kv_store(kv, pool, layer, step, first, n, k, k + kv.kv_heads * kv.head_dim, stride);
+}
 
 struct CpuOptions {
   uint32_t threads = 0;  // 0: usable_cpus()

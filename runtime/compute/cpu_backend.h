@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/base/check.h"
 #include "runtime/base/host_memory.h"
 #include "runtime/base/threads.h"
 #include "runtime/base/turn_lock.h"
@@ -55,6 +56,7 @@ class CpuBackend final : public Backend {
   void add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) override;
   void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) override;
   void gather_logits_rows(const Step& step, uint32_t width, float* x) override;
+  void top_rows(const float*, uint32_t, uint32_t, TopLogit*) override { KVRT_CHECK(!unified()); }
   void fetch(const float* x, uint64_t n, float* host) override;
   void by_rows(uint32_t rows, const std::function<void(uint32_t first, uint32_t n)>& fn) override;
   void run(const StepRun& step, const std::function<void()>& fn) override;

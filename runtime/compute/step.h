@@ -20,7 +20,16 @@ struct Step {
   std::span<const int32_t> tokens;        // [rows]
   std::span<const int32_t> positions;     // [rows]
   std::span<const uint32_t> logits_rows;  // rows whose logits are wanted, ascending
+  bool top_only = false;                  // of them only what TopLogit says, where the host does not reach the device's memory
   uint32_t n_rows() const { return static_cast<uint32_t>(tokens.size()); }
+};
+
+// What a greedy sampler needs of a row of logits.
+struct TopLogit {
+  int32_t token;    // of the largest, the lowest id of several
+  float logit;      // that one
+  float log_sum;    // log(sum of exp(logit)): the token's logprob is logit - log_sum
+  uint32_t finite;  // 0: the row holds a NaN or an infinity, the rest means nothing
 };
 
 // What K and V are rounded to when they are stored (NUMERICS.md §7).

@@ -1,4 +1,5 @@
 // ModelHost: begin, next, cancel, and the step: plan (locked), compute (unlocked), commit (locked).
+#include <algorithm>
 #include <chrono>
 
 #include "runtime/engine/model_host.h"
@@ -264,17 +265,36 @@ bool ModelHost::run_step(std::unique_lock<std::mutex>& lock) {
   return ran;
 }
 
+// A device samples where the largest logit is all that is asked for: its host then does not wait for the rows.
+bool ModelHost::top_only(const StepPlan& plan) const {
+  if (engine_->backend()->unified()) return false;
+  return std::all_of(plan.seqs.begin(), plan.seqs.end(), [](const PlannedSeq& seq) {
+    const Generation& g = *seq.session->generation;
+    const GenerateOptions& o = g.options;
+    return seq.logit_rows == 0 || (!o.prefill_only && !o.host_samples && !o.emit_logits && !g.matcher && takes_largest(o.sampling));
+  });
+}
+
 Status ModelHost::compute(StepPlan* plan) {
   std::lock_guard device(engine_->step_mutex());
   Backend* backend = engine_->backend();
   backend->set_threads(engine_->threads());
   for (BlockId block : plan->clears) backend->clear(block_data(block), kv_.block_bytes());
   for (const BlockCopy& copy : plan->copies) backend->copy(block_data(copy.to), block_data(copy.from), kv_.block_bytes());
-  KVRT_TRY(runner_->run(plan->step, pool_buffer_->data(), logits_.data()));
+  plan->step.top_only = top_only(*plan);
+  KVRT_TRY(runner_->run(plan->step, pool_buffer_->data(), logits_.data(), tops_));
   plan->samples.resize(plan->logits_rows.size());
   for (const PlannedSeq& seq : plan->seqs) {
     const GenerateOptions& o = seq.session->generation->options;
     if (o.prefill_only || seq.logit_rows == 0) continue;
+    if (plan->step.top_only) {
+      const TopLogit& top = tops_[seq.first_logit];
+      Sample& chosen = plan->samples[seq.first_logit];
+      chosen.token = top.token;
+      chosen.logprob = top.logit - top.log_sum;
+      chosen.finite = top.finite != 0;
+      continue;
+    }
     size_t vocab = dims_.vocab;
     auto row = std::span(logits_).subspan(seq.first_logit * vocab, vocab);
     Generation& g = *seq.session->generation;

@@ -19,6 +19,20 @@ Result<std::shared_ptr<Engine>> Engine::open(const EngineOptions& options, std::
   engine->env_ = env;
   engine->log_ = std::move(log);
   engine->threads_ = options.threads ? options.threads : usable_cpus();
+  if (options.device != DeviceChoice::kCpu) {
+    CudaOptions cuda = options.cuda;
+    if (!cuda.library.empty()) cuda.library = canonical_path(cuda.library);  // a path, not a name to be searched for
+    auto opened = open_cuda(cuda, engine->log_.get());
+    if (opened.is_ok()) {
+      engine->backend_ = std::move(opened).value();
+      engine->backend_->set_threads(engine->threads_);
+      auto devices = describe_cuda(cuda);
+      engine->cuda_devices_ = devices.is_ok() ? *devices : devices.status().message();
+      return engine;
+    }
+    if (options.device == DeviceChoice::kCuda) return opened.take_status();
+    logf(engine->log_.get(), LogLevel::kInfo, "the CPU computes, not CUDA: %s", opened.status().message().c_str());
+  }
   KVRT_ASSIGN(engine->backend_, open_cpu({engine->threads_, options.isa}, engine->log_.get()));
   return engine;
 }

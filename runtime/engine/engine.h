@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "runtime/base/env.h"
@@ -19,9 +20,13 @@
 
 namespace kvrt {
 
+enum class DeviceChoice : uint32_t { kCpu, kCuda, kAuto };  // kAuto: CUDA where it opens, else the CPU
+
 struct EngineOptions {
   uint32_t threads = 0;  // 0: usable_cpus()
-  std::string isa;       // "": the best
+  std::string isa;       // of the CPU; "": the best
+  DeviceChoice device = DeviceChoice::kCpu;
+  CudaOptions cuda = {};
 };
 
 // Thread-safe, but for the backend: whoever runs a step holds step_mutex().
@@ -32,6 +37,7 @@ class Engine {
   Env* env() const { return env_; }
   Log* log() const { return log_.get(); }
   Backend* backend() const { return backend_.get(); }
+  const std::optional<std::string>& cuda_devices() const { return cuda_devices_; }  // describe_cuda's; none: the backend is the CPU's
   uint32_t threads() const { return threads_; }
   Status set_threads(uint32_t threads);  // 0: usable_cpus(). From the next step on
   // One open store per directory: a second open of it gets the first one, as long as that lives.
@@ -49,6 +55,7 @@ class Engine {
   Env* env_ = nullptr;
   std::atomic<uint32_t> threads_{1};
   std::unique_ptr<Backend> backend_;
+  std::optional<std::string> cuda_devices_;
   TurnLock step_mutex_;
   std::mutex stores_mu_;
   std::condition_variable store_closed_;

@@ -52,8 +52,8 @@ class ForwardRunner final : public StepRunner {
  public:
   ForwardRunner(const Model& model, Backend* backend, const KvGeometry& kv, std::unique_ptr<ForwardScratch> scratch)
       : model_(model), backend_(backend), kv_(kv), scratch_(std::move(scratch)) {}
-  Status run(const Step& step, uint8_t* pool, float* logits) override {
-    forward(model_, backend_, kv_, pool, step, scratch_.get(), logits);
+  Status run(const Step& step, uint8_t* pool, float* logits, TopLogit* tops) override {
+    forward(model_, backend_, kv_, pool, step, scratch_.get(), logits, tops);
     return backend_->sync();
   }
   uint64_t bytes() const override { return scratch_->bytes(); }
@@ -156,6 +156,8 @@ Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunn
   // Its pages on their first use: few steps want many rows.
   KVRT_ASSIGN(logits_buffer_, engine_->backend()->alloc_host(logits_bytes(d)));
   logits_ = {reinterpret_cast<float*>(logits_buffer_->data()), logits_bytes(d) / sizeof(float)};
+  KVRT_ASSIGN(tops_buffer_, engine_->backend()->alloc_host(kLogitsRowsMax * sizeof(TopLogit)));
+  tops_ = reinterpret_cast<TopLogit*>(tops_buffer_->data());
   step_ms_max_ = options.step_ms_max ? options.step_ms_max : kStepMsDefault;
   SchedulerLimits limits;
   limits.context = d.context;
@@ -247,7 +249,10 @@ Result<BlockKey> ModelHost::root_for(const SessionOptions& options, const char* 
     KVRT_ASSIGN(id, model_id_for(options.store.get()));
   }
   Hasher hasher;
-  hasher.add(id.bytes).add_string(kv_format_name(kv_.format)).add_u64(kv_.block_tokens).add_string(numerics ? numerics : engine_->backend()->numerics());
+  hasher.add(id.bytes)
+      .add_string(kv_format_name(kv_.format))
+      .add_u64(kv_.block_tokens)
+      .add_string(numerics ? numerics : engine_->backend()->numerics());
   hasher.add_string(options.domain);
   return hasher.finish();
 }

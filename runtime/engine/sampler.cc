@@ -307,6 +307,8 @@ void apply_mask(std::span<float> logits, std::span<const uint64_t> mask) {
   }
 }
 
+bool takes_largest(const SamplingOptions& options) { return options.temperature <= 0 && options.top_logprobs == 0 && !adjusts(options); }
+
 Sample sample(std::span<const float> logits, const SamplingOptions& options, std::span<const int32_t> history, size_t prompt_tokens,
               uint64_t position, std::span<const uint64_t> mask) {
   const RowStats raw = row_stats(logits);

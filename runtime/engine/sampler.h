@@ -42,6 +42,9 @@ struct Sample {
 Sample sample(std::span<const float> logits, const SamplingOptions& options, std::span<const int32_t> history, size_t prompt_tokens,
               uint64_t position, std::span<const uint64_t> mask = {});
 
+// sample() takes the largest logit and reports it alone.
+bool takes_largest(const SamplingOptions& options);
+
 // -infinity for the tokens whose bit is not set.
 void apply_mask(std::span<float> logits, std::span<const uint64_t> mask);
 

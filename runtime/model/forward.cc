@@ -1,7 +1,6 @@
 // The only transformer pass. Read it top to bottom; what the ops compute, and in which order, is in runtime/compute/NUMERICS.md.
 #include <algorithm>
 #include <array>
-#include <tuple>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/check.h"
@@ -27,6 +26,7 @@ class Scratch final : public ForwardScratch {
   float* expert_in = nullptr;  // [rows, width] the rows of one expert, and what it made of them
   float* expert_out = nullptr;
   float* logits = nullptr;  // [logits_max, vocab], where the host does not reach the device's memory
+  float* tops = nullptr;    // [logits_max], likewise
   Routes routes;
   std::unique_ptr<RunCache> cache;
 };
@@ -39,8 +39,8 @@ struct ScratchArray {
   CheckedSize bytes() const { return (CheckedSize(rows) * width * sizeof(float)).align(64); }  // whole cache lines
 };
 
-std::array<ScratchArray, 9> scratch_arrays(const ModelDims& d, const Backend& backend, uint32_t rows_max) {
-  const uint32_t expert_width = d.experts > 0 ? d.width : 0;
+std::array<ScratchArray, 10> scratch_arrays(const ModelDims& d, const Backend& backend, uint32_t rows_max) {
+  const uint32_t expert_width = d.experts > 0 ? d.width : 0, logits_rows = backend.unified() ? 0 : std::min(rows_max, kLogitsRowsMax);
   return {{
       {&Scratch::x, rows_max, d.width},
       {&Scratch::normed, rows_max, d.width},
@@ -50,7 +50,8 @@ std::array<ScratchArray, 9> scratch_arrays(const ModelDims& d, const Backend& ba
       {&Scratch::router, rows_max, d.experts},
       {&Scratch::expert_in, rows_max, expert_width},
       {&Scratch::expert_out, rows_max, expert_width},
-      {&Scratch::logits, backend.unified() ? 0 : std::min(rows_max, kLogitsRowsMax), d.vocab},
+      {&Scratch::logits, logits_rows, d.vocab},
+      {&Scratch::tops, logits_rows, sizeof(TopLogit) / sizeof(float)},
   }};
 }
 
@@ -93,28 +94,21 @@ void embed(const Pass& p, Rows rows) {
   if (p.arch.scale_embedding) p.backend->scale(p.d.embedding_scale, rows.n, p.d.width, x);
 }
 
-// Q and K in place, by each head or by all of a row as one.
-void normalize_qk(const Pass& p, const Layer& layer, uint32_t rows, float* q, float* k) {
-  const ModelDims& d = p.d;
-  const bool row = p.arch.qk_norm == QkNorm::kRow;
-  for (const auto& [x, norm, heads] : {std::tuple{q, &layer.q_norm, d.heads}, std::tuple{k, &layer.k_norm, d.kv_heads}}) {
-    p.backend->rmsnorm_heads(norm->device, d.rms_eps, rows, row ? 1 : heads, row ? heads * d.head_dim : d.head_dim, qkv_width(d), x);
-  }
-}
-
 // Up to Q, and K and V in the pool.
 void attention_input(const Pass& p, Rows rows, uint32_t index) {
   const ModelDims& d = p.d;
   const Layer& layer = p.model.layers[index];
   const uint32_t stride = qkv_width(d);
-  float* q = rows.of(p.s->qkv, stride);
-  float* k = q + d.heads * d.head_dim;
-  float* v = k + d.kv_heads * d.head_dim;
-  p.backend->matmul(*layer.qkv, layer.qkv_bias.device, block_input(p, rows, layer.attn_norm), /*accumulate=*/false, q);
-  if (p.arch.qk_norm != QkNorm::kNone) normalize_qk(p, layer, rows.n, q, k);
-  const RopeParams& rope = d.window(index) > 0 ? d.window_rope : d.rope;
-  p.backend->rope(rope, rows.first, rows.n, d.heads + d.kv_heads, d.head_dim, stride, q);  // K's heads follow Q's in each row
-  p.backend->kv_store(p.kv, p.pool, index, p.step, rows.first, rows.n, k, v, stride);
+  float* qkv = rows.of(p.s->qkv, stride);
+  p.backend->matmul(*layer.qkv, layer.qkv_bias.device, block_input(p, rows, layer.attn_norm), /*accumulate=*/false, qkv);
+  QkParams params{d.window(index) > 0 ? &d.window_rope : &d.rope, d.heads};
+  if (p.arch.qk_norm != QkNorm::kNone) {
+    params.q_norm = layer.q_norm.device;
+    params.k_norm = layer.k_norm.device;
+    params.norm_rows = p.arch.qk_norm == QkNorm::kRow;
+    params.eps = d.rms_eps;
+  }
+  p.backend->rope_store(p.kv, p.pool, index, p.step, rows.first, rows.n, params, stride, qkv);
 }
 
 void attention_output(const Pass& p, Rows rows, const Layer& layer) {
@@ -149,14 +143,17 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
   }
 }
 
-void head(const Pass& p, float* logits) {
+void head(const Pass& p, float* logits, TopLogit* tops) {
   const ModelDims& d = p.d;
   const auto n = static_cast<uint32_t>(p.step.logits_rows.size());
   if (n == 0) return;
   float* out = p.backend->unified() ? logits : p.s->logits;
   p.backend->matmul(p.model.head_weight(), nullptr, {p.s->x, n, p.model.output_norm.device, d.rms_eps}, /*accumulate=*/false, out);
   if (d.final_softcap > 0) p.backend->softcap(d.final_softcap, n, d.vocab, out);
-  if (out != logits) p.backend->fetch(out, uint64_t{n} * d.vocab, logits);
+  if (out == logits) return;
+  if (!p.step.top_only) return p.backend->fetch(out, uint64_t{n} * d.vocab, logits);
+  p.backend->top_rows(out, n, d.vocab, reinterpret_cast<TopLogit*>(p.s->tops));
+  p.backend->fetch(p.s->tops, n * (sizeof(TopLogit) / sizeof(float)), reinterpret_cast<float*>(tops));
 }
 
 // Attention, where rows meet, parts a layer in two; from one layer's attention to the next one's a row needs no other. After the last
@@ -222,7 +219,7 @@ Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend
 }
 
 void forward(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t* pool, const Step& step, ForwardScratch* scratch,
-             float* logits) {
+             float* logits, TopLogit* tops) {
   auto* s = static_cast<Scratch*>(scratch);
   const uint32_t rows = step.n_rows();
   const uint64_t n_logits = step.logits_rows.size();
@@ -231,11 +228,11 @@ void forward(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t
 
   const Pass pass{model, backend, kv, pool, step, s};
   RunCache* cache = model.dims.experts > 0 ? nullptr : s->cache.get();  // which experts run is known on the way
-  backend->run({&step, cache, uint64_t{rows} << 32 | n_logits}, [&] {
+  backend->run({&step, cache, uint64_t{rows} << 32 | n_logits << 1 | step.top_only}, [&] {
     backend->prepare_rope(model.dims.rope, step);
     if (!model.dims.windows.empty()) backend->prepare_rope(model.dims.window_rope, step);
     layers(pass);
-    head(pass, logits);
+    head(pass, logits, tops);
   });
 }
 

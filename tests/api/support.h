@@ -152,11 +152,16 @@ static inline int find_real(char path[kPathMax]) {
   return access(path, R_OK) == 0;
 }
 
+// KVRT_TEST_CUDA_LIBRARY: the libkvrt_cuda.so whose device computes, so that any test runs on one.
 static inline kvrt_runtime* open_runtime(uint32_t threads, uint32_t isa) {
+  const char* cuda = getenv("KVRT_TEST_CUDA_LIBRARY");
   kvrt_runtime_options o;
   KVRT_INIT(&o);
   o.threads = threads;
-  o.isa = isa;
+  o.isa = cuda ? KVRT_ISA_DEFAULT : isa;
+  o.device = cuda ? KVRT_DEVICE_CUDA : KVRT_DEVICE_DEFAULT;
+  o.cuda_library = cuda;
+  o.cuda_library_size = cuda ? strlen(cuda) : 0;
   kvrt_runtime* rt = NULL;
   MUST(kvrt_runtime_open(&o, &rt));
   return rt;

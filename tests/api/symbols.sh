@@ -23,6 +23,7 @@ while read -r needed; do
     libc.so.6 | libm.so.6 | libstdc++.so.6 | libgcc_s.so.1 | libpthread.so.0 | libdl.so.2 | ld-linux*.so.*) ;;
     libsqlite3.so.0 | libzstd.so.1 | libpcre2-8.so.0 | libsodium.so.23) ;;
     libasan.so.* | libubsan.so.* | libtsan.so.*) ;;  # sanitizer builds
+    libcuda* | libcublas* | libnv* | libkvrt_cuda*) say "needs $needed: without a driver it would not load" ;;
     *) say "needs $needed" ;;
   esac
 done <"$work/needed"

@@ -284,8 +284,8 @@ static void sessions(struct stage* t) {
   o = (kvrt_session_options){
       .struct_size = sizeof o, .store = t->store, .autosave_tokens = 1, .autosave_name = long_name, .autosave_name_size = 256};
   BAD("session_open", "autosave_name of 256 bytes", kvrt_session_open(t->model, &o, &s));
-  o = (kvrt_session_options){.struct_size = sizeof o, .store = t->store, .reserved = 1};
-  BAD("session_open", "reserved 1", kvrt_session_open(t->model, &o, &s));
+  o = (kvrt_session_options){.struct_size = sizeof o, .store = t->store, .foreign_kv = 3};
+  BAD("session_open", "foreign_kv 3", kvrt_session_open(t->model, &o, &s));
   o = (kvrt_session_options){.struct_size = sizeof o, .domain = long_name, .domain_size = 256};
   ROW("session_open", "domain of 256 bytes", kvrt_session_open(t->model, &o, &s), ANY(KVRT_INVALID) | ANY(KVRT_LIMIT));
   o.domain = kBadUtf8, o.domain_size = 4;

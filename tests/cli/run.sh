@@ -241,10 +241,26 @@ exits 0 store stat store third
 "$kvrt" doctor store >out 2>err || fail "doctor: $(cat out err)"
 grep -q '^ok .*kernels' out || fail "doctor: $(cat out)"
 
+# devices: what is missing is named, and auto goes on without it
+missing=$work/nowhere/libkvrt_cuda.so
+exits 14 run -m "$model" -p a -n 1 --device cuda --cuda-library "$missing"
+grep -q "kvrt: .*$missing.*(UNSUPPORTED)" err || fail "--device cuda without libkvrt_cuda: $(cat err)"
+exits 14 plan -m "$model" --device cuda --cuda-library "$missing"
+exits 0 run -m "$model" -p a -n 1 --device auto --cuda-library "$missing"
+grep -q "kvrt: note: the CPU computes, not CUDA: .*$missing" err || fail "--device auto without libkvrt_cuda: $(cat err)"
+exits 1 run -m "$model" -p a -n 1 --device-index 1
+exits 1 run -m "$model" -p a -n 1 --device cuda --isa scalar
+exits 1 run -m "$model" -p a -n 1 --device tpu
+exits 0 doctor --cuda-library "$missing" --json
+"$python" -c 'import json, sys
+lines = [json.loads(line) for line in open("out")]
+sys.exit([sys.argv[1] in l["text"] for l in lines if l["what"] == "cuda" and l["mark"] in ("ok", "warn")] != [True])' "$missing" ||
+  fail "doctor --json: $(cat out)"
+
 # bench
 exits 0 bench -m "$model" --prompt 64 --depth 0,32 --batch 2 --state 96 --decode 4 --runs 2 --step-ms 20 --json
 [ "$(json out "j['step_ms_max']")" = 20 ] || fail "bench --step-ms 20: $(cat out)"
-for key in version numerics kv_format kv_bytes_per_token prefill_64_tok_s decode_at_32_tok_s decode_batch_2_tok_s state_96 cpu isa read_gb_s; do
+for key in device device_name version numerics kv_format kv_bytes_per_token prefill_64_tok_s decode_at_32_tok_s decode_batch_2_tok_s state_96 cpu isa read_gb_s; do
   json out "j['$key']" >/dev/null || fail "bench --json lacks $key"
 done
 echo "cli: ok"

@@ -74,6 +74,33 @@ TEST(Decode, SplitsCompanyAndBlocksDoNotShow) {
   }
 }
 
+// More parts than a warp takes at a time when it merges them.
+TEST(Decode, LongContext) {
+  World world({2, 1, 16, KvFormat::kF16, 256}, {8700}, 9);
+  for (uint32_t row = 8192; row < 8700; ++row) {
+    for (uint32_t d = 0; d < 16; ++d) world.k(0, row, 0)[d] *= 3;  // the largest scores come last
+  }
+  fill(&world);
+  const Batch batch = {{0, 8191, 2}, {0, 8699, 1}};
+  expect_decode_near(&world, batch, decode(&world, batch));
+}
+
+// Slots behind a row's position, stale or never written, and positions before its window: it reads none of them.
+TEST(Decode, WhatItDoesNotSeeDoesNotShow) {
+  for (const KvFormat format : kKvFormats) {
+    const Shape shape{2, 1, 32, format, 32, 20};
+    World only(shape, {300}, 10), more(shape, {300}, 10);
+    for (uint32_t row = 0; row < 300; ++row) {
+      for (uint32_t d = 0; d < 32 && (row <= 240 || row > 260); ++d) more.k(0, row, 0)[d] *= 50, more.v(0, row, 0)[d] *= 50;
+    }
+    store(&only, {{0, 241, 20}});
+    fill(&more);
+    EXPECT_SAME_BITS(decode(&only, {{0, 260, 1}}), decode(&more, {{0, 260, 1}})) << shape;
+    if (!cuda::prefill_supported(shape.kv())) continue;
+    EXPECT_SAME_BITS(prefill(&only, {{0, 260, 1}}), prefill(&more, {{0, 260, 1}})) << shape;
+  }
+}
+
 // One large query and values of all sizes: what is rounded to 16 bits is brought to their range first.
 TEST(Decode, RangesOfSixteenBitNumbers) {
   for (const KvFormat format : kKvFormats) {

@@ -120,6 +120,25 @@ TEST_F(CudaEmulated, DecodesAreGraphs) {
   EXPECT_EQ(emulation::queued() - queued, 2 * golden.tokens.size());  // a step: its arrays, and the graph
 }
 
+// A small model's decode is launches, each some 1.3 us: these are all that there are. Of a layer: the projection with its norm, what is between
+// it and attention, attention, its output, gate and up with theirs, down. A norm of a block's output is two more.
+TEST_F(CudaEmulated, DecodeLaunchesNoMoreThanItMust) {
+  struct Case {
+    const char* model;
+    uint32_t layer, step;  // kernels of a layer; of a step beside its layers: embedding, rotations, head
+  };
+  for (const Case& c : {Case{"row_llama3", 6, 3}, Case{"llama_gqa_q4_1", 6, 3}, Case{"llama_mqa_q8_0", 6, 3}, Case{"llama_mha_f16", 6, 3},
+                        Case{"row_qwen3", 6, 3}, Case{"row_olmo2", 10, 3}, Case{"row_gemma3", 10, 5}}) {
+    Golden golden = read_golden(std::string(c.model) + ".golden");
+    golden.rows.clear();
+    for (uint32_t i = 0; i < golden.tokens.size(); ++i) golden.rows.push_back(i);
+    Runner runner(std::string(c.model) + ".gguf", cuda_backend());
+    const uint64_t before = emulation::launches();
+    runner.logits(golden, 1);
+    EXPECT_EQ(emulation::launches() - before, golden.tokens.size() * (c.step + runner.model().dims.layers * c.layer)) << c.model;
+  }
+}
+
 TEST_F(CudaEmulated, NoDriverNoDeviceAndAnOldOneAreNamed) {
   emulation::set_driver_missing(true);
   Status status = cuda::CudaBackend::open({}, nullptr).take_status();

@@ -143,11 +143,11 @@ TEST(CopyBlocks, CopiesEachPairAndNoMore) {
 
 // ---- the largest logits
 
-std::vector<cuda::TopRow> top_rows(const std::vector<float>& logits, uint32_t vocab) {
+std::vector<TopLogit> top_rows(const std::vector<float>& logits, uint32_t vocab) {
   TestStream stream;
   const auto rows = static_cast<uint32_t>(logits.size() / vocab);
   const DeviceArray<float> on_device(logits);
-  const DeviceArray<cuda::TopRow> out(rows);
+  const DeviceArray<TopLogit> out(rows);
   cuda::top_rows(stream, on_device.get(), rows, vocab, out.get());
   return out.to_host();
 }
@@ -159,7 +159,7 @@ TEST(TopRows, LargestLowestAndDenominator) {
       std::vector<float> logits = random.floats(3 * vocab, size);
       for (uint32_t i = 0; i < 4; ++i) logits[vocab + random.below(vocab)] = 5 * size;  // one of several
       if (size > 1) std::fill_n(logits.begin() + 2 * vocab, vocab, -1e30f);             // all the same, and far below
-      const std::vector<cuda::TopRow> got = top_rows(logits, vocab);
+      const std::vector<TopLogit> got = top_rows(logits, vocab);
       for (uint32_t r = 0; r < 3; ++r) {
         const auto begin = logits.begin() + r * vocab, largest = std::max_element(begin, begin + vocab);
         double sum = 0;
@@ -171,7 +171,7 @@ TEST(TopRows, LargestLowestAndDenominator) {
         EXPECT_NEAR(got[r].log_sum, want, 1e-6 + std::fabs(want) * 0x1p-23) << vocab << " row " << r;
       }
       const std::vector<float> alone(logits.begin() + vocab, logits.begin() + 2 * vocab);
-      EXPECT_EQ(std::memcmp(&got[1], top_rows(alone, vocab).data(), sizeof(cuda::TopRow)), 0);
+      EXPECT_EQ(std::memcmp(&got[1], top_rows(alone, vocab).data(), sizeof(TopLogit)), 0);
     }
   }
 }
@@ -181,7 +181,7 @@ TEST(TopRows, SaysWhatIsNotFinite) {
     for (const uint32_t at : {0u, 777u, 4999u}) {
       std::vector<float> logits = Random(8).floats(2 * 5000);
       logits[at] = odd;
-      const std::vector<cuda::TopRow> got = top_rows(logits, 5000);
+      const std::vector<TopLogit> got = top_rows(logits, 5000);
       EXPECT_EQ(got[0].finite, 0u) << odd << " at " << at;
       EXPECT_EQ(got[1].finite, 1u);
     }

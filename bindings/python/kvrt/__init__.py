@@ -7,6 +7,7 @@
 
 Every handle closes with its with block, in any order. A failed call raises kvrt.Error, or the subclass of its status class.
 """
+from ._enums import Codec, Device, Durability, EventType, ForeignKv, Isa, KvFormat, Logits, Reason, Reply, ReuseStopped, State
 from ._errors import (Busy, Cancelled, Conflict, Corrupt, Detail, DeviceFailed, Error, Incompatible, Internal, Invalid, IOFailed,
                       LimitExceeded, NoMemory, NoSpace, NotFound, Status, TooSmall, Unsupported)
 from ._abi import lib as _lib
@@ -15,8 +16,8 @@ from ._model import Model, apply_template
 from ._runtime import Runtime
 from ._session import Session
 from ._store import RepairOutcome, RepairReport, Store
-from ._types import (AppendInfo, Autosave, Codec, Durability, Event, EventType, GcReport, Isa, KvFormat, Logits, Message, Metrics, ModelInfo, Plan, Reason,
-                     Reply, Report, ReuseStopped, RuntimeInfo, SaveReport, SessionInfo, State, StoreEntry, StoreInfo, TokenLogprob)
+from ._types import (AppendInfo, Autosave, Event, GcReport, Message, Metrics, ModelInfo, Plan, Report, RuntimeInfo, SaveReport, SessionInfo,
+                     StoreEntry, StoreInfo, TokenLogprob)
 
 __version__ = "0.1.0"
 
@@ -28,8 +29,8 @@ def library_version() -> str:
 
 
 __all__ = [
-    "AppendInfo", "AsyncGeneration", "Autosave", "Busy", "Cancelled", "Codec", "Conflict", "Corrupt", "Detail", "DeviceFailed", "Durability", "Error", "Event",
-    "EventType", "GcReport", "GenerateOptions", "Generation", "IOFailed", "Incompatible", "Internal", "Invalid", "Isa", "KvFormat",
+    "AppendInfo", "AsyncGeneration", "Autosave", "Busy", "Cancelled", "Codec", "Conflict", "Corrupt", "Detail", "Device", "DeviceFailed", "Durability", "Error", "Event",
+    "EventType", "ForeignKv", "GcReport", "GenerateOptions", "Generation", "IOFailed", "Incompatible", "Internal", "Invalid", "Isa", "KvFormat",
     "LimitExceeded", "Logits", "Message", "Metrics", "Model", "ModelInfo", "NoMemory", "NoSpace", "NotFound", "Plan", "Reason", "RepairOutcome", "RepairReport", "Reply", "Report",
     "ReuseStopped", "Runtime", "RuntimeInfo", "Sampler", "SaveReport", "Session", "SessionInfo", "State", "Status", "Store", "StoreEntry",
     "StoreInfo", "TokenLogprob", "TooSmall", "Unsupported", "apply_template", "library_version",

@@ -62,9 +62,12 @@ TokenValue = _struct("kvrt_token_value", "i32 token; f32 value")
 Event = _struct("kvrt_event", """
     u32 struct_size type; i32 token; u32 reason; u64 position; ptr text; size text_size; f64 logprob; u64 done total; ptr logits;
     size logits_count; ptr report entry top; size top_count""")
-RuntimeOptions = _struct("kvrt_runtime_options", "u32 struct_size threads isa log_level; log_fn log; ptr log_user; user_fn log_user_free")
-RuntimeProps = _struct("kvrt_runtime_props",
-                       "u32 struct_size threads; char[16] device isa numerics; char[128] isa_tables libraries")
+RuntimeOptions = _struct("kvrt_runtime_options", """
+    u32 struct_size threads isa log_level; log_fn log; ptr log_user; user_fn log_user_free; u32 device device_index; str cuda_library;
+    size cuda_library_size; u32 nondeterministic reserved""")
+RuntimeProps = _struct("kvrt_runtime_props", """
+    u32 struct_size threads; char[16] device isa numerics; char[128] isa_tables libraries; char[64] device_name;
+    u64 device_memory device_memory_free; char[1024] devices""")
 ModelOptions = _struct("kvrt_model_options", """
     u32 struct_size kv_format block_tokens prefill_chunk; u64 kv_bytes_max; u32 step_ms_max from_fd; i32 fd; u32 kv_populate;
     u64 fd_offset fd_size; str cache_dir; size cache_dir_size""")
@@ -99,10 +102,10 @@ RepairReport = _struct("kvrt_repair_report", """
 SessionOptions = _struct("kvrt_session_options", """
     u32 struct_size no_prefix_cache; ptr store; str domain; size domain_size; str tools; size tools_size; user_fn wake; ptr wake_user;
     user_fn wake_user_free; str documents; size documents_size; str variables; size variables_size; str autosave_name; size autosave_name_size;
-    u32 autosave_turn autosave_tokens autosave_idle_ms reserved""")
+    u32 autosave_turn autosave_tokens autosave_idle_ms foreign_kv""")
 SessionProps = _struct("kvrt_session_props", """
     u32 struct_size state; u64 tokens kv_tokens kv_blocks kv_bytes events_unread messages generation; char[40] id; char[256] name;
-    i32 last_status last_detail; u32 awaits_accept reserved; char[512] last_message""")
+    i32 last_status last_detail; u32 awaits_accept inexact; char[512] last_message""")
 AppendInfo = _struct("kvrt_append_info", "u32 struct_size reserved; u64 appended rewritten rewritten_at")
 MessageProps = _struct("kvrt_message_props", "u32 struct_size generated; u64 begin end")
 GenerateOptions = _struct("kvrt_generate_options", """

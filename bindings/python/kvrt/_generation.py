@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from . import _abi
+from ._enums import EventType, Logits, Reply
 from ._errors import Busy, Detail, Error, Invalid, Status
 from ._handles import fill, text_bytes
-from ._types import Event, EventType, Logits, Reply, Report
+from ._types import Event, Report
 from ._worker import Waiter
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import json
 from typing import Any, Callable, List, Mapping, Optional, Sequence
 
 from . import _abi
-from ._handles import Handle, buffer_of, lib, text_bytes
+from ._enums import ForeignKv
+from ._handles import Handle, buffer_of, fill, lib, text_bytes
 from ._session import Session, SessionSetup, template_arguments, token_array
 from ._store import Store
 from ._types import Autosave, Event, Metrics, ModelInfo, Report, from_struct
@@ -79,9 +80,11 @@ class Model(Handle):
 
     def resume(self, store: Store, name: str, *, domain: str = "", tools: Optional[Sequence[Any]] = None,
                documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None, prefix_cache: bool = True,
-               autosave: Optional[Autosave] = None, progress: Optional[Callable[[Event], object]] = None) -> Session:
+               autosave: Optional[Autosave] = None, foreign_kv: ForeignKv = ForeignKv.DEFAULT,
+               progress: Optional[Callable[[Event], object]] = None) -> Session:
         """Opens a saved session and loads its KV; its `resumed` tells what came back. NotFound when there is none of that name."""
         setup = SessionSetup(self._core, domain, tools, prefix_cache, documents, variables, autosave)
+        fill(setup.options, foreign_kv=foreign_kv)
         report = _abi.Report.make()
         what = text_bytes(name, "name")
         raw = store._enter()

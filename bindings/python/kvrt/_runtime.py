@@ -8,11 +8,12 @@ import os
 from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from . import _abi
+from ._enums import Device, Isa, KvFormat
 from ._errors import check
 from ._handles import Handle, buffer_of, drop, fill, free_function, in_range, keep, lib, log_function
 from ._model import Model
 from ._store import RepairReport, Store
-from ._types import Event, Isa, KvFormat, Plan, RuntimeInfo, from_struct
+from ._types import Event, Plan, RuntimeInfo, from_struct
 
 Path = Union[str, "os.PathLike[str]"]
 logger = logging.getLogger("kvrt")
@@ -24,12 +25,15 @@ def kvrt_level(level: int) -> int:
 
 
 class Runtime(Handle):
-    """kvrt in this process. Its log goes to the logger "kvrt", by default at the level that logger has now. A handler of that logger must
-    not call kvrt, as lines come on any thread from within its calls."""
+    """kvrt in this process, on one device. Its log goes to the logger "kvrt", by default at the level that logger has now. A handler of that
+    logger must not call kvrt, as lines come on any thread from within its calls."""
 
-    def __init__(self, *, threads: int = 0, isa: Isa = Isa.DEFAULT, log_level: Optional[int] = None) -> None:
+    def __init__(self, *, threads: int = 0, isa: Isa = Isa.DEFAULT, device: Device = Device.DEFAULT, device_index: int = 0,
+                 cuda_library: Optional[Path] = None, nondeterministic: bool = False, log_level: Optional[int] = None) -> None:
         level = kvrt_level(logger.getEffectiveLevel() if log_level is None else log_level)
-        options = fill(_abi.RuntimeOptions.make(), threads=threads, isa=isa, log_level=level, log=log_function, log_user_free=free_function)
+        options = fill(_abi.RuntimeOptions.make(), threads=threads, isa=isa, log_level=level, log=log_function, log_user_free=free_function,
+                       device=device, device_index=device_index, nondeterministic=nondeterministic)
+        options.cuda_library, options.cuda_library_size = path_bytes(cuda_library)
         options.log_user = key = keep(logger.log)
         out = ctypes.c_void_p()
         super().__init__(0, lib.kvrt_runtime_release)

@@ -10,11 +10,11 @@ import threading
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 from . import _abi
+from ._enums import Codec, Durability, EventType, Logits
 from ._errors import Busy, Detail, Error, Invalid, Status
 from ._generation import AsyncGeneration, GenerateOptions, Generation
 from ._handles import Handle, buffer_of, drop, fill, free_function, in_callback, in_range, keep, lib, text_bytes, wake_function
-from ._types import (AppendInfo, Autosave, Codec, Durability, Event, EventType, Logits, Message, Report, SaveReport, SessionInfo, from_struct,
-                     make_event)
+from ._types import AppendInfo, Autosave, Event, Message, Report, SaveReport, SessionInfo, from_struct, make_event
 from ._worker import Bell, Core
 
 END_OF_SESSION = 2**64 - 1

@@ -7,9 +7,10 @@ import json
 from typing import Any, Callable, Dict, List, Optional
 
 from . import _abi
+from ._enums import EventType
 from ._errors import Corrupt, _Open
 from ._handles import Handle, buffer_of, in_range, lib, text_bytes
-from ._types import Event, EventType, GcReport, StoreEntry, StoreInfo, from_struct
+from ._types import Event, GcReport, StoreEntry, StoreInfo, from_struct
 
 
 class RepairOutcome(_Open):

@@ -1,4 +1,4 @@
-"""Enums and reports of kvrt.h as Python sees them. Fields have the names and meanings of the header."""
+"""Reports of kvrt.h as Python sees them. Fields have the names and meanings of the header."""
 from __future__ import annotations
 
 import array
@@ -8,96 +8,8 @@ import typing
 from typing import Any, Dict, Optional, Tuple, Type, TypeVar
 
 from . import _abi
-from ._errors import Detail, Status, _Open
-
-
-class EventType(_Open):
-    NONE = 0
-    TOKEN = 1
-    PROGRESS = 2
-    LOGITS = 3
-    DONE = 4
-    ENTRY = 5
-    FAULT = 6
-    IDLE = 7
-    CONTENT = 8
-    REASONING = 9
-    TOOL_CALL = 10
-
-
-class Reason(_Open):
-    NONE = 0
-    EOS = 1
-    STOP = 2
-    MAX_TOKENS = 3
-    CONTEXT_FULL = 4
-    CANCELLED = 5
-    PREFILLED = 6
-    FAILED = 7
-
-
-class ReuseStopped(_Open):
-    ALL = 0
-    NEW_TOKENS = 1
-    DIFFERENT_TOKEN = 2
-    NOT_STORED = 3
-    EVICTED = 4
-    DAMAGED = 5
-    OTHER_NUMERICS = 6
-
-
-class State(_Open):
-    IDLE = 1
-    GENERATING = 2
-    SUSPENDED = 3
-    FAILED = 4
-
-
-class Isa(_Open):
-    DEFAULT = 0
-    SCALAR = 1
-    AVX2 = 2
-    AVX512 = 3
-
-
-class KvFormat(_Open):
-    DEFAULT = 0
-    F16 = 1
-    BF16 = 2
-    F32 = 3
-    INT8 = 4
-
-
-class Logits(_Open):
-    NONE = 0
-    LAST = 1
-    ALL = 2
-
-
-class Reply(_Open):
-    """How an answer is split into CONTENT, REASONING and TOOL_CALL events."""
-    DEFAULT = 0
-    AUTO = 1
-    PLAIN = 2
-    HERMES = 3
-    LLAMA3 = 4
-    MISTRAL = 5
-    GEMMA = 6
-    DEEPSEEK = 7
-
-
-class Durability(_Open):
-    DEFAULT = 0
-    NONE = 1
-    PROCESS = 2
-    TOKENS = 3
-    KV = 4
-
-
-class Codec(_Open):
-    DEFAULT = 0
-    NONE = 1
-    ZSTD = 2
+from ._enums import EventType, KvFormat, Reason, ReuseStopped, State
+from ._errors import Detail, Status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,6 +102,10 @@ class RuntimeInfo:
     numerics: str
     isa_tables: str
     libraries: str
+    device_name: str
+    device_memory: int
+    device_memory_free: int
+    devices: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -325,6 +241,7 @@ class SessionInfo:
     last_status: Status
     last_detail: Detail
     awaits_accept: bool
+    inexact: bool
     last_message: str
 
 

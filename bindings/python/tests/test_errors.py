@@ -116,6 +116,12 @@ with kvrt.Runtime(threads=1) as runtime:
         with self.runtime.open_model(TINY / "vocab_only.gguf") as words:
             self.assertTrue(words.tokenize("abc"))
             self.fails(kvrt.Unsupported, words.open_session)
+        missing = os.path.join(self.dir, "libkvrt_cuda.so")
+        self.assertIn(missing, str(self.fails(kvrt.Unsupported, kvrt.Runtime, device=kvrt.Device.CUDA, cuda_library=missing)))
+        self.fails(kvrt.Invalid, kvrt.Runtime, device_index=1)
+        with kvrt.Runtime(device=kvrt.Device.AUTO, cuda_library=missing) as runtime:
+            info = runtime.info()
+            self.assertEqual((info.device, info.device_name, info.device_memory, info.devices), ("cpu", "", 0, ""))
 
     def test_failed_session(self):
         with self.poisoned().open_session() as session:

@@ -1,0 +1,174 @@
+// bench_cuda: matrix products at the shapes of Llama 3 8B. Few rows (matvec) read the weights once and are held against the copy rate; many
+// rows (gemm) are held against the largest product that cuBLASLt makes here.
+#include "cuda/device_context.h"
+#include "cuda/gemm_library.h"
+#include "runtime/base/limits.h"
+#include "tests/bench/bench_cuda.h"
+
+namespace kvrt::bench {
+namespace {
+
+struct Shape {
+  const char* name;
+  uint32_t rows, cols;
+  bool act;  // gate and up: the kernel that multiplies them
+};
+constexpr Shape kShapes[] = {{"qkv", 6144, 4096, false},
+                             {"out", 4096, 4096, false},
+                             {"gate_up", 28672, 4096, true},
+                             {"down", 4096, 14336, false},
+                             {"head", 128256, 4096, false}};
+constexpr Shape kTried[] = {{"out", 48, 256, false}, {"gate_up", 64, 256, true}};
+
+std::span<const Shape> shapes(const Device& device) {
+  return device.smoke ? std::span<const Shape>(kTried) : std::span<const Shape>(kShapes);
+}
+
+// Rows of x as matvec reads them: as they are where it wants them so, else quantized before, by a kernel that is not counted.
+struct Rows {
+  Memory x, q, d, s, sums, out;
+  cuda::MatvecInput input;
+
+  Rows(Device* device, const Shape& shape, const cuda::DeviceWeight& weight, uint32_t n)
+      : x(random_floats(uint64_t{n} * shape.cols, n)),
+        q(uint64_t{n} * shape.cols),
+        d(uint64_t{n} * shape.cols / 8),
+        s(uint64_t{n} * shape.cols / 8),
+        sums(uint64_t{n} * shape.cols / 8),
+        out(uint64_t{n} * shape.rows * sizeof(float)) {
+    input = {x.as<float>(), {}, n};
+    if (cuda::matvec_takes_rows(weight, n)) return;
+    input.quantized = {q.as<int8_t>(), d.as<float>(), s.as<float>(), sums.as<int16_t>()};
+    cuda::quantize_rows(&device->stream, input.plain, nullptr, 0, n, shape.cols, input.quantized);
+    device->finish();
+  }
+};
+
+void measure_matvec(Device* device, const Shape& shape, DType type, const Weights& weights, uint32_t turns, uint32_t n) {
+  const Rows rows(device, shape, weights.view(0), n);
+  const auto queue = [&](uint32_t turn) {
+    if (shape.act) {
+      cuda::matvec_act(&device->stream, weights.view(turn, {shape.rows / 2, shape.rows / 2}), cuda::DeviceActivation::kSilu, rows.input,
+                       rows.out.as<float>());
+    } else {
+      cuda::matvec(&device->stream, weights.view(turn), nullptr, rows.input, false, rows.out.as<float>());
+    }
+  };
+  const Timed timed = device->time(turns, queue);
+  const double rate = static_cast<double>(weights.bytes()) / timed.us / 1e3;
+  Line line("matvec");
+  line.add("type", type_name(type)).add("shape", shape.name).add("rows", shape.rows).add("cols", shape.cols).add("n", n);
+  line.add("quantizes", rows.input.quantized.q == nullptr && type != DType::kF16);
+  line.add("us", timed.us).add("gb_s", rate).add("of_copy", rate / device->copy_gb_s).add("spread", timed.spread);
+  if (n != 1 || !device->stream.overlap) return;
+  device->stream.overlap = false;  // each launch waits for the one before
+  const Timed apart = device->time(turns, queue);
+  device->stream.overlap = true;
+  line.add("gb_s_apart", static_cast<double>(weights.bytes()) / apart.us / 1e3);
+}
+
+// ---- gemm
+
+double tflop_s(double rows, double cols, double n, double us) { return 2 * rows * cols * n / us / 1e6; }
+
+struct Library {
+  std::unique_ptr<cuda::DeviceContext> context;
+  std::unique_ptr<cuda::GemmLibrary> fixed, fastest;  // as the backend uses it; whatever is fastest for the rows
+};
+
+Library open_library() {
+  Library out;
+  auto functions = cuda::load_cublaslt();
+  if (!functions.is_ok()) {
+    Line("gemm").add("by", "cublaslt").add("skipped", functions.status().message());
+    return out;
+  }
+  out.context = must(cuda::DeviceContext::open(0));
+  out.fixed = must(cuda::GemmLibrary::open(*functions, out.context.get(), /*nondeterministic=*/false));
+  out.fastest = must(cuda::GemmLibrary::open(*functions, out.context.get(), /*nondeterministic=*/true));
+  Line("gemm").add("by", "cublaslt").add("version", out.fixed->version());
+  return out;
+}
+
+// f16 to f32, 8192 cubed: the most that matrices get here. 0: no library.
+double ceiling(Device* device, const Library& library) {
+  if (!library.fastest) return 0;
+  constexpr uint32_t kSize = 8192;
+  const std::vector<uint8_t> some = random_halves(1 << 22, -7, 1);
+  const Memory w(2ull * kSize * kSize, some), x(2ull * kSize * kSize, std::span(some).first(some.size() / 2)), out(4ull * kSize * kSize);
+  bool done = true;
+  const Timed timed = device->time(1, [&](uint32_t) {
+    done &= library.fastest->gemm(w.as<uint16_t>(), kSize, kSize, x.as<uint16_t>(), kSize, nullptr, false, out.as<float>(),
+                                  device->stream.handle);
+  });
+  const double found = done ? tflop_s(kSize, kSize, kSize, timed.us) : 0;
+  Line("gemm").add("by", "cublaslt").add("shape", "8192 cubed").add("tflop_s", found).add("spread", timed.spread);
+  return found;
+}
+
+// n rows, in steps as the runtime takes them.
+void measure_gemm(Device* device, const Shape& shape, DType type, const Library& library, double most, uint32_t n) {
+  const uint32_t step = std::min(n, device->size(kStepRowsMax, 32u));
+  const uint32_t turns = std::min(4u, device->turns_for(Weights::bytes_of(type, shape.rows, shape.cols)));
+  const Weights weights(type, shape.rows, shape.cols, turns);
+  const std::vector<uint8_t> halves = random_halves(uint64_t{n} * shape.cols, -1, n);
+  const Memory x(halves.size(), halves), out(uint64_t{n} * shape.rows * sizeof(float));
+  const Memory dequantized(library.fixed ? 2ull * shape.rows * shape.cols : 16);
+  const auto line = [&](const char* by, const std::function<void(uint32_t turn, uint32_t first)>& queue) {
+    const Timed timed = device->time(turns, [&](uint32_t turn) {
+      for (uint32_t first = 0; first < n; first += step) queue(turn, first);
+    });
+    const double found = tflop_s(shape.rows, shape.cols, n, timed.us);
+    Line out_line("gemm");
+    out_line.add("by", by).add("type", type_name(type)).add("shape", shape.name).add("n", n).add("step", step);
+    out_line.add("us", timed.us).add("tflop_s", found).add("spread", timed.spread);
+    if (most > 0) out_line.add("of_ceiling", found / most);
+  };
+  const auto rows_from = [&](uint32_t first) { return x.as<uint16_t>() + uint64_t{first} * shape.cols; };
+  const auto out_from = [&](uint32_t first) { return out.as<float>() + uint64_t{first} * shape.rows; };
+  line("kvrt", [&](uint32_t turn, uint32_t first) {
+    cuda::gemm(&device->stream, weights.view(turn), nullptr, rows_from(first), step, false, out_from(first));
+  });
+  if (!library.fixed) return;
+  bool done = true;
+  const auto by_library = [&](uint32_t first) {
+    done &= library.fixed->gemm(dequantized.as<uint16_t>(), shape.rows, shape.cols, rows_from(first), step, nullptr, false, out_from(first),
+                                device->stream.handle);
+  };
+  cuda::dequantize_f16(&device->stream, weights.view(0), dequantized.as<uint16_t>());
+  line("cublaslt", [&](uint32_t, uint32_t first) { by_library(first); });
+  line("dequantize and cublaslt", [&](uint32_t turn, uint32_t first) {
+    cuda::dequantize_f16(&device->stream, weights.view(turn), dequantized.as<uint16_t>());
+    by_library(first);
+  });
+  if (!done) fail("cuBLASLt refused a product");
+}
+
+}  // namespace
+
+void bench_matvec(Device* device) {
+  for (const DType type : {DType::kF16, DType::kQ8_0, DType::kQ4_1, DType::kQ4_K, DType::kQ6_K}) {
+    for (const Shape& shape : shapes(*device)) {
+      const uint32_t turns = device->turns_for(Weights::bytes_of(type, shape.rows, shape.cols));
+      const Weights weights(type, shape.rows, shape.cols, turns);
+      if (device->smoke) {
+        measure_matvec(device, shape, type, weights, turns, 3);
+        continue;
+      }
+      for (const uint32_t n : {1u, 2u, 4u, 8u, 16u}) measure_matvec(device, shape, type, weights, turns, n);
+    }
+  }
+}
+
+void bench_gemm(Device* device) {
+  const Library library = open_library();
+  const double most = ceiling(device, library);
+  for (const DType type : {DType::kF16, DType::kQ8_0, DType::kQ4_K}) {
+    for (const Shape& shape : shapes(*device)) {
+      if (shape.rows > 100'000) continue;  // a prompt needs no logits but the last
+      for (const uint32_t n : {device->size(512u, 32u), device->size(2048u, 64u)}) measure_gemm(device, shape, type, library, most, n);
+    }
+  }
+}
+
+}  // namespace kvrt::bench

@@ -1,0 +1,20 @@
+/* The emulated device's controls (tests/cuda/emulation/emulator.h), in C. Exported by libkvrt_cuda_emulated. */
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+void kvrt_emulation_reset(void);
+void kvrt_emulation_fail_call(uint64_t n, int32_t error); /* the n-th call of CUDA from now on gives this error, once */
+void kvrt_emulation_fail_late(uint64_t n, int32_t error); /* the n-th piece of queued work fails, and the device is lost */
+void kvrt_emulation_set_budget(uint64_t bytes);           /* of device memory */
+uint64_t kvrt_emulation_calls(void);                      /* since reset */
+uint64_t kvrt_emulation_queued(void);                     /* likewise */
+uint64_t kvrt_emulation_live(void);                       /* allocations, streams, events, graphs */
+
+#ifdef __cplusplus
+}
+#endif
