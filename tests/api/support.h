@@ -190,6 +190,8 @@ static inline kvrt_model* open_model(kvrt_runtime* rt, const char* path, uint32_
   o.block_tokens = block;
   const char* kv = getenv("KVRT_TEST_KV");
   if (kv) o.kv_format = (uint32_t)atoi(kv);
+  const char* step_ms = getenv("KVRT_TEST_STEP_MS");  // so that a slow device cuts a prompt as a fast one does
+  if (step_ms) o.step_ms_max = (uint32_t)atoi(step_ms);
   kvrt_model* model = NULL;
   if (pool_tokens != 0) {
     o.kv_bytes_max = 64u << 20;

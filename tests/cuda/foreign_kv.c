@@ -83,7 +83,8 @@ static void move(kvrt_runtime* from, kvrt_runtime* to, const char* path, const c
   kvrt_session_close(s);
   s = resume_as(model, store, "s", KVRT_FOREIGN_KV_RECOMPUTE, &report);
   go_on(s, &later);
-  EXPECT(same_run(&later, &again), "%s: an exact session found foreign KV", what);
+  EXPECT(memcmp(later.token, again.token, kRun * sizeof *later.token) == 0 && later.digest[0] != accepted.digest[0],
+         "%s: an exact session found foreign KV", what);
   kvrt_session_close(s);
   kvrt_model_release(model);
   kvrt_store_release(store);
@@ -91,6 +92,7 @@ static void move(kvrt_runtime* from, kvrt_runtime* to, const char* path, const c
 
 int main(void) {
   char path[kPathMax], dir[kPathMax], place[kPathMax + 8];
+  setenv("KVRT_TEST_STEP_MS", "60000", 1);  // how a prompt is cut shows in a device's bits
   tiny_path(path, 0);
   make_dir(dir);
   kvrt_runtime *cpu = open_runtime(1, 0), *device = open_device();
