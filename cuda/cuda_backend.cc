@@ -18,8 +18,10 @@ Result<std::unique_ptr<Backend>> CudaBackend::open(const CudaOptions& options, L
 }
 
 void CudaBackend::open_gemm(const CublasLt* given) {
+  if (determinism_ == Determinism::kStrict) return;
   auto functions = given ? Result<CublasLt>(*given) : load_cublaslt();
-  auto opened = functions.is_ok() ? GemmLibrary::open(*functions, context_.get(), nondeterministic_) : functions.take_status();
+  auto opened =
+      functions.is_ok() ? GemmLibrary::open(*functions, context_.get(), determinism_ == Determinism::kNone) : functions.take_status();
   if (opened.is_ok()) {
     gemm_ = std::move(opened).value();
     return;
@@ -28,10 +30,10 @@ void CudaBackend::open_gemm(const CublasLt* given) {
 }
 
 CudaBackend::CudaBackend(std::unique_ptr<DeviceContext> context, const CudaOptions& options, Log* log)
-    : context_(std::move(context)), log_(log), nondeterministic_(options.nondeterministic) {
+    : context_(std::move(context)), log_(log), determinism_(options.determinism) {
   const auto& p = context_->properties();
   isa_ = "sm_" + std::to_string(p.major) + std::to_string(p.minor);
-  numerics_ = "cuda-1-sm" + std::to_string(p.major) + std::to_string(p.minor);
+  numerics_ = (determinism_ == Determinism::kStrict ? "cuda-1s-sm" : "cuda-1-sm") + std::to_string(p.major) + std::to_string(p.minor);
   stream_.overlap = p.major >= 9;
 }
 
@@ -86,9 +88,13 @@ Status CudaBackend::sync() {
   Status usable = context_->use();
   if (!usable.is_ok()) fail(std::move(usable));
   const cudaError_t done = cudaStreamSynchronize(stream_.handle);
-  stream_.check(done);
-  const cudaError_t failed = std::exchange(stream_.error, cudaSuccess);
-  if (failed != cudaSuccess) fail(context_->failed(failed, "a step on " + device_name()));
+  const cudaError_t queued = std::exchange(stream_.error, cudaSuccess);
+  // Where the step was stopped (fail), only what was queued before it can tell that the device is lost.
+  const cudaError_t failed = queued == cudaSuccess || !error_.is_ok() ? done : queued;
+  if (failed != cudaSuccess) {
+    Status status = context_->failed(failed, "a step on " + device_name());
+    if (error_.is_ok()) error_ = std::move(status);
+  }
   return std::exchange(error_, {});
 }
 

@@ -122,7 +122,7 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<DeviceContext> context_;
   Log* log_;
-  bool nondeterministic_;
+  Determinism determinism_;
   std::string isa_, numerics_;
   TurnLock pool_mu_;    // a model may be loaded while another runs
   ThreadPool pool_{1};  // packs weights
@@ -135,6 +135,8 @@ class CudaBackend final : public Backend {
   // Rows of the step, from the last layer's attention on those with logits: they say which kernels its matmuls take, also where an expert
   // has but a few of them.
   uint32_t class_rows_ = 0;
+  // The step's matmuls, and its attention row by row, take the kernels for few rows.
+  bool takes_few() const { return determinism_ == Determinism::kStrict || class_rows_ <= kFewRows; }
   std::unique_ptr<GemmLibrary> gemm_;  // null: own kernels
   RopeTable rope_tables_[2];
   uint32_t rope_last_ = 0;

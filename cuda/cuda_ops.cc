@@ -14,6 +14,17 @@ constexpr uint32_t kLibraryRows = 128;                            // above, a li
 constexpr uint64_t kDequantizedMax = 256ull << 20;                // elements of a weight, of which it wants a copy in f16
 uint32_t padded(uint32_t rows) { return (rows + 63) / 64 * 64; }  // gemm's tiles
 
+// fn(rows of the input, the first's index), kFewRows at a time.
+template <typename Fn>
+void by_few(const DeviceWeight& w, const MatmulInput& in, Fn&& fn) {
+  for (uint32_t first = 0; first < in.n; first += kFewRows) {
+    MatmulInput few = in;
+    few.x += uint64_t{first} * w.cols;
+    few.n = std::min(kFewRows, in.n - first);
+    fn(few, first);
+  }
+}
+
 }  // namespace
 
 template <typename T>
@@ -94,13 +105,19 @@ void CudaBackend::many_rows(const DeviceWeight& w, const float* bias, const Matm
 
 void CudaBackend::matmul(const Weight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) {
   const DeviceWeight& weight = view(w);
-  if (class_rows_ > kFewRows) return many_rows(weight, bias, in, accumulate, out);
-  cuda::matvec(&stream_, weight, bias, matvec_input(weight, in), accumulate, out);
+  if (!takes_few()) return many_rows(weight, bias, in, accumulate, out);
+  by_few(weight, in, [&](const MatmulInput& few, uint32_t first) {
+    cuda::matvec(&stream_, weight, bias, matvec_input(weight, few), accumulate, out + uint64_t{first} * weight.rows);
+  });
 }
 
 void CudaBackend::matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) {
   const DeviceWeight& weight = view(gate_up);
-  if (class_rows_ <= kFewRows) return cuda::matvec_act(&stream_, weight, device(act), matvec_input(weight, in), out);
+  if (takes_few()) {
+    return by_few(weight, in, [&](const MatmulInput& few, uint32_t first) {
+      cuda::matvec_act(&stream_, weight, device(act), matvec_input(weight, few), out + uint64_t{first} * (weight.rows / 2));
+    });
+  }
   float* both = reserve<float>(&gate_up_, uint64_t{in.n} * weight.rows);
   many_rows(weight, nullptr, in, /*accumulate=*/false, both);
   cuda::act_mul(&stream_, both, device(act), in.n, weight.rows / 2, out);
@@ -193,7 +210,8 @@ void CudaBackend::decode_rows(const KvGeometry& kv, const uint8_t* pool, uint32_
 void CudaBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params,
                             const float* q, uint32_t stride, float* out) {
   const DeviceAttention p{params.heads, params.scale, params.softcap, params.window};
-  if (step.n_rows() <= kFewRows || !prefill_supported(kv)) return decode_rows(kv, pool, layer, 0, step.n_rows(), p, q, stride, out);
+  const bool by_row = determinism_ == Determinism::kStrict || step.n_rows() <= kFewRows || !prefill_supported(kv);
+  if (by_row) return decode_rows(kv, pool, layer, 0, step.n_rows(), p, q, stride, out);
   for (const AttentionRun& few : arrays_.few_rows()) decode_rows(kv, pool, layer, few.first, few.n, p, q, stride, out);
   cuda::prefill_attention(&stream_, kv, pool, layer, arrays_.device(), arrays_.tiles(), arrays_.n_tiles(), p, q, stride, out);
 }

@@ -43,7 +43,8 @@
  * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state, burns no CPU when idle, and leaves the
  *     floating-point mode as it found it.
  * 11. Exactness. On the CPU the logits of a position depend on the model, the KV format and the tokens before it, and on nothing else:
- *     not on batching, chunking, block size, threads, instruction set, prefix hits, fork, or suspend and resume.
+ *     not on batching, chunking, block size, threads, instruction set, prefix hits, fork, or suspend and resume. On CUDA that holds with
+ *     KVRT_DETERMINISM_STRICT, and by default for suspend and resume: restored KV has the bits that it was saved with.
  * 12. Versions. SemVer. The library's soname is libkvrt.so.0. The store has its own format number; a store of a later format is refused
  *     and left as it is.
  *
@@ -293,6 +294,18 @@ enum {
   KVRT_DEVICE_AUTO = 3 /* CUDA where it opens, else the CPU, and the log says why (INFO) */
 };
 
+/* Which bits CUDA promises. A device has kernels for few rows and for many, which round differently. Restored KV is exact in each. */
+enum {
+  KVRT_DETERMINISM_DEFAULT = 0, /* BY_CLASS */
+  /* A row depends on no other row of its step, but on how many there are: few or many. What else generates, and how a prompt is cut into
+   * steps (prefill_chunk, step_ms_max, a prefix that is found), may change the last bits of a prompt's KV. */
+  KVRT_DETERMINISM_BY_CLASS = 1,
+  /* All of 11 above, as on the CPU: every row takes the kernels for few. Prompts are computed 16 rows at a time, several times slower; decodes
+   * take what they took. It has a numerics of its own. */
+  KVRT_DETERMINISM_STRICT = 2,
+  KVRT_DETERMINISM_NONE = 3 /* kernels may take the rows of a step together where that is faster */
+};
+
 /* May come on any thread and must not call kvrt. */
 typedef void (*kvrt_log_fn)(void* user, int32_t level, const char* text, size_t text_size);
 typedef void (*kvrt_free_fn)(void* user);
@@ -309,8 +322,7 @@ typedef struct kvrt_runtime_options {
   uint32_t device_index;      /* which of the driver's CUDA devices, from 0; past the last: UNSUPPORTED. INVALID with the CPU, but for 0 */
   const char* cuda_library;   /* path of libkvrt_cuda.so; NULL: the one beside libkvrt, else as the dynamic linker finds it */
   size_t cuda_library_size;
-  uint32_t nondeterministic; /* 1: CUDA's kernels may take the rows of a step together where that is faster: what else generates may then
-                                change the last bits of a session's logits. Nothing to the CPU */
+  uint32_t determinism; /* KVRT_DETERMINISM_* of CUDA; nothing to the CPU */
   uint32_t reserved;
 } kvrt_runtime_options;
 
@@ -319,7 +331,7 @@ typedef struct kvrt_runtime_props {
   uint32_t threads;
   char device[16];      /* "cpu", "cuda" */
   char isa[16];         /* the kernel table in use: "avx2", "sm_90" */
-  char numerics[16];    /* version of the arithmetic's definition: "cpu-3", "cuda-1-sm90" */
+  char numerics[16];    /* version of the arithmetic's definition: "cpu-3", "cuda-1-sm90", "cuda-1s-sm90" (strict) */
   char isa_tables[128]; /* every table built for the CPU, each with "ok", "not on this machine" or "differs from scalar" */
   char libraries[128];  /* "sqlite 3.40.1, zstd 1.5.4, ..." */
   /* Of CUDA; empty and 0 on the CPU: */

@@ -131,6 +131,7 @@ kvrt_status Chat::resume_or_open() {
   options.store = store_.get();
   options.autosave_name = name_.data();
   options.autosave_name_size = name_.size();
+  options.foreign_kv = flags_.accept_foreign_kv ? KVRT_FOREIGN_KV_ACCEPT : KVRT_FOREIGN_KV_RECOMPUTE;
   if (store_) options.autosave_tokens = kAutosaveTokens;  // within an answer; after it save() says how it went
   if (store_) {
     auto report = sized<kvrt_report>();

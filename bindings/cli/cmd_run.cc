@@ -63,6 +63,7 @@ kvrt_status Run::resume(const std::string& name, kvrt_session** raw) {
   auto options = sized<kvrt_session_options>();
   options.domain = flags.domain.empty() ? nullptr : flags.domain.data();
   options.domain_size = flags.domain.size();
+  options.foreign_kv = flags.accept_foreign_kv ? KVRT_FOREIGN_KV_ACCEPT : KVRT_FOREIGN_KV_RECOMPUTE;
   Progress bar("resuming");
   auto draw = [](void* user, const kvrt_event* event) -> int32_t {
     if (event->type == KVRT_EVENT_PROGRESS) static_cast<Progress*>(user)->update(event->done, event->total);

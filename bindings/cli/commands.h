@@ -12,7 +12,7 @@ struct RunFlags {
   uint32_t max_tokens = 64;
   std::string store, session, fork_from, domain;
   int64_t truncate = -1;
-  bool chat = false, no_save = false, digest = false, json = false;
+  bool accept_foreign_kv = false, chat = false, no_save = false, digest = false, json = false;
 };
 int cmd_run(const RunFlags& flags);
 
@@ -21,6 +21,7 @@ struct ChatFlags {
   SamplingFlags sampling;
   uint32_t max_tokens = 0;
   std::string store, session = "chat", system;
+  bool accept_foreign_kv = false;
 };
 int cmd_chat(const ChatFlags& flags);
 

@@ -70,7 +70,9 @@ kvrt_runtime_options runtime_options(const ModelFlags& flags) {
   options.device_index = flags.device_index;
   options.cuda_library = flags.cuda_library.empty() ? nullptr : flags.cuda_library.data();
   options.cuda_library_size = flags.cuda_library.size();
-  options.nondeterministic = flags.nondeterministic;
+  options.determinism = flags.determinism == "strict" ? KVRT_DETERMINISM_STRICT
+                        : flags.determinism == "none" ? KVRT_DETERMINISM_NONE
+                                                      : KVRT_DETERMINISM_BY_CLASS;
   return options;
 }
 

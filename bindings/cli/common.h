@@ -50,7 +50,7 @@ struct ModelFlags {
   uint32_t threads = 0, block_tokens = 0, prefill_chunk = 0, step_ms = 0;
   std::string isa, kv = "f16", cache_dir, device = "cpu", cuda_library;
   uint32_t device_index = 0;
-  bool nondeterministic = false;
+  std::string determinism = "by-class";
 };
 
 struct PromptFlags {  // one of the three

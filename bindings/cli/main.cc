@@ -31,7 +31,11 @@ void add_device(CLI::App* command, ModelFlags& flags) {
 
 void add_compute(CLI::App* command, ModelFlags& flags) {
   add_device(command, flags);
-  command->add_flag("--nondeterministic", flags.nondeterministic, "CUDA may be faster where last bits depend on what else runs");
+  command
+      ->add_option("--determinism", flags.determinism,
+                   "of CUDA's last bits: by-class; strict (as the CPU's, prompts take longer); none (they depend on what else runs)")
+      ->check(CLI::IsMember({"by-class", "strict", "none"}))
+      ->capture_default_str();
   command->add_option("--threads", flags.threads, "compute threads (0: the CPUs that affinity and cgroup leave)")
       ->check(CLI::Range(0, 256));
   command->add_option("--isa", flags.isa, "instruction set, when not the best")->check(CLI::IsMember({"scalar", "avx2", "avx512"}));
@@ -81,6 +85,10 @@ void on(CLI::App* command, const std::shared_ptr<Flags>& flags, int (*run)(const
   command->callback([flags, run, &code] { code = run(*flags); });
 }
 
+void add_foreign_kv(CLI::App* command, bool& accept) {
+  command->add_flag("--accept-foreign-kv", accept, "go on at once from KV that another device computed: last bits may differ from then on");
+}
+
 void define_run(CLI::App& app, int& code) {
   auto flags = std::make_shared<RunFlags>();
   auto* c = app.add_subcommand("run", "append a prompt, generate, and save the session");
@@ -91,6 +99,7 @@ void define_run(CLI::App& app, int& code) {
   c->add_option("-n", flags->max_tokens, "tokens to generate; 0 only computes the prompt and saves")->capture_default_str();
   c->add_option("--store", flags->store, "directory of saved sessions");
   c->add_option("--session", flags->session, "resumed where it exists, and saved to");
+  add_foreign_kv(c, flags->accept_foreign_kv);
   c->add_option("--fork-from", flags->fork_from, "session to copy; the copy is saved as --session");
   c->add_option("--domain", flags->domain, "sharing scope in the store");
   c->add_option("--truncate", flags->truncate, "first rewind to N tokens")->check(CLI::NonNegativeNumber);
@@ -110,6 +119,7 @@ void define_chat(CLI::App& app, int& code) {
   c->add_option("-n", flags->max_tokens, "tokens per answer at most (0: until the model ends it)");
   c->add_option("--store", flags->store, "directory of saved sessions");
   c->add_option("--session", flags->session, "name in the store")->capture_default_str();
+  add_foreign_kv(c, flags->accept_foreign_kv);
   c->add_option("--system", flags->system, "system message of a new session");
   on(c, flags, cmd_chat, code);
 }

@@ -55,10 +55,11 @@ Status read_device(const kvrt_runtime_options& o, kvrt::EngineOptions* out) {
   if (o.device > KVRT_DEVICE_AUTO) {
     return error(Code::kInvalid, Detail::kNone, "device is %u, expected KVRT_DEVICE_DEFAULT to KVRT_DEVICE_AUTO", o.device);
   }
-  if (o.nondeterministic > 1 || o.reserved) {
-    return error(Code::kInvalid, Detail::kNone, "kvrt_runtime_options: nondeterministic is %u, reserved %u, expected 0 or 1, 0",
-                 o.nondeterministic, o.reserved);
+  if (o.determinism > KVRT_DETERMINISM_NONE) {
+    return error(Code::kInvalid, Detail::kNone, "determinism is %u, expected KVRT_DETERMINISM_DEFAULT to KVRT_DETERMINISM_NONE",
+                 o.determinism);
   }
+  if (o.reserved) return error(Code::kInvalid, Detail::kNone, "kvrt_runtime_options: reserved is %u, expected 0", o.reserved);
   const bool cpu = o.device <= KVRT_DEVICE_CPU;
   if (cpu && o.device_index) {
     return error(Code::kInvalid, Detail::kNone, "device_index is %u: with the CPU as device, expected 0", o.device_index);
@@ -71,7 +72,9 @@ Status read_device(const kvrt_runtime_options& o, kvrt::EngineOptions* out) {
   }
   out->device = cpu ? kvrt::DeviceChoice::kCpu : o.device == KVRT_DEVICE_CUDA ? kvrt::DeviceChoice::kCuda : kvrt::DeviceChoice::kAuto;
   out->cuda.device = o.device_index;
-  out->cuda.nondeterministic = o.nondeterministic != 0;
+  out->cuda.determinism = o.determinism == KVRT_DETERMINISM_STRICT ? kvrt::Determinism::kStrict
+                          : o.determinism == KVRT_DETERMINISM_NONE ? kvrt::Determinism::kNone
+                                                                   : kvrt::Determinism::kByClass;
   return {};
 }
 

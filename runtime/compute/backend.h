@@ -205,19 +205,21 @@ struct CpuOptions {
 };
 Result<std::unique_ptr<Backend>> open_cpu(const CpuOptions& options, Log* log);
 
+// Of CUDA, as kvrt.h describes KVRT_DETERMINISM_*.
+enum class Determinism { kByClass, kStrict, kNone };
+
 struct CudaOptions {
-  uint32_t device = 0;            // index among the devices that the driver shows
-  std::string library;            // path of libkvrt_cuda; "": beside libkvrt, then as the dynamic linker finds it
-  bool nondeterministic = false;  // kernels may take the rows of a step together where that is faster
+  uint32_t device = 0;       // index among the devices that the driver shows
+  std::string library = {};  // path of libkvrt_cuda; "": beside libkvrt, then as the dynamic linker finds it
+  Determinism determinism = Determinism::kByClass;
 };
 // Loads the library on the first call. UNSUPPORTED where the library, the driver or a device is missing: the message says which, and
 // where it was looked for. DEVICE: the device is there and failed.
 Result<std::unique_ptr<Backend>> open_cuda(const CudaOptions& options, Log* log);
 
 // What libkvrt_cuda exports, as `kvrt_cuda_plugin`. It is of the same build as libkvrt: both carry KVRT_CUDA_PLUGIN_VERSION.
-#define KVRT_CUDA_PLUGIN_VERSION "0.1.0/1"
 struct CudaPlugin {
-  const char* version;  // KVRT_CUDA_PLUGIN_VERSION
+  const char* version;  // KVRT_CUDA_PLUGIN_VERSION of cmake/cuda.cmake: kvrt's version and a hash of these headers
   // The caller's to delete; null: *status says why.
   Backend* (*open)(const CudaOptions& options, Log* log, Status* status);
   // For doctor: driver and runtime versions, a line for each device. Fails as open does.

@@ -1,12 +1,18 @@
 // The arithmetics that this version's KV may come from: what Backend::numerics() may say, here or on another machine.
 #pragma once
 
-#include <span>
+#include <string>
+#include <vector>
 
 namespace kvrt {
 
-inline constexpr const char* kKnownNumerics[] = {"cpu-3",        "cuda-1-sm75",  "cuda-1-sm80",  "cuda-1-sm86",
-                                                 "cuda-1-sm87",  "cuda-1-sm89",  "cuda-1-sm90",  "cuda-1-sm100",
-                                                 "cuda-1-sm103", "cuda-1-sm110", "cuda-1-sm120", "cuda-1-sm121"};
+inline std::vector<std::string> known_numerics() {
+  std::vector<std::string> out = {"cpu-3"};
+  for (const char* cuda : {"cuda-1-sm", "cuda-1s-sm"}) {
+    for (const char* capability : {"75", "80", "86", "87", "89", "90", "100", "103", "110", "120", "121"})
+      out.push_back(std::string(cuda) + capability);
+  }
+  return out;
+}
 
 }  // namespace kvrt

@@ -20,8 +20,8 @@ Status ModelHost::adopt_foreign(const SessionOptions& options, const SessionOut&
   Session& s = *session;
   if (saved.root == s.root) return {};
   std::vector<BlockKey> roots;
-  for (const char* numerics : kKnownNumerics) {
-    KVRT_ASSIGN(BlockKey root, root_for(options, numerics));
+  for (const std::string& numerics : known_numerics()) {
+    KVRT_ASSIGN(BlockKey root, root_for(options, numerics.c_str()));
     roots.push_back(root);
   }
   bool known = std::find(roots.begin(), roots.end(), saved.root) != roots.end();

@@ -57,7 +57,8 @@ static void on_the_cpu(void) {
   for (uint32_t device = KVRT_DEVICE_DEFAULT; device <= KVRT_DEVICE_CPU; ++device) {
     struct lines log;
     kvrt_runtime* rt = NULL;
-    EXPECT_STATUS(open_on((kvrt_runtime_options){.device = device, .nondeterministic = 1}, KVRT_CUDA_STUB, &log, &rt), KVRT_OK);
+    EXPECT_STATUS(open_on((kvrt_runtime_options){.device = device, .determinism = KVRT_DETERMINISM_NONE}, KVRT_CUDA_STUB, &log, &rt),
+                  KVRT_OK);
     const kvrt_runtime_props p = props_of(rt);
     EXPECT(strcmp(p.device, "cpu") == 0 && !p.device_name[0] && !p.devices[0] && !p.device_memory && !p.device_memory_free,
            "device %s, name \"%s\", devices \"%s\"", p.device, p.device_name, p.devices);
@@ -72,7 +73,7 @@ static void wrong_arguments(void) {
   BAD("runtime_open", "device 4", open_and_close((kvrt_runtime_options){.device = 4}, NULL));
   EXPECT(strstr(last_message(), "device is 4") != NULL, "%s", last_message());
   BAD("runtime_open", "device UINT32_MAX", open_and_close((kvrt_runtime_options){.device = UINT32_MAX}, NULL));
-  BAD("runtime_open", "nondeterministic 2", open_and_close((kvrt_runtime_options){.nondeterministic = 2}, NULL));
+  BAD("runtime_open", "determinism 4", open_and_close((kvrt_runtime_options){.determinism = 4}, NULL));
   BAD("runtime_open", "reserved 1", open_and_close((kvrt_runtime_options){.reserved = 1}, NULL));
   BAD("runtime_open", "device_index 1 of the default", open_and_close((kvrt_runtime_options){.device_index = 1}, NULL));
   EXPECT(strstr(last_message(), "device_index is 1") != NULL, "%s", last_message());
@@ -131,7 +132,7 @@ static void on_the_stub(void) {
   struct lines log;
   kvrt_runtime* rt = NULL;
   EXPECT_STATUS(open_on((kvrt_runtime_options){.device = KVRT_DEVICE_CUDA}, KVRT_CUDA_STUB, &log, &rt), KVRT_OK);
-  EXPECT(strstr(log.text, "stub: device 0, deterministic") != NULL, "log: %s", log.text);
+  EXPECT(strstr(log.text, "stub: device 0, determinism 0") != NULL, "log: %s", log.text);
   const kvrt_runtime_props p = props_of(rt);
   EXPECT(strcmp(p.devices, "driver 1.2, runtime 1.3\n0: stub\n" KVRT_CUDA_STUB) == 0, "devices: %s", p.devices);
   char path[kPathMax];
@@ -145,8 +146,10 @@ static void on_the_stub(void) {
   kvrt_session_close(s);
   kvrt_model_release(model);
   kvrt_runtime_release(rt);
-  EXPECT_STATUS(open_on((kvrt_runtime_options){.device = KVRT_DEVICE_CUDA, .nondeterministic = 1}, KVRT_CUDA_STUB, &log, &rt), KVRT_OK);
-  EXPECT(strstr(log.text, "nondeterministic") != NULL, "log: %s", log.text);
+  EXPECT_STATUS(
+      open_on((kvrt_runtime_options){.device = KVRT_DEVICE_CUDA, .determinism = KVRT_DETERMINISM_NONE}, KVRT_CUDA_STUB, &log, &rt),
+      KVRT_OK);
+  EXPECT(strstr(log.text, "determinism 2") != NULL, "log: %s", log.text);
   kvrt_runtime_release(rt);
 }
 

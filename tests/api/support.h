@@ -152,7 +152,7 @@ static inline int find_real(char path[kPathMax]) {
   return access(path, R_OK) == 0;
 }
 
-// KVRT_TEST_CUDA_LIBRARY: the libkvrt_cuda.so whose device computes, so that any test runs on one.
+// KVRT_TEST_CUDA_LIBRARY: the libkvrt_cuda.so whose device computes, so that any test runs on one; KVRT_TEST_CUDA_STRICT: to the bit.
 static inline kvrt_runtime* open_runtime(uint32_t threads, uint32_t isa) {
   const char* cuda = getenv("KVRT_TEST_CUDA_LIBRARY");
   kvrt_runtime_options o;
@@ -160,6 +160,7 @@ static inline kvrt_runtime* open_runtime(uint32_t threads, uint32_t isa) {
   o.threads = threads;
   o.isa = cuda ? KVRT_ISA_DEFAULT : isa;
   o.device = cuda ? KVRT_DEVICE_CUDA : KVRT_DEVICE_DEFAULT;
+  if (getenv("KVRT_TEST_CUDA_STRICT")) o.determinism = KVRT_DETERMINISM_STRICT;
   o.cuda_library = cuda;
   o.cuda_library_size = cuda ? strlen(cuda) : 0;
   kvrt_runtime* rt = NULL;

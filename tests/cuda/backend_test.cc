@@ -9,8 +9,8 @@
 namespace kvrt::test {
 namespace {
 
-std::unique_ptr<Backend> cuda_backend() {
-  auto opened = cuda::CudaBackend::open({}, nullptr);
+std::unique_ptr<Backend> cuda_backend(Determinism determinism = Determinism::kByClass) {
+  auto opened = cuda::CudaBackend::open({.determinism = determinism}, nullptr);
   EXPECT_TRUE(opened.is_ok()) << opened.status().message();
   return std::move(opened).value();
 }
@@ -50,6 +50,7 @@ TEST_P(CudaGolden, ChunksAndGraphsDoNotShow) {
   EXPECT_EQ(alone, runner.logits(golden, 7));
   EXPECT_EQ(alone, runner.logits(golden, 16));
   EXPECT_EQ(runner.logits(golden, 32), runner.logits(golden, 96));
+  EXPECT_EQ(alone, Runner(GetParam().model, cuda_backend(Determinism::kStrict)).logits(golden, 55));  // strict: nor on how many they are
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, CudaGolden,

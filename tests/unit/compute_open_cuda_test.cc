@@ -17,7 +17,7 @@ struct Lines final : Log {
   std::string all;
 };
 
-Status open_status(const std::string& library, uint32_t device = 0) { return open_cuda({device, library, false}, nullptr).take_status(); }
+Status open_status(const std::string& library, uint32_t device = 0) { return open_cuda({device, library}, nullptr).take_status(); }
 
 void expect(const Status& status, Code code, const std::vector<std::string>& parts) {
   EXPECT_EQ(code_name(status.code()), code_name(code)) << status.message();
@@ -26,7 +26,7 @@ void expect(const Status& status, Code code, const std::vector<std::string>& par
 
 TEST(OpenCuda, MissingLibrary) {
   expect(open_status("/nowhere/libkvrt_cuda.so"), Code::kUnsupported, {"/nowhere/libkvrt_cuda.so", "No such file"});
-  expect(describe_cuda({0, "/nowhere/libkvrt_cuda.so", false}).take_status(), Code::kUnsupported, {"/nowhere/libkvrt_cuda.so"});
+  expect(describe_cuda({0, "/nowhere/libkvrt_cuda.so"}).take_status(), Code::kUnsupported, {"/nowhere/libkvrt_cuda.so"});
 }
 
 // This program lies where no libkvrt_cuda does.
@@ -57,11 +57,11 @@ TEST(OpenCuda, AnotherBuild) {
 
 TEST(OpenCuda, Opens) {
   Lines log;
-  auto backend = open_cuda({0, KVRT_CUDA_STUB, true}, &log);
+  auto backend = open_cuda({0, KVRT_CUDA_STUB, Determinism::kNone}, &log);
   ASSERT_TRUE(backend.is_ok()) << backend.status().message();
-  EXPECT_NE(log.all.find("device 0, nondeterministic"), std::string::npos) << log.all;
+  EXPECT_NE(log.all.find("device 0, determinism 2"), std::string::npos) << log.all;
   EXPECT_TRUE((*backend)->alloc(64, false).is_ok());
-  auto text = describe_cuda({0, KVRT_CUDA_STUB, false});
+  auto text = describe_cuda({0, KVRT_CUDA_STUB});
   ASSERT_TRUE(text.is_ok());
   EXPECT_EQ(*text, std::string("driver 1.2, runtime 1.3\n0: stub\n") + KVRT_CUDA_STUB);
 }
@@ -77,7 +77,7 @@ TEST(OpenCuda, ManyThreads) {
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([i] {
       for (int k = 0; k < 20; ++k) {
-        EXPECT_TRUE(open_cuda({0, KVRT_CUDA_STUB, false}, nullptr).is_ok());
+        EXPECT_TRUE(open_cuda({0, KVRT_CUDA_STUB}, nullptr).is_ok());
         expect(open_status(i % 2 ? KVRT_CUDA_STUB_OLD : KVRT_CUDA_STUB_OTHER), Code::kIncompatible, {});
       }
     });

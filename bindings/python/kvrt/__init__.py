@@ -7,7 +7,7 @@
 
 Every handle closes with its with block, in any order. A failed call raises kvrt.Error, or the subclass of its status class.
 """
-from ._enums import Codec, Device, Durability, EventType, ForeignKv, Isa, KvFormat, Logits, Reason, Reply, ReuseStopped, State
+from ._enums import Codec, Determinism, Device, Durability, EventType, ForeignKv, Isa, KvFormat, Logits, Reason, Reply, ReuseStopped, State
 from ._errors import (Busy, Cancelled, Conflict, Corrupt, Detail, DeviceFailed, Error, Incompatible, Internal, Invalid, IOFailed,
                       LimitExceeded, NoMemory, NoSpace, NotFound, Status, TooSmall, Unsupported)
 from ._abi import lib as _lib
@@ -29,7 +29,7 @@ def library_version() -> str:
 
 
 __all__ = [
-    "AppendInfo", "AsyncGeneration", "Autosave", "Busy", "Cancelled", "Codec", "Conflict", "Corrupt", "Detail", "Device", "DeviceFailed", "Durability", "Error", "Event",
+    "AppendInfo", "AsyncGeneration", "Autosave", "Busy", "Cancelled", "Codec", "Conflict", "Corrupt", "Detail", "Determinism", "Device", "DeviceFailed", "Durability", "Error", "Event",
     "EventType", "ForeignKv", "GcReport", "GenerateOptions", "Generation", "IOFailed", "Incompatible", "Internal", "Invalid", "Isa", "KvFormat",
     "LimitExceeded", "Logits", "Message", "Metrics", "Model", "ModelInfo", "NoMemory", "NoSpace", "NotFound", "Plan", "Reason", "RepairOutcome", "RepairReport", "Reply", "Report",
     "ReuseStopped", "Runtime", "RuntimeInfo", "Sampler", "SaveReport", "Session", "SessionInfo", "State", "Status", "Store", "StoreEntry",

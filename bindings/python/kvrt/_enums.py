@@ -60,6 +60,13 @@ class Device(_Open):
     AUTO = 3
 
 
+class Determinism(_Open):
+    DEFAULT = 0
+    BY_CLASS = 1
+    STRICT = 2
+    NONE = 3
+
+
 class Isa(_Open):
     DEFAULT = 0
     SCALAR = 1

@@ -1,0 +1,34 @@
+#!/bin/sh
+# cuda.sh KVRT PYTHON TINY LIBRARY: the program's options of a CUDA device, on the emulated one that LIBRARY is.
+set -eu
+. "$(dirname "$0")/lib.sh"
+kvrt=$1 python=$2 model=$3/llama_gqa_q4_1.gguf library=$4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+json() { "$python" -c 'import json, sys; j = json.loads(open("out").readlines()[-1]); print(eval(sys.argv[1]))' "$1"; }
+on_cuda() { exits 0 run -m "$model" --device cuda --cuda-library "$library" --json --digest "$@"; }
+tokens=1$(seq -s '' -f ',%.0f' 4 2 90)
+
+exits 0 doctor --cuda-library "$library"
+grep -q '^ok .*cuda.*works' out || fail "doctor: $(cat out)"
+exits 0 doctor --cuda-library "$work/none.so"
+grep -q "cuda.*$work/none.so" out || fail "doctor without a library: $(cat out)"
+exits 14 run -m "$model" --device cuda --cuda-library "$work/none.so" --tokens 1,2
+grep -q "$work/none.so" err || fail "no library: $(cat err)"
+
+on_cuda --tokens "$tokens" -n 6 --determinism strict
+whole=$(json 'j["logits_sha256"]')
+on_cuda --tokens "$tokens" -n 6 --determinism strict --prefill-chunk 3
+is "$whole" "$(json 'j["logits_sha256"]')" "strict: logits in other steps"
+
+# What the CPU has saved is computed again, or taken as it is.
+exits 0 run -m "$model" --tokens "$tokens" -n 6 --store store --session ann --json
+greedy=$(json 'j["tokens"]')
+on_cuda --tokens "$tokens" -n 6
+is "$greedy" "$(json 'j["tokens"]')" "greedy tokens on the device"
+on_cuda --tokens 7,8 -n 2 --store store --session ann --no-save
+is "0 other_numerics" "$(json 'str(j["reused_disk"]) + " " + j["reuse_stopped"]')" "the CPU's KV"
+on_cuda --tokens 7,8 -n 2 --store store --session ann --no-save --accept-foreign-kv
+is True "$(json 'j["reused_disk"] > 40')" "the CPU's KV, accepted: $(cat out)"
+echo "cli cuda: ok"
