@@ -68,10 +68,19 @@ Status CudaBackend::download(std::span<uint8_t> host, const uint8_t* device) {
   return {};
 }
 
-void CudaBackend::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) {
+// Together, but for one that needs what another has written, or writes what it has read.
+void CudaBackend::copy(std::span<const BlockPair> pairs, uint64_t bytes) {
   Status usable = context_->use();
   if (!usable.is_ok()) return fail(std::move(usable));
-  stream_.check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_.handle));
+  while (!pairs.empty()) {
+    size_t n = 1;
+    const auto waits = [&](const BlockPair& before) {
+      return pairs[n].from == before.to || pairs[n].to == before.from || pairs[n].to == before.to;
+    };
+    while (n < pairs.size() && n < kCopyPairs && std::none_of(pairs.begin(), pairs.begin() + static_cast<ptrdiff_t>(n), waits)) ++n;
+    copy_blocks(&stream_, pairs.first(n), bytes);
+    pairs = pairs.subspan(n);
+  }
 }
 
 void CudaBackend::clear(uint8_t* device, uint64_t bytes) {

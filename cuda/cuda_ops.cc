@@ -59,8 +59,8 @@ void CudaBackend::gather_logits_rows(const Step& step, uint32_t width, float* x)
   cuda::gather_rows(&stream_, x, arrays_.device().logits_rows, class_rows_, width, x);
 }
 
-void CudaBackend::top_rows(const float* logits, uint32_t rows, uint32_t vocab, TopLogit* out) {
-  cuda::top_rows(&stream_, logits, rows, vocab, out);
+void CudaBackend::draw_rows(const Step& step, const float* logits, uint32_t vocab, DrawnToken* out) {
+  cuda::draw_rows(&stream_, logits, static_cast<uint32_t>(step.draws.size()), vocab, arrays_.device().draws, out);
 }
 
 // ---- matmuls

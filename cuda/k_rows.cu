@@ -1,4 +1,6 @@
 // Elementwise ops and norms of rows, in the CPU's orders: equal to its results bit for bit (runtime/compute/NUMERICS.md §1, §4).
+#include <algorithm>
+
 #include "cuda/device.h"
 #include "cuda/kernels.h"
 
@@ -111,10 +113,14 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+struct Pairs {
+  BlockPair pair[kCopyPairs];
+};
+
 // `pieces` of 16 bytes of each pair, kCopyUnroll to a thread, `parts` blocks to a pair. Bytes: 2 * 16 * pieces a pair.
-__global__ void __launch_bounds__(kThreads) copy_pairs(const BlockPair* pairs, uint64_t pieces, uint32_t parts) {
+__global__ void __launch_bounds__(kThreads) copy_pairs(const Pairs pairs, uint64_t pieces, uint32_t parts) {
   grid_wait();
-  const BlockPair pair = pairs[blockIdx.x / parts];
+  const BlockPair pair = pairs.pair[blockIdx.x / parts];
   const auto* from = reinterpret_cast<const uint4*>(pair.from);
   auto* to = reinterpret_cast<uint4*>(pair.to);
   const uint64_t first = uint64_t{blockIdx.x % parts} * kThreads * kCopyUnroll + threadIdx.x;
@@ -152,10 +158,13 @@ void gather_rows(Stream* stream, const float* x, const uint32_t* rows, uint32_t 
          width, out);
 }
 
-void copy_blocks(Stream* stream, const BlockPair* pairs, uint32_t count, uint64_t bytes) {
+void copy_blocks(Stream* stream, std::span<const BlockPair> pairs, uint64_t bytes) {
+  const auto count = static_cast<uint32_t>(pairs.size());
+  Pairs listed{};
+  std::copy(pairs.begin(), pairs.end(), listed.pair);
   const uint64_t pieces = bytes / sizeof(uint4), per_block = uint64_t{kThreads} * kCopyUnroll;
   const auto parts = static_cast<uint32_t>((pieces + per_block - 1) / per_block);
-  launch(copy_pairs, dim3(count * parts), dim3(kThreads), 0, stream, pairs, pieces, parts);
+  launch(copy_pairs, dim3(count * parts), dim3(kThreads), 0, stream, listed, pieces, parts);
 }
 
 }  // namespace kvrt::cuda

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "cuda/launch.h"
 #include "runtime/compute/quant_format.h"
@@ -26,6 +27,7 @@ struct DeviceStep {
   const int32_t* tables = nullptr;        // pool block of positions [i * block_tokens, (i + 1) * block_tokens)
   const uint32_t* stores = nullptr;       // [rows] 0: the row's K and V are in the pool already
   const uint32_t* logits_rows = nullptr;  // [n_logits] ascending
+  const Draw* draws = nullptr;            // [n_logits] where the step has them
 };
 
 // ---- weights: 16-row panels, as the CPU's (runtime/compute/NUMERICS.md §9)
@@ -63,14 +65,12 @@ void rope_table(Stream* stream, const int32_t* positions, uint32_t rows, const d
 // Rotates `heads` heads of head_dim at x + row * stride.
 void rope(Stream* stream, const float* cos, const float* sin, uint32_t pairs, RopeStyle style, uint32_t rows, uint32_t heads,
           uint32_t head_dim, uint32_t stride, float* x);
-// n bytes (a multiple of 16) of each pair: to[i] = from[i]. Blocks that were shared become private.
-struct BlockPair {
-  uint8_t* to;
-  const uint8_t* from;
-};
-void copy_blocks(Stream* stream, const BlockPair* pairs, uint32_t count, uint64_t bytes);
-// Each row's largest element, the lowest index of several, and log(sum of exp(x - largest)) + largest; `finite` 0: a NaN or an infinity.
-void top_rows(Stream* stream, const float* logits, uint32_t rows, uint32_t vocab, TopLogit* out);
+// `bytes` (a multiple of 16) of up to kCopyPairs pairs, of which none reads or writes what another one writes: blocks that were shared become
+// private.
+inline constexpr uint32_t kCopyPairs = 64;
+void copy_blocks(Stream* stream, std::span<const BlockPair> pairs, uint64_t bytes);
+// A token of each row, as its Draw asks for; draws null: the largest.
+void draw_rows(Stream* stream, const float* logits, uint32_t rows, uint32_t vocab, const Draw* draws, DrawnToken* out);
 
 // ---- matmuls (k_quantize.cu, k_matvec.cu, k_gemm.cu)
 

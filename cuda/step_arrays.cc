@@ -22,14 +22,15 @@ StepArrays::Layout StepArrays::lay_out(uint64_t rows_max, uint64_t tables) {
   at.tables_at = at.positions + aligned(rows_max * sizeof(int32_t));
   at.stores = at.tables_at + aligned(rows_max * sizeof(uint32_t));
   at.logits_rows = at.stores + aligned(rows_max * sizeof(uint32_t));
-  at.tiles = at.logits_rows + aligned(rows_max * sizeof(uint32_t));
+  at.draws = at.logits_rows + aligned(rows_max * sizeof(uint32_t));
+  at.tiles = at.draws + aligned(kLogitsRowsMax * sizeof(Draw));
   at.tables = at.tiles + aligned(rows_max * sizeof(PrefillTile));
   at.end = at.tables + tables * sizeof(int32_t);
   return at;
 }
 
 Status StepArrays::put(DeviceContext* context, Stream* stream, const Step& step, bool* moved) {
-  KVRT_CHECK(step.n_rows() <= kStepRowsMax);
+  KVRT_CHECK(step.n_rows() <= kStepRowsMax && step.draws.size() <= kLogitsRowsMax);
   uint64_t tables = 0;
   for (const StepSeq& seq : step.seqs) tables += seq.n_blocks;
   *moved = tables > tables_max_ || !memory_;
@@ -50,6 +51,7 @@ Status StepArrays::put(DeviceContext* context, Stream* stream, const Step& step,
   device_.tables_at = reinterpret_cast<const uint32_t*>(place(at.tables_at));
   device_.stores = reinterpret_cast<const uint32_t*>(place(at.stores));
   device_.logits_rows = reinterpret_cast<const uint32_t*>(place(at.logits_rows));
+  device_.draws = reinterpret_cast<const Draw*>(place(at.draws));
   device_.tables = reinterpret_cast<const int32_t*>(place(at.tables));
   tiles_ = reinterpret_cast<const PrefillTile*>(place(at.tiles));
   const cudaError_t queued = cudaMemcpyAsync(memory_->data(), host_->data(), at.end, cudaMemcpyHostToDevice, stream->handle);
@@ -62,6 +64,7 @@ void StepArrays::pack(const Step& step, const Layout& at) {
   std::copy(step.tokens.begin(), step.tokens.end(), reinterpret_cast<int32_t*>(host + at.tokens));
   std::copy(step.positions.begin(), step.positions.end(), reinterpret_cast<int32_t*>(host + at.positions));
   std::copy(step.logits_rows.begin(), step.logits_rows.end(), reinterpret_cast<uint32_t*>(host + at.logits_rows));
+  std::copy(step.draws.begin(), step.draws.end(), reinterpret_cast<Draw*>(host + at.draws));
   auto* tables_at = reinterpret_cast<uint32_t*>(host + at.tables_at);
   auto* stores = reinterpret_cast<uint32_t*>(host + at.stores);
   auto* tables = reinterpret_cast<int32_t*>(host + at.tables);

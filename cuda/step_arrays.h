@@ -28,7 +28,7 @@ class StepArrays {
 
  private:
   struct Layout {
-    uint64_t tokens, positions, tables_at, stores, logits_rows, tiles, tables, end;
+    uint64_t tokens, positions, tables_at, stores, logits_rows, draws, tiles, tables, end;
   };
   static Layout lay_out(uint64_t rows_max, uint64_t tables);
   void pack(const Step& step, const Layout& at);

@@ -117,8 +117,8 @@ class Backend {
   virtual Status upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) = 0;
   // Complete on return. Any thread: what a step still writes is not waited for.
   virtual Status download(std::span<uint8_t> host, const uint8_t* device) = 0;
-  // In order with the ops.
-  virtual void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) = 0;
+  // In order with the ops: `bytes` (a multiple of 16) of each pair, one after the other.
+  virtual void copy(std::span<const BlockPair> pairs, uint64_t bytes) = 0;
   virtual void clear(uint8_t* device, uint64_t bytes) = 0;  // to zeros
   // Waits for all that was queued. The first error since the last call: then nothing that was queued counts as done.
   virtual Status sync() = 0;
@@ -164,8 +164,8 @@ class Backend {
   virtual void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) = 0;
   // x's rows become those whose logits are wanted.
   virtual void gather_logits_rows(const Step& step, uint32_t width, float* x) = 0;
-  // Of each of the rows of logits; where the backend is not unified.
-  virtual void top_rows(const float* logits, uint32_t rows, uint32_t vocab, TopLogit* out) = 0;
+  // A token of each of the rows of logits, by step.draws; where the backend is not unified.
+  virtual void draw_rows(const Step& step, const float* logits, uint32_t vocab, DrawnToken* out) = 0;
   // n floats for the host; there after sync.
   virtual void fetch(const float* x, uint64_t n, float* host) = 0;
 

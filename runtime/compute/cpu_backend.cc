@@ -43,7 +43,9 @@ Status CpuBackend::download(std::span<uint8_t> host, const uint8_t* device) {
   return {};
 }
 void CpuBackend::clear(uint8_t* device, uint64_t bytes) { std::memset(device, 0, bytes); }
-void CpuBackend::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) { std::memmove(to, from, bytes); }
+void CpuBackend::copy(std::span<const BlockPair> pairs, uint64_t bytes) {
+  for (const BlockPair& pair : pairs) std::memcpy(pair.to, pair.from, bytes);
+}
 
 void CpuBackend::embed(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) {
   const auto& weight = static_cast<const PanelWeight&>(table);

@@ -32,7 +32,7 @@ class CpuBackend final : public Backend {
   void device_memory(uint64_t* total, uint64_t* free) const override;
   Status upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) override;
   Status download(std::span<uint8_t> host, const uint8_t* device) override;
-  void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) override;
+  void copy(std::span<const BlockPair> pairs, uint64_t bytes) override;
   void clear(uint8_t* device, uint64_t bytes) override;
   Status sync() override { return {}; }
   Result<std::vector<std::unique_ptr<Weight>>> make_weights(std::span<const TensorStack> stacks, const WeightLoad& load) override;
@@ -56,7 +56,7 @@ class CpuBackend final : public Backend {
   void add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) override;
   void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) override;
   void gather_logits_rows(const Step& step, uint32_t width, float* x) override;
-  void top_rows(const float*, uint32_t, uint32_t, TopLogit*) override { KVRT_CHECK(!unified()); }
+  void draw_rows(const Step&, const float*, uint32_t, DrawnToken*) override { KVRT_CHECK(!unified()); }
   void fetch(const float* x, uint64_t n, float* host) override;
   void by_rows(uint32_t rows, const std::function<void(uint32_t first, uint32_t n)>& fn) override;
   void run(const StepRun& step, const std::function<void()>& fn) override;

@@ -15,21 +15,35 @@ struct StepSeq {
   bool store_kv = true;             // false: every position of these rows has its KV already (last-token query)
 };
 
+// How a token is drawn from a row of logits: what runtime/engine/sampler.h says of temperature, top_k, top_p and min_p, ready for a device.
+struct Draw {
+  float scale = 0;     // a token's weight is 2^((logit - largest) * scale); 0: the largest is taken, the lowest id of several
+  float ones = 0;      // the weight 1 as an integer
+  uint32_t top_k = 0;  // 0: off
+  float top_p = 0;     // 0: off
+  double lowest = 0;   // log2(min_p); -infinity: off
+  double chance = 0;   // the random number in [0, 1)
+};
+
+struct DrawnToken {
+  int32_t token;
+  float logprob;    // of the row as it is: no temperature, no cut
+  uint32_t finite;  // 0: the row holds a NaN or an infinity, the rest means nothing
+};
+
 struct Step {
   std::span<const StepSeq> seqs;          // in row order, covering every row
   std::span<const int32_t> tokens;        // [rows]
   std::span<const int32_t> positions;     // [rows]
   std::span<const uint32_t> logits_rows;  // rows whose logits are wanted, ascending
-  bool top_only = false;                  // of them only what TopLogit says, where the host does not reach the device's memory
+  std::span<const Draw> draws = {};       // of each of them, where the device draws tokens and the host gets no logits; else empty
   uint32_t n_rows() const { return static_cast<uint32_t>(tokens.size()); }
 };
 
-// What a greedy sampler needs of a row of logits.
-struct TopLogit {
-  int32_t token;    // of the largest, the lowest id of several
-  float logit;      // that one
-  float log_sum;    // log(sum of exp(logit)): the token's logprob is logit - log_sum
-  uint32_t finite;  // 0: the row holds a NaN or an infinity, the rest means nothing
+// A block, and what becomes its copy.
+struct BlockPair {
+  uint8_t* to;
+  const uint8_t* from;
 };
 
 // What K and V are rounded to when they are stored (NUMERICS.md §7).

@@ -265,14 +265,19 @@ bool ModelHost::run_step(std::unique_lock<std::mutex>& lock) {
   return ran;
 }
 
-// A device samples where the largest logit is all that is asked for: its host then does not wait for the rows.
-bool ModelHost::top_only(const StepPlan& plan) const {
-  if (engine_->backend()->unified()) return false;
-  return std::all_of(plan.seqs.begin(), plan.seqs.end(), [](const PlannedSeq& seq) {
+// A device draws the tokens where each is drawn from its row of logits alone: the host then does not wait for the rows.
+void ModelHost::plan_draws(const StepPlan& plan) {
+  draws_.clear();
+  if (engine_->backend()->unified()) return;
+  draws_.resize(plan.logits_rows.size());
+  for (const PlannedSeq& seq : plan.seqs) {
+    if (seq.logit_rows == 0) continue;
     const Generation& g = *seq.session->generation;
     const GenerateOptions& o = g.options;
-    return seq.logit_rows == 0 || (!o.prefill_only && !o.host_samples && !o.emit_logits && !g.matcher && takes_largest(o.sampling));
-  });
+    const auto draw = device_draw(o.sampling, dims_.vocab, seq.end);
+    if (o.prefill_only || o.host_samples || o.emit_logits || g.matcher || !draw) return draws_.clear();
+    draws_[seq.first_logit] = *draw;
+  }
 }
 
 Status ModelHost::compute(StepPlan* plan) {
@@ -280,19 +285,22 @@ Status ModelHost::compute(StepPlan* plan) {
   Backend* backend = engine_->backend();
   backend->set_threads(engine_->threads());
   for (BlockId block : plan->clears) backend->clear(block_data(block), kv_.block_bytes());
-  for (const BlockCopy& copy : plan->copies) backend->copy(block_data(copy.to), block_data(copy.from), kv_.block_bytes());
-  plan->step.top_only = top_only(*plan);
-  KVRT_TRY(runner_->run(plan->step, pool_buffer_->data(), logits_.data(), tops_));
+  std::vector<BlockPair> copies;
+  for (const BlockCopy& copy : plan->copies) copies.push_back({block_data(copy.to), block_data(copy.from)});
+  backend->copy(copies, kv_.block_bytes());
+  plan_draws(*plan);
+  plan->step.draws = draws_;
+  KVRT_TRY(runner_->run(plan->step, pool_buffer_->data(), logits_.data(), drawn_));
   plan->samples.resize(plan->logits_rows.size());
   for (const PlannedSeq& seq : plan->seqs) {
     const GenerateOptions& o = seq.session->generation->options;
     if (o.prefill_only || seq.logit_rows == 0) continue;
-    if (plan->step.top_only) {
-      const TopLogit& top = tops_[seq.first_logit];
+    if (!draws_.empty()) {
+      const DrawnToken& drawn = drawn_[seq.first_logit];
       Sample& chosen = plan->samples[seq.first_logit];
-      chosen.token = top.token;
-      chosen.logprob = top.logit - top.log_sum;
-      chosen.finite = top.finite != 0;
+      chosen.token = drawn.token;
+      chosen.logprob = drawn.logprob;
+      chosen.finite = drawn.finite != 0;
       continue;
     }
     size_t vocab = dims_.vocab;

@@ -52,8 +52,8 @@ class ForwardRunner final : public StepRunner {
  public:
   ForwardRunner(const Model& model, Backend* backend, const KvGeometry& kv, std::unique_ptr<ForwardScratch> scratch)
       : model_(model), backend_(backend), kv_(kv), scratch_(std::move(scratch)) {}
-  Status run(const Step& step, uint8_t* pool, float* logits, TopLogit* tops) override {
-    forward(model_, backend_, kv_, pool, step, scratch_.get(), logits, tops);
+  Status run(const Step& step, uint8_t* pool, float* logits, DrawnToken* drawn) override {
+    forward(model_, backend_, kv_, pool, step, scratch_.get(), logits, drawn);
     return backend_->sync();
   }
   uint64_t bytes() const override { return scratch_->bytes(); }
@@ -156,8 +156,8 @@ Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunn
   // Its pages on their first use: few steps want many rows.
   KVRT_ASSIGN(logits_buffer_, engine_->backend()->alloc_host(logits_bytes(d)));
   logits_ = {reinterpret_cast<float*>(logits_buffer_->data()), logits_bytes(d) / sizeof(float)};
-  KVRT_ASSIGN(tops_buffer_, engine_->backend()->alloc_host(kLogitsRowsMax * sizeof(TopLogit)));
-  tops_ = reinterpret_cast<TopLogit*>(tops_buffer_->data());
+  KVRT_ASSIGN(drawn_buffer_, engine_->backend()->alloc_host(kLogitsRowsMax * sizeof(DrawnToken)));
+  drawn_ = reinterpret_cast<DrawnToken*>(drawn_buffer_->data());
   step_ms_max_ = options.step_ms_max ? options.step_ms_max : kStepMsDefault;
   SchedulerLimits limits;
   limits.context = d.context;

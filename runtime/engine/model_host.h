@@ -32,8 +32,8 @@ class StepRunner {
  public:
   virtual ~StepRunner() = default;
   // KV into the blocks of `pool`; logits [step.logits_rows.size(), vocab]. One thread at a time. After an error neither counts as written.
-  // With step.top_only, of a device whose memory the host does not reach, `tops` instead of logits.
-  virtual Status run(const Step& step, uint8_t* pool, float* logits, TopLogit* tops) = 0;
+  // With step.draws, of a device whose memory the host does not reach, `drawn` instead of logits.
+  virtual Status run(const Step& step, uint8_t* pool, float* logits, DrawnToken* drawn) = 0;
   virtual uint64_t bytes() const = 0;  // of its scratch memory
 };
 
@@ -193,7 +193,7 @@ class ModelHost {
   bool run_step(std::unique_lock<std::mutex>& lock);
   void ring(std::unique_lock<std::mutex>& lock);
   void stop(Session* session);
-  bool top_only(const StepPlan& plan) const;
+  void plan_draws(const StepPlan& plan);
   Status compute(StepPlan* plan);
   bool take_event(Session* session, Event* event, Status* failure);
   void take_done(Session* session);
@@ -244,8 +244,9 @@ class ModelHost {
   std::unique_ptr<StepRunner> runner_;  // null: no weights, no sessions
   std::unique_ptr<Buffer> logits_buffer_;
   std::span<float> logits_;  // of the running step; the leader's
-  std::unique_ptr<Buffer> tops_buffer_;
-  TopLogit* tops_ = nullptr;  // likewise
+  std::unique_ptr<Buffer> drawn_buffer_;
+  DrawnToken* drawn_ = nullptr;  // likewise
+  std::vector<Draw> draws_;      // of the step's logits rows; empty: the host samples
   uint32_t step_ms_max_ = 0;
 
   struct KeptGrammar {

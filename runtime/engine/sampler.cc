@@ -238,6 +238,11 @@ size_t best_weighing(std::span<Candidate> candidates, double need) {
   return to;
 }
 
+// log2(min_p): what it leaves has at least this as its scaled logit.
+double lowest_scaled(const SamplingOptions& o) {
+  return o.min_p > 0 ? -1.4426950408889634 * log_above_one(1.0 / o.min_p) : -std::numeric_limits<double>::infinity();
+}
+
 int32_t draw(std::span<const float> logits, float max, const SamplingOptions& o, uint64_t position) {
   const Weigher weigher(max, o.temperature, logits.size());
   const double chance = uniform_draw(o.seed, position);
@@ -245,7 +250,7 @@ int32_t draw(std::span<const float> logits, float max, const SamplingOptions& o,
   const bool top_k = o.top_k != 0 && o.top_k < logits.size();
   const bool top_p = o.top_p > 0 && o.top_p < 1;
   const bool min_p = o.min_p > 0;
-  const double lowest = min_p ? -1.4426950408889634 * log_above_one(1.0 / o.min_p) : 0;  // log2(min_p)
+  const double lowest = lowest_scaled(o);
   double total = top_k ? 0 : static_cast<double>(total_weight(logits, weigher));
   const double need = top_p ? o.top_p * total : min_p ? total : exceeding(chance * total);
   std::vector<Candidate> candidates;
@@ -307,7 +312,19 @@ void apply_mask(std::span<float> logits, std::span<const uint64_t> mask) {
   }
 }
 
-bool takes_largest(const SamplingOptions& options) { return options.temperature <= 0 && options.top_logprobs == 0 && !adjusts(options); }
+std::optional<Draw> device_draw(const SamplingOptions& o, size_t vocab, uint64_t position) {
+  if (o.top_logprobs != 0 || adjusts(o)) return std::nullopt;
+  Draw draw;
+  if (o.temperature <= 0) return draw;
+  const Weigher weigher(0, o.temperature, vocab);
+  draw.scale = weigher.scale;
+  draw.ones = static_cast<float>(weigher.weight(0));
+  draw.top_k = o.top_k < vocab ? o.top_k : 0;
+  draw.top_p = o.top_p > 0 && o.top_p < 1 ? o.top_p : 0;
+  draw.lowest = lowest_scaled(o);
+  draw.chance = uniform_draw(o.seed, position);
+  return draw;
+}
 
 Sample sample(std::span<const float> logits, const SamplingOptions& options, std::span<const int32_t> history, size_t prompt_tokens,
               uint64_t position, std::span<const uint64_t> mask) {

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
+
+#include "runtime/compute/step.h"
 
 namespace kvrt {
 
@@ -15,16 +18,16 @@ struct TokenValue {
 // Zero means off in every field. In the order of their effect: mask, logit_bias, repetition, frequency and presence, temperature, top_k, top_p,
 // min_p (as Hugging Face transformers).
 struct SamplingOptions {
-  float temperature = 0;               // 0: greedy, after bias and penalties
-  uint32_t top_k = 0;                  // the k best
-  float top_p = 0;                     // the fewest best that hold this share of the probability
-  float min_p = 0;                     // those with at least this share of the best one's probability
-  float repetition_penalty = 0;        // divides the positive logits of tokens seen in prompt or answer, multiplies the negative ones
-  float frequency_penalty = 0;         // subtracted for every time that the answer has the token,
-  float presence_penalty = 0;          // and once if it has it at all
-  uint32_t penalty_window = 0;         // the penalties look at the last so many tokens; 0: at all of them
-  std::vector<TokenValue> logit_bias;  // added to the raw logits; -infinity bans a token
-  uint32_t top_logprobs = 0;           // how many alternatives to report
+  float temperature = 0;                    // 0: greedy, after bias and penalties
+  uint32_t top_k = 0;                       // the k best
+  float top_p = 0;                          // the fewest best that hold this share of the probability
+  float min_p = 0;                          // those with at least this share of the best one's probability
+  float repetition_penalty = 0;             // divides the positive logits of tokens seen in prompt or answer, multiplies the negative ones
+  float frequency_penalty = 0;              // subtracted for every time that the answer has the token,
+  float presence_penalty = 0;               // and once if it has it at all
+  uint32_t penalty_window = 0;              // the penalties look at the last so many tokens; 0: at all of them
+  std::vector<TokenValue> logit_bias = {};  // added to the raw logits; -infinity bans a token
+  uint32_t top_logprobs = 0;                // how many alternatives to report
   uint64_t seed = 0;
 };
 
@@ -42,8 +45,8 @@ struct Sample {
 Sample sample(std::span<const float> logits, const SamplingOptions& options, std::span<const int32_t> history, size_t prompt_tokens,
               uint64_t position, std::span<const uint64_t> mask = {});
 
-// sample() takes the largest logit and reports it alone.
-bool takes_largest(const SamplingOptions& options);
+// With it a device draws what sample() does, from a row of `vocab` logits alone. None where more is asked for: bias, penalties, alternatives.
+std::optional<Draw> device_draw(const SamplingOptions& options, size_t vocab, uint64_t position);
 
 // -infinity for the tokens whose bit is not set.
 void apply_mask(std::span<float> logits, std::span<const uint64_t> mask);

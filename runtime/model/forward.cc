@@ -26,7 +26,7 @@ class Scratch final : public ForwardScratch {
   float* expert_in = nullptr;  // [rows, width] the rows of one expert, and what it made of them
   float* expert_out = nullptr;
   float* logits = nullptr;  // [logits_max, vocab], where the host does not reach the device's memory
-  float* tops = nullptr;    // [logits_max], likewise
+  float* drawn = nullptr;   // [logits_max], likewise
   Routes routes;
   std::unique_ptr<RunCache> cache;
 };
@@ -51,7 +51,7 @@ std::array<ScratchArray, 10> scratch_arrays(const ModelDims& d, const Backend& b
       {&Scratch::expert_in, rows_max, expert_width},
       {&Scratch::expert_out, rows_max, expert_width},
       {&Scratch::logits, logits_rows, d.vocab},
-      {&Scratch::tops, logits_rows, sizeof(TopLogit) / sizeof(float)},
+      {&Scratch::drawn, logits_rows, sizeof(DrawnToken) / sizeof(float)},
   }};
 }
 
@@ -143,7 +143,7 @@ void experts(const Pass& p, uint32_t rows, const Layer& layer) {
   }
 }
 
-void head(const Pass& p, float* logits, TopLogit* tops) {
+void head(const Pass& p, float* logits, DrawnToken* drawn) {
   const ModelDims& d = p.d;
   const auto n = static_cast<uint32_t>(p.step.logits_rows.size());
   if (n == 0) return;
@@ -151,9 +151,9 @@ void head(const Pass& p, float* logits, TopLogit* tops) {
   p.backend->matmul(p.model.head_weight(), nullptr, {p.s->x, n, p.model.output_norm.device, d.rms_eps}, /*accumulate=*/false, out);
   if (d.final_softcap > 0) p.backend->softcap(d.final_softcap, n, d.vocab, out);
   if (out == logits) return;
-  if (!p.step.top_only) return p.backend->fetch(out, uint64_t{n} * d.vocab, logits);
-  p.backend->top_rows(out, n, d.vocab, reinterpret_cast<TopLogit*>(p.s->tops));
-  p.backend->fetch(p.s->tops, n * (sizeof(TopLogit) / sizeof(float)), reinterpret_cast<float*>(tops));
+  if (p.step.draws.empty()) return p.backend->fetch(out, uint64_t{n} * d.vocab, logits);
+  p.backend->draw_rows(p.step, out, d.vocab, reinterpret_cast<DrawnToken*>(p.s->drawn));
+  p.backend->fetch(p.s->drawn, n * (sizeof(DrawnToken) / sizeof(float)), reinterpret_cast<float*>(drawn));
 }
 
 // Attention, where rows meet, parts a layer in two; from one layer's attention to the next one's a row needs no other. After the last
@@ -219,7 +219,7 @@ Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend
 }
 
 void forward(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t* pool, const Step& step, ForwardScratch* scratch,
-             float* logits, TopLogit* tops) {
+             float* logits, DrawnToken* drawn) {
   auto* s = static_cast<Scratch*>(scratch);
   const uint32_t rows = step.n_rows();
   const uint64_t n_logits = step.logits_rows.size();
@@ -228,11 +228,11 @@ void forward(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t
 
   const Pass pass{model, backend, kv, pool, step, s};
   RunCache* cache = model.dims.experts > 0 ? nullptr : s->cache.get();  // which experts run is known on the way
-  backend->run({&step, cache, uint64_t{rows} << 32 | n_logits << 1 | step.top_only}, [&] {
+  backend->run({&step, cache, uint64_t{rows} << 32 | n_logits << 1 | !step.draws.empty()}, [&] {
     backend->prepare_rope(model.dims.rope, step);
     if (!model.dims.windows.empty()) backend->prepare_rope(model.dims.window_rope, step);
     layers(pass);
-    head(pass, logits, tops);
+    head(pass, logits, drawn);
   });
 }
 

@@ -119,8 +119,8 @@ Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend
 
 // The only transformer pass. logits [step.logits_rows.size(), vocab], memory of alloc_host (or of alloc where the backend is unified): there
 // after sync.
-// With step.top_only, where the backend is not unified, `tops` in their place, likewise of alloc_host.
+// With step.draws, where the backend is not unified, `drawn` in their place, likewise of alloc_host.
 void forward(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t* pool, const Step& step, ForwardScratch* scratch,
-             float* logits, TopLogit* tops = nullptr);
+             float* logits, DrawnToken* drawn = nullptr);
 
 }  // namespace kvrt

@@ -13,13 +13,11 @@ double gb_s(double bytes, const Timed& timed) { return bytes / timed.us / 1e3; }
 
 void within(Device* device) {
   const uint64_t block = device->size(uint64_t{4} << 20, uint64_t{1} << 12);
-  const uint32_t blocks = device->size(128u, 3u);
+  const uint32_t blocks = device->size(cuda::kCopyPairs, 3u);
   const Memory from(blocks * block, random_bytes(std::min<uint64_t>(blocks * block, 64 << 20), 2)), to(blocks * block);
-  std::vector<cuda::BlockPair> pairs;
+  std::vector<BlockPair> pairs;
   for (uint32_t i = 0; i < blocks; ++i) pairs.push_back({to.as<uint8_t>(i * block), from.as<uint8_t>((blocks - 1 - i) * block)});
-  const Memory on_device(pairs);
-  const Timed timed =
-      device->time(1, [&](uint32_t) { cuda::copy_blocks(&device->stream, on_device.as<cuda::BlockPair>(), blocks, block); });
+  const Timed timed = device->time(1, [&](uint32_t) { cuda::copy_blocks(&device->stream, pairs, block); });
   const double rate = gb_s(2.0 * static_cast<double>(blocks * block), timed);
   Line("copies")
       .add("what", "copy_blocks")

@@ -31,7 +31,7 @@ struct Arrays {
     positions = Memory(position), tables = Memory(table);
     tables_at = Memory(std::vector<uint32_t>(n, 0)), stores = Memory(std::vector<uint32_t>(n, 1));
     pool = Memory(per_row * kv.block_bytes());
-    top = Memory(n * sizeof(TopLogit));
+    top = Memory(n * sizeof(DrawnToken));
     step = {nullptr, positions.as<int32_t>(), tables_at.as<uint32_t>(), tables.as<int32_t>(), stores.as<uint32_t>(), nullptr};
   }
 };
@@ -70,8 +70,13 @@ void measure_all(Device* device, const Arrays& a) {
   measure(device, a, "act_mul", [&](cuda::Stream* stream) {
     cuda::act_mul(stream, a.gate_up.as<float>(), cuda::DeviceActivation::kSilu, n, kFf, a.activated.as<float>());
   });
-  measure(device, a, "top_rows",
-          [&](cuda::Stream* stream) { cuda::top_rows(stream, a.logits.as<float>(), n, a.vocab, a.top.as<TopLogit>()); });
+  for (const float top_p : {0.0f, 0.95f}) {
+    const Draw draw{top_p > 0 ? 1.8f : 0.0f, 0x1p36f, 0, top_p, -INFINITY, 0.7};  // the largest; at temperature 0.8
+    const Memory draws(std::vector<Draw>(n, draw));
+    measure(device, a, top_p > 0 ? "draw_rows top_p" : "draw_rows", [&](cuda::Stream* stream) {
+      cuda::draw_rows(stream, a.logits.as<float>(), n, a.vocab, draws.as<Draw>(), a.top.as<DrawnToken>());
+    });
+  }
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class Synthetic {
   // n rows of one sequence from `position` on, with the logits of the last.
   void prefill(uint32_t position, uint32_t n);
   // A row of each of the first `sequences`, at `position`.
-  void decode(uint32_t position, uint32_t sequences, bool top_only);
+  void decode(uint32_t position, uint32_t sequences, bool draws);
   // Gives the others what the first sequence has of positions [0, tokens).
   void share(uint32_t tokens);
   double weight_bytes() const { return weight_bytes_; }
@@ -40,7 +40,7 @@ class Synthetic {
 
  private:
   void make_layers(Device* device);
-  void run(std::span<const StepSeq> seqs, std::span<const int32_t> positions, std::span<const uint32_t> logits_rows, bool top_only);
+  void run(std::span<const StepSeq> seqs, std::span<const int32_t> positions, std::span<const uint32_t> logits_rows, bool draws);
 
   Shape shape_;
   std::vector<Weights> sets_;
@@ -49,6 +49,7 @@ class Synthetic {
   KvGeometry kv_;
   uint32_t sequences_, per_sequence_;
   std::vector<int32_t> blocks_, tokens_;
+  std::vector<Draw> draws_ = std::vector<Draw>(kLogitsRowsMax);  // the largest
   std::unique_ptr<Buffer> pool_, logits_;
   std::unique_ptr<ForwardScratch> scratch_;
   double weight_bytes_ = 0, body_flops_ = 0;
@@ -105,15 +106,15 @@ Synthetic::Synthetic(Device* device, const Shape& shape, uint32_t sequences, uin
   for (uint32_t i = 0; i < kStepRowsMax; ++i) tokens_.push_back(static_cast<int32_t>(uint64_t{i} * 7919 % shape.vocab));
 }
 
-void Synthetic::run(std::span<const StepSeq> seqs, std::span<const int32_t> positions, std::span<const uint32_t> logits_rows,
-                    bool top_only) {
-  const Step step{seqs, std::span(tokens_).first(positions.size()), positions, logits_rows, top_only};
+void Synthetic::run(std::span<const StepSeq> seqs, std::span<const int32_t> positions, std::span<const uint32_t> logits_rows, bool draws) {
+  const Step step{seqs, std::span(tokens_).first(positions.size()), positions, logits_rows,
+                  std::span(draws_).first(draws ? logits_rows.size() : 0)};
   forward(model_, backend_.get(), kv_, pool_->data(), step, scratch_.get(), reinterpret_cast<float*>(logits_->data()),
-          reinterpret_cast<TopLogit*>(logits_->data()));
+          reinterpret_cast<DrawnToken*>(logits_->data()));
   must(backend_->sync());
-  if (!top_only) return;
+  if (!draws) return;
   for (size_t i = 0; i < logits_rows.size(); ++i) {  // a model that computes with infinities is none
-    if (!reinterpret_cast<TopLogit*>(logits_->data())[i].finite) fail(std::string("not all logits of ") + shape_.name + " are finite");
+    if (!reinterpret_cast<DrawnToken*>(logits_->data())[i].finite) fail(std::string("not all logits of ") + shape_.name + " are finite");
   }
 }
 
@@ -122,10 +123,10 @@ void Synthetic::prefill(uint32_t position, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) positions[i] = static_cast<int32_t>(position + i);
   const StepSeq seq{0, n, static_cast<int32_t>(position), blocks_.data(), per_sequence_, true};
   const uint32_t last = n - 1;
-  run({&seq, 1}, positions, {&last, 1}, /*top_only=*/true);
+  run({&seq, 1}, positions, {&last, 1}, /*draws=*/true);
 }
 
-void Synthetic::decode(uint32_t position, uint32_t sequences, bool top_only) {
+void Synthetic::decode(uint32_t position, uint32_t sequences, bool draws) {
   const std::vector<int32_t> positions(sequences, static_cast<int32_t>(position));
   std::vector<StepSeq> seqs;
   std::vector<uint32_t> rows;
@@ -133,14 +134,15 @@ void Synthetic::decode(uint32_t position, uint32_t sequences, bool top_only) {
     seqs.push_back({i, 1, static_cast<int32_t>(position), blocks_.data() + i * per_sequence_, per_sequence_, true});
     rows.push_back(i);
   }
-  run(seqs, positions, rows, top_only);
+  run(seqs, positions, rows, draws);
 }
 
 void Synthetic::share(uint32_t tokens) {
   const auto place = [&](uint64_t index) { return pool_->data() + static_cast<uint64_t>(blocks_[index]) * kv_.block_bytes(); };
   for (uint32_t i = 1; i < sequences_; ++i) {
     for (uint32_t block = 0; block < kv_.blocks_for(tokens); ++block) {
-      backend_->copy(place(uint64_t{i} * per_sequence_ + block), place(block), kv_.block_bytes());
+      const BlockPair pair{place(uint64_t{i} * per_sequence_ + block), place(block)};
+      backend_->copy({&pair, 1}, kv_.block_bytes());
     }
   }
   must(backend_->sync());
@@ -166,9 +168,9 @@ void measure_prefill(Device* device, Synthetic* model, const Shape& shape, uint3
       .add("spread", timed.spread);
 }
 
-void measure_decode(Device* device, Synthetic* model, const Shape& shape, uint32_t depth, uint32_t sequences, bool top_only) {
-  for (uint32_t i = 0; i < 4; ++i) model->decode(depth, sequences, top_only);  // the first without a graph, the second captures it
-  const Timed timed = device->time_host(device->size(101u, 3u), [&] { model->decode(depth, sequences, top_only); });
+void measure_decode(Device* device, Synthetic* model, const Shape& shape, uint32_t depth, uint32_t sequences, bool draws) {
+  for (uint32_t i = 0; i < 4; ++i) model->decode(depth, sequences, draws);  // the first without a graph, the second captures it
+  const Timed timed = device->time_host(device->size(101u, 3u), [&] { model->decode(depth, sequences, draws); });
   const KvGeometry& kv = model->kv();
   const double bytes = model->weight_bytes() + static_cast<double>(kv.token_bytes()) * depth * sequences;
   Line("step")
@@ -178,7 +180,7 @@ void measure_decode(Device* device, Synthetic* model, const Shape& shape, uint32
       .add("head", type_name(shape.head_type))
       .add("depth", depth)
       .add("sequences", sequences)
-      .add("back", top_only ? "the largest logit" : "logits")
+      .add("back", draws ? "the drawn token" : "logits")
       .add("us", timed.us)
       .add("tok_s", sequences * 1e6 / timed.us)
       .add("gb_s", bytes / timed.us / 1e3)
@@ -195,11 +197,11 @@ void bench_step(Device* device) {
     measure_prefill(device, &model, shape, device->size(512u, 40u));
     measure_prefill(device, &model, shape, prompt);
     model.share(prompt);
-    measure_decode(device, &model, shape, 0, 1, /*top_only=*/false);
+    measure_decode(device, &model, shape, 0, 1, /*draws=*/false);
     for (const uint32_t depth : {0u, device->size(512u, 8u), prompt}) {
       for (const uint32_t sequences : {1u, 4u, 8u, 16u}) {
         if (sequences > most || (depth == 0 && sequences > 1)) continue;
-        measure_decode(device, &model, shape, depth, sequences, /*top_only=*/true);
+        measure_decode(device, &model, shape, depth, sequences, /*draws=*/true);
       }
     }
   }

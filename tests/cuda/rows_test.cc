@@ -1,4 +1,4 @@
-// Norms, rotations, elementwise ops, copies and the largest logits of a device. Where the CPU's order is kept, its bits.
+// Norms, rotations, elementwise ops and copies of a device. Where the CPU's order is kept, its bits.
 #include "runtime/compute/cpu_kernels_scalar.h"
 #include "runtime/compute/rope.h"
 #include "tests/cuda/device_memory.h"
@@ -130,61 +130,13 @@ TEST(CopyBlocks, CopiesEachPairAndNoMore) {
     std::vector<uint8_t> pool(bytes * 8);
     for (uint8_t& b : pool) b = static_cast<uint8_t>(random.below(256));
     const DeviceArray<uint8_t> on_device(pool);
-    std::vector<cuda::BlockPair> pairs;
+    std::vector<BlockPair> pairs;
     for (const auto& [to, from] : {std::pair{7u, 0u}, {2u, 1u}, {4u, 1u}}) {
       pairs.push_back({on_device.get() + to * bytes, on_device.get() + from * bytes});
       std::copy_n(pool.begin() + static_cast<ptrdiff_t>(from * bytes), bytes, pool.begin() + static_cast<ptrdiff_t>(to * bytes));
     }
-    const DeviceArray<cuda::BlockPair> list(pairs);
-    cuda::copy_blocks(stream, list.get(), static_cast<uint32_t>(pairs.size()), bytes);
+    cuda::copy_blocks(stream, pairs, bytes);
     EXPECT_EQ(pool, on_device.to_host()) << bytes;
-  }
-}
-
-// ---- the largest logits
-
-std::vector<TopLogit> top_rows(const std::vector<float>& logits, uint32_t vocab) {
-  TestStream stream;
-  const auto rows = static_cast<uint32_t>(logits.size() / vocab);
-  const DeviceArray<float> on_device(logits);
-  const DeviceArray<TopLogit> out(rows);
-  cuda::top_rows(stream, on_device.get(), rows, vocab, out.get());
-  return out.to_host();
-}
-
-TEST(TopRows, LargestLowestAndDenominator) {
-  Random random(7);
-  for (const uint32_t vocab : {1u, 5u, 1000u, 4096u, 49152u, 70001u}) {
-    for (const float size : {0.01f, 8.0f}) {
-      std::vector<float> logits = random.floats(3 * vocab, size);
-      for (uint32_t i = 0; i < 4; ++i) logits[vocab + random.below(vocab)] = 5 * size;  // one of several
-      if (size > 1) std::fill_n(logits.begin() + 2 * vocab, vocab, -1e30f);             // all the same, and far below
-      const std::vector<TopLogit> got = top_rows(logits, vocab);
-      for (uint32_t r = 0; r < 3; ++r) {
-        const auto begin = logits.begin() + r * vocab, largest = std::max_element(begin, begin + vocab);
-        double sum = 0;
-        for (auto at = begin; at < begin + vocab; ++at) sum += std::exp(double{*at} - double{*largest});
-        EXPECT_EQ(got[r].finite, 1u);
-        EXPECT_EQ(got[r].token, largest - begin) << vocab << " row " << r;
-        EXPECT_EQ(got[r].logit, *largest);
-        const double want = std::log(sum) + double{*largest};
-        EXPECT_NEAR(got[r].log_sum, want, 1e-6 + std::fabs(want) * 0x1p-23) << vocab << " row " << r;
-      }
-      const std::vector<float> alone(logits.begin() + vocab, logits.begin() + 2 * vocab);
-      EXPECT_EQ(std::memcmp(&got[1], top_rows(alone, vocab).data(), sizeof(TopLogit)), 0);
-    }
-  }
-}
-
-TEST(TopRows, SaysWhatIsNotFinite) {
-  for (const float odd : {NAN, INFINITY, -INFINITY}) {
-    for (const uint32_t at : {0u, 777u, 4999u}) {
-      std::vector<float> logits = Random(8).floats(2 * 5000);
-      logits[at] = odd;
-      const std::vector<TopLogit> got = top_rows(logits, 5000);
-      EXPECT_EQ(got[0].finite, 0u) << odd << " at " << at;
-      EXPECT_EQ(got[1].finite, 1u);
-    }
   }
 }
 

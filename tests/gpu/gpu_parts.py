@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Optional
 
 HERE = pathlib.Path(__file__).resolve().parent
-DEVICE_TESTS = ("rows", "fused", "matmul", "attention", "backend")  # tests/cuda
+DEVICE_TESTS = ("rows", "draw", "fused", "matmul", "attention", "backend")  # tests/cuda
 # Tests of the public contract that compute on the device: KVRT_TEST_CUDA_LIBRARY tells them so (tests/api/support.h). These also hold where
 # kernels for few rows and for many differ in last bits, if only a prompt is cut alike each time;
 API = ("api_reuse", "api_sampling", "api_wake", "api_reentry", "api_store_calls", "api_store_show", "api_metrics", "api_lifecycle", "api_grammar",
@@ -21,7 +21,7 @@ REAL_TOKENS = "cuda_real_tokens"
 BENCHMARKS = ("copies", "rows", "matvec", "gemm", "attention", "step")
 SANITIZER_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # What of a test's cases a sanitizer sees. It makes kernels many times slower, and these have every kernel.
-SANITIZED = {"rows": "*", "fused": "*", "matmul": "*", "attention": "*"}
+SANITIZED = {"rows": "*", "draw": "*", "fused": "*", "matmul": "*", "attention": "*"}
 SANITIZER_ERROR = 86  # the exit code that it is asked for
 TEXT_DAYS = 400
 

@@ -148,7 +148,7 @@ uint64_t ToyRunner::read(const StepSeq& seq, const uint8_t* pool, uint64_t posit
   return value;
 }
 
-Status ToyRunner::run(const Step& step, uint8_t* pool, float* logits, TopLogit*) {
+Status ToyRunner::run(const Step& step, uint8_t* pool, float* logits, DrawnToken*) {
   if (before) before(step, pool);
   size_t next_logit = 0;
   for (const StepSeq& seq : step.seqs) {

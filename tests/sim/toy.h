@@ -75,7 +75,7 @@ class ToyEnv final : public Env {
 class ToyRunner final : public StepRunner {
  public:
   ToyRunner(const KvGeometry& kv, uint32_t vocab, ToyEnv* env, uint64_t seed) : kv_(kv), vocab_(vocab), env_(env), random_(seed) {}
-  Status run(const Step& step, uint8_t* pool, float* logits, TopLogit* tops) override;
+  Status run(const Step& step, uint8_t* pool, float* logits, DrawnToken* drawn) override;
   uint64_t bytes() const override { return 0; }
 
   std::function<void(const Step&, uint8_t* pool)> before;  // called with every step before it runs

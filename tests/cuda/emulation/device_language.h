@@ -126,6 +126,15 @@ KVRT_SHUFFLES(int)
 KVRT_SHUFFLES(unsigned)
 KVRT_SHUFFLES(float)
 #undef KVRT_SHUFFLES
+// 64 bits, in two halves as a device does it.
+#define KVRT_WIDE_SHUFFLE(name, By)                                                                                            \
+  __forceinline__ unsigned long long name(unsigned mask, unsigned long long value, By by, int width = 32, KVRT_CALLER) {       \
+    const unsigned low = name(mask, static_cast<unsigned>(value), by, width, file, line);                                      \
+    return static_cast<unsigned long long>(name(mask, static_cast<unsigned>(value >> 32), by, width, file, line)) << 32 | low; \
+  }
+KVRT_WIDE_SHUFFLE(__shfl_xor_sync, int)
+KVRT_WIDE_SHUFFLE(__shfl_up_sync, unsigned)
+#undef KVRT_WIDE_SHUFFLE
 
 __forceinline__ unsigned __ballot_sync(unsigned mask, int predicate, KVRT_CALLER) {
   return kvrt::emulation::vote(mask, predicate != 0, file, line);
@@ -150,6 +159,7 @@ inline T add_at(T* p, T v) {
 }
 inline unsigned atomicAdd(unsigned* p, unsigned v) { return add_at(p, v); }
 inline int atomicAdd(int* p, int v) { return static_cast<int>(add_at(reinterpret_cast<unsigned*>(p), static_cast<unsigned>(v))); }
+inline unsigned long long atomicAdd(unsigned long long* p, unsigned long long v) { return add_at(p, v); }
 inline float atomicAdd(float* p, float v) { return add_at(p, v); }
 inline int atomicMax(int* p, int v) {
   const int old = *p;
@@ -197,6 +207,7 @@ inline double __dadd_rn(double a, double b) { return a + b; }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 inline int __float2int_rn(float f) { return static_cast<int>(rintf(f)); }
+inline unsigned long long __float2ull_rn(float f) { return static_cast<unsigned long long>(rintf(f)); }
 
 #define KVRT_MIN_MAX(A, B, R)                                                                                         \
   constexpr R min(A a, B b) { return static_cast<R>(a) < static_cast<R>(b) ? static_cast<R>(a) : static_cast<R>(b); } \
