@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/base/check.h"
+#include "runtime/base/limits.h"
 
 namespace kvrt::cuda {
 
@@ -13,27 +14,42 @@ Result<std::unique_ptr<Backend>> CudaBackend::open(const CudaOptions& options, L
   std::unique_ptr<CudaBackend> backend(new CudaBackend(std::move(context), options, log));
   const cudaError_t made = cudaStreamCreateWithFlags(&backend->stream_.handle, cudaStreamNonBlocking);
   if (made != cudaSuccess) return backend->context_->failed(made, "CUDA: a stream");
-  backend->open_gemm(gemm);
+  KVRT_TRY(backend->open_gemm(gemm));
   return std::unique_ptr<Backend>(std::move(backend));
 }
 
-void CudaBackend::open_gemm(const CublasLt* given) {
-  if (determinism_ == Determinism::kStrict) return;
+Status CudaBackend::open_gemm(const CublasLt* given) {
+  if (determinism_ == Determinism::kStrict) return {};
+  const auto& p = context_->properties();
+  if (fp8_prompts_ && p.major * 10 + p.minor < 89) {
+    return error(Code::kUnsupported, Detail::kNone, "FP8 prompts: %s has compute capability %d.%d, at least 8.9 is needed", p.name, p.major,
+                 p.minor);
+  }
   auto functions = given ? Result<CublasLt>(*given) : load_cublaslt();
   auto opened =
       functions.is_ok() ? GemmLibrary::open(*functions, context_.get(), determinism_ == Determinism::kNone) : functions.take_status();
   if (opened.is_ok()) {
     gemm_ = std::move(opened).value();
-    return;
+    if (!fp8_prompts_) return {};
+    constexpr uint32_t kSize = 4096;  // of any weight
+    if (!gemm_->takes_e4m3(kSize, kSize, kStepRowsMax)) {
+      return error(Code::kUnsupported, Detail::kNone, "FP8 prompts: cuBLASLt %s has no product of e4m3 on %s", gemm_->version().c_str(),
+                   p.name);
+    }
+    logf(log_, LogLevel::kInfo, "steps of more than 128 rows multiply in FP8, by cuBLASLt %s", gemm_->version().c_str());
+    return {};
   }
+  if (fp8_prompts_) return opened.take_status().annotate("FP8 prompts need cuBLASLt");
   logf(log_, LogLevel::kInfo, "prompts are computed by kvrt's own matrix kernels, not by cuBLASLt: %s", opened.status().message().c_str());
+  return {};
 }
 
 CudaBackend::CudaBackend(std::unique_ptr<DeviceContext> context, const CudaOptions& options, Log* log)
-    : context_(std::move(context)), log_(log), determinism_(options.determinism) {
+    : context_(std::move(context)), log_(log), determinism_(options.determinism), fp8_prompts_(options.fp8_prompts) {
   const auto& p = context_->properties();
   isa_ = "sm_" + std::to_string(p.major) + std::to_string(p.minor);
-  numerics_ = (determinism_ == Determinism::kStrict ? "cuda-1s-sm" : "cuda-1-sm") + std::to_string(p.major) + std::to_string(p.minor);
+  numerics_ = (determinism_ == Determinism::kStrict ? "cuda-1s-sm" : "cuda-1-sm") + std::to_string(p.major) + std::to_string(p.minor) +
+              (fp8_prompts_ ? "-f8" : "");
   stream_.overlap = p.major >= 9;
 }
 

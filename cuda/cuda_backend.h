@@ -109,8 +109,10 @@ class CudaBackend final : public Backend {
   bool grow(Scratch* scratch, uint64_t bytes);
   bool begin_step(const Step& step);
   void replay_or_capture(GraphCache* cache, uint64_t key, const std::function<void()>& fn);
-  void open_gemm(const CublasLt* gemm);
+  Status open_gemm(const CublasLt* gemm);
   void many_rows(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out);
+  // False: in f16, as ever. An error is kept.
+  bool many_rows_e4m3(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out);
   MatvecInput matvec_input(const DeviceWeight& w, const MatmulInput& in);
   const uint16_t* gemm_input(const DeviceWeight& w, const MatmulInput& in);
   // Of the prepared ones; null where that failed.
@@ -123,6 +125,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<DeviceContext> context_;
   Log* log_;
   Determinism determinism_;
+  bool fp8_prompts_;
   std::string isa_, numerics_;
   TurnLock pool_mu_;    // a model may be loaded while another runs
   ThreadPool pool_{1};  // packs weights
@@ -140,7 +143,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<GemmLibrary> gemm_;  // null: own kernels
   RopeTable rope_tables_[2];
   uint32_t rope_last_ = 0;
-  Scratch q_, d_, s_, sums_, normed_, halves_, partials_, gate_up_, rows_, weights_, dequantized_;
+  Scratch q_, d_, s_, sums_, normed_, halves_, partials_, gate_up_, rows_, weights_, dequantized_, scales_, products_;
 };
 
 }  // namespace kvrt::cuda

@@ -90,15 +90,37 @@ const uint16_t* CudaBackend::gemm_input(const DeviceWeight& w, const MatmulInput
   return halves;
 }
 
-// A library's gemm reads the weight as f16: worth it where rows are many, and where that copy is not too large.
+bool CudaBackend::many_rows_e4m3(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) {
+  const auto is_f32 = [](const DevicePart& part) { return part.type == DType::kF32; };  // what a file keeps whole, as a router
+  if (!fp8_prompts_ || std::any_of(w.parts, w.parts + w.n_parts, is_f32) || !gemm_->takes_e4m3(w.rows, w.cols, in.n)) return false;
+  auto* x = reserve<uint8_t>(&halves_, uint64_t{in.n} * w.cols);
+  auto* dequantized = reserve<uint8_t>(&dequantized_, uint64_t{w.rows} * w.cols);
+  auto* w_scales = reserve<float>(&scales_, uint64_t{w.rows} + in.n);  // first, so that they are aligned
+  float* products = accumulate ? reserve<float>(&products_, uint64_t{in.n} * w.rows) : out;
+  if (stream_.error != cudaSuccess) return true;
+  cuda::e4m3_rows(&stream_, in.x, in.norm, in.eps, in.n, w.cols, x, w_scales + w.rows);
+  cuda::dequantize_e4m3(&stream_, w, dequantized, w_scales);
+  if (stream_.error != cudaSuccess) return true;
+  auto done = gemm_->gemm_e4m3(dequantized, w.rows, w.cols, x, in.n, products, stream_.handle);
+  if (!done.is_ok()) fail(done.take_status());
+  if (done.is_ok() && !*done) return false;
+  cuda::scale_products(&stream_, products, w_scales + w.rows, w_scales, bias, in.n, w.rows, accumulate, out);
+  return true;
+}
+
+// A library's gemm reads the weight as numbers: worth it where rows are many, and where that copy is not too large.
 void CudaBackend::many_rows(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) {
-  const uint16_t* x = gemm_input(w, in);
   const uint64_t cells = uint64_t{w.rows} * w.cols;
-  if (gemm_ && class_rows_ > kLibraryRows && cells <= kDequantizedMax && w.cols % 8 == 0) {
+  const bool library = gemm_ && class_rows_ > kLibraryRows && cells <= kDequantizedMax;
+  if (library && many_rows_e4m3(w, bias, in, accumulate, out)) return;
+  const uint16_t* x = gemm_input(w, in);
+  if (library && w.cols % 8 == 0) {
     auto* dequantized = reserve<uint16_t>(&dequantized_, cells);
     cuda::dequantize_f16(&stream_, w, dequantized);
     if (stream_.error != cudaSuccess) return;
-    if (gemm_->gemm(dequantized, w.rows, w.cols, x, in.n, bias, accumulate, out, stream_.handle)) return;
+    auto done = gemm_->gemm(dequantized, w.rows, w.cols, x, in.n, bias, accumulate, out, stream_.handle);
+    if (!done.is_ok()) return fail(done.take_status());
+    if (*done) return;
   }
   cuda::gemm(&stream_, w, bias, x, in.n, accumulate, out);
 }

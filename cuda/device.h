@@ -51,6 +51,27 @@ __device__ __forceinline__ uint16_t float_to_bf16(float f) {
   return __bfloat16_as_ushort(__float2bfloat16_rn(f));
 #endif
 }
+// e4m3 (OCP FP8: exponents' bias 7, 3 bits of fraction, no infinities): beyond 448 to that; a NaN stays one.
+__device__ __forceinline__ uint8_t float_to_e4m3(float f) {
+  const uint32_t bits = __float_as_uint(f), sign = bits >> 24 & 0x80, magnitude = bits & 0x7fffffff;
+  uint32_t code;
+  if (magnitude < 0x3c800000) {  // below 2^-6: in units of 2^-9, which are those of 2^14's last bit
+    code = __float_as_uint(__uint_as_float(magnitude) + 16384.0f) & 0xf;
+  } else {
+    code = ((magnitude + 0x7ffff + (magnitude >> 20 & 1)) >> 20) - (120 << 3);  // the exponents' biases: 127 and 7
+    code = magnitude > 0x7f800000 ? 0x7f : min(code, 0x7eu);
+  }
+  return static_cast<uint8_t>(sign | code);
+}
+// The power of two by which a row of that largest magnitude is divided before it becomes e4m3: what comes out is at most 448 = 1.75 * 2^8, and
+// more than 224. At least 2^-100; of an infinity 2^120.
+__device__ __forceinline__ float e4m3_scale(float largest) {
+  const uint32_t bits = min(__float_as_uint(largest), 0x7f7fffffu), exponent = (bits >> 23) + ((bits & 0x7fffff) > 0x600000 ? 1 : 0);
+  return __uint_as_float((max(exponent, 8 + 27u) - 8) << 23);
+}
+// 1 / scale, exact.
+__device__ __forceinline__ float e4m3_inverse(float scale) { return __uint_as_float((254u << 23) - __float_as_uint(scale)); }
+
 // 2^(e - 128), denormal below 2.
 __device__ __forceinline__ float e8m0_to_float(uint8_t e) {
   return __uint_as_float(e < 2 ? 0x00200000u << e : static_cast<uint32_t>(e - 1) << 23);

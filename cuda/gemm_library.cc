@@ -2,22 +2,28 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/limits.h"
 
+#ifdef KVRT_CUDA_EMULATION
+#include "tests/cuda/emulation/emulator.h"
+#endif
+
 namespace kvrt::cuda {
+
+using namespace lt;
+
 namespace {
 
 constexpr size_t kWorkspaceBytes = 32u << 20;  // what NVIDIA recommends for Hopper
 
-// Numbers of cublasLt.h, cublas_api.h and library_types.h.
-constexpr int kCompute32F = 68, kF32 = 0, kF16 = 2;
-constexpr int kDescTransA = 3, kDescEpilogue = 7, kDescBias = 8;
-constexpr int kPreferWorkspace = 1, kPreferReduction = 3, kPreferAlignA = 5;  // then B, C and D
-constexpr int32_t kTransposed = 1;
-constexpr uint32_t kEpilogueBias = 4, kNoReduction = 0;
-constexpr uint32_t kAlignment = 16;  // of every matrix, in bytes
+constexpr uint32_t kAlignment = 16;  // of every matrix, and of a bias, in bytes
+
+bool aligned(std::initializer_list<const void*> pointers) {
+  return std::ranges::all_of(pointers, [](const void* p) { return reinterpret_cast<uintptr_t>(p) % kAlignment == 0; });
+}
 
 template <typename F>
 bool find(void* library, const char* name, F* function) {
@@ -29,6 +35,7 @@ bool find(void* library, const char* name, F* function) {
 
 Result<CublasLt> load_cublaslt() {
 #ifdef KVRT_CUDA_EMULATION
+  if (const CublasLt* table = emulation::cublaslt()) return *table;
   return error(Code::kUnsupported, Detail::kNone, "cuBLASLt does not run on an emulated device");
 #else
   void* library = nullptr;
@@ -57,9 +64,9 @@ Result<CublasLt> load_cublaslt() {
 // Descriptors of one product, column-major as the library has it: D [rows, n] = Aᵀ · B with A = w [cols, rows], B = x [cols, n].
 class GemmLibrary::Problem {
  public:
-  Problem(const CublasLt& lt, uint32_t rows, uint32_t cols, uint32_t n, const float* bias) : lt_(lt) {
+  Problem(const CublasLt& lt, int type, uint32_t rows, uint32_t cols, uint32_t n, const float* bias) : lt_(lt) {
     ok_ = lt.desc_create(&desc_, kCompute32F, kF32) == 0 && lt.desc_set(desc_, kDescTransA, &kTransposed, sizeof kTransposed) == 0 &&
-          lt.layout_create(&a_, kF16, cols, rows, cols) == 0 && lt.layout_create(&b_, kF16, cols, n, cols) == 0 &&
+          lt.layout_create(&a_, type, cols, rows, cols) == 0 && lt.layout_create(&b_, type, cols, n, cols) == 0 &&
           lt.layout_create(&d_, kF32, rows, n, rows) == 0;
     if (!ok_ || !bias) return;
     ok_ = lt.desc_set(desc_, kDescEpilogue, &kEpilogueBias, sizeof kEpilogueBias) == 0 &&
@@ -92,10 +99,10 @@ class GemmLibrary::Problem {
     return true;
   }
 
-  bool run(void* handle, const Plan& plan, const uint16_t* w, const uint16_t* x, bool accumulate, float* out, void* workspace,
-           cudaStream_t stream) const {
+  int run(void* handle, const Plan& plan, const void* w, const void* x, bool accumulate, float* out, void* workspace,
+          cudaStream_t stream) const {
     const float one = 1, beta = accumulate ? 1 : 0;
-    return lt_.matmul(handle, desc_, &one, w, a_, x, b_, &beta, out, d_, out, d_, &plan.algo, workspace, plan.workspace_bytes, stream) == 0;
+    return lt_.matmul(handle, desc_, &one, w, a_, x, b_, &beta, out, d_, out, d_, &plan.algo, workspace, plan.workspace_bytes, stream);
   }
 
  private:
@@ -119,20 +126,46 @@ GemmLibrary::~GemmLibrary() {
 std::string GemmLibrary::version() const { return std::to_string(lt_.version()); }
 
 // Chosen for a whole step's rows, and then used for fewer too.
-const GemmLibrary::Plan& GemmLibrary::plan(const Key& key, const float* bias) {
+GemmLibrary::Plan* GemmLibrary::plan(const Operands& o) {
+  const Key key{o.type, o.rows, o.cols, nondeterministic_ ? o.n : kStepRowsMax, o.bias != nullptr};
   const auto [it, is_new] = plans_.try_emplace(key);
-  if (!is_new) return it->second;
-  const Problem whole(lt_, key.rows, key.cols, key.n, bias);
+  if (!is_new) return &it->second;
+  const Problem whole(lt_, o.type, o.rows, o.cols, key.n, o.bias);
   if (whole.ok()) whole.choose(handle_, nondeterministic_, &it->second);
-  return it->second;
+  return &it->second;
 }
 
-bool GemmLibrary::gemm(const uint16_t* w, uint32_t rows, uint32_t cols, const uint16_t* x, uint32_t n, const float* bias, bool accumulate,
-                       float* out, cudaStream_t stream) {
-  const Plan& chosen = plan({rows, cols, nondeterministic_ ? n : kStepRowsMax, bias != nullptr}, bias);
-  if (!chosen.usable) return false;
-  const Problem problem(lt_, rows, cols, n, bias);
-  return problem.ok() && problem.run(handle_, chosen, w, x, accumulate, out, workspace_->data(), stream);
+Result<bool> GemmLibrary::product(const Operands& o, bool accumulate, float* out, cudaStream_t stream) {
+  if (!aligned({o.w, o.x, o.bias, out})) return false;
+  Plan* chosen = plan(o);
+  if (!chosen->usable) return false;
+  const Problem problem(lt_, o.type, o.rows, o.cols, o.n, o.bias);
+  if (!problem.ok()) return false;
+  const int status = problem.run(handle_, *chosen, o.w, o.x, accumulate, out, workspace_->data(), stream);
+  if (status == 0) return true;
+  if (status == kInvalidValue || status == kArchMismatch || status == kNotSupported) {
+    chosen->usable = false;  // a weight's products do not change their kernel from step to step
+    return false;
+  }
+  // Some of it may run: another kernel would add to what that leaves.
+  return Status::make(Code::kDevice, Detail::kNone, status,
+                      "cublasLtMatmul gave status " + std::to_string(status) + " for " + std::to_string(o.rows) + " x " +
+                          std::to_string(o.cols) + " and " + std::to_string(o.n) + " rows");
+}
+
+Result<bool> GemmLibrary::gemm(const uint16_t* w, uint32_t rows, uint32_t cols, const uint16_t* x, uint32_t n, const float* bias,
+                               bool accumulate, float* out, cudaStream_t stream) {
+  return product({kF16, w, rows, cols, x, n, bias}, accumulate, out, stream);
+}
+
+Result<bool> GemmLibrary::gemm_e4m3(const uint8_t* w, uint32_t rows, uint32_t cols, const uint8_t* x, uint32_t n, float* out,
+                                    cudaStream_t stream) {
+  if (!takes_e4m3(rows, cols, n)) return false;
+  return product({kE4m3, w, rows, cols, x, n, nullptr}, /*accumulate=*/false, out, stream);
+}
+
+bool GemmLibrary::takes_e4m3(uint32_t rows, uint32_t cols, uint32_t n) {
+  return rows % 16 == 0 && cols % 16 == 0 && plan({kE4m3, nullptr, rows, cols, nullptr, n, nullptr})->usable;
 }
 
 }  // namespace kvrt::cuda

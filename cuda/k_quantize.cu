@@ -11,16 +11,6 @@ namespace {
 constexpr uint32_t kThreadsMax = 1024;
 constexpr uint32_t kVector = kQuantizeWidth;
 
-// 1 / rms of a row, for a whole block.
-__device__ float norm_scale(const float* x, float eps, uint32_t cols, float* shared) {
-  if (threadIdx.x < kWarp) {
-    const float scale = rms_scale(add_squares<16>(x, cols, 0.0f), cols, eps);  // the other warps bring the row into the L1 cache
-    if (threadIdx.x == 0) *shared = scale;
-  }
-  __syncthreads();
-  return *shared;
-}
-
 // Bytes: 4 of each element in (the norm's weights beside them), 5/4 + 1/8 out. Dealt: with a norm a block has a row, its threads four elements
 // at a time; without one a row is cut into as many blocks as it has work for.
 __global__ void __launch_bounds__(kThreadsMax)

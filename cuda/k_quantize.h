@@ -36,6 +36,16 @@ __device__ __forceinline__ float rms_scale(float lane, uint32_t n, float eps) {
   return 1.0f / sqrtf(mean + eps);
 }
 
+// 1 / rms of a row, for a whole block.
+__device__ __forceinline__ float norm_scale(const float* x, float eps, uint32_t cols, float* shared) {
+  if (threadIdx.x < kWarp) {
+    const float scale = rms_scale(add_squares<16>(x, cols, 0.0f), cols, eps);  // the other warps bring the row into the L1 cache
+    if (threadIdx.x == 0) *shared = scale;
+  }
+  __syncthreads();
+  return *shared;
+}
+
 // Where a row's integers go.
 struct QuantRow {
   int8_t* q;

@@ -113,6 +113,16 @@ void dequantize_f16(Stream* stream, const DeviceWeight& w, uint16_t* out);
 // x [n, rows] += bias, or x += y + bias: what a library's gemm leaves to do. bias may be null.
 void add_bias(Stream* stream, const float* bias, uint32_t n, uint32_t rows, float* x);
 
+// ---- prompts in FP8 (k_fp8.cu)
+
+// Rows, after RMSNorm where norm is not null, and a weight's: as e4m3, each over a power of two of its own, scales [n] or [rows] (NUMERICS.md
+// §3); cols a multiple of 16.
+void e4m3_rows(Stream* stream, const float* x, const float* norm, float eps, uint32_t n, uint32_t cols, uint8_t* out, float* scales);
+void dequantize_e4m3(Stream* stream, const DeviceWeight& w, uint8_t* out, float* scales);
+// out[n, rows] = products * x_scales[n] * w_scales[rows] (+ bias); accumulate: out += that. rows a multiple of 4; out may be products.
+void scale_products(Stream* stream, const float* products, const float* x_scales, const float* w_scales, const float* bias, uint32_t n,
+                    uint32_t rows, bool accumulate, float* out);
+
 // ---- attention (k_kv.cu, k_rope_store.cu, k_attention.cu, k_attention_prefill.cu)
 
 // Rounds K and V of the rows (at k, v + row * stride) to the pool's format at their positions. `pool` begins at block 0, layer 0.

@@ -73,6 +73,7 @@ kvrt_runtime_options runtime_options(const ModelFlags& flags) {
   options.determinism = flags.determinism == "strict" ? KVRT_DETERMINISM_STRICT
                         : flags.determinism == "none" ? KVRT_DETERMINISM_NONE
                                                       : KVRT_DETERMINISM_BY_CLASS;
+  options.prompt_gemm = flags.prompt_gemm == "fp8" ? KVRT_GEMM_FP8 : flags.prompt_gemm == "f16" ? KVRT_GEMM_F16 : KVRT_GEMM_DEFAULT;
   return options;
 }
 

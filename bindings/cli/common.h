@@ -48,7 +48,7 @@ int finish(kvrt_status status);
 struct ModelFlags {
   std::string model;
   uint32_t threads = 0, block_tokens = 0, prefill_chunk = 0, step_ms = 0;
-  std::string isa, kv = "f16", cache_dir, device = "cpu", cuda_library;
+  std::string isa, kv = "f16", cache_dir, device = "cpu", cuda_library, prompt_gemm;
   uint32_t device_index = 0;
   std::string determinism = "by-class";
 };

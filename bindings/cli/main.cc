@@ -22,6 +22,11 @@ void add_cuda(CLI::App* command, ModelFlags& flags) {
   command->add_option("--cuda-library", flags.cuda_library, "path of libkvrt_cuda.so, when not beside libkvrt");
 }
 
+void add_prompt_gemm(CLI::App* command, ModelFlags& flags) {
+  command->add_option("--prompt-gemm", flags.prompt_gemm, "what CUDA rounds long prompts to (fp8: faster and coarser)")
+      ->check(CLI::IsMember({"f16", "fp8"}));
+}
+
 void add_device(CLI::App* command, ModelFlags& flags) {
   command->add_option("--device", flags.device, "where to compute (auto: CUDA where it opens, else the CPU)")
       ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
@@ -36,6 +41,7 @@ void add_compute(CLI::App* command, ModelFlags& flags) {
                    "of CUDA's last bits: by-class; strict (as the CPU's, prompts take longer); none (they depend on what else runs)")
       ->check(CLI::IsMember({"by-class", "strict", "none"}))
       ->capture_default_str();
+  add_prompt_gemm(command, flags);
   command->add_option("--threads", flags.threads, "compute threads (0: the CPUs that affinity and cgroup leave)")
       ->check(CLI::Range(0, 256));
   command->add_option("--isa", flags.isa, "instruction set, when not the best")->check(CLI::IsMember({"scalar", "avx2", "avx512"}));
@@ -289,6 +295,7 @@ void define_rest(CLI::App& app, int& code) {
   auto* c = app.add_subcommand("doctor", "what works on this machine and what to do about the rest");
   c->add_option("DIR,--store", doctor->directory, "a store, or where one shall be");
   add_cuda(c, doctor->model);
+  add_prompt_gemm(c, doctor->model);
   c->add_flag("--json", doctor->json, "one JSON object a line");
   on(c, doctor, cmd_doctor, code);
 

@@ -59,8 +59,17 @@ Status read_device(const kvrt_runtime_options& o, kvrt::EngineOptions* out) {
     return error(Code::kInvalid, Detail::kNone, "determinism is %u, expected KVRT_DETERMINISM_DEFAULT to KVRT_DETERMINISM_NONE",
                  o.determinism);
   }
-  if (o.reserved) return error(Code::kInvalid, Detail::kNone, "kvrt_runtime_options: reserved is %u, expected 0", o.reserved);
+  if (o.prompt_gemm > KVRT_GEMM_FP8) {
+    return error(Code::kInvalid, Detail::kNone, "prompt_gemm is %u, expected KVRT_GEMM_DEFAULT to KVRT_GEMM_FP8", o.prompt_gemm);
+  }
+  if (o.prompt_gemm == KVRT_GEMM_FP8 && o.determinism == KVRT_DETERMINISM_STRICT) {
+    return error(Code::kInvalid, Detail::kNone,
+                 "prompt_gemm is KVRT_GEMM_FP8, expected KVRT_GEMM_DEFAULT or KVRT_GEMM_F16 with KVRT_DETERMINISM_STRICT");
+  }
   const bool cpu = o.device <= KVRT_DEVICE_CPU;
+  if (cpu && o.prompt_gemm) {
+    return error(Code::kInvalid, Detail::kNone, "prompt_gemm is %u: with the CPU as device, expected KVRT_GEMM_DEFAULT", o.prompt_gemm);
+  }
   if (cpu && o.device_index) {
     return error(Code::kInvalid, Detail::kNone, "device_index is %u: with the CPU as device, expected 0", o.device_index);
   }
@@ -75,6 +84,7 @@ Status read_device(const kvrt_runtime_options& o, kvrt::EngineOptions* out) {
   out->cuda.determinism = o.determinism == KVRT_DETERMINISM_STRICT ? kvrt::Determinism::kStrict
                           : o.determinism == KVRT_DETERMINISM_NONE ? kvrt::Determinism::kNone
                                                                    : kvrt::Determinism::kByClass;
+  out->cuda.fp8_prompts = o.prompt_gemm == KVRT_GEMM_FP8;
   return {};
 }
 

@@ -212,6 +212,7 @@ struct CudaOptions {
   uint32_t device = 0;       // index among the devices that the driver shows
   std::string library = {};  // path of libkvrt_cuda; "": beside libkvrt, then as the dynamic linker finds it
   Determinism determinism = Determinism::kByClass;
+  bool fp8_prompts = false;  // steps of many rows round to e4m3 what they multiply. UNSUPPORTED where the device or cuBLASLt cannot
 };
 // Loads the library on the first call. UNSUPPORTED where the library, the driver or a device is missing: the message says which, and
 // where it was looked for. DEVICE: the device is there and failed.

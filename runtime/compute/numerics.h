@@ -8,9 +8,9 @@ namespace kvrt {
 
 inline std::vector<std::string> known_numerics() {
   std::vector<std::string> out = {"cpu-3"};
-  for (const char* cuda : {"cuda-1-sm", "cuda-1s-sm"}) {
-    for (const char* capability : {"75", "80", "86", "87", "89", "90", "100", "103", "110", "120", "121"})
-      out.push_back(std::string(cuda) + capability);
+  for (const char* capability : {"75", "80", "86", "87", "89", "90", "100", "103", "110", "120", "121"}) {
+    const std::string of = std::string("-sm") + capability;
+    for (const std::string& cuda : {"cuda-1" + of, "cuda-1s" + of, "cuda-1" + of + "-f8"}) out.push_back(cuda);
   }
   return out;
 }

@@ -74,7 +74,16 @@ static void wrong_arguments(void) {
   EXPECT(strstr(last_message(), "device is 4") != NULL, "%s", last_message());
   BAD("runtime_open", "device UINT32_MAX", open_and_close((kvrt_runtime_options){.device = UINT32_MAX}, NULL));
   BAD("runtime_open", "determinism 4", open_and_close((kvrt_runtime_options){.determinism = 4}, NULL));
-  BAD("runtime_open", "reserved 1", open_and_close((kvrt_runtime_options){.reserved = 1}, NULL));
+  BAD("runtime_open", "prompt_gemm FP8, strict",
+      open_and_close(
+          (kvrt_runtime_options){.device = KVRT_DEVICE_CUDA, .prompt_gemm = KVRT_GEMM_FP8, .determinism = KVRT_DETERMINISM_STRICT},
+          KVRT_CUDA_STUB));
+  BAD("runtime_open", "prompt_gemm 3",
+      open_and_close((kvrt_runtime_options){.device = KVRT_DEVICE_CUDA, .prompt_gemm = 3}, KVRT_CUDA_STUB));
+  BAD("runtime_open", "prompt_gemm of the default", open_and_close((kvrt_runtime_options){.prompt_gemm = KVRT_GEMM_FP8}, NULL));
+  EXPECT(strstr(last_message(), "prompt_gemm is 2: with the CPU") != NULL, "%s", last_message());
+  BAD("runtime_open", "prompt_gemm of the CPU",
+      open_and_close((kvrt_runtime_options){.device = KVRT_DEVICE_CPU, .prompt_gemm = KVRT_GEMM_F16}, NULL));
   BAD("runtime_open", "device_index 1 of the default", open_and_close((kvrt_runtime_options){.device_index = 1}, NULL));
   EXPECT(strstr(last_message(), "device_index is 1") != NULL, "%s", last_message());
   BAD("runtime_open", "device_index 1 of the CPU",
@@ -151,6 +160,11 @@ static void on_the_stub(void) {
       KVRT_OK);
   EXPECT(strstr(log.text, "determinism 2") != NULL, "log: %s", log.text);
   kvrt_runtime_release(rt);
+  for (uint32_t gemm = KVRT_GEMM_DEFAULT; gemm <= KVRT_GEMM_FP8; ++gemm) {
+    EXPECT_STATUS(open_on((kvrt_runtime_options){.device = KVRT_DEVICE_AUTO, .prompt_gemm = gemm}, KVRT_CUDA_STUB, &log, &rt), KVRT_OK);
+    EXPECT((strstr(log.text, "FP8 prompts") != NULL) == (gemm == KVRT_GEMM_FP8), "gemm %u, log: %s", gemm, log.text);
+    kvrt_runtime_release(rt);
+  }
 }
 
 static void copy_file(const char* from, const char* to) {

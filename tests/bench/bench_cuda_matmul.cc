@@ -5,6 +5,10 @@
 #include "runtime/base/limits.h"
 #include "tests/bench/bench_cuda.h"
 
+#ifdef KVRT_CUDA_EMULATION
+#include "tests/cuda/cublaslt_stand_in.h"
+#endif
+
 namespace kvrt::bench {
 namespace {
 
@@ -78,7 +82,11 @@ struct Library {
 
 Library open_library() {
   Library out;
+#ifdef KVRT_CUDA_EMULATION
+  Result<cuda::CublasLt> functions = test::cublaslt_stand_in();
+#else
   auto functions = cuda::load_cublaslt();
+#endif
   if (!functions.is_ok()) {
     Line("gemm").add("by", "cublaslt").add("skipped", functions.status().message());
     return out;
@@ -93,17 +101,50 @@ Library open_library() {
 // f16 to f32, 8192 cubed: the most that matrices get here. 0: no library.
 double ceiling(Device* device, const Library& library) {
   if (!library.fastest) return 0;
-  constexpr uint32_t kSize = 8192;
+  const uint32_t size = device->size(8192u, 64u);
   const std::vector<uint8_t> some = random_halves(1 << 22, -7, 1);
-  const Memory w(2ull * kSize * kSize, some), x(2ull * kSize * kSize, std::span(some).first(some.size() / 2)), out(4ull * kSize * kSize);
+  const Memory w(2ull * size * size, some), x(2ull * size * size, std::span(some).first(some.size() / 2)), out(4ull * size * size);
   bool done = true;
   const Timed timed = device->time(1, [&](uint32_t) {
-    done &= library.fastest->gemm(w.as<uint16_t>(), kSize, kSize, x.as<uint16_t>(), kSize, nullptr, false, out.as<float>(),
-                                  device->stream.handle);
+    done &= must(library.fastest->gemm(w.as<uint16_t>(), size, size, x.as<uint16_t>(), size, nullptr, false, out.as<float>(),
+                                       device->stream.handle));
   });
-  const double found = done ? tflop_s(kSize, kSize, kSize, timed.us) : 0;
-  Line("gemm").add("by", "cublaslt").add("shape", "8192 cubed").add("tflop_s", found).add("spread", timed.spread);
+  const double found = done ? tflop_s(size, size, size, timed.us) : 0;
+  Line("gemm").add("by", "cublaslt").add("shape", std::to_string(size) + " cubed").add("tflop_s", found).add("spread", timed.spread);
   return found;
+}
+
+// Prints a line for a way to make n rows in steps.
+using MeasureGemm = std::function<void(const char* by, const std::function<void(uint32_t turn, uint32_t first)>& queue)>;
+
+// The product alone, and as the backend does it: x and the weight made e4m3, the product, their scales.
+void measure_fp8(Device* device, const Shape& shape, const Weights& weights, cuda::GemmLibrary* library, uint32_t n, uint32_t step,
+                 const Memory& out, const MeasureGemm& line) {
+  if (!library->takes_e4m3(shape.rows, shape.cols, step)) {
+    Line("gemm").add("by", "cublaslt e4m3").add("shape", shape.name).add("skipped", "the device or the library has no such product");
+    return;
+  }
+  const std::vector<float> some = random_floats(uint64_t{step} * shape.cols, n);
+  const Memory x(some), x8(some.size()), w8(uint64_t{shape.rows} * shape.cols), scales(4ull * (shape.rows + step));
+  auto *w_scales = scales.as<float>(), *x_scales = w_scales + shape.rows;
+  bool done = true;
+  const auto make_x = [&] { cuda::e4m3_rows(&device->stream, x.as<float>(), nullptr, 0, step, shape.cols, x8.as<uint8_t>(), x_scales); };
+  const auto make_w = [&](uint32_t turn) { cuda::dequantize_e4m3(&device->stream, weights.view(turn), w8.as<uint8_t>(), w_scales); };
+  const auto multiply = [&](uint32_t first) {
+    done &= must(library->gemm_e4m3(w8.as<uint8_t>(), shape.rows, shape.cols, x8.as<uint8_t>(), step,
+                                    out.as<float>() + uint64_t{first} * shape.rows, device->stream.handle));
+  };
+  make_x();
+  make_w(0);
+  line("cublaslt e4m3", [&](uint32_t, uint32_t first) { multiply(first); });
+  line("e4m3, cublaslt and scales", [&](uint32_t turn, uint32_t first) {
+    make_x();
+    make_w(turn);
+    multiply(first);
+    float* products = out.as<float>() + uint64_t{first} * shape.rows;
+    cuda::scale_products(&device->stream, products, x_scales, w_scales, nullptr, step, shape.rows, /*accumulate=*/false, products);
+  });
+  if (!done) fail("cuBLASLt refused a product of e4m3");
 }
 
 // n rows, in steps as the runtime takes them.
@@ -114,7 +155,7 @@ void measure_gemm(Device* device, const Shape& shape, DType type, const Library&
   const std::vector<uint8_t> halves = random_halves(uint64_t{n} * shape.cols, -1, n);
   const Memory x(halves.size(), halves), out(uint64_t{n} * shape.rows * sizeof(float));
   const Memory dequantized(library.fixed ? 2ull * shape.rows * shape.cols : 16);
-  const auto line = [&](const char* by, const std::function<void(uint32_t turn, uint32_t first)>& queue) {
+  const MeasureGemm line = [&](const char* by, const std::function<void(uint32_t turn, uint32_t first)>& queue) {
     const Timed timed = device->time(turns, [&](uint32_t turn) {
       for (uint32_t first = 0; first < n; first += step) queue(turn, first);
     });
@@ -132,8 +173,8 @@ void measure_gemm(Device* device, const Shape& shape, DType type, const Library&
   if (!library.fixed) return;
   bool done = true;
   const auto by_library = [&](uint32_t first) {
-    done &= library.fixed->gemm(dequantized.as<uint16_t>(), shape.rows, shape.cols, rows_from(first), step, nullptr, false, out_from(first),
-                                device->stream.handle);
+    done &= must(library.fixed->gemm(dequantized.as<uint16_t>(), shape.rows, shape.cols, rows_from(first), step, nullptr, false,
+                                     out_from(first), device->stream.handle));
   };
   cuda::dequantize_f16(&device->stream, weights.view(0), dequantized.as<uint16_t>());
   line("cublaslt", [&](uint32_t, uint32_t first) { by_library(first); });
@@ -142,6 +183,7 @@ void measure_gemm(Device* device, const Shape& shape, DType type, const Library&
     by_library(first);
   });
   if (!done) fail("cuBLASLt refused a product");
+  measure_fp8(device, shape, weights, library.fixed.get(), n, step, out, line);
 }
 
 }  // namespace

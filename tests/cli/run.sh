@@ -249,6 +249,7 @@ exits 14 plan -m "$model" --device cuda --cuda-library "$missing"
 exits 0 run -m "$model" -p a -n 1 --device auto --cuda-library "$missing"
 grep -q "kvrt: note: the CPU computes, not CUDA: .*$missing" err || fail "--device auto without libkvrt_cuda: $(cat err)"
 exits 1 run -m "$model" -p a -n 1 --device-index 1
+exits 1 run -m "$model" -p a -n 1 --prompt-gemm fp8
 exits 1 run -m "$model" -p a -n 1 --device cuda --isa scalar
 exits 1 run -m "$model" -p a -n 1 --device tpu
 exits 0 doctor --cuda-library "$missing" --json

@@ -1,6 +1,9 @@
 // What a C test steers the emulated device with that libkvrt_cuda_emulated drives: found there by dlsym.
 #include "tests/cuda/controls.h"
 
+#include <cstdlib>
+
+#include "tests/cuda/cublaslt_stand_in.h"
 #include "tests/cuda/emulation/emulator.h"
 
 namespace emulation = kvrt::emulation;
@@ -22,4 +25,17 @@ __attribute__((visibility("default"))) uint64_t kvrt_emulation_live(void) {
   return live.device_allocations + live.pinned_allocations + live.streams + live.events + live.graphs + live.graph_execs;
 }
 
+__attribute__((visibility("default"))) void kvrt_emulation_use_cublaslt(int32_t use) {
+  emulation::set_cublaslt(use != 0 ? &kvrt::test::cublaslt_stand_in() : nullptr);
+}
+
 }  // extern "C"
+
+namespace {
+// KVRT_EMULATED_CUBLASLT=1: for programs that know nothing of controls.
+[[maybe_unused]] const bool g_from_environment = [] {
+  const char* use = std::getenv("KVRT_EMULATED_CUBLASLT");
+  kvrt_emulation_use_cublaslt(use != nullptr && *use == '1');
+  return true;
+}();
+}  // namespace

@@ -1,16 +1,35 @@
-// A session that moves between the CPU and a device: its tokens go on there, its KV is computed again, or taken as it is where that is asked
+// A session that moves between the CPU, a device, and the device where prompts are FP8: its tokens go on there, its KV is computed again, or taken as it is where that is asked
 // for. What took it is marked, and no exact session ever sees a block of it.
+#include <dlfcn.h>
+
 #include "tests/api/support.h"
 
-enum { kPrompt = 83, kRun = 8, kBlock = 16 };
+enum { kPrompt = 150, kRun = 8, kBlock = 16 };
 
-static kvrt_runtime* open_device(void) {
+static void use_cublaslt(int32_t use) {
+  void* library = dlopen(KVRT_CUDA_EMULATED, RTLD_NOW | RTLD_LOCAL);
+  REQUIRE(library != NULL, "%s", dlerror());
+  void (*control)(int32_t);
+  *(void**)&control = dlsym(library, "kvrt_emulation_use_cublaslt");
+  REQUIRE(control != NULL, "%s", dlerror());
+  control(use);
+}
+
+static kvrt_status try_device(uint32_t prompt_gemm, kvrt_runtime** rt) {
   const kvrt_runtime_options o = {.struct_size = sizeof o,
                                   .device = KVRT_DEVICE_CUDA,
                                   .cuda_library = KVRT_CUDA_EMULATED,
-                                  .cuda_library_size = strlen(KVRT_CUDA_EMULATED)};
+                                  .cuda_library_size = strlen(KVRT_CUDA_EMULATED),
+                                  .prompt_gemm = prompt_gemm};
+  return kvrt_runtime_open(&o, rt);
+}
+
+static kvrt_runtime* open_device(uint32_t prompt_gemm, const char* numerics) {
   kvrt_runtime* rt = NULL;
-  MUST(kvrt_runtime_open(&o, &rt));
+  MUST(try_device(prompt_gemm, &rt));
+  kvrt_runtime_props p = {.struct_size = sizeof p};
+  MUST(kvrt_runtime_info(rt, &p));
+  EXPECT(strcmp(p.numerics, numerics) == 0, "numerics are %s, expected %s", p.numerics, numerics);
   return rt;
 }
 
@@ -41,7 +60,10 @@ static void prompt_session(kvrt_model* model, kvrt_store* store, const char* nam
 }
 
 // Prompted by `from`, which is there no more, and continued by `to`.
-static void move(kvrt_runtime* from, kvrt_runtime* to, const char* path, const char* dir, const char* what) {
+static void move(kvrt_runtime* from, kvrt_runtime* to, const char* name, const char* base, const char* what) {
+  char path[kPathMax], dir[kPathMax + 64];
+  snprintf(path, sizeof path, "%s/%s", KVRT_TINY_DIR, name);
+  snprintf(dir, sizeof dir, "%s/%s", base, what);
   kvrt_store* store = open_store(from, dir);
   kvrt_model* model = open_model(from, path, 0, kBlock, 0);
   prompt_session(model, store, "s");
@@ -91,15 +113,22 @@ static void move(kvrt_runtime* from, kvrt_runtime* to, const char* path, const c
 }
 
 int main(void) {
-  char path[kPathMax], dir[kPathMax], place[kPathMax + 8];
+  char dir[kPathMax];
   setenv("KVRT_TEST_STEP_MS", "60000", 1);  // how a prompt is cut shows in a device's bits
-  tiny_path(path, 0);
   make_dir(dir);
-  kvrt_runtime *cpu = open_runtime(1, 0), *device = open_device();
-  snprintf(place, sizeof place, "%s/a", dir);
-  move(cpu, device, path, place, "CPU to device");
-  snprintf(place, sizeof place, "%s/b", dir);
-  move(device, cpu, path, place, "device to CPU");
+  kvrt_runtime *cpu = open_runtime(1, 0), *fp8 = NULL;
+  EXPECT_STATUS(try_device(KVRT_GEMM_FP8, &fp8), KVRT_UNSUPPORTED);
+  EXPECT(strstr(last_message(), "FP8 prompts need cuBLASLt: ") != NULL, "%s", last_message());
+  kvrt_runtime* device = open_device(KVRT_GEMM_F16, "cuda-1-sm90");
+  move(cpu, device, "llama_gqa_f32.gguf", dir, "CPU to device");
+  move(device, cpu, "llama_gqa_f32.gguf", dir, "device to CPU");
+  kvrt_runtime_release(device);
+  use_cublaslt(1);
+  device = open_device(KVRT_GEMM_DEFAULT, "cuda-1-sm90");
+  fp8 = open_device(KVRT_GEMM_FP8, "cuda-1-sm90-f8");
+  move(device, fp8, "llama_mqa_q8_0.gguf", dir, "F16 to FP8");
+  move(fp8, device, "llama_mqa_q8_0.gguf", dir, "FP8 to F16");
+  kvrt_runtime_release(fp8);
   kvrt_runtime_release(device);
   kvrt_runtime_release(cpu);
   remove_tree(dir);

@@ -3,7 +3,7 @@
 
   gpu_check.py [--bin DIR] [--lib DIR] [--model FILE|synthetic] [--out FILE.json] [--quick] [--no-sanitizer] [--part NAME ...]
 
-Parts are kernels against the CPU's (gpu_rows, gpu_matmul, gpu_attention), golden logits through the backend (gpu_backend), the tests of the
+Parts are kernels against the CPU's (gpu_rows, gpu_matmul, gpu_attention), logits through the backend (gpu_backend, gpu_prompts), the tests of the
 public contract and the simulator on the device, a real model through the program kvrt, the benchmarks, compute-sanitizer on the kernels, and
 PyTorch's figures for the same shapes. One that fails stops no other; one whose tool is not here is skipped, which the result says.
 It needs Python 3.9 and the programs, nothing else: a folder made by ./dev gpu-check --prepare has them.

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Optional
 
 HERE = pathlib.Path(__file__).resolve().parent
-DEVICE_TESTS = ("rows", "draw", "fused", "matmul", "attention", "backend")  # tests/cuda
+DEVICE_TESTS = ("rows", "draw", "fused", "matmul", "attention", "backend", "gemm_library", "prompts", "fp8",
+                "fp8_prompts")  # tests/cuda
 # Tests of the public contract that compute on the device: KVRT_TEST_CUDA_LIBRARY tells them so (tests/api/support.h). These also hold where
 # kernels for few rows and for many differ in last bits, if only a prompt is cut alike each time;
 API = ("api_reuse", "api_sampling", "api_wake", "api_reentry", "api_store_calls", "api_store_show", "api_metrics", "api_lifecycle", "api_grammar",

@@ -46,10 +46,11 @@ inline Golden read_golden(const std::string& name) {
   return g;
 }
 
-// One sequence in blocks of 16 that lie in the pool in descending order, in steps of at most `chunk` tokens.
+// One sequence in `blocks` blocks of 16 that lie in the pool in descending order, in steps of at most `chunk` tokens.
 class Runner {
  public:
-  Runner(const std::string& model, std::unique_ptr<Backend> backend, KvFormat format = KvFormat::kF16) : backend_(std::move(backend)) {
+  Runner(const std::string& model, std::unique_ptr<Backend> backend, KvFormat format = KvFormat::kF16, uint32_t blocks = 8)
+      : backend_(std::move(backend)) {
     auto file = GgufFile::open(tiny(model));
     EXPECT_TRUE(file.is_ok()) << file.status().message();
     auto loaded = load_model(**file, backend_.get(), nullptr);
@@ -58,10 +59,10 @@ class Runner {
     EXPECT_TRUE(place_vectors(model_.get(), backend_.get()).is_ok());
     const ModelDims& d = model_->dims;
     kv_ = {d.layers, d.kv_heads, d.head_dim, 16, format};
-    for (int32_t b = kBlocks - 1; b >= 0; --b) blocks_.push_back(b);
-    pool_ = std::move(backend_->alloc(kBlocks * kv_.block_bytes(), false)).value();
-    scratch_ = std::move(make_scratch(*model_, backend_.get(), kBlocks * 16)).value();
-    logits_ = std::move(backend_->alloc_host(uint64_t{kBlocks} * 16 * d.vocab * sizeof(float))).value();
+    for (uint32_t b = blocks; b-- > 0;) blocks_.push_back(static_cast<int32_t>(b));
+    pool_ = std::move(backend_->alloc(blocks * kv_.block_bytes(), false)).value();
+    scratch_ = std::move(make_scratch(*model_, backend_.get(), blocks * 16)).value();
+    logits_ = std::move(backend_->alloc_host(uint64_t{blocks} * 16 * d.vocab * sizeof(float))).value();
   }
 
   // Of the rows that the reference has.
@@ -79,14 +80,12 @@ class Runner {
   KvGeometry kv() const { return kv_; }
   Backend* backend() { return backend_.get(); }
   std::vector<uint8_t> pool() {
-    std::vector<uint8_t> bytes(kBlocks * kv_.block_bytes());
+    std::vector<uint8_t> bytes(blocks_.size() * kv_.block_bytes());
     EXPECT_TRUE(backend_->download(bytes, pool_->data()).is_ok());
     return bytes;
   }
 
  private:
-  static constexpr uint32_t kBlocks = 8;
-
   void append_step(const Golden& golden, uint32_t at, uint32_t n, bool store_kv, std::vector<float>* out) {
     std::vector<int32_t> positions;
     std::vector<uint32_t> wanted;
@@ -94,7 +93,7 @@ class Runner {
     for (uint32_t row : golden.rows) {
       if (row >= at && row < at + n) wanted.push_back(row - at);
     }
-    const StepSeq seq{0, n, static_cast<int32_t>(at), blocks_.data(), kBlocks, store_kv};
+    const StepSeq seq{0, n, static_cast<int32_t>(at), blocks_.data(), static_cast<uint32_t>(blocks_.size()), store_kv};
     const Step step{{&seq, 1}, std::span(golden.tokens).subspan(at, n), positions, wanted};
     const uint64_t floats = wanted.size() * model_->dims.vocab;
     auto* logits = reinterpret_cast<float*>(logits_->data());

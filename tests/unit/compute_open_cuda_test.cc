@@ -61,6 +61,9 @@ TEST(OpenCuda, Opens) {
   ASSERT_TRUE(backend.is_ok()) << backend.status().message();
   EXPECT_NE(log.all.find("device 0, determinism 2"), std::string::npos) << log.all;
   EXPECT_TRUE((*backend)->alloc(64, false).is_ok());
+  EXPECT_EQ(log.all.find("FP8"), std::string::npos) << log.all;
+  ASSERT_TRUE(open_cuda({0, KVRT_CUDA_STUB, Determinism::kNone, true}, &log).is_ok());
+  EXPECT_NE(log.all.find("determinism 2, FP8 prompts"), std::string::npos) << log.all;
   auto text = describe_cuda({0, KVRT_CUDA_STUB});
   ASSERT_TRUE(text.is_ok());
   EXPECT_EQ(*text, std::string("driver 1.2, runtime 1.3\n0: stub\n") + KVRT_CUDA_STUB);

@@ -13,7 +13,8 @@ namespace {
 using namespace kvrt;
 
 Backend* open(const CudaOptions& options, Log* log, Status* status) {
-  logf(log, LogLevel::kInfo, "stub: device %u, determinism %d", options.device, static_cast<int>(options.determinism));
+  logf(log, LogLevel::kInfo, "stub: device %u, determinism %d%s", options.device, static_cast<int>(options.determinism),
+       options.fp8_prompts ? ", FP8 prompts" : "");
   if (options.device == 1) *status = error(Code::kDevice, Detail::kNone, "stub: the device fell off the bus");
   if (options.device > 2) *status = error(Code::kUnsupported, Detail::kNone, "stub: no device %u, there are 3", options.device);
   if (options.device != 0) return nullptr;

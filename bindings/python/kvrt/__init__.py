@@ -7,7 +7,7 @@
 
 Every handle closes with its with block, in any order. A failed call raises kvrt.Error, or the subclass of its status class.
 """
-from ._enums import Codec, Determinism, Device, Durability, EventType, ForeignKv, Isa, KvFormat, Logits, Reason, Reply, ReuseStopped, State
+from ._enums import Codec, Determinism, Device, Durability, EventType, ForeignKv, Gemm, Isa, KvFormat, Logits, Reason, Reply, ReuseStopped, State
 from ._errors import (Busy, Cancelled, Conflict, Corrupt, Detail, DeviceFailed, Error, Incompatible, Internal, Invalid, IOFailed,
                       LimitExceeded, NoMemory, NoSpace, NotFound, Status, TooSmall, Unsupported)
 from ._abi import lib as _lib
@@ -30,7 +30,7 @@ def library_version() -> str:
 
 __all__ = [
     "AppendInfo", "AsyncGeneration", "Autosave", "Busy", "Cancelled", "Codec", "Conflict", "Corrupt", "Detail", "Determinism", "Device", "DeviceFailed", "Durability", "Error", "Event",
-    "EventType", "ForeignKv", "GcReport", "GenerateOptions", "Generation", "IOFailed", "Incompatible", "Internal", "Invalid", "Isa", "KvFormat",
+    "EventType", "ForeignKv", "GcReport", "Gemm", "GenerateOptions", "Generation", "IOFailed", "Incompatible", "Internal", "Invalid", "Isa", "KvFormat",
     "LimitExceeded", "Logits", "Message", "Metrics", "Model", "ModelInfo", "NoMemory", "NoSpace", "NotFound", "Plan", "Reason", "RepairOutcome", "RepairReport", "Reply", "Report",
     "ReuseStopped", "Runtime", "RuntimeInfo", "Sampler", "SaveReport", "Session", "SessionInfo", "State", "Status", "Store", "StoreEntry",
     "StoreInfo", "TokenLogprob", "TooSmall", "Unsupported", "apply_template", "library_version",

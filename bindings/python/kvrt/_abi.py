@@ -64,7 +64,7 @@ Event = _struct("kvrt_event", """
     size logits_count; ptr report entry top; size top_count""")
 RuntimeOptions = _struct("kvrt_runtime_options", """
     u32 struct_size threads isa log_level; log_fn log; ptr log_user; user_fn log_user_free; u32 device device_index; str cuda_library;
-    size cuda_library_size; u32 determinism reserved""")
+    size cuda_library_size; u32 determinism prompt_gemm""")
 RuntimeProps = _struct("kvrt_runtime_props", """
     u32 struct_size threads; char[16] device isa numerics; char[128] isa_tables libraries; char[64] device_name;
     u64 device_memory device_memory_free; char[1024] devices""")

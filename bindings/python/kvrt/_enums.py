@@ -74,6 +74,12 @@ class Isa(_Open):
     AVX512 = 3
 
 
+class Gemm(_Open):
+    DEFAULT = 0
+    F16 = 1
+    FP8 = 2
+
+
 class KvFormat(_Open):
     DEFAULT = 0
     F16 = 1

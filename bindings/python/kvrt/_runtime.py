@@ -8,7 +8,7 @@ import os
 from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from . import _abi
-from ._enums import Determinism, Device, Isa, KvFormat
+from ._enums import Determinism, Device, Gemm, Isa, KvFormat
 from ._errors import check
 from ._handles import Handle, buffer_of, drop, fill, free_function, in_range, keep, lib, log_function
 from ._model import Model
@@ -29,10 +29,11 @@ class Runtime(Handle):
     logger must not call kvrt, as lines come on any thread from within its calls."""
 
     def __init__(self, *, threads: int = 0, isa: Isa = Isa.DEFAULT, device: Device = Device.DEFAULT, device_index: int = 0,
-                 cuda_library: Optional[Path] = None, determinism: Determinism = Determinism.DEFAULT, log_level: Optional[int] = None) -> None:
+                 cuda_library: Optional[Path] = None, determinism: Determinism = Determinism.DEFAULT, prompt_gemm: Gemm = Gemm.DEFAULT,
+                 log_level: Optional[int] = None) -> None:
         level = kvrt_level(logger.getEffectiveLevel() if log_level is None else log_level)
         options = fill(_abi.RuntimeOptions.make(), threads=threads, isa=isa, log_level=level, log=log_function, log_user_free=free_function,
-                       device=device, device_index=device_index, determinism=determinism)
+                       device=device, device_index=device_index, determinism=determinism, prompt_gemm=prompt_gemm)
         options.cuda_library, options.cuda_library_size = path_bytes(cuda_library)
         options.log_user = key = keep(logger.log)
         out = ctypes.c_void_p()

@@ -59,7 +59,7 @@ class Header(unittest.TestCase):
     def test_enums(self):
         values = {name: int(number) for name, number in re.findall(r"\bKVRT_([A-Z_0-9]+) = (\d+)", HEADER)}
         for prefix, enum in (("EVENT_", kvrt.EventType), ("REASON_", kvrt.Reason), ("REUSE_", kvrt.ReuseStopped), ("STATE_", kvrt.State),
-                             ("ISA_", kvrt.Isa), ("DETERMINISM_", kvrt.Determinism), ("DEVICE_", kvrt.Device), ("FOREIGN_KV_", kvrt.ForeignKv), ("KV_", kvrt.KvFormat), ("LOGITS_", kvrt.Logits),
+                             ("ISA_", kvrt.Isa), ("DETERMINISM_", kvrt.Determinism), ("DEVICE_", kvrt.Device), ("GEMM_", kvrt.Gemm), ("FOREIGN_KV_", kvrt.ForeignKv), ("KV_", kvrt.KvFormat), ("LOGITS_", kvrt.Logits),
                              ("DURABILITY_", kvrt.Durability), ("CODEC_", kvrt.Codec),
                              ("DETAIL_", kvrt.Detail)):
             declared = {name[len(prefix):]: number for name, number in values.items() if name.startswith(prefix)}

@@ -119,6 +119,7 @@ with kvrt.Runtime(threads=1) as runtime:
         missing = os.path.join(self.dir, "libkvrt_cuda.so")
         self.assertIn(missing, str(self.fails(kvrt.Unsupported, kvrt.Runtime, device=kvrt.Device.CUDA, cuda_library=missing)))
         self.fails(kvrt.Invalid, kvrt.Runtime, device_index=1)
+        self.fails(kvrt.Invalid, kvrt.Runtime, prompt_gemm=kvrt.Gemm.FP8)
         with kvrt.Runtime(device=kvrt.Device.AUTO, cuda_library=missing) as runtime:
             info = runtime.info()
             self.assertEqual((info.device, info.device_name, info.device_memory, info.devices), ("cpu", "", 0, ""))

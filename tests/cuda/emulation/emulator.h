@@ -7,6 +7,10 @@
 
 #include "tests/cuda/emulation/cuda_runtime.h"  // <cuda_runtime.h>, by the name that a reader finds
 
+namespace kvrt::cuda {
+struct CublasLt;  // cuda/cublaslt_abi.h
+}
+
 namespace kvrt::emulation {
 
 // When device memory faults under host code: it is opened when work runs, and shut again after each piece of work, or at the next
@@ -46,6 +50,10 @@ void fail_call(uint64_t n, cudaError_t error);
 void fail_late(uint64_t n, cudaError_t error);
 // From now on every call returns the error. Freeing and destroying still work as bookkeeping.
 void lose_device(cudaError_t error = cudaErrorLaunchFailure);
+
+// What is found when cuBLASLt is looked for; null, as at the start of the program: nothing. reset() leaves it.
+void set_cublaslt(const cuda::CublasLt* table);
+const cuda::CublasLt* cublaslt();
 
 uint64_t calls();     // since reset(), counted as fail_call counts
 uint64_t queued();    // likewise, as fail_late counts

@@ -98,6 +98,15 @@ void lose_device(cudaError_t error) {
   machine().lost = error;
 }
 
+void set_cublaslt(const cuda::CublasLt* table) {
+  const std::lock_guard lock(machine().mutex);
+  machine().cublaslt = table;
+}
+const cuda::CublasLt* cublaslt() {
+  const std::lock_guard lock(machine().mutex);
+  return machine().cublaslt;
+}
+
 uint64_t calls() {
   const std::lock_guard lock(machine().mutex);
   return machine().calls;

@@ -86,6 +86,7 @@ struct Machine {
 
   uint64_t calls = 0, queued = 0, launches = 0;
   Failure fail_call, fail_late;
+  const cuda::CublasLt* cublaslt = nullptr;
   cudaError_t failed = cudaSuccess;  // work failed, nobody was told yet
   cudaError_t lost = cudaSuccess;    // and now they were: for good
 };
