@@ -87,6 +87,7 @@ __device__ __forceinline__ float kv_element(const uint8_t* at) {
   if constexpr (format == KvFormat::kBF16) return bf16_to_float(*reinterpret_cast<const uint16_t*>(at));
   if constexpr (format == KvFormat::kF32) return *reinterpret_cast<const float*>(at);
   if constexpr (format == KvFormat::kI8) return *reinterpret_cast<const int8_t*>(at);
+  if constexpr (format == KvFormat::kF8) return f16_to_float(fp8_as_f16(*at));
 }
 
 // ---- pairs of 16-bit numbers, as tensor cores multiply them: bf16 where KV is bf16, else f16
@@ -130,6 +131,18 @@ __device__ __forceinline__ uint32_t less_1152(uint32_t pair) {
 template <bool first>
 __device__ __forceinline__ uint32_t int8_pair(uint32_t word) {
   return less_1152(__byte_perm(word ^ 0x80808080u, 0x64646464u, first ? 0x4140 : 0x4342));
+}
+
+// Of fp8: their bits one place down from the top of a half, but for the sign.
+template <bool first>
+__device__ __forceinline__ uint32_t fp8_pair(uint32_t word) {
+  const uint32_t x = __byte_perm(word, 0, first ? 0x1404 : 0x3424);
+  return (x & 0x80008000u) | (x >> 1 & 0x3f803f80u);
+}
+template <KvFormat format, bool first>
+__device__ __forceinline__ uint32_t byte_pair(uint32_t word) {
+  if constexpr (format == KvFormat::kF8) return fp8_pair<first>(word);
+  return int8_pair<first>(word);
 }
 
 // A number that f16 has not is the largest that it has; a NaN stays one.

@@ -47,7 +47,7 @@ __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, ui
   const uint32_t warp = threadIdx.x / kWarp, g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
   const int32_t first = part.first + static_cast<int32_t>(warp * kWarpKeys + 16 * t);
   float scales[16];
-  if constexpr (format == KvFormat::kI8) load_scales(a, part, a.kv.k_scales_at, kv_head, first, scales);
+  if constexpr (kv_scaled(format)) load_scales(a, part, a.kv.k_scales_at, kv_head, first, scales);
 #pragma unroll
   for (uint32_t i = 0; i < Heads<wide>::kMine; ++i) {
     float max = -INFINITY;
@@ -55,7 +55,7 @@ __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, ui
 #pragma unroll
     for (uint32_t j = 0; j < 16; ++j) {
       float dot = result<wide>(acc, i, j / 8, j % 8) * unit;
-      if constexpr (format == KvFormat::kI8) dot = dot * scales[j];
+      if constexpr (kv_scaled(format)) dot = dot * scales[j];
       p[i][j] = a.score(dot);
       if (part.seen.has(first + static_cast<int32_t>(j))) max = fmaxf(p[i][j], max);
     }
@@ -63,7 +63,7 @@ __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, ui
     if (t == 0) stats->max[warp][g + 8 * i] = max;
   }
   float unit = 1 / kWeightUp;
-  if constexpr (format == KvFormat::kI8) {
+  if constexpr (kv_scaled(format)) {
     load_scales(a, part, a.kv.v_scales_at, kv_head, first, scales);
     float most = 0;
     for (const float s : scales) most = fmaxf(s, most);
@@ -78,7 +78,7 @@ __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, ui
     for (uint32_t j = 0; j < 16; ++j) {
       const float e = part.seen.has(first + static_cast<int32_t>(j)) ? exp_of(p[i][j] - max) : 0.0f;
       sum = sum + e;
-      p[i][j] = format == KvFormat::kI8 ? e * (scales[j] * (1 / unit)) : e * kWeightUp;
+      p[i][j] = kv_scaled(format) ? e * (scales[j] * (1 / unit)) : e * kWeightUp;
     }
     sum = warp_sum(sum, 4);
     if (t == 0) stats->sum[warp][g + 8 * i] = sum;
@@ -178,14 +178,14 @@ __device__ __forceinline__ void plain_scores(const DecodeArgs& a, const Part& pa
       for (uint32_t h = 0; h < kPlainHeads; ++h) dot[h] = fmaf(q[h * a.kv.head_dim + d], x, dot[h]);
     }
     float scale = 1;
-    if constexpr (format == KvFormat::kI8) scale = scale_of(a, part, a.kv.k_scales_at, kv_head, position);
+    if constexpr (kv_scaled(format)) scale = scale_of(a, part, a.kv.k_scales_at, kv_head, position);
 #pragma unroll
     for (uint32_t h = 0; h < kPlainHeads; ++h) weights[h * kSplitTokens + i] = a.score(dot[h] * scale);
   }
 }
 
-// Scores to weights; the largest score and the sum of weights, by 16 virtual lanes, of each head. The weights of int8 end up times the
-// scales of V. Those of positions that are not seen: 0.
+// Scores to weights; the largest score and the sum of weights, by 16 virtual lanes, of each head. The weights end up times the scales
+// of V, where it has them. Those of positions that are not seen: 0.
 template <KvFormat format>
 __device__ __forceinline__ void plain_weights(const DecodeArgs& a, const Part& part, uint32_t kv_head, float* weights, float* maxima,
                                               float* sums) {
@@ -206,7 +206,7 @@ __device__ __forceinline__ void plain_weights(const DecodeArgs& a, const Part& p
   sum = warp_sum(sum, 16);
   if (lane == 0) maxima[warp] = max, sums[warp] = sum;
   __syncthreads();
-  if constexpr (format == KvFormat::kI8) {
+  if constexpr (kv_scaled(format)) {
     for (uint32_t i = threadIdx.x; i < kSplitTokens; i += kPartThreads) {
       const int32_t position = part.first + static_cast<int32_t>(i);
       if (!part.seen.has(position)) continue;
@@ -361,6 +361,9 @@ void decode_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool,
       break;
     case KvFormat::kI8:
       start_parts<KvFormat::kI8>(stream, a, grid);
+      break;
+    case KvFormat::kF8:
+      start_parts<KvFormat::kF8>(stream, a, grid);
       break;
   }
   if (splits == 1) return;

@@ -56,7 +56,7 @@ struct Warp {
   uint32_t q[kSteps][4] = {};
   float o[kDims / 8][4];
   float max[2] = {-INFINITY, -INFINITY}, sum[2] = {};  // the sum is of the lane's keys
-  float unit[2] = {power_in(0), power_in(0)};          // int8: o is over this
+  float unit[2] = {power_in(0), power_in(0)};          // where scaled: o is over this
   int32_t first, last;                                 // positions of its rows
 
   __device__ __forceinline__ void begin() {
@@ -79,7 +79,7 @@ struct Warp {
 #pragma unroll
         for (uint32_t j = 0; j < 4; ++j) x[k][j] = row < tile.n && 16 * k < a.kv.head_dim ? from[16 * k + 8 * (j / 2) + j % 2] : 0.0f;
       }
-      if constexpr (T::kWiden) hadamard_fragments(hadamard_dim(a.kv.head_dim), x);
+      if constexpr (format == KvFormat::kI8) hadamard_fragments(hadamard_dim(a.kv.head_dim), x);
 #pragma unroll
       for (uint32_t k = 0; k < kSteps; ++k) {
         if constexpr (!kBf16) {
@@ -232,7 +232,7 @@ struct Warp {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
   const uint32_t most = 2;
 #else
-  const uint32_t most = format == KvFormat::kI8 ? 3 : 4;
+  const uint32_t most = kv_scaled(format) ? 3 : 4;
 #endif
   return dims <= 64 ? most : dims <= 128 ? most - 1 : 2;
 }
@@ -323,6 +323,8 @@ void prefill_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool
       return start<KvFormat::kBF16>(stream, a, n_tiles);
     case KvFormat::kI8:
       return start<KvFormat::kI8>(stream, a, n_tiles);
+    case KvFormat::kF8:
+      return start<KvFormat::kF8>(stream, a, n_tiles);
     default:
       return start<KvFormat::kF16>(stream, a, n_tiles);
   }

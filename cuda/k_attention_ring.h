@@ -164,10 +164,10 @@ struct Ring {
 #pragma unroll
         for (uint32_t w = 0; w < 2; ++w) {
           const uint32_t low = __byte_perm(xs[w], ys[w], 0x5140), high = __byte_perm(xs[w], ys[w], 0x7362);
-          b[4 * w][half] = int8_pair<true>(low);
-          b[4 * w + 1][half] = int8_pair<false>(low);
-          b[4 * w + 2][half] = int8_pair<true>(high);
-          b[4 * w + 3][half] = int8_pair<false>(high);
+          b[4 * w][half] = byte_pair<format, true>(low);
+          b[4 * w + 1][half] = byte_pair<format, false>(low);
+          b[4 * w + 2][half] = byte_pair<format, true>(high);
+          b[4 * w + 3][half] = byte_pair<format, false>(high);
         }
       }
     }

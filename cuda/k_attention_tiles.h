@@ -46,11 +46,11 @@ __device__ __forceinline__ void fragments(const uint8_t* matrix, uint32_t row, u
 #endif
 }
 
-// ---- a block's tiles of K and V. int8 comes as it is, next to the tiles, and each thread widens what it copied.
+// ---- a block's tiles of K and V. Bytes come as they are, next to the tiles, and each thread widens what it copied.
 
 template <KvFormat format, uint32_t kDims>
 struct Tiles {
-  static constexpr bool kWiden = format == KvFormat::kI8;
+  static constexpr bool kWiden = kv_scaled(format);
   static constexpr uint32_t kExponent = format == KvFormat::kBF16 ? 0x7f80 : 0x7c00;  // all its bits
   static constexpr uint32_t kElem = kv_elem_bytes(format), kPieceElems = 16 / kElem;
   static constexpr uint32_t kKeys = kDims <= 128 ? 64 : 32;
@@ -141,8 +141,10 @@ struct Tiles {
     widen_scales(true);
   }
   static __device__ __forceinline__ void widen(uint4 x, uint8_t* low, uint8_t* high) {
-    *reinterpret_cast<uint4*>(low) = make_uint4(int8_pair<true>(x.x), int8_pair<false>(x.x), int8_pair<true>(x.y), int8_pair<false>(x.y));
-    *reinterpret_cast<uint4*>(high) = make_uint4(int8_pair<true>(x.z), int8_pair<false>(x.z), int8_pair<true>(x.w), int8_pair<false>(x.w));
+    *reinterpret_cast<uint4*>(low) = make_uint4(byte_pair<format, true>(x.x), byte_pair<format, false>(x.x), byte_pair<format, true>(x.y),
+                                                byte_pair<format, false>(x.y));
+    *reinterpret_cast<uint4*>(high) = make_uint4(byte_pair<format, true>(x.z), byte_pair<format, false>(x.z), byte_pair<format, true>(x.w),
+                                                 byte_pair<format, false>(x.w));
   }
   // One byte a key: its V, as it is stored, has an infinity or a NaN.
   __device__ __forceinline__ uint8_t* odd_keys() const { return k + kBytes - kKeys; }

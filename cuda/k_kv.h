@@ -7,12 +7,21 @@ namespace kvrt::cuda {
 
 inline constexpr uint32_t kStoreThreads = 128;  // of a block that stores a head
 
-// As whole numbers and one scale: into `to` from element to element by `step` bytes.
-__device__ __forceinline__ void store_int8(const float* row, uint32_t head_dim, bool key, uint8_t* to, uint32_t step, uint16_t* scale_at) {
+// e4m3 to nearest even, |v| <= 448; below 2^-6 in steps of 2^-9, which adding 2^14 rounds to.
+__device__ __forceinline__ uint8_t float_to_e4m3(float v) {
+  const uint32_t bits = __float_as_uint(v), magnitude = bits & 0x7fffffffu, rounded = magnitude + 0x7ffffu + (magnitude >> 20 & 1);
+  const uint32_t small = __float_as_uint(fabsf(v) + 0x1p14f) - ((127u + 14) << 23);
+  return static_cast<uint8_t>((bits >> 24 & 0x80u) | (magnitude < (127u - 6) << 23 ? small : (rounded >> 20) - ((127u - 7) << 3)));
+}
+
+// As elements and one scale: into `to` from element to element by `step` bytes.
+template <KvFormat format>
+__device__ __forceinline__ void store_scaled(const float* row, uint32_t head_dim, bool key, uint8_t* to, uint32_t step,
+                                             uint16_t* scale_at) {
   __shared__ float x[kHeadDimMax];
   __shared__ float maxima[kStoreThreads / kWarp];
   for (uint32_t i = threadIdx.x; i < head_dim; i += kStoreThreads) x[i] = row[i];
-  if (key) hadamard(hadamard_dim(head_dim), head_dim, x);
+  if (format == KvFormat::kI8 && key) hadamard(hadamard_dim(head_dim), head_dim, x);
   __syncthreads();
   float max = 0;
   for (uint32_t i = threadIdx.x; i < head_dim; i += kStoreThreads) max = fmaxf(fabsf(x[i]), max);
@@ -20,14 +29,15 @@ __device__ __forceinline__ void store_int8(const float* row, uint32_t head_dim, 
   if (threadIdx.x % kWarp == 0) maxima[threadIdx.x / kWarp] = max;
   __syncthreads();
   for (uint32_t w = 0; w < kStoreThreads / kWarp; ++w) max = fmaxf(maxima[w], max);
-  const float top = key ? kInt8Top : int8_value_top(head_dim);
+  constexpr bool fp8 = format == KvFormat::kF8;
+  const float top = fp8 ? kFp8Top : key ? kInt8Top : int8_value_top(head_dim), unit = fp8 ? kFp8Unit : 1.0f, most = top * unit;
   const uint16_t scale = float_to_f16(fminf(max / top, 65504.0f));
-  const float inverse = scale > 0 ? 1.0f / f16_to_float(scale) : 0.0f, magic = 12582912.0f;
+  const float inverse = scale > 0 ? unit / f16_to_float(scale) : 0.0f, magic = 12582912.0f;
   for (uint32_t i = threadIdx.x; i < head_dim; i += kStoreThreads) {
     float v = x[i] * inverse;
-    v = v < top ? v : top;
-    v = v > -top ? v : -top;
-    to[uint64_t{i} * step] = static_cast<uint8_t>(static_cast<int8_t>((v + magic) - magic));
+    v = v < most ? v : most;
+    v = v > -most ? v : -most;
+    to[uint64_t{i} * step] = fp8 ? float_to_e4m3(v) : static_cast<uint8_t>(static_cast<int8_t>((v + magic) - magic));
   }
   if (threadIdx.x == 0) *scale_at = scale;
 }
@@ -42,9 +52,9 @@ __device__ __forceinline__ void store_head(const KvLayer& kv, uint8_t* pool, con
   const int32_t* table = step.tables + step.tables_at[row];
   uint8_t* to = pool + (key ? kv.key_at(table, head, position) : kv.value_at(table, head, position));
   const uint32_t apart = key ? kv.k_row_bytes() : kv.elem;
-  if constexpr (format == KvFormat::kI8) {
+  if constexpr (kv_scaled(format)) {
     uint8_t* scale = pool + kv.scale_at(key ? kv.k_scales_at : kv.v_scales_at, table, head, position);
-    store_int8(from, kv.head_dim, key, to, apart, reinterpret_cast<uint16_t*>(scale));
+    store_scaled<format>(from, kv.head_dim, key, to, apart, reinterpret_cast<uint16_t*>(scale));
   } else {
     for (uint32_t i = threadIdx.x; i < kv.head_dim; i += kStoreThreads) {
       uint8_t* at = to + uint64_t{i} * apart;
@@ -67,6 +77,8 @@ void switch_format(KvFormat format, const F& fn) {
       return fn.template operator()<KvFormat::kF32>();
     case KvFormat::kI8:
       return fn.template operator()<KvFormat::kI8>();
+    case KvFormat::kF8:
+      return fn.template operator()<KvFormat::kF8>();
   }
 }
 

@@ -56,7 +56,9 @@ int32_t on_load(void* user, const kvrt_event* event) {
 }  // namespace
 
 uint32_t kv_format(const ModelFlags& flags) {
-  return flags.kv == "bf16" ? KVRT_KV_BF16 : flags.kv == "f32" ? KVRT_KV_F32 : flags.kv == "int8" ? KVRT_KV_INT8 : KVRT_KV_F16;
+  if (flags.kv == "int8") return KVRT_KV_INT8;
+  if (flags.kv == "fp8") return KVRT_KV_FP8;
+  return flags.kv == "bf16" ? KVRT_KV_BF16 : flags.kv == "f32" ? KVRT_KV_F32 : KVRT_KV_F16;
 }
 
 kvrt_runtime_options runtime_options(const ModelFlags& flags) {

@@ -13,7 +13,7 @@ void add_model(CLI::App* command, ModelFlags& flags, bool required = true) {
 }
 
 void add_kv(CLI::App* command, ModelFlags& flags) {
-  command->add_option("--kv", flags.kv, "KV format")->check(CLI::IsMember({"f16", "bf16", "f32", "int8"}))->capture_default_str();
+  command->add_option("--kv", flags.kv, "KV format")->check(CLI::IsMember({"f16", "bf16", "f32", "int8", "fp8"}))->capture_default_str();
   command->add_option("--block-tokens", flags.block_tokens, "tokens per KV block")->check(CLI::IsMember({16, 32, 64, 128, 256}));
 }
 

@@ -92,8 +92,8 @@ Status check_name(const char* name, size_t size, const char* what, bool may_be_e
 }
 
 Status check_kv(uint32_t kv_format, uint32_t block_tokens) {
-  if (kv_format > KVRT_KV_INT8) {
-    return error(Code::kInvalid, Detail::kNone, "kv_format is %u, expected KVRT_KV_DEFAULT, _F16, _BF16, _F32 or _INT8", kv_format);
+  if (kv_format > KVRT_KV_FP8) {
+    return error(Code::kInvalid, Detail::kNone, "kv_format is %u, expected KVRT_KV_DEFAULT, _F16, _BF16, _F32, _INT8 or _FP8", kv_format);
   }
   const bool power = block_tokens && !(block_tokens & (block_tokens - 1));
   if (block_tokens && (!power || block_tokens < kBlockTokensMin || block_tokens > kBlockTokensMax)) {
@@ -103,7 +103,7 @@ Status check_kv(uint32_t kv_format, uint32_t block_tokens) {
 }
 
 KvFormat kv_format_of(uint32_t kv_format) {
-  constexpr KvFormat kFormats[] = {KvFormat::kF16, KvFormat::kF16, KvFormat::kBF16, KvFormat::kF32, KvFormat::kI8};
+  constexpr KvFormat kFormats[] = {KvFormat::kF16, KvFormat::kF16, KvFormat::kBF16, KvFormat::kF32, KvFormat::kI8, KvFormat::kF8};
   return kFormats[kv_format];
 }
 

@@ -238,6 +238,8 @@ KVRT_INLINE void attend_span(const AttentionTile& tile) {
       return Attention<S, PlainF32>(tile).run();
     case KvFormat::kI8:
       return Attention<S, PlainI8>(tile).run();
+    case KvFormat::kF8:
+      return Attention<S, PlainF8>(tile).run();
   }
 }
 

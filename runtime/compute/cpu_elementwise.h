@@ -161,18 +161,18 @@ KVRT_INLINE void store_rows(uint32_t n, uint32_t elem_bytes, uint8_t* out, Store
   if (n % kLanes != 0) store(out + (n - kLanes) * elem_bytes, n - kLanes, int{kLanes});
 }
 
-// One row to int8 with one scale (NUMERICS.md §7).
-template <typename S>
-KVRT_INLINE uint16_t int8_row(float top, const float* x, uint32_t n, uint8_t* out) {
+// One row to elements with one scale (NUMERICS.md §7): put(p, v) stores v = x * unit / scale, which is within ±top * unit.
+template <typename S, typename Put>
+[[gnu::noinline]] uint16_t scaled_row(float top, float unit, const float* x, uint32_t n, uint8_t* out, Put put) {
   using F = typename S::F;
   F largest = S::zero();
   for (uint32_t i = 0; i < n; i += S::kLanes) largest = S::max(S::abs(S::load_n(x + i, static_cast<int>(n - i))), largest);
   const float wanted = S::max_lanes(largest) / top;
   const uint16_t scale = S::to_f16(wanted < 65504.0f ? wanted : 65504.0f);
-  const F inverse = S::set1(scale > 0 ? 1.0f / S::from_f16(scale) : 0.0f), most = S::set1(top), least = S::set1(-top);
+  const F inverse = S::set1(scale > 0 ? unit / S::from_f16(scale) : 0.0f), most = S::set1(top * unit), least = S::set1(-top * unit);
   store_rows<S>(
       n, 1, out, [=](uint8_t * p, uint32_t i, int lanes) __attribute__((always_inline)) {
-        S::store_i8(p, S::round_to_int(S::max(S::min(S::mul(S::load_n(x + i, lanes), inverse), most), least)));
+        put(p, S::max(S::min(S::mul(S::load_n(x + i, lanes), inverse), most), least));
       });
   return scale;
 }
@@ -190,7 +190,12 @@ void kv_row(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out
       __builtin_memcpy(out, x, n * sizeof *x);
       return;
     case KvFormat::kI8:
-      *scale = int8_row<S>(top, x, n, out);
+      *scale = scaled_row<S>(
+          top, 1, x, n, out, [](uint8_t * p, typename S::F v) __attribute__((always_inline)) { S::store_i8(p, S::round_to_int(v)); });
+      return;
+    case KvFormat::kF8:
+      *scale = scaled_row<S>(
+          kFp8Top, kFp8Unit, x, n, out, [](uint8_t * p, typename S::F v) __attribute__((always_inline)) { S::store_e4m3(p, v); });
   }
 }
 

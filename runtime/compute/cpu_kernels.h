@@ -67,7 +67,7 @@ struct AttentionTile {
   KvFormat format;          // of the elements of k and v
   const uint8_t* k;         // block b's K of this layer and KV head: k + b * block_bytes, [head_dim][block_tokens]
   const uint8_t* v;         // likewise [block_tokens][head_dim]
-  const uint8_t* k_scales;  // int8: likewise [block_tokens] f16; else null
+  const uint8_t* k_scales;  // where scaled: likewise [block_tokens] f16; else null
   const uint8_t* v_scales;
   uint64_t block_bytes;
   uint32_t block_tokens;
@@ -91,7 +91,7 @@ struct CpuKernels {
   void (*add_scaled_row)(float factor, const float* y, uint32_t n, float* x);  // x = fma(factor, y, x)
   // Pair i of a head: interleaved (2i, 2i + 1), else (i, i + pairs).
   void (*rope_head)(const float* cos, const float* sin, uint32_t pairs, bool interleaved, float* x);
-  // One head of K or V as stored: n elements to out (aligned to an element); int8: within ±top, and their scale, an f16, to *scale.
+  // One head of K or V as stored: n elements to out (aligned to an element), where scaled their scale, an f16, to *scale; int8: within ±top.
   void (*kv_row)(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out, uint16_t* scale);
   void (*attend_span)(const AttentionTile& tile);
   // Merges the next span (max2, sum2, acc2) into (max, sum, acc), in place.

@@ -24,6 +24,8 @@ float element(const uint8_t* row, uint64_t i) {
       return load<float>(at);
     case KvFormat::kI8:
       return load<int8_t>(at);
+    case KvFormat::kF8:
+      return f16_to_f32(fp8_as_f16(*at));
   }
 }
 
@@ -47,7 +49,7 @@ float score_keys(const AttentionTile& tile, const float* q, uint32_t first, uint
     for (uint32_t d = 0; d < tile.head_dim; ++d) {
       dot = std::fmaf(q[d], element<format>(k, uint64_t{d} * tile.block_tokens + slot), dot);
     }
-    if (format == KvFormat::kI8) dot = dot * scale_at(tile, tile.k_scales, j);
+    if (kv_scaled(format)) dot = dot * scale_at(tile, tile.k_scales, j);
     scores[j] = dot * tile.scale;
     if (tile.softcap > 0) softcap_row(tile.softcap, 1, scores + j);
     max = scores[j] > max ? scores[j] : max;
@@ -75,7 +77,7 @@ void attend(const AttentionTile& tile) {
     for (uint32_t j = first; j < end; ++j) {
       const uint8_t* v = block_at(tile, tile.v, j);
       const uint64_t row_at = uint64_t{j % tile.block_tokens} * tile.head_dim;
-      const float weight = format == KvFormat::kI8 ? p[j] * scale_at(tile, tile.v_scales, j) : p[j];
+      const float weight = kv_scaled(format) ? p[j] * scale_at(tile, tile.v_scales, j) : p[j];
       for (uint32_t d = 0; d < tile.head_dim; ++d) acc[d] = std::fmaf(weight, element<format>(v, row_at + d), acc[d]);
     }
     tile.max[row] = max;
@@ -83,21 +85,23 @@ void attend(const AttentionTile& tile) {
   }
 }
 
-// int8: q_i = x_i / scale to the nearest, within ±top (NUMERICS.md §7).
-uint16_t int8_row(float top, const float* x, uint32_t n, uint8_t* out) {
+// put(v) of v = x_i * unit / scale, within ±top * unit (NUMERICS.md §7).
+template <typename Put>
+uint16_t scaled_row(float top, float unit, const float* x, uint32_t n, uint8_t* out, Put put) {
   float max = 0;
   for (uint32_t i = 0; i < n; ++i) max = std::fabs(x[i]) > max ? std::fabs(x[i]) : max;
-  const float wanted = max / top;
+  const float wanted = max / top, most = top * unit;
   const uint16_t scale = f32_to_f16(wanted < kF16Max ? wanted : kF16Max);
-  const float inverse = scale > 0 ? 1.0f / f16_to_f32(scale) : 0.0f;
+  const float inverse = scale > 0 ? unit / f16_to_f32(scale) : 0.0f;
   for (uint32_t i = 0; i < n; ++i) {
     float v = x[i] * inverse;
-    v = v < top ? v : top;
-    v = v > -top ? v : -top;
-    out[i] = static_cast<uint8_t>(static_cast<int8_t>((v + kRoundMagic) - kRoundMagic));
+    v = v < most ? v : most;
+    v = v > -most ? v : -most;
+    out[i] = put(v);
   }
   return scale;
 }
+uint8_t to_int8(float v) { return static_cast<uint8_t>(static_cast<int8_t>((v + kRoundMagic) - kRoundMagic)); }
 
 }  // namespace
 
@@ -114,7 +118,10 @@ void kv_row(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out
       std::memcpy(out, x, n * sizeof *x);
       return;
     case KvFormat::kI8:
-      *scale = int8_row(top, x, n, out);
+      *scale = scaled_row(top, 1, x, n, out, to_int8);
+      return;
+    case KvFormat::kF8:
+      *scale = scaled_row(kFp8Top, kFp8Unit, x, n, out, f32_to_e4m3);
   }
 }
 
@@ -128,6 +135,8 @@ void attend_span(const AttentionTile& tile) {
       return attend<KvFormat::kF32>(tile);
     case KvFormat::kI8:
       return attend<KvFormat::kI8>(tile);
+    case KvFormat::kF8:
+      return attend<KvFormat::kF8>(tile);
   }
 }
 

@@ -37,5 +37,13 @@ struct PlainI8 {
     return S::load_i8(p);
   }
 };
+struct PlainF8 {
+  static constexpr uint32_t kBytes = 1;
+  static constexpr bool kScaled = true;
+  template <typename S>
+  KVRT_INLINE typename S::F load(const uint8_t* p) {
+    return S::load_e4m3(p);
+  }
+};
 
 }  // namespace kvrt::simd

@@ -54,6 +54,12 @@ struct Simd {
   KVRT_INLINE F load_bf16(const void* p) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_half(p)), 16)); }
   KVRT_INLINE I load_i8_int(const void* p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))); }
   KVRT_INLINE F load_i8(const void* p) { return to_float(load_i8_int(p)); }
+  KVRT_INLINE F load_e4m3(const void* p) {
+    static constexpr uint64_t kMask = 0xbfffbfffbfffbfff;
+    Half bits = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p))), 7);
+    asm("vpandq %1%{1to4%}, %0, %0" : "+v"(bits) : "m"(kMask));
+    return _mm512_cvtph_ps(bits);
+  }
   KVRT_INLINE void store_f16(void* p, F v) { _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
   KVRT_INLINE void store_bf16(void* p, F v) {
     const I bits = _mm512_castps_si512(v), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), set1_int(1));
@@ -61,6 +67,16 @@ struct Simd {
     const I nan = _mm512_or_si512(_mm512_srli_epi32(bits, 16), set1_int(0x40));
     const I out = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), rounded, nan);
     _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtepi32_epi16(out));
+  }
+  KVRT_INLINE void store_e4m3(void* p, F v) {
+    const F magnitude = abs(v);
+    const I bits = _mm512_castps_si512(magnitude), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 20), set1_int(1));
+    const I rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, set1_int(0x7ffff))), 20);
+    const I normal = _mm512_sub_epi32(rounded, set1_int((127 - 7) << 3));
+    const I small = _mm512_sub_epi32(_mm512_castps_si512(add(magnitude, set1(0x1p14f))), set1_int((127 + 14) << 23));
+    const I out = _mm512_mask_blend_epi32(less(magnitude, set1(0x1p-6f)), normal, small);
+    const I sign = _mm512_and_si512(_mm512_srli_epi32(_mm512_castps_si512(v), 24), set1_int(0x80));
+    _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_or_si512(out, sign)));
   }
   KVRT_INLINE void store_i8(void* p, I v) { _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v)); }
   KVRT_INLINE uint16_t to_f16(float x) {

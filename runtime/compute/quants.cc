@@ -79,6 +79,15 @@ uint16_t f32_to_bf16(float f) {
   return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
+uint8_t f32_to_e4m3(float f) {
+  const uint32_t bits = std::bit_cast<uint32_t>(f), magnitude = bits & 0x7fffffffu, sign = bits >> 24 & 0x80u;
+  if (magnitude < (127u - 6) << 23) {  // steps of 2^-9, as f32 has from 2^14 on: the addition rounds to them
+    return static_cast<uint8_t>(sign | (std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0x1p14f) - ((127u + 14) << 23)));
+  }
+  const uint32_t rounded = (magnitude + 0x7ffffu + (magnitude >> 20 & 1)) >> 20;
+  return static_cast<uint8_t>(sign | (rounded - ((127u - 7) << 3)));
+}
+
 // 2^(e - 128), denormal below 2.
 float e8m0_to_f32(uint8_t e) { return std::bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1u) << 23); }
 

@@ -11,6 +11,7 @@ float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f);  // to nearest, ties to even; overflow to infinity
 float bf16_to_f32(uint16_t h);
 uint16_t f32_to_bf16(float f);  // likewise
+uint8_t f32_to_e4m3(float f);   // likewise; |f| at most 448
 float e8m0_to_f32(uint8_t e);   // the scale of MXFP4, for values stored doubled
 
 // `row` holds n elements (n a multiple of the type's block) in file layout. Bit-equal to PyPI gguf's dequantize.

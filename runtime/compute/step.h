@@ -47,24 +47,32 @@ struct BlockPair {
 };
 
 // What K and V are rounded to when they are stored (NUMERICS.md §7).
-enum class KvFormat : uint32_t { kF16, kBF16, kF32, kI8 };
-inline constexpr KvFormat kKvFormats[] = {KvFormat::kF16, KvFormat::kBF16, KvFormat::kF32, KvFormat::kI8};
-inline constexpr uint32_t kKvScaleBytes = 2;                      // int8: an f16 per token and KV head, of K and of V
+enum class KvFormat : uint32_t { kF16, kBF16, kF32, kI8, kF8 };
+inline constexpr KvFormat kKvFormats[] = {KvFormat::kF16, KvFormat::kBF16, KvFormat::kF32, KvFormat::kI8, KvFormat::kF8};
+[[gnu::always_inline]] constexpr bool kv_scaled(KvFormat format) { return format == KvFormat::kI8 || format == KvFormat::kF8; }
+inline constexpr uint32_t kKvScaleBytes = 2;                      // where scaled: an f16 per token and KV head, of K and of V
 inline constexpr float kInt8Top = 127.0f, kInt8SmallTop = 63.0f;  // int8: the largest integer; in V of small heads
 inline constexpr uint32_t kInt8SmallHead = 64;
 [[gnu::always_inline]] constexpr float int8_value_top(uint32_t head_dim) { return head_dim <= kInt8SmallHead ? kInt8SmallTop : kInt8Top; }
 
+// fp8: an element is e4m3, and stands for a kFp8Unit-th of that, which f16 has with the same bits; kFp8Top is the largest.
+inline constexpr float kFp8Top = 1.75f, kFp8Unit = 256.0f;
+// That f16: the biases are 8 apart, so only the sign moves another way than the rest.
+[[gnu::always_inline]] constexpr uint16_t fp8_as_f16(uint8_t element) {
+  return static_cast<uint16_t>((element & 0x80) << 8 | (element & 0x7f) << 7);
+}
+
 [[gnu::always_inline]] constexpr uint32_t kv_elem_bytes(KvFormat format) {
-  return format == KvFormat::kF32 ? 4 : format == KvFormat::kI8 ? 1 : 2;
+  return format == KvFormat::kF32 ? 4 : kv_scaled(format) ? 1 : 2;
 }
 
 // Where KV lives: block b starts at base + b * block_bytes(); inside, per layer K [kv_head][head_dim][token], V [kv_head][token][head_dim],
-// then for int8 K's scales [kv_head][token] and V's.
+// then where scaled K's scales [kv_head][token] and V's.
 struct KvGeometry {
   uint32_t layers = 0, kv_heads = 0, head_dim = 0, block_tokens = 0;
   KvFormat format = KvFormat::kF16;
   uint32_t elem_bytes() const { return kv_elem_bytes(format); }
-  uint32_t scale_bytes() const { return format == KvFormat::kI8 ? kKvScaleBytes : 0; }                 // of one token and KV head
+  uint32_t scale_bytes() const { return kv_scaled(format) ? kKvScaleBytes : 0; }                       // of one token and KV head
   uint64_t half_bytes() const { return uint64_t{kv_heads} * head_dim * block_tokens * elem_bytes(); }  // K (or V) of one layer
   uint64_t scales_bytes() const { return uint64_t{kv_heads} * block_tokens * scale_bytes(); }          // of K (or V) of one layer
   uint64_t layer_bytes() const { return 2 * (half_bytes() + scales_bytes()); }

@@ -1,7 +1,7 @@
 // Each KV format: suspended and resumed from disk says what a session says that never was, and KV of another format is not used.
 #include "support.h"
 
-enum { kFormats = 5, kBlock = 16, kPrompt = 83, kRun = 24 };
+enum { kFormats = 6, kBlock = 16, kPrompt = 83, kRun = 24 };
 
 static kvrt_model* open_with(kvrt_runtime* rt, const char* path, uint32_t format) {
   const kvrt_model_options o = {.struct_size = sizeof o, .kv_format = format, .block_tokens = kBlock};

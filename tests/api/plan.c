@@ -2,7 +2,7 @@
 #include "misuse.h"
 
 static const uint32_t kBlocks[] = {0, 16, 32, 64, 128, 256};
-static const uint32_t kFormats[] = {KVRT_KV_DEFAULT, KVRT_KV_F16, KVRT_KV_BF16, KVRT_KV_F32, KVRT_KV_INT8};
+static const uint32_t kFormats[] = {KVRT_KV_DEFAULT, KVRT_KV_F16, KVRT_KV_BF16, KVRT_KV_F32, KVRT_KV_INT8, KVRT_KV_FP8};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -108,7 +108,7 @@ static void published(kvrt_runtime* rt) {
   p = plan_of(rt, NULL, (kvrt_plan_options){.layers = 80, .kv_heads = 8, .head_dim = 128, .session_tokens = 131072});
   EXPECT(p.kv_bytes_per_token == 327680 && p.kv_bytes == (uint64_t)40 << 30, "%" PRIu64 " a token", p.kv_bytes_per_token);
   EXPECT(p.weight_bytes == 0 && p.scratch_bytes == 0 && p.context_length == 0 && p.total_bytes == p.kv_bytes, "a geometry has weights");
-  const uint64_t per_token[] = {327680, 327680, 327680, 655360, 2 * 80 * 8 * (128 + 2)};
+  const uint64_t per_token[] = {327680, 327680, 327680, 655360, 2 * 80 * 8 * (128 + 2), 2 * 80 * 8 * (128 + 2)};
   for (uint32_t f = 0; f < COUNT(kFormats); ++f) {
     p = plan_of(rt, NULL,
                 (kvrt_plan_options){.kv_format = kFormats[f], .layers = 80, .kv_heads = 8, .head_dim = 128, .session_tokens = 64});
@@ -139,7 +139,7 @@ static kvrt_status try_plan(kvrt_runtime* rt, const char* path, kvrt_plan_option
 
 static void absurd(struct stage* t) {
   REFUSED("kv_format 99", t->tiny, KVRT_INVALID, "kv_format", .kv_format = 99);
-  REFUSED("kv_format 5", t->tiny, KVRT_INVALID, "kv_format", .kv_format = KVRT_KV_INT8 + 1);
+  REFUSED("kv_format 6", t->tiny, KVRT_INVALID, "kv_format", .kv_format = KVRT_KV_FP8 + 1);
   REFUSED("block_tokens 17", t->tiny, KVRT_INVALID, "block_tokens", .block_tokens = 17);
   REFUSED("reserved 1", t->tiny, KVRT_INVALID, "reserved", .reserved = 1);
   REFUSED("a path and layers", t->tiny, KVRT_INVALID, "layers", .layers = 2);

@@ -26,11 +26,13 @@ const char* format_name(KvFormat format) {
       return "f32";
     case KvFormat::kI8:
       return "i8";
+    case KvFormat::kF8:
+      return "fp8";
   }
   return "";
 }
 
-// Blocks of ordinary numbers: a few, over and over. f16 and int8.
+// Blocks of ordinary numbers: a few, over and over. f16, int8 and fp8.
 std::vector<uint8_t> some_blocks(const KvGeometry& kv) {
   constexpr uint32_t kBlocks = 16;
   const uint64_t bytes = kBlocks * kv.block_bytes();
@@ -135,7 +137,7 @@ void measure_prefill(Device* device, const Heads& heads, KvFormat format, uint32
 }  // namespace
 
 void bench_attention(Device* device) {
-  for (const KvFormat format : {KvFormat::kF16, KvFormat::kI8}) {
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kI8, KvFormat::kF8}) {
     if (device->smoke) {
       measure_decode(device, {"tried", 4, 2, 64}, format, 2, 70);
       measure_prefill(device, {"tried", 4, 2, 64}, format, 40, 70);

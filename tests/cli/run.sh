@@ -74,6 +74,15 @@ for variant in "--isa scalar" "--threads 1" "--block-tokens 16" "--prefill-chunk
   is "$cold" "$(json out 'j["logits_sha256"]')" "logits with $variant"
 done
 
+# run: each KV format is one of its own
+for kv in f16 bf16 f32 int8 fp8; do
+  exits 0 run -m "$model" -p "$text" -n 8 --digest --json --kv "$kv"
+  json out 'j["logits_sha256"]' >>digests
+done
+is 5 "$(sort -u digests | wc -l)" "digests of five KV formats"
+is "$cold" "$(head -n 1 digests)" "the default is f16"
+exits 1 run -m "$model" -p "$text" -n 8 --kv fp4
+
 # run: an answer that fits its grammar, cut and gone on with
 printf 'root ::= [a-f]{12}\n' >gbnf
 exits 0 run -m "$model" -p "$text" --grammar gbnf --store store --session hex -n 5
@@ -223,6 +232,10 @@ is "False 0 131040" "$(json out 'str(j["fits"]) + " " + str(j["sessions_max"]) +
 exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 3072 --shared 2048 --sessions 1000 --memory 8G
 grep -q '1,026,048 tokens stored instead of 3,072,000' out || fail "plan, sharing: $(cat out)"
 grep -q 'does not fit into 8.00 GiB' out || fail "plan, does not fit: $(cat out)"
+for kv in f16:524288 bf16:524288 f32:1048576 int8:266240 fp8:266240; do
+  exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 64 --kv "${kv%:*}" --json
+  is "$kv" "$(json out 'j["kv_format"] + ":" + str(j["kv_bytes_per_token"])')" "a plan with that KV"
+done
 exits 0 plan -m "$model" --context 100 --block-tokens 16 --json
 is "7 True" "$(json out 'str(j["session_blocks"]) + " " + str(j["fits"])')" "plan of a file"
 exits 0 plan -m "$model"

@@ -9,7 +9,7 @@ namespace {
 
 // ---- decode
 
-// The largest power of two in head_dim decides what int8 transforms; 20 and, of int8, 24 have rows of V that are no whole pieces.
+// The largest power of two in head_dim decides what int8 transforms; 20 and, of bytes, 24 have rows of V that are no whole pieces.
 TEST(Decode, WithinBoundOfFloat64AndOfCpu) {
   uint32_t seed = 0;
   for (const KvFormat format : kKvFormats) {
@@ -44,7 +44,9 @@ TEST(Decode, PlainPartHasTheCpusBits) {
                                          {KvFormat::kF16, 20u},
                                          {KvFormat::kBF16, 4u},
                                          {KvFormat::kI8, 24u},
-                                         {KvFormat::kI8, 40u}}) {
+                                         {KvFormat::kI8, 40u},
+                                         {KvFormat::kF8, 24u},
+                                         {KvFormat::kF8, 40u}}) {
     for (const float softcap : {0.0f, 2.0f}) {
       World world({6, 1, head_dim, format, 16, softcap > 0 ? 100u : 0u, softcap}, {256}, head_dim);
       fill(&world);
@@ -125,7 +127,7 @@ TEST(Decode, RangesOfSixteenBitNumbers) {
 
 TEST(Prefill, WithinBoundOfFloat64AndOfCpu) {
   uint32_t seed = 100;
-  for (const KvFormat format : {KvFormat::kF16, KvFormat::kBF16, KvFormat::kI8}) {
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kBF16, KvFormat::kI8, KvFormat::kF8}) {
     for (const Shape& shape : {Shape{2, 2, 64, format, 32}, Shape{3, 1, 80, format, 16, 0, 2.0f}, Shape{4, 1, 128, format, 64, 100},
                                Shape{8, 1, 16, format, 128, 3}, Shape{1, 1, 256, format, 256}, Shape{1, 1, 144, format, 16, 65, 3.0f}}) {
       World world(shape, {170, 33, 1}, ++seed);
@@ -141,7 +143,7 @@ TEST(Prefill, WithinBoundOfFloat64AndOfCpu) {
 
 // Rows alone, in tiles of any size, in steps of their own, in blocks of any size: the same bits.
 TEST(Prefill, TilesChunksAndBlocksDoNotShow) {
-  for (const KvFormat format : {KvFormat::kF16, KvFormat::kBF16, KvFormat::kI8}) {
+  for (const KvFormat format : {KvFormat::kF16, KvFormat::kBF16, KvFormat::kI8, KvFormat::kF8}) {
     for (const auto& [head_dim, window] : {std::pair{48u, 0u}, {128u, 70u}, {192u, 20u}}) {
       std::vector<float> first;
       for (const uint32_t block_tokens : {16u, 64u, 256u}) {
@@ -181,6 +183,7 @@ TEST(Prefill, SaysWhatItSupports) {
   EXPECT_FALSE(cuda::prefill_supported({1, 1, 80, 32, KvFormat::kF32}));
   EXPECT_FALSE(cuda::prefill_supported({1, 1, 24, 32, KvFormat::kF16}));
   EXPECT_FALSE(cuda::prefill_supported({1, 1, 512, 32, KvFormat::kI8}));
+  EXPECT_TRUE(cuda::prefill_supported({1, 1, 64, 32, KvFormat::kF8}));
 }
 
 // ---- the store

@@ -34,7 +34,7 @@ def decode_bytes(_, wide):
 def tile_bytes(kv_format, dims):
     dims = int(dims)
     keys = 64 if dims <= 128 else 32
-    return 4 * keys * dims + keys + (2 * keys * dims + 8 * keys if kv_format == "I8" else 0)
+    return 4 * keys * dims + keys + (2 * keys * dims + 8 * keys if kv_format in ("I8", "F8") else 0)
 
 
 def matvec_bytes(kernel):

@@ -111,7 +111,7 @@ TEST(Attention, ScalarIsWithinBoundOfFloat64) {
       // And the formats mean the same numbers: near the result without any rounding, as near as their bits allow.
       c.format = KvFormat::kF32;
       const std::vector<float> exact = in_chunks(scalar.get(), c, 32, 530);
-      const double allowed = format == KvFormat::kF16 ? 4e-3 : format == KvFormat::kF32 ? 0 : 3e-2;
+      const double allowed = format == KvFormat::kF16 ? 4e-3 : format == KvFormat::kF32 ? 0 : format == KvFormat::kF8 ? 0.2 : 3e-2;
       for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], exact[i], allowed) << "format " << static_cast<uint32_t>(format);
     }
   }
@@ -199,7 +199,8 @@ TEST(Attention, WindowsAndSoftcaps) {
                                         {0u, 3.0f},
                                         {5u, 2.0f},
                                         {100u, 0.0f},
-                                        {513u, 1.5f}}) {
+                                        {513u, 1.5f},
+                                        {16u, 2.0f}}) {
     Case c(3, 1, 16, 1100, &random);
     c.window = window, c.softcap = softcap;
     if (round++ >= 8) c.format = kKvFormats[round - 8];
@@ -222,7 +223,12 @@ TEST(Attention, WhatLiesBeforeTheWindowIsNotRead) {
   for (const std::string& isa : all_isas()) {
     const auto backend = open_backend(isa, 2);
     if (backend == nullptr) continue;
-    for (const auto& [chunk, format] : {std::pair{1u, KvFormat::kF16}, {30u, KvFormat::kF16}, {1u, KvFormat::kI8}, {30u, KvFormat::kI8}}) {
+    for (const auto& [chunk, format] : {std::pair{1u, KvFormat::kF16},
+                                        {30u, KvFormat::kF16},
+                                        {1u, KvFormat::kI8},
+                                        {30u, KvFormat::kI8},
+                                        {1u, KvFormat::kF8},
+                                        {30u, KvFormat::kF8}}) {
       Case c(4, 2, 32, 1090, &random);
       c.window = 21;
       c.format = format;
@@ -294,8 +300,8 @@ TEST_P(BatchAndStale, SlotsDoNotShow) {
 }
 INSTANTIATE_TEST_SUITE_P(Attention, BatchAndStale, testing::Combine(testing::ValuesIn(all_isas()), testing::ValuesIn(kKvFormats)));
 
-// The pool's bytes are the format that snapshots write: K [kv_head][head_dim][token], V [kv_head][token][head_dim], int8: then the scales of K
-// and of V [kv_head][token].
+// The pool's bytes are the format that snapshots write: K [kv_head][head_dim][token], V [kv_head][token][head_dim], where scaled then the
+// scales of K and of V [kv_head][token].
 class KvStore : public testing::TestWithParam<std::tuple<std::string, KvFormat>> {};
 TEST_P(KvStore, PutsEveryElementWhereTheFormatSays) {
   constexpr uint32_t kDim = 24, kHeads = 2, kBlock = 16, kTokens = 37;
@@ -308,13 +314,14 @@ TEST_P(KvStore, PutsEveryElementWhereTheFormatSays) {
   const float extremes[] = {65520.0f, 1e-7f, 2049.0f, 0.0f, -65519.0f, 1e-40f, 3.4e38f, INFINITY, -INFINITY, NAN};
   for (uint32_t i = 0; i < std::size(extremes); ++i) c.k[i * kDim + 5] = c.v[i * kDim + 6] = extremes[i];  // one in each head
   for (uint32_t i = 0; i < kDim; ++i)
-    c.v[20 * kDim + i] = 0, c.v[21 * kDim + i] *= 1e-6f, c.v[22 * kDim + i] *= 1e9f;  // int8's scale at its ends
+    c.v[20 * kDim + i] = 0, c.v[21 * kDim + i] *= 1e-6f, c.v[22 * kDim + i] *= 1e9f;  // the scales at their ends
   Pool pool(c, kBlock, kTokens, 0, 3);
   (void)step(backend.get(), &pool, c, 0, kTokens);
-  const uint32_t elem = format == KvFormat::kI8 ? 1 : format == KvFormat::kF32 ? 4 : 2;
-  const uint64_t half = uint64_t{kHeads} * kDim * kBlock * elem, scales = format == KvFormat::kI8 ? kHeads * kBlock * 2 : 0;
+  const bool scaled = format == KvFormat::kI8 || format == KvFormat::kF8;
+  const uint32_t elem = scaled ? 1 : format == KvFormat::kF32 ? 4 : 2;
+  const uint64_t half = uint64_t{kHeads} * kDim * kBlock * elem, scales = scaled ? kHeads * kBlock * 2 : 0;
   ASSERT_EQ(pool.kv.block_bytes(), 2 * 2 * (half + scales));
-  const auto expect_element = [&](const uint8_t* at, float x, int8_t q) {
+  const auto expect_element = [&](const uint8_t* at, float x, uint8_t q) {
     uint8_t want[4];
     const uint16_t half_float =
         format == KvFormat::kF16 ? f32_to_f16(x) : static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(bf16(x))) >> 16);
@@ -322,13 +329,18 @@ TEST_P(KvStore, PutsEveryElementWhereTheFormatSays) {
     if (std::isnan(x) && format == KvFormat::kBF16) want[0] = at[0], want[1] = static_cast<uint8_t>(at[1] | 0x7f);  // any NaN
     return std::memcmp(at, want, elem) == 0;
   };
+  const auto bytes_of = [format = format](const std::vector<float>& x, bool key, float* scale) {
+    if (format == KvFormat::kF8) return fp8_of(x, scale);
+    const std::vector<int8_t> q = int8_of(x, key, scale);
+    return std::vector<uint8_t>(q.begin(), q.end());
+  };
   for (uint32_t t = 0; t < kTokens; ++t) {
     const uint8_t* layer =
         pool.bytes.data() + static_cast<uint64_t>(pool.blocks[t / kBlock]) * pool.kv.block_bytes() + half * 2 + scales * 2;
     for (uint32_t h = 0; h < kHeads; ++h) {
       const float *k = &c.k[t * c.kv_width() + h * kDim], *v = &c.v[t * c.kv_width() + h * kDim];
       float k_scale, v_scale;
-      const std::vector<int8_t> k_q = int8_of({k, k + kDim}, true, &k_scale), v_q = int8_of({v, v + kDim}, false, &v_scale);
+      const std::vector<uint8_t> k_q = bytes_of({k, k + kDim}, true, &k_scale), v_q = bytes_of({v, v + kDim}, false, &v_scale);
       for (uint32_t d = 0; d < kDim; ++d) {
         ASSERT_TRUE(expect_element(layer + ((h * kDim + d) * kBlock + t % kBlock) * elem, k[d], k_q[d])) << t << " " << h << " " << d;
         ASSERT_TRUE(expect_element(layer + half + ((h * kBlock + t % kBlock) * kDim + d) * elem, v[d], v_q[d]))

@@ -1,6 +1,7 @@
 // What K and V are stored as, written a second time from NUMERICS.md.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 
 #include "runtime/compute/step.h"
@@ -46,6 +47,34 @@ inline std::vector<int8_t> int8_of(std::vector<float> x, bool key, float* scale)
   return q;
 }
 
+// The numbers of e4m3 in order, by their definition: the one whose code, without the sign, is `code`, up to 0x7e.
+inline double e4m3(uint32_t code) {
+  const uint32_t exponent = code / 8, mantissa = code % 8;
+  return exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, static_cast<int>(exponent) - 10);
+}
+
+// fp8 as NUMERICS.md has it: the elements that a head becomes, found in the table of all, and their scale.
+inline std::vector<uint8_t> fp8_of(const std::vector<float>& x, float* scale) {
+  static const std::vector<double> kTable = [] {
+    std::vector<double> table;
+    for (uint32_t code = 0; code <= 0x7e; ++code) table.push_back(e4m3(code));
+    return table;
+  }();
+  float max = 0;
+  for (const float f : x) max = std::fabs(f) > max ? std::fabs(f) : max;  // fmax would take a signaling NaN
+  *scale = f16_to_f32(f32_to_f16(std::fmin(max / 1.75f, 65504.0f)));
+  std::vector<uint8_t> out;
+  for (const float f : x) {
+    const float scaled = *scale > 0 ? f * (256 / *scale) : f * 0;
+    const double v = std::isnan(f) ? 448 : std::fmin(std::fabs(double{scaled}), 448);
+    auto code = static_cast<size_t>(std::upper_bound(kTable.begin(), kTable.end(), v) - kTable.begin() - 1);  // the largest that v reaches
+    const double below = v - kTable[code], above = code < 0x7e ? kTable[code + 1] - v : 1e9;
+    if (above < below || (above == below && code % 2 != 0)) ++code;
+    out.push_back(static_cast<uint8_t>(code | (!std::isnan(f) && std::signbit(f) ? 0x80 : 0)));
+  }
+  return out;
+}
+
 // A head of K or V as attention has to see it.
 inline std::vector<double> as_stored(KvFormat format, const float* x, uint32_t n, bool key) {
   std::vector<double> out(n);
@@ -60,6 +89,12 @@ inline std::vector<double> as_stored(KvFormat format, const float* x, uint32_t n
         out[i] += sign * q[i / dim * dim + j] * double{scale} / dim;
       }
     }
+    return out;
+  }
+  if (format == KvFormat::kF8) {
+    float scale;
+    const std::vector<uint8_t> codes = fp8_of({x, x + n}, &scale);
+    for (uint32_t i = 0; i < n; ++i) out[i] = (codes[i] < 0x80 ? 1 : -1) * e4m3(codes[i] & 0x7f) / 256 * double{scale};
     return out;
   }
   for (uint32_t i = 0; i < n; ++i) {

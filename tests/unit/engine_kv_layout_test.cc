@@ -15,7 +15,7 @@ class KvLayout : public testing::TestWithParam<KvFormat> {};
 TEST_P(KvLayout, PayloadAndBack) {
   const KvGeometry kv{3, 2, 24, 16, GetParam()};
   const uint32_t T = kv.block_tokens, elem = kv.elem_bytes();
-  const bool int8 = kv.format == KvFormat::kI8;
+  const bool int8 = kv.format == KvFormat::kI8, scaled = int8 || kv.format == KvFormat::kF8;
   std::mt19937 random(7);
   for (const uint32_t filled : {1u, 11u, T}) {
     std::vector<uint8_t> block(kv.block_bytes());
@@ -38,7 +38,7 @@ TEST_P(KvLayout, PayloadAndBack) {
       for (uint32_t head = 0; head < kv.kv_heads; ++head) {
         for (uint32_t i = 0; i < T * kv.head_dim * elem; ++i, ++at) expect(at, i / (kv.head_dim * elem), 0);
       }
-      for (uint32_t i = 0; int8 && i < 2 * kv.kv_heads * T * 2; ++i, ++at) expect(at, i / 2 % T, 0);
+      for (uint32_t i = 0; scaled && i < 2 * kv.kv_heads * T * 2; ++i, ++at) expect(at, i / 2 % T, 0);
     }
     ASSERT_EQ(at, block.size());
     to_payload(kv, payload, filled);

@@ -86,6 +86,7 @@ class KvFormat(_Open):
     BF16 = 2
     F32 = 3
     INT8 = 4
+    FP8 = 5
 
 
 class Logits(_Open):
