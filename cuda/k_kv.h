@@ -7,13 +7,6 @@ namespace kvrt::cuda {
 
 inline constexpr uint32_t kStoreThreads = 128;  // of a block that stores a head
 
-// e4m3 to nearest even, |v| <= 448; below 2^-6 in steps of 2^-9, which adding 2^14 rounds to.
-__device__ __forceinline__ uint8_t float_to_e4m3(float v) {
-  const uint32_t bits = __float_as_uint(v), magnitude = bits & 0x7fffffffu, rounded = magnitude + 0x7ffffu + (magnitude >> 20 & 1);
-  const uint32_t small = __float_as_uint(fabsf(v) + 0x1p14f) - ((127u + 14) << 23);
-  return static_cast<uint8_t>((bits >> 24 & 0x80u) | (magnitude < (127u - 6) << 23 ? small : (rounded >> 20) - ((127u - 7) << 3)));
-}
-
 // As elements and one scale: into `to` from element to element by `step` bytes.
 template <KvFormat format>
 __device__ __forceinline__ void store_scaled(const float* row, uint32_t head_dim, bool key, uint8_t* to, uint32_t step,
