@@ -179,7 +179,7 @@ void CudaBackend::replay_or_capture(GraphCache* cache, uint64_t key, const std::
   if (!entry->warm || entry->refused) {
     fn();
     entry->generation = generation_;
-    entry->warm = true;
+    entry->warm = stream_.error == cudaSuccess;  // it came to its end: no buffer is missing
     return;
   }
   if (stream_.error != cudaSuccess) return;

@@ -238,6 +238,7 @@ class Catalog {
   Hash256 tombstone(std::string_view domain, std::string_view name) const;
   Status check_nodes(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks, std::vector<SegmentRow>* segments);
   Result<bool> has_our_tables();
+  Status check_constraints(std::vector<VerifyFault>* faults);
   Status check_sessions(std::vector<VerifyFault>* faults);
   Status check_totals(std::vector<VerifyFault>* faults);
 

@@ -22,7 +22,7 @@ REAL_TOKENS = "cuda_real_tokens"
 BENCHMARKS = ("copies", "rows", "matvec", "gemm", "attention", "step")
 SANITIZER_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # What of a test's cases a sanitizer sees. It makes kernels many times slower, and these have every kernel.
-SANITIZED = {"rows": "*", "draw": "*", "fused": "*", "matmul": "*", "attention": "*"}
+SANITIZED = {"rows": "*", "draw": "*", "fp8": "*", "fused": "*", "matmul": "*", "attention": "*"}
 SANITIZER_ERROR = 86  # the exit code that it is asked for
 TEXT_DAYS = 400
 
