@@ -171,7 +171,7 @@ __device__ __forceinline__ void plain_scores(const DecodeArgs& a, const Part& pa
     if (!part.seen.has(position)) continue;
     const uint8_t* k = a.pool + a.kv.key_at(part.table, kv_head, position);
     float dot[kPlainHeads] = {};
-#pragma unroll 4
+#pragma unroll(format == KvFormat::kF8 ? 2 : 4)
     for (uint32_t d = 0; d < a.kv.head_dim; ++d) {
       const float x = kv_element<format>(k + uint64_t{d} * a.kv.k_row_bytes());
 #pragma unroll
@@ -225,7 +225,7 @@ __device__ __forceinline__ void plain_values(const DecodeArgs& a, const Part& pa
   for (uint32_t d = threadIdx.x; d < a.kv.head_dim; d += kPartThreads) {
     float acc[kPlainHeads] = {};
     const uint8_t* v = nullptr;
-#pragma unroll 4
+#pragma unroll(format == KvFormat::kF8 ? 1 : 4)
     for (int32_t at = begin; at < end; ++at, v += a.kv.v_row_bytes()) {
       if (at == begin || a.kv.slot(at) == 0) v = a.pool + a.kv.value_at(part.table, kv_head, at);
       const float x = kv_element<format>(v + d * a.kv.elem);

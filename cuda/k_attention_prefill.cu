@@ -291,16 +291,21 @@ void start(Stream* stream, const PrefillArgs& a, uint32_t n_tiles) {
   if (kBytes > 48 * 1024) stream->check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
   launch(kernel, dim3(a.heads, n_tiles), dim3(kTileThreads), kBytes, stream, a);
 }
+// Tiles of 256 dimensions in fp8 need more registers than there are before sm_90.
+constexpr uint32_t head_dim_max(KvFormat format) { return format == KvFormat::kF8 ? 128 : 256; }
+
 template <KvFormat format>
 void start(Stream* stream, const PrefillArgs& a, uint32_t n_tiles) {
   if (a.kv.head_dim <= 64) return start<format, 64>(stream, a, n_tiles);
   if (a.kv.head_dim <= 128) return start<format, 128>(stream, a, n_tiles);
-  start<format, 256>(stream, a, n_tiles);
+  if constexpr (head_dim_max(format) > 128) start<format, 256>(stream, a, n_tiles);
 }
 
 }  // namespace
 
-bool prefill_supported(const KvGeometry& kv) { return kv.format != KvFormat::kF32 && kv.head_dim % 16 == 0 && kv.head_dim <= 256; }
+bool prefill_supported(const KvGeometry& kv) {
+  return kv.format != KvFormat::kF32 && kv.head_dim % 16 == 0 && kv.head_dim <= head_dim_max(kv.format);
+}
 
 void prefill_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const DeviceStep& step,
                        const PrefillTile* tiles, uint32_t n_tiles, const DeviceAttention& params, const float* q, uint32_t stride,
