@@ -113,6 +113,7 @@ class CudaBackend final : public Backend {
   void many_rows(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out);
   // False: in f16, as ever. An error is kept.
   bool many_rows_e4m3(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out);
+  bool takes_few() const { return determinism_ == Determinism::kStrict || class_rows_ <= kFewRows; }  // the step's matmuls
   MatvecInput matvec_input(const DeviceWeight& w, const MatmulInput& in);
   const uint16_t* gemm_input(const DeviceWeight& w, const MatmulInput& in);
   // Of the prepared ones; null where that failed.
@@ -138,8 +139,6 @@ class CudaBackend final : public Backend {
   // Rows of the step, from the last layer's attention on those with logits: they say which kernels its matmuls take, also where an expert
   // has but a few of them.
   uint32_t class_rows_ = 0;
-  // The step's matmuls, and its attention row by row, take the kernels for few rows.
-  bool takes_few() const { return determinism_ == Determinism::kStrict || class_rows_ <= kFewRows; }
   std::unique_ptr<GemmLibrary> gemm_;  // null: own kernels
   RopeTable rope_tables_[2];
   uint32_t rope_last_ = 0;

@@ -300,8 +300,8 @@ enum {
   /* A row depends on no other row of its step, but on how many there are: few or many. What else generates, and how a prompt is cut into
    * steps (prefill_chunk, step_ms_max, a prefix that is found), may change the last bits of a prompt's KV. */
   KVRT_DETERMINISM_BY_CLASS = 1,
-  /* All of 11 above, as on the CPU: every row takes the kernels for few. Prompts are computed 16 rows at a time, several times slower; decodes
-   * take what they took. It has a numerics of its own. */
+  /* All of 11 above, as on the CPU: every row takes the kernels for few. Prompts are computed 16 rows at a time, and so read each weight that
+   * much oftener; decodes do as ever. It has a numerics of its own. */
   KVRT_DETERMINISM_STRICT = 2,
   KVRT_DETERMINISM_NONE = 3 /* kernels may take the rows of a step together where that is faster */
 };
