@@ -4,16 +4,16 @@
  * application can suspend a session, be killed, start again, and go on with the same bits, without computing the prompt again.
  *
  *   kvrt_runtime* rt;  kvrt_model* model;  kvrt_store* store;  kvrt_session* chat;
- *   kvrt_runtime_open(NULL, &rt);
- *   kvrt_model_open(rt, "model.gguf", 10, NULL, NULL, NULL, &model);
- *   kvrt_store_open(rt, "memory", 6, NULL, &store);
- *   if (kvrt_session_resume(model, store, "ann", 3, NULL, NULL, NULL, NULL, &chat) == KVRT_NOT_FOUND) {
+ *   kvrt_runtime_open(NULL, &rt, NULL);
+ *   kvrt_model_open(rt, "model.gguf", 10, NULL, NULL, NULL, &model, NULL);
+ *   kvrt_store_open(rt, "memory", 6, NULL, &store, NULL);
+ *   if (kvrt_session_resume(model, store, "ann", 3, NULL, NULL, NULL, NULL, &chat, NULL) == KVRT_NOT_FOUND) {
  *     kvrt_session_options o;  KVRT_INIT(&o);  o.store = store;
- *     kvrt_session_open(model, &o, &chat);
+ *     kvrt_session_open(model, &o, &chat, NULL);
  *   }
- *   kvrt_session_append_message(chat, json, strlen(json), NULL);
- *   kvrt_session_generate(chat, NULL, print_token, NULL, NULL);
- *   kvrt_session_suspend(chat, "ann", 3, NULL, NULL);
+ *   kvrt_session_append_message(chat, json, strlen(json), NULL, NULL);
+ *   kvrt_session_generate(chat, NULL, print_token, NULL, NULL, NULL);
+ *   kvrt_session_suspend(chat, "ann", 3, NULL, NULL, NULL);
  *
  * CONVENTIONS
  *
@@ -23,9 +23,11 @@
  *  2. Lifetime. Shared nouns are opened, retained and released. A session has one owner: it comes from open, resume or fork and goes
  *     with close. NULL is a no-op for release and close, which never fail. After its last release a handle must not be used.
  *  3. Status. Every call that can fail returns a kvrt_status, and each says below what to do next. The numbers never change.
- *  4. Detail. kvrt_last_error copies the calling thread's last error: class, detail, errno or SQLite code, and a message that says what,
- *     where, expected and found, never prompt text. A call that succeeds leaves it alone, and so do retain, release and close. When a call
- *     fails its outputs are untouched, but for `needed` (6) and the report of a generation that was CANCELLED.
+ *  4. Detail. A call that can fail takes a kvrt_error last, which may be NULL, and fills it when it fails: class, detail, errno or SQLite
+ *     code, and a message that says what, where, expected and found, never prompt text. It belongs to the caller and to no thread, so it
+ *     serves hosts whose tasks move between threads. kvrt_last_error copies the calling thread's last error, for who passed none. A call
+ *     that succeeds leaves both alone, and so do retain, release and close. When a call fails its outputs are untouched, but for `needed`
+ *     (6) and the report of a generation that was CANCELLED.
  *  5. Structs. struct_size comes first, in options and outputs; set it to sizeof the struct (KVRT_INIT does). Options: NULL is all
  *     defaults and zero is the default in every field. A shorter struct (an older header) has zeros in what it lacks; in a longer one
  *     the unknown tail must be zero, else UNSUPPORTED. Outputs: the library writes at most struct_size bytes; in a struct that it owns
@@ -33,8 +35,8 @@
  *  6. Memory. The library never returns memory to free. Variable output takes (buffer, capacity, &needed): `needed` is always set on
  *     success and on TOO_SMALL; a NULL buffer with capacity 0 asks for the size. Inputs are copied. Strings are UTF-8 with a length;
  *     paths are bytes, as the system has them.
- *  7. Callbacks come last: 0 goes on, anything else stops the call with CANCELLED. They run on the thread inside the call, with no
- *     lock held, and may call anything but the same session (cancel, accept, checkpoint and what reads excepted; others: BUSY). They
+ *  7. Callbacks come before outputs: 0 goes on, anything else stops the call with CANCELLED. They run on the thread inside the call, with
+ *     no lock held, and may call anything but the same session (cancel, accept, checkpoint and what reads excepted; others: BUSY). They
  *     return: no exception, longjmp or end of the thread passes through kvrt. A callback that is kept (log, wake) must not call kvrt,
  *     finalizers included, and has a user_free, called once when it can fire no more; not if the call that takes it fails.
  *  8. Threads. A const handle may be used by any number of threads at once, and so may a runtime, a model and a store. A session takes
@@ -152,6 +154,7 @@ enum {
   KVRT_DETAIL_GRAMMAR_LIMIT = 22  /* the grammar or schema exceeds a limit */
 };
 
+/* What a failed call says. A call whose `err` has a struct_size below 4 or above 65536 is INVALID and does nothing. */
 typedef struct kvrt_error {
   uint32_t struct_size;
   kvrt_status status;
@@ -163,7 +166,8 @@ typedef struct kvrt_error {
 KVRT_API uint32_t kvrt_version(void);                      /* major << 16 | minor << 8 | patch */
 KVRT_API uint32_t kvrt_abi_version(void);                  /* KVRT_ABI_VERSION of the library: a binding checks it at load */
 KVRT_API const char* kvrt_status_name(kvrt_status status); /* "OK", "INVALID", ...; static */
-/* The calling thread's last error; status KVRT_OK when it had none. A successful call leaves it alone. */
+/* The calling thread's last error, whatever `err` its call had; status KVRT_OK when it had none. A successful call leaves it alone. A thread
+ * of the system: where a host's tasks move between threads (Go, async runtimes), pass an `err` instead. */
 KVRT_API kvrt_status kvrt_last_error(kvrt_error* out);
 /* sizeof a struct of this header in the library, by its name ("kvrt_event"); 0: it has none of that name. A binding that lays out structs
  * by itself compares at load. */
@@ -349,12 +353,12 @@ typedef struct kvrt_runtime_props {
   char devices[1024];          /* at open, a line each: versions of driver and runtime, every device there is, libkvrt_cuda.so's path */
 } kvrt_runtime_props;
 
-KVRT_API kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime** out);
+KVRT_API kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime** out, kvrt_error* err);
 KVRT_API void kvrt_runtime_retain(kvrt_runtime* runtime);
 KVRT_API void kvrt_runtime_release(kvrt_runtime* runtime);
-KVRT_API kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out);
+KVRT_API kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out, kvrt_error* err);
 /* Compute threads from the next step on, 1 to 256; 0: what affinity and cgroup leave. Any thread, at any time; waits for nothing. */
-KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t threads);
+KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t threads, kvrt_error* err);
 
 /* ---- model ------------------------------------------------------------------------------------------------------------------- */
 
@@ -416,10 +420,10 @@ typedef struct kvrt_model_props {
 /* Opens a GGUF file, which must not change while the model is open. The callback sees PROGRESS in bytes. Unknown architectures, tensor
  * types, tokenizers and split files are UNSUPPORTED by name. */
 KVRT_API kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_model_options* options,
-                                     kvrt_event_fn callback, void* user, kvrt_model** out);
+                                     kvrt_event_fn callback, void* user, kvrt_model** out, kvrt_error* err);
 KVRT_API void kvrt_model_retain(kvrt_model* model);
 KVRT_API void kvrt_model_release(kvrt_model* model);
-KVRT_API kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out);
+KVRT_API kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out, kvrt_error* err);
 
 enum {
   KVRT_TEXT_SPECIAL = 1, /* tokenize: text that spells a special token becomes it; detokenize: special tokens are spelled out */
@@ -428,11 +432,11 @@ enum {
 
 /* Bytes that are no valid UTF-8 become the vocabulary's byte tokens, and come back as the same bytes; where it has none, INVALID. */
 KVRT_API kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_t text_size, uint32_t flags, int32_t* tokens,
-                                         size_t capacity, size_t* needed);
+                                         size_t capacity, size_t* needed, kvrt_error* err);
 /* The tokens' bytes; a run that ends within a code point ends so. Where the vocabulary puts a space before a text (add_space_prefix), the
  * first token's leading space is left out. */
 KVRT_API kvrt_status kvrt_model_detokenize(const kvrt_model* model, const int32_t* tokens, size_t count, uint32_t flags, char* text,
-                                           size_t capacity, size_t* needed);
+                                           size_t capacity, size_t* needed, kvrt_error* err);
 
 typedef struct kvrt_template_options {
   uint32_t struct_size;
@@ -449,13 +453,14 @@ typedef struct kvrt_template_options {
 
 /* Renders a JSON array of messages ({"role": ..., "content": ...}) with the chat template. Not NUL-terminated. */
 KVRT_API kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messages, size_t messages_size,
-                                               const kvrt_template_options* options, char* text, size_t capacity, size_t* needed);
+                                               const kvrt_template_options* options, char* text, size_t capacity, size_t* needed,
+                                               kvrt_error* err);
 
 /* Computes for up to `ms` milliseconds: runs steps for all generating sessions until none can go on or the time is up (0: one step). It
  * returns within ms, or one step (step_ms_max) where that is longer; a step that another thread computes is waited for, and counts. When a
  * session fails, its next says so. runnable (may be NULL): sessions that could go on now. For hosts with a loop of their own; events are
  * taken with next and timeout 0. */
-KVRT_API kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable);
+KVRT_API kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable, kvrt_error* err);
 
 /* Counters since the model was opened, and gauges. */
 typedef struct kvrt_metrics {
@@ -475,10 +480,10 @@ typedef struct kvrt_metrics {
   double decode_ms_total; /* over `generated - first_tokens` tokens */
 } kvrt_metrics;
 
-KVRT_API kvrt_status kvrt_model_metrics(const kvrt_model* model, kvrt_metrics* out);
+KVRT_API kvrt_status kvrt_model_metrics(const kvrt_model* model, kvrt_metrics* out, kvrt_error* err);
 /* The same in Prometheus' text format, version 0.0.4. label_value becomes model="..."; NULL: the model's name. */
 KVRT_API kvrt_status kvrt_model_metrics_text(const kvrt_model* model, const char* label_value, size_t label_value_size, char* text,
-                                             size_t capacity, size_t* needed);
+                                             size_t capacity, size_t* needed, kvrt_error* err);
 
 typedef struct kvrt_plan_options {
   uint32_t struct_size;
@@ -510,7 +515,7 @@ typedef struct kvrt_plan {
 
 /* What a model will cost, from the file's header alone: no weights are read. model_open allocates by the same functions. */
 KVRT_API kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_plan_options* options,
-                                     kvrt_plan* out);
+                                     kvrt_plan* out, kvrt_error* err);
 
 enum { KVRT_INSPECT_ALL = 1 /* arrays to their end, not their first elements alone */ };
 
@@ -519,7 +524,7 @@ enum { KVRT_INSPECT_ALL = 1 /* arrays to their end, not their first elements alo
  * first, "bytes"}], "refused": [{"what": "tokenizer", "chat template" or "model", "status", "message"}]: what kvrt could not run of it}. A
  * file that is no sound GGUF is CORRUPT. */
 KVRT_API kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char* path, size_t path_size, uint32_t flags, char* json,
-                                        size_t capacity, size_t* needed);
+                                        size_t capacity, size_t* needed, kvrt_error* err);
 
 /* ---- store ------------------------------------------------------------------------------------------------------------------- */
 
@@ -549,34 +554,36 @@ typedef struct kvrt_store_props {
  * opened it. Who writes waits for the others, at most 5 seconds, then BUSY (STORE_LOCKED). The directory is made with mode 0700, and must
  * be on a local file system. What is in it is as private as the conversations. */
 KVRT_API kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options,
-                                     kvrt_store** out);
+                                     kvrt_store** out, kvrt_error* err);
 KVRT_API void kvrt_store_retain(kvrt_store* store);
 KVRT_API void kvrt_store_release(kvrt_store* store);
-KVRT_API kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out);
+KVRT_API kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out, kvrt_error* err);
 /* One ENTRY event per session, ordered by domain and name. domain NULL: of all domains; "" with size 0: the default one. */
-KVRT_API kvrt_status kvrt_store_list(const kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user);
+KVRT_API kvrt_status kvrt_store_list(const kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user,
+                                     kvrt_error* err);
 KVRT_API kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
-                                     kvrt_store_entry* out);
+                                     kvrt_store_entry* out, kvrt_error* err);
 /* What is kept of a session, as JSON; its model is not needed: {"name", "domain", "id", "gen": its generation, "model_id", "root": of its
  * chain of keys, "block_tokens", "tokens": [ids], "messages": [as they were given], "spans": [of each message {"begin", "end", "generated"}],
  * "chunks": [{"key", "begin", "end": of tokens, "bytes": of its KV on disk; 0: a resume computes it again}], "options": {"no_prefix_cache",
  * "tools", "documents", "variables", "template_time", "grammar": null or {"kind", "begin", "source"}}}. CORRUPT when what is kept of it is
  * damaged. */
 KVRT_API kvrt_status kvrt_store_show(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
-                                     char* json, size_t capacity, size_t* needed);
+                                     char* json, size_t capacity, size_t* needed, kvrt_error* err);
 /* Removes the session, and the chunks that no other needs. Handles that have it open go on, and may save it again. */
-KVRT_API kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size);
+KVRT_API kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
+                                       kvrt_error* err);
 /* NAME_TAKEN when `to` exists. Handles that have it open under the old name are as if it had been removed. */
 KVRT_API kvrt_status kvrt_store_rename(kvrt_store* store, const char* domain, size_t domain_size, const char* from, size_t from_size,
-                                       const char* to, size_t to_size);
+                                       const char* to, size_t to_size, kvrt_error* err);
 /* pinned 1 to 255: gc leaves it, expired or not; 0: not pinned, and its expiry counts again. It is also a priority. When a save finds no room,
  * sessions lose their KV, not their tokens: first those of the saver's domain that are not pinned, then others that are not pinned, those used
  * longest ago first; then those of its domain that are pinned less than the saved one. */
 KVRT_API kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
-                                    uint32_t pinned);
+                                    uint32_t pinned, kvrt_error* err);
 /* From now on; 0: for ever. An expired session that is not pinned is NOT_FOUND, and gc removes it. */
 KVRT_API kvrt_status kvrt_store_set_ttl(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
-                                        uint64_t seconds);
+                                        uint64_t seconds, kvrt_error* err);
 
 typedef struct kvrt_gc_report {
   uint32_t struct_size;
@@ -590,9 +597,9 @@ typedef struct kvrt_gc_report {
  * needed are written anew. PROGRESS between slices of about 5 ms of work; a slice that ends in a commit or a file also waits until the disk has
  * it. The store is whole wherever the callback stops it. Every save does one slice of it by itself. After a jump of the wall clock (5 minutes
  * back, 7 days forth) the first slice expires nothing. report may be NULL. */
-KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report);
+KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report, kvrt_error* err);
 /* Reads and checks everything. One FAULT event per fault, PROGRESS between; CORRUPT when there was a fault. */
-KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user);
+KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_error* err);
 
 enum { KVRT_REPAIR_SOUND = 1, KVRT_REPAIR_MENDED = 2, KVRT_REPAIR_REBUILT = 3 }; /* nothing to do; bad chunks forgotten; a new catalog */
 
@@ -612,7 +619,7 @@ typedef struct kvrt_repair_report {
  * PROGRESS counts bytes; stopped by its callback it has changed nothing. A catalog that is replaced is kept beside it in damaged-<n>, with
  * chunks that no session that is left can tell the model and domain of. Killed or failed, it can be called again. report may be NULL. */
 KVRT_API kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t path_size, kvrt_event_fn callback, void* user,
-                                       kvrt_repair_report* report);
+                                       kvrt_repair_report* report, kvrt_error* err);
 
 /* ---- session ----------------------------------------------------------------------------------------------------------------- */
 
@@ -672,17 +679,17 @@ typedef struct kvrt_session_props {
   char last_message[512];
 } kvrt_session_props;
 
-KVRT_API kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* options, kvrt_session** out);
+KVRT_API kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err);
 /* Cancels a running call of another thread and waits for it, at most one step; a checkpoint of another thread comes to its end first,
  * and a session with autosave is saved once more where it has changed. */
 KVRT_API void kvrt_session_close(kvrt_session* session);
-KVRT_API kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* out);
+KVRT_API kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* out, kvrt_error* err);
 
 /* append*: queue tokens; no compute. LIMIT when the model's context or the pool could never hold them. */
-KVRT_API kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, size_t count);
+KVRT_API kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, size_t count, kvrt_error* err);
 /* Tokenizes, as kvrt_model_tokenize does. The first text of an empty session gets a BOS where the model asks for it, and the space that some
  * vocabularies put before a text only where it begins the session or follows a control token. flags: KVRT_TEXT_SPECIAL. */
-KVRT_API kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, size_t text_size, uint32_t flags);
+KVRT_API kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, size_t text_size, uint32_t flags, kvrt_error* err);
 
 typedef struct kvrt_append_info {
   uint32_t struct_size;
@@ -694,10 +701,12 @@ typedef struct kvrt_append_info {
 
 /* Appends one message, a JSON object with role and content, rendered by the model's template with the conversation before it. The next
  * begin opens the assistant's turn, and what it generates becomes a message of its own, its sampled tokens kept. info may be NULL. */
-KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info);
+KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info,
+                                                 kvrt_error* err);
 /* Makes the conversation this JSON array of messages, for hosts that keep the list themselves: what is equal from the start stays, with
  * the sampled tokens of generated turns, and the rest is appended anew. info says where it parted. */
-KVRT_API kvrt_status kvrt_session_set_messages(kvrt_session* session, const char* messages, size_t messages_size, kvrt_append_info* info);
+KVRT_API kvrt_status kvrt_session_set_messages(kvrt_session* session, const char* messages, size_t messages_size, kvrt_append_info* info,
+                                               kvrt_error* err);
 
 typedef struct kvrt_message_props {
   uint32_t struct_size;
@@ -707,13 +716,14 @@ typedef struct kvrt_message_props {
 
 /* Message `index` as JSON and where it lies; NOT_FOUND past the last. out may be NULL. */
 KVRT_API kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kvrt_message_props* out, char* json, size_t capacity,
-                                          size_t* needed);
+                                          size_t* needed, kvrt_error* err);
 
 enum { KVRT_LOGITS_NONE = 0, KVRT_LOGITS_LAST = 1, KVRT_LOGITS_ALL = 2 };
 
 /* Computes what is queued: begin with `prefill` set, and next until DONE. PROGRESS, and a LOGITS event for the last or for every position
  * that was computed (with ALL nothing is reused). report may be NULL. */
-KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report);
+KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report,
+                                          kvrt_error* err);
 
 enum {
   KVRT_SAMPLER_DEFAULT = 0, /* kvrt's, by the options below */
@@ -774,35 +784,35 @@ typedef struct kvrt_generate_options {
 } kvrt_generate_options;
 
 /* Starts a generation; compute happens in next, of any session of the model: a step serves all that generate. */
-KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options);
+KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options, kvrt_error* err);
 /* The next event, computing as needed. timeout_ms < 0 waits as long as it takes, 0 only takes what is there and never computes; it bounds
  * the wait, not a step. A failure of the session is its status here, after which it is FAILED. INVALID while accept is due. After NO_MEMORY
  * a session that still generates does so at the next call; cancel it to have it end. */
-KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t timeout_ms);
+KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t timeout_ms, kvrt_error* err);
 /* sampler HOST: the token that follows the position of the last LOGITS event. Any thread, also in a callback of generate. Its TOKEN event,
  * and DONE where it ends the generation, come from next. INVALID when none is asked for. */
-KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token);
+KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, kvrt_error* err);
 /* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE; stopping gives CANCELLED, and the tokens
  * so far stay. report (may be NULL) is filled then too. NO_MEMORY ends the generation at its last token. */
 KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
-                                           kvrt_report* report);
+                                           kvrt_report* report, kvrt_error* err);
 /* Any thread. Ends a generation or prefill within one step, at the last accepted token; it can be cancelled until its DONE was taken. Else
  * a no-op. */
-KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session);
+KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err);
 
 /* A copy that shares all KV blocks; what differs later is copied at its first write. It is unsaved and has a new id. Of options (may be
  * NULL) only wake is read: the rest is as in the original, but for autosave_name. */
-KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options* options, kvrt_session** out);
+KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err);
 /* Keeps the first `count` tokens, and the messages that end within them. */
-KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count);
+KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_error* err);
 /* Drops the tokens [from, to), and the messages in it; what follows moves up and is computed again. To forget the oldest turns: from the
  * end of the system message to the begin of the first message to keep. INVALID when it cuts a message in two. In a conversation of
  * messages, tokens that only joined the last dropped one to the next (a newline) go too. */
-KVRT_API kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to);
+KVRT_API kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to, kvrt_error* err);
 /* The text of tokens [from, to), `to` at most the length; UINT64_MAX: the end. flags: KVRT_TEXT_SPECIAL. */
 KVRT_API kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64_t to, uint32_t flags, char* text, size_t capacity,
-                                       size_t* needed);
-KVRT_API kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, size_t capacity, size_t* needed);
+                                       size_t* needed, kvrt_error* err);
+KVRT_API kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, size_t capacity, size_t* needed, kvrt_error* err);
 
 enum {
   KVRT_DURABILITY_DEFAULT = 0, /* TOKENS */
@@ -841,16 +851,16 @@ typedef struct kvrt_save_report {
  * time. Of a session that generates it saves what a cancel at that moment would leave; it waits for the step that runs, at most, and no
  * step waits for it. What becomes of the session meanwhile does not change what is saved. Saves of one session wait for each other. */
 KVRT_API kvrt_status kvrt_session_checkpoint(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
-                                             kvrt_save_report* report);
+                                             kvrt_save_report* report, kvrt_error* err);
 /* checkpoint, then gives the blocks back. The handle stays valid: the next call that computes warms it again. */
 KVRT_API kvrt_status kvrt_session_suspend(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
-                                          kvrt_save_report* report);
+                                          kvrt_save_report* report, kvrt_error* err);
 /* Opens a saved session, in this process or another, and loads its KV. Damaged or missing chunks are holes that the next step computes;
  * report (may be NULL) counts what came back: reused_memory, reused_disk, and prefilled for what remains to compute. INCOMPATIBLE when it
  * was made with another model. options->store is ignored. */
 KVRT_API kvrt_status kvrt_session_resume(kvrt_model* model, kvrt_store* store, const char* name, size_t name_size,
                                          const kvrt_session_options* options, kvrt_event_fn callback, void* user, kvrt_report* report,
-                                         kvrt_session** out);
+                                         kvrt_session** out, kvrt_error* err);
 
 #ifdef __cplusplus
 }

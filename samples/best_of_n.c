@@ -58,11 +58,11 @@ int main(int argc, char** argv) {
   kvrt_runtime* runtime = NULL;
   kvrt_model* model = NULL;
   kvrt_session* question = NULL;
-  must(kvrt_runtime_open(NULL, &runtime), "runtime");
-  must(kvrt_model_open(runtime, argv[1], strlen(argv[1]), NULL, NULL, NULL, &model), "model");
-  must(kvrt_session_open(model, NULL, &question), "session");
-  must(kvrt_session_append_text(question, argv[2], strlen(argv[2]), 0), "text");
-  must(kvrt_session_prefill(question, KVRT_LOGITS_NONE, NULL, NULL, NULL), "prefill");
+  must(kvrt_runtime_open(NULL, &runtime, NULL), "runtime");
+  must(kvrt_model_open(runtime, argv[1], strlen(argv[1]), NULL, NULL, NULL, &model, NULL), "model");
+  must(kvrt_session_open(model, NULL, &question, NULL), "session");
+  must(kvrt_session_append_text(question, argv[2], strlen(argv[2]), 0, NULL), "text");
+  must(kvrt_session_prefill(question, KVRT_LOGITS_NONE, NULL, NULL, NULL, NULL), "prefill");
 
   kvrt_generate_options options;
   KVRT_INIT(&options);
@@ -70,16 +70,17 @@ int main(int argc, char** argv) {
   options.temperature = 1.0f;
   options.min_p = 0.05f;
   for (int i = 0; i < n; ++i) {
-    must(kvrt_session_fork(question, NULL, &answers[i].session), "fork");
+    must(kvrt_session_fork(question, NULL, &answers[i].session, NULL), "fork");
     options.seed = 1 + (uint64_t)i;
-    must(kvrt_session_begin(answers[i].session, &options), "begin");
+    must(kvrt_session_begin(answers[i].session, &options, NULL), "begin");
   }
   for (int left = n; left > 0;) {
     for (int i = 0; i < n; ++i) {
       kvrt_event event;
       KVRT_INIT(&event);
       if (answers[i].done) continue;
-      must(kvrt_session_next(answers[i].session, &event, -1), "next"); /* computes a step for all of them when there is no event yet */
+      must(kvrt_session_next(answers[i].session, &event, -1, NULL),
+           "next"); /* computes a step for all of them when there is no event yet */
       take(&answers[i], &event);
       left -= answers[i].done;
     }

@@ -51,9 +51,9 @@ int main(int argc, char** argv) {
   kvrt_runtime* runtime = NULL;
   kvrt_model* model = NULL;
   kvrt_session* session = NULL;
-  must(kvrt_runtime_open(NULL, &runtime), "runtime");
-  must(kvrt_model_open(runtime, argv[1], strlen(argv[1]), NULL, NULL, NULL, &model), "model");
-  must(kvrt_session_open(model, NULL, &session), "session");
+  must(kvrt_runtime_open(NULL, &runtime, NULL), "runtime");
+  must(kvrt_model_open(runtime, argv[1], strlen(argv[1]), NULL, NULL, NULL, &model, NULL), "model");
+  must(kvrt_session_open(model, NULL, &session, NULL), "session");
 
   kvrt_generate_options options;
   KVRT_INIT(&options);
@@ -66,12 +66,12 @@ int main(int argc, char** argv) {
   while (fputs("> ", stderr), fgets(line, sizeof line, stdin)) {
     line[strcspn(line, "\n")] = '\0';
     char* message = user_message(line);
-    must(kvrt_session_append_message(session, message, strlen(message), NULL), "message");
+    must(kvrt_session_append_message(session, message, strlen(message), NULL, NULL), "message");
     free(message);
 
     kvrt_report report;
     KVRT_INIT(&report);
-    must(kvrt_session_generate(session, &options, print_token, NULL, &report), "answer");
+    must(kvrt_session_generate(session, &options, print_token, NULL, &report, NULL), "answer");
     printf("\n");
     fprintf(stderr, "[%llu prompt tokens: %llu in memory, %llu computed; first token after %.0f ms]\n",
             (unsigned long long)report.prompt_tokens, (unsigned long long)report.reused_memory, (unsigned long long)report.prefilled,

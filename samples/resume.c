@@ -33,18 +33,18 @@ int main(int argc, char** argv) {
   kvrt_model* model = NULL;
   kvrt_store* store = NULL;
   kvrt_session* session = NULL;
-  must(kvrt_runtime_open(NULL, &runtime), "runtime");
-  must(kvrt_model_open(runtime, path, strlen(path), NULL, NULL, NULL, &model), "model");
-  must(kvrt_store_open(runtime, directory, strlen(directory), NULL, &store), "store");
+  must(kvrt_runtime_open(NULL, &runtime, NULL), "runtime");
+  must(kvrt_model_open(runtime, path, strlen(path), NULL, NULL, NULL, &model, NULL), "model");
+  must(kvrt_store_open(runtime, directory, strlen(directory), NULL, &store, NULL), "store");
 
   kvrt_report report;
   KVRT_INIT(&report);
-  kvrt_status status = kvrt_session_resume(model, store, name, strlen(name), NULL, NULL, NULL, &report, &session);
+  kvrt_status status = kvrt_session_resume(model, store, name, strlen(name), NULL, NULL, NULL, &report, &session, NULL);
   if (status == KVRT_NOT_FOUND) { /* the first run */
     kvrt_session_options options;
     KVRT_INIT(&options);
     options.store = store;
-    must(kvrt_session_open(model, &options, &session), "session");
+    must(kvrt_session_open(model, &options, &session, NULL), "session");
     fprintf(stderr, "new conversation\n");
   } else {
     must(status, "resume");
@@ -55,13 +55,13 @@ int main(int argc, char** argv) {
   kvrt_generate_options options;
   KVRT_INIT(&options);
   options.max_tokens = argc > 5 ? (uint32_t)strtoul(argv[5], NULL, 10) : 64;
-  must(kvrt_session_append_text(session, text, strlen(text), 0), "text");
-  must(kvrt_session_generate(session, &options, print_token, NULL, NULL), "generate");
+  must(kvrt_session_append_text(session, text, strlen(text), 0, NULL), "text");
+  must(kvrt_session_generate(session, &options, print_token, NULL, NULL, NULL), "generate");
   printf("\n");
 
   kvrt_save_report saved;
   KVRT_INIT(&saved);
-  must(kvrt_session_suspend(session, name, strlen(name), NULL, &saved), "save");
+  must(kvrt_session_suspend(session, name, strlen(name), NULL, &saved, NULL), "save");
   fprintf(stderr, "saved %llu tokens: %llu of %llu chunks were new, %llu bytes, %.1f ms\n", (unsigned long long)saved.tokens,
           (unsigned long long)saved.chunks_written, (unsigned long long)saved.chunks, (unsigned long long)saved.bytes_written, saved.ms);
 

@@ -40,9 +40,9 @@ static void serve(kvrt_model* model, struct client* c, int number, const char* t
   options.wake_user = c;
   generate.max_tokens = max_tokens;
   c->number = number;
-  must(kvrt_session_open(model, &options, &c->session), "session");
-  kvrt_status status = kvrt_session_append_text(c->session, text, strlen(text), 0);
-  if (status == KVRT_OK) status = kvrt_session_begin(c->session, &generate);
+  must(kvrt_session_open(model, &options, &c->session, NULL), "session");
+  kvrt_status status = kvrt_session_append_text(c->session, text, strlen(text), 0, NULL);
+  if (status == KVRT_OK) status = kvrt_session_begin(c->session, &generate, NULL);
   if (status == KVRT_OK) return;
   printf("%d: refused: %s\n", number, kvrt_status_name(status));
   kvrt_session_close(c->session);
@@ -55,7 +55,7 @@ static int take_events(struct client* c) {
   for (;;) {
     kvrt_event event;
     KVRT_INIT(&event);
-    const kvrt_status status = kvrt_session_next(c->session, &event, 0);
+    const kvrt_status status = kvrt_session_next(c->session, &event, 0, NULL);
     if (status != KVRT_OK) {
       printf("%d: failed: %s\n", c->number, kvrt_status_name(status));
       return 1;
@@ -91,8 +91,8 @@ int main(int argc, char** argv) {
   }
   kvrt_runtime* runtime = NULL;
   kvrt_model* model = NULL;
-  must(kvrt_runtime_open(NULL, &runtime), "runtime");
-  must(kvrt_model_open(runtime, argv[1], strlen(argv[1]), NULL, NULL, NULL, &model), "model");
+  must(kvrt_runtime_open(NULL, &runtime, NULL), "runtime");
+  must(kvrt_model_open(runtime, argv[1], strlen(argv[1]), NULL, NULL, NULL, &model, NULL), "model");
   const uint32_t max_tokens = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 32;
 
   static struct client clients[kClientsMax];
@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
         active += c->session != NULL;
       }
     }
-    must(kvrt_model_step(model, 0, &runnable), "step");
+    must(kvrt_model_step(model, 0, &runnable, NULL), "step");
     for (struct client* c = clients; c < clients + kClientsMax; ++c) {
       if (!c->session || !c->ready || !take_events(c)) continue;
       kvrt_session_close(c->session);
@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
   }
   char metrics[16384];
   size_t size = 0;
-  must(kvrt_model_metrics_text(model, NULL, 0, metrics, sizeof metrics, &size), "metrics");
+  must(kvrt_model_metrics_text(model, NULL, 0, metrics, sizeof metrics, &size, NULL), "metrics");
   fwrite(metrics, 1, size, stderr); /* what a server shows at /metrics */
   kvrt_model_release(model);
   kvrt_runtime_release(runtime);

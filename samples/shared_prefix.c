@@ -31,26 +31,26 @@ static uint64_t begin_conversation(const char* path, const char* directory, cons
   kvrt_model* model = NULL;
   kvrt_store* store = NULL;
   kvrt_session* session = NULL;
-  must(kvrt_runtime_open(NULL, &runtime), "runtime");
-  must(kvrt_model_open(runtime, path, strlen(path), NULL, NULL, NULL, &model), "model");
-  must(kvrt_store_open(runtime, directory, strlen(directory), NULL, &store), "store");
+  must(kvrt_runtime_open(NULL, &runtime, NULL), "runtime");
+  must(kvrt_model_open(runtime, path, strlen(path), NULL, NULL, NULL, &model, NULL), "model");
+  must(kvrt_store_open(runtime, directory, strlen(directory), NULL, &store, NULL), "store");
   kvrt_session_options options;
   KVRT_INIT(&options);
   options.store = store;
-  must(kvrt_session_open(model, &options, &session), "session");
-  must(kvrt_session_append_text(session, kPrefix, strlen(kPrefix), 0), "prefix");
-  must(kvrt_session_append_text(session, question, strlen(question), 0), "question");
+  must(kvrt_session_open(model, &options, &session, NULL), "session");
+  must(kvrt_session_append_text(session, kPrefix, strlen(kPrefix), 0, NULL), "prefix");
+  must(kvrt_session_append_text(session, question, strlen(question), 0, NULL), "question");
 
   kvrt_generate_options generate;
   KVRT_INIT(&generate);
   generate.max_tokens = 16;
   kvrt_report report;
   KVRT_INIT(&report);
-  must(kvrt_session_generate(session, &generate, NULL, NULL, &report), "generate");
+  must(kvrt_session_generate(session, &generate, NULL, NULL, &report, NULL), "generate");
   printf("%s: %llu prompt tokens, %llu from disk, %llu computed, first token after %.1f ms\n", name,
          (unsigned long long)report.prompt_tokens, (unsigned long long)report.reused_disk, (unsigned long long)report.prefilled,
          report.ttft_ms);
-  must(kvrt_session_suspend(session, name, strlen(name), NULL, NULL), "save");
+  must(kvrt_session_suspend(session, name, strlen(name), NULL, NULL, NULL), "save");
   kvrt_session_close(session);
   kvrt_store_release(store);
   kvrt_model_release(model);

@@ -50,7 +50,7 @@ static void say(kvrt_session* session, const char* role, const char* text) {
   p += sprintf(p, "\"}");
   kvrt_append_info info;
   KVRT_INIT(&info);
-  must(kvrt_session_append_message(session, json, (size_t)(p - json), &info), "message");
+  must(kvrt_session_append_message(session, json, (size_t)(p - json), &info, NULL), "message");
   fprintf(stderr, "[%s: %llu tokens", role, (unsigned long long)info.appended);
   if (info.rewritten)
     fprintf(stderr, "; %llu rewritten from %llu on", (unsigned long long)info.rewritten, (unsigned long long)info.rewritten_at);
@@ -85,7 +85,7 @@ static void generate(kvrt_session* session, const char* grammar, struct answer* 
     options.grammar_size = strlen(grammar);
   }
   answer->call[0] = '\0';
-  must(kvrt_session_generate(session, &options, on_event, answer, &report), "answer");
+  must(kvrt_session_generate(session, &options, on_event, answer, &report, NULL), "answer");
   fprintf(stderr, "[assistant: %llu prompt tokens, %llu computed]\n", (unsigned long long)report.prompt_tokens,
           (unsigned long long)report.prefilled);
 }
@@ -106,13 +106,13 @@ int main(int argc, char** argv) {
   kvrt_runtime* runtime = NULL;
   kvrt_model* model = NULL;
   kvrt_session* session = NULL;
-  must(kvrt_runtime_open(NULL, &runtime), "runtime");
-  must(kvrt_model_open(runtime, argv[1], strlen(argv[1]), NULL, NULL, NULL, &model), "model");
+  must(kvrt_runtime_open(NULL, &runtime, NULL), "runtime");
+  must(kvrt_model_open(runtime, argv[1], strlen(argv[1]), NULL, NULL, NULL, &model, NULL), "model");
   kvrt_session_options options;
   KVRT_INIT(&options);
   options.tools = kTools;
   options.tools_size = sizeof kTools - 1;
-  must(kvrt_session_open(model, &options, &session), "session");
+  must(kvrt_session_open(model, &options, &session, NULL), "session");
   say(session, "system", kSystem);
   say(session, "user", argv[2]);
 

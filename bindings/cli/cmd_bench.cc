@@ -73,10 +73,10 @@ kvrt_status Bench::open(kvrt_model* of, kvrt_store* store, uint64_t count, Sessi
   options.no_prefix_cache = 1;
   options.store = store;
   kvrt_session* raw = nullptr;
-  if (kvrt_status s = kvrt_session_open(of, &options, &raw)) return complain("cannot open a session", s);
+  if (kvrt_status s = kvrt_session_open(of, &options, &raw, nullptr)) return complain("cannot open a session", s);
   out.reset(raw);
-  if (kvrt_status s = kvrt_session_append(raw, tokens.data(), count)) return complain("cannot append", s);
-  const kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_NONE, nullptr, nullptr, nullptr);
+  if (kvrt_status s = kvrt_session_append(raw, tokens.data(), count, nullptr)) return complain("cannot append", s);
+  const kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_NONE, nullptr, nullptr, nullptr, nullptr);
   return s ? complain("cannot prefill", s) : KVRT_OK;
 }
 
@@ -84,7 +84,7 @@ kvrt_status Bench::generate(kvrt_session* session, uint32_t count) {
   auto options = sized<kvrt_generate_options>();
   options.max_tokens = count;
   options.ignore_eos = 1;
-  const kvrt_status s = kvrt_session_generate(session, &options, nullptr, nullptr, nullptr);
+  const kvrt_status s = kvrt_session_generate(session, &options, nullptr, nullptr, nullptr, nullptr);
   return s ? complain("cannot generate", s) : KVRT_OK;
 }
 
@@ -94,11 +94,12 @@ kvrt_status Bench::prefill(uint32_t count) {
     auto options = sized<kvrt_session_options>();
     options.no_prefix_cache = 1;
     kvrt_session* raw = nullptr;
-    if (kvrt_status s = kvrt_session_open(model.get(), &options, &raw)) return complain("cannot open a session", s);
+    if (kvrt_status s = kvrt_session_open(model.get(), &options, &raw, nullptr)) return complain("cannot open a session", s);
     Session session(raw);
-    if (kvrt_status s = kvrt_session_append(raw, tokens.data(), count)) return complain("cannot append", s);
+    if (kvrt_status s = kvrt_session_append(raw, tokens.data(), count, nullptr)) return complain("cannot append", s);
     const auto start = now();
-    if (kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_LAST, nullptr, nullptr, nullptr)) return complain("cannot prefill", s);
+    if (kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_LAST, nullptr, nullptr, nullptr, nullptr))
+      return complain("cannot prefill", s);
     speed.push_back(count * 1e3 / ms_since(start));
     tick();
   }
@@ -115,7 +116,7 @@ kvrt_status Bench::decode(uint32_t depth) {
     const auto start = now();
     if (kvrt_status s = generate(session.get(), flags.decode)) return s;
     speed.push_back(flags.decode * 1e3 / ms_since(start));
-    if (kvrt_status s = kvrt_session_truncate(session.get(), start_tokens)) return complain("cannot truncate", s);
+    if (kvrt_status s = kvrt_session_truncate(session.get(), start_tokens, nullptr)) return complain("cannot truncate", s);
     tick();
   }
   result(fmt::format("decode_at_{}_tok_s", depth), median(speed), "tok/s");
@@ -136,20 +137,20 @@ kvrt_status Bench::batch(uint32_t count) {
   for (uint32_t i = 0; i < flags.runs; ++i) {
     const auto start = now();
     for (Session& session : sessions) {
-      if (kvrt_status s = kvrt_session_begin(session.get(), &options)) return complain("cannot begin", s);
+      if (kvrt_status s = kvrt_session_begin(session.get(), &options, nullptr)) return complain("cannot begin", s);
     }
     std::vector<bool> ended(count);
     for (uint32_t left = count; left;) {
       for (uint32_t k = 0; k < count; ++k) {
         auto event = sized<kvrt_event>();
         if (ended[k]) continue;
-        if (kvrt_status s = kvrt_session_next(sessions[k].get(), &event, -1)) return complain("cannot generate", s);
+        if (kvrt_status s = kvrt_session_next(sessions[k].get(), &event, -1, nullptr)) return complain("cannot generate", s);
         if (event.type == KVRT_EVENT_DONE) ended[k] = true, --left;
       }
     }
     speed.push_back(count * flags.decode * 1e3 / ms_since(start));
     for (Session& session : sessions) {
-      if (kvrt_status s = kvrt_session_truncate(session.get(), kDepth)) return complain("cannot truncate", s);
+      if (kvrt_status s = kvrt_session_truncate(session.get(), kDepth, nullptr)) return complain("cannot truncate", s);
     }
     tick();
   }
@@ -169,7 +170,7 @@ kvrt_status Bench::state_run(uint32_t count, const std::string& directory, State
     if (kvrt_status s = open_store(runtime.get(), directory, false, false, store)) return s;
     if (kvrt_status s = open(model.get(), store.get(), count, session)) return s;
     const auto start = now();
-    if (kvrt_status s = kvrt_session_suspend(session.get(), kName.data(), kName.size(), &options, &saved))
+    if (kvrt_status s = kvrt_session_suspend(session.get(), kName.data(), kName.size(), &options, &saved, nullptr))
       return complain("cannot suspend", s);
     out.save.push_back(ms_since(start));
     out.bytes.push_back(static_cast<double>(saved.bytes_written));
@@ -181,7 +182,7 @@ kvrt_status Bench::state_run(uint32_t count, const std::string& directory, State
   kvrt_session* raw = nullptr;
   auto start = now();
   if (kvrt_status s =
-          kvrt_session_resume(other.get(), store.get(), kName.data(), kName.size(), nullptr, nullptr, nullptr, &resumed, &raw)) {
+          kvrt_session_resume(other.get(), store.get(), kName.data(), kName.size(), nullptr, nullptr, nullptr, &resumed, &raw, nullptr)) {
     return complain("cannot resume", s);
   }
   Session session(raw);
@@ -192,11 +193,12 @@ kvrt_status Bench::state_run(uint32_t count, const std::string& directory, State
   start = now();
   if (kvrt_status s = generate(raw, 1)) return s;
   out.first.push_back(ms_since(start));
-  if (kvrt_status s = kvrt_session_truncate(raw, count)) return complain("cannot truncate", s);
-  if (kvrt_status s = kvrt_session_append(raw, tokens.data() + count, 64)) return complain("cannot append", s);
-  if (kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_NONE, nullptr, nullptr, nullptr)) return complain("cannot prefill", s);
+  if (kvrt_status s = kvrt_session_truncate(raw, count, nullptr)) return complain("cannot truncate", s);
+  if (kvrt_status s = kvrt_session_append(raw, tokens.data() + count, 64, nullptr)) return complain("cannot append", s);
+  if (kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_NONE, nullptr, nullptr, nullptr, nullptr)) return complain("cannot prefill", s);
   start = now();
-  if (kvrt_status s = kvrt_session_suspend(raw, kName.data(), kName.size(), &options, &saved)) return complain("cannot suspend", s);
+  if (kvrt_status s = kvrt_session_suspend(raw, kName.data(), kName.size(), &options, &saved, nullptr))
+    return complain("cannot suspend", s);
   out.append.push_back(ms_since(start));
   out.append_bytes.push_back(static_cast<double>(saved.bytes_written));
   return KVRT_OK;
@@ -236,10 +238,10 @@ int cmd_bench(const BenchFlags& flags) {
   if (kvrt_status s = open_model(flags.model, bench.runtime.get(), bench.model)) return s;
   if (kvrt_status s = bench.load_tokens()) return s;
   auto runtime = sized<kvrt_runtime_props>();
-  if (kvrt_status s = kvrt_runtime_info(bench.runtime.get(), &runtime)) return complain("cannot ask the runtime", s);
+  if (kvrt_status s = kvrt_runtime_info(bench.runtime.get(), &runtime, nullptr)) return complain("cannot ask the runtime", s);
   bench.total = flags.runs * (flags.prompt.size() + flags.depth.size() + flags.batch.size() + flags.state.size());
   auto model = sized<kvrt_model_props>();
-  if (kvrt_status s = kvrt_model_info(bench.model.get(), &model)) return complain("cannot ask the model", s);
+  if (kvrt_status s = kvrt_model_info(bench.model.get(), &model, nullptr)) return complain("cannot ask the model", s);
   const bool cpu = std::string_view(runtime.device) == "cpu";
   const std::string device = cpu ? cpu_name() : runtime.device_name;
   bench.json.add("cpu", cpu_name())

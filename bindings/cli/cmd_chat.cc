@@ -45,7 +45,7 @@ class Interrupts {
     for (int signal = 0; sigwait(&set_, &signal) == 0 && !quit_;) {
       std::lock_guard lock(mutex_);
       if (session_) {
-        kvrt_session_cancel(session_);
+        kvrt_session_cancel(session_, nullptr);
       } else if (loading_) {
         stop_ = true;
       } else {
@@ -96,7 +96,7 @@ class Chat {
 
 uint64_t Chat::tokens() const {
   auto props = sized<kvrt_session_props>();
-  kvrt_session_info(session_.get(), &props);
+  kvrt_session_info(session_.get(), &props, nullptr);
   return props.tokens;
 }
 
@@ -137,7 +137,7 @@ kvrt_status Chat::resume_or_open() {
     auto report = sized<kvrt_report>();
     const auto start = now();
     const kvrt_status s =
-        kvrt_session_resume(model_.get(), store_.get(), name_.data(), name_.size(), &options, nullptr, nullptr, &report, &raw);
+        kvrt_session_resume(model_.get(), store_.get(), name_.data(), name_.size(), &options, nullptr, nullptr, &report, &raw, nullptr);
     if (s && s != KVRT_NOT_FOUND) return complain("cannot resume " + name_, s);
     if (!s) {
       session_.reset(raw);
@@ -146,11 +146,11 @@ kvrt_status Chat::resume_or_open() {
       return KVRT_OK;
     }
   }
-  if (kvrt_status s = kvrt_session_open(model_.get(), &options, &raw)) return complain("cannot open a session", s);
+  if (kvrt_status s = kvrt_session_open(model_.get(), &options, &raw, nullptr)) return complain("cannot open a session", s);
   session_.reset(raw);
   if (flags_.system.empty()) return KVRT_OK;
   const std::string message = message_json("system", flags_.system);
-  const kvrt_status s = kvrt_session_append_message(raw, message.data(), message.size(), nullptr);
+  const kvrt_status s = kvrt_session_append_message(raw, message.data(), message.size(), nullptr, nullptr);
   return s ? complain("cannot append the system message", s) : KVRT_OK;
 }
 
@@ -164,7 +164,7 @@ int32_t print_token(void*, const kvrt_event* event) {
 kvrt_status Chat::ask(const std::string& text) {
   const std::string message = message_json("user", text);
   auto info = sized<kvrt_append_info>();
-  if (kvrt_status s = kvrt_session_append_message(session_.get(), message.data(), message.size(), &info)) {
+  if (kvrt_status s = kvrt_session_append_message(session_.get(), message.data(), message.size(), &info, nullptr)) {
     complain("cannot append the message", s);
     if (s == KVRT_LIMIT) fmt::print(stderr, "(/forget drops the oldest turn)\n");
     return s;
@@ -182,7 +182,7 @@ kvrt_status Chat::answer(uint64_t seed) {
   if (kvrt_status bad = generate_options(flags_.sampling, flags_.max_tokens, buffers, options)) return bad;
   options.seed = seed;
   interrupts_.answering(session_.get());
-  const kvrt_status s = kvrt_session_generate(session_.get(), &options, print_token, nullptr, &last_);
+  const kvrt_status s = kvrt_session_generate(session_.get(), &options, print_token, nullptr, &last_, nullptr);
   interrupts_.answering(nullptr);
   fmt::print("\n");
   std::fflush(stdout);
@@ -199,7 +199,7 @@ kvrt_status Chat::answer(uint64_t seed) {
 kvrt_status Chat::save(const std::string& name, bool quiet) {
   if (!store_) return complain(KVRT_INVALID, "there is no store: start with --store DIR");
   auto saved = sized<kvrt_save_report>();
-  if (kvrt_status s = kvrt_session_checkpoint(session_.get(), name.data(), name.size(), nullptr, &saved)) {
+  if (kvrt_status s = kvrt_session_checkpoint(session_.get(), name.data(), name.size(), nullptr, &saved, nullptr)) {
     return complain("cannot save " + name, s);
   }
   name_ = name;
@@ -212,14 +212,14 @@ kvrt_status Chat::save(const std::string& name, bool quiet) {
 // The conversation so far keeps its name; what follows is the fork's, under another.
 void Chat::fork(const std::string& name) {
   kvrt_session* raw = nullptr;
-  if (kvrt_status s = kvrt_session_fork(session_.get(), NULL, &raw)) {
+  if (kvrt_status s = kvrt_session_fork(session_.get(), NULL, &raw, nullptr)) {
     complain("cannot fork", s);
     return;
   }
   Session copy(raw);
   if (store_) {
     const std::string to = name.empty() ? name_ + "-fork" : name;
-    if (kvrt_status s = kvrt_session_checkpoint(raw, to.data(), to.size(), nullptr, nullptr)) {
+    if (kvrt_status s = kvrt_session_checkpoint(raw, to.data(), to.size(), nullptr, nullptr, nullptr)) {
       complain("cannot save the fork as " + to, s);
       return;
     }
@@ -246,7 +246,7 @@ void Chat::rewind(const std::string& argument) {
   } else {
     to = question.begin;
   }
-  if (kvrt_status s = kvrt_session_truncate(session_.get(), to)) {
+  if (kvrt_status s = kvrt_session_truncate(session_.get(), to, nullptr)) {
     complain("cannot rewind", s);
     return;
   }
@@ -261,7 +261,7 @@ void Chat::retry(const std::string& argument) {
     complain(KVRT_INVALID, "there is no question to answer anew");
     return;
   }
-  if (kvrt_status s = kvrt_session_truncate(session_.get(), question.end)) {
+  if (kvrt_status s = kvrt_session_truncate(session_.get(), question.end, nullptr)) {
     complain("cannot take the answer back", s);
     return;
   }
@@ -279,7 +279,7 @@ void Chat::forget() {
     complain(KVRT_INVALID, "there is no turn before the last one");
     return;
   }
-  if (kvrt_status s = kvrt_session_erase(session_.get(), all[first].begin, all[next].begin)) {
+  if (kvrt_status s = kvrt_session_erase(session_.get(), all[first].begin, all[next].begin, nullptr)) {
     complain("cannot forget", s);
     return;
   }
@@ -295,8 +295,8 @@ void Chat::history() {
 void Chat::stats() {
   auto session = sized<kvrt_session_props>();
   auto model = sized<kvrt_model_props>();
-  kvrt_session_info(session_.get(), &session);
-  kvrt_model_info(model_.get(), &model);
+  kvrt_session_info(session_.get(), &session, nullptr);
+  kvrt_model_info(model_.get(), &model, nullptr);
   fmt::print(stderr, "{} tokens of {}, KV of {} in {} blocks ({}); generation {}\n", session.tokens, model.context_length,
              session.kv_tokens, session.kv_blocks, human_bytes(session.kv_bytes), session.generation);
   if (!last_.prompt_tokens) return;

@@ -40,7 +40,7 @@ constexpr std::string_view kSecond = "Thank you! Now please tell the children a 
 
 kvrt_status append(kvrt_session* session, std::string_view role, std::string_view text) {
   const std::string message = message_json(role, text);
-  const kvrt_status s = kvrt_session_append_message(session, message.data(), message.size(), nullptr);
+  const kvrt_status s = kvrt_session_append_message(session, message.data(), message.size(), nullptr, nullptr);
   return s ? complain("cannot append the message", s) : KVRT_OK;
 }
 
@@ -63,7 +63,7 @@ kvrt_status generate(kvrt_session* session, uint32_t count, bool exactly, Answer
   auto options = sized<kvrt_generate_options>();
   options.max_tokens = count;
   options.ignore_eos = options.emit_logits = exactly;
-  const kvrt_status s = kvrt_session_generate(session, &options, on_token, &answer, report);
+  const kvrt_status s = kvrt_session_generate(session, &options, on_token, &answer, report, nullptr);
   return s ? complain("cannot generate", s) : KVRT_OK;
 }
 
@@ -92,7 +92,7 @@ kvrt_status open_session(const Opened& at, bool share, Session& out) {
   options.store = at.store.get();
   options.no_prefix_cache = !share;
   kvrt_session* raw = nullptr;
-  if (kvrt_status s = kvrt_session_open(at.model.get(), &options, &raw)) return complain("cannot open a session", s);
+  if (kvrt_status s = kvrt_session_open(at.model.get(), &options, &raw, nullptr)) return complain("cannot open a session", s);
   out.reset(raw);
   return KVRT_OK;
 }
@@ -104,7 +104,7 @@ kvrt_status stage_talk(const DemoFlags& flags) {
   if (kvrt_status s = open_session(at, true, session)) return s;
   if (kvrt_status s = first_turn(session.get(), true)) return s;
   auto saved = sized<kvrt_save_report>();
-  if (kvrt_status s = kvrt_session_checkpoint(session.get(), kName.data(), kName.size(), nullptr, &saved))
+  if (kvrt_status s = kvrt_session_checkpoint(session.get(), kName.data(), kName.size(), nullptr, &saved, nullptr))
     return complain("cannot save", s);
   Json().add("saved", saved.tokens).add("bytes", saved.bytes_written).add("ms", saved.ms).print();
   std::fflush(stdout);
@@ -121,16 +121,16 @@ kvrt_status stage_resume(const DemoFlags& flags) {
   auto store = sized<kvrt_store_props>();
   kvrt_session* raw = nullptr;
   const auto start = now();
-  if (kvrt_status s =
-          kvrt_session_resume(at.model.get(), at.store.get(), kName.data(), kName.size(), nullptr, nullptr, nullptr, &resumed, &raw)) {
+  if (kvrt_status s = kvrt_session_resume(at.model.get(), at.store.get(), kName.data(), kName.size(), nullptr, nullptr, nullptr, &resumed,
+                                          &raw, nullptr)) {
     return complain("cannot resume", s);
   }
   const double resume_ms = ms_since(start);
   Session session(raw);
   auto info = sized<kvrt_session_props>();
-  kvrt_session_info(raw, &info);
-  kvrt_model_info(at.model.get(), &props);
-  kvrt_store_info(at.store.get(), &store);
+  kvrt_session_info(raw, &info, nullptr);
+  kvrt_model_info(at.model.get(), &props, nullptr);
+  kvrt_store_info(at.store.get(), &store, nullptr);
   if (kvrt_status s = append(raw, "user", kSecond)) return s;
   Answer answer;
   if (kvrt_status s = generate(raw, kCompare, true, answer, &report)) return s;
@@ -156,7 +156,7 @@ kvrt_status stage_whole(const DemoFlags& flags) {
   std::vector<int32_t> tokens;
   if (kvrt_status s = session_tokens(session.get(), tokens)) return s;
   if (kvrt_status s = open_session(at, false, again)) return s;
-  if (kvrt_status s = kvrt_session_append(again.get(), tokens.data(), report.prompt_tokens)) return complain("cannot append", s);
+  if (kvrt_status s = kvrt_session_append(again.get(), tokens.data(), report.prompt_tokens, nullptr)) return complain("cannot append", s);
   if (kvrt_status s = generate(again.get(), 1, true, first, &recomputed)) return s;
   if (first.tokens.at(0) != answer.tokens.at(0)) return complain(KVRT_INTERNAL, "recomputing the prompt gave another first token");
   Json json;

@@ -85,7 +85,7 @@ void cuda(Report& out, ModelFlags flags) {
   const kvrt_runtime_options options = runtime_options(flags);
   const std::string driver = first_line("/proc/driver/nvidia/version");
   kvrt_runtime* raw = nullptr;
-  if (kvrt_status s = kvrt_runtime_open(&options, &raw)) {
+  if (kvrt_status s = kvrt_runtime_open(&options, &raw, nullptr)) {
     const std::string why = fmt::format("{} ({})", last_message(), kvrt_status_name(s));
     if (s != KVRT_UNSUPPORTED) return out.fail("cuda", why);
     if (driver.empty()) return out.ok("cuda", "none, and no NVIDIA driver is loaded; the CPU computes: " + why);
@@ -93,7 +93,8 @@ void cuda(Report& out, ModelFlags flags) {
   }
   const Runtime runtime(raw);
   auto props = sized<kvrt_runtime_props>();
-  if (kvrt_status s = kvrt_runtime_info(raw, &props)) return out.fail("cuda", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
+  if (kvrt_status s = kvrt_runtime_info(raw, &props, nullptr))
+    return out.fail("cuda", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
   out.ok("cuda", fmt::format("device {} works: {}, {}, arithmetic {}, {} free of {}; --device cuda takes it, one device a runtime",
                              flags.device_index, props.device_name, props.isa, props.numerics, human_bytes(props.device_memory_free),
                              human_bytes(props.device_memory)));
@@ -133,13 +134,13 @@ int cmd_doctor(const DoctorFlags& flags) {
   }
   Runtime runtime;
   kvrt_runtime* raw = nullptr;
-  if (kvrt_status s = kvrt_runtime_open(nullptr, &raw)) {
+  if (kvrt_status s = kvrt_runtime_open(nullptr, &raw, nullptr)) {
     out.fail("runtime", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
     return finish(s);
   }
   runtime.reset(raw);
   auto props = sized<kvrt_runtime_props>();
-  kvrt_runtime_info(raw, &props);
+  kvrt_runtime_info(raw, &props, nullptr);
   kernels(out, props);
   processors(out, props);
   memory(out);

@@ -52,7 +52,7 @@ int cmd_inspect(const InspectFlags& flags) {
   kvrt_status s = KVRT_TOO_SMALL;
   while (s == KVRT_TOO_SMALL) {
     text.resize(needed);
-    s = kvrt_model_inspect(runtime.get(), flags.model.data(), flags.model.size(), bits, text.data(), text.size(), &needed);
+    s = kvrt_model_inspect(runtime.get(), flags.model.data(), flags.model.size(), bits, text.data(), text.size(), &needed, nullptr);
   }
   if (s) return complain("cannot inspect " + flags.model, s);
   text.resize(needed);

@@ -53,10 +53,11 @@ kvrt_status score_window(kvrt_model* model, Window& window) {
   auto options = sized<kvrt_session_options>();
   options.no_prefix_cache = 1;
   kvrt_session* raw = nullptr;
-  if (kvrt_status s = kvrt_session_open(model, &options, &raw)) return complain("cannot open a session", s);
+  if (kvrt_status s = kvrt_session_open(model, &options, &raw, nullptr)) return complain("cannot open a session", s);
   Session session(raw);
-  if (kvrt_status s = kvrt_session_append(raw, window.tokens.data(), window.tokens.size())) return complain("cannot append the tokens", s);
-  const kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_ALL, on_row, &window, nullptr);
+  if (kvrt_status s = kvrt_session_append(raw, window.tokens.data(), window.tokens.size(), nullptr))
+    return complain("cannot append the tokens", s);
+  const kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_ALL, on_row, &window, nullptr, nullptr);
   return s ? complain("cannot compute", s) : KVRT_OK;
 }
 
@@ -79,7 +80,7 @@ int cmd_perplexity(const PerplexityFlags& flags) {
   if (kvrt_status s = open_model(flags.model, runtime.get(), model)) return s;
   if (kvrt_status s = read_tokens(flags, model.get(), tokens)) return s;
   auto props = sized<kvrt_model_props>();
-  if (kvrt_status s = kvrt_model_info(model.get(), &props)) return complain("cannot ask the model", s);
+  if (kvrt_status s = kvrt_model_info(model.get(), &props, nullptr)) return complain("cannot ask the model", s);
   if (flags.context > props.context_length) {
     return complain(KVRT_INVALID, fmt::format("--context is {}, the model's context is {}", flags.context, props.context_length));
   }

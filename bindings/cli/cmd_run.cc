@@ -69,7 +69,7 @@ kvrt_status Run::resume(const std::string& name, kvrt_session** raw) {
     if (event->type == KVRT_EVENT_PROGRESS) static_cast<Progress*>(user)->update(event->done, event->total);
     return 0;
   };
-  return kvrt_session_resume(model.get(), store.get(), name.data(), name.size(), &options, draw, &bar, &resumed, raw);
+  return kvrt_session_resume(model.get(), store.get(), name.data(), name.size(), &options, draw, &bar, &resumed, raw, nullptr);
 }
 
 kvrt_status Run::open_session() {
@@ -77,7 +77,7 @@ kvrt_status Run::open_session() {
   if (!flags.fork_from.empty()) {
     if (kvrt_status s = resume(flags.fork_from, &raw)) return complain("cannot resume " + flags.fork_from, s);
     Session origin(raw);
-    if (kvrt_status s = kvrt_session_fork(origin.get(), NULL, &raw)) return complain("cannot fork " + flags.fork_from, s);
+    if (kvrt_status s = kvrt_session_fork(origin.get(), NULL, &raw, nullptr)) return complain("cannot fork " + flags.fork_from, s);
     session.reset(raw);
     return KVRT_OK;
   }
@@ -91,20 +91,20 @@ kvrt_status Run::open_session() {
   options.store = store.get();
   options.domain = flags.domain.empty() ? nullptr : flags.domain.data();
   options.domain_size = flags.domain.size();
-  if (kvrt_status s = kvrt_session_open(model.get(), &options, &raw)) return complain("cannot open a session", s);
+  if (kvrt_status s = kvrt_session_open(model.get(), &options, &raw, nullptr)) return complain("cannot open a session", s);
   session.reset(raw);
   return KVRT_OK;
 }
 
 kvrt_status Run::append() {
   if (flags.truncate >= 0) {
-    if (kvrt_status s = kvrt_session_truncate(session.get(), flags.truncate)) return complain("cannot truncate", s);
+    if (kvrt_status s = kvrt_session_truncate(session.get(), flags.truncate, nullptr)) return complain("cannot truncate", s);
   }
   if (!flags.prompt.given()) return KVRT_OK;
   if (!flags.prompt.tokens.empty()) {
     std::vector<int32_t> tokens;
     if (kvrt_status s = parse_tokens(flags.prompt.tokens, tokens)) return s;
-    const kvrt_status s = kvrt_session_append(session.get(), tokens.data(), tokens.size());
+    const kvrt_status s = kvrt_session_append(session.get(), tokens.data(), tokens.size(), nullptr);
     return s ? complain("cannot append the tokens", s) : KVRT_OK;
   }
   std::string text = flags.prompt.text;
@@ -113,23 +113,23 @@ kvrt_status Run::append() {
   }
   if (flags.chat) {
     const std::string message = message_json("user", text);
-    const kvrt_status s = kvrt_session_append_message(session.get(), message.data(), message.size(), nullptr);
+    const kvrt_status s = kvrt_session_append_message(session.get(), message.data(), message.size(), nullptr, nullptr);
     return s ? complain("cannot append the message", s) : KVRT_OK;
   }
-  const kvrt_status s = kvrt_session_append_text(session.get(), text.data(), text.size(), 0);
+  const kvrt_status s = kvrt_session_append_text(session.get(), text.data(), text.size(), 0, nullptr);
   return s ? complain("cannot append the text", s) : KVRT_OK;
 }
 
 kvrt_status Run::compute() {
   kvrt_status s;
   if (flags.max_tokens == 0) {
-    s = kvrt_session_prefill(session.get(), KVRT_LOGITS_NONE, on_event, &out, &report);
+    s = kvrt_session_prefill(session.get(), KVRT_LOGITS_NONE, on_event, &out, &report, nullptr);
   } else {
     OptionBuffers buffers;
     kvrt_generate_options options;
     if (kvrt_status bad = generate_options(flags.sampling, flags.max_tokens, buffers, options)) return bad;
     options.emit_logits = flags.digest;
-    s = kvrt_session_generate(session.get(), &options, on_event, &out, &report);
+    s = kvrt_session_generate(session.get(), &options, on_event, &out, &report, nullptr);
   }
   out.bar.clear();
   return s ? complain("cannot generate", s) : KVRT_OK;
@@ -139,7 +139,7 @@ kvrt_status Run::save() {
   if (flags.session.empty() || flags.no_save) return KVRT_OK;
   auto saved = sized<kvrt_save_report>();
   const std::string& name = flags.session;
-  if (kvrt_status s = kvrt_session_suspend(session.get(), name.data(), name.size(), nullptr, &saved)) {
+  if (kvrt_status s = kvrt_session_suspend(session.get(), name.data(), name.size(), nullptr, &saved, nullptr)) {
     return complain("cannot save " + name, s);
   }
   if (!flags.json) {

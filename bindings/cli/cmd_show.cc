@@ -16,7 +16,7 @@ kvrt_status read(const kvrt_store* store, const std::string& domain, const std::
   kvrt_status s = KVRT_TOO_SMALL;
   while (s == KVRT_TOO_SMALL) {  // another process may save it in between
     json.resize(needed);
-    s = kvrt_store_show(store, domain.data(), domain.size(), name.data(), name.size(), json.data(), json.size(), &needed);
+    s = kvrt_store_show(store, domain.data(), domain.size(), name.data(), name.size(), json.data(), json.size(), &needed, nullptr);
   }
   json.resize(s ? 0 : needed);
   return s;

@@ -100,7 +100,8 @@ int set_pinned(const StoreFlags& flags, uint32_t pinned) {
   if (kvrt_status s = open(flags, false, at)) return s;
   kvrt_status worst = KVRT_OK;
   for (const std::string& name : flags.names) {
-    const kvrt_status s = kvrt_store_pin(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), pinned);
+    const kvrt_status s =
+        kvrt_store_pin(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), pinned, nullptr);
     if (s) {
       worst = complain((pinned != 0 ? "cannot pin " : "cannot unpin ") + name, s);
     } else if (flags.json) {
@@ -137,8 +138,8 @@ int cmd_store_ls(const StoreFlags& flags) {
   if (!flags.json) fmt::print(fmt::runtime(kRow), "NAME", "DOMAIN", "TOKENS", "OWN", "SHARED", "GEN", "SAVED", "EXPIRES");
   const char* domain = flags.all_domains ? nullptr : flags.domain.c_str();
   auto p = sized<kvrt_store_props>();
-  kvrt_status s = kvrt_store_list(at.store.get(), domain, flags.domain.size(), on_entry, &listing);
-  if (!s && !flags.json) s = kvrt_store_info(at.store.get(), &p);
+  kvrt_status s = kvrt_store_list(at.store.get(), domain, flags.domain.size(), on_entry, &listing, nullptr);
+  if (!s && !flags.json) s = kvrt_store_info(at.store.get(), &p, nullptr);
   if (s) return finish(complain("cannot list " + flags.directory, s));
   if (!flags.json) {
     fmt::print("{} sessions, {} tokens; {} of KV in one session alone; {} in the store, each chunk once\n", listing.sessions,
@@ -152,7 +153,7 @@ int cmd_store_stat(const StoreFlags& flags) {
   if (kvrt_status s = open(flags, true, at)) return s;
   if (flags.names.empty()) {
     auto p = sized<kvrt_store_props>();
-    if (kvrt_status s = kvrt_store_info(at.store.get(), &p)) return complain("cannot read " + flags.directory, s);
+    if (kvrt_status s = kvrt_store_info(at.store.get(), &p, nullptr)) return complain("cannot read " + flags.directory, s);
     if (flags.json) {
       Json json;
       json.add("format", uint64_t{p.format}).add("read_only", uint64_t{p.read_only}).add("sessions", p.sessions);
@@ -168,7 +169,8 @@ int cmd_store_stat(const StoreFlags& flags) {
   }
   for (const std::string& name : flags.names) {
     auto entry = sized<kvrt_store_entry>();
-    const kvrt_status s = kvrt_store_stat(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), &entry);
+    const kvrt_status s =
+        kvrt_store_stat(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), &entry, nullptr);
     if (s) return finish(complain("cannot look up " + name, s));
     if (flags.json) {
       entry_json(entry).print();
@@ -184,7 +186,7 @@ int cmd_store_rm(const StoreFlags& flags) {
   if (kvrt_status s = open(flags, false, at)) return s;
   kvrt_status worst = KVRT_OK;
   for (const std::string& name : flags.names) {
-    const kvrt_status s = kvrt_store_remove(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size());
+    const kvrt_status s = kvrt_store_remove(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), nullptr);
     if (s) {
       worst = complain("cannot remove " + name, s);
     } else if (flags.json) {
@@ -199,7 +201,7 @@ int cmd_store_mv(const StoreFlags& flags) {
   if (kvrt_status s = open(flags, false, at)) return s;
   const std::string &from = flags.names[0], &to = flags.argument;
   const kvrt_status s =
-      kvrt_store_rename(at.store.get(), flags.domain.data(), flags.domain.size(), from.data(), from.size(), to.data(), to.size());
+      kvrt_store_rename(at.store.get(), flags.domain.data(), flags.domain.size(), from.data(), from.size(), to.data(), to.size(), nullptr);
   if (s) return finish(complain("cannot rename " + from + " to " + to, s));
   if (flags.json) Json().add("renamed", from).add("name", to).print();
   return finish(KVRT_OK);
@@ -216,9 +218,9 @@ int cmd_store_ttl(const StoreFlags& flags) {
   Opened at;
   if (kvrt_status s = open(flags, false, at)) return s;
   const std::string& name = flags.names[0];
-  kvrt_status s = kvrt_store_set_ttl(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), seconds);
+  kvrt_status s = kvrt_store_set_ttl(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), seconds, nullptr);
   auto entry = sized<kvrt_store_entry>();
-  if (!s) s = kvrt_store_stat(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), &entry);
+  if (!s) s = kvrt_store_stat(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), &entry, nullptr);
   if (s) return finish(complain("cannot set the time of " + name, s));
   if (flags.json) {
     Json().add("name", name).add("expires_unix_ms", entry.expires_unix_ms).print();
@@ -238,7 +240,7 @@ int cmd_store_gc(const StoreFlags& flags) {
     return Interrupt::came();
   };
   auto r = sized<kvrt_gc_report>();
-  const kvrt_status s = kvrt_store_gc(at.store.get(), draw, &bar, &r);
+  const kvrt_status s = kvrt_store_gc(at.store.get(), draw, &bar, &r, nullptr);
   bar.clear();
   if (s == KVRT_CANCELLED) return finish(complain(s, flags.directory + ": stopped; what is left is for the next gc"));
   if (s) return finish(complain("cannot collect in " + flags.directory, s));
@@ -262,7 +264,7 @@ int cmd_store_verify(const StoreFlags& flags) {
   Opened at;
   if (kvrt_status s = open(flags, true, at)) return s;
   Faults faults{.bar = Progress("verifying"), .json = flags.json};
-  const kvrt_status s = kvrt_store_verify(at.store.get(), on_fault, &faults);
+  const kvrt_status s = kvrt_store_verify(at.store.get(), on_fault, &faults, nullptr);
   faults.bar.clear();
   if (s == KVRT_CANCELLED) return finish(complain(s, flags.directory + ": stopped before all was read"));
   if (s && s != KVRT_CORRUPT) return finish(complain("cannot verify " + flags.directory, s));
@@ -277,7 +279,7 @@ int cmd_store_repair(const StoreFlags& flags) {
   if (kvrt_status s = open_runtime({}, runtime)) return s;
   Faults faults{.bar = Progress("repairing"), .json = flags.json};
   auto r = sized<kvrt_repair_report>();
-  const kvrt_status s = kvrt_store_repair(runtime.get(), flags.directory.data(), flags.directory.size(), on_fault, &faults, &r);
+  const kvrt_status s = kvrt_store_repair(runtime.get(), flags.directory.data(), flags.directory.size(), on_fault, &faults, &r, nullptr);
   faults.bar.clear();
   if (s == KVRT_CANCELLED) return finish(complain(s, flags.directory + ": stopped before anything was changed"));
   if (s) return finish(complain("cannot repair " + flags.directory, s));

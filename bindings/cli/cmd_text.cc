@@ -107,10 +107,11 @@ int cmd_template(const TemplateFlags& flags) {
   options.variables_size = variables.size();
   std::string text(16384, '\0');
   size_t needed = 0;
-  kvrt_status s = kvrt_model_apply_template(model.get(), messages.data(), messages.size(), &options, text.data(), text.size(), &needed);
+  kvrt_status s =
+      kvrt_model_apply_template(model.get(), messages.data(), messages.size(), &options, text.data(), text.size(), &needed, nullptr);
   if (s == KVRT_TOO_SMALL) {
     text.resize(needed);
-    s = kvrt_model_apply_template(model.get(), messages.data(), messages.size(), &options, text.data(), text.size(), &needed);
+    s = kvrt_model_apply_template(model.get(), messages.data(), messages.size(), &options, text.data(), text.size(), &needed, nullptr);
   }
   if (s) return complain("cannot render the template", s);
   text.resize(needed);
@@ -145,10 +146,10 @@ kvrt_status write_rows(kvrt_model* model, const std::vector<int32_t>& tokens, bo
   auto options = sized<kvrt_session_options>();
   options.no_prefix_cache = 1;
   kvrt_session* raw = nullptr;
-  if (kvrt_status s = kvrt_session_open(model, &options, &raw)) return complain("cannot open a session", s);
+  if (kvrt_status s = kvrt_session_open(model, &options, &raw, nullptr)) return complain("cannot open a session", s);
   Session session(raw);
-  if (kvrt_status s = kvrt_session_append(raw, tokens.data(), tokens.size())) return complain("cannot append the tokens", s);
-  const kvrt_status s = kvrt_session_prefill(raw, all ? KVRT_LOGITS_ALL : KVRT_LOGITS_LAST, on_row, &writer, nullptr);
+  if (kvrt_status s = kvrt_session_append(raw, tokens.data(), tokens.size(), nullptr)) return complain("cannot append the tokens", s);
+  const kvrt_status s = kvrt_session_prefill(raw, all ? KVRT_LOGITS_ALL : KVRT_LOGITS_LAST, on_row, &writer, nullptr, nullptr);
   writer.bar.clear();
   if (s && !writer.error) return complain("cannot compute", s);
   return KVRT_OK;

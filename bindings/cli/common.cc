@@ -84,7 +84,7 @@ kvrt_status open_runtime(const ModelFlags& flags, Runtime& out) {
   options.log = log_line;
   if (options.device == KVRT_DEVICE_AUTO) options.log_level = KVRT_LOG_INFO;  // which it is, and why
   kvrt_runtime* runtime = nullptr;
-  if (kvrt_status s = kvrt_runtime_open(&options, &runtime)) return complain("cannot open the runtime", s);
+  if (kvrt_status s = kvrt_runtime_open(&options, &runtime, nullptr)) return complain("cannot open the runtime", s);
   out.reset(runtime);
   return KVRT_OK;
 }
@@ -101,7 +101,7 @@ kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& ou
   options.step_ms_max = flags.step_ms;
   LoadState state{.stop = stop};
   kvrt_model* model = nullptr;
-  kvrt_status s = kvrt_model_open(runtime, flags.model.data(), flags.model.size(), &options, on_load, &state, &model);
+  kvrt_status s = kvrt_model_open(runtime, flags.model.data(), flags.model.size(), &options, on_load, &state, &model, nullptr);
   state.bar.clear();
   if (s) return complain("cannot open the model " + flags.model, s);
   out.reset(model);
@@ -113,7 +113,7 @@ kvrt_status open_store(kvrt_runtime* runtime, const std::string& path, bool read
   options.read_only = read_only;
   options.must_exist = must_exist;
   kvrt_store* store = nullptr;
-  if (kvrt_status s = kvrt_store_open(runtime, path.data(), path.size(), &options, &store)) {
+  if (kvrt_status s = kvrt_store_open(runtime, path.data(), path.size(), &options, &store, nullptr)) {
     return complain("cannot open the store " + path, s);
   }
   out.reset(store);
@@ -185,29 +185,29 @@ kvrt_status parse_tokens(const std::string& argument, std::vector<int32_t>& out)
 kvrt_status tokenize(const kvrt_model* model, std::string_view text, uint32_t flags, std::vector<int32_t>& out) {
   size_t needed = 0;
   out.resize(text.size() + 8);  // a token is at least a byte, BOS apart
-  kvrt_status s = kvrt_model_tokenize(model, text.data(), text.size(), flags, out.data(), out.size(), &needed);
+  kvrt_status s = kvrt_model_tokenize(model, text.data(), text.size(), flags, out.data(), out.size(), &needed, nullptr);
   out.resize(needed);
-  if (s == KVRT_TOO_SMALL) s = kvrt_model_tokenize(model, text.data(), text.size(), flags, out.data(), out.size(), &needed);
+  if (s == KVRT_TOO_SMALL) s = kvrt_model_tokenize(model, text.data(), text.size(), flags, out.data(), out.size(), &needed, nullptr);
   return s ? complain("cannot tokenize", s) : KVRT_OK;
 }
 
 kvrt_status detokenize(const kvrt_model* model, const std::vector<int32_t>& tokens, uint32_t flags, std::string& out) {
   size_t needed = 0;
-  kvrt_status s = kvrt_model_detokenize(model, tokens.data(), tokens.size(), flags, nullptr, 0, &needed);
+  kvrt_status s = kvrt_model_detokenize(model, tokens.data(), tokens.size(), flags, nullptr, 0, &needed, nullptr);
   if (s && s != KVRT_TOO_SMALL) return complain("cannot detokenize", s);
   out.resize(needed);
   if (!needed) return KVRT_OK;
-  s = kvrt_model_detokenize(model, tokens.data(), tokens.size(), flags, out.data(), out.size(), &needed);
+  s = kvrt_model_detokenize(model, tokens.data(), tokens.size(), flags, out.data(), out.size(), &needed, nullptr);
   return s ? complain("cannot detokenize", s) : KVRT_OK;
 }
 
 kvrt_status session_tokens(const kvrt_session* session, std::vector<int32_t>& out) {
   size_t needed = 0;
-  kvrt_status s = kvrt_session_tokens(session, nullptr, 0, &needed);
+  kvrt_status s = kvrt_session_tokens(session, nullptr, 0, &needed, nullptr);
   if (s && s != KVRT_TOO_SMALL) return complain("cannot read the session's tokens", s);
   out.resize(needed);
   if (!needed) return KVRT_OK;
-  s = kvrt_session_tokens(session, out.data(), out.size(), &needed);
+  s = kvrt_session_tokens(session, out.data(), out.size(), &needed, nullptr);
   return s ? complain("cannot read the session's tokens", s) : KVRT_OK;
 }
 

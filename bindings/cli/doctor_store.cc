@@ -210,13 +210,14 @@ void contents(Report& out, kvrt_runtime* runtime, const std::string& path) {
   auto options = sized<kvrt_store_options>();
   options.read_only = options.must_exist = 1;
   kvrt_store* raw = nullptr;
-  const kvrt_status s = kvrt_store_open(runtime, path.data(), path.size(), &options, &raw);
+  const kvrt_status s = kvrt_store_open(runtime, path.data(), path.size(), &options, &raw, nullptr);
   if (s == KVRT_NOT_FOUND) return out.ok("store", path + " holds no store yet");
   if (s == KVRT_BUSY) return out.warn("store", "not looked into: " + last_message());
   if (s) return out.fail("store", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
   Store opened(raw);
   auto props = sized<kvrt_store_props>();
-  if (kvrt_status e = kvrt_store_info(raw, &props)) return out.fail("store", fmt::format("{} ({})", last_message(), kvrt_status_name(e)));
+  if (kvrt_status e = kvrt_store_info(raw, &props, nullptr))
+    return out.fail("store", fmt::format("{} ({})", last_message(), kvrt_status_name(e)));
   out.ok("store", fmt::format("format {}, {} sessions, {} on disk; `kvrt store verify {}` reads all of it", props.format, props.sessions,
                               human_bytes(props.disk_bytes), path));
 }

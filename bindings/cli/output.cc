@@ -14,7 +14,7 @@ kvrt_status session_messages(const kvrt_session* session, std::vector<Message>& 
   for (std::string json;;) {
     auto props = sized<kvrt_message_props>();
     size_t needed = 0;
-    kvrt_status s = kvrt_session_message(session, out.size(), &props, json.data(), json.size(), &needed);
+    kvrt_status s = kvrt_session_message(session, out.size(), &props, json.data(), json.size(), &needed, nullptr);
     if (s == KVRT_NOT_FOUND) return KVRT_OK;
     if (s && s != KVRT_TOO_SMALL) return complain("cannot read the session's messages", s);
     const bool fits = s == KVRT_OK;

@@ -28,26 +28,26 @@ class Runtime : public detail::Shared<kvrt_runtime, kvrt_runtime_retain, kvrt_ru
   using Shared::Shared;
   static Result<Runtime> open(const kvrt_runtime_options& options = init<kvrt_runtime_options>()) noexcept {
     kvrt_runtime* out = nullptr;
-    const Status status = kvrt_runtime_open(&options, &out);
+    const Status status = kvrt_runtime_open(&options, &out, nullptr);
     return {status, Runtime(out)};
   }
   Result<kvrt_runtime_props> info() const noexcept {
     auto out = init<kvrt_runtime_props>();
-    const Status status = kvrt_runtime_info(get(), &out);
+    const Status status = kvrt_runtime_info(get(), &out, nullptr);
     return {status, out};
   }
-  Status set_threads(std::uint32_t threads) const noexcept { return kvrt_runtime_set_threads(get(), threads); }
+  Status set_threads(std::uint32_t threads) const noexcept { return kvrt_runtime_set_threads(get(), threads, nullptr); }
   // What a model will cost. An empty path: the geometry in the options.
   Result<kvrt_plan> plan(std::string_view path, const kvrt_plan_options& options = init<kvrt_plan_options>()) const noexcept {
     auto out = init<kvrt_plan>();
-    const Status status = kvrt_model_plan(get(), path.empty() ? nullptr : path.data(), path.size(), &options, &out);
+    const Status status = kvrt_model_plan(get(), path.empty() ? nullptr : path.data(), path.size(), &options, &out, nullptr);
     return {status, out};
   }
   // What a file holds, as JSON.
   template <class C>
   Status inspect(std::string_view path, std::uint32_t flags, C& json) const {
     return detail::fill(json, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
-      return kvrt_model_inspect(get(), path.data(), path.size(), flags, data, capacity, needed);
+      return kvrt_model_inspect(get(), path.data(), path.size(), flags, data, capacity, needed, nullptr);
     });
   }
 };
@@ -62,63 +62,64 @@ class Model : public detail::Shared<kvrt_model, kvrt_model_retain, kvrt_model_re
                             F&& progress = F()) {
     kvrt_model* out = nullptr;
     detail::Callback<std::remove_reference_t<F>> callback(progress);
-    const kvrt_status status = kvrt_model_open(runtime.get(), path.data(), path.size(), &options, callback.function(), &callback, &out);
+    const kvrt_status status =
+        kvrt_model_open(runtime.get(), path.data(), path.size(), &options, callback.function(), &callback, &out, nullptr);
     Model model(out);
     return {callback.finish(status), std::move(model)};
   }
   Result<kvrt_model_props> info() const noexcept {
     auto out = init<kvrt_model_props>();
-    const Status status = kvrt_model_info(get(), &out);
+    const Status status = kvrt_model_info(get(), &out, nullptr);
     return {status, out};
   }
   Status tokenize(std::string_view text, std::uint32_t flags, Span<std::int32_t> tokens, std::size_t& needed) const noexcept {
-    return kvrt_model_tokenize(get(), text.data(), text.size(), flags, tokens.data(), tokens.size(), &needed);
+    return kvrt_model_tokenize(get(), text.data(), text.size(), flags, tokens.data(), tokens.size(), &needed, nullptr);
   }
   template <class C>
   Status tokenize(std::string_view text, std::uint32_t flags, C& tokens) const {
     return detail::fill(tokens, [&](std::int32_t* data, std::size_t capacity, std::size_t* needed) -> Status {
-      return kvrt_model_tokenize(get(), text.data(), text.size(), flags, data, capacity, needed);
+      return kvrt_model_tokenize(get(), text.data(), text.size(), flags, data, capacity, needed, nullptr);
     });
   }
   Status detokenize(Span<const std::int32_t> tokens, std::uint32_t flags, Span<char> text, std::size_t& needed) const noexcept {
-    return kvrt_model_detokenize(get(), tokens.data(), tokens.size(), flags, text.data(), text.size(), &needed);
+    return kvrt_model_detokenize(get(), tokens.data(), tokens.size(), flags, text.data(), text.size(), &needed, nullptr);
   }
   template <class C>
   Status detokenize(Span<const std::int32_t> tokens, std::uint32_t flags, C& text) const {
     return detail::fill(text, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
-      return kvrt_model_detokenize(get(), tokens.data(), tokens.size(), flags, data, capacity, needed);
+      return kvrt_model_detokenize(get(), tokens.data(), tokens.size(), flags, data, capacity, needed, nullptr);
     });
   }
   // On a NULL model too, where the options have a template.
   Status apply_template(std::string_view messages, const kvrt_template_options& options, Span<char> text,
                         std::size_t& needed) const noexcept {
-    return kvrt_model_apply_template(get(), messages.data(), messages.size(), &options, text.data(), text.size(), &needed);
+    return kvrt_model_apply_template(get(), messages.data(), messages.size(), &options, text.data(), text.size(), &needed, nullptr);
   }
   template <class C>
   Status apply_template(std::string_view messages, const kvrt_template_options& options, C& text) const {
     return detail::fill(text, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
-      return kvrt_model_apply_template(get(), messages.data(), messages.size(), &options, data, capacity, needed);
+      return kvrt_model_apply_template(get(), messages.data(), messages.size(), &options, data, capacity, needed, nullptr);
     });
   }
   // The number of sessions that could go on.
   Result<std::uint32_t> step(std::uint32_t ms) const noexcept {
     std::uint32_t runnable = 0;
-    const Status status = kvrt_model_step(get(), ms, &runnable);
+    const Status status = kvrt_model_step(get(), ms, &runnable, nullptr);
     return {status, runnable};
   }
   Result<kvrt_metrics> metrics() const noexcept {
     auto out = init<kvrt_metrics>();
-    const Status status = kvrt_model_metrics(get(), &out);
+    const Status status = kvrt_model_metrics(get(), &out, nullptr);
     return {status, out};
   }
   // label {}: the model's name.
   Status metrics_text(std::string_view label, Span<char> text, std::size_t& needed) const noexcept {
-    return kvrt_model_metrics_text(get(), label.data(), label.size(), text.data(), text.size(), &needed);
+    return kvrt_model_metrics_text(get(), label.data(), label.size(), text.data(), text.size(), &needed, nullptr);
   }
   template <class C>
   Status metrics_text(std::string_view label, C& text) const {
     return detail::fill(text, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
-      return kvrt_model_metrics_text(get(), label.data(), label.size(), data, capacity, needed);
+      return kvrt_model_metrics_text(get(), label.data(), label.size(), data, capacity, needed, nullptr);
     });
   }
 };
@@ -131,63 +132,64 @@ class Store : public detail::Shared<kvrt_store, kvrt_store_retain, kvrt_store_re
   static Result<Store> open(const Runtime& runtime, std::string_view path,
                             const kvrt_store_options& options = init<kvrt_store_options>()) noexcept {
     kvrt_store* out = nullptr;
-    const Status status = kvrt_store_open(runtime.get(), path.data(), path.size(), &options, &out);
+    const Status status = kvrt_store_open(runtime.get(), path.data(), path.size(), &options, &out, nullptr);
     return {status, Store(out)};
   }
   Result<kvrt_store_props> info() const noexcept {
     auto out = init<kvrt_store_props>();
-    const Status status = kvrt_store_info(get(), &out);
+    const Status status = kvrt_store_info(get(), &out, nullptr);
     return {status, out};
   }
   // domain {}: of all domains; "": the default one.
   template <class F>
   Status list(std::string_view domain, F&& f) const {
     detail::Callback<std::remove_reference_t<F>> callback(f);
-    return callback.finish(kvrt_store_list(get(), domain.data(), domain.size(), callback.function(), &callback));
+    return callback.finish(kvrt_store_list(get(), domain.data(), domain.size(), callback.function(), &callback, nullptr));
   }
   Result<kvrt_store_entry> stat(std::string_view name, std::string_view domain = {}) const noexcept {
     auto out = init<kvrt_store_entry>();
-    const Status status = kvrt_store_stat(get(), domain.data(), domain.size(), name.data(), name.size(), &out);
+    const Status status = kvrt_store_stat(get(), domain.data(), domain.size(), name.data(), name.size(), &out, nullptr);
     return {status, out};
   }
   // What is kept of it, as JSON.
   template <class C>
   Status show(std::string_view name, C& json, std::string_view domain = {}) const {
     return detail::fill(json, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
-      return kvrt_store_show(get(), domain.data(), domain.size(), name.data(), name.size(), data, capacity, needed);
+      return kvrt_store_show(get(), domain.data(), domain.size(), name.data(), name.size(), data, capacity, needed, nullptr);
     });
   }
   Status remove(std::string_view name, std::string_view domain = {}) const noexcept {
-    return kvrt_store_remove(get(), domain.data(), domain.size(), name.data(), name.size());
+    return kvrt_store_remove(get(), domain.data(), domain.size(), name.data(), name.size(), nullptr);
   }
   Status rename(std::string_view from, std::string_view to, std::string_view domain = {}) const noexcept {
-    return kvrt_store_rename(get(), domain.data(), domain.size(), from.data(), from.size(), to.data(), to.size());
+    return kvrt_store_rename(get(), domain.data(), domain.size(), from.data(), from.size(), to.data(), to.size(), nullptr);
   }
   Status pin(std::string_view name, uint32_t pinned, std::string_view domain = {}) const noexcept {
-    return kvrt_store_pin(get(), domain.data(), domain.size(), name.data(), name.size(), pinned);
+    return kvrt_store_pin(get(), domain.data(), domain.size(), name.data(), name.size(), pinned, nullptr);
   }
   Status set_ttl(std::string_view name, std::uint64_t seconds, std::string_view domain = {}) const noexcept {
-    return kvrt_store_set_ttl(get(), domain.data(), domain.size(), name.data(), name.size(), seconds);
+    return kvrt_store_set_ttl(get(), domain.data(), domain.size(), name.data(), name.size(), seconds, nullptr);
   }
   template <class F = const NoCallback>
   Result<kvrt_gc_report> gc(F&& progress = F()) const {
     auto out = init<kvrt_gc_report>();
     detail::Callback<std::remove_reference_t<F>> callback(progress);
-    const Status status = callback.finish(kvrt_store_gc(get(), callback.function(), &callback, &out));
+    const Status status = callback.finish(kvrt_store_gc(get(), callback.function(), &callback, &out, nullptr));
     return {status, out};
   }
   // CORRUPT when there was a fault; f sees each.
   template <class F = const NoCallback>
   Status verify(F&& f = F()) const {
     detail::Callback<std::remove_reference_t<F>> callback(f);
-    return callback.finish(kvrt_store_verify(get(), callback.function(), &callback));
+    return callback.finish(kvrt_store_verify(get(), callback.function(), &callback, nullptr));
   }
   // Of a directory that nobody has open; f sees what is wrong and what becomes of it.
   template <class F = const NoCallback>
   static Result<kvrt_repair_report> repair(const Runtime& runtime, std::string_view path, F&& f = F()) {
     auto out = init<kvrt_repair_report>();
     detail::Callback<std::remove_reference_t<F>> callback(f);
-    const Status status = callback.finish(kvrt_store_repair(runtime.get(), path.data(), path.size(), callback.function(), &callback, &out));
+    const Status status =
+        callback.finish(kvrt_store_repair(runtime.get(), path.data(), path.size(), callback.function(), &callback, &out, nullptr));
     return {status, out};
   }
 };
@@ -225,7 +227,7 @@ class Events {
   void advance() noexcept {
     over_ = event_.type == KVRT_EVENT_DONE;
     if (over_) return;
-    *end_ = kvrt_session_next(session_, &event_, -1);
+    *end_ = kvrt_session_next(session_, &event_, -1, nullptr);
     over_ = !end_->ok() || event_.type == KVRT_EVENT_IDLE;
   }
   kvrt_session* session_;
@@ -250,7 +252,7 @@ class Session {
 
   static Result<Session> open(const Model& model, const kvrt_session_options& options = init<kvrt_session_options>()) noexcept {
     kvrt_session* out = nullptr;
-    const Status status = kvrt_session_open(model.get(), &options, &out);
+    const Status status = kvrt_session_open(model.get(), &options, &out, nullptr);
     return {status, Session(out)};
   }
   // report may be NULL, as in kvrt.h.
@@ -260,102 +262,102 @@ class Session {
                                 F&& progress = F()) {
     kvrt_session* out = nullptr;
     detail::Callback<std::remove_reference_t<F>> callback(progress);
-    const kvrt_status status =
-        kvrt_session_resume(model.get(), store.get(), name.data(), name.size(), &options, callback.function(), &callback, report, &out);
+    const kvrt_status status = kvrt_session_resume(model.get(), store.get(), name.data(), name.size(), &options, callback.function(),
+                                                   &callback, report, &out, nullptr);
     Session session(out);
     return {callback.finish(status), std::move(session)};
   }
   Result<Session> fork(const kvrt_session_options& options = init<kvrt_session_options>()) noexcept {
     kvrt_session* out = nullptr;
-    const Status status = kvrt_session_fork(handle_, &options, &out);
+    const Status status = kvrt_session_fork(handle_, &options, &out, nullptr);
     return {status, Session(out)};
   }
 
   Result<kvrt_session_props> info() const noexcept {
     auto out = init<kvrt_session_props>();
-    const Status status = kvrt_session_info(handle_, &out);
+    const Status status = kvrt_session_info(handle_, &out, nullptr);
     return {status, out};
   }
-  Status append(Span<const std::int32_t> tokens) noexcept { return kvrt_session_append(handle_, tokens.data(), tokens.size()); }
+  Status append(Span<const std::int32_t> tokens) noexcept { return kvrt_session_append(handle_, tokens.data(), tokens.size(), nullptr); }
   Status append_text(std::string_view text, std::uint32_t flags = 0) noexcept {
-    return kvrt_session_append_text(handle_, text.data(), text.size(), flags);
+    return kvrt_session_append_text(handle_, text.data(), text.size(), flags, nullptr);
   }
   Result<kvrt_append_info> append_message(std::string_view json) noexcept {
     auto out = init<kvrt_append_info>();
-    const Status status = kvrt_session_append_message(handle_, json.data(), json.size(), &out);
+    const Status status = kvrt_session_append_message(handle_, json.data(), json.size(), &out, nullptr);
     return {status, out};
   }
   Result<kvrt_append_info> set_messages(std::string_view json) noexcept {
     auto out = init<kvrt_append_info>();
-    const Status status = kvrt_session_set_messages(handle_, json.data(), json.size(), &out);
+    const Status status = kvrt_session_set_messages(handle_, json.data(), json.size(), &out, nullptr);
     return {status, out};
   }
-  Status truncate(std::uint64_t count) noexcept { return kvrt_session_truncate(handle_, count); }
-  Status erase(std::uint64_t from, std::uint64_t to) noexcept { return kvrt_session_erase(handle_, from, to); }
+  Status truncate(std::uint64_t count) noexcept { return kvrt_session_truncate(handle_, count, nullptr); }
+  Status erase(std::uint64_t from, std::uint64_t to) noexcept { return kvrt_session_erase(handle_, from, to, nullptr); }
 
   template <class F = const NoCallback>
   Result<kvrt_report> prefill(std::uint32_t logits = KVRT_LOGITS_NONE, F&& f = F()) {
     auto out = init<kvrt_report>();
     detail::Callback<std::remove_reference_t<F>> callback(f);
-    const Status status = callback.finish(kvrt_session_prefill(handle_, logits, callback.function(), &callback, &out));
+    const Status status = callback.finish(kvrt_session_prefill(handle_, logits, callback.function(), &callback, &out, nullptr));
     return {status, out};
   }
   template <class F = const NoCallback>
   Result<kvrt_report> generate(const kvrt_generate_options& options = init<kvrt_generate_options>(), F&& f = F()) {
     auto out = init<kvrt_report>();
     detail::Callback<std::remove_reference_t<F>> callback(f);
-    const Status status = callback.finish(kvrt_session_generate(handle_, &options, callback.function(), &callback, &out));
+    const Status status = callback.finish(kvrt_session_generate(handle_, &options, callback.function(), &callback, &out, nullptr));
     return {status, out};
   }
   Status begin(const kvrt_generate_options& options = init<kvrt_generate_options>()) noexcept {
-    return kvrt_session_begin(handle_, &options);
+    return kvrt_session_begin(handle_, &options, nullptr);
   }
   Result<Event> next(std::int32_t timeout_ms = -1) noexcept {
     Event out;
-    const Status status = kvrt_session_next(handle_, &out, timeout_ms);
+    const Status status = kvrt_session_next(handle_, &out, timeout_ms, nullptr);
     return {status, out};
   }
   Events events(Status& end) noexcept { return Events(handle_, end); }
-  Status accept(std::int32_t token) noexcept { return kvrt_session_accept(handle_, token); }
-  Status cancel() const noexcept { return kvrt_session_cancel(handle_); }
+  Status accept(std::int32_t token) noexcept { return kvrt_session_accept(handle_, token, nullptr); }
+  Status cancel() const noexcept { return kvrt_session_cancel(handle_, nullptr); }
 
   Status tokens(Span<std::int32_t> out, std::size_t& needed) const noexcept {
-    return kvrt_session_tokens(handle_, out.data(), out.size(), &needed);
+    return kvrt_session_tokens(handle_, out.data(), out.size(), &needed, nullptr);
   }
   template <class C>
   Status tokens(C& out) const {
     return detail::fill(out, [&](std::int32_t* data, std::size_t capacity, std::size_t* needed) -> Status {
-      return kvrt_session_tokens(handle_, data, capacity, needed);
+      return kvrt_session_tokens(handle_, data, capacity, needed, nullptr);
     });
   }
   Status text(std::uint64_t from, std::uint64_t to, std::uint32_t flags, Span<char> out, std::size_t& needed) const noexcept {
-    return kvrt_session_text(handle_, from, to, flags, out.data(), out.size(), &needed);
+    return kvrt_session_text(handle_, from, to, flags, out.data(), out.size(), &needed, nullptr);
   }
   template <class C>
   Status text(std::uint64_t from, std::uint64_t to, std::uint32_t flags, C& out) const {
     return detail::fill(out, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
-      return kvrt_session_text(handle_, from, to, flags, data, capacity, needed);
+      return kvrt_session_text(handle_, from, to, flags, data, capacity, needed, nullptr);
     });
   }
   // props may be NULL.
   Status message(std::uint64_t index, kvrt_message_props* props, Span<char> json, std::size_t& needed) const noexcept {
-    return kvrt_session_message(handle_, index, props, json.data(), json.size(), &needed);
+    return kvrt_session_message(handle_, index, props, json.data(), json.size(), &needed, nullptr);
   }
   template <class C>
   Status message(std::uint64_t index, kvrt_message_props* props, C& json) const {
     return detail::fill(json, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
-      return kvrt_session_message(handle_, index, props, data, capacity, needed);
+      return kvrt_session_message(handle_, index, props, data, capacity, needed, nullptr);
     });
   }
 
   Result<kvrt_save_report> checkpoint(std::string_view name, const kvrt_save_options& options = init<kvrt_save_options>()) noexcept {
     auto out = init<kvrt_save_report>();
-    const Status status = kvrt_session_checkpoint(handle_, name.data(), name.size(), &options, &out);
+    const Status status = kvrt_session_checkpoint(handle_, name.data(), name.size(), &options, &out, nullptr);
     return {status, out};
   }
   Result<kvrt_save_report> suspend(std::string_view name, const kvrt_save_options& options = init<kvrt_save_options>()) noexcept {
     auto out = init<kvrt_save_report>();
-    const Status status = kvrt_session_suspend(handle_, name.data(), name.size(), &options, &out);
+    const Status status = kvrt_session_suspend(handle_, name.data(), name.size(), &options, &out, nullptr);
     return {status, out};
   }
 

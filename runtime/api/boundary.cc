@@ -11,7 +11,7 @@ namespace {
 
 thread_local kvrt_error last_error{};  // the one piece of state that is no handle's: convention 4
 
-void remember(kvrt_status status, int32_t detail, int32_t os_code, std::string_view message) {
+kvrt_status remember(kvrt_status status, int32_t detail, int32_t os_code, std::string_view message, kvrt_error* err) {
   last_error.status = status;
   last_error.detail = detail;
   last_error.os_code = os_code;
@@ -22,28 +22,26 @@ void remember(kvrt_status status, int32_t detail, int32_t os_code, std::string_v
     last_error.message[static_cast<size_t>(rest.data() - last_error.message) + bad] = '?';
     rest.remove_prefix(bad + 1);
   }
+  write_output(err, last_error);
+  return status;
 }
 
 }  // namespace
 
-kvrt_status report_error(const Status& status) {
-  auto code = static_cast<kvrt_status>(status.code());
-  remember(code, static_cast<int32_t>(status.detail()), status.os_code(), status.message());
-  return code;
+kvrt_status report_error(const Status& status, kvrt_error* err) noexcept {
+  return remember(static_cast<kvrt_status>(status.code()), static_cast<int32_t>(status.detail()), status.os_code(), status.message(), err);
 }
 
-kvrt_status report_exception() noexcept {
+kvrt_status report_exception(kvrt_error* err) noexcept {
   try {
     throw;
   } catch (const std::bad_alloc&) {
-    remember(KVRT_NO_MEMORY, 0, 0, "the system gave no memory");
-    return KVRT_NO_MEMORY;
+    return remember(KVRT_NO_MEMORY, 0, 0, "the system gave no memory", err);
   } catch (const std::exception& e) {
-    remember(KVRT_INTERNAL, 0, 0, e.what());
+    return remember(KVRT_INTERNAL, 0, 0, e.what(), err);
   } catch (...) {
-    remember(KVRT_INTERNAL, 0, 0, "an unknown exception");
+    return remember(KVRT_INTERNAL, 0, 0, "an unknown exception", err);
   }
-  return KVRT_INTERNAL;
 }
 
 Status check_handle(const HandleHead* head, uint32_t magic, const char* what) {
@@ -227,7 +225,7 @@ const char* kvrt_status_name(kvrt_status status) { return kvrt::code_name(static
 
 kvrt_status kvrt_last_error(kvrt_error* out) {
   kvrt_error found = last_error;  // before a mistake in `out` takes its place
-  return guard([&] {
+  return guard(nullptr, [&] {
     KVRT_TRY(check_output_struct(out, "out"));
     write_output(out, found);
     return kvrt::Status();

@@ -53,17 +53,23 @@ struct kvrt_session {
 
 namespace kvrt::api {
 
-kvrt_status report_error(const Status& status);  // remembers it for kvrt_last_error
-kvrt_status report_exception() noexcept;         // inside a catch
+// Both remember the error for kvrt_last_error and copy it to `err`, which may be NULL.
+kvrt_status report_error(const Status& status, kvrt_error* err) noexcept;
+kvrt_status report_exception(kvrt_error* err) noexcept;  // inside a catch
+Status check_output_struct(const void* out, const char* name);
 
-// Runs one call: its Status, or an exception that came out of the STL, becomes the class and the thread's last error.
+// Runs one call: its Status, or an exception that came out of the STL, becomes the class, the thread's last error and `err`.
 template <typename F>
-kvrt_status guard(const F& call) noexcept {
+kvrt_status guard(kvrt_error* err, const F& call) noexcept {
   try {
+    if (err) {  // before anything is done: an error that cannot be written would be lost
+      Status status = check_output_struct(err, "err");
+      if (!status.is_ok()) return report_error(status, nullptr);
+    }
     Status status = call();
-    return status.is_ok() ? KVRT_OK : report_error(status);
+    return status.is_ok() ? KVRT_OK : report_error(status, err);
   } catch (...) {
-    return report_exception();
+    return report_exception(err);
   }
 }
 
@@ -101,7 +107,6 @@ Status check_kv(uint32_t kv_format, uint32_t block_tokens);  // as options give 
 KvFormat kv_format_of(uint32_t kv_format);                   // of one that check_kv has seen
 
 Status check_option_struct(const void* options, size_t known, const char* name);
-Status check_output_struct(const void* out, const char* name);
 
 // Options: NULL is all zeros; shorter or longer structs as convention 5 says.
 template <typename T>

@@ -22,8 +22,8 @@ kvrt_append_info to_append_info(const kvrt::AppendInfo& i) {
 
 extern "C" {
 
-kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, size_t count) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, size_t count, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("append"));
     if (count) KVRT_TRY(check_not_null(tokens, "tokens"));
@@ -31,8 +31,8 @@ kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, si
   });
 }
 
-kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, size_t text_size, uint32_t flags) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, size_t text_size, uint32_t flags, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("append_text"));
     KVRT_TRY(check_text(text, text_size, "text"));
@@ -41,8 +41,9 @@ kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, si
   });
 }
 
-kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info,
+                                        kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("append_message"));
     KVRT_TRY(check_text(message, message_size, "message"));
@@ -53,16 +54,16 @@ kvrt_status kvrt_session_append_message(kvrt_session* session, const char* messa
   });
 }
 
-kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("truncate"));
     return session->host->truncate(session->session, count);
   });
 }
 
-kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, size_t capacity, size_t* needed) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, size_t capacity, size_t* needed, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(session, "session"));
     KVRT_TRY(check_buffer(tokens, capacity, needed));
     std::vector<int32_t> all = session->host->tokens(session->session);
@@ -70,8 +71,9 @@ kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, si
   });
 }
 
-kvrt_status kvrt_session_set_messages(kvrt_session* session, const char* messages, size_t messages_size, kvrt_append_info* info) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_set_messages(kvrt_session* session, const char* messages, size_t messages_size, kvrt_append_info* info,
+                                      kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("set_messages"));
     KVRT_TRY(check_text(messages, messages_size, "messages"));
@@ -83,8 +85,8 @@ kvrt_status kvrt_session_set_messages(kvrt_session* session, const char* message
 }
 
 kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kvrt_message_props* out, char* json, size_t capacity,
-                                 size_t* needed) {
-  return guard([&]() -> Status {
+                                 size_t* needed, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(session, "session"));
     if (out) KVRT_TRY(check_output_struct(out, "out"));
     KVRT_TRY(check_buffer(json, capacity, needed));
@@ -101,8 +103,8 @@ kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kv
   });
 }
 
-kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("erase"));
     return session->host->erase(session->session, from, to);
@@ -110,8 +112,8 @@ kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to
 }
 
 kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64_t to, uint32_t flags, char* text, size_t capacity,
-                              size_t* needed) {
-  return guard([&]() -> Status {
+                              size_t* needed, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(session, "session"));
     KVRT_TRY(check_buffer(text, capacity, needed));
     if (flags & ~uint32_t{KVRT_TEXT_SPECIAL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);

@@ -221,8 +221,9 @@ Status run_to_done(kvrt_session* handle, kvrt::GenerateOptions options, kvrt_eve
 
 extern "C" {
 
-kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report,
+                                 kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("prefill"));
     KVRT_TRY(check_logits(logits));
@@ -234,8 +235,8 @@ kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_ev
   });
 }
 
-kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("begin"));
     kvrt::GenerateOptions o;
@@ -244,8 +245,8 @@ kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_option
   });
 }
 
-kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t timeout_ms) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t timeout_ms, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("next"));
     KVRT_TRY(check_output_struct(event, "event"));
@@ -256,8 +257,8 @@ kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t 
 }
 
 kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
-                                  kvrt_report* report) {
-  return guard([&]() -> Status {
+                                  kvrt_report* report, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("generate"));
     if (report) KVRT_TRY(check_output_struct(report, "report"));
@@ -268,16 +269,16 @@ kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_opt
   });
 }
 
-kvrt_status kvrt_session_cancel(kvrt_session* session) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(session, "session"));
     session->host->cancel(session->session);
     return {};
   });
 }
 
-kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(session, "session"));
     return session->host->accept(session->session, token);
   });

@@ -130,8 +130,8 @@ std::string expose(const kvrt_metrics& m, std::string_view model) {
 
 extern "C" {
 
-kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(model, "model"));
     uint32_t left = model->host->step(ms);
     if (runnable) *runnable = left;
@@ -139,8 +139,8 @@ kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable) 
   });
 }
 
-kvrt_status kvrt_model_metrics(const kvrt_model* model, kvrt_metrics* out) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_model_metrics(const kvrt_model* model, kvrt_metrics* out, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(model, "model"));
     KVRT_TRY(check_output_struct(out, "out"));
     write_output(out, to_metrics(model->host->metrics()));
@@ -149,8 +149,8 @@ kvrt_status kvrt_model_metrics(const kvrt_model* model, kvrt_metrics* out) {
 }
 
 kvrt_status kvrt_model_metrics_text(const kvrt_model* model, const char* label_value, size_t label_value_size, char* text, size_t capacity,
-                                    size_t* needed) {
-  return guard([&]() -> Status {
+                                    size_t* needed, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(model, "model"));
     KVRT_TRY(check_text(label_value, label_value_size, "label_value"));
     KVRT_TRY(check_buffer(text, capacity, needed));

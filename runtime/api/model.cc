@@ -77,8 +77,8 @@ kvrt::HostOptions options_of(const kvrt_model_options& o) {
 extern "C" {
 
 kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_model_options* options,
-                            kvrt_event_fn callback, void* user, kvrt_model** out) {
-  return guard([&]() -> Status {
+                            kvrt_event_fn callback, void* user, kvrt_model** out, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(runtime, "runtime"));
     KVRT_TRY(check_not_null(out, "out"));
     kvrt_model_options o;
@@ -100,8 +100,8 @@ kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path
 void kvrt_model_retain(kvrt_model* model) { retain(model); }
 void kvrt_model_release(kvrt_model* model) { release(model); }
 
-kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(model, "model"));
     KVRT_TRY(check_output_struct(out, "out"));
     kvrt_model_props p{};
@@ -112,8 +112,8 @@ kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out) {
 }
 
 kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_t text_size, uint32_t flags, int32_t* tokens,
-                                size_t capacity, size_t* needed) {
-  return guard([&]() -> Status {
+                                size_t capacity, size_t* needed, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(model, "model"));
     KVRT_TRY(check_text(text, text_size, "text"));
     KVRT_TRY(check_buffer(tokens, capacity, needed));
@@ -128,8 +128,8 @@ kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_
 }
 
 kvrt_status kvrt_model_detokenize(const kvrt_model* model, const int32_t* tokens, size_t count, uint32_t flags, char* text, size_t capacity,
-                                  size_t* needed) {
-  return guard([&]() -> Status {
+                                  size_t* needed, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(model, "model"));
     if (count) KVRT_TRY(check_not_null(tokens, "tokens"));
     KVRT_TRY(check_buffer(text, capacity, needed));
@@ -146,8 +146,8 @@ kvrt_status kvrt_model_detokenize(const kvrt_model* model, const int32_t* tokens
 }
 
 kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messages, size_t messages_size,
-                                      const kvrt_template_options* options, char* text, size_t capacity, size_t* needed) {
-  return guard([&]() -> Status {
+                                      const kvrt_template_options* options, char* text, size_t capacity, size_t* needed, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     kvrt_template_options o;
     KVRT_TRY(read_options(options, "kvrt_template_options", &o));
     if (model || !o.source) KVRT_TRY(check(model, "model"));

@@ -74,8 +74,8 @@ kvrt_plan to_plan(const kvrt::ModelCost& cost, const kvrt::KvGeometry& kv, const
 extern "C" {
 
 kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_plan_options* options,
-                            kvrt_plan* out) {
-  return guard([&]() -> Status {
+                            kvrt_plan* out, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(runtime, "runtime"));
     KVRT_TRY(check_output_struct(out, "out"));
     kvrt_plan_options o;
@@ -94,8 +94,8 @@ kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_
 }
 
 kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char* path, size_t path_size, uint32_t flags, char* json, size_t capacity,
-                               size_t* needed) {
-  return guard([&]() -> Status {
+                               size_t* needed, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(runtime, "runtime"));
     KVRT_TRY(check_buffer(json, capacity, needed));
     if (flags & ~uint32_t{KVRT_INSPECT_ALL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);

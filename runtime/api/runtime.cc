@@ -92,8 +92,8 @@ Status read_device(const kvrt_runtime_options& o, kvrt::EngineOptions* out) {
 
 extern "C" {
 
-kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime** out) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime** out, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check_not_null(out, "out"));
     kvrt_runtime_options o;
     KVRT_TRY(read_options(options, "kvrt_runtime_options", &o));
@@ -122,15 +122,15 @@ kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime*
 void kvrt_runtime_retain(kvrt_runtime* runtime) { retain(runtime); }
 void kvrt_runtime_release(kvrt_runtime* runtime) { release(runtime); }
 
-kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t threads) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t threads, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(runtime, "runtime"));
     return runtime->engine->set_threads(threads);
   });
 }
 
-kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(runtime, "runtime"));
     KVRT_TRY(check_output_struct(out, "out"));
     const kvrt::Backend* backend = runtime->engine->backend();

@@ -111,8 +111,8 @@ Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_si
 
 extern "C" {
 
-kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* options, kvrt_session** out) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(model, "model"));
     KVRT_TRY(check_not_null(out, "out"));
     kvrt::SessionOptions o;
@@ -140,8 +140,8 @@ void kvrt_session_close(kvrt_session* session) {
   }
 }
 
-kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* out) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* out, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(session, "session"));
     KVRT_TRY(check_output_struct(out, "out"));
     kvrt::SessionInfo i = session->host->session_info(session->session);
@@ -166,8 +166,8 @@ kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* o
   });
 }
 
-kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options* options, kvrt_session** out) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("fork"));
     KVRT_TRY(check_not_null(out, "out"));
@@ -182,19 +182,19 @@ kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options*
 }
 
 kvrt_status kvrt_session_checkpoint(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
-                                    kvrt_save_report* report) {
-  return guard([&] { return save(session, false, name, name_size, options, report); });
+                                    kvrt_save_report* report, kvrt_error* err) {
+  return guard(err, [&] { return save(session, false, name, name_size, options, report); });
 }
 
 kvrt_status kvrt_session_suspend(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
-                                 kvrt_save_report* report) {
-  return guard([&] { return save(session, true, name, name_size, options, report); });
+                                 kvrt_save_report* report, kvrt_error* err) {
+  return guard(err, [&] { return save(session, true, name, name_size, options, report); });
 }
 
 kvrt_status kvrt_session_resume(kvrt_model* model, kvrt_store* store, const char* name, size_t name_size,
                                 const kvrt_session_options* options, kvrt_event_fn callback, void* user, kvrt_report* report,
-                                kvrt_session** out) {
-  return guard([&]() -> Status {
+                                kvrt_session** out, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(model, "model"));
     KVRT_TRY(check(store, "store"));
     KVRT_TRY(check_not_null(out, "out"));

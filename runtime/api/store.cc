@@ -40,9 +40,9 @@ Status stopped(const char* call) { return error(Code::kCancelled, Detail::kNone,
 
 extern "C" {
 
-kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options,
-                            kvrt_store** out) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options, kvrt_store** out,
+                            kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(runtime, "runtime"));
     KVRT_TRY(check_not_null(out, "out"));
     std::string directory;
@@ -66,8 +66,8 @@ kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path
 void kvrt_store_retain(kvrt_store* store) { retain(store); }
 void kvrt_store_release(kvrt_store* store) { release(store); }
 
-kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(store, "store"));
     KVRT_TRY(check_output_struct(out, "out"));
     KVRT_ASSIGN(kvrt::StoreInfo i, store->store->info());
@@ -87,8 +87,9 @@ kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out) {
   });
 }
 
-kvrt_status kvrt_store_list(const kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_store_list(const kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user,
+                            kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(store, "store"));
     if (!callback) return error(Code::kInvalid, Detail::kNone, "callback is NULL");
     std::string scope;
@@ -107,8 +108,8 @@ kvrt_status kvrt_store_list(const kvrt_store* store, const char* domain, size_t 
 }
 
 kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
-                            kvrt_store_entry* out) {
-  return guard([&]() -> Status {
+                            kvrt_store_entry* out, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(store, "store"));
     KVRT_TRY(check_output_struct(out, "out"));
     std::string scope, session;
@@ -120,8 +121,8 @@ kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain, size_t 
 }
 
 kvrt_status kvrt_store_show(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size, char* json,
-                            size_t capacity, size_t* needed) {
-  return guard([&]() -> Status {
+                            size_t capacity, size_t* needed, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(store, "store"));
     std::string scope, session;
     KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
@@ -131,8 +132,9 @@ kvrt_status kvrt_store_show(const kvrt_store* store, const char* domain, size_t 
   });
 }
 
-kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
+                              kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(store, "store"));
     std::string scope, session;
     KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
@@ -141,8 +143,8 @@ kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, size_t doma
 }
 
 kvrt_status kvrt_store_rename(kvrt_store* store, const char* domain, size_t domain_size, const char* from, size_t from_size, const char* to,
-                              size_t to_size) {
-  return guard([&]() -> Status {
+                              size_t to_size, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(store, "store"));
     std::string scope, before, after;
     KVRT_TRY(check_session(domain, domain_size, from, from_size, &scope, &before));
@@ -151,8 +153,9 @@ kvrt_status kvrt_store_rename(kvrt_store* store, const char* domain, size_t doma
   });
 }
 
-kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size, uint32_t pinned) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size, uint32_t pinned,
+                           kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(store, "store"));
     std::string scope, session;
     KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
@@ -162,8 +165,8 @@ kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_
 }
 
 kvrt_status kvrt_store_set_ttl(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
-                               uint64_t seconds) {
-  return guard([&]() -> Status {
+                               uint64_t seconds, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(store, "store"));
     std::string scope, session;
     KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
@@ -171,8 +174,8 @@ kvrt_status kvrt_store_set_ttl(kvrt_store* store, const char* domain, size_t dom
   });
 }
 
-kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(store, "store"));
     if (report) KVRT_TRY(check_output_struct(report, "report"));
     KVRT_ASSIGN(kvrt::GcReport g, store->store->gc(as_progress(callback, user)));
@@ -188,8 +191,8 @@ kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user,
   });
 }
 
-kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user) {
-  return guard([&]() -> Status {
+kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(store, "store"));
     kvrt::Progress progress = as_progress(callback, user);
     if (!progress) progress = [](uint64_t, uint64_t) { return true; };
@@ -210,8 +213,8 @@ kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* u
 }
 
 kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t path_size, kvrt_event_fn callback, void* user,
-                              kvrt_repair_report* report) {
-  return guard([&]() -> Status {
+                              kvrt_repair_report* report, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
     KVRT_TRY(check(runtime, "runtime"));
     std::string directory;
     KVRT_TRY(check_path(path, path_size, &directory));

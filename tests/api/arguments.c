@@ -20,7 +20,7 @@ static kvrt_status render(kvrt_model* model, const char* source, const char* mes
   o.documents = documents, o.documents_size = documents ? strlen(documents) : 0;
   o.variables = variables, o.variables_size = variables ? strlen(variables) : 0;
   size_t needed = 0;
-  const kvrt_status status = kvrt_model_apply_template(model, messages, strlen(messages), &o, text, capacity - 1, &needed);
+  const kvrt_status status = kvrt_model_apply_template(model, messages, strlen(messages), &o, text, capacity - 1, &needed, NULL);
   text[status == KVRT_OK ? needed : 0] = 0;
   return status;
 }
@@ -57,8 +57,8 @@ static void expect_session(kvrt_session* s, kvrt_model* model, const char* docum
   o.documents = documents, o.documents_size = documents ? strlen(documents) : 0;
   o.variables = variables, o.variables_size = variables ? strlen(variables) : 0;
   size_t size = 0;
-  MUST(kvrt_model_apply_template(model, json, strlen(json), &o, text, sizeof text, &size));
-  MUST(kvrt_model_tokenize(model, text, size, KVRT_TEXT_SPECIAL, wanted, 1024, &count));
+  MUST(kvrt_model_apply_template(model, json, strlen(json), &o, text, sizeof text, &size, NULL));
+  MUST(kvrt_model_tokenize(model, text, size, KVRT_TEXT_SPECIAL, wanted, 1024, &count, NULL));
   expect_tokens(s, wanted, count, what);
 }
 
@@ -76,21 +76,21 @@ static void sessions(struct stage* t) {
   kvrt_model* model = open_model(t->runtime, path, 0, 0, 0);
   kvrt_session_options o = session_options(t->store, kSea, kCalm);
   kvrt_session *s = NULL, *fork = NULL;
-  MUST(kvrt_session_open(model, &o, &s));
+  MUST(kvrt_session_open(model, &o, &s, NULL));
   say(s, "user", "High tide?", NULL);
   expect_session(s, model, kSea, kCalm, "opened");
-  MUST(kvrt_session_fork(s, NULL, &fork));
+  MUST(kvrt_session_fork(s, NULL, &fork, NULL));
   say(fork, "user", "And low?", NULL);
   expect_session(fork, model, kSea, kCalm, "forked");
   kvrt_session_close(fork);
-  MUST(kvrt_session_suspend(s, "args", 4, NULL, NULL));
+  MUST(kvrt_session_suspend(s, "args", 4, NULL, NULL, NULL));
   kvrt_session_close(s);
   static const struct {
     const char *documents, *variables;
   } resumed[] = {{NULL, NULL}, {NULL, "{\"mood\":{\"name\":\"wild\"}}"}, {"[{\"title\":\"Stars\",\"text\":\"They are far.\"}]", NULL}};
   for (size_t i = 0; i < sizeof resumed / sizeof *resumed; ++i) {
     o = session_options(NULL, resumed[i].documents, resumed[i].variables);
-    MUST(kvrt_session_resume(model, t->store, "args", 4, &o, NULL, NULL, NULL, &s));
+    MUST(kvrt_session_resume(model, t->store, "args", 4, &o, NULL, NULL, NULL, &s, NULL));
     say(s, "user", "Thanks", NULL);
     expect_session(s, model, resumed[i].documents ? resumed[i].documents : kSea, resumed[i].variables ? resumed[i].variables : kCalm,
                    "resumed");
@@ -100,10 +100,11 @@ static void sessions(struct stage* t) {
     o = session_options(NULL, "{}", NULL);
     s = NULL;
     kvrt_status status =
-        resume ? kvrt_session_resume(model, t->store, "args", 4, &o, NULL, NULL, NULL, &s) : kvrt_session_open(model, &o, &s);
+        resume ? kvrt_session_resume(model, t->store, "args", 4, &o, NULL, NULL, NULL, &s, NULL) : kvrt_session_open(model, &o, &s, NULL);
     EXPECT(status == KVRT_INVALID && s == NULL, "documents as an object: %s", kvrt_status_name(status));
     o = session_options(NULL, NULL, "{\"tools\":[]}");
-    status = resume ? kvrt_session_resume(model, t->store, "args", 4, &o, NULL, NULL, NULL, &s) : kvrt_session_open(model, &o, &s);
+    status =
+        resume ? kvrt_session_resume(model, t->store, "args", 4, &o, NULL, NULL, NULL, &s, NULL) : kvrt_session_open(model, &o, &s, NULL);
     EXPECT(status == KVRT_INVALID && s == NULL, "a variable by the name of an argument: %s", kvrt_status_name(status));
   }
   kvrt_model_release(model);
@@ -111,7 +112,7 @@ static void sessions(struct stage* t) {
 
 static void text_of(kvrt_session* s, char* text, size_t capacity) {
   size_t needed = 0;
-  MUST(kvrt_session_text(s, 0, UINT64_MAX, KVRT_TEXT_SPECIAL, text, capacity - 1, &needed));
+  MUST(kvrt_session_text(s, 0, UINT64_MAX, KVRT_TEXT_SPECIAL, text, capacity - 1, &needed, NULL));
   text[needed] = 0;
 }
 
@@ -125,15 +126,15 @@ static void time_stays(struct stage* t) {
   kvrt_session_options o = session_options(t->store, NULL, NULL);
   kvrt_session* s = NULL;
   kvrt_append_info info;
-  MUST(kvrt_session_open(model, &o, &s));
+  MUST(kvrt_session_open(model, &o, &s, NULL));
   say(s, "user", "One", NULL);
   text_of(s, first, sizeof first);
   usleep(1100 * 1000);
   say(s, "user", "Two", &info);
   EXPECT(info.rewritten == 0, "%" PRIu64 " tokens rewritten", info.rewritten);
-  MUST(kvrt_session_suspend(s, "clock", 5, NULL, NULL));
+  MUST(kvrt_session_suspend(s, "clock", 5, NULL, NULL, NULL));
   kvrt_session_close(s);
-  MUST(kvrt_session_resume(model, t->store, "clock", 5, NULL, NULL, NULL, NULL, &s));
+  MUST(kvrt_session_resume(model, t->store, "clock", 5, NULL, NULL, NULL, NULL, &s, NULL));
   say(s, "user", "Three", &info);
   EXPECT(info.rewritten == 0, "%" PRIu64 " tokens rewritten after a resume", info.rewritten);
   text_of(s, later, sizeof later);

@@ -17,27 +17,27 @@ static kvrt_session* open_with(const char* name, uint32_t turn, uint32_t tokens,
   o.autosave_tokens = tokens;
   o.autosave_idle_ms = idle_ms;
   kvrt_session* s = NULL;
-  MUST(kvrt_session_open(model, &o, &s));
+  MUST(kvrt_session_open(model, &o, &s, NULL));
   return s;
 }
 
 static void append(kvrt_session* s, size_t count, uint64_t seed) {
   int32_t tokens[512];
   prompt_tokens(tokens, count, seed, vocab);
-  MUST(kvrt_session_append(s, tokens, count));
+  MUST(kvrt_session_append(s, tokens, count, NULL));
 }
 
 static void generate(kvrt_session* s, uint32_t count, kvrt_event_fn callback, void* user) {
   kvrt_generate_options o = run_options(count);
   o.emit_logits = 0;
-  MUST(kvrt_session_generate(s, &o, callback, user, NULL));
+  MUST(kvrt_session_generate(s, &o, callback, user, NULL, NULL));
 }
 
 // The entry, or one of zeros.
 static kvrt_store_entry entry_of(const char* name) {
   kvrt_store_entry e;
   KVRT_INIT(&e);
-  const kvrt_status status = kvrt_store_stat(store, NULL, 0, name, strlen(name), &e);
+  const kvrt_status status = kvrt_store_stat(store, NULL, 0, name, strlen(name), &e, NULL);
   EXPECT(status == KVRT_OK || status == KVRT_NOT_FOUND, "%s: %s", name, last_message());
   return e;
 }
@@ -74,7 +74,7 @@ static void expect_saved(kvrt_session* s, const char* name) {
 static void every_turn(void) {
   kvrt_session* s = open_with("turns", 1, 0, 0);
   append(s, kPrompt, 1);
-  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));  // no turn
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));  // no turn
   for (uint64_t turn = 1; turn <= 3; ++turn) {
     generate(s, 20, NULL, NULL);
     expect_saved(s, "turns");
@@ -125,7 +125,7 @@ static void when_idle(void) {
     longest = now_ms() - last > longest ? now_ms() - last : longest;
     last = now_ms();
   }
-  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
   longest = now_ms() - last > longest ? now_ms() - last : longest;
   expect_saved(s, "idle");
   const uint64_t generation = entry_of("idle").generation;
@@ -136,7 +136,7 @@ static void when_idle(void) {
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
   const double cpu_ms = (double)(after.tv_sec - before.tv_sec) * 1e3 + (double)(after.tv_nsec - before.tv_nsec) / 1e6;
   EXPECT(cpu_ms < 20, "%.1f ms of CPU while nothing is due", cpu_ms);
-  MUST(kvrt_session_truncate(s, 50));
+  MUST(kvrt_session_truncate(s, 50, NULL));
   kvrt_session_close(s);
   EXPECT(entry_of("idle").tokens == 50 && entry_of("idle").generation == generation + 1, "close: %" PRIu64 " tokens",
          entry_of("idle").tokens);
@@ -151,7 +151,7 @@ static void kv_later(void) {
   append(s, kPrompt, 7);
   EXPECT(comes_to("later", kPrompt) && entry_of("later").chunks == 0, "%" PRIu64 " chunks before any was computed",
          entry_of("later").chunks);
-  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
   expect_saved(s, "later");
   kvrt_session_close(s);
 }
@@ -162,11 +162,11 @@ static void names(void) {
   generate(s, 4, NULL, NULL);
   usleep(20000);
   EXPECT(session_props(s).generation == 0, "saved without a name");
-  MUST(kvrt_session_checkpoint(s, "given", 5, NULL, NULL));
+  MUST(kvrt_session_checkpoint(s, "given", 5, NULL, NULL, NULL));
   generate(s, 20, NULL, NULL);
   expect_saved(s, "given");
   kvrt_session* copy = NULL;
-  MUST(kvrt_session_fork(s, NULL, &copy));
+  MUST(kvrt_session_fork(s, NULL, &copy, NULL));
   generate(copy, 9, NULL, NULL);
   kvrt_session_close(copy);  // it was never given a name
   const uint64_t generation = entry_of("given").generation;
@@ -175,7 +175,7 @@ static void names(void) {
   kvrt_session_options o;
   KVRT_INIT(&o);
   o.autosave_turn = 1;
-  MUST(kvrt_session_resume(model, store, "given", 5, &o, NULL, NULL, NULL, &s));
+  MUST(kvrt_session_resume(model, store, "given", 5, &o, NULL, NULL, NULL, &s, NULL));
   generate(s, 20, NULL, NULL);
   expect_saved(s, "given");
   kvrt_session_close(s);
@@ -184,7 +184,7 @@ static void names(void) {
 static void failures(void) {
   kvrt_session* first = open_with(NULL, 0, 0, 0);
   append(first, kPrompt, 5);
-  MUST(kvrt_session_checkpoint(first, "taken", 5, NULL, NULL));
+  MUST(kvrt_session_checkpoint(first, "taken", 5, NULL, NULL, NULL));
   kvrt_session_close(first);
   kvrt_session* s = open_with("taken", 1, 0, 0);
   append(s, kPrompt, 6);
@@ -194,7 +194,7 @@ static void failures(void) {
   EXPECT(p.last_status == KVRT_CONFLICT && p.last_detail == KVRT_DETAIL_NAME_TAKEN && p.state == KVRT_STATE_IDLE, "%s, detail %d, state %u",
          kvrt_status_name(p.last_status), p.last_detail, p.state);
   EXPECT(entry_of("taken").tokens == kPrompt, "another session's place was taken");
-  MUST(kvrt_store_remove(store, NULL, 0, "taken", 5));
+  MUST(kvrt_store_remove(store, NULL, 0, "taken", 5, NULL));
   generate(s, 5, NULL, NULL);  // the next occasion
   expect_saved(s, "taken");
   kvrt_session_close(s);
@@ -210,7 +210,7 @@ static void* come_and_go(void* user) {
     append(s, 40 + (size_t)i, 1000 + (uint64_t)thread);
     generate(s, 10 + (uint32_t)i, NULL, NULL);
     if (i % 4 == 1) usleep(2000);
-    if (i % 4 == 2) MUST(kvrt_session_checkpoint(s, name, strlen(name), NULL, NULL));
+    if (i % 4 == 2) MUST(kvrt_session_checkpoint(s, name, strlen(name), NULL, NULL, NULL));
     int32_t tokens[1024];
     const size_t count = session_tokens(s, tokens, 1024);
     kvrt_session_close(s);
@@ -241,7 +241,7 @@ int main(void) {
   for (intptr_t i = 0; i < 3; ++i) pthread_create(&threads[i], NULL, come_and_go, (void*)i);
   for (int i = 0; i < 3; ++i) pthread_join(threads[i], NULL);
   expect_no_leaks(model);
-  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
   kvrt_store_release(store);
   kvrt_model_release(reference);
   kvrt_model_release(model);

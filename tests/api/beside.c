@@ -19,13 +19,15 @@ static size_t expect_saved(const char* name, const int32_t* tokens, size_t most,
   return count;
 }
 
-static kvrt_status checkpoint(kvrt_session* s, const char* name) { return kvrt_session_checkpoint(s, name, strlen(name), NULL, NULL); }
+static kvrt_status checkpoint(kvrt_session* s, const char* name) {
+  return kvrt_session_checkpoint(s, name, strlen(name), NULL, NULL, NULL);
+}
 
 static kvrt_session* with_prompt(uint64_t seed) {
   int32_t prompt[kPrompt];
   prompt_tokens(prompt, kPrompt, seed, vocab);
   kvrt_session* s = open_session(model, store, 0);
-  MUST(kvrt_session_append(s, prompt, kPrompt));
+  MUST(kvrt_session_append(s, prompt, kPrompt, NULL));
   return s;
 }
 
@@ -48,7 +50,7 @@ static int32_t count_tokens(void* user, const kvrt_event* e) {
 static void* generate_thread(void* user) {
   struct generating* g = user;
   const kvrt_generate_options o = run_options(kLength);
-  EXPECT_STATUS(kvrt_session_generate(g->session, &o, count_tokens, g, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_session_generate(g->session, &o, count_tokens, g, NULL, NULL), KVRT_OK);
   atomic_store(&g->over, 1);
   return NULL;
 }
@@ -65,7 +67,7 @@ static void from_a_thread(const struct run* solo) {
     snprintf(names[saved], sizeof names[saved], "t%zu", saved);
     least[saved] = kPrompt + (uint64_t)atomic_load(&g.tokens);
     kvrt_save_report report = {.struct_size = sizeof report};
-    MUST(kvrt_session_checkpoint(g.session, names[saved], strlen(names[saved]), NULL, &report));
+    MUST(kvrt_session_checkpoint(g.session, names[saved], strlen(names[saved]), NULL, &report, NULL));
     EXPECT(report.tokens >= least[saved] && report.generation == 1, "%" PRIu64 " tokens were accepted, %" PRIu64 " saved", least[saved],
            report.tokens);
     while_generating += report.tokens > kPrompt && report.tokens < kPrompt + kLength;
@@ -89,7 +91,7 @@ static void from_a_thread(const struct run* solo) {
 static void between_events(const struct run* solo) {
   kvrt_session* s = with_prompt(1);
   const kvrt_generate_options o = run_options(100);
-  MUST(kvrt_session_begin(s, &o));
+  MUST(kvrt_session_begin(s, &o, NULL));
   struct run r = {0};
   int32_t tokens[kPrompt + kLength];
   while (!r.done) {
@@ -121,7 +123,7 @@ static void* save_thread(void* user) {
   struct saver* v = user;
   v->report.struct_size = sizeof v->report;
   const kvrt_save_options o = {.struct_size = sizeof o, .durability = v->durability};
-  v->status = kvrt_session_checkpoint(v->session, v->name, strlen(v->name), &o, &v->report);
+  v->status = kvrt_session_checkpoint(v->session, v->name, strlen(v->name), &o, &v->report, NULL);
   atomic_store(&v->over, 1);
   return NULL;
 }
@@ -129,7 +131,7 @@ static void* save_thread(void* user) {
 static void beside_edits(void) {
   for (int round = 0; round < 24; ++round) {
     kvrt_session* s = with_prompt(100 + (uint64_t)round);
-    MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+    MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
     int32_t before[kPrompt], after[kPrompt + 40], more[40];
     session_tokens(s, before, kPrompt);
     prompt_tokens(more, 40, 900 + (uint64_t)round, vocab);
@@ -141,11 +143,11 @@ static void beside_edits(void) {
     pthread_create(&two, NULL, save_thread, &w);
     usleep((useconds_t)(round * 60));
     kvrt_session* copy = NULL;
-    if (round % 3 == 0) MUST(kvrt_session_truncate(s, 41));
-    if (round % 3 == 1) MUST(kvrt_session_erase(s, 20, 90));
-    if (round % 3 == 2) MUST(kvrt_session_fork(s, NULL, &copy));
-    MUST(kvrt_session_append(s, more, 40));  // over what is being saved
-    MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+    if (round % 3 == 0) MUST(kvrt_session_truncate(s, 41, NULL));
+    if (round % 3 == 1) MUST(kvrt_session_erase(s, 20, 90, NULL));
+    if (round % 3 == 2) MUST(kvrt_session_fork(s, NULL, &copy, NULL));
+    MUST(kvrt_session_append(s, more, 40, NULL));  // over what is being saved
+    MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
     const size_t count = session_tokens(s, after, kPrompt + 40);
     pthread_join(one, NULL);
     pthread_join(two, NULL);
@@ -177,7 +179,7 @@ static void beside_close(const char* dir) {
   int met = 0;
   for (int round = 0; round < 200 && met < 3; ++round) {
     kvrt_session* s = with_prompt(500 + (uint64_t)round);
-    MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+    MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
     int32_t tokens[kPrompt];
     session_tokens(s, tokens, kPrompt);
     struct saver v = {.session = s, .durability = KVRT_DURABILITY_KV};  // it takes its time
@@ -213,7 +215,7 @@ int main(void) {
   int32_t prompt[kPrompt];
   prompt_tokens(prompt, kPrompt, 1, vocab);
   kvrt_session* s = open_session(reference, NULL, 1);
-  MUST(kvrt_session_append(s, prompt, kPrompt));
+  MUST(kvrt_session_append(s, prompt, kPrompt, NULL));
   generate_into(s, kLength, &solo);
   kvrt_session_close(s);
   from_a_thread(&solo);
@@ -221,7 +223,7 @@ int main(void) {
   beside_edits();
   beside_close(dir);
   expect_no_leaks(model);
-  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
   kvrt_store_release(store);
   kvrt_model_release(reference);
   kvrt_model_release(model);

@@ -37,7 +37,7 @@ static kvrt_session* prepared(int messages, int no_cache) {
     say(s, "system", "You answer in a few words, and you never say anything that you do not know.", NULL);
     say(s, "user", "What is the name of the sea between two lands?", NULL);
   } else {
-    MUST(kvrt_session_append(s, prompt, kPrompt));
+    MUST(kvrt_session_append(s, prompt, kPrompt, NULL));
   }
   return s;
 }
@@ -63,10 +63,10 @@ static int by_caller(int messages, int all, int steps) {
   if (!filled[messages]++) never_cancelled(messages, &want[messages]);
   const int32_t other[] = {7, 8, 9, 10, 11};
   kvrt_session* neighbour = open_session(model, NULL, 1);
-  MUST(kvrt_session_append(neighbour, other, 5));
+  MUST(kvrt_session_append(neighbour, other, 5, NULL));
   if (!neighbour_filled++) {
     kvrt_session* alone = open_session(reference, NULL, 1);
-    MUST(kvrt_session_append(alone, other, 5));
+    MUST(kvrt_session_append(alone, other, 5, NULL));
     generate_into(alone, kAnswer, &neighbour_want);
     kvrt_session_close(alone);
   }
@@ -75,13 +75,13 @@ static int by_caller(int messages, int all, int steps) {
   remember(s, &before);
   kvrt_generate_options o = answer_options(all), plain = run_options(kAnswer);
   struct run got = {0}, beside = {0};
-  MUST(kvrt_session_begin(neighbour, &plain));
-  MUST(kvrt_session_begin(s, &o));
-  for (int i = 0; i < steps; ++i) MUST(kvrt_model_step(model, 0, NULL));
+  MUST(kvrt_session_begin(neighbour, &plain, NULL));
+  MUST(kvrt_session_begin(s, &o, NULL));
+  for (int i = 0; i < steps; ++i) MUST(kvrt_model_step(model, 0, NULL, NULL));
   for (kvrt_event e; take_event(s, &e);) run_event(&got, &e);
   const int over = got.done;
   const uint64_t at_cancel = metrics_of(model).steps;
-  MUST(kvrt_session_cancel(s));
+  MUST(kvrt_session_cancel(s, NULL));
   drain(s, &got);
   EXPECT(metrics_of(model).steps <= at_cancel + 1, "%s: %" PRIu64 " steps more", what, metrics_of(model).steps - at_cancel);
   if (over) {
@@ -93,7 +93,7 @@ static int by_caller(int messages, int all, int steps) {
     if (!all && got.count == 0) EXPECT(session_props(s).tokens >= before.count, "%s: tokens are gone", what);
     if (all) {  // again, as if it had never been
       struct run again = {0};
-      MUST(kvrt_session_begin(s, &o));
+      MUST(kvrt_session_begin(s, &o, NULL));
       drain(s, &again);
       EXPECT(same_run(&again, &want[messages]), "%s: the second try differs", what);
     }
@@ -126,7 +126,7 @@ static int32_t watch(void* user, const kvrt_event* e) {
   in->steps = metrics_of(model).steps;
   if (in->by_return) return 1;
   if (atomic_load(&in->asks) == 0) {
-    MUST(kvrt_session_cancel(in->s));
+    MUST(kvrt_session_cancel(in->s, NULL));
   } else {
     atomic_store(&in->asks, 2);
   }
@@ -138,7 +138,7 @@ static void* canceller(void* user) {
   while (atomic_load(&in->asks) == 1) {
   }
   if (atomic_load(&in->asks) == 3) return NULL;
-  MUST(kvrt_session_cancel(in->s));
+  MUST(kvrt_session_cancel(in->s, NULL));
   in->steps = metrics_of(model).steps;
   atomic_store(&in->asked, 1);
   return NULL;
@@ -162,9 +162,9 @@ static int by_event(enum what_call call, enum how how, int at) {
   kvrt_report report = {.struct_size = sizeof report, .reason = 99};
   if (call <= kAllOrNothing) {
     const kvrt_generate_options o = answer_options(call == kAllOrNothing);
-    status = kvrt_session_generate(s, &o, watch, &in, &report);
+    status = kvrt_session_generate(s, &o, watch, &in, &report, NULL);
   } else {
-    status = kvrt_session_prefill(s, (uint32_t)call - kPrefillNone, watch, &in, &report);
+    status = kvrt_session_prefill(s, (uint32_t)call - kPrefillNone, watch, &in, &report, NULL);
   }
   const uint64_t steps = metrics_of(model).steps;
   if (how == kByThread) {
@@ -206,7 +206,7 @@ static void banned(int all) {
   remember(s, &before);
   kvrt_generate_options o = answer_options(all);
   o.logit_bias = bans, o.logit_bias_count = vocab;
-  ROW("session_generate", "every token is banned", kvrt_session_generate(s, &o, NULL, NULL, NULL), ANY(KVRT_INVALID));
+  ROW("session_generate", "every token is banned", kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL), ANY(KVRT_INVALID));
   const kvrt_session_props p = session_props(s);
   EXPECT(p.state == KVRT_STATE_IDLE && p.last_status == KVRT_INVALID, "state %u", p.state);
   if (all) expect_as_before(s, &before, "banned");
@@ -225,7 +225,7 @@ static void failing(int all) {
   remember(s, &before);
   const kvrt_generate_options o = answer_options(all);
   for (int i = 0; i < (all ? 2 : 1); ++i) {
-    ROW("session_generate", "logits are NaN", kvrt_session_generate(s, &o, NULL, NULL, NULL), ANY(KVRT_DEVICE));
+    ROW("session_generate", "logits are NaN", kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL), ANY(KVRT_DEVICE));
     const kvrt_session_props p = session_props(s);
     EXPECT(p.state == (all ? KVRT_STATE_IDLE : KVRT_STATE_FAILED) && p.last_status == KVRT_DEVICE, "state %u", p.state);
     if (all) expect_as_before(s, &before, "failed");
@@ -238,10 +238,10 @@ static void failing(int all) {
 // A generation that was cancelled before any step: all of its prompt is left to compute.
 static void before_any_step(void) {
   kvrt_session* s = open_session(model, NULL, 0);
-  MUST(kvrt_session_append(s, prompt, kPrompt));
+  MUST(kvrt_session_append(s, prompt, kPrompt, NULL));
   const kvrt_generate_options o = answer_options(0);
-  MUST(kvrt_session_begin(s, &o));
-  MUST(kvrt_session_cancel(s));
+  MUST(kvrt_session_begin(s, &o, NULL));
+  MUST(kvrt_session_cancel(s, NULL));
   struct run r = {0};
   drain(s, &r);
   check_report(&r.report, "cancelled before any step");

@@ -9,7 +9,7 @@ static inline void say(kvrt_session* s, const char* role, const char* content, k
   char json[2048];
   const int n = snprintf(json, sizeof json, "{\"role\":\"%s\",\"content\":\"%s\"}", role, content);
   if (info) info->struct_size = sizeof *info;
-  MUST(kvrt_session_append_message(s, json, (size_t)n, info));
+  MUST(kvrt_session_append_message(s, json, (size_t)n, info, NULL));
 }
 
 // The tokens of the template over all messages (a JSON array), as a session should have them.
@@ -22,8 +22,8 @@ static inline size_t templated(kvrt_model* model, const char* messages, const ch
   o.tools = tools;
   o.tools_size = tools ? strlen(tools) : 0;
   size_t size = 0, count = 0;
-  MUST(kvrt_model_apply_template(model, messages, strlen(messages), &o, text, sizeof text, &size));
-  MUST(kvrt_model_tokenize(model, text, size, KVRT_TEXT_SPECIAL, tokens, capacity, &count));
+  MUST(kvrt_model_apply_template(model, messages, strlen(messages), &o, text, sizeof text, &size, NULL));
+  MUST(kvrt_model_tokenize(model, text, size, KVRT_TEXT_SPECIAL, tokens, capacity, &count, NULL));
   return count;
 }
 
@@ -38,7 +38,7 @@ static inline kvrt_message_props message_props(kvrt_session* s, uint64_t index) 
   KVRT_INIT(&p);
   char json[2048];
   size_t needed = 0;
-  MUST(kvrt_session_message(s, index, &p, json, sizeof json, &needed));
+  MUST(kvrt_session_message(s, index, &p, json, sizeof json, &needed, NULL));
   return p;
 }
 
@@ -50,7 +50,7 @@ static inline void all_messages(kvrt_session* s, char* json, size_t capacity) {
   for (uint64_t i = 0; i < count; ++i) {
     if (i) json[at++] = ',';
     size_t needed = 0;
-    MUST(kvrt_session_message(s, i, NULL, json + at, capacity - at - 2, &needed));
+    MUST(kvrt_session_message(s, i, NULL, json + at, capacity - at - 2, &needed, NULL));
     at += needed;
   }
   memcpy(json + at, "]", 2);

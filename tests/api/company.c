@@ -14,7 +14,7 @@ static void solo(kvrt_model* model, size_t i, uint32_t length, struct run* want)
   int32_t tokens[60];
   prompt_of(i, tokens);
   kvrt_session* s = open_session(model, NULL, 1);
-  MUST(kvrt_session_append(s, tokens, 40 + i % 21));
+  MUST(kvrt_session_append(s, tokens, 40 + i % 21, NULL));
   memset(want, 0, sizeof *want);
   generate_into(s, length, want);
   kvrt_session_close(s);
@@ -24,7 +24,7 @@ static void* change_threads(void* user) {
   uint64_t random = 5;
   int changes = 0;
   for (; !atomic_load(&stop); ++changes) {
-    MUST(kvrt_runtime_set_threads(user, (uint32_t)(next_random(&random) % 5)));
+    MUST(kvrt_runtime_set_threads(user, (uint32_t)(next_random(&random) % 5), NULL));
     usleep(200);
   }
   EXPECT(changes > 3, "%d changes", changes);
@@ -36,9 +36,9 @@ static void threads(kvrt_runtime* rt, kvrt_model* model) {
   const uint32_t counts[] = {1, 2, 3, 8, 256, 0};
   solo(model, 1, kLength, &want);
   for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i) {
-    MUST(kvrt_runtime_set_threads(rt, counts[i]));
+    MUST(kvrt_runtime_set_threads(rt, counts[i], NULL));
     kvrt_runtime_props p = {.struct_size = sizeof p};
-    MUST(kvrt_runtime_info(rt, &p));
+    MUST(kvrt_runtime_info(rt, &p, NULL));
     EXPECT(counts[i] ? p.threads == counts[i] : p.threads >= 1, "%u threads, asked for %u", p.threads, counts[i]);
     solo(model, 1, kLength, &got);
     EXPECT(same_run(&got, &want), "%u threads say something else", counts[i]);
@@ -52,7 +52,7 @@ static void threads(kvrt_runtime* rt, kvrt_model* model) {
   }
   atomic_store(&stop, 1);
   pthread_join(thread, NULL);
-  MUST(kvrt_runtime_set_threads(rt, 2));
+  MUST(kvrt_runtime_set_threads(rt, 2, NULL));
 }
 
 static atomic_int opened;
@@ -99,7 +99,7 @@ static void many_open(kvrt_runtime* rt, int turns) {
     solo(reference, i, length, &want[i]);
     prompt_of(i, tokens);
     s[i] = open_session(model, NULL, 0);
-    MUST(kvrt_session_append(s[i], tokens, 40 + i % 21));
+    MUST(kvrt_session_append(s[i], tokens, 40 + i % 21, NULL));
     memset(&got[i], 0, sizeof got[i]);
   }
   EXPECT(metrics_of(model).sessions == kOpen, "%" PRIu64 " open", metrics_of(model).sessions);
@@ -115,7 +115,7 @@ static void many_open(kvrt_runtime* rt, int turns) {
     while (at < kOpen || count > 0) {
       while (count < kGenerating && at < kOpen) {
         const kvrt_generate_options o = run_options(length / (uint32_t)turns);
-        MUST(kvrt_session_begin(s[order[at]], &o));
+        MUST(kvrt_session_begin(s[order[at]], &o, NULL));
         got[order[at]].done = 0;
         running[count++] = order[at++];
         ++begun;

@@ -42,12 +42,12 @@ static void solo_runs(kvrt_runtime* rt, const char* path) {
     if (i % kShare == 0) {
       kvrt_session_close(common);
       common = open_session(own, NULL, 1);
-      MUST(kvrt_session_append(common, m->prompt, shared_tokens));
-      MUST(kvrt_session_prefill(common, 0, NULL, NULL, NULL));
+      MUST(kvrt_session_append(common, m->prompt, shared_tokens, NULL));
+      MUST(kvrt_session_prefill(common, 0, NULL, NULL, NULL, NULL));
     }
     kvrt_session* s = NULL;
-    MUST(kvrt_session_fork(common, NULL, &s));
-    MUST(kvrt_session_append(s, m->prompt + shared_tokens, m->count - shared_tokens));
+    MUST(kvrt_session_fork(common, NULL, &s, NULL));
+    MUST(kvrt_session_append(s, m->prompt + shared_tokens, m->count - shared_tokens, NULL));
     generate_into(s, m->length, &m->solo);
     kvrt_session_close(s);
   }
@@ -60,8 +60,8 @@ static void* worker(void* user) {
   for (int i = 0; i < kEach; ++i) {
     const kvrt_generate_options o = run_options(mine[i].length);
     kvrt_session* s = open_session(model, NULL, 0);
-    MUST(kvrt_session_append(s, mine[i].prompt, mine[i].count));
-    MUST(kvrt_session_begin(s, &o));
+    MUST(kvrt_session_append(s, mine[i].prompt, mine[i].count, NULL));
+    MUST(kvrt_session_begin(s, &o, NULL));
     atomic_store(&mine[i].session, s);
   }
   for (int left = kEach; left != 0;) {
@@ -69,7 +69,7 @@ static void* worker(void* user) {
       struct member* m = &mine[i];
       if (m->got.done) continue;
       kvrt_event e = {.struct_size = sizeof e};
-      const kvrt_status status = kvrt_session_next(m->session, &e, -1);
+      const kvrt_status status = kvrt_session_next(m->session, &e, -1, NULL);
       EXPECT(status == KVRT_OK, "session %d: %s: %s", (int)(m - members), kvrt_status_name(status), last_message());
       if (status == KVRT_OK) run_event(&m->got, &e);
       if (status != KVRT_OK) m->got.done = 1;

@@ -23,7 +23,7 @@ static kvrt_status open_on(kvrt_runtime_options o, const char* library, struct l
   o.log_user = log;
   if (!o.log_level) o.log_level = KVRT_LOG_INFO;
   *out = NULL;
-  const kvrt_status status = kvrt_runtime_open(&o, out);
+  const kvrt_status status = kvrt_runtime_open(&o, out, NULL);
   EXPECT((status == KVRT_OK) == (*out != NULL), "out does not fit the status");
   return status;
 }
@@ -38,7 +38,7 @@ static kvrt_status open_and_close(kvrt_runtime_options o, const char* library) {
 
 static kvrt_runtime_props props_of(kvrt_runtime* rt) {
   kvrt_runtime_props p = {.struct_size = sizeof p};
-  MUST(kvrt_runtime_info(rt, &p));
+  MUST(kvrt_runtime_info(rt, &p, NULL));
   return p;
 }
 
@@ -91,9 +91,9 @@ static void wrong_arguments(void) {
   BAD("runtime_open", "an instruction set of CUDA", open_and_close(isa, KVRT_CUDA_STUB));
   BAD("runtime_open", "cuda_library \"\"", open_and_close(cuda, ""));
   kvrt_runtime_options o = {.struct_size = sizeof o, .cuda_library_size = 3};
-  BAD("runtime_open", "cuda_library NULL", kvrt_runtime_open(&o, &rt));
+  BAD("runtime_open", "cuda_library NULL", kvrt_runtime_open(&o, &rt, NULL));
   o.cuda_library = "a\0b";
-  BAD("runtime_open", "cuda_library NUL", kvrt_runtime_open(&o, &rt));
+  BAD("runtime_open", "cuda_library NUL", kvrt_runtime_open(&o, &rt, NULL));
 }
 
 static void says(const char* what) { EXPECT(strstr(last_message(), what) != NULL, "no \"%s\" in: %s", what, last_message()); }
@@ -150,7 +150,7 @@ static void on_the_stub(void) {
   kvrt_session* s = open_session(model, NULL, 0);
   const int32_t tokens[] = {5, 6, 7};
   static struct run r;
-  MUST(kvrt_session_append(s, tokens, 3));
+  MUST(kvrt_session_append(s, tokens, 3, NULL));
   generate_into(s, 4, &r);
   kvrt_session_close(s);
   kvrt_model_release(model);

@@ -24,7 +24,7 @@ static size_t common(const int32_t* a, size_t na, const int32_t* b, size_t nb) {
 
 static kvrt_append_info set(kvrt_session* s, const char* json) {
   kvrt_append_info info = {.struct_size = sizeof info};
-  MUST(kvrt_session_set_messages(s, json, strlen(json), &info));
+  MUST(kvrt_session_set_messages(s, json, strlen(json), &info, NULL));
   return info;
 }
 
@@ -32,7 +32,7 @@ static kvrt_report answer(kvrt_session* s, uint32_t length, uint64_t seed) {
   const kvrt_generate_options o = {
       .struct_size = sizeof o, .max_tokens = length, .ignore_eos = 1, .temperature = 0.7f, .top_k = 40, .seed = seed};
   kvrt_report report = {.struct_size = sizeof report};
-  MUST(kvrt_session_generate(s, &o, NULL, NULL, &report));
+  MUST(kvrt_session_generate(s, &o, NULL, NULL, &report, NULL));
   return report;
 }
 
@@ -54,7 +54,7 @@ static void host_lists(struct stage* t) {
       kvrt_session* s = open_session(t->model, NULL, 0);
       const kvrt_append_info first = set(s, from);
       EXPECT(first.appended == n_old && first.rewritten == 0 && first.rewritten_at == 0, "%s: the first list", what);
-      MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+      MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
       const kvrt_append_info info = set(s, to);
       const size_t at = common(old, n_old, wanted, n);
       EXPECT(info.rewritten_at == at && info.rewritten == n_old - at && info.appended == n - at,
@@ -89,7 +89,7 @@ static void generated_turns(struct stage* t) {
     EXPECT(set(s, json).rewritten == 0 && session_tokens(s, now, 1024) == n_old, "the same list changed the session");
     // The list with "Hallo" for "Hello", or with a new answer.
     size_t needed = 0, n = 0;
-    MUST(kvrt_session_message(s, edited, NULL, text, sizeof text - 1, &needed));
+    MUST(kvrt_session_message(s, edited, NULL, text, sizeof text - 1, &needed, NULL));
     text[needed] = 0;
     const char* place = strstr(json, text);
     const char* fresh = edited == 1   ? "{\"role\":\"user\",\"content\":\"Hallo there\"}"
@@ -104,12 +104,12 @@ static void generated_turns(struct stage* t) {
            "edit of %" PRIu64 ": %" PRIu64 " at %" PRIu64, edited, info.rewritten, info.rewritten_at);
     EXPECT(memcmp(old, now, p.begin * sizeof *old) == 0, "edit of %" PRIu64 ": tokens before it changed", edited);
     if (edited % 2) {  // the tokens of its own text
-      MUST(kvrt_model_detokenize(t->model, old + p.begin, p.end - p.begin, KVRT_TEXT_SPECIAL, changed, sizeof changed - 1, &needed));
+      MUST(kvrt_model_detokenize(t->model, old + p.begin, p.end - p.begin, KVRT_TEXT_SPECIAL, changed, sizeof changed - 1, &needed, NULL));
       changed[needed] = 0;
       char* letter = strstr(changed, "Hello");
       REQUIRE(letter, "%s", changed);
       letter[1] = 'a';
-      MUST(kvrt_model_tokenize(t->model, changed, needed, KVRT_TEXT_SPECIAL, piece, 512, &n));
+      MUST(kvrt_model_tokenize(t->model, changed, needed, KVRT_TEXT_SPECIAL, piece, 512, &n, NULL));
       const size_t at = p.begin + common(old + p.begin, n_old - p.begin, piece, n);
       EXPECT(info.rewritten_at == at, "edit of %" PRIu64 ": rewritten at %" PRIu64 ", expected %zu", edited, info.rewritten_at, at);
     } else {
@@ -152,7 +152,7 @@ static void changing_template(struct stage* t) {
 
 static void append_json(kvrt_session* s, const char* message, char* list_json, size_t capacity, kvrt_append_info* info) {
   *info = (kvrt_append_info){.struct_size = sizeof *info};
-  MUST(kvrt_session_append_message(s, message, strlen(message), info));
+  MUST(kvrt_session_append_message(s, message, strlen(message), info, NULL));
   size_t n = strlen(list_json);
   if (n) --n;  // the bracket
   snprintf(list_json + n, capacity - n, "%s%s]", n ? "," : "[", message);
@@ -181,7 +181,7 @@ static void tools(struct stage* t) {
   kvrt_session* s = NULL;
   kvrt_append_info info;
   int32_t wanted[1024], old[1024];
-  MUST(kvrt_session_open(model, &o, &s));
+  MUST(kvrt_session_open(model, &o, &s, NULL));
   for (int i = 0; i < 3; ++i) {
     append_json(s, messages[i], json, sizeof json, &info);
     EXPECT(info.rewritten == 0, "message %d: %" PRIu64 " rewritten", i, info.rewritten);
@@ -189,18 +189,18 @@ static void tools(struct stage* t) {
   }
   char text[2048];
   size_t needed = 0;
-  MUST(kvrt_session_text(s, 0, UINT64_MAX, KVRT_TEXT_SPECIAL, text, sizeof text - 1, &needed));
+  MUST(kvrt_session_text(s, 0, UINT64_MAX, KVRT_TEXT_SPECIAL, text, sizeof text - 1, &needed, NULL));
   text[needed] = 0;
   EXPECT(strstr(text, "tide: ") && strstr(text, "<call>tide") && strstr(text, "c1=6.9 m"), "the text: %s", text);
-  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
-  MUST(kvrt_session_suspend(s, "tools", 5, NULL, NULL));
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
+  MUST(kvrt_session_suspend(s, "tools", 5, NULL, NULL, NULL));
   kvrt_session_close(s);
   const size_t n_old = templated(model, json, sea, 1, old, 1024);
   for (int other = 0; other < 2; ++other) {  // resume with the tools that it has, then with others
     const kvrt_session_options ro = {.struct_size = sizeof ro, .tools = other ? sky : NULL, .tools_size = other ? strlen(sky) : 0};
     char longer[2048];
     memcpy(longer, json, sizeof longer);
-    MUST(kvrt_session_resume(model, t->store, "tools", 5, &ro, NULL, NULL, NULL, &s));
+    MUST(kvrt_session_resume(model, t->store, "tools", 5, &ro, NULL, NULL, NULL, &s, NULL));
     append_json(s, messages[3], longer, sizeof longer, &info);
     const size_t n = templated(model, longer, other ? sky : sea, 1, wanted, 1024), at = common(old, n_old, wanted, n);
     expect_tokens(s, wanted, n, other ? "resumed with other tools" : "resumed with its tools");
@@ -209,8 +209,8 @@ static void tools(struct stage* t) {
     const size_t prompt = templated(model, longer, other ? sky : sea, 0, wanted, 1024);
     EXPECT(answer(s, 3, 4).prompt_tokens == prompt, "begin with tools");
     kvrt_session* fork = NULL;
-    MUST(kvrt_session_fork(s, NULL, &fork));
-    MUST(kvrt_session_truncate(fork, message_props(fork, 3).end));
+    MUST(kvrt_session_fork(s, NULL, &fork, NULL));
+    MUST(kvrt_session_truncate(fork, message_props(fork, 3).end, NULL));
     EXPECT(answer(fork, 3, 4).prompt_tokens == prompt, "a fork keeps the tools");
     kvrt_session_close(fork);
     kvrt_session_close(s);

@@ -78,9 +78,9 @@ static void save_half(kvrt_model* model, kvrt_store* store) {
     char name[8];
     snprintf(name, sizeof name, "g%zu", i);
     kvrt_session* s = open_session(model, store, 0);
-    MUST(kvrt_session_append(s, guests[i].prompt, guests[i].count));
-    MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
-    MUST(kvrt_session_suspend(s, name, strlen(name), NULL, NULL));
+    MUST(kvrt_session_append(s, guests[i].prompt, guests[i].count, NULL));
+    MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
+    MUST(kvrt_session_suspend(s, name, strlen(name), NULL, NULL, NULL));
     kvrt_session_close(s);
     guests[i].from_store = 1;
   }
@@ -92,9 +92,9 @@ static void open_guest(kvrt_model* model, kvrt_store* store, size_t i) {
   if (g->from_store) {
     char name[8];
     snprintf(name, sizeof name, "g%zu", i);
-    MUST(kvrt_session_resume(model, store, name, strlen(name), &o, NULL, NULL, NULL, &g->session));
+    MUST(kvrt_session_resume(model, store, name, strlen(name), &o, NULL, NULL, NULL, &g->session, NULL));
   } else {
-    MUST(kvrt_session_open(model, &o, &g->session));
+    MUST(kvrt_session_open(model, &o, &g->session, NULL));
   }
 }
 
@@ -106,11 +106,11 @@ static void loop(kvrt_model* model) {
   while (left != 0) {
     while (arrived < kSessions && (guests[arrived].arrives <= events || runnable == 0)) {
       struct guest* g = &guests[arrived++];
-      if (!g->from_store) TIMED("append", kvrt_session_append(g->session, g->prompt, g->count));
-      TIMED("begin", kvrt_session_begin(g->session, &o));
+      if (!g->from_store) TIMED("append", kvrt_session_append(g->session, g->prompt, g->count, NULL));
+      TIMED("begin", kvrt_session_begin(g->session, &o, NULL));
       runnable = 1;
     }
-    TIMED("model_step", kvrt_model_step(model, 0, &runnable));
+    TIMED("model_step", kvrt_model_step(model, 0, &runnable, NULL));
     struct pollfd p = {.fd = pipe_ends[0], .events = POLLIN};
     while (poll(&p, 1, 0) == 1) {
       char signals[64];
@@ -121,7 +121,7 @@ static void loop(kvrt_model* model) {
       if (!g->rung) continue;
       g->rung = 0;
       for (kvrt_event e = {.struct_size = sizeof e, .type = KVRT_EVENT_DONE}; e.type != KVRT_EVENT_NONE && !g->run.done; ++events) {
-        TIMED("next", kvrt_session_next(g->session, &e, 0));
+        TIMED("next", kvrt_session_next(g->session, &e, 0, NULL));
         run_event(&g->run, &e);
       }
       left -= g->run.done;
@@ -135,7 +135,7 @@ static kvrt_model* open_populated(kvrt_runtime* rt, const char* path, uint64_t p
   const kvrt_model_options o = {
       .struct_size = sizeof o, .kv_bytes_max = pool_tokens * model_props(model).kv_bytes_per_token, .kv_populate = 1};
   kvrt_model_release(model);
-  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model));
+  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
   return model;
 }
 
@@ -182,7 +182,7 @@ int main(int argc, char** argv) {
   static struct run want[kSessions];
   for (size_t i = 0; i < kSessions; ++i) {  // alone
     kvrt_session* s = open_session(model, NULL, 0);
-    MUST(kvrt_session_append(s, guests[i].prompt, guests[i].count));
+    MUST(kvrt_session_append(s, guests[i].prompt, guests[i].count, NULL));
     generate_into(s, kLength, &want[i]);
     kvrt_session_close(s);
   }

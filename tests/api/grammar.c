@@ -22,14 +22,14 @@ static int32_t collect(void* user, const kvrt_event* e) {
 
 static kvrt_session* asked(kvrt_model* model, kvrt_store* store) {
   kvrt_session* s = open_session(model, store, 0);
-  MUST(kvrt_session_append_text(s, "Say it: ", 8, 0));
+  MUST(kvrt_session_append_text(s, "Say it: ", 8, 0, NULL));
   return s;
 }
 
 static kvrt_report answer(kvrt_session* s, kvrt_generate_options o, char text[512]) {
   kvrt_report report = {.struct_size = sizeof report};
   text[0] = 0;
-  MUST(kvrt_session_generate(s, &o, collect, text, &report));
+  MUST(kvrt_session_generate(s, &o, collect, text, &report, NULL));
   return report;
 }
 
@@ -88,7 +88,7 @@ static void goes_on(const char* path, kvrt_model* model) {
   s = asked(first, store);
   kvrt_report r = answer(s, constrained(KVRT_GRAMMAR_GBNF, kDigits, 4, 5), text);
   EXPECT(r.reason == KVRT_REASON_MAX_TOKENS, "reason %u", r.reason);
-  MUST(kvrt_session_suspend(s, "digits", 6, NULL, NULL));
+  MUST(kvrt_session_suspend(s, "digits", 6, NULL, NULL, NULL));
   kvrt_session_close(s);
   kvrt_model_release(first);
   kvrt_store_release(store);
@@ -97,18 +97,19 @@ static void goes_on(const char* path, kvrt_model* model) {
   rt = open_runtime(1, 0);
   store = open_store(rt, dir);
   first = open_model(rt, path, 0, 0, 0);
-  MUST(kvrt_session_resume(first, store, "digits", 6, NULL, NULL, NULL, NULL, &s));
+  MUST(kvrt_session_resume(first, store, "digits", 6, NULL, NULL, NULL, NULL, &s, NULL));
   kvrt_session* fork = NULL;
-  MUST(kvrt_session_fork(s, NULL, &fork));
+  MUST(kvrt_session_fork(s, NULL, &fork, NULL));
   (void)answer(s, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 3, 5), more);
   strcat(text, more);
   (void)answer(s, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 0, 5), more);
   strcat(text, more);
   EXPECT(strcmp(text, whole) == 0, "in pieces %s, in one go %s", text, whole);
-  EXPECT(kvrt_session_begin(s, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options),
-                                                        .grammar_kind = KVRT_GRAMMAR_CONTINUE}) == KVRT_INVALID &&
-             strstr(last_message(), "end"),
-         "after the end: %s", last_message());
+  EXPECT(
+      kvrt_session_begin(s, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options), .grammar_kind = KVRT_GRAMMAR_CONTINUE},
+                         NULL) == KVRT_INVALID &&
+          strstr(last_message(), "end"),
+      "after the end: %s", last_message());
   (void)answer(fork, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 0, 5), more);
   EXPECT(strlen(more) > 0 && strcmp(whole + strlen(whole) - strlen(more), more) == 0, "the fork says %s, the whole is %s", more, whole);
   kvrt_session_close(fork);
@@ -119,7 +120,7 @@ static void goes_on(const char* path, kvrt_model* model) {
   remove_tree(dir);
 }
 
-static kvrt_status begin(kvrt_session* s, kvrt_generate_options o) { return kvrt_session_begin(s, &o); }
+static kvrt_status begin(kvrt_session* s, kvrt_generate_options o) { return kvrt_session_begin(s, &o, NULL); }
 
 static void refused(struct stage* t) {
   kvrt_session* s = asked(t->model, NULL);
@@ -146,12 +147,12 @@ static void refused(struct stage* t) {
 
   char text[512];
   (void)answer(s, constrained(KVRT_GRAMMAR_GBNF, kDigits, 4, 0), text);
-  MUST(kvrt_session_append_text(s, "x", 1, 0));
+  MUST(kvrt_session_append_text(s, "x", 1, 0, NULL));
   ROW("begin", "CONTINUE after what does not fit", begin(s, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 0, 0)), ANY(KVRT_INVALID));
-  MUST(kvrt_session_truncate(s, before + 2));
+  MUST(kvrt_session_truncate(s, before + 2, NULL));
   (void)answer(s, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 0, 0), text);
   EXPECT(strspn(text, "0123456789") == strlen(text), "after truncate: %s", text);
-  MUST(kvrt_session_truncate(s, before - 1));
+  MUST(kvrt_session_truncate(s, before - 1, NULL));
   ROW("begin", "CONTINUE of what was truncated away", begin(s, constrained(KVRT_GRAMMAR_CONTINUE, NULL, 0, 0)), ANY(KVRT_INVALID));
   kvrt_session_close(s);
 }
@@ -161,20 +162,20 @@ static void host(struct stage* t) {
   kvrt_session* s = asked(t->model, NULL);
   kvrt_generate_options o = constrained(KVRT_GRAMMAR_GBNF, "root ::= \"ab\"", 0, 0);
   o.sampler = KVRT_SAMPLER_HOST;
-  MUST(kvrt_session_begin(s, &o));
+  MUST(kvrt_session_begin(s, &o, NULL));
   char text[512] = "";
   int refusals = 0;
   kvrt_event e = {.struct_size = sizeof e};
   while (1) {
-    MUST(kvrt_session_next(s, &e, -1));
+    MUST(kvrt_session_next(s, &e, -1, NULL));
     collect(text, &e);
     if (e.type == KVRT_EVENT_DONE) break;
     if (e.type != KVRT_EVENT_LOGITS) continue;
     int32_t fits = -1, other = -1;
     for (size_t i = 0; i < e.logits_count; ++i) *(isinf(e.logits[i]) ? &other : &fits) = (int32_t)i;
     REQUIRE(fits >= 0 && other >= 0, "all or none of the tokens fit");
-    refusals += kvrt_session_accept(s, other) == KVRT_INVALID;
-    MUST(kvrt_session_accept(s, fits));
+    refusals += kvrt_session_accept(s, other, NULL) == KVRT_INVALID;
+    MUST(kvrt_session_accept(s, fits, NULL));
   }
   EXPECT(strcmp(text, "ab") == 0 && refusals >= 2 && e.reason == KVRT_REASON_EOS, "\"%s\", %d refusals, reason %u", text, refusals,
          e.reason);
@@ -194,7 +195,7 @@ static void host_without_token(struct stage* t) {
   memset(&report, 0x5a, sizeof report);
   report.struct_size = sizeof report;
   memcpy(&before, &report, sizeof report);
-  const kvrt_status status = kvrt_session_generate(s, &o, give_none, NULL, &report);
+  const kvrt_status status = kvrt_session_generate(s, &o, give_none, NULL, &report, NULL);
   EXPECT(status == KVRT_INVALID, "%s", kvrt_status_name(status));
   EXPECT(memcmp(&report, &before, sizeof report) == 0, "the report of a call that failed was written");
   kvrt_session_close(s);

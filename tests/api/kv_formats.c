@@ -6,7 +6,7 @@ enum { kFormats = 6, kBlock = 16, kPrompt = 83, kRun = 24 };
 static kvrt_model* open_with(kvrt_runtime* rt, const char* path, uint32_t format) {
   const kvrt_model_options o = {.struct_size = sizeof o, .kv_format = format, .block_tokens = kBlock};
   kvrt_model* model = NULL;
-  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model));
+  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
   return model;
 }
 
@@ -14,7 +14,7 @@ static kvrt_session* prompted(kvrt_model* model, kvrt_store* store) {
   int32_t tokens[kPrompt];
   prompt_tokens(tokens, kPrompt, 11, model_props(model).vocab_size);
   kvrt_session* s = open_session(model, store, 0);
-  MUST(kvrt_session_append(s, tokens, kPrompt));
+  MUST(kvrt_session_append(s, tokens, kPrompt, NULL));
   return s;
 }
 
@@ -35,7 +35,7 @@ static void begin(kvrt_runtime* rt, const char* path, const char* dir, uint32_t 
   s = prompted(model, store);
   struct run half = {0};
   generate_into(s, kRun / 2, &half);
-  MUST(kvrt_session_suspend(s, "s", 1, NULL, NULL));
+  MUST(kvrt_session_suspend(s, "s", 1, NULL, NULL, NULL));
   kvrt_session_close(s);
   kvrt_store_release(store);
   kvrt_model_release(model);
@@ -57,7 +57,7 @@ static void resumed(kvrt_runtime* rt, const char* path, const char* dir, uint32_
   static struct run rest;
   memset(&rest, 0, sizeof rest);
   kvrt_generate_options o = run_options(kRun / 2);
-  MUST(kvrt_session_generate(s, &o, run_callback, &rest, NULL));
+  MUST(kvrt_session_generate(s, &o, run_callback, &rest, NULL, NULL));
   if (same) {
     EXPECT(rest.count == kRun / 2 && memcmp(rest.digest, whole->digest + kRun / 2, sizeof rest.digest[0] * kRun / 2) == 0,
            "format %u: other logits after a resume", format);

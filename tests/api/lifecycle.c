@@ -11,7 +11,7 @@ static char tiny[kPathMax];
 
 static kvrt_status generate_some(kvrt_session* s, uint32_t count) {
   kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = count, .ignore_eos = 1};
-  return kvrt_session_generate(s, &o, NULL, NULL, NULL);
+  return kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL);
 }
 
 // The four handles are let go in all 24 orders, and those that remain still work.
@@ -24,7 +24,7 @@ static void any_order(void) {
     kvrt_model* model = open_model(rt, tiny, 0, 0, 0);
     kvrt_store* store = open_store(rt, dir);
     kvrt_session* s = open_session(model, store, 0);
-    MUST(kvrt_session_append(s, tokens, 3));
+    MUST(kvrt_session_append(s, tokens, 3, NULL));
     int left[4] = {0, 1, 2, 3}, n = 4, session_open = 1;
     for (int code = order; n > 0; code /= n + 1) {
       const int pick = code % n, which = left[pick];
@@ -36,7 +36,7 @@ static void any_order(void) {
       if (session_open) {
         EXPECT_STATUS(generate_some(s, 2), KVRT_OK);
         EXPECT_STATUS(
-            kvrt_session_checkpoint(s, "o", 1, &(kvrt_save_options){.struct_size = sizeof(kvrt_save_options), .overwrite = 1}, NULL),
+            kvrt_session_checkpoint(s, "o", 1, &(kvrt_save_options){.struct_size = sizeof(kvrt_save_options), .overwrite = 1}, NULL, NULL),
             KVRT_OK);
       }
     }
@@ -46,7 +46,7 @@ static void any_order(void) {
   kvrt_runtime_retain(rt);
   kvrt_runtime_release(rt);
   kvrt_runtime_props p = {.struct_size = sizeof p};
-  EXPECT_STATUS(kvrt_runtime_info(rt, &p), KVRT_OK);
+  EXPECT_STATUS(kvrt_runtime_info(rt, &p, NULL), KVRT_OK);
   EXPECT(p.threads == 1 && p.device[0] && p.isa[0] && p.numerics[0] && p.isa_tables[0] && p.libraries[0], "runtime_props are not filled");
   kvrt_runtime_release(rt);
   remove_tree(dir);
@@ -70,20 +70,20 @@ static void log_ends(void) {
       .struct_size = sizeof o, .log_level = KVRT_LOG_DEBUG, .log = on_log, .log_user = &lines, .log_user_free = on_free};
   kvrt_runtime* rt = NULL;
   o.isa = 99;
-  EXPECT(kvrt_runtime_open(&o, &rt) != KVRT_OK && atomic_load(&frees) == 0, "free after a failed open");
+  EXPECT(kvrt_runtime_open(&o, &rt, NULL) != KVRT_OK && atomic_load(&frees) == 0, "free after a failed open");
   o.isa = 0;
-  MUST(kvrt_runtime_open(&o, &rt));
+  MUST(kvrt_runtime_open(&o, &rt, NULL));
   kvrt_model* model = open_model(rt, tiny, 0, 0, 0);
   char dir[kPathMax];
   make_dir(dir);
   kvrt_store* store = open_store(rt, dir);
   kvrt_session* s = open_session(model, store, 0);
   const int32_t token = 4;
-  MUST(kvrt_session_append(s, &token, 1));
+  MUST(kvrt_session_append(s, &token, 1, NULL));
   kvrt_runtime_release(rt);
   kvrt_model_release(model);
   EXPECT_STATUS(generate_some(s, 3), KVRT_OK);
-  EXPECT_STATUS(kvrt_session_suspend(s, "l", 1, NULL, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_session_suspend(s, "l", 1, NULL, NULL, NULL), KVRT_OK);
   kvrt_store_release(store);
   EXPECT(atomic_load(&frees) == 0, "free while a session lives");
   kvrt_session_close(s);
@@ -102,7 +102,7 @@ static void two_runtimes(void) {
     rt[i] = open_runtime((uint32_t)i + 1, 0);
     model[i] = open_model(rt[i], tiny, 0, i ? 16 : 64, 0);
     s[i] = open_session(model[i], NULL, 0);
-    MUST(kvrt_session_append(s[i], tokens, 6));
+    MUST(kvrt_session_append(s[i], tokens, 6, NULL));
   }
   for (int turn = 0; turn < 5; ++turn) {
     for (int i = 0; i < 2; ++i) generate_into(s[i], 10, &r[i]);
@@ -130,9 +130,9 @@ static void idle(void) {
   kvrt_store* store = open_store(rt, dir);
   kvrt_session* s = open_session(model, store, 0);
   const int32_t token = 4;
-  MUST(kvrt_session_append(s, &token, 1));
+  MUST(kvrt_session_append(s, &token, 1, NULL));
   MUST(generate_some(s, 30));
-  MUST(kvrt_session_checkpoint(s, "i", 1, NULL, NULL));
+  MUST(kvrt_session_checkpoint(s, "i", 1, NULL, NULL, NULL));
   usleep(20000);  // whatever spins for a moment after work may end
   const double before = cpu_ms();
   usleep(200000);
@@ -166,10 +166,10 @@ static void host_mode(void) {
     kvrt_model* model = open_model(rt, tiny, 0, 0, 0);
     kvrt_session* s = open_session(model, NULL, 0);
     const int32_t tokens[] = {4, 5, 6};
-    MUST(kvrt_session_append(s, tokens, 3));
+    MUST(kvrt_session_append(s, tokens, 3, NULL));
     kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 5, .ignore_eos = 1, .temperature = 0.5f};
     unsigned seen = wanted & 0xFFC0u;
-    MUST(kvrt_session_generate(s, &o, mode_in_callback, &seen, NULL));
+    MUST(kvrt_session_generate(s, &o, mode_in_callback, &seen, NULL, NULL));
     kvrt_session_close(s);
     kvrt_model_release(model);
     kvrt_runtime_release(rt);

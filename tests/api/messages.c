@@ -6,7 +6,7 @@
 static kvrt_report answer(kvrt_session* s, uint32_t length) {
   kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = length, .ignore_eos = 1};
   kvrt_report report = {.struct_size = sizeof report};
-  MUST(kvrt_session_generate(s, &o, NULL, NULL, &report));
+  MUST(kvrt_session_generate(s, &o, NULL, NULL, &report, NULL));
   return report;
 }
 
@@ -27,7 +27,7 @@ static void without_answers(struct stage* t) {
   const size_t prompt = templated(t->model, all, NULL, 0, want, 1024);
   const kvrt_report report = answer(s, 1);  // begin opens the assistant's turn
   EXPECT(report.prompt_tokens == prompt, "prompt of %" PRIu64 ", templated %zu", report.prompt_tokens, prompt);
-  MUST(kvrt_session_truncate(s, prompt));
+  MUST(kvrt_session_truncate(s, prompt, NULL));
   expect_tokens(s, want, prompt, "with the generation prompt");
   kvrt_session_close(s);
 }
@@ -38,7 +38,7 @@ static size_t whole_tokens(struct stage* t, const int32_t* tokens, size_t from, 
   for (size_t end = from + 1; end <= count; ++end) {
     unsigned char text[512];
     size_t size = 0, i = 0;
-    MUST(kvrt_model_detokenize(t->model, tokens + from, end - from, KVRT_TEXT_SPECIAL, (char*)text, sizeof text, &size));
+    MUST(kvrt_model_detokenize(t->model, tokens + from, end - from, KVRT_TEXT_SPECIAL, (char*)text, sizeof text, &size, NULL));
     while (i < size) {
       const size_t length = text[i] < 0x80 ? 1 : text[i] >= 0xC2 && text[i] < 0xE0 ? 2 : text[i] >= 0xE1 && text[i] < 0xED ? 3 : 9;
       if (i + length > size) break;
@@ -58,14 +58,14 @@ static kvrt_report answer_of_kind(struct stage* t, kvrt_session* s, int whole, u
   for (uint64_t tried = *seed ? *seed : 1; tried < 5000; ++tried) {
     kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 9, .ignore_eos = 1, .temperature = 0.7f, .seed = tried};
     kvrt_report report = {.struct_size = sizeof report};
-    MUST(kvrt_session_generate(s, &o, NULL, NULL, &report));
+    MUST(kvrt_session_generate(s, &o, NULL, NULL, &report, NULL));
     int32_t tokens[1024];
     const size_t count = session_tokens(s, tokens, 1024);
     int special = 0;
     for (size_t i = report.prompt_tokens; i < count; ++i) special += tokens[i] < 3;
     *seed = tried;
     if (special == 0 && (whole_tokens(t, tokens, report.prompt_tokens, count) == count) == whole) return report;
-    MUST(kvrt_session_truncate(s, before));
+    MUST(kvrt_session_truncate(s, before, NULL));
   }
   REQUIRE(0, "no answer of the kind");
 }
@@ -81,8 +81,8 @@ static void with_answers(struct stage* t) {
   const size_t count = session_tokens(s, before, 1024);
   EXPECT(count == first.prompt_tokens + 9 && first.prompt_tokens > after_user, "%zu tokens", count);
   kvrt_session* fork = NULL;
-  MUST(kvrt_session_fork(s, NULL, &fork));
-  MUST(kvrt_session_suspend(s, "chat", 4, &save, NULL));
+  MUST(kvrt_session_fork(s, NULL, &fork, NULL));
+  MUST(kvrt_session_suspend(s, "chat", 4, &save, NULL, NULL));
   kvrt_session* back = resume_session(t->model, t->store, "chat", NULL);
   kvrt_session* three[] = {s, fork, back};
   struct run runs[3];
@@ -98,7 +98,7 @@ static void with_answers(struct stage* t) {
     EXPECT(memcmp(runs[i].digest, runs[0].digest, sizeof runs[0].digest) == 0, "%d goes on differently", i);
   }
   // Truncating to the first message and answering again gives the same prompt and answer.
-  MUST(kvrt_session_truncate(back, after_user));
+  MUST(kvrt_session_truncate(back, after_user, NULL));
   const kvrt_report again = answer_of_kind(t, back, 1, &seed);
   const size_t n = session_tokens(back, after, 1024);
   EXPECT(again.prompt_tokens == first.prompt_tokens && n == count && memcmp(before, after, count * sizeof *before) == 0,

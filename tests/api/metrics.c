@@ -43,17 +43,17 @@ static void work(struct stage* t) {
   prompt_tokens(tokens, 100, 9, t->vocab);
   for (int i = 0; i < 6; ++i) {
     kvrt_session* s = open_session(t->model, t->store, 0);
-    MUST(kvrt_session_append(s, tokens, 70 + (size_t)i));
+    MUST(kvrt_session_append(s, tokens, 70 + (size_t)i, NULL));
     kvrt_generate_options o = run_options(5 + (uint32_t)i);
     int32_t stops[300];
     for (int k = 0; k < 300; ++k) stops[k] = k;
     if (i == 1) o.stop_tokens = stops, o.stop_token_count = 300;  // whatever it says
     if (i == 2) o.ignore_eos = 0, o.max_tokens = 0;
-    MUST(kvrt_session_begin(s, &o));
+    MUST(kvrt_session_begin(s, &o, NULL));
     ++sums.generations;
     if (i == 3) {
-      for (int k = 0; k < 3; ++k) MUST(kvrt_model_step(t->model, 0, NULL));
-      MUST(kvrt_session_cancel(s));
+      for (int k = 0; k < 3; ++k) MUST(kvrt_model_step(t->model, 0, NULL, NULL));
+      MUST(kvrt_session_cancel(s, NULL));
     }
     const kvrt_report r = end_of(s);
     if (i == 1) EXPECT(r.reason == KVRT_REASON_STOP || r.reason == KVRT_REASON_MAX_TOKENS, "reason %u", r.reason);
@@ -63,8 +63,8 @@ static void work(struct stage* t) {
       (void)next_digest(s, &prefill);
       ++sums.prefills;
       add(&prefill);
-      MUST(kvrt_session_suspend(s, "metrics", 7, NULL, NULL));
-      MUST(kvrt_session_begin(s, &o));
+      MUST(kvrt_session_suspend(s, "metrics", 7, NULL, NULL, NULL));
+      MUST(kvrt_session_begin(s, &o, NULL));
       ++sums.generations;
       (void)end_of(s);
     }
@@ -214,10 +214,10 @@ static double parse(kvrt_model* model, const char* label, const char* expected, 
   static char text[32768];
   size_t size = 0, small = 0;
   double found = -1;
-  MUST(kvrt_model_metrics_text(model, label, label ? strlen(label) : 0, text, sizeof text - 1, &size));
+  MUST(kvrt_model_metrics_text(model, label, label ? strlen(label) : 0, text, sizeof text - 1, &size, NULL));
   text[size] = 0;
-  EXPECT(kvrt_model_metrics_text(model, label, label ? strlen(label) : 0, text, 5, &small) == KVRT_TOO_SMALL && small == size, "needed %zu",
-         small);
+  EXPECT(kvrt_model_metrics_text(model, label, label ? strlen(label) : 0, text, 5, &small, NULL) == KVRT_TOO_SMALL && small == size,
+         "needed %zu", small);
   EXPECT(size > 0 && text[size - 1] == '\n' && strlen(text) == size, "the text ends with a line feed");
   family_count = 0;
   memset(families, 0, sizeof families);
@@ -237,7 +237,7 @@ static void prometheus(struct stage* t) {
   for (size_t i = 0; i < sizeof labels / sizeof *labels; ++i) (void)parse(t->model, labels[i], labels[i], NULL, NULL);
   (void)parse(t->model, NULL, model_props(t->model).name, NULL, NULL);
   kvrt_session* s = open_session(t->model, NULL, 0);
-  MUST(kvrt_session_append(s, (const int32_t[]){4, 5, 6}, 3));
+  MUST(kvrt_session_append(s, (const int32_t[]){4, 5, 6}, 3, NULL));
   struct run r = {0};
   generate_into(s, 7, &r);
   const kvrt_metrics m = metrics_of(t->model);

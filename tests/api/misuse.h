@@ -26,7 +26,7 @@ static inline void stage_open(struct stage* s) {
   s->session = open_session(s->model, s->store, 0);
   int32_t tokens[20];
   prompt_tokens(tokens, 20, 5, s->vocab);
-  MUST(kvrt_session_append(s->session, tokens, 20));
+  MUST(kvrt_session_append(s->session, tokens, 20, NULL));
 }
 
 static inline void stage_close(struct stage* s) {
@@ -54,13 +54,21 @@ static inline kvrt_model* nan_model(struct stage* t) {
   fclose(in);
   fclose(out);
   kvrt_model* model = NULL;
-  MUST(kvrt_model_open(t->runtime, path, strlen(path), NULL, NULL, NULL, &model));
+  MUST(kvrt_model_open(t->runtime, path, strlen(path), NULL, NULL, NULL, &model, NULL));
   return model;
 }
 
 static const char kBadUtf8[] __attribute__((unused)) = "ab\xC3(";
 
 #define ANY(status) (1u << (status))
+
+// What a row's call may pass as its `err`: the row then compares it with the thread's last error.
+static kvrt_error row_error;
+static inline kvrt_error* fresh_row_error(void) {
+  KVRT_INIT(&row_error);
+  return &row_error;
+}
+#define ERR fresh_row_error()
 
 // `want` is a set: ANY(KVRT_INVALID) | ANY(KVRT_LIMIT) where the header leaves a choice.
 static inline void table_row(int line, const char* call, const char* misuse, kvrt_status got, uint32_t want) {
@@ -76,7 +84,12 @@ static inline void table_row(int line, const char* call, const char* misuse, kvr
     KVRT_INIT(&e);
     EXPECT(kvrt_last_error(&e) == KVRT_OK && e.status == got && e.message[0] != 0, "line %d: %s: last_error has status %d, message \"%s\"",
            line, call, (int)e.status, e.message);
+    EXPECT(!row_error.struct_size || memcmp(&row_error, &e, sizeof e) == 0, "line %d: %s: err has status %d, message \"%s\"", line, call,
+           (int)row_error.status, row_error.message);
+  } else {
+    EXPECT(row_error.status == KVRT_OK, "line %d: %s succeeded and wrote err", line, call);
   }
+  row_error.struct_size = 0;
 }
 
 #define ROW(name, misuse, call, want) table_row(__LINE__, name, misuse, (call), (want))

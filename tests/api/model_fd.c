@@ -35,7 +35,7 @@ static void digests(kvrt_model* model, struct run* r) {
   kvrt_session* s = open_session(model, NULL, 1);
   int32_t tokens[50];
   prompt_tokens(tokens, 50, 6, model_props(model).vocab_size);
-  MUST(kvrt_session_append(s, tokens, 50));
+  MUST(kvrt_session_append(s, tokens, 50, NULL));
   memset(r, 0, sizeof *r);
   generate_into(s, kLength, r);
   kvrt_session_close(s);
@@ -44,7 +44,7 @@ static void digests(kvrt_model* model, struct run* r) {
 static kvrt_status open_fd(struct stage* t, const char* name, int fd, uint64_t offset, uint64_t size, kvrt_model** model) {
   const kvrt_model_options o = {.struct_size = sizeof o, .from_fd = 1, .fd = fd, .fd_offset = offset, .fd_size = size};
   kvrt_model* m = NULL;
-  const kvrt_status status = kvrt_model_open(t->runtime, name, name ? strlen(name) : 0, &o, NULL, NULL, &m);
+  const kvrt_status status = kvrt_model_open(t->runtime, name, name ? strlen(name) : 0, &o, NULL, NULL, &m, NULL);
   EXPECT((status == KVRT_OK) == (m != NULL), "out does not fit the status");
   *model = m;
   return status;
@@ -86,10 +86,10 @@ static void embedded(struct stage* t) {
   }
   // A session that the model by its path has saved is one of the model from within another file.
   kvrt_session* s = open_session(t->model, t->store, 0);
-  MUST(kvrt_session_append(s, (const int32_t[]){5, 6, 7}, 3));
+  MUST(kvrt_session_append(s, (const int32_t[]){5, 6, 7}, 3, NULL));
   static struct run first;
   generate_into(s, 3, &first);
-  MUST(kvrt_session_suspend(s, "by path", 7, NULL, NULL));
+  MUST(kvrt_session_suspend(s, "by path", 7, NULL, NULL, NULL));
   kvrt_session_close(s);
   embed(t->tiny, path, 777, 9);
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -136,7 +136,7 @@ static void wrong(struct stage* t) {
   EXPECT_STATUS(open_fd(t, "a name for messages", closed, 0, 0, &model) == KVRT_OK ? KVRT_OK : KVRT_INVALID, KVRT_INVALID);
   EXPECT(strstr(last_message(), "a name for messages") != NULL, "the message has no name: %s", last_message());
   const kvrt_model_options by_path = {.struct_size = sizeof by_path, .fd_offset = 100};
-  ROW("model_open", "fd_offset without from_fd", kvrt_model_open(t->runtime, t->tiny, strlen(t->tiny), &by_path, NULL, NULL, &model),
+  ROW("model_open", "fd_offset without from_fd", kvrt_model_open(t->runtime, t->tiny, strlen(t->tiny), &by_path, NULL, NULL, &model, NULL),
       ANY(KVRT_INVALID));
 }
 

@@ -10,14 +10,14 @@ static kvrt_plan plan_of(kvrt_runtime* rt, const char* path, kvrt_plan_options o
   kvrt_plan p;
   KVRT_INIT(&p);
   o.struct_size = sizeof o;
-  MUST(kvrt_model_plan(rt, path, path ? strlen(path) : 0, &o, &p));
+  MUST(kvrt_model_plan(rt, path, path ? strlen(path) : 0, &o, &p, NULL));
   return p;
 }
 
 static kvrt_model* open_planned(kvrt_runtime* rt, const char* path, uint32_t format, uint32_t block, uint64_t kv_bytes_max) {
   kvrt_model_options o = {.struct_size = sizeof o, .kv_format = format, .block_tokens = block, .kv_bytes_max = kv_bytes_max};
   kvrt_model* model = NULL;
-  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model));
+  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
   return model;
 }
 
@@ -32,8 +32,8 @@ static void sessions_as_planned(kvrt_model* model, const kvrt_plan* p, uint32_t 
     prompt_tokens(tokens, n, 9 + i, vocab);
     prompt_tokens(tokens, shared, 1, vocab);
     s[i] = open_session(model, NULL, 0);
-    MUST(kvrt_session_append(s[i], tokens, n));
-    MUST(kvrt_session_prefill(s[i], KVRT_LOGITS_NONE, NULL, NULL, NULL));
+    MUST(kvrt_session_append(s[i], tokens, n, NULL));
+    MUST(kvrt_session_prefill(s[i], KVRT_LOGITS_NONE, NULL, NULL, NULL, NULL));
   }
   for (uint32_t i = 0; i < sessions; ++i) {
     const kvrt_session_props q = session_props(s[i]);
@@ -126,7 +126,7 @@ static kvrt_status try_plan(kvrt_runtime* rt, const char* path, kvrt_plan_option
   canary(&p, sizeof p);
   p.struct_size = sizeof p;
   o.struct_size = sizeof o;
-  const kvrt_status status = kvrt_model_plan(rt, path, path ? strlen(path) : 0, &o, &p);
+  const kvrt_status status = kvrt_model_plan(rt, path, path ? strlen(path) : 0, &o, &p, NULL);
   EXPECT(status == KVRT_OK || has_canary((char*)&p + 4, sizeof p - 4), "out changed on failure");
   return status;
 }
@@ -200,7 +200,7 @@ static void files(struct stage* t) {
   const char* split = "split.count is 3 (this is split.no 0)";
   REFUSED("part of a split model", path, KVRT_UNSUPPORTED, split, 0);
   kvrt_model* model = NULL;
-  ROW("model_open", "part of a split model", kvrt_model_open(t->runtime, path, strlen(path), NULL, NULL, NULL, &model),
+  ROW("model_open", "part of a split model", kvrt_model_open(t->runtime, path, strlen(path), NULL, NULL, NULL, &model, NULL),
       ANY(KVRT_UNSUPPORTED));
   EXPECT(strstr(last_message(), split) != NULL, "%s", last_message());
 }
@@ -222,7 +222,7 @@ static void populated(kvrt_runtime* rt, const char* path) {
     const kvrt_model_options o = {.struct_size = sizeof o, .kv_bytes_max = pool, .kv_populate = populate};
     const uint64_t before = resident_bytes();
     kvrt_model* model = NULL;
-    MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model));
+    MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
     const uint64_t after = resident_bytes(), grew = after > before ? after - before : 0;
     EXPECT(populate ? grew + slack >= pool : grew <= slack, "kv_populate %u: %" PRIu64 " bytes more", populate, grew);
     kvrt_model_release(model);
@@ -230,7 +230,7 @@ static void populated(kvrt_runtime* rt, const char* path) {
   // Nearly all of the machine: it can be promised, but some of it is in use.
   const kvrt_model_options o = {.struct_size = sizeof o, .kv_bytes_max = memory_bytes(), .kv_populate = 1};
   kvrt_model* model = NULL;
-  const kvrt_status status = kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model);
+  const kvrt_status status = kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL);
   EXPECT(status == KVRT_NO_MEMORY && !model && strstr(last_message(), "kv_populate"), "all memory: %s", kvrt_status_name(status));
 }
 

@@ -18,9 +18,9 @@ static void make_store(const char* dir) {
     name_of(i, name);
     kvrt_session* s = open_session(model, store, 0);
     prompt_tokens(tokens, kTokens, 50 + (uint64_t)i, model_props(model).vocab_size);
-    MUST(kvrt_session_append(s, tokens, kTokens));
+    MUST(kvrt_session_append(s, tokens, kTokens, NULL));
     want[i] = next_digest(s, NULL);
-    MUST(kvrt_session_suspend(s, name, strlen(name), NULL, NULL));
+    MUST(kvrt_session_suspend(s, name, strlen(name), NULL, NULL, NULL));
     kvrt_session_close(s);
   }
   kvrt_store_release(store);
@@ -39,7 +39,7 @@ static int32_t resume_entry(void* user, const kvrt_event* e) {
   if (e->type != KVRT_EVENT_ENTRY) return 0;
   const char* name = e->entry->name;
   kvrt_session* s = NULL;
-  const kvrt_status status = kvrt_session_resume(f->model, f->store, name, strlen(name), NULL, NULL, NULL, NULL, &s);
+  const kvrt_status status = kvrt_session_resume(f->model, f->store, name, strlen(name), NULL, NULL, NULL, NULL, &s, NULL);
   EXPECT(status == KVRT_OK, "%s: resume: %s %s", name, kvrt_status_name(status), last_message());
   if (status != KVRT_OK) return 0;
   int which = -1;
@@ -65,20 +65,20 @@ static void examine(const char* dir, const char* what, int named_min) {
   kvrt_runtime* rt = open_runtime(1, 0);
   kvrt_repair_report r = {.struct_size = sizeof r};
   int faults = 0;
-  EXPECT_STATUS(kvrt_store_repair(rt, dir, strlen(dir), stop, NULL, &r), KVRT_CANCELLED);
-  EXPECT_STATUS(kvrt_store_repair(rt, dir, strlen(dir), count_faults, &faults, &r), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_repair(rt, dir, strlen(dir), stop, NULL, &r, NULL), KVRT_CANCELLED);
+  EXPECT_STATUS(kvrt_store_repair(rt, dir, strlen(dir), count_faults, &faults, &r, NULL), KVRT_OK);
   EXPECT(faults > 0 && r.outcome == KVRT_REPAIR_REBUILT, "%s: %d faults, outcome %u", what, faults, r.outcome);
   struct found f = {.model = open_model(rt, tiny, 0, kBlock, 2048)};
   f.store = open_store(rt, dir);
-  EXPECT_STATUS(kvrt_store_repair(rt, dir, strlen(dir), NULL, NULL, NULL), KVRT_BUSY);
-  EXPECT_STATUS(kvrt_store_verify(f.store, NULL, NULL), KVRT_OK);
-  MUST(kvrt_store_list(f.store, NULL, 0, resume_entry, &f));
+  EXPECT_STATUS(kvrt_store_repair(rt, dir, strlen(dir), NULL, NULL, NULL, NULL), KVRT_BUSY);
+  EXPECT_STATUS(kvrt_store_verify(f.store, NULL, NULL, NULL), KVRT_OK);
+  MUST(kvrt_store_list(f.store, NULL, 0, resume_entry, &f, NULL));
   EXPECT(f.named >= named_min && f.named == (int)r.sessions_kept && f.recovered == (int)r.sessions_recovered,
          "%s: %d sessions by name, %d recovered; the report says %d and %d", what, f.named, f.recovered, (int)r.sessions_kept,
          (int)r.sessions_recovered);
   kvrt_store_release(f.store);
   faults = 0;
-  EXPECT_STATUS(kvrt_store_repair(rt, dir, strlen(dir), count_faults, &faults, &r), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_repair(rt, dir, strlen(dir), count_faults, &faults, &r, NULL), KVRT_OK);
   EXPECT(faults == 0 && r.outcome == KVRT_REPAIR_SOUND, "%s: again: %d faults, outcome %u", what, faults, r.outcome);
   kvrt_model_release(f.model);
   kvrt_runtime_release(rt);

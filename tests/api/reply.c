@@ -24,14 +24,14 @@ static void add(char* to, const kvrt_event* e) { strncat(to, e->text, e->text_si
 // Generates exactly `tokens`, then the end token.
 static void force(kvrt_session* s, uint32_t reply, const int32_t* tokens, size_t count, struct parts* p) {
   kvrt_generate_options o = {.struct_size = sizeof o, .sampler = KVRT_SAMPLER_HOST, .reply = reply};
-  MUST(kvrt_session_begin(s, &o));
+  MUST(kvrt_session_begin(s, &o, NULL));
   memset(p, 0, sizeof *p);
   size_t next = 0;
   kvrt_event e = {.struct_size = sizeof e};
   do {
-    MUST(kvrt_session_next(s, &e, -1));
+    MUST(kvrt_session_next(s, &e, -1, NULL));
     if (e.type == KVRT_EVENT_LOGITS) {
-      MUST(kvrt_session_accept(s, next < count ? tokens[next] : 2));
+      MUST(kvrt_session_accept(s, next < count ? tokens[next] : 2, NULL));
       ++next;
     }
     if (e.type == KVRT_EVENT_TOKEN || e.type == KVRT_EVENT_DONE) add(p->raw, &e);
@@ -49,7 +49,7 @@ static const char kAnswer[] =
 static kvrt_session* conversation(kvrt_model* model, const char* tools) {
   kvrt_session* s = NULL;
   const kvrt_session_options o = {.struct_size = sizeof o, .tools = tools, .tools_size = tools ? strlen(tools) : 0};
-  MUST(kvrt_session_open(model, &o, &s));
+  MUST(kvrt_session_open(model, &o, &s, NULL));
   say(s, "user", "2 + 2?", NULL);
   return s;
 }
@@ -57,7 +57,7 @@ static kvrt_session* conversation(kvrt_model* model, const char* tools) {
 static void forced(kvrt_model* model, kvrt_session* s, uint32_t reply, struct parts* p) {
   int32_t tokens[512];
   size_t count = 0;
-  MUST(kvrt_model_tokenize(model, kAnswer, strlen(kAnswer), 0, tokens, 512, &count));
+  MUST(kvrt_model_tokenize(model, kAnswer, strlen(kAnswer), 0, tokens, 512, &count, NULL));
   force(s, reply, tokens, count, p);
   EXPECT(strcmp(p->raw, kAnswer) == 0, "the text of the tokens is %s", p->raw);
 }
@@ -65,7 +65,7 @@ static void forced(kvrt_model* model, kvrt_session* s, uint32_t reply, struct pa
 static void last_message_is(kvrt_session* s, const char* want) {
   char json[2048] = "";
   size_t size = 0;
-  MUST(kvrt_session_message(s, session_props(s).messages - 1, NULL, json, sizeof json, &size));
+  MUST(kvrt_session_message(s, session_props(s).messages - 1, NULL, json, sizeof json, &size, NULL));
   EXPECT(size == strlen(want) && memcmp(json, want, size) == 0, "the message is %s", json);
 }
 
@@ -114,7 +114,7 @@ static void one_message(kvrt_model* model) {
   kvrt_generate_options o = run_options(5);
   struct run r = {0};
   const uint64_t messages = session_props(s).messages;
-  for (int i = 0; i < 3; ++i) MUST(kvrt_session_generate(s, &o, run_callback, &r, NULL));
+  for (int i = 0; i < 3; ++i) MUST(kvrt_session_generate(s, &o, run_callback, &r, NULL, NULL));
   const kvrt_message_props last = message_props(s, messages);
   EXPECT(session_props(s).messages == messages + 1 && last.end == session_props(s).tokens && last.generated, "%" PRIu64 " messages",
          session_props(s).messages);
@@ -132,7 +132,7 @@ int main(void) {
   by_option(model);
   one_message(model);
   BAD("begin", "reply 8",
-      kvrt_session_begin(t.session, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options), .reply = 8}));
+      kvrt_session_begin(t.session, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options), .reply = 8}, NULL));
   kvrt_model_release(model);
   stage_close(&t);
   return finish();

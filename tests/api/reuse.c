@@ -14,7 +14,7 @@ static void expect_stop(const kvrt_report* r, uint32_t reason, uint64_t at, uint
 static kvrt_report answer(kvrt_session* s) {
   const kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 1, .ignore_eos = 1};
   kvrt_report report = {.struct_size = sizeof report};
-  MUST(kvrt_session_generate(s, &o, NULL, NULL, &report));
+  MUST(kvrt_session_generate(s, &o, NULL, NULL, &report, NULL));
   return report;
 }
 
@@ -27,15 +27,15 @@ static void damaged_in_short_steps(kvrt_runtime* rt, const char* path, const cha
   kvrt_model_options o = {.struct_size = sizeof o, .block_tokens = kBlock, .step_ms_max = 1};
   for (int again = 0; again < 2; ++again) {
     kvrt_model* model = NULL;
-    MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model));
+    MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
     kvrt_store* store = open_store(rt, place);
     int32_t tokens[kTokens + 1];
     prompt_tokens(tokens, kTokens + 1, 9, model_props(model).vocab_size);
     kvrt_session* s = open_session(model, store, 0);
-    MUST(kvrt_session_append(s, tokens, kTokens + (size_t)again));
+    MUST(kvrt_session_append(s, tokens, kTokens + (size_t)again, NULL));
     const kvrt_report r = answer(s);
     if (again) expect_stop(&r, KVRT_REUSE_DAMAGED, 0, kTokens - kBlock, "the first chunk is damaged");
-    if (!again) MUST(kvrt_session_suspend(s, "long", 4, NULL, NULL));
+    if (!again) MUST(kvrt_session_suspend(s, "long", 4, NULL, NULL, NULL));
     kvrt_session_close(s);
     kvrt_store_release(store);
     kvrt_model_release(model);
@@ -63,12 +63,12 @@ int main(void) {
   prompt_tokens(tokens, kPrompt + 1, 5, model_props(model).vocab_size);
 
   kvrt_session* first = open_session(model, store, 0);
-  MUST(kvrt_session_append(first, tokens, kPrompt));
+  MUST(kvrt_session_append(first, tokens, kPrompt, NULL));
   kvrt_report r = answer(first);
   expect_stop(&r, KVRT_REUSE_NEW_TOKENS, 0, 0, "a first prompt");
 
   kvrt_session* same = open_session(model, store, 0);
-  MUST(kvrt_session_append(same, tokens, kPrompt));
+  MUST(kvrt_session_append(same, tokens, kPrompt, NULL));
   r = answer(same);
   expect_stop(&r, KVRT_REUSE_ALL, kPrompt, kPrompt - 1, "the same prompt");
 
@@ -76,19 +76,19 @@ int main(void) {
   int32_t changed[kPrompt];
   memcpy(changed, tokens, sizeof changed);
   changed[kBlock + 8] = tokens[kBlock + 8] == 7 ? 8 : 7;
-  MUST(kvrt_session_append(other, changed, kPrompt));
+  MUST(kvrt_session_append(other, changed, kPrompt, NULL));
   r = answer(other);
   expect_stop(&r, KVRT_REUSE_DIFFERENT_TOKEN, kBlock + 8, kBlock, "another token in the second block");
 
   kvrt_session* queued = open_session(model, store, 1);  // saved before anything was computed
   changed[0] = tokens[0] == 7 ? 8 : 7;
-  MUST(kvrt_session_append(queued, changed, kPrompt));
-  MUST(kvrt_session_suspend(queued, "queued", 6, NULL, NULL));
+  MUST(kvrt_session_append(queued, changed, kPrompt, NULL));
+  MUST(kvrt_session_suspend(queued, "queued", 6, NULL, NULL, NULL));
   kvrt_report resumed = {.struct_size = sizeof resumed};
   kvrt_session* back = resume_session(model, store, "queued", &resumed);
   expect_stop(&resumed, KVRT_REUSE_NOT_STORED, 0, 0, "resumed without KV");
 
-  MUST(kvrt_session_suspend(first, "first", 5, NULL, NULL));
+  MUST(kvrt_session_suspend(first, "first", 5, NULL, NULL, NULL));
   kvrt_model* half = open_model(rt, path, 0, kBlock / 2, 0);
   kvrt_session* foreign = resume_session(half, store, "first", &resumed);
   expect_stop(&resumed, KVRT_REUSE_OTHER_NUMERICS, 0, 0, "resumed with another block size");

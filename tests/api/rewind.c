@@ -8,7 +8,7 @@ static kvrt_report answer(kvrt_session* s, uint32_t length, uint64_t seed, struc
   o.seed = seed;
   kvrt_report report = {.struct_size = sizeof report};
   memset(r, 0, sizeof *r);
-  MUST(kvrt_session_generate(s, &o, run_callback, r, &report));
+  MUST(kvrt_session_generate(s, &o, run_callback, r, &report, NULL));
   check_report(&report, "answer");
   return report;
 }
@@ -22,7 +22,7 @@ static uint64_t plain_answer(kvrt_session* s, uint32_t length) {
     int special = 0;
     for (size_t i = 0; i < r.count; ++i) special += r.token[i] < 3;
     if (special == 0) return seed;
-    MUST(kvrt_session_truncate(s, before));
+    MUST(kvrt_session_truncate(s, before, NULL));
   }
   REQUIRE(0, "no such answer");
 }
@@ -36,11 +36,11 @@ static void forget_host(struct stage* t) {
     int32_t wanted[1024];
     say(s, "system", "Count.", NULL);
     for (int i = 0; i < 6; ++i) say(s, i % 2 ? "assistant" : "user", text[i], NULL);
-    MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+    MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
     const uint64_t from = message_props(s, 0).end, to = message_props(s, first).begin, before = session_props(s).tokens;
     int32_t was[1024];
     (void)session_tokens(s, was, 1024);
-    MUST(kvrt_session_erase(s, from, to));
+    MUST(kvrt_session_erase(s, from, to, NULL));
     EXPECT(session_props(s).messages == 8 - first && session_props(s).tokens == before - (to - from), "%" PRIu64 " messages",
            session_props(s).messages);
     all_messages(s, json, sizeof json);
@@ -80,7 +80,7 @@ static void forget_generated(struct stage* t) {
   const size_t n_before = session_tokens(s, before, 1024);
   const kvrt_message_props kept = message_props(s, 4);
   const uint64_t system_end = message_props(s, 0).end;
-  MUST(kvrt_session_erase(s, system_end, message_props(s, 3).begin));
+  MUST(kvrt_session_erase(s, system_end, message_props(s, 3).begin, NULL));
   const kvrt_message_props moved = message_props(s, 2);
   const size_t n = session_tokens(s, after, 1024);
   EXPECT(moved.generated && moved.end - moved.begin == kept.end - kept.begin &&
@@ -89,7 +89,7 @@ static void forget_generated(struct stage* t) {
   EXPECT(n_before - kept.begin == n - moved.begin, "%zu tokens of %zu", n, n_before);
   EXPECT(memcmp(before, after, system_end * sizeof *after) == 0, "the system message");
   expect_sound(s, t->model, "after erase");
-  MUST(kvrt_session_suspend(s, "forget", 6, &(kvrt_save_options){.struct_size = sizeof(kvrt_save_options), .overwrite = 1}, NULL));
+  MUST(kvrt_session_suspend(s, "forget", 6, &(kvrt_save_options){.struct_size = sizeof(kvrt_save_options), .overwrite = 1}, NULL, NULL));
   kvrt_session* back = resume_session(t->model, t->store, "forget", NULL);
   kvrt_session* const both[] = {s, back};
   size_t counts[2];
@@ -117,16 +117,17 @@ static void full_context(struct stage* t) {
   say(s, "user", "All of it.", NULL);
   kvrt_generate_options o = {.struct_size = sizeof o, .ignore_eos = 1};
   kvrt_report report = {.struct_size = sizeof report};
-  MUST(kvrt_session_generate(s, &o, NULL, NULL, &report));
+  MUST(kvrt_session_generate(s, &o, NULL, NULL, &report, NULL));
   EXPECT(report.reason == KVRT_REASON_CONTEXT_FULL && session_props(s).tokens == t->context, "reason %u, %" PRIu64 " tokens", report.reason,
          session_props(s).tokens);
   const char* message = "{\"role\":\"user\",\"content\":\"Go on.\"}";
-  ROW("session_append_message", "the context is full", kvrt_session_append_message(s, message, strlen(message), NULL), ANY(KVRT_LIMIT));
+  ROW("session_append_message", "the context is full", kvrt_session_append_message(s, message, strlen(message), NULL, NULL),
+      ANY(KVRT_LIMIT));
   EXPECT(session_props(s).tokens == t->context, "it changed");
-  MUST(kvrt_session_erase(s, message_props(s, 0).end, message_props(s, 21).begin));
+  MUST(kvrt_session_erase(s, message_props(s, 0).end, message_props(s, 21).begin, NULL));
   EXPECT(session_props(s).tokens < t->context, "%" PRIu64 " tokens", session_props(s).tokens);
   expect_sound(s, t->model, "a full context after erase");
-  MUST(kvrt_session_append_message(s, message, strlen(message), NULL));
+  MUST(kvrt_session_append_message(s, message, strlen(message), NULL, NULL));
   (void)answer(s, 8, 2, &r);
   EXPECT(r.count == 8, "%zu tokens", r.count);
   expect_sound(s, t->model, "a full context, on again");
@@ -155,16 +156,16 @@ static void other_answers(struct stage* t) {
   for (uint64_t i = 0; i < 2 * kAnswers; ++i) {
     (void)answer(s, kLength, 100 + i % kAnswers, &got);
     EXPECT(same_run(&got, &want[i % kAnswers]), "answer %" PRIu64 " after truncate", i);
-    MUST(kvrt_session_truncate(s, question));
+    MUST(kvrt_session_truncate(s, question, NULL));
     EXPECT(session_props(s).messages == 2, "%" PRIu64 " messages", session_props(s).messages);
   }
-  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
   kvrt_session* fork[kAnswers];
   for (int i = 0; i < kAnswers; ++i) {
     kvrt_generate_options o = run_options(kLength);
     o.seed = 100 + (uint64_t)i;
-    MUST(kvrt_session_fork(s, NULL, &fork[i]));
-    MUST(kvrt_session_begin(fork[i], &o));
+    MUST(kvrt_session_fork(s, NULL, &fork[i], NULL));
+    MUST(kvrt_session_begin(fork[i], &o, NULL));
     memset(&forks[i], 0, sizeof forks[i]);
   }
   for (int i = 0; i < kAnswers; ++i) {
@@ -187,25 +188,25 @@ static void cannot_fit(struct stage* t) {
   memset(text, 'x', 70);
   text[70] = 0;
   snprintf(message, sizeof message, "{\"role\":\"system\",\"content\":\"%s\"}", text);
-  ROW("session_append", "65 tokens, a pool of 64", kvrt_session_append(s, tokens, 65), ANY(KVRT_LIMIT));
+  ROW("session_append", "65 tokens, a pool of 64", kvrt_session_append(s, tokens, 65, NULL), ANY(KVRT_LIMIT));
   EXPECT(strstr(last_message(), "kv_bytes_max"), "the message does not name the option: %s", last_message());
-  ROW("session_append_text", "a long text", kvrt_session_append_text(s, text, 70, 0), ANY(KVRT_LIMIT));
-  ROW("session_append_message", "a long message", kvrt_session_append_message(s, message, strlen(message), NULL), ANY(KVRT_LIMIT));
+  ROW("session_append_text", "a long text", kvrt_session_append_text(s, text, 70, 0, NULL), ANY(KVRT_LIMIT));
+  ROW("session_append_message", "a long message", kvrt_session_append_message(s, message, strlen(message), NULL, NULL), ANY(KVRT_LIMIT));
   snprintf(message, sizeof message, "[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"%s\"}]", text);
-  ROW("session_set_messages", "a long message", kvrt_session_set_messages(s, message, strlen(message), NULL), ANY(KVRT_LIMIT));
+  ROW("session_set_messages", "a long message", kvrt_session_set_messages(s, message, strlen(message), NULL, NULL), ANY(KVRT_LIMIT));
   EXPECT(session_props(s).tokens == 0 && session_props(s).messages == 0, "%" PRIu64 " tokens stayed", session_props(s).tokens);
   // The question fits and the turn that begin opens does not.
   say(s, "system", "a", NULL);
   const uint64_t overhead = session_props(s).tokens;
-  MUST(kvrt_session_truncate(s, 0));
+  MUST(kvrt_session_truncate(s, 0, NULL));
   EXPECT(session_props(s).messages == 0, "messages after truncate to 0");
   for (uint64_t i = 0; i < 62 - overhead; ++i) text[i] = (char)('a' + i % 3 * 7), text[i + 1] = 0;
   say(s, "system", text, NULL);
   const kvrt_session_props before = session_props(s);
   EXPECT(before.tokens <= 64 && before.tokens > 53, "%" PRIu64 " tokens", before.tokens);
   const kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 2};
-  ROW("session_begin", "no room for the generation prompt", kvrt_session_begin(s, &o), ANY(KVRT_LIMIT));
-  ROW("session_generate", "no room for the generation prompt", kvrt_session_generate(s, &o, NULL, NULL, NULL), ANY(KVRT_LIMIT));
+  ROW("session_begin", "no room for the generation prompt", kvrt_session_begin(s, &o, NULL), ANY(KVRT_LIMIT));
+  ROW("session_generate", "no room for the generation prompt", kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL), ANY(KVRT_LIMIT));
   EXPECT(session_props(s).tokens == before.tokens && session_props(s).state == KVRT_STATE_IDLE, "the session changed");
   EXPECT(metrics_of(small).steps == 0 && metrics_of(small).generations == 0 && metrics_of(small).blocks_used == 0, "it computed");
   expect_sound(s, t->model, "after LIMIT");

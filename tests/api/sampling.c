@@ -31,8 +31,8 @@ static kvrt_report generate(struct stage* t, kvrt_generate_options o, struct hea
   o.struct_size = sizeof o;
   if (o.max_tokens == 0) o.max_tokens = kLength;
   kvrt_report report = {.struct_size = sizeof report};
-  MUST(kvrt_session_truncate(t->session, kPrompt));
-  MUST(kvrt_session_generate(t->session, &o, hear, h, &report));
+  MUST(kvrt_session_truncate(t->session, kPrompt, NULL));
+  MUST(kvrt_session_generate(t->session, &o, hear, h, &report, NULL));
   check_report(&report, "generate");
   EXPECT(h->done == 1 && report.generated >= h->count, "%zu DONE events, %" PRIu64 " generated, %zu TOKEN events", h->done,
          report.generated, h->count);
@@ -80,9 +80,9 @@ static void logprobs(struct stage* t) {
   struct heard h;
   struct softmax s = {.count = 0};
   generate(t, (kvrt_generate_options){.ignore_eos = 1}, &h);
-  MUST(kvrt_session_truncate(t->session, kPrompt));
+  MUST(kvrt_session_truncate(t->session, kPrompt, NULL));
   kvrt_generate_options o = {.struct_size = sizeof o, .ignore_eos = 1, .emit_logits = 1, .max_tokens = kLength};
-  MUST(kvrt_session_generate(t->session, &o, from_logits, &s, NULL));
+  MUST(kvrt_session_generate(t->session, &o, from_logits, &s, NULL, NULL));
   for (size_t i = 0; i < kLength; ++i)
     EXPECT(fabs(h.logprob[i] - s.logprob[i]) < 1e-4, "logprob %g, from the logits %g", h.logprob[i], s.logprob[i]);
 }
@@ -118,12 +118,12 @@ static void stops(struct stage* t) {
   EXPECT(h.text_size == from && memcmp(h.text, all.text, from) == 0, "%zu bytes of text, expected %zu", h.text_size, from);
   const uint64_t tokens = session_props(t->session).tokens;
   EXPECT(tokens == kPrompt + report.generated && memcmp(h.token, all.token, h.count * sizeof *h.token) == 0, "%" PRIu64 " tokens", tokens);
-  MUST(kvrt_session_truncate(t->session, tokens - report.stop_tokens));
+  MUST(kvrt_session_truncate(t->session, tokens - report.stop_tokens, NULL));
   int32_t left[kPrompt + kLength];
   const size_t count = session_tokens(t->session, left, kPrompt + kLength);
   char text[2048];
   size_t size = 0;
-  MUST(kvrt_model_detokenize(t->model, left + kPrompt, count - kPrompt, KVRT_TEXT_SPECIAL, text, sizeof text, &size));
+  MUST(kvrt_model_detokenize(t->model, left + kPrompt, count - kPrompt, KVRT_TEXT_SPECIAL, text, sizeof text, &size, NULL));
   EXPECT(size <= from && from - size < 8, "what is left has %zu bytes, the text %zu", size, from);
   // One that never comes: all text arrives, what was held back included.
   o.stop_strings = "\x01never\0neither";

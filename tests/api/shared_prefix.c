@@ -18,7 +18,7 @@ static void solo(size_t i, struct run* want) {
   int32_t tokens[kPrefix + kTail];
   make_prompt(tokens, i);
   kvrt_session* s = open_session(reference, NULL, 1);
-  MUST(kvrt_session_append(s, tokens, kPrefix + kTail));
+  MUST(kvrt_session_append(s, tokens, kPrefix + kTail, NULL));
   generate_into(s, kLength, want);
   kvrt_session_close(s);
 }
@@ -48,11 +48,11 @@ static void together(int n, uint64_t pool_tokens, int threads) {
     solo((size_t)i, &want[i]);
     make_prompt(tokens, (size_t)i);
     s[i] = open_session(model, NULL, 0);
-    MUST(kvrt_session_append(s[i], tokens, kPrefix + kTail));
+    MUST(kvrt_session_append(s[i], tokens, kPrefix + kTail, NULL));
   }
   for (int i = 0; i < n; ++i) {
     const kvrt_generate_options o = run_options(kLength);
-    MUST(kvrt_session_begin(s[i], &o));
+    MUST(kvrt_session_begin(s[i], &o, NULL));
   }
   pthread_t thread[kMost];
   struct reader readers[kMost];
@@ -95,7 +95,7 @@ static void identical(int n) {
   int32_t tokens[kPrefix];
   prompt_tokens(tokens, kPrefix, 7, vocab);
   kvrt_session* alone = open_session(reference, NULL, 1);
-  MUST(kvrt_session_append(alone, tokens, kPrefix));
+  MUST(kvrt_session_append(alone, tokens, kPrefix, NULL));
   memset(&want, 0, sizeof want);
   memset(got, 0, sizeof got);
   generate_into(alone, kLength, &want);
@@ -103,8 +103,8 @@ static void identical(int n) {
   const kvrt_generate_options o = run_options(kLength);
   for (int i = 0; i < n; ++i) {
     s[i] = open_session(model, NULL, 0);
-    MUST(kvrt_session_append(s[i], tokens, kPrefix));
-    MUST(kvrt_session_begin(s[i], &o));
+    MUST(kvrt_session_append(s[i], tokens, kPrefix, NULL));
+    MUST(kvrt_session_begin(s[i], &o, NULL));
   }
   uint64_t prefilled = 0;
   for (int i = 0; i < n; ++i) {
@@ -127,16 +127,16 @@ static void unread(void) {
   for (int which = 0; which < 2; ++which) {
     memset(which ? &got : &want, 0, sizeof want);
     kvrt_session* s = open_session(which ? model : reference, NULL, 1);
-    MUST(kvrt_session_append(s, tokens, 40));
+    MUST(kvrt_session_append(s, tokens, 40, NULL));
     if (which == 0) {
       generate_into(s, kLong, &want);
       kvrt_session_close(s);
       continue;
     }
     const kvrt_generate_options o = run_options(kLong);
-    MUST(kvrt_session_begin(s, &o));
+    MUST(kvrt_session_begin(s, &o, NULL));
     uint32_t left = 1;
-    for (int i = 0; i < 1000 && left != 0; ++i) MUST(kvrt_model_step(model, 0, &left));
+    for (int i = 0; i < 1000 && left != 0; ++i) MUST(kvrt_model_step(model, 0, &left, NULL));
     const uint64_t unread = session_props(s).events_unread;  // a step gives LOGITS and TOKEN
     EXPECT(left == 0 && unread >= 64 && unread <= 65, "%u runnable, %" PRIu64 " unread", left, unread);
     EXPECT(session_props(s).state == KVRT_STATE_GENERATING && metrics_of(model).paused == 1, "it pauses");
@@ -145,7 +145,7 @@ static void unread(void) {
       kvrt_session* big = open_session(model, NULL, 1);
       int32_t many[kPool - kBlock];
       prompt_tokens(many, kPool - kBlock, 900 + seed, vocab);
-      MUST(kvrt_session_append(big, many, kPool - kBlock));
+      MUST(kvrt_session_append(big, many, kPool - kBlock, NULL));
       memset(&others, 0, sizeof others);
       generate_into(big, 8, &others);
       kvrt_session_close(big);

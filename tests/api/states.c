@@ -16,36 +16,38 @@ struct cell {
 static const char kMessage[] = "{\"role\":\"user\",\"content\":\"hi\"}";
 static const char kMessages[] = "[{\"role\":\"user\",\"content\":\"other\"}]";
 
-static kvrt_status call_append(struct cell* c) { return kvrt_session_append(c->s, &(const int32_t){3}, 1); }
-static kvrt_status call_append_text(struct cell* c) { return kvrt_session_append_text(c->s, "abc", 3, 0); }
-static kvrt_status call_append_message(struct cell* c) { return kvrt_session_append_message(c->s, kMessage, strlen(kMessage), NULL); }
-static kvrt_status call_set_messages(struct cell* c) { return kvrt_session_set_messages(c->s, kMessages, strlen(kMessages), NULL); }
-static kvrt_status call_truncate(struct cell* c) { return kvrt_session_truncate(c->s, 1); }
-static kvrt_status call_erase(struct cell* c) { return kvrt_session_erase(c->s, message_props(c->s, 0).end, message_props(c->s, 1).end); }
-static kvrt_status call_prefill(struct cell* c) { return kvrt_session_prefill(c->s, 0, NULL, NULL, NULL); }
+static kvrt_status call_append(struct cell* c) { return kvrt_session_append(c->s, &(const int32_t){3}, 1, NULL); }
+static kvrt_status call_append_text(struct cell* c) { return kvrt_session_append_text(c->s, "abc", 3, 0, NULL); }
+static kvrt_status call_append_message(struct cell* c) { return kvrt_session_append_message(c->s, kMessage, strlen(kMessage), NULL, NULL); }
+static kvrt_status call_set_messages(struct cell* c) { return kvrt_session_set_messages(c->s, kMessages, strlen(kMessages), NULL, NULL); }
+static kvrt_status call_truncate(struct cell* c) { return kvrt_session_truncate(c->s, 1, NULL); }
+static kvrt_status call_erase(struct cell* c) {
+  return kvrt_session_erase(c->s, message_props(c->s, 0).end, message_props(c->s, 1).end, NULL);
+}
+static kvrt_status call_prefill(struct cell* c) { return kvrt_session_prefill(c->s, 0, NULL, NULL, NULL, NULL); }
 static kvrt_status call_begin(struct cell* c) {
-  return kvrt_session_begin(c->s, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options), .max_tokens = 3});
+  return kvrt_session_begin(c->s, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options), .max_tokens = 3}, NULL);
 }
 static kvrt_status call_generate(struct cell* c) {
   const kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 3};
-  return kvrt_session_generate(c->s, &o, NULL, NULL, NULL);
+  return kvrt_session_generate(c->s, &o, NULL, NULL, NULL, NULL);
 }
-static kvrt_status call_accept(struct cell* c) { return kvrt_session_accept(c->s, 65); }
-static kvrt_status call_next(struct cell* c) { return kvrt_session_next(c->s, &c->event, -1); }
-static kvrt_status call_fork(struct cell* c) { return kvrt_session_fork(c->s, NULL, &c->made); }
-static kvrt_status call_checkpoint(struct cell* c) { return kvrt_session_checkpoint(c->s, "cell", 4, NULL, NULL); }
-static kvrt_status call_suspend(struct cell* c) { return kvrt_session_suspend(c->s, "cell", 4, NULL, NULL); }
+static kvrt_status call_accept(struct cell* c) { return kvrt_session_accept(c->s, 65, NULL); }
+static kvrt_status call_next(struct cell* c) { return kvrt_session_next(c->s, &c->event, -1, NULL); }
+static kvrt_status call_fork(struct cell* c) { return kvrt_session_fork(c->s, NULL, &c->made, NULL); }
+static kvrt_status call_checkpoint(struct cell* c) { return kvrt_session_checkpoint(c->s, "cell", 4, NULL, NULL, NULL); }
+static kvrt_status call_suspend(struct cell* c) { return kvrt_session_suspend(c->s, "cell", 4, NULL, NULL, NULL); }
 static kvrt_status call_tokens(struct cell* c) {
   int32_t tokens[512];
   size_t n = 0;
-  const kvrt_status status = kvrt_session_tokens(c->s, tokens, 512, &n);
+  const kvrt_status status = kvrt_session_tokens(c->s, tokens, 512, &n, NULL);
   EXPECT(n == session_props(c->s).tokens, "%zu tokens", n);
   return status;
 }
 static kvrt_status call_text(struct cell* c) {
   char text[4096];
   size_t n = 0;
-  const kvrt_status status = kvrt_session_text(c->s, 0, UINT64_MAX, KVRT_TEXT_SPECIAL, text, sizeof text, &n);
+  const kvrt_status status = kvrt_session_text(c->s, 0, UINT64_MAX, KVRT_TEXT_SPECIAL, text, sizeof text, &n, NULL);
   EXPECT(n > 20 && memcmp(text, "<|im_start|>system", 18) == 0, "%zu bytes", n);
   return status;
 }
@@ -53,14 +55,14 @@ static kvrt_status call_message(struct cell* c) {
   char json[128];
   size_t n = 0;
   kvrt_message_props p = {.struct_size = sizeof p};
-  const kvrt_status status = kvrt_session_message(c->s, 1, &p, json, sizeof json, &n);
+  const kvrt_status status = kvrt_session_message(c->s, 1, &p, json, sizeof json, &n, NULL);
   EXPECT(n > 5 && strstr(json, "Hello") && p.begin < p.end, "%zu bytes", n);
   return status;
 }
 static kvrt_status call_info(struct cell* c) {
-  return kvrt_session_info(c->s, &(kvrt_session_props){.struct_size = sizeof(kvrt_session_props)});
+  return kvrt_session_info(c->s, &(kvrt_session_props){.struct_size = sizeof(kvrt_session_props)}, NULL);
 }
-static kvrt_status call_cancel(struct cell* c) { return kvrt_session_cancel(c->s); }
+static kvrt_status call_cancel(struct cell* c) { return kvrt_session_cancel(c->s, NULL); }
 static kvrt_status call_close(struct cell* c) {
   kvrt_session_close(c->s);
   c->s = NULL;
@@ -116,11 +118,11 @@ static kvrt_session* in_state(struct stage* t, kvrt_model* poisoned, enum state 
     case kStates:
       break;
     case kSuspended:
-      MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
-      MUST(kvrt_session_suspend(s, "cell", 4, &(kvrt_save_options){.struct_size = sizeof(kvrt_save_options), .overwrite = 1}, NULL));
+      MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, ERR));
+      MUST(kvrt_session_suspend(s, "cell", 4, &(kvrt_save_options){.struct_size = sizeof(kvrt_save_options), .overwrite = 1}, NULL, ERR));
       break;
     case kFailed: {
-      const kvrt_status failure = kvrt_session_generate(s, &o, NULL, NULL, NULL);
+      const kvrt_status failure = kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL);
       EXPECT(failure == KVRT_DEVICE && last_detail() == KVRT_DETAIL_NUMERIC, "%s, detail %d", kvrt_status_name(failure),
              (int)last_detail());
       break;
@@ -131,14 +133,14 @@ static kvrt_session* in_state(struct stage* t, kvrt_model* poisoned, enum state 
     case kUnread:
       if (state == kAsked) o.sampler = KVRT_SAMPLER_HOST, o.max_tokens = 10;
       if (state == kUnread) o.max_tokens = 3;
-      MUST(kvrt_session_begin(s, &o));
+      MUST(kvrt_session_begin(s, &o, ERR));
       if (state == kDecoding || state == kAsked) {
         const uint32_t until = state == kAsked ? KVRT_EVENT_LOGITS : KVRT_EVENT_TOKEN;
         while (next_event(s, -1).type != until) {
         }
       }
       if (state == kUnread) {
-        for (uint32_t left = 1; left != 0;) MUST(kvrt_model_step(t->model, 20, &left));
+        for (uint32_t left = 1; left != 0;) MUST(kvrt_model_step(t->model, 20, &left, ERR));
       }
       break;
   }
@@ -160,7 +162,7 @@ static kvrt_session* in_state(struct stage* t, kvrt_model* poisoned, enum state 
 static kvrt_event end_of(kvrt_session* s) {
   kvrt_event e = {.struct_size = sizeof e};
   for (int i = 0; i < 400; ++i) {
-    if (session_props(s).awaits_accept && session_props(s).events_unread == 0) MUST(kvrt_session_accept(s, 65));
+    if (session_props(s).awaits_accept && session_props(s).events_unread == 0) MUST(kvrt_session_accept(s, 65, ERR));
     e = next_event(s, -1);
     if (e.type == KVRT_EVENT_DONE || e.type == KVRT_EVENT_IDLE) break;
   }
@@ -223,14 +225,14 @@ static void run_cell(struct stage* t, kvrt_model* poisoned, const struct row* ro
            "%s: the session changed", what);
     EXPECT(c.made == NULL, "%s: out changed", what);
     kvrt_store_entry entry = {.struct_size = sizeof entry};
-    if (before.generation == 0) EXPECT(kvrt_store_stat(t->store, NULL, 0, "cell", 4, &entry) == KVRT_NOT_FOUND, "%s: saved", what);
+    if (before.generation == 0) EXPECT(kvrt_store_stat(t->store, NULL, 0, "cell", 4, &entry, NULL) == KVRT_NOT_FOUND, "%s: saved", what);
   } else if (asks && (state == kIdle || state == kSuspended)) {
     EXPECT(after.state == before.state, "%s: state %u after it", what, after.state);
   }
   check_cell(&c, row, state, what);
   kvrt_session_close(c.made);
   kvrt_session_close(c.s);
-  const kvrt_status removed = kvrt_store_remove(t->store, NULL, 0, "cell", 4);
+  const kvrt_status removed = kvrt_store_remove(t->store, NULL, 0, "cell", 4, NULL);
   EXPECT(removed == KVRT_OK || removed == KVRT_NOT_FOUND, "%s: %s", what, last_message());
 }
 

@@ -33,7 +33,7 @@ static kvrt_session* make(struct world* w, uint64_t branch, uint64_t* digest) {
   prompt_tokens(tokens, kTrunk, 1, w->vocab);
   prompt_tokens(tokens + kTrunk, kBranch, branch, w->vocab);
   kvrt_session* s = open_session(w->model, w->store, 0);
-  MUST(kvrt_session_append(s, tokens, kAll));
+  MUST(kvrt_session_append(s, tokens, kAll, NULL));
   const uint64_t d = next_digest(s, NULL);
   if (digest) *digest = d;
   return s;
@@ -41,7 +41,7 @@ static kvrt_session* make(struct world* w, uint64_t branch, uint64_t* digest) {
 
 static kvrt_status save(kvrt_session* s, const char* name, uint32_t overwrite, uint32_t pin, uint64_t ttl) {
   const kvrt_save_options o = {.struct_size = sizeof o, .overwrite = overwrite, .pin = pin, .ttl_seconds = ttl};
-  return kvrt_session_checkpoint(s, name, strlen(name), &o, NULL);
+  return kvrt_session_checkpoint(s, name, strlen(name), &o, NULL, NULL);
 }
 
 static uint64_t make_saved(struct world* w, const char* name, uint64_t branch, uint32_t pin, uint64_t ttl) {
@@ -54,17 +54,17 @@ static uint64_t make_saved(struct world* w, const char* name, uint64_t branch, u
 
 static kvrt_status stat_of(struct world* w, const char* name, kvrt_store_entry* out) {
   KVRT_INIT(out);
-  return kvrt_store_stat(w->store, NULL, 0, name, strlen(name), out);
+  return kvrt_store_stat(w->store, NULL, 0, name, strlen(name), out, NULL);
 }
 
 static kvrt_status rename_to(struct world* w, const char* from, const char* to) {
-  return kvrt_store_rename(w->store, NULL, 0, from, strlen(from), to, strlen(to));
+  return kvrt_store_rename(w->store, NULL, 0, from, strlen(from), to, strlen(to), NULL);
 }
 static kvrt_status pin(struct world* w, const char* name, uint32_t pinned) {
-  return kvrt_store_pin(w->store, NULL, 0, name, strlen(name), pinned);
+  return kvrt_store_pin(w->store, NULL, 0, name, strlen(name), pinned, NULL);
 }
 static kvrt_status set_ttl(struct world* w, const char* name, uint64_t seconds) {
-  return kvrt_store_set_ttl(w->store, NULL, 0, name, strlen(name), seconds);
+  return kvrt_store_set_ttl(w->store, NULL, 0, name, strlen(name), seconds, NULL);
 }
 
 // A model that has nothing in memory resumes the session whole from the disk, to the same bits.
@@ -80,7 +80,7 @@ static void expect_resumes(struct world* w, const char* name, uint64_t digest) {
   kvrt_model_release(cold);
 }
 
-static void expect_verified(struct world* w) { EXPECT_STATUS(kvrt_store_verify(w->store, NULL, NULL), KVRT_OK); }
+static void expect_verified(struct world* w) { EXPECT_STATUS(kvrt_store_verify(w->store, NULL, NULL, NULL), KVRT_OK); }
 
 static int32_t count_entry(void* user, const kvrt_event* e) {
   if (e->type == KVRT_EVENT_ENTRY) ++*(int*)user;
@@ -88,7 +88,7 @@ static int32_t count_entry(void* user, const kvrt_event* e) {
 }
 static int listed(struct world* w) {
   int count = 0;
-  MUST(kvrt_store_list(w->store, NULL, 0, count_entry, &count));
+  MUST(kvrt_store_list(w->store, NULL, 0, count_entry, &count, NULL));
   return count;
 }
 
@@ -103,30 +103,30 @@ static void wait_until(int64_t unix_ms) {
 }
 
 static void arguments(struct world* w) {
-  EXPECT_STATUS(kvrt_store_rename(NULL, NULL, 0, "a", 1, "b", 1), KVRT_INVALID);
-  EXPECT_STATUS(kvrt_store_rename(w->store, NULL, 4, "a", 1, "b", 1), KVRT_INVALID);
-  EXPECT_STATUS(kvrt_store_rename(w->store, NULL, 0, NULL, 1, "b", 1), KVRT_INVALID);
-  EXPECT_STATUS(kvrt_store_rename(w->store, NULL, 0, "a", 1, NULL, 1), KVRT_INVALID);
-  EXPECT_STATUS(kvrt_store_rename(w->store, NULL, 0, "a", 1, "", 0), KVRT_INVALID);
-  EXPECT_STATUS(kvrt_store_rename(w->store, NULL, 0, "a", 1, "\xff", 1), KVRT_INVALID);
-  EXPECT_STATUS(kvrt_store_rename(w->store, NULL, 0, "a", 1, "b", 1), KVRT_NOT_FOUND);
-  EXPECT_STATUS(kvrt_store_pin(NULL, NULL, 0, "a", 1, 1), KVRT_INVALID);
-  EXPECT_STATUS(kvrt_store_pin(w->store, NULL, 0, NULL, 1, 1), KVRT_INVALID);
+  EXPECT_STATUS(kvrt_store_rename(NULL, NULL, 0, "a", 1, "b", 1, NULL), KVRT_INVALID);
+  EXPECT_STATUS(kvrt_store_rename(w->store, NULL, 4, "a", 1, "b", 1, NULL), KVRT_INVALID);
+  EXPECT_STATUS(kvrt_store_rename(w->store, NULL, 0, NULL, 1, "b", 1, NULL), KVRT_INVALID);
+  EXPECT_STATUS(kvrt_store_rename(w->store, NULL, 0, "a", 1, NULL, 1, NULL), KVRT_INVALID);
+  EXPECT_STATUS(kvrt_store_rename(w->store, NULL, 0, "a", 1, "", 0, NULL), KVRT_INVALID);
+  EXPECT_STATUS(kvrt_store_rename(w->store, NULL, 0, "a", 1, "\xff", 1, NULL), KVRT_INVALID);
+  EXPECT_STATUS(kvrt_store_rename(w->store, NULL, 0, "a", 1, "b", 1, NULL), KVRT_NOT_FOUND);
+  EXPECT_STATUS(kvrt_store_pin(NULL, NULL, 0, "a", 1, 1, NULL), KVRT_INVALID);
+  EXPECT_STATUS(kvrt_store_pin(w->store, NULL, 0, NULL, 1, 1, NULL), KVRT_INVALID);
   EXPECT_STATUS(pin(w, "a", 256), KVRT_INVALID);
   EXPECT_STATUS(pin(w, "a", 1), KVRT_NOT_FOUND);
-  EXPECT_STATUS(kvrt_store_set_ttl(NULL, NULL, 0, "a", 1, 1), KVRT_INVALID);
-  EXPECT_STATUS(kvrt_store_set_ttl(w->store, NULL, 0, NULL, 1, 1), KVRT_INVALID);
+  EXPECT_STATUS(kvrt_store_set_ttl(NULL, NULL, 0, "a", 1, 1, NULL), KVRT_INVALID);
+  EXPECT_STATUS(kvrt_store_set_ttl(w->store, NULL, 0, NULL, 1, 1, NULL), KVRT_INVALID);
   EXPECT_STATUS(set_ttl(w, "a", UINT64_MAX), KVRT_INVALID);
   EXPECT_STATUS(set_ttl(w, "a", 1), KVRT_NOT_FOUND);
-  EXPECT_STATUS(kvrt_store_gc(NULL, NULL, NULL, NULL), KVRT_INVALID);
+  EXPECT_STATUS(kvrt_store_gc(NULL, NULL, NULL, NULL, NULL), KVRT_INVALID);
   kvrt_gc_report r;
   memset(&r, 0, sizeof r);
-  EXPECT_STATUS(kvrt_store_gc(w->store, NULL, NULL, &r), KVRT_INVALID);  // struct_size 0
-  EXPECT_STATUS(kvrt_store_gc(w->store, NULL, NULL, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_gc(w->store, NULL, NULL, &r, NULL), KVRT_INVALID);  // struct_size 0
+  EXPECT_STATUS(kvrt_store_gc(w->store, NULL, NULL, NULL, NULL), KVRT_OK);
   // A report of an older header: nothing is written past its size.
   memset(&r, 0x5a, sizeof r);
   r.struct_size = (uint32_t)offsetof(kvrt_gc_report, chunks_removed);
-  EXPECT_STATUS(kvrt_store_gc(w->store, NULL, NULL, &r), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_gc(w->store, NULL, NULL, &r, NULL), KVRT_OK);
   EXPECT(r.sessions_removed == 0 && r.chunks_removed == 0x5a5a5a5a5a5a5a5aull, "a short report");
 }
 
@@ -151,7 +151,7 @@ static void renames(struct world* w) {
   EXPECT(last_detail() == KVRT_DETAIL_NAME_TAKEN, "detail %d", (int)last_detail());
   int32_t more[8];
   prompt_tokens(more, 8, 9, w->vocab);
-  MUST(kvrt_session_append(handle, more, 8));
+  MUST(kvrt_session_append(handle, more, 8, NULL));
   MUST(save(handle, "ann", 0, 0, 0));
   kvrt_store_entry again;
   MUST(stat_of(w, "ann", &again));
@@ -161,7 +161,7 @@ static void renames(struct world* w) {
   MUST(save(handle, "ann", 0, 0, 0));
   expect_resumes(w, "eve", ann_digest);
   // Taken away and given to another meanwhile: a conflict, and overwriting is explicit.
-  MUST(kvrt_store_remove(w->store, NULL, 0, "ann", 3));
+  MUST(kvrt_store_remove(w->store, NULL, 0, "ann", 3, NULL));
   MUST(rename_to(w, "bob", "ann"));
   EXPECT_STATUS(save(handle, "ann", 0, 0, 0), KVRT_CONFLICT);
   MUST(stat_of(w, "ann", &entry));
@@ -196,26 +196,26 @@ static void lifetimes(struct world* w) {
   MUST(set_ttl(w, "kept", 0));
   const int before = listed(w);
   kvrt_store_props props = {.struct_size = sizeof props};
-  MUST(kvrt_store_info(w->store, &props));
+  MUST(kvrt_store_info(w->store, &props, NULL));
   const uint64_t chunks = props.chunks, sessions = props.sessions;
   wait_until(e.expires_unix_ms);
   for (int i = 0; i < 2; ++i) {
     const char* name = i ? "short" : "later";
     kvrt_session* s = NULL;
     EXPECT_STATUS(stat_of(w, name, &e), KVRT_NOT_FOUND);
-    EXPECT_STATUS(kvrt_session_resume(w->model, w->store, name, strlen(name), NULL, NULL, NULL, NULL, &s), KVRT_NOT_FOUND);
+    EXPECT_STATUS(kvrt_session_resume(w->model, w->store, name, strlen(name), NULL, NULL, NULL, NULL, &s, NULL), KVRT_NOT_FOUND);
     EXPECT_STATUS(rename_to(w, name, "other"), KVRT_NOT_FOUND);
     EXPECT_STATUS(pin(w, name, 1), KVRT_NOT_FOUND);
     EXPECT_STATUS(set_ttl(w, name, 0), KVRT_NOT_FOUND);
   }
   EXPECT(listed(w) == before - 2, "%d sessions listed, %d before", listed(w), before);
-  MUST(kvrt_store_info(w->store, &props));
+  MUST(kvrt_store_info(w->store, &props, NULL));
   EXPECT(props.sessions == sessions - 2 && props.chunks == chunks, "%" PRIu64 " sessions, %" PRIu64 " chunks before gc", props.sessions,
          props.chunks);
   kvrt_gc_report r;
   KVRT_INIT(&r);
-  MUST(kvrt_store_gc(w->store, NULL, NULL, &r));
-  MUST(kvrt_store_info(w->store, &props));
+  MUST(kvrt_store_gc(w->store, NULL, NULL, &r, NULL));
+  MUST(kvrt_store_info(w->store, &props, NULL));
   EXPECT(r.sessions_removed == 2 && r.chunks_removed == chunks - props.chunks && r.chunks_removed >= 2 && r.segments_removed >= 1 &&
              r.bytes_freed > 0 && r.ms >= 0,
          "gc: %" PRIu64 " sessions, %" PRIu64 " chunks (of %" PRIu64 ", left %" PRIu64 "), %" PRIu64 " segments, %" PRIu64 " bytes",
@@ -224,7 +224,7 @@ static void lifetimes(struct world* w) {
   expect_resumes(w, "pinned", pinned);
   MUST(pin(w, "pinned", 0));
   EXPECT_STATUS(stat_of(w, "pinned", &e), KVRT_NOT_FOUND);
-  MUST(kvrt_store_gc(w->store, NULL, NULL, &r));
+  MUST(kvrt_store_gc(w->store, NULL, NULL, &r, NULL));
   EXPECT(r.sessions_removed == 1, "%" PRIu64 " sessions", r.sessions_removed);
   expect_resumes(w, "kept", kept);
   expect_verified(w);
@@ -254,7 +254,7 @@ static void stopping(struct world* w) {
     MUST(stat_of(w, name, &e));
     wait_until(e.expires_unix_ms);
     struct stop s = {.at = at};
-    status = kvrt_store_gc(w->store, stop_at, &s, NULL);
+    status = kvrt_store_gc(w->store, stop_at, &s, NULL, NULL);
     EXPECT(status == KVRT_CANCELLED ? s.calls == at : s.done == s.total, "gc stopped at %d: status %d, %d calls, %" PRIu64 " of %" PRIu64,
            at, (int)status, s.calls, s.done, s.total);
     expect_verified(w);
@@ -274,11 +274,11 @@ static void* race(void* user) {
   kvrt_session* s = make(r->w, r->branch, NULL);
   const kvrt_save_options o = {.struct_size = sizeof o, .durability = KVRT_DURABILITY_NONE};
   for (const double end = now_ms() + 700; now_ms() < end;) {
-    MUST(kvrt_session_checkpoint(s, r->name, strlen(r->name), &o, NULL));
+    MUST(kvrt_session_checkpoint(s, r->name, strlen(r->name), &o, NULL, NULL));
     kvrt_store_entry e;
     MUST(stat_of(r->w, r->name, &e));
     EXPECT(e.chunks_missing == 0, "%s: %" PRIu64 " chunks missing of a session just saved", r->name, e.chunks_missing);
-    MUST(kvrt_store_remove(r->w->store, NULL, 0, r->name, strlen(r->name)));
+    MUST(kvrt_store_remove(r->w->store, NULL, 0, r->name, strlen(r->name), NULL));
   }
   kvrt_session_close(s);
   return NULL;
@@ -299,13 +299,13 @@ static void read_only(void) {
   make_saved(&w, "ann", 2, 0, 0);
   kvrt_store_release(w.store);
   const kvrt_store_options o = {.struct_size = sizeof o, .read_only = 1};
-  MUST(kvrt_store_open(w.rt, w.dir, strlen(w.dir), &o, &w.store));
-  const kvrt_status as_remove = kvrt_store_remove(w.store, NULL, 0, "ann", 3);
+  MUST(kvrt_store_open(w.rt, w.dir, strlen(w.dir), &o, &w.store, NULL));
+  const kvrt_status as_remove = kvrt_store_remove(w.store, NULL, 0, "ann", 3, NULL);
   EXPECT(as_remove != KVRT_OK && last_detail() == KVRT_DETAIL_READ_ONLY, "remove: %d", (int)as_remove);
   EXPECT_STATUS(rename_to(&w, "ann", "bob"), as_remove);
   EXPECT_STATUS(pin(&w, "ann", 1), as_remove);
   EXPECT_STATUS(set_ttl(&w, "ann", 1), as_remove);
-  EXPECT_STATUS(kvrt_store_gc(w.store, NULL, NULL, NULL), as_remove);
+  EXPECT_STATUS(kvrt_store_gc(w.store, NULL, NULL, NULL, NULL), as_remove);
   EXPECT(last_detail() == KVRT_DETAIL_READ_ONLY, "detail %d", (int)last_detail());
   kvrt_store_entry e;
   MUST(stat_of(&w, "ann", &e));

@@ -8,7 +8,7 @@ static char json[1 << 16], part[1 << 15];
 static kvrt_status show(const kvrt_store* store, const char* domain, const char* name) {
   size_t needed = 0;
   memset(json, 0, sizeof json);
-  return kvrt_store_show(store, domain, strlen(domain), name, strlen(name), json, sizeof json - 1, &needed);
+  return kvrt_store_show(store, domain, strlen(domain), name, strlen(name), json, sizeof json - 1, &needed, NULL);
 }
 
 static void expect_part(const char* format, ...) __attribute__((format(printf, 1, 2)));
@@ -34,7 +34,7 @@ static void expect_messages(const kvrt_session* s, size_t count) {
     kvrt_message_props p = {.struct_size = sizeof p};
     char message[512] = "";
     size_t needed = 0;
-    MUST(kvrt_session_message(s, i, &p, message, sizeof message - 1, &needed));
+    MUST(kvrt_session_message(s, i, &p, message, sizeof message - 1, &needed, NULL));
     expect_part("%s", message);
     expect_part("{\"begin\": %" PRIu64 ", \"end\": %" PRIu64 ", \"generated\": %s}", p.begin, p.end, p.generated ? "true" : "false");
   }
@@ -43,12 +43,12 @@ static void expect_messages(const kvrt_session* s, size_t count) {
 // The buffer's rules: `needed` on success and on TOO_SMALL, and nothing else then.
 static void buffer_rules(const kvrt_store* store) {
   size_t needed = 0, again = 0;
-  EXPECT_STATUS(kvrt_store_show(store, "d", 1, "ann", 3, NULL, 0, &needed), KVRT_TOO_SMALL);
+  EXPECT_STATUS(kvrt_store_show(store, "d", 1, "ann", 3, NULL, 0, &needed, NULL), KVRT_TOO_SMALL);
   EXPECT(needed == strlen(json), "%zu needed, %zu written", needed, strlen(json));
   memset(part, 0x5a, sizeof part);
-  EXPECT_STATUS(kvrt_store_show(store, "d", 1, "ann", 3, part, needed - 1, &again), KVRT_TOO_SMALL);
+  EXPECT_STATUS(kvrt_store_show(store, "d", 1, "ann", 3, part, needed - 1, &again, NULL), KVRT_TOO_SMALL);
   EXPECT(part[0] == 0x5a && part[needed - 1] == 0x5a && again == needed, "a buffer that is too small was written");
-  EXPECT_STATUS(kvrt_store_show(store, "d", 1, "ann", 3, part, needed, &again), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_show(store, "d", 1, "ann", 3, part, needed, &again, NULL), KVRT_OK);
   EXPECT(memcmp(part, json, needed) == 0 && part[needed] == 0x5a, "an exact buffer");
 }
 
@@ -70,7 +70,7 @@ static void damaged(kvrt_runtime* rt, const char* dir) {
     fseek(file, (long)at, SEEK_SET), fputc(catalog[at] ^ 8, file), fflush(file);
     kvrt_store_options o = {.struct_size = sizeof o, .read_only = 1};
     store = NULL;
-    kvrt_status s = kvrt_store_open(rt, dir, strlen(dir), &o, &store);
+    kvrt_status s = kvrt_store_open(rt, dir, strlen(dir), &o, &store, NULL);
     if (!s) s = show(store, "d", "ann");
     EXPECT(s || strncmp(json, whole, said) == 0, "byte %zu: another session is shown: %s", at, json);
     EXPECT(!s || s == KVRT_CORRUPT || s == KVRT_NOT_FOUND || s == KVRT_INCOMPATIBLE, "byte %zu: %s", at, kvrt_status_name(s));
@@ -91,12 +91,12 @@ int main(void) {
   kvrt_store* store = open_store(rt, dir);
   const kvrt_session_options o = {.struct_size = sizeof o, .store = store, .domain = "d", .domain_size = 1};
   kvrt_session* s = NULL;
-  MUST(kvrt_session_open(model, &o, &s));
+  MUST(kvrt_session_open(model, &o, &s, NULL));
   const char* question = "{\"role\":\"user\",\"content\":\"Who \\u001b[31m are you?\"}";
-  MUST(kvrt_session_append_message(s, question, strlen(question), NULL));
+  MUST(kvrt_session_append_message(s, question, strlen(question), NULL, NULL));
   kvrt_generate_options g = {.struct_size = sizeof g, .max_tokens = 40, .ignore_eos = 1};
-  MUST(kvrt_session_generate(s, &g, NULL, NULL, NULL));
-  MUST(kvrt_session_checkpoint(s, "ann", 3, NULL, NULL));
+  MUST(kvrt_session_generate(s, &g, NULL, NULL, NULL, NULL));
+  MUST(kvrt_session_checkpoint(s, "ann", 3, NULL, NULL, NULL));
   kvrt_model_release(model);  // none is needed
   MUST(show(store, "d", "ann"));
   const kvrt_session_props p = session_props(s);
@@ -105,7 +105,7 @@ int main(void) {
   expect_tokens(s);
   expect_messages(s, 2);
   kvrt_store_entry e = {.struct_size = sizeof e};
-  MUST(kvrt_store_stat(store, "d", 1, "ann", 3, &e));
+  MUST(kvrt_store_stat(store, "d", 1, "ann", 3, &e, NULL));
   uint64_t bytes = 0, chunks = 0;
   for (const char* at = json; (at = strstr(at, "\"bytes\": ")) != NULL; ++chunks) bytes += strtoull(at += 9, NULL, 10);
   EXPECT(chunks == e.chunks && bytes == e.bytes, "%" PRIu64 " bytes in %" PRIu64 " chunks", bytes, chunks);

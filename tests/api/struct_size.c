@@ -12,49 +12,49 @@ typedef kvrt_status (*call_fn)(struct stage* t, void* s);
 static kvrt_status runtime_call(struct stage* t, void* o) {
   (void)t;
   kvrt_runtime* rt = NULL;
-  const kvrt_status status = kvrt_runtime_open(o, &rt);
+  const kvrt_status status = kvrt_runtime_open(o, &rt, NULL);
   kvrt_runtime_release(rt);
   return status;
 }
 
 static kvrt_status fork_call(struct stage* t, void* o) {
   kvrt_session* s = NULL;
-  const kvrt_status status = kvrt_session_fork(t->session, o, &s);
+  const kvrt_status status = kvrt_session_fork(t->session, o, &s, NULL);
   kvrt_session_close(s);
   return status;
 }
 
 static kvrt_status model_call(struct stage* t, void* o) {
   kvrt_model* m = NULL;
-  const kvrt_status status = kvrt_model_open(t->runtime, t->tiny, strlen(t->tiny), o, NULL, NULL, &m);
+  const kvrt_status status = kvrt_model_open(t->runtime, t->tiny, strlen(t->tiny), o, NULL, NULL, &m, NULL);
   kvrt_model_release(m);
   return status;
 }
 
 static kvrt_status plan_call(struct stage* t, void* o) {
   kvrt_plan plan = {.struct_size = sizeof plan};
-  return kvrt_model_plan(t->runtime, t->tiny, strlen(t->tiny), o, &plan);
+  return kvrt_model_plan(t->runtime, t->tiny, strlen(t->tiny), o, &plan, NULL);
 }
 
 static kvrt_status template_call(struct stage* t, void* o) {
   const char* messages = "[{\"role\":\"user\",\"content\":\"hi\"}]";
   char text[512];
   size_t needed = 0;
-  return kvrt_model_apply_template(t->model, messages, strlen(messages), o, text, sizeof text, &needed);
+  return kvrt_model_apply_template(t->model, messages, strlen(messages), o, text, sizeof text, &needed, NULL);
 }
 
 static kvrt_status store_call(struct stage* t, void* o) {
   char path[kPathMax + 32];
   snprintf(path, sizeof path, "%s/other", t->dir);
   kvrt_store* s = NULL;
-  const kvrt_status status = kvrt_store_open(t->runtime, path, strlen(path), o, &s);
+  const kvrt_status status = kvrt_store_open(t->runtime, path, strlen(path), o, &s, NULL);
   kvrt_store_release(s);
   return status;
 }
 
 static kvrt_status session_call(struct stage* t, void* o) {
   kvrt_session* s = NULL;
-  const kvrt_status status = kvrt_session_open(t->model, o, &s);
+  const kvrt_status status = kvrt_session_open(t->model, o, &s, NULL);
   kvrt_session_close(s);
   return status;
 }
@@ -65,22 +65,22 @@ static kvrt_status generate_call(struct stage* t, void* o) {
   kvrt_generate_options whole;
   KVRT_INIT(&whole);
   const uint32_t size = *(uint32_t*)o;
-  if (size > sizeof whole.struct_size) return kvrt_session_generate(t->session, o, run_callback, &r, NULL);
-  const kvrt_status status = kvrt_session_begin(t->session, o);
+  if (size > sizeof whole.struct_size) return kvrt_session_generate(t->session, o, run_callback, &r, NULL, NULL);
+  const kvrt_status status = kvrt_session_begin(t->session, o, NULL);
   if (status != KVRT_OK) return status;
-  kvrt_session_cancel(t->session);
+  kvrt_session_cancel(t->session, NULL);
   kvrt_event e = {.struct_size = sizeof e};
-  while (kvrt_session_next(t->session, &e, -1) == KVRT_OK && e.type != KVRT_EVENT_DONE) {
+  while (kvrt_session_next(t->session, &e, -1, NULL) == KVRT_OK && e.type != KVRT_EVENT_DONE) {
   }
   return status;
 }
 
-static kvrt_status save_call(struct stage* t, void* o) { return kvrt_session_checkpoint(t->session, "sized", 5, o, NULL); }
+static kvrt_status save_call(struct stage* t, void* o) { return kvrt_session_checkpoint(t->session, "sized", 5, o, NULL, NULL); }
 
 static kvrt_status resume_call(struct stage* t, void* o) {
   kvrt_session* s = NULL;
-  MUST(kvrt_session_checkpoint(t->session, "sized", 5, NULL, NULL));
-  const kvrt_status status = kvrt_session_resume(t->model, t->store, "sized", 5, o, NULL, NULL, NULL, &s);
+  MUST(kvrt_session_checkpoint(t->session, "sized", 5, NULL, NULL, NULL));
+  const kvrt_status status = kvrt_session_resume(t->model, t->store, "sized", 5, o, NULL, NULL, NULL, &s, NULL);
   kvrt_session_close(s);
   return status;
 }
@@ -120,20 +120,20 @@ static kvrt_status error_out(struct stage* t, void* o) {
   (void)t;
   return kvrt_last_error(o);
 }
-static kvrt_status runtime_out(struct stage* t, void* o) { return kvrt_runtime_info(t->runtime, o); }
-static kvrt_status model_out(struct stage* t, void* o) { return kvrt_model_info(t->model, o); }
-static kvrt_status plan_out(struct stage* t, void* o) { return kvrt_model_plan(t->runtime, t->tiny, strlen(t->tiny), NULL, o); }
-static kvrt_status store_out(struct stage* t, void* o) { return kvrt_store_info(t->store, o); }
-static kvrt_status entry_out(struct stage* t, void* o) { return kvrt_store_stat(t->store, NULL, 0, "sized", 5, o); }
-static kvrt_status session_out(struct stage* t, void* o) { return kvrt_session_info(t->session, o); }
-static kvrt_status prefill_report_out(struct stage* t, void* o) { return kvrt_session_prefill(t->session, 0, NULL, NULL, o); }
-static kvrt_status save_report_out(struct stage* t, void* o) { return kvrt_session_checkpoint(t->session, "sized", 5, NULL, o); }
-static kvrt_status next_out(struct stage* t, void* o) { return kvrt_session_next(t->session, o, 0); }
-static kvrt_status metrics_out(struct stage* t, void* o) { return kvrt_model_metrics(t->model, o); }
+static kvrt_status runtime_out(struct stage* t, void* o) { return kvrt_runtime_info(t->runtime, o, NULL); }
+static kvrt_status model_out(struct stage* t, void* o) { return kvrt_model_info(t->model, o, NULL); }
+static kvrt_status plan_out(struct stage* t, void* o) { return kvrt_model_plan(t->runtime, t->tiny, strlen(t->tiny), NULL, o, NULL); }
+static kvrt_status store_out(struct stage* t, void* o) { return kvrt_store_info(t->store, o, NULL); }
+static kvrt_status entry_out(struct stage* t, void* o) { return kvrt_store_stat(t->store, NULL, 0, "sized", 5, o, NULL); }
+static kvrt_status session_out(struct stage* t, void* o) { return kvrt_session_info(t->session, o, NULL); }
+static kvrt_status prefill_report_out(struct stage* t, void* o) { return kvrt_session_prefill(t->session, 0, NULL, NULL, o, NULL); }
+static kvrt_status save_report_out(struct stage* t, void* o) { return kvrt_session_checkpoint(t->session, "sized", 5, NULL, o, NULL); }
+static kvrt_status next_out(struct stage* t, void* o) { return kvrt_session_next(t->session, o, 0, NULL); }
+static kvrt_status metrics_out(struct stage* t, void* o) { return kvrt_model_metrics(t->model, o, NULL); }
 static kvrt_status set_messages_out(struct stage* t, void* o) {
   kvrt_session* s = open_session(t->model, NULL, 0);
   const char* messages = "[{\"role\":\"user\",\"content\":\"hi\"}]";
-  const kvrt_status status = kvrt_session_set_messages(s, messages, strlen(messages), o);
+  const kvrt_status status = kvrt_session_set_messages(s, messages, strlen(messages), o, NULL);
   kvrt_session_close(s);
   return status;
 }
@@ -142,34 +142,34 @@ static kvrt_status message_out(struct stage* t, void* o) {
   const char* messages = "[{\"role\":\"user\",\"content\":\"hi\"}]";
   char json[64];
   size_t needed = 0;
-  MUST(kvrt_session_set_messages(s, messages, strlen(messages), NULL));
-  const kvrt_status status = kvrt_session_message(s, 0, o, json, sizeof json, &needed);
+  MUST(kvrt_session_set_messages(s, messages, strlen(messages), NULL, NULL));
+  const kvrt_status status = kvrt_session_message(s, 0, o, json, sizeof json, &needed, NULL);
   kvrt_session_close(s);
   return status;
 }
-static kvrt_status gc_out(struct stage* t, void* o) { return kvrt_store_gc(t->store, NULL, NULL, o); }
+static kvrt_status gc_out(struct stage* t, void* o) { return kvrt_store_gc(t->store, NULL, NULL, o, NULL); }
 static kvrt_status repair_out(struct stage* t, void* o) {
   char path[kPathMax + 32];
   snprintf(path, sizeof path, "%s/repaired", t->dir);
   kvrt_store* s = NULL;
-  MUST(kvrt_store_open(t->runtime, path, strlen(path), NULL, &s));
+  MUST(kvrt_store_open(t->runtime, path, strlen(path), NULL, &s, NULL));
   kvrt_store_release(s);
-  return kvrt_store_repair(t->runtime, path, strlen(path), NULL, NULL, o);
+  return kvrt_store_repair(t->runtime, path, strlen(path), NULL, NULL, o, NULL);
 }
 static kvrt_status append_out(struct stage* t, void* o) {
   kvrt_session* s = open_session(t->model, NULL, 0);
   const char* message = "{\"role\":\"user\",\"content\":\"hi\"}";
-  const kvrt_status status = kvrt_session_append_message(s, message, strlen(message), o);
+  const kvrt_status status = kvrt_session_append_message(s, message, strlen(message), o, NULL);
   kvrt_session_close(s);
   return status;
 }
 static kvrt_status generate_report_out(struct stage* t, void* o) {
   kvrt_generate_options g = {.struct_size = sizeof g, .max_tokens = 1};
-  return kvrt_session_generate(t->session, &g, NULL, NULL, o);
+  return kvrt_session_generate(t->session, &g, NULL, NULL, o, NULL);
 }
 static kvrt_status resume_report_out(struct stage* t, void* o) {
   kvrt_session* s = NULL;
-  const kvrt_status status = kvrt_session_resume(t->model, t->store, "sized", 5, NULL, NULL, NULL, o, &s);
+  const kvrt_status status = kvrt_session_resume(t->model, t->store, "sized", 5, NULL, NULL, NULL, o, &s, NULL);
   kvrt_session_close(s);
   return status;
 }
@@ -242,7 +242,7 @@ int main(void) {
   options(&t, "save_options", save_call, sizeof(kvrt_save_options), 4);
   options(&t, "fork options", fork_call, sizeof(kvrt_session_options), 4);
   options(&t, "resume options", resume_call, sizeof(kvrt_session_options), 4);
-  kvrt_runtime_open(NULL, NULL);  // an error for last_error to show
+  kvrt_runtime_open(NULL, NULL, NULL);  // an error for last_error to show
   output(&t, "error", error_out, sizeof(kvrt_error));
   output(&t, "runtime_props", runtime_out, sizeof(kvrt_runtime_props));
   output(&t, "model_props", model_out, sizeof(kvrt_model_props));

@@ -164,14 +164,14 @@ static inline kvrt_runtime* open_runtime(uint32_t threads, uint32_t isa) {
   o.cuda_library = cuda;
   o.cuda_library_size = cuda ? strlen(cuda) : 0;
   kvrt_runtime* rt = NULL;
-  MUST(kvrt_runtime_open(&o, &rt));
+  MUST(kvrt_runtime_open(&o, &rt, NULL));
   return rt;
 }
 
 static inline kvrt_model_props model_props(const kvrt_model* model) {
   kvrt_model_props p;
   KVRT_INIT(&p);
-  MUST(kvrt_model_info(model, &p));
+  MUST(kvrt_model_info(model, &p, NULL));
   return p;
 }
 
@@ -196,11 +196,11 @@ static inline kvrt_model* open_model(kvrt_runtime* rt, const char* path, uint32_
   kvrt_model* model = NULL;
   if (pool_tokens != 0) {
     o.kv_bytes_max = 64u << 20;
-    MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model));
+    MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
     o.kv_bytes_max = pool_tokens * model_props(model).kv_bytes_per_token;
     kvrt_model_release(model);
   }
-  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model));
+  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
   return model;
 }
 
@@ -226,13 +226,13 @@ static inline void tiny_path(char path[kPathMax], int with_template) {
 static inline kvrt_metrics metrics_of(const kvrt_model* model) {
   kvrt_metrics m;
   KVRT_INIT(&m);
-  MUST(kvrt_model_metrics(model, &m));
+  MUST(kvrt_model_metrics(model, &m, NULL));
   return m;
 }
 
 static inline kvrt_store* open_store(kvrt_runtime* rt, const char* path) {
   kvrt_store* store = NULL;
-  MUST(kvrt_store_open(rt, path, strlen(path), NULL, &store));
+  MUST(kvrt_store_open(rt, path, strlen(path), NULL, &store, NULL));
   return store;
 }
 
@@ -244,21 +244,21 @@ static inline kvrt_session* open_session(kvrt_model* model, kvrt_store* store, u
   o.store = store;
   o.no_prefix_cache = no_prefix_cache;
   kvrt_session* s = NULL;
-  MUST(kvrt_session_open(model, &o, &s));
+  MUST(kvrt_session_open(model, &o, &s, NULL));
   return s;
 }
 
 static inline kvrt_session* resume_session(kvrt_model* model, kvrt_store* store, const char* name, kvrt_report* report) {
   kvrt_session* s = NULL;
   if (report) report->struct_size = sizeof *report;
-  MUST(kvrt_session_resume(model, store, name, strlen(name), NULL, NULL, NULL, report, &s));
+  MUST(kvrt_session_resume(model, store, name, strlen(name), NULL, NULL, NULL, report, &s, NULL));
   return s;
 }
 
 static inline kvrt_session_props session_props(const kvrt_session* s) {
   kvrt_session_props p;
   KVRT_INIT(&p);
-  MUST(kvrt_session_info(s, &p));
+  MUST(kvrt_session_info(s, &p, NULL));
   return p;
 }
 
@@ -323,7 +323,7 @@ static inline kvrt_report generate_into(kvrt_session* s, uint32_t max_tokens, st
   const kvrt_generate_options o = run_options(max_tokens);
   kvrt_report report;
   KVRT_INIT(&report);
-  MUST(kvrt_session_generate(s, &o, run_callback, r, &report));
+  MUST(kvrt_session_generate(s, &o, run_callback, r, &report, NULL));
   check_report(&report, "generate");
   EXPECT(report.generated == max_tokens && report.reason == KVRT_REASON_MAX_TOKENS, "generated %" PRIu64 " of %u, reason %u",
          report.generated, max_tokens, report.reason);
@@ -342,7 +342,7 @@ static inline uint64_t next_digest(kvrt_session* s, kvrt_report* report) {
   if (report == NULL) report = &local;
   report->struct_size = sizeof *report;
   uint64_t digest = 0;
-  MUST(kvrt_session_prefill(s, KVRT_LOGITS_LAST, last_logits_callback, &digest, report));
+  MUST(kvrt_session_prefill(s, KVRT_LOGITS_LAST, last_logits_callback, &digest, report, NULL));
   check_report(report, "prefill");
   EXPECT(digest != 0, "prefill(LAST) gave no LOGITS event");
   return digest;
@@ -350,14 +350,14 @@ static inline uint64_t next_digest(kvrt_session* s, kvrt_report* report) {
 
 static inline size_t session_tokens(const kvrt_session* s, int32_t* tokens, size_t capacity) {
   size_t count = 0;
-  MUST(kvrt_session_tokens(s, tokens, capacity, &count));
+  MUST(kvrt_session_tokens(s, tokens, capacity, &count, NULL));
   return count;
 }
 
 static inline kvrt_event next_event(kvrt_session* s, int32_t timeout_ms) {
   kvrt_event e;
   KVRT_INIT(&e);
-  MUST(kvrt_session_next(s, &e, timeout_ms));
+  MUST(kvrt_session_next(s, &e, timeout_ms, NULL));
   return e;
 }
 
@@ -379,7 +379,7 @@ static inline void drain(kvrt_session* s, struct run* r) {
 // The digest after `count` tokens of a session that computed them at once, alone, and was never interrupted.
 static inline uint64_t digest_of(kvrt_model* model, const int32_t* tokens, size_t count) {
   kvrt_session* s = open_session(model, NULL, 1);
-  MUST(kvrt_session_append(s, tokens, count));
+  MUST(kvrt_session_append(s, tokens, count, NULL));
   const uint64_t digest = next_digest(s, NULL);
   kvrt_session_close(s);
   return digest;

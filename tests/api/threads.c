@@ -29,7 +29,7 @@ static void solo_runs(const char* tiny) {
     prompt_tokens(c->prompt, c->prompt_count, 77 + i / 3, vocab);  // three of a kind share their prefix
     if (i % 3 == 2) c->prompt[c->prompt_count - 1] ^= 1;
     kvrt_session* s = open_session(m, NULL, 1);
-    MUST(kvrt_session_append(s, c->prompt, c->prompt_count));
+    MUST(kvrt_session_append(s, c->prompt, c->prompt_count, NULL));
     generate_into(s, c->length, &c->solo);
     kvrt_session_close(s);
   }
@@ -67,7 +67,7 @@ static void compare(const struct one_case* c, const struct run* r, int whole) {
 static void by_generate(int thread, const struct one_case* c, kvrt_session* s, int exposed) {
   struct call call = {.thread = thread, .session = s, .exposed = exposed ? 0 : 1};
   const kvrt_generate_options o = run_options(c->length);
-  const kvrt_status status = kvrt_session_generate(s, &o, expose, &call, NULL);
+  const kvrt_status status = kvrt_session_generate(s, &o, expose, &call, NULL, NULL);
   EXPECT(status == KVRT_OK || status == KVRT_CANCELLED, "generate: %s: %s", kvrt_status_name(status), last_message());
   compare(c, &call.run, status == KVRT_OK && call.run.report.reason == KVRT_REASON_MAX_TOKENS);
   if (!exposed || call.exposed == 0 || atomic_exchange(&slots[thread], NULL) == s) kvrt_session_close(s);
@@ -75,11 +75,11 @@ static void by_generate(int thread, const struct one_case* c, kvrt_session* s, i
 
 static void by_next(const struct one_case* c, kvrt_session* s, int give_up_after) {
   const kvrt_generate_options o = run_options(c->length);
-  MUST(kvrt_session_begin(s, &o));
+  MUST(kvrt_session_begin(s, &o, NULL));
   struct run r = {0};
   for (int i = 0; i != give_up_after && !r.done; ++i) {
     kvrt_event e = {.struct_size = sizeof e};
-    MUST(kvrt_session_next(s, &e, i % 3 == 0 ? 5 : -1));
+    MUST(kvrt_session_next(s, &e, i % 3 == 0 ? 5 : -1, NULL));
     run_event(&r, &e);
   }
   compare(c, &r, r.done);
@@ -92,7 +92,7 @@ static void* worker(void* user) {
   for (int i = 0; i < generations; ++i) {
     const struct one_case* c = &cases[next_random(&random) % kCases];
     kvrt_session* s = open_session(model, store, next_random(&random) % 4 == 0);
-    MUST(kvrt_session_append(s, c->prompt, c->prompt_count));
+    MUST(kvrt_session_append(s, c->prompt, c->prompt_count, NULL));
     switch (next_random(&random) % 5) {
       case 0:
         by_next(c, s, -1);
@@ -105,7 +105,7 @@ static void* worker(void* user) {
         break;
       case 3: {
         kvrt_session* copy = NULL;
-        MUST(kvrt_session_fork(s, NULL, &copy));
+        MUST(kvrt_session_fork(s, NULL, &copy, NULL));
         by_generate(thread, c, s, 1);
         by_generate(thread, c, copy, 0);
         break;
@@ -119,9 +119,9 @@ static void* worker(void* user) {
       snprintf(name, sizeof name, "t%d", thread);
       kvrt_save_options save = {.struct_size = sizeof save, .durability = KVRT_DURABILITY_NONE, .overwrite = 1};
       kvrt_session* saved = open_session(model, store, 0);
-      MUST(kvrt_session_append(saved, c->prompt, c->prompt_count));
-      MUST(kvrt_session_prefill(saved, 0, NULL, NULL, NULL));
-      MUST(kvrt_session_suspend(saved, name, strlen(name), &save, NULL));
+      MUST(kvrt_session_append(saved, c->prompt, c->prompt_count, NULL));
+      MUST(kvrt_session_prefill(saved, 0, NULL, NULL, NULL, NULL));
+      MUST(kvrt_session_suspend(saved, name, strlen(name), &save, NULL, NULL));
       kvrt_session_close(saved);
       saved = resume_session(model, store, name, NULL);
       by_generate(thread, c, saved, 0);
@@ -136,7 +136,7 @@ static void* chaos(void* user) {
     const size_t i = next_random(&random) % kThreads;
     if (next_random(&random) % 3 == 0) {
       kvrt_session* s = atomic_exchange(&slots[i], NULL);
-      if (s && next_random(&random) % 2) kvrt_session_cancel(s);
+      if (s && next_random(&random) % 2) kvrt_session_cancel(s, NULL);
       kvrt_session_close(s);
     }
     usleep(300);
@@ -164,7 +164,7 @@ int main(int argc, char** argv) {
   pthread_join(mischief, NULL);
   expect_no_leaks(model);
   EXPECT(atomic_load(&finished) > generations, "only %d finished", atomic_load(&finished));
-  MUST(kvrt_store_verify(store, NULL, NULL));
+  MUST(kvrt_store_verify(store, NULL, NULL, NULL));
   printf("%d finished, %d cut short, %.1f s\n", atomic_load(&finished), atomic_load(&cut), (now_ms() - start) / 1e3);
   kvrt_store_release(store);
   kvrt_model_release(model);

@@ -34,7 +34,7 @@ static void take_turn(kvrt_session* s, int number, uint64_t seed, struct turn* t
   t->appended = info.appended, t->rewritten = info.rewritten;
   const kvrt_generate_options o = turn_options(seed);
   kvrt_report report = {.struct_size = sizeof report};
-  MUST(kvrt_session_generate(s, &o, run_callback, &t->run, &report));
+  MUST(kvrt_session_generate(s, &o, run_callback, &t->run, &report, NULL));
   check_report(&report, "turn");
   t->prompt = report.prompt_tokens, t->prefilled = report.prefilled;
   t->messages = session_props(s).messages;
@@ -47,7 +47,7 @@ static void restarted(const char* path, const char* dir, int number, uint64_t se
   kvrt_session* s = number ? resume_session(model, store, "chat", NULL) : open_session(model, store, 0);
   if (number == 0) say(s, "system", "Be kind.", NULL);
   take_turn(s, number, seed, t);
-  MUST(kvrt_session_suspend(s, "chat", 4, NULL, NULL));
+  MUST(kvrt_session_suspend(s, "chat", 4, NULL, NULL, NULL));
   kvrt_session_close(s);
   kvrt_store_release(store);
   kvrt_model_release(model);
@@ -88,7 +88,7 @@ static void in_a_process(const char* program, const char* path, const char* dir,
 static uint64_t never_restarted(kvrt_session* s, int number, struct turn* want) {
   for (uint64_t seed = 1; seed < 500; ++seed) {
     kvrt_session* attempt = NULL;
-    MUST(kvrt_session_fork(s, NULL, &attempt));
+    MUST(kvrt_session_fork(s, NULL, &attempt, NULL));
     take_turn(attempt, number, seed, want);
     int special = want->run.count < 2;
     for (size_t i = 0; i + 1 < want->run.count; ++i) special += want->run.token[i] < 20;

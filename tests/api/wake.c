@@ -29,10 +29,10 @@ static kvrt_session_options with_bell(struct bell* b, kvrt_store* store) {
 static kvrt_session* open_with(struct stage* t, struct bell* b) {
   const kvrt_session_options o = with_bell(b, t->store);
   kvrt_session* s = NULL;
-  MUST(kvrt_session_open(t->model, &o, &s));
+  MUST(kvrt_session_open(t->model, &o, &s, NULL));
   int32_t tokens[60];
   prompt_tokens(tokens, 60, 8, t->vocab);
-  MUST(kvrt_session_append(s, tokens, 60));
+  MUST(kvrt_session_append(s, tokens, 60, NULL));
   return s;
 }
 
@@ -47,31 +47,31 @@ static void empty_to_not(struct stage* t) {
   kvrt_session* s = open_with(t, &b);
   kvrt_session* unread = open_with(t, &lazy);
   const kvrt_generate_options o = run_options(10);
-  MUST(kvrt_session_begin(s, &o));
-  MUST(kvrt_session_begin(unread, &o));
+  MUST(kvrt_session_begin(s, &o, NULL));
+  MUST(kvrt_session_begin(unread, &o, NULL));
   expect_bell(&b, 0, 0, "begin");
   int rings = 0, done = 0;
   for (int step = 0; step < 100 && !done; ++step) {
-    MUST(kvrt_model_step(t->model, 0, NULL));
+    MUST(kvrt_model_step(t->model, 0, NULL, NULL));
     rings += session_props(s).events_unread != 0;
     expect_bell(&b, rings, 0, "a step");
     for (kvrt_event e; take_event(s, &e);) done |= e.type == KVRT_EVENT_DONE;
     expect_bell(&b, rings, 0, "next");
   }
   EXPECT(done && rings >= 10, "done %d after %d rings", done, rings);
-  for (uint32_t left = 1; left != 0;) MUST(kvrt_model_step(t->model, 0, &left));  // the other may be a step behind
+  for (uint32_t left = 1; left != 0;) MUST(kvrt_model_step(t->model, 0, &left, NULL));  // the other may be a step behind
   expect_bell(&lazy, 1, 0, "nobody read");
   struct run r = {0};
   drain(unread, &r);
   expect_bell(&lazy, 1, 0, "all was there");
   EXPECT(r.count == 10, "%zu tokens", r.count);
   // Partly read is not empty.
-  MUST(kvrt_session_begin(unread, &o));
-  for (int i = 0; i < 4; ++i) MUST(kvrt_model_step(t->model, 0, NULL));
+  MUST(kvrt_session_begin(unread, &o, NULL));
+  for (int i = 0; i < 4; ++i) MUST(kvrt_model_step(t->model, 0, NULL, NULL));
   const int before = atomic_load(&lazy.rings);
   EXPECT(session_props(unread).events_unread > 1, "%" PRIu64 " unread", session_props(unread).events_unread);
   (void)next_event(unread, 0);
-  MUST(kvrt_model_step(t->model, 0, NULL));
+  MUST(kvrt_model_step(t->model, 0, NULL, NULL));
   expect_bell(&lazy, before, 0, "partly read");
   kvrt_session_close(unread);  // in the middle of a generation
   expect_bell(&lazy, before, 1, "close");
@@ -84,29 +84,29 @@ static void other_events(struct stage* t) {
   struct bell b = {0};
   kvrt_session* s = open_with(t, &b);
   kvrt_generate_options o = run_options(5);
-  MUST(kvrt_session_begin(s, &o));
-  MUST(kvrt_session_cancel(s));
+  MUST(kvrt_session_begin(s, &o, NULL));
+  MUST(kvrt_session_cancel(s, NULL));
   expect_bell(&b, 1, 0, "cancel");
   struct run r = {0};
   drain(s, &r);
   EXPECT(r.report.reason == KVRT_REASON_CANCELLED, "reason %u", r.report.reason);
   o.sampler = KVRT_SAMPLER_HOST, o.max_tokens = 1;
-  MUST(kvrt_session_begin(s, &o));
+  MUST(kvrt_session_begin(s, &o, NULL));
   for (kvrt_event e = {.struct_size = sizeof e}; e.type != KVRT_EVENT_LOGITS; e = next_event(s, -1)) {
   }
   const int before = atomic_load(&b.rings);
-  MUST(kvrt_session_accept(s, 5));
+  MUST(kvrt_session_accept(s, 5, NULL));
   expect_bell(&b, before + 1, 0, "accept");
   kvrt_session_close(s);
   expect_bell(&b, before + 1, 1, "close after accept");
   kvrt_model* poisoned = nan_model(t);
   struct bell f = {0};
   const kvrt_session_options so = with_bell(&f, NULL);
-  MUST(kvrt_session_open(poisoned, &so, &s));
-  MUST(kvrt_session_append(s, &(const int32_t){5}, 1));
+  MUST(kvrt_session_open(poisoned, &so, &s, NULL));
+  MUST(kvrt_session_append(s, &(const int32_t){5}, 1, NULL));
   const kvrt_generate_options plain = run_options(5);
-  MUST(kvrt_session_begin(s, &plain));
-  MUST(kvrt_model_step(poisoned, 0, NULL));
+  MUST(kvrt_session_begin(s, &plain, NULL));
+  MUST(kvrt_model_step(poisoned, 0, NULL, NULL));
   expect_bell(&f, 1, 0, "a failure");
   kvrt_session_close(s);
   expect_bell(&f, 1, 1, "close of a failed one");
@@ -119,15 +119,15 @@ static void lifetimes(struct stage* t) {
   kvrt_session* s = open_with(t, &b);
   kvrt_session *silent = NULL, *fork = NULL, *back = NULL, *none = NULL;
   const kvrt_session_options fo = with_bell(&of_fork, NULL), ro = with_bell(&of_resume, NULL);
-  MUST(kvrt_session_fork(s, NULL, &silent));
-  MUST(kvrt_session_fork(s, &fo, &fork));
-  MUST(kvrt_session_checkpoint(s, "wake", 4, NULL, NULL));
-  MUST(kvrt_session_resume(t->model, t->store, "wake", 4, &ro, NULL, NULL, NULL, &back));
+  MUST(kvrt_session_fork(s, NULL, &silent, NULL));
+  MUST(kvrt_session_fork(s, &fo, &fork, NULL));
+  MUST(kvrt_session_checkpoint(s, "wake", 4, NULL, NULL, NULL));
+  MUST(kvrt_session_resume(t->model, t->store, "wake", 4, &ro, NULL, NULL, NULL, &back, NULL));
   kvrt_session* const each[] = {silent, fork, back};
   for (int i = 0; i < 3; ++i) {
     const kvrt_generate_options o = run_options(3);
-    MUST(kvrt_session_begin(each[i], &o));
-    for (uint32_t left = 1; left != 0;) MUST(kvrt_model_step(t->model, 20, &left));
+    MUST(kvrt_session_begin(each[i], &o, NULL));
+    for (uint32_t left = 1; left != 0;) MUST(kvrt_model_step(t->model, 20, &left, NULL));
   }
   expect_bell(&b, 0, 0, "the original");
   expect_bell(&of_fork, 1, 0, "the fork");
@@ -141,17 +141,17 @@ static void lifetimes(struct stage* t) {
   expect_bell(&of_resume, 1, 1, "close of the resumed one");
   kvrt_session_options bad = with_bell(&failed, t->store);
   bad.no_prefix_cache = 7;
-  BAD("session_open", "no_prefix_cache 7, with wake", kvrt_session_open(t->model, &bad, &none));
+  BAD("session_open", "no_prefix_cache 7, with wake", kvrt_session_open(t->model, &bad, &none, NULL));
   bad = with_bell(&failed, t->store);
   bad.tools = "{", bad.tools_size = 1;
-  BAD("session_open", "bad tools, with wake", kvrt_session_open(t->model, &bad, &none));
+  BAD("session_open", "bad tools, with wake", kvrt_session_open(t->model, &bad, &none, NULL));
   bad = with_bell(&failed, NULL);
-  ROW("session_resume", "no such session, with wake", kvrt_session_resume(t->model, t->store, "no", 2, &bad, NULL, NULL, NULL, &none),
+  ROW("session_resume", "no such session, with wake", kvrt_session_resume(t->model, t->store, "no", 2, &bad, NULL, NULL, NULL, &none, NULL),
       ANY(KVRT_NOT_FOUND));
   kvrt_session* busy = open_session(t->model, NULL, 0);
-  MUST(kvrt_session_append(busy, &(const int32_t){5}, 1));
-  MUST(kvrt_session_begin(busy, NULL));
-  ROW("session_fork", "a generating session, with wake", kvrt_session_fork(busy, &bad, &none), ANY(KVRT_BUSY));
+  MUST(kvrt_session_append(busy, &(const int32_t){5}, 1, NULL));
+  MUST(kvrt_session_begin(busy, NULL, NULL));
+  ROW("session_fork", "a generating session, with wake", kvrt_session_fork(busy, &bad, &none, NULL), ANY(KVRT_BUSY));
   kvrt_session_close(busy);
   expect_bell(&failed, 0, 0, "failed calls");
 }
@@ -160,9 +160,9 @@ static void lifetimes(struct stage* t) {
 
 static void zero_never_computes(struct stage* t) {
   kvrt_session* s = open_session(t->model, NULL, 0);
-  MUST(kvrt_session_append(s, &(const int32_t){5}, 1));
+  MUST(kvrt_session_append(s, &(const int32_t){5}, 1, NULL));
   const kvrt_generate_options o = run_options(3);
-  MUST(kvrt_session_begin(s, &o));
+  MUST(kvrt_session_begin(s, &o, NULL));
   const uint64_t steps = metrics_of(t->model).steps;
   for (int i = 0; i < 1000; ++i) EXPECT(next_event(s, 0).type == KVRT_EVENT_NONE, "an event without compute");
   EXPECT(metrics_of(t->model).steps == steps, "next with timeout 0 ran %" PRIu64 " steps", metrics_of(t->model).steps - steps);
@@ -174,7 +174,7 @@ static atomic_int in_step, slow_done;
 
 static void* slow_thread(void* user) {
   atomic_store(&in_step, 1);
-  MUST(kvrt_session_prefill(user, 0, NULL, NULL, NULL));
+  MUST(kvrt_session_prefill(user, 0, NULL, NULL, NULL, NULL));
   atomic_store(&slow_done, 1);
   return NULL;
 }
@@ -189,7 +189,7 @@ static void read_while_it_computes(kvrt_model* model, kvrt_session* s, uint64_t 
   int32_t tokens[kSlow];
   prompt_tokens(tokens, kSlow, seed, model_props(model).vocab_size);
   kvrt_session* slow = open_session(model, NULL, 1);
-  MUST(kvrt_session_append(slow, tokens, kSlow));
+  MUST(kvrt_session_append(slow, tokens, kSlow, NULL));
   pthread_t thread;
   atomic_store(&in_step, 0);
   atomic_store(&slow_done, 0);
@@ -216,10 +216,10 @@ static void while_another_computes(const char* path) {
   kvrt_runtime* rt = open_runtime(1, 0);
   const kvrt_model_options mo = {.struct_size = sizeof mo, .step_ms_max = 60000};
   kvrt_model* model = NULL;
-  MUST(kvrt_model_open(rt, path, strlen(path), &mo, NULL, NULL, &model));
+  MUST(kvrt_model_open(rt, path, strlen(path), &mo, NULL, NULL, &model, NULL));
   kvrt_session* s = open_session(model, NULL, 1);
-  MUST(kvrt_session_append(s, &(const int32_t){3}, 1));
-  MUST(kvrt_session_begin(s, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options), .ignore_eos = 1}));
+  MUST(kvrt_session_append(s, &(const int32_t){3}, 1, NULL));
+  MUST(kvrt_session_begin(s, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options), .ignore_eos = 1}, NULL));
   struct waits w = {0};
   // Where this thread was the first to come to the prompt, it has computed it itself: then once more.
   for (uint64_t attempt = 0; attempt < 20 && w.none == 0; ++attempt) read_while_it_computes(model, s, 3 + attempt, &w);

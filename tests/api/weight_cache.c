@@ -16,7 +16,7 @@ static void count_lines(void* user, int32_t level, const char* text, size_t size
 static kvrt_runtime* open_logging(void) {
   const kvrt_runtime_options o = {.struct_size = sizeof o, .threads = 2, .log_level = KVRT_LOG_WARN, .log = count_lines};
   kvrt_runtime* rt = NULL;
-  MUST(kvrt_runtime_open(&o, &rt));
+  MUST(kvrt_runtime_open(&o, &rt, NULL));
   return rt;
 }
 
@@ -25,7 +25,7 @@ static kvrt_model* open_cached(kvrt_runtime* rt, const char* path, const char* c
   const kvrt_model_options o = {
       .struct_size = sizeof o, .kv_bytes_max = 64u << 20, .cache_dir = cache, .cache_dir_size = cache ? strlen(cache) : 0};
   kvrt_model* model = NULL;
-  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model));
+  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
   return model;
 }
 
@@ -34,7 +34,7 @@ static uint64_t digest_at(kvrt_runtime* rt, const char* path, const char* cache)
   kvrt_session* s = open_session(model, NULL, 1);
   int32_t tokens[40];
   prompt_tokens(tokens, sizeof tokens / sizeof *tokens, 6, model_props(model).vocab_size);
-  MUST(kvrt_session_append(s, tokens, sizeof tokens / sizeof *tokens));
+  MUST(kvrt_session_append(s, tokens, sizeof tokens / sizeof *tokens, NULL));
   static struct run run;
   memset(&run, 0, sizeof run);
   generate_into(s, kLength, &run);

@@ -52,18 +52,18 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < sessions; ++i) {
     s[i] = open_session(model, NULL, 1);
     prompt_tokens(tokens, kOwn, i, vocab);
-    MUST(kvrt_session_append(s[i], tokens, kOwn));
-    MUST(kvrt_session_begin(s[i], &o));
+    MUST(kvrt_session_append(s[i], tokens, kOwn, NULL));
+    MUST(kvrt_session_begin(s[i], &o, NULL));
   }
   prompt_tokens(tokens, prompt, 99, vocab);
-  MUST(kvrt_session_append(late, tokens, prompt));
+  MUST(kvrt_session_append(late, tokens, prompt, NULL));
   for (size_t i = 0; i < sessions; ++i) {
-    while (session_props(s[i]).tokens == kOwn) MUST(kvrt_model_step(model, 0, NULL));
+    while (session_props(s[i]).tokens == kOwn) MUST(kvrt_model_step(model, 0, NULL, NULL));
   }
   take_tokens(s, sessions);
   gap_count = 0;
   for (int i = 0; i < kAlone; ++i) {
-    MUST(kvrt_model_step(model, 0, NULL));
+    MUST(kvrt_model_step(model, 0, NULL, NULL));
     take_tokens(s, sessions);
   }
   qsort(gaps, gap_count, sizeof *gaps, compare);
@@ -71,11 +71,11 @@ int main(int argc, char** argv) {
   gap_count = 0;
   o.max_tokens = 1;
   const double start = now_ms();
-  MUST(kvrt_session_begin(late, &o));
+  MUST(kvrt_session_begin(late, &o, NULL));
   struct run r = {0};
   uint64_t steps = metrics_of(model).steps;
   while (!r.done) {
-    MUST(kvrt_model_step(model, 0, NULL));
+    MUST(kvrt_model_step(model, 0, NULL, NULL));
     take_tokens(s, sessions);
     for (kvrt_event e; take_event(late, &e);) run_event(&r, &e);
   }

@@ -31,7 +31,7 @@ static kvrt_model* open_populated(kvrt_runtime* rt) {
   o.kv_populate = 1;
   o.kv_bytes_max = 400u << 20;
   kvrt_model* model = NULL;
-  MUST(kvrt_model_open(rt, model_path, strlen(model_path), &o, NULL, NULL, &model));
+  MUST(kvrt_model_open(rt, model_path, strlen(model_path), &o, NULL, NULL, &model, NULL));
   return model;
 }
 
@@ -45,9 +45,9 @@ static kvrt_session* computed(kvrt_model* model, kvrt_store* store, uint64_t see
   o.autosave_name_size = autosave_name ? strlen(autosave_name) : 0;
   o.autosave_turn = autosave_name != NULL;
   kvrt_session* s = NULL;
-  MUST(kvrt_session_open(model, &o, &s));
-  MUST(kvrt_session_append(s, tokens, kState));
-  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+  MUST(kvrt_session_open(model, &o, &s, NULL));
+  MUST(kvrt_session_append(s, tokens, kState, NULL));
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
   return s;
 }
 
@@ -73,14 +73,14 @@ static void* save_twice(void* user) {
     kvrt_store_entry entry = {.struct_size = sizeof entry};
     const double start = now_ms();
     if (v->how == kCheckpoint) {
-      MUST(kvrt_session_checkpoint(v->session[i], kNames[i], 3, NULL, NULL));
+      MUST(kvrt_session_checkpoint(v->session[i], kNames[i], 3, NULL, NULL, NULL));
     } else {  // after a turn of one token
       const kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 1, .ignore_eos = 1};
-      MUST(kvrt_session_generate(v->session[i], &o, NULL, NULL, NULL));
-      while (kvrt_store_stat(v->store, NULL, 0, kNames[i], 3, &entry) == KVRT_NOT_FOUND) usleep(2000);
+      MUST(kvrt_session_generate(v->session[i], &o, NULL, NULL, NULL, NULL));
+      while (kvrt_store_stat(v->store, NULL, 0, kNames[i], 3, &entry, NULL) == KVRT_NOT_FOUND) usleep(2000);
     }
     v->save_ms[i] = now_ms() - start;
-    MUST(kvrt_store_stat(v->store, NULL, 0, kNames[i], 3, &entry));
+    MUST(kvrt_store_stat(v->store, NULL, 0, kNames[i], 3, &entry, NULL));
     EXPECT(entry.chunks == kState / 32, "%" PRIu64 " chunks", entry.chunks);
   }
   return NULL;
@@ -102,12 +102,12 @@ static struct decoded decode(kvrt_runtime* rt, kvrt_model* model, enum how how) 
   kvrt_session* s = open_session(model, NULL, 0);
   int32_t prompt[64];
   prompt_tokens(prompt, 64, 3, vocab);
-  MUST(kvrt_session_append(s, prompt, 64));
+  MUST(kvrt_session_append(s, prompt, 64, NULL));
   kvrt_generate_options o;
   KVRT_INIT(&o);
   o.max_tokens = decode_tokens + 1;
   o.ignore_eos = 1;
-  MUST(kvrt_session_begin(s, &o));
+  MUST(kvrt_session_begin(s, &o, NULL));
   pthread_t thread;
   uint32_t count = 0;
   double start = 0, last = 0;
@@ -221,7 +221,7 @@ static void load(uint32_t codec, const char* name) {
   kvrt_session* s = computed(model, store, 5, NULL);
   kvrt_save_options o = {.struct_size = sizeof o, .codec = codec};
   kvrt_save_report report = {.struct_size = sizeof report};
-  MUST(kvrt_session_suspend(s, "ann", 3, &o, &report));
+  MUST(kvrt_session_suspend(s, "ann", 3, &o, &report, NULL));
   kvrt_session_close(s);
   const size_t raw = (size_t)(model_props(model).kv_bytes_per_token * kState);
   kvrt_model_release(model);
@@ -264,11 +264,11 @@ static void turns(void) {
   for (int turn = 0; turn < kTurns; ++turn) {
     int32_t tokens[kMore];
     prompt_tokens(tokens, kMore, (uint64_t)turn, vocab);
-    MUST(kvrt_session_append(s, tokens, kMore));
-    MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+    MUST(kvrt_session_append(s, tokens, kMore, NULL));
+    MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
     kvrt_save_report report = {.struct_size = sizeof report};
     const double start = now_ms();
-    MUST(kvrt_session_checkpoint(s, "ann", 3, NULL, &report));
+    MUST(kvrt_session_checkpoint(s, "ann", 3, NULL, &report, NULL));
     ms[turn] = now_ms() - start;
     written[turn] = write_ms(file, (size_t)report.bytes_written);
   }

@@ -60,63 +60,73 @@ kvrt_status kvrt_last_error(kvrt_error* out) {
   return note("kvrt_last_error");
 }
 
-kvrt_status kvrt_runtime_open(const kvrt_runtime_options* o, kvrt_runtime** out) {
+kvrt_status kvrt_runtime_open(const kvrt_runtime_options* o, kvrt_runtime** out, kvrt_error* err) {
   if (o->log) o->log(o->log_user, KVRT_LOG_WARN, "line", 4);
   HANDLE(out, kvrt_runtime);
   return note(__func__);
 }
 void kvrt_runtime_retain(kvrt_runtime* r) { note(__func__), (void)r; }
 void kvrt_runtime_release(kvrt_runtime* r) { note(__func__), (void)r; }
-kvrt_status kvrt_runtime_info(const kvrt_runtime* r, kvrt_runtime_props* out) { return (void)r, out->threads = 2, note(__func__); }
-kvrt_status kvrt_runtime_set_threads(kvrt_runtime* r, uint32_t n) { return (void)r, (void)n, note(__func__); }
-kvrt_status kvrt_model_plan(const kvrt_runtime* r, const char* p, size_t n, const kvrt_plan_options* o, kvrt_plan* out) {
+kvrt_status kvrt_runtime_info(const kvrt_runtime* r, kvrt_runtime_props* out, kvrt_error* err) {
+  return (void)r, out->threads = 2, note(__func__);
+}
+kvrt_status kvrt_runtime_set_threads(kvrt_runtime* r, uint32_t n, kvrt_error* err) { return (void)r, (void)n, note(__func__); }
+kvrt_status kvrt_model_plan(const kvrt_runtime* r, const char* p, size_t n, const kvrt_plan_options* o, kvrt_plan* out, kvrt_error* err) {
   return (void)r, (void)p, (void)n, (void)o, out->fits = 1, note(__func__);
 }
 
-kvrt_status kvrt_model_inspect(const kvrt_runtime* r, const char* p, size_t n, uint32_t flags, char* json, size_t capacity,
-                               size_t* needed) {
+kvrt_status kvrt_model_inspect(const kvrt_runtime* r, const char* p, size_t n, uint32_t flags, char* json, size_t capacity, size_t* needed,
+                               kvrt_error* err) {
   (void)r, (void)p, (void)n, (void)flags;
   if (capacity >= 2) memcpy(json, "{}", 2);
   return *needed = 2, note(__func__);
 }
 
 kvrt_status kvrt_model_open(kvrt_runtime* r, const char* p, size_t n, const kvrt_model_options* o, kvrt_event_fn f, void* u,
-                            kvrt_model** out) {
+                            kvrt_model** out, kvrt_error* err) {
   (void)r, (void)p, (void)n, (void)o;
   HANDLE(out, kvrt_model);
   return call_back(__func__, f, u);
 }
 void kvrt_model_retain(kvrt_model* m) { note(__func__), (void)m; }
 void kvrt_model_release(kvrt_model* m) { note(__func__), (void)m; }
-kvrt_status kvrt_model_info(const kvrt_model* m, kvrt_model_props* out) { return (void)m, out->layers = 4, note(__func__); }
-kvrt_status kvrt_model_tokenize(const kvrt_model* m, const char* t, size_t n, uint32_t f, int32_t* out, size_t c, size_t* needed) {
+kvrt_status kvrt_model_info(const kvrt_model* m, kvrt_model_props* out, kvrt_error* err) {
+  return (void)m, out->layers = 4, note(__func__);
+}
+kvrt_status kvrt_model_tokenize(const kvrt_model* m, const char* t, size_t n, uint32_t f, int32_t* out, size_t c, size_t* needed,
+                                kvrt_error* err) {
   return (void)m, (void)t, (void)n, (void)f, give(__func__, kTokens, 3, sizeof *kTokens, out, c, needed);
 }
-kvrt_status kvrt_model_detokenize(const kvrt_model* m, const int32_t* t, size_t n, uint32_t f, char* out, size_t c, size_t* needed) {
+kvrt_status kvrt_model_detokenize(const kvrt_model* m, const int32_t* t, size_t n, uint32_t f, char* out, size_t c, size_t* needed,
+                                  kvrt_error* err) {
   return (void)m, (void)t, (void)n, (void)f, give(__func__, "text", 4, 1, out, c, needed);
 }
 kvrt_status kvrt_model_apply_template(const kvrt_model* m, const char* t, size_t n, const kvrt_template_options* o, char* out, size_t c,
-                                      size_t* needed) {
+                                      size_t* needed, kvrt_error* err) {
   return (void)m, (void)t, (void)n, (void)o, give(__func__, "text", 4, 1, out, c, needed);
 }
-kvrt_status kvrt_model_step(kvrt_model* m, uint32_t ms, uint32_t* runnable) { return (void)m, (void)ms, *runnable = 3, note(__func__); }
-kvrt_status kvrt_model_metrics(const kvrt_model* m, kvrt_metrics* out) { return (void)m, out->steps = 5, note(__func__); }
-kvrt_status kvrt_model_metrics_text(const kvrt_model* m, const char* l, size_t n, char* out, size_t c, size_t* needed) {
+kvrt_status kvrt_model_step(kvrt_model* m, uint32_t ms, uint32_t* runnable, kvrt_error* err) {
+  return (void)m, (void)ms, *runnable = 3, note(__func__);
+}
+kvrt_status kvrt_model_metrics(const kvrt_model* m, kvrt_metrics* out, kvrt_error* err) { return (void)m, out->steps = 5, note(__func__); }
+kvrt_status kvrt_model_metrics_text(const kvrt_model* m, const char* l, size_t n, char* out, size_t c, size_t* needed, kvrt_error* err) {
   return (void)m, (void)l, (void)n, give(__func__, "text", 4, 1, out, c, needed);
 }
 
-kvrt_status kvrt_store_open(kvrt_runtime* r, const char* p, size_t n, const kvrt_store_options* o, kvrt_store** out) {
+kvrt_status kvrt_store_open(kvrt_runtime* r, const char* p, size_t n, const kvrt_store_options* o, kvrt_store** out, kvrt_error* err) {
   (void)r, (void)p, (void)n, (void)o;
   HANDLE(out, kvrt_store);
   return note(__func__);
 }
 void kvrt_store_retain(kvrt_store* s) { note(__func__), (void)s; }
 void kvrt_store_release(kvrt_store* s) { note(__func__), (void)s; }
-kvrt_status kvrt_store_info(const kvrt_store* s, kvrt_store_props* out) { return (void)s, out->sessions = 6, note(__func__); }
+kvrt_status kvrt_store_info(const kvrt_store* s, kvrt_store_props* out, kvrt_error* err) {
+  return (void)s, out->sessions = 6, note(__func__);
+}
 #define STORE_CALL kvrt_store *s, NAME
 #define NAME const char *d, size_t dn, const char *n, size_t nn
 #define UNUSED (void)s, (void)d, (void)dn, (void)n, (void)nn
-kvrt_status kvrt_store_list(const kvrt_store* s, const char* d, size_t dn, kvrt_event_fn f, void* u) {
+kvrt_status kvrt_store_list(const kvrt_store* s, const char* d, size_t dn, kvrt_event_fn f, void* u, kvrt_error* err) {
   return (void)s, (void)d, (void)dn, call_back(__func__, f, u);
 }
 kvrt_status kvrt_store_stat(const kvrt_store* s, NAME, kvrt_store_entry* out) { return UNUSED, out->tokens = 7, note(__func__); }
@@ -127,72 +137,86 @@ kvrt_status kvrt_store_remove(STORE_CALL) { return UNUSED, note(__func__); }
 kvrt_status kvrt_store_rename(STORE_CALL, const char* t, size_t tn) { return UNUSED, (void)t, (void)tn, note(__func__); }
 kvrt_status kvrt_store_pin(STORE_CALL, uint32_t p) { return UNUSED, (void)p, note(__func__); }
 kvrt_status kvrt_store_set_ttl(STORE_CALL, uint64_t t) { return UNUSED, (void)t, note(__func__); }
-kvrt_status kvrt_store_gc(kvrt_store* s, kvrt_event_fn f, void* u, kvrt_gc_report* out) {
+kvrt_status kvrt_store_gc(kvrt_store* s, kvrt_event_fn f, void* u, kvrt_gc_report* out, kvrt_error* err) {
   return (void)s, out->chunks_removed = 8, call_back(__func__, f, u);
 }
-kvrt_status kvrt_store_repair(kvrt_runtime* r, const char* p, size_t n, kvrt_event_fn f, void* u, kvrt_repair_report* out) {
+kvrt_status kvrt_store_repair(kvrt_runtime* r, const char* p, size_t n, kvrt_event_fn f, void* u, kvrt_repair_report* out,
+                              kvrt_error* err) {
   return (void)r, (void)p, (void)n, out->sessions_kept = 9, call_back(__func__, f, u);
 }
-kvrt_status kvrt_store_verify(kvrt_store* s, kvrt_event_fn f, void* u) { return (void)s, call_back(__func__, f, u); }
+kvrt_status kvrt_store_verify(kvrt_store* s, kvrt_event_fn f, void* u, kvrt_error* err) { return (void)s, call_back(__func__, f, u); }
 
-kvrt_status kvrt_session_open(kvrt_model* m, const kvrt_session_options* o, kvrt_session** out) {
+kvrt_status kvrt_session_open(kvrt_model* m, const kvrt_session_options* o, kvrt_session** out, kvrt_error* err) {
   (void)m;
   if (o->wake) o->wake(o->wake_user);
   HANDLE(out, kvrt_session);
   return note(__func__);
 }
 kvrt_status kvrt_session_resume(kvrt_model* m, kvrt_store* s, const char* n, size_t nn, const kvrt_session_options* o, kvrt_event_fn f,
-                                void* u, kvrt_report* r, kvrt_session** out) {
+                                void* u, kvrt_report* r, kvrt_session** out, kvrt_error* err) {
   (void)m, (void)s, (void)n, (void)nn, (void)o, (void)r;
   HANDLE(out, kvrt_session);
   return call_back(__func__, f, u);
 }
-kvrt_status kvrt_session_fork(kvrt_session* s, const kvrt_session_options* o, kvrt_session** out) {
+kvrt_status kvrt_session_fork(kvrt_session* s, const kvrt_session_options* o, kvrt_session** out, kvrt_error* err) {
   (void)s, (void)o;
   HANDLE(out, kvrt_session);
   return note(__func__);
 }
 void kvrt_session_close(kvrt_session* s) { note(__func__), (void)s; }
-kvrt_status kvrt_session_info(const kvrt_session* s, kvrt_session_props* out) { return (void)s, out->tokens = 9, note(__func__); }
-kvrt_status kvrt_session_append(kvrt_session* s, const int32_t* t, size_t n) { return (void)s, (void)t, (void)n, note(__func__); }
-kvrt_status kvrt_session_append_text(kvrt_session* s, const char* t, size_t n, uint32_t f) {
+kvrt_status kvrt_session_info(const kvrt_session* s, kvrt_session_props* out, kvrt_error* err) {
+  return (void)s, out->tokens = 9, note(__func__);
+}
+kvrt_status kvrt_session_append(kvrt_session* s, const int32_t* t, size_t n, kvrt_error* err) {
+  return (void)s, (void)t, (void)n, note(__func__);
+}
+kvrt_status kvrt_session_append_text(kvrt_session* s, const char* t, size_t n, uint32_t f, kvrt_error* err) {
   return (void)s, (void)t, (void)n, (void)f, note(__func__);
 }
-kvrt_status kvrt_session_append_message(kvrt_session* s, const char* t, size_t n, kvrt_append_info* out) {
+kvrt_status kvrt_session_append_message(kvrt_session* s, const char* t, size_t n, kvrt_append_info* out, kvrt_error* err) {
   return (void)s, (void)t, (void)n, out->appended = 10, note(__func__);
 }
-kvrt_status kvrt_session_set_messages(kvrt_session* s, const char* t, size_t n, kvrt_append_info* out) {
+kvrt_status kvrt_session_set_messages(kvrt_session* s, const char* t, size_t n, kvrt_append_info* out, kvrt_error* err) {
   return (void)s, (void)t, (void)n, out->appended = 11, note(__func__);
 }
-kvrt_status kvrt_session_message(const kvrt_session* s, uint64_t i, kvrt_message_props* p, char* out, size_t c, size_t* needed) {
+kvrt_status kvrt_session_message(const kvrt_session* s, uint64_t i, kvrt_message_props* p, char* out, size_t c, size_t* needed,
+                                 kvrt_error* err) {
   return (void)s, (void)i, (void)p, give(__func__, "{}", 2, 1, out, c, needed);
 }
-kvrt_status kvrt_session_prefill(kvrt_session* s, uint32_t l, kvrt_event_fn f, void* u, kvrt_report* out) {
+kvrt_status kvrt_session_prefill(kvrt_session* s, uint32_t l, kvrt_event_fn f, void* u, kvrt_report* out, kvrt_error* err) {
   return (void)s, (void)l, out->prefilled = 12, call_back(__func__, f, u);
 }
-kvrt_status kvrt_session_begin(kvrt_session* s, const kvrt_generate_options* o) { return (void)s, (void)o, note(__func__); }
-kvrt_status kvrt_session_next(kvrt_session* s, kvrt_event* e, int32_t timeout) {
+kvrt_status kvrt_session_begin(kvrt_session* s, const kvrt_generate_options* o, kvrt_error* err) {
+  return (void)s, (void)o, note(__func__);
+}
+kvrt_status kvrt_session_next(kvrt_session* s, kvrt_event* e, int32_t timeout, kvrt_error* err) {
   static int count;
   (void)s, (void)timeout;
   e->type = ++count % 3 ? KVRT_EVENT_TOKEN : KVRT_EVENT_DONE;
   return note(__func__);
 }
-kvrt_status kvrt_session_accept(kvrt_session* s, int32_t t) { return (void)s, (void)t, note(__func__); }
-kvrt_status kvrt_session_generate(kvrt_session* s, const kvrt_generate_options* o, kvrt_event_fn f, void* u, kvrt_report* out) {
+kvrt_status kvrt_session_accept(kvrt_session* s, int32_t t, kvrt_error* err) { return (void)s, (void)t, note(__func__); }
+kvrt_status kvrt_session_generate(kvrt_session* s, const kvrt_generate_options* o, kvrt_event_fn f, void* u, kvrt_report* out,
+                                  kvrt_error* err) {
   return (void)s, (void)o, out->generated = 13, call_back(__func__, f, u);
 }
-kvrt_status kvrt_session_cancel(kvrt_session* s) { return (void)s, note(__func__); }
-kvrt_status kvrt_session_truncate(kvrt_session* s, uint64_t n) { return (void)s, (void)n, note(__func__); }
-kvrt_status kvrt_session_erase(kvrt_session* s, uint64_t a, uint64_t b) { return (void)s, (void)a, (void)b, note(__func__); }
-kvrt_status kvrt_session_text(const kvrt_session* s, uint64_t a, uint64_t b, uint32_t f, char* out, size_t c, size_t* needed) {
+kvrt_status kvrt_session_cancel(kvrt_session* s, kvrt_error* err) { return (void)s, note(__func__); }
+kvrt_status kvrt_session_truncate(kvrt_session* s, uint64_t n, kvrt_error* err) { return (void)s, (void)n, note(__func__); }
+kvrt_status kvrt_session_erase(kvrt_session* s, uint64_t a, uint64_t b, kvrt_error* err) {
+  return (void)s, (void)a, (void)b, note(__func__);
+}
+kvrt_status kvrt_session_text(const kvrt_session* s, uint64_t a, uint64_t b, uint32_t f, char* out, size_t c, size_t* needed,
+                              kvrt_error* err) {
   return (void)s, (void)a, (void)b, (void)f, give(__func__, "text", 4, 1, out, c, needed);
 }
-kvrt_status kvrt_session_tokens(const kvrt_session* s, int32_t* out, size_t c, size_t* needed) {
+kvrt_status kvrt_session_tokens(const kvrt_session* s, int32_t* out, size_t c, size_t* needed, kvrt_error* err) {
   return (void)s, give(__func__, kTokens, 3, sizeof *kTokens, out, c, needed);
 }
-kvrt_status kvrt_session_checkpoint(kvrt_session* s, const char* n, size_t nn, const kvrt_save_options* o, kvrt_save_report* out) {
+kvrt_status kvrt_session_checkpoint(kvrt_session* s, const char* n, size_t nn, const kvrt_save_options* o, kvrt_save_report* out,
+                                    kvrt_error* err) {
   return (void)s, (void)n, (void)nn, (void)o, out->chunks = 14, note(__func__);
 }
-kvrt_status kvrt_session_suspend(kvrt_session* s, const char* n, size_t nn, const kvrt_save_options* o, kvrt_save_report* out) {
+kvrt_status kvrt_session_suspend(kvrt_session* s, const char* n, size_t nn, const kvrt_save_options* o, kvrt_save_report* out,
+                                 kvrt_error* err) {
   return (void)s, (void)n, (void)nn, (void)o, out->chunks = 15, note(__func__);
 }

@@ -47,7 +47,7 @@ static void note(struct story* story, kvrt_status s, const char* what) {
 // Greedy, in the session's own words.
 static kvrt_status go_on(kvrt_session* s, uint32_t tokens) {
   const kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = tokens, .ignore_eos = 1};
-  return kvrt_session_generate(s, &o, NULL, NULL, NULL);
+  return kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL);
 }
 
 static kvrt_status open_device(kvrt_runtime** rt) {
@@ -57,7 +57,7 @@ static kvrt_status open_device(kvrt_runtime** rt) {
   o.device = KVRT_DEVICE_CUDA;
   o.cuda_library = KVRT_CUDA_EMULATED;
   o.cuda_library_size = strlen(KVRT_CUDA_EMULATED);
-  return kvrt_runtime_open(&o, rt);
+  return kvrt_runtime_open(&o, rt, NULL);
 }
 
 // A conversation: some tokens, suspended, resumed, some more, saved. What fails is gone past, as an application would.
@@ -66,17 +66,17 @@ static void converse(struct story* story, kvrt_model* model, kvrt_store* store) 
   prompt_tokens(prompt, kPrompt, 5, model_props(model).vocab_size);
   const kvrt_session_options o = {.struct_size = sizeof o, .store = store};
   kvrt_session* s = NULL;
-  note(story, kvrt_session_open(model, &o, &s), "open session");
+  note(story, kvrt_session_open(model, &o, &s, NULL), "open session");
   if (!s) return;
   story->opened = 1;
-  MUST(kvrt_session_append(s, prompt, kPrompt));
+  MUST(kvrt_session_append(s, prompt, kPrompt, NULL));
   note(story, go_on(s, kFirst), "generate");
-  kvrt_status suspended = kvrt_session_suspend(s, "s", 1, NULL, NULL);
+  kvrt_status suspended = kvrt_session_suspend(s, "s", 1, NULL, NULL, NULL);
   EXPECT(suspended == KVRT_OK, "a session is not saved: %s (%s)", kvrt_status_name(suspended), last_message());
   note(story, go_on(s, kRest), "generate after a suspend");
   story->count = session_tokens(s, story->said, kPrompt + kFirst + kRest);
   EXPECT(story->count >= kPrompt && memcmp(story->said, prompt, sizeof prompt) == 0, "the session lost tokens: %zu", story->count);
-  suspended = kvrt_session_suspend(s, "s", 1, NULL, NULL);
+  suspended = kvrt_session_suspend(s, "s", 1, NULL, NULL, NULL);
   story->saved = suspended == KVRT_OK;
   EXPECT(suspended == KVRT_OK, "a session is not saved: %s (%s)", kvrt_status_name(suspended), last_message());
   kvrt_session_close(s);
@@ -90,7 +90,7 @@ static void tell(struct story* story) {
   story->failures = 0;
   remove_tree(story->dir);
   note(story, open_device(&rt), "open runtime");
-  if (rt) note(story, kvrt_model_open(rt, story->path, strlen(story->path), NULL, NULL, NULL, &model), "open model");
+  if (rt) note(story, kvrt_model_open(rt, story->path, strlen(story->path), NULL, NULL, NULL, &model, NULL), "open model");
   if (model) {
     kvrt_store* store = open_store(rt, story->dir);
     converse(story, model, store);

@@ -21,14 +21,14 @@ static kvrt_status try_device(uint32_t prompt_gemm, kvrt_runtime** rt) {
                                   .cuda_library = KVRT_CUDA_EMULATED,
                                   .cuda_library_size = strlen(KVRT_CUDA_EMULATED),
                                   .prompt_gemm = prompt_gemm};
-  return kvrt_runtime_open(&o, rt);
+  return kvrt_runtime_open(&o, rt, NULL);
 }
 
 static kvrt_runtime* open_device(uint32_t prompt_gemm, const char* numerics) {
   kvrt_runtime* rt = NULL;
   MUST(try_device(prompt_gemm, &rt));
   kvrt_runtime_props p = {.struct_size = sizeof p};
-  MUST(kvrt_runtime_info(rt, &p));
+  MUST(kvrt_runtime_info(rt, &p, NULL));
   EXPECT(strcmp(p.numerics, numerics) == 0, "numerics are %s, expected %s", p.numerics, numerics);
   return rt;
 }
@@ -37,7 +37,7 @@ static kvrt_session* resume_as(kvrt_model* model, kvrt_store* store, const char*
   const kvrt_session_options o = {.struct_size = sizeof o, .foreign_kv = foreign_kv};
   kvrt_session* s = NULL;
   report->struct_size = sizeof *report;
-  MUST(kvrt_session_resume(model, store, name, strlen(name), &o, NULL, NULL, report, &s));
+  MUST(kvrt_session_resume(model, store, name, strlen(name), &o, NULL, NULL, report, &s, NULL));
   return s;
 }
 
@@ -46,16 +46,16 @@ static void go_on(kvrt_session* s, struct run* r) {
   kvrt_generate_options o = run_options(kRun);
   o.temperature = 0;
   o.top_k = 0, o.top_p = 0;
-  MUST(kvrt_session_generate(s, &o, run_callback, r, NULL));
+  MUST(kvrt_session_generate(s, &o, run_callback, r, NULL, NULL));
 }
 
 static void prompt_session(kvrt_model* model, kvrt_store* store, const char* name) {
   int32_t tokens[kPrompt];
   prompt_tokens(tokens, kPrompt, 3, model_props(model).vocab_size);
   kvrt_session* s = open_session(model, store, 0);
-  MUST(kvrt_session_append(s, tokens, kPrompt));
-  MUST(kvrt_session_prefill(s, KVRT_LOGITS_NONE, NULL, NULL, NULL));
-  MUST(kvrt_session_suspend(s, name, strlen(name), NULL, NULL));
+  MUST(kvrt_session_append(s, tokens, kPrompt, NULL));
+  MUST(kvrt_session_prefill(s, KVRT_LOGITS_NONE, NULL, NULL, NULL, NULL));
+  MUST(kvrt_session_suspend(s, name, strlen(name), NULL, NULL, NULL));
   kvrt_session_close(s);
 }
 
@@ -94,7 +94,7 @@ static void move(kvrt_runtime* from, kvrt_runtime* to, const char* name, const c
   EXPECT(again.digest[0] != home.digest[0] && accepted.digest[0] != again.digest[0], "%s: whose KV was it?", what);
 
   // Saved there, it comes back as it is, of its own kind; an exact session over the same tokens computes its own.
-  MUST(kvrt_session_suspend(s, "mixed", 5, NULL, NULL));
+  MUST(kvrt_session_suspend(s, "mixed", 5, NULL, NULL, NULL));
   kvrt_session_close(s);
   s = resume_as(model, store, "mixed", KVRT_FOREIGN_KV_ACCEPT, &report);
   EXPECT(report.reused_memory + report.reused_disk >= kPrompt + kRun - 1 && session_props(s).inexact, "%s: mixed, %" PRIu64 " reused", what,

@@ -23,9 +23,9 @@ static int32_t take(void* user, const kvrt_event* e) {
 static void answer_of(kvrt_runtime* rt, const char* path, struct answer* a) {
   kvrt_model* model = open_model(rt, path, 0, 0, 512);
   kvrt_session* s = open_session(model, NULL, 0);
-  MUST(kvrt_session_append_text(s, kPrompt, strlen(kPrompt), 0));
+  MUST(kvrt_session_append_text(s, kPrompt, strlen(kPrompt), 0, NULL));
   kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = kTokens, .top_logprobs = kTop, .ignore_eos = 1};
-  MUST(kvrt_session_generate(s, &o, take, a, NULL));
+  MUST(kvrt_session_generate(s, &o, take, a, NULL, NULL));
   kvrt_session_close(s);
   kvrt_model_release(model);
 }

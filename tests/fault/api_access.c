@@ -31,10 +31,10 @@ static void make_store(const char* dir) {
   kvrt_session* s = open_session(model, store, 0);
   int32_t tokens[100];
   prompt_tokens(tokens, 100, 4, model_props(model).vocab_size);
-  MUST(kvrt_session_append(s, tokens, 100));
+  MUST(kvrt_session_append(s, tokens, 100, NULL));
   struct run r = {0};
   generate_into(s, 4, &r);
-  MUST(kvrt_session_suspend(s, "a", 1, NULL, NULL));
+  MUST(kvrt_session_suspend(s, "a", 1, NULL, NULL, NULL));
   kvrt_session_close(s);
   kvrt_store_release(store);
   kvrt_model_release(model);
@@ -47,22 +47,24 @@ static int use_read_only(const char* dir, uint32_t ask) {
   kvrt_model* model = open_model(rt, tiny, 0, 0, 0);
   kvrt_store* store = NULL;
   kvrt_store_options o = {.struct_size = sizeof o, .read_only = ask};
-  MUST(kvrt_store_open(rt, dir, strlen(dir), &o, &store));
+  MUST(kvrt_store_open(rt, dir, strlen(dir), &o, &store, NULL));
   kvrt_store_props p = {.struct_size = sizeof p};
-  MUST(kvrt_store_info(store, &p));
+  MUST(kvrt_store_info(store, &p, NULL));
   EXPECT(p.read_only == 1 && p.sessions == 1, "read_only %u, %" PRIu64 " sessions", p.read_only, p.sessions);
   kvrt_report report = {0};
   kvrt_session* s = resume_session(model, store, "a", &report);
   EXPECT(report.reused_disk >= 96, "%" PRIu64 " from disk", report.reused_disk);
   struct run r = {0};
   generate_into(s, 4, &r);
-  EXPECT(kvrt_session_suspend(s, "a", 1, NULL, NULL) == KVRT_IO || kvrt_session_suspend(s, "a", 1, NULL, NULL) == KVRT_INVALID ||
-             kvrt_session_suspend(s, "a", 1, NULL, NULL) == KVRT_UNSUPPORTED,
-         "suspend: %s", kvrt_status_name(kvrt_session_suspend(s, "a", 1, NULL, NULL)));
+  EXPECT(kvrt_session_suspend(s, "a", 1, NULL, NULL, NULL) == KVRT_IO ||
+             kvrt_session_suspend(s, "a", 1, NULL, NULL, NULL) == KVRT_INVALID ||
+             kvrt_session_suspend(s, "a", 1, NULL, NULL, NULL) == KVRT_UNSUPPORTED,
+         "suspend: %s", kvrt_status_name(kvrt_session_suspend(s, "a", 1, NULL, NULL, NULL)));
   EXPECT(last_detail() == KVRT_DETAIL_READ_ONLY, "detail %d: %s", (int)last_detail(), last_message());
   generate_into(s, 4, &r);
-  EXPECT(kvrt_store_remove(store, NULL, 0, "a", 1) != KVRT_OK && last_detail() == KVRT_DETAIL_READ_ONLY, "remove: %s", last_message());
-  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+  EXPECT(kvrt_store_remove(store, NULL, 0, "a", 1, NULL) != KVRT_OK && last_detail() == KVRT_DETAIL_READ_ONLY, "remove: %s",
+         last_message());
+  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
   kvrt_session_close(s);
   kvrt_store_release(store);
   kvrt_model_release(model);
@@ -76,8 +78,8 @@ static int beside(const char* dir) {
   kvrt_model* model = open_model(rt, tiny, 0, 0, 0);
   kvrt_store* store = open_store(rt, dir);
   kvrt_session* s = resume_session(model, store, "b", NULL);
-  MUST(kvrt_session_checkpoint(s, "c", 1, NULL, NULL));
-  EXPECT_STATUS(kvrt_store_remove(store, NULL, 0, "b", 1), KVRT_OK);
+  MUST(kvrt_session_checkpoint(s, "c", 1, NULL, NULL, NULL));
+  EXPECT_STATUS(kvrt_store_remove(store, NULL, 0, "b", 1, NULL), KVRT_OK);
   kvrt_session_close(s);
   kvrt_store_release(store);
   kvrt_model_release(model);
@@ -105,20 +107,20 @@ static void two_handles(const char* dir) {
   kvrt_model* model = open_model(rt, tiny, 0, 0, 0);
   kvrt_store *first = open_store(rt, dir), *second = open_store(rt, dir);
   kvrt_session* s = resume_session(model, first, "a", NULL);
-  MUST(kvrt_session_checkpoint(s, "b", 1, NULL, NULL));
+  MUST(kvrt_session_checkpoint(s, "b", 1, NULL, NULL, NULL));
   kvrt_session_close(s);
   s = resume_session(model, second, "b", NULL);
   kvrt_store_release(first);
-  MUST(kvrt_session_checkpoint(s, "b", 1, NULL, NULL));
+  MUST(kvrt_session_checkpoint(s, "b", 1, NULL, NULL, NULL));
   kvrt_session_close(s);
   EXPECT(again("beside", dir, 0) == 0, "a second process");
-  EXPECT_STATUS(kvrt_store_remove(second, NULL, 0, "b", 1), KVRT_NOT_FOUND);
+  EXPECT_STATUS(kvrt_store_remove(second, NULL, 0, "b", 1, NULL), KVRT_NOT_FOUND);
   kvrt_runtime* other = open_runtime(1, 0);
   kvrt_store* third = open_store(other, dir);
-  MUST(kvrt_store_remove(third, NULL, 0, "c", 1));
+  MUST(kvrt_store_remove(third, NULL, 0, "c", 1, NULL));
   kvrt_store_release(third);
   kvrt_runtime_release(other);
-  EXPECT_STATUS(kvrt_store_remove(second, NULL, 0, "c", 1), KVRT_NOT_FOUND);
+  EXPECT_STATUS(kvrt_store_remove(second, NULL, 0, "c", 1, NULL), KVRT_NOT_FOUND);
   kvrt_store_release(second);
   kvrt_model_release(model);
   kvrt_runtime_release(rt);
@@ -131,35 +133,35 @@ static void saves_conflict(const char* dir) {
   const int32_t token = 9;
   kvrt_save_options over = {.struct_size = sizeof over, .overwrite = 1};
   kvrt_session *a = resume_session(model, store, "a", NULL), *b = resume_session(model, store, "a", NULL);
-  MUST(kvrt_session_append(a, &token, 1));
+  MUST(kvrt_session_append(a, &token, 1, NULL));
   kvrt_save_report report = {.struct_size = sizeof report};
   const uint64_t seen = session_props(a).generation;
-  MUST(kvrt_session_checkpoint(a, "a", 1, NULL, &report));
+  MUST(kvrt_session_checkpoint(a, "a", 1, NULL, &report, NULL));
   EXPECT(report.generation == seen + 1 && session_props(a).generation == seen + 1, "generation %" PRIu64, report.generation);
   report.generation = 77;
-  EXPECT_STATUS(kvrt_session_checkpoint(b, "a", 1, NULL, &report), KVRT_CONFLICT);
+  EXPECT_STATUS(kvrt_session_checkpoint(b, "a", 1, NULL, &report, NULL), KVRT_CONFLICT);
   EXPECT(last_detail() == KVRT_DETAIL_GENERATION && report.generation == 77, "detail %d", (int)last_detail());
   kvrt_session* other = open_session(model, store, 0);
-  MUST(kvrt_session_append(other, &token, 1));
-  EXPECT_STATUS(kvrt_session_suspend(other, "a", 1, NULL, NULL), KVRT_CONFLICT);
+  MUST(kvrt_session_append(other, &token, 1, NULL));
+  EXPECT_STATUS(kvrt_session_suspend(other, "a", 1, NULL, NULL, NULL), KVRT_CONFLICT);
   EXPECT(last_detail() == KVRT_DETAIL_NAME_TAKEN && session_props(other).state == KVRT_STATE_IDLE, "detail %d", (int)last_detail());
-  EXPECT_STATUS(kvrt_session_checkpoint(b, "a", 1, &over, &report), KVRT_OK);
+  EXPECT_STATUS(kvrt_session_checkpoint(b, "a", 1, &over, &report, NULL), KVRT_OK);
   EXPECT(report.generation == seen + 2, "generation %" PRIu64, report.generation);
-  MUST(kvrt_store_remove(store, NULL, 0, "a", 1));
-  EXPECT_STATUS(kvrt_session_checkpoint(other, "a", 1, NULL, &report), KVRT_OK);
+  MUST(kvrt_store_remove(store, NULL, 0, "a", 1, NULL));
+  EXPECT_STATUS(kvrt_session_checkpoint(other, "a", 1, NULL, &report, NULL), KVRT_OK);
   EXPECT(report.generation > seen + 2, "the generation began again: %" PRIu64, report.generation);
   kvrt_session_close(a);
   kvrt_session_close(b);
   kvrt_session_close(other);
   // Domains: the same name is another session, and nothing is shared.
   kvrt_session_options o = {.struct_size = sizeof o, .store = store, .domain = "work", .domain_size = 4};
-  MUST(kvrt_session_open(model, &o, &a));
-  MUST(kvrt_session_append(a, (const int32_t[]){1, 2, 3}, 3));
-  EXPECT_STATUS(kvrt_session_checkpoint(a, "a", 1, NULL, NULL), KVRT_OK);
+  MUST(kvrt_session_open(model, &o, &a, NULL));
+  MUST(kvrt_session_append(a, (const int32_t[]){1, 2, 3}, 3, NULL));
+  EXPECT_STATUS(kvrt_session_checkpoint(a, "a", 1, NULL, NULL, NULL), KVRT_OK);
   kvrt_session_close(a);
-  MUST(kvrt_store_remove(store, "work", 4, "a", 1));
+  MUST(kvrt_store_remove(store, "work", 4, "a", 1, NULL));
   kvrt_store_entry entry = {.struct_size = sizeof entry};
-  EXPECT_STATUS(kvrt_store_stat(store, "", 0, "a", 1, &entry), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_stat(store, "", 0, "a", 1, &entry, NULL), KVRT_OK);
   kvrt_store_release(store);
   kvrt_model_release(model);
   kvrt_runtime_release(rt);
@@ -176,11 +178,11 @@ static void other_model(const char* dir) {
     kvrt_model* model = open_model(rt, paths[i], 0, 0, 0);
     kvrt_session* s = NULL;
     if (model_props(model).has_weights) {
-      EXPECT_STATUS(kvrt_session_resume(model, store, "a", 1, NULL, NULL, NULL, NULL, &s), KVRT_INCOMPATIBLE);
+      EXPECT_STATUS(kvrt_session_resume(model, store, "a", 1, NULL, NULL, NULL, NULL, &s, NULL), KVRT_INCOMPATIBLE);
       EXPECT(s == NULL && last_detail() == KVRT_DETAIL_MODEL_MISMATCH, "detail %d", (int)last_detail());
       ++tried;
     } else {
-      EXPECT_STATUS(kvrt_session_open(model, NULL, &s), KVRT_UNSUPPORTED);
+      EXPECT_STATUS(kvrt_session_open(model, NULL, &s, NULL), KVRT_UNSUPPORTED);
     }
     kvrt_model_release(model);
   }
@@ -230,11 +232,11 @@ int main(int argc, char** argv) {
   fwrite("not a database, not at all", 1, 26, f);
   fclose(f);
   before = hash_tree(path);
-  EXPECT_STATUS(kvrt_store_open(rt, path, strlen(path), NULL, &store), KVRT_CORRUPT);
+  EXPECT_STATUS(kvrt_store_open(rt, path, strlen(path), NULL, &store, NULL), KVRT_CORRUPT);
   EXPECT(last_detail() == KVRT_DETAIL_CATALOG_CORRUPT, "detail %d: %s", (int)last_detail(), last_message());
   EXPECT(hash_tree(path) == before, "a corrupt store changed");
   unlink(catalog);
-  EXPECT_STATUS(kvrt_store_open(rt, path, strlen(path), NULL, &store), KVRT_CORRUPT);
+  EXPECT_STATUS(kvrt_store_open(rt, path, strlen(path), NULL, &store, NULL), KVRT_CORRUPT);
   EXPECT(last_detail() == KVRT_DETAIL_CATALOG_MISSING && store == NULL, "detail %d: %s", (int)last_detail(), last_message());
   kvrt_runtime_release(rt);
   remove_tree(dir);

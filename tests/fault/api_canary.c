@@ -105,8 +105,8 @@ static void apply(kvrt_model* model, const char* source, size_t source_size, uin
                                    .variables_size = variables.size};
   static char text[64 << 10];
   size_t needed = 0;
-  if (quiet(kvrt_model_apply_template(model, messages.bytes, messages.size, next_random(random) % 2 ? &o : NULL, text, sizeof text,
-                                      &needed)) == KVRT_OK) {
+  if (quiet(kvrt_model_apply_template(model, messages.bytes, messages.size, next_random(random) % 2 ? &o : NULL, text, sizeof text, &needed,
+                                      NULL)) == KVRT_OK) {
     texts_with_canary += (uint64_t)has_bird(text, needed);
   }
 }
@@ -134,14 +134,14 @@ static void text_calls(kvrt_model* model) {
   int32_t tokens[512];
   char text[2048];
   size_t needed = 0;
-  quiet(kvrt_model_tokenize(model, CANARY "\xC3(", strlen(CANARY "\xC3("), 0, tokens, 512, &needed));
-  quiet(kvrt_model_tokenize(model, CANARY, strlen(CANARY), 0, tokens, 1, &needed));
-  quiet(kvrt_model_tokenize(model, CANARY, strlen(CANARY), ~0u, tokens, 512, &needed));
-  MUST(kvrt_model_tokenize(model, CANARY, strlen(CANARY), 0, tokens, 512, &needed));
+  quiet(kvrt_model_tokenize(model, CANARY "\xC3(", strlen(CANARY "\xC3("), 0, tokens, 512, &needed, NULL));
+  quiet(kvrt_model_tokenize(model, CANARY, strlen(CANARY), 0, tokens, 1, &needed, NULL));
+  quiet(kvrt_model_tokenize(model, CANARY, strlen(CANARY), ~0u, tokens, 512, &needed, NULL));
+  MUST(kvrt_model_tokenize(model, CANARY, strlen(CANARY), 0, tokens, 512, &needed, NULL));
   const size_t count = needed;
-  quiet(kvrt_model_detokenize(model, tokens, count, 0, text, 1, &needed));
+  quiet(kvrt_model_detokenize(model, tokens, count, 0, text, 1, &needed, NULL));
   tokens[count] = INT32_MAX;
-  quiet(kvrt_model_detokenize(model, tokens, count + 1, 0, text, sizeof text, &needed));
+  quiet(kvrt_model_detokenize(model, tokens, count + 1, 0, text, sizeof text, &needed, NULL));
 }
 
 static void generation_calls(kvrt_session* s) {
@@ -153,23 +153,23 @@ static void generation_calls(kvrt_session* s) {
   memcpy(stop, CANARY, strlen(CANARY));
   stop[sizeof stop - 1] = 0;
   kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 2, .stop_strings = stop, .stop_strings_size = sizeof stop};
-  quiet(kvrt_session_generate(s, &o, NULL, NULL, NULL));
+  quiet(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL));
   o.stop_strings = CANARY "\xFF";
   o.stop_strings_size = sizeof CANARY "\xFF";
-  quiet(kvrt_session_generate(s, &o, NULL, NULL, NULL));
+  quiet(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL));
   o.stop_strings = CANARY;
   o.stop_strings_size = sizeof CANARY;
-  quiet(kvrt_session_generate(s, &o, NULL, NULL, NULL));
+  quiet(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL));
   o.grammar_kind = KVRT_GRAMMAR_GBNF;
   o.grammar = kBnf;
   o.grammar_size = strlen(kBnf);
-  quiet(kvrt_session_generate(s, &o, NULL, NULL, NULL));
+  quiet(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL));
   o.grammar_kind = KVRT_GRAMMAR_JSON_SCHEMA;
   o.grammar = kSchema;
   o.grammar_size = strlen(kSchema);
-  quiet(kvrt_session_generate(s, &o, NULL, NULL, NULL));
+  quiet(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL));
   o = (kvrt_generate_options){.struct_size = sizeof o, .max_tokens = 1, .temperature = -1};
-  quiet(kvrt_session_generate(s, &o, NULL, NULL, NULL));
+  quiet(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL));
 }
 
 // A long conversation with every kind of mistake in it.
@@ -183,28 +183,28 @@ static void session_calls(kvrt_model* model, kvrt_store* store, uint64_t rounds,
                                      .variables = kVariables,
                                      .variables_size = strlen(kVariables)};
   kvrt_session *s = NULL, *other = NULL;
-  MUST(kvrt_session_open(model, &good, &s));
+  MUST(kvrt_session_open(model, &good, &s, NULL));
   for (uint64_t i = 0; i < rounds; ++i) {
     const struct text tools = mutated(kTools, random), message = mutated(kMessage, random), all = mutated(kMessages, random);
     kvrt_session_options o = good;
     o.tools = tools.bytes;
     o.tools_size = tools.size;
-    if (quiet(kvrt_session_open(model, &o, &other)) == KVRT_OK) kvrt_session_close(other);
-    quiet(kvrt_session_append_message(s, message.bytes, message.size, NULL));
-    quiet(kvrt_session_set_messages(s, all.bytes, all.size, NULL));
-    quiet(kvrt_session_append_text(s, message.bytes, message.size, i % 2 ? KVRT_TEXT_SPECIAL : 0));
+    if (quiet(kvrt_session_open(model, &o, &other, NULL)) == KVRT_OK) kvrt_session_close(other);
+    quiet(kvrt_session_append_message(s, message.bytes, message.size, NULL, NULL));
+    quiet(kvrt_session_set_messages(s, all.bytes, all.size, NULL, NULL));
+    quiet(kvrt_session_append_text(s, message.bytes, message.size, i % 2 ? KVRT_TEXT_SPECIAL : 0, NULL));
     if (i % 16 == 0) generation_calls(s);
     if (session_props(s).tokens > 400 || session_props(s).state == KVRT_STATE_FAILED) {
       kvrt_session_close(s);
-      MUST(kvrt_session_open(model, &good, &s));
+      MUST(kvrt_session_open(model, &good, &s, NULL));
     }
   }
-  MUST(kvrt_session_truncate(s, 0));
+  MUST(kvrt_session_truncate(s, 0, NULL));
   static char flood[256 << 10];
   for (size_t i = 0; i + sizeof CANARY < sizeof flood; i += sizeof CANARY) memcpy(flood + i, CANARY " ", sizeof CANARY);
-  EXPECT(quiet(kvrt_session_append_text(s, flood, sizeof flood - sizeof CANARY, 0)) == KVRT_LIMIT, "a text longer than the context");
-  quiet(kvrt_session_erase(s, 5, 3));
-  quiet(kvrt_session_truncate(s, 1u << 30));
+  EXPECT(quiet(kvrt_session_append_text(s, flood, sizeof flood - sizeof CANARY, 0, NULL)) == KVRT_LIMIT, "a text longer than the context");
+  quiet(kvrt_session_erase(s, 5, 3, NULL));
+  quiet(kvrt_session_truncate(s, 1u << 30, NULL));
   kvrt_session_close(s);
 }
 
@@ -237,23 +237,23 @@ static void store_calls(kvrt_runtime* rt, kvrt_model* model, const char* path) {
   kvrt_store* store = open_store(rt, path);
   const kvrt_session_options o = {.struct_size = sizeof o, .store = store, .tools = kTools, .tools_size = strlen(kTools)};
   kvrt_session *s = NULL, *other = NULL;
-  MUST(kvrt_session_open(model, &o, &s));
-  MUST(kvrt_session_append_message(s, kMessage, strlen(kMessage), NULL));
+  MUST(kvrt_session_open(model, &o, &s, NULL));
+  MUST(kvrt_session_append_message(s, kMessage, strlen(kMessage), NULL, NULL));
   const kvrt_generate_options generate = {.struct_size = sizeof generate, .max_tokens = 3};
-  MUST(kvrt_session_generate(s, &generate, NULL, NULL, NULL));
-  MUST(kvrt_session_checkpoint(s, "a", 1, NULL, NULL));
+  MUST(kvrt_session_generate(s, &generate, NULL, NULL, NULL, NULL));
+  MUST(kvrt_session_checkpoint(s, "a", 1, NULL, NULL, NULL));
   char text[4096];
   size_t needed = 0;
-  MUST(kvrt_session_text(s, 0, session_props(s).tokens, 0, text, sizeof text, &needed));
+  MUST(kvrt_session_text(s, 0, session_props(s).tokens, 0, text, sizeof text, &needed, NULL));
   texts_with_canary += (uint64_t)has_bird(text, needed);
-  MUST(kvrt_session_open(model, &o, &other));
-  MUST(kvrt_session_append_text(other, CANARY, strlen(CANARY), 0));
-  EXPECT(quiet(kvrt_session_checkpoint(other, "a", 1, NULL, NULL)) == KVRT_CONFLICT, "a name that is taken");
-  MUST(kvrt_session_checkpoint(other, "b", 1, NULL, NULL));
+  MUST(kvrt_session_open(model, &o, &other, NULL));
+  MUST(kvrt_session_append_text(other, CANARY, strlen(CANARY), 0, NULL));
+  EXPECT(quiet(kvrt_session_checkpoint(other, "a", 1, NULL, NULL, NULL)) == KVRT_CONFLICT, "a name that is taken");
+  MUST(kvrt_session_checkpoint(other, "b", 1, NULL, NULL, NULL));
   kvrt_session_close(other);
-  quiet(kvrt_store_rename(store, NULL, 0, "a", 1, "b", 1));
-  quiet(kvrt_store_remove(store, NULL, 0, "none", 4));
-  quiet(kvrt_session_resume(model, store, "none", 4, NULL, NULL, NULL, NULL, &other));
+  quiet(kvrt_store_rename(store, NULL, 0, "a", 1, "b", 1, NULL));
+  quiet(kvrt_store_remove(store, NULL, 0, "none", 4, NULL));
+  quiet(kvrt_session_resume(model, store, "none", 4, NULL, NULL, NULL, NULL, &other, NULL));
   nftw(path, check_file, 16, FTW_PHYS);
   kvrt_session_close(s);
   kvrt_store_release(store);
@@ -263,8 +263,8 @@ static void store_calls(kvrt_runtime* rt, kvrt_model* model, const char* path) {
   kvrt_model* cold = open_model(rt, getenv("KVRT_CANARY_MODEL"), 0, 0, 0);
   damage(path, "*.seg", 200);
   store = open_store(rt, path);
-  quiet(kvrt_store_verify(store, on_event, NULL));
-  if (quiet(kvrt_session_resume(cold, store, "a", 1, NULL, NULL, NULL, NULL, &s)) == KVRT_OK) {
+  quiet(kvrt_store_verify(store, on_event, NULL, NULL));
+  if (quiet(kvrt_session_resume(cold, store, "a", 1, NULL, NULL, NULL, NULL, &s, NULL)) == KVRT_OK) {
     next_digest(s, NULL);
     kvrt_session_close(s);
   }
@@ -272,17 +272,17 @@ static void store_calls(kvrt_runtime* rt, kvrt_model* model, const char* path) {
   for (long at = 8192; at < 120000; at += 1500) {
     damage(path, "catalog.db", at);
     store = NULL;
-    if (quiet(kvrt_store_open(rt, path, strlen(path), NULL, &store)) != KVRT_OK) break;
-    quiet(kvrt_store_verify(store, on_event, NULL));
+    if (quiet(kvrt_store_open(rt, path, strlen(path), NULL, &store, NULL)) != KVRT_OK) break;
+    quiet(kvrt_store_verify(store, on_event, NULL, NULL));
     for (int i = 0; i < 2; ++i) {
-      if (quiet(kvrt_session_resume(cold, store, i ? "a" : "b", 1, NULL, NULL, NULL, NULL, &s)) == KVRT_OK) kvrt_session_close(s);
+      if (quiet(kvrt_session_resume(cold, store, i ? "a" : "b", 1, NULL, NULL, NULL, NULL, &s, NULL)) == KVRT_OK) kvrt_session_close(s);
     }
-    quiet(kvrt_store_list(store, NULL, 0, on_event, NULL));
-    quiet(kvrt_store_gc(store, NULL, NULL, NULL));
+    quiet(kvrt_store_list(store, NULL, 0, on_event, NULL, NULL));
+    quiet(kvrt_store_gc(store, NULL, NULL, NULL, NULL));
     kvrt_store_release(store);
   }
   damage(path, "catalog.db", 0);
-  EXPECT(quiet(kvrt_store_open(rt, path, strlen(path), NULL, &store)) != KVRT_OK, "a catalog without a header");
+  EXPECT(quiet(kvrt_store_open(rt, path, strlen(path), NULL, &store, NULL)) != KVRT_OK, "a catalog without a header");
   kvrt_model_release(cold);
 }
 
@@ -296,7 +296,7 @@ int main(int argc, char** argv) {
   setenv("KVRT_CANARY_MODEL", tiny, 1);
   const kvrt_runtime_options o = {.struct_size = sizeof o, .threads = 1, .log_level = KVRT_LOG_DEBUG, .log = on_log};
   kvrt_runtime* rt = NULL;
-  MUST(kvrt_runtime_open(&o, &rt));
+  MUST(kvrt_runtime_open(&o, &rt, NULL));
   kvrt_model* model = open_model(rt, tiny, 0, 0, 0);
   snprintf(path, sizeof path, "%s/first", dir);
   kvrt_store* store = open_store(rt, path);

@@ -56,10 +56,10 @@ static void make_store(const char* dir) {
   for (int i = 0; i < 2; ++i) {
     kvrt_session* s = open_session(model, store, 0);
     prompt_tokens(tokens, kTokens, 50 + (uint64_t)i, model_props(model).vocab_size);
-    MUST(kvrt_session_append(s, tokens, kTokens));
+    MUST(kvrt_session_append(s, tokens, kTokens, NULL));
     const uint64_t digest = next_digest(s, NULL);
     if (i == 0) want_digest = digest;
-    MUST(kvrt_session_suspend(s, i == 0 ? "a" : "b", 1, NULL, NULL));
+    MUST(kvrt_session_suspend(s, i == 0 ? "a" : "b", 1, NULL, NULL, NULL));
     kvrt_session_close(s);
     if (i == 0) find_segments(dir);
     if (i == 0) REQUIRE(found_count == 1, "%zu segments after one suspend", found_count);
@@ -88,7 +88,7 @@ static void examine(const char* dir, const char* what, int harmless, int verify)
   kvrt_store* store = open_store(rt, dir);
   if (verify) {
     struct faults f = {0};
-    const kvrt_status status = kvrt_store_verify(store, on_fault, &f);
+    const kvrt_status status = kvrt_store_verify(store, on_fault, &f, NULL);
     if (!harmless)
       EXPECT(status == KVRT_CORRUPT && f.count > 0 && f.named == f.count, "%s: verify: %s, %zu faults", what, kvrt_status_name(status),
              f.count);
@@ -97,7 +97,7 @@ static void examine(const char* dir, const char* what, int harmless, int verify)
   }
   kvrt_report opened = {.struct_size = sizeof opened}, report = {.struct_size = sizeof report};
   kvrt_session* s = NULL;
-  const kvrt_status status = kvrt_session_resume(model, store, "a", 1, NULL, NULL, NULL, &opened, &s);
+  const kvrt_status status = kvrt_session_resume(model, store, "a", 1, NULL, NULL, NULL, &opened, &s, NULL);
   EXPECT(status == KVRT_OK, "%s: resume: %s %s", what, kvrt_status_name(status), last_message());
   if (status == KVRT_OK) {
     check_report(&opened, what);
@@ -112,10 +112,10 @@ static void examine(const char* dir, const char* what, int harmless, int verify)
       EXPECT(report.prefilled > 1 && report.reuse_stopped == KVRT_REUSE_DAMAGED, "%s: computed %" PRIu64 ", reason %u", what,
              report.prefilled, report.reuse_stopped);
     // What was computed is saved again, and the store is whole again.
-    EXPECT_STATUS(kvrt_session_suspend(s, "a", 1, NULL, NULL), KVRT_OK);
+    EXPECT_STATUS(kvrt_session_suspend(s, "a", 1, NULL, NULL, NULL), KVRT_OK);
     kvrt_session_close(s);
     kvrt_store_entry entry = {.struct_size = sizeof entry};
-    EXPECT_STATUS(kvrt_store_stat(store, NULL, 0, "a", 1, &entry), KVRT_OK);
+    EXPECT_STATUS(kvrt_store_stat(store, NULL, 0, "a", 1, &entry, NULL), KVRT_OK);
     EXPECT(entry.chunks_missing == 0, "%s: %" PRIu64 " chunks missing after the next save", what, entry.chunks_missing);
   }
   kvrt_store_release(store);
@@ -180,7 +180,7 @@ int main(void) {
   examine(work, "untouched (control)", 1, 1);
   kvrt_runtime* rt = open_runtime(1, 0);
   kvrt_store* store = open_store(rt, work);
-  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
   kvrt_store_release(store);
   kvrt_runtime_release(rt);
   free(a.data), free(b.data), free(changed);

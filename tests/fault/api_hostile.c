@@ -22,9 +22,9 @@ static void generate_and_save(kvrt_model* model, kvrt_store* store, const char* 
   kvrt_session* s = open_session(model, store, 0);
   int32_t tokens[100];
   prompt_tokens(tokens, 100, seed, model_props(model).vocab_size);
-  MUST(kvrt_session_append(s, tokens, 100));
+  MUST(kvrt_session_append(s, tokens, 100, NULL));
   next_digest(s, NULL);
-  MUST(kvrt_session_checkpoint(s, name, strlen(name), NULL, NULL));
+  MUST(kvrt_session_checkpoint(s, name, strlen(name), NULL, NULL, NULL));
   kvrt_session_close(s);
 }
 
@@ -33,7 +33,7 @@ static void fill_pool(kvrt_model* model) {
   kvrt_session* s = open_session(model, NULL, 0);
   int32_t tokens[120];
   prompt_tokens(tokens, 120, 6, model_props(model).vocab_size);
-  MUST(kvrt_session_append(s, tokens, 120));
+  MUST(kvrt_session_append(s, tokens, 120, NULL));
   next_digest(s, NULL);
   kvrt_session_close(s);
 }
@@ -42,27 +42,27 @@ static void fill_pool(kvrt_model* model) {
 static kvrt_status use(kvrt_model* model, kvrt_runtime* rt, uint32_t read_only, int hole, const char* what) {
   kvrt_store_options o = {.struct_size = sizeof o, .read_only = read_only};
   kvrt_store* store = NULL;
-  const kvrt_status status = kvrt_store_open(rt, store_dir, strlen(store_dir), &o, &store);
+  const kvrt_status status = kvrt_store_open(rt, store_dir, strlen(store_dir), &o, &store, NULL);
   if (status != KVRT_OK) return status;
   fill_pool(model);
   kvrt_report report = {.struct_size = sizeof report};
   kvrt_session* s = NULL;
-  EXPECT_STATUS(kvrt_session_resume(model, store, "a", 1, NULL, NULL, NULL, &report, &s), KVRT_OK);
+  EXPECT_STATUS(kvrt_session_resume(model, store, "a", 1, NULL, NULL, NULL, &report, &s, NULL), KVRT_OK);
   if (s != NULL) {
     EXPECT(report.reused_disk == (hole ? 0 : 100), "%s: %" PRIu64 " tokens from disk", what, report.reused_disk);
     EXPECT(next_digest(s, NULL) == made_digest, "%s: goes on differently", what);
     const int32_t token = 3;
-    MUST(kvrt_session_append(s, &token, 1));
-    const kvrt_status saved = kvrt_session_checkpoint(s, "b", 1, NULL, NULL);
+    MUST(kvrt_session_append(s, &token, 1, NULL));
+    const kvrt_status saved = kvrt_session_checkpoint(s, "b", 1, NULL, NULL, NULL);
     // One folder of segs/ in 256 is the one that the save's new file belongs into.
     const int refused = saved == KVRT_INVALID && hole && last_detail() == KVRT_DETAIL_UNSAFE_DIRECTORY;
     EXPECT(read_only ? saved != KVRT_OK : saved == KVRT_OK || refused, "%s: save: %s: %s", what, kvrt_status_name(saved), last_message());
     kvrt_session_close(s);
   }
   kvrt_gc_report gc = {.struct_size = sizeof gc};
-  (void)kvrt_store_gc(store, NULL, NULL, &gc);
-  (void)kvrt_store_verify(store, NULL, NULL);
-  if (!read_only) EXPECT_STATUS(kvrt_store_remove(store, NULL, 0, "a", 1), KVRT_OK);
+  (void)kvrt_store_gc(store, NULL, NULL, &gc, NULL);
+  (void)kvrt_store_verify(store, NULL, NULL, NULL);
+  if (!read_only) EXPECT_STATUS(kvrt_store_remove(store, NULL, 0, "a", 1, NULL), KVRT_OK);
   kvrt_store_release(store);
   return KVRT_OK;
 }
@@ -192,7 +192,7 @@ static void new_store(kvrt_runtime* rt) {
       REQUIRE(mkdir(store_dir, 0700) == 0, "%s", store_dir);
       if (plant(&place, kind)) {
         kvrt_store* store = NULL;
-        const kvrt_status status = kvrt_store_open(rt, store_dir, strlen(store_dir), NULL, &store);
+        const kvrt_status status = kvrt_store_open(rt, store_dir, strlen(store_dir), NULL, &store, NULL);
         EXPECT(status != KVRT_OK && last_detail() == KVRT_DETAIL_UNSAFE_DIRECTORY, "new store with %s as %s: %s, detail %d", names[i],
                kind_names[kind], kvrt_status_name(status), (int)last_detail());
         if (status == KVRT_OK) kvrt_store_release(store);
@@ -207,10 +207,10 @@ static void new_store(kvrt_runtime* rt) {
   snprintf(real, sizeof real, "%s/real", base);
   REQUIRE(symlink(real, store_dir) == 0, "%s", store_dir);
   kvrt_store* store = NULL;
-  EXPECT_STATUS(kvrt_store_open(rt, store_dir, strlen(store_dir), NULL, &store), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_open(rt, store_dir, strlen(store_dir), NULL, &store, NULL), KVRT_OK);
   kvrt_store_release(store);
   chmod(real, 0777);
-  EXPECT_STATUS(kvrt_store_open(rt, store_dir, strlen(store_dir), NULL, &store), KVRT_INVALID);
+  EXPECT_STATUS(kvrt_store_open(rt, store_dir, strlen(store_dir), NULL, &store, NULL), KVRT_INVALID);
   EXPECT(last_detail() == KVRT_DETAIL_UNSAFE_DIRECTORY, "detail %d", (int)last_detail());
   remove_tree(real);
   unlink(store_dir);
@@ -257,7 +257,7 @@ static int as_other(const char* mode) {
     return finish();
   }
   kvrt_store* store = NULL;
-  const kvrt_status status = kvrt_store_open(rt, store_dir, strlen(store_dir), NULL, &store);
+  const kvrt_status status = kvrt_store_open(rt, store_dir, strlen(store_dir), NULL, &store, NULL);
   const int unsafe = status != KVRT_OK && last_detail() == KVRT_DETAIL_UNSAFE_DIRECTORY;
   kvrt_store_release(store);
   kvrt_runtime_release(rt);
@@ -278,7 +278,7 @@ static void other_users(kvrt_runtime* rt) {
   EXPECT(again("open", kOther) == kUnsafe, "another user opens a readable store of root's");
   shell("chmod 700 '%s' && chown -R 65534:65534 '%s'", store_dir, store_dir);
   kvrt_store* store = NULL;
-  EXPECT_STATUS(kvrt_store_open(rt, store_dir, strlen(store_dir), NULL, &store), KVRT_INVALID);
+  EXPECT_STATUS(kvrt_store_open(rt, store_dir, strlen(store_dir), NULL, &store, NULL), KVRT_INVALID);
   EXPECT(last_detail() == KVRT_DETAIL_UNSAFE_DIRECTORY, "detail %d", (int)last_detail());
   EXPECT(again("open", kOther) == 0, "another user opens a store of its own");
   for (size_t i = 0; i < places_count; ++i) {  // one entry of it is root's
@@ -302,26 +302,26 @@ struct raced {
 // One opening of a store that changes under our hands: any call may fail, none may go wrong.
 static void use_raced(kvrt_runtime* rt, kvrt_model* model, uint64_t* random, struct raced* n) {
   kvrt_store* store = NULL;
-  if (kvrt_store_open(rt, store_dir, strlen(store_dir), NULL, &store) != KVRT_OK) {
+  if (kvrt_store_open(rt, store_dir, strlen(store_dir), NULL, &store, NULL) != KVRT_OK) {
     ++n->refused;
     return;
   }
   ++n->opened;
   for (int i = 0; i < 6; ++i) {
     kvrt_session* s = NULL;
-    if (kvrt_session_resume(model, store, "a", 1, NULL, NULL, NULL, NULL, &s) == KVRT_OK) {
+    if (kvrt_session_resume(model, store, "a", 1, NULL, NULL, NULL, NULL, &s, NULL) == KVRT_OK) {
       ++n->resumed;
       EXPECT(next_digest(s, NULL) == made_digest, "a resumed session goes on differently");
       const int32_t token = (int32_t)(next_random(random) % 100);
-      MUST(kvrt_session_append(s, &token, 1));
+      MUST(kvrt_session_append(s, &token, 1, NULL));
       next_digest(s, NULL);
       const kvrt_save_options kv = {.struct_size = sizeof kv, .durability = KVRT_DURABILITY_KV, .overwrite = 1};
-      const int ok = kvrt_session_checkpoint(s, "b", 1, i % 2 ? &kv : NULL, NULL) == KVRT_OK;
+      const int ok = kvrt_session_checkpoint(s, "b", 1, i % 2 ? &kv : NULL, NULL, NULL) == KVRT_OK;
       ++*(ok ? &n->saved : &n->failed);
       kvrt_session_close(s);
     }
-    if (i % 3 == 2) (void)kvrt_store_gc(store, NULL, NULL, NULL);
-    if (i % 3 == 1) (void)kvrt_store_remove(store, NULL, 0, "b", 1);
+    if (i % 3 == 2) (void)kvrt_store_gc(store, NULL, NULL, NULL, NULL);
+    if (i % 3 == 1) (void)kvrt_store_remove(store, NULL, 0, "b", 1, NULL);
   }
   kvrt_store_release(store);
 }

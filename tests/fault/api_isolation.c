@@ -21,20 +21,20 @@ static kvrt_session* open_in(kvrt_model* model, kvrt_store* store, size_t domain
   const kvrt_session_options o = {
       .struct_size = sizeof o, .store = store, .domain = domains[domain], .domain_size = strlen(domains[domain])};
   kvrt_session* s = NULL;
-  MUST(kvrt_session_open(model, &o, &s));
+  MUST(kvrt_session_open(model, &o, &s, NULL));
   return s;
 }
 
 // Computes a prompt in a domain. The tokens that it reused.
 static uint64_t compute(kvrt_model* model, kvrt_store* store, size_t domain, const struct prompt* p, const char* save_as) {
   kvrt_session* s = open_in(model, store, domain);
-  MUST(kvrt_session_append(s, p->tokens, p->count));
+  MUST(kvrt_session_append(s, p->tokens, p->count, NULL));
   kvrt_report report = {.struct_size = sizeof report};
-  MUST(kvrt_session_prefill(s, KVRT_LOGITS_NONE, NULL, NULL, &report));
+  MUST(kvrt_session_prefill(s, KVRT_LOGITS_NONE, NULL, NULL, &report, NULL));
   check_report(&report, "prefill");
   if (save_as) {
     const kvrt_save_options o = {.struct_size = sizeof o, .durability = KVRT_DURABILITY_NONE};
-    MUST(kvrt_session_checkpoint(s, save_as, strlen(save_as), &o, NULL));
+    MUST(kvrt_session_checkpoint(s, save_as, strlen(save_as), &o, NULL, NULL));
   }
   kvrt_session_close(s);
   return report.reused_memory + report.reused_disk + report.reused_remote;
@@ -57,7 +57,7 @@ static void resume_from_others(kvrt_model* model, kvrt_store* store, const char*
   for (size_t d = 0; d < kDomains; ++d) {
     const kvrt_session_options o = {.struct_size = sizeof o, .domain = domains[d], .domain_size = strlen(domains[d])};
     kvrt_session* s = NULL;
-    const kvrt_status status = kvrt_session_resume(model, store, name, strlen(name), &o, NULL, NULL, NULL, &s);
+    const kvrt_status status = kvrt_session_resume(model, store, name, strlen(name), &o, NULL, NULL, NULL, &s, NULL);
     EXPECT(status == (d == owner ? KVRT_OK : KVRT_NOT_FOUND), "\"%s\" resumes a session of \"%s\": %s", domains[d], domains[owner],
            kvrt_status_name(status));
     ++resumes;
@@ -91,7 +91,7 @@ static void from_disk(kvrt_model* model, kvrt_store* store, uint64_t* random) {
     snprintf(name, sizeof name, "s%zu", i);
     const kvrt_session_options o = {.struct_size = sizeof o, .domain = domains[owner_of[i]], .domain_size = strlen(domains[owner_of[i]])};
     kvrt_session* s = NULL;
-    MUST(kvrt_session_resume(model, store, name, strlen(name), &o, NULL, NULL, &report, &s));
+    MUST(kvrt_session_resume(model, store, name, strlen(name), &o, NULL, NULL, &report, &s, NULL));
     EXPECT(report.reused_disk == saved[i].count, "its owner resumes %" PRIu64 " of %zu tokens from disk", report.reused_disk,
            saved[i].count);
     kvrt_session_close(s);

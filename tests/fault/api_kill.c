@@ -22,11 +22,11 @@ static void turn(kvrt_session* s, uint32_t which, int fd, uint64_t* random, uint
   char name[8];
   session_name(name, which);
   const size_t count = 1 + next_random(random) % 47;
-  if (session_props(s).tokens + count + 16 > context) MUST(kvrt_session_truncate(s, 20));
+  if (session_props(s).tokens + count + 16 > context) MUST(kvrt_session_truncate(s, 20, NULL));
   prompt_tokens(tokens, count, *random, vocab);
-  MUST(kvrt_session_append(s, tokens, count));
+  MUST(kvrt_session_append(s, tokens, count, NULL));
   kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 1 + (uint32_t)(*random % 4), .ignore_eos = 1};
-  MUST(kvrt_session_generate(s, &o, NULL, NULL, NULL));
+  MUST(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL));
   struct note note = {.session = which};
   note.digest = next_digest(s, NULL);
   note.generation = session_props(s).generation + 1;
@@ -34,9 +34,9 @@ static void turn(kvrt_session* s, uint32_t which, int fd, uint64_t* random, uint
   say(fd, &note);
   kvrt_save_report report = {.struct_size = sizeof report};
   if (*random % 3 == 0) {
-    MUST(kvrt_session_suspend(s, name, strlen(name), NULL, &report));
+    MUST(kvrt_session_suspend(s, name, strlen(name), NULL, &report, NULL));
   } else {
-    MUST(kvrt_session_checkpoint(s, name, strlen(name), NULL, &report));
+    MUST(kvrt_session_checkpoint(s, name, strlen(name), NULL, &report, NULL));
   }
   EXPECT(report.generation == note.generation, "generation %" PRIu64 ", expected %" PRIu64, report.generation, note.generation);
   note.acknowledged = 1;
@@ -54,7 +54,7 @@ _Noreturn static void child(const char* model_path, const char* dir, int fd, uin
     const uint32_t which = (uint32_t)(next_random(&random) % kSessions);
     char name[8];
     session_name(name, which);
-    if (s[which] == NULL && kvrt_session_resume(model, store, name, strlen(name), NULL, NULL, NULL, NULL, &s[which]) != KVRT_OK) {
+    if (s[which] == NULL && kvrt_session_resume(model, store, name, strlen(name), NULL, NULL, NULL, NULL, &s[which], NULL) != KVRT_OK) {
       s[which] = open_session(model, store, 0);
     }
     turn(s[which], which, fd, &random, props.vocab_size, context);
@@ -83,7 +83,7 @@ static void check(kvrt_model* model, kvrt_store* store, uint32_t which, struct k
   session_name(name, which);
   kvrt_session* s = NULL;
   kvrt_report report = {.struct_size = sizeof report};
-  const kvrt_status status = kvrt_session_resume(model, store, name, strlen(name), NULL, NULL, NULL, &report, &s);
+  const kvrt_status status = kvrt_session_resume(model, store, name, strlen(name), NULL, NULL, NULL, &report, &s, NULL);
   if (status == KVRT_NOT_FOUND && k->done.generation == 0) return;
   EXPECT(status == KVRT_OK, "kill %d: %s acknowledged at generation %" PRIu64 ": %s %s", round, name, k->done.generation,
          kvrt_status_name(status), last_message());
@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
     close(fds[0]);
     kvrt_store* store = open_store(rt, dir);
     for (uint32_t i = 0; i < kSessions; ++i) check(model, store, i, &known[i], round);
-    if (round % 10 == 9) EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+    if (round % 10 == 9) EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
     kvrt_store_release(store);
   }
   printf("%d kills, %zu of them inside a save; %zu acknowledged saves\n", kills, in_save, acknowledged);

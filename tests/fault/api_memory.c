@@ -59,8 +59,12 @@ static const char* name_of(const struct world* w, const char* kind) {
   snprintf(name, sizeof name, "%s%d", kind, w->round);
   return name;
 }
-static kvrt_status checkpoint(kvrt_session* s, const char* name) { return kvrt_session_checkpoint(s, name, strlen(name), NULL, NULL); }
-static kvrt_status remove_session(struct world* w, const char* name) { return kvrt_store_remove(w->store, NULL, 0, name, strlen(name)); }
+static kvrt_status checkpoint(kvrt_session* s, const char* name) {
+  return kvrt_session_checkpoint(s, name, strlen(name), NULL, NULL, NULL);
+}
+static kvrt_status remove_session(struct world* w, const char* name) {
+  return kvrt_store_remove(w->store, NULL, 0, name, strlen(name), NULL);
+}
 
 // ---- what is called: prepare and after run with memory enough -----------------------------------------------------------------------
 
@@ -72,7 +76,7 @@ struct act {
 };
 
 static void fresh_path(struct world* w) { snprintf(w->path, sizeof w->path, "%s/new%d", w->dir, w->round); }
-static kvrt_status open_other(struct world* w) { return kvrt_store_open(w->rt, w->path, strlen(w->path), NULL, &w->other); }
+static kvrt_status open_other(struct world* w) { return kvrt_store_open(w->rt, w->path, strlen(w->path), NULL, &w->other, NULL); }
 static void release_other(struct world* w) { kvrt_store_release(w->other); }
 static void release_and_remove(struct world* w) {
   kvrt_store_release(w->other);
@@ -84,7 +88,7 @@ static void resume_base(struct world* w) { w->session = resume_session(w->model,
 static kvrt_status call_checkpoint(struct world* w) { return checkpoint(w->session, name_of(w, "c")); }
 static kvrt_status call_suspend(struct world* w) {
   const char* name = name_of(w, "s");
-  return kvrt_session_suspend(w->session, name, strlen(name), NULL, NULL);
+  return kvrt_session_suspend(w->session, name, strlen(name), NULL, NULL, NULL);
 }
 static void close_session(struct world* w) { kvrt_session_close(w->session); }
 static void close_and_remove_c(struct world* w) {
@@ -100,11 +104,11 @@ static void grown_session(struct world* w) {
   resume_base(w);
   prompt_tokens(tokens, 40, 7000 + (uint64_t)w->round, model_props(w->model).vocab_size);
   MUST(checkpoint(w->session, name_of(w, "c")));
-  MUST(kvrt_session_append(w->session, tokens, 40));
-  MUST(kvrt_session_prefill(w->session, 0, NULL, NULL, NULL));
+  MUST(kvrt_session_append(w->session, tokens, 40, NULL));
+  MUST(kvrt_session_prefill(w->session, 0, NULL, NULL, NULL, NULL));
 }
 static kvrt_status call_resume(struct world* w) {
-  return kvrt_session_resume(w->model, w->store, "base", 4, NULL, NULL, NULL, NULL, &w->session);
+  return kvrt_session_resume(w->model, w->store, "base", 4, NULL, NULL, NULL, NULL, &w->session, NULL);
 }
 static void saved_one(struct world* w) {
   grown_session(w);
@@ -118,24 +122,24 @@ static void new_prompt(struct world* w) {
   prompt_tokens(tokens, kShared, 5, model_props(w->model).vocab_size);  // as "base" begins
   prompt_tokens(tokens + kShared, kGrown - kShared, 9000 + (uint64_t)w->round, model_props(w->model).vocab_size);
   w->session = open_session(w->model, w->store, 0);
-  MUST(kvrt_session_append(w->session, tokens, kGrown));
+  MUST(kvrt_session_append(w->session, tokens, kGrown, NULL));
 }
 static kvrt_status call_generate(struct world* w) {
   const kvrt_generate_options o = {
       .struct_size = sizeof o, .max_tokens = 3, .ignore_eos = 1, .top_logprobs = 2, .stop_strings = "zzz", .stop_strings_size = 4};
-  return kvrt_session_generate(w->session, &o, NULL, NULL, NULL);
+  return kvrt_session_generate(w->session, &o, NULL, NULL, NULL, NULL);
 }
 // The same by next. What still generates goes on at the next try, or says then that there was no memory.
 static kvrt_status call_next(struct world* w) {
   for (;;) {
     kvrt_event e = {.struct_size = sizeof e};
-    const kvrt_status status = kvrt_session_next(w->session, &e, -1);
+    const kvrt_status status = kvrt_session_next(w->session, &e, -1, NULL);
     const int again = status == KVRT_NO_MEMORY && atomic_load(&fail_at) == 0;
     if ((status != KVRT_OK && !again) || e.type == KVRT_EVENT_DONE) return status;
     if (e.type == KVRT_EVENT_TOKEN) ++w->tokens_seen;
     if (e.type != KVRT_EVENT_IDLE) continue;
     const kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 3, .ignore_eos = 1, .emit_logits = 1};
-    const kvrt_status begun = kvrt_session_begin(w->session, &o);
+    const kvrt_status begun = kvrt_session_begin(w->session, &o, NULL);
     if (begun != KVRT_OK) return begun;
   }
 }
@@ -150,18 +154,18 @@ static void close_sound(struct world* w) {
 }
 static kvrt_status call_remove(struct world* w) { return remove_session(w, name_of(w, "x")); }
 static kvrt_status call_rename(struct world* w) {
-  return kvrt_store_rename(w->store, NULL, 0, w->renamed ? "eve" : "ann", 3, w->renamed ? "ann" : "eve", 3);
+  return kvrt_store_rename(w->store, NULL, 0, w->renamed ? "eve" : "ann", 3, w->renamed ? "ann" : "eve", 3, NULL);
 }
 static void renamed(struct world* w) { w->renamed = !w->renamed; }
-static kvrt_status call_gc(struct world* w) { return kvrt_store_gc(w->store, NULL, NULL, NULL); }
-static kvrt_status call_verify(struct world* w) { return kvrt_store_verify(w->store, NULL, NULL); }
+static kvrt_status call_gc(struct world* w) { return kvrt_store_gc(w->store, NULL, NULL, NULL, NULL); }
+static kvrt_status call_verify(struct world* w) { return kvrt_store_verify(w->store, NULL, NULL, NULL); }
 static int32_t count_entry(void* user, const kvrt_event* e) {
   *(int*)user += e->type == KVRT_EVENT_ENTRY;
   return 0;
 }
 static kvrt_status call_list(struct world* w) {
   int count = 0;
-  return kvrt_store_list(w->store, NULL, 0, count_entry, &count);
+  return kvrt_store_list(w->store, NULL, 0, count_entry, &count, NULL);
 }
 static void nothing(struct world* w) { (void)w; }
 
@@ -220,18 +224,18 @@ int main(int argc, char** argv) {
   int32_t tokens[200];
   prompt_tokens(tokens, 200, 5, model_props(w.model).vocab_size);
   w.live = open_session(w.model, NULL, 0);
-  MUST(kvrt_session_append(w.live, tokens, 200));
+  MUST(kvrt_session_append(w.live, tokens, 200, NULL));
   w.digest = live_digest(&w);
   kvrt_session* s = open_session(w.model, w.store, 0);
-  MUST(kvrt_session_append(s, tokens, 150));
-  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+  MUST(kvrt_session_append(s, tokens, 150, NULL));
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
   MUST(checkpoint(s, "base"));
   MUST(checkpoint(s, "ann"));
   kvrt_session_close(s);
   known_path(&w);
   w.other = open_store(w.rt, w.path);
   s = open_session(w.model, w.other, 0);
-  MUST(kvrt_session_append(s, tokens, 60));
+  MUST(kvrt_session_append(s, tokens, 60, NULL));
   MUST(checkpoint(s, "there"));
   kvrt_session_close(s);
   kvrt_store_release(w.other);
@@ -244,7 +248,7 @@ int main(int argc, char** argv) {
     }
     printf("%s: %ld allocations, %ld refused\n", kActs[i].name, last - 1, refused);
     fflush(stdout);
-    EXPECT_STATUS(kvrt_store_verify(w.store, NULL, NULL), KVRT_OK);
+    EXPECT_STATUS(kvrt_store_verify(w.store, NULL, NULL, NULL), KVRT_OK);
   }
   kvrt_session_close(w.live);
   expect_no_leaks(w.model);

@@ -11,14 +11,14 @@ static kvrt_session* hundred_tokens(kvrt_model* model, kvrt_store* store) {
   int32_t tokens[100];
   prompt_tokens(tokens, 100, 5, model_props(model).vocab_size);
   kvrt_session* s = open_session(model, store, 0);
-  MUST(kvrt_session_append(s, tokens, 100));
+  MUST(kvrt_session_append(s, tokens, 100, NULL));
   return s;
 }
 
 // Every call that writes.
 static void expect_refused(kvrt_store* store, kvrt_session* s, const char* what) {
-  const kvrt_status got[] = {kvrt_session_checkpoint(s, "b", 1, NULL, NULL), kvrt_store_gc(store, NULL, NULL, NULL),
-                             kvrt_store_remove(store, NULL, 0, "a", 1), kvrt_store_rename(store, NULL, 0, "a", 1, "c", 1)};
+  const kvrt_status got[] = {kvrt_session_checkpoint(s, "b", 1, NULL, NULL, NULL), kvrt_store_gc(store, NULL, NULL, NULL, NULL),
+                             kvrt_store_remove(store, NULL, 0, "a", 1, NULL), kvrt_store_rename(store, NULL, 0, "a", 1, "c", 1, NULL)};
   for (size_t i = 0; i < sizeof got / sizeof *got; ++i) EXPECT(got[i] == KVRT_IO, "%s: call %zu: %s", what, i, kvrt_status_name(got[i]));
   EXPECT(strstr(last_message(), "moved") != NULL, "%s: %s", what, last_message());
   struct run r = {0};
@@ -31,7 +31,7 @@ static void moved(kvrt_runtime* rt, kvrt_model* model, const char* what, const c
   kvrt_session* s = hundred_tokens(model, store);
   struct run r = {0};
   generate_into(s, 2, &r);
-  MUST(kvrt_session_checkpoint(s, "kept", 4, NULL, NULL));
+  MUST(kvrt_session_checkpoint(s, "kept", 4, NULL, NULL, NULL));
   shell(command, dir, away);
   const uint64_t before = hash_tree(dir);
   expect_refused(store, s, what);
@@ -39,8 +39,8 @@ static void moved(kvrt_runtime* rt, kvrt_model* model, const char* what, const c
   if (returns) {  // as if nothing had been
     remove_tree(dir);
     REQUIRE(rename(away, dir) == 0, "%s", away);
-    EXPECT_STATUS(kvrt_session_checkpoint(s, "b", 1, NULL, NULL), KVRT_OK);
-    EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+    EXPECT_STATUS(kvrt_session_checkpoint(s, "b", 1, NULL, NULL, NULL), KVRT_OK);
+    EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
   }
   kvrt_session_close(s);
   kvrt_store_release(store);
@@ -71,19 +71,19 @@ static int with_descriptors(kvrt_runtime* rt, kvrt_model* model, rlim_t limit) {
   REQUIRE(setrlimit(RLIMIT_NOFILE, &now) == 0, "setrlimit: %s", strerror(errno));
   kvrt_store* store = NULL;
   kvrt_session* s = NULL;
-  int whole = good(kvrt_store_open(rt, dir, strlen(dir), NULL, &store));
+  int whole = good(kvrt_store_open(rt, dir, strlen(dir), NULL, &store, NULL));
   if (whole) {
-    whole = good(kvrt_session_resume(model, store, "a", 1, NULL, NULL, NULL, NULL, &s));
+    whole = good(kvrt_session_resume(model, store, "a", 1, NULL, NULL, NULL, NULL, &s, NULL));
     if (s != NULL) {
       EXPECT(next_digest(s, NULL) == want, "with %d descriptors it goes on differently", (int)limit);
       const int32_t token = 3;
-      MUST(kvrt_session_append(s, &token, 1));
+      MUST(kvrt_session_append(s, &token, 1, NULL));
       const kvrt_save_options kv = {.struct_size = sizeof kv, .durability = KVRT_DURABILITY_KV, .overwrite = 1};
-      whole &= good(kvrt_session_checkpoint(s, "b", 1, &kv, NULL));
+      whole &= good(kvrt_session_checkpoint(s, "b", 1, &kv, NULL, NULL));
       kvrt_session_close(s);
     }
-    whole &= good(kvrt_store_gc(store, NULL, NULL, NULL));
-    whole &= good(kvrt_store_verify(store, NULL, NULL));
+    whole &= good(kvrt_store_gc(store, NULL, NULL, NULL, NULL));
+    whole &= good(kvrt_store_verify(store, NULL, NULL, NULL));
     kvrt_store_release(store);
   }
   setrlimit(RLIMIT_NOFILE, &old);
@@ -103,7 +103,7 @@ static void descriptors(kvrt_runtime* rt, const char* tiny) {
     kvrt_session* s = resume_session(model, store, "a", NULL);
     EXPECT(next_digest(s, NULL) == want, "after %d descriptors it goes on differently", limit);
     kvrt_session_close(s);
-    EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+    EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
     kvrt_store_release(store);
     kvrt_model_release(model);
     EXPECT(count_descriptors() == before, "%d descriptors, there were %d", count_descriptors(), before);
@@ -125,7 +125,7 @@ int main(void) {
   kvrt_store* store = open_store(rt, twin);
   kvrt_session* s = hundred_tokens(model, store);
   want = next_digest(s, NULL);
-  MUST(kvrt_session_checkpoint(s, "a", 1, NULL, NULL));
+  MUST(kvrt_session_checkpoint(s, "a", 1, NULL, NULL, NULL));
   kvrt_session_close(s);
   kvrt_store_release(store);
   moved(rt, model, "moved", "mv '%s' '%s'", 0);

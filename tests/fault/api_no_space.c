@@ -11,15 +11,15 @@ static char tiny[kPathMax];
 
 static void snapshot(kvrt_store* store, kvrt_store_props* p) {
   p->struct_size = sizeof *p;
-  MUST(kvrt_store_info(store, p));
+  MUST(kvrt_store_info(store, p, NULL));
 }
 
 static kvrt_session* with_tokens(kvrt_model* model, kvrt_store* store, uint64_t seed, size_t count) {
   static int32_t tokens[1024];
   kvrt_session* s = open_session(model, store, 0);
   prompt_tokens(tokens, count, seed, model_props(model).vocab_size);
-  MUST(kvrt_session_append(s, tokens, count));
-  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+  MUST(kvrt_session_append(s, tokens, count, NULL));
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
   return s;
 }
 
@@ -44,24 +44,24 @@ static const kvrt_save_options kPinned = {.struct_size = sizeof kPinned, .pin = 
 static void reopen_full(kvrt_runtime* rt, kvrt_model* model, const char* dir, uint64_t disk_bytes_max, const char* what) {
   kvrt_store_options o = {.struct_size = sizeof o, .disk_bytes_max = disk_bytes_max};
   kvrt_store* store = NULL;
-  MUST(kvrt_store_open(rt, dir, strlen(dir), &o, &store));
+  MUST(kvrt_store_open(rt, dir, strlen(dir), &o, &store, NULL));
   kvrt_status status = KVRT_OK;
   char name[16];
   for (int i = 0; i < 1000 && status == KVRT_OK; ++i) {
     kvrt_session* s = with_tokens(model, store, 5000 + (uint64_t)i, 60);
     snprintf(name, sizeof name, "r%d", i);
-    status = kvrt_session_suspend(s, name, strlen(name), &kPinned, NULL);
+    status = kvrt_session_suspend(s, name, strlen(name), &kPinned, NULL, NULL);
     kvrt_session_close(s);
   }
   EXPECT_STATUS(status, KVRT_NO_SPACE);
   kvrt_store_release(store);
   store = NULL;
   if (disk_bytes_max == 0) fill_up(dir, 0);
-  EXPECT(kvrt_store_open(rt, dir, strlen(dir), &o, &store) == KVRT_OK, "%s: it does not open again: %s", what, last_message());
+  EXPECT(kvrt_store_open(rt, dir, strlen(dir), &o, &store, NULL) == KVRT_OK, "%s: it does not open again: %s", what, last_message());
   if (store == NULL) return;
-  EXPECT_STATUS(kvrt_store_remove(store, NULL, 0, "r0", 2), KVRT_OK);
-  EXPECT_STATUS(kvrt_store_gc(store, NULL, NULL, NULL), KVRT_OK);
-  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_remove(store, NULL, 0, "r0", 2, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_gc(store, NULL, NULL, NULL, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
   kvrt_store_release(store);
 }
 
@@ -71,7 +71,7 @@ static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
   kvrt_model* model = open_model(rt, tiny, 0, 0, 4096);
   kvrt_store_options o = {.struct_size = sizeof o, .disk_bytes_max = disk_bytes_max};
   kvrt_store* store = NULL;
-  MUST(kvrt_store_open(rt, dir, strlen(dir), &o, &store));
+  MUST(kvrt_store_open(rt, dir, strlen(dir), &o, &store, NULL));
   kvrt_store_props before, after;
   kvrt_status status = KVRT_OK;
   int saved = 0;
@@ -81,7 +81,7 @@ static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
     char name[16];
     snprintf(name, sizeof name, "s%d", saved);
     snapshot(store, &before);
-    status = kvrt_session_suspend(s, name, strlen(name), &kPinned, NULL);
+    status = kvrt_session_suspend(s, name, strlen(name), &kPinned, NULL, NULL);
     if (status != KVRT_OK) break;
     kvrt_session_close(s);
   }
@@ -99,14 +99,14 @@ static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
   const kvrt_report report = generate_into(s, 10, &got);
   EXPECT(report.prefilled == 1, "%s: computed %" PRIu64 " again", what, report.prefilled);
   EXPECT(memcmp(got.digest, want.digest, sizeof got.digest) == 0, "%s: the session went on differently", what);
-  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
   // Removing works when it is full, and then there is room.
   for (int i = 0; i < saved && i < 3; ++i) {
     char name[16];
     snprintf(name, sizeof name, "s%d", i);
-    EXPECT_STATUS(kvrt_store_remove(store, NULL, 0, name, strlen(name)), KVRT_OK);
+    EXPECT_STATUS(kvrt_store_remove(store, NULL, 0, name, strlen(name), NULL), KVRT_OK);
   }
-  EXPECT_STATUS(kvrt_session_suspend(s, "late", 4, NULL, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_session_suspend(s, "late", 4, NULL, NULL, NULL), KVRT_OK);
   kvrt_session_close(s);
   s = resume_session(model, store, "late", NULL);
   EXPECT(session_props(s).tokens == 510, "%" PRIu64 " tokens", session_props(s).tokens);
@@ -128,7 +128,7 @@ static void sweep(const char* dir) {
   int failed = 0;
   for (off_t spare = 0; status != KVRT_OK && spare < 1 << 20; spare += 4096) {
     fill_up(dir, spare);
-    status = kvrt_session_checkpoint(s, "ann", 3, NULL, NULL);
+    status = kvrt_session_checkpoint(s, "ann", 3, NULL, NULL, NULL);
     if (status == KVRT_OK) break;
     ++failed;
     EXPECT_STATUS(status, KVRT_NO_SPACE);
@@ -137,7 +137,7 @@ static void sweep(const char* dir) {
     generate_into(alone, 1, &want);
     generate_into(s, 1, &got);
     EXPECT(memcmp(got.digest, want.digest, sizeof got.digest) == 0, "%d failures: the session went on differently", failed);
-    EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+    EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
   }
   EXPECT(status == KVRT_OK && failed > 5, "%s after %d failures", kvrt_status_name(status), failed);
   printf("a disk that fills up: %d saves failed\n", failed);

@@ -28,7 +28,8 @@ static int save(kvrt_session* s, kvrt_store* store, uint32_t which, int suspend,
   session_name(name, which);
   const uint64_t seen = session_props(s).generation;
   kvrt_save_report report = {.struct_size = sizeof report};
-  const kvrt_status status = suspend ? kvrt_session_suspend(s, name, 2, NULL, &report) : kvrt_session_checkpoint(s, name, 2, NULL, &report);
+  const kvrt_status status =
+      suspend ? kvrt_session_suspend(s, name, 2, NULL, &report, NULL) : kvrt_session_checkpoint(s, name, 2, NULL, &report, NULL);
   if (status == KVRT_OK) {
     EXPECT(report.generation > seen, "generation %" PRIu64 " after %" PRIu64, report.generation, seen);
     raise_to(&board->acknowledged[which], report.generation);
@@ -38,7 +39,7 @@ static int save(kvrt_session* s, kvrt_store* store, uint32_t which, int suspend,
   EXPECT_STATUS(status, KVRT_CONFLICT);
   atomic_fetch_add(&board->conflicts, 1);
   kvrt_store_entry stat = {.struct_size = sizeof stat};
-  EXPECT_STATUS(kvrt_store_stat(store, NULL, 0, name, 2, &stat), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_stat(store, NULL, 0, name, 2, &stat, NULL), KVRT_OK);
   EXPECT(stat.generation > seen, "CONFLICT, though %s is at %" PRIu64 " and was seen at %" PRIu64, name, stat.generation, seen);
   return 0;
 }
@@ -47,11 +48,12 @@ static void talk(kvrt_session* s, uint64_t* random, uint32_t vocab, uint64_t con
   int32_t tokens[64];
   const size_t count = 1 + next_random(random) % 60;
   const uint64_t have = session_props(s).tokens;
-  if (have + count + 8 > context || next_random(random) % 4 == 0) MUST(kvrt_session_truncate(s, have * (next_random(random) % 4) / 4));
+  if (have + count + 8 > context || next_random(random) % 4 == 0)
+    MUST(kvrt_session_truncate(s, have * (next_random(random) % 4) / 4, NULL));
   prompt_tokens(tokens, count, next_random(random) % 4, vocab);  // few beginnings: what is the same is stored once
-  MUST(kvrt_session_append(s, tokens, count));
+  MUST(kvrt_session_append(s, tokens, count, NULL));
   kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 1 + (uint32_t)(*random % 4), .ignore_eos = 1};
-  MUST(kvrt_session_generate(s, &o, NULL, NULL, NULL));
+  MUST(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL));
 }
 
 static void work(kvrt_model* model, kvrt_store* store, struct board* board, uint64_t* random) {
@@ -62,7 +64,7 @@ static void work(kvrt_model* model, kvrt_store* store, struct board* board, uint
   session_name(name, which);
   const uint64_t floor = atomic_load(&board->acknowledged[which]);
   kvrt_session* s = NULL;
-  const kvrt_status status = kvrt_session_resume(model, store, name, 2, NULL, NULL, NULL, NULL, &s);
+  const kvrt_status status = kvrt_session_resume(model, store, name, 2, NULL, NULL, NULL, NULL, &s, NULL);
   if (status == KVRT_NOT_FOUND && floor == 0) {
     s = open_session(model, store, 0);
   } else {
@@ -79,17 +81,17 @@ static void work(kvrt_model* model, kvrt_store* store, struct board* board, uint
   expect_sound(s, model, name);
   if (next_random(random) % 6 == 0) {  // a branch of its own, which nobody disputes
     kvrt_session* branch = NULL;
-    MUST(kvrt_session_fork(s, NULL, &branch));
+    MUST(kvrt_session_fork(s, NULL, &branch, NULL));
     char own[24];
     const int size = snprintf(own, sizeof own, "own-%d", (int)getpid());
     const kvrt_save_options o = {.struct_size = sizeof o, .overwrite = 1};
-    EXPECT_STATUS(kvrt_session_suspend(branch, own, (size_t)size, &o, NULL), KVRT_OK);
+    EXPECT_STATUS(kvrt_session_suspend(branch, own, (size_t)size, &o, NULL, NULL), KVRT_OK);
     kvrt_session_close(branch);
-    if (next_random(random) % 2) EXPECT_STATUS(kvrt_store_remove(store, NULL, 0, own, (size_t)size), KVRT_OK);
+    if (next_random(random) % 2) EXPECT_STATUS(kvrt_store_remove(store, NULL, 0, own, (size_t)size, NULL), KVRT_OK);
   }
   kvrt_session_close(s);
-  if (next_random(random) % 8 == 0) EXPECT_STATUS(kvrt_store_gc(store, NULL, NULL, NULL), KVRT_OK);
-  if (next_random(random) % 16 == 0) EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+  if (next_random(random) % 8 == 0) EXPECT_STATUS(kvrt_store_gc(store, NULL, NULL, NULL, NULL), KVRT_OK);
+  if (next_random(random) % 16 == 0) EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
 }
 
 static struct board* map_board(const char* dir) {
@@ -127,7 +129,7 @@ static void check_end(const char* model_path, const char* dir, const struct boar
   kvrt_runtime* rt = open_runtime(1, 0);
   kvrt_model* model = open_model(rt, model_path, 0, 0, 0);
   kvrt_store* store = open_store(rt, dir);
-  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
   for (uint32_t i = 0; i < kShared; ++i) {
     char name[8];
     session_name(name, i);

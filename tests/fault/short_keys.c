@@ -61,7 +61,7 @@ static void save(kvrt_session* s, size_t to, const struct slot* as) {
   char name[8];
   name_of(name, to);
   const kvrt_save_options o = {.struct_size = sizeof o, .durability = KVRT_DURABILITY_NONE, .overwrite = 1};
-  const kvrt_status status = kvrt_session_checkpoint(s, name, strlen(name), &o, NULL);
+  const kvrt_status status = kvrt_session_checkpoint(s, name, strlen(name), &o, NULL, NULL);
   EXPECT(status == KVRT_OK || status == KVRT_CORRUPT, "save: %s: %s", kvrt_status_name(status), last_message());
   ++*(status == KVRT_OK ? &saves : &refused);
   if (status != KVRT_OK) return;
@@ -74,7 +74,7 @@ static void save_new(kvrt_model* model, kvrt_store* store) {
   slot.count = compose(slot.tokens);
   slot.digest = oracle(model, slot.tokens, slot.count);
   kvrt_session* s = open_session(model, store, 0);
-  MUST(kvrt_session_append(s, slot.tokens, slot.count));
+  MUST(kvrt_session_append(s, slot.tokens, slot.count, NULL));
   expect_digest(s, slot.digest, "a new session");
   save(s, below(kSlots), &slot);
   kvrt_session_close(s);
@@ -96,7 +96,7 @@ static void resume_one(kvrt_model* model, kvrt_store* store) {
     case 0:  // it goes on
       if (slot.count + kBlock > kTokensMax) break;
       memcpy(slot.tokens + slot.count, paragraphs[below(3)], sizeof paragraphs[0]);
-      MUST(kvrt_session_append(s, slot.tokens + slot.count, kBlock));
+      MUST(kvrt_session_append(s, slot.tokens + slot.count, kBlock, NULL));
       slot.count += kBlock;
       slot.digest = oracle(model, slot.tokens, slot.count);
       expect_digest(s, slot.digest, "a session that went on");
@@ -104,9 +104,9 @@ static void resume_one(kvrt_model* model, kvrt_store* store) {
       break;
     case 1: {  // a fork of its start, with another end
       kvrt_session* fork = NULL;
-      MUST(kvrt_session_fork(s, NULL, &fork));
+      MUST(kvrt_session_fork(s, NULL, &fork, NULL));
       slot.count = 1 + below(slot.count);
-      MUST(kvrt_session_truncate(fork, slot.count));
+      MUST(kvrt_session_truncate(fork, slot.count, NULL));
       slot.digest = oracle(model, slot.tokens, slot.count);
       expect_digest(fork, slot.digest, "a truncated fork");
       save(fork, below(kSlots), &slot);
@@ -130,9 +130,9 @@ static void generate_together(kvrt_model* model, kvrt_store* store) {
     const size_t count = compose(tokens);
     want[i] = oracle(model, tokens, count);
     s[i] = open_session(model, i % 2 ? store : NULL, 0);
-    MUST(kvrt_session_append(s[i], tokens, count));
+    MUST(kvrt_session_append(s[i], tokens, count, NULL));
   }
-  for (int i = 0; i < kTogether; ++i) MUST(kvrt_session_begin(s[i], &o));
+  for (int i = 0; i < kTogether; ++i) MUST(kvrt_session_begin(s[i], &o, NULL));
   for (int i = 0; i < kTogether; ++i) {
     struct run run = {0};
     drain(s[i], &run);
@@ -147,7 +147,7 @@ static void remove_one(kvrt_store* store) {
   if (!slots[which].used) return;
   char name[8];
   name_of(name, which);
-  MUST(kvrt_store_remove(store, NULL, 0, name, strlen(name)));
+  MUST(kvrt_store_remove(store, NULL, 0, name, strlen(name), NULL));
   slots[which].used = 0;
 }
 
@@ -169,9 +169,9 @@ static void life(const char* tiny, const char* dir, uint64_t until) {
     }
   }
   kvrt_store_props props = {.struct_size = sizeof props};
-  MUST(kvrt_store_info(store, &props));
+  MUST(kvrt_store_info(store, &props, NULL));
   EXPECT(props.chunks <= 256, "%" PRIu64 " chunks have keys of 8 bits", props.chunks);
-  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
   kvrt_store_release(store);
   kvrt_model_release(model);
   kvrt_runtime_release(rt);

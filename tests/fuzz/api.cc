@@ -27,7 +27,7 @@ void op_append(World& w, Input& in) {
   } else if (in.rarely()) {
     data = nullptr, wrong = count > 0;
   }
-  const kvrt_status status = call("append", [&] { return kvrt_session_append(s.handle, data, count); });
+  const kvrt_status status = call("append", [&] { return kvrt_session_append(s.handle, data, count, nullptr); });
   require(!wrong || status != KVRT_OK, "append takes tokens of the vocabulary, as many as fit");
   if (w.changed(s, status, "append")) s.tokens.insert(s.tokens.end(), tokens.begin(), tokens.end());
   w.check(s, "append");
@@ -42,7 +42,7 @@ void op_append_text(World& w, Input& in) {
   if (in.rarely()) flags = in.word();
   if (in.rarely()) text.data = nullptr, text.wrong = text.size > 0;
   if (in.rarely()) text.size = (size_t{64} << 20) + 1 + in.word(), text.wrong = true;
-  const kvrt_status status = call("append_text", [&] { return kvrt_session_append_text(s.handle, text.data, text.size, flags); });
+  const kvrt_status status = call("append_text", [&] { return kvrt_session_append_text(s.handle, text.data, text.size, flags, nullptr); });
   require((!text.wrong && flags < 2) || status != KVRT_OK, "append_text takes text and its flag");
   if (w.changed(s, status, "append_text")) w.extend(s, s.tokens.size(), "append_text");
   w.check(s, "append_text");
@@ -65,7 +65,7 @@ void op_append_message(World& w, Input& in) {
   Text json(message(in));
   Out<kvrt_append_info> info(in, true);
   const kvrt_status status =
-      call("append_message", [&] { return kvrt_session_append_message(s.handle, json.data, json.size, info.get()); });
+      call("append_message", [&] { return kvrt_session_append_message(s.handle, json.data, json.size, info.get(), nullptr); });
   info.check("append_message", status);
   w.rewritten(s, status, info, "append_message");
 }
@@ -76,7 +76,8 @@ void op_set_messages(World& w, Input& in) {
   for (uint32_t i = in.below(4); i > 0; --i) list += message(in) + (i > 1 ? "," : "");
   Text json(list + (in.rarely() ? "" : "]"));
   Out<kvrt_append_info> info(in, true);
-  const kvrt_status status = call("set_messages", [&] { return kvrt_session_set_messages(s.handle, json.data, json.size, info.get()); });
+  const kvrt_status status =
+      call("set_messages", [&] { return kvrt_session_set_messages(s.handle, json.data, json.size, info.get(), nullptr); });
   info.check("set_messages", status);
   w.rewritten(s, status, info, "set_messages");
 }
@@ -89,7 +90,7 @@ uint64_t place(Input& in, const Slot& s) {
 void op_truncate(World& w, Input& in) {
   Slot& s = w.slot(in);
   const uint64_t count = place(in, s);
-  const kvrt_status status = call("truncate", [&] { return kvrt_session_truncate(s.handle, count); });
+  const kvrt_status status = call("truncate", [&] { return kvrt_session_truncate(s.handle, count, nullptr); });
   if (w.changed(s, status, "truncate")) {
     require(count <= s.tokens.size(), "truncate keeps tokens that are there");
     s.tokens.resize(count);
@@ -100,7 +101,7 @@ void op_truncate(World& w, Input& in) {
 void op_erase(World& w, Input& in) {
   Slot& s = w.slot(in);
   const uint64_t from = place(in, s), to = place(in, s);
-  const kvrt_status status = call("erase", [&] { return kvrt_session_erase(s.handle, from, to); });
+  const kvrt_status status = call("erase", [&] { return kvrt_session_erase(s.handle, from, to, nullptr); });
   if (w.changed(s, status, "erase")) {
     require(from <= to && to <= s.tokens.size(), "erase drops tokens that are there");
     const auto now = w.tokens_of(s);  // what joined a message to the next may be gone too
@@ -116,20 +117,20 @@ void op_read(World& w, Input& in) {
   const uint32_t what = in.below(4);
   if (what == 0) {
     Out<kvrt_session_props> props(in, false);
-    const kvrt_status status = call("info", [&] { return kvrt_session_info(s.handle, props.get()); });
+    const kvrt_status status = call("info", [&] { return kvrt_session_info(s.handle, props.get(), nullptr); });
     props.check("info", status);
   } else if (what == 1) {
     const uint64_t from = place(in, s), to = place(in, s);
     const uint32_t flags = in.rarely() ? in.word() : in.below(2);
-    buffer_call<char>("text", in,
-                      [&](char* b, size_t n, size_t* needed) { return kvrt_session_text(s.handle, from, to, flags, b, n, needed); });
+    buffer_call<char>(
+        "text", in, [&](char* b, size_t n, size_t* needed) { return kvrt_session_text(s.handle, from, to, flags, b, n, needed, nullptr); });
   } else if (what == 2) {
     const uint64_t index = in.rarely() ? UINT64_MAX : in.below(8);
     Out<kvrt_message_props> props(in, true);
     size_t needed = 0;
     char json[256];
     const kvrt_status status =
-        call("message", [&] { return kvrt_session_message(s.handle, index, props.get(), json, sizeof json, &needed); });
+        call("message", [&] { return kvrt_session_message(s.handle, index, props.get(), json, sizeof json, &needed, nullptr); });
     props.check("message", status);
   } else {
     w.check(s, "tokens");
@@ -149,9 +150,9 @@ void op_generate(World& w, Input& in) {
   const kvrt_status status = call(
       whole ? "generate" : "prefill",
       [&] {
-        return whole ? kvrt_session_generate(s.handle, g.options->get(), with_callback ? Hook::run : nullptr, &hook, report.get())
+        return whole ? kvrt_session_generate(s.handle, g.options->get(), with_callback ? Hook::run : nullptr, &hook, report.get(), nullptr)
                      : kvrt_session_prefill(s.handle, in.rarely() ? 3 : in.below(3), with_callback ? Hook::run : nullptr, &hook,
-                                            report.get());
+                                            report.get(), nullptr);
       },
       true);
   const bool closed = w.leave(s, entered);
@@ -175,7 +176,7 @@ void op_generate(World& w, Input& in) {
 void op_begin(World& w, Input& in) {
   Slot& s = w.slot(in);
   Generation g(w, in);
-  const kvrt_status status = call("begin", [&] { return kvrt_session_begin(s.handle, g.options->get()); });
+  const kvrt_status status = call("begin", [&] { return kvrt_session_begin(s.handle, g.options->get(), nullptr); });
   require(status != KVRT_OK || !g.options->wrong(), "wrong options are refused");
   if (w.changed(s, status, "begin")) s.generating = true, s.all_or_nothing = (*g.options)->all_or_nothing;
   w.check(s, "begin");
@@ -186,7 +187,7 @@ void op_next(World& w, Input& in) {
   Out<kvrt_event> event(in, false);
   const int32_t timeouts[] = {0, -1, 1, INT32_MIN};
   const int32_t timeout = timeouts[in.below(4)];
-  const kvrt_status status = call("next", [&] { return kvrt_session_next(s.handle, event.get(), timeout); });
+  const kvrt_status status = call("next", [&] { return kvrt_session_next(s.handle, event.get(), timeout, nullptr); });
   event.check("next", status);
   if (s.handle == nullptr || s.busy) return w.refused(s, status, "next");
   const kvrt_event e = event.value();
@@ -204,9 +205,10 @@ void op_drain(World& w, Input& in) {  // to DONE, answering where the host sampl
   for (int i = 0; s.generating && i < 2000; ++i) {
     kvrt_event e{};
     e.struct_size = sizeof e;
-    const kvrt_status status = call("next", [&] { return kvrt_session_next(s.handle, &e, -1); });
-    if (status == KVRT_INVALID) call("accept", [&] { return kvrt_session_accept(s.handle, static_cast<int32_t>(in.byte() % w.vocab)); });
-    if (i == 1000) call("cancel", [&] { return kvrt_session_cancel(s.handle); });  // a grammar may take none of these
+    const kvrt_status status = call("next", [&] { return kvrt_session_next(s.handle, &e, -1, nullptr); });
+    if (status == KVRT_INVALID)
+      call("accept", [&] { return kvrt_session_accept(s.handle, static_cast<int32_t>(in.byte() % w.vocab), nullptr); });
+    if (i == 1000) call("cancel", [&] { return kvrt_session_cancel(s.handle, nullptr); });  // a grammar may take none of these
     w.after_next(s);
   }
   require(!s.generating, "a generation that is driven comes to its end");
@@ -215,20 +217,21 @@ void op_drain(World& w, Input& in) {  // to DONE, answering where the host sampl
 void op_accept(World& w, Input& in) {
   Slot& s = w.slot(in);
   const int32_t token = in.rarely() ? -static_cast<int32_t>(in.word()) : static_cast<int32_t>(in.word());
-  const kvrt_status status = call("accept", [&] { return kvrt_session_accept(s.handle, token); });
+  const kvrt_status status = call("accept", [&] { return kvrt_session_accept(s.handle, token, nullptr); });
   require(status != KVRT_OK || s.generating || s.busy, "accept on a session that does not generate");
 }
 
 void op_cancel(World& w, Input& in) {
   Slot& s = w.slot(in);
-  const kvrt_status status = call("cancel", [&] { return kvrt_session_cancel(s.handle); });
+  const kvrt_status status = call("cancel", [&] { return kvrt_session_cancel(s.handle, nullptr); });
   require((status == KVRT_OK) == (s.handle != nullptr), "cancel is free of states");
   w.check(s, "cancel");
 }
 
 void op_step(World& w, Input& in) {
   uint32_t runnable = 0x5a5a5a5a;
-  const kvrt_status status = call("step", [&] { return kvrt_model_step(w.model, in.below(3), in.rarely() ? nullptr : &runnable); });
+  const kvrt_status status =
+      call("step", [&] { return kvrt_model_step(w.model, in.below(3), in.rarely() ? nullptr : &runnable, nullptr); });
   require(status == KVRT_OK || status == KVRT_BUSY, "step steps");
 }
 
@@ -242,13 +245,16 @@ void op_model(World& w, Input& in) {
     std::vector<int32_t> ids;
     const kvrt_status status = buffer_call<int32_t>(
         "tokenize", in,
-        [&](int32_t* b, size_t n, size_t* needed) { return kvrt_model_tokenize(w.model, text.data, text.size, flags, b, n, needed); },
+        [&](int32_t* b, size_t n, size_t* needed) {
+          return kvrt_model_tokenize(w.model, text.data, text.size, flags, b, n, needed, nullptr);
+        },
         &ids);
     if (status != KVRT_OK || flags != 0) return;
     std::vector<char> back;
     buffer_call<char>(
         "detokenize", in,
-        [&](char* b, size_t n, size_t* needed) { return kvrt_model_detokenize(w.model, ids.data(), ids.size(), 0, b, n, needed); }, &back);
+        [&](char* b, size_t n, size_t* needed) { return kvrt_model_detokenize(w.model, ids.data(), ids.size(), 0, b, n, needed, nullptr); },
+        &back);
     require(back.empty() || std::string(back.data(), back.size()) == text.string(), "the bytes of a text come back");
   } else if (what == 1) {
     const std::string list = "[" + message(in) + "]";
@@ -256,23 +262,23 @@ void op_model(World& w, Input& in) {
     o.no_generation_prompt = in.rarely() ? 2 : in.below(2);
     Options<kvrt_template_options> options(in, o);
     buffer_call<char>("apply_template", in, [&](char* b, size_t n, size_t* needed) {
-      return kvrt_model_apply_template(w.model, list.data(), list.size(), options.get(), b, n, needed);
+      return kvrt_model_apply_template(w.model, list.data(), list.size(), options.get(), b, n, needed, nullptr);
     });
   } else if (what == 2) {
     Out<kvrt_metrics> metrics(in, false);
-    metrics.check("metrics", call("metrics", [&] { return kvrt_model_metrics(w.model, metrics.get()); }));
+    metrics.check("metrics", call("metrics", [&] { return kvrt_model_metrics(w.model, metrics.get(), nullptr); }));
   } else if (what == 3) {
     const Text label = name_of(in, false);
     buffer_call<char>("metrics_text", in, [&](char* b, size_t n, size_t* needed) {
-      return kvrt_model_metrics_text(w.model, label.data, label.size, b, n, needed);
+      return kvrt_model_metrics_text(w.model, label.data, label.size, b, n, needed, nullptr);
     });
   } else if (what == 4) {
     Out<kvrt_model_props> props(in, false);
-    props.check("model_info", call("model_info", [&] { return kvrt_model_info(w.model, props.get()); }));
+    props.check("model_info", call("model_info", [&] { return kvrt_model_info(w.model, props.get(), nullptr); }));
   } else {
     Out<kvrt_error> error(in, false);
     error.check("last_error", kvrt_last_error(error.get()));
-    call("set_threads", [&] { return kvrt_runtime_set_threads(w.runtime, in.rarely() ? 257 : 1); });
+    call("set_threads", [&] { return kvrt_runtime_set_threads(w.runtime, in.rarely() ? 257 : 1, nullptr); });
   }
 }
 

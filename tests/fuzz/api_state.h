@@ -57,15 +57,15 @@ struct World {
       const std::string line(text, size);
       require(is_utf8(line.c_str()) && line.find(kSecret) == std::string::npos, "no prompt in the log: " + line);
     };
-    require(kvrt_runtime_open(&o, &runtime) == KVRT_OK, "the runtime opens");
+    require(kvrt_runtime_open(&o, &runtime, nullptr) == KVRT_OK, "the runtime opens");
     o.log = nullptr;
-    require(kvrt_runtime_open(&o, &other) == KVRT_OK, "another runtime opens");
+    require(kvrt_runtime_open(&o, &other, nullptr) == KVRT_OK, "another runtime opens");
     kvrt_model_options m{};
     m.struct_size = sizeof m;
     m.block_tokens = 16;
     m.kv_bytes_max = 20 * 16 * uint64_t{1024};  // a pool that is too small for all
     const std::string path = KVRT_TINY_DIR "/llama_gqa_q4_1.gguf";
-    const kvrt_status status = kvrt_model_open(runtime, path.data(), path.size(), &m, nullptr, nullptr, &model);
+    const kvrt_status status = kvrt_model_open(runtime, path.data(), path.size(), &m, nullptr, nullptr, &model, nullptr);
     require(status == KVRT_OK, std::string("the model opens: ") + last_error().message);
     vocab = model_info().vocab_size;
   }
@@ -81,7 +81,7 @@ struct World {
   kvrt_model_props model_info() const {
     kvrt_model_props p{};
     p.struct_size = sizeof p;
-    require(kvrt_model_info(model, &p) == KVRT_OK, "model_info");
+    require(kvrt_model_info(model, &p, nullptr) == KVRT_OK, "model_info");
     return p;
   }
 
@@ -139,14 +139,14 @@ struct World {
   std::vector<int32_t> tokens_of(const Slot& s) const {
     size_t needed = 0;
     std::vector<int32_t> tokens(1024);
-    require(kvrt_session_tokens(s.handle, tokens.data(), tokens.size(), &needed) == KVRT_OK, "tokens can be read in any state");
+    require(kvrt_session_tokens(s.handle, tokens.data(), tokens.size(), &needed, nullptr) == KVRT_OK, "tokens can be read in any state");
     tokens.resize(needed);
     return tokens;
   }
   kvrt_session_props info(const Slot& s) const {
     kvrt_session_props p{};
     p.struct_size = sizeof p;
-    require(kvrt_session_info(s.handle, &p) == KVRT_OK, "info can be read in any state");
+    require(kvrt_session_info(s.handle, &p, nullptr) == KVRT_OK, "info can be read in any state");
     require(std::strstr(p.last_message, kSecret) == nullptr, "no prompt in last_message");
     return p;
   }
@@ -200,7 +200,7 @@ struct World {
     kvrt_store_entry e{};
     e.struct_size = sizeof e;
     auto now = tokens_of(s);
-    const kvrt_status status = kvrt_store_stat(store, s.domain.data(), s.domain.size(), name.data(), name.size(), &e);
+    const kvrt_status status = kvrt_store_stat(store, s.domain.data(), s.domain.size(), name.data(), name.size(), &e, nullptr);
     require(status == KVRT_OK || may_expire, "what was saved is there");
     if (status != KVRT_OK) return now;
     require(e.tokens == now.size() || e.tokens == s.tokens.size(), "a save of all tokens, or of those before");
@@ -248,7 +248,8 @@ struct World {
     kvrt_store_entry e{};
     e.struct_size = sizeof e;
     Saved& v = saves[key];
-    const kvrt_status status = kvrt_store_stat(store, key.first.data(), key.first.size(), key.second.data(), key.second.size(), &e);
+    const kvrt_status status =
+        kvrt_store_stat(store, key.first.data(), key.first.size(), key.second.data(), key.second.size(), &e, nullptr);
     require(status == KVRT_OK || v.may_expire, "a renamed session is there");
     if (status != KVRT_OK) return;
     require(e.tokens == v.tokens.size() && e.generation >= v.generation, "a renamed session is the same");
@@ -264,14 +265,14 @@ struct World {
     Options<kvrt_store_options> options(in, o);
     const std::string path = root + "/store";
     const kvrt_status status =
-        call("store_open", [&] { return kvrt_store_open(runtime, path.data(), path.size(), options.get(), &store); });
+        call("store_open", [&] { return kvrt_store_open(runtime, path.data(), path.size(), options.get(), &store, nullptr); });
     require((status == KVRT_OK) == (store != nullptr) && (status != KVRT_OK || !options.wrong()), "open gives a store or none");
     read_only = status == KVRT_OK && store_info().read_only;
   }
   kvrt_store_props store_info() const {
     kvrt_store_props p{};
     p.struct_size = sizeof p;
-    require(kvrt_store_info(store, &p) == KVRT_OK, "store_info");
+    require(kvrt_store_info(store, &p, nullptr) == KVRT_OK, "store_info");
     return p;
   }
   void close_store() {
@@ -303,10 +304,10 @@ struct World {
               "as it was saved");
       return 0;
     };
-    require(kvrt_store_list(store, nullptr, 0, listed, this) == KVRT_OK, "list");
+    require(kvrt_store_list(store, nullptr, 0, listed, this, nullptr) == KVRT_OK, "list");
     for (const auto& [key, v] : saves) resume(key, v);
-    require(kvrt_store_verify(store, nullptr, nullptr) == KVRT_OK, std::string("the store is whole: ") + last_error().message);
-    require(kvrt_store_gc(store, nullptr, nullptr, nullptr) == KVRT_OK, "gc");
+    require(kvrt_store_verify(store, nullptr, nullptr, nullptr) == KVRT_OK, std::string("the store is whole: ") + last_error().message);
+    require(kvrt_store_gc(store, nullptr, nullptr, nullptr, nullptr) == KVRT_OK, "gc");
     close_store();
   }
   void resume(const Key& key, const Saved& v) {
@@ -316,7 +317,7 @@ struct World {
     o.domain = key.first.data();
     o.domain_size = key.first.size();
     const kvrt_status status =
-        kvrt_session_resume(model, store, key.second.data(), key.second.size(), &o, nullptr, nullptr, nullptr, &s.handle);
+        kvrt_session_resume(model, store, key.second.data(), key.second.size(), &o, nullptr, nullptr, nullptr, &s.handle, nullptr);
     require(v.exists || status != KVRT_OK, "what was removed is gone");
     require(!v.exists || v.may_expire || status == KVRT_OK, std::string("what was saved is resumed: ") + last_error().message);
     if (status != KVRT_OK) return;
@@ -345,7 +346,7 @@ inline int32_t Hook::run(void* user, const kvrt_event* event) {
   ++h.events;
   if (h.session != nullptr && event->type == KVRT_EVENT_LOGITS && !h.session->closing) {
     const auto token = static_cast<int32_t>(h.in->byte() % (w.vocab + 1));
-    call("accept", [&] { return kvrt_session_accept(h.session->handle, token); });
+    call("accept", [&] { return kvrt_session_accept(h.session->handle, token, nullptr); });
   }
   if (w.depth < 2 && !h.in->empty() && h.in->below(4) == 0) {
     ++w.depth;

@@ -18,7 +18,7 @@ inline void op_open(World& w, Input& in) {
   o.domain_size = domain.size;
   Options<kvrt_session_options> options(in, o);
   kvrt_session* out = nullptr;
-  const kvrt_status status = call("open", [&] { return kvrt_session_open(w.model, options.get(), &out); });
+  const kvrt_status status = call("open", [&] { return kvrt_session_open(w.model, options.get(), &out, nullptr); });
   require((status == KVRT_OK) == (out != nullptr), "open gives a session or none");
   require(status != KVRT_OK || !options.wrong(), "wrong options are refused");
   if (status != KVRT_OK) return;
@@ -34,7 +34,7 @@ inline void op_fork(World& w, Input& in) {
   Slot* to = w.vacate(in);
   if (to == nullptr || to == &from) return;
   kvrt_session* out = nullptr;
-  const kvrt_status status = call("fork", [&] { return kvrt_session_fork(from.handle, nullptr, &out); });
+  const kvrt_status status = call("fork", [&] { return kvrt_session_fork(from.handle, nullptr, &out, nullptr); });
   require((status == KVRT_OK) == (out != nullptr), "fork gives a session or none");
   if (!w.changed(from, status, "fork")) return;
   *to = from;
@@ -87,7 +87,9 @@ inline void op_resume(World& w, Input& in) {
   w.reserve(*s, true);
   const kvrt_status status = call(
       "resume",
-      [&] { return kvrt_session_resume(w.model, w.store, name.data, name.size, options.get(), callback, &hook, report.get(), &out); },
+      [&] {
+        return kvrt_session_resume(w.model, w.store, name.data, name.size, options.get(), callback, &hook, report.get(), &out, nullptr);
+      },
       true);
   w.reserve(*s, false);
   report.check("resume", status);
@@ -121,19 +123,20 @@ inline void op_store_name(World& w, Input& in) {
   const uint64_t seconds = in.rarely() ? UINT64_MAX : in.below(3);
   kvrt_status status = KVRT_OK;
   if (what == 0) {
-    status = call("stat", [&] { return kvrt_store_stat(w.store, domain.data, domain.size, name.data, name.size, entry.get()); });
+    status = call("stat", [&] { return kvrt_store_stat(w.store, domain.data, domain.size, name.data, name.size, entry.get(), nullptr); });
     entry.check("stat", status);
   } else if (what == 1) {
-    status = call("remove", [&] { return kvrt_store_remove(w.store, domain.data, domain.size, name.data, name.size); });
+    status = call("remove", [&] { return kvrt_store_remove(w.store, domain.data, domain.size, name.data, name.size, nullptr); });
   } else if (what == 2) {
-    status = call("rename", [&] { return kvrt_store_rename(w.store, domain.data, domain.size, name.data, name.size, to.data, to.size); });
+    status = call("rename",
+                  [&] { return kvrt_store_rename(w.store, domain.data, domain.size, name.data, name.size, to.data, to.size, nullptr); });
   } else if (what == 3) {
-    status = call("pin", [&] { return kvrt_store_pin(w.store, domain.data, domain.size, name.data, name.size, in.below(2)); });
+    status = call("pin", [&] { return kvrt_store_pin(w.store, domain.data, domain.size, name.data, name.size, in.below(2), nullptr); });
   } else if (what == 4) {
-    status = call("set_ttl", [&] { return kvrt_store_set_ttl(w.store, domain.data, domain.size, name.data, name.size, seconds); });
+    status = call("set_ttl", [&] { return kvrt_store_set_ttl(w.store, domain.data, domain.size, name.data, name.size, seconds, nullptr); });
   } else {
     status = buffer_call<char>("show", in, [&](char* b, size_t n, size_t* needed) {
-      return kvrt_store_show(w.store, domain.data, domain.size, name.data, name.size, b, n, needed);
+      return kvrt_store_show(w.store, domain.data, domain.size, name.data, name.size, b, n, needed, nullptr);
     });
     if (status == KVRT_TOO_SMALL) status = KVRT_OK;
   }
@@ -150,19 +153,19 @@ inline void op_store_whole(World& w, Input& in) {
   if (what == 0) {
     Out<kvrt_gc_report> report(in, true);
     const kvrt_status status = call(
-        "gc", [&] { return kvrt_store_gc(w.store, callback, &hook, report.get()); }, true);
+        "gc", [&] { return kvrt_store_gc(w.store, callback, &hook, report.get(), nullptr); }, true);
     report.check("gc", status);
   } else if (what == 1) {
     const kvrt_status status = call(
-        "verify", [&] { return kvrt_store_verify(w.store, callback, &hook); }, true);
+        "verify", [&] { return kvrt_store_verify(w.store, callback, &hook, nullptr); }, true);
     require(status != KVRT_CORRUPT, std::string("the store is whole: ") + last_error().message);
   } else if (what == 2) {
     const Text domain = name_of(in, true);
     call(
-        "list", [&] { return kvrt_store_list(w.store, domain.data, domain.size, callback, &hook); }, true);
+        "list", [&] { return kvrt_store_list(w.store, domain.data, domain.size, callback, &hook, nullptr); }, true);
   } else {
     Out<kvrt_store_props> props(in, false);
-    const kvrt_status status = call("store_info", [&] { return kvrt_store_info(w.store, props.get()); });
+    const kvrt_status status = call("store_info", [&] { return kvrt_store_info(w.store, props.get(), nullptr); });
     props.check("store_info", status);
   }
 }
@@ -176,18 +179,19 @@ inline void op_other(World& w, Input& in) {
   o.struct_size = sizeof o;
   o.must_exist = 1;
   kvrt_store* other = nullptr;
-  const kvrt_status opened = call("store_open", [&] { return kvrt_store_open(w.other, path.data(), path.size(), &o, &other); });
+  const kvrt_status opened = call("store_open", [&] { return kvrt_store_open(w.other, path.data(), path.size(), &o, &other, nullptr); });
   require(opened == KVRT_OK || (opened == KVRT_NOT_FOUND && w.store == nullptr),
           std::string("two may have a store open: ") + last_error().message);
   if (opened != KVRT_OK) return;
   if (what == 0) {
-    const kvrt_status status = call("gc", [&] { return kvrt_store_gc(other, nullptr, nullptr, nullptr); });
+    const kvrt_status status = call("gc", [&] { return kvrt_store_gc(other, nullptr, nullptr, nullptr, nullptr); });
     require(status == KVRT_OK, std::string("gc by another: ") + last_error().message);
   } else if (what == 1) {
-    const kvrt_status status = call("verify", [&] { return kvrt_store_verify(other, nullptr, nullptr); });
+    const kvrt_status status = call("verify", [&] { return kvrt_store_verify(other, nullptr, nullptr, nullptr); });
     require(status == KVRT_OK, std::string("verify by another: ") + last_error().message);
   } else {
-    const kvrt_status status = call("remove", [&] { return kvrt_store_remove(other, domain.data, domain.size, name.data, name.size); });
+    const kvrt_status status =
+        call("remove", [&] { return kvrt_store_remove(other, domain.data, domain.size, name.data, name.size, nullptr); });
     if (!domain.wrong && !name.wrong) {
       Saved& v = w.saves[{domain.string(), name.string()}];
       require(status == (v.exists ? KVRT_OK : KVRT_NOT_FOUND) || v.may_expire, "another finds what was saved");

@@ -18,7 +18,7 @@ static size_t make_text(const kvrt_model* model) {
                              next_random(&random) % 11 == 0 ? ". " : " ");
   }
   size_t count = 0;
-  MUST(kvrt_model_tokenize(model, text, size, 0, text_tokens, sizeof text_tokens / sizeof *text_tokens, &count));
+  MUST(kvrt_model_tokenize(model, text, size, 0, text_tokens, sizeof text_tokens / sizeof *text_tokens, &count, NULL));
   return count;
 }
 
@@ -30,7 +30,7 @@ static double cpu_ms(void) {
 
 static kvrt_store_props store_props(const kvrt_store* store) {
   kvrt_store_props p = {.struct_size = sizeof p};
-  MUST(kvrt_store_info(store, &p));
+  MUST(kvrt_store_info(store, &p, NULL));
   return p;
 }
 
@@ -43,9 +43,9 @@ static void resume_figure(kvrt_runtime* rt, const char* model_path) {
   kvrt_store* store = open_store(rt, dir);
   kvrt_session* s = open_session(model, store, 0);
   kvrt_save_report first = {.struct_size = sizeof first}, second = {.struct_size = sizeof second};
-  MUST(kvrt_session_append(s, text_tokens, 2048));
-  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
-  MUST(kvrt_session_suspend(s, "r", 1, NULL, &first));
+  MUST(kvrt_session_append(s, text_tokens, 2048, NULL));
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
+  MUST(kvrt_session_suspend(s, "r", 1, NULL, &first, NULL));
   const kvrt_store_props p = store_props(store);
   printf("suspend 2048: %.1f ms, %" PRIu64 " chunks, %" PRIu64 " bytes; %.3f x raw f16\n", first.ms, first.chunks_written,
          first.bytes_written, (double)p.chunk_bytes / (2048.0 * (double)raw_per_token));
@@ -55,15 +55,15 @@ static void resume_figure(kvrt_runtime* rt, const char* model_path) {
          p.chunk_raw_bytes);
   EXPECT(p.chunk_raw_bytes >= 2048 * raw_per_token && p.chunk_raw_bytes <= 2080 * raw_per_token, "%" PRIu64 " raw bytes",
          p.chunk_raw_bytes);
-  MUST(kvrt_session_append(s, text_tokens + 2048, 64));
-  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
-  MUST(kvrt_session_suspend(s, "r", 1, NULL, &second));
+  MUST(kvrt_session_append(s, text_tokens + 2048, 64, NULL));
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
+  MUST(kvrt_session_suspend(s, "r", 1, NULL, &second, NULL));
   printf("64 more tokens: %" PRIu64 " bytes, %.2f %% of the first\n", second.bytes_written,
          100.0 * (double)second.bytes_written / (double)first.bytes_written);
   EXPECT(second.bytes_written > 0 && (double)second.bytes_written < 0.06 * (double)first.bytes_written, "%" PRIu64 " bytes",
          second.bytes_written);
-  MUST(kvrt_session_truncate(s, 2048));
-  MUST(kvrt_session_suspend(s, "r", 1, NULL, NULL));
+  MUST(kvrt_session_truncate(s, 2048, NULL));
+  MUST(kvrt_session_suspend(s, "r", 1, NULL, NULL, NULL));
   kvrt_session_close(s);
   kvrt_store_release(store);
   double best = 1e9;
@@ -78,7 +78,7 @@ static void resume_figure(kvrt_runtime* rt, const char* model_path) {
     s = resume_session(model, store, "r", &opened);
     const double resumed = now_ms();
     kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 1, .ignore_eos = 1};
-    MUST(kvrt_session_generate(s, &o, NULL, NULL, &report));
+    MUST(kvrt_session_generate(s, &o, NULL, NULL, &report, NULL));
     const double ms = now_ms() - start;
     printf("resume 2048: %.1f ms to the first token (%.1f ms to resume, %.1f ms the token; %.1f ms of CPU)\n", ms, resumed - start,
            now_ms() - resumed, cpu_ms() - cpu);
@@ -102,19 +102,19 @@ static void fork_figure(kvrt_runtime* rt, const char* model_path, size_t count) 
   kvrt_model* model = open_model(rt, model_path, 0, 0, 8192);
   kvrt_store* store = open_store(rt, dir);
   kvrt_session* s = open_session(model, store, 0);
-  MUST(kvrt_session_append(s, text_tokens, 1536));
-  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL));
+  MUST(kvrt_session_append(s, text_tokens, 1536, NULL));
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
   kvrt_save_report first = {.struct_size = sizeof first};
-  MUST(kvrt_session_checkpoint(s, "first", 5, NULL, &first));
+  MUST(kvrt_session_checkpoint(s, "first", 5, NULL, &first, NULL));
   for (size_t i = 0; i < 20; ++i) {
     kvrt_session* fork = NULL;
-    MUST(kvrt_session_fork(s, NULL, &fork));
+    MUST(kvrt_session_fork(s, NULL, &fork, NULL));
     REQUIRE(1536 + 160 * i + 96 <= count, "the text is too short");
-    MUST(kvrt_session_append(fork, text_tokens + 1536 + 160 * i, 96));
-    MUST(kvrt_session_prefill(fork, 0, NULL, NULL, NULL));
+    MUST(kvrt_session_append(fork, text_tokens + 1536 + 160 * i, 96, NULL));
+    MUST(kvrt_session_prefill(fork, 0, NULL, NULL, NULL, NULL));
     char name[16];
     snprintf(name, sizeof name, "fork%zu", i);
-    MUST(kvrt_session_suspend(fork, name, strlen(name), NULL, NULL));
+    MUST(kvrt_session_suspend(fork, name, strlen(name), NULL, NULL, NULL));
     kvrt_session_close(fork);
   }
   const kvrt_store_props p = store_props(store);

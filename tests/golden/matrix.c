@@ -23,7 +23,7 @@ static int has_isa(uint32_t isa) {
   KVRT_INIT(&o);
   o.isa = isa;
   kvrt_runtime* rt = NULL;
-  const kvrt_status status = kvrt_runtime_open(&o, &rt);
+  const kvrt_status status = kvrt_runtime_open(&o, &rt, NULL);
   kvrt_runtime_release(rt);
   return status == KVRT_OK;
 }
@@ -44,7 +44,7 @@ static void make_base(struct bench* b, struct base* base, size_t prompts) {
   kvrt_session* s = open_session(b->model, NULL, 1);
   append_prompt(b, s, 0, 0, base->prompt_count);
   struct all_logits all = {0};
-  MUST(kvrt_session_prefill(s, KVRT_LOGITS_ALL, all_callback, &all, NULL));
+  MUST(kvrt_session_prefill(s, KVRT_LOGITS_ALL, all_callback, &all, NULL, NULL));
   EXPECT(all.count == base->prompt_count, "base: prefill(ALL) gave %zu rows", all.count);
   memcpy(base->all, all.digest, sizeof base->all);
   EXPECT(base->all[base->prompt_count - 1] == base->run[0].digest[0], "the last prompt position differs between prefill and generate");

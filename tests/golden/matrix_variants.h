@@ -57,7 +57,7 @@ static inline void expect_same(const struct bench* b, const struct run* got, siz
 static inline size_t sealed(const struct bench* b, size_t tokens) { return tokens / b->setting.block * b->setting.block; }
 
 static inline void append_prompt(const struct bench* b, kvrt_session* s, size_t which, size_t from, size_t to) {
-  if (to > from) MUST(kvrt_session_append(s, b->base->prompt[which] + from, to - from));
+  if (to > from) MUST(kvrt_session_append(s, b->base->prompt[which] + from, to - from, NULL));
 }
 
 // ---- the variants ------------------------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ static inline void variant_all_logits(struct bench* b) {
   kvrt_session* s = open_session(b->model, NULL, 0);
   append_prompt(b, s, 0, 0, b->base->prompt_count);
   struct all_logits all = {0};
-  MUST(kvrt_session_prefill(s, KVRT_LOGITS_ALL, all_callback, &all, NULL));
+  MUST(kvrt_session_prefill(s, KVRT_LOGITS_ALL, all_callback, &all, NULL, NULL));
   EXPECT(all.count == b->base->prompt_count, "%s: prefill(ALL) gave %zu rows of %zu", b->label, all.count, b->base->prompt_count);
   for (size_t i = 0; i < b->base->prompt_count; ++i) {
     EXPECT(all.digest[i] == b->base->all[i], "%s, prefill(ALL), position %zu", b->label, i);
@@ -135,14 +135,14 @@ static inline void variant_among(struct bench* b, size_t count) {
   }
   for (size_t i = 0; i < count; ++i) {
     const kvrt_generate_options o = run_options((uint32_t)b->base->new_count);
-    MUST(kvrt_session_begin(s[i], &o));
+    MUST(kvrt_session_begin(s[i], &o, NULL));
   }
   for (size_t left = count; left != 0;) {
     for (size_t i = 0; i < count; ++i) {
       if (runs[i].done) continue;
       kvrt_event e;
       KVRT_INIT(&e);
-      MUST(kvrt_session_next(s[i], &e, -1));
+      MUST(kvrt_session_next(s[i], &e, -1, NULL));
       run_event(&runs[i], &e);
       left -= runs[i].done != 0;
     }
@@ -163,7 +163,7 @@ static inline void variant_from_disk(struct bench* b) {
   struct run first = {0};
   generate_into(s, (uint32_t)b->base->new_count, &first);
   expect_same(b, &first, 0, "with a store");
-  MUST(kvrt_session_suspend(s, "a", 1, NULL, NULL));
+  MUST(kvrt_session_suspend(s, "a", 1, NULL, NULL, NULL));
   kvrt_session_close(s);
   kvrt_store_release(store);
   bench_reopen(b);
@@ -189,8 +189,8 @@ static inline void variant_fork(struct bench* b) {
   generate_into(s, half, &r);
   struct run copy = r;
   kvrt_session *same = NULL, *other = NULL;
-  MUST(kvrt_session_fork(s, NULL, &same));
-  MUST(kvrt_session_fork(s, NULL, &other));
+  MUST(kvrt_session_fork(s, NULL, &same, NULL));
+  MUST(kvrt_session_fork(s, NULL, &other, NULL));
   append_prompt(b, other, 1, 0, 9);  // a fork that goes elsewhere must not disturb the two
   struct run elsewhere = {0};
   generate_into(other, 5, &elsewhere);
@@ -212,12 +212,12 @@ static inline void variant_truncate(struct bench* b) {
     append_prompt(b, s, 2, 0, 11);
     struct run waste = {0};
     generate_into(s, 6, &waste);
-    MUST(kvrt_session_truncate(s, keeps[i]));
+    MUST(kvrt_session_truncate(s, keeps[i], NULL));
     append_prompt(b, s, 0, keeps[i], n);
     struct run r = {0};
     generate_into(s, (uint32_t)b->base->new_count, &r);
     expect_same(b, &r, 0, "truncated and appended again");
-    MUST(kvrt_session_truncate(s, n));
+    MUST(kvrt_session_truncate(s, n, NULL));
   }
   kvrt_session_close(s);
 }
@@ -244,7 +244,7 @@ static inline void variant_suspend(struct bench* b, int restarts) {
     if (to > n) disk += generate_into(s, (uint32_t)(to - (at > n ? at : n)), &r).reused_disk;
     at = to;
     for (int twice = 0; twice < 2 && cut < kCuts; ++twice) {
-      MUST(kvrt_session_suspend(s, "cut", 3, &save, NULL));
+      MUST(kvrt_session_suspend(s, "cut", 3, &save, NULL, NULL));
       EXPECT(session_props(s).state == KVRT_STATE_SUSPENDED, "%s: state %u after suspend", b->label, session_props(s).state);
       const size_t way = (cut + (size_t)twice) % 3;
       if (way == 0) continue;

@@ -32,7 +32,7 @@ static void print_session(const kvrt_store_entry* entry, kvrt_session* s, uint64
   kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = kStepsMax, .ignore_eos = 1, .emit_logits = 1};
   static struct run run;
   memset(&run, 0, sizeof run);
-  MUST(kvrt_session_generate(s, &o, run_callback, &run, NULL));
+  MUST(kvrt_session_generate(s, &o, run_callback, &run, NULL, NULL));
   printf("   \"next\": [");
   for (size_t i = 0; i < run.count; ++i) printf("%s[%d, \"%016" PRIx64 "\"]", i ? ", " : "", (int)run.token[i], run.digest[i]);
   printf("]}");
@@ -55,49 +55,49 @@ static int32_t take_entry(void* user, const kvrt_event* e) {
 static struct entries list(kvrt_store* store) {
   struct entries all;
   memset(&all, 0, sizeof all);
-  MUST(kvrt_store_list(store, NULL, 0, take_entry, &all));
+  MUST(kvrt_store_list(store, NULL, 0, take_entry, &all, NULL));
   return all;
 }
 
 static const char* numerics(kvrt_runtime* rt) {
   static kvrt_runtime_props props;
   KVRT_INIT(&props);
-  MUST(kvrt_runtime_info(rt, &props));
+  MUST(kvrt_runtime_info(rt, &props, NULL));
   return props.numerics;
 }
 
 static kvrt_model* model_of(kvrt_runtime* rt, const char* path, const char* domain) {
   kvrt_model_options o = {.struct_size = sizeof o, .kv_format = *domain ? KVRT_KV_INT8 : KVRT_KV_F16};
   kvrt_model* model = NULL;
-  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model));
+  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
   return model;
 }
 
 static kvrt_session* new_session(kvrt_model* model, kvrt_store* store, const char* domain) {
   kvrt_session_options o = {.struct_size = sizeof o, .store = store, .domain = domain, .domain_size = strlen(domain)};
   kvrt_session* s = NULL;
-  MUST(kvrt_session_open(model, &o, &s));
+  MUST(kvrt_session_open(model, &o, &s, NULL));
   return s;
 }
 
 static void add(kvrt_session* s, size_t prompt, uint64_t seed, uint32_t generated) {
   int32_t tokens[128];
   prompt_tokens(tokens, prompt, seed, 304);
-  MUST(kvrt_session_append(s, tokens, prompt));
+  MUST(kvrt_session_append(s, tokens, prompt, NULL));
   if (generated == 0) return;  // the prompt stays without KV
   const kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = generated, .temperature = 0.9f, .seed = seed, .ignore_eos = 1};
-  MUST(kvrt_session_generate(s, &o, NULL, NULL, NULL));
+  MUST(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL));
 }
 
 static void turn(kvrt_session* s, const char* text) {
   say(s, "user", text, NULL);
   const kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 12};
-  MUST(kvrt_session_generate(s, &o, NULL, NULL, NULL));
+  MUST(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL));
 }
 
 static void save(struct live* live, const char* name, uint32_t pin, uint64_t ttl_seconds) {
   const kvrt_save_options o = {.struct_size = sizeof o, .pin = pin, .ttl_seconds = ttl_seconds, .durability = KVRT_DURABILITY_KV};
-  MUST(kvrt_session_checkpoint(live->s, name, strlen(name), &o, NULL));
+  MUST(kvrt_session_checkpoint(live->s, name, strlen(name), &o, NULL, NULL));
   live->kv_tokens = session_props(live->s).kv_tokens;
 }
 
@@ -106,7 +106,7 @@ static void make(kvrt_runtime* rt, const char* path, kvrt_store* store) {
   struct live plain = {"", "plain", new_session(f16, store, ""), 0}, fork = {"", "fork", NULL, 0};
   add(plain.s, 40, 1, 10);
   save(&plain, "plain", 0, 0);
-  MUST(kvrt_session_fork(plain.s, NULL, &fork.s));
+  MUST(kvrt_session_fork(plain.s, NULL, &fork.s, NULL));
   add(fork.s, 10, 2, 5);
   add(fork.s, 7, 3, 0);
   save(&fork, "fork", 1, 0);
@@ -119,7 +119,7 @@ static void make(kvrt_runtime* rt, const char* path, kvrt_store* store) {
   struct live after = {"", "after", new_session(f16, store, ""), 0};
   add(after.s, 20, 5, 4);
   save(&after, "before", 0, 0);
-  MUST(kvrt_store_rename(store, "", 0, "before", 6, "after", 5));
+  MUST(kvrt_store_rename(store, "", 0, "before", 6, "after", 5, NULL));
   struct live work = {"work", "plain", new_session(int8, store, "work"), 0}, gone = {"", "gone", new_session(f16, store, ""), 0};
   add(work.s, 40, 1, 10);
   save(&work, "plain", 0, 0);
@@ -127,7 +127,7 @@ static void make(kvrt_runtime* rt, const char* path, kvrt_store* store) {
   save(&gone, "gone", 0, 0);
   add(gone.s, 5, 7, 3);
   save(&gone, "gone", 0, 0);
-  MUST(kvrt_store_remove(store, "", 0, "gone", 4));
+  MUST(kvrt_store_remove(store, "", 0, "gone", 4, NULL));
   struct live* all[] = {&plain, &fork, &chat, &after, &work};
   const struct entries entries = list(store);
   REQUIRE(entries.count == 5, "%zu sessions in the list", entries.count);
@@ -152,25 +152,25 @@ static void read_session(kvrt_runtime* rt, const char* path, kvrt_store* store, 
   kvrt_session_options o = {.struct_size = sizeof o, .domain = e->domain, .domain_size = strlen(e->domain)};
   kvrt_session* s = NULL;
   kvrt_report report = {.struct_size = sizeof report};
-  MUST(kvrt_session_resume(model, store, e->name, strlen(e->name), &o, NULL, NULL, &report, &s));
+  MUST(kvrt_session_resume(model, store, e->name, strlen(e->name), &o, NULL, NULL, &report, &s, NULL));
   kvrt_save_report saved = {.struct_size = sizeof saved};
-  MUST(kvrt_session_checkpoint(s, e->name, strlen(e->name), NULL, &saved));
+  MUST(kvrt_session_checkpoint(s, e->name, strlen(e->name), NULL, &saved, NULL));
   EXPECT(saved.chunks_written == 0, "%s: %" PRIu64 " chunks written that were there", e->name, saved.chunks_written);
   print_session(e, s, report.reused_disk, saved.generation);
-  MUST(kvrt_session_suspend(s, e->name, strlen(e->name), NULL, NULL));  // with what came after
+  MUST(kvrt_session_suspend(s, e->name, strlen(e->name), NULL, NULL, NULL));  // with what came after
   kvrt_session_close(s);
   kvrt_model_release(model);
 }
 
 static void read_all(kvrt_runtime* rt, const char* path, kvrt_store* store) {
-  MUST(kvrt_store_verify(store, NULL, NULL));
+  MUST(kvrt_store_verify(store, NULL, NULL, NULL));
   const struct entries entries = list(store);
   kvrt_model* f16 = model_of(rt, path, "");
-  EXPECT_STATUS(kvrt_session_resume(f16, store, "gone", 4, NULL, NULL, NULL, NULL, &(kvrt_session*){NULL}), KVRT_NOT_FOUND);
+  EXPECT_STATUS(kvrt_session_resume(f16, store, "gone", 4, NULL, NULL, NULL, NULL, &(kvrt_session*){NULL}, NULL), KVRT_NOT_FOUND);
   kvrt_session* again = new_session(f16, store, "");
   add(again, 5, 8, 0);
   kvrt_save_report saved = {.struct_size = sizeof saved};
-  MUST(kvrt_session_suspend(again, "gone", 4, NULL, &saved));
+  MUST(kvrt_session_suspend(again, "gone", 4, NULL, &saved, NULL));
   kvrt_session_close(again);
   printf("{\"numerics\": \"%s\", \"gone_saved_as\": %" PRIu64 ", \"sessions\": [\n", numerics(rt), saved.generation);
   kvrt_model_release(f16);
@@ -178,8 +178,8 @@ static void read_all(kvrt_runtime* rt, const char* path, kvrt_store* store) {
     read_session(rt, path, store, &entries.entry[i]);
     printf(i + 1 < entries.count ? ",\n" : "]}\n");
   }
-  MUST(kvrt_store_gc(store, NULL, NULL, NULL));
-  MUST(kvrt_store_verify(store, NULL, NULL));
+  MUST(kvrt_store_gc(store, NULL, NULL, NULL, NULL));
+  MUST(kvrt_store_verify(store, NULL, NULL, NULL));
 }
 
 int main(int argc, char** argv) {

@@ -40,10 +40,10 @@ static size_t pick(struct sim* m, size_t n) { return (size_t)(next_random(&m->ra
 
 static void oracle(struct sim* m, const int32_t* tokens, size_t count, uint32_t length, const kvrt_generate_options* o, struct run* want) {
   kvrt_session* s = open_session(m->oracle_model, NULL, 1);
-  MUST(kvrt_session_append(s, tokens, count));
+  MUST(kvrt_session_append(s, tokens, count, NULL));
   memset(want, 0, sizeof *want);
   kvrt_report report = {.struct_size = sizeof report};
-  MUST(kvrt_session_generate(s, o, run_callback, want, &report));
+  MUST(kvrt_session_generate(s, o, run_callback, want, &report, NULL));
   REQUIRE(report.prefilled == count && want->count == length, "the oracle used a cache");
   kvrt_session_close(s);
 }
@@ -71,7 +71,7 @@ static void op_append(struct sim* m, struct sim_session* s) {
   // Few kinds of text, so that prefixes meet.
   int32_t text[60];
   prompt_tokens(text, 60, 1 + pick(m, 3), m->vocab);
-  MUST(kvrt_session_append(s->handle, text, count));
+  MUST(kvrt_session_append(s->handle, text, count, NULL));
   memcpy(s->tokens + s->count, text, count * sizeof *text);
   s->count += count;
 }
@@ -84,7 +84,7 @@ static void op_generate(struct sim* m, struct sim_session* s) {
   oracle(m, s->tokens, s->count, o.max_tokens, &o, &want);
   memset(&got, 0, sizeof got);
   kvrt_report report = {.struct_size = sizeof report};
-  MUST(kvrt_session_generate(s->handle, &o, run_callback, &got, &report));
+  MUST(kvrt_session_generate(s->handle, &o, run_callback, &got, &report, NULL));
   check_report(&report, m->op);
   EXPECT(report.prompt_tokens == s->count, "prompt of %" PRIu64, report.prompt_tokens);
   EXPECT(got.count == want.count && memcmp(got.token, want.token, got.count * sizeof *got.token) == 0 &&
@@ -105,16 +105,16 @@ static void op_cancelled(struct sim* m, struct sim_session* s) {
   kvrt_generate_options o = run_options(kNew);
   oracle(m, s->tokens, s->count, kNew, &o, &want);
   memset(&got, 0, sizeof got);
-  MUST(kvrt_session_begin(s->handle, &o));
+  MUST(kvrt_session_begin(s->handle, &o, NULL));
   for (size_t reads = pick(m, 6); reads != 0 && !got.done; --reads) {
     kvrt_event e = {.struct_size = sizeof e};
-    MUST(kvrt_session_next(s->handle, &e, -1));
+    MUST(kvrt_session_next(s->handle, &e, -1, NULL));
     run_event(&got, &e);
   }
-  MUST(kvrt_session_cancel(s->handle));
+  MUST(kvrt_session_cancel(s->handle, NULL));
   while (!got.done) {
     kvrt_event e = {.struct_size = sizeof e};
-    MUST(kvrt_session_next(s->handle, &e, -1));
+    MUST(kvrt_session_next(s->handle, &e, -1, NULL));
     run_event(&got, &e);
   }
   const uint64_t accepted = session_props(s->handle).tokens - s->count;
@@ -134,7 +134,7 @@ static void op_prefill(struct sim* m, struct sim_session* s) {
 
 static void op_truncate(struct sim* m, struct sim_session* s) {
   const size_t to = pick(m, s->count + 1);
-  MUST(kvrt_session_truncate(s->handle, to));
+  MUST(kvrt_session_truncate(s->handle, to, NULL));
   s->count = to;
 }
 
@@ -144,7 +144,7 @@ static void op_fork(struct sim* m, struct sim_session* s) {
   kvrt_session_close(to->handle);
   *to = *s;
   to->name = -1, to->generation = 0;
-  MUST(kvrt_session_fork(s->handle, NULL, &to->handle));
+  MUST(kvrt_session_fork(s->handle, NULL, &to->handle, NULL));
   memcpy(to->id, session_props(to->handle).id, sizeof to->id);
   EXPECT(strcmp(to->id, s->id) != 0 && to->id[0], "the fork has the same id");
   check_tokens(m, to);
@@ -197,7 +197,7 @@ static void op_resume(struct sim* m, struct sim_session* s) {
   const char name[2] = {(char)('a' + which), 0};
   kvrt_session* handle = NULL;
   kvrt_report report = {.struct_size = sizeof report};
-  const kvrt_status status = kvrt_session_resume(m->model, m->store, name, 1, NULL, NULL, NULL, &report, &handle);
+  const kvrt_status status = kvrt_session_resume(m->model, m->store, name, 1, NULL, NULL, NULL, &report, &handle, NULL);
   EXPECT(status == (saved->exists ? KVRT_OK : KVRT_NOT_FOUND), "op %ld: resume: %s %s", m->ops, kvrt_status_name(status), last_message());
   if (status != KVRT_OK) return;
   check_report(&report, "resume");
@@ -216,7 +216,7 @@ static void op_resume(struct sim* m, struct sim_session* s) {
 static void op_remove(struct sim* m) {
   const int which = (int)pick(m, kNames);
   const char name[2] = {(char)('a' + which), 0};
-  const kvrt_status status = kvrt_store_remove(m->store, NULL, 0, name, 1);
+  const kvrt_status status = kvrt_store_remove(m->store, NULL, 0, name, 1, NULL);
   EXPECT(status == (m->saved[which].exists ? KVRT_OK : KVRT_NOT_FOUND), "op %ld: remove: %s", m->ops, kvrt_status_name(status));
   m->saved[which].exists = 0;
 }
@@ -231,14 +231,14 @@ static void op_together(struct sim* m) {
     if (s->count == 0 || s->count > 80) continue;
     const kvrt_generate_options o = run_options(kNew);
     oracle(m, s->tokens, s->count, kNew, &o, &want[i]);
-    MUST(kvrt_session_begin(s->handle, &o));
+    MUST(kvrt_session_begin(s->handle, &o, NULL));
     taking[i] = 1, ++left;
   }
   while (left != 0) {
     for (int i = 0; i < kSessions; ++i) {
       if (!taking[i] || got[i].done) continue;
       kvrt_event e = {.struct_size = sizeof e};
-      MUST(kvrt_session_next(m->session[i].handle, &e, -1));
+      MUST(kvrt_session_next(m->session[i].handle, &e, -1, NULL));
       run_event(&got[i], &e);
       left -= got[i].done;
     }
@@ -259,7 +259,7 @@ static void op_restart(struct sim* m) {
     kvrt_session_close(m->session[i].handle);
     m->session[i].handle = NULL;
   }
-  EXPECT_STATUS(kvrt_store_verify(m->store, NULL, NULL), KVRT_OK);
+  EXPECT_STATUS(kvrt_store_verify(m->store, NULL, NULL, NULL), KVRT_OK);
   kvrt_store_release(m->store);
   kvrt_model_release(m->model);
   kvrt_runtime_release(m->runtime);

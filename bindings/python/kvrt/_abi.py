@@ -116,7 +116,8 @@ GenerateOptions = _struct("kvrt_generate_options", """
 SaveOptions = _struct("kvrt_save_options", "u32 struct_size durability overwrite pin; u64 ttl_seconds; u32 codec reserved")
 SaveReport = _struct("kvrt_save_report", "u32 struct_size reserved; u64 generation tokens chunks chunks_written bytes_written; f64 ms")
 
-# What each function returns, its name without kvrt_, and what it takes. A char pointer goes as `str` (bytes) where it is read.
+# What each function returns, its name without kvrt_, and what it takes; those that give a status (i32) take a kvrt_error* last. A char
+# pointer goes as `str` (bytes) where it is read.
 FUNCTIONS = """
 u32 version                    u32 abi_version                str status_name i32             i32 last_error ptr
 u32 struct_size str
@@ -153,7 +154,8 @@ def prototypes() -> Dict[str, Tuple[str, List[str]]]:
     for i, word in enumerate(words):
         if word not in TYPES:
             end = next((j for j in range(i + 1, len(words)) if words[j] not in TYPES), len(words) + 1)
-            found["kvrt_" + word] = (words[i - 1], words[i + 1:end - 1])
+            result, arguments = words[i - 1], words[i + 1:end - 1]
+            found["kvrt_" + word] = (result, arguments + (["ptr"] if result == "i32" and word != "last_error" else []))
     return found
 
 

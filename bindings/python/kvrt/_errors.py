@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
-from typing import Dict, Optional, Type
+from typing import Any, Callable, Dict, Optional, Type
 
 from . import _abi
 
@@ -150,15 +150,9 @@ def make_error(status: int, detail: int = 0, os_code: int = 0, message: str = ""
     return CLASSES.get(known, Error)(message or known.name, known, Detail(detail), os_code)
 
 
-def last_error(status: int) -> Error:
-    """The exception for a call on this thread that has just given `status`."""
+def call(function: Callable[..., int], *args: Any) -> None:
+    """Calls a function that gives a status, with an error of its own, which no finalizer and no other thread writes over."""
     error = _abi.Error.make()
-    _abi.lib.kvrt_last_error(ctypes.byref(error))
-    if error.status != status:  # another call of this thread, of a finalizer say, has failed since
-        return make_error(status)
-    return make_error(status, error.detail, error.os_code, error.message.decode("utf-8", "replace"))
-
-
-def check(status: int) -> None:
+    status = function(*args, ctypes.byref(error))
     if status != 0:
-        raise last_error(status)
+        raise make_error(status, error.detail, error.os_code, error.message.decode("utf-8", "replace"))

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Callable, Deque, Dict, Optional, Tuple, Type, TypeVar
 
 from . import _abi
-from ._errors import Detail, Error, Invalid, Status, Unsupported, check
+from ._errors import Detail, Error, Invalid, Status, TooSmall, Unsupported, call
 from ._types import Event, make_event
 
 lib = _abi.lib
@@ -143,7 +143,7 @@ class Handle:
     def _call(self, function: Callable[..., int], *args: Any) -> None:
         raw = self._enter()
         try:
-            check(function(raw, *args))
+            call(function, raw, *args)
         finally:
             self._leave()
 
@@ -279,10 +279,10 @@ def buffer_of(handle: Optional[Handle], function: Callable[..., int], *args: Any
         buffer = (kind * capacity)()
         raw = handle._enter() if handle is not None else None
         try:
-            status = function(raw, *args, buffer, capacity, ctypes.byref(needed))
-            if status != Status.TOO_SMALL:
-                check(status)
-                return (kind * needed.value).from_buffer(buffer) if needed.value else (kind * 0)()
+            call(function, raw, *args, buffer, capacity, ctypes.byref(needed))
+            return (kind * needed.value).from_buffer(buffer) if needed.value else (kind * 0)()
+        except TooSmall:
+            pass
         finally:
             if handle is not None:
                 handle._leave()

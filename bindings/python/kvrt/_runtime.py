@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from . import _abi
 from ._enums import Determinism, Device, Gemm, Isa, KvFormat
-from ._errors import check
+from ._errors import call
 from ._handles import Handle, buffer_of, drop, fill, free_function, in_range, keep, lib, log_function
 from ._model import Model
 from ._store import RepairReport, Store
@@ -40,7 +40,7 @@ class Runtime(Handle):
         super().__init__(0, lib.kvrt_runtime_release)
         self._enter()  # it logs, so the end of Python waits for it
         try:
-            check(lib.kvrt_runtime_open(ctypes.byref(options), ctypes.byref(out)))
+            call(lib.kvrt_runtime_open, ctypes.byref(options), ctypes.byref(out))
             self._raw = out.value or 0
         except BaseException:
             self._closed = True

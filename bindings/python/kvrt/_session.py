@@ -117,7 +117,7 @@ class Session(Handle):
             self._leave()
 
     def _interrupt(self) -> None:
-        lib.kvrt_session_cancel(self._raw)
+        lib.kvrt_session_cancel(self._raw, None)
 
     def close(self) -> None:
         super().close()

@@ -8,7 +8,7 @@ import time
 from typing import Optional, Set
 
 from . import _abi
-from ._errors import Error, last_error
+from ._errors import Error, call
 from ._handles import workers
 
 lib = _abi.lib
@@ -102,11 +102,13 @@ class Core:
                         return
                     self._kicked = False
                 begin = time.monotonic()
-                status = lib.kvrt_model_step(self.raw, STEP_MS, ctypes.byref(runnable))
-                if status != 0:
-                    self._fail(last_error(status))
+                try:
+                    call(lib.kvrt_model_step, self.raw, STEP_MS, ctypes.byref(runnable))
+                except Error as error:
+                    self._fail(error)
                     runnable.value = 0
-                elif runnable.value and time.monotonic() - begin < 0.001:
+                    continue
+                if runnable.value and time.monotonic() - begin < 0.001:
                     time.sleep(0.001)  # what could run waits for blocks that another call holds
         finally:
             self.release()
