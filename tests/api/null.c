@@ -17,8 +17,16 @@ static void no_ops(void) {
   EXPECT(1, "retain, release and close of NULL are no-ops");
 }
 
-static void runtime_and_model(struct stage* t) {
+static void runtime_calls(struct stage* t) {
   kvrt_runtime_props rp = {.struct_size = sizeof rp};
+  BAD("last_error", "out NULL", kvrt_last_error(NULL));
+  BAD("runtime_open", "out NULL", kvrt_runtime_open(NULL, NULL, ERR));
+  BAD("runtime_info", "runtime NULL", kvrt_runtime_info(NULL, &rp, ERR));
+  BAD("runtime_info", "out NULL", kvrt_runtime_info(t->runtime, NULL, ERR));
+  BAD("runtime_set_threads", "runtime NULL", kvrt_runtime_set_threads(NULL, 2, ERR));
+}
+
+static void model_calls(struct stage* t) {
   kvrt_model_props mp = {.struct_size = sizeof mp};
   kvrt_model* m = NULL;
   char buffer[64];
@@ -26,11 +34,6 @@ static void runtime_and_model(struct stage* t) {
   size_t needed = 77;
   const size_t n = strlen(t->tiny);
   const char* json = "[{\"role\":\"user\",\"content\":\"hi\"}]";
-  BAD("last_error", "out NULL", kvrt_last_error(NULL));
-  BAD("runtime_open", "out NULL", kvrt_runtime_open(NULL, NULL, ERR));
-  BAD("runtime_info", "runtime NULL", kvrt_runtime_info(NULL, &rp, ERR));
-  BAD("runtime_info", "out NULL", kvrt_runtime_info(t->runtime, NULL, ERR));
-  BAD("runtime_set_threads", "runtime NULL", kvrt_runtime_set_threads(NULL, 2, ERR));
   BAD("model_open", "runtime NULL", kvrt_model_open(NULL, t->tiny, n, NULL, NULL, NULL, &m, ERR));
   BAD("model_open", "path NULL", kvrt_model_open(t->runtime, NULL, n, NULL, NULL, NULL, &m, ERR));
   BAD("model_open", "path NULL, size 0", kvrt_model_open(t->runtime, NULL, 0, NULL, NULL, NULL, &m, ERR));
@@ -206,7 +209,8 @@ int main(void) {
   struct stage t;
   stage_open(&t);
   no_ops();
-  runtime_and_model(&t);
+  runtime_calls(&t);
+  model_calls(&t);
   store(&t);
   session(&t);
   stage_close(&t);

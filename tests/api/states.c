@@ -118,8 +118,8 @@ static kvrt_session* in_state(struct stage* t, kvrt_model* poisoned, enum state 
     case kStates:
       break;
     case kSuspended:
-      MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, ERR));
-      MUST(kvrt_session_suspend(s, "cell", 4, &(kvrt_save_options){.struct_size = sizeof(kvrt_save_options), .overwrite = 1}, NULL, ERR));
+      MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
+      MUST(kvrt_session_suspend(s, "cell", 4, &(kvrt_save_options){.struct_size = sizeof(kvrt_save_options), .overwrite = 1}, NULL, NULL));
       break;
     case kFailed: {
       const kvrt_status failure = kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL);
@@ -133,14 +133,14 @@ static kvrt_session* in_state(struct stage* t, kvrt_model* poisoned, enum state 
     case kUnread:
       if (state == kAsked) o.sampler = KVRT_SAMPLER_HOST, o.max_tokens = 10;
       if (state == kUnread) o.max_tokens = 3;
-      MUST(kvrt_session_begin(s, &o, ERR));
+      MUST(kvrt_session_begin(s, &o, NULL));
       if (state == kDecoding || state == kAsked) {
         const uint32_t until = state == kAsked ? KVRT_EVENT_LOGITS : KVRT_EVENT_TOKEN;
         while (next_event(s, -1).type != until) {
         }
       }
       if (state == kUnread) {
-        for (uint32_t left = 1; left != 0;) MUST(kvrt_model_step(t->model, 20, &left, ERR));
+        for (uint32_t left = 1; left != 0;) MUST(kvrt_model_step(t->model, 20, &left, NULL));
       }
       break;
   }
@@ -162,7 +162,7 @@ static kvrt_session* in_state(struct stage* t, kvrt_model* poisoned, enum state 
 static kvrt_event end_of(kvrt_session* s) {
   kvrt_event e = {.struct_size = sizeof e};
   for (int i = 0; i < 400; ++i) {
-    if (session_props(s).awaits_accept && session_props(s).events_unread == 0) MUST(kvrt_session_accept(s, 65, ERR));
+    if (session_props(s).awaits_accept && session_props(s).events_unread == 0) MUST(kvrt_session_accept(s, 65, NULL));
     e = next_event(s, -1);
     if (e.type == KVRT_EVENT_DONE || e.type == KVRT_EVENT_IDLE) break;
   }

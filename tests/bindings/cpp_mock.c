@@ -129,14 +129,16 @@ kvrt_status kvrt_store_info(const kvrt_store* s, kvrt_store_props* out, kvrt_err
 kvrt_status kvrt_store_list(const kvrt_store* s, const char* d, size_t dn, kvrt_event_fn f, void* u, kvrt_error* err) {
   return (void)s, (void)d, (void)dn, call_back(__func__, f, u);
 }
-kvrt_status kvrt_store_stat(const kvrt_store* s, NAME, kvrt_store_entry* out) { return UNUSED, out->tokens = 7, note(__func__); }
-kvrt_status kvrt_store_show(const kvrt_store* s, NAME, char* json, size_t c, size_t* needed) {
+kvrt_status kvrt_store_stat(const kvrt_store* s, NAME, kvrt_store_entry* out, kvrt_error* err) {
+  return UNUSED, out->tokens = 7, note(__func__);
+}
+kvrt_status kvrt_store_show(const kvrt_store* s, NAME, char* json, size_t c, size_t* needed, kvrt_error* err) {
   return UNUSED, give(__func__, "{}", 2, 1, json, c, needed);
 }
-kvrt_status kvrt_store_remove(STORE_CALL) { return UNUSED, note(__func__); }
-kvrt_status kvrt_store_rename(STORE_CALL, const char* t, size_t tn) { return UNUSED, (void)t, (void)tn, note(__func__); }
-kvrt_status kvrt_store_pin(STORE_CALL, uint32_t p) { return UNUSED, (void)p, note(__func__); }
-kvrt_status kvrt_store_set_ttl(STORE_CALL, uint64_t t) { return UNUSED, (void)t, note(__func__); }
+kvrt_status kvrt_store_remove(STORE_CALL, kvrt_error* err) { return UNUSED, note(__func__); }
+kvrt_status kvrt_store_rename(STORE_CALL, const char* t, size_t tn, kvrt_error* err) { return UNUSED, (void)t, (void)tn, note(__func__); }
+kvrt_status kvrt_store_pin(STORE_CALL, uint32_t p, kvrt_error* err) { return UNUSED, (void)p, note(__func__); }
+kvrt_status kvrt_store_set_ttl(STORE_CALL, uint64_t t, kvrt_error* err) { return UNUSED, (void)t, note(__func__); }
 kvrt_status kvrt_store_gc(kvrt_store* s, kvrt_event_fn f, void* u, kvrt_gc_report* out, kvrt_error* err) {
   return (void)s, out->chunks_removed = 8, call_back(__func__, f, u);
 }

@@ -59,7 +59,7 @@ inline void op_save(World& w, Input& in) {
   Out<kvrt_save_report> report(in, true);
   const bool suspend = in.below(2);
   const kvrt_status status = call(suspend ? "suspend" : "checkpoint", [&] {
-    return (suspend ? kvrt_session_suspend : kvrt_session_checkpoint)(s.handle, name.data, name.size, options.get(), report.get());
+    return (suspend ? kvrt_session_suspend : kvrt_session_checkpoint)(s.handle, name.data, name.size, options.get(), report.get(), nullptr);
   });
   report.check("save", status);
   const bool wrong = name.wrong || options.wrong() || report.wrong();

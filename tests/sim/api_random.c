@@ -164,7 +164,7 @@ static void op_save(struct sim* m, struct sim_session* s, int suspend) {
   const char name[2] = {(char)('a' + which), 0};
   kvrt_save_options o = {.struct_size = sizeof o, .durability = (uint32_t)pick(m, 5), .overwrite = pick(m, 3) == 0};
   kvrt_save_report report = {.struct_size = sizeof report};
-  const kvrt_status status = (suspend ? kvrt_session_suspend : kvrt_session_checkpoint)(s->handle, name, 1, &o, &report);
+  const kvrt_status status = (suspend ? kvrt_session_suspend : kvrt_session_checkpoint)(s->handle, name, 1, &o, &report, NULL);
   const int mine = saved->exists && strcmp(saved->id, s->id) == 0;
   if (!saved->exists || o.overwrite || (mine && s->name == which && s->generation == saved->generation)) {
     EXPECT(status == KVRT_OK, "op %ld: save: %s %s", m->ops, kvrt_status_name(status), last_message());
