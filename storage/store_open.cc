@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "runtime/base/limits.h"
+#include "runtime/base/numbers.h"
 #include "storage/migrate.h"
 #include "storage/safe_files.h"
 
@@ -43,7 +44,7 @@ Result<FormatLine> read_format(Env* env, const std::string& root) {
     return error(Code::kIncompatible, Detail::kForeignProgram, "%s: not the FORMAT of a kvrt store", path.c_str());
   }
   line.present = true;
-  line.layout = std::strtoull(text.c_str() + kMagicBytes, nullptr, 10);
+  line.layout = read_digits(std::string_view(text).substr(kMagicBytes));
   if (line.layout > kStoreLayout) {
     return error(Code::kIncompatible, Detail::kStoreTooNew, "%s: store layout %llu, this kvrt knows up to %u; left untouched", path.c_str(),
                  static_cast<unsigned long long>(line.layout), kStoreLayout);

@@ -5,6 +5,7 @@
 #include "runtime/api/boundary.h"
 #include "runtime/api/session_call.h"
 #include "runtime/base/limits.h"
+#include "runtime/base/numbers.h"
 
 using namespace kvrt::api;
 using kvrt::Code;
@@ -24,7 +25,8 @@ static_assert(static_cast<int>(kvrt::ReplyKind::kDeepSeek) == KVRT_REPLY_DEEPSEE
 
 Status check_range(const char* name, float value, float low, float high) {
   if (value >= low && value <= high) return {};  // NaN is neither
-  return error(Code::kInvalid, Detail::kNone, "%s is %g, expected %g to %g", name, value, low, high);
+  return error(Code::kInvalid, Detail::kNone, "%s is %s, expected %s to %s", name, kvrt::shown(value).c_str(), kvrt::shown(low).c_str(),
+               kvrt::shown(high).c_str());
 }
 
 Status check_flag(const char* name, uint32_t value) {
@@ -60,7 +62,7 @@ Status read_sampling(const kvrt_generate_options& o, const kvrt::Tokenizer& toke
     KVRT_TRY(check_token("logit_bias", i, o.logit_bias[i].token, tokenizer));
     float value = o.logit_bias[i].value;
     if (!(value < std::numeric_limits<float>::infinity())) {
-      return error(Code::kInvalid, Detail::kNone, "logit_bias[%zu] is %g, expected a number or -infinity", i, value);
+      return error(Code::kInvalid, Detail::kNone, "logit_bias[%zu] is %s, expected a number or -infinity", i, kvrt::shown(value).c_str());
     }
     out->logit_bias.push_back({o.logit_bias[i].token, value});
   }

@@ -1,7 +1,7 @@
 // A model's steps for hosts with a loop of their own, and its counters, as a struct and as Prometheus text.
-#include <cstdio>
 
 #include "runtime/api/boundary.h"
+#include "runtime/base/numbers.h"
 #include "runtime/base/utf8.h"
 
 using namespace kvrt::api;
@@ -66,9 +66,7 @@ class Exposition {
     text_ += std::string("# HELP ") + name + ' ' + help + "\n# TYPE " + name + ' ' + type + '\n';
   }
   void value(double number, const char* more = "") {
-    char digits[40];
-    std::snprintf(digits, sizeof digits, "%.17g", number);
-    text_ += name_ + '{' + label_ + more + "} " + digits + '\n';
+    text_ += name_ + '{' + label_ + more + "} " + kvrt::print_real(number, 'g', 17) + '\n';
   }
   void one(const char* name, const char* type, const char* help, double number) {
     family(name, type, help);

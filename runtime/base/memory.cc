@@ -3,19 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <string>
+
+#include "runtime/base/numbers.h"
+#include "runtime/base/system_file.h"
 
 namespace kvrt {
 namespace {
 
-uint64_t read_number(const char* path) {  // 0 when there is none ("max", no such file)
-  unsigned long long value = 0;
-  if (FILE* f = std::fopen(path, "re")) {
-    if (std::fscanf(f, "%llu", &value) != 1) value = 0;
-    std::fclose(f);
-  }
-  return value;
-}
+// "max" and no such file: 0.
+uint64_t number_in(const char* path) { return read_digits(system_file(path)); }
 
 }  // namespace
 
@@ -26,15 +23,13 @@ uint64_t physical_memory() {
 
 uint64_t available_memory() {
   uint64_t available = 0;
-  if (FILE* f = std::fopen("/proc/meminfo", "re")) {
-    char line[128];
-    unsigned long long kb;
-    while (std::fgets(line, sizeof line, f)) {
-      if (std::sscanf(line, "MemAvailable: %llu kB", &kb) == 1) available = kb * 1024;
-    }
-    std::fclose(f);
+  const std::string info = system_file("/proc/meminfo");
+  constexpr std::string_view kKey = "MemAvailable:";
+  if (const size_t at = info.find(kKey); at != std::string::npos) {
+    const size_t digits = std::min(info.find_first_not_of(' ', at + kKey.size()), info.size());
+    available = read_digits(std::string_view(info).substr(digits)) * 1024;
   }
-  uint64_t cap = read_number("/sys/fs/cgroup/memory.max"), used = read_number("/sys/fs/cgroup/memory.current");
+  uint64_t cap = number_in("/sys/fs/cgroup/memory.max"), used = number_in("/sys/fs/cgroup/memory.current");
   if (cap && cap > used) available = available ? std::min(available, cap - used) : cap - used;
   return available ? available : uint64_t{1} << 30;
 }

@@ -1,5 +1,7 @@
 #include "runtime/base/status.h"
 
+#include <locale.h>
+
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -83,9 +85,8 @@ Status errno_error(int err, const char* format, ...) {
     default:
       break;
   }
-  char text[128];
   message += ": ";
-  message += strerror_r(err, text, sizeof text);
+  message += strerror_l(err, newlocale(LC_ALL_MASK, "C", nullptr));  // in English and ASCII whatever the host's locale is; "C" is static
   return Status::make(code, detail, err, std::move(message));
 }
 

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -16,6 +15,8 @@
 #include <vector>
 
 #include "runtime/base/fp_env.h"
+#include "runtime/base/numbers.h"
+#include "runtime/base/system_file.h"
 
 namespace kvrt {
 namespace {
@@ -230,15 +231,10 @@ void ThreadPool::end_step() {
 
 namespace {
 
-bool read_line(const std::string& path, std::string* line) {
-  std::ifstream file(path);
-  return static_cast<bool>(std::getline(file, *line));
-}
-
 // CPUs that a quota of `quota` µs per `period` µs amounts to, rounded up; 0: no limit.
-uint32_t quota_cpus(long long quota, long long period) {
-  if (quota <= 0 || period <= 0) return 0;
-  return static_cast<uint32_t>(std::min<long long>((quota + period - 1) / period, 1 << 20));
+uint32_t quota_cpus(uint64_t quota, uint64_t period) {
+  if (quota == 0 || period == 0 || quota > UINT64_MAX - period) return 0;
+  return static_cast<uint32_t>(std::min<uint64_t>((quota + period - 1) / period, 1 << 20));
 }
 
 uint32_t min_limit(uint32_t a, uint32_t b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
@@ -246,25 +242,20 @@ uint32_t min_limit(uint32_t a, uint32_t b) { return a == 0 ? b : b == 0 ? a : st
 // v2: cpu.max of the process's group and of all groups above it; v1: the quota as a container sees it.
 uint32_t cgroup_cpus() {
   uint32_t limit = 0;
-  std::string path, line;
-  std::ifstream groups("/proc/self/cgroup");
-  while (std::getline(groups, line)) {
-    if (line.starts_with("0::")) path = line.substr(3);
-  }
+  const std::string groups = "\n" + system_file("/proc/self/cgroup");
+  const size_t own = groups.find("\n0::");
+  std::string path;
+  if (own != std::string::npos) path = groups.substr(own + 4, groups.find('\n', own + 4) - own - 4);
   while (true) {
-    long long quota = 0, period = 0;
-    if (read_line("/sys/fs/cgroup" + path + "/cpu.max", &line) && std::sscanf(line.c_str(), "%lld %lld", &quota, &period) == 2) {
-      limit = min_limit(limit, quota_cpus(quota, period));  // "max 100000" does not scan: no limit
-    }
+    const std::string max = system_file("/sys/fs/cgroup" + path + "/cpu.max");  // quota and period, or "max" and period
+    const size_t space = std::min(max.find(' '), max.size());
+    limit = min_limit(limit, quota_cpus(read_digits(max), read_digits(std::string_view(max).substr(std::min(space + 1, max.size())))));
     const size_t slash = path.find_last_of('/');
     if (slash == std::string::npos) break;
     path.resize(slash);
   }
-  std::string quota_line, period_line;
-  if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &quota_line) && read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period_line)) {
-    limit = min_limit(limit, quota_cpus(std::atoll(quota_line.c_str()), std::atoll(period_line.c_str())));
-  }
-  return limit;
+  const std::string v1 = "/sys/fs/cgroup/cpu/cpu.cfs_";  // "-1": no quota
+  return min_limit(limit, quota_cpus(read_digits(system_file(v1 + "quota_us")), read_digits(system_file(v1 + "period_us"))));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "runtime/compute/weight_file.h"
+#include "runtime/base/numbers.h"
 
 #include <algorithm>
 #include <atomic>
@@ -90,7 +91,7 @@ void remove_stale(const WeightCache& cache) {
   for (const std::string& name : *names) {
     const size_t dot = name.find('.');
     if (!name.ends_with(kTempSuffix) || dot != 2 * sizeof(Hash256)) continue;
-    const auto written = static_cast<int64_t>(std::strtoull(name.c_str() + dot + 1, nullptr, 16));
+    const auto written = static_cast<int64_t>(read_digits(std::string_view(name).substr(dot + 1), 16));
     if (std::abs(cache.env->unix_ms() - written) > kStaleMs) (void)cache.env->remove_file(cache.dir + "/" + name);
   }
 }

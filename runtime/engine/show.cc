@@ -1,7 +1,6 @@
 #include "runtime/engine/show.h"
 
-#include <nlohmann/json.hpp>
-
+#include "runtime/base/json.h"
 #include "runtime/base/limits.h"
 #include "runtime/engine/manifest.h"
 
@@ -10,7 +9,9 @@ namespace kvrt {
 namespace {
 
 std::string json_string(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string json;
+  append_json_string(text, &json);
+  return json;
 }
 
 std::string hex_of(const SessionId& id) {
@@ -22,23 +23,20 @@ std::string hex_of(const SessionId& id) {
 // JSON as it was given, without the white space between its parts: that may hold line ends. "" is null.
 Result<std::string> compact(std::string_view json, const char* what) {
   if (json.empty()) return std::string("null");
-  if (!nlohmann::json::accept(json)) return error(Code::kCorrupt, Detail::kFormat, "manifest: %s: not JSON", what);
+  JsonReader reader(json);
+  for (auto part = reader.next(); part != JsonReader::Part::kEnd; part = reader.next()) {
+    if (part == JsonReader::Part::kWrong) return error(Code::kCorrupt, Detail::kFormat, "manifest: %s: not JSON", what);
+    if (reader.depth() > kJsonDepthMax)
+      return error(Code::kCorrupt, Detail::kFormat, "manifest: %s: nested deeper than %u", what, kJsonDepthMax);
+  }
   std::string out;
   bool in_string = false;
-  uint32_t depth = 0;
   for (size_t i = 0; i < json.size(); ++i) {
     const char c = json[i];
     if (!in_string && (c == ' ' || c == '\t' || c == '\r' || c == '\n')) continue;
     out += c;
     if (c == '"') in_string = !in_string;
-    if (in_string) {
-      if (c == '\\') out += json[++i];
-    } else if (c == '{' || c == '[') {
-      if (++depth > kJsonDepthMax)
-        return error(Code::kCorrupt, Detail::kFormat, "manifest: %s: nested deeper than %u", what, kJsonDepthMax);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
+    if (in_string && c == '\\') out += json[++i];
   }
   return out;
 }

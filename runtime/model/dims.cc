@@ -1,9 +1,9 @@
 // Hyper-parameters of a GGUF file, each checked, and each that would change the arithmetic in a way kvrt lacks refused by name.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "runtime/base/limits.h"
+#include "runtime/base/numbers.h"
 #include "runtime/compute/quants.h"
 #include "runtime/model/model.h"
 
@@ -81,8 +81,8 @@ class DimsReader {
                    key(name).c_str(), file_.has(key(name)) ? "another type" : "no such key");
     }
     if (!(*value >= min && *value <= max)) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected %g to %g, found %g", file_.name().c_str(),
-                   key(name).c_str(), min, max, *value);
+      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected %s to %s, found %s", file_.name().c_str(),
+                   key(name).c_str(), shown(min).c_str(), shown(max).c_str(), shown(*value).c_str());
     }
     *out = static_cast<float>(*value);
     return Status::ok();
@@ -104,10 +104,8 @@ class DimsReader {
       if (const auto integer = file_.get_uint(name)) value = static_cast<double>(*integer);
       if (const auto flag = file_.get_bool(name)) value = *flag ? 1 : 0;
       if (value && (*value == neutral.neutral || (*value == 0 && neutral.zero))) continue;
-      char found[32] = "another type";
-      if (value) std::snprintf(found, sizeof found, "%g", *value);
-      return error(Code::kUnsupported, Detail::kNone, "%s: metadata key %s: found %s, only %g is supported", file_.name().c_str(),
-                   name.c_str(), found, neutral.neutral);
+      return error(Code::kUnsupported, Detail::kNone, "%s: metadata key %s: found %s, only %s is supported", file_.name().c_str(),
+                   name.c_str(), value ? shown(*value).c_str() : "another type", shown(neutral.neutral).c_str());
     }
     return refuse_other_activation();
   }
@@ -219,8 +217,8 @@ class DimsReader {
     if (type != "linear" && type != "yarn")
       return unsupported(name, ("RoPE scaling \"" + std::string(type.substr(0, 32)) + "\" is not supported").c_str());
     if (factor < kRopeFactorMin) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected %g to %g, found %g", file_.name().c_str(),
-                   key("rope.scaling.factor").c_str(), kRopeFactorMin, kRopeFactorMax, static_cast<double>(factor));
+      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected %s to %s, found %s", file_.name().c_str(),
+                   key("rope.scaling.factor").c_str(), shown(kRopeFactorMin).c_str(), shown(kRopeFactorMax).c_str(), shown(factor).c_str());
     }
     rope->factor = factor;
     rope->scaling = type == "yarn" ? RopeScaling::kYarn : RopeScaling::kLinear;
@@ -234,8 +232,8 @@ class DimsReader {
     KVRT_TRY(read_optional_float("rope.scaling.yarn_beta_fast", 1e-3, 1e6, &rope->beta_fast));
     KVRT_TRY(read_optional_float("rope.scaling.yarn_beta_slow", 1e-3, 1e6, &rope->beta_slow));
     if (rope->freq_base > 1) return Status::ok();
-    return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected more than 1 with RoPE scaling \"yarn\", found %g",
-                 file_.name().c_str(), key("rope.freq_base").c_str(), static_cast<double>(rope->freq_base));
+    return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected more than 1 with RoPE scaling \"yarn\", found %s",
+                 file_.name().c_str(), key("rope.freq_base").c_str(), shown(rope->freq_base).c_str());
   }
 
   // Divisors of the frequencies: one set (llama3), or two (longrope), of which the model's context picks one, not the length that a
@@ -261,8 +259,8 @@ class DimsReader {
     dequantize_row(view.type, view.data.data(), view.cols(), factors.data());
     for (const float f : factors) {
       if (f >= kRopeFactorMin && f <= kRopeFactorMax) continue;
-      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected values of %g to %g, found %g", file_.name().c_str(),
-                   tensor->name.c_str(), kRopeFactorMin, kRopeFactorMax, static_cast<double>(f));
+      return error(Code::kCorrupt, Detail::kFormat, "%s: tensor %s: expected values of %s to %s, found %s", file_.name().c_str(),
+                   tensor->name.c_str(), shown(kRopeFactorMin).c_str(), shown(kRopeFactorMax).c_str(), shown(f).c_str());
     }
     return Status::ok();
   }

@@ -1,10 +1,12 @@
 #include "runtime/text/json_document.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <cmath>
 #include <set>
 
+#include "runtime/base/json.h"
 #include "runtime/base/limits.h"
+#include "runtime/base/numbers.h"
 
 namespace kvrt {
 
@@ -38,36 +40,21 @@ std::optional<Decimal> Decimal::parse(std::string_view s) {
   return d;
 }
 
-// nlohmann's SAX interface: a callback that returns false ends the parse.
+// A step is false where it refuses the text; take_status then says why.
 class JsonDocumentReader {
  public:
   using Kind = JsonDocument::Kind;
   using Node = JsonDocument::Node;
-  explicit JsonDocumentReader(const char* what) : what_(what) {}
+  using Part = JsonReader::Part;
+  JsonDocumentReader(std::string_view text, const char* what) : reader_(text), what_(what) {}
 
-  bool null() { return put({}, ""); }
-  bool boolean(bool b) { return put({Kind::kBoolean, b}, ""); }
-  bool number_integer(int64_t i) { return put({Kind::kNumber}, std::to_string(i)); }
-  bool number_unsigned(uint64_t u) { return put({Kind::kNumber}, std::to_string(u)); }
-  bool number_float(double, const std::string& spelling) { return put({Kind::kNumber}, spelling); }
-  bool string(std::string& s) { return put({Kind::kString}, s); }
-  bool binary(nlohmann::json::binary_t&) { return false; }
-  bool start_object(size_t) { return open(Kind::kObject); }
-  bool start_array(size_t) { return open(Kind::kArray); }
-  bool key(std::string& s) {
-    key_ = s;
-    if (!keys_.back().insert(s).second) {
-      return refuse(error(Code::kInvalid, Detail::kGrammarError, "%s: %s has the member \"%.100s\" twice", what_,
-                          document_.pointer(document_.nodes_[open_.back()]).c_str(), s.c_str()));
+  bool read() {
+    for (;;) {
+      const Part part = reader_.next();
+      if (part == Part::kEnd) return true;
+      if (!add(part)) return false;
     }
-    return true;
   }
-  bool end_object() { return close(); }
-  bool end_array() { return close(); }
-  bool parse_error(size_t at, const std::string&, const nlohmann::json::exception&) {
-    return refuse(error(Code::kInvalid, Detail::kGrammarError, "%s: not valid JSON at byte %zu", what_, at));
-  }
-
   Status take_status() { return std::move(status_); }
   JsonDocument take() {
     document_.nodes_.shrink_to_fit();
@@ -76,6 +63,45 @@ class JsonDocumentReader {
   }
 
  private:
+  bool add(Part part) {
+    switch (part) {
+      case Part::kNull:
+        return put({}, "");
+      case Part::kTrue:
+      case Part::kFalse:
+        return put({Kind::kBoolean, part == Part::kTrue}, "");
+      case Part::kNumber:
+        return number();
+      case Part::kString:
+        return put({Kind::kString}, reader_.text());
+      case Part::kKey:
+        return key();
+      case Part::kArray:
+        return open(Kind::kArray);
+      case Part::kObject:
+        return open(Kind::kObject);
+      case Part::kArrayEnd:
+      case Part::kObjectEnd:
+        return close();
+      case Part::kEnd:
+      case Part::kWrong:
+        break;
+    }
+    return refuse(error(Code::kInvalid, Detail::kGrammarError, "%s: not valid JSON at byte %zu", what_, reader_.at()));
+  }
+  bool number() {
+    double real = 0;
+    if (read_real(reader_.text(), &real) && std::isfinite(real)) {
+      return put({Kind::kNumber}, reader_.text() == "-0" ? "0" : reader_.text());
+    }
+    return refuse(error(Code::kInvalid, Detail::kGrammarError, "%s: a number past the range of a double at byte %zu", what_, reader_.at()));
+  }
+  bool key() {
+    key_ = reader_.text();
+    if (keys_.back().insert(key_).second) return true;
+    return refuse(error(Code::kInvalid, Detail::kGrammarError, "%s: %s has the member \"%.100s\" twice", what_,
+                        document_.pointer(document_.nodes_[open_.back()]).c_str(), key_.c_str()));
+  }
   bool refuse(Status status) {
     if (status_.is_ok()) status_ = std::move(status);
     return false;
@@ -119,6 +145,7 @@ class JsonDocumentReader {
     return true;
   }
 
+  JsonReader reader_;
   const char* what_;
   JsonDocument document_;
   std::vector<uint32_t> open_, last_;  // the containers that are open, and the last child of each
@@ -132,8 +159,8 @@ Result<JsonDocument> JsonDocument::parse(std::string_view text, const char* what
     return error(Code::kLimit, Detail::kGrammarLimit, "%s: %zu bytes, the limit is %zu (kGrammarBytesMax)", what, text.size(),
                  kGrammarBytesMax);
   }
-  JsonDocumentReader reader(what);
-  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &reader)) return reader.take_status();
+  JsonDocumentReader reader(text, what);
+  if (!reader.read()) return reader.take_status();
   return reader.take();
 }
 

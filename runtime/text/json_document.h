@@ -1,4 +1,4 @@
-// A JSON text as a tree that keeps the order of members and the spelling of numbers; for schemas. By nlohmann/json's reader.
+// A JSON text as a tree that keeps the order of members and the spelling of numbers; for schemas.
 #pragma once
 
 #include <cstdint>

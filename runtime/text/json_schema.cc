@@ -4,6 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "runtime/base/numbers.h"
 #include "runtime/text/grammar.h"
 #include "runtime/text/json_schema_compiler.h"
 
@@ -121,9 +122,9 @@ Result<const JsonDocument::Node*> SchemaCompiler::target(const Node& ref) const 
   if (text.size() > 1 && text[1] != '/') return unsupported(ref, "a $ref to an $anchor");
   std::string pointer;
   for (size_t i = 1; i < text.size(); ++i) {
-    unsigned value = 0;
-    if (text[i] == '%' && i + 2 < text.size() && std::sscanf(std::string(text.substr(i + 1, 2)).c_str(), "%2x", &value) == 1) {
-      pointer += static_cast<char>(value);
+    const std::string_view hex = text.substr(i + 1, 2);
+    if (text[i] == '%' && hex.size() == 2 && hex.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos) {
+      pointer += static_cast<char>(read_digits(hex, 16));
       i += 2;
     } else {
       pointer += text[i];
@@ -273,7 +274,7 @@ Result<std::optional<uint32_t>> SchemaCompiler::count(const Flat& flat, const ch
     const auto number = node->kind == Kind::kNumber ? Decimal::parse(document_.text(*node)) : std::nullopt;
     if (!number || number->negative || !number->is_integer()) return invalid(*node, "%s is a count", keyword);
     const std::string& digits = number->whole;
-    const uint32_t value = digits.size() > 9 ? UINT32_MAX - 1 : static_cast<uint32_t>(std::strtoul(("0" + digits).c_str(), nullptr, 10));
+    const uint32_t value = digits.size() > 9 ? UINT32_MAX - 1 : static_cast<uint32_t>(read_digits(digits));
     out = !out ? value : largest ? std::max(*out, value) : std::min(*out, value);
   }
   return out;

@@ -1,48 +1,93 @@
 #include "runtime/text/reply_message.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "runtime/base/json.h"
 
 namespace kvrt {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-void add_text(Json* message, const char* key, std::string_view text) {
-  if (text.empty()) return;
-  auto had = message->find(key);
-  const bool more = had != message->end() && had->is_string();
-  (*message)[key] = (more ? had->get<std::string>() : std::string()) + std::string(text);
-}
-
-void add_call(Json* message, const std::string& part) {
-  Json function = Json::parse(part, nullptr, false), call = {{"type", "function"}};
-  if (auto id = function.find("id"); id != function.end()) {
-    call["id"] = *id;
-    function.erase(id);
+// The members of one JSON object, their values as JSON without white space.
+class Members {
+ public:
+  // False where `text` is no object; it is empty then.
+  bool read(std::string_view text) {
+    using Part = JsonReader::Part;
+    JsonReader reader(text);
+    Part part = reader.next();
+    const bool is_object = part == Part::kObject;
+    while (is_object && (part = reader.next()) == Part::kKey) {
+      std::string* value = &at(reader.text());  // of equal names the last one counts
+      value->clear();
+      append_json_value(&reader, reader.next(), value);
+    }
+    if (is_object && part == Part::kObjectEnd && reader.next() == Part::kEnd) return true;
+    list_.clear();
+    return false;
   }
-  call["function"] = std::move(function);
-  (*message)["tool_calls"].push_back(std::move(call));
-}
+  // The value of the name; "" where it is new.
+  std::string& at(std::string_view name) {
+    auto had = std::find_if(list_.begin(), list_.end(), [&](const auto& member) { return member.first == name; });
+    if (had == list_.end()) had = list_.insert(had, {std::string(name), std::string()});
+    return had->second;
+  }
+  void add_text(std::string_view name, std::string_view text) {
+    if (text.empty()) return;
+    std::string& value = at(name);
+    std::string more;
+    append_json_string(text, &more);
+    if (value.starts_with('"')) {
+      value.replace(value.size() - 1, 1, more, 1);
+    } else {
+      value = std::move(more);
+    }
+  }
+  void add_call(std::string_view part) {
+    Members function;
+    function.read(part);
+    std::string call = "{\"type\":\"function\"";
+    const auto id = std::find_if(function.list_.begin(), function.list_.end(), [](const auto& member) { return member.first == "id"; });
+    if (id != function.list_.end()) {
+      call += ",\"id\":" + id->second;
+      function.list_.erase(id);
+    }
+    call += ",\"function\":" + function.json() + "}";
+    std::string& calls = at("tool_calls");
+    if (!calls.starts_with('[')) calls = "[]";
+    calls.replace(calls.size() - 1, 1, (calls == "[]" ? "" : ",") + call + "]");
+  }
+  std::string json() const {
+    std::string out = "{";
+    for (const auto& [name, value] : list_) {
+      if (out.size() > 1) out += ',';
+      append_json_string(name, &out);
+      out += ':' + value;
+    }
+    return out + "}";
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> list_;
+};
 
 }  // namespace
 
 std::string extended_message(const std::string& message, std::string_view shown, const std::vector<ReplyPart>& parts) {
-  Json json = Json::parse(message, nullptr, false);
-  if (!json.is_object()) json = {{"role", "assistant"}};  // a store can say anything
+  Members members;
+  if (!members.read(message)) members.add_text("role", "assistant");  // a store can say anything
   const auto is_call = [](const ReplyPart& part) { return part.kind == ReplyPart::Kind::kToolCall; };
   if (std::none_of(parts.begin(), parts.end(), is_call)) {
-    add_text(&json, "content", shown);
-  } else {
-    for (const ReplyPart& part : parts) {
-      if (is_call(part)) {
-        add_call(&json, part.text);
-      } else {
-        add_text(&json, part.kind == ReplyPart::Kind::kReasoning ? "reasoning_content" : "content", part.text);
-      }
+    members.add_text("content", shown);
+    return members.json();
+  }
+  for (const ReplyPart& part : parts) {
+    if (is_call(part)) {
+      members.add_call(part.text);
+    } else {
+      members.add_text(part.kind == ReplyPart::Kind::kReasoning ? "reasoning_content" : "content", part.text);
     }
   }
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return members.json();
 }
 
 std::string assistant_message(std::string_view shown, const std::vector<ReplyPart>& parts) {

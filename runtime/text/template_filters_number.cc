@@ -1,8 +1,8 @@
 // Filters of numbers, default, and tojson.
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 
+#include "runtime/base/numbers.h"
 #include "runtime/text/template_text.h"
 
 namespace kvrt::jinja {
@@ -24,13 +24,9 @@ Value absolute(Renderer& r, const Call& c) {
 Value beyond(Renderer& r, const Call& c) { return r.unsupported(c.at, "an integer beyond 64 bits"); }
 
 // float(text): false where Python raises ValueError.
-bool read_real(std::string_view s, double* d) {
+bool read_float(std::string_view s, double* d) {
   if (s.size() > 1 && s[0] == '+' && s[1] != '-') s.remove_prefix(1);
-  if (s.empty() || s.find('(') != std::string_view::npos) return false;  // nan(...)
-  auto read = std::from_chars(s.data(), s.data() + s.size(), *d);
-  if (read.ptr != s.data() + s.size() || read.ec == std::errc::invalid_argument) return false;
-  if (read.ec == std::errc::result_out_of_range) *d = std::strtod(std::string(s).c_str(), nullptr);
-  return true;
+  return read_real(s, d);
 }
 
 Value to_float(Renderer& r, const Call& c) {
@@ -40,7 +36,7 @@ Value to_float(Renderer& r, const Call& c) {
   if (!c.self.is(Kind::kString)) return otherwise;
   if (c.self.str().find('_') != std::string_view::npos) return r.unsupported(c.at, "float of digits with _");
   double d = 0;
-  return read_real(strip(c.self.str(), nullptr, true, true), &d) ? Value::of(d) : otherwise;
+  return read_float(strip(c.self.str(), nullptr, true, true), &d) ? Value::of(d) : otherwise;
 }
 
 Value int_of_real(Renderer& r, const Call& c, double d, Value otherwise) {
@@ -65,7 +61,7 @@ Value to_int(Renderer& r, const Call& c) {
   auto whole = std::from_chars(digits.data(), digits.data() + digits.size(), i);
   if (!digits.empty() && whole.ptr == digits.data() + digits.size()) return whole.ec == std::errc() ? Value::of(i) : beyond(r, c);
   double d = 0;
-  return read_real(s, &d) ? int_of_real(r, c, d, otherwise) : otherwise;
+  return read_float(s, &d) ? int_of_real(r, c, d, otherwise) : otherwise;
 }
 
 Value round_number(Renderer& r, const Call& c) {
@@ -79,9 +75,8 @@ Value round_number(Renderer& r, const Call& c) {
   if (method == "common") {
     if (c.self.is_integral()) return Value::of(c.self.as_int());
     if (!std::isfinite(d)) return Value::of(d);
-    char digits[512];  // printf rounds the exact value to nearest, ties to even, as Python does
-    snprintf(digits, sizeof digits, "%.*f", static_cast<int>(precision), d);
-    return Value::of(std::strtod(digits, nullptr));
+    (void)read_real(print_real(d, 'f', static_cast<int>(precision)), &d);  // the exact value to nearest, ties to even, as Python does
+    return Value::of(d);
   }
   if (!std::isfinite(d)) return r.fail(c.at, "round of infinity or nan");
   double scale = std::pow(10.0, static_cast<double>(precision)), scaled = d * scale;
@@ -97,18 +92,13 @@ Value file_size(Renderer& r, const Call& c) {
   if (!c.self.is_number() && !c.self.is(Kind::kString)) return r.type_error(c.at, "filesizeformat of", c.self);
   bool binary = c.has(0) && truth(c[0]);
   double base = binary ? 1024 : 1000, d = bytes.real, unit = base;
-  char text[512];
   if (!std::isfinite(d)) return r.unsupported(c.at, "filesizeformat of infinity or nan");
   if (d == 1) return r.text("1 Byte");
-  if (d < base) {
-    snprintf(text, sizeof text, "%.0f Bytes", std::trunc(d));
-    return r.text(text);
-  }
+  if (d < base) return r.text(print_real(std::trunc(d), 'f', 0) + " Bytes");
   static const char kPrefixes[] = "kMGTPEZY";
   size_t i = 0;
   for (unit = base * base; i < 7 && d >= unit; ++i) unit *= base;
-  snprintf(text, sizeof text, "%.1f %c%s", base * d / unit, binary && i == 0 ? 'K' : kPrefixes[i], binary ? "iB" : "B");
-  return r.text(text);
+  return r.text(print_real(base * d / unit, 'f', 1) + ' ' + (binary && i == 0 ? 'K' : kPrefixes[i]) + (binary ? "iB" : "B"));
 }
 
 constexpr Builtin kFilters[] = {{"default", "default_value boolean", 0, default_value, true},

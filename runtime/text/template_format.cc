@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 
 #include "runtime/base/limits.h"
+#include "runtime/base/numbers.h"
 #include "runtime/text/template_text.h"
 
 namespace kvrt::jinja {
@@ -60,14 +60,10 @@ std::string whole_digits(uint64_t size, const Spec& spec, std::string* prefix) {
 }
 
 std::string real_digits(double d, const Spec& spec) {
-  char format[8] = "%.*", buffer[512];
-  size_t n = 3;
-  if (spec.alternate) memcpy(format, "%#.*", 4), n = 4;
-  format[n] = spec.type == '%' ? 'f' : spec.type;
-  format[n + 1] = 0;
-  int precision = spec.precision < 0 ? 6 : spec.precision;
-  snprintf(buffer, sizeof buffer, format, precision, std::fabs(spec.type == '%' ? d * 100 : d));
-  return std::string(buffer) + (spec.type == '%' ? "%" : "");
+  const bool percent = spec.type == '%';
+  std::string digits =
+      print_real(std::fabs(percent ? d * 100 : d), percent ? 'f' : spec.type, spec.precision < 0 ? 6 : spec.precision, spec.alternate);
+  return percent ? digits + '%' : digits;
 }
 
 // sign, prefix and digits within the width.

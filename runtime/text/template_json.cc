@@ -1,45 +1,29 @@
 #include "runtime/text/template_json.h"
 
-#include <nlohmann/json.hpp>
+#include <charconv>
+#include <cmath>
 
+#include "runtime/base/json.h"
 #include "runtime/base/limits.h"
+#include "runtime/base/numbers.h"
 
 namespace kvrt::jinja {
 
 namespace {
 
-// nlohmann's SAX interface: a callback that returns false ends the parse.
+// A step is false where it refuses the text; take_status then says why.
 class Builder {
  public:
-  Builder(const char* what, Arena* arena) : what_(what), arena_(arena) {}
+  using Part = JsonReader::Part;
+  Builder(std::string_view text, const char* what, Arena* arena) : reader_(text), what_(what), arena_(arena) {}
 
-  bool null() { return put(Value::none()); }
-  bool boolean(bool b) { return put(Value::of(b)); }
-  bool number_integer(int64_t i) { return put(Value::of(i)); }
-  bool number_unsigned(uint64_t u) {
-    if (u > INT64_MAX) return refuse(error(Code::kUnsupported, Detail::kNone, "%s: an integer beyond 64 bits is not supported", what_));
-    return put(Value::of(static_cast<int64_t>(u)));
-  }
-  bool number_float(double d, const std::string& spelling) {
-    if (spelling.find_first_of(".eE") == std::string::npos) {
-      return refuse(error(Code::kUnsupported, Detail::kNone, "%s: an integer beyond 64 bits is not supported", what_));
+  bool read() {
+    for (;;) {
+      const Part part = reader_.next();
+      if (part == Part::kEnd) return true;
+      if (!add(part)) return false;
     }
-    return put(Value::of(d));
   }
-  bool string(std::string& s) { return put(Value::of(arena_->copy(s))); }
-  bool binary(nlohmann::json::binary_t&) { return false; }
-  bool start_object(size_t) { return open(Value::of(create<Dict>(arena_))); }
-  bool start_array(size_t) { return open(Value::of(create<List>(arena_))); }
-  bool key(std::string& s) {
-    open_.back().key = Value::of(arena_->copy(s));
-    return check();
-  }
-  bool end_object() { return close(); }
-  bool end_array() { return close(); }
-  bool parse_error(size_t at, const std::string&, const nlohmann::json::exception&) {
-    return refuse(error(Code::kInvalid, Detail::kFormat, "%s: not valid JSON at byte %zu", what_, at));
-  }
-
   Status take_status() { return std::move(status_); }
   Value root() const { return root_; }
 
@@ -47,6 +31,43 @@ class Builder {
   struct Open {
     Value container, key;
   };
+  bool add(Part part) {
+    switch (part) {
+      case Part::kNull:
+        return put(Value::none());
+      case Part::kTrue:
+      case Part::kFalse:
+        return put(Value::of(part == Part::kTrue));
+      case Part::kNumber:
+        return number(reader_.text());
+      case Part::kString:
+        return put(Value::of(arena_->copy(reader_.text())));
+      case Part::kKey:
+        open_.back().key = Value::of(arena_->copy(reader_.text()));
+        return check();
+      case Part::kArray:
+        return open(Value::of(create<List>(arena_)));
+      case Part::kObject:
+        return open(Value::of(create<Dict>(arena_)));
+      case Part::kArrayEnd:
+      case Part::kObjectEnd:
+        return close();
+      case Part::kEnd:
+      case Part::kWrong:
+        break;
+    }
+    return refuse(error(Code::kInvalid, Detail::kFormat, "%s: not valid JSON at byte %zu", what_, reader_.at()));
+  }
+  bool number(std::string_view spelling) {
+    int64_t whole = 0;
+    double real = 0;
+    if (spelling.find_first_of(".eE") == std::string_view::npos) {
+      if (std::from_chars(spelling.data(), spelling.data() + spelling.size(), whole).ec == std::errc()) return put(Value::of(whole));
+      return refuse(error(Code::kUnsupported, Detail::kNone, "%s: an integer beyond 64 bits is not supported", what_));
+    }
+    if (read_real(spelling, &real) && std::isfinite(real)) return put(Value::of(real));
+    return refuse(error(Code::kInvalid, Detail::kFormat, "%s: a number past the range of a double at byte %zu", what_, reader_.at()));
+  }
   bool refuse(Status status) {
     status_ = std::move(status);
     return false;
@@ -77,6 +98,7 @@ class Builder {
     return check();
   }
 
+  JsonReader reader_;
   const char* what_;
   Arena* arena_;
   std::vector<Open> open_;
@@ -89,8 +111,8 @@ class Builder {
 Result<Value> parse_json(std::string_view text, const char* what, Arena* arena) {
   if (text.size() > kJsonBytesMax)
     return error(Code::kLimit, Detail::kNone, "%s: %zu bytes, the limit is %zu", what, text.size(), kJsonBytesMax);
-  Builder builder(what, arena);
-  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) return builder.take_status();
+  Builder builder(text, what, arena);
+  if (!builder.read()) return builder.take_status();
   return builder.root();
 }
 

@@ -1,4 +1,4 @@
-// JSON text -> template values, by nlohmann/json, under kJsonBytesMax, kJsonDepthMax and the arena's limit.
+// JSON text -> template values, under kJsonBytesMax, kJsonDepthMax and the arena's limit.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """tidy.py on small trees with one planted fault each: it must find that one, and nothing in the clean tree."""
+import json
 import pathlib
 import subprocess
 import sys
@@ -12,6 +13,7 @@ CLEAN = {
     "include/kvrt.h": "KVRT_API int kvrt_one(\n    int a);\n",
     "runtime/api/kvrt.map": "KVRT_0.1 { global: kvrt_one; local: *; };\n",
     "runtime/base/a.h": "int a();\n",
+    "runtime/text/d.cc": '// strtod( in a comment\nbool g() { return name == "isalpha" && f("%d%% of %s, %.100s", "100 % free") && x.strtod(1); }\n',
     "runtime/compute/b.cc": '#include "runtime/base/a.h"\n// std::exp( in a comment is no call\nfloat f(float x) { return sqrt(x); }\n',
 }
 PLANTED = [
@@ -21,6 +23,13 @@ PLANTED = [
     ({"runtime/base/c.cc": '#include "runtime/base/none.h"\n'}, "is no file of the tree"),
     ({"runtime/compute/c.cc": "float g(float x) { return std::exp(x); }\n"}, "std::exp is libm's"),
     ({"runtime/engine/sampler.cc": "float g(float x) { return ::powf(x, x); }\n"}, "::powf is libm's"),
+    ({"runtime/text/c.cc": "double g(const char* s) { return strtod(s, nullptr); }\n"}, "strtod depends on the host's locale"),
+    ({"storage/c.cc": "double g(const std::string& s) { return std::stod(s); }\n"}, "stod depends on the host's locale"),
+    ({"runtime/text/c.cc": "bool g(char c) { return std::isalpha(c); }\n"}, "isalpha depends on the host's locale"),
+    ({"runtime/text/c.cc": "#include <sstream>\n"}, "<sstream> depends on the host's locale"),
+    ({"runtime/text/c.cc": "#include <nlohmann/json.hpp>\n"}, "<nlohmann/json.hpp> depends on the host's locale"),
+    ({"runtime/api/c.cc": 'Status g(double d) { return error(kA, kB, "found %5.1f%%", d); }\n'}, "prints by the host's locale"),
+    ({"runtime/api/c.cc": 'void g(char* s, double d) { snprintf(s, 9, "%d %.*g", 1, 2, d); }\n'}, "prints by the host's locale"),
     ({"runtime/base/c.cc": "int x;\n" * 401}, "file of 401 lines"),
     ({"runtime/base/c.cc": "void longer(int x) {\n" + LONG_BODY + "}\n"}, "function longer of 82 lines"),
     ({"runtime/base/c.cc": "class C {\n  void in_class(\n      int x) {\n  " + LONG_BODY + "  }\n};\n"}, "function in_class of 83 lines"),
@@ -33,6 +42,30 @@ PLANTED = [
     ({"include/kvrt.h": "KVRT_API int kvrt_one(int a);\nKVRT_API kvrt_status kvrt_two(void);\n"}, "kvrt_two is declared in kvrt.h and not exported"),
     ({"runtime/api/kvrt.map": "KVRT_0.1 { global: kvrt_one; kvrt_old; local: *; };\n"}, "kvrt_old is exported and not declared"),
 ]
+
+
+# Object files of these sources, with --build: what they call tells, however it is spelled.
+OBJECTS = [
+    ("#include <string>\nstd::string f(double d);\nstd::string f(double d) { return std::to_string(d); }\n", "which depends on the host's locale"),
+    ("#include <sstream>\nvoid f(std::ostream& o, double d);\nvoid f(std::ostream& o, double d) { o << d; }\n", "which depends on the host's locale"),
+    ("#include <cstdlib>\ndouble f(const char* s);\ndouble f(const char* s) { return (strtod)(s, nullptr); }\n", "calls strtod, which depends"),
+    ("#include <string>\nstd::string f(int i);\nstd::string f(int i) { return std::to_string(i); }\n", None),
+]
+
+
+def run_objects(text):
+    with tempfile.TemporaryDirectory() as root:
+        root = pathlib.Path(root)
+        for name, content in (CLEAN | {"storage/c.cc": text}).items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(content)
+        (root / "build").mkdir()
+        command = "c++ -std=c++20 -O2 -ffp-contract=off -o c.o -c " + str(root / "storage/c.cc")
+        subprocess.run(command.split(), cwd=root / "build", check=True)
+        entry = {"directory": str(root / "build"), "file": str(root / "storage/c.cc"), "command": command}
+        (root / "build/compile_commands.json").write_text(json.dumps([entry]))
+        done = subprocess.run([sys.executable, TIDY, "--source", root, "--build", root / "build"], capture_output=True, text=True)
+        return done.stdout
 
 
 def run(files):
@@ -55,5 +88,10 @@ for files, expected in PLANTED:
     if code != 1 or expected not in out:
         print(f"planted {sorted(files)}: expected \"{expected}\", found (exit {code}):\n{out}")
         bad += 1
-print(f"{1 + len(PLANTED)} trees, {bad} faults")
+for text, expected in OBJECTS:
+    out = run_objects(text)
+    if (expected or "") not in out or (expected is None and "locale" in out):
+        print(f"object of {text!r}: expected {expected}, found:\n{out}")
+        bad += 1
+print(f"{1 + len(PLANTED) + len(OBJECTS)} trees, {bad} faults")
 sys.exit(1 if bad else 0)

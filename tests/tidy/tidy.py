@@ -32,6 +32,21 @@ LAYERS = {
 NUMERIC = re.compile(r"runtime/compute/.*|runtime/model/forward\.cc|runtime/engine/sampler\.cc")
 MATH = "exp exp2 exp10 expm1 log log2 log10 log1p pow sin cos tan sincos sinh cosh tanh asin acos atan atan2 asinh acosh atanh cbrt hypot erf erfc tgamma lgamma"
 LIBM = {name + suffix for name in MATH.split() for suffix in ("", "f", "l")}
+# What reads or prints by the host's locale; runtime/base/numbers.h does without it. printf's integers and strings are the same in all.
+LIBRARY = re.compile(r"(runtime|storage|cuda)/.*")
+LOCALE_CALLS = (
+    "strtod strtof strtold strtol strtoul strtoll strtoull atof atoi atol atoll stod stof stold stoi stol stoul stoll stoull scanf fscanf sscanf vsscanf "
+    "isalnum isalpha isblank iscntrl isdigit isgraph islower isprint ispunct isspace isupper isxdigit tolower toupper strcasecmp strncasecmp strcoll "
+    "strxfrm strftime localeconv setlocale nl_langinfo mbstowcs wcstombs mbrtowc wcrtomb strerror strerror_r"
+).split()
+LOCALE_CALL = re.compile(r"(?<![\w.>])(" + "|".join(LOCALE_CALLS) + r")\s*\(")
+LOCALE_INCLUDE = re.compile(r'\s*#\s*include\s+<(sstream|fstream|iostream|istream|ostream|iomanip|locale|regex|format|cctype|cwctype|clocale|nlohmann/.*)>')
+LOCALE_PRINT = re.compile(r"%[-+#0-9.*']*(?:[lL]?[aAeEfFgG]|l[sc]|'\w)")
+LOCALE_SYMBOLS = {n + s for n in LOCALE_CALLS for s in ("", "_l")} | {"__isoc99_" + n for n in LOCALE_CALLS} | {"__isoc23_" + n for n in LOCALE_CALLS}
+LOCALE_SYMBOLS |= {"__ctype_b_loc", "__ctype_tolower_loc", "__ctype_toupper_loc", "__xpg_strerror_r"}
+LOCALE_SYMBOLS -= {"strerror_l"}
+# Streams, and std::to_string of a double (a call of vsnprintf with "%f").
+LOCALE_MANGLED = re.compile(r"_ZN?K?S[oi][A-Z0-9]|_ZNK?S[oid]|_ZNK?St7__cxx11\d+basic_[io]?stringstream|_ZNSt8ios_base|_ZNSt6locale|\w*__to_xstring")
 BAD_FLAGS = ("-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-march=native", "-mtune=native")
 FILE_LINES, FUNCTION_LINES = 400, 70
 CODE = {".c", ".cc", ".cu", ".h", ".hpp"}
@@ -100,6 +115,24 @@ def check_math_text(names, texts):
                 for match in re.finditer(r"(?:\bstd\s*::\s*|(?<![\w>])::\s*|\b__builtin_)(\w+)\s*\(", line):
                     if match.group(1) in LIBM:
                         fault(f"{name}:{number}", f"{match.group(0).strip()[:-1]} is libm's, which differs between machines")
+
+
+def check_locale_text(names, texts):
+    for name in names:
+        if not LIBRARY.fullmatch(name) or pathlib.PurePath(name).suffix not in CODE:
+            continue
+        code = strip_comments(texts[name]).splitlines()
+        for number, line in enumerate(texts[name].splitlines(), 1):
+            plain = code[number - 1]
+            call, include = LOCALE_CALL.search(plain), LOCALE_INCLUDE.match(line)
+            if call:
+                fault(f"{name}:{number}", f"{call.group(1)} depends on the host's locale: see runtime/base/numbers.h")
+            if include:
+                fault(f"{name}:{number}", f"<{include.group(1)}> depends on the host's locale: see runtime/base/numbers.h and json.h")
+            for text in re.findall(r'"((?:\\.|[^"\\])*)"', line.split("//")[0]):
+                text = text.replace("%%", "")
+                if LOCALE_PRINT.search(text) and not plain.lstrip().startswith("#"):
+                    fault(f"{name}:{number}", f'"{text}" prints by the host\'s locale: see shown and print_real')
 
 
 def functions(text):
@@ -190,15 +223,21 @@ def check_flags(source, names, texts, commands):
 
 def check_objects(build, commands):
     for command in commands:
-        if not NUMERIC.fullmatch(command["file"]):
+        numeric, library = NUMERIC.fullmatch(command["file"]), command["file"].startswith(("runtime/", "storage/"))
+        if not numeric and not library:
             continue
         path = build / command["command"].split(" -o ")[1].split()[0]
         if not path.is_file():
             fault(command["file"], f"not built: no {path}")
             continue
-        out = subprocess.run(["nm", "-u", path], capture_output=True, text=True, check=True).stdout
-        for symbol in {line.split()[-1].split("@")[0] for line in out.splitlines() if line.strip()} & LIBM:
-            fault(command["file"], f"calls {symbol} of libm, which differs between machines")
+        out = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
+        for line in filter(str.strip, out.splitlines()):
+            kind, symbol = line.split()[-2:]
+            symbol = symbol.split("@")[0]
+            if numeric and kind == "U" and symbol in LIBM:
+                fault(command["file"], f"calls {symbol} of libm, which differs between machines")
+            if library and (symbol in LOCALE_SYMBOLS or LOCALE_MANGLED.match(symbol)):
+                fault(command["file"], f"calls {symbol}, which depends on the host's locale")
 
 
 def check_symbols(texts):
@@ -242,6 +281,7 @@ def main():
             exceptions[key] = int(count)
     included = check_includes(source, names, texts)
     check_math_text(names, texts)
+    check_locale_text(names, texts)
     check_sizes(names, texts, exceptions)
     check_dead(names, texts, included, {c["file"] for c in commands} if args.build else None)
     check_flags(source, names, texts, commands)

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string>
+
+namespace kvrt {
+
+// What a file of /proc or /sys says, at most 64 KiB; "" where it cannot be read.
+std::string system_file(const std::string& path);
+
+}  // namespace kvrt
