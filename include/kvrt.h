@@ -801,7 +801,8 @@ KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_gen
 KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err);
 
 /* A copy that shares all KV blocks; what differs later is copied at its first write. It is unsaved and has a new id. Of options (may be
- * NULL) only wake is read: the rest is as in the original, but for autosave_name. */
+ * NULL) only wake is read: the rest is as in the original, but for autosave_name. The first report of either says the same of what was reused
+ * before the fork: reused_disk counts in both. */
 KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err);
 /* Keeps the first `count` tokens, and the messages that end within them. */
 KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_error* err);

@@ -17,7 +17,7 @@ Status ModelHost::begin(Session* session, GenerateOptions options) {
   {
     std::lock_guard lock(mu_);
     KVRT_TRY(require(session, options.prefill_only ? "prefill" : "begin"));
-    if (options.all_or_nothing) before = Conversation{session->tokens, session->messages, session->grammar};
+    if (options.all_or_nothing) before.emplace(*session);
   }
   KVRT_ASSIGN(auto matcher, matcher_for(*session, options));
   const bool goes_on = options.grammar_kind == GrammarKind::kContinue;

@@ -132,7 +132,7 @@ Result<AppendInfo> ModelHost::set_messages(Session* session, std::string_view me
   {
     std::lock_guard lock(mu_);
     KVRT_TRY(require(session, "set_messages"));
-    before = {session->tokens, session->messages, session->grammar};
+    before = *session;
     auto& messages = session->messages;
     while (same < std::min(wanted.size(), messages.size()) && same_message(wanted[same], messages[same].json)) ++same;
     if (same < messages.size() || messages.empty()) {

@@ -89,7 +89,7 @@ Conversation ModelHost::conversation(const Session& s, uint64_t* kept) const {
     *kept = static_cast<uint64_t>(std::mismatch(s.tokens.begin(), s.tokens.end(), before.begin(), before.end()).first - s.tokens.begin());
     return *g->before;
   }
-  Conversation said{s.tokens, s.messages, s.grammar};
+  Conversation said(s);
   if (!g) return said;
   OutputText text = g->text;
   text.finish();

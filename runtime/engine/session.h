@@ -138,27 +138,17 @@ class Wake {
   virtual void ring() = 0;
 };
 
-// Guarded by ModelHost's lock, but for what is marked. A session belongs to one handle; calls on it do not overlap.
-struct Session {
-  Session(uint32_t block_tokens) : table(block_tokens) {}  // NOLINT
-
-  SessionId id;
-  std::string name;  // of the last save or resume
-  uint64_t gen = 0;
+// What a session is, whoever holds it: a fork copies it whole. What belongs to one handle (its name in the store, what it generates, who is
+// told) is Session's.
+struct SessionValue : Conversation {
   std::string domain;
   std::shared_ptr<Store> store;  // fixed for life
   bool share = true;             // takes part in the prefix cache
   TemplateArguments arguments;   // now: when it was opened, so that a date in its prompt stays
-  std::shared_ptr<Wake> wake;    // null: nobody to tell
-  bool woken = false;            // it is to be told
-  Session* next_woken = nullptr;
   BlockKey root;
+  SessionState state = SessionState::kIdle;
 
-  std::vector<int32_t> tokens;
-  std::vector<Message> messages;
-  AnswerGrammar grammar;        // of the last generation
   std::vector<ChainRef> chain;  // of the full blocks so far known; a prefix of what `tokens` has
-  BlockTable table;
   uint64_t disk_tokens = 0;     // loaded from the store since the last report
   bool was_evicted = false;     // the pool took blocks of this session
   bool damaged = false;         // a chunk of it was damaged or missing at the last warm
@@ -171,6 +161,19 @@ struct Session {
   uint64_t foreign_tokens = 0;
   // The tail node in the store: tokens [begin, end) after the full blocks; valid while the session keeps those tokens.
   uint64_t saved_tail_begin = 0, saved_tail_end = 0;
+};
+
+// Guarded by ModelHost's lock, but for what is marked. A session belongs to one handle; calls on it do not overlap.
+struct Session : SessionValue {
+  Session(uint32_t block_tokens) : table(block_tokens) {}  // NOLINT
+
+  SessionId id;
+  std::string name;  // of the last save or resume
+  uint64_t gen = 0;
+  std::shared_ptr<Wake> wake;  // null: nobody to tell
+  bool woken = false;          // it is to be told
+  Session* next_woken = nullptr;
+  BlockTable table;
   // What its last save or resume holds: an autosave that would say the same is none.
   struct Mark {
     BlockKey head;  // of the chain of all tokens
@@ -181,7 +184,6 @@ struct Session {
   std::unique_ptr<Autosave> autosave;  // null: none
   uint32_t pins = 0;                   // a save reads its blocks, or a resume fills them: not to be evicted
 
-  SessionState state = SessionState::kIdle;
   std::unique_ptr<Generation> generation;
   bool cancel = false;  // asked for while a step runs
   bool in_step = false;

@@ -57,26 +57,12 @@ void ModelHost::close(Session* session) {
 }
 
 Result<Session*> ModelHost::fork(Session* session, std::shared_ptr<Wake> wake) {
-  auto copy = std::make_unique<Session>(kv_.block_tokens);
-  engine_->env()->random(copy->id.bytes);
-  std::lock_guard lock(mu_);
+  std::lock_guard lock(mu_);  // outlives the copy: its keys are everybody's
   KVRT_TRY(require(session, "fork"));
-  copy->store = session->store;
-  copy->domain = session->domain;
-  copy->share = session->share;
-  copy->root = session->root;
-  copy->arguments = session->arguments;
+  auto copy = std::make_unique<Session>(kv_.block_tokens);
+  static_cast<SessionValue&>(*copy) = *session;
+  engine_->env()->random(copy->id.bytes);
   copy->wake = std::move(wake);
-  copy->tokens = session->tokens;
-  copy->messages = session->messages;
-  copy->grammar = session->grammar;
-  copy->chain = session->chain;
-  copy->inexact = session->inexact;
-  copy->foreign_root = session->foreign_root;
-  copy->foreign_tokens = session->foreign_tokens;
-  copy->saved_tail_begin = session->saved_tail_begin;
-  copy->saved_tail_end = session->saved_tail_end;
-  copy->state = session->state;
   if (session->autosave) {
     copy->autosave = std::make_unique<Autosave>(*session->autosave);
     copy->autosave->policy.name.clear();  // that name is the original's
@@ -205,9 +191,7 @@ void ModelHost::put_back(Session* session, Conversation before) {
   auto same = static_cast<uint64_t>(std::mismatch(s.tokens.begin(), s.tokens.end(), before.tokens.begin(), before.tokens.end()).first -
                                     s.tokens.begin());
   if (same < s.tokens.size()) cut(session, same);
-  s.tokens = std::move(before.tokens);
-  s.messages = std::move(before.messages);
-  s.grammar = std::move(before.grammar);
+  static_cast<Conversation&>(s) = std::move(before);
 }
 
 std::optional<Message> ModelHost::message(const Session* session, uint64_t index) const {
