@@ -17,11 +17,13 @@
  *
  * CONVENTIONS
  *
- *  1. Names. kvrt_<noun>_<verb>; constants KVRT_*. Four nouns: a runtime (device, threads, log) opens models (weights, pool of KV
- *     blocks, scheduler) and stores (directories); a session is one conversation with a model. Children keep their parents alive, so
- *     the order of closing is free.
+ *  1. Names. kvrt_<noun>_<verb>; constants KVRT_*. Five nouns: a runtime (device, threads, log) opens models (weights, pool of KV
+ *     blocks, scheduler) and stores (directories); a session is one conversation with a model; a cancel ends generations. Children keep
+ *     their parents alive, so the order of closing is free.
  *  2. Lifetime. Shared nouns are opened, retained and released. A session has one owner: it comes from open, resume or fork and goes
- *     with close. NULL is a no-op for release and close, which never fail. After its last release a handle must not be used.
+ *     with close. NULL, or a handle of another kind, is a no-op for release and close, which never fail. A call keeps what it works on
+ *     until it returns: a handle may be released while it runs, in its callback or by another thread (a session: see close). After its
+ *     last release a handle must not be used.
  *  3. Status. Every call that can fail returns a kvrt_status, and each says below what to do next. The numbers never change.
  *  4. Detail. A call that can fail takes a kvrt_error last, which may be NULL, and fills it when it fails: class, detail, errno or SQLite
  *     code, and a message that says what, where, expected and found, never prompt text. It belongs to the caller and to no thread, so it
@@ -38,9 +40,11 @@
  *  7. Callbacks come before outputs: 0 goes on, anything else stops the call with CANCELLED. They run on the thread inside the call, with
  *     no lock held, and may call anything but the same session (cancel, accept, checkpoint and what reads excepted; others: BUSY). They
  *     return: no exception, longjmp or end of the thread passes through kvrt. A callback that is kept (log, wake) must not call kvrt,
- *     finalizers included, and has a user_free, called once when it can fire no more; not if the call that takes it fails.
- *  8. Threads. A const handle may be used by any number of threads at once, and so may a runtime, a model and a store. A session takes
- *     one call at a time, else BUSY; cancel, accept, checkpoint and what reads (info, tokens, text, message) are free of that.
+ *     finalizers included, and has a user_free, called once when it can fire no more, also where there is no callback; not if the call
+ *     that takes it fails.
+ *  8. Threads. A const handle may be used by any number of threads at once, and so may a runtime, a model, a store and a cancel. A
+ *     session takes one call at a time, else BUSY; cancel, accept, checkpoint and what reads (info, tokens, text, message) are free of
+ *     that.
  *  9. After fork(2) a call in the child with a handle of its parent gives UNSUPPORTED and touches nothing; it may open its own.
  * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state, burns no CPU when idle, and leaves the
  *     floating-point mode as it found it.
@@ -104,6 +108,7 @@ typedef struct kvrt_runtime kvrt_runtime;
 typedef struct kvrt_model kvrt_model;
 typedef struct kvrt_store kvrt_store;
 typedef struct kvrt_session kvrt_session;
+typedef struct kvrt_cancel kvrt_cancel;
 
 /* ---- status ------------------------------------------------------------------------------------------------------------------ */
 
@@ -114,7 +119,7 @@ enum {
   KVRT_NOT_FOUND = 2,     /* no such file, session or key: create it or name another */
   KVRT_CONFLICT = 3,      /* the name is taken or was saved by another handle since: resume it, take another name, or overwrite */
   KVRT_BUSY = 4,          /* in use: by another call, a generation or another process; try again when that is over */
-  KVRT_CANCELLED = 5,     /* stopped by kvrt_session_cancel or a callback */
+  KVRT_CANCELLED = 5,     /* stopped by kvrt_session_cancel, kvrt_cancel_fire or a callback */
   KVRT_NO_MEMORY = 6,     /* the system gave no memory: release something, or lower kv_bytes_max */
   KVRT_TOO_SMALL = 7,     /* the buffer is smaller than *needed: call again with a larger one */
   KVRT_LIMIT = 8,         /* past a limit; the message names the option that raises it */
@@ -621,6 +626,20 @@ typedef struct kvrt_repair_report {
 KVRT_API kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t path_size, kvrt_event_fn callback, void* user,
                                        kvrt_repair_report* report, kvrt_error* err);
 
+/* ---- cancel ------------------------------------------------------------------------------------------------------------------ */
+
+/* Ends generations from outside, once and for all: given in kvrt_generate_options, to any number of them, of any sessions and models. Each
+ * keeps it from begin until its DONE was taken or it failed; it outlives sessions, models and runtimes, or they it. NO_MEMORY. */
+KVRT_API kvrt_status kvrt_cancel_open(kvrt_cancel** out);
+KVRT_API void kvrt_cancel_retain(kvrt_cancel* cancel);
+KVRT_API void kvrt_cancel_release(kvrt_cancel* cancel);
+/* Any thread, at any time, in callbacks too (but log and wake), not in a signal handler. Never fails, and waits for no step. Does to each
+ * generation that was begun with it what kvrt_session_cancel does, which wakes whoever sleeps in next and rings `wake`. For good: one that is
+ * begun with it later ends at once, and computes nothing. */
+KVRT_API void kvrt_cancel_fire(kvrt_cancel* cancel);
+/* 1: it was fired; 0: not, or it is NULL or no handle of this process. Any thread. */
+KVRT_API int32_t kvrt_cancel_fired(const kvrt_cancel* cancel);
+
 /* ---- session ----------------------------------------------------------------------------------------------------------------- */
 
 enum { KVRT_STATE_IDLE = 1, KVRT_STATE_GENERATING = 2, KVRT_STATE_SUSPENDED = 3, KVRT_STATE_FAILED = 4 };
@@ -644,7 +663,7 @@ typedef struct kvrt_session_options {
   kvrt_wake_fn wake; /* called when next has something to give (an event, a failure) and had nothing before: on the thread that computes,
                         cancels, accepts or begins, with no lock held; NULL: none */
   void* wake_user;
-  kvrt_free_fn wake_user_free;
+  kvrt_free_fn wake_user_free; /* called once with wake_user when wake can come no more, also where wake is NULL; not if the call fails */
   const char* documents; /* as in kvrt_template_options; saved with the session as tools are, NULL in resume keeps what was saved. What */
   size_t documents_size; /* strftime_now gives the template is the time when the session was opened, also after a resume */
   const char* variables;
@@ -681,7 +700,9 @@ typedef struct kvrt_session_props {
 
 KVRT_API kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err);
 /* Cancels a running call of another thread and waits for it, at most one step; a checkpoint of another thread comes to its end first,
- * and a session with autosave is saved once more where it has changed. */
+ * and a session with autosave is saved once more where it has changed. In a callback of the session's own call it waits for nothing, and
+ * takes effect when that call returns. Since it waits for the call, and the call for its callback, a thread that the callback waits for (a
+ * user interface's, which it posts to) must not close: it fires the generation's `cancel`, and who made the call closes when that is back. */
 KVRT_API void kvrt_session_close(kvrt_session* session);
 KVRT_API kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* out, kvrt_error* err);
 
@@ -721,7 +742,7 @@ KVRT_API kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t 
 enum { KVRT_LOGITS_NONE = 0, KVRT_LOGITS_LAST = 1, KVRT_LOGITS_ALL = 2 };
 
 /* Computes what is queued: begin with `prefill` set, and next until DONE. PROGRESS, and a LOGITS event for the last or for every position
- * that was computed (with ALL nothing is reused). report may be NULL. */
+ * that was computed (with ALL nothing is reused). report may be NULL. With a `cancel` use begin, which takes one. */
 KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report,
                                           kvrt_error* err);
 
@@ -781,6 +802,7 @@ typedef struct kvrt_generate_options {
   uint32_t reply;        /* KVRT_REPLY_* */
   const char* grammar;   /* GBNF or JSON schema, UTF-8 */
   size_t grammar_size;
+  kvrt_cancel* cancel; /* ends it when it is fired, or was; kept until DONE; NULL: none */
 } kvrt_generate_options;
 
 /* Starts a generation; compute happens in next, of any session of the model: a step serves all that generate. */

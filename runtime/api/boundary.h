@@ -14,39 +14,67 @@
 #include <thread>
 
 #include "include/kvrt.h"
+#include "runtime/engine/cancel.h"
 #include "runtime/engine/model_host.h"
 
 // A handle's first words. The pid tells a child after fork(2) from its parent.
 struct HandleHead {
   uint32_t magic;
   pid_t pid = getpid();
-  std::atomic<uint32_t> refs{1};
 };
 
-inline constexpr uint32_t kRuntimeMagic = 0x6b767231, kModelMagic = 0x6b767232, kStoreMagic = 0x6b767233, kSessionMagic = 0x6b767234;
+namespace kvrt::api {
 
-struct kvrt_runtime {
-  HandleHead head{kRuntimeMagic};
-  std::shared_ptr<kvrt::Engine> engine;
+// A noun that is retained. What it stands for is had through hold() alone, so that a call keeps it until it returns, whatever becomes of
+// the handle meanwhile: released in a callback of that call, say, or on another thread.
+template <typename T, uint32_t kMagic>
+class Retained {
+ public:
+  using Held = std::shared_ptr<T>;
+  explicit Retained(Held held) : held_(std::move(held)) {}
+
+ private:
+  template <typename H>
+  friend Result<typename H::Held> hold(const H* handle, const char* what);
+  template <typename H>
+  friend typename H::Held hold_quietly(const H* handle);
+  template <typename H>
+  friend void retain(H* handle);
+  template <typename H>
+  friend void release(H* handle);
+
+  static constexpr uint32_t kKind = kMagic;
+  HandleHead head_{kMagic};
+  std::atomic<uint32_t> refs_{1};
+  const Held held_;
 };
-struct kvrt_model {
-  HandleHead head{kModelMagic};
-  std::shared_ptr<kvrt::ModelHost> host;
+
+inline constexpr uint32_t kSessionMagic = 0x6b767234;
+
+}  // namespace kvrt::api
+
+struct kvrt_runtime : kvrt::api::Retained<kvrt::Engine, 0x6b767231> {
+  using Retained::Retained;
 };
-struct kvrt_store {
-  HandleHead head{kStoreMagic};
-  std::shared_ptr<kvrt::Store> store;
+struct kvrt_model : kvrt::api::Retained<kvrt::ModelHost, 0x6b767232> {
+  using Retained::Retained;
+};
+struct kvrt_store : kvrt::api::Retained<kvrt::Store, 0x6b767233> {
+  using Retained::Retained;
+};
+struct kvrt_cancel : kvrt::api::Retained<kvrt::Cancel, 0x6b767235> {
+  using Retained::Retained;
 };
 struct kvrt_session {
-  HandleHead head{kSessionMagic};
+  HandleHead head{kvrt::api::kSessionMagic};
   std::shared_ptr<kvrt::ModelHost> host;
   kvrt::Session* session = nullptr;
-  std::mutex mu;  // guards the five below
-  std::condition_variable idle;
+  mutable std::mutex mu;  // guards the five below
+  mutable std::condition_variable idle;
   bool busy = false;
   std::thread::id owner;         // of the running call
   bool close_at_return = false;  // closed from inside its own callback
-  uint32_t checkpoints = 0;      // running, beside the call
+  mutable uint32_t beside = 0;   // running calls that go beside it
   kvrt::Event event;             // what the last kvrt_event points into
   kvrt_report report{};
 };
@@ -74,27 +102,27 @@ kvrt_status guard(kvrt_error* err, const F& call) noexcept {
 }
 
 Status check_handle(const HandleHead* head, uint32_t magic, const char* what);
-template <typename H>
-Status check(const H* handle, const char* what) {
-  return check_handle(handle ? &handle->head : nullptr,
-                      std::is_same_v<H, kvrt_runtime> ? kRuntimeMagic
-                      : std::is_same_v<H, kvrt_model> ? kModelMagic
-                      : std::is_same_v<H, kvrt_store> ? kStoreMagic
-                                                      : kSessionMagic,
-                      what);
-}
-// false in a child after fork(2) and for NULL: release and close then do nothing.
-bool owned_here(const HandleHead* head);
+// An open handle of its kind and of this process. Else, and for NULL, retain, release and close do nothing.
+bool is_live(const HandleHead* head, uint32_t magic);
 
-// The shared nouns' retain and release.
+template <typename H>
+Result<typename H::Held> hold(const H* handle, const char* what) {
+  KVRT_TRY(check_handle(handle ? &handle->head_ : nullptr, H::kKind, what));
+  return handle->held_;
+}
+// Null where there is nothing to hold: for calls that never fail.
+template <typename H>
+typename H::Held hold_quietly(const H* handle) {
+  return is_live(handle ? &handle->head_ : nullptr, H::kKind) ? handle->held_ : nullptr;
+}
 template <typename H>
 void retain(H* handle) {
-  if (owned_here(handle ? &handle->head : nullptr)) handle->head.refs.fetch_add(1);
+  if (is_live(handle ? &handle->head_ : nullptr, H::kKind)) handle->refs_.fetch_add(1);
 }
 template <typename H>
 void release(H* handle) {
-  if (!owned_here(handle ? &handle->head : nullptr) || handle->head.refs.fetch_sub(1) != 1) return;
-  handle->head.magic = 0;
+  if (!is_live(handle ? &handle->head_ : nullptr, H::kKind) || handle->refs_.fetch_sub(1) != 1) return;
+  handle->head_.magic = 0;
   delete handle;
 }
 

@@ -64,7 +64,8 @@ kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_er
 
 kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, size_t capacity, size_t* needed, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(session, "session"));
+    BesideCall call(session);
+    KVRT_TRY(call.enter());
     KVRT_TRY(check_buffer(tokens, capacity, needed));
     std::vector<int32_t> all = session->host->tokens(session->session);
     return write_buffer(all.data(), all.size(), tokens, capacity, needed);
@@ -87,7 +88,8 @@ kvrt_status kvrt_session_set_messages(kvrt_session* session, const char* message
 kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kvrt_message_props* out, char* json, size_t capacity,
                                  size_t* needed, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(session, "session"));
+    BesideCall call(session);
+    KVRT_TRY(call.enter());
     if (out) KVRT_TRY(check_output_struct(out, "out"));
     KVRT_TRY(check_buffer(json, capacity, needed));
     auto message = session->host->message(session->session, index);
@@ -114,7 +116,8 @@ kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to
 kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64_t to, uint32_t flags, char* text, size_t capacity,
                               size_t* needed, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(session, "session"));
+    BesideCall call(session);
+    KVRT_TRY(call.enter());
     KVRT_TRY(check_buffer(text, capacity, needed));
     if (flags & ~uint32_t{KVRT_TEXT_SPECIAL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
     std::vector<int32_t> all = session->host->tokens(session->session);

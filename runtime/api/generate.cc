@@ -139,6 +139,9 @@ Status read_generate_options(const kvrt_generate_options* options, const kvrt::T
   if (o.logits && !o.prefill) return error(Code::kInvalid, Detail::kNone, "logits is %u without prefill; see emit_logits", o.logits);
   KVRT_TRY(read_grammar(o, out));
   if (o.reply > KVRT_REPLY_DEEPSEEK) return error(Code::kInvalid, Detail::kNone, "reply is %u, expected KVRT_REPLY_*", o.reply);
+  if (o.cancel) {
+    KVRT_ASSIGN(out->cancel, hold(o.cancel, "cancel"));
+  }
   out->reply = static_cast<kvrt::ReplyKind>(o.reply);
   out->prefill_only = o.prefill;
   out->logits = static_cast<kvrt::WantLogits>(o.logits);
@@ -202,7 +205,7 @@ Status drive(kvrt_session* handle, kvrt_event_fn callback, void* user, kvrt_repo
     }
     if (!done) continue;
     if (stopped.is_ok() && event.reason == KVRT_REASON_CANCELLED) {
-      stopped = error(Code::kCancelled, Detail::kNone, "cancelled by kvrt_session_cancel");
+      stopped = error(Code::kCancelled, Detail::kNone, "cancelled by kvrt_session_cancel or kvrt_cancel_fire");
     }
     if (stopped.is_ok() || stopped.code() == Code::kCancelled) write_output(report, handle->report);
     return stopped;
@@ -273,7 +276,8 @@ kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_opt
 
 kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(session, "session"));
+    BesideCall call(session);
+    KVRT_TRY(call.enter());
     session->host->cancel(session->session);
     return {};
   });
@@ -281,7 +285,8 @@ kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err) {
 
 kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(session, "session"));
+    BesideCall call(session);
+    KVRT_TRY(call.enter());
     return session->host->accept(session->session, token);
   });
 }

@@ -79,7 +79,7 @@ extern "C" {
 kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_model_options* options,
                             kvrt_event_fn callback, void* user, kvrt_model** out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(runtime, "runtime"));
+    KVRT_ASSIGN(const auto engine, hold(runtime, "runtime"));
     KVRT_TRY(check_not_null(out, "out"));
     kvrt_model_options o;
     KVRT_TRY(read_options(options, "kvrt_model_options", &o));
@@ -89,10 +89,8 @@ kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path
     kvrt::ModelSource source("model");
     if (!o.from_fd || path_size) KVRT_TRY(check_path(path, path_size, &source.name));
     if (o.from_fd) source.fd = o.fd, source.offset = o.fd_offset, source.size = o.fd_size;
-    KVRT_ASSIGN(auto host, kvrt::ModelHost::open(runtime->engine, source, host_options, as_progress(callback, user)));
-    auto model = std::make_unique<kvrt_model>();
-    model->host = std::move(host);
-    *out = model.release();
+    KVRT_ASSIGN(auto host, kvrt::ModelHost::open(engine, source, host_options, as_progress(callback, user)));
+    *out = new kvrt_model(std::move(host));
     return {};
   });
 }
@@ -102,10 +100,10 @@ void kvrt_model_release(kvrt_model* model) { release(model); }
 
 kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(model, "model"));
+    KVRT_ASSIGN(const auto host, hold(model, "model"));
     KVRT_TRY(check_output_struct(out, "out"));
     kvrt_model_props p{};
-    fill_props(*model->host, &p);
+    fill_props(*host, &p);
     write_output(out, p);
     return {};
   });
@@ -114,12 +112,12 @@ kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out, kvrt
 kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_t text_size, uint32_t flags, int32_t* tokens,
                                 size_t capacity, size_t* needed, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(model, "model"));
+    KVRT_ASSIGN(const auto host, hold(model, "model"));
     KVRT_TRY(check_text(text, text_size, "text"));
     KVRT_TRY(check_buffer(tokens, capacity, needed));
     if (flags & ~uint32_t{KVRT_TEXT_SPECIAL | KVRT_TEXT_BOS})
       return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
-    const kvrt::Tokenizer& tokenizer = model->host->tokenizer();
+    const kvrt::Tokenizer& tokenizer = host->tokenizer();
     std::vector<int32_t> ids;
     if ((flags & KVRT_TEXT_BOS) && tokenizer.bos() >= 0) ids.push_back(tokenizer.bos());
     KVRT_TRY(tokenizer.encode({text ? text : "", text_size}, flags & KVRT_TEXT_SPECIAL, &ids));
@@ -130,11 +128,11 @@ kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_
 kvrt_status kvrt_model_detokenize(const kvrt_model* model, const int32_t* tokens, size_t count, uint32_t flags, char* text, size_t capacity,
                                   size_t* needed, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(model, "model"));
+    KVRT_ASSIGN(const auto host, hold(model, "model"));
     if (count) KVRT_TRY(check_not_null(tokens, "tokens"));
     KVRT_TRY(check_buffer(text, capacity, needed));
     if (flags & ~uint32_t{KVRT_TEXT_SPECIAL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
-    const kvrt::Tokenizer& tokenizer = model->host->tokenizer();
+    const kvrt::Tokenizer& tokenizer = host->tokenizer();
     for (size_t i = 0; i < count; ++i) {
       if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= tokenizer.vocab_size()) {
         return error(Code::kInvalid, Detail::kNone, "tokens[%zu] is %d, the vocabulary has %u", i, tokens[i], tokenizer.vocab_size());
@@ -150,7 +148,10 @@ kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messa
   return guard(err, [&]() -> Status {
     kvrt_template_options o;
     KVRT_TRY(read_options(options, "kvrt_template_options", &o));
-    if (model || !o.source) KVRT_TRY(check(model, "model"));
+    std::shared_ptr<kvrt::ModelHost> host;
+    if (model || !o.source) {
+      KVRT_ASSIGN(host, hold(model, "model"));
+    }
     KVRT_TRY(check_text(messages, messages_size, "messages"));
     KVRT_TRY(check_text(o.source, o.source_size, "source"));
     kvrt::TemplateArguments arguments;
@@ -165,14 +166,14 @@ kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messa
       kvrt::TemplateOptions t;
       t.add_generation_prompt = !o.no_generation_prompt;
       t.arguments = std::move(arguments);
-      if (model) {
-        const kvrt::Tokenizer& tokenizer = model->host->tokenizer();
+      if (host) {
+        const kvrt::Tokenizer& tokenizer = host->tokenizer();
         if (tokenizer.bos() >= 0) t.bos_token = tokenizer.piece(tokenizer.bos(), true);
         if (tokenizer.eos() >= 0) t.eos_token = tokenizer.piece(tokenizer.eos(), true);
       }
       KVRT_ASSIGN(rendered, parsed->render(json, t));
     } else {
-      KVRT_ASSIGN(rendered, model->host->render(json, !o.no_generation_prompt, arguments));
+      KVRT_ASSIGN(rendered, host->render(json, !o.no_generation_prompt, arguments));
     }
     return write_buffer(rendered.data(), rendered.size(), text, capacity, needed);
   });

@@ -111,8 +111,7 @@ kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime*
     auto log = std::make_unique<HostLog>(o);
     HostLog* host_log = log.get();
     KVRT_ASSIGN(auto engine, kvrt::Engine::open(engine_options, std::move(log)));
-    auto runtime = std::make_unique<kvrt_runtime>();
-    runtime->engine = std::move(engine);
+    auto runtime = std::make_unique<kvrt_runtime>(std::move(engine));
     host_log->arm();
     *out = runtime.release();
     return {};
@@ -124,24 +123,24 @@ void kvrt_runtime_release(kvrt_runtime* runtime) { release(runtime); }
 
 kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t threads, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(runtime, "runtime"));
-    return runtime->engine->set_threads(threads);
+    KVRT_ASSIGN(const auto engine, hold(runtime, "runtime"));
+    return engine->set_threads(threads);
   });
 }
 
 kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(runtime, "runtime"));
+    KVRT_ASSIGN(const auto engine, hold(runtime, "runtime"));
     KVRT_TRY(check_output_struct(out, "out"));
-    const kvrt::Backend* backend = runtime->engine->backend();
+    const kvrt::Backend* backend = engine->backend();
     kvrt_runtime_props p{};
-    p.threads = runtime->engine->threads();
+    p.threads = engine->threads();
     copy_text(p.device, backend->name());
     copy_text(p.isa, backend->isa());
     copy_text(p.numerics, backend->numerics());
     copy_text(p.isa_tables, table_states());
     copy_text(p.libraries, libraries());
-    if (const auto& devices = runtime->engine->cuda_devices()) {
+    if (const auto& devices = engine->cuda_devices()) {
       copy_text(p.device_name, backend->device_name());
       backend->device_memory(&p.device_memory, &p.device_memory_free);
       copy_text(p.devices, *devices);

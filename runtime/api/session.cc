@@ -21,10 +21,16 @@ static_assert(static_cast<int>(kvrt::ChunkCodec::kZstd) == KVRT_CODEC_ZSTD);
 class HostWake final : public kvrt::Wake {
  public:
   explicit HostWake(const kvrt_session_options& o) : wake_(o.wake), user_(o.wake_user), free_(o.wake_user_free) {}
+  // Null where the host gave nothing to ring or to free.
+  static std::shared_ptr<HostWake> from(const kvrt_session_options& o) {
+    return o.wake || o.wake_user_free ? std::make_shared<HostWake>(o) : nullptr;
+  }
   ~HostWake() override {
     if (armed_ && free_) free_(user_);
   }
-  void ring() override { wake_(user_); }
+  void ring() override {
+    if (wake_) wake_(user_);
+  }
   void arm() { armed_ = true; }
 
  private:
@@ -57,10 +63,9 @@ Status read_session_options(const kvrt_session_options* options, bool resume, kv
   out->autosave.idle_ms = o.autosave_idle_ms;
   if (out->autosave.on() && !o.store && !resume) return error(Code::kInvalid, Detail::kNone, "autosave without a store");
   out->share = !o.no_prefix_cache;
-  if (o.wake) out->wake = std::make_shared<HostWake>(o);
+  out->wake = HostWake::from(o);
   if (o.store && !resume) {
-    KVRT_TRY(check(o.store, "store"));
-    out->store = o.store->store;
+    KVRT_ASSIGN(out->store, hold(o.store, "store"));
   }
   return {};
 }
@@ -79,7 +84,7 @@ kvrt_session* wrap(const std::shared_ptr<kvrt::ModelHost>& host, kvrt::Session* 
 Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_size, const kvrt_save_options* options,
             kvrt_save_report* report) {
   SessionCall call(handle);
-  CheckpointCall beside(handle);
+  BesideCall beside(handle);
   KVRT_TRY(suspend ? call.enter("suspend") : beside.enter());
   std::string as;
   KVRT_TRY(check_name(name, name_size, "name", false, &as));
@@ -113,26 +118,28 @@ extern "C" {
 
 kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(model, "model"));
+    KVRT_ASSIGN(const auto host, hold(model, "model"));
     KVRT_TRY(check_not_null(out, "out"));
     kvrt::SessionOptions o;
     KVRT_TRY(read_session_options(options, false, &o));
-    KVRT_ASSIGN(kvrt::Session * session, model->host->open_session(o));
-    *out = wrap(model->host, session);
+    KVRT_ASSIGN(kvrt::Session * session, host->open_session(o));
+    *out = wrap(host, session);
     arm(o.wake);
     return {};
   });
 }
 
 void kvrt_session_close(kvrt_session* session) {
-  if (!owned_here(session ? &session->head : nullptr)) return;
+  if (!is_live(session ? &session->head : nullptr, kSessionMagic)) return;
   try {
     std::unique_lock lock(session->mu);
-    const bool own = session->busy && session->owner == std::this_thread::get_id();  // inside its own callback
-    if (session->busy) session->host->cancel(session->session);
+    const bool busy = session->busy, own = busy && session->owner == std::this_thread::get_id();  // inside its own callback
     session->close_at_return = own;
+    lock.unlock();  // cancel rings
+    if (busy) session->host->cancel(session->session);
     if (own) return;
-    session->idle.wait(lock, [&] { return !session->busy && session->checkpoints == 0; });
+    lock.lock();
+    session->idle.wait(lock, [&] { return !session->busy && session->beside == 0; });
     session->busy = true;  // nobody else enters
     lock.unlock();
     destroy(session);
@@ -142,7 +149,8 @@ void kvrt_session_close(kvrt_session* session) {
 
 kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(session, "session"));
+    BesideCall call(session);
+    KVRT_TRY(call.enter());
     KVRT_TRY(check_output_struct(out, "out"));
     kvrt::SessionInfo i = session->host->session_info(session->session);
     kvrt_session_props p{};
@@ -173,7 +181,7 @@ kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options*
     KVRT_TRY(check_not_null(out, "out"));
     kvrt_session_options o;
     KVRT_TRY(read_options(options, "kvrt_session_options", &o));
-    auto wake = o.wake ? std::make_shared<HostWake>(o) : nullptr;
+    auto wake = HostWake::from(o);
     KVRT_ASSIGN(kvrt::Session * copy, session->host->fork(session->session, wake));
     *out = wrap(session->host, copy);
     arm(wake);
@@ -195,18 +203,18 @@ kvrt_status kvrt_session_resume(kvrt_model* model, kvrt_store* store, const char
                                 const kvrt_session_options* options, kvrt_event_fn callback, void* user, kvrt_report* report,
                                 kvrt_session** out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(model, "model"));
-    KVRT_TRY(check(store, "store"));
+    KVRT_ASSIGN(const auto host, hold(model, "model"));
+    KVRT_ASSIGN(const auto from_store, hold(store, "store"));
     KVRT_TRY(check_not_null(out, "out"));
     std::string from;
     KVRT_TRY(check_name(name, name_size, "name", false, &from));
     kvrt::SessionOptions o;
     KVRT_TRY(read_session_options(options, true, &o));
     if (report) KVRT_TRY(check_output_struct(report, "report"));
-    o.store = store->store;
+    o.store = from_store;
     kvrt::Report counted;
-    KVRT_ASSIGN(kvrt::Session * session, model->host->resume(o, from, as_progress(callback, user), &counted));
-    *out = wrap(model->host, session);
+    KVRT_ASSIGN(kvrt::Session * session, host->resume(o, from, as_progress(callback, user), &counted));
+    *out = wrap(host, session);
     arm(o.wake);
     write_output(report, to_report(counted));
     return {};

@@ -1,4 +1,5 @@
-// One call at a time on a session, detected: concurrent and re-entrant calls are BUSY.
+// Every call of a session is one of these two, which keep the handle until it returns. One call at a time, detected: concurrent and
+// re-entrant ones are BUSY.
 #pragma once
 
 #include "runtime/api/boundary.h"
@@ -21,7 +22,7 @@ class SessionCall {
     if (!entered_) return;
     std::unique_lock lock(handle_->mu);
     if (handle_->close_at_return) {
-      handle_->idle.wait(lock, [&] { return handle_->checkpoints == 0; });
+      handle_->idle.wait(lock, [&] { return handle_->beside == 0; });
       lock.unlock();
       destroy(handle_);
       return;
@@ -31,7 +32,7 @@ class SessionCall {
     handle_->idle.notify_all();  // under the lock: whoever closes destroys the handle after it has had the lock
   }
   Status enter(const char* name) {
-    KVRT_TRY(check(handle_, "session"));
+    KVRT_TRY(check_handle(handle_ ? &handle_->head : nullptr, kSessionMagic, "session"));
     std::lock_guard lock(handle_->mu);
     if (handle_->busy) {
       bool mine = handle_->owner == std::this_thread::get_id();
@@ -50,28 +51,28 @@ class SessionCall {
   bool entered_ = false;
 };
 
-// A checkpoint goes beside the session's one call, on any thread.
-class CheckpointCall {
+// What goes beside the session's one call, on any thread: cancel, accept, checkpoint and what reads. A close waits for it.
+class BesideCall {
  public:
-  explicit CheckpointCall(kvrt_session* handle) : handle_(handle) {}
-  CheckpointCall(const CheckpointCall&) = delete;
-  CheckpointCall& operator=(const CheckpointCall&) = delete;
-  ~CheckpointCall() {
+  explicit BesideCall(const kvrt_session* handle) : handle_(handle) {}
+  BesideCall(const BesideCall&) = delete;
+  BesideCall& operator=(const BesideCall&) = delete;
+  ~BesideCall() {
     if (!entered_) return;
     std::lock_guard lock(handle_->mu);
-    --handle_->checkpoints;
+    --handle_->beside;
     handle_->idle.notify_all();
   }
   Status enter() {
-    KVRT_TRY(check(handle_, "session"));
+    KVRT_TRY(check_handle(handle_ ? &handle_->head : nullptr, kSessionMagic, "session"));
     std::lock_guard lock(handle_->mu);
-    ++handle_->checkpoints;
+    ++handle_->beside;
     entered_ = true;
     return {};
   }
 
  private:
-  kvrt_session* handle_;
+  const kvrt_session* handle_;
   bool entered_ = false;
 };
 

@@ -43,7 +43,7 @@ extern "C" {
 kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options, kvrt_store** out,
                             kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(runtime, "runtime"));
+    KVRT_ASSIGN(const auto engine, hold(runtime, "runtime"));
     KVRT_TRY(check_not_null(out, "out"));
     std::string directory;
     KVRT_TRY(check_path(path, path_size, &directory));
@@ -54,11 +54,9 @@ kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path
                    "kvrt_store_options: read_only is %u, must_exist %u, reserved %u, expected 0 or 1, 0 or 1, 0", o.read_only, o.must_exist,
                    o.reserved);
     }
-    KVRT_ASSIGN(auto opened, runtime->engine->open_store(runtime->engine, directory,
-                                                         {o.read_only != 0, o.must_exist != 0, o.disk_bytes_max, o.free_bytes_min}));
-    auto store = std::make_unique<kvrt_store>();
-    store->store = std::move(opened);
-    *out = store.release();
+    KVRT_ASSIGN(auto opened,
+                engine->open_store(engine, directory, {o.read_only != 0, o.must_exist != 0, o.disk_bytes_max, o.free_bytes_min}));
+    *out = new kvrt_store(std::move(opened));
     return {};
   });
 }
@@ -68,9 +66,9 @@ void kvrt_store_release(kvrt_store* store) { release(store); }
 
 kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(store, "store"));
+    KVRT_ASSIGN(const auto open, hold(store, "store"));
     KVRT_TRY(check_output_struct(out, "out"));
-    KVRT_ASSIGN(kvrt::StoreInfo i, store->store->info());
+    KVRT_ASSIGN(kvrt::StoreInfo i, open->info());
     kvrt_store_props p{};
     p.read_only = i.read_only;
     p.format = i.format;
@@ -90,11 +88,11 @@ kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out, kvrt
 kvrt_status kvrt_store_list(const kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user,
                             kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(store, "store"));
+    KVRT_ASSIGN(const auto open, hold(store, "store"));
     if (!callback) return error(Code::kInvalid, Detail::kNone, "callback is NULL");
     std::string scope;
     KVRT_TRY(check_name(domain, domain_size, "domain", true, &scope));
-    KVRT_ASSIGN(auto sessions, store->store->list(scope, domain == nullptr));
+    KVRT_ASSIGN(auto sessions, open->list(scope, domain == nullptr));
     for (const kvrt::SessionStat& s : sessions) {
       kvrt_store_entry entry = to_entry(s);
       kvrt_event event{};
@@ -110,11 +108,11 @@ kvrt_status kvrt_store_list(const kvrt_store* store, const char* domain, size_t 
 kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                             kvrt_store_entry* out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(store, "store"));
+    KVRT_ASSIGN(const auto open, hold(store, "store"));
     KVRT_TRY(check_output_struct(out, "out"));
     std::string scope, session;
     KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
-    KVRT_ASSIGN(kvrt::SessionStat s, store->store->stat(scope, session));
+    KVRT_ASSIGN(kvrt::SessionStat s, open->stat(scope, session));
     write_output(out, to_entry(s));
     return {};
   });
@@ -123,11 +121,11 @@ kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain, size_t 
 kvrt_status kvrt_store_show(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size, char* json,
                             size_t capacity, size_t* needed, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(store, "store"));
+    KVRT_ASSIGN(const auto open, hold(store, "store"));
     std::string scope, session;
     KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
     KVRT_TRY(check_buffer(json, capacity, needed));
-    KVRT_ASSIGN(std::string shown, kvrt::show_session(store->store.get(), scope, session));
+    KVRT_ASSIGN(std::string shown, kvrt::show_session(open.get(), scope, session));
     return write_buffer(shown.data(), shown.size(), json, capacity, needed);
   });
 }
@@ -135,50 +133,50 @@ kvrt_status kvrt_store_show(const kvrt_store* store, const char* domain, size_t 
 kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                               kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(store, "store"));
+    KVRT_ASSIGN(const auto open, hold(store, "store"));
     std::string scope, session;
     KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
-    return store->store->remove(scope, session);
+    return open->remove(scope, session);
   });
 }
 
 kvrt_status kvrt_store_rename(kvrt_store* store, const char* domain, size_t domain_size, const char* from, size_t from_size, const char* to,
                               size_t to_size, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(store, "store"));
+    KVRT_ASSIGN(const auto open, hold(store, "store"));
     std::string scope, before, after;
     KVRT_TRY(check_session(domain, domain_size, from, from_size, &scope, &before));
     KVRT_TRY(check_name(to, to_size, "to", false, &after));
-    return store->store->rename(scope, before, after);
+    return open->rename(scope, before, after);
   });
 }
 
 kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size, uint32_t pinned,
                            kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(store, "store"));
+    KVRT_ASSIGN(const auto open, hold(store, "store"));
     std::string scope, session;
     KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
     if (pinned > 255) return error(Code::kInvalid, Detail::kNone, "pinned is %u, expected 0 to 255", pinned);
-    return store->store->pin(scope, session, static_cast<uint8_t>(pinned));
+    return open->pin(scope, session, static_cast<uint8_t>(pinned));
   });
 }
 
 kvrt_status kvrt_store_set_ttl(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                uint64_t seconds, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(store, "store"));
+    KVRT_ASSIGN(const auto open, hold(store, "store"));
     std::string scope, session;
     KVRT_TRY(check_session(domain, domain_size, name, name_size, &scope, &session));
-    return store->store->set_ttl(scope, session, seconds);
+    return open->set_ttl(scope, session, seconds);
   });
 }
 
 kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(store, "store"));
+    KVRT_ASSIGN(const auto open, hold(store, "store"));
     if (report) KVRT_TRY(check_output_struct(report, "report"));
-    KVRT_ASSIGN(kvrt::GcReport g, store->store->gc(as_progress(callback, user)));
+    KVRT_ASSIGN(kvrt::GcReport g, open->gc(as_progress(callback, user)));
     kvrt_gc_report r{};
     r.sessions_removed = g.sessions_removed;
     r.chunks_removed = g.chunks_removed;
@@ -193,10 +191,10 @@ kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user,
 
 kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(store, "store"));
+    KVRT_ASSIGN(const auto open, hold(store, "store"));
     kvrt::Progress progress = as_progress(callback, user);
     if (!progress) progress = [](uint64_t, uint64_t) { return true; };
-    KVRT_ASSIGN(auto faults, store->store->verify(progress));
+    KVRT_ASSIGN(auto faults, open->verify(progress));
     for (const kvrt::VerifyFault& fault : faults) {
       std::string text = fault.where + ": " + fault.what + (fault.session.empty() ? "" : "; session " + fault.session);
       kvrt_event event{};
@@ -215,7 +213,7 @@ kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* u
 kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t path_size, kvrt_event_fn callback, void* user,
                               kvrt_repair_report* report, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_TRY(check(runtime, "runtime"));
+    KVRT_ASSIGN(const auto engine, hold(runtime, "runtime"));
     std::string directory;
     KVRT_TRY(check_path(path, path_size, &directory));
     if (report) KVRT_TRY(check_output_struct(report, "report"));
@@ -229,7 +227,7 @@ kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t pa
       event.text_size = line.size();
       return !callback || callback(user, &event) == 0;
     };
-    KVRT_ASSIGN(kvrt::RepairReport done, runtime->engine->repair_store(directory, watch));
+    KVRT_ASSIGN(kvrt::RepairReport done, engine->repair_store(directory, watch));
     kvrt_repair_report r{};
     r.outcome = static_cast<uint32_t>(done.outcome);
     r.sessions_kept = done.sessions_kept;

@@ -37,24 +37,37 @@ Status ModelHost::begin(Session* session, GenerateOptions options) {
   }
   std::optional<ReplyParser> parser;
   if (options.reply != ReplyKind::kNone) parser.emplace(reply_style(*session, options.reply));
+  const std::shared_ptr<Cancel> cancel = options.cancel;
+  if (cancel) cancel->watch(weak_from_this());
   session->generation = std::make_unique<Generation>(std::move(options));
   session->generation->before = std::move(before);
   session->generation->matcher = std::move(matcher);
   session->generation->parser = std::move(parser);
   scheduler_->start(session, engine_->env()->now_ns());
+  if (cancel && cancel->fired()) end(session);
   ring(lock);
   return {};
 }
 
-void ModelHost::cancel(Session* session) {
-  std::unique_lock lock(mu_);
+// At its last accepted token, if it generates; under mu_.
+void ModelHost::end(Session* session) {
   if (session->state != SessionState::kGenerating || session->settle) return;
-  if (session->generation->finished) {
-    scheduler_->cancel_finished(session);
-    return;
-  }
+  if (session->generation->finished) return scheduler_->cancel_finished(session);
   stop(session);
   session->changed.notify_all();
+}
+
+void ModelHost::cancel(Session* session) {
+  std::unique_lock lock(mu_);
+  end(session);
+  ring(lock);
+}
+
+void ModelHost::cancel(const Cancel& fired) noexcept {
+  std::unique_lock lock(mu_);
+  for (Session* s : scheduler_->sessions()) {
+    if (s->generation && s->generation->options.cancel.get() == &fired) end(s);
+  }
   ring(lock);
 }
 

@@ -124,7 +124,7 @@ class Unlocked {
 
 // Thread-safe. No hidden thread: whichever caller of next finds no leader runs steps for all sessions, the others sleep until they have
 // an event. mu_ guards all sessions and the scheduler; it is never held during compute, I/O or a callback.
-class ModelHost {
+class ModelHost : public std::enable_shared_from_this<ModelHost> {
  public:
   static Result<std::shared_ptr<ModelHost>> open(std::shared_ptr<Engine> engine, const ModelSource& source, const HostOptions& options,
                                                  const Progress& progress);
@@ -156,7 +156,8 @@ class ModelHost {
   Result<Event> next(Session* session, int32_t timeout_ms);
   Status accept(Session* session, int32_t token);
   void cancel(Session* session);
-  void abandon(Session* session) noexcept;  // who began it was left by an exception
+  void cancel(const Cancel& fired) noexcept;  // the generations that were begun with it
+  void abandon(Session* session) noexcept;    // who began it was left by an exception
   // Steps for at most `ms`, or one; the sessions that can go on.
   uint32_t step(uint32_t ms);
 
@@ -193,6 +194,7 @@ class ModelHost {
   bool run_step(std::unique_lock<std::mutex>& lock);
   void ring(std::unique_lock<std::mutex>& lock);
   void stop(Session* session);
+  void end(Session* session);
   void plan_draws(const StepPlan& plan);
   Status compute(StepPlan* plan);
   bool take_event(Session* session, Event* event, Status* failure);

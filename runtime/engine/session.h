@@ -10,6 +10,7 @@
 
 #include "runtime/base/hash.h"
 #include "runtime/engine/autosave.h"
+#include "runtime/engine/cancel.h"
 #include "runtime/engine/output_text.h"
 #include "runtime/engine/sampler.h"
 #include "runtime/kv/block_table.h"
@@ -88,6 +89,7 @@ struct GenerateOptions {
   GrammarKind grammar_kind = GrammarKind::kNone;
   std::string grammar;
   ReplyKind reply = ReplyKind::kNone;
+  std::shared_ptr<Cancel> cancel{};  // null: none
 };
 
 // A message and the tokens [begin, end) that it became. A generated one keeps its sampled tokens.

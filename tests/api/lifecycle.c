@@ -89,6 +89,10 @@ static void log_ends(void) {
   kvrt_session_close(s);
   EXPECT(atomic_load(&frees) == 1, "free was called %d times", atomic_load(&frees));
   remove_tree(dir);
+  o.log = NULL;
+  MUST(kvrt_runtime_open(&o, &rt, NULL));
+  kvrt_runtime_release(rt);
+  EXPECT(atomic_load(&frees) == 2, "without log: free was called %d times in all", atomic_load(&frees));
   printf("%d log lines\n", atomic_load(&lines));
 }
 

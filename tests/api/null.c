@@ -13,6 +13,11 @@ static void no_ops(void) {
   kvrt_model_release(NULL);
   kvrt_store_retain(NULL);
   kvrt_store_release(NULL);
+  kvrt_cancel_retain(NULL);
+  kvrt_cancel_release(NULL);
+  kvrt_cancel_fire(NULL);
+  EXPECT(kvrt_cancel_fired(NULL) == 0, "NULL was fired");
+  BAD("cancel_open", "out NULL", kvrt_cancel_open(NULL));
   kvrt_session_close(NULL);
   EXPECT(1, "retain, release and close of NULL are no-ops");
 }

@@ -139,6 +139,22 @@ static void lifetimes(struct stage* t) {
   kvrt_session_close(back);
   expect_bell(&of_fork, 1, 1, "close of the fork");
   expect_bell(&of_resume, 1, 1, "close of the resumed one");
+  // What was given is freed, whether there is somebody to wake or not.
+  struct bell mute = {0};
+  kvrt_session_options mo = with_bell(&mute, t->store);
+  mo.wake = NULL;
+  MUST(kvrt_session_open(t->model, &mo, &s, NULL));
+  MUST(kvrt_session_append(s, &(const int32_t){5}, 1, NULL));
+  MUST(kvrt_session_fork(s, &mo, &fork, NULL));
+  MUST(kvrt_session_resume(t->model, t->store, "wake", 4, &mo, NULL, NULL, NULL, &back, NULL));
+  kvrt_session* const mutes[] = {s, fork, back};
+  for (int i = 0; i < 3; ++i) {
+    struct run r = {0};
+    generate_into(mutes[i], 3, &r);
+    expect_bell(&mute, 0, i, "without wake");
+    kvrt_session_close(mutes[i]);
+    expect_bell(&mute, 0, i + 1, "close without wake");
+  }
   kvrt_session_options bad = with_bell(&failed, t->store);
   bad.no_prefix_cache = 7;
   BAD("session_open", "no_prefix_cache 7, with wake", kvrt_session_open(t->model, &bad, &none, NULL));
@@ -153,6 +169,8 @@ static void lifetimes(struct stage* t) {
   MUST(kvrt_session_begin(busy, NULL, NULL));
   ROW("session_fork", "a generating session, with wake", kvrt_session_fork(busy, &bad, &none, NULL), ANY(KVRT_BUSY));
   kvrt_session_close(busy);
+  bad.wake = NULL, bad.no_prefix_cache = 7;
+  BAD("session_open", "no_prefix_cache 7, with wake_user_free alone", kvrt_session_open(t->model, &bad, &none, NULL));
   expect_bell(&failed, 0, 0, "failed calls");
 }
 

@@ -1,0 +1,28 @@
+// Cancel: ends every generation that was begun with it, once and for all, from any thread. It knows the models, not the sessions: these may
+// go at any time.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace kvrt {
+
+class ModelHost;
+
+// Lock order: a model's, then this one's; fire holds none while it tells a model.
+class Cancel {
+ public:
+  void fire() noexcept;
+  bool fired() const { return fired_; }
+  // Of a model that begins a generation with it, under the model's lock: fire will tell it. Once fired there is nothing to wait for.
+  void watch(std::weak_ptr<ModelHost> host);
+
+ private:
+  std::mutex mu_;
+  std::atomic<bool> fired_{false};               // set under mu_
+  std::vector<std::weak_ptr<ModelHost>> hosts_;  // guarded by mu_; each once
+};
+
+}  // namespace kvrt
