@@ -194,6 +194,21 @@ class Store : public detail::Shared<kvrt_store, kvrt_store_retain, kvrt_store_re
   }
 };
 
+// ---- cancel --------------------------------------------------------------------------------------------------------------------------
+
+// options.cancel = cancel.get(): fire ends every generation that was begun with it.
+class Cancel : public detail::Shared<kvrt_cancel, kvrt_cancel_retain, kvrt_cancel_release> {
+ public:
+  using Shared::Shared;
+  static Result<Cancel> open() noexcept {
+    kvrt_cancel* out = nullptr;
+    const Status status = kvrt_cancel_open(&out);
+    return {status, Cancel(out)};
+  }
+  void fire() const noexcept { kvrt_cancel_fire(get()); }
+  bool fired() const noexcept { return kvrt_cancel_fired(get()) != 0; }
+};
+
 // ---- session -------------------------------------------------------------------------------------------------------------------------
 
 class Session;

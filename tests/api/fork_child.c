@@ -4,6 +4,7 @@
 #include "misuse.h"
 
 static int wrong;
+static kvrt_cancel* parents_cancel;
 
 static void expect_forked(const char* name, kvrt_status status) {
   kvrt_error e = {.struct_size = sizeof e};
@@ -76,6 +77,16 @@ static void child(struct stage* t) {
   expect_forked("session_checkpoint", kvrt_session_checkpoint(t->session, "a", 1, NULL, NULL, NULL));
   expect_forked("session_suspend", kvrt_session_suspend(t->session, "a", 1, NULL, NULL, NULL));
   expect_forked("session_resume", kvrt_session_resume(t->model, t->store, "a", 1, NULL, NULL, NULL, NULL, &s, NULL));
+  kvrt_cancel_fire(parents_cancel);
+  if (kvrt_cancel_fired(parents_cancel)) ++wrong, printf("WRONG    cancel_fire in the child of a fork\n");
+  kvrt_generate_options go = run_options(1);
+  kvrt_runtime* own = open_runtime(1, 0);
+  kvrt_model* own_model = open_model(own, t->tiny, 0, 0, 0);
+  kvrt_session* own_session = open_session(own_model, NULL, 0);
+  MUST(kvrt_session_append(own_session, &token, 1, NULL));
+  go.cancel = parents_cancel;
+  expect_forked("session_begin, cancel", kvrt_session_begin(own_session, &go, NULL));
+  kvrt_cancel_release(parents_cancel);
   kvrt_session_close(t->session);  // no-ops that must not hang, crash or touch the store
   kvrt_store_release(t->store);
   kvrt_model_release(t->model);
@@ -87,6 +98,7 @@ static void child(struct stage* t) {
 int main(void) {
   struct stage t;
   stage_open(&t);
+  MUST(kvrt_cancel_open(&parents_cancel));
   kvrt_model_release(t.model);  // two threads, so that a child that tried to use the pool would hang
   kvrt_session_close(t.session);
   kvrt_store_release(t.store);
@@ -123,6 +135,8 @@ int main(void) {
     MUST(kvrt_session_checkpoint(t.session, "a", 1, NULL, NULL, NULL));
     MUST(kvrt_store_verify(t.store, NULL, NULL, NULL));
   }
+  EXPECT(kvrt_cancel_fired(parents_cancel) == 0, "a child fired its parent's");
+  kvrt_cancel_release(parents_cancel);
   stage_close(&t);
   return finish();
 }

@@ -115,6 +115,10 @@ void sessions(kvrt::Model& model, const kvrt::Store& store) {
   std::size_t letters = 0;
   auto g = kvrt::init<kvrt_generate_options>();
   g.max_tokens = 3;
+  const kvrt::Cancel cancel = *kvrt::Cancel::open(), again = cancel;
+  g.cancel = again.get();
+  cancel.fire();
+  expect(g.cancel != nullptr && cancel.fired(), "cancel");
   const auto stop = [&](const kvrt::Event& e) {
     letters += e.text_view().size();
     return e.type == KVRT_EVENT_DONE ? kvrt::Flow::stop : kvrt::Flow::go_on;

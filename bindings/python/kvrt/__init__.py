@@ -11,6 +11,7 @@ from ._enums import Codec, Determinism, Device, Durability, EventType, ForeignKv
 from ._errors import (Busy, Cancelled, Conflict, Corrupt, Detail, DeviceFailed, Error, Incompatible, Internal, Invalid, IOFailed,
                       LimitExceeded, NoMemory, NoSpace, NotFound, Status, TooSmall, Unsupported)
 from ._abi import lib as _lib
+from ._cancel import Cancel
 from ._generation import AsyncGeneration, GenerateOptions, Generation, Sampler
 from ._model import Model, apply_template
 from ._runtime import Runtime
@@ -29,7 +30,7 @@ def library_version() -> str:
 
 
 __all__ = [
-    "AppendInfo", "AsyncGeneration", "Autosave", "Busy", "Cancelled", "Codec", "Conflict", "Corrupt", "Detail", "Determinism", "Device", "DeviceFailed", "Durability", "Error", "Event",
+    "AppendInfo", "AsyncGeneration", "Autosave", "Busy", "Cancel", "Cancelled", "Codec", "Conflict", "Corrupt", "Detail", "Determinism", "Device", "DeviceFailed", "Durability", "Error", "Event",
     "EventType", "ForeignKv", "GcReport", "Gemm", "GenerateOptions", "Generation", "IOFailed", "Incompatible", "Internal", "Invalid", "Isa", "KvFormat",
     "LimitExceeded", "Logits", "Message", "Metrics", "Model", "ModelInfo", "NoMemory", "NoSpace", "NotFound", "Plan", "Reason", "RepairOutcome", "RepairReport", "Reply", "Report",
     "ReuseStopped", "Runtime", "RuntimeInfo", "Sampler", "SaveReport", "Session", "SessionInfo", "State", "Status", "Store", "StoreEntry",

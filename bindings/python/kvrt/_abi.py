@@ -112,7 +112,7 @@ GenerateOptions = _struct("kvrt_generate_options", """
     u32 struct_size max_tokens; f32 temperature; u32 top_k; f32 top_p min_p repetition_penalty frequency_penalty presence_penalty;
     u32 penalty_window; ptr logit_bias; size logit_bias_count; u64 seed; ptr stop_tokens; size stop_token_count; str stop_strings;
     size stop_strings_size; u32 ignore_eos top_logprobs sampler emit_logits no_generation_prompt all_or_nothing prefill logits grammar_kind reply;
-    str grammar; size grammar_size""")
+    str grammar; size grammar_size; ptr cancel""")
 SaveOptions = _struct("kvrt_save_options", "u32 struct_size durability overwrite pin; u64 ttl_seconds; u32 codec reserved")
 SaveReport = _struct("kvrt_save_report", "u32 struct_size reserved; u64 generation tokens chunks chunks_written bytes_written; f64 ms")
 
@@ -135,6 +135,8 @@ i32 store_remove ptr str size str size                        i32 store_rename p
 i32 store_pin ptr str size str size u32                       i32 store_set_ttl ptr str size str size u64
 i32 store_repair ptr str size event_fn ptr ptr
 i32 store_gc ptr event_fn ptr ptr                             i32 store_verify ptr event_fn ptr
+i32 cancel_open ptr            void cancel_retain ptr         void cancel_release ptr
+void cancel_fire ptr           i32 cancel_fired ptr
 i32 session_open ptr ptr ptr   void session_close ptr         i32 session_info ptr ptr        i32 session_append ptr ptr size
 i32 session_append_text ptr str size u32                      i32 session_append_message ptr str size ptr
 i32 session_set_messages ptr str size ptr                     i32 session_message ptr u64 ptr ptr size ptr

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from . import _abi
+from ._cancel import Cancel
 from ._enums import EventType, Logits, Reply
 from ._errors import Busy, Detail, Error, Invalid, Status
 from ._handles import fill, text_bytes
@@ -28,7 +29,7 @@ SLICE_MS = 100  # so long may a signal wait for Python
 class GenerateOptions:
     """kvrt_generate_options. sampler: a callable that is given the logits and gives the token; "host": the caller answers with accept.
     prefill: sample nothing, only compute what is queued; `logits` says whose rows to show. grammar (GBNF) or json_schema (text, or what
-    json.dumps takes): the answer fits it; continue_grammar: it goes on with the last one."""
+    json.dumps takes): the answer fits it; continue_grammar: it goes on with the last one. cancel: what ends it from outside."""
 
     max_tokens: int = 0
     temperature: float = 0.0
@@ -55,6 +56,7 @@ class GenerateOptions:
     json_schema: Union[None, str, bool, Mapping[str, Any]] = None
     continue_grammar: bool = False
     reply: Reply = Reply.DEFAULT
+    cancel: Optional[Cancel] = None
 
     @staticmethod
     def of(options: Optional["GenerateOptions"], changes: Mapping[str, Any]) -> "GenerateOptions":

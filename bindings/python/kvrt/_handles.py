@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import ctypes
 import itertools
 import logging
@@ -12,7 +13,7 @@ import time
 import warnings
 import weakref
 from types import TracebackType
-from typing import Any, Callable, Deque, Dict, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Deque, Dict, Iterator, Optional, Tuple, Type, TypeVar
 
 from . import _abi
 from ._errors import Detail, Error, Invalid, Status, TooSmall, Unsupported, call
@@ -139,6 +140,15 @@ class Handle:
                 self._release(self._raw)
         finally:
             self._inside = 0
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[int]:
+        """It is not closed meanwhile."""
+        raw = self._enter()
+        try:
+            yield raw
+        finally:
+            self._leave()
 
     def _call(self, function: Callable[..., int], *args: Any) -> None:
         raw = self._enter()

@@ -245,7 +245,7 @@ class Session(Handle):
 
     def _begin(self, options: GenerateOptions) -> int:
         struct, _alive = options.to_struct()
-        with self._turn():
+        with self._turn(), options.cancel._held() if options.cancel is not None else contextlib.nullcontext() as struct.cancel:
             self._call(lib.kvrt_session_begin, ctypes.byref(struct))
             self._begun += 1
             return self._begun

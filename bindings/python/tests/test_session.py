@@ -130,6 +130,34 @@ class Generate(Case):
         generation.read()
         self.assertEqual(generation.report.generated, 5)
 
+    def test_cancel_handle(self):
+        want = self.answer(self.open(), 100)
+        with kvrt.Cancel() as cancel:
+            first, second = self.open(), self.open()
+            mine, other = first.generate(max_tokens=100, ignore_eos=True, cancel=cancel), second.generate(ignore_eos=True, cancel=cancel)
+            given = []
+            while len(given) < 3:
+                given += [event.token for event in [next(mine)] if event.type is EventType.TOKEN]
+            self.assertFalse(cancel.fired)
+            thread = threading.Thread(target=cancel.fire)
+            thread.start()
+            thread.join()
+            self.assertTrue(cancel.fired)
+            given += [event.token for event in mine if event.type is EventType.TOKEN]
+            self.assertEqual(given, want[:len(given)])
+            self.assertEqual((mine.report.reason, len(first.tokens())), (Reason.CANCELLED, len(PROMPT) + len(given)))
+            other.read()
+            self.assertEqual(other.report.reason, Reason.CANCELLED)
+            steps = self.model.metrics().steps
+            self.assertEqual(first.generate(max_tokens=5, cancel=cancel).read(), "")
+            self.assertEqual(self.model.metrics().steps, steps)
+        cancel.close()
+        with self.assertRaises(kvrt.Invalid):
+            first.generate(cancel=cancel)
+        with self.assertRaises(kvrt.Invalid):
+            cancel.fire()
+        self.assertEqual(self.answer(second, 1), want[len(second.tokens()) - 1 - len(PROMPT):][:1])
+
     def test_grammar(self):
         session = self.open()
         schema = {"type": "object", "properties": {"a": {"enum": ["x", "yy"]}}, "required": ["a"], "additionalProperties": False}

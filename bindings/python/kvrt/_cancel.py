@@ -1,0 +1,27 @@
+"""A cancel: ends generations from outside."""
+from __future__ import annotations
+
+import ctypes
+
+from ._errors import check
+from ._handles import Handle, lib
+
+
+class Cancel(Handle):
+    """Ends every generation that was begun with it, session.generate(cancel=...): any number, of any sessions, from any thread, once and for
+    all. One that is begun with it later ends at once. It may be closed before they end."""
+
+    def __init__(self) -> None:
+        out = ctypes.c_void_p()
+        check(lib.kvrt_cancel_open(ctypes.byref(out)))
+        super().__init__(out.value or 0, lib.kvrt_cancel_release)
+
+    def fire(self) -> None:
+        """Waits for no step: a running one ends its generation."""
+        with self._held() as raw:
+            lib.kvrt_cancel_fire(raw)
+
+    @property
+    def fired(self) -> bool:
+        with self._held() as raw:
+            return bool(lib.kvrt_cancel_fired(raw))
