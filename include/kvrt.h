@@ -630,7 +630,7 @@ KVRT_API kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, 
 
 /* Ends generations from outside, once and for all: given in kvrt_generate_options, to any number of them, of any sessions and models. Each
  * keeps it from begin until its DONE was taken or it failed; it outlives sessions, models and runtimes, or they it. NO_MEMORY. */
-KVRT_API kvrt_status kvrt_cancel_open(kvrt_cancel** out);
+KVRT_API kvrt_status kvrt_cancel_open(kvrt_cancel** out, kvrt_error* err);
 KVRT_API void kvrt_cancel_retain(kvrt_cancel* cancel);
 KVRT_API void kvrt_cancel_release(kvrt_cancel* cancel);
 /* Any thread, at any time, in callbacks too (but log and wake), not in a signal handler. Never fails, and waits for no step. Does to each
@@ -638,7 +638,7 @@ KVRT_API void kvrt_cancel_release(kvrt_cancel* cancel);
  * begun with it later ends at once, and computes nothing. */
 KVRT_API void kvrt_cancel_fire(kvrt_cancel* cancel);
 /* 1: it was fired; 0: not, or it is NULL or no handle of this process. Any thread. */
-KVRT_API int32_t kvrt_cancel_fired(const kvrt_cancel* cancel);
+KVRT_API uint32_t kvrt_cancel_fired(const kvrt_cancel* cancel);
 
 /* ---- session ----------------------------------------------------------------------------------------------------------------- */
 

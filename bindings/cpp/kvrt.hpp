@@ -202,7 +202,7 @@ class Cancel : public detail::Shared<kvrt_cancel, kvrt_cancel_retain, kvrt_cance
   using Shared::Shared;
   static Result<Cancel> open() noexcept {
     kvrt_cancel* out = nullptr;
-    const Status status = kvrt_cancel_open(&out);
+    const Status status = kvrt_cancel_open(&out, nullptr);
     return {status, Cancel(out)};
   }
   void fire() const noexcept { kvrt_cancel_fire(get()); }

@@ -4,7 +4,7 @@ using namespace kvrt::api;
 
 extern "C" {
 
-kvrt_status kvrt_cancel_open(kvrt_cancel** out) {
+kvrt_status kvrt_cancel_open(kvrt_cancel** out, kvrt_error* err) {
   return guard(err, [&]() -> kvrt::Status {
     KVRT_TRY(check_not_null(out, "out"));
     *out = new kvrt_cancel(std::make_shared<kvrt::Cancel>());
@@ -19,7 +19,7 @@ void kvrt_cancel_fire(kvrt_cancel* cancel) {
   if (const auto held = hold_quietly(cancel)) held->fire();
 }
 
-int32_t kvrt_cancel_fired(const kvrt_cancel* cancel) {
+uint32_t kvrt_cancel_fired(const kvrt_cancel* cancel) {
   const auto held = hold_quietly(cancel);
   return held && held->fired();
 }

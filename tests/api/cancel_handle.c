@@ -10,7 +10,7 @@ static struct run whole;  // what is generated when nobody cancels
 
 static kvrt_cancel* open_cancel(void) {
   kvrt_cancel* cancel = NULL;
-  MUST(kvrt_cancel_open(&cancel));
+  MUST(kvrt_cancel_open(&cancel, NULL));
   EXPECT(kvrt_cancel_fired(cancel) == 0, "fired when it was opened");
   return cancel;
 }

@@ -98,7 +98,7 @@ static void child(struct stage* t) {
 int main(void) {
   struct stage t;
   stage_open(&t);
-  MUST(kvrt_cancel_open(&parents_cancel));
+  MUST(kvrt_cancel_open(&parents_cancel, NULL));
   kvrt_model_release(t.model);  // two threads, so that a child that tried to use the pool would hang
   kvrt_session_close(t.session);
   kvrt_store_release(t.store);

@@ -17,7 +17,7 @@ static void no_ops(void) {
   kvrt_cancel_release(NULL);
   kvrt_cancel_fire(NULL);
   EXPECT(kvrt_cancel_fired(NULL) == 0, "NULL was fired");
-  BAD("cancel_open", "out NULL", kvrt_cancel_open(NULL));
+  BAD("cancel_open", "out NULL", kvrt_cancel_open(NULL, ERR));
   kvrt_session_close(NULL);
   EXPECT(1, "retain, release and close of NULL are no-ops");
 }

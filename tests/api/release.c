@@ -135,7 +135,7 @@ static void other_kinds(void) {
   struct hands h = open_all(0);
   kvrt_session* s = with_prompt(&h);
   kvrt_cancel* cancel = NULL;
-  MUST(kvrt_cancel_open(&cancel));
+  MUST(kvrt_cancel_open(&cancel, NULL));
   void* const all[] = {h.runtime, h.model, h.store, s, cancel};
   for (int i = 0; i < 5; ++i) {
     for (int twice = 0; twice < 2; ++twice) {

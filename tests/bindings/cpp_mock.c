@@ -123,14 +123,14 @@ void kvrt_store_release(kvrt_store* s) { note(__func__), (void)s; }
 kvrt_status kvrt_store_info(const kvrt_store* s, kvrt_store_props* out, kvrt_error* err) {
   return (void)s, out->sessions = 6, note(__func__);
 }
-kvrt_status kvrt_cancel_open(kvrt_cancel** out) {
+kvrt_status kvrt_cancel_open(kvrt_cancel** out, kvrt_error* err) {
   HANDLE(out, kvrt_cancel);
   return note(__func__);
 }
 void kvrt_cancel_retain(kvrt_cancel* c) { note(__func__), (void)c; }
 void kvrt_cancel_release(kvrt_cancel* c) { note(__func__), (void)c; }
 void kvrt_cancel_fire(kvrt_cancel* c) { note(__func__), (void)c; }
-int32_t kvrt_cancel_fired(const kvrt_cancel* c) { return (void)c, (int32_t)note(__func__) + 1; }
+uint32_t kvrt_cancel_fired(const kvrt_cancel* c) { return (void)c, (uint32_t)note(__func__) + 1; }
 #define STORE_CALL kvrt_store *s, NAME
 #define NAME const char *d, size_t dn, const char *n, size_t nn
 #define UNUSED (void)s, (void)d, (void)dn, (void)n, (void)nn

@@ -136,7 +136,7 @@ i32 store_pin ptr str size str size u32                       i32 store_set_ttl 
 i32 store_repair ptr str size event_fn ptr ptr
 i32 store_gc ptr event_fn ptr ptr                             i32 store_verify ptr event_fn ptr
 i32 cancel_open ptr            void cancel_retain ptr         void cancel_release ptr
-void cancel_fire ptr           i32 cancel_fired ptr
+void cancel_fire ptr           u32 cancel_fired ptr
 i32 session_open ptr ptr ptr   void session_close ptr         i32 session_info ptr ptr        i32 session_append ptr ptr size
 i32 session_append_text ptr str size u32                      i32 session_append_message ptr str size ptr
 i32 session_set_messages ptr str size ptr                     i32 session_message ptr u64 ptr ptr size ptr

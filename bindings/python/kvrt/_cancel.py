@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes
 
-from ._errors import check
+from ._errors import call
 from ._handles import Handle, lib
 
 
@@ -13,7 +13,7 @@ class Cancel(Handle):
 
     def __init__(self) -> None:
         out = ctypes.c_void_p()
-        check(lib.kvrt_cancel_open(ctypes.byref(out)))
+        call(lib.kvrt_cancel_open, ctypes.byref(out))
         super().__init__(out.value or 0, lib.kvrt_cancel_release)
 
     def fire(self) -> None:
