@@ -205,7 +205,7 @@ static void sample(const char* line, const char* model, const char* wanted, cons
   }
   EXPECT(has_model == 1, "the model's label: %s", line);
   char* end = NULL;
-  const double number = strtod(at + 1, &end);
+  const double number = strtod_l(at + 1, &end, newlocale(LC_ALL_MASK, "C", (locale_t)0));
   EXPECT(at[1] == ' ' && end != at + 1 && *end == 0, "a number: %s", line);
   if (wanted && strlen(wanted) == name_size && memcmp(wanted, line, name_size) == 0 && has_label) *found = number;
 }

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "host_locale.h"
 #include "kvrt.h"
 
 enum { kSkip = 77, kRunMax = 512, kPathMax = 512 };
