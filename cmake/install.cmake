@@ -5,9 +5,10 @@ set(KVRT_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/kvrt)
 install(TARGETS kvrt kvrt_cpp EXPORT kvrtTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT kvrt_Runtime NAMELINK_COMPONENT kvrt_Development)
 install(FILES include/kvrt.h bindings/cpp/kvrt.hpp bindings/cpp/kvrt_values.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT kvrt_Development)
+install(FILES include/kvrt.abi.json DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/kvrt COMPONENT kvrt_Development)
 install(EXPORT kvrtTargets NAMESPACE kvrt:: DESTINATION ${KVRT_CMAKE_DIR} COMPONENT kvrt_Development)
 configure_package_config_file(cmake/kvrtConfig.cmake.in ${PROJECT_BINARY_DIR}/kvrtConfig.cmake INSTALL_DESTINATION ${KVRT_CMAKE_DIR})
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/kvrtConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/kvrtConfigVersion.cmake COMPATIBILITY SameMajorVersion)  # as the soname
 install(FILES ${PROJECT_BINARY_DIR}/kvrtConfig.cmake ${PROJECT_BINARY_DIR}/kvrtConfigVersion.cmake DESTINATION ${KVRT_CMAKE_DIR}
         COMPONENT kvrt_Development)
 

@@ -51,8 +51,9 @@
  * 11. Exactness. On the CPU the logits of a position depend on the model, the KV format and the tokens before it, and on nothing else:
  *     not on batching, chunking, block size, threads, instruction set, prefix hits, fork, or suspend and resume. On CUDA that holds with
  *     KVRT_DETERMINISM_STRICT, and by default for suspend and resume: restored KV has the bits that it was saved with.
- * 12. Versions. SemVer. The library's soname is libkvrt.so.0. The store has its own format number; a store of a later format is refused
- *     and left as it is.
+ * 12. Versions. SemVer. The library's soname is libkvrt.so.0, and from 0.2.0 on all that has it only grows: a program runs with every later
+ *     0.x. Before, what changes has another symbol version. With a library that lacks what it uses, a program is refused when it starts. The
+ *     store has its own format number; a store of a later format is refused and left as it is.
  *
  * SESSION STATES AND CALLS
  *
@@ -177,6 +178,9 @@ KVRT_API kvrt_status kvrt_last_error(kvrt_error* out);
 /* sizeof a struct of this header in the library, by its name ("kvrt_event"); 0: it has none of that name. A binding that lays out structs
  * by itself compares at load. */
 KVRT_API uint32_t kvrt_struct_size(const char* name);
+/* offsetof a field of such a struct ("kvrt_event", "text"); UINT32_MAX: it has none of that name. kvrt.abi.json (its path: pkg-config
+ * --variable=abi kvrt) describes all of this header, for those who generate a binding. */
+KVRT_API uint32_t kvrt_struct_offset(const char* name, const char* field);
 
 /* ---- events and reports ------------------------------------------------------------------------------------------------------ */
 

@@ -201,26 +201,6 @@ extern "C" {
 uint32_t kvrt_version(void) { return KVRT_VERSION_MAJOR << 16 | KVRT_VERSION_MINOR << 8 | KVRT_VERSION_PATCH; }
 uint32_t kvrt_abi_version(void) { return KVRT_ABI_VERSION; }
 
-uint32_t kvrt_struct_size(const char* name) {
-#define KVRT_SIZE(type) \
-  { #type, sizeof(type) }
-  static constexpr struct {
-    const char* name;
-    size_t size;
-  } kStructs[] = {
-      KVRT_SIZE(kvrt_error),         KVRT_SIZE(kvrt_report),           KVRT_SIZE(kvrt_store_entry),   KVRT_SIZE(kvrt_token_value),
-      KVRT_SIZE(kvrt_event),         KVRT_SIZE(kvrt_runtime_options),  KVRT_SIZE(kvrt_runtime_props), KVRT_SIZE(kvrt_model_options),
-      KVRT_SIZE(kvrt_model_props),   KVRT_SIZE(kvrt_template_options), KVRT_SIZE(kvrt_metrics),       KVRT_SIZE(kvrt_plan_options),
-      KVRT_SIZE(kvrt_plan),          KVRT_SIZE(kvrt_store_options),    KVRT_SIZE(kvrt_store_props),   KVRT_SIZE(kvrt_gc_report),
-      KVRT_SIZE(kvrt_repair_report), KVRT_SIZE(kvrt_session_options),  KVRT_SIZE(kvrt_session_props), KVRT_SIZE(kvrt_append_info),
-      KVRT_SIZE(kvrt_message_props), KVRT_SIZE(kvrt_generate_options), KVRT_SIZE(kvrt_save_options),  KVRT_SIZE(kvrt_save_report)};
-#undef KVRT_SIZE
-  for (const auto& s : kStructs) {
-    if (name && std::strcmp(name, s.name) == 0) return static_cast<uint32_t>(s.size);
-  }
-  return 0;
-}
-
 const char* kvrt_status_name(kvrt_status status) { return kvrt::code_name(static_cast<kvrt::Code>(status)); }
 
 kvrt_status kvrt_last_error(kvrt_error* out) {

@@ -93,6 +93,7 @@ static void model_calls(struct stage* t) {
   BAD("model_metrics_text", "text NULL, capacity 8", kvrt_model_metrics_text(t->model, "a", 1, NULL, 8, &needed, ERR));
   BAD("model_metrics_text", "needed NULL", kvrt_model_metrics_text(t->model, "a", 1, buffer, sizeof buffer, NULL, ERR));
   EXPECT(kvrt_struct_size(NULL) == 0, "struct_size of NULL is %u", kvrt_struct_size(NULL));
+  EXPECT(kvrt_struct_offset(NULL, "type") == UINT32_MAX && kvrt_struct_offset("kvrt_event", NULL) == UINT32_MAX, "struct_offset of NULL");
   EXPECT(runnable == 77, "runnable changed on failure");
   EXPECT(needed == 77 && m == NULL, "outputs changed on failure: needed %zu, model %p", needed, (void*)m);
 }

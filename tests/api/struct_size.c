@@ -197,7 +197,7 @@ static void output(struct stage* t, const char* name, call_fn call, size_t size)
   }
 }
 
-// A binding that lays out structs by itself asks for their sizes.
+// A binding that lays out structs by itself asks for their sizes and offsets (those of every field: bindings/python/tests/test_abi.py).
 static void sizes(void) {
 #define SIZE_OF(name) EXPECT(kvrt_struct_size(#name) == sizeof(name), "%s: %u, here %zu", #name, kvrt_struct_size(#name), sizeof(name))
   SIZE_OF(kvrt_error);
@@ -226,6 +226,28 @@ static void sizes(void) {
   SIZE_OF(kvrt_save_report);
 #undef SIZE_OF
   EXPECT(kvrt_struct_size("kvrt_nothing") == 0 && kvrt_struct_size("") == 0 && kvrt_struct_size("kvrt_even") == 0, "a size of nothing");
+#define OFFSET_OF(name, field) EXPECT(kvrt_struct_offset(#name, #field) == offsetof(name, field), "%s.%s", #name, #field)
+  OFFSET_OF(kvrt_error, struct_size);
+  OFFSET_OF(kvrt_error, message);
+  OFFSET_OF(kvrt_token_value, value);
+  OFFSET_OF(kvrt_event, top_count);
+  OFFSET_OF(kvrt_save_report, struct_size);
+  OFFSET_OF(kvrt_save_report, ms);
+#undef OFFSET_OF
+  static const char* const kNothing[][2] = {{"kvrt_nothing", "type"},
+                                            {"", "type"},
+                                            {"", ""},
+                                            {"kvrt_event", "nothing"},
+                                            {"kvrt_event", ""},
+                                            {"kvrt_event", "typ"},
+                                            {"kvrt_event", "types"},
+                                            {"type", "type"},
+                                            {"kvrt_event", "kvrt_event"},
+                                            {"kvrt_error", "type"},
+                                            {"kvrt_event", "message"}};
+  for (size_t i = 0; i < sizeof kNothing / sizeof *kNothing; ++i) {
+    EXPECT(kvrt_struct_offset(kNothing[i][0], kNothing[i][1]) == UINT32_MAX, "an offset of %s.%s", kNothing[i][0], kNothing[i][1]);
+  }
 }
 
 int main(void) {

@@ -1,22 +1,25 @@
 #!/bin/sh
-# symbols.sh HEADER LIST LIBRARY: the library exports exactly the functions of the header, which are exactly the frozen list, all in one
-# version node; its soname and what it needs are as promised.
+# symbols.sh HEADER LIST LIBRARY MAP: the library exports exactly the functions of the header, which are exactly the frozen list, each in the
+# version node of the map; all it imports is bound when it is loaded; its soname and what it needs are as promised.
 set -eu
-header=$1 list=$2 library=$3
+header=$1 list=$2 library=$3 map=$4
 bad=0
 say() { echo "symbols: $*"; bad=1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 tr '\n' ' ' <"$header" | grep -oE 'KVRT_API [a-z0-9_ *]*kvrt_[a-z_]+\(' | grep -oE 'kvrt_[a-z_]+\($' | tr -d '(' | LC_ALL=C sort -u >"$work/header"
-nm -D --defined-only "$library" | awk '$3 != "KVRT_0.1" && $3 != "KVRT_0.1@@KVRT_0.1" {print $3}' | LC_ALL=C sort -u >"$work/library"
-sed 's/$/@@KVRT_0.1/' "$list" >"$work/versioned"
+nm -D --defined-only "$library" | awk '$2 != "A" {print $3}' | LC_ALL=C sort -u >"$work/library"
+awk '$2 == "{" {node = $1} /^ +kvrt_/ {sub(";", ""); print $1 "@@" node}' "$map" | LC_ALL=C sort >"$work/versioned"
+sed 's/@@.*//' "$work/versioned" | LC_ALL=C sort | diff "$list" - || say "kvrt.map differs from the frozen list"
 [ -s "$list" ] || say "empty list"
 diff "$list" "$work/header" || say "kvrt.h differs from the frozen list (adding a function: append it to the list; removing one: never)"
-diff "$work/versioned" "$work/library" || say "the library's exports differ from the frozen list"
+diff "$work/versioned" "$work/library" || say "the library's exports differ from kvrt.map"
 
 readelf -d "$library" >"$work/dynamic"
 grep -q 'SONAME.*\[libkvrt\.so\.0\]' "$work/dynamic" || say "soname is not libkvrt.so.0: $(grep SONAME "$work/dynamic" || echo none)"
+grep -q 'FLAGS.*BIND_NOW' "$work/dynamic" || say "is not bound when it is loaded (-z now)"
+readelf -lW "$library" | grep -q GNU_RELRO || say "has no GNU_RELRO segment"
 sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' "$work/dynamic" >"$work/needed"
 while read -r needed; do
   case $needed in

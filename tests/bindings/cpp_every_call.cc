@@ -156,7 +156,7 @@ void everything() {
   expect(third && !runtime, "move");
   expect(std::strcmp(kvrt::last_error().message, "mock") == 0 && std::strcmp(kvrt::Status(KVRT_IO).name(), "FAILED") == 0, "last_error");
   expect(kvrt::Status() == KVRT_OK && kvrt::Status(KVRT_IO) != KVRT_OK, "Status");
-  expect(kvrt_version() + kvrt_abi_version() + kvrt_struct_size("kvrt_event") == 0, "versions");
+  expect(kvrt_version() + kvrt_abi_version() + kvrt_struct_size("kvrt_event") + kvrt_struct_offset("kvrt_event", "type") == 0, "versions");
 }
 
 }  // namespace

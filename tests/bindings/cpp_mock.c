@@ -50,6 +50,7 @@ static char handles[1];
 uint32_t kvrt_version(void) { return (uint32_t)note("kvrt_version"); }
 uint32_t kvrt_abi_version(void) { return (uint32_t)note("kvrt_abi_version"); }
 uint32_t kvrt_struct_size(const char* name) { return (uint32_t)(note("kvrt_struct_size") + (name == NULL)); }
+uint32_t kvrt_struct_offset(const char* name, const char* field) { return (uint32_t)(note("kvrt_struct_offset") + (name == field)); }
 const char* kvrt_status_name(kvrt_status status) {
   note("kvrt_status_name");
   return status ? "FAILED" : "OK";

@@ -18,6 +18,23 @@ library=$(dirname "$(find "$work/prefix" -name libkvrt.so.0)")
 [ -e "$library/libkvrt.so" ] || fail "no libkvrt.so beside libkvrt.so.0"
 grep -rlF "$build" "$work/prefix" --include='*.cmake' --include='*.pc' --include='*.h' && fail "an installed file names the build folder"
 export LD_LIBRARY_PATH="$library"
+[ -f "$work/prefix/share/kvrt/kvrt.abi.json" ] || fail "no share/kvrt/kvrt.abi.json"
+
+# find_package and the soname promise the same: what asks for an older one of the same major number gets this, of another one nothing does.
+major=$(readelf -d "$library/libkvrt.so.0" | sed -n 's/.*SONAME.*\[libkvrt\.so\.\([0-9]*\)\]/\1/p')
+cat >"$work/ask.cmake" <<'END'
+set(PACKAGE_FIND_VERSION ${ask}.0)
+set(PACKAGE_FIND_VERSION_MAJOR ${ask})
+set(PACKAGE_FIND_VERSION_MINOR 0)
+set(CMAKE_SIZEOF_VOID_P 8)
+include(${file})
+if(PACKAGE_VERSION_COMPATIBLE)
+  message(FATAL_ERROR "compatible")
+endif()
+END
+accepts() { ! cmake -Dask="$1" -Dfile="$(dirname "$(find "$work/prefix" -name kvrtConfig.cmake)")/kvrtConfigVersion.cmake" -P "$work/ask.cmake" 2>/dev/null; }
+accepts "$major" || fail "the soname is libkvrt.so.$major, and find_package(kvrt $major.0) does not take it"
+accepts $((major + 1)) && fail "find_package(kvrt $((major + 1)).0) takes libkvrt.so.$major"
 
 # The first block of a language in a README, as it stands.
 block() {
@@ -36,6 +53,7 @@ export PKG_CONFIG_PATH="$library/pkgconfig"
 "$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror "$source/tests/consumer/project/main.c" -o "$work/consumer" $(pkg-config --cflags --libs kvrt) ||
   fail "pkg-config: does not build"
 "$work/consumer" "$model" || fail "the program built by pkg-config exits $?"
+[ -f "$(pkg-config --variable=abi kvrt)" ] || fail "pkg-config --variable=abi kvrt names no file"
 
 block c "$source/README.md" >"$work/example.c"
 grep -q kvrt_session_resume "$work/example.c" || fail "no example in README.md"

@@ -120,7 +120,7 @@ SaveReport = _struct("kvrt_save_report", "u32 struct_size reserved; u64 generati
 # pointer goes as `str` (bytes) where it is read.
 FUNCTIONS = """
 u32 version                    u32 abi_version                str status_name i32             i32 last_error ptr
-u32 struct_size str
+u32 struct_size str            u32 struct_offset str str
 i32 runtime_open ptr ptr       void runtime_retain ptr        void runtime_release ptr        i32 runtime_info ptr ptr
 i32 runtime_set_threads ptr u32
 i32 model_open ptr str size ptr event_fn ptr ptr              void model_retain ptr           void model_release ptr
@@ -185,6 +185,11 @@ def _open_library() -> ctypes.CDLL:
         # A longer one has fields that were appended later.
         if size < ctypes.sizeof(cls):
             raise ImportError(f"kvrt: {name}: {struct} has {size} bytes, this package knows {ctypes.sizeof(cls)}: the library is older")
+        for field, _ in cls._fields_:
+            here, there = getattr(cls, field).offset, library.kvrt_struct_offset(struct.encode(), field.encode())
+            if here != there:
+                found = "no such field" if there == 0xFFFFFFFF else f"it at {there}"
+                raise ImportError(f"kvrt: {name}: {struct}.{field}: this package knows it at {here}, the library has {found}")
     return library
 
 

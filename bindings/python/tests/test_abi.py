@@ -1,5 +1,6 @@
 """The package's picture of kvrt.h is kvrt.h's, and a library that does not fit is refused."""
 import ctypes
+import json
 import os
 import pathlib
 import re
@@ -9,65 +10,73 @@ import kvrt
 from kvrt import _abi
 from support import SOURCE, python
 
+ABI = json.loads((SOURCE / "include" / "kvrt.abi.json").read_text())  # as the compiler has kvrt.h: ./dev abi
 SCALARS = {
     "uint32_t": "u32", "int32_t": "i32", "uint64_t": "u64", "int64_t": "i64", "float": "f32", "double": "f64", "size_t": "size",
-    "kvrt_status": "i32", "kvrt_event_fn": "event_fn", "kvrt_log_fn": "log_fn", "kvrt_wake_fn": "user_fn", "kvrt_free_fn": "user_fn",
+    "kvrt_event_fn": "event_fn", "kvrt_log_fn": "log_fn", "kvrt_wake_fn": "user_fn", "kvrt_free_fn": "user_fn", "void": "void",
 }
-HEADER = re.sub(r"/\*.*?\*/|^#.*?$", "", (SOURCE / "include" / "kvrt.h").read_text(), flags=re.S | re.M)
+ENUMS = {
+    "KVRT": kvrt.Status, "KVRT_CODEC": kvrt.Codec, "KVRT_DETAIL": kvrt.Detail, "KVRT_DETERMINISM": kvrt.Determinism,
+    "KVRT_DEVICE": kvrt.Device, "KVRT_DURABILITY": kvrt.Durability, "KVRT_EVENT": kvrt.EventType, "KVRT_FOREIGN_KV": kvrt.ForeignKv,
+    "KVRT_GEMM": kvrt.Gemm, "KVRT_ISA": kvrt.Isa, "KVRT_KV": kvrt.KvFormat, "KVRT_LOGITS": kvrt.Logits, "KVRT_REASON": kvrt.Reason,
+    "KVRT_REPAIR": kvrt.RepairOutcome, "KVRT_REPLY": kvrt.Reply, "KVRT_REUSE": kvrt.ReuseStopped, "KVRT_STATE": kvrt.State,
+}
+# Which the package offers as words, flags or methods.
+UNNAMED = {"KVRT_GRAMMAR", "KVRT_INSPECT", "KVRT_LOG", "KVRT_SAMPLER", "KVRT_TEXT"}
 
 
-def kind_of(declared, written=False):
+def kinds_of(declared):
     """What the package may call a C type."""
-    declared = " ".join(declared.replace("*", " * ").split())
-    if declared == "const char *" and not written:
+    declared = ABI["typedefs"].get(declared, declared)
+    if declared == "const char*":
         return {"str", "ptr"}
-    return {"ptr"} if "*" in declared else {SCALARS[declared]} if declared != "void" else {"void"}
+    return {"ptr"} if "*" in declared else {SCALARS[declared]}
 
 
-class Header(unittest.TestCase):
+class Description(unittest.TestCase):
     def test_structs(self):
-        structs = dict(re.findall(r"typedef struct (\w+) \{(.*?)\}", HEADER, re.S))
-        self.assertEqual(set(structs), set(_abi.STRUCTS))
-        for name, body in structs.items():
-            declared = []
-            for group in filter(None, map(str.strip, body.split(";"))):
-                first, *rest = [part.strip() for part in group.split(",")]
-                kind, field = re.fullmatch(r"(.*?[\s*])(\w+(?:\[\d+\])?)", first, re.S).groups()
-                for one in [field, *rest]:
-                    size = re.search(r"\[(\d+)\]", one)
-                    one = re.sub(r"\[.*", "", one)
-                    declared.append((one, {ctypes.c_char * int(size[1])} if size else {_abi.TYPES[k] for k in kind_of(kind)}))
-            fields = _abi.STRUCTS[name]._fields_
-            self.assertEqual([f for f, _ in fields], [d for d, _ in declared], name)
-            for (field, kind), (_, kinds) in zip(fields, declared):
-                self.assertIn(kind, kinds, f"{name}.{field}")
-            self.assertEqual(_abi.lib.kvrt_struct_size(name.encode()), ctypes.sizeof(_abi.STRUCTS[name]), name)
+        self.assertEqual(set(ABI["structs"]), set(_abi.STRUCTS))
+        for name, struct in ABI["structs"].items():
+            mine = _abi.STRUCTS[name]
+            self.assertEqual((ctypes.sizeof(mine), ctypes.alignment(mine)), (struct["size"], struct["align"]), name)
+            self.assertEqual([field for field, _ in mine._fields_], [field["name"] for field in struct["fields"]], name)
+            for (field, kind), its in zip(mine._fields_, struct["fields"]):
+                where = f"{name}.{field}"
+                self.assertEqual((getattr(mine, field).offset, getattr(mine, field).size), (its["offset"], its["size"]), where)
+                array = re.fullmatch(r"char\[(\d+)\]", its["type"])
+                self.assertIn(kind, [ctypes.c_char * int(array[1])] if array else [_abi.TYPES[k] for k in kinds_of(its["type"])], where)
+
+    def test_library(self):
+        """The library knows every struct and every field by name."""
+        for name, struct in ABI["structs"].items():
+            self.assertEqual(_abi.lib.kvrt_struct_size(name.encode()), struct["size"], name)
+            for field in struct["fields"]:
+                self.assertEqual(_abi.lib.kvrt_struct_offset(name.encode(), field["name"].encode()), field["offset"], f"{name}.{field['name']}")
 
     def test_functions(self):
-        declared = re.findall(r"KVRT_API\s+([\w\s*]*?)(kvrt_\w+)\(([^)]*)\);", HEADER)
-        self.assertGreater(len(declared), 50)
         known = _abi.prototypes()
-        self.assertEqual({name for _, name, _ in declared}, set(known))
-        for result, name, arguments in declared:
-            got_result, got = known[name]
-            self.assertIn(got_result, kind_of(result), name)
-            want = [re.match(r"(.*?)\w+$", a.strip(), re.S)[1] for a in arguments.split(",") if a.strip() != "void"]
-            self.assertEqual(len(got), len(want), name)
-            for mine, its in zip(got, want):
-                self.assertIn(mine, kind_of(its), name)
+        self.assertEqual(set(ABI["functions"]), set(known))
+        for name, function in ABI["functions"].items():
+            result, taken = known[name]
+            self.assertIn(result, kinds_of(function["result"]), name)
+            self.assertEqual(len(taken), len(function["parameters"]), name)
+            for mine, its in zip(taken, function["parameters"]):
+                self.assertIn(mine, kinds_of(its["type"]), f"{name}: {its['name']}")
+
+    def test_callbacks(self):
+        for name, callback in ABI["callbacks"].items():
+            made = _abi.TYPES[SCALARS[name]]
+            self.assertIn(made._restype_, [_abi.TYPES[k] for k in kinds_of(callback["result"])], name)
+            self.assertEqual(len(made._argtypes_), len(callback["parameters"]), name)
+            for mine, its in zip(made._argtypes_, callback["parameters"]):
+                self.assertIn(mine, [_abi.TYPES[k] for k in kinds_of(its["type"])], f"{name}: {its['name']}")
 
     def test_enums(self):
-        values = {name: int(number) for name, number in re.findall(r"\bKVRT_([A-Z_0-9]+) = (\d+)", HEADER)}
-        for prefix, enum in (("EVENT_", kvrt.EventType), ("REASON_", kvrt.Reason), ("REUSE_", kvrt.ReuseStopped), ("STATE_", kvrt.State),
-                             ("ISA_", kvrt.Isa), ("DETERMINISM_", kvrt.Determinism), ("DEVICE_", kvrt.Device), ("GEMM_", kvrt.Gemm), ("FOREIGN_KV_", kvrt.ForeignKv), ("KV_", kvrt.KvFormat), ("LOGITS_", kvrt.Logits),
-                             ("DURABILITY_", kvrt.Durability), ("CODEC_", kvrt.Codec),
-                             ("DETAIL_", kvrt.Detail)):
-            declared = {name[len(prefix):]: number for name, number in values.items() if name.startswith(prefix)}
-            self.assertTrue(declared)
-            self.assertEqual({member.name: member.value for member in enum}, declared)
+        self.assertEqual(set(ENUMS) | UNNAMED, set(ABI["enums"]))
+        for name, enum in ENUMS.items():
+            self.assertEqual({member.name: member.value for member in enum}, {key[len(name) + 1:]: value for key, value in ABI["enums"][name].items()})
         for member in kvrt.Status:
             self.assertEqual(_abi.lib.kvrt_status_name(member).decode(), member.name)
-            self.assertEqual(values[member.name], member.value)
         self.assertEqual(kvrt.Status(99).name, "UNKNOWN_99")  # of a newer library
 
 
@@ -89,5 +98,9 @@ class Loading(unittest.TestCase):
         code = "import ctypes, os; import kvrt._abi as a; a.STRUCTS['kvrt_event'] = type('E', (a.Struct,), {'_fields_': [('x', ctypes.c_char * 999)]}); "
         run = python(code + "a._open_library()")
         self.assertIn("kvrt_event has", run.stderr)
+        for fields, found in ("('struct_size', ctypes.c_uint32), ('token', ctypes.c_int32)", "knows it at 4, the library has it at 8"), (
+                "('struct_size', ctypes.c_uint32), ('tokens', ctypes.c_int32)", "knows it at 4, the library has no such field"):
+            code = f"import ctypes; import kvrt._abi as a; a.STRUCTS['kvrt_event'] = type('E', (a.Struct,), {{'_fields_': [{fields}]}}); "
+            self.assertIn(found, python(code + "a._open_library()").stderr)
         run = python("import kvrt._abi as a; a.ABI_VERSION = 7; a._open_library()")
         self.assertIn("has ABI 0, this package knows 7", run.stderr)
