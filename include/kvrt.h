@@ -362,6 +362,9 @@ typedef struct kvrt_runtime_props {
   char devices[1024];          /* at open, a line each: versions of driver and runtime, every device there is, libkvrt_cuda.so's path */
 } kvrt_runtime_props;
 
+/* UNSUPPORTED where the process carries an SQLite, zstd, PCRE2 or libsodium of its own that took the place of those this library was linked
+ * with: the message names both, their versions and files. A library that holds them (KVRT_STATIC_DEPS: the wheel, the tarball) minds no
+ * others. */
 KVRT_API kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime** out, kvrt_error* err);
 KVRT_API void kvrt_runtime_retain(kvrt_runtime* runtime);
 KVRT_API void kvrt_runtime_release(kvrt_runtime* runtime);

@@ -5,6 +5,7 @@
 #include <zstd.h>
 
 #include "runtime/api/boundary.h"
+#include "runtime/api/host_symbols.h"
 
 using namespace kvrt::api;
 using kvrt::Code;
@@ -108,6 +109,7 @@ kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime*
     engine_options.threads = o.threads;
     engine_options.isa = kIsas[o.isa];
     KVRT_TRY(read_device(o, &engine_options));
+    KVRT_TRY(check_host_symbols());
     auto log = std::make_unique<HostLog>(o);
     HostLog* host_log = log.get();
     KVRT_ASSIGN(auto engine, kvrt::Engine::open(engine_options, std::move(log)));

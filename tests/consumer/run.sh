@@ -48,7 +48,7 @@ cmake -G Ninja -S "$source/tests/consumer/project" -B "$work/cmake" -DCMAKE_PREF
 cmake --build "$work/cmake" >"$work/log" 2>&1 || fail "find_package: does not build: $(cat "$work/log")"
 "$work/cmake/consumer" "$model" || fail "the program built by find_package exits $?"
 
-export PKG_CONFIG_PATH="$library/pkgconfig"
+export PKG_CONFIG_LIBDIR="$library/pkgconfig" # it asks for no other package
 # shellcheck disable=SC2046 # words
 "$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror "$source/tests/consumer/project/main.c" -o "$work/consumer" $(pkg-config --cflags --libs kvrt) ||
   fail "pkg-config: does not build"
