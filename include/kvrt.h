@@ -661,9 +661,12 @@ enum { KVRT_FOREIGN_KV_DEFAULT = 0 /* RECOMPUTE */, KVRT_FOREIGN_KV_RECOMPUTE = 
 
 typedef struct kvrt_session_options {
   uint32_t struct_size;
-  uint32_t no_prefix_cache; /* 1: neither reuse KV of other sessions nor offer its own */
-  kvrt_store* store;        /* where it saves, and finds stored prefixes; NULL: none. resume sets it by itself */
-  const char* domain;       /* sharing scope, up to 255 bytes: nothing is shared between domains; NULL: the default one */
+  /* 1: neither reuse KV of other sessions nor offer its own, in memory. Its own comes back from the store, whether it was saved with this
+   * option or without. The store keeps a chunk of the same tokens once in a domain, and sessions that use the cache find it there, whoever
+   * saved it: what is not to be shared at all needs a domain of its own. */
+  uint32_t no_prefix_cache;
+  kvrt_store* store;  /* where it saves, and finds stored prefixes; NULL: none. resume sets it by itself */
+  const char* domain; /* sharing scope, up to 255 bytes: nothing is shared between domains; NULL: the default one */
   size_t domain_size;
   const char* tools; /* a JSON array for the template's variable `tools`; saved with the session. resume: NULL keeps what was saved */
   size_t tools_size;

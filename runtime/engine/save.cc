@@ -252,8 +252,9 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   s.saved = plan.mark;
   s.saved_blocks = plan.blocks;
   const auto& was = plan.said.tokens;  // the session may have changed since
-  bool has_tail =
-      s.tokens.size() >= plan.tail_end && std::equal(was.begin(), was.begin() + static_cast<ptrdiff_t>(plan.tail_end), s.tokens.begin());
+  const auto same = static_cast<uint64_t>(std::mismatch(was.begin(), was.end(), s.tokens.begin(), s.tokens.end()).first - was.begin());
+  const bool has_tail = same >= plan.tail_end;
+  s.own_tokens = std::min(same, plan.pending_begin);
   s.saved_tail_begin = has_tail ? plan.tail_begin : 0;
   s.saved_tail_end = has_tail ? plan.tail_end : 0;
   if (options.suspend) {
@@ -299,6 +300,7 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
     if (!status->is_ok()) return nullptr;
   }
   s.other_numerics = (saved.root != s.root && s.foreign_tokens == 0) || manifest->block_tokens != kv_.block_tokens;
+  if (saved.root == s.root) s.own_tokens = saved.tokens.size();
   if (saved.root == s.root && !s.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens) {
     s.saved_tail_end = saved.tokens.size();
     s.saved_tail_begin = s.saved_tail_end - saved.node_tokens.back();

@@ -157,6 +157,7 @@ struct SessionValue : Conversation {
   bool not_stored = false;      // resumed, and the store has no chunk for a block of it
   bool other_numerics = false;  // resumed, but its KV is of another root or block size
   uint64_t resumed_tokens = 0;  // leading tokens that came from a snapshot
+  uint64_t own_tokens = 0;      // leading tokens whose chunks are its own: its last save or resume named them
   bool inexact = false;         // some of its KV may be of another arithmetic: its root is its own kind's
   // Of the snapshot whose KV it takes as it is, though another arithmetic made it: chunks of so many leading tokens lie under that root.
   BlockKey foreign_root;

@@ -166,6 +166,7 @@ void ModelHost::cut(Session* session, uint64_t count) {
     s.table.set_filled(blocks - 1, std::min(s.table.filled(blocks - 1), static_cast<uint32_t>(count % T)));
   if (s.saved_tail_end > count) s.saved_tail_begin = s.saved_tail_end = 0;
   s.resumed_tokens = std::min(s.resumed_tokens, count);
+  s.own_tokens = std::min(s.own_tokens, count);
   if (s.foreign_tokens > count) s.foreign_tokens = count / T * T;
 }
 

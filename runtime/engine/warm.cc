@@ -34,7 +34,8 @@ struct ModelHost::Loads {
   }
 };
 
-// Full blocks without any KV, then the tail; those that the store has, with a block each. Under mu_.
+// Full blocks without any KV, then the tail; those that the store has, with a block each. Who takes no part in the prefix cache finds its own
+// alone. Under mu_.
 void ModelHost::loads_wanted(Session* session, Loads* to) {
   Session& s = *session;
   uint32_t T = kv_.block_tokens;
@@ -42,7 +43,8 @@ void ModelHost::loads_wanted(Session* session, Loads* to) {
   std::vector<ChunkLoad> wanted;
   for (uint32_t i = 0; i < s.chain.size(); ++i) {
     nodes.push_back({s.chain[i]->key, s.chain[i]->parent, scheduler_->block_tokens_of(s, i)});
-    if (s.table.filled(i) == 0) wanted.push_back({i, nodes.back(), kNoBlock, ChunkState::kAbsent, {}, false});
+    if (s.table.filled(i) == 0 && (s.share || uint64_t{i + 1} * T <= s.own_tokens))
+      wanted.push_back({i, nodes.back(), kNoBlock, ChunkState::kAbsent, {}, false});
   }
   auto tail = static_cast<uint32_t>(s.saved_tail_begin / T);
   std::vector<NodeIn> branch;  // the tail's. Tokens that have grown past it have a full block at its place, which is on another
@@ -134,7 +136,7 @@ bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const P
 
 ModelHost::Loaded ModelHost::load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress) {
   Session& s = *session;
-  if (!s.store || !s.share) return Loaded::kNothing;
+  if (!s.store) return Loaded::kNothing;
   Loads loads(scheduler_.get());
   loads_wanted(session, &loads);
   if (s.foreign_tokens > 0) foreign_loads(session, &loads);
