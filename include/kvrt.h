@@ -681,7 +681,7 @@ typedef struct kvrt_session_options {
   /* Autosave: the library saves the session by itself, on a thread of the store's that computes nothing and sleeps when nothing is due, in
    * small portions where others generate. It saves tokens, messages and full KV blocks, with checkpoint's default options, under the name of
    * the session's last save or resume; autosave_name is its name until it has one (a fork has none). 0: not. close saves once more what is
-   * not saved yet. A failure is logged, is in kvrt_session_props.last_*, and the next occasion tries again. */
+   * not saved yet, with the KV of the last block. A failure is logged, is in kvrt_session_props.last_*, and the next occasion tries again. */
   const char* autosave_name;
   size_t autosave_name_size;
   uint32_t autosave_turn;    /* 1: when a generation is over and its DONE was taken */
@@ -852,7 +852,7 @@ enum {
   KVRT_DURABILITY_NONE = 1,    /* nothing waits for the disk */
   KVRT_DURABILITY_PROCESS = 2, /* survives the process, not a power cut */
   KVRT_DURABILITY_TOKENS = 3,  /* tokens survive a power cut; KV may have to be computed again */
-  KVRT_DURABILITY_KV = 4       /* KV survives it too */
+  KVRT_DURABILITY_KV = 4       /* the KV that is saved survives it too */
 };
 
 /* How the KV chunks that a save writes are stored; those that the store has stay as they are. ZSTD: packed (level 1), about a quarter smaller.
@@ -882,7 +882,11 @@ typedef struct kvrt_save_report {
 /* Saves under `name` in the session's store (1 to 255 bytes of UTF-8) and stays in memory. When it returns OK the session is on disk; when
  * not, everything is as before. CONFLICT: the name is taken, or was saved by another handle since. report may be NULL. Any thread, at any
  * time. Of a session that generates it saves what a cancel at that moment would leave; it waits for the step that runs, at most, and no
- * step waits for it. What becomes of the session meanwhile does not change what is saved. Saves of one session wait for each other. */
+ * step waits for it. What becomes of the session meanwhile does not change what is saved. Saves of one session wait for each other.
+ * Tokens and messages are saved as they are, and KV of full blocks. Of the last block, which is not full, KV is written when it has 8 tokens
+ * more than the store has of it, and a quarter of block_tokens: checkpoints after every token write at most 4 times the KV that is new, and a
+ * resume of one computes that many tokens again at most (8 of blocks of 32), the last token included, which has no KV yet. That is so under
+ * DURABILITY_KV, too. suspend, and close with autosave, write all of it. */
 KVRT_API kvrt_status kvrt_session_checkpoint(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
                                              kvrt_save_report* report, kvrt_error* err);
 /* checkpoint, then gives the blocks back. The handle stays valid: the next call that computes warms it again. */

@@ -214,8 +214,9 @@ class ModelHost : public std::enable_shared_from_this<ModelHost> {
   bool read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Progress& progress);
 
   struct SavePlan;
+  enum class SaveTail { kStored, kGrown, kWhole };
   Conversation conversation(const Session& session, uint64_t* kept) const;
-  void plan_save(Session* session, bool with_tail, SavePlan* plan);
+  void plan_save(Session* session, SaveTail which, SavePlan* plan);
   Status copy_out(std::span<uint8_t> to, BlockId block);  // from the device
   Status put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report);
   SessionIn session_in(const Session& session, const SavePlan& plan, const SaveOptions& options, std::string_view name) const;

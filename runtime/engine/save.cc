@@ -9,13 +9,18 @@
 
 namespace kvrt {
 
+namespace {
+// A checkpoint writes the KV of the last block, which is not full, when it has so many tokens more than in the store, and a quarter of a block.
+constexpr uint64_t kTailStep = 8;
+}  // namespace
+
 // What is saved: the conversation as it was when the save began, and the blocks that hold its KV.
 struct ModelHost::SavePlan {
   struct Chunk {
     size_t node;  // in `nodes`
     BlockKey key, parent;
     std::span<const int32_t> tokens;
-    BlockId block = kNoBlock;  // kNoBlock: its bytes are in `tail`
+    BlockId block = kNoBlock;  // kNoBlock: its bytes are in SavePlan::tail
   };
   Conversation said;
   std::vector<BlockKey> keys;  // of the full blocks
@@ -100,8 +105,10 @@ Conversation ModelHost::conversation(const Session& s, uint64_t* kept) const {
   return said;
 }
 
-// Splits the tokens into full blocks, a tail that ends where its KV ends, and pending tokens without KV. Under mu_.
-void ModelHost::plan_save(Session* session, bool with_tail, SavePlan* plan) {
+// Splits the tokens into full blocks, a tail that ends where its KV ends, and pending tokens without KV. A tail is written with all of a
+// block, so that saves in short turn would write one block many times. Of it there is what the store has (kStored); or, once it has grown by
+// enough, all (kGrown); or all (kWhole). Under mu_.
+void ModelHost::plan_save(Session* session, SaveTail which, SavePlan* plan) {
   Session& s = *session;
   uint64_t kept = 0, T = kv_.block_tokens;
   plan->said = conversation(s, &kept);
@@ -110,19 +117,23 @@ void ModelHost::plan_save(Session* session, bool with_tail, SavePlan* plan) {
   plan->mark = {s.root, n, plan->said.messages.size()};
   if (n == 0) return;
   auto filled = [&](uint32_t i) { return std::min<uint64_t>(s.table.filled(i), kept - std::min(kept, i * T)); };
-  auto last = static_cast<uint32_t>((n - 1) / T);
-  uint64_t rest = n - last * T;
-  uint64_t tail = filled(last);
-  bool tail_in_memory = tail > 0;
-  if (!tail && s.saved_tail_begin == last * T && s.saved_tail_end > s.saved_tail_begin && s.saved_tail_end <= kept)
-    tail = s.saved_tail_end - s.saved_tail_begin;
-  uint32_t full = last;
-  if (rest == T && (tail == T || tail == 0)) {
-    ++full;
-    tail = 0;
+  const auto last = static_cast<uint32_t>((n - 1) / T);
+  const uint64_t in_memory = filled(last);
+  uint64_t stored = 0;
+  if (s.saved_tail_begin == last * T && s.saved_tail_end > s.saved_tail_begin && s.saved_tail_end <= kept)
+    stored = s.saved_tail_end - s.saved_tail_begin;
+  const bool ends_full = n - last * T == T && (in_memory == T || (in_memory == 0 && stored == 0));
+  const uint32_t full = ends_full ? last + 1 : last;
+  uint64_t tail = 0;
+  if (!ends_full) {
+    const bool enough = which == SaveTail::kWhole || (which == SaveTail::kGrown && in_memory >= stored + std::max(kTailStep, T / 4));
+    tail = enough ? std::max(in_memory, stored) : stored;
   }
-  if (!with_tail) tail = 0;
-  if (tail && tail_in_memory && !copy_out(plan->tail, s.table.block(last)).is_ok()) tail = 0;
+  // A copy also where the store has it: it may have lost it. Of kStored none: a step may be writing to that block.
+  if (tail && tail <= in_memory && which != SaveTail::kStored) {
+    plan->tail.resize(kv_.block_bytes());
+    if (!copy_out(plan->tail, s.table.block(last)).is_ok()) tail = 0;
+  }
   scheduler_->extend_keys(session);
   for (uint64_t i = 0; i < std::min<uint64_t>(full, kept / T); ++i) plan->keys.push_back(s.chain[i]->key);
   for (uint32_t i = 0; i < full; ++i) {
@@ -136,7 +147,7 @@ void ModelHost::plan_save(Session* session, bool with_tail, SavePlan* plan) {
   if (tail) {
     NodeIn node{{}, full ? plan->keys[full - 1] : s.root, tokens.subspan(full * T, tail)};
     node.key = chain_key(node.parent, node.tokens);
-    if (tail_in_memory) {
+    if (!plan->tail.empty()) {
       plan->chunks.push_back({plan->nodes.size(), node.key, node.parent, node.tokens, kNoBlock});
     }
     plan->nodes.push_back(node);
@@ -162,14 +173,16 @@ Status ModelHost::put_chunks(Session* session, Store::Save* save, const SavePlan
     if (has[chunk.node]) continue;
     const uint64_t start = engine_->env()->now_ns();
     std::span<const uint8_t> bytes = plan.tail;
+    ChunkCodec codec = ChunkCodec::kZstd;  // of a tail always: its empty slots take no room then
     if (chunk.block != kNoBlock) {
       Status copied = copy_out(buffer, chunk.block);
       if (!copied.is_ok() && options.durability == Durability::kKv) return copied;
       if (!copied.is_ok()) continue;  // its tokens are saved: a resume computes its KV again
       to_payload(kv_, buffer, kv_.block_tokens);
       bytes = buffer;
+      codec = options.codec;
     }
-    KVRT_TRY(save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.format), kv_.elem_bytes(), bytes, options.codec}));
+    KVRT_TRY(save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.format), kv_.elem_bytes(), bytes, codec}));
     if (options.autosave) give_way(session, engine_->env()->now_ns() - start);
   }
   report->chunks_written = save->chunks_written();
@@ -203,21 +216,21 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   if (!s.store) return error(Code::kInvalid, Detail::kState, "save: the session was opened without a store");
   KVRT_ASSIGN(Hash256 model, model_id_for(s.store.get()));
   SavePlan plan;
-  if (!options.autosave) plan.tail.resize(kv_.block_bytes());
   std::unique_lock lock(mu_);
   SaveTurn turn(this, session, lock);
-  turn.hold(!options.autosave);
+  const SaveTail which = options.suspend || s.closing ? SaveTail::kWhole : options.autosave ? SaveTail::kStored : SaveTail::kGrown;
+  turn.hold(which != SaveTail::kStored);
   std::string own_name(options.autosave ? s.name : name);  // now: after the commit nothing may fail
   if (own_name.empty() && s.autosave) own_name = s.autosave->policy.name;
   if (own_name.empty()) return SaveReport();  // it has no name yet
   settle(session);
   if (options.suspend || s.state != SessionState::kGenerating) KVRT_TRY(require(session, options.suspend ? "suspend" : "checkpoint"));
-  plan_save(session, !options.autosave, &plan);
-  if (options.autosave && plan.mark == s.saved && plan.blocks <= s.saved_blocks) return SaveReport();
+  plan_save(session, which, &plan);
+  if (options.autosave && plan.mark == s.saved && plan.blocks <= s.saved_blocks && plan.tail_end <= s.saved_tail_end) return SaveReport();
   turn.keep(plan.chunks);
   lock.unlock();
   // The session goes on: what is saved of it is a copy, or does not change.
-  if (plan.tail_end > plan.tail_begin) to_payload(kv_, plan.tail, static_cast<uint32_t>(plan.tail_end - plan.tail_begin));
+  if (!plan.tail.empty()) to_payload(kv_, plan.tail, static_cast<uint32_t>(plan.tail_end - plan.tail_begin));
   auto pending = std::span<const int32_t>(plan.said.tokens).subspan(plan.pending_begin);
   Manifest manifest{kv_.block_tokens,
                     s.share,
