@@ -26,10 +26,12 @@
  *     last release a handle must not be used.
  *  3. Status. Every call that can fail returns a kvrt_status, and each says below what to do next. The numbers never change.
  *  4. Detail. A call that can fail takes a kvrt_error last, which may be NULL, and fills it when it fails: class, detail, errno or SQLite
- *     code, and a message that says what, where, expected and found, never prompt text. It belongs to the caller and to no thread, so it
- *     serves hosts whose tasks move between threads. kvrt_last_error copies the calling thread's last error, for who passed none. A call
- *     that succeeds leaves both alone, and so do retain, release and close. When a call fails its outputs are untouched, but for `needed`
- *     (6) and the report of a generation that was CANCELLED.
+ *     code, and a message that says what, where, expected and found. It belongs to the caller and to no thread, so it serves hosts whose
+ *     tasks move between threads. kvrt_last_error copies the calling thread's last error, for who passed none. A call that succeeds
+ *     leaves both alone, and so do retain, release and close. When a call fails its outputs are untouched, but for `needed` (6) and the
+ *     report of a generation that was CANCELLED. No message and no line of the log has a word of what the model is given: messages,
+ *     tools, documents, variables, texts. They may quote what the host wrote: names, a grammar or schema, and the literals of a template,
+ *     with "..." for what they were joined to.
  *  5. Structs. struct_size comes first, in options and outputs; set it to sizeof the struct (KVRT_INIT does). Options: NULL is all
  *     defaults and zero is the default in every field. A shorter struct (an older header) has zeros in what it lacks; in a longer one
  *     the unknown tail must be zero, else UNSUPPORTED. Outputs: the library writes at most struct_size bytes; in a struct that it owns

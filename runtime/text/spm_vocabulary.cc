@@ -107,8 +107,8 @@ Status SpmTokenizer::check_bytes(std::string_view text, size_t offset) const {
 
 Status SpmTokenizer::no_token(std::string_view symbol, std::string_view text, size_t offset) const {
   size_t at = text.find(symbol);  // elsewhere only where the normalizer made it
-  return error(Code::kInvalid, Detail::kNone, "text: the vocabulary has no token for U+%04X at byte %zu",
-               static_cast<unsigned>(read_code_point(symbol).value), offset + (at == std::string_view::npos ? 0 : at));
+  return error(Code::kInvalid, Detail::kNone, "text: the vocabulary has no token for the character at byte %zu",
+               offset + (at == std::string_view::npos ? 0 : at));
 }
 
 }  // namespace kvrt

@@ -30,13 +30,13 @@ Value Renderer::loop_attribute(uint32_t at, const Loop& loop, std::string_view n
   if (name == "depth0") return number(loop.depth - 1);
   if (name == "previtem") return i > 0 ? loop.items->data[i - 1] : Value::undefined("there is no previous item");
   if (name == "nextitem") return i + 1 < n ? loop.items->data[i + 1] : Value::undefined("there is no next item");
-  return name.substr(0, 1) == "_" ? unsupported(at, "loop." + std::string(name)) : Value::undefined(name);
+  return name.substr(0, 1) == "_" ? unsupported(at, "loop." + own(name)) : Value::undefined(name);
 }
 
 Value Renderer::attribute(uint32_t at, Value v, std::string_view name) {
   if (failed() || undefined(at, v)) return {};
   if (const Builtin* method = find_method(v, name)) {
-    if (method->run == nullptr) return unsupported(at, std::string(type_name(v)) + "." + std::string(name));
+    if (method->run == nullptr) return unsupported(at, std::string(type_name(v)) + "." + own(name));
     auto function = create<Function>(arena_);
     if (function != nullptr) *function = {method->name, nullptr, nullptr, method, v};
     return Value::of(function);
@@ -48,10 +48,10 @@ Value Renderer::attribute(uint32_t at, Value v, std::string_view name) {
   }
   if (v.is(Kind::kFunction)) {
     if (name == "name" && v.function->macro != nullptr) return Value::of(v.function->name);
-    return unsupported(at, "attribute \"" + std::string(name) + "\" of a function");
+    return unsupported(at, "attribute \"" + own(name) + "\" of a function");
   }
   const Value* found = v.is(Kind::kDict) ? v.dict->find(name) : nullptr;
-  if (found == nullptr && name.substr(0, 2) == "__") return unsupported(at, "attribute " + std::string(name));
+  if (found == nullptr && name.substr(0, 2) == "__") return unsupported(at, "attribute " + own(name));
   return found != nullptr ? *found : Value::undefined(name);
 }
 

@@ -11,11 +11,13 @@
 namespace kvrt::jinja {
 
 class Renderer;
+struct Args;
 
 // Arguments of a call as they were written.
 struct Arguments {
   std::vector<Value> list;
   std::vector<std::pair<std::string_view, Value>> named;
+  const Args* written = nullptr;  // null: by no call of the template's
 };
 
 // A call of a builtin: its arguments in the order of its parameters, absent where not given.

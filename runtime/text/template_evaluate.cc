@@ -77,6 +77,7 @@ Value Renderer::evaluate_dict(const Expr& e) {
 
 Arguments Renderer::evaluate_args(const Args& args) {
   Arguments out;
+  out.written = &args;
   out.list.reserve(args.list.size());
   for (const ExprPtr& arg : args.list) out.list.push_back(evaluate(*arg));
   for (const auto& [name, arg] : args.named) out.named.emplace_back(name, evaluate(*arg));
@@ -96,7 +97,7 @@ void Renderer::spread(uint32_t at, Value value, Arguments* out) {
     const Pair& pair = value.dict->data[i];
     if (!pair.key.is(Kind::kString)) return void(fail(at, "** needs names, found a key of type " + std::string(type_name(pair.key))));
     for (const auto& [name, given] : out->named) {
-      if (name == pair.key.str()) return void(fail(at, "the argument '" + std::string(name) + "' twice"));
+      if (name == pair.key.str()) return void(fail(at, "the argument '" + own(name) + "' twice"));
     }
     out->named.emplace_back(pair.key.str(), pair.value);
   }
@@ -154,13 +155,13 @@ Value Renderer::call(uint32_t at, Value callee, Arguments args) {
 
 Value Renderer::apply_filter(uint32_t at, std::string_view name, Value v, Arguments args) {
   const Builtin* builtin = find_filter(name);
-  if (builtin == nullptr) return fail(at, "there is no filter \"" + std::string(name) + "\"");
+  if (builtin == nullptr) return fail(at, "there is no filter \"" + own(name) + "\"");
   return run_builtin(at, *builtin, "filter", v, std::move(args));
 }
 
 bool Renderer::apply_test(uint32_t at, std::string_view name, Value v, Arguments args) {
   const Builtin* builtin = find_test(name);
-  if (builtin == nullptr) return fail(at, "there is no test \"" + std::string(name) + "\""), false;
+  if (builtin == nullptr) return fail(at, "there is no test \"" + own(name) + "\""), false;
   return truth(run_builtin(at, *builtin, "test", v, std::move(args)));
 }
 
@@ -178,7 +179,7 @@ Value Renderer::run_builtin(uint32_t at, const Builtin& builtin, const char* wha
 }
 
 // Puts the arguments into the order of the builtin's parameters; what is wrong with them, or "".
-std::string Renderer::bind_arguments(const Builtin& builtin, Arguments* args) {
+std::string Renderer::bind_arguments(const Builtin& builtin, Arguments* args) const {
   std::string_view params = builtin.params;
   bool positional = params.substr(0, 1) == "/";
   if (positional) params.remove_prefix(std::min<size_t>(2, params.size()));
@@ -190,7 +191,7 @@ std::string Renderer::bind_arguments(const Builtin& builtin, Arguments* args) {
     size_t i = 0;
     for (std::string_view rest = params; i < count && rest.substr(0, rest.find(' ')) != name; ++i)
       rest.remove_prefix(std::min(rest.size(), rest.substr(0, rest.find(' ')).size() + 1));
-    if (positional || i == count || i < given) return "takes no argument '" + std::string(name) + "' here";
+    if (positional || i == count || i < given) return "takes no argument '" + own(name) + "' here";
     args->list[i] = value;
   }
   Call call{0, builtin.name, {}, args->list, args};

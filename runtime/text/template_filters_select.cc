@@ -40,7 +40,7 @@ Value generator(List* list) {
 Value map_attribute(Renderer& r, const Call& c) {
   const Value *path = nullptr, *otherwise = nullptr;
   for (const auto& [name, value] : c.raw->named) {
-    if (name != "attribute" && name != "default") return r.fail(c.at, "map takes no argument '" + std::string(name) + "' here");
+    if (name != "attribute" && name != "default") return r.fail(c.at, "map takes no argument '" + r.own(name) + "' here");
     (name == "attribute" ? path : otherwise) = &value;
   }
   if (path == nullptr) return r.fail(c.at, "map needs a filter or attribute=");

@@ -307,7 +307,7 @@ class Braces {
     } else if (conversion == "!s") {
       value = Value::of(r_.str(call_.at, value));
     } else if (!conversion.empty()) {
-      return r_.unsupported(call_.at, "the conversion " + std::string(conversion)), false;
+      return r_.unsupported(call_.at, "the conversion " + r_.own(conversion)), false;
     }
     return format_value(r_, call_.at, value, spec, &out_);
   }
@@ -320,12 +320,12 @@ class Braces {
       size_t i = next_;
       if (number) std::from_chars(name.data(), name.data() + name.size(), i);
       next_ += !number;
-      return i < call_.raw->list.size() ? call_.raw->list[i] : r_.fail(call_.at, "format: no argument " + std::to_string(i));
+      return i < call_.raw->list.size() ? call_.raw->list[i] : r_.fail(call_.at, "format: no argument '" + r_.own(name) + "'");
     }
     for (const auto& [given, value] : call_.raw->named) {
       if (given == name) return value;
     }
-    return r_.fail(call_.at, "format: no argument '" + std::string(name) + "'");
+    return r_.fail(call_.at, "format: no argument '" + r_.own(name) + "'");
   }
 
   Value step(Value value, std::string_view* path) {

@@ -59,9 +59,24 @@ Value make_namespace(Renderer& r, const Call& c) {
   return space != nullptr && fill(r, c, &space->values) ? Value::of(space) : Value();
 }
 
+// What the template itself says in an expression that makes a text: its literals, and "..." for what it was given.
+std::string own_words(const Expr& e) {
+  if (e.kind == Expr::kText) return e.text;
+  if (e.kind == Expr::kChain) return own_words(*e.kids[0]);  // 'a {}'.format(x)
+  std::string words;
+  if (e.kind == Expr::kBinary && e.ops[0] == Op::kMod) return own_words(*e.kids[0]);  // 'a %s' % x
+  if (e.kind == Expr::kBinary && (e.ops[0] == Op::kAdd || e.ops[0] == Op::kConcat)) {
+    for (const ExprPtr& kid : e.kids) words += own_words(*kid);
+  }
+  return words.empty() ? "..." : words;
+}
+
 Value raise_exception(Renderer& r, const Call& c) {
   std::string_view message = r.str(c.at, c[0]);
-  return r.fail(c.at, "the template raised: " + std::string(message.substr(0, bytes_of_code_points(message, kTemplateMessageCharsMax))));
+  const Args* args = c.raw->written;
+  const bool joined = r.arena()->holds(message.data()) && args != nullptr && args->list.size() == 1;
+  const std::string said = joined ? own_words(*args->list[0]) : r.own(message);
+  return r.fail(c.at, "the template raised: " + said.substr(0, bytes_of_code_points(said, kTemplateMessageCharsMax)));
 }
 
 constexpr Builtin kFunctions[] = {{"range", "/ start stop step", 1, range},

@@ -36,7 +36,7 @@ Value Renderer::type_error(uint32_t at, const std::string& what, Value value) {
   return undefined(at, value) ? Value() : fail(at, what + " " + type_name(value));
 }
 bool Renderer::undefined(uint32_t at, Value v) {
-  if (v.is(Kind::kUndefined)) fail(at, "'" + std::string(v.size == 0 ? "value" : v.str()) + "' is undefined");
+  if (v.is(Kind::kUndefined)) fail(at, "'" + (v.size == 0 ? "value" : own(v.str())) + "' is undefined");
   return v.is(Kind::kUndefined);
 }
 

@@ -39,6 +39,9 @@ class Renderer {
   bool spend(uint32_t at, uint64_t steps);              // false: a limit is reached or an error is set
   Value fail(uint32_t at, const std::string& message);  // INVALID, kTemplateError
   Value unsupported(uint32_t at, const std::string& construct);
+  // For the text of an error: `text` if it is the template's own, else "...". What a template was given, and what it made of that, lies in the
+  // arena and is in no error.
+  std::string own(std::string_view text) const { return std::string(arena_->holds(text.data()) ? "..." : text); }
   Value limit(uint32_t at, const std::string& what);
   Value heap_limit(uint32_t at);
   Value type_error(uint32_t at, const std::string& what, Value value);
@@ -108,7 +111,7 @@ class Renderer {
   Value call_attribute(uint32_t at, Value self, std::string_view name, Arguments args);
   Arguments evaluate_args(const Args& args);
   void spread(uint32_t at, Value value, Arguments* out);
-  static std::string bind_arguments(const Builtin& builtin, Arguments* args);
+  std::string bind_arguments(const Builtin& builtin, Arguments* args) const;
 
   // template_operators.cc
   Value evaluate_binary(const Expr& e);

@@ -115,7 +115,7 @@ bool Renderer::bind_rest(uint32_t at, const Signature& signature, Arguments* arg
     if (given) args->named.erase(block);
   }
   if (!args->named.empty() && !signature.kwargs)
-    return fail(at, "macro '" + signature.name + "' takes no argument '" + std::string(args->named[0].first) + "'"), false;
+    return fail(at, "macro '" + signature.name + "' takes no argument '" + own(args->named[0].first) + "'"), false;
   if (!args->list.empty() && !signature.varargs) return fail(at, "too many arguments for macro '" + signature.name + "'"), false;
   if (signature.kwargs) {
     auto rest = create<Dict>(arena_);

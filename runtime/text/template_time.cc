@@ -93,7 +93,7 @@ Value strftime_now(Renderer& r, const Call& c) {
     if (s[i] != '%') {
       out.append(s[i]);
     } else if (++i == s.size() || !append_directive(s[i], local, &out)) {
-      return r.unsupported(c.at, "strftime_now(\"" + std::string(s.substr(0, bytes_of_code_points(s, 64))) + "\")");
+      return r.unsupported(c.at, "strftime_now(\"" + r.own(s.substr(0, bytes_of_code_points(s, 64))) + "\")");
     }
   }
   return r.failed() ? Value() : out.value();

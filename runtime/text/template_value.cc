@@ -54,9 +54,9 @@ void* Arena::allocate(size_t bytes, size_t align) {
       full_ = true;
       return nullptr;
     }
-    chunks_.emplace_back(new char[size]);
+    chunks_.push_back({std::unique_ptr<char[]>(new char[size]), size});
     used_ += size;
-    at_ = chunks_.back().get();
+    at_ = chunks_.back().bytes.get();
     end_ = at_ + size;
     pad = 0;
   }
@@ -65,9 +65,15 @@ void* Arena::allocate(size_t bytes, size_t align) {
   return place;
 }
 
+bool Arena::holds(const char* p) const {
+  const std::less<const char*> before;
+  return std::any_of(chunks_.begin(), chunks_.end(),
+                     [&](const Chunk& c) { return !before(p, c.bytes.get()) && before(p, c.bytes.get() + c.size); });
+}
+
 std::string_view Arena::concat(std::string_view left, std::string_view right) {
   if (right.empty()) return left;
-  bool latest = !chunks_.empty() && left.data() >= chunks_.back().get() && left.data() + left.size() == at_;
+  bool latest = !chunks_.empty() && left.data() >= chunks_.back().bytes.get() && left.data() + left.size() == at_;
   if (latest && static_cast<size_t>(end_ - at_) >= right.size()) {
     std::memcpy(at_, right.data(), right.size());
     at_ += right.size();

@@ -22,13 +22,18 @@ class Arena {
   std::string_view concat(std::string_view left, std::string_view right);
   std::string_view copy(std::string_view text) { return concat({}, text); }
   bool full() const { return full_; }
+  bool holds(const char* p) const;
   // Values nested too deep: reported the same way.
   void mark_deep() { deep_ = full_ = true; }
   bool deep() const { return deep_; }
 
  private:
   size_t limit_, used_ = 0;
-  std::vector<std::unique_ptr<char[]>> chunks_;
+  struct Chunk {
+    std::unique_ptr<char[]> bytes;
+    size_t size;
+  };
+  std::vector<Chunk> chunks_;
   char* at_ = nullptr;
   char* end_ = nullptr;
   bool full_ = false, deep_ = false;
