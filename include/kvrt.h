@@ -54,8 +54,10 @@
  *     not on batching, chunking, block size, threads, instruction set, prefix hits, fork, or suspend and resume. On CUDA that holds with
  *     KVRT_DETERMINISM_STRICT, and by default for suspend and resume: restored KV has the bits that it was saved with.
  * 12. Versions. SemVer. The library's soname is libkvrt.so.0, and from 0.2.0 on all that has it only grows: a program runs with every later
- *     0.x. Before, what changes has another symbol version. With a library that lacks what it uses, a program is refused when it starts. The
- *     store has its own format number; a store of a later format is refused and left as it is.
+ *     0.x. Before, what changes has another symbol version. With a library that lacks what it uses, a program is refused when it starts.
+ *     Enums may grow, in any version: ignore an event whose type you do not know, take an unknown status for a failure, an unknown reason
+ *     for the end of a generation, an unknown detail for none. The store has its own format number; a store of a later format is refused
+ *     and left as it is.
  *
  * SESSION STATES AND CALLS
  *
@@ -72,8 +74,9 @@
  *   cancel                            no-op     DONE          no-op         no-op
  *   close                             ok        cancels       ok            ok
  *
- * A session is GENERATING from begin (or inside prefill) until next has given DONE. FAILED: a step of it failed for a reason of its own
- * (NaN logits, say); its tokens can be read, and the error is in kvrt_session_info.
+ * A session is GENERATING from begin (or inside prefill) until next has given DONE or a failure. After a failure it is IDLE, keeps the tokens
+ * that it has, and can go on: after NO_MEMORY, DEVICE, LIMIT or INVALID. FAILED is for NaN or infinite logits (detail NUMERIC): its tokens can
+ * be read, and no more. With all_or_nothing no session becomes FAILED: it is IDLE, as it was before begin. kvrt_session_info has the error.
  *
  * WHO COMPUTES
  *
@@ -81,6 +84,26 @@
  * the thread of whoever asks: next (or generate, prefill) of any of its sessions, or kvrt_model_step in a host with a loop of its own. A
  * host that must not block calls begin, kvrt_model_step and next with timeout 0, and is told by `wake` when there is something to take.
  * A session that nobody reads pauses at 64 unread events, and its blocks can be lent to others.
+ *
+ * WHAT A CALL WAITS FOR
+ *
+ * No call waits for another session to end, and none but these waits for more than a moment:
+ *   generate, prefill             until DONE; cancel ends them within a step
+ *   next                          timeout_ms, and then for the end of a step that it computes; 0: nothing
+ *   model_step                    ms, or one step
+ *   begin                         rendering the template; compiling a grammar that is none of the model's last 16
+ *   append_message, set_messages  rendering the template, once per new message
+ *   checkpoint, suspend           one step of this session; other saves of it; then the store, as what writes to it
+ *   close                         one step of a call that it cancels; a checkpoint of another thread; with autosave, a save
+ *   resume                        reading its chunks, as long as that takes; its callback can stop it
+ *   model_open                    reading the file, likewise
+ *   what writes to a store        its other writers, at most 5 s, then BUSY; then the disk, as long as the durability asks
+ *   store_open                    likewise; after a crash, a look through the directory and the catalog
+ *   gc, verify, repair            as long as they take; their callbacks can stop them
+ *   other calls to a store        reading the catalog
+ *   release                       the last of a store: folding its log in, as a write; the last of a runtime: its threads
+ * The first session of a model that has a store reads the whole model file once, to know it again; the store keeps the result. A step is
+ * step_ms_max by measured speed, one row at least.
  */
 #ifndef KVRT_H
 #define KVRT_H
@@ -191,7 +214,7 @@ enum {                          /* kvrt_event.type */
        KVRT_EVENT_TOKEN = 1,    /* token, position, text (whole code points, may be empty), logprob */
        KVRT_EVENT_PROGRESS = 2, /* done of total: tokens in prefill, bytes in model_open, chunks in resume, verify and gc */
        KVRT_EVENT_LOGITS = 3,   /* logits[logits_count] of `position`: the prediction of position + 1 */
-       KVRT_EVENT_DONE = 4,     /* reason, report */
+       KVRT_EVENT_DONE = 4,     /* reason, report; text: what a stop string held back, and did not come to be one (may be empty) */
        KVRT_EVENT_ENTRY = 5,    /* store_list: entry */
        KVRT_EVENT_FAULT = 6,    /* store_verify, store_repair: text says where and what */
        KVRT_EVENT_IDLE = 7,     /* next: the session does not generate, and nothing will come */
@@ -209,7 +232,7 @@ enum { /* why a generation ended */
        KVRT_REASON_CONTEXT_FULL = 4, /* truncate, or start another session */
        KVRT_REASON_CANCELLED = 5,
        KVRT_REASON_PREFILLED = 6, /* the end of prefill */
-       KVRT_REASON_FAILED = 7     /* kvrt_session_info has the error */
+       KVRT_REASON_FAILED = 7     /* of no DONE: next gives the failure as its status, and kvrt_session_info has it */
 };
 
 enum {                                 /* why no more of the prompt was reused */
@@ -800,7 +823,9 @@ typedef struct kvrt_generate_options {
   uint64_t seed; /* 0: drawn, and reported. A draw depends on seed and position alone */
   const int32_t* stop_tokens;
   size_t stop_token_count;
-  const char* stop_strings;      /* up to 16, of up to 256 bytes, each ended by a NUL */
+  /* Up to 16, of up to 256 bytes, each ended by a NUL. Text that could be the begin of one is held back until it is known not to be: it
+   * comes with a later TOKEN, or with DONE. Of one that matched, and after it, nothing comes. */
+  const char* stop_strings;
   size_t stop_strings_size;      /* with the NULs */
   uint32_t ignore_eos;           /* 1: go on past end tokens */
   uint32_t top_logprobs;         /* so many alternatives with each TOKEN, up to 64 */
@@ -820,14 +845,16 @@ typedef struct kvrt_generate_options {
 /* Starts a generation; compute happens in next, of any session of the model: a step serves all that generate. */
 KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options, kvrt_error* err);
 /* The next event, computing as needed. timeout_ms < 0 waits as long as it takes, 0 only takes what is there and never computes; it bounds
- * the wait, not a step. A failure of the session is its status here, after which it is FAILED. INVALID while accept is due. After NO_MEMORY
- * a session that still generates does so at the next call; cancel it to have it end. */
+ * the wait, not a step. A failure of the session is its status here, once, and ends the generation without a DONE: the session is IDLE then,
+ * or FAILED where its logits were NaN or infinite (DEVICE, detail NUMERIC). INVALID while accept is due. After NO_MEMORY a session that still
+ * generates goes on at the next call; cancel it to have it end. */
 KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t timeout_ms, kvrt_error* err);
 /* sampler HOST: the token that follows the position of the last LOGITS event. Any thread, also in a callback of generate. Its TOKEN event,
  * and DONE where it ends the generation, come from next. INVALID when none is asked for. */
 KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, kvrt_error* err);
-/* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE; stopping gives CANCELLED, and the tokens
- * so far stay. report (may be NULL) is filled then too. NO_MEMORY ends the generation at its last token. */
+/* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE; stopping gives CANCELLED, it sees no more,
+ * and the tokens so far stay. report (may be NULL) is filled then too. Another failure ends the generation at its last token and leaves the
+ * session as next says: IDLE, after NO_MEMORY too, or FAILED after NaN logits. */
 KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
                                            kvrt_report* report, kvrt_error* err);
 /* Any thread. Ends a generation or prefill within one step, at the last accepted token; it can be cancelled until its DONE was taken. Else
@@ -858,7 +885,7 @@ enum {
 };
 
 /* How the KV chunks that a save writes are stored; those that the store has stay as they are. ZSTD: packed (level 1), about a quarter smaller.
- * NONE: as they are, which loads sooner. */
+ * NONE: as they are, which loads sooner; but for a last block that is not full, whose empty slots take no room when it is packed. */
 enum { KVRT_CODEC_DEFAULT = 0 /* ZSTD */, KVRT_CODEC_NONE = 1, KVRT_CODEC_ZSTD = 2 };
 
 typedef struct kvrt_save_options {
