@@ -105,12 +105,11 @@ void read_own(std::vector<const char*>* needed, std::vector<Import>* imports) {
     const auto* rows = reinterpret_cast<const ElfW(Rela)*>(tables[t]);
     for (size_t i = 0; rows && i < sizes[t] / sizeof *rows; ++i) {
       const auto type = ELF64_R_TYPE(rows[i].r_info);
-      if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT && type != R_X86_64_64) continue;
+      if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) continue;  // calls, also those of -fno-plt
       const ElfW(Sym)& symbol = reinterpret_cast<const ElfW(Sym)*>(symbols)[ELF64_R_SYM(rows[i].r_info)];
       const char* name = text + symbol.st_name;
       if (symbol.st_shndx != SHN_UNDEF || *name == '_') continue;  // ours, C++'s and the compiler's
-      char* bound = *reinterpret_cast<char**>(own->l_addr + rows[i].r_offset);
-      imports->push_back({name, type == R_X86_64_64 ? bound - rows[i].r_addend : bound});
+      imports->push_back({name, *reinterpret_cast<void**>(own->l_addr + rows[i].r_offset)});
     }
   }
 }
