@@ -3,7 +3,8 @@
 
   abi.py check --source DIR     what changed since the description: a break fails, an addition passes
   abi.py current --source DIR   fails where the description, or the table made from it (runtime/api/abi_table.inc), is not what write would write
-  abi.py write --source DIR     writes both anew (./dev abi). A break needs a line in CHANGELOG.md, and from version 0.2.0 on --force
+  abi.py write --source DIR     writes both anew (./dev abi). A break needs a line in CHANGELOG.md, and from version 0.2.0 on --force.
+                                A function that is new or changed moves to the newest node of kvrt.map
 
 --cc is the compiler: it preprocesses the header, and what it compiles says sizes, offsets and values; pycparser says names and types.
 """
@@ -175,7 +176,7 @@ class Changes:
         if show(old) != show(new):
             self.breaks.append(f"{name} was {show(old)}, it is {show(new)}")
             if "node" in new and new["node"] == old["node"] != self.newest:
-                self.unmoved.append(f"{name} is in {new['node']} still, it belongs to {self.newest}: programs of the old one are to be refused")
+                self.unmoved.append(name)
         elif old.get("node") != new.get("node"):
             self.breaks.append(f"{name} went from {old['node']} to {new['node']}: programs that were linked with it do not start any more")
         elif old["parameters"] != new["parameters"]:
@@ -198,6 +199,7 @@ class Changes:
                 else:
                     self.breaks.append(f"{what} {name} was removed or renamed")
             self.additions += [f"{what} {name} is new" for name in now if name not in before]
+        self.unmoved += [name for name, function in new["functions"].items() if name not in old["functions"] and function["node"] != self.newest]
 
 
 # ---- what is written ----------------------------------------------------------------------------------------------------------------
@@ -221,6 +223,15 @@ def to_json(abi):
 def to_table(abi):
     rows = "".join(f"STRUCT({name})\n" + "".join(f"FIELD({name}, {f['name']})\n" for f in s["fields"]) for name, s in abi["structs"].items())
     return "// Every struct of kvrt.h and its fields, for kvrt_struct_size and kvrt_struct_offset. ./dev abi writes it.\n" + rows
+
+
+def moved(symbol_map, names, node):
+    """The map with these functions in another node, so that a program of the old ones is refused."""
+    symbol_map = re.sub(rf"^ *({'|'.join(names)});\n", "", symbol_map, flags=re.M)
+    head, mark, tail = symbol_map.partition(f"{node} {{\n  global:\n")
+    body, end, rest = tail.partition("}")
+    listed = sorted(names + re.findall(r"kvrt_\w+", body))
+    return head + mark + "".join(f"    {name};\n" for name in listed) + end + rest
 
 
 def frozen(source, version):
@@ -247,17 +258,21 @@ def main(arguments=None):
         changes.compare(json.loads(baseline.read_text()), abi)
     for line in changes.additions:
         print(f"abi: {line}")
-    for line in changes.breaks + changes.unmoved:
+    for line in changes.breaks + [f"{name} is new or changed, and not in {newest}" for name in changes.unmoved]:
         print(f"abi: BREAK: {line}")
     if o.verb == "check":
-        if changes.breaks:
+        if changes.breaks or changes.unmoved:
             sys.exit("abi: programs and bindings that were built with the header before would break")
         print("abi: additions alone: ./dev abi takes them into the description" if changes.additions else "abi: as described")
         return
-    if changes.unmoved and not o.force:
-        sys.exit("abi: nothing was written: move these functions in kvrt.map, or --force")
     if changes.breaks and frozen(o.source, version) and not o.force:
         sys.exit("abi: nothing was written: since 0.2.0 the ABI only grows. A break means another soname (--force)")
+    if changes.unmoved:
+        symbol_map = o.source / "runtime/api/kvrt.map"
+        written[symbol_map] = moved(symbol_map.read_text(), changes.unmoved, newest)
+        for name in changes.unmoved:
+            abi["functions"][name]["node"] = newest
+        written[baseline] = to_json(abi)
     for path, text in written.items():
         path.write_text(text)
         print(f"abi: wrote {path}")

@@ -11,6 +11,9 @@ import abi as tested
 SOURCE, CC = pathlib.Path(sys.argv[1]), sys.argv[2]
 HEADER, MAP = ((SOURCE / name).read_text() for name in ("include/kvrt.h", "runtime/api/kvrt.map"))
 MORE = "\nKVRT_9.8 { global: kvrt_planted; } KVRT_0.2;\n"
+NEWEST = tested.nodes(SOURCE / "runtime/api/kvrt.map")[1]
+RETYPED = ("kvrt_store_retain(kvrt_store* store)", "kvrt_store_retain(const kvrt_store* store)")
+PLANTED = ("#ifdef __cplusplus\n}", "KVRT_API void kvrt_planted(void);\n#ifdef __cplusplus\n}")
 
 # What is changed in the header, into what, and what abi.py must say; for the map the same after it.
 BREAKS = [
@@ -27,19 +30,20 @@ BREAKS = [
     ("KVRT_REUSE_EVICTED = 4,", "KVRT_REUSE_LENT = 4,", "enumerator KVRT_REUSE_EVICTED was removed or renamed"),
     ("typedef int32_t kvrt_status;", "typedef int64_t kvrt_status;", "kvrt_status was int32_t, it is int64_t"),
     ("typedef int32_t (*kvrt_event_fn)", "typedef void (*kvrt_event_fn)", "kvrt_event_fn was int32_t (void*, const kvrt_event*), it is void"),
-    ("kvrt_model_step(kvrt_model* model, uint32_t ms,", "kvrt_model_step(kvrt_model* model, uint64_t ms,", "kvrt_model_step was kvrt_status (kvrt_model*, uint32_t,"),
-    ("kvrt_model_step(kvrt_model* model, uint32_t ms,", "kvrt_model_step(kvrt_model* model, uint64_t ms,", "kvrt_model_step is in KVRT_0.1 still"),
+    (*RETYPED, "kvrt_store_retain was void (kvrt_store*), it is void (const kvrt_store*)"),
+    (*RETYPED, f"kvrt_store_retain is new or changed, and not in {NEWEST}"),
     ("KVRT_API uint32_t kvrt_version(void);", "KVRT_API uint64_t kvrt_version(void);", "kvrt_version was uint32_t (), it is uint64_t ()"),
     ("KVRT_API uint32_t kvrt_version(void);", "", "function kvrt_version was removed or renamed"),
     ("#define KVRT_ABI_VERSION 0", "#define KVRT_ABI_VERSION 1", "abi_version was 0, it is 1"),
+    (*PLANTED, "function kvrt_planted is new", "", "", "\nKVRT_9.7 { global: kvrt_planted; } KVRT_0.1; KVRT_9.8 { global: kvrt_other; } KVRT_9.7;\n"),
     ("", "", "kvrt_version went from KVRT_0.1 to KVRT_9.8", "    kvrt_version;\n", "", MORE.replace("planted", "version")),
 ]
 ADDITIONS = [
-    ("  uint64_t bytes_rewritten;", "  uint64_t bytes_rewritten; uint64_t planted;", "kvrt_gc_report.planted was appended"),
+    ("  uint64_t begin, end;", "  uint64_t begin, end, planted;", "kvrt_message_props.planted was appended"),
     ("  uint32_t codec;       /* KVRT_CODEC_* */\n  uint32_t reserved;", "  uint32_t codec; uint32_t planted;", "kvrt_save_options.planted takes the place of reserved"),
-    ("KVRT_DETAIL_GRAMMAR_LIMIT = 22 ", "KVRT_DETAIL_GRAMMAR_LIMIT = 22, KVRT_DETAIL_PLANTED = 23 ", "enumerator KVRT_DETAIL_PLANTED is new"),
+    ("KVRT_DETAIL_NONE = 0,", "KVRT_DETAIL_NONE = 0, KVRT_DETAIL_PLANTED = 99,", "enumerator KVRT_DETAIL_PLANTED is new"),
     ("#ifdef __cplusplus\n}", "typedef struct kvrt_planted { uint32_t struct_size; } kvrt_planted;\n#ifdef __cplusplus\n}", "struct kvrt_planted is new"),
-    ("#ifdef __cplusplus\n}", "KVRT_API void kvrt_planted(void);\n#ifdef __cplusplus\n}", "function kvrt_planted is new", "", "", MORE),
+    (*PLANTED, "function kvrt_planted is new", "", "", MORE),
     ("kvrt_struct_size(const char* name)", "kvrt_struct_size(const char* planted)", "kvrt_struct_size: parameters have other names"),
 ]
 
@@ -97,6 +101,15 @@ def main():
             status, text = abi(root, "write", *more)
             if said not in text or (status == 0) != written or ((root / "include/kvrt.abi.json").read_text() != described) != written:
                 bad.append(f"write {more}: expected {said!r}, found {status}, {text}")
+        # And with a function: it moves.
+        tree(root, replaced(HEADER, *RETYPED, "kvrt.h"))
+        (root / "include/kvrt.abi.json").write_text(described)
+        status, text = abi(root, "write")
+        nodes, _ = tested.nodes(root / "runtime/api/kvrt.map")
+        before, _ = tested.nodes(SOURCE / "runtime/api/kvrt.map")
+        if status or {name: node for name, node in nodes.items() if node != before[name]} != {"kvrt_store_retain": NEWEST} or set(nodes) != set(before) \
+                or abi(root, "current")[0] or abi(root, "check")[0]:
+            bad.append(f"write of a changed function: found {status}, {text}, {(root / 'runtime/api/kvrt.map').read_text()}")
     for line in bad:
         print(f"abi_self: {line}")
     print("abi_self: " + ("FAILED" if bad else f"ok, {len(BREAKS)} breaks, {len(ADDITIONS)} additions"))
