@@ -213,8 +213,8 @@ Status drive(kvrt_session* handle, kvrt_event_fn callback, void* user, kvrt_repo
 }
 
 Status run_to_done(kvrt_session* handle, kvrt::GenerateOptions options, kvrt_event_fn callback, void* user, kvrt_report* report) {
-  KVRT_TRY(handle->host->begin(handle->session, std::move(options)));
   try {
+    KVRT_TRY(handle->host->begin(handle->session, std::move(options)));
     return drive(handle, callback, user, report);
   } catch (...) {  // no memory: it must not generate for ever
     handle->host->abandon(handle->session);

@@ -185,6 +185,7 @@ void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
     if (prompt_over && (g.options.logits == WantLogits::kNone || seq.logit_rows)) finish(s, Reason::kPrefilled, now_ns);
   } else if (seq.logit_rows) {
     size_t row = seq.first_logit;
+    if (plan->samples[row].no_memory) return give_up(s);
     commit_row(s, std::move(plan->samples[row]), logits + row * vocab, tokenizer, now_ns);
   }
 }

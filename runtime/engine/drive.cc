@@ -12,13 +12,12 @@ constexpr std::chrono::milliseconds kBlocksRetry{5};
 }
 
 Status ModelHost::begin(Session* session, GenerateOptions options) {
-  std::optional<Conversation> before;
   Editing editing(this, session);
   {
     std::lock_guard lock(mu_);
     KVRT_TRY(require(session, options.prefill_only ? "prefill" : "begin"));
-    if (options.all_or_nothing) before.emplace(*session);
   }
+  Restore restore(this, session);
   KVRT_ASSIGN(auto matcher, matcher_for(*session, options));
   const bool goes_on = options.grammar_kind == GrammarKind::kContinue;
   if (options.generation_prompt && !options.prefill_only && !goes_on) KVRT_TRY(open_turn(session));
@@ -40,9 +39,10 @@ Status ModelHost::begin(Session* session, GenerateOptions options) {
   const std::shared_ptr<Cancel> cancel = options.cancel;
   if (cancel) cancel->watch(weak_from_this());
   session->generation = std::make_unique<Generation>(std::move(options));
-  session->generation->before = std::move(before);
   session->generation->matcher = std::move(matcher);
   session->generation->parser = std::move(parser);
+  std::optional<Conversation> before = restore.keep();
+  if (session->generation->options.all_or_nothing) session->generation->before = std::move(before);
   scheduler_->start(session, engine_->env()->now_ns());
   if (cancel && cancel->fired()) end(session);
   ring(lock);
@@ -293,6 +293,16 @@ void ModelHost::plan_draws(const StepPlan& plan) {
   }
 }
 
+void ModelHost::choose(const PlannedSeq& seq, Sample* out) {
+  Generation& g = *seq.session->generation;
+  const size_t vocab = dims_.vocab;
+  const auto row = std::span(logits_).subspan(seq.first_logit * vocab, vocab);
+  std::span<const uint64_t> mask;
+  if (g.matcher) mask = g.matcher->mask();
+  // The tokens do not change: they are this step's to add to.
+  *out = g.options.host_samples ? describe(row, 0, 0) : sample(row, g.options.sampling, seq.session->tokens, g.prompt_end, seq.end, mask);
+}
+
 Status ModelHost::compute(StepPlan* plan) {
   std::lock_guard device(engine_->step_mutex());
   Backend* backend = engine_->backend();
@@ -316,14 +326,11 @@ Status ModelHost::compute(StepPlan* plan) {
       chosen.finite = drawn.finite != 0;
       continue;
     }
-    size_t vocab = dims_.vocab;
-    auto row = std::span(logits_).subspan(seq.first_logit * vocab, vocab);
-    Generation& g = *seq.session->generation;
-    std::span<const uint64_t> mask;
-    if (g.matcher) mask = g.matcher->mask();
-    // The tokens do not change: they are this step's to add to.
-    plan->samples[seq.first_logit] =
-        o.host_samples ? describe(row, 0, 0) : sample(row, o.sampling, seq.session->tokens, g.prompt_end, seq.end, mask);
+    try {
+      choose(seq, &plan->samples[seq.first_logit]);
+    } catch (...) {  // the matcher may be half-way: this generation ends, and no other
+      plan->samples[seq.first_logit].no_memory = true;
+    }
   }
   return {};
 }

@@ -121,18 +121,23 @@ Result<AppendInfo> ModelHost::append_message(Session* session, std::string_view 
     std::lock_guard lock(mu_);
     KVRT_TRY(require(session, "append_message"));
   }
-  return add_message(session, std::move(message));
+  Restore restore(this, session);
+  KVRT_ASSIGN(const AppendInfo info, add_message(session, std::move(message)));
+  restore.keep();
+  return info;
 }
 
 Result<AppendInfo> ModelHost::set_messages(Session* session, std::string_view messages_json) {
   Editing editing(this, session);
   KVRT_ASSIGN(std::vector<std::string> wanted, normalize_messages(messages_json));
-  Conversation before;
-  size_t same = 0;
   {
     std::lock_guard lock(mu_);
     KVRT_TRY(require(session, "set_messages"));
-    before = *session;
+  }
+  Restore restore(this, session);
+  size_t same = 0;
+  {
+    std::lock_guard lock(mu_);
     auto& messages = session->messages;
     while (same < std::min(wanted.size(), messages.size()) && same_message(wanted[same], messages[same].json)) ++same;
     if (same < messages.size() || messages.empty()) {
@@ -140,17 +145,13 @@ Result<AppendInfo> ModelHost::set_messages(Session* session, std::string_view me
       messages.resize(same);
     }
   }
-  for (size_t i = same; i < wanted.size(); ++i) {
-    auto added = add_message(session, std::move(wanted[i]));
-    if (added.is_ok()) continue;
-    std::lock_guard lock(mu_);
-    put_back(session, std::move(before));
-    return added.take_status();
-  }
-  std::lock_guard lock(mu_);
-  auto [was, is] = std::mismatch(before.tokens.begin(), before.tokens.end(), session->tokens.begin(), session->tokens.end());
-  return AppendInfo{static_cast<uint64_t>(session->tokens.end() - is), static_cast<uint64_t>(before.tokens.end() - was),
-                    static_cast<uint64_t>(was - before.tokens.begin())};
+  for (size_t i = same; i < wanted.size(); ++i) KVRT_TRY(add_message(session, std::move(wanted[i])).take_status());
+  const std::vector<int32_t>&was = restore.before().tokens, &is = session->tokens;  // nobody else changes them
+  const auto [parted, at] = std::mismatch(was.begin(), was.end(), is.begin(), is.end());
+  const AppendInfo info{static_cast<uint64_t>(is.end() - at), static_cast<uint64_t>(was.end() - parted),
+                        static_cast<uint64_t>(parted - was.begin())};
+  restore.keep();
+  return info;
 }
 
 Status ModelHost::open_turn(Session* session) {

@@ -170,6 +170,7 @@ class ModelHost : public std::enable_shared_from_this<ModelHost> {
   struct ChunkLoad;
   struct Loads;
   class Editing;
+  class Restore;
   class SaveTurn;
   ModelHost() = default;
   Status make_pool(const HostOptions& options, std::unique_ptr<StepRunner> toy);
@@ -190,12 +191,13 @@ class ModelHost : public std::enable_shared_from_this<ModelHost> {
   void respan(Session* session, size_t first);
   Status check_erase(const Session& session, uint64_t from, uint64_t to) const;
   uint64_t joint(const Session& session, const std::string& text, uint64_t from, uint64_t to, uint64_t end) const;
-  void put_back(Session* session, Conversation before);
+  void put_back(Session* session, Conversation before) noexcept;
   bool run_step(std::unique_lock<std::mutex>& lock);
   void ring(std::unique_lock<std::mutex>& lock);
   void stop(Session* session);
   void end(Session* session);
   void plan_draws(const StepPlan& plan);
+  void choose(const PlannedSeq& seq, Sample* out);
   Status compute(StepPlan* plan);
   bool take_event(Session* session, Event* event, Status* failure);
   void take_done(Session* session);
@@ -291,6 +293,29 @@ class ModelHost::Editing {
  private:
   ModelHost* host_;
   Session* session_;
+};
+
+// Puts back the conversation as it was, unless the call that changes it comes to its end: a failure or a want of memory leaves no trace.
+class ModelHost::Restore {
+ public:
+  Restore(ModelHost* host, Session* session) : host_(host), session_(session) {
+    std::lock_guard lock(host_->mu_);
+    before_.emplace(session_->tokens, session_->messages, session_->grammar);
+  }
+  ~Restore() {
+    if (!before_) return;
+    std::lock_guard lock(host_->mu_);
+    host_->put_back(session_, std::move(*before_));
+  }
+  std::optional<Conversation> keep() { return std::exchange(before_, std::nullopt); }  // what was changed; gives what was before
+  const Conversation& before() const { return *before_; }
+  Restore(const Restore&) = delete;
+  Restore& operator=(const Restore&) = delete;
+
+ private:
+  ModelHost* host_;
+  Session* session_;
+  std::optional<Conversation> before_;
 };
 
 }  // namespace kvrt

@@ -36,6 +36,7 @@ struct Sample {
   float logprob = 0;            // of the model's own distribution: no bias, penalty, temperature or truncation
   bool finite = true;           // false: the row holds a NaN or an infinity, the rest means nothing
   bool empty = false;           // true: mask and logit_bias ban every token, the rest means nothing
+  bool no_memory = false;       // true: there was none to choose one, the rest means nothing
   std::vector<TokenValue> top;  // the top_logprobs most probable tokens of that distribution with their logprobs, best first
 };
 

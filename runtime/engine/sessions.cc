@@ -187,7 +187,7 @@ Status ModelHost::check_erase(const Session& s, uint64_t from, uint64_t to) cons
 }
 
 // Makes the session say this, keeping the KV of what is the same from the start.
-void ModelHost::put_back(Session* session, Conversation before) {
+void ModelHost::put_back(Session* session, Conversation before) noexcept {
   Session& s = *session;
   auto same = static_cast<uint64_t>(std::mismatch(s.tokens.begin(), s.tokens.end(), before.tokens.begin(), before.tokens.end()).first -
                                     s.tokens.begin());
