@@ -102,7 +102,7 @@ kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char* path, si
     std::string name;
     KVRT_TRY(check_path(path, path_size, &name));
     KVRT_ASSIGN(const auto file, kvrt::GgufFile::open(name));
-    const std::string text = kvrt::inspect(*file, *engine->backend(), flags & KVRT_INSPECT_ALL);
+    KVRT_ASSIGN(const std::string text, kvrt::inspect(*file, *engine->backend(), flags & KVRT_INSPECT_ALL));
     return write_buffer(text.data(), text.size(), json, capacity, needed);
   });
 }

@@ -150,28 +150,27 @@ void add_tensors(const GgufFile& file, Writer* json) {
 }
 
 // Everything that model_open would refuse, each as it would say it; it stops at the first.
-void add_refusals(const GgufFile& file, const Backend& backend, Writer* json) {
+Status add_refusals(const GgufFile& file, const Backend& backend, Writer* json) {
   json->open('[');
-  const auto add = [&](std::string_view what, const Status& status) {
+  const auto add = [&](std::string_view what, Status status) -> Status {
+    if (status.is_ok() || status.code() == Code::kNoMemory) return status;  // that is not the file's
     json->open('{');
     json->key("what").value(what);
     json->key("status").value(std::string_view(code_name(status.code())));
     json->key("message").value(std::string_view(status.message()));
     json->close('}');
+    return {};
   };
-  if (auto tokenizer = make_tokenizer(file); !tokenizer.is_ok()) add("tokenizer", tokenizer.status());
-  if (auto source = file.get_string("tokenizer.chat_template")) {
-    if (auto parsed = ChatTemplate::parse(*source); !parsed.is_ok()) add("chat template", parsed.status());
-  }
-  if (!file.tensors().empty()) {
-    if (auto cost = model_cost(file, backend); !cost.is_ok()) add("model", cost.status());
-  }
+  KVRT_TRY(add("tokenizer", make_tokenizer(file).take_status()));
+  if (auto source = file.get_string("tokenizer.chat_template")) KVRT_TRY(add("chat template", ChatTemplate::parse(*source).take_status()));
+  if (!file.tensors().empty()) KVRT_TRY(add("model", model_cost(file, backend).take_status()));
   json->close(']');
+  return {};
 }
 
 }  // namespace
 
-std::string inspect(const GgufFile& file, const Backend& backend, bool whole) {
+Result<std::string> inspect(const GgufFile& file, const Backend& backend, bool whole) {
   Writer json;
   json.open('{');
   json.key("file").value(std::string_view(file.name()));
@@ -181,7 +180,7 @@ std::string inspect(const GgufFile& file, const Backend& backend, bool whole) {
   json.close('}');
   add_types(file, &json.key("types"));
   add_tensors(file, &json.key("tensors"));
-  add_refusals(file, backend, &json.key("refused"));
+  KVRT_TRY(add_refusals(file, backend, &json.key("refused")));
   json.close('}');
   return json.take();
 }

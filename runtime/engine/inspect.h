@@ -8,7 +8,7 @@
 
 namespace kvrt {
 
-// The JSON of kvrt_model_inspect. `whole`: arrays to their end, not their first elements.
-std::string inspect(const GgufFile& file, const Backend& backend, bool whole);
+// The JSON of kvrt_model_inspect. `whole`: arrays to their end, not their first elements. NO_MEMORY.
+Result<std::string> inspect(const GgufFile& file, const Backend& backend, bool whole);
 
 }  // namespace kvrt

@@ -300,7 +300,7 @@ class ModelHost::Restore {
  public:
   Restore(ModelHost* host, Session* session) : host_(host), session_(session) {
     std::lock_guard lock(host_->mu_);
-    before_.emplace(session_->tokens, session_->messages, session_->grammar);
+    before_.emplace(*session_);
   }
   ~Restore() {
     if (!before_) return;

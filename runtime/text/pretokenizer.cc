@@ -207,8 +207,8 @@ class PatternList final : public Pretokenizer {
       codes_.emplace_back(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern), PCRE2_ZERO_TERMINATED, bytes ? 0 : PCRE2_UTF | PCRE2_UCP,
                                         &code, &at, nullptr));
       if (codes_.back() == nullptr) {
-        return error(Code::kInternal, Detail::kNone, "pre-tokenizer %s: PCRE2 at %zu: %s", row.name.data(), at,
-                     pcre2_message(code).c_str());
+        return error(code == PCRE2_ERROR_HEAP_FAILED ? Code::kNoMemory : Code::kInternal, Detail::kNone,
+                     "pre-tokenizer %s: PCRE2 at %zu: %s", row.name.data(), at, pcre2_message(code).c_str());
       }
       jit_ &= pcre2_jit_compile(codes_.back().get(), PCRE2_JIT_COMPLETE) == 0;  // without it pcre2_match interprets: slower, same pieces
     }
@@ -253,7 +253,8 @@ class PatternList final : public Pretokenizer {
       int rc = find(codes_[step].get(), piece, at, match);
       if (rc == PCRE2_ERROR_NOMATCH) break;
       if (rc < 0)
-        return error(Code::kLimit, Detail::kNone, "pre-tokenizer: a piece of %zu bytes: %s", piece.size(), pcre2_message(rc).c_str());
+        return error(rc == PCRE2_ERROR_NOMEMORY ? Code::kNoMemory : Code::kLimit, Detail::kNone, "pre-tokenizer: a piece of %zu bytes: %s",
+                     piece.size(), pcre2_message(rc).c_str());
       const PCRE2_SIZE* span = pcre2_get_ovector_pointer(match);
       at = span[1];
       if (groups) {

@@ -180,7 +180,6 @@ static int try_inspect(struct world* w, const struct act* act, long at, int all,
     EXPECT(status == KVRT_NO_MEMORY && !past, "%s, allocation %ld: %s (%s)", act->name, at, kvrt_status_name(status), last_message());
     EXPECT_STATUS(call_inspect(w, w->again, &size), KVRT_OK);
   }
-  // Where memory for the tokenizer failed, that is what the file is refused for: it is not a refusal of the file.
   EXPECT(size == w->inspected_size && memcmp(w->again, w->inspected, size) == 0, "%s, allocation %ld: %.*s", act->name, at, (int)size,
          w->again);
   return past;
