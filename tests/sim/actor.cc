@@ -136,6 +136,7 @@ std::unique_ptr<Actor> Actor::fork(std::shared_ptr<Bell> bell) {
   copy->tokens_ = tokens_;
   copy->said_ = said_;
   copy->suspended_ = suspended_;
+  copy->from_disk_ = from_disk_;
   copy->id_ = w_->host->session_info(copy->session_).id;
   SIM_CHECK(!(copy->id_ == id_), "the fork has the same id");
   w_->note("forks");
