@@ -97,8 +97,8 @@ static void turn(kvrt_session* s, const char* text) {
 
 static void save(struct live* live, const char* name, uint32_t pin, uint64_t ttl_seconds) {
   const kvrt_save_options o = {.struct_size = sizeof o, .pin = pin, .ttl_seconds = ttl_seconds, .durability = KVRT_DURABILITY_KV};
-  MUST(kvrt_session_checkpoint(live->s, name, strlen(name), &o, NULL, NULL));
   live->kv_tokens = session_props(live->s).kv_tokens;
+  MUST(kvrt_session_suspend(live->s, name, strlen(name), &o, NULL, NULL));  // a checkpoint would leave the last block's KV out
 }
 
 static void make(kvrt_runtime* rt, const char* path, kvrt_store* store) {
