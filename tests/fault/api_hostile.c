@@ -24,7 +24,7 @@ static void generate_and_save(kvrt_model* model, kvrt_store* store, const char* 
   prompt_tokens(tokens, 100, seed, model_props(model).vocab_size);
   MUST(kvrt_session_append(s, tokens, 100, NULL));
   next_digest(s, NULL);
-  MUST(kvrt_session_checkpoint(s, name, strlen(name), NULL, NULL, NULL));
+  MUST(kvrt_session_suspend(s, name, strlen(name), NULL, NULL, NULL));
   kvrt_session_close(s);
 }
 

@@ -34,7 +34,7 @@ static uint64_t compute(kvrt_model* model, kvrt_store* store, size_t domain, con
   check_report(&report, "prefill");
   if (save_as) {
     const kvrt_save_options o = {.struct_size = sizeof o, .durability = KVRT_DURABILITY_NONE};
-    MUST(kvrt_session_checkpoint(s, save_as, strlen(save_as), &o, NULL, NULL));
+    MUST(kvrt_session_suspend(s, save_as, strlen(save_as), &o, NULL, NULL));
   }
   kvrt_session_close(s);
   return report.reused_memory + report.reused_disk + report.reused_remote;

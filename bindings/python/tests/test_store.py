@@ -137,7 +137,7 @@ class Verbs(Case):
         with self.open([], domain="team") as session:
             session.append_message({"role": "user", "content": "a\x1b[31m \u00e9 " + "and so on " * 10})
             self.answer(session, 5)
-            saved = session.checkpoint("ann")
+            saved = session.suspend("ann")
             tokens, messages = session.tokens(), session.messages()
         shown = self.store.show("ann", "team")
         self.assertEqual((shown["name"], shown["domain"], shown["gen"]), ("ann", "team", saved.generation))
