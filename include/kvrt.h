@@ -47,9 +47,11 @@
  *  8. Threads. A const handle may be used by any number of threads at once, and so may a runtime, a model, a store and a cancel. A
  *     session takes one call at a time, else BUSY; cancel, accept, checkpoint and what reads (info, tokens, text, message) are free of
  *     that.
- *  9. After fork(2) a call in the child with a handle of its parent gives UNSUPPORTED and touches nothing; it may open its own.
- * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state, burns no CPU when idle, and leaves the
- *     floating-point mode as it found it.
+ *  9. After fork(2) a call in the child with a handle of its parent gives UNSUPPORTED and touches nothing; it may open its own, but no
+ *     store that was open at the fork (UNSUPPORTED). The child's first call closes its copies of the parent's lock and data files (not
+ *     SQLite's, which lock nothing in a child); else exec or exit does, and until then it holds the locks of a parent that was killed.
+ * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state but each thread's last error and a note of
+ *     its open descriptors (9), none of which is 0 to 2, burns no CPU when idle, and leaves the floating-point mode as it found it.
  * 11. Exactness. On the CPU the logits of a position depend on the model, the KV format and the tokens before it, and on nothing else:
  *     not on batching, chunking, block size, threads, instruction set, prefix hits, fork, or suspend and resume. On CUDA that holds with
  *     KVRT_DETERMINISM_STRICT, and by default for suspend and resume: restored KV has the bits that it was saved with.
@@ -151,7 +153,7 @@ enum {
   KVRT_LIMIT = 8,         /* past a limit; the message names the option that raises it */
   KVRT_CORRUPT = 9,       /* a file is damaged: get it again; for a store see kvrt_store_repair */
   KVRT_INCOMPATIBLE = 10, /* sound, but of another model or a later format: open it with what made it */
-  KVRT_IO = 11,           /* the system failed to read or write; os_code is errno or SQLite's extended code */
+  KVRT_IO = 11,           /* the system failed to read or write; os_code is errno (EMFILE: raise RLIMIT_NOFILE) or SQLite's extended code */
   KVRT_NO_SPACE = 12,     /* the disk, a quota or disk_bytes_max is full; nothing was lost: free space and call again */
   KVRT_DEVICE = 13,       /* the compute device failed */
   KVRT_UNSUPPORTED = 14,  /* this build or version cannot; the message names the thing */
@@ -241,7 +243,7 @@ enum {                                 /* why no more of the prompt was reused *
        KVRT_REUSE_DIFFERENT_TOKEN = 2, /* a resident block of the same parent has another token here */
        KVRT_REUSE_NOT_STORED = 3,      /* the store knows the tokens but never had their KV */
        KVRT_REUSE_EVICTED = 4,         /* computed before in this session; the pool needed the blocks */
-       KVRT_REUSE_DAMAGED = 5,         /* the chunk on disk was damaged or missing */
+       KVRT_REUSE_DAMAGED = 5,         /* the chunk on disk was damaged, missing or could not be read: the log says which */
        KVRT_REUSE_OTHER_NUMERICS = 6   /* the snapshot's KV is of another format, numerics or block size: its tokens are computed again */
 };
 

@@ -151,6 +151,8 @@ Status Db::fail(int code) {
   const char* text = db_ != nullptr && sqlite3_extended_errcode(db_) == code ? sqlite3_errmsg(db_) : sqlite3_errstr(code);
   std::string message = path_ + ": " + text + " (SQLite " + std::to_string(code) + ")";
   int os = db_ != nullptr ? sqlite3_system_errno(db_) : 0;
+  const bool of_system = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;  // else `os` is an earlier one's
+  if (of_system && (os == EMFILE || os == ENFILE)) return errno_error(os, "%s", message.c_str());
   if (code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC) sync_failed_ = true;
   Code klass = Code::kIo;
   Detail detail = Detail::kNone;

@@ -1,7 +1,5 @@
 #include "storage/store.h"
 
-#include <cerrno>
-
 #include "storage/names.h"
 #include "storage/store_impl.h"
 #include "storage/store_verify.h"
@@ -108,8 +106,7 @@ ChunkState StoreImpl::read(const NodeIn& node, uint32_t layout, std::span<uint8_
 // descriptors or memory is not damage.
 std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const Catalog::Location& at, const Status& why, std::string* damage) {
   // And what a newer kvrt wrote is a hole for this one alone.
-  bool passing = why.code() == Code::kIncompatible || why.code() == Code::kNoMemory || why.os_code() == EMFILE || why.os_code() == ENFILE ||
-                 why.detail() == Detail::kPermission;
+  bool passing = why.code() == Code::kIncompatible || is_want(why) || why.detail() == Detail::kPermission;
   std::string text = "chunk " + key.hex().substr(0, 16) + " in segs/" + at.id.hex().substr(0, 2) + "/" + at.id.hex() + ".seg at " +
                      std::to_string(at.offset) + ": " + why.message();
   if (damage != nullptr) *damage = text;

@@ -10,6 +10,7 @@
 #include "runtime/base/numbers.h"
 #include "storage/migrate.h"
 #include "storage/safe_files.h"
+#include "storage/store_verify.h"
 
 namespace kvrt {
 
@@ -165,7 +166,10 @@ Status wait_for(const std::function<Status()>& attempt) {
 // Exclusive if nobody else is there (then *alone), else shared.
 Status enter(Env* env, StoreDirectory* dir) {
   auto lock = env->open_lock(dir->root + "/lock", !dir->read_only);
-  if (!lock.is_ok()) return dir->read_only ? Status() : lock.take_status();
+  if (!lock.is_ok()) {  // a reader does without one that is not there, or not for it
+    const bool can_do = dir->read_only && !is_want(lock.status()) && lock.status().detail() != Detail::kForked;
+    return can_do ? Status() : lock.take_status();
+  }
   KVRT_TRY(wait_for([&] {
     Status status = dir->read_only ? error(Code::kBusy, Detail::kStoreLocked, "a reader") : (*lock)->acquire(LockMode::kExclusive);
     dir->alone = status.is_ok();

@@ -1,6 +1,7 @@
 #include "storage/store_verify.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -32,6 +33,10 @@ std::string compare(const Catalog::ChunkRow& row, const FrameHeader& frame) {
 
 }  // namespace
 
+bool is_want(const Status& status) {
+  return status.code() == Code::kNoMemory || (status.code() == Code::kIo && (status.os_code() == EMFILE || status.os_code() == ENFILE));
+}
+
 Result<std::span<const uint8_t>> read_frame(const File& file, uint64_t offset, uint64_t bytes, ReadBuffer* buffer) {
   KVRT_ASSIGN(uint64_t size, file.size());
   if (bytes > kChunkBytesMax + (1u << 20) || offset > size || bytes > size - offset) {
@@ -56,11 +61,13 @@ Status verify_segments(Env* env, const std::string& root, Codec* codec, std::spa
   for (const auto& segment : segments) {
     auto& users = rows[segment.row];
     auto file = env->open_read(segment.id.path(root));
+    if (is_want(file.status())) return file.take_status();
     if (!file.is_ok()) {
       for (auto* row : users) report(segment.id, row->offset, named(row->key) + ": " + file.status().message(), row);
       continue;
     }
     auto index = read_segment_index(**file, segment.id);
+    if (is_want(index.status())) return index.take_status();
     if (!index.is_ok()) report(segment.id, 0, index.status().message(), users.empty() ? nullptr : users.front());
     // The rows are what is read by; the index only adds the frames that nobody uses.
     std::vector<Frame> frames;
@@ -78,6 +85,7 @@ Status verify_segments(Env* env, const std::string& root, Codec* codec, std::spa
       FrameHeader header;
       auto frame = read_frame(**file, f.offset, f.bytes, &buffer);
       Status status = frame.is_ok() ? codec->check(*frame, &header) : frame.take_status();
+      if (is_want(status)) return status;
       std::string what = !status.is_ok() ? status.message() : f.row != nullptr ? compare(*f.row, header) : "";
       if (!what.empty()) report(segment.id, f.offset, named(f.key) + ": " + what, f.row);
       done += f.bytes;

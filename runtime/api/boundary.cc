@@ -54,7 +54,10 @@ Status check_handle(const HandleHead* head, uint32_t magic, const char* what) {
   return {};
 }
 
-bool is_live(const HandleHead* head, uint32_t magic) { return head && head->magic == magic && head->pid == getpid(); }
+bool is_live(const HandleHead* head, uint32_t magic) {
+  mind_fork();
+  return head && head->magic == magic && head->pid == getpid();
+}
 
 Status check_not_null(const void* pointer, const char* name) {
   return pointer ? Status() : error(Code::kInvalid, Detail::kNone, "%s is NULL", name);

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "include/kvrt.h"
+#include "runtime/base/fd.h"
 #include "runtime/engine/cancel.h"
 #include "runtime/engine/model_host.h"
 
@@ -89,6 +90,7 @@ Status check_output_struct(const void* out, const char* name);
 // Runs one call: its Status, or an exception that came out of the STL, becomes the class, the thread's last error and `err`.
 template <typename F>
 kvrt_status guard(kvrt_error* err, const F& call) noexcept {
+  mind_fork();
   try {
     if (err) {  // before anything is done: an error that cannot be written would be lost
       Status status = check_output_struct(err, "err");

@@ -27,8 +27,9 @@ namespace {
 
 class PosixFile final : public File {
  public:
-  PosixFile(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  PosixFile(Fd fd, std::string path, bool locked = false) : fd_(std::move(fd)), locked_(locked), path_(std::move(path)) {}
   ~PosixFile() override {
+    if (locked_) (void)::flock(fd_.get(), LOCK_UN);  // a child of fork(2) may have it open still
     if (!cached_.empty()) ::munmap(cached_.data(), cached_.size());
     if (!mapped_.empty()) ::munmap(const_cast<uint8_t*>(mapped_.data()), mapped_.size());
   }
@@ -117,6 +118,7 @@ class PosixFile final : public File {
 
   static constexpr size_t kDirectMin = 128u << 10;  // less costs the device about the same alone as with its neighbours
   Fd fd_;
+  bool locked_;
   std::string path_;
   mutable std::once_flag direct_once_;
   mutable Fd direct_{-1};
@@ -130,10 +132,12 @@ Status flock_now(int fd, const std::string& path, LockMode mode) {
   return error(Code::kBusy, Detail::kStoreLocked, "%s: held by another process or handle", path.c_str());
 }
 
-// flock belongs to the open file: two handles of one process exclude each other, and closing the descriptor frees it.
+// flock belongs to the open file: two handles of one process exclude each other. Closing its last descriptor frees it, of which a child of
+// fork(2) may have one; LOCK_UN frees it for all.
 class PosixLock final : public FileLock {
  public:
   PosixLock(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  ~PosixLock() override { release(); }
   Status acquire(LockMode mode) override { return flock_now(fd_.get(), path_, mode); }
   void release() override {
     (void)retry_eintr([&] { return ::flock(fd_.get(), LOCK_UN); });
@@ -182,7 +186,8 @@ class PosixEnv final : public Env {
     constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
     Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), place.name.c_str(), kFlags); }));
     if (!fd.ok()) return errno_error(errno, "%s: open", path.c_str());
-    KVRT_TRY(check_opened(fd.get(), path));
+    struct stat st;
+    KVRT_TRY(check_opened(fd.get(), path, &st));
     return std::unique_ptr<File>(new PosixFile(std::move(fd), path));
   }
 
@@ -199,7 +204,7 @@ class PosixEnv final : public Env {
       KVRT_TRY(std::move(locked));
       struct stat st;
       if (::fstat(fd.get(), &st) != 0) return errno_error(errno, "%s: stat", path.c_str());
-      if (st.st_nlink > 0) return std::unique_ptr<File>(new PosixFile(std::move(fd), path));
+      if (st.st_nlink > 0) return std::unique_ptr<File>(new PosixFile(std::move(fd), path, true));
     }
   }
 
@@ -291,7 +296,7 @@ class PosixEnv final : public Env {
     DirInfo info;
     info.owned = st.st_uid == ::geteuid();
     info.others_can_write = (st.st_mode & (S_IWGRP | S_IWOTH)) != 0;
-    info.writable = ::faccessat(place.dir.get(), name, W_OK, AT_EACCESS) == 0;
+    KVRT_ASSIGN(info.writable, is_writable_dir(place, st, path));
     return info;
   }
 
@@ -307,7 +312,13 @@ class PosixEnv final : public Env {
       fd = Fd(retry_eintr([&] { return ::openat(place.dir.get(), name, O_RDONLY | kFlags); }));
     }
     if (!fd.ok()) return errno_error(errno, "%s: open", path.c_str());
-    KVRT_TRY(check_opened(fd.get(), path));
+    struct stat st;
+    KVRT_TRY(check_opened(fd.get(), path, &st));
+    if (open_at_fork(st)) {
+      return error(Code::kUnsupported, Detail::kForked,
+                   "%s: open at the fork(2) of this process, which shares what SQLite knows of its locks: open it in a process of its own",
+                   path.c_str());
+    }
     if (writable && create && ::fchmod(fd.get(), 0600) != 0) return errno_error(errno, "%s: chmod 0600", path.c_str());
     return std::unique_ptr<FileLock>(new PosixLock(std::move(fd), path));
   }
@@ -367,10 +378,9 @@ class PosixEnv final : public Env {
     }
   }
 
-  static Status check_opened(int fd, const std::string& path) {
-    struct stat st;
-    if (::fstat(fd, &st) != 0) return errno_error(errno, "%s: stat", path.c_str());
-    return check_own(st, S_IFREG, path);
+  static Status check_opened(int fd, const std::string& path, struct stat* st) {
+    if (::fstat(fd, st) != 0) return errno_error(errno, "%s: stat", path.c_str());
+    return check_own(*st, S_IFREG, path);
   }
 };
 

@@ -1,6 +1,9 @@
 #include "runtime/base/paths.h"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -74,6 +77,21 @@ Status check_own_file(const Place& place, const std::string& path) {
   KVRT_TRY(check_own(st, S_IFDIR, path.substr(0, path.rfind('/'))));
   if (::fstatat(place.dir.get(), place.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return errno_error(errno, "%s", path.c_str());
   return check_own(st, S_IFREG, path);
+}
+
+Result<bool> is_writable_dir(const Place& place, const struct stat& st, const std::string& path) {
+  const int dir = place.dir.get();
+  const char* name = place.name.c_str();
+  if (::faccessat(dir, name, W_OK, AT_EACCESS) == 0) return true;
+  // A filter of system calls that is older than faccessat2 may refuse it with EPERM, which is also what an immutable directory gives. The old
+  // call tells, where the effective user is the real one; the C library would take the new one for it.
+  const bool refused = errno == EPERM || errno == ENOSYS;
+  if (refused && ::geteuid() == ::getuid() && ::syscall(SYS_faccessat, dir, name, W_OK) == 0) return true;
+  if (errno == EACCES || errno == EROFS || errno == EPERM) return false;
+  if (errno != ENOSYS) return errno_error(errno, "%s: access", path.c_str());
+  struct statvfs fs;
+  if (::statvfs(path.c_str(), &fs) != 0) return errno_error(errno, "%s: statvfs", path.c_str());
+  return (fs.f_flag & ST_RDONLY) == 0 && (::geteuid() == 0 || (st.st_uid == ::geteuid() && (st.st_mode & S_IWUSR) != 0));
 }
 
 Result<Fd> open_own_dir(const std::string& path) {

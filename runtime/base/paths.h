@@ -2,41 +2,13 @@
 #pragma once
 
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <string>
 
+#include "runtime/base/fd.h"
 #include "runtime/base/status.h"
 
 namespace kvrt {
-
-template <typename Call>
-auto retry_eintr(Call call) {
-  decltype(call()) r;
-  do r = call();
-  while (r < 0 && errno == EINTR);
-  return r;
-}
-
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  bool ok() const { return fd_ >= 0; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 // A name in a directory that is held open, so that nobody can put another in its place meanwhile.
 struct Place {
@@ -52,6 +24,8 @@ Result<Place> find_place(const std::string& path);
 Status check_own(const struct stat& st, mode_t type, const std::string& path);
 // The same of what is at a place, and of its directory. NOT_FOUND when nothing is there.
 Status check_own_file(const Place& place, const std::string& path);
+// True if this process may make and remove files in the directory; IO when that could not be found out.
+Result<bool> is_writable_dir(const Place& place, const struct stat& st, const std::string& path);
 // Opens a directory for reading, unless it is a link.
 Result<Fd> open_own_dir(const std::string& path);
 

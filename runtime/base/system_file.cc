@@ -1,8 +1,9 @@
 #include "runtime/base/system_file.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
-#include "runtime/base/paths.h"
+#include "runtime/base/fd.h"
 
 namespace kvrt {
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/fd.h"
 #include "runtime/model/gguf_parse.h"
 
 namespace kvrt {
@@ -264,13 +265,11 @@ Result<std::unique_ptr<GgufFile>> make_file(Mapping mapping, std::string name, c
 
 Result<std::unique_ptr<GgufFile>> GgufFile::open(const ModelSource& source) {
   const std::string& path = source.name;
-  int fd = source.fd;
-  if (fd < 0) fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // non-blocking: a FIFO must not hang the caller
-  if (fd < 0) return errno_error(errno, "%s: cannot open the model", path.c_str());
-  Result<Opened> opened = map_file(fd, source);
-  if (source.fd < 0) ::close(fd);
-  if (!opened.is_ok()) return opened.take_status();
-  return make_file(std::move(opened->mapping), path, opened->identity);
+  // Non-blocking: a FIFO must not hang the caller.
+  const Fd own(source.fd < 0 ? retry_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }) : -1);
+  if (source.fd < 0 && !own.ok()) return errno_error(errno, "%s: cannot open the model", path.c_str());
+  KVRT_ASSIGN(Opened opened, map_file(source.fd < 0 ? own.get() : source.fd, source));
+  return make_file(std::move(opened.mapping), path, opened.identity);
 }
 
 Result<std::unique_ptr<GgufFile>> GgufFile::parse(std::span<const uint8_t> bytes, std::string name) {

@@ -1,0 +1,44 @@
+// Fd: a descriptor that kvrt opened. Never 0 to 2: a host that runs without them would print into our files. And noted in one table of the
+// process, so that a child of fork(2) can give its copies back: with them it would hold its parent's locks.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace kvrt {
+
+template <typename Call>
+auto retry_eintr(Call call) {
+  decltype(call()) r;
+  do r = call();
+  while (r < 0 && errno == EINTR);
+  return r;
+}
+
+class Fd {
+ public:
+  explicit Fd(int fd) : fd_(adopt(fd)) {}  // negative: none, errno stays
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd();
+  int get() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+  int release();  // it is somebody else's now
+
+ private:
+  static int adopt(int fd);
+  int fd_;
+};
+
+// At the begin of every call. The first one in a child of fork(2) closes the child's copies of what Fds had open, and remembers which files
+// these were. What another thread of the parent was opening or closing at that moment stays until exec or exit.
+void mind_fork() noexcept;
+// The process's parent had this file open at the fork, itself or through one of its own parents.
+bool open_at_fork(const struct stat& file);
+
+}  // namespace kvrt
