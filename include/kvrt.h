@@ -416,8 +416,12 @@ typedef struct kvrt_model_options {
   uint32_t prefill_chunk; /* prompt tokens per step at most, 1 to 512; 0: 512. Smaller cancels sooner */
   /* The pool of KV blocks, reserved at open, at most the machine's memory; 0: 4 contexts, at most a quarter of what is free. */
   uint64_t kv_bytes_max;
-  /* A step takes on as many prompt tokens as fit this time by measured speed beside the decodes, one row at least and half of the decodes'
-   * time where these alone fill it; 0: 50. What the system takes for memory on its first use comes on top: see kv_populate. */
+  /* A step takes on as many prompt tokens as fit this time by measured speed: by what tokens cost of CPU time, and what share of it the
+   * machine gave lately. One token at least, and half the time of a step without any prompt where that alone fills it (a crowd that decodes,
+   * a large model's weights). What the system takes for memory on its first use comes on top: see kv_populate.
+   * 0: 50. But a prompt beside which no other session of the runtime generates has steps of up to 500, or of what its caller waits where that
+   * is less (the timeout of next, the ms of model_step; 50 at least): so long cancel, close and who begins meanwhile may wait. And where
+   * nobody decodes, a step has 32 tokens, or as many as 500 ms of CPU time compute. */
   uint32_t step_ms_max;
   uint32_t from_fd; /* 1: read the file from `fd`, not from a path, which only names it in messages then and may be NULL */
   int32_t fd;       /* open for reading, seekable; stays the caller's, who may close it when model_open has returned */
@@ -496,7 +500,7 @@ KVRT_API kvrt_status kvrt_model_apply_template(const kvrt_model* model, const ch
                                                kvrt_error* err);
 
 /* Computes for up to `ms` milliseconds: runs steps for all generating sessions until none can go on or the time is up (0: one step). It
- * returns within ms, or one step (step_ms_max) where that is longer; a step that another thread computes is waited for, and counts. When a
+ * returns within ms, or one step (step_ms_max, 50) where that is longer; a step that another thread computes is waited for, and counts. When a
  * session fails, its next says so. runnable (may be NULL): sessions that could go on now. For hosts with a loop of their own; events are
  * taken with next and timeout 0. */
 KVRT_API kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable, kvrt_error* err);

@@ -254,7 +254,8 @@ int cmd_bench(const BenchFlags& flags) {
   bench.json.add("numerics", runtime.numerics).add("isa_tables", runtime.isa_tables).add("kv_format", flags.model.kv);
   bench.json.add("kv_bytes_per_token", model.kv_bytes_per_token).add("weight_bytes", model.weight_bytes);
   bench.json.add("block_tokens", uint64_t{model.block_tokens}).add("step_ms_max", uint64_t{model.step_ms_max});
-  if (!flags.json) fmt::print("{}, {}, {} threads, steps of {} ms\n", device, runtime.isa, runtime.threads, model.step_ms_max);
+  const char* alone = flags.model.step_ms ? "" : ", of a prompt alone 500 ms";
+  if (!flags.json) fmt::print("{}, {}, {} threads, steps of {} ms{}\n", device, runtime.isa, runtime.threads, model.step_ms_max, alone);
   if (cpu) bench.result("read_gb_s", read_gb_s(runtime.threads), "GB/s");
   {
     Session warm;  // the first touch of weights and scratch is not part of any figure

@@ -202,7 +202,7 @@ void define_bench(CLI::App& app, int& code) {
   auto* c = app.add_subcommand("bench", "measure prefill, decode, batching, and saving and loading of state");
   add_model(c, flags->model);
   add_compute(c, flags->model);
-  c->add_option("--step-ms", flags->model.step_ms, "milliseconds of a step at most (0: the library's default)");
+  c->add_option("--step-ms", flags->model.step_ms, "milliseconds of a step at most (0: 50, of a prompt alone 500)");
   c->add_option("-f,--file", flags->file, "text to take tokens from");
   const auto list = [c](const char* name, std::vector<uint32_t>& values, const char* text) {
     const auto parse = [&values, name](const std::string& argument) {

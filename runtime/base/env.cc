@@ -345,11 +345,8 @@ class PosixEnv final : public Env {
     return info;
   }
 
-  uint64_t now_ns() override {
-    timespec t;
-    ::clock_gettime(CLOCK_MONOTONIC, &t);
-    return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
-  }
+  uint64_t now_ns() override { return clock_ns(CLOCK_MONOTONIC); }
+  uint64_t cpu_ns() override { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
   int64_t unix_ms() override {
     timespec t;
@@ -367,6 +364,12 @@ class PosixEnv final : public Env {
   }
 
  private:
+  static uint64_t clock_ns(clockid_t clock) {
+    timespec t{};
+    ::clock_gettime(clock, &t);
+    return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
+  }
+
   // Where a sandbox forbids getrandom. Unique, which is what names need; kvrt makes no secret keys.
   void mix(std::span<uint8_t> out) {
     static std::atomic<uint64_t> counter{0};

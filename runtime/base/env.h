@@ -74,6 +74,7 @@ class Env {
   virtual Result<std::unique_ptr<FileLock>> open_lock(const std::string& path, bool create) = 0;
   virtual Result<FsInfo> fs_info(const std::string& path) = 0;
   virtual uint64_t now_ns() = 0;  // monotonic
+  virtual uint64_t cpu_ns() = 0;  // CPU time of the calling thread
   virtual int64_t unix_ms() = 0;  // wall clock
   virtual void random(std::span<uint8_t> out) = 0;
 };

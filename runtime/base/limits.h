@@ -65,6 +65,7 @@ inline constexpr uint32_t kPoolBlocksMin = 2;   // of a model's pool
 inline constexpr uint32_t kPoolBlocksMax = INT32_MAX;
 inline constexpr uint32_t kStepMsDefault = 50;  // a step's time, as far as it takes on prompts
 inline constexpr uint32_t kStepMsMax = 60'000;
+inline constexpr uint32_t kLoneStepMs = 500;  // by default, of a prompt that nobody waits behind
 inline constexpr uint32_t kTopLogprobsMax = 64;
 inline constexpr uint32_t kUnreadEventsMax = 64;  // a session that nobody reads stops here
 inline constexpr uint32_t kStopStringsMax = 16;

@@ -23,6 +23,11 @@ class TurnLock {
     }
     changed_.notify_all();
   }
+  // Somebody has it, or waits for it.
+  bool wanted() {
+    std::lock_guard lock(mu_);
+    return asked_ != given_;
+  }
 
  private:
   std::mutex mu_;

@@ -152,7 +152,7 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
 
 void Scheduler::commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
   uint64_t elapsed = now_ns - plan->planned_ns;
-  pace_.measured(plan->decodes, plan->prompt_cost, elapsed);
+  pace_.measured(plan->decodes, plan->prompt_cost, plan->work_ns, plan->wall_ns);
   ++counters_.steps;
   counters_.step_rows += plan->tokens.size();
   counters_.step_ns += elapsed;

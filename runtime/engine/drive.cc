@@ -9,7 +9,16 @@ namespace kvrt {
 
 namespace {
 constexpr std::chrono::milliseconds kBlocksRetry{5};
-}
+constexpr uint64_t kMs = 1'000'000;  // in ns
+
+// What computing on this thread takes, by both clocks, from one look to the next.
+struct Clocks {
+  uint64_t wall_ns, work_ns;
+  // A device works while its host waits: there is no other time than the wall's.
+  explicit Clocks(const Engine& engine)
+      : wall_ns(engine.env()->now_ns()), work_ns(engine.backend()->unified() ? engine.env()->cpu_ns() : wall_ns) {}
+};
+}  // namespace
 
 Status ModelHost::begin(Session* session, GenerateOptions options) {
   Editing editing(this, session);
@@ -189,6 +198,7 @@ bool ModelHost::take_event(Session* session, Event* event, Status* failure) {
 Result<Event> ModelHost::next(Session* session, int32_t timeout_ms) {
   using Clock = std::chrono::steady_clock;
   auto deadline = timeout_ms < 0 ? Clock::time_point::max() : Clock::now() + std::chrono::milliseconds(timeout_ms);
+  const uint64_t patience_ns = timeout_ms < 0 ? UINT64_MAX : static_cast<uint64_t>(timeout_ms) * kMs;
   std::unique_lock lock(mu_);
   settle(session);
   Event event;
@@ -207,7 +217,7 @@ Result<Event> ModelHost::next(Session* session, int32_t timeout_ms) {
                    session->tokens.size() - 1);
     }
     if (timeout_ms == 0 || (timeout_ms > 0 && Clock::now() >= deadline)) return event;
-    if (!leader_ && run_step(lock)) continue;
+    if (!leader_ && run_step(lock, patience_ns)) continue;
     // Another leads, or the blocks that it needs are held by a save or a resume: seldom, and not for long.
     auto until = leader_ ? deadline : std::min(deadline, Clock::now() + kBlocksRetry);
     if (!session->mailbox.empty() || session->state != SessionState::kGenerating || session->generation->finished) continue;
@@ -220,14 +230,14 @@ Result<Event> ModelHost::next(Session* session, int32_t timeout_ms) {
 }
 
 uint32_t ModelHost::step(uint32_t ms) {
-  auto deadline = engine_->env()->now_ns() + uint64_t{ms} * 1'000'000;
+  auto deadline = engine_->env()->now_ns() + ms * kMs;
   std::unique_lock lock(mu_);
   if (!scheduler_) return 0;
   for (;;) {
     uint64_t start = engine_->env()->now_ns();
     if (leader_) {
       step_over_.wait(lock, [&, seen = steps_led_] { return steps_led_ != seen; });
-    } else if (scheduler_->runnable_count() == 0 || !run_step(lock)) {
+    } else if (scheduler_->runnable_count() == 0 || !run_step(lock, ms * kMs)) {
       break;
     }
     uint64_t now = engine_->env()->now_ns();
@@ -236,8 +246,9 @@ uint32_t ModelHost::step(uint32_t ms) {
   return scheduler_->runnable_count();
 }
 
-// The caller becomes the leader for one step. mu_ is held on entry and exit. False: there was nothing that could run.
-bool ModelHost::run_step(std::unique_lock<std::mutex>& lock) {
+// The caller becomes the leader for one step, for which it waits patience_ns gladly. mu_ is held on entry and exit. False: there was
+// nothing that could run.
+bool ModelHost::run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_ns) {
   struct Leader {
     ModelHost* host;
     explicit Leader(ModelHost* h) : host(h) { h->leader_ = true; }
@@ -258,7 +269,8 @@ bool ModelHost::run_step(std::unique_lock<std::mutex>& lock) {
     Leader leader(this);
     ran = warm_cold(lock);
     uint64_t done = scheduler_->done_count();
-    scheduler_->plan(&plan_, engine_->env()->now_ns());
+    if (engine_->step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
+    scheduler_->plan(&plan_, engine_->env()->now_ns(), patience_ns);
     ran |= scheduler_->done_count() > done;
     if (!plan_.seqs.empty()) {
       Status computed;
@@ -305,6 +317,7 @@ void ModelHost::choose(const PlannedSeq& seq, Sample* out) {
 
 Status ModelHost::compute(StepPlan* plan) {
   std::lock_guard device(engine_->step_mutex());
+  const Clocks begin(*engine_);
   Backend* backend = engine_->backend();
   backend->set_threads(engine_->threads());
   for (BlockId block : plan->clears) backend->clear(block_data(block), kv_.block_bytes());
@@ -332,6 +345,9 @@ Status ModelHost::compute(StepPlan* plan) {
       plan->samples[seq.first_logit].no_memory = true;
     }
   }
+  const Clocks end(*engine_);
+  plan->wall_ns = end.wall_ns - begin.wall_ns;
+  plan->work_ns = end.work_ns - begin.work_ns;
   return {};
 }
 

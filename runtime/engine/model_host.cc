@@ -162,7 +162,7 @@ Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunn
   SchedulerLimits limits;
   limits.context = d.context;
   limits.prefill_chunk = options.prefill_chunk ? options.prefill_chunk : kStepRowsMax;
-  limits.step_ms_max = step_ms_max_;
+  limits.step_ms_max = options.step_ms_max;
   limits.context_cost = context_cost(d);
   limits.rows_max = kStepRowsMax;
   limits.logits_max = kLogitsRowsMax;

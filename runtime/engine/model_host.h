@@ -21,7 +21,7 @@ struct HostOptions {
   uint32_t block_tokens = 0;   // 0: kBlockTokensDefault
   uint32_t prefill_chunk = 0;  // 0: kStepRowsMax
   uint64_t kv_bytes_max = 0;   // 0: see default_kv_bytes
-  uint32_t step_ms_max = 0;    // 0: kStepMsDefault
+  uint32_t step_ms_max = 0;    // 0: kStepMsDefault, and kLoneStepMs of a prompt alone
   bool kv_populate = false;    // the pool's pages now, not on their first use
   KvFormat kv_format = KvFormat::kF16;
   std::string cache_dir{};  // of packed weights; "": none
@@ -192,7 +192,7 @@ class ModelHost : public std::enable_shared_from_this<ModelHost> {
   Status check_erase(const Session& session, uint64_t from, uint64_t to) const;
   uint64_t joint(const Session& session, const std::string& text, uint64_t from, uint64_t to, uint64_t end) const;
   void put_back(Session* session, Conversation before) noexcept;
-  bool run_step(std::unique_lock<std::mutex>& lock);
+  bool run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_ns);
   void ring(std::unique_lock<std::mutex>& lock);
   void stop(Session* session);
   void end(Session* session);

@@ -1,6 +1,7 @@
 #include "runtime/engine/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
@@ -170,7 +171,7 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
     if (budget_ < 1 && !plan->tokens.empty()) return true;  // the step is full
     rows = std::min(rows, pace_.rows(run.begin, budget_));
     uint64_t edge = (run.begin + rows) / block_tokens_ * block_tokens_;  // whole blocks, where it has the choice: others can adopt them
-    if (run.begin + rows < run.end && edge > run.begin) rows = edge - run.begin;
+    if (run.begin + rows < run.end && edge >= run.begin + (rows + 1) / 2) rows = edge - run.begin;
   }
   bool decides = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
   if (decides && logits_left == 0 && run.begin + rows == s->tokens.size()) --rows;
@@ -202,21 +203,32 @@ bool Scheduler::finish_prefill(Session* s, uint64_t now_ns) {
   return true;
 }
 
-void Scheduler::plan(StepPlan* plan, uint64_t now_ns) {
-  plan->clear();
-  plan->planned_ns = now_ns;
-  std::vector<Session*> order = order_of_service();
-  claimed_.clear();
-  uint32_t decodes = 0;
+// The prompt cost that a step of these may take on.
+double Scheduler::budget_for(const std::vector<Session*>& order, uint64_t patience_ns) {
+  Pace::Ask ask{.patience_ns = patience_ns};
+  bool prompt = false;
   for (Session* s : order) {
     Run run = next_run(*s);
-    decodes += run.end - run.begin == 1;
+    bool decodes = run.end - run.begin == 1;
+    ask.decodes += decodes;
+    if (!decodes && !std::exchange(prompt, true)) ask.begin = run.begin;
     // Whoever is within a block of its own goes on with it; a shared one needs a copy first, for which there may be no block.
     auto i = static_cast<uint32_t>(run.begin / block_tokens_);
     bool within = run.store_kv && s->table.filled(i) > 0 && writable(s->table.block(i));
     if (s->share && within && i < s->chain.size()) claimed_.emplace(s->chain[i].get(), s);
   }
-  budget_ = pace_.budget(decodes);
+  // Those who wait for their host, too: it may answer at once.
+  ask.alone = std::count_if(sessions_.begin(), sessions_.end(),
+                            [](const Session* s) { return s->state == SessionState::kGenerating && !s->generation->finished; }) == 1;
+  return pace_.budget(ask);
+}
+
+void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
+  plan->clear();
+  plan->planned_ns = now_ns;
+  std::vector<Session*> order = order_of_service();
+  claimed_.clear();
+  budget_ = budget_for(order, patience_ns);
   Session* starved = nullptr;
   for (Session* s : order) {
     if (!runnable(*s) || !s->generation->warmed) continue;  // it gave its blocks to another of this plan

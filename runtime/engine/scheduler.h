@@ -19,8 +19,8 @@ namespace kvrt {
 
 struct SchedulerLimits {
   uint32_t context = 0;
-  uint32_t prefill_chunk = 0;  // prompt rows of one session per step
-  uint32_t step_ms_max = 50;
+  uint32_t prefill_chunk = 0;    // prompt rows of one session per step
+  uint32_t step_ms_max = 0;      // see Pace
   uint64_t context_cost = 4096;  // tokens of context that make a row cost twice
   uint32_t rows_max = 0;         // rows per step
   uint32_t logits_max = 0;       // rows per step that want logits
@@ -54,6 +54,8 @@ struct StepPlan {
   uint32_t decodes = 0;         // rows of sessions that decode
   double prompt_cost = 0;       // of the other rows (see Pace)
   uint64_t planned_ns = 0;      // when
+  uint64_t work_ns = 0;         // computing it took of its leader's CPU time,
+  uint64_t wall_ns = 0;         // and of the wall's
   std::vector<Sample> samples;  // by logits row; filled between plan and commit
   void clear();
 };
@@ -85,9 +87,10 @@ class Scheduler {
   void start(Session* session, uint64_t now_ns);
   // A runnable session whose prefix is to be looked up, and that there are blocks for; null when there is none.
   Session* next_cold();
-  // Fills `plan` from the runnable, warmed sessions, as many rows as fit the step's time. When blocks run short, those of idle sessions
-  // go first, then of generations that wait for their host, then of the youngest: the oldest always goes on.
-  void plan(StepPlan* plan, uint64_t now_ns);
+  // Fills `plan` from the runnable, warmed sessions, as many rows as fit the step's time, of which who computes it waits patience_ns
+  // gladly. When blocks run short, those of idle sessions go first, then of generations that wait for their host, then of the youngest:
+  // the oldest always goes on.
+  void plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns);
   // Takes the samples in: tokens, seals, stop rules, events. `logits` are the rows of the step.
   void commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
   // Instead of commit, when compute did not come to its end.
@@ -140,6 +143,7 @@ class Scheduler {
   };
   Run next_run(const Session& session) const;
   std::vector<Session*> order_of_service();
+  double budget_for(const std::vector<Session*>& order, uint64_t patience_ns);
   bool finish_prefill(Session* session, uint64_t now_ns);
   bool admit(Session* session);
   bool waits_for_other(Session* session, const Run& run);

@@ -11,7 +11,7 @@ The peer is llama-cpp-python of PyPI, compiled for this machine into build/peer,
 kvrt for times and sizes: above 1 kvrt is better. It is taken per pair; the table shows the median, the least and the greatest of the pairs.
 "of limit" is kvrt's share of what this machine's measured ceilings leave: weights and KV read once a step at its read bandwidth, or products
 at its ports' peak, whichever takes longer. Rows "at once" are prefill in steps of 512 tokens, as the peer does it; the others are the
-library as it comes, which bounds a step to 50 ms so that other sessions wait no longer.
+library as it comes, which bounds a step of a prompt alone to 500 ms.
 """
 import argparse
 import json

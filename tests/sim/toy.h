@@ -45,7 +45,7 @@ bool toy_read_slot(const KvGeometry& kv, const uint8_t* block, uint32_t slot, ui
 void toy_write_slot(const KvGeometry& kv, uint8_t* block, uint32_t slot, uint64_t value);
 
 // The process's files, a clock that only moves when something happens, and random numbers from a seed. Thread-safe.
-class ToyEnv final : public Env {
+class ToyEnv : public Env {
  public:
   explicit ToyEnv(uint64_t seed) : random_(seed) {}
   Result<std::unique_ptr<File>> open_read(const std::string& path) override { return base_->open_read(path); }
@@ -61,6 +61,7 @@ class ToyEnv final : public Env {
   Result<std::unique_ptr<FileLock>> open_lock(const std::string& path, bool create) override { return base_->open_lock(path, create); }
   Result<FsInfo> fs_info(const std::string& path) override { return base_->fs_info(path); }
   uint64_t now_ns() override;
+  uint64_t cpu_ns() override { return now_ns_ / 2; }  // as beside a busy process
   int64_t unix_ms() override { return 1'800'000'000'000 + static_cast<int64_t>(now_ns_ / 1'000'000); }
   void random(std::span<uint8_t> out) override;
   void advance(uint64_t ns) { now_ns_ += ns; }

@@ -73,6 +73,7 @@ class FaultEnv final : public Env {
   Result<std::unique_ptr<FileLock>> open_lock(const std::string& path, bool create) override;
   Result<FsInfo> fs_info(const std::string& path) override;
   uint64_t now_ns() override { return base_->now_ns() + (ticks_ += tick_ns); }
+  uint64_t cpu_ns() override { return base_->cpu_ns(); }
   int64_t unix_ms() override { return base_->unix_ms() + unix_offset_ms; }
   void random(std::span<uint8_t> out) override;
 

@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "runtime/base/paths.h"
 
@@ -297,6 +300,24 @@ TEST_F(EnvTest, FsInfoNamesTheFileSystem) {
   ASSERT_TRUE(here.is_ok());
   EXPECT_GT(here->total_bytes, 0u);
   EXPECT_LE(here->free_bytes, here->total_bytes);
+}
+
+// Of the thread that asks, and of nobody else.
+TEST_F(EnvTest, CpuTime) {
+  std::atomic<bool> stop = false;
+  std::thread other([&] {
+    while (!stop) {
+    }
+  });
+  const uint64_t wall = env_->now_ns(), cpu = env_->cpu_ns();
+  while (env_->cpu_ns() < cpu + 20'000'000) {
+  }
+  EXPECT_GE(env_->now_ns() - wall, 19'000'000u);  // both clocks are read, one after the other
+  const uint64_t worked = env_->cpu_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_LT(env_->cpu_ns() - worked, 25'000'000u);
+  stop = true;
+  other.join();
 }
 
 TEST_F(EnvTest, ClockAndRandom) {

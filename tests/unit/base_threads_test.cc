@@ -250,6 +250,15 @@ TEST(TurnLock, IsGivenInTheOrderOfAsking) {
   }
 }
 
+TEST(TurnLock, SaysWhetherItIsWanted) {
+  TurnLock lock;
+  EXPECT_FALSE(lock.wanted());
+  lock.lock();
+  EXPECT_TRUE(lock.wanted());
+  lock.unlock();
+  EXPECT_FALSE(lock.wanted());
+}
+
 TEST(TurnLock, HoldsOneAtATime) {
   TurnLock lock;
   int count = 0;  // plain
