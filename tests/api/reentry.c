@@ -85,7 +85,7 @@ static int32_t hold(void* user, const kvrt_event* e) {
   struct inside* in = user;
   (void)e;
   atomic_store(&in->entered, 1);
-  for (int i = 0; i < 5000 && !atomic_load(&in->leave); ++i) usleep(1000);
+  for (int i = 0; i < 120000 && !atomic_load(&in->leave); ++i) usleep(1000);
   return 0;
 }
 
@@ -165,7 +165,7 @@ static void interrupt(struct stage* t, int close) {
     EXPECT_STATUS(kvrt_session_cancel(s, NULL), KVRT_OK);
   }
   pthread_join(thread, NULL);
-  EXPECT(now_ms() - start < 2000, "took %.0f ms", now_ms() - start);
+  EXPECT(now_ms() - start < 20000, "took %.0f ms", now_ms() - start);
   const kvrt_status status = atomic_load(&long_status);  // OK: the context was full before
   EXPECT(status == KVRT_CANCELLED || status == KVRT_OK, "%s of a generate of another thread: it gave %s", close ? "close" : "cancel",
          kvrt_status_name(status));

@@ -126,7 +126,7 @@ TEST(ReplyStream, TimeIsLinear) {
         parser.finish(&parts);
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       };
-      EXPECT_LT(seconds(100'000), 1.0) << unit;  // 3 ms; a quadratic one takes minutes
+      EXPECT_LT(seconds(100'000), 10.0) << unit;  // 3 ms; a quadratic one takes minutes
     }
   }
 }
