@@ -154,7 +154,7 @@ enum {
   KVRT_CORRUPT = 9,       /* a file is damaged: get it again; for a store see kvrt_store_repair */
   KVRT_INCOMPATIBLE = 10, /* sound, but of another model or a later format: open it with what made it */
   KVRT_IO = 11,           /* the system failed to read or write; os_code is errno (EMFILE: raise RLIMIT_NOFILE) or SQLite's extended code */
-  KVRT_NO_SPACE = 12,     /* the disk, a quota or disk_bytes_max is full; nothing was lost: free space and call again */
+  KVRT_NO_SPACE = 12,     /* the disk, a quota, RLIMIT_FSIZE or disk_bytes_max is full; nothing was lost: free space and call again */
   KVRT_DEVICE = 13,       /* the compute device failed */
   KVRT_UNSUPPORTED = 14,  /* this build or version cannot; the message names the thing */
   KVRT_INTERNAL = 15      /* a defect of kvrt: please report the message */
@@ -591,10 +591,11 @@ typedef struct kvrt_store_props {
   uint64_t disk_bytes;
   uint64_t chunks_damaged; /* found since open */
   uint64_t chunks_evicted; /* since open, for want of room */
+  uint64_t old_bytes;      /* of what migrations and repairs left, not in disk_bytes: see kvrt_store_remove_old */
 } kvrt_store_props;
 
 /* Any number of processes may have a directory open, and so may the runtimes of one; handles of one runtime share its store, as the first
- * opened it. Who writes waits for the others, at most 5 seconds, then BUSY (STORE_LOCKED). The directory is made with mode 0700, and must
+ * opened it. A call that writes waits for others once, at most 5 seconds, then BUSY (STORE_LOCKED); reading and closing do not. The directory is made with mode 0700, and must
  * be on a local file system. What is in it is as private as the conversations. */
 KVRT_API kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options,
                                      kvrt_store** out, kvrt_error* err);
@@ -634,13 +635,21 @@ typedef struct kvrt_gc_report {
   uint64_t sessions_removed, chunks_removed, segments_removed, bytes_freed;
   double ms;
   uint64_t bytes_rewritten; /* of chunks that went from sparse segments into new ones */
+  uint64_t bytes_punched;   /* of removed chunks in segments that stay: zeros now, whose space the file system has back */
+  uint64_t
+      log_bytes_kept; /* not 0: another process reads an old state (or was stopped at it), and so much of the catalog's log stays, which
+                               may have what was removed; the next gc, save or close of this handle finishes */
 } kvrt_gc_report;
 
 /* Removes expired sessions that are not pinned, chunks that no session needs, and segments without any; segments of which less than half is
- * needed are written anew. PROGRESS between slices of about 5 ms of work; a slice that ends in a commit or a file also waits until the disk has
+ * needed are written anew. What was removed before it, by whichever process, is in no file afterwards, but for keys (hashes) of chunks and
+ * names, and what kvrt_store_remove_old takes; unless log_bytes_kept says otherwise, for which it waits up to 5 seconds. PROGRESS between slices of about 5 ms of work; a slice that ends in a commit or a file also waits until the disk has
  * it. The store is whole wherever the callback stops it. Every save does one slice of it by itself. After a jump of the wall clock (5 minutes
  * back, 7 days forth) the first slice expires nothing. report may be NULL. */
 KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report, kvrt_error* err);
+/* Removes what migrations and repairs left for who wants to go back, and which holds sessions that were removed since: catalog.db.old and the
+ * folders damaged-<n>. *bytes: what was in them; may be NULL. READ_ONLY where the store is. */
+KVRT_API kvrt_status kvrt_store_remove_old(kvrt_store* store, uint64_t* bytes, kvrt_error* err);
 /* Reads and checks everything. One FAULT event per fault, PROGRESS between; CORRUPT when there was a fault. */
 KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_error* err);
 

@@ -132,6 +132,7 @@ Result<Catalog::Probe> Catalog::probe(Env* env, const std::string& path) {
 }
 
 Status Catalog::build(Env* env, const std::string& path, const std::function<Status(Db*)>& fill) {
+  const NoFileSizeSignal no_signal;
   { KVRT_ASSIGN(auto file, env->create_new(path)); }  // 0600; the log takes over its mode
   Db db;
   KVRT_TRY(db.open(file_uri(path), SQLITE_OPEN_READWRITE, path));
@@ -218,6 +219,7 @@ Status quick_check(Db* db, const std::string& path) {
 }  // namespace
 
 Status Catalog::open(const std::string& path, const OpenMode& mode) {
+  const NoFileSizeSignal no_signal;  // the log's index may have to be made
   if (sqlite3_threadsafe() == 0) return error(Code::kUnsupported, Detail::kNone, "SQLite is built without threads");
   read_only_ = mode.read_only;
   const int flags = (mode.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
@@ -269,8 +271,12 @@ Status Catalog::close(bool fold) {
     sqlite3_db_config(db_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     return db_.close();
   }
+  const Impatient soon(&db_, kCloseWaitMs);
   WriteTurn turn(&db_);
-  (void)turn.take().is_ok();  // without it SQLite's own locks must do
+  if (!turn.take().is_ok()) {  // who has it has the store open, and folds the log when it closes
+    sqlite3_db_config(db_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+    return db_.close();
+  }
   (void)db_.exec("PRAGMA synchronous=FULL").is_ok();
   auto free_pages = db_.number("PRAGMA freelist_count");
   if (free_pages.is_ok() && *free_pages > 256) (void)db_.exec("PRAGMA incremental_vacuum").is_ok();

@@ -132,7 +132,9 @@ class Catalog {
   Result<Evicted> evict(const SavedBy& by, uint64_t bytes, const std::function<bool()>& more);
   // The first segment after row `after` of which less than half is live, none, or a row of 0.
   Result<SegmentRow> sparse_segment(int64_t after);
-  Result<std::vector<ChunkPlace>> chunks_of(const SegmentRow& segment);
+  // The first after row `after` with frames that no row names, or a row of 0.
+  Result<SegmentRow> segment_with_dead(int64_t after);
+  Result<std::vector<ChunkPlace>> chunks_of(const SegmentRow& segment);  // in the order of the file
   // The chunks lie in the new segment now, as far as they are still in the old one. The count moved; 0: the new one has no row.
   Result<uint64_t> move_chunks(const SegmentRow& from, const NewSegment& to);
   // The chunk, or every chunk of the segment, is not there any more; nodes and tokens stay. The count of chunks forgotten.
@@ -153,7 +155,7 @@ class Catalog {
   Result<std::vector<SegmentId>> trash();
   // Of these, what a transaction that waited for the disk found there: their files may go, a power cut does not bring their rows back.
   const std::vector<SegmentId>& settled_trash() const { return settled_trash_; }
-  Status settle_trash();  // by a transaction that changes nothing else
+  Status settle();  // a transaction of no other effect: what was committed before it, by whomever, is on the disk
   Status clear_trash(std::span<const SegmentId> gone);
   Result<bool> names_segment(const SegmentId& id);  // in a row or in the trash
 
@@ -165,10 +167,20 @@ class Catalog {
   Status cache_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, const Hash256& id);
 
   bool sync_failed() const { return db_.sync_failed(); }
-  uint64_t disk_bytes();                     // database and log
-  Status set_durability(Durability d);       // of the following transactions
-  Status checkpoint(bool truncate = false);  // folds the log in; `truncate`: and gives its space back
+  uint64_t disk_bytes();                // database and log
+  Status set_durability(Durability d);  // of the following transactions
+  // Folds the log in. `truncate`: all of it, and its file is empty then; BUSY while a reader elsewhere is in need of it.
+  Status checkpoint(bool truncate = false);
+  // The log folded in full, and then zeros for what SQLite leaves of other rows in the free parts of pages, from page `scrubbed` on, as
+  // long as more() says so; to the end of the file it is finished. BUSY as checkpoint.
+  struct Scrub {
+    uint64_t scrubbed = 0;
+    bool finished = false;
+  };
+  Status scrub(Scrub* scrub, const std::function<bool()>& more);
   uint64_t log_bytes() const { return db_.wal_bytes(); }
+  uint64_t log_file_bytes() { return db_.log_file_bytes(); }                      // what others wrote, too
+  Impatient impatient(uint64_t wait_ms = 0) { return Impatient(&db_, wait_ms); }  // meanwhile so long for others that write
 
  private:
   class Change;
@@ -254,7 +266,7 @@ class Catalog {
 class Catalog::Change {
  public:
   explicit Change(Catalog* catalog) : catalog_(catalog), txn_(&catalog->db_) {}
-  Status begin(bool wait = true);
+  Status begin();
   Status commit();
 
  private:

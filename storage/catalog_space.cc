@@ -8,9 +8,9 @@ namespace {
 constexpr int64_t kClockBackMs = 5 * 60 * 1000, kClockForthMs = int64_t{7} * 24 * 3600 * 1000;
 }  // namespace
 
-Status Catalog::Change::begin(bool wait) {
+Status Catalog::Change::begin() {
   catalog_->delta_ = {};
-  return txn_.begin(wait);
+  return txn_.begin();
 }
 
 Status Catalog::Change::commit() {
@@ -33,10 +33,11 @@ Status Catalog::Change::commit() {
   return {};
 }
 
-Status Catalog::settle_trash() {
+Status Catalog::settle() {
   KVRT_TRY(set_durability(Durability::kTokens));
   Change txn(this);
   KVRT_TRY(txn.begin());
+  delta_.used = true;
   return txn.commit();
 }
 
@@ -53,8 +54,9 @@ Status Catalog::note_time(int64_t now_ms) {
 }
 
 void Catalog::touch(std::string_view domain, std::string_view name) {
+  const Impatient now(&db_);
   Change txn(this);
-  if (!txn.begin(false).is_ok()) return;
+  if (!txn.begin().is_ok()) return;
   Query q = db_.query(
       "UPDATE sessions SET used = (SELECT clock + 1 FROM totals)"
       " WHERE domain = ? AND name = ? AND used > 0 AND used < (SELECT clock FROM totals)");
@@ -116,6 +118,20 @@ Result<Catalog::SegmentRow> Catalog::sparse_segment(int64_t after) {
   SegmentRow s;
   Query q = db_.query("SELECT id, name, bytes, live FROM segments WHERE 2 * live < bytes AND id > ? ORDER BY id LIMIT 1");
   KVRT_ASSIGN(bool row, q.bind(after).next());
+  if (!row) return s;
+  s.row = q.integer(0);
+  if (!copy_exact(q.blob(1), s.id.bytes)) return broken_row("segment name");
+  s.bytes = q.u64(2);
+  s.live = q.u64(3);
+  return s;
+}
+
+Result<Catalog::SegmentRow> Catalog::segment_with_dead(int64_t after) {
+  SegmentRow s;
+  Query q = db_.query(
+      "SELECT id, name, bytes, live FROM segments s WHERE id > ?1"
+      " AND bytes - live <> ?2 + ?3 * (SELECT count(*) FROM nodes n WHERE n.segment = s.id) ORDER BY id LIMIT 1");
+  KVRT_ASSIGN(bool row, q.bind(after).bind(kSegmentHeaderBytes + kSegmentTrailerBytes).bind(kSegmentEntryBytes).next());
   if (!row) return s;
   s.row = q.integer(0);
   if (!copy_exact(q.blob(1), s.id.bytes)) return broken_row("segment name");

@@ -96,6 +96,7 @@ class Scan {
   Status take(const SegmentEntry& e) {
     FrameHeader header;
     auto frame = read_frame(*file_, e.offset, e.bytes, &buffer_);
+    if (frame.is_ok() && std::all_of(frame->begin(), frame->end(), [](uint8_t byte) { return byte == 0; })) return {};  // removed
     Status status = frame.is_ok() ? codec_.check(*frame, &header) : frame.take_status();
     if (status.is_ok() && header.key != e.key) status = error(Code::kCorrupt, Detail::kFormat, "the frame has another key than the index");
     if (status.is_ok() && (header.tokens.empty() || chain_key(header.parent, header.tokens) != header.key)) {

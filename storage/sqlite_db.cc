@@ -14,6 +14,7 @@ namespace kvrt {
 
 namespace {
 constexpr const char kRollback[] = "ROLLBACK";
+constexpr int kReaderWaitMs = 50;
 }  // namespace
 
 Query::~Query() {
@@ -135,7 +136,9 @@ int Db::on_wal(void* self, sqlite3*, const char*, int pages) {
 }
 
 Status Db::checkpoint(bool truncate) {
+  sqlite3_busy_timeout(db_, kReaderWaitMs);  // one may be stopped, and nobody writes meanwhile
   int code = sqlite3_wal_checkpoint_v2(db_, nullptr, truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+  sqlite3_busy_timeout(db_, static_cast<int>(kWriteWaitMs));
   if (code != SQLITE_OK) return fail(code);
   wal_bytes_ = 0;
   return {};
@@ -148,6 +151,7 @@ Status Db::check_in_place() {
 }
 
 Status Db::fail(int code) {
+  const int last = errno;  // SQLite forgets that of a write within a COMMIT
   const char* text = db_ != nullptr && sqlite3_extended_errcode(db_) == code ? sqlite3_errmsg(db_) : sqlite3_errstr(code);
   std::string message = path_ + ": " + text + " (SQLite " + std::to_string(code) + ")";
   int os = db_ != nullptr ? sqlite3_system_errno(db_) : 0;
@@ -162,7 +166,9 @@ Status Db::fail(int code) {
       break;
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
-      if (os == ENOSPC || os == EDQUOT || code == SQLITE_IOERR_SHMSIZE) klass = Code::kNoSpace;  // the last forgets its errno
+      if (code == SQLITE_IOERR_WRITE && last == EFBIG) os = EFBIG;
+      if (os == ENOSPC || os == EDQUOT || os == EFBIG || code == SQLITE_IOERR_SHMSIZE)
+        klass = Code::kNoSpace;  // the last forgets its errno
       if (os == EACCES || os == EPERM) detail = Detail::kPermission;
       if (os == EROFS) detail = Detail::kReadOnly;
       break;
@@ -203,6 +209,14 @@ Status Db::fail(int code) {
   return Status::make(klass, detail, code, std::move(message));
 }
 
+uint64_t Db::log_file_bytes() {
+  sqlite3_file* file = nullptr;
+  sqlite3_int64 bytes = 0;
+  sqlite3_file_control(db_, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file);
+  if (file == nullptr || file->pMethods == nullptr || file->pMethods->xFileSize(file, &bytes) != SQLITE_OK) return 0;
+  return static_cast<uint64_t>(bytes);
+}
+
 // With a statement that begin() prepared: there may be no memory now.
 void Db::rollback() noexcept {
   auto found = statements_.find(kRollback);
@@ -214,10 +228,10 @@ void Db::rollback() noexcept {
 
 bool Db::in_transaction() const { return sqlite3_get_autocommit(db_) == 0; }
 
-Status WriteTurn::take(bool wait) {
+Status WriteTurn::take() {
   using std::chrono::steady_clock;
   if (db_->write_lock_ != nullptr && db_->write_turns_ == 0) {
-    const auto deadline = steady_clock::now() + std::chrono::milliseconds(wait ? kWriteWaitMs : 0);
+    const auto deadline = steady_clock::now() + std::chrono::milliseconds(db_->wait_ms_);
     auto pause = std::chrono::microseconds(50);
     for (;;) {
       Status taken = db_->write_lock_->acquire(LockMode::kExclusive);
@@ -240,8 +254,8 @@ Transaction::~Transaction() {
   if (open_) db_->rollback();
 }
 
-Status Transaction::begin(bool wait) {
-  KVRT_TRY(turn_.take(wait));
+Status Transaction::begin() {
+  KVRT_TRY(turn_.take());
   { Query prepared = db_->query(kRollback); }
   db_->rollback();  // of one that could not be
   KVRT_TRY(db_->query("BEGIN IMMEDIATE").run());

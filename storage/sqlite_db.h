@@ -10,12 +10,16 @@
 #include <vector>
 
 #include "runtime/base/env.h"
+#include "runtime/base/file_size_signal.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/status.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
 
 namespace kvrt {
+
+inline constexpr uint64_t kCloseWaitMs = 100;  // for who writes: of who closes, and is not asked for more
 
 class Db;
 
@@ -66,6 +70,8 @@ class Db {
   int64_t changes() const;
   int64_t last_rowid() const;
   uint64_t wal_bytes() const { return wal_bytes_; }
+  uint64_t log_file_bytes();  // of its file, whoever wrote it
+  // Folds the log in; `truncate`: all of it, and its file is empty then, else BUSY. Readers elsewhere are waited for for a moment only.
   Status checkpoint(bool truncate);
   void rollback() noexcept;  // of a transaction that is open, if one is
   bool in_transaction() const;
@@ -80,18 +86,21 @@ class Db {
 
  private:
   friend class WriteTurn;
+  friend class Impatient;
   static int on_wal(void* self, sqlite3* db, const char* name, int pages);
 
   sqlite3* db_ = nullptr;
   bool sync_failed_ = false;
   FileLock* write_lock_ = nullptr;
   int write_turns_ = 0;  // nested
+  uint64_t wait_ms_ = kWriteWaitMs;
   std::string path_;
   uint64_t wal_bytes_ = 0, page_bytes_ = 4096;
   std::unordered_map<const char*, sqlite3_stmt*> statements_;
 };
 
-// The turn to write, from take() to the destructor. Waits for other processes up to kWriteWaitMs, then BUSY (kStoreLocked). May be nested.
+// The turn to write, from take() to the destructor. Waits for other processes up to kWriteWaitMs, or as Impatient says, then BUSY
+// (kStoreLocked). May be nested.
 // SQLite serializes writers too; but below 3.51.3 a checkpoint beside a writer can lose commits (the WAL-reset race).
 class WriteTurn {
  public:
@@ -99,11 +108,26 @@ class WriteTurn {
   ~WriteTurn();
   WriteTurn(const WriteTurn&) = delete;
   WriteTurn& operator=(const WriteTurn&) = delete;
-  Status take(bool wait = true);
+  Status take();
+
+ private:
+  NoFileSizeSignal no_signal_;
+  Db* db_;
+  bool taken_ = false;
+};
+
+// Meanwhile a WriteTurn waits no longer than this: of what a call does besides what it was asked for, which can be done another time. A call
+// waits once.
+class Impatient {
+ public:
+  explicit Impatient(Db* db, uint64_t wait_ms = 0) : db_(db), before_(db->wait_ms_) { db_->wait_ms_ = wait_ms; }
+  ~Impatient() { db_->wait_ms_ = before_; }
+  Impatient(const Impatient&) = delete;
+  Impatient& operator=(const Impatient&) = delete;
 
  private:
   Db* db_;
-  bool taken_ = false;
+  const uint64_t before_;
 };
 
 // BEGIN IMMEDIATE … COMMIT within a WriteTurn; rolled back by the destructor if not committed.
@@ -113,7 +137,7 @@ class Transaction {
   ~Transaction();
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
-  Status begin(bool wait = true);  // for its turn
+  Status begin();
   Status commit();
 
  private:

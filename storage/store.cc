@@ -1,6 +1,7 @@
 #include "storage/store.h"
 
 #include "storage/names.h"
+#include "storage/old_files.h"
 #include "storage/store_impl.h"
 #include "storage/store_verify.h"
 
@@ -25,6 +26,7 @@ Status StoreImpl::start() {
     return opened;
   }
   if (!dir_.read_only) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
+  if (dir_.alone && !dir_.read_only && dir_.log_rows) (void)catalog_.checkpoint(true).is_ok();  // it may hold what was removed
   if (dir_.alone) {
     collect_garbage(env_, log_, dir_.root, &catalog_, dir_.unclean);
     make_reserve(env_, dir_.root);
@@ -51,6 +53,10 @@ StoreImpl::~StoreImpl() {
     std::lock_guard lock(mutex_);
     const bool sound = broken_.is_ok() && !catalog_.sync_failed();
     if (!dir_.read_only && sound) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
+    if (sound && unfolded_ && !dir_.read_only) {
+      const Impatient soon = catalog_.impatient(kCloseWaitMs);
+      (void)catalog_.checkpoint(true).is_ok();
+    }
     Status closed = catalog_.close(sound && !litter_);  // with a log left behind the next open looks for such files
     if (!closed.is_ok()) logf(log_, LogLevel::kWarn, "store: closing: %s", closed.message().c_str());
     if (dir_.read_only) tidy_after_reading();
@@ -112,6 +118,7 @@ std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const Catalog::Lo
   if (damage != nullptr) *damage = text;
   if (passing) return ChunkState::kAbsent;
   std::lock_guard lock(mutex_);
+  const Impatient at_once = catalog_.impatient();
   auto now = catalog_.find(key);
   if (now.is_ok() && !now->has_value()) return ChunkState::kAbsent;  // removed while we read
   // By its name, not by its row: a later segment may have that.
@@ -176,7 +183,15 @@ Result<StoreInfo> StoreImpl::info() {
   info.disk_bytes = totals.segment_bytes + catalog_.disk_bytes();
   info.chunks_damaged = damaged_;
   info.chunks_evicted = evicted_;
+  auto old = find_old_files(env_, dir_.root);
+  if (old.is_ok()) info.old_bytes = old->bytes;
   return info;
+}
+
+Result<uint64_t> StoreImpl::remove_old() {
+  std::lock_guard lock(mutex_);
+  KVRT_TRY(check_writable_locked());
+  return remove_old_files(env_, dir_.root);
 }
 
 bool StoreImpl::cached_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, Hash256* out) {
@@ -186,6 +201,7 @@ bool StoreImpl::cached_model_id(uint64_t device, uint64_t inode, uint64_t size, 
 
 void StoreImpl::cache_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, const Hash256& id) {
   std::lock_guard lock(mutex_);
+  const Impatient at_once = catalog_.impatient();
   if (!check_writable_locked().is_ok()) return;
   Status cached = catalog_.cache_model_id(device, inode, size, mtime_ns, id);
   if (!cached.is_ok()) logf(log_, LogLevel::kDebug, "store: model id not cached: %s", cached.message().c_str());

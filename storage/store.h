@@ -106,6 +106,8 @@ struct GcReport {
   uint64_t sessions_removed = 0, chunks_removed = 0;
   uint64_t segments_removed = 0, bytes_freed = 0;  // files, whole and unfinished ones; their bytes
   uint64_t bytes_rewritten = 0;                    // of chunks that went from sparse segments to new ones
+  uint64_t bytes_punched = 0;                      // zeroed, of dead chunks in segments that stay
+  uint64_t log_bytes_kept = 0;                     // of the log, which may have what was removed: a reader elsewhere holds it
   double ms = 0;
 };
 
@@ -119,6 +121,7 @@ struct StoreInfo {
   uint64_t disk_bytes = 0;       // segments + catalog
   uint64_t chunks_damaged = 0;   // found bad since open
   uint64_t chunks_evicted = 0;   // since open, for want of space
+  uint64_t old_bytes = 0;        // of catalog.db.old and damaged-<n>; not in disk_bytes
 };
 
 struct VerifyFault {
@@ -167,11 +170,13 @@ class Store {
   virtual Status pin(std::string_view domain, std::string_view name, uint8_t priority) = 0;        // a pinned session never expires
   virtual Status set_ttl(std::string_view domain, std::string_view name, uint64_t seconds) = 0;    // from now; 0: for ever
   // Removes expired sessions, chunks that no session needs, and files that no row names; writes segments anew of which less than half is
-  // live. In slices; progress returns false to stop after one (CANCELLED), and what is left is for the next gc.
+  // live, and zeroes dead chunks in the others, what removed rows left in the catalog, and its log. In slices; progress returns false to stop after one (CANCELLED), and what is left is for the next gc.
   virtual Result<GcReport> gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) = 0;
   // Reads every frame and row. progress returns false to stop (CANCELLED).
   virtual Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress) = 0;
   virtual Result<StoreInfo> info() = 0;
+  // Removes catalog.db.old and damaged-<n>; the bytes that were in them.
+  virtual Result<uint64_t> remove_old() = 0;
 
   // The cache of model_id by file identity, so that a model is hashed once.
   virtual bool cached_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, Hash256* out) = 0;

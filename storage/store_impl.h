@@ -44,6 +44,7 @@ class StoreImpl final : public Store {
   Result<GcReport> gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) override;
   Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress) override;
   Result<StoreInfo> info() override;
+  Result<uint64_t> remove_old() override;
   bool cached_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, Hash256* out) override;
   void cache_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, const Hash256& id) override;
 
@@ -65,6 +66,9 @@ class StoreImpl final : public Store {
   Result<bool> free_some(uint64_t bytes, const SavedBy& by, int64_t* compacted);
   Result<uint64_t> compact(const Catalog::SegmentRow& segment, Collection* c);
   Result<bool> gc_sparse(Collection* c);
+  Result<bool> rewrite(const Catalog::SegmentRow& segment, Collection* c);
+  Result<bool> gc_find_dead(Collection* c);
+  Result<bool> gc_punch(Collection* c);
   void collect_after_save(Durability durability);
   Result<CommitResult> commit_locked(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed);
   Status sync_reused(const SessionIn& session);
@@ -75,6 +79,7 @@ class StoreImpl final : public Store {
   Result<bool> gc_rows(Collection* c);
   Result<bool> gc_trash(Collection* c);
   Status gc_log(Collection* c);
+  Status gc_fold(Collection* c);
   Result<bool> gc_orphans(Collection* c);
 
   Env* const env_;
@@ -90,12 +95,16 @@ class StoreImpl final : public Store {
   std::mutex mutex_;
   Catalog catalog_;
   bool reserve_given_ = false;                       // to be made again
+  bool unfolded_ = false;                            // the log may have what was removed: to be folded in full
   std::unordered_set<BlockKey, Hash256Hasher> bad_;  // found bad, and the catalog could not be told
   Status broken_;                                    // the first failed write of the catalog: nothing is written after it
 };
 
 inline constexpr uint64_t kSliceNs = 5'000'000;  // of gc's work; what waits for the disk comes on top
 inline constexpr uint64_t kLogBytesMax = 4u << 20;
+inline constexpr uint64_t kFoldWaitMs = 4'000;  // of gc, for readers elsewhere that hold the log
+inline constexpr int kFoldsMax = 100;
+inline constexpr uint64_t kFullLogBytesMax = 64u << 10;  // while the reserve is in use
 
 struct StoreImpl::Collection {
   Catalog::Collected rows;
@@ -105,7 +114,15 @@ struct StoreImpl::Collection {
   uint64_t slice_end = 0;
   std::function<bool()> go_on;  // begins a slice; none: it cannot be stopped
   int64_t compacted = 0;        // segments up to this row were looked at
-  uint64_t rewritten = 0;
+  struct Dead {
+    Catalog::SegmentRow segment;
+    std::vector<FileRange> ranges;  // none: to be written anew
+  };
+  std::vector<Dead> dead;  // to be punched
+  int64_t searched = 0;    // segments up to this row were looked at for dead frames
+  bool dead_settled = false;
+  uint64_t rewritten = 0, punched = 0, log_bytes_kept = 0;
+  uint64_t wait_ms = kWriteWaitMs;  // for others that write
 
   Status next_slice() const {
     if (!go_on || go_on()) return {};

@@ -1,6 +1,8 @@
 // What is done to a store besides saving and reading: remove, rename, pin, expiry, garbage, verification.
 #include <algorithm>
+#include <chrono>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "storage/names.h"
@@ -28,10 +30,12 @@ Status StoreImpl::change_locked(bool frees, const std::function<Status()>& chang
 // Housekeeping that may fail without harm, for want of memory too: what was committed stays so. Files go only after a commit that is on
 // the disk: a power cut must not bring rows back whose files are gone.
 void StoreImpl::after_commit(Durability durability) try {
+  const Impatient at_once = catalog_.impatient();
   if (durability == Durability::kTokens || durability == Durability::kKv) {
     (void)catalog_.set_durability(Durability::kProcess).is_ok();
     empty_trash(env_, log_, dir_.root, &catalog_, &files_, env_->now_ns() + kSliceNs, nullptr);
   }
+  if (unfolded_) unfolded_ = !catalog_.checkpoint(true).is_ok();
   fold_log(kLogBytesMax);
   remake_reserve();
 } catch (const std::bad_alloc&) {
@@ -89,6 +93,7 @@ Status StoreImpl::set_ttl(std::string_view domain, std::string_view name, uint64
 // Expired sessions, and what no session holds any more. Their segments go into the trash.
 Result<bool> StoreImpl::gc_rows(Collection* c) {
   std::lock_guard lock(mutex_);
+  const Impatient as_told = catalog_.impatient(c->wait_ms);
   auto more = [&] { return env_->now_ns() < c->slice_end; };
   const Catalog::Collected before = c->rows;
   KVRT_TRY(change_locked(true, [&]() -> Status {
@@ -107,7 +112,11 @@ Result<bool> StoreImpl::gc_sparse(Collection* c) {
   }
   if (sparse.row == 0) return false;
   c->compacted = sparse.row;
-  auto moved = compact(sparse, c);
+  return rewrite(sparse, c);
+}
+
+Result<bool> StoreImpl::rewrite(const Catalog::SegmentRow& segment, Collection* c) {
+  auto moved = compact(segment, c);
   if (moved.is_ok()) c->rewritten += *moved;
   if (moved.status().code() == Code::kNoSpace) return false;  // it needs some to free some
   KVRT_TRY(moved.take_status());
@@ -117,11 +126,12 @@ Result<bool> StoreImpl::gc_sparse(Collection* c) {
 // The files of what was collected, and those that could not be unlinked before.
 Result<bool> StoreImpl::gc_trash(Collection* c) {
   std::lock_guard lock(mutex_);
+  const Impatient as_told = catalog_.impatient(c->wait_ms);
   KVRT_TRY(check_writable_locked());
   if (catalog_.settled_trash().empty()) {
     KVRT_ASSIGN(auto trash, catalog_.trash());
     if (trash.empty()) return false;
-    KVRT_TRY(change_locked(true, [&] { return catalog_.settle_trash(); }));
+    KVRT_TRY(change_locked(true, [&] { return catalog_.settle(); }));
   }
   (void)catalog_.set_durability(Durability::kProcess).is_ok();
   const size_t gone = empty_trash(env_, log_, dir_.root, &catalog_, &files_, c->slice_end, &c->files);
@@ -129,16 +139,53 @@ Result<bool> StoreImpl::gc_trash(Collection* c) {
   return gone > 0;
 }
 
-// A slice for what the others wrote to the log, where it is enough of one.
+// A slice for what the others wrote to the log, where it is enough of one, or the disk is full: slices that the clock cuts short make a log as
+// long as the machine is slow.
 Status StoreImpl::gc_log(Collection* c) {
   {
     std::lock_guard lock(mutex_);
-    if (catalog_.log_bytes() < kLogBytesMax / 4) return {};
+    if (catalog_.log_bytes() < (reserve_given_ ? kFullLogBytesMax : kLogBytesMax / 4)) return {};
   }
   KVRT_TRY(c->next_slice());
   std::lock_guard lock(mutex_);
+  if (reserve_given_ && catalog_.checkpoint(true).is_ok()) return {};
   fold_log(0);
   return {};
+}
+
+// The log has what was removed until it is folded in full, which a reader elsewhere may hold up: then the next gc, save or close does it.
+Status StoreImpl::gc_fold(Collection* c) {
+  const uint64_t end = env_->now_ns() + kFoldWaitMs * 1'000'000;
+  Catalog::Scrub scrub;
+  for (int standing = 0;;) {  // slices in which others wrote as much as was folded
+    KVRT_TRY(c->next_slice());
+    std::unique_lock lock(mutex_);
+    KVRT_TRY(check_writable_locked());
+    const Impatient at_once = catalog_.impatient();
+    const uint64_t before = scrub.scrubbed;
+    unfolded_ = true;
+    Status folded = catalog_.scrub(&scrub, [&] { return env_->now_ns() < c->slice_end; });
+    if (folded.code() == Code::kIo) return folded;
+    if (folded.is_ok() && scrub.finished) {
+      unfolded_ = false;
+      if (catalog_.log_file_bytes() > 0) (void)catalog_.checkpoint(true).is_ok();  // nothing of what was removed
+      return {};
+    }
+    standing += folded.is_ok() && scrub.scrubbed == before;
+    if (folded.is_ok() && standing < kFoldsMax) continue;
+    if (folded.code() == Code::kNoSpace && !std::exchange(reserve_given_, true)) {
+      give_up_reserve(env_, dir_.root);
+      continue;
+    }
+    if (folded.is_ok() || folded.code() != Code::kBusy || env_->now_ns() >= end) {
+      c->log_bytes_kept = catalog_.log_file_bytes();
+      logf(log_, LogLevel::kWarn, "store: the log keeps %llu bytes, removed content among them: %s",
+           static_cast<unsigned long long>(c->log_bytes_kept), folded.message().c_str());
+      return {};
+    }
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
 }
 
 // Files that no row names and that no save is writing.
@@ -166,6 +213,7 @@ void StoreImpl::collect_after_save(Durability durability) try {
     if (!garbage.is_ok() || !*garbage) return;
   }
   Collection c;
+  c.wait_ms = 0;
   c.slice_end = env_->now_ns() + kSliceNs;
   if (gc_rows(&c).is_ok()) (void)gc_trash(&c).is_ok();
 } catch (const std::bad_alloc&) {
@@ -186,20 +234,22 @@ Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t 
     return !progress || progress(std::min(c.rows.sessions, total - 1), total);
   };
   using Slice = Result<bool> (StoreImpl::*)(Collection*);
-  for (Slice slice : {&StoreImpl::gc_rows, &StoreImpl::gc_sparse, &StoreImpl::gc_trash, &StoreImpl::gc_orphans}) {
+  for (Slice slice : {&StoreImpl::gc_rows, &StoreImpl::gc_sparse, &StoreImpl::gc_find_dead, &StoreImpl::gc_punch, &StoreImpl::gc_trash,
+                      &StoreImpl::gc_orphans}) {
     for (bool more = true; more;) {
       KVRT_TRY(c.next_slice());
       KVRT_ASSIGN(more, (this->*slice)(&c));
       KVRT_TRY(gc_log(&c));
     }
   }
+  KVRT_TRY(gc_fold(&c));
   {
     std::lock_guard lock(mutex_);
     remake_reserve();
   }
   if (progress) progress(total, total);
   const double ms = static_cast<double>(env_->now_ns() - start) * 1e-6;
-  return GcReport{c.rows.sessions, c.rows.chunks, c.files.count, c.files.bytes, c.rewritten, ms};
+  return GcReport{c.rows.sessions, c.rows.chunks, c.files.count, c.files.bytes, c.rewritten, c.punched, c.log_bytes_kept, ms};
 }
 
 Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint64_t done, uint64_t total)>& progress) {

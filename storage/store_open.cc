@@ -333,10 +333,11 @@ size_t empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog
 }
 
 void flush_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files) {
+  const Impatient at_once = catalog->impatient();
   for (;;) {
     auto trash = catalog->trash();
     if (!trash.is_ok() || trash->empty()) return;
-    Status settled = catalog->settle_trash();
+    Status settled = catalog->settle();
     if (!settled.is_ok()) return logf(log, LogLevel::kWarn, "store: trash: %s", settled.message().c_str());
     (void)catalog->set_durability(Durability::kProcess).is_ok();  // that a name is cleared need not wait
     if (empty_trash(env, log, root, catalog, files, UINT64_MAX, nullptr) == 0) return;

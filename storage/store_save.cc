@@ -154,6 +154,9 @@ Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const Ne
   if (durability == Durability::kKv) KVRT_TRY(sync_reused(session));
   KVRT_TRY(catalog_.set_durability(durability));
   auto done = catalog_.commit(session, segment, needed, env_->unix_ms());
+  if (done.status().code() == Code::kNoSpace && catalog_.checkpoint(true).is_ok()) {  // the log's room may be enough
+    done = catalog_.commit(session, segment, needed, env_->unix_ms());
+  }
   if (!done.is_ok()) {
     // After a failed sync the kernel may have dropped the pages and forgotten the error: only a new open reads what is there.
     if (done.status().code() == Code::kIo) broken_ = done.status().clone();

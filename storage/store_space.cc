@@ -54,6 +54,7 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
   c.slice_end = env_->now_ns() + kSliceNs;
   {
     std::lock_guard lock(mutex_);
+    const Impatient at_once = catalog_.impatient();
     Status folded = catalog_.log_bytes() > 0 ? catalog_.checkpoint(true) : error(Code::kNotFound, Detail::kNone, "no log");
     if (folded.is_ok()) return true;
     if (folded.code() == Code::kIo) return folded;

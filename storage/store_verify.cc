@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "runtime/base/limits.h"
 
@@ -15,12 +14,6 @@ std::string place(const SegmentId& id, uint64_t offset) {
   return "segs/" + id.hex().substr(0, 2) + "/" + id.hex() + ".seg at " + std::to_string(offset);
 }
 std::string named(const BlockKey& key) { return "chunk " + key.hex().substr(0, 16); }
-
-struct Frame {
-  BlockKey key;
-  uint64_t offset, bytes;
-  const Catalog::ChunkRow* row;  // null: an unused frame
-};
 
 // What differs between a row and the frame that it points to, "" if nothing.
 std::string compare(const Catalog::ChunkRow& row, const FrameHeader& frame) {
@@ -69,26 +62,15 @@ Status verify_segments(Env* env, const std::string& root, Codec* codec, std::spa
     auto index = read_segment_index(**file, segment.id);
     if (is_want(index.status())) return index.take_status();
     if (!index.is_ok()) report(segment.id, 0, index.status().message(), users.empty() ? nullptr : users.front());
-    // The rows are what is read by; the index only adds the frames that nobody uses.
-    std::vector<Frame> frames;
-    std::unordered_set<uint64_t> used;
+    // A frame that no row names is removed: dead, punched, or half punched.
     for (auto* row : users) {
-      frames.push_back({row->key, row->offset, row->bytes, row});
-      used.insert(row->offset);
-    }
-    if (index.is_ok()) {
-      for (const SegmentEntry& e : *index) {
-        if (used.count(e.offset) == 0) frames.push_back({e.key, e.offset, e.bytes, nullptr});
-      }
-    }
-    for (const Frame& f : frames) {
       FrameHeader header;
-      auto frame = read_frame(**file, f.offset, f.bytes, &buffer);
+      auto frame = read_frame(**file, row->offset, row->bytes, &buffer);
       Status status = frame.is_ok() ? codec->check(*frame, &header) : frame.take_status();
       if (is_want(status)) return status;
-      std::string what = !status.is_ok() ? status.message() : f.row != nullptr ? compare(*f.row, header) : "";
-      if (!what.empty()) report(segment.id, f.offset, named(f.key) + ": " + what, f.row);
-      done += f.bytes;
+      std::string what = !status.is_ok() ? status.message() : compare(*row, header);
+      if (!what.empty()) report(segment.id, row->offset, named(row->key) + ": " + what, row);
+      done += row->bytes;
       if (progress && !progress(std::min(done, total), total)) return error(Code::kCancelled, Detail::kNone, "verify was stopped");
     }
   }

@@ -1,8 +1,10 @@
 // kvrt store ls | stat | rm | mv | pin | unpin | ttl | gc | verify | repair.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <ctime>
+#include <filesystem>
 #include <iterator>
 
 #include "bindings/cli/commands.h"
@@ -130,6 +132,31 @@ bool parse_time(const std::string& text, uint64_t& seconds) {
 
 }  // namespace
 
+std::vector<OldFile> old_files(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::vector<OldFile> found;
+  std::error_code ignored;
+  for (auto it = fs::directory_iterator(directory, ignored); !ignored && it != fs::directory_iterator(); it.increment(ignored)) {
+    const std::string name = it->path().filename();
+    const bool folder = name.starts_with("damaged-") && it->is_directory(ignored);
+    if (!folder && name != "catalog.db.old") continue;
+    OldFile old{name};
+    std::error_code inside;
+    if (folder) {
+      for (auto in = fs::directory_iterator(it->path(), inside); !inside && in != fs::directory_iterator(); in.increment(inside)) {
+        std::error_code no_file;
+        const uint64_t bytes = in->file_size(no_file);
+        if (!no_file) old.bytes += bytes;
+      }
+    } else {
+      old.bytes = it->file_size(inside);
+    }
+    found.push_back(std::move(old));
+  }
+  std::sort(found.begin(), found.end(), [](const OldFile& a, const OldFile& b) { return a.name < b.name; });
+  return found;
+}
+
 int cmd_store_ls(const StoreFlags& flags) {
   Interrupt interrupt;
   Opened at;
@@ -158,12 +185,14 @@ int cmd_store_stat(const StoreFlags& flags) {
       Json json;
       json.add("format", uint64_t{p.format}).add("read_only", uint64_t{p.read_only}).add("sessions", p.sessions);
       json.add("chunks", p.chunks).add("segments", p.segments).add("chunk_bytes", p.chunk_bytes);
-      json.add("chunk_raw_bytes", p.chunk_raw_bytes).add("chunks_damaged", p.chunks_damaged).add("disk_bytes", p.disk_bytes).print();
+      json.add("chunk_raw_bytes", p.chunk_raw_bytes).add("chunks_damaged", p.chunks_damaged).add("disk_bytes", p.disk_bytes);
+      json.add("old_bytes", p.old_bytes).print();
     } else {
       fmt::print("{}: format {}, {} sessions\n", flags.directory, p.format, p.sessions);
       fmt::print("  chunks   {} in {} segments: {}, {} of raw KV\n", p.chunks, p.segments, human_bytes(p.chunk_bytes),
                  human_bytes(p.chunk_raw_bytes));
       fmt::print("  on disk  {}, the catalog of tokens and messages included\n", human_bytes(p.disk_bytes));
+      for (const OldFile& old : old_files(flags.directory)) fmt::print("  old      {}, {}\n", old.name, human_bytes(old.bytes));
     }
     return finish(KVRT_OK);
   }
@@ -244,17 +273,23 @@ int cmd_store_gc(const StoreFlags& flags) {
   bar.clear();
   if (s == KVRT_CANCELLED) return finish(complain(s, flags.directory + ": stopped; what is left is for the next gc"));
   if (s) return finish(complain("cannot collect in " + flags.directory, s));
+  uint64_t old = 0;
+  if (flags.old) {
+    if (kvrt_status e = kvrt_store_remove_old(at.store.get(), &old, nullptr))
+      return finish(complain("cannot remove old files of " + flags.directory, e));
+  }
+  if (r.log_bytes_kept) {
+    fmt::print(stderr, "another process holds the log: {} of it stay, removed content among them; collect once more when it has gone on\n",
+               human_bytes(r.log_bytes_kept));
+  }
   if (flags.json) {
     Json json;
     json.add("sessions_removed", r.sessions_removed).add("chunks_removed", r.chunks_removed);
-    json.add("segments_removed", r.segments_removed)
-        .add("bytes_freed", r.bytes_freed)
-        .add("bytes_rewritten", r.bytes_rewritten)
-        .add("ms", r.ms)
-        .print();
+    json.add("segments_removed", r.segments_removed).add("bytes_freed", r.bytes_freed).add("bytes_rewritten", r.bytes_rewritten);
+    json.add("bytes_punched", r.bytes_punched).add("log_bytes_kept", r.log_bytes_kept).add("old_bytes", old).add("ms", r.ms).print();
   } else {
     fmt::print("removed {} sessions, {} chunks and {} files: {} freed\n", r.sessions_removed, r.chunks_removed, r.segments_removed,
-               human_bytes(r.bytes_freed));
+               human_bytes(r.bytes_freed + r.bytes_punched + old));
   }
   return finish(KVRT_OK);
 }

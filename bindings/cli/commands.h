@@ -84,9 +84,15 @@ struct StoreFlags {
   std::string directory, domain;
   std::vector<std::string> names;
   std::string argument;  // mv: the new name; ttl: the time
-  bool all_domains = true, json = false;
+  bool all_domains = true, json = false, old = false;
   uint32_t priority = 1;  // of a pin
 };
+// What a migration or a repair left in a store's directory.
+struct OldFile {
+  std::string name;
+  uint64_t bytes = 0;
+};
+std::vector<OldFile> old_files(const std::string& directory);
 int cmd_store_ls(const StoreFlags& flags);
 int cmd_store_stat(const StoreFlags& flags);
 int cmd_store_show(const StoreFlags& flags);

@@ -220,6 +220,10 @@ void contents(Report& out, kvrt_runtime* runtime, const std::string& path) {
     return out.fail("store", fmt::format("{} ({})", last_message(), kvrt_status_name(e)));
   out.ok("store", fmt::format("format {}, {} sessions, {} on disk; `kvrt store verify {}` reads all of it", props.format, props.sessions,
                               human_bytes(props.disk_bytes), path));
+  for (const OldFile& old : old_files(path)) {
+    out.warn("old", fmt::format("{}, {}, is of the store as it was, with what was removed since: `kvrt store gc --old {}` removes it",
+                                old.name, human_bytes(old.bytes), path));
+  }
 }
 
 }  // namespace

@@ -252,6 +252,7 @@ void define_store(CLI::App& app, int& code) {
         },
         "sharing scope");
     c->add_flag("--json", flags->json, "one JSON object a line");
+    if (run == cmd_store_gc) c->add_flag("--old", flags->old, "also what migrations and repairs left: catalog.db.old, damaged-<n>");
     if (run == cmd_store_pin) {
       c->add_option("--priority", flags->priority, "who gives way when space is short: sessions of lower ones do")
           ->capture_default_str()

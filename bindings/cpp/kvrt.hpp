@@ -177,6 +177,12 @@ class Store : public detail::Shared<kvrt_store, kvrt_store_retain, kvrt_store_re
     const Status status = callback.finish(kvrt_store_gc(get(), callback.function(), &callback, &out, nullptr));
     return {status, out};
   }
+  // catalog.db.old and damaged-<n>; the bytes that were in them.
+  Result<std::uint64_t> remove_old() const noexcept {
+    std::uint64_t out = 0;
+    const Status status = kvrt_store_remove_old(get(), &out, nullptr);
+    return {status, out};
+  }
   // CORRUPT when there was a fault; f sees each.
   template <class F = const NoCallback>
   Status verify(F&& f = F()) const {

@@ -80,6 +80,7 @@ kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out, kvrt
     p.disk_bytes = i.disk_bytes;
     p.chunks_damaged = i.chunks_damaged;
     p.chunks_evicted = i.chunks_evicted;
+    p.old_bytes = i.old_bytes;
     write_output(out, p);
     return {};
   });
@@ -184,7 +185,18 @@ kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user,
     r.bytes_freed = g.bytes_freed;
     r.ms = g.ms;
     r.bytes_rewritten = g.bytes_rewritten;
+    r.bytes_punched = g.bytes_punched;
+    r.log_bytes_kept = g.log_bytes_kept;
     write_output(report, r);
+    return {};
+  });
+}
+
+kvrt_status kvrt_store_remove_old(kvrt_store* store, uint64_t* bytes, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
+    KVRT_ASSIGN(const auto held, hold(store, "store"));
+    KVRT_ASSIGN(const uint64_t removed, held->remove_old());
+    if (bytes) *bytes = removed;
     return {};
   });
 }

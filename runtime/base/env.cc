@@ -2,21 +2,20 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <ctime>
 #include <mutex>
 
+#include "runtime/base/file_size_signal.h"
+#include "runtime/base/fs_info.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/host_memory.h"
 #include "runtime/base/paths.h"
@@ -56,6 +55,7 @@ class PosixFile final : public File {
   }
 
   Status append(std::span<const uint8_t> bytes) override {
+    const NoFileSizeSignal no_signal;
     size_t done = 0;
     while (done < bytes.size()) {
       ssize_t n = retry_eintr([&] { return ::write(fd_.get(), bytes.data() + done, bytes.size() - done); });
@@ -75,6 +75,21 @@ class PosixFile final : public File {
     struct stat st;
     if (::fstat(fd_.get(), &st) != 0) return errno_error(errno, "%s: stat", path_.c_str());
     return static_cast<uint64_t>(st.st_size);
+  }
+
+  Result<bool> is_zero(uint64_t offset, uint64_t bytes) const override {
+    std::vector<uint8_t> part;
+    for (uint64_t at = offset, end = offset + bytes; at < end;) {
+      const off_t data = ::lseek(fd_.get(), static_cast<off_t>(at), SEEK_DATA);
+      if (data < 0 && errno == ENXIO) break;  // a hole to the end
+      if (data >= 0) at = std::max(at, static_cast<uint64_t>(data));
+      if (at >= end) break;
+      part.resize(static_cast<size_t>(std::min<uint64_t>(end - at, 64u << 10)));
+      KVRT_TRY(pread(at, part));
+      if (std::any_of(part.begin(), part.end(), [](uint8_t byte) { return byte != 0; })) return false;
+      at += part.size();
+    }
+    return true;
   }
 
   Result<std::span<const uint8_t>> map() override {
@@ -148,35 +163,6 @@ class PosixLock final : public FileLock {
   std::string path_;
 };
 
-struct FsName {
-  uint64_t magic;
-  const char* name;
-  bool network;
-};
-constexpr FsName kFsNames[] = {
-    {EXT4_SUPER_MAGIC, "ext4", false},
-    {XFS_SUPER_MAGIC, "xfs", false},
-    {BTRFS_SUPER_MAGIC, "btrfs", false},
-    {TMPFS_MAGIC, "tmpfs", false},
-    {OVERLAYFS_SUPER_MAGIC, "overlay", false},
-    {F2FS_SUPER_MAGIC, "f2fs", false},
-    {0x2FC12FC1, "zfs", false},
-    {MSDOS_SUPER_MAGIC, "vfat", false},
-    {0x2011BAB0, "exfat", false},
-    {RAMFS_MAGIC, "ramfs", false},
-    {SQUASHFS_MAGIC, "squashfs", false},
-    {ISOFS_SUPER_MAGIC, "iso9660", false},
-    {NFS_SUPER_MAGIC, "nfs", true},
-    {SMB_SUPER_MAGIC, "smb", true},
-    {CIFS_SUPER_MAGIC, "cifs", true},
-    {SMB2_SUPER_MAGIC, "smb2", true},
-    {V9FS_MAGIC, "9p", true},
-    {FUSE_SUPER_MAGIC, "fuse", true},
-    {AFS_SUPER_MAGIC, "afs", true},
-    {CEPH_SUPER_MAGIC, "ceph", true},
-    {CODA_SUPER_MAGIC, "coda", true},
-};
-
 class PosixEnv final : public Env {
  public:
   Result<std::unique_ptr<File>> open_read(const std::string& path) override {
@@ -247,6 +233,31 @@ class PosixEnv final : public Env {
   Status remove_file(const std::string& path) override {
     KVRT_ASSIGN(const Place place, find_place(path));
     if (::unlinkat(place.dir.get(), place.name.c_str(), 0) != 0) return errno_error(errno, "%s: unlink", path.c_str());
+    return {};
+  }
+
+  Status remove_dir(const std::string& path) override {
+    KVRT_ASSIGN(const Place place, find_place(path));
+    if (::unlinkat(place.dir.get(), place.name.c_str(), AT_REMOVEDIR) != 0) return errno_error(errno, "%s: rmdir", path.c_str());
+    return {};
+  }
+
+  Status punch(const std::string& path, std::span<const FileRange> ranges) override {
+    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_TRY(check_own_file(place, path));
+    constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), place.name.c_str(), kFlags); }));
+    if (!fd.ok()) return errno_error(errno, "%s: open", path.c_str());
+    KVRT_TRY(check_opened(fd.get(), path));
+    for (const FileRange& r : ranges) {
+      constexpr int kMode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+      const int failed =
+          retry_eintr([&] { return ::fallocate(fd.get(), kMode, static_cast<off_t>(r.offset), static_cast<off_t>(r.bytes)); });
+      if (failed == 0) continue;
+      if (errno == EOPNOTSUPP || errno == ENOSYS) return error(Code::kUnsupported, Detail::kNone, "%s: cannot have holes", path.c_str());
+      return errno_error(errno, "%s: punching a hole", path.c_str());
+    }
+    if (retry_eintr([&] { return ::fdatasync(fd.get()); }) != 0) return errno_error(errno, "%s: fdatasync", path.c_str());
     return {};
   }
 
@@ -323,27 +334,7 @@ class PosixEnv final : public Env {
     return std::unique_ptr<FileLock>(new PosixLock(std::move(fd), path));
   }
 
-  Result<FsInfo> fs_info(const std::string& path) override {
-    struct statfs st;
-    if (retry_eintr([&] { return ::statfs(path.c_str(), &st); }) != 0) return errno_error(errno, "%s: statfs", path.c_str());
-    FsInfo info;
-    auto magic = static_cast<uint64_t>(static_cast<uint32_t>(st.f_type));  // f_type is signed; the magics are 32 bits
-    for (const FsName& known : kFsNames) {
-      if (magic == (known.magic & 0xffffffffu)) {
-        info.type = known.name;
-        info.is_network = known.network;
-      }
-    }
-    if (info.type.empty()) {
-      char text[32];
-      std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(magic));
-      info.type = text;
-    }
-    auto block = static_cast<uint64_t>(st.f_bsize);
-    info.free_bytes = static_cast<uint64_t>(st.f_bavail) * block;
-    info.total_bytes = static_cast<uint64_t>(st.f_blocks) * block;
-    return info;
-  }
+  Result<FsInfo> fs_info(const std::string& path) override { return read_fs_info(path); }
 
   uint64_t now_ns() override { return clock_ns(CLOCK_MONOTONIC); }
   uint64_t cpu_ns() override { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }

@@ -24,8 +24,14 @@ class File {
   virtual Status append(std::span<const uint8_t> bytes) = 0;
   virtual Status sync() = 0;  // fdatasync
   virtual Result<uint64_t> size() const = 0;
+  // No byte of them is anything but zero. Holes are not read.
+  virtual Result<bool> is_zero(uint64_t offset, uint64_t bytes) const = 0;
   // All of it, read-only, in pages that every process shares, until the destructor. Once at most; the file must not shrink meanwhile.
   virtual Result<std::span<const uint8_t>> map() = 0;
+};
+
+struct FileRange {
+  uint64_t offset = 0, bytes = 0;
 };
 
 enum class LockMode { kShared, kExclusive };
@@ -64,6 +70,9 @@ class Env {
   virtual Status make_dir(const std::string& path) = 0;                           // 0700; OK if it is there already
   virtual Status rename_new(const std::string& from, const std::string& to) = 0;  // fails if `to` exists
   virtual Status remove_file(const std::string& path) = 0;                        // NOT_FOUND when absent
+  virtual Status remove_dir(const std::string& path) = 0;                         // an empty one; NOT_FOUND when absent
+  // These bytes are zeros, and their blocks the file system's again, on the disk when it returns. UNSUPPORTED where the file system cannot.
+  virtual Status punch(const std::string& path, std::span<const FileRange> ranges) = 0;
   virtual Status sync_dir(const std::string& path) = 0;
   virtual Result<std::vector<std::string>> list_dir(const std::string& path) = 0;  // names, sorted, no dot entries
   virtual Result<bool> exists(const std::string& path) = 0;

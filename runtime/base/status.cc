@@ -67,6 +67,7 @@ Status errno_error(int err, const char* format, ...) {
   switch (err) {
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:  // RLIMIT_FSIZE
       code = Code::kNoSpace;
       break;
     case ENOENT:

@@ -15,9 +15,8 @@ static void expect_forked(const char* name, kvrt_status status) {
 }
 
 static void child(struct stage* t) {
-  const int32_t token = 1;
   const char* message = "{\"role\":\"user\",\"content\":\"hi\"}";
-  int32_t tokens[64];
+  int32_t tokens[64], token = 1;
   char text[64];
   size_t needed = 0;
   kvrt_event event = {.struct_size = sizeof event};
@@ -53,6 +52,7 @@ static void child(struct stage* t) {
   expect_forked("store_rename", kvrt_store_rename(t->store, NULL, 0, "a", 1, "b", 1, NULL));
   expect_forked("store_pin", kvrt_store_pin(t->store, NULL, 0, "a", 1, 1, NULL));
   expect_forked("store_set_ttl", kvrt_store_set_ttl(t->store, NULL, 0, "a", 1, 1, NULL));
+  expect_forked("store_remove_old", kvrt_store_remove_old(t->store, NULL, NULL));
   expect_forked("store_gc", kvrt_store_gc(t->store, NULL, NULL, NULL, NULL));
   expect_forked("store_repair", kvrt_store_repair(t->runtime, t->dir, strlen(t->dir), NULL, NULL, NULL, NULL));
   expect_forked("store_verify", kvrt_store_verify(t->store, NULL, NULL, NULL));
@@ -124,7 +124,7 @@ int main(void) {
     fflush(stdout);
     const pid_t pid = fork();
     if (pid == 0) {
-      alarm(20);
+      alarm(120);
       child(&t);
     }
     int status = 0;

@@ -135,6 +135,8 @@ static void store(struct stage* t) {
   BAD("store_set_ttl", "store NULL", kvrt_store_set_ttl(NULL, NULL, 0, "a", 1, 1, ERR));
   BAD("store_set_ttl", "name NULL", kvrt_store_set_ttl(t->store, NULL, 0, NULL, 1, 1, ERR));
   BAD("store_set_ttl", "domain NULL, size 4", kvrt_store_set_ttl(t->store, NULL, 4, "a", 1, 1, ERR));
+  BAD("store_remove_old", "store NULL", kvrt_store_remove_old(NULL, NULL, ERR));
+  ROW("store_remove_old", "bytes NULL (no misuse)", kvrt_store_remove_old(t->store, NULL, ERR), ANY(KVRT_OK));
   BAD("store_gc", "store NULL", kvrt_store_gc(NULL, go_on, NULL, NULL, ERR));
   ROW("store_gc", "callback and report NULL (no misuse)", kvrt_store_gc(t->store, NULL, NULL, NULL, ERR), ANY(KVRT_OK));
   BAD("store_repair", "runtime NULL", kvrt_store_repair(NULL, t->dir, strlen(t->dir), go_on, NULL, NULL, ERR));

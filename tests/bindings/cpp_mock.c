@@ -151,6 +151,7 @@ kvrt_status kvrt_store_set_ttl(STORE_CALL, uint64_t t, kvrt_error* err) { return
 kvrt_status kvrt_store_gc(kvrt_store* s, kvrt_event_fn f, void* u, kvrt_gc_report* out, kvrt_error* err) {
   return (void)s, out->chunks_removed = 8, call_back(__func__, f, u);
 }
+kvrt_status kvrt_store_remove_old(kvrt_store* s, uint64_t* bytes, kvrt_error* err) { return (void)s, *bytes = 5, note(__func__); }
 kvrt_status kvrt_store_repair(kvrt_runtime* r, const char* p, size_t n, kvrt_event_fn f, void* u, kvrt_repair_report* out,
                               kvrt_error* err) {
   return (void)r, (void)p, (void)n, out->sessions_kept = 9, call_back(__func__, f, u);

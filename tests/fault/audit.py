@@ -14,7 +14,7 @@ import tempfile
 KINDS = {
     "mkdir": "mkdir", "mkdirat": "mkdir",
     "write": "write", "pwrite64": "write", "writev": "write", "pwritev": "write", "pwritev2": "write",
-    "ftruncate": "truncate", "truncate": "truncate", "fallocate": "truncate",
+    "ftruncate": "truncate", "truncate": "truncate", "fallocate": "write",
     "fsync": "sync", "fdatasync": "sync", "sync_file_range": "sync",
     "rename": "rename", "renameat": "rename", "renameat2": "rename", "link": "rename", "linkat": "rename",
     "unlink": "unlink", "unlinkat": "unlink", "rmdir": "unlink",

@@ -182,18 +182,20 @@ std::string play(const std::string& dir, const Disk& base, const World& base_wor
   return wrong;
 }
 
-// Two sessions whose KV is durable.
+// Two sessions whose KV is durable; a's first segment has a tail that nobody needs any more, for gc to punch.
 World make_base(const std::string& root) {
   Story story(root, posix_env());
   World world;
   if (!story.open().is_ok()) return world;
   uint8_t id = 1;
-  for (auto [name, kind, length] : {std::tuple{"a", 1, size_t{40}}, std::tuple{"b", 2, size_t{35}}}) {
+  for (auto [name, kind, length, gen] : {std::tuple{"a", 1, size_t{36}, uint64_t{1}}, std::tuple{"b", 2, size_t{35}, uint64_t{1}},
+                                         std::tuple{"a", 1, size_t{40}, uint64_t{2}}}) {
     SaveOptions o;
-    o.id = id;
+    o.id = gen == 1 ? id++ : world[name].id;
+    o.gen_seen = gen - 1;
     o.durability = Durability::kKv;
     if (!save_chain(story.store.get(), name, chain_of(kind, length), o).is_ok()) return {};
-    world[name] = {1, kind, length, id++, false, true};
+    world[name] = {gen, kind, length, o.id, false, true};
   }
   return world;
 }

@@ -34,11 +34,11 @@ struct Known {
 using World = std::map<std::string, Known>;
 
 // What a story does. Each is one call that is acknowledged, but kExpire (an expiry set, then a gc) and kReopen.
-enum class Act { kNew, kGrow, kGrowKv, kGrowProcess, kGrowNone, kShareKv, kOverwrite, kRemove, kRename, kPin, kExpire, kReopen };
-inline constexpr Act kActs[] = {Act::kNew,       Act::kGrow,   Act::kGrowKv, Act::kGrowProcess, Act::kGrowNone, Act::kShareKv,
-                                Act::kOverwrite, Act::kRemove, Act::kRename, Act::kPin,         Act::kExpire,   Act::kReopen};
-inline constexpr const char* kActNames[] = {"new",       "grow",   "grow-kv", "grow-process", "grow-none", "share-kv",
-                                            "overwrite", "remove", "rename",  "pin",          "expire",    "reopen"};
+enum class Act { kNew, kGrow, kGrowKv, kGrowProcess, kGrowNone, kShareKv, kOverwrite, kRemove, kRename, kPin, kExpire, kReopen, kGc };
+inline constexpr Act kActs[] = {Act::kNew,    Act::kGrow,   Act::kGrowKv, Act::kGrowProcess, Act::kGrowNone, Act::kShareKv, Act::kOverwrite,
+                                Act::kRemove, Act::kRename, Act::kPin,    Act::kExpire,      Act::kReopen,   Act::kGc};
+inline constexpr const char* kActNames[] = {"new",    "grow",   "grow-kv", "grow-process", "grow-none", "share-kv", "overwrite",
+                                            "remove", "rename", "pin",     "expire",       "reopen",    "gc"};
 
 inline std::string describe(const std::vector<Act>& story) {
   std::string text;
@@ -107,6 +107,8 @@ class Story {
         static_cast<FaultEnv*>(env_)->unix_offset_ms += kLaterMs;
         return store->gc(nullptr).take_status();
       }
+      case Act::kGc:
+        return store->gc(nullptr).take_status();
       case Act::kReopen:
         store.reset();
         return open();

@@ -33,6 +33,11 @@ class MemoryFile final : public File {
     KVRT_TRY(pread(offset, out));
     return std::span<const uint8_t>(out);
   }
+  Result<bool> is_zero(uint64_t offset, uint64_t bytes) const override {
+    require(offset <= bytes_.size() && bytes <= bytes_.size() - offset, "only bytes that are there are read");
+    const auto part = bytes_.subspan(offset, bytes);
+    return std::all_of(part.begin(), part.end(), [](uint8_t byte) { return byte == 0; });
+  }
   Status append(std::span<const uint8_t>) override { return error(Code::kIo, Detail::kNone, "read only"); }
   Status sync() override { return {}; }
   Result<uint64_t> size() const override { return uint64_t{bytes_.size()}; }

@@ -53,6 +53,8 @@ class ToyEnv : public Env {
   Status make_dir(const std::string& path) override { return base_->make_dir(path); }
   Status rename_new(const std::string& from, const std::string& to) override { return base_->rename_new(from, to); }
   Status remove_file(const std::string& path) override { return base_->remove_file(path); }
+  Status remove_dir(const std::string& path) override { return base_->remove_dir(path); }
+  Status punch(const std::string& path, std::span<const FileRange> ranges) override { return base_->punch(path, ranges); }
   Status sync_dir(const std::string& path) override { return base_->sync_dir(path); }
   Result<std::vector<std::string>> list_dir(const std::string& path) override { return base_->list_dir(path); }
   Result<bool> exists(const std::string& path) override { return base_->exists(path); }

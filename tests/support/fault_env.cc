@@ -75,6 +75,10 @@ class FaultFile final : public File {
     return {};
   }
   Result<uint64_t> size() const override { return base_->size(); }
+  Result<bool> is_zero(uint64_t offset, uint64_t bytes) const override {
+    KVRT_TRY(fault_status(plan_->next(Op::kOther), path_));
+    return base_->is_zero(offset, bytes);
+  }
   Result<std::span<const uint8_t>> map() override {
     KVRT_TRY(fault_status(plan_->next(Op::kOther), path_));
     return base_->map();
@@ -129,6 +133,30 @@ Status FaultEnv::remove_file(const std::string& path) {
   KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
   KVRT_TRY(base_->remove_file(path));
   plan_->done({DiskOp::Kind::kUnlink, path, "", 0, {}});
+  return {};
+}
+
+Status FaultEnv::remove_dir(const std::string& path) {
+  KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
+  return base_->remove_dir(path);
+}
+
+// As a write of zeros for each range, and a sync.
+Status FaultEnv::punch(const std::string& path, std::span<const FileRange> ranges) {
+  if (no_holes) return error(Code::kUnsupported, Detail::kNone, "%s: injected", path.c_str());
+  for (const FileRange& range : ranges) {
+    const Fault fault = plan_->next(Op::kWrite);
+    if (fault == Fault::kShort || fault == Fault::kTornKill) {
+      const FileRange half{range.offset, range.bytes / 2 + 1};
+      (void)base_->punch(path, {&half, 1}).is_ok();
+    }
+    if (fault == Fault::kTornKill) FaultPlan::die();
+    KVRT_TRY(fault_status(fault, path));
+    KVRT_TRY(base_->punch(path, {&range, 1}));
+    plan_->done({DiskOp::Kind::kWrite, path, "", range.offset, std::vector<uint8_t>(range.bytes)});
+    KVRT_TRY(fault_status(plan_->next(Op::kSync), path));
+    plan_->done({DiskOp::Kind::kSync, path, "", 0, {}});
+  }
   return {};
 }
 

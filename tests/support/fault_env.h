@@ -65,6 +65,8 @@ class FaultEnv final : public Env {
   Status make_dir(const std::string& path) override;
   Status rename_new(const std::string& from, const std::string& to) override;
   Status remove_file(const std::string& path) override;
+  Status remove_dir(const std::string& path) override;
+  Status punch(const std::string& path, std::span<const FileRange> ranges) override;
   Status sync_dir(const std::string& path) override;
   Result<std::vector<std::string>> list_dir(const std::string& path) override;
   Result<bool> exists(const std::string& path) override;
@@ -83,6 +85,7 @@ class FaultEnv final : public Env {
   uint64_t tick_ns = 0;                                    // the monotonic clock runs so much faster, at every look
   std::function<void(const std::string& path)> on_create;  // before create_new
   std::function<void(const std::string& path)> on_open;    // before open_read
+  bool no_holes = false;                                   // punch is UNSUPPORTED
   uint64_t random_seed = 0;                                // random() gives the same numbers again; 0: those of the system
 
  private:

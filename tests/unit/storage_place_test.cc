@@ -1,5 +1,8 @@
 // Places that cannot be written: read-only stores and file systems, and a disk that is full.
+#include <signal.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "tests/support/damage_rig.h"
 #include "tests/support/fault_env.h"
@@ -82,6 +85,47 @@ TEST_F(Place, ReadOnlyFileSystem) {
   EXPECT_EQ((*store)->begin_save().status().code(), Code::kIo);
 }
 
+// The limit of a file's size is an error, not the end of the process: its signal is the system's default here.
+TEST_F(Place, FileSizeLimit) {
+  size_t refused = 0;
+  for (rlim_t limit = 0; limit < 800'000; limit += limit < 100'000 ? 10'000 : 50'000) {
+    SCOPED_TRACE("files of " + std::to_string(limit) + " bytes");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const rlimit small{limit, limit};
+      ::signal(SIGXFSZ, SIG_DFL);
+      ::setrlimit(RLIMIT_FSIZE, &small);
+      Code code = Code::kOk;
+      {
+        auto store = open_store(root());
+        code = store.status().code();
+        const Chain large(token_run(600, static_cast<int32_t>(limit / 10'000)), 1024);
+        const std::string name = "limited to " + std::to_string(limit);
+        SaveOptions o;
+        o.manifest.assign(200'000, 'm');
+        if (store.is_ok()) code = save_chain(store->get(), name, large, o).status().code();
+        if (store.is_ok() && code == Code::kOk) code = (*store)->remove("", name).code();
+      }
+      sigset_t pending, blocked;
+      sigpending(&pending);
+      ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+      if (sigismember(&pending, SIGXFSZ) != 0 || sigismember(&blocked, SIGXFSZ) != 0) ::_exit(100);
+      ::_exit(static_cast<int>(code));
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+    const auto code = static_cast<Code>(WEXITSTATUS(status));
+    EXPECT_TRUE(code == Code::kOk || code == Code::kNoSpace) << code_name(code);
+    refused += code == Code::kNoSpace;
+    auto store = open_store(root());
+    ASSERT_OK(store.status());
+    EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
+    EXPECT_TRUE((*store)->verify(nullptr)->empty());
+  }
+  EXPECT_GT(refused, 5u);
+}
+
 // A disk of 900 KB, filled with sessions around "ann" until most saves are refused.
 class FullDisk : public Place {
  protected:
@@ -139,20 +183,20 @@ TEST_F(FullDisk, Remove) {
   expect_room_again();
 }
 
-TEST_F(FullDisk, GcInSmallSlices) {
-  env_.tick_ns = 1'000'000'000;  // every look at the clock ends one: a commit a row
-  env_.unix_offset_ms = 3601'000;
-  EXPECT_OK(store_->gc(nullptr).status());
-  expect_room_again();
-}
+// A slice has as many rows as the machine is fast: of any number the disk has room afterwards.
+class FullDiskGc : public FullDisk, public testing::WithParamInterface<uint64_t> {};
 
-TEST_F(FullDisk, Gc) {
+TEST_P(FullDiskGc, HasRoomAtAnySpeed) {
+  env_.tick_ns = 5'000'000 / GetParam() + 1;  // a slice has 5 ms, and a look at the clock for each row
   env_.unix_offset_ms = 3601'000;
   auto report = store_->gc(nullptr);
   ASSERT_OK(report.status());
   EXPECT_GT(report->sessions_removed, 2u);
+  EXPECT_EQ(report->log_bytes_kept, 0u);
+  EXPECT_EQ(fs::file_size(tmp_.path() + "/m/s/catalog.db-wal"), 0u);
   expect_room_again();
 }
+INSTANTIATE_TEST_SUITE_P(RowsOfASlice, FullDiskGc, testing::Values(1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25, 32, 40, 60, 100, 1'000'000));
 
 }  // namespace
 }  // namespace kvrt

@@ -1,6 +1,10 @@
 // Several handles on one directory, each with its own connection and locks, as processes have.
+#include <chrono>
+#include <filesystem>
+#include <functional>
 #include <thread>
 
+#include "runtime/base/limits.h"
 #include "storage/catalog.h"
 #include "tests/support/store_rig.h"
 
@@ -95,6 +99,46 @@ TEST_F(Processes, WaitsForAnotherProcessAndGivesUp) {
   write_lock.reset();
   const Chain chain(token_run(40));
   EXPECT_OK(save_chain(store_.get(), "ann", chain).status());
+}
+
+// Where nobody gets a turn to write, reading, its notes and closing do without; what must write waits once.
+TEST_F(Processes, ACallWaitsOnce) {
+  using std::chrono::steady_clock;
+  const Chain chain(token_run(40)), longer(token_run(60));
+  ASSERT_OK(save_chain(store_.get(), "ann", chain).status());
+  ASSERT_OK(save_chain(store_.get(), "bob", longer).status());
+  ASSERT_OK(store_->remove("", "bob"));
+  const std::string segment = segment_files(root()).at(0);
+  auto lock = posix_env()->open_lock(root() + "/write.lock", true);
+  ASSERT_OK((*lock)->acquire(LockMode::kExclusive));
+  const auto seconds = [](const std::function<void()>& what) {
+    const auto start = steady_clock::now();
+    what();
+    return std::chrono::duration<double>(steady_clock::now() - start).count();
+  };
+  const double reading = seconds([&] {
+    auto reader = open_store(root());
+    ASSERT_OK(reader.status());
+    EXPECT_OK((*reader)->load("", "ann").status());
+    EXPECT_EQ(readable_chunks(reader->get(), chain), chain.nodes.size());
+    (*reader)->cache_model_id(1, 2, 3, 4, Hash256{});
+    std::filesystem::rename(segment, segment + "-");
+    EXPECT_EQ(readable_chunks(reader->get(), chain), chain.nodes.size()) << "it is open";
+    reader->reset();
+    reader = open_store(root());
+    ASSERT_OK(reader.status());
+    EXPECT_EQ(readable_chunks(reader->get(), chain), 0u) << "each is forgotten in memory alone";
+    std::filesystem::rename(segment + "-", segment);
+  });
+  EXPECT_LT(reading, 0.8 * 1e-3 * static_cast<double>(kWriteWaitMs));
+  Hash256 out;
+  EXPECT_FALSE(store_->cached_model_id(1, 2, 3, 4, &out));
+  const double writing = seconds([&] { EXPECT_EQ(save_chain(store_.get(), "eve", longer).status().detail(), Detail::kStoreLocked); });
+  EXPECT_LT(writing, 1.8 * 1e-3 * static_cast<double>(kWriteWaitMs));
+  EXPECT_GT(writing, 0.9 * 1e-3 * static_cast<double>(kWriteWaitMs));
+  (*lock)->release();
+  EXPECT_OK(save_chain(store_.get(), "eve", longer).status());
+  EXPECT_TRUE(store_->verify(nullptr)->empty());
 }
 
 }  // namespace

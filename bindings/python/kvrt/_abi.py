@@ -94,9 +94,10 @@ Plan = _struct("kvrt_plan", """
 StoreOptions = _struct("kvrt_store_options", "u32 struct_size read_only must_exist reserved; u64 disk_bytes_max free_bytes_min")
 StoreProps = _struct("kvrt_store_props", """
     u32 struct_size read_only format reserved; u64 sessions chunks segments chunk_bytes chunk_raw_bytes disk_bytes chunks_damaged
-    chunks_evicted""")
+    chunks_evicted old_bytes""")
 GcReport = _struct("kvrt_gc_report",
-                   "u32 struct_size reserved; u64 sessions_removed chunks_removed segments_removed bytes_freed; f64 ms; u64 bytes_rewritten")
+                   "u32 struct_size reserved; u64 sessions_removed chunks_removed segments_removed bytes_freed; f64 ms; u64 bytes_rewritten"
+                   " bytes_punched log_bytes_kept")
 RepairReport = _struct("kvrt_repair_report", """
     u32 struct_size outcome; u64 sessions_kept sessions_with_holes sessions_recovered sessions_lost chunks_kept chunks_lost bytes_kept; f64 ms""")
 SessionOptions = _struct("kvrt_session_options", """
@@ -134,6 +135,7 @@ i32 store_show ptr str size str size ptr size ptr
 i32 store_remove ptr str size str size                        i32 store_rename ptr str size str size str size
 i32 store_pin ptr str size str size u32                       i32 store_set_ttl ptr str size str size u64
 i32 store_repair ptr str size event_fn ptr ptr
+i32 store_remove_old ptr ptr
 i32 store_gc ptr event_fn ptr ptr                             i32 store_verify ptr event_fn ptr
 i32 cancel_open ptr            void cancel_retain ptr         void cancel_release ptr
 void cancel_fire ptr           u32 cancel_fired ptr

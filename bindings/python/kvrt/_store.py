@@ -86,6 +86,12 @@ class Store(Handle):
         self._watched(lib.kvrt_store_gc, callback=progress, out=(ctypes.byref(out),))
         return from_struct(GcReport, out)
 
+    def remove_old(self) -> int:
+        """Removes what migrations and repairs left (catalog.db.old, damaged-<n>). The bytes that were in it."""
+        bytes_removed = ctypes.c_uint64()
+        self._call(lib.kvrt_store_remove_old, ctypes.byref(bytes_removed))
+        return int(bytes_removed.value)
+
     def verify(self, progress: Optional[Callable[[Event], object]] = None) -> List[str]:
         """Reads and checks everything. Each fault in words; none: all is well."""
         faults: List[str] = []

@@ -214,6 +214,7 @@ class StoreInfo:
     disk_bytes: int
     chunks_damaged: int
     chunks_evicted: int
+    old_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,6 +225,8 @@ class GcReport:
     bytes_freed: int
     ms: float
     bytes_rewritten: int
+    bytes_punched: int
+    log_bytes_kept: int
 
 
 @dataclasses.dataclass(frozen=True)
