@@ -194,8 +194,8 @@ kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user,
 
 kvrt_status kvrt_store_remove_old(kvrt_store* store, uint64_t* bytes, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto held, hold(store, "store"));
-    KVRT_ASSIGN(const uint64_t removed, held->remove_old());
+    KVRT_ASSIGN(const auto open, hold(store, "store"));
+    KVRT_ASSIGN(const uint64_t removed, open->remove_old());
     if (bytes) *bytes = removed;
     return {};
   });
