@@ -14,22 +14,19 @@ import "C"
 import (
 	"fmt"
 	"os"
-	"runtime"
 )
 
 func main() {
-	runtime.LockOSThread()
-	var opened *C.kvrt_runtime
-	if C.kvrt_runtime_open(nil, &opened) != C.KVRT_OK {
-		var failure C.kvrt_error
-		failure.struct_size = C.sizeof_kvrt_error
-		C.kvrt_last_error(&failure)
+	var runtime *C.kvrt_runtime
+	var failure C.kvrt_error
+	failure.struct_size = C.sizeof_kvrt_error
+	if C.kvrt_runtime_open(nil, &runtime, &failure) != C.KVRT_OK {
 		fmt.Println(C.GoString(&failure.message[0]))
 		if failure.status == C.KVRT_UNSUPPORTED {
 			os.Exit(3)
 		}
 		os.Exit(4)
 	}
-	C.kvrt_runtime_release(opened)
+	C.kvrt_runtime_release(runtime)
 	fmt.Println("worked")
 }

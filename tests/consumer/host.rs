@@ -21,17 +21,15 @@ struct Error {
 }
 
 extern "C" {
-    fn kvrt_runtime_open(options: *const c_void, out: *mut *mut c_void) -> i32;
+    fn kvrt_runtime_open(options: *const c_void, out: *mut *mut c_void, err: *mut Error) -> i32;
     fn kvrt_runtime_release(runtime: *mut c_void);
-    fn kvrt_last_error(out: *mut Error) -> i32;
 }
 
 fn main() {
     let mut runtime = std::ptr::null_mut();
+    let mut error = Error { struct_size: 1024, status: 0, detail: 0, os_code: 0, message: [0; 1008] };
     unsafe {
-        if kvrt_runtime_open(std::ptr::null(), &mut runtime) != 0 {
-            let mut error = Error { struct_size: 1024, status: 0, detail: 0, os_code: 0, message: [0; 1008] };
-            kvrt_last_error(&mut error);
+        if kvrt_runtime_open(std::ptr::null(), &mut runtime, &mut error) != 0 {
             println!("{}", String::from_utf8_lossy(&error.message).trim_end_matches('\0'));
             std::process::exit(if error.status == 14 { 3 } else { 4 });
         }

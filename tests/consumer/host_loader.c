@@ -14,15 +14,13 @@ int main(int argc, char** argv) {
   if (argc < 3) return 2;
   void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL | (strcmp(argv[2], "deep") == 0 ? RTLD_DEEPBIND : 0));
   if (!library) return 4;
-  kvrt_status (*open)(const kvrt_runtime_options*, kvrt_runtime**) = NULL;
-  kvrt_status (*last)(kvrt_error*) = NULL;
+  kvrt_status (*open)(const kvrt_runtime_options*, kvrt_runtime**, kvrt_error*) = NULL;
   *(void**)&open = dlsym(library, "kvrt_runtime_open");
-  *(void**)&last = dlsym(library, "kvrt_last_error");
-  if (!open || !last) return 4;
-  if (!open(NULL, &runtime)) {
+  if (!open) return 4;
+  if (!open(NULL, &runtime, &error)) {
     puts("worked");
     return 0;
   }
-  if (!last(&error)) puts(error.message);
+  puts(error.message);
   return error.status == KVRT_UNSUPPORTED ? 3 : 4;
 }
