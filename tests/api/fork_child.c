@@ -14,6 +14,23 @@ static void expect_forked(const char* name, kvrt_status status) {
   wrong += !ok;
 }
 
+// The parent's is not fired, nor given to a session of the child's own.
+static void cancel(struct stage* t) {
+  kvrt_cancel_fire(parents_cancel);
+  if (kvrt_cancel_fired(parents_cancel)) ++wrong, printf("WRONG    cancel_fire in the child of a fork\n");
+  kvrt_generate_options go = run_options(1);
+  kvrt_runtime* own = open_runtime(1, 0);
+  kvrt_model* own_model = open_model(own, t->tiny, 0, 0, 0);
+  kvrt_session* own_session = open_session(own_model, NULL, 0);
+  MUST(kvrt_session_append(own_session, &(const int32_t){1}, 1, NULL));
+  go.cancel = parents_cancel;
+  expect_forked("session_begin, cancel", kvrt_session_begin(own_session, &go, NULL));
+  kvrt_cancel_release(parents_cancel);
+  kvrt_session_close(own_session);
+  kvrt_model_release(own_model);
+  kvrt_runtime_release(own);
+}
+
 static void child(struct stage* t) {
   const char* message = "{\"role\":\"user\",\"content\":\"hi\"}";
   int32_t tokens[64], token = 1;
@@ -77,16 +94,6 @@ static void child(struct stage* t) {
   expect_forked("session_checkpoint", kvrt_session_checkpoint(t->session, "a", 1, NULL, NULL, NULL));
   expect_forked("session_suspend", kvrt_session_suspend(t->session, "a", 1, NULL, NULL, NULL));
   expect_forked("session_resume", kvrt_session_resume(t->model, t->store, "a", 1, NULL, NULL, NULL, NULL, &s, NULL));
-  kvrt_cancel_fire(parents_cancel);
-  if (kvrt_cancel_fired(parents_cancel)) ++wrong, printf("WRONG    cancel_fire in the child of a fork\n");
-  kvrt_generate_options go = run_options(1);
-  kvrt_runtime* own = open_runtime(1, 0);
-  kvrt_model* own_model = open_model(own, t->tiny, 0, 0, 0);
-  kvrt_session* own_session = open_session(own_model, NULL, 0);
-  MUST(kvrt_session_append(own_session, &token, 1, NULL));
-  go.cancel = parents_cancel;
-  expect_forked("session_begin, cancel", kvrt_session_begin(own_session, &go, NULL));
-  kvrt_cancel_release(parents_cancel);
   kvrt_session_close(t->session);  // no-ops that must not hang, crash or touch the store
   kvrt_store_release(t->store);
   kvrt_model_release(t->model);
@@ -125,6 +132,7 @@ int main(void) {
     const pid_t pid = fork();
     if (pid == 0) {
       alarm(120);
+      cancel(&t);
       child(&t);
     }
     int status = 0;

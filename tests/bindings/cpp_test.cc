@@ -236,30 +236,6 @@ TEST_F(Cpp, StopsByCallbackThrowAndThread) {
   EXPECT_TRUE(status == KVRT_CANCELLED || status.ok());  // OK: the context was full before
 }
 
-TEST_F(Cpp, CancelHandle) {
-  Session s = open(), unread = open();
-  kvrt::Cancel cancel = kvrt::Cancel::open().or_throw();
-  kvrt_generate_options o = greedy(0);
-  o.cancel = cancel.get();
-  ASSERT_TRUE(unread.begin(o).ok());
-  int tokens = 0;
-  const auto fire = [&](const Event& e) {
-    if (e.type == KVRT_EVENT_TOKEN && ++tokens == 3) cancel.fire();
-  };
-  EXPECT_EQ(s.generate(o, fire).status(), KVRT_CANCELLED);
-  EXPECT_TRUE(cancel.fired() && tokens >= 3);
-  kvrt::Status end;
-  for (const Event& e : unread.events(end)) {
-    EXPECT_TRUE(e.type != KVRT_EVENT_DONE || e.reason == KVRT_REASON_CANCELLED);
-  }
-  EXPECT_TRUE(end.ok());
-  EXPECT_EQ(s.generate(o).status(), KVRT_CANCELLED);
-  o.cancel = nullptr;
-  o.max_tokens = 3;
-  cancel.reset();
-  EXPECT_TRUE(s.generate(o).ok() && unread.generate(o).ok() && !cancel.fired());
-}
-
 TEST_F(Cpp, ForkTruncateErase) {
   Session s = open();
   ASSERT_TRUE(s.generate(greedy(6)).ok());
