@@ -409,6 +409,17 @@ KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t th
  * resumed with another keeps its tokens, and its KV is computed again (REUSE_OTHER_NUMERICS). */
 enum { KVRT_KV_DEFAULT = 0 /* F16 */, KVRT_KV_F16 = 1, KVRT_KV_BF16 = 2, KVRT_KV_F32 = 3, KVRT_KV_INT8 = 4, KVRT_KV_FP8 = 5 };
 
+/* Which directory keeps weights from one open to the next, where cache_dir names none. The environment is not read in a program that has more
+ * rights than its user (setuid). */
+enum {
+  KVRT_CACHE_DEFAULT = 0, /* what the environment variable KVRT_CACHE names; none where it is unset or empty */
+  KVRT_CACHE_NONE = 1,    /* none, whatever the environment says; INVALID with a cache_dir */
+  /* As DEFAULT, but where KVRT_CACHE is unset the user's: $XDG_CACHE_HOME/kvrt/weights, else $HOME/.cache/kvrt/weights, made with mode 0700.
+   * Relative paths there count as unset. None where both are, where it is another user's, or on a file system of a network. For programs
+   * of a user; what keeps this one from serving is logged as INFO. */
+  KVRT_CACHE_USER = 2
+};
+
 typedef struct kvrt_model_options {
   uint32_t struct_size;
   uint32_t kv_format;     /* KVRT_KV_* */
@@ -429,14 +440,21 @@ typedef struct kvrt_model_options {
    * time on a virtual machine. */
   uint32_t kv_populate;
   uint64_t fd_offset, fd_size; /* the GGUF's bytes within it; size 0: to the end of the file */
-  /* A directory that keeps the weights as kvrt lays them out in memory, made if it is missing; NULL: none. The first open of a model writes a
-   * file of about its size there; later ones map it, which is faster than laying out, and processes share its pages. Every byte is checked
-   * against checksums at open. That it belongs to this model is known from the model file's inode, size, times and header and a sample of its
-   * tensors, not from reading it all: a copy of the model has a file of its own. Only its owner may be able to write the directory; no file in
-   * it may be changed while a model uses it, any may be removed. Whatever is wrong with it is logged and costs time alone. Not used for a part
-   * of a file (fd_size). */
+  /* A directory that keeps the weights as the CPU has them in memory, made if it is missing; NULL: see `cache`. The first open of a model
+   * writes a file of about its size there; later ones map it, which is faster than laying out, and processes share its pages. Of processes
+   * that open at once, one writes; the others wait for it, as long as a slow disk would take. Every byte is checked against checksums at
+   * open. That it belongs to this model is known from the model file's inode, size, times and header and a sample of its tensors, not from
+   * reading it all: a copy of the model has a file of its own. Only its owner may be able to write the directory; no file in it may be changed
+   * while a model uses it, any may be removed. Whatever is wrong with it is logged (WARN) and costs time alone. Not used for a part of a file
+   * (fd_size), nor on CUDA. */
   const char* cache_dir;
   size_t cache_dir_size;
+  uint32_t cache; /* KVRT_CACHE_* */
+  uint32_t reserved;
+  /* Of the files in that directory, together; 0: a tenth of the file system, at most 20 GiB. To make room for a new one those go that no
+   * process maps, the least recently used first. None is written that would leave less than a twentieth of the file system free, at most
+   * 1 GiB, or that finds no room. */
+  uint64_t cache_bytes_max;
 } kvrt_model_options;
 
 typedef struct kvrt_model_props {
@@ -559,6 +577,22 @@ typedef struct kvrt_plan {
 /* What a model will cost, from the file's header alone: no weights are read. model_open allocates by the same functions. */
 KVRT_API kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_plan_options* options,
                                      kvrt_plan* out, kvrt_error* err);
+
+/* The directory that models with such options would keep their weights in. */
+typedef struct kvrt_cache_props {
+  uint32_t struct_size;
+  uint32_t files;       /* models there, each in the layout of one machine's CPU */
+  uint64_t bytes;       /* of these */
+  uint64_t bytes_max;   /* cache_bytes_max, or what 0 stands for there */
+  uint64_t bytes_free;  /* of the file system, beyond what stays free */
+  char directory[4096]; /* absolute, without links; it may still be missing */
+} kvrt_cache_props;
+
+/* Looks, and makes nothing. NOT_FOUND: no directory is named. INVALID, IO, UNSUPPORTED: why no file is added to it (it, or where it would be made,
+ * belongs to another user, can be written by others, cannot be written, is on a network); what lies in it is used where only writing is
+ * impossible. */
+KVRT_API kvrt_status kvrt_model_cache(const kvrt_runtime* runtime, const kvrt_model_options* options, kvrt_cache_props* out,
+                                      kvrt_error* err);
 
 enum { KVRT_INSPECT_ALL = 1 /* arrays to their end, not their first elements alone */ };
 

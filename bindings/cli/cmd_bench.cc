@@ -53,6 +53,11 @@ kvrt_status Bench::load_tokens() {
   for (uint32_t n : flags.prompt) need = std::max<uint64_t>(need, n);
   for (uint32_t n : flags.depth) need = std::max<uint64_t>(need, n);
   for (uint32_t n : flags.state) need = std::max<uint64_t>(need, n + 64);
+  auto props = sized<kvrt_model_props>();
+  if (kvrt_status s = kvrt_model_info(model.get(), &props, nullptr)) return complain("cannot ask the model", s);
+  if (need > props.context_length + uint64_t{64}) {  // before so much text is made
+    return complain(KVRT_LIMIT, fmt::format("{} tokens are wanted, the model's context is {}", need, props.context_length));
+  }
   std::string text;
   if (!flags.file.empty()) {
     if (kvrt_status s = read_file(flags.file, text)) return s;

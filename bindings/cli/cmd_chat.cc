@@ -337,12 +337,27 @@ void Chat::command(const std::string& line) {
   }
 }
 
+// False at the end of the input. A line that is longer than a text may be is not kept: `too_long`.
+bool read_line(std::string& line, bool& too_long) {
+  line.clear();
+  too_long = false;
+  int c = 0;
+  while ((c = std::cin.get()) != EOF && c != '\n') {
+    too_long |= line.size() >= kTextBytesMax;
+    if (too_long) return true;
+    line.push_back(static_cast<char>(c));
+  }
+  return c != EOF || !line.empty();
+}
+
 int Chat::loop() {
   const bool terminal = isatty(STDIN_FILENO);
   kvrt_status worst = KVRT_OK;
   for (std::string line;;) {
     if (terminal) fmt::print(stderr, "{}> {}", colour(stderr) ? "\x1b[1m" : "", colour(stderr) ? "\x1b[0m" : "");
-    if (!std::getline(std::cin, line) || line == "/quit" || line == "/exit") break;
+    bool too_long = false;
+    if (!read_line(line, too_long) || line == "/quit" || line == "/exit") break;
+    if (too_long) return complain(KVRT_LIMIT, fmt::format("a line has more than the {} MiB that a text may have", kTextBytesMax >> 20));
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     if (line[0] == '/') {
       command(line);

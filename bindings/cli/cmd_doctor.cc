@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <sstream>
@@ -123,6 +124,23 @@ void memory(Report& out) {
   }
 }
 
+// Where models' weights are kept, and what keeps them from being kept.
+void weight_cache(Report& out, const kvrt_runtime* runtime, const ModelFlags& flags) {
+  if (flags.no_weight_cache) return out.ok("cache", "none: --no-weight-cache");
+  const kvrt_model_options options = model_options(flags);
+  auto props = sized<kvrt_cache_props>();
+  const kvrt_status s = kvrt_model_cache(runtime, &options, &props, nullptr);
+  const char* named = std::getenv("KVRT_CACHE");
+  if (s == KVRT_NOT_FOUND && named && !*named) return out.ok("cache", "none: KVRT_CACHE is empty");
+  if (s)
+    return out.warn("cache", fmt::format("weights are not kept: {} ({}); every process lays them out in memory of its own", last_message(),
+                                         kvrt_status_name(s)));
+  const std::string text = fmt::format("{}: {} files of weights, {} of {} at most", props.directory, props.files, human_bytes(props.bytes),
+                                       human_bytes(props.bytes_max));
+  if (props.bytes_free == 0) return out.warn("cache", text + "; the file system is so full that none is added");
+  out.ok("cache", fmt::format("{}; {} more may be written there", text, human_bytes(std::min(props.bytes_free, props.bytes_max))));
+}
+
 }  // namespace
 
 int cmd_doctor(const DoctorFlags& flags) {
@@ -146,6 +164,7 @@ int cmd_doctor(const DoctorFlags& flags) {
   memory(out);
   cuda(out, flags.model);
   libraries(out, props);
+  weight_cache(out, raw, flags.model);
   if (std::time(nullptr) < 1735689600) out.warn("clock", "before 2025: the times in the store will be wrong; set the clock");
   if (!flags.directory.empty()) examine_store(out, raw, flags.directory);
   return finish(out.failed() ? KVRT_INTERNAL : KVRT_OK);

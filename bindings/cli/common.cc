@@ -89,7 +89,7 @@ kvrt_status open_runtime(const ModelFlags& flags, Runtime& out) {
   return KVRT_OK;
 }
 
-kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& out, const std::atomic<bool>* stop) {
+kvrt_model_options model_options(const ModelFlags& flags) {
   auto options = sized<kvrt_model_options>();
   options.kv_format = kv_format(flags);
   options.block_tokens = flags.block_tokens;
@@ -98,7 +98,14 @@ kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& ou
     options.cache_dir = flags.cache_dir.data();
     options.cache_dir_size = flags.cache_dir.size();
   }
+  options.cache = !flags.cache_dir.empty() ? KVRT_CACHE_DEFAULT : flags.no_weight_cache ? KVRT_CACHE_NONE : KVRT_CACHE_USER;
+  options.cache_bytes_max = flags.cache_bytes;
   options.step_ms_max = flags.step_ms;
+  return options;
+}
+
+kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& out, const std::atomic<bool>* stop) {
+  const kvrt_model_options options = model_options(flags);
   LoadState state{.stop = stop};
   kvrt_model* model = nullptr;
   kvrt_status s = kvrt_model_open(runtime, flags.model.data(), flags.model.size(), &options, on_load, &state, &model, nullptr);
@@ -154,10 +161,14 @@ kvrt_status read_file(const std::string& path, std::string& out) {
   if (!file) return complain(errno == ENOENT ? KVRT_NOT_FOUND : KVRT_IO, fmt::format("cannot open {}: {}", path, std::strerror(errno)));
   out.clear();
   char buffer[65536];
-  for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, file)) > 0;) out.append(buffer, n);
+  for (size_t n; out.size() <= kTextBytesMax && (n = std::fread(buffer, 1, sizeof buffer, file)) > 0;) out.append(buffer, n);
   const bool failed = std::ferror(file);
   const int error = errno;
   if (file != stdin) std::fclose(file);
+  if (out.size() > kTextBytesMax) {
+    out = {};
+    return complain(KVRT_LIMIT, fmt::format("cannot read {}: it has more than the {} MiB that a text may have", path, kTextBytesMax >> 20));
+  }
   return failed ? complain(KVRT_IO, fmt::format("cannot read {}: {}", path, std::strerror(error))) : KVRT_OK;
 }
 

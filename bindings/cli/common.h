@@ -51,6 +51,8 @@ struct ModelFlags {
   std::string isa, kv = "f16", cache_dir, device = "cpu", cuda_library, prompt_gemm;
   uint32_t device_index = 0;
   std::string determinism = "by-class";
+  bool no_weight_cache = false;
+  uint64_t cache_bytes = 0;
 };
 
 struct PromptFlags {  // one of the three
@@ -82,12 +84,15 @@ kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, Op
 // Of --kv.
 uint32_t kv_format(const ModelFlags& flags);
 kvrt_runtime_options runtime_options(const ModelFlags& flags);  // points into the flags
+kvrt_model_options model_options(const ModelFlags& flags);      // so does this
 kvrt_status open_runtime(const ModelFlags& flags, Runtime& out);
 kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& out, const std::atomic<bool>* stop = nullptr);
 kvrt_status open_store(kvrt_runtime* runtime, const std::string& path, bool read_only, bool must_exist, Store& out);
 
 // ---- text -----------------------------------------------------------------------------------------------------------------------
 
+// What is read as text, of a file or of standard input: a longer one is refused, with LIMIT.
+inline constexpr size_t kTextBytesMax = 64u << 20;
 kvrt_status read_file(const std::string& path, std::string& out);  // "-" is stdin
 // "1,2,3", or "@FILE" with ids separated by commas or white space.
 kvrt_status parse_tokens(const std::string& argument, std::vector<int32_t>& out);

@@ -1,5 +1,8 @@
 // The program kvrt: the command line over kvrt.h. This file alone knows CLI11.
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <exception>
+#include <new>
 
 #include "bindings/cli/commands.h"
 
@@ -34,6 +37,17 @@ void add_device(CLI::App* command, ModelFlags& flags) {
   add_cuda(command, flags);
 }
 
+void add_cache(CLI::App* command, ModelFlags& flags) {
+  auto* directory =
+      command->add_option("--cache-dir", flags.cache_dir,
+                          "directory that keeps models' weights ready to be mapped (else KVRT_CACHE, else ~/.cache/kvrt/weights)");
+  command
+      ->add_option("--cache-bytes", flags.cache_bytes,
+                   "what may lie there, like 8G, in powers of 1024 (0: a tenth of the disk, at most 20G)")
+      ->transform(CLI::AsSizeValue(false));
+  command->add_flag("--no-weight-cache", flags.no_weight_cache, "keep no weights")->excludes(directory);
+}
+
 void add_compute(CLI::App* command, ModelFlags& flags) {
   add_device(command, flags);
   command
@@ -46,7 +60,7 @@ void add_compute(CLI::App* command, ModelFlags& flags) {
       ->check(CLI::Range(0, 256));
   command->add_option("--isa", flags.isa, "instruction set, when not the best")->check(CLI::IsMember({"scalar", "avx2", "avx512"}));
   add_kv(command, flags);
-  command->add_option("--cache-dir", flags.cache_dir, "directory that keeps the model's weights ready to be mapped");
+  add_cache(command, flags);
   command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step")->check(CLI::Range(1, 512));
 }
 
@@ -199,28 +213,34 @@ void define_inspect(CLI::App& app, int& code) {
 
 void define_bench(CLI::App& app, int& code) {
   auto flags = std::make_shared<BenchFlags>();
+  flags->model.no_weight_cache = true;  // as an application that links the library has it; --cache-dir is another thing to measure
   auto* c = app.add_subcommand("bench", "measure prefill, decode, batching, and saving and loading of state");
   add_model(c, flags->model);
   add_compute(c, flags->model);
   c->add_option("--step-ms", flags->model.step_ms, "milliseconds of a step at most (0: 50, of a prompt alone 500)");
   c->add_option("-f,--file", flags->file, "text to take tokens from");
-  const auto list = [c](const char* name, std::vector<uint32_t>& values, const char* text) {
-    const auto parse = [&values, name](const std::string& argument) {
+  constexpr uint32_t kTokensMax = 1u << 24;
+  const auto list = [c](const char* name, std::vector<uint32_t>& values, uint32_t low, uint32_t high, const char* text) {
+    const auto parse = [&values, name, low, high](const std::string& argument) {
       values.clear();
-      for (const std::string& part : CLI::detail::split(argument == "none" ? "" : argument, ',')) {
+      for (const std::string& part : argument == "none" ? std::vector<std::string>() : CLI::detail::split(argument, ',')) {
         uint32_t value = 0;
-        if (!part.empty() && !CLI::detail::lexical_cast(part, value)) throw CLI::ConversionError(part, name);
-        if (!part.empty()) values.push_back(value);
+        const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+        if (error != std::errc() || end != part.data() + part.size() || value < low || value > high) {
+          throw CLI::ValidationError(
+              name, "each is a number from " + std::to_string(low) + " to " + std::to_string(high) + ", found \"" + part + "\"");
+        }
+        values.push_back(value);
       }
     };
     std::string defaults;
     for (uint32_t value : values) defaults += (defaults.empty() ? "" : ",") + std::to_string(value);
     c->add_option_function<std::string>(name, parse, text)->type_name("N,...|none")->default_str(defaults);
   };
-  list("--prompt", flags->prompt, "prompt lengths");
-  list("--depth", flags->depth, "tokens before decode");
-  list("--batch", flags->batch, "sessions that generate together");
-  list("--state", flags->state, "tokens of a saved session");
+  list("--prompt", flags->prompt, 1, kTokensMax, "prompt lengths");
+  list("--depth", flags->depth, 0, kTokensMax, "tokens before decode");
+  list("--batch", flags->batch, 1, 1024, "sessions that generate together");
+  list("--state", flags->state, 1, kTokensMax, "tokens of a saved session");
   c->add_option("--decode", flags->decode, "tokens per decode run")->capture_default_str()->check(CLI::Range(1, 4096));
   c->add_option("--codec", flags->codec, "how the saved session's KV is stored")
       ->transform(CLI::CheckedTransformer(std::map<std::string, uint32_t>{{"none", 1}, {"zstd", 2}}));
@@ -297,6 +317,7 @@ void define_rest(CLI::App& app, int& code) {
   c->add_option("DIR,--store", doctor->directory, "a store, or where one shall be");
   add_cuda(c, doctor->model);
   add_prompt_gemm(c, doctor->model);
+  add_cache(c, doctor->model);
   c->add_flag("--json", doctor->json, "one JSON object a line");
   on(c, doctor, cmd_doctor, code);
 
@@ -309,9 +330,27 @@ void define_rest(CLI::App& app, int& code) {
   on(c, demo, cmd_demo, code);
 }
 
-}  // namespace
+// CLI11 takes '' for any option as its zero, -1 for the largest of 64 bits, what is larger still for that, too, and 010 for 8.
+std::string check_value(const CLI::Option* option, const std::string& value) {
+  if (value.empty()) return "a value is expected, found ''";
+  if (option->get_type_name().rfind("UINT", 0) != 0) return "";
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const bool whole = error == std::errc() && end == value.data() + value.size() && (value.size() == 1 || value[0] != '0');
+  return whole ? "" : "a whole number from 0 is expected, found " + value;
+}
 
-int main(int argc, char** argv) {
+// Every value of every command. A prompt, a system message and a domain may be empty.
+void check_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const bool text = option->check_lname("prompt") || option->check_lname("system") || option->check_lname("domain");
+    if (option->get_expected_min() == 0 || text) continue;
+    option->check([option](const std::string& value) { return check_value(option, value); }, "");
+  }
+  for (CLI::App* command : app.get_subcommands({})) check_values(*command);
+}
+
+int run(int argc, char** argv) {
   int code = 0;
   CLI::App app("LLM inference whose conversations survive the process", "kvrt");
   const uint32_t version = kvrt_version();
@@ -330,10 +369,23 @@ int main(int argc, char** argv) {
   define_plan(app, code);
   define_store(app, code);
   define_rest(app, code);
+  check_values(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) ? KVRT_INVALID : 0;
   }
   return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return complain(KVRT_NO_MEMORY, "this program's own memory does not suffice");
+  } catch (const std::exception& error) {
+    return complain(KVRT_INTERNAL, error.what());
+  }
 }

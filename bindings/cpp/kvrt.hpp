@@ -43,6 +43,12 @@ class Runtime : public detail::Shared<kvrt_runtime, kvrt_runtime_retain, kvrt_ru
     const Status status = kvrt_model_plan(get(), path.empty() ? nullptr : path.data(), path.size(), &options, &out, nullptr);
     return {status, out};
   }
+  // Where models with such options keep their weights.
+  Result<kvrt_cache_props> cache(const kvrt_model_options& options = init<kvrt_model_options>()) const noexcept {
+    auto out = init<kvrt_cache_props>();
+    const Status status = kvrt_model_cache(get(), &options, &out, nullptr);
+    return {status, out};
+  }
   // What a file holds, as JSON.
   template <class C>
   Status inspect(std::string_view path, std::uint32_t flags, C& json) const {

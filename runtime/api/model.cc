@@ -20,6 +20,10 @@ Status check_model_options(const kvrt_model_options& o) {
   if (o.from_fd > 1 || o.kv_populate > 1) {
     return error(Code::kInvalid, Detail::kNone, "from_fd is %u, kv_populate %u, expected 0 or 1", o.from_fd, o.kv_populate);
   }
+  if (o.cache > KVRT_CACHE_USER || o.reserved || (o.cache == KVRT_CACHE_NONE && o.cache_dir)) {
+    return error(Code::kInvalid, Detail::kNone, "cache is %u%s, reserved %u, expected 0, 1 (without a cache_dir) or 2, and 0", o.cache,
+                 o.cache_dir ? " with a cache_dir" : "", o.reserved);
+  }
   if (o.from_fd ? o.fd < 0 : o.fd || o.fd_offset || o.fd_size) {
     return error(Code::kInvalid, Detail::kNone, "fd is %d, fd_offset %llu, fd_size %llu with from_fd %u: expected %s", o.fd,
                  static_cast<unsigned long long>(o.fd_offset), static_cast<unsigned long long>(o.fd_size), o.from_fd,
@@ -61,7 +65,8 @@ void fill_props(const kvrt::ModelHost& host, kvrt_model_props* p) {
   p->kv_format = KVRT_KV_F16 + static_cast<uint32_t>(i.kv.format);
 }
 
-kvrt::HostOptions options_of(const kvrt_model_options& o) {
+kvrt::Result<kvrt::HostOptions> options_of(const kvrt_model_options& o) {
+  KVRT_TRY(check_model_options(o));
   kvrt::HostOptions options;
   options.kv_format = kv_format_of(o.kv_format);
   options.block_tokens = o.block_tokens;
@@ -69,6 +74,9 @@ kvrt::HostOptions options_of(const kvrt_model_options& o) {
   options.kv_bytes_max = o.kv_bytes_max;
   options.step_ms_max = o.step_ms_max;
   options.kv_populate = o.kv_populate != 0;
+  if (o.cache_dir || o.cache_dir_size) KVRT_TRY(check_path(o.cache_dir, o.cache_dir_size, &options.cache_dir, "cache_dir"));
+  options.cache = static_cast<kvrt::CacheChoice>(o.cache);
+  options.cache_bytes_max = o.cache_bytes_max;
   return options;
 }
 
@@ -83,9 +91,7 @@ kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path
     KVRT_TRY(check_not_null(out, "out"));
     kvrt_model_options o;
     KVRT_TRY(read_options(options, "kvrt_model_options", &o));
-    KVRT_TRY(check_model_options(o));
-    kvrt::HostOptions host_options = options_of(o);
-    if (o.cache_dir || o.cache_dir_size) KVRT_TRY(check_path(o.cache_dir, o.cache_dir_size, &host_options.cache_dir, "cache_dir"));
+    KVRT_ASSIGN(const kvrt::HostOptions host_options, options_of(o));
     kvrt::ModelSource source("model");
     if (!o.from_fd || path_size) KVRT_TRY(check_path(path, path_size, &source.name));
     if (o.from_fd) source.fd = o.fd, source.offset = o.fd_offset, source.size = o.fd_size;
@@ -104,6 +110,27 @@ kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out, kvrt
     KVRT_TRY(check_output_struct(out, "out"));
     kvrt_model_props p{};
     fill_props(*host, &p);
+    write_output(out, p);
+    return {};
+  });
+}
+
+kvrt_status kvrt_model_cache(const kvrt_runtime* runtime, const kvrt_model_options* options, kvrt_cache_props* out, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
+    KVRT_ASSIGN(const auto engine, hold(runtime, "runtime"));
+    KVRT_TRY(check_output_struct(out, "out"));
+    kvrt_model_options o;
+    KVRT_TRY(read_options(options, "kvrt_model_options", &o));
+    KVRT_ASSIGN(const kvrt::HostOptions host, options_of(o));
+    const kvrt::WeightCache cache = kvrt::find_cache(engine->env(), nullptr, host.cache, host.cache_dir, host.cache_bytes_max);
+    if (cache.dir.empty()) return error(Code::kNotFound, Detail::kNone, "no directory is named: see cache in kvrt_model_options");
+    KVRT_ASSIGN(const kvrt::CacheStat stat, kvrt::stat_cache(cache));
+    kvrt_cache_props p{};
+    p.files = static_cast<uint32_t>(stat.files);
+    p.bytes = stat.bytes;
+    p.bytes_max = stat.bytes_max;
+    p.bytes_free = stat.bytes_free;
+    copy_text(p.directory, cache.dir);
     write_output(out, p);
     return {};
   });

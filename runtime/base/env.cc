@@ -95,6 +95,7 @@ class PosixFile final : public File {
   Result<std::span<const uint8_t>> map() override {
     KVRT_ASSIGN(const uint64_t bytes, size());
     if (bytes == 0) return mapped_;
+    (void)::flock(fd_.get(), LOCK_SH | LOCK_NB);
     void* base = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd_.get(), 0);
     if (base == MAP_FAILED) return errno_error(errno, "%s: mapping %llu bytes", path_.c_str(), ull(bytes));
     return mapped_ = {static_cast<const uint8_t*>(base), bytes};
@@ -197,6 +198,21 @@ class PosixEnv final : public Env {
   Status check_file(const std::string& path) override {
     KVRT_ASSIGN(const Place place, find_place(path));
     return check_own_file(place, path);
+  }
+
+  Result<FileInfo> file_info(const std::string& path) override {
+    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_TRY(check_own_file(place, path));
+    struct stat st;
+    if (::fstatat(place.dir.get(), place.name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return errno_error(errno, "%s: stat", path.c_str());
+    return FileInfo{static_cast<uint64_t>(st.st_size), static_cast<int64_t>(st.st_mtim.tv_sec) * 1000 + st.st_mtim.tv_nsec / 1'000'000};
+  }
+
+  Status set_modified(const std::string& path, int64_t unix_ms) override {
+    KVRT_ASSIGN(const Place place, find_place(path));
+    const timespec times[2] = {{0, UTIME_OMIT}, {unix_ms / 1000, unix_ms % 1000 * 1'000'000}};
+    if (::utimensat(place.dir.get(), place.name.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0) return {};
+    return errno_error(errno, "%s: setting its time", path.c_str());
   }
 
   Status make_dir(const std::string& path) override {

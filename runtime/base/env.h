@@ -26,7 +26,8 @@ class File {
   virtual Result<uint64_t> size() const = 0;
   // No byte of them is anything but zero. Holes are not read.
   virtual Result<bool> is_zero(uint64_t offset, uint64_t bytes) const = 0;
-  // All of it, read-only, in pages that every process shares, until the destructor. Once at most; the file must not shrink meanwhile.
+  // All of it, read-only, in pages that every process shares, until the destructor. Once at most; the file must not shrink meanwhile. Where
+  // nobody writes it, it has the shared lock of the file until then: who can have the exclusive one knows that nobody maps it.
   virtual Result<std::span<const uint8_t>> map() = 0;
 };
 
@@ -58,6 +59,11 @@ struct DirInfo {
   bool writable = false;          // by this process, file system included
 };
 
+struct FileInfo {
+  uint64_t bytes = 0;
+  int64_t modified_unix_ms = 0;
+};
+
 // Thread-safe. No path may have a symbolic link in it (canonical_path of paths.h): it is refused (INVALID, kUnsafeDirectory), and so is a
 // file or directory that is not the effective user's alone.
 class Env {
@@ -78,6 +84,8 @@ class Env {
   virtual Result<bool> exists(const std::string& path) = 0;
   // What open_read would refuse, without opening it: a file that SQLite has open keeps its locks.
   virtual Status check_file(const std::string& path) = 0;
+  virtual Result<FileInfo> file_info(const std::string& path) = 0;  // of what check_file takes
+  virtual Status set_modified(const std::string& path, int64_t unix_ms) = 0;
   virtual Result<DirInfo> dir_info(const std::string& path) = 0;  // NOT_FOUND, or IO if no directory
   // A lock file, not locked yet. `create`: 0600 where it is missing; else NOT_FOUND.
   virtual Result<std::unique_ptr<FileLock>> open_lock(const std::string& path, bool create) = 0;

@@ -43,7 +43,10 @@ struct WeightCache {
   Env* env = nullptr;
   Log* log = nullptr;
   std::string dir;
-  Hash256 source;  // names the bytes of the tensors
+  Hash256 source;          // names the bytes of the tensors
+  uint64_t bytes_max = 0;  // of all files there; 0: the default
+  uint32_t parents = 0;    // last directories above `dir` that may be made, too
+  bool asked = true;       // false: the user's cache directory, by default; what is wrong with it is nobody's mistake
 };
 
 struct WeightLoad {

@@ -4,6 +4,7 @@
 
 #include "runtime/compute/cpu_backend.h"
 #include "runtime/compute/cpu_weights.h"
+#include "runtime/compute/weight_dir.h"
 #include "runtime/compute/weight_file.h"
 
 namespace kvrt {
@@ -46,29 +47,28 @@ Result<std::shared_ptr<const uint8_t>> CpuBackend::load_image(const WeightImage&
     std::lock_guard turn(pool_mu_);
     pool_.parallel_for(chunks, fn);
   };
-  auto mapped = map_weights(cache, key, image.bytes(), parallel);
-  if (mapped.is_ok()) {
-    for (const std::span<const uint8_t> bytes : image.sources(0, image.bytes())) KVRT_TRY(load.taken(bytes));
-    return mapped;
-  }
-  if (mapped.status().code() != Code::kNotFound)
-    logf(cache.log, LogLevel::kWarn, "weights are packed: %s", mapped.status().message().c_str());
-  KVRT_ASSIGN(auto packed, pack(image, load));
   Status stopped;
   const auto poll = [&] {
     stopped = load.taken({});
     return stopped.clone();
   };
-  const Status written = write_weights(cache, key, {packed.get(), image.bytes()}, parallel, poll);
+  auto found = find_weights(cache, key, image.bytes(), parallel, poll);
+  KVRT_TRY(std::move(stopped));
+  if (found.is_ok() && found->mapped) {
+    for (const std::span<const uint8_t> bytes : image.sources(0, image.bytes())) KVRT_TRY(load.taken(bytes));
+    return std::move(found->mapped);
+  }
+  KVRT_ASSIGN(auto packed, pack(image, load));
+  const Status written = found.is_ok() ? write_weights(cache, key, {packed.get(), image.bytes()}, parallel, poll) : found.take_status();
   KVRT_TRY(std::move(stopped));
   if (!written.is_ok()) {
-    logf(cache.log, LogLevel::kWarn, "weights are not cached: %s", written.message().c_str());
+    log_cache(cache, "weights are not cached", written);
     return packed;
   }
   packed.reset();  // never two copies in memory
-  mapped = map_weights(cache, key, image.bytes(), parallel);
+  auto mapped = map_weights(cache, key, image.bytes(), parallel);
   if (mapped.is_ok()) return mapped;
-  logf(cache.log, LogLevel::kWarn, "weights are not cached: %s", mapped.status().message().c_str());
+  log_cache(cache, "weights are not cached", mapped.status());
   return pack(image, {[](std::span<const uint8_t>) { return Status(); }, nullptr});
 }
 

@@ -1,20 +1,17 @@
 #include "runtime/compute/weight_file.h"
-#include "runtime/base/numbers.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cinttypes>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
+
+#include "runtime/compute/weight_dir.h"
 
 namespace kvrt {
 namespace {
 
 constexpr char kMagic[8] = {'K', 'V', 'R', 'T', 'W', 'G', 'T', '1'};
 constexpr uint64_t kPage = 4096, kPieceBytes = 4u << 20;
-constexpr int64_t kStaleMs = 3'600'000;  // a file that is still being written is younger
-constexpr std::string_view kTempSuffix = ".kvrtw.tmp";
 
 using Ull = unsigned long long;
 
@@ -51,16 +48,6 @@ std::vector<uint8_t> make_header(const Hash256& key, uint64_t image_bytes, const
   return header;
 }
 
-std::string path_of(const WeightCache& cache, const Hash256& key) { return cache.dir + "/" + key.hex() + ".kvrtw"; }
-
-// Others could plant weights in a directory that they can write.
-Status check_dir(const WeightCache& cache) {
-  KVRT_ASSIGN(const DirInfo dir, cache.env->dir_info(cache.dir));
-  if (dir.owned && !dir.others_can_write) return {};
-  return error(Code::kInvalid, Detail::kUnsafeDirectory, "%s: %s; a cache directory is its owner's alone (chmod 700)", cache.dir.c_str(),
-               dir.owned ? "group or others can write it" : "belongs to another user");
-}
-
 // The header is what this image's would be: compared as a whole, once its size is right.
 Status check_file(const std::string& path, std::span<const uint8_t> file, const Hash256& key, uint64_t bytes, const ParallelFor& parallel) {
   const uint64_t header = header_bytes(bytes);
@@ -75,46 +62,49 @@ Status check_file(const std::string& path, std::span<const uint8_t> file, const 
                static_cast<Ull>(at));
 }
 
+std::string path_of(const WeightCache& cache, const Hash256& key) { return cache.dir + "/" + key.hex() + std::string(kWeightSuffix); }
+
 // `<key>.<unix time in ms, hexadecimal>-<random>.kvrtw.tmp`
 std::string temp_path(const WeightCache& cache, const Hash256& key) {
   uint64_t random = 0;
   cache.env->random({reinterpret_cast<uint8_t*>(&random), sizeof random});
   char text[64];
   std::snprintf(text, sizeof text, ".%" PRIx64 "-%" PRIx64, static_cast<uint64_t>(cache.env->unix_ms()), random);
-  return cache.dir + "/" + key.hex() + text + std::string(kTempSuffix);
-}
-
-// What writers that died have left.
-void remove_stale(const WeightCache& cache) {
-  auto names = cache.env->list_dir(cache.dir);
-  if (!names.is_ok()) return;
-  for (const std::string& name : *names) {
-    const size_t dot = name.find('.');
-    if (!name.ends_with(kTempSuffix) || dot != 2 * sizeof(Hash256)) continue;
-    const auto written = static_cast<int64_t>(read_digits(std::string_view(name).substr(dot + 1), 16));
-    if (std::abs(cache.env->unix_ms() - written) > kStaleMs) (void)cache.env->remove_file(cache.dir + "/" + name);
-  }
+  return cache.dir + "/" + key.hex() + text + std::string(kWeightTempSuffix);
 }
 
 }  // namespace
 
 Result<std::shared_ptr<const uint8_t>> map_weights(const WeightCache& cache, const Hash256& key, uint64_t bytes,
                                                    const ParallelFor& parallel) {
-  KVRT_TRY(check_dir(cache));
+  KVRT_TRY(check_cache_dir(cache));
   const std::string path = path_of(cache, key);
   KVRT_ASSIGN(std::shared_ptr<File> file, cache.env->open_read(path));
   KVRT_ASSIGN(const std::span<const uint8_t> mapped, file->map());
   Status status = check_file(path, mapped, key, bytes, parallel);
+  (void)cache.env->set_modified(path, cache.env->unix_ms());  // a use; a directory that is read-only has no order
   if (status.is_ok()) return std::shared_ptr<const uint8_t>(std::move(file), mapped.data() + header_bytes(bytes));
   (void)cache.env->remove_file(path);
   return status;
 }
 
+Result<FoundWeights> find_weights(const WeightCache& cache, const Hash256& key, uint64_t bytes, const ParallelFor& parallel,
+                                  const std::function<Status()>& poll) {
+  auto mapped = map_weights(cache, key, bytes, parallel);
+  if (mapped.is_ok()) return FoundWeights{std::move(mapped).value(), nullptr};
+  if (mapped.status().code() != Code::kNotFound) log_cache(cache, "weights are packed", mapped.status());
+  const uint64_t file_bytes = header_bytes(bytes) + bytes;
+  KVRT_ASSIGN(auto turn, begin_writing(cache, path_of(cache, key), file_bytes, poll));
+  if (turn) {
+    KVRT_TRY(make_room(cache, file_bytes));
+    return FoundWeights{nullptr, std::move(turn)};
+  }
+  KVRT_ASSIGN(auto written, map_weights(cache, key, bytes, parallel));
+  return FoundWeights{std::move(written), nullptr};
+}
+
 Status write_weights(const WeightCache& cache, const Hash256& key, std::span<const uint8_t> image, const ParallelFor& parallel,
                      const std::function<Status()>& poll) {
-  KVRT_TRY(cache.env->make_dir(cache.dir));
-  KVRT_TRY(check_dir(cache));
-  remove_stale(cache);
   const std::string temp = temp_path(cache, key);
   const auto write = [&]() -> Status {
     KVRT_ASSIGN(const auto file, cache.env->create_new(temp));
@@ -127,8 +117,9 @@ Status write_weights(const WeightCache& cache, const Hash256& key, std::span<con
     Status renamed = cache.env->rename_new(temp, path_of(cache, key));
     if (!renamed.is_ok()) {
       KVRT_ASSIGN(const bool faster, cache.env->exists(path_of(cache, key)));  // another process was
-      if (faster) return cache.env->remove_file(temp);
-      return renamed;
+      if (!faster) return renamed;
+      (void)cache.env->remove_file(temp);
+      return {};
     }
     return cache.env->sync_dir(cache.dir);
   };

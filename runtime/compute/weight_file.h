@@ -25,11 +25,21 @@ namespace kvrt {
 
 using ParallelFor = std::function<void(uint32_t chunks, ChunkFn fn)>;
 
-// The image of `bytes` bytes under `key`; NOT_FOUND where there is none. CORRUPT: it was damaged, and is removed if the directory allows.
+// The image of `bytes` bytes under `key`, used from now on; NOT_FOUND where there is none. CORRUPT: it was damaged, and is removed if the
+// directory allows. A file that is mapped may be removed: its pages stay.
 Result<std::shared_ptr<const uint8_t>> map_weights(const WeightCache& cache, const Hash256& key, uint64_t bytes,
                                                    const ParallelFor& parallel);
 
-// OK also where another process was faster. `poll` is called now and then, and stops it with an error. Nothing is left of a failed write.
+// One of the two.
+struct FoundWeights {
+  std::shared_ptr<const uint8_t> mapped;
+  std::unique_ptr<FileLock> turn;  // to write them, with room for them
+};
+// Maps the image, waits for who is writing it, or takes the turn. An error says why neither can be; one of `poll` ends the wait.
+Result<FoundWeights> find_weights(const WeightCache& cache, const Hash256& key, uint64_t bytes, const ParallelFor& parallel,
+                                  const std::function<Status()>& poll);
+
+// By who has the turn. OK also where another process was faster. `poll` is called now and then, and stops it with an error. Nothing is left of a failed write.
 Status write_weights(const WeightCache& cache, const Hash256& key, std::span<const uint8_t> image, const ParallelFor& parallel,
                      const std::function<Status()>& poll);
 

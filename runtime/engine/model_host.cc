@@ -4,7 +4,6 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/base/memory.h"
-#include "runtime/base/paths.h"
 #include "runtime/engine/kv_layout.h"
 #include "runtime/engine/plan.h"
 
@@ -86,10 +85,11 @@ Result<std::shared_ptr<ModelHost>> ModelHost::open(std::shared_ptr<Engine> engin
   parts.chat_template = parts.file->get_string("tokenizer.chat_template").value_or("");
   if (!parts.file->tensors().empty()) {
     LoadProgress forward_progress = progress ? LoadProgress(progress) : [](uint64_t, uint64_t) { return true; };
-    const WeightCache cache{engine->env(), engine->log(), canonical_path(options.cache_dir),
-                            options.cache_dir.empty() ? Hash256() : file_id(*parts.file)};
-    if (!options.cache_dir.empty() && cache.source.is_zero())
-      logf(engine->log(), LogLevel::kWarn, "%s: weights are not cached: a part of a file has no identity of its own", source.name.c_str());
+    WeightCache cache = find_cache(engine->env(), engine->log(), options.cache, options.cache_dir, options.cache_bytes_max);
+    if (!cache.dir.empty()) cache.source = file_id(*parts.file);
+    if (!cache.dir.empty() && cache.source.is_zero())
+      log_cache(cache, "weights are not cached",
+                error(Code::kUnsupported, Detail::kNone, "%s: a part of a file has no identity of its own", source.name.c_str()));
     KVRT_ASSIGN(parts.model, load_model(*parts.file, engine->backend(), forward_progress, cache.source.is_zero() ? nullptr : &cache));
     if (options.kv_format == KvFormat::kI8) balance_qk(parts.model.get());
     KVRT_TRY(place_vectors(parts.model.get(), engine->backend()));

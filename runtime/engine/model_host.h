@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/compute/weight_dir.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/scheduler.h"
 #include "runtime/model/model.h"
@@ -24,7 +25,9 @@ struct HostOptions {
   uint32_t step_ms_max = 0;    // 0: kStepMsDefault, and kLoneStepMs of a prompt alone
   bool kv_populate = false;    // the pool's pages now, not on their first use
   KvFormat kv_format = KvFormat::kF16;
-  std::string cache_dir{};  // of packed weights; "": none
+  std::string cache_dir{};  // of packed weights, see find_cache
+  CacheChoice cache = CacheChoice::kDefault;
+  uint64_t cache_bytes_max = 0;
 };
 
 // Computes a step's rows: the model's forward pass, or a toy in its place.

@@ -31,6 +31,16 @@ static void cancel(struct stage* t) {
   kvrt_runtime_release(own);
 }
 
+static void child_before_opening(struct stage* t) {
+  char text[64];
+  size_t needed = 0;
+  kvrt_plan plan = {.struct_size = sizeof plan};
+  expect_forked("model_plan", kvrt_model_plan(t->runtime, t->tiny, strlen(t->tiny), NULL, &plan, NULL));
+  kvrt_cache_props cache = {.struct_size = sizeof cache};
+  expect_forked("model_cache", kvrt_model_cache(t->runtime, NULL, &cache, NULL));
+  expect_forked("model_inspect", kvrt_model_inspect(t->runtime, t->tiny, strlen(t->tiny), 0, text, 64, &needed, NULL));
+}
+
 static void child(struct stage* t) {
   const char* message = "{\"role\":\"user\",\"content\":\"hi\"}";
   int32_t tokens[64], token = 1;
@@ -45,6 +55,7 @@ static void child(struct stage* t) {
   kvrt_model* m = NULL;
   kvrt_store* st = NULL;
   kvrt_session* s = NULL;
+  child_before_opening(t);
   expect_forked("runtime_info", kvrt_runtime_info(t->runtime, &rp, NULL));
   expect_forked("runtime_set_threads", kvrt_runtime_set_threads(t->runtime, 1, NULL));
   expect_forked("model_open", kvrt_model_open(t->runtime, t->tiny, strlen(t->tiny), NULL, NULL, NULL, &m, NULL));
@@ -52,14 +63,11 @@ static void child(struct stage* t) {
   expect_forked("model_tokenize", kvrt_model_tokenize(t->model, "a", 1, 0, tokens, 64, &needed, NULL));
   expect_forked("model_detokenize", kvrt_model_detokenize(t->model, &token, 1, 0, text, 64, &needed, NULL));
   kvrt_metrics mm = {.struct_size = sizeof mm};
-  kvrt_plan plan = {.struct_size = sizeof plan};
   const char* messages = "[{\"role\":\"user\",\"content\":\"hi\"}]";
   expect_forked("model_apply_template", kvrt_model_apply_template(t->model, messages, strlen(messages), NULL, text, 64, &needed, NULL));
   expect_forked("model_step", kvrt_model_step(t->model, 0, NULL, NULL));
   expect_forked("model_metrics", kvrt_model_metrics(t->model, &mm, NULL));
   expect_forked("model_metrics_text", kvrt_model_metrics_text(t->model, NULL, 0, text, 64, &needed, NULL));
-  expect_forked("model_plan", kvrt_model_plan(t->runtime, t->tiny, strlen(t->tiny), NULL, &plan, NULL));
-  expect_forked("model_inspect", kvrt_model_inspect(t->runtime, t->tiny, strlen(t->tiny), 0, text, 64, &needed, NULL));
   expect_forked("store_open", kvrt_store_open(t->runtime, t->dir, strlen(t->dir), NULL, &st, NULL));
   expect_forked("store_info", kvrt_store_info(t->store, &sp, NULL));
   expect_forked("store_stat", kvrt_store_stat(t->store, NULL, 0, "a", 1, &entry, NULL));

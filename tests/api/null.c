@@ -48,6 +48,9 @@ static void model_calls(struct stage* t) {
   BAD("model_plan", "path NULL", kvrt_model_plan(t->runtime, NULL, n, NULL, &plan, ERR));
   BAD("model_plan", "path NULL, size 0, options NULL", kvrt_model_plan(t->runtime, NULL, 0, NULL, &plan, ERR));
   BAD("model_plan", "out NULL", kvrt_model_plan(t->runtime, t->tiny, n, NULL, NULL, ERR));
+  kvrt_cache_props cache = {.struct_size = sizeof cache};
+  BAD("model_cache", "runtime NULL", kvrt_model_cache(NULL, NULL, &cache, ERR));
+  BAD("model_cache", "out NULL", kvrt_model_cache(t->runtime, NULL, NULL, ERR));
   BAD("model_inspect", "runtime NULL", kvrt_model_inspect(NULL, t->tiny, n, 0, buffer, sizeof buffer, &needed, ERR));
   BAD("model_inspect", "path NULL", kvrt_model_inspect(t->runtime, NULL, n, 0, buffer, sizeof buffer, &needed, ERR));
   BAD("model_inspect", "json NULL", kvrt_model_inspect(t->runtime, t->tiny, n, 0, NULL, 8, &needed, ERR));

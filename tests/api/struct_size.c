@@ -31,6 +31,12 @@ static kvrt_status model_call(struct stage* t, void* o) {
   return status;
 }
 
+static kvrt_status cache_call(struct stage* t, void* o) {
+  kvrt_cache_props props = {.struct_size = sizeof props};
+  const kvrt_status status = kvrt_model_cache(t->runtime, o, &props, NULL);
+  return status == KVRT_NOT_FOUND ? KVRT_OK : status;  // no directory is named
+}
+
 static kvrt_status plan_call(struct stage* t, void* o) {
   kvrt_plan plan = {.struct_size = sizeof plan};
   return kvrt_model_plan(t->runtime, t->tiny, strlen(t->tiny), o, &plan, NULL);
@@ -123,6 +129,10 @@ static kvrt_status error_out(struct stage* t, void* o) {
 static kvrt_status runtime_out(struct stage* t, void* o) { return kvrt_runtime_info(t->runtime, o, NULL); }
 static kvrt_status model_out(struct stage* t, void* o) { return kvrt_model_info(t->model, o, NULL); }
 static kvrt_status plan_out(struct stage* t, void* o) { return kvrt_model_plan(t->runtime, t->tiny, strlen(t->tiny), NULL, o, NULL); }
+static kvrt_status cache_out(struct stage* t, void* o) {
+  const kvrt_model_options options = {.struct_size = sizeof options, .cache_dir = t->dir, .cache_dir_size = strlen(t->dir)};
+  return kvrt_model_cache(t->runtime, &options, o, NULL);
+}
 static kvrt_status store_out(struct stage* t, void* o) { return kvrt_store_info(t->store, o, NULL); }
 static kvrt_status entry_out(struct stage* t, void* o) { return kvrt_store_stat(t->store, NULL, 0, "sized", 5, o, NULL); }
 static kvrt_status session_out(struct stage* t, void* o) { return kvrt_session_info(t->session, o, NULL); }
@@ -175,7 +185,7 @@ static kvrt_status resume_report_out(struct stage* t, void* o) {
 }
 
 static void output(struct stage* t, const char* name, call_fn call, size_t size) {
-  static unsigned char bytes[4096];
+  static unsigned char bytes[8192];
   for (uint32_t bad = 0; bad < 4; ++bad) {
     canary(bytes, sizeof bytes);
     memcpy(bytes, &bad, 4);
@@ -224,6 +234,7 @@ static void sizes(void) {
   SIZE_OF(kvrt_generate_options);
   SIZE_OF(kvrt_save_options);
   SIZE_OF(kvrt_save_report);
+  SIZE_OF(kvrt_cache_props);
 #undef SIZE_OF
   EXPECT(kvrt_struct_size("kvrt_nothing") == 0 && kvrt_struct_size("") == 0 && kvrt_struct_size("kvrt_even") == 0, "a size of nothing");
 #define OFFSET_OF(name, field) EXPECT(kvrt_struct_offset(#name, #field) == offsetof(name, field), "%s.%s", #name, #field)
@@ -256,6 +267,7 @@ int main(void) {
   sizes();
   options(&t, "runtime_options", runtime_call, sizeof(kvrt_runtime_options), 4);
   options(&t, "model_options", model_call, sizeof(kvrt_model_options), 4);
+  options(&t, "model_options of cache", cache_call, sizeof(kvrt_model_options), 4);
   options(&t, "plan_options", plan_call, sizeof(kvrt_plan_options), 4);
   options(&t, "template_options", template_call, sizeof(kvrt_template_options), 4);
   options(&t, "store_options", store_call, sizeof(kvrt_store_options), 4);
@@ -269,6 +281,7 @@ int main(void) {
   output(&t, "runtime_props", runtime_out, sizeof(kvrt_runtime_props));
   output(&t, "model_props", model_out, sizeof(kvrt_model_props));
   output(&t, "plan", plan_out, sizeof(kvrt_plan));
+  output(&t, "cache_props", cache_out, sizeof(kvrt_cache_props));
   output(&t, "store_props", store_out, sizeof(kvrt_store_props));
   output(&t, "store_entry", entry_out, sizeof(kvrt_store_entry));
   output(&t, "session_props", session_out, sizeof(kvrt_session_props));

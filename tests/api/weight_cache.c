@@ -1,65 +1,8 @@
 // cache_dir: the same digests without it, on a miss, on a hit, after the model has changed under an unchanged name, size and mtime, and in
 // processes that open at once. `real`: what an open of the real model makes resident, and at most on the way.
-#include <fcntl.h>
-#include <sys/wait.h>
+#include "weight_cache.h"
 
-#include "misuse.h"
-
-enum { kLength = 12, kChildren = 4 };
-
-static size_t log_lines;
-static void count_lines(void* user, int32_t level, const char* text, size_t size) {
-  (void)user, (void)level, (void)text, (void)size;
-  ++log_lines;
-}
-
-static kvrt_runtime* open_logging(void) {
-  const kvrt_runtime_options o = {.struct_size = sizeof o, .threads = 2, .log_level = KVRT_LOG_WARN, .log = count_lines};
-  kvrt_runtime* rt = NULL;
-  MUST(kvrt_runtime_open(&o, &rt, NULL));
-  return rt;
-}
-
-// cache NULL: none.
-static kvrt_model* open_cached(kvrt_runtime* rt, const char* path, const char* cache) {
-  const kvrt_model_options o = {
-      .struct_size = sizeof o, .kv_bytes_max = 64u << 20, .cache_dir = cache, .cache_dir_size = cache ? strlen(cache) : 0};
-  kvrt_model* model = NULL;
-  MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
-  return model;
-}
-
-static uint64_t digest_at(kvrt_runtime* rt, const char* path, const char* cache) {
-  kvrt_model* model = open_cached(rt, path, cache);
-  kvrt_session* s = open_session(model, NULL, 1);
-  int32_t tokens[40];
-  prompt_tokens(tokens, sizeof tokens / sizeof *tokens, 6, model_props(model).vocab_size);
-  MUST(kvrt_session_append(s, tokens, sizeof tokens / sizeof *tokens, NULL));
-  static struct run run;
-  memset(&run, 0, sizeof run);
-  generate_into(s, kLength, &run);
-  kvrt_session_close(s);
-  kvrt_model_release(model);
-  return hash_bytes(1, run.digest, sizeof *run.digest * run.count);
-}
-
-static size_t count_files(const char* dir) {
-  DIR* d = opendir(dir);
-  REQUIRE(d != NULL, "%s: %s", dir, strerror(errno));
-  size_t count = 0;
-  for (struct dirent* e; (e = readdir(d)) != NULL;) count += e->d_name[0] != '.';
-  closedir(d);
-  return count;
-}
-
-static void copy_file(const char* from, const char* to) {
-  FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
-  REQUIRE(in && out, "%s, %s: %s", from, to, strerror(errno));
-  char buffer[65536];
-  for (size_t n; (n = fread(buffer, 1, sizeof buffer, in)) > 0;) REQUIRE(fwrite(buffer, 1, n, out) == n, "%s", to);
-  fclose(in);
-  REQUIRE(fclose(out) == 0, "%s", to);
-}
+enum { kChildren = 4 };
 
 // Other weights in the same inode, of the same size and mtime: a bit of each byte differs, which makes no number infinite.
 static void change_in_place(const char* path) {
@@ -98,31 +41,6 @@ static void same_digests(const char* tiny, const char* dir) {
   EXPECT(digest_at(rt, model, cache) == changed, "with a cache that is none: other logits");
   EXPECT(log_lines != 0, "a cache that is none is not logged");
   kvrt_runtime_release(rt);
-}
-
-// This program again, as `child MODEL CACHE`: its standard output is the pipe.
-static pid_t start_child(const char* what, const char* model, const char* cache, int* output) {
-  int ends[2];
-  REQUIRE(pipe(ends) == 0, "%s", strerror(errno));
-  const pid_t pid = fork();
-  REQUIRE(pid >= 0, "%s", strerror(errno));
-  if (pid == 0) {
-    dup2(ends[1], STDOUT_FILENO);
-    execl("/proc/self/exe", "api_weight_cache", what, model, cache, (char*)NULL);
-    _exit(127);
-  }
-  close(ends[1]);
-  *output = ends[0];
-  return pid;
-}
-
-static void finish_child(pid_t pid, int output, char* text, size_t capacity) {
-  size_t size = 0;
-  for (ssize_t n; size + 1 < capacity && (n = read(output, text + size, capacity - 1 - size)) > 0;) size += (size_t)n;
-  text[size] = 0;
-  close(output);
-  int status = 0;
-  REQUIRE(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0, "a child ends with %d: %s", status, text);
 }
 
 static void processes_at_once(const char* tiny, const char* dir) {
@@ -194,7 +112,10 @@ static void resident(const char* model, const char* dir) {
 int main(int argc, char** argv) {
   if (argc == 4 && strcmp(argv[1], "child") == 0) {
     kvrt_runtime* rt = open_logging();
-    printf("%" PRIx64, digest_at(rt, argv[2], argv[3]));
+    kvrt_model* model = open_cached(rt, argv[2], argv[3]);
+    EXPECT(maps_cache(), "the cache's pages are not shared");
+    printf("%" PRIx64, digest_with(model));
+    kvrt_model_release(model);
     kvrt_runtime_release(rt);
     EXPECT(log_lines == 0, "%zu log lines", log_lines);
     return atomic_load(&support_failures) != 0;

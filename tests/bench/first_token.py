@@ -57,7 +57,7 @@ def measure_kvrt(a):
     sys.path.insert(0, str(HERE.parents[1] / "bindings/python"))
     import kvrt
 
-    options = {"cache_dir": a.cache_dir} if a.cache_dir else {}
+    options = {"cache_dir": a.cache_dir or None}
 
     def open_model():
         runtime = kvrt.Runtime(threads=a.threads)

@@ -141,7 +141,8 @@ void everything() {
   kvrt::log_to(o, logger);
   kvrt::Runtime runtime = *kvrt::Runtime::open(o);
   expect(logger.lines == 1 && o.struct_size == sizeof o, "log");
-  expect(runtime.info()->threads == 2 && runtime.set_threads(1).ok() && runtime.plan("file")->fits == 1, "runtime");
+  expect(runtime.info()->threads == 2 && runtime.set_threads(1).ok() && runtime.plan("file")->fits == 1 && runtime.cache()->files == 3,
+         "runtime");
   std::string json;
   expect(runtime.inspect("file", 0, json).ok() && json == "{}", "inspect");
   kvrt::Result<kvrt::Model> model = kvrt::Model::open(runtime, "file", kvrt::init<kvrt_model_options>(), [](const kvrt::Event&) {});

@@ -1,5 +1,6 @@
 # shellcheck shell=sh
-# The scripts of this folder read it: how they look at a command, and end.
+# The scripts of this folder read it: how they look at a command, and end. The user's cache of weights is not for them.
+export KVRT_CACHE=
 fail() {
   echo "cli: $*"
   exit 1

@@ -59,6 +59,8 @@ class ToyEnv : public Env {
   Result<std::vector<std::string>> list_dir(const std::string& path) override { return base_->list_dir(path); }
   Result<bool> exists(const std::string& path) override { return base_->exists(path); }
   Status check_file(const std::string& path) override { return base_->check_file(path); }
+  Result<FileInfo> file_info(const std::string& path) override { return base_->file_info(path); }
+  Status set_modified(const std::string& path, int64_t unix_ms) override { return base_->set_modified(path, unix_ms); }
   Result<DirInfo> dir_info(const std::string& path) override { return base_->dir_info(path); }
   Result<std::unique_ptr<FileLock>> open_lock(const std::string& path, bool create) override { return base_->open_lock(path, create); }
   Result<FsInfo> fs_info(const std::string& path) override { return base_->fs_info(path); }

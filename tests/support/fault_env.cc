@@ -182,6 +182,16 @@ Status FaultEnv::check_file(const std::string& path) {
   return base_->check_file(path);
 }
 
+Result<FileInfo> FaultEnv::file_info(const std::string& path) {
+  KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
+  return base_->file_info(path);
+}
+
+Status FaultEnv::set_modified(const std::string& path, int64_t unix_ms) {
+  KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
+  return base_->set_modified(path, unix_ms);
+}
+
 Result<DirInfo> FaultEnv::dir_info(const std::string& path) {
   KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
   if (dir_override != nullptr) return *dir_override;

@@ -71,6 +71,8 @@ class FaultEnv final : public Env {
   Result<std::vector<std::string>> list_dir(const std::string& path) override;
   Result<bool> exists(const std::string& path) override;
   Status check_file(const std::string& path) override;
+  Result<FileInfo> file_info(const std::string& path) override;
+  Status set_modified(const std::string& path, int64_t unix_ms) override;
   Result<DirInfo> dir_info(const std::string& path) override;
   Result<std::unique_ptr<FileLock>> open_lock(const std::string& path, bool create) override;
   Result<FsInfo> fs_info(const std::string& path) override;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "runtime/compute/cpu_weights.h"
+#include "runtime/compute/weight_dir.h"
 #include "runtime/compute/weight_file.h"
 #include "tests/support/fault_env.h"
 
@@ -93,7 +95,9 @@ class WeightCacheTest : public testing::Test {
 
   std::vector<std::string> names() {
     std::vector<std::string> out;
-    for (const auto& entry : fs::directory_iterator(dir_)) out.push_back(entry.path().filename().string());
+    for (const auto& entry : fs::directory_iterator(dir_)) {
+      if (entry.path().filename() != ".lock") out.push_back(entry.path().filename().string());
+    }
     return out;
   }
   fs::path only_file() {
@@ -243,13 +247,10 @@ TEST_F(WeightCacheTest, ADirectoryThatOthersCanWriteOrThatCannotBeMadeIsNotUsed)
 }
 
 TEST_F(WeightCacheTest, WhatDeadWritersLeftIsRemoved) {
-  const std::string key(64, 'a'), now = ".kvrtw.tmp";
-  char fresh[32], stale[32];
-  std::snprintf(fresh, sizeof fresh, ".%llx-1", static_cast<unsigned long long>(posix_env()->unix_ms() - 60'000));
-  std::snprintf(stale, sizeof stale, ".%llx-1", static_cast<unsigned long long>(posix_env()->unix_ms() - 7'200'000));
-  const std::string kept[] = {key + fresh + now, "notes.txt", "old.1-1.kvrtw.tmp"};
+  const std::string key(64, 'a'), temp = ".1-1.kvrtw.tmp";
+  const std::string kept[] = {"notes.txt", "old" + temp, key + ".txt", key.substr(1) + temp, "x" + key.substr(1) + temp};
   for (const std::string& name : kept) write_all(dir_ / name, {});
-  write_all(dir_ / (key + stale + now), {});
+  write_all(dir_ / (key + temp), {});
   const WeightCache c = cache();
   ASSERT_TRUE(load(backend_.get(), &c).is_ok());
   EXPECT_EQ(names().size(), std::size(kept) + 1);
@@ -257,6 +258,45 @@ TEST_F(WeightCacheTest, WhatDeadWritersLeftIsRemoved) {
   EXPECT_TRUE(log_.take().empty());
 }
 
+TEST_F(WeightCacheTest, WhoOpensWhileAnotherWritesTakesItsFile) {
+  want_ = packed();
+  FaultPlan plan;
+  FaultEnv env(posix_env(), &plan);
+  std::atomic<int> files = 0;
+  std::thread other;
+  const WeightCache c = cache(&env);
+  env.on_create = [&](const std::string&) {
+    if (files++ != 0) return;
+    other = std::thread([&] {
+      const auto second = open_backend();
+      EXPECT_EQ(std::move(load(second.get(), &c)).value(), want_);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));  // it waits by then, most likely; it is right if not
+  };
+  EXPECT_EQ(std::move(load(backend_.get(), &c)).value(), want_);
+  other.join();
+  EXPECT_EQ(files, 1);
+  EXPECT_EQ(names().size(), 1u);
+  EXPECT_TRUE(log_.take().empty());
+}
+
+// One that does not end, another machine's, say.
+TEST_F(WeightCacheTest, AWriterIsWaitedForNoLongerThanASlowDiskWouldTake) {
+  want_ = packed();
+  FaultPlan plan;
+  FaultEnv env(posix_env(), &plan);
+  env.tick_ns = 500'000'000;
+  auto lock = std::move(posix_env()->open_lock(dir_.string() + "/.lock", true)).value();
+  ASSERT_TRUE(lock->acquire(LockMode::kExclusive).is_ok());
+  const WeightCache c = cache(&env);
+  EXPECT_EQ(std::move(load(backend_.get(), &c)).value(), want_);
+  EXPECT_EQ(log_.take().size(), 1u);
+  EXPECT_TRUE(names().empty());
+  const auto stop = [](std::span<const uint8_t> part) { return part.empty() ? error(Code::kCancelled, Detail::kNone, "stop") : Status(); };
+  EXPECT_EQ(backend_->make_weights(stacks_, {stop, &c}).status().code(), Code::kCancelled);
+}
+
+// Two may write where somebody removed the lock.
 TEST_F(WeightCacheTest, AFasterWritersFileIsTaken) {
   want_ = packed();
   FaultPlan plan;
@@ -264,6 +304,7 @@ TEST_F(WeightCacheTest, AFasterWritersFileIsTaken) {
   bool nested = false;
   env.on_create = [&](const std::string&) {
     if (std::exchange(nested, true)) return;
+    fs::remove(dir_ / ".lock");
     const WeightCache other = cache();
     const auto second = open_backend();
     EXPECT_EQ(std::move(load(second.get(), &other)).value(), want_);
@@ -274,6 +315,44 @@ TEST_F(WeightCacheTest, AFasterWritersFileIsTaken) {
   EXPECT_TRUE(nested);
   EXPECT_EQ(read_all(only_file()), good_);
   EXPECT_TRUE(log_.take().empty());
+}
+
+// A file system of 40 GiB keeps 1 GiB free, one of 10 GiB half as much; the smallest files that it takes and that it refuses.
+TEST_F(WeightCacheTest, WhatMustStayFreeStaysFree) {
+  fill();
+  const uint64_t bytes = good_.size(), gib = 1u << 30;
+  for (const auto& [total, keep] : {std::pair{40 * gib, gib}, std::pair{10 * gib, gib / 2}}) {
+    for (const uint64_t less : {1u, 0u}) {
+      for (const std::string& name : names()) fs::remove(dir_ / name);
+      FaultPlan plan;
+      FaultEnv env(posix_env(), &plan);
+      FsInfo disk{"ext4", false, keep + bytes - less, total};
+      env.fs_override = &disk;
+      const WeightCache c = cache(&env);
+      EXPECT_EQ(std::move(load(backend_.get(), &c)).value(), want_);
+      EXPECT_EQ(names().size(), 1 - less);
+      EXPECT_EQ(log_.take().size(), less);
+    }
+  }
+}
+
+TEST_F(WeightCacheTest, TheUsersDirectoryIsNotUsedOnANetwork) {
+  want_ = packed();
+  FaultPlan plan;
+  FaultEnv env(posix_env(), &plan);
+  FsInfo disk{"nfs", true, 1ull << 40, 1ull << 41};
+  env.fs_override = &disk;
+  WeightCache c = cache(&env);
+  c.asked = false;
+  EXPECT_EQ(std::move(load(backend_.get(), &c)).value(), want_);
+  EXPECT_TRUE(names().empty());
+  c.asked = true;
+  EXPECT_EQ(std::move(load(backend_.get(), &c)).value(), want_);
+  EXPECT_EQ(names().size(), 1u);
+  (void)log_.take();
+  c.asked = false;
+  EXPECT_EQ(std::move(load(backend_.get(), &c)).value(), want_);
+  EXPECT_EQ(log_.take().size(), 2u);  // neither read nor written
 }
 
 TEST_F(WeightCacheTest, ManyAtOnce) {

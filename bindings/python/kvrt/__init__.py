@@ -17,7 +17,7 @@ from ._model import Model, apply_template
 from ._runtime import Runtime
 from ._session import Session
 from ._store import RepairOutcome, RepairReport, Store
-from ._types import (AppendInfo, Autosave, Event, GcReport, Message, Metrics, ModelInfo, Plan, Report, RuntimeInfo, SaveReport, SessionInfo,
+from ._types import (AppendInfo, Autosave, CacheInfo, Event, GcReport, Message, Metrics, ModelInfo, Plan, Report, RuntimeInfo, SaveReport, SessionInfo,
                      StoreEntry, StoreInfo, TokenLogprob)
 
 __version__ = "0.1.0"
@@ -30,7 +30,7 @@ def library_version() -> str:
 
 
 __all__ = [
-    "AppendInfo", "AsyncGeneration", "Autosave", "Busy", "Cancel", "Cancelled", "Codec", "Conflict", "Corrupt", "Detail", "Determinism", "Device", "DeviceFailed", "Durability", "Error", "Event",
+    "AppendInfo", "AsyncGeneration", "Autosave", "Busy", "CacheInfo", "Cancel", "Cancelled", "Codec", "Conflict", "Corrupt", "Detail", "Determinism", "Device", "DeviceFailed", "Durability", "Error", "Event",
     "EventType", "ForeignKv", "GcReport", "Gemm", "GenerateOptions", "Generation", "IOFailed", "Incompatible", "Internal", "Invalid", "Isa", "KvFormat",
     "LimitExceeded", "Logits", "Message", "Metrics", "Model", "ModelInfo", "NoMemory", "NoSpace", "NotFound", "Plan", "Reason", "RepairOutcome", "RepairReport", "Reply", "Report",
     "ReuseStopped", "Runtime", "RuntimeInfo", "Sampler", "SaveReport", "Session", "SessionInfo", "State", "Status", "Store", "StoreEntry",

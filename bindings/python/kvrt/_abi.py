@@ -70,7 +70,7 @@ RuntimeProps = _struct("kvrt_runtime_props", """
     u64 device_memory device_memory_free; char[1024] devices""")
 ModelOptions = _struct("kvrt_model_options", """
     u32 struct_size kv_format block_tokens prefill_chunk; u64 kv_bytes_max; u32 step_ms_max from_fd; i32 fd; u32 kv_populate;
-    u64 fd_offset fd_size; str cache_dir; size cache_dir_size""")
+    u64 fd_offset fd_size; str cache_dir; size cache_dir_size; u32 cache reserved; u64 cache_bytes_max""")
 ModelProps = _struct("kvrt_model_props", """
     u32 struct_size has_weights; char[32] architecture; char[128] name;
     u32 vocab_size context_length layers heads kv_heads head_dim width; i32 bos_token eos_token; u32 add_bos has_template block_tokens;
@@ -91,6 +91,7 @@ Plan = _struct("kvrt_plan", """
     u32 struct_size block_tokens layers heads kv_heads head_dim context_length fits; u64 kv_bytes_per_token block_bytes weight_bytes
     scratch_bytes session_blocks session_bytes; f64 used waste; u64 blocks kv_bytes stored_tokens unshared_tokens total_bytes memory_bytes
     sessions_max context_max""")
+CacheProps = _struct("kvrt_cache_props", "u32 struct_size files; u64 bytes bytes_max bytes_free; char[4096] directory")
 StoreOptions = _struct("kvrt_store_options", "u32 struct_size read_only must_exist reserved; u64 disk_bytes_max free_bytes_min")
 StoreProps = _struct("kvrt_store_props", """
     u32 struct_size read_only format reserved; u64 sessions chunks segments chunk_bytes chunk_raw_bytes disk_bytes chunks_damaged
@@ -128,7 +129,7 @@ i32 model_open ptr str size ptr event_fn ptr ptr              void model_retain 
 i32 model_info ptr ptr         i32 model_tokenize ptr str size u32 ptr size ptr               i32 model_detokenize ptr ptr size u32 ptr size ptr
 i32 model_apply_template ptr str size ptr ptr size ptr        i32 model_step ptr u32 ptr      i32 model_metrics ptr ptr
 i32 model_metrics_text ptr str size ptr size ptr              i32 model_plan ptr str size ptr ptr
-i32 model_inspect ptr str size u32 ptr size ptr
+i32 model_inspect ptr str size u32 ptr size ptr                i32 model_cache ptr ptr ptr
 i32 store_open ptr str size ptr ptr                           void store_retain ptr           void store_release ptr
 i32 store_info ptr ptr         i32 store_list ptr str size event_fn ptr                       i32 store_stat ptr str size str size ptr
 i32 store_show ptr str size str size ptr size ptr

@@ -74,6 +74,12 @@ class Isa(_Open):
     AVX512 = 3
 
 
+class Cache(_Open):
+    DEFAULT = 0
+    NONE = 1
+    USER = 2
+
+
 class Gemm(_Open):
     DEFAULT = 0
     F16 = 1

@@ -8,12 +8,12 @@ import os
 from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from . import _abi
-from ._enums import Determinism, Device, Gemm, Isa, KvFormat
+from ._enums import Cache, Determinism, Device, Gemm, Isa, KvFormat
 from ._errors import call
 from ._handles import Handle, buffer_of, drop, fill, free_function, in_range, keep, lib, log_function
 from ._model import Model
 from ._store import RepairReport, Store
-from ._types import Event, Plan, RuntimeInfo, from_struct
+from ._types import CacheInfo, Event, Plan, RuntimeInfo, from_struct
 
 Path = Union[str, "os.PathLike[str]"]
 logger = logging.getLogger("kvrt")
@@ -60,17 +60,24 @@ class Runtime(Handle):
 
     def open_model(self, path: Optional[Path] = None, *, kv_format: KvFormat = KvFormat.DEFAULT, block_tokens: int = 0, prefill_chunk: int = 0,
                    kv_bytes_max: int = 0, step_ms_max: int = 0, kv_populate: bool = False, fd: Optional[int] = None, fd_offset: int = 0, fd_size: int = 0,
-                   cache_dir: Optional[Path] = None, progress: Optional[Callable[[Event], object]] = None) -> Model:
-        """Opens a GGUF file, by path or by a file descriptor, which stays the caller's. cache_dir keeps its weights ready to be mapped. What
-        `progress` raises stops it."""
+                   cache_dir: Union[Path, bool, None] = True, cache_bytes_max: int = 0, progress: Optional[Callable[[Event], object]] = None) -> Model:
+        """Opens a GGUF file, by path or by a file descriptor, which stays the caller's. cache_dir keeps its weights ready to be mapped by all
+        processes: a directory; True: KVRT_CACHE, else the user's (~/.cache/kvrt/weights); None or False: none. What `progress` raises stops it."""
         options = fill(_abi.ModelOptions.make(), kv_format=kv_format, block_tokens=block_tokens, prefill_chunk=prefill_chunk,
                        kv_bytes_max=kv_bytes_max, step_ms_max=step_ms_max, kv_populate=kv_populate, from_fd=fd is not None, fd=fd or 0, fd_offset=fd_offset,
                        fd_size=fd_size)
-        options.cache_dir, options.cache_dir_size = path_bytes(cache_dir)
+        name_cache(options, cache_dir, cache_bytes_max)
         out = ctypes.c_void_p()
         name, size = path_bytes(path)
         self._watched(lib.kvrt_model_open, name, size, ctypes.byref(options), callback=progress, out=(ctypes.byref(out),))
         return Model(out.value or 0)
+
+    def cache(self, cache_dir: Union[Path, bool, None] = True, cache_bytes_max: int = 0) -> CacheInfo:
+        """The directory that open_model takes with the same arguments. NotFound: none; what else it raises says why none is written to."""
+        options, out = _abi.ModelOptions.make(), _abi.CacheProps.make()
+        name_cache(options, cache_dir, cache_bytes_max)
+        self._call(lib.kvrt_model_cache, ctypes.byref(options), ctypes.byref(out))
+        return from_struct(CacheInfo, out)
 
     def open_store(self, path: Path, *, read_only: bool = False, must_exist: bool = False, disk_bytes_max: int = 0,
                    free_bytes_min: int = 0) -> Store:
@@ -101,6 +108,14 @@ class Runtime(Handle):
         """What a GGUF file holds, and what of it kvrt would refuse to run. whole: arrays to their end."""
         found: Dict[str, Any] = json.loads(bytes(buffer_of(self, lib.kvrt_model_inspect, *path_bytes(path), int(whole))))
         return found
+
+
+def name_cache(options: Any, cache_dir: Union[Path, bool, None], bytes_max: int) -> None:
+    fill(options, cache_bytes_max=bytes_max)
+    if cache_dir is None or isinstance(cache_dir, bool):
+        options.cache = Cache.USER if cache_dir else Cache.NONE
+    else:
+        options.cache_dir, options.cache_dir_size = path_bytes(cache_dir)
 
 
 def path_bytes(path: Optional[Path]) -> Tuple[Optional[bytes], int]:

@@ -203,6 +203,15 @@ class Plan:
 
 
 @dataclasses.dataclass(frozen=True)
+class CacheInfo:
+    files: int
+    bytes: int
+    bytes_max: int
+    bytes_free: int
+    directory: str
+
+
+@dataclasses.dataclass(frozen=True)
 class StoreInfo:
     read_only: bool
     format: int

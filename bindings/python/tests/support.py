@@ -9,6 +9,7 @@ import unittest
 
 import kvrt
 
+os.environ["KVRT_CACHE"] = ""  # the user's is not for tests
 SOURCE = pathlib.Path(os.environ["KVRT_SOURCE_DIR"])
 TINY = SOURCE / "tests" / "golden" / "tiny"
 MODEL = TINY / "llama_gqa_f32.gguf"

@@ -8,6 +8,7 @@ import unittest
 
 import kvrt
 from kvrt import _abi
+from kvrt._enums import Cache
 from support import SOURCE, python
 
 ABI = json.loads((SOURCE / "include" / "kvrt.abi.json").read_text())  # as the compiler has kvrt.h: ./dev abi
@@ -16,7 +17,7 @@ SCALARS = {
     "kvrt_event_fn": "event_fn", "kvrt_log_fn": "log_fn", "kvrt_wake_fn": "user_fn", "kvrt_free_fn": "user_fn", "void": "void",
 }
 ENUMS = {
-    "KVRT": kvrt.Status, "KVRT_CODEC": kvrt.Codec, "KVRT_DETAIL": kvrt.Detail, "KVRT_DETERMINISM": kvrt.Determinism,
+    "KVRT": kvrt.Status, "KVRT_CACHE": Cache, "KVRT_CODEC": kvrt.Codec, "KVRT_DETAIL": kvrt.Detail, "KVRT_DETERMINISM": kvrt.Determinism,
     "KVRT_DEVICE": kvrt.Device, "KVRT_DURABILITY": kvrt.Durability, "KVRT_EVENT": kvrt.EventType, "KVRT_FOREIGN_KV": kvrt.ForeignKv,
     "KVRT_GEMM": kvrt.Gemm, "KVRT_ISA": kvrt.Isa, "KVRT_KV": kvrt.KvFormat, "KVRT_LOGITS": kvrt.Logits, "KVRT_REASON": kvrt.Reason,
     "KVRT_REPAIR": kvrt.RepairOutcome, "KVRT_REPLY": kvrt.Reply, "KVRT_REUSE": kvrt.ReuseStopped, "KVRT_STATE": kvrt.State,

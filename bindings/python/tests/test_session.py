@@ -43,10 +43,22 @@ class Text(Case):
 
     def test_cache_dir(self):
         folder = os.path.join(self.dir, "weights")
+        self.assertEqual(self.runtime.cache(folder, 1000), kvrt.CacheInfo(0, 0, 1000, self.runtime.cache(folder).bytes_free, os.path.realpath(folder)))
         for _ in range(2):
             with self.runtime.open_model(MODEL, cache_dir=folder) as model:
                 self.assertEqual(model.tokenize("Hello"), self.model.tokenize("Hello"))
-            self.assertEqual(len(os.listdir(folder)), 1)
+            self.assertEqual(self.runtime.cache(folder).files, 1)
+        for off in (None, False, True):  # KVRT_CACHE is empty
+            with self.assertRaises(kvrt.NotFound):
+                self.runtime.cache(off)
+
+    def test_cache_of_the_user(self):
+        code = ("import os, sys, kvrt; os.environ.pop('KVRT_CACHE')\nwith kvrt.Runtime(threads=1) as r:\n"
+                "  for off in (None, False): r.open_model(sys.argv[1], cache_dir=off).close()\n"
+                "  print(r.cache().files)\n  r.open_model(sys.argv[1]).close()\n  print(r.cache().files, r.cache().directory)")
+        run = python(code, MODEL, XDG_CACHE_HOME=os.path.join(self.dir, "home"))
+        directory = os.path.realpath(os.path.join(self.dir, "home", "kvrt", "weights"))
+        self.assertEqual((run.stdout, run.stderr), (f"0\n1 {directory}\n", ""))
 
     def test_template(self):
         messages = [{"role": "user", "content": "Hi \U0001f600"}]
