@@ -441,12 +441,12 @@ typedef struct kvrt_model_options {
   uint32_t kv_populate;
   uint64_t fd_offset, fd_size; /* the GGUF's bytes within it; size 0: to the end of the file */
   /* A directory that keeps the weights as the CPU has them in memory, made if it is missing; NULL: see `cache`. The first open of a model
-   * writes a file of about its size there; later ones map it, which is faster than laying out, and processes share its pages. Of processes
-   * that open at once, one writes; the others wait for it, as long as a slow disk would take. Every byte is checked against checksums at
-   * open. That it belongs to this model is known from the model file's inode, size, times and header and a sample of its tensors, not from
-   * reading it all: a copy of the model has a file of its own. Only its owner may be able to write the directory; no file in it may be changed
-   * while a model uses it, any may be removed. Whatever is wrong with it is logged (WARN) and costs time alone. Not used for a part of a file
-   * (fd_size), nor on CUDA. */
+   * writes a file of about its size there; later ones map it, which is faster than laying out, and processes share its pages. Of processes that
+   * open at once, one writes; the others wait for it, half a minute and a second for each 50 MB at most. Every byte is checked against
+   * checksums at open. That it belongs to this model is known from the model file's inode, size, times and header and a sample of its tensors,
+   * not from reading it all: a copy of the model has a file of its own. Only its owner may be able to write the directory; no file in it may be
+   * changed while a model uses it, any may be removed. Whatever is wrong with it is logged (WARN) and costs time alone. Not used for a part of
+   * a file (fd_size), nor on CUDA. */
   const char* cache_dir;
   size_t cache_dir_size;
   uint32_t cache; /* KVRT_CACHE_* */

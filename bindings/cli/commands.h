@@ -5,6 +5,11 @@
 
 namespace cli {
 
+// What is wrong with an option's value, or "". `whole`: it is a number from 0.
+std::string check_value(const std::string& value, bool whole);
+// "1,2,3", each within bounds, or "none". What is wrong with it, or "".
+std::string parse_list(const std::string& text, uint32_t low, uint32_t high, std::vector<uint32_t>& values);
+
 struct RunFlags {
   ModelFlags model;
   PromptFlags prompt;

@@ -1,6 +1,5 @@
 // The program kvrt: the command line over kvrt.h. This file alone knows CLI11.
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <exception>
 #include <new>
 
@@ -221,17 +220,9 @@ void define_bench(CLI::App& app, int& code) {
   c->add_option("-f,--file", flags->file, "text to take tokens from");
   constexpr uint32_t kTokensMax = 1u << 24;
   const auto list = [c](const char* name, std::vector<uint32_t>& values, uint32_t low, uint32_t high, const char* text) {
-    const auto parse = [&values, name, low, high](const std::string& argument) {
-      values.clear();
-      for (const std::string& part : argument == "none" ? std::vector<std::string>() : CLI::detail::split(argument, ',')) {
-        uint32_t value = 0;
-        const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-        if (error != std::errc() || end != part.data() + part.size() || value < low || value > high) {
-          throw CLI::ValidationError(
-              name, "each is a number from " + std::to_string(low) + " to " + std::to_string(high) + ", found \"" + part + "\"");
-        }
-        values.push_back(value);
-      }
+    const auto parse = [&values, name, low, high](const std::string& given) {
+      const std::string wrong = parse_list(given, low, high, values);
+      if (!wrong.empty()) throw CLI::ValidationError(name, wrong);
     };
     std::string defaults;
     for (uint32_t value : values) defaults += (defaults.empty() ? "" : ",") + std::to_string(value);
@@ -330,22 +321,13 @@ void define_rest(CLI::App& app, int& code) {
   on(c, demo, cmd_demo, code);
 }
 
-// CLI11 takes '' for any option as its zero, -1 for the largest of 64 bits, what is larger still for that, too, and 010 for 8.
-std::string check_value(const CLI::Option* option, const std::string& value) {
-  if (value.empty()) return "a value is expected, found ''";
-  if (option->get_type_name().rfind("UINT", 0) != 0) return "";
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  const bool whole = error == std::errc() && end == value.data() + value.size() && (value.size() == 1 || value[0] != '0');
-  return whole ? "" : "a whole number from 0 is expected, found " + value;
-}
-
 // Every value of every command. A prompt, a system message and a domain may be empty.
 void check_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const bool text = option->check_lname("prompt") || option->check_lname("system") || option->check_lname("domain");
     if (option->get_expected_min() == 0 || text) continue;
-    option->check([option](const std::string& value) { return check_value(option, value); }, "");
+    const bool whole = option->get_type_name().rfind("UINT", 0) == 0;
+    option->check([whole](const std::string& value) { return check_value(value, whole); }, "");
   }
   for (CLI::App* command : app.get_subcommands({})) check_values(*command);
 }

@@ -12,7 +12,7 @@ namespace kvrt {
 namespace {
 
 constexpr uint64_t kBytesMaxDefault = 20ull << 30, kFreeBytesMin = 1ull << 30;
-constexpr uint64_t kWaitNs = 2'000'000'000, kWaitNsPerKib = 5'000;  // 200 MB/s: packing, writing and syncing on a slow disk
+constexpr uint64_t kWaitNs = 30'000'000'000, kWaitNsPerKib = 20'000;  // 50 MB/s: a slow disk beside a busy machine's half a minute
 
 using Ull = unsigned long long;
 

@@ -42,7 +42,7 @@ is "" "$(cat out)" "tokens of an empty prompt"
 # numbers that are none, or too large
 for number in 99999999999 99999999999999999999999 -1 010 0x10 1e3 5x ' 5' 1.5; do
   refused 1 "whole number\|-n" run -m "$model" -p a -n "$number"
-  refused 1 "whole number\|--seed" run -m "$model" -p a --top-k "$number"
+  refused 1 "whole number\|--top-k" run -m "$model" -p a --top-k "$number"
 done
 for number in -1 18446744073709551616 99999999999999999999999; do
   refused 1 "--seed" run -m "$model" -p a --seed "$number"
@@ -80,7 +80,7 @@ for file in /dev/zero folder none; do
   refused $code "$word" tokenize -m "$model" -f $file
   refused $code "$word" detokenize -m "$model" --tokens @$file
   refused $code "$word" perplexity -m "$model" -f $file
-  refused $code "$word" bench -m "$model" -f $file
+  refused $code "$word" bench -m "$model" --prompt 8 --depth none --state none -f $file
   refused $code "$word" logits -m "$model" --tokens @$file -o rows
   refused $code "$word" template -m "$model" --messages $file
   refused $code "$word" template -m "$model" --messages array --tools $file
@@ -139,7 +139,9 @@ exits 0 run -m "$model" -p a -n 1 --cache-dir given
 is "1 1" "$(weights given) $(weights home)" "--cache-dir"
 refused 1 no-weight-cache run -m "$model" -p a -n 1 --cache-dir given --no-weight-cache
 exits 0 run -m "$tiny/llama_mha_f16.gguf" -p a -n 1 --cache-dir given --cache-bytes 200K
-grep -q 'kvrt: warning: weights are not cached: .*cache_bytes_max is 204800\|^$' err || fail "--cache-bytes: $(cat err)"
+is 1 "$(weights given)" "files of 200 KiB together"
+exits 0 run -m "$model" -p a -n 1 --cache-dir given --cache-bytes 1K
+grep -q 'kvrt: warning: weights are not cached: .*cache_bytes_max is 1024' err || fail "--cache-bytes 1K: $(cat err)"
 KVRT_CACHE="" "$kvrt" doctor >out
 grep -q '^ok .*cache .*KVRT_CACHE is empty' out || fail "doctor, an empty KVRT_CACHE: $(cat out)"
 mkdir -p shared && chmod 777 shared

@@ -285,7 +285,7 @@ TEST_F(WeightCacheTest, AWriterIsWaitedForNoLongerThanASlowDiskWouldTake) {
   want_ = packed();
   FaultPlan plan;
   FaultEnv env(posix_env(), &plan);
-  env.tick_ns = 500'000'000;
+  env.tick_ns = 5'000'000'000;
   auto lock = std::move(posix_env()->open_lock(dir_.string() + "/.lock", true)).value();
   ASSERT_TRUE(lock->acquire(LockMode::kExclusive).is_ok());
   const WeightCache c = cache(&env);
