@@ -10,7 +10,7 @@ import unittest
 
 import kvrt
 from kvrt import EventType, Reason, State
-from support import MODEL, PROMPT, Case, best
+from support import MODEL, PROMPT, Case, best, python
 
 
 class Text(Case):
@@ -43,7 +43,8 @@ class Text(Case):
 
     def test_cache_dir(self):
         folder = os.path.join(self.dir, "weights")
-        self.assertEqual(self.runtime.cache(folder, 1000), kvrt.CacheInfo(0, 0, 1000, self.runtime.cache(folder).bytes_free, os.path.realpath(folder)))
+        info = self.runtime.cache(folder, 1000)
+        self.assertEqual((info.files, info.bytes, info.bytes_max, info.directory), (0, 0, 1000, os.path.realpath(folder)))
         for _ in range(2):
             with self.runtime.open_model(MODEL, cache_dir=folder) as model:
                 self.assertEqual(model.tokenize("Hello"), self.model.tokenize("Hello"))
