@@ -23,6 +23,7 @@ struct Chains {
   Chain start{token_run(40)};      // 2 blocks and a tail
   Chain longer{token_run(120)};    // shares 2 blocks with it
   Chain shorter{token_run(20)};    // shares 1
+  Chain most{token_run(100)};      // shares 6 of longer's 8
   Chain other{token_run(35, 5)};   // bob's
   Chain unlike{token_run(50, 6)};  // nobody's yet
   Chain heavy{token_run(40, 7), 1024}, heavier{token_run(60, 8), 1024};
@@ -108,6 +109,20 @@ inline Status prepare_sparse(const std::string& root) {
   return {};
 }
 
+// A part of ann's first segment is dead, and less than half.
+inline Status prepare_dead(const std::string& root) {
+  for (const std::string& at : {root + ".tried", root}) {
+    KVRT_ASSIGN(auto store, open_store(at));
+    KVRT_TRY(save_scene(store.get(), "ann", chains().longer, 1, 0, Durability::kKv));
+    KVRT_TRY(save_scene(store.get(), "ann", chains().most, 1, 1, Durability::kKv));
+    if (at == root) break;
+    KVRT_ASSIGN(GcReport report, store->gc(nullptr));
+    if (report.bytes_punched == 0) return error(Code::kInternal, Detail::kNone, "nothing was punched");
+  }
+  fs::remove_all(root + ".tried");
+  return {};
+}
+
 inline constexpr uint64_t kSceneQuota = 130'000;  // for heavy or heavier, not for both
 
 // "ann" has much KV, and must give it for what is saved under the quota; "bob" is pinned.
@@ -182,6 +197,9 @@ inline std::vector<Scene> make_scenes() {
   scenes.back().clock_offset_ms = kSceneLaterMs;
   const World sparse{{"kim", {1, &c.shorter}}};
   scenes.push_back({"Compact", prepare_sparse, [](Store* store) { return store->gc(nullptr).take_status(); }, sparse, sparse});
+  scenes.back().in_parts = true;
+  const World most{{"ann", {2, &c.most}}};
+  scenes.push_back({"Punch", prepare_dead, [](Store* store) { return store->gc(nullptr).take_status(); }, most, most});
   scenes.back().in_parts = true;
   World room{{"ann", {1, &c.heavy, false, false, true}}, {"bob", {1, &c.other, true}}};
   scenes.push_back({"Evict", prepare_heavy, save("eve", c.heavier, 3, 0, Durability::kTokens), room, room});
