@@ -15,10 +15,10 @@ constexpr double kAim = 0.9;       // of a step's time
 // A unit of each part is what a step's fixed part is thought to cost before anything was measured: so many decodes, so much prompt.
 constexpr double kUnitDecodes = 4, kUnitCost = 8;
 constexpr double kLearn = 0.4;  // of what a step took longer or shorter than predicted
-// One that took so many times as long counts as that, and one below the second went as predicted.
+// One that took so many times as long, of CPU time or of the wall's, counts as that, and one below the second went as predicted.
 constexpr double kClip = 4, kAsPredicted = 2;
 // The wall's time over work: of the first so much work its mean, then what so much work takes counts as much as all before it.
-constexpr double kStretchNs = 200e6, kStretchMax = 8;  // at most this, of a single step too
+constexpr double kStretchNs = 200e6, kStretchMax = 32;
 // Sessions that decode wait for a prompt so many times their own step, or so long where that is longer: nobody sees 20 ms. Where a step
 // without any prompt takes its time, a prompt still gets its part of that.
 constexpr double kPromptPerDecode = 1.5, kPromptNsMin = 20e6, kPromptMin = 0.5;
@@ -81,7 +81,7 @@ void Pace::measured(uint32_t decodes, double cost, uint64_t work_ns, uint64_t wa
     const double step = kLearn * (std::min(work, kClip * told) - told) / square;
     for (size_t i = 0; i < x.size(); ++i) unit_ns_[i] = std::max(1.0, unit_ns_[i] + step * x[i]);
   }
-  stretch_ += (wall / work - stretch_) * work / (work + seen_ns_);
+  stretch_ += (std::min(wall / work, kClip * stretch_) - stretch_) * work / (work + seen_ns_);
   seen_ns_ = std::min(seen_ns_ + work, kStretchNs);
   if (told == 0 || work < kAsPredicted * told) most_ = std::max(most_, cost);
 }

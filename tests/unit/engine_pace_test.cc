@@ -187,6 +187,16 @@ TEST(Pace, WhereNobodyDecodesAStepHas32Rows) {
   }
 }
 
+// Of twenty parts of the time one is left: no time bound can be held, and steps are not cut to nothing for that.
+TEST(Pace, AnOverloadedMachine) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Rig rig(burning(seed));
+    rig.m.slice_every = 0.25 * kMs;
+    const auto steps = rig.lone(0, 2000);
+    for (size_t i = 1; i + 1 < steps.size(); ++i) EXPECT_GE(steps[i].rows, 32u) << "seed " << seed << ", step " << i;
+  }
+}
+
 // Those who decode wait as long as on a quiet machine, in the mean: single steps are longer by what others take in them.
 TEST(Pace, DecodesWaitNoLongerOnASharedMachine) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
