@@ -264,7 +264,8 @@ class PosixEnv final : public Env {
     constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
     Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), place.name.c_str(), kFlags); }));
     if (!fd.ok()) return errno_error(errno, "%s: open", path.c_str());
-    KVRT_TRY(check_opened(fd.get(), path));
+    struct stat st;
+    KVRT_TRY(check_opened(fd.get(), path, &st));
     for (const FileRange& r : ranges) {
       constexpr int kMode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
       const int failed =
