@@ -77,8 +77,9 @@
  *   close                             ok        cancels       ok            ok
  *
  * A session is GENERATING from begin (or inside prefill) until next has given DONE or a failure. After a failure it is IDLE, keeps the tokens
- * that it has, and can go on: after NO_MEMORY, DEVICE, LIMIT or INVALID. FAILED is for NaN or infinite logits (detail NUMERIC): its tokens can
- * be read, and no more. With all_or_nothing no session becomes FAILED: it is IDLE, as it was before begin. kvrt_session_info has the error.
+ * that it has, and can go on: after NO_MEMORY, DEVICE, LIMIT or INVALID. FAILED is for NaN or infinite logits (detail NUMERIC), where KV that
+ * was reused was computed again first, once a generation: its tokens can be read, and no more. With all_or_nothing no session becomes FAILED:
+ * it is IDLE, as it was before begin. kvrt_session_info has the error.
  *
  * WHO COMPUTES
  *
@@ -243,7 +244,8 @@ enum {                                 /* why no more of the prompt was reused *
        KVRT_REUSE_DIFFERENT_TOKEN = 2, /* a resident block of the same parent has another token here */
        KVRT_REUSE_NOT_STORED = 3,      /* the store knows the tokens but never had their KV */
        KVRT_REUSE_EVICTED = 4,         /* computed before in this session; the pool needed the blocks */
-       KVRT_REUSE_DAMAGED = 5,         /* the chunk on disk was damaged, missing or could not be read: the log says which */
+       KVRT_REUSE_DAMAGED = 5,         /* the chunk on disk was damaged, missing or could not be read: the log says which; at 0 with
+                                           `recomputed`: what was reused made logits that are not finite, so all was computed again */
        KVRT_REUSE_OTHER_NUMERICS = 6   /* the snapshot's KV is of another format, numerics or block size: its tokens are computed again */
 };
 
@@ -271,7 +273,7 @@ typedef struct kvrt_report {
   uint64_t pool_bytes_begin;     /* of the model's pool in use by open sessions, shared blocks once: when it began, */
   uint64_t pool_bytes_prefilled; /* at the first token (or the end of the prefill), */
   uint64_t pool_bytes_end;       /* and at the end */
-  uint64_t recomputed;           /* rows run again because the pool lent this session's blocks to others meanwhile */
+  uint64_t recomputed;           /* rows run again: blocks were lent to others meanwhile, or reused KV made NaN or infinite logits */
 } kvrt_report;
 
 typedef struct kvrt_store_entry {
@@ -629,8 +631,10 @@ typedef struct kvrt_store_props {
 } kvrt_store_props;
 
 /* Any number of processes may have a directory open, and so may the runtimes of one; handles of one runtime share its store, as the first
- * opened it. A call that writes waits for others once, at most 5 seconds, then BUSY (STORE_LOCKED); reading and closing do not. The directory is made with mode 0700, and must
- * be on a local file system. What is in it is as private as the conversations. */
+ * opened it. A call that writes waits for others once, at most 5 seconds, then BUSY (STORE_LOCKED); reading and closing do not. The
+ * directory is made with mode 0700, and must be on a local file system. What is in it is as private as the conversations. Its checksums find
+ * damage; they do not protect against who can write it: a forged store, KV and all, is believed. Open only directories that you trust as your
+ * own process. CORRUPT (CATALOG_CORRUPT): the catalog is damaged, or another store's: both are named then. */
 KVRT_API kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options,
                                      kvrt_store** out, kvrt_error* err);
 KVRT_API void kvrt_store_retain(kvrt_store* store);
@@ -684,7 +688,8 @@ KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, vo
 /* Removes what migrations and repairs left for who wants to go back, and which holds sessions that were removed since: catalog.db.old and the
  * folders damaged-<n>. *bytes: what was in them; may be NULL. READ_ONLY where the store is. */
 KVRT_API kvrt_status kvrt_store_remove_old(kvrt_store* store, uint64_t* bytes, kvrt_error* err);
-/* Reads and checks everything. One FAULT event per fault, PROGRESS between; CORRUPT when there was a fault. */
+/* Reads and checks everything, the sessions' own records as a resume would read them; in little memory, whatever the store claims. It finds
+ * damage, not forgery. One FAULT event per fault, PROGRESS between; CORRUPT when there was a fault. */
 KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_error* err);
 
 enum { KVRT_REPAIR_SOUND = 1, KVRT_REPAIR_MENDED = 2, KVRT_REPAIR_REBUILT = 3 }; /* nothing to do; bad chunks forgotten; a new catalog */

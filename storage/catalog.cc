@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "runtime/base/bytes.h"
+#include "storage/catalog_rows.h"
 #include "storage/safe_files.h"
 
 namespace kvrt {
@@ -64,33 +65,13 @@ INSERT INTO totals VALUES(1, 0, 0, 0, 0, 0, 0, 0, 0);
 CREATE TABLE tombstones(name BLOB PRIMARY KEY, gen INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE trash(name BLOB PRIMARY KEY CHECK(length(name) = 16)) STRICT, WITHOUT ROWID;
 CREATE TABLE model_ids(
-  device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
-  model_id BLOB NOT NULL CHECK(length(model_id) = 32),
+  device INTEGER NOT NULL, inode INTEGER NOT NULL,
+  file BLOB NOT NULL, model_id BLOB NOT NULL, checksum BLOB NOT NULL,
   PRIMARY KEY(device, inode)) STRICT, WITHOUT ROWID;
 )sql";
 
 int32_t big_endian(const uint8_t* p) {
   return static_cast<int32_t>(uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | uint32_t{p[3]});
-}
-
-// file: URI of a path. Percent signs and question marks in a directory's name must not become escapes and options.
-std::string file_uri(const std::string& path) {
-  static const char kDigits[] = "0123456789ABCDEF";
-  std::string uri = "file:";
-  size_t start = 0;
-  while (start + 1 < path.size() && path[start] == '/' && path[start + 1] == '/') start++;  // "//x" would be a host
-  for (size_t i = start; i < path.size(); i++) {
-    auto c = static_cast<unsigned char>(path[i]);
-    bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '/' || c == '.' || c == '_' || c == '-';
-    if (plain) {
-      uri += static_cast<char>(c);
-    } else {
-      uri += '%';
-      uri += kDigits[c >> 4];
-      uri += kDigits[c & 15];
-    }
-  }
-  return uri;
 }
 
 }  // namespace
@@ -112,6 +93,7 @@ Result<Catalog::Probe> Catalog::probe(Env* env, const std::string& path) {
   const bool whole = code == SQLITE_OK && std::memcmp(head.data(), "SQLite format 3", 16) == 0;
   probe.schema = big_endian(head.data() + 60);
   probe.application_id = big_endian(head.data() + 68);
+  probe.whole = whole;
   probe.kind = !whole                                          ? Kind::kCorrupt
                : probe.application_id != kCatalogApplicationId ? Kind::kForeign
                : probe.schema > kCatalogSchema                 ? Kind::kTooNew
@@ -177,12 +159,18 @@ Result<bool> Catalog::has_our_tables() {
 }
 
 Status Catalog::create(Env* env, const std::string& root) {
-  std::array<uint8_t, 32> salt;
-  env->random(salt);
+  Hash256 salt;
+  StoreId id;
+  env->random(salt.bytes);
+  env->random(id.bytes);
   SegmentId unique;
   env->random(unique.bytes);
   std::string tmp = root + "/tmp/" + unique.hex() + ".db";
-  KVRT_TRY(build(env, tmp, [&](Db* db) { return db->query("INSERT INTO meta(name, value) VALUES('salt', ?)").bind_blob(salt).run(); }));
+  const auto fill = [&](Db* db) -> Status {
+    KVRT_TRY(db->query("INSERT INTO meta(name, value) VALUES('salt', ?)").bind_blob(salt.bytes).run());
+    return put_identity(db, salt, id);
+  };
+  KVRT_TRY(build(env, tmp, fill));
   KVRT_TRY(env->rename_new(tmp, root + "/catalog.db"));
   return env->sync_dir(root);
 }
@@ -228,11 +216,9 @@ Status Catalog::open(const std::string& path, const OpenMode& mode) {
   KVRT_TRY(configure());
   KVRT_TRY(check_schema(mode.oldest));
   if (mode.check) KVRT_TRY(quick_check(&db_, path));
-  Query q = db_.query("SELECT value FROM meta WHERE name = 'salt'");
-  KVRT_ASSIGN(bool row, q.next());
-  if (!row || q.blob(0).size() != 32) return error(Code::kCorrupt, Detail::kCatalogCorrupt, "%s: meta has no salt", path.c_str());
-  std::copy_n(q.blob(0).data(), 32, salt_.bytes.begin());
-  return {};
+  KVRT_TRY(read_meta());
+  KVRT_ASSIGN(const int64_t found, schema());
+  return found == kCatalogSchema && identity_schema_ != kCatalogSchema ? broken_row("meta: identity") : Status();
 }
 
 Status Catalog::check_schema(int32_t oldest) {
@@ -309,26 +295,6 @@ uint64_t Catalog::disk_bytes() {
 
 Hash256 Catalog::tombstone(std::string_view domain, std::string_view name) const {
   return Hasher(salt_).add_string(domain).add_string(name).finish();
-}
-
-bool Catalog::cached_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, Hash256* out) {
-  Query q = db_.query("SELECT model_id FROM model_ids WHERE device = ? AND inode = ? AND size = ? AND mtime_ns = ?");
-  auto row = q.bind_u64(device).bind_u64(inode).bind_u64(size).bind(mtime_ns).next();
-  if (!row.is_ok() || !*row || q.blob(0).size() != 32) return false;
-  std::copy_n(q.blob(0).data(), 32, out->bytes.begin());
-  return true;
-}
-
-Status Catalog::cache_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, const Hash256& id) {
-  WriteTurn turn(&db_);
-  KVRT_TRY(turn.take());
-  return db_.query("INSERT OR REPLACE INTO model_ids(device, inode, size, mtime_ns, model_id) VALUES(?, ?, ?, ?, ?)")
-      .bind_u64(device)
-      .bind_u64(inode)
-      .bind_u64(size)
-      .bind(mtime_ns)
-      .bind_blob(id.bytes)
-      .run();
 }
 
 }  // namespace kvrt

@@ -15,6 +15,7 @@
 
 #include "runtime/base/env.h"
 #include "runtime/base/hash.h"
+#include "storage/format_file.h"
 #include "storage/segment.h"
 #include "storage/sqlite_db.h"
 #include "storage/store.h"
@@ -22,7 +23,7 @@
 namespace kvrt {
 
 inline constexpr int32_t kCatalogApplicationId = 0x4B565254;  // "KVRT"
-inline constexpr int32_t kCatalogSchema = 3;
+inline constexpr int32_t kCatalogSchema = 4;
 inline constexpr int32_t kCatalogSchemaOldest = 2;  // that is migrated
 
 // Where a chunk lies: one frame of one segment.
@@ -45,6 +46,10 @@ struct CommitResult {
 };
 
 struct SessionRow;
+
+// The row of meta that says which store and which schema a catalog is of. parse: false where the checksum is wrong.
+Status put_identity(Db* db, const Hash256& salt, const StoreId& id);
+bool parse_identity(std::span<const uint8_t> value, const Hash256& salt, int32_t* schema, StoreId* id);
 
 class Catalog {
  public:
@@ -79,9 +84,11 @@ class Catalog {
   };
   // What the header of catalog.db says, read so that nothing is touched.
   // kOld: to be migrated. kTorn: no header, but a log that may have it: the power went while that was folded in.
-  enum class Kind { kMissing, kOurs, kOld, kTorn, kTooNew, kTooOld, kForeign, kCorrupt };
+  // kFlipped: ours by all that it holds, but for a bit of one of its two numbers or of each: mend_numbers helps.
+  enum class Kind { kMissing, kOurs, kOld, kTorn, kTooNew, kTooOld, kForeign, kCorrupt, kFlipped };
   struct Probe {
     Kind kind = Kind::kMissing;
+    bool whole = false;  // it is a database
     int32_t application_id = 0, schema = 0;
     bool log = false;       // there is a log: somebody has it open, or did not close it
     bool log_rows = false;  // with something in it
@@ -89,6 +96,10 @@ class Catalog {
 
   // Through SQLite, immutable: closing a descriptor of our own would free the locks that SQLite holds elsewhere in this process.
   static Result<Probe> probe(Env* env, const std::string& path);
+  // Looks into a catalog that is none by the numbers in its header: kFlipped where its meta and tables say otherwise. Changes nothing.
+  static Status recognize(const std::string& path, Probe* probe);
+  // The numbers again, for who is alone in the store.
+  static Status mend_numbers(const std::string& path);
   // A new database at `path` with the tables, and in the same transaction what `fill` puts into them. On the disk when it returns, without a log.
   static Status build(Env* env, const std::string& path, const std::function<Status(Db*)>& fill);
   // Builds an empty catalog under tmp/ and gives it its name in one rename: a catalog.db that exists is whole.
@@ -103,7 +114,9 @@ class Catalog {
   Status open(const std::string& path, const OpenMode& mode);
   Result<int64_t> schema() { return db_.number("PRAGMA user_version"); }
   Status check_schema(int32_t oldest = kCatalogSchema);  // INCOMPATIBLE if it has another: somebody may have migrated it since
-  Status migrate();                                      // to kCatalogSchema, in one transaction; see migrate.h
+  Result<int32_t> true_schema();                         // by what it holds; CORRUPT: by nothing that this kvrt knows
+  Status migrate(const StoreId& id);                     // to kCatalogSchema, in one transaction, a part of the store `id`; see migrate.h
+  const StoreId& id() const { return id_; }
   // With `fold` the last connection folds the log in and removes it. Else it stays, and the next one that is alone checks everything.
   Status close(bool fold);
 
@@ -161,10 +174,14 @@ class Catalog {
 
   // The catalog against itself: SQLite's check, reference counts, keys against tokens. Then the chunks for the caller to read, and the
   // segments of that moment: their rows may soon be others'.
-  Status check(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks, std::vector<SegmentRow>* segments);
+  Status check(const SessionCheck& check, std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks,
+               std::vector<SegmentRow>* segments);
 
-  bool cached_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, Hash256* out);
-  Status cache_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, const Hash256& id);
+  bool cached_model_id(const ModelFile& file, Hash256* out);
+  Status cache_model_id(const ModelFile& file, const Hash256& id);
+  // Rows of that cache whose checksum is wrong: one fault each; what forget removed.
+  Status check_model_ids(std::vector<VerifyFault>* faults);
+  Result<uint64_t> forget_wrong_model_ids();
 
   bool sync_failed() const { return db_.sync_failed(); }
   uint64_t disk_bytes();                // database and log
@@ -213,6 +230,7 @@ class Catalog {
   };
 
   Status configure();
+  Status read_meta();
   Result<std::optional<Head>> find_session(std::string_view domain, std::string_view name, int64_t now_ms);
   Result<SessionRow> read_session(std::string_view domain, std::string_view name);
   Result<SessionRow> live_session(std::string_view domain, std::string_view name, int64_t now_ms);
@@ -251,15 +269,17 @@ class Catalog {
   Status check_nodes(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks, std::vector<SegmentRow>* segments);
   Result<bool> has_our_tables();
   Status check_constraints(std::vector<VerifyFault>* faults);
-  Status check_sessions(std::vector<VerifyFault>* faults);
+  Status check_sessions(const SessionCheck& check, std::vector<VerifyFault>* faults);
   Status check_totals(std::vector<VerifyFault>* faults);
 
   Db db_;
   bool read_only_ = false;
   bool syncs_ = false;  // transactions wait for the disk
   std::vector<SegmentId> settled_trash_;
-  Delta delta_;   // of the running transaction
-  Hash256 salt_;  // of this store: names of removed sessions are kept as keyed hashes only
+  Delta delta_;  // of the running transaction
+  StoreId id_;
+  int32_t identity_schema_ = 0;  // that meta says; 0: it does not
+  Hash256 salt_;                 // of this store: names of removed sessions are kept as keyed hashes only
 };
 
 // A transaction that changes the catalog: what it adds to the totals is written with it.

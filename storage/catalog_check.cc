@@ -129,7 +129,8 @@ class TreeCheck {
 
 }  // namespace
 
-Status Catalog::check(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks, std::vector<SegmentRow>* segments) {
+Status Catalog::check(const SessionCheck& check, std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks,
+                      std::vector<SegmentRow>* segments) {
   Snapshot snapshot(&db_);
   KVRT_TRY(snapshot.begin());
   {
@@ -150,7 +151,7 @@ Status Catalog::check(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* c
   if (!faults->empty()) return {};  // rows of a damaged database prove nothing
   KVRT_TRY(check_constraints(faults));
   if (!faults->empty()) return {};
-  KVRT_TRY(check_sessions(faults));
+  KVRT_TRY(check_sessions(check, faults));
   KVRT_TRY(check_totals(faults));
   return check_nodes(faults, chunks, segments);
 }
@@ -193,7 +194,7 @@ Status Catalog::check_totals(std::vector<VerifyFault>* faults) {
   return {};
 }
 
-Status Catalog::check_sessions(std::vector<VerifyFault>* faults) {
+Status Catalog::check_sessions(const SessionCheck& check, std::vector<VerifyFault>* faults) {
   std::vector<std::pair<std::string, std::string>> names;
   {
     Query q = db_.query("SELECT domain, name FROM sessions ORDER BY domain, name");
@@ -211,6 +212,8 @@ Status Catalog::check_sessions(std::vector<VerifyFault>* faults) {
       add_fault(faults, loaded.status().message(), name);
       continue;
     }
+    const Status meant = check ? check(*loaded) : Status();
+    if (!meant.is_ok()) add_fault(faults, meant.message(), name);
     KVRT_ASSIGN(const SessionRow row, read_session(domain, name));
     SessionStat stat;
     KVRT_TRY(fill_stat(row.head, &stat));

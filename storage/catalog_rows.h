@@ -31,6 +31,14 @@ inline bool copy_exact(std::span<const uint8_t> from, std::span<uint8_t> to) {
   return true;
 }
 
+inline std::array<uint8_t, 16> checksum_bytes(std::span<const uint8_t> bytes) {
+  const Checksum128 sum = checksum128(bytes);
+  std::array<uint8_t, 16> out;
+  std::memcpy(out.data(), &sum.low, 8);
+  std::memcpy(out.data() + 8, &sum.high, 8);
+  return out;
+}
+
 inline Status broken_row(const char* what) {
   return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: %s missing or malformed", what);
 }
@@ -72,11 +80,7 @@ struct SessionRow {
     w.write(expires_ms);
     w.write_bytes(model_id.bytes.data(), 32);
     w.write_bytes(manifest.data(), manifest.size());
-    Checksum128 sum = checksum128(w.bytes());
-    std::array<uint8_t, 16> out;
-    std::memcpy(out.data(), &sum.low, 8);
-    std::memcpy(out.data() + 8, &sum.high, 8);
-    return out;
+    return checksum_bytes(w.bytes());
   }
 };
 

@@ -15,6 +15,7 @@ namespace kvrt {
 namespace {
 
 constexpr int kZstdLevel = 1;
+constexpr int kWindowLogMax = 23;  // of a frame that is unpacked piece by piece: level 1 makes windows of 2^19
 constexpr size_t kIdleCodecsMax = 16;
 
 unsigned long long ull(uint64_t v) { return v; }
@@ -57,6 +58,10 @@ Status check_lengths(const FrameHeader& h, uint64_t frame_bytes) {
     return error(Code::kCorrupt, Detail::kFormat, "planes of %llu and %llu bytes for a payload of %llu", ull(h.low_bytes),
                  ull(h.high_bytes), ull(h.raw_bytes));
   }
+  if (packed && low == 0 && high / kPackRatioMax > h.high_bytes) {  // else the low plane, which is raw, bounds what a frame can claim
+    return error(Code::kCorrupt, Detail::kFormat, "a payload of %llu bytes from %llu, more than %llu times as many", ull(high),
+                 ull(h.high_bytes), ull(kPackRatioMax));
+  }
   uint64_t want = kFrameHeaderBytes + uint64_t{4} * h.n_tokens + h.low_bytes + h.high_bytes + kChecksumBytes;
   if (want != frame_bytes) {
     return error(Code::kCorrupt, Detail::kFormat, "frame of %llu bytes, its header says %llu", ull(frame_bytes), ull(want));
@@ -94,18 +99,44 @@ void merge(const uint8_t* __restrict low, const uint8_t* __restrict high, size_t
   }
 }
 
-// One zstd frame that fills `out` exactly. A single pass into a buffer of the right size never allocates a window, so a frame that claims
-// more than it should costs nothing.
-Status inflate(ZSTD_DCtx* dctx, std::span<const uint8_t> packed, std::span<uint8_t> out) {
+// One zstd frame, of that content.
+Status check_packed(std::span<const uint8_t> packed, uint64_t content_bytes) {
   unsigned long long content = ZSTD_getFrameContentSize(packed.data(), packed.size());
-  if (content != out.size()) return error(Code::kCorrupt, Detail::kFormat, "zstd frame does not declare %zu bytes", out.size());
+  if (content != content_bytes) return error(Code::kCorrupt, Detail::kFormat, "zstd frame does not declare %llu bytes", ull(content_bytes));
   size_t frame = ZSTD_findFrameCompressedSize(packed.data(), packed.size());
   if (ZSTD_isError(frame) || frame != packed.size()) return error(Code::kCorrupt, Detail::kFormat, "not exactly one zstd frame");
   if (ZSTD_getDictID_fromFrame(packed.data(), packed.size()) != 0) return error(Code::kCorrupt, Detail::kFormat, "zstd dictionary");
+  return {};
+}
+
+// Fills `out` exactly. A single pass into a buffer of the right size never allocates a window, so a frame that claims more than it should
+// costs nothing.
+Status inflate(ZSTD_DCtx* dctx, std::span<const uint8_t> packed, std::span<uint8_t> out) {
+  KVRT_TRY(check_packed(packed, out.size()));
   size_t n = ZSTD_decompressDCtx(dctx, out.data(), out.size(), packed.data(), packed.size());
   if (ZSTD_isError(n)) return error(Code::kCorrupt, Detail::kFormat, "zstd: %s", ZSTD_getErrorName(n));
   if (n != out.size()) return error(Code::kCorrupt, Detail::kFormat, "zstd gave %zu bytes of %zu", n, out.size());
   return {};
+}
+
+// The same piece by piece into `sink`, for who wants to know whether it can be done.
+Status inflate_away(ZSTD_DCtx* dctx, std::span<const uint8_t> packed, uint64_t content_bytes, std::vector<uint8_t>* sink) {
+  KVRT_TRY(check_packed(packed, content_bytes));
+  ZSTD_DCtx_reset(dctx, ZSTD_reset_session_only);
+  ZSTD_DCtx_setParameter(dctx, ZSTD_d_windowLogMax, kWindowLogMax);
+  sink->resize(ZSTD_DStreamOutSize());
+  ZSTD_inBuffer in{packed.data(), packed.size(), 0};
+  uint64_t content = 0;
+  for (size_t left = 1; left != 0;) {
+    ZSTD_outBuffer out{sink->data(), sink->size(), 0};
+    const size_t before = in.pos;
+    left = ZSTD_decompressStream(dctx, &out, &in);
+    if (ZSTD_isError(left)) return error(Code::kCorrupt, Detail::kFormat, "zstd: %s", ZSTD_getErrorName(left));
+    content += out.pos;
+    if (left != 0 && out.pos == 0 && in.pos == before) return error(Code::kCorrupt, Detail::kFormat, "zstd: the frame does not end");
+  }
+  if (content == content_bytes) return {};
+  return error(Code::kCorrupt, Detail::kFormat, "zstd gave %llu bytes of %llu", ull(content), ull(content_bytes));
 }
 
 }  // namespace
@@ -204,7 +235,7 @@ size_t Codec::encode_payload(const ChunkIn& chunk, uint8_t* to, size_t low, uint
     plane = plane_;
   }
   size_t n = ZSTD_compressCCtx(cctx_, to + low, ZSTD_compressBound(high), plane.data(), high, kZstdLevel);
-  if (!ZSTD_isError(n) && n < high) {
+  if (!ZSTD_isError(n) && n < high && (low != 0 || high / kPackRatioMax <= n)) {
     *flags = kFrameHighZstd;
     return n;
   }
@@ -245,8 +276,10 @@ Status Codec::decode(std::span<const uint8_t> frame, const NodeIn& node, uint32_
 
 Status Codec::check(std::span<const uint8_t> frame, FrameHeader* header) {
   KVRT_ASSIGN(*header, parse_frame(frame));
-  raw_.resize(static_cast<size_t>(header->raw_bytes));
-  return decode_payload(*header, frame.subspan(kFrameHeaderBytes + size_t{4} * header->n_tokens), raw_);
+  if ((header->flags & kFrameHighZstd) == 0) return {};  // the checksum covers what is raw
+  const size_t at = kFrameHeaderBytes + size_t{4} * header->n_tokens + static_cast<size_t>(header->low_bytes);
+  const auto packed = frame.subspan(at, static_cast<size_t>(header->high_bytes));
+  return inflate_away(dctx_, packed, header->raw_bytes - header->low_bytes, &raw_);
 }
 
 std::unique_ptr<Codec> CodecPool::take() {

@@ -73,7 +73,16 @@ FROM nodes n WHERE n.segment IS NOT NULL;
 PRAGMA user_version = 3;
 )sql";
 
-constexpr Step kSteps[] = {{2, kFrom2}};
+// Of 0.1. The cache of model ids is made anew: its rows proved nothing. The identity comes with migrate().
+constexpr char kFrom3[] = R"sql(
+DROP TABLE model_ids;
+CREATE TABLE model_ids(
+  device INTEGER NOT NULL, inode INTEGER NOT NULL,
+  file BLOB NOT NULL, model_id BLOB NOT NULL, checksum BLOB NOT NULL,
+  PRIMARY KEY(device, inode)) STRICT, WITHOUT ROWID;
+)sql";
+
+constexpr Step kSteps[] = {{2, kFrom2}, {3, kFrom3}};
 static_assert(kSteps[0].from == kCatalogSchemaOldest && std::size(kSteps) == kCatalogSchema - kCatalogSchemaOldest);
 
 Status copy_bytes(const File& from, File* to) {
@@ -108,19 +117,22 @@ Status back_up(Env* env, const std::string& root) {
 
 }  // namespace
 
-Status Catalog::migrate() {
+// By what the tables are: a flipped bit in user_version leads from 2 to 3 and back.
+Status Catalog::migrate(const StoreId& id) {
   KVRT_TRY(db_.exec("PRAGMA foreign_keys=OFF"));  // a row that is wrong stays so: it is that session's loss alone
   KVRT_TRY(set_durability(Durability::kTokens));
   Transaction txn(&db_);
   KVRT_TRY(txn.begin());
-  KVRT_ASSIGN(const int64_t schema, db_.number("PRAGMA user_version"));
+  KVRT_ASSIGN(const int32_t schema, true_schema());
   for (const Step& step : kSteps) {
     if (step.from >= schema) KVRT_TRY(db_.exec(step.sql));
   }
+  KVRT_TRY(put_identity(&db_, salt_, id));
+  KVRT_TRY(db_.exec(("PRAGMA user_version = " + std::to_string(kCatalogSchema)).c_str()));
   return txn.commit();
 }
 
-Status migrate_catalog(Env* env, const std::string& root) {
+Status migrate_catalog(Env* env, const std::string& root, const std::optional<StoreId>& known) {
   const std::string path = root + "/catalog.db";
   Catalog::OpenMode mode;
   mode.oldest = kCatalogSchemaOldest;
@@ -137,11 +149,13 @@ Status migrate_catalog(Env* env, const std::string& root) {
     KVRT_TRY(catalog.close(true));
     if (schema == kCatalogSchema) return {};  // it only was not in the file yet
   }
+  StoreId id;
+  env->random(id.bytes);
   Catalog catalog;
   mode.check = false;
   Status migrated = back_up(env, root);
   if (migrated.is_ok()) migrated = catalog.open(path, mode);
-  if (migrated.is_ok()) migrated = catalog.migrate();
+  if (migrated.is_ok()) migrated = catalog.migrate(known.value_or(id));
   if (migrated.is_ok()) {
     KVRT_TRY(catalog.checkpoint(true));  // so that the file's header says it to every kvrt
     return catalog.close(true);

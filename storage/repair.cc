@@ -17,9 +17,16 @@ Status stopped() { return error(Code::kCancelled, Detail::kNone, "repair was sto
 class Repair {
  public:
   Repair(Env* env, Log* log, DamagedDirectory damaged, const RepairWatch& watch)
-      : env_(env), log_(log), dir_(std::move(damaged.dir)), probe_(damaged.catalog), watch_(watch), files_(env, dir_.root, 4) {}
+      : env_(env),
+        log_(log),
+        dir_(std::move(damaged.dir)),
+        probe_(damaged.catalog),
+        mended_(damaged.mended),
+        watch_(watch),
+        files_(env, dir_.root, 4) {}
 
   Result<RepairReport> run() {
+    if (mended_) KVRT_TRY(note("catalog: a bit of the numbers in its header had flipped; it is mended"));
     KVRT_ASSIGN(const bool finished, finish_switch(env_, dir_.root, &report_.aside));
     if (finished) {
       KVRT_ASSIGN(probe_, Catalog::probe(env_, catalog_path()));
@@ -27,13 +34,34 @@ class Repair {
     }
     KVRT_ASSIGN(const bool sound, examine());
     KVRT_TRY(sound ? mend() : rebuild());
+    KVRT_TRY(mend_format());
     if (finished) report_.outcome = Outcome::kRebuilt;
+    if (mended_ && report_.outcome == Outcome::kSound) report_.outcome = Outcome::kMended;
     return std::move(report_);
   }
 
  private:
   std::string catalog_path() const { return dir_.root + "/catalog.db"; }
   Status note(const std::string& line) { return watch_.note && !watch_.note(line) ? stopped() : Status(); }
+
+  Status mend_format() {
+    using Kind = FormatFile::Kind;
+    const Kind kind = dir_.format.kind;
+    if (kind == Kind::kSound || kind == Kind::kOld) return {};
+    if (kind != Kind::kMissing) {
+      KVRT_TRY(note("FORMAT: damaged; written anew"));
+      mended_ = true;
+    }
+    return write_format(env_, dir_.root, id_);
+  }
+
+  // True if the catalog that says so is another store's: FORMAT tells.
+  Result<bool> is_foreign(const StoreId& id) {
+    if (!dir_.format.id || *dir_.format.id == id) return false;
+    if (std::exchange(foreign_, true)) return true;
+    KVRT_TRY(note("catalog: of another store, " + id.hex() + "; FORMAT says that this is " + dir_.format.id->hex()));
+    return true;
+  }
 
   // The catalog against itself, read only. False: it needs a new one.
   Result<bool> examine() {
@@ -49,7 +77,8 @@ class Repair {
       return false;
     }
     KVRT_TRY(std::move(checked));
-    return faults.empty();
+    KVRT_ASSIGN(const bool foreign, is_foreign(id_));
+    return faults.empty() && !foreign;
   }
 
   Status check(std::vector<VerifyFault>* faults) {
@@ -60,7 +89,12 @@ class Repair {
     mode.immutable = !probe_.log_rows;
     mode.check = true;
     Status checked = catalog.open(catalog_path(), mode);
-    if (checked.is_ok()) checked = catalog.check(faults, &chunks_, &segments_);
+    if (checked.is_ok()) checked = catalog.check(nullptr, faults, &chunks_, &segments_);
+    if (checked.is_ok()) id_ = catalog.id();
+    std::vector<VerifyFault> models;
+    if (checked.is_ok() && faults->empty()) checked = catalog.check_model_ids(&models);
+    for (const VerifyFault& f : models) KVRT_TRY(note(f.where + ": " + f.what));
+    wrong_models_ = !models.empty();
     if (checked.is_ok()) checked = check_mode();
     KVRT_TRY(catalog.close(false));
     if (!had_index && probe_.log_rows) (void)env_->remove_file(catalog_path() + "-shm").is_ok();  // SQLite's, of the log
@@ -93,12 +127,13 @@ class Repair {
                     env_, dir_.root, [&](const SegmentId& id) { return named.count(id.bytes) != 0; }, watch_.progress));
     for (const std::string& fault : found.faults) KVRT_TRY(note(fault));
     KVRT_ASSIGN(std::vector<Bad> bad, find_bad(found));
-    if (bad.empty()) return count(nullptr);
+    if (bad.empty() && !wrong_models_) return count(nullptr);
     report_.outcome = Outcome::kMended;
     Catalog catalog;
     Catalog::OpenMode mode;
     mode.write_lock = dir_.write_lock.get();
     KVRT_TRY(catalog.open(catalog_path(), mode));
+    KVRT_TRY(catalog.forget_wrong_model_ids().take_status());
     KVRT_ASSIGN(auto before, catalog.list("", true, 0));
     Status mended;
     for (size_t i = 0; i < bad.size() && mended.is_ok(); i++) mended = mend_segment(&catalog, bad[i]);
@@ -186,6 +221,12 @@ class Repair {
   Status rebuild() {
     report_.outcome = Outcome::kRebuilt;
     KVRT_ASSIGN(Salvage salvage, salvage_catalog(env_, catalog_path()));
+    if (salvage.id) {
+      KVRT_ASSIGN(const bool foreign, is_foreign(*salvage.id));
+      if (foreign) salvage = {};
+    }
+    env_->random(id_.bytes);
+    id_ = dir_.format.id ? *dir_.format.id : salvage.id.value_or(id_);
     auto trash = salvage.trash;
     KVRT_ASSIGN(FoundSegments found, scan_segments(
                                          env_, dir_.root, [&](const SegmentId& id) { return trash.count(id) == 0; }, watch_.progress));
@@ -195,7 +236,7 @@ class Repair {
     KVRT_ASSIGN(std::vector<CopiedSegment> copies, copy_unsound(plan, &found));
     std::vector<SegmentId> aside;
     for (size_t segment : plan.unowned) aside.push_back(found.segments[segment].id);
-    KVRT_TRY(write_catalog(env_, dir_.root, plan, found));
+    KVRT_TRY(write_catalog(env_, dir_.root, id_, plan, found));
     for (CopiedSegment& copy : copies) copy.writer->keep();  // a switch that fails may be finished later
     KVRT_ASSIGN(report_.aside, switch_catalogs(env_, dir_.root, aside));
     report_.sessions_kept = plan.kept;
@@ -234,10 +275,14 @@ class Repair {
   Log* log_;
   StoreDirectory dir_;
   Catalog::Probe probe_;
+  bool mended_;           // something but the catalog's rows
+  bool foreign_ = false;  // the catalog is another store's
+  StoreId id_;
   const RepairWatch& watch_;
   SegmentCache files_;
   std::vector<Catalog::ChunkRow> chunks_;
   std::vector<Catalog::SegmentRow> segments_;
+  bool wrong_models_ = false;  // rows of the cache of model ids are wrong
   RepairReport report_;
 };
 

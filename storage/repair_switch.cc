@@ -82,8 +82,9 @@ Status add_session(Db* db, const Recovery& plan, const FoundSegments& found, con
   return q.bind_u64(chunks).bind_u64(missing).bind_u64(bytes).bind_u64(bytes_shared).run();
 }
 
-Status fill(Db* db, const Recovery& plan, const FoundSegments& found) {
+Status fill(Db* db, const StoreId& id, const Recovery& plan, const FoundSegments& found) {
   KVRT_TRY(db->query("INSERT INTO meta(name, value) VALUES('salt', ?)").bind_blob(plan.salt.bytes).run());
+  KVRT_TRY(put_identity(db, plan.salt, id));
   RepairTotals totals;
   std::vector<int64_t> segments;
   KVRT_TRY(add_segments(db, plan, found, &segments, &totals));
@@ -144,9 +145,9 @@ Result<CopiedSegment> copy_segment(Env* env, const std::string& root, const Segm
   return copy;
 }
 
-Status write_catalog(Env* env, const std::string& root, const Recovery& plan, const FoundSegments& found) {
+Status write_catalog(Env* env, const std::string& root, const StoreId& id, const Recovery& plan, const FoundSegments& found) {
   const std::string tmp = root + "/tmp/repairing.db";
-  KVRT_TRY(Catalog::build(env, tmp, [&](Db* db) { return fill(db, plan, found); }));
+  KVRT_TRY(Catalog::build(env, tmp, [&](Db* db) { return fill(db, id, plan, found); }));
   KVRT_TRY(env->rename_new(tmp, root + kReady));
   return env->sync_dir(root + "/tmp");
 }

@@ -21,7 +21,7 @@ struct CopiedSegment {
 Result<CopiedSegment> copy_segment(Env* env, const std::string& root, const SegmentId& from, std::span<const FoundFrame* const> frames);
 
 // A catalog of the plan under tmp/, ready for the switch. A frame's segment is named by its number in `found`.
-Status write_catalog(Env* env, const std::string& root, const Recovery& plan, const FoundSegments& found);
+Status write_catalog(Env* env, const std::string& root, const StoreId& id, const Recovery& plan, const FoundSegments& found);
 
 // The catalog that is ready takes its place; what was there goes to damaged-<n>, and segments that nobody can use. Gives that folder's name.
 Result<std::string> switch_catalogs(Env* env, const std::string& root, std::span<const SegmentId> aside);

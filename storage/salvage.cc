@@ -1,5 +1,6 @@
 #include "storage/salvage.h"
 
+#include "storage/catalog.h"
 #include "storage/sqlite_pages.h"
 
 namespace kvrt {
@@ -96,6 +97,11 @@ void take_small(const RawRow& raw, Salvage* out) {
   } else if (raw.values[0].kind == Kind::kText) {
     Hash256 salt;
     const std::string name = c.text();
+    if (name == "identity") {
+      const auto value = c.bytes(Kind::kBlob);
+      if (c.ok()) out->identity.assign(value.begin(), value.end());
+      return;
+    }
     c.exact(std::span(salt.bytes));
     if (c.ok() && name == "salt") out->salt = salt;
   } else {
@@ -126,6 +132,9 @@ Result<Salvage> salvage_catalog(Env* env, const std::string& catalog) {
     if (row.values.size() == kSessionColumns) return take_session(row, &out);
     take_node(row, &out);
   }));
+  StoreId id;
+  int32_t schema = 0;
+  if (out.salt && parse_identity(out.identity, *out.salt, &schema, &id)) out.id = id;
   out.all_sessions = pages->is_whole("sessions", kSessionColumns);
   out.all_nodes = pages->is_whole("nodes", kNodeColumns);
   return out;

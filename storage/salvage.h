@@ -13,6 +13,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/hash.h"
 #include "storage/catalog_rows.h"
+#include "storage/format_file.h"
 #include "storage/segment.h"
 
 namespace kvrt {
@@ -31,6 +32,8 @@ struct SalvagedSession {
 
 struct Salvage {
   std::optional<Hash256> salt;
+  std::vector<uint8_t> identity;  // the row of meta
+  std::optional<StoreId> id;      // that it says, with the right checksum
   std::vector<SalvagedSession> sessions;
   std::unordered_map<int64_t, SalvagedNode> nodes;  // by row
   std::map<Hash256, uint64_t> tombstones;

@@ -17,6 +17,25 @@ constexpr const char kRollback[] = "ROLLBACK";
 constexpr int kReaderWaitMs = 50;
 }  // namespace
 
+std::string file_uri(const std::string& path) {
+  static const char kDigits[] = "0123456789ABCDEF";
+  std::string uri = "file:";
+  size_t start = 0;
+  while (start + 1 < path.size() && path[start] == '/' && path[start + 1] == '/') start++;  // "//x" would be a host
+  for (size_t i = start; i < path.size(); i++) {
+    auto c = static_cast<unsigned char>(path[i]);
+    bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '/' || c == '.' || c == '_' || c == '-';
+    if (plain) {
+      uri += static_cast<char>(c);
+    } else {
+      uri += '%';
+      uri += kDigits[c >> 4];
+      uri += kDigits[c & 15];
+    }
+  }
+  return uri;
+}
+
 Query::~Query() {
   if (statement_ == nullptr) return;
   sqlite3_reset(statement_);

@@ -21,6 +21,9 @@ namespace kvrt {
 
 inline constexpr uint64_t kCloseWaitMs = 100;  // for who writes: of who closes, and is not asked for more
 
+// file: URI of a path. Percent signs and question marks in a directory's name must not become escapes and options.
+std::string file_uri(const std::string& path);
+
 class Db;
 
 // One execution of a prepared statement: bind in order, then step through the rows. Reset by the destructor.

@@ -21,6 +21,7 @@ Status StoreImpl::start() {
     reserve_given_ = true;
     opened = catalog_.open(dir_.root + "/catalog.db", mode);
   }
+  if (opened.is_ok()) opened = check_identity();
   if (!opened.is_ok()) {
     broken_ = opened.clone();  // closing writes nothing, too
     return opened;
@@ -35,6 +36,23 @@ Status StoreImpl::start() {
     if (!ours.is_ok()) broken_ = ours.clone();  // another's, or a newer one, by now: left as it is
     return ours;
   }
+  return {};
+}
+
+// FORMAT and catalog are of one store. Who is alone writes a FORMAT that is not as it should be.
+Status StoreImpl::check_identity() {
+  const FormatFile& format = dir_.format;
+  if (format.id && *format.id != catalog_.id()) {
+    return error(
+        Code::kCorrupt, Detail::kCatalogCorrupt,
+        "%s: catalog.db is of store %s, FORMAT says that this is store %s: put the right file back, or repair the store (kvrt store "
+        "repair), which goes by FORMAT; left untouched",
+        dir_.root.c_str(), catalog_.id().hex().c_str(), format.id->hex().c_str());
+  }
+  if (!dir_.alone || dir_.read_only || format.kind == FormatFile::Kind::kSound) return {};
+  Status written = write_format(env_, dir_.root, catalog_.id());
+  if (written.is_ok() || format.kind == FormatFile::Kind::kMissing) return written;
+  logf(log_, LogLevel::kWarn, "store: %s", written.message().c_str());  // the catalog tells what it would
   return {};
 }
 
@@ -137,6 +155,24 @@ std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const Catalog::Lo
   return ChunkState::kDamaged;
 }
 
+uint64_t StoreImpl::discard(std::span<const NodeIn> chain, const std::string& why) {
+  const std::vector<bool> there = has(chain);
+  uint64_t count = 0;
+  for (size_t i = 0; i < chain.size(); i++) {
+    if (!there[i]) continue;
+    Catalog::Location at;
+    {
+      std::lock_guard lock(mutex_);
+      auto found = catalog_.find(chain[i].key);
+      if (!found.is_ok() || !found->has_value()) continue;
+      at = **found;
+      (void)catalog_.set_durability(Durability::kProcess).is_ok();  // after a power cut it is found again
+    }
+    count += lose(chain[i].key, at, error(Code::kCorrupt, Detail::kFormat, "%s", why.c_str()), nullptr) == ChunkState::kDamaged;
+  }
+  return count;
+}
+
 Status StoreImpl::check_writable_locked() {
   if (dir_.read_only) return error(Code::kIo, Detail::kReadOnly, "%s: the store is open read-only", dir_.root.c_str());
   if (broken_.is_ok() && catalog_.sync_failed()) {
@@ -194,16 +230,16 @@ Result<uint64_t> StoreImpl::remove_old() {
   return remove_old_files(env_, dir_.root);
 }
 
-bool StoreImpl::cached_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, Hash256* out) {
+bool StoreImpl::cached_model_id(const ModelFile& file, Hash256* out) {
   std::lock_guard lock(mutex_);
-  return catalog_.cached_model_id(device, inode, size, mtime_ns, out);
+  return catalog_.cached_model_id(file, out);
 }
 
-void StoreImpl::cache_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, const Hash256& id) {
+void StoreImpl::cache_model_id(const ModelFile& file, const Hash256& id) {
   std::lock_guard lock(mutex_);
   const Impatient at_once = catalog_.impatient();
   if (!check_writable_locked().is_ok()) return;
-  Status cached = catalog_.cache_model_id(device, inode, size, mtime_ns, id);
+  Status cached = catalog_.cache_model_id(file, id);
   if (!cached.is_ok()) logf(log_, LogLevel::kDebug, "store: model id not cached: %s", cached.message().c_str());
 }
 

@@ -124,11 +124,20 @@ struct StoreInfo {
   uint64_t old_bytes = 0;        // of catalog.db.old and damaged-<n>; not in disk_bytes
 };
 
+// A model's file: where it is, and what names its bytes without reading them all.
+struct ModelFile {
+  uint64_t device = 0, inode = 0;
+  Hash256 id;
+};
+
 struct VerifyFault {
   std::string where;    // "segs/ab/ab12….seg at 4096" or "catalog"
   std::string what;     // "chunk 12ab…: checksum differs"
   std::string session;  // a session that uses it, or ""
 };
+
+// What only the engine can say of a session that verify has loaded.
+using SessionCheck = std::function<Status(const SessionOut& session)>;
 
 enum class ChunkState { kOk, kAbsent, kDamaged };
 
@@ -143,6 +152,8 @@ class Store {
   // kAbsent / kDamaged is a hole for the caller to recompute (a damaged chunk is forgotten, so the next save writes it again).
   virtual std::vector<bool> has(std::span<const NodeIn> chain) = 0;
   virtual ChunkState read(const NodeIn& node, uint32_t layout, std::span<uint8_t> out, std::string* damage) = 0;
+  // Forgets chunks of a chain, whose frames are as they were written and yet no good, as damage is. The count.
+  virtual uint64_t discard(std::span<const NodeIn> chain, const std::string& why) = 0;
   // Of the frame of each key on disk; 0: it is not there.
   virtual std::vector<uint64_t> chunk_bytes(std::span<const BlockKey> keys) = 0;
 
@@ -172,15 +183,16 @@ class Store {
   // Removes expired sessions, chunks that no session needs, and files that no row names; writes segments anew of which less than half is
   // live, and zeroes dead chunks in the others, what removed rows left in the catalog, and its log. In slices; progress returns false to stop after one (CANCELLED), and what is left is for the next gc.
   virtual Result<GcReport> gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) = 0;
-  // Reads every frame and row. progress returns false to stop (CANCELLED).
-  virtual Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress) = 0;
+  // Reads every frame and row; a session that `check`, where it is given, finds wrong is a fault. progress returns false to stop (CANCELLED).
+  virtual Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,
+                                                  const SessionCheck& check = nullptr) = 0;
   virtual Result<StoreInfo> info() = 0;
   // Removes catalog.db.old and damaged-<n>; the bytes that were in them.
   virtual Result<uint64_t> remove_old() = 0;
 
-  // The cache of model_id by file identity, so that a model is hashed once.
-  virtual bool cached_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, Hash256* out) = 0;
-  virtual void cache_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, const Hash256& id) = 0;
+  // The cache of model_id by file, so that a model is hashed once. False: not there, of other bytes, or a row that is wrong.
+  virtual bool cached_model_id(const ModelFile& file, Hash256* out) = 0;
+  virtual void cache_model_id(const ModelFile& file, const Hash256& id) = 0;
 };
 
 }  // namespace kvrt

@@ -32,6 +32,7 @@ class StoreImpl final : public Store {
 
   std::vector<bool> has(std::span<const NodeIn> chain) override;
   ChunkState read(const NodeIn& node, uint32_t layout, std::span<uint8_t> out, std::string* damage) override;
+  uint64_t discard(std::span<const NodeIn> chain, const std::string& why) override;
   std::vector<uint64_t> chunk_bytes(std::span<const BlockKey> keys) override;
   Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks, const SavedBy& by) override;
   Result<SessionOut> load(std::string_view domain, std::string_view name) override;
@@ -42,16 +43,18 @@ class StoreImpl final : public Store {
   Status pin(std::string_view domain, std::string_view name, uint8_t priority) override;
   Status set_ttl(std::string_view domain, std::string_view name, uint64_t seconds) override;
   Result<GcReport> gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) override;
-  Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress) override;
+  Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,
+                                          const SessionCheck& check) override;
   Result<StoreInfo> info() override;
   Result<uint64_t> remove_old() override;
-  bool cached_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, Hash256* out) override;
-  void cache_model_id(uint64_t device, uint64_t inode, uint64_t size, int64_t mtime_ns, const Hash256& id) override;
+  bool cached_model_id(const ModelFile& file, Hash256* out) override;
+  void cache_model_id(const ModelFile& file, const Hash256& id) override;
 
  private:
   class SaveImpl;
   struct Collection;  // what a running gc has done
 
+  Status check_identity();
   void tidy_after_reading();
   bool has_locked(const BlockKey& key);
   std::vector<bool> has_locked(std::span<const NodeIn> chain);

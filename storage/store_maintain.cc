@@ -252,18 +252,20 @@ Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t 
   return GcReport{c.rows.sessions, c.rows.chunks, c.files.count, c.files.bytes, c.rewritten, c.punched, c.log_bytes_kept, ms};
 }
 
-Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint64_t done, uint64_t total)>& progress) {
+Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,
+                                                   const SessionCheck& check) {
   std::vector<VerifyFault> faults;
   std::vector<Catalog::ChunkRow> chunks;
   std::vector<Catalog::SegmentRow> segments;
   {
     std::lock_guard lock(mutex_);
-    Status checked = catalog_.check(&faults, &chunks, &segments);
+    Status checked = catalog_.check(check, &faults, &chunks, &segments);
     if (checked.code() == Code::kCorrupt) {  // so much that not even its tables can be read
       faults.push_back({"catalog", checked.message(), ""});
       return faults;
     }
     KVRT_TRY(checked.clone());
+    KVRT_TRY(catalog_.check_model_ids(&faults));
   }
   auto still_there = [&](const Catalog::ChunkRow& chunk) {
     std::lock_guard lock(mutex_);

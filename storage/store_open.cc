@@ -16,55 +16,32 @@ namespace kvrt {
 
 namespace {
 
-constexpr char kFormatMagic[] = "kvrt-store ";
 constexpr const char* kOurNames[] = {
     "FORMAT", "catalog.db", "catalog.db-wal", "catalog.db-shm", "catalog.db-journal", kCatalogBackup, "segs",
     "tmp",    "lock",       "write.lock",     "reserve",        "lost+found"};
 
-struct FormatLine {
-  bool present = false;
-  uint64_t layout = 0;
-};
-
-Result<FormatLine> read_format(Env* env, const std::string& root) {
-  FormatLine line;
-  std::string path = root + "/FORMAT";
+Result<FormatFile> read_format(Env* env, const std::string& root) {
+  const std::string path = root + "/FORMAT";
   auto file = env->open_read(path);
   if (!file.is_ok()) {
-    if (file.status().code() == Code::kNotFound) return line;
+    if (file.status().code() == Code::kNotFound) return FormatFile();
     return file.take_status();
   }
   KVRT_ASSIGN(uint64_t size, (*file)->size());
-  std::string text(static_cast<size_t>(std::min<uint64_t>(size, 64)), '\0');
+  std::string text(static_cast<size_t>(std::min<uint64_t>(size, kFormatBytesMax)), '\0');
   KVRT_TRY((*file)->pread(0, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
-  constexpr size_t kMagicBytes = sizeof kFormatMagic - 1;
-  size_t end = text.find('\n');
-  bool digits = end != std::string::npos && end > kMagicBytes && end <= kMagicBytes + 9;
-  for (size_t i = kMagicBytes; digits && i < end; i++) digits = text[i] >= '0' && text[i] <= '9';
-  if (text.compare(0, kMagicBytes, kFormatMagic) != 0 || !digits) {
-    return error(Code::kIncompatible, Detail::kForeignProgram, "%s: not the FORMAT of a kvrt store", path.c_str());
-  }
-  line.present = true;
-  line.layout = read_digits(std::string_view(text).substr(kMagicBytes));
-  if (line.layout > kStoreLayout) {
-    return error(Code::kIncompatible, Detail::kStoreTooNew, "%s: store layout %llu, this kvrt knows up to %u; left untouched", path.c_str(),
-                 static_cast<unsigned long long>(line.layout), kStoreLayout);
-  }
-  return line;
+  const FormatFile format = parse_format(text);
+  if (format.kind != FormatFile::Kind::kNewer) return format;
+  return error(Code::kIncompatible, Detail::kStoreTooNew, "%s: store layout %llu, this kvrt knows up to %u; left untouched", path.c_str(),
+               static_cast<unsigned long long>(format.layout), kStoreLayout);
 }
 
-Status write_format(Env* env, const std::string& root) {
-  SegmentId unique;
-  env->random(unique.bytes);
-  std::string tmp = root + "/tmp/" + unique.hex() + ".format";
-  std::string text = kFormatMagic + std::to_string(kStoreLayout) + "\n";
-  {
-    KVRT_ASSIGN(auto file, env->create_new(tmp));
-    KVRT_TRY(file->append({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
-    KVRT_TRY(file->sync());
-  }
-  KVRT_TRY(env->rename_new(tmp, root + "/FORMAT"));
-  return env->sync_dir(root);
+// Beside a catalog of ours a strange FORMAT is a damaged one.
+Status check_format(const FormatFile& format, const Catalog::Probe& catalog, const std::string& root) {
+  using Kind = Catalog::Kind;
+  const bool ours = catalog.kind == Kind::kOurs || catalog.kind == Kind::kOld || catalog.kind == Kind::kFlipped;
+  if (format.kind != FormatFile::Kind::kStrange || ours) return {};
+  return error(Code::kIncompatible, Detail::kForeignProgram, "%s/FORMAT: not the FORMAT of a kvrt store", root.c_str());
 }
 
 // True if any segment file lies under segs/.
@@ -102,7 +79,7 @@ Status foreign(const Catalog::Probe& catalog, const std::string& path) {
 
 struct Survey {
   bool empty = true;  // nothing in it but what an interrupted creation leaves
-  FormatLine format;
+  FormatFile format;
   Catalog::Probe catalog;
 };
 
@@ -112,6 +89,8 @@ Result<Survey> survey(Env* env, const std::string& root) {
   KVRT_ASSIGN(s.format, read_format(env, root));
   std::string path = root + "/catalog.db";
   KVRT_ASSIGN(s.catalog, Catalog::probe(env, path));
+  KVRT_TRY(Catalog::recognize(path, &s.catalog));
+  KVRT_TRY(check_format(s.format, s.catalog, root));
   KVRT_TRY(refuse(s.catalog, path));
   if (s.catalog.kind == Catalog::Kind::kForeign) return foreign(s.catalog, path);
   if (s.catalog.kind == Catalog::Kind::kCorrupt) {
@@ -123,7 +102,7 @@ Result<Survey> survey(Env* env, const std::string& root) {
     return s;
   }
   KVRT_ASSIGN(bool segments, has_segments(env, root));
-  if (s.format.present || segments) {  // FORMAT is written after the catalog: it was there
+  if (s.format.kind != FormatFile::Kind::kMissing || segments) {  // FORMAT is written after the catalog: it was there
     return error(Code::kCorrupt, Detail::kCatalogMissing, "%s: missing, though %s; a new one would lose its sessions", path.c_str(),
                  segments ? "segs/ has data" : "FORMAT says that this was a store");
   }
@@ -196,6 +175,16 @@ Status check_age(const Catalog::Probe& catalog, const StoreDirectory& dir) {
                path, catalog.schema, kCatalogSchema);
 }
 
+// A bit of one of the two numbers in the catalog's header flipped.
+Status check_mendable(const StoreDirectory& dir) {
+  if (dir.alone && !dir.read_only) return {};
+  const char* text = "%s/catalog.db: a bit of the numbers in its header has flipped: %s";
+  if (dir.read_only)
+    return error(Code::kCorrupt, Detail::kCatalogCorrupt, text, dir.root.c_str(), "open the store once for writing, which mends it");
+  return error(Code::kBusy, Detail::kStoreLocked, text, dir.root.c_str(),
+               "who is alone in the store mends it, and another process has it open");
+}
+
 std::string without_slash(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
@@ -211,14 +200,17 @@ Result<DamagedDirectory> open_damaged(Env* env, const std::string& path) {
   if (!there) return error(Code::kNotFound, Detail::kNone, "%s: no store there", root.c_str());
   KVRT_TRY(check_place(env, root, &dir.writable));
   if (!dir.writable) return error(Code::kIo, Detail::kReadOnly, "%s: cannot be written", root.c_str());
-  KVRT_ASSIGN(FormatLine format, read_format(env, root));
+  KVRT_ASSIGN(dir.format, read_format(env, root));
+  const bool formatted = dir.format.kind != FormatFile::Kind::kMissing && dir.format.kind != FormatFile::Kind::kStrange;
   const std::string catalog = root + "/catalog.db";
   KVRT_ASSIGN(Catalog::Probe probe, Catalog::probe(env, catalog));
+  KVRT_TRY(Catalog::recognize(catalog, &probe));
+  KVRT_TRY(check_format(dir.format, probe, root));
   KVRT_TRY(refuse(probe, catalog));
   // Beside our FORMAT a strange application id is damage.
-  if (probe.kind == Catalog::Kind::kForeign && !format.present) return foreign(probe, catalog);
+  if (probe.kind == Catalog::Kind::kForeign && !formatted) return foreign(probe, catalog);
   KVRT_ASSIGN(bool segments, has_segments(env, root));
-  if (probe.kind == Catalog::Kind::kMissing && !format.present && !segments) {
+  if (probe.kind == Catalog::Kind::kMissing && !formatted && !segments) {
     return error(Code::kNotFound, Detail::kNone, "%s: no store there", root.c_str());
   }
   KVRT_ASSIGN(dir.lock, env->open_lock(root + "/lock", true));
@@ -227,8 +219,13 @@ Result<DamagedDirectory> open_damaged(Env* env, const std::string& path) {
   dir.alone = true;
   KVRT_TRY(env->make_dir(root + "/tmp"));
   KVRT_TRY(env->make_dir(root + "/segs"));
-  if (!format.present) KVRT_TRY(write_format(env, root));
   KVRT_ASSIGN(damaged.catalog, Catalog::probe(env, catalog));  // again: what is there now stays
+  KVRT_TRY(Catalog::recognize(catalog, &damaged.catalog));
+  damaged.mended = damaged.catalog.kind == Catalog::Kind::kFlipped;
+  if (damaged.mended) {
+    KVRT_TRY(Catalog::mend_numbers(catalog));
+    KVRT_ASSIGN(damaged.catalog, Catalog::probe(env, catalog));
+  }
   KVRT_TRY(refuse(damaged.catalog, catalog));
   if (damaged.catalog.kind == Catalog::Kind::kOld) {
     return error(Code::kIncompatible, Detail::kFormat, "%s: catalog schema %d of an older kvrt: opening the store migrates it to %d",
@@ -255,19 +252,40 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
   KVRT_TRY(enter(env, &dir));
   KVRT_TRY(check_directories(env, root));
   KVRT_ASSIGN(Survey now, survey(env, root));  // again: what is there now stays
+  if (now.catalog.kind == Catalog::Kind::kFlipped) {
+    KVRT_TRY(check_mendable(dir));
+    KVRT_TRY(Catalog::mend_numbers(root + "/catalog.db"));
+    KVRT_ASSIGN(now, survey(env, root));
+  }
   KVRT_TRY(check_age(now.catalog, dir));
   if (dir.alone) {
     KVRT_TRY(env->make_dir(root + "/tmp"));
     KVRT_TRY(env->make_dir(root + "/segs"));
     if (now.empty) KVRT_TRY(Catalog::create(env, root));
-    if (now.catalog.kind == Catalog::Kind::kOld || now.catalog.kind == Catalog::Kind::kTorn) KVRT_TRY(migrate_catalog(env, root));
-    if (!now.format.present) KVRT_TRY(write_format(env, root));
+    if (now.catalog.kind == Catalog::Kind::kOld || now.catalog.kind == Catalog::Kind::kTorn)
+      KVRT_TRY(migrate_catalog(env, root, now.format.id));
   } else if (now.empty) {
     return error(Code::kBusy, Detail::kStoreLocked, "%s: another process is making a store there", root.c_str());
   }
+  dir.format = now.format;
   dir.log_rows = now.catalog.log_rows;
   dir.unclean = dir.alone && now.catalog.log;
   return dir;
+}
+
+Status write_format(Env* env, const std::string& root, const StoreId& id) {
+  SegmentId unique;
+  env->random(unique.bytes);
+  const std::string tmp = root + "/tmp/" + unique.hex() + ".format", text = format_text(id);
+  {
+    KVRT_ASSIGN(auto file, env->create_new(tmp));
+    KVRT_TRY(file->append({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
+    KVRT_TRY(file->sync());
+  }
+  Status removed = env->remove_file(root + "/FORMAT");  // killed here it is missing, which the next open makes good
+  if (!removed.is_ok() && removed.code() != Code::kNotFound) return removed;
+  KVRT_TRY(env->rename_new(tmp, root + "/FORMAT"));
+  return env->sync_dir(root);
 }
 
 Status share(StoreDirectory* dir) {

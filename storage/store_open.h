@@ -8,14 +8,14 @@
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
 #include "storage/catalog.h"
+#include "storage/format_file.h"
 #include "storage/store.h"
 
 namespace kvrt {
 
-inline constexpr uint32_t kStoreLayout = 1;  // the number in FORMAT
-
 struct StoreDirectory {
   std::string root;
+  FormatFile format;
   bool read_only = false;
   bool writable = false;                 // the directory, whatever read_only says
   bool alone = false;                    // no other handle or process has it open: time for repairs. Until share()
@@ -31,8 +31,11 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
 struct DamagedDirectory {
   StoreDirectory dir;
   Catalog::Probe catalog;
+  bool mended = false;  // the numbers in the catalog's header were
 };
 Result<DamagedDirectory> open_damaged(Env* env, const std::string& path);
+// Makes FORMAT, also in the place of one that is damaged.
+Status write_format(Env* env, const std::string& root, const StoreId& id);
 // Lets others in, when the one that was alone has done its repairs. BUSY if another alone one does not end.
 Status share(StoreDirectory* dir);
 

@@ -1,4 +1,5 @@
 #include "runtime/api/boundary.h"
+#include "runtime/engine/manifest.h"
 #include "runtime/engine/show.h"
 
 using namespace kvrt::api;
@@ -206,7 +207,7 @@ kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* u
     KVRT_ASSIGN(const auto open, hold(store, "store"));
     kvrt::Progress progress = as_progress(callback, user);
     if (!progress) progress = [](uint64_t, uint64_t) { return true; };
-    KVRT_ASSIGN(auto faults, open->verify(progress));
+    KVRT_ASSIGN(auto faults, open->verify(progress, kvrt::check_manifest));
     for (const kvrt::VerifyFault& fault : faults) {
       std::string text = fault.where + ": " + fault.what + (fault.session.empty() ? "" : "; session " + fault.session);
       kvrt_event event{};

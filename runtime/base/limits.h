@@ -84,6 +84,7 @@ inline constexpr uint32_t kAutosaveIdleMsMax = 86'400'000;  // a day
 // Store
 inline constexpr size_t kNameBytesMax = 255;  // session names and domains, UTF-8
 inline constexpr uint64_t kChunkBytesMax = 1u << 30;
+inline constexpr uint64_t kPackRatioMax = 4096;  // a payload that is packed whole is at most so many times its frame's part
 inline constexpr uint64_t kWriteWaitMs = 5'000;  // for another process that writes
 inline constexpr uint32_t kSegmentChunksMax = 1u << 20;
 inline constexpr uint64_t kRepairGuessesMax = 20'000'000;       // of lost parents and heads: hashes, some 10 s

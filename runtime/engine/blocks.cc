@@ -28,6 +28,17 @@ void Scheduler::release_blocks(Session* s, uint32_t from_block) {
   s->table.shrink(from_block);
 }
 
+void Scheduler::drop_kv(Session* s) {
+  extend_keys(s);
+  for (const ChainRef& link : s->chain) {
+    const BlockId block = index_.lookup(link);
+    if (block == kNoBlock) continue;
+    index_.erase(block);
+    if (pool_.refs(block) == 0) pool_.evict(block);
+  }
+  release_blocks(s, 0);
+}
+
 namespace {
 
 // Who gives up blocks first: idle sessions, then generations that wait for their host, then those that could run, the youngest first.
@@ -95,6 +106,7 @@ void Scheduler::seal(Session* s, uint32_t i) {
   if (!s->share || index_.contains(own)) return;
   extend_keys(s);
   BlockId resident = index_.lookup(s->chain[i]);
+  if (resident != kNoBlock && s->generation && s->generation->own_kv) return;
   if (resident != kNoBlock) {  // another session sealed the same block first
     pool_.ref(resident);
     drop(own);
@@ -137,7 +149,7 @@ ReuseStop Scheduler::why_stopped(const Session& s, uint64_t* at) const {
 bool Scheduler::admit(Session* session) {
   extend_keys(session);
   uint64_t resident = 0, cached = 0;  // leading blocks that it will share; of them, held by nobody
-  for (uint32_t i = 0; session->share && i < session->chain.size(); ++i) {
+  for (uint32_t i = 0; session->share && !session->generation->own_kv && i < session->chain.size(); ++i) {
     BlockId block = index_.lookup(session->chain[i]);
     if (block == kNoBlock) break;
     ++resident;

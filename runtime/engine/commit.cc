@@ -1,5 +1,6 @@
 // The scheduler's second half: what a finished step means to each session.
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/engine/scheduler.h"
 
@@ -72,6 +73,20 @@ void Scheduler::commit_prompt(const PlannedSeq& seq, const float* logits, uint32
   push(s, std::move(event));
 }
 
+// Logits that are not finite: KV that was reused may be why. It is dropped, for everybody, and the session computes its own, once. False: it
+// did already, or reused none.
+bool Scheduler::compute_again(Session* s) {
+  Generation& g = *s->generation;
+  if (g.own_kv || g.report.reused_memory + g.report.reused_disk == 0) return false;
+  drop_kv(s);
+  g.own_kv = true;
+  g.warmed = g.admitted = false;
+  g.report.reuse_stopped = ReuseStop::kDamaged;
+  g.report.reuse_stopped_at = 0;
+  s->suspect = s->store != nullptr;
+  return true;
+}
+
 // What the row after the last token leads to: a token of kvrt's, or a question to the host.
 void Scheduler::commit_row(Session* s, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns) {
   Generation& g = *s->generation;
@@ -81,6 +96,7 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
     sample.empty = std::all_of(mask.begin(), mask.end(), [](uint64_t word) { return word == 0; });
   }
   if (!sample.finite) {
+    if (compute_again(s)) return;
     fail(s, error(Code::kDevice, Detail::kNumeric, "logits of position %zu hold a NaN or an infinity; the session keeps its %zu tokens",
                   s->tokens.size() - 1, s->tokens.size()));
     return;
@@ -178,6 +194,11 @@ void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
   uint64_t computed = g.computed;
   account(seq);
   if (s->cancel) return finish(s, Reason::kCancelled, now_ns);
+  if (seq.logit_rows && g.options.prefill_only) {
+    const float* rows = logits + size_t{seq.first_logit} * vocab;
+    const bool finite = std::all_of(rows, rows + size_t{seq.logit_rows} * vocab, [](float x) { return std::isfinite(x); });
+    if (!finite && compute_again(s)) return;
+  }
   if (g.computed > computed || (seq.logit_rows && g.options.prefill_only)) commit_prompt(seq, logits, vocab);
   if (seq.end < s->tokens.size()) return;
   bool prompt_over = g.recompute_all || s->table.first_missing(g.prompt_end) == g.prompt_end;

@@ -110,4 +110,6 @@ Result<Manifest> read_manifest(const SessionOut& saved, uint32_t vocab) {
   return manifest;
 }
 
+Status check_manifest(const SessionOut& saved) { return read_manifest(saved, UINT32_MAX).take_status(); }
+
 }  // namespace kvrt

@@ -28,4 +28,7 @@ Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_t
 // That of a session as loaded, whose tokens must be as many as the catalog says, and of the vocabulary.
 Result<Manifest> read_manifest(const SessionOut& saved, uint32_t vocab);
 
+// The same without the model: for verify.
+Status check_manifest(const SessionOut& saved);
+
 }  // namespace kvrt

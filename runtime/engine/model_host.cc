@@ -234,11 +234,12 @@ Result<Hash256> ModelHost::model_id_for(Store* store) {
   std::lock_guard lock(model_id_mu_);
   if (!model_id_.is_zero()) return model_id_;
   if (!file_) return model_id_ = Hasher().add_string(name_).finish();
-  auto file = file_->identity();
-  if (file.inode && store->cached_model_id(file.device, file.inode, file.size, file.mtime_ns, &model_id_)) return model_id_;
+  const auto place = file_->identity();
+  const ModelFile file{place.device, place.inode, file_id(*file_)};
+  if (!file.id.is_zero() && store->cached_model_id(file, &model_id_)) return model_id_;
   ThreadPool pool(engine_->threads());
   KVRT_ASSIGN(model_id_, model_id(*file_, &pool, [](uint64_t, uint64_t) { return true; }));
-  if (file.inode) store->cache_model_id(file.device, file.inode, file.size, file.mtime_ns, model_id_);
+  if (!file.id.is_zero()) store->cache_model_id(file, model_id_);
   return model_id_;
 }
 

@@ -213,7 +213,10 @@ class ModelHost : public std::enable_shared_from_this<ModelHost> {
   // Loads what the store has for the session's missing blocks. Stopped by progress it may have come nearer to the end, or not: then
   // trying again would do the same for ever.
   enum class Loaded { kNothing, kAll, kStoppedNearer, kStoppedInPlace };
+  void tell_store(Session* session, std::unique_lock<std::mutex>& lock);
   Loaded load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress);
+  std::vector<NodeIn> with_tail(const Session& session, std::span<const NodeIn> nodes) const;
+  std::vector<NodeIn> foreign_chain(const Session& session) const;
   void loads_wanted(Session* session, Loads* loads);
   void foreign_loads(Session* session, Loads* loads);
   bool read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Progress& progress);

@@ -102,7 +102,7 @@ std::vector<Session*> Scheduler::order_of_service() {
 
 // Two sessions that need the same block at once compute it once: the second waits for it, and adopts it when it is sealed.
 bool Scheduler::waits_for_other(Session* s, const Run& run) {
-  if (!s->share || s->generation->recompute_all || !run.store_kv) return false;
+  if (!s->share || s->generation->recompute_all || s->generation->own_kv || !run.store_kv) return false;
   auto i = run.begin / block_tokens_;
   if (i >= s->chain.size()) return false;  // the tail is nobody else's
   auto claim = claimed_.find(s->chain[i].get());
@@ -233,7 +233,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   for (Session* s : order) {
     if (!runnable(*s) || !s->generation->warmed) continue;  // it gave its blocks to another of this plan
     s->last_used = ++clock_;
-    if (!s->generation->recompute_all) {
+    if (!s->generation->recompute_all && !s->generation->own_kv) {
       uint64_t had = s->table.covered(s->tokens.size());
       adopt_resident(s);
       if (s->table.covered(s->tokens.size()) > had) count_reuse(s);

@@ -115,6 +115,7 @@ class Scheduler {
   void claim(BlockId block, const Session& session) { held_[static_cast<size_t>(block)] = domain_of(session); }  // all of it overwritten
   void release_blocks(Session* session, uint32_t from_block);  // drops references from this block on
   void drop(BlockId block);                                    // a reference
+  void drop_kv(Session* session);                              // its blocks, of which nobody else is to take one any more
   void finish(Session* session, Reason reason, uint64_t now_ns);
   void cancel_finished(Session* session);  // its DONE is unread: until then a generation can be cancelled
   void fail(Session* session, Status status);
@@ -155,6 +156,7 @@ class Scheduler {
   void commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
   void commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab);
   void commit_row(Session* session, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns);
+  bool compute_again(Session* session);
   void commit_token(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
   void push_done(Session* session, Reason reason, uint64_t now_ns);
   void sum_up(const Report& report, bool first_token);

@@ -121,6 +121,7 @@ struct Generation {
   bool warmed = false;                 // the prefix look-up was done
   bool admitted = false;               // it may take blocks
   bool recompute_all = false;          // prefill with all logits
+  bool own_kv = false;                 // what it reused made logits that are not finite: from then on it computes all of its KV
   uint64_t next_logits = 0;            // recompute_all: first position still to run
   std::vector<bool> accounted;         // prompt positions that the report has as reused or computed; empty: not counted yet
   uint64_t computed = 0;               // prompt positions that ran, each once
@@ -154,6 +155,7 @@ struct SessionValue : Conversation {
   uint64_t disk_tokens = 0;     // loaded from the store since the last report
   bool was_evicted = false;     // the pool took blocks of this session
   bool damaged = false;         // a chunk of it was damaged or missing at the last warm
+  bool suspect = false;         // its chunks made logits that are not finite: the store is to be told
   bool not_stored = false;      // resumed, and the store has no chunk for a block of it
   bool other_numerics = false;  // resumed, but its KV is of another root or block size
   uint64_t resumed_tokens = 0;  // leading tokens that came from a snapshot

@@ -34,6 +34,18 @@ struct ModelHost::Loads {
   }
 };
 
+// The chain up to the tail that was saved, with it. Tokens that have grown past it have a full block at its place, which is on another
+// branch. Empty: there is none.
+std::vector<NodeIn> ModelHost::with_tail(const Session& s, std::span<const NodeIn> nodes) const {
+  const auto tail = static_cast<uint32_t>(s.saved_tail_begin / kv_.block_tokens);
+  if (s.saved_tail_end <= s.saved_tail_begin) return {};
+  std::vector<NodeIn> branch(nodes.begin(), nodes.begin() + tail);
+  const auto tokens = std::span<const int32_t>(s.tokens).subspan(s.saved_tail_begin, s.saved_tail_end - s.saved_tail_begin);
+  const BlockKey parent = tail ? nodes[tail - 1].key : s.root;
+  branch.push_back({chain_key(parent, tokens), parent, tokens});
+  return branch;
+}
+
 // Full blocks without any KV, then the tail; those that the store has, with a block each. Who takes no part in the prefix cache finds its own
 // alone. Under mu_.
 void ModelHost::loads_wanted(Session* session, Loads* to) {
@@ -47,14 +59,9 @@ void ModelHost::loads_wanted(Session* session, Loads* to) {
       wanted.push_back({i, nodes.back(), kNoBlock, ChunkState::kAbsent, {}, false});
   }
   auto tail = static_cast<uint32_t>(s.saved_tail_begin / T);
-  std::vector<NodeIn> branch;  // the tail's. Tokens that have grown past it have a full block at its place, which is on another
-  if (s.saved_tail_end > s.saved_tail_begin && s.table.filled(tail) == 0) {
-    branch.assign(nodes.begin(), nodes.begin() + tail);
-    auto tokens = std::span<const int32_t>(s.tokens).subspan(s.saved_tail_begin, s.saved_tail_end - s.saved_tail_begin);
-    const BlockKey parent = tail ? nodes[tail - 1].key : s.root;
-    branch.push_back({chain_key(parent, tokens), parent, tokens});
-    wanted.push_back({tail, branch.back(), kNoBlock, ChunkState::kAbsent, {}, false});
-  }
+  std::vector<NodeIn> branch;
+  if (s.table.filled(tail) == 0) branch = with_tail(s, nodes);
+  if (!branch.empty()) wanted.push_back({tail, branch.back(), kNoBlock, ChunkState::kAbsent, {}, false});
   if (wanted.empty()) return;
   const bool one_chain = branch.size() == nodes.size() + 1;
   const std::vector<bool> has = s.store->has(one_chain ? branch : nodes);
@@ -73,9 +80,7 @@ void ModelHost::loads_wanted(Session* session, Loads* to) {
   }
 }
 
-// Full blocks and the tail of the snapshot that another arithmetic made, where the session's own chain had nothing.
-void ModelHost::foreign_loads(Session* session, Loads* to) {
-  Session& s = *session;
+std::vector<NodeIn> ModelHost::foreign_chain(const Session& s) const {
   const uint64_t T = kv_.block_tokens;
   std::vector<NodeIn> nodes;
   BlockKey parent = s.foreign_root;
@@ -84,6 +89,13 @@ void ModelHost::foreign_loads(Session* session, Loads* to) {
     nodes.push_back({chain_key(parent, tokens), parent, tokens});
     parent = nodes.back().key;
   }
+  return nodes;
+}
+
+// Full blocks and the tail of the snapshot that another arithmetic made, where the session's own chain had nothing.
+void ModelHost::foreign_loads(Session* session, Loads* to) {
+  Session& s = *session;
+  const std::vector<NodeIn> nodes = foreign_chain(s);
   const std::vector<bool> has = s.store->has(nodes);
   for (uint32_t i = 0; i < nodes.size(); ++i) {
     const bool loads = std::any_of(to->list.begin(), to->list.end(), [&](const ChunkLoad& l) { return l.index == i; });
@@ -165,11 +177,35 @@ ModelHost::Loaded ModelHost::load_stored(Session* session, std::unique_lock<std:
   return complete ? Loaded::kAll : nearer ? Loaded::kStoppedNearer : Loaded::kStoppedInPlace;
 }
 
+// Its chunks, checksums and all, made logits that are not finite: nobody is to load them again. What the session computes now is saved in
+// their place.
+void ModelHost::tell_store(Session* session, std::unique_lock<std::mutex>& lock) {
+  Session& s = *session;
+  s.suspect = false;
+  std::vector<NodeIn> nodes;
+  for (uint32_t i = 0; i < s.chain.size(); ++i) nodes.push_back({s.chain[i]->key, s.chain[i]->parent, scheduler_->block_tokens_of(s, i)});
+  const std::vector<std::vector<NodeIn>> chains{nodes, with_tail(s, nodes), foreign_chain(s)};
+  s.saved_tail_begin = s.saved_tail_end = s.foreign_tokens = s.saved_blocks = 0;
+  s.saved = {};
+  Unlocked unlocked(lock);
+  uint64_t dropped = 0;
+  for (const auto& chain : chains) dropped += s.store->discard(chain, "KV from it made logits that are not finite");
+  logf(engine_->log(), LogLevel::kWarn,
+       "session %s: KV that was reused made logits that are not finite: all of it is computed again; %llu chunks of it are forgotten",
+       s.name.c_str(), static_cast<unsigned long long>(dropped));
+}
+
 // Brings back what exists of a generation's KV, until the deadline; the rest next time. What then is not there is computed. False: it read
 // nothing from the store.
 bool ModelHost::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns) {
   Session& s = *session;
   bool again = !s.generation->accounted.empty();
+  if (s.suspect) tell_store(session, lock);
+  if (s.generation->own_kv) {
+    scheduler_->extend_keys(session);
+    s.generation->warmed = true;
+    return false;
+  }
   Loaded loaded = Loaded::kNothing;
   if (s.generation->recompute_all && !again) {
     scheduler_->release_blocks(session, 0);

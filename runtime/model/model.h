@@ -104,8 +104,8 @@ Result<uint64_t> planned_weight_bytes(const GgufFile& file, const Backend& backe
 Result<Hash256> model_id(const GgufFile& file, ThreadPool* pool, const LoadProgress& progress);
 
 // Names the file's bytes without reading them all: by inode, size, times, the header and a sample of the tensors. Whoever changes a file in
-// place changes its ctime, which nobody can set back; the device's number is left out, as it changes from one start to the next.
-// Zero where the bytes are not one whole file.
+// place changes its ctime, which only who sets the clock back can restore; the device's number is left out, as it changes from one start to
+// the next. Reads the header and 256 KiB at most. Zero where the bytes are not one whole file.
 Hash256 file_id(const GgufFile& file);
 
 // Scratch memory for steps of up to `rows_max` rows.

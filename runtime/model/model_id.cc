@@ -8,7 +8,7 @@ namespace kvrt {
 namespace {
 
 constexpr uint64_t kPieceBytes = 1 << 20;  // between two looks at `cancelled`
-constexpr uint64_t kSamples = 16, kSampleBytes = 4096;
+constexpr uint64_t kSamples = 64, kSampleBytes = 4096;
 
 struct HashJob {
   const GgufFile& file;
@@ -108,12 +108,14 @@ Hash256 file_id(const GgufFile& file) {
   uint64_t header = bytes.size();
   for (const GgufTensor& tensor : file.tensors()) header = std::min(header, static_cast<uint64_t>(tensor.view.data.data() - bytes.data()));
   Hasher hasher;
-  hasher.add_string("kvrt file 1").add_u64(id.inode).add_u64(id.size);
+  hasher.add_string("kvrt file 2").add_u64(id.inode).add_u64(id.size);
   hasher.add_u64(static_cast<uint64_t>(id.mtime_ns)).add_u64(static_cast<uint64_t>(id.ctime_ns));
   const Checksum128 sum = checksum128(bytes.first(header));
   hasher.add_u64(sum.low).add_u64(sum.high);
   const std::span<const uint8_t> tensors = bytes.subspan(header);
-  for (uint64_t i = 0; tensors.size() > kSampleBytes && i < kSamples; ++i) {
+  const bool all = tensors.size() <= kSamples * kSampleBytes;
+  if (all) hasher.add(tensors);
+  for (uint64_t i = 0; !all && i < kSamples; ++i) {
     const std::span<const uint8_t> sample = tensors.subspan((tensors.size() - kSampleBytes) / (kSamples - 1) * i, kSampleBytes);
     hasher.add(sample);
     file.drop_pages(sample);

@@ -43,6 +43,38 @@ static void same_digests(const char* tiny, const char* dir) {
   kvrt_runtime_release(rt);
 }
 
+// A store's sessions are of the weights that made them: those of another file under the same name, size and mtime resume nothing.
+static void changed_model_resumes_nothing(const char* tiny, const char* dir) {
+  char model[kPathMax + 16], sessions[kPathMax + 16];
+  snprintf(model, sizeof model, "%s/stored.gguf", dir);
+  snprintf(sessions, sizeof sessions, "%s/sessions", dir);
+  copy_file(tiny, model);
+  int32_t tokens[40];
+  for (int round = 0; round < 3; ++round) {
+    kvrt_runtime* rt = open_runtime(1, 0);
+    kvrt_store* store = open_store(rt, sessions);
+    kvrt_model* opened = open_model(rt, model, 0, 0, 0);
+    prompt_tokens(tokens, sizeof tokens / sizeof *tokens, 6, model_props(opened).vocab_size);
+    if (round == 0) {
+      kvrt_session* s = open_session(opened, store, 0);
+      MUST(kvrt_session_append(s, tokens, sizeof tokens / sizeof *tokens, NULL));
+      (void)next_digest(s, NULL);
+      MUST(kvrt_session_suspend(s, "a", 1, NULL, NULL, NULL));
+      kvrt_session_close(s);
+    } else {
+      kvrt_session* s = NULL;
+      const kvrt_status status = kvrt_session_resume(opened, store, "a", 1, NULL, NULL, NULL, NULL, &s, NULL);
+      EXPECT(status == (round == 1 ? KVRT_OK : KVRT_INCOMPATIBLE), "round %d: resume: %s %s", round, kvrt_status_name(status),
+             last_message());
+      if (status == KVRT_OK) kvrt_session_close(s);
+    }
+    kvrt_model_release(opened);
+    kvrt_store_release(store);
+    kvrt_runtime_release(rt);
+    if (round == 1) change_in_place(model);
+  }
+}
+
 static void processes_at_once(const char* tiny, const char* dir) {
   char cache[kPathMax + 16], want[64];
   snprintf(cache, sizeof cache, "%s/shared", dir);
@@ -130,6 +162,7 @@ int main(int argc, char** argv) {
     tiny_path(path, 0);
     same_digests(path, dir);
     processes_at_once(path, dir);
+    changed_model_resumes_nothing(path, dir);
   }
   remove_tree(dir);
   return finish();

@@ -41,9 +41,30 @@ DROP TABLE sessions_now;
 CREATE INDEX sessions_by_head ON sessions(head);
 CREATE INDEX sessions_by_expiry ON sessions(expires_ms, pinned) WHERE expires_ms > 0;
 DROP TABLE totals;
+DROP TABLE model_ids;
+CREATE TABLE model_ids(
+  device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+  model_id BLOB NOT NULL CHECK(length(model_id) = 32),
+  PRIMARY KEY(device, inode)) STRICT, WITHOUT ROWID;
+INSERT INTO model_ids VALUES(1, 2, 3, 4, zeroblob(32));
+DELETE FROM meta WHERE name = 'identity';
 PRAGMA user_version = 2;
 COMMIT;
 )sql";
+
+// Schema 3, of 0.1.0: no identity, a cache of model ids without proof.
+inline constexpr char kToSchema3[] = R"sql(
+BEGIN IMMEDIATE;
+DROP TABLE model_ids;
+CREATE TABLE model_ids(
+  device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+  model_id BLOB NOT NULL CHECK(length(model_id) = 32),
+  PRIMARY KEY(device, inode)) STRICT, WITHOUT ROWID;
+DELETE FROM meta WHERE name = 'identity';
+PRAGMA user_version = 3;
+COMMIT;
+)sql";
+inline void make_schema_3(const std::string& root) { (void)sql_rows(root + "/catalog.db", kToSchema3); }
 
 // As schema 2 leaves it, closed.
 inline void make_schema_2(const std::string& root) { (void)sql_rows(root + "/catalog.db", kToSchema2); }

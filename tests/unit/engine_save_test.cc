@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "runtime/engine/engine.h"
+#include "runtime/engine/manifest.h"
 #include "runtime/engine/model_host.h"
 #include "tests/support/fault_env.h"
 #include "tests/support/store_rig.h"
@@ -115,6 +116,22 @@ TEST_F(EngineSave, DamagedChunkInShortSteps) {
   EXPECT_EQ(report_.reuse_stopped, ReuseStop::kDamaged);
   EXPECT_EQ(report_.reuse_stopped_at, 0u);
   host_->close(second);
+}
+
+// Rows with a right checksum whose manifest is none: verify finds them as a resume would.
+TEST_F(EngineSave, VerifyReadsManifests) {
+  Session* good = open_session();
+  prefill(good, 100, 1);
+  ASSERT_OK(host_->save(good, "good", {}).status());
+  host_->close(good);
+  const Chain chain(token_run(40));
+  ASSERT_OK(save_chain(store_.get(), "bad", chain).status());
+  EXPECT_TRUE(store_->verify(nullptr)->empty());
+  auto faults = store_->verify(nullptr, check_manifest);
+  ASSERT_OK(faults.status());
+  ASSERT_EQ(faults->size(), 1u);
+  EXPECT_EQ((*faults)[0].session, "bad");
+  EXPECT_NE((*faults)[0].what.find("manifest"), std::string::npos) << (*faults)[0].what;
 }
 
 // A pool that a save holds most of, and two generations that want the rest: who waits for blocks does not keep the lock from the save.

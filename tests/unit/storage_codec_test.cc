@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "runtime/base/limits.h"
@@ -277,6 +280,67 @@ TEST(Codec, ZstdBombsAndTricks) {
   unsized.resize(ZSTD_compress2(cctx, unsized.data(), unsized.size(), content.data(), content.size()));
   ZSTD_freeCCtx(cctx);
   refused(unsized, "no content size");
+}
+
+// `bytes` of a part over and over as one zstd frame, without so many in memory.
+std::vector<uint8_t> packed_run(uint64_t bytes, std::vector<uint8_t> part) {
+  ZSTD_CCtx* cctx = ZSTD_createCCtx();
+  ZSTD_CCtx_setPledgedSrcSize(cctx, bytes);
+  std::vector<uint8_t> packed(1 << 20);
+  ZSTD_outBuffer out{packed.data(), packed.size(), 0};
+  for (size_t left = 1; left != 0;) {
+    ZSTD_inBuffer in{part.data(), static_cast<size_t>(std::min<uint64_t>(bytes, part.size())), 0};
+    bytes -= in.size;
+    left = ZSTD_compressStream2(cctx, &out, &in, bytes == 0 ? ZSTD_e_end : ZSTD_e_continue);
+    if (bytes != 0) left = 1;
+  }
+  ZSTD_freeCCtx(cctx);
+  packed.resize(out.pos);
+  return packed;
+}
+
+uint64_t memory_peak_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmHWM:", 0) == 0) return std::stoull(line.substr(6));
+  }
+  return 0;
+}
+
+// A frame of 1-byte elements whose payload is that part.
+std::vector<uint8_t> claiming(uint64_t bytes, const std::vector<uint8_t>& packed) {
+  auto frame = with_high_plane(encode(f16_like(4096), 1), 0, packed);
+  put(&frame, 72, bytes);
+  put(&frame, 80, uint64_t{0});
+  reseal(&frame);
+  return frame;
+}
+
+TEST(Codec, AFrameThatClaimsMuchFailsAndCostsNoMemory) {
+  Codec codec;
+  FrameHeader header;
+  std::vector<uint8_t> part(4 << 20);  // more than a window
+  std::mt19937 rng(3);
+  const auto packed = packed_run(1u << 30, part);
+  ASSERT_LT(packed.size(), 40'000u);
+  for (size_t i = 0; i < part.size(); i += 1024) part[i] = static_cast<uint8_t>(rng());
+  const auto some = packed_run(64u << 20, part), few = packed_run(8u << 20, part);
+  ASSERT_LT(some.size(), (64u << 20) / 64);
+  const uint64_t before = memory_peak_kib();
+  Status refused = codec.check(claiming(1u << 30, packed), &header);
+  EXPECT_EQ(refused.code(), Code::kCorrupt);
+  EXPECT_NE(refused.message().find("times as many"), std::string::npos) << refused.message();
+  // Within the ratio: it is what it says, and is unpacked piece by piece.
+  auto padded = claiming(64u << 20, some);
+  ASSERT_EQ(codec.check(padded, &header).code(), Code::kOk) << codec.check(padded, &header).message();
+  EXPECT_EQ(codec.check(claiming((64u << 20) - 1, some), &header).code(), Code::kCorrupt);
+  EXPECT_EQ(codec.check(claiming(8u << 20, some), &header).code(), Code::kCorrupt);
+  EXPECT_EQ(codec.check(claiming(64u << 20, few), &header).code(), Code::kCorrupt);
+  EXPECT_LT(memory_peak_kib() - before, 24u << 10) << "KiB";
+  const std::vector<uint8_t> zeros(64u << 20);
+  auto own = codec.encode({key_of(1), key_of(2), kTokens, 0, 1, zeros});
+  ASSERT_TRUE(own.is_ok());
+  EXPECT_TRUE(codec.check(std::vector<uint8_t>(own->begin(), own->end()), &header).is_ok()) << "what it writes it reads";
 }
 
 TEST(Codec, RandomBytesNeverCrash) {

@@ -141,6 +141,7 @@ TEST_F(Damage, CatalogCorrupt) {
 
 TEST_F(Damage, NewerAndForeignAreLeftUntouched) {
   auto good = test::read_file(catalog());
+  const auto format = test::read_file(root() + "/FORMAT");
   auto expect_refused = [&](Detail detail) {
     auto before = everything();
     Status status = open_status();
@@ -148,7 +149,7 @@ TEST_F(Damage, NewerAndForeignAreLeftUntouched) {
     EXPECT_EQ(status.detail(), detail) << status.message();
     EXPECT_EQ(everything(), before);
   };
-  sql("PRAGMA user_version = 4");
+  sql("PRAGMA user_version = 9");
   expect_refused(Detail::kStoreTooNew);
   write_file(catalog(), good);
   sql("PRAGMA user_version = 1");
@@ -161,7 +162,11 @@ TEST_F(Damage, NewerAndForeignAreLeftUntouched) {
   expect_refused(Detail::kStoreTooNew);
   for (std::string text : {"", "kvrt-store", "kvrt-store 1", "kvrt-store x\n", "kvrt-store 12345678901234567890\n", "something else\n"}) {
     write_file(root() + "/FORMAT", std::vector<uint8_t>(text.begin(), text.end()));
+    fs::rename(catalog(), tmp_.path() + "/catalog.db");
     expect_refused(Detail::kForeignProgram);
+    fs::rename(tmp_.path() + "/catalog.db", catalog());
+    EXPECT_OK(open_status()) << "beside a good catalog it is a damaged one: " << text;
+    EXPECT_EQ(test::read_file(root() + "/FORMAT"), format);
   }
   fs::remove(root() + "/FORMAT");
   EXPECT_OK(open_status()) << "a good catalog tells the layout as well";

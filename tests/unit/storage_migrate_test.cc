@@ -14,8 +14,7 @@ constexpr char kRows[] =
     "SELECT domain, name, hex(id), gen, hex(root), head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, hex(checksum),"
     " hex(model_id), hex(manifest), chunks, chunks_missing, chunk_bytes, chunk_bytes_shared FROM sessions ORDER BY domain, name;"
     "SELECT chunks, chunk_bytes, chunk_raw_bytes, segments, segment_bytes FROM totals;"
-    "SELECT hex(name), gen FROM tombstones; SELECT hex(name) FROM trash; SELECT device, inode, size, mtime_ns, hex(model_id) FROM "
-    "model_ids";
+    "SELECT hex(name), gen FROM tombstones; SELECT hex(name) FROM trash";
 constexpr char kTables[] = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name";
 
 class Migration : public Damage {
@@ -43,7 +42,7 @@ class Migration : public Damage {
     (void)readable_chunks(store->get(), chain_);
     for (const Chain* chain : {&shared_, &grown_, &other_}) (void)readable_chunks(store->get(), *chain);
     ASSERT_EQ((*store)->info()->chunks_damaged, 1u);
-    (*store)->cache_model_id(1, 2, 3, 4, Hash256{});
+    (*store)->cache_model_id({1, 2, {}}, Hash256{});
   }
   // With the counts of sessions as a walk finds them: of those saved early they are out of date.
   void count_sessions() {
@@ -74,7 +73,7 @@ TEST_F(Migration, EveryRowIsWhatTodaysCatalogHas) {
   ASSERT_OK(migrate());
   EXPECT_EQ(sql_rows(catalog(), kRows), rows);
   EXPECT_EQ(sql_rows(catalog(), kTables), tables) << "the tables are made as a new store's are";
-  EXPECT_EQ(sql_rows(catalog(), "PRAGMA user_version; SELECT clock, shares, seen_ms FROM totals"), "3|\n4|0|0|\n");
+  EXPECT_EQ(sql_rows(catalog(), "PRAGMA user_version; SELECT clock, shares, seen_ms FROM totals"), "4|\n4|0|0|\n");
   EXPECT_EQ(sql_rows(catalog(), "SELECT group_concat(used, ' ') FROM (SELECT used FROM sessions ORDER BY saved_ms, domain, name)"),
             "1 2 3 4|\n");
   EXPECT_EQ(sql_rows(catalog(), "SELECT count(*) FROM sessions WHERE counted = 0"), "4|\n");
@@ -107,11 +106,11 @@ TEST_F(Migration, TheNextOneReplacesTheBackup) {
 
 TEST_F(Migration, ALogIsFoldedInFirst) {
   make_schema_2(root());
-  ASSERT_OK(kill_with_log(root(), "INSERT INTO model_ids VALUES(5, 6, 7, 8, zeroblob(32))"));
+  ASSERT_OK(kill_with_log(root(), "INSERT INTO tombstones VALUES(zeroblob(32), 6)"));
   ASSERT_GT(fs::file_size(catalog() + "-wal"), 0u);
   ASSERT_OK(migrate());
-  EXPECT_EQ(sql_rows(catalog(), "SELECT count(*) FROM model_ids"), "2|\n");
-  EXPECT_EQ(sql_rows(backup(), "PRAGMA user_version; SELECT count(*) FROM model_ids"), "2|\n2|\n");
+  EXPECT_EQ(sql_rows(catalog(), "SELECT count(*) FROM tombstones"), "2|\n");
+  EXPECT_EQ(sql_rows(backup(), "PRAGMA user_version; SELECT count(*) FROM tombstones"), "2|\n2|\n");
 }
 
 TEST_F(Migration, ReadersAreRefusedAndNothingChanges) {
@@ -169,7 +168,7 @@ TEST_F(Migration, AWrongRowStaysAlone) {
 TEST_F(Migration, ANewerSchemaInTheLogAloneIsLeftThere) {
   for (bool old : {true, false}) {
     if (old) make_schema_2(root());
-    ASSERT_OK(kill_with_log(root(), "BEGIN; CREATE TABLE IF NOT EXISTS later(x); PRAGMA user_version = 4; COMMIT"));
+    ASSERT_OK(kill_with_log(root(), "BEGIN; CREATE TABLE IF NOT EXISTS later(x); PRAGMA user_version = 9; COMMIT"));
     auto before = everything();
     Status refused = migrate();
     EXPECT_EQ(refused.code(), Code::kIncompatible) << refused.message();
@@ -177,7 +176,7 @@ TEST_F(Migration, ANewerSchemaInTheLogAloneIsLeftThere) {
     auto after = everything();
     for (auto* files : {&before, &after}) files->erase(catalog() + "-shm"), files->erase(root() + "/write.lock");  // the log's index
     EXPECT_EQ(after, before);
-    sql("PRAGMA user_version = " + std::string(old ? "2" : "3"));
+    sql("PRAGMA user_version = " + std::string(old ? "2" : "4"));
     ASSERT_OK(migrate());
   }
 }

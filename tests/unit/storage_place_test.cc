@@ -30,7 +30,7 @@ TEST_F(Place, ReadOnlyReadsAndChangesNothing) {
     EXPECT_EQ((*store)->pin("", "ann", true).detail(), Detail::kReadOnly);
     EXPECT_EQ((*store)->set_ttl("", "ann", 1).detail(), Detail::kReadOnly);
     EXPECT_EQ((*store)->gc(nullptr).status().detail(), Detail::kReadOnly);
-    (*store)->cache_model_id(1, 1, 1, 1, Hash256{});
+    (*store)->cache_model_id({1, 1, {}}, Hash256{});
     auto faults = (*store)->verify(nullptr);
     ASSERT_OK(faults.status());
     EXPECT_TRUE(faults->empty());

@@ -277,15 +277,23 @@ TEST_F(StoreTest, FilesAreTheOwnersAlone) {
 }
 
 TEST_F(StoreTest, ModelIds) {
+  ModelFile file{1, ~uint64_t{0}, {}};
+  file.id.bytes.fill(7);
   Hash256 id, out;
   id.bytes.fill(5);
-  EXPECT_FALSE(store_->cached_model_id(1, 2, 3, 4, &out));
-  store_->cache_model_id(1, ~uint64_t{0}, 3, -4, id);
+  EXPECT_FALSE(store_->cached_model_id(file, &out));
+  store_->cache_model_id(file, id);
   open();
-  EXPECT_TRUE(store_->cached_model_id(1, ~uint64_t{0}, 3, -4, &out));
+  EXPECT_TRUE(store_->cached_model_id(file, &out));
   EXPECT_EQ(out, id);
-  EXPECT_FALSE(store_->cached_model_id(1, ~uint64_t{0}, 3, -5, &out)) << "another mtime";
-  EXPECT_FALSE(store_->cached_model_id(1, ~uint64_t{0}, 4, -4, &out)) << "another size";
+  ModelFile changed = file;
+  changed.id.bytes[31] ^= 1;
+  EXPECT_FALSE(store_->cached_model_id(changed, &out)) << "other bytes in the same place";
+  id.bytes.fill(6);
+  store_->cache_model_id(changed, id);
+  EXPECT_TRUE(store_->cached_model_id(changed, &out));
+  EXPECT_EQ(out, id);
+  EXPECT_FALSE(store_->cached_model_id(file, &out)) << "one row a place";
 }
 
 TEST_F(StoreTest, DurabilitiesAllSave) {
