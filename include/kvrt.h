@@ -51,7 +51,10 @@
  *     store that was open at the fork (UNSUPPORTED). The child's first call closes its copies of the parent's lock and data files (not
  *     SQLite's, which lock nothing in a child); else exec or exit does, and until then it holds the locks of a parent that was killed.
  * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state but each thread's last error and a note of
- *     its open descriptors (9), none of which is 0 to 2, burns no CPU when idle, and leaves the floating-point mode as it found it.
+ *     its open descriptors (9), none of which is 0 to 2, burns no CPU when idle, and leaves the floating-point mode as it found it. It
+ *     reads and writes numbers the same under every locale. A call works on a thread with 96 KiB of stack; what a callback needs comes on
+ *     top. When the system gives no memory a call says NO_MEMORY and leaves its handle as it was, or, of a generation, ends it at its last
+ *     token.
  * 11. Exactness. On the CPU the logits of a position depend on the model, the KV format and the tokens before it, and on nothing else:
  *     not on batching, chunking, block size, threads, instruction set, prefix hits, fork, or suspend and resume. On CUDA that holds with
  *     KVRT_DETERMINISM_STRICT, and by default for suspend and resume: restored KV has the bits that it was saved with.

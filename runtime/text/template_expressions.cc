@@ -103,20 +103,23 @@ bool ExpressionParser::accept_operator(size_t level, Op* op) {
   return false;
 }
 
+// An operand, and what binds it: the tightest operators first, down to those of `level`. One frame for all levels, as deep nesting needs.
 ExprPtr ExpressionParser::parse_binary(size_t level) {
-  auto operand = [&] { return level == kAndLevel ? parse_not() : level + 1 < kLevels ? parse_binary(level + 1) : parse_unary(true); };
-  ExprPtr expr = operand();
+  const bool negated = level <= kAndLevel && is_name("not");
+  ExprPtr expr = negated ? parse_not() : parse_unary(true);
   Op op;
-  while (!failed() && accept_operator(level, &op)) {
-    if (expr->level != level + 1) {
-      ExprPtr chain = make(Expr::kBinary);
-      chain->at = expr->at;
-      chain->level = level + 1;
-      chain->kids.push_back(std::move(expr));
-      expr = std::move(chain);
+  for (size_t at = negated ? kAndLevel + 1 : kLevels; at-- > level;) {
+    while (!failed() && accept_operator(at, &op)) {
+      if (expr->level != at + 1) {
+        ExprPtr chain = make(Expr::kBinary);
+        chain->at = expr->at;
+        chain->level = at + 1;
+        chain->kids.push_back(std::move(expr));
+        expr = std::move(chain);
+      }
+      expr->ops.push_back(op);
+      expr->kids.push_back(at == kAndLevel ? parse_not() : at + 1 < kLevels ? parse_binary(at + 1) : parse_unary(true));
     }
-    expr->ops.push_back(op);
-    expr->kids.push_back(operand());
   }
   return expr;
 }
