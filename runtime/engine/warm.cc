@@ -191,7 +191,7 @@ void ModelHost::tell_store(Session* session, std::unique_lock<std::mutex>& lock)
   uint64_t dropped = 0;
   for (const auto& chain : chains) dropped += s.store->discard(chain, "KV from it made logits that are not finite");
   logf(engine_->log(), LogLevel::kWarn,
-       "session %s: KV that was reused made logits that are not finite: all of it is computed again; %llu chunks of it are forgotten",
+       "session \"%s\": KV that was reused made logits that are not finite: all of it is computed again; %llu chunks of it are forgotten",
        s.name.c_str(), static_cast<unsigned long long>(dropped));
 }
 

@@ -197,7 +197,8 @@ std::string Probe::check_step(const Step& step) {
       return say("position %llu has its KV and is stored again", static_cast<unsigned long long>(p));
     }
     uint64_t own = begin / T;  // the block that it goes on with is nobody else's to compute
-    if (s.share && seq.store_kv && !again && own < s.chain.size() && !computing.insert(s.chain[own].get()).second) {
+    if (s.share && seq.store_kv && !again && !s.generation->own_kv && own < s.chain.size() &&
+        !computing.insert(s.chain[own].get()).second) {
       return say("the block at %llu is computed twice in a step", static_cast<unsigned long long>(own * T));
     }
     for (uint64_t i = begin / T; seq.store_kv && i * T < end; ++i) {
@@ -254,7 +255,7 @@ const Session* Probe::oldest_runnable() const {
 }
 
 bool Probe::waits_for_other(const Session& s) const {
-  if (!scheduler().runnable(s) || !s.generation->warmed || s.in_step || !s.share) return false;
+  if (!scheduler().runnable(s) || !s.generation->warmed || s.in_step || !s.share || s.generation->own_kv) return false;
   auto i = s.table.first_missing(s.tokens.size()) / scheduler().block_tokens_;
   if (i >= s.chain.size()) return false;
   auto claim = scheduler().claimed_.find(s.chain[i].get());
