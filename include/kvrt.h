@@ -435,9 +435,10 @@ typedef struct kvrt_model_options {
   /* A step takes on as many prompt tokens as fit this time by measured speed: by what tokens cost of CPU time, and what share of it the
    * machine gave lately. One token at least, and half the time of a step without any prompt where that alone fills it (a crowd that decodes,
    * a large model's weights). What the system takes for memory on its first use comes on top: see kv_populate.
-   * 0: 50. But a prompt beside which no other session of the runtime generates has steps of up to 500, or of what its caller waits where that
-   * is less (the timeout of next, the ms of model_step; 50 at least): so long cancel, close and who begins meanwhile may wait. And where
-   * nobody decodes, a step has 32 tokens, or as many as 500 ms of CPU time compute. */
+   * 0: 50. But where no other session of the model generates and no step of another model waits, a prompt has steps of up to 500, or of
+   * what its caller waits where that is less (the timeout of next, the ms of model_step; 50 at least): so long cancel, close and who begins
+   * meanwhile may wait. And where nobody decodes, a step has 32 tokens, or 64 where it may take 500 ms, as far as 500 ms of CPU time compute
+   * them. */
   uint32_t step_ms_max;
   uint32_t from_fd; /* 1: read the file from `fd`, not from a path, which only names it in messages then and may be NULL */
   int32_t fd;       /* open for reading, seekable; stays the caller's, who may close it when model_open has returned */

@@ -22,7 +22,8 @@ constexpr double kStretchNs = 200e6, kStretchMax = 32;
 // Sessions that decode wait for a prompt so many times their own step, or so long where that is longer: nobody sees 20 ms. Where a step
 // without any prompt takes its time, a prompt still gets its part of that.
 constexpr double kPromptPerDecode = 1.5, kPromptNsMin = 20e6, kPromptMin = 0.5;
-constexpr uint64_t kRowsMin = 32;  // where nobody decodes, as far as so much work is one step's of a prompt alone
+// Where nobody decodes, and where nobody waits, as far as a prompt alone may take so much work.
+constexpr uint64_t kRowsMin = 32, kRowsMinAlone = 64;
 constexpr double kMs = 1e6;
 }  // namespace
 
@@ -43,13 +44,13 @@ double Pace::step_ns(const Ask& ask) const {
 
 double Pace::budget(const Ask& ask) const {
   if (row_ns() == 0) return kFirstCost;
-  const double base = predicted(units(ask.decodes, 0));
-  double left = std::max(kAim * step_ns(ask) / stretch_ - base, kPromptMin * base);
+  const double base = predicted(units(ask.decodes, 0)), limit = step_ns(ask), lone = kLoneStepMs * kMs;
+  double left = std::max(kAim * limit / stretch_ - base, kPromptMin * base);
   if (ask.decodes > 0) left = std::min(left, std::max(kPromptPerDecode * base, kPromptNsMin / stretch_));
   double cost = left / row_ns();
   if (ask.decodes == 0 && step_ns_max_ == 0) {
-    const double least = (kAim * kLoneStepMs * kMs - base) / row_ns();
-    cost = std::max(cost, std::min(least, this->cost(ask.begin, ask.begin + kRowsMin)));
+    const uint64_t rows = limit < lone ? kRowsMin : kRowsMinAlone;
+    cost = std::max(cost, std::min((kAim * lone - base) / row_ns(), this->cost(ask.begin, ask.begin + rows)));
   }
   return std::clamp(cost, 1.0, std::max(kFirstCost, kGrowth * most_));
 }
