@@ -59,6 +59,7 @@ void stores(const kvrt::Runtime& runtime) {
   Fixed<char> json;
   expect(copy.show("ann", json).ok() && json.size() == 2 && json.data()[0] == '{', "show");
   expect(copy.remove("ann", "domain").ok() && copy.rename("ann", "bob").ok() && copy.pin("ann", 1).ok(), "remove, rename, pin");
+  expect(*copy.remove_old() == 5, "remove_old");
   expect(copy.set_ttl("ann", 5).ok() && copy.gc()->chunks_removed == 8 && copy.verify(count).ok() && events == 6, "set_ttl, gc, verify");
   expect(kvrt::Store::repair(runtime, "/s")->sessions_kept == 9, "repair");
 }

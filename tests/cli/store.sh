@@ -110,6 +110,19 @@ exits 1 store verify store
 no_controls "store verify"
 exits 0 store rm store "$evil"
 
+# what migrations and repairs leave
+mkdir -m 700 store/damaged-1
+for old in store/catalog.db.old store/damaged-1/catalog.db; do head -c 3000 /dev/zero >$old && chmod 600 $old; done
+exits 0 store stat store
+for line in '  old      catalog.db.old, ' '  old      damaged-1, '; do grep -q "^$line" out || fail "stat: no line like $line: $(cat out)"; done
+exits 0 store stat store --json
+is 6000 "$(json 'j["old_bytes"]')" "store stat"
+exits 0 doctor --store store
+for line in 'catalog.db.old, ' 'damaged-1, '; do grep -q "^warn .*$line.*kvrt store gc --old" out || fail "doctor: no line like $line: $(cat out)"; done
+exits 0 store gc store --old --json
+is "6000 0" "$(json 'str(j["old_bytes"]) + " " + str(j["log_bytes_kept"])')" "store gc --old"
+[ ! -e store/catalog.db.old ] && [ ! -e store/damaged-1 ] || fail "store gc --old left $(ls store)"
+
 # doctor
 exits 0 doctor --store store
 for line in "^ok .*store .*mode 700" "^[a-z]* *filesystem" "^[a-z]* *space .*floor" "^[a-z]* *fsync .* ms on average" "^ok .*files .*600 and 700" \

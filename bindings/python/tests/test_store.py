@@ -105,6 +105,7 @@ class Verbs(Case):
         self.assertRaises(kvrt.Conflict, self._rename_onto_taken)
         info = self.store.info()
         self.assertEqual((info.sessions, info.read_only, info.chunks_damaged), (2, False, 0))
+        self.assertEqual((info.old_bytes, self.store.remove_old(), self.store.gc().log_bytes_kept), (0, 0, 0))
         self.store.remove("carl")
         self.store.remove("ann", "team")
         self.assertRaises(kvrt.NotFound, self.store.remove, "carl")
