@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "storage/garbage.h"
 #include "storage/repair_switch.h"
 #include "storage/store_open.h"
 

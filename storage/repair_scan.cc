@@ -7,6 +7,7 @@
 
 #include "runtime/base/bytes.h"
 #include "storage/codec.h"
+#include "storage/garbage.h"
 #include "storage/store_open.h"
 #include "storage/store_verify.h"
 

@@ -9,6 +9,7 @@
 
 #include "storage/catalog.h"
 #include "storage/codec.h"
+#include "storage/garbage.h"
 #include "storage/segment.h"
 #include "storage/store_open.h"
 

@@ -39,27 +39,9 @@ Status write_format(Env* env, const std::string& root, const StoreId& id);
 // Lets others in, when the one that was alone has done its repairs. BUSY if another alone one does not end.
 Status share(StoreDirectory* dir);
 
-struct RemovedFiles {
-  uint64_t count = 0, bytes = 0;
-};
-
-// The directories that hold segments, below the root: tmp, and those of segs/ that are there.
-Result<std::vector<std::string>> segment_directories(Env* env, const std::string& root);
-// Removes what no row names in one of them: what is in tmp, segments without a row; but not what a running save is writing.
-Status remove_orphans(Env* env, Log* log, const std::string& root, const std::string& directory, Catalog* catalog, RemovedFiles* removed);
-// That of all of them, or of tmp alone, at open; a failure costs disk space, not the open. A row whose file is missing stays: the first
-// read forgets it, and verify names it.
-void collect_garbage(Env* env, Log* log, const std::string& root, Catalog* catalog, bool segments);
-
 // A file of kReserveBytes that is given up when a full disk leaves no room to remove a session, and made again when there is.
 inline constexpr uint64_t kReserveBytes = 256u << 10;
 bool make_reserve(Env* env, const std::string& root);  // false: no room for it
 void give_up_reserve(Env* env, const std::string& root);
-
-// Unlinks segments in the trash and clears it of them: those that are settled, until the monotonic clock says `until_ns`, at least one. The
-// count. flush_trash settles the others first, and does all.
-size_t empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, uint64_t until_ns,
-                   RemovedFiles* removed);
-void flush_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files);
 
 }  // namespace kvrt

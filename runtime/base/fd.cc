@@ -13,34 +13,45 @@ namespace kvrt {
 
 namespace {
 
-// A bit for each descriptor: atomics need no lock, which a thread of the parent might have held at the fork. As many as Linux gives a process
-// unless told otherwise (fs.nr_open); what is above is not noted.
-constexpr int kNoted = 1 << 20;
-std::atomic<uint64_t> noted[kNoted / 64];
+using FileId = std::pair<dev_t, ino_t>;
+
+// What file a descriptor of ours is, 0: none of ours. Atomics need no lock, which a thread of the parent might have held at the fork. What is
+// above so many is not noted.
+constexpr int kNoted = 1 << 16;
+struct Note {
+  std::atomic<uint64_t> device{0}, inode{0};
+};
+Note noted[kNoted];
 
 // The process that the table is of; 0: nobody has asked yet; negative: that one is about to close what it inherited.
 std::atomic<pid_t> owner{0};
 
-using FileId = std::pair<dev_t, ino_t>;
 std::vector<FileId> inherited;  // written while owner is negative, before a child has another thread in kvrt
 
-void note(int fd, bool open) {
-  if (fd >= kNoted) return;
-  const uint64_t bit = uint64_t{1} << (fd % 64);
-  open ? noted[fd / 64].fetch_or(bit) : noted[fd / 64].fetch_and(~bit);
+void note(int fd) {
+  struct stat st;
+  if (fd >= kNoted || ::fstat(fd, &st) != 0) return;
+  noted[fd].device = st.st_dev;
+  noted[fd].inode = st.st_ino;
 }
 
+void forget(int fd) {
+  if (fd < kNoted) noted[fd].inode = 0;
+}
+
+// A child may have closed the descriptor itself, and have something of its own under its number: that stays.
 void close_inherited() {
   std::vector<int> fds;
-  for (int word = 0; word < kNoted / 64; ++word) {
-    for (uint64_t bits = noted[word]; bits != 0; bits &= bits - 1) fds.push_back(word * 64 + __builtin_ctzll(bits));
+  for (int fd = 0; fd < kNoted; ++fd) {
+    if (noted[fd].inode != 0) fds.push_back(fd);
   }
   inherited.reserve(inherited.size() + fds.size());  // from here on nothing needs memory
   for (const int fd : fds) {
+    const FileId file(noted[fd].device, noted[fd].inode);
+    inherited.push_back(file);
+    forget(fd);
     struct stat st;
-    if (::fstat(fd, &st) == 0) inherited.emplace_back(st.st_dev, st.st_ino);
-    note(fd, false);
-    ::close(fd);
+    if (::fstat(fd, &st) == 0 && FileId(st.st_dev, st.st_ino) == file) ::close(fd);
   }
 }
 
@@ -55,12 +66,12 @@ int Fd::adopt(int fd) {
     if (higher < 0) return higher;
     fd = higher;
   }
-  note(fd, true);
+  note(fd);
   return fd;
 }
 
 int Fd::release() {
-  if (fd_ >= 0) note(fd_, false);
+  if (fd_ >= 0) forget(fd_);
   return std::exchange(fd_, -1);
 }
 

@@ -76,6 +76,14 @@ int child() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 6;
 }
 
+// A child that closed all it inherited, as a daemon does, and put something of its own there.
+int daemon_child() {
+  const int own = ::open("/dev/zero", O_RDONLY | O_CLOEXEC);
+  if (own < 0 || ::dup2(own, kept_fd) != kept_fd) return 1;
+  mind_fork();
+  return is_open(kept_fd) && open_at_fork(kept) ? 0 : 2;
+}
+
 TEST(Fd, AChildGivesItsCopiesBack) {
   mind_fork();
   Fd file(::open("/dev/null", O_RDONLY | O_CLOEXEC)), other(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -83,6 +91,7 @@ TEST(Fd, AChildGivesItsCopiesBack) {
   released_fd = other.release();
   ASSERT_EQ(::fstat(kept_fd, &kept), 0);
   EXPECT_EQ(in_child(child), 0);
+  EXPECT_EQ(in_child(daemon_child), 0);
   mind_fork();
   EXPECT_TRUE(is_open(kept_fd) && !open_at_fork(kept));
   ::close(released_fd);
