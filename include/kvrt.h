@@ -24,7 +24,9 @@
  *     with close. NULL, or a handle of another kind, is a no-op for release and close, which never fail. A call keeps what it works on
  *     until it returns: a handle may be released while it runs, in its callback or by another thread (a session: see close). After its
  *     last release a handle must not be used.
- *  3. Status. Every call that can fail returns a kvrt_status, and each says below what to do next. The numbers never change.
+ *  3. Status. Every call that can fail returns a kvrt_status, and each says below what to do next. The numbers never change. INVALID (a
+ *     wrong argument, a handle that is none), UNSUPPORTED (a struct's unknown tail, a handle from before a fork), NO_MEMORY and INTERNAL
+ *     may come from any call; the others stand at each.
  *  4. Detail. A call that can fail takes a kvrt_error last, which may be NULL, and fills it when it fails: class, detail, errno or SQLite
  *     code, and a message that says what, where, expected and found. It belongs to the caller and to no thread, so it serves hosts whose
  *     tasks move between threads. kvrt_last_error copies the calling thread's last error, for who passed none. A call that succeeds
@@ -200,11 +202,15 @@ typedef struct kvrt_error {
   char message[1008]; /* NUL-terminated, cut at whole code points */
 } kvrt_error;
 
-KVRT_API uint32_t kvrt_version(void);                      /* major << 16 | minor << 8 | patch */
-KVRT_API uint32_t kvrt_abi_version(void);                  /* KVRT_ABI_VERSION of the library: a binding checks it at load */
-KVRT_API const char* kvrt_status_name(kvrt_status status); /* "OK", "INVALID", ...; static */
-/* The calling thread's last error, whatever `err` its call had; status KVRT_OK when it had none. A successful call leaves it alone. A thread
- * of the system: where a host's tasks move between threads (Go, async runtimes), pass an `err` instead. */
+/* major << 16 | minor << 8 | patch of the library that runs, which may be newer than the header. Any thread. */
+KVRT_API uint32_t kvrt_version(void);
+/* KVRT_ABI_VERSION of the library that runs: a binding compares it at load. Any thread. */
+KVRT_API uint32_t kvrt_abi_version(void);
+/* "OK", "INVALID", ...; a number of no class is "UNKNOWN". Static text, never NULL. Any thread. */
+KVRT_API const char* kvrt_status_name(kvrt_status status);
+/* The calling thread's last error, whatever `err` its call had; status KVRT_OK when it had none. A successful call leaves it alone. A
+ * thread of the system: where a host's tasks move between threads (Go, async runtimes), pass an `err` instead. INVALID: out is NULL or
+ * has no struct_size. */
 KVRT_API kvrt_status kvrt_last_error(kvrt_error* out);
 /* sizeof a struct of this header in the library, by its name ("kvrt_event"); 0: it has none of that name. A binding that lays out structs
  * by itself compares at load. */
@@ -394,14 +400,21 @@ typedef struct kvrt_runtime_props {
   char devices[1024];          /* at open, a line each: versions of driver and runtime, every device there is, libkvrt_cuda.so's path */
 } kvrt_runtime_props;
 
-/* UNSUPPORTED where the process carries an SQLite, zstd, PCRE2 or libsodium of its own that took the place of those this library was linked
- * with: the message names both, their versions and files. A library that holds them (KVRT_STATIC_DEPS: the wheel, the tarball) minds no
- * others. */
+/* Opens a runtime. UNSUPPORTED where the process carries an SQLite, zstd, PCRE2 or libsodium of its own that took the place of those this library was
+ * linked with: the message names both, their versions and files. A library that holds them (KVRT_STATIC_DEPS: the wheel, the tarball)
+ * minds no others. *out is the caller's to release. Any thread. The kernels check themselves first (milliseconds); a CUDA driver
+ * starts. LIMIT: more than 256 threads. UNSUPPORTED: an isa or a device that this machine or build lacks. INCOMPATIBLE: a
+ * libkvrt_cuda.so of another version. DEVICE: the device failed. */
 KVRT_API kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime** out, kvrt_error* err);
+/* One more owner of the handle. Any thread; NULL is a no-op. */
 KVRT_API void kvrt_runtime_retain(kvrt_runtime* runtime);
+/* One owner less; after the last the handle is gone. What its models, stores and sessions need of it lives as long as they do. Any
+ * thread. */
 KVRT_API void kvrt_runtime_release(kvrt_runtime* runtime);
+/* What the runtime computes with. Any thread; waits for nothing. */
 KVRT_API kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out, kvrt_error* err);
-/* Compute threads from the next step on, 1 to 256; 0: what affinity and cgroup leave. Any thread, at any time; waits for nothing. */
+/* Compute threads from the next step on, 1 to 256; 0: what affinity and cgroup leave. Any thread, at any time; waits for nothing. LIMIT:
+ * more than 256. */
 KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t threads, kvrt_error* err);
 
 /* ---- model ------------------------------------------------------------------------------------------------------------------- */
@@ -485,11 +498,16 @@ typedef struct kvrt_model_props {
 } kvrt_model_props;
 
 /* Opens a GGUF file, which must not change while the model is open. The callback sees PROGRESS in bytes. Unknown architectures, tensor
- * types, tokenizers and split files are UNSUPPORTED by name. */
+ * types, tokenizers and split files are UNSUPPORTED by name. *out is the caller's to release. Any thread. NOT_FOUND: no such file.
+ * CORRUPT: no sound GGUF file. LIMIT: kv_bytes_max is more than the machine has, or less than two blocks. NO_MEMORY. IO. DEVICE.
+ * CANCELLED: by the callback. */
 KVRT_API kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_model_options* options,
                                      kvrt_event_fn callback, void* user, kvrt_model** out, kvrt_error* err);
+/* One more owner of the handle. Any thread; NULL is a no-op. */
 KVRT_API void kvrt_model_retain(kvrt_model* model);
+/* One owner less; after the last the handle is gone, and the weights go with the model's last session. Any thread. */
 KVRT_API void kvrt_model_release(kvrt_model* model);
+/* What the model is, and how full its pool is now. Any thread; waits for no step. */
 KVRT_API kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out, kvrt_error* err);
 
 enum {
@@ -497,11 +515,12 @@ enum {
   KVRT_TEXT_BOS = 2      /* tokenize: begin with the model's BOS token, if it has one */
 };
 
-/* Bytes that are no valid UTF-8 become the vocabulary's byte tokens, and come back as the same bytes; where it has none, INVALID. */
+/* Bytes that are no valid UTF-8 become the vocabulary's byte tokens, and come back as the same bytes; where it has none, INVALID. Any
+ * thread; waits for nothing. LIMIT: more than 64 MiB of text. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_t text_size, uint32_t flags, int32_t* tokens,
                                          size_t capacity, size_t* needed, kvrt_error* err);
-/* The tokens' bytes; a run that ends within a code point ends so. Where the vocabulary puts a space before a text (add_space_prefix), the
- * first token's leading space is left out. */
+/* The tokens' bytes; a run that ends within a code point ends so. Where the vocabulary puts a space before a text (add_space_prefix),
+ * the first token's leading space is left out. Any thread; waits for nothing. INVALID: an id outside the vocabulary. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_model_detokenize(const kvrt_model* model, const int32_t* tokens, size_t count, uint32_t flags, char* text,
                                            size_t capacity, size_t* needed, kvrt_error* err);
 
@@ -518,15 +537,17 @@ typedef struct kvrt_template_options {
   size_t variables_size;
 } kvrt_template_options;
 
-/* Renders a JSON array of messages ({"role": ..., "content": ...}) with the chat template. Not NUL-terminated. */
+/* Renders a JSON array of messages ({"role": ..., "content": ...}) with the chat template. Not NUL-terminated. Any thread; at most 100
+ * ms. INVALID: no JSON array of messages, or the template refuses them or does not parse (TEMPLATE_ERROR). LIMIT: it takes too long or
+ * too much (TEMPLATE_LIMIT). UNSUPPORTED: the model has no template, or it uses what kvrt does not know. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messages, size_t messages_size,
                                                const kvrt_template_options* options, char* text, size_t capacity, size_t* needed,
                                                kvrt_error* err);
 
 /* Computes for up to `ms` milliseconds: runs steps for all generating sessions until none can go on or the time is up (0: one step). It
- * returns within ms, or one step (step_ms_max, 50) where that is longer; a step that another thread computes is waited for, and counts. When a
- * session fails, its next says so. runnable (may be NULL): sessions that could go on now. For hosts with a loop of their own; events are
- * taken with next and timeout 0. */
+ * returns within ms, or one step (step_ms_max, 50) where that is longer; a step that another thread computes is waited for, and counts.
+ * When a session fails, its next says so. runnable (may be NULL): sessions that could go on now. For hosts with a loop of their own;
+ * events are taken with next and timeout 0. Any thread. */
 KVRT_API kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable, kvrt_error* err);
 
 /* Counters since the model was opened, and gauges. */
@@ -547,8 +568,10 @@ typedef struct kvrt_metrics {
   double decode_ms_total; /* over `generated - first_tokens` tokens */
 } kvrt_metrics;
 
+/* The model's counters now. Any thread; waits for no step. */
 KVRT_API kvrt_status kvrt_model_metrics(const kvrt_model* model, kvrt_metrics* out, kvrt_error* err);
-/* The same in Prometheus' text format, version 0.0.4. label_value becomes model="..."; NULL: the model's name. */
+/* The same in Prometheus' text format, version 0.0.4. label_value becomes model="..."; NULL: the model's name. Numbers have a decimal
+ * point in every locale. Any thread. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_model_metrics_text(const kvrt_model* model, const char* label_value, size_t label_value_size, char* text,
                                              size_t capacity, size_t* needed, kvrt_error* err);
 
@@ -580,7 +603,8 @@ typedef struct kvrt_plan {
   uint64_t sessions_max, context_max;      /* in the budget: sessions of that length; tokens of a single one */
 } kvrt_plan;
 
-/* What a model will cost, from the file's header alone: no weights are read. model_open allocates by the same functions. */
+/* What a model will cost, from the file's header alone: no weights are read. model_open allocates by the same functions. Any thread;
+ * reads the header. NOT_FOUND, IO, CORRUPT, UNSUPPORTED: as model_open says of the file. LIMIT: more than any machine could hold. */
 KVRT_API kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_plan_options* options,
                                      kvrt_plan* out, kvrt_error* err);
 
@@ -594,18 +618,18 @@ typedef struct kvrt_cache_props {
   char directory[4096]; /* absolute, without links; it may still be missing */
 } kvrt_cache_props;
 
-/* Looks, and makes nothing. NOT_FOUND: no directory is named. INVALID, IO, UNSUPPORTED: why no file is added to it (it, or where it would be made,
- * belongs to another user, can be written by others, cannot be written, is on a network); what lies in it is used where only writing is
- * impossible. */
+/* Looks, and makes nothing. NOT_FOUND: no directory is named. INVALID, IO, UNSUPPORTED: why no file is added to it (it, or where it
+ * would be made, belongs to another user, can be written by others, cannot be written, is on a network); what lies in it is used where
+ * only writing is impossible. Any thread. */
 KVRT_API kvrt_status kvrt_model_cache(const kvrt_runtime* runtime, const kvrt_model_options* options, kvrt_cache_props* out,
                                       kvrt_error* err);
 
 enum { KVRT_INSPECT_ALL = 1 /* arrays to their end, not their first elements alone */ };
 
 /* What a GGUF file holds, as JSON, from its header alone: {"file", "file_bytes", "metadata": {key: value; an array as {"array": type,
- * "length", "first" or "elements"}}, "types": {type: {"tensors", "bytes"}}, "tensors": [{"name", "type", "shape": the contiguous dimension
- * first, "bytes"}], "refused": [{"what": "tokenizer", "chat template" or "model", "status", "message"}]: what kvrt could not run of it}. A
- * file that is no sound GGUF is CORRUPT. */
+ * "length", "first" or "elements"}}, "types": {type: {"tensors", "bytes"}}, "tensors": [{"name", "type", "shape": the contiguous
+ * dimension first, "bytes"}], "refused": [{"what": "tokenizer", "chat template" or "model", "status", "message"}]: what kvrt could not
+ * run of it}. A file that is no sound GGUF is CORRUPT. Any thread; reads the header. NOT_FOUND, IO, LIMIT, TOO_SMALL. */
 KVRT_API kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char* path, size_t path_size, uint32_t flags, char* json,
                                         size_t capacity, size_t* needed, kvrt_error* err);
 
@@ -634,40 +658,53 @@ typedef struct kvrt_store_props {
   uint64_t old_bytes;      /* of what migrations and repairs left, not in disk_bytes: see kvrt_store_remove_old */
 } kvrt_store_props;
 
-/* Any number of processes may have a directory open, and so may the runtimes of one; handles of one runtime share its store, as the first
- * opened it. A call that writes waits for others once, at most 5 seconds, then BUSY (STORE_LOCKED); reading and closing do not. The
- * directory is made with mode 0700, and must be on a local file system. What is in it is as private as the conversations. Its checksums find
- * damage; they do not protect against who can write it: a forged store, KV and all, is believed. Open only directories that you trust as your
- * own process. CORRUPT (CATALOG_CORRUPT): the catalog is damaged, or another store's: both are named then. */
+/* Any number of processes may have a directory open, and so may the runtimes of one; handles of one runtime share its store, as the
+ * first opened it. A call that writes waits for others once, at most 5 seconds, then BUSY (STORE_LOCKED); reading and closing do not.
+ * The directory is made with mode 0700, and must be on a local file system. What is in it is as private as the conversations. Its
+ * checksums find damage; they do not protect against who can write it: a forged store, KV and all, is believed. Open only directories
+ * that you trust as your own process. CORRUPT (CATALOG_CORRUPT): the catalog is damaged, or another store's: both are named then. *out
+ * is the caller's to release. Any thread. A store of 0.1 is migrated. NOT_FOUND: must_exist or read_only, and no store is there. BUSY:
+ * another process makes, migrates or repairs it. CORRUPT: CATALOG_CORRUPT or CATALOG_MISSING; kvrt_store_repair is for those.
+ * INCOMPATIBLE: STORE_TOO_NEW, FOREIGN_PROGRAM, or one too old; untouched. UNSUPPORTED: a network file system. IO: UNSAFE_DIRECTORY,
+ * PERMISSION, READ_ONLY, or the system failed. NO_SPACE. */
 KVRT_API kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options,
                                      kvrt_store** out, kvrt_error* err);
+/* One more owner of the handle. Any thread; NULL is a no-op. */
 KVRT_API void kvrt_store_retain(kvrt_store* store);
+/* One owner less; after the last the handle is gone, and the directory closes with the store's last session. Any thread. */
 KVRT_API void kvrt_store_release(kvrt_store* store);
+/* What the store holds and takes on the disk. Any thread. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out, kvrt_error* err);
-/* One ENTRY event per session, ordered by domain and name. domain NULL: of all domains; "" with size 0: the default one. */
+/* One ENTRY event per session, ordered by domain and name. domain NULL: of all domains; "" with size 0: the default one. Any thread.
+ * CANCELLED: by the callback. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_list(const kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user,
                                      kvrt_error* err);
+/* The entry of one session. Any thread. NOT_FOUND: no session of this name, or it has expired. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                      kvrt_store_entry* out, kvrt_error* err);
-/* What is kept of a session, as JSON; its model is not needed: {"name", "domain", "id", "gen": its generation, "model_id", "root": of its
- * chain of keys, "block_tokens", "tokens": [ids], "messages": [as they were given], "spans": [of each message {"begin", "end", "generated"}],
- * "chunks": [{"key", "begin", "end": of tokens, "bytes": of its KV on disk; 0: a resume computes it again}], "options": {"no_prefix_cache",
- * "tools", "documents", "variables", "template_time", "grammar": null or {"kind", "begin", "source"}}}. CORRUPT when what is kept of it is
- * damaged. */
+/* What is kept of a session, as JSON; its model is not needed: {"name", "domain", "id", "gen": its generation, "model_id", "root": of
+ * its chain of keys, "block_tokens", "tokens": [ids], "messages": [as they were given], "spans": [of each message {"begin", "end",
+ * "generated"}], "chunks": [{"key", "begin", "end": of tokens, "bytes": of its KV on disk; 0: a resume computes it again}], "options":
+ * {"no_prefix_cache", "tools", "documents", "variables", "template_time", "grammar": null or {"kind", "begin", "source"}}}. CORRUPT when
+ * what is kept of it is damaged. Any thread. NOT_FOUND. INCOMPATIBLE: saved by a newer kvrt. IO. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_store_show(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                      char* json, size_t capacity, size_t* needed, kvrt_error* err);
-/* Removes the session, and the chunks that no other needs. Handles that have it open go on, and may save it again. */
+/* Removes the session, and the chunks that no other needs. Handles that have it open go on, and may save it again. Any thread.
+ * NOT_FOUND. BUSY: STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                        kvrt_error* err);
-/* NAME_TAKEN when `to` exists. Handles that have it open under the old name are as if it had been removed. */
+/* NAME_TAKEN when `to` exists. Handles that have it open under the old name are as if it had been removed. Any thread. NOT_FOUND.
+ * CONFLICT: NAME_TAKEN. BUSY: STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_rename(kvrt_store* store, const char* domain, size_t domain_size, const char* from, size_t from_size,
                                        const char* to, size_t to_size, kvrt_error* err);
-/* pinned 1 to 255: gc leaves it, expired or not; 0: not pinned, and its expiry counts again. It is also a priority. When a save finds no room,
- * sessions lose their KV, not their tokens: first those of the saver's domain that are not pinned, then others that are not pinned, those used
- * longest ago first; then those of its domain that are pinned less than the saved one. */
+/* pinned 1 to 255: gc leaves it, expired or not; 0: not pinned, and its expiry counts again. It is also a priority. When a save finds no
+ * room, sessions lose their KV, not their tokens: first those of the saver's domain that are not pinned, then others that are not
+ * pinned, those used longest ago first; then those of its domain that are pinned less than the saved one. Any thread. NOT_FOUND. BUSY:
+ * STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                     uint32_t pinned, kvrt_error* err);
-/* From now on; 0: for ever. An expired session that is not pinned is NOT_FOUND, and gc removes it. */
+/* From now on; 0: for ever. An expired session that is not pinned is NOT_FOUND, and gc removes it. Any thread. NOT_FOUND. LIMIT: more
+ * than 100 years. BUSY: STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_set_ttl(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                         uint64_t seconds, kvrt_error* err);
 
@@ -683,17 +720,20 @@ typedef struct kvrt_gc_report {
                                may have what was removed; the next gc, save or close of this handle finishes */
 } kvrt_gc_report;
 
-/* Removes expired sessions that are not pinned, chunks that no session needs, and segments without any; segments of which less than half is
- * needed are written anew. What was removed before it, by whichever process, is in no file afterwards, but for keys (hashes) of chunks and
- * names, and what kvrt_store_remove_old takes; unless log_bytes_kept says otherwise, for which it waits up to 5 seconds. PROGRESS between slices of about 5 ms of work; a slice that ends in a commit or a file also waits until the disk has
- * it. The store is whole wherever the callback stops it. Every save does one slice of it by itself. After a jump of the wall clock (5 minutes
- * back, 7 days forth) the first slice expires nothing. report may be NULL. */
+/* Removes expired sessions that are not pinned, chunks that no session needs, and segments without any; segments of which less than half
+ * is needed are written anew. What was removed before it, by whichever process, is in no file afterwards, but for keys (hashes) of
+ * chunks and names, and what kvrt_store_remove_old takes; unless log_bytes_kept says otherwise, for which it waits up to 5 seconds.
+ * PROGRESS between slices of about 5 ms of work; a slice that ends in a commit or a file also waits until the disk has it. The store is
+ * whole wherever the callback stops it. Every save does one slice of it by itself. After a jump of the wall clock (5 minutes back, 7
+ * days forth) the first slice expires nothing. report may be NULL. Any thread. CANCELLED: by the callback. BUSY: STORE_LOCKED. NO_SPACE.
+ * IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report, kvrt_error* err);
-/* Removes what migrations and repairs left for who wants to go back, and which holds sessions that were removed since: catalog.db.old and the
- * folders damaged-<n>. *bytes: what was in them; may be NULL. READ_ONLY where the store is. */
+/* Removes what migrations and repairs left for who wants to go back, and which holds sessions that were removed since: catalog.db.old
+ * and the folders damaged-<n>. *bytes: what was in them; may be NULL. READ_ONLY where the store is. Any thread. BUSY: STORE_LOCKED. IO. */
 KVRT_API kvrt_status kvrt_store_remove_old(kvrt_store* store, uint64_t* bytes, kvrt_error* err);
-/* Reads and checks everything, the sessions' own records as a resume would read them; in little memory, whatever the store claims. It finds
- * damage, not forgery. One FAULT event per fault, PROGRESS between; CORRUPT when there was a fault. */
+/* Reads and checks everything, the sessions' own records as a resume would read them; in little memory, whatever the store claims. It
+ * finds damage, not forgery. One FAULT event per fault, PROGRESS between; CORRUPT when there was a fault. Any thread; reads all of the
+ * store, beside those who use it. CANCELLED: by the callback. IO. */
 KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_error* err);
 
 enum { KVRT_REPAIR_SOUND = 1, KVRT_REPAIR_MENDED = 2, KVRT_REPAIR_REBUILT = 3 }; /* nothing to do; bad chunks forgotten; a new catalog */
@@ -709,19 +749,24 @@ typedef struct kvrt_repair_report {
   double ms;
 } kvrt_repair_report;
 
-/* For a directory that does not open (CATALOG_CORRUPT, CATALOG_MISSING), or where verify finds faults: makes it a sound store of all that can
- * be proved by its checksums and keys. Only while nobody has it open, else BUSY. FAULT events say what is wrong and what becomes of it,
- * PROGRESS counts bytes; stopped by its callback it has changed nothing. A catalog that is replaced is kept beside it in damaged-<n>, with
- * chunks that no session that is left can tell the model and domain of. Killed or failed, it can be called again. report may be NULL. */
+/* For a directory that does not open (CATALOG_CORRUPT, CATALOG_MISSING), or where verify finds faults: makes it a sound store of all
+ * that can be proved by its checksums and keys. Only while nobody has it open, else BUSY. FAULT events say what is wrong and what
+ * becomes of it, PROGRESS counts bytes; stopped by its callback it has changed nothing. A catalog that is replaced is kept beside it in
+ * damaged-<n>, with chunks that no session that is left can tell the model and domain of. Killed or failed, it can be called again.
+ * report may be NULL. Any thread; reads all of the directory. NOT_FOUND: no store is there. CANCELLED: by the callback. INCOMPATIBLE: a
+ * newer store; untouched. NO_SPACE. IO. */
 KVRT_API kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t path_size, kvrt_event_fn callback, void* user,
                                        kvrt_repair_report* report, kvrt_error* err);
 
 /* ---- cancel ------------------------------------------------------------------------------------------------------------------ */
 
-/* Ends generations from outside, once and for all: given in kvrt_generate_options, to any number of them, of any sessions and models. Each
- * keeps it from begin until its DONE was taken or it failed; it outlives sessions, models and runtimes, or they it. NO_MEMORY. */
+/* Ends generations from outside, once and for all: given in kvrt_generate_options, to any number of them, of any sessions and models.
+ * Each keeps it from begin until its DONE was taken or it failed; it outlives sessions, models and runtimes, or they it. NO_MEMORY. *out
+ * is the caller's to release. Any thread. */
 KVRT_API kvrt_status kvrt_cancel_open(kvrt_cancel** out, kvrt_error* err);
+/* One more owner of the handle. Any thread; NULL is a no-op. */
 KVRT_API void kvrt_cancel_retain(kvrt_cancel* cancel);
+/* One owner less; after the last the handle is gone, fired or not. Any thread. */
 KVRT_API void kvrt_cancel_release(kvrt_cancel* cancel);
 /* Any thread, at any time, in callbacks too (but log and wake), not in a signal handler. Never fails, and waits for no step. Does to each
  * generation that was begun with it what kvrt_session_cancel does, which wakes whoever sleeps in next and rings `wake`. For good: one that is
@@ -791,18 +836,23 @@ typedef struct kvrt_session_props {
   char last_message[512];
 } kvrt_session_props;
 
+/* An empty session. *out is the caller's to close. Any thread. UNSUPPORTED: the file has a vocabulary alone. LIMIT: too many sessions
+ * are open. INVALID: tools, documents or variables are not JSON of their kind. IO. */
 KVRT_API kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err);
 /* Cancels a running call of another thread and waits for it, at most one step; a checkpoint of another thread comes to its end first,
  * and a session with autosave is saved once more where it has changed. In a callback of the session's own call it waits for nothing, and
  * takes effect when that call returns. Since it waits for the call, and the call for its callback, a thread that the callback waits for (a
  * user interface's, which it posts to) must not close: it fires the generation's `cancel`, and who made the call closes when that is back. */
 KVRT_API void kvrt_session_close(kvrt_session* session);
+/* What the session is now. Any thread, beside any call; waits for no step. */
 KVRT_API kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* out, kvrt_error* err);
 
-/* append*: queue tokens; no compute. LIMIT when the model's context or the pool could never hold them. */
+/* Appends tokens as they are. Queues: no compute. INVALID: an id outside the vocabulary, or the session FAILED. BUSY: it generates, or
+ * another call is inside. LIMIT: the model's context or the pool could never hold them. */
 KVRT_API kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, size_t count, kvrt_error* err);
-/* Tokenizes, as kvrt_model_tokenize does. The first text of an empty session gets a BOS where the model asks for it, and the space that some
- * vocabularies put before a text only where it begins the session or follows a control token. flags: KVRT_TEXT_SPECIAL. */
+/* Tokenizes, as kvrt_model_tokenize does. The first text of an empty session gets a BOS where the model asks for it, and the space that
+ * some vocabularies put before a text only where it begins the session or follows a control token. flags: KVRT_TEXT_SPECIAL. Queues: no
+ * compute. INVALID, BUSY, LIMIT: as kvrt_session_append says. */
 KVRT_API kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, size_t text_size, uint32_t flags, kvrt_error* err);
 
 typedef struct kvrt_append_info {
@@ -814,11 +864,15 @@ typedef struct kvrt_append_info {
 } kvrt_append_info;
 
 /* Appends one message, a JSON object with role and content, rendered by the model's template with the conversation before it. The next
- * begin opens the assistant's turn, and what it generates becomes a message of its own, its sampled tokens kept. info may be NULL. */
+ * begin opens the assistant's turn, and what it generates becomes a message of its own, its sampled tokens kept. info may be NULL.
+ * Queues: no compute; the template takes at most 100 ms. INVALID: no JSON object with a role, or the template refuses it
+ * (TEMPLATE_ERROR). LIMIT: also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or it uses what kvrt does not know. BUSY: it
+ * generates. */
 KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info,
                                                  kvrt_error* err);
 /* Makes the conversation this JSON array of messages, for hosts that keep the list themselves: what is equal from the start stays, with
- * the sampled tokens of generated turns, and the rest is appended anew. info says where it parted. */
+ * the sampled tokens of generated turns, and the rest is appended anew. info says where it parted. Statuses as
+ * kvrt_session_append_message. */
 KVRT_API kvrt_status kvrt_session_set_messages(kvrt_session* session, const char* messages, size_t messages_size, kvrt_append_info* info,
                                                kvrt_error* err);
 
@@ -828,14 +882,16 @@ typedef struct kvrt_message_props {
   uint64_t begin, end; /* its tokens. Between two messages there may be some that open a turn */
 } kvrt_message_props;
 
-/* Message `index` as JSON and where it lies; NOT_FOUND past the last. out may be NULL. */
+/* Message `index` as JSON and where it lies; NOT_FOUND past the last. out may be NULL. Any thread, beside any call. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kvrt_message_props* out, char* json, size_t capacity,
                                           size_t* needed, kvrt_error* err);
 
 enum { KVRT_LOGITS_NONE = 0, KVRT_LOGITS_LAST = 1, KVRT_LOGITS_ALL = 2 };
 
-/* Computes what is queued: begin with `prefill` set, and next until DONE. PROGRESS, and a LOGITS event for the last or for every position
- * that was computed (with ALL nothing is reused). report may be NULL. With a `cancel` use begin, which takes one. */
+/* Computes what is queued: begin with `prefill` set, and next until DONE. PROGRESS, and a LOGITS event for the last or for every
+ * position that was computed (with ALL nothing is reused). report may be NULL. With a `cancel` use begin, which takes one. INVALID: the
+ * session FAILED. BUSY: it generates. CANCELLED: by the callback or a cancel; what was computed stays. LIMIT: the pool cannot hold it.
+ * NO_MEMORY. DEVICE: the device failed, or the logits are no numbers (NUMERIC); the session is FAILED then. */
 KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report,
                                           kvrt_error* err);
 
@@ -900,38 +956,49 @@ typedef struct kvrt_generate_options {
   kvrt_cancel* cancel; /* ends it when it is fired, or was; kept until DONE; NULL: none */
 } kvrt_generate_options;
 
-/* Starts a generation; compute happens in next, of any session of the model: a step serves all that generate. */
+/* Starts a generation; compute happens in next, of any session of the model: a step serves all that generate. Does not compute; the
+ * template and a grammar take their time. INVALID: an option, or a grammar that is malformed (GRAMMAR_ERROR), or the session FAILED, or
+ * it has no token to go on from. BUSY: it generates. LIMIT: the context is full, or GRAMMAR_LIMIT. UNSUPPORTED: a keyword of a schema,
+ * by name. */
 KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options, kvrt_error* err);
-/* The next event, computing as needed. timeout_ms < 0 waits as long as it takes, 0 only takes what is there and never computes; it bounds
- * the wait, not a step. A failure of the session is its status here, once, and ends the generation without a DONE: the session is IDLE then,
- * or FAILED where its logits were NaN or infinite (DEVICE, detail NUMERIC). INVALID while accept is due. After NO_MEMORY a session that still
- * generates goes on at the next call; cancel it to have it end. */
+/* The next event, computing as needed. timeout_ms < 0 waits as long as it takes, 0 only takes what is there and never computes; it
+ * bounds the wait, not a step. A failure of the session is its status here, once, and ends the generation without a DONE: the session is
+ * IDLE then, or FAILED where its logits were NaN or infinite (DEVICE, detail NUMERIC). INVALID while accept is due. After NO_MEMORY a
+ * session that still generates goes on at the next call; cancel it to have it end. BUSY: another call is inside. LIMIT: the pool cannot
+ * hold the session. NO_MEMORY. DEVICE: the device failed, or NUMERIC. */
 KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t timeout_ms, kvrt_error* err);
-/* sampler HOST: the token that follows the position of the last LOGITS event. Any thread, also in a callback of generate. Its TOKEN event,
- * and DONE where it ends the generation, come from next. INVALID when none is asked for. */
+/* sampler HOST: the token that follows the position of the last LOGITS event. Any thread, also in a callback of generate. Its TOKEN
+ * event, and DONE where it ends the generation, come from next. INVALID when none is asked for. INVALID: also a token outside the
+ * vocabulary or the grammar. */
 KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, kvrt_error* err);
-/* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE; stopping gives CANCELLED, it sees no more,
- * and the tokens so far stay. report (may be NULL) is filled then too. Another failure ends the generation at its last token and leaves the
- * session as next says: IDLE, after NO_MEMORY too, or FAILED after NaN logits. */
+/* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE; stopping gives CANCELLED, it sees no
+ * more, and the tokens so far stay. report (may be NULL) is filled then too. Another failure ends the generation at its last token and
+ * leaves the session as next says: IDLE, after NO_MEMORY too, or FAILED after NaN logits. Statuses as kvrt_session_begin and
+ * kvrt_session_next. */
 KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
                                            kvrt_report* report, kvrt_error* err);
-/* Any thread. Ends a generation or prefill within one step, at the last accepted token; it can be cancelled until its DONE was taken. Else
- * a no-op. */
+/* Any thread. Ends a generation or prefill within one step, at the last accepted token; it can be cancelled until its DONE was taken.
+ * Else a no-op. Waits for nothing. Statuses: those of 3 alone. */
 KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err);
 
 /* A copy that shares all KV blocks; what differs later is copied at its first write. It is unsaved and has a new id. Of options (may be
- * NULL) only wake is read: the rest is as in the original, but for autosave_name. The first report of either says the same of what was reused
- * before the fork: reused_disk counts in both. */
+ * NULL) only wake is read: the rest is as in the original, but for autosave_name. The first report of either says the same of what was
+ * reused before the fork: reused_disk counts in both. *out is the caller's to close. INVALID: it FAILED. BUSY: it generates, or another
+ * call is inside. LIMIT: too many sessions are open. */
 KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err);
-/* Keeps the first `count` tokens, and the messages that end within them. */
+/* Keeps the first `count` tokens, and the messages that end within them. INVALID: more than it has, or it FAILED. BUSY: it generates, or
+ * another call is inside. */
 KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_error* err);
 /* Drops the tokens [from, to), and the messages in it; what follows moves up and is computed again. To forget the oldest turns: from the
  * end of the system message to the begin of the first message to keep. INVALID when it cuts a message in two. In a conversation of
- * messages, tokens that only joined the last dropped one to the next (a newline) go too. */
+ * messages, tokens that only joined the last dropped one to the next (a newline) go too. BUSY: it generates, or another call is inside.
+ * INVALID: also a range past its end, or it FAILED. */
 KVRT_API kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to, kvrt_error* err);
-/* The text of tokens [from, to), `to` at most the length; UINT64_MAX: the end. flags: KVRT_TEXT_SPECIAL. */
+/* The text of tokens [from, to), `to` at most the length; UINT64_MAX: the end. flags: KVRT_TEXT_SPECIAL. Any thread, beside any call.
+ * INVALID: a range past its end. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64_t to, uint32_t flags, char* text, size_t capacity,
                                        size_t* needed, kvrt_error* err);
+/* All token ids of the session. Any thread, beside any call. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, size_t capacity, size_t* needed, kvrt_error* err);
 
 enum {
@@ -966,22 +1033,26 @@ typedef struct kvrt_save_report {
   double ms;
 } kvrt_save_report;
 
-/* Saves under `name` in the session's store (1 to 255 bytes of UTF-8) and stays in memory. When it returns OK the session is on disk; when
- * not, everything is as before. CONFLICT: the name is taken, or was saved by another handle since. report may be NULL. Any thread, at any
- * time. Of a session that generates it saves what a cancel at that moment would leave; it waits for the step that runs, at most, and no
- * step waits for it. What becomes of the session meanwhile does not change what is saved. Saves of one session wait for each other.
- * Tokens and messages are saved as they are, and KV of full blocks. Of the last block, which is not full, KV is written when it has 8 tokens
- * more than the store has of it, and a quarter of block_tokens: checkpoints after every token write at most 4 times the KV that is new, and a
- * resume of one computes that many tokens again at most (8 of blocks of 32), the last token included, which has no KV yet. That is so under
- * DURABILITY_KV, too. suspend, and close with autosave, write all of it. */
+/* Saves under `name` in the session's store (1 to 255 bytes of UTF-8) and stays in memory. When it returns OK the session is on disk;
+ * when not, everything is as before. CONFLICT: the name is taken, or was saved by another handle since. report may be NULL. Any thread,
+ * at any time. Of a session that generates it saves what a cancel at that moment would leave; it waits for the step that runs, at most,
+ * and no step waits for it. What becomes of the session meanwhile does not change what is saved. Saves of one session wait for each
+ * other. Tokens and messages are saved as they are, and KV of full blocks. Of the last block, which is not full, KV is written when it
+ * has 8 tokens more than the store has of it, and a quarter of block_tokens: checkpoints after every token write at most 4 times the KV
+ * that is new, and a resume of one computes that many tokens again at most (8 of blocks of 32), the last token included, which has no KV
+ * yet. That is so under DURABILITY_KV, too. suspend, and close with autosave, write all of it. INVALID: no store, or a name that is
+ * none. BUSY: STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_session_checkpoint(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
                                              kvrt_save_report* report, kvrt_error* err);
-/* checkpoint, then gives the blocks back. The handle stays valid: the next call that computes warms it again. */
+/* checkpoint, then gives the blocks back. The handle stays valid: the next call that computes warms it again. Statuses as
+ * kvrt_session_checkpoint; BUSY also: it generates. */
 KVRT_API kvrt_status kvrt_session_suspend(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
                                           kvrt_save_report* report, kvrt_error* err);
 /* Opens a saved session, in this process or another, and loads its KV. Damaged or missing chunks are holes that the next step computes;
- * report (may be NULL) counts what came back: reused_memory, reused_disk, and prefilled for what remains to compute. INCOMPATIBLE when it
- * was made with another model. options->store is ignored. */
+ * report (may be NULL) counts what came back: reused_memory, reused_disk, and prefilled for what remains to compute. INCOMPATIBLE when
+ * it was made with another model. options->store is ignored. *out is the caller's to close. NOT_FOUND: no session of this name, or it
+ * has expired. CORRUPT: what is kept of its tokens is damaged. LIMIT: too many sessions are open, or the pool or context cannot hold it.
+ * CANCELLED: by the callback. BUSY. IO. */
 KVRT_API kvrt_status kvrt_session_resume(kvrt_model* model, kvrt_store* store, const char* name, size_t name_size,
                                          const kvrt_session_options* options, kvrt_event_fn callback, void* user, kvrt_report* report,
                                          kvrt_session** out, kvrt_error* err);

@@ -10,7 +10,7 @@ TIDY = pathlib.Path(__file__).with_name("tidy.py")
 LONG_BODY = "  g();\n" * 80
 
 CLEAN = {
-    "include/kvrt.h": "KVRT_API int kvrt_one(\n    int a);\n",
+    "include/kvrt.h": "/* One. */\nKVRT_API int kvrt_one(\n    int a);\n",
     "runtime/api/kvrt.map": "KVRT_0.1 { global: kvrt_one; local: *; };\n",
     "runtime/base/a.h": "int a();\n",
     "runtime/text/d.cc": '// strtod( in a comment\nbool g() { return name == "isalpha" && f("%d%% of %s, %.100s", "100 % free") && x.strtod(1); }\n',
@@ -39,7 +39,8 @@ PLANTED = [
     ({"runtime/base/dead.h": ""}, "runtime/base/dead.h: nothing includes it"),
     ({"tests/dead.sh": ""}, "tests/dead.sh: nothing names it"),
     ({"cmake/x.cmake": "add_compile_options(-ffast-math)\n"}, "-ffast-math changes results"),
-    ({"include/kvrt.h": "KVRT_API int kvrt_one(int a);\nKVRT_API kvrt_status kvrt_two(void);\n"}, "kvrt_two is declared in kvrt.h and not exported"),
+    ({"include/kvrt.h": "\nKVRT_API int kvrt_one(int a);\n"}, "a function without a comment of its own"),
+    ({"include/kvrt.h": "/* One. */\nKVRT_API int kvrt_one(int a);\n/* Two. */\nKVRT_API kvrt_status kvrt_two(void);\n"}, "kvrt_two is declared in kvrt.h and not exported"),
     ({"runtime/api/kvrt.map": "KVRT_0.1 { global: kvrt_one; kvrt_old; local: *; };\n"}, "kvrt_old is exported and not declared"),
 ]
 

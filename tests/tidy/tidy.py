@@ -117,6 +117,14 @@ def check_math_text(names, texts):
                         fault(f"{name}:{number}", f"{match.group(0).strip()[:-1]} is libm's, which differs between machines")
 
 
+def check_documented(texts):
+    """Every function of the header has a comment of its own, on the line before it."""
+    lines = texts.get("include/kvrt.h", "").splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("KVRT_API") and not lines[number - 1].rstrip().endswith("*/"):
+            fault(f"include/kvrt.h:{number + 1}", "a function without a comment of its own: what it does, its statuses, threads")
+
+
 def check_locale_text(names, texts):
     for name in names:
         if not LIBRARY.fullmatch(name) or pathlib.PurePath(name).suffix not in CODE:
@@ -282,6 +290,7 @@ def main():
     included = check_includes(source, names, texts)
     check_math_text(names, texts)
     check_locale_text(names, texts)
+    check_documented(texts)
     check_sizes(names, texts, exceptions)
     check_dead(names, texts, included, {c["file"] for c in commands} if args.build else None)
     check_flags(source, names, texts, commands)
