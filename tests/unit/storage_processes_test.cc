@@ -121,7 +121,7 @@ TEST_F(Processes, ACallWaitsOnce) {
     ASSERT_OK(reader.status());
     EXPECT_OK((*reader)->load("", "ann").status());
     EXPECT_EQ(readable_chunks(reader->get(), chain), chain.nodes.size());
-    (*reader)->cache_model_id(1, 2, 3, 4, Hash256{});
+    (*reader)->cache_model_id({1, 2, {}}, Hash256{});
     std::filesystem::rename(segment, segment + "-");
     EXPECT_EQ(readable_chunks(reader->get(), chain), chain.nodes.size()) << "it is open";
     reader->reset();
@@ -132,7 +132,7 @@ TEST_F(Processes, ACallWaitsOnce) {
   });
   EXPECT_LT(reading, 0.8 * 1e-3 * static_cast<double>(kWriteWaitMs));
   Hash256 out;
-  EXPECT_FALSE(store_->cached_model_id(1, 2, 3, 4, &out));
+  EXPECT_FALSE(store_->cached_model_id({1, 2, {}}, &out));
   const double writing = seconds([&] { EXPECT_EQ(save_chain(store_.get(), "eve", longer).status().detail(), Detail::kStoreLocked); });
   EXPECT_LT(writing, 1.8 * 1e-3 * static_cast<double>(kWriteWaitMs));
   EXPECT_GT(writing, 0.9 * 1e-3 * static_cast<double>(kWriteWaitMs));
