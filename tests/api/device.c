@@ -183,28 +183,25 @@ static void beside_libkvrt(void) {
   copy_file(KVRT_LIBRARY, path);
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   REQUIRE(library != NULL, "%s", dlerror());
-  kvrt_status (*open_there)(const kvrt_runtime_options*, kvrt_runtime**);
-  kvrt_status (*info_there)(const kvrt_runtime*, kvrt_runtime_props*);
-  kvrt_status (*last_error_there)(kvrt_error*);
+  kvrt_status (*open_there)(const kvrt_runtime_options*, kvrt_runtime**, kvrt_error*);
+  kvrt_status (*info_there)(const kvrt_runtime*, kvrt_runtime_props*, kvrt_error*);
   void (*release_there)(kvrt_runtime*);
   *(void**)&open_there = dlsym(library, "kvrt_runtime_open");
   *(void**)&info_there = dlsym(library, "kvrt_runtime_info");
-  *(void**)&last_error_there = dlsym(library, "kvrt_last_error");
   *(void**)&release_there = dlsym(library, "kvrt_runtime_release");
   const kvrt_runtime_options o = {.struct_size = sizeof o, .device = KVRT_DEVICE_CUDA};
   kvrt_error e = {.struct_size = sizeof e};
   kvrt_runtime* rt = NULL;
   if (!dlopen("libkvrt_cuda.so", RTLD_LAZY | RTLD_LOCAL)) {  // else the dynamic linker finds one
-    EXPECT_STATUS(open_there(&o, &rt), KVRT_UNSUPPORTED);
-    last_error_there(&e);
+    EXPECT_STATUS(open_there(&o, &rt, &e), KVRT_UNSUPPORTED);
     EXPECT(strstr(e.message, "libkvrt_cuda.so") && strstr(e.message, dir), "not where it was looked for: %s", e.message);
   }
   snprintf(path, sizeof path, "%s/libkvrt_cuda.so", dir);
   copy_file(KVRT_CUDA_STUB, path);
-  EXPECT_STATUS(open_there(&o, &rt), KVRT_OK);
+  EXPECT_STATUS(open_there(&o, &rt, &e), KVRT_OK);
   if (rt) {
     kvrt_runtime_props p = {.struct_size = sizeof p};
-    EXPECT_STATUS(info_there(rt, &p), KVRT_OK);
+    EXPECT_STATUS(info_there(rt, &p, &e), KVRT_OK);
     EXPECT(strstr(p.devices, path) != NULL, "no %s in: %s", path, p.devices);
     release_there(rt);
   }
