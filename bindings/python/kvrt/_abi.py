@@ -188,7 +188,8 @@ def _open_library() -> ctypes.CDLL:
         # A longer one has fields that were appended later.
         if size < ctypes.sizeof(cls):
             raise ImportError(f"kvrt: {name}: {struct} has {size} bytes, this package knows {ctypes.sizeof(cls)}: the library is older")
-        for field, _ in cls._fields_:
+        for declared in cls._fields_:
+            field = declared[0]
             here, there = getattr(cls, field).offset, library.kvrt_struct_offset(struct.encode(), field.encode())
             if here != there:
                 found = "no such field" if there == 0xFFFFFFFF else f"it at {there}"
