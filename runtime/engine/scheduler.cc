@@ -113,9 +113,12 @@ bool Scheduler::waits_for_other(Session* s, const Run& run) {
 uint64_t Scheduler::make_writable(Session* s, const Run& run, StepPlan* plan) {
   for (auto i = static_cast<uint32_t>(run.begin / block_tokens_); uint64_t{i} * block_tokens_ < run.end; ++i) {
     BlockId have = s->table.block(i);
-    if (have != kNoBlock && writable(have)) continue;
     plan->clears.reserve(plan->clears.size() + 1);
     plan->copies.reserve(plan->copies.size() + 1);  // what needs memory comes before what changes
+    if (have != kNoBlock && writable(have)) {
+      if (is_foreign(have) && !s->table.filled(i)) plan->clears.push_back(have);  // its step was planned and never ran
+      continue;
+    }
     s->table.grow(i + 1);
     BlockId fresh = alloc(s);
     if (fresh == kNoBlock && have != kNoBlock && pool_.refs(have) == 1) {  // nobody else needs it as it was: it stops being shared
