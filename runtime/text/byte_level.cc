@@ -105,7 +105,7 @@ Status ByteLevelBpe::encode_valid(std::string_view text, size_t offset, Work* wo
         int32_t id = byte_tokens_[static_cast<uint8_t>(c)];
         if (id < 0) id = unknown_;
         if (id < 0) {
-          return error(Code::kInvalid, Detail::kNone, "text: the vocabulary has no token for the byte at %zu",
+          return error(Code::kInvalid, Detail::kNone, "text: the vocabulary has no token for what lies at byte %zu",
                        offset + static_cast<size_t>(&c - text.data()));
         }
         ids.push_back(id);
