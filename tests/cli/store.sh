@@ -121,7 +121,7 @@ exits 0 doctor --store store
 for line in 'catalog.db.old, ' 'damaged-1, '; do grep -q "^warn .*$line.*kvrt store gc --old" out || fail "doctor: no line like $line: $(cat out)"; done
 exits 0 store gc store --old --json
 is "6000 0" "$(json 'str(j["old_bytes"]) + " " + str(j["log_bytes_kept"])')" "store gc --old"
-[ ! -e store/catalog.db.old ] && [ ! -e store/damaged-1 ] || fail "store gc --old left $(ls store)"
+if [ -e store/catalog.db.old ] || [ -e store/damaged-1 ]; then fail "store gc --old left $(ls store)"; fi
 
 # doctor
 exits 0 doctor --store store

@@ -56,7 +56,7 @@ done
 refused 1 --memory plan -m "$model" --memory 99999999999999999999G
 refused 1 --memory plan -m "$model" --memory -1G
 refused 1 --cache-bytes run -m "$model" -p a --cache-bytes 1x
-for list in 0 4000000000 99999999999 -1 1, ,1 x 1,x; do
+for list in 0 4000000000 99999999999 -1 "1," ",1" x "1,x"; do
   refused 1 --prompt bench -m "$model" --prompt "$list"
   refused 1 --batch bench -m "$model" --batch "$list"
 done
@@ -73,19 +73,19 @@ for file in /dev/zero folder none; do
     folder) code=11 word="folder.*directory" ;;
     none) code=2 word="none.*No such file" ;;
   esac
-  refused $code "$word" run -m "$model" -f $file
-  refused $code "$word" run -m "$model" --tokens @$file
-  refused $code "$word" run -m "$model" -p a --grammar $file
-  refused $code "$word" run -m "$model" -p a --json-schema $file
-  refused $code "$word" tokenize -m "$model" -f $file
-  refused $code "$word" detokenize -m "$model" --tokens @$file
-  refused $code "$word" perplexity -m "$model" -f $file
-  refused $code "$word" bench -m "$model" --prompt 8 --depth none --state none -f $file
-  refused $code "$word" logits -m "$model" --tokens @$file -o rows
-  refused $code "$word" template -m "$model" --messages $file
-  refused $code "$word" template -m "$model" --messages array --tools $file
-  refused $code "$word" template -m "$model" --messages array --documents $file
-  refused $code "$word" template --messages array --template $file
+  refused "$code" "$word" run -m "$model" -f "$file"
+  refused "$code" "$word" run -m "$model" --tokens @$file
+  refused "$code" "$word" run -m "$model" -p a --grammar $file
+  refused "$code" "$word" run -m "$model" -p a --json-schema $file
+  refused "$code" "$word" tokenize -m "$model" -f $file
+  refused "$code" "$word" detokenize -m "$model" --tokens @$file
+  refused "$code" "$word" perplexity -m "$model" -f $file
+  refused "$code" "$word" bench -m "$model" --prompt 8 --depth none --state none -f $file
+  refused "$code" "$word" logits -m "$model" --tokens @$file -o rows
+  refused "$code" "$word" template -m "$model" --messages $file
+  refused "$code" "$word" template -m "$model" --messages array --tools $file
+  refused "$code" "$word" template -m "$model" --messages array --documents $file
+  refused "$code" "$word" template --messages array --template $file
 done
 refused 11 folder logits -m "$model" --tokens 1 -o folder
 status=0
