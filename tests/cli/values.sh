@@ -107,8 +107,10 @@ cmp -s out piped || fail "a text from a FIFO: $(cat piped)"
 
 # want of memory: a message and its class, and no abort. A sanitizer needs more than any limit.
 "$python" -c 'print("the quick brown fox " * 3000000)' >long
+# shellcheck disable=SC3045 # dash and bash have it
 if (ulimit -v 1000000 && exec "$kvrt" --version) >/dev/null 2>&1; then
   status=0
+  # shellcheck disable=SC3045
   (ulimit -v 260000 && exec "$kvrt" tokenize -m "$model" -f long) >out 2>err || status=$?
   is 6 "$status" "60 MB of text with little memory: $(cat err)"
   grep -q 'kvrt: .*NO_MEMORY' err || fail "little memory: $(cat err)"
