@@ -703,7 +703,7 @@ KVRT_API kvrt_status kvrt_store_rename(kvrt_store* store, const char* domain, si
  * STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                     uint32_t pinned, kvrt_error* err);
-/* From now on; 0: for ever. An expired session that is not pinned is NOT_FOUND, and gc removes it. Any thread. NOT_FOUND. LIMIT: more
+/* From now on; 0: for ever. An expired session that is not pinned is NOT_FOUND, and gc removes it. Any thread. NOT_FOUND. INVALID: more
  * than 100 years. BUSY: STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_set_ttl(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                         uint64_t seconds, kvrt_error* err);
@@ -958,7 +958,7 @@ typedef struct kvrt_generate_options {
 
 /* Starts a generation; compute happens in next, of any session of the model: a step serves all that generate. Does not compute; the
  * template and a grammar take their time. INVALID: an option, or a grammar that is malformed (GRAMMAR_ERROR), or the session FAILED, or
- * it has no token to go on from. BUSY: it generates. LIMIT: the context is full, or GRAMMAR_LIMIT. UNSUPPORTED: a keyword of a schema,
+ * it has no token to go on from. BUSY: it generates. LIMIT: the opened turn does not fit the context, or GRAMMAR_LIMIT. UNSUPPORTED: a keyword of a schema,
  * by name. */
 KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options, kvrt_error* err);
 /* The next event, computing as needed. timeout_ms < 0 waits as long as it takes, 0 only takes what is there and never computes; it

@@ -114,10 +114,12 @@ Result<Catalog::Evicted> Catalog::evict(const SavedBy& by, uint64_t bytes, const
   return evicted;
 }
 
-Result<Catalog::SegmentRow> Catalog::sparse_segment(int64_t after) {
-  SegmentRow s;
-  Query q = db_.query("SELECT id, name, bytes, live FROM segments WHERE 2 * live < bytes AND id > ? ORDER BY id LIMIT 1");
-  KVRT_ASSIGN(bool row, q.bind(after).next());
+namespace {
+
+// Of a query for id, name, bytes and live: the next row; row 0: there is none.
+Result<Catalog::SegmentRow> next_segment(Query& q) {
+  Catalog::SegmentRow s;
+  KVRT_ASSIGN(bool row, q.next());
   if (!row) return s;
   s.row = q.integer(0);
   if (!copy_exact(q.blob(1), s.id.bytes)) return broken_row("segment name");
@@ -126,18 +128,18 @@ Result<Catalog::SegmentRow> Catalog::sparse_segment(int64_t after) {
   return s;
 }
 
+}  // namespace
+
+Result<Catalog::SegmentRow> Catalog::sparse_segment(int64_t after) {
+  Query q = db_.query("SELECT id, name, bytes, live FROM segments WHERE 2 * live < bytes AND id > ? ORDER BY id LIMIT 1");
+  return next_segment(q.bind(after));
+}
+
 Result<Catalog::SegmentRow> Catalog::segment_with_dead(int64_t after) {
-  SegmentRow s;
   Query q = db_.query(
       "SELECT id, name, bytes, live FROM segments s WHERE id > ?1"
       " AND bytes - live <> ?2 + ?3 * (SELECT count(*) FROM nodes n WHERE n.segment = s.id) ORDER BY id LIMIT 1");
-  KVRT_ASSIGN(bool row, q.bind(after).bind(kSegmentHeaderBytes + kSegmentTrailerBytes).bind(kSegmentEntryBytes).next());
-  if (!row) return s;
-  s.row = q.integer(0);
-  if (!copy_exact(q.blob(1), s.id.bytes)) return broken_row("segment name");
-  s.bytes = q.u64(2);
-  s.live = q.u64(3);
-  return s;
+  return next_segment(q.bind(after).bind(kSegmentHeaderBytes + kSegmentTrailerBytes).bind(kSegmentEntryBytes));
 }
 
 Result<std::vector<ChunkPlace>> Catalog::chunks_of(const SegmentRow& segment) {

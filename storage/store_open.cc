@@ -7,7 +7,6 @@
 #include <unordered_set>
 
 #include "runtime/base/limits.h"
-#include "runtime/base/numbers.h"
 #include "storage/migrate.h"
 #include "storage/safe_files.h"
 #include "storage/store_verify.h"
