@@ -865,7 +865,7 @@ typedef struct kvrt_append_info {
 
 /* Appends one message, a JSON object with role and content, rendered by the model's template with the conversation before it. The next
  * begin opens the assistant's turn, and what it generates becomes a message of its own, its sampled tokens kept. info may be NULL.
- * Queues: no compute; the template takes at most 100 ms. INVALID: no JSON object with a role, or the template refuses it
+ * Queues: no compute; the template has a number of steps, about 100 ms of them. INVALID: no JSON object with a role, or the template refuses it
  * (TEMPLATE_ERROR). LIMIT: also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or it uses what kvrt does not know. BUSY: it
  * generates. */
 KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info,

@@ -2,7 +2,8 @@
 //   beside   gaps between the tokens of 8 sessions while a prompt of 4,000 tokens arrives (fairness, which lies beside this program)
 //   first    a process's first prompt over its second: kv_populate 1, medians over `starts` processes
 //   lone     beside `burners` processes, prompts as the library comes and with step_ms_max 1000, in turn: medians over `rounds`
-//   pace [--model PATH] [--burners 5] [--rounds 5] [--starts 7] [--only beside|first|lone]
+//   deep     the same of 130 tokens after 5,000
+//   pace [--model PATH] [--burners 5] [--rounds 5] [--starts 7] [--only beside|first|lone|deep]
 // beside and first want a quiet machine: they come before the burners.
 #include <libgen.h>
 #include <signal.h>
@@ -74,9 +75,10 @@ static struct figure prefill(kvrt_model* model, kvrt_session* s, size_t begin, s
   return f;
 }
 
-static struct figure prompt(kvrt_model* model, size_t begin, size_t end) {
-  kvrt_session* s = open_session(model, NULL, 1);
-  if (begin) prefill(model, s, 0, begin);
+// Of a fork of `base`, which has `begin` tokens.
+static struct figure prompt(kvrt_model* model, kvrt_session* base, size_t begin, size_t end) {
+  kvrt_session* s = NULL;
+  MUST(kvrt_session_fork(base, NULL, &s, NULL));
   const struct figure f = prefill(model, s, begin, end);
   kvrt_session_close(s);
   return f;
@@ -102,7 +104,9 @@ static void beside(const char* self) {
 static void first_of_a_process(void) {
   kvrt_runtime* rt = open_runtime(0, 0);
   kvrt_model* model = open_with(rt, 0);
-  const struct figure a = prompt(model, 0, kFirstPrompt), b = prompt(model, 0, kFirstPrompt);
+  kvrt_session* empty = open_session(model, NULL, 1);
+  const struct figure a = prompt(model, empty, 0, kFirstPrompt), b = prompt(model, empty, 0, kFirstPrompt);
+  kvrt_session_close(empty);
   printf("%g %g %g %g\n", a.wall_ms, b.wall_ms, a.cpu_ms, b.cpu_ms);
   kvrt_model_release(model);
   kvrt_runtime_release(rt);
@@ -124,7 +128,7 @@ static void first(const char* self) {
          args.starts);
 }
 
-static void lone(void) {
+static void lone(int deep) {
   pid_t burners[kRunsMax];
   for (int i = 0; i < args.burners; ++i) {
     burners[i] = fork();
@@ -134,17 +138,25 @@ static void lone(void) {
     for (volatile unsigned n = 0;;) ++n;
   }
   static const size_t kPrompts[][2] = {{0, 512}, {0, 2000}, {0, 4000}, {kDeep, kDeep + 130}};
+  const size_t all = sizeof kPrompts / sizeof *kPrompts;
   kvrt_runtime* rt = open_runtime(0, 0);
   kvrt_model *paced = open_with(rt, 0), *at_once = open_with(rt, 1000);
-  for (size_t p = 0; p < sizeof kPrompts / sizeof *kPrompts; ++p) {
+  for (size_t p = deep ? all - 1 : 0; p < (deep ? all : all - 1); ++p) {
     const size_t begin = kPrompts[p][0], end = kPrompts[p][1];
     struct figure a[kRunsMax], b[kRunsMax];
     double ratio[kRunsMax];
+    kvrt_session *base = open_session(paced, NULL, 1), *base_at_once = open_session(at_once, NULL, 1);
+    if (begin > 0) {
+      prefill(paced, base, 0, begin);
+      prefill(at_once, base_at_once, 0, begin);
+    }
     for (int i = 0; i < args.rounds; ++i) {
-      a[i] = prompt(paced, begin, end);
-      b[i] = prompt(at_once, begin, end);
+      a[i] = prompt(paced, base, begin, end);
+      b[i] = prompt(at_once, base_at_once, begin, end);
       ratio[i] = a[i].cpu_ms / b[i].cpu_ms;
     }
+    kvrt_session_close(base);
+    kvrt_session_close(base_at_once);
     printf(
         "{\"lone\": {\"from\": %zu, \"to\": %zu, \"burners\": %d, \"rows_a_step\": %.1f, \"at_once_rows_a_step\": %.1f, \"ms\": %.0f, "
         "\"at_once_ms\": %.0f, \"cpu_ms\": %.0f, \"at_once_cpu_ms\": %.0f, \"cpu_ratio\": %.3f, \"rounds\": %d}}\n",
@@ -194,6 +206,7 @@ int main(int argc, char** argv) {
   if (!args.only[0] || !strcmp(args.only, "beside")) beside(self);
   if (!args.only[0] || !strcmp(args.only, "first")) first(self);
   fflush(stdout);
-  if (!args.only[0] || !strcmp(args.only, "lone")) lone();
+  if (!args.only[0] || !strcmp(args.only, "lone")) lone(0);
+  if (!args.only[0] || !strcmp(args.only, "deep")) lone(1);
   return 0;
 }

@@ -19,7 +19,7 @@ chat.send_signal(signal.SIGINT)
 ask("/rewind")
 ask("Hello again")
 ask("/stats")
-out, err = chat.communicate(timeout=60)
+out, err = chat.communicate(timeout=600)
 if chat.returncode != 0 or err.count("(stopped;") != 1 or "tokens are left" not in err or "last answer:" not in err:
     sys.exit(f"exit {chat.returncode}, {err.count('(stopped;')} answers stopped: {err}")
 print("one answer stopped, the next one came")

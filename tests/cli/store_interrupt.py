@@ -18,7 +18,7 @@ CANCELLED = 5
 
 
 def run(*arguments):
-    return subprocess.run([kvrt, *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([kvrt, *arguments], capture_output=True, text=True, timeout=600)
 
 
 def save(store, name):
@@ -33,7 +33,7 @@ def interrupted(*arguments):
     program = subprocess.Popen([kvrt, *arguments], stdin=slave, stdout=subprocess.PIPE, stderr=slave, env={**os.environ, "TERM": "xterm"},
                                start_new_session=True)
     status = pathlib.Path(f"/proc/{program.pid}/status")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 600
     while int(status.read_text().split("SigCgt:")[1].split()[0], 16) & (1 << (signal.SIGINT - 1)) == 0:  # it handles SIGINT now
         assert program.poll() is None, f"{arguments} ended with {program.returncode} before Ctrl-C"
         assert time.monotonic() < deadline, "no handler of SIGINT"
@@ -47,7 +47,7 @@ def interrupted(*arguments):
             text += data
     except OSError:  # EIO: the program's end is closed
         pass
-    out = program.communicate(timeout=30)[0]
+    out = program.communicate(timeout=600)[0]
     os.close(master)
     assert out == b"", out
     return program.returncode, text.decode()

@@ -125,6 +125,16 @@ static pid_t start(const char* model_path, const char* dir, uint64_t random) {
   return pid;
 }
 
+// Until `saves` more are made, or a process ended by itself: so a slow machine does between two kills what a fast one does.
+static void wait_for_saves(const struct board* board, uint64_t saves) {
+  const uint64_t until = atomic_load(&board->saves) + saves;
+  siginfo_t ended = {.si_pid = 0};
+  while (atomic_load(&board->saves) < until && ended.si_pid == 0) {
+    usleep(500);
+    waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT);
+  }
+}
+
 static void check_end(const char* model_path, const char* dir, const struct board* board) {
   kvrt_runtime* rt = open_runtime(1, 0);
   kvrt_model* model = open_model(rt, model_path, 0, 0, 0);
@@ -165,7 +175,10 @@ int main(int argc, char** argv) {
   pid_t pids[kProcesses] = {0};
   for (int i = 0; i < kProcesses; ++i) pids[i] = start(model_path, dir, next_random(&random));
   for (int round = 0; round < kills + kProcesses; ++round) {
-    if (round < kills) usleep(20000 + (useconds_t)(next_random(&random) % 60000));
+    if (round < kills) {
+      wait_for_saves(board, next_random(&random) % 48);
+      usleep((useconds_t)(next_random(&random) % 4000));
+    }
     const uint32_t which = (uint32_t)(round < kills ? next_random(&random) % kProcesses : (uint64_t)(round - kills));
     kill(pids[which], SIGKILL);
     int status = 0;
