@@ -652,7 +652,7 @@ typedef struct kvrt_store_props {
   uint32_t reserved;
   uint64_t sessions, chunks, segments;
   uint64_t chunk_bytes, chunk_raw_bytes; /* compressed; the KV they hold */
-  uint64_t disk_bytes;
+  uint64_t disk_bytes;     /* catalog and segments by their lengths: a hole that gc punched counts still, as for disk_bytes_max */
   uint64_t chunks_damaged; /* found since open */
   uint64_t chunks_evicted; /* since open, for want of room */
   uint64_t old_bytes;      /* of what migrations and repairs left, not in disk_bytes: see kvrt_store_remove_old */
