@@ -155,8 +155,8 @@ kvrt_status Chat::resume_or_open() {
 }
 
 int32_t print_token(void*, const kvrt_event* event) {
-  if (event->type != KVRT_EVENT_TOKEN) return 0;
-  std::fwrite(event->text, 1, event->text_size, stdout);
+  if (event->type != KVRT_EVENT_TOKEN && event->type != KVRT_EVENT_DONE) return 0;
+  show({event->text, event->text_size});
   std::fflush(stdout);
   return 0;
 }
@@ -289,7 +289,8 @@ void Chat::forget() {
 
 void Chat::history() {
   for (const Message& m : messages())
-    fmt::print(stderr, "{}{}{}: {}\n", colour(stderr) ? "\x1b[1m" : "", m.role, colour(stderr) ? "\x1b[0m" : "", m.content);
+    fmt::print(stderr, "{}{}{}: {}\n", colour(stderr) ? "\x1b[1m" : "", printable(m.role), colour(stderr) ? "\x1b[0m" : "",
+               printable(m.content, true));
 }
 
 void Chat::stats() {

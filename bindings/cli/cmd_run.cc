@@ -28,17 +28,19 @@ int32_t on_event(void* user, const kvrt_event* event) {
       out.digest.add(event->logits, event->logits_count);
       break;
     case KVRT_EVENT_TOKEN:
-      out.bar.clear();
       out.tokens.push_back(event->token);
+      [[fallthrough]];
+    case KVRT_EVENT_DONE:  // with what a stop string held back
+      out.bar.clear();
       out.text.append(event->text, event->text_size);
       if (!out.stream) break;
-      std::fwrite(event->text, 1, event->text_size, stdout);
+      show({event->text, event->text_size});
       std::fflush(stdout);
       break;
     default:
       break;
   }
-  return 0;
+  return Interrupt::came();
 }
 
 struct Run {
@@ -48,15 +50,18 @@ struct Run {
   Model model;
   Store store;
   Session session;
+  bool goes_on = false;  // the session is one of the store
   kvrt_report resumed = sized<kvrt_report>(), report = sized<kvrt_report>();
   Output out;
 
   kvrt_status resume(const std::string& name, kvrt_session** raw);
   kvrt_status open_session();
+  kvrt_status check_name();
   kvrt_status append();
   kvrt_status compute();
   kvrt_status save();
   void print();
+  kvrt_save_options save_options() const;
 };
 
 kvrt_status Run::resume(const std::string& name, kvrt_session** raw) {
@@ -67,7 +72,7 @@ kvrt_status Run::resume(const std::string& name, kvrt_session** raw) {
   Progress bar("resuming");
   auto draw = [](void* user, const kvrt_event* event) -> int32_t {
     if (event->type == KVRT_EVENT_PROGRESS) static_cast<Progress*>(user)->update(event->done, event->total);
-    return 0;
+    return Interrupt::came();
   };
   return kvrt_session_resume(model.get(), store.get(), name.data(), name.size(), &options, draw, &bar, &resumed, raw, nullptr);
 }
@@ -85,6 +90,7 @@ kvrt_status Run::open_session() {
     const kvrt_status s = resume(flags.session, &raw);
     if (s && s != KVRT_NOT_FOUND) return complain("cannot resume " + flags.session, s);
     session.reset(s ? nullptr : raw);
+    goes_on = !s;
   }
   if (session) return KVRT_OK;
   auto options = sized<kvrt_session_options>();
@@ -94,6 +100,31 @@ kvrt_status Run::open_session() {
   if (kvrt_status s = kvrt_session_open(model.get(), &options, &raw, nullptr)) return complain("cannot open a session", s);
   session.reset(raw);
   return KVRT_OK;
+}
+
+kvrt_save_options Run::save_options() const {
+  auto options = sized<kvrt_save_options>();
+  options.durability = flags.durability;
+  options.codec = flags.codec;
+  options.overwrite = flags.overwrite;
+  return options;
+}
+
+// Finds before the first token what would refuse the save.
+kvrt_status Run::check_name() {
+  if (flags.session.empty() || flags.no_save) return KVRT_OK;
+  const std::string &name = flags.session, &domain = flags.domain;
+  auto props = sized<kvrt_store_props>();
+  kvrt_store_info(store.get(), &props, nullptr);
+  if (props.read_only) {
+    return complain(KVRT_IO, fmt::format("cannot save {}: {} can only be read; --no-save leaves it as it is", name, flags.store));
+  }
+  auto entry = sized<kvrt_store_entry>();
+  if (goes_on || flags.overwrite ||
+      kvrt_store_stat(store.get(), domain.data(), domain.size(), name.data(), name.size(), &entry, nullptr) != KVRT_OK) {
+    return KVRT_OK;
+  }
+  return complain(KVRT_CONFLICT, fmt::format("cannot save {}: {} has a session of that name; --overwrite replaces it", name, flags.store));
 }
 
 kvrt_status Run::append() {
@@ -132,6 +163,12 @@ kvrt_status Run::compute() {
     s = kvrt_session_generate(session.get(), &options, on_event, &out, &report, nullptr);
   }
   out.bar.clear();
+  if (out.stream) fmt::print("\n");
+  std::fflush(stdout);
+  if (s == KVRT_CANCELLED && Interrupt::came()) {
+    fmt::print(stderr, "interrupted{}\n", !flags.session.empty() && !flags.no_save ? "; what was computed is saved" : "");
+    return s;
+  }
   return s ? complain("cannot generate", s) : KVRT_OK;
 }
 
@@ -139,7 +176,8 @@ kvrt_status Run::save() {
   if (flags.session.empty() || flags.no_save) return KVRT_OK;
   auto saved = sized<kvrt_save_report>();
   const std::string& name = flags.session;
-  if (kvrt_status s = kvrt_session_suspend(session.get(), name.data(), name.size(), nullptr, &saved, nullptr)) {
+  const kvrt_save_options options = save_options();
+  if (kvrt_status s = kvrt_session_suspend(session.get(), name.data(), name.size(), &options, &saved, nullptr)) {
     return complain("cannot save " + name, s);
   }
   if (!flags.json) {
@@ -155,7 +193,6 @@ void Run::print() {
   const uint32_t stopped = resumed.reuse_stopped != KVRT_REUSE_ALL ? resumed.reuse_stopped : report.reuse_stopped;
   const double tpot = report.generated > 1 ? report.decode_ms / static_cast<double>(report.generated - 1) : 0;
   if (!flags.json) {
-    fmt::print("\n");
     fmt::print(stderr,
                "{} prompt tokens: {} from memory, {} from disk, {} computed; {} generated ({}), first after {:.1f} ms, {:.1f} tok/s\n",
                report.prompt_tokens, report.reused_memory - moved, report.reused_disk + moved, report.prefilled, out.tokens.size(),
@@ -180,6 +217,9 @@ kvrt_status check(const RunFlags& flags) {
   if (!flags.prompt.given() && flags.session.empty() && flags.fork_from.empty()) {
     return complain(KVRT_INVALID, "give a prompt: -p TEXT, -f FILE or --tokens 1,2,3");
   }
+  if (!flags.store.empty() && flags.session.empty() && !flags.no_save) {
+    return complain(KVRT_INVALID, "--store without --session would save nothing: name one, or say --no-save");
+  }
   if (flags.chat && !flags.prompt.tokens.empty()) return complain(KVRT_INVALID, "--chat takes a text (-p or -f), not --tokens");
   return KVRT_OK;
 }
@@ -188,6 +228,7 @@ kvrt_status check(const RunFlags& flags) {
 
 int cmd_run(const RunFlags& flags) {
   if (kvrt_status s = check(flags)) return s;
+  Interrupt interrupt;
   Run run(flags);
   if (kvrt_status s = open_runtime(flags.model, run.runtime)) return s;
   if (kvrt_status s = open_model(flags.model, run.runtime.get(), run.model)) return s;
@@ -195,11 +236,13 @@ int cmd_run(const RunFlags& flags) {
     if (kvrt_status s = open_store(run.runtime.get(), flags.store, false, false, run.store)) return s;
   }
   if (kvrt_status s = run.open_session()) return s;
-  if (kvrt_status s = run.append()) return s;
-  if (kvrt_status s = run.compute()) return s;
+  if (kvrt_status s = run.check_name()) return s;
+  kvrt_status computed = run.append();
+  if (!computed) computed = run.compute();
+  if (computed && computed != KVRT_CANCELLED) return computed;
   const kvrt_status saved = run.save();
   run.print();
-  return finish(saved);
+  return finish(saved ? saved : computed);
 }
 
 }  // namespace cli

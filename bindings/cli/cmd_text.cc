@@ -13,7 +13,7 @@ namespace {
 
 // Exact bytes on a pipe; a line end more on a terminal, where the prompt would stick to them.
 void put_text(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  show(text);
   if (isatty(STDOUT_FILENO) && (text.empty() || text.back() != '\n')) std::fputc('\n', stdout);
 }
 

@@ -17,7 +17,8 @@ struct RunFlags {
   uint32_t max_tokens = 64;
   std::string store, session, fork_from, domain;
   int64_t truncate = -1;
-  bool accept_foreign_kv = false, chat = false, no_save = false, digest = false, json = false;
+  uint32_t durability = 0, codec = 0;
+  bool accept_foreign_kv = false, chat = false, no_save = false, overwrite = false, digest = false, json = false;
 };
 int cmd_run(const RunFlags& flags);
 

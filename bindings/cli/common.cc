@@ -50,7 +50,7 @@ struct LoadState {
 int32_t on_load(void* user, const kvrt_event* event) {
   auto& state = *static_cast<LoadState*>(user);
   if (event->type == KVRT_EVENT_PROGRESS) state.bar.update(event->done, event->total);
-  return state.stop && state.stop->load();
+  return Interrupt::came() || (state.stop && state.stop->load());
 }
 
 }  // namespace
@@ -92,6 +92,7 @@ kvrt_status open_runtime(const ModelFlags& flags, Runtime& out) {
 kvrt_model_options model_options(const ModelFlags& flags) {
   auto options = sized<kvrt_model_options>();
   options.kv_format = kv_format(flags);
+  options.kv_bytes_max = flags.kv_bytes;
   options.block_tokens = flags.block_tokens;
   options.prefill_chunk = flags.prefill_chunk;
   if (!flags.cache_dir.empty()) {

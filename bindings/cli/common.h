@@ -52,7 +52,7 @@ struct ModelFlags {
   uint32_t device_index = 0;
   std::string determinism = "by-class";
   bool no_weight_cache = false;
-  uint64_t cache_bytes = 0;
+  uint64_t cache_bytes = 0, kv_bytes = 0;
 };
 
 struct PromptFlags {  // one of the three
@@ -147,6 +147,8 @@ class Progress {
 
 // Text of others for a terminal: what is not UTF-8, controls it and turns its direction is spelled out. `lines`: line ends and tabs stay.
 std::string printable(std::string_view text, bool lines = false);
+// Text of others to stdout: printable on a terminal, byte for byte elsewhere.
+void show(std::string_view text);
 
 // While it lives, Ctrl-C (or a polite kill) does not end the program but makes came() true; a second one ends it.
 class Interrupt {

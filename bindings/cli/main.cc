@@ -60,6 +60,10 @@ void add_compute(CLI::App* command, ModelFlags& flags) {
   command->add_option("--isa", flags.isa, "instruction set, when not the best")->check(CLI::IsMember({"scalar", "avx2", "avx512"}));
   add_kv(command, flags);
   add_cache(command, flags);
+  command
+      ->add_option("--kv-bytes", flags.kv_bytes,
+                   "memory for KV, like 2G, in powers of 1024 (0: four contexts, at most a quarter of what is free)")
+      ->transform(CLI::AsSizeValue(false));
   command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step")->check(CLI::Range(1, 512));
 }
 
@@ -108,6 +112,11 @@ void add_foreign_kv(CLI::App* command, bool& accept) {
   command->add_flag("--accept-foreign-kv", accept, "go on at once from KV that another device computed: last bits may differ from then on");
 }
 
+void add_codec(CLI::App* command, uint32_t& codec, const char* text) {
+  command->add_option("--codec", codec, text)
+      ->transform(CLI::CheckedTransformer(std::map<std::string, uint32_t>{{"none", KVRT_CODEC_NONE}, {"zstd", KVRT_CODEC_ZSTD}}));
+}
+
 void define_run(CLI::App& app, int& code) {
   auto flags = std::make_shared<RunFlags>();
   auto* c = app.add_subcommand("run", "append a prompt, generate, and save the session");
@@ -124,6 +133,14 @@ void define_run(CLI::App& app, int& code) {
   c->add_option("--truncate", flags->truncate, "first rewind to N tokens")->check(CLI::NonNegativeNumber);
   c->add_flag("--chat", flags->chat, "the text is a user's message, rendered by the model's template");
   c->add_flag("--no-save", flags->no_save, "leave the store as it is");
+  c->add_flag("--overwrite", flags->overwrite, "replace another session of that name, or what another process saved meanwhile");
+  c->add_option("--durability", flags->durability,
+                "what a save waits for: nothing, this process's end, the tokens or also the KV on the disk")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, uint32_t>{{"none", KVRT_DURABILITY_NONE},
+                                                                          {"process", KVRT_DURABILITY_PROCESS},
+                                                                          {"tokens", KVRT_DURABILITY_TOKENS},
+                                                                          {"kv", KVRT_DURABILITY_KV}}));
+  add_codec(c, flags->codec, "how the KV is stored");
   c->add_flag("--digest", flags->digest, "SHA-256 of the logits of every generated position");
   c->add_flag("--json", flags->json, "one JSON object on standard output");
   on(c, flags, cmd_run, code);
@@ -233,8 +250,7 @@ void define_bench(CLI::App& app, int& code) {
   list("--batch", flags->batch, 1, 1024, "sessions that generate together");
   list("--state", flags->state, 1, kTokensMax, "tokens of a saved session");
   c->add_option("--decode", flags->decode, "tokens per decode run")->capture_default_str()->check(CLI::Range(1, 4096));
-  c->add_option("--codec", flags->codec, "how the saved session's KV is stored")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, uint32_t>{{"none", 1}, {"zstd", 2}}));
+  add_codec(c, flags->codec, "how the saved session's KV is stored");
   c->add_option("--runs", flags->runs, "runs, of which the median counts")->capture_default_str()->check(CLI::Range(1, 1000));
   c->add_flag("--json", flags->json, "one JSON object");
   on(c, flags, cmd_bench, code);

@@ -46,7 +46,7 @@ Json& Json::add(std::string_view key, double value, int decimals) { return raw(k
 Json& Json::add(std::string_view key, bool value) { return raw(key, value ? "true" : "false"); }
 Json& Json::add(std::string_view key, const std::vector<int32_t>& values) { return raw(key, fmt::format("[{}]", join(values))); }
 Json& Json::add(std::string_view key, const Json& object) { return raw(key, object.text()); }
-void Json::print() const { fmt::print("{}\n", text()); }
+void Json::print() const { show(text() + "\n"); }
 
 bool colour(FILE* stream) {
   const char* no_color = std::getenv("NO_COLOR");

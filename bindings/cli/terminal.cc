@@ -1,6 +1,7 @@
 // What a terminal is shown, and what it sends.
 #include <fmt/core.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -55,7 +56,9 @@ std::string printable(std::string_view text, bool lines) {
   while (!text.empty()) {
     uint32_t c = 0;
     const size_t size = code_point(text, c);
-    if (!size) {
+    if (lines && text.substr(0, 2) == "\r\n") {
+      // a line end of others
+    } else if (!size) {
       out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
     } else if (controls(c) && !(lines && (c == '\n' || c == '\t'))) {
       out += c < 0x80 ? fmt::format("\\x{:02x}", c) : fmt::format("\\u{:04x}", c);
@@ -65,6 +68,13 @@ std::string printable(std::string_view text, bool lines) {
     text.remove_prefix(size ? size : 1);
   }
   return out;
+}
+
+void show(std::string_view text) {
+  static const bool terminal = isatty(STDOUT_FILENO);
+  const std::string shown = terminal ? printable(text, true) : std::string();
+  if (terminal) text = shown;
+  std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
 Interrupt::Interrupt() {

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""interrupt.py KVRT MODEL: Ctrl-C in kvrt chat stops the answer and not the program; the next answer comes."""
+"""interrupt.py KVRT MODEL: Ctrl-C in kvrt chat stops the answer and not the program, and the next answer comes; in kvrt run it, and a
+polite kill, ends the program with what was computed saved."""
+import json
 import signal
 import subprocess
 import sys
+import tempfile
 
 kvrt, model = sys.argv[1:]
 chat = subprocess.Popen([kvrt, "chat", "-m", model, "--ignore-eos", "-n", "100000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -22,4 +25,16 @@ ask("/stats")
 out, err = chat.communicate(timeout=600)
 if chat.returncode != 0 or err.count("(stopped;") != 1 or "tokens are left" not in err or "last answer:" not in err:
     sys.exit(f"exit {chat.returncode}, {err.count('(stopped;')} answers stopped: {err}")
+with tempfile.TemporaryDirectory() as store:
+    for name in ("SIGINT", "SIGTERM"):
+        run = subprocess.Popen([kvrt, "run", "-m", model, "-p", "Hello", "--ignore-eos", "-n", "100000", "--store", store, "--session", name],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert run.stdout.read(1), run.stderr.read()
+        run.send_signal(signal.Signals[name])
+        out, err = run.communicate(timeout=600)
+        stat = subprocess.run([kvrt, "store", "stat", store, name, "--json"], capture_output=True, text=True, check=True)
+        tokens = json.loads(stat.stdout)["tokens"]
+        if run.returncode != 5 or "interrupted" not in err or f"saved {name} ({tokens} tokens" not in err or tokens < 2:
+            sys.exit(f"{name}: exit {run.returncode}, {tokens} tokens in the store: {err}")
+
 print("one answer stopped, the next one came")

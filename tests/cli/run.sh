@@ -137,7 +137,19 @@ exits 0 run -m "$model" --store store --fork-from ann --session bob -p " And" -n
 exits 0 run -m "$model" --store store --session bob --truncate 9 -n 1 --json
 is 9 "$(json out 'j["prompt_tokens"]')" "--truncate"
 exits 0 run -m "$model" --store store --session eve --chat -p "Who are you?" -n 4
-exits 2 run -m "$model" --store store --fork-from nobody -p a
+exits 2 run -m "$model" --store store --fork-from nobody --session new -p a
+exits 1 run -m "$model" --store store -p a
+grep -q -- --no-save err || fail "--store without --session: $(cat err)"
+exits 3 run -m "$model" --store store --fork-from ann --session bob -p a -n 4
+grep -q -- --overwrite err || fail "a name that is taken: $(cat err)"
+is "" "$(cat out)" "tokens before a save that must fail"
+exits 0 run -m "$model" --store store --fork-from ann --session bob --overwrite --codec none --durability kv -p a -n 4 --json
+
+# run: what a stop string held back comes with the end
+exits 0 run -m "$model" -p "$text" -n 8
+cat out >whole
+exits 0 run -m "$model" -p "$text" -n 8 --stop "$(tail -c 3 whole | head -c 2)never"
+is "$(cat whole)" "$(cat out)" "the text with a stop string that began and did not come"
 
 # store
 exits 0 store ls store --json
