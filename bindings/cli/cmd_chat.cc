@@ -141,7 +141,7 @@ kvrt_status Chat::resume_or_open() {
     if (s && s != KVRT_NOT_FOUND) return complain("cannot resume " + name_, s);
     if (!s) {
       session_.reset(raw);
-      fmt::print(stderr, "{} goes on: {} tokens, {} from disk, in {:.0f} ms\n", name_, tokens(), report.reused_disk, ms_since(start));
+      say("{} goes on: {} tokens, {} from disk, in {:.0f} ms\n", name_, tokens(), report.reused_disk, ms_since(start));
       if (isatty(STDIN_FILENO)) history();
       return KVRT_OK;
     }
@@ -166,12 +166,12 @@ kvrt_status Chat::ask(const std::string& text) {
   auto info = sized<kvrt_append_info>();
   if (kvrt_status s = kvrt_session_append_message(session_.get(), message.data(), message.size(), &info, nullptr)) {
     complain("cannot append the message", s);
-    if (s == KVRT_LIMIT) fmt::print(stderr, "(/forget drops the oldest turn)\n");
+    if (s == KVRT_LIMIT) say("(/forget drops the oldest turn)\n");
     return s;
   }
   if (info.rewritten) {
-    fmt::print(stderr, "(the template renders the conversation otherwise now, from token {} on: {} are computed again)\n",
-               info.rewritten_at, info.rewritten);
+    say("(the template renders the conversation otherwise now, from token {} on: {} are computed again)\n", info.rewritten_at,
+        info.rewritten);
   }
   return answer(flags_.sampling.seed);
 }
@@ -184,14 +184,14 @@ kvrt_status Chat::answer(uint64_t seed) {
   interrupts_.answering(session_.get());
   const kvrt_status s = kvrt_session_generate(session_.get(), &options, print_token, nullptr, &last_, nullptr);
   interrupts_.answering(nullptr);
-  fmt::print("\n");
+  put("\n");
   std::fflush(stdout);
   if (s == KVRT_CANCELLED) {
-    fmt::print(stderr, "(stopped; /retry answers anew, /rewind takes the turn back)\n");
+    say("(stopped; /retry answers anew, /rewind takes the turn back)\n");
   } else if (s) {
     return complain("cannot answer", s);
   } else if (last_.reason == KVRT_REASON_CONTEXT_FULL) {
-    fmt::print(stderr, "(the context is full; /forget drops the oldest turn)\n");
+    say("(the context is full; /forget drops the oldest turn)\n");
   }
   return store_ ? save(name_, true) : KVRT_OK;
 }
@@ -204,7 +204,7 @@ kvrt_status Chat::save(const std::string& name, bool quiet) {
   }
   name_ = name;
   if (!quiet) {
-    fmt::print(stderr, "saved {}: {} tokens, {} written in {:.1f} ms\n", name, saved.tokens, human_bytes(saved.bytes_written), saved.ms);
+    say("saved {}: {} tokens, {} written in {:.1f} ms\n", name, saved.tokens, human_bytes(saved.bytes_written), saved.ms);
   }
   return KVRT_OK;
 }
@@ -226,7 +226,7 @@ void Chat::fork(const std::string& name) {
     name_ = to;
   }
   session_ = std::move(copy);
-  fmt::print(stderr, "this is {} now\n", store_ ? name_ : "the fork");
+  say("this is {} now\n", store_ ? name_ : "the fork");
 }
 
 // /rewind: the last turn; /rewind N: to the first N tokens.
@@ -250,7 +250,7 @@ void Chat::rewind(const std::string& argument) {
     complain("cannot rewind", s);
     return;
   }
-  fmt::print(stderr, "{} tokens are left\n", tokens());
+  say("{} tokens are left\n", tokens());
   if (store_) save(name_, true);
 }
 
@@ -265,7 +265,7 @@ void Chat::retry(const std::string& argument) {
     complain("cannot take the answer back", s);
     return;
   }
-  if (flags_.sampling.temperature == 0) fmt::print(stderr, "(the temperature is 0: the answer will be the same; see --temp)\n");
+  if (flags_.sampling.temperature == 0) say("(the temperature is 0: the answer will be the same; see --temp)\n");
   answer(std::strtoull(argument.c_str(), nullptr, 10));
 }
 
@@ -283,14 +283,13 @@ void Chat::forget() {
     complain("cannot forget", s);
     return;
   }
-  fmt::print(stderr, "{} tokens are left; what follows the gap is computed again with the next answer\n", tokens());
+  say("{} tokens are left; what follows the gap is computed again with the next answer\n", tokens());
   if (store_) save(name_, true);
 }
 
 void Chat::history() {
   for (const Message& m : messages())
-    fmt::print(stderr, "{}{}{}: {}\n", colour(stderr) ? "\x1b[1m" : "", printable(m.role), colour(stderr) ? "\x1b[0m" : "",
-               printable(m.content, true));
+    draw("{}{}{}: {}\n", colour(stderr) ? "\x1b[1m" : "", printable(m.role), colour(stderr) ? "\x1b[0m" : "", printable(m.content, true));
 }
 
 void Chat::stats() {
@@ -298,14 +297,13 @@ void Chat::stats() {
   auto model = sized<kvrt_model_props>();
   kvrt_session_info(session_.get(), &session, nullptr);
   kvrt_model_info(model_.get(), &model, nullptr);
-  fmt::print(stderr, "{} tokens of {}, KV of {} in {} blocks ({}); generation {}\n", session.tokens, model.context_length,
-             session.kv_tokens, session.kv_blocks, human_bytes(session.kv_bytes), session.generation);
+  say("{} tokens of {}, KV of {} in {} blocks ({}); generation {}\n", session.tokens, model.context_length, session.kv_tokens,
+      session.kv_blocks, human_bytes(session.kv_bytes), session.generation);
   if (!last_.prompt_tokens) return;
-  fmt::print(stderr,
-             "last answer: {} prompt tokens ({} memory, {} disk, {} computed), first token after {:.0f} ms, {} tokens at {:.1f} tok/s\n",
-             last_.prompt_tokens, last_.reused_memory, last_.reused_disk, last_.prefilled, last_.ttft_ms, last_.generated,
-             last_.decode_tokens_per_s);
-  if (last_.reuse_stopped) fmt::print(stderr, "reuse stopped at token {}: {}\n", last_.reuse_stopped_at, reuse_name(last_.reuse_stopped));
+  say("last answer: {} prompt tokens ({} memory, {} disk, {} computed), first token after {:.0f} ms, {} tokens at {:.1f} tok/s\n",
+      last_.prompt_tokens, last_.reused_memory, last_.reused_disk, last_.prefilled, last_.ttft_ms, last_.generated,
+      last_.decode_tokens_per_s);
+  if (last_.reuse_stopped) say("reuse stopped at token {}: {}\n", last_.reuse_stopped_at, reuse_name(last_.reuse_stopped));
 }
 
 void Chat::command(const std::string& line) {
@@ -327,14 +325,13 @@ void Chat::command(const std::string& line) {
   } else if (verb == "/stats") {
     stats();
   } else {
-    if (verb != "/help") fmt::print(stderr, "no command {}\n", verb);
-    fmt::print(stderr,
-               "/help          this\n/fork [NAME]   go on in a copy; the conversation so far stays as it is\n"
-               "/rewind [N]    take the last turn back, or keep the first N tokens\n/retry [SEED]  answer the last question anew\n"
-               "/forget        drop the oldest turn, to make room\n/history       what was said\n/save [NAME]   save now (after every turn "
-               "it is done "
-               "by itself)\n"
-               "/stats         tokens, memory and times\n/quit          leave (Ctrl-D too); Ctrl-C stops an answer\n");
+    if (verb != "/help") say("no command {}\n", verb);
+    say("/help          this\n/fork [NAME]   go on in a copy; the conversation so far stays as it is\n"
+        "/rewind [N]    take the last turn back, or keep the first N tokens\n/retry [SEED]  answer the last question anew\n"
+        "/forget        drop the oldest turn, to make room\n/history       what was said\n/save [NAME]   save now (after every turn "
+        "it is done "
+        "by itself)\n"
+        "/stats         tokens, memory and times\n/quit          leave (Ctrl-D too); Ctrl-C stops an answer\n");
   }
 }
 
@@ -355,7 +352,7 @@ int Chat::loop() {
   const bool terminal = isatty(STDIN_FILENO);
   kvrt_status worst = KVRT_OK;
   for (std::string line;;) {
-    if (terminal) fmt::print(stderr, "{}> {}", colour(stderr) ? "\x1b[1m" : "", colour(stderr) ? "\x1b[0m" : "");
+    if (terminal) draw("{}> {}", colour(stderr) ? "\x1b[1m" : "", colour(stderr) ? "\x1b[0m" : "");
     bool too_long = false;
     if (!read_line(line, too_long) || line == "/quit" || line == "/exit") break;
     if (too_long) return complain(KVRT_LIMIT, fmt::format("a line has more than the {} MiB that a text may have", kTextBytesMax >> 20));
@@ -375,7 +372,7 @@ int Chat::loop() {
 int cmd_chat(const ChatFlags& flags) {
   Chat chat(flags);
   if (kvrt_status s = chat.open()) return s;
-  if (isatty(STDIN_FILENO)) fmt::print(stderr, "/help lists the commands\n");
+  if (isatty(STDIN_FILENO)) say("/help lists the commands\n");
   return chat.loop();
 }
 

@@ -236,16 +236,16 @@ nlohmann::json talk_and_kill(const DemoFlags& flags) {
   const pid_t pid = stage.pid();
   nlohmann::json saved;
   int after_save = 0;
-  fmt::print("\n[process {}] the first answer:\n  ", pid);
+  put("\n[process {}] the first answer:\n  ", pid);
   while (after_save < kKillAfter) {
     const nlohmann::json line = stage.next();
     if (!line.is_object()) return {};
     if (line.contains("saved")) {
       saved = line;
-      fmt::print("\n[process {}] saved {} tokens, {} of KV, in {:.1f} ms. It begins the second answer:\n  ", pid,
-                 line["saved"].get<uint64_t>(), human_bytes(line["bytes"].get<uint64_t>()), line["ms"].get<double>());
+      put("\n[process {}] saved {} tokens, {} of KV, in {:.1f} ms. It begins the second answer:\n  ", pid, line["saved"].get<uint64_t>(),
+          human_bytes(line["bytes"].get<uint64_t>()), line["ms"].get<double>());
     } else {
-      fmt::print("{}", line["token"].get<std::string>());
+      put("{}", line["token"].get<std::string>());
       if (!saved.is_null()) ++after_save;
     }
     std::fflush(stdout);
@@ -253,7 +253,7 @@ nlohmann::json talk_and_kill(const DemoFlags& flags) {
   stage.kill(SIGKILL);
   const int status = stage.wait();
   if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) return {};
-  fmt::print(" ...\n[process {}] killed by SIGKILL after {} tokens of it.\n", pid, after_save);
+  put(" ...\n[process {}] killed by SIGKILL after {} tokens of it.\n", pid, after_save);
   return saved;
 }
 
@@ -261,20 +261,19 @@ nlohmann::json talk_and_kill(const DemoFlags& flags) {
 bool judge(const nlohmann::json& saved, const nlohmann::json& resumed, const nlohmann::json& whole) {
   bool good = true;
   const auto check = [&good](bool holds, const std::string& text) {
-    fmt::print("  {}  {}\n", holds ? "ok  " : "FAIL", text);
+    put("  {}  {}\n", holds ? "ok  " : "FAIL", text);
     good = good && holds;
   };
   const uint64_t committed = resumed["committed"], block = resumed["block_tokens"], disk = resumed["from_disk"];
   const uint64_t sealed = (committed - 1) / block * block;  // the last token has no KV yet
   const uint64_t prompt = resumed["prompt_tokens"], prefilled = resumed["prefilled"];
   const double resume = resumed["resume_ms"].get<double>() + resumed["ttft_ms"].get<double>(), recompute = whole["recompute_ms"];
-  fmt::print(
-      "\nto the first token of the next answer: {:.1f} ms resumed ({:.1f} from disk, {:.1f} for the new message), {:.1f} ms computed "
+  put("\nto the first token of the next answer: {:.1f} ms resumed ({:.1f} from disk, {:.1f} for the new message), {:.1f} ms computed "
       "again\n",
       resume, resumed["resume_ms"].get<double>(), resumed["ttft_ms"].get<double>(), recompute);
-  fmt::print("tokens of its prompt: {} = {} reused + {} prefilled\n", prompt, prompt - prefilled, prefilled);
-  fmt::print("on disk: {} of chunks for {} of KV, {} in all\n\n", human_bytes(resumed["chunk_bytes"]), human_bytes(resumed["raw_bytes"]),
-             human_bytes(resumed["disk_bytes"]));
+  put("tokens of its prompt: {} = {} reused + {} prefilled\n", prompt, prompt - prefilled, prefilled);
+  put("on disk: {} of chunks for {} of KV, {} in all\n\n", human_bytes(resumed["chunk_bytes"]), human_bytes(resumed["raw_bytes"]),
+      human_bytes(resumed["disk_bytes"]));
   check(committed == saved["saved"].get<uint64_t>(), fmt::format("resumed at the last committed turn: {} tokens", committed));
   check(sealed >= 3 * block && disk >= sealed,
         fmt::format("every sealed block came from disk: {} blocks of {} tokens, and {} tokens of the open one", sealed / block, block,

@@ -23,21 +23,21 @@ std::string shown(const Parsed& value, bool all) {
 }
 
 void print(const Parsed& json, bool all) {
-  fmt::print("{}: {}\n\nmetadata\n", json["file"].get<std::string>(), human_bytes(json["file_bytes"].get<uint64_t>()));
-  for (const auto& [key, value] : json["metadata"].items()) fmt::print("  {} = {}\n", key, shown(value, all));
-  fmt::print("\ntensors: {}\n", json["tensors"].size());
+  put("{}: {}\n\nmetadata\n", json["file"].get<std::string>(), human_bytes(json["file_bytes"].get<uint64_t>()));
+  for (const auto& [key, value] : json["metadata"].items()) put("  {} = {}\n", key, shown(value, all));
+  put("\ntensors: {}\n", json["tensors"].size());
   for (const auto& [type, sum] : json["types"].items()) {
-    fmt::print("  {:<8} {:>5} tensors, {}\n", type, sum["tensors"].get<uint64_t>(), human_bytes(sum["bytes"].get<uint64_t>()));
+    put("  {:<8} {:>5} tensors, {}\n", type, sum["tensors"].get<uint64_t>(), human_bytes(sum["bytes"].get<uint64_t>()));
   }
   if (all) {
     for (const Parsed& t : json["tensors"]) {
-      fmt::print("  {:<40} {:<8} {}\n", t["name"].get<std::string>(), t["type"].get<std::string>(), t["shape"].dump());
+      put("  {:<40} {:<8} {}\n", t["name"].get<std::string>(), t["type"].get<std::string>(), t["shape"].dump());
     }
   }
-  fmt::print("\n");
-  if (json["refused"].empty()) fmt::print("kvrt runs it\n");
+  put("\n");
+  if (json["refused"].empty()) put("kvrt runs it\n");
   for (const Parsed& r : json["refused"]) {
-    fmt::print("{}: {}: {}\n", r["what"].get<std::string>(), r["status"].get<std::string>(), r["message"].get<std::string>());
+    put("{}: {}: {}\n", r["what"].get<std::string>(), r["status"].get<std::string>(), r["message"].get<std::string>());
   }
 }
 
@@ -58,7 +58,7 @@ int cmd_inspect(const InspectFlags& flags) {
   text.resize(needed);
   const Parsed json = Parsed::parse(text);
   if (flags.json) {
-    fmt::print("{}\n", text);
+    put("{}\n", text);
   } else {
     print(json, flags.all);
   }

@@ -104,9 +104,9 @@ int cmd_perplexity(const PerplexityFlags& flags) {
     json.add("tokens_scored", score.count).add("windows", windows).add("context", uint64_t{flags.context}).add("seconds", seconds);
     json.print();
   } else {
-    fmt::print("perplexity {:.4f} +/- {:.4f}\n", score.perplexity(), score.error());
-    fmt::print(stderr, "{} tokens scored in {} windows of {}, {:.1f} s, {:.0f} tok/s\n", score.count, windows, flags.context, seconds,
-               static_cast<double>(windows * flags.context) / seconds);
+    put("perplexity {:.4f} +/- {:.4f}\n", score.perplexity(), score.error());
+    say("{} tokens scored in {} windows of {}, {:.1f} s, {:.0f} tok/s\n", score.count, windows, flags.context, seconds,
+        static_cast<double>(windows * flags.context) / seconds);
   }
   return finish(KVRT_OK);
 }

@@ -38,7 +38,7 @@ void print_json(const kvrt_plan& p, const std::string& kv) {
 }
 
 void print_table(const kvrt_plan& p, const PlanFlags& flags) {
-  const auto line = [](std::string_view what, const std::string& text) { fmt::print("{:<10} {}\n", what, text); };
+  const auto line = [](std::string_view what, const std::string& text) { put("{:<10} {}\n", what, text); };
   const uint64_t sessions = flags.sessions ? flags.sessions : 1, tokens = p.unshared_tokens / sessions;
   std::string shape = fmt::format("{} layers, {} KV heads of {} dimensions", p.layers, p.kv_heads, p.head_dim);
   if (p.heads) shape += fmt::format(" for {} heads", p.heads);

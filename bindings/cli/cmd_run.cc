@@ -163,10 +163,10 @@ kvrt_status Run::compute() {
     s = kvrt_session_generate(session.get(), &options, on_event, &out, &report, nullptr);
   }
   out.bar.clear();
-  if (out.stream) fmt::print("\n");
+  if (out.stream) put("\n");
   std::fflush(stdout);
   if (s == KVRT_CANCELLED && Interrupt::came()) {
-    fmt::print(stderr, "interrupted{}\n", !flags.session.empty() && !flags.no_save ? "; what was computed is saved" : "");
+    say("interrupted{}\n", !flags.session.empty() && !flags.no_save ? "; what was computed is saved" : "");
     return s;
   }
   return s ? complain("cannot generate", s) : KVRT_OK;
@@ -181,8 +181,8 @@ kvrt_status Run::save() {
     return complain("cannot save " + name, s);
   }
   if (!flags.json) {
-    fmt::print(stderr, "saved {} ({} tokens, generation {}, {} written in {:.1f} ms)\n", name, saved.tokens, saved.generation,
-               human_bytes(saved.bytes_written), saved.ms);
+    say("saved {} ({} tokens, generation {}, {} written in {:.1f} ms)\n", name, saved.tokens, saved.generation,
+        human_bytes(saved.bytes_written), saved.ms);
   }
   return KVRT_OK;
 }
@@ -193,11 +193,10 @@ void Run::print() {
   const uint32_t stopped = resumed.reuse_stopped != KVRT_REUSE_ALL ? resumed.reuse_stopped : report.reuse_stopped;
   const double tpot = report.generated > 1 ? report.decode_ms / static_cast<double>(report.generated - 1) : 0;
   if (!flags.json) {
-    fmt::print(stderr,
-               "{} prompt tokens: {} from memory, {} from disk, {} computed; {} generated ({}), first after {:.1f} ms, {:.1f} tok/s\n",
-               report.prompt_tokens, report.reused_memory - moved, report.reused_disk + moved, report.prefilled, out.tokens.size(),
-               reason_name(report.reason), report.ttft_ms, tpot > 0 ? 1e3 / tpot : 0.0);
-    if (flags.digest) fmt::print(stderr, "logits sha256 {}\n", out.digest.hex());
+    say("{} prompt tokens: {} from memory, {} from disk, {} computed; {} generated ({}), first after {:.1f} ms, {:.1f} tok/s\n",
+        report.prompt_tokens, report.reused_memory - moved, report.reused_disk + moved, report.prefilled, out.tokens.size(),
+        reason_name(report.reason), report.ttft_ms, tpot > 0 ? 1e3 / tpot : 0.0);
+    if (flags.digest) say("logits sha256 {}\n", out.digest.hex());
     return;
   }
   Json json;

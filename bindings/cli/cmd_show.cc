@@ -28,7 +28,7 @@ std::string text_of(const Parsed& json) { return json.is_string() ? json.get<std
 void print_text(const std::string& text) {
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    fmt::print("    {}\n", printable(text.substr(at, end - at), true));
+    put("    {}\n", printable(text.substr(at, end - at), true));
     at = end + 1;
   }
 }
@@ -37,54 +37,54 @@ void print_messages(const Parsed& json) {
   for (size_t i = 0; i < json["messages"].size(); ++i) {
     const Parsed &message = json["messages"][i], &span = json["spans"][i];
     const bool object = message.is_object();
-    fmt::print("\n  {} [{}, {}){}\n", printable(object && message.contains("role") ? text_of(message["role"]) : "?"),
-               span["begin"].get<uint64_t>(), span["end"].get<uint64_t>(), span["generated"].get<bool>() ? " generated" : "");
+    put("\n  {} [{}, {}){}\n", printable(object && message.contains("role") ? text_of(message["role"]) : "?"),
+        span["begin"].get<uint64_t>(), span["end"].get<uint64_t>(), span["generated"].get<bool>() ? " generated" : "");
     if (!object) continue;
     for (const auto& [key, value] : message.items()) {
       if (key == "role") continue;
-      if (key != "content") fmt::print("   {}:\n", printable(key));
+      if (key != "content") put("   {}:\n", printable(key));
       print_text(text_of(value));
     }
   }
 }
 
 void print_options(const Parsed& options) {
-  if (options["no_prefix_cache"].get<bool>()) fmt::print("  shares  no KV with other sessions\n");
+  if (options["no_prefix_cache"].get<bool>()) put("  shares  no KV with other sessions\n");
   for (const char* key : {"tools", "documents", "variables"}) {
-    if (!options[key].is_null()) fmt::print("  {:<9} {}\n", key, printable(options[key].dump()));
+    if (!options[key].is_null()) put("  {:<9} {}\n", key, printable(options[key].dump()));
   }
   const Parsed& grammar = options["grammar"];
   if (grammar.is_null()) return;
-  fmt::print("  grammar {} from token {}\n", grammar["kind"].get<std::string>(), grammar["begin"].get<uint64_t>());
+  put("  grammar {} from token {}\n", grammar["kind"].get<std::string>(), grammar["begin"].get<uint64_t>());
   print_text(grammar["source"].get<std::string>());
 }
 
 void print_chunks(const Parsed& json) {
   const Parsed& chunks = json["chunks"];
   if (chunks.empty()) return;
-  fmt::print("\n  {:<64} {:>17} {:>10}\n", "CHUNK", "TOKENS", "BYTES");
+  put("\n  {:<64} {:>17} {:>10}\n", "CHUNK", "TOKENS", "BYTES");
   for (const Parsed& c : chunks) {
     const auto bytes = c["bytes"].get<uint64_t>();
-    fmt::print("  {:<64} {:>17} {:>10}\n", c["key"].get<std::string>(),
-               fmt::format("[{}, {})", c["begin"].get<uint64_t>(), c["end"].get<uint64_t>()), bytes ? human_bytes(bytes) : "missing");
+    put("  {:<64} {:>17} {:>10}\n", c["key"].get<std::string>(),
+        fmt::format("[{}, {})", c["begin"].get<uint64_t>(), c["end"].get<uint64_t>()), bytes ? human_bytes(bytes) : "missing");
   }
 }
 
 void print(const Parsed& json) {
   const size_t tokens = json["tokens"].size();
   const uint64_t in_chunks = json["chunks"].empty() ? 0 : json["chunks"].back()["end"].get<uint64_t>();
-  fmt::print("{}: {} tokens, {} messages, generation {}\n", printable(json["name"].get<std::string>()), tokens, json["messages"].size(),
-             json["gen"].get<uint64_t>());
-  if (!json["domain"].get<std::string>().empty()) fmt::print("  domain  {}\n", printable(json["domain"].get<std::string>()));
-  fmt::print("  id      {}\n  model   {}\n  root    {}\n  blocks  of {} tokens\n", json["id"].get<std::string>(),
-             json["model_id"].get<std::string>(), json["root"].get<std::string>(), json["block_tokens"].get<uint64_t>());
+  put("{}: {} tokens, {} messages, generation {}\n", printable(json["name"].get<std::string>()), tokens, json["messages"].size(),
+      json["gen"].get<uint64_t>());
+  if (!json["domain"].get<std::string>().empty()) put("  domain  {}\n", printable(json["domain"].get<std::string>()));
+  put("  id      {}\n  model   {}\n  root    {}\n  blocks  of {} tokens\n", json["id"].get<std::string>(),
+      json["model_id"].get<std::string>(), json["root"].get<std::string>(), json["block_tokens"].get<uint64_t>());
   print_options(json["options"]);
   print_messages(json);
   std::vector<int32_t> ids;
   for (const Parsed& token : json["tokens"]) ids.push_back(token.get<int32_t>());
-  fmt::print("\n  tokens {}\n", join(ids));
+  put("\n  tokens {}\n", join(ids));
   print_chunks(json);
-  if (in_chunks < tokens) fmt::print("  [{}, {}) have no KV yet\n", in_chunks, tokens);
+  if (in_chunks < tokens) put("  [{}, {}) have no KV yet\n", in_chunks, tokens);
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ int cmd_store_show(const StoreFlags& flags) {
     std::string json;
     if (kvrt_status s = read(store.get(), flags.domain, name, json)) return finish(complain("cannot show " + name, s));
     if (flags.json) {
-      fmt::print("{}\n", json);
+      put("{}\n", json);
     } else {
       print(Parsed::parse(json));
     }

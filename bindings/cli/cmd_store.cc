@@ -43,13 +43,12 @@ Json entry_json(const kvrt_store_entry& e) {
 std::string expiry(const kvrt_store_entry& e) { return e.expires_unix_ms ? local_time(e.expires_unix_ms) : "never"; }
 
 void entry_text(const kvrt_store_entry& e) {
-  fmt::print("{}: {} tokens, generation {}\n", printable(e.name), e.tokens, e.generation);
-  if (e.domain[0]) fmt::print("  domain   {}\n", printable(e.domain));
-  fmt::print("  id       {}\n  created  {}\n  saved    {}\n", e.id, local_time(e.created_unix_ms), local_time(e.saved_unix_ms));
-  fmt::print("  expires  {}{}\n", expiry(e), e.pinned ? fmt::format("; pinned, priority {}", e.pinned) : "");
-  fmt::print("  chunks   {} on disk, {} missing\n", e.chunks, e.chunks_missing);
-  fmt::print("  bytes    {} of its own, {} shared with other sessions\n", human_bytes(e.bytes - e.bytes_shared),
-             human_bytes(e.bytes_shared));
+  put("{}: {} tokens, generation {}\n", printable(e.name), e.tokens, e.generation);
+  if (e.domain[0]) put("  domain   {}\n", printable(e.domain));
+  put("  id       {}\n  created  {}\n  saved    {}\n", e.id, local_time(e.created_unix_ms), local_time(e.saved_unix_ms));
+  put("  expires  {}{}\n", expiry(e), e.pinned ? fmt::format("; pinned, priority {}", e.pinned) : "");
+  put("  chunks   {} on disk, {} missing\n", e.chunks, e.chunks_missing);
+  put("  bytes    {} of its own, {} shared with other sessions\n", human_bytes(e.bytes - e.bytes_shared), human_bytes(e.bytes_shared));
 }
 
 constexpr const char* kRow = "{:<24} {:<12} {:>8} {:>10} {:>10} {:>5}  {:<19}  {}\n";
@@ -92,7 +91,7 @@ int32_t on_fault(void* user, const kvrt_event* event) {
   if (faults.json) {
     Json().add("fault", text).print();
   } else {
-    fmt::print("{}\n", printable(text));
+    put("{}\n", printable(text));
   }
   return Interrupt::came();
 }
@@ -169,8 +168,8 @@ int cmd_store_ls(const StoreFlags& flags) {
   if (!s && !flags.json) s = kvrt_store_info(at.store.get(), &p, nullptr);
   if (s) return finish(complain("cannot list " + flags.directory, s));
   if (!flags.json) {
-    fmt::print("{} sessions, {} tokens; {} of KV in one session alone; {} in the store, each chunk once\n", listing.sessions,
-               listing.tokens, human_bytes(listing.own), human_bytes(p.chunk_bytes));
+    put("{} sessions, {} tokens; {} of KV in one session alone; {} in the store, each chunk once\n", listing.sessions, listing.tokens,
+        human_bytes(listing.own), human_bytes(p.chunk_bytes));
   }
   return finish(KVRT_OK);
 }
@@ -188,11 +187,11 @@ int cmd_store_stat(const StoreFlags& flags) {
       json.add("chunk_raw_bytes", p.chunk_raw_bytes).add("chunks_damaged", p.chunks_damaged).add("disk_bytes", p.disk_bytes);
       json.add("old_bytes", p.old_bytes).print();
     } else {
-      fmt::print("{}: format {}, {} sessions\n", flags.directory, p.format, p.sessions);
-      fmt::print("  chunks   {} in {} segments: {}, {} of raw KV\n", p.chunks, p.segments, human_bytes(p.chunk_bytes),
-                 human_bytes(p.chunk_raw_bytes));
-      fmt::print("  on disk  {}, the catalog of tokens and messages included\n", human_bytes(p.disk_bytes));
-      for (const OldFile& old : old_files(flags.directory)) fmt::print("  old      {}, {}\n", old.name, human_bytes(old.bytes));
+      put("{}: format {}, {} sessions\n", flags.directory, p.format, p.sessions);
+      put("  chunks   {} in {} segments: {}, {} of raw KV\n", p.chunks, p.segments, human_bytes(p.chunk_bytes),
+          human_bytes(p.chunk_raw_bytes));
+      put("  on disk  {}, the catalog of tokens and messages included\n", human_bytes(p.disk_bytes));
+      for (const OldFile& old : old_files(flags.directory)) put("  old      {}, {}\n", old.name, human_bytes(old.bytes));
     }
     return finish(KVRT_OK);
   }
@@ -254,7 +253,7 @@ int cmd_store_ttl(const StoreFlags& flags) {
   if (flags.json) {
     Json().add("name", name).add("expires_unix_ms", entry.expires_unix_ms).print();
   } else {
-    fmt::print("{} {}\n", name, entry.expires_unix_ms ? "expires at " + expiry(entry) : "never expires");
+    put("{} {}\n", name, entry.expires_unix_ms ? "expires at " + expiry(entry) : "never expires");
   }
   return finish(KVRT_OK);
 }
@@ -279,8 +278,8 @@ int cmd_store_gc(const StoreFlags& flags) {
       return finish(complain("cannot remove old files of " + flags.directory, e));
   }
   if (r.log_bytes_kept) {
-    fmt::print(stderr, "another process holds the log: {} of it stay, removed content among them; collect once more when it has gone on\n",
-               human_bytes(r.log_bytes_kept));
+    say("another process holds the log: {} of it stay, removed content among them; collect once more when it has gone on\n",
+        human_bytes(r.log_bytes_kept));
   }
   if (flags.json) {
     Json json;
@@ -288,8 +287,8 @@ int cmd_store_gc(const StoreFlags& flags) {
     json.add("segments_removed", r.segments_removed).add("bytes_freed", r.bytes_freed).add("bytes_rewritten", r.bytes_rewritten);
     json.add("bytes_punched", r.bytes_punched).add("log_bytes_kept", r.log_bytes_kept).add("old_bytes", old).add("ms", r.ms).print();
   } else {
-    fmt::print("removed {} sessions, {} chunks and {} files: {} freed\n", r.sessions_removed, r.chunks_removed, r.segments_removed,
-               human_bytes(r.bytes_freed + r.bytes_punched + old));
+    put("removed {} sessions, {} chunks and {} files: {} freed\n", r.sessions_removed, r.chunks_removed, r.segments_removed,
+        human_bytes(r.bytes_freed + r.bytes_punched + old));
   }
   return finish(KVRT_OK);
 }
@@ -304,7 +303,7 @@ int cmd_store_verify(const StoreFlags& flags) {
   if (s == KVRT_CANCELLED) return finish(complain(s, flags.directory + ": stopped before all was read"));
   if (s && s != KVRT_CORRUPT) return finish(complain("cannot verify " + flags.directory, s));
   if (s == KVRT_CORRUPT && !faults.count) return finish(complain("cannot verify " + flags.directory, s));
-  fmt::print(stderr, "{}: {}\n", flags.directory, faults.count ? fmt::format("{} faults", faults.count) : "all is well");
+  say("{}: {}\n", flags.directory, faults.count ? fmt::format("{} faults", faults.count) : "all is well");
   return finish(KVRT_OK) ? KVRT_IO : faults.count ? 1 : 0;
 }
 
@@ -326,10 +325,9 @@ int cmd_store_repair(const StoreFlags& flags) {
     json.add("sessions_recovered", r.sessions_recovered).add("sessions_lost", r.sessions_lost).add("chunks_kept", r.chunks_kept);
     json.add("chunks_lost", r.chunks_lost).add("bytes_kept", r.bytes_kept).add("ms", r.ms).print();
   } else if (r.outcome == KVRT_REPAIR_SOUND) {
-    fmt::print("{}: all is well; nothing was changed\n", flags.directory);
+    put("{}: all is well; nothing was changed\n", flags.directory);
   } else {
-    fmt::print(
-        "{}: {}; {} sessions kept, {} of them with KV to compute again, {} recovered under new names, {} lost; {} chunks kept ({}), {} "
+    put("{}: {}; {} sessions kept, {} of them with KV to compute again, {} recovered under new names, {} lost; {} chunks kept ({}), {} "
         "lost\n",
         flags.directory, outcome, r.sessions_kept, r.sessions_with_holes, r.sessions_recovered, r.sessions_lost, r.chunks_kept,
         human_bytes(r.bytes_kept), r.chunks_lost);

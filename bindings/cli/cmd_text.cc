@@ -34,7 +34,7 @@ int cmd_tokenize(const TextFlags& flags) {
   if (flags.json) {
     Json().add("tokens", tokens).print();
   } else {
-    fmt::print("{}\n", join(tokens));
+    put("{}\n", join(tokens));
   }
   return finish(KVRT_OK);
 }
@@ -124,7 +124,8 @@ int cmd_template(const TemplateFlags& flags) {
 namespace {
 
 struct RowWriter {
-  FILE* file;
+  const std::string& path;
+  FILE* file = nullptr;  // opened for the first row: a failure before it leaves what is there
   Progress bar{"computing"};
   uint64_t rows = 0;
   int error = 0;
@@ -134,7 +135,8 @@ int32_t on_row(void* user, const kvrt_event* event) {
   auto& writer = *static_cast<RowWriter*>(user);
   if (event->type == KVRT_EVENT_PROGRESS) writer.bar.update(event->done, event->total);
   if (event->type != KVRT_EVENT_LOGITS) return 0;
-  if (std::fwrite(event->logits, sizeof(float), event->logits_count, writer.file) != event->logits_count) {
+  if (!writer.file) writer.file = writer.path == "-" ? stdout : std::fopen(writer.path.c_str(), "wb");
+  if (!writer.file || std::fwrite(event->logits, sizeof(float), event->logits_count, writer.file) != event->logits_count) {
     writer.error = errno;
     return 1;
   }
@@ -165,13 +167,13 @@ int cmd_logits(const LogitsFlags& flags) {
   if (tokens.empty()) return complain(KVRT_INVALID, "--tokens: at least one token id expected");
   if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
   if (kvrt_status s = open_model(flags.model, runtime.get(), model)) return s;
-  RowWriter writer{.file = flags.output == "-" ? stdout : std::fopen(flags.output.c_str(), "wb")};
-  if (!writer.file) return complain(KVRT_IO, fmt::format("cannot write {}: {}", flags.output, std::strerror(errno)));
+  RowWriter writer{.path = flags.output};
   kvrt_status s = write_rows(model.get(), tokens, flags.all, writer);
-  if (writer.file != stdout && std::fclose(writer.file) != 0 && !writer.error) writer.error = errno;
+  if (writer.file == stdout) return finish(s);
+  if (writer.file && std::fclose(writer.file) != 0 && !writer.error) writer.error = errno;
   if (writer.error) s = complain(KVRT_IO, fmt::format("cannot write {}: {}", flags.output, std::strerror(writer.error)));
-  if (!s) fmt::print(stderr, "{} rows of f32\n", writer.rows);
-  return writer.file == stdout ? finish(s) : s;
+  if (!s) say("{} rows of f32\n", writer.rows);
+  return s;
 }
 
 }  // namespace cli

@@ -15,13 +15,13 @@ namespace cli {
 kvrt_status complain(const std::string& what, kvrt_status status) {
   auto error = sized<kvrt_error>();
   kvrt_last_error(&error);
-  fmt::print(stderr, "kvrt: {} ({})\n", printable(fmt::format("{}: {}", what, error.status == status ? error.message : "no detail"), true),
-             kvrt_status_name(status));
+  say("kvrt: {} ({})\n", printable(fmt::format("{}: {}", what, error.status == status ? error.message : "no detail"), true),
+      kvrt_status_name(status));
   return status;
 }
 
 kvrt_status complain(kvrt_status status, const std::string& message) {
-  fmt::print(stderr, "kvrt: {} ({})\n", printable(message, true), kvrt_status_name(status));
+  say("kvrt: {} ({})\n", printable(message, true), kvrt_status_name(status));
   return status;
 }
 
@@ -39,7 +39,7 @@ namespace {
 
 void log_line(void*, int32_t level, const char* text, size_t size) {
   const char* name = level == KVRT_LOG_ERROR ? "error" : level == KVRT_LOG_WARN ? "warning" : "note";
-  fmt::print(stderr, "kvrt: {}: {}\n", name, printable({text, size}, true));
+  say("kvrt: {}: {}\n", name, printable({text, size}, true));
 }
 
 struct LoadState {

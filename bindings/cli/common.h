@@ -2,6 +2,7 @@
 // The program uses kvrt.h alone. A command returns its exit code, which is the status class.
 #pragma once
 
+#include <fmt/core.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -150,7 +151,25 @@ std::string printable(std::string_view text, bool lines = false);
 // Text of others to stdout: printable on a terminal, byte for byte elsewhere.
 void show(std::string_view text);
 
-// While it lives, Ctrl-C (or a polite kill) does not end the program but makes came() true; a second one ends it.
+// To stderr, whose failures nobody can be told: remarks, in which names and texts of others are made printable; and drawing.
+void remark(std::string_view text);
+template <typename... T>
+void say(fmt::format_string<T...> format, T&&... args) {
+  remark(printable(fmt::format(format, std::forward<T>(args)...), true));
+}
+template <typename... T>
+void draw(fmt::format_string<T...> format, T&&... args) {
+  remark(fmt::format(format, std::forward<T>(args)...));
+}
+// To stdout, byte for byte; finish() finds what failed.
+template <typename... T>
+void put(fmt::format_string<T...> format, T&&... args) {
+  const std::string text = fmt::format(format, std::forward<T>(args)...);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+// While it lives, Ctrl-C (or a polite kill, a terminal that closes, a pipe whose reader goes) does not end the program but makes came() true; a
+// second Ctrl-C ends it.
 class Interrupt {
  public:
   Interrupt();

@@ -1,4 +1,6 @@
 // The program kvrt: the command line over kvrt.h. This file alone knows CLI11.
+#include <signal.h>
+
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <new>
@@ -212,7 +214,7 @@ void define_perplexity(CLI::App& app, int& code) {
   add_model(c, flags->model);
   add_compute(c, flags->model);
   c->add_option("-f,--file", flags->file, "text file, - for standard input")->required();
-  c->add_option("--context", flags->context, "tokens of a window")->check(CLI::Range(2u, 1u << 24))->capture_default_str();
+  c->add_option("--context", flags->context, "tokens of a window")->check(CLI::Range(3u, 1u << 24))->capture_default_str();
   c->add_option("--chunks", flags->chunks, "only the first N windows (0: all)");
   c->add_flag("--json", flags->json, "one JSON object");
   on(c, flags, cmd_perplexity, code);
@@ -379,6 +381,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  signal(SIGXFSZ, SIG_IGN);  // a write past the limit fails instead, and says so
   try {
     return run(argc, argv);
   } catch (const std::bad_alloc&) {

@@ -68,13 +68,13 @@ void Progress::update(uint64_t done, uint64_t total) {
   const uint64_t filled = std::min(done, total) * kWidth / total;
   const char* on = colour(stderr) ? "\x1b[32m" : "";
   const char* off = colour(stderr) ? "\x1b[0m" : "";
-  fmt::print(stderr, "\r{:<12} [{}{}{}{}] {:3}%", label_, on, std::string(filled, '#'), off, std::string(kWidth - filled, ' '),
-             std::min(done, total) * 100 / total);
+  draw("\r{:<12} [{}{}{}{}] {:3}%", label_, on, std::string(filled, '#'), off, std::string(kWidth - filled, ' '),
+       std::min(done, total) * 100 / total);
 }
 
 void Progress::clear() {
   if (!drawn_) return;
-  fmt::print(stderr, "\r{:<60}\r", "");
+  draw("\r{:<60}\r", "");
   drawn_ = false;
 }
 

@@ -45,8 +45,9 @@ void set_handlers(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+  action.sa_flags = SA_RESTART;  // what is still to be written meets it again
+  sigaction(SIGPIPE, &action, nullptr);
 }
 
 }  // namespace
@@ -69,6 +70,8 @@ std::string printable(std::string_view text, bool lines) {
   }
   return out;
 }
+
+void remark(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
 void show(std::string_view text) {
   static const bool terminal = isatty(STDOUT_FILENO);

@@ -145,6 +145,26 @@ grep -q -- --overwrite err || fail "a name that is taken: $(cat err)"
 is "" "$(cat out)" "tokens before a save that must fail"
 exits 0 run -m "$model" --store store --fork-from ann --session bob --overwrite --codec none --durability kv -p a -n 4 --json
 
+# remarks that nobody can be told change no exit code; what cannot be computed leaves a file as it was
+for to in /dev/full closed; do
+  status=0
+  if [ $to = closed ]; then
+    "$kvrt" run -m "$model" -p "$text" -n 4 >out 2>&- </dev/null || status=$?
+  else
+    "$kvrt" run -m "$model" -p "$text" -n 4 >out 2>$to </dev/null || status=$?
+  fi
+  is 0 $status "exit code without standard error ($to)"
+done
+status=0
+"$kvrt" store ls nowhere 2>/dev/full || status=$?
+is 2 $status "exit code of an error without standard error"
+cp rows kept
+exits 1 logits -m "$model" --tokens 99999 -o kept
+cmp -s rows kept || fail "logits that cannot be computed took the file"
+exits 11 logits -m "$model" --tokens 1,2 -o .
+grep -q 'Is a directory' err || fail "logits into a directory: $(cat err)"
+exits 1 perplexity -m "$model" -f long --context 2
+
 # run: what a stop string held back comes with the end
 exits 0 run -m "$model" -p "$text" -n 8
 cat out >whole
