@@ -665,8 +665,9 @@ typedef struct kvrt_store_props {
  * that you trust as your own process. CORRUPT (CATALOG_CORRUPT): the catalog is damaged, or another store's: both are named then. *out
  * is the caller's to release. Any thread. A store of 0.1 is migrated. NOT_FOUND: must_exist or read_only, and no store is there. BUSY:
  * another process makes, migrates or repairs it. CORRUPT: CATALOG_CORRUPT or CATALOG_MISSING; kvrt_store_repair is for those.
- * INCOMPATIBLE: STORE_TOO_NEW, FOREIGN_PROGRAM, or one too old; untouched. UNSUPPORTED: a network file system. IO: UNSAFE_DIRECTORY,
- * PERMISSION, READ_ONLY, or the system failed. NO_SPACE. */
+ * INCOMPATIBLE: STORE_TOO_NEW, FOREIGN_PROGRAM, or one too old; untouched. UNSUPPORTED: a network file system. INVALID:
+ * UNSAFE_DIRECTORY (others may write it or a file in it, or one is a link or no file). IO: PERMISSION, READ_ONLY, or the system failed.
+ * NO_SPACE. */
 KVRT_API kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options,
                                      kvrt_store** out, kvrt_error* err);
 /* One more owner of the handle. Any thread; NULL is a no-op. */

@@ -49,10 +49,8 @@ class Repair {
     using Kind = FormatFile::Kind;
     const Kind kind = dir_.format.kind;
     if (kind == Kind::kSound || kind == Kind::kOld) return {};
-    if (kind != Kind::kMissing) {
-      KVRT_TRY(note("FORMAT: damaged; written anew"));
-      mended_ = true;
-    }
+    KVRT_TRY(note(kind == Kind::kMissing ? "FORMAT: missing; written anew" : "FORMAT: damaged; written anew"));
+    mended_ = true;
     return write_format(env_, dir_.root, id_);
   }
 

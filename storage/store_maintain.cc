@@ -266,6 +266,10 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
     }
     KVRT_TRY(checked.clone());
     KVRT_TRY(catalog_.check_model_ids(&faults));
+    KVRT_ASSIGN(const FormatFile format, read_format(env_, dir_.root));
+    if (format.kind != FormatFile::Kind::kSound && format.kind != FormatFile::Kind::kOld) {
+      faults.push_back({"FORMAT", format.kind == FormatFile::Kind::kMissing ? "missing" : "damaged", ""});
+    }
   }
   auto still_there = [&](const Catalog::ChunkRow& chunk) {
     std::lock_guard lock(mutex_);

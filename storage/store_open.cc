@@ -19,22 +19,6 @@ constexpr const char* kOurNames[] = {
     "FORMAT", "catalog.db", "catalog.db-wal", "catalog.db-shm", "catalog.db-journal", kCatalogBackup, "segs",
     "tmp",    "lock",       "write.lock",     "reserve",        "lost+found"};
 
-Result<FormatFile> read_format(Env* env, const std::string& root) {
-  const std::string path = root + "/FORMAT";
-  auto file = env->open_read(path);
-  if (!file.is_ok()) {
-    if (file.status().code() == Code::kNotFound) return FormatFile();
-    return file.take_status();
-  }
-  KVRT_ASSIGN(uint64_t size, (*file)->size());
-  std::string text(static_cast<size_t>(std::min<uint64_t>(size, kFormatBytesMax)), '\0');
-  KVRT_TRY((*file)->pread(0, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
-  const FormatFile format = parse_format(text);
-  if (format.kind != FormatFile::Kind::kNewer) return format;
-  return error(Code::kIncompatible, Detail::kStoreTooNew, "%s: store layout %llu, this kvrt knows up to %u; left untouched", path.c_str(),
-               static_cast<unsigned long long>(format.layout), kStoreLayout);
-}
-
 // Beside a catalog of ours a strange FORMAT is a damaged one.
 Status check_format(const FormatFile& format, const Catalog::Probe& catalog, const std::string& root) {
   using Kind = Catalog::Kind;
@@ -270,6 +254,22 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
   dir.log_rows = now.catalog.log_rows;
   dir.unclean = dir.alone && now.catalog.log;
   return dir;
+}
+
+Result<FormatFile> read_format(Env* env, const std::string& root) {
+  const std::string path = root + "/FORMAT";
+  auto file = env->open_read(path);
+  if (!file.is_ok()) {
+    if (file.status().code() == Code::kNotFound) return FormatFile();
+    return file.take_status();
+  }
+  KVRT_ASSIGN(uint64_t size, (*file)->size());
+  std::string text(static_cast<size_t>(std::min<uint64_t>(size, kFormatBytesMax)), '\0');
+  KVRT_TRY((*file)->pread(0, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
+  const FormatFile format = parse_format(text);
+  if (format.kind != FormatFile::Kind::kNewer) return format;
+  return error(Code::kIncompatible, Detail::kStoreTooNew, "%s: store layout %llu, this kvrt knows up to %u; left untouched", path.c_str(),
+               static_cast<unsigned long long>(format.layout), kStoreLayout);
 }
 
 Status write_format(Env* env, const std::string& root, const StoreId& id) {

@@ -34,6 +34,8 @@ struct DamagedDirectory {
   bool mended = false;  // the numbers in the catalog's header were
 };
 Result<DamagedDirectory> open_damaged(Env* env, const std::string& path);
+// INCOMPATIBLE: a later layout.
+Result<FormatFile> read_format(Env* env, const std::string& root);
 // Makes FORMAT, also in the place of one that is damaged.
 Status write_format(Env* env, const std::string& root, const StoreId& id);
 // Lets others in, when the one that was alone has done its repairs. BUSY if another alone one does not end.

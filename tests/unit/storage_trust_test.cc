@@ -105,6 +105,29 @@ TEST_F(Numbers, EveryFlippedBitOfFormatIsMended) {
   EXPECT_EQ(test::read_file(format()), good);
 }
 
+// Who may not write it says so; repair says what it wrote.
+TEST_F(Numbers, AFormatThatIsNotSoundIsAFault) {
+  const auto good = test::read_file(format());
+  const auto faults = [&] {
+    auto store = open_store(root(), {.read_only = true});
+    EXPECT_OK(store.status());
+    return (*store)->verify(nullptr, nullptr).value();
+  };
+  EXPECT_TRUE(faults().empty());
+  for (const bool missing : {true, false}) {
+    if (missing) fs::remove(format());
+    if (!missing) write_file(format(), flipped(good, 160));
+    const auto found = faults();
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].where, "FORMAT");
+    auto report = repair();
+    ASSERT_OK(report.status());
+    EXPECT_EQ(report->outcome, RepairReport::Outcome::kMended);
+    EXPECT_EQ(test::read_file(format()), good);
+    EXPECT_TRUE(faults().empty());
+  }
+}
+
 TEST_F(Numbers, EveryFlippedBitOfTheCatalogsNumbersIsMended) {
   for (int schema : {4, 3, 2}) {
     if (schema == 3) make_schema_3(root());
