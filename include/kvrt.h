@@ -53,7 +53,7 @@
  *     store that was open at the fork (UNSUPPORTED). The child's first call closes its copies of the parent's lock and data files (not
  *     SQLite's, which lock nothing in a child); else exec or exit does, and until then it holds the locks of a parent that was killed.
  * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state but each thread's last error and a note of
- *     its open descriptors (9), none of which is 0 to 2, burns no CPU when idle, and leaves the floating-point mode as it found it. It
+ *     its open descriptors (9), none of which is 0 to 2 (where those are closed, SQLite leaves /dev/null in them), burns no CPU when idle, and leaves the floating-point mode as it found it. It
  *     reads and writes numbers the same under every locale. A call works on a thread with 96 KiB of stack; what a callback needs comes on
  *     top. When the system gives no memory a call says NO_MEMORY and leaves its handle as it was, or, of a generation, ends it at its last
  *     token.
@@ -156,7 +156,7 @@ enum {
   KVRT_CANCELLED = 5,     /* stopped by kvrt_session_cancel, kvrt_cancel_fire or a callback */
   KVRT_NO_MEMORY = 6,     /* the system gave no memory: release something, or lower kv_bytes_max */
   KVRT_TOO_SMALL = 7,     /* the buffer is smaller than *needed: call again with a larger one */
-  KVRT_LIMIT = 8,         /* past a limit; the message names the option that raises it */
+  KVRT_LIMIT = 8,         /* past a limit, which the message names, and the option that raises it where there is one */
   KVRT_CORRUPT = 9,       /* a file is damaged: get it again; for a store see kvrt_store_repair */
   KVRT_INCOMPATIBLE = 10, /* sound, but of another model or a later format: open it with what made it */
   KVRT_IO = 11,           /* the system failed to read or write; os_code is errno (EMFILE: raise RLIMIT_NOFILE) or SQLite's extended code */
@@ -241,7 +241,7 @@ enum { /* why a generation ended */
        KVRT_REASON_EOS = 1,  /* the model ended its turn; that token is in the session */
        KVRT_REASON_STOP = 2, /* a stop string or stop token */
        KVRT_REASON_MAX_TOKENS = 3,
-       KVRT_REASON_CONTEXT_FULL = 4, /* truncate, or start another session */
+       KVRT_REASON_CONTEXT_FULL = 4, /* truncate, start another session, or, where the pool is what is full, raise kv_bytes_max */
        KVRT_REASON_CANCELLED = 5,
        KVRT_REASON_PREFILLED = 6, /* the end of prefill */
        KVRT_REASON_FAILED = 7     /* of no DONE: next gives the failure as its status, and kvrt_session_info has it */
@@ -663,7 +663,7 @@ typedef struct kvrt_store_props {
  * The directory is made with mode 0700, and must be on a local file system. What is in it is as private as the conversations. Its
  * checksums find damage; they do not protect against who can write it: a forged store, KV and all, is believed. Open only directories
  * that you trust as your own process. CORRUPT (CATALOG_CORRUPT): the catalog is damaged, or another store's: both are named then. *out
- * is the caller's to release. Any thread. A store of 0.1 is migrated. NOT_FOUND: must_exist or read_only, and no store is there. BUSY:
+ * is the caller's to release. Any thread. A store of 0.1 is migrated. NOT_FOUND: the parent directory is missing, or must_exist or read_only and no store is there. BUSY:
  * another process makes, migrates or repairs it. CORRUPT: CATALOG_CORRUPT or CATALOG_MISSING; kvrt_store_repair is for those.
  * INCOMPATIBLE: STORE_TOO_NEW, FOREIGN_PROGRAM, or one too old; untouched. UNSUPPORTED: a network file system. INVALID:
  * UNSAFE_DIRECTORY (others may write it or a file in it, or one is a link or no file). IO: PERMISSION, READ_ONLY, or the system failed.
@@ -866,7 +866,8 @@ typedef struct kvrt_append_info {
 
 /* Appends one message, a JSON object with role and content, rendered by the model's template with the conversation before it. The next
  * begin opens the assistant's turn, and what it generates becomes a message of its own, its sampled tokens kept. info may be NULL.
- * Queues: no compute; the template has a number of steps, about 100 ms of them. INVALID: no JSON object with a role, or the template refuses it
+ * Of the session it keeps what messages made: tokens of append, append_text and of generations without messages are dropped, and counted as
+ * rewritten. Queues: no compute; the template has a number of steps, about 100 ms of them. INVALID: no JSON object with a role, or the template refuses it
  * (TEMPLATE_ERROR). LIMIT: also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or it uses what kvrt does not know. BUSY: it
  * generates. */
 KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info,
@@ -972,7 +973,7 @@ KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event,
  * event, and DONE where it ends the generation, come from next. INVALID when none is asked for. INVALID: also a token outside the
  * vocabulary or the grammar. */
 KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, kvrt_error* err);
-/* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE; stopping gives CANCELLED, it sees no
+/* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE, with `reply` also the answer's parts; stopping gives CANCELLED, it sees no
  * more, and the tokens so far stay. report (may be NULL) is filled then too. Another failure ends the generation at its last token and
  * leaves the session as next says: IDLE, after NO_MEMORY too, or FAILED after NaN logits. Statuses as kvrt_session_begin and
  * kvrt_session_next. */
@@ -996,7 +997,8 @@ KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count
  * INVALID: also a range past its end, or it FAILED. */
 KVRT_API kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to, kvrt_error* err);
 /* The text of tokens [from, to), `to` at most the length; UINT64_MAX: the end. flags: KVRT_TEXT_SPECIAL. Any thread, beside any call.
- * INVALID: a range past its end. TOO_SMALL. */
+ * The bytes are the tokens' own: a range may begin or end within a code point, and what never becomes one stays as it is, where TOKEN
+ * events have U+FFFD. INVALID: a range past its end. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64_t to, uint32_t flags, char* text, size_t capacity,
                                        size_t* needed, kvrt_error* err);
 /* All token ids of the session. Any thread, beside any call. TOO_SMALL. */
