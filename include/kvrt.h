@@ -53,7 +53,8 @@
  *     store that was open at the fork (UNSUPPORTED). The child's first call closes its copies of the parent's lock and data files (not
  *     SQLite's, which lock nothing in a child); else exec or exit does, and until then it holds the locks of a parent that was killed.
  * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state but each thread's last error and a note of
- *     its open descriptors (9), none of which is 0 to 2 (where those are closed, SQLite leaves /dev/null in them), burns no CPU when idle, and leaves the floating-point mode as it found it. It
+ *     its open descriptors (9), none of which is 0 to 2 (where those are
+ *     closed, SQLite leaves /dev/null in them), burns no CPU when idle, and leaves the floating-point mode as it found it. It
  *     reads and writes numbers the same under every locale. A call works on a thread with 96 KiB of stack; what a callback needs comes on
  *     top. When the system gives no memory a call says NO_MEMORY and leaves its handle as it was, or, of a generation, ends it at its last
  *     token.
@@ -663,7 +664,8 @@ typedef struct kvrt_store_props {
  * The directory is made with mode 0700, and must be on a local file system. What is in it is as private as the conversations. Its
  * checksums find damage; they do not protect against who can write it: a forged store, KV and all, is believed. Open only directories
  * that you trust as your own process. CORRUPT (CATALOG_CORRUPT): the catalog is damaged, or another store's: both are named then. *out
- * is the caller's to release. Any thread. A store of 0.1 is migrated. NOT_FOUND: the parent directory is missing, or must_exist or read_only and no store is there. BUSY:
+ * is the caller's to release. Any thread. A store of 0.1 is migrated. NOT_FOUND: the parent
+ * directory is missing, or must_exist or read_only and no store is there. BUSY:
  * another process makes, migrates or repairs it. CORRUPT: CATALOG_CORRUPT or CATALOG_MISSING; kvrt_store_repair is for those.
  * INCOMPATIBLE: STORE_TOO_NEW, FOREIGN_PROGRAM, or one too old; untouched. UNSUPPORTED: a network file system. INVALID:
  * UNSAFE_DIRECTORY (others may write it or a file in it, or one is a link or no file). IO: PERMISSION, READ_ONLY, or the system failed.
@@ -867,8 +869,8 @@ typedef struct kvrt_append_info {
 /* Appends one message, a JSON object with role and content, rendered by the model's template with the conversation before it. The next
  * begin opens the assistant's turn, and what it generates becomes a message of its own, its sampled tokens kept. info may be NULL.
  * Of the session it keeps what messages made: tokens of append, append_text and of generations without messages are dropped, and counted as
- * rewritten. Queues: no compute; the template has a number of steps, about 100 ms of them. INVALID: no JSON object with a role, or the template refuses it
- * (TEMPLATE_ERROR). LIMIT: also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or it uses what kvrt does not know. BUSY: it
+ * rewritten. Queues: no compute; the template has a number of steps, about 100 ms of them. INVALID: no JSON object with a role, or the
+ * template refuses it (TEMPLATE_ERROR). LIMIT: also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or it uses what kvrt does not know. BUSY: it
  * generates. */
 KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info,
                                                  kvrt_error* err);
