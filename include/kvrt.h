@@ -870,8 +870,8 @@ typedef struct kvrt_append_info {
  * begin opens the assistant's turn, and what it generates becomes a message of its own, its sampled tokens kept. info may be NULL.
  * Of the session it keeps what messages made: tokens of append, append_text and of generations without messages are dropped, and counted as
  * rewritten. Queues: no compute; the template has a number of steps, about 100 ms of them. INVALID: no JSON object with a role, or the
- * template refuses it (TEMPLATE_ERROR). LIMIT: also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or it uses what kvrt does not know. BUSY: it
- * generates. */
+ * template refuses it (TEMPLATE_ERROR). LIMIT: also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or it uses what kvrt
+ * does not know. BUSY: it generates. */
 KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info,
                                                  kvrt_error* err);
 /* Makes the conversation this JSON array of messages, for hosts that keep the list themselves: what is equal from the start stays, with
@@ -975,7 +975,8 @@ KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event,
  * event, and DONE where it ends the generation, come from next. INVALID when none is asked for. INVALID: also a token outside the
  * vocabulary or the grammar. */
 KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, kvrt_error* err);
-/* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE, with `reply` also the answer's parts; stopping gives CANCELLED, it sees no
+/* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE, with `reply` also the answer's
+ * parts; stopping gives CANCELLED, it sees no
  * more, and the tokens so far stay. report (may be NULL) is filled then too. Another failure ends the generation at its last token and
  * leaves the session as next says: IDLE, after NO_MEMORY too, or FAILED after NaN logits. Statuses as kvrt_session_begin and
  * kvrt_session_next. */
