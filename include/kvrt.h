@@ -53,9 +53,8 @@
  *     store that was open at the fork (UNSUPPORTED). The child's first call closes its copies of the parent's lock and data files (not
  *     SQLite's, which lock nothing in a child); else exec or exit does, and until then it holds the locks of a parent that was killed.
  * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state but each thread's last error and a note of
- *     its open descriptors (9), none of which is 0 to 2 (where those are
- *     closed, SQLite leaves /dev/null in them), burns no CPU when idle, and leaves the floating-point mode as it found it. It
- *     reads and writes numbers the same under every locale. A call works on a thread with 96 KiB of stack; what a callback needs comes on
+ *     its open descriptors (9), none of which is 0 to 2 (where those are closed, SQLite leaves /dev/null in them), burns no CPU when
+ *     idle, and leaves the floating-point mode as it found it. It reads and writes numbers the same under every locale. A call works on a thread with 96 KiB of stack; what a callback needs comes on
  *     top. When the system gives no memory a call says NO_MEMORY and leaves its handle as it was, or, of a generation, ends it at its last
  *     token.
  * 11. Exactness. On the CPU the logits of a position depend on the model, the KV format and the tokens before it, and on nothing else:
@@ -664,9 +663,8 @@ typedef struct kvrt_store_props {
  * The directory is made with mode 0700, and must be on a local file system. What is in it is as private as the conversations. Its
  * checksums find damage; they do not protect against who can write it: a forged store, KV and all, is believed. Open only directories
  * that you trust as your own process. CORRUPT (CATALOG_CORRUPT): the catalog is damaged, or another store's: both are named then. *out
- * is the caller's to release. Any thread. A store of 0.1 is migrated. NOT_FOUND: the parent
- * directory is missing, or must_exist or read_only and no store is there. BUSY:
- * another process makes, migrates or repairs it. CORRUPT: CATALOG_CORRUPT or CATALOG_MISSING; kvrt_store_repair is for those.
+ * is the caller's to release. Any thread. A store of 0.1 is migrated. NOT_FOUND: the parent directory is
+ * missing, or must_exist or read_only and no store is there. BUSY: another process makes, migrates or repairs it. CORRUPT: CATALOG_CORRUPT or CATALOG_MISSING; kvrt_store_repair is for those.
  * INCOMPATIBLE: STORE_TOO_NEW, FOREIGN_PROGRAM, or one too old; untouched. UNSUPPORTED: a network file system. INVALID:
  * UNSAFE_DIRECTORY (others may write it or a file in it, or one is a link or no file). IO: PERMISSION, READ_ONLY, or the system failed.
  * NO_SPACE. */
@@ -975,9 +973,8 @@ KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event,
  * event, and DONE where it ends the generation, come from next. INVALID when none is asked for. INVALID: also a token outside the
  * vocabulary or the grammar. */
 KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, kvrt_error* err);
-/* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE, with `reply` also the answer's
- * parts; stopping gives CANCELLED, it sees no
- * more, and the tokens so far stay. report (may be NULL) is filled then too. Another failure ends the generation at its last token and
+/* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE, with `reply` also the answer's parts;
+ * stopping gives CANCELLED, it sees no more, and the tokens so far stay. report (may be NULL) is filled then too. Another failure ends the generation at its last token and
  * leaves the session as next says: IDLE, after NO_MEMORY too, or FAILED after NaN logits. Statuses as kvrt_session_begin and
  * kvrt_session_next. */
 KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,

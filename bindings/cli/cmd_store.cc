@@ -69,8 +69,8 @@ int32_t on_entry(void* user, const kvrt_event* event) {
   if (listing.json) {
     entry_json(e).print();
   } else {
-    fmt::print(fmt::runtime(kRow), printable(e.name), printable(e.domain), e.tokens, human_bytes(own), human_bytes(e.bytes_shared),
-               e.generation, local_time(e.saved_unix_ms), e.pinned ? "pinned" : expiry(e));
+    put(fmt::runtime(kRow), printable(e.name), printable(e.domain), e.tokens, human_bytes(own), human_bytes(e.bytes_shared), e.generation,
+        local_time(e.saved_unix_ms), e.pinned ? "pinned" : expiry(e));
   }
   return Interrupt::came();
 }
@@ -161,7 +161,7 @@ int cmd_store_ls(const StoreFlags& flags) {
   Opened at;
   if (kvrt_status s = open(flags, true, at)) return s;
   Listing listing{.json = flags.json};
-  if (!flags.json) fmt::print(fmt::runtime(kRow), "NAME", "DOMAIN", "TOKENS", "OWN", "SHARED", "GEN", "SAVED", "EXPIRES");
+  if (!flags.json) put(fmt::runtime(kRow), "NAME", "DOMAIN", "TOKENS", "OWN", "SHARED", "GEN", "SAVED", "EXPIRES");
   const char* domain = flags.all_domains ? nullptr : flags.domain.c_str();
   auto p = sized<kvrt_store_props>();
   kvrt_status s = kvrt_store_list(at.store.get(), domain, flags.domain.size(), on_entry, &listing, nullptr);

@@ -23,7 +23,7 @@ class Report {
   void line(std::string_view mark, std::string_view on, std::string_view what, const std::string& text) const {
     if (json_) return Json().add("mark", mark).add("what", what).add("text", text).print();
     const bool c = colour(stdout);
-    fmt::print("{}{:<4}{}  {:<12} {}\n", c ? on : "", mark, c ? "\x1b[0m" : "", what, printable(text));
+    put("{}{:<4}{}  {:<12} {}\n", c ? on : "", mark, c ? "\x1b[0m" : "", what, printable(text));
   }
   bool json_, failed_ = false;
 };

@@ -14,7 +14,7 @@ Value strip_method(Renderer& r, const Call& c) {
   if (c.given(0) && (!is_text(r, c, 0) || !r.spend(c.at, c[0].size * s.size() / 4096))) return {};
   Value chars = c.given(0) ? c[0] : Value::none();
   std::string_view stripped = strip(s, &chars, c.name != "rstrip", c.name != "lstrip");
-  return r.spend(c.at, (s.size() - stripped.size()) / 8) ? Value::of(stripped) : Value();
+  return r.spend(c.at, (s.size() - stripped.size()) / 4) ? Value::of(stripped) : Value();
 }
 
 Value change(Renderer& r, const Call& c) { return change_text(r, c.at, c.self.str(), c.name); }

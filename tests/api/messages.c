@@ -32,6 +32,21 @@ static void without_answers(struct stage* t) {
   kvrt_session_close(s);
 }
 
+// Tokens that no message made are not of the conversation: the next message drops them, and says so.
+static void after_tokens(struct stage* t) {
+  int32_t raw[8], want[256];
+  prompt_tokens(raw, 8, 1, model_props(t->model).vocab_size);
+  kvrt_session* s = open_session(t->model, NULL, 0);
+  MUST(kvrt_session_append(s, raw, 8, NULL));
+  kvrt_append_info info;
+  say(s, "user", "Hello", &info);
+  const size_t count = templated(t->model, "[{\"role\":\"user\",\"content\":\"Hello\"}]", NULL, 1, want, 256);
+  EXPECT(info.rewritten_at + info.rewritten == 8, "%" PRIu64 " rewritten at %" PRIu64 ", expected up to 8", info.rewritten,
+         info.rewritten_at);
+  expect_tokens(s, want, count, "after tokens of no message");
+  kvrt_session_close(s);
+}
+
 // How many of the tokens after `from` spell whole code points.
 static size_t whole_tokens(struct stage* t, const int32_t* tokens, size_t from, size_t count) {
   size_t whole = from;
@@ -131,6 +146,7 @@ int main(void) {
   struct stage t;
   stage_open(&t);
   without_answers(&t);
+  after_tokens(&t);
   with_answers(&t);
   cut_answer(&t);
   stage_close(&t);

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""interrupt.py KVRT MODEL: Ctrl-C in kvrt chat stops the answer and not the program, and the next answer comes; in kvrt run it, and a
-polite kill, ends the program with what was computed saved."""
+"""interrupt.py KVRT MODEL: Ctrl-C in kvrt chat stops the answer and not the program, and the next answer comes; in kvrt run it, a polite
+kill, a terminal that closes and a reader that goes away end the program with what was computed saved. What a terminal shows."""
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -26,15 +28,32 @@ out, err = chat.communicate(timeout=600)
 if chat.returncode != 0 or err.count("(stopped;") != 1 or "tokens are left" not in err or "last answer:" not in err:
     sys.exit(f"exit {chat.returncode}, {err.count('(stopped;')} answers stopped: {err}")
 with tempfile.TemporaryDirectory() as store:
-    for name in ("SIGINT", "SIGTERM"):
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE"):
         run = subprocess.Popen([kvrt, "run", "-m", model, "-p", "Hello", "--ignore-eos", "-n", "100000", "--store", store, "--session", name],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert run.stdout.read(1), run.stderr.read()
-        run.send_signal(signal.Signals[name])
+        if name == "SIGPIPE":  # the reader goes away
+            run.stdout.close()
+            run.stdout = None
+        else:
+            run.send_signal(signal.Signals[name])
         out, err = run.communicate(timeout=600)
         stat = subprocess.run([kvrt, "store", "stat", store, name, "--json"], capture_output=True, text=True, check=True)
         tokens = json.loads(stat.stdout)["tokens"]
         if run.returncode != 5 or "interrupted" not in err or f"saved {name} ({tokens} tokens" not in err or tokens < 2:
             sys.exit(f"{name}: exit {run.returncode}, {tokens} tokens in the store: {err}")
+
+with tempfile.TemporaryDirectory() as work:
+    text = "\x1b]0;title\x07 \u202e\u009b2J"
+    for name, content in (("messages", json.dumps([{"role": "user", "content": text}])), ("jinja", "{{ messages[0].content }}")):
+        with open(f"{work}/{name}", "w") as file:
+            file.write(content)
+    show = [kvrt, "template", "--template", f"{work}/jinja", "--messages", f"{work}/messages"]
+    assert subprocess.run(show, capture_output=True, check=True).stdout.decode() == text, "a pipe has the text's own bytes"
+    master, slave = pty.openpty()
+    subprocess.run(show, stdout=slave, check=True)
+    os.close(slave)
+    shown = os.read(master, 4096).decode()
+    assert "\\x1b]0;title\\x07 \\u202e\\u009b2J" in shown and "\x1b" not in shown, repr(shown)
 
 print("one answer stopped, the next one came")

@@ -167,7 +167,7 @@ static void every_place(kvrt_runtime* rt, kvrt_model* model) {
           const kvrt_status status = use(model, rt, read_only, hole, what);
           ++tried, refused += status != KVRT_OK;
           if (!dispensable(&places[p], read_only) || status != KVRT_OK) {
-            EXPECT(status != KVRT_OK && last_detail() == KVRT_DETAIL_UNSAFE_DIRECTORY, "%s: %s, detail %d: %s", what,
+            EXPECT(status == KVRT_INVALID && last_detail() == KVRT_DETAIL_UNSAFE_DIRECTORY, "%s: %s, detail %d: %s", what,
                    kvrt_status_name(status), (int)last_detail(), status ? last_message() : "");
             EXPECT(status == KVRT_OK || strstr(last_message(), places[p].name) != NULL, "%s: %s", what, last_message());
           }
@@ -193,7 +193,7 @@ static void new_store(kvrt_runtime* rt) {
       if (plant(&place, kind)) {
         kvrt_store* store = NULL;
         const kvrt_status status = kvrt_store_open(rt, store_dir, strlen(store_dir), NULL, &store, NULL);
-        EXPECT(status != KVRT_OK && last_detail() == KVRT_DETAIL_UNSAFE_DIRECTORY, "new store with %s as %s: %s, detail %d", names[i],
+        EXPECT(status == KVRT_INVALID && last_detail() == KVRT_DETAIL_UNSAFE_DIRECTORY, "new store with %s as %s: %s, detail %d", names[i],
                kind_names[kind], kvrt_status_name(status), (int)last_detail());
         if (status == KVRT_OK) kvrt_store_release(store);
         EXPECT(hash_tree(outside) == before, "new store with %s as %s: something outside changed", names[i], kind_names[kind]);
