@@ -745,15 +745,16 @@ typedef struct kvrt_repair_report {
   uint64_t sessions_kept;       /* under their names, with all their tokens and messages */
   uint64_t sessions_with_holes; /* of those: lost chunks, which a resume computes again */
   uint64_t sessions_recovered;  /* under names like recovered-0123456789ab: tokens, without messages, of sessions whose name is lost */
-  uint64_t sessions_lost;       /* that were named, and of which too little is left */
+  uint64_t sessions_lost;       /* that were named, and of which too little is left; 0 where no row told of any */
   uint64_t chunks_kept, chunks_lost, bytes_kept;
   double ms;
+  uint64_t chunks_unowned;      /* whole, of sessions that are lost: no session tells their model and domain */
 } kvrt_repair_report;
 
 /* For a directory that does not open (CATALOG_CORRUPT, CATALOG_MISSING), or where verify finds faults: makes it a sound store of all
  * that can be proved by its checksums and keys. Only while nobody has it open, else BUSY. FAULT events say what is wrong and what
  * becomes of it, PROGRESS counts bytes; stopped by its callback it has changed nothing. A catalog that is replaced is kept beside it in
- * damaged-<n>, with chunks that no session that is left can tell the model and domain of. Killed or failed, it can be called again.
+ * damaged-<n>, which the last FAULT names, with segments of unowned chunks alone. Killed or failed, it can be called again.
  * report may be NULL. Any thread; reads all of the directory. NOT_FOUND: no store is there. CANCELLED: by the callback. INCOMPATIBLE: a
  * newer store; untouched. NO_SPACE. IO. */
 KVRT_API kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t path_size, kvrt_event_fn callback, void* user,

@@ -196,7 +196,9 @@ class Planner {
       auto owner = owners_.find(node->root);
       if (owner == owners_.end() || owner->second.unclear) {
         unowned[node->root]++;
-        if (node->frame != kNoFrame) unowned_segments_.insert(found_.frames[node->frame].segment);
+        if (node->frame == kNoFrame) continue;
+        out_.chunks_unowned++;
+        unowned_segments_.insert(found_.frames[node->frame].segment);
       } else if (!continued) {
         offer(node, owner->second);
       }

@@ -32,7 +32,7 @@ struct Recovery {
   std::map<Hash256, uint64_t> tombstones;
   std::vector<size_t> unowned;  // segments with chunks of sessions that are lost and whose model and domain nobody knows
   uint64_t kept = 0, with_holes = 0, recovered = 0, lost = 0;  // sessions
-  uint64_t chunks = 0, chunks_lost = 0, chunk_bytes = 0;
+  uint64_t chunks = 0, chunks_lost = 0, chunks_unowned = 0, chunk_bytes = 0;
   std::vector<std::string> lines;  // what is lost, and what came back under another name
 };
 

@@ -28,6 +28,8 @@ class Repair {
 
   Result<RepairReport> run() {
     if (mended_) KVRT_TRY(note("catalog: a bit of the numbers in its header had flipped; it is mended"));
+    if (dir_.log_mended) KVRT_TRY(note("catalog.db-wal: bits of it had flipped; they are mended"));
+    mended_ = mended_ || dir_.log_mended;
     KVRT_ASSIGN(const bool finished, finish_switch(env_, dir_.root, &report_.aside));
     if (finished) {
       KVRT_ASSIGN(probe_, Catalog::probe(env_, catalog_path()));
@@ -37,6 +39,7 @@ class Repair {
     KVRT_TRY(sound ? mend() : rebuild());
     KVRT_TRY(mend_format());
     if (finished) report_.outcome = Outcome::kRebuilt;
+    if (!report_.aside.empty()) (void)note(report_.aside + ": what was replaced, and what no session is left for").is_ok();
     if (mended_ && report_.outcome == Outcome::kSound) report_.outcome = Outcome::kMended;
     return std::move(report_);
   }
@@ -66,6 +69,10 @@ class Repair {
   Result<bool> examine() {
     if (probe_.kind != Catalog::Kind::kOurs) {
       KVRT_TRY(note(probe_.kind == Catalog::Kind::kMissing ? "catalog: missing" : "catalog: its header is damaged"));
+      return false;
+    }
+    if (!dir_.log_damage.empty()) {
+      KVRT_TRY(note("catalog.db-wal: " + dir_.log_damage));
       return false;
     }
     std::vector<VerifyFault> faults;
@@ -222,7 +229,10 @@ class Repair {
     KVRT_ASSIGN(Salvage salvage, salvage_catalog(env_, catalog_path()));
     if (salvage.id) {
       KVRT_ASSIGN(const bool foreign, is_foreign(*salvage.id));
-      if (foreign) salvage = {};
+      if (foreign) {
+        report_.sessions_lost = salvage.sessions.size();
+        salvage = {};
+      }
     }
     env_->random(id_.bytes);
     id_ = dir_.format.id ? *dir_.format.id : salvage.id.value_or(id_);
@@ -241,9 +251,10 @@ class Repair {
     report_.sessions_kept = plan.kept;
     report_.sessions_with_holes = plan.with_holes;
     report_.sessions_recovered = plan.recovered;
-    report_.sessions_lost = plan.lost;
+    report_.sessions_lost += plan.lost;
     report_.chunks_kept = plan.chunks;
     report_.chunks_lost = plan.chunks_lost;
+    report_.chunks_unowned = plan.chunks_unowned;
     report_.bytes_kept = plan.chunk_bytes;
     return {};
   }

@@ -19,7 +19,8 @@ struct RepairReport {
   uint64_t sessions_recovered = 0;   // under new names: the tokens of lost ones, or a part
   uint64_t sessions_lost = 0;        // rows that were there and cannot be proved
   uint64_t chunks_kept = 0, chunks_lost = 0, bytes_kept = 0;
-  std::string aside;  // the folder with what was replaced; "": nothing was
+  uint64_t chunks_unowned = 0;  // of lost sessions, whose model and domain nobody tells
+  std::string aside;            // the folder with what was replaced; "": nothing was
   double ms = 0;
 };
 

@@ -1,14 +1,14 @@
 #include "storage/sqlite_pages.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "storage/sqlite_log.h"
 
 namespace kvrt {
 
 namespace {
 
 constexpr uint8_t kIndexInterior = 0x02, kTableInterior = 0x05, kIndexLeaf = 0x0a, kTableLeaf = 0x0d;
-constexpr uint64_t kLogHeaderBytes = 32, kFrameHeaderBytes = 24;
 
 uint32_t be16(const uint8_t* p) { return uint32_t{p[0]} << 8 | p[1]; }
 uint32_t be32(const uint8_t* p) { return be16(p) << 16 | be16(p + 2); }
@@ -30,27 +30,6 @@ size_t read_varint(std::span<const uint8_t> in, size_t at, uint64_t* out) {
   }
   return 0;
 }
-
-// The log's running checksum over pairs of words, in the byte order that its magic number names.
-struct LogSum {
-  bool big_endian = false;
-  uint32_t a = 0, b = 0;
-  void add(std::span<const uint8_t> bytes) {
-    for (size_t i = 0; i + 8 <= bytes.size(); i += 8) {
-      a += word(&bytes[i]) + b;
-      b += word(&bytes[i + 4]) + a;
-    }
-  }
-  bool is(const uint8_t* stored) const { return be32(stored) == a && be32(stored + 4) == b; }
-
- private:
-  uint32_t word(const uint8_t* p) const {
-    if (big_endian) return be32(p);
-    uint32_t v;
-    std::memcpy(&v, p, 4);
-    return v;
-  }
-};
 
 // Bytes of a value of this serial type; false: there is no such type.
 bool value_bytes(uint64_t type, uint64_t* bytes) {
@@ -92,33 +71,17 @@ Result<std::unique_ptr<SqlitePages>> SqlitePages::open(std::unique_ptr<File> dat
   return pages;
 }
 
-// Frames count up to the last commit that all before it agree with, as for SQLite.
 Status SqlitePages::read_log() {
-  KVRT_ASSIGN(const uint64_t size, log_->size());
-  if (size < kLogHeaderBytes) return {};
-  std::vector<uint8_t> header(kLogHeaderBytes), frame(kFrameHeaderBytes + kPageBytes);
-  KVRT_TRY(log_->pread(0, header));
-  LogSum sum;
-  sum.big_endian = (be32(header.data()) & 1) != 0;
-  sum.add({header.data(), 24});
-  if ((be32(header.data()) & ~1u) != 0x377f0682 || be32(&header[8]) != kPageBytes || !sum.is(&header[24])) return {};
-  std::vector<std::pair<uint32_t, uint64_t>> uncommitted;
-  uint64_t last = pages_;  // of those that are anywhere
-  for (uint64_t at = kLogHeaderBytes; at + frame.size() <= size; at += frame.size()) {
-    KVRT_TRY(log_->pread(at, frame));
-    sum.add({frame.data(), 8});
-    sum.add({frame.data() + kFrameHeaderBytes, kPageBytes});
-    if (std::memcmp(&frame[8], &header[16], 8) != 0 || !sum.is(&frame[16]) || be32(frame.data()) == 0) return {};
-    uncommitted.emplace_back(be32(frame.data()), at + kFrameHeaderBytes);
-    const uint32_t pages_now = be32(&frame[4]);
-    if (pages_now == 0) continue;
-    for (auto [page, offset] : uncommitted) {
-      logged_[page] = offset;
-      last = std::max<uint64_t>(last, page);
-    }
-    uncommitted.clear();
-    pages_ = std::min<uint64_t>(pages_now, last);
+  KVRT_ASSIGN(const LogScan scan, scan_log(*log_));
+  if (scan.pages.empty()) return {};
+  const uint64_t most = pages_ + scan.pages.size();  // a page that is new has a frame
+  uint64_t last = pages_;                            // of those that are anywhere
+  for (const LoggedPage& logged : scan.pages) {
+    if (logged.page > most) continue;
+    logged_[logged.page] = logged.offset;
+    last = std::max<uint64_t>(last, logged.page);
   }
+  pages_ = std::min<uint64_t>(scan.database_pages, last);
   return {};
 }
 

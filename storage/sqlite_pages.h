@@ -29,7 +29,7 @@ struct RawRow {
   std::span<const RawValue> values;
 };
 
-// The newest state of each page: from the log as far as it is committed, else from the database. Not thread-safe.
+// The newest state of each page: from the log as far as scan_log proves it, else from the database. Not thread-safe.
 class SqlitePages {
  public:
   // `log` may be null. Pages have 4096 bytes, as the catalog's.

@@ -28,6 +28,8 @@ Status StoreImpl::start() {
   }
   if (!dir_.read_only) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
   if (dir_.alone && !dir_.read_only && dir_.log_rows) (void)catalog_.checkpoint(true).is_ok();  // it may hold what was removed
+  if (dir_.log_mended) logf(log_, LogLevel::kWarn, "store: %s/catalog.db-wal: bits of it had flipped; they are mended", dir_.root.c_str());
+  if (!dir_.log_damage.empty()) logf(log_, LogLevel::kWarn, "store: %s/catalog.db-wal: %s", dir_.root.c_str(), dir_.log_damage.c_str());
   if (dir_.alone) {
     collect_garbage(env_, log_, dir_.root, &catalog_, dir_.unclean);
     make_reserve(env_, dir_.root);

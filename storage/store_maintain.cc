@@ -260,12 +260,13 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
   {
     std::lock_guard lock(mutex_);
     Status checked = catalog_.check(check, &faults, &chunks, &segments);
+    if (checked.is_ok()) checked = catalog_.check_model_ids(&faults);
     if (checked.code() == Code::kCorrupt) {  // so much that not even its tables can be read
       faults.push_back({"catalog", checked.message(), ""});
       return faults;
     }
     KVRT_TRY(checked.clone());
-    KVRT_TRY(catalog_.check_model_ids(&faults));
+    if (!dir_.log_damage.empty()) faults.push_back({"catalog.db-wal", "when this store was opened: " + dir_.log_damage, ""});
     KVRT_ASSIGN(const FormatFile format, read_format(env_, dir_.root));
     if (format.kind != FormatFile::Kind::kSound && format.kind != FormatFile::Kind::kOld) {
       faults.push_back({"FORMAT", format.kind == FormatFile::Kind::kMissing ? "missing" : "damaged", ""});

@@ -9,6 +9,7 @@
 #include "runtime/base/limits.h"
 #include "storage/migrate.h"
 #include "storage/safe_files.h"
+#include "storage/sqlite_log.h"
 #include "storage/store_verify.h"
 
 namespace kvrt {
@@ -77,7 +78,7 @@ Result<Survey> survey(Env* env, const std::string& root) {
   KVRT_TRY(refuse(s.catalog, path));
   if (s.catalog.kind == Catalog::Kind::kForeign) return foreign(s.catalog, path);
   if (s.catalog.kind == Catalog::Kind::kCorrupt) {
-    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "%s: not a catalog any more (its header is damaged); left untouched",
+    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "%s: not a catalog any more (its header is damaged): repair the store (kvrt store repair); left untouched",
                  path.c_str());
   }
   if (s.catalog.kind != Catalog::Kind::kMissing) {
@@ -86,7 +87,7 @@ Result<Survey> survey(Env* env, const std::string& root) {
   }
   KVRT_ASSIGN(bool segments, has_segments(env, root));
   if (s.format.kind != FormatFile::Kind::kMissing || segments) {  // FORMAT is written after the catalog: it was there
-    return error(Code::kCorrupt, Detail::kCatalogMissing, "%s: missing, though %s; a new one would lose its sessions", path.c_str(),
+    return error(Code::kCorrupt, Detail::kCatalogMissing, "%s: missing, though %s; a new one would lose its sessions: put it back, or repair the store (kvrt store repair)", path.c_str(),
                  segments ? "segs/ has data" : "FORMAT says that this was a store");
   }
   KVRT_ASSIGN(auto names, env->list_dir(root));
@@ -168,6 +169,35 @@ Status check_mendable(const StoreDirectory& dir) {
                "who is alone in the store mends it, and another process has it open");
 }
 
+Status flipped_log(const std::string& path) {
+  return error(Code::kCorrupt, Detail::kCatalogCorrupt,
+               "%s: a bit of it has flipped, and with it SQLite would not read what was saved last: repair the store (kvrt store repair)",
+               path.c_str());
+}
+
+// The log that a killed process left, before SQLite reads it. Who is alone mends it; a reader asks for one who does.
+Status check_log(Env* env, StoreDirectory* dir) {
+  const std::string path = dir->root + "/catalog.db-wal";
+  if (dir->read_only) {
+    auto file = env->open_read(path);
+    if (!file.is_ok()) return file.status().code() == Code::kNotFound ? Status() : file.take_status();  // folded in meanwhile
+    auto scan = scan_log(**file);
+    if (!scan.is_ok()) return is_want(scan.status()) ? scan.take_status() : Status();  // cut meanwhile, too
+    if (scan->one_bit) return flipped_log(path);
+    if (scan->flipped.empty()) return {};
+    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "%s: a bit at %llu has flipped: open the store once for writing, which mends it",
+                 path.c_str(), static_cast<unsigned long long>(scan->flipped.front().offset));
+  }
+  if (!dir->alone) return {};  // it is in use, by its index
+  KVRT_ASSIGN(const LogScan scan, mend_log(env, path));
+  dir->log_mended = !scan.flipped.empty();
+  if (scan.damaged_frame == 0) return {};
+  dir->log_damage = "frame " + std::to_string(scan.damaged_frame) + " is damaged: it and " + std::to_string(scan.commits_lost) +
+                    " commits from there on cannot be read";
+  dir->log_one_bit = scan.one_bit;
+  return {};
+}
+
 std::string without_slash(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
@@ -204,6 +234,7 @@ Result<DamagedDirectory> open_damaged(Env* env, const std::string& path) {
   KVRT_TRY(env->make_dir(root + "/segs"));
   KVRT_ASSIGN(damaged.catalog, Catalog::probe(env, catalog));  // again: what is there now stays
   KVRT_TRY(Catalog::recognize(catalog, &damaged.catalog));
+  if (damaged.catalog.log_rows) KVRT_TRY(check_log(env, &dir));
   damaged.mended = damaged.catalog.kind == Catalog::Kind::kFlipped;
   if (damaged.mended) {
     KVRT_TRY(Catalog::mend_numbers(catalog));
@@ -235,6 +266,8 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
   KVRT_TRY(enter(env, &dir));
   KVRT_TRY(check_directories(env, root));
   KVRT_ASSIGN(Survey now, survey(env, root));  // again: what is there now stays
+  if (now.catalog.log_rows) KVRT_TRY(check_log(env, &dir));
+  if (dir.log_one_bit) return flipped_log(root + "/catalog.db-wal");
   if (now.catalog.kind == Catalog::Kind::kFlipped) {
     KVRT_TRY(check_mendable(dir));
     KVRT_TRY(Catalog::mend_numbers(root + "/catalog.db"));

@@ -323,7 +323,7 @@ int cmd_store_repair(const StoreFlags& flags) {
     Json json;
     json.add("outcome", outcome).add("sessions_kept", r.sessions_kept).add("sessions_with_holes", r.sessions_with_holes);
     json.add("sessions_recovered", r.sessions_recovered).add("sessions_lost", r.sessions_lost).add("chunks_kept", r.chunks_kept);
-    json.add("chunks_lost", r.chunks_lost).add("bytes_kept", r.bytes_kept).add("ms", r.ms).print();
+    json.add("chunks_lost", r.chunks_lost).add("chunks_unowned", r.chunks_unowned).add("bytes_kept", r.bytes_kept).add("ms", r.ms).print();
   } else if (r.outcome == KVRT_REPAIR_SOUND) {
     put("{}: all is well; nothing was changed\n", flags.directory);
   } else {
@@ -331,8 +331,9 @@ int cmd_store_repair(const StoreFlags& flags) {
         "lost\n",
         flags.directory, outcome, r.sessions_kept, r.sessions_with_holes, r.sessions_recovered, r.sessions_lost, r.chunks_kept,
         human_bytes(r.bytes_kept), r.chunks_lost);
+    if (r.chunks_unowned) put("{}: {} chunks belong to no session that is left\n", flags.directory, r.chunks_unowned);
   }
-  return finish(KVRT_OK);
+  return finish(KVRT_OK) ? KVRT_IO : r.sessions_lost || r.chunks_unowned ? 1 : 0;
 }
 
 }  // namespace cli

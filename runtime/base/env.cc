@@ -116,13 +116,7 @@ class PosixEnv final : public Env {
   }
 
   Status punch(const std::string& path, std::span<const FileRange> ranges) override {
-    KVRT_ASSIGN(const Place place, find_place(path));
-    KVRT_TRY(check_own_file(place, path));
-    constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-    Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), place.name.c_str(), kFlags); }));
-    if (!fd.ok()) return errno_error(errno, "%s: open", path.c_str());
-    struct stat st;
-    KVRT_TRY(check_opened(fd.get(), path, &st));
+    KVRT_ASSIGN(const Fd fd, open_write(path));
     for (const FileRange& r : ranges) {
       constexpr int kMode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
       const int failed =
@@ -130,6 +124,18 @@ class PosixEnv final : public Env {
       if (failed == 0) continue;
       if (errno == EOPNOTSUPP || errno == ENOSYS) return error(Code::kUnsupported, Detail::kNone, "%s: cannot have holes", path.c_str());
       return errno_error(errno, "%s: punching a hole", path.c_str());
+    }
+    if (retry_eintr([&] { return ::fdatasync(fd.get()); }) != 0) return errno_error(errno, "%s: fdatasync", path.c_str());
+    return {};
+  }
+
+  Status patch(const std::string& path, uint64_t offset, std::span<const uint8_t> bytes) override {
+    KVRT_ASSIGN(const Fd fd, open_write(path));
+    while (!bytes.empty()) {
+      const ssize_t n = retry_eintr([&] { return ::pwrite(fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
+      if (n < 0) return errno_error(errno, "%s: write at %llu", path.c_str(), static_cast<unsigned long long>(offset));
+      bytes = bytes.subspan(static_cast<size_t>(n));
+      offset += static_cast<uint64_t>(n);
     }
     if (retry_eintr([&] { return ::fdatasync(fd.get()); }) != 0) return errno_error(errno, "%s: fdatasync", path.c_str());
     return {};
@@ -244,6 +250,18 @@ class PosixEnv final : public Env {
       Hash256 bytes = hasher.add_u64(reinterpret_cast<uintptr_t>(&counter)).finish();
       std::copy_n(bytes.bytes.begin(), std::min<size_t>(32, out.size() - at), out.begin() + static_cast<ptrdiff_t>(at));
     }
+  }
+
+  // A file of our own, for writing.
+  static Result<Fd> open_write(const std::string& path) {
+    KVRT_ASSIGN(const Place place, find_place(path));
+    KVRT_TRY(check_own_file(place, path));
+    constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), place.name.c_str(), kFlags); }));
+    if (!fd.ok()) return errno_error(errno, "%s: open", path.c_str());
+    struct stat st;
+    KVRT_TRY(check_opened(fd.get(), path, &st));
+    return fd;
   }
 
   static Status check_opened(int fd, const std::string& path, struct stat* st) {

@@ -79,6 +79,8 @@ class Env {
   virtual Status remove_dir(const std::string& path) = 0;                         // an empty one; NOT_FOUND when absent
   // These bytes are zeros, and their blocks the file system's again, on the disk when it returns. UNSUPPORTED where the file system cannot.
   virtual Status punch(const std::string& path, std::span<const FileRange> ranges) = 0;
+  // These bytes take the place of those at `offset`, which are in the file, and are on the disk when it returns.
+  virtual Status patch(const std::string& path, uint64_t offset, std::span<const uint8_t> bytes) = 0;
   virtual Status sync_dir(const std::string& path) = 0;
   virtual Result<std::vector<std::string>> list_dir(const std::string& path) = 0;  // names, sorted, no dot entries
   virtual Result<bool> exists(const std::string& path) = 0;

@@ -257,6 +257,15 @@ is "rebuilt 0" "$(json out 'j["outcome"] + " " + str(j["sessions_lost"])')" "sto
 exits 0 store verify torn
 exits 0 run -m "$model" --store torn --session ann -n 8 --digest --json --no-save
 is "$cold" "$(json out 'j["logits_sha256"]')" "logits after a resume from a repaired store"
+cp -r store emptied && chmod 700 emptied && rm -f emptied/catalog.db*
+exits 9 store verify emptied
+grep -q 'kvrt store repair' err || fail "a missing catalog: the error does not name repair: $(cat err)"
+exits 1 store repair emptied
+grep -q 'chunks belong to no session' out || fail "store repair without a catalog: $(cat out)"
+grep -q 'emptied/damaged-1' out err || fail "store repair without a catalog does not name damaged-1: $(cat out err)"
+[ -n "$(ls emptied/damaged-1)" ] || fail "store repair without a catalog: damaged-1 is empty"
+exits 0 store verify emptied
+exits 0 store repair emptied
 exits 2 store repair nowhere
 
 # logits

@@ -1,4 +1,5 @@
-// A bit of a store flips: the store says so, or nothing is different. Every byte of a segment and of FORMAT once, then bits anywhere.
+// A bit of a store flips: the store says so, or nothing is different. Every byte of a segment and of FORMAT once, then bits anywhere; and of a
+// store whose process was killed, whose catalog lies in the log.
 //
 //   bit_flips [RANDOM_FLIPS] [SEED]
 #include <cstdio>
@@ -22,6 +23,8 @@ struct Totals {
 
 class Flips {
  public:
+  Flips(bool killed, Totals* totals, std::mt19937_64* random) : killed_(killed), totals_(totals), random_(random) {}
+
   // Three sessions, two of which share blocks.
   Status make() {
     KVRT_ASSIGN(auto store, open_store(base()));
@@ -32,10 +35,11 @@ class Flips {
       o.id = ++id;
       KVRT_TRY(save_chain(store.get(), name, *chain, o).take_status());
     }
-    store.reset();
+    if (!killed_) store.reset();
     for (auto& entry : fs::recursive_directory_iterator(base())) {
       const std::string file = fs::relative(entry.path(), base()).string();
       if (!entry.is_regular_file() || file == "reserve" || file == "lock") continue;
+      if (file == "catalog.db-shm" || file == "write.lock") continue;
       files_[file] = read_file(entry.path().string());
       bytes_ += files_[file].size();
     }
@@ -45,35 +49,37 @@ class Flips {
   // "" or what is wrong.
   std::string flip(const std::string& file, size_t at, int bit) {
     fs::remove_all(work());
-    fs::copy(base(), work(), fs::copy_options::recursive);
+    fs::create_directory(work());
     fs::permissions(work(), fs::perms::owner_all);
+    for (auto& [name, content] : files_) {
+      fs::create_directories(fs::path(work() + "/" + name).parent_path());
+      write_file(work() + "/" + name, content);
+    }
     std::vector<uint8_t> bytes = files_.at(file);
     bytes[at] ^= static_cast<uint8_t>(1u << bit);
     write_file(work() + "/" + file, bytes);
-    totals.flips++;
+    totals_->flips++;
     const std::string wrong = look();
     return wrong.empty() ? "" : "bit " + std::to_string(bit) + " of byte " + std::to_string(at) + " of " + file + ": " + wrong;
   }
 
   std::string flip_all(const std::string& file) {
     for (size_t at = 0; at < files_.at(file).size(); ++at) {
-      const std::string wrong = flip(file, at, static_cast<int>(random() % 8));
+      const std::string wrong = flip(file, at, static_cast<int>((*random_)() % 8));
       if (!wrong.empty()) return wrong;
     }
     return "";
   }
   std::string flip_any() {
-    uint64_t at = random() % bytes_;
+    uint64_t at = (*random_)() % bytes_;
     for (auto& [file, bytes] : files_) {
-      if (at < bytes.size()) return flip(file, at, static_cast<int>(random() % 8));
+      if (at < bytes.size()) return flip(file, at, static_cast<int>((*random_)() % 8));
       at -= bytes.size();
     }
     return "";
   }
 
   const std::string& first_segment() const { return std::find_if(files_.begin(), files_.end(), is_segment)->first; }
-  Totals totals;
-  std::mt19937_64 random;
 
  private:
   static bool is_segment(const std::pair<const std::string, std::vector<uint8_t>>& file) { return file.first.ends_with(".seg"); }
@@ -81,7 +87,7 @@ class Flips {
   std::string look() {
     auto store = open_store(work());
     if (!store.is_ok()) {
-      totals.refused++;
+      totals_->refused++;
       const Code code = store.status().code();
       return code == Code::kCorrupt || code == Code::kIncompatible ? "" : "open: " + store.status().message();
     }
@@ -100,12 +106,15 @@ class Flips {
         if (state == ChunkState::kOk && out != chain->payloads[i]) return "chunk " + std::to_string(i) + " of " + name + " has other bytes";
       }
     }
-    (faults->empty() ? totals.harmless : totals.named)++;
+    (faults->empty() ? totals_->harmless : totals_->named)++;
     return faults->empty() && !whole ? "something is gone, and verify finds nothing" : "";
   }
   std::string base() const { return tmp_.path() + "/base"; }
   std::string work() const { return tmp_.path() + "/work"; }
 
+  bool killed_;  // nothing is folded in
+  Totals* totals_;
+  std::mt19937_64* random_;
   TempDir tmp_{"/dev/shm"};
   std::map<std::string, std::unique_ptr<Chain>> chains_;
   std::map<std::string, std::vector<uint8_t>> files_;
@@ -113,15 +122,19 @@ class Flips {
 };
 
 int run(uint64_t count, uint64_t seed) {
-  Flips flips;
-  flips.random.seed(seed);
-  const Status made = flips.make();
-  std::string wrong = made.is_ok() ? flips.flip_all("FORMAT") : made.message();
-  if (wrong.empty()) wrong = flips.flip_all(flips.first_segment());
-  for (uint64_t i = 0; i < count && wrong.empty(); ++i) wrong = flips.flip_any();
+  Totals t;
+  std::mt19937_64 random(seed);
+  std::string wrong;
+  for (bool killed : {false, true}) {
+    Flips flips(killed, &t, &random);
+    const Status made = flips.make();
+    if (!made.is_ok()) wrong = made.message();
+    if (wrong.empty() && !killed) wrong = flips.flip_all("FORMAT");
+    if (wrong.empty() && !killed) wrong = flips.flip_all(flips.first_segment());
+    for (uint64_t i = 0; i < count && wrong.empty(); ++i) wrong = flips.flip_any();
+  }
   if (!wrong.empty()) std::fprintf(stderr, "bit_flips: %s\n", wrong.c_str());
   const auto ull = [](uint64_t v) { return static_cast<unsigned long long>(v); };
-  const Totals& t = flips.totals;
   std::printf("bit flips: %llu, %llu refused at open, %llu named by verify, %llu harmless, seed %llu, %s\n", ull(t.flips), ull(t.refused),
               ull(t.named), ull(t.harmless), ull(seed), wrong.empty() ? "0 violations" : "1 violation");
   return wrong.empty() ? 0 : 1;

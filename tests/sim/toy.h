@@ -55,6 +55,9 @@ class ToyEnv : public Env {
   Status remove_file(const std::string& path) override { return base_->remove_file(path); }
   Status remove_dir(const std::string& path) override { return base_->remove_dir(path); }
   Status punch(const std::string& path, std::span<const FileRange> ranges) override { return base_->punch(path, ranges); }
+  Status patch(const std::string& path, uint64_t offset, std::span<const uint8_t> bytes) override {
+    return base_->patch(path, offset, bytes);
+  }
   Status sync_dir(const std::string& path) override { return base_->sync_dir(path); }
   Result<std::vector<std::string>> list_dir(const std::string& path) override { return base_->list_dir(path); }
   Result<bool> exists(const std::string& path) override { return base_->exists(path); }

@@ -160,6 +160,18 @@ Status FaultEnv::punch(const std::string& path, std::span<const FileRange> range
   return {};
 }
 
+Status FaultEnv::patch(const std::string& path, uint64_t offset, std::span<const uint8_t> bytes) {
+  const Fault fault = plan_->next(Op::kWrite);
+  if (fault == Fault::kShort || fault == Fault::kTornKill) (void)base_->patch(path, offset, bytes.first(bytes.size() / 2)).is_ok();
+  if (fault == Fault::kTornKill) FaultPlan::die();
+  KVRT_TRY(fault_status(fault, path));
+  KVRT_TRY(base_->patch(path, offset, bytes));
+  plan_->done({DiskOp::Kind::kWrite, path, "", offset, {bytes.begin(), bytes.end()}});
+  KVRT_TRY(fault_status(plan_->next(Op::kSync), path));
+  plan_->done({DiskOp::Kind::kSync, path, "", 0, {}});
+  return {};
+}
+
 Status FaultEnv::sync_dir(const std::string& path) {
   KVRT_TRY(fault_status(plan_->next(Op::kSync), path));
   KVRT_TRY(base_->sync_dir(path));

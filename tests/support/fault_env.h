@@ -67,6 +67,7 @@ class FaultEnv final : public Env {
   Status remove_file(const std::string& path) override;
   Status remove_dir(const std::string& path) override;
   Status punch(const std::string& path, std::span<const FileRange> ranges) override;
+  Status patch(const std::string& path, uint64_t offset, std::span<const uint8_t> bytes) override;
   Status sync_dir(const std::string& path) override;
   Result<std::vector<std::string>> list_dir(const std::string& path) override;
   Result<bool> exists(const std::string& path) override;

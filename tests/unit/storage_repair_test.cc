@@ -167,6 +167,8 @@ TEST_F(Repair, NothingIsLeftOfTheCatalog) {
     EXPECT_TRUE(repaired(&r).empty());
     EXPECT_EQ(r.report.outcome, Outcome::kRebuilt);
     EXPECT_EQ(r.report.sessions_recovered, 0u) << "nobody knows whose they are";
+    EXPECT_GT(r.report.chunks_unowned, 0u);
+    EXPECT_EQ(r.lines.back().find(root() + "/damaged-1"), 0u) << r.lines.back();
     size_t aside = 0;
     for (auto& e : fs::directory_iterator(root() + "/damaged-1")) aside += e.path().extension() == ".seg";
     EXPECT_EQ(aside, segments) << "what nobody can use now is kept";

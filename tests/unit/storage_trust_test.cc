@@ -235,6 +235,8 @@ TEST_F(Foreign, AnotherStoresCatalogIsRefusedByName) {
   ASSERT_OK(report.status());
   EXPECT_EQ(report->outcome, RepairReport::Outcome::kRebuilt);
   EXPECT_EQ(report->sessions_kept, 0u);
+  EXPECT_EQ(report->sessions_lost, 1u) << "the other store's";
+  EXPECT_GT(report->chunks_unowned, 0u) << "this one's";
   EXPECT_EQ(test::read_file(report->aside + "/catalog.db"), test::read_file(other() + "/catalog.db"));
   auto store = open_store(root());
   ASSERT_OK(store.status());

@@ -100,7 +100,7 @@ GcReport = _struct("kvrt_gc_report",
                    "u32 struct_size reserved; u64 sessions_removed chunks_removed segments_removed bytes_freed; f64 ms; u64 bytes_rewritten"
                    " bytes_punched log_bytes_kept")
 RepairReport = _struct("kvrt_repair_report", """
-    u32 struct_size outcome; u64 sessions_kept sessions_with_holes sessions_recovered sessions_lost chunks_kept chunks_lost bytes_kept; f64 ms""")
+    u32 struct_size outcome; u64 sessions_kept sessions_with_holes sessions_recovered sessions_lost chunks_kept chunks_lost bytes_kept; f64 ms; u64 chunks_unowned""")
 SessionOptions = _struct("kvrt_session_options", """
     u32 struct_size no_prefix_cache; ptr store; str domain; size domain_size; str tools; size tools_size; user_fn wake; ptr wake_user;
     user_fn wake_user_free; str documents; size documents_size; str variables; size variables_size; str autosave_name; size autosave_name_size;

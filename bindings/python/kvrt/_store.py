@@ -30,10 +30,11 @@ class RepairReport:
     chunks_lost: int
     bytes_kept: int
     ms: float
+    chunks_unowned: int
 
 
 class Store(Handle):
-    """Runtime.open_store opens one. One process at a time may have a directory open."""
+    """Runtime.open_store opens one. Any number of processes may have a directory open."""
 
     def __init__(self, raw: int) -> None:
         super().__init__(raw, lib.kvrt_store_release)

@@ -1,0 +1,202 @@
+#include "storage/sqlite_log.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <span>
+
+namespace kvrt {
+
+namespace {
+
+constexpr size_t kPageBytes = 4096, kHeaderBytes = 32, kFrameHeaderBytes = 24;
+// A header: magic, version, page size, sequence; then its salts and its checksum. A frame: page, pages of the database after a commit (else
+// 0), salts, checksum, content. The checksum of a frame is of its first 8 bytes and its content.
+constexpr size_t kHeaderSalts = 16, kHeaderSum = 24, kFrameSalts = 8, kFrameSum = 16, kSummedOfFrame = 8;
+constexpr uint32_t kMagic = 0x377f0682;  // or one more: its sums are of big-endian words
+
+using Header = std::array<uint8_t, kHeaderBytes>;
+using Frame = std::array<uint8_t, kFrameHeaderBytes + kPageBytes>;
+
+uint32_t be32(const uint8_t* p) { return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | uint32_t{p[3]}; }
+uint64_t be64(const uint8_t* p) { return uint64_t{be32(p)} << 32 | be32(p + 4); }
+
+// The running checksum, over pairs of words.
+struct Sum {
+  bool big_endian = false;
+  uint32_t a = 0, b = 0;
+
+  void add(std::span<const uint8_t> bytes) {
+    for (size_t i = 0; i + 8 <= bytes.size(); i += 8) {
+      a += word(&bytes[i]) + b;
+      b += word(&bytes[i + 4]) + a;
+    }
+  }
+  Sum with(const Frame& frame) const {
+    Sum sum = *this;
+    sum.add(std::span(frame).first(kSummedOfFrame));
+    sum.add(std::span(frame).subspan(kFrameHeaderBytes));
+    return sum;
+  }
+  bool is(const uint8_t* stored) const { return be32(stored) == a && be32(stored + 4) == b; }
+  uint64_t value() const { return uint64_t{a} << 32 | b; }
+
+  uint32_t word(const uint8_t* p) const {
+    return big_endian ? be32(p) : uint32_t{p[3]} << 24 | uint32_t{p[2]} << 16 | uint32_t{p[1]} << 8 | p[0];
+  }
+};
+
+// Its running sum, if it is one.
+std::optional<Sum> check_header(const Header& header) {
+  Sum sum;
+  sum.big_endian = (be32(header.data()) & 1) != 0;
+  sum.add(std::span(header).first(kHeaderSum));
+  const bool right = (be32(header.data()) & ~1u) == kMagic && be32(&header[8]) == kPageBytes && sum.is(&header[kHeaderSum]);
+  return right ? std::optional(sum) : std::nullopt;
+}
+
+// Bits of a frame that make up the difference to the sum that is stored, two at most: a sum is linear in its words, modulo 2^32.
+std::vector<LogBit> find_bits(const Frame& frame, const Sum& computed) {
+  std::vector<LogBit> bits;
+  const auto add = [&](size_t at, uint32_t bit) { bits.push_back({at, static_cast<uint8_t>(frame[at] ^ 1u << bit)}); };
+  const uint64_t sums = be64(&frame[kFrameSum]) ^ computed.value();
+  if (std::popcount(sums) == 1) {
+    const auto bit = static_cast<uint32_t>(std::countr_zero(sums));
+    add(kFrameSum + 7 - bit / 8, bit % 8);
+  }
+  const uint32_t a = be32(&frame[kFrameSum]) - computed.a, b = be32(&frame[kFrameSum + 4]) - computed.b;
+  // What 1 more in the first and in the second word of a pair adds to the sums at the end.
+  uint32_t first_a = 1, first_b = 1, second_a = 0, second_b = 1;
+  for (size_t end = kSummedOfFrame + kPageBytes; end > 0; end -= 8) {
+    for (size_t half = 0; half < 2; half++) {
+      const size_t summed = end - 8 + 4 * half, at = summed < kSummedOfFrame ? summed : summed - kSummedOfFrame + kFrameHeaderBytes;
+      const uint32_t word = computed.word(&frame[at]);
+      for (uint32_t bit = 0; bit < 32; bit++) {
+        const uint32_t value = uint32_t{1} << bit, change = (word & value) != 0 ? 0 - value : value;
+        if ((half == 0 ? first_a : second_a) * change != a || (half == 0 ? first_b : second_b) * change != b) continue;
+        add(at + (computed.big_endian ? 3 - bit / 8 : bit / 8), bit % 8);
+        if (bits.size() == 2) return bits;
+      }
+    }
+    first_a += first_b, first_b += first_a;
+    second_a += second_b, second_b += second_a;
+  }
+  return bits;
+}
+
+class Scanner {
+ public:
+  explicit Scanner(const File& log) : log_(log) {}
+
+  Result<LogScan> scan() {
+    KVRT_ASSIGN(const uint64_t size, log_.size());
+    if (size < kHeaderBytes + sizeof(Frame)) return std::move(scan_);
+    KVRT_TRY(log_.pread(0, header_));
+    KVRT_TRY(log_.pread(kHeaderBytes, frame_));
+    auto sum = check_header(header_);
+    if (!sum) sum = mend_header();
+    if (!sum) return std::move(scan_);
+    sum_ = *sum;
+    uint64_t number = 1;
+    for (uint64_t at = kHeaderBytes; at + sizeof(Frame) <= size; at += sizeof(Frame), number++) KVRT_TRY(take_frame(at, number));
+    return std::move(scan_);
+  }
+
+ private:
+  // With one bit put right that makes it one, and the first frame one of its own.
+  std::optional<Sum> mend_header() {
+    const Header found = header_;
+    for (size_t i = 0; i < kHeaderBytes * 8; i++) {
+      header_ = found;
+      header_[i / 8] ^= static_cast<uint8_t>(1u << i % 8);
+      const auto sum = check_header(header_);
+      if (!sum || be64(&frame_[kFrameSalts]) != be64(&header_[kHeaderSalts]) || !sum->with(frame_).is(&frame_[kFrameSum])) continue;
+      flipped_.push_back({i / 8, header_[i / 8]});
+      return sum;
+    }
+    return std::nullopt;
+  }
+
+  Status take_frame(uint64_t at, uint64_t number) {
+    KVRT_TRY(log_.pread(at, std::span(frame_).first(kFrameHeaderBytes)));
+    const uint64_t salts = be64(&frame_[kFrameSalts]) ^ be64(&header_[kHeaderSalts]);
+    if (std::popcount(salts) > 1) {  // of the log's last use, most often
+      if (first_damaged_ == 0) first_damaged_ = number;
+      return {};
+    }
+    KVRT_TRY(log_.pread(at + kFrameHeaderBytes, std::span(frame_).subspan(kFrameHeaderBytes)));
+    const Sum computed = sum_.with(frame_);
+    bool right = salts == 0 && (computed.is(&frame_[kFrameSum]) || (other_ && other_->with(frame_).is(&frame_[kFrameSum])));
+    other_.reset();
+    if (!right && first_damaged_ == 0) right = look_for_bit(at, salts, computed);
+    right = right && be32(frame_.data()) != 0;
+    if ((!right || one_bit_) && first_damaged_ == 0) first_damaged_ = number;
+    // Behind damage each frame goes by what the one before says of itself.
+    sum_.a = be32(&frame_[kFrameSum]);
+    sum_.b = be32(&frame_[kFrameSum + 4]);
+    if (!right) return {};
+    uncommitted_.push_back({be32(frame_.data()), at + kFrameHeaderBytes});
+    const uint32_t pages_now = be32(&frame_[4]);
+    if (pages_now != 0) commit(pages_now);
+    return {};
+  }
+
+  // True if the frame is right but for one bit. It is put right in frame_, if it can be told.
+  bool look_for_bit(uint64_t at, uint64_t salts, const Sum& computed) {
+    std::vector<LogBit> bits;
+    if (salts == 0) {
+      bits = find_bits(frame_, computed);
+    } else if (computed.is(&frame_[kFrameSum])) {
+      const auto bit = static_cast<size_t>(std::countr_zero(salts));
+      const size_t byte = kFrameSalts + 7 - bit / 8;
+      bits.push_back({byte, static_cast<uint8_t>(frame_[byte] ^ 1u << bit % 8)});
+    }
+    if (bits.size() == 1) {
+      frame_[bits[0].offset] = bits[0].byte;
+      flipped_.push_back({at + bits[0].offset, bits[0].byte});
+    }
+    one_bit_ = bits.size() > 1;
+    if (one_bit_) other_ = computed;
+    return !bits.empty();
+  }
+
+  // One commit behind damage may be a torn one's own: nobody was told of it. Where there is a second, the first was on the disk.
+  void commit(uint32_t pages_now) {
+    const bool beyond = first_damaged_ != 0;
+    if (beyond && ++commits_beyond_ < 2 && !one_bit_) return;
+    if (beyond) {
+      scan_.damaged_frame = first_damaged_;
+      scan_.commits_lost = commits_beyond_;
+      scan_.one_bit = one_bit_;
+    }
+    scan_.pages.insert(scan_.pages.end(), uncommitted_.begin(), uncommitted_.end());
+    uncommitted_.clear();
+    scan_.flipped = flipped_;
+    scan_.database_pages = pages_now;
+  }
+
+  const File& log_;
+  Header header_{};
+  Frame frame_{};
+  Sum sum_;
+  std::optional<Sum> other_;  // what the sum is if the bit is one of the sum that is stored
+  LogScan scan_;
+  std::vector<LogBit> flipped_;
+  std::vector<LoggedPage> uncommitted_;
+  uint64_t first_damaged_ = 0, commits_beyond_ = 0;
+  bool one_bit_ = false;
+};
+
+}  // namespace
+
+Result<LogScan> scan_log(const File& log) { return Scanner(log).scan(); }
+
+Result<LogScan> mend_log(Env* env, const std::string& path) {
+  KVRT_ASSIGN(auto file, env->open_read(path));
+  KVRT_ASSIGN(LogScan scan, scan_log(*file));
+  for (const LogBit& bit : scan.flipped) KVRT_TRY(env->patch(path, bit.offset, {&bit.byte, 1}));
+  return scan;
+}
+
+}  // namespace kvrt
