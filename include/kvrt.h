@@ -199,7 +199,7 @@ typedef struct kvrt_error {
   kvrt_status status;
   int32_t detail;
   int32_t os_code;
-  char message[1008]; /* NUL-terminated, cut at whole code points */
+  char message[1008]; /* NUL-terminated, cut at whole code points, by struct_size too */
 } kvrt_error;
 
 /* major << 16 | minor << 8 | patch of the library that runs, which may be newer than the header. Any thread. */
@@ -734,7 +734,7 @@ KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, vo
 KVRT_API kvrt_status kvrt_store_remove_old(kvrt_store* store, uint64_t* bytes, kvrt_error* err);
 /* Reads and checks everything, the sessions' own records as a resume would read them; in little memory, whatever the store claims. It
  * finds damage, not forgery. One FAULT event per fault, PROGRESS between; CORRUPT when there was a fault. Any thread; reads all of the
- * store, beside those who use it. CANCELLED: by the callback. IO. */
+ * store, beside those who use it. CANCELLED: by the callback. IO: also where the directory was moved or deleted. */
 KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_error* err);
 
 enum { KVRT_REPAIR_SOUND = 1, KVRT_REPAIR_MENDED = 2, KVRT_REPAIR_REBUILT = 3 }; /* nothing to do; bad chunks forgotten; a new catalog */

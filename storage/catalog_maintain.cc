@@ -68,7 +68,7 @@ Status Catalog::remove(std::string_view domain, std::string_view name, int64_t n
   Change txn(this);
   KVRT_TRY(txn.begin());
   KVRT_ASSIGN(std::optional<Head> current, find_session(domain, name, now_ms));
-  if (!current || current->expired) return no_session();
+  if (!current || current->expired) return no_session(domain, name);
   KVRT_TRY(drop_session(domain, name, current->gen));
   KVRT_TRY(release(current->node));
   return txn.commit();

@@ -90,7 +90,7 @@ Result<SessionRow> Catalog::read_session(std::string_view domain, std::string_vi
       " used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted"
       " FROM sessions s LEFT JOIN nodes n ON n.id = s.head WHERE domain = ? AND name = ?");
   KVRT_ASSIGN(bool found, q.bind_text(domain).bind_text(name).next());
-  if (!found) return no_session();
+  if (!found) return no_session(domain, name);
   SessionRow row;
   row.domain = domain;
   row.name = name;
@@ -123,7 +123,7 @@ Result<SessionRow> Catalog::read_session(std::string_view domain, std::string_vi
 
 Result<SessionRow> Catalog::live_session(std::string_view domain, std::string_view name, int64_t now_ms) {
   KVRT_ASSIGN(SessionRow row, read_session(domain, name));
-  if (has_expired(row.pinned, row.expires_ms, now_ms)) return no_session();
+  if (has_expired(row.pinned, row.expires_ms, now_ms)) return no_session(domain, name);
   return row;
 }
 
@@ -187,11 +187,11 @@ Result<SessionStat> Catalog::stat(std::string_view domain, std::string_view name
     Query q = db_.query(
         "SELECT domain, name, id, gen, tokens, created_ms, saved_ms, pinned, expires_ms, head FROM sessions WHERE domain = ? AND name = ?");
     KVRT_ASSIGN(bool row, q.bind_text(domain).bind_text(name).next());
-    if (!row) return no_session();
+    if (!row) return no_session(domain, name);
     KVRT_ASSIGN(stat, to_stat(q));
     head = q.integer(9);
   }
-  if (has_expired(stat.pinned, stat.expires_unix_ms, now_ms)) return no_session();
+  if (has_expired(stat.pinned, stat.expires_unix_ms, now_ms)) return no_session(domain, name);
   KVRT_TRY(fill_stat(head, &stat));
   return stat;
 }

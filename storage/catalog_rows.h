@@ -43,7 +43,10 @@ inline Status broken_row(const char* what) {
   return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: %s missing or malformed", what);
 }
 
-inline Status no_session() { return error(Code::kNotFound, Detail::kNone, "no session of this name"); }
+inline Status no_session(std::string_view domain, std::string_view name) {
+  const std::string in = domain.empty() ? "" : " in domain \"" + std::string(domain) + "\"";
+  return error(Code::kNotFound, Detail::kNone, "no session \"%s\"%s", std::string(name).c_str(), in.c_str());
+}
 
 // A session expires at expires_ms (0: never), unless it is pinned.
 inline bool has_expired(uint8_t pinned, int64_t expires_ms, int64_t now_ms) {

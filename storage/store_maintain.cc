@@ -259,6 +259,7 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
   std::vector<Catalog::SegmentRow> segments;
   {
     std::lock_guard lock(mutex_);
+    KVRT_TRY(catalog_.check_in_place());  // else each of its segments would be missing
     Status checked = catalog_.check(check, &faults, &chunks, &segments);
     if (checked.is_ok()) checked = catalog_.check_model_ids(&faults);
     if (checked.code() == Code::kCorrupt) {  // so much that not even its tables can be read

@@ -78,8 +78,8 @@ Result<Survey> survey(Env* env, const std::string& root) {
   KVRT_TRY(refuse(s.catalog, path));
   if (s.catalog.kind == Catalog::Kind::kForeign) return foreign(s.catalog, path);
   if (s.catalog.kind == Catalog::Kind::kCorrupt) {
-    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "%s: not a catalog any more (its header is damaged): repair the store (kvrt store repair); left untouched",
-                 path.c_str());
+    return error(Code::kCorrupt, Detail::kCatalogCorrupt,
+                 "%s: not a catalog any more (its header is damaged): repair the store (kvrt store repair); left untouched", path.c_str());
   }
   if (s.catalog.kind != Catalog::Kind::kMissing) {
     s.empty = false;
@@ -87,8 +87,9 @@ Result<Survey> survey(Env* env, const std::string& root) {
   }
   KVRT_ASSIGN(bool segments, has_segments(env, root));
   if (s.format.kind != FormatFile::Kind::kMissing || segments) {  // FORMAT is written after the catalog: it was there
-    return error(Code::kCorrupt, Detail::kCatalogMissing, "%s: missing, though %s; a new one would lose its sessions: put it back, or repair the store (kvrt store repair)", path.c_str(),
-                 segments ? "segs/ has data" : "FORMAT says that this was a store");
+    return error(Code::kCorrupt, Detail::kCatalogMissing,
+                 "%s: missing, though %s; a new one would lose its sessions: put it back, or repair the store (kvrt store repair)",
+                 path.c_str(), segments ? "segs/ has data" : "FORMAT says that this was a store");
   }
   KVRT_ASSIGN(auto names, env->list_dir(root));
   for (const std::string& name : names) {

@@ -27,8 +27,9 @@ Result<StoreImpl::Shortage> StoreImpl::shortage_locked(uint64_t more) {
   const uint64_t keep = free_bytes_min_ != 0 ? free_bytes_min_ : std::min(kFreeBytesMin, fs.total_bytes / 20);
   if (fs.free_bytes < keep + more && keep + more - fs.free_bytes > shortage.bytes) {
     shortage.bytes = keep + more - fs.free_bytes;
-    shortage.why = error(Code::kNoSpace, Detail::kNone, "%s: %llu bytes free on the file system, %llu wanted, of which %llu must stay free",
-                         dir_.root.c_str(), ull(fs.free_bytes), ull(more), ull(keep));
+    shortage.why =
+        error(Code::kNoSpace, Detail::kNone, "%s: %llu bytes free on the file system, of which %llu must stay free, and %llu more wanted",
+              dir_.root.c_str(), ull(fs.free_bytes), ull(keep), ull(more));
   }
   return shortage;
 }

@@ -18,6 +18,10 @@ double median(std::vector<double> values) {
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
+// Ctrl-C ends what runs, so that the directory of a state is removed.
+int32_t stop(void*, const kvrt_event*) { return Interrupt::came(); }
+kvrt_status stopped() { return complain(KVRT_CANCELLED, "stopped"); }
+
 struct Bench {
   const BenchFlags& flags;
   Runtime runtime = {};
@@ -81,16 +85,16 @@ kvrt_status Bench::open(kvrt_model* of, kvrt_store* store, uint64_t count, Sessi
   if (kvrt_status s = kvrt_session_open(of, &options, &raw, nullptr)) return complain("cannot open a session", s);
   out.reset(raw);
   if (kvrt_status s = kvrt_session_append(raw, tokens.data(), count, nullptr)) return complain("cannot append", s);
-  const kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_NONE, nullptr, nullptr, nullptr, nullptr);
-  return s ? complain("cannot prefill", s) : KVRT_OK;
+  const kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_NONE, stop, nullptr, nullptr, nullptr);
+  return s == KVRT_CANCELLED ? stopped() : s ? complain("cannot prefill", s) : KVRT_OK;
 }
 
 kvrt_status Bench::generate(kvrt_session* session, uint32_t count) {
   auto options = sized<kvrt_generate_options>();
   options.max_tokens = count;
   options.ignore_eos = 1;
-  const kvrt_status s = kvrt_session_generate(session, &options, nullptr, nullptr, nullptr, nullptr);
-  return s ? complain("cannot generate", s) : KVRT_OK;
+  const kvrt_status s = kvrt_session_generate(session, &options, stop, nullptr, nullptr, nullptr);
+  return s == KVRT_CANCELLED ? stopped() : s ? complain("cannot generate", s) : KVRT_OK;
 }
 
 kvrt_status Bench::prefill(uint32_t count) {
@@ -103,8 +107,8 @@ kvrt_status Bench::prefill(uint32_t count) {
     Session session(raw);
     if (kvrt_status s = kvrt_session_append(raw, tokens.data(), count, nullptr)) return complain("cannot append", s);
     const auto start = now();
-    if (kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_LAST, nullptr, nullptr, nullptr, nullptr))
-      return complain("cannot prefill", s);
+    if (kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_LAST, stop, nullptr, nullptr, nullptr))
+      return s == KVRT_CANCELLED ? stopped() : complain("cannot prefill", s);
     speed.push_back(count * 1e3 / ms_since(start));
     tick();
   }
@@ -150,6 +154,7 @@ kvrt_status Bench::batch(uint32_t count) {
         auto event = sized<kvrt_event>();
         if (ended[k]) continue;
         if (kvrt_status s = kvrt_session_next(sessions[k].get(), &event, -1, nullptr)) return complain("cannot generate", s);
+        if (Interrupt::came()) return stopped();
         if (event.type == KVRT_EVENT_DONE) ended[k] = true, --left;
       }
     }
@@ -200,7 +205,8 @@ kvrt_status Bench::state_run(uint32_t count, const std::string& directory, State
   out.first.push_back(ms_since(start));
   if (kvrt_status s = kvrt_session_truncate(raw, count, nullptr)) return complain("cannot truncate", s);
   if (kvrt_status s = kvrt_session_append(raw, tokens.data() + count, 64, nullptr)) return complain("cannot append", s);
-  if (kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_NONE, nullptr, nullptr, nullptr, nullptr)) return complain("cannot prefill", s);
+  if (kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_NONE, stop, nullptr, nullptr, nullptr))
+    return s == KVRT_CANCELLED ? stopped() : complain("cannot prefill", s);
   start = now();
   if (kvrt_status s = kvrt_session_suspend(raw, kName.data(), kName.size(), &options, &saved, nullptr))
     return complain("cannot suspend", s);
@@ -215,7 +221,8 @@ kvrt_status Bench::state(uint32_t count) {
     std::string directory = (std::filesystem::temp_directory_path() / "kvrt-bench-XXXXXX").string();
     if (!mkdtemp(directory.data()))
       return complain(KVRT_IO, "cannot make a directory in " + std::filesystem::temp_directory_path().string());
-    const kvrt_status s = state_run(count, directory, state);
+    kvrt_status s = state_run(count, directory, state);
+    if (!s && Interrupt::came()) s = stopped();
     std::error_code ignored;
     std::filesystem::remove_all(directory, ignored);
     if (s) return s;
@@ -238,6 +245,7 @@ kvrt_status Bench::state(uint32_t count) {
 }  // namespace
 
 int cmd_bench(const BenchFlags& flags) {
+  Interrupt interrupt;
   Bench bench{.flags = flags};
   if (kvrt_status s = open_runtime(flags.model, bench.runtime)) return s;
   if (kvrt_status s = open_model(flags.model, bench.runtime.get(), bench.model)) return s;

@@ -39,7 +39,7 @@ void kernels(Report& out, const kvrt_runtime_props& props) {
   out.ok("kernels", fmt::format("{} in use, arithmetic {}", props.isa, props.numerics));
   for (const std::string& table : split(props.isa_tables)) {
     if (table.find("differs") != std::string::npos) {
-      out.fail("kernels", table + ": not used; please report the CPU's model (lscpu)");
+      out.fail(KVRT_INTERNAL, "kernels", table + ": not used; please report the CPU's model (lscpu)");
     } else {
       out.ok("kernels", table);
     }
@@ -88,14 +88,14 @@ void cuda(Report& out, ModelFlags flags) {
   kvrt_runtime* raw = nullptr;
   if (kvrt_status s = kvrt_runtime_open(&options, &raw, nullptr)) {
     const std::string why = fmt::format("{} ({})", last_message(), kvrt_status_name(s));
-    if (s != KVRT_UNSUPPORTED) return out.fail("cuda", why);
+    if (s != KVRT_UNSUPPORTED) return out.fail(s, "cuda", why);
     if (driver.empty()) return out.ok("cuda", "none, and no NVIDIA driver is loaded; the CPU computes: " + why);
     return out.warn("cuda", fmt::format("not usable: {}. The driver is there: {}", why, driver));
   }
   const Runtime runtime(raw);
   auto props = sized<kvrt_runtime_props>();
   if (kvrt_status s = kvrt_runtime_info(raw, &props, nullptr))
-    return out.fail("cuda", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
+    return out.fail(s, "cuda", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
   out.ok("cuda", fmt::format("device {} works: {}, {}, arithmetic {}, {} free of {}; --device cuda takes it, one device a runtime",
                              flags.device_index, props.device_name, props.isa, props.numerics, human_bytes(props.device_memory_free),
                              human_bytes(props.device_memory)));
@@ -138,7 +138,8 @@ void weight_cache(Report& out, const kvrt_runtime* runtime, const ModelFlags& fl
   const std::string text = fmt::format("{}: {} files of weights, {} of {} at most", props.directory, props.files, human_bytes(props.bytes),
                                        human_bytes(props.bytes_max));
   if (props.bytes_free == 0) return out.warn("cache", text + "; the file system is so full that none is added");
-  out.ok("cache", fmt::format("{}; {} more may be written there", text, human_bytes(std::min(props.bytes_free, props.bytes_max))));
+  if (props.bytes > props.bytes_max) return out.warn("cache", text + "; the next model to be kept takes the place of those used least");
+  out.ok("cache", fmt::format("{}; the file system has room for {} more", text, human_bytes(props.bytes_free)));
 }
 
 }  // namespace
@@ -148,12 +149,13 @@ int cmd_doctor(const DoctorFlags& flags) {
   out.ok("kvrt",
          fmt::format("{}.{}.{}, ABI {}", kvrt_version() >> 16, kvrt_version() >> 8 & 255, kvrt_version() & 255, kvrt_abi_version()));
   if (kvrt_abi_version() != KVRT_ABI_VERSION) {
-    out.fail("kvrt", fmt::format("this program was built for ABI {}: install the library that came with it", KVRT_ABI_VERSION));
+    out.fail(KVRT_INCOMPATIBLE, "kvrt",
+             fmt::format("this program was built for ABI {}: install the library that came with it", KVRT_ABI_VERSION));
   }
   Runtime runtime;
   kvrt_runtime* raw = nullptr;
   if (kvrt_status s = kvrt_runtime_open(nullptr, &raw, nullptr)) {
-    out.fail("runtime", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
+    out.fail(s, "runtime", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
     return finish(s);
   }
   runtime.reset(raw);
@@ -167,7 +169,7 @@ int cmd_doctor(const DoctorFlags& flags) {
   weight_cache(out, raw, flags.model);
   if (std::time(nullptr) < 1735689600) out.warn("clock", "before 2025: the times in the store will be wrong; set the clock");
   if (!flags.directory.empty()) examine_store(out, raw, flags.directory);
-  return finish(out.failed() ? KVRT_INTERNAL : KVRT_OK);
+  return finish(out.status());
 }
 
 }  // namespace cli

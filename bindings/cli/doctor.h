@@ -13,11 +13,11 @@ class Report {
   explicit Report(bool json) : json_(json) {}
   void ok(std::string_view what, const std::string& text) { line("ok", "\x1b[32m", what, text); }
   void warn(std::string_view what, const std::string& text) { line("warn", "\x1b[33m", what, text); }
-  void fail(std::string_view what, const std::string& text) {
+  void fail(kvrt_status of, std::string_view what, const std::string& text) {
     line("fail", "\x1b[31m", what, text);
-    failed_ = true;
+    if (!status_) status_ = of;
   }
-  bool failed() const { return failed_; }
+  kvrt_status status() const { return status_; }  // the class of the first that failed
 
  private:
   void line(std::string_view mark, std::string_view on, std::string_view what, const std::string& text) const {
@@ -25,7 +25,8 @@ class Report {
     const bool c = colour(stdout);
     put("{}{:<4}{}  {:<12} {}\n", c ? on : "", mark, c ? "\x1b[0m" : "", what, printable(text));
   }
-  bool json_, failed_ = false;
+  bool json_;
+  kvrt_status status_ = KVRT_OK;
 };
 
 std::string last_message();

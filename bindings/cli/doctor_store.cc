@@ -39,15 +39,17 @@ uint64_t space_floor(uint64_t total) { return std::min<uint64_t>(uint64_t{1} << 
 
 void file_system(Report& out, const std::string& directory) {
   struct statfs fs {};
-  if (statfs(directory.c_str(), &fs) != 0) return out.fail("filesystem", fmt::format("statfs {}: {}", directory, std::strerror(errno)));
+  if (statfs(directory.c_str(), &fs) != 0)
+    return out.fail(KVRT_IO, "filesystem", fmt::format("statfs {}: {}", directory, std::strerror(errno)));
   const auto magic = static_cast<uint32_t>(fs.f_type);
   const auto* known = std::find_if(std::begin(kFileSystems), std::end(kFileSystems), [&](const FileSystem& f) { return f.magic == magic; });
   if (known == std::end(kFileSystems)) {
     out.warn("filesystem", fmt::format("type 0x{:x}, which kvrt does not know: is it local?", magic));
   } else if (known->trust == Trust::kNetwork) {
-    out.fail("filesystem", fmt::format("{}: reached over a network or through another process, where locks and renames are not "
-                                       "dependable; a store is refused there: use a local disk",
-                                       known->name));
+    out.fail(KVRT_UNSUPPORTED, "filesystem",
+             fmt::format("{}: reached over a network or through another process, where locks and renames are not "
+                         "dependable; a store is refused there: use a local disk",
+                         known->name));
   } else if (known->trust == Trust::kPasses) {
     out.warn("filesystem", fmt::format("{}: gone with {}", known->name,
                                        magic == 0x794C7630 ? "its container; mount a volume for the store" : "the next boot; use a disk"));
@@ -81,7 +83,7 @@ void fsync_cost(Report& out, const std::string& directory) {
   }
   const int error = errno;
   close(fd);
-  if (done < kRuns) return out.fail("fsync", fmt::format("{}: {}", directory, std::strerror(error)));
+  if (done < kRuns) return out.fail(KVRT_IO, "fsync", fmt::format("{}: {}", directory, std::strerror(error)));
   const std::string text = fmt::format("{:.2f} ms on average, {:.2f} at worst", sum / kRuns, worst);
   if (sum / kRuns > 50) {
     out.warn("fsync", text + ": a save waits for a few of these; a faster disk, or durability PROCESS, helps");
@@ -125,15 +127,15 @@ void files(Report& out, const std::string& root) {
     }
     const std::string text = fmt::format("{} {}", it->path().string(), wrong);
     if (refused(st)) {
-      out.fail("files", text);
+      out.fail(KVRT_INVALID, "files", text);
     } else {
       out.warn("files", text);
     }
   }
-  if (error) return out.fail("files", fmt::format("{}: {}", root, error.message()));
+  if (error) return out.fail(KVRT_IO, "files", fmt::format("{}: {}", root, error.message()));
   if (bad > kShown) {
     const std::string more = fmt::format("{} more like these: ls -lR {}", bad - kShown, root);
-    fatal ? out.fail("files", more) : out.warn("files", more);
+    fatal ? out.fail(KVRT_INVALID, "files", more) : out.warn("files", more);
   }
   if (!bad) out.ok("files", fmt::format("{} files and folders, all this user's alone (600 and 700)", seen));
 }
@@ -190,13 +192,13 @@ std::string parent_of(const std::string& path) {
 // The directory itself; false: there is no store to look at.
 bool root_folder(Report& out, const std::string& path, const struct stat& st) {
   if (!S_ISDIR(st.st_mode)) {
-    out.fail("store", path + " is not a directory: name another");
+    out.fail(KVRT_INVALID, "store", path + " is not a directory: name another");
     return false;
   }
   if (st.st_uid != geteuid()) {
-    out.fail("store", fmt::format("{} belongs to user {}: run as that user, or chown it", path, st.st_uid));
+    out.fail(KVRT_INVALID, "store", fmt::format("{} belongs to user {}: run as that user, or chown it", path, st.st_uid));
   } else if (st.st_mode & 022) {
-    out.fail("store", fmt::format("{} can be written by others (mode {:03o}): chmod 700 {}", path, st.st_mode & 07777, path));
+    out.fail(KVRT_INVALID, "store", fmt::format("{} can be written by others (mode {:03o}): chmod 700 {}", path, st.st_mode & 07777, path));
   } else if (st.st_mode & 077) {
     out.warn("store", fmt::format("{} can be read by others (mode {:03o}): chmod 700 {}", path, st.st_mode & 07777, path));
   } else {
@@ -213,11 +215,11 @@ void contents(Report& out, kvrt_runtime* runtime, const std::string& path) {
   const kvrt_status s = kvrt_store_open(runtime, path.data(), path.size(), &options, &raw, nullptr);
   if (s == KVRT_NOT_FOUND) return out.ok("store", path + " holds no store yet");
   if (s == KVRT_BUSY) return out.warn("store", "not looked into: " + last_message());
-  if (s) return out.fail("store", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
+  if (s) return out.fail(s, "store", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
   Store opened(raw);
   auto props = sized<kvrt_store_props>();
   if (kvrt_status e = kvrt_store_info(raw, &props, nullptr))
-    return out.fail("store", fmt::format("{} ({})", last_message(), kvrt_status_name(e)));
+    return out.fail(e, "store", fmt::format("{} ({})", last_message(), kvrt_status_name(e)));
   out.ok("store", fmt::format("format {}, {} sessions, {} on disk; `kvrt store verify {}` reads all of it", props.format, props.sessions,
                               human_bytes(props.disk_bytes), path));
   for (const OldFile& old : old_files(path)) {
@@ -236,7 +238,7 @@ void examine_store(Report& out, kvrt_runtime* runtime, const std::string& path) 
     if (!root_folder(out, path, st)) return;
   } else {
     if (stat(directory.c_str(), &st) != 0) {
-      return out.fail("store", fmt::format("{}: {}; make its parent first", path, std::strerror(errno)));
+      return out.fail(KVRT_NOT_FOUND, "store", fmt::format("{}: {}; make its parent first", path, std::strerror(errno)));
     }
     out.ok("store", path + " does not exist yet; opening it makes it");
   }

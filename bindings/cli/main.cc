@@ -155,8 +155,8 @@ void define_chat(CLI::App& app, int& code) {
   add_compute(c, flags->model);
   add_sampling(c, flags->sampling);
   c->add_option("-n", flags->max_tokens, "tokens per answer at most (0: until the model ends it)");
-  c->add_option("--store", flags->store, "directory of saved sessions");
-  c->add_option("--session", flags->session, "name in the store")->capture_default_str();
+  auto* store = c->add_option("--store", flags->store, "directory of saved sessions");
+  c->add_option("--session", flags->session, "name in the store")->capture_default_str()->needs(store);
   add_foreign_kv(c, flags->accept_foreign_kv);
   c->add_option("--system", flags->system, "system message of a new session");
   on(c, flags, cmd_chat, code);
@@ -373,7 +373,7 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) ? KVRT_INVALID : 0;
+    return app.exit(error) ? KVRT_INVALID : finish(KVRT_OK);
   }
   return code;
 }

@@ -11,6 +11,14 @@ namespace {
 
 thread_local kvrt_error last_error{};  // the one piece of state that is no handle's: convention 4
 
+// In a struct that ends within the message: NUL-terminated there, at a whole code point.
+void end_text(kvrt_error* err) {
+  if (err->struct_size >= sizeof *err || err->struct_size <= offsetof(kvrt_error, message)) return;
+  size_t end = err->struct_size - offsetof(kvrt_error, message) - 1;
+  while (end > 0 && (static_cast<uint8_t>(err->message[end]) & 0xc0) == 0x80) end--;
+  err->message[end] = 0;
+}
+
 kvrt_status remember(kvrt_status status, int32_t detail, int32_t os_code, std::string_view message, kvrt_error* err) {
   last_error.status = status;
   last_error.detail = detail;
@@ -23,6 +31,7 @@ kvrt_status remember(kvrt_status status, int32_t detail, int32_t os_code, std::s
     rest.remove_prefix(bad + 1);
   }
   write_output(err, last_error);
+  if (err) end_text(err);
   return status;
 }
 
@@ -211,6 +220,7 @@ kvrt_status kvrt_last_error(kvrt_error* out) {
   return guard(nullptr, [&] {
     KVRT_TRY(check_output_struct(out, "out"));
     write_output(out, found);
+    end_text(out);
     return kvrt::Status();
   });
 }

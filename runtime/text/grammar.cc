@@ -126,7 +126,7 @@ bool GrammarMatcher::complete() const { return impl_->states.complete(impl_->sta
 Status GrammarMatcher::status() const {
   if (!impl_->limited) return Status::ok();
   return error(Code::kLimit, Detail::kGrammarLimit,
-               "grammar: too ambiguous or too deep at this text: more than %u readings (kGrammarConfigsMax) or %u rules within rules "
+               "grammar: too ambiguous or too deep at this text: more than %u readings or %u rules within rules "
                "(kGrammarStackMax)",
                kGrammarConfigsMax, kGrammarStackMax);
 }

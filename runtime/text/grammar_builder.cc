@@ -30,7 +30,7 @@ std::string json_escape(char32_t c) {
 
 uint32_t GrammarBuilder::add(Node node) {
   if (nodes_.size() >= kGrammarStatesMax) {
-    if (limit_.empty()) limit_ = "more than " + std::to_string(kGrammarStatesMax) + " states (kGrammarStatesMax)";
+    if (limit_.empty()) limit_ = "more than " + std::to_string(kGrammarStatesMax) + " states";
     nodes_.back() = node;  // nothing is linked to it that will be used
     return kGrammarStatesMax - 1;
   }
@@ -45,7 +45,7 @@ Status GrammarBuilder::status() const {
 
 uint32_t GrammarBuilder::add_rule(std::string name) {
   if (rules_.size() >= kGrammarRulesMax && limit_.empty()) {
-    limit_ = "more than " + std::to_string(kGrammarRulesMax) + " rules (kGrammarRulesMax)";
+    limit_ = "more than " + std::to_string(kGrammarRulesMax) + " rules";
   }
   if (!limit_.empty() && !rules_.empty()) return 0;
   rules_.push_back({std::move(name), kOpen, false});

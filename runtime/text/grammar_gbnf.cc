@@ -158,7 +158,7 @@ Result<Part> GbnfParser::char_class() {
 Result<Part> GbnfParser::group() {
   const size_t begin = at_++;
   if (++depth_ > kGrammarDepthMax) {
-    return error(Code::kLimit, Detail::kGrammarLimit, "grammar: groups nested deeper than %u (kGrammarDepthMax)", kGrammarDepthMax);
+    return error(Code::kLimit, Detail::kGrammarLimit, "grammar: groups nested deeper than %u", kGrammarDepthMax);
   }
   skip_space(true);
   KVRT_ASSIGN(const Part part, alternatives(true));
@@ -174,7 +174,7 @@ Result<uint32_t> GbnfParser::count() {
   for (; is_digit(peek()); ++at_) value = std::min<uint64_t>(value * 10 + static_cast<uint64_t>(peek() - '0'), UINT32_MAX);
   if (at_ == begin) return wrong(begin, "expected a number of repetitions");
   if (value > kGrammarRepeatsMax) {
-    return error(Code::kLimit, Detail::kGrammarLimit, "grammar: a repetition of more than %u (kGrammarRepeatsMax)", kGrammarRepeatsMax);
+    return error(Code::kLimit, Detail::kGrammarLimit, "grammar: a repetition of more than %u", kGrammarRepeatsMax);
   }
   return static_cast<uint32_t>(value);
 }
@@ -272,8 +272,7 @@ Status GbnfParser::rule() {
 
 Result<std::unique_ptr<const Automaton>> GbnfParser::parse() {
   if (source_.size() > kGrammarBytesMax) {
-    return error(Code::kLimit, Detail::kGrammarLimit, "grammar: %zu bytes, the limit is %zu (kGrammarBytesMax)", source_.size(),
-                 kGrammarBytesMax);
+    return error(Code::kLimit, Detail::kGrammarLimit, "grammar: %zu bytes, the limit is %zu", source_.size(), kGrammarBytesMax);
   }
   const size_t bad = find_invalid_utf8(source_);
   if (bad != std::string_view::npos) return wrong(bad, "not valid UTF-8");

@@ -130,7 +130,7 @@ class JsonDocumentReader {
   }
   bool open(Kind kind) {
     if (open_.size() >= kGrammarDepthMax) {
-      return refuse(error(Code::kLimit, Detail::kGrammarLimit, "%s: nested deeper than %u (kGrammarDepthMax)", what_, kGrammarDepthMax));
+      return refuse(error(Code::kLimit, Detail::kGrammarLimit, "%s: nested deeper than %u", what_, kGrammarDepthMax));
     }
     put({kind}, "");
     open_.push_back(static_cast<uint32_t>(document_.nodes_.size() - 1));
@@ -156,8 +156,7 @@ class JsonDocumentReader {
 
 Result<JsonDocument> JsonDocument::parse(std::string_view text, const char* what) {
   if (text.size() > kGrammarBytesMax) {
-    return error(Code::kLimit, Detail::kGrammarLimit, "%s: %zu bytes, the limit is %zu (kGrammarBytesMax)", what, text.size(),
-                 kGrammarBytesMax);
+    return error(Code::kLimit, Detail::kGrammarLimit, "%s: %zu bytes, the limit is %zu", what, text.size(), kGrammarBytesMax);
   }
   JsonDocumentReader reader(text, what);
   if (!reader.read()) return reader.take_status();

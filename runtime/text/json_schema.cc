@@ -91,7 +91,7 @@ Status SchemaCompiler::follow(const Node& schema, size_t before, std::vector<con
   if (schema.kind != Kind::kObject) return invalid(schema, "a schema is an object, true or false");
   if (std::find(path->begin(), path->end(), &schema) != path->end()) return invalid(schema, "a $ref that only leads back to itself");
   if (path->size() >= kGrammarDepthMax) {
-    return error(Code::kLimit, Detail::kGrammarLimit, "schema: %.200s: $ref and allOf nested deeper than %u (kGrammarDepthMax)",
+    return error(Code::kLimit, Detail::kGrammarLimit, "schema: %.200s: $ref and allOf nested deeper than %u",
                  document_.pointer(schema).c_str(), kGrammarDepthMax);
   }
   for (size_t i = 0; i < flat->items.size(); ++i) {
@@ -195,8 +195,8 @@ Result<SchemaCompiler::Part> SchemaCompiler::branches(const Flat& flat, size_t i
   KVRT_ASSIGN(const auto branch, schemas(list));
   if (bit == kOneOfChosen) {
     if (branch.size() > kSchemaBranchesMax) {
-      return error(Code::kLimit, Detail::kGrammarLimit, "schema: %.200s: %zu branches, the limit is %u (kSchemaBranchesMax)",
-                   document_.pointer(list).c_str(), branch.size(), kSchemaBranchesMax);
+      return error(Code::kLimit, Detail::kGrammarLimit, "schema: %.200s: %zu branches, the limit is %u", document_.pointer(list).c_str(),
+                   branch.size(), kSchemaBranchesMax);
     }
     for (size_t i = 0; i < branch.size(); ++i) {
       for (size_t j = 0; j < i; ++j) {

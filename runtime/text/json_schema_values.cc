@@ -138,7 +138,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::string_value(const Flat& flat) {
     return quoted(inside);
   }
   if (min.value_or(0) > kSchemaStringMax) {
-    return error(Code::kLimit, Detail::kGrammarLimit, "schema: %.200s: minLength above %u (kSchemaStringMax)",
+    return error(Code::kLimit, Detail::kGrammarLimit, "schema: %.200s: minLength above %u",
                  document_.pointer(*flat.items.front().schema).c_str(), kSchemaStringMax);
   }
   if (max && *max < min.value_or(0)) return builder_.never();
@@ -194,7 +194,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::array_value(const Flat& flat) {
   KVRT_ASSIGN(const auto max_items, count(flat, "maxItems", false));
   const uint32_t min = min_items.value_or(0), max = max_items.value_or(GrammarBuilder::kNoMax);
   if (min > leading + kGrammarRepeatsMax) {
-    return error(Code::kLimit, Detail::kGrammarLimit, "schema: %.200s: minItems above %u (kGrammarRepeatsMax)",
+    return error(Code::kLimit, Detail::kGrammarLimit, "schema: %.200s: minItems above %u",
                  document_.pointer(*flat.items.front().schema).c_str(), kGrammarRepeatsMax);
   }
   if (max < min) return builder_.never();

@@ -153,8 +153,7 @@ Result<CodePointSet> RegexParser::char_class() {
 Result<Part> RegexParser::group() {
   ++at_;
   if (++depth_ > kGrammarDepthMax) {
-    return error(Code::kLimit, Detail::kGrammarLimit, "%s: groups nested deeper than %u (kGrammarDepthMax)", where_.c_str(),
-                 kGrammarDepthMax);
+    return error(Code::kLimit, Detail::kGrammarLimit, "%s: groups nested deeper than %u", where_.c_str(), kGrammarDepthMax);
   }
   if (peek() == '?') {
     if (peek(1) == ':') {
@@ -223,8 +222,7 @@ Result<bool> RegexParser::bounds(uint32_t* min, uint32_t* max) {
   if (at >= pattern_.size() || pattern_[at] != '}') return false;
   if (*max < *min) return wrong("a quantifier whose maximum is below its minimum");
   if (*min > kGrammarRepeatsMax || (*max > kGrammarRepeatsMax && *max != GrammarBuilder::kNoMax)) {
-    return error(Code::kLimit, Detail::kGrammarLimit, "%s: a repetition of more than %u (kGrammarRepeatsMax)", where_.c_str(),
-                 kGrammarRepeatsMax);
+    return error(Code::kLimit, Detail::kGrammarLimit, "%s: a repetition of more than %u", where_.c_str(), kGrammarRepeatsMax);
   }
   at_ = at;
   return true;

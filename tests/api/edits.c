@@ -218,9 +218,33 @@ static void tools(struct stage* t) {
   kvrt_model_release(model);
 }
 
+// A range's bytes are its tokens' own: a code point of several tokens is cut where they are.
+static void text_within_a_code_point(struct stage* t) {
+  static const char kText[] = "a \xf0\x9f\x8c\x8a b";
+  kvrt_session* s = NULL;
+  MUST(kvrt_session_open(t->model, NULL, &s, NULL));
+  MUST(kvrt_session_append_text(s, kText, sizeof kText - 1, 0, NULL));
+  const uint64_t count = session_props(s).tokens;
+  REQUIRE(count > 4, "%" PRIu64 " tokens: the wave is one", count);
+  char whole[64] = "", joined[64] = "";
+  size_t all = 0, at = 0, needed = 0;
+  MUST(kvrt_session_text(s, 0, UINT64_MAX, 0, whole, sizeof whole, &all, NULL));
+  int partial = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    MUST(kvrt_session_text(s, i, i + 1, 0, joined + at, sizeof joined - at, &needed, NULL));
+    partial += needed == 1 && (joined[at] & 0xc0) == 0x80;
+    at += needed;
+  }
+  EXPECT(partial >= 3, "%d tokens are a piece of the wave", partial);
+  EXPECT(at == all && !memcmp(whole, joined, all) && strstr(joined, kText), "%zu bytes for %zu", at, all);
+  EXPECT_STATUS(kvrt_session_text(s, 0, count + 1, 0, whole, sizeof whole, &needed, NULL), KVRT_INVALID);
+  kvrt_session_close(s);
+}
+
 int main(void) {
   struct stage t;
   stage_open(&t);
+  text_within_a_code_point(&t);
   host_lists(&t);
   generated_turns(&t);
   changing_template(&t);

@@ -78,6 +78,19 @@ static void sizes(struct stage* t) {
   EXPECT_STATUS(kvrt_session_open(NULL, NULL, NULL, &room.error), KVRT_INVALID);
   EXPECT(room.error.struct_size == 24 && room.error.status == KVRT_INVALID, "status %d", (int)room.error.status);
   EXPECT(has_canary((unsigned char*)&room + 24, sizeof room - 24), "written past its size");
+  EXPECT(memchr(room.error.message, 0, 8), "no NUL in 8 bytes of message");
+  // Cut at a whole code point: the path's é begins with the last byte that there is room for.
+  static const char kPath[] = "/nowhere/\xc3\xa9\xc3\xa9\xc3\xa9";
+  for (uint32_t bytes = 9; bytes <= 16; ++bytes) {
+    kvrt_model* none = NULL;
+    canary(&room, sizeof room);
+    room.error.struct_size = 16 + bytes;
+    EXPECT_STATUS(kvrt_model_open(t->runtime, kPath, sizeof kPath - 1, NULL, NULL, NULL, &none, &room.error), KVRT_NOT_FOUND);
+    const size_t whole = (bytes - 1 - 9) / 2 * 2 + 9, want = bytes < 10 ? 8 : whole;
+    EXPECT(strnlen(room.error.message, bytes) == want && !strncmp(room.error.message, kPath, want), "%u bytes: %zu, expected %zu",
+           (unsigned)bytes, strnlen(room.error.message, bytes), want);
+    EXPECT(has_canary((unsigned char*)&room + 16 + bytes, sizeof room - 16 - bytes), "written past its size");
+  }
   kvrt_session* s = NULL;
   const uint32_t wrong[3] = {0, 3, 70000};
   for (int i = 0; i < 3; ++i) {  // nothing is done by a call whose error could not be told

@@ -310,8 +310,21 @@ static void read_only(void) {
   world_close(&w);
 }
 
+// A store is made, its parents are not.
+static void places(struct world* w) {
+  char path[1024];
+  snprintf(path, sizeof path, "%s/no/store", w->dir);
+  kvrt_store* none = NULL;
+  EXPECT_STATUS(kvrt_store_open(w->rt, path, strlen(path), NULL, &none, NULL), KVRT_NOT_FOUND);
+  EXPECT(strstr(last_message(), "/no") != NULL, "%s", last_message());
+  kvrt_store_options there = {.struct_size = sizeof there, .must_exist = 1};
+  snprintf(path, sizeof path, "%s-none", w->dir);
+  EXPECT_STATUS(kvrt_store_open(w->rt, path, strlen(path), &there, &none, NULL), KVRT_NOT_FOUND);
+  EXPECT(access(path, F_OK) != 0, "must_exist made %s", path);
+}
+
 int main(void) {
-  void (*const parts[])(struct world*) = {arguments, renames, lifetimes, stopping, removed_while_saving};
+  void (*const parts[])(struct world*) = {arguments, places, renames, lifetimes, stopping, removed_while_saving};
   for (size_t i = 0; i < sizeof parts / sizeof *parts; ++i) {
     struct world w;
     world_open(&w);

@@ -56,4 +56,14 @@ with tempfile.TemporaryDirectory() as work:
     shown = os.read(master, 4096).decode()
     assert "\\x1b]0;title\\x07 \\u202e\\u009b2J" in shown and "\x1b" not in shown, repr(shown)
 
+with tempfile.TemporaryDirectory() as work:
+    bench = [kvrt, "bench", "-m", model, "--prompt", "8", "--depth", "0", "--batch", "1", "--state", "64", "--runs", "1000"]
+    run = subprocess.Popen(bench + ["--decode", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": work})
+    while not os.listdir(work) and run.poll() is None:
+        pass
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=600)
+    if run.returncode != 5 or os.listdir(work):
+        sys.exit(f"bench: exit {run.returncode}, {os.listdir(work)} left: {err}")
+
 print("one answer stopped, the next one came")

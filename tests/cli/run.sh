@@ -296,6 +296,10 @@ exits 8 plan -m "$model" --context 99999999
 grep -q 'session_tokens' err || fail "plan, no field named: $(cat err)"
 
 # chat and doctor
+exits 1 chat -m "$model" --session ann
+grep -q -- '--session requires --store' err || fail "chat --session without --store: $(cat err)"
+if "$kvrt" --help >/dev/full 2>err; then fail "--help to a full device"; fi
+grep -q 'standard output' err || fail "--help to a full device: $(cat err)"
 printf 'Hello\n/stats\n/rewind\n/fork other\nHello again\n/save third\n' | "$kvrt" chat -m "$model" --store store --session talk -n 6 >out 2>err || fail "chat: $(cat err)"
 exits 0 store stat store talk
 exits 0 store stat store other

@@ -146,15 +146,15 @@ ln -s /etc/passwd loose/segs/link
 mkfifo -m 600 loose/segs/fifo
 ln loose/FORMAT loose/tmp/second
 rm loose/tmp/left
-exits 15 doctor loose
+exits 1 doctor loose
 grep -q '^fail .*segs/link is a symbolic link' out || fail "doctor on a link: $(cat out)"
 grep -q '^fail .*/\(FORMAT\|second\) has a second name' out || fail "doctor on a hard link: $(cat out)"
 grep -q '^fail .*segs/fifo is neither a file nor a folder' out || fail "doctor on a FIFO: $(cat out)"
 chmod 770 loose
-exits 15 doctor loose
+exits 1 doctor loose
 grep -q '^fail .*can be written by others.*chmod 700' out || fail "doctor on mode 770: $(cat out)"
-exits 15 doctor question
-exits 15 doctor no/where
+exits 1 doctor question
+exits 2 doctor no/where
 exits 0 doctor later
 [ ! -e later ] || fail "doctor made a directory"
 is "" "$(find store -newer keys.py -name '.*')" "what doctor left behind"

@@ -15,10 +15,11 @@ static kvrt_session* hundred_tokens(kvrt_model* model, kvrt_store* store) {
   return s;
 }
 
-// Every call that writes.
+// Every call that writes, and verify.
 static void expect_refused(kvrt_store* store, kvrt_session* s, const char* what) {
   const kvrt_status got[] = {kvrt_session_checkpoint(s, "b", 1, NULL, NULL, NULL), kvrt_store_gc(store, NULL, NULL, NULL, NULL),
-                             kvrt_store_remove(store, NULL, 0, "a", 1, NULL), kvrt_store_rename(store, NULL, 0, "a", 1, "c", 1, NULL)};
+                             kvrt_store_remove(store, NULL, 0, "a", 1, NULL), kvrt_store_rename(store, NULL, 0, "a", 1, "c", 1, NULL),
+                             kvrt_store_verify(store, NULL, NULL, NULL)};
   for (size_t i = 0; i < sizeof got / sizeof *got; ++i) EXPECT(got[i] == KVRT_IO, "%s: call %zu: %s", what, i, kvrt_status_name(got[i]));
   EXPECT(strstr(last_message(), "moved") != NULL, "%s: %s", what, last_message());
   struct run r = {0};
