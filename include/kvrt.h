@@ -656,6 +656,7 @@ typedef struct kvrt_store_props {
   uint64_t chunks_damaged; /* found since open */
   uint64_t chunks_evicted; /* since open, for want of room */
   uint64_t old_bytes;      /* of what migrations and repairs left, not in disk_bytes: see kvrt_store_remove_old */
+  uint64_t bytes_free;     /* that saves may add: within disk_bytes_max, and what must stay free stays. For more they evict KV */
 } kvrt_store_props;
 
 /* Any number of processes may have a directory open, and so may the runtimes of one; handles of one runtime share its store, as the

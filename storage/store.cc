@@ -219,6 +219,7 @@ Result<StoreInfo> StoreImpl::info() {
   info.chunk_bytes = totals.chunk_bytes;
   info.chunk_raw_bytes = totals.chunk_raw_bytes;
   info.disk_bytes = totals.segment_bytes + catalog_.disk_bytes();
+  KVRT_ASSIGN(info.bytes_free, bytes_free_locked(info.disk_bytes + pending_bytes_));
   info.chunks_damaged = damaged_;
   info.chunks_evicted = evicted_;
   auto old = find_old_files(env_, dir_.root);

@@ -122,6 +122,7 @@ struct StoreInfo {
   uint64_t chunks_damaged = 0;   // found bad since open
   uint64_t chunks_evicted = 0;   // since open, for want of space
   uint64_t old_bytes = 0;        // of catalog.db.old and damaged-<n>; not in disk_bytes
+  uint64_t bytes_free = 0;       // within the quota, and above what must stay free
 };
 
 // A model's file: where it is, and what names its bytes without reading them all.

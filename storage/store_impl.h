@@ -66,6 +66,8 @@ class StoreImpl final : public Store {
     Status why;
   };
   Result<Shortage> shortage_locked(uint64_t more);
+  uint64_t kept_free(const FsInfo& fs) const;  // what the file system must keep
+  Result<uint64_t> bytes_free_locked(uint64_t used);
   Status make_room(uint64_t more, const SavedBy& by);
   Result<bool> free_some(uint64_t bytes, const SavedBy& by, int64_t* compacted);
   Result<uint64_t> compact(const Catalog::SegmentRow& segment, Collection* c);

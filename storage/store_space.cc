@@ -24,7 +24,7 @@ Result<StoreImpl::Shortage> StoreImpl::shortage_locked(uint64_t more) {
     }
   }
   KVRT_ASSIGN(const FsInfo fs, env_->fs_info(dir_.root));
-  const uint64_t keep = free_bytes_min_ != 0 ? free_bytes_min_ : std::min(kFreeBytesMin, fs.total_bytes / 20);
+  const uint64_t keep = kept_free(fs);
   if (fs.free_bytes < keep + more && keep + more - fs.free_bytes > shortage.bytes) {
     shortage.bytes = keep + more - fs.free_bytes;
     shortage.why =
@@ -32,6 +32,16 @@ Result<StoreImpl::Shortage> StoreImpl::shortage_locked(uint64_t more) {
               dir_.root.c_str(), ull(fs.free_bytes), ull(keep), ull(more));
   }
   return shortage;
+}
+
+uint64_t StoreImpl::kept_free(const FsInfo& fs) const {
+  return free_bytes_min_ != 0 ? free_bytes_min_ : std::min(kFreeBytesMin, fs.total_bytes / 20);
+}
+
+Result<uint64_t> StoreImpl::bytes_free_locked(uint64_t used) {
+  KVRT_ASSIGN(const FsInfo fs, env_->fs_info(dir_.root));
+  const uint64_t free = fs.free_bytes - std::min(fs.free_bytes, kept_free(fs));
+  return disk_bytes_max_ != 0 ? std::min(free, disk_bytes_max_ - std::min(disk_bytes_max_, used)) : free;
 }
 
 // Garbage first, then what sparse segments waste, then the KV of sessions that are used least. Their tokens stay.

@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iostream>
 #include <mutex>
 #include <thread>
 
 #include "bindings/cli/commands.h"
+#include "bindings/cli/line_editor.h"
 
 namespace cli {
 
@@ -64,7 +64,7 @@ class Interrupts {
 
 class Chat {
  public:
-  explicit Chat(const ChatFlags& flags) : flags_(flags), name_(flags.session) {}
+  explicit Chat(const ChatFlags& flags) : flags_(flags), sampling_(flags.sampling), name_(flags.session) {}
   kvrt_status open();
   int loop();
 
@@ -77,6 +77,7 @@ class Chat {
   void fork(const std::string& name);
   void rewind(const std::string& argument);
   void retry(const std::string& argument);
+  void go_on();
   void forget();
   void history();
   void stats();
@@ -85,6 +86,7 @@ class Chat {
   bool last_question(Message& out) const;
 
   const ChatFlags& flags_;
+  SamplingFlags sampling_;
   std::string name_;
   Interrupts interrupts_;  // before the runtime
   Runtime runtime_;
@@ -92,6 +94,7 @@ class Chat {
   Store store_;
   Session session_;
   kvrt_report last_ = sized<kvrt_report>();
+  LineEditor editor_;
 };
 
 uint64_t Chat::tokens() const {
@@ -120,8 +123,12 @@ kvrt_status Chat::open() {
   if (!flags_.store.empty()) {
     if (kvrt_status s = open_store(runtime_.get(), flags_.store, false, false, store_)) return s;
   }
+  suggest_sampling(runtime_.get(), flags_.model.model, sampling_);
   const kvrt_status s = resume_or_open();
   interrupts_.ready();
+  for (const Message& m : messages()) {
+    if (m.role == "user") editor_.remember(m.content);
+  }
   return s;
 }
 
@@ -131,6 +138,8 @@ kvrt_status Chat::resume_or_open() {
   options.store = store_.get();
   options.autosave_name = name_.data();
   options.autosave_name_size = name_.size();
+  options.domain = flags_.domain.empty() ? nullptr : flags_.domain.data();
+  options.domain_size = flags_.domain.size();
   options.foreign_kv = flags_.accept_foreign_kv ? KVRT_FOREIGN_KV_ACCEPT : KVRT_FOREIGN_KV_RECOMPUTE;
   if (store_) options.autosave_tokens = kAutosaveTokens;  // within an answer; after it save() says how it went
   if (store_) {
@@ -173,13 +182,13 @@ kvrt_status Chat::ask(const std::string& text) {
     say("(the template renders the conversation otherwise now, from token {} on: {} are computed again)\n", info.rewritten_at,
         info.rewritten);
   }
-  return answer(flags_.sampling.seed);
+  return answer(sampling_.seed);
 }
 
 kvrt_status Chat::answer(uint64_t seed) {
   OptionBuffers buffers;
   kvrt_generate_options options;
-  if (kvrt_status bad = generate_options(flags_.sampling, flags_.max_tokens, buffers, options)) return bad;
+  if (kvrt_status bad = generate_options(sampling_, flags_.max_tokens, buffers, options)) return bad;
   options.seed = seed;
   interrupts_.answering(session_.get());
   const kvrt_status s = kvrt_session_generate(session_.get(), &options, print_token, nullptr, &last_, nullptr);
@@ -187,9 +196,11 @@ kvrt_status Chat::answer(uint64_t seed) {
   put("\n");
   std::fflush(stdout);
   if (s == KVRT_CANCELLED) {
-    say("(stopped; /retry answers anew, /rewind takes the turn back)\n");
+    say("(stopped; /continue goes on, /retry answers anew, /rewind takes the turn back)\n");
   } else if (s) {
     return complain("cannot answer", s);
+  } else if (last_.reason == KVRT_REASON_MAX_TOKENS) {
+    if (isatty(STDIN_FILENO)) say("(cut at -n {}; /continue goes on)\n", flags_.max_tokens);
   } else if (last_.reason == KVRT_REASON_CONTEXT_FULL) {
     say("(the context is full; /forget drops the oldest turn)\n");
   }
@@ -265,8 +276,22 @@ void Chat::retry(const std::string& argument) {
     complain("cannot take the answer back", s);
     return;
   }
-  if (flags_.sampling.temperature == 0) say("(the temperature is 0: the answer will be the same; see --temp)\n");
+  if (sampling_.temperature == 0.0f) say("(the temperature is 0: the answer will be the same; see --temp)\n");
   answer(std::strtoull(argument.c_str(), nullptr, 10));
+}
+
+// The answer that was cut short, by Ctrl-C, -n or a kill; or the one that never began.
+void Chat::go_on() {
+  const auto all = messages();
+  auto model = sized<kvrt_model_props>();
+  kvrt_model_info(model_.get(), &model, nullptr);
+  std::vector<int32_t> ids;
+  const bool whole = last_.reason == KVRT_REASON_EOS || last_.reason == KVRT_REASON_STOP;
+  if (all.empty() || session_tokens(session_.get(), ids) || (all.back().role == "assistant" && (whole || ids.back() == model.eos_token))) {
+    complain(KVRT_INVALID, "there is no answer that was cut short; /retry answers anew");
+    return;
+  }
+  answer(sampling_.seed);
 }
 
 // The oldest turn goes, a system message stays.
@@ -299,6 +324,8 @@ void Chat::stats() {
   kvrt_model_info(model_.get(), &model, nullptr);
   say("{} tokens of {}, KV of {} in {} blocks ({}); generation {}\n", session.tokens, model.context_length, session.kv_tokens,
       session.kv_blocks, human_bytes(session.kv_bytes), session.generation);
+  say("temperature {:.2g}, top_k {}, top_p {:.2g}, min_p {:.2g}, repetition penalty {:.2g}\n", sampling_.temperature.value_or(0),
+      sampling_.top_k.value_or(0), sampling_.top_p.value_or(0), sampling_.min_p.value_or(0), sampling_.repetition_penalty.value_or(0));
   if (!last_.prompt_tokens) return;
   say("last answer: {} prompt tokens ({} memory, {} disk, {} computed), first token after {:.0f} ms, {} tokens at {:.1f} tok/s\n",
       last_.prompt_tokens, last_.reused_memory, last_.reused_disk, last_.prefilled, last_.ttft_ms, last_.generated,
@@ -318,6 +345,8 @@ void Chat::command(const std::string& line) {
     rewind(argument);
   } else if (verb == "/retry") {
     retry(argument);
+  } else if (verb == "/continue") {
+    go_on();
   } else if (verb == "/forget") {
     forget();
   } else if (verb == "/history") {
@@ -326,38 +355,34 @@ void Chat::command(const std::string& line) {
     stats();
   } else {
     if (verb != "/help") say("no command {}\n", verb);
-    say("/help          this\n/fork [NAME]   go on in a copy; the conversation so far stays as it is\n"
-        "/rewind [N]    take the last turn back, or keep the first N tokens\n/retry [SEED]  answer the last question anew\n"
-        "/forget        drop the oldest turn, to make room\n/history       what was said\n/save [NAME]   save now (after every turn "
-        "it is done "
-        "by itself)\n"
-        "/stats         tokens, memory and times\n/quit          leave (Ctrl-D too); Ctrl-C stops an answer\n");
+    say("/help          this\n"
+        "/continue      go on with an answer that was cut short\n"
+        "/retry [SEED]  answer the last question anew\n"
+        "/rewind [N]    take the last turn back, or keep the first N tokens\n"
+        "/fork [NAME]   go on in a copy; the conversation so far stays as it is\n"
+        "/forget        drop the oldest turn, to make room\n"
+        "/history       what was said\n"
+        "/save [NAME]   save now (after every turn it is done by itself)\n"
+        "/stats         tokens, memory, sampling and times\n"
+        "/quit          leave (Ctrl-D too); Ctrl-C stops an answer, or takes a line back\n");
   }
-}
-
-// False at the end of the input. A line that is longer than a text may be is not kept: `too_long`.
-bool read_line(std::string& line, bool& too_long) {
-  line.clear();
-  too_long = false;
-  int c = 0;
-  while ((c = std::cin.get()) != EOF && c != '\n') {
-    too_long |= line.size() >= kTextBytesMax;
-    if (too_long) return true;
-    line.push_back(static_cast<char>(c));
-  }
-  return c != EOF || !line.empty();
 }
 
 int Chat::loop() {
   const bool terminal = isatty(STDIN_FILENO);
   kvrt_status worst = KVRT_OK;
-  for (std::string line;;) {
-    if (terminal) draw("{}> {}", colour(stderr) ? "\x1b[1m" : "", colour(stderr) ? "\x1b[0m" : "");
-    bool too_long = false;
-    if (!read_line(line, too_long) || line == "/quit" || line == "/exit") break;
-    if (too_long) return complain(KVRT_LIMIT, fmt::format("a line has more than the {} MiB that a text may have", kTextBytesMax >> 20));
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    if (line[0] == '/') {
+  for (;;) {
+    std::string line;
+    bool pasted = false;
+    const LineEditor::Read read = editor_.read(line, pasted);
+    if (read == LineEditor::Read::kTooLong) {
+      worst = complain(KVRT_LIMIT, fmt::format("a line has more than the {} MiB that a text may have", kTextBytesMax >> 20));
+      if (!terminal) break;
+      continue;
+    }
+    if (read == LineEditor::Read::kEnd || line == "/quit" || line == "/exit") break;
+    if (line.find_first_not_of(" \t\r\n") == std::string::npos) continue;
+    if (line[0] == '/' && !pasted) {
       command(line);
     } else if (kvrt_status s = ask(line)) {
       worst = s;

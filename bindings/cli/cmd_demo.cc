@@ -1,6 +1,6 @@
 // kvrt demo: a conversation that survives SIGKILL. Three processes of this program, each a stage:
 //   talk     one turn, saved; the next answer begins, and this process is killed in the middle of it
-//   resume   a new process: the last committed turn from disk, then the answer again, 32 greedy tokens
+//   resume   a new process: the last committed turn from disk, then the answer again, 32 tokens
 //   whole    a process that was never killed and has no store: the same conversation, and the time of computing it all again
 // The parent kills, compares and reports; it opens no kvrt handle itself.
 #include <fmt/core.h>
@@ -18,7 +18,8 @@ namespace cli {
 namespace {
 
 constexpr std::string_view kName = "demo";
-constexpr uint32_t kCompare = 32;  // greedy tokens compared
+constexpr uint32_t kCompare = 32;  // tokens compared
+constexpr uint64_t kSeed = 7;      // a draw depends on it and on the position alone: every process draws the same
 constexpr int kKillAfter = 12;     // tokens of the second answer before the kill
 constexpr std::string_view kSystem =
     "You are the keeper of a small lighthouse on a northern island, and you answer letters from visitors. You know the lamp, its clockwork "
@@ -44,6 +45,13 @@ kvrt_status append(kvrt_session* session, std::string_view role, std::string_vie
   return s ? complain("cannot append the message", s) : KVRT_OK;
 }
 
+struct Opened {
+  Runtime runtime;
+  Model model;
+  Store store;
+  SamplingFlags sampling;
+};
+
 struct Answer {
   bool print = false;
   std::vector<int32_t> tokens = {};
@@ -59,31 +67,28 @@ int32_t on_token(void* user, const kvrt_event* event) {
   return 0;
 }
 
-kvrt_status generate(kvrt_session* session, uint32_t count, bool exactly, Answer& answer, kvrt_report* report) {
-  auto options = sized<kvrt_generate_options>();
-  options.max_tokens = count;
+kvrt_status generate(const Opened& at, kvrt_session* session, uint32_t count, bool exactly, Answer& answer, kvrt_report* report) {
+  OptionBuffers buffers;
+  kvrt_generate_options options;
+  if (kvrt_status s = generate_options(at.sampling, count, buffers, options)) return s;
   options.ignore_eos = options.emit_logits = exactly;
   const kvrt_status s = kvrt_session_generate(session, &options, on_token, &answer, report, nullptr);
   return s ? complain("cannot generate", s) : KVRT_OK;
 }
 
 // The first turn, as both the killed and the whole conversation have it.
-kvrt_status first_turn(kvrt_session* session, bool print) {
+kvrt_status first_turn(const Opened& at, kvrt_session* session, bool print) {
   if (kvrt_status s = append(session, "system", kSystem)) return s;
   if (kvrt_status s = append(session, "user", kFirst)) return s;
   Answer answer{.print = print};
-  return generate(session, 96, false, answer, nullptr);
+  return generate(at, session, 96, false, answer, nullptr);
 }
-
-struct Opened {
-  Runtime runtime;
-  Model model;
-  Store store;
-};
 
 kvrt_status open(const DemoFlags& flags, bool with_store, Opened& out) {
   if (kvrt_status s = open_runtime(flags.model, out.runtime)) return s;
   if (kvrt_status s = open_model(flags.model, out.runtime.get(), out.model)) return s;
+  suggest_sampling(out.runtime.get(), flags.model.model, out.sampling);
+  out.sampling.seed = kSeed;
   return with_store ? open_store(out.runtime.get(), flags.store, false, false, out.store) : KVRT_OK;
 }
 
@@ -102,7 +107,7 @@ kvrt_status stage_talk(const DemoFlags& flags) {
   Session session;
   if (kvrt_status s = open(flags, true, at)) return s;
   if (kvrt_status s = open_session(at, true, session)) return s;
-  if (kvrt_status s = first_turn(session.get(), true)) return s;
+  if (kvrt_status s = first_turn(at, session.get(), true)) return s;
   auto saved = sized<kvrt_save_report>();
   if (kvrt_status s = kvrt_session_checkpoint(session.get(), kName.data(), kName.size(), nullptr, &saved, nullptr))
     return complain("cannot save", s);
@@ -110,7 +115,7 @@ kvrt_status stage_talk(const DemoFlags& flags) {
   std::fflush(stdout);
   if (kvrt_status s = append(session.get(), "user", kSecond)) return s;
   Answer answer{.print = true};
-  return generate(session.get(), 2000, true, answer, nullptr);
+  return generate(at, session.get(), 2000, true, answer, nullptr);
 }
 
 kvrt_status stage_resume(const DemoFlags& flags) {
@@ -133,7 +138,7 @@ kvrt_status stage_resume(const DemoFlags& flags) {
   kvrt_store_info(at.store.get(), &store, nullptr);
   if (kvrt_status s = append(raw, "user", kSecond)) return s;
   Answer answer;
-  if (kvrt_status s = generate(raw, kCompare, true, answer, &report)) return s;
+  if (kvrt_status s = generate(at, raw, kCompare, true, answer, &report)) return s;
   Json json;
   json.add("committed", info.tokens).add("block_tokens", uint64_t{props.block_tokens}).add("from_disk", resumed.reused_disk);
   json.add("resume_ms", resume_ms).add("ttft_ms", report.ttft_ms).add("prompt_tokens", report.prompt_tokens);
@@ -147,17 +152,17 @@ kvrt_status stage_whole(const DemoFlags& flags) {
   Session session, again;
   if (kvrt_status s = open(flags, false, at)) return s;
   if (kvrt_status s = open_session(at, true, session)) return s;
-  if (kvrt_status s = first_turn(session.get(), false)) return s;
+  if (kvrt_status s = first_turn(at, session.get(), false)) return s;
   if (kvrt_status s = append(session.get(), "user", kSecond)) return s;
   Answer answer, first;
   auto report = sized<kvrt_report>(), recomputed = sized<kvrt_report>();
-  if (kvrt_status s = generate(session.get(), kCompare, true, answer, &report)) return s;
+  if (kvrt_status s = generate(at, session.get(), kCompare, true, answer, &report)) return s;
   // What an application without a store pays: the whole prompt from nothing, to the first token.
   std::vector<int32_t> tokens;
   if (kvrt_status s = session_tokens(session.get(), tokens)) return s;
   if (kvrt_status s = open_session(at, false, again)) return s;
   if (kvrt_status s = kvrt_session_append(again.get(), tokens.data(), report.prompt_tokens, nullptr)) return complain("cannot append", s);
-  if (kvrt_status s = generate(again.get(), 1, true, first, &recomputed)) return s;
+  if (kvrt_status s = generate(at, again.get(), 1, true, first, &recomputed)) return s;
   if (first.tokens.at(0) != answer.tokens.at(0)) return complain(KVRT_INTERNAL, "recomputing the prompt gave another first token");
   Json json;
   json.add("tokens", join(answer.tokens)).add("digest", answer.digest.hex());
@@ -280,8 +285,7 @@ bool judge(const nlohmann::json& saved, const nlohmann::json& resumed, const nlo
                     disk - std::min(disk, sealed)));
   check(prompt == whole["prompt_tokens"].get<uint64_t>() && prefilled <= prompt - sealed,
         fmt::format("nothing else was computed: {} tokens of {}", prefilled, prompt));
-  check(resumed["tokens"] == whole["tokens"],
-        fmt::format("the next {} greedy tokens equal those of a process that was never killed", kCompare));
+  check(resumed["tokens"] == whole["tokens"], fmt::format("the next {} tokens equal those of a process that was never killed", kCompare));
   check(resumed["digest"] == whole["digest"],
         "and so do their logits: SHA-256 " + resumed["digest"].get<std::string>().substr(0, 16) + "...");
   check(resume < recompute, fmt::format("resuming took {:.1f} % of the time of computing", 100 * resume / recompute));

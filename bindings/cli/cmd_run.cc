@@ -10,6 +10,8 @@ namespace cli {
 
 namespace {
 
+constexpr uint64_t kSaveBytesLeast = 64u << 10;  // of a few tokens, and of what the catalog writes with them
+
 struct Output {
   bool stream = false;  // print text as it comes
   Progress bar{"prefill"};
@@ -118,6 +120,11 @@ kvrt_status Run::check_name() {
   kvrt_store_info(store.get(), &props, nullptr);
   if (props.read_only) {
     return complain(KVRT_IO, fmt::format("cannot save {}: {} can only be read; --no-save leaves it as it is", name, flags.store));
+  }
+  if (props.bytes_free + props.chunk_bytes < kSaveBytesLeast) {
+    return complain(KVRT_NO_SPACE,
+                    fmt::format("cannot save {}: {} has room for {} more, and no KV that could give way; --no-save computes all the same",
+                                name, flags.store, human_bytes(props.bytes_free)));
   }
   auto entry = sized<kvrt_store_entry>();
   if (goes_on || flags.overwrite ||

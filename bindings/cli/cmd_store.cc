@@ -185,7 +185,7 @@ int cmd_store_stat(const StoreFlags& flags) {
       json.add("format", uint64_t{p.format}).add("read_only", uint64_t{p.read_only}).add("sessions", p.sessions);
       json.add("chunks", p.chunks).add("segments", p.segments).add("chunk_bytes", p.chunk_bytes);
       json.add("chunk_raw_bytes", p.chunk_raw_bytes).add("chunks_damaged", p.chunks_damaged).add("disk_bytes", p.disk_bytes);
-      json.add("old_bytes", p.old_bytes).print();
+      json.add("old_bytes", p.old_bytes).add("bytes_free", p.bytes_free).print();
     } else {
       put("{}: format {}, {} sessions\n", flags.directory, p.format, p.sessions);
       put("  chunks   {} in {} segments: {}, {} of raw KV\n", p.chunks, p.segments, human_bytes(p.chunk_bytes),

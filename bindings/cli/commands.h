@@ -26,7 +26,7 @@ struct ChatFlags {
   ModelFlags model;
   SamplingFlags sampling;
   uint32_t max_tokens = 0;
-  std::string store, session = "chat", system;
+  std::string store, session = "chat", domain, system;
   bool accept_foreign_kv = false;
 };
 int cmd_chat(const ChatFlags& flags);

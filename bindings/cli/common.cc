@@ -105,8 +105,30 @@ kvrt_model_options model_options(const ModelFlags& flags) {
   return options;
 }
 
+namespace {
+
+// What the KV of one conversation of --context tokens takes.
+kvrt_status plan_context(const ModelFlags& flags, kvrt_runtime* runtime, kvrt_plan& plan) {
+  auto options = sized<kvrt_plan_options>();
+  options.kv_format = kv_format(flags);
+  options.block_tokens = flags.block_tokens;
+  options.session_tokens = flags.context;
+  if (kvrt_status s = kvrt_model_plan(runtime, flags.model.data(), flags.model.size(), &options, &plan, nullptr)) {
+    return complain("cannot plan for the model " + flags.model, s);
+  }
+  if (flags.context <= plan.context_length) return KVRT_OK;
+  return complain(KVRT_LIMIT, fmt::format("--context {}: the model's context is {}", flags.context, plan.context_length));
+}
+
+}  // namespace
+
 kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& out, const std::atomic<bool>* stop) {
-  const kvrt_model_options options = model_options(flags);
+  kvrt_model_options options = model_options(flags);
+  if (flags.context) {
+    auto plan = sized<kvrt_plan>();
+    if (kvrt_status s = plan_context(flags, runtime, plan)) return s;
+    options.kv_bytes_max = plan.kv_bytes;
+  }
   LoadState state{.stop = stop};
   kvrt_model* model = nullptr;
   kvrt_status s = kvrt_model_open(runtime, flags.model.data(), flags.model.size(), &options, on_load, &state, &model, nullptr);
@@ -131,14 +153,14 @@ kvrt_status open_store(kvrt_runtime* runtime, const std::string& path, bool read
 kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, OptionBuffers& buffers, kvrt_generate_options& options) {
   options = sized<kvrt_generate_options>();
   options.max_tokens = max_tokens;
-  options.temperature = flags.temperature;
-  options.top_k = flags.top_k;
-  options.top_p = flags.top_p;
-  options.min_p = flags.min_p;
-  options.repetition_penalty = flags.repetition_penalty;
+  options.temperature = flags.temperature.value_or(0);
+  options.top_k = flags.top_k.value_or(0);
+  options.top_p = flags.top_p.value_or(0);
+  options.min_p = flags.min_p.value_or(0);
+  options.repetition_penalty = flags.repetition_penalty.value_or(0);
   options.frequency_penalty = flags.frequency_penalty;
   options.presence_penalty = flags.presence_penalty;
-  options.penalty_window = flags.penalty_window;
+  options.penalty_window = flags.penalty_window.value_or(0);
   options.seed = flags.seed;
   options.ignore_eos = flags.ignore_eos;
   buffers.stop.clear();

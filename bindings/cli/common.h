@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,7 +54,7 @@ struct ModelFlags {
   uint32_t device_index = 0;
   std::string determinism = "by-class";
   bool no_weight_cache = false;
-  uint64_t cache_bytes = 0, kv_bytes = 0;
+  uint64_t cache_bytes = 0, kv_bytes = 0, context = 0;
 };
 
 struct PromptFlags {  // one of the three
@@ -63,9 +64,9 @@ struct PromptFlags {  // one of the three
 };
 
 struct SamplingFlags {
-  float temperature = 0, top_p = 0, min_p = 0;
-  float repetition_penalty = 0, frequency_penalty = 0, presence_penalty = 0;
-  uint32_t top_k = 0, penalty_window = 0;
+  std::optional<float> temperature, top_p, min_p, repetition_penalty;  // none: off
+  std::optional<uint32_t> top_k, penalty_window;
+  float frequency_penalty = 0, presence_penalty = 0;
   uint64_t seed = 0;
   bool ignore_eos = false;
   std::vector<std::string> stop;
@@ -80,6 +81,11 @@ struct OptionBuffers {
 
 // generate options from the flags; complains about a file that cannot be read.
 kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, OptionBuffers& buffers, kvrt_generate_options& options);
+
+// kvrt_model_inspect's JSON.
+kvrt_status inspect(const kvrt_runtime* runtime, const std::string& model, uint32_t bits, std::string& json);
+// For a chat: what was not said is as the model's file suggests (general.sampling.*), else a temperature of 0.7 and min_p 0.05.
+void suggest_sampling(const kvrt_runtime* runtime, const std::string& model, SamplingFlags& flags);
 
 // Opens what a command needs. A non-zero `*stop` ends the model's loading. All complain by themselves.
 // Of --kv.

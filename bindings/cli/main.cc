@@ -69,12 +69,20 @@ void add_compute(CLI::App* command, ModelFlags& flags) {
   command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step")->check(CLI::Range(1, 512));
 }
 
-void add_sampling(CLI::App* command, SamplingFlags& flags) {
-  command->add_option("--temp", flags.temperature, "temperature (0: greedy)")->check(CLI::NonNegativeNumber);
+void add_context(CLI::App* command, ModelFlags& flags) {
+  command
+      ->add_option("--context", flags.context, "tokens that the conversation may have: the KV of so many gets memory (0: see --kv-bytes)")
+      ->excludes("--kv-bytes");
+}
+
+// What is not said is off, but for a chat's temperature and min_p.
+void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& temperature = "0", const std::string& min_p = "0") {
+  command->add_option("--temp", flags.temperature, "temperature (0: greedy)")->check(CLI::NonNegativeNumber)->default_str(temperature);
   command->add_option("--top-k", flags.top_k, "sample from the k most likely (0: off)");
   command->add_option("--top-p", flags.top_p, "sample from the most likely that make up p (0: off)")->check(CLI::Range(0.0, 1.0));
   command->add_option("--min-p", flags.min_p, "leave out what is less than this times the most likely (0: off)")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(CLI::Range(0.0, 1.0))
+      ->default_str(min_p);
   command->add_option("--repetition-penalty", flags.repetition_penalty, "against tokens of the session, 1.1 say (0: off)")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--frequency-penalty", flags.frequency_penalty, "against what was generated, per occurrence (0: off)");
@@ -124,6 +132,7 @@ void define_run(CLI::App& app, int& code) {
   auto* c = app.add_subcommand("run", "append a prompt, generate, and save the session");
   add_model(c, flags->model);
   add_compute(c, flags->model);
+  add_context(c, flags->model);
   add_prompt(c, flags->prompt, true);
   add_sampling(c, flags->sampling);
   c->add_option("-n", flags->max_tokens, "tokens to generate; 0 only computes the prompt and saves")->capture_default_str();
@@ -153,10 +162,12 @@ void define_chat(CLI::App& app, int& code) {
   auto* c = app.add_subcommand("chat", "chat in the terminal; Ctrl-C stops an answer, /help lists the commands");
   add_model(c, flags->model);
   add_compute(c, flags->model);
-  add_sampling(c, flags->sampling);
+  add_context(c, flags->model);
+  add_sampling(c, flags->sampling, "as the model's file suggests, else 0.7", "as the file suggests, else 0.05");
   c->add_option("-n", flags->max_tokens, "tokens per answer at most (0: until the model ends it)");
   auto* store = c->add_option("--store", flags->store, "directory of saved sessions");
   c->add_option("--session", flags->session, "name in the store")->capture_default_str()->needs(store);
+  c->add_option("--domain", flags->domain, "sharing scope in the store")->needs(store);
   add_foreign_kv(c, flags->accept_foreign_kv);
   c->add_option("--system", flags->system, "system message of a new session");
   on(c, flags, cmd_chat, code);

@@ -82,6 +82,7 @@ kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out, kvrt
     p.chunks_damaged = i.chunks_damaged;
     p.chunks_evicted = i.chunks_evicted;
     p.old_bytes = i.old_bytes;
+    p.bytes_free = i.bytes_free;
     write_output(out, p);
     return {};
   });

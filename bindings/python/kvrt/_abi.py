@@ -95,7 +95,7 @@ CacheProps = _struct("kvrt_cache_props", "u32 struct_size files; u64 bytes bytes
 StoreOptions = _struct("kvrt_store_options", "u32 struct_size read_only must_exist reserved; u64 disk_bytes_max free_bytes_min")
 StoreProps = _struct("kvrt_store_props", """
     u32 struct_size read_only format reserved; u64 sessions chunks segments chunk_bytes chunk_raw_bytes disk_bytes chunks_damaged
-    chunks_evicted old_bytes""")
+    chunks_evicted old_bytes bytes_free""")
 GcReport = _struct("kvrt_gc_report",
                    "u32 struct_size reserved; u64 sessions_removed chunks_removed segments_removed bytes_freed; f64 ms; u64 bytes_rewritten"
                    " bytes_punched log_bytes_kept")

@@ -224,6 +224,7 @@ class StoreInfo:
     chunks_damaged: int
     chunks_evicted: int
     old_bytes: int
+    bytes_free: int
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,51 @@
+// How an answer is drawn when nobody says: a chat's defaults.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "bindings/cli/common.h"
+
+namespace cli {
+
+namespace {
+
+// general.sampling.* of the file, each within what the options take. False: it has none.
+class Suggested {
+ public:
+  explicit Suggested(const nlohmann::json& metadata) : metadata_(metadata) {}
+  bool any() const { return any_; }
+
+  template <typename T>
+  void take(const char* key, double low, double high, std::optional<T>& flag) {
+    const auto found = metadata_.find(std::string("general.sampling.") + key);
+    if (found == metadata_.end() || !found->is_number()) return;
+    const double value = found->get<double>();
+    if (!(value >= low && value <= high)) return;  // llama.cpp writes -1 for off
+    any_ = true;
+    if (!flag) flag = static_cast<T>(value);
+  }
+
+ private:
+  const nlohmann::json& metadata_;
+  bool any_ = false;
+};
+
+}  // namespace
+
+void suggest_sampling(const kvrt_runtime* runtime, const std::string& model, SamplingFlags& flags) {
+  std::string text;
+  const bool known = inspect(runtime, model, 0, text) == KVRT_OK;
+  const auto json = known ? nlohmann::json::parse(text, nullptr, false) : nlohmann::json();
+  const nlohmann::json none = nlohmann::json::object();
+  Suggested suggested(json.contains("metadata") ? json["metadata"] : none);
+  suggested.take("temp", 0, 100, flags.temperature);
+  suggested.take("top_k", 0, UINT32_MAX, flags.top_k);
+  suggested.take("top_p", 0, 1, flags.top_p);
+  suggested.take("min_p", 0, 1, flags.min_p);
+  suggested.take("penalty_repeat", 0, 100, flags.repetition_penalty);
+  suggested.take("penalty_last_n", 0, UINT32_MAX, flags.penalty_window);
+  if (suggested.any()) return;
+  if (!flags.temperature) flags.temperature = 0.7f;
+  if (!flags.min_p) flags.min_p = 0.05f;
+}
+
+}  // namespace cli

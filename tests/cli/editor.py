@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""editor.py KVRT MODEL: kvrt chat as a person at a terminal uses it. Keys, history, wide characters, pastes, Ctrl-C; what became of them is read from the
+store, as JSON."""
+import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+
+kvrt, model = sys.argv[1:]
+PASTE = "\x1b[200~{}\x1b[201~"
+LEFT, UP, HOME = "\x1b[D", "\x1b[A", "\x01"
+PATIENCE = 300
+
+
+def patched(to, context, sampling):
+    """The model with another context_length, and general.sampling.* in its file."""
+    with open(model, "rb") as file:
+        data = bytearray(file.read())
+    at = data.index(b"llama.context_length") + len("llama.context_length")
+    data[at:at + 8] = struct.pack("<II", 4, context)
+    pairs = b""
+    for key, value in sampling.items():
+        name = b"general.sampling." + key.encode()
+        pairs += struct.pack("<Q", len(name)) + name + (struct.pack("<If", 6, value) if isinstance(value, float) else struct.pack("<Ii", 5, value))
+    padding = -(len(pairs) + 8 + 3 + 4 + 8) % 32  # so that the tensors stay where they are aligned
+    pairs += struct.pack("<Q", 3) + b"pad" + struct.pack("<IQ", 8, padding) + b"." * padding
+    data[16:24] = struct.pack("<Q", struct.unpack("<Q", data[16:24])[0] + len(sampling) + 1)
+    data[24:24] = pairs
+    with open(to, "wb") as file:
+        file.write(data)
+    return to
+
+
+class Chat:
+    def __init__(self, model, store, *options):
+        self.store, self.seen = store, ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ.update(TERM="xterm-256color", LC_ALL="C.UTF-8", NO_COLOR="1")
+            os.execv(kvrt, [kvrt, "chat", "-m", model, "--store", store, "-n", "2", "--ignore-eos", *options])
+        self.prompt()
+
+    def prompt(self):
+        """Until keys are read one by one, which is so a moment after the prompt is drawn."""
+        self.wait("> ")
+        while termios.tcgetattr(self.fd)[3] & termios.ICANON:
+            pass
+
+    def wait(self, text):
+        """Until the terminal has shown this, after what was waited for before."""
+        end = time.monotonic() + PATIENCE
+        while text not in self.seen:
+            ready, _, _ = select.select([self.fd], [], [], max(0, end - time.monotonic()))
+            data = os.read(self.fd, 65536) if ready else b""
+            if not data:
+                sys.exit(f"no {text!r} on the terminal: {self.seen!r}")
+            self.seen += data.decode(errors="replace")
+        before, _, self.seen = self.seen.partition(text)
+        return before
+
+    def type(self, keys):
+        data = keys.encode()
+        while data:  # a terminal takes a few KiB at a time, and its echo must be read
+            _, writable, _ = select.select([], [self.fd], [], 0.01)
+            if writable:
+                data = data[os.write(self.fd, data[:1024]):]
+            if select.select([self.fd], [], [], 0)[0]:
+                self.seen += os.read(self.fd, 65536).decode(errors="replace")
+
+    def say(self, keys):
+        """A line that is answered: the next prompt comes with its brackets."""
+        self.type(keys + "\r")
+        said = self.wait("\x1b[?2004l") + self.wait("\x1b[?2004h")
+        self.prompt()
+        return said
+
+    def end(self, keys="/quit\r"):
+        self.type(keys)
+        try:
+            while os.read(self.fd, 65536):
+                pass
+        except OSError:
+            pass
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(status)
+
+    def tokens(self):
+        stat = subprocess.run([kvrt, "store", "stat", self.store, "chat", "--json"], capture_output=True, check=True).stdout
+        return json.loads(stat)["tokens"]
+
+    def messages(self, name="chat"):
+        shown = subprocess.run([kvrt, "store", "show", self.store, name, "--json"], capture_output=True, check=True).stdout
+        return json.loads(shown)["messages"]
+
+
+def expect(found, wanted, what):
+    if found != wanted:
+        sys.exit(f"{what}: {found!r}, expected {wanted!r}")
+
+
+with tempfile.TemporaryDirectory() as work:
+    roomy = patched(work + "/roomy.gguf", 1 << 17, {})
+    chat = Chat(roomy, work + "/store", "--temp", "0")
+    chat.say("held" + LEFT * 2 + "l" + "\x05\x7fo")  # he|ld, hel|ld, to the end, d taken back
+    chat.say("grüße 日本" + LEFT + "の" + HOME + "¡")
+    chat.say(UP + UP + "!")
+    lines = "first\rsecond line\r\tthird"
+    placeholder = chat.say("look: " + PASTE.format(lines) + " ok?")
+    if "[paste 1: 3 lines]" not in placeholder or "second line" in placeholder:
+        sys.exit(f"a paste of three lines is not shown as one: {placeholder!r}")
+    long = "".join(f"{i} " for i in range(12000)) + "é"
+    chat.say(PASTE.format(long))
+    chat.say(PASTE.format("/stats\r"))
+    chat.type("taken back\x03")
+    chat.wait("^C")
+    chat.prompt()
+    help_text = chat.say("/help")
+    for verb in ("/continue", "/retry", "/rewind", "/fork", "/forget", "/history", "/save", "/stats", "/quit"):
+        if verb not in help_text:
+            sys.exit(f"/help lacks {verb}: {help_text!r}")
+    expect(chat.end(), 0, "exit")
+    wanted = ["hello", "¡grüße 日の本", "hello!", "look: first\nsecond line\n\tthird ok?", long, "/stats\n"]
+    found = [m["content"] for m in chat.messages() if m["role"] == "user"]
+    expect([text for text in found if text != long], [text for text in wanted if text != long], "messages")
+    expect(long in found, True, "a paste of 60 KB")
+
+    # What was said before is there for the arrow up, and an answer that was cut short goes on where it ended.
+    chat = Chat(roomy, work + "/store", "--temp", "0")
+    chat.say(UP)
+    expect(chat.end("\x04"), 0, "exit at Ctrl-D")
+    before = chat.messages()
+    expect([m["content"] for m in before if m["role"] == "user"][-1], "hello!", "the arrow up")
+    length = chat.tokens()
+    chat = Chat(roomy, work + "/store", "--temp", "0")
+    chat.say("/continue")
+    chat.say("/continue")
+    expect(chat.end(), 0, "exit")
+    expect((len(chat.messages()), chat.tokens() - length), (len(before), 4), "an answer of 2 tokens that went on twice")
+
+    # How answers are drawn: as the file says, or else by kvrt's own defaults; an option comes first.
+    own = "temperature 0.7, top_k 0, top_p 0, min_p 0.05, repetition penalty 0"
+    files = "temperature 0.3, top_k 20, top_p 0.9, min_p 0, repetition penalty 1.1"
+    suggests = {"temp": 0.3, "top_k": 20, "top_p": 0.9, "penalty_repeat": 1.1}
+    for name, sampling, options, wanted in (("plain", {}, [], own), ("full", suggests, [], files), ("option", suggests, ["--temp", "0"], files.replace("0.3", "0")),
+                                            ("odd", {"temp": -1.0, "top_k": -1, "min_p": 7.0}, [], own)):
+        chat = Chat(patched(f"{work}/{name}.gguf", 1024, sampling), f"{work}/{name}", *options)
+        shown = chat.say("/stats")
+        if wanted not in shown:
+            sys.exit(f"{name}: no {wanted!r} in {shown!r}")
+        expect(chat.end(), 0, "exit")
+print("keys, history, pastes and Ctrl-C arrive as they should")
