@@ -90,6 +90,8 @@ Result<Catalog::Probe> Catalog::probe(Env* env, const std::string& path) {
   std::array<uint8_t, 100> head;
   const int code = file->pMethods->xRead(file, head.data(), static_cast<int>(head.size()), 0);
   if (code != SQLITE_OK && code != SQLITE_IOERR_SHORT_READ) return db.fail(code);
+  sqlite3_int64 bytes = 0;
+  KVRT_TRY(file->pMethods->xFileSize(file, &bytes) == SQLITE_OK ? Status() : db.fail(SQLITE_IOERR_FSTAT));
   const bool whole = code == SQLITE_OK && std::memcmp(head.data(), "SQLite format 3", 16) == 0;
   probe.schema = big_endian(head.data() + 60);
   probe.application_id = big_endian(head.data() + 68);
@@ -106,7 +108,7 @@ Result<Catalog::Probe> Catalog::probe(Env* env, const std::string& path) {
     KVRT_ASSIGN(uint64_t log_bytes, (*log)->size());
     probe.log = true;
     probe.log_rows = log_bytes > 0;
-    if (!whole && probe.log_rows) probe.kind = Kind::kTorn;
+    if (!whole && probe.log_rows && bytes > 1) probe.kind = Kind::kTorn;  // of an empty database SQLite deletes the log
   } else if (log.status().code() != Code::kNotFound) {
     return log.take_status();
   }

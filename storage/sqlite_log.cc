@@ -87,7 +87,7 @@ std::vector<LogBit> find_bits(const Frame& frame, const Sum& computed) {
 
 class Scanner {
  public:
-  explicit Scanner(const File& log) : log_(log) {}
+  Scanner(const File& log, bool all) : log_(log), commits_least_(all ? 1 : 2) {}
 
   Result<LogScan> scan() {
     KVRT_ASSIGN(const uint64_t size, log_.size());
@@ -96,8 +96,8 @@ class Scanner {
     KVRT_TRY(log_.pread(kHeaderBytes, frame_));
     auto sum = check_header(header_);
     if (!sum) sum = mend_header();
-    if (!sum) return std::move(scan_);
-    sum_ = *sum;
+    if (!sum) take_frames_alone();
+    if (sum) sum_ = *sum;
     uint64_t number = 1;
     for (uint64_t at = kHeaderBytes; at + sizeof(Frame) <= size; at += sizeof(Frame), number++) KVRT_TRY(take_frame(at, number));
     return std::move(scan_);
@@ -116,6 +116,12 @@ class Scanner {
       return sum;
     }
     return std::nullopt;
+  }
+
+  // A header that says nothing: the frames say what it said, but for the first one's sum.
+  void take_frames_alone() {
+    std::memcpy(&header_[kHeaderSalts], &frame_[kFrameSalts], 8);
+    first_damaged_ = 1;
   }
 
   Status take_frame(uint64_t at, uint64_t number) {
@@ -164,7 +170,7 @@ class Scanner {
   // One commit behind damage may be a torn one's own: nobody was told of it. Where there is a second, the first was on the disk.
   void commit(uint32_t pages_now) {
     const bool beyond = first_damaged_ != 0;
-    if (beyond && ++commits_beyond_ < 2 && !one_bit_) return;
+    if (beyond && ++commits_beyond_ < commits_least_ && !one_bit_) return;
     if (beyond) {
       scan_.damaged_frame = first_damaged_;
       scan_.commits_lost = commits_beyond_;
@@ -184,19 +190,12 @@ class Scanner {
   LogScan scan_;
   std::vector<LogBit> flipped_;
   std::vector<LoggedPage> uncommitted_;
-  uint64_t first_damaged_ = 0, commits_beyond_ = 0;
+  uint64_t commits_least_, first_damaged_ = 0, commits_beyond_ = 0;
   bool one_bit_ = false;
 };
 
 }  // namespace
 
-Result<LogScan> scan_log(const File& log) { return Scanner(log).scan(); }
-
-Result<LogScan> mend_log(Env* env, const std::string& path) {
-  KVRT_ASSIGN(auto file, env->open_read(path));
-  KVRT_ASSIGN(LogScan scan, scan_log(*file));
-  for (const LogBit& bit : scan.flipped) KVRT_TRY(env->patch(path, bit.offset, {&bit.byte, 1}));
-  return scan;
-}
+Result<LogScan> scan_log(const File& log, bool all) { return Scanner(log, all).scan(); }
 
 }  // namespace kvrt

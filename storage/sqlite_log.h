@@ -33,10 +33,8 @@ struct LogScan {
   uint64_t commits_lost = 0;
 };
 
-// Of a log with pages of 4096 bytes, as the catalog's; another has no frames. An error only where the disk or the memory fails.
-Result<LogScan> scan_log(const File& log);
-
-// What scan_log says of the log at `path`, with its flipped bits put right on the disk. Only while nobody has the database open.
-Result<LogScan> mend_log(Env* env, const std::string& path);
+// Of a log with pages of 4096 bytes, as the catalog's; another has no frames. `all`: a single commit behind damage counts, too; it may be
+// the torn last one's own, of which nobody was told. An error only where the disk or the memory fails.
+Result<LogScan> scan_log(const File& log, bool all);
 
 }  // namespace kvrt

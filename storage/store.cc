@@ -29,7 +29,10 @@ Status StoreImpl::start() {
   if (!dir_.read_only) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
   if (dir_.alone && !dir_.read_only && dir_.log_rows) (void)catalog_.checkpoint(true).is_ok();  // it may hold what was removed
   if (dir_.log_mended) logf(log_, LogLevel::kWarn, "store: %s/catalog.db-wal: bits of it had flipped; they are mended", dir_.root.c_str());
-  if (!dir_.log_damage.empty()) logf(log_, LogLevel::kWarn, "store: %s/catalog.db-wal: %s", dir_.root.c_str(), dir_.log_damage.c_str());
+  if (!dir_.log_damage.empty()) {
+    const char* next = dir_.read_only ? "; repair the store before anything is saved there (kvrt store repair): it reads them" : "";
+    logf(log_, LogLevel::kWarn, "store: %s/catalog.db-wal: %s%s", dir_.root.c_str(), dir_.log_damage.c_str(), next);
+  }
   if (dir_.alone) {
     collect_garbage(env_, log_, dir_.root, &catalog_, dir_.unclean);
     make_reserve(env_, dir_.root);
@@ -47,8 +50,8 @@ Status StoreImpl::check_identity() {
   if (format.id && *format.id != catalog_.id()) {
     return error(
         Code::kCorrupt, Detail::kCatalogCorrupt,
-        "%s: catalog.db is of store %s, FORMAT says that this is store %s: put the right file back, or repair the store (kvrt store "
-        "repair), which goes by FORMAT; left untouched",
+        "%s: catalog.db is of store %s, FORMAT says that this is store %s: put the right file back; or repair the store (kvrt store "
+        "repair), which goes by FORMAT and keeps no session of that catalog; left untouched",
         dir_.root.c_str(), catalog_.id().hex().c_str(), format.id->hex().c_str());
   }
   if (!dir_.alone || dir_.read_only || format.kind == FormatFile::Kind::kSound) return {};

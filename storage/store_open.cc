@@ -177,25 +177,25 @@ Status flipped_log(const std::string& path) {
 }
 
 // The log that a killed process left, before SQLite reads it. Who is alone mends it; a reader asks for one who does.
-Status check_log(Env* env, StoreDirectory* dir) {
+Status check_log(Env* env, StoreDirectory* dir, bool for_repair) {
   const std::string path = dir->root + "/catalog.db-wal";
-  if (dir->read_only) {
-    auto file = env->open_read(path);
-    if (!file.is_ok()) return file.status().code() == Code::kNotFound ? Status() : file.take_status();  // folded in meanwhile
-    auto scan = scan_log(**file);
-    if (!scan.is_ok()) return is_want(scan.status()) ? scan.take_status() : Status();  // cut meanwhile, too
-    if (scan->one_bit) return flipped_log(path);
-    if (scan->flipped.empty()) return {};
-    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "%s: a bit at %llu has flipped: open the store once for writing, which mends it",
-                 path.c_str(), static_cast<unsigned long long>(scan->flipped.front().offset));
+  if (!dir->alone && !dir->read_only) return {};  // it is in use, by its index
+  auto file = env->open_read(path);
+  if (!file.is_ok()) return file.status().code() == Code::kNotFound ? Status() : file.take_status();  // folded in meanwhile
+  auto read = scan_log(**file, for_repair);
+  if (!read.is_ok()) return dir->alone || is_want(read.status()) ? read.take_status() : Status();  // cut meanwhile, too
+  const LogScan& scan = *read;
+  if (scan.one_bit && !for_repair) return flipped_log(path);
+  if (!scan.flipped.empty() && dir->read_only) {
+    return error(Code::kCorrupt, Detail::kCatalogCorrupt,
+                 "%s: a bit at %llu has flipped: open the store once for writing, which mends it (kvrt store gc does)", path.c_str(),
+                 static_cast<unsigned long long>(scan.flipped.front().offset));
   }
-  if (!dir->alone) return {};  // it is in use, by its index
-  KVRT_ASSIGN(const LogScan scan, mend_log(env, path));
+  for (const LogBit& bit : scan.flipped) KVRT_TRY(env->patch(path, bit.offset, {&bit.byte, 1}));
   dir->log_mended = !scan.flipped.empty();
   if (scan.damaged_frame == 0) return {};
   dir->log_damage = "frame " + std::to_string(scan.damaged_frame) + " is damaged: it and " + std::to_string(scan.commits_lost) +
                     " commits from there on cannot be read";
-  dir->log_one_bit = scan.one_bit;
   return {};
 }
 
@@ -235,7 +235,7 @@ Result<DamagedDirectory> open_damaged(Env* env, const std::string& path) {
   KVRT_TRY(env->make_dir(root + "/segs"));
   KVRT_ASSIGN(damaged.catalog, Catalog::probe(env, catalog));  // again: what is there now stays
   KVRT_TRY(Catalog::recognize(catalog, &damaged.catalog));
-  if (damaged.catalog.log_rows) KVRT_TRY(check_log(env, &dir));
+  if (damaged.catalog.log_rows) KVRT_TRY(check_log(env, &dir, true));
   damaged.mended = damaged.catalog.kind == Catalog::Kind::kFlipped;
   if (damaged.mended) {
     KVRT_TRY(Catalog::mend_numbers(catalog));
@@ -267,8 +267,7 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
   KVRT_TRY(enter(env, &dir));
   KVRT_TRY(check_directories(env, root));
   KVRT_ASSIGN(Survey now, survey(env, root));  // again: what is there now stays
-  if (now.catalog.log_rows) KVRT_TRY(check_log(env, &dir));
-  if (dir.log_one_bit) return flipped_log(root + "/catalog.db-wal");
+  if (now.catalog.log_rows) KVRT_TRY(check_log(env, &dir, false));
   if (now.catalog.kind == Catalog::Kind::kFlipped) {
     KVRT_TRY(check_mendable(dir));
     KVRT_TRY(Catalog::mend_numbers(root + "/catalog.db"));

@@ -23,7 +23,6 @@ struct StoreDirectory {
   bool log_rows = false;                 // with rows in it
   bool log_mended = false;               // bits of it had flipped; they are as they were
   std::string log_damage;                // why commits of it cannot be read; "": they can
-  bool log_one_bit = false;              // because one bit flipped, and which cannot be told: only repair goes on
   std::unique_ptr<FileLock> lock;        // shared as long as the store is open; null only where it cannot be had: a read-only file system
   std::unique_ptr<FileLock> write_lock;  // held by who writes the catalog; null: read-only
 };

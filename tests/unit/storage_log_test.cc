@@ -45,7 +45,7 @@ class KilledLog : public Damage {
 
   LogScan scan() {
     auto file = posix_env()->open_read(log());
-    auto scan = file.is_ok() ? scan_log(**file) : Result<LogScan>(file.take_status());
+    auto scan = file.is_ok() ? scan_log(**file, false) : Result<LogScan>(file.take_status());
     EXPECT_OK(scan.status());
     return scan.is_ok() ? std::move(*scan) : LogScan();
   }
@@ -237,6 +237,75 @@ TEST_F(KilledLog, ABitThatCannotBeToldIsRefusedAndRepaired) {
   ASSERT_OK(r.status);
   EXPECT_EQ(r.report.outcome, Outcome::kRebuilt);
   expect_all(open_store(root())->get());
+}
+
+// Before a writer ends the log there.
+TEST_F(KilledLog, MoreThanABitIsNamedToAReader) {
+  damage_second_commit();
+  StoreOptions reader;
+  reader.read_only = true;
+  auto store = open_store(root(), reader);
+  ASSERT_OK(store.status());
+  auto faults = (*store)->verify(nullptr);
+  ASSERT_OK(faults.status());
+  ASSERT_EQ(faults->size(), 1u);
+  EXPECT_EQ((*faults)[0].where, "catalog.db-wal");
+}
+
+// Of an empty database SQLite deletes the log.
+TEST_F(KilledLog, WithoutItsDatabaseItStaysAndIsRepaired) {
+  for (size_t bytes : {0, 1}) {
+    write_file(catalog(), std::vector<uint8_t>(bytes));
+    for (bool read_only : {true, false}) {
+      StoreOptions options;
+      options.read_only = read_only;
+      const Status refused = open_status(options);
+      EXPECT_EQ(refused.code(), Code::kCorrupt);
+      EXPECT_NE(refused.message().find("store repair"), std::string::npos) << refused.message();
+      EXPECT_EQ(test::read_file(log()), bytes_);
+    }
+  }
+  Repaired r = repair(root());
+  ASSERT_OK(r.status);
+  EXPECT_EQ(r.report.outcome, Outcome::kRebuilt);
+  auto store = open_store(root());
+  ASSERT_OK(store.status());
+  for (const char* name : kNames) EXPECT_OK((*store)->load("", name).status()) << name;
+}
+
+TEST_F(KilledLog, RepairReadsWithoutItsHeader) {
+  for (int how = 0; how < 3; how++) {
+    TempDir copy("/dev/shm");
+    std::vector<uint8_t> damaged = bytes_;
+    if (how == 0) std::fill_n(damaged.begin(), kHeader, uint8_t{0});
+    if (how == 1) damaged[16] ^= 1, damaged[20] ^= 2;
+    if (how == 2) damaged[0] ^= 1, damaged[25] ^= 2;
+    write_file(log(), damaged);
+    fs::copy(root(), copy.path() + "/s", fs::copy_options::recursive);
+    fs::permissions(copy.path() + "/s", fs::perms::owner_all);
+    Repaired r = repair(copy.path() + "/s");
+    ASSERT_OK(r.status);
+    EXPECT_EQ(r.report.outcome, Outcome::kRebuilt) << how;
+    expect_all(open_store(copy.path() + "/s")->get());
+  }
+}
+
+// Damage within the last transaction but one: a single commit is behind it, and repair reads that, too.
+TEST_F(KilledLog, RepairReadsASingleCommitBehindTheDamage) {
+  size_t last = frames() - 1;
+  while (!commits(last - 1)) last--;
+  std::vector<uint8_t> damaged = bytes_;
+  for (size_t i = 0; i < 16; i++) damaged[kHeader + (last - 1) * kFrame + 2000 + i] ^= 0x5a;
+  write_file(log(), damaged);
+  EXPECT_EQ(scan().damaged_frame, 0u) << "an open goes on: it may be a torn end";
+  Repaired r = repair(root());
+  ASSERT_OK(r.status);
+  EXPECT_EQ(r.report.outcome, Outcome::kRebuilt);
+  auto store = open_store(root());
+  ASSERT_OK(store.status());
+  auto fay = (*store)->load("", "fay");
+  ASSERT_OK(fay.status());
+  EXPECT_EQ(fay->tokens, chains_[2]->tokens);
 }
 
 TEST_F(KilledLog, RepairReadsBehindTheDamage) {
