@@ -1,5 +1,10 @@
 # libkvrt_cuda: what libkvrt loads when a runtime asks for a CUDA device. libkvrt itself links nothing of it.
-set(KVRT_CUDA AUTO CACHE STRING "Build libkvrt_cuda: AUTO (where a CUDA 13 compiler is found), ON or OFF")
+if(PROJECT_IS_TOP_LEVEL)
+  set(cuda AUTO)
+else()
+  set(cuda OFF)  # who has kvrt in a build of their own asks for it
+endif()
+set(KVRT_CUDA ${cuda} CACHE STRING "Build libkvrt_cuda: AUTO (where a CUDA 13 compiler is found), ON or OFF")
 set_property(CACHE KVRT_CUDA PROPERTY STRINGS AUTO ON OFF)
 option(KVRT_GPU_TESTS "Build the tests and benchmarks that run on a CUDA device (./dev gpu-check)" OFF)
 set(KVRT_CUDA_ARCHITECTURES 75-virtual 80 86-real 89-real 90 100-real 120 CACHE STRING "Devices that libkvrt_cuda has code for; PTX for the others")

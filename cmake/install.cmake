@@ -4,6 +4,10 @@ set(KVRT_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/kvrt)
 
 install(TARGETS kvrt kvrt_cpp EXPORT kvrtTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT kvrt_Runtime NAMELINK_COMPONENT kvrt_Development)
+if(KVRT_STATIC)
+  install(TARGETS kvrt_static EXPORT kvrtTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT kvrt_Development)
+  set(KVRT_PC_PRIVATE "-lzstd -lsqlite3 -lpcre2-8 -lsodium -lstdc++ -lm -ldl -pthread")
+endif()
 install(FILES include/kvrt.h bindings/cpp/kvrt.hpp bindings/cpp/kvrt_values.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT kvrt_Development)
 install(FILES include/kvrt.abi.json DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/kvrt COMPONENT kvrt_Development)
 install(EXPORT kvrtTargets NAMESPACE kvrt:: DESTINATION ${KVRT_CMAKE_DIR} COMPONENT kvrt_Development)

@@ -1,5 +1,5 @@
 /* A prefix that processes share through the store. The first process computes a long system prompt and saves it; each later process that
- * begins a conversation with the same text finds its KV on disk, without being told the name it was saved under.
+ * begins a conversation with the same text finds its KV on disk, without being told the name it was saved under. Run again, both find it.
  *   shared_prefix MODEL.gguf STORE-DIRECTORY
  */
 #include <stdio.h>
@@ -50,7 +50,10 @@ static uint64_t begin_conversation(const char* path, const char* directory, cons
   printf("%s: %llu prompt tokens, %llu from disk, %llu computed, first token after %.1f ms\n", name,
          (unsigned long long)report.prompt_tokens, (unsigned long long)report.reused_disk, (unsigned long long)report.prefilled,
          report.ttft_ms);
-  must(kvrt_session_suspend(session, name, strlen(name), NULL, NULL, NULL), "save");
+  kvrt_save_options save;
+  KVRT_INIT(&save);
+  save.overwrite = 1; /* a conversation of that name, of an earlier run, gives way */
+  must(kvrt_session_suspend(session, name, strlen(name), &save, NULL, NULL), "save");
   kvrt_session_close(session);
   kvrt_store_release(store);
   kvrt_model_release(model);
@@ -58,13 +61,13 @@ static uint64_t begin_conversation(const char* path, const char* directory, cons
   return report.reused_disk;
 }
 
-/* In a child process, made before any handle exists here; its exit code says whether the store had what was expected. */
-static int in_child(char** argv, const char* name, const char* question, int expect_disk) {
+/* In a child process, made before any handle exists here. `shared`: the store must have something of it, else the exit code is 70. */
+static int in_child(char** argv, const char* name, const char* question, int shared) {
   int status = 0;
   const pid_t child = fork();
   if (child == 0) {
     const uint64_t disk = begin_conversation(argv[1], argv[2], name, question);
-    exit((disk > 0) == expect_disk ? 0 : 70);
+    exit(shared && disk == 0 ? 70 : 0);
   }
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 71;
@@ -72,7 +75,7 @@ static int in_child(char** argv, const char* name, const char* question, int exp
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    fprintf(stderr, "usage: shared_prefix MODEL.gguf EMPTY-STORE-DIRECTORY\n");
+    fprintf(stderr, "usage: shared_prefix MODEL.gguf STORE-DIRECTORY\n");
     return 1;
   }
   const int first = in_child(argv, "ann", "Which clock is the oldest?", 0);

@@ -1,7 +1,8 @@
 #!/bin/sh
-# run.sh BUILD SOURCE CC CXX: the installed tree serves C and C++ programs by find_package and by pkg-config, also after it was moved.
+# run.sh BUILD SOURCE CC CXX PYTHON STATIC: the installed tree serves C and C++ programs by find_package and by pkg-config, also after it was moved,
+# with the oldest CMake too (beside PYTHON); what the README says of building and installing works as it stands. STATIC: 1: libkvrt.a is there.
 set -eu
-build=$1 source=$2 cc=$3 cxx=$4
+build=$1 source=$2 cc=$3 cxx=$4 old_cmake=$(dirname "$5")/cmake static=$6
 model=$source/tests/golden/tiny/llama_gqa_f32.gguf
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -47,6 +48,26 @@ cmake -G Ninja -S "$source/tests/consumer/project" -B "$work/cmake" -DCMAKE_PREF
   fail "find_package: $(cat "$work/log")"
 cmake --build "$work/cmake" >"$work/log" 2>&1 || fail "find_package: does not build: $(cat "$work/log")"
 "$work/cmake/consumer" "$model" || fail "the program built by find_package exits $?"
+# needs FILE LIBRARY: the dynamic linker is asked for it.
+needs() { readelf -d "$1" | grep -q "NEEDED.*\[$2"; }
+if [ "$static" = 1 ]; then
+  "$work/cmake/consumer_static" "$model" || fail "the program with libkvrt.a exits $?"
+  needs "$work/cmake/consumer_static" libkvrt && fail "the program with libkvrt.a asks for libkvrt.so"
+fi
+
+# The oldest CMake that the README names; and a project that has kvrt in its own build gets the library alone.
+case $("$old_cmake" --version) in "cmake version 3.22."*) ;; *) fail "$old_cmake is not CMake 3.22: $("$old_cmake" --version)" ;; esac
+grep -q "cmake_minimum_required(VERSION 3.22)" "$source/CMakeLists.txt" || fail "CMakeLists.txt asks for another CMake than the one that is tested"
+(cd "$source" && "$old_cmake" --preset user -B "$work/user") >"$work/log" 2>&1 || fail "CMake 3.22, preset user: $(cat "$work/log")"
+"$old_cmake" -G Ninja -S "$source/tests/consumer/project" -B "$work/old" -DCMAKE_PREFIX_PATH="$work/prefix" -DEXAMPLE_CPP="$work/example.cc" >"$work/log" 2>&1 ||
+  fail "CMake 3.22, find_package: $(cat "$work/log")"
+mkdir "$work/within"
+printf 'cmake_minimum_required(VERSION 3.22)\nproject(within C CXX)\nadd_subdirectory(%s kvrt)\n' "$source" >"$work/within/CMakeLists.txt"
+"$old_cmake" -G Ninja -S "$work/within" -B "$work/within/build" >"$work/log" 2>&1 ||
+  fail "within another project: $(cat "$work/log")"
+grep -qx KVRT_CUDA:STRING=OFF "$work/within/build/CMakeCache.txt" || fail "within another project CUDA is not off"
+targets=$(cd "$work/within/build" && ninja -t targets all | sed -n 's/^\(kvrt[a-z_]*\): phony$/\1/p' | tr '\n' ' ')
+case $targets in *kvrt_cli* | *kvrt_cuda* | *kvrt_tests*) fail "within another project there are targets $targets" ;; *kvrt*) ;; *) fail "no target kvrt: $targets" ;; esac
 
 export PKG_CONFIG_LIBDIR="$library/pkgconfig" # it asks for no other package
 # shellcheck disable=SC2046 # words
@@ -60,11 +81,40 @@ grep -q kvrt_session_resume "$work/example.c" || fail "no example in README.md"
 # shellcheck disable=SC2046
 "$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror "$work/example.c" -o "$work/example" $(pkg-config --cflags --libs kvrt) || fail "the README's example does not build"
 cp "$model" "$work/model.gguf"
-(cd "$work" && ./example && ./example) || fail "the README's example exits $?"
+(cd "$work" && ./example >first && ./example >second) || fail "the README's example exits $?"
+grep -aq '^(ann goes on' "$work/first" && fail "the README's example found a session at its first run"
+grep -aq '^(ann goes on: [1-9][0-9]* tokens came from the disk)' "$work/second" || fail "the README's example does not say at its second run that it goes on"
 
 # shellcheck disable=SC2046
 "$cxx" -std=c++17 -Wall -Wextra -Wpedantic -Werror "$work/example.cc" -o "$work/example_cpp" $(pkg-config --cflags --libs kvrt) ||
   fail "the C++ example does not build"
+if [ "$static" = 1 ]; then
+  # shellcheck disable=SC2046
+  "$cc" -std=c99 "$work/example.c" -o "$work/example_static" $(pkg-config --static --cflags --libs kvrt | sed 's/-lkvrt /-l:libkvrt.a /') ||
+    fail "the README's example does not build with libkvrt.a"
+  needs "$work/example_static" libkvrt && fail "the README's example asks for libkvrt.so"
+  (cd "$work" && ./example_static >third && grep -aq '^(ann goes on' third) || fail "the README's example with libkvrt.a exits $?"
+fi
+
+# The README's lines for installing and linking, in a home of its own and, where mounting is permitted, in /usr/local.
+mkdir -p "$work/home" "$work/lines/build"
+ln -s "$build" "$work/lines/build/user"
+cp "$work/example.c" "$work/model.gguf" "$work/lines"
+lines() { awk -v with="$1" '$0 == "```sh" {on = 1; text = ""; next} /^```$/ {if (on && index(text, with)) print text; on = 0} on {text = text $0 "\n"}' "$source/README.md"; }
+lines 'HOME/kvrt' | sed "s|^cmake --install \(.*\)|for c in kvrt_Runtime kvrt_Development kvrt_Tools; do cmake --install \1 --component \$c; done|" >"$work/home.sh"
+lines 'sudo ldconfig' | sed "s|^sudo cmake --install build/user|for c in kvrt_Runtime kvrt_Development kvrt_Tools; do cmake --install build/user --prefix /usr/local --component \$c; done|; s|sudo ||" >"$work/local.sh"
+for script in home local; do [ "$(wc -l <"$work/$script.sh")" -gt 1 ] || fail "the README has no lines for $script"; done
+try='cd "$0/lines" && rm -rf example memory && sh -eu "$0/$1.sh" >"$0/log" 2>&1 && ./example >>"$0/log" 2>&1'
+env -u LD_LIBRARY_PATH -u PKG_CONFIG_LIBDIR HOME="$work/home" sh -c "$try" "$work" home || fail "the README's lines for a home of one's own: $(cat "$work/log")"
+isolated='mkdir "$0/etc" "$0/usrlocal" && cp -a /etc/. "$0/etc" && mount --bind "$0/etc" /etc && mount --bind "$0/usrlocal" /usr/local'
+if [ "$(id -u)" = 0 ] && unshare -m sh -c "$isolated" "$work" 2>/dev/null; then
+  rm -rf "$work/etc" "$work/usrlocal"
+  env -u LD_LIBRARY_PATH -u PKG_CONFIG_LIBDIR PATH=/usr/bin:/bin:/usr/sbin:/sbin unshare -m sh -c "$isolated && $try" "$work" local ||
+    fail "the README's lines for /usr/local: $(cat "$work/log")"
+else
+  echo "consumer: mounting is not permitted here: /usr/local was not tried"
+fi
+
 rm -rf "$work/memory"
 (cd "$work" && "$work/cmake/example" && ./example_cpp >second) || fail "the C++ example exits $?"
 cat "$work/second"
