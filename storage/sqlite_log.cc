@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <unordered_map>
 
 namespace kvrt {
 
@@ -56,7 +57,7 @@ std::optional<Sum> check_header(const Header& header) {
   return right ? std::optional(sum) : std::nullopt;
 }
 
-// Bits of a frame that make up the difference to the sum that is stored, two at most: a sum is linear in its words, modulo 2^32.
+// Each bit of a frame that makes up the difference to the sum that is stored: a sum is linear in its words, modulo 2^32.
 std::vector<LogBit> find_bits(const Frame& frame, const Sum& computed) {
   std::vector<LogBit> bits;
   const auto add = [&](size_t at, uint32_t bit) { bits.push_back({at, static_cast<uint8_t>(frame[at] ^ 1u << bit)}); };
@@ -76,7 +77,6 @@ std::vector<LogBit> find_bits(const Frame& frame, const Sum& computed) {
         const uint32_t value = uint32_t{1} << bit, change = (word & value) != 0 ? 0 - value : value;
         if ((half == 0 ? first_a : second_a) * change != a || (half == 0 ? first_b : second_b) * change != b) continue;
         add(at + (computed.big_endian ? 3 - bit / 8 : bit / 8), bit % 8);
-        if (bits.size() == 2) return bits;
       }
     }
     first_a += first_b, first_b += first_a;
@@ -87,7 +87,7 @@ std::vector<LogBit> find_bits(const Frame& frame, const Sum& computed) {
 
 class Scanner {
  public:
-  Scanner(const File& log, bool all) : log_(log), commits_least_(all ? 1 : 2) {}
+  Scanner(const File& log, const File* database, bool all) : log_(log), database_(database), commits_least_(all ? 1 : 2) {}
 
   Result<LogScan> scan() {
     KVRT_ASSIGN(const uint64_t size, log_.size());
@@ -135,21 +135,24 @@ class Scanner {
     const Sum computed = sum_.with(frame_);
     bool right = salts == 0 && (computed.is(&frame_[kFrameSum]) || (other_ && other_->with(frame_).is(&frame_[kFrameSum])));
     other_.reset();
-    if (!right && first_damaged_ == 0) right = look_for_bit(at, salts, computed);
+    if (!right && first_damaged_ == 0) {
+      KVRT_ASSIGN(right, look_for_bit(at, salts, computed));
+    }
     right = right && be32(frame_.data()) != 0;
-    if ((!right || one_bit_) && first_damaged_ == 0) first_damaged_ = number;
+    if ((!right || unclear_) && first_damaged_ == 0) first_damaged_ = number;
     // Behind damage each frame goes by what the one before says of itself.
     sum_.a = be32(&frame_[kFrameSum]);
     sum_.b = be32(&frame_[kFrameSum + 4]);
     if (!right) return {};
     uncommitted_.push_back({be32(frame_.data()), at + kFrameHeaderBytes});
+    newest_[be32(frame_.data())] = at + kFrameHeaderBytes;
     const uint32_t pages_now = be32(&frame_[4]);
     if (pages_now != 0) commit(pages_now);
     return {};
   }
 
   // True if the frame is right but for one bit. It is put right in frame_, if it can be told.
-  bool look_for_bit(uint64_t at, uint64_t salts, const Sum& computed) {
+  Result<bool> look_for_bit(uint64_t at, uint64_t salts, const Sum& computed) {
     std::vector<LogBit> bits;
     if (salts == 0) {
       bits = find_bits(frame_, computed);
@@ -158,23 +161,46 @@ class Scanner {
       const size_t byte = kFrameSalts + 7 - bit / 8;
       bits.push_back({byte, static_cast<uint8_t>(frame_[byte] ^ 1u << bit % 8)});
     }
-    if (bits.size() == 1) {
-      frame_[bits[0].offset] = bits[0].byte;
-      flipped_.push_back({at + bits[0].offset, bits[0].byte});
+    if (bits.empty()) return false;
+    if (bits.size() > 1) KVRT_TRY(keep_likely(&bits));
+    unclear_ = scan_.unclear = bits.size() != 1;
+    if (unclear_) {
+      other_ = computed;
+      return true;
     }
-    one_bit_ = bits.size() > 1;
-    if (one_bit_) other_ = computed;
-    return !bits.empty();
+    frame_[bits[0].offset] = bits[0].byte;
+    flipped_.push_back({at + bits[0].offset, bits[0].byte});
+    return true;
   }
 
-  // One commit behind damage may be a torn one's own: nobody was told of it. Where there is a second, the first was on the disk.
+  // Those that make a byte what it was before this frame.
+  Status keep_likely(std::vector<LogBit>* bits) {
+    std::array<uint8_t, kPageBytes> before;
+    const uint32_t page = be32(frame_.data());
+    const auto earlier = newest_.find(page);
+    Status read;
+    if (earlier != newest_.end()) {
+      read = log_.pread(earlier->second, before);
+    } else if (database_ != nullptr && page != 0) {
+      read = database_->pread((page - 1) * uint64_t{kPageBytes}, before);
+      if (read.code() == Code::kCorrupt) return {};  // a page that is new
+    } else {
+      return {};
+    }
+    KVRT_TRY(std::move(read));
+    std::erase_if(*bits,
+                  [&](const LogBit& bit) { return bit.offset < kFrameHeaderBytes || before[bit.offset - kFrameHeaderBytes] != bit.byte; });
+    return {};
+  }
+
+  // One commit behind damage may be a torn one's own: nobody was told of it. Where there is a second, the first was on the disk; and a power
+  // cut hardly leaves what one bit explains.
   void commit(uint32_t pages_now) {
     const bool beyond = first_damaged_ != 0;
-    if (beyond && ++commits_beyond_ < commits_least_ && !one_bit_) return;
+    if (beyond && ++commits_beyond_ < commits_least_ && !unclear_) return;
     if (beyond) {
       scan_.damaged_frame = first_damaged_;
       scan_.commits_lost = commits_beyond_;
-      scan_.one_bit = one_bit_;
     }
     scan_.pages.insert(scan_.pages.end(), uncommitted_.begin(), uncommitted_.end());
     uncommitted_.clear();
@@ -183,6 +209,7 @@ class Scanner {
   }
 
   const File& log_;
+  const File* database_;
   Header header_{};
   Frame frame_{};
   Sum sum_;
@@ -190,12 +217,13 @@ class Scanner {
   LogScan scan_;
   std::vector<LogBit> flipped_;
   std::vector<LoggedPage> uncommitted_;
+  std::unordered_map<uint32_t, uint64_t> newest_;  // page -> offset of its content
   uint64_t commits_least_, first_damaged_ = 0, commits_beyond_ = 0;
-  bool one_bit_ = false;
+  bool unclear_ = false;
 };
 
 }  // namespace
 
-Result<LogScan> scan_log(const File& log, bool all) { return Scanner(log, all).scan(); }
+Result<LogScan> scan_log(const File& log, const File* database, bool all) { return Scanner(log, database, all).scan(); }
 
 }  // namespace kvrt

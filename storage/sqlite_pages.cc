@@ -72,7 +72,7 @@ Result<std::unique_ptr<SqlitePages>> SqlitePages::open(std::unique_ptr<File> dat
 }
 
 Status SqlitePages::read_log() {
-  KVRT_ASSIGN(const LogScan scan, scan_log(*log_, true));
+  KVRT_ASSIGN(const LogScan scan, scan_log(*log_, database_.get(), true));
   if (scan.pages.empty()) return {};
   const uint64_t most = pages_ + scan.pages.size();  // a page that is new has a frame
   uint64_t last = pages_;                            // of those that are anywhere

@@ -170,26 +170,20 @@ Status check_mendable(const StoreDirectory& dir) {
                "who is alone in the store mends it, and another process has it open");
 }
 
-Status flipped_log(const std::string& path) {
-  return error(Code::kCorrupt, Detail::kCatalogCorrupt,
-               "%s: a bit of it has flipped, and with it SQLite would not read what was saved last: repair the store (kvrt store repair)",
-               path.c_str());
-}
-
 // The log that a killed process left, before SQLite reads it. Who is alone mends it; a reader asks for one who does.
 Status check_log(Env* env, StoreDirectory* dir, bool for_repair) {
   const std::string path = dir->root + "/catalog.db-wal";
   if (!dir->alone && !dir->read_only) return {};  // it is in use, by its index
   auto file = env->open_read(path);
   if (!file.is_ok()) return file.status().code() == Code::kNotFound ? Status() : file.take_status();  // folded in meanwhile
-  auto read = scan_log(**file, for_repair);
+  Result<std::unique_ptr<File>> database = std::unique_ptr<File>();
+  if (dir->alone) database = env->open_read(dir->root + "/catalog.db");  // else closing it would free the locks of who has it open here
+  auto read = scan_log(**file, database.is_ok() ? database->get() : nullptr, for_repair);
   if (!read.is_ok()) return dir->alone || is_want(read.status()) ? read.take_status() : Status();  // cut meanwhile, too
   const LogScan& scan = *read;
-  if (scan.one_bit && !for_repair) return flipped_log(path);
-  if (!scan.flipped.empty() && dir->read_only) {
+  if (dir->read_only && (scan.unclear || !scan.flipped.empty())) {
     return error(Code::kCorrupt, Detail::kCatalogCorrupt,
-                 "%s: a bit at %llu has flipped: open the store once for writing, which mends it (kvrt store gc does)", path.c_str(),
-                 static_cast<unsigned long long>(scan.flipped.front().offset));
+                 "%s: a bit has flipped: open the store once for writing, which mends it (kvrt store gc does)", path.c_str());
   }
   for (const LogBit& bit : scan.flipped) KVRT_TRY(env->patch(path, bit.offset, {&bit.byte, 1}));
   dir->log_mended = !scan.flipped.empty();
