@@ -193,11 +193,10 @@ class Scanner {
     return {};
   }
 
-  // One commit behind damage may be a torn one's own: nobody was told of it. Where there is a second, the first was on the disk; and a power
-  // cut hardly leaves what one bit explains.
+  // One commit behind damage may be a torn one's own: nobody was told of it. Where there is a second, the first was on the disk.
   void commit(uint32_t pages_now) {
     const bool beyond = first_damaged_ != 0;
-    if (beyond && ++commits_beyond_ < commits_least_ && !unclear_) return;
+    if (beyond && ++commits_beyond_ < commits_least_) return;
     if (beyond) {
       scan_.damaged_frame = first_damaged_;
       scan_.commits_lost = commits_beyond_;
