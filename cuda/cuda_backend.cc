@@ -11,6 +11,7 @@ namespace kvrt::cuda {
 
 Result<std::unique_ptr<Backend>> CudaBackend::open(const CudaOptions& options, Log* log, const CublasLt* gemm) {
   KVRT_ASSIGN(auto context, DeviceContext::open(options.device));
+  const DeviceContext::Use use(context.get());
   std::unique_ptr<CudaBackend> backend(new CudaBackend(std::move(context), options, log));
   const cudaError_t made = cudaStreamCreateWithFlags(&backend->stream_.handle, cudaStreamNonBlocking);
   if (made != cudaSuccess) return backend->context_->failed(made, "CUDA: a stream");
@@ -54,7 +55,8 @@ CudaBackend::CudaBackend(std::unique_ptr<DeviceContext> context, const CudaOptio
 }
 
 CudaBackend::~CudaBackend() {
-  (void)context_->use();
+  const DeviceContext::Use use(context_.get());
+  gemm_.reset();
   if (stream_.handle) (void)cudaStreamDestroy(stream_.handle);
 }
 
@@ -66,7 +68,8 @@ Result<std::unique_ptr<Buffer>> CudaBackend::alloc_host(uint64_t bytes) { return
 
 void CudaBackend::device_memory(uint64_t* total, uint64_t* free) const {
   size_t is_free = 0, all = context_->properties().totalGlobalMem;
-  if (context_->use().is_ok()) (void)cudaMemGetInfo(&is_free, &all);
+  const DeviceContext::Use use(context_.get());
+  if (use.status().is_ok()) (void)cudaMemGetInfo(&is_free, &all);
   *total = all;
   *free = is_free;
 }
@@ -86,8 +89,8 @@ Status CudaBackend::download(std::span<uint8_t> host, const uint8_t* device) {
 
 // Together, but for one that needs what another has written, or writes what it has read.
 void CudaBackend::copy(std::span<const BlockPair> pairs, uint64_t bytes) {
-  Status usable = context_->use();
-  if (!usable.is_ok()) return fail(std::move(usable));
+  const DeviceContext::Use use(context_.get());
+  if (!use.status().is_ok()) return fail(use.status());
   while (!pairs.empty()) {
     size_t n = 1;
     const auto waits = [&](const BlockPair& before) {
@@ -100,8 +103,8 @@ void CudaBackend::copy(std::span<const BlockPair> pairs, uint64_t bytes) {
 }
 
 void CudaBackend::clear(uint8_t* device, uint64_t bytes) {
-  Status usable = context_->use();
-  if (!usable.is_ok()) return fail(std::move(usable));
+  const DeviceContext::Use use(context_.get());
+  if (!use.status().is_ok()) return fail(use.status());
   stream_.check(cudaMemsetAsync(device, 0, bytes, stream_.handle));
 }
 
@@ -110,8 +113,8 @@ void CudaBackend::fetch(const float* x, uint64_t n, float* host) {
 }
 
 Status CudaBackend::sync() {
-  Status usable = context_->use();
-  if (!usable.is_ok()) fail(std::move(usable));
+  const DeviceContext::Use use(context_.get());
+  if (!use.status().is_ok()) fail(use.status());
   const cudaError_t done = cudaStreamSynchronize(stream_.handle);
   const cudaError_t queued = std::exchange(stream_.error, cudaSuccess);
   // Where the step was stopped (fail), only what was queued before it can tell that the device is lost.
@@ -160,8 +163,8 @@ bool CudaBackend::begin_step(const Step& step) {
 }
 
 void CudaBackend::run(const StepRun& step, const std::function<void()>& fn) {
-  Status usable = context_->use();
-  if (!usable.is_ok()) return fail(std::move(usable));
+  const DeviceContext::Use use(context_.get());
+  if (!use.status().is_ok()) return fail(use.status());
   if (step.step && !begin_step(*step.step)) return;
   const bool few = step.step && step.step->n_rows() <= kFewRows;
   if (!few || !step.cache) return fn();
@@ -198,7 +201,7 @@ void CudaBackend::replay_or_capture(GraphCache* cache, uint64_t key, const std::
   if (status == cudaSuccess) return stream_.check(cudaGraphLaunch(entry->graph, stream_.handle));
   const Status refused = context_->failed(status, "a graph of a step");
   entry->graph = nullptr;
-  if (!context_->use().is_ok()) return fail(refused.clone());
+  if (!DeviceContext::Use(context_.get()).status().is_ok()) return fail(refused.clone());
   logf(log_, LogLevel::kWarn, "%s: steps of this shape run without", refused.message().c_str());
   entry->refused = true;
   fn();

@@ -79,7 +79,7 @@ class CudaBackend final : public Backend {
   void fetch(const float* x, uint64_t n, float* host) override;
   void by_rows(uint32_t rows, const std::function<void(uint32_t first, uint32_t n)>& fn) override { fn(0, rows); }
   void run(const StepRun& step, const std::function<void()>& fn) override;
-  std::unique_ptr<RunCache> make_run_cache() override { return std::make_unique<GraphCache>(); }
+  std::unique_ptr<RunCache> make_run_cache() override { return std::make_unique<GraphCache>(context_.get()); }
 
   void set_threads(uint32_t threads) override {
     std::lock_guard lock(pool_mu_);

@@ -1,6 +1,7 @@
 #include "cuda/device_context.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace kvrt::cuda {
 namespace {
@@ -11,7 +12,7 @@ class DeviceBuffer final : public Buffer {
  public:
   DeviceBuffer(const DeviceContext* context, uint8_t* data, uint64_t bytes) : context_(context), data_(data), bytes_(bytes) {}
   ~DeviceBuffer() override {
-    (void)context_->use();  // a lost device has nothing to give back
+    const DeviceContext::Use use(context_);  // a lost device has nothing to give back
     (void)cudaFree(data_);
   }
   uint8_t* data() override { return data_; }
@@ -27,7 +28,7 @@ class PinnedBuffer final : public Buffer {
  public:
   PinnedBuffer(const DeviceContext* context, uint8_t* data, uint64_t bytes) : context_(context), data_(data), bytes_(bytes) {}
   ~PinnedBuffer() override {
-    (void)context_->use();
+    const DeviceContext::Use use(context_);
     (void)cudaFreeHost(data_);
   }
   uint8_t* data() override { return data_; }
@@ -78,7 +79,9 @@ Result<std::unique_ptr<DeviceContext>> DeviceContext::open(uint32_t device) {
     return error(Code::kUnsupported, Detail::kNone, "CUDA: %s has compute capability %d.%d, at least 7.5 is needed", p.name, p.major,
                  p.minor);
   }
-  KVRT_TRY(context->use());
+  KVRT_TRY(context->find_driver());
+  const Use use(context.get());
+  KVRT_TRY(use.status());
   context->slots_.resize(kSlots);
   for (Slot& slot : context->slots_) {
     const cudaError_t made = cudaStreamCreateWithFlags(&slot.stream, cudaStreamNonBlocking);
@@ -88,21 +91,40 @@ Result<std::unique_ptr<DeviceContext>> DeviceContext::open(uint32_t device) {
 }
 
 DeviceContext::~DeviceContext() {
-  (void)use();
+  const Use use(this);
   for (Slot& slot : slots_) {
     slot.memory.reset();
     if (slot.stream) (void)cudaStreamDestroy(slot.stream);
   }
 }
 
-Status DeviceContext::use() const {
+Status DeviceContext::find_driver() {
+  constexpr unsigned kVersion = 12000;  // of CUDA: the functions are older
+  const auto find = [](const char* name, auto* function) {
+    void* found = nullptr;
+    const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, nullptr);
+    *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(found);
+    return status == cudaSuccess && !found ? cudaErrorNotSupported : status;
+  };
+  cudaError_t found = find("cuCtxGetCurrent", &driver_.get_current);
+  if (found == cudaSuccess) found = find("cuCtxSetCurrent", &driver_.set_current);
+  if (found != cudaSuccess) return failed(found, "CUDA: the driver's contexts");
+  return {};
+}
+
+DeviceContext::Use::Use(const DeviceContext* context)
+    : driver_(context->driver_), restores_(driver_.get_current && driver_.get_current(&before_) == 0) {
   {
-    std::lock_guard lock(mu_);
-    if (!lost_.is_ok()) return lost_.clone();
+    std::lock_guard lock(context->mu_);
+    status_ = context->lost_.clone();
   }
-  const cudaError_t set = cudaSetDevice(device_);
-  if (set == cudaSuccess) return {};
-  return const_cast<DeviceContext*>(this)->failed(set, "CUDA: cudaSetDevice");
+  if (!status_.is_ok()) return;
+  const cudaError_t set = cudaSetDevice(context->device_);
+  if (set != cudaSuccess) status_ = const_cast<DeviceContext*>(context)->failed(set, "CUDA: cudaSetDevice");
+}
+
+DeviceContext::Use::~Use() {
+  if (restores_) (void)driver_.set_current(before_);
 }
 
 Status DeviceContext::failed(cudaError_t error, const std::string& what) {
@@ -115,7 +137,8 @@ Status DeviceContext::failed(cudaError_t error, const std::string& what) {
 }
 
 Result<std::unique_ptr<Buffer>> DeviceContext::alloc(uint64_t bytes) {
-  KVRT_TRY(use());
+  const Use use(this);
+  KVRT_TRY(use.status());
   void* data = nullptr;
   const cudaError_t got = cudaMalloc(&data, std::max<uint64_t>(bytes, 1));
   if (got == cudaErrorMemoryAllocation) {
@@ -135,7 +158,8 @@ Result<std::unique_ptr<Buffer>> DeviceContext::alloc(uint64_t bytes) {
 }
 
 Result<std::unique_ptr<Buffer>> DeviceContext::alloc_pinned(uint64_t bytes) {
-  KVRT_TRY(use());
+  const Use use(this);
+  KVRT_TRY(use.status());
   void* data = nullptr;
   const cudaError_t got = cudaMallocHost(&data, std::max<uint64_t>(bytes, 1));
   if (got != cudaSuccess) return failed(got, "cudaMallocHost of " + std::to_string(bytes) + " bytes");
@@ -143,7 +167,8 @@ Result<std::unique_ptr<Buffer>> DeviceContext::alloc_pinned(uint64_t bytes) {
 }
 
 Result<std::unique_ptr<DeviceContext::Staging>> DeviceContext::staging(uint64_t bytes) {
-  KVRT_TRY(use());
+  const Use use(this);
+  KVRT_TRY(use.status());
   size_t i = 0;
   {
     std::unique_lock lock(mu_);
@@ -178,6 +203,7 @@ std::span<uint8_t> DeviceContext::Staging::memory() const {
 cudaStream_t DeviceContext::Staging::stream() const { return context_->slots_[slot_].stream; }
 
 Status DeviceContext::Staging::start(void* to, const void* from, uint64_t bytes, cudaMemcpyKind kind, const char* what) {
+  const Use use(context_);
   const cudaError_t queued = cudaMemcpyAsync(to, from, bytes, kind, stream());
   if (queued != cudaSuccess) return context_->failed(queued, what);
   under_way_ = true;
@@ -186,6 +212,7 @@ Status DeviceContext::Staging::start(void* to, const void* from, uint64_t bytes,
 
 Status DeviceContext::Staging::wait(const char* what) {
   under_way_ = false;
+  const Use use(context_);
   const cudaError_t done = cudaStreamSynchronize(stream());
   if (done != cudaSuccess) return context_->failed(done, what);
   return {};

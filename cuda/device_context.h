@@ -28,8 +28,8 @@ class DeviceContext {
   DeviceContext& operator=(const DeviceContext&) = delete;
 
   const cudaDeviceProp& properties() const { return properties_; }
-  // Makes the device the calling thread's, as every CUDA call needs it. OK unless it was lost.
-  Status use() const;
+  // Every CUDA call is made within one.
+  class Use;
   // The error's status. One that CUDA does not forgive is remembered.
   Status failed(cudaError_t error, const std::string& what);
 
@@ -41,18 +41,42 @@ class DeviceContext {
   Result<std::unique_ptr<Staging>> staging(uint64_t bytes);
 
  private:
+  // The driver's: a thread's context may be no device's own, and a thread that had none is left without.
+  struct Driver {
+    int (*get_current)(void** context) = nullptr;
+    int (*set_current)(void* context) = nullptr;
+  };
   struct Slot {
     cudaStream_t stream = nullptr;
     std::unique_ptr<Buffer> memory;
     bool taken = false;
   };
   DeviceContext() = default;
+  Status find_driver();
   int device_ = 0;
+  Driver driver_;
   cudaDeviceProp properties_{};
   mutable std::mutex mu_;
   Status lost_;  // guarded by mu_
   std::condition_variable slot_free_;
   std::vector<Slot> slots_;  // guarded by mu_
+};
+
+// While it lives, the device is the calling thread's; then the thread's own is again. They nest.
+class DeviceContext::Use {
+ public:
+  explicit Use(const DeviceContext* context);
+  ~Use();
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  // OK unless the device was lost.
+  Status status() const { return status_.clone(); }
+
+ private:
+  const Driver& driver_;
+  void* before_ = nullptr;
+  bool restores_;
+  Status status_;
 };
 
 class DeviceContext::Staging {

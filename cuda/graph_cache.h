@@ -5,6 +5,7 @@
 
 #include <list>
 
+#include "cuda/device_context.h"
 #include "runtime/compute/backend.h"
 
 namespace kvrt::cuda {
@@ -22,10 +23,11 @@ class GraphCache final : public RunCache {
     bool refused = false;     // could not be captured
     cudaGraphExec_t graph = nullptr;
   };
-  GraphCache() = default;
+  explicit GraphCache(const DeviceContext* context) : context_(context) {}
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
   ~GraphCache() override {
+    const DeviceContext::Use use(context_);
     for (Entry& entry : entries_) drop(&entry);
   }
 
@@ -49,6 +51,7 @@ class GraphCache final : public RunCache {
   }
 
  private:
+  const DeviceContext* context_;
   std::list<Entry> entries_;  // the last used first
 };
 

@@ -1,4 +1,6 @@
 // The whole backend on tiny models, against the numpy reference that the CPU is held to.
+#include <thread>
+
 #include "cuda/cuda_backend.h"
 #include "tests/support/golden_rig.h"
 
@@ -159,6 +161,61 @@ TEST_F(CudaEmulated, NoDriverNoDeviceAndAnOldOneAreNamed) {
   status = cuda::CudaBackend::open({}, nullptr).take_status();
   EXPECT_EQ(status.code(), Code::kUnsupported);
   EXPECT_NE(status.message().find("7.0"), std::string::npos) << status.message();
+}
+
+// Whatever is called, the calling thread's device is what it was before: also none at all, which a thread begins with.
+TEST_F(CudaEmulated, TheThreadsOwnDeviceStays) {
+  const auto works = [](const auto& same) {
+    CudaOptions options;
+    options.device = 1;
+    auto backend = std::move(cuda::CudaBackend::open(options, nullptr)).value();
+    same("open");
+    auto buffer = std::move(backend->alloc(64, false)).value();
+    auto pinned = std::move(backend->alloc_host(64)).value();
+    same("alloc");
+    std::vector<uint8_t> host(64);
+    EXPECT_TRUE(backend->upload(buffer->data(), 64, [&](std::span<uint8_t>) { same("filling an upload"); }).is_ok());
+    EXPECT_TRUE(backend->download(host, buffer->data()).is_ok());
+    same("upload and download");
+    auto cache = backend->make_run_cache();
+    const std::vector<int32_t> one = {0};
+    const Step step{{}, one, one, {}};
+    for (int i = 0; i < 3; ++i) {  // as it is, captured, replayed
+      backend->run({&step, cache.get(), 1}, [&] { backend->scale(2, 1, 4, reinterpret_cast<float*>(buffer->data())); });
+      same("run");
+    }
+    backend->clear(buffer->data(), 64);
+    same("clear");
+    EXPECT_TRUE(backend->sync().is_ok());
+    same("sync");
+    uint64_t total = 0, free = 0;
+    backend->device_memory(&total, &free);
+    same("device_memory");
+    EXPECT_EQ(backend->alloc(uint64_t{1} << 40, false).status().code(), Code::kNoMemory);
+    same("want of memory");
+    options.device = 7;
+    EXPECT_EQ(cuda::CudaBackend::open(options, nullptr).status().code(), Code::kUnsupported);
+    same("no such device");
+    emulation::lose_device();
+    EXPECT_EQ(backend->sync().code(), Code::kDevice);
+    same("the device's loss");
+    cache.reset();
+    buffer.reset();
+    pinned.reset();
+    backend.reset();
+    same("the end of a lost device");
+  };
+  emulation::set_devices(3);
+  std::thread([&] {
+    EXPECT_FALSE(emulation::has_context());
+    works([](const char* after) { EXPECT_FALSE(emulation::has_context()) << after; });
+  }).join();
+  emulation::reset();
+  emulation::set_devices(3);
+  std::thread([&] {
+    EXPECT_EQ(cudaSetDevice(2), cudaSuccess);
+    works([](const char* after) { EXPECT_EQ(emulation::current_device(), 2) << after; });
+  }).join();
 }
 
 TEST_F(CudaEmulated, TooMuchMemoryIsAStatusThatSaysHowMuchThereIs) {

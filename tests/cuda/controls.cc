@@ -18,6 +18,9 @@ __attribute__((visibility("default"))) void kvrt_emulation_fail_late(uint64_t n,
   emulation::fail_late(n, static_cast<cudaError_t>(error));
 }
 __attribute__((visibility("default"))) void kvrt_emulation_set_budget(uint64_t bytes) { emulation::set_budget(bytes); }
+__attribute__((visibility("default"))) void kvrt_emulation_set_devices(uint32_t count) { emulation::set_devices(count); }
+__attribute__((visibility("default"))) void kvrt_emulation_set_current(int32_t device) { (void)cudaSetDevice(device); }
+__attribute__((visibility("default"))) int32_t kvrt_emulation_current(void) { return emulation::current_device(); }
 __attribute__((visibility("default"))) uint64_t kvrt_emulation_calls(void) { return emulation::calls(); }
 __attribute__((visibility("default"))) uint64_t kvrt_emulation_queued(void) { return emulation::queued(); }
 __attribute__((visibility("default"))) uint64_t kvrt_emulation_live(void) {

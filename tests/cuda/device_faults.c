@@ -1,5 +1,5 @@
 // A device without memory, and one that is lost, at every call of CUDA: a status each time, the session can be saved and goes on elsewhere
-// with all its tokens, nothing leaks. Argument: how many calls to step on (1: every one).
+// with all its tokens, nothing leaks, and the caller's device is what it was. Argument: how many calls to step on (1: every one).
 #include <dlfcn.h>
 
 #include "tests/api/support.h"
@@ -11,6 +11,9 @@ static struct {
   void (*reset)(void);
   void (*fail_call)(uint64_t, int32_t);
   void (*fail_late)(uint64_t, int32_t);
+  void (*set_devices)(uint32_t);
+  void (*set_current)(int32_t);
+  int32_t (*current)(void);
   uint64_t (*calls)(void);
   uint64_t (*queued)(void);
   uint64_t (*live)(void);
@@ -22,10 +25,14 @@ static void find_controls(void) {
   *(void**)&device.reset = dlsym(library, "kvrt_emulation_reset");
   *(void**)&device.fail_call = dlsym(library, "kvrt_emulation_fail_call");
   *(void**)&device.fail_late = dlsym(library, "kvrt_emulation_fail_late");
+  *(void**)&device.set_devices = dlsym(library, "kvrt_emulation_set_devices");
+  *(void**)&device.set_current = dlsym(library, "kvrt_emulation_set_current");
+  *(void**)&device.current = dlsym(library, "kvrt_emulation_current");
   *(void**)&device.calls = dlsym(library, "kvrt_emulation_calls");
   *(void**)&device.queued = dlsym(library, "kvrt_emulation_queued");
   *(void**)&device.live = dlsym(library, "kvrt_emulation_live");
   REQUIRE(device.reset && device.fail_call && device.fail_late && device.calls && device.queued && device.live, "%s", dlerror());
+  REQUIRE(device.set_devices && device.set_current && device.current, "%s", dlerror());
 }
 
 // What a story may end in.
@@ -39,7 +46,17 @@ struct story {
   int64_t failures;
 };
 
+// The runtime is on device 1 of 3; this thread is the host's, which works on device 2.
+static void expect_own_device(const char* after) { EXPECT(device.current() == 2, "after %s the device is %d", after, device.current()); }
+
+static void begin_story(void) {
+  device.reset();
+  device.set_devices(3);
+  device.set_current(2);
+}
+
 static void note(struct story* story, kvrt_status s, const char* what) {
+  expect_own_device(what);
   EXPECT(allowed(s), "%s: %s (%s)", what, kvrt_status_name(s), last_message());
   story->failures += s != KVRT_OK;
 }
@@ -55,6 +72,7 @@ static kvrt_status open_device(kvrt_runtime** rt) {
   KVRT_INIT(&o);
   o.threads = 1;
   o.device = KVRT_DEVICE_CUDA;
+  o.device_index = 1;
   o.cuda_library = KVRT_CUDA_EMULATED;
   o.cuda_library_size = strlen(KVRT_CUDA_EMULATED);
   return kvrt_runtime_open(&o, rt, NULL);
@@ -72,6 +90,7 @@ static void converse(struct story* story, kvrt_model* model, kvrt_store* store) 
   MUST(kvrt_session_append(s, prompt, kPrompt, NULL));
   note(story, go_on(s, kFirst), "generate");
   kvrt_status suspended = kvrt_session_suspend(s, "s", 1, NULL, NULL, NULL);
+  expect_own_device("a suspend");
   EXPECT(suspended == KVRT_OK, "a session is not saved: %s (%s)", kvrt_status_name(suspended), last_message());
   note(story, go_on(s, kRest), "generate after a suspend");
   story->count = session_tokens(s, story->said, kPrompt + kFirst + kRest);
@@ -80,6 +99,7 @@ static void converse(struct story* story, kvrt_model* model, kvrt_store* store) 
   story->saved = suspended == KVRT_OK;
   EXPECT(suspended == KVRT_OK, "a session is not saved: %s (%s)", kvrt_status_name(suspended), last_message());
   kvrt_session_close(s);
+  expect_own_device("close");
 }
 
 static void tell(struct story* story) {
@@ -98,7 +118,9 @@ static void tell(struct story* story) {
     expect_no_leaks(model);
   }
   kvrt_model_release(model);
+  expect_own_device("the model's release");
   kvrt_runtime_release(rt);
+  expect_own_device("the runtime's release");
 }
 
 // On the CPU, what was saved goes on from all its tokens to the same end.
@@ -128,7 +150,7 @@ int main(int argc, char** argv) {
   kvrt_runtime* rt = open_runtime(1, 0);
   kvrt_model* cpu = open_model(rt, story.path, 0, 0, 0);
 
-  device.reset();
+  begin_story();
   const uint64_t live = device.live();
   tell(&story);
   EXPECT(story.failures == 0 && story.count == kPrompt + kFirst + kRest, "without a fault: %" PRId64 " failures, %zu tokens",
@@ -143,7 +165,7 @@ int main(int argc, char** argv) {
   for (int kind = 0; kind < 3; ++kind) {  // no memory; a call that fails for good; work that fails late
     const uint64_t last = kind < 2 ? calls : queued;
     for (uint64_t n = 1; n <= last; n += step) {
-      device.reset();
+      begin_story();
       if (kind < 2) device.fail_call(n, kind == 0 ? kOutOfMemory : kLaunchFailure);
       if (kind == 2) device.fail_late(n, kLaunchFailure);
       tell(&story);

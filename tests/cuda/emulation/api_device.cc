@@ -1,4 +1,5 @@
 // The API of devices and memory, and how a kernel is launched.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,11 +14,24 @@ using kvrt::emulation::Work;
 
 namespace {
 
-thread_local int t_device = 0;
+// A context of each device, by its place here; a thread begins with none, which counts as the first device's.
+char g_contexts[16];
+thread_local char* t_context = nullptr;
+
+int get_context(void** context) {
+  *context = t_context;
+  return 0;
+}
+int set_context(void* context) {
+  t_context = static_cast<char*>(context);
+  return 0;
+}
 
 constexpr int kVersion = 13000;
 
-bool is_device(const Machine& m, int device) { return device >= 0 && static_cast<uint32_t>(device) < m.options.devices; }
+bool is_device(const Machine& m, int device) {
+  return device >= 0 && static_cast<uint32_t>(device) < std::min<uint64_t>(m.options.devices, sizeof g_contexts);
+}
 
 // A direction that says what the pointers are. Memory of the host is believed.
 cudaError_t check_copy(const Machine& m, const void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
@@ -65,6 +79,9 @@ Work set_work(void* to, int value, size_t bytes) {
 
 }  // namespace
 
+int kvrt::emulation::current_device() { return t_context != nullptr ? static_cast<int>(t_context - g_contexts) : 0; }
+bool kvrt::emulation::has_context() { return t_context != nullptr; }
+
 // ---- devices
 
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -75,12 +92,21 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaSetDevice(int device) {
   KVRT_CALL();
   if (!is_device(m, device)) return call.result(cudaErrorInvalidDevice);
-  t_device = device;
+  t_context = g_contexts + device;
   return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
   KVRT_CALL();
-  *device = t_device;
+  *device = kvrt::emulation::current_device();
+  return cudaSuccess;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* found) {
+  KVRT_CALL();
+  *function = std::strcmp(name, "cuCtxGetCurrent") == 0   ? reinterpret_cast<void*>(get_context)
+              : std::strcmp(name, "cuCtxSetCurrent") == 0 ? reinterpret_cast<void*>(set_context)
+                                                          : nullptr;
+  if (found != nullptr) *found = *function != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
 

@@ -30,6 +30,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
   if ((flags & ~static_cast<unsigned>(cudaStreamNonBlocking)) != 0) return call.result(cudaErrorInvalidValue);
   auto* const stream = new CUstream_st;
   stream->blocking = (flags & cudaStreamNonBlocking) == 0;
+  stream->device = kvrt::emulation::current_device();
   m.streams.insert(stream);
   *handle = stream;
   return cudaSuccess;
@@ -271,6 +272,7 @@ namespace kvrt::emulation {
 cudaError_t launch_kernel(const cudaLaunchConfig_t& config, const KernelCall& kernel) {
   KVRT_CALL();
   KVRT_STREAM(config.stream);
+  if (config.stream != nullptr && stream->device != current_device()) return call.result(cudaErrorInvalidResourceHandle);
   if (const cudaError_t error = check_launch(m, config, kernel.kernel); error != cudaSuccess) return call.result(error);
   Work work{};
   work.kind = Work::Kind::kKernel;

@@ -51,6 +51,10 @@ void fail_late(uint64_t n, cudaError_t error);
 // From now on every call returns the error. Freeing and destroying still work as bookkeeping.
 void lose_device(cudaError_t error = cudaErrorLaunchFailure);
 
+// The calling thread's: the device of its context, whether it has one.
+int current_device();
+bool has_context();
+
 // What is found when cuBLASLt is looked for; null, as at the start of the program: nothing. reset() leaves it.
 void set_cublaslt(const cuda::CublasLt* table);
 const cuda::CublasLt* cublaslt();

@@ -52,6 +52,7 @@ struct Capture {
 
 struct CUstream_st {
   bool blocking = true;  // waits for the default stream
+  int device = 0;
   std::deque<kvrt::emulation::Work> queue;
   std::unique_ptr<kvrt::emulation::Capture> capture;
 };
