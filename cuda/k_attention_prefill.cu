@@ -237,7 +237,7 @@ struct Warp {
   return dims <= 64 ? most : dims <= 128 ? most - 1 : 2;
 }
 
-// A block a head (x) and a tile of rows (y), the last tiles first: they see most. q at + row * stride: [heads][head_dim]. Bytes: K and V
+// A block a head (x) and a tile of rows (y), in the order of `tiles`, of which the longest come first. q at + row * stride: [heads][head_dim]. Bytes: K and V
 // that the tile sees once, from the L2 cache where the group's other heads have asked for them, and 8 per element of q.
 template <KvFormat format, uint32_t kDims>
 __global__ void __launch_bounds__(kTileThreads, blocks_of(format, kDims)) attend_tile(PrefillArgs a) {
@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(kTileThreads, blocks_of(format, kDims)) attend
   using T = Tiles<format, kDims>;
   grid_wait();
   const uint32_t head = blockIdx.x, warp = threadIdx.x / kWarp;
-  const PrefillTile tile = a.tiles[gridDim.y - 1 - blockIdx.y];
+  const PrefillTile tile = a.tiles[blockIdx.y];
   const int32_t last = tile.first_position + static_cast<int32_t>(tile.n) - 1;
   const T tiles{a, tile.table_at, head / a.group, {seen_from(tile.first_position, a.window).first, last}, memory};
   const int32_t begin = tiles.seen.first / int32_t{T::kKeys} * int32_t{T::kKeys};

@@ -162,10 +162,8 @@ struct PrefillTile {
   uint32_t table_at;
 };
 inline constexpr uint32_t kPrefillTileRows = 64;  // tokens of a tile at most
-// False: its head_dim or format has no tiles, and decode_attention takes the rows.
-bool prefill_supported(const KvGeometry& kv);
 // In tiles on tensor cores: scores and p · V of f16 or bf16 fragments, sums in f32, keys in tiles of 64 (of 32 where head_dim is above
-// 128) anchored at position 0. Where it is not supported, decode_attention does it.
+// 128) anchored at position 0; tiles are begun in their order. False: the head_dim or the format has none, and decode_attention takes the rows.
 bool prefill_supported(const KvGeometry& kv);
 void prefill_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const DeviceStep& step,
                        const PrefillTile* tiles, uint32_t n_tiles, const DeviceAttention& params, const float* q, uint32_t stride,

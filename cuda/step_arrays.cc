@@ -98,9 +98,9 @@ void StepArrays::plan_tiles(const Step& step, const uint32_t* tables_at) {
                           tables_at[seq.first_row]});
     }
   }
-  // The longest first: the others fill up what it leaves.
-  std::stable_sort(planned_.begin(), planned_.end(),
-                   [](const PrefillTile& a, const PrefillTile& b) { return a.first_position > b.first_position; });
+  // Those that see most keys first: the others fill up what they leave.
+  const auto keys = [](const PrefillTile& tile) { return tile.first_position + static_cast<int32_t>(tile.n); };
+  std::stable_sort(planned_.begin(), planned_.end(), [&](const PrefillTile& a, const PrefillTile& b) { return keys(a) > keys(b); });
   n_tiles_ = static_cast<uint32_t>(planned_.size());
 }
 

@@ -2,6 +2,7 @@
 // a row alone against the same row in company.
 #include <tuple>
 
+#include "cuda/step_arrays.h"
 #include "tests/cuda/attention_support.h"
 
 namespace kvrt::test {
@@ -180,6 +181,51 @@ TEST(Prefill, UnseenInfinitiesDoNotShow) {
     }
   }
 }
+
+// Those that see most keys come first in the list, whoever's they are.
+TEST(Prefill, LongestTilesComeFirst) {
+  auto context = std::move(cuda::DeviceContext::open(0)).value();
+  cuda::StepArrays arrays;
+  TestStream stream;
+  const std::vector<int32_t> blocks(40);
+  std::vector<StepSeq> seqs;
+  std::vector<int32_t> positions;
+  for (const auto& [first, n] : {std::pair{0, 150}, {900, 70}, {300, 5}, {250, 64}, {0, 1}}) {
+    seqs.push_back({static_cast<uint32_t>(positions.size()), static_cast<uint32_t>(n), first, blocks.data(), 40, true});
+    for (int32_t i = 0; i < n; ++i) positions.push_back(first + i);
+  }
+  const std::vector<int32_t> tokens(positions.size());
+  bool moved = false;
+  ASSERT_TRUE(arrays.put(context.get(), stream, {seqs, tokens, positions, {}}, &moved).is_ok());
+  std::vector<cuda::PrefillTile> tiles(arrays.n_tiles());
+  ASSERT_EQ(cudaStreamSynchronize(stream.stream.handle), cudaSuccess);
+  ASSERT_EQ(cudaMemcpy(tiles.data(), arrays.tiles(), tiles.size() * sizeof(cuda::PrefillTile), cudaMemcpyDeviceToHost), cudaSuccess);
+  std::vector<int32_t> keys;
+  for (const cuda::PrefillTile& tile : tiles) keys.push_back(tile.first_position + static_cast<int32_t>(tile.n));
+  EXPECT_EQ(keys, (std::vector<int32_t>{970, 964, 314, 305, 150, 128, 64}));
+}
+
+#ifdef KVRT_CUDA_EMULATION
+// And the kernel begins them in that order. Emulated, blocks run one after the other: of two tiles of the same rows, what the last one wrote stays.
+TEST(Prefill, BeginsTilesInTheirOrder) {
+  for (const uint32_t head_dim : {64u, 128u}) {
+    World world({2, 1, head_dim}, {300}, 3);
+    fill(&world);
+    const Batch batch = {{0, 200, 16}};
+    const BatchOnDevice on(&world, batch);
+    const cuda::PrefillTile longest{0, 16, 200, 0}, shortest{0, 16, 0, 0};
+    const auto run = [&](const std::vector<cuda::PrefillTile>& tiles) {
+      const DeviceArray<cuda::PrefillTile> on_device(tiles);
+      const DeviceArray<float> out(uint64_t{16} * world.shape.q_width());
+      cuda::prefill_attention(world.stream, world.shape.kv(), world.pool.get(), kLayer, on.step, on_device.get(),
+                              static_cast<uint32_t>(tiles.size()), world.shape.params(), on.x.get(), world.shape.stride(), out.get());
+      return out.to_host();
+    };
+    EXPECT_NE(first_difference(run({longest}), run({shortest})), -1);
+    EXPECT_SAME_BITS(run({longest, shortest}), run({shortest}));
+  }
+}
+#endif
 
 TEST(Prefill, SaysWhatItSupports) {
   EXPECT_TRUE(cuda::prefill_supported({1, 1, 80, 32, KvFormat::kF16}));
