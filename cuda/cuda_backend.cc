@@ -199,10 +199,12 @@ void CudaBackend::replay_or_capture(GraphCache* cache, uint64_t key, const std::
   if (status == cudaSuccess) status = cudaGraphInstantiate(&entry->graph, graph, 0);
   if (graph) stream_.check(cudaGraphDestroy(graph));
   if (status == cudaSuccess) return stream_.check(cudaGraphLaunch(entry->graph, stream_.handle));
-  const Status refused = context_->failed(status, "a graph of a step");
   entry->graph = nullptr;
-  if (!DeviceContext::Use(context_.get()).status().is_ok()) return fail(refused.clone());
-  logf(log_, LogLevel::kWarn, "%s: steps of this shape run without", refused.message().c_str());
+  (void)cudaGetLastError();
+  // Whatever it was, a device that is lost says so again.
+  const cudaError_t lost = cudaStreamSynchronize(stream_.handle);
+  if (lost != cudaSuccess) return fail(context_->failed(lost, "a graph of a step"));
+  logf(log_, LogLevel::kWarn, "%s: steps of this shape run without", to_status(status, "a graph of a step").message().c_str());
   entry->refused = true;
   fn();
 }

@@ -42,10 +42,28 @@ class PinnedBuffer final : public Buffer {
 
 using ull = unsigned long long;
 
-// Errors that leave the process's use of the device as it was; after all others CUDA gives nothing but them.
+// Errors that leave the process's use of the device as it was; after all others CUDA gives nothing but them. What ends a capture, ours or the
+// host's own, says nothing about the device.
 bool forgiven(cudaError_t error) {
-  return error == cudaErrorMemoryAllocation || error == cudaErrorInvalidValue || error == cudaErrorStreamCaptureUnsupported ||
-         error == cudaErrorStreamCaptureInvalidated;
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+    case cudaErrorInvalidValue:
+    case cudaErrorIllegalState:
+    case cudaErrorNotPermitted:
+    case cudaErrorNotSupported:
+    case cudaErrorStreamCaptureUnsupported:
+    case cudaErrorStreamCaptureInvalidated:
+    case cudaErrorStreamCaptureMerge:
+    case cudaErrorStreamCaptureUnmatched:
+    case cudaErrorStreamCaptureUnjoined:
+    case cudaErrorStreamCaptureIsolation:
+    case cudaErrorStreamCaptureImplicit:
+    case cudaErrorCapturedEvent:
+    case cudaErrorStreamCaptureWrongThread:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace

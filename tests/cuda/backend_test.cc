@@ -228,6 +228,81 @@ TEST_F(CudaEmulated, TooMuchMemoryIsAStatusThatSaysHowMuchThereIs) {
   EXPECT_TRUE(backend->sync().is_ok());
 }
 
+// A step that doubles what is in memory, with a cache of graphs.
+struct Doubling {
+  std::unique_ptr<Backend> backend = cuda_backend();
+  std::unique_ptr<Buffer> buffer = std::move(backend->alloc(4 * sizeof(float), false)).value();
+  std::unique_ptr<RunCache> cache = backend->make_run_cache();
+  std::function<void()> midway = [] {};
+
+  Doubling() { put(1); }
+  void put(float x) {
+    const auto fill = [x](std::span<uint8_t> host) { std::fill_n(reinterpret_cast<float*>(host.data()), 4, x); };
+    EXPECT_TRUE(backend->upload(buffer->data(), 4 * sizeof(float), fill).is_ok());
+  }
+  float value() {
+    float x = 0;
+    EXPECT_TRUE(backend->download({reinterpret_cast<uint8_t*>(&x), sizeof x}, buffer->data()).is_ok());
+    return x;
+  }
+  Status step() {
+    const std::vector<int32_t> one = {0};
+    const Step step{{}, one, one, {}};
+    backend->run({&step, cache.get(), 1}, [&] {
+      midway();
+      backend->scale(2, 1, 4, reinterpret_cast<float*>(buffer->data()));
+    });
+    return backend->sync();
+  }
+};
+
+// Whatever call of a capture fails, and how: the step runs without a graph, once, and the device is not taken for lost.
+TEST_F(CudaEmulated, ACaptureThatFailsIsGonePast) {
+  for (const cudaError_t error :
+       {cudaErrorStreamCaptureUnsupported, cudaErrorStreamCaptureInvalidated, cudaErrorStreamCaptureMerge, cudaErrorStreamCaptureUnmatched,
+        cudaErrorStreamCaptureUnjoined, cudaErrorStreamCaptureIsolation, cudaErrorStreamCaptureImplicit, cudaErrorCapturedEvent,
+        cudaErrorStreamCaptureWrongThread, cudaErrorIllegalState, cudaErrorNotSupported, cudaErrorMemoryAllocation}) {
+    uint64_t failed = 0;
+    for (const uint64_t call : {3u, 4u, 5u, 6u}) {  // after the device and the step's arrays: begin, a launch, end, instantiate
+      Doubling doubling;
+      ASSERT_TRUE(doubling.step().is_ok());
+      emulation::fail_call(call, error);
+      const Status captured = doubling.step();
+      EXPECT_TRUE(captured.is_ok()) << "call " << call << ": " << captured.message();
+      EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess) << cudaGetErrorName(error);
+      failed += emulation::live().graph_execs == 0;
+      EXPECT_EQ(doubling.value(), 4);
+      EXPECT_TRUE(doubling.step().is_ok());
+      EXPECT_EQ(doubling.value(), 8);
+    }
+    EXPECT_EQ(failed, 4u) << cudaGetErrorName(error);
+  }
+}
+
+// One that the host began on its own stream, or that waits for ours, ends a call of ours: that call alone.
+TEST_F(CudaEmulated, AnErrorOfTheHostsCaptureLosesNoDevice) {
+  Doubling doubling;
+  for (const cudaError_t error : {cudaErrorStreamCaptureUnsupported, cudaErrorStreamCaptureIsolation, cudaErrorStreamCaptureImplicit}) {
+    emulation::fail_call(2, error);  // the copy of the step's arrays
+    EXPECT_EQ(doubling.step().os_code(), error);
+    EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+    doubling.put(3);
+    EXPECT_TRUE(doubling.step().is_ok());
+    EXPECT_EQ(doubling.value(), 6);
+  }
+}
+
+TEST_F(CudaEmulated, ADeviceThatIsLostInACaptureIsLost) {
+  Doubling doubling;
+  ASSERT_TRUE(doubling.step().is_ok());
+  doubling.midway = [] { emulation::lose_device(cudaErrorIllegalAddress); };
+  EXPECT_EQ(doubling.step().os_code(), cudaErrorIllegalAddress);
+  doubling.midway = [] {};
+  emulation::reset();  // the device would work again
+  EXPECT_EQ(doubling.step().os_code(), cudaErrorIllegalAddress);
+  EXPECT_EQ(doubling.backend->alloc(1, false).status().os_code(), cudaErrorIllegalAddress);
+}
+
 // From then on everything says so, and nothing is torn down twice.
 TEST_F(CudaEmulated, ALostDeviceStaysLost) {
   const auto backend = cuda_backend();
