@@ -135,9 +135,11 @@ bool CudaBackend::grow(Scratch* scratch, uint64_t bytes) {
   if (*scratch && (*scratch)->bytes() >= bytes) return true;
   if (stream_.error != cudaSuccess) return false;
   KVRT_CHECK(!capturing_);
-  ++generation_;
-  if (*scratch) stream_.check(cudaStreamSynchronize(stream_.handle));  // what was queued still uses the old one
-  scratch->reset();
+  if (*scratch) {
+    ++generation_;
+    stream_.check(cudaStreamSynchronize(stream_.handle));  // what was queued still uses the old one
+    scratch->reset();
+  }
   auto memory = context_->alloc(bytes);
   if (!memory.is_ok()) {
     fail(memory.take_status());

@@ -2,6 +2,7 @@
 // shape comes, and replayed from then on: what changes from step to step (tokens, positions, block tables) lies in device memory.
 #pragma once
 
+#include <list>
 #include <memory>
 #include <vector>
 
@@ -91,10 +92,9 @@ class CudaBackend final : public Backend {
   std::string device_name() const override { return context_->properties().name; }
 
  private:
-  // The rotations of a step's positions, [rows][pairs]. Layers may differ in two kinds of parameters.
+  // The rotations of a step's positions, [rows][pairs], for one kind of parameters. Graphs have captured its place.
   struct RopeTable {
     RopeParams params;
-    double amplitude = 1;
     std::unique_ptr<Buffer> inv_freq, cos, sin;
   };
   // Device memory that ops share one after the other; grows to the largest use.
@@ -116,6 +116,8 @@ class CudaBackend final : public Backend {
   bool takes_few() const { return determinism_ == Determinism::kStrict || class_rows_ <= kFewRows; }  // the step's matmuls
   MatvecInput matvec_input(const DeviceWeight& w, const MatmulInput& in);
   const uint16_t* gemm_input(const DeviceWeight& w, const MatmulInput& in);
+  // The table of the parameters, new where there is none; null where that failed.
+  RopeTable* make_rope_table(const RopeParams& params);
   // Of the prepared ones; null where that failed.
   const RopeTable* rope_table(const RopeParams& params) const;
   void decode_rows(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t first, uint32_t n, const DeviceAttention& params,
@@ -140,8 +142,7 @@ class CudaBackend final : public Backend {
   // has but a few of them.
   uint32_t class_rows_ = 0;
   std::unique_ptr<GemmLibrary> gemm_;  // null: own kernels
-  RopeTable rope_tables_[2];
-  uint32_t rope_last_ = 0;
+  std::list<RopeTable> rope_tables_;   // of all models; the last prepared first
   Scratch q_, d_, s_, sums_, normed_, halves_, partials_, gate_up_, rows_, weights_, dequantized_, scales_, products_;
 };
 

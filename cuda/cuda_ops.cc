@@ -3,6 +3,7 @@
 
 #include "cuda/cuda_backend.h"
 #include "runtime/base/check.h"
+#include "runtime/base/limits.h"
 #include "runtime/compute/experts.h"
 
 namespace kvrt::cuda {
@@ -10,6 +11,7 @@ namespace {
 
 const DeviceWeight& view(const Weight& w) { return static_cast<const CudaWeight&>(w).view(); }
 DeviceActivation device(Activation act) { return act == Activation::kSilu ? DeviceActivation::kSilu : DeviceActivation::kGeluTanh; }
+constexpr size_t kRopeTablesMax = 16;                             // kinds of rotations: two of a model at most
 constexpr uint32_t kLibraryRows = 128;                            // above, a library's gemm
 constexpr uint64_t kDequantizedMax = 256ull << 20;                // elements of a weight, of which it wants a copy in f16
 uint32_t padded(uint32_t rows) { return (rows + 63) / 64 * 64; }  // gemm's tiles
@@ -147,39 +149,50 @@ void CudaBackend::matmul_act(const Weight& gate_up, Activation act, const Matmul
 
 // ---- rotation
 
+// Memory first: a table is there in full or not at all.
+CudaBackend::RopeTable* CudaBackend::make_rope_table(const RopeParams& params) {
+  const auto at = std::find_if(rope_tables_.begin(), rope_tables_.end(), [&](const RopeTable& table) { return table.params == params; });
+  if (at != rope_tables_.end()) {
+    rope_tables_.splice(rope_tables_.begin(), rope_tables_, at);
+    return &rope_tables_.front();
+  }
+  const uint32_t pairs = params.dims / 2;
+  std::vector<double> frequencies(pairs);
+  rope_frequencies(params, frequencies.data());
+  RopeTable table{params, {}, {}, {}};
+  auto* to = reserve<double>(&table.inv_freq, std::max(pairs, 1u));
+  reserve<float>(&table.cos, uint64_t{kStepRowsMax} * pairs);
+  reserve<float>(&table.sin, uint64_t{kStepRowsMax} * pairs);
+  if (stream_.error != cudaSuccess) return nullptr;
+  Status copied = upload(reinterpret_cast<uint8_t*>(to), pairs * sizeof(double), [&](std::span<uint8_t> host) {
+    std::copy_n(reinterpret_cast<const uint8_t*>(frequencies.data()), host.size(), host.data());
+  });
+  if (!copied.is_ok()) {
+    fail(std::move(copied));
+    return nullptr;
+  }
+  if (rope_tables_.size() == kRopeTablesMax) {
+    stream_.check(cudaStreamSynchronize(stream_.handle));  // what was queued still uses it
+    rope_tables_.pop_back();
+    ++generation_;
+  }
+  rope_tables_.push_front(std::move(table));
+  return &rope_tables_.front();
+}
+
 void CudaBackend::prepare_rope(const RopeParams& params, const Step& step) {
   KVRT_CHECK(params.dims % 2 == 0);
-  if (rope_tables_[rope_last_].params != params || !rope_tables_[rope_last_].inv_freq) rope_last_ ^= 1;
-  RopeTable& table = rope_tables_[rope_last_];
-  const uint32_t pairs = params.dims / 2;
-  if (table.params != params || !table.inv_freq) {
-    std::vector<double> frequencies(pairs);
-    rope_frequencies(params, frequencies.data());
-    table.params = params;
-    table.amplitude = rope_amplitude(params);
-    table.inv_freq.reset();  // of the new parameters or of none
-    auto* to = reserve<double>(&table.inv_freq, std::max(pairs, 1u));
-    if (!to) return;
-    Status copied = upload(reinterpret_cast<uint8_t*>(to), pairs * sizeof(double), [&](std::span<uint8_t> host) {
-      std::copy_n(reinterpret_cast<const uint8_t*>(frequencies.data()), host.size(), host.data());
-    });
-    if (!copied.is_ok()) {
-      table.inv_freq.reset();
-      return fail(std::move(copied));
-    }
-  }
-  const uint64_t cells = uint64_t{std::max(step.n_rows(), kFewRows)} * pairs;
-  auto* cos = reserve<float>(&table.cos, cells);
-  auto* sin = reserve<float>(&table.sin, cells);
-  cuda::rope_table(&stream_, arrays_.device().positions, step.n_rows(), reinterpret_cast<const double*>(table.inv_freq->data()), pairs,
-                   table.amplitude, cos, sin);
+  const RopeTable* table = make_rope_table(params);
+  if (!table) return;
+  cuda::rope_table(&stream_, arrays_.device().positions, step.n_rows(), reinterpret_cast<const double*>(table->inv_freq->data()),
+                   params.dims / 2, rope_amplitude(params), reinterpret_cast<float*>(table->cos->data()),
+                   reinterpret_cast<float*>(table->sin->data()));
 }
 
 const CudaBackend::RopeTable* CudaBackend::rope_table(const RopeParams& params) const {
-  const RopeTable& table = rope_tables_[rope_tables_[0].params == params ? 0 : 1];
-  if (!table.cos || !table.sin) return nullptr;
-  KVRT_CHECK(table.params == params);
-  return &table;
+  const auto at = std::find_if(rope_tables_.begin(), rope_tables_.end(), [&](const RopeTable& table) { return table.params == params; });
+  KVRT_CHECK(at != rope_tables_.end() || stream_.error != cudaSuccess);
+  return at != rope_tables_.end() ? &*at : nullptr;
 }
 
 void CudaBackend::rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) {

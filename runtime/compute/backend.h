@@ -142,7 +142,7 @@ class Backend {
   virtual void matmul(const Weight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) = 0;
   // out[n, ff] = act(in · gateᵀ) * (in · upᵀ), where gate_up holds ff rows of gate, then ff of up.
   virtual void matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) = 0;
-  // The rotations of a step's positions; two params are kept at a time.
+  // The rotations of a step's positions; the last two params are kept, or more.
   virtual void prepare_rope(const RopeParams& params, const Step& step) = 0;
   // Rotates `heads` heads of head_dim, at x + i * stride, of the rows [first, first + n) of the prepared positions.
   virtual void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) = 0;
