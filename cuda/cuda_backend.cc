@@ -1,7 +1,6 @@
 #include "cuda/cuda_backend.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "runtime/base/check.h"
@@ -131,24 +130,6 @@ void CudaBackend::fail(Status status) {
   stream_.check(cudaErrorUnknown);  // nothing more of this step is queued
 }
 
-bool CudaBackend::grow(Scratch* scratch, uint64_t bytes) {
-  if (*scratch && (*scratch)->bytes() >= bytes) return true;
-  if (stream_.error != cudaSuccess) return false;
-  KVRT_CHECK(!capturing_);
-  if (*scratch) {
-    ++generation_;
-    stream_.check(cudaStreamSynchronize(stream_.handle));  // what was queued still uses the old one
-    scratch->reset();
-  }
-  auto memory = context_->alloc(bytes);
-  if (!memory.is_ok()) {
-    fail(memory.take_status());
-    return false;
-  }
-  *scratch = std::move(memory).value();
-  return true;
-}
-
 // ---- steps
 
 bool CudaBackend::begin_step(const Step& step) {
@@ -160,7 +141,7 @@ bool CudaBackend::begin_step(const Step& step) {
     return false;
   }
   class_rows_ = step.n_rows();
-  splits_ = std::bit_ceil(arrays_.last_position() / kSplitTokens + 1);
+  splits_ = splits_of(arrays_.last_position());
   return true;
 }
 

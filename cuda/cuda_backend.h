@@ -21,6 +21,10 @@ class WeightImage;
 
 namespace kvrt::cuda {
 
+inline constexpr uint32_t kLibraryRows = 128;                               // of a step: above, a library's gemm
+inline constexpr uint64_t kDequantizedMax = 256ull << 20;                   // elements of a weight, of which it wants a copy in f16
+inline uint64_t gemm_rows(uint64_t rows) { return (rows + 63) / 64 * 64; }  // of gemm's tiles
+
 // A weight in device memory, panels as the CPU's.
 class CudaWeight final : public Weight {
  public:
@@ -53,6 +57,8 @@ class CudaBackend final : public Backend {
   void copy(std::span<const BlockPair> pairs, uint64_t bytes) override;
   void clear(uint8_t* device, uint64_t bytes) override;
   Status sync() override;
+  uint64_t step_memory(const StepShape& shape) const override;
+  Status reserve_steps(const StepShape& shape) override;
   Result<std::vector<std::unique_ptr<Weight>>> make_weights(std::span<const TensorStack> stacks, const WeightLoad& load) override;
   Result<uint64_t> weight_bytes(std::span<const TensorView> tensors) const override;
 
@@ -95,18 +101,30 @@ class CudaBackend final : public Backend {
   // The rotations of a step's positions, [rows][pairs], for one kind of parameters. Graphs have captured its place.
   struct RopeTable {
     RopeParams params;
-    std::unique_ptr<Buffer> inv_freq, cos, sin;
+    std::unique_ptr<Buffer> memory;
+    float *cos = nullptr, *sin = nullptr;
+    double* inv_freq = nullptr;
+    static uint64_t bytes(const RopeParams& params);
   };
   // Device memory that ops share one after the other; grows to the largest use.
   using Scratch = std::unique_ptr<Buffer>;
+  struct ScratchUse {
+    Scratch CudaBackend::*memory;
+    uint64_t bytes;
+  };
 
   CudaBackend(std::unique_ptr<DeviceContext> context, const CudaOptions& options, Log* log);
   void fail(Status status);
   void pack(const WeightImage& image, uint64_t begin, uint64_t end, uint8_t* host, uint64_t base);
-  // At least `bytes` of it; null after an error. Growing forgets the graphs, which have its old place.
+  std::vector<ScratchUse> scratch_uses(const StepShape& shape) const;
+  // At least `bytes` of it. Growing forgets the graphs, which have its old place.
+  Status enlarge(Scratch* scratch, uint64_t bytes);
+  // The same within a step; null or false after an error.
   template <typename T>
   T* reserve(Scratch* scratch, uint64_t count);
   bool grow(Scratch* scratch, uint64_t bytes);
+  static uint32_t splits_of(uint32_t last_position);
+  static uint32_t rows_in_parts(const KvGeometry& kv, uint32_t heads, uint32_t splits);
   bool begin_step(const Step& step);
   void replay_or_capture(GraphCache* cache, uint64_t key, const std::function<void()>& fn);
   Status open_gemm(const CublasLt* gemm);
@@ -116,8 +134,8 @@ class CudaBackend final : public Backend {
   bool takes_few() const { return determinism_ == Determinism::kStrict || class_rows_ <= kFewRows; }  // the step's matmuls
   MatvecInput matvec_input(const DeviceWeight& w, const MatmulInput& in);
   const uint16_t* gemm_input(const DeviceWeight& w, const MatmulInput& in);
-  // The table of the parameters, new where there is none; null where that failed.
-  RopeTable* make_rope_table(const RopeParams& params);
+  // The table of the parameters, new where there is none.
+  Result<const RopeTable*> make_rope_table(const RopeParams& params);
   // Of the prepared ones; null where that failed.
   const RopeTable* rope_table(const RopeParams& params) const;
   void decode_rows(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t first, uint32_t n, const DeviceAttention& params,

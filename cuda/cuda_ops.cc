@@ -11,10 +11,7 @@ namespace {
 
 const DeviceWeight& view(const Weight& w) { return static_cast<const CudaWeight&>(w).view(); }
 DeviceActivation device(Activation act) { return act == Activation::kSilu ? DeviceActivation::kSilu : DeviceActivation::kGeluTanh; }
-constexpr size_t kRopeTablesMax = 16;                             // kinds of rotations: two of a model at most
-constexpr uint32_t kLibraryRows = 128;                            // above, a library's gemm
-constexpr uint64_t kDequantizedMax = 256ull << 20;                // elements of a weight, of which it wants a copy in f16
-uint32_t padded(uint32_t rows) { return (rows + 63) / 64 * 64; }  // gemm's tiles
+constexpr size_t kRopeTablesMax = 16;  // kinds of rotations: two of a model at most
 
 // fn(rows of the input, the first's index), kFewRows at a time.
 template <typename Fn>
@@ -87,8 +84,8 @@ MatvecInput CudaBackend::matvec_input(const DeviceWeight& w, const MatmulInput& 
 }
 
 const uint16_t* CudaBackend::gemm_input(const DeviceWeight& w, const MatmulInput& in) {
-  auto* halves = reserve<uint16_t>(&halves_, uint64_t{padded(in.n)} * w.cols);
-  cuda::f16_rows(&stream_, in.x, in.norm, in.eps, in.n, padded(in.n), w.cols, halves);
+  auto* halves = reserve<uint16_t>(&halves_, gemm_rows(in.n) * w.cols);
+  cuda::f16_rows(&stream_, in.x, in.norm, in.eps, in.n, static_cast<uint32_t>(gemm_rows(in.n)), w.cols, halves);
   return halves;
 }
 
@@ -149,8 +146,11 @@ void CudaBackend::matmul_act(const Weight& gate_up, Activation act, const Matmul
 
 // ---- rotation
 
-// Memory first: a table is there in full or not at all.
-CudaBackend::RopeTable* CudaBackend::make_rope_table(const RopeParams& params) {
+uint64_t CudaBackend::RopeTable::bytes(const RopeParams& params) {
+  return uint64_t{std::max(params.dims / 2, 1u)} * (sizeof(double) + 2 * kStepRowsMax * sizeof(float));
+}
+
+Result<const CudaBackend::RopeTable*> CudaBackend::make_rope_table(const RopeParams& params) {
   const auto at = std::find_if(rope_tables_.begin(), rope_tables_.end(), [&](const RopeTable& table) { return table.params == params; });
   if (at != rope_tables_.end()) {
     rope_tables_.splice(rope_tables_.begin(), rope_tables_, at);
@@ -159,18 +159,15 @@ CudaBackend::RopeTable* CudaBackend::make_rope_table(const RopeParams& params) {
   const uint32_t pairs = params.dims / 2;
   std::vector<double> frequencies(pairs);
   rope_frequencies(params, frequencies.data());
-  RopeTable table{params, {}, {}, {}};
-  auto* to = reserve<double>(&table.inv_freq, std::max(pairs, 1u));
-  reserve<float>(&table.cos, uint64_t{kStepRowsMax} * pairs);
-  reserve<float>(&table.sin, uint64_t{kStepRowsMax} * pairs);
-  if (stream_.error != cudaSuccess) return nullptr;
-  Status copied = upload(reinterpret_cast<uint8_t*>(to), pairs * sizeof(double), [&](std::span<uint8_t> host) {
+  RopeTable table;
+  table.params = params;
+  KVRT_ASSIGN(table.memory, context_->alloc(RopeTable::bytes(params)));
+  table.cos = reinterpret_cast<float*>(table.memory->data());
+  table.sin = table.cos + uint64_t{kStepRowsMax} * pairs;
+  table.inv_freq = reinterpret_cast<double*>(table.sin + uint64_t{kStepRowsMax} * pairs);
+  KVRT_TRY(upload(reinterpret_cast<uint8_t*>(table.inv_freq), pairs * sizeof(double), [&](std::span<uint8_t> host) {
     std::copy_n(reinterpret_cast<const uint8_t*>(frequencies.data()), host.size(), host.data());
-  });
-  if (!copied.is_ok()) {
-    fail(std::move(copied));
-    return nullptr;
-  }
+  }));
   if (rope_tables_.size() == kRopeTablesMax) {
     stream_.check(cudaStreamSynchronize(stream_.handle));  // what was queued still uses it
     rope_tables_.pop_back();
@@ -182,11 +179,12 @@ CudaBackend::RopeTable* CudaBackend::make_rope_table(const RopeParams& params) {
 
 void CudaBackend::prepare_rope(const RopeParams& params, const Step& step) {
   KVRT_CHECK(params.dims % 2 == 0);
-  const RopeTable* table = make_rope_table(params);
-  if (!table) return;
-  cuda::rope_table(&stream_, arrays_.device().positions, step.n_rows(), reinterpret_cast<const double*>(table->inv_freq->data()),
-                   params.dims / 2, rope_amplitude(params), reinterpret_cast<float*>(table->cos->data()),
-                   reinterpret_cast<float*>(table->sin->data()));
+  if (stream_.error != cudaSuccess) return;
+  auto made = make_rope_table(params);
+  if (!made.is_ok()) return fail(made.take_status());
+  const RopeTable& table = **made;
+  cuda::rope_table(&stream_, arrays_.device().positions, step.n_rows(), table.inv_freq, params.dims / 2, rope_amplitude(params), table.cos,
+                   table.sin);
 }
 
 const CudaBackend::RopeTable* CudaBackend::rope_table(const RopeParams& params) const {
@@ -201,8 +199,7 @@ void CudaBackend::rope(const RopeParams& params, uint32_t first, uint32_t n, uin
   KVRT_CHECK(params.dims <= head_dim);
   const uint32_t pairs = params.dims / 2;
   const uint64_t at = uint64_t{first} * pairs;
-  cuda::rope(&stream_, reinterpret_cast<const float*>(table->cos->data()) + at, reinterpret_cast<const float*>(table->sin->data()) + at,
-             pairs, params.style, n, heads, head_dim, stride, x);
+  cuda::rope(&stream_, table->cos + at, table->sin + at, pairs, params.style, n, heads, head_dim, stride, x);
 }
 
 // ---- KV
@@ -221,23 +218,17 @@ void CudaBackend::rope_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer
   KVRT_CHECK(params.rope->dims <= kv.head_dim);
   const uint32_t pairs = params.rope->dims / 2;
   const uint64_t at = uint64_t{first} * pairs;
-  const DeviceRopeStore device{reinterpret_cast<const float*>(table->cos->data()) + at,
-                               reinterpret_cast<const float*>(table->sin->data()) + at,
-                               pairs,
-                               params.rope->style,
-                               params.heads,
-                               params.q_norm,
-                               params.k_norm,
-                               params.norm_rows,
-                               params.eps};
+  const DeviceRopeStore device{table->cos + at, table->sin + at,  pairs,     params.rope->style, params.heads, params.q_norm,
+                               params.k_norm,   params.norm_rows, params.eps};
   cuda::rope_store(&stream_, kv, pool, layer, arrays_.rows_from(first), n, device, stride, qkv);
 }
 
 void CudaBackend::decode_rows(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t first, uint32_t n,
                               const DeviceAttention& params, const float* q, uint32_t stride, float* out) {
-  auto* partials = reserve<float>(&partials_, decode_partials(kv, params.heads, kFewRows, splits_));
-  for (uint32_t at = first; at < first + n; at += kFewRows) {
-    cuda::decode_attention(&stream_, kv, pool, layer, arrays_.rows_from(at), std::min(kFewRows, first + n - at), splits_, params,
+  const uint32_t most = rows_in_parts(kv, params.heads, splits_);
+  auto* partials = reserve<float>(&partials_, decode_partials(kv, params.heads, most, splits_));
+  for (uint32_t at = first; at < first + n; at += most) {
+    cuda::decode_attention(&stream_, kv, pool, layer, arrays_.rows_from(at), std::min(most, first + n - at), splits_, params,
                            q + uint64_t{at} * stride, stride, partials, out + uint64_t{at} * params.heads * kv.head_dim);
   }
 }

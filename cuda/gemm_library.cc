@@ -17,8 +17,6 @@ using namespace lt;
 
 namespace {
 
-constexpr size_t kWorkspaceBytes = 32u << 20;  // what NVIDIA recommends for Hopper
-
 constexpr uint32_t kAlignment = 16;  // of every matrix, and of a bias, in bytes
 
 bool aligned(std::initializer_list<const void*> pointers) {
@@ -85,7 +83,7 @@ class GemmLibrary::Problem {
   bool choose(void* handle, bool nondeterministic, Plan* plan) const {
     void* preference = nullptr;
     bool set = lt_.preference_create(&preference) == 0 &&
-               lt_.preference_set(preference, kPreferWorkspace, &kWorkspaceBytes, sizeof kWorkspaceBytes) == 0 &&
+               lt_.preference_set(preference, kPreferWorkspace, &GemmLibrary::kWorkspaceBytes, sizeof GemmLibrary::kWorkspaceBytes) == 0 &&
                (nondeterministic || lt_.preference_set(preference, kPreferReduction, &kNoReduction, sizeof kNoReduction) == 0);
     for (int matrix = 0; set && matrix < 4; ++matrix) {
       set = lt_.preference_set(preference, kPreferAlignA + matrix, &kAlignment, sizeof kAlignment) == 0;

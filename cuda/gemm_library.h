@@ -17,6 +17,7 @@ Result<CublasLt> load_cublaslt();
 // One thread at a time.
 class GemmLibrary {
  public:
+  static constexpr size_t kWorkspaceBytes = 32u << 20;  // what NVIDIA recommends for Hopper
   // One algorithm for a weight's shape, whatever the rows, and none that adds up in parts: a row's result depends on no other.
   // nondeterministic: the library may choose for the rows, and split the sums.
   static Result<std::unique_ptr<GemmLibrary>> open(const CublasLt& functions, DeviceContext* context, bool nondeterministic);

@@ -29,20 +29,26 @@ StepArrays::Layout StepArrays::lay_out(uint64_t rows_max, uint64_t tables) {
   return at;
 }
 
+uint64_t StepArrays::bytes() { return lay_out(kStepRowsMax, kTablesAtFirst).end; }
+
+Status StepArrays::reserve(DeviceContext* context, uint64_t tables) {
+  if (memory_ && tables <= tables_max_) return {};
+  const uint64_t most = std::max(kTablesAtFirst, 2 * tables);
+  const uint64_t bytes = lay_out(kStepRowsMax, most).end;
+  memory_.reset();
+  tables_max_ = 0;
+  KVRT_ASSIGN(host_, context->alloc_pinned(bytes));
+  KVRT_ASSIGN(memory_, context->alloc(bytes));
+  tables_max_ = most;
+  return {};
+}
+
 Status StepArrays::put(DeviceContext* context, Stream* stream, const Step& step, bool* moved) {
   KVRT_CHECK(step.n_rows() <= kStepRowsMax && step.draws.size() <= kLogitsRowsMax);
   uint64_t tables = 0;
   for (const StepSeq& seq : step.seqs) tables += seq.n_blocks;
   *moved = tables > tables_max_ || !memory_;
-  if (*moved) {
-    const uint64_t most = std::max(kTablesAtFirst, 2 * tables);
-    const uint64_t bytes = lay_out(kStepRowsMax, most).end;
-    memory_.reset();
-    tables_max_ = 0;
-    KVRT_ASSIGN(host_, context->alloc_pinned(bytes));
-    KVRT_ASSIGN(memory_, context->alloc(bytes));
-    tables_max_ = most;
-  }
+  KVRT_TRY(reserve(context, tables));
   const Layout at = lay_out(kStepRowsMax, tables);
   pack(step, at);
   const auto place = [&](uint64_t offset) { return memory_->data() + offset; };

@@ -16,6 +16,9 @@ struct AttentionRun {
 
 class StepArrays {
  public:
+  // Memory for the largest step whose block tables have so many entries together; it grows with them. The copy before must be over.
+  Status reserve(DeviceContext* context, uint64_t tables = 0);
+  static uint64_t bytes();  // on the device, of all but extremely long contexts
   // Queues the copy of `step`. *moved: the arrays have new places. The copy before it must be over.
   Status put(DeviceContext* context, Stream* stream, const Step& step, bool* moved);
   const DeviceStep& device() const { return device_; }

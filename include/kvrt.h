@@ -492,7 +492,7 @@ typedef struct kvrt_model_props {
   uint64_t blocks, blocks_free, blocks_cached; /* of the pool: all; unused; idle but indexed, given up when needed */
   uint64_t sessions;                           /* open now */
   double load_ms;
-  uint64_t scratch_bytes; /* activations and logits of a step */
+  uint64_t scratch_bytes; /* activations and logits of a step; CUDA: with what its kernels and cuBLASLt work in, which models share */
   uint32_t step_ms_max;
   uint32_t kv_format; /* KVRT_KV_*, never DEFAULT */
 } kvrt_model_props;
@@ -593,7 +593,7 @@ typedef struct kvrt_plan {
   uint32_t layers, heads, kv_heads, head_dim, context_length;
   uint32_t fits; /* 1: total_bytes <= memory_bytes */
   uint64_t kv_bytes_per_token, block_bytes;
-  uint64_t weight_bytes, scratch_bytes;    /* resident */
+  uint64_t weight_bytes, scratch_bytes;    /* resident, as in kvrt_model_props */
   uint64_t session_blocks, session_bytes;  /* of one session alone */
   double used, waste;                      /* share of its blocks' slots that hold tokens, and that do not */
   uint64_t blocks, kv_bytes;               /* of all the sessions; shared blocks once */

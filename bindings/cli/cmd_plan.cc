@@ -46,7 +46,7 @@ void print_table(const kvrt_plan& p, const PlanFlags& flags) {
   line("model", shape);
   if (p.weight_bytes) {
     line("weights", binary_bytes(p.weight_bytes));
-    line("scratch", binary_bytes(p.scratch_bytes) + ", activations and logits of a step");
+    line("scratch", binary_bytes(p.scratch_bytes) + ", what a step works in: activations, logits, the device's workspaces");
   }
   line("KV", fmt::format("{}: {} a token, {} a block of {}", flags.model.kv, binary_bytes(p.kv_bytes_per_token),
                          binary_bytes(p.block_bytes), p.block_tokens));

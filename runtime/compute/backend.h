@@ -100,6 +100,13 @@ struct StepRun {
   uint64_t shape_key = 0;     // of the step: with the same cache and key fn would queue the same ops
 };
 
+// The largest steps of a model.
+struct StepShape {
+  uint32_t rows = 0, context = 1;  // of a step; tokens that a row sees, itself with them
+  uint32_t width = 0, ff = 0, experts = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  std::vector<RopeParams> ropes{};  // kinds of rotations
+};
+
 // Pointers named x, out..., norm, bias are device memory, row-major f32, one row per row of the step (or of a part of it).
 // Ops are called inside run, by one thread at a time or inside by_rows; run, make_weights and set_threads exclude each other. On valid
 // arguments only memory and the device can fail: alloc, upload, download and make_weights return that; ops and copies may be queued, and
@@ -125,6 +132,10 @@ class Backend {
   virtual void clear(uint8_t* device, uint64_t bytes) = 0;  // to zeros
   // Waits for all that was queued. The first error since the last call: then nothing that was queued counts as done.
   virtual Status sync() = 0;
+  // Memory of its own that the backend has for such steps, in bytes. Models share it: each is told of all that it needs. Any thread.
+  virtual uint64_t step_memory(const StepShape&) const { return 0; }
+  // Takes that memory, so that no such step asks for any. Excludes run.
+  virtual Status reserve_steps(const StepShape&) { return {}; }
   // A weight of each stack: tensors of the same cols and any DType, by rows.
   virtual Result<std::vector<std::unique_ptr<Weight>>> make_weights(std::span<const TensorStack> stacks, const WeightLoad& load) = 0;
   Result<std::unique_ptr<Weight>> make_weight(std::span<const TensorView> tensors);

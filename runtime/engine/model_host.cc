@@ -151,6 +151,10 @@ Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunn
   runner_ = std::move(toy);
   if (!runner_) {
     KVRT_ASSIGN(auto scratch, make_scratch(*model_, engine_->backend(), kStepRowsMax));
+    const StepShape shape = step_shape(d, kStepRowsMax);
+    std::lock_guard device(engine_->step_mutex());
+    KVRT_TRY(engine_->backend()->reserve_steps(shape));
+    device_scratch_bytes_ = engine_->backend()->step_memory(shape);
     runner_ = std::make_unique<ForwardRunner>(*model_, engine_->backend(), kv_, std::move(scratch));
   }
   // Its pages on their first use: few steps want many rows.
@@ -185,7 +189,7 @@ HostInfo ModelHost::info() const {
   info.dims = dims_;
   info.kv = kv_;
   info.weight_bytes = model_ ? model_->weight_bytes : 0;
-  info.scratch_bytes = runner_->bytes() + logits_.size() * sizeof(float);
+  info.scratch_bytes = runner_->bytes() + logits_.size() * sizeof(float) + device_scratch_bytes_;
   info.pool_bytes = pool_buffer_->bytes();
   info.step_ms_max = step_ms_max_;
   std::lock_guard lock(mu_);

@@ -253,6 +253,7 @@ class ModelHost : public std::enable_shared_from_this<ModelHost> {
   double load_ms_ = 0;
   std::unique_ptr<Buffer> pool_buffer_;
   std::unique_ptr<StepRunner> runner_;  // null: no weights, no sessions
+  uint64_t device_scratch_bytes_ = 0;   // the backend's own
   std::unique_ptr<Buffer> logits_buffer_;
   std::span<float> logits_;  // of the running step; the leader's
   std::unique_ptr<Buffer> drawn_buffer_;

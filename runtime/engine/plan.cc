@@ -51,7 +51,7 @@ Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend) {
   KVRT_ASSIGN(cost.dims, read_dims(file, &arch));
   KVRT_ASSIGN(cost.weight_bytes, planned_weight_bytes(file, backend, *arch, cost.dims));
   KVRT_ASSIGN(cost.scratch_bytes, scratch_bytes(cost.dims, backend, kStepRowsMax));
-  cost.scratch_bytes += logits_bytes(cost.dims);
+  cost.scratch_bytes += logits_bytes(cost.dims) + backend.step_memory(step_shape(cost.dims, kStepRowsMax));
   return cost;
 }
 

@@ -10,7 +10,7 @@ namespace kvrt {
 // Resident bytes without the KV pool. From the file's header alone: no tensor is read.
 struct ModelCost {
   ModelDims dims;
-  uint64_t weight_bytes = 0, scratch_bytes = 0;  // scratch: activations and logits of a step
+  uint64_t weight_bytes = 0, scratch_bytes = 0;  // scratch: activations and logits of a step, and the device's own
 };
 Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend);
 

@@ -192,6 +192,12 @@ void layers(const Pass& p) {
 
 }  // namespace
 
+StepShape step_shape(const ModelDims& d, uint32_t rows_max) {
+  StepShape shape{rows_max, std::max(d.context, 1u), d.width, d.ff, d.experts, d.heads, d.kv_heads, d.head_dim, {d.rope}};
+  if (!d.windows.empty()) shape.ropes.push_back(d.window_rope);
+  return shape;
+}
+
 Result<uint64_t> scratch_bytes(const ModelDims& dims, const Backend& backend, uint32_t rows_max) {
   CheckedSize total;
   for (const ScratchArray& a : scratch_arrays(dims, backend, rows_max)) total = total + a.bytes();

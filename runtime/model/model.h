@@ -114,6 +114,8 @@ class ForwardScratch {
   virtual ~ForwardScratch() = default;
   virtual uint64_t bytes() const = 0;
 };
+// The largest steps of the model, of at most rows_max rows: what its backend sizes its own memory for.
+StepShape step_shape(const ModelDims& dims, uint32_t rows_max);
 Result<uint64_t> scratch_bytes(const ModelDims& dims, const Backend& backend, uint32_t rows_max);
 Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend* backend, uint32_t rows_max);
 

@@ -139,6 +139,26 @@ static void go_on_elsewhere(const struct story* story, kvrt_model* cpu, kvrt_run
   kvrt_store_release(store);
 }
 
+static uint64_t planned_scratch(kvrt_runtime* rt, const char* path) {
+  kvrt_plan p;
+  KVRT_INIT(&p);
+  MUST(kvrt_model_plan(rt, path, strlen(path), NULL, &p, NULL));
+  return p.scratch_bytes;
+}
+
+// A plan counts what the device works in, and the model has that much.
+static void plan_as_taken(const char* path, kvrt_runtime* cpu) {
+  kvrt_runtime* rt = NULL;
+  MUST(open_device(&rt));
+  const uint64_t planned = planned_scratch(rt, path);
+  kvrt_model* model = open_model(rt, path, 0, 0, 0);
+  EXPECT(planned == model_props(model).scratch_bytes, "scratch planned %" PRIu64 ", taken %" PRIu64, planned,
+         model_props(model).scratch_bytes);
+  EXPECT(planned > planned_scratch(cpu, path), "the device works in nothing: %" PRIu64, planned);
+  kvrt_model_release(model);
+  kvrt_runtime_release(rt);
+}
+
 int main(int argc, char** argv) {
   const uint64_t step = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
   static struct story story;
@@ -160,6 +180,8 @@ int main(int argc, char** argv) {
   go_on_elsewhere(&story, cpu, rt, whole);
   const uint64_t calls = device.calls(), queued = device.queued();
   EXPECT(device.live() == live, "%" PRIu64 " things of the device are left", device.live() - live);
+
+  plan_as_taken(story.path, rt);
 
   uint64_t told = 0, failed = 0;
   for (int kind = 0; kind < 3; ++kind) {  // no memory; a call that fails for good; work that fails late

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/cuda_backend.h"
+#include "runtime/base/limits.h"
 #include "tests/cuda/matmul_reference.h"
 #include "tests/support/golden_rig.h"
 

@@ -122,6 +122,92 @@ TEST_F(CudaPromptsStandIn, WhyThereIsNoneIsLogged) {
   EXPECT_NE(log.all.find("not by cuBLASLt: cublasLtCreate gave status 1"), std::string::npos) << log.all;
 }
 
+// What a plan says of the device's own memory is what it takes, and no step asks for more: be it long or short, first or last.
+TEST_F(CudaPromptsStandIn, StepsHaveTheirMemoryFromTheStart) {
+  struct Case {
+    const char* model;
+    bool library, fp8;
+    Determinism determinism;
+  };
+  for (const Case& c :
+       {Case{"llama_gqa_q4_1", true, false, Determinism::kByClass}, Case{"llama_mha_f16", true, true, Determinism::kByClass},
+        Case{"row_gemma3", false, false, Determinism::kByClass}, Case{"row_qwen3moe", true, false, Determinism::kByClass},
+        Case{"llama_gqa_f32", true, false, Determinism::kStrict}}) {
+    const uint64_t none = emulation::live().device_bytes;
+    CudaOptions options;
+    options.fp8_prompts = c.fp8;
+    options.determinism = c.determinism;
+    auto opened = CudaBackend::open(options, nullptr, c.library ? library_table() : nullptr);
+    ASSERT_TRUE(opened.is_ok()) << opened.status().message();
+    const uint64_t at_open = emulation::live().device_bytes - none;
+    Runner runner(std::string(c.model) + ".gguf", std::move(opened).value(), KvFormat::kF16, kBlocks);
+    Golden golden = prompt_of(runner.model());
+    golden.tokens.resize(144);
+    StepShape shape = step_shape(runner.model().dims, kStepRowsMax);
+    shape.context = kTokens;
+    const uint64_t before = emulation::live().device_bytes;
+    ASSERT_TRUE(runner.backend()->reserve_steps(shape).is_ok());
+    const uint64_t reserved = emulation::live().device_bytes;
+    EXPECT_EQ(at_open + reserved - before, runner.backend()->step_memory(shape)) << c.model;
+    ASSERT_TRUE(runner.backend()->reserve_steps(shape).is_ok());
+    for (const uint32_t chunk : {16u, 144u}) runner.logits(golden, chunk);
+    EXPECT_EQ(emulation::live().device_bytes, reserved) << c.model;
+  }
+}
+
+// Contexts of a million tokens have thousands of parts: rows wait for each other sooner than that they take gigabytes.
+TEST_F(CudaPromptsStandIn, PartsOfLongContextsAreBounded) {
+  const auto backend = open_own();
+  StepShape shape{kStepRowsMax, 256, 64, 64, 0, 40, 8, 128, {}};
+  const uint64_t one = backend->step_memory(shape), part = uint64_t{40} * 130 * sizeof(float);
+  const auto parts = [&](uint32_t context) {
+    shape.context = context;
+    return backend->step_memory(shape) - one + 16 * part;
+  };
+  EXPECT_EQ(parts(257), 2 * 16 * part);
+  EXPECT_EQ(parts(32768), 128 * 16 * part);
+  EXPECT_EQ(parts(131072), 128u << 20);
+  EXPECT_EQ(parts(4 << 20), 16384 * part);
+}
+
+// Then a row has the bits that it has alone.
+TEST_F(CudaPromptsStandIn, RowsThatWaitForPartsAreTheSame) {
+  constexpr uint32_t kHeads = 256, kDim = 512, kFirst = 8000, kFew = cuda::kFewRows;  // 32 parts, 17 MB a row
+  const auto backend = open_own();
+  const KvGeometry kv{1, 1, kDim, 256};
+  Random random(11);
+  auto pool = std::move(backend->alloc(kv.block_bytes(), false)).value();
+  const std::vector<float> values = random.floats(kFew * kHeads * kDim);
+  const uint64_t bytes = values.size() * sizeof(float);
+  auto q = std::move(backend->alloc(bytes, false)).value(), out = std::move(backend->alloc(bytes, false)).value();
+  const auto put = [&](std::span<uint8_t> to) { std::memcpy(to.data(), values.data(), to.size()); };
+  ASSERT_TRUE(backend->upload(q->data(), bytes, put).is_ok());
+  const std::vector<int32_t> blocks(kv.blocks_for(kFirst + kFew)), tokens(kFew);  // all of them one
+  std::vector<int32_t> positions;
+  for (uint32_t i = 0; i < kFew; ++i) positions.push_back(static_cast<int32_t>(kFirst + i));
+  const auto attend = [&](uint32_t first, uint32_t n) {
+    const StepSeq seq{0, n, static_cast<int32_t>(kFirst + first), blocks.data(), static_cast<uint32_t>(blocks.size()), true};
+    const Step step{{&seq, 1}, std::span(tokens).first(n), std::span(positions).subspan(first, n), {}};
+    const auto* from = reinterpret_cast<const float*>(q->data()) + uint64_t{first} * kHeads * kDim;
+    const uint64_t before = emulation::launches();
+    backend->run({&step}, [&] {
+      const float* k = from;  // any numbers
+      backend->kv_store(kv, pool->data(), 0, step, 0, n, k, k + kDim, kHeads * kDim);
+      backend->attention(kv, pool->data(), 0, step, {kHeads, 0.125f, 0, 3}, from, kHeads * kDim, reinterpret_cast<float*>(out->data()));
+    });
+    EXPECT_TRUE(backend->sync().is_ok());
+    EXPECT_EQ(emulation::launches() - before, n == 1 ? 3u : 1u + 3u * 2u);
+    std::vector<float> host(uint64_t{n} * kHeads * kDim);
+    EXPECT_TRUE(backend->download({reinterpret_cast<uint8_t*>(host.data()), host.size() * sizeof(float)}, out->data()).is_ok());
+    return host;
+  };
+  const std::vector<float> together = attend(0, kFew);
+  for (const uint32_t row : {0u, 6u, 7u, 15u}) {
+    const auto at = together.begin() + static_cast<ptrdiff_t>(uint64_t{row} * kHeads * kDim);
+    EXPECT_SAME_BITS(attend(row, 1), std::vector<float>(at, at + kHeads * kDim)) << row;
+  }
+}
+
 // Whatever of it ran: the step fails, no other kernel adds to what is there, and the next step is as it should be.
 TEST_F(CudaPromptsStandIn, AFailedProductFailsItsStepAlone) {
   for (const bool queued : {false, true}) {
