@@ -40,7 +40,8 @@ Status CudaBackend::open_gemm(const CublasLt* given) {
     return {};
   }
   if (fp8_prompts_) return opened.take_status().annotate("FP8 prompts need cuBLASLt");
-  logf(log_, LogLevel::kInfo, "prompts are computed by kvrt's own matrix kernels, not by cuBLASLt: %s", opened.status().message().c_str());
+  logf(log_, LogLevel::kWarn, "prompts are computed by kvrt's own slower matrix kernels, not by cuBLASLt: %s",
+       opened.status().message().c_str());
   return {};
 }
 

@@ -29,9 +29,10 @@ bool find(void* library, const char* name, F* function) {
   return *function != nullptr;
 }
 
-}  // namespace
+constexpr char kWhereToGet[] =
+    "NVIDIA's package libcublas-13-0 has it (apt, dnf), or pip's nvidia-cublas with its folder nvidia/cu13/lib in LD_LIBRARY_PATH";
 
-Result<CublasLt> load_cublaslt() {
+Result<CublasLt> find_cublaslt() {
 #ifdef KVRT_CUDA_EMULATION
   if (const CublasLt* table = emulation::cublaslt()) return *table;
   return error(Code::kUnsupported, Detail::kNone, "cuBLASLt does not run on an emulated device");
@@ -57,6 +58,14 @@ Result<CublasLt> load_cublaslt() {
   if (!all) return error(Code::kUnsupported, Detail::kNone, "libcublasLt lacks a function: %s", dlerror());
   return f;
 #endif
+}
+
+}  // namespace
+
+Result<CublasLt> load_cublaslt() {
+  auto found = find_cublaslt();
+  if (found.is_ok()) return found;
+  return error(Code::kUnsupported, Detail::kNone, "%s; %s", found.status().message().c_str(), kWhereToGet);
 }
 
 // Descriptors of one product, column-major as the library has it: D [rows, n] = Aᵀ · B with A = w [cols, rows], B = x [cols, n].

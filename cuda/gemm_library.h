@@ -11,7 +11,7 @@
 
 namespace kvrt::cuda {
 
-// The library's functions, loaded once and never unloaded. UNSUPPORTED: what is missing.
+// The library's functions, loaded once and never unloaded. UNSUPPORTED: what is missing, and how to get it.
 Result<CublasLt> load_cublaslt();
 
 // One thread at a time.

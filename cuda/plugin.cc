@@ -21,6 +21,8 @@ Status describe(std::string* text) {
   (void)cudaDriverGetVersion(&driver);
   const auto version = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
   *text = "driver for CUDA " + version(driver) + ", runtime " + version(runtime);
+  auto gemm = load_cublaslt();
+  *text += gemm.is_ok() ? "\ncuBLASLt " + std::to_string(gemm->version()) : "\nno cuBLASLt: " + gemm.status().message();
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp p{};
     if (cudaGetDeviceProperties(&p, i) != cudaSuccess) continue;

@@ -99,7 +99,13 @@ void cuda(Report& out, ModelFlags flags) {
   out.ok("cuda", fmt::format("device {} works: {}, {}, arithmetic {}, {} free of {}; --device cuda takes it, one device a runtime",
                              flags.device_index, props.device_name, props.isa, props.numerics, human_bytes(props.device_memory_free),
                              human_bytes(props.device_memory)));
-  for (const std::string& line : split(props.devices, '\n')) out.ok("cuda", line);
+  for (const std::string& line : split(props.devices, '\n')) {
+    if (line.rfind("no cuBLASLt", 0) == 0) {
+      out.warn("cuda", "prompts are slower than they need be: " + line);
+    } else {
+      out.ok("cuda", line);
+    }
+  }
 }
 
 void memory(Report& out) {

@@ -237,7 +237,7 @@ struct CudaPlugin {
   const char* version;  // KVRT_CUDA_PLUGIN_VERSION of cmake/cuda.cmake: kvrt's version and a hash of these headers
   // The caller's to delete; null: *status says why.
   Backend* (*open)(const CudaOptions& options, Log* log, Status* status);
-  // For doctor: driver and runtime versions, a line for each device. Fails as open does.
+  // For doctor: driver and runtime versions, cuBLASLt's (or "no cuBLASLt: " and why), a line for each device. Fails as open does.
   Status (*describe)(std::string* text);
 };
 // describe() of that library.

@@ -12,6 +12,12 @@ tokens=1$(seq -s '' -f ',%.0f' 4 2 90)
 
 exits 0 doctor --cuda-library "$library"
 grep -q '^ok .*cuda.*works' out || fail "doctor: $(cat out)"
+grep -q '^warn .*cuda.*no cuBLASLt: .*libcublas-13-0' out || fail "doctor without cuBLASLt: $(cat out)"
+KVRT_EMULATED_CUBLASLT=1
+export KVRT_EMULATED_CUBLASLT
+exits 0 doctor --cuda-library "$library"
+unset KVRT_EMULATED_CUBLASLT
+grep -q '^ok .*cuda.*cuBLASLt [0-9]' out || fail "doctor with cuBLASLt: $(cat out)"
 exits 0 doctor --cuda-library "$work/none.so"
 grep -q "cuda.*$work/none.so" out || fail "doctor without a library: $(cat out)"
 exits 14 run -m "$model" --device cuda --cuda-library "$work/none.so" --tokens 1,2

@@ -16,8 +16,11 @@ using cuda::CublasLt;
 using cuda::CudaBackend;
 
 struct Lines final : Log {
-  void write(LogLevel, std::string_view text) override { all.append(text).push_back('\n'); }
-  std::string all;
+  void write(LogLevel level, std::string_view text) override {
+    all.append(text).push_back('\n');
+    if (level == LogLevel::kWarn) warnings.append(text).push_back('\n');
+  }
+  std::string all, warnings;
 };
 
 inline std::unique_ptr<Backend> open(const CublasLt* table, Log* log = nullptr, bool fp8 = false) {

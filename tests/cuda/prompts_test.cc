@@ -119,7 +119,16 @@ TEST_F(CudaPromptsStandIn, FewerRowsAreNotForIt) {
 TEST_F(CudaPromptsStandIn, WhyThereIsNoneIsLogged) {
   Lines log;
   (void)open_own(&log);
-  EXPECT_NE(log.all.find("not by cuBLASLt: cublasLtCreate gave status 1"), std::string::npos) << log.all;
+  EXPECT_NE(log.warnings.find("not by cuBLASLt: cublasLtCreate gave status 1"), std::string::npos) << log.all;
+  log.warnings.clear();
+  (void)open(nullptr, &log);  // nothing is found
+  EXPECT_NE(log.warnings.find("libcublas-13-0"), std::string::npos) << log.all;
+  log.warnings.clear();
+  (void)open_with_library(false, &log);
+  CudaOptions strict;
+  strict.determinism = Determinism::kStrict;  // which uses none
+  EXPECT_TRUE(CudaBackend::open(strict, &log).is_ok());
+  EXPECT_EQ(log.warnings, "");
 }
 
 // What a plan says of the device's own memory is what it takes, and no step asks for more: be it long or short, first or last.
