@@ -124,9 +124,11 @@ Status DeviceContext::find_driver() {
     *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(found);
     return status == cudaSuccess && !found ? cudaErrorNotSupported : status;
   };
-  cudaError_t found = find("cuCtxGetCurrent", &driver_.get_current);
-  if (found == cudaSuccess) found = find("cuCtxSetCurrent", &driver_.set_current);
+  Driver driver;
+  cudaError_t found = find("cuCtxGetCurrent", &driver.get_current);
+  if (found == cudaSuccess) found = find("cuCtxSetCurrent", &driver.set_current);
   if (found != cudaSuccess) return failed(found, "CUDA: the driver's contexts");
+  driver_ = driver;
   return {};
 }
 
@@ -136,6 +138,7 @@ DeviceContext::Use::Use(const DeviceContext* context)
     std::lock_guard lock(context->mu_);
     status_ = context->lost_.clone();
   }
+  if (status_.is_ok() && !restores_) status_ = error(Code::kDevice, Detail::kNone, "CUDA: the driver has gone");  // as at a process's end
   if (!status_.is_ok()) return;
   const cudaError_t set = cudaSetDevice(context->device_);
   if (set != cudaSuccess) status_ = const_cast<DeviceContext*>(context)->failed(set, "CUDA: cudaSetDevice");

@@ -73,7 +73,7 @@ class DeviceContext::Use {
   Status status() const { return status_.clone(); }
 
  private:
-  const Driver& driver_;
+  Driver driver_;  // a copy: the context may end first
   void* before_ = nullptr;
   bool restores_;
   Status status_;
