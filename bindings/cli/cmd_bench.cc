@@ -72,7 +72,8 @@ kvrt_status Bench::load_tokens() {
     }
   }
   if (kvrt_status s = tokenize(model.get(), text, 0, tokens)) return s;
-  if (tokens.size() < need) return complain(KVRT_INVALID, fmt::format("the text has {} tokens, {} are needed", tokens.size(), need));
+  if (tokens.size() < need)
+    return complain(KVRT_INVALID, fmt::format("the text has {}, {} are needed", counted(tokens.size(), "token"), need));
   return KVRT_OK;
 }
 
@@ -235,7 +236,7 @@ kvrt_status Bench::state(uint32_t count) {
   object.add("append_ms", median(state.append));
   json.add(fmt::format("state_{}", count), object);
   if (!flags.json) {
-    put("state of {} tokens: {}, save {:.1f} ms, load {:.1f} ms, first token {:.1f} ms; 64 more: {}, {:.1f} ms\n", count,
+    put("state of {}: {}, save {:.1f} ms, load {:.1f} ms, first token {:.1f} ms; 64 more: {}, {:.1f} ms\n", counted(count, "token"),
         human_bytes(static_cast<uint64_t>(median(state.bytes))), median(state.save), median(state.load), median(state.first),
         human_bytes(static_cast<uint64_t>(median(state.append_bytes))), median(state.append));
   }
@@ -268,7 +269,7 @@ int cmd_bench(const BenchFlags& flags) {
   bench.json.add("kv_bytes_per_token", model.kv_bytes_per_token).add("weight_bytes", model.weight_bytes);
   bench.json.add("block_tokens", uint64_t{model.block_tokens}).add("step_ms_max", uint64_t{model.step_ms_max});
   const char* alone = flags.model.step_ms ? "" : ", of a prompt alone 500 ms";
-  if (!flags.json) put("{}, {}, {} threads, steps of {} ms{}\n", device, runtime.isa, runtime.threads, model.step_ms_max, alone);
+  if (!flags.json) put("{}, {}, {}, steps of {} ms{}\n", device, runtime.isa, counted(runtime.threads, "thread"), model.step_ms_max, alone);
   if (cpu) bench.result("read_gb_s", read_gb_s(runtime.threads), "GB/s");
   {
     Session warm;  // the first touch of weights and scratch is not part of any figure

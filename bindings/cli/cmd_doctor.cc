@@ -15,7 +15,7 @@ namespace cli {
 std::string last_message() {
   auto error = sized<kvrt_error>();
   kvrt_last_error(&error);
-  return error.message;
+  return in_options(error.message);
 }
 
 namespace {
@@ -67,7 +67,8 @@ void processors(Report& out, const kvrt_runtime_props& props) {
   CPU_ZERO(&set);
   const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
   const long online = sysconf(_SC_NPROCESSORS_ONLN);
-  out.ok("threads", fmt::format("{} compute threads; {} CPUs online, {} in the affinity mask", props.threads, online, allowed));
+  out.ok("threads",
+         fmt::format("{}; {} online, {} in the affinity mask", counted(props.threads, "compute thread"), counted(online, "CPU"), allowed));
   const std::string quota = first_line("/sys/fs/cgroup/cpu.max");
   double limit = 0, period = 0;
   if (std::sscanf(quota.c_str(), "%lf %lf", &limit, &period) == 2 && period > 0) {
@@ -141,8 +142,8 @@ void weight_cache(Report& out, const kvrt_runtime* runtime, const ModelFlags& fl
   if (s)
     return out.warn("cache", fmt::format("weights are not kept: {} ({}); every process lays them out in memory of its own", last_message(),
                                          kvrt_status_name(s)));
-  const std::string text = fmt::format("{}: {} files of weights, {} of {} at most", props.directory, props.files, human_bytes(props.bytes),
-                                       human_bytes(props.bytes_max));
+  const std::string text = fmt::format("{}: {} of weights, {} of {} at most", props.directory, counted(props.files, "file"),
+                                       human_bytes(props.bytes), human_bytes(props.bytes_max));
   if (props.bytes_free == 0) return out.warn("cache", text + "; the file system is so full that none is added");
   if (props.bytes > props.bytes_max) return out.warn("cache", text + "; the next model to be kept takes the place of those used least");
   out.ok("cache", fmt::format("{}; the file system has room for {} more", text, human_bytes(props.bytes_free)));

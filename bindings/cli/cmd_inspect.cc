@@ -27,7 +27,8 @@ void print(const Parsed& json, bool all) {
   for (const auto& [key, value] : json["metadata"].items()) put("  {} = {}\n", key, shown(value, all));
   put("\ntensors: {}\n", json["tensors"].size());
   for (const auto& [type, sum] : json["types"].items()) {
-    put("  {:<8} {:>5} tensors, {}\n", type, sum["tensors"].get<uint64_t>(), human_bytes(sum["bytes"].get<uint64_t>()));
+    const auto tensors = sum["tensors"].get<uint64_t>();
+    put("  {:<8} {:>5} tensor{}, {}\n", type, tensors, tensors == 1 ? "" : "s", human_bytes(sum["bytes"].get<uint64_t>()));
   }
   if (all) {
     for (const Parsed& t : json["tensors"]) {

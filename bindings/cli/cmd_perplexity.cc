@@ -66,8 +66,8 @@ kvrt_status read_tokens(const PerplexityFlags& flags, const kvrt_model* model, s
   if (kvrt_status s = read_file(flags.file, text)) return s;
   if (kvrt_status s = tokenize(model, text, 0, tokens)) return s;
   if (tokens.size() >= flags.context) return KVRT_OK;
-  return complain(KVRT_INVALID, fmt::format("{} has {} tokens, one window of --context {} needs as many: give a longer text", flags.file,
-                                            tokens.size(), flags.context));
+  return complain(KVRT_INVALID, fmt::format("{} has {}, one window of --context {} needs as many: give a longer text", flags.file,
+                                            counted(tokens.size(), "token"), flags.context));
 }
 
 }  // namespace
@@ -105,8 +105,8 @@ int cmd_perplexity(const PerplexityFlags& flags) {
     json.print();
   } else {
     put("perplexity {:.4f} +/- {:.4f}\n", score.perplexity(), score.error());
-    say("{} tokens scored in {} windows of {}, {:.1f} s, {:.0f} tok/s\n", score.count, windows, flags.context, seconds,
-        static_cast<double>(windows * flags.context) / seconds);
+    say("{} scored in {} of {}, {:.1f} s, {:.0f} tok/s\n", counted(score.count, "token"), counted(windows, "window"), flags.context,
+        seconds, static_cast<double>(windows * flags.context) / seconds);
   }
   return finish(KVRT_OK);
 }

@@ -1,4 +1,4 @@
-// kvrt plan: what a model and its sessions will cost, as a table or JSON. Sizes are in powers of 1024, as memory is sold.
+// kvrt plan: what a model and its sessions will cost, as a table or JSON.
 #include <fmt/core.h>
 
 #include "bindings/cli/commands.h"
@@ -7,20 +7,14 @@ namespace cli {
 
 namespace {
 
-std::string binary_bytes(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-  return unit ? fmt::format("{:.{}f} {}", value, value < 10 ? 2 : 1, kUnits[unit]) : fmt::format("{} B", bytes);
-}
-
 // 1234567 as 1,234,567.
 std::string grouped(uint64_t n) {
   std::string text = std::to_string(n);
   for (size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
   return text;
 }
+
+std::string many(uint64_t n, std::string_view what) { return grouped(n) + " " + plural(n, what); }
 
 void print_json(const kvrt_plan& p, const std::string& kv) {
   Json json;
@@ -40,26 +34,26 @@ void print_json(const kvrt_plan& p, const std::string& kv) {
 void print_table(const kvrt_plan& p, const PlanFlags& flags) {
   const auto line = [](std::string_view what, const std::string& text) { put("{:<10} {}\n", what, text); };
   const uint64_t sessions = flags.sessions ? flags.sessions : 1, tokens = p.unshared_tokens / sessions;
-  std::string shape = fmt::format("{} layers, {} KV heads of {} dimensions", p.layers, p.kv_heads, p.head_dim);
-  if (p.heads) shape += fmt::format(" for {} heads", p.heads);
+  std::string shape = fmt::format("{}, {} of {}", many(p.layers, "layer"), many(p.kv_heads, "KV head"), many(p.head_dim, "dimension"));
+  if (p.heads) shape += " for " + many(p.heads, "head");
   if (p.context_length) shape += fmt::format(", context {}", grouped(p.context_length));
   line("model", shape);
   if (p.weight_bytes) {
-    line("weights", binary_bytes(p.weight_bytes));
-    line("scratch", binary_bytes(p.scratch_bytes) + ", what a step works in: activations, logits, the device's workspaces");
+    line("weights", human_bytes(p.weight_bytes));
+    line("scratch", human_bytes(p.scratch_bytes) + ", what a step works in: activations, logits, the device's workspaces");
   }
-  line("KV", fmt::format("{}: {} a token, {} a block of {}", flags.model.kv, binary_bytes(p.kv_bytes_per_token),
-                         binary_bytes(p.block_bytes), p.block_tokens));
-  line("session", fmt::format("{} tokens in {} blocks, {}; {:.1f} % used, {:.1f} % waste", grouped(tokens), grouped(p.session_blocks),
-                              binary_bytes(p.session_bytes), 100 * p.used, 100 * p.waste));
-  std::string all = fmt::format("{} in {} blocks, {}", grouped(sessions), grouped(p.blocks), binary_bytes(p.kv_bytes));
+  line("KV", fmt::format("{}: {} a token, {} a block of {}", flags.model.kv, human_bytes(p.kv_bytes_per_token), human_bytes(p.block_bytes),
+                         p.block_tokens));
+  line("session", fmt::format("{} in {}, {}; {:.1f} % used, {:.1f} % waste", many(tokens, "token"), many(p.session_blocks, "block"),
+                              human_bytes(p.session_bytes), 100 * p.used, 100 * p.waste));
+  std::string all = fmt::format("{} in {}, {}", grouped(sessions), many(p.blocks, "block"), human_bytes(p.kv_bytes));
   if (p.stored_tokens != p.unshared_tokens) {
-    all += fmt::format("; {} tokens stored instead of {}", grouped(p.stored_tokens), grouped(p.unshared_tokens));
+    all += fmt::format("; {} stored instead of {}", many(p.stored_tokens, "token"), grouped(p.unshared_tokens));
   }
   line("sessions", all);
-  line("total", fmt::format("{}: {} {}{}", binary_bytes(p.total_bytes), p.fits ? "fits into" : "does not fit into",
-                            binary_bytes(p.memory_bytes), flags.memory ? "" : " that are free here"));
-  line("at most", fmt::format("{} sessions of {} tokens, or one of {}", grouped(p.sessions_max), grouped(tokens), grouped(p.context_max)));
+  line("total", fmt::format("{}: {} {}{}", human_bytes(p.total_bytes), p.fits ? "fits into" : "does not fit into",
+                            human_bytes(p.memory_bytes), flags.memory ? "" : " that are free here"));
+  line("at most", fmt::format("{} of {}, or one of {}", many(p.sessions_max, "session"), many(tokens, "token"), grouped(p.context_max)));
 }
 
 }  // namespace

@@ -188,7 +188,7 @@ kvrt_status Run::save() {
     return complain("cannot save " + name, s);
   }
   if (!flags.json) {
-    say("saved {} ({} tokens, generation {}, {} written in {:.1f} ms)\n", name, saved.tokens, saved.generation,
+    say("saved {} ({}, generation {}, {} written in {:.1f} ms)\n", name, counted(saved.tokens, "token"), saved.generation,
         human_bytes(saved.bytes_written), saved.ms);
   }
   return KVRT_OK;
@@ -200,9 +200,9 @@ void Run::print() {
   const uint32_t stopped = resumed.reuse_stopped != KVRT_REUSE_ALL ? resumed.reuse_stopped : report.reuse_stopped;
   const double tpot = report.generated > 1 ? report.decode_ms / static_cast<double>(report.generated - 1) : 0;
   if (!flags.json) {
-    say("{} prompt tokens: {} from memory, {} from disk, {} computed; {} generated ({}), first after {:.1f} ms, {:.1f} tok/s\n",
-        report.prompt_tokens, report.reused_memory - moved, report.reused_disk + moved, report.prefilled, out.tokens.size(),
-        reason_name(report.reason), report.ttft_ms, tpot > 0 ? 1e3 / tpot : 0.0);
+    say("{}: {} from memory, {} from disk, {} computed; {} generated ({}), first after {:.1f} ms, {:.1f} tok/s\n",
+        counted(report.prompt_tokens, "prompt token"), report.reused_memory - moved, report.reused_disk + moved, report.prefilled,
+        out.tokens.size(), reason_name(report.reason), report.ttft_ms, tpot > 0 ? 1e3 / tpot : 0.0);
     if (flags.digest) say("logits sha256 {}\n", out.digest.hex());
     return;
   }
@@ -223,7 +223,7 @@ kvrt_status check(const RunFlags& flags) {
   if (!flags.prompt.given() && flags.session.empty() && flags.fork_from.empty()) {
     return complain(KVRT_INVALID, "give a prompt: -p TEXT, -f FILE or --tokens 1,2,3");
   }
-  if (!flags.store.empty() && flags.session.empty() && !flags.no_save) {
+  if (flags.store_named && flags.session.empty() && !flags.no_save) {
     return complain(KVRT_INVALID, "--store without --session would save nothing: name one, or say --no-save");
   }
   if (flags.chat && !flags.prompt.tokens.empty()) return complain(KVRT_INVALID, "--chat takes a text (-p or -f), not --tokens");
@@ -238,7 +238,9 @@ int cmd_run(const RunFlags& flags) {
   Run run(flags);
   if (kvrt_status s = open_runtime(flags.model, run.runtime)) return s;
   if (kvrt_status s = open_model(flags.model, run.runtime.get(), run.model)) return s;
-  if (!flags.store.empty()) {
+  const bool uses_store =
+      flags.store_named || !flags.session.empty() || !flags.fork_from.empty();  // a default store alone asks for nothing
+  if (uses_store) {
     if (kvrt_status s = open_store(run.runtime.get(), flags.store, false, false, run.store)) return s;
   }
   if (kvrt_status s = run.open_session()) return s;

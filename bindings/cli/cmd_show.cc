@@ -73,8 +73,8 @@ void print_chunks(const Parsed& json) {
 void print(const Parsed& json) {
   const size_t tokens = json["tokens"].size();
   const uint64_t in_chunks = json["chunks"].empty() ? 0 : json["chunks"].back()["end"].get<uint64_t>();
-  put("{}: {} tokens, {} messages, generation {}\n", printable(json["name"].get<std::string>()), tokens, json["messages"].size(),
-      json["gen"].get<uint64_t>());
+  put("{}: {}, {}, generation {}\n", printable(json["name"].get<std::string>()), counted(tokens, "token"),
+      counted(json["messages"].size(), "message"), json["gen"].get<uint64_t>());
   if (!json["domain"].get<std::string>().empty()) put("  domain  {}\n", printable(json["domain"].get<std::string>()));
   put("  id      {}\n  model   {}\n  root    {}\n  blocks  of {} tokens\n", json["id"].get<std::string>(),
       json["model_id"].get<std::string>(), json["root"].get<std::string>(), json["block_tokens"].get<uint64_t>());

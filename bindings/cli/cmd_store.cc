@@ -43,7 +43,7 @@ Json entry_json(const kvrt_store_entry& e) {
 std::string expiry(const kvrt_store_entry& e) { return e.expires_unix_ms ? local_time(e.expires_unix_ms) : "never"; }
 
 void entry_text(const kvrt_store_entry& e) {
-  put("{}: {} tokens, generation {}\n", printable(e.name), e.tokens, e.generation);
+  put("{}: {}, generation {}\n", printable(e.name), counted(e.tokens, "token"), e.generation);
   if (e.domain[0]) put("  domain   {}\n", printable(e.domain));
   put("  id       {}\n  created  {}\n  saved    {}\n", e.id, local_time(e.created_unix_ms), local_time(e.saved_unix_ms));
   put("  expires  {}{}\n", expiry(e), e.pinned ? fmt::format("; pinned, priority {}", e.pinned) : "");
@@ -168,8 +168,8 @@ int cmd_store_ls(const StoreFlags& flags) {
   if (!s && !flags.json) s = kvrt_store_info(at.store.get(), &p, nullptr);
   if (s) return finish(complain("cannot list " + flags.directory, s));
   if (!flags.json) {
-    put("{} sessions, {} tokens; {} of KV in one session alone; {} in the store, each chunk once\n", listing.sessions, listing.tokens,
-        human_bytes(listing.own), human_bytes(p.chunk_bytes));
+    put("{}, {}; {} of KV in one session alone; {} in the store, each chunk once\n", counted(listing.sessions, "session"),
+        counted(listing.tokens, "token"), human_bytes(listing.own), human_bytes(p.chunk_bytes));
   }
   return finish(KVRT_OK);
 }
@@ -187,8 +187,8 @@ int cmd_store_stat(const StoreFlags& flags) {
       json.add("chunk_raw_bytes", p.chunk_raw_bytes).add("chunks_damaged", p.chunks_damaged).add("disk_bytes", p.disk_bytes);
       json.add("old_bytes", p.old_bytes).add("bytes_free", p.bytes_free).print();
     } else {
-      put("{}: format {}, {} sessions\n", flags.directory, p.format, p.sessions);
-      put("  chunks   {} in {} segments: {}, {} of raw KV\n", p.chunks, p.segments, human_bytes(p.chunk_bytes),
+      put("{}: format {}, {}\n", flags.directory, p.format, counted(p.sessions, "session"));
+      put("  chunks   {} in {}: {}, {} of raw KV\n", p.chunks, counted(p.segments, "segment"), human_bytes(p.chunk_bytes),
           human_bytes(p.chunk_raw_bytes));
       put("  on disk  {}, the catalog of tokens and messages included\n", human_bytes(p.disk_bytes));
       for (const OldFile& old : old_files(flags.directory)) put("  old      {}, {}\n", old.name, human_bytes(old.bytes));
@@ -278,7 +278,7 @@ int cmd_store_gc(const StoreFlags& flags) {
       return finish(complain("cannot remove old files of " + flags.directory, e));
   }
   if (r.log_bytes_kept) {
-    say("another process holds the log: {} of it stay, removed content among them; collect once more when it has gone on\n",
+    say("another process holds the log: {} of it are kept, removed content among them; collect once more when it has gone on\n",
         human_bytes(r.log_bytes_kept));
   }
   if (flags.json) {
@@ -287,8 +287,8 @@ int cmd_store_gc(const StoreFlags& flags) {
     json.add("segments_removed", r.segments_removed).add("bytes_freed", r.bytes_freed).add("bytes_rewritten", r.bytes_rewritten);
     json.add("bytes_punched", r.bytes_punched).add("log_bytes_kept", r.log_bytes_kept).add("old_bytes", old).add("ms", r.ms).print();
   } else {
-    put("removed {} sessions, {} chunks and {} files: {} freed\n", r.sessions_removed, r.chunks_removed, r.segments_removed,
-        human_bytes(r.bytes_freed + r.bytes_punched + old));
+    put("removed {}, {} and {}: {} freed\n", counted(r.sessions_removed, "session"), counted(r.chunks_removed, "chunk"),
+        counted(r.segments_removed, "file"), human_bytes(r.bytes_freed + r.bytes_punched + old));
   }
   return finish(KVRT_OK);
 }
@@ -303,7 +303,7 @@ int cmd_store_verify(const StoreFlags& flags) {
   if (s == KVRT_CANCELLED) return finish(complain(s, flags.directory + ": stopped before all was read"));
   if (s && s != KVRT_CORRUPT) return finish(complain("cannot verify " + flags.directory, s));
   if (s == KVRT_CORRUPT && !faults.count) return finish(complain("cannot verify " + flags.directory, s));
-  say("{}: {}\n", flags.directory, faults.count ? fmt::format("{} faults", faults.count) : "all is well");
+  say("{}: {}\n", flags.directory, faults.count ? counted(faults.count, "fault") : "all is well");
   return finish(KVRT_OK) ? KVRT_IO : faults.count ? 1 : 0;
 }
 
@@ -327,11 +327,13 @@ int cmd_store_repair(const StoreFlags& flags) {
   } else if (r.outcome == KVRT_REPAIR_SOUND) {
     put("{}: all is well; nothing was changed\n", flags.directory);
   } else {
-    put("{}: {}; {} sessions kept, {} of them with KV to compute again, {} recovered under new names, {} lost; {} chunks kept ({}), {} "
+    put("{}: {}; {} kept, {} of them with KV to compute again, {} recovered under new names, {} lost; {} kept ({}), {} "
         "lost\n",
-        flags.directory, outcome, r.sessions_kept, r.sessions_with_holes, r.sessions_recovered, r.sessions_lost, r.chunks_kept,
-        human_bytes(r.bytes_kept), r.chunks_lost);
-    if (r.chunks_unowned) put("{}: {} chunks belong to no session that is left\n", flags.directory, r.chunks_unowned);
+        flags.directory, outcome, counted(r.sessions_kept, "session"), r.sessions_with_holes, r.sessions_recovered, r.sessions_lost,
+        counted(r.chunks_kept, "chunk"), human_bytes(r.bytes_kept), r.chunks_lost);
+    if (r.chunks_unowned)
+      put("{}: {} {} to no session that is left\n", flags.directory, counted(r.chunks_unowned, "chunk"),
+          r.chunks_unowned == 1 ? "belongs" : "belong");
   }
   return finish(KVRT_OK) ? KVRT_IO : r.sessions_lost || r.chunks_unowned ? 1 : 0;
 }

@@ -172,7 +172,7 @@ int cmd_logits(const LogitsFlags& flags) {
   if (writer.file == stdout) return finish(s);
   if (writer.file && std::fclose(writer.file) != 0 && !writer.error) writer.error = errno;
   if (writer.error) s = complain(KVRT_IO, fmt::format("cannot write {}: {}", flags.output, std::strerror(writer.error)));
-  if (!s) say("{} rows of f32\n", writer.rows);
+  if (!s) say("{} of f32\n", counted(writer.rows, "row"));
   return s;
 }
 

@@ -1,4 +1,4 @@
-// The commands and what each is told on its command line (main.cc parses, cmd_*.cc do).
+// The commands and what each is told on its command line (main.cc and what it includes parse, cmd_*.cc do).
 #pragma once
 
 #include "bindings/cli/common.h"
@@ -7,8 +7,13 @@ namespace cli {
 
 // What is wrong with an option's value, or "". `whole`: it is a number from 0.
 std::string check_value(const std::string& value, bool whole);
+// Bytes of "8G". What is wrong with it, or "".
+std::string parse_size(const std::string& text, uint64_t& bytes);
 // "1,2,3", each within bounds, or "none". What is wrong with it, or "".
 std::string parse_list(const std::string& text, uint32_t low, uint32_t high, std::vector<uint32_t>& values);
+
+// Reads the file with the user's defaults. What is wrong with it, or "".
+std::string load_defaults();
 
 struct RunFlags {
   ModelFlags model;
@@ -18,6 +23,7 @@ struct RunFlags {
   std::string store, session, fork_from, domain;
   int64_t truncate = -1;
   uint32_t durability = 0, codec = 0;
+  bool store_named = false;  // on the command line
   bool accept_foreign_kv = false, chat = false, no_save = false, overwrite = false, digest = false, json = false;
 };
 int cmd_run(const RunFlags& flags);

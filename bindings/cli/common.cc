@@ -15,7 +15,7 @@ namespace cli {
 kvrt_status complain(const std::string& what, kvrt_status status) {
   auto error = sized<kvrt_error>();
   kvrt_last_error(&error);
-  say("kvrt: {} ({})\n", printable(fmt::format("{}: {}", what, error.status == status ? error.message : "no detail"), true),
+  say("kvrt: {} ({})\n", printable(fmt::format("{}: {}", what, error.status == status ? in_options(error.message) : "no detail"), true),
       kvrt_status_name(status));
   return status;
 }
@@ -39,7 +39,7 @@ namespace {
 
 void log_line(void*, int32_t level, const char* text, size_t size) {
   const char* name = level == KVRT_LOG_ERROR ? "error" : level == KVRT_LOG_WARN ? "warning" : "note";
-  say("kvrt: {}: {}\n", name, printable({text, size}, true));
+  say("kvrt: {}: {}\n", name, printable(in_options({text, size}), true));
 }
 
 struct LoadState {
@@ -269,10 +269,15 @@ std::string_view reuse_name(uint32_t reuse) {
 }
 
 std::string human_bytes(uint64_t bytes) {
-  if (bytes < 10000) return fmt::format("{} B", bytes);
-  if (bytes < 10000000) return fmt::format("{:.1f} kB", bytes / 1e3);
-  return bytes < 10000000000 ? fmt::format("{:.1f} MB", bytes / 1e6) : fmt::format("{:.1f} GB", bytes / 1e9);
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+  return unit ? fmt::format("{:.{}f} {}", value, value < 10 ? 2 : 1, kUnits[unit]) : fmt::format("{} B", bytes);
 }
+
+std::string plural(uint64_t count, std::string_view what) { return std::string(what) + (count == 1 ? "" : "s"); }
+std::string counted(uint64_t count, std::string_view what) { return std::to_string(count) + " " + plural(count, what); }
 
 // ---- digest ---------------------------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ T sized() {
   return value;
 }
 
+// A message of the library with the program's options in place of the fields of kvrt.h.
+std::string in_options(const std::string& message);
 // Prints "kvrt: WHAT: the library's message (CLASS)" to stderr and returns the status.
 kvrt_status complain(const std::string& what, kvrt_status status);
 // The same for a mistake that the program finds by itself.
@@ -116,7 +118,9 @@ std::string message_json(std::string_view role, std::string_view content);
 
 std::string_view reason_name(uint32_t reason);
 std::string_view reuse_name(uint32_t reuse);
-std::string human_bytes(uint64_t bytes);
+std::string human_bytes(uint64_t bytes);                     // in powers of 1024, as memory is sold
+std::string plural(uint64_t count, std::string_view what);   // "token", or "tokens"
+std::string counted(uint64_t count, std::string_view what);  // "1 token", "2 tokens"
 
 // One JSON object, in the order of the calls. Text that is not UTF-8 is replaced, not refused.
 class Json {

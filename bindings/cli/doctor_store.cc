@@ -179,7 +179,7 @@ void company(Report& out, const std::string& root) {
   if (!left && !has_log) return out.ok("leftovers", "none: it was closed cleanly");
   if (has_log)
     out.warn("leftovers", fmt::format("a log of {} that no close has folded in: the next open for writing does", human_bytes(log)));
-  if (left) out.warn("leftovers", fmt::format("{} unfinished files in tmp: the next open for writing removes them", left));
+  if (left) out.warn("leftovers", fmt::format("{} in tmp: the next open for writing removes them", counted(left, "unfinished file")));
 }
 
 // The folder that a path would be made in.
@@ -220,8 +220,8 @@ void contents(Report& out, kvrt_runtime* runtime, const std::string& path) {
   auto props = sized<kvrt_store_props>();
   if (kvrt_status e = kvrt_store_info(raw, &props, nullptr))
     return out.fail(e, "store", fmt::format("{} ({})", last_message(), kvrt_status_name(e)));
-  out.ok("store", fmt::format("format {}, {} sessions, {} on disk; `kvrt store verify {}` reads all of it", props.format, props.sessions,
-                              human_bytes(props.disk_bytes), path));
+  out.ok("store", fmt::format("format {}, {}, {} on disk; `kvrt store verify {}` reads all of it", props.format,
+                              counted(props.sessions, "session"), human_bytes(props.disk_bytes), path));
   for (const OldFile& old : old_files(path)) {
     out.warn("old", fmt::format("{}, {}, is of the store as it was, with what was removed since: `kvrt store gc --old {}` removes it",
                                 old.name, human_bytes(old.bytes), path));

@@ -1,130 +1,18 @@
-// The program kvrt: the command line over kvrt.h. This file alone knows CLI11.
+// The program kvrt: the command line over kvrt.h. Its commands and what each takes.
 #include <signal.h>
 
-#include <CLI/CLI.hpp>
 #include <exception>
 #include <new>
 
-#include "bindings/cli/commands.h"
+#include "bindings/cli/app.h"
 
 namespace {
 
 using namespace cli;
 
-void add_model(CLI::App* command, ModelFlags& flags, bool required = true) {
-  auto* option = command->add_option("-m,--model", flags.model, "GGUF file");
-  if (required) option->required();
-}
-
-void add_kv(CLI::App* command, ModelFlags& flags) {
-  command->add_option("--kv", flags.kv, "KV format")->check(CLI::IsMember({"f16", "bf16", "f32", "int8", "fp8"}))->capture_default_str();
-  command->add_option("--block-tokens", flags.block_tokens, "tokens per KV block")->check(CLI::IsMember({16, 32, 64, 128, 256}));
-}
-
-void add_cuda(CLI::App* command, ModelFlags& flags) {
-  command->add_option("--device-index", flags.device_index, "which CUDA device, from 0");
-  command->add_option("--cuda-library", flags.cuda_library, "path of libkvrt_cuda.so, when not beside libkvrt");
-}
-
-void add_prompt_gemm(CLI::App* command, ModelFlags& flags) {
-  command->add_option("--prompt-gemm", flags.prompt_gemm, "what CUDA rounds long prompts to (fp8: faster and coarser)")
-      ->check(CLI::IsMember({"f16", "fp8"}));
-}
-
-void add_device(CLI::App* command, ModelFlags& flags) {
-  command->add_option("--device", flags.device, "where to compute (auto: CUDA where it opens, else the CPU)")
-      ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
-      ->capture_default_str();
-  add_cuda(command, flags);
-}
-
-void add_cache(CLI::App* command, ModelFlags& flags) {
-  auto* directory =
-      command->add_option("--cache-dir", flags.cache_dir,
-                          "directory that keeps models' weights ready to be mapped (else KVRT_CACHE, else ~/.cache/kvrt/weights)");
-  command
-      ->add_option("--cache-bytes", flags.cache_bytes,
-                   "what may lie there, like 8G, in powers of 1024 (0: a tenth of the disk, at most 20G)")
-      ->transform(CLI::AsSizeValue(false));
-  command->add_flag("--no-weight-cache", flags.no_weight_cache, "keep no weights")->excludes(directory);
-}
-
-void add_compute(CLI::App* command, ModelFlags& flags) {
-  add_device(command, flags);
-  command
-      ->add_option("--determinism", flags.determinism,
-                   "of CUDA's last bits: by-class; strict (as the CPU's, prompts take longer); none (they depend on what else runs)")
-      ->check(CLI::IsMember({"by-class", "strict", "none"}))
-      ->capture_default_str();
-  add_prompt_gemm(command, flags);
-  command->add_option("--threads", flags.threads, "compute threads (0: the CPUs that affinity and cgroup leave)")
-      ->check(CLI::Range(0, 256));
-  command->add_option("--isa", flags.isa, "instruction set, when not the best")->check(CLI::IsMember({"scalar", "avx2", "avx512"}));
-  add_kv(command, flags);
-  add_cache(command, flags);
-  command
-      ->add_option("--kv-bytes", flags.kv_bytes,
-                   "memory for KV, like 2G, in powers of 1024 (0: four contexts, at most a quarter of what is free)")
-      ->transform(CLI::AsSizeValue(false));
-  command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step")->check(CLI::Range(1, 512));
-}
-
-void add_context(CLI::App* command, ModelFlags& flags) {
-  command
-      ->add_option("--context", flags.context, "tokens that the conversation may have: the KV of so many gets memory (0: see --kv-bytes)")
-      ->excludes("--kv-bytes");
-}
-
-// What is not said is off, but for a chat's temperature and min_p.
-void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& temperature = "0", const std::string& min_p = "0") {
-  command->add_option("--temp", flags.temperature, "temperature (0: greedy)")->check(CLI::NonNegativeNumber)->default_str(temperature);
-  command->add_option("--top-k", flags.top_k, "sample from the k most likely (0: off)");
-  command->add_option("--top-p", flags.top_p, "sample from the most likely that make up p (0: off)")->check(CLI::Range(0.0, 1.0));
-  command->add_option("--min-p", flags.min_p, "leave out what is less than this times the most likely (0: off)")
-      ->check(CLI::Range(0.0, 1.0))
-      ->default_str(min_p);
-  command->add_option("--repetition-penalty", flags.repetition_penalty, "against tokens of the session, 1.1 say (0: off)")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--frequency-penalty", flags.frequency_penalty, "against what was generated, per occurrence (0: off)");
-  command->add_option("--presence-penalty", flags.presence_penalty, "against what was generated, once (0: off)");
-  command->add_option("--penalty-window", flags.penalty_window, "the penalties look at the last N tokens (0: all)");
-  command->add_option("--seed", flags.seed, "seed of the draws (0: drawn)");
-  command->add_option("--stop", flags.stop, "stop at this text; may be given again")->take_all();
-  command->add_flag("--ignore-eos", flags.ignore_eos, "go on past end tokens");
-  auto* group = command->add_option_group("grammar");
-  group->add_option("--grammar", flags.grammar_file, "GBNF file that the answer fits");
-  group->add_option("--json-schema", flags.schema_file, "JSON schema file by which the answer is valid");
-  group->add_flag("--continue-grammar", flags.continue_grammar, "go on with the answer where its grammar was cut short");
-  group->require_option(0, 1);
-}
-
-// -p, -f and --tokens exclude each other.
-void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens) {
-  auto* group = command->add_option_group("prompt");
-  group->add_option_function<std::string>(
-      "-p,--prompt",
-      [&flags](const std::string& text) {
-        flags.text = text;
-        flags.has_text = true;
-      },
-      "text");
-  group->add_option("-f,--file", flags.file, "text file, - for standard input");
-  if (tokens) group->add_option("--tokens", flags.tokens, "token ids 1,2,3 or @FILE of them");
-  group->require_option(tokens ? 0 : 1, 1);
-}
-
 template <typename Flags>
 void on(CLI::App* command, const std::shared_ptr<Flags>& flags, int (*run)(const Flags&), int& code) {
   command->callback([flags, run, &code] { code = run(*flags); });
-}
-
-void add_foreign_kv(CLI::App* command, bool& accept) {
-  command->add_flag("--accept-foreign-kv", accept, "go on at once from KV that another device computed: last bits may differ from then on");
-}
-
-void add_codec(CLI::App* command, uint32_t& codec, const char* text) {
-  command->add_option("--codec", codec, text)
-      ->transform(CLI::CheckedTransformer(std::map<std::string, uint32_t>{{"none", KVRT_CODEC_NONE}, {"zstd", KVRT_CODEC_ZSTD}}));
 }
 
 void define_run(CLI::App& app, int& code) {
@@ -141,20 +29,18 @@ void define_run(CLI::App& app, int& code) {
   add_foreign_kv(c, flags->accept_foreign_kv);
   c->add_option("--fork-from", flags->fork_from, "session to copy; the copy is saved as --session");
   c->add_option("--domain", flags->domain, "sharing scope in the store");
-  c->add_option("--truncate", flags->truncate, "first rewind to N tokens")->check(CLI::NonNegativeNumber);
+  c->add_option("--truncate", flags->truncate, "first rewind to N tokens");
   c->add_flag("--chat", flags->chat, "the text is a user's message, rendered by the model's template");
   c->add_flag("--no-save", flags->no_save, "leave the store as it is");
   c->add_flag("--overwrite", flags->overwrite, "replace another session of that name, or what another process saved meanwhile");
-  c->add_option("--durability", flags->durability,
-                "what a save waits for: nothing, this process's end, the tokens or also the KV on the disk")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, uint32_t>{{"none", KVRT_DURABILITY_NONE},
-                                                                          {"process", KVRT_DURABILITY_PROCESS},
-                                                                          {"tokens", KVRT_DURABILITY_TOKENS},
-                                                                          {"kv", KVRT_DURABILITY_KV}}));
+  add_durability(c, flags->durability);
   add_codec(c, flags->codec, "how the KV is stored");
   c->add_flag("--digest", flags->digest, "SHA-256 of the logits of every generated position");
   c->add_flag("--json", flags->json, "one JSON object on standard output");
-  on(c, flags, cmd_run, code);
+  c->callback([c, flags, &code] {
+    flags->store_named = is_named(c, "store");
+    code = cmd_run(*flags);
+  });
 }
 
 void define_chat(CLI::App& app, int& code) {
@@ -202,7 +88,8 @@ void define_template(CLI::App& app, int& code) {
   c->add_option("--documents", flags->documents_file, "JSON array for the template's documents");
   c->add_option("--var", flags->variables, "NAME=JSON: another variable of the template, enable_thinking=false");
   c->add_flag("--no-generation-prompt", flags->no_generation_prompt, "do not open the assistant's turn");
-  c->callback([flags, &code] {
+  c->callback([c, flags, &code] {
+    if (!flags->source_file.empty() && !is_named(c, "model")) flags->model.model.clear();  // a default is for who names nothing
     if (flags->model.model.empty() && flags->source_file.empty()) throw CLI::RequiredError("-m or --template");
     code = cmd_template(*flags);
   });
@@ -225,7 +112,7 @@ void define_perplexity(CLI::App& app, int& code) {
   add_model(c, flags->model);
   add_compute(c, flags->model);
   c->add_option("-f,--file", flags->file, "text file, - for standard input")->required();
-  c->add_option("--context", flags->context, "tokens of a window")->check(CLI::Range(3u, 1u << 24))->capture_default_str();
+  c->add_option("--context", flags->context, "tokens of a window")->check(within(3, 1u << 24))->capture_default_str();
   c->add_option("--chunks", flags->chunks, "only the first N windows (0: all)");
   c->add_flag("--json", flags->json, "one JSON object");
   on(c, flags, cmd_perplexity, code);
@@ -234,7 +121,7 @@ void define_perplexity(CLI::App& app, int& code) {
 void define_inspect(CLI::App& app, int& code) {
   auto flags = std::make_shared<InspectFlags>();
   auto* c = app.add_subcommand("inspect", "what a GGUF file holds, and what of it kvrt cannot run");
-  c->add_option("MODEL", flags->model, "GGUF file")->required();
+  c->add_option("MODEL,-m,--model", flags->model, "GGUF file")->required();
   c->add_flag("--all", flags->all, "every tensor, and arrays to their end");
   c->add_flag("--json", flags->json, "one JSON object");
   on(c, flags, cmd_inspect, code);
@@ -262,9 +149,9 @@ void define_bench(CLI::App& app, int& code) {
   list("--depth", flags->depth, 0, kTokensMax, "tokens before decode");
   list("--batch", flags->batch, 1, 1024, "sessions that generate together");
   list("--state", flags->state, 1, kTokensMax, "tokens of a saved session");
-  c->add_option("--decode", flags->decode, "tokens per decode run")->capture_default_str()->check(CLI::Range(1, 4096));
+  c->add_option("--decode", flags->decode, "tokens per decode run")->capture_default_str()->check(within(1, 4096));
   add_codec(c, flags->codec, "how the saved session's KV is stored");
-  c->add_option("--runs", flags->runs, "runs, of which the median counts")->capture_default_str()->check(CLI::Range(1, 1000));
+  c->add_option("--runs", flags->runs, "runs, of which the median counts")->capture_default_str()->check(within(1, 1000));
   c->add_flag("--json", flags->json, "one JSON object");
   on(c, flags, cmd_bench, code);
 }
@@ -275,7 +162,7 @@ void define_store(CLI::App& app, int& code) {
   const auto add = [&](const char* name, const char* text, int (*run)(const StoreFlags&), int names, const char* argument = nullptr) {
     auto flags = std::make_shared<StoreFlags>();
     auto* c = store->add_subcommand(name, text);
-    c->add_option("DIR", flags->directory, "the store")->required();
+    c->add_option("DIR,--store", flags->directory, "the store")->required();
     if (argument) {
       flags->names.resize(1);
       c->add_option("NAME", flags->names[0], "session")->required();
@@ -296,7 +183,7 @@ void define_store(CLI::App& app, int& code) {
     if (run == cmd_store_pin) {
       c->add_option("--priority", flags->priority, "who gives way when space is short: sessions of lower ones do")
           ->capture_default_str()
-          ->check(CLI::Range(1, 255));
+          ->check(within(1, 255));
     }
     on(c, flags, run, code);
   };
@@ -322,13 +209,16 @@ void define_plan(CLI::App& app, int& code) {
   c->add_option("--shared", flags->shared, "leading tokens that all sessions have in common");
   add_kv(c, flags->model);
   add_device(c, flags->model);
-  c->add_option("--memory", flags->memory, "budget, like 8G or 512M, in powers of 1024 (0: what is free on the device)")
-      ->transform(CLI::AsSizeValue(false));
+  c->add_option("--memory", flags->memory, "budget, 8G is 8 GiB (0: what is free on the device)")->type_name("SIZE")->transform(size());
   c->add_option("--layers", flags->layers, "a model that is no file: its layers,");
   c->add_option("--kv-heads", flags->kv_heads, "KV heads");
   c->add_option("--head-dim", flags->head_dim, "and dimensions of a head");
   c->add_flag("--json", flags->json, "one JSON object");
-  on(c, flags, cmd_plan, code);
+  c->callback([c, flags, &code] {
+    const bool geometry = flags->layers || flags->kv_heads || flags->head_dim;
+    if (geometry && !is_named(c, "model")) flags->model.model.clear();  // a default is for who names nothing
+    code = cmd_plan(*flags);
+  });
 }
 
 void define_rest(CLI::App& app, int& code) {
@@ -341,6 +231,8 @@ void define_rest(CLI::App& app, int& code) {
   c->add_flag("--json", doctor->json, "one JSON object a line");
   on(c, doctor, cmd_doctor, code);
 
+  app.add_subcommand("help", "the same as --help, of the program or of a command");  // reversed_words makes it so
+
   auto demo = std::make_shared<DemoFlags>();
   c = app.add_subcommand("demo", "")->group("");  // not listed: what ./dev demo runs
   add_model(c, demo->model);
@@ -350,25 +242,16 @@ void define_rest(CLI::App& app, int& code) {
   on(c, demo, cmd_demo, code);
 }
 
-// Every value of every command. A prompt, a system message and a domain may be empty.
-void check_values(CLI::App& app) {
-  for (CLI::Option* option : app.get_options()) {
-    const bool text = option->check_lname("prompt") || option->check_lname("system") || option->check_lname("domain");
-    if (option->get_expected_min() == 0 || text) continue;
-    const bool whole = option->get_type_name().rfind("UINT", 0) == 0;
-    option->check([whole](const std::string& value) { return check_value(value, whole); }, "");
-  }
-  for (CLI::App* command : app.get_subcommands({})) check_values(*command);
-}
-
 int run(int argc, char** argv) {
   int code = 0;
   CLI::App app("LLM inference whose conversations survive the process", "kvrt");
   const uint32_t version = kvrt_version();
-  app.set_version_flag("--version", "kvrt " + std::to_string(version >> 16) + "." + std::to_string(version >> 8 & 255) + "." +
-                                        std::to_string(version & 255));
+  app.set_help_flag("-h,--help", "this text");
+  app.set_version_flag(
+      "--version", "kvrt " + std::to_string(version >> 16) + "." + std::to_string(version >> 8 & 255) + "." + std::to_string(version & 255),
+      "the version");
+  app.formatter_fn([](const CLI::App* of, const std::string&, CLI::AppFormatMode) { return help_text(describe(*of)); });
   app.require_subcommand(1);
-  app.footer("The exit code is 0 or the status class (1 INVALID, 2 NOT_FOUND, 3 CONFLICT, 4 BUSY, ...: kvrt.h).");
   define_run(app, code);
   define_chat(app, code);
   define_text(app, code);
@@ -380,11 +263,15 @@ int run(int argc, char** argv) {
   define_plan(app, code);
   define_store(app, code);
   define_rest(app, code);
-  check_values(app);
+  complete(app);
+  const std::string broken = load_defaults();
+  app.parse_complete_callback([&] {
+    if (!broken.empty() && takes_defaults(app)) throw CLI::ConfigError(broken);
+  });
   try {
-    app.parse(argc, argv);
+    app.parse(reversed_words(argc, argv));
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) ? KVRT_INVALID : finish(KVRT_OK);
+    return explain(app, error, broken);
   }
   return code;
 }

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <charconv>
+#include <cmath>
 
 #include "bindings/cli/commands.h"
 
@@ -16,6 +17,27 @@ std::string check_value(const std::string& value, bool whole) {
   const auto [next, error] = std::from_chars(value.data(), end, number);
   const bool sound = error == std::errc() && next == end && (value.size() == 1 || value[0] != '0');
   return !whole || sound ? "" : fmt::format("a whole number from 0 is expected, found {}", value);
+}
+
+// 512M, 8GiB, 1.5 G: in powers of 1024, whatever the unit is called.
+std::string parse_size(const std::string& text, uint64_t& bytes) {
+  const std::string wrong = fmt::format("a size like 512M or 8G is expected (M: MiB, G: GiB), found {}", text);
+  const char *end = text.data() + text.size(), *at = text.data();
+  bytes = 0;
+  auto [unit, error] = std::from_chars(at, end, bytes);
+  double value = static_cast<double>(bytes);
+  const bool whole = unit == end || *unit != '.';
+  if (!whole) unit = std::from_chars(at, end, value, std::chars_format::fixed).ptr;
+  if (error != std::errc()) return wrong;
+  while (unit < end && *unit == ' ') ++unit;
+  const size_t power = unit < end ? std::string_view("bkmgtpe").find(static_cast<char>(*unit | 0x20)) : 0;
+  const std::string_view rest(unit + (unit < end), static_cast<size_t>(end - unit - (unit < end)));
+  const bool named = rest.empty() || (power > 0 && (rest == "B" || rest == "b" || rest == "iB" || rest == "ib" || rest == "i"));
+  if (power == std::string_view::npos || !named) return wrong;
+  const uint64_t factor = uint64_t{1} << (10 * power);
+  if (whole ? bytes > UINT64_MAX / factor : std::ldexp(value, static_cast<int>(10 * power)) >= 0x1p64) return text + " is too large";
+  bytes = whole ? bytes * factor : static_cast<uint64_t>(std::ldexp(value, static_cast<int>(10 * power)));
+  return "";
 }
 
 std::string parse_list(const std::string& text, uint32_t low, uint32_t high, std::vector<uint32_t>& values) {

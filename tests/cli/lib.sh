@@ -1,6 +1,8 @@
 # shellcheck shell=sh
-# The scripts of this folder read it: how they look at a command, and end. The user's cache of weights is not for them.
+# The scripts of this folder read it: how they look at a command, and end. The user's cache of weights and defaults are not for them.
 export KVRT_CACHE=
+unset KVRT_MODEL KVRT_STORE
+export XDG_CONFIG_HOME=/nowhere
 fail() {
   echo "cli: $*"
   exit 1

@@ -293,7 +293,7 @@ exits 1 plan -m "$model" --layers 3
 exits 1 plan -m "$tiny/vocab_only.gguf"
 exits 2 plan -m none.gguf
 exits 8 plan -m "$model" --context 99999999
-grep -q 'session_tokens' err || fail "plan, no field named: $(cat err)"
+grep -q -- '--context is 99999999' err || fail "plan, no option named: $(cat err)"
 
 # chat and doctor
 exits 1 chat -m "$model" --session ann

@@ -126,7 +126,7 @@ if [ -e store/catalog.db.old ] || [ -e store/damaged-1 ]; then fail "store gc --
 # doctor
 exits 0 doctor --store store
 for line in "^ok .*store .*mode 700" "^[a-z]* *filesystem" "^[a-z]* *space .*floor" "^[a-z]* *fsync .* ms on average" "^ok .*files .*600 and 700" \
-  "^ok .*open .*no other process" "^ok .*leftovers .*none" "^ok .*store .*1 sessions" "^ok .*library .*sqlite [0-9.]*"; do
+  "^ok .*open .*no other process" "^ok .*leftovers .*none" "^ok .*store .*1 session," "^ok .*library .*sqlite [0-9.]*"; do
   grep -q "$line" out || fail "doctor: no line like $line: $(cat out)"
 done
 version=$(sed -n 's/^ok .*sqlite \(3\.[0-9.]*\).*/\1/p' out)

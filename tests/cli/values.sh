@@ -132,9 +132,9 @@ is 700 "$(stat -c %a home/.cache/kvrt/weights)" "the mode of the directory"
 exits 0 tokenize -m "$model" -p a
 is "" "$(cat err)" "messages"
 exits 0 doctor
-grep -q '^ok .*cache .*home/.cache/kvrt/weights: 1 files.*at most' out || fail "doctor, cache: $(cat out)"
+grep -q '^ok .*cache .*home/.cache/kvrt/weights: 1 file .*at most' out || fail "doctor, cache: $(cat out)"
 exits 0 doctor --cache-bytes 1G --cache-dir other
-grep -q '^ok .*cache .*other: 0 files of weights, 0 B of 1073.7 MB at most' out || fail "doctor, --cache-dir: $(cat out)"
+grep -q '^ok .*cache .*other: 0 files of weights, 0 B of 1.00 GiB at most' out || fail "doctor, --cache-dir: $(cat out)"
 KVRT_CACHE=$work/named "$kvrt" run -m "$model" -p a -n 1 >out 2>err
 is "1 1" "$(weights named) $(weights home)" "KVRT_CACHE"
 exits 0 run -m "$model" -p a -n 1 --cache-dir given
@@ -143,7 +143,7 @@ refused 1 no-weight-cache run -m "$model" -p a -n 1 --cache-dir given --no-weigh
 exits 0 run -m "$tiny/llama_mha_f16.gguf" -p a -n 1 --cache-dir given --cache-bytes 200K
 is 1 "$(weights given)" "files of 200 KiB together"
 exits 0 run -m "$model" -p a -n 1 --cache-dir given --cache-bytes 1K
-grep -q 'kvrt: warning: weights are not cached: .*cache_bytes_max is 1024' err || fail "--cache-bytes 1K: $(cat err)"
+grep -q 'kvrt: warning: weights are not cached: .*--cache-bytes is 1024' err || fail "--cache-bytes 1K: $(cat err)"
 KVRT_CACHE="" "$kvrt" doctor >out
 grep -q '^ok .*cache .*KVRT_CACHE is empty' out || fail "doctor, an empty KVRT_CACHE: $(cat out)"
 mkdir -p shared && chmod 777 shared

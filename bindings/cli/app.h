@@ -1,0 +1,52 @@
+// What knows CLI11: main.cc with the commands, options.cc with what several of them take, usage.cc with mistakes, tables.cc with the commands as
+// data.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "bindings/cli/commands.h"
+#include "bindings/cli/tables.h"
+
+namespace cli {
+
+// ---- options.cc -----------------------------------------------------------------------------------------------------------------
+
+void add_model(CLI::App* command, ModelFlags& flags, bool required = true);
+void add_kv(CLI::App* command, ModelFlags& flags);
+void add_cuda(CLI::App* command, ModelFlags& flags);
+void add_prompt_gemm(CLI::App* command, ModelFlags& flags);
+void add_device(CLI::App* command, ModelFlags& flags);
+void add_cache(CLI::App* command, ModelFlags& flags);
+void add_compute(CLI::App* command, ModelFlags& flags);
+void add_context(CLI::App* command, ModelFlags& flags);
+// What is not said is off, but for a chat's temperature and min_p.
+void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& temperature = "0", const std::string& min_p = "0");
+void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens);  // -p, -f and --tokens exclude each other
+void add_foreign_kv(CLI::App* command, bool& accept);
+void add_codec(CLI::App* command, uint32_t& codec, const char* text);
+void add_durability(CLI::App* command, uint32_t& durability);
+
+// Validators, whose descriptions tables.cc reads: "1 to 4096", "f16|fp8".
+CLI::Validator within(uint64_t low, uint64_t high);
+CLI::Validator size();  // 8G becomes its bytes
+
+// Every value of every command is checked, --model and --store get their defaults, and each option the word for its value.
+void complete(CLI::App& app);
+// The option was given on the command line, not by a default.
+bool is_named(const CLI::App* command, const std::string& option);
+
+// ---- tables.cc ------------------------------------------------------------------------------------------------------------------
+
+std::string path_of(const CLI::App& app);  // "kvrt store gc"
+Command describe(const CLI::App& app);
+
+// ---- usage.cc -------------------------------------------------------------------------------------------------------------------
+
+// The command line, the last word first, with `help X` as `X --help`.
+std::vector<std::string> reversed_words(int argc, char** argv);
+// Says what is wrong with the command line, or shows the help that it asks for; the exit code. `broken`: what is wrong with the defaults.
+int explain(const CLI::App& app, const CLI::ParseError& error, const std::string& broken);
+// The parsed command takes --model or --store.
+bool takes_defaults(const CLI::App& app);
+
+}  // namespace cli

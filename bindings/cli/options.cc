@@ -1,0 +1,219 @@
+// Options that several commands have, and what holds for all of them.
+#include <fmt/core.h>
+
+#include <charconv>
+
+#include "bindings/cli/app.h"
+
+namespace cli {
+
+namespace {
+
+CLI::Validator between(double low, double high) {
+  const auto check = [low, high](const std::string& text) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) return fmt::format("a number is expected, found {}", text);
+    return value >= low && value <= high ? std::string() : fmt::format("{} is not between {} and {}", text, low, high);
+  };
+  return CLI::Validator(check, fmt::format("{} to {}", low, high));
+}
+
+std::string joined(const std::vector<std::string>& words, const char* between) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : between) + word;
+  return out;
+}
+
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  const auto check = [words](const std::string& text) {
+    if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
+    return fmt::format("{} is none of {}", text, joined(words, ", "));
+  };
+  return CLI::Validator(check, joined(words, "|"));
+}
+
+// Words that stand for the numbers from 1.
+CLI::Validator numbered(const std::vector<std::string>& words) {
+  const auto check = [words](std::string& text) {
+    const auto found = std::find(words.begin(), words.end(), text);
+    if (found == words.end()) return fmt::format("{} is none of {}", text, joined(words, ", "));
+    text = std::to_string(found - words.begin() + 1);
+    return std::string();
+  };
+  return CLI::Validator(check, joined(words, "|"), "");
+}
+
+// The word for a value, by the option's name; numbers and choices have theirs.
+const char* value_word(const CLI::Option& option) {
+  constexpr std::pair<const char*, const char*> kWords[] = {
+      {"model", "FILE"},       {"file", "FILE"},  {"grammar", "FILE"},   {"json-schema", "FILE"}, {"template", "FILE"},
+      {"messages", "FILE"},    {"tools", "FILE"}, {"documents", "FILE"}, {"output", "FILE"},      {"cuda-library", "FILE"},
+      {"cache-dir", "DIR"},    {"store", "DIR"},  {"session", "NAME"},   {"fork-from", "NAME"},   {"var", "NAME=JSON"},
+      {"tokens", "IDS|@FILE"}, {"domain", "NAME"}};
+  for (const auto& [name, word] : kWords) {
+    if (option.check_lname(name)) return word;
+  }
+  return "TEXT";
+}
+
+}  // namespace
+
+CLI::Validator within(uint64_t low, uint64_t high) {
+  const auto check = [low, high](const std::string& text) {
+    std::string wrong = check_value(text, true);
+    uint64_t value = 0;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    if (wrong.empty() && (value < low || value > high)) wrong = fmt::format("{} is not between {} and {}", text, low, high);
+    return wrong;
+  };
+  return CLI::Validator(check, fmt::format("{} to {}", low, high));
+}
+
+CLI::Validator size() {
+  const auto check = [](std::string& text) {
+    uint64_t bytes = 0;
+    std::string wrong = parse_size(text, bytes);
+    text = std::to_string(bytes);
+    return wrong;
+  };
+  return CLI::Validator(check, "", "");
+}
+
+void add_model(CLI::App* command, ModelFlags& flags, bool required) {
+  auto* option = command->add_option("-m,--model", flags.model, "GGUF file");
+  if (required) option->required();
+}
+
+void add_kv(CLI::App* command, ModelFlags& flags) {
+  command->add_option("--kv", flags.kv, "KV format")->check(one_of({"f16", "bf16", "f32", "int8", "fp8"}))->capture_default_str();
+  command->add_option("--block-tokens", flags.block_tokens, "tokens per KV block")->check(one_of({"16", "32", "64", "128", "256"}));
+}
+
+void add_cuda(CLI::App* command, ModelFlags& flags) {
+  command->add_option("--device-index", flags.device_index, "which CUDA device, from 0");
+  command->add_option("--cuda-library", flags.cuda_library, "path of libkvrt_cuda.so, when not beside libkvrt");
+}
+
+void add_prompt_gemm(CLI::App* command, ModelFlags& flags) {
+  command->add_option("--prompt-gemm", flags.prompt_gemm, "what CUDA rounds long prompts to (fp8: faster and coarser)")
+      ->check(one_of({"f16", "fp8"}));
+}
+
+void add_device(CLI::App* command, ModelFlags& flags) {
+  command->add_option("--device", flags.device, "where to compute (auto: CUDA where it opens, else the CPU)")
+      ->check(one_of({"cpu", "cuda", "auto"}))
+      ->capture_default_str();
+  add_cuda(command, flags);
+}
+
+void add_cache(CLI::App* command, ModelFlags& flags) {
+  auto* directory =
+      command->add_option("--cache-dir", flags.cache_dir,
+                          "directory that keeps models' weights ready to be mapped (else KVRT_CACHE, else ~/.cache/kvrt/weights)");
+  command->add_option("--cache-bytes", flags.cache_bytes, "what may lie there, 8G is 8 GiB (0: a tenth of the disk, at most 20 GiB)")
+      ->type_name("SIZE")
+      ->transform(size());
+  command->add_flag("--no-weight-cache", flags.no_weight_cache, "keep no weights")->excludes(directory);
+}
+
+void add_compute(CLI::App* command, ModelFlags& flags) {
+  add_device(command, flags);
+  command
+      ->add_option("--determinism", flags.determinism,
+                   "of CUDA's last bits: by-class; strict (as the CPU's, prompts take longer); none (they depend on what else runs)")
+      ->check(one_of({"by-class", "strict", "none"}))
+      ->capture_default_str();
+  add_prompt_gemm(command, flags);
+  command->add_option("--threads", flags.threads, "compute threads (0: the CPUs that affinity and cgroup leave)")->check(within(0, 256));
+  command->add_option("--isa", flags.isa, "instruction set, when not the best")->check(one_of({"scalar", "avx2", "avx512"}));
+  add_kv(command, flags);
+  add_cache(command, flags);
+  command->add_option("--kv-bytes", flags.kv_bytes, "memory for KV, 2G is 2 GiB (0: four contexts, at most a quarter of what is free)")
+      ->type_name("SIZE")
+      ->transform(size());
+  command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step")->check(within(1, 512));
+}
+
+void add_context(CLI::App* command, ModelFlags& flags) {
+  command
+      ->add_option("--context", flags.context, "tokens that the conversation may have: the KV of so many gets memory (0: see --kv-bytes)")
+      ->excludes("--kv-bytes");
+}
+
+void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& temperature, const std::string& min_p) {
+  command->add_option("--temp", flags.temperature, "temperature (0: greedy)")->check(between(0, 100))->default_str(temperature);
+  command->add_option("--top-k", flags.top_k, "sample from the k most likely (0: off)");
+  command->add_option("--top-p", flags.top_p, "sample from the most likely that make up p (0: off)")->check(between(0, 1));
+  command->add_option("--min-p", flags.min_p, "leave out what is less than this times the most likely (0: off)")
+      ->check(between(0, 1))
+      ->default_str(min_p);
+  command->add_option("--repetition-penalty", flags.repetition_penalty, "against tokens of the session, 1.1 say (0: off)")
+      ->check(between(0, 100));
+  command->add_option("--frequency-penalty", flags.frequency_penalty, "against what was generated, per occurrence (0: off)")
+      ->check(between(-100, 100));
+  command->add_option("--presence-penalty", flags.presence_penalty, "against what was generated, once (0: off)")->check(between(-100, 100));
+  command->add_option("--penalty-window", flags.penalty_window, "the penalties look at the last N tokens (0: all)");
+  command->add_option("--seed", flags.seed, "seed of the draws (0: drawn)");
+  command->add_option("--stop", flags.stop, "stop at this text; may be given again")->take_all();
+  auto* past_end = command->add_flag("--ignore-eos", flags.ignore_eos, "go on past end tokens");
+  auto* group = command->add_option_group("grammar");
+  group->add_option("--grammar", flags.grammar_file, "GBNF file that the answer fits")->excludes(past_end);
+  group->add_option("--json-schema", flags.schema_file, "JSON schema file by which the answer is valid")->excludes(past_end);
+  group->add_flag("--continue-grammar", flags.continue_grammar, "go on with the answer where its grammar was cut short")
+      ->excludes(past_end);
+  group->require_option(0, 1);
+}
+
+void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens) {
+  auto* group = command->add_option_group("prompt");
+  group->add_option_function<std::string>(
+      "-p,--prompt",
+      [&flags](const std::string& text) {
+        flags.text = text;
+        flags.has_text = true;
+      },
+      "text");
+  group->add_option("-f,--file", flags.file, "text file, - for standard input");
+  if (tokens) group->add_option("--tokens", flags.tokens, "token ids 1,2,3 or @FILE of them");
+  group->require_option(tokens ? 0 : 1, 1);
+}
+
+void add_foreign_kv(CLI::App* command, bool& accept) {
+  command->add_flag("--accept-foreign-kv", accept, "go on at once from KV that another device computed: last bits may differ from then on");
+}
+
+void add_codec(CLI::App* command, uint32_t& codec, const char* text) {
+  static_assert(KVRT_CODEC_NONE == 1 && KVRT_CODEC_ZSTD == 2);
+  command->add_option("--codec", codec, text)->type_name("TEXT")->transform(numbered({"none", "zstd"}));
+}
+
+void add_durability(CLI::App* command, uint32_t& durability) {
+  static_assert(KVRT_DURABILITY_NONE == 1 && KVRT_DURABILITY_PROCESS == 2 && KVRT_DURABILITY_TOKENS == 3 && KVRT_DURABILITY_KV == 4);
+  command
+      ->add_option("--durability", durability, "what a save waits for: nothing, this process's end, the tokens or also the KV on the disk")
+      ->type_name("TEXT")
+      ->transform(numbered({"none", "process", "tokens", "kv"}));
+}
+
+// A prompt, a system message and a domain may be empty. Commands that are not listed have no defaults.
+void complete(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (!app.get_group().empty() && option->check_lname("model")) option->envname("KVRT_MODEL");
+    if (!app.get_group().empty() && option->check_lname("store")) option->envname("KVRT_STORE");
+    if (type == "TEXT") option->type_name(value_word(*option));
+    const bool text = option->check_lname("prompt") || option->check_lname("system") || option->check_lname("domain");
+    if (option->get_expected_min() == 0 || text) continue;
+    const bool whole = type.rfind("UINT", 0) == 0 || type.rfind("INT", 0) == 0;
+    option->check([whole](const std::string& value) { return check_value(value, whole); }, "");
+  }
+  for (CLI::App* command : app.get_subcommands({})) complete(*command);
+}
+
+bool is_named(const CLI::App* command, const std::string& option) {
+  const auto& order = command->parse_order();
+  return std::any_of(order.begin(), order.end(), [&](const CLI::Option* o) { return o->check_lname(option); });
+}
+
+}  // namespace cli

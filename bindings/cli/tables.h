@@ -1,0 +1,44 @@
+// The commands as data: what --help, the man pages and the shells' completions are made of.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace cli {
+
+// An option, or an argument, which has no names.
+struct Entry {
+  std::vector<std::string> names;  // "-m", "--model"
+  std::string word;                // its value: FILE, N, f16|fp8; empty: a flag
+  std::vector<std::string> choices;
+  std::string text;  // what it is, with its range and default
+  bool required = false, many = false;
+};
+
+// Entries of which one may be given, or all.
+struct Section {
+  std::string title;
+  std::vector<Entry> entries;
+};
+
+struct Command {
+  std::string name, path;  // "gc", "kvrt store gc"
+  std::string text;
+  std::vector<Entry> arguments;
+  std::vector<Section> sections;
+  std::vector<Command> commands;
+};
+
+std::string usage_line(const Command& command);
+std::string help_text(const Command& command);
+// What follows the options in --help and in a man page.
+std::vector<std::string> remarks();
+
+// The completions of bash, zsh or fish.
+std::string completion(const Command& root, const std::string& shell);
+// A man page: of the program, or of one of its commands.
+std::string man_page(const Command& command, const Command& root);
+// Its name without the section: kvrt-store-gc.
+std::string page_name(const Command& command);
+
+}  // namespace cli

@@ -1,0 +1,226 @@
+#!/bin/sh
+# front.sh KVRT PYTHON TINY: how the program meets people: mistakes and their words, help, defaults, units.
+set -eu
+. "$(dirname "$0")/lib.sh"
+kvrt=$1 python=$2 tiny=$3
+model=$tiny/llama_gqa_f32.gguf
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+# says TEXT ARGUMENT...: exit code 1, the text in the message, nothing on standard output
+says() {
+  text=$1
+  shift
+  exits 1 "$@"
+  grep -qF -e "$text" err || fail "kvrt $*: expected \"$text\", found: $(cat err)"
+  is "" "$(cat out)" "standard output of kvrt $*"
+}
+# hint WORD ARGUMENT...: the message suggests the word; no word: it suggests none
+hint() {
+  word=$1
+  shift
+  exits 1 "$@"
+  is "$word" "$(sed -n 's/.*; did you mean \(.*\)?.*/\1/p' err)" "the suggestion of kvrt $*: $(cat err)"
+}
+
+# what is not known
+says "unknown command stor; did you mean store? (INVALID)" stor
+hint store stor ls DIR
+hint perplexity perp
+hint tokenize tokinize
+hint "" frobnicate
+hint gc store cg DIR
+hint verify store verfiy
+hint "" demoo
+says "unknown option --modle; did you mean --model?" run --modle "$model" -p a
+hint --model run --modle="$model" -p a
+hint --session run --ses x
+hint --temp run --temperature 1
+hint --grammar run --grammer x
+hint --priority store pin --prio 3 a b
+hint "" run --frobnicate
+hint "" run -x
+hint "" "$("$python" -c 'print("x" * 100000)')"
+says "kvrt run takes no argument foo" run foo -m "$model" -p a
+says "a command is expected" store
+says "a command is expected"
+
+# ranges, choices and numbers
+says "--decode: 0 is not between 1 and 4096" bench -m "$model" --decode 0
+says "--threads: 257 is not between 0 and 256" run -m "$model" -p a --threads 257
+says "--top-p: 3 is not between 0 and 1" run -m "$model" -p a --top-p 3
+says "--temp: nan is not between 0 and 100" run -m "$model" -p a --temp nan
+says "--temp: a number is expected, found warm" run -m "$model" -p a --temp warm
+says "--kv: fp4 is none of f16, bf16, f32, int8, fp8" run -m "$model" -p a --kv fp4
+says "--codec: gzip is none of none, zstd" bench -m "$model" --codec gzip
+says "-n: 99999999999 is too large" run -m "$model" -p a -n 99999999999
+says "--truncate: a whole number from 0 is expected, found -1" run -m "$model" -p a --truncate -1
+says "-n: a value is expected" run -m "$model" -p a -n
+says "--model is given more than once" run -m "$model" -m "$model" -p a
+says "at most one of --prompt, --file, --tokens is expected, more are given" run -m "$model" -p a -f b
+says "one of --prompt, --file is expected" tokenize -m "$model"
+says "--ignore-eos excludes --grammar" run -m "$model" -p a --ignore-eos --grammar x
+if grep -E 'INT in|not in range|UINT|Excludes' err; then fail "CLI11's words"; fi
+
+# sizes, in and out
+says "--memory: a size like 512M or 8G is expected" plan --memory 1x
+says "--memory: a size like 512M or 8G is expected" plan --memory .5G
+says "--memory: 16E is too large" plan --memory 16E
+for size in 2147483648 2097152K 2G 2g 2GB 2GiB "2 GiB" 2.0G; do
+  exits 0 plan --layers 1 --kv-heads 1 --head-dim 64 --context 9 --memory "$size" --json
+  grep -q '"memory_bytes": 2147483648,' out || fail "--memory $size: $(cat out)"
+done
+exits 0 plan --layers 1 --kv-heads 1 --head-dim 64 --context 9 --memory 1.5M
+grep -q 'fits into 1.50 MiB' out || fail "--memory 1.5M: $(cat out)"
+exits 0 plan -m "$model" --context 1
+grep -q '^session  *1 token in 1 block, .*KiB' out || fail "plan, one token: $(cat out)"
+exits 0 run -m "$model" -p a -n 1 --store store --session one
+grep -q 'saved one (2 tokens.* KiB written' err || fail "bytes of a save: $(cat err)"
+exits 0 store ls store
+grep -q '^1 session, 2 tokens; .* KiB in the store' out || fail "store ls, one session: $(cat out)"
+exits 0 store stat store
+grep -q '1 session$' out && grep -q 'in 1 segment:' out || fail "store stat, one session: $(cat out)"
+for command in "store stat store one" "store ls store" "inspect $model" "doctor store"; do
+  # shellcheck disable=SC2086 # several words
+  exits 0 $command
+  if grep -E '[0-9] (kB|MB|GB)\b|\b1 (sessions|tokens|chunks|files|segments|tensors|CPUs|threads)\b' out; then fail "kvrt $command: units or plurals"; fi
+done
+
+# the library's messages name options
+exits 8 run -m "$model" -p a --kv-bytes 1
+grep -q -- '--kv-bytes is 1, two KV blocks' err || fail "--kv-bytes 1: $(cat err)"
+exits 8 run -m "$model" -p a --kv-bytes 100000T
+grep -q -- '--kv-bytes is' err || fail "--kv-bytes 100000T: $(cat err)"
+says "--layers, --kv-heads and --head-dim are given beside -m" plan -m "$model" --layers 3
+says "--kv-heads is 0: expected -m FILE, or --layers" plan --layers 3
+says "--shared is 9, expected at most the 5 of --context" plan -m "$model" --shared 9 --context 5
+exits 8 plan -m "$model" --sessions 4000000000
+grep -q -- ' --sessions is 4000000000, the limit' err || fail "plan --sessions: $(cat err)"
+exits 8 plan --layers 99999 --kv-heads 1 --head-dim 4 --context 5
+grep -q -- ' --layers is 99999, the limit' err || fail "plan --layers: $(cat err)"
+exits 8 plan --layers 9 --kv-heads 1 --head-dim 99999 --context 5
+grep -q -- ' --head-dim is 99999, the limit' err || fail "plan --head-dim: $(cat err)"
+says "--context is 0, expected a length" plan --layers 1 --kv-heads 1 --head-dim 64
+says "--step-ms is 99999999" bench -m "$model" --step-ms 99999999
+says "--device-index is 1" run -m "$model" -p a --device-index 1
+says "--prompt-gemm is of CUDA" run -m "$model" -p a --prompt-gemm fp8
+says "--isa is of the CPU" run -m "$model" -p a --device cuda --isa scalar
+says "--prompt-gemm is fp8, expected f16 with --determinism strict" run -m "$model" -p a --device cuda --prompt-gemm fp8 --determinism strict
+exits 1 run -m "$model" -p a --continue-grammar
+grep -q -- '--continue-grammar, the session' err || fail "--continue-grammar: $(cat err)"
+exits 1 run -m "$model" -p a --stop "$("$python" -c 'print("x" * 999)')"
+grep -q -- '--stop: number 0 has 999 bytes' err || fail "--stop: $(cat err)"
+cp "$model" kv_bytes_max.gguf
+exits 14 run -m "$tiny/vocab_only.gguf" -p a -n 1
+exits 8 run -m kv_bytes_max.gguf -p a --kv-bytes 1
+grep -q -- 'cannot open the model kv_bytes_max.gguf: --kv-bytes is 1' err || fail "a file with a field's name: $(cat err)"
+
+# help
+exits 0 --help
+cp out whole
+exits 0 help
+cmp -s out whole || fail "kvrt help is another than --help"
+for command in run "store gc" store; do
+  # shellcheck disable=SC2086 # two words
+  exits 0 $command --help
+  cp out whole
+  # shellcheck disable=SC2086
+  exits 0 help $command
+  cmp -s out whole || fail "kvrt help $command is another than $command --help"
+done
+hint store help stor
+hint gc store gcc --help
+exits 0 run --help
+for text in 'Usage: kvrt run \[OPTIONS\]' '-m, --model FILE' 'else KVRT_MODEL' '8G is 8 GiB' 'config.toml'; do
+  grep -q -e "$text" out || fail "run --help lacks $text"
+done
+exits 0 help store rm
+grep -q '^Usage: kvrt store rm \[OPTIONS\] DIR NAME...$' out || fail "the usage of store rm: $(cat out)"
+
+# no model: three lines that say where one is found and how to name it
+exits 1 chat
+is 3 "$(wc -l <err | tr -d ' ')" "lines of kvrt chat without a model: $(cat err)"
+for text in huggingface.co './dev model' '-m FILE' KVRT_MODEL config.toml; do
+  grep -qF -e "$text" err || fail "kvrt chat without a model lacks $text"
+done
+
+# defaults: the command line, the environment, the file
+asked() { "$kvrt" tokenize "$@" -p Hello; }
+"$kvrt" tokenize -m "$model" -p Hello >want
+KVRT_MODEL=$model asked >out
+cmp -s out want || fail "KVRT_MODEL"
+KVRT_MODEL=none.gguf asked -m "$model" >out
+cmp -s out want || fail "-m before KVRT_MODEL"
+mkdir -p config/kvrt
+file=$work/config/kvrt/config.toml
+export XDG_CONFIG_HOME="$work/config"
+printf '# where my models are\r\nmodel = "%s"  # the small one\r\n\r\n' "$model" >"$file"
+asked >out
+cmp -s out want || fail "model in config.toml"
+status=0
+KVRT_MODEL=$work/none.gguf asked >out 2>err || status=$?
+is "2 1" "$status $(grep -c none.gguf err)" "KVRT_MODEL before config.toml"
+exits 0 inspect
+exits 0 plan --layers 1 --kv-heads 1 --head-dim 64 --context 9
+echo '[]' >messages
+echo 'x' >jinja
+exits 0 template --template jinja --messages messages
+status=0
+KVRT_MODEL='' asked >out 2>err || status=$?
+is 1 "$status" "an empty KVRT_MODEL, which turns the file's off"
+XDG_CONFIG_HOME=relative HOME=$work "$kvrt" tokenize -p Hello >out 2>err && fail "a relative XDG_CONFIG_HOME is no folder of defaults"
+mkdir -p .config/kvrt
+cp "$model" home.gguf
+echo "model = '~/home.gguf'" >.config/kvrt/config.toml
+(unset XDG_CONFIG_HOME && HOME=$work asked) >out
+cmp -s out want || fail "~/.config/kvrt/config.toml, and ~ in it"
+
+# a default store: used where a session is named, and no reason to refuse or to save
+printf 'model = "%s"\nstore = "%s"\n' "$model" "$work/mine" >"$file"
+exits 0 run -p a -n 1
+[ ! -e mine ] || fail "a default store alone was opened"
+exits 0 run -p a -n 1 --session ann
+exits 0 store stat mine ann
+exits 0 store ls
+grep -q '^ann ' out || fail "store ls of the default store: $(cat out)"
+exits 0 store stat --store mine ann
+KVRT_STORE=$work/other exits 0 run -p a -n 1 --session bob
+exits 0 store stat other bob
+KVRT_STORE=$work/other exits 0 run -p a -n 1 --session eve --store mine
+exits 0 store stat mine eve
+exits 1 run -p a -n 1 --store mine
+grep -q -- --no-save err || fail "--store without --session: $(cat err)"
+exits 0 run --fork-from ann -n 1
+printf 'Hi\n/save\n' | "$kvrt" chat --session talk -n 2 >out 2>err || fail "chat with defaults: $(cat err)"
+exits 0 store stat mine talk
+
+# a file that is wrong is named, with its line; commands that need none of it go on
+wrong() {
+  text=$1
+  shift
+  printf "$@" >"$file"
+  says "$text" run -p a -n 1
+  says "$text" chat
+  exits 0 --help
+  exits 0 run --help
+}
+wrong "$file:2: unknown key modle" '\nmodle = "a"\n'
+wrong "$file:1: unknown key [run]" '[run]\nmodel = "/a"\n'
+wrong "$file:1: model: expected a text in quotes" 'model = a\n'
+wrong "$file:1: model: expected a text in quotes" 'model\n'
+wrong "$file:1: store: expected a text in quotes" 'store = "/a" b\n'
+wrong "$file:1: store: expected a text in quotes" 'store = "/a'
+wrong "$file:1: model: expected a path from / or ~/ on" 'model = "a.gguf"\n'
+wrong "$file:1: model: expected a path from / or ~/ on" 'model = ""\n'
+exits 0 help store
+rm "$file"
+mkdir "$file"
+says "cannot read $file: Is a directory" run -p a
+rmdir "$file"
+if [ "$(id -u)" != 0 ]; then
+  echo 'model = "/a"' >"$file"
+  chmod 0 "$file"
+  says "cannot read $file: Permission denied" run -p a
+fi
+echo "front: ok"
