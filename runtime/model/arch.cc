@@ -40,4 +40,10 @@ const Arch* find_arch(std::string_view name) {
   return nullptr;
 }
 
+std::string arch_names() {
+  std::string names;
+  for (const Arch& arch : kArchs) names += (names.empty() ? "" : ", ") + std::string(arch.name);
+  return names;
+}
+
 }  // namespace kvrt

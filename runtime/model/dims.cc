@@ -312,8 +312,8 @@ Result<ModelDims> read_dims(const GgufFile& file, const Arch** arch) {
   KVRT_ASSIGN(const std::string_view name, file.require_string("general.architecture"));
   *arch = find_arch(name);
   if (!*arch) {
-    return error(Code::kUnsupported, Detail::kNone, "%s: architecture \"%.*s\" is not supported", file.name().c_str(),
-                 static_cast<int>(std::min<size_t>(name.size(), 64)), name.data());
+    return error(Code::kUnsupported, Detail::kNone, "%s: architecture \"%.*s\" is not supported; these are: %s", file.name().c_str(),
+                 static_cast<int>(std::min<size_t>(name.size(), 64)), name.data(), arch_names().c_str());
   }
   return DimsReader(file, **arch).read();
 }

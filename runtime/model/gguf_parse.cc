@@ -26,6 +26,13 @@ std::string_view as_text(std::span<const uint8_t> bytes) { return {reinterpret_c
 
 int width(std::string_view s) { return static_cast<int>(std::min<size_t>(s.size(), 200)); }
 
+// 97000000 as 97,000,000.
+std::string grouped(uint64_t n) {
+  std::string text = std::to_string(n);
+  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
 // Walks the file once, forward. Every step either fits in what remains or returns a Status that says where it stopped.
 class Parser {
  public:
@@ -52,22 +59,28 @@ class Parser {
     return error(code, code == Code::kCorrupt ? Detail::kFormat : Detail::kNone, "%s: at byte %llu: %s", name_.c_str(), Ull{at}, text);
   }
 
-  Status truncated(const char* what, uint64_t need) const {
-    return fail(Code::kCorrupt, in_.position(), "the file ends inside %s: expected %llu more bytes, found %llu", what, Ull{need},
-                Ull{in_.remaining()});
+  // What is there is sound, and more should follow: a download that ended early, or goes on.
+  Status incomplete(uint64_t bytes, const char* at_least) const {
+    return error(Code::kCorrupt, Detail::kFormat, "%s: incomplete: %s bytes expected%s, %s found; download it again", name_.c_str(),
+                 grouped(bytes).c_str(), at_least, grouped(bytes_.size()).c_str());
   }
+  // The header is cut: what the rest of it holds is not known.
+  Status truncated(uint64_t need) const { return incomplete(in_.position() + need, " at least"); }
 
   template <typename T>
-  Status read(const char* what, T* out) {
-    return in_.read(out) ? Status::ok() : truncated(what, sizeof(T));
+  Status read(T* out) {
+    return in_.read(out) ? Status::ok() : truncated(sizeof(T));
   }
 
   Status read_string(const char* what, uint64_t bytes_max, std::string_view* out) {
     const uint64_t at = in_.position();
     uint64_t length = 0;
-    KVRT_TRY(read(what, &length));
+    KVRT_TRY(read(&length));
     std::span<const uint8_t> bytes;
-    if (length > in_.remaining()) return truncated(what, length);
+    if (length > in_.remaining() && length > bytes_max) {
+      return fail(Code::kCorrupt, at, "%s has %llu bytes, %llu follow", what, Ull{length}, Ull{in_.remaining()});
+    }
+    if (length > in_.remaining()) return truncated(length);
     if (length > bytes_max) {
       return fail(Code::kLimit, at, "%s has %llu bytes, the limit is %llu", what, Ull{length}, Ull{bytes_max});
     }
@@ -84,26 +97,27 @@ class Parser {
       for (size_t i = 0; i < std::min<size_t>(bytes_.size(), 4); ++i) std::snprintf(found + 3 * i, 4, "%02x ", bytes_[i]);
       return fail(Code::kCorrupt, 0, "not a GGUF file: expected 47 47 55 46 (GGUF), found %s", found);
     }
-    KVRT_TRY(read("the version", &version));
+    KVRT_TRY(read(&version));
     if ((version & 0xffff) == 0 && version != 0) return fail(Code::kUnsupported, 4, "a big-endian GGUF file is not supported");
     if (version != 2 && version != 3) return fail(Code::kUnsupported, 4, "GGUF version %u is not supported, expected 2 or 3", version);
     KVRT_TRY(read_count("tensors", kGgufTensorsMax, n_tensors));
     KVRT_TRY(read_count("metadata pairs", kGgufPairsMax, n_pairs));
-    KVRT_TRY(check_fits("tensors", 8, *n_tensors, kTensorBytesMin));
-    return check_fits("metadata pairs", 16, *n_pairs, kPairBytesMin);
+    KVRT_TRY(check_fits("tensors", 8, *n_tensors, kTensorBytesMin, kGgufTensorsMax));
+    return check_fits("metadata pairs", 16, *n_pairs, kPairBytesMin, kGgufPairsMax);
   }
 
   Status read_count(const char* what, uint64_t max, uint64_t* out) {
     const uint64_t at = in_.position();
-    KVRT_TRY(read(what, out));
+    KVRT_TRY(read(out));
     if (*out > max) return fail(Code::kLimit, at, "%llu %s, the limit is %llu", Ull{*out}, what, Ull{max});
     return Status::ok();
   }
 
-  // A declared count must fit in the bytes that are left before anything is allocated for it.
-  Status check_fits(const char* what, uint64_t at, uint64_t count, uint64_t bytes_min) const {
+  // A declared count must fit in the bytes that are left before anything is allocated for it. One that no file may have is damage.
+  Status check_fits(const char* what, uint64_t at, uint64_t count, uint64_t bytes_min, uint64_t count_max) const {
     uint64_t need = 0;
     if ((CheckedSize(count) * bytes_min).get(in_.remaining(), &need)) return Status::ok();
+    if (count <= count_max) return truncated(count * bytes_min);
     return fail(Code::kCorrupt, at, "%llu %s cannot fit in the %llu bytes that follow", Ull{count}, what, Ull{in_.remaining()});
   }
 
@@ -137,7 +151,7 @@ class Parser {
   Status read_type(std::string_view key, GgufType* out) {
     const uint64_t at = in_.position();
     uint32_t type = 0;
-    KVRT_TRY(read("a metadata type", &type));
+    KVRT_TRY(read(&type));
     if (type > static_cast<uint32_t>(GgufType::kF64)) {
       return fail(Code::kCorrupt, at, "metadata key %.*s: unknown type %u, expected 0 to 12", width(key), key.data(), type);
     }
@@ -148,12 +162,12 @@ class Parser {
   Status read_array(GgufPair* pair) {
     KVRT_TRY(read_type(pair->key, &pair->elem_type));
     const uint64_t at = in_.position();
-    KVRT_TRY(read("an array's length", &pair->count));
+    KVRT_TRY(read(&pair->count));
     if (pair->elem_type == GgufType::kArray) {
       return fail(Code::kUnsupported, at, "metadata key %.*s: an array of arrays is not supported", width(pair->key), pair->key.data());
     }
     const uint64_t elem_bytes_min = pair->elem_type == GgufType::kString ? 8 : gguf_scalar_bytes(pair->elem_type);
-    KVRT_TRY(check_fits("array elements", at, pair->count, elem_bytes_min));
+    KVRT_TRY(check_fits("array elements", at, pair->count, elem_bytes_min, kGgufArrayLengthMax));
     if (pair->count > kGgufArrayLengthMax) {
       return fail(Code::kLimit, at, "metadata key %.*s: an array of %llu elements, the limit is %llu", width(pair->key), pair->key.data(),
                   Ull{pair->count}, Ull{kGgufArrayLengthMax});
@@ -174,7 +188,7 @@ class Parser {
     }
     const uint64_t at = in_.position(), bytes = pair->count * gguf_scalar_bytes(type);  // count was checked against the file
     std::span<const uint8_t> values;
-    if (!in_.read_bytes(bytes, &values)) return truncated("a metadata value", bytes);
+    if (!in_.read_bytes(bytes, &values)) return truncated(bytes);
     if (type == GgufType::kBool) {
       auto bad = std::find_if(values.begin(), values.end(), [](uint8_t b) { return b > 1; });
       if (bad != values.end()) {
@@ -205,7 +219,7 @@ class Parser {
   }
 
   Status read_tensor_infos(uint64_t count, GgufDirectory* out) {
-    KVRT_TRY(check_fits("tensors", in_.position(), count, kTensorBytesMin));
+    KVRT_TRY(check_fits("tensors", in_.position(), count, kTensorBytesMin, kGgufTensorsMax));
     out->tensors.reserve(count);
     extents_.reserve(count);
     for (uint64_t i = 0; i < count; ++i) {
@@ -235,16 +249,16 @@ class Parser {
     const std::string& n = tensor->name;
     uint64_t at = in_.position();
     uint32_t n_dims = 0, type_id = 0;
-    KVRT_TRY(read("a tensor's dimensions", &n_dims));
+    KVRT_TRY(read(&n_dims));
     if (n_dims > kGgufDimsMax) {
       return fail(Code::kCorrupt, at, "tensor %.*s: expected at most %u dimensions, found %u", width(n), n.c_str(), kGgufDimsMax, n_dims);
     }
     for (uint32_t d = 0; d < n_dims; ++d) {
-      KVRT_TRY(read("a tensor's dimensions", &tensor->view.ne[d]));
+      KVRT_TRY(read(&tensor->view.ne[d]));
       if (tensor->view.ne[d] == 0) return fail(Code::kCorrupt, at, "tensor %.*s: dimension %u is 0", width(n), n.c_str(), d);
     }
     const uint64_t type_at = in_.position();
-    KVRT_TRY(read("a tensor's type", &type_id));
+    KVRT_TRY(read(&type_id));
     const GgmlType* type = find_ggml_type(type_id);
     if (!type) return fail(Code::kUnsupported, type_at, "tensor %.*s: unknown tensor type %u", width(n), n.c_str(), type_id);
     tensor->view.type = static_cast<DType>(type_id);
@@ -254,14 +268,14 @@ class Parser {
                   type->block_elems, Ull{ne[0]});
     }
     Extent extent{0, 0, static_cast<uint32_t>(extents_.size()), in_.position()};
-    KVRT_TRY(read("a tensor's offset", &extent.offset));
+    KVRT_TRY(read(&extent.offset));
     if (extent.offset % alignment_ != 0) {
       return fail(Code::kCorrupt, extent.at, "tensor %.*s: expected an offset aligned to %llu, found %llu", width(n), n.c_str(),
                   Ull{alignment_}, Ull{extent.offset});
     }
     const CheckedSize elements = CheckedSize(ne[0]) * ne[1] * ne[2] * ne[3];
     const CheckedSize size = CheckedSize(ne[0] / type->block_elems) * type->block_bytes * ne[1] * ne[2] * ne[3];
-    if (!elements.ok() || !size.get(bytes_.size(), &extent.bytes)) {
+    if (!elements.ok() || !size.get(UINT64_MAX, &extent.bytes)) {
       return fail(Code::kCorrupt, at, "tensor %.*s: %s [%llu, %llu, %llu, %llu] is larger than the file (%llu bytes)", width(n), n.c_str(),
                   type->name, Ull{ne[0]}, Ull{ne[1]}, Ull{ne[2]}, Ull{ne[3]}, Ull{bytes_.size()});
     }
@@ -269,29 +283,27 @@ class Parser {
     return Status::ok();
   }
 
-  // The tensor data starts at the next aligned byte. Each tensor lies within the file, and each starts where another ends, as every
-  // writer does it: so a damaged type, shape or offset shows as a gap or an overlap.
+  // The tensor data starts at the next aligned byte. Each tensor starts where another ends, as every writer does it: so a damaged type, shape
+  // or offset shows as a gap or an overlap, and where there is none a file that ends too early is a part of one.
   Status place_tensors(GgufDirectory* out) {
-    if (!CheckedSize(in_.position()).align(alignment_).get(UINT64_MAX, &out->data_offset)) return truncated("the header", alignment_);
-    for (Extent& extent : extents_) {
-      const std::string& n = out->tensors[extent.index].name;
-      uint64_t end = 0;
-      if (!(CheckedSize(out->data_offset) + extent.offset + extent.bytes).get(bytes_.size(), &end)) {
-        return fail(Code::kCorrupt, extent.at,
-                    "tensor %.*s: %llu bytes at offset %llu of the data section at %llu, but the file has %llu bytes", width(n), n.c_str(),
-                    Ull{extent.bytes}, Ull{extent.offset}, Ull{out->data_offset}, Ull{bytes_.size()});
-      }
-      out->tensors[extent.index].view.data = bytes_.subspan(end - extent.bytes, extent.bytes);
-    }
+    out->data_offset = (in_.position() + alignment_ - 1) / alignment_ * alignment_;
     std::sort(extents_.begin(), extents_.end(), [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
-    uint64_t expected = 0;
+    uint64_t expected = 0, end = 0;
     for (const Extent& extent : extents_) {
       const std::string& n = out->tensors[extent.index].name;
       if (extent.offset != expected) {
         return fail(Code::kCorrupt, extent.at, "tensor %.*s: expected offset %llu, where the tensor before it ends, found %llu", width(n),
                     n.c_str(), Ull{expected}, Ull{extent.offset});
       }
-      expected = (extent.offset + extent.bytes + alignment_ - 1) / alignment_ * alignment_;  // both are within the file: no overflow
+      const CheckedSize ends = CheckedSize(extent.offset) + extent.bytes;
+      if (!ends.align(alignment_).get(UINT64_MAX, &expected) || !(ends + out->data_offset).get(UINT64_MAX, &end)) {
+        return fail(Code::kCorrupt, extent.at, "tensor %.*s: %llu bytes at offset %llu are larger than the file", width(n), n.c_str(),
+                    Ull{extent.bytes}, Ull{extent.offset});
+      }
+    }
+    if (end > bytes_.size()) return incomplete(end, "");
+    for (const Extent& extent : extents_) {
+      out->tensors[extent.index].view.data = bytes_.subspan(out->data_offset + extent.offset, extent.bytes);
     }
     return Status::ok();
   }

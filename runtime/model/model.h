@@ -38,6 +38,7 @@ struct Arch {
   uint32_t wide_scale_layers = 0;  // with so many layers (no key says it), q·k is scaled for width / heads dimensions, not for head_dim
 };
 const Arch* find_arch(std::string_view name);
+std::string arch_names();  // of all: "llama, qwen2, ..."
 
 struct ModelDims {
   uint32_t layers = 0, width = 0, ff = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, context = 0;  // ff: of one expert

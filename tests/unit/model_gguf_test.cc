@@ -184,7 +184,7 @@ TEST(Gguf, ViolationsOfTheFormatAreNamed) {
        [](GgufWriter& w) {
          w.add_tensor("t", 24, {1ull << 63, 2, 1, 1}, std::vector<uint8_t>(4));
        }},
-      {Code::kCorrupt, "but the file has", [](GgufWriter& w) { w.add_tensor("t", 24, {64}, std::vector<uint8_t>(63)); }},
+      {Code::kCorrupt, "incomplete", [](GgufWriter& w) { w.add_tensor("t", 24, {64}, std::vector<uint8_t>(63)); }},
   };
   for (const Case& c : cases) {
     GgufWriter w;
@@ -203,7 +203,7 @@ TEST(Gguf, TypesThatKvrtLacksStillHaveTheirExtentsChecked) {
   ASSERT_TRUE(file.is_ok()) << file.status().message();
   EXPECT_EQ((*file)->find("t")->view.data.size(), 420u);
   bytes.pop_back();
-  expect_status(parse_status(bytes), Code::kCorrupt, {"tensor t"});
+  expect_status(parse_status(bytes), Code::kCorrupt, {"incomplete", std::to_string(bytes.size() + 1).c_str()});
 }
 
 TEST(Gguf, AHugeCountInATinyFileFailsBeforeAnythingIsAllocated) {
@@ -233,7 +233,34 @@ TEST(Gguf, CutAtEveryByteIsCorrupt) {
     const Status status = parse_status(bytes);
     ASSERT_EQ(status.code(), Code::kCorrupt) << "cut at " << size << ": " << status.message();
     ASSERT_EQ(status.detail(), Detail::kFormat);
+    if (size < 4) continue;
+    EXPECT_NE(status.message().find("incomplete: "), std::string::npos) << "cut at " << size << ": " << status.message();
   }
+}
+
+// A cut in the data: the header says how much there should be, to the byte. A cut in the header: at least so much.
+TEST(Gguf, APartOfAFileSaysSoWithBytes) {
+  GgufWriter w;
+  w.add_hole("t", 24, {97'000'000}, 97'000'000);
+  std::vector<uint8_t> bytes = w.finish();
+  ASSERT_EQ(w.data_at, 64u);
+  bytes.resize(5'000'000);
+  expect_status(parse_status(bytes), Code::kCorrupt,
+                {"test.gguf: incomplete: 97,000,064 bytes expected, 5,000,000 found; download it again"});
+  bytes.resize(20);
+  expect_status(parse_status(bytes), Code::kCorrupt, {" bytes expected at least, 20 found; download it again"});
+}
+
+TEST(Gguf, AnUnknownArchitectureIsToldThoseThatWork) {
+  GgufWriter w;
+  w.add_string("general.architecture", "mamba");
+  w.add_tensor("t", 0, {8}, std::vector<uint8_t>(32));
+  const std::vector<uint8_t> bytes = w.finish();
+  auto parsed = GgufFile::parse(bytes, "test.gguf");
+  ASSERT_TRUE(parsed.is_ok()) << parsed.status().message();
+  const Arch* arch = nullptr;
+  expect_status(read_dims(**parsed, &arch).take_status(), Code::kUnsupported,
+                {"architecture \"mamba\" is not supported; these are: llama, qwen2, qwen3, qwen3moe, gemma2, gemma3, phi3, olmo2"});
 }
 
 // Every byte of the header in ten damaged forms. Where the layout depends on it, the file is refused or means what it meant.
