@@ -28,6 +28,7 @@ void add_durability(CLI::App* command, uint32_t& durability);
 
 // Validators, whose descriptions tables.cc reads: "1 to 4096", "f16|fp8".
 CLI::Validator within(uint64_t low, uint64_t high);
+CLI::Validator one_of(const std::vector<std::string>& words);
 CLI::Validator size();  // 8G becomes its bytes
 
 // Every value of every command is checked, --model and --store get their defaults, and each option the word for its value.

@@ -263,8 +263,7 @@ int cmd_bench(const BenchFlags& flags) {
       .add("device_name", device)
       .add("isa", runtime.isa)
       .add("threads", uint64_t{runtime.threads});
-  const uint32_t version = kvrt_version();
-  bench.json.add("version", fmt::format("{}.{}.{}", version >> 16, version >> 8 & 255, version & 255));
+  bench.json.add("version", version_text());
   bench.json.add("numerics", runtime.numerics).add("isa_tables", runtime.isa_tables).add("kv_format", flags.model.kv);
   bench.json.add("kv_bytes_per_token", model.kv_bytes_per_token).add("weight_bytes", model.weight_bytes);
   bench.json.add("block_tokens", uint64_t{model.block_tokens}).add("step_ms_max", uint64_t{model.step_ms_max});

@@ -153,8 +153,7 @@ void weight_cache(Report& out, const kvrt_runtime* runtime, const ModelFlags& fl
 
 int cmd_doctor(const DoctorFlags& flags) {
   Report out(flags.json);
-  out.ok("kvrt",
-         fmt::format("{}.{}.{}, ABI {}", kvrt_version() >> 16, kvrt_version() >> 8 & 255, kvrt_version() & 255, kvrt_abi_version()));
+  out.ok("kvrt", fmt::format("{}, ABI {}", version_text(), kvrt_abi_version()));
   if (kvrt_abi_version() != KVRT_ABI_VERSION) {
     out.fail(KVRT_INCOMPATIBLE, "kvrt",
              fmt::format("this program was built for ABI {}: install the library that came with it", KVRT_ABI_VERSION));

@@ -124,6 +124,9 @@ struct DoctorFlags {
 };
 int cmd_doctor(const DoctorFlags& flags);
 
+std::string version_text();
+int cmd_version(bool json);
+
 struct DemoFlags {
   ModelFlags model;
   std::string store, stage;

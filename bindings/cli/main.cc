@@ -221,6 +221,32 @@ void define_plan(CLI::App& app, int& code) {
   });
 }
 
+// help is there for its own help: reversed_words() makes --help of it. The others are for packagers and not listed.
+void define_manual(CLI::App& app, int& code) {
+  auto json = std::make_shared<bool>();
+  auto* c = app.add_subcommand("version", "what this program is made of: versions, ABI, libraries, instruction set");
+  c->add_flag("--json", *json, "one JSON object");
+  c->callback([json, &code] { code = cmd_version(*json); });
+
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  auto words = std::make_shared<std::vector<std::string>>();
+  app.add_subcommand("help", "the same as --help, of the program or of a command")
+      ->add_option("COMMAND", *words, "run, or store gc")
+      ->check(one_of(names));
+
+  auto word = std::make_shared<std::string>();
+  c = app.add_subcommand("completion", "print a shell's completions")->group("");
+  c->add_option("SHELL", *word, "bash, zsh or fish")->required()->check(one_of({"bash", "zsh", "fish"}));
+  c->callback([&app, word, &code] {
+    put("{}", completion(describe(app), *word));
+    code = finish(KVRT_OK);
+  });
+  c = app.add_subcommand("share", "write man pages and completions as they lie below share/")->group("");
+  c->add_option("DIR", *word, "where to")->required();
+  c->callback([&app, word, &code] { code = write_share(describe(app), *word); });
+}
+
 void define_rest(CLI::App& app, int& code) {
   auto doctor = std::make_shared<DoctorFlags>();
   auto* c = app.add_subcommand("doctor", "what works on this machine and what to do about the rest");
@@ -230,8 +256,6 @@ void define_rest(CLI::App& app, int& code) {
   add_cache(c, doctor->model);
   c->add_flag("--json", doctor->json, "one JSON object a line");
   on(c, doctor, cmd_doctor, code);
-
-  app.add_subcommand("help", "the same as --help, of the program or of a command");  // reversed_words makes it so
 
   auto demo = std::make_shared<DemoFlags>();
   c = app.add_subcommand("demo", "")->group("");  // not listed: what ./dev demo runs
@@ -245,11 +269,8 @@ void define_rest(CLI::App& app, int& code) {
 int run(int argc, char** argv) {
   int code = 0;
   CLI::App app("LLM inference whose conversations survive the process", "kvrt");
-  const uint32_t version = kvrt_version();
   app.set_help_flag("-h,--help", "this text");
-  app.set_version_flag(
-      "--version", "kvrt " + std::to_string(version >> 16) + "." + std::to_string(version >> 8 & 255) + "." + std::to_string(version & 255),
-      "the version");
+  app.set_version_flag("--version", "kvrt " + version_text(), "the version");
   app.formatter_fn([](const CLI::App* of, const std::string&, CLI::AppFormatMode) { return help_text(describe(*of)); });
   app.require_subcommand(1);
   define_run(app, code);
@@ -263,6 +284,7 @@ int run(int argc, char** argv) {
   define_plan(app, code);
   define_store(app, code);
   define_rest(app, code);
+  define_manual(app, code);
   complete(app);
   const std::string broken = load_defaults();
   app.parse_complete_callback([&] {

@@ -25,14 +25,6 @@ std::string joined(const std::vector<std::string>& words, const char* between) {
   return out;
 }
 
-CLI::Validator one_of(const std::vector<std::string>& words) {
-  const auto check = [words](const std::string& text) {
-    if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
-    return fmt::format("{} is none of {}", text, joined(words, ", "));
-  };
-  return CLI::Validator(check, joined(words, "|"));
-}
-
 // Words that stand for the numbers from 1.
 CLI::Validator numbered(const std::vector<std::string>& words) {
   const auto check = [words](std::string& text) {
@@ -58,6 +50,14 @@ const char* value_word(const CLI::Option& option) {
 }
 
 }  // namespace
+
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  const auto check = [words](const std::string& text) {
+    if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
+    return fmt::format("{} is none of {}", text, joined(words, ", "));
+  };
+  return CLI::Validator(check, joined(words, "|"));
+}
 
 CLI::Validator within(uint64_t low, uint64_t high) {
   const auto check = [low, high](const std::string& text) {

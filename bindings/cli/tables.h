@@ -37,8 +37,11 @@ std::vector<std::string> remarks();
 // The completions of bash, zsh or fish.
 std::string completion(const Command& root, const std::string& shell);
 // A man page: of the program, or of one of its commands.
-std::string man_page(const Command& command, const Command& root);
+std::string man_page(const Command& command, const std::string& version);
 // Its name without the section: kvrt-store-gc.
 std::string page_name(const Command& command);
+
+// Writes the pages and the completions as they lie below share/; the exit code.
+int write_share(const Command& root, const std::string& directory);
 
 }  // namespace cli

@@ -146,7 +146,7 @@ std::string in_words(const CLI::App& app, const CLI::ParseError& error) {
 
 std::vector<std::string> reversed_words(int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  if (!words.empty() && words[0] == "help") {
+  if (!words.empty() && words[0] == "help" && (words.size() == 1 || words[1].rfind('-', 0) != 0)) {
     words.erase(words.begin());
     words.emplace_back("--help");
   }

@@ -6,6 +6,7 @@
 
 #include "runtime/api/boundary.h"
 #include "runtime/api/host_symbols.h"
+#include "runtime/base/hash.h"
 
 using namespace kvrt::api;
 using kvrt::Code;
@@ -49,7 +50,7 @@ std::string libraries() {
   char pcre2[32] = "";
   pcre2_config_8(PCRE2_CONFIG_VERSION, pcre2);
   return std::string("sqlite ") + sqlite3_libversion() + ", zstd " + ZSTD_versionString() + ", pcre2 " + pcre2 + ", libsodium " +
-         sodium_version_string();
+         sodium_version_string() + ", xxhash " + kvrt::xxhash_version();
 }
 
 Status read_device(const kvrt_runtime_options& o, kvrt::EngineOptions* out) {

@@ -20,6 +20,10 @@ void init_sodium() {
 }
 }  // namespace
 
+std::string xxhash_version() {
+  return std::to_string(XXH_VERSION_MAJOR) + "." + std::to_string(XXH_VERSION_MINOR) + "." + std::to_string(XXH_VERSION_RELEASE);
+}
+
 std::string Hash256::hex() const {
   static const char kDigits[] = "0123456789abcdef";
   std::string text(bytes.size() * 2, '0');

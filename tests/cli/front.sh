@@ -134,7 +134,7 @@ exits 0 --help
 cp out whole
 exits 0 help
 cmp -s out whole || fail "kvrt help is another than --help"
-for command in run "store gc" store; do
+for command in run "store gc" help; do
   # shellcheck disable=SC2086 # two words
   exits 0 $command --help
   cp out whole
@@ -150,6 +150,19 @@ for text in 'Usage: kvrt run \[OPTIONS\]' '-m, --model FILE' 'else KVRT_MODEL' '
 done
 exits 0 help store rm
 grep -q '^Usage: kvrt store rm \[OPTIONS\] DIR NAME...$' out || fail "the usage of store rm: $(cat out)"
+
+# version: what it is made of
+exits 0 --version
+version=$(sed 's/kvrt //' out)
+exits 0 version
+for text in "^kvrt $version, ABI [0-9]" '^isa  *[a-z0-9]*, arithmetic cpu-' '^sqlite  *3\.' '^zstd  *1\.' '^pcre2  *10\.' '^libsodium  *1\.' '^xxhash  *0\.'; do
+  grep -q "$text" out || fail "kvrt version lacks $text: $(cat out)"
+done
+exits 0 version --json
+"$python" -c 'import json, sys
+j = json.load(open("out"))
+sys.exit(j["version"] != sys.argv[1] or not j["isa"] or set(j["libraries"]) != {"sqlite", "zstd", "pcre2", "libsodium", "xxhash"})' "$version" ||
+  fail "version --json: $(cat out)"
 
 # no model: three lines that say where one is found and how to name it
 exits 1 chat

@@ -121,4 +121,7 @@ cat "$work/second"
 grep -a '^reused [1-9]' "$work/second" || fail "the C++ example did not go on"
 
 "$work/prefix/bin/kvrt" --version || fail "the installed program exits $?"
+for file in man/man1/kvrt.1 man/man1/kvrt-store-gc.1 bash-completion/completions/kvrt zsh/site-functions/_kvrt fish/vendor_completions.d/kvrt.fish; do
+  [ -s "$work/prefix/share/$file" ] || fail "share/$file is not installed"
+done
 echo "consumer: ok"

@@ -1,0 +1,120 @@
+"""manual.py KVRT: man pages and completions have every command and option of --help; the shells and groff that are installed take them."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+kvrt = sys.argv[1]
+
+
+def output(*words):
+    return subprocess.run([kvrt, *words], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout
+
+
+def entries(text):
+    """(commands, options with their values) of --help."""
+    commands, options, part = [], {}, ""
+    for line in text.splitlines():
+        if line and not line.startswith(" "):
+            part = line
+        elif match := re.match(r"  (-[\w-]+(?:, --[\w-]+)?)(?: (\S+))?", line):
+            options.update({name: match.group(2) or "" for name in match.group(1).split(", ")})
+        elif part == "Commands:" and (match := re.match(r"  ([a-z]+) ", line)):
+            commands.append(match.group(1))
+    return commands, options
+
+
+def walk(path=()):
+    """Every command's path, and its options."""
+    commands, options = entries(output(*path, "--help"))
+    assert "--help" in options, (path, options)
+    yield path, commands, options
+    for command in commands:
+        yield from walk((*path, command))
+
+
+def run(command, text=None):
+    done = subprocess.run(command, capture_output=True, text=True, input=text, check=False)
+    assert done.returncode == 0 and not done.stderr, (command, done.stdout, done.stderr)
+    return done.stdout
+
+
+def plain(page):
+    """A page's source without its markup."""
+    return re.sub(r"\\f[BIR]", "", page).replace("\\-", "-").replace("\\(aq", "'")
+
+
+def bash_completes(script, words):
+    line = " ".join(f"'{w}'" for w in words)
+    code = f"source '{script}'; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _kvrt; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    return run(["bash", "--norc", "-c", code]).split()
+
+
+def fish_completes(script, line):
+    return [found.split("\t")[0] for found in run(["fish", "-N", "-c", f"source '{script}'; complete -C '{line}'"]).splitlines()]
+
+
+def check_completions(complete, found):
+    """`complete` gives what a line that ends in the last word may go on with."""
+    for path, commands, options in found:
+        assert set(complete([*path, ""])) >= set(commands), (path, complete([*path, ""]))
+        longs = {o for o in options if o.startswith("--")}
+        assert set(complete([*path, "--"])) == longs, (path, set(complete([*path, "--"])) ^ longs)
+    assert complete(["store", "gc", "--dom"]) == ["--domain"]
+    assert complete(["st"]) == ["store"]
+    assert complete(["run", "--session", "store", "--kv", "fp"]) == ["fp8"]
+    assert set(complete(["run", "--chat", "--codec", ""])) == {"none", "zstd"}
+    assert complete(["help", "perp"]) == ["perplexity"]
+    assert complete(["run", "-m", "model.g"]) == ["model.gguf"], complete(["run", "-m", "model.g"])
+    assert complete(["inspect", "model.g"]) == ["model.gguf"]
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        output("share", "share")
+        share = pathlib.Path(folder, "share")
+        scripts = {"bash": share / "bash-completion/completions/kvrt", "zsh": share / "zsh/site-functions/_kvrt",
+                   "fish": share / "fish/vendor_completions.d/kvrt.fish"}
+        pathlib.Path("model.gguf").touch()
+        found = list(walk())
+        assert {p for p, _, _ in found} >= {(), ("run",), ("chat",), ("store",), ("store", "gc"), ("version",)}, found
+        for shell, script in scripts.items():
+            assert script.read_text() == output("completion", shell), shell
+        pages = share / "man/man1"
+        written, wanted = {p.name for p in pages.iterdir()}, {"-".join(("kvrt", *path)) + ".1" for path, _, _ in found}
+        assert written == wanted, written ^ wanted
+        for path, commands, options in found:
+            text = plain((pages / ("-".join(("kvrt", *path)) + ".1")).read_text())
+            for command in commands:
+                assert "-".join(("kvrt", *path, command)) + "(1)" in text, (path, command)
+            for option, value in options.items():
+                assert re.search(rf"^(-\w, )?{option}(, --[\w-]+)?( {re.escape(value)})?$" if value else rf"^.*{option}", text, re.M), (path, option)
+            name, zsh = " ".join(("kvrt", *path)), scripts["zsh"].read_text()
+            function = zsh[zsh.index(f"\n_{name.replace(' ', '_')}() {{"):].split("\n}\n")[0]
+            fish = [line for line in scripts["fish"].read_text().splitlines() if f'__kvrt_at "{name}"' in line]
+            for option in options:
+                assert f"){option}[" in function or f"*{option}[" in function, (path, option, function)
+                flag = " -l " + option[2:] if option.startswith("--") else " -s " + option[1:]
+                assert any(flag + " " in line for line in fish), (path, option)
+            for command in commands:
+                assert f"'{command}:" in function and any(f" -a {command} " in line for line in fish), (path, command)
+        check_completions(lambda words: bash_completes(scripts["bash"], ["kvrt", *words]), found)
+        tried = ["bash"]
+        for shell in ("bash", "zsh", "fish"):
+            if shutil.which(shell):
+                run([shell, "-n", scripts[shell]])
+                tried.append(f"{shell} -n")
+        if shutil.which("fish"):
+            check_completions(lambda words: fish_completes(scripts["fish"], " ".join(["kvrt", *words])), found)
+        if shutil.which("groff"):
+            for page in sorted(pages.iterdir()):
+                run(["groff", "-man", "-Tutf8", "-wall", "-z", page])
+            tried.append("groff")
+        print(f"manual: {len(found)} commands; {', '.join(tried)}")
+
+
+main()
