@@ -397,7 +397,8 @@ typedef struct kvrt_runtime_props {
   char device_name[64];        /* the device, as its maker calls it */
   uint64_t device_memory;      /* its memory in bytes, */
   uint64_t device_memory_free; /* and what of it is free now */
-  char devices[1024];          /* at open, a line each: versions of driver and runtime, of cuBLASLt or why there is none, every device there is, libkvrt_cuda.so's path */
+  /* At open, a line each: versions of driver and runtime, of cuBLASLt or why there is none, every device there is, libkvrt_cuda.so's path. */
+  char devices[1024];
 } kvrt_runtime_props;
 
 /* Opens a runtime. UNSUPPORTED where the process carries an SQLite, zstd, PCRE2 or libsodium of its own that took the place of those this library was
