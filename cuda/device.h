@@ -263,7 +263,9 @@ __device__ __forceinline__ void mma_s8_16x8x16(int32_t (&d)[4], uint32_t a0, uin
 // most the n last groups are under way; a barrier must follow before other threads read.
 
 __device__ __forceinline__ void copy_async(void* shared, const void* global) {
-#if defined(KVRT_CUDA_EMULATION) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800)
+#ifdef KVRT_CUDA_EMULATION
+  emulation::copy_async(shared, global);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
   *static_cast<uint4*>(shared) = *static_cast<const uint4*>(global);
 #else
   const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
@@ -271,13 +273,17 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global) {
 #endif
 }
 __device__ __forceinline__ void copy_async_commit() {
-#if !defined(KVRT_CUDA_EMULATION) && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800)
+#ifdef KVRT_CUDA_EMULATION
+  emulation::copy_async_commit();
+#elif !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;");
 #endif
 }
 template <int n>
 __device__ __forceinline__ void copy_async_wait() {
-#if !defined(KVRT_CUDA_EMULATION) && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800)
+#ifdef KVRT_CUDA_EMULATION
+  emulation::copy_async_wait(n);
+#elif !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
 #endif
 }

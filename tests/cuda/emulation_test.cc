@@ -1,7 +1,7 @@
-// The emulated device itself, what the tests of cuda/ stand on: its threads and its memory. (Streams: emulation/stream_test.cc.)
+// The emulated device itself, what the tests of cuda/ stand on: its threads and its memory. (Streams: emulation/stream_test.cc; what a device may do
+// otherwise: emulation/modes_test.cc.)
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <random>
 #include <utility>
 #include <vector>
@@ -43,10 +43,8 @@ __global__ void coordinates(uint32_t* out, unsigned* counter) {
   out[block * blockDim.x * blockDim.y * blockDim.z + thread] = block * 1000 + thread;
   atomicAdd(counter, 1u);
 }
-enum class Wrong { kEnded, kLane, kCollectives, kBarriers, kWarpAtBarrier, kRaceFreeOnlyForwards };
+enum class Wrong { kEnded, kLane, kCollectives, kBarriers, kWarpAtBarrier };
 __global__ void go_wrong(Wrong what, float* out) {
-  KVRT_DYNAMIC_SHARED(bytes);
-  auto* const shared = reinterpret_cast<float*>(bytes);
   const uint32_t t = threadIdx.x;
   float x = 1.0f;
   if (what == Wrong::kEnded && t >= 40) return;
@@ -62,25 +60,8 @@ __global__ void go_wrong(Wrong what, float* out) {
   }
   if (what == Wrong::kWarpAtBarrier && t == 5) __syncthreads();
   if (what == Wrong::kWarpAtBarrier) x = warp_sum(x);
-  if (what == Wrong::kRaceFreeOnlyForwards) {
-    if (t == 0) shared[0] = 5.0f;
-    out[t] = shared[0];  // no barrier
-    return;
-  }
   __syncthreads();
   out[t] = x;
-}
-template <bool bf16>
-__global__ void multiply(const uint16_t* a, const uint16_t* b, float* d) {  // a [16][16], b [8][16]: columns, d [16][8]
-  const uint32_t g = threadIdx.x / 4, t = threadIdx.x % 4;
-  const auto pair = [](const uint16_t* p) { return static_cast<uint32_t>(p[0]) | static_cast<uint32_t>(p[1]) << 16; };
-  const uint32_t fa[4] = {pair(a + g * 16 + 2 * t), pair(a + (g + 8) * 16 + 2 * t), pair(a + g * 16 + 2 * t + 8),
-                          pair(a + (g + 8) * 16 + 2 * t + 8)};
-  const uint32_t fb[2] = {pair(b + g * 16 + 2 * t), pair(b + g * 16 + 2 * t + 8)};
-  float* const at[4] = {d + g * 8 + 2 * t, d + g * 8 + 2 * t + 1, d + (g + 8) * 8 + 2 * t, d + (g + 8) * 8 + 2 * t + 1};
-  float fd[4] = {*at[0], *at[1], *at[2], *at[3]};
-  mma_16x8x16<bf16>(fd, fa, fb);
-  for (uint32_t i = 0; i < 4; ++i) *at[i] = fd[i];
 }
 __global__ void multiply_bytes(const uint32_t* a, const uint32_t* b, int32_t* d) {  // a [16][4] words, b [8][4], d [16][8]
   const uint32_t g = threadIdx.x / 4, t = threadIdx.x % 4;
@@ -115,9 +96,9 @@ TEST_F(Emulation, BlocksReduce) {
 }
 
 TEST_F(Emulation, WarpsExchange) {
-  for (const bool backwards : {false, true}) {
+  for (const emulation::Order order : {emulation::Order::kForwards, emulation::Order::kBackwards, emulation::Order::kRandom}) {
     for (const uint32_t threads : {32u, 20u, 8u}) {  // also ragged
-      emulation::configure({.backwards = backwards});
+      emulation::configure({.modes = {.order = order}});
       int* const out = device<int>(9 * threads);
       launch(shuffle_all, 1, threads, 0, &stream_, out);
       ASSERT_EQ(stream_.error, cudaSuccess);
@@ -161,48 +142,6 @@ TEST_F(EmulationDeathTest, DivergenceIsFound) {
   EXPECT_DEATH(run(Wrong::kCollectives), "__syncwarp, while other lanes of the warp wait for it at __shfl_sync|never come");
   EXPECT_DEATH(run(Wrong::kBarriers), "__syncthreads, while other threads of the block wait at that of .*emulation_test.cc");
   EXPECT_DEATH(run(Wrong::kWarpAtBarrier), "never come|wait at that of");
-}
-
-TEST_F(Emulation, TheOtherOrderShowsAMissingBarrier) {
-  float* const out = device<float>(64);
-  launch(go_wrong, 1, 64, 16, &stream_, Wrong::kRaceFreeOnlyForwards, out);
-  EXPECT_EQ(host(out, 64)[63], 5.0f);
-  emulation::configure({.backwards = true});
-  launch(go_wrong, 1, 64, 16, &stream_, Wrong::kRaceFreeOnlyForwards, out);
-  EXPECT_TRUE(std::isnan(host(out, 64)[63]));
-}
-
-template <bool bf16>
-void check_multiply(std::vector<float>* got, const std::vector<uint16_t>& a, const std::vector<uint16_t>& b) {
-  for (uint32_t row = 0; row < 16; ++row) {
-    for (uint32_t col = 0; col < 8; ++col) {
-      float want = 0.25f;
-      for (uint32_t k = 0; k < 16; ++k) {
-        const auto value = [](uint16_t h) { return bf16 ? bf16_to_float(h) : f16_to_float(h); };
-        want = fmaf(value(a[row * 16 + k]), value(b[col * 16 + k]), want);
-      }
-      EXPECT_EQ((*got)[row * 8 + col], want);
-    }
-  }
-}
-
-TEST_F(Emulation, TensorCoresMultiply) {
-  std::mt19937 random(1);
-  for (int round = 0; round < 20; ++round) {
-    std::vector<uint16_t> a(16 * 16), b(8 * 16);
-    const bool bf16 = round % 2 != 0;
-    for (std::vector<uint16_t>* v : {&a, &b}) {
-      for (uint16_t& h : *v) {
-        const float f = static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 300.0f;
-        h = bf16 ? float_to_bf16(f) : float_to_f16(f);
-      }
-    }
-    float* const d = device(std::vector<float>(16 * 8, 0.25f));
-    launch(bf16 ? multiply<true> : multiply<false>, 1, 32, 0, &stream_, device(a), device(b), d);
-    ASSERT_EQ(stream_.error, cudaSuccess);
-    std::vector<float> got = host(d, 16 * 8);
-    bf16 ? check_multiply<true>(&got, a, b) : check_multiply<false>(&got, a, b);
-  }
 }
 
 TEST_F(Emulation, TensorCoresMultiplyBytes) {

@@ -25,4 +25,10 @@ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], 
 // The same of signed bytes, exact: a[0], a[1] rows g and g + 8 of cols 4t .. 4t + 3, b rows 4t .. 4t + 3 of column g. One collective.
 void mma_s8_16x8x16(int32_t (&d)[4], const uint32_t (&a)[2], uint32_t b);
 
+// 16 bytes to shared memory: they come at the wait that covers them, and until then all bits there are ones. Of the current thread; wait:
+// all groups but the last `left` have come.
+void copy_async(void* shared, const void* global);
+void copy_async_commit();
+void copy_async_wait(uint32_t left);
+
 }  // namespace kvrt::emulation

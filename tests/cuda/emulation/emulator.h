@@ -1,6 +1,7 @@
 // The emulated device, as a test steers it. By default there is one, at once obedient: a launch or a copy is done when its call returns.
 // Thread-safe. What it emulates of CUDA: in-order streams, events, capture into graphs, errors that come late and stay. Device memory may
-// be touched by kernels and copies alone: elsewhere it faults. Kernels that hang at a barrier abort the program with a message.
+// be touched by kernels and copies alone: elsewhere it faults. Kernels that hang at a barrier abort the program with a message. A kernel's
+// asynchronous copy to shared memory comes as late as it may: what was there is gone at once, what is copied is there after its wait.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,21 @@ namespace kvrt::emulation {
 // synchronization (which is cheaper: the system takes some 60 ns a page).
 enum class Protection { kNone, kAfterSync, kAlways };
 
+// In which the threads of a block take turns between barriers, and blocks (at random: forwards): what a missing barrier hides in one order,
+// it shows in another.
+enum class Order { kForwards, kBackwards, kRandom };
+
+// What a device may do as well as the plain thing, and kernels must bear. KVRT_EMULATION sets it for a whole program, as a list with commas:
+// backwards, random or random:SEED, truncating.
+struct Modes {
+  Order order = Order::kForwards;
+  uint32_t seed = 1;  // of kRandom; each grid begins with it
+  // Tensor cores sum the products of a fragment and what was there at once: each is cut to the largest one's 24 bits and one more, and the
+  // sum is cut too. By default a chain of fma.
+  bool truncating = false;
+};
+Modes modes_of_environment();
+
 struct Options {
   uint32_t devices = 1;
   int major = 9, minor = 0;                   // compute capability
@@ -26,7 +42,7 @@ struct Options {
   // piece of work, so that polling ends.
   bool deferred = false;
   Protection protection = Protection::kAfterSync;
-  bool backwards = false;             // threads of a block take turns from the last to the first
+  Modes modes = modes_of_environment();
   uint64_t fill_bytes = 64ull << 20;  // how much of an allocation becomes NaN (0xff) first; the rest is zero and costs nothing
 };
 

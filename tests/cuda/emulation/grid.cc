@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "tests/cuda/emulation/collectives.h"
+#include "tests/cuda/emulation/copies.h"
 #include "tests/cuda/emulation/fibers.h"
+#include "tests/cuda/emulation/mma.h"
 #include "tests/cuda/emulation/shared_memory.h"
 
 uint3 threadIdx, blockIdx;
@@ -22,7 +24,8 @@ namespace {
 constexpr uint32_t kThreadsMax = 1024;
 
 const Grid* g_grid = nullptr;  // that runs
-bool g_backwards = false;
+Order g_order = Order::kForwards;
+uint32_t g_random = 1;        // xorshift32
 uint3 g_places[kThreadsMax];  // threadIdx of each thread of a block of g_places_of
 dim3 g_places_of{0, 0, 0};
 Fiber g_host;
@@ -38,9 +41,16 @@ void set_places(dim3 block) {
   }
 }
 
-// The next bit of `set` after `at`, around the end: upwards, or downwards.
+uint32_t next_random() {
+  g_random ^= g_random << 13;
+  g_random ^= g_random >> 17;
+  return g_random ^= g_random << 5;
+}
+
+// The next bit of `set` after `at`, around the end: upwards, or downwards. At random: the next after any.
 uint32_t next_bit(uint32_t set, uint32_t at) {
-  if (g_backwards) {
+  if (g_order == Order::kRandom) at = next_random() >> 27;
+  if (g_order == Order::kBackwards) {
     const uint32_t rotated = std::rotr(set, static_cast<int>(at));
     return (at + 31u - static_cast<uint32_t>(std::countl_zero(rotated))) & 31u;
   }
@@ -53,10 +63,10 @@ void thread_main();
 // Makes another thread of the block the current one. Gives its fiber; null: it has not begun; aborts where none can go on.
 inline Fiber* choose_next() {
   Block& b = g_block;
-  if (b.warps[b.warp].runnable == 0) {
+  if (b.warps[b.warp].runnable == 0 || g_order == Order::kRandom) {
     if (b.runnable_warps == 0) report_stuck();
     b.warp = next_bit(b.runnable_warps, b.warp);
-    b.lane = g_backwards ? 0 : 31;  // so that the turn begins at the end
+    b.lane = g_order == Order::kBackwards ? 0 : 31;  // so that the turn begins at the end
   }
   Warp& w = b.warps[b.warp];
   b.lane = next_bit(w.runnable, b.lane);
@@ -117,8 +127,9 @@ void run_block() {
     for (uint32_t lane = lanes; lane < 32; ++lane) w.words[0][lane] = w.words[1][lane] = 0xffffffffu;
   }
   prepare_shared();
-  b.warp = g_backwards ? warps - 1 : 0;
-  b.lane = g_backwards ? 0 : 31;
+  drop_copies();
+  b.warp = g_order == Order::kBackwards ? warps - 1 : 0;
+  b.lane = g_order == Order::kBackwards ? 0 : 31;
   choose_next();
   g_running = idle_fiber();
   switch_fiber(&g_host, g_running, false);
@@ -136,18 +147,21 @@ void yield_current() {
   switch_fiber(self, g_running, false);
 }
 
-void run_grid(const Grid& grid, bool backwards) {
+void run_grid(const Grid& grid, const Modes& modes) {
   adopt_host_stack(&g_host);
   set_places(grid.block);
   set_shared(grid.shared_bytes);
   gridDim = grid.grid;
   blockDim = grid.block;
   g_grid = &grid;
-  g_backwards = backwards;
-  for (blockIdx.z = 0; blockIdx.z < gridDim.z; ++blockIdx.z) {
-    for (blockIdx.y = 0; blockIdx.y < gridDim.y; ++blockIdx.y) {
-      for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) run_block();
-    }
+  g_order = modes.order;
+  g_random = modes.seed != 0 ? modes.seed : 1;
+  set_truncating(modes.truncating);
+  const uint64_t x = gridDim.x, y = gridDim.y, blocks = x * y * gridDim.z;
+  for (uint64_t i = 0; i < blocks; ++i) {
+    const uint64_t at = g_order == Order::kBackwards ? blocks - 1 - i : i;
+    blockIdx = {static_cast<unsigned>(at % x), static_cast<unsigned>(at / x % y), static_cast<unsigned>(at / (x * y))};
+    run_block();
   }
   g_grid = nullptr;
 }

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "tests/cuda/emulation/device_language.h"
+#include "tests/cuda/emulation/emulator.h"
 
 namespace kvrt::emulation {
 
@@ -14,9 +14,8 @@ struct Grid {
   const void* self = nullptr;
 };
 
-// The caller holds the machine's lock. `backwards`: the threads of a block take turns from the last to the first, which shows what a
-// missing barrier hides in the other order.
-void run_grid(const Grid& grid, bool backwards);
+// The caller holds the machine's lock.
+void run_grid(const Grid& grid, const Modes& modes);
 // Whether a kernel runs, and a sentence that says where: for messages.
 bool in_kernel();
 void describe_thread(char* text, uint32_t bytes);

@@ -1,6 +1,11 @@
 // The machine itself, how a call begins, and what a test says to it.
 #include "tests/cuda/emulation/machine.h"
 
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+
 namespace kvrt::emulation {
 namespace {
 
@@ -13,6 +18,25 @@ cudaError_t device_error(const Machine& m) {
 }
 
 }  // namespace
+
+Modes modes_of_environment() {
+  const char* const given = std::getenv("KVRT_EMULATION");
+  Modes modes;
+  std::string word;
+  for (std::istringstream list(given != nullptr ? given : ""); std::getline(list, word, ',');) {
+    if (word == "backwards") {
+      modes.order = Order::kBackwards;
+    } else if (word == "truncating") {
+      modes.truncating = true;
+    } else if (word == "random" || std::sscanf(word.c_str(), "random:%u", &modes.seed) == 1) {
+      modes.order = Order::kRandom;
+    } else {
+      std::fprintf(stderr, "CUDA emulation: KVRT_EMULATION: there is no %s\n", word.c_str());
+      std::abort();
+    }
+  }
+  return modes;
+}
 
 Machine& machine() {
   static Machine* const m = new Machine;  // never destroyed: objects that outlive main may still free

@@ -13,6 +13,8 @@
 namespace kvrt::emulation {
 namespace {
 
+bool g_truncating = false;
+
 struct Tiles {
   uint32_t a[16][8];  // [row][pair of K]
   uint32_t b[8][8];   // [column][pair of K]
@@ -116,6 +118,38 @@ void multiply_bytes_plain(const MmaLane (&lanes)[32], int32_t (*d)[8]) {
   }
 }
 
+// Of finite numbers that are not all zero: each cut to 25 bits of the largest one, their sum to 24 of its own.
+float sum_truncated(const double* addends, uint32_t n) {
+  double largest = 0;
+  for (uint32_t i = 0; i < n; ++i) largest = fmax(largest, fabs(addends[i]));
+  // The largest one's power of two, 24 bits down; its inverse.
+  const uint64_t power = std::bit_cast<uint64_t>(largest) & 0x7ff0000000000000u;
+  const auto unit = std::bit_cast<double>(power - (uint64_t{24} << 52)),
+             inverse = std::bit_cast<double>((uint64_t{2046 + 24} << 52) - power);
+  int32_t sum = 0;  // of 17 below 2^25 each
+  for (uint32_t i = 0; i < n; ++i) sum += static_cast<int32_t>(addends[i] * inverse);
+  const double exact = sum * unit;
+  const auto nearest = static_cast<float>(exact);
+  return fabs(static_cast<double>(nearest)) > fabs(exact) ? nextafterf(nearest, 0.0f) : nearest;
+}
+
+void multiply_truncating(Tiles* t, bool bf16) {
+  double a[16][16], b[8][16];
+  for (uint32_t k = 0; k < 16; ++k) {
+    for (uint32_t row = 0; row < 16; ++row) a[row][k] = half_of(t->a[row][k / 2], k % 2, bf16);
+    for (uint32_t col = 0; col < 8; ++col) b[col][k] = half_of(t->b[col][k / 2], k % 2, bf16);
+  }
+  for (uint32_t row = 0; row < 16; ++row) {
+    for (uint32_t col = 0; col < 8; ++col) {
+      double addends[17], plain = addends[16] = t->d[row][col];
+      for (uint32_t k = 0; k < 16; ++k) plain += addends[k] = a[row][k] * b[col][k];
+      bool zero = true;
+      for (const double addend : addends) zero = zero && addend == 0;
+      t->d[row][col] = zero || !std::isfinite(plain) ? static_cast<float>(plain) : sum_truncated(addends, 17);
+    }
+  }
+}
+
 bool has_avx2() {
 #if defined(__x86_64__)
   static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");  // and so f16c, for which clang has no name
@@ -126,6 +160,8 @@ bool has_avx2() {
 }
 
 }  // namespace
+
+void set_truncating(bool truncating) { g_truncating = truncating; }
 
 void multiply_byte_fragments(const MmaLane (&lanes)[32]) {
   int32_t products[16][8];
@@ -145,11 +181,15 @@ void multiply_byte_fragments(const MmaLane (&lanes)[32]) {
 void multiply_fragments(const MmaLane (&lanes)[32], bool bf16) {
   Tiles tiles;
   gather(lanes, &tiles);
+  if (g_truncating) {
+    multiply_truncating(&tiles, bf16);
 #if defined(__x86_64__)
-  has_avx2() ? multiply_avx2(&tiles, bf16) : multiply_plain(&tiles, bf16);
-#else
-  multiply_plain(&tiles, bf16);
+  } else if (has_avx2()) {
+    multiply_avx2(&tiles, bf16);
 #endif
+  } else {
+    multiply_plain(&tiles, bf16);
+  }
   scatter(tiles, lanes);
 }
 

@@ -13,7 +13,7 @@ void run(const Work& work) {
   switch (work.kind) {
     case Work::Kind::kKernel:
       ++m.launches;
-      return run_grid(work.grid, m.options.backwards);
+      return run_grid(work.grid, m.options.modes);
     case Work::Kind::kCopy:
       std::memmove(work.to, work.from, work.bytes);
       return;
