@@ -186,7 +186,7 @@ static void write_file(const char* path, const void* bytes, size_t size) {
 }
 
 static void files(struct stage* t) {
-  char path[kPathMax + 32];
+  char path[kPathMax + 32], vocabulary[kPathMax + 32];
   unsigned char bytes[128];
   snprintf(path, sizeof path, "%s/file.gguf", t->dir);
   REFUSED("no such file", path, KVRT_NOT_FOUND, "file.gguf", 0);
@@ -195,7 +195,8 @@ static void files(struct stage* t) {
   REFUSED("an empty file", path, KVRT_CORRUPT, "file.gguf", 0);
   write_file(path, "this is not a model, it is a line of text\n", 42);
   REFUSED("a text", path, KVRT_CORRUPT, "GGUF", 0);
-  REFUSED("a vocabulary", KVRT_TINY_DIR "/vocab_only.gguf", KVRT_INVALID, "vocabulary", 0);
+  snprintf(vocabulary, sizeof vocabulary, "%s/vocab_only.gguf", tiny_dir());
+  REFUSED("a vocabulary", vocabulary, KVRT_INVALID, "vocabulary", 0);
   write_file(path, bytes, split_file(bytes));
   const char* split = "split.count is 3 (this is split.no 0)";
   REFUSED("part of a split model", path, KVRT_UNSUPPORTED, split, 0);

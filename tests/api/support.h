@@ -6,7 +6,6 @@
 #include <ftw.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,70 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "host_locale.h"
 #include "kvrt.h"
 
 enum { kSkip = 77, kRunMax = 512, kPathMax = 512 };
-
-// ---- checks: a failed EXPECT is counted and printed, a failed MUST ends the test --------------------------------------------------
-
-static atomic_long support_checks, support_failures;
-
-static inline const char* last_message(void) {
-  static _Thread_local kvrt_error error;
-  error.struct_size = sizeof error;
-  error.message[0] = 0;
-  kvrt_last_error(&error);
-  return error.message;
-}
-
-static inline int32_t last_detail(void) {
-  kvrt_error error;
-  KVRT_INIT(&error);
-  kvrt_last_error(&error);
-  return error.detail;
-}
-
-#define EXPECT(condition, ...)                                         \
-  do {                                                                 \
-    atomic_fetch_add(&support_checks, 1);                              \
-    if (!(condition) && atomic_fetch_add(&support_failures, 1) < 40) { \
-      printf("%s:%d: FAILED: %s: ", __FILE__, __LINE__, #condition);   \
-      printf(__VA_ARGS__);                                             \
-      printf("\n");                                                    \
-      fflush(stdout);                                                  \
-    }                                                                  \
-  } while (0)
-
-#define EXPECT_STATUS(call, want)                                                                                                  \
-  do {                                                                                                                             \
-    const kvrt_status got_ = (call);                                                                                               \
-    EXPECT(got_ == (want), "%s: expected %s, got %s (%s)", #call, kvrt_status_name(want), kvrt_status_name(got_), last_message()); \
-  } while (0)
-
-#define MUST(call)                                                                                                                      \
-  do {                                                                                                                                  \
-    const kvrt_status got_ = (call);                                                                                                    \
-    if (got_ != KVRT_OK) {                                                                                                              \
-      printf("%s:%d: %s: %s (detail %d): %s\n", __FILE__, __LINE__, #call, kvrt_status_name(got_), (int)last_detail(), last_message()); \
-      exit(1);                                                                                                                          \
-    }                                                                                                                                   \
-  } while (0)
-
-#define REQUIRE(condition, ...)                                            \
-  do {                                                                     \
-    if (!(condition)) {                                                    \
-      printf("%s:%d: cannot go on: %s: ", __FILE__, __LINE__, #condition); \
-      printf(__VA_ARGS__);                                                 \
-      printf("\n");                                                        \
-      exit(1);                                                             \
-    }                                                                      \
-  } while (0)
-
-static inline int finish(void) {
-  printf("%ld checks, %ld failed\n", atomic_load(&support_checks), atomic_load(&support_failures));
-  return atomic_load(&support_failures) != 0 || atomic_load(&support_checks) == 0;
-}
 
 // ---- small things ------------------------------------------------------------------------------------------------------------------
 
@@ -126,14 +66,20 @@ static inline void make_dir(char path[kPathMax]) {
 
 static inline int compare_paths(const void* a, const void* b) { return strcmp((const char*)a, (const char*)b); }
 
-// The generated models of tests/golden/tiny, by name.
+// Where the generated models are: tests/golden/tiny, or where KVRT_TINY_DIR says that they were brought to.
+static inline const char* tiny_dir(void) {
+  const char* given = getenv("KVRT_TINY_DIR");
+  return given && *given ? given : KVRT_TINY_DIR;
+}
+
+// They, by name.
 static inline size_t list_tiny(char (*paths)[kPathMax], size_t capacity) {
-  DIR* dir = opendir(KVRT_TINY_DIR);
-  REQUIRE(dir != NULL, "no directory %s", KVRT_TINY_DIR);
+  DIR* dir = opendir(tiny_dir());
+  REQUIRE(dir != NULL, "no directory %s", tiny_dir());
   size_t count = 0;
   for (struct dirent* e; (e = readdir(dir)) != NULL && count < capacity;) {
     const size_t size = strlen(e->d_name);
-    if (size > 5 && strcmp(e->d_name + size - 5, ".gguf") == 0) snprintf(paths[count++], kPathMax, "%s/%s", KVRT_TINY_DIR, e->d_name);
+    if (size > 5 && strcmp(e->d_name + size - 5, ".gguf") == 0) snprintf(paths[count++], kPathMax, "%s/%s", tiny_dir(), e->d_name);
   }
   closedir(dir);
   REQUIRE(count != 0, "no models in %s", KVRT_TINY_DIR);
@@ -220,7 +166,7 @@ static inline void tiny_path(char path[kPathMax], int with_template) {
     kvrt_model_release(model);
   }
   kvrt_runtime_release(rt);
-  REQUIRE(found != count, "no fitting model among %zu in %s", count, KVRT_TINY_DIR);
+  REQUIRE(found != count, "no fitting model among %zu in %s", count, tiny_dir());
   snprintf(path, kPathMax, "%s", paths[found]);
 }
 

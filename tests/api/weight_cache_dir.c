@@ -41,7 +41,7 @@ static void learn(kvrt_runtime* rt) {
   for (int i = 0; i < kModels; ++i) {
     struct known* m = &models[i];
     char cache[kPathMax + 32], path[2 * kPathMax];
-    snprintf(m->path, sizeof m->path, KVRT_TINY_DIR "/%s.gguf", names[i]);
+    snprintf(m->path, sizeof m->path, "%s/%s.gguf", tiny_dir(), names[i]);
     snprintf(cache, sizeof cache, "%s/learn-%d", dir, i);
     m->digest = digest_at(rt, m->path, NULL);
     EXPECT(digest_at(rt, m->path, cache) == m->digest, "%s: other logits", names[i]);

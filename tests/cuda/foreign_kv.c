@@ -62,7 +62,7 @@ static void prompt_session(kvrt_model* model, kvrt_store* store, const char* nam
 // Prompted by `from`, which is there no more, and continued by `to`.
 static void move(kvrt_runtime* from, kvrt_runtime* to, const char* name, const char* base, const char* what) {
   char path[kPathMax], dir[kPathMax + 64];
-  snprintf(path, sizeof path, "%s/%s", KVRT_TINY_DIR, name);
+  snprintf(path, sizeof path, "%s/%s", tiny_dir(), name);
   snprintf(dir, sizeof dir, "%s/%s", base, what);
   kvrt_store* store = open_store(from, dir);
   kvrt_model* model = open_model(from, path, 0, kBlock, 0);

@@ -2,13 +2,15 @@
 """Whether kvrt works on this machine's CUDA device, and how fast it is there: one JSON of results. ./dev gpu-check builds and calls it.
 
   gpu_check.py [--bin DIR] [--lib DIR] [--model FILE|synthetic] [--out FILE.json] [--quick] [--no-sanitizer] [--part NAME ...]
+               [--minutes N] [--go-on]
 
 Parts are kernels against the CPU's (gpu_rows, gpu_matmul, gpu_attention), logits through the backend (gpu_backend, gpu_prompts), the tests of the
 public contract and the simulator on the device, a real model through the program kvrt, the benchmarks, compute-sanitizer on the kernels, and
-PyTorch's figures for the same shapes. One that fails stops no other; one whose tool is not here is skipped, which the result says.
+PyTorch's figures for the same shapes. One that fails stops no other; one whose tool is not here is skipped, which the result says. It ends after
+--minutes: what did not come to its end is "unfinished" in the result, and the same command with --go-on does that, and keeps the rest.
 It needs Python 3.9 and the programs, nothing else: a folder made by ./dev gpu-check --prepare has them.
 --part runs those whose names begin so. --emulated tries this program out with the tests over the emulation: no device, no measurement.
-Exit code: 0 all is well, 1 a part failed or did not come to its turn, 77 there is no device.
+Exit code: 0 all is well, 1 a part failed or is unfinished, 77 there is no device.
 """
 import argparse
 import concurrent.futures
@@ -34,6 +36,8 @@ ROOT = HERE.parents[1]
 PREPARED = (HERE / "bin").is_dir()
 STARTED = time.monotonic()
 TAIL_LINES, TAIL_CHARS = 60, 6000
+STATUSES = ("ok", "failed", "skipped", "unfinished")
+NOT_WELL = ("failed", "unfinished")
 LOCK = threading.Lock()
 RUNNING = set()  # process groups
 
@@ -87,7 +91,7 @@ def judge(part, outcomes):
     """(status, why) of what its commands did, of which the last may be the first that failed."""
     code, out, err = outcomes[-1]
     if code is None:
-        return "failed", "it ran out of time"
+        return "failed", f"it took longer than {part.seconds} s"
     if part.group == "sanitizer" and "Device not supported" in out + err:
         return "skipped", "compute-sanitizer does not know this device or its driver"
     if code == 77:
@@ -109,13 +113,14 @@ def do(part, deadline):
         return record
     start, outcomes = time.monotonic(), []
     if deadline - start < 2:
-        record.update(status="failed", why="the time was used up before its turn: --minutes")
+        record.update(status="unfinished", why="the time was used up before its turn: --minutes")
         return record
     for command in part.commands:
         outcomes.append(run(command, max(1.0, min(part.seconds, deadline - time.monotonic())), part.environment))
         if outcomes[-1][0] != 0:
             break
-    status, why = judge(part, outcomes)
+    cut = outcomes[-1][0] is None and time.monotonic() >= deadline
+    status, why = ("unfinished", "the time was used up while it ran: --minutes") if cut else judge(part, outcomes)
     output = "\n".join(text for _, out, err in outcomes for text in (out, err) if text)
     record.update(status=status, seconds=round(time.monotonic() - start, 2))
     passed = re.findall(r"\[  PASSED  \] (\d+) test", output)
@@ -123,7 +128,7 @@ def do(part, deadline):
         record["cases"] = int(passed[-1])
     if why:
         record["why"] = why
-    if status == "failed":
+    if status in NOT_WELL:
         record["command"] = part.commands[len(outcomes) - 1]
         record["output"] = tail(output)
     if part.figures:
@@ -133,8 +138,8 @@ def do(part, deadline):
 
 def show(record):
     cases = f"{record['cases']} cases" if "cases" in record else ""
-    say(f"{record['status']:8} {record['part']:26} {record['seconds']:6.1f} s  {record.get('why') or cases}")
-    if record["status"] == "failed" and record.get("output"):
+    say(f"{record['status']:10} {record['part']:26} {record['seconds']:6.1f} s  {record.get('why') or cases}")
+    if record["status"] in NOT_WELL and record.get("output"):
         with LOCK:
             print("\n".join("        " + line for line in record["output"].splitlines()[-15:]), flush=True)
 
@@ -142,13 +147,13 @@ def show(record):
 class Results:
     """What goes into the JSON: written anew after each part, so that a run that is cut short leaves what it had."""
 
-    def __init__(self, path, head):
-        self.path, self.head, self.records = path, head, []
+    def __init__(self, path, head, before):
+        self.path, self.head, self.records = path, head, before
 
     def add(self, record):
         with LOCK:
             self.records.append(record)
-            count = {status: sum(r["status"] == status for r in self.records) for status in ("ok", "failed", "skipped")}
+            count = {status: sum(r["status"] == status for r in self.records) for status in STATUSES}
             text = json.dumps({**self.head, "count": count, "parts": self.records}, indent=1) + "\n"
             part = self.path.with_name(self.path.name + ".part")
             part.write_text(text)
@@ -215,7 +220,15 @@ def find_model(a):
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "kvrt/models"
     name = "SmolLM2-135M-Instruct.Q4_1.gguf"
     given = [pathlib.Path(os.environ["KVRT_MODEL"])] if os.environ.get("KVRT_MODEL") else []
-    return next((path for path in (*given, HERE / name, cache / name) if path.is_file()), None)
+    return next((path for path in (*given, *HERE.glob("*.gguf"), cache / name) if path.is_file()), None)
+
+
+def finished(path):
+    """The records of an earlier run, but for what is to be done again."""
+    try:
+        return [record for record in json.loads(path.read_text())["parts"] if record["status"] != "unfinished"]
+    except FileNotFoundError:
+        return []
 
 
 def arguments():
@@ -226,13 +239,14 @@ def arguments():
     parser.add_argument("--out", type=pathlib.Path, default=(HERE if PREPARED else ROOT / "build/gpu") / "gpu-check.json")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--no-sanitizer", action="store_true")
-    parser.add_argument("--minutes", type=float, default=15, help="for all parts together")
+    parser.add_argument("--minutes", type=float, default=9, help="for all parts together")
+    parser.add_argument("--go-on", action="store_true", help="only what --out lacks or has as unfinished")
     parser.add_argument("--part", action="append", default=[], metavar="NAME")
     parser.add_argument("--emulated", action="store_true")
     parser.add_argument("--programs", action="store_true", help="print the build targets that it needs, and do nothing")
     a = parser.parse_args()
     if a.programs:
-        print("\n".join(gpu_parts.programs()))
+        print("\n".join(gpu_parts.programs(a.emulated)))
         sys.exit(0)
     a.bin = a.bin.resolve()
     a.lib = (a.lib or a.bin.parent / "lib").resolve()
@@ -255,20 +269,21 @@ def main():
             "system": {"kernel": os.uname().release, "cpus": os.cpu_count(), "python": sys.version.split()[0]},
             "model": a.model.name if a.model else "synthetic", "arguments": sys.argv[1:]}
     a.out.parent.mkdir(parents=True, exist_ok=True)
-    results = Results(a.out, head)
+    before = finished(a.out) if a.go_on else []
+    results = Results(a.out, head, before)
     with tempfile.TemporaryDirectory(prefix="kvrt-gpu-check-") as scratch:
         parts = gpu_parts.all_parts(a, pathlib.Path(scratch))
         if a.part:
             parts = [part for part in parts if any(part.name.startswith(name) for name in a.part)]
             if not parts:
                 sys.exit(f"gpu_check.py: no part's name begins with {' or '.join(a.part)}")
-        run_all(parts, results, STARTED + 60 * a.minutes)
+        done = {record["part"] for record in before}
+        run_all([part for part in parts if part.name not in done], results, STARTED + 60 * a.minutes)
     gpu_summary.show(results.records)
-    failed = [r["part"] for r in results.records if r["status"] == "failed"]
-    skipped = sum(r["status"] == "skipped" for r in results.records)
-    say(f"{len(results.records) - len(failed) - skipped} parts ok, {skipped} skipped, {len(failed)} failed{': ' if failed else ''}{', '.join(failed)}; "
-        f"results: {a.out}")
-    sys.exit(1 if failed else 0)
+    count = {status: [r["part"] for r in results.records if r["status"] == status] for status in STATUSES}
+    named = [f"{len(parts)} {status}: {', '.join(parts)}" for status, parts in count.items() if parts and status in NOT_WELL]
+    say("; ".join([f"{len(count['ok'])} parts ok", f"{len(count['skipped'])} skipped", *named, f"results: {a.out}"]))
+    sys.exit(1 if named else 0)
 
 
 if __name__ == "__main__":
