@@ -37,6 +37,7 @@ struct Bench {
   kvrt_status generate(kvrt_session* session, uint32_t count);
   kvrt_status prefill(uint32_t count);
   kvrt_status decode(uint32_t depth);
+  kvrt_status append(kvrt_session* session, uint32_t depth, uint32_t count);
   kvrt_status batch(uint32_t sessions);
   kvrt_status state(uint32_t count);
   struct State {
@@ -55,7 +56,10 @@ void Bench::result(const std::string& key, double value, const char* unit) {
 kvrt_status Bench::load_tokens() {
   uint64_t need = 256;
   for (uint32_t n : flags.prompt) need = std::max<uint64_t>(need, n);
-  for (uint32_t n : flags.depth) need = std::max<uint64_t>(need, n);
+  for (uint32_t n : flags.depth) {
+    need = std::max<uint64_t>(need, n);
+    for (uint32_t more : flags.append) need = std::max<uint64_t>(need, n != 0 ? uint64_t{n} + more : 0);
+  }
   for (uint32_t n : flags.state) need = std::max<uint64_t>(need, n + 64);
   auto props = sized<kvrt_model_props>();
   if (kvrt_status s = kvrt_model_info(model.get(), &props, nullptr)) return complain("cannot ask the model", s);
@@ -130,6 +134,26 @@ kvrt_status Bench::decode(uint32_t depth) {
     tick();
   }
   result(fmt::format("decode_at_{}_tok_s", depth), median(speed), "tok/s");
+  for (uint32_t n : flags.append) {
+    if (depth == 0) break;  // that is a prompt
+    if (kvrt_status s = append(session.get(), depth, n)) return s;
+  }
+  return KVRT_OK;
+}
+
+// The next message of a conversation: until its last token's logits are there.
+kvrt_status Bench::append(kvrt_session* session, uint32_t depth, uint32_t count) {
+  std::vector<double> ms;
+  for (uint32_t i = 0; i < flags.runs; ++i) {
+    if (kvrt_status s = kvrt_session_append(session, tokens.data() + depth, count, nullptr)) return complain("cannot append", s);
+    const auto start = now();
+    if (kvrt_status s = kvrt_session_prefill(session, KVRT_LOGITS_LAST, stop, nullptr, nullptr, nullptr))
+      return s == KVRT_CANCELLED ? stopped() : complain("cannot prefill", s);
+    ms.push_back(ms_since(start));
+    if (kvrt_status s = kvrt_session_truncate(session, depth, nullptr)) return complain("cannot truncate", s);
+    tick();
+  }
+  result(fmt::format("append_{}_at_{}_ms", count, depth), median(ms), "ms");
   return KVRT_OK;
 }
 
@@ -253,7 +277,9 @@ int cmd_bench(const BenchFlags& flags) {
   if (kvrt_status s = bench.load_tokens()) return s;
   auto runtime = sized<kvrt_runtime_props>();
   if (kvrt_status s = kvrt_runtime_info(bench.runtime.get(), &runtime, nullptr)) return complain("cannot ask the runtime", s);
-  bench.total = flags.runs * (flags.prompt.size() + flags.depth.size() + flags.batch.size() + flags.state.size());
+  const auto deep = static_cast<size_t>(std::count_if(flags.depth.begin(), flags.depth.end(), [](uint32_t n) { return n != 0; }));
+  bench.total =
+      flags.runs * (flags.prompt.size() + flags.depth.size() + deep * flags.append.size() + flags.batch.size() + flags.state.size());
   auto model = sized<kvrt_model_props>();
   if (kvrt_status s = kvrt_model_info(bench.model.get(), &model, nullptr)) return complain("cannot ask the model", s);
   const bool cpu = std::string_view(runtime.device) == "cpu";

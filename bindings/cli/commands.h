@@ -78,7 +78,7 @@ int cmd_inspect(const InspectFlags& flags);
 struct BenchFlags {
   ModelFlags model;
   std::string file;
-  std::vector<uint32_t> prompt{512, 2048}, depth{0, 2048}, batch{1, 4, 8}, state{2048};
+  std::vector<uint32_t> prompt{32, 128, 512, 2048}, depth{0, 2048}, append{1, 16, 64}, batch{1, 4, 8}, state{2048};
   uint32_t decode = 64, runs = 5, codec = 0;
   bool json = false;
 };

@@ -130,7 +130,7 @@ void define_inspect(CLI::App& app, int& code) {
 void define_bench(CLI::App& app, int& code) {
   auto flags = std::make_shared<BenchFlags>();
   flags->model.no_weight_cache = true;  // as an application that links the library has it; --cache-dir is another thing to measure
-  auto* c = app.add_subcommand("bench", "measure prefill, decode, batching, and saving and loading of state");
+  auto* c = app.add_subcommand("bench", "measure prefill, decode, appends, batches, and saving and loading of state");
   add_model(c, flags->model);
   add_compute(c, flags->model);
   c->add_option("--step-ms", flags->model.step_ms, "milliseconds of a step at most (0: 50, of a prompt alone 500)");
@@ -147,6 +147,7 @@ void define_bench(CLI::App& app, int& code) {
   };
   list("--prompt", flags->prompt, 1, kTokensMax, "prompt lengths");
   list("--depth", flags->depth, 0, kTokensMax, "tokens before decode");
+  list("--append", flags->append, 1, kTokensMax, "tokens appended to each --depth but 0, and computed");
   list("--batch", flags->batch, 1, 1024, "sessions that generate together");
   list("--state", flags->state, 1, kTokensMax, "tokens of a saved session");
   c->add_option("--decode", flags->decode, "tokens per decode run")->capture_default_str()->check(within(1, 4096));

@@ -146,10 +146,12 @@ void bench_attention(Device* device) {
     for (const uint32_t sequences : {1u, 8u, 16u}) {
       for (const uint32_t tokens : {4096u, 32768u}) measure_decode(device, kHeads8b, format, sequences, tokens);
     }
+    for (const uint32_t sequences : {32u, 64u}) measure_decode(device, kHeads8b, format, sequences, 4096);
     for (const uint32_t tokens : {512u, 2048u, 8192u}) measure_decode(device, kHeadsSmol, format, 1, tokens);
     measure_prefill(device, kHeads8b, format, 512, 512);
     measure_prefill(device, kHeads8b, format, 2048, 2048);
     measure_prefill(device, kHeads8b, format, 512, 32768);
+    for (const uint32_t tokens : {8192u, 32768u}) measure_prefill(device, kHeads8b, format, 64, tokens);  // appended to what is there
     measure_prefill(device, kHeadsSmol, format, 512, 2048);
   }
 }

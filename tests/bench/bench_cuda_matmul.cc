@@ -162,7 +162,8 @@ void measure_gemm(Device* device, const Shape& shape, DType type, const Library&
     const double found = tflop_s(shape.rows, shape.cols, n, timed.us);
     Line out_line("gemm");
     out_line.add("by", by).add("type", type_name(type)).add("shape", shape.name).add("n", n).add("step", step);
-    out_line.add("us", timed.us).add("tflop_s", found).add("spread", timed.spread);
+    out_line.add("us", timed.us).add("gb_s", static_cast<double>(weights.bytes()) * ((n + step - 1) / step) / timed.us / 1e3);
+    out_line.add("tflop_s", found).add("spread", timed.spread);
     if (most > 0) out_line.add("of_ceiling", found / most);
   };
   const auto rows_from = [&](uint32_t first) { return x.as<uint16_t>() + uint64_t{first} * shape.cols; };
@@ -208,7 +209,8 @@ void bench_gemm(Device* device) {
   for (const DType type : {DType::kF16, DType::kQ8_0, DType::kQ4_K}) {
     for (const Shape& shape : shapes(*device)) {
       if (shape.rows > 100'000) continue;  // a prompt needs no logits but the last
-      for (const uint32_t n : {device->size(512u, 32u), device->size(2048u, 64u)}) measure_gemm(device, shape, type, library, most, n);
+      const std::vector<uint32_t> prompts = device->smoke ? std::vector{17u, 32u, 64u} : std::vector{17u, 32u, 64u, 128u, 512u, 2048u};
+      for (const uint32_t n : prompts) measure_gemm(device, shape, type, library, most, n);
     }
   }
 }

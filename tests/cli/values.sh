@@ -33,7 +33,7 @@ refused 1 MODEL inspect ''
 refused 1 --output logits -m "$model" --tokens 1 -o ''
 refused 1 --messages template -m "$model" --messages ''
 refused 1 --memory plan -m "$model" --memory ''
-for option in --prompt --depth --batch --state --runs --decode --codec; do
+for option in --prompt --depth --append --batch --state --runs --decode --codec; do
   refused 1 "$option" bench -m "$model" "$option" ''
 done
 exits 0 tokenize -m "$model" -p ''
@@ -59,8 +59,10 @@ refused 1 --cache-bytes run -m "$model" -p a --cache-bytes 1x
 for list in 0 4000000000 99999999999 -1 "1," ",1" x "1,x"; do
   refused 1 --prompt bench -m "$model" --prompt "$list"
   refused 1 --batch bench -m "$model" --batch "$list"
+  refused 1 --append bench -m "$model" --append "$list"
 done
 refused 8 context bench -m "$model" --prompt 5000000 --depth none --batch none --state none
+refused 8 context bench -m "$model" --prompt none --depth 8 --append 5000000 --batch none --state none
 exits 0 run -m "$model" -p a -n 4294967295 --ignore-eos --json
 grep -q '"finish_reason": *"context_full"' out || fail "-n 4294967295: $(tail -c 300 out)"
 

@@ -64,7 +64,7 @@ def find_sanitizer():
 
 def bench(a, name):
     program_name = [program(a, "bench_cuda_emulated"), "--smoke"] if a.emulated else [program(a, "bench_cuda")]
-    return Part(f"bench {name}", "bench", [[*program_name, name]], seconds=150, figures=True)
+    return Part(f"bench {name}", "bench", [[*program_name, name]], seconds=300, figures=True)
 
 
 def sanitizer(a):
@@ -111,13 +111,14 @@ def with_model(a, scratch):
     text, store = write_text(scratch), str(scratch / "store")
     model = ["-m", str(a.model or "")]
     chat = [kvrt, "run", *model, *device, "--store", store, "--session", "ann", "-n", "16", "--temp", "0", "--json", "-p"]
-    lists = ["--prompt", "512", "--depth", "0", "--batch", "8", "--state", "none", "--runs", "3"] if a.quick else [
-        "--prompt", "512,2048,8000", "--depth", "0,2048,8000", "--batch", "1,8,16", "--state", "2048", "--runs", "5"]
+    lists = ["--prompt", "32,512", "--depth", "0", "--append", "none", "--batch", "8", "--state", "none", "--runs", "3"] if a.quick else [
+        "--prompt", "17,32,64,128,512,2048,8000", "--depth", "0,2048,8000", "--append", "1,8,16,64", "--batch", "1,8,16,32,64", "--state", "2048",
+        "--runs", "5"]
     parts = [
         Part("perplexity", "model", [[kvrt, "perplexity", *model, "-f", text, "--chunks", "4", "--json", *where] for where in ([], device)],
              judge=judge_perplexity, figures=True),
         Part("resume", "model", [[*chat, "The log of the lighthouse. " * 12], [*chat, " And then?"]], judge=judge_resume, figures=True),
-        Part("bench kvrt", "model", [[kvrt, "bench", *model, *device, "-f", text, "--json", *lists]], figures=True, seconds=180)]
+        Part("bench kvrt", "model", [[kvrt, "bench", *model, *device, "-f", text, "--json", *lists]], figures=True, seconds=240)]
     for part in parts:
         part.missing = "" if a.model else "there is no model; --model FILE"
     return [doctor, *parts]

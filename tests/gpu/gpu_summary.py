@@ -26,9 +26,10 @@ def matvec(figures):
 
 
 def gemm(figures):
-    for maker, rows in by(pick(figures, "gemm", n=2048), "by"):
-        for kind, same in by(rows, "type"):
-            yield f"gemm {kind:5} n 2048 by {maker}: " + ", ".join(f"{f['shape']} {f['tflop_s']:.0f} TFLOP/s" for f in same)
+    for n in (32, 128, 2048):
+        for maker, rows in by(pick(figures, "gemm", n=n), "by"):
+            for kind, same in by(rows, "type"):
+                yield f"gemm {kind:5} n {n} by {maker}: " + ", ".join(f"{f['shape']} {f['tflop_s']:.0f} TFLOP/s" for f in same)
     for f in pick(figures, "gemm", shape="8192 cubed"):
         yield f"gemm 8192 cubed by {f['by']}: {f['tflop_s']:.0f} TFLOP/s"
 
@@ -52,6 +53,8 @@ def steps(figures):
         kind = f"{f['model']} {f['layers']}"
         if f["what"] == "prefill":
             yield f"{kind} prefill {f['tokens']}: {f['tok_s']:.0f} tok/s, {f['tflop_s']:.0f} TFLOP/s"
+        elif f["what"] == "append":
+            yield f"{kind} append {f['rows']} at {f['depth']}: {f['us'] / 1e3:.2f} ms, {f['of_bound']:.0%} of the bound"
         else:
             yield f"{kind} decode at {f['depth']}, {f['sequences']} together: {f['tok_s']:.0f} tok/s, {f['of_bound']:.0%} of the bound ({f['back']} back)"
 
@@ -59,6 +62,7 @@ def steps(figures):
 def model(figures):
     for figure in figures:
         yield from (f"kvrt bench {key}: {value:.0f}" for key, value in figure.items() if key.endswith("_tok_s"))
+        yield from (f"kvrt bench {key}: {value:.1f}" for key, value in figure.items() if key.startswith("append_"))
 
 
 def peer(figures):

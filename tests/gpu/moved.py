@@ -32,6 +32,10 @@ def check(folder, *arguments):
 def works(folder):
     code, parts, said = check(folder, *SOME)
     expect(code == 0 and all(part["status"] == "ok" for part in parts.values()), f"exit code {code}: {said}")
+    steps = [(figure["model"], figure["what"], figure.get("rows"), figure.get("sequences")) for figure in parts["bench step"]["figures"][1:]]
+    for model in ("tried", "tried experts"):
+        wanted = {(model, "append", rows, None) for rows in (1, 8, 16, 64)} | {(model, "decode", None, 4), (model, "prefill", None, None)}
+        expect(wanted <= set(steps), f"steps that were measured: {steps}")
     expect({"doctor", "gpu_rows", "api_kv_formats", "bench step"} <= set(parts), f"parts: {sorted(parts)}")
 
 
