@@ -72,7 +72,8 @@ class Kvrt:
         self.a, self.model, self.text = a, model, text
 
     def bench(self, what, extra=()):
-        lists = [word for name in ("prompt", "depth", "batch", "state") for word in (f"--{name}", ",".join(map(str, what.get(name, []))) or "none")]
+        names = ("prompt", "depth", "append", "batch", "state")
+        lists = [word for name in names for word in (f"--{name}", ",".join(map(str, what.get(name, []))) or "none")]
         isa = ["--isa", self.a.isa] if self.a.isa else []
         threads = [] if "--threads" in extra else ["--threads", self.a.threads]
         return run([self.a.kvrt, "bench", "-m", self.model, "-f", self.text, "--json", "--runs", what["runs"], "--decode", DECODE_TOKENS,
