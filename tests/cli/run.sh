@@ -295,6 +295,22 @@ exits 2 plan -m none.gguf
 exits 8 plan -m "$model" --context 99999999
 grep -q -- '--context is 99999999' err || fail "plan, no option named: $(cat err)"
 
+# a store without room is found before the first token
+mkdir full
+no_room='mount -t tmpfs -o size=3m,mode=0700 none full && "$0" run -m "$1" --store full/store --session a -p hello -n 1 >/dev/null 2>&1 &&
+  "$0" store rm full/store a && "$0" store gc full/store && head -c $(($(df --output=avail -B1 full | tail -n 1) - 200000)) /dev/zero >full/filler &&
+  "$0" run -m "$1" --store full/store --session b -p hello -n 4'
+if [ "$(id -u)" = 0 ] && unshare -m mount -t tmpfs none full 2>/dev/null; then
+  status=0
+  unshare -m sh -c "$no_room" "$kvrt" "$model" >out 2>err || status=$?
+  is 12 "$status" "run with a store without room"
+  grep -q 'full/store has room for .* more' err || fail "run with a store without room: $(cat err)"
+  grep -q 'removed' out || fail "run with a store without room: $(cat out)"
+  [ "$(grep -vc removed out)" = 0 ] || fail "run with a store without room computed: $(cat out)"
+else
+  echo "cli: mounting is not permitted here: a full store was not tried"
+fi
+
 # chat and doctor
 exits 1 chat -m "$model" --session ann
 grep -q -- '--session requires --store' err || fail "chat --session without --store: $(cat err)"

@@ -69,6 +69,23 @@ TEST_F(Space, UsedLongestAgoGivesWay) {
   expect_no_stray_files();
 }
 
+// Within the quota, and above what the file system must keep.
+TEST_F(Space, InfoSaysWhatIsFree) {
+  ASSERT_OK(put("", "a"));
+  auto info = store_->info();
+  ASSERT_OK(info.status());
+  EXPECT_EQ(info->bytes_free, quota_ - info->disk_bytes);
+  auto fs = env_.fs_info(root());
+  ASSERT_OK(fs.status());
+  StoreOptions options;
+  options.free_bytes_min = fs->free_bytes * 2;
+  reopen(options);
+  EXPECT_EQ(store_->info()->bytes_free, 0u);
+  options.free_bytes_min = 1;
+  reopen(options);
+  EXPECT_GT(store_->info()->bytes_free, 0u);
+}
+
 TEST_F(Space, ASharedPrefixStaysAsLongAsOneNeedsIt) {
   Chain trunk(token_run(96, 50), kBytesPerToken);
   auto longer = trunk.tokens;
