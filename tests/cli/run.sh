@@ -297,6 +297,7 @@ grep -q -- '--context is 99999999' err || fail "plan, no option named: $(cat err
 
 # a store without room is found before the first token
 mkdir full
+# shellcheck disable=SC2016 # for the inner shell
 no_room='mount -t tmpfs -o size=3m,mode=0700 none full && "$0" run -m "$1" --store full/store --session a -p hello -n 1 >/dev/null 2>&1 &&
   "$0" store rm full/store a && "$0" store gc full/store && head -c $(($(df --output=avail -B1 full | tail -n 1) - 200000)) /dev/zero >full/filler &&
   "$0" run -m "$1" --store full/store --session b -p hello -n 4'

@@ -104,11 +104,13 @@ lines() { awk -v with="$1" '$0 == "```sh" {on = 1; text = ""; next} /^```$/ {if 
 lines 'HOME/kvrt' | sed "s|^cmake --install \(.*\)|for c in kvrt_Runtime kvrt_Development kvrt_Tools; do cmake --install \1 --component \$c; done|" >"$work/home.sh"
 lines 'sudo ldconfig' | sed "s|^sudo cmake --install build/user|for c in kvrt_Runtime kvrt_Development kvrt_Tools; do cmake --install build/user --prefix /usr/local --component \$c; done|; s|sudo ||" >"$work/local.sh"
 for script in home local; do [ "$(wc -l <"$work/$script.sh")" -gt 1 ] || fail "the README has no lines for $script"; done
+# shellcheck disable=SC2016 # for the inner shell
 try='cd "$0/lines" && rm -rf example memory && sh -eu "$0/$1.sh" >"$0/log" 2>&1 && ./example >>"$0/log" 2>&1'
 env -u LD_LIBRARY_PATH -u PKG_CONFIG_LIBDIR HOME="$work/home" sh -c "$try" "$work" home || fail "the README's lines for a home of one's own: $(cat "$work/log")"
+# shellcheck disable=SC2016
 isolated='mkdir "$0/etc" "$0/usrlocal" && cp -a /etc/. "$0/etc" && mount --bind "$0/etc" /etc && mount --bind "$0/usrlocal" /usr/local'
 if [ "$(id -u)" = 0 ] && unshare -m sh -c "$isolated" "$work" 2>/dev/null; then
-  rm -rf "$work/etc" "$work/usrlocal"
+  rm -rf "${work:?}/etc" "$work/usrlocal"
   env -u LD_LIBRARY_PATH -u PKG_CONFIG_LIBDIR PATH=/usr/bin:/bin:/usr/sbin:/sbin unshare -m sh -c "$isolated && $try" "$work" local ||
     fail "the README's lines for /usr/local: $(cat "$work/log")"
 else
