@@ -750,7 +750,7 @@ typedef struct kvrt_repair_report {
   uint64_t sessions_lost;       /* that were named, and of which too little is left; 0 where no row told of any */
   uint64_t chunks_kept, chunks_lost, bytes_kept;
   double ms;
-  uint64_t chunks_unowned;      /* whole, of sessions that are lost: no session tells their model and domain */
+  uint64_t chunks_unowned; /* whole, of sessions that are lost: no session tells their model and domain */
 } kvrt_repair_report;
 
 /* For a directory that does not open (CATALOG_CORRUPT, CATALOG_MISSING), or where verify finds faults: makes it a sound store of all
