@@ -76,12 +76,12 @@ kvrt_status Chat::open() {
     if (kvrt_status s = open_store(runtime_.get(), flags_.store, false, false, store_)) return s;
   }
   suggest_sampling(runtime_.get(), flags_.model.model, sampling_);
-  const kvrt_status s = resume_or_open();
+  if (kvrt_status s = resume_or_open()) return s;
   interrupts_.ready();
   for (const Message& m : messages()) {
     if (m.role == "user") editor_.remember(m.content);
   }
-  return s;
+  return KVRT_OK;
 }
 
 kvrt_status Chat::resume_or_open() {
@@ -102,7 +102,7 @@ kvrt_status Chat::resume_or_open() {
     if (s && s != KVRT_NOT_FOUND) return complain("cannot resume " + name_, s);
     if (!s) {
       session_.reset(raw);
-      say("{} goes on: {} tokens, {} from disk, in {:.0f} ms\n", name_, tokens(), report.reused_disk, ms_since(start));
+      say("{} goes on: {}, {} from disk, in {:.0f} ms\n", name_, counted(tokens(), "token"), report.reused_disk, ms_since(start));
       if (isatty(STDIN_FILENO)) history();
       return KVRT_OK;
     }
@@ -163,11 +163,13 @@ kvrt_status Chat::save(const std::string& name, bool quiet) {
   if (!store_) return complain(KVRT_INVALID, "there is no store: start with --store DIR");
   auto saved = sized<kvrt_save_report>();
   if (kvrt_status s = kvrt_session_checkpoint(session_.get(), name.data(), name.size(), nullptr, &saved, nullptr)) {
-    return complain("cannot save " + name, s);
+    complain("cannot save " + name, s);
+    if (s == KVRT_CONFLICT) say("(/save NAME keeps this conversation under another name)\n");
+    return s;
   }
   name_ = name;
   if (!quiet) {
-    say("saved {}: {} tokens, {} written in {:.1f} ms\n", name, saved.tokens, human_bytes(saved.bytes_written), saved.ms);
+    say("saved {}: {}, {} written in {:.1f} ms\n", name, counted(saved.tokens, "token"), human_bytes(saved.bytes_written), saved.ms);
   }
   return KVRT_OK;
 }
@@ -199,7 +201,7 @@ void Chat::rewind(const std::string& argument) {
   if (!argument.empty()) {
     char* end = nullptr;
     to = std::strtoull(argument.c_str(), &end, 10);
-    if (*end) {
+    if (*end || argument[0] == '-') {
       complain(KVRT_INVALID, "/rewind takes a count of tokens, not " + argument);
       return;
     }
@@ -213,7 +215,7 @@ void Chat::rewind(const std::string& argument) {
     complain("cannot rewind", s);
     return;
   }
-  say("{} tokens are left\n", tokens());
+  say("left: {}\n", counted(tokens(), "token"));
   if (store_) save(name_, true);
 }
 
@@ -260,7 +262,7 @@ void Chat::forget() {
     complain("cannot forget", s);
     return;
   }
-  say("{} tokens are left; what follows the gap is computed again with the next answer\n", tokens());
+  say("left: {}; what follows the gap is computed again with the next answer\n", counted(tokens(), "token"));
   if (store_) save(name_, true);
 }
 
@@ -349,7 +351,7 @@ int Chat::loop() {
 int cmd_chat(const ChatFlags& flags) {
   Chat chat(flags);
   if (kvrt_status s = chat.open()) return s;
-  if (isatty(STDIN_FILENO)) say("/help lists the commands\n");
+  if (isatty(STDIN_FILENO)) say("/help lists the commands{}\n", flags.store.empty() ? "; nothing is saved without --store DIR" : "");
   return chat.loop();
 }
 

@@ -1,5 +1,5 @@
 // The library names the fields of kvrt.h; the program names what people give.
-#include <regex>
+#include <algorithm>
 
 #include "bindings/cli/common.h"
 
@@ -7,39 +7,63 @@ namespace cli {
 
 namespace {
 
-// Whole remarks first, then single fields.
-constexpr std::pair<const char*, const char*> kPhrases[] = {
+// Whole remarks first, then single fields. # is a number.
+constexpr std::pair<std::string_view, std::string_view> kPhrases[] = {
     {"raise kv_bytes_max of model_open", "raise --kv-bytes"},
     {"sessions x session_tokens", "--sessions x --context"},
-    {"(layers|kv_heads|head_dim) is 0: expected a path, or layers, kv_heads and head_dim",
-     "$1 is 0: expected -m FILE, or --layers, --kv-heads and --head-dim"},
+    {": expected a path, or layers, kv_heads and head_dim", ": expected -m FILE, or --layers, --kv-heads and --head-dim"},
     {"layers, kv_heads and head_dim are given beside a path", "--layers, --kv-heads and --head-dim are given beside -m"},
-    {"^(layers|sessions) is ([0-9]+), the limit", "--$1 is $2, the limit"},
-    {"^layers is 0", "--layers is 0"},
     {"prompt_gemm is KVRT_GEMM_FP8, expected KVRT_GEMM_DEFAULT or KVRT_GEMM_F16 with KVRT_DETERMINISM_STRICT",
      "--prompt-gemm is fp8, expected f16 with --determinism strict"},
-    {"prompt_gemm is [0-9]+: with the CPU as device, expected KVRT_GEMM_DEFAULT", "--prompt-gemm is of CUDA: give --device cuda"},
-    {"isa is [0-9]+: with KVRT_DEVICE_CUDA, expected KVRT_ISA_DEFAULT", "--isa is of the CPU, and --device is cuda"},
+    {"prompt_gemm is #: with the CPU as device, expected KVRT_GEMM_DEFAULT", "--prompt-gemm is of CUDA: give --device cuda"},
+    {"isa is #: with KVRT_DEVICE_CUDA, expected KVRT_ISA_DEFAULT", "--isa is of the CPU, and --device is cuda"},
     {"no directory is named: see cache in kvrt_model_options", "no directory is named: give --cache-dir"},
     {"cancelled by kvrt_session_cancel or kvrt_cancel_fire", "interrupted"},
 };
 
-constexpr std::pair<const char*, const char*> kFields[] = {
+constexpr std::pair<std::string_view, std::string_view> kFields[] = {
     {"kv_bytes_max", "--kv-bytes"},     {"cache_bytes_max", "--cache-bytes"}, {"cache_dir", "--cache-dir"},
     {"cuda_library", "--cuda-library"}, {"device_index", "--device-index"},   {"head_dim", "--head-dim"},
     {"kv_heads", "--kv-heads"},         {"session_tokens", "--context"},      {"shared_tokens", "--shared"},
     {"step_ms_max", "--step-ms"},       {"stop_strings", "--stop"},           {"grammar_kind is CONTINUE", "--continue-grammar"},
 };
 
+// Bytes of `text` at `at` that are the phrase; 0: they are not.
+size_t matched(std::string_view text, size_t at, std::string_view phrase) {
+  const size_t begin = at;
+  for (char c : phrase) {
+    const size_t digits = c == '#' ? text.find_first_not_of("0123456789", at) : at;
+    if (c == '#' ? digits == at : at >= text.size() || text[at] != c) return 0;
+    at = c == '#' ? std::min(digits, text.size()) : at + 1;
+  }
+  return at - begin;
+}
+
+// A word of its own, not a part of a path.
+bool stands_alone(std::string_view text, size_t at, size_t size) {
+  const bool begins = at == 0 || text[at - 1] == ' ' || text[at - 1] == '(';
+  return begins && (at + size >= text.size() || std::string_view(" :;,)").find(text[at + size]) != std::string_view::npos);
+}
+
 }  // namespace
 
 std::string in_options(const std::string& message) {
   std::string text = message;
-  for (const auto& [phrase, words] : kPhrases) text = std::regex_replace(text, std::regex(phrase), words);
-  for (const auto& [field, option] : kFields) {  // not where it is part of a path
-    text = std::regex_replace(text, std::regex(std::string("(^|[ (])") + field + "(?=$|[ :;,)])"), std::string("$1") + option);
+  for (const auto& [phrase, words] : kPhrases) {
+    for (size_t at = 0; at < text.size(); ++at) {
+      const size_t size = matched(text, at, phrase);
+      if (size == 0) continue;
+      text.replace(at, size, words);
+      at += words.size() - 1;
+    }
   }
-  return text;
+  for (const auto& [field, option] : kFields) {
+    for (size_t at = text.find(field); at != std::string::npos; at = text.find(field, at + 1)) {
+      if (stands_alone(text, at, field.size())) text.replace(at, field.size(), option);
+    }
+  }
+  const bool count = text.starts_with("layers is ") || text.starts_with("sessions is ");
+  return count ? "--" + text : text;
 }
 
 }  // namespace cli

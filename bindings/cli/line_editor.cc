@@ -24,7 +24,7 @@ namespace cli {
 namespace {
 
 LineEditor::Read read_plain(std::string& line) {
-  if (isatty(STDIN_FILENO)) draw("{}> {}", colour(stderr) ? "\x1b[1m" : "", colour(stderr) ? "\x1b[0m" : "");
+  if (isatty(STDIN_FILENO)) draw("> ");
   line.clear();
   int c = 0;
   while ((c = std::cin.get()) != EOF && c != '\n') {
@@ -85,7 +85,7 @@ class LineEditor::Terminal {
     el_wset(edit_, EL_CLIENTDATA, this);
     el_wset(edit_, EL_SIGNAL, 1);
     el_wset(edit_, EL_HIST, history_w, history_);
-    el_wset(edit_, EL_PROMPT_ESC, colour(stderr) ? &Terminal::bold_prompt : &Terminal::plain_prompt, L'\1');
+    el_wset(edit_, EL_PROMPT, &Terminal::prompt);
     el_wset(edit_, EL_EDITOR, L"emacs");
     el_wset(edit_, EL_BIND, L"^R", L"em-inc-search-prev", nullptr);
     el_wset(edit_, EL_BIND, L"^W", L"ed-delete-prev-word", nullptr);
@@ -112,7 +112,10 @@ class LineEditor::Terminal {
     }
     if (too_long_) return Read::kTooLong;
     if (dropped_) return Read::kDropped;
-    if (!typed || count <= 0) return Read::kEnd;
+    if (!typed || count <= 0) {
+      draw("\n");
+      return Read::kEnd;
+    }
     std::wstring wide(typed, static_cast<size_t>(count));
     while (!wide.empty() && (wide.back() == L'\n' || wide.back() == L'\r')) wide.pop_back();
     for (wchar_t c : wide) append_utf8(line, c);
@@ -157,11 +160,7 @@ class LineEditor::Terminal {
     bool known_ = false;
   };
 
-  static wchar_t* bold_prompt(EditLine*) {
-    static wchar_t text[] = L"\1\033[1m\1> \1\033[0m\1";
-    return text;
-  }
-  static wchar_t* plain_prompt(EditLine*) {
+  static wchar_t* prompt(EditLine*) {
     static wchar_t text[] = L"> ";
     return text;
   }
@@ -171,8 +170,10 @@ class LineEditor::Terminal {
     return static_cast<Terminal*>(self);
   }
   static unsigned char on_paste(EditLine* edit, wint_t) { return of(edit)->paste(); }
-  static unsigned char on_drop(EditLine* edit, wint_t) {
-    of(edit)->dropped_ = true;
+  static unsigned char on_drop(EditLine* edit, wint_t) { return of(edit)->drop(); }
+
+  unsigned char drop() {
+    dropped_ = true;
     draw("^C\n");
     return CC_NEWLINE;
   }
@@ -184,6 +185,7 @@ class LineEditor::Terminal {
     while (last != kEnd) {
       wchar_t c = 0;
       if (el_wgetc(edit_, &c) != 1) return CC_EOF;
+      if (c == L'\3') return drop();  // of a paste that does not end
       std::string bytes;
       append_utf8(bytes, c);
       last += bytes;
@@ -193,18 +195,23 @@ class LineEditor::Terminal {
     too_long_ = text.size() > kTextBytesMax + kEnd.size();
     if (too_long_) return CC_NEWLINE;
     text.resize(text.size() - kEnd.size());
-    insert(std::move(text));  // line ends, which terminals send as the key's \r, come as \n
+    std::string lines;
+    for (size_t i = 0; i < text.size(); ++i) {  // libedit has the terminal swap \r, which most send for a line end, and \n
+      const bool end = text[i] == '\n' || text[i] == '\r';
+      lines.push_back(end ? '\n' : text[i]);
+      if (text[i] == '\n' && i + 1 < text.size() && text[i + 1] == '\r') ++i;
+    }
+    insert(std::move(lines));
     return CC_REFRESH;
   }
 
   void insert(std::string text) {
     const auto ends = std::count(text.begin(), text.end(), '\n');
-    if (ends == 0 && text.size() <= kShownBytes) {
-      const std::wstring wide = widen(printable(text));
-      el_winsertstr(edit_, wide.c_str());
+    if (ends == 0 && text.size() <= kShownBytes && text == printable(text)) {
+      el_winsertstr(edit_, widen(text).c_str());
       return;
     }
-    const std::string size = ends > 0 ? fmt::format("{} lines", ends + (text.back() != '\n')) : human_bytes(text.size());
+    const std::string size = ends > 0 ? counted(static_cast<uint64_t>(ends + (text.back() != '\n')), "line") : human_bytes(text.size());
     pastes_.push_back({fmt::format("[paste {}: {}]", pastes_.size() + 1, size), std::move(text)});
     el_winsertstr(edit_, widen(pastes_.back().shown).c_str());
   }

@@ -49,8 +49,8 @@ Json& Json::add(std::string_view key, const Json& object) { return raw(key, obje
 void Json::print() const { show(text() + "\n"); }
 
 bool colour(FILE* stream) {
-  const char* no_color = std::getenv("NO_COLOR");
-  return isatty(fileno(stream)) && !(no_color && *no_color);
+  const char *no_color = std::getenv("NO_COLOR"), *term = std::getenv("TERM");
+  return isatty(fileno(stream)) && !(no_color && *no_color) && term && *term && std::string_view(term) != "dumb";
 }
 
 Progress::Progress(std::string label) : label_(std::move(label)) {

@@ -4,6 +4,7 @@ store, as JSON."""
 import json
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -39,10 +40,11 @@ def patched(to, context, sampling):
 
 class Chat:
     def __init__(self, model, store, *options):
-        self.store, self.seen = store, ""
+        self.store, self.seen, self.all = store, "", ""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.environ.update(TERM="xterm-256color", LC_ALL="C.UTF-8", NO_COLOR="1")
+            os.environ.update(TERM="xterm-256color", LC_ALL="C.UTF-8")
+            os.environ.pop("NO_COLOR", None)
             os.execv(kvrt, [kvrt, "chat", "-m", model, "--store", store, "-n", "2", "--ignore-eos", *options])
         self.prompt()
 
@@ -62,6 +64,7 @@ class Chat:
                 sys.exit(f"no {text!r} on the terminal: {self.seen!r}")
             self.seen += data.decode(errors="replace")
         before, _, self.seen = self.seen.partition(text)
+        self.all += before + text
         return before
 
     def type(self, keys):
@@ -81,6 +84,9 @@ class Chat:
         return said
 
     def end(self, keys="/quit\r"):
+        """No colour is left on."""
+        if (["0"] + re.findall("\x1b\\[([0-9;]*)m", self.all))[-1] != "0":
+            sys.exit(f"a colour is left on: {self.all!r}")
         self.type(keys)
         try:
             while os.read(self.fd, 65536):
@@ -118,15 +124,18 @@ with tempfile.TemporaryDirectory() as work:
     long = "".join(f"{i} " for i in range(12000)) + "é"
     chat.say(PASTE.format(long))
     chat.say(PASTE.format("/stats\r"))
-    chat.type("taken back\x03")
-    chat.wait("^C")
-    chat.prompt()
+    chat.say(PASTE.format("a\tb\x1b[31m"))  # as it is, and not to the terminal
+    chat.say(PASTE.format("lf\nlf") + PASTE.format("crlf\r\ncrlf"))
+    for dropped in ("taken back\x03", "\x1b[200~a paste that does not end\x03"):
+        chat.type(dropped)
+        chat.wait("^C")
+        chat.prompt()
     help_text = chat.say("/help")
     for verb in ("/continue", "/retry", "/rewind", "/fork", "/forget", "/history", "/save", "/stats", "/quit"):
         if verb not in help_text:
             sys.exit(f"/help lacks {verb}: {help_text!r}")
     expect(chat.end(), 0, "exit")
-    wanted = ["hello", "¡grüße 日の本", "hello!", "look: first\nsecond line\n\tthird ok?", long, "/stats\n"]
+    wanted = ["hello", "¡grüße 日の本", "hello!", "look: first\nsecond line\n\tthird ok?", long, "/stats\n", "a\tb\x1b[31m", "lf\nlfcrlf\ncrlf"]
     found = [m["content"] for m in chat.messages() if m["role"] == "user"]
     expect([text for text in found if text != long], [text for text in wanted if text != long], "messages")
     expect(long in found, True, "a paste of 60 KB")

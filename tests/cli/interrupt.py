@@ -25,7 +25,7 @@ ask("/rewind")
 ask("Hello again")
 ask("/stats")
 out, err = chat.communicate(timeout=600)
-if chat.returncode != 0 or err.count("(stopped;") != 1 or "tokens are left" not in err or "last answer:" not in err:
+if chat.returncode != 0 or err.count("(stopped;") != 1 or "left: " not in err or "last answer:" not in err:
     sys.exit(f"exit {chat.returncode}, {err.count('(stopped;')} answers stopped: {err}")
 with tempfile.TemporaryDirectory() as store:
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE"):
