@@ -188,9 +188,13 @@ int main(int argc, char** argv) {
   }
   kvrt_model_release(model);
   const double bound = 1.5 * kStepMs;
-  // On a machine that is busy with others what these took is not the library's; on one that is not, all is.
-  const double busy = run_guests(rt, path, store, resume, want);
-  const double counts = busy > 0.02 ? longest.own : longest.wall;
+  // On a machine that is busy with others what these took is not the library's; on one that is not, all is. And there another program, or the
+  // machine under a virtual one, may take a core's speed in the middle of a step, which no count shows: what is the library's comes each time.
+  double counts = 2 * bound, busy = 1;
+  for (int run = 0; run < 3 && busy > 0.02 && counts > bound; ++run) {
+    busy = run_guests(rt, path, store, resume, want);
+    counts = busy > 0.02 ? longest.own : longest.wall;
+  }
   EXPECT(counts <= bound, "%s took %.1f ms, the bound is %.1f", longest.call, counts, bound);
   kvrt_store_release(store);
   kvrt_runtime_release(rt);
