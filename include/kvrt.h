@@ -54,8 +54,8 @@
  *     SQLite's, which lock nothing in a child); else exec or exit does, and until then it holds the locks of a parent that was killed.
  * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state but each thread's last error and a note of
  *     its open descriptors (9), none of which is 0 to 2 (where those are closed, SQLite leaves /dev/null in them), burns no CPU when
- *     idle, and leaves the floating-point mode as it found it. It reads and writes numbers the same under every locale. A call works on a thread with 96 KiB of stack; what a callback needs comes on
- *     top. When the system gives no memory a call says NO_MEMORY and leaves its handle as it was, or, of a generation, ends it at its last
+ *     idle, and leaves the floating-point mode as it found it. It reads and writes numbers the same under every locale. A call works on
+ *     a thread with 96 KiB of stack; what a callback needs comes on top. When the system gives no memory a call says NO_MEMORY and leaves its handle as it was, or, of a generation, ends it at its last
  *     token.
  * 11. Exactness. On the CPU the logits of a position depend on the model, the KV format and the tokens before it, and on nothing else:
  *     not on batching, chunking, block size, threads, instruction set, prefix hits, fork, or suspend and resume. On CUDA that holds with
@@ -665,8 +665,9 @@ typedef struct kvrt_store_props {
  * The directory is made with mode 0700, and must be on a local file system. What is in it is as private as the conversations. Its
  * checksums find damage; they do not protect against who can write it: a forged store, KV and all, is believed. Open only directories
  * that you trust as your own process. CORRUPT (CATALOG_CORRUPT): the catalog is damaged, or another store's: both are named then. *out
- * is the caller's to release. Any thread. A store of 0.1 is migrated. NOT_FOUND: the parent directory is
- * missing, or must_exist or read_only and no store is there. BUSY: another process makes, migrates or repairs it. CORRUPT: CATALOG_CORRUPT or CATALOG_MISSING; kvrt_store_repair is for those.
+ * is the caller's to release. Any thread. A store of 0.1 is migrated. NOT_FOUND: the parent directory is missing, or must_exist or
+ * read_only and no store is there. BUSY: another process makes, migrates or repairs it. CORRUPT: CATALOG_CORRUPT or CATALOG_MISSING;
+ * kvrt_store_repair is for those.
  * INCOMPATIBLE: STORE_TOO_NEW, FOREIGN_PROGRAM, or one too old; untouched. UNSUPPORTED: a network file system. INVALID:
  * UNSAFE_DIRECTORY (others may write it or a file in it, or one is a link or no file). IO: PERMISSION, READ_ONLY, or the system failed.
  * NO_SPACE. */
@@ -963,8 +964,8 @@ typedef struct kvrt_generate_options {
 
 /* Starts a generation; compute happens in next, of any session of the model: a step serves all that generate. Does not compute; the
  * template and a grammar take their time. INVALID: an option, or a grammar that is malformed (GRAMMAR_ERROR), or the session FAILED, or
- * it has no token to go on from. BUSY: it generates. LIMIT: the opened turn does not fit the context, or GRAMMAR_LIMIT. UNSUPPORTED: a keyword of a schema,
- * by name. */
+ * it has no token to go on from. BUSY: it generates. LIMIT: the opened turn does not fit the context, or GRAMMAR_LIMIT. UNSUPPORTED: a
+ * keyword of a schema, by name. */
 KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options, kvrt_error* err);
 /* The next event, computing as needed. timeout_ms < 0 waits as long as it takes, 0 only takes what is there and never computes; it
  * bounds the wait, not a step. A failure of the session is its status here, once, and ends the generation without a DONE: the session is
@@ -977,8 +978,8 @@ KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event,
  * vocabulary or the grammar. */
 KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, kvrt_error* err);
 /* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE, with `reply` also the answer's parts;
- * stopping gives CANCELLED, it sees no more, and the tokens so far stay. report (may be NULL) is filled then too. Another failure ends the generation at its last token and
- * leaves the session as next says: IDLE, after NO_MEMORY too, or FAILED after NaN logits. Statuses as kvrt_session_begin and
+ * stopping gives CANCELLED, it sees no more, and the tokens so far stay. report (may be NULL) is filled then too. Another failure ends
+ * the generation at its last token and leaves the session as next says: IDLE, after NO_MEMORY too, or FAILED after NaN logits. Statuses as kvrt_session_begin and
  * kvrt_session_next. */
 KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
                                            kvrt_report* report, kvrt_error* err);

@@ -113,11 +113,8 @@ kvrt_status plan_context(const ModelFlags& flags, kvrt_runtime* runtime, kvrt_pl
   options.kv_format = kv_format(flags);
   options.block_tokens = flags.block_tokens;
   options.session_tokens = flags.context;
-  if (kvrt_status s = kvrt_model_plan(runtime, flags.model.data(), flags.model.size(), &options, &plan, nullptr)) {
-    return complain("cannot plan for the model " + flags.model, s);
-  }
-  if (flags.context <= plan.context_length) return KVRT_OK;
-  return complain(KVRT_LIMIT, fmt::format("--context {}: the model's context is {}", flags.context, plan.context_length));
+  const kvrt_status s = kvrt_model_plan(runtime, flags.model.data(), flags.model.size(), &options, &plan, nullptr);
+  return s ? complain("cannot plan for the model " + flags.model, s) : KVRT_OK;
 }
 
 }  // namespace

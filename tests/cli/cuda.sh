@@ -3,9 +3,7 @@
 set -eu
 . "$(dirname "$0")/lib.sh"
 kvrt=$1 python=$2 model=$3/llama_gqa_q4_1.gguf library=$4
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+in_a_folder
 json() { "$python" -c 'import json, sys; j = json.loads(open("out").readlines()[-1]); print(eval(sys.argv[1]))' "$1"; }
 on_cuda() { exits 0 run -m "$model" --device cuda --cuda-library "$library" --json --digest "$@"; }
 tokens=1$(seq -s '' -f ',%.0f' 4 2 90)

@@ -4,9 +4,7 @@ set -eu
 . "$(dirname "$0")/lib.sh"
 kvrt=$1 python=$2 tiny=$3
 model=$tiny/llama_gqa_f32.gguf
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+in_a_folder
 
 # says TEXT ARGUMENT...: exit code 1, the text in the message, nothing on standard output
 says() {

@@ -3,6 +3,12 @@
 export KVRT_CACHE=
 unset KVRT_MODEL KVRT_STORE
 export XDG_CONFIG_HOME=/nowhere
+# A new folder, $work, to the script's end.
+in_a_folder() {
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  cd "$work" || exit
+}
 fail() {
   echo "cli: $*"
   exit 1

@@ -4,9 +4,7 @@ set -eu
 . "$(dirname "$0")/lib.sh"
 kvrt=$1 python=$2 tiny=$3
 model=$tiny/llama_gqa_f32.gguf
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+in_a_folder
 # json FILE EXPRESSION: of the object j, the last line of the file
 json() { "$python" -c 'import json, sys; j = json.loads(open(sys.argv[1]).readlines()[-1]); print(eval(sys.argv[2]))' "$1" "$2"; }
 
@@ -295,6 +293,13 @@ exits 2 plan -m none.gguf
 exits 8 plan -m "$model" --context 99999999
 grep -q -- '--context is 99999999' err || fail "plan, no option named: $(cat err)"
 
+# --context: so many tokens have memory, in whole blocks, and no more than the model's own
+exits 0 run -m "$model" --tokens 5,6,7 -n 1000 --ignore-eos --context 64 --json
+is "context_full 64" "$(json out 'j["finish_reason"] + " " + str(3 + len(j["tokens"]))')" "run --context 64"
+exits 8 run -m "$model" --tokens 5 -n 1 --context 5000
+grep -q -- '--context is 5000, .* 1024' err || fail "run --context 5000: $(cat err)"
+exits 1 run -m "$model" --tokens 5 -n 1 --context 64 --kv-bytes 1M
+
 # a store without room is found before the first token
 mkdir full
 # shellcheck disable=SC2016 # for the inner shell
@@ -313,6 +318,9 @@ else
 fi
 
 # chat and doctor
+printf 'Hello\n' | "$kvrt" chat -m "$model" --store store --domain guests --session talk -n 2 >out 2>err || fail "chat --domain: $(cat err)"
+exits 0 store stat store talk --domain guests --json
+exits 2 store stat store talk
 exits 1 chat -m "$model" --session ann
 grep -q -- '--session requires --store' err || fail "chat --session without --store: $(cat err)"
 if "$kvrt" --help >/dev/full 2>err; then fail "--help to a full device"; fi

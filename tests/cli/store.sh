@@ -4,10 +4,9 @@ set -eu
 . "$(dirname "$0")/lib.sh"
 kvrt=$1 python=$2 tiny=$3
 model=$tiny/llama_gqa_f32.gguf
-work=$(mktemp -d)
+in_a_folder
 holder=
 trap 'rm -rf "$work"; [ -z "$holder" ] || kill "$holder" 2>/dev/null || true' EXIT
-cd "$work"
 # json EXPRESSION: of the object j, the last line of ./out; r is that of ./run
 json() {
   "$python" -c 'import hashlib, json, struct, sys

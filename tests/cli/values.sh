@@ -5,9 +5,7 @@ set -eu
 . "$(dirname "$0")/lib.sh"
 kvrt=$1 python=$2 tiny=$3
 model=$tiny/llama_gqa_f32.gguf
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+in_a_folder
 
 # refused CODE WORD ARGUMENT...: with that code, and a message that has the word; nothing on standard output
 refused() {
@@ -135,6 +133,8 @@ exits 0 tokenize -m "$model" -p a
 is "" "$(cat err)" "messages"
 exits 0 doctor
 grep -q '^ok .*cache .*home/.cache/kvrt/weights: 1 file .*at most' out || fail "doctor, cache: $(cat out)"
+exits 0 doctor --cache-bytes 1K
+grep -q '^warn .*cache .*1 file .*takes the place of those used least' out || fail "doctor, cache past its limit: $(cat out)"
 exits 0 doctor --cache-bytes 1G --cache-dir other
 grep -q '^ok .*cache .*other: 0 files of weights, 0 B of 1.00 GiB at most' out || fail "doctor, --cache-dir: $(cat out)"
 KVRT_CACHE=$work/named "$kvrt" run -m "$model" -p a -n 1 >out 2>err

@@ -65,6 +65,13 @@ mkdir "$work/within"
 printf 'cmake_minimum_required(VERSION 3.22)\nproject(within C CXX)\nadd_subdirectory(%s kvrt)\n' "$source" >"$work/within/CMakeLists.txt"
 "$old_cmake" -G Ninja -S "$work/within" -B "$work/within/build" >"$work/log" 2>&1 ||
   fail "within another project: $(cat "$work/log")"
+for capability in 80 86 89 90 100 120; do # what the README says that libkvrt_cuda has code for, unless a preset said otherwise
+  for folder in user within/build; do
+    sed -n 's/^KVRT_CUDA_ARCHITECTURES:[A-Z]*=//p' "$work/$folder/CMakeCache.txt" | tr ';' '\n' | grep -qxE "$capability(-real)?" ||
+      fail "$folder: libkvrt_cuda has no code of $capability"
+  done
+done
+grep -q '"KVRT_CUDA_ARCHITECTURES": "[0-9]' "$source/CMakePresets.json" && fail "a preset has a list of devices of its own"
 grep -qx KVRT_CUDA:STRING=OFF "$work/within/build/CMakeCache.txt" || fail "within another project CUDA is not off"
 targets=$(cd "$work/within/build" && ninja -t targets all | sed -n 's/^\(kvrt[a-z_]*\): phony$/\1/p' | tr '\n' ' ')
 case $targets in *kvrt_cli* | *kvrt_cuda* | *kvrt_tests*) fail "within another project there are targets $targets" ;; *kvrt*) ;; *) fail "no target kvrt: $targets" ;; esac

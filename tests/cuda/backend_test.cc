@@ -5,7 +5,7 @@
 #include "tests/support/golden_rig.h"
 
 #ifdef KVRT_CUDA_EMULATION
-#include "tests/cuda/emulation/emulator.h"
+#include "tests/cuda/emulation/clean.h"
 #endif
 
 namespace kvrt::test {
@@ -91,15 +91,7 @@ TEST(CudaBackend, KvFormatsAreTheCpus) {
 }
 
 #ifdef KVRT_CUDA_EMULATION
-class CudaEmulated : public testing::Test {
- protected:
-  void SetUp() override { emulation::reset(); }
-  void TearDown() override {
-    emulation::reset();
-    EXPECT_EQ(emulation::live(), before_);
-  }
-  const emulation::Live before_ = emulation::live();
-};
+using CudaEmulated = CleanEmulation;
 
 // Nothing runs before it has to: what the backend reads too early is not there yet.
 TEST_F(CudaEmulated, WaitsWhereItMust) {

@@ -4,7 +4,7 @@
 #include "cuda/cuda_backend.h"
 
 #ifdef KVRT_CUDA_EMULATION
-#include "tests/cuda/emulation/emulator.h"
+#include "tests/cuda/emulation/clean.h"
 #endif
 
 namespace kvrt::test {
@@ -68,15 +68,7 @@ TEST(CudaGraphs, ManyKindsOfRotationsAreRight) {
 }
 
 #ifdef KVRT_CUDA_EMULATION
-class CudaGraphsEmulated : public testing::Test {
- protected:
-  void SetUp() override { emulation::reset(); }
-  void TearDown() override {
-    emulation::reset();
-    EXPECT_EQ(emulation::live(), before_);
-  }
-  const emulation::Live before_ = emulation::live();
-};
+using CudaGraphsEmulated = CleanEmulation;
 
 // Each model's kinds of rotations stay where they are, however many there are: a step is its arrays and its graph.
 TEST_F(CudaGraphsEmulated, ThreeKindsOfRotationsKeepTheirGraphs) {
