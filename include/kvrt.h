@@ -641,9 +641,9 @@ typedef struct kvrt_store_options {
   uint32_t read_only;  /* 1: never write; a directory that cannot be written is opened so by itself */
   uint32_t must_exist; /* 1: NOT_FOUND instead of creating it */
   uint32_t reserved;
-  uint64_t
-      disk_bytes_max; /* a save that would pass it takes room from idle sessions (see kvrt_store_pin), else it is NO_SPACE; 0: no cap */
-  uint64_t free_bytes_min; /* what saves leave free on the file system, in the same way; 0: a twentieth of it, at most 1 GiB */
+  /* Where KV would pass one of these, a save takes room from idle sessions (see kvrt_store_pin), else it leaves that KV out. */
+  uint64_t disk_bytes_max; /* of all that the store holds; a save whose tokens would pass it is NO_SPACE; 0: no cap */
+  uint64_t free_bytes_min; /* that KV leaves free on the file system, for tokens and others; 0: a twentieth of it, at most 1 GiB */
 } kvrt_store_options;
 
 typedef struct kvrt_store_props {
@@ -657,7 +657,7 @@ typedef struct kvrt_store_props {
   uint64_t chunks_damaged; /* found since open */
   uint64_t chunks_evicted; /* since open, for want of room */
   uint64_t old_bytes;      /* of what migrations and repairs left, not in disk_bytes: see kvrt_store_remove_old */
-  uint64_t bytes_free;     /* that saves may add: within disk_bytes_max, and what must stay free stays. For more they evict KV */
+  uint64_t bytes_free;     /* of KV that saves may add, within disk_bytes_max and free_bytes_min. For more they evict KV */
 } kvrt_store_props;
 
 /* Any number of processes may have a directory open, and so may the runtimes of one; handles of one runtime share its store, as the
@@ -1038,6 +1038,7 @@ typedef struct kvrt_save_report {
   uint64_t chunks, chunks_written; /* of this session; those the store did not have yet */
   uint64_t bytes_written;          /* of chunks */
   double ms;
+  uint64_t chunks_left_out; /* of them, for want of room (or because the device failed): a resume computes their KV again */
 } kvrt_save_report;
 
 /* Saves under `name` in the session's store (1 to 255 bytes of UTF-8) and stays in memory. When it returns OK the session is on disk;
@@ -1047,8 +1048,10 @@ typedef struct kvrt_save_report {
  * other. Tokens and messages are saved as they are, and KV of full blocks. Of the last block, which is not full, KV is written when it
  * has 8 tokens more than the store has of it, and a quarter of block_tokens: checkpoints after every token write at most 4 times the KV
  * that is new, and a resume of one computes that many tokens again at most (8 of blocks of 32), the last token included, which has no KV
- * yet. That is so under DURABILITY_KV, too. suspend, and close with autosave, write all of it. INVALID: no store, or a name that is
- * none. BUSY: STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
+ * yet. That is so under DURABILITY_KV, too. suspend, and close with autosave, write all of it. A save whose
+ * KV has no room in the store saves the tokens, and as much KV as fits from the first block on (chunks_left_out says what is missing);
+ * it is NO_SPACE where the tokens have none, and with DURABILITY_KV. INVALID: no store, or a name that is none. BUSY: STORE_LOCKED. IO.
+ * CORRUPT. */
 KVRT_API kvrt_status kvrt_session_checkpoint(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
                                              kvrt_save_report* report, kvrt_error* err);
 /* checkpoint, then gives the blocks back. The handle stays valid: the next call that computes warms it again. Statuses as

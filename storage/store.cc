@@ -15,7 +15,7 @@ Status StoreImpl::start() {
   mode.check = dir_.unclean && dir_.log_rows;
   mode.write_lock = dir_.write_lock.get();
   Status opened = catalog_.open(dir_.root + "/catalog.db", mode);
-  if (opened.code() == Code::kNoSpace && dir_.alone && !dir_.read_only) {  // the log and its index want a little
+  if (opened.code() == Code::kNoSpace && dir_.writable && (dir_.alone || dir_.read_only)) {  // the log and its index want a little
     (void)catalog_.close(false).is_ok();
     give_up_reserve(env_, dir_.root);
     reserve_given_ = true;
@@ -61,7 +61,8 @@ Status StoreImpl::check_identity() {
   return {};
 }
 
-// A reader leaves the directory as it was: SQLite makes the log and its index for it, and with nobody else there they may go.
+// A reader leaves the directory as it was: SQLite makes the log and its index for it, and with nobody else there they may go. On a full
+// disk they took the reserve's place.
 void StoreImpl::tidy_after_reading() {
   if (!dir_.writable || dir_.lock == nullptr || !dir_.lock->acquire(LockMode::kExclusive).is_ok()) return;
   const std::string catalog = dir_.root + "/catalog.db";
@@ -69,6 +70,7 @@ void StoreImpl::tidy_after_reading() {
   auto log = env_->open_read(catalog + "-wal");
   auto bytes = log.is_ok() ? (*log)->size() : Result<uint64_t>(log.take_status());
   if (bytes.is_ok() && *bytes == 0) (void)env_->remove_file(catalog + "-wal").is_ok();
+  if (reserve_given_) make_reserve(env_, dir_.root);
 }
 
 StoreImpl::~StoreImpl() {

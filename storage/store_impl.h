@@ -65,10 +65,11 @@ class StoreImpl final : public Store {
     uint64_t bytes = 0;  // 0: there is room
     Status why;
   };
-  Result<Shortage> shortage_locked(uint64_t more);
+  enum class Need { kKv, kTokens };  // tokens may use what KV leaves free on the file system
+  Result<Shortage> shortage_locked(Need need, uint64_t more);
   uint64_t kept_free(const FsInfo& fs) const;  // what the file system must keep
   Result<uint64_t> bytes_free_locked(uint64_t used);
-  Status make_room(uint64_t more, const SavedBy& by);
+  Status make_room(Need need, uint64_t more, const SavedBy& by);
   Result<bool> free_some(uint64_t bytes, const SavedBy& by, int64_t* compacted);
   Result<uint64_t> compact(const Catalog::SegmentRow& segment, Collection* c);
   Result<bool> gc_sparse(Collection* c);

@@ -34,9 +34,10 @@ class StoreImpl::SaveImpl final : public Store::Save {
     CodecPool::Lease codec(&store_->codecs_);
     KVRT_ASSIGN(auto frame, codec->encode(chunk));
     Status status = append(chunk, frame);
-    if (status.is_ok()) return status;
-    give_up();  // a segment with a torn frame; its space is free at once
-    failed_ = status.clone();
+    if (!status.is_ok() && status.code() != Code::kNoSpace) {
+      give_up();  // a segment with a torn frame
+      failed_ = status.clone();
+    }
     return status;
   }
 
@@ -47,6 +48,11 @@ class StoreImpl::SaveImpl final : public Store::Save {
     KVRT_TRY(check_ttl(session.ttl_seconds));
     done_ = true;
     auto saved = publish_and_commit(session);
+    if (saved.status().code() == Code::kNoSpace && session.durability != Durability::kKv) {  // tokens are the truth, KV is a cache
+      drop_chunks();
+      KVRT_TRY(store_->make_room(Need::kTokens, session.manifest.size(), by_));
+      saved = publish_and_commit(session);
+    }
     give_up();
     give_back_space();
     if (saved.is_ok()) store_->collect_after_save(session.durability);
@@ -87,6 +93,15 @@ class StoreImpl::SaveImpl final : public Store::Save {
     writer_.reset();
   }
 
+  // The save goes on without what it has written; the space of it is free at once.
+  void drop_chunks() {
+    give_up();
+    give_back_space();
+    places_.clear();
+    written_.clear();
+    bytes_ = 0;
+  }
+
   void give_back_space() {
     store_->pending_bytes_ -= reserved_;
     reserved_ = 0;
@@ -94,18 +109,23 @@ class StoreImpl::SaveImpl final : public Store::Save {
 
   Status append(const ChunkIn& chunk, std::span<const uint8_t> frame) {
     uint64_t more = frame.size() + kSegmentEntryBytes + (writer_ ? 0 : kSegmentHeaderBytes + kSegmentTrailerBytes);
-    KVRT_TRY(store_->make_room(more, by_));
+    KVRT_TRY(store_->make_room(Need::kKv, more, by_));
     store_->pending_bytes_ += more;
     reserved_ += more;
-    if (!writer_) {
-      KVRT_ASSIGN(writer_, SegmentWriter::create(store_->env_, store_->dir_.root));
-    }
-    uint64_t offset = writer_->bytes();
-    KVRT_TRY(writer_->append(chunk.key, frame));
-    places_.push_back({chunk.key, offset, frame.size(), chunk.payload.size()});
+    Status written = write_frame(chunk.key, frame);
+    if (written.code() == Code::kNoSpace) drop_chunks();  // the frame may be torn
+    KVRT_TRY(std::move(written));
+    places_.push_back({chunk.key, writer_->bytes() - frame.size(), frame.size(), chunk.payload.size()});
     written_.insert(chunk.key);
     bytes_ = writer_->bytes();
     return {};
+  }
+
+  Status write_frame(const BlockKey& key, std::span<const uint8_t> frame) {
+    if (!writer_) {
+      KVRT_ASSIGN(writer_, SegmentWriter::create(store_->env_, store_->dir_.root));
+    }
+    return writer_->append(key, frame);
   }
 
   StoreImpl* store_;
@@ -148,7 +168,7 @@ Status StoreImpl::sync_reused(const SessionIn& session) {
 
 Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed) {
   KVRT_TRY(check_writable_locked());
-  KVRT_ASSIGN(Shortage shortage, shortage_locked(session.manifest.size()));
+  KVRT_ASSIGN(Shortage shortage, shortage_locked(Need::kTokens, session.manifest.size()));
   if (shortage.bytes > 0) return std::move(shortage.why);
   Durability durability = session.durability == Durability::kDefault ? Durability::kTokens : session.durability;
   if (durability == Durability::kKv) KVRT_TRY(sync_reused(session));

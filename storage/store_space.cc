@@ -12,7 +12,7 @@ constexpr uint64_t kFreeBytesMin = 1u << 30;
 unsigned long long ull(uint64_t v) { return v; }
 }  // namespace
 
-Result<StoreImpl::Shortage> StoreImpl::shortage_locked(uint64_t more) {
+Result<StoreImpl::Shortage> StoreImpl::shortage_locked(Need need, uint64_t more) {
   Shortage shortage;
   if (disk_bytes_max_ != 0) {
     KVRT_ASSIGN(const uint64_t segments, catalog_.segment_bytes());
@@ -24,7 +24,7 @@ Result<StoreImpl::Shortage> StoreImpl::shortage_locked(uint64_t more) {
     }
   }
   KVRT_ASSIGN(const FsInfo fs, env_->fs_info(dir_.root));
-  const uint64_t keep = kept_free(fs);
+  const uint64_t keep = need == Need::kKv ? kept_free(fs) : 0;
   if (fs.free_bytes < keep + more && keep + more - fs.free_bytes > shortage.bytes) {
     shortage.bytes = keep + more - fs.free_bytes;
     shortage.why =
@@ -45,13 +45,13 @@ Result<uint64_t> StoreImpl::bytes_free_locked(uint64_t used) {
 }
 
 // Garbage first, then what sparse segments waste, then the KV of sessions that are used least. Their tokens stay.
-Status StoreImpl::make_room(uint64_t more, const SavedBy& by) {
+Status StoreImpl::make_room(Need need, uint64_t more, const SavedBy& by) {
   int64_t compacted = 0;
   for (;;) {
     Shortage shortage;
     {
       std::lock_guard lock(mutex_);
-      KVRT_ASSIGN(shortage, shortage_locked(more));
+      KVRT_ASSIGN(shortage, shortage_locked(need, more));
     }
     if (shortage.bytes == 0) return {};
     KVRT_ASSIGN(const bool freed, free_some(shortage.bytes, by, &compacted));

@@ -171,6 +171,7 @@ kvrt_status Chat::save(const std::string& name, bool quiet) {
   if (!quiet) {
     say("saved {}: {}, {} written in {:.1f} ms\n", name, counted(saved.tokens, "token"), human_bytes(saved.bytes_written), saved.ms);
   }
+  say_left_out(saved);
   return KVRT_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "bindings/cli/commands.h"
 
@@ -121,10 +122,11 @@ kvrt_status Run::check_name() {
   if (props.read_only) {
     return complain(KVRT_IO, fmt::format("cannot save {}: {} can only be read; --no-save leaves it as it is", name, flags.store));
   }
-  if (props.bytes_free + props.chunk_bytes < kSaveBytesLeast) {
-    return complain(KVRT_NO_SPACE,
-                    fmt::format("cannot save {}: {} has room for {} more, and no KV that could give way; --no-save computes all the same",
-                                name, flags.store, human_bytes(props.bytes_free)));
+  std::error_code unknown;
+  const auto space = std::filesystem::space(flags.store, unknown);
+  if (!unknown && space.available < kSaveBytesLeast) {
+    return complain(KVRT_NO_SPACE, fmt::format("cannot save {}: {} has room for {} more; --no-save computes all the same", name,
+                                               flags.store, human_bytes(space.available)));
   }
   auto entry = sized<kvrt_store_entry>();
   if (goes_on || flags.overwrite ||
@@ -191,6 +193,7 @@ kvrt_status Run::save() {
     say("saved {} ({}, generation {}, {} written in {:.1f} ms)\n", name, counted(saved.tokens, "token"), saved.generation,
         human_bytes(saved.bytes_written), saved.ms);
   }
+  say_left_out(saved);
   return KVRT_OK;
 }
 

@@ -273,6 +273,11 @@ std::string human_bytes(uint64_t bytes) {
   return unit ? fmt::format("{:.{}f} {}", value, value < 10 ? 2 : 1, kUnits[unit]) : fmt::format("{} B", bytes);
 }
 
+void say_left_out(const kvrt_save_report& saved) {
+  if (saved.chunks_left_out == 0) return;
+  say("(KV of {} has no room in the store: when the session goes on, it is computed again)\n", counted(saved.chunks_left_out, "block"));
+}
+
 std::string plural(uint64_t count, std::string_view what) { return std::string(what) + (count == 1 ? "" : "s"); }
 std::string counted(uint64_t count, std::string_view what) { return std::to_string(count) + " " + plural(count, what); }
 

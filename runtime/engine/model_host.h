@@ -104,7 +104,7 @@ struct SaveOptions {
 };
 
 struct SaveReport {
-  uint64_t gen = 0, tokens = 0, chunks = 0, chunks_written = 0, bytes_written = 0;
+  uint64_t gen = 0, tokens = 0, chunks = 0, chunks_written = 0, bytes_written = 0, chunks_left_out = 0;
   double ms = 0;
 };
 
@@ -226,7 +226,10 @@ class ModelHost : public std::enable_shared_from_this<ModelHost> {
   Conversation conversation(const Session& session, uint64_t* kept) const;
   void plan_save(Session* session, SaveTail which, SavePlan* plan);
   Status copy_out(std::span<uint8_t> to, BlockId block);  // from the device
+  Status put_chunk(Store::Save* save, const SavePlan& plan, size_t i, ChunkCodec codec, std::vector<uint8_t>* buffer);
   Status put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report);
+  Result<Saved> write(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
+                      SaveReport* report);
   SessionIn session_in(const Session& session, const SavePlan& plan, const SaveOptions& options, std::string_view name) const;
   Status set_autosave(const SessionOptions& options, Session* session);
   void touched(Session* session);

@@ -1,8 +1,7 @@
-// ModelHost: save and resume. A session is its nodes (full blocks, then the tail that has KV) and a manifest with what comes after. A save
-// waits for no generation and none waits for it: it takes a copy of the conversation between two steps, and references to the blocks.
+// ModelHost: save. A session is its nodes (full blocks, then the tail that has KV) and a manifest with what comes after. A save waits for
+// no generation and none waits for it: it takes a copy of the conversation between two steps, and references to the blocks.
 #include <algorithm>
 
-#include "runtime/base/limits.h"
 #include "runtime/engine/kv_layout.h"
 #include "runtime/engine/manifest.h"
 #include "runtime/engine/model_host.h"
@@ -165,28 +164,39 @@ Status ModelHost::copy_out(std::span<uint8_t> to, BlockId block) {
   return status;
 }
 
+Status ModelHost::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, ChunkCodec codec, std::vector<uint8_t>* buffer) {
+  const SavePlan::Chunk& chunk = plan.chunks[i];
+  std::span<const uint8_t> bytes = plan.tail;
+  if (chunk.block == kNoBlock) {
+    codec = ChunkCodec::kZstd;  // always: the empty slots of a tail take no room then
+  } else {
+    KVRT_TRY(copy_out(*buffer, chunk.block));
+    to_payload(kv_, *buffer, kv_.block_tokens);
+    bytes = *buffer;
+  }
+  return save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.format), kv_.elem_bytes(), bytes, codec});
+}
+
+// Puts the chunks that the store does not have. Unless KV is to be durable, those without room in the store and those that the device does
+// not give are left out: the tokens are saved all the same, and a resume computes their KV again.
 Status ModelHost::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report) {
   std::vector<bool> has = save->has(plan.nodes);
   std::vector<uint8_t> buffer(kv_.block_bytes());
+  bool full = false;
+  report->chunks_left_out = 0;
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
-    const auto& chunk = plan.chunks[i];
-    if (has[chunk.node]) continue;
+    if (has[plan.chunks[i].node]) continue;
     const uint64_t start = engine_->env()->now_ns();
-    std::span<const uint8_t> bytes = plan.tail;
-    ChunkCodec codec = ChunkCodec::kZstd;  // of a tail always: its empty slots take no room then
-    if (chunk.block != kNoBlock) {
-      Status copied = copy_out(buffer, chunk.block);
-      if (!copied.is_ok() && options.durability == Durability::kKv) return copied;
-      if (!copied.is_ok()) continue;  // its tokens are saved: a resume computes its KV again
-      to_payload(kv_, buffer, kv_.block_tokens);
-      bytes = buffer;
-      codec = options.codec;
+    Status put = full ? Status() : put_chunk(save, plan, i, options.codec, &buffer);
+    const bool optional = options.durability != Durability::kKv;
+    full |= optional && put.code() == Code::kNoSpace;
+    if (full || (optional && put.code() == Code::kDevice)) {
+      ++report->chunks_left_out;
+      continue;
     }
-    KVRT_TRY(save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.format), kv_.elem_bytes(), bytes, codec}));
+    KVRT_TRY(std::move(put));
     if (options.autosave) give_way(session, engine_->env()->now_ns() - start);
   }
-  report->chunks_written = save->chunks_written();
-  report->bytes_written = save->bytes_written();
   return {};
 }
 
@@ -208,6 +218,18 @@ SessionIn ModelHost::session_in(const Session& s, const SavePlan& plan, const Sa
   in.ttl_seconds = options.ttl_seconds;
   in.nodes = plan.nodes;
   return in;
+}
+
+Result<Saved> ModelHost::write(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
+                               SaveReport* report) {
+  KVRT_ASSIGN(auto save, session->store->begin_save(reuse_chunks, {std::string(in.domain), std::string(in.name), options.pin}));
+  KVRT_TRY(put_chunks(session, save.get(), plan, options, report));
+  const uint64_t put = save->chunks_written();
+  auto saved = save->commit(in);
+  report->chunks_written = save->chunks_written();
+  report->bytes_written = save->bytes_written();
+  report->chunks_left_out += put - report->chunks_written;
+  return saved;
 }
 
 Result<SaveReport> ModelHost::save(Session* session, std::string_view name, const SaveOptions& options) {
@@ -245,14 +267,10 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   in.model_id = model;
   auto bytes = encode_manifest(manifest);
   in.manifest = bytes;
-  auto write = [&](bool reuse_chunks) -> Result<Saved> {
-    KVRT_ASSIGN(auto save, s.store->begin_save(reuse_chunks, {s.domain, own_name, options.pin}));
-    KVRT_TRY(put_chunks(session, save.get(), plan, options, &report));
-    return save->commit(in);
-  };
-  auto saved = write(true);
+  auto saved = write(session, plan, options, in, true, &report);
   // Another session's removal took chunks that this one was to share: now it brings all of its own.
-  if (!saved.is_ok() && saved.status().code() == Code::kBusy && saved.status().detail() == Detail::kConcurrent) saved = write(false);
+  if (!saved.is_ok() && saved.status().code() == Code::kBusy && saved.status().detail() == Detail::kConcurrent)
+    saved = write(session, plan, options, in, false, &report);
   lock.lock();
   turn.finish();
   if (!saved.is_ok()) {
@@ -266,7 +284,7 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   s.saved_blocks = plan.blocks;
   const auto& was = plan.said.tokens;  // the session may have changed since
   const auto same = static_cast<uint64_t>(std::mismatch(was.begin(), was.end(), s.tokens.begin(), s.tokens.end()).first - was.begin());
-  const bool has_tail = same >= plan.tail_end;
+  const bool has_tail = same >= plan.tail_end && report.chunks_left_out == 0;
   s.own_tokens = std::min(same, plan.pending_begin);
   s.saved_tail_begin = has_tail ? plan.tail_begin : 0;
   s.saved_tail_end = has_tail ? plan.tail_end : 0;
@@ -279,112 +297,6 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   report.chunks = plan.nodes.size();
   report.ms = static_cast<double>(engine_->env()->now_ns() - start) * 1e-6;
   return report;
-}
-
-std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const SessionOptions& options, Status* status) {
-  auto manifest = read_manifest(saved, tokenizer_->vocab_size());
-  if (!manifest.is_ok()) {
-    *status = manifest.take_status();
-    return nullptr;
-  }
-  auto session = std::make_unique<Session>(kv_.block_tokens);
-  Session& s = *session;
-  s.id = saved.id;
-  s.name = saved.name;
-  s.gen = saved.gen;
-  s.domain = options.domain;
-  s.store = options.store;
-  s.share = options.share;
-  s.tokens = saved.tokens;
-  s.tokens.insert(s.tokens.end(), manifest->pending.begin(), manifest->pending.end());
-  s.messages = std::move(manifest->messages);
-  s.arguments = std::move(manifest->arguments);
-  s.grammar = std::move(manifest->grammar);
-  s.wake = options.wake;
-  s.resumed_tokens = saved.tokens.size();
-  auto root = root_for(options);
-  if (!root.is_ok()) {
-    *status = root.take_status();
-    return nullptr;
-  }
-  s.root = *root;
-  if (options.accept_foreign && manifest->block_tokens == kv_.block_tokens) {
-    *status = adopt_foreign(options, saved, &s);
-    if (!status->is_ok()) return nullptr;
-  }
-  s.other_numerics = (saved.root != s.root && s.foreign_tokens == 0) || manifest->block_tokens != kv_.block_tokens;
-  if (saved.root == s.root) s.own_tokens = saved.tokens.size();
-  if (saved.root == s.root && !s.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens) {
-    s.saved_tail_end = saved.tokens.size();
-    s.saved_tail_begin = s.saved_tail_end - saved.node_tokens.back();
-  }
-  *status = set_autosave(options, &s);
-  if (!status->is_ok()) return nullptr;
-  return session;
-}
-
-// What the store holds of a session that was just brought back is all that it says. Under mu_; its keys are known.
-void ModelHost::mark_restored(Session* session) const {
-  Session& s = *session;
-  const auto rest = std::span<const int32_t>(s.tokens).subspan(s.chain.size() * kv_.block_tokens);
-  s.saved = {s.chain.empty() ? s.root : s.chain.back()->key, s.tokens.size(), s.messages.size()};
-  if (!rest.empty()) s.saved.head = chain_key(s.saved.head, rest);
-}
-
-Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report) {
-  if (!runner_) {
-    return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", name_.c_str());
-  }
-  KVRT_ASSIGN(SessionOut saved, options.store->load(options.domain, name));
-  KVRT_ASSIGN(Hash256 model, model_id_for(options.store.get()));
-  if (saved.model_id != model) {
-    return error(Code::kIncompatible, Detail::kModelMismatch,
-                 "session %s: field model_id: it was made with model %.16s..., this is %.16s...", saved.name.c_str(),
-                 saved.model_id.hex().c_str(), model.hex().c_str());
-  }
-  KVRT_ASSIGN(TemplateArguments given, normalize_arguments(options.arguments));
-  Status status;
-  std::unique_ptr<Session> session = restore(saved, options, &status);
-  if (!session) return status;
-  for (auto part : {&TemplateArguments::tools, &TemplateArguments::documents, &TemplateArguments::variables}) {
-    if (!(given.*part).empty()) session->arguments.*part = std::move(given.*part);
-  }
-  std::unique_lock lock(mu_);
-  KVRT_TRY(check_room(*session, 0));
-  if (scheduler_->sessions().size() >= kSessionsMax) {
-    return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
-  }
-  Session& s = *session;
-  uint64_t n = s.tokens.size();
-  struct Undo {  // unless it comes to an end, also by an exception. Its keys are everybody's: they go while the lock is held
-    Scheduler* scheduler;
-    Session* session;
-    ~Undo() {
-      if (!session) return;
-      scheduler->remove(session);
-      session->chain.clear();
-    }
-  };
-  scheduler_->add(&s);
-  Undo undo{scheduler_.get(), &s};
-  ++s.pins;  // nobody takes its blocks while they fill
-  scheduler_->adopt_resident(&s);
-  mark_restored(&s);
-  report->reused_memory = s.table.covered(n);
-  const Loaded loaded = load_stored(&s, lock, progress);
-  if (loaded == Loaded::kStoppedNearer || loaded == Loaded::kStoppedInPlace)
-    return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", saved.name.c_str());
-  report->prompt_tokens = n;
-  report->reused_disk = s.table.covered(n) - report->reused_memory;
-  report->prefilled = n - s.table.covered(n);
-  report->reuse_stopped_at = s.table.first_missing(n);
-  if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->why_stopped(s, &report->reuse_stopped_at);
-  --s.pins;
-  scheduler_->touch(&s);
-  for (uint32_t i = 0; i < s.table.size(); ++i) s.saved_blocks += s.table.filled(i) == kv_.block_tokens;
-  if (s.autosave) s.autosave->saver->add(this, &s);
-  undo.session = nullptr;
-  return session.release();
 }
 
 }  // namespace kvrt

@@ -1,5 +1,5 @@
-// A full disk during a suspend: NO_SPACE, the session lives on and generates right, the store is as before. First a real one (a small
-// tmpfs, where mounting is permitted), then disk_bytes_max.
+// A full disk during a save, by disk_bytes_max and a real one (a small tmpfs, where mounting is permitted). Where KV is to be durable:
+// NO_SPACE, the session lives on and generates right, the store is as before. Else the tokens are saved, and what KV has room.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -38,7 +38,7 @@ static void fill_up(const char* dir, off_t spare) {
 }
 
 // Nobody gives way to it, and it to nobody.
-static const kvrt_save_options kPinned = {.struct_size = sizeof kPinned, .pin = 1};
+static const kvrt_save_options kPinned = {.struct_size = sizeof kPinned, .durability = KVRT_DURABILITY_KV, .pin = 1};
 
 // A full store that nobody has open can be opened, and a session of it removed.
 static void reopen_full(kvrt_runtime* rt, kvrt_model* model, const char* dir, uint64_t disk_bytes_max, const char* what) {
@@ -59,10 +59,39 @@ static void reopen_full(kvrt_runtime* rt, kvrt_model* model, const char* dir, ui
   if (disk_bytes_max == 0) fill_up(dir, 0);
   EXPECT(kvrt_store_open(rt, dir, strlen(dir), &o, &store, NULL) == KVRT_OK, "%s: it does not open again: %s", what, last_message());
   if (store == NULL) return;
+  kvrt_store_release(store);
+  const kvrt_store_options reads = {.struct_size = sizeof reads, .read_only = 1};
+  store = NULL;
+  EXPECT_STATUS(kvrt_store_open(rt, dir, strlen(dir), &reads, &store, NULL), KVRT_OK);
+  if (store == NULL) return;
+  kvrt_store_entry entry = {.struct_size = sizeof entry};
+  EXPECT_STATUS(kvrt_store_stat(store, NULL, 0, "r0", 2, &entry, NULL), KVRT_OK);
+  kvrt_store_release(store);
+  store = NULL;
+  MUST(kvrt_store_open(rt, dir, strlen(dir), &o, &store, NULL));
   EXPECT_STATUS(kvrt_store_remove(store, NULL, 0, "r0", 2, NULL), KVRT_OK);
   EXPECT_STATUS(kvrt_store_gc(store, NULL, NULL, NULL, NULL), KVRT_OK);
   EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
   kvrt_store_release(store);
+}
+
+// The store is full: a suspend that does not ask for durable KV saves the tokens, and a resume computes what is missing.
+static kvrt_session* tokens_alone(kvrt_model* model, kvrt_store* store, kvrt_session* s, kvrt_session* alone, const char* what) {
+  kvrt_save_report saved = {.struct_size = sizeof saved};
+  EXPECT_STATUS(kvrt_session_suspend(s, "tokens", 6, NULL, &saved, NULL), KVRT_OK);
+  EXPECT(saved.chunks_left_out > 0 && saved.chunks_written + saved.chunks_left_out == saved.chunks,
+         "%s: of %" PRIu64 " chunks %" PRIu64 " written, %" PRIu64 " left out", what, saved.chunks, saved.chunks_written,
+         saved.chunks_left_out);
+  kvrt_session_close(s);
+  kvrt_report resumed = {.struct_size = sizeof resumed};
+  s = resume_session(model, store, "tokens", &resumed);
+  EXPECT(session_props(s).tokens == session_props(alone).tokens, "%s: %" PRIu64 " tokens", what, session_props(s).tokens);
+  struct run want = {0}, got = {0};
+  generate_into(alone, 3, &want);
+  generate_into(s, 3, &got);
+  EXPECT(memcmp(got.digest, want.digest, sizeof got.digest) == 0, "%s: the resumed session went on differently", what);
+  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
+  return s;
 }
 
 // Saves sessions until the store is full, and looks at it then.
@@ -100,6 +129,7 @@ static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
   EXPECT(report.prefilled == 1, "%s: computed %" PRIu64 " again", what, report.prefilled);
   EXPECT(memcmp(got.digest, want.digest, sizeof got.digest) == 0, "%s: the session went on differently", what);
   EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
+  s = tokens_alone(model, store, s, alone, what);
   // Removing works when it is full, and then there is room.
   for (int i = 0; i < saved && i < 3; ++i) {
     char name[16];
@@ -109,7 +139,7 @@ static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
   EXPECT_STATUS(kvrt_session_suspend(s, "late", 4, NULL, NULL, NULL), KVRT_OK);
   kvrt_session_close(s);
   s = resume_session(model, store, "late", NULL);
-  EXPECT(session_props(s).tokens == 510, "%" PRIu64 " tokens", session_props(s).tokens);
+  EXPECT(session_props(s).tokens == 513, "%" PRIu64 " tokens", session_props(s).tokens);
   kvrt_session_close(s);
   kvrt_session_close(alone);
   kvrt_store_release(store);
@@ -119,19 +149,27 @@ static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
 }
 
 // The disk fills up at every page of a save: after each failure the session goes on as one that never tried.
-static void sweep(const char* dir) {
+static void sweep(const char* dir, uint32_t durability) {
+  const kvrt_save_options options = {.struct_size = sizeof options, .durability = durability};
   kvrt_runtime* rt = open_runtime(1, 0);
   kvrt_model* model = open_model(rt, tiny, 0, 0, 4096);
   kvrt_store* store = open_store(rt, dir);
   kvrt_session *s = with_tokens(model, store, 7, 300), *alone = with_tokens(model, NULL, 7, 300);
-  kvrt_status status = KVRT_NO_SPACE;
-  int failed = 0;
-  for (off_t spare = 0; status != KVRT_OK && spare < 1 << 20; spare += 4096) {
+  kvrt_save_report saved = {.struct_size = sizeof saved};
+  int whole = 0;
+  int failed = 0, in_part = 0;
+  for (off_t spare = 0; !whole && spare < 1 << 20; spare += 4096) {
     fill_up(dir, spare);
-    status = kvrt_session_checkpoint(s, "ann", 3, NULL, NULL, NULL);
-    if (status == KVRT_OK) break;
-    ++failed;
-    EXPECT_STATUS(status, KVRT_NO_SPACE);
+    const kvrt_status status = kvrt_session_checkpoint(s, "ann", 3, &options, &saved, NULL);
+    whole = status == KVRT_OK && saved.chunks_left_out == 0;
+    if (whole) break;
+    if (status == KVRT_OK) {
+      ++in_part;
+    } else {
+      ++failed;
+      EXPECT_STATUS(status, KVRT_NO_SPACE);
+      EXPECT(in_part == 0, "NO_SPACE with %ld bytes, and not with fewer", (long)spare);
+    }
     EXPECT(session_props(s).state == KVRT_STATE_IDLE, "state %u", session_props(s).state);
     struct run want = {0}, got = {0};
     generate_into(alone, 1, &want);
@@ -139,8 +177,9 @@ static void sweep(const char* dir) {
     EXPECT(memcmp(got.digest, want.digest, sizeof got.digest) == 0, "%d failures: the session went on differently", failed);
     EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
   }
-  EXPECT(status == KVRT_OK && failed > 5, "%s after %d failures", kvrt_status_name(status), failed);
-  printf("a disk that fills up: %d saves failed\n", failed);
+  EXPECT(whole && failed + in_part > 5, "after %d failures, %d saves in part", failed, in_part);
+  EXPECT((in_part > 0) == (durability != KVRT_DURABILITY_KV), "%d saves in part", in_part);
+  printf("a disk that fills up: %d saves failed, %d left KV out\n", failed, in_part);
   kvrt_session_close(s);
   kvrt_session* again = resume_session(model, store, "ann", NULL);
   EXPECT(session_props(again).tokens == session_props(alone).tokens, "%" PRIu64 " tokens", session_props(again).tokens);
@@ -164,9 +203,11 @@ int main(void) {
     snprintf(path, sizeof path, "%s/store", dir);
     fill(path, 0, "a full tmpfs");
     umount(dir);
-    REQUIRE(mount_small(dir), "mount: %s", strerror(errno));
-    sweep(path);
-    umount(dir);
+    for (int kv = 0; kv < 2; ++kv) {
+      REQUIRE(mount_small(dir), "mount: %s", strerror(errno));
+      sweep(path, kv ? KVRT_DURABILITY_KV : KVRT_DURABILITY_DEFAULT);
+      umount(dir);
+    }
   } else {
     printf("mounting a tmpfs is not permitted here: a full disk was not tried\n");
   }

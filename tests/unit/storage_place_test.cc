@@ -144,6 +144,7 @@ class FullDisk : public Place {
       SaveOptions o;
       o.id = 2;
       o.ttl_seconds = 3600;
+      o.durability = Durability::kKv;  // else the tokens alone would be saved
       std::string name = "s" + std::to_string(i);
       auto gen = save_chain(store_.get(), name, large, o);
       if (gen.is_ok()) continue;
