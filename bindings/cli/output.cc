@@ -1,5 +1,6 @@
 // JSON, a session's messages, and the progress bar.
 #include <fmt/core.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -53,6 +54,15 @@ bool colour(FILE* stream) {
   return isatty(fileno(stream)) && !(no_color && *no_color) && term && *term && std::string_view(term) != "dumb";
 }
 
+namespace {
+
+uint64_t window_columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+}
+
+}  // namespace
+
 Progress::Progress(std::string label) : label_(std::move(label)) {
   const char* term = std::getenv("TERM");
   enabled_ = isatty(STDERR_FILENO) && term && std::string_view(term) != "dumb";
@@ -64,17 +74,21 @@ void Progress::update(uint64_t done, uint64_t total) {
   if (drawn_ && done < total && time - last_ < std::chrono::milliseconds(50)) return;
   last_ = time;
   drawn_ = true;
-  constexpr uint64_t kWidth = 30;
-  const uint64_t filled = std::min(done, total) * kWidth / total;
+  constexpr uint64_t kRest = 20, kWidth = 30, kWidthLeast = 5;  // columns of the label and the number, and of the bar
+  const uint64_t columns = window_columns(), percent = std::min(done, total) * 100 / total;
+  if (columns <= kRest + kWidthLeast) {
+    if (columns >= 12) draw("\r{:3}%", percent);
+    return;
+  }
+  const uint64_t width = std::min(kWidth, columns - 1 - kRest), filled = width * percent / 100;
   const char* on = colour(stderr) ? "\x1b[32m" : "";
   const char* off = colour(stderr) ? "\x1b[0m" : "";
-  draw("\r{:<12} [{}{}{}{}] {:3}%", label_, on, std::string(filled, '#'), off, std::string(kWidth - filled, ' '),
-       std::min(done, total) * 100 / total);
+  draw("\r{:<12} [{}{}{}{}] {:3}%", label_, on, std::string(filled, '#'), off, std::string(width - filled, ' '), percent);
 }
 
 void Progress::clear() {
   if (!drawn_) return;
-  draw("\r{:<60}\r", "");
+  draw("\r\x1b[K");
   drawn_ = false;
 }
 
