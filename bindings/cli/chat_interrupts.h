@@ -1,4 +1,4 @@
-// What Ctrl-C means in a chat.
+// What signals mean in a chat.
 #pragma once
 
 #include <pthread.h>
@@ -14,14 +14,18 @@
 
 namespace cli {
 
-// Takes SIGINT on a thread of its own, where calling kvrt is allowed; every other thread has it blocked (made before the runtime, whose
-// threads inherit that). What Ctrl-C means depends on what runs: loading stops, an answer is cancelled, a prompt gets a hint.
+// Takes signals on a thread of its own, where calling kvrt is allowed; every other thread has them blocked (made before the runtime, whose
+// threads inherit that). What Ctrl-C means depends on what runs: loading stops, an answer is cancelled, a prompt gets a hint. A polite kill
+// and a terminal that closes end the chat whatever runs; a second one ends it at once.
 class Interrupts {
  public:
-  Interrupts() {
+  Interrupts() : main_(pthread_self()) {
     sigemptyset(&set_);
-    sigaddset(&set_, SIGINT);
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, signal);
     pthread_sigmask(SIG_BLOCK, &set_, &old_);
+    struct sigaction wake {};  // without SA_RESTART: what waits for a key returns
+    wake.sa_handler = [](int) {};
+    sigaction(SIGUSR1, &wake, nullptr);
     thread_ = std::thread([this] { loop(); });
   }
   ~Interrupts() {
@@ -34,26 +38,47 @@ class Interrupts {
     std::lock_guard lock(mutex_);
     session_ = session;
   }
+  // The thread that made this waits for keys; it asks ended() between this and its first wait.
+  void reading(bool on) { reading_ = on; }
+  bool ended() const { return ended_; }
   void ready() { loading_ = false; }
   const std::atomic<bool>* stop_loading() const { return &stop_; }
 
  private:
   void loop() {
     for (int signal = 0; sigwait(&set_, &signal) == 0 && !quit_;) {
+      if (signal != SIGINT) {
+        end(signal);
+        continue;
+      }
       std::lock_guard lock(mutex_);
       if (session_) {
         kvrt_session_cancel(session_, nullptr);
       } else if (loading_) {
         stop_ = true;
-      } else {
+      } else if (!ended_) {
         constexpr std::string_view hint = "\n(/quit or Ctrl-D leaves)\n> ";
         if (write(STDERR_FILENO, hint.data(), hint.size()) < 0) return;
       }
     }
   }
 
+  void end(int signal) {
+    if (ended_.exchange(true)) {
+      pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
+      raise(signal);
+    }
+    stop_ = true;
+    {
+      std::lock_guard lock(mutex_);
+      if (session_) kvrt_session_cancel(session_, nullptr);
+    }
+    for (; reading_ && !quit_; usleep(10'000)) pthread_kill(main_, SIGUSR1);
+  }
+
+  const pthread_t main_;
   sigset_t set_{}, old_{};
-  std::atomic<bool> quit_ = false, loading_ = true, stop_ = false;
+  std::atomic<bool> quit_ = false, loading_ = true, stop_ = false, reading_ = false, ended_ = false;
   std::mutex mutex_;
   kvrt_session* session_ = nullptr;  // under mutex_: the one that generates
   std::thread thread_;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "bindings/cli/chat_interrupts.h"
 #include "bindings/cli/commands.h"
@@ -14,6 +15,19 @@ namespace {
 
 constexpr uint32_t kAutosaveTokens = 64;  // what a killed chat may lose of an answer
 
+constexpr std::pair<const char*, const char*> kCommands[] = {
+    {"/help", "this"},
+    {"/continue", "go on with an answer that was cut short"},
+    {"/retry [SEED]", "answer the last question anew"},
+    {"/rewind [N]", "take the last turn back, or keep the first N tokens"},
+    {"/fork [NAME]", "go on in a copy; the conversation so far stays as it is"},
+    {"/forget", "drop the oldest turn, to make room"},
+    {"/history", "what was said"},
+    {"/save [NAME]", "save now (after every turn it is done by itself); /save --overwrite [NAME] replaces what is there"},
+    {"/stats", "tokens, memory, sampling and times"},
+    {"/quit", "leave (Ctrl-D too); Ctrl-C stops an answer, or takes a line back"},
+};
+
 class Chat {
  public:
   explicit Chat(const ChatFlags& flags) : flags_(flags), sampling_(flags.sampling), name_(flags.session) {}
@@ -24,8 +38,10 @@ class Chat {
   kvrt_status resume_or_open();
   kvrt_status ask(const std::string& text);
   kvrt_status answer(uint64_t seed);
-  kvrt_status save(const std::string& name, bool quiet);
+  kvrt_status save(const std::string& name, bool quiet, bool overwrite = false);
+  LineEditor::Read read_line(std::string& line, bool& pasted);
   void command(const std::string& line);
+  void save_as(std::string argument);
   void fork(const std::string& name);
   void rewind(const std::string& argument);
   void retry(const std::string& argument);
@@ -46,6 +62,7 @@ class Chat {
   Store store_;
   Session session_;
   kvrt_report last_ = sized<kvrt_report>();
+  kvrt_status saved_ = KVRT_OK;  // how the last save went
   LineEditor editor_;
 };
 
@@ -103,6 +120,7 @@ kvrt_status Chat::resume_or_open() {
     if (!s) {
       session_.reset(raw);
       say("{} goes on: {}, {} from disk, in {:.0f} ms\n", name_, counted(tokens(), "token"), report.reused_disk, ms_since(start));
+      if (!flags_.system.empty()) say("(--system is for a new session: this one goes on as it began)\n");
       if (isatty(STDIN_FILENO)) history();
       return KVRT_OK;
     }
@@ -115,11 +133,12 @@ kvrt_status Chat::resume_or_open() {
   return s ? complain("cannot append the system message", s) : KVRT_OK;
 }
 
-int32_t print_token(void*, const kvrt_event* event) {
-  if (event->type != KVRT_EVENT_TOKEN && event->type != KVRT_EVENT_DONE) return 0;
-  show({event->text, event->text_size});
-  std::fflush(stdout);
-  return 0;
+int32_t print_token(void* interrupts, const kvrt_event* event) {
+  if (event->type == KVRT_EVENT_TOKEN || event->type == KVRT_EVENT_DONE) {
+    show({event->text, event->text_size});
+    std::fflush(stdout);
+  }
+  return static_cast<const Interrupts*>(interrupts)->ended();
 }
 
 kvrt_status Chat::ask(const std::string& text) {
@@ -142,13 +161,17 @@ kvrt_status Chat::answer(uint64_t seed) {
   kvrt_generate_options options;
   if (kvrt_status bad = generate_options(sampling_, flags_.max_tokens, buffers, options)) return bad;
   options.seed = seed;
-  interrupts_.answering(session_.get());
-  const kvrt_status s = kvrt_session_generate(session_.get(), &options, print_token, nullptr, &last_, nullptr);
-  interrupts_.answering(nullptr);
-  put("\n");
-  std::fflush(stdout);
+  kvrt_status s;
+  {
+    const HeldLog held;
+    interrupts_.answering(session_.get());
+    s = kvrt_session_generate(session_.get(), &options, print_token, &interrupts_, &last_, nullptr);
+    interrupts_.answering(nullptr);
+    put("\n");
+    std::fflush(stdout);
+  }
   if (s == KVRT_CANCELLED) {
-    say("(stopped; /continue goes on, /retry answers anew, /rewind takes the turn back)\n");
+    if (!interrupts_.ended()) say("(stopped; /continue goes on, /retry answers anew, /rewind takes the turn back)\n");
   } else if (s) {
     return complain("cannot answer", s);
   } else if (last_.reason == KVRT_REASON_MAX_TOKENS) {
@@ -159,12 +182,15 @@ kvrt_status Chat::answer(uint64_t seed) {
   return store_ ? save(name_, true) : KVRT_OK;
 }
 
-kvrt_status Chat::save(const std::string& name, bool quiet) {
+kvrt_status Chat::save(const std::string& name, bool quiet, bool overwrite) {
   if (!store_) return complain(KVRT_INVALID, "there is no store: start with --store DIR");
   auto saved = sized<kvrt_save_report>();
-  if (kvrt_status s = kvrt_session_checkpoint(session_.get(), name.data(), name.size(), nullptr, &saved, nullptr)) {
+  auto options = sized<kvrt_save_options>();
+  options.overwrite = overwrite;
+  saved_ = kvrt_session_checkpoint(session_.get(), name.data(), name.size(), &options, &saved, nullptr);
+  if (kvrt_status s = saved_) {
     complain("cannot save " + name, s);
-    if (s == KVRT_CONFLICT) say("(/save NAME keeps this conversation under another name)\n");
+    if (s == KVRT_CONFLICT) say("(/save NAME keeps this conversation under another name, /save --overwrite replaces that one)\n");
     return s;
   }
   name_ = name;
@@ -190,6 +216,7 @@ void Chat::fork(const std::string& name) {
       return;
     }
     name_ = to;
+    saved_ = KVRT_OK;
   }
   session_ = std::move(copy);
   say("this is {} now\n", store_ ? name_ : "the fork");
@@ -293,7 +320,7 @@ void Chat::command(const std::string& line) {
   const size_t begin = line.find_first_not_of(' ', verb.size());
   const std::string argument = begin == std::string::npos ? "" : line.substr(begin);
   if (verb == "/save") {
-    save(argument.empty() ? name_ : argument, false);
+    save_as(argument);
   } else if (verb == "/fork") {
     fork(argument);
   } else if (verb == "/rewind") {
@@ -308,28 +335,38 @@ void Chat::command(const std::string& line) {
     history();
   } else if (verb == "/stats") {
     stats();
+  } else if (verb == "/help") {
+    for (const auto& [usage, text] : kCommands) say("{:<15}{}\n", usage, text);
   } else {
-    if (verb != "/help") say("no command {}\n", verb);
-    say("/help          this\n"
-        "/continue      go on with an answer that was cut short\n"
-        "/retry [SEED]  answer the last question anew\n"
-        "/rewind [N]    take the last turn back, or keep the first N tokens\n"
-        "/fork [NAME]   go on in a copy; the conversation so far stays as it is\n"
-        "/forget        drop the oldest turn, to make room\n"
-        "/history       what was said\n"
-        "/save [NAME]   save now (after every turn it is done by itself)\n"
-        "/stats         tokens, memory, sampling and times\n"
-        "/quit          leave (Ctrl-D too); Ctrl-C stops an answer, or takes a line back\n");
+    std::vector<std::string> verbs;
+    for (const auto& [usage, text] : kCommands) verbs.push_back(std::string(usage, std::strcspn(usage, " ")));
+    say("no command {}{} (/help lists the commands)\n", verb, suggestion(verb, verbs));
   }
 }
 
+// [--overwrite] [NAME]
+void Chat::save_as(std::string argument) {
+  constexpr std::string_view kOverwrite = "--overwrite";
+  const bool overwrite = argument == kOverwrite || argument.starts_with(std::string(kOverwrite) + " ");
+  if (overwrite) argument.erase(0, argument.find_first_not_of(' ', kOverwrite.size()));
+  save(argument.empty() ? name_ : argument, false, overwrite);
+}
+
+LineEditor::Read Chat::read_line(std::string& line, bool& pasted) {
+  interrupts_.reading(true);
+  const LineEditor::Read read = interrupts_.ended() ? LineEditor::Read::kEnd : editor_.read(line, pasted);
+  interrupts_.reading(false);
+  return interrupts_.ended() ? LineEditor::Read::kEnd : read;
+}
+
+// The exit code. Someone at a terminal saw what failed and went on; what counts is whether the conversation is saved.
 int Chat::loop() {
   const bool terminal = isatty(STDIN_FILENO);
   kvrt_status worst = KVRT_OK;
   for (;;) {
     std::string line;
     bool pasted = false;
-    const LineEditor::Read read = editor_.read(line, pasted);
+    const LineEditor::Read read = read_line(line, pasted);
     if (read == LineEditor::Read::kTooLong) {
       worst = complain(KVRT_LIMIT, fmt::format("a line has more than the {} MiB that a text may have", kTextBytesMax >> 20));
       if (!terminal) break;
@@ -344,7 +381,11 @@ int Chat::loop() {
       if (!terminal) break;
     }
   }
-  return finish(worst);
+  if (interrupts_.ended()) {
+    say("interrupted{}\n", store_ && !saved_ ? "; what was computed is saved" : "");
+    return finish(saved_ ? saved_ : KVRT_CANCELLED);
+  }
+  return finish(terminal ? saved_ : worst);
 }
 
 }  // namespace

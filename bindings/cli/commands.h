@@ -12,6 +12,9 @@ std::string parse_size(const std::string& text, uint64_t& bytes);
 // "1,2,3", each within bounds, or "none". What is wrong with it, or "".
 std::string parse_list(const std::string& text, uint32_t low, uint32_t high, std::vector<uint32_t>& values);
 
+// "; did you mean store?", or nothing where no word is near.
+std::string suggestion(const std::string& given, const std::vector<std::string>& words);
+
 // Reads the file with the user's defaults. What is wrong with it, or "".
 std::string load_defaults();
 

@@ -9,6 +9,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <utility>
 
 namespace cli {
 
@@ -37,9 +39,19 @@ int finish(kvrt_status status) {
 
 namespace {
 
+std::mutex log_mutex;  // the library logs on threads of its own
+bool log_held = false;
+std::string log_waiting;
+
 void log_line(void*, int32_t level, const char* text, size_t size) {
   const char* name = level == KVRT_LOG_ERROR ? "error" : level == KVRT_LOG_WARN ? "warning" : "note";
-  say("kvrt: {}: {}\n", name, printable(in_options({text, size}), true));
+  const std::string line = fmt::format("kvrt: {}: {}\n", name, printable(in_options({text, size}), true));
+  std::lock_guard lock(log_mutex);
+  if (log_held) {
+    log_waiting += line;
+  } else {
+    say("{}", line);
+  }
 }
 
 struct LoadState {
@@ -54,6 +66,16 @@ int32_t on_load(void* user, const kvrt_event* event) {
 }
 
 }  // namespace
+
+HeldLog::HeldLog() {
+  std::lock_guard lock(log_mutex);
+  log_held = true;
+}
+HeldLog::~HeldLog() {
+  std::lock_guard lock(log_mutex);
+  log_held = false;
+  say("{}", std::exchange(log_waiting, {}));
+}
 
 uint32_t kv_format(const ModelFlags& flags) {
   if (flags.kv == "int8") return KVRT_KV_INT8;

@@ -179,6 +179,14 @@ void put(fmt::format_string<T...> format, T&&... args) {
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
+// While it lives, what the library's log says waits: it would break the line that an answer is on.
+class HeldLog {
+ public:
+  HeldLog();
+  ~HeldLog();
+  HeldLog(const HeldLog&) = delete;
+};
+
 // While it lives, Ctrl-C (or a polite kill, a terminal that closes, a pipe whose reader goes) does not end the program but makes came() true; a
 // second Ctrl-C ends it.
 class Interrupt {

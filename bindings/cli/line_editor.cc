@@ -12,6 +12,7 @@
 #include <langinfo.h>
 #include <termios.h>
 
+#include <cerrno>
 #include <clocale>
 #include <cstdlib>
 #include <cstring>
@@ -74,6 +75,7 @@ std::wstring widen(const std::string& text) {
 class LineEditor::Terminal {
  public:
   Terminal() {
+    known_ = tcgetattr(STDIN_FILENO, &found_) == 0;
     std::setlocale(LC_CTYPE, "");  // libedit reads bytes by it
     if (std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0) std::setlocale(LC_CTYPE, "C.UTF-8");
     edit_ = el_init("kvrt", stdin, stderr, stderr);
@@ -86,6 +88,8 @@ class LineEditor::Terminal {
     el_wset(edit_, EL_SIGNAL, 1);
     el_wset(edit_, EL_HIST, history_w, history_);
     el_wset(edit_, EL_PROMPT, &Terminal::prompt);
+    // Without the terminal's own inserting and deleting, whose columns libedit counts as if every character took one.
+    for (const wchar_t* able : {L"ic", L"IC", L"im", L"dc", L"DC"}) el_wset(edit_, EL_SETTC, able, L"", nullptr);
     el_wset(edit_, EL_EDITOR, L"emacs");
     el_wset(edit_, EL_BIND, L"^R", L"em-inc-search-prev", nullptr);
     el_wset(edit_, EL_BIND, L"^W", L"ed-delete-prev-word", nullptr);
@@ -94,10 +98,12 @@ class LineEditor::Terminal {
     el_wset(edit_, EL_ADDFN, L"kvrt-drop", L"takes the line back", &Terminal::on_drop);
     el_wset(edit_, EL_BIND, L"\033[200~", L"kvrt-paste", nullptr);
     el_wset(edit_, EL_BIND, L"^C", L"kvrt-drop", nullptr);
+    quiet();
   }
   ~Terminal() {
     if (edit_) el_end(edit_);
     if (history_) history_wend(history_);
+    if (known_) tcsetattr(STDIN_FILENO, TCSADRAIN, &found_);
   }
   bool ok() const { return edit_ && history_; }
 
@@ -108,13 +114,16 @@ class LineEditor::Terminal {
     const wchar_t* typed = nullptr;
     {
       const Keys keys;
+      errno = 0;
       typed = el_wgets(edit_, &count);
     }
     if (too_long_) return Read::kTooLong;
     if (dropped_) return Read::kDropped;
     if (!typed || count <= 0) {
+      const bool signal = errno == EINTR;
       draw("\n");
-      return Read::kEnd;
+      if (signal) again();
+      return signal ? Read::kSignal : Read::kEnd;
     }
     std::wstring wide(typed, static_cast<size_t>(count));
     while (!wide.empty() && (wide.back() == L'\n' || wide.back() == L'\r')) wide.pop_back();
@@ -138,6 +147,19 @@ class LineEditor::Terminal {
   struct Paste {
     std::string shown, text;
   };
+
+  // The line as far as it was typed is what the next read begins with.
+  void again() {
+    const LineInfoW* line = el_wline(edit_);
+    el_wpush(edit_, std::wstring(line->buffer, line->lastchar).c_str());
+  }
+
+  // What is typed while no line is read is shown with the next one, and not by the terminal before.
+  void quiet() const {
+    termios now = found_;
+    now.c_lflag &= ~static_cast<tcflag_t>(ECHO);
+    if (known_) tcsetattr(STDIN_FILENO, TCSADRAIN, &now);
+  }
 
   // Ctrl-C is a key while a line is read, and a paste comes in brackets.
   class Keys {
@@ -220,6 +242,8 @@ class LineEditor::Terminal {
   HistoryW* history_ = nullptr;
   std::vector<Paste> pastes_;  // all of them: a line of the history may have any
   bool dropped_ = false, too_long_ = false;
+  termios found_{};
+  bool known_ = false;  // found_ is the terminal as it was
 };
 
 LineEditor::LineEditor() {

@@ -13,9 +13,9 @@ class LineEditor {
   ~LineEditor();
   LineEditor(const LineEditor&) = delete;
 
-  enum class Read { kLine, kEnd, kDropped, kTooLong };
+  enum class Read { kLine, kEnd, kDropped, kTooLong, kSignal };
   // kLine: `line` in UTF-8, with what was pasted in the place of what stood for it (`pasted`). kDropped: Ctrl-C took it back. kTooLong: more
-  // than a text may have.
+  // than a text may have. kSignal: one came, and the line goes on with the next read.
   Read read(std::string& line, bool& pasted);
   // For the arrow up; not what is longer than a line.
   void remember(const std::string& line);

@@ -25,23 +25,6 @@ size_t distance(const std::string& a, const std::string& b) {
   return d[a.size()][b.size()];
 }
 
-// "; did you mean store?", or nothing where no word is near. A word is near what it begins with, and what begins with it.
-std::string suggestion(const std::string& given, const std::vector<std::string>& words) {
-  constexpr size_t kLettersMax = 40;  // nobody means a word with so many
-  std::string best;
-  const size_t dashes = std::min(given.find_first_not_of('-'), given.size()), letters = given.size() - dashes;
-  size_t nearest = std::max<size_t>(letters / 3, 1) + 1;
-  for (const std::string& word : words) {
-    const size_t common = std::min(given.size(), word.size());
-    const bool begins = common >= dashes + 2 && given.compare(0, common, word, 0, common) == 0;
-    const size_t far = begins ? 1 : letters > kLettersMax ? nearest : distance(given, word);
-    if (far >= nearest) continue;
-    nearest = far;
-    best = word;
-  }
-  return best.empty() ? "" : "; did you mean " + best + "?";
-}
-
 // The command that the line came to.
 const CLI::App& deepest(const CLI::App& app) {
   const CLI::App* at = &app;
@@ -143,6 +126,23 @@ std::string in_words(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 }  // namespace
+
+// A word is near what it begins with, and what begins with it.
+std::string suggestion(const std::string& given, const std::vector<std::string>& words) {
+  constexpr size_t kLettersMax = 40;  // nobody means a word with so many
+  std::string best;
+  const size_t dashes = std::min(given.find_first_not_of('-'), given.size()), letters = given.size() - dashes;
+  size_t nearest = std::max<size_t>(letters / 3, 1) + 1;
+  for (const std::string& word : words) {
+    const size_t common = std::min(given.size(), word.size());
+    const bool begins = common >= dashes + 2 && given.compare(0, common, word, 0, common) == 0;
+    const size_t far = begins ? 1 : letters > kLettersMax ? nearest : distance(given, word);
+    if (far >= nearest) continue;
+    nearest = far;
+    best = word;
+  }
+  return best.empty() ? "" : "; did you mean " + best + "?";
+}
 
 std::vector<std::string> reversed_words(int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""editor.py KVRT MODEL: kvrt chat as a person at a terminal uses it. Keys, history, wide characters, pastes, Ctrl-C; what became of them is read from the
-store, as JSON."""
+"""editor.py KVRT MODEL: kvrt chat as a person at a terminal uses it. Keys, history, wide characters, pastes, Ctrl-C, Ctrl-Z, a kill, a narrow window, two
+chats of one name; what became of them is read from the store, as JSON."""
+import fcntl
 import json
 import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -39,13 +41,14 @@ def patched(to, context, sampling):
 
 
 class Chat:
-    def __init__(self, model, store, *options):
+    def __init__(self, model, store, *options, tokens=2, columns=80):
         self.store, self.seen, self.all = store, "", ""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             os.environ.update(TERM="xterm-256color", LC_ALL="C.UTF-8")
             os.environ.pop("NO_COLOR", None)
-            os.execv(kvrt, [kvrt, "chat", "-m", model, "--store", store, "-n", "2", "--ignore-eos", *options])
+            os.execv(kvrt, [kvrt, "chat", "-m", model, "--store", store, "-n", str(tokens), "--ignore-eos", *options])
         self.prompt()
 
     def prompt(self):
@@ -88,9 +91,13 @@ class Chat:
         if (["0"] + re.findall("\x1b\\[([0-9;]*)m", self.all))[-1] != "0":
             sys.exit(f"a colour is left on: {self.all!r}")
         self.type(keys)
+        return self.status()
+
+    def status(self):
+        """The exit code; self.seen has what came until then."""
         try:
-            while os.read(self.fd, 65536):
-                pass
+            while data := os.read(self.fd, 65536):
+                self.seen += data.decode(errors="replace")
         except OSError:
             pass
         _, status = os.waitpid(self.pid, 0)
@@ -164,4 +171,63 @@ with tempfile.TemporaryDirectory() as work:
         if wanted not in shown:
             sys.exit(f"{name}: no {wanted!r} in {shown!r}")
         expect(chat.end(), 0, "exit")
+
+    # A polite kill and a terminal that closes: in an answer, and at the prompt.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        store = f"{work}/{number.name}"
+        chat = Chat(roomy, store, "--temp", "0", tokens=100000)
+        chat.type("hello\r")
+        chat.wait("\x1b[?2004l")
+        while len(chat.seen) < 500:
+            chat.seen += os.read(chat.fd, 65536).decode(errors="replace")
+        os.kill(chat.pid, number)
+        expect((chat.status(), "interrupted; what was computed is saved" in chat.seen), (5, True), f"{number.name} in an answer: {chat.seen[-200:]!r}")
+        chat = Chat(roomy, store, "--temp", "0")
+        length = chat.tokens()
+        chat.type("never sent")
+        chat.wait("never sent")
+        os.kill(chat.pid, number)
+        expect((chat.status(), chat.tokens()), (5, length), f"{number.name} at the prompt")
+        expect(chat.seen.startswith("\x1b[?2004l"), True, f"the brackets of pastes at {number.name}: {chat.seen!r}")
+
+    # Ctrl-Z where no shell controls jobs, as here; and what is typed during an answer, shown once.
+    chat = Chat(roomy, work + "/keys", "--temp", "0", tokens=200)
+    chat.type("sus")
+    chat.wait("sus")
+    chat.type("\x1a")
+    chat.prompt()
+    chat.type("pend\r")
+    chat.wait("\x1b[?2004l")
+    chat.type("typed ahead")
+    said = chat.wait("\x1b[?2004h")
+    expect("typed ahead" in said, False, f"what was typed ahead in the answer: {said!r}")
+    chat.wait("typed ahead")
+    chat.say("")
+    expect(chat.end(), 0, "exit")
+    expect([m["content"] for m in chat.messages() if m["role"] == "user"], ["suspend", "typed ahead"], "messages")
+
+    # Two chats of one name: who saves last is told, at the end of the line, and may replace the other; what counts is the last save.
+    chats = [Chat(roomy, work + "/two", "--temp", "0", tokens=200) for _ in range(2)]
+    chats[0].say("first")
+    said = chats[1].say("second")
+    expect(said.count("CONFLICT") >= 1 and "/save --overwrite replaces" in said, True, f"a name that another chat saved: {said!r}")
+    expect(re.findall("[^\n]kvrt: ", said), [], f"a warning within a line: {said!r}")
+    expect("warning: autosave" in said, True, f"no warning of the autosave: {said!r}")
+    expect(chats[0].end(), 0, "exit of who saved first")
+    said = chats[1].say("/save --overwrite")
+    expect("saved chat" in said, True, f"/save --overwrite: {said!r}")
+    expect(chats[1].end(), 0, "exit after a conflict that was mended")
+    expect(chats[1].messages()[0]["content"], "second", "the name's conversation")
+    chats = [Chat(roomy, work + "/two", "--temp", "0") for _ in range(2)]
+    chats[0].say("first")
+    chats[1].say("second")
+    expect((chats[0].end(), chats[1].end()), (0, 3), "exit of who saved first, and of who did not save")
+
+    # Commands that are none, a system message too late, a narrow window.
+    chat = Chat(roomy, work + "/store", "--system", "You are a lamp.", columns=20)
+    expect("--system is for a new session" in chat.all, True, f"--system of a session that goes on: {chat.all!r}")
+    expect(max(map(len, re.findall(r"\r([^\r\n]*%)", chat.all)), default=0) < 20, True, f"a bar wider than the window: {chat.all!r}")
+    said = chat.say("/hist")
+    expect("did you mean /history?" in said, True, f"/hist: {said!r}")
+    expect(chat.end(), 0, "exit")
 print("keys, history, pastes and Ctrl-C arrive as they should")

@@ -27,6 +27,22 @@ ask("/stats")
 out, err = chat.communicate(timeout=600)
 if chat.returncode != 0 or err.count("(stopped;") != 1 or "left: " not in err or "last answer:" not in err:
     sys.exit(f"exit {chat.returncode}, {err.count('(stopped;')} answers stopped: {err}")
+with tempfile.TemporaryDirectory() as store:  # a polite kill of a chat, in an answer and after it: what was printed is saved, to the last token
+    for name, tokens in (("in", "100000"), ("after", "5")):
+        command = [kvrt, "chat", "-m", model, "--ignore-eos", "-n", tokens, "--store", store, "--session", name]
+        chat = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+        chat.stdin.write(b"Hello\n")
+        chat.stdin.flush()
+        out = chat.stdout.read(1)
+        while name == "after" and not out.endswith(b"\n"):
+            out += chat.stdout.read(1)
+        chat.send_signal(signal.SIGTERM)
+        rest, err = chat.communicate(timeout=600)
+        shown = json.loads(subprocess.run([kvrt, "store", "show", store, name, "--json"], capture_output=True, check=True).stdout)
+        answer = ",".join(map(str, shown["tokens"][shown["spans"][1]["begin"]:]))
+        saved = subprocess.run([kvrt, "detokenize", "-m", model, "--tokens", answer], capture_output=True, check=True).stdout
+        if chat.returncode != 5 or b"interrupted; what was computed is saved" not in err or saved.decode(errors="replace") + "\n" != (out + rest).decode():
+            sys.exit(f"chat, SIGTERM {name} an answer: exit {chat.returncode}, {saved} of {out + rest} saved: {err.decode()}")
 with tempfile.TemporaryDirectory() as store:
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE"):
         run = subprocess.Popen([kvrt, "run", "-m", model, "-p", "Hello", "--ignore-eos", "-n", "100000", "--store", store, "--session", name],
