@@ -47,6 +47,8 @@ Command describe(const CLI::App& app);
 std::vector<std::string> reversed_words(int argc, char** argv);
 // Says what is wrong with the command line, or shows the help that it asks for; the exit code. `broken`: what is wrong with the defaults.
 int explain(const CLI::App& app, const CLI::ParseError& error, const std::string& broken);
+// The words, last first, with the default store of who left DIR out: `store rm NAME`, whose NAME was taken for it.
+std::vector<std::string> with_store(const CLI::App& app, const CLI::ParseError& error, std::vector<std::string> words);
 // The parsed command takes --model or --store.
 bool takes_defaults(const CLI::App& app);
 

@@ -295,7 +295,7 @@ int cmd_bench(const BenchFlags& flags) {
   bench.json.add("block_tokens", uint64_t{model.block_tokens}).add("step_ms_max", uint64_t{model.step_ms_max});
   const char* alone = flags.model.step_ms ? "" : ", of a prompt alone 500 ms";
   if (!flags.json) put("{}, {}, {}, steps of {} ms{}\n", device, runtime.isa, counted(runtime.threads, "thread"), model.step_ms_max, alone);
-  if (cpu) bench.result("read_gb_s", read_gb_s(runtime.threads), "GB/s");
+  if (cpu) bench.result("read_gib_s", read_gb_s(runtime.threads) * 1e9 / 0x1p30, "GiB/s");
   {
     Session warm;  // the first touch of weights and scratch is not part of any figure
     if (kvrt_status s = bench.open(bench.model.get(), nullptr, 64, warm)) return s;

@@ -116,10 +116,10 @@ kvrt_status Chat::resume_or_open() {
     const auto start = now();
     const kvrt_status s =
         kvrt_session_resume(model_.get(), store_.get(), name_.data(), name_.size(), &options, nullptr, nullptr, &report, &raw, nullptr);
-    if (s && s != KVRT_NOT_FOUND) return complain("cannot resume " + name_, s);
+    if (s && s != KVRT_NOT_FOUND) return complain("cannot resume " + in_quotes(name_), s);
     if (!s) {
       session_.reset(raw);
-      say("{} goes on: {}, {} from disk, in {:.0f} ms\n", name_, counted(tokens(), "token"), report.reused_disk, ms_since(start));
+      say("{} goes on: {}, {} from disk, in {:.0f} ms\n", in_quotes(name_), counted(tokens(), "token"), report.reused_disk, ms_since(start));
       if (!flags_.system.empty()) say("(--system is for a new session: this one goes on as it began)\n");
       if (isatty(STDIN_FILENO)) history();
       return KVRT_OK;
@@ -212,14 +212,14 @@ void Chat::fork(const std::string& name) {
   if (store_) {
     const std::string to = name.empty() ? name_ + "-fork" : name;
     if (kvrt_status s = kvrt_session_checkpoint(raw, to.data(), to.size(), nullptr, nullptr, nullptr)) {
-      complain("cannot save the fork as " + to, s);
+      complain("cannot save the fork as " + in_quotes(to), s);
       return;
     }
     name_ = to;
     saved_ = KVRT_OK;
   }
   session_ = std::move(copy);
-  say("this is {} now\n", store_ ? name_ : "the fork");
+  say("this is {} now\n", store_ ? in_quotes(name_) : "the fork");
 }
 
 // /rewind: the last turn; /rewind N: to the first N tokens.

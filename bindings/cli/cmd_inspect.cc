@@ -36,7 +36,9 @@ void print(const Parsed& json, bool all) {
     }
   }
   put("\n");
-  if (json["refused"].empty()) put("kvrt runs it\n");
+  if (json["refused"].empty()) {
+    put("{}\n", json["tensors"].empty() ? "a vocabulary and no weights: kvrt can tokenize with it, and run nothing" : "kvrt runs it");
+  }
   for (const Parsed& r : json["refused"]) {
     put("{}: {}: {}\n", r["what"].get<std::string>(), r["status"].get<std::string>(), r["message"].get<std::string>());
   }
@@ -60,7 +62,7 @@ int cmd_inspect(const InspectFlags& flags) {
   if (kvrt_status s = open_runtime({}, runtime)) return s;
   const uint32_t bits = flags.all ? KVRT_INSPECT_ALL : 0;
   std::string text;
-  if (kvrt_status s = inspect(runtime.get(), flags.model, bits, text)) return complain("cannot inspect " + flags.model, s);
+  if (kvrt_status s = inspect(runtime.get(), flags.model, bits, text)) return complain("cannot inspect " + in_quotes(flags.model), s);
   const Parsed json = Parsed::parse(text);
   if (flags.json) {
     put("{}\n", text);

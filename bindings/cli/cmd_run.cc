@@ -83,15 +83,16 @@ kvrt_status Run::resume(const std::string& name, kvrt_session** raw) {
 kvrt_status Run::open_session() {
   kvrt_session* raw = nullptr;
   if (!flags.fork_from.empty()) {
-    if (kvrt_status s = resume(flags.fork_from, &raw)) return complain("cannot resume " + flags.fork_from, s);
+    if (kvrt_status s = resume(flags.fork_from, &raw)) return complain("cannot resume " + in_quotes(flags.fork_from), s);
     Session origin(raw);
-    if (kvrt_status s = kvrt_session_fork(origin.get(), NULL, &raw, nullptr)) return complain("cannot fork " + flags.fork_from, s);
+    if (kvrt_status s = kvrt_session_fork(origin.get(), NULL, &raw, nullptr)) return complain("cannot fork " + in_quotes(flags.fork_from), s);
     session.reset(raw);
     return KVRT_OK;
   }
   if (!flags.session.empty()) {
     const kvrt_status s = resume(flags.session, &raw);
-    if (s && s != KVRT_NOT_FOUND) return complain("cannot resume " + flags.session, s);
+    const bool replaced = s == KVRT_INCOMPATIBLE && flags.overwrite;  // another model's
+    if (s && s != KVRT_NOT_FOUND && !replaced) return complain("cannot resume " + in_quotes(flags.session), s);
     session.reset(s ? nullptr : raw);
     goes_on = !s;
   }
@@ -161,6 +162,9 @@ kvrt_status Run::append() {
 }
 
 kvrt_status Run::compute() {
+  auto props = sized<kvrt_session_props>();
+  kvrt_session_info(session.get(), &props, nullptr);
+  if (flags.prompt.given() && !props.tokens) return complain(KVRT_INVALID, "the prompt is empty");
   kvrt_status s;
   if (flags.max_tokens == 0) {
     s = kvrt_session_prefill(session.get(), KVRT_LOGITS_NONE, on_event, &out, &report, nullptr);

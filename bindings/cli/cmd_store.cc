@@ -104,7 +104,7 @@ int set_pinned(const StoreFlags& flags, uint32_t pinned) {
     const kvrt_status s =
         kvrt_store_pin(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), pinned, nullptr);
     if (s) {
-      worst = complain((pinned != 0 ? "cannot pin " : "cannot unpin ") + name, s);
+      worst = complain((pinned != 0 ? "cannot pin " : "cannot unpin ") + in_quotes(name), s);
     } else if (flags.json) {
       Json().add("name", name).add("pinned", uint64_t{pinned}).print();
     }
@@ -166,7 +166,7 @@ int cmd_store_ls(const StoreFlags& flags) {
   auto p = sized<kvrt_store_props>();
   kvrt_status s = kvrt_store_list(at.store.get(), domain, flags.domain.size(), on_entry, &listing, nullptr);
   if (!s && !flags.json) s = kvrt_store_info(at.store.get(), &p, nullptr);
-  if (s) return finish(complain("cannot list " + flags.directory, s));
+  if (s) return finish(complain("cannot list " + in_quotes(flags.directory), s));
   if (!flags.json) {
     put("{}, {}; {} of KV in one session alone; {} in the store, each chunk once\n", counted(listing.sessions, "session"),
         counted(listing.tokens, "token"), human_bytes(listing.own), human_bytes(p.chunk_bytes));
@@ -179,7 +179,7 @@ int cmd_store_stat(const StoreFlags& flags) {
   if (kvrt_status s = open(flags, true, at)) return s;
   if (flags.names.empty()) {
     auto p = sized<kvrt_store_props>();
-    if (kvrt_status s = kvrt_store_info(at.store.get(), &p, nullptr)) return complain("cannot read " + flags.directory, s);
+    if (kvrt_status s = kvrt_store_info(at.store.get(), &p, nullptr)) return complain("cannot read " + in_quotes(flags.directory), s);
     if (flags.json) {
       Json json;
       json.add("format", uint64_t{p.format}).add("read_only", uint64_t{p.read_only}).add("sessions", p.sessions);
@@ -199,7 +199,7 @@ int cmd_store_stat(const StoreFlags& flags) {
     auto entry = sized<kvrt_store_entry>();
     const kvrt_status s =
         kvrt_store_stat(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), &entry, nullptr);
-    if (s) return finish(complain("cannot look up " + name, s));
+    if (s) return finish(complain("cannot look up " + in_quotes(name), s));
     if (flags.json) {
       entry_json(entry).print();
     } else {
@@ -216,7 +216,7 @@ int cmd_store_rm(const StoreFlags& flags) {
   for (const std::string& name : flags.names) {
     const kvrt_status s = kvrt_store_remove(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), nullptr);
     if (s) {
-      worst = complain("cannot remove " + name, s);
+      worst = complain("cannot remove " + in_quotes(name), s);
     } else if (flags.json) {
       Json().add("removed", name).print();
     }
@@ -230,7 +230,7 @@ int cmd_store_mv(const StoreFlags& flags) {
   const std::string &from = flags.names[0], &to = flags.argument;
   const kvrt_status s =
       kvrt_store_rename(at.store.get(), flags.domain.data(), flags.domain.size(), from.data(), from.size(), to.data(), to.size(), nullptr);
-  if (s) return finish(complain("cannot rename " + from + " to " + to, s));
+  if (s) return finish(complain("cannot rename " + in_quotes(from) + " to " + in_quotes(to), s));
   if (flags.json) Json().add("renamed", from).add("name", to).print();
   return finish(KVRT_OK);
 }
@@ -249,7 +249,7 @@ int cmd_store_ttl(const StoreFlags& flags) {
   kvrt_status s = kvrt_store_set_ttl(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), seconds, nullptr);
   auto entry = sized<kvrt_store_entry>();
   if (!s) s = kvrt_store_stat(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), &entry, nullptr);
-  if (s) return finish(complain("cannot set the time of " + name, s));
+  if (s) return finish(complain("cannot set the time of " + in_quotes(name), s));
   if (flags.json) {
     Json().add("name", name).add("expires_unix_ms", entry.expires_unix_ms).print();
   } else {
@@ -270,12 +270,12 @@ int cmd_store_gc(const StoreFlags& flags) {
   auto r = sized<kvrt_gc_report>();
   const kvrt_status s = kvrt_store_gc(at.store.get(), draw, &bar, &r, nullptr);
   bar.clear();
-  if (s == KVRT_CANCELLED) return finish(complain(s, flags.directory + ": stopped; what is left is for the next gc"));
-  if (s) return finish(complain("cannot collect in " + flags.directory, s));
+  if (s == KVRT_CANCELLED) return finish(complain(s, in_quotes(flags.directory) + ": stopped; what is left is for the next gc"));
+  if (s) return finish(complain("cannot collect in " + in_quotes(flags.directory), s));
   uint64_t old = 0;
   if (flags.old) {
     if (kvrt_status e = kvrt_store_remove_old(at.store.get(), &old, nullptr))
-      return finish(complain("cannot remove old files of " + flags.directory, e));
+      return finish(complain("cannot remove old files of " + in_quotes(flags.directory), e));
   }
   if (r.log_bytes_kept) {
     say("another process holds the log: {} of it are kept, removed content among them; collect once more when it has gone on\n",
@@ -300,9 +300,9 @@ int cmd_store_verify(const StoreFlags& flags) {
   Faults faults{.bar = Progress("verifying"), .json = flags.json};
   const kvrt_status s = kvrt_store_verify(at.store.get(), on_fault, &faults, nullptr);
   faults.bar.clear();
-  if (s == KVRT_CANCELLED) return finish(complain(s, flags.directory + ": stopped before all was read"));
-  if (s && s != KVRT_CORRUPT) return finish(complain("cannot verify " + flags.directory, s));
-  if (s == KVRT_CORRUPT && !faults.count) return finish(complain("cannot verify " + flags.directory, s));
+  if (s == KVRT_CANCELLED) return finish(complain(s, in_quotes(flags.directory) + ": stopped before all was read"));
+  if (s && s != KVRT_CORRUPT) return finish(complain("cannot verify " + in_quotes(flags.directory), s));
+  if (s == KVRT_CORRUPT && !faults.count) return finish(complain("cannot verify " + in_quotes(flags.directory), s));
   say("{}: {}\n", flags.directory, faults.count ? counted(faults.count, "fault") : "all is well");
   return finish(KVRT_OK) ? KVRT_IO : faults.count ? 1 : 0;
 }
@@ -315,8 +315,8 @@ int cmd_store_repair(const StoreFlags& flags) {
   auto r = sized<kvrt_repair_report>();
   const kvrt_status s = kvrt_store_repair(runtime.get(), flags.directory.data(), flags.directory.size(), on_fault, &faults, &r, nullptr);
   faults.bar.clear();
-  if (s == KVRT_CANCELLED) return finish(complain(s, flags.directory + ": stopped before anything was changed"));
-  if (s) return finish(complain("cannot repair " + flags.directory, s));
+  if (s == KVRT_CANCELLED) return finish(complain(s, in_quotes(flags.directory) + ": stopped before anything was changed"));
+  if (s) return finish(complain("cannot repair " + in_quotes(flags.directory), s));
   constexpr const char* kOutcomes[] = {"?", "sound", "mended", "rebuilt"};
   const char* outcome = kOutcomes[r.outcome < std::size(kOutcomes) ? r.outcome : 0];
   if (flags.json) {

@@ -1,9 +1,11 @@
 #include "bindings/cli/common.h"
 
 #include <fmt/core.h>
+#include <signal.h>
 #include <sodium.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
@@ -14,12 +16,28 @@
 
 namespace cli {
 
+namespace {
+
+// The library's message without what `what` has said: "cannot open the model a.gguf", and then "a.gguf: cannot open the model: ...".
+std::string rest_of(const std::string& what, std::string message) {
+  const size_t colon = message.find(": ");
+  if (colon == std::string::npos) return message;
+  const std::string file = message.substr(0, colon), last = what.substr(what.rfind(' ') + 1);
+  if (!what.ends_with(" " + in_quotes(file)) && !file.ends_with("/" + last)) return message;
+  message.erase(0, colon + 2);
+  const std::string first = message.substr(0, message.find(": "));
+  if (what.starts_with(first + " ")) message.erase(0, first.size() + 2);
+  return message;
+}
+
+}  // namespace
+
 kvrt_status complain(const std::string& what, kvrt_status status) {
+  if (status == KVRT_CANCELLED && Interrupt::reader_went()) return status;
   auto error = sized<kvrt_error>();
   kvrt_last_error(&error);
-  say("kvrt: {} ({})\n", printable(fmt::format("{}: {}", what, error.status == status ? in_options(error.message) : "no detail"), true),
-      kvrt_status_name(status));
-  return status;
+  const std::string message = error.status == status ? rest_of(what, in_options(error.message)) : "no detail";
+  return complain(status, what + ": " + message);
 }
 
 kvrt_status complain(kvrt_status status, const std::string& message) {
@@ -28,11 +46,11 @@ kvrt_status complain(kvrt_status status, const std::string& message) {
 }
 
 int finish(kvrt_status status) {
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-    complain(KVRT_IO, std::string("cannot write to standard output: ") + std::strerror(errno));
-    return status ? status : KVRT_IO;
-  }
-  return status;
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
+  if (errno == EPIPE || Interrupt::reader_went()) return status ? status : 128 + SIGPIPE;
+  complain(KVRT_IO, std::string("cannot write to standard output: ") + std::strerror(errno ? errno : EIO));
+  return status ? status : KVRT_IO;
 }
 
 // ---- opening --------------------------------------------------------------------------------------------------------------------
@@ -136,7 +154,7 @@ kvrt_status plan_context(const ModelFlags& flags, kvrt_runtime* runtime, kvrt_pl
   options.block_tokens = flags.block_tokens;
   options.session_tokens = flags.context;
   const kvrt_status s = kvrt_model_plan(runtime, flags.model.data(), flags.model.size(), &options, &plan, nullptr);
-  return s ? complain("cannot plan for the model " + flags.model, s) : KVRT_OK;
+  return s ? complain("cannot plan for the model " + in_quotes(flags.model), s) : KVRT_OK;
 }
 
 }  // namespace
@@ -152,8 +170,10 @@ kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& ou
   kvrt_model* model = nullptr;
   kvrt_status s = kvrt_model_open(runtime, flags.model.data(), flags.model.size(), &options, on_load, &state, &model, nullptr);
   state.bar.clear();
-  if (s) return complain("cannot open the model " + flags.model, s);
+  if (s) return complain("cannot open the model " + in_quotes(flags.model), s);
   out.reset(model);
+  auto props = sized<kvrt_model_props>();
+  if (flags.context && kvrt_model_info(model, &props, nullptr) == KVRT_OK) advise_context(flags.context, props.blocks * props.block_tokens);
   return KVRT_OK;
 }
 
@@ -163,7 +183,7 @@ kvrt_status open_store(kvrt_runtime* runtime, const std::string& path, bool read
   options.must_exist = must_exist;
   kvrt_store* store = nullptr;
   if (kvrt_status s = kvrt_store_open(runtime, path.data(), path.size(), &options, &store, nullptr)) {
-    return complain("cannot open the store " + path, s);
+    return complain("cannot open the store " + in_quotes(path), s);
   }
   out.reset(store);
   return KVRT_OK;
@@ -200,18 +220,21 @@ kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, Op
 
 kvrt_status read_file(const std::string& path, std::string& out) {
   FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
-  if (!file) return complain(errno == ENOENT ? KVRT_NOT_FOUND : KVRT_IO, fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+  if (!file) return complain(errno == ENOENT ? KVRT_NOT_FOUND : KVRT_IO, fmt::format("cannot open {}: {}", in_quotes(path), std::strerror(errno)));
   out.clear();
   char buffer[65536];
-  for (size_t n; out.size() <= kTextBytesMax && (n = std::fread(buffer, 1, sizeof buffer, file)) > 0;) out.append(buffer, n);
+  for (size_t n = sizeof buffer; n == sizeof buffer && out.size() <= kTextBytesMax;) {  // less: the end, which a terminal says once
+    n = std::fread(buffer, 1, sizeof buffer, file);
+    out.append(buffer, n);
+  }
   const bool failed = std::ferror(file);
   const int error = errno;
   if (file != stdin) std::fclose(file);
   if (out.size() > kTextBytesMax) {
     out = {};
-    return complain(KVRT_LIMIT, fmt::format("cannot read {}: it has more than the {} MiB that a text may have", path, kTextBytesMax >> 20));
+    return complain(KVRT_LIMIT, fmt::format("cannot read {}: it has more than the {} MiB that a text may have", in_quotes(path), kTextBytesMax >> 20));
   }
-  return failed ? complain(KVRT_IO, fmt::format("cannot read {}: {}", path, std::strerror(error))) : KVRT_OK;
+  return failed ? complain(KVRT_IO, fmt::format("cannot read {}: {}", in_quotes(path), std::strerror(error))) : KVRT_OK;
 }
 
 kvrt_status parse_tokens(const std::string& argument, std::vector<int32_t>& out) {
@@ -298,6 +321,13 @@ std::string human_bytes(uint64_t bytes) {
 void say_left_out(const kvrt_save_report& saved) {
   if (saved.chunks_left_out == 0) return;
   say("(KV of {} has no room in the store: when the session goes on, it is computed again)\n", counted(saved.chunks_left_out, "block"));
+
+std::string in_quotes(std::string_view name) {
+  constexpr std::string_view kPlain = "._-/:@+,=%~";
+  const bool plain = std::all_of(name.begin(), name.end(), [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || static_cast<unsigned char>(c) >= 0x80 || kPlain.find(c) != std::string_view::npos;
+  });
+  return plain && !name.empty() ? std::string(name) : fmt::format("\"{}\"", name);
 }
 
 std::string plural(uint64_t count, std::string_view what) { return std::string(what) + (count == 1 ? "" : "s"); }

@@ -42,9 +42,11 @@ T sized() {
 std::string in_options(const std::string& message);
 // Prints "kvrt: WHAT: the library's message (CLASS)" to stderr and returns the status.
 kvrt_status complain(const std::string& what, kvrt_status status);
+// The advice for who meets the end of the KV that --context asked for; `tokens` have room.
+void advise_context(uint64_t asked, uint64_t tokens);
 // The same for a mistake that the program finds by itself.
 kvrt_status complain(kvrt_status status, const std::string& message);
-// Ends a command: complains when stdout could not be written.
+// Ends a command: complains when stdout could not be written. A reader that went away is no mistake: 128 + SIGPIPE, as of who is killed by it.
 int finish(kvrt_status status);
 
 // ---- options --------------------------------------------------------------------------------------------------------------------
@@ -122,6 +124,7 @@ std::string human_bytes(uint64_t bytes);                     // in powers of 102
 void say_left_out(const kvrt_save_report& saved);            // that KV had no room, where it had none
 std::string plural(uint64_t count, std::string_view what);   // "token", or "tokens"
 std::string counted(uint64_t count, std::string_view what);  // "1 token", "2 tokens"
+std::string in_quotes(std::string_view name);                // in quotes where it has spaces or odd characters
 
 // One JSON object, in the order of the calls. Text that is not UTF-8 is replaced, not refused.
 class Json {
@@ -195,6 +198,7 @@ class Interrupt {
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   static bool came();
+  static bool reader_went();  // of the pipe
 };
 
 bool colour(FILE* stream);  // a terminal, and NO_COLOR is not set

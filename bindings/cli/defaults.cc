@@ -69,7 +69,8 @@ std::string take_line(const std::string& line) {
   }
   if (value.rfind("~/", 0) == 0) value = environment("HOME") + value.substr(1);
   if (value.empty() || value[0] != '/') return key + ": expected a path from / or ~/ on";
-  setenv(key == "model" ? "KVRT_MODEL" : "KVRT_STORE", value.c_str(), 0);
+  const char* name = key == "model" ? "KVRT_MODEL" : "KVRT_STORE";
+  setenv(name, value.c_str(), environment(name).empty());
   return "";
 }
 

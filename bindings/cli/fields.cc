@@ -1,4 +1,6 @@
 // The library names the fields of kvrt.h; the program names what people give.
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "bindings/cli/common.h"
@@ -28,6 +30,8 @@ constexpr std::pair<std::string_view, std::string_view> kFields[] = {
     {"step_ms_max", "--step-ms"},       {"stop_strings", "--stop"},           {"grammar_kind is CONTINUE", "--continue-grammar"},
 };
 
+std::string context_advice;  // in place of the first phrase's
+
 // Bytes of `text` at `at` that are the phrase; 0: they are not.
 size_t matched(std::string_view text, size_t at, std::string_view phrase) {
   const size_t begin = at;
@@ -47,9 +51,15 @@ bool stands_alone(std::string_view text, size_t at, size_t size) {
 
 }  // namespace
 
+void advise_context(uint64_t asked, uint64_t tokens) {
+  context_advice = fmt::format("raise --context, which is {}", asked);
+  if (asked != tokens) context_advice += fmt::format(" and has room for {} in whole blocks", tokens);
+}
+
 std::string in_options(const std::string& message) {
   std::string text = message;
-  for (const auto& [phrase, words] : kPhrases) {
+  for (const auto& [phrase, own] : kPhrases) {
+    const std::string_view words = &phrase == &kPhrases[0].first && !context_advice.empty() ? context_advice : own;
     for (size_t at = 0; at < text.size(); ++at) {
       const size_t size = matched(text, at, phrase);
       if (size == 0) continue;

@@ -163,7 +163,7 @@ void define_store(CLI::App& app, int& code) {
   const auto add = [&](const char* name, const char* text, int (*run)(const StoreFlags&), int names, const char* argument = nullptr) {
     auto flags = std::make_shared<StoreFlags>();
     auto* c = store->add_subcommand(name, text);
-    c->add_option("DIR,--store", flags->directory, "the store")->required();
+    c->add_option("DIR,--store", flags->directory, names > 1 ? "the store; may be left out before a single NAME" : "the store")->required();
     if (argument) {
       flags->names.resize(1);
       c->add_option("NAME", flags->names[0], "session")->required();
@@ -218,16 +218,25 @@ void define_plan(CLI::App& app, int& code) {
   c->callback([c, flags, &code] {
     const bool geometry = flags->layers || flags->kv_heads || flags->head_dim;
     if (geometry && !is_named(c, "model")) flags->model.model.clear();  // a default is for who names nothing
+    if (!geometry && flags->model.model.empty()) throw CLI::RequiredError("-m FILE, or --layers, --kv-heads and --head-dim");
     code = cmd_plan(*flags);
   });
 }
 
-// help is there for its own help: reversed_words() makes --help of it. The others are for packagers and not listed.
+// help is there for its own help: reversed_words() makes --help of it. share is for packagers and not listed.
 void define_manual(CLI::App& app, int& code) {
   auto json = std::make_shared<bool>();
   auto* c = app.add_subcommand("version", "what this program is made of: versions, ABI, libraries, instruction set");
   c->add_flag("--json", *json, "one JSON object");
   c->callback([json, &code] { code = cmd_version(*json); });
+
+  auto word = std::make_shared<std::string>();
+  c = app.add_subcommand("completion", "print a shell's completions");
+  c->add_option("SHELL", *word, "bash, zsh or fish")->required()->check(one_of({"bash", "zsh", "fish"}));
+  c->callback([&app, word, &code] {
+    put("{}", completion(describe(app), *word));
+    code = finish(KVRT_OK);
+  });
 
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
@@ -236,13 +245,6 @@ void define_manual(CLI::App& app, int& code) {
       ->add_option("COMMAND", *words, "run, or store gc")
       ->check(one_of(names));
 
-  auto word = std::make_shared<std::string>();
-  c = app.add_subcommand("completion", "print a shell's completions")->group("");
-  c->add_option("SHELL", *word, "bash, zsh or fish")->required()->check(one_of({"bash", "zsh", "fish"}));
-  c->callback([&app, word, &code] {
-    put("{}", completion(describe(app), *word));
-    code = finish(KVRT_OK);
-  });
   c = app.add_subcommand("share", "write man pages and completions as they lie below share/")->group("");
   c->add_option("DIR", *word, "where to")->required();
   c->callback([&app, word, &code] { code = write_share(describe(app), *word); });
@@ -259,15 +261,15 @@ void define_rest(CLI::App& app, int& code) {
   on(c, doctor, cmd_doctor, code);
 
   auto demo = std::make_shared<DemoFlags>();
-  c = app.add_subcommand("demo", "")->group("");  // not listed: what ./dev demo runs
+  c = app.add_subcommand("demo", "show a conversation that is killed in the middle of an answer and goes on in a new process");
   add_model(c, demo->model);
   add_compute(c, demo->model);
   c->add_option("--store", demo->store, "an empty directory")->required();
-  c->add_option("--stage", demo->stage, "");
+  c->add_option("--stage", demo->stage, "")->group("");  // of the processes that it starts
   on(c, demo, cmd_demo, code);
 }
 
-int run(int argc, char** argv) {
+int run(const std::vector<std::string>& words) {
   int code = 0;
   CLI::App app("LLM inference whose conversations survive the process", "kvrt");
   app.set_help_flag("-h,--help", "this text");
@@ -292,8 +294,9 @@ int run(int argc, char** argv) {
     if (!broken.empty() && takes_defaults(app)) throw CLI::ConfigError(broken);
   });
   try {
-    app.parse(reversed_words(argc, argv));
+    app.parse(std::vector<std::string>(words));
   } catch (const CLI::ParseError& error) {
+    if (const auto again = with_store(app, error, words); again != words) return run(again);
     return explain(app, error, broken);
   }
   return code;
@@ -304,7 +307,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   signal(SIGXFSZ, SIG_IGN);  // a write past the limit fails instead, and says so
   try {
-    return run(argc, argv);
+    return run(reversed_words(argc, argv));
   } catch (const std::bad_alloc&) {
     return complain(KVRT_NO_MEMORY, "this program's own memory does not suffice");
   } catch (const std::exception& error) {

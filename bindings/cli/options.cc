@@ -201,7 +201,8 @@ void complete(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const std::string type = option->get_type_name();
     if (!app.get_group().empty() && option->check_lname("model")) option->envname("KVRT_MODEL");
-    if (!app.get_group().empty() && option->check_lname("store")) option->envname("KVRT_STORE");
+    const bool demo = app.get_name() == "demo";  // it fills an empty store, and not the user's
+    if (!app.get_group().empty() && !demo && option->check_lname("store")) option->envname("KVRT_STORE");
     if (type == "TEXT") option->type_name(value_word(*option));
     const bool text = option->check_lname("prompt") || option->check_lname("system") || option->check_lname("domain");
     if (option->get_expected_min() == 0 || text) continue;

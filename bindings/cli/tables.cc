@@ -57,7 +57,7 @@ std::vector<Entry> describe_options(const CLI::App& app) {
   std::vector<Entry> entries;
   for (const CLI::Option* option : app.get_options()) {
     const bool again = app.get_name().empty() && option == app.get_help_ptr();  // of a group of options
-    if (option->nonpositional() && !again) entries.push_back(describe_option(*option, false));
+    if (option->nonpositional() && !again && !option->get_group().empty()) entries.push_back(describe_option(*option, false));
   }
   return entries;
 }

@@ -38,7 +38,7 @@ bool controls(uint32_t c) {
          (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF;
 }
 
-std::atomic<bool> interrupted = false;
+std::atomic<bool> interrupted = false, unread = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "it is set in a signal handler");
 
 void set_handlers(void (*handler)(int)) {
@@ -81,9 +81,13 @@ void show(std::string_view text) {
 }
 
 Interrupt::Interrupt() {
-  set_handlers([](int) { interrupted = true; });
+  set_handlers([](int signal) {
+    interrupted = true;
+    if (signal == SIGPIPE) unread = true;
+  });
 }
 Interrupt::~Interrupt() { set_handlers(SIG_DFL); }
 bool Interrupt::came() { return interrupted; }
+bool Interrupt::reader_went() { return unread; }
 
 }  // namespace cli

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 #include "bindings/cli/app.h"
@@ -68,8 +69,9 @@ std::string unknown_word(const CLI::App& app, bool commands_alone) {
         option_names(*at, names);
         return commands_alone ? "" : "unknown option " + word + suggestion(word, names);
       }
-      if (!commands.empty()) return "unknown command " + word + suggestion(word, commands);
-      return commands_alone ? "" : fmt::format("{} takes no argument {}", path_of(*at), word);
+      if (!commands.empty()) return "unknown command " + in_quotes(word) + suggestion(word, commands);
+      const std::string named = word.ends_with(".gguf") && find_option(*at, "--model") ? "; did you mean -m " + in_quotes(word) + "?" : "";
+      return commands_alone ? "" : fmt::format("{} takes no argument {}{}", path_of(*at), in_quotes(word), named);
     }
     if (at->get_subcommands().empty()) return "";
     at = at->get_subcommands().front();
@@ -154,6 +156,18 @@ std::vector<std::string> reversed_words(int argc, char** argv) {
   return words;
 }
 
+std::vector<std::string> with_store(const CLI::App& app, const CLI::ParseError& error, std::vector<std::string> words) {
+  const CLI::App& command = deepest(app);
+  const CLI::Option* directory = find_option(command, "--store");
+  const char* store = std::getenv("KVRT_STORE");
+  const bool said = std::any_of(words.begin(), words.end(), [](const std::string& word) { return word.starts_with("--store"); });
+  const bool taken = directory && directory->get_positional() && is_named(&command, "store") && !said;
+  if (!taken || !store || !*store || error.get_name() != "RequiredError") return words;
+  const auto at = std::find(words.rbegin(), words.rend(), command.get_name());
+  words.insert(at.base() - 1, {store, "--store"});  // before the arguments
+  return words;
+}
+
 bool takes_defaults(const CLI::App& app) {
   const auto options = deepest(app).get_options();
   return std::any_of(options.begin(), options.end(), [](const CLI::Option* o) { return !o->get_envname().empty(); });
@@ -169,7 +183,10 @@ int explain(const CLI::App& app, const CLI::ParseError& error, const std::string
   if (wrong.empty() && !broken.empty() && takes_defaults(app)) return complain(KVRT_INVALID, broken);
   if (wrong.empty()) wrong = in_words(app, error);
   complain(KVRT_INVALID, wrong);
-  if (wrong != kNoModel) say("{} --help says what there is\n", path_of(deepest(app)));
+  if (wrong == kNoModel) return KVRT_INVALID;
+  const CLI::App& command = deepest(app);
+  const bool alone = command.parse_order().empty() && command.remaining().empty();  // who says no more may not know what there is
+  say("{}", alone ? "\n" + help_text(describe(command)) : path_of(command) + " --help says what there is\n");
   return KVRT_INVALID;
 }
 

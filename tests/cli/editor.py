@@ -207,7 +207,7 @@ with tempfile.TemporaryDirectory() as work:
     expect([m["content"] for m in chat.messages() if m["role"] == "user"], ["suspend", "typed ahead"], "messages")
 
     # Two chats of one name: who saves last is told, at the end of the line, and may replace the other; what counts is the last save.
-    chats = [Chat(roomy, work + "/two", "--temp", "0", tokens=200) for _ in range(2)]
+    chats = [Chat(roomy, work + "/two", "--temp", "0", tokens=4000) for _ in range(2)]
     chats[0].say("first")
     said = chats[1].say("second")
     expect(said.count("CONFLICT") >= 1 and "/save --overwrite replaces" in said, True, f"a name that another chat saved: {said!r}")
@@ -222,6 +222,22 @@ with tempfile.TemporaryDirectory() as work:
     chats[0].say("first")
     chats[1].say("second")
     expect((chats[0].end(), chats[1].end()), (0, 3), "exit of who saved first, and of who did not save")
+
+    # One Ctrl-D ends a text that is typed.
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execv(kvrt, [kvrt, "tokenize", "-m", roomy, "-f", "-"])
+    os.write(fd, b"hello\n\x04")
+    signal.alarm(PATIENCE)
+    found = b""
+    try:
+        while data := os.read(fd, 4096):
+            found += data
+    except OSError:
+        pass
+    expect((os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), found.count(b",") > 0), (0, True), f"a text that is typed: {found!r}")
+    signal.alarm(0)
+    os.close(fd)
 
     # Commands that are none, a system message too late, a narrow window.
     chat = Chat(roomy, work + "/store", "--system", "You are a lamp.", columns=20)

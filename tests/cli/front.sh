@@ -30,7 +30,7 @@ hint tokenize tokinize
 hint "" frobnicate
 hint gc store cg DIR
 hint verify store verfiy
-hint "" demoo
+hint demo demoo
 says "unknown option --modle; did you mean --model?" run --modle "$model" -p a
 hint --model run --modle="$model" -p a
 hint --session run --ses x
@@ -41,8 +41,27 @@ hint "" run --frobnicate
 hint "" run -x
 hint "" "$("$python" -c 'print("x" * 100000)')"
 says "kvrt run takes no argument foo" run foo -m "$model" -p a
+says 'kvrt run takes no argument "a b"' run "a b" -m "$model" -p a
+hint "-m $model" run "$model"
+hint "-m $model" plan "$model" --context 5
+
+# who says no more than a command is shown what there is
+for command in "" store plan "store rm"; do
+  # shellcheck disable=SC2086 # no word, or two
+  says "(INVALID)" $command
+  # shellcheck disable=SC2086
+  "$kvrt" $command --help >whole
+  tail -n "$(wc -l <whole)" err | cmp -s - whole || fail "kvrt $command: no help: $(cat err)"
+done
 says "a command is expected" store
 says "a command is expected"
+says "-m FILE, or --layers, --kv-heads and --head-dim is required" plan
+for command in demo completion; do grep -q "^  $command " whole && fail "kvrt store rm --help has $command"; done
+exits 0 help
+for command in demo completion; do grep -q "^  $command " out || fail "kvrt help lacks $command"; done
+exits 0 help completion
+exits 0 demo --help
+if grep -q -e --stage -e 'else KVRT_STORE' out; then fail "the demo's help: $(cat out)"; fi
 
 # ranges, choices and numbers
 says "--decode: 0 is not between 1 and 4096" bench -m "$model" --decode 0
@@ -114,6 +133,48 @@ cp "$model" kv_bytes_max.gguf
 exits 14 run -m "$tiny/vocab_only.gguf" -p a -n 1
 exits 8 run -m kv_bytes_max.gguf -p a --kv-bytes 1
 grep -q -- 'cannot open the model kv_bytes_max.gguf: --kv-bytes is 1' err || fail "a file with a field's name: $(cat err)"
+
+for context in 2 33 64; do
+  exits 8 run -m "$model" -p "$(seq 1 100)" --context $context
+  grep -q -- "raise --context, which is $context\( and has room for 64 in whole blocks\)\? (LIMIT)" err || fail "--context $context: $(cat err)"
+done
+
+# an empty prompt, a model that is none, and each name once, in quotes where it has spaces
+says "kvrt: the prompt is empty (INVALID)" run -m "$model" -p '' -n 1
+exits 0 inspect "$tiny/vocab_only.gguf"
+is "a vocabulary and no weights" "$(tail -n 1 out | cut -d: -f1)" "inspect of a vocabulary"
+cp "$tiny/../../cli/lib.sh" "no model.gguf"
+once() {
+  text=$1 code=$2
+  shift 2
+  exits "$code" "$@"
+  is "kvrt: $text" "$(head -n 1 err | cut -c "1-$((6 + ${#text}))")" "kvrt $*"
+}
+once 'cannot open the model none.gguf: No such file' 2 run -m none.gguf -p a
+once 'cannot open the model "no model.gguf": at byte 0: not a GGUF file' 9 run -m "no model.gguf" -p a
+once 'cannot inspect none.gguf: cannot open the model: No such' 2 inspect none.gguf
+once 'cannot open the store nowhere: no store there' 2 store ls nowhere
+once 'cannot open "no file": No such' 2 run -m "$model" -f "no file"
+once 'cannot look up "my chat": ' 2 store stat store "my chat"
+
+# another model's session is replaced by who says so
+exits 10 run -m "$tiny/llama_mha_f16.gguf" -p a -n 1 --store store --session one
+exits 0 run -m "$tiny/llama_mha_f16.gguf" -p a -n 1 --store store --session one --overwrite
+exits 10 run -m "$model" -p a -n 1 --store store --session one
+
+# a reader that goes away is nobody's mistake, and a full device is one
+for ignored in no yes; do
+  (
+    [ $ignored = no ] || trap '' PIPE
+    status=0
+    "$kvrt" store ls store 2>err || status=$?
+    echo $status >code
+  ) | true
+  is "141 " "$(cat code) $(cat err)" "store ls without a reader (SIGPIPE ignored: $ignored)"
+done
+status=0
+"$kvrt" store ls store >/dev/full 2>err || status=$?
+is 11 "$status" "store ls to a full device: $(cat err)"
 
 # a part of a model, and a model of another kind
 size=$(wc -c <"$model" | tr -d ' ')
@@ -190,9 +251,8 @@ exits 0 plan --layers 1 --kv-heads 1 --head-dim 64 --context 9
 echo '[]' >messages
 echo 'x' >jinja
 exits 0 template --template jinja --messages messages
-status=0
-KVRT_MODEL='' asked >out 2>err || status=$?
-is 1 "$status" "an empty KVRT_MODEL, which turns the file's off"
+KVRT_MODEL='' asked >out
+cmp -s out want || fail "an empty KVRT_MODEL, which is none, before config.toml"
 XDG_CONFIG_HOME=relative HOME=$work "$kvrt" tokenize -p Hello >out 2>err && fail "a relative XDG_CONFIG_HOME is no folder of defaults"
 mkdir -p .config/kvrt
 cp "$model" home.gguf
@@ -216,6 +276,18 @@ exits 0 store stat mine eve
 exits 1 run -p a -n 1 --store mine
 grep -q -- --no-save err || fail "--store without --session: $(cat err)"
 exits 0 run --fork-from ann -n 1
+cp -r mine copy && chmod 700 copy
+exits 0 store pin ann
+exits 0 store mv ann lee
+exits 0 store ttl lee 1h
+exits 0 store rm copy ann
+exits 2 store stat copy ann
+exits 0 store rm lee
+exits 2 store stat mine lee
+exits 2 store rm lee
+grep -q 'cannot remove lee: ' err || fail "store rm NAME: $(cat err)"
+exits 0 run -p a -n 1 --session ann
+says "NAME is required" store rm --store mine
 printf 'Hi\n/save\n' | "$kvrt" chat --session talk -n 2 >out 2>err || fail "chat with defaults: $(cat err)"
 exits 0 store stat mine talk
 

@@ -351,7 +351,7 @@ sys.exit([sys.argv[1] in l["text"] for l in lines if l["what"] == "cuda" and l["
 # bench
 exits 0 bench -m "$model" --prompt 64 --depth 0,32 --append 1,5 --batch 2 --state 96 --decode 4 --runs 2 --step-ms 20 --json
 [ "$(json out "j['step_ms_max']")" = 20 ] || fail "bench --step-ms 20: $(cat out)"
-for key in device device_name version numerics kv_format kv_bytes_per_token prefill_64_tok_s decode_at_32_tok_s append_1_at_32_ms append_5_at_32_ms decode_batch_2_tok_s state_96 cpu isa read_gb_s; do
+for key in device device_name version numerics kv_format kv_bytes_per_token prefill_64_tok_s decode_at_32_tok_s append_1_at_32_ms append_5_at_32_ms decode_batch_2_tok_s state_96 cpu isa read_gib_s; do
   json out "j['$key']" >/dev/null || fail "bench --json lacks $key"
 done
 is "[]" "$(json out "[key for key in j if 'at_0_ms' in key]")" "appends at depth 0, which are prompts"
