@@ -10,7 +10,7 @@
 #include <string_view>
 #include <thread>
 
-#include "include/kvrt.h"
+#include "bindings/cli/common.h"
 
 namespace cli {
 
@@ -26,6 +26,7 @@ class Interrupts {
     struct sigaction wake {};  // without SA_RESTART: what waits for a key returns
     wake.sa_handler = [](int) {};
     sigaction(SIGUSR1, &wake, nullptr);
+    watch_reader();
     thread_ = std::thread([this] { loop(); });
   }
   ~Interrupts() {

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "bindings/cli/chat_interrupts.h"
 #include "bindings/cli/commands.h"
@@ -14,19 +13,6 @@ namespace cli {
 namespace {
 
 constexpr uint32_t kAutosaveTokens = 64;  // what a killed chat may lose of an answer
-
-constexpr std::pair<const char*, const char*> kCommands[] = {
-    {"/help", "this"},
-    {"/continue", "go on with an answer that was cut short"},
-    {"/retry [SEED]", "answer the last question anew"},
-    {"/rewind [N]", "take the last turn back, or keep the first N tokens"},
-    {"/fork [NAME]", "go on in a copy; the conversation so far stays as it is"},
-    {"/forget", "drop the oldest turn, to make room"},
-    {"/history", "what was said"},
-    {"/save [NAME]", "save now (after every turn it is done by itself); /save --overwrite [NAME] replaces what is there"},
-    {"/stats", "tokens, memory, sampling and times"},
-    {"/quit", "leave (Ctrl-D too); Ctrl-C stops an answer, or takes a line back"},
-};
 
 class Chat {
  public:
@@ -41,17 +27,27 @@ class Chat {
   kvrt_status save(const std::string& name, bool quiet, bool overwrite = false);
   LineEditor::Read read_line(std::string& line, bool& pasted);
   void command(const std::string& line);
-  void save_as(std::string argument);
-  void fork(const std::string& name);
-  void rewind(const std::string& argument);
-  void retry(const std::string& argument);
-  void go_on();
-  void forget();
-  void history();
-  void stats();
+  bool leaves() const { return interrupts_.ended() || std::ferror(stdout); }
   uint64_t tokens() const;
   std::vector<Message> messages() const;
   bool last_question(Message& out) const;
+
+  struct Command {
+    std::string usage;  // "/fork [NAME]"
+    const char* text;
+    void (Chat::*run)(const std::string& argument);
+    std::string verb() const { return usage.substr(0, usage.find(' ')); }
+  };
+  static const std::vector<Command> kCommands;
+  void help(const std::string&);
+  void go_on(const std::string&);
+  void retry(const std::string& seed);
+  void rewind(const std::string& to);
+  void fork(const std::string& name);
+  void forget(const std::string&);
+  void history(const std::string&);
+  void save_as(const std::string& name);
+  void stats(const std::string&);
 
   const ChatFlags& flags_;
   SamplingFlags sampling_;
@@ -119,9 +115,10 @@ kvrt_status Chat::resume_or_open() {
     if (s && s != KVRT_NOT_FOUND) return complain("cannot resume " + in_quotes(name_), s);
     if (!s) {
       session_.reset(raw);
-      say("{} goes on: {}, {} from disk, in {:.0f} ms\n", in_quotes(name_), counted(tokens(), "token"), report.reused_disk, ms_since(start));
+      say("{} goes on: {}, {} from disk, in {:.0f} ms\n", in_quotes(name_), counted(tokens(), "token"), report.reused_disk,
+          ms_since(start));
       if (!flags_.system.empty()) say("(--system is for a new session: this one goes on as it began)\n");
-      if (isatty(STDIN_FILENO)) history();
+      if (isatty(STDIN_FILENO)) history({});
       return KVRT_OK;
     }
   }
@@ -138,7 +135,7 @@ int32_t print_token(void* interrupts, const kvrt_event* event) {
     show({event->text, event->text_size});
     std::fflush(stdout);
   }
-  return static_cast<const Interrupts*>(interrupts)->ended();
+  return static_cast<const Interrupts*>(interrupts)->ended() || std::ferror(stdout);
 }
 
 kvrt_status Chat::ask(const std::string& text) {
@@ -171,7 +168,7 @@ kvrt_status Chat::answer(uint64_t seed) {
     std::fflush(stdout);
   }
   if (s == KVRT_CANCELLED) {
-    if (!interrupts_.ended()) say("(stopped; /continue goes on, /retry answers anew, /rewind takes the turn back)\n");
+    if (!leaves()) say("(stopped; /continue goes on, /retry answers anew, /rewind takes the turn back)\n");
   } else if (s) {
     return complain("cannot answer", s);
   } else if (last_.reason == KVRT_REASON_MAX_TOKENS) {
@@ -263,7 +260,7 @@ void Chat::retry(const std::string& argument) {
 }
 
 // The answer that was cut short, by Ctrl-C, -n or a kill; or the one that never began.
-void Chat::go_on() {
+void Chat::go_on(const std::string&) {
   const auto all = messages();
   auto model = sized<kvrt_model_props>();
   kvrt_model_info(model_.get(), &model, nullptr);
@@ -277,7 +274,7 @@ void Chat::go_on() {
 }
 
 // The oldest turn goes, a system message stays.
-void Chat::forget() {
+void Chat::forget(const std::string&) {
   const auto all = messages();
   const size_t first = !all.empty() && all[0].role == "system" ? 1 : 0;
   size_t next = first + 1;
@@ -294,12 +291,12 @@ void Chat::forget() {
   if (store_) save(name_, true);
 }
 
-void Chat::history() {
+void Chat::history(const std::string&) {
   for (const Message& m : messages())
     draw("{}{}{}: {}\n", colour(stderr) ? "\x1b[1m" : "", printable(m.role), colour(stderr) ? "\x1b[0m" : "", printable(m.content, true));
 }
 
-void Chat::stats() {
+void Chat::stats(const std::string&) {
   auto session = sized<kvrt_session_props>();
   auto model = sized<kvrt_model_props>();
   kvrt_session_info(session_.get(), &session, nullptr);
@@ -319,42 +316,42 @@ void Chat::command(const std::string& line) {
   const std::string verb = line.substr(0, line.find(' '));
   const size_t begin = line.find_first_not_of(' ', verb.size());
   const std::string argument = begin == std::string::npos ? "" : line.substr(begin);
-  if (verb == "/save") {
-    save_as(argument);
-  } else if (verb == "/fork") {
-    fork(argument);
-  } else if (verb == "/rewind") {
-    rewind(argument);
-  } else if (verb == "/retry") {
-    retry(argument);
-  } else if (verb == "/continue") {
-    go_on();
-  } else if (verb == "/forget") {
-    forget();
-  } else if (verb == "/history") {
-    history();
-  } else if (verb == "/stats") {
-    stats();
-  } else if (verb == "/help") {
-    for (const auto& [usage, text] : kCommands) say("{:<15}{}\n", usage, text);
-  } else {
-    std::vector<std::string> verbs;
-    for (const auto& [usage, text] : kCommands) verbs.push_back(std::string(usage, std::strcspn(usage, " ")));
-    say("no command {}{} (/help lists the commands)\n", verb, suggestion(verb, verbs));
+  std::vector<std::string> verbs;
+  for (const Command& command : kCommands) {
+    verbs.push_back(command.verb());
+    if (verb == verbs.back() && command.run) return (this->*command.run)(argument);
   }
+  say("no command {}{} (/help lists the commands)\n", verb, suggestion(verb, verbs));
 }
 
-// [--overwrite] [NAME]
-void Chat::save_as(std::string argument) {
+const std::vector<Chat::Command> Chat::kCommands = {
+    {"/help", "this", &Chat::help},
+    {"/continue", "go on with an answer that was cut short", &Chat::go_on},
+    {"/retry [SEED]", "answer the last question anew", &Chat::retry},
+    {"/rewind [N]", "take the last turn back, or keep the first N tokens", &Chat::rewind},
+    {"/fork [NAME]", "go on in a copy; the conversation so far stays as it is", &Chat::fork},
+    {"/forget", "drop the oldest turn, to make room", &Chat::forget},
+    {"/history", "what was said", &Chat::history},
+    {"/save [NAME]", "save now (after every turn it is done by itself); /save --overwrite [NAME] replaces what is there", &Chat::save_as},
+    {"/stats", "tokens, memory, sampling and times", &Chat::stats},
+    {"/quit", "leave (Ctrl-D too); Ctrl-C stops an answer, or takes a line back", nullptr},  // loop() knows it
+};
+
+void Chat::help(const std::string&) {
+  for (const Command& command : kCommands) say("{:<15}{}\n", command.usage, command.text);
+}
+
+void Chat::save_as(const std::string& argument) {
   constexpr std::string_view kOverwrite = "--overwrite";
-  const bool overwrite = argument == kOverwrite || argument.starts_with(std::string(kOverwrite) + " ");
-  if (overwrite) argument.erase(0, argument.find_first_not_of(' ', kOverwrite.size()));
-  save(argument.empty() ? name_ : argument, false, overwrite);
+  const bool overwrite = argument.substr(0, argument.find(' ')) == kOverwrite;
+  const size_t begin = overwrite ? argument.find_first_not_of(' ', kOverwrite.size()) : 0;
+  const std::string name = begin == std::string::npos ? "" : argument.substr(begin);
+  save(name.empty() ? name_ : name, false, overwrite);
 }
 
 LineEditor::Read Chat::read_line(std::string& line, bool& pasted) {
   interrupts_.reading(true);
-  const LineEditor::Read read = interrupts_.ended() ? LineEditor::Read::kEnd : editor_.read(line, pasted);
+  const LineEditor::Read read = leaves() ? LineEditor::Read::kEnd : editor_.read(line, pasted);
   interrupts_.reading(false);
   return interrupts_.ended() ? LineEditor::Read::kEnd : read;
 }

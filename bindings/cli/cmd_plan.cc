@@ -74,7 +74,8 @@ int cmd_plan(const PlanFlags& flags) {
   auto plan = sized<kvrt_plan>();
   const std::string& path = flags.model.model;
   const char* file = path.empty() ? nullptr : path.data();
-  if (kvrt_status s = kvrt_model_plan(runtime.get(), file, path.size(), &options, &plan, nullptr)) return complain("cannot plan" + (path.empty() ? "" : " for " + in_quotes(path)), s);
+  if (kvrt_status s = kvrt_model_plan(runtime.get(), file, path.size(), &options, &plan, nullptr))
+    return complain("cannot plan" + (path.empty() ? "" : " for " + in_quotes(path)), s);
   if (flags.json) {
     print_json(plan, flags.model.kv);
   } else {

@@ -85,7 +85,8 @@ kvrt_status Run::open_session() {
   if (!flags.fork_from.empty()) {
     if (kvrt_status s = resume(flags.fork_from, &raw)) return complain("cannot resume " + in_quotes(flags.fork_from), s);
     Session origin(raw);
-    if (kvrt_status s = kvrt_session_fork(origin.get(), NULL, &raw, nullptr)) return complain("cannot fork " + in_quotes(flags.fork_from), s);
+    if (kvrt_status s = kvrt_session_fork(origin.get(), NULL, &raw, nullptr))
+      return complain("cannot fork " + in_quotes(flags.fork_from), s);
     session.reset(raw);
     return KVRT_OK;
   }

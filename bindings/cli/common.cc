@@ -33,7 +33,7 @@ std::string rest_of(const std::string& what, std::string message) {
 }  // namespace
 
 kvrt_status complain(const std::string& what, kvrt_status status) {
-  if (status == KVRT_CANCELLED && Interrupt::reader_went()) return status;
+  if (status == KVRT_CANCELLED && reader_went()) return status;
   auto error = sized<kvrt_error>();
   kvrt_last_error(&error);
   const std::string message = error.status == status ? rest_of(what, in_options(error.message)) : "no detail";
@@ -48,7 +48,7 @@ kvrt_status complain(kvrt_status status, const std::string& message) {
 int finish(kvrt_status status) {
   errno = 0;
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
-  if (errno == EPIPE || Interrupt::reader_went()) return status ? status : 128 + SIGPIPE;
+  if (errno == EPIPE || reader_went()) return status ? status : 128 + SIGPIPE;
   complain(KVRT_IO, std::string("cannot write to standard output: ") + std::strerror(errno ? errno : EIO));
   return status ? status : KVRT_IO;
 }
@@ -220,7 +220,8 @@ kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, Op
 
 kvrt_status read_file(const std::string& path, std::string& out) {
   FILE* file = path == "-" ? stdin : std::fopen(path.c_str(), "rb");
-  if (!file) return complain(errno == ENOENT ? KVRT_NOT_FOUND : KVRT_IO, fmt::format("cannot open {}: {}", in_quotes(path), std::strerror(errno)));
+  if (!file)
+    return complain(errno == ENOENT ? KVRT_NOT_FOUND : KVRT_IO, fmt::format("cannot open {}: {}", in_quotes(path), std::strerror(errno)));
   out.clear();
   char buffer[65536];
   for (size_t n = sizeof buffer; n == sizeof buffer && out.size() <= kTextBytesMax;) {  // less: the end, which a terminal says once
@@ -232,7 +233,8 @@ kvrt_status read_file(const std::string& path, std::string& out) {
   if (file != stdin) std::fclose(file);
   if (out.size() > kTextBytesMax) {
     out = {};
-    return complain(KVRT_LIMIT, fmt::format("cannot read {}: it has more than the {} MiB that a text may have", in_quotes(path), kTextBytesMax >> 20));
+    return complain(KVRT_LIMIT,
+                    fmt::format("cannot read {}: it has more than the {} MiB that a text may have", in_quotes(path), kTextBytesMax >> 20));
   }
   return failed ? complain(KVRT_IO, fmt::format("cannot read {}: {}", in_quotes(path), std::strerror(error))) : KVRT_OK;
 }

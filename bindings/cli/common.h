@@ -198,8 +198,11 @@ class Interrupt {
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   static bool came();
-  static bool reader_went();  // of the pipe
 };
+
+// From now on a pipe's reader that goes away does not end the program, but makes reader_went() true.
+void watch_reader();
+bool reader_went();
 
 bool colour(FILE* stream);  // a terminal, and NO_COLOR is not set
 

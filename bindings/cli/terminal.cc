@@ -46,8 +46,6 @@ void set_handlers(void (*handler)(int)) {
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
-  action.sa_flags = SA_RESTART;  // what is still to be written meets it again
-  sigaction(SIGPIPE, &action, nullptr);
 }
 
 }  // namespace
@@ -81,13 +79,21 @@ void show(std::string_view text) {
 }
 
 Interrupt::Interrupt() {
-  set_handlers([](int signal) {
-    interrupted = true;
-    if (signal == SIGPIPE) unread = true;
-  });
+  set_handlers([](int) { interrupted = true; });
+  watch_reader();
 }
-Interrupt::~Interrupt() { set_handlers(SIG_DFL); }
-bool Interrupt::came() { return interrupted; }
-bool Interrupt::reader_went() { return unread; }
+Interrupt::~Interrupt() {
+  set_handlers(SIG_DFL);
+  signal(SIGPIPE, SIG_DFL);
+}
+bool Interrupt::came() { return interrupted || unread; }
+
+void watch_reader() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { unread = true; };
+  action.sa_flags = SA_RESTART;  // what is still to be written meets it again
+  sigaction(SIGPIPE, &action, nullptr);
+}
+bool reader_went() { return unread; }
 
 }  // namespace cli

@@ -43,6 +43,15 @@ with tempfile.TemporaryDirectory() as store:  # a polite kill of a chat, in an a
         saved = subprocess.run([kvrt, "detokenize", "-m", model, "--tokens", answer], capture_output=True, check=True).stdout
         if chat.returncode != 5 or b"interrupted; what was computed is saved" not in err or saved.decode(errors="replace") + "\n" != (out + rest).decode():
             sys.exit(f"chat, SIGTERM {name} an answer: exit {chat.returncode}, {saved} of {out + rest} saved: {err.decode()}")
+    chat = subprocess.Popen([kvrt, "chat", "-m", model, "--ignore-eos", "-n", "100000", "--store", store], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, bufsize=0)
+    chat.stdin.write(b"Hello\n")
+    assert chat.stdout.read(1)
+    chat.stdout.close()  # the reader goes away
+    code, err = chat.wait(600), chat.stderr.read()
+    subprocess.run([kvrt, "store", "stat", store, "chat"], capture_output=True, check=True)
+    if code != 128 + signal.SIGPIPE or err:
+        sys.exit(f"chat without a reader: exit {code}: {err.decode()}")
 with tempfile.TemporaryDirectory() as store:
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE"):
         run = subprocess.Popen([kvrt, "run", "-m", model, "-p", "Hello", "--ignore-eos", "-n", "100000", "--store", store, "--session", name],
