@@ -186,13 +186,14 @@ kvrt_status Chat::save(const std::string& name, bool quiet, bool overwrite) {
   options.overwrite = overwrite;
   saved_ = kvrt_session_checkpoint(session_.get(), name.data(), name.size(), &options, &saved, nullptr);
   if (kvrt_status s = saved_) {
-    complain("cannot save " + name, s);
+    complain("cannot save " + in_quotes(name), s);
     if (s == KVRT_CONFLICT) say("(/save NAME keeps this conversation under another name, /save --overwrite replaces that one)\n");
     return s;
   }
   name_ = name;
   if (!quiet) {
-    say("saved {}: {}, {} written in {:.1f} ms\n", name, counted(saved.tokens, "token"), human_bytes(saved.bytes_written), saved.ms);
+    say("saved {}: {}, {} written in {:.1f} ms\n", in_quotes(name), counted(saved.tokens, "token"), human_bytes(saved.bytes_written),
+        saved.ms);
   }
   say_left_out(saved);
   return KVRT_OK;

@@ -122,7 +122,8 @@ kvrt_status Run::check_name() {
   auto props = sized<kvrt_store_props>();
   kvrt_store_info(store.get(), &props, nullptr);
   if (props.read_only) {
-    return complain(KVRT_IO, fmt::format("cannot save {}: {} can only be read; --no-save leaves it as it is", name, flags.store));
+    return complain(
+        KVRT_IO, fmt::format("cannot save {}: {} can only be read; --no-save leaves it as it is", in_quotes(name), in_quotes(flags.store)));
   }
   std::error_code unknown;
   const auto space = std::filesystem::space(flags.store, unknown);
@@ -135,7 +136,8 @@ kvrt_status Run::check_name() {
       kvrt_store_stat(store.get(), domain.data(), domain.size(), name.data(), name.size(), &entry, nullptr) != KVRT_OK) {
     return KVRT_OK;
   }
-  return complain(KVRT_CONFLICT, fmt::format("cannot save {}: {} has a session of that name; --overwrite replaces it", name, flags.store));
+  return complain(KVRT_CONFLICT, fmt::format("cannot save {}: {} has a session of that name; --overwrite replaces it", in_quotes(name),
+                                             in_quotes(flags.store)));
 }
 
 kvrt_status Run::append() {
@@ -192,10 +194,10 @@ kvrt_status Run::save() {
   const std::string& name = flags.session;
   const kvrt_save_options options = save_options();
   if (kvrt_status s = kvrt_session_suspend(session.get(), name.data(), name.size(), &options, &saved, nullptr)) {
-    return complain("cannot save " + name, s);
+    return complain("cannot save " + in_quotes(name), s);
   }
   if (!flags.json) {
-    say("saved {} ({}, generation {}, {} written in {:.1f} ms)\n", name, counted(saved.tokens, "token"), saved.generation,
+    say("saved {} ({}, generation {}, {} written in {:.1f} ms)\n", in_quotes(name), counted(saved.tokens, "token"), saved.generation,
         human_bytes(saved.bytes_written), saved.ms);
   }
   say_left_out(saved);
