@@ -24,9 +24,9 @@ if(KVRT_SANITIZE)
   add_link_options(-fsanitize=${KVRT_SANITIZE})
 endif()
 
-# kvrt_layer(name folder links...): the static library kvrt_<name> of all .cc files in the folder.
+# kvrt_layer(name folder links...): the static library kvrt_<name> of all .cc files in and below the folder.
 function(kvrt_layer name folder)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
   if(NOT sources)  # no code yet
     add_library(kvrt_${name} INTERFACE)
     target_link_libraries(kvrt_${name} INTERFACE ${ARGN})
@@ -42,14 +42,14 @@ endfunction()
 
 # Kernel files: their own instruction set each, and -O2 (g++ 12 spills at -O3). Nothing else is built for more than x86-64.
 function(kvrt_kernel_flags)
-  file(GLOB avx2 CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/compute/*_avx2*.cc)
+  file(GLOB avx2 CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/compute/cpu/*_avx2*.cc)
   set_source_files_properties(${avx2} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-O2")
-  file(GLOB avx512 CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/compute/*_avx512*.cc)
+  file(GLOB avx512 CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/compute/cpu/*_avx512*.cc)
   set(avx512_flags -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512vnni -O2)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     list(APPEND avx512_flags -Wno-uninitialized -Wno-maybe-uninitialized)  # False alarms inside its intrinsics (GCC bug 105593).
   endif()
   set_source_files_properties(${avx512} PROPERTIES COMPILE_OPTIONS "${avx512_flags}")
-  file(GLOB scalar CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/compute/*_scalar*.cc)
+  file(GLOB scalar CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/compute/cpu/*_scalar*.cc)
   set_source_files_properties(${scalar} PROPERTIES COMPILE_OPTIONS "-O2")
 endfunction()

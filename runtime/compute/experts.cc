@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "runtime/compute/cpu_kernels_scalar.h"
+#include "runtime/compute/cpu/kernels_scalar.h"
 
 namespace kvrt {
 

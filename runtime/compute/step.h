@@ -15,7 +15,7 @@ struct StepSeq {
   bool store_kv = true;             // false: every position of these rows has its KV already (last-token query)
 };
 
-// How a token is drawn from a row of logits: what runtime/engine/sampler.h says of temperature, top_k, top_p and min_p, ready for a device.
+// How a token is drawn from a row of logits: what runtime/engine/sampling/sampler.h says of temperature, top_k, top_p and min_p, ready for a device.
 struct Draw {
   float scale = 0;     // a token's weight is 2^((logit - largest) * scale); 0: the largest is taken, the lowest id of several
   float ones = 0;      // the weight 1 as an integer

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "runtime/base/check.h"
-#include "runtime/engine/scheduler.h"
+#include "runtime/engine/loop/scheduler.h"
 
 namespace kvrt {
 

@@ -14,9 +14,9 @@
 #include "runtime/base/status.h"
 #include "runtime/base/turn_lock.h"
 #include "runtime/compute/backend.h"
-#include "runtime/engine/autosave.h"
-#include "storage/repair.h"
-#include "storage/store.h"
+#include "runtime/engine/snapshot/autosave.h"
+#include "storage/repair/repair.h"
+#include "storage/store/store.h"
 
 namespace kvrt {
 

@@ -4,8 +4,8 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/base/memory.h"
-#include "runtime/engine/kv_layout.h"
-#include "runtime/engine/plan.h"
+#include "runtime/compute/kv_layout.h"
+#include "runtime/engine/describe/memory_cost.h"
 
 namespace kvrt {
 

@@ -11,10 +11,10 @@
 
 #include "runtime/compute/weight_dir.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/scheduler.h"
+#include "runtime/engine/loop/scheduler.h"
 #include "runtime/model/model.h"
-#include "runtime/text/chat_template.h"
-#include "storage/store.h"
+#include "runtime/text/template/chat_template.h"
+#include "storage/store/store.h"
 
 namespace kvrt {
 

@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "runtime/base/hash.h"
-#include "runtime/engine/autosave.h"
+#include "runtime/engine/snapshot/autosave.h"
 #include "runtime/engine/cancel.h"
-#include "runtime/engine/output_text.h"
-#include "runtime/engine/sampler.h"
+#include "runtime/engine/sampling/output_text.h"
+#include "runtime/engine/sampling/sampler.h"
 #include "runtime/kv/block_table.h"
 #include "runtime/kv/prefix_index.h"
-#include "runtime/text/chat_template.h"
-#include "runtime/text/grammar.h"
-#include "runtime/text/reply_parser.h"
-#include "storage/store.h"
+#include "runtime/text/template/chat_template.h"
+#include "runtime/text/grammar/grammar.h"
+#include "runtime/text/reply/parser.h"
+#include "storage/store/store.h"
 
 namespace kvrt {
 

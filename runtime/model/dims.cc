@@ -4,7 +4,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/base/numbers.h"
-#include "runtime/compute/quants.h"
+#include "runtime/compute/quant/quants.h"
 #include "runtime/model/model.h"
 
 namespace kvrt {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "runtime/compute/quants.h"
+#include "runtime/compute/quant/quants.h"
 #include "runtime/model/ggml_types.h"
 
 namespace kvrt {

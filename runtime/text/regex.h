@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/text/grammar_automaton.h"
+#include "runtime/text/grammar/automaton.h"
 
 namespace kvrt {
 

@@ -4,7 +4,7 @@
   spills.py [--all] [--min N] [--exact] OBJECT|FOLDER...   a line per loop, then its stack accesses; --all: permitted loops as well
   spills.py --self-test COMPILER                 a planted spill is found, and a loop that has none is not
 
-A folder is searched for the objects of the kernel tables (cpu_kernels_*.o, the scalar one is no hot code). A hot loop is an innermost one
+A folder is searched for the objects of the kernel tables (kernels_*.o, the scalar one is no hot code). A hot loop is an innermost one
 that uses ymm or zmm registers. What counts is an access to the stack at a fixed offset: every store of a vector register; everything
 else, constants, pointers and counters that found no register, where it is more than one in 12 instructions. An array that is
 indexed, (%rsp,%rax,4), is no spill. The exit code is 1 where a loop has more than exceptions.txt permits; with --exact also where an
@@ -98,8 +98,8 @@ def hot_loops(path):
 def objects_of(arguments):
     found = []
     for argument in map(pathlib.Path, arguments):
-        found += sorted(argument.rglob("*cpu_kernels_*.o")) if argument.is_dir() else [argument]
-    return [p for p in found if "cpu_kernels_" in p.name and "_scalar" not in p.name]
+        found += sorted(argument.rglob("*kernels_*.o")) if argument.is_dir() else [argument]
+    return [p for p in found if "kernels_" in p.name and "_scalar" not in p.name]
 
 
 def read_exceptions():
@@ -173,7 +173,7 @@ void sums(const float* x, long n, float* out) {
 def self_test(compiler):
     with tempfile.TemporaryDirectory() as folder:
         for accumulators, spills in ((8, False), (24, True)):  # there are 16 registers
-            source, target = f"{folder}/planted.c", f"{folder}/cpu_kernels_planted.o"
+            source, target = f"{folder}/planted.c", f"{folder}/kernels_planted.o"
             pathlib.Path(source).write_text(PLANTED % ((accumulators,) * 4))
             subprocess.run([*compiler, "-x", "c", "-O2", "-mavx2", "-mfma", "-c", source, "-o", target], check=True)
             counts = [loop.spills() for loop in hot_loops(target)]

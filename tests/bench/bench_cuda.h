@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 #include "runtime/base/status.h"
 
 namespace kvrt::bench {

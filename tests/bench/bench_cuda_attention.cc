@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "runtime/compute/quants.h"
+#include "runtime/compute/quant/quants.h"
 #include "tests/bench/bench_cuda.h"
 
 namespace kvrt::bench {

@@ -8,8 +8,8 @@
 #include <map>
 #include <random>
 
-#include "runtime/compute/cpu_weights.h"
-#include "runtime/compute/quants.h"
+#include "runtime/compute/cpu/weights.h"
+#include "runtime/compute/quant/quants.h"
 #include "tests/bench/bench_cuda.h"
 
 namespace kvrt::bench {

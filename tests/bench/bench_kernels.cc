@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "runtime/compute/backend.h"
-#include "runtime/compute/quant_format.h"
-#include "runtime/compute/quants.h"
+#include "runtime/compute/quant/format.h"
+#include "runtime/compute/quant/quants.h"
 #include "tests/bench/shares.h"
 
 namespace kvrt {

@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "storage/codec.h"
-#include "storage/store.h"
+#include "storage/segment/codec.h"
+#include "storage/store/store.h"
 
 namespace kvrt {
 namespace {

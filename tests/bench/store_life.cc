@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "storage/store.h"
+#include "storage/store/store.h"
 
 namespace kvrt {
 namespace {

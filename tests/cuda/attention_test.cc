@@ -2,10 +2,10 @@
 // a row alone against the same row in company.
 #include <tuple>
 
-#include "cuda/step_arrays.h"
+#include "cuda/backend/step_arrays.h"
 #include "tests/cuda/attention_support.h"
 #ifdef KVRT_CUDA_EMULATION
-#include "tests/cuda/emulation/emulator.h"
+#include "cuda/emulation/emulator.h"
 #endif
 
 namespace kvrt::test {

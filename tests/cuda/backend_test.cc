@@ -1,7 +1,7 @@
 // The whole backend on tiny models, against the numpy reference that the CPU is held to.
 #include <thread>
 
-#include "cuda/cuda_backend.h"
+#include "cuda/backend/backend.h"
 #include "tests/support/golden_rig.h"
 
 #ifdef KVRT_CUDA_EMULATION

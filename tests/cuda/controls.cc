@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "tests/cuda/cublaslt_stand_in.h"
-#include "tests/cuda/emulation/emulator.h"
+#include "cuda/emulation/emulator.h"
 
 namespace emulation = kvrt::emulation;
 

@@ -1,4 +1,4 @@
-/* The emulated device's controls (tests/cuda/emulation/emulator.h), in C. Exported by libkvrt_cuda_emulated. */
+/* The emulated device's controls (cuda/emulation/emulator.h), in C. Exported by libkvrt_cuda_emulated. */
 #pragma once
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
-// cuda/cublaslt_abi.h against NVIDIA's own header: compiled where that is found, and then there is nothing to run.
-#include "cuda/cublaslt_abi.h"
+// cuda/gemm/cublaslt_abi.h against NVIDIA's own header: compiled where that is found, and then there is nothing to run.
+#include "cuda/gemm/cublaslt_abi.h"
 
 #include <cublasLt.h>
 

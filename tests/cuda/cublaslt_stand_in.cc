@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/cuda/emulation/device_functions.h"
+#include "cuda/emulation/device_functions.h"
 #include "tests/cuda/emulation/machine.h"
 
 namespace kvrt::test {

@@ -1,11 +1,11 @@
-// cuBLASLt's functions over the emulated device, as NVIDIA documents them, for what cuda/cublaslt_abi.h declares: products of f16 or e4m3
+// cuBLASLt's functions over the emulated device, as NVIDIA documents them, for what cuda/gemm/cublaslt_abi.h declares: products of f16 or e4m3
 // matrices that really are computed, in float, as a kernel of the stream. What a caller does wrong (an object that is not there, memory that
 // is too small or not aligned as it was said to be, an algorithm of another product) ends the program with a message. Thread-safe.
 #pragma once
 
 #include <functional>
 
-#include "cuda/cublaslt_abi.h"
+#include "cuda/gemm/cublaslt_abi.h"
 
 namespace kvrt::test {
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/kernels.h"
-#include "runtime/compute/cpu_weights.h"
+#include "cuda/kernels/kernels.h"
+#include "runtime/compute/cpu/weights.h"
 #include "tests/ops/ops_support.h"
 
 namespace kvrt::test {

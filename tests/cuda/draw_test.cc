@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "runtime/engine/sampler.h"
+#include "runtime/engine/sampling/sampler.h"
 #include "tests/cuda/device_memory.h"
 
 namespace kvrt::test {

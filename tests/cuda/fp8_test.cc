@@ -1,13 +1,13 @@
 // e4m3 on the device: rows and weights against a table of its numbers, and GemmLibrary's products of them against float64.
-#include "cuda/gemm_library.h"
+#include "cuda/gemm/gemm_library.h"
 #include "runtime/base/limits.h"
 #include "tests/cuda/device_memory.h"
 #include "tests/cuda/fp8_reference.h"
 
 #ifdef KVRT_CUDA_EMULATION
-#include "cuda/device.h"
+#include "cuda/kernels/device.h"
 #include "tests/cuda/cublaslt_stand_in.h"
-#include "tests/cuda/emulation/emulator.h"
+#include "cuda/emulation/emulator.h"
 #endif
 
 namespace kvrt::test {

@@ -1,5 +1,5 @@
 // Kernels that do what several do: the bits of those.
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 #include "tests/cuda/attention_support.h"
 #include "tests/cuda/matmul_reference.h"
 

@@ -1,6 +1,6 @@
 // GemmLibrary: its products against float64, and what becomes of one that the library refuses or fails. On a device it is cuBLASLt, else
 // the stand-in.
-#include "cuda/gemm_library.h"
+#include "cuda/gemm/gemm_library.h"
 
 #include "runtime/base/limits.h"
 #include "tests/cuda/device_memory.h"
@@ -8,7 +8,7 @@
 
 #ifdef KVRT_CUDA_EMULATION
 #include "tests/cuda/cublaslt_stand_in.h"
-#include "tests/cuda/emulation/emulator.h"
+#include "cuda/emulation/emulator.h"
 #endif
 
 namespace kvrt::test {

@@ -1,7 +1,7 @@
 // Steps as graphs: when they are captured, what keeps them, and what becomes of a capture that fails.
 #include <gtest/gtest.h>
 
-#include "cuda/cuda_backend.h"
+#include "cuda/backend/backend.h"
 
 #ifdef KVRT_CUDA_EMULATION
 #include "tests/cuda/emulation/clean.h"

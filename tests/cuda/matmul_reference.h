@@ -1,7 +1,7 @@
 // What a product of a device should be, and how far off it may be: float64, of the same integers and scales.
 #pragma once
 
-#include "runtime/compute/quant_block.h"
+#include "runtime/compute/quant/block.h"
 #include "tests/ops/ops_support.h"
 
 namespace kvrt::test {

@@ -1,6 +1,6 @@
 // The matmuls of a device: quantized and rounded rows against the CPU's bits, products against float64 within a bound, and a row's bits alone
 // against its bits among others. The bounds hold for any order of sums, so for a device's as for the emulation's.
-#include "cuda/kernels.h"
+#include "cuda/kernels/kernels.h"
 #include "tests/cuda/device_memory.h"
 #include "tests/cuda/matmul_reference.h"
 

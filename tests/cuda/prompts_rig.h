@@ -1,14 +1,14 @@
 // What the tests of steps of more than 128 rows share: backends with a library's gemm and without, one matmul of such a step, a prompt.
 #pragma once
 
-#include "cuda/cuda_backend.h"
+#include "cuda/backend/backend.h"
 #include "runtime/base/limits.h"
 #include "tests/cuda/matmul_reference.h"
 #include "tests/support/golden_rig.h"
 
 #ifdef KVRT_CUDA_EMULATION
 #include "tests/cuda/cublaslt_stand_in.h"
-#include "tests/cuda/emulation/emulator.h"
+#include "cuda/emulation/emulator.h"
 #endif
 
 namespace kvrt::test {

@@ -1,5 +1,5 @@
 // Norms, rotations, elementwise ops and copies of a device. Where the CPU's order is kept, its bits.
-#include "runtime/compute/cpu_kernels_scalar.h"
+#include "runtime/compute/cpu/kernels_scalar.h"
 #include "runtime/compute/rope.h"
 #include "tests/cuda/device_memory.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "storage/sqlite_log.h"
+#include "storage/catalog/sqlite_log.h"
 #include "tests/support/store_rig.h"
 
 namespace kvrt::test {

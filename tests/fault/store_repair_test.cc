@@ -1,7 +1,7 @@
 // A repair that fails or is killed at any of its operations: the store is as it was or as it will be, and repair can be run again.
 #include <sys/wait.h>
 
-#include "storage/repair.h"
+#include "storage/repair/repair.h"
 #include "tests/fault/store_scenes.h"
 
 namespace kvrt {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <map>
 
-#include "storage/repair.h"
+#include "storage/repair/repair.h"
 #include "tests/fuzz/require.h"
 #include "tests/support/store_rig.h"
 

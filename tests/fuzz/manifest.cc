@@ -1,6 +1,6 @@
 // Any bytes as a session's manifest: a Status, or a manifest that is the same after being written again.
 
-#include "runtime/engine/manifest.h"
+#include "runtime/engine/snapshot/manifest.h"
 #include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

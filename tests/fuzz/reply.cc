@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/utf8.h"
-#include "runtime/text/reply_parser.h"
+#include "runtime/text/reply/parser.h"
 #include "tests/fuzz/require.h"
 
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "storage/codec.h"
-#include "storage/segment.h"
+#include "storage/segment/codec.h"
+#include "storage/segment/segment.h"
 #include "tests/fuzz/require.h"
 
 namespace {

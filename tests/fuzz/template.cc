@@ -7,7 +7,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/base/utf8.h"
-#include "runtime/text/chat_template.h"
+#include "runtime/text/template/chat_template.h"
 #include "tests/fuzz/require.h"
 
 namespace {

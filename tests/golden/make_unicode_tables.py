@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes runtime/text/unicode_tables.inc: case mappings and printability as Python's str has them.
+"""Writes runtime/text/unicode/tables.inc: case mappings and printability as Python's str has them.
 
-usage: make_unicode_tables.py > runtime/text/unicode_tables.inc
+usage: make_unicode_tables.py > runtime/text/unicode/tables.inc
 """
 import sys
 import unicodedata

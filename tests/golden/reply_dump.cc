@@ -9,7 +9,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "runtime/text/reply_parser.h"
+#include "runtime/text/reply/parser.h"
 
 using namespace kvrt;
 

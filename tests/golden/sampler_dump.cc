@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "runtime/engine/sampler.h"
+#include "runtime/engine/sampling/sampler.h"
 
 using namespace kvrt;
 

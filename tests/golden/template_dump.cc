@@ -3,7 +3,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "runtime/text/chat_template.h"
+#include "runtime/text/template/chat_template.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/model/gguf.h"
-#include "runtime/text/tokenizer.h"
+#include "runtime/text/tokenizer/tokenizer.h"
 
 using namespace kvrt;
 

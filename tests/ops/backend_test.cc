@@ -2,8 +2,8 @@
 
 #include <atomic>
 
-#include "runtime/compute/cpu_kernels_scalar.h"
-#include "runtime/compute/cpu_self_check.h"
+#include "runtime/compute/cpu/kernels_scalar.h"
+#include "runtime/compute/cpu/self_check.h"
 #include "tests/ops/ops_support.h"
 
 namespace kvrt::test {

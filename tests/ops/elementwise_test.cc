@@ -1,4 +1,4 @@
-#include "runtime/compute/cpu_kernels_scalar.h"
+#include "runtime/compute/cpu/kernels_scalar.h"
 #include "runtime/compute/rope.h"
 #include "tests/ops/ops_support.h"
 

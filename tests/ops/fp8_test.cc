@@ -2,7 +2,7 @@
 // makes of every element, on every instruction set.
 #include <bit>
 
-#include "runtime/compute/quants.h"
+#include "runtime/compute/quant/quants.h"
 #include "tests/ops/kv_reference.h"
 
 namespace kvrt::test {

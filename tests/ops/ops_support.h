@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "runtime/compute/backend.h"
-#include "runtime/compute/cpu_kernels.h"
-#include "runtime/compute/quants.h"
+#include "runtime/compute/cpu/kernels.h"
+#include "runtime/compute/quant/quants.h"
 
 namespace kvrt::test {
 

@@ -1,7 +1,7 @@
 // Actors: conversations. The text of the tokens is the template's rendering, and sampled tokens stay as they were.
 #include <algorithm>
 
-#include "runtime/text/chat_template.h"
+#include "runtime/text/template/chat_template.h"
 #include "tests/sim/actor.h"
 
 namespace kvrt::test {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/sampler.h"
+#include "runtime/engine/sampling/sampler.h"
 #include "runtime/engine/session.h"
 #include "tests/sim/toy.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "runtime/engine/plan.h"
+#include "runtime/engine/describe/memory_cost.h"
 
 namespace kvrt::test {
 

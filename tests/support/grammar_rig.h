@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "runtime/model/gguf.h"
-#include "runtime/text/grammar.h"
-#include "runtime/text/grammar_states.h"
-#include "runtime/text/tokenizer.h"
-#include "runtime/text/unicode.h"
+#include "runtime/text/grammar/grammar.h"
+#include "runtime/text/grammar/states.h"
+#include "runtime/text/tokenizer/tokenizer.h"
+#include "runtime/text/unicode/unicode.h"
 
 namespace kvrt::rig {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "storage/repair.h"
+#include "storage/repair/repair.h"
 #include "tests/support/store_rig.h"
 
 namespace kvrt::test {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "runtime/base/env.h"
-#include "storage/store.h"
+#include "storage/store/store.h"
 
 namespace kvrt::test {
 

@@ -22,7 +22,7 @@ PLANTED = [
     ({"storage/c.cc": '#include "runtime/compute/k.h"\n', "runtime/compute/k.h": ""}, "storage must not include"),
     ({"runtime/base/c.cc": '#include "runtime/base/none.h"\n'}, "is no file of the tree"),
     ({"runtime/compute/c.cc": "float g(float x) { return std::exp(x); }\n"}, "std::exp is libm's"),
-    ({"runtime/engine/sampler.cc": "float g(float x) { return ::powf(x, x); }\n"}, "::powf is libm's"),
+    ({"runtime/engine/sampling/sampler.cc": "float g(float x) { return ::powf(x, x); }\n"}, "::powf is libm's"),
     ({"runtime/text/c.cc": "double g(const char* s) { return strtod(s, nullptr); }\n"}, "strtod depends on the host's locale"),
     ({"storage/c.cc": "double g(const std::string& s) { return std::stod(s); }\n"}, "stod depends on the host's locale"),
     ({"runtime/text/c.cc": "bool g(char c) { return std::isalpha(c); }\n"}, "isalpha depends on the host's locale"),

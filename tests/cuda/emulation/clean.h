@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/cuda/emulation/emulator.h"
+#include "cuda/emulation/emulator.h"
 
 namespace kvrt::test {
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tests/cuda/emulation/device_functions.h"
+#include "cuda/emulation/device_functions.h"
 #include "tests/cuda/emulation/grid.h"
 #include "tests/cuda/emulation/mma.h"
 

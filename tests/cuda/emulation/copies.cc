@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tests/cuda/emulation/collectives.h"
-#include "tests/cuda/emulation/device_functions.h"
+#include "cuda/emulation/device_functions.h"
 
 namespace kvrt::emulation {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "cuda/launch.h"
-#include "tests/cuda/emulation/emulator.h"
+#include "cuda/kernels/launch.h"
+#include "cuda/emulation/emulator.h"
 
 namespace kvrt::cuda {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "tests/cuda/emulation/emulator.h"
+#include "cuda/emulation/emulator.h"
 
 namespace kvrt::emulation {
 

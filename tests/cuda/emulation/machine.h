@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/cuda/emulation/emulator.h"
+#include "cuda/emulation/emulator.h"
 #include "tests/cuda/emulation/grid.h"
 #include "tests/cuda/emulation/memory.h"
 

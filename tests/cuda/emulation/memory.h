@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <map>
 
-#include "tests/cuda/emulation/emulator.h"
+#include "cuda/emulation/emulator.h"
 
 namespace kvrt::emulation {
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tests/cuda/emulation/device_functions.h"
+#include "cuda/emulation/device_functions.h"
 #include "tests/cuda/emulation/fibers.h"  // KVRT_FIBERS_ASAN
 #ifdef KVRT_FIBERS_ASAN
 #include <sanitizer/asan_interface.h>

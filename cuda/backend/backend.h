@@ -1,0 +1,167 @@
+// CudaBackend: Backend on one device. Ops are queued on one stream; a step of few rows is captured into a graph the second time that its
+// shape comes, and replayed from then on: what changes from step to step (tokens, positions, block tables) lies in device memory.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "cuda/backend/device_context.h"
+#include "cuda/gemm/gemm_library.h"
+#include "cuda/backend/graph_cache.h"
+#include "cuda/kernels/kernels.h"
+#include "cuda/backend/step_arrays.h"
+#include "runtime/base/threads.h"
+#include "runtime/base/turn_lock.h"
+#include "runtime/compute/backend.h"
+
+namespace kvrt {
+class WeightImage;
+}
+
+namespace kvrt::cuda {
+
+inline constexpr uint32_t kLibraryRows = 128;                               // of a step: above, a library's gemm
+inline constexpr uint64_t kDequantizedMax = 256ull << 20;                   // elements of a weight, of which it wants a copy in f16
+inline uint64_t gemm_rows(uint64_t rows) { return (rows + 63) / 64 * 64; }  // of gemm's tiles
+
+// A weight in device memory, panels as the CPU's.
+class CudaWeight final : public Weight {
+ public:
+  CudaWeight(const DeviceWeight& view, uint64_t bytes, std::shared_ptr<Buffer> memory)
+      : view_(view), bytes_(bytes), memory_(std::move(memory)) {}
+  uint32_t rows() const override { return view_.rows; }
+  uint32_t cols() const override { return view_.cols; }
+  uint64_t bytes() const override { return bytes_; }
+  const DeviceWeight& view() const { return view_; }
+
+ private:
+  DeviceWeight view_;
+  uint64_t bytes_;
+  std::shared_ptr<Buffer> memory_;
+};
+
+// As Backend says: one thread at a time but for alloc, upload, download and device_memory.
+class CudaBackend final : public Backend {
+ public:
+  // gemm: a library's functions; null: cuBLASLt, where it is found.
+  static Result<std::unique_ptr<Backend>> open(const CudaOptions& options, Log* log, const CublasLt* gemm = nullptr);
+  ~CudaBackend() override;
+
+  Result<std::unique_ptr<Buffer>> alloc(uint64_t bytes, bool populate) override;
+  Result<std::unique_ptr<Buffer>> alloc_host(uint64_t bytes) override;
+  bool unified() const override { return false; }
+  void device_memory(uint64_t* total, uint64_t* free) const override;
+  Status upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) override;
+  Status download(std::span<uint8_t> host, const uint8_t* device) override;
+  void copy(std::span<const BlockPair> pairs, uint64_t bytes) override;
+  void clear(uint8_t* device, uint64_t bytes) override;
+  Status sync() override;
+  uint64_t step_memory(const StepShape& shape) const override;
+  Status reserve_steps(const StepShape& shape) override;
+  Result<std::vector<std::unique_ptr<Weight>>> make_weights(std::span<const TensorStack> stacks, const WeightLoad& load) override;
+  Result<uint64_t> weight_bytes(std::span<const TensorView> tensors) const override;
+
+  void embed(const Weight& table, const Step& step, uint32_t first, uint32_t n, float* out) override;
+  void rmsnorm(const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) override;
+  void rmsnorm_heads(const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
+  void matmul(const Weight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) override;
+  void matmul_act(const Weight& gate_up, Activation act, const MatmulInput& in, float* out) override;
+  void prepare_rope(const RopeParams& params, const Step& step) override;
+  void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) override;
+  void kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n, const float* k,
+                const float* v, uint32_t stride) override;
+  void rope_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n, const QkParams& params,
+                  uint32_t stride, float* qkv) override;
+  void attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params, const float* q,
+                 uint32_t stride, float* out) override;
+  void add(const float* y, uint32_t rows, uint32_t width, float* x) override;
+  void scale(float factor, uint32_t rows, uint32_t width, float* x) override;
+  void softcap(float cap, uint32_t rows, uint32_t width, float* x) override;
+  void route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) override;
+  void add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) override;
+  void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) override;
+  void gather_logits_rows(const Step& step, uint32_t width, float* x) override;
+  void draw_rows(const Step& step, const float* logits, uint32_t vocab, DrawnToken* out) override;
+  void fetch(const float* x, uint64_t n, float* host) override;
+  void by_rows(uint32_t rows, const std::function<void(uint32_t first, uint32_t n)>& fn) override { fn(0, rows); }
+  void run(const StepRun& step, const std::function<void()>& fn) override;
+  std::unique_ptr<RunCache> make_run_cache() override { return std::make_unique<GraphCache>(context_.get()); }
+
+  void set_threads(uint32_t threads) override {
+    std::lock_guard lock(pool_mu_);
+    pool_.resize(threads);
+  }
+  const char* name() const override { return "cuda"; }
+  const char* isa() const override { return isa_.c_str(); }
+  const char* numerics() const override { return numerics_.c_str(); }
+  std::string device_name() const override { return context_->properties().name; }
+
+ private:
+  // The rotations of a step's positions, [rows][pairs], for one kind of parameters. Graphs have captured its place.
+  struct RopeTable {
+    RopeParams params;
+    std::unique_ptr<Buffer> memory;
+    float *cos = nullptr, *sin = nullptr;
+    double* inv_freq = nullptr;
+    static uint64_t bytes(const RopeParams& params);
+  };
+  // Device memory that ops share one after the other; grows to the largest use.
+  using Scratch = std::unique_ptr<Buffer>;
+  struct ScratchUse {
+    Scratch CudaBackend::*memory;
+    uint64_t bytes;
+  };
+
+  CudaBackend(std::unique_ptr<DeviceContext> context, const CudaOptions& options, Log* log);
+  void fail(Status status);
+  void pack(const WeightImage& image, uint64_t begin, uint64_t end, uint8_t* host, uint64_t base);
+  std::vector<ScratchUse> scratch_uses(const StepShape& shape) const;
+  // At least `bytes` of it. Growing forgets the graphs, which have its old place.
+  Status enlarge(Scratch* scratch, uint64_t bytes);
+  // The same within a step; null or false after an error.
+  template <typename T>
+  T* reserve(Scratch* scratch, uint64_t count);
+  bool grow(Scratch* scratch, uint64_t bytes);
+  static uint32_t splits_of(uint32_t last_position);
+  static uint32_t rows_in_parts(const KvGeometry& kv, uint32_t heads, uint32_t splits);
+  bool begin_step(const Step& step);
+  void replay_or_capture(GraphCache* cache, uint64_t key, const std::function<void()>& fn);
+  Status open_gemm(const CublasLt* gemm);
+  void many_rows(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out);
+  // False: in f16, as ever. An error is kept.
+  bool many_rows_e4m3(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out);
+  bool takes_few() const { return determinism_ == Determinism::kStrict || class_rows_ <= kFewRows; }  // the step's matmuls
+  MatvecInput matvec_input(const DeviceWeight& w, const MatmulInput& in);
+  const uint16_t* gemm_input(const DeviceWeight& w, const MatmulInput& in);
+  // The table of the parameters, new where there is none.
+  Result<const RopeTable*> make_rope_table(const RopeParams& params);
+  // Of the prepared ones; null where that failed.
+  const RopeTable* rope_table(const RopeParams& params) const;
+  void decode_rows(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t first, uint32_t n, const DeviceAttention& params,
+                   const float* q, uint32_t stride, float* out);
+  template <typename T>
+  T* stage_rows(Scratch* scratch, std::span<const T> host);
+
+  std::unique_ptr<DeviceContext> context_;
+  Log* log_;
+  Determinism determinism_;
+  bool fp8_prompts_;
+  std::string isa_, numerics_;
+  TurnLock pool_mu_;    // a model may be loaded while another runs
+  ThreadPool pool_{1};  // packs weights
+  Stream stream_;
+  Status error_;  // the first since the last sync; launches' own are in stream_
+  StepArrays arrays_;
+  uint64_t generation_ = 0;  // of the places that graphs have captured
+  bool capturing_ = false;
+  uint32_t splits_ = 1;  // of the step's attention
+  // Rows of the step, from the last layer's attention on those with logits: they say which kernels its matmuls take, also where an expert
+  // has but a few of them.
+  uint32_t class_rows_ = 0;
+  std::unique_ptr<GemmLibrary> gemm_;  // null: own kernels
+  std::list<RopeTable> rope_tables_;   // of all models; the last prepared first
+  Scratch q_, d_, s_, sums_, normed_, halves_, partials_, gate_up_, rows_, weights_, dequantized_, scales_, products_;
+};
+
+}  // namespace kvrt::cuda

@@ -1,0 +1,99 @@
+// CudaBackend's memory that ops share one after the other: how much a model's largest steps need, and how it grows.
+#include <algorithm>
+#include <bit>
+
+#include "cuda/backend/backend.h"
+#include "runtime/base/check.h"
+#include "runtime/base/limits.h"
+
+namespace kvrt::cuda {
+namespace {
+
+constexpr uint64_t kPartialsMax = 128ull << 20;  // bytes of attention's parts, where a row needs no more
+
+// Blocks of `block` numbers in `n`.
+uint64_t blocks(uint64_t n, uint64_t block) { return (n + block - 1) / block; }
+
+}  // namespace
+
+uint32_t CudaBackend::splits_of(uint32_t last_position) { return std::bit_ceil(last_position / kSplitTokens + 1); }
+
+// Long contexts have many parts: fewer rows at a time then, of which none depends on the others.
+uint32_t CudaBackend::rows_in_parts(const KvGeometry& kv, uint32_t heads, uint32_t splits) {
+  const uint64_t row_bytes = decode_partials(kv, heads, 1, splits) * sizeof(float);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(kPartialsMax / row_bytes, 1, kFewRows));
+}
+
+Status CudaBackend::enlarge(Scratch* scratch, uint64_t bytes) {
+  if (*scratch && (*scratch)->bytes() >= bytes) return {};
+  KVRT_CHECK(!capturing_);
+  if (*scratch) {
+    ++generation_;
+    const cudaError_t done = cudaStreamSynchronize(stream_.handle);  // what was queued still uses the old one
+    if (done != cudaSuccess) return context_->failed(done, "a step on " + device_name());
+    scratch->reset();
+  }
+  KVRT_ASSIGN(*scratch, context_->alloc(bytes));
+  return {};
+}
+
+bool CudaBackend::grow(Scratch* scratch, uint64_t bytes) {
+  if (*scratch && (*scratch)->bytes() >= bytes) return true;
+  if (stream_.error != cudaSuccess) return false;
+  Status grown = enlarge(scratch, bytes);
+  if (grown.is_ok()) return true;
+  fail(std::move(grown));
+  return false;
+}
+
+// What the ops reserve in the largest steps, each at most so much.
+std::vector<CudaBackend::ScratchUse> CudaBackend::scratch_uses(const StepShape& s) const {
+  const uint64_t attended = uint64_t{s.heads} * s.head_dim, qkv = (uint64_t{s.heads} + 2 * s.kv_heads) * s.head_dim,
+                 gate_up = 2 * uint64_t{s.ff};
+  const uint64_t cols = std::max({uint64_t{s.width}, attended, uint64_t{s.ff}}), few = kFewRows * cols;
+  const KvGeometry kv{1, s.kv_heads, s.head_dim, 1};
+  const uint64_t row = decode_partials(kv, s.heads, 1, splits_of(s.context - 1)) * sizeof(float);
+  std::vector<ScratchUse> uses = {
+      {&CudaBackend::q_, few},
+      {&CudaBackend::d_, blocks(few, kQuantBlock) * sizeof(float)},
+      {&CudaBackend::s_, blocks(few, kQuantBlock) * sizeof(float)},
+      {&CudaBackend::sums_, blocks(few, kQuantBlock) * 2 * sizeof(int16_t)},
+      {&CudaBackend::normed_, few * sizeof(float)},
+      {&CudaBackend::partials_, std::max(row, std::min(kFewRows * row, kPartialsMax))},
+  };
+  if (s.experts > 0) {
+    uses.push_back({&CudaBackend::rows_, std::max(s.rows, kFewRows) * sizeof(uint32_t)});
+    uses.push_back({&CudaBackend::weights_, std::max(s.rows, kFewRows) * sizeof(float)});
+  }
+  if (determinism_ == Determinism::kStrict || s.rows <= kFewRows) return uses;
+  uses.push_back({&CudaBackend::halves_, gemm_rows(s.rows) * cols * sizeof(uint16_t)});
+  uses.push_back({&CudaBackend::gate_up_, s.rows * gate_up * sizeof(float)});
+  if (!gemm_ || s.rows <= kLibraryRows) return uses;
+  uint64_t cells = 0;
+  for (const uint64_t weight_rows : {qkv, attended, gate_up, uint64_t{s.ff}, uint64_t{s.experts}}) {  // or columns, and the others of width
+    if (weight_rows * s.width <= kDequantizedMax) cells = std::max(cells, weight_rows * s.width);
+  }
+  uses.push_back({&CudaBackend::dequantized_, cells * sizeof(uint16_t)});
+  if (!fp8_prompts_) return uses;
+  uses.push_back({&CudaBackend::scales_, (std::max({qkv, uint64_t{s.width}, gate_up, uint64_t{s.experts}}) + s.rows) * sizeof(float)});
+  uses.push_back({&CudaBackend::products_, uint64_t{s.rows} * s.width * sizeof(float)});
+  return uses;
+}
+
+uint64_t CudaBackend::step_memory(const StepShape& shape) const {
+  uint64_t bytes = StepArrays::bytes() + (gemm_ ? GemmLibrary::kWorkspaceBytes : 0);
+  for (const ScratchUse& use : scratch_uses(shape)) bytes += use.bytes;
+  for (const RopeParams& rope : shape.ropes) bytes += RopeTable::bytes(rope);
+  return bytes;
+}
+
+Status CudaBackend::reserve_steps(const StepShape& shape) {
+  const DeviceContext::Use use(context_.get());
+  KVRT_TRY(use.status());
+  KVRT_TRY(arrays_.reserve(context_.get()));
+  for (const ScratchUse& scratch : scratch_uses(shape)) KVRT_TRY(enlarge(&(this->*scratch.memory), scratch.bytes));
+  for (const RopeParams& rope : shape.ropes) KVRT_TRY(make_rope_table(rope).take_status());
+  return {};
+}
+
+}  // namespace kvrt::cuda

@@ -1,0 +1,122 @@
+#include "cuda/backend/step_arrays.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/check.h"
+#include "runtime/base/limits.h"
+
+namespace kvrt::cuda {
+namespace {
+
+constexpr uint64_t kTablesAtFirst = 64 << 10;  // entries: contexts of 2 million tokens together
+constexpr uint32_t kFewTileRows = 4;           // of a sequence: below, its rows go one by one
+
+uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+StepArrays::Layout StepArrays::lay_out(uint64_t rows_max, uint64_t tables) {
+  Layout at{};
+  at.positions = at.tokens + aligned(rows_max * sizeof(int32_t));
+  at.tables_at = at.positions + aligned(rows_max * sizeof(int32_t));
+  at.stores = at.tables_at + aligned(rows_max * sizeof(uint32_t));
+  at.logits_rows = at.stores + aligned(rows_max * sizeof(uint32_t));
+  at.draws = at.logits_rows + aligned(rows_max * sizeof(uint32_t));
+  at.tiles = at.draws + aligned(kLogitsRowsMax * sizeof(Draw));
+  at.tables = at.tiles + aligned(rows_max * sizeof(PrefillTile));
+  at.end = at.tables + tables * sizeof(int32_t);
+  return at;
+}
+
+uint64_t StepArrays::bytes() { return lay_out(kStepRowsMax, kTablesAtFirst).end; }
+
+Status StepArrays::reserve(DeviceContext* context, uint64_t tables) {
+  if (memory_ && tables <= tables_max_) return {};
+  const uint64_t most = std::max(kTablesAtFirst, 2 * tables);
+  const uint64_t bytes = lay_out(kStepRowsMax, most).end;
+  memory_.reset();
+  tables_max_ = 0;
+  KVRT_ASSIGN(host_, context->alloc_pinned(bytes));
+  KVRT_ASSIGN(memory_, context->alloc(bytes));
+  tables_max_ = most;
+  return {};
+}
+
+Status StepArrays::put(DeviceContext* context, Stream* stream, const Step& step, bool* moved) {
+  KVRT_CHECK(step.n_rows() <= kStepRowsMax && step.draws.size() <= kLogitsRowsMax);
+  uint64_t tables = 0;
+  for (const StepSeq& seq : step.seqs) tables += seq.n_blocks;
+  *moved = tables > tables_max_ || !memory_;
+  KVRT_TRY(reserve(context, tables));
+  const Layout at = lay_out(kStepRowsMax, tables);
+  pack(step, at);
+  const auto place = [&](uint64_t offset) { return memory_->data() + offset; };
+  device_.tokens = reinterpret_cast<const int32_t*>(place(at.tokens));
+  device_.positions = reinterpret_cast<const int32_t*>(place(at.positions));
+  device_.tables_at = reinterpret_cast<const uint32_t*>(place(at.tables_at));
+  device_.stores = reinterpret_cast<const uint32_t*>(place(at.stores));
+  device_.logits_rows = reinterpret_cast<const uint32_t*>(place(at.logits_rows));
+  device_.draws = reinterpret_cast<const Draw*>(place(at.draws));
+  device_.tables = reinterpret_cast<const int32_t*>(place(at.tables));
+  tiles_ = reinterpret_cast<const PrefillTile*>(place(at.tiles));
+  const cudaError_t queued = cudaMemcpyAsync(memory_->data(), host_->data(), at.end, cudaMemcpyHostToDevice, stream->handle);
+  if (queued != cudaSuccess) return context->failed(queued, "the copy of a step's arrays");
+  return {};
+}
+
+void StepArrays::pack(const Step& step, const Layout& at) {
+  uint8_t* host = host_->data();
+  std::copy(step.tokens.begin(), step.tokens.end(), reinterpret_cast<int32_t*>(host + at.tokens));
+  std::copy(step.positions.begin(), step.positions.end(), reinterpret_cast<int32_t*>(host + at.positions));
+  std::copy(step.logits_rows.begin(), step.logits_rows.end(), reinterpret_cast<uint32_t*>(host + at.logits_rows));
+  std::copy(step.draws.begin(), step.draws.end(), reinterpret_cast<Draw*>(host + at.draws));
+  auto* tables_at = reinterpret_cast<uint32_t*>(host + at.tables_at);
+  auto* stores = reinterpret_cast<uint32_t*>(host + at.stores);
+  auto* tables = reinterpret_cast<int32_t*>(host + at.tables);
+  uint32_t next = 0;
+  for (const StepSeq& seq : step.seqs) {
+    std::fill_n(tables_at + seq.first_row, seq.n_rows, next);
+    std::fill_n(stores + seq.first_row, seq.n_rows, uint32_t{seq.store_kv});
+    if (seq.n_blocks > 0) std::copy_n(seq.blocks, seq.n_blocks, tables + next);
+    next += seq.n_blocks;
+  }
+  last_position_ = 0;
+  for (const int32_t p : step.positions) last_position_ = std::max(last_position_, static_cast<uint32_t>(p));
+  plan_tiles(step, tables_at);
+  if (n_tiles_ > 0) std::memcpy(host + at.tiles, planned_.data(), planned_.size() * sizeof(PrefillTile));
+}
+
+void StepArrays::plan_tiles(const Step& step, const uint32_t* tables_at) {
+  planned_.clear();
+  few_rows_.clear();
+  for (const StepSeq& seq : step.seqs) {
+    if (seq.n_rows < kFewTileRows) {
+      if (!few_rows_.empty() && few_rows_.back().first + few_rows_.back().n == seq.first_row) {
+        few_rows_.back().n += seq.n_rows;
+      } else {
+        few_rows_.push_back({seq.first_row, seq.n_rows});
+      }
+      continue;
+    }
+    for (uint32_t at = 0; at < seq.n_rows; at += kPrefillTileRows) {
+      planned_.push_back({seq.first_row + at, std::min(kPrefillTileRows, seq.n_rows - at), seq.first_position + static_cast<int32_t>(at),
+                          tables_at[seq.first_row]});
+    }
+  }
+  // Those that see most keys first: the others fill up what they leave.
+  const auto keys = [](const PrefillTile& tile) { return tile.first_position + static_cast<int32_t>(tile.n); };
+  std::stable_sort(planned_.begin(), planned_.end(), [&](const PrefillTile& a, const PrefillTile& b) { return keys(a) > keys(b); });
+  n_tiles_ = static_cast<uint32_t>(planned_.size());
+}
+
+DeviceStep StepArrays::rows_from(uint32_t first) const {
+  DeviceStep step = device_;
+  step.tokens += first;
+  step.positions += first;
+  step.tables_at += first;
+  step.stores += first;
+  return step;
+}
+
+}  // namespace kvrt::cuda

@@ -1,0 +1,373 @@
+// Attention of single rows: a block takes a part of kSplitTokens positions for the heads of a group, and what the parts give is merged in
+// order (runtime/compute/NUMERICS.md §7, with parts of 256 for spans of 512).
+//
+// A warp takes 64 of the part's keys. K and V come to it as one stream of steps of 16 rows x 64 columns, rows being head dimensions of K
+// and then tokens of V, several steps ahead, so that no phase waits for memory with nothing under way. Both products are of tensor cores:
+// columns in the place of 8 keys (or dimensions), rows as what is summed. Queries and weights count in full: each is a 16-bit number
+// and a second one for the rest, of up to 8 heads in the two halves of a fragment, of more in two fragments.
+#include "cuda/kernels/attention_ring.h"
+
+namespace kvrt::cuda {
+namespace {
+
+// ---- a part on tensor cores
+
+// The scales of 16 positions, from the first one's on; of those that are not seen, 0.
+__device__ __forceinline__ void load_scales(const DecodeArgs& a, const Part& part, uint64_t scales_at, uint32_t head, int32_t first,
+                                            float (&scales)[16]) {
+  uint4 x[2] = {make_uint4(0, 0, 0, 0), make_uint4(0, 0, 0, 0)};
+  if (part.seen.any(first, 16)) {
+    const auto* at = reinterpret_cast<const uint4*>(a.pool + a.kv.scale_at(scales_at, part.table, head, first));
+    x[0] = at[0], x[1] = at[1];
+  }
+#pragma unroll
+  for (uint32_t i = 0; i < 8; ++i) {
+    const uint4 four = x[i / 4];
+    const uint32_t pair = i % 4 == 0 ? four.x : i % 4 == 1 ? four.y : i % 4 == 2 ? four.z : four.w;
+    const auto at = first + static_cast<int32_t>(2 * i);
+    scales[2 * i] = part.seen.has(at) ? f16_to_float(static_cast<uint16_t>(pair)) : 0.0f;
+    scales[2 * i + 1] = part.seen.has(at + 1) ? f16_to_float(static_cast<uint16_t>(pair >> 16)) : 0.0f;
+  }
+}
+
+// What a block's warps tell each other of a head.
+template <bool wide>
+struct Stats {
+  float units[Heads<wide>::kCount], max[kPartWarps][Heads<wide>::kCount], sum[kPartWarps][Heads<wide>::kCount];
+  __device__ __forceinline__ float all_max(uint32_t head) const {
+    return fmaxf(fmaxf(fmaxf(max[0][head], max[1][head]), max[2][head]), max[3][head]);
+  }
+  __device__ __forceinline__ float all_sum(uint32_t head) const { return sum[0][head] + sum[1][head] + sum[2][head] + sum[3][head]; }
+};
+
+// q · k of the lane's 16 positions and heads to weights, times the scales of V where it has them; each over the returned power of two.
+template <KvFormat format, bool wide>
+__device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, uint32_t kv_head, const float (&acc)[8][4],
+                                       Stats<wide>* stats, float (&p)[Heads<wide>::kMine][16]) {
+  const uint32_t warp = threadIdx.x / kWarp, g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
+  const int32_t first = part.first + static_cast<int32_t>(warp * kWarpKeys + 16 * t);
+  float scales[16];
+  if constexpr (kv_scaled(format)) load_scales(a, part, a.kv.k_scales_at, kv_head, first, scales);
+#pragma unroll
+  for (uint32_t i = 0; i < Heads<wide>::kMine; ++i) {
+    float max = -INFINITY;
+    const float unit = stats->units[g + 8 * i];
+#pragma unroll
+    for (uint32_t j = 0; j < 16; ++j) {
+      float dot = result<wide>(acc, i, j / 8, j % 8) * unit;
+      if constexpr (kv_scaled(format)) dot = dot * scales[j];
+      p[i][j] = a.score(dot);
+      if (part.seen.has(first + static_cast<int32_t>(j))) max = fmaxf(p[i][j], max);
+    }
+    max = warp_max(max, 4);
+    if (t == 0) stats->max[warp][g + 8 * i] = max;
+  }
+  float unit = 1 / kWeightUp;
+  if constexpr (kv_scaled(format)) {
+    load_scales(a, part, a.kv.v_scales_at, kv_head, first, scales);
+    float most = 0;
+    for (const float s : scales) most = fmaxf(s, most);
+    unit = power_in(warp_max(most, 4)) / kWeightUp;
+  }
+  __syncthreads();
+#pragma unroll
+  for (uint32_t i = 0; i < Heads<wide>::kMine; ++i) {
+    const float max = stats->all_max(g + 8 * i);
+    float sum = 0;
+#pragma unroll
+    for (uint32_t j = 0; j < 16; ++j) {
+      const float e = part.seen.has(first + static_cast<int32_t>(j)) ? exp_of(p[i][j] - max) : 0.0f;
+      sum = sum + e;
+      p[i][j] = kv_scaled(format) ? e * (scales[j] * (1 / unit)) : e * kWeightUp;
+    }
+    sum = warp_sum(sum, 4);
+    if (t == 0) stats->sum[warp][g + 8 * i] = sum;
+  }
+  return unit;
+}
+
+// Weights times V, 64 dimensions at a time: each warp over its own tokens, then the warps' in order. Heads [first, first + n).
+template <KvFormat format, bool wide>
+__device__ __forceinline__ void add_values(const DecodeArgs& a, const Part& part, const Ring<format>& ring, uint32_t first, uint32_t n,
+                                           const float (&p)[Heads<wide>::kMine][16], float unit, const Stats<wide>& stats, float* rows) {
+  constexpr bool bf16 = format == KvFormat::kBF16;
+  constexpr uint32_t kMine = Heads<wide>::kMine, kCount = Heads<wide>::kCount;
+  const uint32_t warp = threadIdx.x / kWarp, g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
+  uint32_t pair[4][kMine][2], rest[4][kMine][2];
+#pragma unroll
+  for (uint32_t i = 0; i < 8 * kMine; ++i) {
+    const uint32_t mine = i / 8, at = i % 8 * 2;
+    pair[at / 4][mine][i % 2] = to_pair<bf16>(p[mine][at], p[mine][at + 1]);
+    rest[at / 4][mine][i % 2] = to_rest<bf16>(pair[at / 4][mine][i % 2], p[mine][at], p[mine][at + 1]);
+  }
+  for (uint32_t s = ring.k_steps, column = 0; s < ring.steps; s += 4, column += kStepCols) {
+    float acc[8][4] = {};
+#pragma unroll
+    for (uint32_t quarter = 0; quarter < 4; ++quarter) {
+      uint32_t b[8][2];
+      Ring<format>::fragments(ring.wait(s + quarter), b);
+      multiply<bf16, wide>(acc, pair[quarter], rest[quarter], b);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kMine * 16; ++i) {
+      rows[(warp * kCount + g + i / 16 * 8) * kStepCols + 16 * t + i % 16] = result<wide>(acc, i / 16, i % 16 / 8, i % 8) * unit;
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < n * kStepCols; i += kPartThreads) {
+      const uint32_t head = i / kStepCols, dim = column + i % kStepCols;
+      const float* mine = rows + i;
+      const float sum = mine[0] + mine[kCount * kStepCols] + mine[2 * kCount * kStepCols] + mine[3 * kCount * kStepCols];
+      if (dim < ring.head_dim) a.put(part.only, blockIdx.z, first + head, dim, sum, stats.all_sum(head));
+    }
+    __syncthreads();
+  }
+}
+
+// A block a part (x), KV head (y), row (z). q at + row * stride: [heads][head_dim]. Bytes: K and V of the part once (of groups above 16
+// heads once for each 16), and 4 per element of a part's result, which is 1 / 64 of that with 4 heads of f16 to a group.
+template <KvFormat format, bool wide>
+__global__ void __launch_bounds__(kPartThreads, wide ? 3 : 4) attend_part(DecodeArgs a) {
+  KVRT_DYNAMIC_SHARED(memory);
+  __shared__ Stats<wide> stats;
+  grid_wait();
+  const Part part = part_of(a);
+  if (part.none) return;
+  const Shared<wide> shared(memory, a.kv.head_dim);
+  const uint32_t kv_head = blockIdx.y, last = (kv_head + 1) * a.group;
+  for (uint32_t head = kv_head * a.group; head < last; head += Heads<wide>::kCount) {
+    const uint32_t n = min(Heads<wide>::kCount, last - head);
+    const Ring<format> ring(a, part, kv_head, memory);
+    for (uint32_t s = 0; s + 1 < Ring<format>::kSteps; ++s) ring.start(s);
+    load_queries<format, wide>(a, head, n, shared, stats.units);
+    float acc[8][4] = {};
+    for (uint32_t s = 0; s < ring.k_steps; ++s) {
+      uint32_t b[8][2], pair[Heads<wide>::kMine][2], rest[Heads<wide>::kMine][2];
+#pragma unroll
+      for (uint32_t i = 0; i < Heads<wide>::kMine; ++i) {
+        const uint4 q = shared.queries[(s * kWarp + threadIdx.x % kWarp) * Heads<wide>::kMine + i];
+        pair[i][0] = q.x, pair[i][1] = q.y, rest[i][0] = q.z, rest[i][1] = q.w;
+      }
+      Ring<format>::fragments(ring.wait(s), b);
+      multiply<format == KvFormat::kBF16, wide>(acc, pair, rest, b);
+    }
+    grid_launch_next();
+    float p[Heads<wide>::kMine][16];
+    const float unit = weigh<format, wide>(a, part, kv_head, acc, &stats, p);
+    __syncthreads();
+    if (!part.only && threadIdx.x < n) a.put_sums(blockIdx.z, head + threadIdx.x, stats.all_max(threadIdx.x), stats.all_sum(threadIdx.x));
+    add_values<format, wide>(a, part, ring, head, n, p, unit, stats, shared.rows);
+  }
+}
+
+// ---- a part of any head_dim and format: the CPU's arithmetic in its order, so that a row that sees one part has the CPU's bits
+
+constexpr uint32_t kPlainHeads = 4;  // that share a read of K and V
+
+// Scores of `n` heads at the part's position i, of the thread's positions i and i + kPartThreads, to weights[head][i].
+template <KvFormat format>
+__device__ __forceinline__ void plain_scores(const DecodeArgs& a, const Part& part, uint32_t kv_head, const float* q, float* weights) {
+  for (uint32_t i = threadIdx.x; i < kSplitTokens; i += kPartThreads) {
+    const int32_t position = part.first + static_cast<int32_t>(i);
+    if (!part.seen.has(position)) continue;
+    const uint8_t* k = a.pool + a.kv.key_at(part.table, kv_head, position);
+    float dot[kPlainHeads] = {};
+#pragma unroll(format == KvFormat::kF8 ? 2 : 4)
+    for (uint32_t d = 0; d < a.kv.head_dim; ++d) {
+      const float x = kv_element<format>(k + uint64_t{d} * a.kv.k_row_bytes());
+#pragma unroll
+      for (uint32_t h = 0; h < kPlainHeads; ++h) dot[h] = fmaf(q[h * a.kv.head_dim + d], x, dot[h]);
+    }
+    float scale = 1;
+    if constexpr (kv_scaled(format)) scale = scale_of(a, part, a.kv.k_scales_at, kv_head, position);
+#pragma unroll
+    for (uint32_t h = 0; h < kPlainHeads; ++h) weights[h * kSplitTokens + i] = a.score(dot[h] * scale);
+  }
+}
+
+// Scores to weights; the largest score and the sum of weights, by 16 virtual lanes, of each head. The weights end up times the scales
+// of V, where it has them. Those of positions that are not seen: 0.
+template <KvFormat format>
+__device__ __forceinline__ void plain_weights(const DecodeArgs& a, const Part& part, uint32_t kv_head, float* weights, float* maxima,
+                                              float* sums) {
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  static_assert(kPlainHeads == kPartWarps);
+  __syncthreads();
+  float max = -INFINITY, sum = 0;
+  for (uint32_t i = lane; i < kSplitTokens; i += kWarp) {
+    if (part.seen.has(part.first + static_cast<int32_t>(i))) max = fmaxf(weights[warp * kSplitTokens + i], max);
+  }
+  max = warp_max(max);
+  for (uint32_t i = lane; i < kSplitTokens; i += kWarp) {
+    float& at = weights[warp * kSplitTokens + i];
+    at = part.seen.has(part.first + static_cast<int32_t>(i)) ? exp_of(at - max) : 0.0f;
+  }
+  __syncwarp();
+  for (uint32_t i = lane % 16; i < kSplitTokens; i += 16) sum = sum + weights[warp * kSplitTokens + i];
+  sum = warp_sum(sum, 16);
+  if (lane == 0) maxima[warp] = max, sums[warp] = sum;
+  __syncthreads();
+  if constexpr (kv_scaled(format)) {
+    for (uint32_t i = threadIdx.x; i < kSplitTokens; i += kPartThreads) {
+      const int32_t position = part.first + static_cast<int32_t>(i);
+      if (!part.seen.has(position)) continue;
+      const float scale = scale_of(a, part, a.kv.v_scales_at, kv_head, position);
+      for (uint32_t h = 0; h < kPlainHeads; ++h) weights[h * kSplitTokens + i] = weights[h * kSplitTokens + i] * scale;
+    }
+    __syncthreads();
+  }
+}
+
+// A thread a dimension: its sums over V, token after token. Heads [first, first + n).
+template <KvFormat format>
+__device__ __forceinline__ void plain_values(const DecodeArgs& a, const Part& part, uint32_t kv_head, uint32_t first, uint32_t n,
+                                             const float* weights, const float* sums) {
+  const int32_t begin = max(part.first, part.seen.first), end = min(part.first + int32_t{kSplitTokens}, part.seen.last + 1);
+  for (uint32_t d = threadIdx.x; d < a.kv.head_dim; d += kPartThreads) {
+    float acc[kPlainHeads] = {};
+    const uint8_t* v = nullptr;
+#pragma unroll(format == KvFormat::kF8 ? 1 : 4)
+    for (int32_t at = begin; at < end; ++at, v += a.kv.v_row_bytes()) {
+      if (at == begin || a.kv.slot(at) == 0) v = a.pool + a.kv.value_at(part.table, kv_head, at);
+      const float x = kv_element<format>(v + d * a.kv.elem);
+#pragma unroll
+      for (uint32_t h = 0; h < kPlainHeads; ++h) acc[h] = fmaf(weights[h * kSplitTokens + at - part.first], x, acc[h]);
+    }
+    for (uint32_t h = 0; h < n; ++h) a.put(part.only, blockIdx.z, first + h, d, acc[h], sums[h]);
+  }
+}
+
+// As attend_part; K and V are read once for each kPlainHeads heads of a group.
+template <KvFormat format>
+__global__ void __launch_bounds__(kPartThreads) attend_part_plain(DecodeArgs a) {
+  KVRT_DYNAMIC_SHARED(memory);
+  __shared__ float maxima[kPlainHeads], sums[kPlainHeads];
+  grid_wait();
+  const Part part = part_of(a);
+  if (part.none) return;
+  auto* weights = reinterpret_cast<float*>(memory);
+  float* q = weights + kPlainHeads * kSplitTokens;
+  const uint32_t kv_head = blockIdx.y, last = (kv_head + 1) * a.group, head_dim = a.kv.head_dim;
+  for (uint32_t head = kv_head * a.group; head < last; head += kPlainHeads) {
+    const uint32_t n = min(kPlainHeads, last - head);
+    const float* from = a.q + uint64_t{blockIdx.z} * a.stride + uint64_t{head} * head_dim;
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < kPlainHeads * head_dim; i += kPartThreads) q[i] = i < n * head_dim ? from[i] : 0.0f;
+    if (format == KvFormat::kI8) hadamard(hadamard_dim(head_dim), kPlainHeads * head_dim, q);
+    __syncthreads();
+    plain_scores<format>(a, part, kv_head, q, weights);
+    plain_weights<format>(a, part, kv_head, weights, maxima, sums);
+    if (!part.only && threadIdx.x < n) a.put_sums(blockIdx.z, head + threadIdx.x, maxima[threadIdx.x], sums[threadIdx.x]);
+    plain_values<format>(a, part, kv_head, head, n, weights, sums);
+  }
+}
+
+// ---- the parts of a row, in order
+
+constexpr int32_t kMergeAtOnce = 16;  // parts whose sums over V are under way
+
+// A block a head (x) and a row (y), a thread a dimension. A lane has the maximum and sum of a part, 32 parts at a time, and from them
+// what both sides of its merge are multiplied by. Bytes: 4 per element of each part's result, and of the row's.
+__global__ void __launch_bounds__(kHeadDimMax) merge_parts(DecodeArgs a) {
+  grid_wait();
+  grid_launch_next();
+  const uint32_t row = blockIdx.y, dim = min(threadIdx.x, a.kv.head_dim - 1), lane = threadIdx.x % kWarp;
+  const Seen seen = seen_from(a.step.positions[row], a.window);
+  const int32_t first = seen.first / int32_t{kSplitTokens}, last = seen.last / int32_t{kSplitTokens};
+  if (first == last) return;
+  const uint64_t head = uint64_t{row} * a.heads + blockIdx.x, at = head * a.parts.splits;
+  float before = -INFINITY, sum = 0, acc = 0;
+  for (int32_t batch = first; batch <= last; batch += int32_t{kWarp}) {
+    const int32_t mine = min(batch + static_cast<int32_t>(lane), last), n = min(last - batch + 1, int32_t{kWarp});
+    const float max = a.parts.max[at + mine], sum2 = a.parts.sum[at + mine];
+    float most = max;  // of the parts up to the lane's
+    for (uint32_t lanes = 1; lanes < kWarp; lanes *= 2) {
+      const float other = __shfl_up_sync(kFullWarp, most, lanes);
+      if (lane >= lanes) most = fmaxf(other, most);
+    }
+    most = fmaxf(before, most);
+    float old_most = __shfl_up_sync(kFullWarp, most, 1);
+    if (lane == 0) old_most = before;
+    const float keep = exp_of(old_most - most), add = exp_of(max - most);  // of the first part: to a sum of 0
+    before = __shfl_sync(kFullWarp, most, n - 1);
+    for (int32_t i = 0; i < n; i += kMergeAtOnce) {
+      float v[kMergeAtOnce];
+#pragma unroll
+      for (int32_t j = 0; j < kMergeAtOnce; ++j) v[j] = i + j < n ? a.parts.acc[(at + batch + i + j) * a.kv.head_dim + dim] : 0.0f;
+#pragma unroll
+      for (int32_t j = 0; j < kMergeAtOnce; ++j) {
+        const float x = __shfl_sync(kFullWarp, keep, i + j), y = __shfl_sync(kFullWarp, add, i + j);
+        const float z = __shfl_sync(kFullWarp, sum2, i + j);
+        if (i + j >= n) continue;
+        sum = fmaf(sum, x, z * y);
+        acc = fmaf(acc, x, v[j] * y);
+      }
+    }
+  }
+  if (threadIdx.x < a.kv.head_dim) a.out[head * a.kv.head_dim + dim] = acc * (1.0f / sum);
+}
+
+template <typename Kernel>
+void start(Stream* stream, Kernel kernel, const DecodeArgs& a, dim3 grid, uint32_t shared) {
+  // What a block has without asking, less its static part.
+  if (shared > 44 * 1024)
+    stream->check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
+  launch(kernel, grid, dim3(kPartThreads), shared, stream, a);
+}
+
+template <KvFormat format>
+void start_parts(Stream* stream, const DecodeArgs& a, dim3 grid) {
+  const uint32_t head_dim = a.kv.head_dim;
+  if constexpr (format != KvFormat::kF32) {  // rows of V are whole pieces of 16 bytes
+    if (head_dim * a.kv.elem % 16 == 0) {
+      if (a.group <= Heads<false>::kCount) return start(stream, attend_part<format, false>, a, grid, Shared<false>::bytes(head_dim));
+      return start(stream, attend_part<format, true>, a, grid, Shared<true>::bytes(head_dim));
+    }
+  }
+  start(stream, attend_part_plain<format>, a, grid, kPlainHeads * (kSplitTokens + head_dim) * static_cast<uint32_t>(sizeof(float)));
+}
+
+}  // namespace
+
+uint64_t decode_partials(const KvGeometry& kv, uint32_t heads, uint32_t rows, uint32_t splits) {
+  return uint64_t{rows} * heads * splits * (kv.head_dim + 2);
+}
+
+void decode_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const DeviceStep& step, uint32_t rows,
+                      uint32_t splits, const DeviceAttention& params, const float* q, uint32_t stride, float* partials, float* out) {
+  const uint64_t results = uint64_t{rows} * params.heads * splits;
+  DecodeArgs a{};
+  a.kv = kv_layer(kv, layer);
+  a.step = step;
+  a.parts = {partials, partials + results, partials + 2 * results, splits};
+  a.pool = pool;
+  a.q = q;
+  a.out = out;
+  a.group = params.heads / kv.kv_heads;
+  a.heads = params.heads;
+  a.stride = stride;
+  a.window = params.window;
+  a.scale = score_scale(kv, params.scale);
+  a.softcap = params.softcap;
+  const dim3 grid(splits, kv.kv_heads, rows);
+  switch (kv.format) {
+    case KvFormat::kF16:
+      start_parts<KvFormat::kF16>(stream, a, grid);
+      break;
+    case KvFormat::kBF16:
+      start_parts<KvFormat::kBF16>(stream, a, grid);
+      break;
+    case KvFormat::kF32:
+      start_parts<KvFormat::kF32>(stream, a, grid);
+      break;
+    case KvFormat::kI8:
+      start_parts<KvFormat::kI8>(stream, a, grid);
+      break;
+    case KvFormat::kF8:
+      start_parts<KvFormat::kF8>(stream, a, grid);
+      break;
+  }
+  if (splits == 1) return;
+  launch(merge_parts, dim3(params.heads, rows), dim3((kv.head_dim + kWarp - 1) / kWarp * kWarp), 0, stream, a);
+}
+
+}  // namespace kvrt::cuda

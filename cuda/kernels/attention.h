@@ -1,0 +1,160 @@
+// What the kernels of attention share: where K and V of a layer lie, the transform of int8's keys and queries, pairs of 16-bit numbers
+// for tensor cores.
+#pragma once
+
+#include "cuda/kernels/device.h"
+#include "cuda/kernels/kernels.h"
+
+namespace kvrt::cuda {
+
+inline constexpr uint32_t kHeadDimMax = 512;
+
+// A layer's part of every block, as byte offsets from the pool's begin (runtime/compute/step.h).
+struct KvLayer {
+  uint64_t layer_at, block_bytes, v_at, k_scales_at, v_scales_at;
+  uint32_t head_dim, elem, token_shift;  // block_tokens = 1 << token_shift
+
+  __device__ __forceinline__ uint32_t slot(int32_t position) const { return static_cast<uint32_t>(position) & ((1u << token_shift) - 1); }
+  __device__ __forceinline__ uint64_t block_at(const int32_t* table, int32_t position) const {
+    return layer_at + static_cast<uint64_t>(table[position >> token_shift]) * block_bytes;
+  }
+  __device__ __forceinline__ uint64_t head_at(uint32_t head) const { return (uint64_t{head} * head_dim << token_shift) * elem; }
+  // The first element of a position's K; the next one is k_row_bytes() further.
+  __device__ __forceinline__ uint64_t key_at(const int32_t* table, uint32_t head, int32_t position) const {
+    return block_at(table, position) + head_at(head) + slot(position) * elem;
+  }
+  __device__ __forceinline__ uint32_t k_row_bytes() const { return elem << token_shift; }
+  // The first element of its V; the next position of the block is v_row_bytes() further.
+  __device__ __forceinline__ uint64_t value_at(const int32_t* table, uint32_t head, int32_t position) const {
+    return block_at(table, position) + v_at + head_at(head) + slot(position) * v_row_bytes();
+  }
+  __device__ __forceinline__ uint32_t v_row_bytes() const { return head_dim * elem; }
+  // Its scale of K (k_scales_at) or V (v_scales_at).
+  __device__ __forceinline__ uint64_t scale_at(uint64_t scales_at, const int32_t* table, uint32_t head, int32_t position) const {
+    return block_at(table, position) + scales_at + ((head << token_shift) + slot(position)) * kKvScaleBytes;
+  }
+};
+
+inline KvLayer kv_layer(const KvGeometry& kv, uint32_t layer) {
+  KvLayer out{};
+  out.layer_at = layer * kv.layer_bytes();
+  out.block_bytes = kv.block_bytes();
+  out.v_at = kv.half_bytes();
+  out.k_scales_at = 2 * kv.half_bytes();
+  out.v_scales_at = out.k_scales_at + kv.scales_bytes();
+  out.head_dim = kv.head_dim;
+  out.elem = kv.elem_bytes();
+  while (1u << out.token_shift < kv.block_tokens) ++out.token_shift;
+  return out;
+}
+
+// Runs of so many elements are transformed (runtime/compute/NUMERICS.md §7): the largest power of two in head_dim.
+__host__ __device__ __forceinline__ uint32_t hadamard_dim(uint32_t head_dim) { return head_dim & (0 - head_dim); }
+
+// What q · k is multiplied by.
+inline float score_scale(const KvGeometry& kv, float scale) {
+  return kv.format == KvFormat::kI8 ? scale / static_cast<float>(hadamard_dim(kv.head_dim)) : scale;
+}
+
+// The transform of n elements in shared memory by a whole block; a barrier before and after.
+__device__ __forceinline__ void hadamard(uint32_t dim, uint32_t n, float* x) {
+  __syncthreads();
+  for (uint32_t half = 1; half < dim; half *= 2) {
+    for (uint32_t pair = threadIdx.x; pair < n / 2; pair += blockDim.x) {
+      const uint32_t at = 2 * pair - (pair & (half - 1));
+      const float a = x[at], b = x[at + half];
+      x[at] = a + b;
+      x[at + half] = a - b;
+    }
+    __syncthreads();
+  }
+}
+
+// The positions that a row sees.
+struct Seen {
+  int32_t first, last;
+  __device__ __forceinline__ bool has(int32_t position) const { return position >= first && position <= last; }
+  __device__ __forceinline__ bool any(int32_t position, int32_t n) const { return position <= last && position + n > first; }
+};
+__device__ __forceinline__ Seen seen_from(int32_t position, uint32_t window) {
+  const int64_t first = window > 0 ? int64_t{position} + 1 - window : 0;
+  return {first > 0 ? static_cast<int32_t>(first) : 0, position};
+}
+
+template <KvFormat format>
+__device__ __forceinline__ float kv_element(const uint8_t* at) {
+  if constexpr (format == KvFormat::kF16) return f16_to_float(*reinterpret_cast<const uint16_t*>(at));
+  if constexpr (format == KvFormat::kBF16) return bf16_to_float(*reinterpret_cast<const uint16_t*>(at));
+  if constexpr (format == KvFormat::kF32) return *reinterpret_cast<const float*>(at);
+  if constexpr (format == KvFormat::kI8) return *reinterpret_cast<const int8_t*>(at);
+  if constexpr (format == KvFormat::kF8) return f16_to_float(fp8_as_f16(*at));
+}
+
+// ---- pairs of 16-bit numbers, as tensor cores multiply them: bf16 where KV is bf16, else f16
+
+template <bool bf16>
+__device__ __forceinline__ uint32_t to_pair(float low, float high) {
+#ifdef KVRT_CUDA_EMULATION
+  return bf16 ? float_to_bf16(low) | static_cast<uint32_t>(float_to_bf16(high)) << 16
+              : float_to_f16(low) | static_cast<uint32_t>(float_to_f16(high)) << 16;
+#else
+  if constexpr (bf16) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return __bfloat16_as_ushort(pair.x) | static_cast<uint32_t>(__bfloat16_as_ushort(pair.y)) << 16;
+  } else {
+    const __half2 pair = __floats2half2_rn(low, high);
+    return __half_as_ushort(__low2half(pair)) | static_cast<uint32_t>(__half_as_ushort(__high2half(pair))) << 16;
+  }
+#endif
+}
+// What to_pair left off, as a pair: both together are the number to 2^-22 of it (bf16: 2^-17).
+template <bool bf16>
+__device__ __forceinline__ uint32_t to_rest(uint32_t pair, float low, float high) {
+  const auto part = [pair](uint32_t shift) {
+    const auto h = static_cast<uint16_t>(pair >> shift);
+    return bf16 ? bf16_to_float(h) : f16_to_float(h);
+  };
+  return to_pair<bf16>(low - part(0), high - part(16));
+}
+
+// Two bytes, 128 added to each, between bytes 0x64: 1024 + byte as f16. Less 1152 it is the signed byte, exactly.
+__device__ __forceinline__ uint32_t less_1152(uint32_t pair) {
+#ifdef KVRT_CUDA_EMULATION
+  return to_pair<false>(f16_to_float(static_cast<uint16_t>(pair)) - 1152.0f, f16_to_float(static_cast<uint16_t>(pair >> 16)) - 1152.0f);
+#else
+  const __half2 x = __halves2half2(__ushort_as_half(static_cast<uint16_t>(pair)), __ushort_as_half(static_cast<uint16_t>(pair >> 16)));
+  const __half2 y = __hsub2(x, __float2half2_rn(1152.0f));
+  return __half_as_ushort(__low2half(y)) | static_cast<uint32_t>(__half_as_ushort(__high2half(y))) << 16;
+#endif
+}
+// Bytes 0, 1 (first) or 2, 3 of a word of int8, as a pair of f16.
+template <bool first>
+__device__ __forceinline__ uint32_t int8_pair(uint32_t word) {
+  return less_1152(__byte_perm(word ^ 0x80808080u, 0x64646464u, first ? 0x4140 : 0x4342));
+}
+
+// Of fp8: their bits one place down from the top of a half, but for the sign.
+template <bool first>
+__device__ __forceinline__ uint32_t fp8_pair(uint32_t word) {
+  const uint32_t x = __byte_perm(word, 0, first ? 0x1404 : 0x3424);
+  return (x & 0x80008000u) | (x >> 1 & 0x3f803f80u);
+}
+template <KvFormat format, bool first>
+__device__ __forceinline__ uint32_t byte_pair(uint32_t word) {
+  if constexpr (format == KvFormat::kF8) return fp8_pair<first>(word);
+  return int8_pair<first>(word);
+}
+
+// A number that f16 has not is the largest that it has; a NaN stays one.
+__device__ __forceinline__ float within_f16(float x) {
+  x = x > 65504.0f ? 65504.0f : x;
+  return x < -65504.0f ? -65504.0f : x;
+}
+
+// The power of two in x, kept far from both ends; 1 / it is exact.
+__device__ __forceinline__ float power_in(float x) {
+  const uint32_t exponent = __float_as_uint(x) >> 23 & 0xffu;
+  return __uint_as_float(min(max(exponent, 64u), 190u) << 23);
+}
+
+}  // namespace kvrt::cuda

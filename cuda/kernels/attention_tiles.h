@@ -1,0 +1,180 @@
+// Tiles of K and V in shared memory, as attention in tiles reads them (attention_prefill.cu).
+#pragma once
+
+#include "cuda/kernels/attention.h"
+
+namespace kvrt::cuda {
+
+inline constexpr uint32_t kTileThreads = 128;
+
+struct PrefillArgs {
+  KvLayer kv;
+  DeviceStep step;
+  const PrefillTile* tiles;
+  const uint8_t* pool;
+  const float* q;
+  float* out;
+  uint32_t heads, group, stride, window;
+  float scale, softcap;
+};
+
+// ---- matrices of 16-bit numbers in shared memory, rows of kChunks pieces of 16 bytes
+
+// Where a row's piece lies: eight neighbouring rows have theirs in different banks.
+template <uint32_t kChunks>
+__device__ __forceinline__ uint32_t place(uint32_t row, uint32_t chunk) {
+  static_assert(kChunks == 4 || kChunks % 8 == 0);
+  return 16 * (row * kChunks + (chunk ^ (kChunks == 4 ? row / 2 % 4 : row % 8)));
+}
+
+// Fragments of two products: b[0], b[1] of rows [row, row + 16) and the columns of a piece, b[2], b[3] of the next piece's.
+template <uint32_t kChunks>
+__device__ __forceinline__ void fragments(const uint8_t* matrix, uint32_t row, uint32_t chunk, uint32_t (&b)[4]) {
+  const uint32_t lane = threadIdx.x % kWarp;
+#ifdef KVRT_CUDA_EMULATION
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t first = row + i % 2 * 8 + lane % 4 * 2, column = lane / 4;
+    const auto at = [&](uint32_t r) { return reinterpret_cast<const uint16_t*>(matrix + place<kChunks>(r, chunk + i / 2))[column]; };
+    b[i] = at(first) | static_cast<uint32_t>(at(first + 1)) << 16;
+  }
+#else
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(matrix + place<kChunks>(row + lane % 16, chunk + lane / 16)));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
+               : "r"(at)
+               : "memory");
+#endif
+}
+
+// ---- a block's tiles of K and V. Bytes come as they are, next to the tiles, and each thread widens what it copied.
+
+template <KvFormat format, uint32_t kDims>
+struct Tiles {
+  static constexpr bool kWiden = kv_scaled(format);
+  static constexpr uint32_t kExponent = format == KvFormat::kBF16 ? 0x7f80 : 0x7c00;  // all its bits
+  static constexpr uint32_t kElem = kv_elem_bytes(format), kPieceElems = 16 / kElem;
+  static constexpr uint32_t kKeys = kDims <= 128 ? 64 : 32;
+  static constexpr uint32_t kKeyPieces = kKeys / kPieceElems, kDimPieces = kDims / kPieceElems;  // of a row as it comes
+  static constexpr uint32_t kKeyChunks = kKeys / 8, kDimChunks = kDims / 8;                      // of a row of the tile
+  static constexpr uint32_t kTileBytes = kKeys * kDims * 2, kRawBytes = kWiden ? kKeys * kDims : 0, kScaleBytes = kWiden ? 2 * kKeys : 0;
+  static constexpr uint32_t kBytes = 2 * kTileBytes + 2 * kRawBytes + 4 * kScaleBytes + kKeys;
+
+  const PrefillArgs& a;
+  uint32_t table_at, kv_head;
+  Seen seen;  // by any row of the query tile
+  uint8_t* k;
+
+  __device__ __forceinline__ uint8_t* v() const { return k + kTileBytes; }
+  __device__ __forceinline__ const int32_t* table() const { return a.step.tables + table_at; }
+
+  __device__ __forceinline__ uint8_t* raw(bool values) const { return k + 2 * kTileBytes + (values ? kRawBytes : 0); }
+  // Scales of the tile's keys, and where those of the next one arrive.
+  __device__ __forceinline__ uint8_t* scales(bool values, bool next) const {
+    return k + 2 * kTileBytes + 2 * kRawBytes + (values ? kScaleBytes : 0) + (next ? 2 * kScaleBytes : 0);
+  }
+
+  // K of positions [base, base + kKeys). What is not there stays what it was: it is in no column but its own.
+  __device__ __forceinline__ void load_keys(int32_t base) const {
+    const uint32_t piece = threadIdx.x % kKeyPieces;
+    const int32_t position = base + static_cast<int32_t>(piece * kPieceElems);
+    if (seen.any(position, kPieceElems)) {
+      const uint8_t* from = a.pool + a.kv.key_at(table(), kv_head, position);
+#pragma unroll 4
+      for (uint32_t row = threadIdx.x / kKeyPieces; row < a.kv.head_dim; row += kTileThreads / kKeyPieces) {
+        uint8_t* to = kWiden ? raw(false) + 16 * (row * kKeyPieces + piece) : k + place<kKeyChunks>(row, piece);
+        copy_async(to, from + uint64_t{row} * a.kv.k_row_bytes());
+      }
+    }
+    load_scales(false, base);
+    copy_async_commit();
+  }
+
+  // Likewise V. What is not seen is zero: it is in every sum over tokens.
+  __device__ __forceinline__ void load_values(int32_t base) const {
+    const uint32_t piece = threadIdx.x % kDimPieces;
+    if (piece * 16 < a.kv.v_row_bytes()) {
+#pragma unroll 4
+      for (uint32_t key = threadIdx.x / kDimPieces; key < kKeys; key += kTileThreads / kDimPieces) {
+        const int32_t position = base + static_cast<int32_t>(key);
+        uint8_t* to = kWiden ? raw(true) + 16 * (key * kDimPieces + piece) : v() + place<kDimChunks>(key, piece);
+        if (seen.has(position)) {
+          copy_async(to, a.pool + a.kv.value_at(table(), kv_head, position) + piece * 16);
+        } else {
+          *reinterpret_cast<uint4*>(to) = make_uint4(0, 0, 0, 0);
+        }
+      }
+    }
+    load_scales(true, base);
+    copy_async_commit();
+  }
+
+  __device__ __forceinline__ void load_scales(bool values, int32_t base) const {
+    if constexpr (!kWiden) return;
+    const uint32_t piece = threadIdx.x;  // of 8 scales
+    const int32_t position = base + static_cast<int32_t>(8 * piece);
+    if (piece >= kKeys / 8 || !seen.any(position, 8)) return;
+    const uint64_t at = a.kv.scale_at(values ? a.kv.v_scales_at : a.kv.k_scales_at, table(), kv_head, position);
+    copy_async(scales(values, true) + 16 * piece, a.pool + at);
+  }
+
+  __device__ __forceinline__ void widen_scales(bool values) const {
+    auto* to = reinterpret_cast<uint4*>(scales(values, false));
+    if (threadIdx.x < kKeys / 8) to[threadIdx.x] = reinterpret_cast<const uint4*>(scales(values, true))[threadIdx.x];
+  }
+  // Each thread takes what it copied itself: a scale's piece or a tile's.
+  __device__ __forceinline__ void widen_keys() const {
+    const uint32_t piece = threadIdx.x % kKeyPieces;
+    for (uint32_t row = threadIdx.x / kKeyPieces; row < a.kv.head_dim; row += kTileThreads / kKeyPieces) {
+      const uint4 x = *reinterpret_cast<const uint4*>(raw(false) + 16 * (row * kKeyPieces + piece));
+      widen(x, k + place<kKeyChunks>(row, 2 * piece), k + place<kKeyChunks>(row, 2 * piece + 1));
+    }
+    widen_scales(false);
+  }
+  __device__ __forceinline__ void widen_values() const {
+    const uint32_t piece = threadIdx.x % kDimPieces;
+    if (piece * 16 < a.kv.v_row_bytes()) {
+      for (uint32_t key = threadIdx.x / kDimPieces; key < kKeys; key += kTileThreads / kDimPieces) {
+        const uint4 x = *reinterpret_cast<const uint4*>(raw(true) + 16 * (key * kDimPieces + piece));
+        widen(x, v() + place<kDimChunks>(key, 2 * piece), v() + place<kDimChunks>(key, 2 * piece + 1));
+      }
+    }
+    widen_scales(true);
+  }
+  static __device__ __forceinline__ void widen(uint4 x, uint8_t* low, uint8_t* high) {
+    *reinterpret_cast<uint4*>(low) = make_uint4(byte_pair<format, true>(x.x), byte_pair<format, false>(x.x), byte_pair<format, true>(x.y),
+                                                byte_pair<format, false>(x.y));
+    *reinterpret_cast<uint4*>(high) = make_uint4(byte_pair<format, true>(x.z), byte_pair<format, false>(x.z), byte_pair<format, true>(x.w),
+                                                 byte_pair<format, false>(x.w));
+  }
+  // One byte a key: its V, as it is stored, has an infinity or a NaN.
+  __device__ __forceinline__ uint8_t* odd_keys() const { return k + kBytes - kKeys; }
+  __device__ __forceinline__ void clear_odd_keys() const {
+    if (threadIdx.x < kKeys) odd_keys()[threadIdx.x] = 0;
+  }
+  // Such elements to 0, where some row does not see them: 0 * infinity is none. Each thread takes what it copied.
+  __device__ __forceinline__ void find_odd_keys() const {
+    if constexpr (kWiden) return;
+    const uint32_t piece = threadIdx.x % kDimPieces;
+    if (piece * 16 >= a.kv.v_row_bytes()) return;
+    const auto odd = [](uint32_t pair) {  // bits 15 and 31: whose exponent is all ones
+      return ((pair & 0x7fff7fffu) + (0x8000 - kExponent) * 0x10001u) & 0x80008000u;
+    };
+    for (uint32_t key = threadIdx.x / kDimPieces; key < kKeys; key += kTileThreads / kDimPieces) {
+      uint8_t* at = v() + place<kDimChunks>(key, piece);
+      const uint4 x = *reinterpret_cast<const uint4*>(at);
+      if ((odd(x.x) | odd(x.y) | odd(x.z) | odd(x.w)) == 0) continue;
+      odd_keys()[key] = 1;
+      for (uint32_t i = 0; i < 8; ++i) {
+        uint16_t& element = reinterpret_cast<uint16_t*>(at)[i];
+        if ((element & kExponent) == kExponent) element = 0;
+      }
+    }
+  }
+  // Scales of the keys 8 n + 2 t and the next.
+  __device__ __forceinline__ float2 scale_pair(bool values, uint32_t n) const {
+    const uint32_t pair = reinterpret_cast<const uint32_t*>(scales(values, false))[4 * n + threadIdx.x % 4];
+    return make_float2(f16_to_float(static_cast<uint16_t>(pair)), f16_to_float(static_cast<uint16_t>(pair >> 16)));
+  }
+};
+
+}  // namespace kvrt::cuda

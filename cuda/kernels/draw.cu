@@ -1,0 +1,278 @@
+// Tokens drawn from rows of logits: the largest of each, or what its Draw asks for, which is the very token that the host's sampler takes
+// from the same logits. The order of a row's tokens, their integer weights and the cuts are those of runtime/engine/sampling/sampler.cc.
+#include "cuda/kernels/device.h"
+#include "cuda/kernels/kernels.h"
+#include "runtime/base/limits.h"
+
+namespace kvrt::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 512, kWarps = kThreads / kWarp;
+constexpr uint32_t kBatch = 16;  // elements that a thread has under way, four loads of four
+constexpr float kLowest = -3.402823466e38f;
+
+// ---- the largest, and the softmax's denominator
+
+// The largest of some elements, the lowest index of several, and the sum of exp(x - max). bad: 0 while all are finite, else NaN.
+struct Top {
+  float max, sum, bad;
+  uint32_t index;
+
+  __device__ __forceinline__ void take(const Top& o) {
+    const float both = fmaxf(max, o.max);
+    sum = sum * exp_of(max - both) + o.sum * exp_of(o.max - both);
+    bad = bad + o.bad;
+    if (o.max > max || (o.max == max && o.index < index)) index = o.index;
+    max = both;
+  }
+};
+
+// Elements [first, first + 4) of a row; those beyond its end are `kLowest`, which has no part in what follows.
+__device__ __forceinline__ float4 load_four(const float* row, uint32_t first, uint32_t n, bool aligned) {
+  if (aligned && first + 4 <= n) return *reinterpret_cast<const float4*>(row + first);
+  float4 v = make_float4(kLowest, kLowest, kLowest, kLowest);
+  if (first < n) v.x = row[first];
+  if (first + 1 < n) v.y = row[first + 1];
+  if (first + 2 < n) v.z = row[first + 2];
+  if (first + 3 < n) v.w = row[first + 3];
+  return v;
+}
+
+// kBatch elements from `first` on, in runs of four that lie 4 * kThreads apart, to what the thread has.
+__device__ __forceinline__ void take_batch(const float* row, uint32_t first, uint32_t n, bool aligned, Top* top) {
+  float x[kBatch];
+#pragma unroll
+  for (uint32_t i = 0; i < kBatch; i += 4) {
+    const float4 v = load_four(row, first + i * kThreads, n, aligned);
+    x[i] = v.x, x[i + 1] = v.y, x[i + 2] = v.z, x[i + 3] = v.w;
+  }
+  const float before = top->max;
+#pragma unroll
+  for (uint32_t i = 0; i < kBatch; ++i) {
+    top->bad = top->bad + (x[i] - x[i]);
+    if (x[i] > top->max) top->max = x[i], top->index = first + i / 4 * (4 * kThreads) + i % 4;
+  }
+  float sum = top->sum * exp_of(before - top->max);
+#pragma unroll
+  for (uint32_t i = 0; i < kBatch; ++i) {
+    if (first + i / 4 * (4 * kThreads) + i % 4 < n) sum = sum + exp_of(x[i] - top->max);
+  }
+  top->sum = sum;
+}
+
+__device__ __forceinline__ void merge_lanes(Top* top) {
+  for (uint32_t lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    top->take({__shfl_down_sync(kFullWarp, top->max, lanes), __shfl_down_sync(kFullWarp, top->sum, lanes),
+               __shfl_down_sync(kFullWarp, top->bad, lanes), __shfl_down_sync(kFullWarp, top->index, lanes)});
+  }
+}
+
+// Threads deal runs of four elements, then lanes and warps merge in a fixed order. The first thread's result is the row's.
+__device__ Top top_of_row(const float* row, uint32_t n) {
+  __shared__ Top tops[kWarps];
+  const bool aligned = reinterpret_cast<uintptr_t>(row) % sizeof(float4) == 0;
+  Top top{kLowest, 0, 0, UINT32_MAX};
+  for (uint32_t first = 4 * threadIdx.x; first < n; first += kBatch * kThreads) take_batch(row, first, n, aligned, &top);
+  merge_lanes(&top);
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  if (lane == 0) tops[warp] = top;
+  __syncthreads();
+  if (warp != 0) return top;
+  top = lane < kWarps ? tops[lane] : Top{kLowest, 0, 0, UINT32_MAX};
+  merge_lanes(&top);
+  return top;
+}
+
+// ---- drawing
+
+// A token of the row as one number, the larger the better: the logit's bits in its order, then the id, the lowest first.
+constexpr uint32_t kIdBits = 22, kDigitBits = 11, kKeyBits = 5 * kDigitBits;
+constexpr uint32_t kBins = 1u << kDigitBits, kThreadBins = kBins / kThreads;
+constexpr uint64_t kIdMask = (1u << kIdBits) - 1;
+static_assert(kKeyBits >= 32 + kIdBits && kVocabMax <= kIdMask + 1);
+
+__device__ __forceinline__ uint64_t key_of(float logit, uint32_t id) {
+  const uint32_t bits = __float_as_uint(logit + 0.0f);  // -0 is 0
+  return uint64_t{bits >> 31 ? ~bits : bits | 0x80000000u} << kIdBits | (kIdMask - id);
+}
+__device__ __forceinline__ float logit_of(uint64_t key) {
+  const auto bits = static_cast<uint32_t>(key >> kIdBits);
+  return __uint_as_float(bits >> 31 ? bits & 0x7fffffffu : ~bits);
+}
+
+// sampler.cc's Weigher: 2^((logit - max) * scale) in units of 1 / `ones`, rounded to an integer.
+struct Weigher {
+  float max, scale, ones;
+  __device__ __forceinline__ float scaled(float logit) const { return (logit - max) * scale; }
+  __device__ __forceinline__ uint64_t of(float logit) const {
+    const float x = scaled(logit);
+    if (!(x >= -63.0f)) return 0;
+    const float shifted = x + 12582912.0f, f = x - (shifted - 12582912.0f);
+    float p = f * 1.53533620e-4f + 1.33988739e-3f;
+    p = p * f + 9.61843692e-3f;
+    p = p * f + 5.55033237e-2f;
+    p = p * f + 2.40226477e-1f;
+    p = p * f + 6.93147182e-1f;
+    p = p * f + 1.0f;
+    return __float2ull_rn(__uint_as_float(__float_as_uint(p) + (__float_as_uint(shifted) << 23)) * ones);
+  }
+};
+
+// Tokens that are far from the best seldom matter: those that are near lie in shared memory, where they are few.
+constexpr float kNear = 16;
+constexpr uint32_t kListed = 2048;
+constexpr double kAll = -INFINITY;  // of a bound on scaled logits: none
+
+struct Shared {
+  unsigned long long bins[kBins], list[kListed], totals[kWarps];
+  unsigned long long before;
+  uint32_t digit, listed;
+};
+
+// All tokens of a row, or the listed ones.
+struct Keys {
+  const float* row;
+  const unsigned long long* list;  // null: the row
+  uint32_t n;
+  template <typename Fn>
+  __device__ __forceinline__ void each(Fn&& fn) const {
+    for (uint32_t i = threadIdx.x; i < n; i += kThreads) fn(list ? list[i] : key_of(row[i], i));
+  }
+};
+
+// The sum of every thread's x, to every thread. Integers: the same in whatever order.
+__device__ uint64_t block_total(unsigned long long x, Shared* s) {
+  for (uint32_t lanes = kWarp / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(kFullWarp, x, static_cast<int>(lanes));
+  __syncthreads();  // what reads the totals before
+  if (threadIdx.x % kWarp == 0) s->totals[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  uint64_t sum = 0;
+  for (uint32_t warp = 0; warp < kWarps; ++warp) sum += s->totals[warp];
+  return sum;
+}
+
+// A prefix of the order: down to `last`. reached: its tokens' weights together, or how many they are.
+struct Prefix {
+  uint64_t last, reached;
+};
+
+// The bin, the best first, within which the running sum that is `before` ahead of them reaches `need`.
+__device__ void find_bin(uint64_t need, uint64_t before, Shared* s) {
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, first = threadIdx.x * kThreadBins;
+  unsigned long long own = 0;
+  for (uint32_t bin = first; bin < first + kThreadBins; ++bin) own += s->bins[bin];
+  unsigned long long running = own;
+  for (uint32_t lanes = 1; lanes < kWarp; lanes *= 2) {
+    const unsigned long long other = __shfl_up_sync(kFullWarp, running, lanes);
+    if (lane >= lanes) running += other;
+  }
+  if (lane == kWarp - 1) s->totals[warp] = running;
+  __syncthreads();
+  before += running - own;
+  for (uint32_t w = 0; w < warp; ++w) before += s->totals[w];
+  if (before < need && before + own >= need) {  // in one thread
+    uint32_t bin = first;
+    for (; before + s->bins[bin] < need; ++bin) before += s->bins[bin];
+    s->digit = kBins - 1 - bin;
+    s->before = before;
+  }
+  __syncthreads();
+}
+
+// The shortest prefix that reaches `need`, of 1 to what all keys together have. Digit by digit, from the highest.
+template <bool by_weight>
+__device__ Prefix shortest(Keys keys, Weigher weigher, uint64_t need, Shared* s) {
+  uint64_t last = 0, reached = 0;
+  for (int shift = kKeyBits - kDigitBits; shift >= 0; shift -= kDigitBits) {
+    __syncthreads();
+    for (uint32_t bin = threadIdx.x; bin < kBins; bin += kThreads) s->bins[bin] = 0;
+    __syncthreads();
+    keys.each([&](uint64_t key) {
+      if (key >> (shift + kDigitBits) != last) return;
+      const uint64_t amount = by_weight ? weigher.of(logit_of(key)) : 1;
+      if (amount > 0) atomicAdd(&s->bins[kBins - 1 - (key >> shift & (kBins - 1))], static_cast<unsigned long long>(amount));
+    });
+    __syncthreads();
+    find_bin(need, reached, s);
+    last = last << kDigitBits | s->digit;
+    reached = s->before;
+  }
+  return {last, reached + s->bins[kBins - 1 - s->digit]};
+}
+
+// The weight of the keys from `last` on whose scaled logit is at least `lowest`.
+__device__ uint64_t weight_of(Keys keys, Weigher weigher, uint64_t last, double lowest, Shared* s) {
+  uint64_t sum = 0;
+  keys.each([&](uint64_t key) {
+    const float logit = logit_of(key);
+    if (key >= last && !(static_cast<double>(weigher.scaled(logit)) < lowest)) sum += weigher.of(logit);
+  });
+  return block_total(sum, s);
+}
+
+__device__ uint32_t drawn_token(const float* row, uint32_t n, float largest, const Draw& draw, Shared* s) {
+  const Weigher weigher{largest, draw.scale, draw.ones};
+  const Keys all{row, nullptr, n};
+  uint64_t total = 0, near = 0;
+  all.each([&](uint64_t key) {
+    total += weigher.of(logit_of(key));
+    near += weigher.scaled(logit_of(key)) >= -kNear;
+  });
+  total = block_total(total, s);
+  near = block_total(near, s);
+  Keys listed{row, s->list, 0};
+  uint64_t listed_weight = 0;
+  if (near <= kListed) {
+    listed.n = static_cast<uint32_t>(near);
+    if (threadIdx.x == 0) s->listed = 0;
+    __syncthreads();
+    all.each([&](uint64_t key) {
+      if (weigher.scaled(logit_of(key)) >= -kNear) s->list[atomicAdd(&s->listed, 1u)] = key;
+    });
+    __syncthreads();
+    listed_weight = weight_of(listed, weigher, 0, kAll, s);
+  }
+  const auto by_weight = [&](double need) {
+    const uint64_t least = min(max(static_cast<uint64_t>(need), uint64_t{1}), total);
+    return shortest<true>(listed_weight >= least ? listed : all, weigher, least, s);
+  };
+  uint64_t last = 0;
+  if (draw.top_k > 0) {
+    const Keys keys = listed.n >= draw.top_k ? listed : all;
+    last = shortest<false>(keys, weigher, draw.top_k, s).last;
+    total = weight_of(keys, weigher, last, kAll, s);
+  }
+  if (draw.top_p > 0) {
+    const Prefix kept = by_weight(ceil(static_cast<double>(draw.top_p) * static_cast<double>(total)));
+    last = kept.last, total = kept.reached;
+  }
+  if (draw.lowest > kAll) total = weight_of(draw.lowest >= -kNear && near <= kListed ? listed : all, weigher, last, draw.lowest, s);
+  const auto below = static_cast<uint64_t>(draw.chance * static_cast<double>(total));
+  return static_cast<uint32_t>(kIdMask - (by_weight(static_cast<double>(below + 1)).last & kIdMask));
+}
+
+// logits [rows][vocab], draws [rows] or null: the largest. A block a row.
+// Bytes: 4 per element, read once for the largest; then, out of the cache, twice and for each cut once, or five times where many are near.
+__global__ void __launch_bounds__(kThreads) draw_row(const float* logits, uint32_t vocab, const Draw* draws, DrawnToken* out) {
+  __shared__ Shared shared;
+  __shared__ Top top;
+  grid_wait();
+  const float* row = logits + uint64_t{blockIdx.x} * vocab;
+  const Top found = top_of_row(row, vocab);
+  if (threadIdx.x == 0) top = found;
+  __syncthreads();
+  const bool finite = top.bad == 0 && top.index < vocab;
+  uint32_t token = top.index;
+  if (finite && draws && draws[blockIdx.x].scale > 0) token = drawn_token(row, vocab, top.max, draws[blockIdx.x], &shared);
+  grid_launch_next();
+  if (threadIdx.x != 0) return;
+  out[blockIdx.x] = finite ? DrawnToken{static_cast<int32_t>(token), row[token] - top.max - static_cast<float>(rope_log(top.sum)), 1} : DrawnToken{};
+}
+
+}  // namespace
+
+void draw_rows(Stream* stream, const float* logits, uint32_t rows, uint32_t vocab, const Draw* draws, DrawnToken* out) {
+  launch(draw_row, dim3(rows), dim3(kThreads), 0, stream, logits, vocab, draws, out);
+}
+
+}  // namespace kvrt::cuda

@@ -1,0 +1,66 @@
+// A (weight row, x row) pair of a quantized matmul: the terms of NUMERICS.md §3, in its order.
+#pragma once
+
+#include "cuda/kernels/matvec.h"
+
+namespace kvrt::cuda {
+
+// A block of 32 of a row of x, but for its integers.
+struct XScales {
+  float d, s;
+  int32_t sums[2];  // of each half
+};
+
+// Those of a row, from a block on.
+template <DType type>
+struct XRow {
+  using U = Unit<type>;
+  const float *d, *s;
+  const uint32_t* sums;
+
+  __device__ __forceinline__ void begin(const MatvecRows& rows, uint32_t x, uint32_t block) {
+    const uint32_t at = x * rows.row_blocks + block;
+    d = rows.d + at;
+    s = rows.s + at;
+    sums = rows.sums + at;
+  }
+  __device__ __forceinline__ void advance(uint32_t blocks) {
+    d += blocks;
+    s += blocks;
+    sums += blocks;
+  }
+  __device__ __forceinline__ XScales scales(uint32_t i) const {
+    XScales x{d[i], 0, {0, 0}};
+    if constexpr (U::kMin && !U::kHalves) x.s = s[i];
+    if constexpr ((U::kMin && U::kHalves) || (!U::kTable && U::kFormat.zero != 0)) {
+      const uint32_t both = sums[i];
+      x.sums[0] = static_cast<int16_t>(both);
+      x.sums[1] = static_cast<int32_t>(both) >> 16;
+    }
+    return x;
+  }
+};
+
+// What the sum of stored integers times q begins with, so that it ends as the sum of W times q. Half 2: both halves.
+template <DType type>
+__device__ __forceinline__ int32_t first_sum(const XScales& x, uint32_t half) {
+  using U = Unit<type>;
+  if constexpr (U::kTable || U::kFormat.zero == 0) return 0;
+  return -static_cast<int32_t>(U::kFormat.zero) * (half == 2 ? x.sums[0] + x.sums[1] : x.sums[half]);
+}
+
+// The next one or two terms of a chain. Without halves the sum is isum[0] alone.
+template <DType type>
+__device__ __forceinline__ float add_block(const RowScales& w, const XScales& x, int32_t isum0, int32_t isum1, float acc) {
+  using U = Unit<type>;
+  const int32_t isum = U::kHalves ? w.half_scale[0] * isum0 + w.half_scale[1] * isum1 : isum0;
+  acc = fmaf(static_cast<float>(isum), w.scale * x.d, acc);
+  if constexpr (U::kMin && !U::kHalves) acc = fmaf(w.minimum, x.s, acc);
+  if constexpr (U::kMin && U::kHalves) {
+    const int32_t msum = w.half_minimum[0] * x.sums[0] + w.half_minimum[1] * x.sums[1];
+    acc = fmaf(static_cast<float>(msum), w.minimum * x.d, acc);
+  }
+  return acc;
+}
+
+}  // namespace kvrt::cuda

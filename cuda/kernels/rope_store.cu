@@ -1,0 +1,111 @@
+// What lies between the projection of Q, K and V and attention, in one launch: norms (runtime/compute/NUMERICS.md §4), rotation (§6), and K and
+// V into the pool (§7). The bits are those of rmsnorm_heads, rope and kv_store one after the other.
+#include <algorithm>
+
+#include "cuda/kernels/kv.h"
+#include "cuda/kernels/quantize.h"
+
+namespace kvrt::cuda {
+namespace {
+
+constexpr uint32_t kNormChunk = 2048;  // elements of a row that lie in shared memory at a time
+
+struct RopeStoreArgs {
+  KvLayer kv;
+  uint8_t* pool;
+  DeviceStep step;
+  DeviceRopeStore params;
+  uint32_t q_heads, q_blocks;  // heads of Q that a block has; blocks of a row that have such
+  uint32_t kv_heads, stride;
+  float* qkv;
+};
+
+// 1 / rms of n elements, for the whole block.
+__device__ __forceinline__ float norm_scale(const float* x, uint32_t n, float eps) {
+  __shared__ float chunk[kNormChunk];
+  __shared__ float result;
+  float lane = 0;
+  for (uint32_t first = 0; first < n; first += kNormChunk) {
+    const uint32_t some = min(kNormChunk, n - first);
+    __syncthreads();
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x; i < some; i += kStoreThreads) chunk[i] = x[first + i];
+    __syncthreads();
+    if (threadIdx.x < kWarp) lane = add_squares<8>(chunk, some, lane);
+  }
+  if (threadIdx.x < kWarp) {
+    const float scale = rms_scale(lane, n, eps);
+    if (threadIdx.x == 0) result = scale;
+  }
+  __syncthreads();
+  return result;
+}
+
+// put(i, value) for each element i of the heads at x: normalized where there are norm weights, which go on from head to head as x does, and
+// rotated. An element is read by the thread that puts it, before it does.
+template <typename Put>
+__device__ __forceinline__ void rotate_heads(const RopeStoreArgs& a, uint32_t row, const float* x, uint32_t heads, const float* norm,
+                                             float scale, const Put& put) {
+  const uint32_t pairs = a.params.pairs, head_dim = a.kv.head_dim, rest = head_dim - 2 * pairs;
+  const bool interleaved = a.params.style == RopeStyle::kInterleaved;
+  const auto element = [&](uint32_t i) { return norm != nullptr ? (x[i] * scale) * norm[i] : x[i]; };
+  for (uint32_t i = threadIdx.x; i < heads * pairs; i += kStoreThreads) {
+    const uint32_t pair = i % pairs, first = i / pairs * head_dim + (interleaved ? 2 * pair : pair);
+    const uint32_t second = first + (interleaved ? 1 : pairs);
+    const float c = a.params.cos[uint64_t{row} * pairs + pair], s = a.params.sin[uint64_t{row} * pairs + pair];
+    const float x0 = element(first), x1 = element(second);
+    put(first, fmaf(x0, c, -(x1 * s)));
+    put(second, fmaf(x0, s, x1 * c));
+  }
+  for (uint32_t i = threadIdx.x; i < heads * rest; i += kStoreThreads) {
+    const uint32_t at = i / rest * head_dim + 2 * pairs + i % rest;
+    put(at, element(at));
+  }
+}
+
+// qkv at + row * stride. A block of a row (y) has some heads of Q, then a head of K, then one of V. With a norm over all heads of a row a block
+// has all of Q, since it writes what the norm reads, and each of K's blocks takes the norm itself. Bytes: 8 per element of Q, 4 of K and V
+// and what kv_store writes.
+template <KvFormat format>
+__global__ void __launch_bounds__(kStoreThreads) rope_store_kernel(RopeStoreArgs a) {
+  __shared__ float rotated[kHeadDimMax];
+  grid_wait();
+  grid_launch_next();
+  const DeviceRopeStore& p = a.params;
+  const uint32_t head_dim = a.kv.head_dim, row = blockIdx.y;
+  float* q = a.qkv + uint64_t{row} * a.stride;
+  if (blockIdx.x < a.q_blocks) {
+    const uint32_t first = blockIdx.x * a.q_heads, heads = min(a.q_heads, p.heads - first);
+    float* x = q + first * head_dim;
+    const float scale = p.q_norm != nullptr ? norm_scale(x, heads * head_dim, p.eps) : 0.0f;
+    rotate_heads(a, row, x, heads, p.q_norm, scale, [&](uint32_t i, float value) { x[i] = value; });
+    return;
+  }
+  const uint32_t index = blockIdx.x - a.q_blocks, head = index % a.kv_heads;
+  const bool key = index < a.kv_heads;
+  const float* k = q + p.heads * head_dim;
+  const float* from = k + index * head_dim;  // V's heads follow K's
+  if (key) {
+    const uint32_t normed = p.norm_rows ? a.kv_heads * head_dim : head_dim;
+    const float scale = p.k_norm != nullptr ? norm_scale(p.norm_rows ? k : from, normed, p.eps) : 0.0f;
+    const float* norm = p.k_norm != nullptr && p.norm_rows ? p.k_norm + head * head_dim : p.k_norm;
+    rotate_heads(a, row, from, 1, norm, scale, [&](uint32_t i, float value) { rotated[i] = value; });
+    __syncthreads();
+  }
+  store_head<format>(a.kv, a.pool, a.step, row, head, key, key ? rotated : from);
+}
+
+}  // namespace
+
+void rope_store(Stream* stream, const KvGeometry& kv, uint8_t* pool, uint32_t layer, const DeviceStep& step, uint32_t rows,
+                const DeviceRopeStore& params, uint32_t stride, float* qkv) {
+  RopeStoreArgs a{kv_layer(kv, layer), pool, step, params, 1, 0, kv.kv_heads, stride, qkv};
+  if (params.q_norm == nullptr) a.q_heads = std::clamp(kStoreThreads / std::max(params.pairs, 1u), 1u, params.heads);
+  if (params.q_norm != nullptr && params.norm_rows) a.q_heads = params.heads;
+  a.q_blocks = (params.heads + a.q_heads - 1) / a.q_heads;
+  switch_format(kv.format, [&]<KvFormat format>() {
+    launch(rope_store_kernel<format>, dim3(a.q_blocks + 2 * kv.kv_heads, rows), dim3(kStoreThreads), 0, stream, a);
+  });
+}
+
+}  // namespace kvrt::cuda

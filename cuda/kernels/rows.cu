@@ -1,0 +1,170 @@
+// Elementwise ops and norms of rows, in the CPU's orders: equal to its results bit for bit (runtime/compute/NUMERICS.md §1, §4).
+#include <algorithm>
+
+#include "cuda/kernels/device.h"
+#include "cuda/kernels/kernels.h"
+
+namespace kvrt::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+constexpr uint32_t kLanes = 16;        // the virtual lanes of a sum of squares
+constexpr uint32_t kNormChunk = 4096;  // elements of a row that lie in shared memory at a time
+constexpr uint32_t kGatherRows = 8;    // rows that a thread has under way
+constexpr uint32_t kCopyUnroll = 8;
+
+// 1 / rms of squares summed by 16 lanes, the same in each of them.
+__device__ __forceinline__ float norm_scale(float lane, uint32_t width, float eps) {
+  const float mean = warp_sum(lane, kLanes) / static_cast<float>(width);
+  return 1.0f / sqrtf(mean + eps);
+}
+
+// x, out [rows][width], weight [width]. A block a row: all threads bring it to shared memory, 16 sum its squares, each a virtual lane.
+// Bytes: 8 per element (the second read of x is the cache's), the weights once.
+__global__ void __launch_bounds__(kThreads) norm_row(const float* x, const float* weight, float eps, uint32_t width, float* out) {
+  __shared__ float chunk[kNormChunk];
+  __shared__ float row_scale;
+  grid_wait();
+  x += uint64_t{blockIdx.x} * width;
+  out += uint64_t{blockIdx.x} * width;
+  float lane = 0;
+  for (uint32_t first = 0; first < width; first += kNormChunk) {
+    const uint32_t n = min(kNormChunk, width - first);
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < n; i += kThreads) chunk[i] = x[first + i];
+    __syncthreads();
+    if (threadIdx.x < kLanes) {
+#pragma unroll 8
+      for (uint32_t i = threadIdx.x; i < n; i += kLanes) lane = fmaf(chunk[i], chunk[i], lane);
+    }
+  }
+  grid_launch_next();
+  if (threadIdx.x < kWarp) {
+    const float scale = norm_scale(lane, width, eps);
+    if (threadIdx.x == 0) row_scale = scale;
+  }
+  __syncthreads();
+  const float scale = row_scale;
+  for (uint32_t i = threadIdx.x; i < width; i += kThreads) out[i] = (x[i] * scale) * weight[i];
+}
+
+// Heads of head_dim at x + row * stride, in place. 16 threads a head, each a virtual lane. Bytes: 8 per element.
+__global__ void __launch_bounds__(kThreads)
+    norm_heads(const float* weight, float eps, uint32_t total, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) {
+  grid_wait();
+  const uint32_t index = blockIdx.x * (kThreads / kLanes) + threadIdx.x / kLanes, head = min(index, total - 1);
+  const uint32_t first = threadIdx.x % kLanes;
+  x += uint64_t{head / heads} * stride + uint64_t{head % heads} * head_dim;
+  float lane = 0;
+  for (uint32_t i = first; i < head_dim; i += kLanes) lane = fmaf(x[i], x[i], lane);
+  const float scale = norm_scale(lane, head_dim, eps);
+  if (index >= total) return;
+  for (uint32_t i = first; i < head_dim; i += kLanes) x[i] = (x[i] * scale) * weight[i];
+}
+
+struct Add {
+  __device__ __forceinline__ float operator()(float x, float y) const { return x + y; }
+};
+struct Scale {
+  float factor;
+  __device__ __forceinline__ float operator()(float x, float) const { return x * factor; }
+};
+struct Cap {
+  float cap;
+  __device__ __forceinline__ float operator()(float x, float) const { return softcap_of(x, cap); }
+};
+
+// x[i] = f(x[i], y[i]) for i < n, four to a thread where both are aligned to them. Bytes: 8 per element and 4 for y.
+template <typename Fn, bool reads_y>
+__global__ void __launch_bounds__(kThreads) map(Fn f, const float* y, uint64_t n, bool aligned, float* x) {
+  grid_wait();
+  const uint64_t first = 4 * (uint64_t{blockIdx.x} * kThreads + threadIdx.x);
+  if (aligned && first + 4 <= n) {
+    float4 a = *reinterpret_cast<const float4*>(x + first), b = a;
+    if (reads_y) b = *reinterpret_cast<const float4*>(y + first);
+    *reinterpret_cast<float4*>(x + first) = make_float4(f(a.x, b.x), f(a.y, b.y), f(a.z, b.z), f(a.w, b.w));
+    return;
+  }
+  for (uint64_t i = first; i < first + 4 && i < n; ++i) x[i] = f(x[i], reads_y ? y[i] : 0.0f);
+}
+
+template <bool reads_y, typename Fn>
+void start_map(Stream* stream, Fn f, const float* y, uint64_t n, float* x) {
+  const bool aligned = (reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(y)) % sizeof(float4) == 0;
+  const uint64_t per_block = uint64_t{4} * kThreads;
+  launch(map<Fn, reads_y>, dim3(static_cast<uint32_t>((n + per_block - 1) / per_block)), dim3(kThreads), 0, stream, f, y, n, aligned, x);
+}
+
+// x [..][width], out [n][width]. A thread a column, through `per_block` rows from the first on: in place one block takes them all, in
+// order, and reads kGatherRows of them before it writes one: rows[i] ≥ i, so what it writes nobody reads any more. Bytes: 8 per element.
+__global__ void __launch_bounds__(kThreads)
+    gather(const float* x, const uint32_t* rows, uint32_t n, uint32_t per_block, uint32_t width, float* out) {
+  grid_wait();
+  const uint32_t column = blockIdx.x * kThreads + threadIdx.x, begin = blockIdx.y * per_block, end = min(n, begin + per_block);
+  if (column >= width) return;
+  for (uint32_t i = begin; i < end; i += kGatherRows) {
+    float v[kGatherRows];
+#pragma unroll
+    for (uint32_t j = 0; j < kGatherRows; ++j) v[j] = i + j < end ? x[uint64_t{rows[i + j]} * width + column] : 0.0f;
+#pragma unroll
+    for (uint32_t j = 0; j < kGatherRows; ++j) {
+      if (i + j < end) out[uint64_t{i + j} * width + column] = v[j];
+    }
+  }
+}
+
+struct Pairs {
+  BlockPair pair[kCopyPairs];
+};
+
+// `pieces` of 16 bytes of each pair, kCopyUnroll to a thread, `parts` blocks to a pair. Bytes: 2 * 16 * pieces a pair.
+__global__ void __launch_bounds__(kThreads) copy_pairs(const Pairs pairs, uint64_t pieces, uint32_t parts) {
+  grid_wait();
+  const BlockPair pair = pairs.pair[blockIdx.x / parts];
+  const auto* from = reinterpret_cast<const uint4*>(pair.from);
+  auto* to = reinterpret_cast<uint4*>(pair.to);
+  const uint64_t first = uint64_t{blockIdx.x % parts} * kThreads * kCopyUnroll + threadIdx.x;
+  uint4 v[kCopyUnroll];
+#pragma unroll
+  for (uint32_t i = 0; i < kCopyUnroll; ++i) {
+    if (first + i * kThreads < pieces) v[i] = from[first + i * kThreads];
+  }
+#pragma unroll
+  for (uint32_t i = 0; i < kCopyUnroll; ++i) {
+    if (first + i * kThreads < pieces) to[first + i * kThreads] = v[i];
+  }
+}
+
+}  // namespace
+
+void rmsnorm(Stream* stream, const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out) {
+  launch(norm_row, dim3(rows), dim3(kThreads), 0, stream, x, weight, eps, width, out);
+}
+
+void rmsnorm_heads(Stream* stream, const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
+                   float* x) {
+  const uint32_t total = rows * heads, per_block = kThreads / kLanes;
+  launch(norm_heads, dim3((total + per_block - 1) / per_block), dim3(kThreads), 0, stream, weight, eps, total, heads, head_dim, stride, x);
+}
+
+void add(Stream* stream, const float* y, uint64_t n, float* x) { start_map<true>(stream, Add{}, y, n, x); }
+void scale(Stream* stream, float factor, uint64_t n, float* x) { start_map<false>(stream, Scale{factor}, nullptr, n, x); }
+void softcap(Stream* stream, float cap, uint64_t n, float* x) { start_map<false>(stream, Cap{cap}, nullptr, n, x); }
+
+void gather_rows(Stream* stream, const float* x, const uint32_t* rows, uint32_t n, uint32_t width, float* out) {
+  if (n == 0) return;
+  const uint32_t per_block = x == out ? n : kGatherRows;
+  launch(gather, dim3((width + kThreads - 1) / kThreads, (n + per_block - 1) / per_block), dim3(kThreads), 0, stream, x, rows, n, per_block,
+         width, out);
+}
+
+void copy_blocks(Stream* stream, std::span<const BlockPair> pairs, uint64_t bytes) {
+  const auto count = static_cast<uint32_t>(pairs.size());
+  Pairs listed{};
+  std::copy(pairs.begin(), pairs.end(), listed.pair);
+  const uint64_t pieces = bytes / sizeof(uint4), per_block = uint64_t{kThreads} * kCopyUnroll;
+  const auto parts = static_cast<uint32_t>((pieces + per_block - 1) / per_block);
+  launch(copy_pairs, dim3(count * parts), dim3(kThreads), 0, stream, listed, pieces, parts);
+}
+
+}  // namespace kvrt::cuda

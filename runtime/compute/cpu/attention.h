@@ -1,0 +1,246 @@
+// Attention over one span, over any Simd: keys in lanes for q.k, head dimensions in lanes for p.v (NUMERICS.md §7). Each block of
+// K and V is read once for all rows of the tile. head_dim is a multiple of kLanes, at most kHeadDimMax.
+#pragma once
+
+#include "runtime/compute/cpu/attention_tiles.h"
+#include "runtime/compute/cpu/elementwise.h"
+
+namespace kvrt::simd {
+
+// Positions [first, end) of the span that a row sees. Neither descends with the row.
+struct Seen {
+  uint32_t first, end;
+};
+KVRT_INLINE uint32_t within_span(int64_t j) { return j <= 0 ? 0 : j < kSpanTokens ? static_cast<uint32_t>(j) : kSpanTokens; }
+KVRT_INLINE Seen seen_by(const AttentionTile& tile, uint32_t row) {
+  const int64_t end = tile.first_position + row / tile.group + 1 - tile.span_first;
+  return {within_span(end - tile.window), within_span(end)};
+}
+KVRT_INLINE bool all_seen(Seen seen, uint32_t j, uint32_t n) { return j >= seen.first && j + n <= seen.end; }
+template <typename S>
+KVRT_INLINE typename S::Mask seen_lanes(Seen seen, uint32_t j) {
+  const int at = static_cast<int>(j);
+  return S::and_not(S::first_lanes(static_cast<int>(seen.end) - at), S::first_lanes(static_cast<int>(seen.first) - at));
+}
+
+// Scores to weights p = exp(s - max), in place; the row's maximum and sum. value_scales of the span's keys, where V has them, go
+// into the weights. What is left for keys that are not seen is not meant to be read.
+template <typename S>
+void softmax_row(Seen seen, const float* value_scales, float* p, float* max_out, float* sum_out) {
+  using F = typename S::F;
+  constexpr uint32_t kLanes = S::kLanes;
+  const F lowest = S::set1(-__builtin_inff());
+  F largest = lowest;
+  for (uint32_t j = seen.first / kLanes * kLanes; j < seen.end; j += kLanes) {
+    const F scores = S::load(p + j);
+    largest = S::max(all_seen(seen, j, kLanes) ? scores : S::select(seen_lanes<S>(seen, j), scores, lowest), largest);
+  }
+  *max_out = S::max_lanes(largest);
+  const F max = S::set1(*max_out);
+  typename S::Lanes16 sums = S::zero16();
+  const auto weigh = [&](uint32_t j, auto keep) __attribute__((always_inline)) {
+    KVRT_UNROLL for (uint32_t i = 0; i < 16 / kLanes; ++i, j += kLanes) {
+      const F e = keep(exp<S>(S::sub(S::load(p + j), max)), j);
+      sums.v[i] = S::add(sums.v[i], e);
+      S::store(p + j, value_scales == nullptr ? e : S::mul(e, S::load(value_scales + j)));
+    }
+  };
+  for (uint32_t j = seen.first / 16 * 16; j < seen.end; j += 16) {
+    if (all_seen(seen, j, 16)) {
+      weigh(j, [](F e, uint32_t) { return e; });
+    } else {
+      weigh(j, [&](F e, uint32_t at) { return S::keep(seen_lanes<S>(seen, at), e); });
+    }
+  }
+  *sum_out = S::sum16(sums);
+}
+
+KVRT_INLINE const uint8_t* block_at(const AttentionTile& tile, const uint8_t* base, uint32_t block) {
+  return base + static_cast<uint64_t>(tile.blocks[block]) * tile.block_bytes;
+}
+
+// One span of one tile, from K and V of format T.
+template <typename S, typename T>
+struct Attention {
+  static constexpr uint32_t kRows = kTileAccumulators<S> / 2;          // rows of the widest tile
+  static constexpr uint32_t kFewRows = kRows < 8 ? kRows : 8;          // up to here straight from T, without a copy in f32
+  static constexpr uint32_t kPieceKeys = 32, kPieceFloats = 16 << 10;  // what is copied at a time: of K, of V
+  static constexpr uint32_t kPrefetchBytes = 8 << 10;
+
+  const AttentionTile& tile;
+  uint32_t rows;
+  Seen seen;  // by any row
+  uint32_t blocks, blocks_ahead;
+  float* packed;                                                         // the queries: of each kRows rows [head_dim][rows]
+  alignas(64) float key_scales[kSpanTokens], value_scales[kSpanTokens];  // where T has them
+
+  explicit Attention(const AttentionTile& t)
+      : tile(t),
+        rows(t.tokens * t.group),
+        seen{seen_by(t, 0).first, seen_by(t, rows - 1).end},
+        blocks((seen.end + t.block_tokens - 1) / t.block_tokens),
+        blocks_ahead(max_u32(1, kPrefetchBytes / (t.block_tokens * t.head_dim * T::kBytes))),
+        packed(t.scratch + uint64_t{rows} * kSpanTokens) {}
+
+  void run() {
+    for (uint32_t row = 0; row < rows; row += kRows) pack_queries(row, min_u32(kRows, rows - row));
+    if (T::kScaled) {
+      for (uint32_t j = seen.first / 16 * 16; j < seen.end; j += 16) {
+        const uint64_t at = uint64_t{kKvScaleBytes} * (j % tile.block_tokens);
+        KVRT_UNROLL for (uint32_t i = 0; i < 16; i += S::kLanes) {
+          S::store(key_scales + j + i, S::load_f16(block_at(tile, tile.k_scales, j / tile.block_tokens) + at + kKvScaleBytes * i));
+          S::store(value_scales + j + i, S::load_f16(block_at(tile, tile.v_scales, j / tile.block_tokens) + at + kKvScaleBytes * i));
+        }
+      }
+    }
+    rows <= kFewRows ? few() : many();
+  }
+
+  KVRT_INLINE_MEMBER void pack_queries(uint32_t row, uint32_t n) const {
+    float* to = packed + uint64_t{row} * tile.head_dim;
+    for (uint32_t r = 0; r < n; ++r) {
+      const uint32_t t = (row + r) / tile.group, g = (row + r) - t * tile.group;
+      const float* q = tile.q + t * tile.q_stride + g * tile.head_dim;
+      for (uint32_t d = 0; d < tile.head_dim; ++d) to[uint64_t{d} * n + r] = q[d];
+    }
+  }
+
+  // Where position j of the span lies, and what to prefetch then: of the block blocks_ahead later, after K's last V's first ones.
+  KVRT_INLINE_MEMBER const uint8_t* key_at(uint32_t j) const {
+    return block_at(tile, tile.k, j / tile.block_tokens) + T::kBytes * (j % tile.block_tokens);
+  }
+  KVRT_INLINE_MEMBER const uint8_t* key_far(uint32_t j) const {
+    const uint32_t next = j / tile.block_tokens + blocks_ahead;
+    const uint8_t* block = next < blocks ? block_at(tile, tile.k, next) : block_at(tile, tile.v, min_u32(next - blocks, blocks - 1));
+    return block + uint64_t{T::kBytes} * tile.head_dim * (j % tile.block_tokens);
+  }
+  KVRT_INLINE_MEMBER ValueRun value_run(uint32_t j, uint32_t end) const {
+    const uint32_t block = j / tile.block_tokens, slot = j % tile.block_tokens;
+    const uint64_t at = uint64_t{slot} * tile.head_dim * T::kBytes;
+    const uint8_t* far = block_at(tile, tile.v, min_u32(block + blocks_ahead, blocks - 1)) + at;
+    return {block_at(tile, tile.v, block) + at, far, min_u32(tile.block_tokens - slot, end - j)};
+  }
+
+  // Scores of rows [row, row + n) against `slots` times 16 keys from position j on.
+  template <typename From>
+  KVRT_INLINE_MEMBER void score(uint32_t row, uint32_t n, const Keys& k, uint32_t j, uint32_t slots) const {
+    const Scores to{tile.scratch + uint64_t{row} * kSpanTokens + j, T::kScaled ? key_scales + j : nullptr, tile.scale};
+    kScoreRows<S, From>[n](packed + uint64_t{row} * tile.head_dim, tile.head_dim, k, slots, to);
+  }
+
+  // Softmax of the rows that see something, their accumulators at zero.
+  void begin_values(uint32_t row, uint32_t n) const {
+    for (const uint32_t end = row + n; row < end; ++row) {
+      const Seen sees = seen_by(tile, row);
+      if (sees.first == sees.end) continue;
+      float* p = tile.scratch + uint64_t{row} * kSpanTokens;
+      if (tile.softcap > 0) softcap_row<S>(tile.softcap, sees.end - sees.first, p + sees.first);
+      softmax_row<S>(sees, T::kScaled ? value_scales : nullptr, p, tile.max + row, tile.sum + row);
+      float* acc = tile.acc + uint64_t{row} * tile.head_dim;
+      for (uint32_t d = 0; d < tile.head_dim; d += S::kLanes) S::store(acc + d, S::zero());
+    }
+  }
+
+  // The values of positions [first, last), for rows [row, row + n); add(row, n, begin, end) adds what all of these rows see. A key
+  // that only some rows see goes row by row, so that whatever lies in a slot beyond a row's position, be it NaN, cannot reach it.
+  template <typename Add>
+  KVRT_INLINE_MEMBER void add_seen(uint32_t row, uint32_t n, uint32_t first, uint32_t last, Add add) const {
+    const uint32_t common_begin = max_u32(first, seen_by(tile, row + n - 1).first), common_end = min_u32(last, seen_by(tile, row).end);
+    if (common_begin == first && common_end == last) return add(row, n, first, last);
+    const bool common = common_begin < common_end;
+    for (uint32_t r = row; r < row + n; ++r) {  // in order for each row: what comes before the common keys, those, what comes after
+      const Seen sees = seen_by(tile, r);
+      add(r, 1, max_u32(first, sees.first), common ? common_begin : min_u32(last, sees.end));
+    }
+    if (!common) return;
+    add(row, n, common_begin, common_end);
+    for (uint32_t r = row; r < row + n; ++r) add(r, 1, common_end, min_u32(last, seen_by(tile, r).end));
+  }
+  template <typename From>
+  KVRT_INLINE_MEMBER void add_runs(uint32_t row, uint32_t n, uint32_t begin, const Values& values) const {
+    kAddValues<S, From>[n](tile.scratch + uint64_t{row} * kSpanTokens + begin, values, tile.head_dim,
+                           tile.acc + uint64_t{row} * tile.head_dim);
+  }
+
+  // A decode: straight from K and V as they lie.
+  void few() const {
+    const uint32_t from = seen.first / 16 * 16;
+    const uint32_t first = from / tile.block_tokens, block_bytes = tile.block_tokens * tile.head_dim * T::kBytes;
+    for (uint32_t b = first; b < min_u32(first + blocks_ahead, blocks); ++b) {  // what no earlier block asks for
+      const uint8_t* k = block_at(tile, tile.k, b);
+      for (uint32_t i = 0; i < block_bytes; i += 64) prefetch_far(k + i);
+    }
+    const uint8_t *at[kSpanTokens / 16], *far[kSpanTokens / 16];
+    uint32_t slots = 0;
+    for (uint32_t j = from; j < seen.end; j += 16, ++slots) {
+      at[slots] = key_at(j);
+      far[slots] = key_far(j);
+    }
+    score<T>(0, rows, {at, far, uint64_t{T::kBytes} * tile.block_tokens}, from, slots);
+    begin_values(0, rows);
+    add_seen(0, rows, seen.first, seen.end, [&](uint32_t row, uint32_t n, uint32_t begin, uint32_t end) {
+      ValueRun runs[kSpanTokens / 16 + 1];
+      uint32_t count = 0;
+      for (uint32_t j = begin; j < end; j += runs[count++].keys) runs[count] = value_run(j, end);
+      if (count > 0) add_runs<T>(row, n, begin, {runs, count, uint64_t{T::kBytes} * tile.head_dim});
+    });
+  }
+
+  // A prefill tile: each piece of K and V is copied to f32 once for all rows.
+  void many() const {
+    alignas(64) float piece[kPieceFloats];
+    score_pieces(piece);
+    const uint32_t step = kPieceFloats / tile.head_dim / 16 * 16, from = seen.first / 16 * 16;
+    for (uint32_t first = from; first < seen.end; first += step) {
+      const uint32_t last = min_u32(first + step, seen.end);
+      for (uint32_t j = first; j < last;) {
+        const ValueRun run = value_run(j, last);
+        float* to = piece + uint64_t{j - first} * tile.head_dim;
+        widen<S, T>(run.at, run.far, uint64_t{T::kBytes} * tile.head_dim, run.keys, tile.head_dim, to, tile.head_dim);
+        j += run.keys;
+      }
+      for (uint32_t row = 0; row < rows; row += kRows) {
+        const uint32_t n = min_u32(kRows, rows - row);
+        if (first == from) begin_values(row, n);
+        add_seen(row, n, first, last, [&](uint32_t r, uint32_t count, uint32_t begin, uint32_t end) {
+          if (begin >= end) return;
+          const auto* at = reinterpret_cast<const uint8_t*>(piece + uint64_t{begin - first} * tile.head_dim);
+          const ValueRun run{at, at, end - begin};
+          add_runs<Copied>(r, count, begin, {&run, 1, sizeof(float) * tile.head_dim});
+        });
+      }
+    }
+  }
+  KVRT_INLINE_MEMBER void score_pieces(float* piece) const {
+    const auto* copy = reinterpret_cast<const uint8_t*>(piece);
+    const uint8_t* const at[] = {copy, copy + 16 * sizeof(float)};
+    for (uint32_t j = seen.first / kPieceKeys * kPieceKeys; j < seen.end; j += kPieceKeys) {
+      for (uint32_t i = 0; i < kPieceKeys && j + i < seen.end; i += 16) {
+        widen<S, T>(key_at(j + i), key_far(j + i), uint64_t{T::kBytes} * tile.block_tokens, tile.head_dim, 16, piece + i, kPieceKeys);
+      }
+      for (uint32_t row = 0; row < rows; row += kRows) {
+        const uint32_t n = min_u32(kRows, rows - row), end = seen_by(tile, row + n - 1).end;
+        if (j + kPieceKeys <= seen_by(tile, row).first || j >= end) continue;
+        score<Copied>(row, n, {at, at, sizeof(float) * kPieceKeys}, j, (min_u32(kPieceKeys, end - j) + 15) / 16);
+      }
+    }
+  }
+};
+
+template <typename S>
+KVRT_INLINE void attend_span(const AttentionTile& tile) {
+  switch (tile.format) {
+    case KvFormat::kF16:
+      return Attention<S, PlainF16>(tile).run();
+    case KvFormat::kBF16:
+      return Attention<S, PlainBf16>(tile).run();
+    case KvFormat::kF32:
+      return Attention<S, PlainF32>(tile).run();
+    case KvFormat::kI8:
+      return Attention<S, PlainI8>(tile).run();
+    case KvFormat::kF8:
+      return Attention<S, PlainF8>(tile).run();
+  }
+}
+
+}  // namespace kvrt::simd

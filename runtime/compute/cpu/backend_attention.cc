@@ -1,0 +1,249 @@
+// KV store and paged attention of CpuBackend: how rows, spans and KV heads are dealt to threads.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <numeric>
+
+#include "runtime/base/check.h"
+#include "runtime/base/limits.h"
+#include "runtime/compute/cpu/backend.h"
+
+namespace kvrt {
+namespace {
+
+constexpr uint32_t kTileRowsMin = 48, kTileRows = 96;  // query rows (tokens x heads of a group) that share a read of K and V
+constexpr uint32_t kKernelRows = 12;                   // rows of the kernels' widest tiles, or a multiple
+constexpr uint32_t kTilesPerThread = 4;                // so that the last ones come out even
+constexpr uint32_t kNoSlot = UINT32_MAX;
+constexpr int64_t kNoWindow = INT64_MAX / 2;
+
+// The first span of which a row at this position sees something.
+uint32_t first_span(int64_t position, int64_t window) {
+  return static_cast<uint32_t>(std::max<int64_t>(position - window + 1, 0) / kSpanTokens);
+}
+
+// Tokens of a tile: as many as share a read of K and V with profit, as few as give every thread several tiles. Whole kernel tiles.
+uint32_t tile_tokens_of(const Step& step, uint32_t kv_heads, uint32_t group, uint32_t threads) {
+  const uint32_t unit = std::lcm(kKernelRows, group) / group, least = kTileRowsMin / group, most = std::max(1u, kTileRows / group);
+  const auto tokens = static_cast<uint32_t>(uint64_t{step.n_rows()} * kv_heads / (kTilesPerThread * threads) + 1);
+  return std::min(most, (std::max(tokens, least) + unit - 1) / unit * unit);
+}
+
+uint8_t* block_of(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const StepSeq& seq, int64_t position) {
+  const auto index = static_cast<uint32_t>(position / kv.block_tokens);
+  KVRT_CHECK(index < seq.n_blocks);
+  return pool + static_cast<uint64_t>(seq.blocks[index]) * kv.block_bytes() + layer * kv.layer_bytes();
+}
+
+// The Walsh-Hadamard transform (without its factor) of each run of `dim` elements, a power of two: what int8 stores of K, and what its
+// queries are. It spreads the few large elements of a head over all of them, so that they do not set the scale for the rest.
+void hadamard(uint32_t dim, uint32_t n, float* x) {
+  for (uint32_t half = 1; half < dim; half *= 2) {
+    for (uint32_t i = 0; i < n; i += 2 * half) {
+      for (uint32_t j = i; j < i + half; ++j) {
+        const float a = x[j], b = x[j + half];
+        x[j] = a + b;
+        x[j + half] = a - b;
+      }
+    }
+  }
+}
+uint32_t hadamard_dim(uint32_t head_dim) { return head_dim & (0 - head_dim); }
+
+// Elements of one token to every `stride` elements of `out`.
+template <typename T>
+void spread(const uint8_t* row, uint32_t n, uint32_t stride, uint8_t* out) {
+  for (uint32_t i = 0; i < n; ++i) std::memcpy(out + uint64_t{i} * stride * sizeof(T), row + i * sizeof(T), sizeof(T));
+}
+
+// K and V of one token and KV head into their slot; `base`: the layer's part of the block.
+void store_head(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, uint32_t head, uint32_t slot, const float* k,
+                const float* v) {
+  alignas(4) uint8_t rounded[kHeadDimMax * sizeof(float)];
+  const uint32_t elem = kv.elem_bytes();
+  const uint64_t row = uint64_t{head} * kv.block_tokens + slot;
+  uint16_t k_scale, v_scale;
+  float rotated[kHeadDimMax];
+  if (kv.format == KvFormat::kI8) {
+    std::copy_n(k, kv.head_dim, rotated);
+    hadamard(hadamard_dim(kv.head_dim), kv.head_dim, rotated);
+    k = rotated;
+  }
+  kernels.kv_row(kv.format, kInt8Top, k, kv.head_dim, rounded, &k_scale);
+  uint8_t* k_out = base + (uint64_t{head} * kv.head_dim * kv.block_tokens + slot) * elem;
+  const auto spread_row = elem == 1 ? spread<uint8_t> : elem == 2 ? spread<uint16_t> : spread<float>;
+  spread_row(rounded, kv.head_dim, kv.block_tokens, k_out);
+  kernels.kv_row(kv.format, int8_value_top(kv.head_dim), v, kv.head_dim, base + kv.half_bytes() + row * kv.head_dim * elem, &v_scale);
+  if (kv.scale_bytes() == 0) return;
+  uint8_t* scales = base + 2 * kv.half_bytes() + row * kKvScaleBytes;
+  std::memcpy(scales, &k_scale, kKvScaleBytes);
+  std::memcpy(scales + kv.scales_bytes(), &v_scale, kKvScaleBytes);
+}
+
+// Where a KV head lies in every block.
+void locate(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t head, AttentionTile* tile) {
+  const uint8_t* base = pool + layer * kv.layer_bytes();
+  tile->format = kv.format;
+  tile->k = base + head * (kv.half_bytes() / kv.kv_heads);
+  tile->v = tile->k + kv.half_bytes();
+  if (kv.scale_bytes() > 0) {
+    tile->k_scales = base + 2 * kv.half_bytes() + head * (kv.scales_bytes() / kv.kv_heads);
+    tile->v_scales = tile->k_scales + kv.scales_bytes();
+  }
+  tile->block_bytes = kv.block_bytes();
+  tile->block_tokens = kv.block_tokens;
+  tile->head_dim = kv.head_dim;
+}
+
+}  // namespace
+
+void CpuBackend::kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n, const float* k,
+                          const float* v, uint32_t stride) {
+  KVRT_CHECK(kv.head_dim <= kHeadDimMax);
+  for (const StepSeq& seq : step.seqs) {
+    const uint32_t from = std::max(first, seq.first_row), end = std::min(first + n, seq.first_row + seq.n_rows);
+    if (!seq.store_kv || from >= end) continue;
+    for_rows(end - from, [&](uint32_t i) {
+      const int64_t position = int64_t{seq.first_position} + from + i - seq.first_row;
+      const uint32_t slot = static_cast<uint32_t>(position % kv.block_tokens);
+      uint8_t* base = block_of(kv, pool, layer, seq, position);
+      const uint64_t row = uint64_t{from + i - first} * stride;
+      for (uint32_t h = 0; h < kv.kv_heads; ++h) {
+        store_head(kernels_, kv, base, h, slot, k + row + h * kv.head_dim, v + row + h * kv.head_dim);
+      }
+    });
+  }
+}
+
+// Where a tile's running result lies: maxima, sums, accumulators.
+struct CpuBackend::AttentionPartial {
+  AttentionPartial(float* at, uint32_t rows, uint32_t head_dim) : max(at), sum(at + rows), acc(at + 2 * rows), dim(head_dim) {}
+  static uint64_t floats(uint32_t rows, uint32_t head_dim) { return uint64_t{rows} * (head_dim + 2); }
+  float* row(uint32_t i) const { return acc + uint64_t{i} * dim; }
+  void take(uint32_t i, const AttentionPartial& from) const {
+    max[i] = from.max[i];
+    sum[i] = from.sum[i];
+    std::copy_n(from.row(i), dim, row(i));
+  }
+  float *max, *sum, *acc;
+  uint32_t dim;
+};
+
+// Deals a step's attention to threads. Many tiles: one share each, the longest first. Few tiles (a decode) over many spans: a
+// share per span, so that one long sequence uses all threads.
+void CpuBackend::plan_attention(const KvGeometry& kv, const Step& step, int64_t window, uint32_t tile_tokens) {
+  shares_.clear();
+  merges_.clear();
+  uint32_t slots = 0;
+  for (const StepSeq& seq : step.seqs) {
+    const uint32_t tiles = (seq.n_rows + tile_tokens - 1) / tile_tokens;
+    for (uint32_t t = 0; t < tiles; ++t) {
+      AttentionShare share{&seq, (tiles - 1 - t) * tile_tokens, 0, 0, 0, 0, 0, 0};
+      share.tokens = std::min(tile_tokens, seq.n_rows - share.first);
+      const int64_t first = int64_t{seq.first_position} + share.first, last = first + share.tokens - 1;
+      const uint32_t begin = first_span(first, window), end = static_cast<uint32_t>(last / kSpanTokens) + 1;
+      const bool split = end - begin > 1 && tiles == 1 && pool_.size() > 1;
+      for (share.head = 0; share.head < kv.kv_heads; ++share.head) {
+        share.span_begin = begin;
+        share.span_end = end;
+        share.slot = slots;
+        share.merge = static_cast<uint32_t>(merges_.size());
+        if (split) merges_.push_back({share, end - begin});
+        for (uint32_t s = begin; split && s < end; ++s) {
+          share.span_begin = s;
+          share.span_end = s + 1;
+          share.slot = slots++;
+          shares_.push_back(share);
+        }
+        if (!split) {
+          share.slot = kNoSlot;
+          shares_.push_back(share);
+        }
+      }
+    }
+  }
+  slots_ = slots;
+}
+
+const float* CpuBackend::rotate_queries(uint32_t head_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale) {
+  if (rotated_.size() < uint64_t{rows} * width) rotated_.resize(uint64_t{rows} * width);
+  for_rows(rows, [&](uint32_t row) {
+    float* to = rotated_.data() + uint64_t{row} * width;
+    std::copy_n(q + uint64_t{row} * *stride, width, to);
+    hadamard(hadamard_dim(head_dim), width, to);
+  });
+  *stride = width;
+  *scale /= static_cast<float>(hadamard_dim(head_dim));  // exact: a power of two
+  return rotated_.data();
+}
+
+void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params,
+                           const float* q, uint32_t stride, float* out) {
+  float scale = params.scale;
+  if (kv.format == KvFormat::kI8) q = rotate_queries(kv.head_dim, step.n_rows(), params.heads * kv.head_dim, q, &stride, &scale);
+  const CpuKernels& kernels = kv.head_dim % 8 == 0 && kv.head_dim <= kHeadDimMax ? kernels_ : *scalar_kernels();  // the same bits
+  const uint32_t heads = params.heads, group = heads / kv.kv_heads;
+  const uint32_t tile_tokens = tile_tokens_of(step, kv.kv_heads, group, pool_.size()), rows = tile_tokens * group;
+  const int64_t window = params.window > 0 ? params.window : kNoWindow;
+  plan_attention(kv, step, window, tile_tokens);
+  const uint64_t partial = AttentionPartial::floats(rows, kv.head_dim), per_worker = attention_scratch(rows, kv.head_dim) + 2 * partial;
+  const uint64_t floats = per_worker * pool_.size() + partial * slots_;
+  if (attention_scratch_.size() < floats) attention_scratch_.resize(floats);
+  float* partials = attention_scratch_.data() + per_worker * pool_.size();
+
+  const auto finish = [&](const AttentionShare& share, const AttentionPartial& result) {
+    for (uint32_t i = 0; i < share.tokens * group; ++i) {
+      const uint64_t row = uint64_t{share.seq->first_row} + share.first + i / group;
+      kernels.finish_row(kv.head_dim, result.sum[i], result.row(i), out + (row * heads + share.head * group + i % group) * kv.head_dim);
+    }
+  };
+  // Rows that see nothing of the span keep their bits; a row's first span is taken as it is.
+  const auto merge = [&](const AttentionShare& share, uint32_t span, const AttentionPartial& into, const AttentionPartial& next) {
+    for (uint32_t i = 0; i < share.tokens * group; ++i) {
+      const int64_t position = int64_t{share.seq->first_position} + share.first + i / group;
+      const uint32_t first = first_span(position, window);
+      if (first == span) into.take(i, next);
+      if (first >= span || position < int64_t{span} * kSpanTokens) continue;
+      kernels.merge_span(kv.head_dim, into.max + i, into.sum + i, into.row(i), next.max[i], next.sum[i], next.row(i));
+    }
+  };
+  const auto merge_slots = [&](const AttentionShare& whole) {
+    const AttentionPartial result(partials + partial * whole.slot, rows, kv.head_dim);
+    for (uint32_t span = whole.span_begin + 1; span < whole.span_end; ++span) {
+      merge(whole, span, result, AttentionPartial(partials + partial * (whole.slot + span - whole.span_begin), rows, kv.head_dim));
+    }
+    finish(whole, result);
+  };
+  pool_.parallel_for(static_cast<uint32_t>(shares_.size()), [&](uint32_t chunk, uint32_t worker) {
+    const AttentionShare& share = shares_[chunk];
+    float* scratch = attention_scratch_.data() + per_worker * worker;
+    float* at = share.slot == kNoSlot ? scratch + attention_scratch(rows, kv.head_dim) : partials + partial * share.slot;
+    const AttentionPartial result(at, rows, kv.head_dim), next(scratch + attention_scratch(rows, kv.head_dim) + partial, rows, kv.head_dim);
+    AttentionTile tile{};
+    tile.q = q + uint64_t{share.seq->first_row + share.first} * stride + uint64_t{share.head} * group * kv.head_dim;
+    tile.q_stride = stride;
+    tile.tokens = share.tokens;
+    tile.group = group;
+    tile.scale = scale;
+    tile.softcap = params.softcap;
+    tile.window = window;
+    tile.first_position = int64_t{share.seq->first_position} + share.first;
+    locate(kv, pool, layer, share.head, &tile);
+    tile.scratch = scratch;
+    for (uint32_t span = share.span_begin; span < share.span_end; ++span) {
+      const AttentionPartial& to = span == share.span_begin ? result : next;
+      tile.span_first = int64_t{span} * kSpanTokens;
+      tile.blocks = share.seq->blocks + tile.span_first / kv.block_tokens;
+      tile.max = to.max;
+      tile.sum = to.sum;
+      tile.acc = to.acc;
+      kernels.attend_span(tile);
+      if (span != share.span_begin) merge(share, span, result, next);
+    }
+    if (share.slot == kNoSlot) return finish(share, result);
+    AttentionMerge& whole = merges_[share.merge];
+    if (std::atomic_ref(whole.left).fetch_sub(1, std::memory_order_acq_rel) == 1) merge_slots(whole.share);
+  });
+}
+
+}  // namespace kvrt

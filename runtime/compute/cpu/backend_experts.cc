@@ -1,0 +1,23 @@
+// Which experts a row goes to, and what comes back from them (NUMERICS.md §10).
+#include "runtime/base/check.h"
+#include "runtime/compute/cpu/backend.h"
+#include "runtime/compute/experts.h"
+
+namespace kvrt {
+
+void CpuBackend::route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) {
+  KVRT_CHECK(used >= 1 && used <= experts);
+  route_weights_.assign(logits, logits + uint64_t{rows} * experts);
+  route_ids_.resize(uint64_t{rows} * used);
+  for_rows(rows, [&](uint32_t row) {
+    choose_experts(route_weights_.data() + uint64_t{row} * experts, experts, used, normalize, route_ids_.data() + uint64_t{row} * used);
+  });
+  sort_by_expert(route_weights_.data(), route_ids_.data(), rows, experts, used, out);
+}
+
+void CpuBackend::add_rows(const float* y, std::span<const uint32_t> rows, std::span<const float> weights, uint32_t width, float* x) {
+  for_rows(static_cast<uint32_t>(rows.size()),
+           [&](uint32_t i) { kernels_.add_scaled_row(weights[i], y + uint64_t{i} * width, width, x + uint64_t{rows[i]} * width); });
+}
+
+}  // namespace kvrt

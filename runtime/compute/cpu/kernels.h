@@ -1,0 +1,115 @@
+// CpuKernels: one instruction set's kernels as plain function pointers. The scalar table is the definition (NUMERICS.md);
+// every other table gives the same bits. Kernels know no threads, no STL and no layers: pointers and counts alone.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/compute/quant/format.h"
+#include "runtime/compute/step.h"
+#include "runtime/compute/tensor.h"
+
+namespace kvrt {
+
+inline constexpr uint32_t kSpanTokens = 512;  // positions of one softmax span, anchored at position 0
+
+// Quantized activations of n rows of k. Rows lie in groups of `column_group` (of the table; the last group may be smaller) side by side,
+// so that a kernel that works on a group reads all of it in order. In a group of g rows: q [k / 4][g][4] int8 in [-127, 127];
+// d, s: [k / 32][g]; sums: [k / 32][g][2].
+struct QuantRows {
+  int8_t* q;
+  float* d;       // scale of the block
+  float* s;       // d * sum of the block's q
+  int16_t* sums;  // of q, over each half of a block
+};
+
+// One row's place in its group.
+struct QuantRow {
+  int8_t* q;
+  float *d, *s;
+  int16_t* sums;
+  uint32_t group;  // rows in it
+};
+
+// out[c * out_stride + r] for columns c (rows of x) and weight rows r, from the panels of one tensor.
+struct MatmulArgs {
+  const uint8_t* panels;
+  uint64_t panel_bytes;
+  uint32_t rows, k;   // rows: of the tensor; the last panel may be part full
+  const float* x;     // F32, F16, BF16: [n][k]
+  QuantRows xq;       // every other type: columns are its rows
+  const float* bias;  // [rows] or null
+  bool accumulate;
+  float* out;
+  uint64_t out_stride;
+};
+// Columns begin at a multiple of the table's column_group and end at one, or with the last.
+using MatmulFn = void (*)(const MatmulArgs& args, uint32_t panel_begin, uint32_t panel_end, uint32_t column_begin, uint32_t column_end);
+
+// A table of matmul kernels is filled from this list.
+template <DType... types>
+struct DTypeList {};
+using AllDTypes =
+    DTypeList<DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K,
+              DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4>;
+struct MatmulTable {
+  MatmulFn by_type[kDTypeEnd];
+};
+
+// One query tile (tokens x the group's heads) against one span of one KV head.
+// Query row i = t * group + g has its q at q + t * q_stride + g * head_dim; with p = first_position + t it sees (p - window, p].
+struct AttentionTile {
+  const float* q;
+  uint64_t q_stride;
+  uint32_t tokens, group, head_dim;
+  float scale, softcap;     // softcap 0: none
+  int64_t first_position;   // of token 0
+  int64_t window;           // at least 1; INT64_MAX / 2: all
+  KvFormat format;          // of the elements of k and v
+  const uint8_t* k;         // block b's K of this layer and KV head: k + b * block_bytes, [head_dim][block_tokens]
+  const uint8_t* v;         // likewise [block_tokens][head_dim]
+  const uint8_t* k_scales;  // where scaled: likewise [block_tokens] f16; else null
+  const uint8_t* v_scales;
+  uint64_t block_bytes;
+  uint32_t block_tokens;
+  const int32_t* blocks;   // the sequence's block table from the span's first position on
+  int64_t span_first;      // a span of which some row sees something
+  float* scratch;          // attention_scratch(rows, head_dim) floats; rows are tokens * group
+  float *max, *sum, *acc;  // out: [rows], [rows], [rows][head_dim]; rows that see nothing of the span are left alone
+};
+
+[[gnu::always_inline]] constexpr uint64_t attention_scratch(uint64_t rows, uint32_t head_dim) { return rows * (kSpanTokens + head_dim); }
+
+struct CpuKernels {
+  const char* isa;
+  const MatmulTable* matmul;
+  uint32_t column_group;
+  void (*quantize_row)(const float* x, uint32_t k, const QuantRow& out);
+  void (*rmsnorm_row)(const float* x, const float* weight, float eps, uint32_t width, float* out);
+  void (*silu_mul_row)(const float* gate, const float* up, uint32_t width, float* out);
+  void (*gelu_mul_row)(const float* gate, const float* up, uint32_t width, float* out);
+  void (*softcap_row)(float cap, uint32_t n, float* x);                        // x = cap * tanh(x / cap)
+  void (*add_scaled_row)(float factor, const float* y, uint32_t n, float* x);  // x = fma(factor, y, x)
+  // Pair i of a head: interleaved (2i, 2i + 1), else (i, i + pairs).
+  void (*rope_head)(const float* cos, const float* sin, uint32_t pairs, bool interleaved, float* x);
+  // One head of K or V as stored: n elements to out (aligned to an element), where scaled their scale, an f16, to *scale; int8: within ±top.
+  void (*kv_row)(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out, uint16_t* scale);
+  void (*attend_span)(const AttentionTile& tile);
+  // Merges the next span (max2, sum2, acc2) into (max, sum, acc), in place.
+  void (*merge_span)(uint32_t head_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2);
+  void (*finish_row)(uint32_t head_dim, float sum, const float* acc, float* out);  // out = acc * (1 / sum)
+};
+
+const CpuKernels* scalar_kernels();
+const CpuKernels* avx2_kernels();    // call its kernels only where the machine has AVX2, FMA and F16C
+const CpuKernels* avx512_kernels();  // likewise AVX-512 F, BW, VL and VNNI, and what avx2 needs
+
+inline QuantRow quant_row(const CpuKernels& kernels, const QuantRows& rows, uint32_t n, uint32_t k, uint32_t row) {
+  const uint32_t i = row % kernels.column_group, first = row - i, left = n - first;
+  const uint64_t at = uint64_t{first} * (k / kQuantBlock) + i;
+  return {rows.q + uint64_t{first} * k + 4 * i, rows.d + at, rows.s + at, rows.sums + 2 * at,
+          left < kernels.column_group ? left : kernels.column_group};
+}
+
+inline MatmulFn matmul_of(const CpuKernels& kernels, DType type) { return kernels.matmul->by_type[static_cast<uint32_t>(type)]; }
+
+}  // namespace kvrt

@@ -1,0 +1,11 @@
+// AVX-512 attention.
+#include "runtime/compute/cpu/attention.h"
+#include "runtime/compute/cpu/kernels_avx2.h"
+#include "runtime/compute/cpu/kernels_avx512.h"
+
+namespace kvrt::avx512 {
+
+// Dimensions in lanes: half a vector of them is AVX2's work.
+void attend_span(const AttentionTile& tile) { tile.head_dim % Simd::kLanes == 0 ? simd::attend_span<Simd>(tile) : avx2::attend_span(tile); }
+
+}  // namespace kvrt::avx512

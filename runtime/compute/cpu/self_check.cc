@@ -1,0 +1,219 @@
+#include "runtime/compute/cpu/self_check.h"
+
+#include <cstring>
+#include <vector>
+
+#include "runtime/base/fp_env.h"
+#include "runtime/compute/quant/quants.h"
+
+namespace kvrt {
+namespace {
+
+// A fixed sequence of values with a few extremes; the same on every machine.
+class Values {
+ public:
+  uint32_t bits() {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<uint32_t>(state_ >> 33);
+  }
+  float unit() { return static_cast<float>(static_cast<int32_t>(bits() % 20001) - 10000) * 1e-4f; }  // [-1, 1]
+  std::vector<float> floats(size_t n, float scale) {
+    std::vector<float> v(n);
+    for (float& f : v) f = unit() * scale;
+    v[n / 2] = 0;
+    v[n / 3] = 1e-40f;
+    v[n / 4] = 40 * scale;
+    return v;
+  }
+
+ private:
+  uint64_t state_ = 20261121;
+};
+
+bool same(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+constexpr uint32_t kRows = 27, kPanels = 2, kCols = 256, kBlocks = kCols / kQuantBlock, kColumns = 19;
+
+struct Activations {
+  std::vector<int8_t> q = std::vector<int8_t>(kColumns * kCols);
+  std::vector<float> d = std::vector<float>(kColumns * kBlocks), s = d;
+  std::vector<int16_t> sums = std::vector<int16_t>(2 * kColumns * kBlocks);
+  QuantRows rows() { return {q.data(), d.data(), s.data(), sums.data()}; }
+};
+
+Activations quantize(const CpuKernels& kernels, const std::vector<float>& x, uint32_t columns) {
+  Activations a;
+  for (uint32_t c = 0; c < columns; ++c) {
+    kernels.quantize_row(x.data() + c * kCols, kCols, quant_row(kernels, a.rows(), columns, kCols, c));
+  }
+  return a;
+}
+
+std::vector<uint8_t> panels_of(DType type, Values* values, uint64_t* panel_bytes) {
+  const QuantFormat* format = quant_format(type);
+  const uint32_t elem_bytes = dtype_info(static_cast<uint32_t>(type))->block_bytes;
+  *panel_bytes = format ? kCols / format->unit_elems() * format->unit_bytes() : uint64_t{kCols} * kPanelRows * elem_bytes;
+  std::vector<uint8_t> panels(kPanels * *panel_bytes);
+  for (uint8_t& byte : panels) byte = static_cast<uint8_t>(values->bits());
+  // Bytes are any weights; what is read as a float must be a number.
+  if (type == DType::kF32 || type == DType::kBF16) {
+    for (uint64_t i = 0; i < panels.size(); i += elem_bytes) {
+      const float f = values->unit();
+      std::memcpy(panels.data() + i, reinterpret_cast<const uint8_t*>(&f) + 4 - elem_bytes, elem_bytes);
+    }
+    return panels;
+  }
+  const uint64_t stride = format ? format->unit_bytes() : 2, halves = format ? format->sub_at() : 2;
+  for (uint64_t unit = 0; unit < panels.size(); unit += stride) {
+    for (uint64_t i = 0; i < halves && (!format || format->scale_bytes == 2); i += 2) {
+      const uint16_t h = f32_to_f16(values->unit());
+      std::memcpy(panels.data() + unit + i, &h, 2);
+    }
+    for (uint64_t i = 0; i < halves && format && format->scale_bytes == 1; ++i) panels[unit + i] %= 160;  // 2^-128 to 2^31
+  }
+  return panels;
+}
+
+bool check_matmul(const CpuKernels& kernels, DType type, Values* values) {
+  uint64_t panel_bytes;
+  const std::vector<uint8_t> panels = panels_of(type, values, &panel_bytes);
+  const std::vector<float> x = values->floats(kColumns * kCols, 2.0f), bias = values->floats(kRows, 1.0f);
+  const auto run = [&](const CpuKernels& k, uint32_t columns) {
+    std::vector<float> out(columns * kRows, 0.5f);
+    Activations a = quantize(k, x, columns);
+    MatmulArgs args{panels.data(), panel_bytes, kRows, kCols, x.data(), a.rows(), bias.data(), true, out.data(), kRows};
+    matmul_of(k, type)(args, 0, kPanels, 0, columns);
+    return out;
+  };
+  std::vector<float> want = run(*scalar_kernels(), kColumns);
+  for (const uint32_t columns : {kColumns, 18u, 17u, 8u, 7u, 6u, 5u, 4u, 3u, 2u, 1u}) {  // every tile, of a few columns and of many
+    want.resize(columns * kRows);
+    if (!same(want, run(kernels, columns))) return false;
+  }
+  return true;
+}
+
+bool check_quantize(const CpuKernels& kernels, Values* values) {
+  const std::vector<float> x = values->floats(kColumns * kCols, 3.0f);
+  CpuKernels scalar = *scalar_kernels();
+  scalar.column_group = kernels.column_group;
+  const Activations want = quantize(scalar, x, kColumns), got = quantize(kernels, x, kColumns);
+  return want.q == got.q && same(want.d, got.d) && same(want.s, got.s) && want.sums == got.sums;
+}
+
+bool check_rows(const CpuKernels& kernels, Values* values) {
+  constexpr uint32_t kWidth = 83;
+  const CpuKernels& scalar = *scalar_kernels();
+  const std::vector<float> x = values->floats(kWidth, 4.0f), y = values->floats(kWidth, 1.0f);
+  std::vector<float> want(kWidth), got(kWidth);
+  scalar.rmsnorm_row(x.data(), y.data(), 1e-5f, kWidth, want.data());
+  kernels.rmsnorm_row(x.data(), y.data(), 1e-5f, kWidth, got.data());
+  if (!same(want, got)) return false;
+  scalar.silu_mul_row(x.data(), y.data(), kWidth, want.data());
+  kernels.silu_mul_row(x.data(), y.data(), kWidth, got.data());
+  if (!same(want, got)) return false;
+  scalar.gelu_mul_row(x.data(), y.data(), kWidth, want.data());
+  kernels.gelu_mul_row(x.data(), y.data(), kWidth, got.data());
+  if (!same(want, got)) return false;
+  scalar.softcap_row(2.5f, kWidth, want.data());
+  kernels.softcap_row(2.5f, kWidth, got.data());
+  if (!same(want, got)) return false;
+  scalar.add_scaled_row(0.3f, x.data(), kWidth, want.data());
+  kernels.add_scaled_row(0.3f, x.data(), kWidth, got.data());
+  if (!same(want, got)) return false;
+  for (const bool interleaved : {false, true}) {
+    want = x;
+    got = x;
+    scalar.rope_head(y.data(), x.data(), 41, interleaved, want.data());
+    kernels.rope_head(y.data(), x.data(), 41, interleaved, got.data());
+    if (!same(want, got)) return false;
+  }
+  for (const KvFormat format : kKvFormats) {
+    for (const float top : {kInt8Top, kInt8SmallTop}) {
+      std::vector<float> want_row(kWidth), got_row(kWidth);
+      uint16_t want_scale = 0, got_scale = 0;
+      scalar.kv_row(format, top, x.data(), kWidth, reinterpret_cast<uint8_t*>(want_row.data()), &want_scale);
+      kernels.kv_row(format, top, x.data(), kWidth, reinterpret_cast<uint8_t*>(got_row.data()), &got_scale);
+      if (!same(want_row, got_row) || want_scale != got_scale) return false;
+    }
+  }
+  return true;
+}
+
+// Few rows and many, dimensions that are a multiple of 8 and of 16.
+template <uint32_t kTokens, uint32_t kDim>
+bool check_attention(const CpuKernels& kernels, KvFormat format, Values* values) {
+  constexpr uint32_t kGroup = 3, kBlockTokens = 16, kKeys = 45, kTileRows = kTokens * kGroup;
+  const KvGeometry geometry{1, 1, kDim, kBlockTokens, format};
+  std::vector<uint8_t> kv(3 * geometry.block_bytes());
+  for (uint64_t at = 0; at < kv.size(); at += geometry.block_bytes()) {
+    const uint64_t scales = at + 2 * geometry.half_bytes();
+    for (uint64_t i = at; i < scales; i += kDim * geometry.elem_bytes()) {
+      uint16_t scale;
+      scalar_kernels()->kv_row(format, kInt8Top, values->floats(kDim, 1.0f).data(), kDim, kv.data() + i, &scale);
+    }
+    for (uint64_t i = scales; i < at + geometry.block_bytes(); i += kKvScaleBytes) {
+      const uint16_t scale = f32_to_f16(values->unit() * 0.01f);
+      std::memcpy(kv.data() + i, &scale, sizeof scale);
+    }
+  }
+  const int32_t blocks[] = {2, 0, 1};
+  const std::vector<float> q = values->floats(kTileRows * kDim, 3.0f);
+  const auto attend = [&](const CpuKernels& k, int64_t window, float softcap) {
+    std::vector<float> scratch(attention_scratch(kTileRows, kDim)), max(kTileRows), sum(kTileRows), acc(kTileRows * kDim), out = q;
+    AttentionTile tile{};
+    tile.q = q.data();
+    tile.q_stride = kGroup * kDim;
+    tile.tokens = kTokens;
+    tile.group = kGroup;
+    tile.head_dim = kDim;
+    tile.scale = 0.25f;
+    tile.softcap = softcap;
+    tile.window = window;
+    tile.first_position = kKeys - kTokens;
+    tile.format = format;
+    tile.k = kv.data();
+    tile.v = tile.k + geometry.half_bytes();
+    tile.k_scales = geometry.scale_bytes() > 0 ? tile.v + geometry.half_bytes() : nullptr;
+    tile.v_scales = geometry.scale_bytes() > 0 ? tile.k_scales + geometry.scales_bytes() : nullptr;
+    tile.block_bytes = geometry.block_bytes();
+    tile.block_tokens = kBlockTokens;
+    tile.blocks = blocks;
+    tile.scratch = scratch.data();
+    tile.max = max.data();
+    tile.sum = sum.data();
+    tile.acc = acc.data();
+    k.attend_span(tile);
+    k.merge_span(kDim, &max[0], &sum[0], &acc[0], max[1], sum[1], &acc[kDim]);
+    k.finish_row(kDim, sum[0], &acc[0], &out[0]);
+    out.insert(out.end(), max.begin(), max.end());
+    out.insert(out.end(), sum.begin(), sum.end());
+    out.insert(out.end(), acc.begin(), acc.end());
+    return out;
+  };
+  return same(attend(*scalar_kernels(), kKeys, 0), attend(kernels, kKeys, 0)) &&
+         same(attend(*scalar_kernels(), 19, 5), attend(kernels, 19, 5));
+}
+
+}  // namespace
+
+bool check_kernels(const CpuKernels& kernels, std::string* mismatch) {
+  const FpEnv fp_env;
+  Values values;
+  const char* failed = nullptr;
+  if (!check_quantize(kernels, &values)) failed = "quantize";
+  for (const DTypeInfo& info : dtypes()) {
+    if (!check_matmul(kernels, info.type, &values)) failed = info.name;
+  }
+  if (!check_rows(kernels, &values)) failed = "norm, activation, rotation or rounding";
+  for (const KvFormat format : kKvFormats) {
+    const bool few = check_attention<1, 24>(kernels, format, &values) && check_attention<2, 48>(kernels, format, &values);
+    if (!few || !check_attention<5, 48>(kernels, format, &values)) failed = "attention";
+  }
+  if (failed != nullptr) *mismatch = failed;
+  return failed == nullptr;
+}
+
+}  // namespace kvrt

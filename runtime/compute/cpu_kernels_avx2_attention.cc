@@ -1,9 +1,0 @@
-// AVX2 attention.
-#include "runtime/compute/cpu_attention.h"
-#include "runtime/compute/cpu_kernels_avx2.h"
-
-namespace kvrt::avx2 {
-
-void attend_span(const AttentionTile& tile) { simd::attend_span<Simd>(tile); }
-
-}  // namespace kvrt::avx2

@@ -1,0 +1,101 @@
+#include "runtime/engine/describe/memory_cost.h"
+
+#include <algorithm>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/limits.h"
+
+namespace kvrt {
+
+namespace {
+
+using Ull = unsigned long long;
+
+Status check_at_most(const char* field, uint64_t value, uint64_t max, const char* of) {
+  if (value <= max) return {};
+  return error(Code::kLimit, Detail::kNone, "%s is %llu, %s %llu", field, Ull{value}, of, Ull{max});
+}
+
+// The request with its defaults filled in and its fields checked.
+Result<PlanRequest> complete(const ModelDims& dims, PlanRequest r) {
+  if (!r.sessions) r.sessions = 1;
+  if (!r.session_tokens) r.session_tokens = dims.context;
+  if (!r.session_tokens) {
+    return error(Code::kInvalid, Detail::kNone, "session_tokens is 0, expected a length: a geometry has no context to take it from");
+  }
+  KVRT_TRY(check_at_most("sessions", r.sessions, kSessionsMax, "the limit is"));
+  if (dims.context) KVRT_TRY(check_at_most("session_tokens", r.session_tokens, dims.context, "the model's context is"));
+  KVRT_TRY(check_at_most("session_tokens", r.session_tokens, kContextMax, "the limit is"));
+  if (r.shared_tokens > r.session_tokens) {
+    return error(Code::kInvalid, Detail::kNone, "shared_tokens is %llu, expected at most the %llu of session_tokens", Ull{r.shared_tokens},
+                 Ull{r.session_tokens});
+  }
+  return r;
+}
+
+// What fits into the budget beside weights and scratch. Shared blocks count once, `own` blocks per session.
+void fill_budget(const ModelCost& cost, const KvGeometry& kv, uint64_t shared, uint64_t own, SessionsPlan* p) {
+  const uint64_t fixed = cost.weight_bytes + cost.scratch_bytes;
+  const uint64_t left = p->memory_bytes > fixed ? p->memory_bytes - fixed : 0;
+  const uint64_t room = std::min<uint64_t>(left / kv.block_bytes(), kPoolBlocksMax);
+  if (room < kPoolBlocksMin) return;
+  if (room >= shared) p->sessions_max = own ? std::min<uint64_t>((room - shared) / own, kSessionsMax) : kSessionsMax;
+  p->context_max = std::min<uint64_t>(room * kv.block_tokens, cost.dims.context ? cost.dims.context : kContextMax);
+}
+
+}  // namespace
+
+Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend) {
+  const Arch* arch = nullptr;
+  ModelCost cost;
+  KVRT_ASSIGN(cost.dims, read_dims(file, &arch));
+  KVRT_ASSIGN(cost.weight_bytes, planned_weight_bytes(file, backend, *arch, cost.dims));
+  KVRT_ASSIGN(cost.scratch_bytes, scratch_bytes(cost.dims, backend, kStepRowsMax));
+  cost.scratch_bytes += logits_bytes(cost.dims) + backend.step_memory(step_shape(cost.dims, kStepRowsMax));
+  return cost;
+}
+
+KvGeometry kv_geometry(const ModelDims& dims, uint32_t block_tokens, KvFormat format) {
+  return {dims.layers, dims.kv_heads, dims.head_dim, block_tokens ? block_tokens : kBlockTokensDefault, format};
+}
+
+uint64_t logits_bytes(const ModelDims& dims) { return uint64_t{kLogitsRowsMax} * dims.vocab * sizeof(float); }
+
+Result<uint32_t> pool_blocks(const KvGeometry& kv, uint32_t context, uint64_t kv_bytes_max, uint64_t free_bytes) {
+  const uint64_t least = kPoolBlocksMin * kv.block_bytes();
+  uint64_t bytes = kv_bytes_max;
+  if (!bytes) bytes = std::max(least, std::min(free_bytes / 4, 4 * kv.blocks_for(context) * kv.block_bytes()));
+  if (bytes < least) {
+    return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, two KV blocks of %u tokens need %llu: raise it", Ull{bytes},
+                 kv.block_tokens, Ull{least});
+  }
+  return static_cast<uint32_t>(std::min<uint64_t>(bytes / kv.block_bytes(), kPoolBlocksMax));
+}
+
+Result<SessionsPlan> plan_sessions(const ModelCost& cost, const KvGeometry& kv, const PlanRequest& request) {
+  KVRT_ASSIGN(const PlanRequest r, complete(cost.dims, request));
+  SessionsPlan p;
+  p.memory_bytes = r.memory_bytes;
+  p.session_blocks = kv.blocks_for(r.session_tokens);
+  p.session_bytes = p.session_blocks * kv.block_bytes();
+  p.used = static_cast<double>(r.session_tokens) / static_cast<double>(p.session_blocks * kv.block_tokens);
+  p.waste = 1 - p.used;
+
+  // Only full blocks are shared: the tail of the common tokens is every session's own.
+  const uint64_t shared = r.shared_tokens / kv.block_tokens, own = p.session_blocks - shared;
+  p.blocks = std::max<uint64_t>(shared + r.sessions * own, kPoolBlocksMin);
+  p.unshared_tokens = r.sessions * r.session_tokens;
+  p.stored_tokens = p.unshared_tokens - (r.sessions - 1) * shared * kv.block_tokens;
+  if (p.blocks > kPoolBlocksMax) {
+    return error(Code::kLimit, Detail::kNone, "sessions x session_tokens need %llu KV blocks, the limit is %u", Ull{p.blocks},
+                 kPoolBlocksMax);
+  }
+  const CheckedSize kv_bytes = CheckedSize(p.blocks) * kv.block_bytes();
+  if (!kv_bytes.get(UINT64_MAX, &p.kv_bytes) || !(kv_bytes + cost.weight_bytes + cost.scratch_bytes).get(UINT64_MAX, &p.total_bytes)) {
+    return error(Code::kLimit, Detail::kNone, "sessions x session_tokens need more than 2^64 bytes");
+  }
+  fill_budget(cost, kv, shared, own, &p);
+  return p;
+}
+
+}  // namespace kvrt

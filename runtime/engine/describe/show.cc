@@ -1,0 +1,104 @@
+#include "runtime/engine/describe/show.h"
+
+#include "runtime/base/json.h"
+#include "runtime/base/limits.h"
+#include "runtime/engine/snapshot/manifest.h"
+
+namespace kvrt {
+
+namespace {
+
+std::string json_string(std::string_view text) {
+  std::string json;
+  append_json_string(text, &json);
+  return json;
+}
+
+std::string hex_of(const SessionId& id) {
+  std::string hex;
+  for (uint8_t byte : id.bytes) hex.append({"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]});
+  return hex;
+}
+
+// JSON as it was given, without the white space between its parts: that may hold line ends. "" is null.
+Result<std::string> compact(std::string_view json, const char* what) {
+  if (json.empty()) return std::string("null");
+  JsonReader reader(json);
+  for (auto part = reader.next(); part != JsonReader::Part::kEnd; part = reader.next()) {
+    if (part == JsonReader::Part::kWrong) return error(Code::kCorrupt, Detail::kFormat, "manifest: %s: not JSON", what);
+    if (reader.depth() > kJsonDepthMax)
+      return error(Code::kCorrupt, Detail::kFormat, "manifest: %s: nested deeper than %u", what, kJsonDepthMax);
+  }
+  std::string out;
+  bool in_string = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (!in_string && (c == ' ' || c == '\t' || c == '\r' || c == '\n')) continue;
+    out += c;
+    if (c == '"') in_string = !in_string;
+    if (in_string && c == '\\') out += json[++i];
+  }
+  return out;
+}
+
+Status add_messages(const std::vector<Message>& list, std::string* out) {
+  std::string messages, spans;
+  for (const Message& m : list) {
+    KVRT_ASSIGN(std::string json, compact(m.json, "a message"));
+    const char* comma = messages.empty() ? "" : ", ";
+    messages += comma + json;
+    spans += comma + ("{\"begin\": " + std::to_string(m.begin)) + ", \"end\": " + std::to_string(m.end) +
+             ", \"generated\": " + (m.generated ? "true}" : "false}");
+  }
+  *out += ", \"messages\": [" + messages + "], \"spans\": [" + spans + "]";
+  return {};
+}
+
+void add_chunks(const SessionOut& saved, const std::vector<uint64_t>& bytes, std::string* out) {
+  *out += ", \"chunks\": [";
+  uint64_t at = 0;
+  for (size_t i = 0; i < saved.keys.size(); ++i) {
+    *out += (i ? ", {\"key\": \"" : "{\"key\": \"") + saved.keys[i].hex() + "\", \"begin\": " + std::to_string(at) +
+            ", \"end\": " + std::to_string(at + saved.node_tokens[i]) + ", \"bytes\": " + std::to_string(bytes[i]) + "}";
+    at += saved.node_tokens[i];
+  }
+  *out += "]";
+}
+
+Status add_options(const Manifest& m, std::string* out) {
+  KVRT_ASSIGN(std::string tools, compact(m.arguments.tools, "the tools"));
+  KVRT_ASSIGN(std::string documents, compact(m.arguments.documents, "the documents"));
+  KVRT_ASSIGN(std::string variables, compact(m.arguments.variables, "the variables"));
+  *out += std::string(", \"options\": {\"no_prefix_cache\": ") + (m.share ? "false" : "true") + ", \"tools\": " + tools +
+          ", \"documents\": " + documents + ", \"variables\": " + variables + ", \"template_time\": " + std::to_string(m.arguments.now) +
+          ", \"grammar\": ";
+  if (m.grammar.kind == GrammarKind::kNone) {
+    *out += "null}";
+  } else {
+    *out += std::string("{\"kind\": ") + (m.grammar.kind == GrammarKind::kGbnf ? "\"gbnf\"" : "\"json_schema\"") +
+            ", \"begin\": " + std::to_string(m.grammar.begin) + ", \"source\": " + json_string(m.grammar.source) + "}}";
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> show_session(Store* store, std::string_view domain, std::string_view name) {
+  KVRT_ASSIGN(SessionOut saved, store->load(domain, name));
+  KVRT_ASSIGN(Manifest manifest, read_manifest(saved, kVocabMax));
+  std::string out = "{\"name\": " + json_string(saved.name) + ", \"domain\": " + json_string(saved.domain) + ", \"id\": \"" +
+                    hex_of(saved.id) + "\", \"gen\": " + std::to_string(saved.gen) + ", \"model_id\": \"" + saved.model_id.hex() +
+                    "\", \"root\": \"" + saved.root.hex() + "\", \"block_tokens\": " + std::to_string(manifest.block_tokens) +
+                    ", \"tokens\": [";
+  for (const auto* tokens : {&saved.tokens, &manifest.pending}) {
+    for (const int32_t token : *tokens) out += std::to_string(token) + ", ";
+  }
+  if (saved.token_count) out.resize(out.size() - 2);
+  out += "]";
+  KVRT_TRY(add_messages(manifest.messages, &out).annotate("session " + saved.name));
+  add_chunks(saved, store->chunk_bytes(saved.keys), &out);
+  KVRT_TRY(add_options(manifest, &out).annotate("session " + saved.name));
+  return out + "}";
+}
+
+}  // namespace kvrt

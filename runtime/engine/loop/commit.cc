@@ -1,0 +1,316 @@
+// The scheduler's second half: what a finished step means to each session.
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/engine/loop/scheduler.h"
+
+namespace kvrt {
+
+namespace {
+double ms_between(uint64_t from_ns, uint64_t to_ns) { return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) * 1e-6 : 0.0; }
+}  // namespace
+
+void Scheduler::push(Session* s, Event event) {
+  if (s->mailbox.empty()) wake(s);
+  s->mailbox.push_back(std::move(event));
+}
+
+void Scheduler::wake(Session* s) {
+  if (!s->wake || s->woken) return;
+  s->woken = true;
+  s->next_woken = std::exchange(woken_, s);
+}
+
+std::shared_ptr<Wake> Scheduler::take_woken() {
+  if (!woken_) return nullptr;
+  Session* s = std::exchange(woken_, woken_->next_woken);
+  s->woken = false;
+  return s->wake;
+}
+
+void Scheduler::mark_filled(const PlannedSeq& seq) {
+  if (!seq.store_kv) return;
+  Session* s = seq.session;
+  for (auto i = static_cast<uint32_t>(seq.begin / block_tokens_); uint64_t{i} * block_tokens_ < seq.end; ++i) {
+    auto filled = static_cast<uint32_t>(std::min<uint64_t>(block_tokens_, seq.end - uint64_t{i} * block_tokens_));
+    s->table.set_filled(i, filled);
+    claim(s->table.block(i), *s);
+    if (filled == block_tokens_) seal(s, i);
+  }
+}
+
+// Each row that ran is a prompt position's first, a decode, or one more run of either, because the session had lent its blocks.
+void Scheduler::account(const PlannedSeq& seq) {
+  Generation& g = *seq.session->generation;
+  for (uint64_t p = seq.begin; p < seq.end; ++p) {
+    if (p < g.prompt_end ? !g.accounted[p] : p >= g.decoded_end) {
+      if (p < g.prompt_end) g.accounted[p] = true, ++g.computed;
+      if (p >= g.decoded_end) g.decoded_end = p + 1;
+    } else {
+      ++g.report.recomputed;
+    }
+  }
+}
+
+void Scheduler::commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab) {
+  Session* s = seq.session;
+  Generation& g = *s->generation;
+  if (g.recompute_all) g.next_logits = std::max(g.next_logits, seq.end);
+  if (g.options.prefill_only && g.options.logits != WantLogits::kNone) {
+    for (uint32_t r = 0; r < seq.logit_rows; ++r) {
+      const float* row = logits + size_t{seq.first_logit + r} * vocab;
+      Event event;
+      event.type = EventType::kLogits;
+      event.position = seq.end - seq.logit_rows + r;
+      event.logits.assign(row, row + vocab);
+      push(s, std::move(event));
+    }
+  }
+  Event event;
+  event.type = EventType::kProgress;
+  event.done = g.computed;
+  event.total = g.report.prefilled;
+  push(s, std::move(event));
+}
+
+// Logits that are not finite: KV that was reused may be why. It is dropped, for everybody, and the session computes its own, once. False: it
+// did already, or reused none.
+bool Scheduler::compute_again(Session* s) {
+  Generation& g = *s->generation;
+  if (g.own_kv || g.report.reused_memory + g.report.reused_disk == 0) return false;
+  drop_kv(s);
+  g.own_kv = true;
+  g.warmed = g.admitted = false;
+  g.report.reuse_stopped = ReuseStop::kDamaged;
+  g.report.reuse_stopped_at = 0;
+  s->suspect = s->store != nullptr;
+  return true;
+}
+
+// What the row after the last token leads to: a token of kvrt's, or a question to the host.
+void Scheduler::commit_row(Session* s, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns) {
+  Generation& g = *s->generation;
+  std::span<const uint64_t> mask;  // for the host; kvrt's own sampler has looked at it
+  if (g.matcher && g.options.host_samples) {
+    mask = g.matcher->mask();
+    sample.empty = std::all_of(mask.begin(), mask.end(), [](uint64_t word) { return word == 0; });
+  }
+  if (!sample.finite) {
+    if (compute_again(s)) return;
+    fail(s, error(Code::kDevice, Detail::kNumeric, "logits of position %zu hold a NaN or an infinity; the session keeps its %zu tokens",
+                  s->tokens.size() - 1, s->tokens.size()));
+    return;
+  }
+  if (sample.empty) {
+    Status limit = g.matcher ? g.matcher->status() : Status();  // it may have been too ambiguous to follow
+    fail(s, !limit.is_ok() ? std::move(limit)
+                           : error(Code::kInvalid, Detail::kNone, "logit_bias%s no token for position %zu",
+                                   g.matcher ? " and grammar leave" : " leaves", s->tokens.size()));
+    return;
+  }
+  if (g.options.emit_logits || g.options.host_samples) {
+    Event logits;
+    logits.type = EventType::kLogits;
+    logits.position = s->tokens.size() - 1;
+    logits.logits.assign(row, row + tokenizer.vocab_size());
+    if (g.options.host_samples) g.awaited = logits.logits;
+    if (!mask.empty()) apply_mask(logits.logits, mask);
+    push(s, std::move(logits));
+  }
+  if (!g.options.host_samples) commit_token(s, sample, tokenizer, now_ns);
+}
+
+void Scheduler::accept(Session* s, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns) {
+  s->generation->awaited.clear();
+  try {
+    commit_token(s, sample, tokenizer, now_ns);
+  } catch (...) {
+    give_up(s);
+  }
+}
+
+void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns) {
+  Generation& g = *s->generation;
+  if (!g.first_token_ns) {
+    g.first_token_ns = now_ns;
+    g.report.pool_bytes_prefilled = pool_bytes_used();
+  }
+  g.last_token_ns = now_ns;
+  ++g.report.generated;
+  int32_t previous = s->tokens.empty() ? -1 : s->tokens.back();
+  s->tokens.push_back(sample.token);
+  Event event;
+  event.type = EventType::kToken;
+  event.token = sample.token;
+  event.position = s->tokens.size() - 1;
+  event.logprob = sample.logprob;
+  event.top = sample.top;
+  const bool control = tokenizer.is_control(sample.token);
+  event.text = control && g.parser ? g.text.flush() : std::string();  // parts end at a control token, which may be a marker
+  event.text += g.text.push(tokenizer.piece_after(previous, sample.token, false));
+  const std::string text = g.parser ? event.text : std::string();
+  push(s, std::move(event));
+  push_parts(s, text, control ? tokenizer.piece(sample.token, true) : "", false);
+  if (g.matcher) g.matcher->accept(sample.token);  // it was in the mask
+
+  const auto& stops = g.options.stop_tokens;
+  if (tokenizer.is_end(sample.token) && !g.options.ignore_eos) {
+    finish(s, Reason::kEos, now_ns);
+  } else if (g.text.stopped() || std::find(stops.begin(), stops.end(), sample.token) != stops.end()) {
+    g.report.stop_tokens = g.text.stop_tokens();
+    finish(s, Reason::kStop, now_ns);
+  } else if (g.options.max_tokens && g.report.generated >= g.options.max_tokens) {
+    finish(s, Reason::kMaxTokens, now_ns);
+  } else if (s->tokens.size() >= limits_.context) {
+    finish(s, Reason::kContextFull, now_ns);
+  }
+}
+
+void Scheduler::commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
+  uint64_t elapsed = now_ns - plan->planned_ns;
+  pace_.measured(plan->decodes, plan->prompt_cost, plan->work_ns, plan->wall_ns);
+  ++counters_.steps;
+  counters_.step_rows += plan->tokens.size();
+  counters_.step_ns += elapsed;
+  counters_.step_ns_longest = std::max(counters_.step_ns_longest, elapsed);
+  for (const BlockCopy& copy : plan->copies) drop(copy.from);
+  plan->copies.clear();
+  for (const PlannedSeq& seq : plan->seqs) {
+    seq.session->in_step = false;
+    try {
+      commit_seq(seq, plan, logits, tokenizer, now_ns);
+    } catch (...) {  // no memory: what its host was to get of this step is not whole
+      give_up(seq.session);
+    }
+  }
+  plan->seqs.clear();
+}
+
+void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns) {
+  Session* s = seq.session;
+  Generation& g = *s->generation;
+  uint32_t vocab = tokenizer.vocab_size();
+  mark_filled(seq);
+  uint64_t computed = g.computed;
+  account(seq);
+  if (s->cancel) return finish(s, Reason::kCancelled, now_ns);
+  if (seq.logit_rows && g.options.prefill_only) {
+    const float* rows = logits + size_t{seq.first_logit} * vocab;
+    const bool finite = std::all_of(rows, rows + size_t{seq.logit_rows} * vocab, [](float x) { return std::isfinite(x); });
+    if (!finite && compute_again(s)) return;
+  }
+  if (g.computed > computed || (seq.logit_rows && g.options.prefill_only)) commit_prompt(seq, logits, vocab);
+  if (seq.end < s->tokens.size()) return;
+  bool prompt_over = g.recompute_all || s->table.first_missing(g.prompt_end) == g.prompt_end;
+  if (g.options.prefill_only) {
+    if (prompt_over && (g.options.logits == WantLogits::kNone || seq.logit_rows)) finish(s, Reason::kPrefilled, now_ns);
+  } else if (seq.logit_rows) {
+    size_t row = seq.first_logit;
+    if (plan->samples[row].no_memory) return give_up(s);
+    commit_row(s, std::move(plan->samples[row]), logits + row * vocab, tokenizer, now_ns);
+  }
+}
+
+// A plan that was not computed to its end, for want of memory: what it would have written is not there.
+void Scheduler::abandon(StepPlan* plan) noexcept {
+  for (const BlockCopy& copy : plan->copies) {
+    release_blocks(copy.session, copy.index);
+    drop(copy.from);
+  }
+  plan->copies.clear();
+  for (const PlannedSeq& seq : plan->seqs) {
+    seq.session->in_step = false;
+    if (seq.store_kv) release_blocks(seq.session, static_cast<uint32_t>(seq.begin / block_tokens_));
+  }
+  plan->seqs.clear();
+}
+
+void Scheduler::fail_step(StepPlan* plan, const Status& status) {
+  std::vector<Session*> ran;
+  for (const PlannedSeq& seq : plan->seqs) ran.push_back(seq.session);
+  abandon(plan);
+  for (Session* s : ran) fail(s, status.clone());
+}
+
+void Scheduler::finish(Session* s, Reason reason, uint64_t now_ns) {
+  try {
+    push_done(s, reason, now_ns);
+  } catch (...) {
+    give_up(s);
+  }
+}
+
+void Scheduler::push_done(Session* s, Reason reason, uint64_t now_ns) {
+  Generation& g = *s->generation;
+  Report& r = g.report;
+  g.finished = true;
+  g.awaited.clear();
+  s->cancel = false;
+  r.reason = reason;
+  uint64_t first = g.first_step_ns ? g.first_step_ns : now_ns, token = g.first_token_ns ? g.first_token_ns : now_ns;
+  r.queue_ms = ms_between(g.begin_ns, first);
+  r.prefill_ms = ms_between(first, token);
+  r.ttft_ms = g.first_token_ns ? ms_between(g.begin_ns, token) : 0;
+  r.decode_ms = g.first_token_ns ? ms_between(token, g.last_token_ns) : 0;
+  r.kv_blocks = s->table.blocks_held();
+  r.kv_bytes = r.kv_blocks * block_bytes;
+  r.pool_bytes_end = pool_bytes_used();
+  if (!g.first_token_ns) r.pool_bytes_prefilled = r.pool_bytes_end;
+  Event event;
+  event.type = EventType::kDone;
+  event.text = g.text.finish();
+  push_parts(s, event.text, "", true);
+  event.report = r;
+  push(s, std::move(event));
+  sum_up(r, g.first_token_ns != 0);
+}
+
+void Scheduler::give_up(Session* s) noexcept {
+  Generation& g = *s->generation;
+  g.finished = g.no_memory = true;
+  g.awaited.clear();
+  g.report.reason = Reason::kFailed;
+  s->cancel = false;
+  sum_up(g.report, g.first_token_ns != 0);
+  if (s->mailbox.empty()) wake(s);
+}
+
+void Scheduler::cancel_finished(Session* s) {
+  if (s->mailbox.empty() || s->mailbox.back().type != EventType::kDone) return;  // it failed
+  Report& r = s->generation->report;
+  --counters_.done[static_cast<size_t>(r.reason)];
+  ++counters_.done[static_cast<size_t>(Reason::kCancelled)];
+  r.reason = Reason::kCancelled;
+  r.stop_tokens = 0;
+  s->mailbox.back().report = r;
+}
+
+void Scheduler::fail(Session* s, Status status) {
+  Generation& g = *s->generation;
+  g.finished = true;
+  g.awaited.clear();
+  g.report.reason = Reason::kFailed;
+  s->cancel = false;
+  s->failure = std::move(status);
+  sum_up(g.report, g.first_token_ns != 0);
+  if (s->mailbox.empty()) wake(s);
+}
+
+void Scheduler::sum_up(const Report& r, bool first_token) {
+  Counters& c = counters_;
+  ++c.done[static_cast<size_t>(r.reason)];
+  c.prompt_tokens += r.prompt_tokens;
+  c.reused_memory += r.reused_memory;
+  c.reused_disk += r.reused_disk;
+  c.prefilled += r.prefilled;
+  c.recomputed += r.recomputed;
+  c.generated += r.generated;
+  if (!first_token) return;
+  ++c.first_tokens;
+  c.ttft_ms += r.ttft_ms;
+  c.queue_ms += r.queue_ms;
+  c.prefill_ms += r.prefill_ms;
+  c.decode_ms += r.decode_ms;
+}
+
+}  // namespace kvrt

@@ -1,0 +1,354 @@
+// ModelHost: begin, next, cancel, and the step: plan (locked), compute (unlocked), commit (locked).
+#include <algorithm>
+#include <chrono>
+
+#include "runtime/engine/model_host.h"
+#include "runtime/text/reply/message.h"
+
+namespace kvrt {
+
+namespace {
+constexpr std::chrono::milliseconds kBlocksRetry{5};
+constexpr uint64_t kMs = 1'000'000;  // in ns
+
+// What computing on this thread takes, by both clocks, from one look to the next.
+struct Clocks {
+  uint64_t wall_ns, work_ns;
+  // A device works while its host waits: there is no other time than the wall's.
+  explicit Clocks(const Engine& engine)
+      : wall_ns(engine.env()->now_ns()), work_ns(engine.backend()->unified() ? engine.env()->cpu_ns() : wall_ns) {}
+};
+}  // namespace
+
+Status ModelHost::begin(Session* session, GenerateOptions options) {
+  Editing editing(this, session);
+  {
+    std::lock_guard lock(mu_);
+    KVRT_TRY(require(session, options.prefill_only ? "prefill" : "begin"));
+  }
+  Restore restore(this, session);
+  KVRT_ASSIGN(auto matcher, matcher_for(*session, options));
+  const bool goes_on = options.grammar_kind == GrammarKind::kContinue;
+  if (options.generation_prompt && !options.prefill_only && !goes_on) KVRT_TRY(open_turn(session));
+  if (options.sampling.seed == 0 && options.sampling.temperature > 0) {
+    uint8_t drawn[8];
+    engine_->env()->random(drawn);
+    for (uint8_t byte : drawn) options.sampling.seed = options.sampling.seed << 8 | byte;
+    if (options.sampling.seed == 0) options.sampling.seed = 1;
+  }
+  std::unique_lock lock(mu_);
+  if (session->tokens.empty()) {
+    return error(Code::kInvalid, Detail::kState, "%s: the session has no tokens: append some", options.prefill_only ? "prefill" : "begin");
+  }
+  if (!options.prefill_only && !goes_on) {
+    session->grammar = {options.grammar_kind, std::move(options.grammar), session->tokens.size()};
+  }
+  std::optional<ReplyParser> parser;
+  if (options.reply != ReplyKind::kNone) parser.emplace(reply_style(*session, options.reply));
+  const std::shared_ptr<Cancel> cancel = options.cancel;
+  if (cancel) cancel->watch(weak_from_this());
+  session->generation = std::make_unique<Generation>(std::move(options));
+  session->generation->matcher = std::move(matcher);
+  session->generation->parser = std::move(parser);
+  std::optional<Conversation> before = restore.keep();
+  if (session->generation->options.all_or_nothing) session->generation->before = std::move(before);
+  scheduler_->start(session, engine_->env()->now_ns());
+  if (cancel && cancel->fired()) end(session);
+  ring(lock);
+  return {};
+}
+
+// At its last accepted token, if it generates; under mu_.
+void ModelHost::end(Session* session) {
+  if (session->state != SessionState::kGenerating || session->settle) return;
+  if (session->generation->finished) return scheduler_->cancel_finished(session);
+  stop(session);
+  session->changed.notify_all();
+}
+
+void ModelHost::cancel(Session* session) {
+  std::unique_lock lock(mu_);
+  end(session);
+  ring(lock);
+}
+
+void ModelHost::cancel(const Cancel& fired) noexcept {
+  std::unique_lock lock(mu_);
+  for (Session* s : scheduler_->sessions()) {
+    if (s->generation && s->generation->options.cancel.get() == &fired) end(s);
+  }
+  ring(lock);
+}
+
+Status ModelHost::accept(Session* session, int32_t token) {
+  std::unique_lock lock(mu_);
+  bool due = session->state == SessionState::kGenerating && !session->generation->finished && !session->generation->awaited.empty();
+  if (!due)
+    return error(Code::kInvalid, Detail::kState,
+                 "accept: the session asks for no token: it does after a LOGITS event of a "
+                 "generation with sampler HOST");
+  if (token < 0 || static_cast<uint32_t>(token) >= tokenizer_->vocab_size()) {
+    return error(Code::kInvalid, Detail::kNone, "accept: token %d, the vocabulary has %u", token, tokenizer_->vocab_size());
+  }
+  Generation& g = *session->generation;
+  if (g.matcher && !(g.matcher->mask()[static_cast<size_t>(token) / 64] >> (token % 64) & 1)) {
+    return error(Code::kInvalid, Detail::kNone, "accept: token %d does not fit the grammar after position %zu", token,
+                 session->tokens.size() - 1);
+  }
+  Sample sample = describe(g.awaited, token, g.options.sampling.top_logprobs);
+  scheduler_->accept(session, sample, *tokenizer_, engine_->env()->now_ns());
+  session->changed.notify_all();
+  ring(lock);
+  return {};
+}
+
+// Tells the hosts of sessions that have their first unread event, without the lock.
+void ModelHost::ring(std::unique_lock<std::mutex>& lock) {
+  while (auto wake = scheduler_->take_woken()) {
+    Unlocked unlocked(lock);
+    wake->ring();
+    wake.reset();  // the last reference may be this one, and its host frees what it gave
+  }
+}
+
+// Ends what the session generates: now, or when the step that it is in is over.
+void ModelHost::stop(Session* session) {
+  if (session->in_step) {
+    session->cancel = true;
+  } else {
+    scheduler_->finish(session, Reason::kCancelled, engine_->env()->now_ns());
+  }
+}
+
+// What was generated becomes a message of its own, with the tokens up to `end`.
+void ModelHost::add_answer(const Generation& g, const std::string& shown, const std::vector<ReplyPart>& parts, uint64_t end,
+                           std::vector<Message>* messages) const {
+  if (messages->empty() || g.options.prefill_only || end <= g.prompt_end || messages->back().end > g.prompt_end) return;
+  static const std::vector<ReplyPart> kNone;
+  const auto& told = template_shows_calls_ ? parts : kNone;  // else it would drop them: the text has all
+  Message& last = messages->back();
+  if (last.generated && last.end == g.prompt_end) {  // the same turn went on
+    last.json = extended_message(last.json, shown, told);
+    last.end = end;
+  } else {
+    messages->push_back({assistant_message(shown, told), g.prompt_end, end, true});
+  }
+}
+
+// After DONE: the session is idle again, and what was generated is a message; or all is as before begin.
+void ModelHost::take_done(Session* session) {
+  Session& s = *session;
+  Generation& g = *s.generation;
+  Reason reason = g.report.reason;
+  if (g.before && (reason == Reason::kCancelled || reason == Reason::kFailed)) {
+    put_back(session, std::move(*g.before));
+  } else {
+    add_answer(g, g.text.shown(), g.parts, s.tokens.size(), &s.messages);
+  }
+  const bool turn = !g.options.prefill_only;
+  s.generation.reset();
+  s.state = SessionState::kIdle;
+  if (s.autosave) s.autosave->turn_over |= turn && s.autosave->policy.every_turn;
+  touched(session);
+}
+
+// Ends a generation whose caller has gone, for want of memory. What needs some waits for the session's next call.
+void ModelHost::abandon(Session* session) noexcept {
+  std::unique_lock lock(mu_);
+  if (session->state != SessionState::kGenerating) return;
+  if (!session->generation->finished && session->in_step) session->cancel = true;
+  step_over_.wait(lock, [&] { return !session->in_step; });
+  if (!session->generation->finished) scheduler_->give_up(session);
+  session->settle = true;
+}
+
+void ModelHost::settle(Session* session) {
+  if (!session->settle) return;
+  session->mailbox.clear();
+  session->failure = Status();
+  take_done(session);
+  session->settle = false;
+}
+
+bool ModelHost::take_event(Session* session, Event* event, Status* failure) {
+  Session& s = *session;
+  if (!s.mailbox.empty()) {
+    if (s.mailbox.front().type == EventType::kDone) take_done(session);  // first: it needs memory
+    *event = std::move(s.mailbox.front());
+    s.mailbox.pop_front();
+    return true;
+  }
+  if (s.generation && s.generation->no_memory) {
+    take_done(session);
+    *failure = error(Code::kNoMemory, Detail::kNone, "the generation ended at token %zu: the system gave no memory", s.tokens.size());
+    s.last_error = failure->clone();
+    return true;
+  }
+  if (s.failure.is_ok()) return false;
+  s.last_error = s.failure.clone();
+  // The pool's and the caller's own limits leave a session sound, a device that failed too, and so does a generation that leaves no trace.
+  bool broken = s.failure.detail() == Detail::kNumeric && !s.generation->before;
+  take_done(session);
+  *failure = std::move(s.failure);
+  s.failure = Status();
+  if (broken) s.state = SessionState::kFailed;
+  return true;
+}
+
+Result<Event> ModelHost::next(Session* session, int32_t timeout_ms) {
+  using Clock = std::chrono::steady_clock;
+  auto deadline = timeout_ms < 0 ? Clock::time_point::max() : Clock::now() + std::chrono::milliseconds(timeout_ms);
+  const uint64_t patience_ns = timeout_ms < 0 ? UINT64_MAX : static_cast<uint64_t>(timeout_ms) * kMs;
+  std::unique_lock lock(mu_);
+  settle(session);
+  Event event;
+  Status failure;
+  for (;;) {
+    if (take_event(session, &event, &failure)) {
+      if (!failure.is_ok()) return failure;
+      return event;
+    }
+    if (session->state != SessionState::kGenerating) {
+      event.type = EventType::kIdle;
+      return event;
+    }
+    if (!session->generation->awaited.empty()) {
+      return error(Code::kInvalid, Detail::kState, "next: the session waits for kvrt_session_accept to say what follows position %zu",
+                   session->tokens.size() - 1);
+    }
+    if (timeout_ms == 0 || (timeout_ms > 0 && Clock::now() >= deadline)) return event;
+    if (!leader_ && run_step(lock, patience_ns)) continue;
+    // Another leads, or the blocks that it needs are held by a save or a resume: seldom, and not for long.
+    auto until = leader_ ? deadline : std::min(deadline, Clock::now() + kBlocksRetry);
+    if (!session->mailbox.empty() || session->state != SessionState::kGenerating || session->generation->finished) continue;
+    if (until == Clock::time_point::max()) {
+      session->changed.wait(lock);
+    } else {
+      session->changed.wait_until(lock, until);
+    }
+  }
+}
+
+uint32_t ModelHost::step(uint32_t ms) {
+  auto deadline = engine_->env()->now_ns() + ms * kMs;
+  std::unique_lock lock(mu_);
+  if (!scheduler_) return 0;
+  for (;;) {
+    uint64_t start = engine_->env()->now_ns();
+    if (leader_) {
+      step_over_.wait(lock, [&, seen = steps_led_] { return steps_led_ != seen; });
+    } else if (scheduler_->runnable_count() == 0 || !run_step(lock, ms * kMs)) {
+      break;
+    }
+    uint64_t now = engine_->env()->now_ns();
+    if (now + (now - start) > deadline) break;  // one more would end late
+  }
+  return scheduler_->runnable_count();
+}
+
+// The caller becomes the leader for one step, for which it waits patience_ns gladly. mu_ is held on entry and exit. False: there was
+// nothing that could run.
+bool ModelHost::run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_ns) {
+  struct Leader {
+    ModelHost* host;
+    explicit Leader(ModelHost* h) : host(h) { h->leader_ = true; }
+    ~Leader() {  // also when memory ran out half-way
+      host->scheduler_->abandon(&host->plan_);
+      host->leader_ = false;
+      ++host->steps_led_;
+      host->step_over_.notify_all();
+      for (Session* s : host->scheduler_->sessions()) {
+        if (s->state != SessionState::kGenerating) continue;
+        s->changed.notify_all();
+        host->touched(s);
+      }
+    }
+  };
+  bool ran = false;
+  {
+    Leader leader(this);
+    ran = warm_cold(lock);
+    uint64_t done = scheduler_->done_count();
+    if (engine_->step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
+    scheduler_->plan(&plan_, engine_->env()->now_ns(), patience_ns);
+    ran |= scheduler_->done_count() > done;
+    if (!plan_.seqs.empty()) {
+      Status computed;
+      {
+        Unlocked unlocked(lock);
+        computed = compute(&plan_);
+      }
+      if (computed.is_ok()) {
+        scheduler_->commit(&plan_, logits_.data(), *tokenizer_, engine_->env()->now_ns());
+      } else {
+        scheduler_->fail_step(&plan_, computed);
+      }
+      ran = true;
+    }
+  }
+  ring(lock);
+  return ran;
+}
+
+// A device draws the tokens where each is drawn from its row of logits alone: the host then does not wait for the rows.
+void ModelHost::plan_draws(const StepPlan& plan) {
+  draws_.clear();
+  if (engine_->backend()->unified()) return;
+  draws_.resize(plan.logits_rows.size());
+  for (const PlannedSeq& seq : plan.seqs) {
+    if (seq.logit_rows == 0) continue;
+    const Generation& g = *seq.session->generation;
+    const GenerateOptions& o = g.options;
+    const auto draw = device_draw(o.sampling, dims_.vocab, seq.end);
+    if (o.prefill_only || o.host_samples || o.emit_logits || g.matcher || !draw) return draws_.clear();
+    draws_[seq.first_logit] = *draw;
+  }
+}
+
+void ModelHost::choose(const PlannedSeq& seq, Sample* out) {
+  Generation& g = *seq.session->generation;
+  const size_t vocab = dims_.vocab;
+  const auto row = std::span(logits_).subspan(seq.first_logit * vocab, vocab);
+  std::span<const uint64_t> mask;
+  if (g.matcher) mask = g.matcher->mask();
+  // The tokens do not change: they are this step's to add to.
+  *out = g.options.host_samples ? describe(row, 0, 0) : sample(row, g.options.sampling, seq.session->tokens, g.prompt_end, seq.end, mask);
+}
+
+Status ModelHost::compute(StepPlan* plan) {
+  std::lock_guard device(engine_->step_mutex());
+  const Clocks begin(*engine_);
+  Backend* backend = engine_->backend();
+  backend->set_threads(engine_->threads());
+  for (BlockId block : plan->clears) backend->clear(block_data(block), kv_.block_bytes());
+  std::vector<BlockPair> copies;
+  for (const BlockCopy& copy : plan->copies) copies.push_back({block_data(copy.to), block_data(copy.from)});
+  backend->copy(copies, kv_.block_bytes());
+  plan_draws(*plan);
+  plan->step.draws = draws_;
+  KVRT_TRY(runner_->run(plan->step, pool_buffer_->data(), logits_.data(), drawn_));
+  plan->samples.resize(plan->logits_rows.size());
+  for (const PlannedSeq& seq : plan->seqs) {
+    const GenerateOptions& o = seq.session->generation->options;
+    if (o.prefill_only || seq.logit_rows == 0) continue;
+    if (!draws_.empty()) {
+      const DrawnToken& drawn = drawn_[seq.first_logit];
+      Sample& chosen = plan->samples[seq.first_logit];
+      chosen.token = drawn.token;
+      chosen.logprob = drawn.logprob;
+      chosen.finite = drawn.finite != 0;
+      continue;
+    }
+    try {
+      choose(seq, &plan->samples[seq.first_logit]);
+    } catch (...) {  // the matcher may be half-way: this generation ends, and no other
+      plan->samples[seq.first_logit].no_memory = true;
+    }
+  }
+  const Clocks end(*engine_);
+  plan->wall_ns = end.wall_ns - begin.wall_ns;
+  plan->work_ns = end.work_ns - begin.work_ns;
+  return {};
+}
+
+}  // namespace kvrt

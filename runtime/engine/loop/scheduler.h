@@ -1,0 +1,187 @@
+// Scheduler: plan() -> Step, commit(). Continuous batching: a step serves every session that generates, prefill chunks and decodes together.
+#pragma once
+
+#include <iterator>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/compute/step.h"
+#include "runtime/engine/loop/pace.h"
+#include "runtime/engine/session.h"
+#include "runtime/kv/block_pool.h"
+#include "runtime/kv/prefix_index.h"
+#include "runtime/text/tokenizer/tokenizer.h"
+
+namespace kvrt {
+
+struct SchedulerLimits {
+  uint32_t context = 0;
+  uint32_t prefill_chunk = 0;    // prompt rows of one session per step
+  uint32_t step_ms_max = 0;      // see Pace
+  uint64_t context_cost = 4096;  // tokens of context that make a row cost twice
+  uint32_t rows_max = 0;         // rows per step
+  uint32_t logits_max = 0;       // rows per step that want logits
+};
+
+// One session's part of a plan.
+struct PlannedSeq {
+  Session* session = nullptr;
+  uint64_t begin = 0, end = 0;  // positions that run
+  bool store_kv = true;
+  uint32_t first_logit = 0;  // index of its first row of logits
+  uint32_t logit_rows = 0;
+};
+
+struct BlockCopy {
+  BlockId from, to;
+  Session* session;
+  uint32_t index;  // of `to` in its table
+};
+
+// Owns the arrays that Step borrows; refilled by every plan().
+struct StepPlan {
+  std::vector<PlannedSeq> seqs;
+  std::vector<BlockId> clears;    // blocks with another domain's KV that are not copied over: zeroed before anything is written
+  std::vector<BlockCopy> copies;  // shared or sealed blocks that must become private before they are written
+  std::vector<int32_t> tokens, positions;
+  std::vector<uint32_t> logits_rows;
+  std::vector<StepSeq> step_seqs;
+  std::vector<std::vector<int32_t>> tables;
+  Step step;
+  uint32_t decodes = 0;         // rows of sessions that decode
+  double prompt_cost = 0;       // of the other rows (see Pace)
+  uint64_t planned_ns = 0;      // when
+  uint64_t work_ns = 0;         // computing it took of its leader's CPU time,
+  uint64_t wall_ns = 0;         // and of the wall's
+  std::vector<Sample> samples;  // by logits row; filled between plan and commit
+  void clear();
+};
+
+// Sums since the model was opened.
+struct Counters {
+  uint64_t steps = 0, step_rows = 0, step_ns = 0, step_ns_longest = 0;
+  uint64_t generations = 0, prefills = 0;
+  uint64_t done[8] = {};  // by Reason
+  uint64_t prompt_tokens = 0, reused_memory = 0, reused_disk = 0, prefilled = 0, recomputed = 0, generated = 0;
+  uint64_t preemptions = 0, evictions = 0;
+  uint64_t first_tokens = 0;
+  double ttft_ms = 0, queue_ms = 0, prefill_ms = 0, decode_ms = 0;
+};
+
+// All methods under ModelHost's lock; plan and commit by the leader. Bookkeeping only: never touches the bytes of a block.
+class Scheduler {
+ public:
+  Scheduler(uint32_t blocks, uint32_t block_tokens, const SchedulerLimits& limits);
+
+  void add(Session* session);
+  void remove(Session* session);  // gives its blocks and its chain back
+  const std::vector<Session*>& sessions() const { return sessions_; }
+
+  // A session can run now while it generates, has room in its mailbox and no token of its host's to wait for.
+  bool runnable(const Session& session) const;
+  uint32_t runnable_count() const;
+  // Begins what session->generation says.
+  void start(Session* session, uint64_t now_ns);
+  // A runnable session whose prefix is to be looked up, and that there are blocks for; null when there is none.
+  Session* next_cold();
+  // Fills `plan` from the runnable, warmed sessions, as many rows as fit the step's time, of which who computes it waits patience_ns
+  // gladly. When blocks run short, those of idle sessions go first, then of generations that wait for their host, then of the youngest:
+  // the oldest always goes on.
+  void plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns);
+  // Takes the samples in: tokens, seals, stop rules, events. `logits` are the rows of the step.
+  void commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
+  // Instead of commit, when compute did not come to its end.
+  void abandon(StepPlan* plan) noexcept;
+  // Likewise when the device failed: the generations of the step end with that, their sessions keep tokens and earlier KV.
+  void fail_step(StepPlan* plan, const Status& status);
+  // The host's answer to the row that the session waits with.
+  void accept(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
+
+  void touch(Session* session) { session->last_used = ++clock_; }
+  // Adopts resident blocks for the leading tokens. Fills chain.
+  void adopt_resident(Session* session);
+  // Counts what has its KV by now as reused in the generation's report. Again after other sessions' blocks were adopted.
+  void count_reuse(Session* session);
+  // Why nothing is reused from *at on; moves *at to the first differing token where a resident block has one.
+  ReuseStop why_stopped(const Session& session, uint64_t* at) const;
+  // Makes full block i, whose bytes are complete, known to others; takes an equal resident block instead when there is one.
+  void seal(Session* session, uint32_t i);
+  // One free block, after evictions; kNoBlock if there is none. Where is_foreign, it has what another domain left, until claim.
+  BlockId alloc(const Session* for_session);
+  bool is_foreign(BlockId block) const { return held_[static_cast<size_t>(block)] == kForeign; }
+  void claim(BlockId block, const Session& session) { held_[static_cast<size_t>(block)] = domain_of(session); }  // all of it overwritten
+  void release_blocks(Session* session, uint32_t from_block);  // drops references from this block on
+  void drop(BlockId block);                                    // a reference
+  void drop_kv(Session* session);                              // its blocks, of which nobody else is to take one any more
+  void finish(Session* session, Reason reason, uint64_t now_ns);
+  void cancel_finished(Session* session);  // its DONE is unread: until then a generation can be cancelled
+  void fail(Session* session, Status status);
+  // Ends a generation for want of memory, without any: at the last token of the session.
+  void give_up(Session* session) noexcept;
+  void push(Session* session, Event event);  // into the mailbox; remembers whom to wake
+  void push_parts(Session* session, std::string_view text, std::string_view control, bool last);
+  std::shared_ptr<Wake> take_woken();  // of one session that is to be told; null: of none
+  void extend_keys(Session* session);
+  std::span<const int32_t> block_tokens_of(const Session& session, uint32_t i) const;
+
+  bool starved() const { return starved_ != nullptr; }  // somebody got no block
+  BlockPool& pool() { return pool_; }
+  const PrefixIndex& index() const { return index_; }
+  uint32_t block_tokens() const { return block_tokens_; }
+  const Counters& counters() const { return counters_; }
+  uint64_t done_count() const { return std::accumulate(counters_.done, std::end(counters_.done), uint64_t{0}); }
+  uint64_t pool_bytes_used() const { return uint64_t{pool_.size() - pool_.free_count() - pool_.cached_count()} * block_bytes; }
+  uint64_t block_bytes = 0;  // for reports
+
+ private:
+  friend struct Probe;  // tests/sim reads everything after every step
+  struct Run {
+    uint64_t begin = 0, end = 0;
+    bool store_kv = true;
+  };
+  Run next_run(const Session& session) const;
+  std::vector<Session*> order_of_service();
+  double budget_for(const std::vector<Session*>& order, uint64_t patience_ns);
+  bool finish_prefill(Session* session, uint64_t now_ns);
+  bool admit(Session* session);
+  bool waits_for_other(Session* session, const Run& run);
+  bool plan_session(Session* session, StepPlan* plan);
+  void add_rows(Session* session, const Run& run, StepPlan* plan);
+  uint64_t make_writable(Session* session, const Run& run, StepPlan* plan);
+  void mark_filled(const PlannedSeq& seq);
+  void account(const PlannedSeq& seq);
+  void commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
+  void commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab);
+  void commit_row(Session* session, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns);
+  bool compute_again(Session* session);
+  void commit_token(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
+  void push_done(Session* session, Reason reason, uint64_t now_ns);
+  void sum_up(const Report& report, bool first_token);
+  void wake(Session* session);
+  bool blocks_come_back() const;
+  bool writable(BlockId block) const { return pool_.refs(block) == 1 && !index_.contains(block); }
+  bool reclaim(const Session* for_session);
+  static constexpr uint64_t kForeign = 1;
+  static uint64_t domain_of(const Session& session);  // 64 bits of its root
+
+  BlockPool pool_;
+  PrefixIndex index_;
+  uint32_t block_tokens_;
+  SchedulerLimits limits_;
+  Pace pace_;
+  std::vector<Session*> sessions_;
+  Session* woken_ = nullptr;  // the first of those to be told, linked: telling needs no memory
+  Counters counters_;
+  std::vector<uint64_t> held_;  // by block: whose domain's KV is in it. 0: nobody's, it is zeros; kForeign: not its holder's
+  std::unordered_map<const ChainLink*, const Session*> claimed_;  // of a plan: who computes this block
+  Session* starved_ = nullptr;                                    // who got no block last time: served first
+  double budget_ = 0;                                             // of a plan: prompt cost that is left
+  size_t turn_ = 0;                                               // who is planned first
+  uint64_t clock_ = 0;                                            // for Session::last_used
+  uint64_t begun_ = 0;                                            // for Generation::order
+};
+
+}  // namespace kvrt

@@ -1,0 +1,39 @@
+// OutputText: the text of one generation as it grows: whole code points, stop strings found, partial matches held back.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/text/tokenizer/tokenizer.h"
+
+namespace kvrt {
+
+// Not thread-safe: guarded by its session's lock.
+class OutputText {
+ public:
+  explicit OutputText(std::vector<std::string> stop_strings) : stops_(std::move(stop_strings)) {}
+
+  // Adds one token's bytes; returns the text that can be shown now. After a stop string matched, the text before it.
+  std::string push(std::string_view piece);
+  std::string flush();   // what may be the begin of a stop string, where none may go on
+  std::string finish();  // what is still held back, at the end of a generation
+  bool stopped() const { return stopped_; }
+  // Tokens at the end that hold bytes of the matched stop string.
+  uint32_t stop_tokens() const { return stop_tokens_; }
+  const std::string& shown() const { return shown_; }  // all text returned so far
+
+ private:
+  std::string release(size_t end);
+
+  std::vector<std::string> stops_;
+  Utf8Stream utf8_;
+  std::string held_;                // decoded, not yet returned; starts at byte shown_.size() of the text
+  std::vector<size_t> token_ends_;  // bytes of text after each token
+  std::string shown_;
+  bool stopped_ = false;
+  uint32_t stop_tokens_ = 0;
+};
+
+}  // namespace kvrt

@@ -1,0 +1,165 @@
+#include "runtime/engine/snapshot/autosave.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <system_error>
+
+#include "runtime/base/limits.h"
+#include "runtime/engine/model_host.h"
+
+namespace kvrt {
+
+Result<std::shared_ptr<Autosaver>> Autosaver::start(Env* env) {
+  std::shared_ptr<Autosaver> saver(new Autosaver(env));
+  sigset_t all, before;  // signals are the host's
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool started = true;
+  try {
+    saver->thread_ = std::thread([s = saver.get()] { s->run(); });
+  } catch (const std::system_error&) {
+    started = false;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!started) return error(Code::kNoMemory, Detail::kNone, "autosave: the system gave no thread");
+  return saver;
+}
+
+Autosaver::~Autosaver() {
+  {
+    std::lock_guard lock(mu_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Autosaver::add(ModelHost* host, Session* session) {
+  std::lock_guard lock(mu_);
+  entries_.emplace(session, Entry{host, kNever});
+}
+
+void Autosaver::remove(Session* session) {
+  std::unique_lock lock(mu_);
+  worked_.wait(lock, [&] { return working_ != session; });
+  entries_.erase(session);
+}
+
+void Autosaver::look(Session* session, uint64_t at_ns) {
+  std::lock_guard lock(mu_);
+  auto found = entries_.find(session);
+  if (found == entries_.end()) return;
+  found->second.look_ns = std::min(found->second.look_ns, at_ns);
+  if (at_ns < sleeps_until_) changed_.notify_all();
+}
+
+void Autosaver::run() {
+#ifdef __linux__
+  setpriority(PRIO_PROCESS, 0, kSaverNice);  // of this thread, not of the process: who computes comes first
+#endif
+  std::unique_lock lock(mu_);
+  while (!stop_) {
+    auto next = std::min_element(entries_.begin(), entries_.end(),
+                                 [](const auto& a, const auto& b) { return a.second.look_ns < b.second.look_ns; });
+    const uint64_t at = next == entries_.end() ? kNever : next->second.look_ns, now = env_->now_ns();
+    if (at > now) {
+      sleeps_until_ = at;
+      if (at == kNever) {
+        changed_.wait(lock);
+      } else {
+        changed_.wait_for(lock, std::chrono::nanoseconds(at - now));
+      }
+      sleeps_until_ = 0;
+      continue;
+    }
+    working_ = next->first;
+    Entry& entry = next->second;  // it stays while its session is worked on
+    entry.look_ns = kNever;
+    lock.unlock();
+    const uint64_t again = entry.host->autosave(working_);
+    lock.lock();
+    entry.look_ns = std::min(entry.look_ns, again);
+    working_ = nullptr;
+    worked_.notify_all();
+  }
+}
+
+// ---- what of it is the host's
+
+Status ModelHost::set_autosave(const SessionOptions& options, Session* session) {
+  if (!options.autosave.on()) return {};
+  session->autosave = std::make_unique<Autosave>();
+  session->autosave->policy = options.autosave;
+  KVRT_ASSIGN(session->autosave->saver, engine_->autosaver(options.store.get()));
+  return {};
+}
+
+// Something happened to the session: when is the saver to look at it? Under mu_.
+void ModelHost::touched(Session* session) {
+  if (!session->autosave) return;
+  Autosave& a = *session->autosave;
+  const uint64_t n = session->tokens.size();
+  a.active_ns = engine_->env()->now_ns();
+  a.seen_tokens = std::min(a.seen_tokens, n);
+  if (a.turn_over || (a.policy.every_tokens && n - a.seen_tokens >= a.policy.every_tokens)) {
+    a.saver->look(session, 0);
+  } else if (a.policy.idle_ms) {
+    a.saver->look(session, a.active_ns + uint64_t{a.policy.idle_ms} * 1'000'000);
+  }
+}
+
+// The saver's look at a session: saves it where that is due. When to look again.
+uint64_t ModelHost::autosave(Session* session) {
+  {
+    std::lock_guard lock(mu_);
+    Autosave& a = *session->autosave;
+    const uint64_t n = session->tokens.size(), idle_at = a.active_ns + uint64_t{a.policy.idle_ms} * 1'000'000;
+    a.seen_tokens = std::min(a.seen_tokens, n);
+    const bool idle = a.policy.idle_ms && a.active_ns && engine_->env()->now_ns() >= idle_at;
+    const bool grown = a.policy.every_tokens && n - a.seen_tokens >= a.policy.every_tokens;
+    if (idle) a.active_ns = 0;
+    if (!idle && !grown && !a.turn_over) return a.policy.idle_ms && a.active_ns ? idle_at : kNever;
+    a.turn_over = false;
+    a.seen_tokens = n;
+  }
+  save_unasked(session);
+  std::lock_guard lock(mu_);
+  const Autosave& a = *session->autosave;
+  return a.policy.idle_ms && a.active_ns ? a.active_ns + uint64_t{a.policy.idle_ms} * 1'000'000 : kNever;
+}
+
+// Nobody waits for the status: it is logged, and in session_info. The next occasion tries again.
+void ModelHost::save_unasked(Session* session) noexcept {
+  try {
+    SaveOptions options;
+    options.autosave = true;
+    auto saved = save(session, "", options);
+    if (!saved.is_ok()) logf(engine_->log(), LogLevel::kWarn, "autosave: %s", saved.status().message().c_str());
+  } catch (...) {
+    if (engine_->log()) engine_->log()->write(LogLevel::kWarn, "autosave: the system gave no memory");
+  }
+}
+
+// Between two portions of an autosave: those who compute have the machine for a while, unless somebody waits for the save.
+void ModelHost::give_way(Session* session, uint64_t worked_ns) {
+  std::unique_lock lock(mu_);
+  auto pressed = [&] { return session->saves_wanted > 0 || session->closing || scheduler_->starved(); };
+  if (scheduler_->runnable_count() == 0) return;
+  pressed_.wait_for(lock, std::chrono::nanoseconds(std::min(kSaverPauseMaxNs, worked_ns * kSaverPause)), pressed);
+}
+
+// Before a session is closed: what an autosave has not saved yet.
+void ModelHost::last_save(Session* session) {
+  session->autosave->saver->remove(session);
+  bool failed;
+  {
+    std::lock_guard lock(mu_);
+    failed = session->state == SessionState::kFailed;
+  }
+  if (!failed) save_unasked(session);
+}
+
+}  // namespace kvrt

@@ -1,0 +1,115 @@
+#include "runtime/engine/snapshot/manifest.h"
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/limits.h"
+
+namespace kvrt {
+
+namespace {
+constexpr uint32_t kManifestVersion = 3;
+
+Status bad(const char* what, size_t at) { return error(Code::kCorrupt, Detail::kFormat, "manifest: %s at byte %zu", what, at); }
+}  // namespace
+
+// Little-endian: u32 version, u32 block_tokens, u32 flags (1: share), text_id[32], template_id[32], u32 n, i32 pending[n],
+// u32 m, then per message u64 begin, u64 end, u32 flags (1: generated), u32 size, JSON; then u32 size, JSON of the tools,
+// the documents and the variables each, i64 Unix time of its template; last u32 kind, u64 begin, u32 size, source of the
+// grammar.
+std::vector<uint8_t> encode_manifest(const Manifest& m) {
+  ByteWriter w;
+  w.write(kManifestVersion);
+  w.write(m.block_tokens);
+  w.write(uint32_t{m.share});
+  w.write_bytes(m.text_id.bytes.data(), 32);
+  w.write_bytes(m.template_id.bytes.data(), 32);
+  w.write(static_cast<uint32_t>(m.pending.size()));
+  w.write_bytes(m.pending.data(), m.pending.size() * sizeof(int32_t));
+  w.write(static_cast<uint32_t>(m.messages.size()));
+  for (const Message& message : m.messages) {
+    w.write(message.begin);
+    w.write(message.end);
+    w.write(uint32_t{message.generated});
+    w.write_string(message.json);
+  }
+  for (const std::string* json : {&m.arguments.tools, &m.arguments.documents, &m.arguments.variables}) w.write_string(*json);
+  w.write(m.arguments.now);
+  w.write(static_cast<uint32_t>(m.grammar.kind));
+  w.write(m.grammar.begin);
+  w.write_string(m.grammar.source);
+  return std::move(w.bytes());
+}
+
+Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_tokens, uint32_t vocab) {
+  ByteReader r(bytes);
+  Manifest m;
+  uint32_t version = 0, flags = 0, n = 0;
+  std::span<const uint8_t> part;
+  if (!r.read(&version)) return bad("no version", 0);
+  if (version > kManifestVersion) {  // the row's checksum was right
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "manifest version %u of a newer kvrt, this one knows %u", version,
+                 kManifestVersion);
+  }
+  if (version != kManifestVersion) return bad("a version from before the first release", 0);
+  if (!r.read(&m.block_tokens) || !r.read(&flags)) return bad("cut short", r.position());
+  m.share = flags & 1;
+  for (Hash256* hash : {&m.text_id, &m.template_id}) {
+    if (!r.read_bytes(32, &part)) return bad("cut short", r.position());
+    std::memcpy(hash->bytes.data(), part.data(), 32);
+  }
+  if (!r.read(&n) || !r.read_bytes(uint64_t{n} * 4, &part)) return bad("pending tokens cut short", r.position());
+  m.pending.resize(n);
+  if (n) std::memcpy(m.pending.data(), part.data(), part.size());
+  for (int32_t token : m.pending) {
+    if (token < 0 || static_cast<uint32_t>(token) >= vocab) return bad("token out of range", r.position());
+  }
+  uint32_t count = 0;
+  if (!r.read(&count)) return bad("cut short", r.position());
+  uint64_t tokens = node_tokens + n;
+  for (uint32_t i = 0; i < count; ++i) {
+    Message message;
+    uint32_t size = 0;
+    if (!r.read(&message.begin) || !r.read(&message.end) || !r.read(&flags) || !r.read(&size) || !r.read_bytes(size, &part)) {
+      return bad("message cut short", r.position());
+    }
+    if (message.begin > message.end || message.end > tokens) return bad("message outside the tokens", r.position());
+    message.generated = flags & 1;
+    message.json.assign(reinterpret_cast<const char*>(part.data()), part.size());
+    m.messages.push_back(std::move(message));
+  }
+  for (std::string* json : {&m.arguments.tools, &m.arguments.documents, &m.arguments.variables}) {
+    uint32_t size = 0;
+    if (!r.read(&size) || !r.read_bytes(size, &part)) return bad("template arguments cut short", r.position());
+    json->assign(reinterpret_cast<const char*>(part.data()), part.size());
+  }
+  if (!r.read(&m.arguments.now)) return bad("cut short", r.position());
+  uint32_t kind = 0, size = 0;
+  if (!r.read(&kind) || !r.read(&m.grammar.begin) || !r.read(&size) || !r.read_bytes(size, &part))
+    return bad("grammar cut short", r.position());
+  if (kind > static_cast<uint32_t>(GrammarKind::kJsonSchema)) return bad("unknown kind of grammar", r.position());
+  m.grammar.kind = static_cast<GrammarKind>(kind);
+  m.grammar.source.assign(reinterpret_cast<const char*>(part.data()), part.size());
+  if (r.remaining()) return bad("bytes after the end", r.position());
+  return m;
+}
+
+Result<Manifest> read_manifest(const SessionOut& saved, uint32_t vocab) {
+  // Of a session that repair put together from its chunks there is none.
+  Manifest none;
+  none.block_tokens = saved.block_tokens;
+  auto manifest = saved.manifest.empty() ? Result<Manifest>(std::move(none)) : decode_manifest(saved.manifest, saved.tokens.size(), vocab);
+  if (!manifest.is_ok()) return manifest.take_status().annotate("session " + saved.name);
+  const size_t tokens = saved.tokens.size() + manifest->pending.size();
+  if (tokens != saved.token_count) {
+    return error(Code::kCorrupt, Detail::kFormat, "session %s: nodes and manifest hold %zu tokens, the catalog says %llu",
+                 saved.name.c_str(), tokens, static_cast<unsigned long long>(saved.token_count));
+  }
+  for (const int32_t token : saved.tokens) {
+    if (token >= 0 && static_cast<uint32_t>(token) < vocab) continue;
+    return error(Code::kCorrupt, Detail::kFormat, "session %s: token %d, the vocabulary has %u", saved.name.c_str(), token, vocab);
+  }
+  return manifest;
+}
+
+Status check_manifest(const SessionOut& saved) { return read_manifest(saved, UINT32_MAX).take_status(); }
+
+}  // namespace kvrt

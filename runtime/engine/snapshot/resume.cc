@@ -1,0 +1,114 @@
+// ModelHost: resume. Tokens and messages come from the store's row; KV from memory, where another session has it, else from chunks.
+#include "runtime/base/limits.h"
+#include "runtime/engine/snapshot/manifest.h"
+#include "runtime/engine/model_host.h"
+
+namespace kvrt {
+
+std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const SessionOptions& options, Status* status) {
+  auto manifest = read_manifest(saved, tokenizer_->vocab_size());
+  if (!manifest.is_ok()) {
+    *status = manifest.take_status();
+    return nullptr;
+  }
+  auto session = std::make_unique<Session>(kv_.block_tokens);
+  Session& s = *session;
+  s.id = saved.id;
+  s.name = saved.name;
+  s.gen = saved.gen;
+  s.domain = options.domain;
+  s.store = options.store;
+  s.share = options.share;
+  s.tokens = saved.tokens;
+  s.tokens.insert(s.tokens.end(), manifest->pending.begin(), manifest->pending.end());
+  s.messages = std::move(manifest->messages);
+  s.arguments = std::move(manifest->arguments);
+  s.grammar = std::move(manifest->grammar);
+  s.wake = options.wake;
+  s.resumed_tokens = saved.tokens.size();
+  auto root = root_for(options);
+  if (!root.is_ok()) {
+    *status = root.take_status();
+    return nullptr;
+  }
+  s.root = *root;
+  if (options.accept_foreign && manifest->block_tokens == kv_.block_tokens) {
+    *status = adopt_foreign(options, saved, &s);
+    if (!status->is_ok()) return nullptr;
+  }
+  s.other_numerics = (saved.root != s.root && s.foreign_tokens == 0) || manifest->block_tokens != kv_.block_tokens;
+  if (saved.root == s.root) s.own_tokens = saved.tokens.size();
+  if (saved.root == s.root && !s.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens) {
+    s.saved_tail_end = saved.tokens.size();
+    s.saved_tail_begin = s.saved_tail_end - saved.node_tokens.back();
+  }
+  *status = set_autosave(options, &s);
+  if (!status->is_ok()) return nullptr;
+  return session;
+}
+
+// What the store holds of a session that was just brought back is all that it says. Under mu_; its keys are known.
+void ModelHost::mark_restored(Session* session) const {
+  Session& s = *session;
+  const auto rest = std::span<const int32_t>(s.tokens).subspan(s.chain.size() * kv_.block_tokens);
+  s.saved = {s.chain.empty() ? s.root : s.chain.back()->key, s.tokens.size(), s.messages.size()};
+  if (!rest.empty()) s.saved.head = chain_key(s.saved.head, rest);
+}
+
+Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report) {
+  if (!runner_) {
+    return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", name_.c_str());
+  }
+  KVRT_ASSIGN(SessionOut saved, options.store->load(options.domain, name));
+  KVRT_ASSIGN(Hash256 model, model_id_for(options.store.get()));
+  if (saved.model_id != model) {
+    return error(Code::kIncompatible, Detail::kModelMismatch,
+                 "session %s: field model_id: it was made with model %.16s..., this is %.16s...", saved.name.c_str(),
+                 saved.model_id.hex().c_str(), model.hex().c_str());
+  }
+  KVRT_ASSIGN(TemplateArguments given, normalize_arguments(options.arguments));
+  Status status;
+  std::unique_ptr<Session> session = restore(saved, options, &status);
+  if (!session) return status;
+  for (auto part : {&TemplateArguments::tools, &TemplateArguments::documents, &TemplateArguments::variables}) {
+    if (!(given.*part).empty()) session->arguments.*part = std::move(given.*part);
+  }
+  std::unique_lock lock(mu_);
+  KVRT_TRY(check_room(*session, 0));
+  if (scheduler_->sessions().size() >= kSessionsMax) {
+    return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
+  }
+  Session& s = *session;
+  uint64_t n = s.tokens.size();
+  struct Undo {  // unless it comes to an end, also by an exception. Its keys are everybody's: they go while the lock is held
+    Scheduler* scheduler;
+    Session* session;
+    ~Undo() {
+      if (!session) return;
+      scheduler->remove(session);
+      session->chain.clear();
+    }
+  };
+  scheduler_->add(&s);
+  Undo undo{scheduler_.get(), &s};
+  ++s.pins;  // nobody takes its blocks while they fill
+  scheduler_->adopt_resident(&s);
+  mark_restored(&s);
+  report->reused_memory = s.table.covered(n);
+  const Loaded loaded = load_stored(&s, lock, progress);
+  if (loaded == Loaded::kStoppedNearer || loaded == Loaded::kStoppedInPlace)
+    return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", saved.name.c_str());
+  report->prompt_tokens = n;
+  report->reused_disk = s.table.covered(n) - report->reused_memory;
+  report->prefilled = n - s.table.covered(n);
+  report->reuse_stopped_at = s.table.first_missing(n);
+  if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->why_stopped(s, &report->reuse_stopped_at);
+  --s.pins;
+  scheduler_->touch(&s);
+  for (uint32_t i = 0; i < s.table.size(); ++i) s.saved_blocks += s.table.filled(i) == kv_.block_tokens;
+  if (s.autosave) s.autosave->saver->add(this, &s);
+  undo.session = nullptr;
+  return session.release();
+}
+
+}  // namespace kvrt

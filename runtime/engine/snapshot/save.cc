@@ -1,0 +1,302 @@
+// ModelHost: save. A session is its nodes (full blocks, then the tail that has KV) and a manifest with what comes after. A save waits for
+// no generation and none waits for it: it takes a copy of the conversation between two steps, and references to the blocks.
+#include <algorithm>
+
+#include "runtime/compute/kv_layout.h"
+#include "runtime/engine/snapshot/manifest.h"
+#include "runtime/engine/model_host.h"
+
+namespace kvrt {
+
+namespace {
+// A checkpoint writes the KV of the last block, which is not full, when it has so many tokens more than in the store, and a quarter of a block.
+constexpr uint64_t kTailStep = 8;
+}  // namespace
+
+// What is saved: the conversation as it was when the save began, and the blocks that hold its KV.
+struct ModelHost::SavePlan {
+  struct Chunk {
+    size_t node;  // in `nodes`
+    BlockKey key, parent;
+    std::span<const int32_t> tokens;
+    BlockId block = kNoBlock;  // kNoBlock: its bytes are in SavePlan::tail
+  };
+  Conversation said;
+  std::vector<BlockKey> keys;  // of the full blocks
+  std::vector<Chunk> chunks;   // whose KV is in memory
+  std::vector<NodeIn> nodes;
+  std::vector<uint8_t> tail;  // a copy: the session goes on in that block
+  uint64_t tail_begin = 0, tail_end = 0, pending_begin = 0;
+  Session::Mark mark;
+  uint64_t blocks = 0;  // full ones among the chunks
+};
+
+// A save's time with its session. Others wait for theirs, no step is lent the session's blocks, and those that it saves keep their bytes,
+// whatever becomes of the session: who wants to write to one gets a copy.
+class ModelHost::SaveTurn {
+ public:
+  SaveTurn(ModelHost* host, Session* session, std::unique_lock<std::mutex>& lock) : host_(host), session_(session), lock_(lock) {
+    ++session_->saves_wanted;
+    host_->pressed_.notify_all();
+    host_->step_over_.wait(lock, [&] { return !session_->saving; });
+    --session_->saves_wanted;
+    session_->saving = true;
+    ++session_->pins;
+  }
+  ~SaveTurn() {
+    if (!session_) return;
+    if (!lock_.owns_lock()) lock_.lock();
+    finish();
+  }
+  SaveTurn(const SaveTurn&) = delete;
+  SaveTurn& operator=(const SaveTurn&) = delete;
+
+  // Until the session is between two edits, and between two steps where its last block is wanted too: a step writes to that one. Under the
+  // lock, as all of this.
+  void hold(bool between_steps) {
+    session_->held = between_steps;
+    host_->step_over_.wait(lock_, [&] { return !(session_->in_step && between_steps) && !session_->editing; });
+    session_->held = false;
+    session_->changed.notify_all();  // its caller may have found nothing to compute
+  }
+  void keep(const std::vector<SavePlan::Chunk>& chunks) {
+    blocks_.reserve(chunks.size());
+    for (const auto& chunk : chunks) {
+      if (chunk.block == kNoBlock) continue;
+      host_->scheduler_->pool().ref(chunk.block);
+      blocks_.push_back(chunk.block);
+    }
+  }
+  void finish() {
+    for (; !blocks_.empty(); blocks_.pop_back()) host_->scheduler_->drop(blocks_.back());  // the last is the first to be given up
+    --session_->pins;
+    session_->saving = false;
+    host_->step_over_.notify_all();
+    session_ = nullptr;
+  }
+
+ private:
+  ModelHost* host_;
+  Session* session_;
+  std::unique_lock<std::mutex>& lock_;
+  std::vector<BlockId> blocks_;
+};
+
+// What a cancel at this moment would leave. *kept: so many of its first tokens are the session's.
+Conversation ModelHost::conversation(const Session& s, uint64_t* kept) const {
+  *kept = s.tokens.size();
+  const Generation* g = s.generation.get();
+  const Reason reason = g ? g->report.reason : Reason::kNone;
+  const bool whole = g && g->finished && reason != Reason::kCancelled && reason != Reason::kFailed;
+  if (g && g->before && !whole) {
+    const auto& before = g->before->tokens;
+    *kept = static_cast<uint64_t>(std::mismatch(s.tokens.begin(), s.tokens.end(), before.begin(), before.end()).first - s.tokens.begin());
+    return *g->before;
+  }
+  Conversation said(s);
+  if (!g) return said;
+  OutputText text = g->text;
+  text.finish();
+  std::vector<ReplyPart> parts = g->parts, rest;
+  if (g->parser && !g->finished) ReplyParser(*g->parser).finish(&rest);
+  for (ReplyPart& part : rest) add_part(&parts, std::move(part));
+  add_answer(*g, text.shown(), parts, said.tokens.size(), &said.messages);
+  return said;
+}
+
+// Splits the tokens into full blocks, a tail that ends where its KV ends, and pending tokens without KV. A tail is written with all of a
+// block, so that saves in short turn would write one block many times. Of it there is what the store has (kStored); or, once it has grown by
+// enough, all (kGrown); or all (kWhole). Under mu_.
+void ModelHost::plan_save(Session* session, SaveTail which, SavePlan* plan) {
+  Session& s = *session;
+  uint64_t kept = 0, T = kv_.block_tokens;
+  plan->said = conversation(s, &kept);
+  const auto tokens = std::span<const int32_t>(plan->said.tokens);
+  const uint64_t n = tokens.size();
+  plan->mark = {s.root, n, plan->said.messages.size()};
+  if (n == 0) return;
+  auto filled = [&](uint32_t i) { return std::min<uint64_t>(s.table.filled(i), kept - std::min(kept, i * T)); };
+  const auto last = static_cast<uint32_t>((n - 1) / T);
+  const uint64_t in_memory = filled(last);
+  uint64_t stored = 0;
+  if (s.saved_tail_begin == last * T && s.saved_tail_end > s.saved_tail_begin && s.saved_tail_end <= kept)
+    stored = s.saved_tail_end - s.saved_tail_begin;
+  const bool ends_full = n - last * T == T && (in_memory == T || (in_memory == 0 && stored == 0));
+  const uint32_t full = ends_full ? last + 1 : last;
+  uint64_t tail = 0;
+  if (!ends_full) {
+    const bool enough = which == SaveTail::kWhole || (which == SaveTail::kGrown && in_memory >= stored + std::max(kTailStep, T / 4));
+    tail = enough ? std::max(in_memory, stored) : stored;
+  }
+  // A copy also where the store has it: it may have lost it. Of kStored none: a step may be writing to that block.
+  if (tail && tail <= in_memory && which != SaveTail::kStored) {
+    plan->tail.resize(kv_.block_bytes());
+    if (!copy_out(plan->tail, s.table.block(last)).is_ok()) tail = 0;
+  }
+  scheduler_->extend_keys(session);
+  for (uint64_t i = 0; i < std::min<uint64_t>(full, kept / T); ++i) plan->keys.push_back(s.chain[i]->key);
+  for (uint32_t i = 0; i < full; ++i) {
+    NodeIn node{{}, i ? plan->keys[i - 1] : s.root, tokens.subspan(i * T, T)};
+    if (i == plan->keys.size()) plan->keys.push_back(chain_key(node.parent, node.tokens));
+    node.key = plan->keys[i];
+    if (filled(i) == T) plan->chunks.push_back({plan->nodes.size(), node.key, node.parent, node.tokens, s.table.block(i)});
+    plan->nodes.push_back(node);
+  }
+  plan->blocks = plan->chunks.size();
+  if (tail) {
+    NodeIn node{{}, full ? plan->keys[full - 1] : s.root, tokens.subspan(full * T, tail)};
+    node.key = chain_key(node.parent, node.tokens);
+    if (!plan->tail.empty()) {
+      plan->chunks.push_back({plan->nodes.size(), node.key, node.parent, node.tokens, kNoBlock});
+    }
+    plan->nodes.push_back(node);
+    plan->tail_begin = full * T;
+    plan->tail_end = plan->tail_begin + tail;
+  }
+  plan->pending_begin = full * T + tail;
+  if (full) plan->mark.head = plan->keys[full - 1];
+  if (full * T < n) plan->mark.head = chain_key(plan->mark.head, tokens.subspan(full * T));
+}
+
+Status ModelHost::copy_out(std::span<uint8_t> to, BlockId block) {
+  Status status = engine_->backend()->download(to, block_data(block));
+  if (!status.is_ok()) logf(engine_->log(), LogLevel::kWarn, "a block of KV is not saved: %s", status.message().c_str());
+  return status;
+}
+
+Status ModelHost::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, ChunkCodec codec, std::vector<uint8_t>* buffer) {
+  const SavePlan::Chunk& chunk = plan.chunks[i];
+  std::span<const uint8_t> bytes = plan.tail;
+  if (chunk.block == kNoBlock) {
+    codec = ChunkCodec::kZstd;  // always: the empty slots of a tail take no room then
+  } else {
+    KVRT_TRY(copy_out(*buffer, chunk.block));
+    to_payload(kv_, *buffer, kv_.block_tokens);
+    bytes = *buffer;
+  }
+  return save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.format), kv_.elem_bytes(), bytes, codec});
+}
+
+// Puts the chunks that the store does not have. Unless KV is to be durable, those without room in the store and those that the device does
+// not give are left out: the tokens are saved all the same, and a resume computes their KV again.
+Status ModelHost::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report) {
+  std::vector<bool> has = save->has(plan.nodes);
+  std::vector<uint8_t> buffer(kv_.block_bytes());
+  bool full = false;
+  report->chunks_left_out = 0;
+  for (size_t i = 0; i < plan.chunks.size(); ++i) {
+    if (has[plan.chunks[i].node]) continue;
+    const uint64_t start = engine_->env()->now_ns();
+    Status put = full ? Status() : put_chunk(save, plan, i, options.codec, &buffer);
+    const bool optional = options.durability != Durability::kKv;
+    full |= optional && put.code() == Code::kNoSpace;
+    if (full || (optional && put.code() == Code::kDevice)) {
+      ++report->chunks_left_out;
+      continue;
+    }
+    KVRT_TRY(std::move(put));
+    if (options.autosave) give_way(session, engine_->env()->now_ns() - start);
+  }
+  return {};
+}
+
+// What the store is told of a session, but for model and manifest. The turn is the caller's.
+SessionIn ModelHost::session_in(const Session& s, const SavePlan& plan, const SaveOptions& options, std::string_view name) const {
+  SessionIn in;
+  in.domain = s.domain;
+  in.name = name;
+  in.id = s.id;
+  bool same_name = s.gen > 0 && s.name == name;
+  if (s.gen > 0 && !same_name) engine_->env()->random(in.id.bytes);  // under another name it is another session
+  in.gen_seen = same_name ? s.gen : 0;
+  in.overwrite = options.overwrite;
+  in.root = s.root;
+  in.block_tokens = kv_.block_tokens;
+  in.token_count = plan.said.tokens.size();
+  in.durability = options.durability;
+  in.pin = options.pin;
+  in.ttl_seconds = options.ttl_seconds;
+  in.nodes = plan.nodes;
+  return in;
+}
+
+Result<Saved> ModelHost::write(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
+                               SaveReport* report) {
+  KVRT_ASSIGN(auto save, session->store->begin_save(reuse_chunks, {std::string(in.domain), std::string(in.name), options.pin}));
+  KVRT_TRY(put_chunks(session, save.get(), plan, options, report));
+  const uint64_t put = save->chunks_written();
+  auto saved = save->commit(in);
+  report->chunks_written = save->chunks_written();
+  report->bytes_written = save->bytes_written();
+  report->chunks_left_out += put - report->chunks_written;
+  return saved;
+}
+
+Result<SaveReport> ModelHost::save(Session* session, std::string_view name, const SaveOptions& options) {
+  Session& s = *session;
+  uint64_t start = engine_->env()->now_ns();
+  if (!s.store) return error(Code::kInvalid, Detail::kState, "save: the session was opened without a store");
+  KVRT_ASSIGN(Hash256 model, model_id_for(s.store.get()));
+  SavePlan plan;
+  std::unique_lock lock(mu_);
+  SaveTurn turn(this, session, lock);
+  const SaveTail which = options.suspend || s.closing ? SaveTail::kWhole : options.autosave ? SaveTail::kStored : SaveTail::kGrown;
+  turn.hold(which != SaveTail::kStored);
+  std::string own_name(options.autosave ? s.name : name);  // now: after the commit nothing may fail
+  if (own_name.empty() && s.autosave) own_name = s.autosave->policy.name;
+  if (own_name.empty()) return SaveReport();  // it has no name yet
+  settle(session);
+  if (options.suspend || s.state != SessionState::kGenerating) KVRT_TRY(require(session, options.suspend ? "suspend" : "checkpoint"));
+  plan_save(session, which, &plan);
+  if (options.autosave && plan.mark == s.saved && plan.blocks <= s.saved_blocks && plan.tail_end <= s.saved_tail_end) return SaveReport();
+  turn.keep(plan.chunks);
+  lock.unlock();
+  // The session goes on: what is saved of it is a copy, or does not change.
+  if (!plan.tail.empty()) to_payload(kv_, plan.tail, static_cast<uint32_t>(plan.tail_end - plan.tail_begin));
+  auto pending = std::span<const int32_t>(plan.said.tokens).subspan(plan.pending_begin);
+  Manifest manifest{kv_.block_tokens,
+                    s.share,
+                    {pending.begin(), pending.end()},
+                    std::move(plan.said.messages),
+                    s.arguments,
+                    std::move(plan.said.grammar),
+                    tokenizer_->text_id(),
+                    template_id_};
+  SaveReport report;
+  SessionIn in = session_in(s, plan, options, own_name);
+  in.model_id = model;
+  auto bytes = encode_manifest(manifest);
+  in.manifest = bytes;
+  auto saved = write(session, plan, options, in, true, &report);
+  // Another session's removal took chunks that this one was to share: now it brings all of its own.
+  if (!saved.is_ok() && saved.status().code() == Code::kBusy && saved.status().detail() == Detail::kConcurrent)
+    saved = write(session, plan, options, in, false, &report);
+  lock.lock();
+  turn.finish();
+  if (!saved.is_ok()) {
+    s.last_error = saved.status().clone();
+    return saved.take_status();
+  }
+  s.id = saved->id;
+  s.name = std::move(own_name);
+  s.gen = saved->gen;
+  s.saved = plan.mark;
+  s.saved_blocks = plan.blocks;
+  const auto& was = plan.said.tokens;  // the session may have changed since
+  const auto same = static_cast<uint64_t>(std::mismatch(was.begin(), was.end(), s.tokens.begin(), s.tokens.end()).first - was.begin());
+  const bool has_tail = same >= plan.tail_end && report.chunks_left_out == 0;
+  s.own_tokens = std::min(same, plan.pending_begin);
+  s.saved_tail_begin = has_tail ? plan.tail_begin : 0;
+  s.saved_tail_end = has_tail ? plan.tail_end : 0;
+  if (options.suspend) {
+    scheduler_->release_blocks(session, 0);
+    s.state = SessionState::kSuspended;
+  }
+  report.gen = saved->gen;
+  report.tokens = was.size();
+  report.chunks = plan.nodes.size();
+  report.ms = static_cast<double>(engine_->env()->now_ns() - start) * 1e-6;
+  return report;
+}
+
+}  // namespace kvrt

@@ -1,0 +1,115 @@
+// What a grammar compiles to: one finite automaton over bytes per rule, whose edges may call other rules; and the builder of it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/limits.h"
+#include "runtime/base/status.h"
+#include "runtime/text/unicode/code_points.h"
+
+namespace kvrt {
+
+// Text that most answers are made of: no quote, backslash or control character. Vocabularies know their tokens of such text, so that a
+// place where any of it may come needs no walk over them (Automaton::plain_run).
+const CodePointSet& plain_text();
+inline constexpr uint8_t kPlainRunMax = 32;  // longer runs count as endless; no plain token is longer
+
+struct Automaton {
+  enum Kind : uint8_t { kBytes, kCall, kSkip };
+  struct Edge {
+    uint32_t to;
+    uint32_t rule;  // kCall
+    Kind kind;
+    uint8_t lo, hi;  // kBytes
+  };
+  enum Flag : uint8_t {
+    kFinal = 1,
+    kEndOnly = 2,
+    kReads = 4,
+    kPlainStart = 8
+  };  // final; and no edges; has kBytes; of a class >= plain_text
+
+  std::vector<Edge> edges;
+  std::vector<uint32_t> first_edge;  // node n has [first_edge[n], first_edge[n + 1])
+  std::vector<uint8_t> flags;
+  std::vector<uint8_t> plain_run;  // so many characters of plain text, whatever they are, may come here at least
+  std::vector<uint32_t> start;     // of each rule; the root is rule 0
+  uint8_t byte_class[256] = {};    // bytes that no edge tells apart
+  uint32_t byte_classes = 1;
+
+  size_t nodes() const { return flags.size(); }
+};
+
+class GrammarBuilder {
+ public:
+  // A piece of a rule under construction. The pieces of a rule are built in the order in which they stand in memory.
+  struct Part {
+    uint32_t first;    // its nodes are [first, end of all nodes) when it is made
+    uint32_t in, out;  // `out` is a node whose next is open
+  };
+  enum class Spelling { kRaw, kJson };  // kJson: as a JSON string spells the character, shortest escapes only
+
+  explicit GrammarBuilder(std::string what) : what_(std::move(what)) {}  // "grammar" or "schema", for messages
+
+  uint32_t add_rule(std::string name);
+  size_t rules() const { return rules_.size(); }
+  void define(uint32_t rule, Part part);
+  bool defined(uint32_t rule) const { return rules_[rule].in != kOpen; }
+
+  Part empty() { return single({kSkipTo, 0, 0, kOpen, 0}); }
+  Part bytes(uint8_t lo, uint8_t hi);
+  Part literal(std::string_view bytes);
+  Part json_literal(std::string_view utf8);  // the characters as a JSON string spells them, without quotes
+  Part characters(const CodePointSet& set, Spelling spelling);
+  Part call(uint32_t rule);
+  Part never();  // nothing fits
+  Part sequence(Part a, Part b);
+  Part choice(std::span<const Part> parts);
+  Part optional(Part a) { return repeat(a, 0, 1); }
+  static constexpr uint32_t kNoMax = UINT32_MAX;
+  Part repeat(Part a, uint32_t min, uint32_t max);  // `a` must be the last that was made
+  // For automata that are no nesting of parts: a join is a node to be linked to one way on, or to several.
+  uint32_t join() { return empty().in; }
+  void link(uint32_t node, uint32_t to);
+  void link(uint32_t node, std::span<const uint32_t> to);
+
+  Status status() const;  // LIMIT once a limit was met; what is built from then on is thrown away
+  Result<std::unique_ptr<const Automaton>> build();
+
+ private:
+  friend class GrammarLinker;
+  friend class RuleDeterminizer;
+  static constexpr uint32_t kOpen = UINT32_MAX;
+  enum Op : uint8_t { kRead, kCallRule, kFork, kSkipTo, kEnd, kFail };
+  struct Node {
+    Op op;
+    uint8_t lo, hi;
+    uint32_t next;
+    uint32_t other;  // kFork: the second way; kCallRule: the rule
+  };
+  struct Rule {
+    std::string name;
+    uint32_t in = kOpen;
+    bool plain = false;  // a class that covers plain_text
+  };
+
+  uint32_t add(Node node);
+  uint32_t fork();
+  Part single(Node node);
+  uint32_t class_rule(const CodePointSet& set, Spelling spelling);
+  void define_classes();
+
+  std::string what_;
+  std::vector<Node> nodes_;
+  std::vector<Rule> rules_;
+  std::map<std::pair<Spelling, std::vector<CodePointSet::Range>>, uint32_t> classes_;
+  std::string limit_;  // the limit that was met
+};
+
+}  // namespace kvrt

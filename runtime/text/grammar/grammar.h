@@ -1,0 +1,73 @@
+// Structured output: a grammar (GBNF or JSON schema) says which tokens may come next. Over bytes: a token may end within a code point.
+//   Grammar (one per source) + GrammarVocab (one per model) -> GrammarMatcher (one per generation).
+// Replaying the tokens of a generation into a new matcher gives the same state: that is how it survives a suspend.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "runtime/base/status.h"
+
+namespace kvrt {
+
+class Tokenizer;
+struct Automaton;  // automaton.h
+
+// What an answer may be. Immutable: any thread.
+class Grammar {
+ public:
+  // GBNF: rules, the root is "root"; literals with \n \t \r \" \\ \xNN \uNNNN \UNNNNNNNN, classes, '.', groups, |, ? * + {m} {m,} {m,n}, #.
+  // INVALID with line and column (kGrammarError; also left recursion and a root that no text matches), LIMIT (kGrammarLimit).
+  static Result<std::shared_ptr<const Grammar>> from_gbnf(std::string_view source);
+  // JSON schema 2020-12, the subset and its rules in json_schema.h. What is outside of it is UNSUPPORTED by name with the JSON pointer;
+  // not a schema, or one that nothing satisfies: INVALID (kGrammarError); LIMIT (kGrammarLimit).
+  static Result<std::shared_ptr<const Grammar>> from_json_schema(std::string_view schema);
+
+  explicit Grammar(std::unique_ptr<const Automaton> automaton);
+  ~Grammar();
+  const Automaton& automaton() const { return *automaton_; }
+
+ private:
+  std::unique_ptr<const Automaton> automaton_;
+};
+
+// A tokenizer's tokens as tries over their bytes. Immutable: any thread.
+class GrammarVocab {
+ public:
+  static std::shared_ptr<const GrammarVocab> make(const Tokenizer& tokenizer);
+
+  struct Impl;
+  explicit GrammarVocab(std::unique_ptr<const Impl> impl);
+  ~GrammarVocab();
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::unique_ptr<const Impl> impl_;
+};
+
+// Where one generation stands. Not thread-safe; the grammar and the vocabulary may be shared.
+class GrammarMatcher {
+ public:
+  GrammarMatcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const GrammarVocab> vocab);
+  ~GrammarMatcher();
+
+  // Bit id % 64 of word id / 64 is set: the token may come now. End tokens (Tokenizer::is_end) may where the grammar may end, other control
+  // tokens never. Valid until the next call. No bit at all: the vocabulary cannot spell what the grammar asks for here.
+  std::span<const uint64_t> mask();
+  // The token came. False: it is not allowed, and the state is as before. An end token leaves the state as it is.
+  bool accept(int32_t token);
+  bool may_end() const;   // the text so far is an answer
+  bool complete() const;  // and nothing can be added to it
+  // LIMIT (kGrammarLimit) from when on the grammar was too ambiguous or too deep to follow every reading of the text: what is allowed
+  // still fits the grammar, but is not all that would. Sticky.
+  Status status() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvrt

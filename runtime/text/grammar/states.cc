@@ -1,0 +1,204 @@
+#include "runtime/text/grammar/states.h"
+
+#include <algorithm>
+
+namespace kvrt {
+
+namespace {
+
+uint64_t mix(uint64_t h, uint64_t v) {
+  h = (h ^ v) * 0xFF51AFD7ED558CCDu;
+  return h ^ (h >> 32);
+}
+
+uint64_t pack(uint32_t a, uint32_t b) { return (uint64_t{a} << 32) | b; }
+
+// The slot of an entry that is `equal`, or the free one where it belongs. `rehash(i)` is the hash of entry i.
+template <class Equal, class Rehash>
+uint32_t* find_slot(std::vector<uint32_t>* slots, size_t used, uint64_t hash, Equal equal, Rehash rehash) {
+  if (2 * used >= slots->size()) {
+    std::vector<uint32_t> bigger(std::max<size_t>(256, 2 * slots->size()), UINT32_MAX);
+    for (uint32_t entry : *slots) {
+      if (entry == UINT32_MAX) continue;
+      size_t at = rehash(entry) & (bigger.size() - 1);
+      while (bigger[at] != UINT32_MAX) at = (at + 1) & (bigger.size() - 1);
+      bigger[at] = entry;
+    }
+    slots->swap(bigger);
+  }
+  size_t at = hash & (slots->size() - 1);
+  while ((*slots)[at] != UINT32_MAX && !equal((*slots)[at])) at = (at + 1) & (slots->size() - 1);
+  return &(*slots)[at];
+}
+
+constexpr size_t kVisitedSlots = 4 * kGrammarConfigsMax;
+
+}  // namespace
+
+GrammarStates::GrammarStates(const Automaton& automaton) : automaton_(automaton) {
+  visited_.resize(kVisitedSlots);
+  visited_round_.assign(kVisitedSlots, 0);
+  clear();
+}
+
+void GrammarStates::clear() {
+  stacks_.assign(1, {0, 0, 0});
+  readings_.clear();
+  rows_.clear();
+  next_.clear();
+  last_walk_.clear();
+  stack_index_ = row_index_ = {};
+  found_.clear();
+  may_end_ = curtailed_ = false;
+  intern();  // kDead
+}
+
+size_t GrammarStates::bytes() const {
+  return stacks_.size() * sizeof(Stack) + readings_.size() * sizeof(Reading) + rows_.size() * sizeof(Row) +
+         2 * next_.size() * sizeof(State) + (stack_index_.slots.size() + row_index_.slots.size()) * sizeof(uint32_t);
+}
+
+uint32_t GrammarStates::push(uint32_t back_to, uint32_t under) {
+  auto hash = [this](uint32_t i) { return mix(0, pack(stacks_[i].back_to, stacks_[i].under)); };
+  auto equal = [&](uint32_t i) { return stacks_[i].back_to == back_to && stacks_[i].under == under; };
+  uint32_t* slot = find_slot(&stack_index_.slots, stack_index_.used, mix(0, pack(back_to, under)), equal, hash);
+  if (*slot == UINT32_MAX) {
+    *slot = static_cast<uint32_t>(stacks_.size());
+    ++stack_index_.used;
+    stacks_.push_back({back_to, under, stacks_[under].depth + 1});
+  }
+  return *slot;
+}
+
+void GrammarStates::visit(uint32_t node, uint32_t stack) {
+  const uint64_t key = pack(node, stack);
+  size_t at = mix(1, key) & (kVisitedSlots - 1);
+  while (visited_round_[at] == round_ && visited_[at] != key) at = (at + 1) & (kVisitedSlots - 1);
+  if (visited_round_[at] == round_) return;
+  if (visits_ >= kGrammarConfigsMax) {
+    curtailed_ = true;
+    return;
+  }
+  ++visits_;
+  visited_round_[at] = round_;
+  visited_[at] = key;
+  open_.push_back({node, stack});
+}
+
+void GrammarStates::close(uint32_t node, uint32_t stack) {
+  visit(node, stack);
+  while (!open_.empty()) {
+    const Reading at = open_.back();
+    open_.pop_back();
+    const uint8_t flags = automaton_.flags[at.node];
+    if (flags & Automaton::kReads) found_.push_back(at);
+    if (flags & Automaton::kFinal) {
+      if (at.stack == 0) {
+        may_end_ = true;
+      } else {
+        visit(stacks_[at.stack].back_to, stacks_[at.stack].under);
+      }
+    }
+    for (uint32_t e = automaton_.first_edge[at.node]; e < automaton_.first_edge[at.node + 1]; ++e) {
+      const Automaton::Edge& edge = automaton_.edges[e];
+      if (edge.kind == Automaton::kSkip) visit(edge.to, at.stack);
+      if (edge.kind != Automaton::kCall) continue;
+      if (automaton_.flags[edge.to] & Automaton::kEndOnly) {  // nothing to come back for
+        visit(automaton_.start[edge.rule], at.stack);
+      } else if (stacks_[at.stack].depth >= kGrammarStackMax) {
+        curtailed_ = true;
+      } else {
+        visit(automaton_.start[edge.rule], push(edge.to, at.stack));
+      }
+    }
+  }
+}
+
+uint8_t GrammarStates::plain_run_of(std::span<const Reading> readings) const {
+  int run = 0;
+  for (const Reading& r : readings) {
+    if (!(automaton_.flags[r.node] & Automaton::kPlainStart)) continue;
+    run = std::max(run, 1 + (r.stack ? automaton_.plain_run[stacks_[r.stack].back_to] : 0));
+  }
+  return static_cast<uint8_t>(std::min<int>(run, kPlainRunMax));
+}
+
+// Readings stay in the order in which they were found, which depends on the bytes read alone: so what a limit leaves out does, too.
+GrammarStates::State GrammarStates::intern() {
+  auto hash_row = [](std::span<const Reading> readings, bool may_end, bool curtailed) {
+    uint64_t h = mix(2, uint64_t{may_end} * 2 + curtailed);
+    for (const Reading& r : readings) h = mix(h, pack(r.node, r.stack));
+    return h;
+  };
+  auto readings_of = [this](uint32_t s) { return std::span<const Reading>(readings_).subspan(rows_[s].first, rows_[s].size); };
+  auto hash = [&](uint32_t s) { return hash_row(readings_of(s), rows_[s].may_end, rows_[s].curtailed); };
+  auto equal = [&](uint32_t s) {
+    const auto other = readings_of(s);
+    return rows_[s].may_end == may_end_ && rows_[s].curtailed == curtailed_ &&
+           std::equal(found_.begin(), found_.end(), other.begin(), other.end());
+  };
+  uint32_t* slot = find_slot(&row_index_.slots, row_index_.used, hash_row(found_, may_end_, curtailed_), equal, hash);
+  if (*slot == UINT32_MAX) {
+    *slot = static_cast<uint32_t>(rows_.size());
+    ++row_index_.used;
+    rows_.push_back(
+        {static_cast<uint32_t>(readings_.size()), static_cast<uint32_t>(found_.size()), kNone, plain_run_of(found_), may_end_, curtailed_});
+    readings_.insert(readings_.end(), found_.begin(), found_.end());
+  }
+  return *slot;
+}
+
+GrammarStates::State GrammarStates::begin() {
+  ++round_;
+  visits_ = 0;
+  found_.clear();
+  may_end_ = curtailed_ = false;
+  close(automaton_.start[0], 0);
+  return intern();
+}
+
+void GrammarStates::add_row(State s) {
+  rows_[s].next = static_cast<uint32_t>(next_.size());
+  next_.resize(next_.size() + automaton_.byte_classes, kUnknown);
+  last_walk_.resize(next_.size(), 0);
+}
+
+GrammarStates::State GrammarStates::make_step(State from, uint8_t byte) {
+  if (++round_ == 0) {  // once in 2^32 steps: rounds begin anew
+    std::fill(visited_round_.begin(), visited_round_.end(), 0);
+    round_ = 1;
+  }
+  visits_ = 0;
+  found_.clear();
+  may_end_ = curtailed_ = false;
+  const Row row = rows_[from];
+  for (uint32_t i = 0; i < row.size; ++i) {
+    const Reading r = readings_[row.first + i];
+    for (uint32_t e = automaton_.first_edge[r.node]; e < automaton_.first_edge[r.node + 1]; ++e) {
+      const Automaton::Edge& edge = automaton_.edges[e];
+      if (edge.kind == Automaton::kBytes && edge.lo <= byte && byte <= edge.hi) close(edge.to, r.stack);
+    }
+  }
+  if (found_.empty() && !may_end_ && !curtailed_) return kDead;
+  return intern();
+}
+
+GrammarStates::State GrammarStates::reset(State keep) {
+  const Row row = rows_[keep];
+  const std::vector<Reading> readings(readings_.begin() + row.first, readings_.begin() + row.first + row.size);
+  const std::vector<Stack> stacks = stacks_;
+  clear();
+  std::vector<uint32_t> place(stacks.size(), kNone);  // of an old stack among the new ones
+  place[0] = 0;
+  std::vector<uint32_t> path;
+  for (Reading r : readings) {
+    for (uint32_t s = r.stack; place[s] == kNone; s = stacks[s].under) path.push_back(s);
+    for (; !path.empty(); path.pop_back()) place[path.back()] = push(stacks[path.back()].back_to, place[stacks[path.back()].under]);
+    found_.push_back({r.node, place[r.stack]});
+  }
+  may_end_ = row.may_end;
+  curtailed_ = row.curtailed;
+  return intern();
+}
+
+}  // namespace kvrt

@@ -1,0 +1,90 @@
+// A grammar's pushdown automaton run as a lazy deterministic one: a state is the set of all readings of the bytes so far.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/text/grammar/automaton.h"
+
+namespace kvrt {
+
+class GrammarStates {
+ public:
+  using State = uint32_t;
+  static constexpr State kDead = 0;
+
+  explicit GrammarStates(const Automaton& automaton);
+
+  State begin();
+  State step(State from, uint8_t byte) {
+    if (rows_[from].next == kNone) add_row(from);
+    State& to = next_[rows_[from].next + automaton_.byte_class[byte]];
+    if (to == kUnknown) to = make_step(from, byte);
+    return to;
+  }
+  void begin_walk() { ++walk_; }
+  // Whether this walk takes this step for the first time: what it costs then does not depend on what was kept from before.
+  bool first_of_walk(State from, uint8_t byte) {
+    uint32_t& last = last_walk_[rows_[from].next + automaton_.byte_class[byte]];
+    return last != walk_ && (last = walk_, true);
+  }
+  bool dead(State s) const { return rows_[s].size == 0 && !rows_[s].may_end; }  // also where a limit left nothing
+  bool may_end(State s) const { return rows_[s].may_end; }
+  bool complete(State s) const { return rows_[s].may_end && rows_[s].size == 0; }
+  bool curtailed(State s) const { return rows_[s].curtailed; }  // a limit left readings out
+  uint32_t readings(State s) const { return rows_[s].size; }
+  uint32_t plain_run(State s) const { return rows_[s].plain_run; }
+  size_t bytes() const;
+  // Forgets all states but this one; returns its new name.
+  State reset(State keep);
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX, kUnknown = UINT32_MAX;
+  // Where a rule goes on when the rule it called ends, and the same for that rule's caller... 0 is the bottom.
+  struct Stack {
+    uint32_t back_to, under, depth;
+  };
+  // One reading: a node that reads bytes, and the stack.
+  struct Reading {
+    uint32_t node, stack;
+    friend bool operator==(const Reading&, const Reading&) = default;
+  };
+  struct Row {
+    uint32_t first, size;  // its readings
+    uint32_t next;         // by byte class
+    uint8_t plain_run;
+    bool may_end, curtailed;
+  };
+  // A hash table of indices into something else.
+  struct Index {
+    std::vector<uint32_t> slots;
+    size_t used = 0;
+  };
+
+  void clear();
+  void add_row(State s);
+  State make_step(State from, uint8_t byte);
+  uint32_t push(uint32_t back_to, uint32_t under);
+  void close(uint32_t node, uint32_t stack);  // adds what can be read from there to found_
+  void visit(uint32_t node, uint32_t stack);
+  State intern();  // found_ as a state
+  uint8_t plain_run_of(std::span<const Reading> readings) const;
+
+  const Automaton& automaton_;
+  std::vector<Stack> stacks_;
+  std::vector<Reading> readings_;
+  std::vector<Row> rows_;
+  std::vector<State> next_;
+  std::vector<uint32_t> last_walk_;  // that took the step
+  uint32_t walk_ = 0;
+  Index stack_index_, row_index_;
+  // The state in the making.
+  std::vector<Reading> found_, open_;
+  std::vector<uint64_t> visited_;  // a hash set; the entries of this round carry its number
+  std::vector<uint32_t> visited_round_;
+  uint32_t round_ = 0, visits_ = 0;
+  bool may_end_ = false, curtailed_ = false;
+};
+
+}  // namespace kvrt

@@ -1,0 +1,43 @@
+// GrammarVocab's insides: the tokens that are text, as two tries over their bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/text/grammar/grammar.h"
+#include "runtime/text/grammar/automaton.h"
+
+namespace kvrt {
+
+// A trie in preorder: the nodes under n are (n, nodes[n].next).
+struct TokenTrie {
+  struct Node {
+    uint32_t next;
+    int32_t token;   // the first that ends here, or -1
+    uint16_t depth;  // in bytes, from 1
+    uint8_t byte;
+    uint8_t longest;  // of the tokens at and under it, in characters; plain text only
+  };
+  std::vector<Node> nodes;
+  uint32_t depth_max = 0;
+};
+
+struct GrammarVocab::Impl {
+  uint32_t tokens = 0;
+  size_t words() const { return (tokens + 63) / 64; }
+  TokenTrie plain;  // tokens that are whole characters of plain_text, at most kPlainRunMax of them
+  TokenTrie other;
+  std::vector<std::vector<uint64_t>> plain_masks;  // [n]: the plain tokens of at most n characters
+  std::vector<int32_t> twin;                       // the next token with the same bytes, or -1
+  std::vector<uint32_t> offsets;                   // of the bytes of a token; none: it is no text
+  std::string bytes;
+  std::vector<uint64_t> end_mask;
+  std::string_view text(int32_t token) const {
+    const auto i = static_cast<size_t>(token);
+    return std::string_view(bytes).substr(offsets[i], offsets[i + 1] - offsets[i]);
+  }
+  bool is_end(int32_t token) const { return (end_mask[static_cast<size_t>(token) / 64] >> (token % 64)) & 1; }
+};
+
+}  // namespace kvrt

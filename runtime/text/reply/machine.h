@@ -1,0 +1,87 @@
+// The state of a ReplyParser. It goes byte by byte, so that no split of the answer can matter, and never back: what turns out to be no
+// call is given out as content without being looked at again, but for the byte that showed it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/payload.h"
+#include "runtime/text/reply/syntax.h"
+
+namespace kvrt {
+
+class ReplyParser::Impl {
+ public:
+  explicit Impl(ReplyStyle style);
+  void push(std::string_view text, bool control, std::vector<ReplyPart>* out);
+  void finish(std::vector<ReplyPart>* out);
+
+ private:
+  enum class Mode : uint8_t { kContent, kReasoning, kCall, kHeader };
+  enum class Role : uint8_t { kReasoningBegin, kReasoningEnd, kCallBegin, kCallEnd, kHarmony, kHarmonyMessage };
+  struct Marker {
+    std::string_view text;
+    Role role;
+    const reply::CallSyntax* syntax = nullptr;
+  };
+
+  void start();
+  bool is_active(const Marker& marker) const;
+  const Marker* match(std::string_view text, bool* partly) const;
+  void act(const Marker& marker, bool control);
+
+  void byte(char c);
+  void control(std::string_view spelling);
+  void settle();
+  void release();
+  void plain(char c);
+  void put(char c);
+  void hold(std::string_view text);
+  void put_space();
+  void emit(std::string_view text);
+
+  void begin_call(const reply::CallSyntax& syntax, std::string shown, std::string name);
+  bool begin_payload(char c);
+  void call_byte(char c);
+  bool call_control(std::string_view spelling);
+  void end_call();
+  void give_up();
+
+  void begin_header(std::string_view marker, bool control);
+  void header_byte(char c);
+  void end_header(std::string_view marker, bool control);
+
+  ReplyStyle style_;
+  std::vector<Marker> markers_;
+  bool begins_marker_[256] = {};
+  const reply::CallSyntax* bare_ = nullptr;
+
+  std::vector<ReplyPart>* out_ = nullptr;
+  size_t out_begin_ = 0;  // parts from before this push
+
+  Mode mode_ = Mode::kContent;
+  std::string space_;                         // white space held back: dropped if a marker follows
+  std::string tail_;                          // after it: what may become a marker
+  bool releasing_ = false;                    // no more: its bytes are plain
+  bool trim_ = false;                         // white space is dropped: a marker came before
+  Mode last_ = Mode::kCall;                   // what was given out last
+  bool blank_ = true;                         // neither content nor call so far
+  bool reasoning_blank_ = true;               // no reasoning since its begin
+  const reply::CallSyntax* more_ = nullptr;   // whose payload may begin here, without a marker
+  const reply::CallSyntax* ended_ = nullptr;  // of the call right before: its end markers may follow
+
+  // A call; shown_ and header_ serve a Harmony header too.
+  const reply::CallSyntax* syntax_ = nullptr;
+  std::string shown_;  // what is content if it is no call: all but control tokens
+  reply::HeadReader head_reader_;
+  reply::HeadReader::Head head_;
+  reply::PayloadScan scan_;
+  bool in_payload_ = false;
+  std::string payload_;
+  std::string header_;   // for read_harmony_header()
+  bool marked_ = false;  // the header began with a marker
+};
+
+}  // namespace kvrt

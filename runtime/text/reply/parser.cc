@@ -1,0 +1,339 @@
+#include "runtime/text/reply/parser.h"
+
+#include <algorithm>
+
+#include "runtime/base/limits.h"
+#include "runtime/text/reply/machine.h"
+
+namespace kvrt {
+
+using reply::CallSyntax;
+using reply::HeadReader;
+using reply::is_space;
+using reply::PayloadScan;
+
+namespace {
+
+// What follows a Harmony header that names a recipient: the arguments.
+constexpr CallSyntax kHarmonyCall = {ReplyFormat::kHarmony, "", {"%s"}, {}};
+
+}  // namespace
+
+ReplyParser::Impl::Impl(ReplyStyle style) : style_(std::move(style)) {
+  if (!style_.reasoning_begin.empty()) markers_.push_back({style_.reasoning_begin, Role::kReasoningBegin});
+  if (!style_.reasoning_end.empty()) markers_.push_back({style_.reasoning_end, Role::kReasoningEnd});
+  for (const CallSyntax& syntax : reply::syntaxes()) {
+    if (syntax.format != style_.format) continue;
+    if (syntax.begin.empty()) bare_ = &syntax;
+    if (!syntax.begin.empty()) markers_.push_back({syntax.begin, Role::kCallBegin, &syntax});
+    for (std::string_view end : syntax.ends)
+      if (!end.empty()) markers_.push_back({end, Role::kCallEnd, &syntax});
+  }
+  if (style_.format == ReplyFormat::kHarmony) {
+    for (std::string_view marker : reply::kHarmonyMarkers) markers_.push_back({marker, Role::kHarmony});
+    markers_.push_back({reply::kHarmonyMessage, Role::kHarmonyMessage});
+  }
+  for (const Marker& marker : markers_) begins_marker_[static_cast<uint8_t>(marker.text[0])] = true;
+  start();
+}
+
+void ReplyParser::Impl::start() {
+  bool reasoning = style_.reasoning_open && !style_.reasoning_end.empty();
+  mode_ = style_.format == ReplyFormat::kHarmony ? Mode::kHeader : reasoning ? Mode::kReasoning : Mode::kContent;
+  trim_ = mode_ == Mode::kReasoning;
+  last_ = Mode::kCall;
+  blank_ = reasoning_blank_ = true;
+  more_ = bare_;
+  ended_ = nullptr;
+  marked_ = false;
+  header_.clear();
+}
+
+void ReplyParser::Impl::push(std::string_view text, bool control_token, std::vector<ReplyPart>* out) {
+  out_ = out;
+  out_begin_ = out->size();
+  if (control_token) return control(text);
+  for (char c : text) byte(c);
+}
+
+void ReplyParser::Impl::finish(std::vector<ReplyPart>* out) {
+  out_ = out;
+  out_begin_ = out->size();
+  release();
+  if (mode_ == Mode::kCall || mode_ == Mode::kHeader) give_up();
+  put_space();
+  start();
+}
+
+bool ReplyParser::Impl::is_active(const Marker& marker) const {
+  const bool content = mode_ == Mode::kContent, reasoning = mode_ == Mode::kReasoning;
+  switch (marker.role) {
+    case Role::kReasoningBegin:
+      return content || (reasoning && reasoning_blank_);
+    case Role::kReasoningEnd:
+      return reasoning || (content && blank_);
+    case Role::kCallBegin:
+      return content;
+    case Role::kCallEnd:
+      return content && ended_ == marker.syntax;
+    case Role::kHarmony:
+      return true;
+    case Role::kHarmonyMessage:
+      return mode_ == Mode::kHeader;
+  }
+  return false;
+}
+
+// The active marker that `text` is, or null; `partly`: it may become one. A marker that is the beginning of another one wins: in the
+// table that is ``` alone, right after a call.
+const ReplyParser::Impl::Marker* ReplyParser::Impl::match(std::string_view text, bool* partly) const {
+  *partly = false;
+  for (const Marker& marker : markers_) {
+    if (!marker.text.starts_with(text) || !is_active(marker)) continue;
+    if (marker.text.size() == text.size()) return &marker;
+    *partly = true;
+  }
+  return nullptr;
+}
+
+void ReplyParser::Impl::act(const Marker& marker, bool control_token) {
+  std::string_view shown = control_token ? std::string_view() : marker.text;
+  switch (marker.role) {
+    case Role::kReasoningBegin:
+      mode_ = Mode::kReasoning;
+      reasoning_blank_ = true;
+      break;
+    case Role::kReasoningEnd:
+      mode_ = Mode::kContent;
+      break;
+    case Role::kCallBegin:
+      if (!marker.syntax->heads[0].empty()) return begin_call(*marker.syntax, std::string(shown), "");
+      return hold(shown);  // it announces a call, and goes where white space before one goes
+    case Role::kCallEnd:
+      more_ = bare_;
+      break;
+    case Role::kHarmony:
+      return begin_header(marker.text, control_token);
+    case Role::kHarmonyMessage:
+      return end_header(marker.text, control_token);
+  }
+  space_.clear();
+  trim_ = true;
+}
+
+void ReplyParser::Impl::byte(char c) {
+  if (mode_ == Mode::kCall) return call_byte(c);
+  if (releasing_ || (tail_.empty() && !begins_marker_[static_cast<uint8_t>(c)])) return plain(c);
+  tail_.push_back(c);
+  settle();
+}
+
+// A control token is a marker whole; what may have become another one is none.
+void ReplyParser::Impl::control(std::string_view spelling) {
+  release();
+  if (mode_ == Mode::kCall) {
+    if (call_control(spelling)) return;
+    give_up();
+  }
+  bool partly = false;
+  const Marker* marker = match(spelling, &partly);
+  if (marker != nullptr) act(*marker, true);
+}
+
+void ReplyParser::Impl::settle() {
+  bool partly = false;
+  const Marker* marker = match(tail_, &partly);
+  if (marker == nullptr && partly) return;
+  std::string tail;
+  tail.swap(tail_);
+  if (marker != nullptr) return act(*marker, false);
+  plain(tail[0]);
+  for (char c : std::string_view(tail).substr(1)) byte(c);
+}
+
+// The tail becomes no marker: a control token or the end came.
+void ReplyParser::Impl::release() {
+  std::string tail;
+  tail.swap(tail_);
+  releasing_ = true;
+  for (char c : tail) byte(c);
+  releasing_ = false;
+}
+
+// A byte that belongs to no marker.
+void ReplyParser::Impl::plain(char c) {
+  if (mode_ == Mode::kHeader) return header_byte(c);
+  if (mode_ == Mode::kContent && more_ != nullptr) {
+    if (PayloadScan::begins(*more_, false, c)) {
+      begin_call(*more_, "", "");
+      return call_byte(c);
+    }
+    if (!blank_ && (c == ';' || c == ',')) {  // between calls
+      trim_ = false;
+      return hold({&c, 1});
+    }
+  }
+  put(c);
+}
+
+void ReplyParser::Impl::put(char c) {
+  if (is_space(c) && !markers_.empty()) {
+    if (trim_) return;
+    return hold({&c, 1});
+  }
+  put_space();
+  emit({&c, 1});
+}
+
+void ReplyParser::Impl::hold(std::string_view text) {
+  space_.append(text);
+  if (space_.size() >= kReplyCallBytesMax) put_space();
+}
+
+void ReplyParser::Impl::put_space() {
+  emit(space_);
+  space_.clear();
+}
+
+void ReplyParser::Impl::emit(std::string_view text) {
+  if (text.empty()) return;
+  const bool reasoning = mode_ == Mode::kReasoning;
+  auto kind = reasoning ? ReplyPart::Kind::kReasoning : ReplyPart::Kind::kContent;
+  if (out_->size() == out_begin_ || out_->back().kind != kind) out_->push_back({kind, {}});
+  if (trim_ && last_ == mode_) out_->back().text.push_back('\n');
+  out_->back().text.append(text);
+  trim_ = false;
+  last_ = mode_;
+  if (reasoning) {
+    reasoning_blank_ = false;
+  } else {
+    blank_ = false;
+    more_ = ended_ = nullptr;
+  }
+}
+
+void ReplyParser::Impl::begin_call(const CallSyntax& syntax, std::string shown, std::string name) {
+  mode_ = Mode::kCall;
+  syntax_ = &syntax;
+  shown_ = std::move(shown);
+  head_reader_.reset(syntax);
+  head_.name = std::move(name);
+  in_payload_ = false;
+  payload_.clear();
+}
+
+// Whether the payload begins with `c`, after a whole head.
+bool ReplyParser::Impl::begin_payload(char c) {
+  const HeadReader::Head* head = head_reader_.complete();
+  if (head == nullptr) return false;
+  const bool named = !head->name.empty() || !head_.name.empty();
+  if (!PayloadScan::begins(*syntax_, named, c)) return false;
+  if (head_.name.empty()) head_ = *head;
+  scan_.reset(syntax_->flags, named);
+  return true;
+}
+
+void ReplyParser::Impl::call_byte(char c) {
+  bool ok = shown_.size() < kReplyCallBytesMax, done = false;
+  if (ok && !in_payload_) {
+    in_payload_ = begin_payload(c);
+    ok = in_payload_ || head_reader_.feed(c);
+  }
+  if (ok && in_payload_) {
+    PayloadScan::State state = scan_.feed(c);
+    ok = state != PayloadScan::State::kRefused;
+    done = state == PayloadScan::State::kDone;
+    payload_.push_back(c);
+  }
+  if (!ok) {
+    give_up();
+    return byte(c);
+  }
+  shown_.push_back(c);
+  if (done) end_call();
+}
+
+// Whether the call goes on with a control token: one of its head, or a tag.
+bool ReplyParser::Impl::call_control(std::string_view spelling) {
+  if (!in_payload_ && (syntax_->flags & CallSyntax::kTags) && !spelling.empty()) in_payload_ = begin_payload(spelling[0]);
+  if (!in_payload_) return std::all_of(spelling.begin(), spelling.end(), [this](char c) { return head_reader_.feed(c); });
+  PayloadScan::State state = scan_.feed_control(spelling);
+  payload_.append(spelling);
+  if (state == PayloadScan::State::kDone) end_call();
+  return state != PayloadScan::State::kRefused;
+}
+
+void ReplyParser::Impl::end_call() {
+  if (!reply::append_calls(payload_, head_, syntax_->flags, out_)) return give_up();
+  mode_ = Mode::kContent;
+  shown_.clear();
+  space_.clear();
+  trim_ = true;
+  last_ = Mode::kCall;
+  blank_ = false;
+  ended_ = syntax_;
+  more_ = (syntax_->flags & CallSyntax::kRepeats) ? syntax_ : bare_;
+}
+
+// It is no call, or no header: what is held back is content.
+void ReplyParser::Impl::give_up() {
+  mode_ = Mode::kContent;
+  std::string shown;
+  shown.swap(shown_);
+  for (char c : shown) put(c);
+}
+
+void ReplyParser::Impl::begin_header(std::string_view marker, bool control_token) {
+  const bool ends = marker == "<|end|>" || marker == "<|call|>" || marker == "<|return|>";
+  if (mode_ == Mode::kHeader && (ends || header_.size() >= kReplyHeaderBytesMax)) give_up();
+  if (mode_ != Mode::kHeader) {
+    mode_ = Mode::kHeader;
+    header_.clear();
+    shown_.clear();
+  }
+  if (ends) {
+    space_.clear();
+    trim_ = true;
+  }
+  marked_ = !ends;
+  if (!ends && !control_token) shown_.append(marker);
+  header_.append(marker == "<|channel|>" ? reply::kHarmonyChannel : " ");
+}
+
+void ReplyParser::Impl::header_byte(char c) {
+  constexpr std::string_view kRecipient = "to=";
+  std::string_view words = header_;
+  bool ok = (reply::is_name(c) || c == '=' || is_space(c)) && header_.size() < kReplyHeaderBytesMax;
+  if (!marked_ && ok) {  // the prompt or the message before has the <|start|>: only a recipient may come without a marker
+    words.remove_prefix(std::min(words.find_first_not_of(" \t\r\n"), words.size()));
+    ok = words.size() >= kRecipient.size() || (words.empty() && is_space(c)) || kRecipient[words.size()] == c;
+  }
+  if (!ok) {
+    give_up();
+    return byte(c);
+  }
+  header_.push_back(c);
+  shown_.push_back(c);
+}
+
+void ReplyParser::Impl::end_header(std::string_view marker, bool control_token) {
+  auto [recipient, reasoning] = reply::read_harmony_header(header_);
+  if (!control_token) shown_.append(marker);
+  if (!recipient.empty()) return begin_call(kHarmonyCall, std::move(shown_), std::move(recipient));
+  mode_ = reasoning ? Mode::kReasoning : Mode::kContent;
+  reasoning_blank_ = true;
+  shown_.clear();
+  space_.clear();
+  trim_ = true;
+}
+
+ReplyParser::ReplyParser(ReplyStyle style) : impl_(std::make_unique<Impl>(std::move(style))) {}
+ReplyParser::ReplyParser(const ReplyParser& other) : impl_(std::make_unique<Impl>(*other.impl_)) {}
+ReplyParser::~ReplyParser() = default;
+ReplyParser::ReplyParser(ReplyParser&&) noexcept = default;
+ReplyParser& ReplyParser::operator=(ReplyParser&&) noexcept = default;
+
+void ReplyParser::push(std::string_view text, bool control, std::vector<ReplyPart>* out) { impl_->push(text, control, out); }
+void ReplyParser::finish(std::vector<ReplyPart>* out) { impl_->finish(out); }
+
+}  // namespace kvrt

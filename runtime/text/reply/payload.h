@@ -1,0 +1,46 @@
+// The payload of a tool call: where it ends, and what it calls.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/text/reply/parser.h"
+#include "runtime/text/reply/syntax.h"
+#include "runtime/text/reply/tags.h"
+
+namespace kvrt::reply {
+
+// Follows a payload byte by byte to its end. It refuses early what cannot become one; what it lets through is parsed as a whole.
+class PayloadScan {
+ public:
+  using State = TagScan::State;
+  // Whether a payload may begin with `c`; `named`: the arguments of a call that the head named. A bare one does not begin with a
+  // word: too many answers do.
+  static bool begins(const CallSyntax& syntax, bool named, char c);
+  void reset(unsigned flags, bool named);
+  State feed(char c);
+  // The same for a control token: only a tag can be one.
+  State feed_control(std::string_view spelling);
+
+ private:
+  State in_string(char c);
+  State bracket(char c);
+  bool calls_level() const { return !named_ && open_.size() == level_; }
+  bool keys_level() const { return (flags_ & CallSyntax::kStrict) && open_.size() == level_ + 1 && open_.back() == '{'; }
+
+  unsigned flags_ = 0;
+  bool named_ = false;
+  std::string open_;  // brackets
+  size_t level_ = 0;  // brackets around each call: 1 in a list of calls
+  char quote_ = 0;
+  bool escaped_ = false, in_word_ = false;
+  bool key_next_ = false, in_key_ = false;  // strict: of a call's object
+  std::string key_;
+  TagScan tags_;
+};
+
+// Appends the payload's calls; false, and nothing appended, where it is no call.
+bool append_calls(std::string_view payload, const HeadReader::Head& head, unsigned flags, std::vector<ReplyPart>* out);
+
+}  // namespace kvrt::reply

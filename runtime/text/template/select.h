@@ -1,0 +1,13 @@
+// Jinja's attribute getters: what map, select, sort and others take of an item.
+#pragma once
+
+#include "runtime/text/template/render.h"
+
+namespace kvrt::jinja {
+
+// `path` of an item: "a.b.0" or an index.
+Value member(Renderer& r, uint32_t at, Value item, Value path, const Value* otherwise = nullptr);
+// A sort key without regard to case.
+Value fold_case(Renderer& r, Value v);
+
+}  // namespace kvrt::jinja

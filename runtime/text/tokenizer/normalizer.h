@@ -1,0 +1,38 @@
+// SpmNormalizer: what SentencePiece does to a text before it looks for pieces. Immutable after create: any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/text/tokenizer/special_tokens.h"
+
+namespace kvrt {
+
+class SpmNormalizer {
+ public:
+  // `charsmap`: tokenizer.ggml.precompiled_charsmap, "" for none; CORRUPT when it does not hold what it says.
+  Status init(std::string charsmap, bool remove_extra_whitespaces);
+  // The text as pieces spell it, U+2581 as a space (`kept`: user-defined tokens, which stay as they are). A view of `text` or of `scratch`.
+  // Bytes that are no valid UTF-8 stay.
+  std::string_view apply(std::string_view text, bool space_prefix, const SpecialTokens& kept, std::string* scratch) const;
+
+ private:
+  struct Prefix {
+    std::string_view normalized;
+    size_t size;  // bytes of the text that it stands for
+  };
+  uint32_t unit(size_t at) const;
+  Prefix next(std::string_view text, const SpecialTokens& kept) const;
+
+  std::string charsmap_;
+  size_t units_ = 0;  // of the trie, 4 bytes each, that follow the first 4 bytes
+  bool remove_extra_whitespaces_ = false;
+};
+
+// Replaces each U+2581 by a space.
+void unescape_spaces(std::string_view text, std::string* out);
+
+}  // namespace kvrt

@@ -1,0 +1,30 @@
+// SpmTokenizer: what the SentencePiece families share: pieces with scores, U+2581 for a space, byte tokens, the normalizer.
+#pragma once
+
+#include "runtime/text/tokenizer/normalizer.h"
+#include "runtime/text/tokenizer/vocabulary.h"
+
+namespace kvrt {
+
+class SpmTokenizer : public VocabTokenizer {
+ protected:
+  // Fills all but the search for pieces. The file's flags win over these defaults.
+  Status init_pieces(const VocabSource& source, bool add_bos);
+  // What a character without a piece becomes: its byte tokens, or the unknown token (one for several in a row). false: there is neither.
+  bool add_unknown(std::string_view text, size_t before, std::vector<int32_t>* out) const;
+  // INVALID where a byte can be no token.
+  Status check_bytes(std::string_view text, size_t offset) const;
+  Status no_token(std::string_view symbol, std::string_view text, size_t offset) const;
+
+  TokenIndex index_;           // of normal, unused and user-defined pieces, a space for U+2581
+  std::vector<bool> indexed_;  // by id: index_ finds it
+  SpecialTokens user_;         // user-defined pieces: found before all others
+  std::vector<float> scores_;
+  SpmNormalizer normalizer_;
+  bool byte_fallback_ = false;
+
+ private:
+  Status add_piece(const VocabSource& source, size_t i);
+};
+
+}  // namespace kvrt

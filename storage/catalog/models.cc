@@ -1,0 +1,71 @@
+// Catalog: the cache of model_id by file. A session is resumed by what it says, so each row proves itself.
+#include "storage/catalog/catalog.h"
+#include "storage/catalog/rows.h"
+
+namespace kvrt {
+
+namespace {
+
+std::array<uint8_t, 16> row_checksum(const Hash256& salt, uint64_t device, uint64_t inode, std::span<const uint8_t> file,
+                                     std::span<const uint8_t> model_id) {
+  ByteWriter w;
+  w.write_bytes(salt.bytes.data(), salt.bytes.size());
+  w.write(device);
+  w.write(inode);
+  w.write_bytes(file.data(), file.size());
+  w.write_bytes(model_id.data(), model_id.size());
+  return checksum_bytes(w.bytes());
+}
+
+// Columns device, inode, file, model_id, checksum.
+bool proves_itself(const Hash256& salt, const Query& q) {
+  return q.blob(2).size() == 32 && q.blob(3).size() == 32 &&
+         same_bytes(q.blob(4), row_checksum(salt, q.u64(0), q.u64(1), q.blob(2), q.blob(3)));
+}
+
+}  // namespace
+
+bool Catalog::cached_model_id(const ModelFile& file, Hash256* out) {
+  Query q = db_.query("SELECT device, inode, file, model_id, checksum FROM model_ids WHERE device = ? AND inode = ?");
+  auto row = q.bind_u64(file.device).bind_u64(file.inode).next();
+  if (!row.is_ok() || !*row || !proves_itself(salt_, q) || !same_bytes(q.blob(2), file.id.bytes)) return false;
+  return copy_exact(q.blob(3), out->bytes);
+}
+
+Status Catalog::cache_model_id(const ModelFile& file, const Hash256& id) {
+  WriteTurn turn(&db_);
+  KVRT_TRY(turn.take());
+  const auto checksum = row_checksum(salt_, file.device, file.inode, file.id.bytes, id.bytes);
+  Query q = db_.query("INSERT OR REPLACE INTO model_ids(device, inode, file, model_id, checksum) VALUES(?, ?, ?, ?, ?)");
+  return q.bind_u64(file.device).bind_u64(file.inode).bind_blob(file.id.bytes).bind_blob(id.bytes).bind_blob(checksum).run();
+}
+
+Status Catalog::check_model_ids(std::vector<VerifyFault>* faults) {
+  Query q = db_.query("SELECT device, inode, file, model_id, checksum FROM model_ids");
+  for (;;) {
+    KVRT_ASSIGN(bool row, q.next());
+    if (!row) return {};
+    if (proves_itself(salt_, q)) continue;
+    faults->push_back({"catalog", "the cached id of the model at inode " + std::to_string(q.u64(1)) + ": checksum differs", ""});
+  }
+}
+
+Result<uint64_t> Catalog::forget_wrong_model_ids() {
+  std::vector<std::pair<uint64_t, uint64_t>> wrong;
+  {
+    Query q = db_.query("SELECT device, inode, file, model_id, checksum FROM model_ids");
+    for (;;) {
+      KVRT_ASSIGN(bool row, q.next());
+      if (!row) break;
+      if (!proves_itself(salt_, q)) wrong.emplace_back(q.u64(0), q.u64(1));
+    }
+  }
+  WriteTurn turn(&db_);
+  KVRT_TRY(turn.take());
+  for (auto [device, inode] : wrong) {
+    KVRT_TRY(db_.query("DELETE FROM model_ids WHERE device = ? AND inode = ?").bind_u64(device).bind_u64(inode).run());
+  }
+  return uint64_t{wrong.size()};
+}
+
+}  // namespace kvrt

@@ -1,0 +1,90 @@
+// Small conversions between rows and values, shared by the catalog's files.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/hash.h"
+#include "runtime/base/status.h"
+#include "storage/store/store.h"
+
+namespace kvrt {
+
+inline std::span<const uint8_t> token_bytes(std::span<const int32_t> tokens) {
+  return {reinterpret_cast<const uint8_t*>(tokens.data()), tokens.size_bytes()};
+}
+
+inline bool same_bytes(std::span<const uint8_t> a, std::span<const uint8_t> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+// False if the column has another size than the value.
+inline bool copy_exact(std::span<const uint8_t> from, std::span<uint8_t> to) {
+  if (from.size() != to.size()) return false;
+  std::copy(from.begin(), from.end(), to.begin());
+  return true;
+}
+
+inline std::array<uint8_t, 16> checksum_bytes(std::span<const uint8_t> bytes) {
+  const Checksum128 sum = checksum128(bytes);
+  std::array<uint8_t, 16> out;
+  std::memcpy(out.data(), &sum.low, 8);
+  std::memcpy(out.data() + 8, &sum.high, 8);
+  return out;
+}
+
+inline Status broken_row(const char* what) {
+  return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: %s missing or malformed", what);
+}
+
+inline Status no_session(std::string_view domain, std::string_view name) {
+  const std::string in = domain.empty() ? "" : " in domain \"" + std::string(domain) + "\"";
+  return error(Code::kNotFound, Detail::kNone, "no session \"%s\"%s", std::string(name).c_str(), in.c_str());
+}
+
+// A session expires at expires_ms (0: never), unless it is pinned.
+inline bool has_expired(uint8_t pinned, int64_t expires_ms, int64_t now_ms) {
+  return pinned == 0 && expires_ms != 0 && expires_ms <= now_ms;
+}
+
+struct SessionRow {
+  std::string domain, name;
+  SessionId id;
+  uint64_t gen = 0;
+  BlockKey root, head_key;  // head_key: root if the session has no node
+  int64_t head = 0;
+  uint64_t tokens = 0, block_tokens = 0;
+  uint8_t pinned = 0;
+  int64_t expires_ms = 0, created_ms = 0, saved_ms = 0;
+  Hash256 model_id;
+  std::vector<uint8_t> manifest;
+  int64_t used = 0;  // the clock when it was saved or loaded last; 0: its KV was evicted
+  uint64_t chunks = 0, chunks_missing = 0, chunk_bytes = 0, chunk_bytes_shared = 0;
+  int64_t counted = -1;  // totals.shares when they were
+
+  // SQLite does not notice a flipped bit in a value; this does.
+  std::array<uint8_t, 16> checksum() const {
+    ByteWriter w;
+    w.write_string(domain);
+    w.write_string(name);
+    w.write_bytes(id.bytes, sizeof id.bytes);
+    w.write(gen);
+    w.write_bytes(root.bytes.data(), 32);
+    w.write_bytes(head_key.bytes.data(), 32);
+    w.write(tokens);
+    w.write(block_tokens);
+    w.write(pinned);
+    w.write(expires_ms);
+    w.write_bytes(model_id.bytes.data(), 32);
+    w.write_bytes(manifest.data(), manifest.size());
+    return checksum_bytes(w.bytes());
+  }
+};
+
+}  // namespace kvrt

@@ -1,0 +1,303 @@
+#include "storage/catalog/sqlite_db.h"
+
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include "runtime/base/check.h"
+#include "runtime/base/limits.h"
+
+namespace kvrt {
+
+namespace {
+constexpr const char kRollback[] = "ROLLBACK";
+constexpr int kReaderWaitMs = 50;
+}  // namespace
+
+std::string file_uri(const std::string& path) {
+  static const char kDigits[] = "0123456789ABCDEF";
+  std::string uri = "file:";
+  size_t start = 0;
+  while (start + 1 < path.size() && path[start] == '/' && path[start + 1] == '/') start++;  // "//x" would be a host
+  for (size_t i = start; i < path.size(); i++) {
+    auto c = static_cast<unsigned char>(path[i]);
+    bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '/' || c == '.' || c == '_' || c == '-';
+    if (plain) {
+      uri += static_cast<char>(c);
+    } else {
+      uri += '%';
+      uri += kDigits[c >> 4];
+      uri += kDigits[c & 15];
+    }
+  }
+  return uri;
+}
+
+Query::~Query() {
+  if (statement_ == nullptr) return;
+  sqlite3_reset(statement_);
+  sqlite3_clear_bindings(statement_);
+}
+
+// A failed bind shows up as the result of the next step.
+Query& Query::bind(int64_t value) {
+  if (code_ == SQLITE_OK) code_ = sqlite3_bind_int64(statement_, next_parameter_++, value);
+  return *this;
+}
+
+Query& Query::bind_text(std::string_view text) {
+  const char* p = text.data() == nullptr ? "" : text.data();  // a null pointer would bind NULL
+  if (code_ == SQLITE_OK) code_ = sqlite3_bind_text64(statement_, next_parameter_++, p, text.size(), SQLITE_STATIC, SQLITE_UTF8);
+  return *this;
+}
+
+Query& Query::bind_blob(std::span<const uint8_t> bytes) {
+  const void* p = bytes.data() == nullptr ? static_cast<const void*>("") : bytes.data();
+  if (code_ == SQLITE_OK) code_ = sqlite3_bind_blob64(statement_, next_parameter_++, p, bytes.size(), SQLITE_STATIC);
+  return *this;
+}
+
+Query& Query::bind_null() {
+  if (code_ == SQLITE_OK) code_ = sqlite3_bind_null(statement_, next_parameter_++);
+  return *this;
+}
+
+Result<bool> Query::next() {
+  if (code_ == SQLITE_OK) {
+    int code = sqlite3_step(statement_);
+    if (code == SQLITE_ROW) return true;
+    if (code == SQLITE_DONE) return false;
+    code_ = code;
+  }
+  return db_->fail(code_);
+}
+
+Status Query::run() {
+  for (;;) {
+    KVRT_ASSIGN(bool row, next());
+    if (!row) return {};
+  }
+}
+
+int64_t Query::integer(int column) const { return sqlite3_column_int64(statement_, column); }
+bool Query::is_null(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
+
+std::span<const uint8_t> Query::blob(int column) const {
+  auto p = static_cast<const uint8_t*>(sqlite3_column_blob(statement_, column));
+  int n = sqlite3_column_bytes(statement_, column);
+  if (p == nullptr || n <= 0) return {};
+  return {p, static_cast<size_t>(n)};
+}
+
+std::string Query::text(int column) const {
+  auto bytes = blob(column);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+Db::~Db() {
+  for (auto& [sql, statement] : statements_) sqlite3_finalize(statement);
+  sqlite3_close_v2(db_);
+}
+
+Status Db::open(const std::string& uri, int flags, const std::string& shown_path) {
+  KVRT_CHECK(db_ == nullptr);
+  path_ = shown_path;
+  flags |= SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_NOFOLLOW;
+  int code = sqlite3_open_v2(uri.c_str(), &db_, flags, nullptr);
+  if (code != SQLITE_OK) {
+    Status status = fail(code);
+    sqlite3_close_v2(db_);
+    db_ = nullptr;
+    return status;
+  }
+  sqlite3_wal_hook(db_, on_wal, this);
+  return {};
+}
+
+Status Db::close() {
+  if (db_ == nullptr) return {};
+  for (auto& [sql, statement] : statements_) sqlite3_finalize(statement);
+  statements_.clear();
+  int code = sqlite3_close(db_);
+  Status status = code == SQLITE_OK ? Status() : fail(code);
+  if (code != SQLITE_OK) sqlite3_close_v2(db_);
+  db_ = nullptr;
+  return status;
+}
+
+Query Db::query(const char* sql) {
+  sqlite3_stmt*& statement = statements_[sql];  // first its place: a statement that is lost holds the database open
+  const int code = statement != nullptr ? SQLITE_OK : sqlite3_prepare_v3(db_, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
+  return Query(this, statement, code);
+}
+
+Status Db::exec(const char* sql) {
+  int code = sqlite3_exec(db_, sql, nullptr, nullptr, nullptr);
+  return code == SQLITE_OK ? Status() : fail(code);
+}
+
+Result<int64_t> Db::number(const char* sql) {
+  Query q = query(sql);
+  KVRT_ASSIGN(bool row, q.next());
+  return row ? q.integer(0) : int64_t{0};
+}
+
+int64_t Db::changes() const { return sqlite3_changes64(db_); }
+int64_t Db::last_rowid() const { return sqlite3_last_insert_rowid(db_); }
+
+int Db::on_wal(void* self, sqlite3*, const char*, int pages) {
+  auto db = static_cast<Db*>(self);
+  db->wal_bytes_ = 32 + static_cast<uint64_t>(pages) * (db->page_bytes_ + 24);
+  return SQLITE_OK;
+}
+
+Status Db::checkpoint(bool truncate) {
+  sqlite3_busy_timeout(db_, kReaderWaitMs);  // one may be stopped, and nobody writes meanwhile
+  int code = sqlite3_wal_checkpoint_v2(db_, nullptr, truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+  sqlite3_busy_timeout(db_, static_cast<int>(kWriteWaitMs));
+  if (code != SQLITE_OK) return fail(code);
+  wal_bytes_ = 0;
+  return {};
+}
+
+Status Db::check_in_place() {
+  int moved = 0;
+  if (sqlite3_file_control(db_, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || moved == 0) return {};
+  return error(Code::kIo, Detail::kNone, "%s: moved, deleted or replaced since it was opened; open the store again", path_.c_str());
+}
+
+Status Db::fail(int code) {
+  const int last = errno;  // SQLite forgets that of a write within a COMMIT
+  const char* text = db_ != nullptr && sqlite3_extended_errcode(db_) == code ? sqlite3_errmsg(db_) : sqlite3_errstr(code);
+  std::string message = path_ + ": " + text + " (SQLite " + std::to_string(code) + ")";
+  int os = db_ != nullptr ? sqlite3_system_errno(db_) : 0;
+  const bool of_system = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;  // else `os` is an earlier one's
+  if (of_system && (os == EMFILE || os == ENFILE)) return errno_error(os, "%s", message.c_str());
+  if (code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC) sync_failed_ = true;
+  Code klass = Code::kIo;
+  Detail detail = Detail::kNone;
+  switch (code & 0xff) {
+    case SQLITE_FULL:
+      klass = Code::kNoSpace;
+      break;
+    case SQLITE_IOERR:
+    case SQLITE_CANTOPEN:
+      if (code == SQLITE_IOERR_WRITE && last == EFBIG) os = EFBIG;
+      if (os == ENOSPC || os == EDQUOT || os == EFBIG || code == SQLITE_IOERR_SHMSIZE)
+        klass = Code::kNoSpace;  // the last forgets its errno
+      if (os == EACCES || os == EPERM) detail = Detail::kPermission;
+      if (os == EROFS) detail = Detail::kReadOnly;
+      break;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      klass = Code::kCorrupt, detail = Detail::kCatalogCorrupt;
+      break;
+    case SQLITE_READONLY:
+      detail = Detail::kReadOnly;
+      break;
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+      detail = Detail::kPermission;
+      break;
+    case SQLITE_NOMEM:
+      klass = Code::kNoMemory;
+      break;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      klass = Code::kBusy, detail = Detail::kStoreLocked;
+      break;
+    case SQLITE_TOOBIG:
+      klass = Code::kLimit;
+      break;
+    // The catalog's own rules (CHECK, UNIQUE, foreign keys, prepared columns) only break when its content does.
+    case SQLITE_ERROR:
+    case SQLITE_SCHEMA:
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISMATCH:
+      klass = Code::kCorrupt, detail = Detail::kCatalogCorrupt;
+      break;
+    case SQLITE_MISUSE:
+      klass = Code::kInternal;
+      break;
+    default:
+      break;
+  }
+  return Status::make(klass, detail, code, std::move(message));
+}
+
+uint64_t Db::log_file_bytes() {
+  sqlite3_file* file = nullptr;
+  sqlite3_int64 bytes = 0;
+  sqlite3_file_control(db_, "main", SQLITE_FCNTL_JOURNAL_POINTER, &file);
+  if (file == nullptr || file->pMethods == nullptr || file->pMethods->xFileSize(file, &bytes) != SQLITE_OK) return 0;
+  return static_cast<uint64_t>(bytes);
+}
+
+// With a statement that begin() prepared: there may be no memory now.
+void Db::rollback() noexcept {
+  auto found = statements_.find(kRollback);
+  if (found == statements_.end() || found->second == nullptr || sqlite3_get_autocommit(db_) != 0)
+    return;  // SQLite may have rolled back by itself
+  sqlite3_step(found->second);
+  sqlite3_reset(found->second);
+}
+
+bool Db::in_transaction() const { return sqlite3_get_autocommit(db_) == 0; }
+
+Status WriteTurn::take() {
+  using std::chrono::steady_clock;
+  if (db_->write_lock_ != nullptr && db_->write_turns_ == 0) {
+    const auto deadline = steady_clock::now() + std::chrono::milliseconds(db_->wait_ms_);
+    auto pause = std::chrono::microseconds(50);
+    for (;;) {
+      Status taken = db_->write_lock_->acquire(LockMode::kExclusive);
+      if (taken.is_ok()) break;
+      if (taken.code() != Code::kBusy || steady_clock::now() >= deadline) return taken;
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, std::chrono::microseconds(2000));
+    }
+  }
+  db_->write_turns_++;
+  taken_ = true;
+  return {};
+}
+
+WriteTurn::~WriteTurn() {
+  if (taken_ && --db_->write_turns_ == 0 && db_->write_lock_ != nullptr) db_->write_lock_->release();
+}
+
+Transaction::~Transaction() {
+  if (open_) db_->rollback();
+}
+
+Status Transaction::begin() {
+  KVRT_TRY(turn_.take());
+  { Query prepared = db_->query(kRollback); }
+  db_->rollback();  // of one that could not be
+  KVRT_TRY(db_->query("BEGIN IMMEDIATE").run());
+  open_ = true;
+  return {};
+}
+
+Status Transaction::commit() {
+  KVRT_TRY(db_->query("COMMIT").run());
+  open_ = false;
+  return {};
+}
+
+Status Snapshot::begin() {
+  if (db_->in_transaction()) return {};
+  { Query prepared = db_->query(kRollback); }
+  KVRT_TRY(db_->query("BEGIN").run());
+  open_ = true;
+  return {};
+}
+
+Snapshot::~Snapshot() {
+  if (open_) db_->rollback();
+}
+
+}  // namespace kvrt

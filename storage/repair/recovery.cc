@@ -1,0 +1,266 @@
+#include "storage/repair/recovery.h"
+
+#include <algorithm>
+#include <set>
+
+#include "runtime/base/limits.h"
+#include "storage/store/names.h"
+#include "storage/repair/recovery_forest.h"
+
+namespace kvrt {
+
+namespace {
+
+constexpr uint64_t kGenMax = uint64_t{1} << 53;  // of a row that proves nothing: a larger one is damage
+
+std::string shown(const SessionRow& row) {
+  if (!check_names(row.domain, row.name).is_ok()) return "a session whose name is damaged";
+  return "session " + row.name + (row.domain.empty() ? "" : " of domain " + row.domain);
+}
+
+class Planner {
+ public:
+  Planner(Env* env, Salvage* salvage, const FoundSegments& found) : env_(env), salvage_(salvage), found_(found), forest_(*salvage, found) {}
+
+  Recovery plan() {
+    take_salt();
+    prove_sessions();
+    for (Proved& p : proved_) keep(&p);
+    number_used();
+    if (out_.lost > 0 || !salvage_->all_sessions) recover_chains();
+    count();
+    return std::move(out_);
+  }
+
+ private:
+  struct Proved {
+    SessionRow row;
+    ForestNode* head = nullptr;  // null: it has no nodes
+  };
+  struct Owner {
+    std::string domain;
+    Hash256 model_id;
+    uint64_t block_tokens = 0;
+    bool unclear = false;  // two sessions say different things of one root
+  };
+
+  // Without the salt the tombstones say nothing.
+  void take_salt() {
+    if (salvage_->salt) {
+      out_.salt = *salvage_->salt;
+      out_.tombstones = std::move(salvage_->tombstones);
+      for (auto& [id, node] : salvage_->nodes) out_.tombstones.erase(node.key);  // entries of their index
+    } else {
+      env_->random(out_.salt.bytes);
+    }
+  }
+
+  // Its head's key, which the row lacks, with a checksum that is right; false: nothing fits.
+  bool find_head(const SalvagedSession& s, Proved* proved) {
+    proved->row = s.row;
+    const auto fits = [&](const BlockKey& key) {
+      proved->row.head_key = key;
+      return proved->row.checksum() == s.checksum;
+    };
+    if (s.row.head == 0) return fits(s.row.root);
+    auto row = salvage_->nodes.find(s.row.head);
+    if (row != salvage_->nodes.end() && fits(row->second.key)) {
+      proved->head = forest_.find(row->second.key);
+      return true;
+    }
+    // The row of its head is lost: one of the chunks under its root. The manifest holds a few tokens, so the deepest first.
+    const auto& under = forest_.under(s.row.root);
+    auto end = std::upper_bound(under.begin(), under.end(), s.row.tokens, [](uint64_t tokens, auto* node) { return tokens < node->depth; });
+    while (end != under.begin() && guesses_ < kRepairGuessesMax) {
+      proved->head = *--end;
+      guesses_ += 1 + s.row.manifest.size() / 256;
+      if (fits(proved->head->key)) return true;
+    }
+    return false;
+  }
+
+  void prove_sessions() {
+    std::map<std::pair<std::string, std::string>, Proved> best;
+    std::vector<std::pair<const SalvagedSession*, const char*>> lost;
+    for (const SalvagedSession& s : salvage_->sessions) {
+      Proved p;
+      const bool right = find_head(s, &p);
+      const bool whole = right && (s.row.head == 0 || (p.head != nullptr && p.head->root == s.row.root && p.head->depth <= s.row.tokens));
+      if (!whole) {
+        lost.emplace_back(&s, right ? "a part of its tokens is nowhere" : "its row has changed bits, or its last tokens are nowhere");
+        continue;
+      }
+      Proved& known = best[{s.row.domain, s.row.name}];
+      if (known.row.gen < s.row.gen) known = std::move(p);
+    }
+    std::set<std::pair<std::string, std::string>> named;
+    for (auto [s, why] : lost) {
+      if (best.count({s->row.domain, s->row.name}) != 0 || !named.insert({s->row.domain, s->row.name}).second) continue;
+      lose(s->row, why);
+    }
+    for (auto& [name, p] : best) proved_.push_back(std::move(p));
+  }
+
+  // Its generations must not come again.
+  void lose(const SessionRow& row, const std::string& why) {
+    out_.lost++;
+    out_.lines.push_back(shown(row) + ", generation " + std::to_string(row.gen) + ": lost: " + why);
+    if (row.gen == 0 || row.gen > kGenMax) return;
+    uint64_t& buried = out_.tombstones[grave(row.domain, row.name)];
+    buried = std::max(buried, row.gen);
+  }
+
+  Hash256 grave(const std::string& domain, const std::string& name) const {
+    return Hasher(out_.salt).add_string(domain).add_string(name).finish();
+  }
+
+  // The number of the node, which it gets with all above it.
+  size_t number(ForestNode* node) {
+    std::vector<ForestNode*> path;
+    size_t last = 0;
+    for (; node != nullptr; node = forest_.find(node->parent)) {
+      auto known = numbers_.find(node->key);
+      if (known != numbers_.end()) {
+        last = known->second;
+        break;
+      }
+      path.push_back(node);
+    }
+    for (; !path.empty(); path.pop_back()) {
+      if (last != 0) out_.nodes[last - 1].refs++;
+      out_.nodes.push_back({path.back()->key, path.back()->tokens, last, 0, path.back()->frame});
+      last = numbers_[path.back()->key] = out_.nodes.size();
+    }
+    return last;
+  }
+
+  void keep(Proved* p) {
+    uint64_t lost = 0, nodes = 0;
+    for (ForestNode* node = p->head; node != nullptr; node = forest_.find(node->parent), nodes++) {
+      lost += node->stored && node->frame == kNoFrame;
+    }
+    if (lost > 0) {
+      out_.with_holes++;
+      out_.lines.push_back(shown(p->row) + ": its tokens are all there; " + std::to_string(lost) + " of " + std::to_string(nodes) +
+                           " chunks are lost, and will be computed again");
+    }
+    out_.kept++;
+    Owner& owner = owners_.try_emplace(p->row.root, Owner{p->row.domain, p->row.model_id, p->row.block_tokens}).first->second;
+    owner.unclear = owner.unclear || owner.domain != p->row.domain || owner.model_id != p->row.model_id;
+    add_session(std::move(p->row), p->head);
+  }
+
+  void add_session(SessionRow row, ForestNode* head) {
+    row.head = static_cast<int64_t>(number(head));
+    if (head != nullptr) out_.nodes[static_cast<size_t>(row.head) - 1].refs++;
+    row.head_key = head != nullptr ? head->key : row.root;
+    out_.sessions.push_back(std::move(row));
+  }
+
+  // No checksum covers the clock: only its order is taken over.
+  void number_used() {
+    std::vector<SessionRow*> used;
+    for (SessionRow& row : out_.sessions) {
+      if (row.used > 0) used.push_back(&row);
+    }
+    std::stable_sort(used.begin(), used.end(), [](auto* a, auto* b) { return a->used < b->used; });
+    for (size_t i = 0; i < used.size(); i++) used[i]->used = static_cast<int64_t>(i) + 1;
+    clock_ = static_cast<int64_t>(used.size());
+  }
+
+  // A node that belonged to a session: by its row, or for all that one knows.
+  bool was_needed(const ForestNode& node) const {
+    return numbers_.count(node.key) == 0 && (node.in_catalog ? node.needed : !salvage_->all_nodes);
+  }
+
+  static bool begins(std::span<const int32_t> tokens, std::span<const int32_t> with) {
+    return with.size() < tokens.size() && std::equal(with.begin(), with.end(), tokens.begin());
+  }
+
+  // Chains that no session needs though one did. A tail that another continues, and that no row names, is one that a save replaced.
+  void recover_chains() {
+    std::unordered_map<BlockKey, std::vector<const ForestNode*>, Hash256Hasher> children;
+    std::vector<ForestNode*> lost;
+    for (auto& [key, node] : forest_.nodes()) {
+      const bool needed = was_needed(node);
+      if (needed) lost.push_back(&node);
+      if (needed || numbers_.count(key) != 0) children[node.parent].push_back(&node);
+    }
+    std::sort(lost.begin(), lost.end(), [](auto* a, auto* b) { return a->key < b->key; });
+    std::map<BlockKey, uint64_t> unowned;
+    for (ForestNode* node : lost) {
+      const auto& beside = children[node->parent];
+      const bool replaced =
+          !node->in_catalog && std::any_of(beside.begin(), beside.end(), [&](auto* other) { return begins(other->tokens, node->tokens); });
+      const bool continued = replaced || children.count(node->key) != 0;
+      auto owner = owners_.find(node->root);
+      if (owner == owners_.end() || owner->second.unclear) {
+        unowned[node->root]++;
+        if (node->frame == kNoFrame) continue;
+        out_.chunks_unowned++;
+        unowned_segments_.insert(found_.frames[node->frame].segment);
+      } else if (!continued) {
+        offer(node, owner->second);
+      }
+    }
+    for (auto& [root, chunks] : unowned) {
+      out_.lines.push_back(std::to_string(chunks) + " chunks under root " + root.hex().substr(0, 16) +
+                           ": of lost sessions, and no session is left that tells their model and domain");
+    }
+  }
+
+  void offer(ForestNode* head, const Owner& owner) {
+    SessionRow row;
+    row.domain = owner.domain;
+    row.name = "recovered-" + head->key.hex().substr(0, 12);
+    while (std::any_of(out_.sessions.begin(), out_.sessions.end(), [&](auto& s) { return s.domain == row.domain && s.name == row.name; })) {
+      row.name += "-";
+    }
+    env_->random(row.id.bytes);
+    auto buried = out_.tombstones.find(grave(row.domain, row.name));
+    row.gen = 1 + (buried != out_.tombstones.end() ? buried->second : 0);
+    row.root = head->root;
+    row.tokens = head->depth;
+    row.block_tokens = owner.block_tokens;
+    row.model_id = owner.model_id;
+    row.created_ms = row.saved_ms = env_->unix_ms();
+    row.used = ++clock_;
+    out_.recovered++;
+    out_.lines.push_back(shown(row) + ": " + std::to_string(row.tokens) + " tokens of a session whose name is lost");
+    add_session(std::move(row), head);
+  }
+
+  void count() {
+    std::unordered_set<size_t> used;
+    for (const RecoveredNode& node : out_.nodes) {
+      if (node.frame == kNoFrame) {
+        out_.chunks_lost += forest_.find(node.key)->stored;
+        continue;
+      }
+      out_.chunks++;
+      out_.chunk_bytes += found_.frames[node.frame].bytes;
+      used.insert(found_.frames[node.frame].segment);
+    }
+    for (size_t segment : unowned_segments_) {
+      if (used.count(segment) == 0) out_.unowned.push_back(segment);
+    }
+  }
+
+  Env* env_;
+  Salvage* salvage_;
+  const FoundSegments& found_;
+  Forest forest_;
+  Recovery out_;
+  std::vector<Proved> proved_;
+  std::unordered_map<BlockKey, Owner, Hash256Hasher> owners_;
+  std::unordered_map<BlockKey, size_t, Hash256Hasher> numbers_;
+  std::set<size_t> unowned_segments_;
+  uint64_t guesses_ = 0;
+  int64_t clock_ = 0;
+};
+
+}  // namespace
+
+Recovery recover(Env* env, Salvage salvage, const FoundSegments& found) { return Planner(env, &salvage, found).plan(); }
+
+}  // namespace kvrt

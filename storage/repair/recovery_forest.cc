@@ -1,0 +1,95 @@
+#include "storage/repair/recovery_forest.h"
+
+#include <algorithm>
+
+#include "runtime/base/limits.h"
+
+namespace kvrt {
+
+Forest::Forest(const Salvage& salvage, const FoundSegments& found) {
+  add_frames(found);
+  add_rows(salvage);
+  find_roots();
+}
+
+void Forest::add_frames(const FoundSegments& found) {
+  for (size_t i = 0; i < found.frames.size(); i++) {
+    const FoundFrame& frame = found.frames[i];
+    ForestNode& node = nodes_[frame.key];
+    if (node.frame != SIZE_MAX && (found.segments[found.frames[node.frame].segment].sound || !found.segments[frame.segment].sound))
+      continue;
+    node.key = frame.key;
+    node.parent = frame.parent;
+    node.tokens = frame.tokens;
+    node.frame = i;
+  }
+}
+
+void Forest::add_row(const SalvagedNode& row, const BlockKey& parent) {
+  ForestNode& node = nodes_[row.key];
+  if (node.tokens.empty()) {
+    node.key = row.key;
+    node.parent = parent;
+    node.tokens = row.tokens;
+  }
+  node.in_catalog = true;
+  node.needed = node.needed || row.refs > 0;
+  node.stored = node.stored || row.stored;
+}
+
+// A row names its parent by number: it is proved by that row's key, or else by any key that fits.
+void Forest::add_rows(const Salvage& salvage) {
+  std::vector<const SalvagedNode*> orphans;
+  for (auto& [id, row] : salvage.nodes) {
+    const ForestNode* frame = find(row.key);
+    auto parent = salvage.nodes.find(row.parent);
+    if (frame != nullptr && frame->tokens == row.tokens) {
+      add_row(row, frame->parent);
+    } else if (row.parent != 0 && parent != salvage.nodes.end() && chain_key(parent->second.key, row.tokens) == row.key) {
+      add_row(row, parent->second.key);
+    } else {
+      orphans.push_back(&row);
+    }
+  }
+  guess_parents(salvage, orphans);
+}
+
+void Forest::guess_parents(const Salvage& salvage, const std::vector<const SalvagedNode*>& rows) {
+  std::unordered_set<BlockKey, Hash256Hasher> keys;
+  for (const SalvagedSession& session : salvage.sessions) keys.insert(session.row.root);
+  std::vector<BlockKey> candidates(keys.begin(), keys.end());  // roots first: most rows without a parent are first nodes
+  for (auto& [key, node] : nodes_) {
+    if (keys.insert(key).second) candidates.push_back(key);
+  }
+  uint64_t guesses = 0;
+  for (const SalvagedNode* row : rows) {
+    for (const BlockKey& parent : candidates) {
+      if (++guesses > kRepairGuessesMax) return;
+      if (chain_key(parent, row->tokens) != row->key) continue;
+      add_row(*row, parent);
+      break;
+    }
+  }
+}
+
+void Forest::find_roots() {
+  std::vector<ForestNode*> path;
+  for (auto& [key, first] : nodes_) {
+    path.clear();
+    ForestNode* node = &first;
+    for (; node != nullptr && node->depth == 0; node = find(node->parent)) path.push_back(node);
+    BlockKey root = node != nullptr ? node->root : path.empty() ? BlockKey() : path.back()->parent;
+    uint64_t depth = node != nullptr ? node->depth : 0;
+    for (; !path.empty(); path.pop_back()) {
+      depth += path.back()->tokens.size();
+      path.back()->root = root;
+      path.back()->depth = depth;
+      by_root_[root].push_back(path.back());
+    }
+  }
+  for (auto& [root, nodes] : by_root_) {
+    std::sort(nodes.begin(), nodes.end(), [](auto* a, auto* b) { return a->depth != b->depth ? a->depth < b->depth : a->key < b->key; });
+  }
+}
+
+}  // namespace kvrt

@@ -1,0 +1,44 @@
+// The nodes that are proved, by their keys.
+#pragma once
+
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "storage/repair/scan.h"
+#include "storage/repair/salvage.h"
+
+namespace kvrt {
+
+struct ForestNode {
+  BlockKey key, parent;
+  std::vector<int32_t> tokens;
+  size_t frame = SIZE_MAX;                                  // of FoundSegments::frames; none: the chunk is not stored
+  bool in_catalog = false, needed = false, stored = false;  // a row has it; which had references; and a chunk
+  BlockKey root;                                            // the parent of the first node above it: that no node has
+  uint64_t depth = 0;                                       // tokens from the root to here, 0 until it is known
+};
+
+class Forest {
+ public:
+  Forest(const Salvage& salvage, const FoundSegments& found);
+  ForestNode* find(const BlockKey& key) {
+    auto at = nodes_.find(key);
+    return at == nodes_.end() ? nullptr : &at->second;
+  }
+  std::unordered_map<BlockKey, ForestNode, Hash256Hasher>& nodes() { return nodes_; }
+  // Of a root, by depth.
+  const std::vector<ForestNode*>& under(const BlockKey& root) { return by_root_[root]; }
+
+ private:
+  void add_frames(const FoundSegments& found);
+  void add_rows(const Salvage& salvage);
+  void add_row(const SalvagedNode& row, const BlockKey& parent);
+  void guess_parents(const Salvage& salvage, const std::vector<const SalvagedNode*>& rows);
+  void find_roots();
+
+  std::unordered_map<BlockKey, ForestNode, Hash256Hasher> nodes_;
+  std::unordered_map<BlockKey, std::vector<ForestNode*>, Hash256Hasher> by_root_;
+};
+
+}  // namespace kvrt

@@ -1,0 +1,309 @@
+#include "storage/repair/repair.h"
+
+#include <algorithm>
+#include <map>
+
+#include "storage/store/garbage.h"
+#include "storage/repair/switch.h"
+#include "storage/store/open.h"
+
+namespace kvrt {
+
+namespace {
+
+using Outcome = RepairReport::Outcome;
+
+Status stopped() { return error(Code::kCancelled, Detail::kNone, "repair was stopped; nothing was changed"); }
+
+class Repair {
+ public:
+  Repair(Env* env, Log* log, DamagedDirectory damaged, const RepairWatch& watch)
+      : env_(env),
+        log_(log),
+        dir_(std::move(damaged.dir)),
+        probe_(damaged.catalog),
+        mended_(damaged.mended),
+        watch_(watch),
+        files_(env, dir_.root, 4) {}
+
+  Result<RepairReport> run() {
+    if (mended_) KVRT_TRY(note("catalog: a bit of the numbers in its header had flipped; it is mended"));
+    if (dir_.log_mended) KVRT_TRY(note("catalog.db-wal: bits of it had flipped; they are mended"));
+    mended_ = mended_ || dir_.log_mended;
+    KVRT_ASSIGN(const bool finished, finish_switch(env_, dir_.root, &report_.aside));
+    if (finished) {
+      KVRT_ASSIGN(probe_, Catalog::probe(env_, catalog_path()));
+      KVRT_TRY(note("catalog: a repair that was interrupted is finished"));
+    }
+    KVRT_ASSIGN(const bool sound, examine());
+    KVRT_TRY(sound ? mend() : rebuild());
+    KVRT_TRY(mend_format());
+    if (finished) report_.outcome = Outcome::kRebuilt;
+    if (!report_.aside.empty()) (void)note(report_.aside + ": what was replaced, and what no session is left for").is_ok();
+    if (mended_ && report_.outcome == Outcome::kSound) report_.outcome = Outcome::kMended;
+    return std::move(report_);
+  }
+
+ private:
+  std::string catalog_path() const { return dir_.root + "/catalog.db"; }
+  Status note(const std::string& line) { return watch_.note && !watch_.note(line) ? stopped() : Status(); }
+
+  Status mend_format() {
+    using Kind = FormatFile::Kind;
+    const Kind kind = dir_.format.kind;
+    if (kind == Kind::kSound || kind == Kind::kOld) return {};
+    KVRT_TRY(note(kind == Kind::kMissing ? "FORMAT: missing; written anew" : "FORMAT: damaged; written anew"));
+    mended_ = true;
+    return write_format(env_, dir_.root, id_);
+  }
+
+  // True if the catalog that says so is another store's: FORMAT tells.
+  Result<bool> is_foreign(const StoreId& id) {
+    if (!dir_.format.id || *dir_.format.id == id) return false;
+    if (std::exchange(foreign_, true)) return true;
+    KVRT_TRY(note("catalog: of another store, " + id.hex() + "; FORMAT says that this is " + dir_.format.id->hex()));
+    return true;
+  }
+
+  // The catalog against itself, read only. False: it needs a new one.
+  Result<bool> examine() {
+    if (probe_.kind != Catalog::Kind::kOurs) {
+      KVRT_TRY(note(probe_.kind == Catalog::Kind::kMissing ? "catalog: missing" : "catalog: its header is damaged"));
+      return false;
+    }
+    if (!dir_.log_damage.empty()) {
+      KVRT_TRY(note("catalog.db-wal: " + dir_.log_damage));
+      return false;
+    }
+    std::vector<VerifyFault> faults;
+    Status checked = check(&faults);
+    for (const VerifyFault& f : faults) KVRT_TRY(note(f.where + ": " + f.what + (f.session.empty() ? "" : "; session " + f.session)));
+    if (checked.code() == Code::kCorrupt) {
+      KVRT_TRY(note("catalog: " + checked.message()));
+      return false;
+    }
+    KVRT_TRY(std::move(checked));
+    KVRT_ASSIGN(const bool foreign, is_foreign(id_));
+    return faults.empty() && !foreign;
+  }
+
+  Status check(std::vector<VerifyFault>* faults) {
+    KVRT_ASSIGN(const bool had_index, env_->exists(catalog_path() + "-shm"));
+    Catalog catalog;
+    Catalog::OpenMode mode;
+    mode.read_only = true;
+    mode.immutable = !probe_.log_rows;
+    mode.check = true;
+    Status checked = catalog.open(catalog_path(), mode);
+    if (checked.is_ok()) checked = catalog.check(nullptr, faults, &chunks_, &segments_);
+    if (checked.is_ok()) id_ = catalog.id();
+    std::vector<VerifyFault> models;
+    if (checked.is_ok() && faults->empty()) checked = catalog.check_model_ids(&models);
+    for (const VerifyFault& f : models) KVRT_TRY(note(f.where + ": " + f.what));
+    wrong_models_ = !models.empty();
+    if (checked.is_ok()) checked = check_mode();
+    KVRT_TRY(catalog.close(false));
+    if (!had_index && probe_.log_rows) (void)env_->remove_file(catalog_path() + "-shm").is_ok();  // SQLite's, of the log
+    return checked;
+  }
+
+  // A reader does not mind, but who writes would.
+  Status check_mode() {
+    std::array<uint8_t, 20> head;
+    KVRT_ASSIGN(auto file, env_->open_read(catalog_path()));
+    KVRT_TRY(file->pread(0, head));
+    if (head[18] == 2 && head[19] == 2) return {};
+    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "its header says that it has no log");
+  }
+
+  // ---- the catalog is sound: chunks that are not are forgotten
+
+  struct Bad {
+    const Catalog::SegmentRow* row = nullptr;
+    bool missing = false;
+    std::vector<BlockKey> forget;
+    std::vector<const FoundFrame*> rewrite;  // what is good of a segment that is not
+  };
+
+  Status mend() {
+    std::map<std::array<uint8_t, 16>, const Catalog::SegmentRow*> named;
+    for (const auto& row : segments_) named[row.id.bytes] = &row;
+    KVRT_ASSIGN(FoundSegments found,
+                scan_segments(
+                    env_, dir_.root, [&](const SegmentId& id) { return named.count(id.bytes) != 0; }, watch_.progress));
+    for (const std::string& fault : found.faults) KVRT_TRY(note(fault));
+    KVRT_ASSIGN(std::vector<Bad> bad, find_bad(found));
+    if (bad.empty() && !wrong_models_) return count(nullptr);
+    report_.outcome = Outcome::kMended;
+    Catalog catalog;
+    Catalog::OpenMode mode;
+    mode.write_lock = dir_.write_lock.get();
+    KVRT_TRY(catalog.open(catalog_path(), mode));
+    KVRT_TRY(catalog.forget_wrong_model_ids().take_status());
+    KVRT_ASSIGN(auto before, catalog.list("", true, 0));
+    Status mended;
+    for (size_t i = 0; i < bad.size() && mended.is_ok(); i++) mended = mend_segment(&catalog, bad[i]);
+    flush_trash(env_, log_, dir_.root, &catalog, &files_);
+    if (mended.is_ok()) mended = count(&before, &catalog);
+    Status closed = catalog.close(mended.is_ok());
+    KVRT_TRY(std::move(mended));
+    return closed;
+  }
+
+  Result<std::vector<Bad>> find_bad(const FoundSegments& found) {
+    std::map<std::array<uint8_t, 16>, size_t> numbers;
+    for (size_t i = 0; i < found.segments.size(); i++) numbers[found.segments[i].id.bytes] = i;
+    std::map<std::pair<size_t, uint64_t>, const FoundFrame*> frames;
+    for (const FoundFrame& f : found.frames) frames[{f.segment, f.offset}] = &f;
+    std::map<int64_t, Bad> all;
+    for (const auto& row : segments_) {
+      Bad& b = all[row.row];
+      b.row = &row;
+      b.missing = numbers.count(row.id.bytes) == 0;
+      if (b.missing) KVRT_TRY(note(row.id.path("").substr(1) + ": missing"));
+    }
+    for (const auto& chunk : chunks_) {
+      Bad& b = all[chunk.segment];
+      auto number = b.row != nullptr ? numbers.find(b.row->id.bytes) : numbers.end();
+      if (number == numbers.end()) continue;
+      auto frame = frames.find({number->second, chunk.offset});
+      if (frame != frames.end() && is_of(chunk, *frame->second)) {
+        b.rewrite.push_back(frame->second);
+        continue;
+      }
+      b.forget.push_back(chunk.key);
+      KVRT_TRY(note("chunk " + chunk.key.hex().substr(0, 16) + ": lost, and will be computed again" +
+                    (chunk.session.empty() ? "" : "; session " + chunk.session)));
+    }
+    std::vector<Bad> bad;
+    for (auto& [id, b] : all) {
+      const bool sound = !b.missing && found.segments[numbers[b.row->id.bytes]].sound;
+      if (sound) b.rewrite.clear();
+      if (b.missing || !sound || !b.forget.empty()) bad.push_back(std::move(b));
+    }
+    return bad;
+  }
+
+  static bool is_of(const Catalog::ChunkRow& row, const FoundFrame& frame) {
+    return frame.key == row.key && frame.bytes == row.bytes && frame.raw_bytes == row.raw_bytes && frame.tokens == row.tokens &&
+           (!row.parent || frame.parent == *row.parent);
+  }
+
+  Status mend_segment(Catalog* catalog, const Bad& bad) {
+    if (bad.missing) return catalog->forget_segment(bad.row->id).take_status();
+    for (const BlockKey& key : bad.forget) KVRT_TRY(catalog->forget_chunk(key, bad.row->id).take_status());
+    if (bad.rewrite.empty()) return {};
+    KVRT_ASSIGN(CopiedSegment copy, copy_segment(env_, dir_.root, bad.row->id, bad.rewrite));
+    const NewSegment to{copy.writer->id(), copy.writer->bytes(), true, copy.chunks};
+    auto moved = catalog->move_chunks(*bad.row, to);
+    if (!moved.is_ok() || *moved > 0) copy.writer->keep();  // a commit that failed may be on the disk all the same
+    return moved.take_status();
+  }
+
+  Status count(const std::vector<SessionStat>* before, Catalog* catalog = nullptr) {
+    if (catalog == nullptr) {
+      Catalog reader;
+      Catalog::OpenMode mode;
+      mode.read_only = true;
+      mode.immutable = !probe_.log_rows;
+      KVRT_TRY(reader.open(catalog_path(), mode));
+      KVRT_TRY(count(nullptr, &reader));
+      return reader.close(false);
+    }
+    KVRT_ASSIGN(auto sessions, catalog->list("", true, 0));
+    KVRT_ASSIGN(const Catalog::Totals totals, catalog->totals(0));
+    report_.sessions_kept = sessions.size();
+    report_.chunks_kept = totals.chunks;
+    report_.bytes_kept = totals.chunk_bytes;
+    report_.chunks_lost = chunks_.size() - totals.chunks;
+    for (size_t i = 0; before != nullptr && i < sessions.size(); i++) {
+      report_.sessions_with_holes += sessions[i].chunks_missing > (*before)[i].chunks_missing;
+    }
+    return {};
+  }
+
+  // ---- the catalog is not: a new one
+
+  Status rebuild() {
+    report_.outcome = Outcome::kRebuilt;
+    KVRT_ASSIGN(Salvage salvage, salvage_catalog(env_, catalog_path()));
+    if (salvage.id) {
+      KVRT_ASSIGN(const bool foreign, is_foreign(*salvage.id));
+      if (foreign) {
+        report_.sessions_lost = salvage.sessions.size();
+        salvage = {};
+      }
+    }
+    env_->random(id_.bytes);
+    id_ = dir_.format.id ? *dir_.format.id : salvage.id.value_or(id_);
+    auto trash = salvage.trash;
+    KVRT_ASSIGN(FoundSegments found, scan_segments(
+                                         env_, dir_.root, [&](const SegmentId& id) { return trash.count(id) == 0; }, watch_.progress));
+    const Recovery plan = recover(env_, std::move(salvage), found);
+    for (const std::string& fault : found.faults) KVRT_TRY(note(fault));
+    for (const std::string& line : plan.lines) KVRT_TRY(note(line));
+    KVRT_ASSIGN(std::vector<CopiedSegment> copies, copy_unsound(plan, &found));
+    std::vector<SegmentId> aside;
+    for (size_t segment : plan.unowned) aside.push_back(found.segments[segment].id);
+    KVRT_TRY(write_catalog(env_, dir_.root, id_, plan, found));
+    for (CopiedSegment& copy : copies) copy.writer->keep();  // a switch that fails may be finished later
+    KVRT_ASSIGN(report_.aside, switch_catalogs(env_, dir_.root, aside));
+    report_.sessions_kept = plan.kept;
+    report_.sessions_with_holes = plan.with_holes;
+    report_.sessions_recovered = plan.recovered;
+    report_.sessions_lost += plan.lost;
+    report_.chunks_kept = plan.chunks;
+    report_.chunks_lost = plan.chunks_lost;
+    report_.chunks_unowned = plan.chunks_unowned;
+    report_.bytes_kept = plan.chunk_bytes;
+    return {};
+  }
+
+  // What the plan needs of segments with damage goes to new ones.
+  Result<std::vector<CopiedSegment>> copy_unsound(const Recovery& plan, FoundSegments* found) {
+    std::map<size_t, std::vector<FoundFrame*>> needed;
+    for (const RecoveredNode& node : plan.nodes) {
+      if (node.frame == kNoFrame) continue;
+      FoundFrame* frame = &found->frames[node.frame];
+      if (!found->segments[frame->segment].sound) needed[frame->segment].push_back(frame);
+    }
+    std::vector<CopiedSegment> copies;
+    for (auto& [segment, frames] : needed) {
+      const std::vector<const FoundFrame*> list(frames.begin(), frames.end());
+      KVRT_ASSIGN(CopiedSegment copy, copy_segment(env_, dir_.root, found->segments[segment].id, list));
+      for (size_t i = 0; i < frames.size(); i++) {
+        frames[i]->segment = found->segments.size();
+        frames[i]->offset = copy.chunks[i].offset;
+      }
+      found->segments.push_back({copy.writer->id(), copy.writer->bytes(), true});
+      copies.push_back(std::move(copy));
+    }
+    return copies;
+  }
+
+  Env* env_;
+  Log* log_;
+  StoreDirectory dir_;
+  Catalog::Probe probe_;
+  bool mended_;           // something but the catalog's rows
+  bool foreign_ = false;  // the catalog is another store's
+  StoreId id_;
+  const RepairWatch& watch_;
+  SegmentCache files_;
+  std::vector<Catalog::ChunkRow> chunks_;
+  std::vector<Catalog::SegmentRow> segments_;
+  bool wrong_models_ = false;  // rows of the cache of model ids are wrong
+  RepairReport report_;
+};
+
+}  // namespace
+
+Result<RepairReport> repair_store(Env* env, Log* log, const std::string& path, const RepairWatch& watch) {
+  const uint64_t start = env->now_ns();
+  KVRT_ASSIGN(DamagedDirectory damaged, open_damaged(env, path));
+  KVRT_ASSIGN(RepairReport report, Repair(env, log, std::move(damaged), watch).run());
+  report.ms = static_cast<double>(env->now_ns() - start) * 1e-6;
+  return report;
+}
+
+}  // namespace kvrt

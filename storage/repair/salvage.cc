@@ -1,0 +1,143 @@
+#include "storage/repair/salvage.h"
+
+#include "storage/catalog/catalog.h"
+#include "storage/catalog/sqlite_pages.h"
+
+namespace kvrt {
+
+namespace {
+
+using Kind = RawValue::Kind;
+
+// The count of columns tells a row's table (FORMAT.md), with the size of its first.
+constexpr size_t kSessionColumns = 21, kNodeColumns = 10;
+
+bool wanted(size_t columns, bool in_table) {
+  return in_table ? columns == kSessionColumns || columns == kNodeColumns : columns == 1 || columns == 2;
+}
+
+// Columns one after the other; not ok() after the first of another kind or size.
+class Columns {
+ public:
+  explicit Columns(std::span<const RawValue> values) : values_(values) {}
+  bool ok() const { return ok_; }
+  void skip() { at_++; }
+  std::span<const uint8_t> bytes(Kind kind) {
+    const RawValue& v = values_[at_++];
+    ok_ = ok_ && v.kind == kind;
+    return v.bytes;
+  }
+  std::string text() {
+    auto b = bytes(Kind::kText);
+    return std::string(b.begin(), b.end());
+  }
+  template <size_t N>
+  void exact(std::span<uint8_t, N> out) {
+    ok_ = copy_exact(bytes(Kind::kBlob), out) && ok_;
+  }
+  int64_t integer(int64_t min = INT64_MIN, int64_t max = INT64_MAX) {
+    const RawValue& v = values_[at_++];
+    ok_ = ok_ && v.kind == Kind::kInteger && v.integer >= min && v.integer <= max;
+    return v.integer;
+  }
+  int64_t integer_or_null() { return values_[at_].kind == Kind::kNull ? (at_++, 0) : integer(); }
+
+ private:
+  std::span<const RawValue> values_;
+  size_t at_ = 0;
+  bool ok_ = true;
+};
+
+void take_session(const RawRow& raw, Salvage* out) {
+  Columns c(raw.values);
+  SalvagedSession s;
+  s.row.domain = c.text();
+  s.row.name = c.text();
+  c.exact(std::span(s.row.id.bytes));
+  s.row.gen = static_cast<uint64_t>(c.integer());
+  c.exact(std::span(s.row.root.bytes));
+  s.row.head = c.integer_or_null();
+  s.row.tokens = static_cast<uint64_t>(c.integer());
+  s.row.block_tokens = static_cast<uint64_t>(c.integer());
+  s.row.pinned = static_cast<uint8_t>(c.integer(0, 255));
+  s.row.expires_ms = c.integer();
+  s.row.created_ms = c.integer();
+  s.row.saved_ms = c.integer();
+  c.exact(std::span(s.checksum));
+  c.exact(std::span(s.row.model_id.bytes));
+  auto manifest = c.bytes(Kind::kBlob);
+  s.row.manifest.assign(manifest.begin(), manifest.end());
+  s.row.used = c.integer();
+  if (c.ok()) out->sessions.push_back(std::move(s));
+}
+
+void take_node(const RawRow& raw, Salvage* out) {
+  Columns c(raw.values);
+  SalvagedNode node;
+  c.skip();  // the id
+  c.exact(std::span(node.key.bytes));
+  node.parent = c.integer_or_null();
+  const int64_t n = c.integer(1);
+  auto tokens = c.bytes(Kind::kBlob);
+  node.refs = c.integer();
+  node.stored = c.integer_or_null() != 0;
+  if (!c.ok() || tokens.size() % 4 != 0 || tokens.size() / 4 != static_cast<uint64_t>(n)) return;
+  node.tokens.resize(tokens.size() / 4);
+  std::memcpy(node.tokens.data(), tokens.data(), tokens.size());
+  out->nodes[raw.rowid] = std::move(node);
+}
+
+// An entry of the index of nodes looks like a tombstone. It is one of a name that nobody can have.
+void take_small(const RawRow& raw, Salvage* out) {
+  Columns c(raw.values);
+  if (raw.values.size() == 1) {
+    SegmentId id;
+    c.exact(std::span(id.bytes));
+    if (c.ok()) out->trash.insert(id);
+  } else if (raw.values[0].kind == Kind::kText) {
+    Hash256 salt;
+    const std::string name = c.text();
+    if (name == "identity") {
+      const auto value = c.bytes(Kind::kBlob);
+      if (c.ok()) out->identity.assign(value.begin(), value.end());
+      return;
+    }
+    c.exact(std::span(salt.bytes));
+    if (c.ok() && name == "salt") out->salt = salt;
+  } else {
+    Hash256 name;
+    c.exact(std::span(name.bytes));
+    const int64_t gen = c.integer(1);
+    if (!c.ok()) return;
+    uint64_t& known = out->tombstones[name];
+    known = std::max(known, static_cast<uint64_t>(gen));
+  }
+}
+
+Result<std::unique_ptr<File>> open_if_there(Env* env, const std::string& path) {
+  auto file = env->open_read(path);
+  if (file.status().code() == Code::kNotFound) return std::unique_ptr<File>();
+  return file;
+}
+
+}  // namespace
+
+Result<Salvage> salvage_catalog(Env* env, const std::string& catalog) {
+  Salvage out;
+  KVRT_ASSIGN(auto database, open_if_there(env, catalog));
+  KVRT_ASSIGN(auto log, open_if_there(env, catalog + "-wal"));
+  KVRT_ASSIGN(auto pages, SqlitePages::open(std::move(database), std::move(log)));
+  KVRT_TRY(pages->each_row(wanted, [&](const RawRow& row) {
+    if (!row.in_table) return take_small(row, &out);
+    if (row.values.size() == kSessionColumns) return take_session(row, &out);
+    take_node(row, &out);
+  }));
+  StoreId id;
+  int32_t schema = 0;
+  if (out.salt && parse_identity(out.identity, *out.salt, &schema, &id)) out.id = id;
+  out.all_sessions = pages->is_whole("sessions", kSessionColumns);
+  out.all_nodes = pages->is_whole("nodes", kNodeColumns);
+  return out;
+}
+
+}  // namespace kvrt

@@ -1,0 +1,189 @@
+#include "storage/repair/switch.h"
+
+#include <algorithm>
+
+#include "storage/store/verify.h"
+
+namespace kvrt {
+
+namespace {
+
+constexpr char kReady[] = "/tmp/repaired.db";
+
+struct RepairTotals {
+  uint64_t chunks = 0, chunk_bytes = 0, chunk_raw_bytes = 0, segments = 0, segment_bytes = 0;
+};
+
+Query& bind_row(Query& q, size_t number) { return number != 0 ? q.bind_u64(number) : q.bind_null(); }
+
+// Rows of the segments that are used; by number in `found`, 0: not used.
+Status add_segments(Db* db, const Recovery& plan, const FoundSegments& found, std::vector<int64_t>* rows, RepairTotals* totals) {
+  std::vector<uint64_t> live(found.segments.size());
+  for (const RecoveredNode& node : plan.nodes) {
+    if (node.frame == kNoFrame) continue;
+    const FoundFrame& frame = found.frames[node.frame];
+    live[frame.segment] += frame.bytes;
+    totals->chunk_bytes += frame.bytes;
+    totals->chunk_raw_bytes += frame.raw_bytes;
+    totals->chunks++;
+  }
+  rows->assign(live.size(), 0);
+  for (size_t i = 0; i < live.size(); i++) {
+    if (live[i] == 0) continue;
+    const FoundSegment& segment = found.segments[i];
+    (*rows)[i] = static_cast<int64_t>(++totals->segments);
+    totals->segment_bytes += segment.bytes;
+    Query q = db->query("INSERT INTO segments(id, name, bytes, live, synced) VALUES(?, ?, ?, ?, 0)");
+    KVRT_TRY(q.bind((*rows)[i]).bind_blob(segment.id.bytes).bind_u64(segment.bytes).bind_u64(live[i]).run());
+  }
+  return {};
+}
+
+Status add_nodes(Db* db, const Recovery& plan, const FoundSegments& found, const std::vector<int64_t>& segments) {
+  for (size_t i = 0; i < plan.nodes.size(); i++) {
+    const RecoveredNode& node = plan.nodes[i];
+    Query q = db->query(
+        "INSERT INTO nodes(id, key, parent, n, tokens, refs, segment, offset, bytes, raw_bytes) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    q.bind_u64(i + 1).bind_blob(node.key.bytes);
+    bind_row(q, node.parent).bind_u64(node.tokens.size()).bind_blob(token_bytes(node.tokens)).bind(node.refs);
+    if (node.frame == kNoFrame) {
+      q.bind_null().bind_null().bind_null().bind_null();
+    } else {
+      const FoundFrame& frame = found.frames[node.frame];
+      q.bind(segments[frame.segment]).bind_u64(frame.offset).bind_u64(frame.bytes).bind_u64(frame.raw_bytes);
+    }
+    KVRT_TRY(q.run());
+  }
+  return {};
+}
+
+Status add_session(Db* db, const Recovery& plan, const FoundSegments& found, const SessionRow& row) {
+  uint64_t chunks = 0, missing = 0, bytes = 0, bytes_shared = 0;
+  bool shared = false;
+  for (auto number = static_cast<size_t>(row.head); number != 0; number = plan.nodes[number - 1].parent) {
+    const RecoveredNode& node = plan.nodes[number - 1];
+    shared = shared || node.refs > 1;
+    if (node.frame == kNoFrame) {
+      missing++;
+      continue;
+    }
+    chunks++;
+    bytes += found.frames[node.frame].bytes;
+    if (shared) bytes_shared += found.frames[node.frame].bytes;
+  }
+  const auto checksum = row.checksum();
+  Query q = db->query(
+      "INSERT INTO sessions(domain, name, id, gen, root, head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, checksum,"
+      " model_id, manifest, used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted)"
+      " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)");
+  q.bind_text(row.domain).bind_text(row.name).bind_blob(row.id.bytes).bind_u64(row.gen).bind_blob(row.root.bytes);
+  bind_row(q, static_cast<size_t>(row.head)).bind_u64(row.tokens).bind_u64(row.block_tokens).bind(row.pinned).bind(row.expires_ms);
+  q.bind(row.created_ms).bind(row.saved_ms).bind_blob(checksum).bind_blob(row.model_id.bytes).bind_blob(row.manifest).bind(row.used);
+  return q.bind_u64(chunks).bind_u64(missing).bind_u64(bytes).bind_u64(bytes_shared).run();
+}
+
+Status fill(Db* db, const StoreId& id, const Recovery& plan, const FoundSegments& found) {
+  KVRT_TRY(db->query("INSERT INTO meta(name, value) VALUES('salt', ?)").bind_blob(plan.salt.bytes).run());
+  KVRT_TRY(put_identity(db, plan.salt, id));
+  RepairTotals totals;
+  std::vector<int64_t> segments;
+  KVRT_TRY(add_segments(db, plan, found, &segments, &totals));
+  KVRT_TRY(add_nodes(db, plan, found, segments));
+  int64_t clock = 0;
+  for (const SessionRow& row : plan.sessions) {
+    KVRT_TRY(add_session(db, plan, found, row));
+    clock = std::max(clock, row.used);
+  }
+  for (auto& [name, gen] : plan.tombstones) {
+    KVRT_TRY(db->query("INSERT INTO tombstones(name, gen) VALUES(?, ?)").bind_blob(name.bytes).bind_u64(gen).run());
+  }
+  Query q = db->query("UPDATE totals SET chunks = ?, chunk_bytes = ?, chunk_raw_bytes = ?, segments = ?, segment_bytes = ?, clock = ?");
+  q.bind_u64(totals.chunks).bind_u64(totals.chunk_bytes).bind_u64(totals.chunk_raw_bytes).bind_u64(totals.segments);
+  return q.bind_u64(totals.segment_bytes).bind(clock).run();
+}
+
+Status remove_if_there(Env* env, const std::string& path) {
+  Status removed = env->remove_file(path);
+  return removed.code() == Code::kNotFound ? Status() : std::move(removed);
+}
+
+// The file, with its name in the folder on the disk before it is gone from here.
+Status move_aside(Env* env, const std::string& root, const std::string& name, const std::string& to) {
+  KVRT_ASSIGN(bool there, env->exists(root + "/" + name));
+  if (!there) return {};
+  KVRT_TRY(env->rename_new(root + "/" + name, to + "/" + name.substr(name.rfind('/') + 1)));
+  return env->sync_dir(to);
+}
+
+// From here on the old catalog is not there any more: nothing but the rest of the switch makes this a store again.
+Status put_in_place(Env* env, const std::string& root, const std::string& aside) {
+  KVRT_TRY(move_aside(env, root, "catalog.db", aside));
+  KVRT_TRY(env->sync_dir(root));
+  for (const char* name : {"catalog.db-wal", "catalog.db-journal"}) KVRT_TRY(move_aside(env, root, name, aside));
+  KVRT_TRY(remove_if_there(env, root + "/catalog.db-shm"));
+  KVRT_TRY(env->sync_dir(root));
+  KVRT_TRY(env->rename_new(root + kReady, root + "/catalog.db"));
+  return env->sync_dir(root);
+}
+
+std::string folder(const std::string& root, uint64_t n) { return root + "/damaged-" + std::to_string(n); }
+
+}  // namespace
+
+Result<CopiedSegment> copy_segment(Env* env, const std::string& root, const SegmentId& from, std::span<const FoundFrame* const> frames) {
+  CopiedSegment copy;
+  KVRT_ASSIGN(auto file, env->open_read(from.path(root)));
+  KVRT_ASSIGN(copy.writer, SegmentWriter::create(env, root));
+  ReadBuffer buffer;
+  for (const FoundFrame* frame : frames) {
+    KVRT_ASSIGN(const auto bytes, read_frame(*file, frame->offset, frame->bytes, &buffer));
+    copy.chunks.push_back({frame->key, copy.writer->bytes(), frame->bytes, frame->raw_bytes});
+    KVRT_TRY(copy.writer->append(frame->key, bytes));
+  }
+  KVRT_TRY(copy.writer->seal(true));
+  KVRT_TRY(copy.writer->publish(true));
+  return copy;
+}
+
+Status write_catalog(Env* env, const std::string& root, const StoreId& id, const Recovery& plan, const FoundSegments& found) {
+  const std::string tmp = root + "/tmp/repairing.db";
+  KVRT_TRY(Catalog::build(env, tmp, [&](Db* db) { return fill(db, id, plan, found); }));
+  KVRT_TRY(env->rename_new(tmp, root + kReady));
+  return env->sync_dir(root + "/tmp");
+}
+
+Result<std::string> switch_catalogs(Env* env, const std::string& root, std::span<const SegmentId> aside) {
+  uint64_t n = 1;
+  for (;; n++) {
+    KVRT_ASSIGN(bool taken, env->exists(folder(root, n)));
+    if (!taken) break;
+    KVRT_ASSIGN(auto names, env->list_dir(folder(root, n)));
+    if (names.empty()) break;  // of a switch that did not come so far
+  }
+  const std::string to = folder(root, n);
+  KVRT_TRY(env->make_dir(to));
+  KVRT_TRY(env->sync_dir(root));
+  for (const SegmentId& id : aside) KVRT_TRY(move_aside(env, root, id.path("").substr(1), to));
+  KVRT_TRY(put_in_place(env, root, to));
+  return to;
+}
+
+Result<bool> finish_switch(Env* env, const std::string& root, std::string* aside) {
+  KVRT_ASSIGN(bool there, env->exists(root + "/catalog.db"));
+  KVRT_ASSIGN(bool ready, env->exists(root + kReady));
+  if (!there && ready) {
+    uint64_t n = 0;
+    for (bool taken = true; taken; n++) {
+      KVRT_ASSIGN(taken, env->exists(folder(root, n + 1)));
+    }
+    *aside = folder(root, std::max<uint64_t>(n - 1, 1));
+    KVRT_TRY(env->make_dir(*aside));
+    KVRT_TRY(put_in_place(env, root, *aside));
+    return true;
+  }
+  KVRT_ASSIGN(auto names, env->list_dir(root + "/tmp"));
+  for (const std::string& name : names) KVRT_TRY(env->remove_file(root + "/tmp/" + name));
+  return false;
+}
+
+}  // namespace kvrt

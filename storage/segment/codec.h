@@ -1,0 +1,97 @@
+// Frames: one chunk as the bytes of a segment. Header, token ids, the low byte plane as it is, the high byte plane through zstd, a
+// checksum over all of it. High bytes of floats (sign, exponent) compress; the others are noise. Or the payload as it is, which is larger
+// and loads sooner. FORMAT.md has the bytes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "runtime/base/hash.h"
+#include "runtime/base/read_buffer.h"
+#include "runtime/base/status.h"
+#include "storage/store/store.h"
+
+struct ZSTD_CCtx_s;
+struct ZSTD_DCtx_s;
+
+namespace kvrt {
+
+inline constexpr uint32_t kFrameMagic = 0x43'52'56'4Bu;  // "KVRC"
+inline constexpr uint16_t kFrameVersion = 1;
+inline constexpr uint16_t kFrameHighZstd = 1;  // flag: the high plane is a zstd frame, else raw
+inline constexpr uint16_t kFramePlain = 2;     // flag: no planes, the payload as it is
+inline constexpr size_t kFrameHeaderBytes = 112;
+inline constexpr size_t kChecksumBytes = 16;
+
+struct FrameHeader {
+  uint16_t flags = 0;
+  BlockKey key, parent;
+  uint64_t raw_bytes = 0, low_bytes = 0, high_bytes = 0;
+  uint32_t layout = 0, elem_bytes = 0, n_tokens = 0;
+  std::vector<int32_t> tokens;
+};
+
+// The header of a whole frame: checksum first, then every length against every other. CORRUPT says what differs.
+Result<FrameHeader> parse_frame(std::span<const uint8_t> frame);
+
+// The planes of elements of 2 or 4 bytes: byte p of element i at low[p * elements + i], the last byte at high[i], and back.
+void split_planes(const uint8_t* in, size_t elements, uint32_t width, uint8_t* low, uint8_t* high);
+void merge_planes(const uint8_t* low, const uint8_t* high, size_t elements, uint32_t width, uint8_t* out);
+
+// Encodes and decodes with the zstd contexts and scratch memory of one thread at a time.
+class Codec {
+ public:
+  Codec();
+  ~Codec();
+  Codec(const Codec&) = delete;
+  Codec& operator=(const Codec&) = delete;
+
+  // The frame of a chunk, valid until the next encode.
+  Result<std::span<const uint8_t>> encode(const ChunkIn& chunk);
+  // The payload of `frame` into exactly out.size() bytes, if it is the node's chunk (key, parent, tokens) in this layout. CORRUPT otherwise;
+  // `out` is then unspecified.
+  Status decode(std::span<const uint8_t> frame, const NodeIn& node, uint32_t layout, std::span<uint8_t> out);
+  // As decode, for a reader that only wants to know: it takes no more memory for a larger payload.
+  Status check(std::span<const uint8_t> frame, FrameHeader* header);
+
+  ReadBuffer* read_buffer() { return &read_; }  // for a caller that reads a frame to decode it
+
+ private:
+  size_t encode_payload(const ChunkIn& chunk, uint8_t* to, size_t low, uint16_t* flags);
+  Status decode_payload(const FrameHeader& header, std::span<const uint8_t> payload, std::span<uint8_t> out);
+
+  ZSTD_CCtx_s* cctx_ = nullptr;
+  ZSTD_DCtx_s* dctx_ = nullptr;
+  std::vector<uint8_t> frame_, plane_, raw_;
+  ReadBuffer read_;
+};
+
+// Idle codecs, so that contexts and buffers are made once per concurrent user. Thread-safe.
+class CodecPool {
+ public:
+  class Lease {
+   public:
+    explicit Lease(CodecPool* pool) : pool_(pool), codec_(pool->take()) {}
+    ~Lease() { pool_->give(std::move(codec_)); }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    Codec* operator->() { return codec_.get(); }
+    Codec* get() { return codec_.get(); }
+
+   private:
+    CodecPool* pool_;
+    std::unique_ptr<Codec> codec_;
+  };
+
+ private:
+  std::unique_ptr<Codec> take();
+  void give(std::unique_ptr<Codec> codec);
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Codec>> idle_;
+};
+
+}  // namespace kvrt

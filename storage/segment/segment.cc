@@ -1,0 +1,183 @@
+#include "storage/segment/segment.h"
+
+#include <algorithm>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/limits.h"
+
+namespace kvrt {
+
+namespace {
+unsigned long long ull(uint64_t v) { return v; }
+
+int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+}  // namespace
+
+std::string SegmentId::hex() const {
+  Hash256 wide;
+  std::copy(bytes.begin(), bytes.end(), wide.bytes.begin());
+  return wide.hex().substr(0, 2 * bytes.size());
+}
+
+std::string SegmentId::dir(const std::string& root) const { return root + "/segs/" + hex().substr(0, 2); }
+std::string SegmentId::path(const std::string& root) const { return dir(root) + "/" + hex() + ".seg"; }
+
+bool parse_segment_name(const std::string& name, SegmentId* out) {
+  if (name.size() != 36 || name.compare(32, 4, ".seg") != 0) return false;
+  for (size_t i = 0; i < 16; i++) {
+    int high = hex_digit(name[2 * i]), low = hex_digit(name[2 * i + 1]);
+    if (high < 0 || low < 0) return false;
+    out->bytes[i] = static_cast<uint8_t>(high << 4 | low);
+  }
+  return true;
+}
+
+Result<std::unique_ptr<SegmentWriter>> SegmentWriter::create(Env* env, const std::string& root) {
+  std::unique_ptr<SegmentWriter> writer(new SegmentWriter(env, root));
+  env->random(writer->id_.bytes);
+  writer->tmp_path_ = root + "/tmp/" + writer->id_.hex() + ".seg";
+  KVRT_ASSIGN(writer->file_, env->create_new(writer->tmp_path_));  // locked: see remove_orphans
+  ByteWriter header;
+  header.write(kSegmentMagic);
+  header.write(kSegmentVersion);
+  header.write(uint16_t{0});
+  header.write_bytes(writer->id_.bytes.data(), writer->id_.bytes.size());
+  header.write(uint64_t{0});
+  KVRT_TRY(writer->file_->append(header.bytes()));
+  writer->bytes_ = kSegmentHeaderBytes;
+  return writer;
+}
+
+SegmentWriter::~SegmentWriter() { (void)discard(); }
+
+bool SegmentWriter::discard() noexcept {
+  if (std::exchange(kept_, true) || tmp_path_.empty()) return true;
+  try {
+    return env_->remove_file(published_ ? id_.path(root_) : tmp_path_).is_ok();
+  } catch (...) {  // no memory
+    return false;
+  }
+}
+
+Status SegmentWriter::append(const BlockKey& key, std::span<const uint8_t> frame) {
+  if (entries_.size() >= kSegmentChunksMax) {
+    return error(Code::kLimit, Detail::kNone, "a save writes at most %u chunks (kSegmentChunksMax)", kSegmentChunksMax);
+  }
+  KVRT_TRY(file_->append(frame));
+  entries_.push_back({key, bytes_, frame.size()});
+  bytes_ += frame.size();
+  return {};
+}
+
+Status SegmentWriter::seal(bool sync) {
+  ByteWriter footer;
+  uint64_t index_offset = bytes_;
+  for (const SegmentEntry& e : entries_) {
+    footer.write_bytes(e.key.bytes.data(), e.key.bytes.size());
+    footer.write(e.offset);
+    footer.write(e.bytes);
+  }
+  footer.write(kFooterMagic);
+  footer.write(static_cast<uint32_t>(entries_.size()));
+  footer.write(index_offset);
+  footer.write(index_offset + footer.bytes().size() + 24);  // the file's size
+  Checksum128 sum = checksum128(footer.bytes());
+  footer.write(sum.low);
+  footer.write(sum.high);
+  KVRT_TRY(file_->append(footer.bytes()));
+  bytes_ += footer.bytes().size();
+  return sync ? file_->sync() : Status();
+}
+
+Status SegmentWriter::publish(bool sync) {
+  KVRT_TRY(env_->make_dir(id_.dir(root_)));
+  KVRT_TRY(env_->rename_new(tmp_path_, id_.path(root_)));
+  published_ = true;
+  if (!sync) return {};
+  KVRT_TRY(env_->sync_dir(id_.dir(root_)));
+  return env_->sync_dir(root_ + "/segs");
+}
+
+Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const SegmentId& id) {
+  KVRT_ASSIGN(uint64_t size, file.size());
+  if (size < kSegmentHeaderBytes + kSegmentTrailerBytes) {
+    return error(Code::kCorrupt, Detail::kFormat, "segment of %llu bytes, the smallest has %zu", ull(size),
+                 kSegmentHeaderBytes + kSegmentTrailerBytes);
+  }
+  std::array<uint8_t, kSegmentHeaderBytes> head;
+  std::array<uint8_t, kSegmentTrailerBytes> tail;
+  KVRT_TRY(file.pread(0, head));
+  KVRT_TRY(file.pread(size - tail.size(), tail));
+  uint32_t head_magic, tail_magic, count;
+  uint16_t version, flags;
+  uint64_t index_offset, file_bytes;
+  std::memcpy(&head_magic, head.data(), 4);
+  std::memcpy(&version, head.data() + 4, 2);
+  std::memcpy(&flags, head.data() + 6, 2);
+  std::memcpy(&tail_magic, tail.data(), 4);
+  std::memcpy(&count, tail.data() + 4, 4);
+  std::memcpy(&index_offset, tail.data() + 8, 8);
+  std::memcpy(&file_bytes, tail.data() + 16, 8);
+  if (head_magic != kSegmentMagic || version == 0) {
+    return error(Code::kCorrupt, Detail::kFormat, "no segment (magic %08x, version %u)", head_magic, version);
+  }
+  if (version > kSegmentVersion || flags != 0) {
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "segment version %u, flags %04x of a newer kvrt, this one knows version %u",
+                 version, flags, kSegmentVersion);
+  }
+  if (std::memcmp(head.data() + 8, id.bytes.data(), 16) != 0) return error(Code::kCorrupt, Detail::kFormat, "another segment's file");
+  if (tail_magic != kFooterMagic || file_bytes != size || count > kSegmentChunksMax || index_offset > size ||
+      size - index_offset != uint64_t{count} * kSegmentEntryBytes + kSegmentTrailerBytes) {
+    return error(Code::kCorrupt, Detail::kFormat, "no footer: the file is cut or overwritten (%llu bytes)", ull(size));
+  }
+  std::vector<uint8_t> footer(static_cast<size_t>(size - index_offset));
+  KVRT_TRY(file.pread(index_offset, footer));
+  size_t body = footer.size() - 16;
+  Checksum128 sum;
+  std::memcpy(&sum.low, footer.data() + body, 8);
+  std::memcpy(&sum.high, footer.data() + body + 8, 8);
+  if (checksum128({footer.data(), body}) != sum) return error(Code::kCorrupt, Detail::kFormat, "footer: checksum differs");
+  std::vector<SegmentEntry> entries(count);
+  for (uint32_t i = 0; i < count; i++) {
+    const uint8_t* p = footer.data() + size_t{i} * kSegmentEntryBytes;
+    std::memcpy(entries[i].key.bytes.data(), p, 32);
+    std::memcpy(&entries[i].offset, p + 32, 8);
+    std::memcpy(&entries[i].bytes, p + 40, 8);
+    if (entries[i].offset > index_offset || entries[i].bytes > index_offset - entries[i].offset) {
+      return error(Code::kCorrupt, Detail::kFormat, "footer: entry %u ends outside the segment", i);
+    }
+  }
+  return entries;
+}
+
+Result<std::shared_ptr<File>> SegmentCache::open(const SegmentId& id) {
+  {
+    std::lock_guard lock(mutex_);
+    auto found = slots_.find(id);
+    if (found != slots_.end()) {
+      recent_.splice(recent_.begin(), recent_, found->second);
+      return found->second->file;
+    }
+  }
+  KVRT_ASSIGN(std::unique_ptr<File> opened, env_->open_read(id.path(root_)));
+  std::shared_ptr<File> file = std::move(opened);
+  std::lock_guard lock(mutex_);
+  if (slots_.count(id) != 0) return file;  // another thread was faster
+  recent_.push_front({id, file});
+  slots_[id] = recent_.begin();
+  if (recent_.size() > files_max_) {
+    slots_.erase(recent_.back().id);
+    recent_.pop_back();
+  }
+  return file;
+}
+
+void SegmentCache::forget(const SegmentId& id) {
+  std::lock_guard lock(mutex_);
+  auto found = slots_.find(id);
+  if (found == slots_.end()) return;
+  recent_.erase(found->second);
+  slots_.erase(found);
+}
+
+}  // namespace kvrt

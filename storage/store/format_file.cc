@@ -1,0 +1,81 @@
+#include "storage/store/format_file.h"
+
+#include <bit>
+#include <charconv>
+#include <cstdio>
+#include <span>
+
+#include "runtime/base/hash.h"
+
+namespace kvrt {
+
+namespace {
+
+constexpr std::string_view kMagic = "kvrt-store ", kFirstLine = "kvrt-store 1\n", kUuid = "uuid ", kCheck = "check ";
+constexpr size_t kCheckLineBytes = kCheck.size() + 16 + 1, kUuidLineBytes = kUuid.size() + 32 + 1;
+static_assert(kStoreLayout == 1);  // kFirstLine
+
+std::string check_line(std::string_view text) {
+  const Checksum128 sum = checksum128({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  char line[kCheckLineBytes + 1];
+  std::snprintf(line, sizeof line, "check %016llx\n", static_cast<unsigned long long>(sum.low));
+  return line;
+}
+
+// Of a line "kvrt-store <number>\n" that the text begins with.
+std::optional<uint64_t> layout_of(std::string_view text) {
+  const size_t end = text.find('\n');
+  if (end == std::string_view::npos || !text.starts_with(kMagic) || end == kMagic.size() || end > kMagic.size() + 9) return std::nullopt;
+  uint64_t layout = 0;
+  auto [rest, bad] = std::from_chars(text.data() + kMagic.size(), text.data() + end, layout);
+  if (bad != std::errc() || rest != text.data() + end) return std::nullopt;
+  return layout;
+}
+
+std::optional<StoreId> id_of(std::string_view line) {
+  if (line.size() < kUuidLineBytes || !line.starts_with(kUuid) || line[kUuidLineBytes - 1] != '\n') return std::nullopt;
+  StoreId id;
+  for (size_t i = 0; i < id.bytes.size(); i++) {
+    const char* digits = line.data() + kUuid.size() + 2 * i;
+    auto [rest, bad] = std::from_chars(digits, digits + 2, id.bytes[i], 16);
+    if (bad != std::errc() || rest != digits + 2) return std::nullopt;
+  }
+  return id;
+}
+
+int bits_apart(std::string_view a, std::string_view b) {
+  int bits = 0;
+  for (size_t i = 0; i < a.size(); i++) bits += std::popcount(static_cast<uint8_t>(a[i] ^ b[i]));
+  return bits;
+}
+
+}  // namespace
+
+std::string StoreId::hex() const {
+  Hash256 wide;
+  std::copy(bytes.begin(), bytes.end(), wide.bytes.begin());
+  return wide.hex().substr(0, 2 * bytes.size());
+}
+
+std::string format_text(const StoreId& id) {
+  const std::string text = std::string(kFirstLine) + std::string(kUuid) + id.hex() + "\n";
+  return text + check_line(text);
+}
+
+FormatFile parse_format(std::string_view text) {
+  using Kind = FormatFile::Kind;
+  const auto layout = layout_of(text);
+  const size_t body = text.size() - std::min(text.size(), kCheckLineBytes);
+  if (layout && text.substr(body) == check_line(text.substr(0, body))) {
+    if (*layout > kStoreLayout) return {Kind::kNewer, *layout, std::nullopt};
+    const auto id = id_of(text.substr(text.find('\n') + 1));
+    return {id ? Kind::kSound : Kind::kDamaged, *layout, id};
+  }
+  if (text == kFirstLine) return {Kind::kOld, kStoreLayout, std::nullopt};
+  // Every later layout has a checksum, too: one bit away from ours and without it is damage, also where it is a higher number.
+  if (text.size() >= kFirstLine.size() && bits_apart(kFirstLine, text) <= 1) return {Kind::kDamaged, 0, std::nullopt};
+  if (layout && *layout > kStoreLayout) return {Kind::kNewer, *layout, std::nullopt};
+  return {Kind::kStrange, 0, std::nullopt};
+}
+
+}  // namespace kvrt

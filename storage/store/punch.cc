@@ -1,0 +1,82 @@
+// Frames that no row names, in a segment that stays: zeros, whose space goes back to the file system.
+#include <numeric>
+
+#include "storage/store/store_impl.h"
+
+namespace kvrt {
+
+namespace {
+
+// What lies between the frames of the rows, as far as it is not zeros; none: there is nothing. CORRUPT if the segment's index cannot be
+// read, or the rows are not those of the file.
+Result<std::vector<FileRange>> dead_ranges(const File& file, const SegmentId& id, std::span<const ChunkPlace> live) {
+  KVRT_ASSIGN(const auto index, read_segment_index(file, id));
+  KVRT_ASSIGN(const uint64_t size, file.size());
+  const uint64_t frames_end = size - kSegmentTrailerBytes - index.size() * kSegmentEntryBytes;
+  std::vector<FileRange> dead;
+  uint64_t at = kSegmentHeaderBytes;
+  const auto add = [&](uint64_t end) -> Status {
+    if (end <= at) return {};
+    KVRT_ASSIGN(const bool zero, file.is_zero(at, end - at));
+    if (!zero) dead.push_back({at, end - at});
+    return {};
+  };
+  for (const ChunkPlace& chunk : live) {
+    if (chunk.offset < at || chunk.offset > frames_end || chunk.bytes > frames_end - chunk.offset) {
+      return error(Code::kCorrupt, Detail::kFormat, "a row's frame is not in the segment");
+    }
+    KVRT_TRY(add(chunk.offset));
+    at = chunk.offset + chunk.bytes;
+  }
+  KVRT_TRY(add(frames_end));
+  return dead;
+}
+
+}  // namespace
+
+// Looks through segments of which a part is dead, for what is not punched yet. Without their index they are written anew.
+Result<bool> StoreImpl::gc_find_dead(Collection* c) {
+  do {
+    Catalog::SegmentRow segment;
+    std::vector<ChunkPlace> live;
+    {
+      std::lock_guard lock(mutex_);
+      KVRT_TRY(check_writable_locked());
+      KVRT_ASSIGN(segment, catalog_.segment_with_dead(c->searched));
+      if (segment.row == 0) return false;
+      KVRT_ASSIGN(live, catalog_.chunks_of(segment));
+    }
+    c->searched = segment.row;
+    auto file = files_.open(segment.id);
+    if (!file.is_ok() || live.empty()) continue;  // missing, or removed meanwhile
+    auto dead = dead_ranges(**file, segment.id, live);
+    if (dead.is_ok() && !dead->empty()) c->dead.push_back({segment, std::move(*dead)});
+    if (dead.status().code() == Code::kCorrupt) c->dead.push_back({segment, {}});
+  } while (env_->now_ns() < c->slice_end);
+  return true;
+}
+
+// One segment a slice. A frame that was dead when it was found stays so: a new chunk goes to a new segment. Before the first, what made
+// them dead must be on the disk: a power cut must not bring rows back whose frames are gone.
+Result<bool> StoreImpl::gc_punch(Collection* c) {
+  if (c->dead.empty()) return false;
+  if (!std::exchange(c->dead_settled, true)) {
+    std::lock_guard lock(mutex_);
+    KVRT_TRY(change_locked(true, [&] { return catalog_.settle(); }));
+    return true;
+  }
+  const Collection::Dead dead = std::move(c->dead.back());
+  c->dead.pop_back();
+  if (!dead.ranges.empty()) {
+    Status punched = env_->punch(dead.segment.id.path(dir_.root), dead.ranges);
+    if (punched.is_ok()) {
+      for (const FileRange& range : dead.ranges) c->punched += range.bytes;
+      return true;
+    }
+    if (punched.code() == Code::kNotFound || punched.code() == Code::kNoSpace) return true;
+    if (punched.code() != Code::kUnsupported) return punched;
+  }
+  return rewrite(dead.segment, c);
+}
+
+}  // namespace kvrt

@@ -1,0 +1,21 @@
+#include "storage/store/safe_files.h"
+
+namespace kvrt {
+
+Status check_catalog_files(Env* env, const std::string& catalog) {
+  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
+    Status status = env->check_file(catalog + suffix);
+    if (!status.is_ok() && status.code() != Code::kNotFound) return status;
+  }
+  return {};
+}
+
+Status check_directories(Env* env, const std::string& root) {
+  for (const char* name : {"/tmp", "/segs"}) {
+    Status status = env->list_dir(root + name).take_status();
+    if (!status.is_ok() && status.code() != Code::kNotFound) return status;
+  }
+  return {};
+}
+
+}  // namespace kvrt

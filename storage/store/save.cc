@@ -1,0 +1,192 @@
+// A save: frames into a segment of its own, then one transaction.
+#include "storage/store/names.h"
+#include "storage/store/store_impl.h"
+
+namespace kvrt {
+
+class StoreImpl::SaveImpl final : public Store::Save {
+ public:
+  SaveImpl(StoreImpl* store, bool reuse_chunks, const SavedBy& by) : store_(store), reuse_chunks_(reuse_chunks), by_(by) {}
+  ~SaveImpl() override {
+    give_back_space();
+    give_up();
+  }
+
+  std::vector<bool> has(std::span<const NodeIn> chain) override {
+    if (!reuse_chunks_) return std::vector<bool>(chain.size());
+    std::lock_guard lock(store_->mutex_);
+    std::vector<bool> flags = store_->has_locked(chain);
+    for (size_t i = 0; i < chain.size(); i++) {
+      if (flags[i]) needed_.push_back(chain[i].key);
+    }
+    return flags;
+  }
+
+  Status put(const ChunkIn& chunk) override {
+    if (!failed_.is_ok()) return failed_.clone();
+    if (done_) return error(Code::kInvalid, Detail::kState, "the save was committed");
+    if (written_.count(chunk.key) != 0) return {};
+    {
+      std::lock_guard lock(store_->mutex_);
+      KVRT_TRY(store_->check_writable_locked());
+      if (reuse_chunks_ && count_on(chunk.key)) return {};
+    }
+    CodecPool::Lease codec(&store_->codecs_);
+    KVRT_ASSIGN(auto frame, codec->encode(chunk));
+    Status status = append(chunk, frame);
+    if (!status.is_ok() && status.code() != Code::kNoSpace) {
+      give_up();  // a segment with a torn frame
+      failed_ = status.clone();
+    }
+    return status;
+  }
+
+  Result<Saved> commit(const SessionIn& session) override {
+    if (!failed_.is_ok()) return failed_.clone();
+    if (done_) return error(Code::kInvalid, Detail::kState, "the save was committed");
+    KVRT_TRY(check_names(session.domain, session.name));
+    KVRT_TRY(check_ttl(session.ttl_seconds));
+    done_ = true;
+    auto saved = publish_and_commit(session);
+    if (saved.status().code() == Code::kNoSpace && session.durability != Durability::kKv) {  // tokens are the truth, KV is a cache
+      drop_chunks();
+      KVRT_TRY(store_->make_room(Need::kTokens, session.manifest.size(), by_));
+      saved = publish_and_commit(session);
+    }
+    give_up();
+    give_back_space();
+    if (saved.is_ok()) store_->collect_after_save(session.durability);
+    return saved;
+  }
+
+  uint64_t bytes_written() const override { return bytes_; }
+  uint64_t chunks_written() const override { return places_.size(); }
+
+ private:
+  // Remembers a chunk that is there and is not written: commit looks whether it still is.
+  bool count_on(const BlockKey& key) {
+    if (!store_->has_locked(key)) return false;
+    needed_.push_back(key);
+    return true;
+  }
+
+  Result<Saved> publish_and_commit(const SessionIn& session) {
+    bool kv = session.durability == Durability::kKv;
+    NewSegment segment;
+    if (writer_) {
+      KVRT_TRY(writer_->seal(kv));
+      KVRT_TRY(writer_->publish(kv));
+      segment = {writer_->id(), writer_->bytes(), kv, places_};
+    }
+    std::lock_guard lock(store_->mutex_);
+    auto done = store_->commit_locked(session, writer_ ? &segment : nullptr, needed_);
+    // A commit that failed with an I/O error may be on the disk all the same: then the file stays, and the next open decides.
+    const bool unknown = !done.is_ok() && !store_->broken_.is_ok();
+    if (writer_ && (unknown || (done.is_ok() && done->segment_used))) writer_->keep();
+    if (!done.is_ok()) return done.take_status();
+    return done->saved;
+  }
+
+  // What was written, unless it is kept.
+  void give_up() noexcept {
+    if (writer_ && !writer_->discard()) store_->litter_ = true;
+    writer_.reset();
+  }
+
+  // The save goes on without what it has written; the space of it is free at once.
+  void drop_chunks() {
+    give_up();
+    give_back_space();
+    places_.clear();
+    written_.clear();
+    bytes_ = 0;
+  }
+
+  void give_back_space() {
+    store_->pending_bytes_ -= reserved_;
+    reserved_ = 0;
+  }
+
+  Status append(const ChunkIn& chunk, std::span<const uint8_t> frame) {
+    uint64_t more = frame.size() + kSegmentEntryBytes + (writer_ ? 0 : kSegmentHeaderBytes + kSegmentTrailerBytes);
+    KVRT_TRY(store_->make_room(Need::kKv, more, by_));
+    store_->pending_bytes_ += more;
+    reserved_ += more;
+    Status written = write_frame(chunk.key, frame);
+    if (written.code() == Code::kNoSpace) drop_chunks();  // the frame may be torn
+    KVRT_TRY(std::move(written));
+    places_.push_back({chunk.key, writer_->bytes() - frame.size(), frame.size(), chunk.payload.size()});
+    written_.insert(chunk.key);
+    bytes_ = writer_->bytes();
+    return {};
+  }
+
+  Status write_frame(const BlockKey& key, std::span<const uint8_t> frame) {
+    if (!writer_) {
+      KVRT_ASSIGN(writer_, SegmentWriter::create(store_->env_, store_->dir_.root));
+    }
+    return writer_->append(key, frame);
+  }
+
+  StoreImpl* store_;
+  const bool reuse_chunks_;
+  const SavedBy by_;
+  std::vector<BlockKey> needed_;           // chunks of the store that it counts on
+  std::unique_ptr<SegmentWriter> writer_;  // made by the first new chunk
+  std::vector<ChunkPlace> places_;
+  std::unordered_set<BlockKey, Hash256Hasher> written_;
+  uint64_t reserved_ = 0, bytes_ = 0;
+  Status failed_;
+  bool done_ = false;
+};
+
+Result<std::unique_ptr<Store::Save>> StoreImpl::begin_save(bool reuse_chunks, const SavedBy& by) {
+  std::lock_guard lock(mutex_);
+  KVRT_TRY(check_writable_locked());
+  return std::unique_ptr<Save>(new SaveImpl(this, reuse_chunks, by));
+}
+
+// KV that must survive a power cut may lie in segments that an earlier, weaker save did not wait for.
+Status StoreImpl::sync_reused(const SessionIn& session) {
+  KVRT_ASSIGN(auto rows, catalog_.unsynced(session.nodes));
+  if (rows.empty()) return {};
+  for (const auto& row : rows) {
+    auto file = files_.open(row.id);
+    if (!file.is_ok()) continue;  // missing: a hole for the reader, nothing to sync
+    Status synced = (*file)->sync();
+    if (!synced.is_ok()) {  // the kernel may call its pages clean now: a second sync would say OK, and prove nothing
+      KVRT_TRY(change_locked(true, [&] { return catalog_.forget_segment(row.id).take_status(); }));
+      files_.forget(row.id);
+      (void)env_->remove_file(row.id.path(dir_.root)).is_ok();  // else gc finds it
+      return synced;
+    }
+    KVRT_TRY(env_->sync_dir(row.id.dir(dir_.root)));
+  }
+  KVRT_TRY(env_->sync_dir(dir_.root + "/segs"));
+  return catalog_.mark_synced(rows);
+}
+
+Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed) {
+  KVRT_TRY(check_writable_locked());
+  KVRT_ASSIGN(Shortage shortage, shortage_locked(Need::kTokens, session.manifest.size()));
+  if (shortage.bytes > 0) return std::move(shortage.why);
+  Durability durability = session.durability == Durability::kDefault ? Durability::kTokens : session.durability;
+  if (durability == Durability::kKv) KVRT_TRY(sync_reused(session));
+  KVRT_TRY(catalog_.set_durability(durability));
+  auto done = catalog_.commit(session, segment, needed, env_->unix_ms());
+  if (done.status().code() == Code::kNoSpace && catalog_.checkpoint(true).is_ok()) {  // the log's room may be enough
+    done = catalog_.commit(session, segment, needed, env_->unix_ms());
+  }
+  if (!done.is_ok()) {
+    // After a failed sync the kernel may have dropped the pages and forgotten the error: only a new open reads what is there.
+    if (done.status().code() == Code::kIo) broken_ = done.status().clone();
+    return done.take_status();
+  }
+  if (segment != nullptr) {
+    for (const ChunkPlace& c : segment->chunks) bad_.erase(c.key);
+  }
+  after_commit(durability);
+  return done;
+}
+
+}  // namespace kvrt

@@ -1,0 +1,145 @@
+// Room for what is saved: the quota, the space that the file system must keep, and who gives way.
+#include <algorithm>
+
+#include "storage/store/store_impl.h"
+#include "storage/store/verify.h"
+
+namespace kvrt {
+
+namespace {
+constexpr uint64_t kFreeBytesMin = 1u << 30;
+
+unsigned long long ull(uint64_t v) { return v; }
+}  // namespace
+
+Result<StoreImpl::Shortage> StoreImpl::shortage_locked(Need need, uint64_t more) {
+  Shortage shortage;
+  if (disk_bytes_max_ != 0) {
+    KVRT_ASSIGN(const uint64_t segments, catalog_.segment_bytes());
+    const uint64_t used = segments + catalog_.disk_bytes() + pending_bytes_;
+    if (used + more > disk_bytes_max_) {
+      shortage.bytes = used + more - disk_bytes_max_;
+      shortage.why = error(Code::kNoSpace, Detail::kNone, "%s: %llu bytes used, %llu more wanted, disk_bytes_max is %llu",
+                           dir_.root.c_str(), ull(used), ull(more), ull(disk_bytes_max_));
+    }
+  }
+  KVRT_ASSIGN(const FsInfo fs, env_->fs_info(dir_.root));
+  const uint64_t keep = need == Need::kKv ? kept_free(fs) : 0;
+  if (fs.free_bytes < keep + more && keep + more - fs.free_bytes > shortage.bytes) {
+    shortage.bytes = keep + more - fs.free_bytes;
+    shortage.why =
+        error(Code::kNoSpace, Detail::kNone, "%s: %llu bytes free on the file system, of which %llu must stay free, and %llu more wanted",
+              dir_.root.c_str(), ull(fs.free_bytes), ull(keep), ull(more));
+  }
+  return shortage;
+}
+
+uint64_t StoreImpl::kept_free(const FsInfo& fs) const {
+  return free_bytes_min_ != 0 ? free_bytes_min_ : std::min(kFreeBytesMin, fs.total_bytes / 20);
+}
+
+Result<uint64_t> StoreImpl::bytes_free_locked(uint64_t used) {
+  KVRT_ASSIGN(const FsInfo fs, env_->fs_info(dir_.root));
+  const uint64_t free = fs.free_bytes - std::min(fs.free_bytes, kept_free(fs));
+  return disk_bytes_max_ != 0 ? std::min(free, disk_bytes_max_ - std::min(disk_bytes_max_, used)) : free;
+}
+
+// Garbage first, then what sparse segments waste, then the KV of sessions that are used least. Their tokens stay.
+Status StoreImpl::make_room(Need need, uint64_t more, const SavedBy& by) {
+  int64_t compacted = 0;
+  for (;;) {
+    Shortage shortage;
+    {
+      std::lock_guard lock(mutex_);
+      KVRT_ASSIGN(shortage, shortage_locked(need, more));
+    }
+    if (shortage.bytes == 0) return {};
+    KVRT_ASSIGN(const bool freed, free_some(shortage.bytes, by, &compacted));
+    if (!freed) return std::move(shortage.why);
+  }
+}
+
+// One step; false: there is nothing left to take.
+Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* compacted) {
+  Collection c;
+  c.slice_end = env_->now_ns() + kSliceNs;
+  {
+    std::lock_guard lock(mutex_);
+    const Impatient at_once = catalog_.impatient();
+    Status folded = catalog_.log_bytes() > 0 ? catalog_.checkpoint(true) : error(Code::kNotFound, Detail::kNone, "no log");
+    if (folded.is_ok()) return true;
+    if (folded.code() == Code::kIo) return folded;
+  }
+  KVRT_ASSIGN(const bool unlinked, gc_trash(&c));
+  if (unlinked) return true;
+  KVRT_TRY(gc_rows(&c).take_status());
+  if (c.rows.nodes + c.rows.sessions > 0) return true;
+  c.compacted = *compacted;
+  KVRT_ASSIGN(const bool compacting, gc_sparse(&c));
+  *compacted = c.compacted;
+  if (compacting) return true;
+  std::lock_guard lock(mutex_);
+  Catalog::Evicted evicted;
+  c.slice_end = env_->now_ns() + kSliceNs;
+  KVRT_TRY(change_locked(true, [&]() -> Status {
+    KVRT_ASSIGN(evicted, catalog_.evict(by, bytes, [&] { return env_->now_ns() < c.slice_end; }));
+    return {};
+  }));
+  if (evicted.sessions == 0) return false;
+  evicted_ += evicted.chunks;
+  after_commit(Durability::kTokens);
+  logf(log_, LogLevel::kInfo, "store: no room: the KV of %llu sessions was evicted, %llu bytes in %llu chunks; their tokens stay",
+       ull(evicted.sessions), ull(evicted.bytes), ull(evicted.chunks));
+  *compacted = 0;
+  return true;
+}
+
+// Writes the segment's live chunks into a new one; the bytes written. What cannot be read stays where it is, for its reader to find out.
+// Sealing waits for the disk, and so does publishing, twice: each is in a slice of its own.
+Result<uint64_t> StoreImpl::compact(const Catalog::SegmentRow& segment, Collection* c) {
+  std::vector<ChunkPlace> chunks;
+  {
+    std::lock_guard lock(mutex_);
+    KVRT_TRY(check_writable_locked());
+    KVRT_ASSIGN(chunks, catalog_.chunks_of(segment));
+  }
+  auto file = files_.open(segment.id);
+  if (!file.is_ok()) return uint64_t{0};
+  KVRT_ASSIGN(std::unique_ptr<SegmentWriter> writer, SegmentWriter::create(env_, dir_.root));
+  struct Discard {
+    SegmentWriter* writer;
+    std::atomic<bool>* litter;
+    ~Discard() {
+      if (!writer->discard()) *litter = true;
+    }
+  } discard{writer.get(), &litter_};
+  std::vector<ChunkPlace> moved;
+  CodecPool::Lease codec(&codecs_);
+  for (const ChunkPlace& chunk : chunks) {
+    if (env_->now_ns() >= c->slice_end) KVRT_TRY(c->next_slice());
+    auto frame = read_frame(**file, chunk.offset, chunk.bytes, codec->read_buffer());
+    if (!frame.is_ok()) continue;
+    auto header = parse_frame(*frame);
+    if (!header.is_ok() || header->key != chunk.key) continue;
+    moved.push_back({chunk.key, writer->bytes(), chunk.bytes, chunk.raw_bytes});
+    KVRT_TRY(writer->append(chunk.key, *frame));
+  }
+  if (moved.empty()) return uint64_t{0};
+  KVRT_TRY(c->next_slice());
+  KVRT_TRY(writer->seal(true));
+  KVRT_TRY(c->next_slice());
+  KVRT_TRY(writer->publish(true));
+  KVRT_TRY(c->next_slice());
+  std::lock_guard lock(mutex_);
+  const NewSegment to{writer->id(), writer->bytes(), true, moved};
+  uint64_t count = 0;
+  Status changed = change_locked(false, [&]() -> Status {
+    KVRT_ASSIGN(count, catalog_.move_chunks(segment, to));
+    return {};
+  });
+  if (count > 0 || !broken_.is_ok()) writer->keep();
+  KVRT_TRY(std::move(changed));
+  return writer->bytes();
+}
+
+}  // namespace kvrt

@@ -1,0 +1,140 @@
+// The open store: the class behind Store. store.cc opens and reads, save.cc saves, space.cc makes room, maintain.cc does
+// the rest.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <unordered_set>
+
+#include "storage/catalog/catalog.h"
+#include "storage/segment/codec.h"
+#include "storage/store/garbage.h"
+#include "storage/segment/segment.h"
+#include "storage/store/open.h"
+
+namespace kvrt {
+
+inline constexpr size_t kOpenSegmentsMax = 64;
+
+// The open store. catalog_ and what follows it are guarded by mutex_; files are read and frames encoded outside of it.
+class StoreImpl final : public Store {
+ public:
+  StoreImpl(Env* env, Log* log, StoreDirectory dir, const StoreOptions& options)
+      : env_(env),
+        log_(log),
+        dir_(std::move(dir)),
+        disk_bytes_max_(options.disk_bytes_max),
+        free_bytes_min_(options.free_bytes_min),
+        files_(env, dir_.root, kOpenSegmentsMax) {}
+  ~StoreImpl() override;
+
+  Status start();
+
+  std::vector<bool> has(std::span<const NodeIn> chain) override;
+  ChunkState read(const NodeIn& node, uint32_t layout, std::span<uint8_t> out, std::string* damage) override;
+  uint64_t discard(std::span<const NodeIn> chain, const std::string& why) override;
+  std::vector<uint64_t> chunk_bytes(std::span<const BlockKey> keys) override;
+  Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks, const SavedBy& by) override;
+  Result<SessionOut> load(std::string_view domain, std::string_view name) override;
+  Result<std::vector<SessionStat>> list(std::string_view domain, bool all_domains) override;
+  Result<SessionStat> stat(std::string_view domain, std::string_view name) override;
+  Status remove(std::string_view domain, std::string_view name) override;
+  Status rename(std::string_view domain, std::string_view from, std::string_view to) override;
+  Status pin(std::string_view domain, std::string_view name, uint8_t priority) override;
+  Status set_ttl(std::string_view domain, std::string_view name, uint64_t seconds) override;
+  Result<GcReport> gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) override;
+  Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,
+                                          const SessionCheck& check) override;
+  Result<StoreInfo> info() override;
+  Result<uint64_t> remove_old() override;
+  bool cached_model_id(const ModelFile& file, Hash256* out) override;
+  void cache_model_id(const ModelFile& file, const Hash256& id) override;
+
+ private:
+  class SaveImpl;
+  struct Collection;  // what a running gc has done
+
+  Status check_identity();
+  void tidy_after_reading();
+  bool has_locked(const BlockKey& key);
+  std::vector<bool> has_locked(std::span<const NodeIn> chain);
+  std::optional<ChunkState> lose(const BlockKey& key, const Catalog::Location& at, const Status& why, std::string* damage);
+  Status check_writable_locked();
+  struct Shortage {
+    uint64_t bytes = 0;  // 0: there is room
+    Status why;
+  };
+  enum class Need { kKv, kTokens };  // tokens may use what KV leaves free on the file system
+  Result<Shortage> shortage_locked(Need need, uint64_t more);
+  uint64_t kept_free(const FsInfo& fs) const;  // what the file system must keep
+  Result<uint64_t> bytes_free_locked(uint64_t used);
+  Status make_room(Need need, uint64_t more, const SavedBy& by);
+  Result<bool> free_some(uint64_t bytes, const SavedBy& by, int64_t* compacted);
+  Result<uint64_t> compact(const Catalog::SegmentRow& segment, Collection* c);
+  Result<bool> gc_sparse(Collection* c);
+  Result<bool> rewrite(const Catalog::SegmentRow& segment, Collection* c);
+  Result<bool> gc_find_dead(Collection* c);
+  Result<bool> gc_punch(Collection* c);
+  void collect_after_save(Durability durability);
+  Result<CommitResult> commit_locked(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed);
+  Status sync_reused(const SessionIn& session);
+  Status change_locked(bool frees, const std::function<Status()>& change);
+  void after_commit(Durability durability);
+  void fold_log(uint64_t from_bytes);
+  void remake_reserve();
+  Result<bool> gc_rows(Collection* c);
+  Result<bool> gc_trash(Collection* c);
+  Status gc_log(Collection* c);
+  Status gc_fold(Collection* c);
+  Result<bool> gc_orphans(Collection* c);
+
+  Env* const env_;
+  Log* const log_;
+  StoreDirectory dir_;  // changed by start() alone
+  const uint64_t disk_bytes_max_, free_bytes_min_;
+  SegmentCache files_;
+  CodecPool codecs_;
+  std::atomic<uint64_t> pending_bytes_{0};  // of segments being written
+  std::atomic<uint64_t> damaged_{0}, evicted_{0};
+  std::atomic<bool> litter_{false};  // a file that no row names could not be removed
+
+  std::mutex mutex_;
+  Catalog catalog_;
+  bool reserve_given_ = false;                       // to be made again
+  bool unfolded_ = false;                            // the log may have what was removed: to be folded in full
+  std::unordered_set<BlockKey, Hash256Hasher> bad_;  // found bad, and the catalog could not be told
+  Status broken_;                                    // the first failed write of the catalog: nothing is written after it
+};
+
+inline constexpr uint64_t kSliceNs = 5'000'000;  // of gc's work; what waits for the disk comes on top
+inline constexpr uint64_t kLogBytesMax = 4u << 20;
+inline constexpr uint64_t kFoldWaitMs = 4'000;  // of gc, for readers elsewhere that hold the log
+inline constexpr int kFoldsMax = 100;
+inline constexpr uint64_t kFullLogBytesMax = 64u << 10;  // while the reserve is in use
+
+struct StoreImpl::Collection {
+  Catalog::Collected rows;
+  RemovedFiles files;
+  std::vector<std::string> directories;  // to look through for orphans, last first
+  bool listed = false;
+  uint64_t slice_end = 0;
+  std::function<bool()> go_on;  // begins a slice; none: it cannot be stopped
+  int64_t compacted = 0;        // segments up to this row were looked at
+  struct Dead {
+    Catalog::SegmentRow segment;
+    std::vector<FileRange> ranges;  // none: to be written anew
+  };
+  std::vector<Dead> dead;  // to be punched
+  int64_t searched = 0;    // segments up to this row were looked at for dead frames
+  bool dead_settled = false;
+  uint64_t rewritten = 0, punched = 0, log_bytes_kept = 0;
+  uint64_t wait_ms = kWriteWaitMs;  // for others that write
+
+  Status next_slice() const {
+    if (!go_on || go_on()) return {};
+    return error(Code::kCancelled, Detail::kNone, "gc was stopped");
+  }
+};
+
+}  // namespace kvrt

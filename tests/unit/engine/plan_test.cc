@@ -1,0 +1,198 @@
+// The planner against published figures, against counting one by one, and against what ModelHost allocates.
+#include "runtime/engine/describe/memory_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+#include <set>
+
+#include "runtime/base/limits.h"
+#include "runtime/base/memory.h"
+#include "runtime/engine/model_host.h"
+
+namespace kvrt {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+ModelCost geometry(uint32_t layers, uint32_t kv_heads, uint32_t head_dim) {
+  ModelCost cost;
+  cost.dims.layers = layers;
+  cost.dims.kv_heads = kv_heads;
+  cost.dims.head_dim = head_dim;
+  return cost;
+}
+
+SessionsPlan plan(const ModelCost& cost, uint32_t block_tokens, const PlanRequest& request) {
+  auto p = plan_sessions(cost, kv_geometry(cost.dims, block_tokens), request);
+  EXPECT_TRUE(p.is_ok()) << p.status().message();
+  return p.is_ok() ? *p : SessionsPlan{};
+}
+
+TEST(Plan, PublishedBytesPerTokenAndContext) {
+  const struct {
+    uint32_t layers, kv_heads, head_dim;
+    uint64_t per_token, gib_at_131072;
+  } published[] = {{32, 32, 128, 524'288, 64}, {40, 40, 128, 819'200, 100}, {80, 8, 128, 327'680, 40}};
+  for (const auto& c : published) {
+    const ModelCost cost = geometry(c.layers, c.kv_heads, c.head_dim);
+    for (uint32_t block_tokens : {16, 32, 64, 128, 256}) {
+      const KvGeometry kv = kv_geometry(cost.dims, block_tokens);
+      EXPECT_EQ(kv.token_bytes(), c.per_token);
+      EXPECT_EQ(kv.block_bytes(), block_tokens * c.per_token);
+      const SessionsPlan p = plan(cost, block_tokens, {1, 131'072, 0, c.gib_at_131072 * kGiB});
+      EXPECT_EQ(p.session_bytes, c.gib_at_131072 * kGiB);
+      EXPECT_EQ(p.total_bytes, c.gib_at_131072 * kGiB);
+      EXPECT_EQ(p.sessions_max, 1u);
+      EXPECT_EQ(p.context_max, 131'072u);
+      EXPECT_EQ(plan(cost, block_tokens, {1, 131'072, 0, c.gib_at_131072 * kGiB - 1}).sessions_max, 0u);
+      EXPECT_EQ(plan(cost, block_tokens, {1, 131'072, 0, c.gib_at_131072 * kGiB - 1}).context_max, 131'072u - block_tokens);
+    }
+  }
+}
+
+TEST(Plan, PublishedBlocksAndWaste) {
+  const ModelCost cost = geometry(32, 32, 128);
+  const SessionsPlan a = plan(cost, 16, {1, 500, 0, kGiB}), b = plan(cost, 16, {1, 1000, 0, kGiB});
+  EXPECT_EQ(a.session_blocks, 32u);
+  EXPECT_NEAR(100 * a.used, 97.7, 0.05);
+  EXPECT_EQ(b.session_blocks, 63u);
+  EXPECT_NEAR(100 * b.waste, 0.8, 0.05);
+  EXPECT_DOUBLE_EQ(a.used + a.waste, 1);
+}
+
+TEST(Plan, PublishedSharing) {
+  for (uint32_t block_tokens : {16, 32, 64, 128, 256}) {
+    const SessionsPlan p = plan(geometry(32, 32, 128), block_tokens, {1000, 3072, 2048, kGiB});
+    EXPECT_EQ(p.stored_tokens, 1'026'048u);
+    EXPECT_EQ(p.unshared_tokens, 3'072'000u);
+    EXPECT_EQ(p.blocks, 1'026'048u / block_tokens);
+  }
+}
+
+TEST(Plan, FewerKvHeadsCostInProportion) {
+  const uint64_t mha = kv_geometry(geometry(4, 32, 64).dims, 0).token_bytes();
+  EXPECT_EQ(mha, 2u * 4 * 32 * 64 * 2);
+  EXPECT_EQ(kv_geometry(geometry(4, 8, 64).dims, 0).token_bytes(), mha / 4);
+  EXPECT_EQ(kv_geometry(geometry(4, 1, 64).dims, 0).token_bytes(), mha / 32);
+  EXPECT_EQ(kv_geometry(geometry(4, 1, 64).dims, 0).block_tokens, 32u);
+}
+
+// Every block of every session is named by what is in it: the common prefix gives the same name to all.
+struct Counted {
+  uint64_t blocks = 0, tokens = 0;
+};
+Counted count_one_by_one(uint64_t sessions, uint64_t n, uint64_t shared, uint64_t block_tokens) {
+  std::set<std::pair<uint64_t, uint64_t>> names;  // session or 0, block
+  Counted counted;
+  for (uint64_t s = 1; s <= sessions; ++s) {
+    for (uint64_t b = 0; b * block_tokens < n; ++b) {
+      if (!names.insert({(b + 1) * block_tokens <= shared ? 0 : s, b}).second) continue;
+      counted.tokens += std::min(block_tokens, n - b * block_tokens);
+    }
+  }
+  counted.blocks = names.size();
+  return counted;
+}
+
+TEST(Plan, AgreesWithCountingOneByOne) {
+  std::mt19937_64 random(20251121);
+  for (int round = 0; round < 400; ++round) {
+    ModelCost cost = geometry(2, 2, 16);
+    cost.weight_bytes = random() % 5000, cost.scratch_bytes = random() % 5000;
+    const uint32_t block_tokens = 16u << random() % 5;
+    const KvGeometry kv = kv_geometry(cost.dims, block_tokens);
+    const uint64_t n = 1 + random() % 700, shared = random() % (n + 1), sessions = 1 + random() % 9;
+    const uint64_t memory = 1 + random() % (60 * kv.block_bytes());
+    const SessionsPlan p = plan(cost, block_tokens, {sessions, n, shared, memory});
+    const Counted all = count_one_by_one(sessions, n, shared, block_tokens);
+    EXPECT_EQ(p.session_blocks, count_one_by_one(1, n, shared, block_tokens).blocks);
+    EXPECT_EQ(p.blocks, std::max<uint64_t>(all.blocks, kPoolBlocksMin));
+    EXPECT_EQ(p.stored_tokens, all.tokens);
+    EXPECT_EQ(p.total_bytes, cost.weight_bytes + cost.scratch_bytes + p.blocks * kv.block_bytes());
+    const auto fits = [&](uint64_t s, uint64_t tokens, uint64_t common) {
+      const uint64_t blocks = std::max<uint64_t>(count_one_by_one(s, tokens, common, block_tokens).blocks, kPoolBlocksMin);
+      return cost.weight_bytes + cost.scratch_bytes + blocks * kv.block_bytes() <= memory;
+    };
+    EXPECT_TRUE(p.sessions_max == kSessionsMax || !fits(p.sessions_max + 1, n, shared));
+    EXPECT_TRUE(p.sessions_max == 0 || fits(std::min<uint64_t>(p.sessions_max, 500), n, shared));
+    EXPECT_FALSE(fits(1, p.context_max + 1, 0));
+    EXPECT_TRUE(p.context_max == 0 || fits(1, p.context_max, 0));
+  }
+}
+
+TEST(Plan, WhatIsAbsurdIsNamed) {
+  ModelCost model = geometry(2, 2, 16);
+  model.dims.context = 1024;
+  const ModelCost large = geometry(kLayersMax, kHeadsMax, kHeadDimMax);
+  const struct {
+    const ModelCost* cost;
+    PlanRequest request;
+    Code code;
+    const char* word;
+  } cases[] = {
+      {&model, {kSessionsMax + 1, 8, 0, 1}, Code::kLimit, "sessions is 65537"},
+      {&model, {UINT64_MAX, 8, 0, 1}, Code::kLimit, "sessions"},
+      {&model, {1, 1025, 0, 1}, Code::kLimit, "session_tokens is 1025, the model's context is 1024"},
+      {&model, {1, UINT64_MAX, 0, 1}, Code::kLimit, "session_tokens"},
+      {&model, {1, 10, 11, 1}, Code::kInvalid, "shared_tokens is 11"},
+      {&large, {1, 0, 0, 1}, Code::kInvalid, "session_tokens is 0"},
+      {&large, {1, uint64_t{kContextMax} + 1, 0, 1}, Code::kLimit, "session_tokens"},
+      {&large, {kSessionsMax, kContextMax, 0, 1}, Code::kLimit, "KV blocks"},
+      {&large, {30'000, kContextMax, 0, 1}, Code::kLimit, "2^64"},
+  };
+  for (const auto& c : cases) {
+    const Status status = plan_sessions(*c.cost, kv_geometry(c.cost->dims, 256), c.request).take_status();
+    EXPECT_EQ(status.code(), c.code) << c.word << ": " << status.message();
+    EXPECT_NE(status.message().find(c.word), std::string::npos) << status.message();
+  }
+  const SessionsPlan p = plan(model, 256, {});  // all defaults
+  EXPECT_EQ(p.unshared_tokens, 1024u);
+  EXPECT_EQ(p.session_blocks, 4u);
+  EXPECT_EQ(plan(large, 16, {1, 16, 0, UINT64_MAX}).context_max, kContextMax);
+}
+
+// The allocator: buffers of a ModelHost have the planned bytes, for every tiny model and block size.
+TEST(Plan, ModelHostAllocatesWhatWasPlanned) {
+  auto engine = std::move(Engine::open({1, ""}, nullptr)).value();
+  int models = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(KVRT_SOURCE_DIR "/tests/golden/tiny")) {
+    if (entry.path().extension() != ".gguf" || entry.path().stem() == "vocab_only") continue;
+    auto file = std::move(GgufFile::open(entry.path().string())).value();
+    const ModelCost cost = std::move(model_cost(*file, *engine->backend())).value();
+    for (uint32_t block_tokens : {0, 16, 32, 64, 128, 256}) {
+      const KvGeometry kv = kv_geometry(cost.dims, block_tokens);
+      for (const PlanRequest& request : {PlanRequest{}, {1, 1, 0, 0}, {7, 333, 100, 0}}) {
+        const SessionsPlan p = plan(cost, block_tokens, request);
+        for (uint64_t slack : {uint64_t{0}, kv.block_bytes() - 1}) {
+          auto host = ModelHost::open(engine, entry.path().string(), {block_tokens, 0, p.kv_bytes + slack}, nullptr);
+          ASSERT_TRUE(host.is_ok()) << host.status().message();
+          const HostInfo info = (*host)->info();
+          EXPECT_EQ(info.weight_bytes, cost.weight_bytes);
+          EXPECT_EQ(info.scratch_bytes, cost.scratch_bytes);
+          EXPECT_EQ(info.pool_bytes, p.kv_bytes);
+          EXPECT_EQ(info.blocks, p.blocks);
+          EXPECT_EQ(info.pool_bytes + info.weight_bytes + info.scratch_bytes, p.total_bytes);
+        }
+      }
+    }
+    ++models;
+  }
+  EXPECT_GE(models, 5);
+}
+
+TEST(Plan, ThePoolIsFourContextsOrAQuarterOfTheMemory) {
+  const KvGeometry small{2, 2, 16, 32}, large{80, 8, 128, 32};
+  EXPECT_EQ(std::move(pool_blocks(small, 1000, 0, available_memory())).value(), 4u * 32);
+  EXPECT_EQ(std::move(pool_blocks(small, 1, 0, available_memory())).value(), 4u);
+  const uint64_t some = std::move(pool_blocks(large, kContextMax, 0, available_memory())).value() * large.block_bytes();
+  EXPECT_LE(some, std::max(available_memory() / 3, 2 * large.block_bytes()));
+  EXPECT_EQ(std::move(pool_blocks(small, 1000, 3 * small.block_bytes() - 1, 0)).value(), 2u);
+  const Status status = pool_blocks(small, 1000, 2 * small.block_bytes() - 1, 0).take_status();
+  EXPECT_EQ(status.code(), Code::kLimit);
+  EXPECT_NE(status.message().find("kv_bytes_max"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvrt

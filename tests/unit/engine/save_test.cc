@@ -1,0 +1,199 @@
+// A save of the engine, with something going on in its store at the worst moment.
+#include <atomic>
+#include <thread>
+
+#include "runtime/engine/engine.h"
+#include "runtime/engine/snapshot/manifest.h"
+#include "runtime/engine/model_host.h"
+#include "tests/support/fault_env.h"
+#include "tests/support/store_rig.h"
+
+namespace kvrt {
+namespace {
+
+using namespace test;
+
+class EngineSave : public testing::Test {
+ protected:
+  void SetUp() override {
+    EngineOptions options;
+    options.threads = 1;
+    auto engine = Engine::open(options, nullptr, &env_);
+    ASSERT_OK(engine.status());
+    engine_ = *engine;
+    auto store = engine_->open_store(engine_, tmp_.path() + "/s", {});
+    ASSERT_OK(store.status());
+    store_ = *store;
+    auto host = ModelHost::open(engine_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, {}, nullptr);
+    ASSERT_OK(host.status());
+    host_ = *host;
+  }
+  Session* open_session() {
+    SessionOptions options;
+    options.store = store_;
+    auto session = host_->open_session(options);
+    EXPECT_OK(session.status());
+    return *session;
+  }
+  static std::vector<int32_t> some_ids(size_t count, int32_t seed) {
+    std::vector<int32_t> ids;
+    for (size_t i = 0; i < count; i++) ids.push_back(static_cast<int32_t>((i * 7 + static_cast<size_t>(seed)) % 50 + 3));
+    return ids;
+  }
+  void prefill(Session* session, size_t count, int32_t seed) {
+    ASSERT_OK(host_->append(session, some_ids(count, seed)));
+    GenerateOptions options;
+    options.prefill_only = true;
+    ASSERT_OK(host_->begin(session, options));
+    for (;;) {
+      auto event = host_->next(session, -1);
+      ASSERT_OK(event.status());
+      if (event->type != EventType::kDone) continue;
+      report_ = event->report;
+      return;
+    }
+  }
+
+  TempDir tmp_{"/dev/shm"};
+  FaultPlan plan_;
+  FaultEnv env_{posix_env(), &plan_};
+  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Store> store_;
+  std::shared_ptr<ModelHost> host_;
+  Report report_;  // of the last prefill
+};
+
+// The chunks that a save found in the store are removed before it commits: it writes its own.
+TEST_F(EngineSave, SharedChunksRemovedMeanwhile) {
+  Session* trunk = open_session();
+  prefill(trunk, 100, 1);
+  ASSERT_OK(host_->save(trunk, "trunk", {}).status());
+  auto branch = host_->fork(trunk, nullptr);
+  ASSERT_OK(branch.status());
+  prefill(*branch, 60, 2);
+  int segments = 0;
+  env_.on_create = [&](const std::string& path) {
+    if (path.find("/tmp/") == std::string::npos || path.rfind(".seg") != path.size() - 4) return;
+    if (segments++ > 0) return;
+    EXPECT_OK(store_->remove("", "trunk"));
+  };
+  auto saved = host_->save(*branch, "branch", {});
+  env_.on_create = nullptr;
+  ASSERT_OK(saved.status());
+  EXPECT_EQ(segments, 2) << "one that counted on the trunk's chunks, one that does not";
+  EXPECT_EQ(saved->chunks_written, 5u) << "160 tokens";
+  auto stat = store_->stat("", "branch");
+  ASSERT_OK(stat.status());
+  EXPECT_EQ(stat->tokens, 160u);
+  EXPECT_EQ(stat->chunks, 5u);
+  EXPECT_EQ(stat->chunks_missing, 0u);
+  auto faults = store_->verify(nullptr);
+  ASSERT_OK(faults.status());
+  EXPECT_TRUE(faults->empty());
+  host_->close(*branch);
+  host_->close(trunk);
+}
+
+// A damaged chunk costs its own tokens alone, also where a step has time for one chunk only.
+TEST_F(EngineSave, DamagedChunkInShortSteps) {
+  Session* first = open_session();
+  prefill(first, 160, 1);
+  ASSERT_OK(host_->save(first, "long", {}).status());
+  host_->close(first);
+  auto host = ModelHost::open(engine_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, {}, nullptr);
+  ASSERT_OK(host.status());
+  host_ = *host;  // with nothing resident
+  const auto segments = segment_files(tmp_.path() + "/s");
+  ASSERT_EQ(segments.size(), 1u);
+  auto bytes = test::read_file(segments[0]);
+  bytes[400] ^= 0x55;  // within the first frame's payload
+  write_file(segments[0], bytes);
+  Session* second = open_session();
+  env_.tick_ns = 1'000'000'000;
+  prefill(second, 160, 1);
+  env_.tick_ns = 0;
+  EXPECT_EQ(report_.reused_disk, 160u - 32);
+  EXPECT_EQ(report_.reuse_stopped, ReuseStop::kDamaged);
+  EXPECT_EQ(report_.reuse_stopped_at, 0u);
+  host_->close(second);
+}
+
+// Rows with a right checksum whose manifest is none: verify finds them as a resume would.
+TEST_F(EngineSave, VerifyReadsManifests) {
+  Session* good = open_session();
+  prefill(good, 100, 1);
+  ASSERT_OK(host_->save(good, "good", {}).status());
+  host_->close(good);
+  const Chain chain(token_run(40));
+  ASSERT_OK(save_chain(store_.get(), "bad", chain).status());
+  EXPECT_TRUE(store_->verify(nullptr)->empty());
+  auto faults = store_->verify(nullptr, check_manifest);
+  ASSERT_OK(faults.status());
+  ASSERT_EQ(faults->size(), 1u);
+  EXPECT_EQ((*faults)[0].session, "bad");
+  EXPECT_NE((*faults)[0].what.find("manifest"), std::string::npos) << (*faults)[0].what;
+}
+
+// A pool that a save holds most of, and two generations that want the rest: who waits for blocks does not keep the lock from the save.
+TEST_F(EngineSave, WaitingForBlocksKeepsNobodyFromTheLock) {
+  HostOptions options;
+  options.kv_bytes_max = 6 * host_->info().kv.block_bytes();
+  auto host = ModelHost::open(engine_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, options, nullptr);
+  ASSERT_OK(host.status());
+  host_ = *host;
+  Session *saved = open_session(), *older = open_session(), *younger = open_session();
+  prefill(saved, 100, 1);
+  ASSERT_OK(host_->append(older, some_ids(80, 2)));  // three blocks; there are two
+  ASSERT_OK(host_->append(younger, some_ids(97, 1)));
+  GenerateOptions generate;
+  generate.max_tokens = 1;
+  std::atomic<int> looks{0};
+  env_.on_create = [&](const std::string& path) {
+    if (path.rfind(".seg") != path.size() - 4) return;
+    ASSERT_OK(host_->begin(older, generate));
+    while (host_->next(older, 200)->type == EventType::kProgress) continue;
+    ASSERT_OK(host_->begin(younger, generate));
+    std::atomic<bool> over{false};
+    std::jthread looker([&] {
+      while (!over) (void)host_->metrics(), ++looks;
+    });
+    while (looks == 0) std::this_thread::yield();
+    const int before = looks;
+    auto event = host_->next(younger, 500);
+    EXPECT_GT(looks - before, 10) << "nobody else had the lock for half a second";
+    over = true;
+    ASSERT_OK(event.status());
+    EXPECT_EQ(event->type, EventType::kNone);
+  };
+  ASSERT_OK(host_->save(saved, "ann", {}).status());
+  env_.on_create = nullptr;
+  for (Session* s : {older, younger}) {
+    auto event = host_->next(s, -1);
+    while (event.is_ok() && event->type != EventType::kDone) event = host_->next(s, -1);
+    ASSERT_OK(event.status());
+    EXPECT_EQ(event->report.reason, Reason::kMaxTokens);
+  }
+  for (Session* s : {saved, older, younger}) host_->close(s);
+}
+
+TEST_F(EngineSave, PinAndTimeToLiveReachTheStore) {
+  Session* session = open_session();
+  prefill(session, 40, 1);
+  kvrt::SaveOptions options;
+  options.ttl_seconds = 100;
+  ASSERT_OK(host_->save(session, "ann", options).status());
+  auto stat = store_->stat("", "ann");
+  ASSERT_OK(stat.status());
+  EXPECT_FALSE(stat->pinned);
+  EXPECT_EQ(stat->expires_unix_ms, stat->saved_unix_ms + 100'000);
+  options.ttl_seconds = 0;
+  options.pin = true;
+  ASSERT_OK(host_->save(session, "ann", options).status());
+  stat = store_->stat("", "ann");
+  EXPECT_TRUE(stat->pinned);
+  EXPECT_EQ(stat->expires_unix_ms, 0);
+  host_->close(session);
+}
+
+}  // namespace
+}  // namespace kvrt

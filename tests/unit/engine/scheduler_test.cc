@@ -1,0 +1,58 @@
+// The scheduler by itself: no model, no bytes of blocks.
+#include "runtime/engine/loop/scheduler.h"
+
+#include <gtest/gtest.h>
+
+namespace kvrt {
+namespace {
+
+constexpr uint32_t kBlock = 16;
+
+void begin_prefill(Scheduler* scheduler, Session* session, uint8_t domain, size_t tokens) {
+  session->root.bytes.fill(domain);
+  session->tokens.assign(tokens, 7);
+  scheduler->add(session);
+  GenerateOptions options;
+  options.prefill_only = true;
+  session->generation = std::make_unique<Generation>(options);
+  session->generation->warmed = session->generation->admitted = true;
+  scheduler->start(session, 0);
+}
+
+// A plan that want of memory ends has given the session a block and does not name the session yet: nobody gives the block back.
+TEST(Scheduler, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
+  Scheduler scheduler(4, kBlock, {.context = 256, .prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = 1});
+  Session earlier(kBlock), later(kBlock);
+  earlier.root.bytes.fill(20);
+  std::vector<BlockId> blocks;
+  for (uint32_t i = 0; i < 4; ++i) blocks.push_back(scheduler.alloc(&earlier));
+  for (BlockId block : blocks) {
+    scheduler.claim(block, earlier);
+    scheduler.drop(block);
+  }
+
+  begin_prefill(&scheduler, &later, 30, kBlock);
+  StepPlan plan;
+  scheduler.plan(&plan, 0, 0);
+  ASSERT_EQ(plan.seqs.size(), 1u);
+  ASSERT_EQ(plan.clears.size(), 1u);
+  const BlockId block = later.table.block(0);
+  EXPECT_EQ(plan.clears.front(), block);
+
+  plan.clear();
+  later.in_step = false;
+  scheduler.plan(&plan, 0, 0);
+  EXPECT_EQ(later.table.block(0), block);
+  EXPECT_EQ(plan.clears, std::vector<BlockId>{block});
+
+  scheduler.abandon(&plan);  // this one gives it back
+  plan.clear();
+  EXPECT_EQ(later.table.block(0), kNoBlock);
+  scheduler.plan(&plan, 0, 0);
+  EXPECT_EQ(plan.clears, std::vector<BlockId>{later.table.block(0)});
+  scheduler.abandon(&plan);
+  scheduler.remove(&later);
+}
+
+}  // namespace
+}  // namespace kvrt

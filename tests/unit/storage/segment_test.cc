@@ -1,0 +1,135 @@
+#include "storage/segment/segment.h"
+
+#include "tests/support/store_rig.h"
+
+namespace kvrt {
+namespace {
+
+using namespace test;
+
+class SegmentTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK(env_->make_dir(root() + "/tmp"));
+    ASSERT_OK(env_->make_dir(root() + "/segs"));
+  }
+  const std::string& root() const { return tmp_.path(); }
+
+  // A segment of three frames; its id.
+  SegmentId write() {
+    auto writer = SegmentWriter::create(env_, root());
+    EXPECT_OK(writer.status());
+    for (uint8_t i = 1; i <= 3; i++) {
+      BlockKey key;
+      key.bytes.fill(i);
+      EXPECT_OK((*writer)->append(key, std::vector<uint8_t>(100u * i, i)));
+    }
+    EXPECT_OK((*writer)->seal(false));
+    EXPECT_OK((*writer)->publish(true));
+    (*writer)->keep();
+    return (*writer)->id();
+  }
+  Result<std::vector<SegmentEntry>> index(const SegmentId& id) {
+    KVRT_ASSIGN(auto file, env_->open_read(id.path(root())));
+    return read_segment_index(*file, id);
+  }
+
+  TempDir tmp_;
+  Env* env_ = posix_env();
+};
+
+TEST_F(SegmentTest, IndexReadsBack) {
+  SegmentId id = write();
+  auto entries = index(id);
+  ASSERT_OK(entries.status());
+  ASSERT_EQ(entries->size(), 3u);
+  EXPECT_EQ((*entries)[0].offset, 32u);
+  EXPECT_EQ((*entries)[1].offset, 132u);
+  EXPECT_EQ((*entries)[2].offset, 332u);
+  EXPECT_EQ((*entries)[2].bytes, 300u);
+  EXPECT_EQ((*entries)[2].key.bytes[31], 3);
+  auto bytes = test::read_file(id.path(root()));
+  EXPECT_EQ(bytes.size(), 32u + 600u + 3 * 48u + 40u);
+  EXPECT_EQ(std::string(bytes.begin(), bytes.begin() + 4), "KVRS");
+  EXPECT_TRUE(std::filesystem::is_empty(root() + "/tmp"));
+}
+
+TEST_F(SegmentTest, EveryChangeOfHeaderAndFooterIsFound) {
+  SegmentId id = write();
+  auto good = test::read_file(id.path(root()));
+  for (size_t at = 0; at < good.size(); at++) {
+    if (at >= 6 && at < 8) continue;           // flags, unused
+    if (at >= 24 && at < 32 + 600u) continue;  // reserved, and the frames, which have their own checksums
+    for (uint8_t flip : {0x01, 0x80}) {
+      auto bad = good;
+      bad[at] ^= flip;
+      write_file(id.path(root()), bad);
+      const bool newer = at == 5 || (at == 4 && flip == 0x80);  // a version to come
+      EXPECT_EQ(index(id).status().code(), newer ? Code::kIncompatible : Code::kCorrupt) << at;
+    }
+  }
+  for (size_t n = 0; n < good.size(); n++) {
+    write_file(id.path(root()), std::vector<uint8_t>(good.begin(), good.begin() + static_cast<ptrdiff_t>(n)));
+    EXPECT_EQ(index(id).status().code(), Code::kCorrupt) << "cut to " << n;
+  }
+}
+
+TEST_F(SegmentTest, AnotherSegmentsFileIsFound) {
+  SegmentId a = write(), b = write();
+  write_file(a.path(root()), test::read_file(b.path(root())));
+  EXPECT_EQ(index(a).status().code(), Code::kCorrupt);
+  EXPECT_OK(index(b).status());
+}
+
+TEST_F(SegmentTest, DroppedWriterLeavesNothing) {
+  for (int stage = 0; stage < 3; stage++) {
+    auto writer = SegmentWriter::create(env_, root());
+    ASSERT_OK(writer.status());
+    ASSERT_OK((*writer)->append(BlockKey{}, std::vector<uint8_t>(10)));
+    if (stage > 0) {
+      ASSERT_OK((*writer)->seal(true));
+    }
+    if (stage > 1) {
+      ASSERT_OK((*writer)->publish(true));
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(root() + "/tmp"));
+  EXPECT_TRUE(segment_files(root()).empty());
+}
+
+TEST_F(SegmentTest, Names) {
+  SegmentId id, parsed;
+  env_->random(id.bytes);
+  EXPECT_TRUE(parse_segment_name(id.hex() + ".seg", &parsed));
+  EXPECT_EQ(parsed, id);
+  const std::string bads[] = {"", ".seg", "x", id.hex(), "0123456789ABCDEF0123456789abcdef.seg", "../../../../../../../../etc/pa.seg"};
+  for (const std::string& bad : bads) {
+    EXPECT_FALSE(parse_segment_name(bad, &parsed)) << bad;
+  }
+}
+
+TEST_F(SegmentTest, CacheClosesTheLeastRecentlyUsed) {
+  SegmentCache cache(env_, root(), 4);
+  std::vector<SegmentId> ids;
+  for (int i = 0; i < 10; i++) ids.push_back(write());
+  for (int round = 0; round < 3; round++) {
+    for (auto& id : ids) ASSERT_OK(cache.open(id).status());
+  }
+  size_t open_here = 0;
+  for (auto& e : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    if (std::filesystem::read_symlink(e.path(), ignored).string().rfind(root() + "/segs", 0) == 0) open_here++;
+  }
+  EXPECT_EQ(open_here, 4u);
+  auto held = cache.open(ids[9]);
+  ASSERT_OK(held.status());
+  ASSERT_OK(env_->remove_file(ids[9].path(root())));
+  EXPECT_OK(cache.open(ids[9]).status()) << "still open";
+  cache.forget(ids[9]);
+  EXPECT_EQ(cache.open(ids[9]).status().code(), Code::kNotFound);
+  std::vector<uint8_t> out(4);
+  EXPECT_OK((*held)->pread(0, out)) << "a reader that holds the file goes on";
+}
+
+}  // namespace
+}  // namespace kvrt

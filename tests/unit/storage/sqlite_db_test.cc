@@ -1,0 +1,33 @@
+// What SQLite could not open for want of a descriptor is named so.
+#include "storage/catalog/sqlite_db.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace kvrt {
+namespace {
+
+TEST(SqliteDb, NamesTheWantOfDescriptors) {
+  const int first_free = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::close(first_free);
+  struct rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  struct rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(first_free);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const std::string path = testing::TempDir() + "kvrt-no-descriptor.db";
+  Db db;
+  const Status opened = db.open("file:" + path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, path);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(opened.code(), Code::kIo);
+  EXPECT_EQ(opened.os_code(), EMFILE);
+  EXPECT_NE(opened.message().find("Too many open files"), std::string::npos) << opened.message();
+}
+
+}  // namespace
+}  // namespace kvrt

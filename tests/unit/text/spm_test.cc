@@ -1,0 +1,223 @@
+// The SentencePiece families on small vocabularies made here; trained ones are held against sentencepiece in tests/golden.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "runtime/text/tokenizer/tokenizer.h"
+
+namespace kvrt {
+namespace {
+
+using Pieces = std::vector<std::string>;
+enum { kNormal = 1, kUnknown = 2, kControl = 3, kUser = 4, kUnused = 5, kByte = 6 };
+
+struct Piece {
+  std::string text;
+  float score;
+  int type = kNormal;
+};
+
+struct Vocab {
+  Vocab(std::string model_, std::vector<Piece> more, bool bytes)
+      : model(std::move(model_)), pieces{{"<unk>", 0, kUnknown}, {"<s>", 0, kControl}, {"</s>", 0, kControl}} {
+    for (int b = 0; bytes && b < 256; ++b) {
+      char text[8];
+      std::snprintf(text, sizeof text, "<0x%02X>", b);
+      pieces.push_back({text, 0, kByte});
+    }
+    pieces.insert(pieces.end(), more.begin(), more.end());
+  }
+  VocabSource source() const {
+    VocabSource s;
+    s.model = model;
+    for (const Piece& p : pieces) {
+      s.tokens.push_back(p.text);
+      s.scores.push_back(p.score);
+      s.types.push_back(p.type);
+    }
+    s.unknown = 0;
+    s.bos = 1;
+    s.eos = 2;
+    return s;
+  }
+  std::string model;
+  std::vector<Piece> pieces;
+};
+
+std::unique_ptr<Tokenizer> make(const VocabSource& source) {
+  auto made = Tokenizer::create(source);
+  EXPECT_TRUE(made.is_ok()) << made.status().message();
+  return std::move(made).value();
+}
+
+Pieces pieces(const Tokenizer& t, std::string_view text, bool special = false, int32_t previous = -1) {
+  std::vector<int32_t> ids;
+  Status status = t.encode(text, special, &ids, previous);
+  EXPECT_TRUE(status.is_ok()) << status.message();
+  Pieces out;
+  for (int32_t id : ids) out.emplace_back(t.piece(id, true));
+  return out;
+}
+
+#define SP "\xE2\x96\x81"
+const std::vector<Piece> kLetters = {{"a", -10}, {"b", -11},  {"c", -12},   {SP, -13},     {"ab", -1},
+                                     {"bc", -2}, {"abc", -3}, {SP "a", -4}, {SP "abc", -5}};
+
+TEST(Spm, MergesByScoreThenFromTheLeft) {
+  Vocab vocab("llama", kLetters, true);
+  VocabSource source = vocab.source();
+  source.add_space_prefix = false;
+  auto t = make(source);
+  EXPECT_EQ(pieces(*t, "abc"), (Pieces{"abc"}));
+  EXPECT_EQ(pieces(*t, "abbc"), (Pieces{"ab", "bc"}));
+  EXPECT_EQ(pieces(*t, "a abc"), (Pieces{"a", " abc"}));
+  source.scores[259 + 5] = -1;     // bc as good as ab: the leftmost
+  source.tokens[259 + 6] = "zzz";  // no abc
+  EXPECT_EQ(pieces(*make(source), "abc"), (Pieces{"ab", "c"}));
+}
+
+TEST(Spm, SpacePrefixStandsWhereATextBegins) {
+  Vocab vocab("llama", kLetters, true);
+  auto t = make(vocab.source());  // absent: this family puts it
+  EXPECT_TRUE(t->add_bos());
+  EXPECT_EQ(pieces(*t, "abc"), (Pieces{" abc"}));
+  EXPECT_EQ(pieces(*t, ""), Pieces{});
+  EXPECT_EQ(pieces(*t, "<s>abc</s>abc", true), (Pieces{"<s>", " abc", "</s>", " abc"}));
+  EXPECT_EQ(pieces(*t, "abc", false, 1), (Pieces{" abc"}));   // after <s>
+  EXPECT_EQ(pieces(*t, "abc", false, 259), (Pieces{"abc"}));  // after text
+  EXPECT_EQ(pieces(*t, " abc", false, 259), (Pieces{" abc"}));
+  std::vector<int32_t> ids;
+  ASSERT_TRUE(t->encode("abc", false, &ids).is_ok());
+  EXPECT_EQ(t->decode(ids, false), "abc");
+  EXPECT_EQ(t->decode(ids, false, 259), " abc");
+  ids.insert(ids.begin(), 1);
+  EXPECT_EQ(t->decode(ids, false), "abc");
+  EXPECT_EQ(t->piece_after(259, ids[1], false), " abc");
+  for (std::string text : {" ", "  ", " abc", "a  b c", "<s>", "a\xff\xfe b", "\u00e9\u4e2d", "\n a"}) {
+    ids.clear();
+    ASSERT_TRUE(t->encode(text, false, &ids).is_ok());
+    EXPECT_EQ(t->decode(ids, true), text);
+  }
+}
+
+TEST(Spm, UserDefinedPiecesComeFirst) {
+  Vocab vocab("llama", {{"a", -1}, {"b", -2}, {"ab", -1}, {"<u>", 0, kUser}, {"  ", 0, kUser}, {SP, -5}, {"b<", -1}}, true);
+  auto t = make(vocab.source());
+  EXPECT_EQ(pieces(*t, "ab<u>ab"), (Pieces{" ", "ab", "<u>", "ab"}));  // no space after it
+  EXPECT_EQ(pieces(*t, " a"), (Pieces{"  ", "a"}));                    // the prefix and the space
+  std::vector<int32_t> ids;
+  ASSERT_TRUE(t->encode(" a", false, &ids).is_ok());
+  EXPECT_EQ(t->decode(ids, false), " a");
+}
+
+TEST(Spm, UnknownCharactersAreBytesOrOneUnknown) {
+  Vocab with("llama", kLetters, true), without("llama", kLetters, false);
+  EXPECT_EQ(pieces(*make(with.source()), "a\u00e9"), (Pieces{" a", "\xc3", "\xa9"}));
+  auto t = make(without.source());
+  EXPECT_EQ(pieces(*t, "a\u00e9\u4e2d\u00e9 a\u00e9"), (Pieces{" a", "<unk>", " a", "<unk>"}));
+  std::vector<int32_t> ids = {5};
+  Status status = t->encode("ab\xff", false, &ids);
+  EXPECT_EQ(status.code(), Code::kInvalid);
+  EXPECT_NE(status.message().find("byte 2"), std::string::npos) << status.message();
+  VocabSource source = without.source();
+  source.unknown = 1;  // a control token: text must not turn into it
+  status = make(source)->encode("ab\u00e9", false, &ids);
+  EXPECT_EQ(status.code(), Code::kInvalid);
+  EXPECT_NE(status.message().find("the character at byte 2"), std::string::npos) << status.message();
+  EXPECT_EQ(ids, std::vector<int32_t>{5});
+}
+
+// A merge may lead through a piece that is not to be used; where it stops there, what it was made of is left.
+TEST(Spm, UnusedPiecesAreTakenApart) {
+  Vocab vocab("llama", {{"a", -10}, {"b", -11}, {"c", -12}, {"ab", -1, kUnused}, {"abc", -3}}, true);
+  VocabSource source = vocab.source();
+  source.add_space_prefix = false;
+  auto t = make(source);
+  EXPECT_EQ(pieces(*t, "abab"), (Pieces{"a", "b", "a", "b"}));
+  EXPECT_EQ(pieces(*t, "ababc"), (Pieces{"a", "b", "abc"}));
+}
+
+TEST(Spm, OneLongWordIsNotQuadratic) {
+  Vocab vocab("llama", {{"a", -10}, {"aa", -1}, {"aaaa", -2}, {SP, -9}, {SP SP, -3}}, true);
+  VocabSource source = vocab.source();
+  source.add_space_prefix = false;
+  auto t = make(source);
+  auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(pieces(*t, std::string(1 << 18, 'a')).size(), size_t{1} << 16);
+  EXPECT_EQ(pieces(*t, std::string(1 << 18, ' ')).size(), size_t{1} << 17);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));  // a fifth of a second; the square takes minutes
+}
+
+TEST(Spm, BadVocabularies) {
+  auto refuse = [](auto change, Code code, const char* part) {
+    Vocab vocab("llama", kLetters, true);
+    VocabSource source = vocab.source();
+    change(&source);
+    auto made = Tokenizer::create(source);
+    EXPECT_EQ(made.status().code(), code) << part;
+    EXPECT_NE(made.status().message().find(part), std::string::npos) << made.status().message();
+  };
+  refuse([](VocabSource* s) { s->scores.clear(); }, Code::kCorrupt, "0 scores");
+  refuse([](VocabSource* s) { s->scores[4] = std::nanf(""); }, Code::kCorrupt, "token 4: its score");
+  refuse([](VocabSource* s) { s->tokens[3] = "<0xG0>"; }, Code::kCorrupt, "token 3: expected a byte");
+  refuse([](VocabSource* s) { s->tokens[259] = "b"; }, Code::kCorrupt, "token 260: \"b\" is token 259 already");
+  refuse([](VocabSource* s) { s->charsmap = "xx"; }, Code::kCorrupt, "precompiled_charsmap");
+  refuse([](VocabSource* s) { s->charsmap = std::string("\xff\xff\xff\x7f", 4) + "abcd"; }, Code::kCorrupt, "precompiled_charsmap");
+  refuse([](VocabSource* s) { s->charsmap = std::string("\x04\0\0\0", 4) + "abcdefg"; }, Code::kCorrupt, "precompiled_charsmap");
+}
+
+// Any bytes in place of the trie: the text comes out somehow, and nothing is read outside of it.
+TEST(Spm, HostileCharsmaps) {
+  Vocab vocab("t5", kLetters, true);
+  uint64_t random = 88172645463325252u;
+  for (int round = 0; round < 300; ++round) {
+    std::string map("\x40\0\0\0", 4);
+    for (int i = 0; i < 64 + 8; ++i) {
+      random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+      map += static_cast<char>(random >> (random % 3 ? 60 : 24));
+    }
+    map += '\0';
+    VocabSource source = vocab.source();
+    source.charsmap = map;
+    source.remove_extra_whitespaces = round % 2;
+    auto t = make(source);
+    std::vector<int32_t> ids;
+    std::string text = map + "abc \u4e2d";
+    EXPECT_TRUE(t->encode(text, true, &ids).is_ok());
+  }
+}
+
+TEST(Unigram, TakesTheBestSum) {
+  Vocab vocab("t5", {{"a", -2}, {"b", -2}, {"ab", -3}, {"abc", -9}, {"c", -3}, {SP, -1}}, false);
+  VocabSource source = vocab.source();
+  source.add_space_prefix = false;
+  auto t = make(source);
+  EXPECT_FALSE(t->add_bos());
+  EXPECT_EQ(pieces(*t, "abc"), (Pieces{"ab", "c"}));  // -6, and not -9 or -7
+  EXPECT_EQ(pieces(*t, "ab xyc"), (Pieces{"ab", " ", "<unk>", "c"}));
+  source.remove_extra_whitespaces = true;
+  EXPECT_EQ(pieces(*make(source), "  ab   c "), (Pieces{"ab", " ", "c"}));
+  source.scores[3 + 3] = -5;
+  EXPECT_EQ(pieces(*make(source), "abc"), (Pieces{"abc"}));
+}
+
+TEST(Spm, TextIdNamesWhatDecidesTokens) {
+  Vocab vocab("llama", kLetters, true);
+  auto id = [&](auto change) {
+    VocabSource source = vocab.source();
+    change(&source);
+    return make(source)->text_id();
+  };
+  Hash256 same = id([](VocabSource*) {});
+  EXPECT_EQ(id([](VocabSource*) {}), same);
+  EXPECT_NE(id([](VocabSource* s) { s->model = "t5"; }), same);
+  EXPECT_NE(id([](VocabSource* s) { s->scores[260] = -7; }), same);
+  EXPECT_NE(id([](VocabSource* s) { s->add_space_prefix = true; }), same);
+  EXPECT_NE(id([](VocabSource* s) { s->remove_extra_whitespaces = true; }), same);
+  EXPECT_NE(id([](VocabSource* s) { s->eom = 2; }), same);
+  EXPECT_NE(id([](VocabSource* s) { s->charsmap = std::string("\x04\0\0\0abcdx\0", 10); }), same);
+}
+
+}  // namespace
+}  // namespace kvrt
