@@ -128,8 +128,8 @@ kvrt_status Run::check_name() {
   std::error_code unknown;
   const auto space = std::filesystem::space(flags.store, unknown);
   if (!unknown && space.available < kSaveBytesLeast) {
-    return complain(KVRT_NO_SPACE, fmt::format("cannot save {}: {} has room for {} more; --no-save computes all the same", name,
-                                               flags.store, human_bytes(space.available)));
+    return complain(KVRT_NO_SPACE, fmt::format("cannot save {}: {} has room for {} more; --no-save computes all the same", in_quotes(name),
+                                               in_quotes(flags.store), human_bytes(space.available)));
   }
   auto entry = sized<kvrt_store_entry>();
   if (goes_on || flags.overwrite ||

@@ -165,7 +165,7 @@ exits 1 perplexity -m "$model" -f long --context 2
 
 escape=$(printf 'e\033[31m')
 exits 0 run -m "$model" -p "$text" -n 1 --store store --session "$escape"
-grep -qF 'saved e\x1b[31m' err || fail "a name's control characters: $(cat err)"
+grep -qF 'saved "e\x1b[31m"' err || fail "a name's control characters: $(cat err)"
 exits 0 store rm store "$escape"
 status=0
 (ulimit -f 1 && exec "$kvrt" logits -m "$model" --tokens "$(seq -s , 3 60)" --all -o many) >out 2>err </dev/null || status=$?

@@ -29,7 +29,7 @@ LAYERS = {
     "tests/consumer": {"abi"},
     "tests/bindings": {"abi", "bindings"},
 }
-NUMERIC = re.compile(r"runtime/compute/.*|runtime/model/forward\.cc|runtime/engine/sampler\.cc")
+NUMERIC = re.compile(r"runtime/compute/.*|runtime/model/forward\.cc|runtime/engine/sampling/sampler\.cc")
 MATH = "exp exp2 exp10 expm1 log log2 log10 log1p pow sin cos tan sincos sinh cosh tanh asin acos atan atan2 asinh acosh atanh cbrt hypot erf erfc tgamma lgamma"
 LIBM = {name + suffix for name in MATH.split() for suffix in ("", "f", "l")}
 # What reads or prints by the host's locale; runtime/base/numbers.h does without it. printf's integers and strings are the same in all.
