@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "cuda/gemm/cublaslt_abi.h"
 #include "cuda/backend/device_context.h"
+#include "cuda/gemm/cublaslt_abi.h"
 
 namespace kvrt::cuda {
 

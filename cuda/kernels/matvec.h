@@ -49,7 +49,7 @@ using MatvecKernel = void (*)(MatvecArgs);
 // For `columns` rows of x, `own`: that the block makes its own. Null: there is none.
 MatvecKernel matvec_dot_kernel(DType type, uint32_t columns, bool own);  // quantized types: 1, 2 (matvec_dot.cu)
 MatvecKernel matvec_tensor_kernel(DType type, uint32_t columns,
-                                  bool own);  // quantized types: 8, 16, the latter not own (matvec_tensor.cu)
+                                  bool own);                               // quantized types: 8, 16, the latter not own (matvec_tensor.cu)
 MatvecKernel matvec_plain_kernel(DType type, uint32_t columns, bool own);  // F32, F16, BF16: 1, 2, 8 (matvec_plain.cu)
 // Turns that `cols` columns are for a warp of those kernels.
 inline uint32_t matvec_turns(DType type, uint32_t cols) {

@@ -9,8 +9,8 @@
 
 #include <type_traits>
 
-#include "cuda/kernels/quantize.h"
 #include "cuda/kernels/kernels.h"
+#include "cuda/kernels/quantize.h"
 
 namespace kvrt::cuda {
 

@@ -1,6 +1,6 @@
 #include "runtime/api/boundary.h"
-#include "runtime/engine/snapshot/manifest.h"
 #include "runtime/engine/describe/show.h"
+#include "runtime/engine/snapshot/manifest.h"
 
 using namespace kvrt::api;
 using kvrt::Code;

@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "runtime/base/hash.h"
-#include "runtime/engine/snapshot/autosave.h"
 #include "runtime/engine/cancel.h"
 #include "runtime/engine/sampling/output_text.h"
 #include "runtime/engine/sampling/sampler.h"
+#include "runtime/engine/snapshot/autosave.h"
 #include "runtime/kv/block_table.h"
 #include "runtime/kv/prefix_index.h"
-#include "runtime/text/template/chat_template.h"
 #include "runtime/text/grammar/grammar.h"
 #include "runtime/text/reply/parser.h"
+#include "runtime/text/template/chat_template.h"
 #include "storage/store/store.h"
 
 namespace kvrt {

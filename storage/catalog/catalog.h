@@ -15,9 +15,9 @@
 
 #include "runtime/base/env.h"
 #include "runtime/base/hash.h"
-#include "storage/store/format_file.h"
-#include "storage/segment/segment.h"
 #include "storage/catalog/sqlite_db.h"
+#include "storage/segment/segment.h"
+#include "storage/store/format_file.h"
 #include "storage/store/store.h"
 
 namespace kvrt {

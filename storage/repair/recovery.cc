@@ -4,8 +4,8 @@
 #include <set>
 
 #include "runtime/base/limits.h"
-#include "storage/store/names.h"
 #include "storage/repair/recovery_forest.h"
+#include "storage/store/names.h"
 
 namespace kvrt {
 

@@ -10,8 +10,8 @@
 
 #include "runtime/base/env.h"
 #include "storage/catalog/rows.h"
-#include "storage/repair/scan.h"
 #include "storage/repair/salvage.h"
+#include "storage/repair/scan.h"
 
 namespace kvrt {
 

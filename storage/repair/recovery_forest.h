@@ -5,8 +5,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "storage/repair/scan.h"
 #include "storage/repair/salvage.h"
+#include "storage/repair/scan.h"
 
 namespace kvrt {
 

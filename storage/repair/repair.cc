@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "storage/store/garbage.h"
 #include "storage/repair/switch.h"
+#include "storage/store/garbage.h"
 #include "storage/store/open.h"
 
 namespace kvrt {

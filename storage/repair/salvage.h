@@ -13,8 +13,8 @@
 #include "runtime/base/env.h"
 #include "runtime/base/hash.h"
 #include "storage/catalog/rows.h"
-#include "storage/store/format_file.h"
 #include "storage/segment/segment.h"
+#include "storage/store/format_file.h"
 
 namespace kvrt {
 

@@ -9,8 +9,8 @@
 
 #include "storage/catalog/catalog.h"
 #include "storage/segment/codec.h"
-#include "storage/store/garbage.h"
 #include "storage/segment/segment.h"
+#include "storage/store/garbage.h"
 #include "storage/store/open.h"
 
 namespace kvrt {

@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-#include "tests/cuda/cublaslt_stand_in.h"
 #include "cuda/emulation/emulator.h"
+#include "tests/cuda/cublaslt_stand_in.h"
 
 namespace emulation = kvrt::emulation;
 

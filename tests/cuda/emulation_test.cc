@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/emulation/emulator.h"
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/launch.h"
-#include "cuda/emulation/emulator.h"
 #include "tests/cuda/emulation/fixture.h"
 
 namespace kvrt::cuda {

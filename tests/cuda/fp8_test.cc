@@ -5,9 +5,9 @@
 #include "tests/cuda/fp8_reference.h"
 
 #ifdef KVRT_CUDA_EMULATION
+#include "cuda/emulation/emulator.h"
 #include "cuda/kernels/device.h"
 #include "tests/cuda/cublaslt_stand_in.h"
-#include "cuda/emulation/emulator.h"
 #endif
 
 namespace kvrt::test {

@@ -7,8 +7,8 @@
 #include "tests/support/golden_rig.h"
 
 #ifdef KVRT_CUDA_EMULATION
-#include "tests/cuda/cublaslt_stand_in.h"
 #include "cuda/emulation/emulator.h"
+#include "tests/cuda/cublaslt_stand_in.h"
 #endif
 
 namespace kvrt::test {

@@ -5,8 +5,8 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/compute/quant/block.h"
-#include "runtime/compute/quant/words.h"
 #include "runtime/compute/quant/quants.h"
+#include "runtime/compute/quant/words.h"
 
 namespace kvrt {
 namespace {

@@ -1,7 +1,7 @@
 // ModelHost: resume. Tokens and messages come from the store's row; KV from memory, where another session has it, else from chunks.
 #include "runtime/base/limits.h"
-#include "runtime/engine/snapshot/manifest.h"
 #include "runtime/engine/model_host.h"
+#include "runtime/engine/snapshot/manifest.h"
 
 namespace kvrt {
 

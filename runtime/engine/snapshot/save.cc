@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "runtime/compute/kv_layout.h"
-#include "runtime/engine/snapshot/manifest.h"
 #include "runtime/engine/model_host.h"
+#include "runtime/engine/snapshot/manifest.h"
 
 namespace kvrt {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "runtime/base/utf8.h"
-#include "runtime/text/grammar/grammar.h"
 #include "runtime/text/grammar/automaton.h"
+#include "runtime/text/grammar/grammar.h"
 
 namespace kvrt {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "runtime/text/grammar/automaton.h"
-#include "runtime/text/json_document.h"
 #include "runtime/text/grammar/number_range.h"
+#include "runtime/text/json_document.h"
 
 namespace kvrt {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/text/grammar/grammar.h"
 #include "runtime/text/grammar/automaton.h"
+#include "runtime/text/grammar/grammar.h"
 
 namespace kvrt {
 

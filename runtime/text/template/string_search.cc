@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "runtime/text/template/text.h"
-#include "runtime/text/unicode/unicode.h"
 #include "runtime/text/unicode/case.h"
+#include "runtime/text/unicode/unicode.h"
 
 namespace kvrt::jinja {
 

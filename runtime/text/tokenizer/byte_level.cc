@@ -2,8 +2,8 @@
 #include "runtime/text/tokenizer/bpe.h"
 #include "runtime/text/tokenizer/piece_cache.h"
 #include "runtime/text/tokenizer/pretokenizer.h"
-#include "runtime/text/unicode/unicode.h"
 #include "runtime/text/tokenizer/vocabulary.h"
+#include "runtime/text/unicode/unicode.h"
 
 namespace kvrt {
 

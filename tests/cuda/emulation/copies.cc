@@ -3,8 +3,8 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/cuda/emulation/collectives.h"
 #include "cuda/emulation/device_functions.h"
+#include "tests/cuda/emulation/collectives.h"
 
 namespace kvrt::emulation {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "cuda/kernels/launch.h"
 #include "cuda/emulation/emulator.h"
+#include "cuda/kernels/launch.h"
 
 namespace kvrt::cuda {
 

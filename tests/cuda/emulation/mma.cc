@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "runtime/compute/quant/quants.h"
 #include "cuda/emulation/device_functions.h"
+#include "runtime/compute/quant/quants.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif

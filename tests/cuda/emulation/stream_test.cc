@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda/kernels/launch.h"
 #include "cuda/emulation/emulator.h"
+#include "cuda/kernels/launch.h"
 #include "tests/cuda/emulation/fixture.h"
 
 namespace kvrt::cuda {

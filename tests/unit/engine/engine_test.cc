@@ -4,8 +4,8 @@
 #include <limits>
 #include <numeric>
 
-#include "runtime/engine/snapshot/manifest.h"
 #include "runtime/engine/sampling/output_text.h"
+#include "runtime/engine/snapshot/manifest.h"
 #include "runtime/text/reply/message.h"
 
 namespace kvrt {

@@ -3,8 +3,8 @@
 #include <thread>
 
 #include "runtime/engine/engine.h"
-#include "runtime/engine/snapshot/manifest.h"
 #include "runtime/engine/model_host.h"
+#include "runtime/engine/snapshot/manifest.h"
 #include "tests/support/fault_env.h"
 #include "tests/support/store_rig.h"
 

@@ -1,6 +1,6 @@
 // What the store does not believe: rows, numbers and files that are not, or no longer, what this store wrote.
-#include "storage/store/format_file.h"
 #include "storage/repair/repair.h"
+#include "storage/store/format_file.h"
 #include "tests/support/damage_rig.h"
 #include "tests/support/old_schema.h"
 

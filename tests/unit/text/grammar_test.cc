@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "runtime/base/limits.h"
-#include "runtime/text/unicode/code_points.h"
 #include "runtime/text/grammar/states.h"
 #include "runtime/text/tokenizer/tokenizer.h"
+#include "runtime/text/unicode/code_points.h"
 #include "runtime/text/unicode/unicode.h"
 
 namespace kvrt {
