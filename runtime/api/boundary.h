@@ -16,7 +16,7 @@
 #include "include/kvrt.h"
 #include "runtime/base/fd.h"
 #include "runtime/engine/cancel.h"
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 
 // A handle's first words. The pid tells a child after fork(2) from its parent.
 struct HandleHead {
@@ -54,10 +54,10 @@ inline constexpr uint32_t kSessionMagic = 0x6b767234;
 
 }  // namespace kvrt::api
 
-struct kvrt_runtime : kvrt::api::Retained<kvrt::Engine, 0x6b767231> {
+struct kvrt_runtime : kvrt::api::Retained<kvrt::Runtime, 0x6b767231> {
   using Retained::Retained;
 };
-struct kvrt_model : kvrt::api::Retained<kvrt::ModelHost, 0x6b767232> {
+struct kvrt_model : kvrt::api::Retained<kvrt::Engine, 0x6b767232> {
   using Retained::Retained;
 };
 struct kvrt_store : kvrt::api::Retained<kvrt::Store, 0x6b767233> {
@@ -68,7 +68,7 @@ struct kvrt_cancel : kvrt::api::Retained<kvrt::Cancel, 0x6b767235> {
 };
 struct kvrt_session {
   HandleHead head{kvrt::api::kSessionMagic};
-  std::shared_ptr<kvrt::ModelHost> host;
+  std::shared_ptr<kvrt::Engine> engine;
   kvrt::Session* session = nullptr;
   mutable std::mutex mu;  // guards the five below
   mutable std::condition_variable idle;

@@ -27,7 +27,7 @@ kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, si
     SessionCall call(session);
     KVRT_TRY(call.enter("append"));
     if (count) KVRT_TRY(check_not_null(tokens, "tokens"));
-    return session->host->append(session->session, {tokens, count});
+    return session->engine->append(session->session, {tokens, count});
   });
 }
 
@@ -37,7 +37,7 @@ kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, si
     KVRT_TRY(call.enter("append_text"));
     KVRT_TRY(check_text(text, text_size, "text"));
     if (flags & ~uint32_t{KVRT_TEXT_SPECIAL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
-    return session->host->append_text(session->session, {text ? text : "", text_size}, flags & KVRT_TEXT_SPECIAL);
+    return session->engine->append_text(session->session, {text ? text : "", text_size}, flags & KVRT_TEXT_SPECIAL);
   });
 }
 
@@ -48,7 +48,7 @@ kvrt_status kvrt_session_append_message(kvrt_session* session, const char* messa
     KVRT_TRY(call.enter("append_message"));
     KVRT_TRY(check_text(message, message_size, "message"));
     if (info) KVRT_TRY(check_output_struct(info, "info"));
-    KVRT_ASSIGN(kvrt::AppendInfo appended, session->host->append_message(session->session, {message ? message : "", message_size}));
+    KVRT_ASSIGN(kvrt::AppendInfo appended, session->engine->append_message(session->session, {message ? message : "", message_size}));
     write_output(info, to_append_info(appended));
     return {};
   });
@@ -58,7 +58,7 @@ kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_er
   return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("truncate"));
-    return session->host->truncate(session->session, count);
+    return session->engine->truncate(session->session, count);
   });
 }
 
@@ -67,7 +67,7 @@ kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, si
     BesideCall call(session);
     KVRT_TRY(call.enter());
     KVRT_TRY(check_buffer(tokens, capacity, needed));
-    std::vector<int32_t> all = session->host->tokens(session->session);
+    std::vector<int32_t> all = session->engine->tokens(session->session);
     return write_buffer(all.data(), all.size(), tokens, capacity, needed);
   });
 }
@@ -79,7 +79,7 @@ kvrt_status kvrt_session_set_messages(kvrt_session* session, const char* message
     KVRT_TRY(call.enter("set_messages"));
     KVRT_TRY(check_text(messages, messages_size, "messages"));
     if (info) KVRT_TRY(check_output_struct(info, "info"));
-    KVRT_ASSIGN(kvrt::AppendInfo appended, session->host->set_messages(session->session, {messages ? messages : "", messages_size}));
+    KVRT_ASSIGN(kvrt::AppendInfo appended, session->engine->set_messages(session->session, {messages ? messages : "", messages_size}));
     write_output(info, to_append_info(appended));
     return {};
   });
@@ -92,7 +92,7 @@ kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kv
     KVRT_TRY(call.enter());
     if (out) KVRT_TRY(check_output_struct(out, "out"));
     KVRT_TRY(check_buffer(json, capacity, needed));
-    auto message = session->host->message(session->session, index);
+    auto message = session->engine->message(session->session, index);
     if (!message)
       return error(Code::kNotFound, Detail::kNone, "message %llu: the session has fewer", static_cast<unsigned long long>(index));
     KVRT_TRY(write_buffer(message->json.data(), message->json.size(), json, capacity, needed));
@@ -109,7 +109,7 @@ kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to
   return guard(err, [&]() -> Status {
     SessionCall call(session);
     KVRT_TRY(call.enter("erase"));
-    return session->host->erase(session->session, from, to);
+    return session->engine->erase(session->session, from, to);
   });
 }
 
@@ -120,14 +120,14 @@ kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64
     KVRT_TRY(call.enter());
     KVRT_TRY(check_buffer(text, capacity, needed));
     if (flags & ~uint32_t{KVRT_TEXT_SPECIAL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
-    std::vector<int32_t> all = session->host->tokens(session->session);
+    std::vector<int32_t> all = session->engine->tokens(session->session);
     if (to == UINT64_MAX) to = all.size();
     if (from > to || to > all.size()) {
       return error(Code::kInvalid, Detail::kNone, "text: tokens %llu to %llu, the session has %zu", static_cast<unsigned long long>(from),
                    static_cast<unsigned long long>(to), all.size());
     }
     std::string decoded =
-        session->host->tokenizer().decode(std::span(all).subspan(from, to - from), flags & KVRT_TEXT_SPECIAL, from ? all[from - 1] : -1);
+        session->engine->tokenizer().decode(std::span(all).subspan(from, to - from), flags & KVRT_TEXT_SPECIAL, from ? all[from - 1] : -1);
     return write_buffer(decoded.data(), decoded.size(), text, capacity, needed);
   });
 }

@@ -186,22 +186,22 @@ kvrt_event show(kvrt_session* handle, kvrt::Event event) {
 
 // next until DONE, events to the callback.
 Status drive(kvrt_session* handle, kvrt_event_fn callback, void* user, kvrt_report* report) {
-  kvrt::ModelHost& host = *handle->host;
+  kvrt::Engine& engine = *handle->engine;
   Status stopped;
   for (;;) {
-    auto next = host.next(handle->session, -1);
+    auto next = engine.next(handle->session, -1);
     if (!next.is_ok()) {
       Status failed = next.take_status();
-      if (host.session_info(handle->session).state != kvrt::SessionState::kGenerating) return failed;
+      if (engine.session_info(handle->session).state != kvrt::SessionState::kGenerating) return failed;
       stopped = std::move(failed);  // the host was asked for a token and gave none
-      host.cancel(handle->session);
+      engine.cancel(handle->session);
       continue;
     }
     kvrt_event event = show(handle, std::move(next).value());
     bool done = event.type == KVRT_EVENT_DONE;
     if (callback && stopped.is_ok() && callback(user, &event) && !done) {
       stopped = error(Code::kCancelled, Detail::kNone, "stopped by the callback");
-      host.cancel(handle->session);
+      engine.cancel(handle->session);
     }
     if (!done) continue;
     if (stopped.is_ok() && event.reason == KVRT_REASON_CANCELLED) {
@@ -214,10 +214,10 @@ Status drive(kvrt_session* handle, kvrt_event_fn callback, void* user, kvrt_repo
 
 Status run_to_done(kvrt_session* handle, kvrt::GenerateOptions options, kvrt_event_fn callback, void* user, kvrt_report* report) {
   try {
-    KVRT_TRY(handle->host->begin(handle->session, std::move(options)));
+    KVRT_TRY(handle->engine->begin(handle->session, std::move(options)));
     return drive(handle, callback, user, report);
   } catch (...) {  // no memory: it must not generate for ever
-    handle->host->abandon(handle->session);
+    handle->engine->abandon(handle->session);
     throw;
   }
 }
@@ -245,8 +245,8 @@ kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_option
     SessionCall call(session);
     KVRT_TRY(call.enter("begin"));
     kvrt::GenerateOptions o;
-    KVRT_TRY(read_generate_options(options, session->host->tokenizer(), &o));
-    return session->host->begin(session->session, std::move(o));
+    KVRT_TRY(read_generate_options(options, session->engine->tokenizer(), &o));
+    return session->engine->begin(session->session, std::move(o));
   });
 }
 
@@ -255,7 +255,7 @@ kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t 
     SessionCall call(session);
     KVRT_TRY(call.enter("next"));
     KVRT_TRY(check_output_struct(event, "event"));
-    KVRT_ASSIGN(kvrt::Event next, session->host->next(session->session, timeout_ms));
+    KVRT_ASSIGN(kvrt::Event next, session->engine->next(session->session, timeout_ms));
     write_output(event, show(session, std::move(next)));
     return {};
   });
@@ -268,7 +268,7 @@ kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_opt
     KVRT_TRY(call.enter("generate"));
     if (report) KVRT_TRY(check_output_struct(report, "report"));
     kvrt::GenerateOptions o;
-    KVRT_TRY(read_generate_options(options, session->host->tokenizer(), &o));
+    KVRT_TRY(read_generate_options(options, session->engine->tokenizer(), &o));
     if (o.host_samples && !callback) return error(Code::kInvalid, Detail::kNone, "callback is NULL with sampler KVRT_SAMPLER_HOST");
     return run_to_done(session, std::move(o), callback, user, report);
   });
@@ -278,7 +278,7 @@ kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err) {
   return guard(err, [&]() -> Status {
     BesideCall call(session);
     KVRT_TRY(call.enter());
-    session->host->cancel(session->session);
+    session->engine->cancel(session->session);
     return {};
   });
 }
@@ -287,7 +287,7 @@ kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, kvrt_error
   return guard(err, [&]() -> Status {
     BesideCall call(session);
     KVRT_TRY(call.enter());
-    return session->host->accept(session->session, token);
+    return session->engine->accept(session->session, token);
   });
 }
 

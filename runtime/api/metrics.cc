@@ -9,7 +9,7 @@ using kvrt::Status;
 
 namespace {
 
-kvrt_metrics to_metrics(const kvrt::HostMetrics& m) {
+kvrt_metrics to_metrics(const kvrt::EngineMetrics& m) {
   const kvrt::Counters& c = m.counters;
   kvrt_metrics out{};
   out.sessions = m.sessions;
@@ -130,8 +130,8 @@ extern "C" {
 
 kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto host, hold(model, "model"));
-    uint32_t left = host->step(ms);
+    KVRT_ASSIGN(const auto engine, hold(model, "model"));
+    uint32_t left = engine->step(ms);
     if (runnable) *runnable = left;
     return {};
   });
@@ -139,9 +139,9 @@ kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable, 
 
 kvrt_status kvrt_model_metrics(const kvrt_model* model, kvrt_metrics* out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto host, hold(model, "model"));
+    KVRT_ASSIGN(const auto engine, hold(model, "model"));
     KVRT_TRY(check_output_struct(out, "out"));
-    write_output(out, to_metrics(host->metrics()));
+    write_output(out, to_metrics(engine->metrics()));
     return {};
   });
 }
@@ -149,14 +149,14 @@ kvrt_status kvrt_model_metrics(const kvrt_model* model, kvrt_metrics* out, kvrt_
 kvrt_status kvrt_model_metrics_text(const kvrt_model* model, const char* label_value, size_t label_value_size, char* text, size_t capacity,
                                     size_t* needed, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto host, hold(model, "model"));
+    KVRT_ASSIGN(const auto engine, hold(model, "model"));
     KVRT_TRY(check_text(label_value, label_value_size, "label_value"));
     KVRT_TRY(check_buffer(text, capacity, needed));
     if (label_value && kvrt::find_invalid_utf8({label_value, label_value_size}) != std::string_view::npos) {
       return kvrt::error(kvrt::Code::kInvalid, kvrt::Detail::kNone, "label_value is not UTF-8");
     }
-    std::string label = label_value ? std::string(label_value, label_value_size) : host->info().name;
-    std::string all = expose(to_metrics(host->metrics()), label);
+    std::string label = label_value ? std::string(label_value, label_value_size) : engine->info().name;
+    std::string all = expose(to_metrics(engine->metrics()), label);
     return write_buffer(all.data(), all.size(), text, capacity, needed);
   });
 }

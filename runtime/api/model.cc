@@ -32,9 +32,9 @@ Status check_model_options(const kvrt_model_options& o) {
   return {};
 }
 
-void fill_props(const kvrt::ModelHost& host, kvrt_model_props* p) {
-  kvrt::HostInfo i = host.info();
-  const kvrt::Tokenizer& tokenizer = host.tokenizer();
+void fill_props(const kvrt::Engine& engine, kvrt_model_props* p) {
+  kvrt::EngineInfo i = engine.info();
+  const kvrt::Tokenizer& tokenizer = engine.tokenizer();
   p->has_weights = i.has_weights;
   copy_text(p->architecture, i.architecture);
   copy_text(p->name, i.name);
@@ -65,9 +65,9 @@ void fill_props(const kvrt::ModelHost& host, kvrt_model_props* p) {
   p->kv_format = KVRT_KV_F16 + static_cast<uint32_t>(i.kv.format);
 }
 
-kvrt::Result<kvrt::HostOptions> options_of(const kvrt_model_options& o) {
+kvrt::Result<kvrt::EngineOptions> options_of(const kvrt_model_options& o) {
   KVRT_TRY(check_model_options(o));
-  kvrt::HostOptions options;
+  kvrt::EngineOptions options;
   options.kv_format = kv_format_of(o.kv_format);
   options.block_tokens = o.block_tokens;
   options.prefill_chunk = o.prefill_chunk;
@@ -87,16 +87,16 @@ extern "C" {
 kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_model_options* options,
                             kvrt_event_fn callback, void* user, kvrt_model** out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto engine, hold(runtime, "runtime"));
+    KVRT_ASSIGN(const auto held, hold(runtime, "runtime"));
     KVRT_TRY(check_not_null(out, "out"));
     kvrt_model_options o;
     KVRT_TRY(read_options(options, "kvrt_model_options", &o));
-    KVRT_ASSIGN(const kvrt::HostOptions host_options, options_of(o));
+    KVRT_ASSIGN(const kvrt::EngineOptions engine_options, options_of(o));
     kvrt::ModelSource source("model");
     if (!o.from_fd || path_size) KVRT_TRY(check_path(path, path_size, &source.name));
     if (o.from_fd) source.fd = o.fd, source.offset = o.fd_offset, source.size = o.fd_size;
-    KVRT_ASSIGN(auto host, kvrt::ModelHost::open(engine, source, host_options, as_progress(callback, user)));
-    *out = new kvrt_model(std::move(host));
+    KVRT_ASSIGN(auto engine, kvrt::Engine::open(held, source, engine_options, as_progress(callback, user)));
+    *out = new kvrt_model(std::move(engine));
     return {};
   });
 }
@@ -106,10 +106,10 @@ void kvrt_model_release(kvrt_model* model) { release(model); }
 
 kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto host, hold(model, "model"));
+    KVRT_ASSIGN(const auto engine, hold(model, "model"));
     KVRT_TRY(check_output_struct(out, "out"));
     kvrt_model_props p{};
-    fill_props(*host, &p);
+    fill_props(*engine, &p);
     write_output(out, p);
     return {};
   });
@@ -117,12 +117,12 @@ kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out, kvrt
 
 kvrt_status kvrt_model_cache(const kvrt_runtime* runtime, const kvrt_model_options* options, kvrt_cache_props* out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto engine, hold(runtime, "runtime"));
+    KVRT_ASSIGN(const auto held, hold(runtime, "runtime"));
     KVRT_TRY(check_output_struct(out, "out"));
     kvrt_model_options o;
     KVRT_TRY(read_options(options, "kvrt_model_options", &o));
-    KVRT_ASSIGN(const kvrt::HostOptions host, options_of(o));
-    const kvrt::WeightCache cache = kvrt::find_cache(engine->env(), nullptr, host.cache, host.cache_dir, host.cache_bytes_max);
+    KVRT_ASSIGN(const kvrt::EngineOptions engine, options_of(o));
+    const kvrt::WeightCache cache = kvrt::find_cache(held->env(), nullptr, engine.cache, engine.cache_dir, engine.cache_bytes_max);
     if (cache.dir.empty()) return error(Code::kNotFound, Detail::kNone, "no directory is named: see cache in kvrt_model_options");
     KVRT_ASSIGN(const kvrt::CacheStat stat, kvrt::stat_cache(cache));
     kvrt_cache_props p{};
@@ -139,12 +139,12 @@ kvrt_status kvrt_model_cache(const kvrt_runtime* runtime, const kvrt_model_optio
 kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_t text_size, uint32_t flags, int32_t* tokens,
                                 size_t capacity, size_t* needed, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto host, hold(model, "model"));
+    KVRT_ASSIGN(const auto engine, hold(model, "model"));
     KVRT_TRY(check_text(text, text_size, "text"));
     KVRT_TRY(check_buffer(tokens, capacity, needed));
     if (flags & ~uint32_t{KVRT_TEXT_SPECIAL | KVRT_TEXT_BOS})
       return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
-    const kvrt::Tokenizer& tokenizer = host->tokenizer();
+    const kvrt::Tokenizer& tokenizer = engine->tokenizer();
     std::vector<int32_t> ids;
     if ((flags & KVRT_TEXT_BOS) && tokenizer.bos() >= 0) ids.push_back(tokenizer.bos());
     KVRT_TRY(tokenizer.encode({text ? text : "", text_size}, flags & KVRT_TEXT_SPECIAL, &ids));
@@ -155,11 +155,11 @@ kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_
 kvrt_status kvrt_model_detokenize(const kvrt_model* model, const int32_t* tokens, size_t count, uint32_t flags, char* text, size_t capacity,
                                   size_t* needed, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto host, hold(model, "model"));
+    KVRT_ASSIGN(const auto engine, hold(model, "model"));
     if (count) KVRT_TRY(check_not_null(tokens, "tokens"));
     KVRT_TRY(check_buffer(text, capacity, needed));
     if (flags & ~uint32_t{KVRT_TEXT_SPECIAL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
-    const kvrt::Tokenizer& tokenizer = host->tokenizer();
+    const kvrt::Tokenizer& tokenizer = engine->tokenizer();
     for (size_t i = 0; i < count; ++i) {
       if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= tokenizer.vocab_size()) {
         return error(Code::kInvalid, Detail::kNone, "tokens[%zu] is %d, the vocabulary has %u", i, tokens[i], tokenizer.vocab_size());
@@ -175,9 +175,9 @@ kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messa
   return guard(err, [&]() -> Status {
     kvrt_template_options o;
     KVRT_TRY(read_options(options, "kvrt_template_options", &o));
-    std::shared_ptr<kvrt::ModelHost> host;
+    std::shared_ptr<kvrt::Engine> engine;
     if (model || !o.source) {
-      KVRT_ASSIGN(host, hold(model, "model"));
+      KVRT_ASSIGN(engine, hold(model, "model"));
     }
     KVRT_TRY(check_text(messages, messages_size, "messages"));
     KVRT_TRY(check_text(o.source, o.source_size, "source"));
@@ -193,14 +193,14 @@ kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messa
       kvrt::TemplateOptions t;
       t.add_generation_prompt = !o.no_generation_prompt;
       t.arguments = std::move(arguments);
-      if (host) {
-        const kvrt::Tokenizer& tokenizer = host->tokenizer();
+      if (engine) {
+        const kvrt::Tokenizer& tokenizer = engine->tokenizer();
         if (tokenizer.bos() >= 0) t.bos_token = tokenizer.piece(tokenizer.bos(), true);
         if (tokenizer.eos() >= 0) t.eos_token = tokenizer.piece(tokenizer.eos(), true);
       }
       KVRT_ASSIGN(rendered, parsed->render(json, t));
     } else {
-      KVRT_ASSIGN(rendered, host->render(json, !o.no_generation_prompt, arguments));
+      KVRT_ASSIGN(rendered, engine->render(json, !o.no_generation_prompt, arguments));
     }
     return write_buffer(rendered.data(), rendered.size(), text, capacity, needed);
   });

@@ -31,14 +31,14 @@ Result<kvrt::ModelCost> cost_of_geometry(const kvrt_plan_options& o) {
   return cost;
 }
 
-Result<kvrt::ModelCost> cost_of_file(const kvrt::Engine& engine, const char* path, size_t path_size, const kvrt_plan_options& o) {
+Result<kvrt::ModelCost> cost_of_file(const kvrt::Runtime& runtime, const char* path, size_t path_size, const kvrt_plan_options& o) {
   std::string name;
   KVRT_TRY(check_path(path, path_size, &name));
   if (o.layers || o.kv_heads || o.head_dim) {
     return error(Code::kInvalid, Detail::kNone, "layers, kv_heads and head_dim are given beside a path: expected one or the other");
   }
   KVRT_ASSIGN(const auto file, kvrt::GgufFile::open(name));
-  return kvrt::model_cost(*file, *engine.backend());
+  return kvrt::model_cost(*file, *runtime.backend());
 }
 
 kvrt_plan to_plan(const kvrt::ModelCost& cost, const kvrt::KvGeometry& kv, const kvrt::SessionsPlan& s) {
@@ -76,17 +76,17 @@ extern "C" {
 kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_plan_options* options,
                             kvrt_plan* out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto engine, hold(runtime, "runtime"));
+    KVRT_ASSIGN(const auto held, hold(runtime, "runtime"));
     KVRT_TRY(check_output_struct(out, "out"));
     kvrt_plan_options o;
     KVRT_TRY(read_options(options, "kvrt_plan_options", &o));
     KVRT_TRY(check_kv(o.kv_format, o.block_tokens));
     if (o.reserved) return error(Code::kInvalid, Detail::kNone, "kvrt_plan_options: reserved is %u, expected 0", o.reserved);
     const bool geometry = !path && !path_size;
-    KVRT_ASSIGN(const kvrt::ModelCost cost, geometry ? cost_of_geometry(o) : cost_of_file(*engine, path, path_size, o));
+    KVRT_ASSIGN(const kvrt::ModelCost cost, geometry ? cost_of_geometry(o) : cost_of_file(*held, path, path_size, o));
     const kvrt::KvGeometry kv = kvrt::kv_geometry(cost.dims, o.block_tokens, kv_format_of(o.kv_format));
     uint64_t total = 0, budget = o.memory_bytes;
-    if (!budget) engine->backend()->device_memory(&total, &budget);
+    if (!budget) held->backend()->device_memory(&total, &budget);
     KVRT_ASSIGN(const auto sessions, kvrt::plan_sessions(cost, kv, {o.sessions, o.session_tokens, o.shared_tokens, budget}));
     write_output(out, to_plan(cost, kv, sessions));
     return {};
@@ -96,13 +96,13 @@ kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_
 kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char* path, size_t path_size, uint32_t flags, char* json, size_t capacity,
                                size_t* needed, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto engine, hold(runtime, "runtime"));
+    KVRT_ASSIGN(const auto held, hold(runtime, "runtime"));
     KVRT_TRY(check_buffer(json, capacity, needed));
     if (flags & ~uint32_t{KVRT_INSPECT_ALL}) return error(Code::kInvalid, Detail::kNone, "flags is %u, unknown bits are set", flags);
     std::string name;
     KVRT_TRY(check_path(path, path_size, &name));
     KVRT_ASSIGN(const auto file, kvrt::GgufFile::open(name));
-    KVRT_ASSIGN(const std::string text, kvrt::inspect(*file, *engine->backend(), flags & KVRT_INSPECT_ALL));
+    KVRT_ASSIGN(const std::string text, kvrt::inspect(*file, *held->backend(), flags & KVRT_INSPECT_ALL));
     return write_buffer(text.data(), text.size(), json, capacity, needed);
   });
 }

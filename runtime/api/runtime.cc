@@ -53,7 +53,7 @@ std::string libraries() {
          sodium_version_string() + ", xxhash " + kvrt::xxhash_version();
 }
 
-Status read_device(const kvrt_runtime_options& o, kvrt::EngineOptions* out) {
+Status read_device(const kvrt_runtime_options& o, kvrt::RuntimeOptions* out) {
   if (o.device > KVRT_DEVICE_AUTO) {
     return error(Code::kInvalid, Detail::kNone, "device is %u, expected KVRT_DEVICE_DEFAULT to KVRT_DEVICE_AUTO", o.device);
   }
@@ -106,15 +106,15 @@ kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime*
     if (o.log_level > KVRT_LOG_DEBUG) {
       return error(Code::kInvalid, Detail::kNone, "log_level is %u, expected KVRT_LOG_DEFAULT to KVRT_LOG_DEBUG", o.log_level);
     }
-    kvrt::EngineOptions engine_options;
-    engine_options.threads = o.threads;
-    engine_options.isa = kIsas[o.isa];
-    KVRT_TRY(read_device(o, &engine_options));
+    kvrt::RuntimeOptions chosen;
+    chosen.threads = o.threads;
+    chosen.isa = kIsas[o.isa];
+    KVRT_TRY(read_device(o, &chosen));
     KVRT_TRY(check_host_symbols());
     auto log = std::make_unique<HostLog>(o);
     HostLog* host_log = log.get();
-    KVRT_ASSIGN(auto engine, kvrt::Engine::open(engine_options, std::move(log)));
-    auto runtime = std::make_unique<kvrt_runtime>(std::move(engine));
+    KVRT_ASSIGN(auto opened, kvrt::Runtime::open(chosen, std::move(log)));
+    auto runtime = std::make_unique<kvrt_runtime>(std::move(opened));
     host_log->arm();
     *out = runtime.release();
     return {};
@@ -126,24 +126,24 @@ void kvrt_runtime_release(kvrt_runtime* runtime) { release(runtime); }
 
 kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t threads, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto engine, hold(runtime, "runtime"));
-    return engine->set_threads(threads);
+    KVRT_ASSIGN(const auto held, hold(runtime, "runtime"));
+    return held->set_threads(threads);
   });
 }
 
 kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto engine, hold(runtime, "runtime"));
+    KVRT_ASSIGN(const auto held, hold(runtime, "runtime"));
     KVRT_TRY(check_output_struct(out, "out"));
-    const kvrt::Backend* backend = engine->backend();
+    const kvrt::Backend* backend = held->backend();
     kvrt_runtime_props p{};
-    p.threads = engine->threads();
+    p.threads = held->threads();
     copy_text(p.device, backend->name());
     copy_text(p.isa, backend->isa());
     copy_text(p.numerics, backend->numerics());
     copy_text(p.isa_tables, table_states());
     copy_text(p.libraries, libraries());
-    if (const auto& devices = engine->cuda_devices()) {
+    if (const auto& devices = held->cuda_devices()) {
       copy_text(p.device_name, backend->device_name());
       backend->device_memory(&p.device_memory, &p.device_memory_free);
       copy_text(p.devices, *devices);

@@ -70,13 +70,13 @@ Status read_session_options(const kvrt_session_options* options, bool resume, kv
   return {};
 }
 
-kvrt_session* wrap(const std::shared_ptr<kvrt::ModelHost>& host, kvrt::Session* session) {
+kvrt_session* wrap(const std::shared_ptr<kvrt::Engine>& engine, kvrt::Session* session) {
   auto handle = new (std::nothrow) kvrt_session;
   if (!handle) {
-    host->close(session);
+    engine->close(session);
     throw std::bad_alloc();
   }
-  handle->host = host;
+  handle->engine = engine;
   handle->session = session;
   return handle;
 }
@@ -98,7 +98,7 @@ Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_si
   }
   if (report) KVRT_TRY(check_output_struct(report, "report"));
   KVRT_ASSIGN(kvrt::SaveReport saved,
-              handle->host->save(handle->session, as,
+              handle->engine->save(handle->session, as,
                                  {static_cast<kvrt::Durability>(o.durability), o.overwrite != 0, suspend, static_cast<uint8_t>(o.pin),
                                   o.ttl_seconds, static_cast<kvrt::ChunkCodec>(o.codec)}));
   kvrt_save_report r{};
@@ -119,12 +119,12 @@ extern "C" {
 
 kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto host, hold(model, "model"));
+    KVRT_ASSIGN(const auto engine, hold(model, "model"));
     KVRT_TRY(check_not_null(out, "out"));
     kvrt::SessionOptions o;
     KVRT_TRY(read_session_options(options, false, &o));
-    KVRT_ASSIGN(kvrt::Session * session, host->open_session(o));
-    *out = wrap(host, session);
+    KVRT_ASSIGN(kvrt::Session * session, engine->open_session(o));
+    *out = wrap(engine, session);
     arm(o.wake);
     return {};
   });
@@ -137,7 +137,7 @@ void kvrt_session_close(kvrt_session* session) {
     const bool busy = session->busy, own = busy && session->owner == std::this_thread::get_id();  // inside its own callback
     session->close_at_return = own;
     lock.unlock();  // cancel rings
-    if (busy) session->host->cancel(session->session);
+    if (busy) session->engine->cancel(session->session);
     if (own) return;
     lock.lock();
     session->idle.wait(lock, [&] { return !session->busy && session->beside == 0; });
@@ -153,7 +153,7 @@ kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* o
     BesideCall call(session);
     KVRT_TRY(call.enter());
     KVRT_TRY(check_output_struct(out, "out"));
-    kvrt::SessionInfo i = session->host->session_info(session->session);
+    kvrt::SessionInfo i = session->engine->session_info(session->session);
     kvrt_session_props p{};
     p.state = static_cast<uint32_t>(i.state);
     p.tokens = i.tokens;
@@ -183,8 +183,8 @@ kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options*
     kvrt_session_options o;
     KVRT_TRY(read_options(options, "kvrt_session_options", &o));
     auto wake = HostWake::from(o);
-    KVRT_ASSIGN(kvrt::Session * copy, session->host->fork(session->session, wake));
-    *out = wrap(session->host, copy);
+    KVRT_ASSIGN(kvrt::Session * copy, session->engine->fork(session->session, wake));
+    *out = wrap(session->engine, copy);
     arm(wake);
     return {};
   });
@@ -204,7 +204,7 @@ kvrt_status kvrt_session_resume(kvrt_model* model, kvrt_store* store, const char
                                 const kvrt_session_options* options, kvrt_event_fn callback, void* user, kvrt_report* report,
                                 kvrt_session** out, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto host, hold(model, "model"));
+    KVRT_ASSIGN(const auto engine, hold(model, "model"));
     KVRT_ASSIGN(const auto from_store, hold(store, "store"));
     KVRT_TRY(check_not_null(out, "out"));
     std::string from;
@@ -214,8 +214,8 @@ kvrt_status kvrt_session_resume(kvrt_model* model, kvrt_store* store, const char
     if (report) KVRT_TRY(check_output_struct(report, "report"));
     o.store = from_store;
     kvrt::Report counted;
-    KVRT_ASSIGN(kvrt::Session * session, host->resume(o, from, as_progress(callback, user), &counted));
-    *out = wrap(host, session);
+    KVRT_ASSIGN(kvrt::Session * session, engine->resume(o, from, as_progress(callback, user), &counted));
+    *out = wrap(engine, session);
     arm(o.wake);
     write_output(report, to_report(counted));
     return {};

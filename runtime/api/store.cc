@@ -44,7 +44,7 @@ extern "C" {
 kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options, kvrt_store** out,
                             kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto engine, hold(runtime, "runtime"));
+    KVRT_ASSIGN(const auto held, hold(runtime, "runtime"));
     KVRT_TRY(check_not_null(out, "out"));
     std::string directory;
     KVRT_TRY(check_path(path, path_size, &directory));
@@ -56,7 +56,7 @@ kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path
                    o.reserved);
     }
     KVRT_ASSIGN(auto opened,
-                engine->open_store(engine, directory, {o.read_only != 0, o.must_exist != 0, o.disk_bytes_max, o.free_bytes_min}));
+                held->open_store(held, directory, {o.read_only != 0, o.must_exist != 0, o.disk_bytes_max, o.free_bytes_min}));
     *out = new kvrt_store(std::move(opened));
     return {};
   });
@@ -227,7 +227,7 @@ kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* u
 kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t path_size, kvrt_event_fn callback, void* user,
                               kvrt_repair_report* report, kvrt_error* err) {
   return guard(err, [&]() -> Status {
-    KVRT_ASSIGN(const auto engine, hold(runtime, "runtime"));
+    KVRT_ASSIGN(const auto held, hold(runtime, "runtime"));
     std::string directory;
     KVRT_TRY(check_path(path, path_size, &directory));
     if (report) KVRT_TRY(check_output_struct(report, "report"));
@@ -241,7 +241,7 @@ kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t pa
       event.text_size = line.size();
       return !callback || callback(user, &event) == 0;
     };
-    KVRT_ASSIGN(kvrt::RepairReport done, engine->repair_store(directory, watch));
+    KVRT_ASSIGN(kvrt::RepairReport done, held->repair_store(directory, watch));
     kvrt_repair_report r{};
     r.outcome = static_cast<uint32_t>(done.outcome);
     r.sessions_kept = done.sessions_kept;

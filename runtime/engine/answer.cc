@@ -1,8 +1,8 @@
-// ModelHost: what an answer has to be (its grammar) and what it is made of (its parts).
+// Engine: what an answer has to be (its grammar) and what it is made of (its parts).
 #include <algorithm>
 
 #include "runtime/base/limits.h"
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 
 namespace kvrt {
 
@@ -15,7 +15,7 @@ constexpr std::pair<ReplyKind, ReplyFormat> kNamedFormats[] = {
 }
 
 // Compiled once for all generations that use it: agents send the same schema with every call.
-Result<std::shared_ptr<const Grammar>> ModelHost::compiled(GrammarKind kind, const std::string& source) {
+Result<std::shared_ptr<const Grammar>> Engine::compiled(GrammarKind kind, const std::string& source) {
   std::lock_guard lock(grammar_mu_);
   auto found = std::find_if(grammars_.begin(), grammars_.end(), [&](const auto& g) { return g.kind == kind && g.source == source; });
   if (found == grammars_.end()) {
@@ -30,7 +30,7 @@ Result<std::shared_ptr<const Grammar>> ModelHost::compiled(GrammarKind kind, con
 }
 
 // Where a generation with these options stands in its grammar before its first token; null without one. The session is the caller's alone.
-Result<std::unique_ptr<GrammarMatcher>> ModelHost::matcher_for(const Session& session, const GenerateOptions& options) {
+Result<std::unique_ptr<GrammarMatcher>> Engine::matcher_for(const Session& session, const GenerateOptions& options) {
   std::unique_ptr<GrammarMatcher> matcher;
   if (options.grammar_kind == GrammarKind::kNone) return matcher;
   const bool goes_on = options.grammar_kind == GrammarKind::kContinue;
@@ -56,7 +56,7 @@ Result<std::unique_ptr<GrammarMatcher>> ModelHost::matcher_for(const Session& se
 }
 
 // The style in which this session's answers are written, by option or template.
-ReplyStyle ModelHost::reply_style(const Session& session, ReplyKind kind) const {
+ReplyStyle Engine::reply_style(const Session& session, ReplyKind kind) const {
   ReplyStyle style = reply_style_;
   for (auto [named, format] : kNamedFormats) {
     if (kind == named) style.format = format;

@@ -2,28 +2,28 @@
 
 #include <algorithm>
 
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 
 namespace kvrt {
 
 void Cancel::fire() noexcept {
-  std::vector<std::weak_ptr<ModelHost>> hosts;
+  std::vector<std::weak_ptr<Engine>> engines;
   {
     std::lock_guard lock(mu_);
     fired_ = true;
-    hosts.swap(hosts_);  // who begins from here on sees for itself
+    engines.swap(engines_);  // who begins from here on sees for itself
   }
-  for (const auto& host : hosts) {
-    if (auto open = host.lock()) open->cancel(*this);
+  for (const auto& engine : engines) {
+    if (auto open = engine.lock()) open->cancel(*this);
   }
 }
 
-void Cancel::watch(std::weak_ptr<ModelHost> host) {
+void Cancel::watch(std::weak_ptr<Engine> engine) {
   std::lock_guard lock(mu_);
   if (fired_) return;
-  std::erase_if(hosts_, [](const auto& known) { return known.expired(); });
-  const auto same = [&](const auto& known) { return !known.owner_before(host) && !host.owner_before(known); };
-  if (std::none_of(hosts_.begin(), hosts_.end(), same)) hosts_.push_back(std::move(host));
+  std::erase_if(engines_, [](const auto& known) { return known.expired(); });
+  const auto same = [&](const auto& known) { return !known.owner_before(engine) && !engine.owner_before(known); };
+  if (std::none_of(engines_.begin(), engines_.end(), same)) engines_.push_back(std::move(engine));
 }
 
 }  // namespace kvrt

@@ -9,7 +9,7 @@
 
 namespace kvrt {
 
-class ModelHost;
+class Engine;
 
 // Lock order: a model's, then this one's; fire holds none while it tells a model.
 class Cancel {
@@ -17,12 +17,12 @@ class Cancel {
   void fire() noexcept;
   bool fired() const { return fired_; }
   // Of a model that begins a generation with it, under the model's lock: fire will tell it. Once fired there is nothing to wait for.
-  void watch(std::weak_ptr<ModelHost> host);
+  void watch(std::weak_ptr<Engine> engine);
 
  private:
   std::mutex mu_;
   std::atomic<bool> fired_{false};               // set under mu_
-  std::vector<std::weak_ptr<ModelHost>> hosts_;  // guarded by mu_; each once
+  std::vector<std::weak_ptr<Engine>> engines_;  // guarded by mu_; each once
 };
 
 }  // namespace kvrt

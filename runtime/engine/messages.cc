@@ -1,8 +1,8 @@
-// ModelHost: conversations as messages. The template's text decides; tokens that the model sampled are kept as they are.
+// Engine: conversations as messages. The template's text decides; tokens that the model sampled are kept as they are.
 #include <algorithm>
 
 #include "runtime/base/limits.h"
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 
 namespace kvrt {
 
@@ -26,7 +26,7 @@ std::string as_array(const std::vector<Message>& messages, size_t count, std::st
 
 // Makes the session's tokens say `text`. What the model generated stays token by token while the text before it is the same; the rest is
 // tokenized as one, so that a conversation without generated turns equals its template tokenized whole. Under mu_.
-Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& text, size_t* first) {
+Result<AppendInfo> Engine::rewrite_to(Session* session, const std::string& text, size_t* first) {
   Session& s = *session;
   uint64_t pinned = 0;  // tokens up to the end of the last generated message
   for (const Message& m : s.messages) {
@@ -68,12 +68,12 @@ Result<AppendInfo> ModelHost::rewrite_to(Session* session, const std::string& te
 }
 
 // A rendered text without a BOS of its own gets one where the model asks for it.
-bool ModelHost::adds_bos(std::string_view text) const {
+bool Engine::adds_bos(std::string_view text) const {
   return tokenizer_->add_bos() && tokenizer_->bos() >= 0 && !text.starts_with(tokenizer_->piece(tokenizer_->bos(), true));
 }
 
 // After a rewrite: finds the tokens of the messages from `first` on anew. A message ends where the text of the conversation up to it ends.
-void ModelHost::respan(Session* session, size_t first) {
+void Engine::respan(Session* session, size_t first) {
   auto& messages = session->messages;
   std::vector<size_t> ends;  // in bytes of text
   bool bos = false;
@@ -102,7 +102,7 @@ void ModelHost::respan(Session* session, size_t first) {
 
 // Renders the conversation with `message` and makes the session say it. The lock is not held: rendering takes time, and the session is this
 // caller's alone.
-Result<AppendInfo> ModelHost::add_message(Session* session, std::string message) {
+Result<AppendInfo> Engine::add_message(Session* session, std::string message) {
   KVRT_ASSIGN(std::string text, render(as_array(session->messages, session->messages.size(), message), false, session->arguments));
   std::unique_lock lock(mu_);
   size_t first = session->messages.size();
@@ -114,7 +114,7 @@ Result<AppendInfo> ModelHost::add_message(Session* session, std::string message)
   return info;
 }
 
-Result<AppendInfo> ModelHost::append_message(Session* session, std::string_view message_json) {
+Result<AppendInfo> Engine::append_message(Session* session, std::string_view message_json) {
   Editing editing(this, session);
   KVRT_ASSIGN(std::string message, normalize_message(message_json));
   {
@@ -127,7 +127,7 @@ Result<AppendInfo> ModelHost::append_message(Session* session, std::string_view 
   return info;
 }
 
-Result<AppendInfo> ModelHost::set_messages(Session* session, std::string_view messages_json) {
+Result<AppendInfo> Engine::set_messages(Session* session, std::string_view messages_json) {
   Editing editing(this, session);
   KVRT_ASSIGN(std::vector<std::string> wanted, normalize_messages(messages_json));
   {
@@ -154,7 +154,7 @@ Result<AppendInfo> ModelHost::set_messages(Session* session, std::string_view me
   return info;
 }
 
-Status ModelHost::open_turn(Session* session) {
+Status Engine::open_turn(Session* session) {
   const auto& messages = session->messages;  // nobody else changes them
   if (messages.empty() || messages.back().generated || messages.back().end != session->tokens.size()) return {};
   KVRT_ASSIGN(std::string text, render(as_array(messages, messages.size(), ""), true, session->arguments));
@@ -168,7 +168,7 @@ Status ModelHost::open_turn(Session* session) {
 
 // Drops the tokens of an erased span, and with them what only joined its messages to the next one (a newline, say): the rest then says what
 // the template makes of the messages that are left.
-Status ModelHost::erase(Session* session, uint64_t from, uint64_t to) {
+Status Engine::erase(Session* session, uint64_t from, uint64_t to) {
   Conversation rest;
   {
     std::lock_guard lock(mu_);
@@ -202,7 +202,7 @@ Status ModelHost::erase(Session* session, uint64_t from, uint64_t to) {
 }
 
 // How many tokens from `to` on, less than to `end`, have to go as well so that what follows `from` spells `text`; 0 when none do it.
-uint64_t ModelHost::joint(const Session& session, const std::string& text, uint64_t from, uint64_t to, uint64_t end) const {
+uint64_t Engine::joint(const Session& session, const std::string& text, uint64_t from, uint64_t to, uint64_t end) const {
   auto spelled = [&](uint64_t begin, uint64_t n) {  // as it follows the token at from - 1, or as it follows its own
     uint64_t after = begin >= to ? from : begin;
     return tokenizer_->decode(std::span(session.tokens).subspan(begin, n), true, after ? session.tokens[after - 1] : -1);

@@ -168,7 +168,7 @@ struct SessionValue : Conversation {
   uint64_t saved_tail_begin = 0, saved_tail_end = 0;
 };
 
-// Guarded by ModelHost's lock, but for what is marked. A session belongs to one handle; calls on it do not overlap.
+// Guarded by Engine's lock, but for what is marked. A session belongs to one handle; calls on it do not overlap.
 struct Session : SessionValue {
   Session(uint32_t block_tokens) : table(block_tokens) {}  // NOLINT
 

@@ -1,22 +1,22 @@
-// ModelHost: sessions as data: open, close, append, fork, truncate, info. No compute.
+// Engine: sessions as data: open, close, append, fork, truncate, info. No compute.
 #include <algorithm>
 
 #include "runtime/base/limits.h"
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 
 namespace kvrt {
 
-Result<Session*> ModelHost::open_session(const SessionOptions& options) {
+Result<Session*> Engine::open_session(const SessionOptions& options) {
   if (!runner_) {
     return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", name_.c_str());
   }
   auto session = std::make_unique<Session>(kv_.block_tokens);
-  engine_->env()->random(session->id.bytes);
+  runtime_->env()->random(session->id.bytes);
   session->store = options.store;
   session->domain = options.domain;
   session->share = options.share;
   KVRT_ASSIGN(session->arguments, normalize_arguments(options.arguments));
-  session->arguments.now = engine_->env()->unix_ms() / 1000;
+  session->arguments.now = runtime_->env()->unix_ms() / 1000;
   KVRT_ASSIGN(session->root, root_for(options));
   session->wake = options.wake;
   session->saved.head = session->root;  // of no tokens: an empty session is not saved unasked
@@ -26,7 +26,7 @@ Result<Session*> ModelHost::open_session(const SessionOptions& options) {
 }
 
 // Into the scheduler's list, and the saver's. Under mu_.
-Result<Session*> ModelHost::enlist(std::unique_ptr<Session> session) {
+Result<Session*> Engine::enlist(std::unique_ptr<Session> session) {
   if (scheduler_->sessions().size() >= kSessionsMax) {
     return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
   }
@@ -40,7 +40,7 @@ Result<Session*> ModelHost::enlist(std::unique_ptr<Session> session) {
   return session.release();
 }
 
-void ModelHost::close(Session* session) {
+void Engine::close(Session* session) {
   std::unique_ptr<Autosave> autosave;  // goes without the lock: it may end the saver's thread
   std::unique_lock lock(mu_);
   if (session->state == SessionState::kGenerating && !session->generation->finished) stop(session);
@@ -56,12 +56,12 @@ void ModelHost::close(Session* session) {
   delete session;
 }
 
-Result<Session*> ModelHost::fork(Session* session, std::shared_ptr<Wake> wake) {
+Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   std::lock_guard lock(mu_);  // outlives the copy: its keys are everybody's
   KVRT_TRY(require(session, "fork"));
   auto copy = std::make_unique<Session>(kv_.block_tokens);
   static_cast<SessionValue&>(*copy) = *session;
-  engine_->env()->random(copy->id.bytes);
+  runtime_->env()->random(copy->id.bytes);
   copy->wake = std::move(wake);
   if (session->autosave) {
     copy->autosave = std::make_unique<Autosave>(*session->autosave);
@@ -79,7 +79,7 @@ Result<Session*> ModelHost::fork(Session* session, std::shared_ptr<Wake> wake) {
   return made;
 }
 
-Status ModelHost::require(Session* session, const char* call) {
+Status Engine::require(Session* session, const char* call) {
   settle(session);
   touched(session);
   switch (session->state) {
@@ -94,7 +94,7 @@ Status ModelHost::require(Session* session, const char* call) {
   return {};
 }
 
-Status ModelHost::check_room(const Session& session, uint64_t more) const {
+Status Engine::check_room(const Session& session, uint64_t more) const {
   uint64_t n = session.tokens.size() + more;
   if (n > dims_.context || more > dims_.context) {
     return error(Code::kLimit, Detail::kNone,
@@ -109,7 +109,7 @@ Status ModelHost::check_room(const Session& session, uint64_t more) const {
   return {};
 }
 
-Status ModelHost::append(Session* session, std::span<const int32_t> tokens) {
+Status Engine::append(Session* session, std::span<const int32_t> tokens) {
   std::lock_guard lock(mu_);
   KVRT_TRY(require(session, "append"));
   KVRT_TRY(check_room(*session, tokens.size()));  // before any is read: a count that went wrong is often huge
@@ -124,7 +124,7 @@ Status ModelHost::append(Session* session, std::span<const int32_t> tokens) {
   return {};
 }
 
-Status ModelHost::append_text(Session* session, std::string_view text, bool parse_special) {
+Status Engine::append_text(Session* session, std::string_view text, bool parse_special) {
   std::vector<int32_t> tokens;
   int32_t previous = -1;
   {
@@ -140,7 +140,7 @@ Status ModelHost::append_text(Session* session, std::string_view text, bool pars
   return append(session, tokens);
 }
 
-Status ModelHost::truncate(Session* session, uint64_t count) {
+Status Engine::truncate(Session* session, uint64_t count) {
   std::lock_guard lock(mu_);
   KVRT_TRY(require(session, "truncate"));
   Session& s = *session;
@@ -152,7 +152,7 @@ Status ModelHost::truncate(Session* session, uint64_t count) {
   return {};
 }
 
-void ModelHost::cut(Session* session, uint64_t count) {
+void Engine::cut(Session* session, uint64_t count) {
   Session& s = *session;
   s.tokens.resize(count);
   while (!s.messages.empty() && s.messages.back().end > count) s.messages.pop_back();
@@ -170,7 +170,7 @@ void ModelHost::cut(Session* session, uint64_t count) {
   if (s.foreign_tokens > count) s.foreign_tokens = count / T * T;
 }
 
-Status ModelHost::check_erase(const Session& s, uint64_t from, uint64_t to) const {
+Status Engine::check_erase(const Session& s, uint64_t from, uint64_t to) const {
   if (from > to || to > s.tokens.size()) {
     return error(Code::kInvalid, Detail::kNone, "erase: tokens %llu to %llu, the session has %zu", static_cast<unsigned long long>(from),
                  static_cast<unsigned long long>(to), s.tokens.size());
@@ -187,7 +187,7 @@ Status ModelHost::check_erase(const Session& s, uint64_t from, uint64_t to) cons
 }
 
 // Makes the session say this, keeping the KV of what is the same from the start.
-void ModelHost::put_back(Session* session, Conversation before) noexcept {
+void Engine::put_back(Session* session, Conversation before) noexcept {
   Session& s = *session;
   auto same = static_cast<uint64_t>(std::mismatch(s.tokens.begin(), s.tokens.end(), before.tokens.begin(), before.tokens.end()).first -
                                     s.tokens.begin());
@@ -195,18 +195,18 @@ void ModelHost::put_back(Session* session, Conversation before) noexcept {
   static_cast<Conversation&>(s) = std::move(before);
 }
 
-std::optional<Message> ModelHost::message(const Session* session, uint64_t index) const {
+std::optional<Message> Engine::message(const Session* session, uint64_t index) const {
   std::lock_guard lock(mu_);
   if (index >= session->messages.size()) return std::nullopt;
   return session->messages[index];
 }
 
-std::vector<int32_t> ModelHost::tokens(const Session* session) const {
+std::vector<int32_t> Engine::tokens(const Session* session) const {
   std::lock_guard lock(mu_);
   return session->tokens;
 }
 
-SessionInfo ModelHost::session_info(const Session* session) const {
+SessionInfo Engine::session_info(const Session* session) const {
   std::lock_guard lock(mu_);
   SessionInfo info;
   info.state = session->settle ? SessionState::kIdle : session->state;

@@ -59,9 +59,9 @@ inline std::vector<const CpuKernels*> vector_tables() {
 
 class Random {
  public:
-  explicit Random(uint32_t seed) : engine_(seed) {}
-  uint32_t below(uint32_t n) { return static_cast<uint32_t>(engine_() % n); }
-  float normal() { return normal_(engine_); }
+  explicit Random(uint32_t seed) : runtime_(seed) {}
+  uint32_t below(uint32_t n) { return static_cast<uint32_t>(runtime_() % n); }
+  float normal() { return normal_(runtime_); }
   std::vector<float> floats(size_t n, float scale = 1.0f) {
     std::vector<float> v(n);
     for (float& f : v) f = normal() * scale;
@@ -83,7 +83,7 @@ class Random {
   }
 
  private:
-  std::mt19937 engine_;
+  std::mt19937 runtime_;
   std::normal_distribution<float> normal_;
 };
 

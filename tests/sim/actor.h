@@ -22,7 +22,7 @@ using Counts = std::map<std::string, uint64_t>;  // what happened how often
 
 // What the actors of one thread share.
 struct Setting {
-  ModelHost* host = nullptr;
+  Engine* engine = nullptr;
   const Tokenizer* tokenizer = nullptr;
   uint64_t room = 0;  // tokens that a session can have
   Random* random = nullptr;

@@ -14,8 +14,8 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
                     [](float x, float y) { return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y); });
 }
 // Blocks and sessions that had to make room so far.
-uint64_t given_up(ModelHost* host) {
-  HostMetrics m = host->metrics();
+uint64_t given_up(Engine* engine) {
+  EngineMetrics m = engine->metrics();
   return m.counters.evictions + m.counters.preemptions;
 }
 
@@ -65,13 +65,13 @@ void Actor::start(GenerateOptions o) {
   const uint64_t pinned = generated_end();
   rows = 0;
   heard_ = bell_ ? bell_->rung.load() : 0;
-  run.given_up = given_up(w_->host);  // first: another thread may evict in between
-  run.kv_tokens = w_->host->session_info(session_).kv_tokens;
-  if (!w_->alone) run.kv_tokens -= run.kv_tokens % w_->host->info().kv.block_tokens;  // until it begins its tail can go, uncounted
-  Status status = w_->host->begin(session_, o);
+  run.given_up = given_up(w_->engine);  // first: another thread may evict in between
+  run.kv_tokens = w_->engine->session_info(session_).kv_tokens;
+  if (!w_->alone) run.kv_tokens -= run.kv_tokens % w_->engine->info().kv.block_tokens;  // until it begins its tail can go, uncounted
+  Status status = w_->engine->begin(session_, o);
   if (opens && status.code() == Code::kLimit) return;
   if (opens) {  // single-threaded: no step has run
-    tokens_ = w_->host->tokens(session_);
+    tokens_ = w_->engine->tokens(session_);
     adopt_messages();
     if (status.is_ok()) check_rewrite(run.before, true, pinned == 0);
     w_->note("turns opened");
@@ -98,21 +98,21 @@ void Actor::start(GenerateOptions o) {
 }
 
 void Actor::cancel() {
-  SessionInfo before = w_->host->session_info(session_);
-  w_->host->cancel(session_);
+  SessionInfo before = w_->engine->session_info(session_);
+  w_->engine->cancel(session_);
   if (!running_) return;
   running_->cancelled = true;
   w_->note("cancels");
   if (!w_->alone) return;
   // No step runs: what was not over is over now, with DONE as the last event.
-  SessionInfo info = w_->host->session_info(session_);
+  SessionInfo info = w_->engine->session_info(session_);
   SIM_CHECK(info.unread <= before.unread + 1 && !info.awaits_accept, "cancel: %zu unread events became %zu", size_t{before.unread},
             size_t{info.unread});
   running_->left_after_cancel = info.unread;
 }
 
 bool Actor::read(int32_t timeout_ms) {
-  ModelHost* h = w_->host;
+  Engine* h = w_->engine;
   SessionInfo info = h->session_info(session_);
   if (info.awaits_accept && info.unread == 0) {
     if (w_->alone && w_->random->one_in(8)) {
@@ -161,7 +161,7 @@ void Actor::accept() {
   Running& g = *running_;
   SIM_CHECK(g.options.host_samples && g.accepted < 0, "accept is due without a question");
   g.accepted = static_cast<int32_t>(w_->random->below(w_->tokenizer->vocab_size()));
-  Status status = w_->host->accept(session_, g.accepted);
+  Status status = w_->engine->accept(session_, g.accepted);
   if (!status.is_ok() && !w_->alone) {  // another thread has just cancelled it
     g.accepted = -1;
     return;
@@ -231,7 +231,7 @@ void Actor::check_report(const Report& r) {
     SIM_CHECK(whole ? rows == want : rows <= want + 1, "%zu rows ran; %zu prefilled, %zu decoded, %zu recomputed", size_t{rows},
               size_t{r.prefilled}, size_t{decodes}, size_t{r.recomputed});
   }
-  if (g.given_up == given_up(w_->host)) {  // what it had in memory stayed there
+  if (g.given_up == given_up(w_->engine)) {  // what it had in memory stayed there
     SIM_CHECK(r.reused_disk <= from_disk_ + g.prompt - std::min<uint64_t>(g.prompt, g.kv_tokens),
               "%zu tokens from disk; %zu of %zu were in memory", size_t{r.reused_disk}, size_t{g.kv_tokens}, g.prompt);
   }

@@ -128,7 +128,7 @@ std::string Probe::check_kv(const Session& s) const {
     state = toy_next(state, want);
     auto i = static_cast<uint32_t>(p / T);
     if (p % T >= s.table.filled(i)) continue;
-    bool whole = test::toy_read_slot(host->kv_, host->block_data(s.table.block(i)), static_cast<uint32_t>(p % T), &have);
+    bool whole = test::toy_read_slot(engine->kv_, engine->block_data(s.table.block(i)), static_cast<uint32_t>(p % T), &have);
     if (!whole || have != want) return say("the KV of position %llu is another's", static_cast<unsigned long long>(p));
   }
   return "";
@@ -156,8 +156,8 @@ std::string Probe::check_domains(const Step& step) {
     for (uint64_t i = begin / T; seq.store_kv && i * T < begin + seq.n_rows && i < seq.n_blocks; ++i) {
       auto last = last_root_.find(seq.blocks[i]);
       if (last == last_root_.end() || last->second == s.root || s.table.filled(static_cast<uint32_t>(i)) > 0) continue;
-      const uint8_t* bytes = host->block_data(seq.blocks[i]);
-      if (std::any_of(bytes, bytes + host->kv_.block_bytes(), [](uint8_t b) { return b != 0; })) {
+      const uint8_t* bytes = engine->block_data(seq.blocks[i]);
+      if (std::any_of(bytes, bytes + engine->kv_.block_bytes(), [](uint8_t b) { return b != 0; })) {
         return say("block %d still has what another domain left", seq.blocks[i]);
       }
     }
@@ -213,22 +213,22 @@ std::string Probe::check_step(const Step& step) {
 }
 
 void Probe::poison() {
-  const KvGeometry& kv = host->kv_;
+  const KvGeometry& kv = engine->kv_;
   Holders held = holders();
   for (uint32_t b = 0; b < held.size(); ++b) {
     auto block = static_cast<BlockId>(b);
     if (scheduler().index_.contains(block)) continue;
     uint32_t filled = 0;
     for (const Holder& h : held[b]) filled = std::max(filled, h.session->table.filled(h.index));
-    if (filled == 0) std::memset(host->block_data(block), 0xee, kv.block_bytes());
+    if (filled == 0) std::memset(engine->block_data(block), 0xee, kv.block_bytes());
     for (uint32_t slot = filled; filled && slot < kv.block_tokens; ++slot) {
-      test::toy_write_slot(kv, host->block_data(block), slot, 0xeeee'eeee'eeee'eeeeull);
+      test::toy_write_slot(kv, engine->block_data(block), slot, 0xeeee'eeee'eeee'eeeeull);
     }
   }
 }
 
 bool Probe::evict(uint64_t random) {
-  Scheduler& s = *host->scheduler_;
+  Scheduler& s = *engine->scheduler_;
   BlockId block = s.pool_.oldest_cached();
   if (block == kNoBlock) return false;
   for (uint64_t n = random % s.pool_.cached_count(); n > 0; --n) block = s.pool_.cached_after(block);

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 
 namespace kvrt {
 
 struct Probe {
-  explicit Probe(ModelHost* h) : host(h) {}
+  explicit Probe(Engine* h) : engine(h) {}
 
   // "" or what is wrong. deep: keys are hashed again and every slot of KV is compared with what the tokens say.
   std::string check(bool deep);
@@ -19,8 +19,8 @@ struct Probe {
   // Overwrites what nobody may read: free blocks, and the slots of private blocks past their tokens.
   void poison();
 
-  const Scheduler& scheduler() const { return *host->scheduler_; }
-  const StepPlan& plan() const { return host->plan_; }
+  const Scheduler& scheduler() const { return *engine->scheduler_; }
+  const StepPlan& plan() const { return engine->plan_; }
   // Gives up a cached block from anywhere in its chain, which leaves a hole. False: there is none.
   bool evict(uint64_t random);
   uint32_t holes() const;  // sessions of the plan that have KV after what they compute now
@@ -30,7 +30,7 @@ struct Probe {
   bool waits_for_other(const Session& session) const;
   std::string describe() const;  // one line: the pool, and every session's tokens, KV and place in the plan
 
-  ModelHost* host;
+  Engine* engine;
 
  private:
   struct Holder {

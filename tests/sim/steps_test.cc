@@ -46,10 +46,10 @@ class SlowRunner final : public StepRunner {
 class Steps : public testing::Test {
  protected:
   void open(uint32_t step_ms_max) {
-    EngineOptions options;
+    RuntimeOptions options;
     options.threads = 1;
-    engine_ = std::move(Engine::open(options, nullptr, &env_)).value();
-    HostParts parts;
+    runtime_ = std::move(Runtime::open(options, nullptr, &env_)).value();
+    EngineParts parts;
     parts.name = "slow";
     parts.tokenizer = std::move(toy_tokenizer({false, false})).value();
     parts.dims = toy_dims(kContext, parts.tokenizer->vocab_size());
@@ -57,38 +57,38 @@ class Steps : public testing::Test {
     auto runner = std::make_unique<SlowRunner>(&env_, parts.dims.vocab);
     runner_ = runner.get();
     parts.toy = std::move(runner);
-    HostOptions o;
+    EngineOptions o;
     o.step_ms_max = step_ms_max;
-    host_ = std::move(ModelHost::assemble(engine_, std::move(parts), o)).value();
+    engine_ = std::move(Engine::assemble(runtime_, std::move(parts), o)).value();
     run(prompt(600), -1);  // the speed is known then
   }
   // A session that is to say what follows so many tokens, nobody else's.
   Session* prompt(size_t tokens, bool host_samples = false) {
     SessionOptions o;
     o.share = false;
-    Session* s = std::move(host_->open_session(o)).value();
-    EXPECT_TRUE(host_->append(s, std::vector<int32_t>(tokens, 5)).is_ok());
+    Session* s = std::move(engine_->open_session(o)).value();
+    EXPECT_TRUE(engine_->append(s, std::vector<int32_t>(tokens, 5)).is_ok());
     GenerateOptions g;
     g.max_tokens = host_samples ? 0 : 1;
     g.host_samples = host_samples;
     g.sampling.temperature = 0;
-    EXPECT_TRUE(host_->begin(s, std::move(g)).is_ok());
+    EXPECT_TRUE(engine_->begin(s, std::move(g)).is_ok());
     runner_->steps.clear();
     return s;
   }
   void run(Session* s, int32_t timeout_ms) {
-    for (Event e; e.type != EventType::kDone;) e = std::move(host_->next(s, timeout_ms)).value();
-    host_->close(s);
+    for (Event e; e.type != EventType::kDone;) e = std::move(engine_->next(s, timeout_ms)).value();
+    engine_->close(s);
   }
   void answer(Session* s) {  // to the first question of its host
-    for (Event e; e.type != EventType::kLogits;) e = std::move(host_->next(s, -1)).value();
+    for (Event e; e.type != EventType::kLogits;) e = std::move(engine_->next(s, -1)).value();
   }
   uint32_t most_rows() const { return *std::max_element(runner_->steps.begin(), runner_->steps.end()); }
   double longest_ms() const { return static_cast<double>(env_.stretch * (kFixed + kRow * most_rows())) / kMs; }
 
   SlowEnv env_;
+  std::shared_ptr<Runtime> runtime_;
   std::shared_ptr<Engine> engine_;
-  std::shared_ptr<ModelHost> host_;
   SlowRunner* runner_ = nullptr;
 };
 
@@ -112,7 +112,7 @@ TEST_F(Steps, WhoCallsSaysHowLongItWaits) {
   EXPECT_GE(longest_ms(), 60);
   for (uint32_t ms : {0, 10, 200}) {
     Session* s = prompt(2000);
-    while (runner_->steps.size() < 4) host_->step(ms);
+    while (runner_->steps.size() < 4) engine_->step(ms);
     EXPECT_LE(longest_ms(), std::max(50u, ms));
     EXPECT_GE(longest_ms(), 0.6 * std::max(50u, ms));
     run(s, -1);
@@ -131,7 +131,7 @@ TEST_F(Steps, WhoeverGeneratesBesideItWaitsForShortOnes) {
   run(prompt(2000), -1);
   EXPECT_LE(longest_ms(), 50);
   EXPECT_GE(runner_->steps.front(), 32u);
-  host_->close(asks);
+  engine_->close(asks);
   run(prompt(2000), -1);
   EXPECT_EQ(most_rows(), kStepRowsMax);
 }

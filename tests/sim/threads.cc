@@ -40,23 +40,23 @@ class Register {
     std::erase(sessions_, s);
   }
   // Beside whatever its thread does with it. It can be cancelled, not closed, meanwhile.
-  void checkpoint_one(ModelHost* host, Random* random, Counts* counts) {
+  void checkpoint_one(Engine* engine, Random* random, Counts* counts) {
     std::lock_guard lock(mu_);
     if (sessions_.empty()) return;
     Session* s = sessions_[random->below(sessions_.size())];
     SaveOptions o;
     o.durability = Durability::kNone;
     o.overwrite = true;
-    auto saved = host->save(s, "s" + std::to_string(random->below(8)), o);
+    auto saved = engine->save(s, "s" + std::to_string(random->below(8)), o);
     if (saved.is_ok()) {
       ++(*counts)["checkpoints"];
     } else if (saved.status().code() != Code::kInvalid) {  // it failed
       fail("checkpoint: %s", saved.status().message().c_str());
     }
   }
-  void cancel_one(ModelHost* host, Random* random) {
+  void cancel_one(Engine* engine, Random* random) {
     std::lock_guard lock(mu_);
-    if (!sessions_.empty()) host->cancel(sessions_[random->below(sessions_.size())]);
+    if (!sessions_.empty()) engine->cancel(sessions_[random->below(sessions_.size())]);
   }
 
  private:
@@ -66,10 +66,10 @@ class Register {
 
 class Worker {
  public:
-  Worker(ModelHost* host, std::shared_ptr<Store> store, uint64_t room, uint64_t seed, Register* others)
+  Worker(Engine* engine, std::shared_ptr<Store> store, uint64_t room, uint64_t seed, Register* others)
       : random_(seed), store_(std::move(store)), others_(others) {
-    setting_.host = host;
-    setting_.tokenizer = &host->tokenizer();
+    setting_.engine = engine;
+    setting_.tokenizer = &engine->tokenizer();
     setting_.room = room;
     setting_.random = &random_;
     setting_.counts = &counts;
@@ -114,9 +114,9 @@ class Worker {
     Actor& a = *own_[i];
     uint64_t what = random_.below(100);
     if (what < 3) return close_one(i);
-    if (what < 8) return (void)setting_.host->step(static_cast<uint32_t>(random_.below(2)));
-    if (what < 10) return others_->cancel_one(setting_.host, &random_);
-    if (store_ && what < 12) return others_->checkpoint_one(setting_.host, &random_, &counts);
+    if (what < 8) return (void)setting_.engine->step(static_cast<uint32_t>(random_.below(2)));
+    if (what < 10) return others_->cancel_one(setting_.engine, &random_);
+    if (store_ && what < 12) return others_->checkpoint_one(setting_.engine, &random_, &counts);
     if (a.generating()) {
       if (what < 60) a.read(-1);
       if (what >= 60 && what < 80) a.read(2);
@@ -142,7 +142,7 @@ class Worker {
 };
 
 // What was saved comes back, and its KV is its tokens'.
-std::string resume_all(ModelHost* host, const std::shared_ptr<Store>& store) {
+std::string resume_all(Engine* engine, const std::shared_ptr<Store>& store) {
   std::vector<Session*> sessions;
   std::string wrong;
   auto list = store->list("", false);
@@ -150,12 +150,12 @@ std::string resume_all(ModelHost* host, const std::shared_ptr<Store>& store) {
     SessionOptions o;
     o.store = store;
     Report report;
-    auto session = host->resume(o, stat.name, nullptr, &report);
+    auto session = engine->resume(o, stat.name, nullptr, &report);
     if (!session.is_ok()) wrong = session.status().message();
     if (session.is_ok()) sessions.push_back(*session);
-    if (wrong.empty()) wrong = Probe(host).check(true);
+    if (wrong.empty()) wrong = Probe(engine).check(true);
   }
-  for (Session* s : sessions) host->close(s);
+  for (Session* s : sessions) engine->close(s);
   return wrong;
 }
 
@@ -163,22 +163,22 @@ bool run_seed(uint64_t seed, uint64_t steps, const std::string& dir, Counts* tot
   current_seed = seed;
   alarm(300);
   ToyEnv env(seed);
-  auto engine = Engine::open({}, nullptr, &env);
-  if (!engine.is_ok()) return false;
+  auto runtime = Runtime::open({}, nullptr, &env);
+  if (!runtime.is_ok()) return false;
   Random random(seed);
   HostSize size = some_size(&random);
   size.blocks = static_cast<uint32_t>(random.between(2, 16));
   ToyRunner* runner = nullptr;
-  auto host = open_toy(*engine, &env, size, ToyText{random.one_in(2), seed % 5 == 1}, seed, &runner);
+  auto engine = open_toy(*runtime, &env, size, ToyText{random.one_in(2), seed % 5 == 1}, seed, &runner);
   std::shared_ptr<Store> store;
   if (seed % 2) {
-    auto opened = (*engine)->open_store(*engine, dir + "/" + std::to_string(seed), {});
+    auto opened = (*runtime)->open_store(*runtime, dir + "/" + std::to_string(seed), {});
     if (!opened.is_ok()) return false;
     store = *opened;
   }
   Register all;
   std::vector<std::unique_ptr<Worker>> workers;
-  for (uint64_t t = 0; t < kThreads; ++t) workers.push_back(std::make_unique<Worker>(host.get(), store, size.room(), random.next(), &all));
+  for (uint64_t t = 0; t < kThreads; ++t) workers.push_back(std::make_unique<Worker>(engine.get(), store, size.room(), random.next(), &all));
   {
     std::vector<std::jthread> threads;
     for (auto& w : workers) threads.emplace_back([&w, steps] { w->run(steps); });
@@ -188,9 +188,9 @@ bool run_seed(uint64_t seed, uint64_t steps, const std::string& dir, Counts* tot
     if (!w->failure.empty()) wrong = w->failure;
     for (const auto& [what, n] : w->counts) (*total)[what] += n;
   }
-  if (wrong.empty()) wrong = Probe(host.get()).check(true);
-  if (wrong.empty() && store) wrong = resume_all(host.get(), store);
-  HostMetrics m = host->metrics();
+  if (wrong.empty()) wrong = Probe(engine.get()).check(true);
+  if (wrong.empty() && store) wrong = resume_all(engine.get(), store);
+  EngineMetrics m = engine->metrics();
   if (wrong.empty() && (m.blocks_used || m.sessions)) wrong = "all is closed, and blocks are held";
   if (wrong.empty() && runner->faults) wrong = "a row found no KV, or in pieces, or another's";
   (*total)["preemptions"] += m.counters.preemptions;

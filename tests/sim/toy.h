@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 
 namespace kvrt::test {
 

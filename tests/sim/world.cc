@@ -42,9 +42,9 @@ HostSize some_size(Random* random) {
   return size;
 }
 
-std::shared_ptr<ModelHost> open_toy(const std::shared_ptr<Engine>& engine, ToyEnv* env, const HostSize& size, ToyText text, uint64_t seed,
+std::shared_ptr<Engine> open_toy(const std::shared_ptr<Runtime>& runtime, ToyEnv* env, const HostSize& size, ToyText text, uint64_t seed,
                                     ToyRunner** runner) {
-  HostParts parts;
+  EngineParts parts;
   parts.name = "toy";
   auto tokenizer = toy_tokenizer(text);
   SIM_CHECK(tokenizer.is_ok(), "tokenizer: %s", tokenizer.status().message().c_str());
@@ -55,26 +55,26 @@ std::shared_ptr<ModelHost> open_toy(const std::shared_ptr<Engine>& engine, ToyEn
   auto toy = std::make_unique<ToyRunner>(kv, parts.dims.vocab, env, seed);
   *runner = toy.get();
   parts.toy = std::move(toy);
-  HostOptions o;
+  EngineOptions o;
   o.block_tokens = size.block_tokens;
   o.prefill_chunk = size.prefill_chunk;
   o.kv_bytes_max = size.blocks * kv.block_bytes();
   o.step_ms_max = size.step_ms_max;
-  auto host = ModelHost::assemble(engine, std::move(parts), o);
-  SIM_CHECK(host.is_ok(), "assemble: %s", host.status().message().c_str());
-  return std::move(host).value();
+  auto engine = Engine::assemble(runtime, std::move(parts), o);
+  SIM_CHECK(engine.is_ok(), "assemble: %s", engine.status().message().c_str());
+  return std::move(engine).value();
 }
 
 World::World(uint64_t seed, const std::string& dir, Counts* counts, bool trace)
     : random_(seed), counts_(counts), dir_(dir), env_(seed ^ 0xc10c), text_{random_.one_in(2), seed % 5 == 1} {
   setting_.trace = trace;
-  EngineOptions options;
+  RuntimeOptions options;
   options.threads = 1;
-  auto engine = Engine::open(options, std::make_unique<StrictLog>(&log_), &env_);
-  SIM_CHECK(engine.is_ok(), "engine: %s", engine.status().message().c_str());
-  engine_ = std::move(engine).value();
+  auto runtime = Runtime::open(options, std::make_unique<StrictLog>(&log_), &env_);
+  SIM_CHECK(runtime.is_ok(), "engine: %s", runtime.status().message().c_str());
+  runtime_ = std::move(runtime).value();
   if (!dir_.empty() && random_.one_in(2)) {
-    auto store = engine_->open_store(engine_, dir_ + "/" + std::to_string(seed), {});
+    auto store = runtime_->open_store(runtime_, dir_ + "/" + std::to_string(seed), {});
     SIM_CHECK(store.is_ok(), "store: %s", store.status().message().c_str());
     store_ = std::move(store).value();
     saves_left_ = random_.between(4, 24);
@@ -87,11 +87,11 @@ World::~World() = default;
 void World::open_host() {
   uint32_t block_tokens = size_.block_tokens;
   size_ = some_size(&random_);
-  if (host_ == nullptr && !saved_.empty() && !random_.one_in(4)) size_.block_tokens = block_tokens;  // else what is stored is of no use
-  host_ = open_toy(engine_, &env_, size_, text_, random_.next(), &runner_);
-  probe_ = std::make_unique<Probe>(host_.get());
+  if (engine_ == nullptr && !saved_.empty() && !random_.one_in(4)) size_.block_tokens = block_tokens;  // else what is stored is of no use
+  engine_ = open_toy(runtime_, &env_, size_, text_, random_.next(), &runner_);
+  probe_ = std::make_unique<Probe>(engine_.get());
   runner_->before = [this](const Step& step, uint8_t*) { before_step(step); };
-  setting_ = {host_.get(), &host_->tokenizer(), size_.room(), &random_, counts_, setting_.trace, true};
+  setting_ = {engine_.get(), &engine_->tokenizer(), size_.room(), &random_, counts_, setting_.trace, true};
   oldest_since_ = idle_steps_ = 0;
   place_ = {};
 }
@@ -157,7 +157,7 @@ void World::check_oldest() {
 }
 
 void World::count_host() {
-  HostMetrics m = host_->metrics();
+  EngineMetrics m = engine_->metrics();
   setting_.note("evictions", m.counters.evictions);
   setting_.note("preemptions", m.counters.preemptions);
 }
@@ -200,7 +200,7 @@ void World::resume() {
   auto bell = some_bell();
   o.wake = bell;
   Report report;
-  auto made = host_->resume(o, name, nullptr, &report);
+  auto made = engine_->resume(o, name, nullptr, &report);
   bool fits = saved.tokens.size() <= size_.room();
   Code want = !saved.exists ? Code::kNotFound : fits ? Code::kOk : Code::kLimit;
   SIM_CHECK(made.status().code() == want, "resume %s of %zu tokens: %s", name.c_str(), saved.tokens.size(),
@@ -222,7 +222,7 @@ void World::remove() {
 void World::restart() {
   close_all();
   count_host();
-  host_.reset();
+  engine_.reset();
   open_host();
   for (int n = 0; n < 4; ++n) resume();
   setting_.note("restarts");
@@ -231,18 +231,18 @@ void World::restart() {
 void World::close_all() {
   while (!actors_.empty()) close_one();
   check(true);
-  HostMetrics m = host_->metrics();
+  EngineMetrics m = engine_->metrics();
   SIM_CHECK(m.blocks_used == 0 && m.sessions == 0, "all is closed, and %zu blocks are held", size_t{m.blocks_used});
 }
 
 // ---- the loop
 
 void World::schedule() {
-  HostMetrics before = host_->metrics();
+  EngineMetrics before = engine_->metrics();
   uint32_t could = probe_->scheduler().runnable_count();
-  uint32_t left = host_->step(0);
+  uint32_t left = engine_->step(0);
   SIM_CHECK(left == probe_->scheduler().runnable_count(), "step says %u are runnable", left);
-  HostMetrics after = host_->metrics();
+  EngineMetrics after = engine_->metrics();
   uint64_t done = 0;
   for (int r = 0; r < 8; ++r) done += after.counters.done[r] - before.counters.done[r];
   bool moved = after.counters.steps > before.counters.steps || done > 0;

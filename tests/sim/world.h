@@ -20,7 +20,7 @@ struct HostSize {
   uint64_t room() const { return std::min<uint64_t>(context, uint64_t{blocks} * block_tokens); }
 };
 HostSize some_size(Random* random);
-std::shared_ptr<ModelHost> open_toy(const std::shared_ptr<Engine>& engine, ToyEnv* env, const HostSize& size, ToyText text, uint64_t seed,
+std::shared_ptr<Engine> open_toy(const std::shared_ptr<Runtime>& runtime, ToyEnv* env, const HostSize& size, ToyText text, uint64_t seed,
                                     ToyRunner** runner);
 
 class World {
@@ -59,12 +59,12 @@ class World {
   std::string dir_;
   std::string log_;  // the last warning
   ToyEnv env_;
-  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Runtime> runtime_;
   std::shared_ptr<Store> store_;
   HostSize size_;
   ToyText text_;
   Setting setting_;
-  std::shared_ptr<ModelHost> host_;
+  std::shared_ptr<Engine> engine_;
   ToyRunner* runner_ = nullptr;
   std::unique_ptr<Probe> probe_;
   std::string step_fault_;

@@ -7,7 +7,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/json.h"
 #include "runtime/engine/describe/memory_cost.h"
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 #include "runtime/model/ggml_types.h"
 #include "runtime/model/gguf_parse.h"
 

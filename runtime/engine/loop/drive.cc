@@ -1,8 +1,8 @@
-// ModelHost: begin, next, cancel, and the step: plan (locked), compute (unlocked), commit (locked).
+// Engine: begin, next, cancel, and the step: plan (locked), compute (unlocked), commit (locked).
 #include <algorithm>
 #include <chrono>
 
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 #include "runtime/text/reply/message.h"
 
 namespace kvrt {
@@ -15,12 +15,12 @@ constexpr uint64_t kMs = 1'000'000;  // in ns
 struct Clocks {
   uint64_t wall_ns, work_ns;
   // A device works while its host waits: there is no other time than the wall's.
-  explicit Clocks(const Engine& engine)
-      : wall_ns(engine.env()->now_ns()), work_ns(engine.backend()->unified() ? engine.env()->cpu_ns() : wall_ns) {}
+  explicit Clocks(const Runtime& runtime)
+      : wall_ns(runtime.env()->now_ns()), work_ns(runtime.backend()->unified() ? runtime.env()->cpu_ns() : wall_ns) {}
 };
 }  // namespace
 
-Status ModelHost::begin(Session* session, GenerateOptions options) {
+Status Engine::begin(Session* session, GenerateOptions options) {
   Editing editing(this, session);
   {
     std::lock_guard lock(mu_);
@@ -32,7 +32,7 @@ Status ModelHost::begin(Session* session, GenerateOptions options) {
   if (options.generation_prompt && !options.prefill_only && !goes_on) KVRT_TRY(open_turn(session));
   if (options.sampling.seed == 0 && options.sampling.temperature > 0) {
     uint8_t drawn[8];
-    engine_->env()->random(drawn);
+    runtime_->env()->random(drawn);
     for (uint8_t byte : drawn) options.sampling.seed = options.sampling.seed << 8 | byte;
     if (options.sampling.seed == 0) options.sampling.seed = 1;
   }
@@ -52,27 +52,27 @@ Status ModelHost::begin(Session* session, GenerateOptions options) {
   session->generation->parser = std::move(parser);
   std::optional<Conversation> before = restore.keep();
   if (session->generation->options.all_or_nothing) session->generation->before = std::move(before);
-  scheduler_->start(session, engine_->env()->now_ns());
+  scheduler_->start(session, runtime_->env()->now_ns());
   if (cancel && cancel->fired()) end(session);
   ring(lock);
   return {};
 }
 
 // At its last accepted token, if it generates; under mu_.
-void ModelHost::end(Session* session) {
+void Engine::end(Session* session) {
   if (session->state != SessionState::kGenerating || session->settle) return;
   if (session->generation->finished) return scheduler_->cancel_finished(session);
   stop(session);
   session->changed.notify_all();
 }
 
-void ModelHost::cancel(Session* session) {
+void Engine::cancel(Session* session) {
   std::unique_lock lock(mu_);
   end(session);
   ring(lock);
 }
 
-void ModelHost::cancel(const Cancel& fired) noexcept {
+void Engine::cancel(const Cancel& fired) noexcept {
   std::unique_lock lock(mu_);
   for (Session* s : scheduler_->sessions()) {
     if (s->generation && s->generation->options.cancel.get() == &fired) end(s);
@@ -80,7 +80,7 @@ void ModelHost::cancel(const Cancel& fired) noexcept {
   ring(lock);
 }
 
-Status ModelHost::accept(Session* session, int32_t token) {
+Status Engine::accept(Session* session, int32_t token) {
   std::unique_lock lock(mu_);
   bool due = session->state == SessionState::kGenerating && !session->generation->finished && !session->generation->awaited.empty();
   if (!due)
@@ -96,14 +96,14 @@ Status ModelHost::accept(Session* session, int32_t token) {
                  session->tokens.size() - 1);
   }
   Sample sample = describe(g.awaited, token, g.options.sampling.top_logprobs);
-  scheduler_->accept(session, sample, *tokenizer_, engine_->env()->now_ns());
+  scheduler_->accept(session, sample, *tokenizer_, runtime_->env()->now_ns());
   session->changed.notify_all();
   ring(lock);
   return {};
 }
 
 // Tells the hosts of sessions that have their first unread event, without the lock.
-void ModelHost::ring(std::unique_lock<std::mutex>& lock) {
+void Engine::ring(std::unique_lock<std::mutex>& lock) {
   while (auto wake = scheduler_->take_woken()) {
     Unlocked unlocked(lock);
     wake->ring();
@@ -112,16 +112,16 @@ void ModelHost::ring(std::unique_lock<std::mutex>& lock) {
 }
 
 // Ends what the session generates: now, or when the step that it is in is over.
-void ModelHost::stop(Session* session) {
+void Engine::stop(Session* session) {
   if (session->in_step) {
     session->cancel = true;
   } else {
-    scheduler_->finish(session, Reason::kCancelled, engine_->env()->now_ns());
+    scheduler_->finish(session, Reason::kCancelled, runtime_->env()->now_ns());
   }
 }
 
 // What was generated becomes a message of its own, with the tokens up to `end`.
-void ModelHost::add_answer(const Generation& g, const std::string& shown, const std::vector<ReplyPart>& parts, uint64_t end,
+void Engine::add_answer(const Generation& g, const std::string& shown, const std::vector<ReplyPart>& parts, uint64_t end,
                            std::vector<Message>* messages) const {
   if (messages->empty() || g.options.prefill_only || end <= g.prompt_end || messages->back().end > g.prompt_end) return;
   static const std::vector<ReplyPart> kNone;
@@ -136,7 +136,7 @@ void ModelHost::add_answer(const Generation& g, const std::string& shown, const 
 }
 
 // After DONE: the session is idle again, and what was generated is a message; or all is as before begin.
-void ModelHost::take_done(Session* session) {
+void Engine::take_done(Session* session) {
   Session& s = *session;
   Generation& g = *s.generation;
   Reason reason = g.report.reason;
@@ -153,7 +153,7 @@ void ModelHost::take_done(Session* session) {
 }
 
 // Ends a generation whose caller has gone, for want of memory. What needs some waits for the session's next call.
-void ModelHost::abandon(Session* session) noexcept {
+void Engine::abandon(Session* session) noexcept {
   std::unique_lock lock(mu_);
   if (session->state != SessionState::kGenerating) return;
   if (!session->generation->finished && session->in_step) session->cancel = true;
@@ -162,7 +162,7 @@ void ModelHost::abandon(Session* session) noexcept {
   session->settle = true;
 }
 
-void ModelHost::settle(Session* session) {
+void Engine::settle(Session* session) {
   if (!session->settle) return;
   session->mailbox.clear();
   session->failure = Status();
@@ -170,7 +170,7 @@ void ModelHost::settle(Session* session) {
   session->settle = false;
 }
 
-bool ModelHost::take_event(Session* session, Event* event, Status* failure) {
+bool Engine::take_event(Session* session, Event* event, Status* failure) {
   Session& s = *session;
   if (!s.mailbox.empty()) {
     if (s.mailbox.front().type == EventType::kDone) take_done(session);  // first: it needs memory
@@ -195,7 +195,7 @@ bool ModelHost::take_event(Session* session, Event* event, Status* failure) {
   return true;
 }
 
-Result<Event> ModelHost::next(Session* session, int32_t timeout_ms) {
+Result<Event> Engine::next(Session* session, int32_t timeout_ms) {
   using Clock = std::chrono::steady_clock;
   auto deadline = timeout_ms < 0 ? Clock::time_point::max() : Clock::now() + std::chrono::milliseconds(timeout_ms);
   const uint64_t patience_ns = timeout_ms < 0 ? UINT64_MAX : static_cast<uint64_t>(timeout_ms) * kMs;
@@ -229,18 +229,18 @@ Result<Event> ModelHost::next(Session* session, int32_t timeout_ms) {
   }
 }
 
-uint32_t ModelHost::step(uint32_t ms) {
-  auto deadline = engine_->env()->now_ns() + ms * kMs;
+uint32_t Engine::step(uint32_t ms) {
+  auto deadline = runtime_->env()->now_ns() + ms * kMs;
   std::unique_lock lock(mu_);
   if (!scheduler_) return 0;
   for (;;) {
-    uint64_t start = engine_->env()->now_ns();
+    uint64_t start = runtime_->env()->now_ns();
     if (leader_) {
       step_over_.wait(lock, [&, seen = steps_led_] { return steps_led_ != seen; });
     } else if (scheduler_->runnable_count() == 0 || !run_step(lock, ms * kMs)) {
       break;
     }
-    uint64_t now = engine_->env()->now_ns();
+    uint64_t now = runtime_->env()->now_ns();
     if (now + (now - start) > deadline) break;  // one more would end late
   }
   return scheduler_->runnable_count();
@@ -248,19 +248,19 @@ uint32_t ModelHost::step(uint32_t ms) {
 
 // The caller becomes the leader for one step, for which it waits patience_ns gladly. mu_ is held on entry and exit. False: there was
 // nothing that could run.
-bool ModelHost::run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_ns) {
+bool Engine::run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_ns) {
   struct Leader {
-    ModelHost* host;
-    explicit Leader(ModelHost* h) : host(h) { h->leader_ = true; }
+    Engine* engine;
+    explicit Leader(Engine* h) : engine(h) { h->leader_ = true; }
     ~Leader() {  // also when memory ran out half-way
-      host->scheduler_->abandon(&host->plan_);
-      host->leader_ = false;
-      ++host->steps_led_;
-      host->step_over_.notify_all();
-      for (Session* s : host->scheduler_->sessions()) {
+      engine->scheduler_->abandon(&engine->plan_);
+      engine->leader_ = false;
+      ++engine->steps_led_;
+      engine->step_over_.notify_all();
+      for (Session* s : engine->scheduler_->sessions()) {
         if (s->state != SessionState::kGenerating) continue;
         s->changed.notify_all();
-        host->touched(s);
+        engine->touched(s);
       }
     }
   };
@@ -269,8 +269,8 @@ bool ModelHost::run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_n
     Leader leader(this);
     ran = warm_cold(lock);
     uint64_t done = scheduler_->done_count();
-    if (engine_->step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
-    scheduler_->plan(&plan_, engine_->env()->now_ns(), patience_ns);
+    if (runtime_->step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
+    scheduler_->plan(&plan_, runtime_->env()->now_ns(), patience_ns);
     ran |= scheduler_->done_count() > done;
     if (!plan_.seqs.empty()) {
       Status computed;
@@ -279,7 +279,7 @@ bool ModelHost::run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_n
         computed = compute(&plan_);
       }
       if (computed.is_ok()) {
-        scheduler_->commit(&plan_, logits_.data(), *tokenizer_, engine_->env()->now_ns());
+        scheduler_->commit(&plan_, logits_.data(), *tokenizer_, runtime_->env()->now_ns());
       } else {
         scheduler_->fail_step(&plan_, computed);
       }
@@ -291,9 +291,9 @@ bool ModelHost::run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_n
 }
 
 // A device draws the tokens where each is drawn from its row of logits alone: the host then does not wait for the rows.
-void ModelHost::plan_draws(const StepPlan& plan) {
+void Engine::plan_draws(const StepPlan& plan) {
   draws_.clear();
-  if (engine_->backend()->unified()) return;
+  if (runtime_->backend()->unified()) return;
   draws_.resize(plan.logits_rows.size());
   for (const PlannedSeq& seq : plan.seqs) {
     if (seq.logit_rows == 0) continue;
@@ -305,7 +305,7 @@ void ModelHost::plan_draws(const StepPlan& plan) {
   }
 }
 
-void ModelHost::choose(const PlannedSeq& seq, Sample* out) {
+void Engine::choose(const PlannedSeq& seq, Sample* out) {
   Generation& g = *seq.session->generation;
   const size_t vocab = dims_.vocab;
   const auto row = std::span(logits_).subspan(seq.first_logit * vocab, vocab);
@@ -315,11 +315,11 @@ void ModelHost::choose(const PlannedSeq& seq, Sample* out) {
   *out = g.options.host_samples ? describe(row, 0, 0) : sample(row, g.options.sampling, seq.session->tokens, g.prompt_end, seq.end, mask);
 }
 
-Status ModelHost::compute(StepPlan* plan) {
-  std::lock_guard device(engine_->step_mutex());
-  const Clocks begin(*engine_);
-  Backend* backend = engine_->backend();
-  backend->set_threads(engine_->threads());
+Status Engine::compute(StepPlan* plan) {
+  std::lock_guard device(runtime_->step_mutex());
+  const Clocks begin(*runtime_);
+  Backend* backend = runtime_->backend();
+  backend->set_threads(runtime_->threads());
   for (BlockId block : plan->clears) backend->clear(block_data(block), kv_.block_bytes());
   std::vector<BlockPair> copies;
   for (const BlockCopy& copy : plan->copies) copies.push_back({block_data(copy.to), block_data(copy.from)});
@@ -345,7 +345,7 @@ Status ModelHost::compute(StepPlan* plan) {
       plan->samples[seq.first_logit].no_memory = true;
     }
   }
-  const Clocks end(*engine_);
+  const Clocks end(*runtime_);
   plan->wall_ns = end.wall_ns - begin.wall_ns;
   plan->work_ns = end.work_ns - begin.work_ns;
   return {};

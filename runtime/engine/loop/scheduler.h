@@ -71,7 +71,7 @@ struct Counters {
   double ttft_ms = 0, queue_ms = 0, prefill_ms = 0, decode_ms = 0;
 };
 
-// All methods under ModelHost's lock; plan and commit by the leader. Bookkeeping only: never touches the bytes of a block.
+// All methods under Engine's lock; plan and commit by the leader. Bookkeeping only: never touches the bytes of a block.
 class Scheduler {
  public:
   Scheduler(uint32_t blocks, uint32_t block_tokens, const SchedulerLimits& limits);

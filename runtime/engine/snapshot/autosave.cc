@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "runtime/base/limits.h"
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 
 namespace kvrt {
 
@@ -37,9 +37,9 @@ Autosaver::~Autosaver() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Autosaver::add(ModelHost* host, Session* session) {
+void Autosaver::add(Engine* engine, Session* session) {
   std::lock_guard lock(mu_);
-  entries_.emplace(session, Entry{host, kNever});
+  entries_.emplace(session, Entry{engine, kNever});
 }
 
 void Autosaver::remove(Session* session) {
@@ -79,7 +79,7 @@ void Autosaver::run() {
     Entry& entry = next->second;  // it stays while its session is worked on
     entry.look_ns = kNever;
     lock.unlock();
-    const uint64_t again = entry.host->autosave(working_);
+    const uint64_t again = entry.engine->autosave(working_);
     lock.lock();
     entry.look_ns = std::min(entry.look_ns, again);
     working_ = nullptr;
@@ -87,22 +87,22 @@ void Autosaver::run() {
   }
 }
 
-// ---- what of it is the host's
+// ---- what of it is the engine's
 
-Status ModelHost::set_autosave(const SessionOptions& options, Session* session) {
+Status Engine::set_autosave(const SessionOptions& options, Session* session) {
   if (!options.autosave.on()) return {};
   session->autosave = std::make_unique<Autosave>();
   session->autosave->policy = options.autosave;
-  KVRT_ASSIGN(session->autosave->saver, engine_->autosaver(options.store.get()));
+  KVRT_ASSIGN(session->autosave->saver, runtime_->autosaver(options.store.get()));
   return {};
 }
 
 // Something happened to the session: when is the saver to look at it? Under mu_.
-void ModelHost::touched(Session* session) {
+void Engine::touched(Session* session) {
   if (!session->autosave) return;
   Autosave& a = *session->autosave;
   const uint64_t n = session->tokens.size();
-  a.active_ns = engine_->env()->now_ns();
+  a.active_ns = runtime_->env()->now_ns();
   a.seen_tokens = std::min(a.seen_tokens, n);
   if (a.turn_over || (a.policy.every_tokens && n - a.seen_tokens >= a.policy.every_tokens)) {
     a.saver->look(session, 0);
@@ -112,13 +112,13 @@ void ModelHost::touched(Session* session) {
 }
 
 // The saver's look at a session: saves it where that is due. When to look again.
-uint64_t ModelHost::autosave(Session* session) {
+uint64_t Engine::autosave(Session* session) {
   {
     std::lock_guard lock(mu_);
     Autosave& a = *session->autosave;
     const uint64_t n = session->tokens.size(), idle_at = a.active_ns + uint64_t{a.policy.idle_ms} * 1'000'000;
     a.seen_tokens = std::min(a.seen_tokens, n);
-    const bool idle = a.policy.idle_ms && a.active_ns && engine_->env()->now_ns() >= idle_at;
+    const bool idle = a.policy.idle_ms && a.active_ns && runtime_->env()->now_ns() >= idle_at;
     const bool grown = a.policy.every_tokens && n - a.seen_tokens >= a.policy.every_tokens;
     if (idle) a.active_ns = 0;
     if (!idle && !grown && !a.turn_over) return a.policy.idle_ms && a.active_ns ? idle_at : kNever;
@@ -132,19 +132,19 @@ uint64_t ModelHost::autosave(Session* session) {
 }
 
 // Nobody waits for the status: it is logged, and in session_info. The next occasion tries again.
-void ModelHost::save_unasked(Session* session) noexcept {
+void Engine::save_unasked(Session* session) noexcept {
   try {
     SaveOptions options;
     options.autosave = true;
     auto saved = save(session, "", options);
-    if (!saved.is_ok()) logf(engine_->log(), LogLevel::kWarn, "autosave: %s", saved.status().message().c_str());
+    if (!saved.is_ok()) logf(runtime_->log(), LogLevel::kWarn, "autosave: %s", saved.status().message().c_str());
   } catch (...) {
-    if (engine_->log()) engine_->log()->write(LogLevel::kWarn, "autosave: the system gave no memory");
+    if (runtime_->log()) runtime_->log()->write(LogLevel::kWarn, "autosave: the system gave no memory");
   }
 }
 
 // Between two portions of an autosave: those who compute have the machine for a while, unless somebody waits for the save.
-void ModelHost::give_way(Session* session, uint64_t worked_ns) {
+void Engine::give_way(Session* session, uint64_t worked_ns) {
   std::unique_lock lock(mu_);
   auto pressed = [&] { return session->saves_wanted > 0 || session->closing || scheduler_->starved(); };
   if (scheduler_->runnable_count() == 0) return;
@@ -152,7 +152,7 @@ void ModelHost::give_way(Session* session, uint64_t worked_ns) {
 }
 
 // Before a session is closed: what an autosave has not saved yet.
-void ModelHost::last_save(Session* session) {
+void Engine::last_save(Session* session) {
   session->autosave->saver->remove(session);
   bool failed;
   {

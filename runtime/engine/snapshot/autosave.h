@@ -13,7 +13,7 @@
 
 namespace kvrt {
 
-class ModelHost;
+class Engine;
 struct Session;
 
 struct AutosavePolicy {
@@ -25,7 +25,7 @@ struct AutosavePolicy {
 
 inline constexpr uint64_t kNever = UINT64_MAX;
 
-// Thread-safe. Its lock may be taken under a ModelHost's, never the other way round. The destructor ends the thread.
+// Thread-safe. Its lock may be taken under a Engine's, never the other way round. The destructor ends the thread.
 class Autosaver {
  public:
   static Result<std::shared_ptr<Autosaver>> start(Env* env);
@@ -33,13 +33,13 @@ class Autosaver {
   Autosaver(const Autosaver&) = delete;
   Autosaver& operator=(const Autosaver&) = delete;
 
-  void add(ModelHost* host, Session* session);
+  void add(Engine* engine, Session* session);
   void remove(Session* session);                // a save of it that runs comes to its end first
   void look(Session* session, uint64_t at_ns);  // at that time of the Env's clock, or before
 
  private:
   struct Entry {
-    ModelHost* host;
+    Engine* engine;
     uint64_t look_ns;
   };
   explicit Autosaver(Env* env) : env_(env) {}
@@ -55,7 +55,7 @@ class Autosaver {
   std::thread thread_;
 };
 
-// A session's part of it; guarded by its ModelHost's lock.
+// A session's part of it; guarded by its Engine's lock.
 struct Autosave {
   AutosavePolicy policy;
   std::shared_ptr<Autosaver> saver;

@@ -1,9 +1,9 @@
-// ModelHost: a snapshot whose KV another arithmetic made (a CPU's, another device's), taken as it is where the caller asks for that. The
+// Engine: a snapshot whose KV another arithmetic made (a CPU's, another device's), taken as it is where the caller asks for that. The
 // session gets a root of its own kind: no exact session ever finds a block of it, nor what is computed on top.
 #include <algorithm>
 
 #include "runtime/compute/numerics.h"
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 
 namespace kvrt {
 
@@ -16,7 +16,7 @@ BlockKey mixed_root(const BlockKey& saved, const BlockKey& own) {
 }  // namespace
 
 // Only KV of the same model, format, block size and domain: its root is one that a known arithmetic gives, or two of them mixed.
-Status ModelHost::adopt_foreign(const SessionOptions& options, const SessionOut& saved, Session* session) {
+Status Engine::adopt_foreign(const SessionOptions& options, const SessionOut& saved, Session* session) {
   Session& s = *session;
   if (saved.root == s.root) return {};
   std::vector<BlockKey> roots;

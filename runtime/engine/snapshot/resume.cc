@@ -1,11 +1,11 @@
-// ModelHost: resume. Tokens and messages come from the store's row; KV from memory, where another session has it, else from chunks.
+// Engine: resume. Tokens and messages come from the store's row; KV from memory, where another session has it, else from chunks.
 #include "runtime/base/limits.h"
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 #include "runtime/engine/snapshot/manifest.h"
 
 namespace kvrt {
 
-std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const SessionOptions& options, Status* status) {
+std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionOptions& options, Status* status) {
   auto manifest = read_manifest(saved, tokenizer_->vocab_size());
   if (!manifest.is_ok()) {
     *status = manifest.take_status();
@@ -48,14 +48,14 @@ std::unique_ptr<Session> ModelHost::restore(const SessionOut& saved, const Sessi
 }
 
 // What the store holds of a session that was just brought back is all that it says. Under mu_; its keys are known.
-void ModelHost::mark_restored(Session* session) const {
+void Engine::mark_restored(Session* session) const {
   Session& s = *session;
   const auto rest = std::span<const int32_t>(s.tokens).subspan(s.chain.size() * kv_.block_tokens);
   s.saved = {s.chain.empty() ? s.root : s.chain.back()->key, s.tokens.size(), s.messages.size()};
   if (!rest.empty()) s.saved.head = chain_key(s.saved.head, rest);
 }
 
-Result<Session*> ModelHost::resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report) {
+Result<Session*> Engine::resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report) {
   if (!runner_) {
     return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", name_.c_str());
   }

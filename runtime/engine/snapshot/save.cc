@@ -1,9 +1,9 @@
-// ModelHost: save. A session is its nodes (full blocks, then the tail that has KV) and a manifest with what comes after. A save waits for
+// Engine: save. A session is its nodes (full blocks, then the tail that has KV) and a manifest with what comes after. A save waits for
 // no generation and none waits for it: it takes a copy of the conversation between two steps, and references to the blocks.
 #include <algorithm>
 
 #include "runtime/compute/kv_layout.h"
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 #include "runtime/engine/snapshot/manifest.h"
 
 namespace kvrt {
@@ -14,7 +14,7 @@ constexpr uint64_t kTailStep = 8;
 }  // namespace
 
 // What is saved: the conversation as it was when the save began, and the blocks that hold its KV.
-struct ModelHost::SavePlan {
+struct Engine::SavePlan {
   struct Chunk {
     size_t node;  // in `nodes`
     BlockKey key, parent;
@@ -33,12 +33,12 @@ struct ModelHost::SavePlan {
 
 // A save's time with its session. Others wait for theirs, no step is lent the session's blocks, and those that it saves keep their bytes,
 // whatever becomes of the session: who wants to write to one gets a copy.
-class ModelHost::SaveTurn {
+class Engine::SaveTurn {
  public:
-  SaveTurn(ModelHost* host, Session* session, std::unique_lock<std::mutex>& lock) : host_(host), session_(session), lock_(lock) {
+  SaveTurn(Engine* engine, Session* session, std::unique_lock<std::mutex>& lock) : engine_(engine), session_(session), lock_(lock) {
     ++session_->saves_wanted;
-    host_->pressed_.notify_all();
-    host_->step_over_.wait(lock, [&] { return !session_->saving; });
+    engine_->pressed_.notify_all();
+    engine_->step_over_.wait(lock, [&] { return !session_->saving; });
     --session_->saves_wanted;
     session_->saving = true;
     ++session_->pins;
@@ -55,7 +55,7 @@ class ModelHost::SaveTurn {
   // lock, as all of this.
   void hold(bool between_steps) {
     session_->held = between_steps;
-    host_->step_over_.wait(lock_, [&] { return !(session_->in_step && between_steps) && !session_->editing; });
+    engine_->step_over_.wait(lock_, [&] { return !(session_->in_step && between_steps) && !session_->editing; });
     session_->held = false;
     session_->changed.notify_all();  // its caller may have found nothing to compute
   }
@@ -63,27 +63,27 @@ class ModelHost::SaveTurn {
     blocks_.reserve(chunks.size());
     for (const auto& chunk : chunks) {
       if (chunk.block == kNoBlock) continue;
-      host_->scheduler_->pool().ref(chunk.block);
+      engine_->scheduler_->pool().ref(chunk.block);
       blocks_.push_back(chunk.block);
     }
   }
   void finish() {
-    for (; !blocks_.empty(); blocks_.pop_back()) host_->scheduler_->drop(blocks_.back());  // the last is the first to be given up
+    for (; !blocks_.empty(); blocks_.pop_back()) engine_->scheduler_->drop(blocks_.back());  // the last is the first to be given up
     --session_->pins;
     session_->saving = false;
-    host_->step_over_.notify_all();
+    engine_->step_over_.notify_all();
     session_ = nullptr;
   }
 
  private:
-  ModelHost* host_;
+  Engine* engine_;
   Session* session_;
   std::unique_lock<std::mutex>& lock_;
   std::vector<BlockId> blocks_;
 };
 
 // What a cancel at this moment would leave. *kept: so many of its first tokens are the session's.
-Conversation ModelHost::conversation(const Session& s, uint64_t* kept) const {
+Conversation Engine::conversation(const Session& s, uint64_t* kept) const {
   *kept = s.tokens.size();
   const Generation* g = s.generation.get();
   const Reason reason = g ? g->report.reason : Reason::kNone;
@@ -107,7 +107,7 @@ Conversation ModelHost::conversation(const Session& s, uint64_t* kept) const {
 // Splits the tokens into full blocks, a tail that ends where its KV ends, and pending tokens without KV. A tail is written with all of a
 // block, so that saves in short turn would write one block many times. Of it there is what the store has (kStored); or, once it has grown by
 // enough, all (kGrown); or all (kWhole). Under mu_.
-void ModelHost::plan_save(Session* session, SaveTail which, SavePlan* plan) {
+void Engine::plan_save(Session* session, SaveTail which, SavePlan* plan) {
   Session& s = *session;
   uint64_t kept = 0, T = kv_.block_tokens;
   plan->said = conversation(s, &kept);
@@ -158,13 +158,13 @@ void ModelHost::plan_save(Session* session, SaveTail which, SavePlan* plan) {
   if (full * T < n) plan->mark.head = chain_key(plan->mark.head, tokens.subspan(full * T));
 }
 
-Status ModelHost::copy_out(std::span<uint8_t> to, BlockId block) {
-  Status status = engine_->backend()->download(to, block_data(block));
-  if (!status.is_ok()) logf(engine_->log(), LogLevel::kWarn, "a block of KV is not saved: %s", status.message().c_str());
+Status Engine::copy_out(std::span<uint8_t> to, BlockId block) {
+  Status status = runtime_->backend()->download(to, block_data(block));
+  if (!status.is_ok()) logf(runtime_->log(), LogLevel::kWarn, "a block of KV is not saved: %s", status.message().c_str());
   return status;
 }
 
-Status ModelHost::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, ChunkCodec codec, std::vector<uint8_t>* buffer) {
+Status Engine::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, ChunkCodec codec, std::vector<uint8_t>* buffer) {
   const SavePlan::Chunk& chunk = plan.chunks[i];
   std::span<const uint8_t> bytes = plan.tail;
   if (chunk.block == kNoBlock) {
@@ -179,14 +179,14 @@ Status ModelHost::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, C
 
 // Puts the chunks that the store does not have. Unless KV is to be durable, those without room in the store and those that the device does
 // not give are left out: the tokens are saved all the same, and a resume computes their KV again.
-Status ModelHost::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report) {
+Status Engine::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report) {
   std::vector<bool> has = save->has(plan.nodes);
   std::vector<uint8_t> buffer(kv_.block_bytes());
   bool full = false;
   report->chunks_left_out = 0;
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
     if (has[plan.chunks[i].node]) continue;
-    const uint64_t start = engine_->env()->now_ns();
+    const uint64_t start = runtime_->env()->now_ns();
     Status put = full ? Status() : put_chunk(save, plan, i, options.codec, &buffer);
     const bool optional = options.durability != Durability::kKv;
     full |= optional && put.code() == Code::kNoSpace;
@@ -195,19 +195,19 @@ Status ModelHost::put_chunks(Session* session, Store::Save* save, const SavePlan
       continue;
     }
     KVRT_TRY(std::move(put));
-    if (options.autosave) give_way(session, engine_->env()->now_ns() - start);
+    if (options.autosave) give_way(session, runtime_->env()->now_ns() - start);
   }
   return {};
 }
 
 // What the store is told of a session, but for model and manifest. The turn is the caller's.
-SessionIn ModelHost::session_in(const Session& s, const SavePlan& plan, const SaveOptions& options, std::string_view name) const {
+SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveOptions& options, std::string_view name) const {
   SessionIn in;
   in.domain = s.domain;
   in.name = name;
   in.id = s.id;
   bool same_name = s.gen > 0 && s.name == name;
-  if (s.gen > 0 && !same_name) engine_->env()->random(in.id.bytes);  // under another name it is another session
+  if (s.gen > 0 && !same_name) runtime_->env()->random(in.id.bytes);  // under another name it is another session
   in.gen_seen = same_name ? s.gen : 0;
   in.overwrite = options.overwrite;
   in.root = s.root;
@@ -220,7 +220,7 @@ SessionIn ModelHost::session_in(const Session& s, const SavePlan& plan, const Sa
   return in;
 }
 
-Result<Saved> ModelHost::write(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
+Result<Saved> Engine::write(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
                                SaveReport* report) {
   KVRT_ASSIGN(auto save, session->store->begin_save(reuse_chunks, {std::string(in.domain), std::string(in.name), options.pin}));
   KVRT_TRY(put_chunks(session, save.get(), plan, options, report));
@@ -232,9 +232,9 @@ Result<Saved> ModelHost::write(Session* session, const SavePlan& plan, const Sav
   return saved;
 }
 
-Result<SaveReport> ModelHost::save(Session* session, std::string_view name, const SaveOptions& options) {
+Result<SaveReport> Engine::save(Session* session, std::string_view name, const SaveOptions& options) {
   Session& s = *session;
-  uint64_t start = engine_->env()->now_ns();
+  uint64_t start = runtime_->env()->now_ns();
   if (!s.store) return error(Code::kInvalid, Detail::kState, "save: the session was opened without a store");
   KVRT_ASSIGN(Hash256 model, model_id_for(s.store.get()));
   SavePlan plan;
@@ -295,7 +295,7 @@ Result<SaveReport> ModelHost::save(Session* session, std::string_view name, cons
   report.gen = saved->gen;
   report.tokens = was.size();
   report.chunks = plan.nodes.size();
-  report.ms = static_cast<double>(engine_->env()->now_ns() - start) * 1e-6;
+  report.ms = static_cast<double>(runtime_->env()->now_ns() - start) * 1e-6;
   return report;
 }
 

@@ -1,4 +1,4 @@
-// ModelHost: warm() brings back what exists of a session's KV: resident blocks first, then the store's chunks. What is absent or damaged
+// Engine: warm() brings back what exists of a session's KV: resident blocks first, then the store's chunks. What is absent or damaged
 // stays a hole, which plan() computes. Resuming and sharing a prefix across restarts are this one loop.
 #include <algorithm>
 #include <atomic>
@@ -7,11 +7,11 @@
 #include <thread>
 
 #include "runtime/compute/kv_layout.h"
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 
 namespace kvrt {
 
-struct ModelHost::ChunkLoad {
+struct Engine::ChunkLoad {
   uint32_t index = 0;  // of the block in the table
   NodeIn node;         // its tokens are the session's, which do not change while its caller waits
   BlockId block = kNoBlock;
@@ -21,7 +21,7 @@ struct ModelHost::ChunkLoad {
 };
 
 // Gives the blocks back that were not put into the table.
-struct ModelHost::Loads {
+struct Engine::Loads {
   Scheduler* scheduler;
   std::vector<ChunkLoad> list;
   explicit Loads(Scheduler* s) : scheduler(s) {}
@@ -36,7 +36,7 @@ struct ModelHost::Loads {
 
 // The chain up to the tail that was saved, with it. Tokens that have grown past it have a full block at its place, which is on another
 // branch. Empty: there is none.
-std::vector<NodeIn> ModelHost::with_tail(const Session& s, std::span<const NodeIn> nodes) const {
+std::vector<NodeIn> Engine::with_tail(const Session& s, std::span<const NodeIn> nodes) const {
   const auto tail = static_cast<uint32_t>(s.saved_tail_begin / kv_.block_tokens);
   if (s.saved_tail_end <= s.saved_tail_begin) return {};
   std::vector<NodeIn> branch(nodes.begin(), nodes.begin() + tail);
@@ -48,7 +48,7 @@ std::vector<NodeIn> ModelHost::with_tail(const Session& s, std::span<const NodeI
 
 // Full blocks without any KV, then the tail; those that the store has, with a block each. Who takes no part in the prefix cache finds its own
 // alone. Under mu_.
-void ModelHost::loads_wanted(Session* session, Loads* to) {
+void Engine::loads_wanted(Session* session, Loads* to) {
   Session& s = *session;
   uint32_t T = kv_.block_tokens;
   std::vector<NodeIn> nodes;  // the whole chain, as the store looks it up
@@ -80,7 +80,7 @@ void ModelHost::loads_wanted(Session* session, Loads* to) {
   }
 }
 
-std::vector<NodeIn> ModelHost::foreign_chain(const Session& s) const {
+std::vector<NodeIn> Engine::foreign_chain(const Session& s) const {
   const uint64_t T = kv_.block_tokens;
   std::vector<NodeIn> nodes;
   BlockKey parent = s.foreign_root;
@@ -93,7 +93,7 @@ std::vector<NodeIn> ModelHost::foreign_chain(const Session& s) const {
 }
 
 // Full blocks and the tail of the snapshot that another arithmetic made, where the session's own chain had nothing.
-void ModelHost::foreign_loads(Session* session, Loads* to) {
+void Engine::foreign_loads(Session* session, Loads* to) {
   Session& s = *session;
   const std::vector<NodeIn> nodes = foreign_chain(s);
   const std::vector<bool> has = s.store->has(nodes);
@@ -109,7 +109,7 @@ void ModelHost::foreign_loads(Session* session, Loads* to) {
 
 // Reads on several threads, of which some wait for the disk while the others decode; the caller's reports progress. False when that
 // stopped it.
-bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Progress& progress) {
+bool Engine::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Progress& progress) {
   std::atomic<size_t> next{0}, done{0};
   std::atomic<bool> stop{false};
   auto work = [&](bool report) {
@@ -117,12 +117,12 @@ bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const P
       ChunkLoad& load = loads[i];
       load.tried = true;
       try {
-        const Status uploaded = engine_->backend()->upload(block_data(load.block), kv_.block_bytes(), [&](std::span<uint8_t> block) {
+        const Status uploaded = runtime_->backend()->upload(block_data(load.block), kv_.block_bytes(), [&](std::span<uint8_t> block) {
           load.state = store->read(load.node, block_layout(kv_.format), block, &load.damage);
           if (load.state == ChunkState::kOk) from_payload(kv_, block);
         });
         if (!uploaded.is_ok()) {
-          logf(engine_->log(), LogLevel::kWarn, "a block of KV did not reach the device: %s", uploaded.message().c_str());
+          logf(runtime_->log(), LogLevel::kWarn, "a block of KV did not reach the device: %s", uploaded.message().c_str());
           load.state = ChunkState::kAbsent;
         }
       } catch (const std::bad_alloc&) {
@@ -132,7 +132,7 @@ bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const P
       if (report && progress && !progress(n, loads.size())) stop = true;
     }
   };
-  size_t threads = std::max<size_t>(1, std::min<size_t>({2 * engine_->threads(), loads.size() / 4, 8}));
+  size_t threads = std::max<size_t>(1, std::min<size_t>({2 * runtime_->threads(), loads.size() / 4, 8}));
   {
     std::vector<std::jthread> helpers;
     helpers.reserve(threads);
@@ -146,7 +146,7 @@ bool ModelHost::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const P
   return !stop;
 }
 
-ModelHost::Loaded ModelHost::load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress) {
+Engine::Loaded Engine::load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress) {
   Session& s = *session;
   if (!s.store) return Loaded::kNothing;
   Loads loads(scheduler_.get());
@@ -163,7 +163,7 @@ ModelHost::Loaded ModelHost::load_stored(Session* session, std::unique_lock<std:
     nearer |= load.state == ChunkState::kDamaged;  // the store forgets it
     if (load.state != ChunkState::kOk) {
       s.damaged |= load.tried;
-      if (!load.damage.empty()) logf(engine_->log(), LogLevel::kWarn, "store: %s; its tokens will be computed again", load.damage.c_str());
+      if (!load.damage.empty()) logf(runtime_->log(), LogLevel::kWarn, "store: %s; its tokens will be computed again", load.damage.c_str());
       continue;
     }
     s.table.grow(load.index + 1);
@@ -179,7 +179,7 @@ ModelHost::Loaded ModelHost::load_stored(Session* session, std::unique_lock<std:
 
 // Its chunks, checksums and all, made logits that are not finite: nobody is to load them again. What the session computes now is saved in
 // their place.
-void ModelHost::tell_store(Session* session, std::unique_lock<std::mutex>& lock) {
+void Engine::tell_store(Session* session, std::unique_lock<std::mutex>& lock) {
   Session& s = *session;
   s.suspect = false;
   std::vector<NodeIn> nodes;
@@ -190,14 +190,14 @@ void ModelHost::tell_store(Session* session, std::unique_lock<std::mutex>& lock)
   Unlocked unlocked(lock);
   uint64_t dropped = 0;
   for (const auto& chain : chains) dropped += s.store->discard(chain, "KV from it made logits that are not finite");
-  logf(engine_->log(), LogLevel::kWarn,
+  logf(runtime_->log(), LogLevel::kWarn,
        "session \"%s\": KV that was reused made logits that are not finite: all of it is computed again; %llu chunks of it are forgotten",
        s.name.c_str(), static_cast<unsigned long long>(dropped));
 }
 
 // Brings back what exists of a generation's KV, until the deadline; the rest next time. What then is not there is computed. False: it read
 // nothing from the store.
-bool ModelHost::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns) {
+bool Engine::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns) {
   Session& s = *session;
   bool again = !s.generation->accounted.empty();
   if (s.suspect) tell_store(session, lock);
@@ -212,7 +212,7 @@ bool ModelHost::warm(Session* session, std::unique_lock<std::mutex>& lock, uint6
     scheduler_->extend_keys(session);
   } else {
     scheduler_->adopt_resident(session);
-    loaded = load_stored(session, lock, [&](uint64_t, uint64_t) { return engine_->env()->now_ns() < deadline_ns; });
+    loaded = load_stored(session, lock, [&](uint64_t, uint64_t) { return runtime_->env()->now_ns() < deadline_ns; });
   }
   if (loaded == Loaded::kStoppedNearer) return true;
   if (s.generation->recompute_all && again) {
@@ -226,8 +226,8 @@ bool ModelHost::warm(Session* session, std::unique_lock<std::mutex>& lock, uint6
 
 // Warms who is not, in a quarter of a step's time. False: it read nothing from the store. Who only adopted resident blocks may have to give
 // them up in the plan at once; if that counted as done, the step could go round for ever and lend its lock to nobody.
-bool ModelHost::warm_cold(std::unique_lock<std::mutex>& lock) {
-  uint64_t deadline_ns = engine_->env()->now_ns() + uint64_t{step_ms_max_} * 250'000;
+bool Engine::warm_cold(std::unique_lock<std::mutex>& lock) {
+  uint64_t deadline_ns = runtime_->env()->now_ns() + uint64_t{step_ms_max_} * 250'000;
   bool any = false;
   while (Session* s = scheduler_->next_cold()) {
     {
@@ -238,8 +238,8 @@ bool ModelHost::warm_cold(std::unique_lock<std::mutex>& lock) {
       } in_step(s);
       any |= warm(s, lock, deadline_ns);  // without the lock for a while: sessions come and go
     }
-    if (s->cancel) scheduler_->finish(s, Reason::kCancelled, engine_->env()->now_ns());
-    if (engine_->env()->now_ns() >= deadline_ns) break;
+    if (s->cancel) scheduler_->finish(s, Reason::kCancelled, runtime_->env()->now_ns());
+    if (runtime_->env()->now_ns() >= deadline_ns) break;
   }
   return any;
 }

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/compute/numerics.h"
-#include "runtime/engine/engine.h"
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/runtime.h"
+#include "runtime/engine/loop/engine.h"
 #include "tests/support/store_rig.h"
 
 namespace kvrt {
@@ -26,17 +26,17 @@ class Poisoned : public testing::TestWithParam<Way> {
 
   std::string dir() const { return tmp_.path() + "/s"; }
   bool open() {
-    host_.reset(), store_.reset(), engine_.reset();
-    EngineOptions options;
+    engine_.reset(), store_.reset(), runtime_.reset();
+    RuntimeOptions options;
     options.threads = 1;
     options.isa = GetParam().isa;
-    auto engine = Engine::open(options, nullptr);
-    if (!engine.is_ok()) return false;
-    engine_ = *engine;
-    store_ = *engine_->open_store(engine_, dir(), {});
-    HostOptions host;
-    host.kv_format = GetParam().format;
-    host_ = *ModelHost::open(engine_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, host, nullptr);
+    auto runtime = Runtime::open(options, nullptr);
+    if (!runtime.is_ok()) return false;
+    runtime_ = *runtime;
+    store_ = *runtime_->open_store(runtime_, dir(), {});
+    EngineOptions engine;
+    engine.kv_format = GetParam().format;
+    engine_ = *Engine::open(runtime_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, engine, nullptr);
     return true;
   }
   SessionOptions with_store() const {
@@ -55,9 +55,9 @@ class Poisoned : public testing::TestWithParam<Way> {
     options.ignore_eos = true;
     options.generation_prompt = false;
     std::vector<int32_t> tokens;
-    EXPECT_OK(host_->begin(session, options));
+    EXPECT_OK(engine_->begin(session, options));
     for (;;) {
-      auto event = host_->next(session, -1);
+      auto event = engine_->next(session, -1);
       EXPECT_OK(event.status());
       if (!event.is_ok()) return tokens;
       if (event->type == EventType::kToken) tokens.push_back(event->token);
@@ -70,7 +70,7 @@ class Poisoned : public testing::TestWithParam<Way> {
   void forge(size_t index) {
     auto saved = store_->load("", "a");
     ASSERT_OK(saved.status());
-    const KvGeometry kv = host_->info().kv;
+    const KvGeometry kv = engine_->info().kv;
     std::vector<NodeIn> nodes;
     BlockKey parent = saved->root;
     size_t at = 0;
@@ -107,26 +107,26 @@ class Poisoned : public testing::TestWithParam<Way> {
     ASSERT_TRUE(store_->verify(nullptr)->empty()) << "checksums are right";
   }
   void save_one(std::vector<int32_t>* want) {
-    auto session = host_->open_session(with_store());
+    auto session = engine_->open_session(with_store());
     ASSERT_OK(session.status());
-    ASSERT_OK(host_->append(*session, prompt()));
+    ASSERT_OK(engine_->append(*session, prompt()));
     kvrt::SaveOptions suspend;
     suspend.suspend = true;
     GenerateOptions prefill;
     prefill.prefill_only = true;
-    ASSERT_OK(host_->begin(*session, prefill));
-    while (host_->next(*session, -1)->type != EventType::kDone) {
+    ASSERT_OK(engine_->begin(*session, prefill));
+    while (engine_->next(*session, -1)->type != EventType::kDone) {
     }
-    ASSERT_OK(host_->save(*session, "a", {}).status());
+    ASSERT_OK(engine_->save(*session, "a", {}).status());
     *want = answer(*session);
     ASSERT_EQ(want->size(), kAnswer);
-    host_->close(*session);
+    engine_->close(*session);
   }
 
   TempDir tmp_{"/dev/shm"};
-  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Runtime> runtime_;
   std::shared_ptr<Store> store_;
-  std::shared_ptr<ModelHost> host_;
+  std::shared_ptr<Engine> engine_;
   Report report_;  // of the last answer
 };
 
@@ -138,10 +138,10 @@ TEST_P(Poisoned, IsComputedAgainOnceAndForgotten) {
   forge(0);
   ASSERT_TRUE(open());
   Report resumed;
-  auto one = host_->resume(with_store(), "a", nullptr, &resumed);
+  auto one = engine_->resume(with_store(), "a", nullptr, &resumed);
   ASSERT_OK(one.status());
   ASSERT_GT(resumed.reused_disk, 0u);
-  auto other = host_->resume(with_store(), "a", nullptr, &resumed);
+  auto other = engine_->resume(with_store(), "a", nullptr, &resumed);
   ASSERT_OK(other.status());
   EXPECT_EQ(answer(*one), want);
   EXPECT_GT(report_.reused_disk, 0u);
@@ -151,16 +151,16 @@ TEST_P(Poisoned, IsComputedAgainOnceAndForgotten) {
   EXPECT_EQ(answer(*other), want) << "who shares the block";
   EXPECT_GT(store_->info()->chunks_damaged, 0u);
   kvrt::SaveOptions over;
-  ASSERT_OK(host_->save(*one, "a", over).status());
-  host_->close(*one);
-  host_->close(*other);
+  ASSERT_OK(engine_->save(*one, "a", over).status());
+  engine_->close(*one);
+  engine_->close(*other);
   ASSERT_TRUE(open());
-  auto healed = host_->resume(with_store(), "a", nullptr, &resumed);
+  auto healed = engine_->resume(with_store(), "a", nullptr, &resumed);
   ASSERT_OK(healed.status());
   EXPECT_EQ(resumed.reused_disk, resumed.prompt_tokens - 1) << "the last token has no KV yet";
   (void)answer(*healed);
   EXPECT_EQ(report_.recomputed, 0u);
-  host_->close(*healed);
+  engine_->close(*healed);
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, Poisoned,

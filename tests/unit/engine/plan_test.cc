@@ -1,4 +1,4 @@
-// The planner against published figures, against counting one by one, and against what ModelHost allocates.
+// The planner against published figures, against counting one by one, and against what Engine allocates.
 #include "runtime/engine/describe/memory_cost.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/base/memory.h"
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 
 namespace kvrt {
 namespace {
@@ -153,22 +153,22 @@ TEST(Plan, WhatIsAbsurdIsNamed) {
   EXPECT_EQ(plan(large, 16, {1, 16, 0, UINT64_MAX}).context_max, kContextMax);
 }
 
-// The allocator: buffers of a ModelHost have the planned bytes, for every tiny model and block size.
+// The allocator: buffers of a Engine have the planned bytes, for every tiny model and block size.
 TEST(Plan, ModelHostAllocatesWhatWasPlanned) {
-  auto engine = std::move(Engine::open({1, ""}, nullptr)).value();
+  auto runtime = std::move(Runtime::open({1, ""}, nullptr)).value();
   int models = 0;
   for (const auto& entry : std::filesystem::directory_iterator(KVRT_SOURCE_DIR "/tests/golden/tiny")) {
     if (entry.path().extension() != ".gguf" || entry.path().stem() == "vocab_only") continue;
     auto file = std::move(GgufFile::open(entry.path().string())).value();
-    const ModelCost cost = std::move(model_cost(*file, *engine->backend())).value();
+    const ModelCost cost = std::move(model_cost(*file, *runtime->backend())).value();
     for (uint32_t block_tokens : {0, 16, 32, 64, 128, 256}) {
       const KvGeometry kv = kv_geometry(cost.dims, block_tokens);
       for (const PlanRequest& request : {PlanRequest{}, {1, 1, 0, 0}, {7, 333, 100, 0}}) {
         const SessionsPlan p = plan(cost, block_tokens, request);
         for (uint64_t slack : {uint64_t{0}, kv.block_bytes() - 1}) {
-          auto host = ModelHost::open(engine, entry.path().string(), {block_tokens, 0, p.kv_bytes + slack}, nullptr);
-          ASSERT_TRUE(host.is_ok()) << host.status().message();
-          const HostInfo info = (*host)->info();
+          auto engine = Engine::open(runtime, entry.path().string(), {block_tokens, 0, p.kv_bytes + slack}, nullptr);
+          ASSERT_TRUE(engine.is_ok()) << engine.status().message();
+          const EngineInfo info = (*engine)->info();
           EXPECT_EQ(info.weight_bytes, cost.weight_bytes);
           EXPECT_EQ(info.scratch_bytes, cost.scratch_bytes);
           EXPECT_EQ(info.pool_bytes, p.kv_bytes);

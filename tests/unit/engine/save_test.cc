@@ -2,8 +2,8 @@
 #include <atomic>
 #include <thread>
 
-#include "runtime/engine/engine.h"
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/runtime.h"
+#include "runtime/engine/loop/engine.h"
 #include "runtime/engine/snapshot/manifest.h"
 #include "tests/support/fault_env.h"
 #include "tests/support/store_rig.h"
@@ -16,22 +16,22 @@ using namespace test;
 class EngineSave : public testing::Test {
  protected:
   void SetUp() override {
-    EngineOptions options;
+    RuntimeOptions options;
     options.threads = 1;
-    auto engine = Engine::open(options, nullptr, &env_);
-    ASSERT_OK(engine.status());
-    engine_ = *engine;
-    auto store = engine_->open_store(engine_, tmp_.path() + "/s", {});
+    auto runtime = Runtime::open(options, nullptr, &env_);
+    ASSERT_OK(runtime.status());
+    runtime_ = *runtime;
+    auto store = runtime_->open_store(runtime_, tmp_.path() + "/s", {});
     ASSERT_OK(store.status());
     store_ = *store;
-    auto host = ModelHost::open(engine_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, {}, nullptr);
-    ASSERT_OK(host.status());
-    host_ = *host;
+    auto engine = Engine::open(runtime_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, {}, nullptr);
+    ASSERT_OK(engine.status());
+    engine_ = *engine;
   }
   Session* open_session() {
     SessionOptions options;
     options.store = store_;
-    auto session = host_->open_session(options);
+    auto session = engine_->open_session(options);
     EXPECT_OK(session.status());
     return *session;
   }
@@ -41,12 +41,12 @@ class EngineSave : public testing::Test {
     return ids;
   }
   void prefill(Session* session, size_t count, int32_t seed) {
-    ASSERT_OK(host_->append(session, some_ids(count, seed)));
+    ASSERT_OK(engine_->append(session, some_ids(count, seed)));
     GenerateOptions options;
     options.prefill_only = true;
-    ASSERT_OK(host_->begin(session, options));
+    ASSERT_OK(engine_->begin(session, options));
     for (;;) {
-      auto event = host_->next(session, -1);
+      auto event = engine_->next(session, -1);
       ASSERT_OK(event.status());
       if (event->type != EventType::kDone) continue;
       report_ = event->report;
@@ -57,9 +57,9 @@ class EngineSave : public testing::Test {
   TempDir tmp_{"/dev/shm"};
   FaultPlan plan_;
   FaultEnv env_{posix_env(), &plan_};
-  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Runtime> runtime_;
   std::shared_ptr<Store> store_;
-  std::shared_ptr<ModelHost> host_;
+  std::shared_ptr<Engine> engine_;
   Report report_;  // of the last prefill
 };
 
@@ -67,8 +67,8 @@ class EngineSave : public testing::Test {
 TEST_F(EngineSave, SharedChunksRemovedMeanwhile) {
   Session* trunk = open_session();
   prefill(trunk, 100, 1);
-  ASSERT_OK(host_->save(trunk, "trunk", {}).status());
-  auto branch = host_->fork(trunk, nullptr);
+  ASSERT_OK(engine_->save(trunk, "trunk", {}).status());
+  auto branch = engine_->fork(trunk, nullptr);
   ASSERT_OK(branch.status());
   prefill(*branch, 60, 2);
   int segments = 0;
@@ -77,7 +77,7 @@ TEST_F(EngineSave, SharedChunksRemovedMeanwhile) {
     if (segments++ > 0) return;
     EXPECT_OK(store_->remove("", "trunk"));
   };
-  auto saved = host_->save(*branch, "branch", {});
+  auto saved = engine_->save(*branch, "branch", {});
   env_.on_create = nullptr;
   ASSERT_OK(saved.status());
   EXPECT_EQ(segments, 2) << "one that counted on the trunk's chunks, one that does not";
@@ -90,19 +90,19 @@ TEST_F(EngineSave, SharedChunksRemovedMeanwhile) {
   auto faults = store_->verify(nullptr);
   ASSERT_OK(faults.status());
   EXPECT_TRUE(faults->empty());
-  host_->close(*branch);
-  host_->close(trunk);
+  engine_->close(*branch);
+  engine_->close(trunk);
 }
 
 // A damaged chunk costs its own tokens alone, also where a step has time for one chunk only.
 TEST_F(EngineSave, DamagedChunkInShortSteps) {
   Session* first = open_session();
   prefill(first, 160, 1);
-  ASSERT_OK(host_->save(first, "long", {}).status());
-  host_->close(first);
-  auto host = ModelHost::open(engine_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, {}, nullptr);
-  ASSERT_OK(host.status());
-  host_ = *host;  // with nothing resident
+  ASSERT_OK(engine_->save(first, "long", {}).status());
+  engine_->close(first);
+  auto engine = Engine::open(runtime_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, {}, nullptr);
+  ASSERT_OK(engine.status());
+  engine_ = *engine;  // with nothing resident
   const auto segments = segment_files(tmp_.path() + "/s");
   ASSERT_EQ(segments.size(), 1u);
   auto bytes = test::read_file(segments[0]);
@@ -115,15 +115,15 @@ TEST_F(EngineSave, DamagedChunkInShortSteps) {
   EXPECT_EQ(report_.reused_disk, 160u - 32);
   EXPECT_EQ(report_.reuse_stopped, ReuseStop::kDamaged);
   EXPECT_EQ(report_.reuse_stopped_at, 0u);
-  host_->close(second);
+  engine_->close(second);
 }
 
 // Rows with a right checksum whose manifest is none: verify finds them as a resume would.
 TEST_F(EngineSave, VerifyReadsManifests) {
   Session* good = open_session();
   prefill(good, 100, 1);
-  ASSERT_OK(host_->save(good, "good", {}).status());
-  host_->close(good);
+  ASSERT_OK(engine_->save(good, "good", {}).status());
+  engine_->close(good);
   const Chain chain(token_run(40));
   ASSERT_OK(save_chain(store_.get(), "bad", chain).status());
   EXPECT_TRUE(store_->verify(nullptr)->empty());
@@ -136,44 +136,44 @@ TEST_F(EngineSave, VerifyReadsManifests) {
 
 // A pool that a save holds most of, and two generations that want the rest: who waits for blocks does not keep the lock from the save.
 TEST_F(EngineSave, WaitingForBlocksKeepsNobodyFromTheLock) {
-  HostOptions options;
-  options.kv_bytes_max = 6 * host_->info().kv.block_bytes();
-  auto host = ModelHost::open(engine_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, options, nullptr);
-  ASSERT_OK(host.status());
-  host_ = *host;
+  EngineOptions options;
+  options.kv_bytes_max = 6 * engine_->info().kv.block_bytes();
+  auto engine = Engine::open(runtime_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, options, nullptr);
+  ASSERT_OK(engine.status());
+  engine_ = *engine;
   Session *saved = open_session(), *older = open_session(), *younger = open_session();
   prefill(saved, 100, 1);
-  ASSERT_OK(host_->append(older, some_ids(80, 2)));  // three blocks; there are two
-  ASSERT_OK(host_->append(younger, some_ids(97, 1)));
+  ASSERT_OK(engine_->append(older, some_ids(80, 2)));  // three blocks; there are two
+  ASSERT_OK(engine_->append(younger, some_ids(97, 1)));
   GenerateOptions generate;
   generate.max_tokens = 1;
   std::atomic<int> looks{0};
   env_.on_create = [&](const std::string& path) {
     if (path.rfind(".seg") != path.size() - 4) return;
-    ASSERT_OK(host_->begin(older, generate));
-    while (host_->next(older, 200)->type == EventType::kProgress) continue;
-    ASSERT_OK(host_->begin(younger, generate));
+    ASSERT_OK(engine_->begin(older, generate));
+    while (engine_->next(older, 200)->type == EventType::kProgress) continue;
+    ASSERT_OK(engine_->begin(younger, generate));
     std::atomic<bool> over{false};
     std::jthread looker([&] {
-      while (!over) (void)host_->metrics(), ++looks;
+      while (!over) (void)engine_->metrics(), ++looks;
     });
     while (looks == 0) std::this_thread::yield();
     const int before = looks;
-    auto event = host_->next(younger, 500);
+    auto event = engine_->next(younger, 500);
     EXPECT_GT(looks - before, 10) << "nobody else had the lock for half a second";
     over = true;
     ASSERT_OK(event.status());
     EXPECT_EQ(event->type, EventType::kNone);
   };
-  ASSERT_OK(host_->save(saved, "ann", {}).status());
+  ASSERT_OK(engine_->save(saved, "ann", {}).status());
   env_.on_create = nullptr;
   for (Session* s : {older, younger}) {
-    auto event = host_->next(s, -1);
-    while (event.is_ok() && event->type != EventType::kDone) event = host_->next(s, -1);
+    auto event = engine_->next(s, -1);
+    while (event.is_ok() && event->type != EventType::kDone) event = engine_->next(s, -1);
     ASSERT_OK(event.status());
     EXPECT_EQ(event->report.reason, Reason::kMaxTokens);
   }
-  for (Session* s : {saved, older, younger}) host_->close(s);
+  for (Session* s : {saved, older, younger}) engine_->close(s);
 }
 
 TEST_F(EngineSave, PinAndTimeToLiveReachTheStore) {
@@ -181,18 +181,18 @@ TEST_F(EngineSave, PinAndTimeToLiveReachTheStore) {
   prefill(session, 40, 1);
   kvrt::SaveOptions options;
   options.ttl_seconds = 100;
-  ASSERT_OK(host_->save(session, "ann", options).status());
+  ASSERT_OK(engine_->save(session, "ann", options).status());
   auto stat = store_->stat("", "ann");
   ASSERT_OK(stat.status());
   EXPECT_FALSE(stat->pinned);
   EXPECT_EQ(stat->expires_unix_ms, stat->saved_unix_ms + 100'000);
   options.ttl_seconds = 0;
   options.pin = true;
-  ASSERT_OK(host_->save(session, "ann", options).status());
+  ASSERT_OK(engine_->save(session, "ann", options).status());
   stat = store_->stat("", "ann");
   EXPECT_TRUE(stat->pinned);
   EXPECT_EQ(stat->expires_unix_ms, 0);
-  host_->close(session);
+  engine_->close(session);
 }
 
 }  // namespace

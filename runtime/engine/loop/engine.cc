@@ -1,4 +1,4 @@
-#include "runtime/engine/model_host.h"
+#include "runtime/engine/loop/engine.h"
 
 #include <cstring>
 
@@ -73,26 +73,26 @@ uint64_t context_cost(const ModelDims& d) {
 
 }  // namespace
 
-Result<std::shared_ptr<ModelHost>> ModelHost::open(std::shared_ptr<Engine> engine, const ModelSource& source, const HostOptions& options,
+Result<std::shared_ptr<Engine>> Engine::open(std::shared_ptr<Runtime> runtime, const ModelSource& source, const EngineOptions& options,
                                                    const Progress& progress) {
-  uint64_t start = engine->env()->now_ns();
-  HostParts parts;
+  uint64_t start = runtime->env()->now_ns();
+  EngineParts parts;
   parts.name = source.name;
   KVRT_ASSIGN(parts.file, GgufFile::open(source));
   KVRT_ASSIGN(parts.tokenizer, make_tokenizer(*parts.file));
   if (!parts.tokenizer->warning().empty())
-    logf(engine->log(), LogLevel::kWarn, "%s: %s", source.name.c_str(), parts.tokenizer->warning().c_str());
+    logf(runtime->log(), LogLevel::kWarn, "%s: %s", source.name.c_str(), parts.tokenizer->warning().c_str());
   parts.chat_template = parts.file->get_string("tokenizer.chat_template").value_or("");
   if (!parts.file->tensors().empty()) {
     LoadProgress forward_progress = progress ? LoadProgress(progress) : [](uint64_t, uint64_t) { return true; };
-    WeightCache cache = find_cache(engine->env(), engine->log(), options.cache, options.cache_dir, options.cache_bytes_max);
+    WeightCache cache = find_cache(runtime->env(), runtime->log(), options.cache, options.cache_dir, options.cache_bytes_max);
     if (!cache.dir.empty()) cache.source = file_id(*parts.file);
     if (!cache.dir.empty() && cache.source.is_zero())
       log_cache(cache, "weights are not cached",
                 error(Code::kUnsupported, Detail::kNone, "%s: a part of a file has no identity of its own", source.name.c_str()));
-    KVRT_ASSIGN(parts.model, load_model(*parts.file, engine->backend(), forward_progress, cache.source.is_zero() ? nullptr : &cache));
+    KVRT_ASSIGN(parts.model, load_model(*parts.file, runtime->backend(), forward_progress, cache.source.is_zero() ? nullptr : &cache));
     if (options.kv_format == KvFormat::kI8) balance_qk(parts.model.get());
-    KVRT_TRY(place_vectors(parts.model.get(), engine->backend()));
+    KVRT_TRY(place_vectors(parts.model.get(), runtime->backend()));
     parts.dims = parts.model->dims;
     if (parts.dims.vocab != parts.tokenizer->vocab_size()) {
       return error(Code::kCorrupt, Detail::kFormat, "%s: token_embd.weight has %u rows, tokenizer.ggml.tokens %u entries",
@@ -100,43 +100,43 @@ Result<std::shared_ptr<ModelHost>> ModelHost::open(std::shared_ptr<Engine> engin
     }
   }
   parts.file->drop_pages(parts.file->bytes());  // what was read of the header; and the pages that tensors share
-  Env* env = engine->env();
-  KVRT_ASSIGN(auto host, assemble(std::move(engine), std::move(parts), options));
-  host->load_ms_ = static_cast<double>(env->now_ns() - start) * 1e-6;
-  return host;
+  Env* env = runtime->env();
+  KVRT_ASSIGN(auto engine, assemble(std::move(runtime), std::move(parts), options));
+  engine->load_ms_ = static_cast<double>(env->now_ns() - start) * 1e-6;
+  return engine;
 }
 
-Result<std::shared_ptr<ModelHost>> ModelHost::assemble(std::shared_ptr<Engine> engine, HostParts parts, const HostOptions& options) {
-  std::shared_ptr<ModelHost> host(new ModelHost);
-  host->engine_ = std::move(engine);
-  host->name_ = std::move(parts.name);
-  host->file_ = std::move(parts.file);
-  host->tokenizer_ = std::move(parts.tokenizer);
-  host->model_ = std::move(parts.model);
-  host->dims_ = parts.dims;
+Result<std::shared_ptr<Engine>> Engine::assemble(std::shared_ptr<Runtime> runtime, EngineParts parts, const EngineOptions& options) {
+  std::shared_ptr<Engine> engine(new Engine);
+  engine->runtime_ = std::move(runtime);
+  engine->name_ = std::move(parts.name);
+  engine->file_ = std::move(parts.file);
+  engine->tokenizer_ = std::move(parts.tokenizer);
+  engine->model_ = std::move(parts.model);
+  engine->dims_ = parts.dims;
   if (!parts.chat_template.empty()) {
-    host->reply_style_ = detect_reply_style(parts.chat_template);
-    host->template_shows_calls_ = parts.chat_template.find("tool_calls") != std::string::npos;
-    host->template_id_ = Hasher().add_string(parts.chat_template).finish();
+    engine->reply_style_ = detect_reply_style(parts.chat_template);
+    engine->template_shows_calls_ = parts.chat_template.find("tool_calls") != std::string::npos;
+    engine->template_id_ = Hasher().add_string(parts.chat_template).finish();
     auto parsed = ChatTemplate::parse(parts.chat_template);
     if (parsed.is_ok()) {
-      host->template_ = std::move(parsed).value();
+      engine->template_ = std::move(parsed).value();
     } else {  // the model runs; the calls that need the template say why they cannot
-      host->template_status_ = parsed.take_status().annotate("chat template of " + host->name_);
-      logf(host->engine_->log(), LogLevel::kWarn, "%s", host->template_status_.message().c_str());
+      engine->template_status_ = parsed.take_status().annotate("chat template of " + engine->name_);
+      logf(engine->runtime_->log(), LogLevel::kWarn, "%s", engine->template_status_.message().c_str());
     }
   }
-  if (host->model_ || parts.toy) KVRT_TRY(host->make_pool(options, std::move(parts.toy)));
-  return host;
+  if (engine->model_ || parts.toy) KVRT_TRY(engine->make_pool(options, std::move(parts.toy)));
+  return engine;
 }
 
-ModelHost::~ModelHost() = default;
+Engine::~Engine() = default;
 
-Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunner> toy) {
+Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<StepRunner> toy) {
   const ModelDims& d = dims_;
   kv_ = kv_geometry(d, options.block_tokens, options.kv_format);
   uint64_t memory_bytes = 0, free_bytes = 0;
-  engine_->backend()->device_memory(&memory_bytes, &free_bytes);
+  runtime_->backend()->device_memory(&memory_bytes, &free_bytes);
   if (options.kv_bytes_max > memory_bytes) {  // the pool alone would be reserved gladly, its bookkeeping is real
     return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, this machine has %llu bytes of memory: lower it",
                  static_cast<unsigned long long>(options.kv_bytes_max), static_cast<unsigned long long>(memory_bytes));
@@ -147,20 +147,20 @@ Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunn
     return error(Code::kNoMemory, Detail::kNone, "kv_populate: the pool has %llu bytes, %llu are free: lower kv_bytes_max",
                  static_cast<unsigned long long>(pool_bytes), static_cast<unsigned long long>(free_bytes));
   }
-  KVRT_ASSIGN(pool_buffer_, engine_->backend()->alloc(pool_bytes, options.kv_populate));
+  KVRT_ASSIGN(pool_buffer_, runtime_->backend()->alloc(pool_bytes, options.kv_populate));
   runner_ = std::move(toy);
   if (!runner_) {
-    KVRT_ASSIGN(auto scratch, make_scratch(*model_, engine_->backend(), kStepRowsMax));
+    KVRT_ASSIGN(auto scratch, make_scratch(*model_, runtime_->backend(), kStepRowsMax));
     const StepShape shape = step_shape(d, kStepRowsMax);
-    std::lock_guard device(engine_->step_mutex());
-    KVRT_TRY(engine_->backend()->reserve_steps(shape));
-    device_scratch_bytes_ = engine_->backend()->step_memory(shape);
-    runner_ = std::make_unique<ForwardRunner>(*model_, engine_->backend(), kv_, std::move(scratch));
+    std::lock_guard device(runtime_->step_mutex());
+    KVRT_TRY(runtime_->backend()->reserve_steps(shape));
+    device_scratch_bytes_ = runtime_->backend()->step_memory(shape);
+    runner_ = std::make_unique<ForwardRunner>(*model_, runtime_->backend(), kv_, std::move(scratch));
   }
   // Its pages on their first use: few steps want many rows.
-  KVRT_ASSIGN(logits_buffer_, engine_->backend()->alloc_host(logits_bytes(d)));
+  KVRT_ASSIGN(logits_buffer_, runtime_->backend()->alloc_host(logits_bytes(d)));
   logits_ = {reinterpret_cast<float*>(logits_buffer_->data()), logits_bytes(d) / sizeof(float)};
-  KVRT_ASSIGN(drawn_buffer_, engine_->backend()->alloc_host(kLogitsRowsMax * sizeof(DrawnToken)));
+  KVRT_ASSIGN(drawn_buffer_, runtime_->backend()->alloc_host(kLogitsRowsMax * sizeof(DrawnToken)));
   drawn_ = reinterpret_cast<DrawnToken*>(drawn_buffer_->data());
   step_ms_max_ = options.step_ms_max ? options.step_ms_max : kStepMsDefault;
   SchedulerLimits limits;
@@ -175,8 +175,8 @@ Status ModelHost::make_pool(const HostOptions& options, std::unique_ptr<StepRunn
   return {};
 }
 
-HostInfo ModelHost::info() const {
-  HostInfo info;
+EngineInfo Engine::info() const {
+  EngineInfo info;
   info.has_weights = runner_ != nullptr;
   info.has_template = template_ != nullptr;
   info.load_ms = load_ms_;
@@ -201,8 +201,8 @@ HostInfo ModelHost::info() const {
   return info;
 }
 
-HostMetrics ModelHost::metrics() const {
-  HostMetrics m;
+EngineMetrics Engine::metrics() const {
+  EngineMetrics m;
   if (!scheduler_) return m;
   std::lock_guard lock(mu_);
   m.counters = scheduler_->counters();
@@ -219,7 +219,7 @@ HostMetrics ModelHost::metrics() const {
   return m;
 }
 
-Result<std::string> ModelHost::render(std::string_view messages_json, bool generation_prompt, const TemplateArguments& arguments) const {
+Result<std::string> Engine::render(std::string_view messages_json, bool generation_prompt, const TemplateArguments& arguments) const {
   if (!template_) {
     if (!template_status_.is_ok()) return template_status_.clone();
     return error(Code::kUnsupported, Detail::kNone, "%s has no tokenizer.chat_template", name_.c_str());
@@ -234,21 +234,21 @@ Result<std::string> ModelHost::render(std::string_view messages_json, bool gener
 
 // ---- identities
 
-Result<Hash256> ModelHost::model_id_for(Store* store) {
+Result<Hash256> Engine::model_id_for(Store* store) {
   std::lock_guard lock(model_id_mu_);
   if (!model_id_.is_zero()) return model_id_;
   if (!file_) return model_id_ = Hasher().add_string(name_).finish();
   const auto place = file_->identity();
   const ModelFile file{place.device, place.inode, file_id(*file_)};
   if (!file.id.is_zero() && store->cached_model_id(file, &model_id_)) return model_id_;
-  ThreadPool pool(engine_->threads());
+  ThreadPool pool(runtime_->threads());
   KVRT_ASSIGN(model_id_, model_id(*file_, &pool, [](uint64_t, uint64_t) { return true; }));
   if (!file.id.is_zero()) store->cache_model_id(file, model_id_);
   return model_id_;
 }
 
 // kv_root: what a block's bits depend on besides its tokens. Sessions without a store never leave this process, so the model needs no name.
-Result<BlockKey> ModelHost::root_for(const SessionOptions& options, const char* numerics) {
+Result<BlockKey> Engine::root_for(const SessionOptions& options, const char* numerics) {
   Hash256 id;
   if (options.store) {
     KVRT_ASSIGN(id, model_id_for(options.store.get()));
@@ -257,7 +257,7 @@ Result<BlockKey> ModelHost::root_for(const SessionOptions& options, const char* 
   hasher.add(id.bytes)
       .add_string(kv_format_name(kv_.format))
       .add_u64(kv_.block_tokens)
-      .add_string(numerics ? numerics : engine_->backend()->numerics());
+      .add_string(numerics ? numerics : runtime_->backend()->numerics());
   hasher.add_string(options.domain);
   return hasher.finish();
 }

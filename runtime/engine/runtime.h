@@ -22,7 +22,7 @@ namespace kvrt {
 
 enum class DeviceChoice : uint32_t { kCpu, kCuda, kAuto };  // kAuto: CUDA where it opens, else the CPU
 
-struct EngineOptions {
+struct RuntimeOptions {
   uint32_t threads = 0;  // 0: usable_cpus()
   std::string isa;       // of the CPU; "": the best
   DeviceChoice device = DeviceChoice::kCpu;
@@ -30,9 +30,9 @@ struct EngineOptions {
 };
 
 // Thread-safe, but for the backend: whoever runs a step holds step_mutex().
-class Engine {
+class Runtime {
  public:
-  static Result<std::shared_ptr<Engine>> open(const EngineOptions& options, std::unique_ptr<Log> log, Env* env = posix_env());
+  static Result<std::shared_ptr<Runtime>> open(const RuntimeOptions& options, std::unique_ptr<Log> log, Env* env = posix_env());
 
   Env* env() const { return env_; }
   Log* log() const { return log_.get(); }
@@ -41,7 +41,7 @@ class Engine {
   uint32_t threads() const { return threads_; }
   Status set_threads(uint32_t threads);  // 0: usable_cpus(). From the next step on
   // One open store per directory: a second open of it gets the first one, as long as that lives.
-  Result<std::shared_ptr<Store>> open_store(const std::shared_ptr<Engine>& self, const std::string& path, const StoreOptions& options);
+  Result<std::shared_ptr<Store>> open_store(const std::shared_ptr<Runtime>& self, const std::string& path, const StoreOptions& options);
   // The store's, started with the first session that asks for it, ended with the last.
   Result<std::shared_ptr<Autosaver>> autosaver(const Store* store);
   // BUSY while any runtime or process has it open.
@@ -50,7 +50,7 @@ class Engine {
 
  private:
   struct OpenStore;
-  Engine() = default;
+  Runtime() = default;
   std::unique_ptr<Log> log_;
   Env* env_ = nullptr;
   std::atomic<uint32_t> threads_{1};

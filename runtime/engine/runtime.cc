@@ -1,4 +1,4 @@
-#include "runtime/engine/engine.h"
+#include "runtime/engine/runtime.h"
 
 #include "runtime/base/limits.h"
 #include "runtime/base/paths.h"
@@ -13,54 +13,54 @@ Status check_threads(uint32_t threads) {
 }
 }  // namespace
 
-Result<std::shared_ptr<Engine>> Engine::open(const EngineOptions& options, std::unique_ptr<Log> log, Env* env) {
+Result<std::shared_ptr<Runtime>> Runtime::open(const RuntimeOptions& options, std::unique_ptr<Log> log, Env* env) {
   KVRT_TRY(check_threads(options.threads));
-  std::shared_ptr<Engine> engine(new Engine);
-  engine->env_ = env;
-  engine->log_ = std::move(log);
-  engine->threads_ = options.threads ? options.threads : usable_cpus();
+  std::shared_ptr<Runtime> runtime(new Runtime);
+  runtime->env_ = env;
+  runtime->log_ = std::move(log);
+  runtime->threads_ = options.threads ? options.threads : usable_cpus();
   if (options.device != DeviceChoice::kCpu) {
     CudaOptions cuda = options.cuda;
     if (!cuda.library.empty()) cuda.library = canonical_path(cuda.library);  // a path, not a name to be searched for
-    auto opened = open_cuda(cuda, engine->log_.get());
+    auto opened = open_cuda(cuda, runtime->log_.get());
     if (opened.is_ok()) {
-      engine->backend_ = std::move(opened).value();
-      engine->backend_->set_threads(engine->threads_);
+      runtime->backend_ = std::move(opened).value();
+      runtime->backend_->set_threads(runtime->threads_);
       auto devices = describe_cuda(cuda);
-      engine->cuda_devices_ = devices.is_ok() ? *devices : devices.status().message();
-      return engine;
+      runtime->cuda_devices_ = devices.is_ok() ? *devices : devices.status().message();
+      return runtime;
     }
     if (options.device == DeviceChoice::kCuda) return opened.take_status();
-    logf(engine->log_.get(), LogLevel::kInfo, "the CPU computes, not CUDA: %s", opened.status().message().c_str());
+    logf(runtime->log_.get(), LogLevel::kInfo, "the CPU computes, not CUDA: %s", opened.status().message().c_str());
   }
-  KVRT_ASSIGN(engine->backend_, open_cpu({engine->threads_, options.isa}, engine->log_.get()));
-  return engine;
+  KVRT_ASSIGN(runtime->backend_, open_cpu({runtime->threads_, options.isa}, runtime->log_.get()));
+  return runtime;
 }
 
-Status Engine::set_threads(uint32_t threads) {
+Status Runtime::set_threads(uint32_t threads) {
   KVRT_TRY(check_threads(threads));
   threads_ = threads ? threads : usable_cpus();  // the next step takes them on
   return {};
 }
 
 // A store with what it needs: a session may keep it longer than every handle, and it writes to the engine's log.
-struct Engine::OpenStore {
-  std::shared_ptr<Engine> engine;
+struct Runtime::OpenStore {
+  std::shared_ptr<Runtime> runtime;
   std::string key;
   std::unique_ptr<Store> store;
-  OpenStore(std::shared_ptr<Engine> e, std::string k, std::unique_ptr<Store> s)
-      : engine(std::move(e)), key(std::move(k)), store(std::move(s)) {}
+  OpenStore(std::shared_ptr<Runtime> e, std::string k, std::unique_ptr<Store> s)
+      : runtime(std::move(e)), key(std::move(k)), store(std::move(s)) {}
   OpenStore(const OpenStore&) = delete;
   OpenStore& operator=(const OpenStore&) = delete;
   ~OpenStore() {
-    std::lock_guard lock(engine->stores_mu_);
+    std::lock_guard lock(runtime->stores_mu_);
     store.reset();
-    engine->stores_.erase(key);
-    engine->store_closed_.notify_all();
+    runtime->stores_.erase(key);
+    runtime->store_closed_.notify_all();
   }
 };
 
-Result<std::shared_ptr<Store>> Engine::open_store(const std::shared_ptr<Engine>& self, const std::string& path,
+Result<std::shared_ptr<Store>> Runtime::open_store(const std::shared_ptr<Runtime>& self, const std::string& path,
                                                   const StoreOptions& options) {
   const std::string key = canonical_path(path);  // a store's files must not depend on links, nor on a later chdir
   std::shared_ptr<Store> store;                  // outlives the lock, which its end takes
@@ -76,11 +76,11 @@ Result<std::shared_ptr<Store>> Engine::open_store(const std::shared_ptr<Engine>&
   return store;
 }
 
-Result<RepairReport> Engine::repair_store(const std::string& path, const RepairWatch& watch) {
+Result<RepairReport> Runtime::repair_store(const std::string& path, const RepairWatch& watch) {
   return kvrt::repair_store(env_, log_.get(), canonical_path(path), watch);
 }
 
-Result<std::shared_ptr<Autosaver>> Engine::autosaver(const Store* store) {
+Result<std::shared_ptr<Autosaver>> Runtime::autosaver(const Store* store) {
   std::lock_guard lock(stores_mu_);
   std::erase_if(savers_, [](const auto& entry) { return entry.second.expired(); });
   if (auto running = savers_[store].lock()) return running;

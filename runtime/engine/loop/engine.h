@@ -1,4 +1,4 @@
-// ModelHost: a model that runs. Owns weights, tokenizer, template, pool, scheduler and sessions; the only orchestrator.
+// Engine: a model that runs. Owns weights, tokenizer, template, pool, scheduler and sessions; the only orchestrator.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/compute/weight_dir.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/runtime.h"
 #include "runtime/engine/loop/scheduler.h"
 #include "runtime/model/model.h"
 #include "runtime/text/template/chat_template.h"
@@ -18,7 +18,7 @@
 
 namespace kvrt {
 
-struct HostOptions {
+struct EngineOptions {
   uint32_t block_tokens = 0;   // 0: kBlockTokensDefault
   uint32_t prefill_chunk = 0;  // 0: kStepRowsMax
   uint64_t kv_bytes_max = 0;   // 0: see default_kv_bytes
@@ -40,8 +40,8 @@ class StepRunner {
   virtual uint64_t bytes() const = 0;  // of its scratch memory
 };
 
-// What a host is made of.
-struct HostParts {
+// What an engine is made of.
+struct EngineParts {
   std::string name;                // for messages: the path
   std::unique_ptr<GgufFile> file;  // null: a toy
   std::unique_ptr<Tokenizer> tokenizer;
@@ -51,7 +51,7 @@ struct HostParts {
   std::unique_ptr<StepRunner> toy;  // instead of the model
 };
 
-struct HostInfo {
+struct EngineInfo {
   bool has_weights = false;
   std::string architecture, name;
   ModelDims dims;
@@ -64,7 +64,7 @@ struct HostInfo {
   uint32_t step_ms_max = 0;
 };
 
-struct HostMetrics {
+struct EngineMetrics {
   Counters counters;
   uint64_t sessions = 0, generating = 0, paused = 0;
   uint64_t blocks = 0, blocks_used = 0, blocks_cached = 0;
@@ -127,17 +127,17 @@ class Unlocked {
 
 // Thread-safe. No hidden thread: whichever caller of next finds no leader runs steps for all sessions, the others sleep until they have
 // an event. mu_ guards all sessions and the scheduler; it is never held during compute, I/O or a callback.
-class ModelHost : public std::enable_shared_from_this<ModelHost> {
+class Engine : public std::enable_shared_from_this<Engine> {
  public:
-  static Result<std::shared_ptr<ModelHost>> open(std::shared_ptr<Engine> engine, const ModelSource& source, const HostOptions& options,
+  static Result<std::shared_ptr<Engine>> open(std::shared_ptr<Runtime> runtime, const ModelSource& source, const EngineOptions& options,
                                                  const Progress& progress);
-  static Result<std::shared_ptr<ModelHost>> assemble(std::shared_ptr<Engine> engine, HostParts parts, const HostOptions& options);
-  ~ModelHost();
+  static Result<std::shared_ptr<Engine>> assemble(std::shared_ptr<Runtime> runtime, EngineParts parts, const EngineOptions& options);
+  ~Engine();
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  const Engine& engine() const { return *engine_; }
-  HostInfo info() const;
-  HostMetrics metrics() const;
+  const Runtime& runtime() const { return *runtime_; }
+  EngineInfo info() const;
+  EngineMetrics metrics() const;
   Result<std::string> render(std::string_view messages_json, bool generation_prompt, const TemplateArguments& arguments) const;
 
   // A session belongs to its caller, who closes it. Calls on one session do not overlap, but for cancel and session_info.
@@ -175,8 +175,8 @@ class ModelHost : public std::enable_shared_from_this<ModelHost> {
   class Editing;
   class Restore;
   class SaveTurn;
-  ModelHost() = default;
-  Status make_pool(const HostOptions& options, std::unique_ptr<StepRunner> toy);
+  Engine() = default;
+  Status make_pool(const EngineOptions& options, std::unique_ptr<StepRunner> toy);
   Result<BlockKey> root_for(const SessionOptions& options, const char* numerics = nullptr);  // null: the backend's
   Status adopt_foreign(const SessionOptions& options, const SessionOut& saved, Session* session);
   Result<Hash256> model_id_for(Store* store);
@@ -241,7 +241,7 @@ class ModelHost : public std::enable_shared_from_this<ModelHost> {
 
   uint8_t* block_data(BlockId block) const { return pool_buffer_->data() + static_cast<uint64_t>(block) * kv_.block_bytes(); }
 
-  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Runtime> runtime_;
   std::string name_;
   std::unique_ptr<GgufFile> file_;  // null: a toy
   std::unique_ptr<Model> model_;    // null for a vocabulary-only file, and for a toy
@@ -286,36 +286,36 @@ class ModelHost : public std::enable_shared_from_this<ModelHost> {
 };
 
 // For calls that change a conversation in more than one hold of the lock: nobody saves it half changed.
-class ModelHost::Editing {
+class Engine::Editing {
  public:
-  Editing(ModelHost* host, Session* session) : host_(host), session_(session) {
-    std::lock_guard lock(host_->mu_);
+  Editing(Engine* engine, Session* session) : engine_(engine), session_(session) {
+    std::lock_guard lock(engine_->mu_);
     session_->editing = true;
   }
   ~Editing() {
-    std::lock_guard lock(host_->mu_);
+    std::lock_guard lock(engine_->mu_);
     session_->editing = false;
-    host_->step_over_.notify_all();
+    engine_->step_over_.notify_all();
   }
   Editing(const Editing&) = delete;
   Editing& operator=(const Editing&) = delete;
 
  private:
-  ModelHost* host_;
+  Engine* engine_;
   Session* session_;
 };
 
 // Puts back the conversation as it was, unless the call that changes it comes to its end: a failure or a want of memory leaves no trace.
-class ModelHost::Restore {
+class Engine::Restore {
  public:
-  Restore(ModelHost* host, Session* session) : host_(host), session_(session) {
-    std::lock_guard lock(host_->mu_);
+  Restore(Engine* engine, Session* session) : engine_(engine), session_(session) {
+    std::lock_guard lock(engine_->mu_);
     before_.emplace(*session_);
   }
   ~Restore() {
     if (!before_) return;
-    std::lock_guard lock(host_->mu_);
-    host_->put_back(session_, std::move(*before_));
+    std::lock_guard lock(engine_->mu_);
+    engine_->put_back(session_, std::move(*before_));
   }
   std::optional<Conversation> keep() { return std::exchange(before_, std::nullopt); }  // what was changed; gives what was before
   const Conversation& before() const { return *before_; }
@@ -323,7 +323,7 @@ class ModelHost::Restore {
   Restore& operator=(const Restore&) = delete;
 
  private:
-  ModelHost* host_;
+  Engine* engine_;
   Session* session_;
   std::optional<Conversation> before_;
 };
