@@ -68,15 +68,15 @@ void fill_props(const kvrt::Engine& engine, kvrt_model_props* p) {
 kvrt::Result<kvrt::EngineOptions> options_of(const kvrt_model_options& o) {
   KVRT_TRY(check_model_options(o));
   kvrt::EngineOptions options;
-  options.kv_format = kv_format_of(o.kv_format);
+  options.load.kv_format = kv_format_of(o.kv_format);
   options.block_tokens = o.block_tokens;
   options.prefill_chunk = o.prefill_chunk;
   options.kv_bytes_max = o.kv_bytes_max;
   options.step_ms_max = o.step_ms_max;
   options.kv_populate = o.kv_populate != 0;
-  if (o.cache_dir || o.cache_dir_size) KVRT_TRY(check_path(o.cache_dir, o.cache_dir_size, &options.cache_dir, "cache_dir"));
-  options.cache = static_cast<kvrt::CacheChoice>(o.cache);
-  options.cache_bytes_max = o.cache_bytes_max;
+  if (o.cache_dir || o.cache_dir_size) KVRT_TRY(check_path(o.cache_dir, o.cache_dir_size, &options.load.cache_dir, "cache_dir"));
+  options.load.cache = static_cast<kvrt::CacheChoice>(o.cache);
+  options.load.cache_bytes_max = o.cache_bytes_max;
   return options;
 }
 
@@ -121,8 +121,9 @@ kvrt_status kvrt_model_cache(const kvrt_runtime* runtime, const kvrt_model_optio
     KVRT_TRY(check_output_struct(out, "out"));
     kvrt_model_options o;
     KVRT_TRY(read_options(options, "kvrt_model_options", &o));
-    KVRT_ASSIGN(const kvrt::EngineOptions engine, options_of(o));
-    const kvrt::WeightCache cache = kvrt::find_cache(held->env(), nullptr, engine.cache, engine.cache_dir, engine.cache_bytes_max);
+    KVRT_ASSIGN(const kvrt::EngineOptions opened, options_of(o));
+    const kvrt::WeightCache cache =
+        kvrt::find_cache(held->env(), nullptr, opened.load.cache, opened.load.cache_dir, opened.load.cache_bytes_max);
     if (cache.dir.empty()) return error(Code::kNotFound, Detail::kNone, "no directory is named: see cache in kvrt_model_options");
     KVRT_ASSIGN(const kvrt::CacheStat stat, kvrt::stat_cache(cache));
     kvrt_cache_props p{};
@@ -200,7 +201,7 @@ kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messa
       }
       KVRT_ASSIGN(rendered, parsed->render(json, t));
     } else {
-      KVRT_ASSIGN(rendered, engine->render(json, !o.no_generation_prompt, arguments));
+      KVRT_ASSIGN(rendered, engine->model().render(json, !o.no_generation_prompt, arguments));
     }
     return write_buffer(rendered.data(), rendered.size(), text, capacity, needed);
   });

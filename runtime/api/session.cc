@@ -99,8 +99,8 @@ Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_si
   if (report) KVRT_TRY(check_output_struct(report, "report"));
   KVRT_ASSIGN(kvrt::SaveReport saved,
               handle->engine->save(handle->session, as,
-                                 {static_cast<kvrt::Durability>(o.durability), o.overwrite != 0, suspend, static_cast<uint8_t>(o.pin),
-                                  o.ttl_seconds, static_cast<kvrt::ChunkCodec>(o.codec)}));
+                                   {static_cast<kvrt::Durability>(o.durability), o.overwrite != 0, suspend, static_cast<uint8_t>(o.pin),
+                                    o.ttl_seconds, static_cast<kvrt::ChunkCodec>(o.codec)}));
   kvrt_save_report r{};
   r.generation = saved.gen;
   r.tokens = saved.tokens;

@@ -55,8 +55,7 @@ kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path
                    "kvrt_store_options: read_only is %u, must_exist %u, reserved %u, expected 0 or 1, 0 or 1, 0", o.read_only, o.must_exist,
                    o.reserved);
     }
-    KVRT_ASSIGN(auto opened,
-                held->open_store(held, directory, {o.read_only != 0, o.must_exist != 0, o.disk_bytes_max, o.free_bytes_min}));
+    KVRT_ASSIGN(auto opened, held->open_store(held, directory, {o.read_only != 0, o.must_exist != 0, o.disk_bytes_max, o.free_bytes_min}));
     *out = new kvrt_store(std::move(opened));
     return {};
   });

@@ -21,7 +21,7 @@ class Cancel {
 
  private:
   std::mutex mu_;
-  std::atomic<bool> fired_{false};               // set under mu_
+  std::atomic<bool> fired_{false};              // set under mu_
   std::vector<std::weak_ptr<Engine>> engines_;  // guarded by mu_; each once
 };
 

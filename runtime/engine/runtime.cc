@@ -61,7 +61,7 @@ struct Runtime::OpenStore {
 };
 
 Result<std::shared_ptr<Store>> Runtime::open_store(const std::shared_ptr<Runtime>& self, const std::string& path,
-                                                  const StoreOptions& options) {
+                                                   const StoreOptions& options) {
   const std::string key = canonical_path(path);  // a store's files must not depend on links, nor on a later chdir
   std::shared_ptr<Store> store;                  // outlives the lock, which its end takes
   std::unique_lock lock(stores_mu_);

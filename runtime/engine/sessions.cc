@@ -7,8 +7,8 @@
 namespace kvrt {
 
 Result<Session*> Engine::open_session(const SessionOptions& options) {
-  if (!runner_) {
-    return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", name_.c_str());
+  if (!steps_) {
+    return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", model_->name().c_str());
   }
   auto session = std::make_unique<Session>(kv_.block_tokens);
   runtime_->env()->random(session->id.bytes);
@@ -96,10 +96,10 @@ Status Engine::require(Session* session, const char* call) {
 
 Status Engine::check_room(const Session& session, uint64_t more) const {
   uint64_t n = session.tokens.size() + more;
-  if (n > dims_.context || more > dims_.context) {
+  if (n > model_->dims().context || more > model_->dims().context) {
     return error(Code::kLimit, Detail::kNone,
                  "the session would have %llu tokens, the model's context is %u: truncate, or start another session",
-                 static_cast<unsigned long long>(n), dims_.context);
+                 static_cast<unsigned long long>(n), model_->dims().context);
   }
   const uint64_t blocks = kv_.blocks_for(n);
   if (blocks > scheduler_->pool().size()) {
@@ -114,9 +114,9 @@ Status Engine::append(Session* session, std::span<const int32_t> tokens) {
   KVRT_TRY(require(session, "append"));
   KVRT_TRY(check_room(*session, tokens.size()));  // before any is read: a count that went wrong is often huge
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= tokenizer_->vocab_size()) {
+    if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= model_->tokenizer().vocab_size()) {
       return error(Code::kInvalid, Detail::kNone, "append: tokens[%zu] is %d, the vocabulary has %u", i, tokens[i],
-                   tokenizer_->vocab_size());
+                   model_->tokenizer().vocab_size());
     }
   }
   session->tokens.insert(session->tokens.end(), tokens.begin(), tokens.end());
@@ -132,11 +132,11 @@ Status Engine::append_text(Session* session, std::string_view text, bool parse_s
     KVRT_TRY(require(session, "append_text"));
     if (!session->tokens.empty()) {
       previous = session->tokens.back();
-    } else if (tokenizer_->add_bos() && tokenizer_->bos() >= 0) {
-      tokens.push_back(previous = tokenizer_->bos());
+    } else if (model_->tokenizer().add_bos() && model_->tokenizer().bos() >= 0) {
+      tokens.push_back(previous = model_->tokenizer().bos());
     }
   }
-  KVRT_TRY(tokenizer_->encode(text, parse_special, &tokens, previous));
+  KVRT_TRY(model_->tokenizer().encode(text, parse_special, &tokens, previous));
   return append(session, tokens);
 }
 

@@ -26,7 +26,7 @@ class SlowEnv final : public ToyEnv {
   uint64_t now_ = 1'000'000'000, cpu_ = 0;
 };
 
-class SlowRunner final : public StepRunner {
+class SlowRunner final : public ForwardPass {
  public:
   SlowRunner(SlowEnv* env, uint32_t vocab) : env_(env), vocab_(vocab) {}
   Status run(const Step& step, uint8_t*, float* logits, DrawnToken*) override {
@@ -49,17 +49,16 @@ class Steps : public testing::Test {
     RuntimeOptions options;
     options.threads = 1;
     runtime_ = std::move(Runtime::open(options, nullptr, &env_)).value();
-    EngineParts parts;
+    ModelParts parts;
     parts.name = "slow";
     parts.tokenizer = std::move(toy_tokenizer({false, false})).value();
     parts.dims = toy_dims(kContext, parts.tokenizer->vocab_size());
     parts.dims.ff = 1 << 16;  // all a row's cost: attention has no part in it
     auto runner = std::make_unique<SlowRunner>(&env_, parts.dims.vocab);
     runner_ = runner.get();
-    parts.toy = std::move(runner);
     EngineOptions o;
     o.step_ms_max = step_ms_max;
-    engine_ = std::move(Engine::assemble(runtime_, std::move(parts), o)).value();
+    engine_ = std::move(Engine::assemble(runtime_, std::make_unique<LoadedModel>(std::move(parts), nullptr), std::move(runner), o)).value();
     run(prompt(600), -1);  // the speed is known then
   }
   // A session that is to say what follows so many tokens, nobody else's.

@@ -178,7 +178,8 @@ bool run_seed(uint64_t seed, uint64_t steps, const std::string& dir, Counts* tot
   }
   Register all;
   std::vector<std::unique_ptr<Worker>> workers;
-  for (uint64_t t = 0; t < kThreads; ++t) workers.push_back(std::make_unique<Worker>(engine.get(), store, size.room(), random.next(), &all));
+  for (uint64_t t = 0; t < kThreads; ++t)
+    workers.push_back(std::make_unique<Worker>(engine.get(), store, size.room(), random.next(), &all));
   {
     std::vector<std::jthread> threads;
     for (auto& w : workers) threads.emplace_back([&w, steps] { w->run(steps); });

@@ -80,7 +80,7 @@ class ToyEnv : public Env {
   std::atomic<uint64_t> now_ns_{1'000'000'000};
 };
 
-class ToyRunner final : public StepRunner {
+class ToyRunner final : public ForwardPass {
  public:
   ToyRunner(const KvGeometry& kv, uint32_t vocab, ToyEnv* env, uint64_t seed) : kv_(kv), vocab_(vocab), env_(env), random_(seed) {}
   Status run(const Step& step, uint8_t* pool, float* logits, DrawnToken* drawn) override;

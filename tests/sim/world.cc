@@ -43,8 +43,8 @@ HostSize some_size(Random* random) {
 }
 
 std::shared_ptr<Engine> open_toy(const std::shared_ptr<Runtime>& runtime, ToyEnv* env, const HostSize& size, ToyText text, uint64_t seed,
-                                    ToyRunner** runner) {
-  EngineParts parts;
+                                 ToyRunner** runner) {
+  ModelParts parts;
   parts.name = "toy";
   auto tokenizer = toy_tokenizer(text);
   SIM_CHECK(tokenizer.is_ok(), "tokenizer: %s", tokenizer.status().message().c_str());
@@ -54,13 +54,12 @@ std::shared_ptr<Engine> open_toy(const std::shared_ptr<Runtime>& runtime, ToyEnv
   KvGeometry kv = kv_geometry(parts.dims, size.block_tokens);
   auto toy = std::make_unique<ToyRunner>(kv, parts.dims.vocab, env, seed);
   *runner = toy.get();
-  parts.toy = std::move(toy);
   EngineOptions o;
   o.block_tokens = size.block_tokens;
   o.prefill_chunk = size.prefill_chunk;
   o.kv_bytes_max = size.blocks * kv.block_bytes();
   o.step_ms_max = size.step_ms_max;
-  auto engine = Engine::assemble(runtime, std::move(parts), o);
+  auto engine = Engine::assemble(runtime, std::make_unique<LoadedModel>(std::move(parts), runtime->log()), std::move(toy), o);
   SIM_CHECK(engine.is_ok(), "assemble: %s", engine.status().message().c_str());
   return std::move(engine).value();
 }

@@ -21,7 +21,7 @@ struct HostSize {
 };
 HostSize some_size(Random* random);
 std::shared_ptr<Engine> open_toy(const std::shared_ptr<Runtime>& runtime, ToyEnv* env, const HostSize& size, ToyText text, uint64_t seed,
-                                    ToyRunner** runner);
+                                 ToyRunner** runner);
 
 class World {
  public:

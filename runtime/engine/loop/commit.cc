@@ -15,6 +15,33 @@ void Scheduler::push(Session* s, Event event) {
   s->mailbox.push_back(std::move(event));
 }
 
+void add_part(std::vector<ReplyPart>* parts, ReplyPart part) {
+  if (part.kind != ReplyPart::Kind::kToolCall && !parts->empty() && parts->back().kind == part.kind) {
+    parts->back().text += part.text;
+  } else {
+    parts->push_back(std::move(part));
+  }
+}
+
+// Takes on more of the answer: the text that came out with a token, and the token itself where it is a control token.
+void Scheduler::push_parts(Session* s, std::string_view text, std::string_view control, bool last) {
+  Generation& g = *s->generation;
+  if (!g.parser) return;
+  std::vector<ReplyPart> parts;
+  if (!text.empty()) g.parser->push(text, false, &parts);
+  if (!control.empty()) g.parser->push(control, true, &parts);
+  if (last) g.parser->finish(&parts);
+  for (ReplyPart& part : parts) {
+    Event event;
+    event.type = part.kind == ReplyPart::Kind::kContent     ? EventType::kContent
+                 : part.kind == ReplyPart::Kind::kReasoning ? EventType::kReasoning
+                                                            : EventType::kToolCall;
+    event.text = part.text;
+    push(s, std::move(event));
+    add_part(&g.parts, std::move(part));
+  }
+}
+
 void Scheduler::wake(Session* s) {
   if (!s->wake || s->woken) return;
   s->woken = true;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "runtime/engine/conversation/answer_style.h"
 #include "runtime/engine/loop/engine.h"
 #include "runtime/text/reply/message.h"
 
@@ -10,14 +11,6 @@ namespace kvrt {
 namespace {
 constexpr std::chrono::milliseconds kBlocksRetry{5};
 constexpr uint64_t kMs = 1'000'000;  // in ns
-
-// What computing on this thread takes, by both clocks, from one look to the next.
-struct Clocks {
-  uint64_t wall_ns, work_ns;
-  // A device works while its host waits: there is no other time than the wall's.
-  explicit Clocks(const Runtime& runtime)
-      : wall_ns(runtime.env()->now_ns()), work_ns(runtime.backend()->unified() ? runtime.env()->cpu_ns() : wall_ns) {}
-};
 }  // namespace
 
 Status Engine::begin(Session* session, GenerateOptions options) {
@@ -27,7 +20,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
     KVRT_TRY(require(session, options.prefill_only ? "prefill" : "begin"));
   }
   Restore restore(this, session);
-  KVRT_ASSIGN(auto matcher, matcher_for(*session, options));
+  KVRT_ASSIGN(auto matcher, grammars_.matcher(*session, options));
   const bool goes_on = options.grammar_kind == GrammarKind::kContinue;
   if (options.generation_prompt && !options.prefill_only && !goes_on) KVRT_TRY(open_turn(session));
   if (options.sampling.seed == 0 && options.sampling.temperature > 0) {
@@ -44,7 +37,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
     session->grammar = {options.grammar_kind, std::move(options.grammar), session->tokens.size()};
   }
   std::optional<ReplyParser> parser;
-  if (options.reply != ReplyKind::kNone) parser.emplace(reply_style(*session, options.reply));
+  if (options.reply != ReplyKind::kNone) parser.emplace(answer_style(*model_, *session, !session->arguments.tools.empty(), options.reply));
   const std::shared_ptr<Cancel> cancel = options.cancel;
   if (cancel) cancel->watch(weak_from_this());
   session->generation = std::make_unique<Generation>(std::move(options));
@@ -87,8 +80,8 @@ Status Engine::accept(Session* session, int32_t token) {
     return error(Code::kInvalid, Detail::kState,
                  "accept: the session asks for no token: it does after a LOGITS event of a "
                  "generation with sampler HOST");
-  if (token < 0 || static_cast<uint32_t>(token) >= tokenizer_->vocab_size()) {
-    return error(Code::kInvalid, Detail::kNone, "accept: token %d, the vocabulary has %u", token, tokenizer_->vocab_size());
+  if (token < 0 || static_cast<uint32_t>(token) >= model_->tokenizer().vocab_size()) {
+    return error(Code::kInvalid, Detail::kNone, "accept: token %d, the vocabulary has %u", token, model_->tokenizer().vocab_size());
   }
   Generation& g = *session->generation;
   if (g.matcher && !(g.matcher->mask()[static_cast<size_t>(token) / 64] >> (token % 64) & 1)) {
@@ -96,7 +89,7 @@ Status Engine::accept(Session* session, int32_t token) {
                  session->tokens.size() - 1);
   }
   Sample sample = describe(g.awaited, token, g.options.sampling.top_logprobs);
-  scheduler_->accept(session, sample, *tokenizer_, runtime_->env()->now_ns());
+  scheduler_->accept(session, sample, model_->tokenizer(), runtime_->env()->now_ns());
   session->changed.notify_all();
   ring(lock);
   return {};
@@ -122,10 +115,10 @@ void Engine::stop(Session* session) {
 
 // What was generated becomes a message of its own, with the tokens up to `end`.
 void Engine::add_answer(const Generation& g, const std::string& shown, const std::vector<ReplyPart>& parts, uint64_t end,
-                           std::vector<Message>* messages) const {
+                        std::vector<Message>* messages) const {
   if (messages->empty() || g.options.prefill_only || end <= g.prompt_end || messages->back().end > g.prompt_end) return;
   static const std::vector<ReplyPart> kNone;
-  const auto& told = template_shows_calls_ ? parts : kNone;  // else it would drop them: the text has all
+  const auto& told = model_->template_shows_calls() ? parts : kNone;  // else it would drop them: the text has all
   Message& last = messages->back();
   if (last.generated && last.end == g.prompt_end) {  // the same turn went on
     last.json = extended_message(last.json, shown, told);
@@ -276,10 +269,10 @@ bool Engine::run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_ns) 
       Status computed;
       {
         Unlocked unlocked(lock);
-        computed = compute(&plan_);
+        computed = steps_->run(&plan_);
       }
       if (computed.is_ok()) {
-        scheduler_->commit(&plan_, logits_.data(), *tokenizer_, runtime_->env()->now_ns());
+        scheduler_->commit(&plan_, steps_->logits(), model_->tokenizer(), runtime_->env()->now_ns());
       } else {
         scheduler_->fail_step(&plan_, computed);
       }
@@ -288,67 +281,6 @@ bool Engine::run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_ns) 
   }
   ring(lock);
   return ran;
-}
-
-// A device draws the tokens where each is drawn from its row of logits alone: the host then does not wait for the rows.
-void Engine::plan_draws(const StepPlan& plan) {
-  draws_.clear();
-  if (runtime_->backend()->unified()) return;
-  draws_.resize(plan.logits_rows.size());
-  for (const PlannedSeq& seq : plan.seqs) {
-    if (seq.logit_rows == 0) continue;
-    const Generation& g = *seq.session->generation;
-    const GenerateOptions& o = g.options;
-    const auto draw = device_draw(o.sampling, dims_.vocab, seq.end);
-    if (o.prefill_only || o.host_samples || o.emit_logits || g.matcher || !draw) return draws_.clear();
-    draws_[seq.first_logit] = *draw;
-  }
-}
-
-void Engine::choose(const PlannedSeq& seq, Sample* out) {
-  Generation& g = *seq.session->generation;
-  const size_t vocab = dims_.vocab;
-  const auto row = std::span(logits_).subspan(seq.first_logit * vocab, vocab);
-  std::span<const uint64_t> mask;
-  if (g.matcher) mask = g.matcher->mask();
-  // The tokens do not change: they are this step's to add to.
-  *out = g.options.host_samples ? describe(row, 0, 0) : sample(row, g.options.sampling, seq.session->tokens, g.prompt_end, seq.end, mask);
-}
-
-Status Engine::compute(StepPlan* plan) {
-  std::lock_guard device(runtime_->step_mutex());
-  const Clocks begin(*runtime_);
-  Backend* backend = runtime_->backend();
-  backend->set_threads(runtime_->threads());
-  for (BlockId block : plan->clears) backend->clear(block_data(block), kv_.block_bytes());
-  std::vector<BlockPair> copies;
-  for (const BlockCopy& copy : plan->copies) copies.push_back({block_data(copy.to), block_data(copy.from)});
-  backend->copy(copies, kv_.block_bytes());
-  plan_draws(*plan);
-  plan->step.draws = draws_;
-  KVRT_TRY(runner_->run(plan->step, pool_buffer_->data(), logits_.data(), drawn_));
-  plan->samples.resize(plan->logits_rows.size());
-  for (const PlannedSeq& seq : plan->seqs) {
-    const GenerateOptions& o = seq.session->generation->options;
-    if (o.prefill_only || seq.logit_rows == 0) continue;
-    if (!draws_.empty()) {
-      const DrawnToken& drawn = drawn_[seq.first_logit];
-      Sample& chosen = plan->samples[seq.first_logit];
-      chosen.token = drawn.token;
-      chosen.logprob = drawn.logprob;
-      chosen.finite = drawn.finite != 0;
-      continue;
-    }
-    try {
-      choose(seq, &plan->samples[seq.first_logit]);
-    } catch (...) {  // the matcher may be half-way: this generation ends, and no other
-      plan->samples[seq.first_logit].no_memory = true;
-    }
-  }
-  const Clocks end(*runtime_);
-  plan->wall_ns = end.wall_ns - begin.wall_ns;
-  plan->work_ns = end.work_ns - begin.work_ns;
-  return {};
 }
 
 }  // namespace kvrt

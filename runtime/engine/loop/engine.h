@@ -9,11 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/compute/weight_dir.h"
-#include "runtime/engine/runtime.h"
+#include "runtime/engine/conversation/grammar_cache.h"
+#include "runtime/engine/loaded_model.h"
 #include "runtime/engine/loop/scheduler.h"
-#include "runtime/model/model.h"
-#include "runtime/text/template/chat_template.h"
+#include "runtime/engine/loop/step_runner.h"
 #include "storage/store/store.h"
 
 namespace kvrt {
@@ -24,31 +23,7 @@ struct EngineOptions {
   uint64_t kv_bytes_max = 0;   // 0: see default_kv_bytes
   uint32_t step_ms_max = 0;    // 0: kStepMsDefault, and kLoneStepMs of a prompt alone
   bool kv_populate = false;    // the pool's pages now, not on their first use
-  KvFormat kv_format = KvFormat::kF16;
-  std::string cache_dir{};  // of packed weights, see find_cache
-  CacheChoice cache = CacheChoice::kDefault;
-  uint64_t cache_bytes_max = 0;
-};
-
-// Computes a step's rows: the model's forward pass, or a toy in its place.
-class StepRunner {
- public:
-  virtual ~StepRunner() = default;
-  // KV into the blocks of `pool`; logits [step.logits_rows.size(), vocab]. One thread at a time. After an error neither counts as written.
-  // With step.draws, of a device whose memory the host does not reach, `drawn` instead of logits.
-  virtual Status run(const Step& step, uint8_t* pool, float* logits, DrawnToken* drawn) = 0;
-  virtual uint64_t bytes() const = 0;  // of its scratch memory
-};
-
-// What an engine is made of.
-struct EngineParts {
-  std::string name;                // for messages: the path
-  std::unique_ptr<GgufFile> file;  // null: a toy
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::string chat_template;     // "": none
-  std::unique_ptr<Model> model;  // null for a vocabulary-only file, and for a toy
-  ModelDims dims;
-  std::unique_ptr<StepRunner> toy;  // instead of the model
+  LoadOptions load{};
 };
 
 struct EngineInfo {
@@ -108,11 +83,6 @@ struct SaveReport {
   double ms = 0;
 };
 
-Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file);
-
-// false stops the call (CANCELLED).
-using Progress = std::function<bool(uint64_t done, uint64_t total)>;
-
 // Gives a lock back for a while, also when an exception ends it.
 class Unlocked {
  public:
@@ -130,15 +100,17 @@ class Unlocked {
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   static Result<std::shared_ptr<Engine>> open(std::shared_ptr<Runtime> runtime, const ModelSource& source, const EngineOptions& options,
-                                                 const Progress& progress);
-  static Result<std::shared_ptr<Engine>> assemble(std::shared_ptr<Runtime> runtime, EngineParts parts, const EngineOptions& options);
+                                              const Progress& progress);
+  // `toy`: instead of the model's own forward pass; else null.
+  static Result<std::shared_ptr<Engine>> assemble(std::shared_ptr<Runtime> runtime, std::unique_ptr<LoadedModel> model,
+                                                  std::unique_ptr<ForwardPass> toy, const EngineOptions& options);
   ~Engine();
 
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const LoadedModel& model() const { return *model_; }
+  const Tokenizer& tokenizer() const { return model_->tokenizer(); }
   const Runtime& runtime() const { return *runtime_; }
   EngineInfo info() const;
   EngineMetrics metrics() const;
-  Result<std::string> render(std::string_view messages_json, bool generation_prompt, const TemplateArguments& arguments) const;
 
   // A session belongs to its caller, who closes it. Calls on one session do not overlap, but for cancel and session_info.
   Result<Session*> open_session(const SessionOptions& options);
@@ -175,22 +147,17 @@ class Engine : public std::enable_shared_from_this<Engine> {
   class Editing;
   class Restore;
   class SaveTurn;
-  Engine() = default;
-  Status make_pool(const EngineOptions& options, std::unique_ptr<StepRunner> toy);
+  Engine(std::shared_ptr<Runtime> runtime, std::unique_ptr<LoadedModel> model);
+  Status make_pool(const EngineOptions& options, std::unique_ptr<ForwardPass> toy);
   Result<BlockKey> root_for(const SessionOptions& options, const char* numerics = nullptr);  // null: the backend's
   Status adopt_foreign(const SessionOptions& options, const SessionOut& saved, Session* session);
-  Result<Hash256> model_id_for(Store* store);
   Status check_room(const Session& session, uint64_t more) const;
   Result<Session*> enlist(std::unique_ptr<Session> session);
   Status require(Session* session, const char* call);  // idle or suspended, else BUSY or INVALID
   void cut(Session* session, uint64_t count);          // truncate, under mu_
-  Result<std::shared_ptr<const Grammar>> compiled(GrammarKind kind, const std::string& source);
-  Result<std::unique_ptr<GrammarMatcher>> matcher_for(const Session& session, const GenerateOptions& options);
-  ReplyStyle reply_style(const Session& session, ReplyKind kind) const;
-  Status open_turn(Session* session);  // the template's generation prompt, before a begin
+  Status open_turn(Session* session);                  // the template's generation prompt, before a begin
   Result<AppendInfo> rewrite_to(Session* session, const std::string& text, size_t* first);
   Result<AppendInfo> add_message(Session* session, std::string message);
-  bool adds_bos(std::string_view text) const;
   void respan(Session* session, size_t first);
   Status check_erase(const Session& session, uint64_t from, uint64_t to) const;
   uint64_t joint(const Session& session, const std::string& text, uint64_t from, uint64_t to, uint64_t end) const;
@@ -199,9 +166,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void ring(std::unique_lock<std::mutex>& lock);
   void stop(Session* session);
   void end(Session* session);
-  void plan_draws(const StepPlan& plan);
-  void choose(const PlannedSeq& seq, Sample* out);
-  Status compute(StepPlan* plan);
   bool take_event(Session* session, Event* event, Status* failure);
   void take_done(Session* session);
   void settle(Session* session);
@@ -241,40 +205,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   uint8_t* block_data(BlockId block) const { return pool_buffer_->data() + static_cast<uint64_t>(block) * kv_.block_bytes(); }
 
-  std::shared_ptr<Runtime> runtime_;
-  std::string name_;
-  std::unique_ptr<GgufFile> file_;  // null: a toy
-  std::unique_ptr<Model> model_;    // null for a vocabulary-only file, and for a toy
-  ModelDims dims_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<ChatTemplate> template_;  // null without one
-  Status template_status_;                  // why it could not be parsed
-  Hash256 template_id_;
-  ReplyStyle reply_style_;             // that the template shows
-  bool template_shows_calls_ = false;  // it renders a message's tool_calls
+  const std::shared_ptr<Runtime> runtime_;
+  const std::unique_ptr<const LoadedModel> model_;
+  GrammarCache grammars_;
   KvGeometry kv_;
   double load_ms_ = 0;
-  std::unique_ptr<Buffer> pool_buffer_;
-  std::unique_ptr<StepRunner> runner_;  // null: no weights, no sessions
-  uint64_t device_scratch_bytes_ = 0;   // the backend's own
-  std::unique_ptr<Buffer> logits_buffer_;
-  std::span<float> logits_;  // of the running step; the leader's
-  std::unique_ptr<Buffer> drawn_buffer_;
-  DrawnToken* drawn_ = nullptr;  // likewise
-  std::vector<Draw> draws_;      // of the step's logits rows; empty: the host samples
   uint32_t step_ms_max_ = 0;
-
-  struct KeptGrammar {
-    GrammarKind kind;
-    std::string source;
-    std::shared_ptr<const Grammar> grammar;
-  };
-  std::mutex grammar_mu_;
-  std::shared_ptr<const GrammarVocab> grammar_vocab_;  // made for the first grammar
-  std::vector<KeptGrammar> grammars_;                  // the last used at the end
-
-  std::mutex model_id_mu_;
-  Hash256 model_id_;  // zero until a store is used
+  std::unique_ptr<Buffer> pool_buffer_;
+  std::unique_ptr<StepRunner> steps_;  // null: a vocabulary alone, no sessions; used by the leader
 
   mutable std::mutex mu_;
   std::unique_ptr<Scheduler> scheduler_;  // guarded by mu_

@@ -6,7 +6,7 @@
 namespace kvrt {
 
 std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionOptions& options, Status* status) {
-  auto manifest = read_manifest(saved, tokenizer_->vocab_size());
+  auto manifest = read_manifest(saved, model_->tokenizer().vocab_size());
   if (!manifest.is_ok()) {
     *status = manifest.take_status();
     return nullptr;
@@ -56,11 +56,11 @@ void Engine::mark_restored(Session* session) const {
 }
 
 Result<Session*> Engine::resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report) {
-  if (!runner_) {
-    return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", name_.c_str());
+  if (!steps_) {
+    return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", model_->name().c_str());
   }
   KVRT_ASSIGN(SessionOut saved, options.store->load(options.domain, name));
-  KVRT_ASSIGN(Hash256 model, model_id_for(options.store.get()));
+  KVRT_ASSIGN(Hash256 model, model_->id(*runtime_, options.store.get()));
   if (saved.model_id != model) {
     return error(Code::kIncompatible, Detail::kModelMismatch,
                  "session %s: field model_id: it was made with model %.16s..., this is %.16s...", saved.name.c_str(),

@@ -221,7 +221,7 @@ SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveO
 }
 
 Result<Saved> Engine::write(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
-                               SaveReport* report) {
+                            SaveReport* report) {
   KVRT_ASSIGN(auto save, session->store->begin_save(reuse_chunks, {std::string(in.domain), std::string(in.name), options.pin}));
   KVRT_TRY(put_chunks(session, save.get(), plan, options, report));
   const uint64_t put = save->chunks_written();
@@ -236,7 +236,7 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   Session& s = *session;
   uint64_t start = runtime_->env()->now_ns();
   if (!s.store) return error(Code::kInvalid, Detail::kState, "save: the session was opened without a store");
-  KVRT_ASSIGN(Hash256 model, model_id_for(s.store.get()));
+  KVRT_ASSIGN(Hash256 model, model_->id(*runtime_, s.store.get()));
   SavePlan plan;
   std::unique_lock lock(mu_);
   SaveTurn turn(this, session, lock);
@@ -260,8 +260,8 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
                     std::move(plan.said.messages),
                     s.arguments,
                     std::move(plan.said.grammar),
-                    tokenizer_->text_id(),
-                    template_id_};
+                    model_->tokenizer().text_id(),
+                    model_->template_id()};
   SaveReport report;
   SessionIn in = session_in(s, plan, options, own_name);
   in.model_id = model;

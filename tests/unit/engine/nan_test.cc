@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "runtime/compute/numerics.h"
-#include "runtime/engine/runtime.h"
 #include "runtime/engine/loop/engine.h"
+#include "runtime/engine/runtime.h"
 #include "tests/support/store_rig.h"
 
 namespace kvrt {
@@ -35,7 +35,7 @@ class Poisoned : public testing::TestWithParam<Way> {
     runtime_ = *runtime;
     store_ = *runtime_->open_store(runtime_, dir(), {});
     EngineOptions engine;
-    engine.kv_format = GetParam().format;
+    engine.load.kv_format = GetParam().format;
     engine_ = *Engine::open(runtime_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, engine, nullptr);
     return true;
   }

@@ -2,8 +2,8 @@
 #include <atomic>
 #include <thread>
 
-#include "runtime/engine/runtime.h"
 #include "runtime/engine/loop/engine.h"
+#include "runtime/engine/runtime.h"
 #include "runtime/engine/snapshot/manifest.h"
 #include "tests/support/fault_env.h"
 #include "tests/support/store_rig.h"

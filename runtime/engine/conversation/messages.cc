@@ -33,20 +33,20 @@ Result<AppendInfo> Engine::rewrite_to(Session* session, const std::string& text,
     if (m.generated) pinned = m.end;
   }
   // How far the pinned tokens spell the new text, at a token boundary.
-  uint64_t kept = !s.tokens.empty() && s.tokens[0] == tokenizer_->bos() && adds_bos(text) ? 1 : 0;
+  uint64_t kept = !s.tokens.empty() && s.tokens[0] == model_->tokenizer().bos() && model_->adds_bos(text) ? 1 : 0;
   size_t byte = 0, at = 0;
   Utf8Stream utf8;  // a message shows U+FFFD where an answer was cut within a code point
   for (uint64_t i = kept; i < pinned; ++i) {
-    std::string piece(utf8.push(tokenizer_->piece_after(i ? s.tokens[i - 1] : -1, s.tokens[i], true)));
+    std::string piece(utf8.push(model_->tokenizer().piece_after(i ? s.tokens[i - 1] : -1, s.tokens[i], true)));
     if (i + 1 == pinned) piece += utf8.finish();
     if (text.compare(at, piece.size(), piece) != 0) break;
     at += piece.size();
     if (!utf8.pending()) kept = i + 1, byte = at;
   }
   std::vector<int32_t> fresh;
-  if (s.tokens.empty() && adds_bos(text)) fresh.push_back(tokenizer_->bos());
+  if (s.tokens.empty() && model_->adds_bos(text)) fresh.push_back(model_->tokenizer().bos());
   int32_t previous = !fresh.empty() ? fresh.back() : kept ? s.tokens[kept - 1] : -1;
-  KVRT_TRY(tokenizer_->encode(std::string_view(text).substr(byte), true, &fresh, previous));
+  KVRT_TRY(model_->tokenizer().encode(std::string_view(text).substr(byte), true, &fresh, previous));
   auto old = std::span(s.tokens).subspan(kept);
   auto same = static_cast<uint64_t>(std::mismatch(old.begin(), old.end(), fresh.begin(), fresh.end()).first - old.begin());
   AppendInfo info{fresh.size() - same, old.size() - same, kept + same};
@@ -67,30 +67,26 @@ Result<AppendInfo> Engine::rewrite_to(Session* session, const std::string& text,
   return info;
 }
 
-// A rendered text without a BOS of its own gets one where the model asks for it.
-bool Engine::adds_bos(std::string_view text) const {
-  return tokenizer_->add_bos() && tokenizer_->bos() >= 0 && !text.starts_with(tokenizer_->piece(tokenizer_->bos(), true));
-}
-
 // After a rewrite: finds the tokens of the messages from `first` on anew. A message ends where the text of the conversation up to it ends.
 void Engine::respan(Session* session, size_t first) {
   auto& messages = session->messages;
   std::vector<size_t> ends;  // in bytes of text
   bool bos = false;
   for (size_t i = first; i < messages.size(); ++i) {
-    auto text = render(as_array(messages, i + 1, ""), false, session->arguments);  // a template may refuse a part of the conversation
+    auto text =
+        model_->render(as_array(messages, i + 1, ""), false, session->arguments);  // a template may refuse a part of the conversation
     ends.push_back(text.is_ok() ? text->size() : ends.empty() ? 0 : ends.back());
-    bos |= text.is_ok() && adds_bos(*text);
+    bos |= text.is_ok() && model_->adds_bos(*text);
   }
   std::lock_guard lock(mu_);
-  uint64_t n = session->tokens.size(), at = bos && n > 0 && session->tokens[0] == tokenizer_->bos() ? 1 : 0;
+  uint64_t n = session->tokens.size(), at = bos && n > 0 && session->tokens[0] == model_->tokenizer().bos() ? 1 : 0;
   size_t byte = 0;
   Utf8Stream utf8;  // a message shows U+FFFD where an answer was cut within a code point
   for (size_t i = first; i < messages.size(); ++i) {
     messages[i].begin = i ? messages[i - 1].end : 0;
     while (at < n) {
       Utf8Stream after = utf8;
-      size_t next = byte + after.push(tokenizer_->piece_after(at ? session->tokens[at - 1] : -1, session->tokens[at], true)).size();
+      size_t next = byte + after.push(model_->tokenizer().piece_after(at ? session->tokens[at - 1] : -1, session->tokens[at], true)).size();
       if (next > ends[i - first]) break;
       byte = next;
       utf8 = std::move(after);
@@ -103,7 +99,7 @@ void Engine::respan(Session* session, size_t first) {
 // Renders the conversation with `message` and makes the session say it. The lock is not held: rendering takes time, and the session is this
 // caller's alone.
 Result<AppendInfo> Engine::add_message(Session* session, std::string message) {
-  KVRT_ASSIGN(std::string text, render(as_array(session->messages, session->messages.size(), message), false, session->arguments));
+  KVRT_ASSIGN(std::string text, model_->render(as_array(session->messages, session->messages.size(), message), false, session->arguments));
   std::unique_lock lock(mu_);
   size_t first = session->messages.size();
   KVRT_ASSIGN(AppendInfo info, rewrite_to(session, text, &first));
@@ -157,7 +153,7 @@ Result<AppendInfo> Engine::set_messages(Session* session, std::string_view messa
 Status Engine::open_turn(Session* session) {
   const auto& messages = session->messages;  // nobody else changes them
   if (messages.empty() || messages.back().generated || messages.back().end != session->tokens.size()) return {};
-  KVRT_ASSIGN(std::string text, render(as_array(messages, messages.size(), ""), true, session->arguments));
+  KVRT_ASSIGN(std::string text, model_->render(as_array(messages, messages.size(), ""), true, session->arguments));
   std::unique_lock lock(mu_);
   size_t first = session->messages.size();
   KVRT_ASSIGN(AppendInfo info, rewrite_to(session, text, &first));
@@ -180,7 +176,7 @@ Status Engine::erase(Session* session, uint64_t from, uint64_t to) {
   }
   auto next = std::find_if(rest.messages.begin(), rest.messages.end(), [&](const Message& m) { return m.begin >= to; });
   if (next != rest.messages.end() && from < to) {
-    auto text = render(as_array(rest.messages, rest.messages.size(), ""), false, session->arguments);
+    auto text = model_->render(as_array(rest.messages, rest.messages.size(), ""), false, session->arguments);
     if (text.is_ok()) to += joint(*session, *text, from, to, next->end);
   }
   std::lock_guard lock(mu_);
@@ -205,9 +201,9 @@ Status Engine::erase(Session* session, uint64_t from, uint64_t to) {
 uint64_t Engine::joint(const Session& session, const std::string& text, uint64_t from, uint64_t to, uint64_t end) const {
   auto spelled = [&](uint64_t begin, uint64_t n) {  // as it follows the token at from - 1, or as it follows its own
     uint64_t after = begin >= to ? from : begin;
-    return tokenizer_->decode(std::span(session.tokens).subspan(begin, n), true, after ? session.tokens[after - 1] : -1);
+    return model_->tokenizer().decode(std::span(session.tokens).subspan(begin, n), true, after ? session.tokens[after - 1] : -1);
   };
-  uint64_t bos = !session.tokens.empty() && session.tokens[0] == tokenizer_->bos() && adds_bos(text) ? 1 : 0;
+  uint64_t bos = !session.tokens.empty() && session.tokens[0] == model_->tokenizer().bos() && model_->adds_bos(text) ? 1 : 0;
   size_t before = spelled(bos, from - std::min(bos, from)).size();
   if (before > text.size()) return 0;
   std::string_view wanted = std::string_view(text).substr(before);

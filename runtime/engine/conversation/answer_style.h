@@ -1,0 +1,12 @@
+// The style in which a model writes its answers: how it marks reasoning and tool calls.
+#pragma once
+
+#include "runtime/engine/loaded_model.h"
+#include "runtime/engine/session.h"
+
+namespace kvrt {
+
+// Of the next answer to what was said: by option, else as the model's template shows. `tools`: the conversation has some.
+ReplyStyle answer_style(const LoadedModel& model, const Conversation& said, bool tools, ReplyKind kind);
+
+}  // namespace kvrt

@@ -1,0 +1,35 @@
+// GrammarCache: grammars by their source, compiled once for all generations that use them: agents send the same schema with every call.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/session.h"
+
+namespace kvrt {
+
+// Thread-safe; its lock is a leaf, held while a grammar is compiled.
+class GrammarCache {
+ public:
+  // The tokenizer outlives it.
+  explicit GrammarCache(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  // Where a generation with these options stands in its grammar before its first token; null without one.
+  Result<std::unique_ptr<GrammarMatcher>> matcher(const Conversation& said, const GenerateOptions& options);
+
+ private:
+  struct Kept {
+    GrammarKind kind;
+    std::string source;
+    std::shared_ptr<const Grammar> grammar;
+  };
+  Result<std::shared_ptr<const Grammar>> compiled(GrammarKind kind, const std::string& source);
+
+  const Tokenizer& tokenizer_;
+  std::mutex mu_;
+  std::shared_ptr<const GrammarVocab> vocab_;  // made for the first grammar
+  std::vector<Kept> kept_;                     // the last used at the end
+};
+
+}  // namespace kvrt

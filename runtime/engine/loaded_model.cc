@@ -1,0 +1,117 @@
+#include "runtime/engine/loaded_model.h"
+
+#include "runtime/base/threads.h"
+
+namespace kvrt {
+
+Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file) {
+  VocabSource v;
+  KVRT_ASSIGN(v.model, file.require_string("tokenizer.ggml.model"));
+  v.pre = file.get_string("tokenizer.ggml.pre").value_or("");
+  auto tokens = file.get_strings("tokenizer.ggml.tokens");
+  if (!tokens)
+    return error(Code::kCorrupt, Detail::kFormat, "%s: tokenizer.ggml.tokens: expected an array of strings, found none",
+                 file.name().c_str());
+  v.tokens = std::move(*tokens);
+  v.scores = file.get_floats("tokenizer.ggml.scores").value_or(std::vector<float>{});
+  for (int64_t byte : file.get_ints("tokenizer.ggml.precompiled_charsmap").value_or(std::vector<int64_t>{}))
+    v.charsmap.push_back(static_cast<char>(byte));
+  v.types = file.get_ints("tokenizer.ggml.token_type").value_or(std::vector<int64_t>{});
+  v.merges = file.get_strings("tokenizer.ggml.merges").value_or(std::vector<std::string_view>{});
+  auto id = [&](const char* key) {
+    auto value = file.get_uint(key);
+    return value && *value < v.tokens.size() ? static_cast<int64_t>(*value) : int64_t{-1};
+  };
+  v.bos = id("tokenizer.ggml.bos_token_id");
+  v.eos = id("tokenizer.ggml.eos_token_id");
+  v.eot = id("tokenizer.ggml.eot_token_id");
+  v.eom = id("tokenizer.ggml.eom_token_id");
+  v.fim_pad = id("tokenizer.ggml.fim_pad_token_id");
+  v.fim_rep = id("tokenizer.ggml.fim_rep_token_id");
+  v.fim_sep = id("tokenizer.ggml.fim_sep_token_id");
+  v.unknown = id("tokenizer.ggml.unknown_token_id");
+  v.padding = id("tokenizer.ggml.padding_token_id");
+  v.add_bos = file.get_bool("tokenizer.ggml.add_bos_token");
+  v.add_eos = file.get_bool("tokenizer.ggml.add_eos_token");
+  v.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix");
+  v.remove_extra_whitespaces = file.get_bool("tokenizer.ggml.remove_extra_whitespaces");
+  auto made = Tokenizer::create(v);
+  if (!made.is_ok()) return made.take_status().annotate(file.name());
+  return made;
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadedModel::open(Runtime* runtime, const ModelSource& source, const LoadOptions& options,
+                                                       const Progress& progress) {
+  ModelParts parts;
+  parts.name = source.name;
+  KVRT_ASSIGN(parts.file, GgufFile::open(source));
+  KVRT_ASSIGN(parts.tokenizer, make_tokenizer(*parts.file));
+  if (!parts.tokenizer->warning().empty())
+    logf(runtime->log(), LogLevel::kWarn, "%s: %s", source.name.c_str(), parts.tokenizer->warning().c_str());
+  parts.chat_template = parts.file->get_string("tokenizer.chat_template").value_or("");
+  if (!parts.file->tensors().empty()) {
+    LoadProgress forward_progress = progress ? LoadProgress(progress) : [](uint64_t, uint64_t) { return true; };
+    WeightCache cache = find_cache(runtime->env(), runtime->log(), options.cache, options.cache_dir, options.cache_bytes_max);
+    if (!cache.dir.empty()) cache.source = file_id(*parts.file);
+    if (!cache.dir.empty() && cache.source.is_zero())
+      log_cache(cache, "weights are not cached",
+                error(Code::kUnsupported, Detail::kNone, "%s: a part of a file has no identity of its own", source.name.c_str()));
+    KVRT_ASSIGN(parts.weights, load_model(*parts.file, runtime->backend(), forward_progress, cache.source.is_zero() ? nullptr : &cache));
+    if (options.kv_format == KvFormat::kI8) balance_qk(parts.weights.get());
+    KVRT_TRY(place_vectors(parts.weights.get(), runtime->backend()));
+    parts.dims = parts.weights->dims;
+    if (parts.dims.vocab != parts.tokenizer->vocab_size()) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: token_embd.weight has %u rows, tokenizer.ggml.tokens %u entries",
+                   source.name.c_str(), parts.dims.vocab, parts.tokenizer->vocab_size());
+    }
+  }
+  parts.file->drop_pages(parts.file->bytes());  // what was read of the header; and the pages that tensors share
+  return std::make_unique<LoadedModel>(std::move(parts), runtime->log());
+}
+
+LoadedModel::LoadedModel(ModelParts parts, Log* log) : parts_(std::move(parts)) {
+  const std::string& source = parts_.chat_template;
+  if (source.empty()) return;
+  reply_style_ = detect_reply_style(source);
+  template_shows_calls_ = source.find("tool_calls") != std::string::npos;
+  template_id_ = Hasher().add_string(source).finish();
+  auto parsed = ChatTemplate::parse(source);
+  if (parsed.is_ok()) {
+    template_ = std::move(parsed).value();
+  } else {  // the model runs; the calls that need the template say why they cannot
+    template_status_ = parsed.take_status().annotate("chat template of " + name());
+    logf(log, LogLevel::kWarn, "%s", template_status_.message().c_str());
+  }
+}
+
+Result<std::string> LoadedModel::render(std::string_view messages_json, bool generation_prompt, const TemplateArguments& arguments) const {
+  if (!template_) {
+    if (!template_status_.is_ok()) return template_status_.clone();
+    return error(Code::kUnsupported, Detail::kNone, "%s has no tokenizer.chat_template", name().c_str());
+  }
+  TemplateOptions options;
+  options.add_generation_prompt = generation_prompt;
+  options.arguments = arguments;
+  if (tokenizer().bos() >= 0) options.bos_token = tokenizer().piece(tokenizer().bos(), true);
+  if (tokenizer().eos() >= 0) options.eos_token = tokenizer().piece(tokenizer().eos(), true);
+  return template_->render(messages_json, options);
+}
+
+bool LoadedModel::adds_bos(std::string_view text) const {
+  return tokenizer().add_bos() && tokenizer().bos() >= 0 && !text.starts_with(tokenizer().piece(tokenizer().bos(), true));
+}
+
+Result<Hash256> LoadedModel::id(const Runtime& runtime, Store* store) const {
+  std::lock_guard lock(id_mu_);
+  if (!id_.is_zero()) return id_;
+  if (!file()) return id_ = Hasher().add_string(name()).finish();
+  const auto place = file()->identity();
+  const ModelFile known{place.device, place.inode, file_id(*file())};
+  if (!known.id.is_zero() && store->cached_model_id(known, &id_)) return id_;
+  ThreadPool pool(runtime.threads());
+  KVRT_ASSIGN(id_, model_id(*file(), &pool, [](uint64_t, uint64_t) { return true; }));
+  if (!known.id.is_zero()) store->cache_model_id(known, id_);
+  return id_;
+}
+
+}  // namespace kvrt

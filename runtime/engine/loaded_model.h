@@ -1,0 +1,75 @@
+// LoadedModel: what a model's file gives: weights, tokenizer, chat template, identity. Nothing of it changes once it is made.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "runtime/compute/weight_dir.h"
+#include "runtime/engine/runtime.h"
+#include "runtime/model/model.h"
+#include "runtime/text/reply/parser.h"
+#include "runtime/text/template/chat_template.h"
+#include "runtime/text/tokenizer/tokenizer.h"
+
+namespace kvrt {
+
+// false stops the call (CANCELLED).
+using Progress = std::function<bool(uint64_t done, uint64_t total)>;
+
+struct LoadOptions {
+  KvFormat kv_format = KvFormat::kF16;
+  std::string cache_dir{};  // of packed weights, see find_cache
+  CacheChoice cache = CacheChoice::kDefault;
+  uint64_t cache_bytes_max = 0;
+};
+
+// What a LoadedModel is made of.
+struct ModelParts {
+  std::string name;                // for messages: the path
+  std::unique_ptr<GgufFile> file;  // null: a toy
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::string chat_template;       // "": none
+  std::unique_ptr<Model> weights;  // null for a vocabulary-only file, and for a toy
+  ModelDims dims;
+};
+
+Result<std::unique_ptr<Tokenizer>> make_tokenizer(const GgufFile& file);
+
+// Thread-safe.
+class LoadedModel {
+ public:
+  static Result<std::unique_ptr<LoadedModel>> open(Runtime* runtime, const ModelSource& source, const LoadOptions& options,
+                                                   const Progress& progress);
+  LoadedModel(ModelParts parts, Log* log);
+
+  const std::string& name() const { return parts_.name; }
+  const ModelDims& dims() const { return parts_.dims; }
+  const GgufFile* file() const { return parts_.file.get(); }
+  const Model* weights() const { return parts_.weights.get(); }
+  const Tokenizer& tokenizer() const { return *parts_.tokenizer; }
+
+  bool has_template() const { return template_ != nullptr; }
+  const Hash256& template_id() const { return template_id_; }          // zero: none
+  const ReplyStyle& reply_style() const { return reply_style_; }       // that the template shows
+  bool template_shows_calls() const { return template_shows_calls_; }  // it renders a message's tool_calls
+  Result<std::string> render(std::string_view messages_json, bool generation_prompt, const TemplateArguments& arguments) const;
+  // A rendered text without a BOS of its own gets one where the model asks for it.
+  bool adds_bos(std::string_view text) const;
+
+  // A hash of the file's bytes, computed once: the store remembers it by the file's place and times. Blocks meanwhile.
+  Result<Hash256> id(const Runtime& runtime, Store* store) const;
+
+ private:
+  const ModelParts parts_;
+  std::unique_ptr<ChatTemplate> template_;  // null without one
+  Status template_status_;                  // why it could not be parsed
+  Hash256 template_id_;
+  ReplyStyle reply_style_;
+  bool template_shows_calls_ = false;
+  mutable std::mutex id_mu_;
+  mutable Hash256 id_;  // zero until a store asks
+};
+
+}  // namespace kvrt

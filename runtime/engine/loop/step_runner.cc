@@ -1,0 +1,120 @@
+#include "runtime/engine/loop/step_runner.h"
+
+#include "runtime/base/limits.h"
+#include "runtime/engine/describe/memory_cost.h"
+
+namespace kvrt {
+
+namespace {
+
+class ModelForward final : public ForwardPass {
+ public:
+  ModelForward(const Model& model, Backend* backend, const KvGeometry& kv, std::unique_ptr<ForwardScratch> scratch)
+      : model_(model), backend_(backend), kv_(kv), scratch_(std::move(scratch)) {}
+  Status run(const Step& step, uint8_t* pool, float* logits, DrawnToken* drawn) override {
+    forward(model_, backend_, kv_, pool, step, scratch_.get(), logits, drawn);
+    return backend_->sync();
+  }
+  uint64_t bytes() const override { return scratch_->bytes(); }
+
+ private:
+  const Model& model_;
+  Backend* backend_;
+  const KvGeometry& kv_;
+  std::unique_ptr<ForwardScratch> scratch_;
+};
+
+// What computing on this thread takes, by both clocks, from one look to the next.
+struct Clocks {
+  uint64_t wall_ns, work_ns;
+  // A device works while its host waits: there is no other time than the wall's.
+  explicit Clocks(const Runtime& runtime)
+      : wall_ns(runtime.env()->now_ns()), work_ns(runtime.backend()->unified() ? runtime.env()->cpu_ns() : wall_ns) {}
+};
+
+}  // namespace
+
+Result<std::unique_ptr<StepRunner>> StepRunner::make(Runtime* runtime, const LoadedModel& model, const KvGeometry& kv, Buffer* pool,
+                                                     std::unique_ptr<ForwardPass> toy) {
+  std::unique_ptr<StepRunner> made(new StepRunner(runtime, model, kv, pool));
+  Backend* backend = runtime->backend();
+  made->forward_ = std::move(toy);
+  if (!made->forward_) {
+    KVRT_ASSIGN(auto scratch, make_scratch(*model.weights(), backend, kStepRowsMax));
+    const StepShape shape = step_shape(model.dims(), kStepRowsMax);
+    std::lock_guard device(runtime->step_mutex());
+    KVRT_TRY(backend->reserve_steps(shape));
+    made->device_scratch_bytes_ = backend->step_memory(shape);
+    made->forward_ = std::make_unique<ModelForward>(*model.weights(), backend, made->kv_, std::move(scratch));
+  }
+  // Its pages on their first use: few steps want many rows.
+  const uint64_t bytes = logits_bytes(model.dims());
+  KVRT_ASSIGN(made->logits_buffer_, backend->alloc_host(bytes));
+  made->logits_ = {reinterpret_cast<float*>(made->logits_buffer_->data()), bytes / sizeof(float)};
+  KVRT_ASSIGN(made->drawn_buffer_, backend->alloc_host(kLogitsRowsMax * sizeof(DrawnToken)));
+  made->drawn_ = reinterpret_cast<DrawnToken*>(made->drawn_buffer_->data());
+  return made;
+}
+
+// A device draws the tokens where each is drawn from its row of logits alone: the host then does not wait for the rows.
+void StepRunner::plan_draws(const StepPlan& plan) {
+  draws_.clear();
+  if (runtime_->backend()->unified()) return;
+  draws_.resize(plan.logits_rows.size());
+  for (const PlannedSeq& seq : plan.seqs) {
+    if (seq.logit_rows == 0) continue;
+    const Generation& g = *seq.session->generation;
+    const GenerateOptions& o = g.options;
+    const auto draw = device_draw(o.sampling, model_.dims().vocab, seq.end);
+    if (o.prefill_only || o.host_samples || o.emit_logits || g.matcher || !draw) return draws_.clear();
+    draws_[seq.first_logit] = *draw;
+  }
+}
+
+void StepRunner::choose(const PlannedSeq& seq, Sample* out) {
+  Generation& g = *seq.session->generation;
+  const size_t vocab = model_.dims().vocab;
+  const auto row = std::span(logits_).subspan(seq.first_logit * vocab, vocab);
+  std::span<const uint64_t> mask;
+  if (g.matcher) mask = g.matcher->mask();
+  // The tokens do not change: they are this step's to add to.
+  *out = g.options.host_samples ? describe(row, 0, 0) : sample(row, g.options.sampling, seq.session->tokens, g.prompt_end, seq.end, mask);
+}
+
+Status StepRunner::run(StepPlan* plan) {
+  std::lock_guard device(runtime_->step_mutex());
+  const Clocks begin(*runtime_);
+  Backend* backend = runtime_->backend();
+  backend->set_threads(runtime_->threads());
+  for (BlockId block : plan->clears) backend->clear(block_data(block), kv_.block_bytes());
+  std::vector<BlockPair> copies;
+  for (const BlockCopy& copy : plan->copies) copies.push_back({block_data(copy.to), block_data(copy.from)});
+  backend->copy(copies, kv_.block_bytes());
+  plan_draws(*plan);
+  plan->step.draws = draws_;
+  KVRT_TRY(forward_->run(plan->step, pool_->data(), logits_.data(), drawn_));
+  plan->samples.resize(plan->logits_rows.size());
+  for (const PlannedSeq& seq : plan->seqs) {
+    const GenerateOptions& o = seq.session->generation->options;
+    if (o.prefill_only || seq.logit_rows == 0) continue;
+    if (!draws_.empty()) {
+      const DrawnToken& drawn = drawn_[seq.first_logit];
+      Sample& chosen = plan->samples[seq.first_logit];
+      chosen.token = drawn.token;
+      chosen.logprob = drawn.logprob;
+      chosen.finite = drawn.finite != 0;
+      continue;
+    }
+    try {
+      choose(seq, &plan->samples[seq.first_logit]);
+    } catch (...) {  // the matcher may be half-way: this generation ends, and no other
+      plan->samples[seq.first_logit].no_memory = true;
+    }
+  }
+  const Clocks end(*runtime_);
+  plan->wall_ns = end.wall_ns - begin.wall_ns;
+  plan->work_ns = end.work_ns - begin.work_ns;
+  return {};
+}
+
+}  // namespace kvrt
