@@ -642,7 +642,8 @@ typedef struct kvrt_store_options {
   uint32_t must_exist; /* 1: NOT_FOUND instead of creating it */
   uint32_t reserved;
   /* Where KV would pass one of these, a save takes room from idle sessions (see kvrt_store_pin), else it leaves that KV out. */
-  uint64_t disk_bytes_max; /* of all that the store holds; a save whose tokens would pass it is NO_SPACE; 0: no cap */
+  uint64_t disk_bytes_max; /* of catalog and segments (see disk_bytes), but that the catalog's log may pass it by some 100 KiB until the
+                            * next save or gc; a save whose tokens would pass it is NO_SPACE; 0: no cap */
   uint64_t free_bytes_min; /* that KV leaves free on the file system, for tokens and others; 0: a twentieth of it, at most 1 GiB */
 } kvrt_store_options;
 
@@ -1038,23 +1039,23 @@ typedef struct kvrt_save_report {
   uint64_t chunks, chunks_written; /* of this session; those the store did not have yet */
   uint64_t bytes_written;          /* of chunks */
   double ms;
-  uint64_t chunks_left_out; /* of them, for want of room (or because the device failed): a resume computes their KV again */
+  uint64_t chunks_missing; /* of them, that the store lacks now: for want of room, or their KV was not there. A resume computes it */
 } kvrt_save_report;
 
 /* Saves under `name` in the session's store (1 to 255 bytes of UTF-8) and stays in memory. When it returns OK the session is on disk;
- * when not, everything is as before. CONFLICT: the name is taken, or was saved by another handle since. report may be NULL. Any thread,
+ * when not, everything is as before, but that KV of idle sessions may have made room. CONFLICT: the name is taken, or was saved by another handle since. report may be NULL. Any thread,
  * at any time. Of a session that generates it saves what a cancel at that moment would leave; it waits for the step that runs, at most,
  * and no step waits for it. What becomes of the session meanwhile does not change what is saved. Saves of one session wait for each
  * other. Tokens and messages are saved as they are, and KV of full blocks. Of the last block, which is not full, KV is written when it
  * has 8 tokens more than the store has of it, and a quarter of block_tokens: checkpoints after every token write at most 4 times the KV
  * that is new, and a resume of one computes that many tokens again at most (8 of blocks of 32), the last token included, which has no KV
  * yet. That is so under DURABILITY_KV, too. suspend, and close with autosave, write all of it. A save whose
- * KV has no room in the store saves the tokens, and as much KV as fits from the first block on (chunks_left_out says what is missing);
- * it is NO_SPACE where the tokens have none, and with DURABILITY_KV. INVALID: no store, or a name that is none. BUSY: STORE_LOCKED. IO.
+ * KV has no room in the store saves the tokens, and as much KV as fits from the first block on (see chunks_missing); it is NO_SPACE
+ * where the tokens have none, and with DURABILITY_KV. INVALID: no store, or a name that is none. BUSY: STORE_LOCKED. IO.
  * CORRUPT. */
 KVRT_API kvrt_status kvrt_session_checkpoint(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
                                              kvrt_save_report* report, kvrt_error* err);
-/* checkpoint, then gives the blocks back. The handle stays valid: the next call that computes warms it again. Statuses as
+/* checkpoint, then gives the blocks back, and with them the KV that the store lacks (chunks_missing). The handle stays valid: the next call that computes warms it again. Statuses as
  * kvrt_session_checkpoint; BUSY also: it generates. */
 KVRT_API kvrt_status kvrt_session_suspend(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
                                           kvrt_save_report* report, kvrt_error* err);

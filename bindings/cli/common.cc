@@ -321,8 +321,8 @@ std::string human_bytes(uint64_t bytes) {
 }
 
 void say_left_out(const kvrt_save_report& saved) {
-  if (saved.chunks_left_out == 0) return;
-  say("(KV of {} has no room in the store: when the session goes on, it is computed again)\n", counted(saved.chunks_left_out, "block"));
+  if (saved.chunks_missing == 0) return;
+  say("(KV of {} has no room in the store: when the session goes on, it is computed again)\n", counted(saved.chunks_missing, "block"));
 }
 
 std::string in_quotes(std::string_view name) {

@@ -108,7 +108,7 @@ Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_si
   r.chunks_written = saved.chunks_written;
   r.bytes_written = saved.bytes_written;
   r.ms = saved.ms;
-  r.chunks_left_out = saved.chunks_left_out;
+  r.chunks_missing = saved.chunks_missing;
   write_output(report, r);
   return {};
 }

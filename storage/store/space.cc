@@ -8,6 +8,7 @@ namespace kvrt {
 
 namespace {
 constexpr uint64_t kFreeBytesMin = 1u << 30;
+constexpr uint64_t kCommitBytes = 64u << 10;  // that KV leaves free in any case: of the log, when the save is committed
 
 unsigned long long ull(uint64_t v) { return v; }
 }  // namespace
@@ -24,18 +25,18 @@ Result<StoreImpl::Shortage> StoreImpl::shortage_locked(Need need, uint64_t more)
     }
   }
   KVRT_ASSIGN(const FsInfo fs, env_->fs_info(dir_.root));
-  const uint64_t keep = need == Need::kKv ? kept_free(fs) : 0;
+  const uint64_t keep = need == Need::kKv ? kept_free(fs) : 0;  // tokens may use what KV leaves
   if (fs.free_bytes < keep + more && keep + more - fs.free_bytes > shortage.bytes) {
     shortage.bytes = keep + more - fs.free_bytes;
     shortage.why =
-        error(Code::kNoSpace, Detail::kNone, "%s: %llu bytes free on the file system, of which %llu must stay free, and %llu more wanted",
-              dir_.root.c_str(), ull(fs.free_bytes), ull(keep), ull(more));
+        error(Code::kNoSpace, Detail::kNone, "%s: %llu bytes free on the file system, %llu more wanted, and %llu of them must stay free",
+              dir_.root.c_str(), ull(fs.free_bytes), ull(more), ull(keep));
   }
   return shortage;
 }
 
 uint64_t StoreImpl::kept_free(const FsInfo& fs) const {
-  return free_bytes_min_ != 0 ? free_bytes_min_ : std::min(kFreeBytesMin, fs.total_bytes / 20);
+  return std::max(kCommitBytes, free_bytes_min_ != 0 ? free_bytes_min_ : std::min(kFreeBytesMin, fs.total_bytes / 20));
 }
 
 Result<uint64_t> StoreImpl::bytes_free_locked(uint64_t used) {
@@ -55,7 +56,10 @@ Status StoreImpl::make_room(Need need, uint64_t more, const SavedBy& by) {
     }
     if (shortage.bytes == 0) return {};
     KVRT_ASSIGN(const bool freed, free_some(shortage.bytes, by, &compacted));
-    if (!freed) return std::move(shortage.why);
+    if (freed) continue;
+    std::lock_guard lock(mutex_);
+    remake_reserve();  // freeing may have taken it
+    return std::move(shortage.why);
   }
 }
 
@@ -79,6 +83,8 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
   *compacted = c.compacted;
   if (compacting) return true;
   std::lock_guard lock(mutex_);
+  KVRT_ASSIGN(const uint64_t segments, catalog_.segment_bytes());
+  if (segments < bytes) return false;  // all KV that there is would not do
   Catalog::Evicted evicted;
   c.slice_end = env_->now_ns() + kSliceNs;
   KVRT_TRY(change_locked(true, [&]() -> Status {

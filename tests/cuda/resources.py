@@ -157,7 +157,7 @@ def reserved(arch):
 def enumerators():
     """{"DType": {8: "Q8_0"}} of the enumerations that kernels are made for."""
     found = {}
-    for header in [*SOURCE.glob("runtime/compute/*.h"), *SOURCE.glob("cuda/*.h")]:
+    for header in [*SOURCE.glob("runtime/compute/**/*.h"), *SOURCE.glob("cuda/**/*.h")]:
         for name, body in re.findall(r"enum class (\w+)[^{;]*\{([^}]*)\}", header.read_text()):
             number = -1
             for item in re.sub(r"//.*", "", body).split(","):
@@ -204,7 +204,7 @@ def split_name(name):
 
 def launch_faults():
     """Where LAUNCHES and cuda/ say different things."""
-    texts = [path.read_text() for path in sorted([*SOURCE.glob("cuda/*.cu"), *SOURCE.glob("cuda/*.h")])]
+    texts = [path.read_text() for path in sorted([*SOURCE.glob("cuda/**/*.cu"), *SOURCE.glob("cuda/**/*.h")])]
     dynamic = {name for text in texts for name in dynamic_in(text)}
     everything = re.sub(r"\s+", " ", " ".join(texts))
     for name in sorted(dynamic - LAUNCHES.keys()):

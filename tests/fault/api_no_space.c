@@ -79,9 +79,9 @@ static void reopen_full(kvrt_runtime* rt, kvrt_model* model, const char* dir, ui
 static kvrt_session* tokens_alone(kvrt_model* model, kvrt_store* store, kvrt_session* s, kvrt_session* alone, const char* what) {
   kvrt_save_report saved = {.struct_size = sizeof saved};
   EXPECT_STATUS(kvrt_session_suspend(s, "tokens", 6, NULL, &saved, NULL), KVRT_OK);
-  EXPECT(saved.chunks_left_out > 0 && saved.chunks_written + saved.chunks_left_out == saved.chunks,
+  EXPECT(saved.chunks_missing > 0 && saved.chunks_written + saved.chunks_missing == saved.chunks,
          "%s: of %" PRIu64 " chunks %" PRIu64 " written, %" PRIu64 " left out", what, saved.chunks, saved.chunks_written,
-         saved.chunks_left_out);
+         saved.chunks_missing);
   kvrt_session_close(s);
   kvrt_report resumed = {.struct_size = sizeof resumed};
   s = resume_session(model, store, "tokens", &resumed);
@@ -161,7 +161,7 @@ static void sweep(const char* dir, uint32_t durability) {
   for (off_t spare = 0; !whole && spare < 1 << 20; spare += 4096) {
     fill_up(dir, spare);
     const kvrt_status status = kvrt_session_checkpoint(s, "ann", 3, &options, &saved, NULL);
-    whole = status == KVRT_OK && saved.chunks_left_out == 0;
+    whole = status == KVRT_OK && saved.chunks_missing == 0;
     if (whole) break;
     if (status == KVRT_OK) {
       ++in_part;

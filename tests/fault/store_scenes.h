@@ -52,6 +52,7 @@ struct Scene {
   int64_t clock_offset_ms = 0;
   StoreOptions options = {};
   bool only_kills = false;  // its errors are those of another scene
+  bool durable_kv = false;  // the save's KV is to be durable: none of it may be left out
 };
 
 inline Status save_scene(Store* store, const std::string& name, const Chain& chain, uint8_t id, uint64_t seen, Durability durability,
@@ -177,12 +178,14 @@ inline std::vector<Scene> make_scenes() {
   scenes.push_back({"SaveNew", prepare_two, save("eve", c.unlike, 3, 0, Durability::kTokens), two, with("eve", {1, &c.unlike})});
   scenes.push_back({"SaveDelta", prepare_two, save("ann", c.longer, 1, 1, Durability::kTokens), two, grown});
   scenes.push_back({"SaveDeltaKv", prepare_two, save("ann", c.longer, 1, 1, Durability::kKv), two, grown});
+  scenes.back().durable_kv = true;
   scenes.push_back({"SaveDeltaProcess", prepare_two, save("ann", c.longer, 1, 1, Durability::kProcess), two, grown});
   scenes.push_back({"SaveDeltaNone", prepare_two, save("ann", c.longer, 1, 1, Durability::kNone), two, grown});
   scenes[scenes.size() - 2].only_kills = scenes.back().only_kills = true;
   scenes.push_back({"SaveShorter", prepare_two, save("ann", c.shorter, 1, 1, Durability::kTokens), two, with("ann", {2, &c.shorter})});
   scenes.push_back({"SaveDedup", prepare_two, save("eve", c.other, 3, 0, Durability::kTokens), two, with("eve", {1, &c.other})});
   scenes.push_back({"SaveDedupKv", prepare_two, save("eve", c.other, 3, 0, Durability::kKv), two, with("eve", {1, &c.other})});
+  scenes.back().durable_kv = true;
   scenes.push_back({"Resume", prepare_two, [&c](Store* s) { return resume_whole(s, "ann", c.start); }, two, two});
   scenes.back().at_open = scenes.back().reads = true;
   scenes.push_back({"Remove", prepare_two, [](Store* s) { return s->remove("", "ann"); }, two, without_ann({})});

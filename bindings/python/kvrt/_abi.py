@@ -116,7 +116,7 @@ GenerateOptions = _struct("kvrt_generate_options", """
     size stop_strings_size; u32 ignore_eos top_logprobs sampler emit_logits no_generation_prompt all_or_nothing prefill logits grammar_kind reply;
     str grammar; size grammar_size; ptr cancel""")
 SaveOptions = _struct("kvrt_save_options", "u32 struct_size durability overwrite pin; u64 ttl_seconds; u32 codec reserved")
-SaveReport = _struct("kvrt_save_report", "u32 struct_size reserved; u64 generation tokens chunks chunks_written bytes_written; f64 ms; u64 chunks_left_out")
+SaveReport = _struct("kvrt_save_report", "u32 struct_size reserved; u64 generation tokens chunks chunks_written bytes_written; f64 ms; u64 chunks_missing")
 
 # What each function returns, its name without kvrt_, and what it takes; those that give a status (i32) take a kvrt_error* last. A char
 # pointer goes as `str` (bytes) where it is read.

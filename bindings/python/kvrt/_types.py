@@ -283,7 +283,7 @@ class SaveReport:
     chunks_written: int
     bytes_written: int
     ms: float
-    chunks_left_out: int
+    chunks_missing: int
 
 
 T = TypeVar("T")

@@ -79,7 +79,8 @@ struct SaveOptions {
 };
 
 struct SaveReport {
-  uint64_t gen = 0, tokens = 0, chunks = 0, chunks_written = 0, bytes_written = 0, chunks_left_out = 0;
+  uint64_t gen = 0, tokens = 0, chunks = 0, chunks_written = 0, bytes_written = 0, chunks_missing = 0;
+  bool left_out = false;  // KV that is in memory had no room, or the device did not give it
   double ms = 0;
 };
 

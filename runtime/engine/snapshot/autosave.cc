@@ -137,7 +137,14 @@ void Engine::save_unasked(Session* session) noexcept {
     SaveOptions options;
     options.autosave = true;
     auto saved = save(session, "", options);
-    if (!saved.is_ok()) logf(runtime_->log(), LogLevel::kWarn, "autosave: %s", saved.status().message().c_str());
+    if (!saved.is_ok()) {
+      logf(runtime_->log(), LogLevel::kWarn, "autosave: %s", saved.status().message().c_str());
+    } else if (saved->left_out && !std::exchange(session->autosave->left_out, true)) {
+      logf(runtime_->log(), LogLevel::kWarn, "autosave: the store has no room for KV of session \"%s\": its tokens are saved",
+           session->name.c_str());
+    } else if (saved->gen > 0 && !saved->left_out) {
+      session->autosave->left_out = false;
+    }
   } catch (...) {
     if (runtime_->log()) runtime_->log()->write(LogLevel::kWarn, "autosave: the system gave no memory");
   }

@@ -61,6 +61,7 @@ struct Autosave {
   std::shared_ptr<Autosaver> saver;
   bool turn_over = false;    // since the last look
   uint64_t seen_tokens = 0;  // at the last save, done or tried
+  bool left_out = false;     // the last save left KV out, and the log says so
   uint64_t active_ns = 0;    // when something happened to it last; 0: nothing since it was saved for being idle
 };
 

@@ -180,21 +180,23 @@ Status Engine::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, Chun
 // Puts the chunks that the store does not have. Unless KV is to be durable, those without room in the store and those that the device does
 // not give are left out: the tokens are saved all the same, and a resume computes their KV again.
 Status Engine::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report) {
-  std::vector<bool> has = save->has(plan.nodes);
+  const std::vector<bool> has = save->has(plan.nodes);
+  report->left_out = false;
+  report->chunks_missing = static_cast<uint64_t>(std::count(has.begin(), has.end(), false));
   std::vector<uint8_t> buffer(kv_.block_bytes());
-  bool full = false;
-  report->chunks_left_out = 0;
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
     if (has[plan.chunks[i].node]) continue;
-    const uint64_t start = runtime_->env()->now_ns();
-    Status put = full ? Status() : put_chunk(save, plan, i, options.codec, &buffer);
+    const uint64_t start = runtime_->env()->now_ns(), written = save->chunks_written();
+    Status put = put_chunk(save, plan, i, options.codec, &buffer);
     const bool optional = options.durability != Durability::kKv;
-    full |= optional && put.code() == Code::kNoSpace;
-    if (full || (optional && put.code() == Code::kDevice)) {
-      ++report->chunks_left_out;
+    const bool full = put.code() == Code::kNoSpace;
+    if (optional && (full || put.code() == Code::kDevice)) {
+      report->left_out = true;
+      if (full) break;
       continue;
     }
     KVRT_TRY(std::move(put));
+    if (save->chunks_written() == written) --report->chunks_missing;  // another save brought it meanwhile
     if (options.autosave) give_way(session, runtime_->env()->now_ns() - start);
   }
   return {};
@@ -227,8 +229,9 @@ Result<Saved> Engine::write(Session* session, const SavePlan& plan, const SaveOp
   const uint64_t put = save->chunks_written();
   auto saved = save->commit(in);
   report->chunks_written = save->chunks_written();
+  report->left_out |= report->chunks_written < put;
   report->bytes_written = save->bytes_written();
-  report->chunks_left_out += put - report->chunks_written;
+  report->chunks_missing -= report->chunks_written;
   return saved;
 }
 
@@ -281,10 +284,10 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   s.name = std::move(own_name);
   s.gen = saved->gen;
   s.saved = plan.mark;
-  s.saved_blocks = plan.blocks;
-  const auto& was = plan.said.tokens;  // the session may have changed since
+  s.saved_blocks = report.left_out ? 0 : plan.blocks;  // 0: the next autosave tries again
+  const auto& was = plan.said.tokens;                  // the session may have changed since
   const auto same = static_cast<uint64_t>(std::mismatch(was.begin(), was.end(), s.tokens.begin(), s.tokens.end()).first - was.begin());
-  const bool has_tail = same >= plan.tail_end && report.chunks_left_out == 0;
+  const bool has_tail = same >= plan.tail_end && !report.left_out;
   s.own_tokens = std::min(same, plan.pending_begin);
   s.saved_tail_begin = has_tail ? plan.tail_begin : 0;
   s.saved_tail_end = has_tail ? plan.tail_end : 0;
