@@ -47,6 +47,9 @@ class Interrupts {
 
  private:
   void loop() {
+    sigset_t all;  // the line editor's signals are for the thread that reads: a stop that another one took would not redraw the line
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
     for (int signal = 0; sigwait(&set_, &signal) == 0 && !quit_;) {
       if (signal != SIGINT) {
         end(signal);
