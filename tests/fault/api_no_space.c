@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "../api/support.h"
@@ -148,6 +150,52 @@ static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
   kvrt_runtime_release(rt);
 }
 
+// What the report says is missing is what the catalog says.
+static void expect_missing(kvrt_store* store, const char* name, const kvrt_save_report* saved, const char* what) {
+  kvrt_store_entry entry = {.struct_size = sizeof entry};
+  MUST(kvrt_store_stat(store, NULL, 0, name, strlen(name), &entry, NULL));
+  EXPECT(entry.chunks_missing == saved->chunks_missing && entry.chunks + entry.chunks_missing == saved->chunks,
+         "%s: %" PRIu64 " chunks and %" PRIu64 " missing, the report says %" PRIu64 " missing of %" PRIu64, what, entry.chunks,
+         entry.chunks_missing, saved->chunks_missing, saved->chunks);
+}
+
+// A file that may not grow beyond a limit, which no look at the file system foretells.
+static void limited(const char* dir) {
+  kvrt_runtime* rt = open_runtime(1, 0);
+  kvrt_model* model = open_model(rt, tiny, 0, 0, 4096);
+  kvrt_store* store = open_store(rt, dir);
+  struct rlimit none;
+  getrlimit(RLIMIT_FSIZE, &none);
+  uint64_t missing = 0, whole = 0;
+  for (rlim_t limit = 100000; limit <= 300000; limit += 10000) {
+    kvrt_session* s = with_tokens(model, store, 40 + limit, 500);
+    kvrt_save_report saved = {.struct_size = sizeof saved};
+    const struct rlimit low = {limit, none.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &low);
+    const kvrt_status status = kvrt_session_checkpoint(
+        s, "limited", 7, &(kvrt_save_options){.struct_size = sizeof(kvrt_save_options), .overwrite = 1}, &saved, NULL);
+    setrlimit(RLIMIT_FSIZE, &none);
+    EXPECT_STATUS(status, KVRT_OK);
+    expect_missing(store, "limited", &saved, "a limit on files");
+    missing += saved.chunks_missing > 0;
+    whole += saved.chunks_missing == 0;
+    kvrt_session_close(s);
+  }
+  EXPECT(missing > 0 && whole > 0, "%" PRIu64 " saves lack KV, %" PRIu64 " lack none", missing, whole);
+  EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
+  kvrt_store_release(store);
+  kvrt_model_release(model);
+  kvrt_runtime_release(rt);
+}
+
+// What removing needs on a full disk.
+static void expect_reserve(const char* dir) {
+  char path[kPathMax + 16];
+  struct stat file;
+  snprintf(path, sizeof path, "%s/reserve", dir);
+  EXPECT(stat(path, &file) == 0 && file.st_size == 256 << 10, "%s is gone", path);
+}
+
 // The disk fills up at every page of a save: after each failure the session goes on as one that never tried.
 static void sweep(const char* dir, uint32_t durability) {
   const kvrt_save_options options = {.struct_size = sizeof options, .durability = durability};
@@ -163,8 +211,10 @@ static void sweep(const char* dir, uint32_t durability) {
     const kvrt_status status = kvrt_session_checkpoint(s, "ann", 3, &options, &saved, NULL);
     whole = status == KVRT_OK && saved.chunks_missing == 0;
     if (whole) break;
+    expect_reserve(dir);
     if (status == KVRT_OK) {
       ++in_part;
+      expect_missing(store, "ann", &saved, "a disk that fills up");
     } else {
       ++failed;
       EXPECT_STATUS(status, KVRT_NO_SPACE);
@@ -198,6 +248,8 @@ int main(void) {
   make_dir(dir);
   snprintf(path, sizeof path, "%s/capped", dir);
   fill(path, 1u << 20, "disk_bytes_max");
+  snprintf(path, sizeof path, "%s/limited", dir);
+  limited(path);
   const int mounted = unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && mount_small(dir);
   if (mounted) {
     snprintf(path, sizeof path, "%s/store", dir);
