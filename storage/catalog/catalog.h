@@ -130,7 +130,7 @@ class Catalog {
   };
   Result<Chain> find_chain(std::span<const NodeIn> nodes);
   // BUSY (kConcurrent) when one of `needed` has no chunk any more.
-  Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed, int64_t now_ms);
+  Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, const BlockKeys& needed, int64_t now_ms);
   Status remove(std::string_view domain, std::string_view name, int64_t now_ms);
   Status rename(std::string_view domain, std::string_view from, std::string_view to, int64_t now_ms);
   Status pin(std::string_view domain, std::string_view name, uint8_t priority, int64_t now_ms);
@@ -239,7 +239,7 @@ class Catalog {
   Result<uint64_t> buried_gen(std::string_view domain, std::string_view name);
   Result<uint64_t> next_gen(const SessionIn& session, const std::optional<Head>& current);
   Result<SessionId> own_id(const SessionIn& session, uint64_t gen, const std::optional<Head>& current);
-  Status require_chunks(std::span<const BlockKey> keys);
+  Status require_chunks(const BlockKeys& keys);
   struct Added {
     int64_t head = 0;   // the last node; 0: none
     int64_t below = 0;  // the deepest that was there; 0: none
@@ -259,7 +259,7 @@ class Catalog {
   Status note_time(int64_t now_ms);
   Result<int64_t> add_segment(const NewSegment& segment);
   Status set_live(int64_t segment, uint64_t live);
-  Status evict_chain(int64_t head, Evicted* evicted);
+  Status evict_chain(int64_t head, const BlockKeys& needed, Evicted* evicted);
   Status write_statistics(const SessionRow& row);
   Result<NodeRow> read_node(int64_t id);
   Result<int64_t> chain_nodes_max();

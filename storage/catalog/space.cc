@@ -65,8 +65,9 @@ void Catalog::touch(std::string_view domain, std::string_view name) {
   (void)txn.commit().is_ok();
 }
 
-// From the head up, as long as nobody else is in need: no child's KV continues the node's, no other session ends there.
-Status Catalog::evict_chain(int64_t head, Evicted* evicted) {
+// From the head up, as long as nobody else is in need: no child's KV continues the node's, no other session ends there, and the save that
+// wants the room does not count on it.
+Status Catalog::evict_chain(int64_t head, const BlockKeys& needed, Evicted* evicted) {
   KVRT_ASSIGN(const int64_t nodes_max, chain_nodes_max());
   int64_t parent = 0, steps = 0;
   for (int64_t node = head; node != 0; node = parent) {
@@ -75,10 +76,12 @@ Status Catalog::evict_chain(int64_t head, Evicted* evicted) {
     {
       Query q = db_.query(
           "SELECT parent, segment, bytes, raw_bytes, EXISTS(SELECT 1 FROM nodes c WHERE c.parent = n.id AND c.segment IS NOT NULL)"
-          " OR EXISTS(SELECT 1 FROM sessions s WHERE s.head = n.id AND s.used > 0) FROM nodes n WHERE id = ?");
+          " OR EXISTS(SELECT 1 FROM sessions s WHERE s.head = n.id AND s.used > 0), key FROM nodes n WHERE id = ?");
       KVRT_ASSIGN(bool row, q.bind(node).next());
       if (!row) return broken_row("node");
-      if (q.integer(4) != 0) return {};
+      BlockKey key;
+      if (!copy_exact(q.blob(5), key.bytes)) return broken_row("node key");
+      if (q.integer(4) != 0 || needed.count(key) != 0) return {};
       parent = q.integer(0);
       chunk = {q.integer(1), q.u64(2), q.u64(3)};
     }
@@ -107,7 +110,7 @@ Result<Catalog::Evicted> Catalog::evict(const SavedBy& by, uint64_t bytes, const
       head = q.integer(1);
     }
     KVRT_TRY(db_.query("UPDATE sessions SET used = 0 WHERE rowid = ?").bind(session).run());
-    KVRT_TRY(evict_chain(head, &evicted));
+    KVRT_TRY(evict_chain(head, by.needs, &evicted));
     evicted.sessions++;
   } while (evicted.bytes < bytes && more());
   KVRT_TRY(txn.commit());

@@ -58,7 +58,7 @@ Result<SessionId> Catalog::own_id(const SessionIn& s, uint64_t gen, const std::o
   return id;
 }
 
-Status Catalog::require_chunks(std::span<const BlockKey> keys) {
+Status Catalog::require_chunks(const BlockKeys& keys) {
   for (const BlockKey& key : keys) {
     Query q = db_.query("SELECT 1 FROM nodes WHERE key = ? AND segment IS NOT NULL");
     KVRT_ASSIGN(bool there, q.bind_blob(key.bytes).next());
@@ -219,7 +219,7 @@ SessionRow row_of(const SessionIn& s, const CommitResult& result, int64_t head, 
 
 }  // namespace
 
-Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segment, std::span<const BlockKey> needed, int64_t now_ms) {
+Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segment, const BlockKeys& needed, int64_t now_ms) {
   Change txn(this);
   KVRT_TRY(txn.begin());
   CommitResult result;

@@ -17,7 +17,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
     std::lock_guard lock(store_->mutex_);
     std::vector<bool> flags = store_->has_locked(chain);
     for (size_t i = 0; i < chain.size(); i++) {
-      if (flags[i]) needed_.push_back(chain[i].key);
+      if (flags[i]) by_.needs.insert(chain[i].key);
     }
     return flags;
   }
@@ -66,7 +66,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
   // Remembers a chunk that is there and is not written: commit looks whether it still is.
   bool count_on(const BlockKey& key) {
     if (!store_->has_locked(key)) return false;
-    needed_.push_back(key);
+    by_.needs.insert(key);
     return true;
   }
 
@@ -79,7 +79,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
       segment = {writer_->id(), writer_->bytes(), kv, places_};
     }
     std::lock_guard lock(store_->mutex_);
-    auto done = store_->commit_locked(session, writer_ ? &segment : nullptr, needed_);
+    auto done = store_->commit_locked(session, writer_ ? &segment : nullptr, by_.needs);
     // A commit that failed with an I/O error may be on the disk all the same: then the file stays, and the next open decides.
     const bool unknown = !done.is_ok() && !store_->broken_.is_ok();
     if (writer_ && (unknown || (done.is_ok() && done->segment_used))) writer_->keep();
@@ -130,8 +130,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
 
   StoreImpl* store_;
   const bool reuse_chunks_;
-  const SavedBy by_;
-  std::vector<BlockKey> needed_;           // chunks of the store that it counts on
+  SavedBy by_;
   std::unique_ptr<SegmentWriter> writer_;  // made by the first new chunk
   std::vector<ChunkPlace> places_;
   std::unordered_set<BlockKey, Hash256Hasher> written_;
@@ -166,7 +165,7 @@ Status StoreImpl::sync_reused(const SessionIn& session) {
   return catalog_.mark_synced(rows);
 }
 
-Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed) {
+Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const NewSegment* segment, const BlockKeys& needed) {
   KVRT_TRY(check_writable_locked());
   KVRT_ASSIGN(Shortage shortage, shortage_locked(Need::kTokens, session.manifest.size()));
   if (shortage.bytes > 0) return std::move(shortage.why);

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "runtime/base/env.h"
@@ -67,9 +68,11 @@ struct SessionIn {
 };
 
 // Who wants room. It may have that of sessions that are not pinned, and of those of its own domain that are pinned less than itself.
+using BlockKeys = std::unordered_set<BlockKey, Hash256Hasher>;
 struct SavedBy {
   std::string domain, name;
   uint8_t pin = 0;
+  BlockKeys needs{};  // chunks of the store that the save counts on
 };
 
 struct Saved {

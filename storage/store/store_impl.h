@@ -77,7 +77,7 @@ class StoreImpl final : public Store {
   Result<bool> gc_find_dead(Collection* c);
   Result<bool> gc_punch(Collection* c);
   void collect_after_save(Durability durability);
-  Result<CommitResult> commit_locked(const SessionIn& session, const NewSegment* segment, std::span<const BlockKey> needed);
+  Result<CommitResult> commit_locked(const SessionIn& session, const NewSegment* segment, const BlockKeys& needed);
   Status sync_reused(const SessionIn& session);
   Status change_locked(bool frees, const std::function<Status()>& change);
   void after_commit(Durability durability);

@@ -103,6 +103,23 @@ TEST_F(Space, ASharedPrefixStaysAsLongAsOneNeedsIt) {
   expect_clean();
 }
 
+// What a save counts on gives no room to it: it would be written again.
+TEST_F(Space, ASaveKeepsThePrefixThatItShares) {
+  Chain trunk(token_run(kTokens, 60), kBytesPerToken);
+  save("trunk", trunk);
+  for (const char* name : {"x", "y", "z"}) ASSERT_OK(put("", name));
+  auto longer = trunk.tokens;
+  for (int32_t t : token_run(kTokens, 61)) longer.push_back(t);
+  Chain branch(longer, kBytesPerToken);
+  SaveOptions o;
+  o.id = 99;
+  ASSERT_OK(save_chain(store_.get(), "branch", branch, &o).status());
+  EXPECT_EQ(o.chunks_written, branch.nodes.size() - trunk.nodes.size());
+  EXPECT_EQ(readable_chunks(store_.get(), branch), branch.nodes.size());
+  EXPECT_FALSE(has_kv("", "x")) << "used longest ago but for the trunk";
+  expect_clean();
+}
+
 TEST_F(Space, PinsAndDomains) {
   ASSERT_OK(put("mine", "low", 1));
   ASSERT_OK(put("mine", "high", 9));
