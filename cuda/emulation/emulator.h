@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "tests/cuda/emulation/cuda_runtime.h"  // <cuda_runtime.h>, by the name that a reader finds
+#include <cuda_runtime.h>  // tests/cuda/emulation has one
 
 namespace kvrt::cuda {
 struct CublasLt;  // cuda/gemm/cublaslt_abi.h

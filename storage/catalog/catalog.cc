@@ -8,7 +8,7 @@
 
 #include "runtime/base/bytes.h"
 #include "storage/catalog/rows.h"
-#include "storage/store/safe_files.h"
+#include "storage/catalog/safe_files.h"
 
 namespace kvrt {
 

@@ -17,8 +17,7 @@
 #include "runtime/base/hash.h"
 #include "storage/catalog/sqlite_db.h"
 #include "storage/segment/segment.h"
-#include "storage/store/format_file.h"
-#include "storage/store/store.h"
+#include "storage/values.h"
 
 namespace kvrt {
 

@@ -12,7 +12,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/status.h"
-#include "storage/store/store.h"
+#include "storage/values.h"
 
 namespace kvrt {
 

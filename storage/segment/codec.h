@@ -12,7 +12,7 @@
 #include "runtime/base/hash.h"
 #include "runtime/base/read_buffer.h"
 #include "runtime/base/status.h"
-#include "storage/store/store.h"
+#include "storage/values.h"
 
 struct ZSTD_CCtx_s;
 struct ZSTD_DCtx_s;

@@ -2,22 +2,16 @@
 // not taken for another layout.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "storage/values.h"
+
 namespace kvrt {
 
 inline constexpr uint32_t kStoreLayout = 1;  // the number in FORMAT
-
-// Which store it is: made with it, and copied with it.
-struct StoreId {
-  std::array<uint8_t, 16> bytes{};
-  bool operator==(const StoreId&) const = default;
-  std::string hex() const;
-};
 
 struct FormatFile {
   // kOld: of 0.1, which wrote the number alone. kStrange: nothing that a store's could have become by one flipped bit.

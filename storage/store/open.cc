@@ -7,9 +7,9 @@
 #include <unordered_set>
 
 #include "runtime/base/limits.h"
+#include "storage/catalog/safe_files.h"
 #include "storage/catalog/sqlite_log.h"
 #include "storage/store/migrate.h"
-#include "storage/store/safe_files.h"
 #include "storage/store/verify.h"
 
 namespace kvrt {

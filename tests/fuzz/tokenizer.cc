@@ -5,8 +5,8 @@
 #include <string>
 
 #include "runtime/base/utf8.h"
+#include "runtime/text/tokenizer/byte_alphabet.h"
 #include "runtime/text/tokenizer/tokenizer.h"
-#include "runtime/text/unicode/unicode.h"
 #include "tests/fuzz/require.h"
 
 namespace {

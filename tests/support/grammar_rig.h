@@ -11,8 +11,8 @@
 #include "runtime/model/gguf.h"
 #include "runtime/text/grammar/grammar.h"
 #include "runtime/text/grammar/states.h"
+#include "runtime/text/tokenizer/byte_alphabet.h"
 #include "runtime/text/tokenizer/tokenizer.h"
-#include "runtime/text/unicode/unicode.h"
 
 namespace kvrt::rig {
 

@@ -12,16 +12,30 @@ import re
 import subprocess
 import sys
 
+TEXT = {"runtime/text", "runtime/text/unicode", "runtime/text/tokenizer", "runtime/text/template", "runtime/text/grammar", "runtime/text/reply"}
+STORAGE = {"storage", "storage/segment", "storage/catalog", "storage/store", "storage/repair"}
+BELOW_ENGINE = {"runtime/base", "runtime/compute", "runtime/model", "runtime/kv"} | TEXT | STORAGE
 # A part and the parts that its files may include (architecture: includes go one way). "abi" is include/kvrt.h.
 LAYERS = {
     "runtime/base": set(),
     "runtime/compute": {"runtime/base"},
     "runtime/model": {"runtime/base", "runtime/compute"},
     "runtime/text": {"runtime/base"},
+    "runtime/text/unicode": {"runtime/base"},
+    "runtime/text/tokenizer": {"runtime/base", "runtime/text/unicode"},
+    "runtime/text/template": {"runtime/base", "runtime/text", "runtime/text/unicode"},
+    "runtime/text/grammar": {"runtime/base", "runtime/text", "runtime/text/unicode", "runtime/text/tokenizer"},
+    "runtime/text/reply": {"runtime/base", "runtime/text", "runtime/text/template"},
     "runtime/kv": {"runtime/base"},
     "storage": {"runtime/base"},
-    "runtime/engine": {"runtime/base", "runtime/compute", "runtime/model", "runtime/text", "runtime/kv", "storage"},
-    "runtime/api": {"runtime/base", "runtime/compute", "runtime/model", "runtime/text", "runtime/kv", "storage", "runtime/engine", "abi"},
+    "storage/segment": {"runtime/base", "storage"},
+    "storage/catalog": {"runtime/base", "storage", "storage/segment"},
+    "storage/store": {"runtime/base", "storage", "storage/segment", "storage/catalog"},
+    "storage/repair": {"runtime/base", "storage", "storage/segment", "storage/catalog", "storage/store"},
+    "cuda": {"runtime/base", "runtime/compute"},
+    "runtime/engine": BELOW_ENGINE | {"runtime/engine/sampling"},
+    "runtime/engine/sampling": {"runtime/base", "runtime/compute", "runtime/text/tokenizer"},
+    "runtime/api": BELOW_ENGINE | {"runtime/engine", "abi"},
     "include": set(),
     "bindings": {"abi"},
     "samples": {"abi"},

@@ -2,7 +2,7 @@
 
 #include "runtime/base/utf8.h"
 #include "runtime/text/grammar/json_schema_compiler.h"
-#include "runtime/text/regex.h"
+#include "runtime/text/grammar/regex.h"
 
 namespace kvrt {
 

@@ -3,11 +3,11 @@
 #include <ctime>
 
 #include "runtime/base/limits.h"
+#include "runtime/base/utf8.h"
 #include "runtime/text/template/json.h"
 #include "runtime/text/template/lexer.h"
 #include "runtime/text/template/parser.h"
 #include "runtime/text/template/render.h"
-#include "runtime/text/unicode/unicode.h"
 
 namespace kvrt {
 

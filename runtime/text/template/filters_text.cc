@@ -1,8 +1,8 @@
 // Filters of texts.
 #include <algorithm>
 
+#include "runtime/base/utf8.h"
 #include "runtime/text/template/text.h"
-#include "runtime/text/unicode/unicode.h"
 
 namespace kvrt::jinja {
 

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "runtime/base/limits.h"
+#include "runtime/base/utf8.h"
 #include "runtime/text/template/value.h"
-#include "runtime/text/unicode/unicode.h"
 
 namespace kvrt::jinja {
 

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "runtime/base/utf8.h"
 #include "runtime/text/unicode/case.h"
-#include "runtime/text/unicode/unicode.h"
 
 namespace kvrt::jinja {
 

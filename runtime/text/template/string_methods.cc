@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "runtime/base/limits.h"
+#include "runtime/base/utf8.h"
 #include "runtime/text/template/text.h"
-#include "runtime/text/unicode/unicode.h"
 
 namespace kvrt::jinja {
 

@@ -1,9 +1,9 @@
 // Methods of strings that look for texts and at characters.
 #include <algorithm>
 
+#include "runtime/base/utf8.h"
 #include "runtime/text/template/text.h"
 #include "runtime/text/unicode/case.h"
-#include "runtime/text/unicode/unicode.h"
 
 namespace kvrt::jinja {
 

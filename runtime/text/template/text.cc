@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "runtime/base/limits.h"
+#include "runtime/base/utf8.h"
 #include "runtime/text/unicode/case.h"
-#include "runtime/text/unicode/unicode.h"
 
 namespace kvrt::jinja {
 

@@ -1,9 +1,9 @@
 // Byte-level BPE ("gpt2"): a pre-tokenizer cuts the text into pieces, the bytes of a piece are merged by rank.
 #include "runtime/text/tokenizer/bpe.h"
+#include "runtime/text/tokenizer/byte_alphabet.h"
 #include "runtime/text/tokenizer/piece_cache.h"
 #include "runtime/text/tokenizer/pretokenizer.h"
 #include "runtime/text/tokenizer/vocabulary.h"
-#include "runtime/text/unicode/unicode.h"
 
 namespace kvrt {
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda/emulation/emulator.h"
+#include "tests/cuda/emulation/cuda_runtime.h"  // which others have as <cuda_runtime.h>
 #include "tests/cuda/emulation/grid.h"
 #include "tests/cuda/emulation/memory.h"
 

@@ -12,9 +12,9 @@
 
 #include "runtime/base/limits.h"
 #include "runtime/text/grammar/states.h"
+#include "runtime/text/tokenizer/byte_alphabet.h"
 #include "runtime/text/tokenizer/tokenizer.h"
 #include "runtime/text/unicode/code_points.h"
-#include "runtime/text/unicode/unicode.h"
 
 namespace kvrt {
 namespace {

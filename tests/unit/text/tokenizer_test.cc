@@ -6,8 +6,8 @@
 #include <chrono>
 
 #include "runtime/base/limits.h"
+#include "runtime/text/tokenizer/byte_alphabet.h"
 #include "runtime/text/tokenizer/pretokenizer.h"
-#include "runtime/text/unicode/unicode.h"
 
 namespace kvrt {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/text/regex.h"
+#include "runtime/text/grammar/regex.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "storage/store/safe_files.h"
+#include "storage/catalog/safe_files.h"
 
 namespace kvrt {
 

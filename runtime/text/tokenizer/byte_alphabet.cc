@@ -1,4 +1,4 @@
-#include "runtime/text/unicode/unicode.h"
+#include "runtime/text/tokenizer/byte_alphabet.h"
 
 #include "runtime/text/tokenizer/tokenizer.h"
 
