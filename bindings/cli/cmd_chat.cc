@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-#include "bindings/cli/chat_interrupts.h"
-#include "bindings/cli/commands.h"
-#include "bindings/cli/line_editor.h"
+#include "bindings/cli/chat.h"
 
 namespace cli {
 
@@ -14,53 +12,28 @@ namespace {
 
 constexpr uint32_t kAutosaveTokens = 64;  // what a killed chat may lose of an answer
 
-class Chat {
- public:
-  explicit Chat(const ChatFlags& flags) : flags_(flags), sampling_(flags.sampling), name_(flags.session) {}
-  kvrt_status open();
-  int loop();
+// What the template writes after the first `end` tokens to open an answer. Nothing where it cannot: then no message can be appended either.
+std::vector<int32_t> opened_turn(kvrt_session* session, uint64_t end) {
+  kvrt_session* raw = nullptr;
+  if (kvrt_session_fork(session, nullptr, &raw, nullptr)) return {};
+  const Session copy(raw);
+  auto options = sized<kvrt_generate_options>();
+  options.max_tokens = 1;
+  std::vector<int32_t> ids;
+  if (kvrt_session_truncate(raw, end, nullptr) || kvrt_session_begin(raw, &options, nullptr) || session_tokens(raw, ids)) return {};
+  ids.erase(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(end, ids.size())));
+  return ids;
+}
 
- private:
-  kvrt_status resume_or_open();
-  kvrt_status ask(const std::string& text);
-  kvrt_status answer(uint64_t seed);
-  kvrt_status save(const std::string& name, bool quiet, bool overwrite = false);
-  LineEditor::Read read_line(std::string& line, bool& pasted);
-  void command(const std::string& line);
-  bool leaves() const { return interrupts_.ended() || std::ferror(stdout); }
-  uint64_t tokens() const;
-  std::vector<Message> messages() const;
-  bool last_question(Message& out) const;
+int32_t print_token(void* interrupts, const kvrt_event* event) {
+  if (event->type == KVRT_EVENT_TOKEN || event->type == KVRT_EVENT_DONE) {
+    show({event->text, event->text_size});
+    std::fflush(stdout);
+  }
+  return static_cast<const Interrupts*>(interrupts)->ended() || std::ferror(stdout);
+}
 
-  struct Command {
-    std::string usage;  // "/fork [NAME]"
-    const char* text;
-    void (Chat::*run)(const std::string& argument);
-    std::string verb() const { return usage.substr(0, usage.find(' ')); }
-  };
-  static const std::vector<Command> kCommands;
-  void help(const std::string&);
-  void go_on(const std::string&);
-  void retry(const std::string& seed);
-  void rewind(const std::string& to);
-  void fork(const std::string& name);
-  void forget(const std::string&);
-  void history(const std::string&);
-  void save_as(const std::string& name);
-  void stats(const std::string&);
-
-  const ChatFlags& flags_;
-  SamplingFlags sampling_;
-  std::string name_;
-  Interrupts interrupts_;  // before the runtime
-  Runtime runtime_;
-  Model model_;
-  Store store_;
-  Session session_;
-  kvrt_report last_ = sized<kvrt_report>();
-  kvrt_status saved_ = KVRT_OK;  // how the last save went
-  LineEditor editor_;
-};
+}  // namespace
 
 uint64_t Chat::tokens() const {
   auto props = sized<kvrt_session_props>();
@@ -74,12 +47,27 @@ std::vector<Message> Chat::messages() const {
   return all;
 }
 
-bool Chat::last_question(Message& out) const {
-  const auto all = messages();
-  const auto last = std::find_if(all.rbegin(), all.rend(), [](const Message& m) { return m.role == "user"; });
-  if (last == all.rend()) return false;
-  out = *last;
-  return true;
+// Text that kvrt run or an application appended would be dropped by the next message, which keeps what messages made.
+kvrt_status Chat::check_text() const {
+  std::vector<int32_t> ids, opened;
+  std::vector<Message> all;
+  if (kvrt_status s = session_tokens(session_.get(), ids)) return s;
+  if (kvrt_status s = session_messages(session_.get(), all)) return s;
+  auto model = sized<kvrt_model_props>();
+  kvrt_model_info(model_.get(), &model, nullptr);
+  all.push_back({{}, {}, ids.size(), ids.size()});
+  uint64_t at = 0;
+  for (const Message& m : all) {
+    const std::vector<int32_t> between(ids.begin() + static_cast<ptrdiff_t>(at), ids.begin() + static_cast<ptrdiff_t>(m.begin));
+    const bool begins = at == 0 && between == std::vector{model.bos_token};
+    if (!between.empty() && !begins && between != opened && between != (opened = opened_turn(session_.get(), at))) {
+      return complain(KVRT_CONFLICT,
+                      fmt::format("{} holds text that is no chat{}: kvrt run goes on with it; --session with another name starts a chat",
+                                  in_quotes(name_), at ? fmt::format(", from token {} on", at) : ""));
+    }
+    at = m.end;
+  }
+  return KVRT_OK;
 }
 
 kvrt_status Chat::open() {
@@ -115,6 +103,7 @@ kvrt_status Chat::resume_or_open() {
     if (s && s != KVRT_NOT_FOUND) return complain("cannot resume " + in_quotes(name_), s);
     if (!s) {
       session_.reset(raw);
+      if (kvrt_status text = check_text()) return text;
       say("{} goes on: {}, {} from disk, in {:.0f} ms\n", in_quotes(name_), counted(tokens(), "token"), report.reused_disk,
           ms_since(start));
       if (!flags_.system.empty()) say("(--system is for a new session: this one goes on as it began)\n");
@@ -128,14 +117,6 @@ kvrt_status Chat::resume_or_open() {
   const std::string message = message_json("system", flags_.system);
   const kvrt_status s = kvrt_session_append_message(raw, message.data(), message.size(), nullptr, nullptr);
   return s ? complain("cannot append the system message", s) : KVRT_OK;
-}
-
-int32_t print_token(void* interrupts, const kvrt_event* event) {
-  if (event->type == KVRT_EVENT_TOKEN || event->type == KVRT_EVENT_DONE) {
-    show({event->text, event->text_size});
-    std::fflush(stdout);
-  }
-  return static_cast<const Interrupts*>(interrupts)->ended() || std::ferror(stdout);
 }
 
 kvrt_status Chat::ask(const std::string& text) {
@@ -199,157 +180,6 @@ kvrt_status Chat::save(const std::string& name, bool quiet, bool overwrite) {
   return KVRT_OK;
 }
 
-// The conversation so far keeps its name; what follows is the fork's, under another.
-void Chat::fork(const std::string& name) {
-  kvrt_session* raw = nullptr;
-  if (kvrt_status s = kvrt_session_fork(session_.get(), NULL, &raw, nullptr)) {
-    complain("cannot fork", s);
-    return;
-  }
-  Session copy(raw);
-  if (store_) {
-    const std::string to = name.empty() ? name_ + "-fork" : name;
-    if (kvrt_status s = kvrt_session_checkpoint(raw, to.data(), to.size(), nullptr, nullptr, nullptr)) {
-      complain("cannot save the fork as " + in_quotes(to), s);
-      return;
-    }
-    name_ = to;
-    saved_ = KVRT_OK;
-  }
-  session_ = std::move(copy);
-  say("this is {} now\n", store_ ? in_quotes(name_) : "the fork");
-}
-
-// /rewind: the last turn; /rewind N: to the first N tokens.
-void Chat::rewind(const std::string& argument) {
-  uint64_t to = 0;
-  Message question;
-  if (!argument.empty()) {
-    char* end = nullptr;
-    to = std::strtoull(argument.c_str(), &end, 10);
-    if (*end || argument[0] == '-') {
-      complain(KVRT_INVALID, "/rewind takes a count of tokens, not " + argument);
-      return;
-    }
-  } else if (!last_question(question)) {
-    complain(KVRT_INVALID, "no turn is left; /rewind N keeps the first N tokens");
-    return;
-  } else {
-    to = question.begin;
-  }
-  if (kvrt_status s = kvrt_session_truncate(session_.get(), to, nullptr)) {
-    complain("cannot rewind", s);
-    return;
-  }
-  say("left: {}\n", counted(tokens(), "token"));
-  if (store_) save(name_, true);
-}
-
-// The last question once more, with another seed.
-void Chat::retry(const std::string& argument) {
-  Message question;
-  if (!last_question(question)) {
-    complain(KVRT_INVALID, "there is no question to answer anew");
-    return;
-  }
-  if (kvrt_status s = kvrt_session_truncate(session_.get(), question.end, nullptr)) {
-    complain("cannot take the answer back", s);
-    return;
-  }
-  if (sampling_.temperature == 0.0f) say("(the temperature is 0: the answer will be the same; see --temp)\n");
-  answer(std::strtoull(argument.c_str(), nullptr, 10));
-}
-
-// The answer that was cut short, by Ctrl-C, -n or a kill; or the one that never began.
-void Chat::go_on(const std::string&) {
-  const auto all = messages();
-  auto model = sized<kvrt_model_props>();
-  kvrt_model_info(model_.get(), &model, nullptr);
-  std::vector<int32_t> ids;
-  const bool whole = last_.reason == KVRT_REASON_EOS || last_.reason == KVRT_REASON_STOP;
-  if (all.empty() || session_tokens(session_.get(), ids) || (all.back().role == "assistant" && (whole || ids.back() == model.eos_token))) {
-    complain(KVRT_INVALID, "there is no answer that was cut short; /retry answers anew");
-    return;
-  }
-  answer(sampling_.seed);
-}
-
-// The oldest turn goes, a system message stays.
-void Chat::forget(const std::string&) {
-  const auto all = messages();
-  const size_t first = !all.empty() && all[0].role == "system" ? 1 : 0;
-  size_t next = first + 1;
-  while (next < all.size() && all[next].role != "user") ++next;
-  if (next >= all.size()) {
-    complain(KVRT_INVALID, "there is no turn before the last one");
-    return;
-  }
-  if (kvrt_status s = kvrt_session_erase(session_.get(), all[first].begin, all[next].begin, nullptr)) {
-    complain("cannot forget", s);
-    return;
-  }
-  say("left: {}; what follows the gap is computed again with the next answer\n", counted(tokens(), "token"));
-  if (store_) save(name_, true);
-}
-
-void Chat::history(const std::string&) {
-  for (const Message& m : messages())
-    draw("{}{}{}: {}\n", colour(stderr) ? "\x1b[1m" : "", printable(m.role), colour(stderr) ? "\x1b[0m" : "", printable(m.content, true));
-}
-
-void Chat::stats(const std::string&) {
-  auto session = sized<kvrt_session_props>();
-  auto model = sized<kvrt_model_props>();
-  kvrt_session_info(session_.get(), &session, nullptr);
-  kvrt_model_info(model_.get(), &model, nullptr);
-  say("{} tokens of {}, KV of {} in {} blocks ({}); generation {}\n", session.tokens, model.context_length, session.kv_tokens,
-      session.kv_blocks, human_bytes(session.kv_bytes), session.generation);
-  say("temperature {:.2g}, top_k {}, top_p {:.2g}, min_p {:.2g}, repetition penalty {:.2g}\n", sampling_.temperature.value_or(0),
-      sampling_.top_k.value_or(0), sampling_.top_p.value_or(0), sampling_.min_p.value_or(0), sampling_.repetition_penalty.value_or(0));
-  if (!last_.prompt_tokens) return;
-  say("last answer: {} prompt tokens ({} memory, {} disk, {} computed), first token after {:.0f} ms, {} tokens at {:.1f} tok/s\n",
-      last_.prompt_tokens, last_.reused_memory, last_.reused_disk, last_.prefilled, last_.ttft_ms, last_.generated,
-      last_.decode_tokens_per_s);
-  if (last_.reuse_stopped) say("reuse stopped at token {}: {}\n", last_.reuse_stopped_at, reuse_name(last_.reuse_stopped));
-}
-
-void Chat::command(const std::string& line) {
-  const std::string verb = line.substr(0, line.find(' '));
-  const size_t begin = line.find_first_not_of(' ', verb.size());
-  const std::string argument = begin == std::string::npos ? "" : line.substr(begin);
-  std::vector<std::string> verbs;
-  for (const Command& command : kCommands) {
-    verbs.push_back(command.verb());
-    if (verb == verbs.back() && command.run) return (this->*command.run)(argument);
-  }
-  say("no command {}{} (/help lists the commands)\n", verb, suggestion(verb, verbs));
-}
-
-const std::vector<Chat::Command> Chat::kCommands = {
-    {"/help", "this", &Chat::help},
-    {"/continue", "go on with an answer that was cut short", &Chat::go_on},
-    {"/retry [SEED]", "answer the last question anew", &Chat::retry},
-    {"/rewind [N]", "take the last turn back, or keep the first N tokens", &Chat::rewind},
-    {"/fork [NAME]", "go on in a copy; the conversation so far stays as it is", &Chat::fork},
-    {"/forget", "drop the oldest turn, to make room", &Chat::forget},
-    {"/history", "what was said", &Chat::history},
-    {"/save [NAME]", "save now (after every turn it is done by itself); /save --overwrite [NAME] replaces what is there", &Chat::save_as},
-    {"/stats", "tokens, memory, sampling and times", &Chat::stats},
-    {"/quit", "leave (Ctrl-D too); Ctrl-C stops an answer, or takes a line back", nullptr},  // loop() knows it
-};
-
-void Chat::help(const std::string&) {
-  for (const Command& command : kCommands) say("{:<15}{}\n", command.usage, command.text);
-}
-
-void Chat::save_as(const std::string& argument) {
-  constexpr std::string_view kOverwrite = "--overwrite";
-  const bool overwrite = argument.substr(0, argument.find(' ')) == kOverwrite;
-  const size_t begin = overwrite ? argument.find_first_not_of(' ', kOverwrite.size()) : 0;
-  const std::string name = begin == std::string::npos ? "" : argument.substr(begin);
-  save(name.empty() ? name_ : name, false, overwrite);
-}
-
 LineEditor::Read Chat::read_line(std::string& line, bool& pasted) {
   interrupts_.reading(true);
   const LineEditor::Read read = leaves() ? LineEditor::Read::kEnd : editor_.read(line, pasted);
@@ -385,8 +215,6 @@ int Chat::loop() {
   }
   return finish(terminal ? saved_ : worst);
 }
-
-}  // namespace
 
 int cmd_chat(const ChatFlags& flags) {
   Chat chat(flags);

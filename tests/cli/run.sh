@@ -328,6 +328,31 @@ printf 'Hello\n/stats\n/rewind\n/fork other\nHello again\n/save third\n' | "$kvr
 exits 0 store stat store talk
 exits 0 store stat store other
 exits 0 store stat store third
+# chat leaves text that is in no message as it is: alone, after a chat, and before an answer; an answer that is still to begin is none
+chats() { printf '%s\n' "$2" | "$kvrt" chat -m "$model" --store texts --session "$1" -n 4 >out 2>err; }
+exits 0 run -m "$model" -p "$text" -n 4 --store texts --session text
+chats talk Hello || fail "chat: $(cat err)"
+chats talk "Hello again" || fail "chat, once more: $(cat err)"
+exits 0 run -m "$model" -p " And then" -n 4 --store texts --session talk
+exits 0 run -m "$model" --chat -p Hello -n 0 --store texts --session begun
+exits 0 run -m "$model" -p " Sure," -n 4 --store texts --session begun
+for name in text talk begun; do
+  exits 0 store show texts $name --json
+  cp out before
+  status=0
+  chats $name Hi || status=$?
+  is "3 1" "$status $(grep -c "$name holds text that is no chat.*: kvrt run goes on.*--session.*(CONFLICT)" err)" "chat of text, $name: $(cat err)"
+  exits 0 store show texts $name --json
+  cmp -s out before || fail "chat changed the text of $name"
+done
+exits 0 run -m "$model" --chat -p Hello -n 1 --store texts --session cut
+exits 0 store show texts cut --json
+opened=$(json out 'j["spans"][1]["begin"]')
+is True "$(json out 'j["spans"][0]["end"] < j["spans"][1]["begin"]')" "tokens that open an answer"
+exits 0 run -m "$model" --truncate "$opened" -n 0 --store texts --session cut
+chats cut /continue || fail "chat, an answer that had not begun: $(cat err)"
+exits 0 store show texts cut --json
+is "2 $opened" "$(json out 'str(len(j["messages"])) + " " + str(j["spans"][1]["begin"])')" "an answer that begins after a kill"
 "$kvrt" doctor store >out 2>err || fail "doctor: $(cat out err)"
 grep -q '^ok .*kernels' out || fail "doctor: $(cat out)"
 

@@ -1,0 +1,63 @@
+// kvrt chat: a conversation at a terminal, or of lines that come through a pipe.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "bindings/cli/chat_interrupts.h"
+#include "bindings/cli/commands.h"
+#include "bindings/cli/line_editor.h"
+
+namespace cli {
+
+class Chat {
+ public:
+  explicit Chat(const ChatFlags& flags) : flags_(flags), sampling_(flags.sampling), name_(flags.session) {}
+  kvrt_status open();
+  int loop();
+
+ private:
+  kvrt_status resume_or_open();
+  kvrt_status check_text() const;
+  kvrt_status ask(const std::string& text);
+  kvrt_status answer(uint64_t seed);
+  kvrt_status save(const std::string& name, bool quiet, bool overwrite = false);
+  LineEditor::Read read_line(std::string& line, bool& pasted);
+  void command(const std::string& line);
+  bool leaves() const { return interrupts_.ended() || std::ferror(stdout); }
+  uint64_t tokens() const;
+  std::vector<Message> messages() const;
+  bool last_question(Message& out) const;
+
+  struct Command {
+    std::string usage;  // "/fork [NAME]"
+    const char* text;
+    void (Chat::*run)(const std::string& argument);
+    std::string verb() const { return usage.substr(0, usage.find(' ')); }
+  };
+  static const std::vector<Command> kCommands;
+  void help(const std::string&);
+  void go_on(const std::string&);
+  void retry(const std::string& seed);
+  void rewind(const std::string& to);
+  void fork(const std::string& name);
+  void forget(const std::string&);
+  void history(const std::string&);
+  void save_as(const std::string& name);
+  void stats(const std::string&);
+
+  const ChatFlags& flags_;
+  SamplingFlags sampling_;
+  std::string name_;
+  Interrupts interrupts_;  // before the runtime
+  Runtime runtime_;
+  Model model_;
+  Store store_;
+  Session session_;
+  kvrt_report last_ = sized<kvrt_report>();
+  kvrt_status saved_ = KVRT_OK;  // how the last save went
+  LineEditor editor_;
+};
+
+}  // namespace cli

@@ -1,0 +1,170 @@
+// What a line of a chat that begins with / does.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "bindings/cli/chat.h"
+
+namespace cli {
+
+bool Chat::last_question(Message& out) const {
+  const auto all = messages();
+  const auto last = std::find_if(all.rbegin(), all.rend(), [](const Message& m) { return m.role == "user"; });
+  if (last == all.rend()) return false;
+  out = *last;
+  return true;
+}
+
+// The conversation so far keeps its name; what follows is the fork's, under another.
+void Chat::fork(const std::string& name) {
+  kvrt_session* raw = nullptr;
+  if (kvrt_status s = kvrt_session_fork(session_.get(), NULL, &raw, nullptr)) {
+    complain("cannot fork", s);
+    return;
+  }
+  Session copy(raw);
+  if (store_) {
+    const std::string to = name.empty() ? name_ + "-fork" : name;
+    if (kvrt_status s = kvrt_session_checkpoint(raw, to.data(), to.size(), nullptr, nullptr, nullptr)) {
+      complain("cannot save the fork as " + in_quotes(to), s);
+      return;
+    }
+    name_ = to;
+    saved_ = KVRT_OK;
+  }
+  session_ = std::move(copy);
+  say("this is {} now\n", store_ ? in_quotes(name_) : "the fork");
+}
+
+// /rewind: the last turn; /rewind N: to the first N tokens.
+void Chat::rewind(const std::string& argument) {
+  uint64_t to = 0;
+  Message question;
+  if (!argument.empty()) {
+    char* end = nullptr;
+    to = std::strtoull(argument.c_str(), &end, 10);
+    if (*end || argument[0] == '-') {
+      complain(KVRT_INVALID, "/rewind takes a count of tokens, not " + argument);
+      return;
+    }
+  } else if (!last_question(question)) {
+    complain(KVRT_INVALID, "no turn is left; /rewind N keeps the first N tokens");
+    return;
+  } else {
+    to = question.begin;
+  }
+  if (kvrt_status s = kvrt_session_truncate(session_.get(), to, nullptr)) {
+    complain("cannot rewind", s);
+    return;
+  }
+  say("left: {}\n", counted(tokens(), "token"));
+  if (store_) save(name_, true);
+}
+
+// The last question once more, with another seed.
+void Chat::retry(const std::string& argument) {
+  Message question;
+  if (!last_question(question)) {
+    complain(KVRT_INVALID, "there is no question to answer anew");
+    return;
+  }
+  if (kvrt_status s = kvrt_session_truncate(session_.get(), question.end, nullptr)) {
+    complain("cannot take the answer back", s);
+    return;
+  }
+  if (sampling_.temperature == 0.0f) say("(the temperature is 0: the answer will be the same; see --temp)\n");
+  answer(std::strtoull(argument.c_str(), nullptr, 10));
+}
+
+// The answer that was cut short, by Ctrl-C, -n or a kill; or the one that never began.
+void Chat::go_on(const std::string&) {
+  const auto all = messages();
+  auto model = sized<kvrt_model_props>();
+  kvrt_model_info(model_.get(), &model, nullptr);
+  std::vector<int32_t> ids;
+  const bool whole = last_.reason == KVRT_REASON_EOS || last_.reason == KVRT_REASON_STOP;
+  if (all.empty() || session_tokens(session_.get(), ids) || (all.back().role == "assistant" && (whole || ids.back() == model.eos_token))) {
+    complain(KVRT_INVALID, "there is no answer that was cut short; /retry answers anew");
+    return;
+  }
+  answer(sampling_.seed);
+}
+
+// The oldest turn goes, a system message stays.
+void Chat::forget(const std::string&) {
+  const auto all = messages();
+  const size_t first = !all.empty() && all[0].role == "system" ? 1 : 0;
+  size_t next = first + 1;
+  while (next < all.size() && all[next].role != "user") ++next;
+  if (next >= all.size()) {
+    complain(KVRT_INVALID, "there is no turn before the last one");
+    return;
+  }
+  if (kvrt_status s = kvrt_session_erase(session_.get(), all[first].begin, all[next].begin, nullptr)) {
+    complain("cannot forget", s);
+    return;
+  }
+  say("left: {}; what follows the gap is computed again with the next answer\n", counted(tokens(), "token"));
+  if (store_) save(name_, true);
+}
+
+void Chat::history(const std::string&) {
+  for (const Message& m : messages())
+    draw("{}{}{}: {}\n", colour(stderr) ? "\x1b[1m" : "", printable(m.role), colour(stderr) ? "\x1b[0m" : "", printable(m.content, true));
+}
+
+void Chat::stats(const std::string&) {
+  auto session = sized<kvrt_session_props>();
+  auto model = sized<kvrt_model_props>();
+  kvrt_session_info(session_.get(), &session, nullptr);
+  kvrt_model_info(model_.get(), &model, nullptr);
+  say("{} tokens of {}, KV of {} in {} blocks ({}); generation {}\n", session.tokens, model.context_length, session.kv_tokens,
+      session.kv_blocks, human_bytes(session.kv_bytes), session.generation);
+  say("temperature {:.2g}, top_k {}, top_p {:.2g}, min_p {:.2g}, repetition penalty {:.2g}\n", sampling_.temperature.value_or(0),
+      sampling_.top_k.value_or(0), sampling_.top_p.value_or(0), sampling_.min_p.value_or(0), sampling_.repetition_penalty.value_or(0));
+  if (!last_.prompt_tokens) return;
+  say("last answer: {} prompt tokens ({} memory, {} disk, {} computed), first token after {:.0f} ms, {} tokens at {:.1f} tok/s\n",
+      last_.prompt_tokens, last_.reused_memory, last_.reused_disk, last_.prefilled, last_.ttft_ms, last_.generated,
+      last_.decode_tokens_per_s);
+  if (last_.reuse_stopped) say("reuse stopped at token {}: {}\n", last_.reuse_stopped_at, reuse_name(last_.reuse_stopped));
+}
+
+void Chat::command(const std::string& line) {
+  const std::string verb = line.substr(0, line.find(' '));
+  const size_t begin = line.find_first_not_of(' ', verb.size());
+  const std::string argument = begin == std::string::npos ? "" : line.substr(begin);
+  std::vector<std::string> verbs;
+  for (const Command& command : kCommands) {
+    verbs.push_back(command.verb());
+    if (verb == verbs.back() && command.run) return (this->*command.run)(argument);
+  }
+  say("no command {}{} (/help lists the commands)\n", verb, suggestion(verb, verbs));
+}
+
+const std::vector<Chat::Command> Chat::kCommands = {
+    {"/help", "this", &Chat::help},
+    {"/continue", "go on with an answer that was cut short", &Chat::go_on},
+    {"/retry [SEED]", "answer the last question anew", &Chat::retry},
+    {"/rewind [N]", "take the last turn back, or keep the first N tokens", &Chat::rewind},
+    {"/fork [NAME]", "go on in a copy; the conversation so far stays as it is", &Chat::fork},
+    {"/forget", "drop the oldest turn, to make room", &Chat::forget},
+    {"/history", "what was said", &Chat::history},
+    {"/save [NAME]", "save now (after every turn it is done by itself); /save --overwrite [NAME] replaces what is there", &Chat::save_as},
+    {"/stats", "tokens, memory, sampling and times", &Chat::stats},
+    {"/quit", "leave (Ctrl-D too); Ctrl-C stops an answer, or takes a line back", nullptr},  // loop() knows it
+};
+
+void Chat::help(const std::string&) {
+  for (const Command& command : kCommands) say("{:<15}{}\n", command.usage, command.text);
+}
+
+void Chat::save_as(const std::string& argument) {
+  constexpr std::string_view kOverwrite = "--overwrite";
+  const bool overwrite = argument.substr(0, argument.find(' ')) == kOverwrite;
+  const size_t begin = overwrite ? argument.find_first_not_of(' ', kOverwrite.size()) : 0;
+  const std::string name = begin == std::string::npos ? "" : argument.substr(begin);
+  save(name.empty() ? name_ : name, false, overwrite);
+}
+
+}  // namespace cli
