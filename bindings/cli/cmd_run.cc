@@ -38,7 +38,7 @@ int32_t on_event(void* user, const kvrt_event* event) {
       out.text.append(event->text, event->text_size);
       if (!out.stream) break;
       show({event->text, event->text_size});
-      std::fflush(stdout);
+      flush_out();
       break;
     default:
       break;
@@ -180,7 +180,7 @@ kvrt_status Run::compute() {
   }
   out.bar.clear();
   if (out.stream) put("\n");
-  std::fflush(stdout);
+  flush_out();
   if (s == KVRT_CANCELLED && Interrupt::came()) {
     say("interrupted{}\n", !flags.session.empty() && !flags.no_save ? "; what was computed is saved" : "");
     return s;

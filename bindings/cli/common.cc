@@ -45,11 +45,25 @@ kvrt_status complain(kvrt_status status, const std::string& message) {
   return status;
 }
 
-int finish(kvrt_status status) {
+namespace {
+int output_error = 0;  // errno of the first write to standard output that failed
+}
+
+void write_out(std::string_view text) {
   errno = 0;
-  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
-  if (errno == EPIPE || reader_went()) return status ? status : 128 + SIGPIPE;
-  complain(KVRT_IO, std::string("cannot write to standard output: ") + std::strerror(errno ? errno : EIO));
+  if (std::fwrite(text.data(), 1, text.size(), stdout) < text.size() && !output_error) output_error = errno;
+}
+
+void flush_out() {
+  errno = 0;
+  if (std::fflush(stdout) != 0 && !output_error) output_error = errno;
+}
+
+int finish(kvrt_status status) {
+  flush_out();
+  if (!output_error && !std::ferror(stdout)) return status;
+  if (output_error == EPIPE || reader_went()) return status ? status : 128 + SIGPIPE;
+  complain(KVRT_IO, std::string("cannot write to standard output: ") + std::strerror(output_error ? output_error : EIO));
   return status ? status : KVRT_IO;
 }
 

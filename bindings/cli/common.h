@@ -175,11 +175,13 @@ template <typename... T>
 void draw(fmt::format_string<T...> format, T&&... args) {
   remark(fmt::format(format, std::forward<T>(args)...));
 }
-// To stdout, byte for byte; finish() finds what failed.
+// To stdout; finish() says what failed first.
+void write_out(std::string_view text);
+void flush_out();
+// The same, byte for byte.
 template <typename... T>
 void put(fmt::format_string<T...> format, T&&... args) {
-  const std::string text = fmt::format(format, std::forward<T>(args)...);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  write_out(fmt::format(format, std::forward<T>(args)...));
 }
 
 // While it lives, what the library's log says waits: it would break the line that an answer is on.

@@ -75,7 +75,7 @@ void show(std::string_view text) {
   static const bool terminal = isatty(STDOUT_FILENO);
   const std::string shown = terminal ? printable(text, true) : std::string();
   if (terminal) text = shown;
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  write_out(text);
 }
 
 Interrupt::Interrupt() {
