@@ -29,6 +29,8 @@ class Chat {
   uint64_t tokens() const;
   std::vector<Message> messages() const;
   bool last_question(Message& out) const;
+  bool oldest_turn(uint64_t& begin, uint64_t& end) const;  // false: there is none before the last
+  void advise_room() const;
 
   struct Command {
     std::string usage;  // "/fork [NAME]"
@@ -46,6 +48,7 @@ class Chat {
   void history(const std::string&);
   void save_as(const std::string& name);
   void stats(const std::string&);
+  void quit(const std::string&);
 
   const ChatFlags& flags_;
   SamplingFlags sampling_;
@@ -57,6 +60,8 @@ class Chat {
   Session session_;
   kvrt_report last_ = sized<kvrt_report>();
   kvrt_status saved_ = KVRT_OK;  // how the last save went
+  bool saves_ = false;           // there is a store, and it can be written
+  bool over_ = false;            // /quit came
   LineEditor editor_;
 };
 

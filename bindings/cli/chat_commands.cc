@@ -18,13 +18,17 @@ bool Chat::last_question(Message& out) const {
 
 // The conversation so far keeps its name; what follows is the fork's, under another.
 void Chat::fork(const std::string& name) {
+  if (name.starts_with("--")) {
+    complain(KVRT_INVALID, "/fork: unknown option " + name.substr(0, name.find(' ')));
+    return;
+  }
   kvrt_session* raw = nullptr;
   if (kvrt_status s = kvrt_session_fork(session_.get(), NULL, &raw, nullptr)) {
     complain("cannot fork", s);
     return;
   }
   Session copy(raw);
-  if (store_) {
+  if (saves_) {
     const std::string to = name.empty() ? name_ + "-fork" : name;
     if (kvrt_status s = kvrt_session_checkpoint(raw, to.data(), to.size(), nullptr, nullptr, nullptr)) {
       complain("cannot save the fork as " + in_quotes(to), s);
@@ -34,7 +38,7 @@ void Chat::fork(const std::string& name) {
     saved_ = KVRT_OK;
   }
   session_ = std::move(copy);
-  say("this is {} now\n", store_ ? in_quotes(name_) : "the fork");
+  say("this is {} now\n", saves_ ? in_quotes(name_) : "the fork");
 }
 
 // /rewind: the last turn; /rewind N: to the first N tokens.
@@ -59,7 +63,7 @@ void Chat::rewind(const std::string& argument) {
     return;
   }
   say("left: {}\n", counted(tokens(), "token"));
-  if (store_) save(name_, true);
+  if (saves_) save(name_, true);
 }
 
 // The last question once more, with another seed.
@@ -91,22 +95,41 @@ void Chat::go_on(const std::string&) {
   answer(sampling_.seed);
 }
 
-// The oldest turn goes, a system message stays.
-void Chat::forget(const std::string&) {
+bool Chat::oldest_turn(uint64_t& begin, uint64_t& end) const {
   const auto all = messages();
   const size_t first = !all.empty() && all[0].role == "system" ? 1 : 0;
   size_t next = first + 1;
   while (next < all.size() && all[next].role != "user") ++next;
-  if (next >= all.size()) {
+  if (next >= all.size()) return false;
+  begin = all[first].begin;
+  end = all[next].begin;
+  return true;
+}
+
+// What makes room for more.
+void Chat::advise_room() const {
+  uint64_t begin = 0, end = 0;
+  Message question;
+  if (oldest_turn(begin, end)) {
+    say("(/forget drops the oldest turn)\n");
+  } else {
+    say("({}a larger --context has more room, as far as the model goes)\n", last_question(question) ? "/rewind takes the turn back; " : "");
+  }
+}
+
+// The oldest turn goes, a system message stays.
+void Chat::forget(const std::string&) {
+  uint64_t begin = 0, end = 0;
+  if (!oldest_turn(begin, end)) {
     complain(KVRT_INVALID, "there is no turn before the last one");
     return;
   }
-  if (kvrt_status s = kvrt_session_erase(session_.get(), all[first].begin, all[next].begin, nullptr)) {
+  if (kvrt_status s = kvrt_session_erase(session_.get(), begin, end, nullptr)) {
     complain("cannot forget", s);
     return;
   }
   say("left: {}; what follows the gap is computed again with the next answer\n", counted(tokens(), "token"));
-  if (store_) save(name_, true);
+  if (saves_) save(name_, true);
 }
 
 void Chat::history(const std::string&) {
@@ -137,7 +160,13 @@ void Chat::command(const std::string& line) {
   std::vector<std::string> verbs;
   for (const Command& command : kCommands) {
     verbs.push_back(command.verb());
-    if (verb == verbs.back() && command.run) return (this->*command.run)(argument);
+    if (verb != verbs.back()) continue;
+    if (!argument.empty() && command.usage == verb) {
+      complain(KVRT_INVALID, verb + " takes no argument " + in_quotes(argument));
+    } else {
+      (this->*command.run)(argument);
+    }
+    return;
   }
   say("no command {}{} (/help lists the commands)\n", verb, suggestion(verb, verbs));
 }
@@ -150,19 +179,26 @@ const std::vector<Chat::Command> Chat::kCommands = {
     {"/fork [NAME]", "go on in a copy; the conversation so far stays as it is", &Chat::fork},
     {"/forget", "drop the oldest turn, to make room", &Chat::forget},
     {"/history", "what was said", &Chat::history},
-    {"/save [NAME]", "save now (after every turn it is done by itself); /save --overwrite [NAME] replaces what is there", &Chat::save_as},
+    {"/save [NAME]", "save now; /save --overwrite [NAME] replaces what is there", &Chat::save_as},
     {"/stats", "tokens, memory, sampling and times", &Chat::stats},
-    {"/quit", "leave (Ctrl-D too); Ctrl-C stops an answer, or takes a line back", nullptr},  // loop() knows it
+    {"/quit", "leave, as Ctrl-D; Ctrl-C stops an answer, or takes a line back", &Chat::quit},
 };
+
+void Chat::quit(const std::string&) { over_ = true; }
 
 void Chat::help(const std::string&) {
   for (const Command& command : kCommands) say("{:<15}{}\n", command.usage, command.text);
 }
 
 void Chat::save_as(const std::string& argument) {
-  constexpr std::string_view kOverwrite = "--overwrite";
-  const bool overwrite = argument.substr(0, argument.find(' ')) == kOverwrite;
-  const size_t begin = overwrite ? argument.find_first_not_of(' ', kOverwrite.size()) : 0;
+  constexpr const char* kOverwrite = "--overwrite";
+  const std::string word = argument.substr(0, argument.find(' '));
+  if (word.starts_with("--") && word != kOverwrite) {
+    complain(KVRT_INVALID, "/save: unknown option " + word + suggestion(word, {kOverwrite}));
+    return;
+  }
+  const bool overwrite = word == kOverwrite;
+  const size_t begin = overwrite ? argument.find_first_not_of(' ', word.size()) : 0;
   const std::string name = begin == std::string::npos ? "" : argument.substr(begin);
   save(name.empty() ? name_ : name, false, overwrite);
 }

@@ -25,12 +25,19 @@ std::vector<int32_t> opened_turn(kvrt_session* session, uint64_t end) {
   return ids;
 }
 
-int32_t print_token(void* interrupts, const kvrt_event* event) {
+struct Reader {
+  const Interrupts& interrupts;
+  LineEditor& editor;
+};
+
+int32_t print_token(void* user, const kvrt_event* event) {
+  const auto& reader = *static_cast<const Reader*>(user);
+  reader.editor.collect();
   if (event->type == KVRT_EVENT_TOKEN || event->type == KVRT_EVENT_DONE) {
     show({event->text, event->text_size});
-    std::fflush(stdout);
+    flush_out();
   }
-  return static_cast<const Interrupts*>(interrupts)->ended() || std::ferror(stdout);
+  return reader.interrupts.ended() || std::ferror(stdout);
 }
 
 }  // namespace
@@ -76,6 +83,10 @@ kvrt_status Chat::open() {
   if (!flags_.store.empty()) {
     if (kvrt_status s = open_store(runtime_.get(), flags_.store, false, false, store_)) return s;
   }
+  auto props = sized<kvrt_store_props>();
+  if (store_) kvrt_store_info(store_.get(), &props, nullptr);
+  saves_ = store_ && !props.read_only;
+  if (props.read_only) say("({} can only be read: nothing of this chat will be saved)\n", in_quotes(flags_.store));
   suggest_sampling(runtime_.get(), flags_.model.model, sampling_);
   if (kvrt_status s = resume_or_open()) return s;
   interrupts_.ready();
@@ -94,7 +105,7 @@ kvrt_status Chat::resume_or_open() {
   options.domain = flags_.domain.empty() ? nullptr : flags_.domain.data();
   options.domain_size = flags_.domain.size();
   options.foreign_kv = flags_.accept_foreign_kv ? KVRT_FOREIGN_KV_ACCEPT : KVRT_FOREIGN_KV_RECOMPUTE;
-  if (store_) options.autosave_tokens = kAutosaveTokens;  // within an answer; after it save() says how it went
+  if (saves_) options.autosave_tokens = kAutosaveTokens;  // within an answer; after it save() says how it went
   if (store_) {
     auto report = sized<kvrt_report>();
     const auto start = now();
@@ -124,7 +135,7 @@ kvrt_status Chat::ask(const std::string& text) {
   auto info = sized<kvrt_append_info>();
   if (kvrt_status s = kvrt_session_append_message(session_.get(), message.data(), message.size(), &info, nullptr)) {
     complain("cannot append the message", s);
-    if (s == KVRT_LIMIT) say("(/forget drops the oldest turn)\n");
+    if (s == KVRT_LIMIT) advise_room();
     return s;
   }
   if (info.rewritten) {
@@ -143,10 +154,11 @@ kvrt_status Chat::answer(uint64_t seed) {
   {
     const HeldLog held;
     interrupts_.answering(session_.get());
-    s = kvrt_session_generate(session_.get(), &options, print_token, &interrupts_, &last_, nullptr);
+    Reader reader{interrupts_, editor_};
+    s = kvrt_session_generate(session_.get(), &options, print_token, &reader, &last_, nullptr);
     interrupts_.answering(nullptr);
     put("\n");
-    std::fflush(stdout);
+    flush_out();
   }
   if (s == KVRT_CANCELLED) {
     if (!leaves()) say("(stopped; /continue goes on, /retry answers anew, /rewind takes the turn back)\n");
@@ -155,9 +167,10 @@ kvrt_status Chat::answer(uint64_t seed) {
   } else if (last_.reason == KVRT_REASON_MAX_TOKENS) {
     if (isatty(STDIN_FILENO)) say("(cut at -n {}; /continue goes on)\n", flags_.max_tokens);
   } else if (last_.reason == KVRT_REASON_CONTEXT_FULL) {
-    say("(the context is full; /forget drops the oldest turn)\n");
+    say("(the context is full)\n");
+    advise_room();
   }
-  return store_ ? save(name_, true) : KVRT_OK;
+  return saves_ ? save(name_, true) : KVRT_OK;
 }
 
 kvrt_status Chat::save(const std::string& name, bool quiet, bool overwrite) {
@@ -191,7 +204,7 @@ LineEditor::Read Chat::read_line(std::string& line, bool& pasted) {
 int Chat::loop() {
   const bool terminal = isatty(STDIN_FILENO);
   kvrt_status worst = KVRT_OK;
-  for (;;) {
+  while (!over_) {
     std::string line;
     bool pasted = false;
     const LineEditor::Read read = read_line(line, pasted);
@@ -200,7 +213,7 @@ int Chat::loop() {
       if (!terminal) break;
       continue;
     }
-    if (read == LineEditor::Read::kEnd || line == "/quit" || line == "/exit") break;
+    if (read == LineEditor::Read::kEnd || line == "/exit") break;
     if (line.find_first_not_of(" \t\r\n") == std::string::npos) continue;
     if (line[0] == '/' && !pasted) {
       command(line);
@@ -210,7 +223,7 @@ int Chat::loop() {
     }
   }
   if (interrupts_.ended()) {
-    say("interrupted{}\n", store_ && !saved_ ? "; what was computed is saved" : "");
+    say("interrupted{}\n", saves_ && !saved_ ? "; what was computed is saved" : "");
     return finish(saved_ ? saved_ : KVRT_CANCELLED);
   }
   return finish(terminal ? saved_ : worst);

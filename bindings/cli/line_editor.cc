@@ -10,14 +10,17 @@
 #ifdef KVRT_LIBEDIT
 #include <histedit.h>
 #include <langinfo.h>
-#include <termios.h>
+#include <poll.h>
 
 #include <cerrno>
 #include <clocale>
 #include <cstdlib>
 #include <cstring>
 #include <cwchar>
-#include <vector>
+#include <cwctype>
+
+#include "bindings/cli/pastes.h"
+#include "bindings/cli/terminal_mode.h"
 #endif
 
 namespace cli {
@@ -75,7 +78,6 @@ std::wstring widen(const std::string& text) {
 class LineEditor::Terminal {
  public:
   Terminal() {
-    known_ = tcgetattr(STDIN_FILENO, &found_) == 0;
     std::setlocale(LC_CTYPE, "");  // libedit reads bytes by it
     if (std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0) std::setlocale(LC_CTYPE, "C.UTF-8");
     edit_ = el_init("kvrt", stdin, stderr, stderr);
@@ -91,19 +93,17 @@ class LineEditor::Terminal {
     // Without the terminal's own inserting and deleting, whose columns libedit counts as if every character took one.
     for (const wchar_t* able : {L"ic", L"IC", L"im", L"dc", L"DC"}) el_wset(edit_, EL_SETTC, able, L"", nullptr);
     el_wset(edit_, EL_EDITOR, L"emacs");
-    el_wset(edit_, EL_BIND, L"^R", L"em-inc-search-prev", nullptr);
-    el_wset(edit_, EL_BIND, L"^W", L"ed-delete-prev-word", nullptr);
-    el_source(edit_, nullptr);
-    el_wset(edit_, EL_ADDFN, L"kvrt-paste", L"takes a bracketed paste", &Terminal::on_paste);
-    el_wset(edit_, EL_ADDFN, L"kvrt-drop", L"takes the line back", &Terminal::on_drop);
-    el_wset(edit_, EL_BIND, L"\033[200~", L"kvrt-paste", nullptr);
-    el_wset(edit_, EL_BIND, L"^C", L"kvrt-drop", nullptr);
-    quiet();
+    bind_keys();
+    el_wset(edit_, EL_PREP_TERM, 1);  // knows the user's own keys from now on, and does not look for them after a stop
+    el_wset(edit_, EL_PREP_TERM, 0);
+    // Between two reads as TerminalMode has it; Ctrl-C is a key while a line is read.
+    el_wset(edit_, EL_SETTY, L"-x", L"-icanon", L"-echo", L"+noflsh", L"+inlcr", nullptr);
+    el_wset(edit_, EL_SETTY, L"-d", L"intr=", nullptr);
+    TerminalMode::take();
   }
   ~Terminal() {
     if (edit_) el_end(edit_);
     if (history_) history_wend(history_);
-    if (known_) tcsetattr(STDIN_FILENO, TCSADRAIN, &found_);
   }
   bool ok() const { return edit_ && history_; }
 
@@ -111,16 +111,16 @@ class LineEditor::Terminal {
     line.clear();
     dropped_ = too_long_ = false;
     int count = 0;
-    const wchar_t* typed = nullptr;
-    {
-      const Keys keys;
-      errno = 0;
-      typed = el_wgets(edit_, &count);
-    }
+    TerminalMode::take();  // from another program that had it meanwhile
+    type_ahead();
+    TerminalMode::reading(true);
+    errno = 0;
+    const wchar_t* typed = el_wgets(edit_, &count);
+    const bool signal = errno == EINTR;
+    TerminalMode::reading(false);
     if (too_long_) return Read::kTooLong;
     if (dropped_) return Read::kDropped;
     if (!typed || count <= 0) {
-      const bool signal = errno == EINTR;
       draw("\n");
       if (signal) again();
       return signal ? Read::kSignal : Read::kEnd;
@@ -128,14 +128,24 @@ class LineEditor::Terminal {
     std::wstring wide(typed, static_cast<size_t>(count));
     while (!wide.empty() && (wide.back() == L'\n' || wide.back() == L'\r')) wide.pop_back();
     for (wchar_t c : wide) append_utf8(line, c);
-    if (!line.empty()) enter(wide);
-    for (const Paste& paste : pastes_) {
-      const size_t at = line.find(paste.shown);
-      if (at == std::string::npos) continue;
-      line.replace(at, paste.shown.size(), paste.text);
-      pasted = true;
+    if (line.find_first_not_of(" \t") != std::string::npos) enter(wide);
+    if (!pastes_.put_back(line, pasted)) {
+      say("(what stands for a paste was changed: the line is not sent; the arrow up brings it back)\n");
+      line.clear();
+      return Read::kDropped;
     }
     return line.size() > kTextBytesMax ? Read::kTooLong : Read::kLine;
+  }
+
+  // A terminal holds back what follows 4 KiB that nobody reads, and a Ctrl-C among that.
+  void collect() {
+    pollfd keys{STDIN_FILENO, POLLIN, 0};
+    char bytes[4096];
+    while (ahead_.size() <= kTextBytesMax && in_foreground() && poll(&keys, 1, 0) == 1) {
+      const ssize_t n = ::read(STDIN_FILENO, bytes, sizeof bytes);
+      if (n <= 0) return;
+      ahead_.append(bytes, static_cast<size_t>(n));
+    }
   }
 
   void enter(const std::wstring& line) {
@@ -144,43 +154,34 @@ class LineEditor::Terminal {
   }
 
  private:
-  struct Paste {
-    std::string shown, text;
-  };
-
   // The line as far as it was typed is what the next read begins with.
   void again() {
     const LineInfoW* line = el_wline(edit_);
     el_wpush(edit_, std::wstring(line->buffer, line->lastchar).c_str());
   }
 
-  // What is typed while no line is read is shown with the next one, and not by the terminal before.
-  void quiet() const {
-    termios now = found_;
-    now.c_lflag &= ~static_cast<tcflag_t>(ECHO);
-    if (known_) tcsetattr(STDIN_FILENO, TCSADRAIN, &now);
+  // What was collected comes before what is typed now. A character that it ends within is read to its end.
+  void type_ahead() {
+    std::wstring keys;
+    std::mbstate_t state{};
+    for (size_t at = 0; at < ahead_.size();) {
+      wchar_t c = 0;
+      const size_t n = std::mbrtowc(&c, ahead_.data() + at, ahead_.size() - at, &state);
+      if (n == static_cast<size_t>(-2)) {
+        char byte = 0;
+        if (::read(STDIN_FILENO, &byte, 1) != 1) break;
+        at = ahead_.size();
+        ahead_ += byte;
+        continue;
+      }
+      const bool sound = n != 0 && n != static_cast<size_t>(-1);
+      if (sound) keys += c;
+      if (n == static_cast<size_t>(-1)) state = {};
+      at += sound ? n : 1;
+    }
+    ahead_.clear();
+    if (!keys.empty()) el_wpush(edit_, keys.c_str());
   }
-
-  // Ctrl-C is a key while a line is read, and a paste comes in brackets.
-  class Keys {
-   public:
-    Keys() {
-      known_ = tcgetattr(STDIN_FILENO, &was_) == 0;
-      termios now = was_;
-      now.c_cc[VINTR] = _POSIX_VDISABLE;
-      if (known_) tcsetattr(STDIN_FILENO, TCSADRAIN, &now);
-      draw("\x1b[?2004h");
-    }
-    ~Keys() {
-      if (known_) tcsetattr(STDIN_FILENO, TCSADRAIN, &was_);
-      draw("\x1b[?2004l");
-    }
-    Keys(const Keys&) = delete;
-
-   private:
-    termios was_{};
-    bool known_ = false;
-  };
 
   static wchar_t* prompt(EditLine*) {
     static wchar_t text[] = L"> ";
@@ -191,8 +192,77 @@ class LineEditor::Terminal {
     el_wget(edit, EL_CLIENTDATA, &self);
     return static_cast<Terminal*>(self);
   }
-  static unsigned char on_paste(EditLine* edit, wint_t) { return of(edit)->paste(); }
-  static unsigned char on_drop(EditLine* edit, wint_t) { return of(edit)->drop(); }
+  void bind_keys();
+  template <unsigned char (Terminal::*act)()>
+  static unsigned char key(EditLine* edit, wint_t) {
+    return (of(edit)->*act)();
+  }
+
+  struct Line {
+    std::wstring_view text;
+    size_t at;  // the cursor's
+  };
+  Line line() const {
+    const LineInfoW* info = el_wline(edit_);
+    return {{info->buffer, static_cast<size_t>(info->lastchar - info->buffer)}, static_cast<size_t>(info->cursor - info->buffer)};
+  }
+  unsigned char move(size_t to) {
+    el_cursor(edit_, static_cast<int>(to) - static_cast<int>(line().at));
+    return CC_CURSOR;
+  }
+  // What stands for a paste goes as one.
+  unsigned char erase(size_t begin, size_t end) {
+    if (const auto whole = pastes_.touched(line().text, begin, end)) {
+      begin = std::min(begin, whole->first);
+      end = std::max(end, whole->second);
+    }
+    move(end);
+    el_wdeletestr(edit_, static_cast<int>(end - begin));
+    return CC_REFRESH;
+  }
+  size_t word_left() const {
+    auto [text, at] = line();
+    while (at > 0 && !std::iswalnum(static_cast<wint_t>(text[at - 1]))) --at;
+    while (at > 0 && std::iswalnum(static_cast<wint_t>(text[at - 1]))) --at;
+    const auto paste = pastes_.touched(text, at, line().at);
+    return paste ? std::min(at, paste->first) : at;
+  }
+  size_t word_right() const {
+    auto [text, at] = line();
+    while (at < text.size() && !std::iswalnum(static_cast<wint_t>(text[at]))) ++at;
+    while (at < text.size() && std::iswalnum(static_cast<wint_t>(text[at]))) ++at;
+    const auto paste = pastes_.touched(text, line().at, at);
+    return paste ? std::max(at, paste->second) : at;
+  }
+
+  unsigned char left() {
+    const auto [text, at] = line();
+    if (at == 0) return CC_ERROR;
+    const auto paste = pastes_.touched(text, at - 1, at);
+    return move(paste ? paste->first : at - 1);
+  }
+  unsigned char right() {
+    const auto [text, at] = line();
+    if (at == text.size()) return CC_ERROR;
+    const auto paste = pastes_.touched(text, at, at + 1);
+    return move(paste ? paste->second : at + 1);
+  }
+  unsigned char to_word_left() { return move(word_left()); }
+  unsigned char to_word_right() { return move(word_right()); }
+  unsigned char erase_left() { return line().at > 0 ? erase(line().at - 1, line().at) : static_cast<unsigned char>(CC_ERROR); }
+  unsigned char erase_right() {
+    return line().at < line().text.size() ? erase(line().at, line().at + 1) : static_cast<unsigned char>(CC_ERROR);
+  }
+  unsigned char erase_or_end() { return line().text.empty() ? static_cast<unsigned char>(CC_EOF) : erase_right(); }
+  // A word as the editor has it, which keeps it for Ctrl-Y.
+  unsigned char erase_word(size_t begin, size_t end, const wchar_t* editors_key) {
+    if (pastes_.touched(line().text, begin, end)) return erase(begin, end);
+    el_wpush(edit_, editors_key);
+    return CC_NORM;
+  }
+  unsigned char erase_word_left() { return erase_word(word_left(), line().at, L"\033\177"); }
+  unsigned char erase_word_right() { return erase_word(line().at, word_right(), L"\033d"); }
+  unsigned char nothing() { return CC_NORM; }
 
   unsigned char drop() {
     dropped_ = true;
@@ -228,23 +298,55 @@ class LineEditor::Terminal {
   }
 
   void insert(std::string text) {
-    const auto ends = std::count(text.begin(), text.end(), '\n');
-    if (ends == 0 && text.size() <= kShownBytes && text == printable(text)) {
-      el_winsertstr(edit_, widen(text).c_str());
-      return;
-    }
-    const std::string size = ends > 0 ? counted(static_cast<uint64_t>(ends + (text.back() != '\n')), "line") : human_bytes(text.size());
-    pastes_.push_back({fmt::format("[paste {}: {}]", pastes_.size() + 1, size), std::move(text)});
-    el_winsertstr(edit_, widen(pastes_.back().shown).c_str());
+    const bool plain = text.size() <= kShownBytes && text == printable(text);
+    el_winsertstr(edit_, widen(plain ? text : pastes_.add(std::move(text))).c_str());
   }
 
+  TerminalMode mode_;  // before the editor has the terminal
   EditLine* edit_ = nullptr;
   HistoryW* history_ = nullptr;
-  std::vector<Paste> pastes_;  // all of them: a line of the history may have any
+  Pastes pastes_;
+  std::string ahead_;  // typed while no line was read
   bool dropped_ = false, too_long_ = false;
-  termios found_{};
-  bool known_ = false;  // found_ is the terminal as it was
 };
+
+// What terminals send for keys, and what these do; keys without a use do nothing.
+void LineEditor::Terminal::bind_keys() {
+  const auto bind = [&](const std::wstring& keys, const wchar_t* function) { el_wset(edit_, EL_BIND, keys.c_str(), function, nullptr); };
+  el_wset(edit_, EL_ADDFN, L"kvrt-nothing", L"does nothing", &Terminal::key<&Terminal::nothing>);
+  for (const wchar_t* key : {L"\033[Z", L"\033[I", L"\033[O", L"\033[E", L"\033[P", L"\033[Q", L"\033[R", L"\033[S", L"\033[[A", L"\033[[B",
+                             L"\033[[C", L"\033[[D", L"\033[[E", L"\033OP", L"\033OQ", L"\033OR", L"\033OS"}) {
+    bind(key, L"kvrt-nothing");
+  }
+  for (const wchar_t modifier : std::wstring(L"2345678")) {
+    for (const wchar_t last : std::wstring(L"ABCDEFHPQRS")) bind(std::wstring(L"\033[1;") + modifier + last, L"kvrt-nothing");
+  }
+  for (int number = 1; number <= 34; ++number) {
+    const std::wstring key = L"\033[" + std::to_wstring(number);
+    bind(key + L"~", L"kvrt-nothing");
+    for (const wchar_t modifier : std::wstring(L"2345678")) bind(key + L";" + modifier + L"~", L"kvrt-nothing");
+  }
+  for (const wchar_t* key : {L"\033[1~", L"\033[7~", L"\033[H", L"\033OH"}) bind(key, L"ed-move-to-beg");
+  for (const wchar_t* key : {L"\033[4~", L"\033[8~", L"\033[F", L"\033OF"}) bind(key, L"ed-move-to-end");
+  bind(L"^R", L"em-inc-search-prev");
+  el_source(edit_, nullptr);
+
+  const auto own = [&](const wchar_t* name, unsigned char (*act)(EditLine*, wint_t), std::initializer_list<const wchar_t*> keys) {
+    el_wset(edit_, EL_ADDFN, name, name, act);
+    for (const wchar_t* key : keys) bind(key, name);
+  };
+  own(L"kvrt-paste", &Terminal::key<&Terminal::paste>, {L"\033[200~"});
+  own(L"kvrt-drop", &Terminal::key<&Terminal::drop>, {L"^C"});
+  own(L"kvrt-left", &Terminal::key<&Terminal::left>, {L"^B", L"\033[D", L"\033OD"});
+  own(L"kvrt-right", &Terminal::key<&Terminal::right>, {L"^F", L"\033[C", L"\033OC"});
+  own(L"kvrt-word-left", &Terminal::key<&Terminal::to_word_left>, {L"\033b", L"\033[1;5D", L"\033[1;3D", L"\033Od"});
+  own(L"kvrt-word-right", &Terminal::key<&Terminal::to_word_right>, {L"\033f", L"\033[1;5C", L"\033[1;3C", L"\033Oc"});
+  own(L"kvrt-erase-left", &Terminal::key<&Terminal::erase_left>, {L"^?", L"^H"});
+  own(L"kvrt-erase-right", &Terminal::key<&Terminal::erase_right>, {L"\033[3~"});
+  own(L"kvrt-erase-or-end", &Terminal::key<&Terminal::erase_or_end>, {L"^D"});
+  own(L"kvrt-erase-word-left", &Terminal::key<&Terminal::erase_word_left>, {L"^W"});
+  own(L"kvrt-erase-word-right", &Terminal::key<&Terminal::erase_word_right>, {L"\033[3;5~"});
+}
 
 LineEditor::LineEditor() {
   const char* term = std::getenv("TERM");
@@ -263,6 +365,10 @@ void LineEditor::remember(const std::string& line) {
   if (terminal_ && !line.empty() && line.size() <= kShownBytes && line == printable(line)) terminal_->enter(widen(line));
 }
 
+void LineEditor::collect() {
+  if (terminal_) terminal_->collect();
+}
+
 #else
 
 class LineEditor::Terminal {};
@@ -272,6 +378,7 @@ LineEditor::Read LineEditor::read(std::string& line, bool& pasted) {
   return read_plain(line);
 }
 void LineEditor::remember(const std::string&) {}
+void LineEditor::collect() {}
 
 #endif
 

@@ -19,6 +19,8 @@ class LineEditor {
   Read read(std::string& line, bool& pasted);
   // For the arrow up; not what is longer than a line.
   void remember(const std::string& line);
+  // Takes what is typed while no line is read; the next one begins with it. To be called now and then.
+  void collect();
 
  private:
   class Terminal;

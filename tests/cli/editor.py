@@ -40,10 +40,32 @@ def patched(to, context, sampling):
     return to
 
 
+def control_job(report, go):
+    """What a shell does for a job in the foreground: this process goes on as the job, in a group of its own. Whatever stops or ends the job is
+    reported, and a byte has it go on."""
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    job = os.fork()
+    os.setpgid(job, job)
+    os.tcsetpgrp(0, job or os.getpid())
+    if job == 0:
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        return
+    while True:
+        status = os.waitpid(job, os.WUNTRACED)[1]
+        os.write(report, struct.pack("i", status))
+        if not os.read(go, 1) or not os.WIFSTOPPED(status):
+            os._exit(0)
+        os.kill(job, signal.SIGCONT)
+
+
 class Chat:
-    def __init__(self, model, store, *options, tokens=2, columns=80):
+    def __init__(self, model, store, *options, tokens=2, columns=80, job=False):
         self.store, self.seen, self.all = store, "", ""
+        (self.report, report), (go, self.go) = os.pipe(), os.pipe()
         self.pid, self.fd = pty.fork()
+        if self.pid == 0 and job:
+            os.close(self.go)
+            control_job(report, go)
         if self.pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             os.environ.update(TERM="xterm-256color", LC_ALL="C.UTF-8")
@@ -52,10 +74,16 @@ class Chat:
         self.prompt()
 
     def prompt(self):
-        """Until keys are read one by one, which is so a moment after the prompt is drawn."""
-        self.wait("> ")
-        while termios.tcgetattr(self.fd)[3] & termios.ICANON:
-            pass
+        """Until Ctrl-C is a key, which is so a moment after the prompt is drawn."""
+        said = self.wait("\x1b[?2004h> ")
+        self.reads()
+        return said
+
+    def reads(self):
+        end = time.monotonic() + PATIENCE
+        while termios.tcgetattr(self.fd)[6][termios.VINTR] != b"\0":
+            if time.monotonic() > end:
+                sys.exit("Ctrl-C is no key")
 
     def wait(self, text):
         """Until the terminal has shown this, after what was waited for before."""
@@ -70,6 +98,11 @@ class Chat:
         self.all += before + text
         return before
 
+    def until(self, count):
+        """Until so many characters more have come."""
+        while len(self.seen) < count:
+            self.seen += os.read(self.fd, 65536).decode(errors="replace")
+
     def type(self, keys):
         data = keys.encode()
         while data:  # a terminal takes a few KiB at a time, and its echo must be read
@@ -82,9 +115,7 @@ class Chat:
     def say(self, keys):
         """A line that is answered: the next prompt comes with its brackets."""
         self.type(keys + "\r")
-        said = self.wait("\x1b[?2004l") + self.wait("\x1b[?2004h")
-        self.prompt()
-        return said
+        return self.prompt()
 
     def end(self, keys="/quit\r"):
         """No colour is left on."""
@@ -92,6 +123,10 @@ class Chat:
             sys.exit(f"a colour is left on: {self.all!r}")
         self.type(keys)
         return self.status()
+
+    def became(self):
+        """How a job was stopped, or ended."""
+        return struct.unpack("i", os.read(self.report, 4))[0]
 
     def status(self):
         """The exit code; self.seen has what came until then."""
@@ -133,6 +168,13 @@ with tempfile.TemporaryDirectory() as work:
     chat.say(PASTE.format("/stats\r"))
     chat.say(PASTE.format("a\tb\x1b[31m"))  # as it is, and not to the terminal
     chat.say(PASTE.format("lf\nlf") + PASTE.format("crlf\r\ncrlf"))
+    chat.say("gone: " + PASTE.format("a\rb") + "\x7f" + PASTE.format("c\rd") + LEFT + "\x1b[3~" + PASTE.format("e\rf") + "\x17!")  # each as one
+    said = chat.say("changed: " + PASTE.format("g\rh") + "\x1bb\x04" + PASTE.format("i\rj") + "\x14")
+    expect("is not sent" in said, True, f"a placeholder that was changed: {said!r}")
+    expect("is not sent" in chat.say(UP + "\x15"), False, "a line that was cut whole")
+    # F5, F12, page up and down, Shift-Up, Shift-Tab; words, Home and End, Ctrl-Delete
+    chat.say("of words" + "\x1b[15~\x1b[24~\x1b[5~\x1b[6~\x1b[1;2A\x1b[Z" + "\x1b[1;5D" + "two " + "\x1b[1~" + "line " + "\x1b[4~" + " gone\x1b[1;5D\x1b[3;5~" + "end" +
+             "\x1b[H\x1b[1;5C" + "s")
     for dropped in ("taken back\x03", "\x1b[200~a paste that does not end\x03"):
         chat.type(dropped)
         chat.wait("^C")
@@ -141,8 +183,10 @@ with tempfile.TemporaryDirectory() as work:
     for verb in ("/continue", "/retry", "/rewind", "/fork", "/forget", "/history", "/save", "/stats", "/quit"):
         if verb not in help_text:
             sys.exit(f"/help lacks {verb}: {help_text!r}")
+    expect(max(map(len, help_text.split("\r\n"))) < 80, True, "the width of /help")
     expect(chat.end(), 0, "exit")
-    wanted = ["hello", "¡grüße 日の本", "hello!", "look: first\nsecond line\n\tthird ok?", long, "/stats\n", "a\tb\x1b[31m", "lf\nlfcrlf\ncrlf"]
+    wanted = ["hello", "¡grüße 日の本", "hello!", "look: first\nsecond line\n\tthird ok?", long, "/stats\n", "a\tb\x1b[31m", "lf\nlfcrlf\ncrlf", "gone: !",
+              "lines of two words end"]
     found = [m["content"] for m in chat.messages() if m["role"] == "user"]
     expect([text for text in found if text != long], [text for text in wanted if text != long], "messages")
     expect(long in found, True, "a paste of 60 KB")
@@ -152,7 +196,7 @@ with tempfile.TemporaryDirectory() as work:
     chat.say(UP)
     expect(chat.end("\x04"), 0, "exit at Ctrl-D")
     before = chat.messages()
-    expect([m["content"] for m in before if m["role"] == "user"][-1], "hello!", "the arrow up")
+    expect([m["content"] for m in before if m["role"] == "user"][-1], wanted[-1], "the arrow up")
     length = chat.tokens()
     chat = Chat(roomy, work + "/store", "--temp", "0")
     chat.say("/continue")
@@ -177,9 +221,8 @@ with tempfile.TemporaryDirectory() as work:
         store = f"{work}/{number.name}"
         chat = Chat(roomy, store, "--temp", "0", tokens=100000)
         chat.type("hello\r")
-        chat.wait("\x1b[?2004l")
-        while len(chat.seen) < 500:
-            chat.seen += os.read(chat.fd, 65536).decode(errors="replace")
+        chat.wait("hello\r\n")
+        chat.until(500)
         os.kill(chat.pid, number)
         expect((chat.status(), "interrupted; what was computed is saved" in chat.seen), (5, True), f"{number.name} in an answer: {chat.seen[-200:]!r}")
         chat = Chat(roomy, store, "--temp", "0")
@@ -188,7 +231,7 @@ with tempfile.TemporaryDirectory() as work:
         chat.wait("never sent")
         os.kill(chat.pid, number)
         expect((chat.status(), chat.tokens()), (5, length), f"{number.name} at the prompt")
-        expect(chat.seen.startswith("\x1b[?2004l"), True, f"the brackets of pastes at {number.name}: {chat.seen!r}")
+        expect(chat.seen.endswith("\x1b[?2004l"), True, f"the brackets of pastes at {number.name}: {chat.seen!r}")
 
     # Ctrl-Z where no shell controls jobs, as here; and what is typed during an answer, shown once.
     chat = Chat(roomy, work + "/keys", "--temp", "0", tokens=200)
@@ -197,14 +240,62 @@ with tempfile.TemporaryDirectory() as work:
     chat.type("\x1a")
     chat.prompt()
     chat.type("pend\r")
-    chat.wait("\x1b[?2004l")
+    chat.wait("pend\r\n")
     chat.type("typed ahead")
-    said = chat.wait("\x1b[?2004h")
+    said = chat.wait("\x1b[?2004h> ")
     expect("typed ahead" in said, False, f"what was typed ahead in the answer: {said!r}")
     chat.wait("typed ahead")
     chat.say("")
     expect(chat.end(), 0, "exit")
     expect([m["content"] for m in chat.messages() if m["role"] == "user"], ["suspend", "typed ahead"], "messages")
+
+    # Typed while an answer runs: a line longer than a terminal's 4 KiB, a paste of lines, and Ctrl-D, which ends the chat; Ctrl-C behind all that stops
+    # the answer. Whatever ends the chat, the terminal is as it was.
+    chat = Chat(roomy, work + "/ahead", "--temp", "0", tokens=100000)
+    chat.type("go on\r")
+    chat.wait("go on\r\n")
+    ahead = "".join(f"{i} " for i in range(3000)) + "é"
+    chat.type(ahead + "\r" + PASTE.format("two\rlines") + "\r")
+    chat.type("\x03")
+    for last in ("é", "[paste 1: 2 lines]"):
+        chat.wait("(stopped;")
+        chat.wait(last + "\r\n")
+        chat.until(500)
+        if last != "é":
+            chat.type("\x04")
+        chat.type("\x03")
+    chat.wait("(stopped;")
+    expect(chat.status(), 0, "exit at a Ctrl-D typed ahead")
+    expect([m["content"] for m in chat.messages() if m["role"] == "user"], ["go on", ahead, "two\nlines"], "messages typed ahead")
+
+    # Ctrl-Z stops an answer where a shell controls jobs, and Ctrl-\\ ends the chat: both find the terminal as it was, and so does a second kill.
+    bare = termios.ICANON | termios.ECHO | termios.ISIG
+    for keys, number in (("\x1a", signal.SIGTSTP), ("\x1c", signal.SIGQUIT)):
+        for place in ("answer", "prompt"):
+            chat = Chat(roomy, work + "/signals", "--temp", "0", tokens=100000, job=True)
+            if place == "answer":
+                chat.type("hello\r")
+                chat.wait("hello\r\n")
+            chat.type(keys)
+            chat.wait("\x1b[?2004l")
+            status = chat.became()
+            expect(os.WSTOPSIG(status) if os.WIFSTOPPED(status) else os.WTERMSIG(status), number, "what became of it")
+            expect(termios.tcgetattr(chat.fd)[3] & bare, bare, f"the terminal at {number.name}, {place}")
+            if number == signal.SIGTSTP:
+                os.write(chat.go, b"x")
+                chat.wait("\x1b[?2004h")
+                if place == "answer":
+                    chat.type("\x03")
+                    chat.wait("(stopped;")
+                    chat.prompt()
+                chat.reads()
+                chat.type("taken back\x03")
+                chat.wait("^C")
+                chat.prompt()
+                chat.type("/quit\r")
+                expect(os.waitstatus_to_exitcode(chat.became()), 0, "exit after a stop")
+            os.close(chat.go)
+            chat.status()
 
     # Two chats of one name: who saves last is told, at the end of the line, and may replace the other; what counts is the last save.
     chats = [Chat(roomy, work + "/two", "--temp", "0", tokens=4000) for _ in range(2)]

@@ -52,6 +52,17 @@ with tempfile.TemporaryDirectory() as store:  # a polite kill of a chat, in an a
     subprocess.run([kvrt, "store", "stat", store, "chat"], capture_output=True, check=True)
     if code != 128 + signal.SIGPIPE or err:
         sys.exit(f"chat without a reader: exit {code}: {err.decode()}")
+with tempfile.TemporaryDirectory() as store:  # what an autosave kept of an answer that kill -9 ended goes on
+    chat = [kvrt, "chat", "-m", model, "--ignore-eos", "--store", store, "-n"]
+    killed = subprocess.Popen(chat + ["900"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    killed.stdin.write(b"Hello\n")
+    while subprocess.run([kvrt, "store", "stat", store, "chat"], capture_output=True).returncode:
+        pass
+    killed.kill()
+    killed.communicate()
+    run = subprocess.run(chat + ["5"], input="/continue\n", capture_output=True, text=True, errors="replace")
+    if run.returncode or "goes on" not in run.stderr or "kvrt:" in run.stderr:
+        sys.exit(f"/continue after kill -9: exit {run.returncode}: {run.stderr}")
 with tempfile.TemporaryDirectory() as store:
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE"):
         run = subprocess.Popen([kvrt, "run", "-m", model, "-p", "Hello", "--ignore-eos", "-n", "100000", "--store", store, "--session", name],

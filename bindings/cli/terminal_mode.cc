@@ -1,0 +1,82 @@
+#include "bindings/cli/terminal_mode.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string_view>
+
+namespace cli {
+
+namespace {
+
+constexpr int kSignals[] = {SIGTSTP, SIGQUIT, SIGTERM, SIGHUP};
+termios found;
+bool known = false;  // found is the terminal as it was
+volatile sig_atomic_t line_is_read = 0;
+
+void brackets(bool on) {
+  const std::string_view code = on ? "\x1b[?2004h" : "\x1b[?2004l";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, code.data(), code.size());
+}
+
+void give_back() {
+  if (!in_foreground()) return;
+  brackets(false);
+  if (known) tcsetattr(STDIN_FILENO, TCSANOW, &found);
+}
+
+void on_signal(int signal);
+
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigaction(signal, &action, nullptr);
+}
+
+// Gives the terminal back, and then is stopped or ended as if there were no handler.
+void on_signal(int signal) {
+  const int error = errno;
+  give_back();
+  handle(signal, SIG_DFL);
+  sigset_t set, old;
+  sigemptyset(&set);
+  sigaddset(&set, signal);
+  raise(signal);
+  pthread_sigmask(SIG_UNBLOCK, &set, &old);
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  handle(signal, on_signal);
+  TerminalMode::take();
+  errno = error;
+}
+
+}  // namespace
+
+bool in_foreground() { return tcgetpgrp(STDIN_FILENO) == getpgrp(); }
+
+TerminalMode::TerminalMode() {
+  known = tcgetattr(STDIN_FILENO, &found) == 0;
+  for (int signal : kSignals) handle(signal, on_signal);
+}
+
+void TerminalMode::take() {
+  if (!in_foreground()) return;
+  termios now = found;
+  now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  now.c_lflag |= NOFLSH;  // Ctrl-C ends an answer, not what is typed ahead
+  now.c_iflag |= INLCR;   // as the line editor has it
+  if (known && !line_is_read) tcsetattr(STDIN_FILENO, TCSANOW, &now);
+  brackets(true);
+}
+
+TerminalMode::~TerminalMode() {
+  for (int signal : kSignals) handle(signal, SIG_DFL);
+  give_back();
+}
+
+void TerminalMode::reading(bool on) { line_is_read = on; }
+
+}  // namespace cli
