@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "bindings/cli/commands.h"
@@ -63,7 +64,7 @@ int32_t on_token(void* user, const kvrt_event* event) {
   if (event->type == KVRT_EVENT_LOGITS) answer.digest.add(event->logits, event->logits_count);
   if (event->type != KVRT_EVENT_TOKEN) return 0;
   answer.tokens.push_back(event->token);
-  if (answer.print) Json().add("token", std::string_view(event->text, event->text_size)).print(), std::fflush(stdout);
+  if (answer.print) Json().add("token", std::string_view(event->text, event->text_size)).print(), flush_out();
   return 0;
 }
 
@@ -112,7 +113,7 @@ kvrt_status stage_talk(const DemoFlags& flags) {
   if (kvrt_status s = kvrt_session_checkpoint(session.get(), kName.data(), kName.size(), nullptr, &saved, nullptr))
     return complain("cannot save", s);
   Json().add("saved", saved.tokens).add("bytes", saved.bytes_written).add("ms", saved.ms).print();
-  std::fflush(stdout);
+  flush_out();
   if (kvrt_status s = append(session.get(), "user", kSecond)) return s;
   Answer answer{.print = true};
   return generate(at, session.get(), 2000, true, answer, nullptr);
@@ -187,7 +188,7 @@ class Stage {
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
     argv.push_back(nullptr);
-    std::fflush(stdout);
+    flush_out();
     pid_ = fork();
     if (pid_ == 0) {
       dup2(ends[1], STDOUT_FILENO);
@@ -253,7 +254,7 @@ nlohmann::json talk_and_kill(const DemoFlags& flags) {
       put("{}", line["token"].get<std::string>());
       if (!saved.is_null()) ++after_save;
     }
-    std::fflush(stdout);
+    flush_out();
   }
   stage.kill(SIGKILL);
   const int status = stage.wait();
@@ -293,6 +294,10 @@ bool judge(const nlohmann::json& saved, const nlohmann::json& resumed, const nlo
 }
 
 int parent(const DemoFlags& flags) {
+  std::error_code missing;
+  if (!std::filesystem::is_empty(flags.store, missing) && !missing) {
+    return complain(KVRT_CONFLICT, in_quotes(flags.store) + " is not an empty directory: --store takes one, or a name for a new one");
+  }
   const nlohmann::json saved = talk_and_kill(flags);
   if (saved.is_null()) return complain(KVRT_INTERNAL, "demo: the first process did not get killed in the middle of its answer");
   const nlohmann::json resumed = run_stage(flags, "resume");

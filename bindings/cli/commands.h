@@ -15,7 +15,9 @@ std::string parse_list(const std::string& text, uint32_t low, uint32_t high, std
 // "; did you mean store?", or nothing where no word is near.
 std::string suggestion(const std::string& given, const std::vector<std::string>& words);
 
-// Reads the file with the user's defaults. What is wrong with it, or "".
+// The file with the user's defaults; "" where there can be none.
+std::string config_file();
+// Reads it. What is wrong with it, or "".
 std::string load_defaults();
 
 struct RunFlags {

@@ -17,12 +17,6 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-std::string config_file() {
-  const std::string config = environment("XDG_CONFIG_HOME"), home = environment("HOME");
-  if (!config.empty() && config[0] == '/') return config + "/kvrt/config.toml";
-  return home.empty() ? "" : home + "/.config/kvrt/config.toml";
-}
-
 std::string trimmed(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t\r"), end = text.find_last_not_of(" \t\r");
   return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
@@ -75,6 +69,12 @@ std::string take_line(const std::string& line) {
 }
 
 }  // namespace
+
+std::string config_file() {
+  const std::string config = environment("XDG_CONFIG_HOME"), home = environment("HOME");
+  if (!config.empty() && config[0] == '/') return config + "/kvrt/config.toml";
+  return home.empty() ? "" : home + "/.config/kvrt/config.toml";
+}
 
 std::string load_defaults() {
   const std::string path = config_file();

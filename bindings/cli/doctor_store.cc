@@ -189,13 +189,30 @@ std::string parent_of(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// Whose modes are not to be changed for a store: another's, one that others share, or one with other things in it.
+bool is_for_others(const std::string& path, const struct stat& st) {
+  struct stat format {};
+  std::error_code unknown;
+  const bool store = lstat((path + "/FORMAT").c_str(), &format) == 0;
+  return (st.st_mode & S_ISVTX) || (!store && (st.st_uid != geteuid() || !std::filesystem::is_empty(path, unknown)));
+}
+
 // The directory itself; false: there is no store to look at.
 bool root_folder(Report& out, const std::string& path, const struct stat& st) {
   if (!S_ISDIR(st.st_mode)) {
     out.fail(KVRT_INVALID, "store", path + " is not a directory: name another");
     return false;
   }
-  if (st.st_uid != geteuid()) {
+  if ((st.st_uid != geteuid() || (st.st_mode & 077)) && is_for_others(path, st)) {
+    const std::string text =
+        fmt::format("{} is not for a store alone (user {}, mode {:03o}): name a directory below it, {}{}store say, and kvrt makes it", path,
+                    st.st_uid, st.st_mode & 07777, path, path.ends_with('/') ? "" : "/");
+    if (st.st_uid != geteuid() || (st.st_mode & 022)) {
+      out.fail(KVRT_INVALID, "store", text);
+      return false;  // it is refused
+    }
+    out.warn("store", text);
+  } else if (st.st_uid != geteuid()) {
     out.fail(KVRT_INVALID, "store", fmt::format("{} belongs to user {}: run as that user, or chown it", path, st.st_uid));
   } else if (st.st_mode & 022) {
     out.fail(KVRT_INVALID, "store", fmt::format("{} can be written by others (mode {:03o}): chmod 700 {}", path, st.st_mode & 07777, path));

@@ -78,10 +78,14 @@ std::string unknown_word(const CLI::App& app, bool commands_alone) {
   }
 }
 
-constexpr const char* kNoModel =
-    "no model is named: a GGUF file, from https://huggingface.co/models?library=gguf or by `./dev model` in a clone of kvrt.\n"
-    "Name it with -m FILE, or for all commands with KVRT_MODEL=FILE in the environment\n"
-    "or model = \"FILE\" in ~/.config/kvrt/config.toml.";
+std::string no_model() {
+  const char* config = std::getenv("XDG_CONFIG_HOME");
+  const std::string file = config && config[0] == '/' ? in_quotes(config_file()) : "~/.config/kvrt/config.toml";
+  return "no model is named: a GGUF file, from https://huggingface.co/models?library=gguf or by `./dev model` in a clone of kvrt.\n"
+         "Name it with -m FILE, or for all commands with KVRT_MODEL=FILE in the environment\n"
+         "or model = \"FILE\" in " +
+         file + ".";
+}
 
 // "[-p,--prompt,-f,--file,--tokens]" of CLI11's message as "--prompt, --file, --tokens".
 std::string listed_options(const std::string& text) {
@@ -105,7 +109,7 @@ std::string in_words(const CLI::App& app, const CLI::ParseError& error) {
   if (type == "RequiredError" && !command.get_subcommands({}).empty() && !option && command.get_require_subcommand_min()) {
     return "a command is expected after " + path_of(command);
   }
-  if (type == "RequiredError" && option && option->check_lname("model")) return kNoModel;
+  if (type == "RequiredError" && option && option->check_lname("model")) return no_model();
   if (type == "RequiredError" && what.find('[') != std::string::npos) {
     const bool many = what.find("at most") != std::string::npos || what.find("were given") != std::string::npos;
     return fmt::format("{} of {} is expected{}", what.find("at most") != std::string::npos ? "at most one" : "one", listed_options(what),
@@ -183,7 +187,7 @@ int explain(const CLI::App& app, const CLI::ParseError& error, const std::string
   if (wrong.empty() && !broken.empty() && takes_defaults(app)) return complain(KVRT_INVALID, broken);
   if (wrong.empty()) wrong = in_words(app, error);
   complain(KVRT_INVALID, wrong);
-  if (wrong == kNoModel) return KVRT_INVALID;
+  if (wrong == no_model()) return KVRT_INVALID;
   const CLI::App& command = deepest(app);
   const bool alone = command.parse_order().empty() && command.remaining().empty();  // who says no more may not know what there is
   say("{}", alone ? "\n" + help_text(describe(command)) : path_of(command) + " --help says what there is\n");

@@ -157,6 +157,53 @@ once 'cannot open the store nowhere: no store there' 2 store ls nowhere
 once 'cannot open "no file": No such' 2 run -m "$model" -f "no file"
 once 'cannot look up "my chat": ' 2 store stat store "my chat"
 
+# the commands of a chat: options that are none, arguments that none takes; what makes room; a store that can only be read
+talk() {
+  lines=$1
+  shift
+  # shellcheck disable=SC2059 # with its line ends
+  printf "$lines" | "$kvrt" chat -m "$model" --ignore-eos --temp 0 "$@" >out 2>err || status=$?
+}
+talk 'Hello\n/save --overwite\n/fork --name x\n/forget it\n/stats x\n/quit now\n/quit\n' -n 4 --store commands
+for text in '/save: unknown option --overwite; did you mean --overwrite? (INVALID)' '/fork: unknown option --name (INVALID)' \
+  '/forget takes no argument it' '/stats takes no argument x' '/quit takes no argument now'; do
+  grep -qF -e "$text" err || fail "a chat's commands: no \"$text\": $(cat err)"
+done
+exits 0 store ls commands
+is 1 "$(grep -c ' never' out)" "sessions of a chat with mistaken options"
+talk 'Hello\n' --context 64 -n 1000
+is "1 0" "$(grep -c '/rewind takes the turn back; a larger --context' err) $(grep -c /forget err)" "one turn fills the context: $(cat err)"
+talk "$(seq -s ' ' 100)\n" -n 4 --context 64
+is "1 0" "$(grep -c '(a larger --context' err) $(grep -c /forget err)" "a message longer than the context: $(cat err)"
+talk 'Hello\nHello\nHello\nHello\n' --context 192 -n 60
+is 1 "$(grep -c '/forget drops the oldest turn' err)" "several turns fill the context: $(cat err)"
+mkdir fixed
+# shellcheck disable=SC2016 # for the inner shell
+fixed='mount --bind commands fixed && mount -o remount,ro,bind fixed && printf "Hello\n" | "$0" chat -m "$1" -n 4 --store fixed'
+if [ "$(id -u)" = 0 ] && unshare -m mount --bind commands fixed 2>/dev/null; then
+  unshare -m sh -c "$fixed" "$kvrt" "$model" >out 2>err || fail "a chat of a store that can only be read: $(cat err)"
+  is "1 0" "$(grep -c '(fixed can only be read: nothing of this chat will be saved)' err) $(grep -c kvrt: err)" "a store that can only be read: $(cat err)"
+else
+  echo "front: mounting is not permitted here: a store that can only be read was not tried"
+fi
+
+# a directory that is not for a store alone, and a demo's that is not empty
+mkdir -m 1777 sticky
+mkdir -m 770 mixed
+mkdir -m 755 readable
+touch mixed/file readable/file
+for directory in sticky mixed; do
+  exits 1 doctor $directory
+  grep -q "^fail *store .*name a directory below it, $directory/store say" out || fail "doctor $directory: $(cat out)"
+  if grep chmod out; then fail "doctor $directory advises chmod"; fi
+done
+status=0
+"$kvrt" doctor readable >out 2>err || status=$?
+grep -q "^warn *store .*name a directory below it, readable/store say" out || fail "doctor readable: $(cat out)"
+exits 3 demo -m "$model" --store readable
+is "" "$(cat out)" "a demo in a directory that is not empty"
+grep -q 'kvrt: readable is not an empty directory.*(CONFLICT)' err || fail "a demo in a directory that is not empty: $(cat err)"
+
 # another model's session is replaced by who says so
 exits 10 run -m "$tiny/llama_mha_f16.gguf" -p a -n 1 --store store --session one
 exits 0 run -m "$tiny/llama_mha_f16.gguf" -p a -n 1 --store store --session one --overwrite
@@ -175,6 +222,11 @@ done
 status=0
 "$kvrt" store ls store >/dev/full 2>err || status=$?
 is 11 "$status" "store ls to a full device: $(cat err)"
+for command in "run -m $model -p hi -n 2" "store ls store" "chat -m $model -n 2"; do
+  # shellcheck disable=SC2086 # several words
+  echo Hi | "$kvrt" $command >/dev/full 2>err || true
+  grep -q 'cannot write to standard output: No space left on device' err || fail "kvrt $command to a full device: $(cat err)"
+done
 
 # a part of a model, and a model of another kind
 size=$(wc -c <"$model" | tr -d ' ')
@@ -229,6 +281,9 @@ is 3 "$(wc -l <err | tr -d ' ')" "lines of kvrt chat without a model: $(cat err)
 for text in huggingface.co './dev model' '-m FILE' KVRT_MODEL config.toml; do
   grep -qF -e "$text" err || fail "kvrt chat without a model lacks $text"
 done
+
+XDG_CONFIG_HOME=$work/config exits 1 chat
+grep -qF "or model = \"FILE\" in $work/config/kvrt/config.toml." err || fail "kvrt chat without a model, with XDG_CONFIG_HOME: $(cat err)"
 
 # defaults: the command line, the environment, the file
 asked() { "$kvrt" tokenize "$@" -p Hello; }
