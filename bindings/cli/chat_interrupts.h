@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <mutex>
 #include <string_view>
 #include <thread>
 
@@ -14,9 +13,9 @@
 
 namespace cli {
 
-// Takes signals on a thread of its own, where calling kvrt is allowed; every other thread has them blocked (made before the runtime, whose
-// threads inherit that). What Ctrl-C means depends on what runs: loading stops, an answer is cancelled, a prompt gets a hint. A polite kill
-// and a terminal that closes end the chat whatever runs; a second one ends it at once.
+// Takes signals on a thread of its own; every other thread has them blocked (made before the runtime, whose threads inherit that). What Ctrl-C
+// means depends on what runs: loading stops, what a line began stops, a prompt gets a hint. A polite kill and a terminal that closes end the chat
+// whatever runs; a second one ends it at once.
 class Interrupts {
  public:
   Interrupts() : main_(pthread_self()) {
@@ -35,15 +34,14 @@ class Interrupts {
     thread_.join();
     pthread_sigmask(SIG_SETMASK, &old_, nullptr);
   }
-  void answering(kvrt_session* session) {
-    std::lock_guard lock(mutex_);
-    session_ = session;
+  // The thread that made this waits for keys; it asks ended() between this and its first wait. A stop is for what ran before.
+  void reading(bool on) {
+    if (on) stop_ = false;
+    reading_ = on;
   }
-  // The thread that made this waits for keys; it asks ended() between this and its first wait.
-  void reading(bool on) { reading_ = on; }
   bool ended() const { return ended_; }
-  void ready() { loading_ = false; }
-  const std::atomic<bool>* stop_loading() const { return &stop_; }
+  // True from a Ctrl-C on until the next line is read, and from a kill on.
+  const std::atomic<bool>& stop() const { return stop_; }
 
  private:
   void loop() {
@@ -53,12 +51,7 @@ class Interrupts {
     for (int signal = 0; sigwait(&set_, &signal) == 0 && !quit_;) {
       if (signal != SIGINT) {
         end(signal);
-        continue;
-      }
-      std::lock_guard lock(mutex_);
-      if (session_) {
-        kvrt_session_cancel(session_, nullptr);
-      } else if (loading_) {
+      } else if (!reading_) {
         stop_ = true;
       } else if (!ended_) {
         constexpr std::string_view hint = "\n(/quit or Ctrl-D leaves)\n> ";
@@ -73,18 +66,12 @@ class Interrupts {
       raise(signal);
     }
     stop_ = true;
-    {
-      std::lock_guard lock(mutex_);
-      if (session_) kvrt_session_cancel(session_, nullptr);
-    }
     for (; reading_ && !quit_; usleep(10'000)) pthread_kill(main_, SIGUSR1);
   }
 
   const pthread_t main_;
   sigset_t set_{}, old_{};
-  std::atomic<bool> quit_ = false, loading_ = true, stop_ = false, reading_ = false, ended_ = false;
-  std::mutex mutex_;
-  kvrt_session* session_ = nullptr;  // under mutex_: the one that generates
+  std::atomic<bool> quit_ = false, stop_ = false, reading_ = false, ended_ = false;
   std::thread thread_;
 };
 

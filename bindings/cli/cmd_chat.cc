@@ -26,18 +26,19 @@ std::vector<int32_t> opened_turn(kvrt_session* session, uint64_t end) {
 }
 
 struct Reader {
+  kvrt_session* session;
   const Interrupts& interrupts;
   LineEditor& editor;
 };
 
 int32_t print_token(void* user, const kvrt_event* event) {
   const auto& reader = *static_cast<const Reader*>(user);
-  reader.editor.collect();
+  if (reader.editor.collect() || reader.interrupts.stop()) kvrt_session_cancel(reader.session, nullptr);  // DONE brings what was held back
   if (event->type == KVRT_EVENT_TOKEN || event->type == KVRT_EVENT_DONE) {
     show({event->text, event->text_size});
     flush_out();
   }
-  return reader.interrupts.ended() || std::ferror(stdout);
+  return std::ferror(stdout);
 }
 
 }  // namespace
@@ -79,7 +80,7 @@ kvrt_status Chat::check_text() const {
 
 kvrt_status Chat::open() {
   if (kvrt_status s = open_runtime(flags_.model, runtime_)) return s;
-  if (kvrt_status s = open_model(flags_.model, runtime_.get(), model_, interrupts_.stop_loading())) return s;
+  if (kvrt_status s = open_model(flags_.model, runtime_.get(), model_, &interrupts_.stop())) return s;
   if (!flags_.store.empty()) {
     if (kvrt_status s = open_store(runtime_.get(), flags_.store, false, false, store_)) return s;
   }
@@ -89,7 +90,6 @@ kvrt_status Chat::open() {
   if (props.read_only) say("({} can only be read: nothing of this chat will be saved)\n", in_quotes(flags_.store));
   suggest_sampling(runtime_.get(), flags_.model.model, sampling_);
   if (kvrt_status s = resume_or_open()) return s;
-  interrupts_.ready();
   for (const Message& m : messages()) {
     if (m.role == "user") editor_.remember(m.content);
   }
@@ -153,10 +153,8 @@ kvrt_status Chat::answer(uint64_t seed) {
   kvrt_status s;
   {
     const HeldLog held;
-    interrupts_.answering(session_.get());
-    Reader reader{interrupts_, editor_};
+    Reader reader{session_.get(), interrupts_, editor_};
     s = kvrt_session_generate(session_.get(), &options, print_token, &reader, &last_, nullptr);
-    interrupts_.answering(nullptr);
     put("\n");
     flush_out();
   }

@@ -138,14 +138,20 @@ class LineEditor::Terminal {
   }
 
   // A terminal holds back what follows 4 KiB that nobody reads, and a Ctrl-C among that.
-  void collect() {
-    pollfd keys{STDIN_FILENO, POLLIN, 0};
+  bool collect() {
+    bool interrupt = false;
+    pollfd ready{STDIN_FILENO, POLLIN, 0};
     char bytes[4096];
-    while (ahead_.size() <= kTextBytesMax && in_foreground() && poll(&keys, 1, 0) == 1) {
+    while (ahead_.size() <= kTextBytesMax && in_foreground() && poll(&ready, 1, 0) == 1) {
       const ssize_t n = ::read(STDIN_FILENO, bytes, sizeof bytes);
-      if (n <= 0) return;
-      ahead_.append(bytes, static_cast<size_t>(n));
+      if (n <= 0) break;
+      const std::string_view keys(bytes, static_cast<size_t>(n));
+      interrupt |= keys.find('\3') != keys.npos;
+      for (char key : keys) {
+        if (key != '\3') ahead_ += key;
+      }
     }
+    return interrupt;
   }
 
   void enter(const std::wstring& line) {
@@ -365,9 +371,7 @@ void LineEditor::remember(const std::string& line) {
   if (terminal_ && !line.empty() && line.size() <= kShownBytes && line == printable(line)) terminal_->enter(widen(line));
 }
 
-void LineEditor::collect() {
-  if (terminal_) terminal_->collect();
-}
+bool LineEditor::collect() { return terminal_ && terminal_->collect(); }
 
 #else
 
@@ -378,7 +382,7 @@ LineEditor::Read LineEditor::read(std::string& line, bool& pasted) {
   return read_plain(line);
 }
 void LineEditor::remember(const std::string&) {}
-void LineEditor::collect() {}
+bool LineEditor::collect() { return false; }
 
 #endif
 

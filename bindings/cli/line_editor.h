@@ -19,8 +19,9 @@ class LineEditor {
   Read read(std::string& line, bool& pasted);
   // For the arrow up; not what is longer than a line.
   void remember(const std::string& line);
-  // Takes what is typed while no line is read; the next one begins with it. To be called now and then.
-  void collect();
+  // Takes what is typed while no line is read; the next one begins with it. To be called now and then. True: a Ctrl-C was a key still when it
+  // came, as the line before was being ended.
+  bool collect();
 
  private:
   class Terminal;
