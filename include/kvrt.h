@@ -644,7 +644,8 @@ typedef struct kvrt_store_options {
   /* Where KV would pass one of these, a save takes room from idle sessions (see kvrt_store_pin), else it leaves that KV out. */
   uint64_t disk_bytes_max; /* of catalog and segments (see disk_bytes), but that the catalog's log may pass it by some 100 KiB until the
                             * next save or gc; a save whose tokens would pass it is NO_SPACE; 0: no cap */
-  uint64_t free_bytes_min; /* that KV leaves free on the file system, for tokens and others; 0: a twentieth of it, at most 1 GiB */
+  uint64_t free_bytes_min; /* that KV leaves free on the file system, for tokens and others; 0: a twentieth of it, at most 1 GiB; at
+                            * least 64 KiB in any case */
 } kvrt_store_options;
 
 typedef struct kvrt_store_props {

@@ -19,7 +19,7 @@ namespace kvrt {
 struct StoreId {
   std::array<uint8_t, 16> bytes{};
   bool operator==(const StoreId&) const = default;
-  std::string hex() const;
+  std::string hex() const { return to_hex(bytes); }
 };
 
 enum class Durability : uint32_t { kDefault = 0, kNone = 1, kProcess = 2, kTokens = 3, kKv = 4 };

@@ -187,7 +187,7 @@ kvrt_status Chat::save(const std::string& name, bool quiet, bool overwrite) {
     say("saved {}: {}, {} written in {:.1f} ms\n", in_quotes(name), counted(saved.tokens, "token"), human_bytes(saved.bytes_written),
         saved.ms);
   }
-  say_left_out(saved);
+  say_missing(saved);
   return KVRT_OK;
 }
 

@@ -200,7 +200,7 @@ kvrt_status Run::save() {
     say("saved {} ({}, generation {}, {} written in {:.1f} ms)\n", in_quotes(name), counted(saved.tokens, "token"), saved.generation,
         human_bytes(saved.bytes_written), saved.ms);
   }
-  say_left_out(saved);
+  say_missing(saved);
   return KVRT_OK;
 }
 

@@ -334,9 +334,9 @@ std::string human_bytes(uint64_t bytes) {
   return unit ? fmt::format("{:.{}f} {}", value, value < 10 ? 2 : 1, kUnits[unit]) : fmt::format("{} B", bytes);
 }
 
-void say_left_out(const kvrt_save_report& saved) {
+void say_missing(const kvrt_save_report& saved) {
   if (saved.chunks_missing == 0) return;
-  say("(KV of {} has no room in the store: when the session goes on, it is computed again)\n", counted(saved.chunks_missing, "block"));
+  say("(the store lacks the KV of {}: when the session goes on, it is computed again)\n", counted(saved.chunks_missing, "block"));
 }
 
 std::string in_quotes(std::string_view name) {

@@ -121,7 +121,7 @@ std::string message_json(std::string_view role, std::string_view content);
 std::string_view reason_name(uint32_t reason);
 std::string_view reuse_name(uint32_t reuse);
 std::string human_bytes(uint64_t bytes);                     // in powers of 1024, as memory is sold
-void say_left_out(const kvrt_save_report& saved);            // that KV had no room, where it had none
+void say_missing(const kvrt_save_report& saved);             // that the store lacks KV, where it does
 std::string plural(uint64_t count, std::string_view what);   // "token", or "tokens"
 std::string counted(uint64_t count, std::string_view what);  // "1 token", "2 tokens"
 std::string in_quotes(std::string_view name);                // in quotes where it has spaces or odd characters

@@ -24,7 +24,7 @@ std::string xxhash_version() {
   return std::to_string(XXH_VERSION_MAJOR) + "." + std::to_string(XXH_VERSION_MINOR) + "." + std::to_string(XXH_VERSION_RELEASE);
 }
 
-std::string Hash256::hex() const {
+std::string to_hex(std::span<const uint8_t> bytes) {
   static const char kDigits[] = "0123456789abcdef";
   std::string text(bytes.size() * 2, '0');
   for (size_t i = 0; i < bytes.size(); i++) {

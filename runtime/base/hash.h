@@ -11,11 +11,13 @@
 
 namespace kvrt {
 
+std::string to_hex(std::span<const uint8_t> bytes);
+
 struct Hash256 {
   std::array<uint8_t, 32> bytes{};
   auto operator<=>(const Hash256&) const = default;
   bool is_zero() const { return *this == Hash256{}; }
-  std::string hex() const;
+  std::string hex() const { return to_hex(bytes); }
 };
 
 // A block's name: chained over its tokens, rooted in kv_root (model, KV format, block size, numerics, domain).

@@ -1,4 +1,4 @@
-// Engine: what a runtime owns: the device, its threads, the environment and the log. One step at a time runs on it.
+// Runtime: the device, its threads, the environment and the log, which its models share. One step at a time runs on it.
 #pragma once
 
 #include <atomic>

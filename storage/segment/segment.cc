@@ -13,11 +13,7 @@ unsigned long long ull(uint64_t v) { return v; }
 int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
 }  // namespace
 
-std::string SegmentId::hex() const {
-  Hash256 wide;
-  std::copy(bytes.begin(), bytes.end(), wide.bytes.begin());
-  return wide.hex().substr(0, 2 * bytes.size());
-}
+std::string SegmentId::hex() const { return to_hex(bytes); }
 
 std::string SegmentId::dir(const std::string& root) const { return root + "/segs/" + hex().substr(0, 2); }
 std::string SegmentId::path(const std::string& root) const { return dir(root) + "/" + hex() + ".seg"; }

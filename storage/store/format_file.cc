@@ -51,12 +51,6 @@ int bits_apart(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string StoreId::hex() const {
-  Hash256 wide;
-  std::copy(bytes.begin(), bytes.end(), wide.bytes.begin());
-  return wide.hex().substr(0, 2 * bytes.size());
-}
-
 std::string format_text(const StoreId& id) {
   const std::string text = std::string(kFirstLine) + std::string(kUuid) + id.hex() + "\n";
   return text + check_line(text);

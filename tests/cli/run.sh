@@ -309,7 +309,7 @@ no_room='mount -t tmpfs -o size=3m,mode=0700 none full && "$0" run -m "$1" --sto
   fill 60000 && ! "$0" run -m "$1" --store full/store --session c -p hello -n 4 && fill 0 && "$0" store ls full/store'
 if [ "$(id -u)" = 0 ] && unshare -m mount -t tmpfs none full 2>/dev/null; then
   unshare -m sh -c "$no_room" "$kvrt" "$model" >out 2>err || fail "runs with a store without room: $(cat err out)"
-  grep -q 'KV of [0-9]* blocks* has no room' err || fail "run without room for KV: $(cat err)"
+  grep -q 'the store lacks the KV of [0-9]* block' err || fail "run without room for KV: $(cat err)"
   grep -q 'full/store has room for .* more' err || fail "run with a store without room: $(cat err)"
   grep -q '^ *b ' out || fail "store ls on a full disk: $(cat out)"
 else

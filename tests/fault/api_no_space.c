@@ -132,6 +132,8 @@ static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
   EXPECT(memcmp(got.digest, want.digest, sizeof got.digest) == 0, "%s: the session went on differently", what);
   EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
   s = tokens_alone(model, store, s, alone, what);
+  snapshot(store, &after);
+  EXPECT(disk_bytes_max == 0 || after.disk_bytes <= disk_bytes_max + (100 << 10), "%s: %" PRIu64 " bytes", what, after.disk_bytes);
   // Removing works when it is full, and then there is room.
   for (int i = 0; i < saved && i < 3; ++i) {
     char name[16];
@@ -183,6 +185,60 @@ static void limited(const char* dir) {
   }
   EXPECT(missing > 0 && whole > 0, "%" PRIu64 " saves lack KV, %" PRIu64 " lack none", missing, whole);
   EXPECT_STATUS(kvrt_store_verify(store, NULL, NULL, NULL), KVRT_OK);
+  kvrt_store_release(store);
+  kvrt_model_release(model);
+  kvrt_runtime_release(rt);
+}
+
+static void count_left_out(void* user, int32_t level, const char* text, size_t size) {
+  if (level == KVRT_LOG_WARN && size > 0 && strstr(text, "no room for KV")) atomic_fetch_add((atomic_int*)user, 1);
+}
+
+// KV leaves the file system what it is told to, and tokens do not. KV that nobody computed is missing, too. An autosave says once that it
+// leaves KV out.
+static void leaves_free(const char* dir) {
+  atomic_int warnings = 0;
+  const kvrt_runtime_options ro = {
+      .struct_size = sizeof ro, .threads = 1, .log_level = KVRT_LOG_WARN, .log = count_left_out, .log_user = &warnings};
+  kvrt_runtime* rt = NULL;
+  MUST(kvrt_runtime_open(&ro, &rt, NULL));
+  kvrt_model* model = open_model(rt, tiny, 0, 0, 4096);
+  const kvrt_store_options o = {.struct_size = sizeof o, .free_bytes_min = UINT64_MAX / 2};
+  kvrt_store* store = NULL;
+  MUST(kvrt_store_open(rt, dir, strlen(dir), &o, &store, NULL));
+  kvrt_save_report saved = {.struct_size = sizeof saved};
+  kvrt_session* s = with_tokens(model, store, 60, 300);
+  EXPECT_STATUS(kvrt_session_checkpoint(s, "kv", 2, &kPinned, &saved, NULL), KVRT_NO_SPACE);
+  EXPECT_STATUS(kvrt_session_checkpoint(s, "tokens", 6, NULL, &saved, NULL), KVRT_OK);
+  EXPECT(saved.chunks > 0 && saved.chunks_missing == saved.chunks, "%" PRIu64 " of %" PRIu64 " missing", saved.chunks_missing,
+         saved.chunks);
+  expect_missing(store, "tokens", &saved, "free_bytes_min");
+  kvrt_session_close(s);
+  const kvrt_session_options so = {
+      .struct_size = sizeof so, .store = store, .autosave_name = "auto", .autosave_name_size = 4, .autosave_turn = 1};
+  MUST(kvrt_session_open(model, &so, &s, NULL));
+  int32_t tokens[200];
+  prompt_tokens(tokens, 200, 61, model_props(model).vocab_size);
+  MUST(kvrt_session_append(s, tokens, 200, NULL));
+  for (int turn = 0; turn < 3; ++turn) {
+    const uint64_t before = session_props(s).generation;
+    struct run run = {0};
+    generate_into(s, 40, &run);
+    for (int i = 0; i < 10000 && session_props(s).generation == before; ++i) usleep(1000);
+    EXPECT(session_props(s).generation > before, "turn %d was not saved", turn);
+  }
+  kvrt_session_close(s);
+  kvrt_store_release(store);
+  EXPECT(atomic_load(&warnings) == 1, "%d warnings", atomic_load(&warnings));
+  store = open_store(rt, dir);
+  s = open_session(model, store, 1);
+  prompt_tokens(tokens, 200, 62, model_props(model).vocab_size);
+  MUST(kvrt_session_append(s, tokens, 200, NULL));
+  MUST(kvrt_session_checkpoint(s, "never", 5, NULL, &saved, NULL));
+  EXPECT(saved.chunks > 0 && saved.chunks_missing == saved.chunks, "%" PRIu64 " of %" PRIu64 " missing", saved.chunks_missing,
+         saved.chunks);
+  expect_missing(store, "never", &saved, "what nobody computed");
+  kvrt_session_close(s);
   kvrt_store_release(store);
   kvrt_model_release(model);
   kvrt_runtime_release(rt);
@@ -250,6 +306,8 @@ int main(void) {
   fill(path, 1u << 20, "disk_bytes_max");
   snprintf(path, sizeof path, "%s/limited", dir);
   limited(path);
+  snprintf(path, sizeof path, "%s/free", dir);
+  leaves_free(path);
   const int mounted = unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && mount_small(dir);
   if (mounted) {
     snprintf(path, sizeof path, "%s/store", dir);

@@ -1,4 +1,4 @@
-// What a model and its sessions cost in memory. Engine allocates by these functions, so what is planned is what is allocated.
+// What a model and its sessions cost in memory. An Engine allocates by these functions, so what is planned is what is allocated.
 // Pure: any thread.
 #pragma once
 

@@ -25,7 +25,7 @@ struct AutosavePolicy {
 
 inline constexpr uint64_t kNever = UINT64_MAX;
 
-// Thread-safe. Its lock may be taken under a Engine's, never the other way round. The destructor ends the thread.
+// Thread-safe. Its lock may be taken under an Engine's, never the other way round. The destructor ends the thread.
 class Autosaver {
  public:
   static Result<std::shared_ptr<Autosaver>> start(Env* env);

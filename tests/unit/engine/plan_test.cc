@@ -1,4 +1,4 @@
-// The planner against published figures, against counting one by one, and against what Engine allocates.
+// The planner against published figures, against counting one by one, and against what an Engine allocates.
 #include "runtime/engine/describe/memory_cost.h"
 
 #include <gtest/gtest.h>
@@ -153,8 +153,8 @@ TEST(Plan, WhatIsAbsurdIsNamed) {
   EXPECT_EQ(plan(large, 16, {1, 16, 0, UINT64_MAX}).context_max, kContextMax);
 }
 
-// The allocator: buffers of a Engine have the planned bytes, for every tiny model and block size.
-TEST(Plan, ModelHostAllocatesWhatWasPlanned) {
+// The allocator: buffers of an Engine have the planned bytes, for every tiny model and block size.
+TEST(Plan, EngineAllocatesWhatWasPlanned) {
   auto runtime = std::move(Runtime::open({1, ""}, nullptr)).value();
   int models = 0;
   for (const auto& entry : std::filesystem::directory_iterator(KVRT_SOURCE_DIR "/tests/golden/tiny")) {
