@@ -38,7 +38,7 @@ kvrt_metrics to_metrics(const kvrt::EngineMetrics& m) {
   out.recomputed = c.recomputed;
   out.generated = c.generated;
   out.preemptions = c.preemptions;
-  out.evictions = c.evictions;
+  out.evictions = m.evictions;
   out.first_tokens = c.first_tokens;
   out.ttft_ms_total = c.ttft_ms;
   out.queue_ms_total = c.queue_ms;

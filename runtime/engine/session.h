@@ -13,8 +13,7 @@
 #include "runtime/engine/sampling/output_text.h"
 #include "runtime/engine/sampling/sampler.h"
 #include "runtime/engine/snapshot/autosave.h"
-#include "runtime/kv/block_table.h"
-#include "runtime/kv/prefix_index.h"
+#include "runtime/kv/kv_cache.h"
 #include "runtime/text/grammar/grammar.h"
 #include "runtime/text/reply/parser.h"
 #include "runtime/text/template/chat_template.h"
@@ -121,7 +120,6 @@ struct Generation {
   bool warmed = false;                 // the prefix look-up was done
   bool admitted = false;               // it may take blocks
   bool recompute_all = false;          // prefill with all logits
-  bool own_kv = false;                 // what it reused made logits that are not finite: from then on it computes all of its KV
   uint64_t next_logits = 0;            // recompute_all: first position still to run
   std::vector<bool> accounted;         // prompt positions that the report has as reused or computed; empty: not counted yet
   uint64_t computed = 0;               // prompt positions that ran, each once
@@ -146,12 +144,9 @@ class Wake {
 struct SessionValue : Conversation {
   std::string domain;
   std::shared_ptr<Store> store;  // fixed for life
-  bool share = true;             // takes part in the prefix cache
   TemplateArguments arguments;   // now: when it was opened, so that a date in its prompt stays
-  BlockKey root;
   SessionState state = SessionState::kIdle;
 
-  std::vector<ChainRef> chain;  // of the full blocks so far known; a prefix of what `tokens` has
   uint64_t disk_tokens = 0;     // loaded from the store since the last report
   bool was_evicted = false;     // the pool took blocks of this session
   bool damaged = false;         // a chunk of it was damaged or missing at the last warm
@@ -170,7 +165,7 @@ struct SessionValue : Conversation {
 
 // Guarded by Engine's lock, but for what is marked. A session belongs to one handle; calls on it do not overlap.
 struct Session : SessionValue {
-  Session(uint32_t block_tokens) : table(block_tokens) {}  // NOLINT
+  explicit Session(uint32_t block_tokens) : kv(block_tokens) {}
 
   SessionId id;
   std::string name;  // of the last save or resume
@@ -178,7 +173,7 @@ struct Session : SessionValue {
   std::shared_ptr<Wake> wake;  // null: nobody to tell
   bool woken = false;          // it is to be told
   Session* next_woken = nullptr;
-  BlockTable table;
+  KvSequence kv;  // of `tokens`
   // What its last save or resume holds: an autosave that would say the same is none.
   struct Mark {
     BlockKey head;  // of the chain of all tokens

@@ -14,12 +14,12 @@ Result<Session*> Engine::open_session(const SessionOptions& options) {
   runtime_->env()->random(session->id.bytes);
   session->store = options.store;
   session->domain = options.domain;
-  session->share = options.share;
+  session->kv.share = options.share;
   KVRT_ASSIGN(session->arguments, normalize_arguments(options.arguments));
   session->arguments.now = runtime_->env()->unix_ms() / 1000;
-  KVRT_ASSIGN(session->root, root_for(options));
+  KVRT_ASSIGN(session->kv.root, root_for(options));
   session->wake = options.wake;
-  session->saved.head = session->root;  // of no tokens: an empty session is not saved unasked
+  session->saved.head = session->kv.root;  // of no tokens: an empty session is not saved unasked
   KVRT_TRY(set_autosave(options, session.get()));
   std::lock_guard lock(mu_);
   return enlist(std::move(session));
@@ -67,14 +67,12 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
     copy->autosave = std::make_unique<Autosave>(*session->autosave);
     copy->autosave->policy.name.clear();  // that name is the original's
   }
-  copy->table.grow(session->table.size());
+  copy->kv.root = session->kv.root;
+  copy->kv.share = session->kv.share;
+  copy->kv.chain = session->kv.chain;
+  copy->kv.table.grow(session->kv.table.size());
   KVRT_ASSIGN(Session * made, enlist(std::move(copy)));  // from here on nothing fails
-  for (uint32_t i = 0; i < session->table.size(); ++i) {
-    BlockId block = session->table.block(i);
-    if (block == kNoBlock) continue;
-    scheduler_->pool().ref(block);
-    made->table.set(i, block, session->table.filled(i));
-  }
+  cache_->share(session->kv, &made->kv);
   scheduler_->touch(made);
   return made;
 }
@@ -102,9 +100,9 @@ Status Engine::check_room(const Session& session, uint64_t more) const {
                  static_cast<unsigned long long>(n), model_->dims().context);
   }
   const uint64_t blocks = kv_.blocks_for(n);
-  if (blocks > scheduler_->pool().size()) {
+  if (blocks > cache_->size()) {
     return error(Code::kLimit, Detail::kNone, "%llu tokens need %llu KV blocks, the pool has %u: raise kv_bytes_max of model_open",
-                 static_cast<unsigned long long>(n), static_cast<unsigned long long>(blocks), scheduler_->pool().size());
+                 static_cast<unsigned long long>(n), static_cast<unsigned long long>(blocks), cache_->size());
   }
   return {};
 }
@@ -157,17 +155,11 @@ void Engine::cut(Session* session, uint64_t count) {
   s.tokens.resize(count);
   while (!s.messages.empty() && s.messages.back().end > count) s.messages.pop_back();
   if (s.grammar.begin > count) s.grammar = {};
-  uint32_t T = kv_.block_tokens;
-  s.chain.resize(std::min<size_t>(s.chain.size(), count / T));
-  auto blocks = static_cast<uint32_t>((count + T - 1) / T);
-  scheduler_->release_blocks(&s, blocks);
-  // A sealed block that is cut keeps its first tokens; it is copied before this session writes to it.
-  if (count % T && s.table.size() == blocks)
-    s.table.set_filled(blocks - 1, std::min(s.table.filled(blocks - 1), static_cast<uint32_t>(count % T)));
+  cache_->cut(&s.kv, count);
   if (s.saved_tail_end > count) s.saved_tail_begin = s.saved_tail_end = 0;
   s.resumed_tokens = std::min(s.resumed_tokens, count);
   s.own_tokens = std::min(s.own_tokens, count);
-  if (s.foreign_tokens > count) s.foreign_tokens = count / T * T;
+  if (s.foreign_tokens > count) s.foreign_tokens = count / kv_.block_tokens * kv_.block_tokens;
 }
 
 Status Engine::check_erase(const Session& s, uint64_t from, uint64_t to) const {
@@ -211,8 +203,8 @@ SessionInfo Engine::session_info(const Session* session) const {
   SessionInfo info;
   info.state = session->settle ? SessionState::kIdle : session->state;
   info.tokens = session->tokens.size();
-  info.kv_tokens = session->table.first_missing(session->tokens.size());
-  info.kv_blocks = session->table.blocks_held();
+  info.kv_tokens = session->kv.table.first_missing(session->tokens.size());
+  info.kv_blocks = session->kv.table.blocks_held();
   info.kv_bytes = info.kv_blocks * kv_.block_bytes();
   info.unread = session->mailbox.size();
   info.messages = session->messages.size();

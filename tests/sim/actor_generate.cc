@@ -16,7 +16,7 @@ bool same_bits(std::span<const float> a, std::span<const float> b) {
 // Blocks and sessions that had to make room so far.
 uint64_t given_up(Engine* engine) {
   EngineMetrics m = engine->metrics();
-  return m.counters.evictions + m.counters.preemptions;
+  return m.evictions + m.counters.preemptions;
 }
 
 }  // namespace

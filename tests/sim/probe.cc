@@ -26,10 +26,10 @@ using test::toy_next;
 }  // namespace
 
 Probe::Holders Probe::holders() const {
-  Holders held(scheduler().pool_.size());
+  Holders held(cache().pool_.size());
   for (const Session* s : scheduler().sessions_) {
-    for (uint32_t i = 0; i < s->table.size(); ++i) {
-      if (s->table.block(i) != kNoBlock) held[static_cast<size_t>(s->table.block(i))].push_back({s, i});
+    for (uint32_t i = 0; i < s->kv.table.size(); ++i) {
+      if (s->kv.table.block(i) != kNoBlock) held[static_cast<size_t>(s->kv.table.block(i))].push_back({s, i});
     }
   }
   return held;
@@ -37,7 +37,7 @@ Probe::Holders Probe::holders() const {
 
 // Every reference has its holder; free, cached and used blocks are the pool.
 std::string Probe::check_pool(const Holders& held) const {
-  const BlockPool& pool = scheduler().pool_;
+  const BlockPool& pool = cache().pool_;
   std::vector<uint32_t> copies(pool.size());
   for (const BlockCopy& copy : plan().copies) ++copies[static_cast<size_t>(copy.from)];
   uint32_t used = 0;
@@ -45,7 +45,7 @@ std::string Probe::check_pool(const Holders& held) const {
     size_t want = held[b].size() + copies[b];
     if (pool.refs_[b] != want) return say("block %u has %u references, %zu holders", b, pool.refs_[b], want);
     used += want > 0;
-    bool indexed = scheduler().index_.contains(static_cast<BlockId>(b));
+    bool indexed = cache().index_.contains(static_cast<BlockId>(b));
     if (pool.cached_[b] && (want || !indexed))
       return say("block %u is cached, has %zu holders and is%s indexed", b, want, indexed ? "" : " not");
     if (!want && indexed && !pool.cached_[b]) return say("block %u is free and indexed", b);
@@ -63,38 +63,38 @@ std::string Probe::check_pool(const Holders& held) const {
 }
 
 std::string Probe::check_index(bool deep) const {
-  const PrefixIndex& index = scheduler().index_;
+  const PrefixIndex& index = cache().index_;
   if (index.by_link_.size() != index.entries_.size() || index.by_parent_.size() != index.entries_.size()) return "the index's maps differ";
   for (const auto& [block, link] : index.entries_) {
     auto at = index.by_link_.find(link.get());
     if (at == index.by_link_.end() || at->second != block) return say("block %d is not under its link", block);
-    if (link->tokens.size() != scheduler().block_tokens_) return say("block %d is indexed with %zu tokens", block, link->tokens.size());
+    if (link->tokens.size() != cache().block_tokens_) return say("block %d is indexed with %zu tokens", block, link->tokens.size());
     if (deep && chain_key(link->parent, link->tokens) != link->key) return say("block %d is indexed under another key", block);
   }
   return "";
 }
 
 std::string Probe::check_session(const Session& s, bool deep) const {
-  const uint32_t T = scheduler().block_tokens_;
-  if (s.chain.size() * T > s.tokens.size()) return say("%zu keys for %zu tokens", s.chain.size(), s.tokens.size());
-  for (uint32_t i = 0; deep && i < s.chain.size(); ++i) {
-    const ChainLink& link = *s.chain[i];
-    if (link.before != (i ? s.chain[i - 1] : nullptr) || link.parent != (i ? s.chain[i - 1]->key : s.root))
+  const uint32_t T = cache().block_tokens_;
+  if (s.kv.chain.size() * T > s.tokens.size()) return say("%zu keys for %zu tokens", s.kv.chain.size(), s.tokens.size());
+  for (uint32_t i = 0; deep && i < s.kv.chain.size(); ++i) {
+    const ChainLink& link = *s.kv.chain[i];
+    if (link.before != (i ? s.kv.chain[i - 1] : nullptr) || link.parent != (i ? s.kv.chain[i - 1]->key : s.kv.root))
       return say("link %u is not of its chain", i);
-    if (chain_key(link.parent, scheduler().block_tokens_of(s, i)) != link.key) return say("key %u is not its tokens'", i);
+    if (chain_key(link.parent, std::span(s.tokens).subspan(i * T, T)) != link.key) return say("key %u is not its tokens'", i);
   }
-  for (uint32_t i = 0; i < s.table.size(); ++i) {
-    BlockId block = s.table.block(i);
-    uint32_t filled = s.table.filled(i);
+  for (uint32_t i = 0; i < s.kv.table.size(); ++i) {
+    BlockId block = s.kv.table.block(i);
+    uint32_t filled = s.kv.table.filled(i);
     if (filled > T || (block == kNoBlock && filled)) return say("block %u of the table has %u filled", i, filled);
     if (uint64_t{i} * T + filled > s.tokens.size()) return say("KV past token %zu", s.tokens.size());
-    auto entry = scheduler().index_.entries_.find(block);
-    if (block == kNoBlock || entry == scheduler().index_.entries_.end()) continue;
-    if (!s.share) return say("block %d of a session that shares nothing is indexed", block);
+    auto entry = cache().index_.entries_.find(block);
+    if (block == kNoBlock || entry == cache().index_.entries_.end()) continue;
+    if (!s.kv.share) return say("block %d of a session that shares nothing is indexed", block);
     if (!std::equal(entry->second->tokens.begin(), entry->second->tokens.begin() + filled, s.tokens.begin() + i * T)) {
       return say("block %d is indexed with other tokens than its holder's at %u", block, i * T);
     }
-    if (entry->second->before != (i ? s.chain.at(i - 1) : nullptr) || (i == 0 && entry->second->parent != s.root))
+    if (entry->second->before != (i ? s.kv.chain.at(i - 1) : nullptr) || (i == 0 && entry->second->parent != s.kv.root))
       return say("block %d is indexed under another parent", block);
   }
   if (s.mailbox.size() > 68) return say("%zu unread events", s.mailbox.size());
@@ -104,12 +104,12 @@ std::string Probe::check_session(const Session& s, bool deep) const {
 
 // A block's holders agree on what is in it.
 std::string Probe::check_shared(const Holders& held) const {
-  const uint32_t T = scheduler().block_tokens_;
+  const uint32_t T = cache().block_tokens_;
   for (const auto& holders : held) {
     for (size_t h = 1; h < holders.size(); ++h) {
       const Holder &a = holders[0], &b = holders[h];
       if (a.index != b.index) return say("a block is at %u and at %u", a.index, b.index);
-      uint32_t n = std::min(a.session->table.filled(a.index), b.session->table.filled(b.index));
+      uint32_t n = std::min(a.session->kv.table.filled(a.index), b.session->kv.table.filled(b.index));
       auto end = static_cast<ptrdiff_t>(a.index * T + n);
       if (a.session->domain != b.session->domain) return "a block is shared between domains";
       if (!std::equal(a.session->tokens.begin(), a.session->tokens.begin() + end, b.session->tokens.begin())) {
@@ -121,14 +121,14 @@ std::string Probe::check_shared(const Holders& held) const {
 }
 
 std::string Probe::check_kv(const Session& s) const {
-  const uint32_t T = scheduler().block_tokens_;
+  const uint32_t T = cache().block_tokens_;
   uint64_t state = test::kToyStart;
   for (uint64_t p = 0; p < s.tokens.size(); ++p) {
     uint64_t want = toy_kv(state, s.tokens[p], p), have = 0;
     state = toy_next(state, want);
     auto i = static_cast<uint32_t>(p / T);
-    if (p % T >= s.table.filled(i)) continue;
-    bool whole = test::toy_read_slot(engine->kv_, engine->block_data(s.table.block(i)), static_cast<uint32_t>(p % T), &have);
+    if (p % T >= s.kv.table.filled(i)) continue;
+    bool whole = test::toy_read_slot(engine->kv_, engine->block_data(s.kv.table.block(i)), static_cast<uint32_t>(p % T), &have);
     if (!whole || have != want) return say("the KV of position %llu is another's", static_cast<unsigned long long>(p));
   }
   return "";
@@ -148,14 +148,14 @@ std::string Probe::check(bool deep) {
 
 // A block that comes from another domain has nothing of it when its first rows are written.
 std::string Probe::check_domains(const Step& step) {
-  const uint32_t T = scheduler().block_tokens_;
+  const uint32_t T = cache().block_tokens_;
   for (size_t q = 0; q < step.seqs.size(); ++q) {
     const StepSeq& seq = step.seqs[q];
     const Session& s = *plan().seqs[q].session;
     const auto begin = static_cast<uint64_t>(seq.first_position);
     for (uint64_t i = begin / T; seq.store_kv && i * T < begin + seq.n_rows && i < seq.n_blocks; ++i) {
       auto last = last_root_.find(seq.blocks[i]);
-      if (last == last_root_.end() || last->second == s.root || s.table.filled(static_cast<uint32_t>(i)) > 0) continue;
+      if (last == last_root_.end() || last->second == s.kv.root || s.kv.table.filled(static_cast<uint32_t>(i)) > 0) continue;
       const uint8_t* bytes = engine->block_data(seq.blocks[i]);
       if (std::any_of(bytes, bytes + engine->kv_.block_bytes(), [](uint8_t b) { return b != 0; })) {
         return say("block %d still has what another domain left", seq.blocks[i]);
@@ -164,19 +164,19 @@ std::string Probe::check_domains(const Step& step) {
   }
   const Holders held = holders();
   for (size_t b = 0; b < held.size(); ++b) {
-    for (const Holder& h : held[b]) last_root_[static_cast<BlockId>(b)] = h.session->root;
+    for (const Holder& h : held[b]) last_root_[static_cast<BlockId>(b)] = h.session->kv.root;
   }
   return "";
 }
 
 std::string Probe::check_step(const Step& step) {
-  const uint32_t T = scheduler().block_tokens_;
+  const uint32_t T = cache().block_tokens_;
   std::string wrong = check(false);
   if (wrong.empty()) wrong = check_domains(step);
   if (!wrong.empty()) return wrong;
   std::set<BlockId> written;
   for (const BlockCopy& copy : plan().copies) {
-    if (scheduler().pool_.refs(copy.to) != 1 || !written.insert(copy.to).second) return say("block %d is copied to and shared", copy.to);
+    if (cache().pool_.refs(copy.to) != 1 || !written.insert(copy.to).second) return say("block %d is copied to and shared", copy.to);
   }
   written.clear();
   std::set<const ChainLink*> computing;
@@ -189,23 +189,23 @@ std::string Probe::check_step(const Step& step) {
                     s.tokens.begin() + static_cast<ptrdiff_t>(begin))) {
       return "rows of other tokens";
     }
-    if (s.table.first_missing(begin) < begin && seq.store_kv)
+    if (s.kv.table.first_missing(begin) < begin && seq.store_kv)
       return say("rows from %llu on, and KV is missing before", static_cast<unsigned long long>(begin));
     bool again = s.generation->recompute_all;
     for (uint64_t p = begin; seq.store_kv && !again && p < end; p = (p / T + 1) * T) {
-      if (p % T >= s.table.filled(static_cast<uint32_t>(p / T))) continue;
+      if (p % T >= s.kv.table.filled(static_cast<uint32_t>(p / T))) continue;
       return say("position %llu has its KV and is stored again", static_cast<unsigned long long>(p));
     }
     uint64_t own = begin / T;  // the block that it goes on with is nobody else's to compute
-    if (s.share && seq.store_kv && !again && !s.generation->own_kv && own < s.chain.size() &&
-        !computing.insert(s.chain[own].get()).second) {
+    if (s.kv.share && seq.store_kv && !again && !s.kv.own_only && own < s.kv.chain.size() &&
+        !computing.insert(s.kv.chain[own].get()).second) {
       return say("the block at %llu is computed twice in a step", static_cast<unsigned long long>(own * T));
     }
     for (uint64_t i = begin / T; seq.store_kv && i * T < end; ++i) {
       BlockId block = i < seq.n_blocks ? seq.blocks[i] : kNoBlock;
       if (block == kNoBlock) return "rows without a block";
-      if (scheduler().pool_.refs(block) != 1) return say("block %d is written and has %u holders", block, scheduler().pool_.refs(block));
-      if (scheduler().index_.contains(block)) return say("block %d is written and indexed", block);
+      if (cache().pool_.refs(block) != 1) return say("block %d is written and has %u holders", block, cache().pool_.refs(block));
+      if (cache().index_.contains(block)) return say("block %d is written and indexed", block);
       if (!written.insert(block).second) return say("block %d is written by two sessions", block);
     }
   }
@@ -217,9 +217,9 @@ void Probe::poison() {
   Holders held = holders();
   for (uint32_t b = 0; b < held.size(); ++b) {
     auto block = static_cast<BlockId>(b);
-    if (scheduler().index_.contains(block)) continue;
+    if (cache().index_.contains(block)) continue;
     uint32_t filled = 0;
-    for (const Holder& h : held[b]) filled = std::max(filled, h.session->table.filled(h.index));
+    for (const Holder& h : held[b]) filled = std::max(filled, h.session->kv.table.filled(h.index));
     if (filled == 0) std::memset(engine->block_data(block), 0xee, kv.block_bytes());
     for (uint32_t slot = filled; filled && slot < kv.block_tokens; ++slot) {
       test::toy_write_slot(kv, engine->block_data(block), slot, 0xeeee'eeee'eeee'eeeeull);
@@ -228,7 +228,7 @@ void Probe::poison() {
 }
 
 bool Probe::evict(uint64_t random) {
-  Scheduler& s = *engine->scheduler_;
+  KvCache& s = *engine->cache_;
   BlockId block = s.pool_.oldest_cached();
   if (block == kNoBlock) return false;
   for (uint64_t n = random % s.pool_.cached_count(); n > 0; --n) block = s.pool_.cached_after(block);
@@ -241,7 +241,7 @@ uint32_t Probe::holes() const {
   uint32_t count = 0;
   for (const PlannedSeq& seq : plan().seqs) {
     const Session& s = *seq.session;
-    count += seq.store_kv && s.table.covered(s.tokens.size()) > s.table.first_missing(s.tokens.size());
+    count += seq.store_kv && s.kv.table.covered(s.tokens.size()) > s.kv.table.first_missing(s.tokens.size());
   }
   return count;
 }
@@ -255,19 +255,19 @@ const Session* Probe::oldest_runnable() const {
 }
 
 bool Probe::waits_for_other(const Session& s) const {
-  if (!scheduler().runnable(s) || !s.generation->warmed || s.in_step || !s.share || s.generation->own_kv) return false;
-  auto i = s.table.first_missing(s.tokens.size()) / scheduler().block_tokens_;
-  if (i >= s.chain.size()) return false;
-  auto claim = scheduler().claimed_.find(s.chain[i].get());
+  if (!scheduler().runnable(s) || !s.generation->warmed || s.in_step || !s.kv.share || s.kv.own_only) return false;
+  auto i = s.kv.table.first_missing(s.tokens.size()) / cache().block_tokens_;
+  if (i >= s.kv.chain.size()) return false;
+  auto claim = scheduler().claimed_.find(s.kv.chain[i].get());
   return claim != scheduler().claimed_.end() && claim->second != &s;
 }
 
 std::string Probe::describe() const {
-  const BlockPool& pool = scheduler().pool_;
+  const BlockPool& pool = cache().pool_;
   std::string line = say("%u blocks, %u free, %u cached:", pool.size(), pool.free_count(), pool.cached_count());
   for (const Session* s : scheduler().sessions_) {
-    line +=
-        say(" [%zu tokens, KV %zu, %u blocks", s->tokens.size(), size_t{s->table.first_missing(s->tokens.size())}, s->table.blocks_held());
+    line += say(" [%zu tokens, KV %zu, %u blocks", s->tokens.size(), size_t{s->kv.table.first_missing(s->tokens.size())},
+                s->kv.table.blocks_held());
     if (const Generation* g = s->generation.get(); g && !g->finished) {
       line += say(", #%zu%s%s%s%s", size_t{g->order}, scheduler().runnable(*s) ? " runnable" : " waits", g->admitted ? " admitted" : "",
                   g->warmed ? " warmed" : "", s->in_step ? " in step" : "");

@@ -20,11 +20,12 @@ struct Probe {
   void poison();
 
   const Scheduler& scheduler() const { return *engine->scheduler_; }
+  const KvCache& cache() const { return *engine->cache_; }
   const StepPlan& plan() const { return engine->plan_; }
   // Gives up a cached block from anywhere in its chain, which leaves a hole. False: there is none.
   bool evict(uint64_t random);
   uint32_t holes() const;  // sessions of the plan that have KV after what they compute now
-  uint32_t blocks_left() const { return scheduler().pool_.free_count() + scheduler().pool_.cached_count(); }
+  uint32_t blocks_left() const { return cache().pool_.free_count() + cache().pool_.cached_count(); }
   const Session* oldest_runnable() const;
   // It could run and is not in this plan, because another one computes its block.
   bool waits_for_other(const Session& session) const;

@@ -195,7 +195,7 @@ bool run_seed(uint64_t seed, uint64_t steps, const std::string& dir, Counts* tot
   if (wrong.empty() && (m.blocks_used || m.sessions)) wrong = "all is closed, and blocks are held";
   if (wrong.empty() && runner->faults) wrong = "a row found no KV, or in pieces, or another's";
   (*total)["preemptions"] += m.counters.preemptions;
-  (*total)["evictions"] += m.counters.evictions;
+  (*total)["evictions"] += m.evictions;
   (*total)["steps"] += m.counters.steps;
   if (!wrong.empty()) std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), wrong.c_str());
   if (!wrong.empty()) _exit(1);  // what the others still hold cannot be taken down

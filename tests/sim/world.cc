@@ -110,7 +110,7 @@ void World::before_step(const Step& step) {
     oldest_runs |= seq.session == oldest;
   }
   std::pair<uint64_t, uint64_t> place;  // who it is, and how far
-  if (oldest) place = {oldest->generation->order, oldest->table.covered(oldest->tokens.size())};
+  if (oldest) place = {oldest->generation->order, oldest->kv.table.covered(oldest->tokens.size())};
   if (oldest_runs || place != oldest_) oldest_ = place, oldest_since_ = computed_;
   uint64_t most = oldest && probe_->waits_for_other(*oldest) ? kOldestWaitsMax * size_.block_tokens : kOldestWaitsMax;
   if (computed_ - oldest_since_ > most && step_fault_.empty()) step_fault_ = "who began first does not get on";
@@ -149,15 +149,15 @@ void World::check(bool deep) {
 void World::check_oldest() {
   const Session* oldest = probe_->oldest_runnable();
   std::pair<uint64_t, uint64_t> place;
-  if (oldest && !oldest->generation->recompute_all && !oldest->generation->own_kv)
-    place = {oldest->generation->order, oldest->table.covered(oldest->tokens.size())};
+  if (oldest && !oldest->generation->recompute_all && !oldest->kv.own_only)
+    place = {oldest->generation->order, oldest->kv.table.covered(oldest->tokens.size())};
   if (place.first == place_.first) SIM_CHECK(place.second >= place_.second, "who began first had to give up its blocks");
   place_ = place;
 }
 
 void World::count_host() {
   EngineMetrics m = engine_->metrics();
-  setting_.note("evictions", m.counters.evictions);
+  setting_.note("evictions", m.evictions);
   setting_.note("preemptions", m.counters.preemptions);
 }
 

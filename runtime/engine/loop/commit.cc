@@ -60,9 +60,9 @@ void Scheduler::mark_filled(const PlannedSeq& seq) {
   Session* s = seq.session;
   for (auto i = static_cast<uint32_t>(seq.begin / block_tokens_); uint64_t{i} * block_tokens_ < seq.end; ++i) {
     auto filled = static_cast<uint32_t>(std::min<uint64_t>(block_tokens_, seq.end - uint64_t{i} * block_tokens_));
-    s->table.set_filled(i, filled);
-    claim(s->table.block(i), *s);
-    if (filled == block_tokens_) seal(s, i);
+    s->kv.table.set_filled(i, filled);
+    cache_->overwritten(s->kv.table.block(i), s->kv);
+    if (filled == block_tokens_) cache_->seal(&s->kv, s->tokens, i);
   }
 }
 
@@ -104,9 +104,9 @@ void Scheduler::commit_prompt(const PlannedSeq& seq, const float* logits, uint32
 // did already, or reused none.
 bool Scheduler::compute_again(Session* s) {
   Generation& g = *s->generation;
-  if (g.own_kv || g.report.reused_memory + g.report.reused_disk == 0) return false;
-  drop_kv(s);
-  g.own_kv = true;
+  if (s->kv.own_only || g.report.reused_memory + g.report.reused_disk == 0) return false;
+  cache_->discard(&s->kv, s->tokens);
+  s->kv.own_only = true;
   g.warmed = g.admitted = false;
   g.report.reuse_stopped = ReuseStop::kDamaged;
   g.report.reuse_stopped_at = 0;
@@ -200,7 +200,7 @@ void Scheduler::commit(StepPlan* plan, const float* logits, const Tokenizer& tok
   counters_.step_rows += plan->tokens.size();
   counters_.step_ns += elapsed;
   counters_.step_ns_longest = std::max(counters_.step_ns_longest, elapsed);
-  for (const BlockCopy& copy : plan->copies) drop(copy.from);
+  for (const BlockCopy& copy : plan->copies) cache_->drop(copy.from);
   plan->copies.clear();
   for (const PlannedSeq& seq : plan->seqs) {
     seq.session->in_step = false;
@@ -228,7 +228,7 @@ void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
   }
   if (g.computed > computed || (seq.logit_rows && g.options.prefill_only)) commit_prompt(seq, logits, vocab);
   if (seq.end < s->tokens.size()) return;
-  bool prompt_over = g.recompute_all || s->table.first_missing(g.prompt_end) == g.prompt_end;
+  bool prompt_over = g.recompute_all || s->kv.table.first_missing(g.prompt_end) == g.prompt_end;
   if (g.options.prefill_only) {
     if (prompt_over && (g.options.logits == WantLogits::kNone || seq.logit_rows)) finish(s, Reason::kPrefilled, now_ns);
   } else if (seq.logit_rows) {
@@ -241,13 +241,13 @@ void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
 // A plan that was not computed to its end, for want of memory: what it would have written is not there.
 void Scheduler::abandon(StepPlan* plan) noexcept {
   for (const BlockCopy& copy : plan->copies) {
-    release_blocks(copy.session, copy.index);
-    drop(copy.from);
+    cache_->release(&copy.session->kv, copy.index);
+    cache_->drop(copy.from);
   }
   plan->copies.clear();
   for (const PlannedSeq& seq : plan->seqs) {
     seq.session->in_step = false;
-    if (seq.store_kv) release_blocks(seq.session, static_cast<uint32_t>(seq.begin / block_tokens_));
+    if (seq.store_kv) cache_->release(&seq.session->kv, static_cast<uint32_t>(seq.begin / block_tokens_));
   }
   plan->seqs.clear();
 }
@@ -279,7 +279,7 @@ void Scheduler::push_done(Session* s, Reason reason, uint64_t now_ns) {
   r.prefill_ms = ms_between(first, token);
   r.ttft_ms = g.first_token_ns ? ms_between(g.begin_ns, token) : 0;
   r.decode_ms = g.first_token_ns ? ms_between(token, g.last_token_ns) : 0;
-  r.kv_blocks = s->table.blocks_held();
+  r.kv_blocks = s->kv.table.blocks_held();
   r.kv_bytes = r.kv_blocks * block_bytes;
   r.pool_bytes_end = pool_bytes_used();
   if (!g.first_token_ns) r.pool_bytes_prefilled = r.pool_bytes_end;

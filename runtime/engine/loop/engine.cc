@@ -65,7 +65,8 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
   limits.context_cost = context_cost(d);
   limits.rows_max = kStepRowsMax;
   limits.logits_max = kLogitsRowsMax;
-  scheduler_ = std::make_unique<Scheduler>(static_cast<uint32_t>(blocks), kv_.block_tokens, limits);
+  cache_ = std::make_unique<KvCache>(static_cast<uint32_t>(blocks), kv_.block_tokens);
+  scheduler_ = std::make_unique<Scheduler>(cache_.get(), limits);
   scheduler_->block_bytes = kv_.block_bytes();
   return {};
 }
@@ -88,10 +89,9 @@ EngineInfo Engine::info() const {
   info.pool_bytes = pool_buffer_->bytes();
   info.step_ms_max = step_ms_max_;
   std::lock_guard lock(mu_);
-  BlockPool& pool = scheduler_->pool();
-  info.blocks = pool.size();
-  info.blocks_free = pool.free_count();
-  info.blocks_cached = pool.cached_count();
+  info.blocks = cache_->size();
+  info.blocks_free = cache_->free_count();
+  info.blocks_cached = cache_->cached_count();
   info.sessions = scheduler_->sessions().size();
   return info;
 }
@@ -107,10 +107,10 @@ EngineMetrics Engine::metrics() const {
     m.generating += generating;
     m.paused += generating && !s->generation->finished && !scheduler_->runnable(*s);
   }
-  BlockPool& pool = scheduler_->pool();
-  m.blocks = pool.size();
-  m.blocks_cached = pool.cached_count();
-  m.blocks_used = pool.size() - pool.free_count() - pool.cached_count();
+  m.blocks = cache_->size();
+  m.blocks_cached = cache_->cached_count();
+  m.blocks_used = cache_->used_count();
+  m.evictions = cache_->evictions();
   return m;
 }
 

@@ -42,7 +42,7 @@ struct EngineInfo {
 struct EngineMetrics {
   Counters counters;
   uint64_t sessions = 0, generating = 0, paused = 0;
-  uint64_t blocks = 0, blocks_used = 0, blocks_cached = 0;
+  uint64_t blocks = 0, blocks_used = 0, blocks_cached = 0, evictions = 0;
 };
 
 struct SessionOptions {
@@ -216,6 +216,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_ptr<StepRunner> steps_;  // null: a vocabulary alone, no sessions; used by the leader
 
   mutable std::mutex mu_;
+  std::unique_ptr<KvCache> cache_;        // guarded by mu_
   std::unique_ptr<Scheduler> scheduler_;  // guarded by mu_
   bool leader_ = false;                   // guarded by mu_
   uint64_t steps_led_ = 0;                // guarded by mu_; counts leaders that have gone

@@ -22,16 +22,16 @@ void StepPlan::clear() {
   prompt_cost = 0;
 }
 
-Scheduler::Scheduler(uint32_t blocks, uint32_t block_tokens, const SchedulerLimits& limits)
-    : pool_(blocks), block_tokens_(block_tokens), limits_(limits), pace_(limits.step_ms_max, limits.context_cost), held_(blocks) {
-  limits_.context = static_cast<uint32_t>(std::min<uint64_t>(limits_.context, uint64_t{blocks} * block_tokens));
+Scheduler::Scheduler(KvCache* cache, const SchedulerLimits& limits)
+    : cache_(cache), block_tokens_(cache->block_tokens()), limits_(limits), pace_(limits.step_ms_max, limits.context_cost) {
+  limits_.context = static_cast<uint32_t>(std::min<uint64_t>(limits_.context, uint64_t{cache->size()} * block_tokens_));
 }
 
 void Scheduler::add(Session* session) { sessions_.push_back(session); }
 
 void Scheduler::remove(Session* session) {
-  release_blocks(session, 0);
-  session->chain.clear();
+  cache_->release(&session->kv, 0);
+  session->kv.chain.clear();
   for (Session** at = &woken_; *at; at = &(*at)->next_woken) {
     if (*at != session) continue;
     *at = session->next_woken;
@@ -59,6 +59,7 @@ void Scheduler::start(Session* s, uint64_t now_ns) {
   g.report.prompt_tokens = g.report.prefilled = g.prompt_end;  // all is left to compute, until what can be reused was counted
   g.report.seed = g.options.sampling.seed;
   g.report.pool_bytes_begin = pool_bytes_used();
+  s->kv.own_only = false;
   s->state = SessionState::kGenerating;
   s->cancel = false;
   ++(g.options.prefill_only ? counters_.prefills : counters_.generations);
@@ -74,12 +75,12 @@ Scheduler::Run Scheduler::next_run(const Session& s) const {
   const Generation& g = *s.generation;
   uint64_t n = s.tokens.size();
   if (g.recompute_all) {
-    uint64_t lost = s.table.first_missing(g.next_logits);  // it had lent its blocks
+    uint64_t lost = s.kv.table.first_missing(g.next_logits);  // it had lent its blocks
     if (lost < g.next_logits) return {lost, g.next_logits, true};
     return {g.next_logits, n, true};
   }
-  uint64_t begin = s.table.first_missing(n);
-  if (begin < n) return {begin, s.table.missing_end(begin, n), true};
+  uint64_t begin = s.kv.table.first_missing(n);
+  if (begin < n) return {begin, s.kv.table.missing_end(begin, n), true};
   return {n - 1, n, false};
 }
 
@@ -102,38 +103,35 @@ std::vector<Session*> Scheduler::order_of_service() {
 
 // Two sessions that need the same block at once compute it once: the second waits for it, and adopts it when it is sealed.
 bool Scheduler::waits_for_other(Session* s, const Run& run) {
-  if (!s->share || s->generation->recompute_all || s->generation->own_kv || !run.store_kv) return false;
+  if (!s->kv.adopts() || s->generation->recompute_all || !run.store_kv) return false;
   auto i = run.begin / block_tokens_;
-  if (i >= s->chain.size()) return false;  // the tail is nobody else's
-  auto claim = claimed_.find(s->chain[i].get());
+  if (i >= s->kv.chain.size()) return false;  // the tail is nobody else's
+  auto claim = claimed_.find(s->kv.chain[i].get());
   return claim != claimed_.end() && claim->second != s;
 }
 
 // Gives the run private blocks as far as the pool has them; returns where the writable part ends.
 uint64_t Scheduler::make_writable(Session* s, const Run& run, StepPlan* plan) {
   for (auto i = static_cast<uint32_t>(run.begin / block_tokens_); uint64_t{i} * block_tokens_ < run.end; ++i) {
-    BlockId have = s->table.block(i);
+    BlockId have = s->kv.table.block(i);
     plan->clears.reserve(plan->clears.size() + 1);
     plan->copies.reserve(plan->copies.size() + 1);  // what needs memory comes before what changes
-    if (have != kNoBlock && writable(have)) {
-      if (is_foreign(have) && !s->table.filled(i)) plan->clears.push_back(have);  // its step was planned and never ran
+    if (have != kNoBlock && cache_->writable(have)) {
+      if (cache_->is_foreign(have) && !s->kv.table.filled(i)) plan->clears.push_back(have);  // its step was planned and never ran
       continue;
     }
-    s->table.grow(i + 1);
+    s->kv.table.grow(i + 1);
     BlockId fresh = alloc(s);
-    if (fresh == kNoBlock && have != kNoBlock && pool_.refs(have) == 1) {  // nobody else needs it as it was: it stops being shared
-      index_.erase(have);
-      continue;
-    }
+    if (fresh == kNoBlock && have != kNoBlock && cache_->unshare(have)) continue;  // nobody else needs it as it was
     if (fresh == kNoBlock) return std::max(run.begin, uint64_t{i} * block_tokens_);
-    uint32_t filled = s->table.filled(i);
-    if (is_foreign(fresh) && !filled) plan->clears.push_back(fresh);
+    uint32_t filled = s->kv.table.filled(i);
+    if (cache_->is_foreign(fresh) && !filled) plan->clears.push_back(fresh);
     if (have != kNoBlock && filled) {
       plan->copies.push_back({have, fresh, s, i});  // copies run before anything is written; the reference is kept until then
     } else if (have != kNoBlock) {
-      drop(have);
+      cache_->drop(have);
     }
-    s->table.set(i, fresh, filled);
+    s->kv.table.set(i, fresh, filled);
   }
   return run.end;
 }
@@ -151,11 +149,11 @@ void Scheduler::add_rows(Session* s, const Run& run, StepPlan* plan) {
       ++seq.logit_rows;
     }
   }
-  for (uint64_t i = run.begin / block_tokens_; s->share && i < s->chain.size() && i * block_tokens_ < run.end; ++i) {
-    claimed_.emplace(s->chain[i].get(), s);
+  for (uint64_t i = run.begin / block_tokens_; s->kv.share && i < s->kv.chain.size() && i * block_tokens_ < run.end; ++i) {
+    claimed_.emplace(s->kv.chain[i].get(), s);
   }
   plan->seqs.push_back(seq);
-  plan->tables.emplace_back(s->table.data(), s->table.data() + s->table.size());
+  plan->tables.emplace_back(s->kv.table.data(), s->kv.table.data() + s->kv.table.size());
   plan->step_seqs.push_back(
       {first_row, static_cast<uint32_t>(run.end - run.begin), static_cast<int32_t>(run.begin), nullptr, 0, run.store_kv});
   s->in_step = true;
@@ -201,7 +199,7 @@ bool Scheduler::blocks_come_back() const {
 // A prefill that wants no logits ends when all its KV is there.
 bool Scheduler::finish_prefill(Session* s, uint64_t now_ns) {
   const GenerateOptions& o = s->generation->options;
-  if (!o.prefill_only || o.logits != WantLogits::kNone || s->table.first_missing(s->tokens.size()) < s->tokens.size()) return false;
+  if (!o.prefill_only || o.logits != WantLogits::kNone || s->kv.table.first_missing(s->tokens.size()) < s->tokens.size()) return false;
   finish(s, Reason::kPrefilled, now_ns);
   return true;
 }
@@ -217,8 +215,8 @@ double Scheduler::budget_for(const std::vector<Session*>& order, uint64_t patien
     if (!decodes && !std::exchange(prompt, true)) ask.begin = run.begin;
     // Whoever is within a block of its own goes on with it; a shared one needs a copy first, for which there may be no block.
     auto i = static_cast<uint32_t>(run.begin / block_tokens_);
-    bool within = run.store_kv && s->table.filled(i) > 0 && writable(s->table.block(i));
-    if (s->share && within && i < s->chain.size()) claimed_.emplace(s->chain[i].get(), s);
+    bool within = run.store_kv && s->kv.table.filled(i) > 0 && cache_->writable(s->kv.table.block(i));
+    if (s->kv.share && within && i < s->kv.chain.size()) claimed_.emplace(s->kv.chain[i].get(), s);
   }
   // Those who wait for their host, too: it may answer at once.
   ask.alone = std::count_if(sessions_.begin(), sessions_.end(),
@@ -236,10 +234,10 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   for (Session* s : order) {
     if (!runnable(*s) || !s->generation->warmed) continue;  // it gave its blocks to another of this plan
     s->last_used = ++clock_;
-    if (!s->generation->recompute_all && !s->generation->own_kv) {
-      uint64_t had = s->table.covered(s->tokens.size());
-      adopt_resident(s);
-      if (s->table.covered(s->tokens.size()) > had) count_reuse(s);
+    if (!s->generation->recompute_all) {
+      uint64_t had = s->kv.table.covered(s->tokens.size());
+      cache_->adopt(&s->kv, s->tokens);
+      if (s->kv.table.covered(s->tokens.size()) > had) count_reuse(s);
     }
     if (finish_prefill(s, now_ns) || plan->tokens.size() >= limits_.rows_max) continue;
     if (!plan_session(s, plan)) {
@@ -257,7 +255,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
     fail(starved, error(Code::kLimit, Detail::kNone,
                         "the pool of %u KV blocks of %u tokens has none left for this session of %zu tokens: raise kv_bytes_max of "
                         "model_open, or close sessions",
-                        pool_.size(), block_tokens_, starved->tokens.size()));
+                        cache_->size(), block_tokens_, starved->tokens.size()));
   }
   for (size_t i = 0; i < plan->seqs.size(); ++i) {
     plan->step_seqs[i].blocks = plan->tables[i].data();

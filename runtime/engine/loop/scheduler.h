@@ -11,8 +11,7 @@
 #include "runtime/compute/step.h"
 #include "runtime/engine/loop/pace.h"
 #include "runtime/engine/session.h"
-#include "runtime/kv/block_pool.h"
-#include "runtime/kv/prefix_index.h"
+#include "runtime/kv/kv_cache.h"
 #include "runtime/text/tokenizer/tokenizer.h"
 
 namespace kvrt {
@@ -66,7 +65,7 @@ struct Counters {
   uint64_t generations = 0, prefills = 0;
   uint64_t done[8] = {};  // by Reason
   uint64_t prompt_tokens = 0, reused_memory = 0, reused_disk = 0, prefilled = 0, recomputed = 0, generated = 0;
-  uint64_t preemptions = 0, evictions = 0;
+  uint64_t preemptions = 0;
   uint64_t first_tokens = 0;
   double ttft_ms = 0, queue_ms = 0, prefill_ms = 0, decode_ms = 0;
 };
@@ -74,7 +73,7 @@ struct Counters {
 // All methods under Engine's lock; plan and commit by the leader. Bookkeeping only: never touches the bytes of a block.
 class Scheduler {
  public:
-  Scheduler(uint32_t blocks, uint32_t block_tokens, const SchedulerLimits& limits);
+  Scheduler(KvCache* cache, const SchedulerLimits& limits);
 
   void add(Session* session);
   void remove(Session* session);  // gives its blocks and its chain back
@@ -101,21 +100,12 @@ class Scheduler {
   void accept(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
 
   void touch(Session* session) { session->last_used = ++clock_; }
-  // Adopts resident blocks for the leading tokens. Fills chain.
-  void adopt_resident(Session* session);
   // Counts what has its KV by now as reused in the generation's report. Again after other sessions' blocks were adopted.
   void count_reuse(Session* session);
   // Why nothing is reused from *at on; moves *at to the first differing token where a resident block has one.
   ReuseStop why_stopped(const Session& session, uint64_t* at) const;
-  // Makes full block i, whose bytes are complete, known to others; takes an equal resident block instead when there is one.
-  void seal(Session* session, uint32_t i);
-  // One free block, after evictions; kNoBlock if there is none. Where is_foreign, it has what another domain left, until claim.
+  // As KvCache does; where others hold all blocks, one of them gives its own up. kNoBlock: none of them has to.
   BlockId alloc(const Session* for_session);
-  bool is_foreign(BlockId block) const { return held_[static_cast<size_t>(block)] == kForeign; }
-  void claim(BlockId block, const Session& session) { held_[static_cast<size_t>(block)] = domain_of(session); }  // all of it overwritten
-  void release_blocks(Session* session, uint32_t from_block);  // drops references from this block on
-  void drop(BlockId block);                                    // a reference
-  void drop_kv(Session* session);                              // its blocks, of which nobody else is to take one any more
   void finish(Session* session, Reason reason, uint64_t now_ns);
   void cancel_finished(Session* session);  // its DONE is unread: until then a generation can be cancelled
   void fail(Session* session, Status status);
@@ -124,16 +114,11 @@ class Scheduler {
   void push(Session* session, Event event);  // into the mailbox; remembers whom to wake
   void push_parts(Session* session, std::string_view text, std::string_view control, bool last);
   std::shared_ptr<Wake> take_woken();  // of one session that is to be told; null: of none
-  void extend_keys(Session* session);
-  std::span<const int32_t> block_tokens_of(const Session& session, uint32_t i) const;
 
   bool starved() const { return starved_ != nullptr; }  // somebody got no block
-  BlockPool& pool() { return pool_; }
-  const PrefixIndex& index() const { return index_; }
-  uint32_t block_tokens() const { return block_tokens_; }
   const Counters& counters() const { return counters_; }
   uint64_t done_count() const { return std::accumulate(counters_.done, std::end(counters_.done), uint64_t{0}); }
-  uint64_t pool_bytes_used() const { return uint64_t{pool_.size() - pool_.free_count() - pool_.cached_count()} * block_bytes; }
+  uint64_t pool_bytes_used() const { return cache_->used_count() * block_bytes; }
   uint64_t block_bytes = 0;  // for reports
 
  private:
@@ -162,20 +147,15 @@ class Scheduler {
   void sum_up(const Report& report, bool first_token);
   void wake(Session* session);
   bool blocks_come_back() const;
-  bool writable(BlockId block) const { return pool_.refs(block) == 1 && !index_.contains(block); }
   bool reclaim(const Session* for_session);
-  static constexpr uint64_t kForeign = 1;
-  static uint64_t domain_of(const Session& session);  // 64 bits of its root
 
-  BlockPool pool_;
-  PrefixIndex index_;
-  uint32_t block_tokens_;
+  KvCache* const cache_;
+  const uint32_t block_tokens_;
   SchedulerLimits limits_;
   Pace pace_;
   std::vector<Session*> sessions_;
   Session* woken_ = nullptr;  // the first of those to be told, linked: telling needs no memory
   Counters counters_;
-  std::vector<uint64_t> held_;  // by block: whose domain's KV is in it. 0: nobody's, it is zeros; kForeign: not its holder's
   std::unordered_map<const ChainLink*, const Session*> claimed_;  // of a plan: who computes this block
   Session* starved_ = nullptr;                                    // who got no block last time: served first
   double budget_ = 0;                                             // of a plan: prompt cost that is left

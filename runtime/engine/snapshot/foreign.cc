@@ -18,7 +18,7 @@ BlockKey mixed_root(const BlockKey& saved, const BlockKey& own) {
 // Only KV of the same model, format, block size and domain: its root is one that a known arithmetic gives, or two of them mixed.
 Status Engine::adopt_foreign(const SessionOptions& options, const SessionOut& saved, Session* session) {
   Session& s = *session;
-  if (saved.root == s.root) return {};
+  if (saved.root == s.kv.root) return {};
   std::vector<BlockKey> roots;
   for (const std::string& numerics : known_numerics()) {
     KVRT_ASSIGN(BlockKey root, root_for(options, numerics.c_str()));
@@ -29,8 +29,8 @@ Status Engine::adopt_foreign(const SessionOptions& options, const SessionOut& sa
     for (const BlockKey& b : roots) {
       if (mixed_root(a, b) != saved.root) continue;
       known = true;
-      if (b == s.root) {  // begun elsewhere, continued here: all of it lies under its own root
-        s.root = saved.root;
+      if (b == s.kv.root) {  // begun elsewhere, continued here: all of it lies under its own root
+        s.kv.root = saved.root;
         s.inexact = true;
         return {};
       }
@@ -39,7 +39,7 @@ Status Engine::adopt_foreign(const SessionOptions& options, const SessionOut& sa
   if (!known) return {};  // another format, or a later version's: computed again
   s.foreign_root = saved.root;
   s.foreign_tokens = saved.tokens.size();
-  s.root = mixed_root(saved.root, s.root);
+  s.kv.root = mixed_root(saved.root, s.kv.root);
   s.inexact = true;
   return {};
 }

@@ -18,7 +18,7 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
   s.gen = saved.gen;
   s.domain = options.domain;
   s.store = options.store;
-  s.share = options.share;
+  s.kv.share = options.share;
   s.tokens = saved.tokens;
   s.tokens.insert(s.tokens.end(), manifest->pending.begin(), manifest->pending.end());
   s.messages = std::move(manifest->messages);
@@ -31,14 +31,14 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
     *status = root.take_status();
     return nullptr;
   }
-  s.root = *root;
+  s.kv.root = *root;
   if (options.accept_foreign && manifest->block_tokens == kv_.block_tokens) {
     *status = adopt_foreign(options, saved, &s);
     if (!status->is_ok()) return nullptr;
   }
-  s.other_numerics = (saved.root != s.root && s.foreign_tokens == 0) || manifest->block_tokens != kv_.block_tokens;
-  if (saved.root == s.root) s.own_tokens = saved.tokens.size();
-  if (saved.root == s.root && !s.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens) {
+  s.other_numerics = (saved.root != s.kv.root && s.foreign_tokens == 0) || manifest->block_tokens != kv_.block_tokens;
+  if (saved.root == s.kv.root) s.own_tokens = saved.tokens.size();
+  if (saved.root == s.kv.root && !s.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens) {
     s.saved_tail_end = saved.tokens.size();
     s.saved_tail_begin = s.saved_tail_end - saved.node_tokens.back();
   }
@@ -50,8 +50,8 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
 // What the store holds of a session that was just brought back is all that it says. Under mu_; its keys are known.
 void Engine::mark_restored(Session* session) const {
   Session& s = *session;
-  const auto rest = std::span<const int32_t>(s.tokens).subspan(s.chain.size() * kv_.block_tokens);
-  s.saved = {s.chain.empty() ? s.root : s.chain.back()->key, s.tokens.size(), s.messages.size()};
+  const auto rest = std::span<const int32_t>(s.tokens).subspan(s.kv.chain.size() * kv_.block_tokens);
+  s.saved = {s.kv.chain.empty() ? s.kv.root : s.kv.chain.back()->key, s.tokens.size(), s.messages.size()};
   if (!rest.empty()) s.saved.head = chain_key(s.saved.head, rest);
 }
 
@@ -86,26 +86,26 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
     ~Undo() {
       if (!session) return;
       scheduler->remove(session);
-      session->chain.clear();
+      session->kv.chain.clear();
     }
   };
   scheduler_->add(&s);
   Undo undo{scheduler_.get(), &s};
   ++s.pins;  // nobody takes its blocks while they fill
-  scheduler_->adopt_resident(&s);
+  cache_->adopt(&s.kv, s.tokens);
   mark_restored(&s);
-  report->reused_memory = s.table.covered(n);
+  report->reused_memory = s.kv.table.covered(n);
   const Loaded loaded = load_stored(&s, lock, progress);
   if (loaded == Loaded::kStoppedNearer || loaded == Loaded::kStoppedInPlace)
     return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", saved.name.c_str());
   report->prompt_tokens = n;
-  report->reused_disk = s.table.covered(n) - report->reused_memory;
-  report->prefilled = n - s.table.covered(n);
-  report->reuse_stopped_at = s.table.first_missing(n);
+  report->reused_disk = s.kv.table.covered(n) - report->reused_memory;
+  report->prefilled = n - s.kv.table.covered(n);
+  report->reuse_stopped_at = s.kv.table.first_missing(n);
   if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->why_stopped(s, &report->reuse_stopped_at);
   --s.pins;
   scheduler_->touch(&s);
-  for (uint32_t i = 0; i < s.table.size(); ++i) s.saved_blocks += s.table.filled(i) == kv_.block_tokens;
+  for (uint32_t i = 0; i < s.kv.table.size(); ++i) s.saved_blocks += s.kv.table.filled(i) == kv_.block_tokens;
   if (s.autosave) s.autosave->saver->add(this, &s);
   undo.session = nullptr;
   return session.release();

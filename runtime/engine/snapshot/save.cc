@@ -63,12 +63,12 @@ class Engine::SaveTurn {
     blocks_.reserve(chunks.size());
     for (const auto& chunk : chunks) {
       if (chunk.block == kNoBlock) continue;
-      engine_->scheduler_->pool().ref(chunk.block);
+      engine_->cache_->hold(chunk.block);
       blocks_.push_back(chunk.block);
     }
   }
   void finish() {
-    for (; !blocks_.empty(); blocks_.pop_back()) engine_->scheduler_->drop(blocks_.back());  // the last is the first to be given up
+    for (; !blocks_.empty(); blocks_.pop_back()) engine_->cache_->drop(blocks_.back());  // the last is the first to be given up
     --session_->pins;
     session_->saving = false;
     engine_->step_over_.notify_all();
@@ -113,9 +113,9 @@ void Engine::plan_save(Session* session, SaveTail which, SavePlan* plan) {
   plan->said = conversation(s, &kept);
   const auto tokens = std::span<const int32_t>(plan->said.tokens);
   const uint64_t n = tokens.size();
-  plan->mark = {s.root, n, plan->said.messages.size()};
+  plan->mark = {s.kv.root, n, plan->said.messages.size()};
   if (n == 0) return;
-  auto filled = [&](uint32_t i) { return std::min<uint64_t>(s.table.filled(i), kept - std::min(kept, i * T)); };
+  auto filled = [&](uint32_t i) { return std::min<uint64_t>(s.kv.table.filled(i), kept - std::min(kept, i * T)); };
   const auto last = static_cast<uint32_t>((n - 1) / T);
   const uint64_t in_memory = filled(last);
   uint64_t stored = 0;
@@ -131,20 +131,20 @@ void Engine::plan_save(Session* session, SaveTail which, SavePlan* plan) {
   // A copy also where the store has it: it may have lost it. Of kStored none: a step may be writing to that block.
   if (tail && tail <= in_memory && which != SaveTail::kStored) {
     plan->tail.resize(kv_.block_bytes());
-    if (!copy_out(plan->tail, s.table.block(last)).is_ok()) tail = 0;
+    if (!copy_out(plan->tail, s.kv.table.block(last)).is_ok()) tail = 0;
   }
-  scheduler_->extend_keys(session);
-  for (uint64_t i = 0; i < std::min<uint64_t>(full, kept / T); ++i) plan->keys.push_back(s.chain[i]->key);
+  cache_->extend(&s.kv, s.tokens);
+  for (uint64_t i = 0; i < std::min<uint64_t>(full, kept / T); ++i) plan->keys.push_back(s.kv.chain[i]->key);
   for (uint32_t i = 0; i < full; ++i) {
-    NodeIn node{{}, i ? plan->keys[i - 1] : s.root, tokens.subspan(i * T, T)};
+    NodeIn node{{}, i ? plan->keys[i - 1] : s.kv.root, tokens.subspan(i * T, T)};
     if (i == plan->keys.size()) plan->keys.push_back(chain_key(node.parent, node.tokens));
     node.key = plan->keys[i];
-    if (filled(i) == T) plan->chunks.push_back({plan->nodes.size(), node.key, node.parent, node.tokens, s.table.block(i)});
+    if (filled(i) == T) plan->chunks.push_back({plan->nodes.size(), node.key, node.parent, node.tokens, s.kv.table.block(i)});
     plan->nodes.push_back(node);
   }
   plan->blocks = plan->chunks.size();
   if (tail) {
-    NodeIn node{{}, full ? plan->keys[full - 1] : s.root, tokens.subspan(full * T, tail)};
+    NodeIn node{{}, full ? plan->keys[full - 1] : s.kv.root, tokens.subspan(full * T, tail)};
     node.key = chain_key(node.parent, node.tokens);
     if (!plan->tail.empty()) {
       plan->chunks.push_back({plan->nodes.size(), node.key, node.parent, node.tokens, kNoBlock});
@@ -212,7 +212,7 @@ SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveO
   if (s.gen > 0 && !same_name) runtime_->env()->random(in.id.bytes);  // under another name it is another session
   in.gen_seen = same_name ? s.gen : 0;
   in.overwrite = options.overwrite;
-  in.root = s.root;
+  in.root = s.kv.root;
   in.block_tokens = kv_.block_tokens;
   in.token_count = plan.said.tokens.size();
   in.durability = options.durability;
@@ -258,7 +258,7 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   if (!plan.tail.empty()) to_payload(kv_, plan.tail, static_cast<uint32_t>(plan.tail_end - plan.tail_begin));
   auto pending = std::span<const int32_t>(plan.said.tokens).subspan(plan.pending_begin);
   Manifest manifest{kv_.block_tokens,
-                    s.share,
+                    s.kv.share,
                     {pending.begin(), pending.end()},
                     std::move(plan.said.messages),
                     s.arguments,
@@ -292,7 +292,7 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   s.saved_tail_begin = has_tail ? plan.tail_begin : 0;
   s.saved_tail_end = has_tail ? plan.tail_end : 0;
   if (options.suspend) {
-    scheduler_->release_blocks(session, 0);
+    cache_->release(&s.kv, 0);
     s.state = SessionState::kSuspended;
   }
   report.gen = saved->gen;

@@ -11,6 +11,17 @@
 
 namespace kvrt {
 
+namespace {
+
+std::vector<NodeIn> full_blocks(const Session& s) {
+  const size_t T = s.kv.table.block_tokens();
+  std::vector<NodeIn> nodes;
+  for (const ChainRef& link : s.kv.chain) nodes.push_back({link->key, link->parent, std::span(s.tokens).subspan(nodes.size() * T, T)});
+  return nodes;
+}
+
+}  // namespace
+
 struct Engine::ChunkLoad {
   uint32_t index = 0;  // of the block in the table
   NodeIn node;         // its tokens are the session's, which do not change while its caller waits
@@ -22,14 +33,14 @@ struct Engine::ChunkLoad {
 
 // Gives the blocks back that were not put into the table.
 struct Engine::Loads {
-  Scheduler* scheduler;
+  KvCache* cache;
   std::vector<ChunkLoad> list;
-  explicit Loads(Scheduler* s) : scheduler(s) {}
+  explicit Loads(KvCache* c) : cache(c) {}
   Loads(const Loads&) = delete;
   Loads& operator=(const Loads&) = delete;
   ~Loads() {
     for (const ChunkLoad& load : list) {
-      if (load.block != kNoBlock) scheduler->drop(load.block);
+      if (load.block != kNoBlock) cache->drop(load.block);
     }
   }
 };
@@ -41,7 +52,7 @@ std::vector<NodeIn> Engine::with_tail(const Session& s, std::span<const NodeIn> 
   if (s.saved_tail_end <= s.saved_tail_begin) return {};
   std::vector<NodeIn> branch(nodes.begin(), nodes.begin() + tail);
   const auto tokens = std::span<const int32_t>(s.tokens).subspan(s.saved_tail_begin, s.saved_tail_end - s.saved_tail_begin);
-  const BlockKey parent = tail ? nodes[tail - 1].key : s.root;
+  const BlockKey parent = tail ? nodes[tail - 1].key : s.kv.root;
   branch.push_back({chain_key(parent, tokens), parent, tokens});
   return branch;
 }
@@ -51,16 +62,15 @@ std::vector<NodeIn> Engine::with_tail(const Session& s, std::span<const NodeIn> 
 void Engine::loads_wanted(Session* session, Loads* to) {
   Session& s = *session;
   uint32_t T = kv_.block_tokens;
-  std::vector<NodeIn> nodes;  // the whole chain, as the store looks it up
+  const std::vector<NodeIn> nodes = full_blocks(s);  // the whole chain, as the store looks it up
   std::vector<ChunkLoad> wanted;
-  for (uint32_t i = 0; i < s.chain.size(); ++i) {
-    nodes.push_back({s.chain[i]->key, s.chain[i]->parent, scheduler_->block_tokens_of(s, i)});
-    if (s.table.filled(i) == 0 && (s.share || uint64_t{i + 1} * T <= s.own_tokens))
-      wanted.push_back({i, nodes.back(), kNoBlock, ChunkState::kAbsent, {}, false});
+  for (uint32_t i = 0; i < nodes.size(); ++i) {
+    if (s.kv.table.filled(i) == 0 && (s.kv.share || uint64_t{i + 1} * T <= s.own_tokens))
+      wanted.push_back({i, nodes[i], kNoBlock, ChunkState::kAbsent, {}, false});
   }
   auto tail = static_cast<uint32_t>(s.saved_tail_begin / T);
   std::vector<NodeIn> branch;
-  if (s.table.filled(tail) == 0) branch = with_tail(s, nodes);
+  if (s.kv.table.filled(tail) == 0) branch = with_tail(s, nodes);
   if (!branch.empty()) wanted.push_back({tail, branch.back(), kNoBlock, ChunkState::kAbsent, {}, false});
   if (wanted.empty()) return;
   const bool one_chain = branch.size() == nodes.size() + 1;
@@ -99,7 +109,7 @@ void Engine::foreign_loads(Session* session, Loads* to) {
   const std::vector<bool> has = s.store->has(nodes);
   for (uint32_t i = 0; i < nodes.size(); ++i) {
     const bool loads = std::any_of(to->list.begin(), to->list.end(), [&](const ChunkLoad& l) { return l.index == i; });
-    if (!has[i] || s.table.filled(i) > 0 || loads) continue;
+    if (!has[i] || s.kv.table.filled(i) > 0 || loads) continue;
     to->list.reserve(to->list.size() + 1);
     const BlockId block = scheduler_->alloc(session);
     if (block == kNoBlock) break;
@@ -149,11 +159,11 @@ bool Engine::read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Prog
 Engine::Loaded Engine::load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress) {
   Session& s = *session;
   if (!s.store) return Loaded::kNothing;
-  Loads loads(scheduler_.get());
+  Loads loads(cache_.get());
   loads_wanted(session, &loads);
   if (s.foreign_tokens > 0) foreign_loads(session, &loads);
   if (loads.list.empty()) return Loaded::kNothing;
-  const uint64_t had = s.table.covered(s.tokens.size());
+  const uint64_t had = s.kv.table.covered(s.tokens.size());
   bool complete = false, nearer = false;
   {
     Unlocked unlocked(lock);
@@ -166,14 +176,11 @@ Engine::Loaded Engine::load_stored(Session* session, std::unique_lock<std::mutex
       if (!load.damage.empty()) logf(runtime_->log(), LogLevel::kWarn, "store: %s; its tokens will be computed again", load.damage.c_str());
       continue;
     }
-    s.table.grow(load.index + 1);
-    if (s.table.block(load.index) != kNoBlock) scheduler_->drop(s.table.block(load.index));
-    s.table.set(load.index, std::exchange(load.block, kNoBlock), static_cast<uint32_t>(load.node.tokens.size()));
-    scheduler_->claim(s.table.block(load.index), s);
+    cache_->replace(&s.kv, load.index, std::exchange(load.block, kNoBlock), static_cast<uint32_t>(load.node.tokens.size()));
     s.disk_tokens += load.node.tokens.size();
-    if (load.node.tokens.size() == kv_.block_tokens) scheduler_->seal(session, load.index);
+    if (load.node.tokens.size() == kv_.block_tokens) cache_->seal(&s.kv, s.tokens, load.index);
   }
-  nearer |= s.table.covered(s.tokens.size()) != had;
+  nearer |= s.kv.table.covered(s.tokens.size()) != had;
   return complete ? Loaded::kAll : nearer ? Loaded::kStoppedNearer : Loaded::kStoppedInPlace;
 }
 
@@ -182,8 +189,7 @@ Engine::Loaded Engine::load_stored(Session* session, std::unique_lock<std::mutex
 void Engine::tell_store(Session* session, std::unique_lock<std::mutex>& lock) {
   Session& s = *session;
   s.suspect = false;
-  std::vector<NodeIn> nodes;
-  for (uint32_t i = 0; i < s.chain.size(); ++i) nodes.push_back({s.chain[i]->key, s.chain[i]->parent, scheduler_->block_tokens_of(s, i)});
+  const std::vector<NodeIn> nodes = full_blocks(s);
   const std::vector<std::vector<NodeIn>> chains{nodes, with_tail(s, nodes), foreign_chain(s)};
   s.saved_tail_begin = s.saved_tail_end = s.foreign_tokens = s.saved_blocks = 0;
   s.saved = {};
@@ -201,17 +207,17 @@ bool Engine::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t
   Session& s = *session;
   bool again = !s.generation->accounted.empty();
   if (s.suspect) tell_store(session, lock);
-  if (s.generation->own_kv) {
-    scheduler_->extend_keys(session);
+  if (s.kv.own_only) {
+    cache_->extend(&s.kv, s.tokens);
     s.generation->warmed = true;
     return false;
   }
   Loaded loaded = Loaded::kNothing;
   if (s.generation->recompute_all && !again) {
-    scheduler_->release_blocks(session, 0);
-    scheduler_->extend_keys(session);
+    cache_->release(&s.kv, 0);
+    cache_->extend(&s.kv, s.tokens);
   } else {
-    scheduler_->adopt_resident(session);
+    cache_->adopt(&s.kv, s.tokens);
     loaded = load_stored(session, lock, [&](uint64_t, uint64_t) { return runtime_->env()->now_ns() < deadline_ns; });
   }
   if (loaded == Loaded::kStoppedNearer) return true;

@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kBlock = 16;
 
 void begin_prefill(Scheduler* scheduler, Session* session, uint8_t domain, size_t tokens) {
-  session->root.bytes.fill(domain);
+  session->kv.root.bytes.fill(domain);
   session->tokens.assign(tokens, 7);
   scheduler->add(session);
   GenerateOptions options;
@@ -21,14 +21,15 @@ void begin_prefill(Scheduler* scheduler, Session* session, uint8_t domain, size_
 
 // A plan that want of memory ends has given the session a block and does not name the session yet: nobody gives the block back.
 TEST(Scheduler, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
-  Scheduler scheduler(4, kBlock, {.context = 256, .prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = 1});
+  KvCache cache(4, kBlock);
+  Scheduler scheduler(&cache, {.context = 256, .prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = 1});
   Session earlier(kBlock), later(kBlock);
-  earlier.root.bytes.fill(20);
+  earlier.kv.root.bytes.fill(20);
   std::vector<BlockId> blocks;
-  for (uint32_t i = 0; i < 4; ++i) blocks.push_back(scheduler.alloc(&earlier));
+  for (uint32_t i = 0; i < 4; ++i) blocks.push_back(cache.alloc(earlier.kv));
   for (BlockId block : blocks) {
-    scheduler.claim(block, earlier);
-    scheduler.drop(block);
+    cache.overwritten(block, earlier.kv);
+    cache.drop(block);
   }
 
   begin_prefill(&scheduler, &later, 30, kBlock);
@@ -36,20 +37,20 @@ TEST(Scheduler, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
   scheduler.plan(&plan, 0, 0);
   ASSERT_EQ(plan.seqs.size(), 1u);
   ASSERT_EQ(plan.clears.size(), 1u);
-  const BlockId block = later.table.block(0);
+  const BlockId block = later.kv.table.block(0);
   EXPECT_EQ(plan.clears.front(), block);
 
   plan.clear();
   later.in_step = false;
   scheduler.plan(&plan, 0, 0);
-  EXPECT_EQ(later.table.block(0), block);
+  EXPECT_EQ(later.kv.table.block(0), block);
   EXPECT_EQ(plan.clears, std::vector<BlockId>{block});
 
   scheduler.abandon(&plan);  // this one gives it back
   plan.clear();
-  EXPECT_EQ(later.table.block(0), kNoBlock);
+  EXPECT_EQ(later.kv.table.block(0), kNoBlock);
   scheduler.plan(&plan, 0, 0);
-  EXPECT_EQ(plan.clears, std::vector<BlockId>{later.table.block(0)});
+  EXPECT_EQ(plan.clears, std::vector<BlockId>{later.kv.table.block(0)});
   scheduler.abandon(&plan);
   scheduler.remove(&later);
 }

@@ -1,0 +1,117 @@
+// The scheduler's first half: which generation may begin, who gives its blocks up, and what of a prompt's KV is reused.
+#include <algorithm>
+
+#include "runtime/engine/loop/scheduler.h"
+
+namespace kvrt {
+
+namespace {
+
+// Who gives up blocks first: idle sessions, then generations that wait for their host, then those that could run, the youngest first.
+struct Rank {
+  int kind = 0;        // 0 idle, 1 waits, 2 runs
+  uint64_t since = 0;  // idle, waits: the least recently used first. Runs: the last to begin first
+  bool operator<(const Rank& other) const { return kind != other.kind ? kind < other.kind : since < other.since; }
+};
+
+}  // namespace
+
+// Makes one session that matters less than `for_session` give up its blocks; its tokens stay, and its next step warms again.
+bool Scheduler::reclaim(const Session* for_session) {
+  bool generates = for_session->generation && !for_session->generation->finished;
+  Session* victim = nullptr;
+  Rank least;
+  for (Session* s : sessions_) {
+    if (s == for_session || s->pins || s->in_step || s->kv.table.blocks_held() == 0) continue;
+    bool idle = s->state != SessionState::kGenerating || s->generation->finished;
+    Rank rank{idle ? 0 : runnable(*s) ? 2 : 1, s->last_used};
+    if (rank.kind == 2) {
+      if (!generates || s->generation->order < for_session->generation->order) continue;
+      rank.since = UINT64_MAX - s->generation->order;
+    }
+    if (!victim || rank < least) victim = s, least = rank;
+  }
+  if (!victim) return false;
+  cache_->release(&victim->kv, 0);
+  victim->was_evicted = true;
+  if (least.kind > 0) {
+    victim->generation->warmed = victim->generation->admitted = false;
+    ++counters_.preemptions;
+  }
+  return true;
+}
+
+BlockId Scheduler::alloc(const Session* for_session) {
+  BlockId block;
+  while ((block = cache_->alloc(for_session->kv)) == kNoBlock && reclaim(for_session)) continue;
+  return block;
+}
+
+ReuseStop Scheduler::why_stopped(const Session& s, uint64_t* at) const {
+  if (s.damaged) return ReuseStop::kDamaged;
+  if (s.other_numerics && *at < s.resumed_tokens) return ReuseStop::kOtherNumerics;
+  if (s.was_evicted) return ReuseStop::kEvicted;
+  if (s.not_stored) return ReuseStop::kNotStored;
+  const auto shared = cache_->shared_with_sibling(s.kv, s.tokens, *at);
+  if (!shared || *shared == std::min<size_t>(block_tokens_, s.tokens.size() - *at)) return ReuseStop::kNewTokens;
+  *at += *shared;
+  return ReuseStop::kDifferentToken;
+}
+
+// A generation begins when its blocks can be had without taking them from others that run: else it and they would take turns in computing
+// the same again. The oldest always may.
+bool Scheduler::admit(Session* session) {
+  cache_->extend(&session->kv, session->tokens);
+  const KvCache::Resident shares = cache_->resident(session->kv);
+  auto wanted = [&](const Session& s) { return s.tokens.size() / block_tokens_ + 1; };
+  uint64_t have = cache_->free_count() + cache_->cached_count() - shares.cached + session->kv.table.blocks_held(), promised = 0;
+  bool oldest = true;
+  for (const Session* s : sessions_) {
+    if (s == session) continue;
+    uint64_t held = s->kv.table.blocks_held();
+    if (!runnable(*s)) {
+      have += s->pins ? 0 : held;
+    } else if (s->generation->admitted) {
+      oldest &= s->generation->order > session->generation->order;
+      promised += wanted(*s) > held ? wanted(*s) - held : 0;
+    }
+  }
+  return oldest || have >= wanted(*session) - std::min(shares.blocks, wanted(*session)) + promised;
+}
+
+Session* Scheduler::next_cold() {
+  for (Session* s : sessions_) {
+    if (!runnable(*s) || s->held || s->generation->warmed || !admit(s)) continue;
+    s->generation->admitted = true;
+    return s;
+  }
+  return nullptr;
+}
+
+// Positions with KV that the report has not yet are reused; the others are to be computed. Until the first of them ran, why reuse stopped
+// is looked at again. The last position always runs where its logits are wanted.
+void Scheduler::count_reuse(Session* s) {
+  Generation& g = *s->generation;
+  Report& r = g.report;
+  uint64_t n = g.prompt_end, fresh = 0;
+  bool first = g.accounted.empty(), last_runs = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
+  g.accounted.resize(n);
+  for (uint64_t p = 0; p < n - (last_runs ? 1 : 0); ++p) {
+    if (g.accounted[p] || p % block_tokens_ >= s->kv.table.filled(static_cast<uint32_t>(p / block_tokens_))) continue;
+    g.accounted[p] = true;
+    ++fresh;
+  }
+  uint64_t disk = std::min(s->disk_tokens, fresh);
+  s->disk_tokens = 0;
+  r.reused_disk += disk;
+  r.reused_memory += fresh - disk;
+  r.prefilled = n - r.reused_disk - r.reused_memory;
+  uint64_t missing = s->kv.table.first_missing(n);
+  if (g.computed == 0 && (first || missing > r.reuse_stopped_at)) {
+    r.reuse_stopped_at = missing;
+    r.reuse_stopped = missing == n ? ReuseStop::kAll : why_stopped(*s, &r.reuse_stopped_at);
+  }
+  s->was_evicted = s->damaged = s->not_stored = false;
+}
+
+}  // namespace kvrt
