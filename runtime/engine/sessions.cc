@@ -11,7 +11,7 @@ Result<Session*> Engine::open_session(const SessionOptions& options) {
     return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", model_->name().c_str());
   }
   auto session = std::make_unique<Session>(kv_.block_tokens);
-  runtime_->env()->random(session->id.bytes);
+  runtime_->env()->random(session->saved.id.bytes);
   session->store = options.store;
   session->domain = options.domain;
   session->kv.share = options.share;
@@ -19,7 +19,7 @@ Result<Session*> Engine::open_session(const SessionOptions& options) {
   session->arguments.now = runtime_->env()->unix_ms() / 1000;
   KVRT_ASSIGN(session->kv.root, root_for(options));
   session->wake = options.wake;
-  session->saved.head = session->kv.root;  // of no tokens: an empty session is not saved unasked
+  session->saved.mark.head = session->kv.root;  // of no tokens: an empty session is not saved unasked
   KVRT_TRY(set_autosave(options, session.get()));
   std::lock_guard lock(mu_);
   return enlist(std::move(session));
@@ -44,9 +44,9 @@ void Engine::close(Session* session) {
   std::unique_ptr<Autosave> autosave;  // goes without the lock: it may end the saver's thread
   std::unique_lock lock(mu_);
   if (session->state == SessionState::kGenerating && !session->generation->finished) stop(session);
-  step_over_.wait(lock, [&] { return !session->in_step; });  // at most one step; once stopped it is in no other
+  step_over_.wait(lock, [&] { return !session->use.in_step(); });  // at most one step; once stopped it is in no other
+  session->use.close();
   if (session->autosave) {
-    session->closing = true;
     pressed_.notify_all();
     Unlocked unlocked(lock);
     last_save(session);
@@ -61,7 +61,7 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   KVRT_TRY(require(session, "fork"));
   auto copy = std::make_unique<Session>(kv_.block_tokens);
   static_cast<SessionValue&>(*copy) = *session;
-  runtime_->env()->random(copy->id.bytes);
+  runtime_->env()->random(copy->saved.id.bytes);
   copy->wake = std::move(wake);
   if (session->autosave) {
     copy->autosave = std::make_unique<Autosave>(*session->autosave);
@@ -156,10 +156,10 @@ void Engine::cut(Session* session, uint64_t count) {
   while (!s.messages.empty() && s.messages.back().end > count) s.messages.pop_back();
   if (s.grammar.begin > count) s.grammar = {};
   cache_->cut(&s.kv, count);
-  if (s.saved_tail_end > count) s.saved_tail_begin = s.saved_tail_end = 0;
-  s.resumed_tokens = std::min(s.resumed_tokens, count);
-  s.own_tokens = std::min(s.own_tokens, count);
-  if (s.foreign_tokens > count) s.foreign_tokens = count / kv_.block_tokens * kv_.block_tokens;
+  if (s.stored.tail_end > count) s.stored.tail_begin = s.stored.tail_end = 0;
+  s.stored.resumed_tokens = std::min(s.stored.resumed_tokens, count);
+  s.stored.own_tokens = std::min(s.stored.own_tokens, count);
+  if (s.stored.foreign_tokens > count) s.stored.foreign_tokens = count / kv_.block_tokens * kv_.block_tokens;
 }
 
 Status Engine::check_erase(const Session& s, uint64_t from, uint64_t to) const {
@@ -201,7 +201,7 @@ std::vector<int32_t> Engine::tokens(const Session* session) const {
 SessionInfo Engine::session_info(const Session* session) const {
   std::lock_guard lock(mu_);
   SessionInfo info;
-  info.state = session->settle ? SessionState::kIdle : session->state;
+  info.state = session->generation && session->generation->abandoned ? SessionState::kIdle : session->state;
   info.tokens = session->tokens.size();
   info.kv_tokens = session->kv.table.first_missing(session->tokens.size());
   info.kv_blocks = session->kv.table.blocks_held();
@@ -209,10 +209,10 @@ SessionInfo Engine::session_info(const Session* session) const {
   info.unread = session->mailbox.size();
   info.messages = session->messages.size();
   info.awaits_accept = session->generation && !session->generation->awaited.empty();
-  info.inexact = session->inexact;
-  info.gen = session->gen;
-  info.id = session->id;
-  info.name = session->name;
+  info.inexact = session->stored.inexact;
+  info.gen = session->saved.gen;
+  info.id = session->saved.id;
+  info.name = session->saved.name;
   info.last_error = session->last_error.clone();
   return info;
 }

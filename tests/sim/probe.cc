@@ -98,7 +98,7 @@ std::string Probe::check_session(const Session& s, bool deep) const {
       return say("block %d is indexed under another parent", block);
   }
   if (s.mailbox.size() > 68) return say("%zu unread events", s.mailbox.size());
-  if (s.pins) return "pinned between calls";
+  if (s.use.pinned()) return "pinned between calls";
   return deep ? check_kv(s) : "";
 }
 
@@ -184,7 +184,7 @@ std::string Probe::check_step(const Step& step) {
     const StepSeq& seq = step.seqs[q];
     const Session& s = *plan().seqs[q].session;
     auto begin = static_cast<uint64_t>(seq.first_position), end = begin + seq.n_rows;
-    if (!s.in_step || end > s.tokens.size()) return "a session that is not in the step";
+    if (!s.use.in_step() || end > s.tokens.size()) return "a session that is not in the step";
     if (!std::equal(step.tokens.begin() + seq.first_row, step.tokens.begin() + seq.first_row + seq.n_rows,
                     s.tokens.begin() + static_cast<ptrdiff_t>(begin))) {
       return "rows of other tokens";
@@ -255,7 +255,7 @@ const Session* Probe::oldest_runnable() const {
 }
 
 bool Probe::waits_for_other(const Session& s) const {
-  if (!scheduler().runnable(s) || !s.generation->warmed || s.in_step || !s.kv.share || s.kv.own_only) return false;
+  if (!scheduler().runnable(s) || !s.generation->warmed || s.use.in_step() || !s.kv.share || s.kv.own_only) return false;
   auto i = s.kv.table.first_missing(s.tokens.size()) / cache().block_tokens_;
   if (i >= s.kv.chain.size()) return false;
   auto claim = scheduler().claimed_.find(s.kv.chain[i].get());
@@ -270,7 +270,7 @@ std::string Probe::describe() const {
                 s->kv.table.blocks_held());
     if (const Generation* g = s->generation.get(); g && !g->finished) {
       line += say(", #%zu%s%s%s%s", size_t{g->order}, scheduler().runnable(*s) ? " runnable" : " waits", g->admitted ? " admitted" : "",
-                  g->warmed ? " warmed" : "", s->in_step ? " in step" : "");
+                  g->warmed ? " warmed" : "", s->use.in_step() ? " in step" : "");
     }
     line += s->failure.is_ok() ? "]" : ", failed]";
   }

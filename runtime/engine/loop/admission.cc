@@ -22,7 +22,7 @@ bool Scheduler::reclaim(const Session* for_session) {
   Session* victim = nullptr;
   Rank least;
   for (Session* s : sessions_) {
-    if (s == for_session || s->pins || s->in_step || s->kv.table.blocks_held() == 0) continue;
+    if (s == for_session || s->use.pinned() || s->use.in_step() || s->kv.table.blocks_held() == 0) continue;
     bool idle = s->state != SessionState::kGenerating || s->generation->finished;
     Rank rank{idle ? 0 : runnable(*s) ? 2 : 1, s->last_used};
     if (rank.kind == 2) {
@@ -33,7 +33,7 @@ bool Scheduler::reclaim(const Session* for_session) {
   }
   if (!victim) return false;
   cache_->release(&victim->kv, 0);
-  victim->was_evicted = true;
+  victim->stored.was_evicted = true;
   if (least.kind > 0) {
     victim->generation->warmed = victim->generation->admitted = false;
     ++counters_.preemptions;
@@ -48,10 +48,10 @@ BlockId Scheduler::alloc(const Session* for_session) {
 }
 
 ReuseStop Scheduler::why_stopped(const Session& s, uint64_t* at) const {
-  if (s.damaged) return ReuseStop::kDamaged;
-  if (s.other_numerics && *at < s.resumed_tokens) return ReuseStop::kOtherNumerics;
-  if (s.was_evicted) return ReuseStop::kEvicted;
-  if (s.not_stored) return ReuseStop::kNotStored;
+  if (s.stored.damaged) return ReuseStop::kDamaged;
+  if (s.stored.other_numerics && *at < s.stored.resumed_tokens) return ReuseStop::kOtherNumerics;
+  if (s.stored.was_evicted) return ReuseStop::kEvicted;
+  if (s.stored.not_stored) return ReuseStop::kNotStored;
   const auto shared = cache_->shared_with_sibling(s.kv, s.tokens, *at);
   if (!shared || *shared == std::min<size_t>(block_tokens_, s.tokens.size() - *at)) return ReuseStop::kNewTokens;
   *at += *shared;
@@ -70,7 +70,7 @@ bool Scheduler::admit(Session* session) {
     if (s == session) continue;
     uint64_t held = s->kv.table.blocks_held();
     if (!runnable(*s)) {
-      have += s->pins ? 0 : held;
+      have += s->use.pinned() ? 0 : held;
     } else if (s->generation->admitted) {
       oldest &= s->generation->order > session->generation->order;
       promised += wanted(*s) > held ? wanted(*s) - held : 0;
@@ -81,7 +81,7 @@ bool Scheduler::admit(Session* session) {
 
 Session* Scheduler::next_cold() {
   for (Session* s : sessions_) {
-    if (!runnable(*s) || s->held || s->generation->warmed || !admit(s)) continue;
+    if (!runnable(*s) || !s->use.may_step() || s->generation->warmed || !admit(s)) continue;
     s->generation->admitted = true;
     return s;
   }
@@ -101,8 +101,8 @@ void Scheduler::count_reuse(Session* s) {
     g.accounted[p] = true;
     ++fresh;
   }
-  uint64_t disk = std::min(s->disk_tokens, fresh);
-  s->disk_tokens = 0;
+  uint64_t disk = std::min(s->stored.disk_tokens, fresh);
+  s->stored.disk_tokens = 0;
   r.reused_disk += disk;
   r.reused_memory += fresh - disk;
   r.prefilled = n - r.reused_disk - r.reused_memory;
@@ -111,7 +111,7 @@ void Scheduler::count_reuse(Session* s) {
     r.reuse_stopped_at = missing;
     r.reuse_stopped = missing == n ? ReuseStop::kAll : why_stopped(*s, &r.reuse_stopped_at);
   }
-  s->was_evicted = s->damaged = s->not_stored = false;
+  s->stored.was_evicted = s->stored.damaged = s->stored.not_stored = false;
 }
 
 }  // namespace kvrt

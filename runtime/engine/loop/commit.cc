@@ -110,7 +110,7 @@ bool Scheduler::compute_again(Session* s) {
   g.warmed = g.admitted = false;
   g.report.reuse_stopped = ReuseStop::kDamaged;
   g.report.reuse_stopped_at = 0;
-  s->suspect = s->store != nullptr;
+  s->stored.suspect = s->store != nullptr;
   return true;
 }
 
@@ -203,7 +203,7 @@ void Scheduler::commit(StepPlan* plan, const float* logits, const Tokenizer& tok
   for (const BlockCopy& copy : plan->copies) cache_->drop(copy.from);
   plan->copies.clear();
   for (const PlannedSeq& seq : plan->seqs) {
-    seq.session->in_step = false;
+    seq.session->use.leave_step();
     try {
       commit_seq(seq, plan, logits, tokenizer, now_ns);
     } catch (...) {  // no memory: what its host was to get of this step is not whole
@@ -220,7 +220,7 @@ void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
   mark_filled(seq);
   uint64_t computed = g.computed;
   account(seq);
-  if (s->cancel) return finish(s, Reason::kCancelled, now_ns);
+  if (g.cancel) return finish(s, Reason::kCancelled, now_ns);
   if (seq.logit_rows && g.options.prefill_only) {
     const float* rows = logits + size_t{seq.first_logit} * vocab;
     const bool finite = std::all_of(rows, rows + size_t{seq.logit_rows} * vocab, [](float x) { return std::isfinite(x); });
@@ -246,7 +246,7 @@ void Scheduler::abandon(StepPlan* plan) noexcept {
   }
   plan->copies.clear();
   for (const PlannedSeq& seq : plan->seqs) {
-    seq.session->in_step = false;
+    seq.session->use.leave_step();
     if (seq.store_kv) cache_->release(&seq.session->kv, static_cast<uint32_t>(seq.begin / block_tokens_));
   }
   plan->seqs.clear();
@@ -272,7 +272,6 @@ void Scheduler::push_done(Session* s, Reason reason, uint64_t now_ns) {
   Report& r = g.report;
   g.finished = true;
   g.awaited.clear();
-  s->cancel = false;
   r.reason = reason;
   uint64_t first = g.first_step_ns ? g.first_step_ns : now_ns, token = g.first_token_ns ? g.first_token_ns : now_ns;
   r.queue_ms = ms_between(g.begin_ns, first);
@@ -297,7 +296,6 @@ void Scheduler::give_up(Session* s) noexcept {
   g.finished = g.no_memory = true;
   g.awaited.clear();
   g.report.reason = Reason::kFailed;
-  s->cancel = false;
   sum_up(g.report, g.first_token_ns != 0);
   if (s->mailbox.empty()) wake(s);
 }
@@ -317,7 +315,6 @@ void Scheduler::fail(Session* s, Status status) {
   g.finished = true;
   g.awaited.clear();
   g.report.reason = Reason::kFailed;
-  s->cancel = false;
   s->failure = std::move(status);
   sum_up(g.report, g.first_token_ns != 0);
   if (s->mailbox.empty()) wake(s);

@@ -53,7 +53,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
 
 // At its last accepted token, if it generates; under mu_.
 void Engine::end(Session* session) {
-  if (session->state != SessionState::kGenerating || session->settle) return;
+  if (session->state != SessionState::kGenerating || session->generation->abandoned) return;
   if (session->generation->finished) return scheduler_->cancel_finished(session);
   stop(session);
   session->changed.notify_all();
@@ -106,8 +106,8 @@ void Engine::ring(std::unique_lock<std::mutex>& lock) {
 
 // Ends what the session generates: now, or when the step that it is in is over.
 void Engine::stop(Session* session) {
-  if (session->in_step) {
-    session->cancel = true;
+  if (session->use.in_step()) {
+    session->generation->cancel = true;
   } else {
     scheduler_->finish(session, Reason::kCancelled, runtime_->env()->now_ns());
   }
@@ -149,18 +149,17 @@ void Engine::take_done(Session* session) {
 void Engine::abandon(Session* session) noexcept {
   std::unique_lock lock(mu_);
   if (session->state != SessionState::kGenerating) return;
-  if (!session->generation->finished && session->in_step) session->cancel = true;
-  step_over_.wait(lock, [&] { return !session->in_step; });
+  if (!session->generation->finished && session->use.in_step()) session->generation->cancel = true;
+  step_over_.wait(lock, [&] { return !session->use.in_step(); });
   if (!session->generation->finished) scheduler_->give_up(session);
-  session->settle = true;
+  session->generation->abandoned = true;
 }
 
 void Engine::settle(Session* session) {
-  if (!session->settle) return;
+  if (!session->generation || !session->generation->abandoned) return;
   session->mailbox.clear();
   session->failure = Status();
   take_done(session);
-  session->settle = false;
 }
 
 bool Engine::take_event(Session* session, Event* event, Status* failure) {

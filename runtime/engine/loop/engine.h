@@ -230,11 +230,11 @@ class Engine::Editing {
  public:
   Editing(Engine* engine, Session* session) : engine_(engine), session_(session) {
     std::lock_guard lock(engine_->mu_);
-    session_->editing = true;
+    session_->use.begin_edit();
   }
   ~Editing() {
     std::lock_guard lock(engine_->mu_);
-    session_->editing = false;
+    session_->use.end_edit();
     engine_->step_over_.notify_all();
   }
   Editing(const Editing&) = delete;

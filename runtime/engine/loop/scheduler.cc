@@ -61,7 +61,6 @@ void Scheduler::start(Session* s, uint64_t now_ns) {
   g.report.pool_bytes_begin = pool_bytes_used();
   s->kv.own_only = false;
   s->state = SessionState::kGenerating;
-  s->cancel = false;
   ++(g.options.prefill_only ? counters_.prefills : counters_.generations);
   touch(s);
   if (!g.options.prefill_only && s->tokens.size() >= limits_.context) {
@@ -88,7 +87,7 @@ Scheduler::Run Scheduler::next_run(const Session& s) const {
 std::vector<Session*> Scheduler::order_of_service() {
   std::vector<Session*> order;
   for (Session* s : sessions_) {
-    if (runnable(*s) && !s->held && s->generation->warmed) order.push_back(s);
+    if (runnable(*s) && s->use.may_step() && s->generation->warmed) order.push_back(s);
   }
   if (order.empty()) return order;
   std::rotate(order.begin(), order.begin() + static_cast<ptrdiff_t>(turn_++ % order.size()), order.end());
@@ -139,6 +138,7 @@ uint64_t Scheduler::make_writable(Session* s, const Run& run, StepPlan* plan) {
 void Scheduler::add_rows(Session* s, const Run& run, StepPlan* plan) {
   const Generation& g = *s->generation;
   bool decides = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
+  plan->seqs.reserve(plan->seqs.size() + 1);
   PlannedSeq seq{s, run.begin, run.end, run.store_kv, static_cast<uint32_t>(plan->logits_rows.size()), 0};
   auto first_row = static_cast<uint32_t>(plan->tokens.size());
   for (uint64_t p = run.begin; p < run.end; ++p) {
@@ -153,10 +153,10 @@ void Scheduler::add_rows(Session* s, const Run& run, StepPlan* plan) {
     claimed_.emplace(s->kv.chain[i].get(), s);
   }
   plan->seqs.push_back(seq);
+  s->use.enter_step();  // with its place in the plan: abandon() takes both back
   plan->tables.emplace_back(s->kv.table.data(), s->kv.table.data() + s->kv.table.size());
   plan->step_seqs.push_back(
       {first_row, static_cast<uint32_t>(run.end - run.begin), static_cast<int32_t>(run.begin), nullptr, 0, run.store_kv});
-  s->in_step = true;
 }
 
 // Adds what fits of the session's next rows. False: it got no block.
@@ -193,7 +193,7 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
 
 // Blocks that nobody can be asked for now: a save copies them out, or a resume reads into them.
 bool Scheduler::blocks_come_back() const {
-  return std::any_of(sessions_.begin(), sessions_.end(), [](const Session* s) { return s->pins > 0; });
+  return std::any_of(sessions_.begin(), sessions_.end(), [](const Session* s) { return s->use.pinned(); });
 }
 
 // A prefill that wants no logits ends when all its KV is there.
@@ -242,7 +242,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
     if (finish_prefill(s, now_ns) || plan->tokens.size() >= limits_.rows_max) continue;
     if (!plan_session(s, plan)) {
       if (!starved || s->generation->order < starved->generation->order) starved = s;
-    } else if (s->in_step && !s->generation->first_step_ns) {
+    } else if (s->use.in_step() && !s->generation->first_step_ns) {
       s->generation->first_step_ns = now_ns;
     }
   }

@@ -141,7 +141,7 @@ void Engine::save_unasked(Session* session) noexcept {
       logf(runtime_->log(), LogLevel::kWarn, "autosave: %s", saved.status().message().c_str());
     } else if (saved->left_out && !std::exchange(session->autosave->left_out, true)) {
       logf(runtime_->log(), LogLevel::kWarn, "autosave: the store has no room for KV of session \"%s\": its tokens are saved",
-           session->name.c_str());
+           session->saved.name.c_str());
     } else if (saved->gen > 0 && !saved->left_out) {
       session->autosave->left_out = false;
     }
@@ -153,7 +153,7 @@ void Engine::save_unasked(Session* session) noexcept {
 // Between two portions of an autosave: those who compute have the machine for a while, unless somebody waits for the save.
 void Engine::give_way(Session* session, uint64_t worked_ns) {
   std::unique_lock lock(mu_);
-  auto pressed = [&] { return session->saves_wanted > 0 || session->closing || scheduler_->starved(); };
+  auto pressed = [&] { return session->use.save_waits() || session->use.closing() || scheduler_->starved(); };
   if (scheduler_->runnable_count() == 0) return;
   pressed_.wait_for(lock, std::chrono::nanoseconds(std::min(kSaverPauseMaxNs, worked_ns * kSaverPause)), pressed);
 }

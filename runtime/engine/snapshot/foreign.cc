@@ -31,16 +31,16 @@ Status Engine::adopt_foreign(const SessionOptions& options, const SessionOut& sa
       known = true;
       if (b == s.kv.root) {  // begun elsewhere, continued here: all of it lies under its own root
         s.kv.root = saved.root;
-        s.inexact = true;
+        s.stored.inexact = true;
         return {};
       }
     }
   }
   if (!known) return {};  // another format, or a later version's: computed again
-  s.foreign_root = saved.root;
-  s.foreign_tokens = saved.tokens.size();
+  s.stored.foreign_root = saved.root;
+  s.stored.foreign_tokens = saved.tokens.size();
   s.kv.root = mixed_root(saved.root, s.kv.root);
-  s.inexact = true;
+  s.stored.inexact = true;
   return {};
 }
 

@@ -13,9 +13,9 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
   }
   auto session = std::make_unique<Session>(kv_.block_tokens);
   Session& s = *session;
-  s.id = saved.id;
-  s.name = saved.name;
-  s.gen = saved.gen;
+  s.saved.id = saved.id;
+  s.saved.name = saved.name;
+  s.saved.gen = saved.gen;
   s.domain = options.domain;
   s.store = options.store;
   s.kv.share = options.share;
@@ -25,7 +25,7 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
   s.arguments = std::move(manifest->arguments);
   s.grammar = std::move(manifest->grammar);
   s.wake = options.wake;
-  s.resumed_tokens = saved.tokens.size();
+  s.stored.resumed_tokens = saved.tokens.size();
   auto root = root_for(options);
   if (!root.is_ok()) {
     *status = root.take_status();
@@ -36,11 +36,11 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
     *status = adopt_foreign(options, saved, &s);
     if (!status->is_ok()) return nullptr;
   }
-  s.other_numerics = (saved.root != s.kv.root && s.foreign_tokens == 0) || manifest->block_tokens != kv_.block_tokens;
-  if (saved.root == s.kv.root) s.own_tokens = saved.tokens.size();
-  if (saved.root == s.kv.root && !s.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens) {
-    s.saved_tail_end = saved.tokens.size();
-    s.saved_tail_begin = s.saved_tail_end - saved.node_tokens.back();
+  s.stored.other_numerics = (saved.root != s.kv.root && s.stored.foreign_tokens == 0) || manifest->block_tokens != kv_.block_tokens;
+  if (saved.root == s.kv.root) s.stored.own_tokens = saved.tokens.size();
+  if (saved.root == s.kv.root && !s.stored.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens) {
+    s.stored.tail_end = saved.tokens.size();
+    s.stored.tail_begin = s.stored.tail_end - saved.node_tokens.back();
   }
   *status = set_autosave(options, &s);
   if (!status->is_ok()) return nullptr;
@@ -51,8 +51,8 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
 void Engine::mark_restored(Session* session) const {
   Session& s = *session;
   const auto rest = std::span<const int32_t>(s.tokens).subspan(s.kv.chain.size() * kv_.block_tokens);
-  s.saved = {s.kv.chain.empty() ? s.kv.root : s.kv.chain.back()->key, s.tokens.size(), s.messages.size()};
-  if (!rest.empty()) s.saved.head = chain_key(s.saved.head, rest);
+  s.saved.mark = {s.kv.chain.empty() ? s.kv.root : s.kv.chain.back()->key, s.tokens.size(), s.messages.size()};
+  if (!rest.empty()) s.saved.mark.head = chain_key(s.saved.mark.head, rest);
 }
 
 Result<Session*> Engine::resume(const SessionOptions& options, std::string_view name, const Progress& progress, Report* report) {
@@ -91,7 +91,7 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
   };
   scheduler_->add(&s);
   Undo undo{scheduler_.get(), &s};
-  ++s.pins;  // nobody takes its blocks while they fill
+  s.use.pin();  // nobody takes its blocks while they fill
   cache_->adopt(&s.kv, s.tokens);
   mark_restored(&s);
   report->reused_memory = s.kv.table.covered(n);
@@ -103,9 +103,9 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
   report->prefilled = n - s.kv.table.covered(n);
   report->reuse_stopped_at = s.kv.table.first_missing(n);
   if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->why_stopped(s, &report->reuse_stopped_at);
-  --s.pins;
+  s.use.unpin();
   scheduler_->touch(&s);
-  for (uint32_t i = 0; i < s.kv.table.size(); ++i) s.saved_blocks += s.kv.table.filled(i) == kv_.block_tokens;
+  for (uint32_t i = 0; i < s.kv.table.size(); ++i) s.saved.blocks += s.kv.table.filled(i) == kv_.block_tokens;
   if (s.autosave) s.autosave->saver->add(this, &s);
   undo.session = nullptr;
   return session.release();

@@ -27,7 +27,7 @@ struct Engine::SavePlan {
   std::vector<NodeIn> nodes;
   std::vector<uint8_t> tail;  // a copy: the session goes on in that block
   uint64_t tail_begin = 0, tail_end = 0, pending_begin = 0;
-  Session::Mark mark;
+  SavedSession::Mark mark;
   uint64_t blocks = 0;  // full ones among the chunks
 };
 
@@ -36,12 +36,10 @@ struct Engine::SavePlan {
 class Engine::SaveTurn {
  public:
   SaveTurn(Engine* engine, Session* session, std::unique_lock<std::mutex>& lock) : engine_(engine), session_(session), lock_(lock) {
-    ++session_->saves_wanted;
+    session_->use.wait_for_save();
     engine_->pressed_.notify_all();
-    engine_->step_over_.wait(lock, [&] { return !session_->saving; });
-    --session_->saves_wanted;
-    session_->saving = true;
-    ++session_->pins;
+    engine_->step_over_.wait(lock, [&] { return !session_->use.in_save(); });
+    session_->use.begin_save();
   }
   ~SaveTurn() {
     if (!session_) return;
@@ -54,9 +52,9 @@ class Engine::SaveTurn {
   // Until the session is between two edits, and between two steps where its last block is wanted too: a step writes to that one. Under the
   // lock, as all of this.
   void hold(bool between_steps) {
-    session_->held = between_steps;
-    engine_->step_over_.wait(lock_, [&] { return !(session_->in_step && between_steps) && !session_->editing; });
-    session_->held = false;
+    session_->use.keep_from_steps(between_steps);
+    engine_->step_over_.wait(lock_, [&] { return !(session_->use.in_step() && between_steps) && !session_->use.in_edit(); });
+    session_->use.keep_from_steps(false);
     session_->changed.notify_all();  // its caller may have found nothing to compute
   }
   void keep(const std::vector<SavePlan::Chunk>& chunks) {
@@ -69,8 +67,7 @@ class Engine::SaveTurn {
   }
   void finish() {
     for (; !blocks_.empty(); blocks_.pop_back()) engine_->cache_->drop(blocks_.back());  // the last is the first to be given up
-    --session_->pins;
-    session_->saving = false;
+    session_->use.end_save();
     engine_->step_over_.notify_all();
     session_ = nullptr;
   }
@@ -119,8 +116,8 @@ void Engine::plan_save(Session* session, SaveTail which, SavePlan* plan) {
   const auto last = static_cast<uint32_t>((n - 1) / T);
   const uint64_t in_memory = filled(last);
   uint64_t stored = 0;
-  if (s.saved_tail_begin == last * T && s.saved_tail_end > s.saved_tail_begin && s.saved_tail_end <= kept)
-    stored = s.saved_tail_end - s.saved_tail_begin;
+  if (s.stored.tail_begin == last * T && s.stored.tail_end > s.stored.tail_begin && s.stored.tail_end <= kept)
+    stored = s.stored.tail_end - s.stored.tail_begin;
   const bool ends_full = n - last * T == T && (in_memory == T || (in_memory == 0 && stored == 0));
   const uint32_t full = ends_full ? last + 1 : last;
   uint64_t tail = 0;
@@ -207,10 +204,10 @@ SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveO
   SessionIn in;
   in.domain = s.domain;
   in.name = name;
-  in.id = s.id;
-  bool same_name = s.gen > 0 && s.name == name;
-  if (s.gen > 0 && !same_name) runtime_->env()->random(in.id.bytes);  // under another name it is another session
-  in.gen_seen = same_name ? s.gen : 0;
+  in.id = s.saved.id;
+  bool same_name = s.saved.gen > 0 && s.saved.name == name;
+  if (s.saved.gen > 0 && !same_name) runtime_->env()->random(in.id.bytes);  // under another name it is another session
+  in.gen_seen = same_name ? s.saved.gen : 0;
   in.overwrite = options.overwrite;
   in.root = s.kv.root;
   in.block_tokens = kv_.block_tokens;
@@ -243,15 +240,16 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   SavePlan plan;
   std::unique_lock lock(mu_);
   SaveTurn turn(this, session, lock);
-  const SaveTail which = options.suspend || s.closing ? SaveTail::kWhole : options.autosave ? SaveTail::kStored : SaveTail::kGrown;
+  const SaveTail which = options.suspend || s.use.closing() ? SaveTail::kWhole : options.autosave ? SaveTail::kStored : SaveTail::kGrown;
   turn.hold(which != SaveTail::kStored);
-  std::string own_name(options.autosave ? s.name : name);  // now: after the commit nothing may fail
+  std::string own_name(options.autosave ? s.saved.name : name);  // now: after the commit nothing may fail
   if (own_name.empty() && s.autosave) own_name = s.autosave->policy.name;
   if (own_name.empty()) return SaveReport();  // it has no name yet
   settle(session);
   if (options.suspend || s.state != SessionState::kGenerating) KVRT_TRY(require(session, options.suspend ? "suspend" : "checkpoint"));
   plan_save(session, which, &plan);
-  if (options.autosave && plan.mark == s.saved && plan.blocks <= s.saved_blocks && plan.tail_end <= s.saved_tail_end) return SaveReport();
+  if (options.autosave && plan.mark == s.saved.mark && plan.blocks <= s.saved.blocks && plan.tail_end <= s.stored.tail_end)
+    return SaveReport();
   turn.keep(plan.chunks);
   lock.unlock();
   // The session goes on: what is saved of it is a copy, or does not change.
@@ -280,17 +278,17 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
     s.last_error = saved.status().clone();
     return saved.take_status();
   }
-  s.id = saved->id;
-  s.name = std::move(own_name);
-  s.gen = saved->gen;
-  s.saved = plan.mark;
-  s.saved_blocks = report.left_out ? 0 : plan.blocks;  // 0: the next autosave tries again
+  s.saved.id = saved->id;
+  s.saved.name = std::move(own_name);
+  s.saved.gen = saved->gen;
+  s.saved.mark = plan.mark;
+  s.saved.blocks = report.left_out ? 0 : plan.blocks;  // 0: the next autosave tries again
   const auto& was = plan.said.tokens;                  // the session may have changed since
   const auto same = static_cast<uint64_t>(std::mismatch(was.begin(), was.end(), s.tokens.begin(), s.tokens.end()).first - was.begin());
   const bool has_tail = same >= plan.tail_end && !report.left_out;
-  s.own_tokens = std::min(same, plan.pending_begin);
-  s.saved_tail_begin = has_tail ? plan.tail_begin : 0;
-  s.saved_tail_end = has_tail ? plan.tail_end : 0;
+  s.stored.own_tokens = std::min(same, plan.pending_begin);
+  s.stored.tail_begin = has_tail ? plan.tail_begin : 0;
+  s.stored.tail_end = has_tail ? plan.tail_end : 0;
   if (options.suspend) {
     cache_->release(&s.kv, 0);
     s.state = SessionState::kSuspended;

@@ -48,10 +48,10 @@ struct Engine::Loads {
 // The chain up to the tail that was saved, with it. Tokens that have grown past it have a full block at its place, which is on another
 // branch. Empty: there is none.
 std::vector<NodeIn> Engine::with_tail(const Session& s, std::span<const NodeIn> nodes) const {
-  const auto tail = static_cast<uint32_t>(s.saved_tail_begin / kv_.block_tokens);
-  if (s.saved_tail_end <= s.saved_tail_begin) return {};
+  const auto tail = static_cast<uint32_t>(s.stored.tail_begin / kv_.block_tokens);
+  if (s.stored.tail_end <= s.stored.tail_begin) return {};
   std::vector<NodeIn> branch(nodes.begin(), nodes.begin() + tail);
-  const auto tokens = std::span<const int32_t>(s.tokens).subspan(s.saved_tail_begin, s.saved_tail_end - s.saved_tail_begin);
+  const auto tokens = std::span<const int32_t>(s.tokens).subspan(s.stored.tail_begin, s.stored.tail_end - s.stored.tail_begin);
   const BlockKey parent = tail ? nodes[tail - 1].key : s.kv.root;
   branch.push_back({chain_key(parent, tokens), parent, tokens});
   return branch;
@@ -65,10 +65,10 @@ void Engine::loads_wanted(Session* session, Loads* to) {
   const std::vector<NodeIn> nodes = full_blocks(s);  // the whole chain, as the store looks it up
   std::vector<ChunkLoad> wanted;
   for (uint32_t i = 0; i < nodes.size(); ++i) {
-    if (s.kv.table.filled(i) == 0 && (s.kv.share || uint64_t{i + 1} * T <= s.own_tokens))
+    if (s.kv.table.filled(i) == 0 && (s.kv.share || uint64_t{i + 1} * T <= s.stored.own_tokens))
       wanted.push_back({i, nodes[i], kNoBlock, ChunkState::kAbsent, {}, false});
   }
-  auto tail = static_cast<uint32_t>(s.saved_tail_begin / T);
+  auto tail = static_cast<uint32_t>(s.stored.tail_begin / T);
   std::vector<NodeIn> branch;
   if (s.kv.table.filled(tail) == 0) branch = with_tail(s, nodes);
   if (!branch.empty()) wanted.push_back({tail, branch.back(), kNoBlock, ChunkState::kAbsent, {}, false});
@@ -81,7 +81,7 @@ void Engine::loads_wanted(Session* session, Loads* to) {
   for (size_t i = 0; i < wanted.size(); ++i) {
     bool full = wanted[i].node.tokens.size() == T;
     if (!(full ? has[wanted[i].index] : has_tail)) {
-      s.not_stored |= full && uint64_t{wanted[i].index + 1} * T <= s.resumed_tokens && !s.other_numerics;
+      s.stored.not_stored |= full && uint64_t{wanted[i].index + 1} * T <= s.stored.resumed_tokens && !s.stored.other_numerics;
       continue;
     }
     if (!full && std::any_of(loads.begin(), loads.end(), [&](const ChunkLoad& l) { return l.index == wanted[i].index; })) continue;
@@ -93,9 +93,9 @@ void Engine::loads_wanted(Session* session, Loads* to) {
 std::vector<NodeIn> Engine::foreign_chain(const Session& s) const {
   const uint64_t T = kv_.block_tokens;
   std::vector<NodeIn> nodes;
-  BlockKey parent = s.foreign_root;
-  for (uint64_t at = 0; at < s.foreign_tokens; at += T) {
-    const auto tokens = std::span<const int32_t>(s.tokens).subspan(at, std::min(T, s.foreign_tokens - at));
+  BlockKey parent = s.stored.foreign_root;
+  for (uint64_t at = 0; at < s.stored.foreign_tokens; at += T) {
+    const auto tokens = std::span<const int32_t>(s.tokens).subspan(at, std::min(T, s.stored.foreign_tokens - at));
     nodes.push_back({chain_key(parent, tokens), parent, tokens});
     parent = nodes.back().key;
   }
@@ -161,7 +161,7 @@ Engine::Loaded Engine::load_stored(Session* session, std::unique_lock<std::mutex
   if (!s.store) return Loaded::kNothing;
   Loads loads(cache_.get());
   loads_wanted(session, &loads);
-  if (s.foreign_tokens > 0) foreign_loads(session, &loads);
+  if (s.stored.foreign_tokens > 0) foreign_loads(session, &loads);
   if (loads.list.empty()) return Loaded::kNothing;
   const uint64_t had = s.kv.table.covered(s.tokens.size());
   bool complete = false, nearer = false;
@@ -172,12 +172,12 @@ Engine::Loaded Engine::load_stored(Session* session, std::unique_lock<std::mutex
   for (ChunkLoad& load : loads.list) {
     nearer |= load.state == ChunkState::kDamaged;  // the store forgets it
     if (load.state != ChunkState::kOk) {
-      s.damaged |= load.tried;
+      s.stored.damaged |= load.tried;
       if (!load.damage.empty()) logf(runtime_->log(), LogLevel::kWarn, "store: %s; its tokens will be computed again", load.damage.c_str());
       continue;
     }
     cache_->replace(&s.kv, load.index, std::exchange(load.block, kNoBlock), static_cast<uint32_t>(load.node.tokens.size()));
-    s.disk_tokens += load.node.tokens.size();
+    s.stored.disk_tokens += load.node.tokens.size();
     if (load.node.tokens.size() == kv_.block_tokens) cache_->seal(&s.kv, s.tokens, load.index);
   }
   nearer |= s.kv.table.covered(s.tokens.size()) != had;
@@ -188,17 +188,17 @@ Engine::Loaded Engine::load_stored(Session* session, std::unique_lock<std::mutex
 // their place.
 void Engine::tell_store(Session* session, std::unique_lock<std::mutex>& lock) {
   Session& s = *session;
-  s.suspect = false;
+  s.stored.suspect = false;
   const std::vector<NodeIn> nodes = full_blocks(s);
   const std::vector<std::vector<NodeIn>> chains{nodes, with_tail(s, nodes), foreign_chain(s)};
-  s.saved_tail_begin = s.saved_tail_end = s.foreign_tokens = s.saved_blocks = 0;
-  s.saved = {};
+  s.stored.tail_begin = s.stored.tail_end = s.stored.foreign_tokens = s.saved.blocks = 0;
+  s.saved.mark = {};
   Unlocked unlocked(lock);
   uint64_t dropped = 0;
   for (const auto& chain : chains) dropped += s.store->discard(chain, "KV from it made logits that are not finite");
   logf(runtime_->log(), LogLevel::kWarn,
        "session \"%s\": KV that was reused made logits that are not finite: all of it is computed again; %llu chunks of it are forgotten",
-       s.name.c_str(), static_cast<unsigned long long>(dropped));
+       s.saved.name.c_str(), static_cast<unsigned long long>(dropped));
 }
 
 // Brings back what exists of a generation's KV, until the deadline; the rest next time. What then is not there is computed. False: it read
@@ -206,7 +206,7 @@ void Engine::tell_store(Session* session, std::unique_lock<std::mutex>& lock) {
 bool Engine::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns) {
   Session& s = *session;
   bool again = !s.generation->accounted.empty();
-  if (s.suspect) tell_store(session, lock);
+  if (s.stored.suspect) tell_store(session, lock);
   if (s.kv.own_only) {
     cache_->extend(&s.kv, s.tokens);
     s.generation->warmed = true;
@@ -222,7 +222,7 @@ bool Engine::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t
   }
   if (loaded == Loaded::kStoppedNearer) return true;
   if (s.generation->recompute_all && again) {
-    s.disk_tokens = 0;  // it reuses nothing: these were its own
+    s.stored.disk_tokens = 0;  // it reuses nothing: these were its own
   } else {
     scheduler_->count_reuse(session);
   }
@@ -239,12 +239,12 @@ bool Engine::warm_cold(std::unique_lock<std::mutex>& lock) {
     {
       struct InStep {  // also when memory runs out half-way
         Session* session;
-        explicit InStep(Session* s) : session(s) { s->in_step = true; }
-        ~InStep() { session->in_step = false; }
+        explicit InStep(Session* s) : session(s) { s->use.enter_step(); }
+        ~InStep() { session->use.leave_step(); }
       } in_step(s);
       any |= warm(s, lock, deadline_ns);  // without the lock for a while: sessions come and go
     }
-    if (s->cancel) scheduler_->finish(s, Reason::kCancelled, runtime_->env()->now_ns());
+    if (s->generation->cancel) scheduler_->finish(s, Reason::kCancelled, runtime_->env()->now_ns());
     if (runtime_->env()->now_ns() >= deadline_ns) break;
   }
   return any;

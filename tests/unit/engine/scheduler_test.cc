@@ -41,7 +41,7 @@ TEST(Scheduler, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
   EXPECT_EQ(plan.clears.front(), block);
 
   plan.clear();
-  later.in_step = false;
+  later.use.leave_step();
   scheduler.plan(&plan, 0, 0);
   EXPECT_EQ(later.kv.table.block(0), block);
   EXPECT_EQ(plan.clears, std::vector<BlockId>{block});

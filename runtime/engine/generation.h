@@ -1,0 +1,108 @@
+// Generation: a prefill or an answer from begin to DONE: what was asked for, how far it is, and what its host is told. Values.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/cancel.h"
+#include "runtime/engine/conversation/conversation.h"
+#include "runtime/engine/sampling/output_text.h"
+#include "runtime/engine/sampling/sampler.h"
+#include "runtime/text/grammar/grammar.h"
+#include "runtime/text/reply/parser.h"
+
+namespace kvrt {
+
+// The numbers of kvrt.h's enums (asserted in api/session.cc).
+enum class EventType : uint32_t {
+  kNone = 0,
+  kToken = 1,
+  kProgress = 2,
+  kLogits = 3,
+  kDone = 4,
+  kIdle = 7,
+  kContent = 8,
+  kReasoning = 9,
+  kToolCall = 10
+};
+enum class Reason : uint32_t { kNone, kEos, kStop, kMaxTokens, kContextFull, kCancelled, kPrefilled, kFailed };
+enum class ReuseStop : uint32_t { kAll, kNewTokens, kDifferentToken, kNotStored, kEvicted, kDamaged, kOtherNumerics };
+enum class WantLogits : uint32_t { kNone, kLast, kAll };
+
+struct Report {
+  Reason reason = Reason::kNone;
+  uint64_t prompt_tokens = 0, reused_memory = 0, reused_disk = 0, prefilled = 0, generated = 0;
+  ReuseStop reuse_stopped = ReuseStop::kAll;
+  uint64_t reuse_stopped_at = 0;
+  uint32_t stop_tokens = 0;
+  uint64_t seed = 0;
+  double queue_ms = 0, ttft_ms = 0, prefill_ms = 0, decode_ms = 0;
+  uint64_t kv_blocks = 0, kv_bytes = 0;
+  uint64_t pool_bytes_begin = 0, pool_bytes_prefilled = 0, pool_bytes_end = 0;
+  uint64_t recomputed = 0;
+};
+
+struct Event {
+  EventType type = EventType::kNone;
+  int32_t token = 0;
+  uint64_t position = 0;
+  std::string text;
+  float logprob = 0;
+  std::vector<TokenValue> top;
+  uint64_t done = 0, total = 0;
+  std::vector<float> logits;
+  Report report;
+};
+
+enum class ReplyKind : uint32_t { kNone, kAuto, kPlain, kHermes, kLlama3, kMistral, kGemma, kDeepSeek };
+
+struct GenerateOptions {
+  bool prefill_only = false;
+  WantLogits logits = WantLogits::kNone;  // of a prefill
+  uint32_t max_tokens = 0;                // 0: no limit but the context
+  SamplingOptions sampling;
+  bool ignore_eos = false;
+  std::vector<int32_t> stop_tokens;
+  std::vector<std::string> stop_strings;
+  bool emit_logits = false;
+  bool generation_prompt = true;
+  bool host_samples = false;    // accept() gives the tokens
+  bool all_or_nothing = false;  // a generation that does not come to its end leaves no trace
+  GrammarKind grammar_kind = GrammarKind::kNone;
+  std::string grammar;
+  ReplyKind reply = ReplyKind::kNone;
+  std::shared_ptr<Cancel> cancel{};  // null: none
+};
+
+// A prefill or generation from begin to DONE.
+struct Generation {
+  explicit Generation(GenerateOptions o) : options(std::move(o)), text(options.stop_strings) {}
+  GenerateOptions options;
+  OutputText text;
+  std::unique_ptr<GrammarMatcher> matcher;  // null: any token will do
+  std::optional<ReplyParser> parser;        // of the answer's parts, where they are wanted
+  std::vector<ReplyPart> parts;             // so far
+  Report report;
+  std::optional<Conversation> before;  // all_or_nothing: to go back to
+  uint64_t order = 0;                  // who began first keeps its blocks when they run short
+  uint64_t prompt_end = 0;             // tokens when it began
+  bool warmed = false;                 // the prefix look-up was done
+  bool admitted = false;               // it may take blocks
+  bool recompute_all = false;          // prefill with all logits
+  uint64_t next_logits = 0;            // recompute_all: first position still to run
+  std::vector<bool> accounted;         // prompt positions that the report has as reused or computed; empty: not counted yet
+  uint64_t computed = 0;               // prompt positions that ran, each once
+  uint64_t decoded_end = 0;            // positions after the prompt whose rows ran once
+  std::vector<float> awaited;          // the row that accept() answers; empty: none is due
+  bool finished = false;               // DONE is in the mailbox, or the session's failure is set
+  bool no_memory = false;              // finished, and the failure is that there was no memory: not even to say so
+  bool cancel = false;                 // asked for while a step runs
+  bool abandoned = false;              // over, and nobody takes the DONE: the session's next call does what that would have done
+  uint64_t begin_ns = 0, first_step_ns = 0, first_token_ns = 0, last_token_ns = 0;
+};
+
+void add_part(std::vector<ReplyPart>* parts, ReplyPart part);  // adjacent increments of a kind become one
+
+}  // namespace kvrt

@@ -1,0 +1,79 @@
+// SessionUse: who works on a session: the step's leader, a call that changes its conversation, saves, a resume, close. Each comes and goes here,
+// and what must not be at once is asserted.
+//
+//   step   from a plan, or a look-up of the prefix, to its end.       Never while a save waits for the step's end.
+//   edit   a call that changes the conversation and lets the lock go. Never in a step.
+//   save   one at a time; others wait. Beside steps and edits, but that it may keep steps away while it looks at the last block.
+//   pin    a save reads the blocks, or a resume fills them: nobody takes them.
+//   close  for good. Never in a step.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/base/check.h"
+
+namespace kvrt {
+
+// Guarded by Engine's lock.
+class SessionUse {
+ public:
+  bool in_step() const { return in_step_; }
+  bool may_step() const { return !kept_from_steps_; }
+  void enter_step() {
+    KVRT_CHECK(!in_step_ && may_step() && !closing_);
+    in_step_ = true;
+  }
+  void leave_step() {
+    KVRT_CHECK(in_step_);
+    in_step_ = false;
+  }
+
+  bool in_edit() const { return in_edit_; }
+  void begin_edit() {
+    KVRT_CHECK(!in_edit_ && !closing_);
+    in_edit_ = true;
+  }
+  void end_edit() {
+    KVRT_CHECK(in_edit_);
+    in_edit_ = false;
+  }
+
+  bool in_save() const { return in_save_; }
+  bool save_waits() const { return saves_waiting_ > 0; }
+  void wait_for_save() { ++saves_waiting_; }
+  void begin_save() {
+    KVRT_CHECK(!in_save_ && saves_waiting_ > 0);
+    --saves_waiting_;
+    in_save_ = true;
+    pin();
+  }
+  void end_save() {
+    KVRT_CHECK(in_save_ && !kept_from_steps_);
+    in_save_ = false;
+    unpin();
+  }
+  // For as long as a save has to find the session between two steps.
+  void keep_from_steps(bool on) {
+    KVRT_CHECK(in_save_);
+    kept_from_steps_ = on;
+  }
+
+  bool pinned() const { return pins_ > 0; }
+  void pin() { ++pins_; }
+  void unpin() {
+    KVRT_CHECK(pins_ > 0);
+    --pins_;
+  }
+
+  bool closing() const { return closing_; }
+  void close() {
+    KVRT_CHECK(!in_step_ && !in_edit_ && !closing_);
+    closing_ = true;
+  }
+
+ private:
+  bool in_step_ = false, in_edit_ = false, in_save_ = false, kept_from_steps_ = false, closing_ = false;
+  uint32_t saves_waiting_ = 0, pins_ = 0;
+};
+
+}  // namespace kvrt
