@@ -1,9 +1,8 @@
-// SessionUse: who works on a session: the step's leader, a call that changes its conversation, saves, a resume, close. Each comes and goes here,
-// and what must not be at once is asserted.
+// SessionUse: who works on a session: the step's leader, saves, a resume, close. Each comes and goes here, and what must not be at
+// once is asserted. The call that its handle makes is not among them: it has the session while it holds Engine's lock.
 //
 //   step   from a plan, or a look-up of the prefix, to its end.       Never while a save waits for the step's end.
-//   edit   a call that changes the conversation and lets the lock go. Never in a step.
-//   save   one at a time; others wait. Beside steps and edits, but that it may keep steps away while it looks at the last block.
+//   save   one at a time; others wait. Beside steps, but that it may keep them away while it looks at the last block.
 //   pin    a save reads the blocks, or a resume fills them: nobody takes them.
 //   close  for good. Never in a step.
 #pragma once
@@ -26,16 +25,6 @@ class SessionUse {
   void leave_step() {
     KVRT_CHECK(in_step_);
     in_step_ = false;
-  }
-
-  bool in_edit() const { return in_edit_; }
-  void begin_edit() {
-    KVRT_CHECK(!in_edit_ && !closing_);
-    in_edit_ = true;
-  }
-  void end_edit() {
-    KVRT_CHECK(in_edit_);
-    in_edit_ = false;
   }
 
   bool in_save() const { return in_save_; }
@@ -67,12 +56,12 @@ class SessionUse {
 
   bool closing() const { return closing_; }
   void close() {
-    KVRT_CHECK(!in_step_ && !in_edit_ && !closing_);
+    KVRT_CHECK(!in_step_ && !closing_);
     closing_ = true;
   }
 
  private:
-  bool in_step_ = false, in_edit_ = false, in_save_ = false, kept_from_steps_ = false, closing_ = false;
+  bool in_step_ = false, in_save_ = false, kept_from_steps_ = false, closing_ = false;
   uint32_t saves_waiting_ = 0, pins_ = 0;
 };
 

@@ -8,6 +8,7 @@ import tempfile
 
 TIDY = pathlib.Path(__file__).with_name("tidy.py")
 LONG_BODY = "  g();\n" * 80
+WALK = "<!-- walk -->\n" + "".join(f"{i}. `runtime/base/a.h` `a`\n" for i in (1, 2, 3))
 
 CLEAN = {
     "include/kvrt.h": "/* One. */\nKVRT_API int kvrt_one(\n    int a);\n",
@@ -38,6 +39,11 @@ PLANTED = [
     ({"storage/repair/c.cc": '#include "runtime/engine/k.h"\n', "runtime/engine/k.h": ""}, "storage/repair must not include"),
     ({"runtime/engine/c.cc": '#include "include/kvrt.h"\n'}, "runtime/engine must not include"),
     ({"runtime/engine/sampling/c.cc": '#include "runtime/kv/k.h"\n', "runtime/kv/k.h": ""}, "runtime/engine/sampling must not include"),
+    ({"runtime/engine/conversation/c.cc": '#include "runtime/engine/loop/k.h"\n', "runtime/engine/loop/k.h": ""}, "runtime/engine/conversation must not include"),
+    ({"runtime/engine/loop/c.cc": '#include "runtime/api/k.h"\n', "runtime/api/k.h": ""}, "runtime/engine/loop must not include"),
+    ({"ARCHITECTURE.md": WALK.replace("`a`", "`b`")}, "runtime/base/a.h has no b"),
+    ({"ARCHITECTURE.md": WALK + "4. `runtime/base/a.h` `a`\n" * 8}, "a walk of 11 steps"),
+    ({"ARCHITECTURE.md": WALK}, "comes to runtime/base/a.h more than twice"),
     ({"runtime/api/c.cc": '#include "tests/api/k.h"\n', "tests/api/k.h": ""}, "runtime/api must not include"),
     ({"samples/c.c": '#include "runtime/base/a.h"\n'}, "samples must not include"),
     ({"tests/api/c.c": '#include "runtime/base/a.h"\n'}, "tests/api must not include"),

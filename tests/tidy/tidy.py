@@ -33,9 +33,11 @@ LAYERS = {
     "storage/store": {"runtime/base", "storage", "storage/segment", "storage/catalog"},
     "storage/repair": {"runtime/base", "storage", "storage/segment", "storage/catalog", "storage/store"},
     "cuda": {"runtime/base", "runtime/compute"},
-    "runtime/engine": BELOW_ENGINE | {"runtime/engine/sampling"},
+    "runtime/engine": BELOW_ENGINE | {"runtime/engine/sampling", "runtime/engine/conversation", "runtime/engine/loop"},
+    "runtime/engine/loop": BELOW_ENGINE | {"runtime/engine", "runtime/engine/sampling", "runtime/engine/conversation"},
+    "runtime/engine/conversation": BELOW_ENGINE | {"runtime/engine", "runtime/engine/sampling"},
     "runtime/engine/sampling": {"runtime/base", "runtime/compute", "runtime/text/tokenizer"},
-    "runtime/api": BELOW_ENGINE | {"runtime/engine", "abi"},
+    "runtime/api": BELOW_ENGINE | {"runtime/engine", "runtime/engine/loop", "runtime/engine/conversation", "abi"},
     "include": set(),
     "bindings": {"abi"},
     "samples": {"abi"},
@@ -275,6 +277,29 @@ def check_symbols(texts):
         fault("runtime/api/kvrt.map", f"{name} is exported and not declared in kvrt.h")
 
 
+WALK_STEP = re.compile(r"\d+\. `([\w./]+)` `([\w:]+)`")
+
+
+def check_walks(texts):
+    """The walks of ARCHITECTURE.md: each step's file has its function, a walk is short, and comes to no file more than twice."""
+    page = texts.get("ARCHITECTURE.md", "")
+    for walk in page.split("<!-- walk -->")[1:]:
+        steps = []
+        for line in walk.strip().splitlines():
+            match = WALK_STEP.match(line)
+            if not match:
+                break
+            steps.append(match.groups())
+        for path, symbol in steps:
+            if not re.search(r"(?<![\w:])" + re.escape(symbol) + r"\b", strip_comments(texts.get(path, ""))):
+                fault("ARCHITECTURE.md", f"{path} has no {symbol}")
+        most = 15 if steps and steps[0][1] == "kvrt_session_append" else 10
+        if not 3 <= len(steps) <= most:
+            fault("ARCHITECTURE.md", f"a walk of {len(steps)} steps, at most {most} are wanted")
+        for path in {p for p, _ in steps if sum(p == q for q, _ in steps) > 2}:
+            fault("ARCHITECTURE.md", f"a walk comes to {path} more than twice")
+
+
 def load_commands(source, build):
     commands = json.loads((build / "compile_commands.json").read_text())
     inside = []
@@ -309,6 +334,7 @@ def main():
     check_dead(names, texts, included, {c["file"] for c in commands} if args.build else None)
     check_flags(source, names, texts, commands)
     check_symbols(texts)
+    check_walks(texts)
     if args.build:
         check_objects(args.build.resolve(), commands)
     for line in faults:

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/engine/loaded_model.h"
-#include "runtime/engine/session.h"
+#include "runtime/engine/generation.h"
 
 namespace kvrt {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/session.h"
+#include "runtime/engine/generation.h"
 
 namespace kvrt {
 

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "runtime/engine/conversation/answer_style.h"
+#include "runtime/engine/conversation/edit.h"
 #include "runtime/engine/loop/engine.h"
 #include "runtime/text/reply/message.h"
 
@@ -14,37 +15,36 @@ constexpr uint64_t kMs = 1'000'000;  // in ns
 }  // namespace
 
 Status Engine::begin(Session* session, GenerateOptions options) {
-  Editing editing(this, session);
+  Conversation said;
   {
     std::lock_guard lock(mu_);
     KVRT_TRY(require(session, options.prefill_only ? "prefill" : "begin"));
+    said = *session;
   }
-  Restore restore(this, session);
-  KVRT_ASSIGN(auto matcher, grammars_.matcher(*session, options));
-  const bool goes_on = options.grammar_kind == GrammarKind::kContinue;
-  if (options.generation_prompt && !options.prefill_only && !goes_on) KVRT_TRY(open_turn(session));
+  KVRT_ASSIGN(auto matcher, grammars_.matcher(said, options));
+  const bool answers = !options.prefill_only && options.grammar_kind != GrammarKind::kContinue;  // anew
+  if (answers && options.generation_prompt) KVRT_TRY(open_turn(*model_, session->arguments, &said));
+  if (said.tokens.empty()) {
+    return error(Code::kInvalid, Detail::kState, "%s: the session has no tokens: append some", options.prefill_only ? "prefill" : "begin");
+  }
   if (options.sampling.seed == 0 && options.sampling.temperature > 0) {
     uint8_t drawn[8];
     runtime_->env()->random(drawn);
     for (uint8_t byte : drawn) options.sampling.seed = options.sampling.seed << 8 | byte;
     if (options.sampling.seed == 0) options.sampling.seed = 1;
   }
+  if (answers) said.grammar = {options.grammar_kind, std::move(options.grammar), said.tokens.size()};
+  auto generation = std::make_unique<Generation>(std::move(options));
+  generation->matcher = std::move(matcher);
+  const ReplyKind reply = generation->options.reply;
+  if (reply != ReplyKind::kNone) generation->parser.emplace(answer_style(*model_, said, !session->arguments.tools.empty(), reply));
+  const std::shared_ptr<Cancel> cancel = generation->options.cancel;
   std::unique_lock lock(mu_);
-  if (session->tokens.empty()) {
-    return error(Code::kInvalid, Detail::kState, "%s: the session has no tokens: append some", options.prefill_only ? "prefill" : "begin");
-  }
-  if (!options.prefill_only && !goes_on) {
-    session->grammar = {options.grammar_kind, std::move(options.grammar), session->tokens.size()};
-  }
-  std::optional<ReplyParser> parser;
-  if (options.reply != ReplyKind::kNone) parser.emplace(answer_style(*model_, *session, !session->arguments.tools.empty(), options.reply));
-  const std::shared_ptr<Cancel> cancel = options.cancel;
+  if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(*session, said.tokens.size() - session->tokens.size()));
+  if (generation->options.all_or_nothing) generation->before.emplace(*session);
   if (cancel) cancel->watch(weak_from_this());
-  session->generation = std::make_unique<Generation>(std::move(options));
-  session->generation->matcher = std::move(matcher);
-  session->generation->parser = std::move(parser);
-  std::optional<Conversation> before = restore.keep();
-  if (session->generation->options.all_or_nothing) session->generation->before = std::move(before);
+  become(session, std::move(said));  // from here on nothing fails
+  session->generation = std::move(generation);
   scheduler_->start(session, runtime_->env()->now_ns());
   if (cancel && cancel->fired()) end(session);
   ring(lock);
@@ -113,30 +113,15 @@ void Engine::stop(Session* session) {
   }
 }
 
-// What was generated becomes a message of its own, with the tokens up to `end`.
-void Engine::add_answer(const Generation& g, const std::string& shown, const std::vector<ReplyPart>& parts, uint64_t end,
-                        std::vector<Message>* messages) const {
-  if (messages->empty() || g.options.prefill_only || end <= g.prompt_end || messages->back().end > g.prompt_end) return;
-  static const std::vector<ReplyPart> kNone;
-  const auto& told = model_->template_shows_calls() ? parts : kNone;  // else it would drop them: the text has all
-  Message& last = messages->back();
-  if (last.generated && last.end == g.prompt_end) {  // the same turn went on
-    last.json = extended_message(last.json, shown, told);
-    last.end = end;
-  } else {
-    messages->push_back({assistant_message(shown, told), g.prompt_end, end, true});
-  }
-}
-
 // After DONE: the session is idle again, and what was generated is a message; or all is as before begin.
 void Engine::take_done(Session* session) {
   Session& s = *session;
   Generation& g = *s.generation;
   Reason reason = g.report.reason;
   if (g.before && (reason == Reason::kCancelled || reason == Reason::kFailed)) {
-    put_back(session, std::move(*g.before));
+    become(session, std::move(*g.before));
   } else {
-    add_answer(g, g.text.shown(), g.parts, s.tokens.size(), &s.messages);
+    add_answer(*model_, g, g.text.shown(), g.parts, s.tokens.size(), &s.messages);
   }
   const bool turn = !g.options.prefill_only;
   s.generation.reset();

@@ -145,8 +145,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   friend struct Probe;  // tests/sim reads everything after every step
   struct ChunkLoad;
   struct Loads;
-  class Editing;
-  class Restore;
   class SaveTurn;
   Engine(std::shared_ptr<Runtime> runtime, std::unique_ptr<LoadedModel> model);
   Status make_pool(const EngineOptions& options, std::unique_ptr<ForwardPass> toy);
@@ -155,14 +153,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Status check_room(const Session& session, uint64_t more) const;
   Result<Session*> enlist(std::unique_ptr<Session> session);
   Status require(Session* session, const char* call);  // idle or suspended, else BUSY or INVALID
-  void cut(Session* session, uint64_t count);          // truncate, under mu_
-  Status open_turn(Session* session);                  // the template's generation prompt, before a begin
-  Result<AppendInfo> rewrite_to(Session* session, const std::string& text, size_t* first);
-  Result<AppendInfo> add_message(Session* session, std::string message);
-  void respan(Session* session, size_t first);
-  Status check_erase(const Session& session, uint64_t from, uint64_t to) const;
-  uint64_t joint(const Session& session, const std::string& text, uint64_t from, uint64_t to, uint64_t end) const;
-  void put_back(Session* session, Conversation before) noexcept;
+  Result<AppendInfo> edit(Session* session, const char* call, const std::function<Status(Conversation*)>& change);
+  AppendInfo become(Session* session, Conversation said) noexcept;
+  void cut_kv(Session* session, uint64_t count);
   bool run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_ns);
   void ring(std::unique_lock<std::mutex>& lock);
   void stop(Session* session);
@@ -170,8 +163,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool take_event(Session* session, Event* event, Status* failure);
   void take_done(Session* session);
   void settle(Session* session);
-  void add_answer(const Generation& generation, const std::string& shown, const std::vector<ReplyPart>& parts, uint64_t end,
-                  std::vector<Message>* messages) const;
 
   bool warm_cold(std::unique_lock<std::mutex>& lock);
   bool warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns);
@@ -220,52 +211,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_ptr<Scheduler> scheduler_;  // guarded by mu_
   bool leader_ = false;                   // guarded by mu_
   uint64_t steps_led_ = 0;                // guarded by mu_; counts leaders that have gone
-  std::condition_variable step_over_;     // a step or a save is over, or an edit
+  std::condition_variable step_over_;     // a step or a save is over
   std::condition_variable pressed_;       // somebody waits for an autosave
   StepPlan plan_;                         // the leader's
-};
-
-// For calls that change a conversation in more than one hold of the lock: nobody saves it half changed.
-class Engine::Editing {
- public:
-  Editing(Engine* engine, Session* session) : engine_(engine), session_(session) {
-    std::lock_guard lock(engine_->mu_);
-    session_->use.begin_edit();
-  }
-  ~Editing() {
-    std::lock_guard lock(engine_->mu_);
-    session_->use.end_edit();
-    engine_->step_over_.notify_all();
-  }
-  Editing(const Editing&) = delete;
-  Editing& operator=(const Editing&) = delete;
-
- private:
-  Engine* engine_;
-  Session* session_;
-};
-
-// Puts back the conversation as it was, unless the call that changes it comes to its end: a failure or a want of memory leaves no trace.
-class Engine::Restore {
- public:
-  Restore(Engine* engine, Session* session) : engine_(engine), session_(session) {
-    std::lock_guard lock(engine_->mu_);
-    before_.emplace(*session_);
-  }
-  ~Restore() {
-    if (!before_) return;
-    std::lock_guard lock(engine_->mu_);
-    engine_->put_back(session_, std::move(*before_));
-  }
-  std::optional<Conversation> keep() { return std::exchange(before_, std::nullopt); }  // what was changed; gives what was before
-  const Conversation& before() const { return *before_; }
-  Restore(const Restore&) = delete;
-  Restore& operator=(const Restore&) = delete;
-
- private:
-  Engine* engine_;
-  Session* session_;
-  std::optional<Conversation> before_;
 };
 
 }  // namespace kvrt

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/compute/kv_layout.h"
+#include "runtime/engine/conversation/edit.h"
 #include "runtime/engine/loop/engine.h"
 #include "runtime/engine/snapshot/manifest.h"
 
@@ -49,11 +50,10 @@ class Engine::SaveTurn {
   SaveTurn(const SaveTurn&) = delete;
   SaveTurn& operator=(const SaveTurn&) = delete;
 
-  // Until the session is between two edits, and between two steps where its last block is wanted too: a step writes to that one. Under the
-  // lock, as all of this.
+  // Until the session is between two steps, where its last block is wanted too: a step writes to that one. Under the lock, as all of this.
   void hold(bool between_steps) {
     session_->use.keep_from_steps(between_steps);
-    engine_->step_over_.wait(lock_, [&] { return !(session_->use.in_step() && between_steps) && !session_->use.in_edit(); });
+    engine_->step_over_.wait(lock_, [&] { return !(session_->use.in_step() && between_steps); });
     session_->use.keep_from_steps(false);
     session_->changed.notify_all();  // its caller may have found nothing to compute
   }
@@ -97,7 +97,7 @@ Conversation Engine::conversation(const Session& s, uint64_t* kept) const {
   std::vector<ReplyPart> parts = g->parts, rest;
   if (g->parser && !g->finished) ReplyParser(*g->parser).finish(&rest);
   for (ReplyPart& part : rest) add_part(&parts, std::move(part));
-  add_answer(*g, text.shown(), parts, said.tokens.size(), &said.messages);
+  add_answer(*model_, *g, text.shown(), parts, said.tokens.size(), &said.messages);
   return said;
 }
 

@@ -1,7 +1,8 @@
-// Engine: sessions as data: open, close, append, fork, truncate, info. No compute.
+// Engine: sessions as data: open, close, fork, what they say, info. No compute.
 #include <algorithm>
 
 #include "runtime/base/limits.h"
+#include "runtime/engine/conversation/edit.h"
 #include "runtime/engine/loop/engine.h"
 
 namespace kvrt {
@@ -141,50 +142,62 @@ Status Engine::append_text(Session* session, std::string_view text, bool parse_s
 Status Engine::truncate(Session* session, uint64_t count) {
   std::lock_guard lock(mu_);
   KVRT_TRY(require(session, "truncate"));
-  Session& s = *session;
-  if (count > s.tokens.size()) {
+  if (count > session->tokens.size()) {
     return error(Code::kInvalid, Detail::kNone, "truncate: to %llu tokens, the session has %zu", static_cast<unsigned long long>(count),
-                 s.tokens.size());
+                 session->tokens.size());
   }
   cut(session, count);
+  cut_kv(session, count);
   return {};
 }
 
-void Engine::cut(Session* session, uint64_t count) {
+// What was changed is a copy: the session says it when that can no longer fail, and nobody saves it half changed.
+Result<AppendInfo> Engine::edit(Session* session, const char* call, const std::function<Status(Conversation*)>& change) {
+  Conversation said;
+  {
+    std::lock_guard lock(mu_);
+    KVRT_TRY(require(session, call));
+    said = *session;
+  }
+  KVRT_TRY(change(&said));
+  std::lock_guard lock(mu_);
+  if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(*session, said.tokens.size() - session->tokens.size()));
+  return become(session, std::move(said));
+}
+
+Result<AppendInfo> Engine::append_message(Session* session, std::string_view message_json) {
+  KVRT_ASSIGN(std::string message, normalize_message(message_json));
+  return edit(session, "append_message",
+              [&](Conversation* said) { return add_message(*model_, session->arguments, std::move(message), said); });
+}
+
+Result<AppendInfo> Engine::set_messages(Session* session, std::string_view messages_json) {
+  KVRT_ASSIGN(std::vector<std::string> messages, normalize_messages(messages_json));
+  return edit(session, "set_messages",
+              [&](Conversation* said) { return replace_messages(*model_, session->arguments, std::move(messages), said); });
+}
+
+Status Engine::erase(Session* session, uint64_t from, uint64_t to) {
+  return edit(session, "erase", [&](Conversation* said) { return kvrt::erase(*model_, session->arguments, from, to, said); }).take_status();
+}
+
+// Makes the session say this, keeping the KV of what is the same from the start.
+AppendInfo Engine::become(Session* session, Conversation said) noexcept {
+  const auto &was = session->tokens, &is = said.tokens;
+  const auto same = static_cast<uint64_t>(std::mismatch(was.begin(), was.end(), is.begin(), is.end()).first - was.begin());
+  const AppendInfo info{is.size() - same, was.size() - same, same};
+  if (info.rewritten) cut_kv(session, same);
+  static_cast<Conversation&>(*session) = std::move(said);
+  return info;
+}
+
+void Engine::cut_kv(Session* session, uint64_t count) {
   Session& s = *session;
-  s.tokens.resize(count);
-  while (!s.messages.empty() && s.messages.back().end > count) s.messages.pop_back();
-  if (s.grammar.begin > count) s.grammar = {};
   cache_->cut(&s.kv, count);
   if (s.stored.tail_end > count) s.stored.tail_begin = s.stored.tail_end = 0;
   s.stored.resumed_tokens = std::min(s.stored.resumed_tokens, count);
   s.stored.own_tokens = std::min(s.stored.own_tokens, count);
   if (s.stored.foreign_tokens > count) s.stored.foreign_tokens = count / kv_.block_tokens * kv_.block_tokens;
-}
-
-Status Engine::check_erase(const Session& s, uint64_t from, uint64_t to) const {
-  if (from > to || to > s.tokens.size()) {
-    return error(Code::kInvalid, Detail::kNone, "erase: tokens %llu to %llu, the session has %zu", static_cast<unsigned long long>(from),
-                 static_cast<unsigned long long>(to), s.tokens.size());
-  }
-  for (size_t i = 0; i < s.messages.size(); ++i) {
-    const Message& m = s.messages[i];
-    bool within = from <= m.begin && m.end <= to;
-    if (within || m.begin >= to || m.end <= from) continue;
-    return error(Code::kInvalid, Detail::kNone, "erase: %llu to %llu cuts message %zu in two, which has tokens %llu to %llu",
-                 static_cast<unsigned long long>(from), static_cast<unsigned long long>(to), i, static_cast<unsigned long long>(m.begin),
-                 static_cast<unsigned long long>(m.end));
-  }
-  return {};
-}
-
-// Makes the session say this, keeping the KV of what is the same from the start.
-void Engine::put_back(Session* session, Conversation before) noexcept {
-  Session& s = *session;
-  auto same = static_cast<uint64_t>(std::mismatch(s.tokens.begin(), s.tokens.end(), before.tokens.begin(), before.tokens.end()).first -
-                                    s.tokens.begin());
-  if (same < s.tokens.size()) cut(session, same);
-  static_cast<Conversation&>(s) = std::move(before);
 }
 
 std::optional<Message> Engine::message(const Session* session, uint64_t index) const {

@@ -1,0 +1,213 @@
+#include "runtime/engine/conversation/edit.h"
+
+#include <algorithm>
+#include <iterator>
+#include <span>
+
+#include "runtime/text/reply/message.h"
+
+namespace kvrt {
+
+namespace {
+
+// The first `count` messages, and one more unless `extra` is empty, as a JSON array.
+std::string as_array(const std::vector<Message>& messages, size_t count, std::string_view extra) {
+  std::string json = "[";
+  for (size_t i = 0; i < count; ++i) {
+    if (i > 0) json += ',';
+    json += messages[i].json;
+  }
+  if (!extra.empty()) {
+    if (count > 0) json += ',';
+    json += extra;
+  }
+  return json + "]";
+}
+
+// Finds the tokens of the messages from `first` on. A message ends where the text of the conversation up to it ends.
+void find_spans(const LoadedModel& model, const TemplateArguments& arguments, size_t first, Conversation* said) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  auto& messages = said->messages;
+  const auto& tokens = said->tokens;
+  std::vector<size_t> ends;  // in bytes of text
+  bool bos = false;
+  for (size_t i = first; i < messages.size(); ++i) {
+    auto text = model.render(as_array(messages, i + 1, ""), false, arguments);  // a template may refuse a part of the conversation
+    ends.push_back(text.is_ok() ? text->size() : ends.empty() ? 0 : ends.back());
+    bos |= text.is_ok() && model.adds_bos(*text);
+  }
+  const uint64_t n = tokens.size();
+  uint64_t at = bos && n > 0 && tokens[0] == tokenizer.bos() ? 1 : 0;
+  size_t byte = 0;
+  Utf8Stream utf8;  // a message shows U+FFFD where an answer was cut within a code point
+  for (size_t i = first; i < messages.size(); ++i) {
+    messages[i].begin = i ? messages[i - 1].end : 0;
+    while (at < n) {
+      Utf8Stream after = utf8;
+      const size_t next = byte + after.push(tokenizer.piece_after(at ? tokens[at - 1] : -1, tokens[at], true)).size();
+      if (next > ends[i - first]) break;
+      byte = next;
+      utf8 = std::move(after);
+      ++at;
+    }
+    messages[i].end = std::max(messages[i].begin, std::min(at, n));
+  }
+}
+
+// Makes the tokens say `text`. What the model generated stays token by token while the text before it is the same; the rest is tokenized as
+// one, so that a conversation without generated turns equals its template tokenized whole. Then a message that is no part of *said yet begins
+// at *begin.
+Status rewrite(const LoadedModel& model, const std::string& text, Conversation* said, size_t* first_moved, uint64_t* begin) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  auto& tokens = said->tokens;
+  uint64_t generated = 0;  // tokens up to the end of the last generated message
+  for (const Message& m : said->messages) {
+    if (m.generated) generated = m.end;
+  }
+  // How far these tokens spell the new text, at a token boundary.
+  uint64_t kept = !tokens.empty() && tokens[0] == tokenizer.bos() && model.adds_bos(text) ? 1 : 0;
+  size_t byte = 0, at = 0;
+  Utf8Stream utf8;  // a message shows U+FFFD where an answer was cut within a code point
+  for (uint64_t i = kept; i < generated; ++i) {
+    std::string piece(utf8.push(tokenizer.piece_after(i ? tokens[i - 1] : -1, tokens[i], true)));
+    if (i + 1 == generated) piece += utf8.finish();
+    if (text.compare(at, piece.size(), piece) != 0) break;
+    at += piece.size();
+    if (!utf8.pending()) kept = i + 1, byte = at;
+  }
+  std::vector<int32_t> fresh;
+  if (tokens.empty() && model.adds_bos(text)) fresh.push_back(tokenizer.bos());
+  const int32_t previous = !fresh.empty() ? fresh.back() : kept ? tokens[kept - 1] : -1;
+  KVRT_TRY(tokenizer.encode(std::string_view(text).substr(byte), true, &fresh, previous));
+  const auto old = std::span(tokens).subspan(kept);
+  const auto same = static_cast<uint64_t>(std::mismatch(old.begin(), old.end(), fresh.begin(), fresh.end()).first - old.begin());
+  const uint64_t base = kept + same;
+  if (base < tokens.size()) {
+    auto messages = said->messages;  // cut drops those that are only rendered otherwise
+    cut(said, base);
+    said->messages = std::move(messages);
+    for (Message& m : said->messages) {
+      if (m.end <= base) continue;
+      m = {std::move(m.json), std::min(m.begin, base), base, false};
+      *first_moved = std::min(*first_moved, static_cast<size_t>(&m - said->messages.data()));
+    }
+  }
+  tokens.insert(tokens.end(), fresh.begin() + static_cast<ptrdiff_t>(same), fresh.end());
+  *begin = base;
+  return {};
+}
+
+Status check_erase(const Conversation& said, uint64_t from, uint64_t to) {
+  if (from > to || to > said.tokens.size()) {
+    return error(Code::kInvalid, Detail::kNone, "erase: tokens %llu to %llu, the session has %zu", static_cast<unsigned long long>(from),
+                 static_cast<unsigned long long>(to), said.tokens.size());
+  }
+  for (size_t i = 0; i < said.messages.size(); ++i) {
+    const Message& m = said.messages[i];
+    const bool within = from <= m.begin && m.end <= to;
+    if (within || m.begin >= to || m.end <= from) continue;
+    return error(Code::kInvalid, Detail::kNone, "erase: %llu to %llu cuts message %zu in two, which has tokens %llu to %llu",
+                 static_cast<unsigned long long>(from), static_cast<unsigned long long>(to), i, static_cast<unsigned long long>(m.begin),
+                 static_cast<unsigned long long>(m.end));
+  }
+  return {};
+}
+
+// How many tokens from `to` on, less than to `end`, have to go as well so that what follows `from` spells `text`; 0 when none do it.
+uint64_t joint(const LoadedModel& model, const std::vector<int32_t>& tokens, const std::string& text, uint64_t from, uint64_t to,
+               uint64_t end) {
+  const auto spelled = [&](uint64_t begin, uint64_t n) {  // as it follows the token at from - 1, or as it follows its own
+    const uint64_t after = begin >= to ? from : begin;
+    return model.tokenizer().decode(std::span(tokens).subspan(begin, n), true, after ? tokens[after - 1] : -1);
+  };
+  const uint64_t bos = !tokens.empty() && tokens[0] == model.tokenizer().bos() && model.adds_bos(text) ? 1 : 0;
+  const size_t before = spelled(bos, from - std::min(bos, from)).size();
+  if (before > text.size()) return 0;
+  const std::string_view wanted = std::string_view(text).substr(before);
+  for (uint64_t skip = 0; to + skip < end; ++skip) {
+    if (wanted.starts_with(spelled(to + skip, end - to - skip))) return skip;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void cut(Conversation* said, uint64_t tokens) {
+  said->tokens.resize(tokens);
+  while (!said->messages.empty() && said->messages.back().end > tokens) said->messages.pop_back();
+  if (said->grammar.begin > tokens) said->grammar = {};
+}
+
+Status add_message(const LoadedModel& model, const TemplateArguments& arguments, std::string message, Conversation* said) {
+  const size_t count = said->messages.size();
+  KVRT_ASSIGN(const std::string text, model.render(as_array(said->messages, count, message), false, arguments));
+  const uint64_t had = said->tokens.size();
+  size_t first = count;
+  uint64_t begin = 0;
+  KVRT_TRY(rewrite(model, text, said, &first, &begin));
+  said->messages.push_back({std::move(message), begin, said->tokens.size(), false});
+  if (begin < had) find_spans(model, arguments, first, said);
+  return {};
+}
+
+Status replace_messages(const LoadedModel& model, const TemplateArguments& arguments, std::vector<std::string> messages,
+                        Conversation* said) {
+  size_t same = 0;
+  while (same < std::min(messages.size(), said->messages.size()) && same_message(messages[same], said->messages[same].json)) ++same;
+  if (same < said->messages.size() || said->messages.empty()) {
+    cut(said, same ? said->messages[same - 1].end : 0);
+    said->messages.resize(same);
+  }
+  for (size_t i = same; i < messages.size(); ++i) KVRT_TRY(add_message(model, arguments, std::move(messages[i]), said));
+  return {};
+}
+
+Status open_turn(const LoadedModel& model, const TemplateArguments& arguments, Conversation* said) {
+  const auto& messages = said->messages;
+  if (messages.empty() || messages.back().generated || messages.back().end != said->tokens.size()) return {};
+  KVRT_ASSIGN(const std::string text, model.render(as_array(messages, messages.size(), ""), true, arguments));
+  const uint64_t had = said->tokens.size();
+  size_t first = messages.size();
+  uint64_t begin = 0;
+  KVRT_TRY(rewrite(model, text, said, &first, &begin));
+  if (begin < had) find_spans(model, arguments, first, said);
+  return {};
+}
+
+Status erase(const LoadedModel& model, const TemplateArguments& arguments, uint64_t from, uint64_t to, Conversation* said) {
+  KVRT_TRY(check_erase(*said, from, to));
+  std::erase_if(said->messages, [&](const Message& m) { return m.end > from && m.begin < to; });
+  const auto next = std::find_if(said->messages.begin(), said->messages.end(), [&](const Message& m) { return m.begin >= to; });
+  if (next != said->messages.end() && from < to) {
+    auto text = model.render(as_array(said->messages, said->messages.size(), ""), false, arguments);
+    if (text.is_ok()) to += joint(model, said->tokens, *text, from, to, next->end);
+  }
+  if (said->grammar.begin >= to) {
+    said->grammar.begin -= to - from;
+  } else if (from < to) {
+    said->grammar = {};
+  }
+  said->tokens.erase(said->tokens.begin() + static_cast<ptrdiff_t>(from), said->tokens.begin() + static_cast<ptrdiff_t>(to));
+  for (Message& m : said->messages) {
+    if (m.end <= from) continue;
+    m.begin = std::max(m.begin, to) - (to - from);
+    m.end -= to - from;
+  }
+  return {};
+}
+
+void add_answer(const LoadedModel& model, const Generation& g, const std::string& shown, const std::vector<ReplyPart>& parts, uint64_t end,
+                std::vector<Message>* messages) {
+  if (messages->empty() || g.options.prefill_only || end <= g.prompt_end || messages->back().end > g.prompt_end) return;
+  static const std::vector<ReplyPart> kNone;
+  const auto& told = model.template_shows_calls() ? parts : kNone;  // else it would drop them: the text has all
+  Message& last = messages->back();
+  if (last.generated && last.end == g.prompt_end) {  // the same turn went on
+    last.json = extended_message(last.json, shown, told);
+    last.end = end;
+  } else {
+    messages->push_back({assistant_message(shown, told), g.prompt_end, end, true});
+  }
+}
+
+}  // namespace kvrt
