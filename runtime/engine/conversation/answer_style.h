@@ -1,8 +1,8 @@
 // The style in which a model writes its answers: how it marks reasoning and tool calls.
 #pragma once
 
-#include "runtime/engine/loaded_model.h"
 #include "runtime/engine/generation.h"
+#include "runtime/engine/loaded_model.h"
 
 namespace kvrt {
 

@@ -17,6 +17,8 @@
 
 namespace kvrt {
 
+struct SavePlan;
+
 struct EngineOptions {
   uint32_t block_tokens = 0;   // 0: kBlockTokensDefault
   uint32_t prefill_chunk = 0;  // 0: kStepRowsMax
@@ -143,8 +145,6 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
  private:
   friend struct Probe;  // tests/sim reads everything after every step
-  struct ChunkLoad;
-  struct Loads;
   class SaveTurn;
   Engine(std::shared_ptr<Runtime> runtime, std::unique_ptr<LoadedModel> model);
   Status make_pool(const EngineOptions& options, std::unique_ptr<ForwardPass> toy);
@@ -171,16 +171,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   enum class Loaded { kNothing, kAll, kStoppedNearer, kStoppedInPlace };
   void tell_store(Session* session, std::unique_lock<std::mutex>& lock);
   Loaded load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress);
-  std::vector<NodeIn> with_tail(const Session& session, std::span<const NodeIn> nodes) const;
-  std::vector<NodeIn> foreign_chain(const Session& session) const;
-  void loads_wanted(Session* session, Loads* loads);
-  void foreign_loads(Session* session, Loads* loads);
-  bool read_chunks(Store* store, std::vector<ChunkLoad>& loads, const Progress& progress);
 
-  struct SavePlan;
-  enum class SaveTail { kStored, kGrown, kWhole };
-  Conversation conversation(const Session& session, uint64_t* kept) const;
-  void plan_save(Session* session, SaveTail which, SavePlan* plan);
   Status copy_out(std::span<uint8_t> to, BlockId block);  // from the device
   Status put_chunk(Store::Save* save, const SavePlan& plan, size_t i, ChunkCodec codec, std::vector<uint8_t>* buffer);
   Status put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report);

@@ -3,34 +3,11 @@
 #include <algorithm>
 
 #include "runtime/compute/kv_layout.h"
-#include "runtime/engine/conversation/edit.h"
 #include "runtime/engine/loop/engine.h"
 #include "runtime/engine/snapshot/manifest.h"
+#include "runtime/engine/snapshot/save_plan.h"
 
 namespace kvrt {
-
-namespace {
-// A checkpoint writes the KV of the last block, which is not full, when it has so many tokens more than in the store, and a quarter of a block.
-constexpr uint64_t kTailStep = 8;
-}  // namespace
-
-// What is saved: the conversation as it was when the save began, and the blocks that hold its KV.
-struct Engine::SavePlan {
-  struct Chunk {
-    size_t node;  // in `nodes`
-    BlockKey key, parent;
-    std::span<const int32_t> tokens;
-    BlockId block = kNoBlock;  // kNoBlock: its bytes are in SavePlan::tail
-  };
-  Conversation said;
-  std::vector<BlockKey> keys;  // of the full blocks
-  std::vector<Chunk> chunks;   // whose KV is in memory
-  std::vector<NodeIn> nodes;
-  std::vector<uint8_t> tail;  // a copy: the session goes on in that block
-  uint64_t tail_begin = 0, tail_end = 0, pending_begin = 0;
-  SavedSession::Mark mark;
-  uint64_t blocks = 0;  // full ones among the chunks
-};
 
 // A save's time with its session. Others wait for theirs, no step is lent the session's blocks, and those that it saves keep their bytes,
 // whatever becomes of the session: who wants to write to one gets a copy.
@@ -78,82 +55,6 @@ class Engine::SaveTurn {
   std::unique_lock<std::mutex>& lock_;
   std::vector<BlockId> blocks_;
 };
-
-// What a cancel at this moment would leave. *kept: so many of its first tokens are the session's.
-Conversation Engine::conversation(const Session& s, uint64_t* kept) const {
-  *kept = s.tokens.size();
-  const Generation* g = s.generation.get();
-  const Reason reason = g ? g->report.reason : Reason::kNone;
-  const bool whole = g && g->finished && reason != Reason::kCancelled && reason != Reason::kFailed;
-  if (g && g->before && !whole) {
-    const auto& before = g->before->tokens;
-    *kept = static_cast<uint64_t>(std::mismatch(s.tokens.begin(), s.tokens.end(), before.begin(), before.end()).first - s.tokens.begin());
-    return *g->before;
-  }
-  Conversation said(s);
-  if (!g) return said;
-  OutputText text = g->text;
-  text.finish();
-  std::vector<ReplyPart> parts = g->parts, rest;
-  if (g->parser && !g->finished) ReplyParser(*g->parser).finish(&rest);
-  for (ReplyPart& part : rest) add_part(&parts, std::move(part));
-  add_answer(*model_, *g, text.shown(), parts, said.tokens.size(), &said.messages);
-  return said;
-}
-
-// Splits the tokens into full blocks, a tail that ends where its KV ends, and pending tokens without KV. A tail is written with all of a
-// block, so that saves in short turn would write one block many times. Of it there is what the store has (kStored); or, once it has grown by
-// enough, all (kGrown); or all (kWhole). Under mu_.
-void Engine::plan_save(Session* session, SaveTail which, SavePlan* plan) {
-  Session& s = *session;
-  uint64_t kept = 0, T = kv_.block_tokens;
-  plan->said = conversation(s, &kept);
-  const auto tokens = std::span<const int32_t>(plan->said.tokens);
-  const uint64_t n = tokens.size();
-  plan->mark = {s.kv.root, n, plan->said.messages.size()};
-  if (n == 0) return;
-  auto filled = [&](uint32_t i) { return std::min<uint64_t>(s.kv.table.filled(i), kept - std::min(kept, i * T)); };
-  const auto last = static_cast<uint32_t>((n - 1) / T);
-  const uint64_t in_memory = filled(last);
-  uint64_t stored = 0;
-  if (s.stored.tail_begin == last * T && s.stored.tail_end > s.stored.tail_begin && s.stored.tail_end <= kept)
-    stored = s.stored.tail_end - s.stored.tail_begin;
-  const bool ends_full = n - last * T == T && (in_memory == T || (in_memory == 0 && stored == 0));
-  const uint32_t full = ends_full ? last + 1 : last;
-  uint64_t tail = 0;
-  if (!ends_full) {
-    const bool enough = which == SaveTail::kWhole || (which == SaveTail::kGrown && in_memory >= stored + std::max(kTailStep, T / 4));
-    tail = enough ? std::max(in_memory, stored) : stored;
-  }
-  // A copy also where the store has it: it may have lost it. Of kStored none: a step may be writing to that block.
-  if (tail && tail <= in_memory && which != SaveTail::kStored) {
-    plan->tail.resize(kv_.block_bytes());
-    if (!copy_out(plan->tail, s.kv.table.block(last)).is_ok()) tail = 0;
-  }
-  cache_->extend(&s.kv, s.tokens);
-  for (uint64_t i = 0; i < std::min<uint64_t>(full, kept / T); ++i) plan->keys.push_back(s.kv.chain[i]->key);
-  for (uint32_t i = 0; i < full; ++i) {
-    NodeIn node{{}, i ? plan->keys[i - 1] : s.kv.root, tokens.subspan(i * T, T)};
-    if (i == plan->keys.size()) plan->keys.push_back(chain_key(node.parent, node.tokens));
-    node.key = plan->keys[i];
-    if (filled(i) == T) plan->chunks.push_back({plan->nodes.size(), node.key, node.parent, node.tokens, s.kv.table.block(i)});
-    plan->nodes.push_back(node);
-  }
-  plan->blocks = plan->chunks.size();
-  if (tail) {
-    NodeIn node{{}, full ? plan->keys[full - 1] : s.kv.root, tokens.subspan(full * T, tail)};
-    node.key = chain_key(node.parent, node.tokens);
-    if (!plan->tail.empty()) {
-      plan->chunks.push_back({plan->nodes.size(), node.key, node.parent, node.tokens, kNoBlock});
-    }
-    plan->nodes.push_back(node);
-    plan->tail_begin = full * T;
-    plan->tail_end = plan->tail_begin + tail;
-  }
-  plan->pending_begin = full * T + tail;
-  if (full) plan->mark.head = plan->keys[full - 1];
-  if (full * T < n) plan->mark.head = chain_key(plan->mark.head, tokens.subspan(full * T));
-}
 
 Status Engine::copy_out(std::span<uint8_t> to, BlockId block) {
   Status status = runtime_->backend()->download(to, block_data(block));
@@ -237,7 +138,6 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   uint64_t start = runtime_->env()->now_ns();
   if (!s.store) return error(Code::kInvalid, Detail::kState, "save: the session was opened without a store");
   KVRT_ASSIGN(Hash256 model, model_->id(*runtime_, s.store.get()));
-  SavePlan plan;
   std::unique_lock lock(mu_);
   SaveTurn turn(this, session, lock);
   const SaveTail which = options.suspend || s.use.closing() ? SaveTail::kWhole : options.autosave ? SaveTail::kStored : SaveTail::kGrown;
@@ -247,7 +147,10 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   if (own_name.empty()) return SaveReport();  // it has no name yet
   settle(session);
   if (options.suspend || s.state != SessionState::kGenerating) KVRT_TRY(require(session, options.suspend ? "suspend" : "checkpoint"));
-  plan_save(session, which, &plan);
+  SavePlan plan = plan_save(*model_, cache_.get(), session, which, [&](BlockId block, std::vector<uint8_t>* to) {
+    to->resize(kv_.block_bytes());
+    return copy_out(*to, block).is_ok();
+  });
   if (options.autosave && plan.mark == s.saved.mark && plan.blocks <= s.saved.blocks && plan.tail_end <= s.stored.tail_end)
     return SaveReport();
   turn.keep(plan.chunks);

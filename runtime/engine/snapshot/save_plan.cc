@@ -1,0 +1,89 @@
+#include "runtime/engine/snapshot/save_plan.h"
+
+#include <algorithm>
+
+#include "runtime/engine/conversation/edit.h"
+
+namespace kvrt {
+
+namespace {
+
+// A checkpoint writes the KV of the last block, which is not full, when it has so many tokens more than in the store, and a quarter of a block.
+constexpr uint64_t kTailStep = 8;
+
+// What a cancel at this moment would leave. *kept: so many of its first tokens are the session's.
+Conversation as_cancelled(const LoadedModel& model, const Session& s, uint64_t* kept) {
+  *kept = s.tokens.size();
+  const Generation* g = s.generation.get();
+  const Reason reason = g ? g->report.reason : Reason::kNone;
+  const bool whole = g && g->finished && reason != Reason::kCancelled && reason != Reason::kFailed;
+  if (g && g->before && !whole) {
+    const auto& before = g->before->tokens;
+    *kept = static_cast<uint64_t>(std::mismatch(s.tokens.begin(), s.tokens.end(), before.begin(), before.end()).first - s.tokens.begin());
+    return *g->before;
+  }
+  Conversation said(s);
+  if (!g) return said;
+  OutputText text = g->text;
+  text.finish();
+  std::vector<ReplyPart> parts = g->parts, rest;
+  if (g->parser && !g->finished) ReplyParser(*g->parser).finish(&rest);
+  for (ReplyPart& part : rest) add_part(&parts, std::move(part));
+  add_answer(model, *g, text.shown(), parts, said.tokens.size(), &said.messages);
+  return said;
+}
+
+}  // namespace
+
+SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, SaveTail which,
+                   const std::function<bool(BlockId block, std::vector<uint8_t>* to)>& copy) {
+  SavePlan plan;
+  Session& s = *session;
+  uint64_t kept = 0, T = cache->block_tokens();
+  plan.said = as_cancelled(model, s, &kept);
+  const auto tokens = std::span<const int32_t>(plan.said.tokens);
+  const uint64_t n = tokens.size();
+  plan.mark = {s.kv.root, n, plan.said.messages.size()};
+  if (n == 0) return plan;
+  auto filled = [&](uint32_t i) { return std::min<uint64_t>(s.kv.table.filled(i), kept - std::min(kept, i * T)); };
+  const auto last = static_cast<uint32_t>((n - 1) / T);
+  const uint64_t in_memory = filled(last);
+  uint64_t stored = 0;
+  if (s.stored.tail_begin == last * T && s.stored.tail_end > s.stored.tail_begin && s.stored.tail_end <= kept)
+    stored = s.stored.tail_end - s.stored.tail_begin;
+  const bool ends_full = n - last * T == T && (in_memory == T || (in_memory == 0 && stored == 0));
+  const uint32_t full = ends_full ? last + 1 : last;
+  uint64_t tail = 0;
+  if (!ends_full) {
+    const bool enough = which == SaveTail::kWhole || (which == SaveTail::kGrown && in_memory >= stored + std::max(kTailStep, T / 4));
+    tail = enough ? std::max(in_memory, stored) : stored;
+  }
+  // A copy also where the store has it: it may have lost it. Of kStored none: a step may be writing to that block.
+  if (tail && tail <= in_memory && which != SaveTail::kStored && !copy(s.kv.table.block(last), &plan.tail)) tail = 0;
+  cache->extend(&s.kv, s.tokens);
+  for (uint64_t i = 0; i < std::min<uint64_t>(full, kept / T); ++i) plan.keys.push_back(s.kv.chain[i]->key);
+  for (uint32_t i = 0; i < full; ++i) {
+    NodeIn node{{}, i ? plan.keys[i - 1] : s.kv.root, tokens.subspan(i * T, T)};
+    if (i == plan.keys.size()) plan.keys.push_back(chain_key(node.parent, node.tokens));
+    node.key = plan.keys[i];
+    if (filled(i) == T) plan.chunks.push_back({plan.nodes.size(), node.key, node.parent, node.tokens, s.kv.table.block(i)});
+    plan.nodes.push_back(node);
+  }
+  plan.blocks = plan.chunks.size();
+  if (tail) {
+    NodeIn node{{}, full ? plan.keys[full - 1] : s.kv.root, tokens.subspan(full * T, tail)};
+    node.key = chain_key(node.parent, node.tokens);
+    if (!plan.tail.empty()) {
+      plan.chunks.push_back({plan.nodes.size(), node.key, node.parent, node.tokens, kNoBlock});
+    }
+    plan.nodes.push_back(node);
+    plan.tail_begin = full * T;
+    plan.tail_end = plan.tail_begin + tail;
+  }
+  plan.pending_begin = full * T + tail;
+  if (full) plan.mark.head = plan.keys[full - 1];
+  if (full * T < n) plan.mark.head = chain_key(plan.mark.head, tokens.subspan(full * T));
+  return plan;
+}
+
+}  // namespace kvrt
