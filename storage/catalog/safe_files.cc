@@ -10,12 +10,4 @@ Status check_catalog_files(Env* env, const std::string& catalog) {
   return {};
 }
 
-Status check_directories(Env* env, const std::string& root) {
-  for (const char* name : {"/tmp", "/segs"}) {
-    Status status = env->list_dir(root + name).take_status();
-    if (!status.is_ok() && status.code() != Code::kNotFound) return status;
-  }
-  return {};
-}
-
 }  // namespace kvrt

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "storage/repair/switch.h"
-#include "storage/store/garbage.h"
-#include "storage/store/open.h"
+#include "storage/store/directory.h"
+#include "storage/store/trash.h"
 
 namespace kvrt {
 

@@ -7,9 +7,7 @@
 
 #include "runtime/base/bytes.h"
 #include "storage/segment/codec.h"
-#include "storage/store/garbage.h"
-#include "storage/store/open.h"
-#include "storage/store/verify.h"
+#include "storage/store/orphans.h"
 
 namespace kvrt {
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "storage/store/verify.h"
-
 namespace kvrt {
 
 namespace {

@@ -1,6 +1,7 @@
 #include "storage/segment/segment.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/limits.h"
@@ -174,6 +175,19 @@ void SegmentCache::forget(const SegmentId& id) {
   if (found == slots_.end()) return;
   recent_.erase(found->second);
   slots_.erase(found);
+}
+
+bool is_want(const Status& status) {
+  return status.code() == Code::kNoMemory || (status.code() == Code::kIo && (status.os_code() == EMFILE || status.os_code() == ENFILE));
+}
+
+Result<std::span<const uint8_t>> read_frame(const File& file, uint64_t offset, uint64_t bytes, ReadBuffer* buffer) {
+  KVRT_ASSIGN(uint64_t size, file.size());
+  if (bytes > kChunkBytesMax + (1u << 20) || offset > size || bytes > size - offset) {
+    return error(Code::kCorrupt, Detail::kFormat, "%llu bytes wanted at %llu, the file has %llu", static_cast<unsigned long long>(bytes),
+                 static_cast<unsigned long long>(offset), static_cast<unsigned long long>(size));
+  }
+  return file.read(offset, static_cast<size_t>(bytes), buffer);
 }
 
 }  // namespace kvrt

@@ -79,6 +79,12 @@ class SegmentWriter {
 // The index of a segment after its header, footer and checksum were found good, every entry inside the file. CORRUPT otherwise.
 Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const SegmentId& id);
 
+// Why something could not be read says nothing of it: the process or the system has no more memory or descriptors.
+bool is_want(const Status& status);
+
+// `bytes` of the file at `offset`, until the buffer's next use; CORRUPT before anything is allocated if the file does not hold them.
+Result<std::span<const uint8_t>> read_frame(const File& file, uint64_t offset, uint64_t bytes, ReadBuffer* buffer);
+
 // Open segment files, least recently used closed first. Thread-safe.
 class SegmentCache {
  public:

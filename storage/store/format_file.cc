@@ -6,6 +6,7 @@
 #include <span>
 
 #include "runtime/base/hash.h"
+#include "storage/segment/segment.h"
 
 namespace kvrt {
 
@@ -70,6 +71,37 @@ FormatFile parse_format(std::string_view text) {
   if (text.size() >= kFirstLine.size() && bits_apart(kFirstLine, text) <= 1) return {Kind::kDamaged, 0, std::nullopt};
   if (layout && *layout > kStoreLayout) return {Kind::kNewer, *layout, std::nullopt};
   return {Kind::kStrange, 0, std::nullopt};
+}
+
+Result<FormatFile> read_format(Env* env, const std::string& root) {
+  const std::string path = root + "/FORMAT";
+  auto file = env->open_read(path);
+  if (!file.is_ok()) {
+    if (file.status().code() == Code::kNotFound) return FormatFile();
+    return file.take_status();
+  }
+  KVRT_ASSIGN(uint64_t size, (*file)->size());
+  std::string text(static_cast<size_t>(std::min<uint64_t>(size, kFormatBytesMax)), '\0');
+  KVRT_TRY((*file)->pread(0, {reinterpret_cast<uint8_t*>(text.data()), text.size()}));
+  const FormatFile format = parse_format(text);
+  if (format.kind != FormatFile::Kind::kNewer) return format;
+  return error(Code::kIncompatible, Detail::kStoreTooNew, "%s: store layout %llu, this kvrt knows up to %u; left untouched", path.c_str(),
+               static_cast<unsigned long long>(format.layout), kStoreLayout);
+}
+
+Status write_format(Env* env, const std::string& root, const StoreId& id) {
+  SegmentId unique;
+  env->random(unique.bytes);
+  const std::string tmp = root + "/tmp/" + unique.hex() + ".format", text = format_text(id);
+  {
+    KVRT_ASSIGN(auto file, env->create_new(tmp));
+    KVRT_TRY(file->append({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
+    KVRT_TRY(file->sync());
+  }
+  Status removed = env->remove_file(root + "/FORMAT");  // killed here it is missing, which the next open makes good
+  if (!removed.is_ok() && removed.code() != Code::kNotFound) return removed;
+  KVRT_TRY(env->rename_new(tmp, root + "/FORMAT"));
+  return env->sync_dir(root);
 }
 
 }  // namespace kvrt

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/env.h"
 #include "storage/values.h"
 
 namespace kvrt {
@@ -25,5 +26,10 @@ inline constexpr size_t kFormatBytesMax = 512;
 
 std::string format_text(const StoreId& id);
 FormatFile parse_format(std::string_view text);
+
+// INCOMPATIBLE: a later layout.
+Result<FormatFile> read_format(Env* env, const std::string& root);
+// Makes FORMAT, also in the place of one that is damaged.
+Status write_format(Env* env, const std::string& root, const StoreId& id);
 
 }  // namespace kvrt

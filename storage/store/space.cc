@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "storage/store/store_impl.h"
-#include "storage/store/verify.h"
 
 namespace kvrt {
 

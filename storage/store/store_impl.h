@@ -1,5 +1,5 @@
-// The open store: the class behind Store. store.cc opens and reads, save.cc saves, space.cc makes room, maintain.cc does
-// the rest.
+// The open store: the class behind Store. open.cc opens and closes it; chunks.cc reads chunks; sessions.cc reads and
+// changes sessions; save.cc saves; space.cc makes room; gc.cc and punch.cc collect garbage; verify.cc checks; store.cc has what they share.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,9 @@
 #include "storage/catalog/catalog.h"
 #include "storage/segment/codec.h"
 #include "storage/segment/segment.h"
-#include "storage/store/garbage.h"
-#include "storage/store/open.h"
+#include "storage/store/directory.h"
+#include "storage/store/removed_files.h"
+#include "storage/store/store.h"
 
 namespace kvrt {
 
@@ -55,7 +56,10 @@ class StoreImpl final : public Store {
   class SaveImpl;
   struct Collection;  // what a running gc has done
 
+  Status open_catalog();
   Status check_identity();
+  void tell_of_log();
+  Status tidy_alone();
   void tidy_after_reading();
   bool has_locked(const BlockKey& key);
   std::vector<bool> has_locked(std::span<const NodeIn> chain);

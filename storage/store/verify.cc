@@ -1,10 +1,8 @@
-#include "storage/store/verify.h"
-
+// Reading back every byte of a store: segments against themselves and against the catalog.
 #include <algorithm>
-#include <cerrno>
 #include <unordered_map>
 
-#include "runtime/base/limits.h"
+#include "storage/store/store_impl.h"
 
 namespace kvrt {
 
@@ -24,21 +22,7 @@ std::string compare(const Catalog::ChunkRow& row, const FrameHeader& frame) {
   return "";
 }
 
-}  // namespace
-
-bool is_want(const Status& status) {
-  return status.code() == Code::kNoMemory || (status.code() == Code::kIo && (status.os_code() == EMFILE || status.os_code() == ENFILE));
-}
-
-Result<std::span<const uint8_t>> read_frame(const File& file, uint64_t offset, uint64_t bytes, ReadBuffer* buffer) {
-  KVRT_ASSIGN(uint64_t size, file.size());
-  if (bytes > kChunkBytesMax + (1u << 20) || offset > size || bytes > size - offset) {
-    return error(Code::kCorrupt, Detail::kFormat, "%llu bytes wanted at %llu, the file has %llu", static_cast<unsigned long long>(bytes),
-                 static_cast<unsigned long long>(offset), static_cast<unsigned long long>(size));
-  }
-  return file.read(offset, static_cast<size_t>(bytes), buffer);
-}
-
+// Appends a fault per bad segment, frame, or row that does not fit its frame. CANCELLED when progress says so.
 Status verify_segments(Env* env, const std::string& root, Codec* codec, std::span<const Catalog::SegmentRow> segments,
                        std::span<const Catalog::ChunkRow> chunks, const std::function<bool(const Catalog::ChunkRow&)>& still_there,
                        const std::function<bool(uint64_t done, uint64_t total)>& progress, std::vector<VerifyFault>* faults) {
@@ -76,6 +60,40 @@ Status verify_segments(Env* env, const std::string& root, Codec* codec, std::spa
   }
   if (progress) (void)progress(total, total);
   return {};
+}
+
+}  // namespace
+
+Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,
+                                                   const SessionCheck& check) {
+  std::vector<VerifyFault> faults;
+  std::vector<Catalog::ChunkRow> chunks;
+  std::vector<Catalog::SegmentRow> segments;
+  {
+    std::lock_guard lock(mutex_);
+    KVRT_TRY(catalog_.check_in_place());  // else each of its segments would be missing
+    Status checked = catalog_.check(check, &faults, &chunks, &segments);
+    if (checked.is_ok()) checked = catalog_.check_model_ids(&faults);
+    if (checked.code() == Code::kCorrupt) {  // so much that not even its tables can be read
+      faults.push_back({"catalog", checked.message(), ""});
+      return faults;
+    }
+    KVRT_TRY(checked.clone());
+    if (!dir_.log_damage.empty()) faults.push_back({"catalog.db-wal", "when this store was opened: " + dir_.log_damage, ""});
+    KVRT_ASSIGN(const FormatFile format, read_format(env_, dir_.root));
+    if (format.kind != FormatFile::Kind::kSound && format.kind != FormatFile::Kind::kOld) {
+      faults.push_back({"FORMAT", format.kind == FormatFile::Kind::kMissing ? "missing" : "damaged", ""});
+    }
+  }
+  auto still_there = [&](const Catalog::ChunkRow& chunk) {
+    std::lock_guard lock(mutex_);
+    auto at = catalog_.find(chunk.key);
+    const auto named = [&](const Catalog::SegmentRow& row) { return row.row == chunk.segment && row.id == (*at)->id; };
+    return at.is_ok() && at->has_value() && (*at)->offset == chunk.offset && std::any_of(segments.begin(), segments.end(), named);
+  };
+  CodecPool::Lease codec(&codecs_);
+  KVRT_TRY(verify_segments(env_, dir_.root, codec.get(), segments, chunks, still_there, progress, &faults));
+  return faults;
 }
 
 }  // namespace kvrt

@@ -1,94 +1,16 @@
-// What is done to a store besides saving and reading: remove, rename, pin, expiry, garbage, verification.
+// StoreImpl: the collection of garbage, in slices.
 #include <algorithm>
 #include <chrono>
 #include <new>
 #include <thread>
 #include <utility>
 
-#include "storage/store/names.h"
+#include "storage/store/orphans.h"
+#include "storage/store/reserve.h"
 #include "storage/store/store_impl.h"
-#include "storage/store/verify.h"
+#include "storage/store/trash.h"
 
 namespace kvrt {
-
-// One transaction that is on the disk when it returns. One that frees space needs a little first: the log's, by folding it in, and the
-// reserve.
-Status StoreImpl::change_locked(bool frees, const std::function<Status()>& change) {
-  KVRT_TRY(check_writable_locked());
-  KVRT_TRY(catalog_.set_durability(Durability::kTokens));
-  Status status = change();
-  if (frees && status.code() == Code::kNoSpace) {
-    give_up_reserve(env_, dir_.root);
-    reserve_given_ = true;
-    (void)catalog_.checkpoint(true).is_ok();
-    status = change();
-  }
-  if (status.code() == Code::kIo) broken_ = status.clone();
-  return status;
-}
-
-// Housekeeping that may fail without harm, for want of memory too: what was committed stays so. Files go only after a commit that is on
-// the disk: a power cut must not bring rows back whose files are gone.
-void StoreImpl::after_commit(Durability durability) try {
-  const Impatient at_once = catalog_.impatient();
-  if (durability == Durability::kTokens || durability == Durability::kKv) {
-    (void)catalog_.set_durability(Durability::kProcess).is_ok();
-    empty_trash(env_, log_, dir_.root, &catalog_, &files_, env_->now_ns() + kSliceNs, nullptr);
-  }
-  if (unfolded_) unfolded_ = !catalog_.checkpoint(true).is_ok();
-  fold_log(kLogBytesMax);
-  remake_reserve();
-} catch (const std::bad_alloc&) {
-}
-
-// What was freed may not be enough yet: then after the next. The log may be what is in its way.
-void StoreImpl::remake_reserve() {
-  if (!reserve_given_) return;
-  reserve_given_ = !make_reserve(env_, dir_.root);
-  if (reserve_given_ && catalog_.checkpoint(true).is_ok()) reserve_given_ = !make_reserve(env_, dir_.root);
-}
-
-void StoreImpl::fold_log(uint64_t from_bytes) {
-  if (catalog_.log_bytes() < from_bytes) return;
-  Status folded = catalog_.checkpoint();
-  if (!folded.is_ok()) logf(log_, LogLevel::kWarn, "store: checkpoint: %s", folded.message().c_str());
-}
-
-Status StoreImpl::remove(std::string_view domain, std::string_view name) {
-  KVRT_TRY(check_names(domain, name));
-  std::lock_guard lock(mutex_);
-  KVRT_TRY(change_locked(true, [&] { return catalog_.remove(domain, name, env_->unix_ms()); }));
-  after_commit(Durability::kTokens);
-  return {};
-}
-
-Status StoreImpl::rename(std::string_view domain, std::string_view from, std::string_view to) {
-  KVRT_TRY(check_names(domain, from));
-  KVRT_TRY(check_names(domain, to));
-  std::lock_guard lock(mutex_);
-  KVRT_TRY(change_locked(false, [&] { return catalog_.rename(domain, from, to, env_->unix_ms()); }));
-  after_commit(Durability::kTokens);
-  return {};
-}
-
-Status StoreImpl::pin(std::string_view domain, std::string_view name, uint8_t priority) {
-  KVRT_TRY(check_names(domain, name));
-  std::lock_guard lock(mutex_);
-  KVRT_TRY(change_locked(false, [&] { return catalog_.pin(domain, name, priority, env_->unix_ms()); }));
-  after_commit(Durability::kTokens);
-  return {};
-}
-
-Status StoreImpl::set_ttl(std::string_view domain, std::string_view name, uint64_t seconds) {
-  KVRT_TRY(check_names(domain, name));
-  KVRT_TRY(check_ttl(seconds));
-  std::lock_guard lock(mutex_);
-  int64_t now = env_->unix_ms();
-  int64_t expires = seconds != 0 ? now + static_cast<int64_t>(seconds) * 1000 : 0;
-  KVRT_TRY(change_locked(false, [&] { return catalog_.set_expiry(domain, name, expires, now); }));
-  after_commit(Durability::kTokens);
-  return {};
-}
 
 // Expired sessions, and what no session holds any more. Their segments go into the trash.
 Result<bool> StoreImpl::gc_rows(Collection* c) {
@@ -250,38 +172,6 @@ Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t 
   if (progress) progress(total, total);
   const double ms = static_cast<double>(env_->now_ns() - start) * 1e-6;
   return GcReport{c.rows.sessions, c.rows.chunks, c.files.count, c.files.bytes, c.rewritten, c.punched, c.log_bytes_kept, ms};
-}
-
-Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,
-                                                   const SessionCheck& check) {
-  std::vector<VerifyFault> faults;
-  std::vector<Catalog::ChunkRow> chunks;
-  std::vector<Catalog::SegmentRow> segments;
-  {
-    std::lock_guard lock(mutex_);
-    KVRT_TRY(catalog_.check_in_place());  // else each of its segments would be missing
-    Status checked = catalog_.check(check, &faults, &chunks, &segments);
-    if (checked.is_ok()) checked = catalog_.check_model_ids(&faults);
-    if (checked.code() == Code::kCorrupt) {  // so much that not even its tables can be read
-      faults.push_back({"catalog", checked.message(), ""});
-      return faults;
-    }
-    KVRT_TRY(checked.clone());
-    if (!dir_.log_damage.empty()) faults.push_back({"catalog.db-wal", "when this store was opened: " + dir_.log_damage, ""});
-    KVRT_ASSIGN(const FormatFile format, read_format(env_, dir_.root));
-    if (format.kind != FormatFile::Kind::kSound && format.kind != FormatFile::Kind::kOld) {
-      faults.push_back({"FORMAT", format.kind == FormatFile::Kind::kMissing ? "missing" : "damaged", ""});
-    }
-  }
-  auto still_there = [&](const Catalog::ChunkRow& chunk) {
-    std::lock_guard lock(mutex_);
-    auto at = catalog_.find(chunk.key);
-    const auto named = [&](const Catalog::SegmentRow& row) { return row.row == chunk.segment && row.id == (*at)->id; };
-    return at.is_ok() && at->has_value() && (*at)->offset == chunk.offset && std::any_of(segments.begin(), segments.end(), named);
-  };
-  CodecPool::Lease codec(&codecs_);
-  KVRT_TRY(verify_segments(env_, dir_.root, codec.get(), segments, chunks, still_there, progress, &faults));
-  return faults;
 }
 
 }  // namespace kvrt

@@ -36,16 +36,5 @@ struct DamagedDirectory {
   bool mended = false;  // the numbers in the catalog's header were
 };
 Result<DamagedDirectory> open_damaged(Env* env, const std::string& path);
-// INCOMPATIBLE: a later layout.
-Result<FormatFile> read_format(Env* env, const std::string& root);
-// Makes FORMAT, also in the place of one that is damaged.
-Status write_format(Env* env, const std::string& root, const StoreId& id);
-// Lets others in, when the one that was alone has done its repairs. BUSY if another alone one does not end.
-Status share(StoreDirectory* dir);
-
-// A file of kReserveBytes that is given up when a full disk leaves no room to remove a session, and made again when there is.
-inline constexpr uint64_t kReserveBytes = 256u << 10;
-bool make_reserve(Env* env, const std::string& root);  // false: no room for it
-void give_up_reserve(Env* env, const std::string& root);
 
 }  // namespace kvrt

@@ -1,0 +1,108 @@
+// StoreImpl: chunks, each by its key.
+#include "storage/store/store_impl.h"
+
+namespace kvrt {
+
+bool StoreImpl::has_locked(const BlockKey& key) {
+  if (!bad_.empty() && bad_.count(key) != 0) return false;
+  auto at = catalog_.find(key);
+  return at.is_ok() && at->has_value();
+}
+
+std::vector<bool> StoreImpl::has_locked(std::span<const NodeIn> chain) {
+  std::vector<bool> flags(chain.size());
+  auto there = catalog_.find_chain(chain);
+  if (!there.is_ok()) return flags;
+  for (size_t i = 0; i < there->ids.size(); i++) flags[i] = there->has_chunk[i] && bad_.count(chain[i].key) == 0;
+  return flags;
+}
+
+std::vector<bool> StoreImpl::has(std::span<const NodeIn> chain) {
+  std::lock_guard lock(mutex_);
+  return has_locked(chain);
+}
+
+ChunkState StoreImpl::read(const NodeIn& node, uint32_t layout, std::span<uint8_t> out, std::string* damage) {
+  const BlockKey& key = node.key;
+  for (;;) {
+    Catalog::Location at;
+    {
+      std::lock_guard lock(mutex_);
+      if (!bad_.empty() && bad_.count(key) != 0) return ChunkState::kAbsent;
+      auto found = catalog_.find(key);
+      if (!found.is_ok()) {
+        if (damage != nullptr) *damage = found.status().message();
+        return ChunkState::kAbsent;
+      }
+      if (!found->has_value()) return ChunkState::kAbsent;
+      at = **found;
+    }
+    CodecPool::Lease codec(&codecs_);
+    auto file = files_.open(at.id);
+    auto frame = file.is_ok() ? read_frame(**file, at.offset, at.bytes, codec->read_buffer()) : file.take_status();
+    Status status = frame.is_ok() ? codec->decode(*frame, node, layout, out) : frame.take_status();
+    if (status.is_ok()) return ChunkState::kOk;
+    std::optional<ChunkState> lost = lose(key, at, status, damage);
+    if (lost) return *lost;
+  }
+}
+
+// A chunk that cannot be had; none: it lies elsewhere by now. Damage is forgotten so that the next save writes it again; a lack of
+// descriptors or memory is not damage.
+std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const Catalog::Location& at, const Status& why, std::string* damage) {
+  // And what a newer kvrt wrote is a hole for this one alone.
+  bool passing = why.code() == Code::kIncompatible || is_want(why) || why.detail() == Detail::kPermission;
+  std::string text = "chunk " + key.hex().substr(0, 16) + " in segs/" + at.id.hex().substr(0, 2) + "/" + at.id.hex() + ".seg at " +
+                     std::to_string(at.offset) + ": " + why.message();
+  if (damage != nullptr) *damage = text;
+  if (passing) return ChunkState::kAbsent;
+  std::lock_guard lock(mutex_);
+  const Impatient at_once = catalog_.impatient();
+  auto now = catalog_.find(key);
+  if (now.is_ok() && !now->has_value()) return ChunkState::kAbsent;  // removed while we read
+  // By its name, not by its row: a later segment may have that.
+  if (now.is_ok() && (*now)->id != at.id) return std::nullopt;
+  bool missing = why.code() == Code::kNotFound;
+  if (missing) files_.forget(at.id);
+  Result<uint64_t> forgotten = !check_writable_locked().is_ok() ? Result<uint64_t>(error(Code::kIo, Detail::kReadOnly, "read-only"))
+                               : missing                        ? catalog_.forget_segment(at.id)
+                                                                : catalog_.forget_chunk(key, at.id);
+  if (forgotten.is_ok()) {
+    damaged_ += *forgotten;
+  } else if (bad_.insert(key).second) {
+    damaged_++;
+  }
+  logf(log_, LogLevel::kWarn, "store: %s", text.c_str());
+  return ChunkState::kDamaged;
+}
+
+uint64_t StoreImpl::discard(std::span<const NodeIn> chain, const std::string& why) {
+  const std::vector<bool> there = has(chain);
+  uint64_t count = 0;
+  for (size_t i = 0; i < chain.size(); i++) {
+    if (!there[i]) continue;
+    Catalog::Location at;
+    {
+      std::lock_guard lock(mutex_);
+      auto found = catalog_.find(chain[i].key);
+      if (!found.is_ok() || !found->has_value()) continue;
+      at = **found;
+      (void)catalog_.set_durability(Durability::kProcess).is_ok();  // after a power cut it is found again
+    }
+    count += lose(chain[i].key, at, error(Code::kCorrupt, Detail::kFormat, "%s", why.c_str()), nullptr) == ChunkState::kDamaged;
+  }
+  return count;
+}
+
+std::vector<uint64_t> StoreImpl::chunk_bytes(std::span<const BlockKey> keys) {
+  std::vector<uint64_t> bytes(keys.size());
+  std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < keys.size(); i++) {
+    if (!bad_.empty() && bad_.count(keys[i]) != 0) continue;
+    auto at = catalog_.find(keys[i]);
+    if (at.is_ok() && at->has_value()) bytes[i] = (*at)->bytes;
+  }
+  return bytes;
+}
+
+}  // namespace kvrt

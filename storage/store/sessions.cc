@@ -1,0 +1,64 @@
+// StoreImpl: sessions, each by its name.
+#include "storage/store/names.h"
+#include "storage/store/store_impl.h"
+
+namespace kvrt {
+
+Result<SessionOut> StoreImpl::load(std::string_view domain, std::string_view name) {
+  KVRT_TRY(check_names(domain, name));
+  std::lock_guard lock(mutex_);
+  auto session = catalog_.load(domain, name, env_->unix_ms());
+  if (session.is_ok() && check_writable_locked().is_ok() && catalog_.set_durability(Durability::kProcess).is_ok()) {
+    catalog_.touch(domain, name);
+  }
+  return session;
+}
+
+Result<std::vector<SessionStat>> StoreImpl::list(std::string_view domain, bool all_domains) {
+  std::lock_guard lock(mutex_);
+  return catalog_.list(domain, all_domains, env_->unix_ms());
+}
+
+Result<SessionStat> StoreImpl::stat(std::string_view domain, std::string_view name) {
+  KVRT_TRY(check_names(domain, name));
+  std::lock_guard lock(mutex_);
+  return catalog_.stat(domain, name, env_->unix_ms());
+}
+
+Status StoreImpl::remove(std::string_view domain, std::string_view name) {
+  KVRT_TRY(check_names(domain, name));
+  std::lock_guard lock(mutex_);
+  KVRT_TRY(change_locked(true, [&] { return catalog_.remove(domain, name, env_->unix_ms()); }));
+  after_commit(Durability::kTokens);
+  return {};
+}
+
+Status StoreImpl::rename(std::string_view domain, std::string_view from, std::string_view to) {
+  KVRT_TRY(check_names(domain, from));
+  KVRT_TRY(check_names(domain, to));
+  std::lock_guard lock(mutex_);
+  KVRT_TRY(change_locked(false, [&] { return catalog_.rename(domain, from, to, env_->unix_ms()); }));
+  after_commit(Durability::kTokens);
+  return {};
+}
+
+Status StoreImpl::pin(std::string_view domain, std::string_view name, uint8_t priority) {
+  KVRT_TRY(check_names(domain, name));
+  std::lock_guard lock(mutex_);
+  KVRT_TRY(change_locked(false, [&] { return catalog_.pin(domain, name, priority, env_->unix_ms()); }));
+  after_commit(Durability::kTokens);
+  return {};
+}
+
+Status StoreImpl::set_ttl(std::string_view domain, std::string_view name, uint64_t seconds) {
+  KVRT_TRY(check_names(domain, name));
+  KVRT_TRY(check_ttl(seconds));
+  std::lock_guard lock(mutex_);
+  int64_t now = env_->unix_ms();
+  int64_t expires = seconds != 0 ? now + static_cast<int64_t>(seconds) * 1000 : 0;
+  KVRT_TRY(change_locked(false, [&] { return catalog_.set_expiry(domain, name, expires, now); }));
+  after_commit(Durability::kTokens);
+  return {};
+}
+
+}  // namespace kvrt
