@@ -148,7 +148,7 @@ Result<bool> Catalog::has_our_tables() {
     }
   };
   KVRT_ASSIGN(const std::string found, list(&db_));
-  static std::mutex mutex;
+  static std::mutex mutex;      // guards `expected`; no other mutex of the store is taken under it
   static std::string expected;  // the same for every store
   std::lock_guard lock(mutex);
   if (expected.empty()) {

@@ -1,5 +1,6 @@
 // Catalog: the store's SQLite database. Sessions, their token tree, and where each chunk lies. Its COMMIT is the only commit point.
-// Tables and their rules: FORMAT.md. Not thread-safe: the store guards it with one mutex.
+// Tables and their rules: FORMAT.md. Not thread-safe: the store has one that writes and one that reads, each
+// guarded by a mutex of its own.
 #pragma once
 
 #include <cstdint>

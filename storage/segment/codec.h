@@ -90,7 +90,7 @@ class CodecPool {
   std::unique_ptr<Codec> take();
   void give(std::unique_ptr<Codec> codec);
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards idle_; no other mutex of the store is taken under it
   std::vector<std::unique_ptr<Codec>> idle_;
 };
 

@@ -100,7 +100,7 @@ class SegmentCache {
   Env* env_;
   std::string root_;
   size_t files_max_;
-  std::mutex mutex_;
+  std::mutex mutex_;        // guards what follows it; no other mutex of the store is taken under it
   std::list<Slot> recent_;  // front: used last
   std::unordered_map<SegmentId, std::list<Slot>::iterator, SegmentIdHasher> slots_;
 };

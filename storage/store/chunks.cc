@@ -3,23 +3,20 @@
 
 namespace kvrt {
 
-bool StoreImpl::has_locked(const BlockKey& key) {
+bool StoreImpl::has(const BlockKey& key) {
+  std::lock_guard lock(read_mutex_);
   if (!bad_.empty() && bad_.count(key) != 0) return false;
-  auto at = catalog_.find(key);
+  auto at = reader_.find(key);
   return at.is_ok() && at->has_value();
 }
 
-std::vector<bool> StoreImpl::has_locked(std::span<const NodeIn> chain) {
+std::vector<bool> StoreImpl::has(std::span<const NodeIn> chain) {
   std::vector<bool> flags(chain.size());
-  auto there = catalog_.find_chain(chain);
+  std::lock_guard lock(read_mutex_);
+  auto there = reader_.find_chain(chain);
   if (!there.is_ok()) return flags;
   for (size_t i = 0; i < there->ids.size(); i++) flags[i] = there->has_chunk[i] && bad_.count(chain[i].key) == 0;
   return flags;
-}
-
-std::vector<bool> StoreImpl::has(std::span<const NodeIn> chain) {
-  std::lock_guard lock(mutex_);
-  return has_locked(chain);
 }
 
 ChunkState StoreImpl::read(const NodeIn& node, uint32_t layout, std::span<uint8_t> out, std::string* damage) {
@@ -27,9 +24,9 @@ ChunkState StoreImpl::read(const NodeIn& node, uint32_t layout, std::span<uint8_
   for (;;) {
     Catalog::Location at;
     {
-      std::lock_guard lock(mutex_);
+      std::lock_guard lock(read_mutex_);
       if (!bad_.empty() && bad_.count(key) != 0) return ChunkState::kAbsent;
-      auto found = catalog_.find(key);
+      auto found = reader_.find(key);
       if (!found.is_ok()) {
         if (damage != nullptr) *damage = found.status().message();
         return ChunkState::kAbsent;
@@ -69,8 +66,9 @@ std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const Catalog::Lo
                                                                 : catalog_.forget_chunk(key, at.id);
   if (forgotten.is_ok()) {
     damaged_ += *forgotten;
-  } else if (bad_.insert(key).second) {
-    damaged_++;
+  } else {
+    std::lock_guard reading(read_mutex_);
+    if (bad_.insert(key).second) damaged_++;
   }
   logf(log_, LogLevel::kWarn, "store: %s", text.c_str());
   return ChunkState::kDamaged;
@@ -96,10 +94,10 @@ uint64_t StoreImpl::discard(std::span<const NodeIn> chain, const std::string& wh
 
 std::vector<uint64_t> StoreImpl::chunk_bytes(std::span<const BlockKey> keys) {
   std::vector<uint64_t> bytes(keys.size());
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(read_mutex_);
   for (size_t i = 0; i < keys.size(); i++) {
     if (!bad_.empty() && bad_.count(keys[i]) != 0) continue;
-    auto at = catalog_.find(keys[i]);
+    auto at = reader_.find(keys[i]);
     if (at.is_ok() && at->has_value()) bytes[i] = (*at)->bytes;
   }
   return bytes;

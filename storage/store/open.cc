@@ -21,6 +21,7 @@ Status StoreImpl::start() {
   std::lock_guard lock(mutex_);
   Status opened = open_catalog();
   if (opened.is_ok()) opened = check_identity();
+  if (opened.is_ok()) opened = open_reader();
   if (!opened.is_ok()) {
     broken_ = opened.clone();  // closing writes nothing, too
     return opened;
@@ -31,11 +32,17 @@ Status StoreImpl::start() {
   return dir_.alone ? tidy_alone() : Status();
 }
 
+Catalog::OpenMode StoreImpl::read_mode() const {
+  Catalog::OpenMode mode;
+  mode.read_only = true;
+  mode.immutable = dir_.read_only && !dir_.log_rows && !(dir_.writable && dir_.lock != nullptr);
+  return mode;
+}
+
 // The log and its index want a little room: on a full disk they get the reserve's.
 Status StoreImpl::open_catalog() {
-  Catalog::OpenMode mode;
+  Catalog::OpenMode mode = read_mode();
   mode.read_only = dir_.read_only;
-  mode.immutable = dir_.read_only && !dir_.log_rows && !(dir_.writable && dir_.lock != nullptr);
   mode.check = dir_.unclean && dir_.log_rows;
   mode.write_lock = dir_.write_lock.get();
   Status opened = catalog_.open(dir_.root + "/catalog.db", mode);
@@ -44,6 +51,11 @@ Status StoreImpl::open_catalog() {
   give_up_reserve(env_, dir_.root);
   reserve_given_ = true;
   return catalog_.open(dir_.root + "/catalog.db", mode);
+}
+
+Status StoreImpl::open_reader() {
+  std::lock_guard lock(read_mutex_);
+  return reader_.open(dir_.root + "/catalog.db", read_mode());
 }
 
 void StoreImpl::tell_of_log() {
@@ -100,6 +112,10 @@ StoreImpl::~StoreImpl() {
     if (sound && unfolded_ && !dir_.read_only) {
       const Impatient soon = catalog_.impatient(kCloseWaitMs);
       (void)catalog_.checkpoint(true).is_ok();
+    }
+    {
+      std::lock_guard reading(read_mutex_);
+      (void)reader_.close(false).is_ok();  // first: only the last connection folds the log in
     }
     Status closed = catalog_.close(sound && !litter_);  // with a log left behind the next open looks for such files
     if (!closed.is_ok()) logf(log_, LogLevel::kWarn, "store: closing: %s", closed.message().c_str());

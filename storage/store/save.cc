@@ -14,8 +14,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
 
   std::vector<bool> has(std::span<const NodeIn> chain) override {
     if (!reuse_chunks_) return std::vector<bool>(chain.size());
-    std::lock_guard lock(store_->mutex_);
-    std::vector<bool> flags = store_->has_locked(chain);
+    std::vector<bool> flags = store_->has(chain);
     for (size_t i = 0; i < chain.size(); i++) {
       if (flags[i]) by_.needs.insert(chain[i].key);
     }
@@ -29,8 +28,8 @@ class StoreImpl::SaveImpl final : public Store::Save {
     {
       std::lock_guard lock(store_->mutex_);
       KVRT_TRY(store_->check_writable_locked());
-      if (reuse_chunks_ && count_on(chunk.key)) return {};
     }
+    if (reuse_chunks_ && count_on(chunk.key)) return {};
     CodecPool::Lease codec(&store_->codecs_);
     KVRT_ASSIGN(auto frame, codec->encode(chunk));
     Status status = append(chunk, frame);
@@ -65,7 +64,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
  private:
   // Remembers a chunk that is there and is not written: commit looks whether it still is.
   bool count_on(const BlockKey& key) {
-    if (!store_->has_locked(key)) return false;
+    if (!store_->has(key)) return false;
     by_.needs.insert(key);
     return true;
   }
@@ -182,6 +181,7 @@ Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const Ne
     return done.take_status();
   }
   if (segment != nullptr) {
+    std::lock_guard reading(read_mutex_);
     for (const ChunkPlace& c : segment->chunks) bad_.erase(c.key);
   }
   after_commit(durability);

@@ -15,14 +15,14 @@ Result<SessionOut> StoreImpl::load(std::string_view domain, std::string_view nam
 }
 
 Result<std::vector<SessionStat>> StoreImpl::list(std::string_view domain, bool all_domains) {
-  std::lock_guard lock(mutex_);
-  return catalog_.list(domain, all_domains, env_->unix_ms());
+  std::lock_guard lock(read_mutex_);
+  return reader_.list(domain, all_domains, env_->unix_ms());
 }
 
 Result<SessionStat> StoreImpl::stat(std::string_view domain, std::string_view name) {
   KVRT_TRY(check_names(domain, name));
-  std::lock_guard lock(mutex_);
-  return catalog_.stat(domain, name, env_->unix_ms());
+  std::lock_guard lock(read_mutex_);
+  return reader_.stat(domain, name, env_->unix_ms());
 }
 
 Status StoreImpl::remove(std::string_view domain, std::string_view name) {

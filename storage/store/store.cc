@@ -91,8 +91,8 @@ Result<uint64_t> StoreImpl::remove_old() {
 }
 
 bool StoreImpl::cached_model_id(const ModelFile& file, Hash256* out) {
-  std::lock_guard lock(mutex_);
-  return catalog_.cached_model_id(file, out);
+  std::lock_guard lock(read_mutex_);
+  return reader_.cached_model_id(file, out);
 }
 
 void StoreImpl::cache_model_id(const ModelFile& file, const Hash256& id) {

@@ -18,7 +18,7 @@ namespace kvrt {
 
 inline constexpr size_t kOpenSegmentsMax = 64;
 
-// The open store. catalog_ and what follows it are guarded by mutex_; files are read and frames encoded outside of it.
+// The open store. Files are read and frames encoded outside of its two mutexes.
 class StoreImpl final : public Store {
  public:
   StoreImpl(Env* env, Log* log, StoreDirectory dir, const StoreOptions& options)
@@ -57,12 +57,13 @@ class StoreImpl final : public Store {
   struct Collection;  // what a running gc has done
 
   Status open_catalog();
+  Catalog::OpenMode read_mode() const;
+  Status open_reader();
   Status check_identity();
   void tell_of_log();
   Status tidy_alone();
   void tidy_after_reading();
-  bool has_locked(const BlockKey& key);
-  std::vector<bool> has_locked(std::span<const NodeIn> chain);
+  bool has(const BlockKey& key);
   std::optional<ChunkState> lose(const BlockKey& key, const Catalog::Location& at, const Status& why, std::string* damage);
   Status check_writable_locked();
   struct Shortage {
@@ -103,12 +104,19 @@ class StoreImpl final : public Store {
   std::atomic<uint64_t> damaged_{0}, evicted_{0};
   std::atomic<bool> litter_{false};  // a file that no row names could not be removed
 
+  // Guards what follows it up to read_mutex_, and writing. It is held while a transaction waits for the disk. read_mutex_ and those of files_
+  // and codecs_ may be taken under it.
   std::mutex mutex_;
   Catalog catalog_;
-  bool reserve_given_ = false;                       // to be made again
-  bool unfolded_ = false;                            // the log may have what was removed: to be folded in full
+  bool reserve_given_ = false;  // to be made again
+  bool unfolded_ = false;       // the log may have what was removed: to be folded in full
+  Status broken_;               // the first failed write of the catalog: nothing is written after it
+
+  // Guards what follows it. Whoever only looks something up takes it alone, and so waits for no disk that a writer waits for. No
+  // other mutex of the store is taken under it.
+  std::mutex read_mutex_;
+  Catalog reader_;                                   // a connection that sees what is committed
   std::unordered_set<BlockKey, Hash256Hasher> bad_;  // found bad, and the catalog could not be told
-  Status broken_;                                    // the first failed write of the catalog: nothing is written after it
 };
 
 inline constexpr uint64_t kSliceNs = 5'000'000;  // of gc's work; what waits for the disk comes on top

@@ -11,6 +11,7 @@
 namespace kvrt::test {
 
 Fault FaultPlan::next(Op op) {
+  if (op == Op::kSync && on_sync) on_sync();
   Fault fault = fault_;
   if (fault == Fault::kNone) {
     count_++;

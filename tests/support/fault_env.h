@@ -42,6 +42,8 @@ class FaultPlan {
   void done(DiskOp op) {
     if (OpLog* log = log_) log->add(std::move(op));
   }
+  // Called before every sync, by whoever syncs; set while nobody does.
+  std::function<void()> on_sync;
   uint64_t count() const { return count_; }
   uint64_t fired() const { return fired_; }
   uint64_t first() const { return first_; }  // operation that failed; 0: none
