@@ -258,16 +258,15 @@ enum {                                 /* why no more of the prompt was reused *
        KVRT_REUSE_OTHER_NUMERICS = 6   /* the snapshot's KV is of another format, numerics or block size: its tokens are computed again */
 };
 
-/* The usage of one prefill or generation. prompt_tokens == reused_memory + reused_disk + reused_remote + prefilled, exactly. */
+/* The usage of one prefill or generation. prompt_tokens == reused_memory + reused_disk + prefilled, exactly. */
 typedef struct kvrt_report {
   uint32_t struct_size;
   uint32_t reason;        /* KVRT_REASON_* */
   uint64_t prompt_tokens; /* tokens in the session when it began; 0 if the context was full */
   uint64_t reused_memory; /* of these: KV was in this session or shared from the pool */
   uint64_t reused_disk;   /*           KV came from the store (since the last report) */
-  uint64_t reused_remote; /*           always 0 in this version */
-  uint64_t
-      prefilled; /*           computed (or, cancelled, left to compute); at least 1 where logits were needed: the last token then runs */
+  /* Computed (or, cancelled, left to compute); at least 1 where logits were needed: the last token then runs. */
+  uint64_t prefilled;
   uint64_t generated;           /* tokens sampled, the end token included */
   uint32_t reuse_stopped;       /* KVRT_REUSE_* */
   uint32_t stop_tokens;         /* STOP by a string: tokens at the end to truncate to drop it */
@@ -287,7 +286,7 @@ typedef struct kvrt_report {
 
 typedef struct kvrt_store_entry {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t pinned;             /* its priority; 0: not pinned */
   char name[256], domain[256]; /* NUL-terminated */
   char id[40];                 /* 32 hex digits */
   uint64_t generation;         /* counts the saves of this name */
@@ -296,8 +295,6 @@ typedef struct kvrt_store_entry {
   uint64_t bytes, bytes_shared;    /* of the chunks on disk; of them, used by other sessions too */
   int64_t created_unix_ms, saved_unix_ms;
   int64_t expires_unix_ms; /* 0: never */
-  uint32_t pinned;         /* its priority; 0: not pinned */
-  uint32_t reserved2;
 } kvrt_store_entry;
 
 /* A token with a number: its natural log probability, or its bias. */
@@ -554,7 +551,6 @@ KVRT_API kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* r
 /* Counters since the model was opened, and gauges. */
 typedef struct kvrt_metrics {
   uint32_t struct_size;
-  uint32_t reserved;
   uint64_t sessions, generating, paused;       /* open; of them, from begin to DONE; of these, waiting for their host */
   uint64_t blocks, blocks_used, blocks_cached; /* of the pool: all; held by sessions; idle but indexed */
   uint64_t steps, step_rows;                   /* steps run, rows in them */
@@ -652,7 +648,6 @@ typedef struct kvrt_store_props {
   uint32_t struct_size;
   uint32_t read_only;
   uint32_t format; /* of the directory */
-  uint32_t reserved;
   uint64_t sessions, chunks, segments;
   uint64_t chunk_bytes, chunk_raw_bytes; /* compressed; the KV they hold */
   uint64_t disk_bytes;     /* catalog and segments by their lengths: a hole that gc punched counts still, as for disk_bytes_max */
@@ -716,7 +711,6 @@ KVRT_API kvrt_status kvrt_store_set_ttl(kvrt_store* store, const char* domain, s
 
 typedef struct kvrt_gc_report {
   uint32_t struct_size;
-  uint32_t reserved;
   uint64_t sessions_removed, chunks_removed, segments_removed, bytes_freed;
   double ms;
   uint64_t bytes_rewritten; /* of chunks that went from sparse segments into new ones */
@@ -864,7 +858,6 @@ KVRT_API kvrt_status kvrt_session_append_text(kvrt_session* session, const char*
 
 typedef struct kvrt_append_info {
   uint32_t struct_size;
-  uint32_t reserved;
   uint64_t appended;     /* tokens added at the end */
   uint64_t rewritten;    /* tokens dropped before, because the template renders the earlier conversation otherwise now */
   uint64_t rewritten_at; /* position of the first of them; the session's length before when there are none */
@@ -1034,7 +1027,6 @@ typedef struct kvrt_save_options {
 
 typedef struct kvrt_save_report {
   uint32_t struct_size;
-  uint32_t reserved;
   uint64_t generation;
   uint64_t tokens;
   uint64_t chunks, chunks_written; /* of this session; those the store did not have yet */

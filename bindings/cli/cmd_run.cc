@@ -219,7 +219,7 @@ void Run::print() {
   Json json;
   json.add("text", out.text).add("tokens", out.tokens).add("prompt_tokens", report.prompt_tokens);
   json.add("reused_memory", report.reused_memory - moved).add("reused_disk", report.reused_disk + moved);
-  json.add("reused_remote", report.reused_remote).add("prefilled", report.prefilled).add("reuse_stopped", reuse_name(stopped));
+  json.add("prefilled", report.prefilled).add("reuse_stopped", reuse_name(stopped));
   json.add("ttft_ms", report.ttft_ms).add("tpot_ms", tpot).add("finish_reason", reason_name(report.reason));
   json.add("seed", report.seed);
   if (flags.digest) json.add("logits_sha256", out.digest.hex());

@@ -175,7 +175,7 @@ TEST_F(Cpp, GenerateStreamsTheSameAsEvents) {
   EXPECT_EQ(report.generated, 12u);
   EXPECT_EQ(rows, 12u);
   EXPECT_EQ(report.reason, uint32_t{KVRT_REASON_MAX_TOKENS});
-  EXPECT_EQ(report.prompt_tokens, report.reused_memory + report.reused_disk + report.reused_remote + report.prefilled);
+  EXPECT_EQ(report.prompt_tokens, report.reused_memory + report.reused_disk + report.prefilled);
 
   Session b = open();
   ASSERT_TRUE(b.begin(greedy(12)).ok());

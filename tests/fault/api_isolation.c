@@ -37,7 +37,7 @@ static uint64_t compute(kvrt_model* model, kvrt_store* store, size_t domain, con
     MUST(kvrt_session_suspend(s, save_as, strlen(save_as), &o, NULL, NULL));
   }
   kvrt_session_close(s);
-  return report.reused_memory + report.reused_disk + report.reused_remote;
+  return report.reused_memory + report.reused_disk;
 }
 
 static void probe(kvrt_model* model, kvrt_store* store, size_t domain, const struct prompt* p, size_t owner) {

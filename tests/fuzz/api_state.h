@@ -180,7 +180,7 @@ struct World {
     check(s, what);
   }
   void check_report(const kvrt_report& r, size_t tokens) const {
-    require(r.prompt_tokens == r.reused_memory + r.reused_disk + r.reused_remote + r.prefilled, "the parts of prompt_tokens");
+    require(r.prompt_tokens == r.reused_memory + r.reused_disk + r.prefilled, "the parts of prompt_tokens");
     require(r.reason >= KVRT_REASON_EOS && r.reason <= KVRT_REASON_PREFILLED, "a reason");
     if (r.reason == KVRT_REASON_CANCELLED || (r.reason == KVRT_REASON_CONTEXT_FULL && !r.prompt_tokens)) return;
     require(r.prompt_tokens + r.generated == tokens, "the prompt and what was generated are the session");

@@ -52,12 +52,12 @@ def _struct(name: str, text: str) -> Type[Struct]:
 
 Error = _struct("kvrt_error", "u32 struct_size; i32 status detail os_code; char[1008] message")
 Report = _struct("kvrt_report", """
-    u32 struct_size reason; u64 prompt_tokens reused_memory reused_disk reused_remote prefilled generated; u32 reuse_stopped stop_tokens;
+    u32 struct_size reason; u64 prompt_tokens reused_memory reused_disk prefilled generated; u32 reuse_stopped stop_tokens;
     u64 reuse_stopped_at seed; f64 queue_ms ttft_ms prefill_ms decode_ms tpot_ms prefill_tokens_per_s decode_tokens_per_s;
     u64 kv_blocks kv_bytes pool_bytes_begin pool_bytes_prefilled pool_bytes_end recomputed""")
 StoreEntry = _struct("kvrt_store_entry", """
-    u32 struct_size reserved; char[256] name domain; char[40] id; u64 generation tokens chunks chunks_missing bytes bytes_shared;
-    i64 created_unix_ms saved_unix_ms expires_unix_ms; u32 pinned reserved2""")
+    u32 struct_size pinned; char[256] name domain; char[40] id; u64 generation tokens chunks chunks_missing bytes bytes_shared;
+    i64 created_unix_ms saved_unix_ms expires_unix_ms""")
 TokenValue = _struct("kvrt_token_value", "i32 token; f32 value")
 Event = _struct("kvrt_event", """
     u32 struct_size type; i32 token; u32 reason; u64 position; ptr text; size text_size; f64 logprob; u64 done total; ptr logits;
@@ -80,7 +80,7 @@ TemplateOptions = _struct("kvrt_template_options", """
     u32 struct_size no_generation_prompt; str source; size source_size; str tools; size tools_size; str documents; size documents_size;
     str variables; size variables_size""")
 Metrics = _struct("kvrt_metrics", """
-    u32 struct_size reserved; u64 sessions generating paused blocks blocks_used blocks_cached steps step_rows;
+    u32 struct_size; u64 sessions generating paused blocks blocks_used blocks_cached steps step_rows;
     f64 step_ms_total step_ms_longest; u64 generations prefills done_eos done_stop done_max_tokens done_context_full done_cancelled
     done_prefilled failed prompt_tokens reused_memory reused_disk prefilled recomputed generated preemptions evictions first_tokens;
     f64 ttft_ms_total queue_ms_total prefill_ms_total decode_ms_total""")
@@ -94,10 +94,10 @@ Plan = _struct("kvrt_plan", """
 CacheProps = _struct("kvrt_cache_props", "u32 struct_size files; u64 bytes bytes_max bytes_free; char[4096] directory")
 StoreOptions = _struct("kvrt_store_options", "u32 struct_size read_only must_exist reserved; u64 disk_bytes_max free_bytes_min")
 StoreProps = _struct("kvrt_store_props", """
-    u32 struct_size read_only format reserved; u64 sessions chunks segments chunk_bytes chunk_raw_bytes disk_bytes chunks_damaged
+    u32 struct_size read_only format; u64 sessions chunks segments chunk_bytes chunk_raw_bytes disk_bytes chunks_damaged
     chunks_evicted old_bytes bytes_free""")
 GcReport = _struct("kvrt_gc_report",
-                   "u32 struct_size reserved; u64 sessions_removed chunks_removed segments_removed bytes_freed; f64 ms; u64 bytes_rewritten"
+                   "u32 struct_size; u64 sessions_removed chunks_removed segments_removed bytes_freed; f64 ms; u64 bytes_rewritten"
                    " bytes_punched log_bytes_kept")
 RepairReport = _struct("kvrt_repair_report", """
     u32 struct_size outcome; u64 sessions_kept sessions_with_holes sessions_recovered sessions_lost chunks_kept chunks_lost bytes_kept; f64 ms; u64 chunks_unowned""")
@@ -108,7 +108,7 @@ SessionOptions = _struct("kvrt_session_options", """
 SessionProps = _struct("kvrt_session_props", """
     u32 struct_size state; u64 tokens kv_tokens kv_blocks kv_bytes events_unread messages generation; char[40] id; char[256] name;
     i32 last_status last_detail; u32 awaits_accept inexact; char[512] last_message""")
-AppendInfo = _struct("kvrt_append_info", "u32 struct_size reserved; u64 appended rewritten rewritten_at")
+AppendInfo = _struct("kvrt_append_info", "u32 struct_size; u64 appended rewritten rewritten_at")
 MessageProps = _struct("kvrt_message_props", "u32 struct_size generated; u64 begin end")
 GenerateOptions = _struct("kvrt_generate_options", """
     u32 struct_size max_tokens; f32 temperature; u32 top_k; f32 top_p min_p repetition_penalty frequency_penalty presence_penalty;
@@ -116,7 +116,7 @@ GenerateOptions = _struct("kvrt_generate_options", """
     size stop_strings_size; u32 ignore_eos top_logprobs sampler emit_logits no_generation_prompt all_or_nothing prefill logits grammar_kind reply;
     str grammar; size grammar_size; ptr cancel""")
 SaveOptions = _struct("kvrt_save_options", "u32 struct_size durability overwrite pin; u64 ttl_seconds; u32 codec reserved")
-SaveReport = _struct("kvrt_save_report", "u32 struct_size reserved; u64 generation tokens chunks chunks_written bytes_written; f64 ms; u64 chunks_missing")
+SaveReport = _struct("kvrt_save_report", "u32 struct_size; u64 generation tokens chunks chunks_written bytes_written; f64 ms; u64 chunks_missing")
 
 # What each function returns, its name without kvrt_, and what it takes; those that give a status (i32) take a kvrt_error* last. A char
 # pointer goes as `str` (bytes) where it is read.

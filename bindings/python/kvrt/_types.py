@@ -25,13 +25,12 @@ class Autosave:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The usage of one prefill or generation: prompt_tokens == reused_memory + reused_disk + reused_remote + prefilled."""
+    """The usage of one prefill or generation: prompt_tokens == reused_memory + reused_disk + prefilled."""
 
     reason: Reason
     prompt_tokens: int
     reused_memory: int
     reused_disk: int
-    reused_remote: int
     prefilled: int
     generated: int
     reuse_stopped: ReuseStopped

@@ -119,7 +119,7 @@ class Generate(Case):
         report = generation.report
         self.assertIs(report, events[-1].report)
         self.assertEqual((report.reason, report.generated, report.prompt_tokens), (Reason.MAX_TOKENS, 12, 4))
-        self.assertEqual(report.prompt_tokens, report.reused_memory + report.reused_disk + report.reused_remote + report.prefilled)
+        self.assertEqual(report.prompt_tokens, report.reused_memory + report.reused_disk + report.prefilled)
         self.assertEqual(session.tokens(), PROMPT + [e.token for e in tokens])
         self.assertEqual(list(generation), [])
         whole = self.open()
