@@ -1,117 +1,176 @@
-/* kvrt: LLM inference in your process, with conversations that survive it.
+/** @file
+ * kvrt: LLM inference in your process, with conversations that survive it.
  *
- * A session keeps the KV state of a conversation in paged blocks and saves it, deduplicated and compressed, in a store on disk. An
- * application can suspend a session, be killed, start again, and go on with the same bits, without computing the prompt again.
+ * A session keeps the KV state of a conversation in blocks of memory. A save writes these blocks to a store on disk,
+ * deduplicated and compressed. An application can save a session, be killed, start again, and go on with the same
+ * bits: the prompt is not computed again.
  *
- *   kvrt_runtime* rt;  kvrt_model* model;  kvrt_store* store;  kvrt_session* chat;
- *   kvrt_runtime_open(NULL, &rt, NULL);
- *   kvrt_model_open(rt, "model.gguf", 10, NULL, NULL, NULL, &model, NULL);
- *   kvrt_store_open(rt, "memory", 6, NULL, &store, NULL);
- *   if (kvrt_session_resume(model, store, "ann", 3, NULL, NULL, NULL, NULL, &chat, NULL) == KVRT_NOT_FOUND) {
- *     kvrt_session_options o;  KVRT_INIT(&o);  o.store = store;
- *     kvrt_session_open(model, &o, &chat, NULL);
- *   }
- *   kvrt_session_append_message(chat, json, strlen(json), NULL, NULL);
- *   kvrt_session_generate(chat, NULL, print_token, NULL, NULL, NULL);
- *   kvrt_session_suspend(chat, "ann", 3, NULL, NULL, NULL);
+ *     kvrt_runtime* rt;  kvrt_model* model;  kvrt_store* store;  kvrt_session* chat;
+ *     kvrt_runtime_open(NULL, &rt, NULL);
+ *     kvrt_model_open(rt, KVRT_STR("model.gguf"), NULL, NULL, NULL, &model, NULL);
+ *     kvrt_store_open(rt, KVRT_STR("memory"), NULL, &store, NULL);
+ *     if (kvrt_session_resume(model, store, KVRT_STR("ann"), NULL, NULL, NULL, NULL, &chat, NULL) == KVRT_NOT_FOUND) {
+ *       kvrt_session_options o;  KVRT_INIT(&o);  o.store = store;
+ *       kvrt_session_open(model, &o, &chat, NULL);
+ *     }
+ *     kvrt_session_append_message(chat, json, strlen(json), NULL, NULL);
+ *     kvrt_session_generate(chat, NULL, print_token, NULL, NULL, NULL);
+ *     kvrt_session_suspend(chat, KVRT_STR("ann"), NULL, NULL, NULL);
  *
- * CONVENTIONS
+ * # Contents
  *
- *  1. Names. kvrt_<noun>_<verb>; constants KVRT_*. Five nouns: a runtime (device, threads, log) opens models (weights, pool of KV
- *     blocks, scheduler) and stores (directories); a session is one conversation with a model; a cancel ends generations. Children keep
- *     their parents alive, so the order of closing is free.
- *  2. Lifetime. Shared nouns are opened, retained and released. A session has one owner: it comes from open, resume or fork and goes
- *     with close. NULL, or a handle of another kind, is a no-op for release and close, which never fail. A call keeps what it works on
- *     until it returns: a handle may be released while it runs, in its callback or by another thread (a session: see close). After its
- *     last release a handle must not be used.
- *  3. Status. Every call that can fail returns a kvrt_status, and each says below what to do next. The numbers never change. INVALID (a
- *     wrong argument, a handle that is none), UNSUPPORTED (a struct's unknown tail, a handle from before a fork), NO_MEMORY and INTERNAL
- *     may come from any call; the others stand at each.
- *  4. Detail. A call that can fail takes a kvrt_error last, which may be NULL, and fills it when it fails: class, detail, errno or SQLite
- *     code, and a message that says what, where, expected and found. It belongs to the caller and to no thread, so it serves hosts whose
- *     tasks move between threads. kvrt_last_error copies the calling thread's last error, for who passed none. A call that succeeds
- *     leaves both alone, and so do retain, release and close. When a call fails its outputs are untouched, but for `needed` (6) and the
- *     report of a generation that was CANCELLED. No message and no line of the log has a word of what the model is given: messages,
- *     tools, documents, variables, texts. They may quote what the host wrote: names, a grammar or schema, and the literals of a template,
- *     with "..." for what they were joined to.
- *  5. Structs. struct_size comes first, in options and outputs; set it to sizeof the struct (KVRT_INIT does). Options: NULL is all
- *     defaults and zero is the default in every field. A shorter struct (an older header) has zeros in what it lacks; in a longer one
- *     the unknown tail must be zero, else UNSUPPORTED. Outputs: the library writes at most struct_size bytes; in a struct that it owns
- *     (an event of a callback, its report and entry) struct_size is the library's. Fields are only ever appended.
- *  6. Memory. The library never returns memory to free. Variable output takes (buffer, capacity, &needed): `needed` is always set on
- *     success and on TOO_SMALL; a NULL buffer with capacity 0 asks for the size. Inputs are copied. Strings are UTF-8 with a length;
- *     paths are bytes, as the system has them.
- *  7. Callbacks come before outputs: 0 goes on, anything else stops the call with CANCELLED. They run on the thread inside the call, with
- *     no lock held, and may call anything but the same session (cancel, accept, checkpoint and what reads excepted; others: BUSY). They
- *     return: no exception, longjmp or end of the thread passes through kvrt. A callback that is kept (log, wake) must not call kvrt,
- *     finalizers included, and has a user_free, called once when it can fire no more, also where there is no callback; not if the call
- *     that takes it fails.
- *  8. Threads. A const handle may be used by any number of threads at once, and so may a runtime, a model, a store and a cancel. A
- *     session takes one call at a time, else BUSY; cancel, accept, checkpoint and what reads (info, tokens, text, message) are free of
- *     that.
- *  9. After fork(2) a call in the child with a handle of its parent gives UNSUPPORTED and touches nothing; it may open its own, but no
- *     store that was open at the fork (UNSUPPORTED). The child's first call closes its copies of the parent's lock and data files (not
- *     SQLite's, which lock nothing in a child); else exec or exit does, and until then it holds the locks of a parent that was killed.
- * 10. A good guest. kvrt never prints, exits, aborts or handles signals, keeps no global state but each thread's last error and a note of
- *     its open descriptors (9), none of which is 0 to 2 (where those are closed, SQLite leaves /dev/null in them), burns no CPU when
- *     idle, and leaves the floating-point mode as it found it. It reads and writes numbers the same under every locale. A call works on
- *     a thread with 96 KiB of stack; what a callback needs comes on top. When the system gives no memory a call says NO_MEMORY and leaves its handle as it was, or, of a generation, ends it at its last
- *     token.
- * 11. Exactness. On the CPU the logits of a position depend on the model, the KV format and the tokens before it, and on nothing else:
- *     not on batching, chunking, block size, threads, instruction set, prefix hits, fork, or suspend and resume. On CUDA that holds with
- *     KVRT_DETERMINISM_STRICT, and by default for suspend and resume: restored KV has the bits that it was saved with.
- * 12. Versions. SemVer. The library's soname is libkvrt.so.0, and from 0.2.0 on all that has it only grows: a program runs with every later
- *     0.x. Before, what changes has another symbol version. With a library that lacks what it uses, a program is refused when it starts.
- *     Enums may grow, in any version: ignore an event whose type you do not know, take an unknown status for a failure, an unknown reason
- *     for the end of a generation, an unknown detail for none. The store has its own format number; a store of a later format is refused
- *     and left as it is.
+ *     Conventions        what holds for every call: names, lifetime, statuses, errors, structs, memory, callbacks, threads, fork
+ *     Session states     which call is allowed when
+ *     Who computes       whose thread runs the model
+ *     How long calls wait
+ *     Basics             versions, KVRT_INIT, KVRT_STR, the five handles
+ *     Statuses           KVRT_OK ..., KVRT_DETAIL_*, kvrt_error, kvrt_last_error, layouts for bindings
+ *     Events             kvrt_event, KVRT_EVENT_*, kvrt_report, kvrt_store_entry
+ *     Runtime            the device, its threads and the log
+ *     Model              open, info, tokens and text, templates; steps and metrics; plans of memory, weight cache, a file's contents
+ *     Store              open, look, remove, rename, pin, expire; collect, verify, repair
+ *     Cancel             end generations from outside
+ *     Session            open and close; say something; generate; fork, cut and read; save and resume
  *
- * SESSION STATES AND CALLS
+ * Words. A *token* is the unit that a model reads and writes. The *KV state* (KV) is the attention's keys and values,
+ * which a model computes for each token. A *block* holds the KV of 32 tokens (see block_tokens) in memory, in the
+ * model's *pool*. A *chunk* is a block's KV on disk. Tokens are the truth, KV is a cache: lost KV is computed again
+ * from the tokens. A *generation* is a run of tokens that the model gives, from begin to DONE. A *prefill* computes a
+ * prompt and gives no token. A *step* is one pass through the model, for all sessions that have something to compute.
+ * A *domain* is a sharing scope: sessions of two domains share no KV. The *host* is the program that calls.
  *
- *                                    IDLE      GENERATING    SUSPENDED     FAILED
- *   append*, set_messages             ok        BUSY          ok            INVALID
- *   truncate, erase                   ok        BUSY          ok            INVALID
- *   prefill, begin, generate          ok        BUSY          ok (warms)    INVALID
- *   accept                            INVALID   ok if asked   INVALID       INVALID
- *   next                              IDLE      event         IDLE          IDLE
- *   fork                              ok        BUSY          ok            INVALID
- *   checkpoint                        ok        ok            ok            INVALID
- *   suspend                           ok        BUSY          ok            INVALID
- *   tokens, text, message, info       ok        ok            ok            ok
- *   cancel                            no-op     DONE          no-op         no-op
- *   close                             ok        cancels       ok            ok
+ * # Conventions
  *
- * A session is GENERATING from begin (or inside prefill) until next has given DONE or a failure. After a failure it is IDLE, keeps the tokens
- * that it has, and can go on: after NO_MEMORY, DEVICE, LIMIT or INVALID. FAILED is for NaN or infinite logits (detail NUMERIC), where KV that
- * was reused was computed again first, once a generation: its tokens can be read, and no more. With all_or_nothing no session becomes FAILED:
- * it is IDLE, as it was before begin. kvrt_session_info has the error.
+ * 1. Names. Functions are `kvrt_<noun>_<verb>`, constants `KVRT_*`. There are five nouns. A runtime is a device with
+ *    its threads and the log. It opens models (weights, a pool of KV blocks, a scheduler) and stores (directories of
+ *    saved sessions). A session is one conversation with a model. A cancel ends generations. Children keep their
+ *    parents alive, so handles may be closed in any order.
  *
- * WHO COMPUTES
+ * 2. Lifetime. Runtimes, models, stores and cancels are opened, retained and released. The caller of open owns the
+ *    handle in `*out` and releases it; retain adds an owner, release takes one away, and after the last release the
+ *    handle must not be used. A session has one owner: it comes from open, resume or fork, and kvrt_session_close
+ *    ends it. Release and close never fail; they ignore NULL and a handle of another kind. A call keeps the handles
+ *    that it works on until it returns: they may be released meanwhile, in its callback or by another thread (for a
+ *    session see kvrt_session_close).
  *
- * kvrt has no engine thread. A step serves every generating session of a model at once, decodes and prompt chunks together, and runs on
- * the thread of whoever asks: next (or generate, prefill) of any of its sessions, or kvrt_model_step in a host with a loop of its own. A
- * host that must not block calls begin, kvrt_model_step and next with timeout 0, and is told by `wake` when there is something to take.
- * A session that nobody reads pauses at 64 unread events, and its blocks can be lent to others.
+ * 3. Statuses. A call that can fail returns a kvrt_status; KVRT_OK is 0. The numbers never change. Any call may
+ *    return these five: INVALID (a wrong argument, no handle of that kind), UNSUPPORTED (an unknown option is set, a
+ *    handle from before a fork), NO_MEMORY, INTERNAL, and LIMIT where a text argument is longer than 64 MiB.
+ *    "Statuses" at a call names the others, and special causes of these; "Statuses: none of its own" means these five
+ *    alone.
  *
- * WHAT A CALL WAITS FOR
+ * 4. Errors. A call that can fail takes a kvrt_error last. It may be NULL. A failed call fills it: status, detail,
+ *    the system's error number, and a message that says what, where, expected and found. The struct belongs to the
+ *    caller and not to a thread: it also serves hosts whose tasks move between threads. kvrt_last_error copies the
+ *    calling thread's last error, for callers that pass NULL. A call that succeeds changes neither of the two, and
+ *    retain, release and close change neither. A failed call leaves its outputs as they were, but for `needed` (6)
+ *    and the report of a generation or prefill that was CANCELLED. Error messages and the log never quote the model's
+ *    input: messages, tools, documents, variables, texts. They may quote the host's own words: names, a grammar or
+ *    schema, and the literals of a template, with "..." for the text that these were joined to.
  *
- * No call waits for another session to end, and none but these waits for more than a moment:
- *   generate, prefill             until DONE; cancel ends them within a step
- *   next                          timeout_ms, and then for the end of a step that it computes; 0: nothing
- *   model_step                    ms, or one step
- *   begin                         rendering the template; compiling a grammar that is none of the model's last 16
- *   append_message, set_messages  rendering the template, once per new message
- *   checkpoint, suspend           one step of this session; other saves of it; then the store, as what writes to it
- *   close                         one step of a call that it cancels; a checkpoint of another thread; with autosave, a save
- *   resume                        reading its chunks, as long as that takes; its callback can stop it
- *   model_open                    reading the file, likewise
- *   what writes to a store        its other writers, at most 5 s, then BUSY; then the disk, as long as the durability asks
- *   store_open                    likewise; after a crash, a look through the directory and the catalog
- *   gc, verify, repair            as long as they take; their callbacks can stop them
- *   other calls to a store        reading the catalog
- *   release                       the last of a store: folding its log in, as a write; the last of a runtime: its threads
- * The first session of a model that has a store reads the whole model file once, to know it again; the store keeps the result. A step is
- * step_ms_max by measured speed, one row at least.
+ * 5. Structs. The first field of a struct is struct_size. Set it to sizeof the struct, in options and in outputs
+ *    (KVRT_INIT does). A size below 4 or above 65536 is INVALID. Options: NULL means all defaults, and 0 means the
+ *    default in every field. A shorter struct (of an older header) counts as zero in the fields that it lacks. A
+ *    longer struct must be zero in the tail that this library does not know, else the call is UNSUPPORTED
+ *    (STRUCT_TAIL). Outputs: the library writes at most struct_size bytes. In a struct of the library's own (a
+ *    callback's event, its report and entry) struct_size is the library's. New fields are only ever appended. A flag
+ *    is 0 or 1.
+ *
+ * 6. Memory and strings. The library never returns memory to free. A call with output of variable length takes a
+ *    buffer, its capacity and `needed`; it sets `*needed` when it succeeds and when it is TOO_SMALL. A NULL buffer
+ *    with capacity 0 asks for the size. Capacity and needed count bytes of text or tokens. Text that is written has
+ *    no NUL at its end. Inputs are copied. A string is a pointer and a length in bytes, UTF-8, without need of a NUL;
+ *    NULL with length 0 is an empty one. KVRT_STR writes both for a literal. Names and domains have at most 255 bytes
+ *    and no NUL. A path is 1 to 4095 bytes without NUL, as the system has them.
+ *
+ * 7. Callbacks. A callback comes with a `user` pointer, which kvrt passes on and never reads. kvrt_event_fn returns 0
+ *    to go on; anything else stops the call with CANCELLED. It may be NULL unless its call says otherwise. It runs on
+ *    the thread inside the call, with no lock held. It may call anything, except on the same session: there cancel,
+ *    accept, checkpoint and the reads (8) work, other calls are BUSY. A callback returns: no exception, longjmp or
+ *    end of the thread may pass through kvrt. Callbacks that are kept (log, wake) must not call kvrt at all, not even
+ *    from a finalizer. Their user pointer has a `user_free`: it is called once, when the callback can come no more,
+ *    also where the callback is NULL, but not if the call that takes it fails.
+ *
+ * 8. Threads. Any number of threads may use a runtime, a model, a store or a cancel at once, and any const handle. A
+ *    session takes one call at a time; a second one is BUSY (CONCURRENT, or REENTRANT in a callback). Beside that
+ *    call any thread may call cancel, accept, checkpoint, and the reads: info, tokens, text, message. "Threads"
+ *    stands at a call where something else holds.
+ *
+ * 9. fork(2). In the child, a call with a handle of the parent is UNSUPPORTED (FORKED) and touches nothing. The child
+ *    may open handles of its own, except for a store that was open at the fork (UNSUPPORTED). The child's first call
+ *    closes its copies of the parent's lock and data files (not SQLite's, which lock nothing in a child). A child
+ *    that calls nothing closes them at exec or exit, and until then holds the locks even when the parent was killed.
+ *
+ * 10. A good guest. kvrt never prints, exits, aborts or handles signals. It burns no CPU when idle and leaves the
+ *     floating-point mode as it found it. It reads and writes numbers the same under every locale. Its only global
+ *     state is each thread's last error and a note of its open descriptors (9); none of those is 0 to 2 (where these
+ *     are closed, SQLite leaves /dev/null in them). A call works on a thread with 96 KiB of stack; a callback's own
+ *     needs come on top. When the system gives no memory, a call returns NO_MEMORY and leaves its handle as it was; a
+ *     generation ends at its last token.
+ *
+ * 11. Exactness. On the CPU the logits of a position depend on the model, the KV format and the tokens before it, and
+ *     on nothing else: not on batching, prompt pieces, block size, threads, instruction set, prefix hits, forks, or
+ *     suspend and resume. On CUDA the same holds with KVRT_DETERMINISM_STRICT, and by default for suspend and resume:
+ *     restored KV has the bits that it was saved with.
+ *
+ * 12. Versions. kvrt follows SemVer. The library's soname is libkvrt.so.0. From 0.2.0 on it only grows: a program
+ *     runs with every later 0.x. Before that a function that changes gets another symbol version. A program that
+ *     needs a function which the library lacks is refused when it starts. Enums may grow, in any version: ignore an
+ *     event of unknown type, take an unknown status for a failure, an unknown reason for the end of a generation, an
+ *     unknown detail for none. The store has a format number of its own; a store of a later format is refused and
+ *     left as it is.
+ *
+ * # Session states
+ *
+ *                                        IDLE      GENERATING    SUSPENDED     FAILED
+ *     append*, set_messages              ok        BUSY          ok            INVALID
+ *     truncate, erase                    ok        BUSY          ok            INVALID
+ *     prefill, begin, generate           ok        BUSY          ok (warms)    INVALID
+ *     accept                             INVALID   ok if asked   INVALID       INVALID
+ *     next                               IDLE      event         IDLE          IDLE
+ *     fork                               ok        BUSY          ok            INVALID
+ *     checkpoint                         ok        ok            ok            INVALID
+ *     suspend                            ok        BUSY          ok            INVALID
+ *     tokens, text, message, info        ok        ok            ok            ok
+ *     cancel                             no-op     DONE          no-op         no-op
+ *     close                              ok        cancels       ok            ok
+ *
+ * A session is GENERATING from begin (or inside prefill and generate) until next has given DONE or a failure. After a
+ * failure it is IDLE: it keeps the tokens that it has and can go on. That holds for NO_MEMORY, DEVICE, LIMIT and
+ * INVALID. Only NaN or infinite logits (DEVICE, detail NUMERIC) make it FAILED, and only after KV that was reused has
+ * been computed again, once a generation; then its tokens can be read, and nothing else. With all_or_nothing no
+ * session becomes FAILED: it is IDLE, as it was before begin. kvrt_session_info has the error. A SUSPENDED session
+ * has given back its blocks; the next call that computes loads its KV again ("warms" it).
+ *
+ * # Who computes
+ *
+ * kvrt has no engine thread. The thread that asks runs the step: one that calls next, generate or prefill of any
+ * session of the model, or kvrt_model_step. A step serves all sessions of the model that generate, answers and pieces
+ * of prompts together. A host that must not block calls begin, kvrt_model_step, and next with timeout 0; `wake` tells
+ * it when there is an event to take. A session whose events nobody reads pauses at 64 of them, and its blocks can be
+ * lent to other sessions.
+ *
+ * # How long calls wait
+ *
+ * No call waits for another session to end. A call that is not listed here waits for a moment at most.
+ *
+ *     generate, prefill             until DONE; cancel ends them within a step
+ *     next                          timeout_ms, and then the end of a step that it computes; with timeout 0 not at all
+ *     model_step                    ms, or one step
+ *     begin                         rendering the template; compiling a grammar that is not among the model's last 16
+ *     append_message, set_messages  rendering the template, once for each new message
+ *     checkpoint, suspend           one step of this session, other saves of it, and then the store, as every write to it
+ *     close                         one step of a call that it cancels, a checkpoint of another thread, and with autosave a save
+ *     resume                        reading its chunks, as long as that takes; its callback can stop it
+ *     model_open                    reading the file, as long as that takes; its callback can stop it
+ *     a write to a store            the store's other writers, at most 5 s, then BUSY; then the disk, as the durability asks
+ *     store_open                    the same; after a crash also a look through the directory and the catalog
+ *     gc, verify, repair            as long as they take; their callbacks can stop them
+ *     other calls to a store        reading the catalog
+ *     release                       the last of a store: folding its log in, as a write; the last of a runtime: ending its threads
+ *
+ * The first session of a model that uses a store reads the whole model file once, to know the model again; the store
+ * keeps the result. A step takes step_ms_max by measured speed, and computes one token at least.
  */
 #ifndef KVRT_H
 #define KVRT_H
@@ -120,946 +179,1464 @@
 #include <stdint.h>
 #include <string.h>
 
-#define KVRT_VERSION_MAJOR 0
-#define KVRT_VERSION_MINOR 1
-#define KVRT_VERSION_PATCH 0
-#define KVRT_ABI_VERSION 0
+/** @defgroup kvrt_basics Basics
+ * Versions, helper macros and handles.
+ * @{ */
 
+#define KVRT_VERSION_MAJOR 0 /**< This header's version: see convention 12. */
+#define KVRT_VERSION_MINOR 1 /**< Its second number. */
+#define KVRT_VERSION_PATCH 0 /**< Its third number. */
+#define KVRT_ABI_VERSION 0   /**< Changes when programs must be built anew, as the soname does. */
+
+/** Marks a function that the library exports. */
 #if defined(__GNUC__) || defined(__clang__)
 #define KVRT_API __attribute__((visibility("default")))
 #else
 #define KVRT_API
 #endif
 
-/* Zeroes a struct and sets its struct_size: kvrt_model_options o; KVRT_INIT(&o); Sugar: by hand does as well. */
+/** Zeroes the struct that `p` points to and sets its struct_size: `kvrt_model_options o; KVRT_INIT(&o);`. In C99 an
+ * initializer does as well: `kvrt_model_options o = {.struct_size = sizeof o};`. */
 #define KVRT_INIT(p) ((void)memset((p), 0, sizeof *(p)), (void)((p)->struct_size = (uint32_t)sizeof *(p)))
+
+/** A string literal as two arguments, pointer and length: `kvrt_session_suspend(chat, KVRT_STR("ann"), NULL, NULL,
+ * NULL)`. Only a literal compiles. */
+#define KVRT_STR(literal) ("" literal), (sizeof("" literal) - 1)
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct kvrt_runtime kvrt_runtime;
-typedef struct kvrt_model kvrt_model;
-typedef struct kvrt_store kvrt_store;
-typedef struct kvrt_session kvrt_session;
-typedef struct kvrt_cancel kvrt_cancel;
+typedef struct kvrt_runtime kvrt_runtime; /**< A device with its threads and the log. Retained and released. */
+typedef struct kvrt_model kvrt_model;     /**< Weights, a pool of KV blocks, a scheduler. Retained and released. */
+typedef struct kvrt_store kvrt_store;     /**< A directory of saved sessions. Retained and released. */
+typedef struct kvrt_session kvrt_session; /**< One conversation with a model. It has one owner, who closes it. */
+typedef struct kvrt_cancel kvrt_cancel;   /**< Ends generations from outside. Retained and released. */
 
-/* ---- status ------------------------------------------------------------------------------------------------------------------ */
+/** The library that runs, which may be newer than this header: major << 16 | minor << 8 | patch. */
+KVRT_API uint32_t kvrt_version(void);
 
+/** KVRT_ABI_VERSION of the library that runs. A binding compares it with its own when it loads. */
+KVRT_API uint32_t kvrt_abi_version(void);
+
+/** @} */
+
+/** @defgroup kvrt_statuses Statuses
+ * The results of calls, and the descriptions of failures.
+ * @{ */
+
+/** The result of a call: one of KVRT_OK to KVRT_INTERNAL. A number that you do not know is a failure. */
 typedef int32_t kvrt_status;
+
+/** The status classes, each with the thing to do next. */
 enum {
-  KVRT_OK = 0,
-  KVRT_INVALID = 1,       /* the caller's mistake: mend the call */
-  KVRT_NOT_FOUND = 2,     /* no such file, session or key: create it or name another */
-  KVRT_CONFLICT = 3,      /* the name is taken or was saved by another handle since: resume it, take another name, or overwrite */
-  KVRT_BUSY = 4,          /* in use: by another call, a generation or another process; try again when that is over */
-  KVRT_CANCELLED = 5,     /* stopped by kvrt_session_cancel, kvrt_cancel_fire or a callback */
-  KVRT_NO_MEMORY = 6,     /* the system gave no memory: release something, or lower kv_bytes_max */
-  KVRT_TOO_SMALL = 7,     /* the buffer is smaller than *needed: call again with a larger one */
-  KVRT_LIMIT = 8,         /* past a limit, which the message names, and the option that raises it where there is one */
-  KVRT_CORRUPT = 9,       /* a file is damaged: get it again; for a store see kvrt_store_repair */
-  KVRT_INCOMPATIBLE = 10, /* sound, but of another model or a later format: open it with what made it */
-  KVRT_IO = 11,           /* the system failed to read or write; os_code is errno (EMFILE: raise RLIMIT_NOFILE) or SQLite's extended code */
-  KVRT_NO_SPACE = 12,     /* the disk, a quota, RLIMIT_FSIZE or disk_bytes_max is full; nothing was lost: free space and call again */
-  KVRT_DEVICE = 13,       /* the compute device failed */
-  KVRT_UNSUPPORTED = 14,  /* this build or version cannot; the message names the thing */
-  KVRT_INTERNAL = 15      /* a defect of kvrt: please report the message */
+  KVRT_OK = 0,        /**< It is done. */
+  KVRT_INVALID = 1,   /**< The caller's mistake: mend the call. */
+  KVRT_NOT_FOUND = 2, /**< No such file, session or message: create it or name another. */
+  /** The name is taken, or another handle saved it since: resume it, take another name, or overwrite. */
+  KVRT_CONFLICT = 3,
+  KVRT_BUSY = 4,          /**< In use by another call, a generation or another process: try again when that is over. */
+  KVRT_CANCELLED = 5,     /**< Stopped by kvrt_session_cancel, kvrt_cancel_fire or a callback. */
+  KVRT_NO_MEMORY = 6,     /**< The system gave no memory: release something, or lower kv_bytes_max. */
+  KVRT_TOO_SMALL = 7,     /**< The buffer is smaller than `*needed`: call again with a larger one. */
+  KVRT_LIMIT = 8,         /**< Past a limit. The message names it, and the option that raises it where there is one. */
+  KVRT_CORRUPT = 9,       /**< A file is damaged: get it again; for a store see kvrt_store_repair. */
+  KVRT_INCOMPATIBLE = 10, /**< Sound, but of another model or a later format: open it with that model or version. */
+  /** The system failed to read or write. os_code is errno (EMFILE: raise RLIMIT_NOFILE) or SQLite's extended code. */
+  KVRT_IO = 11,
+  /** The disk, a quota, RLIMIT_FSIZE or disk_bytes_max is full. Nothing was lost: free space and call again. */
+  KVRT_NO_SPACE = 12,
+  KVRT_DEVICE = 13,      /**< The compute device failed, or its logits are no numbers (detail NUMERIC). */
+  KVRT_UNSUPPORTED = 14, /**< This build or version cannot do it. The message names the thing. */
+  KVRT_INTERNAL = 15     /**< A defect of kvrt: please report the message. */
 };
 
-/* Finer reasons, in kvrt_error.detail. New ones may be added. */
+/** Finer reasons, in kvrt_error.detail. Take one that you do not know for none. */
 enum {
-  KVRT_DETAIL_NONE = 0,
-  KVRT_DETAIL_FORMAT = 1, /* bytes are not what the format says */
-  KVRT_DETAIL_CATALOG_CORRUPT = 2,
-  KVRT_DETAIL_CATALOG_MISSING = 3,
-  KVRT_DETAIL_STORE_TOO_NEW = 4,
-  KVRT_DETAIL_FOREIGN_PROGRAM = 5, /* the directory or database belongs to another program */
-  KVRT_DETAIL_READ_ONLY = 6,
-  KVRT_DETAIL_PERMISSION = 7,
-  KVRT_DETAIL_UNSAFE_DIRECTORY = 8, /* others can write it or own it; or a file in it is a link, theirs, or none at all */
-  KVRT_DETAIL_STORE_LOCKED = 9,     /* another process is writing the store, or repairs it */
-  KVRT_DETAIL_GENERATION = 10,      /* saved under this name since this handle last saw it */
-  KVRT_DETAIL_NAME_TAKEN = 11,
-  KVRT_DETAIL_MODEL_MISMATCH = 12,
-  KVRT_DETAIL_FORKED = 13,
-  KVRT_DETAIL_REENTRANT = 14,
-  KVRT_DETAIL_CONCURRENT = 15,
-  KVRT_DETAIL_TEMPLATE_ERROR = 16,
-  KVRT_DETAIL_TEMPLATE_LIMIT = 17,
-  KVRT_DETAIL_STATE = 18,         /* the call does not fit the session's state */
-  KVRT_DETAIL_NUMERIC = 19,       /* NaN or infinite logits */
-  KVRT_DETAIL_STRUCT_TAIL = 20,   /* an option that this library does not know is set */
-  KVRT_DETAIL_GRAMMAR_ERROR = 21, /* the grammar or schema is malformed, or nothing fits it */
-  KVRT_DETAIL_GRAMMAR_LIMIT = 22  /* the grammar or schema exceeds a limit */
+  KVRT_DETAIL_NONE = 0,            /**< The status says it all. */
+  KVRT_DETAIL_FORMAT = 1,          /**< Bytes that break the format. */
+  KVRT_DETAIL_CATALOG_CORRUPT = 2, /**< The store's catalog is damaged, or another store's: see kvrt_store_repair. */
+  KVRT_DETAIL_CATALOG_MISSING = 3, /**< A store's directory without its catalog: see kvrt_store_repair. */
+  KVRT_DETAIL_STORE_TOO_NEW = 4,   /**< A later kvrt wrote the store. It is left as it is. */
+  KVRT_DETAIL_FOREIGN_PROGRAM = 5, /**< The directory or database belongs to another program. */
+  KVRT_DETAIL_READ_ONLY = 6,       /**< The store cannot be written. */
+  KVRT_DETAIL_PERMISSION = 7,      /**< The system refused access. */
+  /** Others own or can write the directory; or a file in it is theirs, a link, or no file. */
+  KVRT_DETAIL_UNSAFE_DIRECTORY = 8,
+  KVRT_DETAIL_STORE_LOCKED = 9,    /**< Another process writes the store, or repairs it. */
+  KVRT_DETAIL_GENERATION = 10,     /**< The name was saved since this handle last saw it. */
+  KVRT_DETAIL_NAME_TAKEN = 11,     /**< Another session has the name. */
+  KVRT_DETAIL_MODEL_MISMATCH = 12, /**< The session was made with another model. */
+  KVRT_DETAIL_FORKED = 13,         /**< The handle was opened before a fork(2). */
+  KVRT_DETAIL_REENTRANT = 14,      /**< A callback called into its own session. */
+  KVRT_DETAIL_CONCURRENT = 15,     /**< Another thread is inside a call on this session. */
+  KVRT_DETAIL_TEMPLATE_ERROR = 16, /**< The chat template is malformed, or refuses the messages. */
+  KVRT_DETAIL_TEMPLATE_LIMIT = 17, /**< The chat template takes too many steps, too much memory, depth or output. */
+  KVRT_DETAIL_STATE = 18,          /**< The call does not fit the session's state. */
+  KVRT_DETAIL_NUMERIC = 19,        /**< Logits are NaN or infinite. */
+  KVRT_DETAIL_STRUCT_TAIL = 20,    /**< An option that this library does not know is set. */
+  KVRT_DETAIL_GRAMMAR_ERROR = 21,  /**< The grammar or schema is malformed, or nothing fits it. */
+  KVRT_DETAIL_GRAMMAR_LIMIT = 22   /**< The grammar or schema exceeds a limit. */
 };
 
-/* What a failed call says. A call whose `err` has a struct_size below 4 or above 65536 is INVALID and does nothing. */
+/** The description of a failure. A call whose `err` has a wrong struct_size is INVALID and does nothing. */
 typedef struct kvrt_error {
-  uint32_t struct_size;
-  kvrt_status status;
-  int32_t detail;
-  int32_t os_code;
-  char message[1008]; /* NUL-terminated, cut at whole code points, by struct_size too */
+  uint32_t struct_size; /**< sizeof this struct. */
+  kvrt_status status;   /**< As returned. */
+  int32_t detail;       /**< KVRT_DETAIL_... */
+  int32_t os_code;      /**< errno, or SQLite's extended code; 0: none. */
+  char message[1008];   /**< UTF-8, NUL-terminated. Cut at a whole character where it is longer, or where struct_size ends. */
 } kvrt_error;
 
-/* major << 16 | minor << 8 | patch of the library that runs, which may be newer than the header. Any thread. */
-KVRT_API uint32_t kvrt_version(void);
-/* KVRT_ABI_VERSION of the library that runs: a binding compares it at load. Any thread. */
-KVRT_API uint32_t kvrt_abi_version(void);
-/* "OK", "INVALID", ...; a number of no class is "UNKNOWN". Static text, never NULL. Any thread. */
+/** The name of a status: "OK", "INVALID", ...; "UNKNOWN" for any other number. The text is static and never NULL. */
 KVRT_API const char* kvrt_status_name(kvrt_status status);
-/* The calling thread's last error, whatever `err` its call had; status KVRT_OK when it had none. A successful call leaves it alone. A
- * thread of the system: where a host's tasks move between threads (Go, async runtimes), pass an `err` instead. INVALID: out is NULL or
- * has no struct_size. */
+
+/** Copies the last error of the calling thread, whether its call was given an `err` or not. Its status is KVRT_OK when
+ * no call of the thread has failed. The thread is the system's: where tasks move between threads (Go, async
+ * runtimes), pass an `err` instead.
+ * - Statuses: INVALID: `out` is NULL or has no struct_size. */
 KVRT_API kvrt_status kvrt_last_error(kvrt_error* out);
-/* sizeof a struct of this header in the library, by its name ("kvrt_event"); 0: it has none of that name. A binding that lays out structs
- * by itself compares at load. */
+
+/** sizeof a struct of this header, as the library has it, by its name: "kvrt_event". 0: the library has no such
+ * struct. A binding that lays out structs by itself compares when it loads. */
 KVRT_API uint32_t kvrt_struct_size(const char* name);
-/* offsetof a field of such a struct ("kvrt_event", "text"); UINT32_MAX: it has none of that name. kvrt.abi.json (its path: pkg-config
- * --variable=abi kvrt) describes all of this header, for those who generate a binding. */
+
+/** offsetof a field of such a struct: "kvrt_event", "text". UINT32_MAX: there is no such field. kvrt.abi.json
+ * describes all of this header, for generators of bindings; `pkg-config --variable=abi kvrt` prints its path. */
 KVRT_API uint32_t kvrt_struct_offset(const char* name, const char* field);
 
-/* ---- events and reports ------------------------------------------------------------------------------------------------------ */
+/** @} */
 
-enum {                          /* kvrt_event.type */
-       KVRT_EVENT_NONE = 0,     /* next: nothing came before the timeout; the session generates on */
-       KVRT_EVENT_TOKEN = 1,    /* token, position, text (whole code points, may be empty), logprob */
-       KVRT_EVENT_PROGRESS = 2, /* done of total: tokens in prefill, bytes in model_open, chunks in resume, verify and gc */
-       KVRT_EVENT_LOGITS = 3,   /* logits[logits_count] of `position`: the prediction of position + 1 */
-       KVRT_EVENT_DONE = 4,     /* reason, report; text: what a stop string held back, and did not come to be one (may be empty) */
-       KVRT_EVENT_ENTRY = 5,    /* store_list: entry */
-       KVRT_EVENT_FAULT = 6,    /* store_verify, store_repair: text says where and what */
-       KVRT_EVENT_IDLE = 7,     /* next: the session does not generate, and nothing will come */
-       /* With the option `reply`, after the TOKEN events that they come from: */
-       KVRT_EVENT_CONTENT = 8,   /* text: more of the answer itself, */
-       KVRT_EVENT_REASONING = 9, /* of what the model thought before it, */
-       KVRT_EVENT_TOOL_CALL = 10 /* or a whole call as JSON: {"name": string, "arguments": object}, "id" where the model gave one */
+/** @defgroup kvrt_events Events
+ * Events go to callbacks and come from kvrt_session_next. Reports tell of prefills and generations, entries of saved
+ * sessions.
+ * @{ */
+
+/** kvrt_event.type: which fields of the event are filled. The others are 0 or NULL. Ignore a type that you do not
+ * know. */
+enum {
+  KVRT_EVENT_NONE = 0,  /**< next: nothing came before the timeout; the session generates on. */
+  KVRT_EVENT_TOKEN = 1, /**< A new token: token, position, text, logprob, and top with top_logprobs. */
+  /** done of total. Prefill: tokens. model_open: bytes. resume: chunks. gc: expired sessions, and one more for the
+   * files. verify and repair: bytes. */
+  KVRT_EVENT_PROGRESS = 2,
+  KVRT_EVENT_LOGITS = 3, /**< logits[logits_count] of `position`: they predict the token at position + 1. */
+  /** The end: reason, report, and text: the rest that was held back for a stop string which did not come. */
+  KVRT_EVENT_DONE = 4,
+  KVRT_EVENT_ENTRY = 5, /**< store_list: entry. */
+  KVRT_EVENT_FAULT = 6, /**< store_verify and store_repair: text says where and what. */
+  KVRT_EVENT_IDLE = 7,  /**< next: the session does not generate; no event will come. */
+  /* With the option `reply`, after the TOKEN events that they come from: */
+  KVRT_EVENT_CONTENT = 8,   /**< text: more of the answer itself. */
+  KVRT_EVENT_REASONING = 9, /**< text: more of what the model thinks before its answer. */
+  /** text: one whole tool call as JSON: `{"name": string, "arguments": object}`, and `"id"` where the model gave
+   * one. */
+  KVRT_EVENT_TOOL_CALL = 10
 };
 
-enum { /* why a generation ended */
-       KVRT_REASON_NONE = 0,
-       KVRT_REASON_EOS = 1,  /* the model ended its turn; that token is in the session */
-       KVRT_REASON_STOP = 2, /* a stop string or stop token */
-       KVRT_REASON_MAX_TOKENS = 3,
-       KVRT_REASON_CONTEXT_FULL = 4, /* truncate, start another session, or, where the pool is what is full, raise kv_bytes_max */
-       KVRT_REASON_CANCELLED = 5,
-       KVRT_REASON_PREFILLED = 6, /* the end of prefill */
-       KVRT_REASON_FAILED = 7     /* of no DONE: next gives the failure as its status, and kvrt_session_info has it */
+/** Why a generation ended. */
+enum {
+  KVRT_REASON_NONE = 0,       /**< It has not ended. */
+  KVRT_REASON_EOS = 1,        /**< The model ended its turn. The end token is in the session. */
+  KVRT_REASON_STOP = 2,       /**< A stop string or a stop token came. */
+  KVRT_REASON_MAX_TOKENS = 3, /**< max_tokens were generated. */
+  /** The session has as many tokens as the model's context: truncate or erase, or start another session. (A full pool
+   * is LIMIT, from next.) */
+  KVRT_REASON_CONTEXT_FULL = 4,
+  KVRT_REASON_CANCELLED = 5, /**< kvrt_session_cancel, kvrt_cancel_fire or the callback ended it. */
+  KVRT_REASON_PREFILLED = 6, /**< A prefill is over. */
+  KVRT_REASON_FAILED = 7     /**< Never in a DONE: next returns the failure as its status, and kvrt_session_info has it. */
 };
 
-enum {                                 /* why no more of the prompt was reused */
-       KVRT_REUSE_ALL = 0,             /* nothing stopped it */
-       KVRT_REUSE_NEW_TOKENS = 1,      /* the tokens from here on were never computed under this root */
-       KVRT_REUSE_DIFFERENT_TOKEN = 2, /* a resident block of the same parent has another token here */
-       KVRT_REUSE_NOT_STORED = 3,      /* the store knows the tokens but never had their KV */
-       KVRT_REUSE_EVICTED = 4,         /* computed before in this session; the pool needed the blocks */
-       KVRT_REUSE_DAMAGED = 5,         /* the chunk on disk was damaged, missing or could not be read: the log says which; at 0 with
-                                           `recomputed`: what was reused made logits that are not finite, so all was computed again */
-       KVRT_REUSE_OTHER_NUMERICS = 6   /* the snapshot's KV is of another format, numerics or block size: its tokens are computed again */
+/** Why the prompt's KV was reused no further than reuse_stopped_at. */
+enum {
+  KVRT_REUSE_ALL = 0,             /**< All of it was reused. */
+  KVRT_REUSE_NEW_TOKENS = 1,      /**< The tokens from here on were never computed after the tokens before them. */
+  KVRT_REUSE_DIFFERENT_TOKEN = 2, /**< A block in memory begins the same and has another token here. */
+  KVRT_REUSE_NOT_STORED = 3,      /**< The store knows the tokens and never had their KV. */
+  KVRT_REUSE_EVICTED = 4,         /**< This session had computed them; the pool needed the blocks. */
+  /** The chunk on disk was damaged, missing or could not be read: the log says which. At position 0 with `recomputed`:
+   * KV that was reused made logits that are not finite, so all was computed again. */
+  KVRT_REUSE_DAMAGED = 5,
+  KVRT_REUSE_OTHER_NUMERICS = 6 /**< The saved KV is of another format, numerics or block size. */
 };
 
-/* The usage of one prefill or generation. prompt_tokens == reused_memory + reused_disk + prefilled, exactly. */
+/** The usage of one prefill or generation. prompt_tokens == reused_memory + reused_disk + prefilled, exactly. Times
+ * are in milliseconds. */
 typedef struct kvrt_report {
-  uint32_t struct_size;
-  uint32_t reason;        /* KVRT_REASON_* */
-  uint64_t prompt_tokens; /* tokens in the session when it began; 0 if the context was full */
-  uint64_t reused_memory; /* of these: KV was in this session or shared from the pool */
-  uint64_t reused_disk;   /*           KV came from the store (since the last report) */
-  /* Computed (or, cancelled, left to compute); at least 1 where logits were needed: the last token then runs. */
+  uint32_t struct_size;   /**< sizeof this struct. */
+  uint32_t reason;        /**< KVRT_REASON_... */
+  uint64_t prompt_tokens; /**< Tokens in the session when it began; 0 when the context was full. */
+  uint64_t reused_memory; /**< Prompt tokens whose KV was in this session, or shared from the pool. */
+  uint64_t reused_disk;   /**< Prompt tokens whose KV came from the store since the last report. */
+  /** Prompt tokens that were computed (after a cancel: or left to compute). At least 1 where logits were needed: the
+   * last token then runs. */
   uint64_t prefilled;
-  uint64_t generated;           /* tokens sampled, the end token included */
-  uint32_t reuse_stopped;       /* KVRT_REUSE_* */
-  uint32_t stop_tokens;         /* STOP by a string: tokens at the end to truncate to drop it */
-  uint64_t reuse_stopped_at;    /* first position that was not reused; prompt_tokens when all was */
-  uint64_t seed;                /* the seed in use, also when it was drawn */
-  double queue_ms;              /* begin to the first step that had a row of this session */
-  double ttft_ms;               /* begin to the first token */
-  double prefill_ms, decode_ms; /* first step to first token; first token to last */
-  double tpot_ms;               /* decode_ms per token after the first */
-  double prefill_tokens_per_s, decode_tokens_per_s;
-  uint64_t kv_blocks, kv_bytes;  /* of this session at the end; shared blocks count in full */
-  uint64_t pool_bytes_begin;     /* of the model's pool in use by open sessions, shared blocks once: when it began, */
-  uint64_t pool_bytes_prefilled; /* at the first token (or the end of the prefill), */
-  uint64_t pool_bytes_end;       /* and at the end */
-  uint64_t recomputed;           /* rows run again: blocks were lent to others meanwhile, or reused KV made NaN or infinite logits */
+  uint64_t generated;            /**< Tokens that the model gave, the end token included. */
+  uint32_t reuse_stopped;        /**< KVRT_REUSE_... */
+  uint32_t stop_tokens;          /**< After a stop string: truncate by so many tokens to drop it from the session. */
+  uint64_t reuse_stopped_at;     /**< First position that was not reused; prompt_tokens when all was. */
+  uint64_t seed;                 /**< The seed in use, also when it was drawn. */
+  double queue_ms;               /**< From begin to the first step with a row of this session. */
+  double ttft_ms;                /**< From begin to the first token; 0: there was none. */
+  double prefill_ms;             /**< From the first step to the first token, or to the end where there was none. */
+  double decode_ms;              /**< From the first token to the last. */
+  double tpot_ms;                /**< decode_ms for each token after the first. */
+  double prefill_tokens_per_s;   /**< prefilled in prefill_ms. */
+  double decode_tokens_per_s;    /**< Tokens after the first, in decode_ms. */
+  uint64_t kv_blocks;            /**< Blocks of this session at the end; shared ones count in full. */
+  uint64_t kv_bytes;             /**< Bytes of these blocks. */
+  uint64_t pool_bytes_begin;     /**< Of the model's pool in use by open sessions, shared blocks once: when it began. */
+  uint64_t pool_bytes_prefilled; /**< The same at the first token, or at the end of a prefill. */
+  uint64_t pool_bytes_end;       /**< The same at the end. */
+  /** Rows that were computed again: the session's blocks were lent to others meanwhile, or reused KV made NaN or
+   * infinite logits. */
+  uint64_t recomputed;
 } kvrt_report;
 
+/** A saved session, as the store lists it. Times are milliseconds since 1970, UTC. */
 typedef struct kvrt_store_entry {
-  uint32_t struct_size;
-  uint32_t pinned;             /* its priority; 0: not pinned */
-  char name[256], domain[256]; /* NUL-terminated */
-  char id[40];                 /* 32 hex digits */
-  uint64_t generation;         /* counts the saves of this name */
-  uint64_t tokens;
-  uint64_t chunks, chunks_missing; /* KV chunks on disk; those a resume would compute again */
-  uint64_t bytes, bytes_shared;    /* of the chunks on disk; of them, used by other sessions too */
-  int64_t created_unix_ms, saved_unix_ms;
-  int64_t expires_unix_ms; /* 0: never */
+  uint32_t struct_size;    /**< sizeof this struct. */
+  uint32_t pinned;         /**< Its priority, 1 to 255; 0: not pinned. */
+  char name[256];          /**< NUL-terminated. */
+  char domain[256];        /**< NUL-terminated; "": the default domain. */
+  char id[40];             /**< 32 hex digits, NUL-terminated. */
+  uint64_t generation;     /**< Counts the saves of this name. */
+  uint64_t tokens;         /**< Tokens of the conversation. */
+  uint64_t chunks;         /**< KV chunks on disk. */
+  uint64_t chunks_missing; /**< Chunks that a resume would compute again. */
+  uint64_t bytes;          /**< Bytes of its chunks on disk. */
+  uint64_t bytes_shared;   /**< Of these, bytes that other sessions use too. */
+  int64_t created_unix_ms; /**< When the name was first saved. */
+  int64_t saved_unix_ms;   /**< When it was last saved. */
+  int64_t expires_unix_ms; /**< When it expires; 0: never. */
 } kvrt_store_entry;
 
-/* A token with a number: its natural log probability, or its bias. */
+/** A token with a number: its log probability, or its bias. */
 typedef struct kvrt_token_value {
-  int32_t token;
-  float value;
+  int32_t token; /**< A token id, from 0. */
+  float value;   /**< A natural log probability, or the number to add to the token's logit. */
 } kvrt_token_value;
 
-/* Pointers live until the next call on the session, or until the callback returns. */
+/** One event. Its pointers are the library's: they hold until the next call on the session, or until the callback
+ * returns. */
 typedef struct kvrt_event {
-  uint32_t struct_size;
-  uint32_t type; /* KVRT_EVENT_* */
-  int32_t token;
-  uint32_t reason;
+  uint32_t struct_size; /**< sizeof this struct. */
+  uint32_t type;        /**< KVRT_EVENT_... */
+  int32_t token;        /**< TOKEN: its id. */
+  uint32_t reason;      /**< DONE: KVRT_REASON_... */
+  /** TOKEN: its place in the session, from 0. LOGITS: the place of the token before the predicted one. */
   uint64_t position;
-  const char* text;
-  size_t text_size;
-  double logprob; /* natural logarithm of the token's probability before temperature and truncation */
-  uint64_t done, total;
-  const float* logits;
-  size_t logits_count; /* the vocabulary's size */
-  const kvrt_report* report;
-  const kvrt_store_entry* entry;
-  const kvrt_token_value* top; /* TOKEN with top_logprobs: the most probable tokens, the first first */
-  size_t top_count;
+  const char* text; /**< Whole characters in UTF-8; not NUL-terminated; may be empty. */
+  size_t text_size; /**< Bytes of text. */
+  /** TOKEN: the natural log of its probability before bias, penalties, temperature and truncation. */
+  double logprob;
+  uint64_t done;                 /**< PROGRESS: done so far. */
+  uint64_t total;                /**< PROGRESS: of so much. */
+  const float* logits;           /**< LOGITS: one for each token of the vocabulary. */
+  size_t logits_count;           /**< LOGITS: the vocabulary's size. */
+  const kvrt_report* report;     /**< DONE. */
+  const kvrt_store_entry* entry; /**< ENTRY. */
+  const kvrt_token_value* top;   /**< TOKEN with top_logprobs: the most probable tokens, the most probable first. */
+  size_t top_count;              /**< Number of these. */
 } kvrt_event;
 
+/** Is given the events of a call. 0: go on; anything else stops the call. See convention 7. */
 typedef int32_t (*kvrt_event_fn)(void* user, const kvrt_event* event);
 
-/* ---- runtime ----------------------------------------------------------------------------------------------------------------- */
+/** @} */
 
-enum { KVRT_LOG_DEFAULT = 0 /* WARN */, KVRT_LOG_ERROR = 1, KVRT_LOG_WARN = 2, KVRT_LOG_INFO = 3, KVRT_LOG_DEBUG = 4 };
-enum { KVRT_ISA_DEFAULT = 0 /* the best that passes its self-check */, KVRT_ISA_SCALAR = 1, KVRT_ISA_AVX2 = 2, KVRT_ISA_AVX512 = 3 };
+/** @defgroup kvrt_runtime Runtime
+ * A device with its threads, and the log.
+ * @{ */
 
-/* Where a runtime computes: on one device. Several runtimes may have a device each; one model over several devices is UNSUPPORTED. CUDA is a
- * library of its own, libkvrt_cuda.so, loaded when a runtime first asks for it and kept from then on: libkvrt needs no driver, nor any file
- * of NVIDIA's. A device's arithmetic is its own (numerics): KV that another one computed is not used, its tokens are computed again
- * (REUSE_OTHER_NUMERICS). */
+/** kvrt_runtime_options.log_level: this level and those before it are logged. */
 enum {
-  KVRT_DEVICE_DEFAULT = 0, /* CPU */
-  KVRT_DEVICE_CPU = 1,
-  /* UNSUPPORTED where libkvrt_cuda.so, the driver or the device is missing: the message says which, and where it was looked for.
-   * INCOMPATIBLE: a libkvrt_cuda.so of another version, or another library. DEVICE: the device is there and failed. */
+  KVRT_LOG_DEFAULT = 0, /**< WARN. */
+  KVRT_LOG_ERROR = 1,   /**< Something failed. */
+  KVRT_LOG_WARN = 2,    /**< Something is wrong, and kvrt goes on. */
+  KVRT_LOG_INFO = 3,    /**< A choice of kvrt's, and its reason. */
+  KVRT_LOG_DEBUG = 4    /**< All that kvrt has to say. */
+};
+
+/** kvrt_runtime_options.isa: which instructions the CPU's kernels use. The results are the same with each. */
+enum {
+  KVRT_ISA_DEFAULT = 0, /**< The best that the machine has and that passes its self-check. */
+  KVRT_ISA_SCALAR = 1,  /**< Scalar code. */
+  KVRT_ISA_AVX2 = 2,    /**< AVX2. */
+  KVRT_ISA_AVX512 = 3   /**< AVX-512. */
+};
+
+/** kvrt_runtime_options.device. A runtime computes on one device. Several runtimes may have a device each; one model
+ * over several devices is UNSUPPORTED. CUDA is a library of its own, libkvrt_cuda.so: a runtime that asks for it
+ * loads it, and then it stays loaded. libkvrt itself needs no driver and no file of NVIDIA's. Each device has an
+ * arithmetic of its own (numerics): a device does not use KV that another one computed, it computes the tokens again
+ * (KVRT_REUSE_OTHER_NUMERICS). */
+enum {
+  KVRT_DEVICE_DEFAULT = 0, /**< CPU. */
+  KVRT_DEVICE_CPU = 1,     /**< The CPU. */
+  /** An NVIDIA GPU. UNSUPPORTED where libkvrt_cuda.so, the driver or the device is missing: the message says which,
+   * and where it was looked for. INCOMPATIBLE: libkvrt_cuda.so is of another version, or is another library. DEVICE:
+   * the device is there and failed. */
   KVRT_DEVICE_CUDA = 2,
-  KVRT_DEVICE_AUTO = 3 /* CUDA where it opens, else the CPU, and the log says why (INFO) */
+  KVRT_DEVICE_AUTO = 3 /**< CUDA where it opens, else the CPU; the log then says why (INFO). */
 };
 
-/* Which bits CUDA promises. A device has kernels for few rows and for many, which round differently. Restored KV is exact in each. */
+/** kvrt_runtime_options.determinism: which bits CUDA promises. A GPU has kernels for few rows and for many, which
+ * round differently. Restored KV is exact with each choice. */
 enum {
-  KVRT_DETERMINISM_DEFAULT = 0, /* BY_CLASS */
-  /* A row depends on no other row of its step, but on how many there are: few or many. What else generates, and how a prompt is cut into
-   * steps (prefill_chunk, step_ms_max, a prefix that is found), may change the last bits of a prompt's KV. */
+  KVRT_DETERMINISM_DEFAULT = 0, /**< BY_CLASS. */
+  /** A row depends on no other row of its step, but on whether these are few or many. The last bits of a prompt's KV
+   * may change with the other sessions that generate, and with the cuts of the prompt into steps (prefill_chunk,
+   * step_ms_max, a prefix that is found). */
   KVRT_DETERMINISM_BY_CLASS = 1,
-  /* All of 11 above, as on the CPU: every row takes the kernels for few. Prompts are computed 16 rows at a time, and so read each weight that
-   * much oftener; decodes do as ever. It has a numerics of its own. */
+  /** All of convention 11 holds, as on the CPU: every row takes the kernels for few rows. Prompts are computed 16 rows
+   * at a time, and so read each weight that much oftener. Decodes are as fast as ever. STRICT has a numerics of its
+   * own. */
   KVRT_DETERMINISM_STRICT = 2,
-  KVRT_DETERMINISM_NONE = 3 /* kernels may take the rows of a step together where that is faster */
+  KVRT_DETERMINISM_NONE = 3 /**< Kernels may take the rows of a step together where that is faster. */
 };
 
-/* What CUDA rounds a prompt's activations and weights to where they are multiplied: in steps of more than 128 tokens; fewer, and decodes, are
- * as ever. FP8 halves what is read of F16, and it rounds each number to 3 bits of fraction: on a model of 135M parameters logits moved by 7 % of
- * the largest and perplexity by 4 %, so try it on your own prompts. Its KV is other KV (numerics: "cuda-1-sm90-f8"), never taken for F16's nor
- * the other way round. It needs compute capability 8.9 and cuBLASLt, else UNSUPPORTED: the message says which is missing. Matrices that are F32 in
- * the file, or whose sides are no multiple of 16, stay F16. INVALID with STRICT, which has no such steps. Its speed was not measured on a device
- * yet. */
-enum { KVRT_GEMM_DEFAULT = 0 /* F16 */, KVRT_GEMM_F16 = 1, KVRT_GEMM_FP8 = 2 /* E4M3, a scale for each row */ };
+/** kvrt_runtime_options.prompt_gemm: the precision in which CUDA multiplies a prompt. It applies to steps of more than
+ * 128 tokens; smaller steps and decodes are as ever. */
+enum {
+  KVRT_GEMM_DEFAULT = 0, /**< F16. */
+  KVRT_GEMM_F16 = 1,     /**< Activations and weights are rounded to F16. */
+  /** They are rounded to FP8 (E4M3, a scale for each row): half the bytes of F16, 3 bits of fraction. On a model of
+   * 135M parameters logits moved by 7 % of the largest and perplexity by 4 %: try it on your own prompts. Its KV has
+   * a numerics of its own ("cuda-1-sm90-f8") and is never taken for F16's, nor the other way round. FP8 needs compute
+   * capability 8.9 and cuBLASLt, else UNSUPPORTED: the message says which is missing. Matrices that are F32 in the
+   * file, or whose sides are no multiple of 16, stay F16. INVALID with STRICT, which has no such steps. Its speed has
+   * not been measured on a device yet. */
+  KVRT_GEMM_FP8 = 2
+};
 
-/* May come on any thread and must not call kvrt. */
+/** Is given a line of the log: `level` is KVRT_LOG_ERROR to KVRT_LOG_DEBUG, `text` has text_size bytes. It may come on
+ * any thread and must not call kvrt. */
 typedef void (*kvrt_log_fn)(void* user, int32_t level, const char* text, size_t text_size);
+
+/** Frees the user pointer of a callback that is kept: see convention 7. */
 typedef void (*kvrt_free_fn)(void* user);
 
+/** Options of kvrt_runtime_open. */
 typedef struct kvrt_runtime_options {
-  uint32_t struct_size;
-  uint32_t threads;   /* compute threads, the caller's included; 0: the CPUs that affinity and cgroup leave */
-  uint32_t isa;       /* KVRT_ISA_* of the CPU; one that the machine lacks is UNSUPPORTED; INVALID with DEVICE_CUDA */
-  uint32_t log_level; /* KVRT_LOG_* */
-  kvrt_log_fn log;    /* NULL: silent */
-  void* log_user;
-  kvrt_free_fn log_user_free; /* called once with log_user when log can come no more; not if open fails */
-  uint32_t device;            /* KVRT_DEVICE_* */
-  uint32_t device_index;      /* which of the driver's CUDA devices, from 0; past the last: UNSUPPORTED. INVALID with the CPU, but for 0 */
-  const char* cuda_library;   /* path of libkvrt_cuda.so; NULL: the one beside libkvrt, else as the dynamic linker finds it */
-  size_t cuda_library_size;
-  uint32_t determinism; /* KVRT_DETERMINISM_* of CUDA; nothing to the CPU */
-  uint32_t prompt_gemm; /* KVRT_GEMM_*. INVALID with the CPU, but for DEFAULT; nothing to the CPU that AUTO ends with */
+  uint32_t struct_size; /**< sizeof this struct. */
+  /** Compute threads, the caller's included, at most 256; 0: the CPUs that affinity and cgroup leave. */
+  uint32_t threads;
+  uint32_t isa;               /**< KVRT_ISA_... of the CPU. UNSUPPORTED: the machine lacks it. INVALID with DEVICE_CUDA. */
+  uint32_t log_level;         /**< KVRT_LOG_... */
+  kvrt_log_fn log;            /**< NULL: nothing is logged. */
+  void* log_user;             /**< Its user pointer. */
+  kvrt_free_fn log_user_free; /**< Called once with log_user when log can come no more; not if open fails; NULL: none. */
+  uint32_t device;            /**< KVRT_DEVICE_... */
+  /** Which of the driver's CUDA devices, from 0. UNSUPPORTED: there is no such device. INVALID with the CPU, but for
+   * 0. */
+  uint32_t device_index;
+  const char* cuda_library; /**< Path of libkvrt_cuda.so; NULL: the one beside libkvrt, else as the dynamic linker finds it. */
+  size_t cuda_library_size; /**< Bytes of that path. */
+  uint32_t determinism;     /**< KVRT_DETERMINISM_... of CUDA. The CPU ignores it. */
+  /** KVRT_GEMM_... of CUDA. INVALID with DEVICE_CPU, but for DEFAULT. With AUTO the CPU ignores it. */
+  uint32_t prompt_gemm;
 } kvrt_runtime_options;
 
+/** A runtime's device, threads and libraries. Texts are NUL-terminated. */
 typedef struct kvrt_runtime_props {
-  uint32_t struct_size;
-  uint32_t threads;
-  char device[16];      /* "cpu", "cuda" */
-  char isa[16];         /* the kernel table in use: "avx2", "sm_90" */
-  char numerics[16];    /* version of the arithmetic's definition: "cpu-3", "cuda-1-sm90", "cuda-1s-sm90" (strict), "cuda-1-sm90-f8" */
-  char isa_tables[128]; /* every table built for the CPU, each with "ok", "not on this machine" or "differs from scalar" */
-  char libraries[128];  /* "sqlite 3.40.1, zstd 1.5.4, ..." */
-  /* Of CUDA; empty and 0 on the CPU: */
-  char device_name[64];        /* the device, as its maker calls it */
-  uint64_t device_memory;      /* its memory in bytes, */
-  uint64_t device_memory_free; /* and what of it is free now */
-  /* At open, a line each: versions of driver and runtime, of cuBLASLt or why there is none, every device there is, libkvrt_cuda.so's path. */
+  uint32_t struct_size;        /**< sizeof this struct. */
+  uint32_t threads;            /**< Compute threads. */
+  char device[16];             /**< "cpu" or "cuda". */
+  char isa[16];                /**< The kernels in use: "avx2", "sm_90". */
+  char numerics[16];           /**< The arithmetic's version: "cpu-3", "cuda-1-sm90", "cuda-1s-sm90" (strict), "cuda-1-sm90-f8". */
+  char isa_tables[128];        /**< Every set of the CPU's kernels, with "ok", "not on this machine" or "differs from scalar". */
+  char libraries[128];         /**< Libraries in use: "sqlite 3.40.1, zstd 1.5.4, ..." */
+  char device_name[64];        /**< CUDA: the device, as its maker calls it. Empty on the CPU. */
+  uint64_t device_memory;      /**< CUDA: its memory in bytes. 0 on the CPU. */
+  uint64_t device_memory_free; /**< CUDA: how much of that is free now. 0 on the CPU. */
+  /** CUDA, as it was at open, a line each: the versions of driver and runtime, cuBLASLt's or why there is none, every
+   * device, the path of libkvrt_cuda.so. Empty on the CPU. */
   char devices[1024];
 } kvrt_runtime_props;
 
-/* Opens a runtime. UNSUPPORTED where the process carries an SQLite, zstd, PCRE2 or libsodium of its own that took the place of those this library was
- * linked with: the message names both, their versions and files. A library that holds them (KVRT_STATIC_DEPS: the wheel, the tarball)
- * minds no others. *out is the caller's to release. Any thread. The kernels check themselves first (milliseconds); a CUDA driver
- * starts. LIMIT: more than 256 threads. UNSUPPORTED: an isa or a device that this machine or build lacks. INCOMPATIBLE: a
- * libkvrt_cuda.so of another version. DEVICE: the device failed. */
+/** Opens a runtime. Its kernels check themselves first; with CUDA the driver starts.
+ * - `options`: NULL is all defaults: the CPU, all its cores, no log.
+ * - `*out`: the new runtime. The caller owns it, and releases it with kvrt_runtime_release.
+ * - Statuses: LIMIT: more than 256 threads. UNSUPPORTED: the machine or this build lacks the isa or the device.
+ *   INCOMPATIBLE: libkvrt_cuda.so is of another version. DEVICE: the device failed. UNSUPPORTED also: the process has
+ *   an SQLite, zstd, PCRE2 or libsodium of its own, which took the place of the one that this library was linked
+ *   with; the message names both, their versions and files. A library that holds these inside (KVRT_STATIC_DEPS: the
+ *   wheel, the tarball) minds no others.
+ * - Blocks: milliseconds; a CUDA driver takes longer to start. */
 KVRT_API kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime** out, kvrt_error* err);
-/* One more owner of the handle. Any thread; NULL is a no-op. */
+
+/** Adds an owner to the handle. NULL is a no-op. */
 KVRT_API void kvrt_runtime_retain(kvrt_runtime* runtime);
-/* One owner less; after the last the handle is gone. What its models, stores and sessions need of it lives as long as they do. Any
- * thread. */
+
+/** Takes an owner away; after the last one the handle is gone. NULL is a no-op. Models, stores and sessions keep the
+ * parts of the runtime that they need.
+ * - Blocks: the last one ends the runtime's threads. */
 KVRT_API void kvrt_runtime_release(kvrt_runtime* runtime);
-/* What the runtime computes with. Any thread; waits for nothing. */
+
+/** Describes the runtime's device, threads and libraries.
+ * - Statuses: none of its own. */
 KVRT_API kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out, kvrt_error* err);
-/* Compute threads from the next step on, 1 to 256; 0: what affinity and cgroup leave. Any thread, at any time; waits for nothing. LIMIT:
- * more than 256. */
+
+/** Sets the number of compute threads from the next step on: 1 to 256; 0: the CPUs that affinity and cgroup leave. It
+ * may be called at any time.
+ * - Statuses: LIMIT: more than 256. */
 KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t threads, kvrt_error* err);
 
-/* ---- model ------------------------------------------------------------------------------------------------------------------- */
+/** @} */
 
-/* What K and V are rounded to when they are stored. Bytes of a token: 2 * layers * kv_heads * head_dim elements of 2, 2, 4, 1 and 1 bytes;
- * INT8 and FP8 have 4 more for each layer and KV head: a scale of K and one of V. BF16 has the range of F32 and an eighth of F16's precision;
- * INT8 halves memory, snapshots and what a decode reads, at a loss that is small beside that of 4-bit weights, yet not nothing. FP8 (e4m3)
- * halves the same and loses more, with SmolLM2 a divergence 13 times INT8's: take INT8, unless it is this form that you are after, in which
- * each element has a precision relative to itself and K is not transformed. KV of one format is never used for another: a session that is
- * resumed with another keeps its tokens, and its KV is computed again (REUSE_OTHER_NUMERICS). */
-enum { KVRT_KV_DEFAULT = 0 /* F16 */, KVRT_KV_F16 = 1, KVRT_KV_BF16 = 2, KVRT_KV_F32 = 3, KVRT_KV_INT8 = 4, KVRT_KV_FP8 = 5 };
+/** @defgroup kvrt_model Model
+ * Weights, tokenizer and chat template of a GGUF file, and a pool of KV blocks for its sessions.
+ * @{ */
 
-/* Which directory keeps weights from one open to the next, where cache_dir names none. The environment is not read in a program that has more
- * rights than its user (setuid). */
+/** The format in which K and V are stored. A token takes 2 * layers * kv_heads * head_dim elements. INT8 and FP8 take
+ * 4 bytes more for each layer and KV head: a scale of K and one of V. KV of one format is never used for another: a
+ * session that is resumed with another format keeps its tokens, and its KV is computed again
+ * (KVRT_REUSE_OTHER_NUMERICS). */
 enum {
-  KVRT_CACHE_DEFAULT = 0, /* what the environment variable KVRT_CACHE names; none where it is unset or empty */
-  KVRT_CACHE_NONE = 1,    /* none, whatever the environment says; INVALID with a cache_dir */
-  /* As DEFAULT, but where KVRT_CACHE is unset the user's: $XDG_CACHE_HOME/kvrt/weights, else $HOME/.cache/kvrt/weights, made with mode 0700.
-   * Relative paths there count as unset. None where both are, where it is another user's, or on a file system of a network. For programs
-   * of a user; what keeps this one from serving is logged as INFO. */
+  KVRT_KV_DEFAULT = 0, /**< F16. */
+  KVRT_KV_F16 = 1,     /**< 2 bytes an element. */
+  KVRT_KV_BF16 = 2,    /**< 2 bytes: the range of F32 and an eighth of F16's precision. */
+  KVRT_KV_F32 = 3,     /**< 4 bytes. */
+  /** 1 byte. It halves memory, saved KV and the bytes that a decode reads. The loss is small beside that of 4-bit
+   * weights, yet not nothing. */
+  KVRT_KV_INT8 = 4,
+  /** 1 byte, E4M3. It halves the same as INT8 and loses more: with SmolLM2 a divergence 13 times INT8's. Take INT8,
+   * unless you want this form, in which each element has a precision relative to itself and K is not transformed. */
+  KVRT_KV_FP8 = 5
+};
+
+/** kvrt_model_options.cache: which directory keeps weights from one open to the next, where cache_dir names none. In a
+ * program that has more rights than its user (setuid) the environment is not read. */
+enum {
+  KVRT_CACHE_DEFAULT = 0, /**< The directory in the environment variable KVRT_CACHE; none where that is unset or empty. */
+  KVRT_CACHE_NONE = 1,    /**< None, whatever the environment says. INVALID with a cache_dir. */
+  /** As DEFAULT, and where KVRT_CACHE is unset the user's directory: `$XDG_CACHE_HOME/kvrt/weights`, else
+   * `$HOME/.cache/kvrt/weights`, made with mode 0700. A relative path in these variables counts as unset. None where
+   * both are unset, where the directory is another user's, or where it is on a network's file system; the log says
+   * why (INFO). It is meant for programs that a user starts. */
   KVRT_CACHE_USER = 2
 };
 
+/** Options of kvrt_model_open. */
 typedef struct kvrt_model_options {
-  uint32_t struct_size;
-  uint32_t kv_format;     /* KVRT_KV_* */
-  uint32_t block_tokens;  /* tokens per KV block: 16, 32, 64, 128 or 256; 0: 32 */
-  uint32_t prefill_chunk; /* prompt tokens per step at most, 1 to 512; 0: 512. Smaller cancels sooner */
-  /* The pool of KV blocks, reserved at open, at most the machine's memory; 0: 4 contexts, at most a quarter of what is free. */
+  uint32_t struct_size;  /**< sizeof this struct. */
+  uint32_t kv_format;    /**< KVRT_KV_... */
+  uint32_t block_tokens; /**< Tokens of a KV block: 16, 32, 64, 128 or 256; 0: 32. */
+  /** Prompt tokens of a step at most, 1 to 512; 0: 512. A smaller number makes cancel take effect sooner. */
+  uint32_t prefill_chunk;
+  /** Bytes of the pool of KV blocks. They are reserved at open; they hold two blocks at least, and at most the memory
+   * of the machine (CUDA: of the device). 0: four contexts, and at most a quarter of the free memory. */
   uint64_t kv_bytes_max;
-  /* A step takes on as many prompt tokens as fit this time by measured speed: by what tokens cost of CPU time, and what share of it the
-   * machine gave lately. One token at least, and half the time of a step without any prompt where that alone fills it (a crowd that decodes,
-   * a large model's weights). What the system takes for memory on its first use comes on top: see kv_populate.
-   * 0: 50. But where no other session of the model generates and no step of another model waits, a prompt has steps of up to 500, or of
-   * what its caller waits where that is less (the timeout of next, the ms of model_step; 50 at least): so long cancel, close and who begins
-   * meanwhile may wait. And where nobody decodes, a step has 32 tokens, or 64 where it may take 500 ms, as far as 500 ms of CPU time compute
-   * them. */
+  /** Milliseconds that a step may take, 1 to 60000; 0: 50. A step takes on as many prompt tokens as fit this time by
+   * measured speed: the CPU time of a token, and the share of CPU time that the machine gave lately. It takes one
+   * token at least. Where the step without any prompt fills the time already (many sessions decode, the weights are
+   * large), the prompt has half of that step's time.
+   *
+   * With 0 a prompt may have longer steps where nobody waits behind it: no other session of the model generates, and
+   * no step of another model waits. Then a step takes up to 500 ms, or the time that its caller waits where that is
+   * less (the timeout of next, the ms of model_step; 50 at least); cancel, close and a begin meanwhile may wait so
+   * long. And where nobody decodes, a step has at least 32 tokens, or 64 where it may take 500 ms, as far as 500 ms
+   * of CPU time compute them.
+   *
+   * The time that the system needs to hand out memory on its first use comes on top: see kv_populate. */
   uint32_t step_ms_max;
-  uint32_t from_fd; /* 1: read the file from `fd`, not from a path, which only names it in messages then and may be NULL */
-  int32_t fd;       /* open for reading, seekable; stays the caller's, who may close it when model_open has returned */
-  /* 1: the whole pool is given memory at open, NO_MEMORY where less is free; 0: its pages on their first use, which can double a step's
-   * time on a virtual machine. */
+  uint32_t from_fd; /**< 1: read the file from `fd`. The path then only names it in messages, and may be NULL. */
+  /** from_fd: a descriptor open for reading, seekable. It stays the caller's, who may close it after model_open. */
+  int32_t fd;
+  /** 1: the whole pool gets its memory at open, or NO_MEMORY where less is free. 0: a page gets its memory on its
+   * first use, which can double the time of a step on a virtual machine. */
   uint32_t kv_populate;
-  uint64_t fd_offset, fd_size; /* the GGUF's bytes within it; size 0: to the end of the file */
-  /* A directory that keeps the weights as the CPU has them in memory, made if it is missing; NULL: see `cache`. The first open of a model
-   * writes a file of about its size there; later ones map it, which is faster than laying out, and processes share its pages. Of processes that
-   * open at once, one writes; the others wait for it, half a minute and a second for each 50 MB at most. Every byte is checked against
-   * checksums at open. That it belongs to this model is known from the model file's inode, size, times and header and a sample of its tensors,
-   * not from reading it all: a copy of the model has a file of its own. Only its owner may be able to write the directory; no file in it may be
-   * changed while a model uses it, any may be removed. Whatever is wrong with it is logged (WARN) and costs time alone. Not used for a part of
-   * a file (fd_size), nor on CUDA. */
+  uint64_t fd_offset; /**< from_fd: the byte of `fd` where the GGUF begins. */
+  uint64_t fd_size;   /**< from_fd: its bytes; 0: to the end of the file. */
+  /** Path of a directory that keeps the weights as the CPU has them in memory; NULL: see `cache`. It is made if it is
+   * missing.
+   *
+   * The first open of a model writes a file of about its size there. Later opens map that file, which is faster, and
+   * processes share its pages. When several processes open at once, one writes and the others wait for it: half a
+   * minute and a second for each 50 MB at most. Checksums guard every byte at open. The file is matched to its model
+   * by the model file's inode, size, times and header and a sample of its tensors, not by reading it all: a copy of
+   * the model has a file of its own.
+   *
+   * Only its owner may be able to write the directory. While a model uses a file of it, the file may be removed, but
+   * not changed. Whatever is wrong with the directory is logged (WARN) and costs time alone. It is not used for a
+   * part of a file (fd_size), nor on CUDA. */
   const char* cache_dir;
-  size_t cache_dir_size;
-  uint32_t cache; /* KVRT_CACHE_* */
-  uint32_t reserved;
-  /* Of the files in that directory, together; 0: a tenth of the file system, at most 20 GiB. To make room for a new one those go that no
-   * process maps, the least recently used first. None is written that would leave less than a twentieth of the file system free, at most
-   * 1 GiB, or that finds no room. */
+  size_t cache_dir_size; /**< Bytes of that path. */
+  uint32_t cache;        /**< KVRT_CACHE_... */
+  uint32_t reserved;     /**< Must be 0: a later version may have an option here. */
+  /** Bytes of all files in that directory together; 0: a tenth of the file system, at most 20 GiB. To make room for a
+   * new file, files that no process maps are removed, the least recently used first. A file that finds no room, or
+   * that would leave less than a twentieth of the file system free (at most 1 GiB), is not written. */
   uint64_t cache_bytes_max;
 } kvrt_model_options;
 
+/** A model's shape, sizes and pool. Texts are NUL-terminated. Sizes are bytes. Where has_weights is 0 there are no
+ * layers, no pool and no sessions: their fields mean nothing. */
 typedef struct kvrt_model_props {
-  uint32_t struct_size;
-  uint32_t has_weights; /* 0: a vocabulary-only file: tokenize, detokenize and apply_template work, sessions do not */
-  char architecture[32];
-  char name[128];
-  uint32_t vocab_size, context_length;
-  uint32_t layers, heads, kv_heads, head_dim, width;
-  int32_t bos_token, eos_token; /* -1: none */
-  uint32_t add_bos;             /* append_text to an empty session adds BOS */
-  uint32_t has_template;
-  uint32_t block_tokens;
-  uint64_t file_bytes, weight_bytes; /* on disk; resident */
-  uint64_t kv_bytes_per_token, block_bytes;
-  uint64_t blocks, blocks_free, blocks_cached; /* of the pool: all; unused; idle but indexed, given up when needed */
-  uint64_t sessions;                           /* open now */
-  double load_ms;
-  uint64_t scratch_bytes; /* activations and logits of a step; CUDA: with what its kernels and cuBLASLt work in, which models share */
-  uint32_t step_ms_max;
-  uint32_t kv_format; /* KVRT_KV_*, never DEFAULT */
+  uint32_t struct_size; /**< sizeof this struct. */
+  /** 0: the file has a vocabulary alone: tokenize, detokenize and apply_template work, sessions do not. */
+  uint32_t has_weights;
+  char architecture[32];       /**< As the file names it: "llama". */
+  char name[128];              /**< As the file names it; "": it does not. */
+  uint32_t vocab_size;         /**< Tokens that the model knows. */
+  uint32_t context_length;     /**< Tokens that a session can have. */
+  uint32_t layers;             /**< Layers. */
+  uint32_t heads;              /**< Query heads of a layer. */
+  uint32_t kv_heads;           /**< KV heads of a layer. */
+  uint32_t head_dim;           /**< Elements of a head. */
+  uint32_t width;              /**< Elements of a token's embedding. */
+  int32_t bos_token;           /**< Its id; -1: none. */
+  int32_t eos_token;           /**< Its id; -1: none. */
+  uint32_t add_bos;            /**< 1: append_text to an empty session adds BOS. */
+  uint32_t has_template;       /**< 1: the file has a chat template. */
+  uint32_t block_tokens;       /**< Tokens of a KV block. */
+  uint64_t file_bytes;         /**< The file's size. */
+  uint64_t weight_bytes;       /**< The weights in memory. */
+  uint64_t kv_bytes_per_token; /**< KV of a token. */
+  uint64_t block_bytes;        /**< KV of a block. */
+  uint64_t blocks;             /**< Blocks of the pool. */
+  uint64_t blocks_free;        /**< Of these, unused. */
+  /** Of these, held by no session, and kept for a prompt that begins the same; given up when needed. */
+  uint64_t blocks_cached;
+  uint64_t sessions; /**< Sessions that are open now. */
+  double load_ms;    /**< Milliseconds that model_open took. */
+  /** A step's activations and logits. CUDA: with the memory of kernels and cuBLASLt, which models share. */
+  uint64_t scratch_bytes;
+  uint32_t step_ms_max; /**< Milliseconds that a step may take. */
+  uint32_t kv_format;   /**< KVRT_KV_..., never DEFAULT. */
 } kvrt_model_props;
 
-/* Opens a GGUF file, which must not change while the model is open. The callback sees PROGRESS in bytes. Unknown architectures, tensor
- * types, tokenizers and split files are UNSUPPORTED by name. *out is the caller's to release. Any thread. NOT_FOUND: no such file.
- * CORRUPT: no sound GGUF file. LIMIT: kv_bytes_max is more than the machine has, or less than two blocks. NO_MEMORY. IO. DEVICE.
- * CANCELLED: by the callback. */
+/** Opens a GGUF file, which must not change while the model is open.
+ * - `path`, path_size: the file; see from_fd for a descriptor instead.
+ * - `callback`: PROGRESS in bytes.
+ * - `*out`: the new model. The caller owns it, and releases it with kvrt_model_release.
+ * - Statuses: NOT_FOUND: no such file. CORRUPT: the file is no sound GGUF. UNSUPPORTED: an unknown architecture,
+ *   tensor type or tokenizer, or a split file: the message names it. LIMIT: kv_bytes_max is more than the machine's
+ *   memory, or less than two blocks. NO_MEMORY. IO. DEVICE. CANCELLED: by the callback.
+ * - Blocks: until the file is read. */
 KVRT_API kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_model_options* options,
                                      kvrt_event_fn callback, void* user, kvrt_model** out, kvrt_error* err);
-/* One more owner of the handle. Any thread; NULL is a no-op. */
+
+/** Adds an owner to the handle. NULL is a no-op. */
 KVRT_API void kvrt_model_retain(kvrt_model* model);
-/* One owner less; after the last the handle is gone, and the weights go with the model's last session. Any thread. */
+
+/** Takes an owner away; after the last one the handle is gone. NULL is a no-op. The weights go with the model's last
+ * session. */
 KVRT_API void kvrt_model_release(kvrt_model* model);
-/* What the model is, and how full its pool is now. Any thread; waits for no step. */
+
+/** Describes the model, and its pool as it is now.
+ * - Statuses: none of its own. */
 KVRT_API kvrt_status kvrt_model_info(const kvrt_model* model, kvrt_model_props* out, kvrt_error* err);
 
+/** Flags of tokenize, detokenize and the calls like them; combine with |. */
 enum {
-  KVRT_TEXT_SPECIAL = 1, /* tokenize: text that spells a special token becomes it; detokenize: special tokens are spelled out */
-  KVRT_TEXT_BOS = 2      /* tokenize: begin with the model's BOS token, if it has one */
+  /** Into tokens: text that spells a special token becomes it. Into text: special tokens are spelled out. */
+  KVRT_TEXT_SPECIAL = 1,
+  KVRT_TEXT_BOS = 2 /**< tokenize: begin with the model's BOS token, if it has one. */
 };
 
-/* Bytes that are no valid UTF-8 become the vocabulary's byte tokens, and come back as the same bytes; where it has none, INVALID. Any
- * thread; waits for nothing. LIMIT: more than 64 MiB of text. TOO_SMALL. */
+/** Turns text into tokens. Bytes that are no valid UTF-8 become the vocabulary's byte tokens, which come back as the
+ * same bytes.
+ * - `flags`: KVRT_TEXT_SPECIAL, KVRT_TEXT_BOS.
+ * - `tokens`, capacity, needed: the token ids.
+ * - Statuses: INVALID: an unknown flag, or bytes that are no UTF-8 where the vocabulary has no byte tokens.
+ *   TOO_SMALL. */
 KVRT_API kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_t text_size, uint32_t flags, int32_t* tokens,
                                          size_t capacity, size_t* needed, kvrt_error* err);
-/* The tokens' bytes; a run that ends within a code point ends so. Where the vocabulary puts a space before a text (add_space_prefix),
- * the first token's leading space is left out. Any thread; waits for nothing. INVALID: an id outside the vocabulary. TOO_SMALL. */
+
+/** Turns tokens into their bytes. A run of tokens that ends within a character ends so in the text, too. Where the
+ * vocabulary puts a space before every text (add_space_prefix), the first token's leading space is left out.
+ * - `flags`: KVRT_TEXT_SPECIAL.
+ * - `text`, capacity, needed: the bytes.
+ * - Statuses: INVALID: an unknown flag, or an id outside the vocabulary. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_model_detokenize(const kvrt_model* model, const int32_t* tokens, size_t count, uint32_t flags, char* text,
                                            size_t capacity, size_t* needed, kvrt_error* err);
 
+/** Options of kvrt_model_apply_template. */
 typedef struct kvrt_template_options {
-  uint32_t struct_size;
-  uint32_t no_generation_prompt; /* 1: do not open the assistant's turn */
-  const char* source;            /* a Jinja template to use instead of the model's; then the model may be NULL */
-  size_t source_size;
-  const char* tools; /* a JSON array for the template's variable `tools` */
-  size_t tools_size;
-  const char* documents; /* a JSON array for its variable `documents` */
-  size_t documents_size;
-  const char* variables; /* a JSON object: more variables by name, {"enable_thinking": false}; they may replace bos_token and eos_token */
-  size_t variables_size;
+  uint32_t struct_size;          /**< sizeof this struct. */
+  uint32_t no_generation_prompt; /**< 1: do not open the assistant's turn. */
+  /** A Jinja template to use instead of the model's; the model may then be NULL. NULL: the model's. */
+  const char* source;
+  size_t source_size;    /**< Bytes of it. */
+  const char* tools;     /**< A JSON array, the template's variable `tools`; NULL: none. */
+  size_t tools_size;     /**< Bytes of it. */
+  const char* documents; /**< A JSON array, the template's variable `documents`; NULL: none. */
+  size_t documents_size; /**< Bytes of it. */
+  /** A JSON object with more variables by name: `{"enable_thinking": false}`; NULL: none. They may replace bos_token
+   * and eos_token. */
+  const char* variables;
+  size_t variables_size; /**< Bytes of it. */
 } kvrt_template_options;
 
-/* Renders a JSON array of messages ({"role": ..., "content": ...}) with the chat template. Not NUL-terminated. Any thread; at most 100
- * ms. INVALID: no JSON array of messages, or the template refuses them or does not parse (TEMPLATE_ERROR). LIMIT: it takes too long or
- * too much (TEMPLATE_LIMIT). UNSUPPORTED: the model has no template, or it uses what kvrt does not know. TOO_SMALL. */
+/** Renders messages with the chat template.
+ * - `messages`: a JSON array of messages: `[{"role": "user", "content": "Hello"}]`.
+ * - `text`, capacity, needed: the rendered text.
+ * - Statuses: INVALID: not a JSON array of messages, or the template refuses them or does not parse (TEMPLATE_ERROR).
+ *   LIMIT: the template takes too long or too much (TEMPLATE_LIMIT). UNSUPPORTED: the model has no template, or its
+ *   template uses a feature that kvrt lacks (the message names it). TOO_SMALL.
+ * - Blocks: about 100 ms at most. */
 KVRT_API kvrt_status kvrt_model_apply_template(const kvrt_model* model, const char* messages, size_t messages_size,
                                                const kvrt_template_options* options, char* text, size_t capacity, size_t* needed,
                                                kvrt_error* err);
 
-/* Computes for up to `ms` milliseconds: runs steps for all generating sessions until none can go on or the time is up (0: one step). It
- * returns within ms, or one step (step_ms_max, 50) where that is longer; a step that another thread computes is waited for, and counts.
- * When a session fails, its next says so. runnable (may be NULL): sessions that could go on now. For hosts with a loop of their own;
- * events are taken with next and timeout 0. Any thread. */
+/** Computes for all generating sessions of the model, for hosts with a loop of their own. It runs steps until no
+ * session can go on or `ms` milliseconds are up. 0: one step. Take the events with kvrt_session_next and timeout 0;
+ * when a session fails, its next says so.
+ * - `runnable`: the number of sessions that could go on now; may be NULL.
+ * - Statuses: none of its own.
+ * - Blocks: `ms`, or one step where that is longer (step_ms_max, 50). A step that another thread computes is waited
+ *   for, and counts. */
 KVRT_API kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable, kvrt_error* err);
 
-/* Counters since the model was opened, and gauges. */
+/** A model's counters since it was opened, and its gauges. */
 typedef struct kvrt_metrics {
-  uint32_t struct_size;
-  uint64_t sessions, generating, paused;       /* open; of them, from begin to DONE; of these, waiting for their host */
-  uint64_t blocks, blocks_used, blocks_cached; /* of the pool: all; held by sessions; idle but indexed */
-  uint64_t steps, step_rows;                   /* steps run, rows in them */
-  double step_ms_total, step_ms_longest;
-  uint64_t generations, prefills; /* begun */
-  uint64_t done_eos, done_stop, done_max_tokens, done_context_full, done_cancelled, done_prefilled, failed;
-  uint64_t prompt_tokens, reused_memory, reused_disk, prefilled, recomputed, generated; /* sums of the reports so far */
-  uint64_t preemptions;                                                                 /* generations that lent their blocks to others */
-  uint64_t evictions;                                                                   /* cached blocks given up */
-  uint64_t first_tokens; /* generations that had one: the count of the next three */
-  double ttft_ms_total, queue_ms_total, prefill_ms_total;
-  double decode_ms_total; /* over `generated - first_tokens` tokens */
+  uint32_t struct_size;       /**< sizeof this struct. */
+  uint64_t sessions;          /**< Sessions open now. */
+  uint64_t generating;        /**< Of these, from begin to DONE. */
+  uint64_t paused;            /**< Of these, waiting for their host. */
+  uint64_t blocks;            /**< Blocks of the pool. */
+  uint64_t blocks_used;       /**< Of these, held by sessions now. */
+  uint64_t blocks_cached;     /**< Of these, held by no session, and kept for a prompt that begins the same. */
+  uint64_t steps;             /**< Steps that were run. */
+  uint64_t step_rows;         /**< Rows in them, one for each token. */
+  double step_ms_total;       /**< Milliseconds of all steps. */
+  double step_ms_longest;     /**< Milliseconds of the longest. */
+  uint64_t generations;       /**< Generations that were begun. */
+  uint64_t prefills;          /**< Prefills that were begun. */
+  uint64_t done_eos;          /**< Ended by KVRT_REASON_EOS. */
+  uint64_t done_stop;         /**< Ended by KVRT_REASON_STOP. */
+  uint64_t done_max_tokens;   /**< Ended by KVRT_REASON_MAX_TOKENS. */
+  uint64_t done_context_full; /**< Ended by KVRT_REASON_CONTEXT_FULL. */
+  uint64_t done_cancelled;    /**< Ended by KVRT_REASON_CANCELLED. */
+  uint64_t done_prefilled;    /**< Ended by KVRT_REASON_PREFILLED. */
+  uint64_t failed;            /**< Ended by a failure. */
+  uint64_t prompt_tokens;     /**< Sum of the reports so far. */
+  uint64_t reused_memory;     /**< Sum of the reports so far. */
+  uint64_t reused_disk;       /**< Sum of the reports so far. */
+  uint64_t prefilled;         /**< Sum of the reports so far. */
+  uint64_t recomputed;        /**< Sum of the reports so far. */
+  uint64_t generated;         /**< Sum of the reports so far. */
+  uint64_t preemptions;       /**< Generations that lent their blocks to others. */
+  uint64_t evictions;         /**< Cached blocks that were given up. */
+  uint64_t first_tokens;      /**< Generations that gave a token: the sums of milliseconds below are over these. */
+  double ttft_ms_total;       /**< Sum of ttft_ms. */
+  double queue_ms_total;      /**< Sum of queue_ms. */
+  double prefill_ms_total;    /**< Sum of prefill_ms. */
+  double decode_ms_total;     /**< Sum of decode_ms, over `generated - first_tokens` tokens. */
 } kvrt_metrics;
 
-/* The model's counters now. Any thread; waits for no step. */
+/** Gives the model's counters now.
+ * - Statuses: none of its own. */
 KVRT_API kvrt_status kvrt_model_metrics(const kvrt_model* model, kvrt_metrics* out, kvrt_error* err);
-/* The same in Prometheus' text format, version 0.0.4. label_value becomes model="..."; NULL: the model's name. Numbers have a decimal
- * point in every locale. Any thread. TOO_SMALL. */
+
+/** Writes the same in Prometheus' text format, version 0.0.4.
+ * - `label_value`: the value of the label `model`, UTF-8; NULL: the model's name.
+ * - `text`, capacity, needed: the text. Numbers have a decimal point in every locale.
+ * - Statuses: INVALID: label_value is not UTF-8. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_model_metrics_text(const kvrt_model* model, const char* label_value, size_t label_value_size, char* text,
                                              size_t capacity, size_t* needed, kvrt_error* err);
 
+/** The sessions that kvrt_model_plan plans for. */
 typedef struct kvrt_plan_options {
-  uint32_t struct_size;
-  uint32_t kv_format;                  /* KVRT_KV_* */
-  uint32_t block_tokens;               /* 0: 32 */
-  uint32_t sessions;                   /* 0: 1 */
-  uint64_t session_tokens;             /* length of each; 0: the model's context */
-  uint64_t shared_tokens;              /* leading tokens that all sessions have in common */
-  uint64_t memory_bytes;               /* budget for everything; 0: what is free on this machine */
-  uint32_t layers, kv_heads, head_dim; /* a geometry instead of a file: path NULL; weights and scratch are 0 then */
-  uint32_t reserved;
+  uint32_t struct_size;    /**< sizeof this struct. */
+  uint32_t kv_format;      /**< KVRT_KV_... */
+  uint32_t block_tokens;   /**< As in kvrt_model_options; 0: 32. */
+  uint32_t sessions;       /**< Number of sessions, at most 65536; 0: 1. */
+  uint64_t session_tokens; /**< Tokens of each, at most the model's context; 0: the model's context. */
+  uint64_t shared_tokens;  /**< Leading tokens that all sessions have in common, at most session_tokens. */
+  uint64_t memory_bytes;   /**< The budget for everything; 0: the device's free memory. */
+  uint32_t layers;         /**< With path NULL: a geometry instead of a file. Weights and scratch are 0 then. Else 0. */
+  uint32_t kv_heads;       /**< The same. */
+  uint32_t head_dim;       /**< The same. */
+  uint32_t reserved;       /**< Must be 0: a later version may have an option here. */
 } kvrt_plan_options;
 
+/** The memory that a model and its sessions take. Sizes are bytes. */
 typedef struct kvrt_plan {
-  uint32_t struct_size;
-  uint32_t block_tokens;
-  uint32_t layers, heads, kv_heads, head_dim, context_length;
-  uint32_t fits; /* 1: total_bytes <= memory_bytes */
-  uint64_t kv_bytes_per_token, block_bytes;
-  uint64_t weight_bytes, scratch_bytes;    /* resident, as in kvrt_model_props */
-  uint64_t session_blocks, session_bytes;  /* of one session alone */
-  double used, waste;                      /* share of its blocks' slots that hold tokens, and that do not */
-  uint64_t blocks, kv_bytes;               /* of all the sessions; shared blocks once */
-  uint64_t stored_tokens, unshared_tokens; /* that those blocks hold; that they would hold without sharing */
-  uint64_t total_bytes;                    /* weights, scratch and KV */
-  uint64_t memory_bytes;                   /* the budget */
-  uint64_t sessions_max, context_max;      /* in the budget: sessions of that length; tokens of a single one */
+  uint32_t struct_size;        /**< sizeof this struct. */
+  uint32_t block_tokens;       /**< Tokens of a block. */
+  uint32_t layers;             /**< As in kvrt_model_props. */
+  uint32_t heads;              /**< As in kvrt_model_props; 0 for a geometry. */
+  uint32_t kv_heads;           /**< As in kvrt_model_props. */
+  uint32_t head_dim;           /**< As in kvrt_model_props. */
+  uint32_t context_length;     /**< As in kvrt_model_props; 0 for a geometry. */
+  uint32_t fits;               /**< 1: total_bytes is at most memory_bytes. */
+  uint64_t kv_bytes_per_token; /**< As in kvrt_model_props. */
+  uint64_t block_bytes;        /**< As in kvrt_model_props. */
+  uint64_t weight_bytes;       /**< The weights in memory. */
+  uint64_t scratch_bytes;      /**< A step's activations and logits, as in kvrt_model_props. */
+  uint64_t session_blocks;     /**< Blocks of one session alone. */
+  uint64_t session_bytes;      /**< Bytes of these. */
+  double used;                 /**< Share of their slots that hold tokens, 0 to 1. */
+  double waste;                /**< 1 - used. */
+  uint64_t blocks;             /**< Blocks of all sessions, shared ones once. */
+  uint64_t kv_bytes;           /**< Bytes of these. */
+  uint64_t stored_tokens;      /**< Tokens that these blocks hold. */
+  uint64_t unshared_tokens;    /**< Tokens that they would hold without sharing. */
+  uint64_t total_bytes;        /**< Weights, scratch and KV. */
+  uint64_t memory_bytes;       /**< The budget. */
+  uint64_t sessions_max;       /**< Sessions of that length that fit the budget. */
+  uint64_t context_max;        /**< Tokens of a single session that fit the budget. */
 } kvrt_plan;
 
-/* What a model will cost, from the file's header alone: no weights are read. model_open allocates by the same functions. Any thread;
- * reads the header. NOT_FOUND, IO, CORRUPT, UNSUPPORTED: as model_open says of the file. LIMIT: more than any machine could hold. */
+/** Computes the memory that a model and its sessions will take, from the file's header alone: it reads no weights.
+ * kvrt_model_open allocates by the same functions.
+ * - `path`, path_size: the file; NULL: a geometry, in the options.
+ * - Statuses: NOT_FOUND, IO, CORRUPT, UNSUPPORTED: as kvrt_model_open says of the file. INVALID: a path and a
+ *   geometry, or neither; a geometry without session_tokens; more shared_tokens than session_tokens. LIMIT: more
+ *   sessions or tokens than a limit or the context allows, or more than any machine could hold.
+ * - Blocks: until the header is read. */
 KVRT_API kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_plan_options* options,
                                      kvrt_plan* out, kvrt_error* err);
 
-/* The directory that models with such options would keep their weights in. */
+/** The directory in which models with such options would keep their weights. Sizes are bytes. */
 typedef struct kvrt_cache_props {
-  uint32_t struct_size;
-  uint32_t files;       /* models there, each in the layout of one machine's CPU */
-  uint64_t bytes;       /* of these */
-  uint64_t bytes_max;   /* cache_bytes_max, or what 0 stands for there */
-  uint64_t bytes_free;  /* of the file system, beyond what stays free */
-  char directory[4096]; /* absolute, without links; it may still be missing */
+  uint32_t struct_size; /**< sizeof this struct. */
+  uint32_t files;       /**< Models there, each in the layout of one machine's CPU. */
+  uint64_t bytes;       /**< Their size. */
+  uint64_t bytes_max;   /**< cache_bytes_max, or its default there. */
+  uint64_t bytes_free;  /**< Free on the file system, less the part that stays free. */
+  char directory[4096]; /**< Absolute and without links, NUL-terminated. It may be missing yet. */
 } kvrt_cache_props;
 
-/* Looks, and makes nothing. NOT_FOUND: no directory is named. INVALID, IO, UNSUPPORTED: why no file is added to it (it, or where it
- * would be made, belongs to another user, can be written by others, cannot be written, is on a network); what lies in it is used where
- * only writing is impossible. Any thread. */
+/** Looks for the weight cache that such options name, and makes nothing.
+ * - Statuses: NOT_FOUND: the options name no directory. INVALID, IO, UNSUPPORTED: the directory gets no new file: it,
+ *   or where it would be made, belongs to another user, can be written by others, cannot be written, or is on a
+ *   network. Where only writing is impossible, the files in it are used all the same. */
 KVRT_API kvrt_status kvrt_model_cache(const kvrt_runtime* runtime, const kvrt_model_options* options, kvrt_cache_props* out,
                                       kvrt_error* err);
 
-enum { KVRT_INSPECT_ALL = 1 /* arrays to their end, not their first elements alone */ };
+/** Flags of kvrt_model_inspect. */
+enum {
+  KVRT_INSPECT_ALL = 1 /**< Arrays to their end; without it their first elements alone. */
+};
 
-/* What a GGUF file holds, as JSON, from its header alone: {"file", "file_bytes", "metadata": {key: value; an array as {"array": type,
- * "length", "first" or "elements"}}, "types": {type: {"tensors", "bytes"}}, "tensors": [{"name", "type", "shape": the contiguous
- * dimension first, "bytes"}], "refused": [{"what": "tokenizer", "chat template" or "model", "status", "message"}]: what kvrt could not
- * run of it}. A file that is no sound GGUF is CORRUPT. Any thread; reads the header. NOT_FOUND, IO, LIMIT, TOO_SMALL. */
+/** Describes the contents of a GGUF file as JSON, from its header alone:
+ *
+ *     {"file", "file_bytes",
+ *      "metadata": {KEY: VALUE; an array is {"array": TYPE, "length", "first" or "elements"}},
+ *      "types":    {TYPE: {"tensors", "bytes"}},
+ *      "tensors":  [{"name", "type", "shape": the contiguous dimension first, "bytes"}],
+ *      "refused":  [{"what": "tokenizer", "chat template" or "model", "status", "message"}]}
+ *
+ * "refused" lists the parts that kvrt could not run.
+ * - `flags`: KVRT_INSPECT_ALL.
+ * - `json`, capacity, needed: the text.
+ * - Statuses: NOT_FOUND: no such file. CORRUPT: the file is no sound GGUF. IO. LIMIT: the file exceeds a limit of
+ *   kvrt's. TOO_SMALL.
+ * - Blocks: until the header is read. */
 KVRT_API kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char* path, size_t path_size, uint32_t flags, char* json,
                                         size_t capacity, size_t* needed, kvrt_error* err);
 
-/* ---- store ------------------------------------------------------------------------------------------------------------------- */
+/** @} */
 
+/** @defgroup kvrt_store Store
+ * A directory of saved sessions. Any number of processes may have one open.
+ *
+ * These hold for the calls below:
+ * - `domain`, domain_size: the session's sharing scope. NULL or "": the default domain. (kvrt_store_list tells the
+ *   two apart.)
+ * - `name`, name_size: the session's name, 1 to 255 bytes of UTF-8.
+ * - An expired session that is not pinned is NOT_FOUND, and its name is free.
+ * - A call that writes waits for the other writers of the store at most 5 seconds in all, then it is BUSY
+ *   (STORE_LOCKED). A call that reads waits for none. On a store that is open read-only a call that writes is IO
+ *   (READ_ONLY).
+ * @{ */
+
+/** Options of kvrt_store_open. */
 typedef struct kvrt_store_options {
-  uint32_t struct_size;
-  uint32_t read_only;  /* 1: never write; a directory that cannot be written is opened so by itself */
-  uint32_t must_exist; /* 1: NOT_FOUND instead of creating it */
-  uint32_t reserved;
-  /* Where KV would pass one of these, a save takes room from idle sessions (see kvrt_store_pin), else it leaves that KV out. */
-  uint64_t disk_bytes_max; /* of catalog and segments (see disk_bytes), but that the catalog's log may pass it by some 100 KiB until the
-                            * next save or gc; a save whose tokens would pass it is NO_SPACE; 0: no cap */
-  uint64_t free_bytes_min; /* that KV leaves free on the file system, for tokens and others; 0: a twentieth of it, at most 1 GiB; at
-                            * least 64 KiB in any case */
+  uint32_t struct_size; /**< sizeof this struct. */
+  uint32_t read_only;   /**< 1: never write. A directory that cannot be written is opened so by itself. */
+  uint32_t must_exist;  /**< 1: NOT_FOUND instead of making a new store. */
+  uint32_t reserved;    /**< Must be 0: a later version may have an option here. */
+  /** Bytes that catalog and segments may take on the disk, as kvrt_store_props.disk_bytes counts them; 0: no cap.
+   * Where KV would pass the cap, other saved sessions give way (see kvrt_store_pin); where that is not enough, the
+   * save leaves KV out. A save whose tokens would pass it is NO_SPACE. The catalog's log may pass it by some 100 KiB
+   * until the next save or gc. */
+  uint64_t disk_bytes_max;
+  /** Bytes that KV leaves free on the file system, for tokens and for others; 0: a twentieth of the file system, at
+   * most 1 GiB. It is 64 KiB at least. A save makes room as for disk_bytes_max. */
+  uint64_t free_bytes_min;
 } kvrt_store_options;
 
+/** A store's contents and its size on disk. */
 typedef struct kvrt_store_props {
-  uint32_t struct_size;
-  uint32_t read_only;
-  uint32_t format; /* of the directory */
-  uint64_t sessions, chunks, segments;
-  uint64_t chunk_bytes, chunk_raw_bytes; /* compressed; the KV they hold */
-  uint64_t disk_bytes;     /* catalog and segments by their lengths: a hole that gc punched counts still, as for disk_bytes_max */
-  uint64_t chunks_damaged; /* found since open */
-  uint64_t chunks_evicted; /* since open, for want of room */
-  uint64_t old_bytes;      /* of what migrations and repairs left, not in disk_bytes: see kvrt_store_remove_old */
-  uint64_t bytes_free;     /* of KV that saves may add, within disk_bytes_max and free_bytes_min. For more they evict KV */
+  uint32_t struct_size;     /**< sizeof this struct. */
+  uint32_t read_only;       /**< 1: it is open for reading only. */
+  uint32_t format;          /**< The directory's format number. */
+  uint64_t sessions;        /**< Saved sessions, of all domains. */
+  uint64_t chunks;          /**< KV chunks on disk. */
+  uint64_t segments;        /**< Files that hold them. */
+  uint64_t chunk_bytes;     /**< Bytes of the chunks on disk. */
+  uint64_t chunk_raw_bytes; /**< Bytes of the KV in them, uncompressed. */
+  /** Lengths of catalog and segments: a hole that gc punched still counts, as it does for disk_bytes_max. */
+  uint64_t disk_bytes;
+  uint64_t chunks_damaged; /**< Damaged chunks that were found since open. */
+  uint64_t chunks_evicted; /**< Chunks that were given up for want of room since open. */
+  uint64_t old_bytes;      /**< Bytes of the backups of migrations and repairs, not in disk_bytes: see kvrt_store_remove_old. */
+  /** Bytes of KV that saves may add within disk_bytes_max and free_bytes_min, before they evict other KV. */
+  uint64_t bytes_free;
 } kvrt_store_props;
 
-/* Any number of processes may have a directory open, and so may the runtimes of one; handles of one runtime share its store, as the
- * first opened it. A call that writes waits for others once, at most 5 seconds, then BUSY (STORE_LOCKED); reading and closing do not.
- * The directory is made with mode 0700, and must be on a local file system. What is in it is as private as the conversations. Its
- * checksums find damage; they do not protect against who can write it: a forged store, KV and all, is believed. Open only directories
- * that you trust as your own process. CORRUPT (CATALOG_CORRUPT): the catalog is damaged, or another store's: both are named then. *out
- * is the caller's to release. Any thread. A store of 0.1 is migrated. NOT_FOUND: the parent directory is missing, or must_exist or
- * read_only and no store is there. BUSY: another process makes, migrates or repairs it. CORRUPT: CATALOG_CORRUPT or CATALOG_MISSING;
- * kvrt_store_repair is for those.
- * INCOMPATIBLE: STORE_TOO_NEW, FOREIGN_PROGRAM, or one too old; untouched. UNSUPPORTED: a network file system. INVALID:
- * UNSAFE_DIRECTORY (others may write it or a file in it, or one is a link or no file). IO: PERMISSION, READ_ONLY, or the system failed.
- * NO_SPACE. */
+/** Opens a store, and makes it where there is none. A new directory has mode 0700. A store of 0.1 is migrated. Handles
+ * of one runtime share one store, with the options of the first.
+ *
+ * The directory must be on a local file system. Its files are as private as the conversations. Its checksums find
+ * damage; they do not protect against forgery: a forged store is believed, KV and all. Open only directories that you
+ * trust as your own process.
+ * - `*out`: the store. The caller owns the handle, and releases it with kvrt_store_release.
+ * - Statuses: NOT_FOUND: the parent directory is missing; or there is no store, with must_exist or read_only. BUSY:
+ *   another process makes, migrates or repairs it. CORRUPT: the catalog is damaged or another store's
+ *   (CATALOG_CORRUPT: the message names both), or it is missing (CATALOG_MISSING): see kvrt_store_repair.
+ *   INCOMPATIBLE: a later kvrt wrote it (STORE_TOO_NEW), the directory is another program's (FOREIGN_PROGRAM), or the
+ *   store is too old; it is left as it is. UNSUPPORTED: a network's file system, or a store that was open at a fork.
+ *   INVALID: others may write the directory or a file in it, or one of them is a link or no file (UNSAFE_DIRECTORY).
+ *   IO: the system failed; also PERMISSION and READ_ONLY. NO_SPACE.
+ * - Blocks: up to 5 seconds for other writers, and for the disk; after a crash for a look through the directory and
+ *   the catalog. */
 KVRT_API kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options,
                                      kvrt_store** out, kvrt_error* err);
-/* One more owner of the handle. Any thread; NULL is a no-op. */
+
+/** Adds an owner to the handle. NULL is a no-op. */
 KVRT_API void kvrt_store_retain(kvrt_store* store);
-/* One owner less; after the last the handle is gone, and the directory closes with the store's last session. Any thread. */
+
+/** Takes an owner away; after the last one the handle is gone. NULL is a no-op. The directory closes with the store's
+ * last session.
+ * - Blocks: closing folds the catalog's log in, as a write. */
 KVRT_API void kvrt_store_release(kvrt_store* store);
-/* What the store holds and takes on the disk. Any thread. IO. CORRUPT. */
+
+/** Describes the store's contents and its size on disk.
+ * - Statuses: IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out, kvrt_error* err);
-/* One ENTRY event per session, ordered by domain and name. domain NULL: of all domains; "" with size 0: the default one. Any thread.
- * CANCELLED: by the callback. IO. CORRUPT. */
+
+/** Lists the saved sessions, ordered by domain and name.
+ * - `domain`: NULL: all domains; "" with size 0: the default one.
+ * - `callback`: one ENTRY event for each; must not be NULL.
+ * - Statuses: CANCELLED: by the callback. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_list(const kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user,
                                      kvrt_error* err);
-/* The entry of one session. Any thread. NOT_FOUND: no session of this name, or it has expired. IO. CORRUPT. */
+
+/** Gives the entry of one session, as kvrt_store_list does.
+ * - Statuses: NOT_FOUND: no session of this name. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                      kvrt_store_entry* out, kvrt_error* err);
-/* What is kept of a session, as JSON; its model is not needed: {"name", "domain", "id", "gen": its generation, "model_id", "root": of
- * its chain of keys, "block_tokens", "tokens": [ids], "messages": [as they were given], "spans": [of each message {"begin", "end",
- * "generated"}], "chunks": [{"key", "begin", "end": of tokens, "bytes": of its KV on disk; 0: a resume computes it again}], "options":
- * {"no_prefix_cache", "tools", "documents", "variables", "template_time", "grammar": null or {"kind", "begin", "source"}}}. CORRUPT when
- * what is kept of it is damaged. Any thread. NOT_FOUND. INCOMPATIBLE: saved by a newer kvrt. IO. TOO_SMALL. */
+
+/** Gives everything that the store keeps of a session, as JSON; its model is not needed:
+ *
+ *     {"name", "domain", "id", "gen": its generation, "model_id", "root": of its chain of keys, "block_tokens",
+ *      "tokens":   [ids],
+ *      "messages": [as they were given],
+ *      "spans":    [of each message {"begin", "end", "generated"}],
+ *      "chunks":   [{"key", "begin", "end": of tokens, "bytes": of its KV on disk; 0: a resume computes it again}],
+ *      "options":  {"no_prefix_cache", "tools", "documents", "variables", "template_time",
+ *                   "grammar": null or {"kind", "begin", "source"}}}
+ *
+ * - `json`, capacity, needed: the text.
+ * - Statuses: NOT_FOUND: no session of this name. CORRUPT: its record is damaged. INCOMPATIBLE: a newer kvrt saved
+ *   it. IO. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_store_show(const kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                      char* json, size_t capacity, size_t* needed, kvrt_error* err);
-/* Removes the session, and the chunks that no other needs. Handles that have it open go on, and may save it again. Any thread.
- * NOT_FOUND. BUSY: STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
+
+/** Removes a saved session, and the chunks that no other session needs. Sessions that are open go on, and may save it
+ * again.
+ * - Statuses: NOT_FOUND: no session of this name. BUSY: STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                        kvrt_error* err);
-/* NAME_TAKEN when `to` exists. Handles that have it open under the old name are as if it had been removed. Any thread. NOT_FOUND.
- * CONFLICT: NAME_TAKEN. BUSY: STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
+
+/** Renames a saved session from `from` to `to`, never over another. To sessions that are open under the old name it is
+ * as if it had been removed.
+ * - Statuses: NOT_FOUND: there is no `from`. CONFLICT: there is a `to` (NAME_TAKEN). BUSY: STORE_LOCKED. NO_SPACE.
+ *   IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_rename(kvrt_store* store, const char* domain, size_t domain_size, const char* from, size_t from_size,
                                        const char* to, size_t to_size, kvrt_error* err);
-/* pinned 1 to 255: gc leaves it, expired or not; 0: not pinned, and its expiry counts again. It is also a priority. When a save finds no
- * room, sessions lose their KV, not their tokens: first those of the saver's domain that are not pinned, then others that are not
- * pinned, those used longest ago first; then those of its domain that are pinned less than the saved one. Any thread. NOT_FOUND. BUSY:
- * STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
+
+/** Pins a saved session: it does not expire, and its KV gives way after that of others.
+ *
+ * When a save finds no room, saved sessions lose their KV; they never lose tokens. Sessions of the saver's domain
+ * that are not pinned go first, then unpinned ones of other domains, in each case those used longest ago; then those
+ * of its domain that are pinned with a lower priority than the one being saved.
+ * - `pinned`: the priority, 1 to 255; 0: not pinned, and its expiry counts again.
+ * - Statuses: NOT_FOUND: no session of this name. INVALID: above 255. BUSY: STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                     uint32_t pinned, kvrt_error* err);
-/* From now on; 0: for ever. An expired session that is not pinned is NOT_FOUND, and gc removes it. Any thread. NOT_FOUND. INVALID: more
- * than 100 years. BUSY: STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
+
+/** Sets when a saved session expires. An expired session that is not pinned is NOT_FOUND, and gc removes it.
+ * - `seconds`: from now, at most 100 years; 0: never.
+ * - Statuses: NOT_FOUND: no session of this name. INVALID: more than 100 years. BUSY: STORE_LOCKED. NO_SPACE. IO.
+ *   CORRUPT. */
 KVRT_API kvrt_status kvrt_store_set_ttl(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                         uint64_t seconds, kvrt_error* err);
 
+/** The result of kvrt_store_gc. */
 typedef struct kvrt_gc_report {
-  uint32_t struct_size;
-  uint64_t sessions_removed, chunks_removed, segments_removed, bytes_freed;
-  double ms;
-  uint64_t bytes_rewritten; /* of chunks that went from sparse segments into new ones */
-  uint64_t bytes_punched;   /* of removed chunks in segments that stay: zeros now, whose space the file system has back */
-  uint64_t
-      log_bytes_kept; /* not 0: another process reads an old state (or was stopped at it), and so much of the catalog's log stays, which
-                               may have what was removed; the next gc, save or close of this handle finishes */
+  uint32_t struct_size;      /**< sizeof this struct. */
+  uint64_t sessions_removed; /**< Expired sessions that it removed. */
+  uint64_t chunks_removed;   /**< Chunks that no session needs. */
+  uint64_t segments_removed; /**< Files that it removed. */
+  uint64_t bytes_freed;      /**< Bytes of these files. */
+  double ms;                 /**< Milliseconds that it took. */
+  uint64_t bytes_rewritten;  /**< Bytes of chunks that went from sparse segments into new ones. */
+  /** Bytes of removed chunks in segments that stay: zeros now, whose space the file system has back. */
+  uint64_t bytes_punched;
+  /** Bytes of the catalog's log that stay, which may hold removed data; 0: none. They stay when another process reads
+   * an old state, or was stopped at it. The next gc, save or close of this handle finishes. */
+  uint64_t log_bytes_kept;
 } kvrt_gc_report;
 
-/* Removes expired sessions that are not pinned, chunks that no session needs, and segments without any; segments of which less than half
- * is needed are written anew. What was removed before it, by whichever process, is in no file afterwards, but for keys (hashes) of
- * chunks and names, and what kvrt_store_remove_old takes; unless log_bytes_kept says otherwise, for which it waits up to 5 seconds.
- * PROGRESS between slices of about 5 ms of work; a slice that ends in a commit or a file also waits until the disk has it. The store is
- * whole wherever the callback stops it. Every save does one slice of it by itself. After a jump of the wall clock (5 minutes back, 7
- * days forth) the first slice expires nothing. report may be NULL. Any thread. CANCELLED: by the callback. BUSY: STORE_LOCKED. NO_SPACE.
- * IO. CORRUPT. */
+/** Collects garbage. It removes expired sessions that are not pinned, chunks that no session needs, and segments
+ * without any. It writes segments anew of which less than half is needed. Data that any process removed before it is
+ * then in no file. Exceptions are keys (hashes) of chunks and names, the files of kvrt_store_remove_old, and a log
+ * that log_bytes_kept reports.
+ *
+ * A save with durability TOKENS or KV does one slice of this work, too. After a jump of the wall clock (5 minutes
+ * back, 7 days forth) the first slice expires nothing.
+ * - `callback`: PROGRESS between slices of about 5 ms of work; a slice that ends in a commit or a file also waits for
+ *   the disk. Wherever the callback stops it, the store is whole.
+ * - `report`: may be NULL.
+ * - Statuses: CANCELLED: by the callback. BUSY: STORE_LOCKED. NO_SPACE. IO. CORRUPT.
+ * - Blocks: as long as the work takes; up to 5 seconds for a process that holds the log. */
 KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report, kvrt_error* err);
-/* Removes what migrations and repairs left for who wants to go back, and which holds sessions that were removed since: catalog.db.old
- * and the folders damaged-<n>. *bytes: what was in them; may be NULL. READ_ONLY where the store is. Any thread. BUSY: STORE_LOCKED. IO. */
+
+/** Removes the backups of migrations and repairs: catalog.db.old and the folders `damaged-<n>`. They still hold
+ * sessions that were removed since.
+ * - `*bytes`: the bytes that were in them; may be NULL.
+ * - Statuses: BUSY: STORE_LOCKED. IO. */
 KVRT_API kvrt_status kvrt_store_remove_old(kvrt_store* store, uint64_t* bytes, kvrt_error* err);
-/* Reads and checks everything, the sessions' own records as a resume would read them; in little memory, whatever the store claims. It
- * finds damage, not forgery. One FAULT event per fault, PROGRESS between; CORRUPT when there was a fault. Any thread; reads all of the
- * store, beside those who use it. CANCELLED: by the callback. IO: also where the directory was moved or deleted. */
+
+/** Reads and checks everything, and the sessions' own records as a resume would read them. It takes little memory,
+ * whatever the store claims to hold. It finds damage, not forgery. Others may use the store meanwhile.
+ * - `callback`: PROGRESS in bytes while it reads, then one FAULT event for each fault.
+ * - Statuses: CORRUPT: there are faults. CANCELLED: by the callback. IO: also where the directory was moved or
+ *   deleted.
+ * - Blocks: until all is read. */
 KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_error* err);
 
-enum { KVRT_REPAIR_SOUND = 1, KVRT_REPAIR_MENDED = 2, KVRT_REPAIR_REBUILT = 3 }; /* nothing to do; bad chunks forgotten; a new catalog */
+/** kvrt_repair_report.outcome. */
+enum {
+  KVRT_REPAIR_SOUND = 1,  /**< There was nothing to do. */
+  KVRT_REPAIR_MENDED = 2, /**< Damaged chunks are forgotten. */
+  KVRT_REPAIR_REBUILT = 3 /**< There is a new catalog. */
+};
 
+/** The result of kvrt_store_repair. */
 typedef struct kvrt_repair_report {
-  uint32_t struct_size;
-  uint32_t outcome;             /* KVRT_REPAIR_* */
-  uint64_t sessions_kept;       /* under their names, with all their tokens and messages */
-  uint64_t sessions_with_holes; /* of those: lost chunks, which a resume computes again */
-  uint64_t sessions_recovered;  /* under names like recovered-0123456789ab: tokens, without messages, of sessions whose name is lost */
-  uint64_t sessions_lost;       /* that were named, and of which too little is left; 0 where no row told of any */
-  uint64_t chunks_kept, chunks_lost, bytes_kept;
-  double ms;
-  uint64_t chunks_unowned; /* whole, of sessions that are lost: no session tells their model and domain */
+  uint32_t struct_size;         /**< sizeof this struct. */
+  uint32_t outcome;             /**< KVRT_REPAIR_... */
+  uint64_t sessions_kept;       /**< Sessions under their names, with all their tokens and messages. */
+  uint64_t sessions_with_holes; /**< Of those, sessions that lost chunks, which a resume computes again. */
+  /** Sessions whose name is lost: tokens, without messages, under names like recovered-0123456789ab. */
+  uint64_t sessions_recovered;
+  uint64_t sessions_lost;  /**< Sessions that had a name, and of which too little is left; 0 where no row told of any. */
+  uint64_t chunks_kept;    /**< Chunks that are sound. */
+  uint64_t chunks_lost;    /**< Chunks that are not. */
+  uint64_t bytes_kept;     /**< Bytes of chunks_kept. */
+  double ms;               /**< Milliseconds that it took. */
+  uint64_t chunks_unowned; /**< Whole chunks of lost sessions: nothing tells their model and domain. */
 } kvrt_repair_report;
 
-/* For a directory that does not open (CATALOG_CORRUPT, CATALOG_MISSING), or where verify finds faults: makes it a sound store of all
- * that can be proved by its checksums and keys. Only while nobody has it open, else BUSY. FAULT events say what is wrong and what
- * becomes of it, PROGRESS counts bytes; stopped by its callback it has changed nothing. A catalog that is replaced is kept beside it in
- * damaged-<n>, which the last FAULT names, with segments of unowned chunks alone. Killed or failed, it can be called again.
- * report may be NULL. Any thread; reads all of the directory. NOT_FOUND: no store is there. CANCELLED: by the callback. INCOMPATIBLE: a
- * newer store; untouched. NO_SPACE. IO. */
+/** Repairs a directory that does not open (CATALOG_CORRUPT, CATALOG_MISSING), or in which verify finds faults. It
+ * makes a sound store of all that its checksums and keys can prove. Nobody may have the store open. A catalog that is
+ * replaced is kept beside the new one in `damaged-<n>`, with segments that hold unowned chunks alone; the last FAULT
+ * names that folder. A repair that was killed or failed can be called again.
+ * - `callback`: FAULT: a fault, and its treatment. PROGRESS in bytes. A repair that the callback stops has changed
+ *   nothing.
+ * - `report`: may be NULL.
+ * - Statuses: NOT_FOUND: no store is there. BUSY: somebody has it open. CANCELLED: by the callback. INCOMPATIBLE: a
+ *   newer kvrt wrote the store; it is left as it is. NO_SPACE. IO.
+ * - Blocks: until all of the directory is read, and written anew where it must be. */
 KVRT_API kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, size_t path_size, kvrt_event_fn callback, void* user,
                                        kvrt_repair_report* report, kvrt_error* err);
 
-/* ---- cancel ------------------------------------------------------------------------------------------------------------------ */
+/** @} */
 
-/* Ends generations from outside, once and for all: given in kvrt_generate_options, to any number of them, of any sessions and models.
- * Each keeps it from begin until its DONE was taken or it failed; it outlives sessions, models and runtimes, or they it. NO_MEMORY. *out
- * is the caller's to release. Any thread. */
+/** @defgroup kvrt_cancel Cancel
+ * Ends generations from outside, once and for all. Give one cancel to any number of generations
+ * (kvrt_generate_options.cancel), of any sessions and models. A generation keeps it from begin until its DONE was
+ * taken or it failed.
+ * @{ */
+
+/** Makes a cancel that is not fired. It needs no runtime and no model.
+ * - `*out`: the new cancel. The caller owns it, and releases it with kvrt_cancel_release.
+ * - Statuses: none of its own. */
 KVRT_API kvrt_status kvrt_cancel_open(kvrt_cancel** out, kvrt_error* err);
-/* One more owner of the handle. Any thread; NULL is a no-op. */
+
+/** Adds an owner to the handle. NULL is a no-op. */
 KVRT_API void kvrt_cancel_retain(kvrt_cancel* cancel);
-/* One owner less; after the last the handle is gone, fired or not. Any thread. */
+
+/** Takes an owner away; after the last one the handle is gone, fired or not. NULL is a no-op. */
 KVRT_API void kvrt_cancel_release(kvrt_cancel* cancel);
-/* Any thread, at any time, in callbacks too (but log and wake), not in a signal handler. Never fails, and waits for no step. Does to each
- * generation that was begun with it what kvrt_session_cancel does, which wakes whoever sleeps in next and rings `wake`. For good: one that is
- * begun with it later ends at once, and computes nothing. */
+
+/** Fires it, for good. It cancels each generation that was begun with it, as kvrt_session_cancel does; it also wakes a
+ * thread that waits in next, and calls `wake`. A generation that is begun with it later ends at once and computes
+ * nothing. It never fails; NULL is a no-op.
+ * - Threads: any, also in callbacks (but log and wake); not in a signal handler.
+ * - Blocks: it waits for no step. */
 KVRT_API void kvrt_cancel_fire(kvrt_cancel* cancel);
-/* 1: it was fired; 0: not, or it is NULL or no handle of this process. Any thread. */
+
+/** 1: it was fired. 0: it was not; or it is NULL, or no handle of this process. */
 KVRT_API uint32_t kvrt_cancel_fired(const kvrt_cancel* cancel);
 
-/* ---- session ----------------------------------------------------------------------------------------------------------------- */
+/** @} */
 
-enum { KVRT_STATE_IDLE = 1, KVRT_STATE_GENERATING = 2, KVRT_STATE_SUSPENDED = 3, KVRT_STATE_FAILED = 4 };
+/** @defgroup kvrt_session Session
+ * One conversation with a model. The calls come in this order: open and close; append; generate; fork, cut and read;
+ * save and resume. Convention 8 says which threads may call; "Session states" says which call is BUSY or INVALID in
+ * which state.
+ * @{ */
 
-/* Only signals (sets an event, writes to a pipe): it must not call kvrt. */
+/** kvrt_session_props.state: see "Session states". */
+enum {
+  KVRT_STATE_IDLE = 1,       /**< It waits for calls. */
+  KVRT_STATE_GENERATING = 2, /**< From begin until next has given DONE or a failure. */
+  KVRT_STATE_SUSPENDED = 3,  /**< Saved, without blocks. */
+  KVRT_STATE_FAILED = 4      /**< Its logits were NaN or infinite. It can only be read. */
+};
+
+/** Tells the host that there is an event to take. It only signals (sets an event, writes to a pipe): it must not call
+ * kvrt. */
 typedef void (*kvrt_wake_fn)(void* user);
 
-/* What resume does with a snapshot whose KV another device's arithmetic made (a CPU's on a GPU, and back). RECOMPUTE: its tokens are computed
- * again, and the session is as exact as any. ACCEPT: KV of the same format and block size is taken as it is; the answer may then differ from
- * a computed one where two tokens are nearly as likely. Such a session is `inexact` for good, and no other session shares its KV. */
-enum { KVRT_FOREIGN_KV_DEFAULT = 0 /* RECOMPUTE */, KVRT_FOREIGN_KV_RECOMPUTE = 1, KVRT_FOREIGN_KV_ACCEPT = 2 };
+/** kvrt_session_options.foreign_kv: what resume does with saved KV of another arithmetic, a CPU's on a GPU or the
+ * other way round. */
+enum {
+  KVRT_FOREIGN_KV_DEFAULT = 0,   /**< RECOMPUTE. */
+  KVRT_FOREIGN_KV_RECOMPUTE = 1, /**< The tokens are computed again, and the session is as exact as any. */
+  /** KV of the same format and block size is taken as it is. The answer may then differ from a computed one where two
+   * tokens are nearly as likely. Such a session is `inexact` for good, and no other session shares its KV. */
+  KVRT_FOREIGN_KV_ACCEPT = 2
+};
 
+/** Options of kvrt_session_open and kvrt_session_resume. kvrt_session_fork reads the wake fields alone. */
 typedef struct kvrt_session_options {
-  uint32_t struct_size;
-  /* 1: neither reuse KV of other sessions nor offer its own, in memory. Its own comes back from the store, whether it was saved with this
-   * option or without. The store keeps a chunk of the same tokens once in a domain, and sessions that use the cache find it there, whoever
-   * saved it: what is not to be shared at all needs a domain of its own. */
+  uint32_t struct_size; /**< sizeof this struct. */
+  /** 1: in memory, neither reuse KV of other sessions nor offer its own. The session's own KV comes back from the
+   * store, whether it was saved with this option or without. The store keeps a chunk of the same tokens once in a
+   * domain, and sessions without this option find it there, whichever session saved it. A session that is to share
+   * nothing needs a domain of its own. */
   uint32_t no_prefix_cache;
-  kvrt_store* store;  /* where it saves, and finds stored prefixes; NULL: none. resume sets it by itself */
-  const char* domain; /* sharing scope, up to 255 bytes: nothing is shared between domains; NULL: the default one */
-  size_t domain_size;
-  const char* tools; /* a JSON array for the template's variable `tools`; saved with the session. resume: NULL keeps what was saved */
-  size_t tools_size;
-  kvrt_wake_fn wake; /* called when next has something to give (an event, a failure) and had nothing before: on the thread that computes,
-                        cancels, accepts or begins, with no lock held; NULL: none */
-  void* wake_user;
-  kvrt_free_fn wake_user_free; /* called once with wake_user when wake can come no more, also where wake is NULL; not if the call fails */
-  const char* documents; /* as in kvrt_template_options; saved with the session as tools are, NULL in resume keeps what was saved. What */
-  size_t documents_size; /* strftime_now gives the template is the time when the session was opened, also after a resume */
+  /** Where the session is saved, and finds stored prefixes; NULL: nowhere. resume ignores it: its store is a
+   * parameter. */
+  kvrt_store* store;
+  /** Sharing scope, up to 255 bytes of UTF-8. Nothing is shared between domains. NULL: the default one. */
+  const char* domain;
+  size_t domain_size; /**< Bytes of it. */
+  /** A JSON array, the template's variable `tools`; NULL: none. It is saved with the session; in resume NULL keeps the
+   * saved ones. */
+  const char* tools;
+  size_t tools_size; /**< Bytes of it. */
+  /** Called when next has something to give (an event or a failure) and had nothing before; NULL: none. It runs on the
+   * thread that computes, cancels, accepts or begins, with no lock held. */
+  kvrt_wake_fn wake;
+  void* wake_user;             /**< Its user pointer. */
+  kvrt_free_fn wake_user_free; /**< Called once with wake_user when wake can come no more; not if the call fails; NULL: none. */
+  const char* documents;       /**< A JSON array, the template's variable `documents`. Saved as tools are. */
+  size_t documents_size;       /**< Bytes of it. */
+  /** A JSON object with more variables of the template, as in kvrt_template_options. Saved as tools are. strftime_now
+   * gives the template the time when the session was opened, also after a resume. */
   const char* variables;
-  size_t variables_size;
-  /* Autosave: the library saves the session by itself, on a thread of the store's that computes nothing and sleeps when nothing is due, in
-   * small portions where others generate. It saves tokens, messages and full KV blocks, with checkpoint's default options, under the name of
-   * the session's last save or resume; autosave_name is its name until it has one (a fork has none). 0: not. close saves once more what is
-   * not saved yet, with the KV of the last block. A failure is logged, is in kvrt_session_props.last_*, and the next occasion tries again. */
+  size_t variables_size; /**< Bytes of it. */
+  /** Autosave: the library saves the session by itself when one of the three options below says so. It needs a store.
+   *
+   * It saves tokens, messages and full KV blocks, with checkpoint's default options, under the name of the session's
+   * last save or resume. autosave_name is the name until there is one; NULL: until then it is not saved.
+   * kvrt_session_close saves the rest that is not saved yet, with the KV of the last block. A failure is logged and
+   * stands in kvrt_session_props.last_status; the next occasion tries again. The saves run on a thread of the
+   * store's, which computes nothing, sleeps when nothing is due, and works in small portions where others
+   * generate. */
   const char* autosave_name;
-  size_t autosave_name_size;
-  uint32_t autosave_turn;    /* 1: when a generation is over and its DONE was taken */
-  uint32_t autosave_tokens;  /* when it has so many tokens more */
-  uint32_t autosave_idle_ms; /* when nothing has happened to it for so long, at most a day */
-  uint32_t foreign_kv;       /* resume: KVRT_FOREIGN_KV_* */
+  size_t autosave_name_size; /**< Bytes of it. */
+  uint32_t autosave_turn;    /**< 1: save when a generation is over and its DONE was taken. */
+  uint32_t autosave_tokens;  /**< Save each time that the session has grown by so many tokens; 0: not. */
+  /** Save when nothing has happened to the session for so many milliseconds, at most a day; 0: not. */
+  uint32_t autosave_idle_ms;
+  uint32_t foreign_kv; /**< KVRT_FOREIGN_KV_..., for resume. */
 } kvrt_session_options;
 
+/** A session's state. Texts are NUL-terminated. */
 typedef struct kvrt_session_props {
-  uint32_t struct_size;
-  uint32_t state; /* KVRT_STATE_* */
-  uint64_t tokens;
-  uint64_t kv_tokens; /* leading tokens whose KV is in the pool */
-  uint64_t kv_blocks, kv_bytes;
-  uint64_t events_unread;
-  uint64_t messages;
-  uint64_t generation;     /* of the last save or resume; 0: never saved */
-  char id[40];             /* 32 hex digits; kept over suspend and resume, a save under another name takes a new one */
-  char name[256];          /* of the last save or resume */
-  kvrt_status last_status; /* of the last failure; KVRT_OK when there was none */
-  int32_t last_detail;
-  uint32_t awaits_accept; /* 1: the generation waits for kvrt_session_accept */
-  uint32_t inexact;       /* 1: it was resumed with KVRT_FOREIGN_KV_ACCEPT, and took KV of another device */
-  char last_message[512];
+  uint32_t struct_size;    /**< sizeof this struct. */
+  uint32_t state;          /**< KVRT_STATE_... */
+  uint64_t tokens;         /**< Its length. */
+  uint64_t kv_tokens;      /**< Leading tokens whose KV is in the pool. */
+  uint64_t kv_blocks;      /**< Blocks that it holds, shared ones in full. */
+  uint64_t kv_bytes;       /**< Bytes of these. */
+  uint64_t events_unread;  /**< Events that next has ready. */
+  uint64_t messages;       /**< Messages of its conversation. */
+  uint64_t generation;     /**< Which save of its name the last save or resume was; 0: it was never saved. */
+  char id[40];             /**< 32 hex digits. Suspend and resume keep it; a save under another name takes a new one. */
+  char name[256];          /**< The name of the last save or resume; "": none. */
+  kvrt_status last_status; /**< Of the last generation or save that failed; KVRT_OK: none did. */
+  int32_t last_detail;     /**< KVRT_DETAIL_... of it. */
+  uint32_t awaits_accept;  /**< 1: the generation waits for kvrt_session_accept. */
+  uint32_t inexact;        /**< 1: it was resumed with KVRT_FOREIGN_KV_ACCEPT, and took KV of another arithmetic. */
+  char last_message[512];  /**< The message of last_status. */
 } kvrt_session_props;
 
-/* An empty session. *out is the caller's to close. Any thread. UNSUPPORTED: the file has a vocabulary alone. LIMIT: too many sessions
- * are open. INVALID: tools, documents or variables are not JSON of their kind. IO. */
+/** Opens an empty session.
+ * - `*out`: the new session. The caller owns it, and closes it with kvrt_session_close.
+ * - Statuses: UNSUPPORTED: the model's file has a vocabulary alone. LIMIT: 65536 sessions of the model are open.
+ *   INVALID: tools, documents or variables are not JSON of their kind; autosave without a store. IO: the model file
+ *   cannot be read.
+ * - Blocks: the first session with a store reads the whole model file. */
 KVRT_API kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err);
-/* Cancels a running call of another thread and waits for it, at most one step; a checkpoint of another thread comes to its end first,
- * and a session with autosave is saved once more where it has changed. In a callback of the session's own call it waits for nothing, and
- * takes effect when that call returns. Since it waits for the call, and the call for its callback, a thread that the callback waits for (a
- * user interface's, which it posts to) must not close: it fires the generation's `cancel`, and who made the call closes when that is back. */
+
+/** Ends the session. NULL is a no-op. It cancels a call that another thread has on the session and waits for it. A
+ * session with autosave is saved once more where it has changed.
+ *
+ * In a callback of the session's own call it returns at once, and takes effect when that call returns. Never close on
+ * a thread for which the callback waits (a user interface's, to which it posts): close would wait for the call, and
+ * the call for its callback. Such a thread fires the generation's `cancel`; the thread of the call closes when the
+ * call is over.
+ * - Threads: any; it must be the last use of the handle.
+ * - Blocks: one step of a call that it cancels; a checkpoint of another thread; with autosave a save. */
 KVRT_API void kvrt_session_close(kvrt_session* session);
-/* What the session is now. Any thread, beside any call; waits for no step. */
+
+/** Describes the session as it is now.
+ * - Statuses: none of its own.
+ * - Threads: any, beside any call. It waits for no step. */
 KVRT_API kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* out, kvrt_error* err);
 
-/* Appends tokens as they are. Queues: no compute. INVALID: an id outside the vocabulary, or the session FAILED. BUSY: it generates, or
- * another call is inside. LIMIT: the model's context or the pool could never hold them. */
+/** Appends tokens as they are. They wait to be computed.
+ * - Statuses: INVALID: an id outside the vocabulary, or the session FAILED. BUSY: it generates, or another call is
+ *   inside. LIMIT: the model's context or the pool could never hold them. */
 KVRT_API kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, size_t count, kvrt_error* err);
-/* Tokenizes, as kvrt_model_tokenize does. The first text of an empty session gets a BOS where the model asks for it, and the space that
- * some vocabularies put before a text only where it begins the session or follows a control token. flags: KVRT_TEXT_SPECIAL. Queues: no
- * compute. INVALID, BUSY, LIMIT: as kvrt_session_append says. */
+
+/** Appends text, tokenized as kvrt_model_tokenize does. The first text of an empty session gets a BOS where the model
+ * asks for it. Some vocabularies put a space before a text: here only where the text begins the session or follows a
+ * control token.
+ * - `flags`: KVRT_TEXT_SPECIAL.
+ * - Statuses: INVALID: an unknown flag, bytes that the vocabulary cannot spell, or the session FAILED. BUSY, LIMIT:
+ *   as kvrt_session_append. */
 KVRT_API kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, size_t text_size, uint32_t flags, kvrt_error* err);
 
+/** The change of a session's tokens by a message. */
 typedef struct kvrt_append_info {
-  uint32_t struct_size;
-  uint64_t appended;     /* tokens added at the end */
-  uint64_t rewritten;    /* tokens dropped before, because the template renders the earlier conversation otherwise now */
-  uint64_t rewritten_at; /* position of the first of them; the session's length before when there are none */
+  uint32_t struct_size; /**< sizeof this struct. */
+  uint64_t appended;    /**< Tokens that were added at the end. */
+  /** Tokens that were dropped before, because the template now renders the earlier conversation otherwise. */
+  uint64_t rewritten;
+  uint64_t rewritten_at; /**< Position of the first of these; with none, the session's length before the call. */
 } kvrt_append_info;
 
-/* Appends one message, a JSON object with role and content, rendered by the model's template with the conversation before it. The next
- * begin opens the assistant's turn, and what it generates becomes a message of its own, its sampled tokens kept. info may be NULL.
- * Of the session it keeps what messages made: tokens of append, append_text and of generations without messages are dropped, and counted as
- * rewritten. Queues: no compute; the template has a number of steps, about 100 ms of them. INVALID: no JSON object with a role, or the
- * template refuses it (TEMPLATE_ERROR). LIMIT: also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or it uses what kvrt
- * does not know. BUSY: it generates. */
+/** Appends one message. The model's template renders it with the conversation before it; the tokens wait to be
+ * computed. The next begin opens the assistant's turn; the generated answer becomes a message of its own, which keeps
+ * its tokens.
+ *
+ * A session of messages has the tokens of its messages alone: tokens of append and append_text, and of generations
+ * without messages, are dropped, and counted as rewritten.
+ * - `message`: a JSON object: `{"role": "user", "content": "Hello"}`.
+ * - `info`: may be NULL.
+ * - Statuses: INVALID: no JSON object with a role, or the template refuses it (TEMPLATE_ERROR), or the session
+ *   FAILED. LIMIT: as kvrt_session_append, also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or its
+ *   template uses a feature that kvrt lacks (the message names it). BUSY: as kvrt_session_append.
+ * - Blocks: rendering, about 100 ms at most. */
 KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info,
                                                  kvrt_error* err);
-/* Makes the conversation this JSON array of messages, for hosts that keep the list themselves: what is equal from the start stays, with
- * the sampled tokens of generated turns, and the rest is appended anew. info says where it parted. Statuses as
- * kvrt_session_append_message. */
+
+/** Makes the conversation be these messages, for hosts that keep the list themselves. The messages that are equal from
+ * the start on stay, and generated ones keep their tokens; the rest is dropped and appended anew.
+ * - `messages`: a JSON array of messages.
+ * - `info`: says where the tokens parted; may be NULL.
+ * - Statuses: as kvrt_session_append_message.
+ * - Blocks: rendering, once for each new message. */
 KVRT_API kvrt_status kvrt_session_set_messages(kvrt_session* session, const char* messages, size_t messages_size, kvrt_append_info* info,
                                                kvrt_error* err);
 
-typedef struct kvrt_message_props {
-  uint32_t struct_size;
-  uint32_t generated;  /* 1: the model's own turn */
-  uint64_t begin, end; /* its tokens. Between two messages there may be some that open a turn */
-} kvrt_message_props;
+/** Which logits a prefill gives. */
+enum {
+  KVRT_LOGITS_NONE = 0, /**< None. */
+  KVRT_LOGITS_LAST = 1, /**< A LOGITS event for the last position. */
+  KVRT_LOGITS_ALL = 2   /**< A LOGITS event for every position. Nothing is reused then: all is computed. */
+};
 
-/* Message `index` as JSON and where it lies; NOT_FOUND past the last. out may be NULL. Any thread, beside any call. TOO_SMALL. */
-KVRT_API kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kvrt_message_props* out, char* json, size_t capacity,
-                                          size_t* needed, kvrt_error* err);
+/** kvrt_generate_options.sampler: who chooses the tokens. */
+enum {
+  KVRT_SAMPLER_DEFAULT = 0, /**< kvrt, by the options. */
+  KVRT_SAMPLER_HOST = 1     /**< The host: it answers each LOGITS event with kvrt_session_accept. */
+};
 
-enum { KVRT_LOGITS_NONE = 0, KVRT_LOGITS_LAST = 1, KVRT_LOGITS_ALL = 2 };
+/** kvrt_generate_options.grammar_kind: constrained output. A token is chosen only if the answer can still become what
+ * the grammar says, and the end of the turn only where the answer is whole. */
+enum {
+  KVRT_GRAMMAR_DEFAULT = 0, /**< None. */
+  KVRT_GRAMMAR_GBNF = 1,    /**< Rules `name ::= ...` as in llama.cpp, beginning with `root`. */
+  /** JSON text that is valid by this JSON schema. Properties come in the schema's order; others only where
+   * additionalProperties allows them. A keyword that a mask of tokens cannot promise (uniqueItems, not, ...) is
+   * UNSUPPORTED by name. */
+  KVRT_GRAMMAR_JSON_SCHEMA = 2,
+  /** The last generation's grammar goes on: after max_tokens, a cancel or a resume. Tokens that were appended since
+   * must fit it. */
+  KVRT_GRAMMAR_CONTINUE = 3
+};
 
-/* Computes what is queued: begin with `prefill` set, and next until DONE. PROGRESS, and a LOGITS event for the last or for every
- * position that was computed (with ALL nothing is reused). report may be NULL. With a `cancel` use begin, which takes one. INVALID: the
- * session FAILED. BUSY: it generates. CANCELLED: by the callback or a cancel; what was computed stays. LIMIT: the pool cannot hold it.
- * NO_MEMORY. DEVICE: the device failed, or the logits are no numbers (NUMERIC); the session is FAILED then. */
+/** kvrt_generate_options.reply: how an answer is split into content, reasoning and tool calls. A call that is
+ * malformed or cut short is content. A session without tools has no calls, whatever its text. With a reply, a stop
+ * string does not reach over a control token. */
+enum {
+  KVRT_REPLY_DEFAULT = 0, /**< Not at all: there are TOKEN events alone. */
+  KVRT_REPLY_AUTO = 1,    /**< As the model's chat template shows calls and reasoning. */
+  /* For files whose template does not show it, as a family of models writes calls: */
+  KVRT_REPLY_PLAIN = 2,   /**< No calls. */
+  KVRT_REPLY_HERMES = 3,  /**< `<tool_call>{...}</tool_call>`: Hermes, Qwen 2.5 and 3. */
+  KVRT_REPLY_LLAMA3 = 4,  /**< Llama 3. */
+  KVRT_REPLY_MISTRAL = 5, /**< Mistral. */
+  KVRT_REPLY_GEMMA = 6,   /**< Gemma. */
+  KVRT_REPLY_DEEPSEEK = 7 /**< DeepSeek. */
+};
+
+/** Options of kvrt_session_begin and kvrt_session_generate. The sampler applies, in this order: logit_bias;
+ * repetition, frequency and presence penalties; temperature; top_k; top_p; min_p. Ties go to the lowest token id. A
+ * value outside its bounds is INVALID. */
+typedef struct kvrt_generate_options {
+  uint32_t struct_size;     /**< sizeof this struct. */
+  uint32_t max_tokens;      /**< Tokens at most; 0: until the model ends its turn or the context is full. */
+  float temperature;        /**< Up to 100; 0: greedy, the most probable token. */
+  uint32_t top_k;           /**< Only the so many most probable tokens; 0: all. */
+  float top_p;              /**< Only the fewest tokens that hold this share of the probability, up to 1; 0: all. */
+  float min_p;              /**< Only tokens of at least min_p times the best one's probability, up to 1; 0: all. */
+  float repetition_penalty; /**< Over the whole session, as in transformers, up to 100; 0 and 1: none. */
+  /** For each time that this generation has given the token, as in OpenAI's API, -100 to 100; 0: none. */
+  float frequency_penalty;
+  float presence_penalty;             /**< Once if this generation has given the token, as in OpenAI's API, -100 to 100; 0: none. */
+  uint32_t penalty_window;            /**< The penalties look at the last so many tokens; 0: all. */
+  const kvrt_token_value* logit_bias; /**< Each value is added to the token's logit; -INFINITY bans the token. NULL: none. */
+  size_t logit_bias_count;            /**< Entries of it, at most the vocabulary's size. */
+  /** A draw depends on seed and position alone. 0: the seed is drawn where temperature is not 0; the report has it. */
+  uint64_t seed;
+  const int32_t* stop_tokens; /**< Tokens that end the generation; NULL: none. The one that came stays in the session. */
+  size_t stop_token_count;    /**< Entries of it, at most the vocabulary's size. */
+  /** Texts that end the generation: up to 16 of 1 to 256 bytes, each ended by a NUL; NULL: none. Text that may be the
+   * begin of one is held back until that is known; then it comes with a later TOKEN, or with DONE. A text that
+   * matched is not given, nor is anything after it. */
+  const char* stop_strings;
+  size_t stop_strings_size;      /**< Bytes of stop_strings, the NULs included. */
+  uint32_t ignore_eos;           /**< 1: go on past tokens that end the turn. */
+  uint32_t top_logprobs;         /**< Alternatives that come with each TOKEN, at most 64; 0: none. */
+  uint32_t sampler;              /**< KVRT_SAMPLER_... */
+  uint32_t emit_logits;          /**< 1: a LOGITS event before every TOKEN. */
+  uint32_t no_generation_prompt; /**< 1: do not open the assistant's turn after append_message. */
+  uint32_t all_or_nothing;       /**< 1: a generation that is cancelled or fails leaves the session as it was before begin. */
+  uint32_t prefill;              /**< 1: choose no token, end with PREFILLED: as kvrt_session_prefill, but through next. */
+  uint32_t logits;               /**< With prefill: KVRT_LOGITS_... */
+  /** KVRT_GRAMMAR_... Not with ignore_eos, nor with prefill. With sampler HOST, LOGITS has -INFINITY for tokens that
+   * do not fit. */
+  uint32_t grammar_kind;
+  uint32_t reply;      /**< KVRT_REPLY_... */
+  const char* grammar; /**< The GBNF or JSON schema, UTF-8; NULL with the other kinds. */
+  size_t grammar_size; /**< Bytes of it. */
+  kvrt_cancel* cancel; /**< Ends the generation when it is fired, or was; kept until DONE. NULL: none. */
+} kvrt_generate_options;
+
+/** Computes the appended tokens: begin with `prefill` set, and next until DONE. For a `cancel` use begin, which takes
+ * one.
+ * - `logits`: KVRT_LOGITS_...
+ * - `callback`: PROGRESS in tokens, LOGITS as asked, and DONE.
+ * - `report`: may be NULL.
+ * - Statuses: INVALID: the session FAILED, or has no tokens. BUSY: it generates, or another call is inside.
+ *   CANCELLED: by the callback or a cancel; the computed part stays. LIMIT: the pool cannot hold it. NO_MEMORY.
+ *   DEVICE: the device failed; with NUMERIC the session is FAILED.
+ * - Blocks: until DONE. */
 KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report,
                                           kvrt_error* err);
 
-enum {
-  KVRT_SAMPLER_DEFAULT = 0, /* kvrt's, by the options below */
-  KVRT_SAMPLER_HOST = 1     /* the host's: after each LOGITS event it answers with kvrt_session_accept */
-};
-
-/* Constrained output: a token is sampled only if the answer can still become what the grammar says; the end of the turn only where the
- * answer is whole. GBNF: rules `name ::= ...` as in llama.cpp, from `root`. JSON_SCHEMA: JSON text that is valid by the schema, its
- * properties in the schema's order, and no others unless additionalProperties allows them; what a mask cannot promise (uniqueItems, not...)
- * is UNSUPPORTED by name. CONTINUE: goes on in the last generation's grammar after max_tokens, a cancel, or a resume; what was appended
- * since must fit it. */
-enum { KVRT_GRAMMAR_DEFAULT = 0 /* none */, KVRT_GRAMMAR_GBNF = 1, KVRT_GRAMMAR_JSON_SCHEMA = 2, KVRT_GRAMMAR_CONTINUE = 3 };
-
-/* How an answer is split into content, reasoning and tool calls. A call that is malformed or cut short is content. A session without tools
- * has no calls, whatever its text. A stop string does not reach over a control token then. */
-enum {
-  KVRT_REPLY_DEFAULT = 0, /* not at all: TOKEN events alone */
-  KVRT_REPLY_AUTO = 1,    /* as the model's chat template shows calls and reasoning */
-  /* or as a named family writes calls, for files whose template does not show it: */
-  KVRT_REPLY_PLAIN = 2,  /* no calls */
-  KVRT_REPLY_HERMES = 3, /* <tool_call>{...}</tool_call>: Hermes, Qwen 2.5 and 3 */
-  KVRT_REPLY_LLAMA3 = 4,
-  KVRT_REPLY_MISTRAL = 5,
-  KVRT_REPLY_GEMMA = 6,
-  KVRT_REPLY_DEEPSEEK = 7
-};
-
-/* Sampling in order: bias, repetition, frequency and presence penalties, temperature, top_k, top_p, min_p. Ties go to the lowest id. */
-typedef struct kvrt_generate_options {
-  uint32_t struct_size;
-  uint32_t max_tokens;                       /* 0: until the model ends its turn or the context is full */
-  float temperature;                         /* 0: greedy */
-  uint32_t top_k;                            /* 0: off */
-  float top_p;                               /* 0: off; else 0 < top_p <= 1 */
-  float min_p;                               /* 0: off; else tokens of less than min_p times the best one's probability are left out */
-  float repetition_penalty;                  /* 0 and 1: off; over the whole session, as in transformers */
-  float frequency_penalty, presence_penalty; /* 0: off; over what this generation has given, as in OpenAI's API */
-  uint32_t penalty_window;                   /* the penalties look at the last so many tokens; 0: all */
-  const kvrt_token_value* logit_bias;        /* added to the logits; -INFINITY bans the token */
-  size_t logit_bias_count;
-  uint64_t seed; /* 0: drawn, and reported. A draw depends on seed and position alone */
-  const int32_t* stop_tokens;
-  size_t stop_token_count;
-  /* Up to 16, of up to 256 bytes, each ended by a NUL. Text that could be the begin of one is held back until it is known not to be: it
-   * comes with a later TOKEN, or with DONE. Of one that matched, and after it, nothing comes. */
-  const char* stop_strings;
-  size_t stop_strings_size;      /* with the NULs */
-  uint32_t ignore_eos;           /* 1: go on past end tokens */
-  uint32_t top_logprobs;         /* so many alternatives with each TOKEN, up to 64 */
-  uint32_t sampler;              /* KVRT_SAMPLER_* */
-  uint32_t emit_logits;          /* 1: a LOGITS event before every TOKEN */
-  uint32_t no_generation_prompt; /* 1: do not open the assistant's turn after append_message */
-  uint32_t all_or_nothing;       /* 1: cancelled or failed, it leaves the session as it was before begin */
-  uint32_t prefill;              /* 1: sample nothing; ends with PREFILLED, as kvrt_session_prefill does, but through next */
-  uint32_t logits;               /* with prefill: KVRT_LOGITS_* */
-  uint32_t grammar_kind; /* KVRT_GRAMMAR_*; not with ignore_eos. With sampler HOST, LOGITS has -INFINITY for tokens that do not fit */
-  uint32_t reply;        /* KVRT_REPLY_* */
-  const char* grammar;   /* GBNF or JSON schema, UTF-8 */
-  size_t grammar_size;
-  kvrt_cancel* cancel; /* ends it when it is fired, or was; kept until DONE; NULL: none */
-} kvrt_generate_options;
-
-/* Starts a generation; compute happens in next, of any session of the model: a step serves all that generate. Does not compute; the
- * template and a grammar take their time. INVALID: an option, or a grammar that is malformed (GRAMMAR_ERROR), or the session FAILED, or
- * it has no token to go on from. BUSY: it generates. LIMIT: the opened turn does not fit the context, or GRAMMAR_LIMIT. UNSUPPORTED: a
- * keyword of a schema, by name. */
+/** Starts a generation. It computes nothing: next does, of any session of the model, or kvrt_model_step.
+ * - Statuses: INVALID: an option; a malformed grammar (GRAMMAR_ERROR); the template refuses the messages
+ *   (TEMPLATE_ERROR); the session FAILED, or has no tokens. BUSY: it generates, or another call is inside. LIMIT: the
+ *   opened turn does not fit the context; TEMPLATE_LIMIT; GRAMMAR_LIMIT. UNSUPPORTED: a keyword of a schema: the
+ *   message names it.
+ * - Blocks: rendering the template, about 100 ms at most; compiling a grammar, about 1 s at most. */
 KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options, kvrt_error* err);
-/* The next event, computing as needed. timeout_ms < 0 waits as long as it takes, 0 only takes what is there and never computes; it
- * bounds the wait, not a step. A failure of the session is its status here, once, and ends the generation without a DONE: the session is
- * IDLE then, or FAILED where its logits were NaN or infinite (DEVICE, detail NUMERIC). INVALID while accept is due. After NO_MEMORY a
- * session that still generates goes on at the next call; cancel it to have it end. BUSY: another call is inside. LIMIT: the pool cannot
- * hold the session. NO_MEMORY. DEVICE: the device failed, or NUMERIC. */
+
+/** Gives the next event of a generation, and computes as needed.
+ *
+ * A failure of the generation is the status of next, once, in place of DONE. The session is IDLE then; only after NaN
+ * or infinite logits (DEVICE, detail NUMERIC) it is FAILED. After NO_MEMORY a session that is still GENERATING goes
+ * on at the next call; cancel it to end it.
+ * - `event`: NONE: nothing came in time. IDLE: the session does not generate.
+ * - `timeout_ms`: milliseconds to wait for an event; below 0: as long as it takes; 0: only take an event that is
+ *   there, never compute.
+ * - Statuses: INVALID: kvrt_session_accept is due; or logit_bias and grammar leave no token. BUSY: another call is
+ *   inside. LIMIT: the pool cannot hold the session, or the grammar is too ambiguous to follow (GRAMMAR_LIMIT).
+ *   NO_MEMORY. DEVICE: the device failed, or NUMERIC.
+ * - Blocks: timeout_ms, and then the end of a step that it computes. */
 KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t timeout_ms, kvrt_error* err);
-/* sampler HOST: the token that follows the position of the last LOGITS event. Any thread, also in a callback of generate. Its TOKEN
- * event, and DONE where it ends the generation, come from next. INVALID when none is asked for. INVALID: also a token outside the
- * vocabulary or the grammar. */
+
+/** Says which token follows the position of the last LOGITS event, with sampler HOST. Its TOKEN event, and DONE where
+ * it ends the generation, come from next.
+ * - Statuses: INVALID: no token is asked for, or this one is outside the vocabulary or the grammar.
+ * - Threads: any, also in a callback of kvrt_session_generate. */
 KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, kvrt_error* err);
-/* begin and next until DONE. The callback (may be NULL) sees TOKEN, PROGRESS, LOGITS and DONE, with `reply` also the answer's parts;
- * stopping gives CANCELLED, it sees no more, and the tokens so far stay. report (may be NULL) is filled then too. Another failure ends
- * the generation at its last token and leaves the session as next says: IDLE, after NO_MEMORY too, or FAILED after NaN logits. Statuses as kvrt_session_begin and
- * kvrt_session_next. */
+
+/** Generates: begin, and next until DONE.
+ * - `callback`: TOKEN, PROGRESS, LOGITS and DONE, and with `reply` the answer's parts. When it stops the call it sees
+ *   no more, and the tokens so far stay. It may be NULL, except with sampler HOST.
+ * - `report`: may be NULL. It is filled when the call succeeds, and when it is CANCELLED.
+ * - Statuses: as kvrt_session_begin and kvrt_session_next. CANCELLED: by the callback, or by a cancel. After a
+ *   failure of the generation the session is as kvrt_session_next says: it has the tokens so far, and is IDLE, or
+ *   FAILED after NUMERIC.
+ * - Blocks: until DONE. */
 KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
                                            kvrt_report* report, kvrt_error* err);
-/* Any thread. Ends a generation or prefill within one step, at the last accepted token; it can be cancelled until its DONE was taken.
- * Else a no-op. Waits for nothing. Statuses: those of 3 alone. */
+
+/** Ends the session's generation or prefill within one step, at its last token. It can be cancelled until its DONE was
+ * taken. Without a generation it is a no-op.
+ * - Statuses: none of its own.
+ * - Threads: any. It waits for nothing. */
 KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err);
 
-/* A copy that shares all KV blocks; what differs later is copied at its first write. It is unsaved and has a new id. Of options (may be
- * NULL) only wake is read: the rest is as in the original, but for autosave_name. The first report of either says the same of what was
- * reused before the fork: reused_disk counts in both. *out is the caller's to close. INVALID: it FAILED. BUSY: it generates, or another
- * call is inside. LIMIT: too many sessions are open. */
+/** Makes a copy that shares all KV blocks with the session; a block is copied when one of them first writes to it. The
+ * copy is not saved and has a new id. It takes over the options of the session, but not autosave_name. Tokens that
+ * the session loaded from the store before the fork count as reused_disk in the next report of both.
+ * - `options`: only wake, wake_user and wake_user_free are read; may be NULL.
+ * - `*out`: the new session. The caller owns it, and closes it with kvrt_session_close.
+ * - Statuses: INVALID: the session FAILED. BUSY: it generates, or another call is inside. LIMIT: 65536 sessions of
+ *   the model are open. */
 KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err);
-/* Keeps the first `count` tokens, and the messages that end within them. INVALID: more than it has, or it FAILED. BUSY: it generates, or
- * another call is inside. */
+
+/** Keeps the first `count` tokens, and the messages that end within them.
+ * - Statuses: INVALID: it has fewer tokens, or it FAILED. BUSY: it generates, or another call is inside. */
 KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_error* err);
-/* Drops the tokens [from, to), and the messages in it; what follows moves up and is computed again. To forget the oldest turns: from the
- * end of the system message to the begin of the first message to keep. INVALID when it cuts a message in two. In a conversation of
- * messages, tokens that only joined the last dropped one to the next (a newline) go too. BUSY: it generates, or another call is inside.
- * INVALID: also a range past its end, or it FAILED. */
+
+/** Drops the tokens [from, to) and the messages in them. The tokens after them move up and are computed again. In a
+ * conversation of messages, tokens that only join the last dropped message to the next one (a newline) are dropped
+ * too.
+ *
+ * To forget the oldest turns, erase from the end of the system message to the begin of the first message to keep: see
+ * kvrt_session_message.
+ * - Statuses: INVALID: the range ends past the session, or cuts a message in two, or the session FAILED. BUSY: it
+ *   generates, or another call is inside. */
 KVRT_API kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to, kvrt_error* err);
-/* The text of tokens [from, to), `to` at most the length; UINT64_MAX: the end. flags: KVRT_TEXT_SPECIAL. Any thread, beside any call.
- * The bytes are the tokens' own: a range may begin or end within a code point, and what never becomes one stays as it is, where TOKEN
- * events have U+FFFD. INVALID: a range past its end. TOO_SMALL. */
-KVRT_API kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64_t to, uint32_t flags, char* text, size_t capacity,
-                                       size_t* needed, kvrt_error* err);
-/* All token ids of the session. Any thread, beside any call. TOO_SMALL. */
+
+/** Gives all token ids of the session.
+ * - `tokens`, capacity, needed: the ids.
+ * - Statuses: TOO_SMALL.
+ * - Threads: any, beside any call. */
 KVRT_API kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, size_t capacity, size_t* needed, kvrt_error* err);
 
+/** Gives the bytes of the tokens [from, to). A range may begin or end within a character. Bytes that never become a
+ * character stay as they are, where TOKEN events have U+FFFD.
+ * - `to`: at most the session's length; UINT64_MAX: its length.
+ * - `flags`: KVRT_TEXT_SPECIAL.
+ * - `text`, capacity, needed: the bytes.
+ * - Statuses: INVALID: an unknown flag, or a range past the end. TOO_SMALL.
+ * - Threads: any, beside any call. */
+KVRT_API kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64_t to, uint32_t flags, char* text, size_t capacity,
+                                       size_t* needed, kvrt_error* err);
+
+/** Where a message lies in its session. */
+typedef struct kvrt_message_props {
+  uint32_t struct_size; /**< sizeof this struct. */
+  uint32_t generated;   /**< 1: the model's own turn. */
+  uint64_t begin;       /**< Its first token. Between two messages there may be tokens that open a turn. */
+  uint64_t end;         /**< The position after its last token. */
+} kvrt_message_props;
+
+/** Gives message `index`, from 0, and where it lies.
+ * - `out`: may be NULL.
+ * - `json`, capacity, needed: the message as JSON.
+ * - Statuses: NOT_FOUND: the session has fewer messages. TOO_SMALL.
+ * - Threads: any, beside any call. */
+KVRT_API kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kvrt_message_props* out, char* json, size_t capacity,
+                                          size_t* needed, kvrt_error* err);
+
+/** kvrt_save_options.durability: which part of a save is safely on the disk when it returns. */
 enum {
-  KVRT_DURABILITY_DEFAULT = 0, /* TOKENS */
-  KVRT_DURABILITY_NONE = 1,    /* nothing waits for the disk */
-  KVRT_DURABILITY_PROCESS = 2, /* survives the process, not a power cut */
-  KVRT_DURABILITY_TOKENS = 3,  /* tokens survive a power cut; KV may have to be computed again */
-  KVRT_DURABILITY_KV = 4       /* the KV that is saved survives it too */
+  KVRT_DURABILITY_DEFAULT = 0, /**< TOKENS. */
+  KVRT_DURABILITY_NONE = 1,    /**< Nothing waits for the disk. */
+  KVRT_DURABILITY_PROCESS = 2, /**< The save survives the process, not a power cut. */
+  KVRT_DURABILITY_TOKENS = 3,  /**< The tokens survive a power cut; KV may have to be computed again. */
+  KVRT_DURABILITY_KV = 4       /**< The saved KV survives it too. */
 };
 
-/* How the KV chunks that a save writes are stored; those that the store has stay as they are. ZSTD: packed (level 1), about a quarter smaller.
- * NONE: as they are, which loads sooner; but for a last block that is not full, whose empty slots take no room when it is packed. */
-enum { KVRT_CODEC_DEFAULT = 0 /* ZSTD */, KVRT_CODEC_NONE = 1, KVRT_CODEC_ZSTD = 2 };
+/** kvrt_save_options.codec: how a save stores the KV chunks that it writes. Chunks that the store has stay as they
+ * are. */
+enum {
+  KVRT_CODEC_DEFAULT = 0, /**< ZSTD. */
+  /** As they are, which loads sooner. A last block that is not full is packed all the same: its empty slots take no
+   * room then. */
+  KVRT_CODEC_NONE = 1,
+  KVRT_CODEC_ZSTD = 2 /**< Packed (level 1), about a quarter smaller. */
+};
 
+/** Options of kvrt_session_checkpoint and kvrt_session_suspend. */
 typedef struct kvrt_save_options {
-  uint32_t struct_size;
-  uint32_t durability;  /* KVRT_DURABILITY_* */
-  uint32_t overwrite;   /* 1: replace another session of this name, or a newer generation */
-  uint32_t pin;         /* 1 to 255: pin it, with this priority; 0: as it is */
-  uint64_t ttl_seconds; /* it expires so long after this save, at most 100 years; 0: never */
-  uint32_t codec;       /* KVRT_CODEC_* */
-  uint32_t reserved;
+  uint32_t struct_size; /**< sizeof this struct. */
+  uint32_t durability;  /**< KVRT_DURABILITY_... */
+  uint32_t overwrite;   /**< 1: replace another session of this name, or a newer save of this one, instead of CONFLICT. */
+  uint32_t pin;         /**< 1 to 255: pin the saved session with this priority (see kvrt_store_pin); 0: leave it as it is. */
+  uint64_t ttl_seconds; /**< It expires so long after this save, at most 100 years; 0: never. */
+  uint32_t codec;       /**< KVRT_CODEC_... */
+  uint32_t reserved;    /**< Must be 0: a later version may have an option here. */
 } kvrt_save_options;
 
+/** The result of a save. */
 typedef struct kvrt_save_report {
-  uint32_t struct_size;
-  uint64_t generation;
-  uint64_t tokens;
-  uint64_t chunks, chunks_written; /* of this session; those the store did not have yet */
-  uint64_t bytes_written;          /* of chunks */
-  double ms;
-  uint64_t chunks_missing; /* of them, that the store lacks now: for want of room, or their KV was not there. A resume computes it */
+  uint32_t struct_size;    /**< sizeof this struct. */
+  uint64_t generation;     /**< Counts the saves of this name. */
+  uint64_t tokens;         /**< Tokens that were saved. */
+  uint64_t chunks;         /**< KV chunks of this session. */
+  uint64_t chunks_written; /**< Of these, chunks that the store did not have. */
+  uint64_t bytes_written;  /**< Bytes of chunks_written. */
+  double ms;               /**< Milliseconds that the save took. */
+  /** Chunks that the store lacks now, for want of room, or because their KV was not in memory. A resume computes them
+   * again. */
+  uint64_t chunks_missing;
 } kvrt_save_report;
 
-/* Saves under `name` in the session's store (1 to 255 bytes of UTF-8) and stays in memory. When it returns OK the session is on disk;
- * when not, everything is as before, but that KV of idle sessions may have made room. CONFLICT: the name is taken, or was saved by another handle since. report may be NULL. Any thread,
- * at any time. Of a session that generates it saves what a cancel at that moment would leave; it waits for the step that runs, at most,
- * and no step waits for it. What becomes of the session meanwhile does not change what is saved. Saves of one session wait for each
- * other. Tokens and messages are saved as they are, and KV of full blocks. Of the last block, which is not full, KV is written when it
- * has 8 tokens more than the store has of it, and a quarter of block_tokens: checkpoints after every token write at most 4 times the KV
- * that is new, and a resume of one computes that many tokens again at most (8 of blocks of 32), the last token included, which has no KV
- * yet. That is so under DURABILITY_KV, too. suspend, and close with autosave, write all of it. A save whose
- * KV has no room in the store saves the tokens, and as much KV as fits from the first block on (see chunks_missing); it is NO_SPACE
- * where the tokens have none, and with DURABILITY_KV. INVALID: no store, or a name that is none. BUSY: STORE_LOCKED. IO.
- * CORRUPT. */
+/** Saves the session under `name` in its store. The session stays as it is, in memory. When it returns OK the session
+ * is on disk, as the durability says. When it fails all is as before, except that other saved sessions may have lost
+ * KV to make room.
+ *
+ * It saves all tokens and messages, and the KV of full blocks. A session that generates is saved as a cancel at that
+ * moment would leave it; the generation goes on meanwhile, and no step waits for the save. Changes of the session
+ * during the save are not saved.
+ *
+ * The last block, which is not full, is written when it has grown since it was stored: by 8 tokens, or by a quarter
+ * of a block where that is more. So checkpoints after every token write 4 times the new KV at most, and a resume
+ * computes that many tokens again at most (8 with blocks of 32), the last token included, which has no KV yet. That
+ * holds with KVRT_DURABILITY_KV too. suspend, and close with autosave, write all of it.
+ *
+ * Where the store has no room for KV, the save keeps the tokens, and as much KV as fits from the first block on: see
+ * chunks_missing. It is NO_SPACE where the tokens have no room, and with KVRT_DURABILITY_KV where KV has none.
+ * - `name`, name_size: 1 to 255 bytes of UTF-8.
+ * - `report`: may be NULL.
+ * - Statuses: CONFLICT: another session has the name (NAME_TAKEN), or another handle saved it since (GENERATION): see
+ *   overwrite. INVALID: the session has no store, or FAILED; no name. NO_SPACE. BUSY: STORE_LOCKED. IO: also a store
+ *   that is open read-only. CORRUPT.
+ * - Threads: any, at any time. Saves of one session wait for each other.
+ * - Blocks: one step of this session, other saves of it, up to 5 seconds for other writers, and the disk. */
 KVRT_API kvrt_status kvrt_session_checkpoint(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
                                              kvrt_save_report* report, kvrt_error* err);
-/* checkpoint, then gives the blocks back, and with them the KV that the store lacks (chunks_missing). The handle stays valid: the next call that computes warms it again. Statuses as
- * kvrt_session_checkpoint; BUSY also: it generates. */
+
+/** Saves the session as kvrt_session_checkpoint does, and then gives its blocks back, also those whose KV the store
+ * lacks (chunks_missing). The handle stays valid: the next call that computes loads the KV again.
+ * - Statuses: as kvrt_session_checkpoint. BUSY also: it generates, or another call is inside.
+ * - Threads: as other calls on a session.
+ * - Blocks: as kvrt_session_checkpoint. */
 KVRT_API kvrt_status kvrt_session_suspend(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
                                           kvrt_save_report* report, kvrt_error* err);
-/* Opens a saved session, in this process or another, and loads its KV. Damaged or missing chunks are holes that the next step computes;
- * report (may be NULL) counts what came back: reused_memory, reused_disk, and prefilled for what remains to compute. INCOMPATIBLE when
- * it was made with another model. options->store is ignored. *out is the caller's to close. NOT_FOUND: no session of this name, or it
- * has expired. CORRUPT: what is kept of its tokens is damaged. LIMIT: too many sessions are open, or the pool or context cannot hold it.
- * CANCELLED: by the callback. BUSY. IO. */
+
+/** Opens a saved session, in this process or another, and loads its KV. Chunks that are damaged or missing are holes,
+ * which the next step computes.
+ * - `store`: where it was saved; options->store is ignored.
+ * - `options`: the domain must be the one that it was saved in.
+ * - `callback`: PROGRESS in chunks.
+ * - `report`: reused_memory and reused_disk count the tokens whose KV came back, prefilled those that remain to be
+ *   computed; may be NULL.
+ * - `*out`: the new session. The caller owns it, and closes it with kvrt_session_close.
+ * - Statuses: NOT_FOUND: no session of this name, or it has expired. INCOMPATIBLE: it was made with another model
+ *   (MODEL_MISMATCH), or a newer kvrt saved it. CORRUPT: the record of its tokens is damaged. LIMIT: 65536 sessions
+ *   of the model are open, or its context or pool cannot hold it. UNSUPPORTED: the model's file has a vocabulary
+ *   alone. CANCELLED: by the callback. BUSY: STORE_LOCKED. IO.
+ * - Blocks: until its chunks are read; the first session with a store reads the whole model file. */
 KVRT_API kvrt_status kvrt_session_resume(kvrt_model* model, kvrt_store* store, const char* name, size_t name_size,
                                          const kvrt_session_options* options, kvrt_event_fn callback, void* user, kvrt_report* report,
                                          kvrt_session** out, kvrt_error* err);
+
+/** @} */
 
 #ifdef __cplusplus
 }

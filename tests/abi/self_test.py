@@ -19,13 +19,13 @@ PLANTED = ("#ifdef __cplusplus\n}", "KVRT_API void kvrt_planted(void);\n#ifdef _
 BREAKS = [
     ("uint32_t add_bos; ", "uint32_t planted; uint32_t add_bos; ", "kvrt_model_props.planted was inserted at 204"),
     ("uint32_t add_bos; ", "uint32_t planted; uint32_t add_bos; ", "kvrt_model_props.add_bos moved from 204 to 208"),
-    ("  int32_t token;\n  uint32_t reason;", "  uint32_t reason;\n  int32_t token;", "kvrt_event.token moved from 8 to 12"),
+    ("int32_t token;        /**< TOKEN: its id. */\n  uint32_t reason; ", "uint32_t reason;\n  int32_t token; ", "kvrt_event.token moved from 8 to 12"),
     ("double ttft_ms; ", "double first_ms; ", "kvrt_report.ttft_ms was removed or renamed (first_ms is in its place)"),
-    ("  int32_t os_code;\n", "  uint32_t os_code;\n", "kvrt_error.os_code was retyped: int32_t of 4 bytes is uint32_t of 4"),
+    ("  int32_t os_code; ", "  uint32_t os_code; ", "kvrt_error.os_code was retyped: int32_t of 4 bytes is uint32_t of 4"),
     ("char message[1008];", "char message[1016];", "kvrt_error.message was retyped: char[1008] of 1008 bytes is char[1016]"),
-    ("  const kvrt_report* report;\n", "  const kvrt_store_entry* report;\n", "kvrt_event.report was retyped"),
-    ("  double ms;\n  uint64_t bytes_rewritten;", "  double ms;", "kvrt_gc_report.bytes_rewritten was removed or renamed"),
-    ("  float value;\n", "  float value;\n  float more;\n", "kvrt_token_value has no struct_size, so it must not grow"),
+    ("  const kvrt_report* report; ", "  const kvrt_store_entry* report; ", "kvrt_event.report was retyped"),
+    ("  uint64_t bytes_rewritten; ", "  ", "kvrt_gc_report.bytes_rewritten was removed or renamed"),
+    ("  float value; ", "  float value, more; ", "kvrt_token_value has no struct_size, so it must not grow"),
     ("KVRT_BUSY = 4,", "KVRT_BUSY = 44,", "KVRT_BUSY was 4, it is 44"),
     ("KVRT_REUSE_EVICTED = 4,", "KVRT_REUSE_LENT = 4,", "enumerator KVRT_REUSE_EVICTED was removed or renamed"),
     ("typedef int32_t kvrt_status;", "typedef int64_t kvrt_status;", "kvrt_status was int32_t, it is int64_t"),
@@ -39,8 +39,8 @@ BREAKS = [
     ("", "", "kvrt_version went from KVRT_0.1 to KVRT_9.8", "    kvrt_version;\n", "", MORE.replace("planted", "version")),
 ]
 ADDITIONS = [
-    ("  uint64_t begin, end;", "  uint64_t begin, end, planted;", "kvrt_message_props.planted was appended"),
-    ("  uint32_t codec;       /* KVRT_CODEC_* */\n  uint32_t reserved;", "  uint32_t codec; uint32_t planted;", "kvrt_save_options.planted takes the place of reserved"),
+    ("  uint64_t end; ", "  uint64_t end, planted; ", "kvrt_message_props.planted was appended"),
+    ("uint32_t reserved; ", "uint32_t planted; ", "kvrt_save_options.planted takes the place of reserved"),
     ("KVRT_DETAIL_NONE = 0,", "KVRT_DETAIL_NONE = 0, KVRT_DETAIL_PLANTED = 99,", "enumerator KVRT_DETAIL_PLANTED is new"),
     ("#ifdef __cplusplus\n}", "typedef struct kvrt_planted { uint32_t struct_size; } kvrt_planted;\n#ifdef __cplusplus\n}", "struct kvrt_planted is new"),
     (*PLANTED, "function kvrt_planted is new", "", "", MORE),
@@ -92,7 +92,7 @@ def main():
                 bad.append(f"{old!r} -> {new!r}: nothing asks for ./dev abi: {text}")
 
         # What write does with a break: before 0.2.0 it is taken, with a line for CHANGELOG.md; from then on it is not, but by force.
-        retyped = replaced(HEADER, "  int32_t os_code;\n", "  uint32_t os_code;\n", "kvrt.h")
+        retyped = replaced(HEADER, "  int32_t os_code; ", "  uint32_t os_code; ", "kvrt.h")
         later = replaced(retyped, "#define KVRT_VERSION_MINOR 1", "#define KVRT_VERSION_MINOR 2", "kvrt.h")
         for header, more, written, said in ((later, (), False, "since 0.2.0 the ABI only grows"), (later, ("--force",), True, "CHANGELOG.md needs this line"),
                                             (retyped, (), True, "CHANGELOG.md needs this line")):

@@ -323,8 +323,19 @@ static void places(struct world* w) {
   EXPECT(access(path, F_OK) != 0, "must_exist made %s", path);
 }
 
+// KVRT_STR is all of a literal but the NUL at its end.
+static void literals(struct world* w) {
+  kvrt_store_entry e;
+  KVRT_INIT(&e);
+  make_saved(w, "ann", 2, 0, 0);
+  EXPECT_STATUS(kvrt_store_stat(w->store, KVRT_STR(""), KVRT_STR("ann"), &e, NULL), KVRT_OK);
+  EXPECT(strcmp(e.name, "ann") == 0, "found %s", e.name);
+  EXPECT_STATUS(kvrt_store_stat(w->store, NULL, 0, KVRT_STR("an"), &e, NULL), KVRT_NOT_FOUND);
+  EXPECT_STATUS(kvrt_store_stat(w->store, NULL, 0, KVRT_STR("ann\0"), &e, NULL), KVRT_INVALID);
+}
+
 int main(void) {
-  void (*const parts[])(struct world*) = {arguments, places, renames, lifetimes, stopping, removed_while_saving};
+  void (*const parts[])(struct world*) = {arguments, literals, places, renames, lifetimes, stopping, removed_while_saving};
   for (size_t i = 0; i < sizeof parts / sizeof *parts; ++i) {
     struct world w;
     world_open(&w);
