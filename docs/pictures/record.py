@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""record.py PROGRAM MODEL: runs what the pictures show, and writes what happened: chat.json and shared.json beside this file.
+
+chat.json    two terminals, byte by byte: a chat is killed by kill -9 in the middle of an answer, and goes on in a new process. Five runs; the one
+             whose first answer took the median time to its first token is kept.
+shared.json  what `kvrt store` says of a store with three sessions that begin alike
+"""
+import datetime
+import fcntl
+import json
+import os
+import pathlib
+import platform
+import pty
+import re
+import select
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+
+HERE = pathlib.Path(__file__).parent
+RUNS, COLUMNS, PATIENCE = 5, 96, 60
+PROMPT, CHAT = "$ ", "> "
+FIRST, SECOND = "What happened in the storm?", "Write a letter to your brother about the storm and the hens."
+CHAT_COMMAND = "kvrt chat --session ann --temp 0 -n 64"
+KILL_AFTER = 205  # bytes of the second answer: a chat saves an answer every 64 tokens, its question counted
+
+
+class Shell:
+    """A bash in a terminal of its own; what it shows goes to the recording."""
+
+    def __init__(self, recording, pane, folder, environment):
+        self.recording, self.pane, self.new = recording, pane, b""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            os.execve("/bin/bash", ["bash", "--norc", "--noprofile", "--noediting"], environment)
+        fcntl.fcntl(self.fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)  # no other shell keeps this terminal open
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
+
+    def read(self, seconds):
+        if select.select([self.fd], [], [], seconds)[0]:
+            data = os.read(self.fd, 65536)
+            self.recording.append([round(time.monotonic(), 3), self.pane, data.decode("utf-8", "surrogateescape")])
+            self.new += data
+
+    def until(self, done):
+        end = time.monotonic() + PATIENCE
+        while not done(self.new):
+            if time.monotonic() > end:
+                raise TimeoutError(f"waited {PATIENCE} s; the terminal shows {self.new!r}")
+            self.read(0.05)
+
+    def rest(self, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.read(0.02)
+
+    def keys(self, text):
+        """As a person types it."""
+        for character in text:
+            os.write(self.fd, character.encode())
+            self.rest(0.03)
+        self.rest(0.3)
+
+    def enter(self):
+        self.new = b""
+        os.write(self.fd, b"\n")
+
+    def answered(self, mark):
+        """Until the prompt is there again."""
+        self.until(lambda said: re.sub(rb"\x1b\[[?0-9;]*[A-Za-z]", b"", said).endswith(b"\n" + mark.encode()))
+        self.rest(0.6)
+
+    def command(self, text, mark):
+        self.keys(text)
+        self.enter()
+        self.answered(mark)
+        return self.new.decode()
+
+    def child(self):
+        return int(pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text())
+
+    def close(self):
+        os.close(self.fd)
+        os.waitpid(self.pid, 0)
+
+
+def first_token(stats):
+    found = re.search(r"last answer: (\d+) prompt tokens \((\d+) memory, (\d+) disk, (\d+) computed\), first token after (\d+) ms", stats)
+    return dict(zip(("prompt_tokens", "memory", "disk", "computed", "ms"), map(int, found.groups())))
+
+
+def chat(folder, environment):
+    recording = []
+    shells = one, two = [Shell(recording, pane, folder, environment) for pane in (0, 1)]
+    for shell in shells:
+        shell.until(lambda said: said == PROMPT.encode())
+    one.rest(0.8)
+    one.command(CHAT_COMMAND + ' --system "$(cat keeper.txt)"', CHAT)
+    one.command(FIRST, CHAT)
+    before = first_token(one.command("/stats", CHAT))
+    two.keys(f"kill -9 {one.child()}")
+    one.keys(SECOND)
+    one.enter()
+    one.until(lambda said: len(said) > KILL_AFTER)
+    two.enter()
+    one.until(lambda said: said.endswith(PROMPT.encode()))
+    two.rest(0.1)
+    one.rest(1)
+    goes_on = one.command(CHAT_COMMAND, CHAT)
+    one.command("/continue", CHAT)
+    after = first_token(one.command("/stats", CHAT))
+    for shell in shells:
+        shell.close()
+    start = recording[0][0]
+    tokens, disk, resume = map(int, re.search(r"ann goes on: (\d+) tokens, (\d+) from disk, in (\d+) ms", goes_on).groups())
+    return {
+        "before": before, "resumed": {"tokens": tokens, "disk": disk, "ms": resume}, "after": after,
+        "recording": [[round(at - start, 3), pane, text] for at, pane, text in recording],
+    }
+
+
+def machine():
+    with open("/proc/cpuinfo") as file:
+        name = re.search(r"model name\s*: (.*)", file.read())[1]
+    return f"{name.replace('(R)', '')}, {os.cpu_count()} CPUs, {platform.system()}"
+
+
+def shared(kvrt, folder, environment):
+    system = (HERE / "keeper.txt").read_text().rstrip("\n")
+
+    def run(*arguments, said=""):
+        return subprocess.run([kvrt, *arguments], input=said, text=True, capture_output=True, check=True, cwd=folder, env=environment).stdout
+
+    run("chat", "--session", "ann", "--temp", "0", "--system", system, said=f"What did the captain send?\n{FIRST}\n")
+    run("chat", "--session", "bob", "--temp", "0", "--system", system, said="Is the lamp still burning?\n")
+    run("run", "--fork-from", "ann", "--session", "ann-2", "--chat", "-p", "What did the supply boat bring?", "-n", "40")
+    sessions = []
+    for name in ("ann", "ann-2", "bob"):
+        shown = json.loads(run("store", "show", "memory", name, "--json"))
+        sessions.append({key: shown[key] for key in ("name", "block_tokens", "chunks")} | {"tokens": len(shown["tokens"])})
+    return {"sessions": sessions, "store": json.loads(run("store", "stat", "memory", "--json"))}
+
+
+def main():
+    kvrt, model = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:])
+    version = subprocess.run([kvrt, "version"], capture_output=True, text=True, check=True).stdout.split("\n")
+    about = {
+        "date": datetime.date.today().isoformat(), "machine": machine(), "kvrt": version[0],
+        "isa": version[1].split()[1].rstrip(","), "model": pathlib.Path(model).name,
+    }
+    runs = []
+    for number in range(RUNS + 1):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(HERE / "keeper.txt", folder)
+            environment = {
+                "PATH": f"{pathlib.Path(kvrt).parent}:/usr/bin:/bin", "HOME": folder, "TERM": "xterm", "LC_ALL": "C.UTF-8", "PS1": PROMPT,
+                "KVRT_MODEL": model, "KVRT_STORE": folder + "/memory", "KVRT_CACHE": os.path.expanduser("~/.cache/kvrt/weights"),
+            }
+            if number == RUNS:
+                stored = shared(kvrt, folder, environment)
+                break
+            runs.append(chat(folder, environment))
+            print({key: value["ms"] for key, value in runs[-1].items() if key != "recording"}, file=sys.stderr)
+    runs.sort(key=lambda one: one["before"]["ms"])
+    for name, what in (("chat", runs[RUNS // 2]), ("shared", stored)):
+        (HERE / f"{name}.json").write_text(json.dumps(about | what, indent=None).replace("[[", "[\n[").replace("], [", "],\n[") + "\n")
+
+
+main()
