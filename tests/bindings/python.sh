@@ -13,9 +13,12 @@ unset KVRT_LIBRARY PYTHONPATH || true
 "$python" -m pip --python "$work/venv/bin/python" install --quiet --disable-pip-version-check --no-index --no-deps "$work"/kvrt-*.whl
 cd "$work/tests"
 if [ "${MYPY:-0}" = 1 ]; then
-  sed -n "/^\`\`\`python\$/,/^\`\`\`\$/p" "$source/bindings/README.md" | sed "/^\`\`\`/d" >example.py
+  example() { sed -n "/^\`\`\`python\$/,/^\`\`\`\$/p" "$1" | sed "/^\`\`\`/d"; }
+  example "$source/bindings/README.md" >example.py
+  example "$source/README.md" >readme.py
   set -- "$python" -m mypy --strict --python-executable "$work/venv/bin/python" --cache-dir "$work/mypy"
   "$@" -p kvrt
+  "$@" readme.py
   exec "$@" example.py "$source/samples/chat_asyncio.py"
 fi
 # -X dev would slow a sanitizer down for what the other build looks at.

@@ -2,7 +2,7 @@
 # run.sh BUILD SOURCE CC CXX PYTHON STATIC: the installed tree serves C and C++ programs by find_package and by pkg-config, also after it was moved,
 # with the oldest CMake too (beside PYTHON); what the README says of building and installing works as it stands. STATIC: 1: libkvrt.a is there.
 set -eu
-build=$1 source=$2 cc=$3 cxx=$4 old_cmake=$(dirname "$5")/cmake static=$6
+build=$1 source=$2 cc=$3 cxx=$4 python=$5 old_cmake=$(dirname "$5")/cmake static=$6
 model=$source/tests/golden/tiny/llama_gqa_f32.gguf
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -102,6 +102,32 @@ if [ "$static" = 1 ]; then
   needs "$work/example_static" libkvrt && fail "the README's example asks for libkvrt.so"
   (cd "$work" && ./example_static >third && grep -aq '^(ann goes on' third) || fail "the README's example with libkvrt.a exits $?"
 fi
+
+# The README's programs in C++ and Python go on with the conversation that the one in C began, and with their own.
+block cpp "$source/README.md" >"$work/readme.cc"
+block python "$source/README.md" >"$work/readme.py"
+grep -q kvrt::Session "$work/readme.cc" || fail "no C++ example in README.md"
+grep -q kvrt.Runtime "$work/readme.py" || fail "no Python example in README.md"
+# shellcheck disable=SC2046
+"$cxx" -std=c++17 -Wall -Wextra -Wpedantic -Werror "$work/readme.cc" -o "$work/readme_cpp" $(pkg-config --cflags --libs kvrt) ||
+  fail "the README's example in C++ does not build"
+in_python() { PYTHONPATH="$source/bindings/python" KVRT_LIBRARY="$library/libkvrt.so.0" PYTHONDONTWRITEBYTECODE=1 "$python" -W error readme.py; }
+for run in 1 2; do
+  for program in ./readme_cpp in_python; do
+    (cd "$work" && $program >third) || fail "the README's example $program exits $?"
+    grep -aq '^(ann goes on: [1-9][0-9]* tokens came from the disk)' "$work/third" || fail "the README's example $program does not say in run $run that it goes on"
+  done
+done
+for program in ./readme_cpp in_python; do
+  rm -rf "$work/memory"
+  (cd "$work" && $program >third) || fail "the README's example $program exits $?"
+  grep -aq '^(ann goes on' "$work/third" && fail "the README's example $program found a session at its first run"
+done
+
+# What the README has apt-get install is what .ci/apt.txt names for the library and the program.
+named() { sed -n '/^sudo apt-get install/,/[^\\]$/p' "$source/README.md" | sed 's/^sudo apt-get install//; s/\\$//' | tr -s ' ' '\n' | grep . | sort; }
+listed() { sed -e '/^# tests/,$d' -e '/^#/d' "$source/.ci/apt.txt" | sort; }
+[ "$(named)" = "$(listed)" ] || fail "README.md has apt-get install $(named | tr '\n' ' '), and .ci/apt.txt has $(listed | tr '\n' ' ')"
 
 # The README's lines for installing and linking, in a home of its own and, where mounting is permitted, in /usr/local.
 mkdir -p "$work/home" "$work/lines/build"
