@@ -99,8 +99,8 @@ def chat(data, about):
         f'<g class="a gone" style="animation-name:{film.seen(killed, killed + 2.5)}">', text(width - LEFT, 28, "kill -9", "bad b", "end"), "</g>",
         text(LEFT, bars + 64, about(data) + "; the median of five runs", "dim s"),
     ]
-    described = (f"A chat in a terminal answers; the first token of a new conversation takes {before['ms']} ms. kill -9 from another terminal ends it in the middle of its "
-                 f"second answer. Started again it says \"ann goes on: {resumed['tokens']} tokens, {resumed['disk']} from disk, in {resumed['ms']} ms\", "
-                 f"and goes on with the answer, whose first token takes {after['ms']} ms more.")
+    what = (f"A chat in a terminal, killed by kill -9 in the middle of an answer. A new process says: ann goes on: {resumed['tokens']} tokens, "
+            f"{resumed['disk']} from disk, in {resumed['ms']} ms. It goes on with the answer. The first token of a new conversation took {before['ms']} ms, and "
+            f"after the kill {after_ms} ms.")
     motion = f".gone{{opacity:0}}@media(prefers-reduced-motion:no-preference){{.a{{animation:{film.length:.2f}s step-end infinite}}}}" + "".join(film.css)
-    return picture(width, bars + 80, "kvrt chat is killed and goes on", described, parts, motion)
+    return picture(width, bars + 80, "kvrt chat is killed and goes on", what, parts, motion)

@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
-"""draw.py [--check]: draws the README's pictures beside this file, of chat.json and shared.json (record.py) and of tests/bench/results.
+"""draw.py [--check]: draws the README's pictures beside this file, of chat.json and shared.json (record.py) and of tests/bench/results, and
+writes their texts into README.md for those who do not see them.
 
-With --check nothing is written: exits 1 where a picture is not what its data say.
+With --check nothing is written: exits 1 where a picture or its text is not what the data say.
 """
 import json
 import pathlib
+import re
 import sys
+import textwrap
+from xml.sax.saxutils import unescape
 
 from chat import chat
 from svg import box, line, picture, text
 
 HERE = pathlib.Path(__file__).parent
+README = HERE / "../../README.md"
 RESULTS = HERE / "../../tests/bench/results/2026-11-22-epyc-25-17.json"
 MIB = 1 << 20
 
@@ -54,8 +59,8 @@ def shared(data):
               f"{named / MIB:.1f} MiB of KV in {stored / MIB:.1f} MiB")
     assert data["store"]["chunks"] == len(size) and data["store"]["chunk_bytes"] == stored
     parts += [text(20, height - 14, sum_up + ".", "ink s"), text(780, height - 36, f"{data['model']}, {data['date']}", "dim s", "end")]
-    described = (f"Each square is a block of KV. Session ann-2 is a fork of ann; bob began with the same system message. {sum_up}.")
-    return picture(800, height, "KV blocks that sessions share", described, lines + parts)
+    what = f"Blocks of KV in a store. Session ann-2 is a fork of ann; bob began with the same system message. {sum_up}."
+    return picture(800, height, "KV blocks that sessions share", what, lines + parts)
 
 
 ROWS = {
@@ -100,8 +105,17 @@ def speed(data):
     low = min(row["ratio"] for key in MODELS for name, row in data["against_the_peer"][key].items() if name in ROWS)
     high = max(row["ratio"] for key in MODELS for name, row in data["against_the_peer"][key].items() if name in ROWS)
     halo = ".halo{font-size:10px;paint-order:stroke;stroke:#fff;stroke-width:3px}@media(prefers-color-scheme:dark){.halo{stroke:#0d1117}}"
-    described = f"On this machine kvrt computes {low:g} to {high:g} times as many tokens a second as llama.cpp. {where}."
-    return picture(left + 3 * (panel + 8) + 8, bottom + 76, "Speed beside llama.cpp", described, parts, halo)
+    what = f"kvrt computes {low:g} to {high:g} times as many tokens a second as llama.cpp. {where}."
+    return picture(left + 3 * (panel + 8) + 8, bottom + 76, "Speed beside llama.cpp", what, parts, halo)
+
+
+def described(text, name, what):
+    """README.md with `what` as the text of a picture."""
+    link = textwrap.fill(f"![{what}](docs/pictures/{name}.svg)", 150, break_on_hyphens=False)
+    text, count = re.subn(rf"!\[[^\]]*\]\(docs/pictures/{name}\.svg\)", lambda _: link, text)
+    if count != 1:
+        sys.exit(f"draw.py: README.md shows {name}.svg {count} times")
+    return text
 
 
 def main():
@@ -110,15 +124,18 @@ def main():
         sys.exit(__doc__)
     read = lambda path: json.loads(path.read_text())
     drawn = {"chat": chat(read(HERE / "chat.json"), about), "shared": shared(read(HERE / "shared.json")), "speed": speed(read(RESULTS))}
-    stale = []
+    files = {HERE / f"{name}.svg": svg for name, svg in drawn.items()}
+    files[README] = README.read_text()
     for name, svg in drawn.items():
-        path = HERE / f"{name}.svg"
+        files[README] = described(files[README], name, unescape(re.search("<desc[^>]*>(.*)</desc>", svg)[1]))
+    stale = []
+    for path, content in files.items():
         if not check:
-            path.write_text(svg)
-        elif not path.is_file() or path.read_text() != svg:
+            path.write_text(content)
+        elif not path.is_file() or path.read_text() != content:
             stale.append(path.name)
     if stale:
-        sys.exit(f"draw.py: {', '.join(stale)}: not what the data say; run docs/pictures/draw.py")
+        sys.exit(f"draw.py: {', '.join(stale)}: not what the data say: ./dev pictures --draw")
 
 
 main()
