@@ -264,7 +264,7 @@ enum {
   /** Others own or can write the directory; or a file in it is theirs, a link, or no file. */
   KVRT_DETAIL_UNSAFE_DIRECTORY = 8,
   KVRT_DETAIL_STORE_LOCKED = 9,    /**< Another process writes the store, or repairs it. */
-  KVRT_DETAIL_GENERATION = 10,     /**< The name was saved since this handle last saw it. */
+  KVRT_DETAIL_REVISION = 10,       /**< The name was saved since this handle last saw it. */
   KVRT_DETAIL_NAME_TAKEN = 11,     /**< Another session has the name. */
   KVRT_DETAIL_MODEL_MISMATCH = 12, /**< The session was made with another model. */
   KVRT_DETAIL_FORKED = 13,         /**< The handle was opened before a fork(2). */
@@ -401,7 +401,7 @@ typedef struct kvrt_store_entry {
   char name[256];          /**< NUL-terminated. */
   char domain[256];        /**< NUL-terminated; "": the default domain. */
   char id[40];             /**< 32 hex digits, NUL-terminated. */
-  uint64_t generation;     /**< Counts the saves of this name. */
+  uint64_t revision;       /**< Grows with every save of this name; none comes twice, even if the name was removed. */
   uint64_t tokens;         /**< Tokens of the conversation. */
   uint64_t chunks;         /**< KV chunks on disk. */
   uint64_t chunks_missing; /**< Chunks that a resume would compute again. */
@@ -1026,7 +1026,7 @@ KVRT_API kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain
 
 /** Gives everything that the store keeps of a session, as JSON; its model is not needed:
  *
- *     {"name", "domain", "id", "gen": its generation, "model_id", "root": of its chain of keys, "block_tokens",
+ *     {"name", "domain", "id", "gen": its revision, "model_id", "root": of its chain of keys, "block_tokens",
  *      "tokens":   [ids],
  *      "messages": [as they were given],
  *      "spans":    [of each message {"begin", "end", "generated"}],
@@ -1265,7 +1265,7 @@ typedef struct kvrt_session_props {
   uint64_t kv_bytes;       /**< Bytes of these. */
   uint64_t events_unread;  /**< Events that next has ready. */
   uint64_t messages;       /**< Messages of its conversation. */
-  uint64_t generation;     /**< Which save of its name the last save or resume was; 0: it was never saved. */
+  uint64_t revision;       /**< The revision of its name that it last saved or resumed; 0: it was never saved. */
   char id[40];             /**< 32 hex digits. Suspend and resume keep it; a save under another name takes a new one. */
   char name[256];          /**< The name of the last save or resume; "": none. */
   kvrt_status last_status; /**< Of the last generation or save that failed; KVRT_OK: none did. */
@@ -1575,7 +1575,7 @@ typedef struct kvrt_save_options {
 /** The result of a save. */
 typedef struct kvrt_save_report {
   uint32_t struct_size;    /**< sizeof this struct. */
-  uint64_t generation;     /**< Counts the saves of this name. */
+  uint64_t revision;       /**< As in kvrt_store_entry. */
   uint64_t tokens;         /**< Tokens that were saved. */
   uint64_t chunks;         /**< KV chunks of this session. */
   uint64_t chunks_written; /**< Of these, chunks that the store did not have. */
@@ -1603,7 +1603,7 @@ typedef struct kvrt_save_report {
  * chunks_missing. It is NO_SPACE where the tokens have no room, and with KVRT_DURABILITY_KV where KV has none.
  * - `name`, name_size: 1 to 255 bytes of UTF-8.
  * - `report`: may be NULL.
- * - Statuses: CONFLICT: another session has the name (NAME_TAKEN), or another handle saved it since (GENERATION): see
+ * - Statuses: CONFLICT: another session has the name (NAME_TAKEN), or another handle saved it since (REVISION): see
  *   overwrite. INVALID: the session has no store, or FAILED; no name. NO_SPACE. BUSY: STORE_LOCKED. IO: also a store
  *   that is open read-only. CORRUPT.
  * - Threads: any, at any time. Saves of one session wait for each other.

@@ -142,8 +142,8 @@ void Chat::stats(const std::string&) {
   auto model = sized<kvrt_model_props>();
   kvrt_session_info(session_.get(), &session, nullptr);
   kvrt_model_info(model_.get(), &model, nullptr);
-  say("{} tokens of {}, KV of {} in {} blocks ({}); generation {}\n", session.tokens, model.context_length, session.kv_tokens,
-      session.kv_blocks, human_bytes(session.kv_bytes), session.generation);
+  say("{} tokens of {}, KV of {} in {} blocks ({}); revision {}\n", session.tokens, model.context_length, session.kv_tokens,
+      session.kv_blocks, human_bytes(session.kv_bytes), session.revision);
   say("temperature {:.2g}, top_k {}, top_p {:.2g}, min_p {:.2g}, repetition penalty {:.2g}\n", sampling_.temperature.value_or(0),
       sampling_.top_k.value_or(0), sampling_.top_p.value_or(0), sampling_.min_p.value_or(0), sampling_.repetition_penalty.value_or(0));
   if (!last_.prompt_tokens) return;

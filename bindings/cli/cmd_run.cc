@@ -197,7 +197,7 @@ kvrt_status Run::save() {
     return complain("cannot save " + in_quotes(name), s);
   }
   if (!flags.json) {
-    say("saved {} ({}, generation {}, {} written in {:.1f} ms)\n", in_quotes(name), counted(saved.tokens, "token"), saved.generation,
+    say("saved {} ({}, revision {}, {} written in {:.1f} ms)\n", in_quotes(name), counted(saved.tokens, "token"), saved.revision,
         human_bytes(saved.bytes_written), saved.ms);
   }
   say_missing(saved);

@@ -33,7 +33,7 @@ std::string local_time(int64_t unix_ms) {
 
 Json entry_json(const kvrt_store_entry& e) {
   Json json;
-  json.add("name", e.name).add("domain", e.domain).add("id", e.id).add("generation", e.generation).add("tokens", e.tokens);
+  json.add("name", e.name).add("domain", e.domain).add("id", e.id).add("generation", e.revision).add("tokens", e.tokens);
   json.add("chunks", e.chunks).add("chunks_missing", e.chunks_missing).add("bytes", e.bytes).add("bytes_shared", e.bytes_shared);
   json.add("created_unix_ms", e.created_unix_ms).add("saved_unix_ms", e.saved_unix_ms);
   json.add("expires_unix_ms", e.expires_unix_ms).add("pinned", uint64_t{e.pinned});
@@ -43,7 +43,7 @@ Json entry_json(const kvrt_store_entry& e) {
 std::string expiry(const kvrt_store_entry& e) { return e.expires_unix_ms ? local_time(e.expires_unix_ms) : "never"; }
 
 void entry_text(const kvrt_store_entry& e) {
-  put("{}: {}, generation {}\n", printable(e.name), counted(e.tokens, "token"), e.generation);
+  put("{}: {}, revision {}\n", printable(e.name), counted(e.tokens, "token"), e.revision);
   if (e.domain[0]) put("  domain   {}\n", printable(e.domain));
   put("  id       {}\n  created  {}\n  saved    {}\n", e.id, local_time(e.created_unix_ms), local_time(e.saved_unix_ms));
   put("  expires  {}{}\n", expiry(e), e.pinned ? fmt::format("; pinned, priority {}", e.pinned) : "");
@@ -69,7 +69,7 @@ int32_t on_entry(void* user, const kvrt_event* event) {
   if (listing.json) {
     entry_json(e).print();
   } else {
-    put(fmt::runtime(kRow), printable(e.name), printable(e.domain), e.tokens, human_bytes(own), human_bytes(e.bytes_shared), e.generation,
+    put(fmt::runtime(kRow), printable(e.name), printable(e.domain), e.tokens, human_bytes(own), human_bytes(e.bytes_shared), e.revision,
         local_time(e.saved_unix_ms), e.pinned ? "pinned" : expiry(e));
   }
   return Interrupt::came();

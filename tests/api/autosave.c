@@ -78,14 +78,14 @@ static void every_turn(void) {
   for (uint64_t turn = 1; turn <= 3; ++turn) {
     generate(s, 20, NULL, NULL);
     expect_saved(s, "turns");
-    EXPECT(entry_of("turns").generation == turn, "generation %" PRIu64 " after turn %" PRIu64, entry_of("turns").generation, turn);
+    EXPECT(entry_of("turns").revision == turn, "revision %" PRIu64 " after turn %" PRIu64, entry_of("turns").revision, turn);
     append(s, 10, turn);
   }
   int32_t tokens[1024];
   const size_t count = session_tokens(s, tokens, 1024);
   kvrt_session_close(s);  // with 10 tokens that no turn followed
   expect_stored("turns", tokens, count);
-  EXPECT(entry_of("turns").generation == 4, "generation %" PRIu64 " after close", entry_of("turns").generation);
+  EXPECT(entry_of("turns").revision == 4, "revision %" PRIu64 " after close", entry_of("turns").revision);
 }
 
 struct watch {
@@ -128,8 +128,8 @@ static void when_idle(void) {
   MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
   longest = now_ms() - last > longest ? now_ms() - last : longest;
   expect_saved(s, "idle");
-  const uint64_t generation = entry_of("idle").generation;
-  EXPECT(generation == 1 || longest > 70, "%" PRIu64 " saves of a session that was idle once", generation);
+  const uint64_t revision = entry_of("idle").revision;
+  EXPECT(revision == 1 || longest > 70, "%" PRIu64 " saves of a session that was idle once", revision);
   double cpu_ms = 1e9;
   for (int i = 0; i < 25 && cpu_ms >= 20; ++i) {  // whatever is not over yet may end first
     struct timespec before, after;
@@ -141,11 +141,10 @@ static void when_idle(void) {
   EXPECT(cpu_ms < 20, "%.1f ms of CPU while nothing is due", cpu_ms);
   MUST(kvrt_session_truncate(s, 50, NULL));
   kvrt_session_close(s);
-  EXPECT(entry_of("idle").tokens == 50 && entry_of("idle").generation == generation + 1, "close: %" PRIu64 " tokens",
-         entry_of("idle").tokens);
+  EXPECT(entry_of("idle").tokens == 50 && entry_of("idle").revision == revision + 1, "close: %" PRIu64 " tokens", entry_of("idle").tokens);
   s = resume_session(model, store, "idle", NULL);  // without the option: none
   kvrt_session_close(s);
-  EXPECT(entry_of("idle").generation == generation + 1, "saved without being asked");
+  EXPECT(entry_of("idle").revision == revision + 1, "saved without being asked");
 }
 
 // KV that was computed after its tokens had been saved is saved too.
@@ -164,7 +163,7 @@ static void names(void) {
   append(s, kPrompt, 4);
   generate(s, 4, NULL, NULL);
   usleep(20000);
-  EXPECT(session_props(s).generation == 0, "saved without a name");
+  EXPECT(session_props(s).revision == 0, "saved without a name");
   MUST(kvrt_session_checkpoint(s, "given", 5, NULL, NULL, NULL));
   generate(s, 20, NULL, NULL);
   expect_saved(s, "given");
@@ -172,10 +171,10 @@ static void names(void) {
   MUST(kvrt_session_fork(s, NULL, &copy, NULL));
   generate(copy, 9, NULL, NULL);
   kvrt_session_close(copy);  // it was never given a name
-  const uint64_t generation = entry_of("given").generation;
+  const uint64_t revision = entry_of("given").revision;
   kvrt_session_close(s);
-  EXPECT(entry_of("given").generation == generation + 1, "generation %" PRIu64 " after close, and the last block's KV was not saved",
-         entry_of("given").generation);
+  EXPECT(entry_of("given").revision == revision + 1, "revision %" PRIu64 " after close, and the last block's KV was not saved",
+         entry_of("given").revision);
   kvrt_session_options o;
   KVRT_INIT(&o);
   o.autosave_turn = 1;
@@ -183,7 +182,7 @@ static void names(void) {
   MUST(kvrt_session_resume(model, store, "given", 5, &o, NULL, NULL, &report, &s, NULL));
   EXPECT(report.prefilled == 1, "%" PRIu64 " tokens have no KV after close", report.prefilled);
   kvrt_session_close(s);
-  EXPECT(entry_of("given").generation == generation + 1, "saved by close, and nothing had changed");
+  EXPECT(entry_of("given").revision == revision + 1, "saved by close, and nothing had changed");
   MUST(kvrt_session_resume(model, store, "given", 5, &o, NULL, NULL, NULL, &s, NULL));
   generate(s, 20, NULL, NULL);
   expect_saved(s, "given");

@@ -69,7 +69,7 @@ static void from_a_thread(const struct run* solo) {
     least[saved] = kPrompt + (uint64_t)atomic_load(&g.tokens);
     kvrt_save_report report = {.struct_size = sizeof report};
     MUST(kvrt_session_checkpoint(g.session, names[saved], strlen(names[saved]), NULL, &report, NULL));
-    EXPECT(report.tokens >= least[saved] && report.generation == 1, "%" PRIu64 " tokens were accepted, %" PRIu64 " saved", least[saved],
+    EXPECT(report.tokens >= least[saved] && report.revision == 1, "%" PRIu64 " tokens were accepted, %" PRIu64 " saved", least[saved],
            report.tokens);
     atomic_fetch_add(&g.saves, 1);
     while_generating += report.tokens > kPrompt && report.tokens < kPrompt + kLength;
@@ -162,8 +162,8 @@ static void beside_edits(void) {
     }
     if (round % 2)
       expect_saved(v.name,
-                   v.report.generation > w.report.generation ? (v.report.tokens == kPrompt ? before : after)
-                                                             : (w.report.tokens == kPrompt ? before : after),
+                   v.report.revision > w.report.revision ? (v.report.tokens == kPrompt ? before : after)
+                                                         : (w.report.tokens == kPrompt ? before : after),
                    kPrompt + 40, "twice at once");
     if (copy) {
       expect_sound(copy, reference, "the fork");

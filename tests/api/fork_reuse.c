@@ -123,7 +123,7 @@ static kvrt_session_props bare_props(const kvrt_session* s) {
   kvrt_session_props p = session_props(s);
   memset(p.id, 0, sizeof p.id);
   memset(p.name, 0, sizeof p.name);
-  p.generation = 0;
+  p.revision = 0;
   return p;
 }
 

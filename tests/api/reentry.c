@@ -36,7 +36,7 @@ static void expect_busy(struct inside* in, int32_t detail) {
   kvrt_session_props p = {.struct_size = sizeof p};
   ROW("session_checkpoint", where, kvrt_session_checkpoint(in->self, "beside", 6, NULL, NULL, NULL), ANY(KVRT_OK));
   EXPECT_STATUS(kvrt_session_info(in->self, &p, NULL), KVRT_OK);
-  EXPECT(p.generation > 0 && strcmp(p.name, "beside") == 0, "generation %" PRIu64, p.generation);
+  EXPECT(p.revision > 0 && strcmp(p.name, "beside") == 0, "revision %" PRIu64, p.revision);
   EXPECT(p.state == KVRT_STATE_GENERATING, "state %u", p.state);
   int32_t tokens[64];  // a const handle: as free as info
   size_t needed = 0;

@@ -153,7 +153,7 @@ static kvrt_session* in_state(struct stage* t, kvrt_model* poisoned, enum state 
   if (state == kFailed) {
     EXPECT(p.last_status == KVRT_DEVICE && p.last_detail == KVRT_DETAIL_NUMERIC && p.last_message[0], "the failure: %d", p.last_status);
   } else if (state == kSuspended) {
-    EXPECT(p.kv_blocks == 0 && p.kv_bytes == 0 && p.generation > 0, "%" PRIu64 " blocks", p.kv_blocks);
+    EXPECT(p.kv_blocks == 0 && p.kv_bytes == 0 && p.revision > 0, "%" PRIu64 " blocks", p.kv_blocks);
   }
   return s;
 }
@@ -180,7 +180,7 @@ static void check_cell(struct cell* c, const struct row* row, enum state state, 
   }
   if (row->call == call_fork && c->made) {
     const kvrt_session_props p = session_props(c->made), q = session_props(c->s);
-    EXPECT(p.generation == 0 && p.name[0] == 0 && strcmp(p.id, q.id) != 0 && p.tokens == q.tokens, "%s: the copy", what);
+    EXPECT(p.revision == 0 && p.name[0] == 0 && strcmp(p.id, q.id) != 0 && p.tokens == q.tokens, "%s: the copy", what);
     expect_sound(c->made, c->t->model, what);
   }
   if (state == kIdle && row->after_idle) EXPECT(now == row->after_idle, "%s: state %u after it", what, now);
@@ -221,11 +221,11 @@ static void run_cell(struct stage* t, kvrt_model* poisoned, const struct row* ro
                    row->call != call_fork && row->call != call_checkpoint;  // no compute, nothing taken
   if (row->want[state] != KVRT_OK) {
     EXPECT(after.tokens == before.tokens && after.messages == before.messages && after.state == before.state &&
-               after.events_unread == before.events_unread && after.generation == before.generation,
+               after.events_unread == before.events_unread && after.revision == before.revision,
            "%s: the session changed", what);
     EXPECT(c.made == NULL, "%s: out changed", what);
     kvrt_store_entry entry = {.struct_size = sizeof entry};
-    if (before.generation == 0) EXPECT(kvrt_store_stat(t->store, NULL, 0, "cell", 4, &entry, NULL) == KVRT_NOT_FOUND, "%s: saved", what);
+    if (before.revision == 0) EXPECT(kvrt_store_stat(t->store, NULL, 0, "cell", 4, &entry, NULL) == KVRT_NOT_FOUND, "%s: saved", what);
   } else if (asks && (state == kIdle || state == kSuspended)) {
     EXPECT(after.state == before.state, "%s: state %u after it", what, after.state);
   }

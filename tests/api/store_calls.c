@@ -144,7 +144,7 @@ static void renames(struct world* w) {
   MUST(stat_of(w, "eve", &entry));
   EXPECT(strcmp(entry.id, before.id) == 0 && entry.tokens == before.tokens && entry.created_unix_ms == before.created_unix_ms,
          "eve is another session than ann was");
-  EXPECT(entry.generation > before.generation, "generation %" PRIu64 " after %" PRIu64, entry.generation, before.generation);
+  EXPECT(entry.revision > before.revision, "revision %" PRIu64 " after %" PRIu64, entry.revision, before.revision);
   expect_resumes(w, "eve", ann_digest);
   // The handle saw "ann": "eve" is not its own, and "ann" is free.
   EXPECT_STATUS(save(handle, "eve", 0, 0, 0), KVRT_CONFLICT);
@@ -155,9 +155,9 @@ static void renames(struct world* w) {
   MUST(save(handle, "ann", 0, 0, 0));
   kvrt_store_entry again;
   MUST(stat_of(w, "ann", &again));
-  EXPECT(again.tokens == kAll + 8 && again.generation > before.generation && strcmp(again.id, entry.id) != 0,
-         "ann: %" PRIu64 " tokens, generation %" PRIu64 ", id %s, eve's %s", again.tokens, again.generation, again.id, entry.id);
-  EXPECT(strcmp(session_props(handle).id, again.id) == 0 && session_props(handle).generation == again.generation, "the handle's props");
+  EXPECT(again.tokens == kAll + 8 && again.revision > before.revision && strcmp(again.id, entry.id) != 0,
+         "ann: %" PRIu64 " tokens, revision %" PRIu64 ", id %s, eve's %s", again.tokens, again.revision, again.id, entry.id);
+  EXPECT(strcmp(session_props(handle).id, again.id) == 0 && session_props(handle).revision == again.revision, "the handle's props");
   MUST(save(handle, "ann", 0, 0, 0));
   expect_resumes(w, "eve", ann_digest);
   // Taken away and given to another meanwhile: a conflict, and overwriting is explicit.

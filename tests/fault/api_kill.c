@@ -1,5 +1,5 @@
 // kill -9 at random moments of a conversation with a checkpoint after each turn: every acknowledged session resumes, at the acknowledged
-// generation or newer, with the right logits. api_kill [kills] [seed] [model]; without a model SmolLM2.
+// revision or newer, with the right logits. api_kill [kills] [seed] [model]; without a model SmolLM2.
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -7,7 +7,7 @@
 
 // What the child says on its pipe: before a save what it will be, after its OK that it is.
 struct note {
-  uint64_t generation, tokens, digest;
+  uint64_t revision, tokens, digest;
   uint32_t acknowledged, session;
 };
 
@@ -29,7 +29,7 @@ static void turn(kvrt_session* s, uint32_t which, int fd, uint64_t* random, uint
   MUST(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL));
   struct note note = {.session = which};
   note.digest = next_digest(s, NULL);
-  note.generation = session_props(s).generation + 1;
+  note.revision = session_props(s).revision + 1;
   note.tokens = session_props(s).tokens;
   say(fd, &note);
   kvrt_save_report report = {.struct_size = sizeof report};
@@ -38,7 +38,7 @@ static void turn(kvrt_session* s, uint32_t which, int fd, uint64_t* random, uint
   } else {
     MUST(kvrt_session_checkpoint(s, name, strlen(name), NULL, &report, NULL));
   }
-  EXPECT(report.generation == note.generation, "generation %" PRIu64 ", expected %" PRIu64, report.generation, note.generation);
+  EXPECT(report.revision == note.revision, "revision %" PRIu64 ", expected %" PRIu64, report.revision, note.revision);
   note.acknowledged = 1;
   say(fd, &note);
 }
@@ -84,15 +84,15 @@ static void check(kvrt_model* model, kvrt_store* store, uint32_t which, struct k
   kvrt_session* s = NULL;
   kvrt_report report = {.struct_size = sizeof report};
   const kvrt_status status = kvrt_session_resume(model, store, name, strlen(name), NULL, NULL, NULL, &report, &s, NULL);
-  if (status == KVRT_NOT_FOUND && k->done.generation == 0) return;
-  EXPECT(status == KVRT_OK, "kill %d: %s acknowledged at generation %" PRIu64 ": %s %s", round, name, k->done.generation,
+  if (status == KVRT_NOT_FOUND && k->done.revision == 0) return;
+  EXPECT(status == KVRT_OK, "kill %d: %s acknowledged at revision %" PRIu64 ": %s %s", round, name, k->done.revision,
          kvrt_status_name(status), last_message());
   if (status != KVRT_OK) return;
-  const uint64_t generation = session_props(s).generation, tokens = session_props(s).tokens;
-  const struct note* want = generation == k->done.generation ? &k->done : &k->tried;
-  EXPECT(generation == want->generation && tokens == want->tokens,
-         "kill %d: %s has generation %" PRIu64 " and %" PRIu64 " tokens; acknowledged %" PRIu64 ", tried %" PRIu64, round, name, generation,
-         tokens, k->done.generation, k->tried.generation);
+  const uint64_t revision = session_props(s).revision, tokens = session_props(s).tokens;
+  const struct note* want = revision == k->done.revision ? &k->done : &k->tried;
+  EXPECT(revision == want->revision && tokens == want->tokens,
+         "kill %d: %s has revision %" PRIu64 " and %" PRIu64 " tokens; acknowledged %" PRIu64 ", tried %" PRIu64, round, name, revision,
+         tokens, k->done.revision, k->tried.revision);
   EXPECT(next_digest(s, NULL) == want->digest, "kill %d: %s goes on with other logits", round, name);
   EXPECT(report.reused_memory + report.reused_disk >= tokens / 32 * 32, "kill %d: %s: only %" PRIu64 " of %" PRIu64 " tokens came back",
          round, name, report.reused_memory + report.reused_disk, tokens);

@@ -221,11 +221,11 @@ static void leaves_free(const char* dir) {
   prompt_tokens(tokens, 200, 61, model_props(model).vocab_size);
   MUST(kvrt_session_append(s, tokens, 200, NULL));
   for (int turn = 0; turn < 3; ++turn) {
-    const uint64_t before = session_props(s).generation;
+    const uint64_t before = session_props(s).revision;
     struct run run = {0};
     generate_into(s, 40, &run);
-    for (int i = 0; i < 10000 && session_props(s).generation == before; ++i) usleep(1000);
-    EXPECT(session_props(s).generation > before, "turn %d was not saved", turn);
+    for (int i = 0; i < 10000 && session_props(s).revision == before; ++i) usleep(1000);
+    EXPECT(session_props(s).revision > before, "turn %d was not saved", turn);
   }
   kvrt_session_close(s);
   kvrt_store_release(store);

@@ -1,4 +1,4 @@
-// Several processes go on with the same conversations of one store, and are killed at random: a resume finds the acknowledged generation or
+// Several processes go on with the same conversations of one store, and are killed at random: a resume finds the acknowledged revision or
 // a newer one, goes on with the logits of its tokens, and a save meets a CONFLICT only where somebody else has saved.
 // api_processes [kills] [seed] [model]
 #include <fcntl.h>
@@ -26,13 +26,13 @@ static void raise_to(_Atomic uint64_t* to, uint64_t value) {
 static int save(kvrt_session* s, kvrt_store* store, uint32_t which, int suspend, struct board* board) {
   char name[8];
   session_name(name, which);
-  const uint64_t seen = session_props(s).generation;
+  const uint64_t seen = session_props(s).revision;
   kvrt_save_report report = {.struct_size = sizeof report};
   const kvrt_status status =
       suspend ? kvrt_session_suspend(s, name, 2, NULL, &report, NULL) : kvrt_session_checkpoint(s, name, 2, NULL, &report, NULL);
   if (status == KVRT_OK) {
-    EXPECT(report.generation > seen, "generation %" PRIu64 " after %" PRIu64, report.generation, seen);
-    raise_to(&board->acknowledged[which], report.generation);
+    EXPECT(report.revision > seen, "revision %" PRIu64 " after %" PRIu64, report.revision, seen);
+    raise_to(&board->acknowledged[which], report.revision);
     atomic_fetch_add(&board->saves, 1);
     return 1;
   }
@@ -40,7 +40,7 @@ static int save(kvrt_session* s, kvrt_store* store, uint32_t which, int suspend,
   atomic_fetch_add(&board->conflicts, 1);
   kvrt_store_entry stat = {.struct_size = sizeof stat};
   EXPECT_STATUS(kvrt_store_stat(store, NULL, 0, name, 2, &stat, NULL), KVRT_OK);
-  EXPECT(stat.generation > seen, "CONFLICT, though %s is at %" PRIu64 " and was seen at %" PRIu64, name, stat.generation, seen);
+  EXPECT(stat.revision > seen, "CONFLICT, though %s is at %" PRIu64 " and was seen at %" PRIu64, name, stat.revision, seen);
   return 0;
 }
 
@@ -70,7 +70,7 @@ static void work(kvrt_model* model, kvrt_store* store, struct board* board, uint
   } else {
     REQUIRE(status == KVRT_OK, "%s, acknowledged at %" PRIu64 ": %s %s", name, floor, kvrt_status_name(status), last_message());
     atomic_fetch_add(&board->resumes, 1);
-    EXPECT(session_props(s).generation >= floor, "%s at %" PRIu64 ", acknowledged at %" PRIu64, name, session_props(s).generation, floor);
+    EXPECT(session_props(s).revision >= floor, "%s at %" PRIu64 ", acknowledged at %" PRIu64, name, session_props(s).revision, floor);
     expect_sound(s, model, name);
   }
   int ours = 1;
@@ -147,7 +147,7 @@ static void check_end(const char* model_path, const char* dir, const struct boar
     kvrt_report report;
     kvrt_session* s = resume_session(model, store, name, &report);
     const kvrt_session_props p = session_props(s);
-    EXPECT(p.generation >= atomic_load(&board->acknowledged[i]), "%s at %" PRIu64, name, p.generation);
+    EXPECT(p.revision >= atomic_load(&board->acknowledged[i]), "%s at %" PRIu64, name, p.revision);
     // The last token of an answer was sampled and not computed.
     EXPECT(report.reused_memory + report.reused_disk >= (p.tokens - 1) / 32 * 32, "%s: only %" PRIu64 " of %" PRIu64 " tokens came back",
            name, report.reused_memory + report.reused_disk, p.tokens);

@@ -21,12 +21,12 @@ struct Slot {
   bool closing = false;   // closed there: the call's return ends it
   bool reserved = false;  // a resume will fill it
   std::string domain, name;
-  uint64_t generation = 0;  // of that name
+  uint64_t revision = 0;  // of that name
 };
 
 struct Saved {
   bool exists = false, may_expire = false;
-  uint64_t generation = 0, newest = 0;
+  uint64_t revision = 0, newest = 0;
   std::vector<int32_t> tokens;
 };
 using Key = std::pair<std::string, std::string>;  // domain and name
@@ -210,16 +210,16 @@ struct World {
     const bool rests = s.handle != nullptr && !s.busy && !s.generating;
     const bool could = s.handle != nullptr && (rests || !suspend) && s.stored && !wrong && !read_only;
     Saved& v = saves[{s.domain, name}];
-    const bool own = v.exists && s.name == name && s.generation == v.generation;
+    const bool own = v.exists && s.name == name && s.revision == v.revision;
     if (could && status == KVRT_CONFLICT) require(v.exists && !o.overwrite && !own, "CONFLICT where the name is another's");
     const bool beside = !suspend && s.handle != nullptr && !rests;
     if (beside ? status != KVRT_OK : !changed(s, status, "save")) return require(!beside || status != KVRT_BUSY, "no checkpoint is BUSY");
     require(could, "a save without a store, or into one that is read");
     require(!v.exists || v.may_expire || o.overwrite || own, "no save goes over another's");
-    const uint64_t generation = info(s).generation;
-    require(generation > v.newest, "generations of a name go up");
-    v = {true, o.ttl_seconds > 0, generation, generation, beside ? saved_beside(s, name, o.ttl_seconds > 0) : s.tokens};
-    s.name = name, s.generation = generation;
+    const uint64_t revision = info(s).revision;
+    require(revision > v.newest, "revisions of a name go up");
+    v = {true, o.ttl_seconds > 0, revision, revision, beside ? saved_beside(s, name, o.ttl_seconds > 0) : s.tokens};
+    s.name = name, s.revision = revision;
   }
   // After stat, remove, rename, pin, set_ttl or show.
   void named(uint32_t what, const Key& key, const Key& to, kvrt_status status, bool refused, uint64_t seconds) {
@@ -238,7 +238,7 @@ struct World {
       target = v;
       v.exists = false;
       resync(to);
-      return require(target.generation > newest, "a renamed session has a generation of its own");
+      return require(target.revision > newest, "a renamed session has a revision of its own");
     }
     require(!v.exists || v.may_expire || status == KVRT_OK, "what was saved is found");
     if (status == KVRT_OK && what == 1) v.exists = false;
@@ -252,8 +252,8 @@ struct World {
         kvrt_store_stat(store, key.first.data(), key.first.size(), key.second.data(), key.second.size(), &e, nullptr);
     require(status == KVRT_OK || v.may_expire, "a renamed session is there");
     if (status != KVRT_OK) return;
-    require(e.tokens == v.tokens.size() && e.generation >= v.generation, "a renamed session is the same");
-    v.generation = v.newest = e.generation;
+    require(e.tokens == v.tokens.size() && e.revision >= v.revision, "a renamed session is the same");
+    v.revision = v.newest = e.revision;
   }
 
   void open_store(Input& in) {
@@ -300,8 +300,7 @@ struct World {
     const auto listed = [](void* user, const kvrt_event* event) {
       const auto found = static_cast<World*>(user)->saves.find({event->entry->domain, event->entry->name});
       require(found != static_cast<World*>(user)->saves.end() && found->second.exists, "what is listed was saved");
-      require(found->second.generation == event->entry->generation && found->second.tokens.size() == event->entry->tokens,
-              "as it was saved");
+      require(found->second.revision == event->entry->revision && found->second.tokens.size() == event->entry->tokens, "as it was saved");
       return 0;
     };
     require(kvrt_store_list(store, nullptr, 0, listed, this, nullptr) == KVRT_OK, "list");

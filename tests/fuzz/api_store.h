@@ -39,7 +39,7 @@ inline void op_fork(World& w, Input& in) {
   if (!w.changed(from, status, "fork")) return;
   *to = from;
   to->handle = out;
-  to->name.clear(), to->generation = 0;
+  to->name.clear(), to->revision = 0;
   w.check(*to, "fork");
   w.check(from, "fork");
 }
@@ -106,7 +106,7 @@ inline void op_resume(World& w, Input& in) {
   *s = Slot();
   s->handle = out;
   s->stored = true;
-  s->domain = scope, s->name = key.second, s->generation = found->second.generation;
+  s->domain = scope, s->name = key.second, s->revision = found->second.revision;
   s->tokens = found->second.tokens;
   w.check(*s, "resume");
 }

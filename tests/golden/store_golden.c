@@ -16,7 +16,7 @@ struct live {
 // One session's record: what was saved, then what it goes on with.
 static void print_session(const kvrt_store_entry* entry, kvrt_session* s, uint64_t reused_disk, uint64_t saved_as) {
   printf("  {\"domain\": \"%s\", \"name\": \"%s\", \"id\": \"%s\", \"generation\": %" PRIu64 ", \"saved_as\": %" PRIu64 ",\n",
-         entry->domain, entry->name, entry->id, entry->generation, saved_as);
+         entry->domain, entry->name, entry->id, entry->revision, saved_as);
   printf("   \"pinned\": %u, \"created_unix_ms\": %" PRId64 ", \"saved_unix_ms\": %" PRId64 ", \"expires_unix_ms\": %" PRId64
          ", \"reused_disk\": %" PRIu64 ",\n",
          entry->pinned, entry->created_unix_ms, entry->saved_unix_ms, entry->expires_unix_ms, reused_disk);
@@ -136,7 +136,7 @@ static void make(kvrt_runtime* rt, const char* path, kvrt_store* store) {
     const kvrt_store_entry* e = &entries.entry[i];
     for (size_t k = 0; k < 5; ++k) {
       if (strcmp(all[k]->name, e->name) != 0 || strcmp(all[k]->domain, e->domain) != 0) continue;
-      print_session(e, all[k]->s, all[k]->kv_tokens, e->generation + 1);
+      print_session(e, all[k]->s, all[k]->kv_tokens, e->revision + 1);
     }
     printf(i + 1 < entries.count ? ",\n" : "]}\n");
   }
@@ -156,7 +156,7 @@ static void read_session(kvrt_runtime* rt, const char* path, kvrt_store* store, 
   kvrt_save_report saved = {.struct_size = sizeof saved};
   MUST(kvrt_session_checkpoint(s, e->name, strlen(e->name), NULL, &saved, NULL));
   EXPECT(saved.chunks_written == 0, "%s: %" PRIu64 " chunks written that were there", e->name, saved.chunks_written);
-  print_session(e, s, report.reused_disk, saved.generation);
+  print_session(e, s, report.reused_disk, saved.revision);
   MUST(kvrt_session_suspend(s, e->name, strlen(e->name), NULL, NULL, NULL));  // with what came after
   kvrt_session_close(s);
   kvrt_model_release(model);
@@ -172,7 +172,7 @@ static void read_all(kvrt_runtime* rt, const char* path, kvrt_store* store) {
   kvrt_save_report saved = {.struct_size = sizeof saved};
   MUST(kvrt_session_suspend(again, "gone", 4, NULL, &saved, NULL));
   kvrt_session_close(again);
-  printf("{\"numerics\": \"%s\", \"gone_saved_as\": %" PRIu64 ", \"sessions\": [\n", numerics(rt), saved.generation);
+  printf("{\"numerics\": \"%s\", \"gone_saved_as\": %" PRIu64 ", \"sessions\": [\n", numerics(rt), saved.revision);
   kvrt_model_release(f16);
   for (size_t i = 0; i < entries.count; ++i) {
     read_session(rt, path, store, &entries.entry[i]);

@@ -8,8 +8,8 @@ struct sim_session {
   kvrt_session* handle;
   int32_t tokens[kTokensMax];
   size_t count;
-  int name;             // that it was last saved or resumed as; -1: never
-  uint64_t generation;  // of that name, as this handle saw it
+  int name;           // that it was last saved or resumed as; -1: never
+  uint64_t revision;  // of that name, as this handle saw it
   char id[40];
 };
 
@@ -17,7 +17,7 @@ struct saved {
   int exists;
   int32_t tokens[kTokensMax];
   size_t count;
-  uint64_t generation, newest;  // newest: of all that this name ever had
+  uint64_t revision, newest;  // newest: of all that this name ever had
   char id[40];
 };
 
@@ -143,7 +143,7 @@ static void op_fork(struct sim* m, struct sim_session* s) {
   if (to == s) return;
   kvrt_session_close(to->handle);
   *to = *s;
-  to->name = -1, to->generation = 0;
+  to->name = -1, to->revision = 0;
   MUST(kvrt_session_fork(s->handle, NULL, &to->handle, NULL));
   memcpy(to->id, session_props(to->handle).id, sizeof to->id);
   EXPECT(strcmp(to->id, s->id) != 0 && to->id[0], "the fork has the same id");
@@ -166,18 +166,18 @@ static void op_save(struct sim* m, struct sim_session* s, int suspend) {
   kvrt_save_report report = {.struct_size = sizeof report};
   const kvrt_status status = (suspend ? kvrt_session_suspend : kvrt_session_checkpoint)(s->handle, name, 1, &o, &report, NULL);
   const int mine = saved->exists && strcmp(saved->id, s->id) == 0;
-  if (!saved->exists || o.overwrite || (mine && s->name == which && s->generation == saved->generation)) {
+  if (!saved->exists || o.overwrite || (mine && s->name == which && s->revision == saved->revision)) {
     EXPECT(status == KVRT_OK, "op %ld: save: %s %s", m->ops, kvrt_status_name(status), last_message());
   } else if (!mine || s->name == which) {
-    EXPECT(status == KVRT_CONFLICT, "op %ld: save over %s: %s", m->ops, mine ? "a newer generation" : "another session",
+    EXPECT(status == KVRT_CONFLICT, "op %ld: save over %s: %s", m->ops, mine ? "a newer revision" : "another session",
            kvrt_status_name(status));
   } else {  // saved under another name in between: the handle may or may not remember
     EXPECT(status == KVRT_OK || status == KVRT_CONFLICT, "op %ld: save: %s", m->ops, kvrt_status_name(status));
   }
   m->conflicts += status == KVRT_CONFLICT;
   if (status != KVRT_OK) return;
-  EXPECT(report.generation > saved->newest && report.tokens == s->count, "op %ld: generation %" PRIu64 " after %" PRIu64, m->ops,
-         report.generation, saved->newest);
+  EXPECT(report.revision > saved->newest && report.tokens == s->count, "op %ld: revision %" PRIu64 " after %" PRIu64, m->ops,
+         report.revision, saved->newest);
   // Under its first name a session keeps its id; under another name it is another session.
   const kvrt_session_props p = session_props(s->handle);
   EXPECT((strcmp(p.id, s->id) == 0) == (s->name == -1 || s->name == which), "op %ld: id %s became %s", m->ops, s->id, p.id);
@@ -186,7 +186,7 @@ static void op_save(struct sim* m, struct sim_session* s, int suspend) {
   saved->count = s->count;
   memcpy(saved->tokens, s->tokens, sizeof saved->tokens);
   memcpy(saved->id, s->id, sizeof saved->id);
-  saved->generation = saved->newest = s->generation = report.generation;
+  saved->revision = saved->newest = s->revision = report.revision;
   s->name = which;
   EXPECT(session_props(s->handle).state == (suspend ? KVRT_STATE_SUSPENDED : KVRT_STATE_IDLE) || !suspend, "state after save");
 }
@@ -203,13 +203,13 @@ static void op_resume(struct sim* m, struct sim_session* s) {
   check_report(&report, "resume");
   kvrt_session_close(s->handle);
   s->handle = handle;
-  s->count = saved->count, s->name = which, s->generation = saved->generation;
+  s->count = saved->count, s->name = which, s->revision = saved->revision;
   memcpy(s->tokens, saved->tokens, sizeof s->tokens);
   memcpy(s->id, saved->id, sizeof s->id);
   const kvrt_session_props p = session_props(handle);
-  EXPECT(strcmp(p.id, saved->id) == 0 && p.generation == saved->generation && strcmp(p.name, name) == 0,
-         "op %ld: resumed \"%s\" id %s generation %" PRIu64 "; saved was id %s generation %" PRIu64, m->ops, p.name, p.id, p.generation,
-         saved->id, saved->generation);
+  EXPECT(strcmp(p.id, saved->id) == 0 && p.revision == saved->revision && strcmp(p.name, name) == 0,
+         "op %ld: resumed \"%s\" id %s revision %" PRIu64 "; saved was id %s revision %" PRIu64, m->ops, p.name, p.id, p.revision,
+         saved->id, saved->revision);
   check_tokens(m, s);
 }
 

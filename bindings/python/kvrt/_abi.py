@@ -56,7 +56,7 @@ Report = _struct("kvrt_report", """
     u64 reuse_stopped_at seed; f64 queue_ms ttft_ms prefill_ms decode_ms tpot_ms prefill_tokens_per_s decode_tokens_per_s;
     u64 kv_blocks kv_bytes pool_bytes_begin pool_bytes_prefilled pool_bytes_end recomputed""")
 StoreEntry = _struct("kvrt_store_entry", """
-    u32 struct_size pinned; char[256] name domain; char[40] id; u64 generation tokens chunks chunks_missing bytes bytes_shared;
+    u32 struct_size pinned; char[256] name domain; char[40] id; u64 revision tokens chunks chunks_missing bytes bytes_shared;
     i64 created_unix_ms saved_unix_ms expires_unix_ms""")
 TokenValue = _struct("kvrt_token_value", "i32 token; f32 value")
 Event = _struct("kvrt_event", """
@@ -106,7 +106,7 @@ SessionOptions = _struct("kvrt_session_options", """
     user_fn wake_user_free; str documents; size documents_size; str variables; size variables_size; str autosave_name; size autosave_name_size;
     u32 autosave_turn autosave_tokens autosave_idle_ms foreign_kv""")
 SessionProps = _struct("kvrt_session_props", """
-    u32 struct_size state; u64 tokens kv_tokens kv_blocks kv_bytes events_unread messages generation; char[40] id; char[256] name;
+    u32 struct_size state; u64 tokens kv_tokens kv_blocks kv_bytes events_unread messages revision; char[40] id; char[256] name;
     i32 last_status last_detail; u32 awaits_accept inexact; char[512] last_message""")
 AppendInfo = _struct("kvrt_append_info", "u32 struct_size; u64 appended rewritten rewritten_at")
 MessageProps = _struct("kvrt_message_props", "u32 struct_size generated; u64 begin end")
@@ -116,7 +116,7 @@ GenerateOptions = _struct("kvrt_generate_options", """
     size stop_strings_size; u32 ignore_eos top_logprobs sampler emit_logits no_generation_prompt all_or_nothing prefill logits grammar_kind reply;
     str grammar; size grammar_size; ptr cancel""")
 SaveOptions = _struct("kvrt_save_options", "u32 struct_size durability overwrite pin; u64 ttl_seconds; u32 codec reserved")
-SaveReport = _struct("kvrt_save_report", "u32 struct_size; u64 generation tokens chunks chunks_written bytes_written; f64 ms; u64 chunks_missing")
+SaveReport = _struct("kvrt_save_report", "u32 struct_size; u64 revision tokens chunks chunks_written bytes_written; f64 ms; u64 chunks_missing")
 
 # What each function returns, its name without kvrt_, and what it takes; those that give a status (i32) take a kvrt_error* last. A char
 # pointer goes as `str` (bytes) where it is read.

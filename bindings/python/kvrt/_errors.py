@@ -51,7 +51,7 @@ class Detail(_Open):
     PERMISSION = 7
     UNSAFE_DIRECTORY = 8
     STORE_LOCKED = 9
-    GENERATION = 10
+    REVISION = 10
     NAME_TAKEN = 11
     MODEL_MISMATCH = 12
     FORKED = 13

@@ -57,7 +57,7 @@ class StoreEntry:
     name: str
     domain: str
     id: str
-    generation: int
+    revision: int
     tokens: int
     chunks: int
     chunks_missing: int
@@ -247,7 +247,7 @@ class SessionInfo:
     kv_bytes: int
     events_unread: int
     messages: int
-    generation: int
+    revision: int
     id: str
     name: str
     last_status: Status
@@ -276,7 +276,7 @@ class Message:
 
 @dataclasses.dataclass(frozen=True)
 class SaveReport:
-    generation: int
+    revision: int
     tokens: int
     chunks: int
     chunks_written: int

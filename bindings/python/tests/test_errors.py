@@ -64,7 +64,7 @@ class Errors(Case):
         self.fails(kvrt.Busy, session.generate)
         with kvrt.Runtime() as other, other.open_store(os.path.join(self.dir, "store")) as shared:  # as another process has it open
             self.open().checkpoint("ann")
-            self.assertEqual(shared.stat("ann").generation, 1)
+            self.assertEqual(shared.stat("ann").revision, 1)
 
     def test_cancelled(self):
         with self.runtime.open_model(MODEL, prefill_chunk=8) as model, model.open_session() as session:

@@ -92,7 +92,7 @@ class Verbs(Case):
         self.assertEqual([e.name for e in self.store.list("")], ["bob"])
         self.assertEqual(self.store.list("none"), [])
         entry = self.store.stat("bob")
-        self.assertEqual((entry.tokens, entry.generation, entry.pinned), (70, saved.generation, 0))
+        self.assertEqual((entry.tokens, entry.revision, entry.pinned), (70, saved.revision, 0))
         self.assertAlmostEqual(entry.expires_unix_ms / 1000, time.time() + 3600, delta=60)
         self.assertEqual(self.store.stat("ann", "team").pinned, 7)
         self.assertRaises(kvrt.NotFound, self.store.stat, "ann")
@@ -132,7 +132,7 @@ class Verbs(Case):
         self.assertEqual(other.info().state, kvrt.State.IDLE)
         with self.assertRaises(kvrt.Conflict) as caught:
             session.checkpoint("ann")
-        self.assertIn(caught.exception.detail, (kvrt.Detail.GENERATION, kvrt.Detail.NAME_TAKEN))
+        self.assertIn(caught.exception.detail, (kvrt.Detail.REVISION, kvrt.Detail.NAME_TAKEN))
 
     def test_show(self):
         with self.open([], domain="team") as session:
@@ -141,7 +141,7 @@ class Verbs(Case):
             saved = session.suspend("ann")
             tokens, messages = session.tokens(), session.messages()
         shown = self.store.show("ann", "team")
-        self.assertEqual((shown["name"], shown["domain"], shown["gen"]), ("ann", "team", saved.generation))
+        self.assertEqual((shown["name"], shown["domain"], shown["gen"]), ("ann", "team", saved.revision))
         self.assertEqual(shown["id"], self.store.stat("ann", "team").id)
         self.assertEqual(shown["tokens"], tokens)
         self.assertEqual([(json.dumps(m), s["begin"], s["end"], s["generated"]) for m, s in zip(shown["messages"], shown["spans"])],
