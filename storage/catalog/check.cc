@@ -17,7 +17,7 @@ class TreeCheck {
  public:
   TreeCheck(Db* db, std::vector<VerifyFault>* faults) : db_(db), faults_(faults) {}
 
-  Status read_nodes(std::vector<Catalog::ChunkRow>* chunks) {
+  Status read_nodes(std::vector<ChunkRow>* chunks) {
     Query q = db_->query("SELECT id, key, parent, refs, tokens, segment, offset, bytes, raw_bytes FROM nodes ORDER BY segment, offset");
     for (;;) {
       KVRT_ASSIGN(bool row, q.next());
@@ -27,7 +27,7 @@ class TreeCheck {
       node.parent = q.integer(2);
       node.refs = q.integer(3);
       if (q.is_null(5)) continue;
-      Catalog::ChunkRow chunk;
+      ChunkRow chunk;
       chunk.key = node.key;
       auto tokens = q.blob(4);
       chunk.tokens.resize(tokens.size() / 4);
@@ -61,7 +61,7 @@ class TreeCheck {
     return {};
   }
 
-  void compare(std::span<const Catalog::SegmentRow> segments) {
+  void compare(std::span<const SegmentRow> segments) {
     for (auto& [id, node] : nodes_) {
       std::string name = "node " + node.key.hex().substr(0, 16);
       if (node.session.empty() && !node.waiting) add_fault(faults_, name + " is used by no session");
@@ -77,7 +77,7 @@ class TreeCheck {
   }
 
   // Who uses each chunk, and what its frame must call its parent.
-  void complete(std::vector<Catalog::ChunkRow>* chunks) {
+  void complete(std::vector<ChunkRow>* chunks) {
     for (size_t i = 0; i < chunks->size(); i++) {
       const Node& node = nodes_[chunk_nodes_[i]];
       (*chunks)[i].session = node.session;
@@ -130,11 +130,11 @@ class TreeCheck {
 }  // namespace
 
 Status Catalog::check(const SessionCheck& check, std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks,
-                      std::vector<SegmentRow>* segments) {
-  Snapshot snapshot(&db_);
+                      std::vector<SegmentRow>* rows) {
+  Snapshot snapshot(sql_);
   KVRT_TRY(snapshot.begin());
   {
-    Query q = db_.query("PRAGMA integrity_check(20)");
+    Query q = sql_->query("PRAGMA integrity_check(20)");
     for (;;) {
       auto row = q.next();
       if (row.status().code() == Code::kNoMemory) return row.take_status();  // says nothing of the catalog
@@ -146,21 +146,21 @@ Status Catalog::check(const SessionCheck& check, std::vector<VerifyFault>* fault
       if (q.text(0) != "ok") add_fault(faults, q.text(0));
     }
   }
-  KVRT_ASSIGN(const bool tables, has_our_tables());
+  KVRT_ASSIGN(const bool tables, has_our_tables(sql_));
   if (!tables) add_fault(faults, "its tables are not those of a store");
   if (!faults->empty()) return {};  // rows of a damaged database prove nothing
   KVRT_TRY(check_constraints(faults));
   if (!faults->empty()) return {};
   KVRT_TRY(check_sessions(check, faults));
   KVRT_TRY(check_totals(faults));
-  return check_nodes(faults, chunks, segments);
+  return check_nodes(faults, chunks, rows);
 }
 
 // SQLite does not read the CHECKs of a database that it opens read only, and its own check then says nothing of them. The tables are ours.
 Status Catalog::check_constraints(std::vector<VerifyFault>* faults) {
   std::vector<std::string> counts;
   {
-    Query q = db_.query("SELECT name, sql FROM sqlite_master WHERE type = 'table'");
+    Query q = sql_->query("SELECT name, sql FROM sqlite_master WHERE type = 'table'");
     for (;;) {
       KVRT_ASSIGN(bool row, q.next());
       if (!row) break;
@@ -174,7 +174,7 @@ Status Catalog::check_constraints(std::vector<VerifyFault>* faults) {
     }
   }
   for (const std::string& count : counts) {
-    Query q = db_.query(count.c_str());
+    Query q = sql_->query(count.c_str());
     KVRT_ASSIGN(bool row, q.next());
     if (row && q.integer(0) > 0) add_fault(faults, "CHECK constraint failed in " + q.text(1));
   }
@@ -183,7 +183,7 @@ Status Catalog::check_constraints(std::vector<VerifyFault>* faults) {
 
 // What is counted with every change, against the rows.
 Status Catalog::check_totals(std::vector<VerifyFault>* faults) {
-  Query q = db_.query(
+  Query q = sql_->query(
       "SELECT chunks = (SELECT count(*) FROM nodes WHERE segment IS NOT NULL)"
       " AND chunk_bytes = (SELECT coalesce(sum(bytes), 0) FROM nodes WHERE segment IS NOT NULL)"
       " AND chunk_raw_bytes = (SELECT coalesce(sum(raw_bytes), 0) FROM nodes WHERE segment IS NOT NULL)"
@@ -197,16 +197,16 @@ Status Catalog::check_totals(std::vector<VerifyFault>* faults) {
 Status Catalog::check_sessions(const SessionCheck& check, std::vector<VerifyFault>* faults) {
   std::vector<std::pair<std::string, std::string>> names;
   {
-    Query q = db_.query("SELECT domain, name FROM sessions ORDER BY domain, name");
+    Query q = sql_->query("SELECT domain, name FROM sessions ORDER BY domain, name");
     for (;;) {
       KVRT_ASSIGN(bool row, q.next());
       if (!row) break;
       names.emplace_back(q.text(0), q.text(1));
     }
   }
-  KVRT_ASSIGN(const int64_t shares, db_.number("SELECT shares FROM totals"));
+  KVRT_ASSIGN(const int64_t shares, sql_->number("SELECT shares FROM totals"));
   for (auto& [domain, name] : names) {
-    auto loaded = load(domain, name, 0);  // at no time that it could have expired by
+    auto loaded = sessions.load(domain, name, 0);  // at no time that it could have expired by
     if (loaded.status().code() == Code::kNoMemory) return loaded.take_status();
     if (!loaded.is_ok()) {
       add_fault(faults, loaded.status().message(), name);
@@ -214,9 +214,9 @@ Status Catalog::check_sessions(const SessionCheck& check, std::vector<VerifyFaul
     }
     const Status meant = check ? check(*loaded) : Status();
     if (!meant.is_ok()) add_fault(faults, meant.message(), name);
-    KVRT_ASSIGN(const SessionRow row, read_session(domain, name));
+    KVRT_ASSIGN(const SessionRow row, sessions.read(domain, name));
     SessionStat stat;
-    KVRT_TRY(fill_stat(row.head, &stat));
+    KVRT_TRY(nodes.fill_stat(row.head, &stat));
     const bool same = stat.chunks == row.chunks && stat.chunks_missing == row.chunks_missing && stat.bytes == row.chunk_bytes &&
                       stat.bytes_shared == row.chunk_bytes_shared;
     if (row.counted == shares && !same) add_fault(faults, "the counts of its chunks are not those of its nodes", name);
@@ -225,10 +225,10 @@ Status Catalog::check_sessions(const SessionCheck& check, std::vector<VerifyFaul
 }
 
 Status Catalog::check_nodes(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks, std::vector<SegmentRow>* rows) {
-  TreeCheck tree(&db_, faults);
+  TreeCheck tree(sql_, faults);
   KVRT_TRY(tree.read_nodes(chunks));
   KVRT_TRY(tree.mark_from_sessions());
-  KVRT_ASSIGN(*rows, segments());
+  KVRT_ASSIGN(*rows, segments.all());
   tree.compare(*rows);
   tree.complete(chunks);
   return {};

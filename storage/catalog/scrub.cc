@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "storage/catalog/catalog.h"
+#include "storage/catalog/catalog_db.h"
 
 namespace kvrt {
 
@@ -100,7 +100,7 @@ class Scrubber {
 }  // namespace
 
 // With the turn to write and an empty log the file is all there is, and nobody changes it. Who reads a page meanwhile sees the same rows.
-Status Catalog::scrub(Scrub* scrub, const std::function<bool()>& more) {
+Status CatalogDb::scrub(Scrub* scrub, const std::function<bool()>& more) {
   WriteTurn turn(&db_);
   KVRT_TRY(turn.take());
   const bool enough = db_.log_file_bytes() > kLongLog;

@@ -32,7 +32,7 @@ class Repair {
     mended_ = mended_ || dir_.log_mended;
     KVRT_ASSIGN(const bool finished, finish_switch(env_, dir_.root, &report_.aside));
     if (finished) {
-      KVRT_ASSIGN(probe_, Catalog::probe(env_, catalog_path()));
+      KVRT_ASSIGN(probe_, probe_catalog(env_, catalog_path()));
       KVRT_TRY(note("catalog: a repair that was interrupted is finished"));
     }
     KVRT_ASSIGN(const bool sound, examine());
@@ -67,8 +67,8 @@ class Repair {
 
   // The catalog against itself, read only. False: it needs a new one.
   Result<bool> examine() {
-    if (probe_.kind != Catalog::Kind::kOurs) {
-      KVRT_TRY(note(probe_.kind == Catalog::Kind::kMissing ? "catalog: missing" : "catalog: its header is damaged"));
+    if (probe_.kind != CatalogProbe::Kind::kOurs) {
+      KVRT_TRY(note(probe_.kind == CatalogProbe::Kind::kMissing ? "catalog: missing" : "catalog: its header is damaged"));
       return false;
     }
     if (!dir_.log_damage.empty()) {
@@ -90,19 +90,19 @@ class Repair {
   Status check(std::vector<VerifyFault>* faults) {
     KVRT_ASSIGN(const bool had_index, env_->exists(catalog_path() + "-shm"));
     Catalog catalog;
-    Catalog::OpenMode mode;
+    CatalogDb::OpenMode mode;
     mode.read_only = true;
     mode.immutable = !probe_.log_rows;
     mode.check = true;
-    Status checked = catalog.open(catalog_path(), mode);
+    Status checked = catalog.db.open(catalog_path(), mode);
     if (checked.is_ok()) checked = catalog.check(nullptr, faults, &chunks_, &segments_);
-    if (checked.is_ok()) id_ = catalog.id();
+    if (checked.is_ok()) id_ = catalog.db.id();
     std::vector<VerifyFault> models;
-    if (checked.is_ok() && faults->empty()) checked = catalog.check_model_ids(&models);
+    if (checked.is_ok() && faults->empty()) checked = catalog.models.check(&models);
     for (const VerifyFault& f : models) KVRT_TRY(note(f.where + ": " + f.what));
     wrong_models_ = !models.empty();
     if (checked.is_ok()) checked = check_mode();
-    KVRT_TRY(catalog.close(false));
+    KVRT_TRY(catalog.db.close(false));
     if (!had_index && probe_.log_rows) (void)env_->remove_file(catalog_path() + "-shm").is_ok();  // SQLite's, of the log
     return checked;
   }
@@ -119,14 +119,14 @@ class Repair {
   // ---- the catalog is sound: chunks that are not are forgotten
 
   struct Bad {
-    const Catalog::SegmentRow* row = nullptr;
+    const SegmentRow* row = nullptr;
     bool missing = false;
     std::vector<BlockKey> forget;
     std::vector<const FoundFrame*> rewrite;  // what is good of a segment that is not
   };
 
   Status mend() {
-    std::map<std::array<uint8_t, 16>, const Catalog::SegmentRow*> named;
+    std::map<std::array<uint8_t, 16>, const SegmentRow*> named;
     for (const auto& row : segments_) named[row.id.bytes] = &row;
     KVRT_ASSIGN(FoundSegments found,
                 scan_segments(
@@ -136,16 +136,16 @@ class Repair {
     if (bad.empty() && !wrong_models_) return count(nullptr);
     report_.outcome = Outcome::kMended;
     Catalog catalog;
-    Catalog::OpenMode mode;
+    CatalogDb::OpenMode mode;
     mode.write_lock = dir_.write_lock.get();
-    KVRT_TRY(catalog.open(catalog_path(), mode));
-    KVRT_TRY(catalog.forget_wrong_model_ids().take_status());
-    KVRT_ASSIGN(auto before, catalog.list("", true, 0));
+    KVRT_TRY(catalog.db.open(catalog_path(), mode));
+    KVRT_TRY(catalog.models.forget_wrong().take_status());
+    KVRT_ASSIGN(auto before, catalog.sessions.list("", true, 0));
     Status mended;
     for (size_t i = 0; i < bad.size() && mended.is_ok(); i++) mended = mend_segment(&catalog, bad[i]);
     flush_trash(env_, log_, dir_.root, &catalog, &files_);
     if (mended.is_ok()) mended = count(&before, &catalog);
-    Status closed = catalog.close(mended.is_ok());
+    Status closed = catalog.db.close(mended.is_ok());
     KVRT_TRY(std::move(mended));
     return closed;
   }
@@ -184,18 +184,18 @@ class Repair {
     return bad;
   }
 
-  static bool is_of(const Catalog::ChunkRow& row, const FoundFrame& frame) {
+  static bool is_of(const ChunkRow& row, const FoundFrame& frame) {
     return frame.key == row.key && frame.bytes == row.bytes && frame.raw_bytes == row.raw_bytes && frame.tokens == row.tokens &&
            (!row.parent || frame.parent == *row.parent);
   }
 
   Status mend_segment(Catalog* catalog, const Bad& bad) {
-    if (bad.missing) return catalog->forget_segment(bad.row->id).take_status();
-    for (const BlockKey& key : bad.forget) KVRT_TRY(catalog->forget_chunk(key, bad.row->id).take_status());
+    if (bad.missing) return catalog->nodes.forget_segment(bad.row->id).take_status();
+    for (const BlockKey& key : bad.forget) KVRT_TRY(catalog->nodes.forget_chunk(key, bad.row->id).take_status());
     if (bad.rewrite.empty()) return {};
     KVRT_ASSIGN(CopiedSegment copy, copy_segment(env_, dir_.root, bad.row->id, bad.rewrite));
     const NewSegment to{copy.writer->id(), copy.writer->bytes(), true, copy.chunks};
-    auto moved = catalog->move_chunks(*bad.row, to);
+    auto moved = catalog->nodes.move_chunks(*bad.row, to);
     if (!moved.is_ok() || *moved > 0) copy.writer->keep();  // a commit that failed may be on the disk all the same
     return moved.take_status();
   }
@@ -203,14 +203,14 @@ class Repair {
   Status count(const std::vector<SessionStat>* before, Catalog* catalog = nullptr) {
     if (catalog == nullptr) {
       Catalog reader;
-      Catalog::OpenMode mode;
+      CatalogDb::OpenMode mode;
       mode.read_only = true;
       mode.immutable = !probe_.log_rows;
-      KVRT_TRY(reader.open(catalog_path(), mode));
+      KVRT_TRY(reader.db.open(catalog_path(), mode));
       KVRT_TRY(count(nullptr, &reader));
-      return reader.close(false);
+      return reader.db.close(false);
     }
-    KVRT_ASSIGN(auto sessions, catalog->list("", true, 0));
+    KVRT_ASSIGN(auto sessions, catalog->sessions.list("", true, 0));
     KVRT_ASSIGN(const Catalog::Totals totals, catalog->totals(0));
     report_.sessions_kept = sessions.size();
     report_.chunks_kept = totals.chunks;
@@ -284,14 +284,14 @@ class Repair {
   Env* env_;
   Log* log_;
   StoreDirectory dir_;
-  Catalog::Probe probe_;
+  CatalogProbe probe_;
   bool mended_;           // something but the catalog's rows
   bool foreign_ = false;  // the catalog is another store's
   StoreId id_;
   const RepairWatch& watch_;
   SegmentCache files_;
-  std::vector<Catalog::ChunkRow> chunks_;
-  std::vector<Catalog::SegmentRow> segments_;
+  std::vector<ChunkRow> chunks_;
+  std::vector<SegmentRow> segments_;
   bool wrong_models_ = false;  // rows of the cache of model ids are wrong
   RepairReport report_;
 };

@@ -1,4 +1,5 @@
 #include "storage/repair/switch.h"
+#include "storage/catalog/catalog_file.h"
 
 #include <algorithm>
 
@@ -145,7 +146,7 @@ Result<CopiedSegment> copy_segment(Env* env, const std::string& root, const Segm
 
 Status write_catalog(Env* env, const std::string& root, const StoreId& id, const Recovery& plan, const FoundSegments& found) {
   const std::string tmp = root + "/tmp/repairing.db";
-  KVRT_TRY(Catalog::build(env, tmp, [&](Db* db) { return fill(db, id, plan, found); }));
+  KVRT_TRY(build_catalog(env, tmp, [&](Db* db) { return fill(db, id, plan, found); }));
   KVRT_TRY(env->rename_new(tmp, root + kReady));
   return env->sync_dir(root + "/tmp");
 }

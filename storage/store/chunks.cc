@@ -6,14 +6,14 @@ namespace kvrt {
 bool StoreImpl::has(const BlockKey& key) {
   std::lock_guard lock(read_mutex_);
   if (!bad_.empty() && bad_.count(key) != 0) return false;
-  auto at = reader_.find(key);
+  auto at = reader_.nodes.find(key);
   return at.is_ok() && at->has_value();
 }
 
 std::vector<bool> StoreImpl::has(std::span<const NodeIn> chain) {
   std::vector<bool> flags(chain.size());
   std::lock_guard lock(read_mutex_);
-  auto there = reader_.find_chain(chain);
+  auto there = reader_.nodes.find_chain(chain);
   if (!there.is_ok()) return flags;
   for (size_t i = 0; i < there->ids.size(); i++) flags[i] = there->has_chunk[i] && bad_.count(chain[i].key) == 0;
   return flags;
@@ -22,11 +22,11 @@ std::vector<bool> StoreImpl::has(std::span<const NodeIn> chain) {
 ChunkState StoreImpl::read(const NodeIn& node, uint32_t layout, std::span<uint8_t> out, std::string* damage) {
   const BlockKey& key = node.key;
   for (;;) {
-    Catalog::Location at;
+    ChunkLocation at;
     {
       std::lock_guard lock(read_mutex_);
       if (!bad_.empty() && bad_.count(key) != 0) return ChunkState::kAbsent;
-      auto found = reader_.find(key);
+      auto found = reader_.nodes.find(key);
       if (!found.is_ok()) {
         if (damage != nullptr) *damage = found.status().message();
         return ChunkState::kAbsent;
@@ -46,7 +46,7 @@ ChunkState StoreImpl::read(const NodeIn& node, uint32_t layout, std::span<uint8_
 
 // A chunk that cannot be had; none: it lies elsewhere by now. Damage is forgotten so that the next save writes it again; a lack of
 // descriptors or memory is not damage.
-std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const Catalog::Location& at, const Status& why, std::string* damage) {
+std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const ChunkLocation& at, const Status& why, std::string* damage) {
   // And what a newer kvrt wrote is a hole for this one alone.
   bool passing = why.code() == Code::kIncompatible || is_want(why) || why.detail() == Detail::kPermission;
   std::string text = "chunk " + key.hex().substr(0, 16) + " in segs/" + at.id.hex().substr(0, 2) + "/" + at.id.hex() + ".seg at " +
@@ -54,16 +54,16 @@ std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const Catalog::Lo
   if (damage != nullptr) *damage = text;
   if (passing) return ChunkState::kAbsent;
   std::lock_guard lock(mutex_);
-  const Impatient at_once = catalog_.impatient();
-  auto now = catalog_.find(key);
+  const Impatient at_once = catalog_.db.impatient();
+  auto now = catalog_.nodes.find(key);
   if (now.is_ok() && !now->has_value()) return ChunkState::kAbsent;  // removed while we read
   // By its name, not by its row: a later segment may have that.
   if (now.is_ok() && (*now)->id != at.id) return std::nullopt;
   bool missing = why.code() == Code::kNotFound;
   if (missing) files_.forget(at.id);
   Result<uint64_t> forgotten = !check_writable_locked().is_ok() ? Result<uint64_t>(error(Code::kIo, Detail::kReadOnly, "read-only"))
-                               : missing                        ? catalog_.forget_segment(at.id)
-                                                                : catalog_.forget_chunk(key, at.id);
+                               : missing                        ? catalog_.nodes.forget_segment(at.id)
+                                                                : catalog_.nodes.forget_chunk(key, at.id);
   if (forgotten.is_ok()) {
     damaged_ += *forgotten;
   } else {
@@ -79,13 +79,13 @@ uint64_t StoreImpl::discard(std::span<const NodeIn> chain, const std::string& wh
   uint64_t count = 0;
   for (size_t i = 0; i < chain.size(); i++) {
     if (!there[i]) continue;
-    Catalog::Location at;
+    ChunkLocation at;
     {
       std::lock_guard lock(mutex_);
-      auto found = catalog_.find(chain[i].key);
+      auto found = catalog_.nodes.find(chain[i].key);
       if (!found.is_ok() || !found->has_value()) continue;
       at = **found;
-      (void)catalog_.set_durability(Durability::kProcess).is_ok();  // after a power cut it is found again
+      (void)catalog_.db.set_durability(Durability::kProcess).is_ok();  // after a power cut it is found again
     }
     count += lose(chain[i].key, at, error(Code::kCorrupt, Detail::kFormat, "%s", why.c_str()), nullptr) == ChunkState::kDamaged;
   }
@@ -97,7 +97,7 @@ std::vector<uint64_t> StoreImpl::chunk_bytes(std::span<const BlockKey> keys) {
   std::lock_guard lock(read_mutex_);
   for (size_t i = 0; i < keys.size(); i++) {
     if (!bad_.empty() && bad_.count(keys[i]) != 0) continue;
-    auto at = reader_.find(keys[i]);
+    auto at = reader_.nodes.find(keys[i]);
     if (at.is_ok() && at->has_value()) bytes[i] = (*at)->bytes;
   }
   return bytes;

@@ -11,8 +11,8 @@ namespace kvrt {
 namespace {
 
 // Who may write and is alone brings an old catalog up to date; others are refused, and nothing has changed.
-Status check_age(const Catalog::Probe& catalog, const StoreDirectory& dir) {
-  if (catalog.kind != Catalog::Kind::kOld || (dir.alone && !dir.read_only)) return {};
+Status check_age(const CatalogProbe& catalog, const StoreDirectory& dir) {
+  if (catalog.kind != CatalogProbe::Kind::kOld || (dir.alone && !dir.read_only)) return {};
   const char* path = dir.root.c_str();
   if (dir.read_only) {
     return error(
@@ -37,9 +37,9 @@ Status check_mendable(const StoreDirectory& dir) {
 // What a killed process left damaged, and one bit explains: the log, the numbers in the catalog's header.
 Status mend(Env* env, StoreDirectory* dir, Survey* now) {
   if (now->catalog.log_rows) KVRT_TRY(check_killed_log(env, dir, false));
-  if (now->catalog.kind != Catalog::Kind::kFlipped) return {};
+  if (now->catalog.kind != CatalogProbe::Kind::kFlipped) return {};
   KVRT_TRY(check_mendable(*dir));
-  KVRT_TRY(Catalog::mend_numbers(dir->root + "/catalog.db"));
+  KVRT_TRY(mend_catalog_numbers(dir->root + "/catalog.db"));
   KVRT_ASSIGN(*now, survey(env, dir->root));
   return {};
 }
@@ -48,8 +48,8 @@ Status mend(Env* env, StoreDirectory* dir, Survey* now) {
 Status fill(Env* env, const StoreDirectory& dir, const Survey& now) {
   KVRT_TRY(env->make_dir(dir.root + "/tmp"));
   KVRT_TRY(env->make_dir(dir.root + "/segs"));
-  if (now.empty) return Catalog::create(env, dir.root);
-  const bool old = now.catalog.kind == Catalog::Kind::kOld || now.catalog.kind == Catalog::Kind::kTorn;
+  if (now.empty) return create_catalog(env, dir.root);
+  const bool old = now.catalog.kind == CatalogProbe::Kind::kOld || now.catalog.kind == CatalogProbe::Kind::kTorn;
   return old ? migrate_catalog(env, dir.root, now.format.id) : Status();
 }
 
@@ -71,29 +71,29 @@ Result<DamagedDirectory> open_damaged(Env* env, const std::string& path) {
   KVRT_ASSIGN(dir.format, read_format(env, root));
   const bool formatted = dir.format.kind != FormatFile::Kind::kMissing && dir.format.kind != FormatFile::Kind::kStrange;
   const std::string catalog = root + "/catalog.db";
-  KVRT_ASSIGN(Catalog::Probe probe, Catalog::probe(env, catalog));
-  KVRT_TRY(Catalog::recognize(catalog, &probe));
+  KVRT_ASSIGN(CatalogProbe probe, probe_catalog(env, catalog));
+  KVRT_TRY(recognize_catalog(catalog, &probe));
   KVRT_TRY(check_format(dir.format, probe, root));
   KVRT_TRY(check_schema_known(probe, catalog));
   // Beside our FORMAT a strange application id is damage.
-  if (probe.kind == Catalog::Kind::kForeign && !formatted) return foreign_database(probe, catalog);
+  if (probe.kind == CatalogProbe::Kind::kForeign && !formatted) return foreign_database(probe, catalog);
   KVRT_ASSIGN(bool segments, has_segments(env, root));
-  if (probe.kind == Catalog::Kind::kMissing && !formatted && !segments) {
+  if (probe.kind == CatalogProbe::Kind::kMissing && !formatted && !segments) {
     return error(Code::kNotFound, Detail::kNone, "%s: no store there", root.c_str());
   }
   KVRT_TRY(enter_alone(env, &dir));
   KVRT_TRY(env->make_dir(root + "/tmp"));
   KVRT_TRY(env->make_dir(root + "/segs"));
-  KVRT_ASSIGN(damaged.catalog, Catalog::probe(env, catalog));  // again: what is there now stays
-  KVRT_TRY(Catalog::recognize(catalog, &damaged.catalog));
+  KVRT_ASSIGN(damaged.catalog, probe_catalog(env, catalog));  // again: what is there now stays
+  KVRT_TRY(recognize_catalog(catalog, &damaged.catalog));
   if (damaged.catalog.log_rows) KVRT_TRY(check_killed_log(env, &dir, true));
-  damaged.mended = damaged.catalog.kind == Catalog::Kind::kFlipped;
+  damaged.mended = damaged.catalog.kind == CatalogProbe::Kind::kFlipped;
   if (damaged.mended) {
-    KVRT_TRY(Catalog::mend_numbers(catalog));
-    KVRT_ASSIGN(damaged.catalog, Catalog::probe(env, catalog));
+    KVRT_TRY(mend_catalog_numbers(catalog));
+    KVRT_ASSIGN(damaged.catalog, probe_catalog(env, catalog));
   }
   KVRT_TRY(check_schema_known(damaged.catalog, catalog));
-  if (damaged.catalog.kind == Catalog::Kind::kOld) {
+  if (damaged.catalog.kind == CatalogProbe::Kind::kOld) {
     return error(Code::kIncompatible, Detail::kFormat, "%s: catalog schema %d of an older kvrt: opening the store migrates it to %d",
                  catalog.c_str(), damaged.catalog.schema, kCatalogSchema);
   }

@@ -8,6 +8,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
 #include "storage/catalog/catalog.h"
+#include "storage/catalog/catalog_file.h"
 #include "storage/store/format_file.h"
 #include "storage/store/store.h"
 
@@ -32,7 +33,7 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
 // A store's directory whatever its catalog is, for repair: alone in it, or BUSY. What a later or another program made is refused untouched.
 struct DamagedDirectory {
   StoreDirectory dir;
-  Catalog::Probe catalog;
+  CatalogProbe catalog;
   bool mended = false;  // the numbers in the catalog's header were
 };
 Result<DamagedDirectory> open_damaged(Env* env, const std::string& path);

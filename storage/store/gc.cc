@@ -15,9 +15,9 @@ namespace kvrt {
 // Expired sessions, and what no session holds any more. Their segments go into the trash.
 Result<bool> StoreImpl::gc_rows(Collection* c) {
   std::lock_guard lock(mutex_);
-  const Impatient as_told = catalog_.impatient(c->wait_ms);
+  const Impatient as_told = catalog_.db.impatient(c->wait_ms);
   auto more = [&] { return env_->now_ns() < c->slice_end; };
-  const Catalog::Collected before = c->rows;
+  const Collected before = c->rows;
   KVRT_TRY(change_locked(true, [&]() -> Status {
     KVRT_ASSIGN(c->rows, catalog_.collect(env_->unix_ms(), before, more));
     return {};
@@ -27,17 +27,17 @@ Result<bool> StoreImpl::gc_rows(Collection* c) {
 
 // Segments of which less than half is live, one a slice. The lock is not held while it is copied.
 Result<bool> StoreImpl::gc_sparse(Collection* c) {
-  Catalog::SegmentRow sparse;
+  SegmentRow sparse;
   {
     std::lock_guard lock(mutex_);
-    KVRT_ASSIGN(sparse, catalog_.sparse_segment(c->compacted));
+    KVRT_ASSIGN(sparse, catalog_.segments.sparse(c->compacted));
   }
   if (sparse.row == 0) return false;
   c->compacted = sparse.row;
   return rewrite(sparse, c);
 }
 
-Result<bool> StoreImpl::rewrite(const Catalog::SegmentRow& segment, Collection* c) {
+Result<bool> StoreImpl::rewrite(const SegmentRow& segment, Collection* c) {
   auto moved = compact(segment, c);
   if (moved.is_ok()) c->rewritten += *moved;
   if (moved.status().code() == Code::kNoSpace) return false;  // it needs some to free some
@@ -48,14 +48,14 @@ Result<bool> StoreImpl::rewrite(const Catalog::SegmentRow& segment, Collection* 
 // The files of what was collected, and those that could not be unlinked before.
 Result<bool> StoreImpl::gc_trash(Collection* c) {
   std::lock_guard lock(mutex_);
-  const Impatient as_told = catalog_.impatient(c->wait_ms);
+  const Impatient as_told = catalog_.db.impatient(c->wait_ms);
   KVRT_TRY(check_writable_locked());
-  if (catalog_.settled_trash().empty()) {
-    KVRT_ASSIGN(auto trash, catalog_.trash());
+  if (catalog_.segments.settled_trash().empty()) {
+    KVRT_ASSIGN(auto trash, catalog_.segments.trash());
     if (trash.empty()) return false;
-    KVRT_TRY(change_locked(true, [&] { return catalog_.settle(); }));
+    KVRT_TRY(change_locked(true, [&] { return catalog_.db.settle(); }));
   }
-  (void)catalog_.set_durability(Durability::kProcess).is_ok();
+  (void)catalog_.db.set_durability(Durability::kProcess).is_ok();
   const size_t gone = empty_trash(env_, log_, dir_.root, &catalog_, &files_, c->slice_end, &c->files);
   remake_reserve();
   return gone > 0;
@@ -66,11 +66,11 @@ Result<bool> StoreImpl::gc_trash(Collection* c) {
 Status StoreImpl::gc_log(Collection* c) {
   {
     std::lock_guard lock(mutex_);
-    if (catalog_.log_bytes() < (reserve_given_ ? kFullLogBytesMax : kLogBytesMax / 4)) return {};
+    if (catalog_.db.log_bytes() < (reserve_given_ ? kFullLogBytesMax : kLogBytesMax / 4)) return {};
   }
   KVRT_TRY(c->next_slice());
   std::lock_guard lock(mutex_);
-  if (reserve_given_ && catalog_.checkpoint(true).is_ok()) return {};
+  if (reserve_given_ && catalog_.db.checkpoint(true).is_ok()) return {};
   fold_log(0);
   return {};
 }
@@ -78,19 +78,19 @@ Status StoreImpl::gc_log(Collection* c) {
 // The log has what was removed until it is folded in full, which a reader elsewhere may hold up: then the next gc, save or close does it.
 Status StoreImpl::gc_fold(Collection* c) {
   const uint64_t end = env_->now_ns() + kFoldWaitMs * 1'000'000;
-  Catalog::Scrub scrub;
+  CatalogDb::Scrub scrub;
   for (int standing = 0;;) {  // slices in which others wrote as much as was folded
     KVRT_TRY(c->next_slice());
     std::unique_lock lock(mutex_);
     KVRT_TRY(check_writable_locked());
-    const Impatient at_once = catalog_.impatient();
+    const Impatient at_once = catalog_.db.impatient();
     const uint64_t before = scrub.scrubbed;
     unfolded_ = true;
-    Status folded = catalog_.scrub(&scrub, [&] { return env_->now_ns() < c->slice_end; });
+    Status folded = catalog_.db.scrub(&scrub, [&] { return env_->now_ns() < c->slice_end; });
     if (folded.code() == Code::kIo) return folded;
     if (folded.is_ok() && scrub.finished) {
       unfolded_ = false;
-      if (catalog_.log_file_bytes() > 0) (void)catalog_.checkpoint(true).is_ok();  // nothing of what was removed
+      if (catalog_.db.log_file_bytes() > 0) (void)catalog_.db.checkpoint(true).is_ok();  // nothing of what was removed
       return {};
     }
     standing += folded.is_ok() && scrub.scrubbed == before;
@@ -100,7 +100,7 @@ Status StoreImpl::gc_fold(Collection* c) {
       continue;
     }
     if (folded.is_ok() || folded.code() != Code::kBusy || env_->now_ns() >= end) {
-      c->log_bytes_kept = catalog_.log_file_bytes();
+      c->log_bytes_kept = catalog_.db.log_file_bytes();
       logf(log_, LogLevel::kWarn, "store: the log keeps %llu bytes, removed content among them: %s",
            static_cast<unsigned long long>(c->log_bytes_kept), folded.message().c_str());
       return {};
@@ -148,7 +148,7 @@ Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t 
   {
     std::lock_guard lock(mutex_);
     KVRT_TRY(check_writable_locked());
-    KVRT_ASSIGN(total, catalog_.count_expired(env_->unix_ms()));
+    KVRT_ASSIGN(total, catalog_.sessions.count_expired(env_->unix_ms()));
     total++;  // the files
   }
   c.go_on = [&] {

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <vector>
 
-#include "storage/catalog/catalog.h"
+#include "storage/catalog/catalog_db.h"
 #include "storage/segment/segment.h"
 
 namespace kvrt {
@@ -118,7 +118,7 @@ Status back_up(Env* env, const std::string& root) {
 }  // namespace
 
 // By what the tables are: a flipped bit in user_version leads from 2 to 3 and back.
-Status Catalog::migrate(const StoreId& id) {
+Status CatalogDb::migrate(const StoreId& id) {
   KVRT_TRY(db_.exec("PRAGMA foreign_keys=OFF"));  // a row that is wrong stays so: it is that session's loss alone
   KVRT_TRY(set_durability(Durability::kTokens));
   Transaction txn(&db_);
@@ -134,10 +134,10 @@ Status Catalog::migrate(const StoreId& id) {
 
 Status migrate_catalog(Env* env, const std::string& root, const std::optional<StoreId>& known) {
   const std::string path = root + "/catalog.db";
-  Catalog::OpenMode mode;
+  CatalogDb::OpenMode mode;
   mode.oldest = kCatalogSchemaOldest;
   {
-    Catalog catalog;
+    CatalogDb catalog;
     mode.check = true;  // what is damaged is not carried over
     Status opened = catalog.open(path, mode);
     if (!opened.is_ok()) {
@@ -151,7 +151,7 @@ Status migrate_catalog(Env* env, const std::string& root, const std::optional<St
   }
   StoreId id;
   env->random(id.bytes);
-  Catalog catalog;
+  CatalogDb catalog;
   mode.check = false;
   Status migrated = back_up(env, root);
   if (migrated.is_ok()) migrated = catalog.open(path, mode);

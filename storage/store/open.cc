@@ -27,13 +27,13 @@ Status StoreImpl::start() {
     return opened;
   }
   if (!dir_.read_only) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
-  if (dir_.alone && !dir_.read_only && dir_.log_rows) (void)catalog_.checkpoint(true).is_ok();  // it may hold what was removed
+  if (dir_.alone && !dir_.read_only && dir_.log_rows) (void)catalog_.db.checkpoint(true).is_ok();  // it may hold what was removed
   tell_of_log();
   return dir_.alone ? tidy_alone() : Status();
 }
 
-Catalog::OpenMode StoreImpl::read_mode() const {
-  Catalog::OpenMode mode;
+CatalogDb::OpenMode StoreImpl::read_mode() const {
+  CatalogDb::OpenMode mode;
   mode.read_only = true;
   mode.immutable = dir_.read_only && !dir_.log_rows && !(dir_.writable && dir_.lock != nullptr);
   return mode;
@@ -41,21 +41,21 @@ Catalog::OpenMode StoreImpl::read_mode() const {
 
 // The log and its index want a little room: on a full disk they get the reserve's.
 Status StoreImpl::open_catalog() {
-  Catalog::OpenMode mode = read_mode();
+  CatalogDb::OpenMode mode = read_mode();
   mode.read_only = dir_.read_only;
   mode.check = dir_.unclean && dir_.log_rows;
   mode.write_lock = dir_.write_lock.get();
-  Status opened = catalog_.open(dir_.root + "/catalog.db", mode);
+  Status opened = catalog_.db.open(dir_.root + "/catalog.db", mode);
   if (opened.code() != Code::kNoSpace || !dir_.writable || (!dir_.alone && !dir_.read_only)) return opened;
-  (void)catalog_.close(false).is_ok();
+  (void)catalog_.db.close(false).is_ok();
   give_up_reserve(env_, dir_.root);
   reserve_given_ = true;
-  return catalog_.open(dir_.root + "/catalog.db", mode);
+  return catalog_.db.open(dir_.root + "/catalog.db", mode);
 }
 
 Status StoreImpl::open_reader() {
   std::lock_guard lock(read_mutex_);
-  return reader_.open(dir_.root + "/catalog.db", read_mode());
+  return reader_.db.open(dir_.root + "/catalog.db", read_mode());
 }
 
 void StoreImpl::tell_of_log() {
@@ -70,7 +70,7 @@ Status StoreImpl::tidy_alone() {
   remove_all_orphans(env_, log_, dir_.root, &catalog_, dir_.unclean);
   make_reserve(env_, dir_.root);
   Status ours = share(&dir_);
-  if (ours.is_ok()) ours = catalog_.check_schema();
+  if (ours.is_ok()) ours = catalog_.db.check_schema();
   if (!ours.is_ok()) broken_ = ours.clone();  // another's, or a newer one, by now: left as it is
   return ours;
 }
@@ -78,15 +78,15 @@ Status StoreImpl::tidy_alone() {
 // FORMAT and catalog are of one store. Who is alone writes a FORMAT that is not as it should be.
 Status StoreImpl::check_identity() {
   const FormatFile& format = dir_.format;
-  if (format.id && *format.id != catalog_.id()) {
+  if (format.id && *format.id != catalog_.db.id()) {
     return error(
         Code::kCorrupt, Detail::kCatalogCorrupt,
         "%s: catalog.db is of store %s, FORMAT says that this is store %s: put the right file back; or repair the store (kvrt store "
         "repair), which goes by FORMAT and keeps no session of that catalog; left untouched",
-        dir_.root.c_str(), catalog_.id().hex().c_str(), format.id->hex().c_str());
+        dir_.root.c_str(), catalog_.db.id().hex().c_str(), format.id->hex().c_str());
   }
   if (!dir_.alone || dir_.read_only || format.kind == FormatFile::Kind::kSound) return {};
-  Status written = write_format(env_, dir_.root, catalog_.id());
+  Status written = write_format(env_, dir_.root, catalog_.db.id());
   if (written.is_ok() || format.kind == FormatFile::Kind::kMissing) return written;
   logf(log_, LogLevel::kWarn, "store: %s", written.message().c_str());  // the catalog tells what it would
   return {};
@@ -107,17 +107,17 @@ void StoreImpl::tidy_after_reading() {
 StoreImpl::~StoreImpl() {
   try {
     std::lock_guard lock(mutex_);
-    const bool sound = broken_.is_ok() && !catalog_.sync_failed();
+    const bool sound = broken_.is_ok() && !catalog_.db.sync_failed();
     if (!dir_.read_only && sound) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
     if (sound && unfolded_ && !dir_.read_only) {
-      const Impatient soon = catalog_.impatient(kCloseWaitMs);
-      (void)catalog_.checkpoint(true).is_ok();
+      const Impatient soon = catalog_.db.impatient(kCloseWaitMs);
+      (void)catalog_.db.checkpoint(true).is_ok();
     }
     {
       std::lock_guard reading(read_mutex_);
-      (void)reader_.close(false).is_ok();  // first: only the last connection folds the log in
+      (void)reader_.db.close(false).is_ok();  // first: only the last connection folds the log in
     }
-    Status closed = catalog_.close(sound && !litter_);  // with a log left behind the next open looks for such files
+    Status closed = catalog_.db.close(sound && !litter_);  // with a log left behind the next open looks for such files
     if (!closed.is_ok()) logf(log_, LogLevel::kWarn, "store: closing: %s", closed.message().c_str());
     if (dir_.read_only) tidy_after_reading();
   } catch (...) {  // no memory: what is left is for the next open

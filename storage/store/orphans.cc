@@ -21,13 +21,13 @@ Status remove_orphans(Env* env, Log* log, const std::string& root, const std::st
     const bool segment = directory != "tmp";
     if (segment && !parse_segment_name(name, &id)) continue;
     if (segment) {
-      KVRT_ASSIGN(bool known, catalog->names_segment(id));
+      KVRT_ASSIGN(bool known, catalog->segments.is_named(id));
       if (known) continue;
     }
     auto lease = env->open_lock(path, false);
     if (lease.is_ok() && !(*lease)->acquire(LockMode::kExclusive).is_ok()) continue;  // a save is writing it
     if (segment) {
-      KVRT_ASSIGN(bool committed, catalog->names_segment(id));  // meanwhile
+      KVRT_ASSIGN(bool committed, catalog->segments.is_named(id));  // meanwhile
       if (committed) continue;
     }
     (void)remove_counted(env, log, path, removed);

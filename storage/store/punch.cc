@@ -37,14 +37,14 @@ Result<std::vector<FileRange>> dead_ranges(const File& file, const SegmentId& id
 // Looks through segments of which a part is dead, for what is not punched yet. Without their index they are written anew.
 Result<bool> StoreImpl::gc_find_dead(Collection* c) {
   do {
-    Catalog::SegmentRow segment;
+    SegmentRow segment;
     std::vector<ChunkPlace> live;
     {
       std::lock_guard lock(mutex_);
       KVRT_TRY(check_writable_locked());
-      KVRT_ASSIGN(segment, catalog_.segment_with_dead(c->searched));
+      KVRT_ASSIGN(segment, catalog_.segments.with_dead(c->searched));
       if (segment.row == 0) return false;
-      KVRT_ASSIGN(live, catalog_.chunks_of(segment));
+      KVRT_ASSIGN(live, catalog_.nodes.chunks_of(segment));
     }
     c->searched = segment.row;
     auto file = files_.open(segment.id);
@@ -62,7 +62,7 @@ Result<bool> StoreImpl::gc_punch(Collection* c) {
   if (c->dead.empty()) return false;
   if (!std::exchange(c->dead_settled, true)) {
     std::lock_guard lock(mutex_);
-    KVRT_TRY(change_locked(true, [&] { return catalog_.settle(); }));
+    KVRT_TRY(change_locked(true, [&] { return catalog_.db.settle(); }));
     return true;
   }
   const Collection::Dead dead = std::move(c->dead.back());

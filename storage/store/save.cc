@@ -146,14 +146,14 @@ Result<std::unique_ptr<Store::Save>> StoreImpl::begin_save(bool reuse_chunks, co
 
 // KV that must survive a power cut may lie in segments that an earlier, weaker save did not wait for.
 Status StoreImpl::sync_reused(const SessionIn& session) {
-  KVRT_ASSIGN(auto rows, catalog_.unsynced(session.nodes));
+  KVRT_ASSIGN(auto rows, catalog_.segments.unsynced(session.nodes));
   if (rows.empty()) return {};
   for (const auto& row : rows) {
     auto file = files_.open(row.id);
     if (!file.is_ok()) continue;  // missing: a hole for the reader, nothing to sync
     Status synced = (*file)->sync();
     if (!synced.is_ok()) {  // the kernel may call its pages clean now: a second sync would say OK, and prove nothing
-      KVRT_TRY(change_locked(true, [&] { return catalog_.forget_segment(row.id).take_status(); }));
+      KVRT_TRY(change_locked(true, [&] { return catalog_.nodes.forget_segment(row.id).take_status(); }));
       files_.forget(row.id);
       (void)env_->remove_file(row.id.path(dir_.root)).is_ok();  // else gc finds it
       return synced;
@@ -161,7 +161,7 @@ Status StoreImpl::sync_reused(const SessionIn& session) {
     KVRT_TRY(env_->sync_dir(row.id.dir(dir_.root)));
   }
   KVRT_TRY(env_->sync_dir(dir_.root + "/segs"));
-  return catalog_.mark_synced(rows);
+  return catalog_.segments.mark_synced(rows);
 }
 
 Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const NewSegment* segment, const BlockKeys& needed) {
@@ -170,9 +170,9 @@ Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const Ne
   if (shortage.bytes > 0) return std::move(shortage.why);
   Durability durability = session.durability == Durability::kDefault ? Durability::kTokens : session.durability;
   if (durability == Durability::kKv) KVRT_TRY(sync_reused(session));
-  KVRT_TRY(catalog_.set_durability(durability));
+  KVRT_TRY(catalog_.db.set_durability(durability));
   auto done = catalog_.commit(session, segment, needed, env_->unix_ms());
-  if (done.status().code() == Code::kNoSpace && catalog_.checkpoint(true).is_ok()) {  // the log's room may be enough
+  if (done.status().code() == Code::kNoSpace && catalog_.db.checkpoint(true).is_ok()) {  // the log's room may be enough
     done = catalog_.commit(session, segment, needed, env_->unix_ms());
   }
   if (!done.is_ok()) {

@@ -7,28 +7,28 @@ namespace kvrt {
 Result<SessionOut> StoreImpl::load(std::string_view domain, std::string_view name) {
   KVRT_TRY(check_names(domain, name));
   std::lock_guard lock(mutex_);
-  auto session = catalog_.load(domain, name, env_->unix_ms());
-  if (session.is_ok() && check_writable_locked().is_ok() && catalog_.set_durability(Durability::kProcess).is_ok()) {
-    catalog_.touch(domain, name);
+  auto session = catalog_.sessions.load(domain, name, env_->unix_ms());
+  if (session.is_ok() && check_writable_locked().is_ok() && catalog_.db.set_durability(Durability::kProcess).is_ok()) {
+    catalog_.sessions.touch(domain, name);
   }
   return session;
 }
 
 Result<std::vector<SessionStat>> StoreImpl::list(std::string_view domain, bool all_domains) {
   std::lock_guard lock(read_mutex_);
-  return reader_.list(domain, all_domains, env_->unix_ms());
+  return reader_.sessions.list(domain, all_domains, env_->unix_ms());
 }
 
 Result<SessionStat> StoreImpl::stat(std::string_view domain, std::string_view name) {
   KVRT_TRY(check_names(domain, name));
   std::lock_guard lock(read_mutex_);
-  return reader_.stat(domain, name, env_->unix_ms());
+  return reader_.sessions.stat(domain, name, env_->unix_ms());
 }
 
 Status StoreImpl::remove(std::string_view domain, std::string_view name) {
   KVRT_TRY(check_names(domain, name));
   std::lock_guard lock(mutex_);
-  KVRT_TRY(change_locked(true, [&] { return catalog_.remove(domain, name, env_->unix_ms()); }));
+  KVRT_TRY(change_locked(true, [&] { return catalog_.sessions.remove(domain, name, env_->unix_ms()); }));
   after_commit(Durability::kTokens);
   return {};
 }
@@ -37,7 +37,7 @@ Status StoreImpl::rename(std::string_view domain, std::string_view from, std::st
   KVRT_TRY(check_names(domain, from));
   KVRT_TRY(check_names(domain, to));
   std::lock_guard lock(mutex_);
-  KVRT_TRY(change_locked(false, [&] { return catalog_.rename(domain, from, to, env_->unix_ms()); }));
+  KVRT_TRY(change_locked(false, [&] { return catalog_.sessions.rename(domain, from, to, env_->unix_ms()); }));
   after_commit(Durability::kTokens);
   return {};
 }
@@ -45,7 +45,7 @@ Status StoreImpl::rename(std::string_view domain, std::string_view from, std::st
 Status StoreImpl::pin(std::string_view domain, std::string_view name, uint8_t priority) {
   KVRT_TRY(check_names(domain, name));
   std::lock_guard lock(mutex_);
-  KVRT_TRY(change_locked(false, [&] { return catalog_.pin(domain, name, priority, env_->unix_ms()); }));
+  KVRT_TRY(change_locked(false, [&] { return catalog_.sessions.pin(domain, name, priority, env_->unix_ms()); }));
   after_commit(Durability::kTokens);
   return {};
 }
@@ -56,7 +56,7 @@ Status StoreImpl::set_ttl(std::string_view domain, std::string_view name, uint64
   std::lock_guard lock(mutex_);
   int64_t now = env_->unix_ms();
   int64_t expires = seconds != 0 ? now + static_cast<int64_t>(seconds) * 1000 : 0;
-  KVRT_TRY(change_locked(false, [&] { return catalog_.set_expiry(domain, name, expires, now); }));
+  KVRT_TRY(change_locked(false, [&] { return catalog_.sessions.set_expiry(domain, name, expires, now); }));
   after_commit(Durability::kTokens);
   return {};
 }

@@ -15,8 +15,8 @@ unsigned long long ull(uint64_t v) { return v; }
 Result<StoreImpl::Shortage> StoreImpl::shortage_locked(Need need, uint64_t more) {
   Shortage shortage;
   if (disk_bytes_max_ != 0) {
-    KVRT_ASSIGN(const uint64_t segments, catalog_.segment_bytes());
-    const uint64_t used = segments + catalog_.disk_bytes() + pending_bytes_;
+    KVRT_ASSIGN(const uint64_t segments, catalog_.segments.total_bytes());
+    const uint64_t used = segments + catalog_.db.disk_bytes() + pending_bytes_;
     if (used + more > disk_bytes_max_) {
       shortage.bytes = used + more - disk_bytes_max_;
       shortage.why = error(Code::kNoSpace, Detail::kNone, "%s: %llu bytes used, %llu more wanted, disk_bytes_max is %llu",
@@ -68,8 +68,8 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
   c.slice_end = env_->now_ns() + kSliceNs;
   {
     std::lock_guard lock(mutex_);
-    const Impatient at_once = catalog_.impatient();
-    Status folded = catalog_.log_bytes() > 0 ? catalog_.checkpoint(true) : error(Code::kNotFound, Detail::kNone, "no log");
+    const Impatient at_once = catalog_.db.impatient();
+    Status folded = catalog_.db.log_bytes() > 0 ? catalog_.db.checkpoint(true) : error(Code::kNotFound, Detail::kNone, "no log");
     if (folded.is_ok()) return true;
     if (folded.code() == Code::kIo) return folded;
   }
@@ -82,9 +82,9 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
   *compacted = c.compacted;
   if (compacting) return true;
   std::lock_guard lock(mutex_);
-  KVRT_ASSIGN(const uint64_t segments, catalog_.segment_bytes());
+  KVRT_ASSIGN(const uint64_t segments, catalog_.segments.total_bytes());
   if (segments < bytes) return false;  // all KV that there is would not do
-  Catalog::Evicted evicted;
+  Evicted evicted;
   c.slice_end = env_->now_ns() + kSliceNs;
   KVRT_TRY(change_locked(true, [&]() -> Status {
     KVRT_ASSIGN(evicted, catalog_.evict(by, bytes, [&] { return env_->now_ns() < c.slice_end; }));
@@ -101,12 +101,12 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
 
 // Writes the segment's live chunks into a new one; the bytes written. What cannot be read stays where it is, for its reader to find out.
 // Sealing waits for the disk, and so does publishing, twice: each is in a slice of its own.
-Result<uint64_t> StoreImpl::compact(const Catalog::SegmentRow& segment, Collection* c) {
+Result<uint64_t> StoreImpl::compact(const SegmentRow& segment, Collection* c) {
   std::vector<ChunkPlace> chunks;
   {
     std::lock_guard lock(mutex_);
     KVRT_TRY(check_writable_locked());
-    KVRT_ASSIGN(chunks, catalog_.chunks_of(segment));
+    KVRT_ASSIGN(chunks, catalog_.nodes.chunks_of(segment));
   }
   auto file = files_.open(segment.id);
   if (!file.is_ok()) return uint64_t{0};
@@ -139,7 +139,7 @@ Result<uint64_t> StoreImpl::compact(const Catalog::SegmentRow& segment, Collecti
   const NewSegment to{writer->id(), writer->bytes(), true, moved};
   uint64_t count = 0;
   Status changed = change_locked(false, [&]() -> Status {
-    KVRT_ASSIGN(count, catalog_.move_chunks(segment, to));
+    KVRT_ASSIGN(count, catalog_.nodes.move_chunks(segment, to));
     return {};
   });
   if (count > 0 || !broken_.is_ok()) writer->keep();

@@ -12,24 +12,24 @@ namespace kvrt {
 
 Status StoreImpl::check_writable_locked() {
   if (dir_.read_only) return error(Code::kIo, Detail::kReadOnly, "%s: the store is open read-only", dir_.root.c_str());
-  if (broken_.is_ok() && catalog_.sync_failed()) {
+  if (broken_.is_ok() && catalog_.db.sync_failed()) {
     broken_ =
         error(Code::kIo, Detail::kNone, "%s/catalog.db: a sync failed; what it was to save may not be on the disk", dir_.root.c_str());
   }
   KVRT_TRY(broken_.clone());
-  return catalog_.check_in_place();  // else files would come and go in another store's directory
+  return catalog_.db.check_in_place();  // else files would come and go in another store's directory
 }
 
 // One transaction that is on the disk when it returns. One that frees space needs a little first: the log's, by folding it in, and the
 // reserve.
 Status StoreImpl::change_locked(bool frees, const std::function<Status()>& change) {
   KVRT_TRY(check_writable_locked());
-  KVRT_TRY(catalog_.set_durability(Durability::kTokens));
+  KVRT_TRY(catalog_.db.set_durability(Durability::kTokens));
   Status status = change();
   if (frees && status.code() == Code::kNoSpace) {
     give_up_reserve(env_, dir_.root);
     reserve_given_ = true;
-    (void)catalog_.checkpoint(true).is_ok();
+    (void)catalog_.db.checkpoint(true).is_ok();
     status = change();
   }
   if (status.code() == Code::kIo) broken_ = status.clone();
@@ -39,12 +39,12 @@ Status StoreImpl::change_locked(bool frees, const std::function<Status()>& chang
 // Housekeeping that may fail without harm, for want of memory too: what was committed stays so. Files go only after a commit that is on
 // the disk: a power cut must not bring rows back whose files are gone.
 void StoreImpl::after_commit(Durability durability) try {
-  const Impatient at_once = catalog_.impatient();
+  const Impatient at_once = catalog_.db.impatient();
   if (durability == Durability::kTokens || durability == Durability::kKv) {
-    (void)catalog_.set_durability(Durability::kProcess).is_ok();
+    (void)catalog_.db.set_durability(Durability::kProcess).is_ok();
     empty_trash(env_, log_, dir_.root, &catalog_, &files_, env_->now_ns() + kSliceNs, nullptr);
   }
-  if (unfolded_) unfolded_ = !catalog_.checkpoint(true).is_ok();
+  if (unfolded_) unfolded_ = !catalog_.db.checkpoint(true).is_ok();
   fold_log(kLogBytesMax);
   remake_reserve();
 } catch (const std::bad_alloc&) {
@@ -54,12 +54,12 @@ void StoreImpl::after_commit(Durability durability) try {
 void StoreImpl::remake_reserve() {
   if (!reserve_given_) return;
   reserve_given_ = !make_reserve(env_, dir_.root);
-  if (reserve_given_ && catalog_.checkpoint(true).is_ok()) reserve_given_ = !make_reserve(env_, dir_.root);
+  if (reserve_given_ && catalog_.db.checkpoint(true).is_ok()) reserve_given_ = !make_reserve(env_, dir_.root);
 }
 
 void StoreImpl::fold_log(uint64_t from_bytes) {
-  if (catalog_.log_bytes() < from_bytes) return;
-  Status folded = catalog_.checkpoint();
+  if (catalog_.db.log_bytes() < from_bytes) return;
+  Status folded = catalog_.db.checkpoint();
   if (!folded.is_ok()) logf(log_, LogLevel::kWarn, "store: checkpoint: %s", folded.message().c_str());
 }
 
@@ -75,7 +75,7 @@ Result<StoreInfo> StoreImpl::info() {
   info.segments = totals.segments;
   info.chunk_bytes = totals.chunk_bytes;
   info.chunk_raw_bytes = totals.chunk_raw_bytes;
-  info.disk_bytes = totals.segment_bytes + catalog_.disk_bytes();
+  info.disk_bytes = totals.segment_bytes + catalog_.db.disk_bytes();
   KVRT_ASSIGN(info.bytes_free, bytes_free_locked(info.disk_bytes + pending_bytes_));
   info.chunks_damaged = damaged_;
   info.chunks_evicted = evicted_;
@@ -92,14 +92,14 @@ Result<uint64_t> StoreImpl::remove_old() {
 
 bool StoreImpl::cached_model_id(const ModelFile& file, Hash256* out) {
   std::lock_guard lock(read_mutex_);
-  return reader_.cached_model_id(file, out);
+  return reader_.models.find(file, out);
 }
 
 void StoreImpl::cache_model_id(const ModelFile& file, const Hash256& id) {
   std::lock_guard lock(mutex_);
-  const Impatient at_once = catalog_.impatient();
+  const Impatient at_once = catalog_.db.impatient();
   if (!check_writable_locked().is_ok()) return;
-  Status cached = catalog_.cache_model_id(file, id);
+  Status cached = catalog_.models.put(file, id);
   if (!cached.is_ok()) logf(log_, LogLevel::kDebug, "store: model id not cached: %s", cached.message().c_str());
 }
 

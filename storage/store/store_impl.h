@@ -57,14 +57,14 @@ class StoreImpl final : public Store {
   struct Collection;  // what a running gc has done
 
   Status open_catalog();
-  Catalog::OpenMode read_mode() const;
+  CatalogDb::OpenMode read_mode() const;
   Status open_reader();
   Status check_identity();
   void tell_of_log();
   Status tidy_alone();
   void tidy_after_reading();
   bool has(const BlockKey& key);
-  std::optional<ChunkState> lose(const BlockKey& key, const Catalog::Location& at, const Status& why, std::string* damage);
+  std::optional<ChunkState> lose(const BlockKey& key, const ChunkLocation& at, const Status& why, std::string* damage);
   Status check_writable_locked();
   struct Shortage {
     uint64_t bytes = 0;  // 0: there is room
@@ -76,9 +76,9 @@ class StoreImpl final : public Store {
   Result<uint64_t> bytes_free_locked(uint64_t used);
   Status make_room(Need need, uint64_t more, const SavedBy& by);
   Result<bool> free_some(uint64_t bytes, const SavedBy& by, int64_t* compacted);
-  Result<uint64_t> compact(const Catalog::SegmentRow& segment, Collection* c);
+  Result<uint64_t> compact(const SegmentRow& segment, Collection* c);
   Result<bool> gc_sparse(Collection* c);
-  Result<bool> rewrite(const Catalog::SegmentRow& segment, Collection* c);
+  Result<bool> rewrite(const SegmentRow& segment, Collection* c);
   Result<bool> gc_find_dead(Collection* c);
   Result<bool> gc_punch(Collection* c);
   void collect_after_save(Durability durability);
@@ -126,7 +126,7 @@ inline constexpr int kFoldsMax = 100;
 inline constexpr uint64_t kFullLogBytesMax = 64u << 10;  // while the reserve is in use
 
 struct StoreImpl::Collection {
-  Catalog::Collected rows;
+  Collected rows;
   RemovedFiles files;
   std::vector<std::string> directories;  // to look through for orphans, last first
   bool listed = false;
@@ -134,7 +134,7 @@ struct StoreImpl::Collection {
   std::function<bool()> go_on;  // begins a slice; none: it cannot be stopped
   int64_t compacted = 0;        // segments up to this row were looked at
   struct Dead {
-    Catalog::SegmentRow segment;
+    SegmentRow segment;
     std::vector<FileRange> ranges;  // none: to be written anew
   };
   std::vector<Dead> dead;  // to be punched

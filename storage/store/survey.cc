@@ -15,8 +15,8 @@ constexpr const char* kOurNames[] = {
 }  // namespace
 
 // Beside a catalog of ours a strange FORMAT is a damaged one.
-Status check_format(const FormatFile& format, const Catalog::Probe& catalog, const std::string& root) {
-  using Kind = Catalog::Kind;
+Status check_format(const FormatFile& format, const CatalogProbe& catalog, const std::string& root) {
+  using Kind = CatalogProbe::Kind;
   const bool ours = catalog.kind == Kind::kOurs || catalog.kind == Kind::kOld || catalog.kind == Kind::kFlipped;
   if (format.kind != FormatFile::Kind::kStrange || ours) return {};
   return error(Code::kIncompatible, Detail::kForeignProgram, "%s/FORMAT: not the FORMAT of a kvrt store", root.c_str());
@@ -36,12 +36,12 @@ Result<bool> has_segments(Env* env, const std::string& root) {
 }
 
 // A catalog that another kvrt wrote.
-Status check_schema_known(const Catalog::Probe& catalog, const std::string& path) {
-  if (catalog.kind == Catalog::Kind::kTooNew) {
+Status check_schema_known(const CatalogProbe& catalog, const std::string& path) {
+  if (catalog.kind == CatalogProbe::Kind::kTooNew) {
     return error(Code::kIncompatible, Detail::kStoreTooNew, "%s: catalog schema %d, this kvrt knows up to %d; left untouched", path.c_str(),
                  catalog.schema, kCatalogSchema);
   }
-  if (catalog.kind == Catalog::Kind::kTooOld) {
+  if (catalog.kind == CatalogProbe::Kind::kTooOld) {
     return error(Code::kIncompatible, Detail::kFormat,
                  "%s: catalog schema %d of a kvrt before the first release, this one reads %d to %d; left untouched", path.c_str(),
                  catalog.schema, kCatalogSchemaOldest, kCatalogSchema);
@@ -49,7 +49,7 @@ Status check_schema_known(const Catalog::Probe& catalog, const std::string& path
   return {};
 }
 
-Status foreign_database(const Catalog::Probe& catalog, const std::string& path) {
+Status foreign_database(const CatalogProbe& catalog, const std::string& path) {
   return error(Code::kIncompatible, Detail::kForeignProgram, "%s: a database of another program (application id %08x); left untouched",
                path.c_str(), static_cast<unsigned>(catalog.application_id));
 }
@@ -58,16 +58,16 @@ Result<Survey> survey(Env* env, const std::string& root) {
   Survey s;
   KVRT_ASSIGN(s.format, read_format(env, root));
   std::string path = root + "/catalog.db";
-  KVRT_ASSIGN(s.catalog, Catalog::probe(env, path));
-  KVRT_TRY(Catalog::recognize(path, &s.catalog));
+  KVRT_ASSIGN(s.catalog, probe_catalog(env, path));
+  KVRT_TRY(recognize_catalog(path, &s.catalog));
   KVRT_TRY(check_format(s.format, s.catalog, root));
   KVRT_TRY(check_schema_known(s.catalog, path));
-  if (s.catalog.kind == Catalog::Kind::kForeign) return foreign_database(s.catalog, path);
-  if (s.catalog.kind == Catalog::Kind::kCorrupt) {
+  if (s.catalog.kind == CatalogProbe::Kind::kForeign) return foreign_database(s.catalog, path);
+  if (s.catalog.kind == CatalogProbe::Kind::kCorrupt) {
     return error(Code::kCorrupt, Detail::kCatalogCorrupt,
                  "%s: not a catalog any more (its header is damaged): repair the store (kvrt store repair); left untouched", path.c_str());
   }
-  if (s.catalog.kind != Catalog::Kind::kMissing) {
+  if (s.catalog.kind != CatalogProbe::Kind::kMissing) {
     s.empty = false;
     return s;
   }

@@ -7,26 +7,26 @@ namespace kvrt {
 size_t empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, uint64_t until_ns,
                    RemovedFiles* removed) {
   std::vector<SegmentId> gone;
-  for (const SegmentId& id : catalog->settled_trash()) {
+  for (const SegmentId& id : catalog->segments.settled_trash()) {
     if (!gone.empty() && env->now_ns() >= until_ns) break;
     if (remove_counted(env, log, id.path(root), removed)) gone.push_back(id);
     files->forget(id);  // an open file keeps its space
   }
   if (gone.empty()) return 0;
-  Status cleared = catalog->clear_trash(gone);
+  Status cleared = catalog->segments.clear_trash(gone);
   if (cleared.is_ok()) return gone.size();
   logf(log, LogLevel::kWarn, "store: trash: %s", cleared.message().c_str());
   return 0;
 }
 
 void flush_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files) {
-  const Impatient at_once = catalog->impatient();
+  const Impatient at_once = catalog->db.impatient();
   for (;;) {
-    auto trash = catalog->trash();
+    auto trash = catalog->segments.trash();
     if (!trash.is_ok() || trash->empty()) return;
-    Status settled = catalog->settle();
+    Status settled = catalog->db.settle();
     if (!settled.is_ok()) return logf(log, LogLevel::kWarn, "store: trash: %s", settled.message().c_str());
-    (void)catalog->set_durability(Durability::kProcess).is_ok();  // that a name is cleared need not wait
+    (void)catalog->db.set_durability(Durability::kProcess).is_ok();  // that a name is cleared need not wait
     if (empty_trash(env, log, root, catalog, files, UINT64_MAX, nullptr) == 0) return;
   }
 }

@@ -14,7 +14,7 @@ std::string place(const SegmentId& id, uint64_t offset) {
 std::string named(const BlockKey& key) { return "chunk " + key.hex().substr(0, 16); }
 
 // What differs between a row and the frame that it points to, "" if nothing.
-std::string compare(const Catalog::ChunkRow& row, const FrameHeader& frame) {
+std::string compare(const ChunkRow& row, const FrameHeader& frame) {
   if (frame.key != row.key) return "holds another chunk (" + frame.key.hex().substr(0, 16) + ")";
   if (row.parent && frame.parent != *row.parent) return "has another parent than the catalog";
   if (frame.tokens != row.tokens) return "has other tokens than the catalog";
@@ -23,14 +23,14 @@ std::string compare(const Catalog::ChunkRow& row, const FrameHeader& frame) {
 }
 
 // Appends a fault per bad segment, frame, or row that does not fit its frame. CANCELLED when progress says so.
-Status verify_segments(Env* env, const std::string& root, Codec* codec, std::span<const Catalog::SegmentRow> segments,
-                       std::span<const Catalog::ChunkRow> chunks, const std::function<bool(const Catalog::ChunkRow&)>& still_there,
+Status verify_segments(Env* env, const std::string& root, Codec* codec, std::span<const SegmentRow> segments,
+                       std::span<const ChunkRow> chunks, const std::function<bool(const ChunkRow&)>& still_there,
                        const std::function<bool(uint64_t done, uint64_t total)>& progress, std::vector<VerifyFault>* faults) {
-  std::unordered_map<int64_t, std::vector<const Catalog::ChunkRow*>> rows;  // by segment
+  std::unordered_map<int64_t, std::vector<const ChunkRow*>> rows;  // by segment
   uint64_t total = 0, done = 0;
   for (const auto& chunk : chunks) rows[chunk.segment].push_back(&chunk);
   for (const auto& segment : segments) total += segment.bytes;
-  auto report = [&](const SegmentId& id, uint64_t offset, const std::string& what, const Catalog::ChunkRow* row) {
+  auto report = [&](const SegmentId& id, uint64_t offset, const std::string& what, const ChunkRow* row) {
     if (row != nullptr && !still_there(*row)) return;  // removed since the rows were read
     faults->push_back({place(id, offset), what, row != nullptr ? row->session : ""});
   };
@@ -67,13 +67,13 @@ Status verify_segments(Env* env, const std::string& root, Codec* codec, std::spa
 Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,
                                                    const SessionCheck& check) {
   std::vector<VerifyFault> faults;
-  std::vector<Catalog::ChunkRow> chunks;
-  std::vector<Catalog::SegmentRow> segments;
+  std::vector<ChunkRow> chunks;
+  std::vector<SegmentRow> segments;
   {
     std::lock_guard lock(mutex_);
-    KVRT_TRY(catalog_.check_in_place());  // else each of its segments would be missing
+    KVRT_TRY(catalog_.db.check_in_place());  // else each of its segments would be missing
     Status checked = catalog_.check(check, &faults, &chunks, &segments);
-    if (checked.is_ok()) checked = catalog_.check_model_ids(&faults);
+    if (checked.is_ok()) checked = catalog_.models.check(&faults);
     if (checked.code() == Code::kCorrupt) {  // so much that not even its tables can be read
       faults.push_back({"catalog", checked.message(), ""});
       return faults;
@@ -85,10 +85,10 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
       faults.push_back({"FORMAT", format.kind == FormatFile::Kind::kMissing ? "missing" : "damaged", ""});
     }
   }
-  auto still_there = [&](const Catalog::ChunkRow& chunk) {
+  auto still_there = [&](const ChunkRow& chunk) {
     std::lock_guard lock(mutex_);
-    auto at = catalog_.find(chunk.key);
-    const auto named = [&](const Catalog::SegmentRow& row) { return row.row == chunk.segment && row.id == (*at)->id; };
+    auto at = catalog_.nodes.find(chunk.key);
+    const auto named = [&](const SegmentRow& row) { return row.row == chunk.segment && row.id == (*at)->id; };
     return at.is_ok() && at->has_value() && (*at)->offset == chunk.offset && std::any_of(segments.begin(), segments.end(), named);
   };
   CodecPool::Lease codec(&codecs_);

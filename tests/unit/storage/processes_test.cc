@@ -55,24 +55,24 @@ TEST_F(Processes, TwoHandlesShareADirectory) {
 TEST_F(Processes, SegmentsAreForgottenByName) {
   const Chain lost(token_run(40)), later(token_run(60, 7));
   Catalog catalog;
-  ASSERT_OK(catalog.open(root() + "/catalog.db", {}));
+  ASSERT_OK(catalog.db.open(root() + "/catalog.db", {}));
   ASSERT_OK(save_chain(store_.get(), "ann", lost).status());
-  auto before = catalog.segments();
+  auto before = catalog.segments.all();
   ASSERT_OK(before.status());
   ASSERT_OK(store_->remove("", "ann"));
   ASSERT_OK(save_chain(store_.get(), "bob", later).status());
-  auto after = catalog.segments();
+  auto after = catalog.segments.all();
   ASSERT_OK(after.status());
   ASSERT_EQ(after->size(), 1u);
   ASSERT_EQ(after->at(0).row, before->at(0).row);
-  EXPECT_EQ(*catalog.forget_segment(before->at(0).id), 0u);
-  EXPECT_EQ(*catalog.forget_chunk(later.nodes[0].key, before->at(0).id), 0u);
+  EXPECT_EQ(*catalog.nodes.forget_segment(before->at(0).id), 0u);
+  EXPECT_EQ(*catalog.nodes.forget_chunk(later.nodes[0].key, before->at(0).id), 0u);
   EXPECT_EQ(readable_chunks(store_.get(), later), later.nodes.size());
-  EXPECT_EQ(*catalog.forget_chunk(later.nodes[0].key, after->at(0).id), 1u);
-  EXPECT_EQ(*catalog.forget_segment(after->at(0).id), later.nodes.size() - 1);
+  EXPECT_EQ(*catalog.nodes.forget_chunk(later.nodes[0].key, after->at(0).id), 1u);
+  EXPECT_EQ(*catalog.nodes.forget_segment(after->at(0).id), later.nodes.size() - 1);
   EXPECT_EQ(readable_chunks(store_.get(), later), 0u);
   EXPECT_TRUE(store_->verify(nullptr)->empty());
-  ASSERT_OK(catalog.close(false));
+  ASSERT_OK(catalog.db.close(false));
 }
 
 // Who is alone repairs, who writes has its turn: the others wait for so long, and no longer.

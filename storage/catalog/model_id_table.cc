@@ -1,5 +1,10 @@
-// Catalog: the cache of model_id by file. A session is resumed by what it says, so each row proves itself.
-#include "storage/catalog/catalog.h"
+// A session is resumed by what this cache says, so each row proves itself.
+#include "storage/catalog/model_id_table.h"
+
+#include <array>
+#include <string>
+#include <utility>
+
 #include "storage/catalog/rows.h"
 
 namespace kvrt {
@@ -25,45 +30,45 @@ bool proves_itself(const Hash256& salt, const Query& q) {
 
 }  // namespace
 
-bool Catalog::cached_model_id(const ModelFile& file, Hash256* out) {
-  Query q = db_.query("SELECT device, inode, file, model_id, checksum FROM model_ids WHERE device = ? AND inode = ?");
+bool ModelIdTable::find(const ModelFile& file, Hash256* out) {
+  Query q = db_->query("SELECT device, inode, file, model_id, checksum FROM model_ids WHERE device = ? AND inode = ?");
   auto row = q.bind_u64(file.device).bind_u64(file.inode).next();
-  if (!row.is_ok() || !*row || !proves_itself(salt_, q) || !same_bytes(q.blob(2), file.id.bytes)) return false;
+  if (!row.is_ok() || !*row || !proves_itself(catalog_->salt(), q) || !same_bytes(q.blob(2), file.id.bytes)) return false;
   return copy_exact(q.blob(3), out->bytes);
 }
 
-Status Catalog::cache_model_id(const ModelFile& file, const Hash256& id) {
-  WriteTurn turn(&db_);
+Status ModelIdTable::put(const ModelFile& file, const Hash256& id) {
+  WriteTurn turn(db_);
   KVRT_TRY(turn.take());
-  const auto checksum = row_checksum(salt_, file.device, file.inode, file.id.bytes, id.bytes);
-  Query q = db_.query("INSERT OR REPLACE INTO model_ids(device, inode, file, model_id, checksum) VALUES(?, ?, ?, ?, ?)");
+  const auto checksum = row_checksum(catalog_->salt(), file.device, file.inode, file.id.bytes, id.bytes);
+  Query q = db_->query("INSERT OR REPLACE INTO model_ids(device, inode, file, model_id, checksum) VALUES(?, ?, ?, ?, ?)");
   return q.bind_u64(file.device).bind_u64(file.inode).bind_blob(file.id.bytes).bind_blob(id.bytes).bind_blob(checksum).run();
 }
 
-Status Catalog::check_model_ids(std::vector<VerifyFault>* faults) {
-  Query q = db_.query("SELECT device, inode, file, model_id, checksum FROM model_ids");
+Status ModelIdTable::check(std::vector<VerifyFault>* faults) {
+  Query q = db_->query("SELECT device, inode, file, model_id, checksum FROM model_ids");
   for (;;) {
     KVRT_ASSIGN(bool row, q.next());
     if (!row) return {};
-    if (proves_itself(salt_, q)) continue;
+    if (proves_itself(catalog_->salt(), q)) continue;
     faults->push_back({"catalog", "the cached id of the model at inode " + std::to_string(q.u64(1)) + ": checksum differs", ""});
   }
 }
 
-Result<uint64_t> Catalog::forget_wrong_model_ids() {
+Result<uint64_t> ModelIdTable::forget_wrong() {
   std::vector<std::pair<uint64_t, uint64_t>> wrong;
   {
-    Query q = db_.query("SELECT device, inode, file, model_id, checksum FROM model_ids");
+    Query q = db_->query("SELECT device, inode, file, model_id, checksum FROM model_ids");
     for (;;) {
       KVRT_ASSIGN(bool row, q.next());
       if (!row) break;
-      if (!proves_itself(salt_, q)) wrong.emplace_back(q.u64(0), q.u64(1));
+      if (!proves_itself(catalog_->salt(), q)) wrong.emplace_back(q.u64(0), q.u64(1));
     }
   }
-  WriteTurn turn(&db_);
+  WriteTurn turn(db_);
   KVRT_TRY(turn.take());
   for (auto [device, inode] : wrong) {
-    KVRT_TRY(db_.query("DELETE FROM model_ids WHERE device = ? AND inode = ?").bind_u64(device).bind_u64(inode).run());
+    KVRT_TRY(db_->query("DELETE FROM model_ids WHERE device = ? AND inode = ?").bind_u64(device).bind_u64(inode).run());
   }
   return uint64_t{wrong.size()};
 }

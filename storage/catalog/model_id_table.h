@@ -1,0 +1,27 @@
+// The table model_ids: the cache of model_id by file.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "storage/catalog/catalog_db.h"
+#include "storage/values.h"
+
+namespace kvrt {
+
+class ModelIdTable {
+ public:
+  explicit ModelIdTable(CatalogDb* catalog) : catalog_(catalog), db_(catalog->sql()) {}
+
+  bool find(const ModelFile& file, Hash256* out);
+  Status put(const ModelFile& file, const Hash256& id);
+  // Rows whose checksum is wrong: one fault each; what forget_wrong removed.
+  Status check(std::vector<VerifyFault>* faults);
+  Result<uint64_t> forget_wrong();
+
+ private:
+  CatalogDb* const catalog_;
+  Db* const db_;
+};
+
+}  // namespace kvrt

@@ -1,0 +1,120 @@
+#include "storage/catalog/schema.h"
+
+#include <sqlite3.h>
+
+#include <mutex>
+
+#include "storage/catalog/rows.h"
+
+namespace kvrt {
+
+const char kSchemaSql[] = R"sql(
+CREATE TABLE meta(name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE segments(
+  id INTEGER PRIMARY KEY,
+  name BLOB NOT NULL UNIQUE CHECK(length(name) = 16),
+  bytes INTEGER NOT NULL,
+  live INTEGER NOT NULL CHECK(live >= 0),
+  synced INTEGER NOT NULL) STRICT;
+CREATE INDEX segments_sparse ON segments(id) WHERE 2 * live < bytes;
+CREATE TABLE nodes(
+  id INTEGER PRIMARY KEY,
+  key BLOB NOT NULL UNIQUE CHECK(length(key) = 32),
+  parent INTEGER,
+  n INTEGER NOT NULL CHECK(n > 0 AND length(tokens) = 4 * n),
+  tokens BLOB NOT NULL,
+  refs INTEGER NOT NULL CHECK(refs >= 0),
+  segment INTEGER REFERENCES segments(id),
+  offset INTEGER, bytes INTEGER, raw_bytes INTEGER) STRICT;
+CREATE INDEX nodes_by_segment ON nodes(segment) WHERE segment IS NOT NULL;
+CREATE INDEX nodes_unused ON nodes(refs) WHERE refs = 0;
+CREATE INDEX nodes_by_parent ON nodes(parent) WHERE parent IS NOT NULL;
+CREATE TABLE sessions(
+  domain TEXT NOT NULL, name TEXT NOT NULL,
+  id BLOB NOT NULL CHECK(length(id) = 16),
+  gen INTEGER NOT NULL,
+  root BLOB NOT NULL CHECK(length(root) = 32),
+  head INTEGER REFERENCES nodes(id),
+  tokens INTEGER NOT NULL,
+  block_tokens INTEGER NOT NULL,
+  pinned INTEGER NOT NULL CHECK(pinned BETWEEN 0 AND 255),
+  expires_ms INTEGER NOT NULL CHECK(expires_ms >= 0),
+  created_ms INTEGER NOT NULL, saved_ms INTEGER NOT NULL,
+  checksum BLOB NOT NULL,
+  model_id BLOB NOT NULL CHECK(length(model_id) = 32),
+  manifest BLOB NOT NULL,
+  used INTEGER NOT NULL,
+  chunks INTEGER NOT NULL, chunks_missing INTEGER NOT NULL,
+  chunk_bytes INTEGER NOT NULL, chunk_bytes_shared INTEGER NOT NULL, counted INTEGER NOT NULL,
+  PRIMARY KEY(domain, name)) STRICT;
+CREATE INDEX sessions_by_head ON sessions(head);
+CREATE INDEX sessions_by_use ON sessions(used) WHERE used > 0;
+CREATE INDEX sessions_by_expiry ON sessions(expires_ms, pinned) WHERE expires_ms > 0;
+CREATE TABLE totals(
+  one INTEGER PRIMARY KEY CHECK(one = 1),
+  chunks INTEGER NOT NULL, chunk_bytes INTEGER NOT NULL, chunk_raw_bytes INTEGER NOT NULL,
+  segments INTEGER NOT NULL, segment_bytes INTEGER NOT NULL,
+  clock INTEGER NOT NULL, shares INTEGER NOT NULL, seen_ms INTEGER NOT NULL) STRICT;
+INSERT INTO totals VALUES(1, 0, 0, 0, 0, 0, 0, 0, 0);
+CREATE TABLE tombstones(name BLOB PRIMARY KEY, gen INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE trash(name BLOB PRIMARY KEY CHECK(length(name) = 16)) STRICT, WITHOUT ROWID;
+CREATE TABLE model_ids(
+  device INTEGER NOT NULL, inode INTEGER NOT NULL,
+  file BLOB NOT NULL, model_id BLOB NOT NULL, checksum BLOB NOT NULL,
+  PRIMARY KEY(device, inode)) STRICT, WITHOUT ROWID;
+)sql";
+
+namespace {
+
+constexpr size_t kIdentityBytes = 4 + 16;  // u32 schema, the store's id; then the checksum of salt and these
+
+std::array<uint8_t, 16> identity_checksum(const Hash256& salt, std::span<const uint8_t> identity) {
+  ByteWriter w;
+  w.write_bytes(salt.bytes.data(), salt.bytes.size());
+  w.write_bytes(identity.data(), identity.size());
+  return checksum_bytes(w.bytes());
+}
+
+}  // namespace
+
+// SQLite's check reads its schema and believes it: a flipped letter in it shows when a statement needs it.
+Result<bool> has_our_tables(Db* db) {
+  const auto list = [](Db* of) -> Result<std::string> {
+    std::string all;
+    Query q = of->query("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name");
+    for (;;) {
+      KVRT_ASSIGN(bool row, q.next());
+      if (!row) return all;
+      for (int i = 0; i < 4; i++) all += q.text(i) + "\n";
+    }
+  };
+  KVRT_ASSIGN(const std::string found, list(db));
+  static std::mutex mutex;      // guards `expected`; no other mutex of the store is taken under it
+  static std::string expected;  // the same for every store
+  std::lock_guard lock(mutex);
+  if (expected.empty()) {
+    Db ours;
+    KVRT_TRY(ours.open("file::memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, "memory"));
+    KVRT_TRY(ours.exec(kSchemaSql));
+    KVRT_ASSIGN(expected, list(&ours));
+  }
+  return found == expected;
+}
+
+Status put_identity(Db* db, const Hash256& salt, const StoreId& id) {
+  ByteWriter w;
+  w.write(static_cast<uint32_t>(kCatalogSchema));
+  w.write_bytes(id.bytes.data(), id.bytes.size());
+  const auto sum = identity_checksum(salt, w.bytes());
+  w.write_bytes(sum.data(), sum.size());
+  return db->query("INSERT OR REPLACE INTO meta(name, value) VALUES('identity', ?)").bind_blob(w.bytes()).run();
+}
+
+bool parse_identity(std::span<const uint8_t> value, const Hash256& salt, int32_t* schema, StoreId* id) {
+  if (value.size() != kIdentityBytes + 16) return false;
+  *schema = static_cast<int32_t>(load<uint32_t>(value.data()));
+  std::copy_n(value.data() + 4, 16, id->bytes.begin());
+  return same_bytes(value.subspan(kIdentityBytes), identity_checksum(salt, value.first(kIdentityBytes)));
+}
+
+}  // namespace kvrt

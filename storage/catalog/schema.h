@@ -1,0 +1,25 @@
+// The schema of the catalog: its numbers, its tables, and the row of meta that says which store and which schema a catalog is of.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/base/hash.h"
+#include "runtime/base/status.h"
+#include "storage/catalog/sqlite_db.h"
+#include "storage/values.h"
+
+namespace kvrt {
+
+inline constexpr int32_t kCatalogApplicationId = 0x4B565254;  // "KVRT"
+inline constexpr int32_t kCatalogSchema = 4;
+inline constexpr int32_t kCatalogSchemaOldest = 2;  // that is migrated
+
+extern const char kSchemaSql[];       // makes the tables
+Result<bool> has_our_tables(Db* db);  // those, and no others
+
+Status put_identity(Db* db, const Hash256& salt, const StoreId& id);
+// False where the checksum is wrong.
+bool parse_identity(std::span<const uint8_t> value, const Hash256& salt, int32_t* schema, StoreId* id);
+
+}  // namespace kvrt

@@ -1,0 +1,205 @@
+#include "storage/catalog/session_table.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kvrt {
+
+Result<std::optional<SessionTable::Head>> SessionTable::find(std::string_view domain, std::string_view name, int64_t now_ms) {
+  Query q = db_->query("SELECT head, id, gen, created_ms, pinned, expires_ms FROM sessions WHERE domain = ? AND name = ?");
+  KVRT_ASSIGN(bool row, q.bind_text(domain).bind_text(name).next());
+  if (!row) return std::optional<Head>();
+  Head head;
+  head.node = q.integer(0);
+  if (!copy_exact(q.blob(1), head.id.bytes)) return broken_row("session id");
+  head.gen = q.u64(2);
+  head.created_ms = q.integer(3);
+  head.pinned = static_cast<uint8_t>(q.integer(4));
+  head.expired = has_expired(head.pinned, q.integer(5), now_ms);
+  return std::optional<Head>(head);
+}
+
+Result<SessionRow> SessionTable::read(std::string_view domain, std::string_view name) {
+  Query q = db_->query(
+      "SELECT s.id, gen, root, head, s.tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, model_id, manifest, checksum, n.key,"
+      " used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted"
+      " FROM sessions s LEFT JOIN nodes n ON n.id = s.head WHERE domain = ? AND name = ?");
+  KVRT_ASSIGN(bool found, q.bind_text(domain).bind_text(name).next());
+  if (!found) return no_session(domain, name);
+  SessionRow row;
+  row.domain = domain;
+  row.name = name;
+  row.gen = q.u64(1);
+  row.head = q.integer(3);
+  row.tokens = q.u64(4);
+  row.block_tokens = q.u64(5);
+  row.pinned = static_cast<uint8_t>(q.integer(6));
+  row.expires_ms = q.integer(7);
+  row.created_ms = q.integer(8);
+  row.saved_ms = q.integer(9);
+  std::array<uint8_t, 16> checksum;
+  if (!copy_exact(q.blob(0), row.id.bytes) || !copy_exact(q.blob(2), row.root.bytes) || !copy_exact(q.blob(10), row.model_id.bytes) ||
+      !copy_exact(q.blob(12), checksum)) {
+    return broken_row("session column");
+  }
+  auto manifest = q.blob(11);
+  row.manifest.assign(manifest.begin(), manifest.end());
+  row.used = q.integer(14);
+  row.chunks = q.u64(15);
+  row.chunks_missing = q.u64(16);
+  row.chunk_bytes = q.u64(17);
+  row.chunk_bytes_shared = q.u64(18);
+  row.counted = q.integer(19);
+  row.head_key = row.root;
+  if (row.head != 0 && !copy_exact(q.blob(13), row.head_key.bytes)) return broken_row("node");
+  if (row.checksum() != checksum) return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session's row has changed bits");
+  return row;
+}
+
+Result<SessionRow> SessionTable::read_live(std::string_view domain, std::string_view name, int64_t now_ms) {
+  KVRT_ASSIGN(SessionRow row, read(domain, name));
+  if (has_expired(row.pinned, row.expires_ms, now_ms)) return no_session(domain, name);
+  return row;
+}
+
+Status SessionTable::write(const SessionRow& row) {
+  auto checksum = row.checksum();
+  Query q = db_->query(
+      "INSERT OR REPLACE INTO sessions(domain, name, id, gen, root, head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms,"
+      " checksum, model_id, manifest, used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted)"
+      " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  q.bind_text(row.domain).bind_text(row.name).bind_blob(row.id.bytes).bind_u64(row.gen).bind_blob(row.root.bytes);
+  if (row.head == 0) {
+    q.bind_null();
+  } else {
+    q.bind(row.head);
+  }
+  q.bind_u64(row.tokens).bind_u64(row.block_tokens).bind(row.pinned).bind(row.expires_ms).bind(row.created_ms).bind(row.saved_ms);
+  q.bind_blob(checksum).bind_blob(row.model_id.bytes).bind_blob(row.manifest).bind(row.used);
+  q.bind_u64(row.chunks).bind_u64(row.chunks_missing).bind_u64(row.chunk_bytes).bind_u64(row.chunk_bytes_shared);
+  return q.bind(row.counted).run();
+}
+
+// The counts of its chunks, as they are at the end of this transaction.
+Status SessionTable::write_statistics(CatalogTransaction* txn, const SessionRow& row) {
+  SessionStat stat;
+  KVRT_TRY(nodes_->fill_stat(row.head, &stat));
+  return db_
+      ->query(
+          "UPDATE sessions SET chunks = ?, chunks_missing = ?, chunk_bytes = ?, chunk_bytes_shared = ?,"
+          " counted = (SELECT shares FROM totals) + ? WHERE domain = ? AND name = ?")
+      .bind_u64(stat.chunks)
+      .bind_u64(stat.chunks_missing)
+      .bind_u64(stat.bytes)
+      .bind_u64(stat.bytes_shared)
+      .bind(txn->totals.shares)
+      .bind_text(row.domain)
+      .bind_text(row.name)
+      .run();
+}
+
+Hash256 SessionTable::tombstone(std::string_view domain, std::string_view name) const {
+  return Hasher(catalog_->salt()).add_string(domain).add_string(name).finish();
+}
+
+// The row goes, its generation stays known. Its reference on the head is the caller's to give back.
+Status SessionTable::drop(std::string_view domain, std::string_view name, uint64_t gen) {
+  Hash256 grave = tombstone(domain, name);
+  KVRT_TRY(db_->query("INSERT OR REPLACE INTO tombstones(name, gen) VALUES(?, ?)").bind_blob(grave.bytes).bind_u64(gen).run());
+  return db_->query("DELETE FROM sessions WHERE domain = ? AND name = ?").bind_text(domain).bind_text(name).run();
+}
+
+Result<uint64_t> SessionTable::buried_gen(std::string_view domain, std::string_view name) {
+  Hash256 grave = tombstone(domain, name);
+  Query q = db_->query("SELECT gen FROM tombstones WHERE name = ?");
+  KVRT_ASSIGN(bool row, q.bind_blob(grave.bytes).next());
+  return row ? q.u64(0) : 0;
+}
+
+Status SessionTable::remove(std::string_view domain, std::string_view name, int64_t now_ms) {
+  CatalogTransaction txn(catalog_);
+  KVRT_TRY(txn.begin());
+  KVRT_ASSIGN(std::optional<Head> current, find(domain, name, now_ms));
+  if (!current || current->expired) return no_session(domain, name);
+  KVRT_TRY(drop(domain, name, current->gen));
+  KVRT_TRY(nodes_->release(&txn, current->node));
+  return txn.commit();
+}
+
+// The new generation is larger than any that the session or either name had.
+Status SessionTable::rename(std::string_view domain, std::string_view from, std::string_view to, int64_t now_ms) {
+  CatalogTransaction txn(catalog_);
+  KVRT_TRY(txn.begin());
+  KVRT_ASSIGN(SessionRow row, read_live(domain, from, now_ms));
+  KVRT_ASSIGN(std::optional<Head> target, find(domain, to, now_ms));
+  if (target && !target->expired) {
+    return error(Code::kConflict, Detail::kNameTaken, "the new name belongs to a session (generation %llu)",
+                 static_cast<unsigned long long>(target->gen));
+  }
+  KVRT_ASSIGN(uint64_t buried, buried_gen(domain, to));
+  KVRT_TRY(drop(domain, from, row.gen));
+  row.name = to;
+  row.gen = std::max({row.gen, buried, target ? target->gen : 0}) + 1;
+  KVRT_TRY(write(row));
+  if (target) KVRT_TRY(nodes_->release(&txn, target->node));
+  return txn.commit();
+}
+
+Status SessionTable::pin(std::string_view domain, std::string_view name, uint8_t priority, int64_t now_ms) {
+  CatalogTransaction txn(catalog_);
+  KVRT_TRY(txn.begin());
+  KVRT_ASSIGN(SessionRow row, read_live(domain, name, now_ms));
+  row.pinned = priority;
+  KVRT_TRY(write(row));
+  return txn.commit();
+}
+
+Status SessionTable::set_expiry(std::string_view domain, std::string_view name, int64_t expires_ms, int64_t now_ms) {
+  CatalogTransaction txn(catalog_);
+  KVRT_TRY(txn.begin());
+  KVRT_ASSIGN(SessionRow row, read_live(domain, name, now_ms));
+  row.expires_ms = expires_ms;
+  KVRT_TRY(write(row));
+  return txn.commit();
+}
+
+// The next expired session; its nodes are left to sweep_node. False: there is none. A row that fails its checksum may not have expired
+// at all: verify names it, and it stays.
+Result<bool> SessionTable::remove_expired(CatalogTransaction* txn, int64_t now_ms, Collected* collected) {
+  for (;;) {
+    std::string domain, name;
+    {
+      Query q = db_->query(
+          "SELECT expires_ms, rowid, domain, name FROM sessions WHERE expires_ms > 0 AND expires_ms <= ? AND pinned = 0"
+          " AND expires_ms >= ? AND (expires_ms > ? OR rowid > ?) ORDER BY expires_ms, rowid LIMIT 1");
+      KVRT_ASSIGN(bool row, q.bind(now_ms).bind(collected->expiry).bind(collected->expiry).bind(collected->row).next());
+      if (!row) return false;
+      collected->expiry = q.integer(0);
+      collected->row = q.integer(1);
+      domain = q.text(2);
+      name = q.text(3);
+    }
+    auto row = read(domain, name);
+    if (!row.is_ok() && row.status().code() == Code::kCorrupt) continue;
+    if (!row.is_ok()) return row.take_status();
+    KVRT_TRY(drop(domain, name, row->gen));
+    if (row->head != 0) KVRT_TRY(db_->query("UPDATE nodes SET refs = refs - 1 WHERE id = ?").bind(row->head).run());
+    txn->totals.shares = true;
+    collected->sessions++;
+    return true;
+  }
+}
+
+void SessionTable::touch(std::string_view domain, std::string_view name) {
+  const Impatient now(db_);
+  CatalogTransaction txn(catalog_);
+  if (!txn.begin().is_ok()) return;
+  Query q = db_->query(
+      "UPDATE sessions SET used = (SELECT clock + 1 FROM totals)"
+      " WHERE domain = ? AND name = ? AND used > 0 AND used < (SELECT clock FROM totals)");
+  if (!q.bind_text(domain).bind_text(name).run().is_ok() || db_->changes() == 0) return;
+  txn.totals.used = true;
+  (void)txn.commit().is_ok();
+}
+
+}  // namespace kvrt

@@ -1,0 +1,63 @@
+// The tables sessions and tombstones. A function that takes a transaction, or writes a row, is a part of the caller's transaction; remove,
+// rename, pin, set_expiry and touch are each one of their own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "storage/catalog/catalog_db.h"
+#include "storage/catalog/node_table.h"
+#include "storage/catalog/rows.h"
+#include "storage/catalog/transaction.h"
+#include "storage/values.h"
+
+namespace kvrt {
+
+class SessionTable {
+ public:
+  SessionTable(CatalogDb* catalog, NodeTable* nodes) : catalog_(catalog), db_(catalog->sql()), nodes_(nodes) {}
+
+  Result<SessionOut> load(std::string_view domain, std::string_view name, int64_t now_ms);
+  Result<SessionStat> stat(std::string_view domain, std::string_view name, int64_t now_ms);
+  Result<std::vector<SessionStat>> list(std::string_view domain, bool all_domains, int64_t now_ms);
+  Result<uint64_t> count_expired(int64_t now_ms);
+
+  Status remove(std::string_view domain, std::string_view name, int64_t now_ms);
+  Status rename(std::string_view domain, std::string_view from, std::string_view to, int64_t now_ms);
+  Status pin(std::string_view domain, std::string_view name, uint8_t priority, int64_t now_ms);
+  Status set_expiry(std::string_view domain, std::string_view name, int64_t expires_ms, int64_t now_ms);
+  // The session's KV is the last that will be evicted. Nothing, if another process writes now.
+  void touch(std::string_view domain, std::string_view name);
+  Result<bool> remove_expired(CatalogTransaction* txn, int64_t now_ms, Collected* collected);
+
+  // Of a save.
+  struct Head {
+    int64_t node = 0;  // 0: none
+    SessionId id;
+    uint64_t gen = 0;
+    int64_t created_ms = 0;
+    uint8_t pinned = 0;
+    bool expired = false;
+  };
+  Result<std::optional<Head>> find(std::string_view domain, std::string_view name, int64_t now_ms);
+  Result<uint64_t> next_gen(const SessionIn& session, const std::optional<Head>& current);
+  Result<SessionId> own_id(const SessionIn& session, uint64_t gen, const std::optional<Head>& current);
+  Status write(const SessionRow& row);
+  Status write_statistics(CatalogTransaction* txn, const SessionRow& row);
+
+  Result<SessionRow> read(std::string_view domain, std::string_view name);  // expired or not; CORRUPT if its checksum is wrong
+
+ private:
+  Result<SessionRow> read_live(std::string_view domain, std::string_view name, int64_t now_ms);
+  Status drop(std::string_view domain, std::string_view name, uint64_t gen);
+  Result<uint64_t> buried_gen(std::string_view domain, std::string_view name);
+  Hash256 tombstone(std::string_view domain, std::string_view name) const;
+
+  CatalogDb* const catalog_;
+  Db* const db_;
+  NodeTable* const nodes_;
+};
+
+}  // namespace kvrt
