@@ -1026,7 +1026,7 @@ KVRT_API kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain
 
 /** Gives everything that the store keeps of a session, as JSON; its model is not needed:
  *
- *     {"name", "domain", "id", "gen": its revision, "model_id", "root": of its chain of keys, "block_tokens",
+ *     {"name", "domain", "id", "revision", "model_id", "root": of its chain of keys, "block_tokens",
  *      "tokens":   [ids],
  *      "messages": [as they were given],
  *      "spans":    [of each message {"begin", "end", "generated"}],

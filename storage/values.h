@@ -58,7 +58,7 @@ struct NodeIn {
 struct SessionIn {
   std::string_view domain, name;
   SessionId id;
-  uint64_t gen_seen = 0;  // generation this handle last saw; 0: never saved under this name
+  uint64_t revision_seen = 0;  // revision this handle last saw; 0: never saved under this name
   bool overwrite = false;
   BlockKey root;              // kv_root: parent of the first node
   std::vector<NodeIn> nodes;  // whole chain in order, full blocks first, then the tail if there is one
@@ -80,14 +80,14 @@ struct SavedBy {
 };
 
 struct Saved {
-  uint64_t gen = 0;
+  uint64_t revision = 0;
   SessionId id;  // the one given, or a new one: the session that had it goes on under another name
 };
 
 struct SessionOut {
   std::string domain, name;
   SessionId id;
-  uint64_t gen = 0;
+  uint64_t revision = 0;
   BlockKey root;
   Hash256 model_id;
   uint64_t token_count = 0;     // as saved: tokens.size() and what the manifest holds
@@ -101,7 +101,7 @@ struct SessionOut {
 struct SessionStat {
   std::string domain, name;
   SessionId id;
-  uint64_t gen = 0, tokens = 0;
+  uint64_t revision = 0, tokens = 0;
   uint64_t chunks = 0, chunks_missing = 0;  // nodes with and without KV on disk
   uint64_t bytes = 0, bytes_shared = 0;     // frame bytes of its chunks; those another session uses too
   int64_t created_unix_ms = 0, saved_unix_ms = 0;

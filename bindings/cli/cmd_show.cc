@@ -74,7 +74,7 @@ void print(const Parsed& json) {
   const size_t tokens = json["tokens"].size();
   const uint64_t in_chunks = json["chunks"].empty() ? 0 : json["chunks"].back()["end"].get<uint64_t>();
   put("{}: {}, {}, revision {}\n", printable(json["name"].get<std::string>()), counted(tokens, "token"),
-      counted(json["messages"].size(), "message"), json["gen"].get<uint64_t>());
+      counted(json["messages"].size(), "message"), json["revision"].get<uint64_t>());
   if (!json["domain"].get<std::string>().empty()) put("  domain  {}\n", printable(json["domain"].get<std::string>()));
   put("  id      {}\n  model   {}\n  root    {}\n  blocks  of {} tokens\n", json["id"].get<std::string>(),
       json["model_id"].get<std::string>(), json["root"].get<std::string>(), json["block_tokens"].get<uint64_t>());

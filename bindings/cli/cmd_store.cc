@@ -33,7 +33,7 @@ std::string local_time(int64_t unix_ms) {
 
 Json entry_json(const kvrt_store_entry& e) {
   Json json;
-  json.add("name", e.name).add("domain", e.domain).add("id", e.id).add("generation", e.revision).add("tokens", e.tokens);
+  json.add("name", e.name).add("domain", e.domain).add("id", e.id).add("revision", e.revision).add("tokens", e.tokens);
   json.add("chunks", e.chunks).add("chunks_missing", e.chunks_missing).add("bytes", e.bytes).add("bytes_shared", e.bytes_shared);
   json.add("created_unix_ms", e.created_unix_ms).add("saved_unix_ms", e.saved_unix_ms);
   json.add("expires_unix_ms", e.expires_unix_ms).add("pinned", uint64_t{e.pinned});

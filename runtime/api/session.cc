@@ -102,7 +102,7 @@ Status save(kvrt_session* handle, bool suspend, const char* name, size_t name_si
                                    {static_cast<kvrt::Durability>(o.durability), o.overwrite != 0, suspend, static_cast<uint8_t>(o.pin),
                                     o.ttl_seconds, static_cast<kvrt::ChunkCodec>(o.codec)}));
   kvrt_save_report r{};
-  r.revision = saved.gen;
+  r.revision = saved.revision;
   r.tokens = saved.tokens;
   r.chunks = saved.chunks;
   r.chunks_written = saved.chunks_written;
@@ -164,7 +164,7 @@ kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* o
     p.messages = i.messages;
     p.awaits_accept = i.awaits_accept;
     p.inexact = i.inexact;
-    p.revision = i.gen;
+    p.revision = i.revision;
     format_id(i.id, p.id);
     copy_text(p.name, i.name);
     p.last_status = static_cast<kvrt_status>(i.last_error.code());

@@ -16,7 +16,7 @@ kvrt_store_entry to_entry(const kvrt::SessionStat& s) {
   copy_text(e.name, s.name);
   copy_text(e.domain, s.domain);
   format_id(s.id, e.id);
-  e.revision = s.gen;
+  e.revision = s.revision;
   e.tokens = s.tokens;
   e.chunks = s.chunks;
   e.chunks_missing = s.chunks_missing;

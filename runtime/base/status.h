@@ -42,7 +42,7 @@ enum class Detail : int32_t {
   kPermission = 7,       // the operating system refused access
   kUnsafeDirectory = 8,  // a store directory others can write
   kStoreLocked = 9,      // another process has the store open
-  kGeneration = 10,      // the saved session has another generation than this handle saw
+  kRevision = 10,        // the saved session has another revision than this handle saw
   kNameTaken = 11,       // a session of this name exists and overwrite was not asked for
   kModelMismatch = 12,   // the snapshot was made with another model
   kForked = 13,          // called in a child after fork(2)

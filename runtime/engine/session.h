@@ -58,7 +58,7 @@ struct SessionValue : Conversation {
 struct SavedSession {
   SessionId id;
   std::string name;
-  uint64_t gen = 0;
+  uint64_t revision = 0;
   // An autosave that would say the same is none.
   struct Mark {
     BlockKey head;  // of the chain of all tokens

@@ -15,7 +15,7 @@ SessionRow row_of(const SessionIn& s, const CommitResult& result, int64_t head, 
   row.domain = s.domain;
   row.name = s.name;
   row.id = result.saved.id;
-  row.gen = result.saved.gen;
+  row.revision = result.saved.revision;
   row.root = s.root;
   row.head = head;
   row.head_key = s.nodes.empty() ? s.root : s.nodes.back().key;
@@ -36,8 +36,8 @@ Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segme
   KVRT_TRY(txn.begin());
   CommitResult result;
   KVRT_ASSIGN(std::optional<SessionTable::Head> current, sessions.find(s.domain, s.name, now_ms));
-  KVRT_ASSIGN(result.saved.gen, sessions.next_gen(s, current));
-  KVRT_ASSIGN(result.saved.id, sessions.own_id(s, result.saved.gen, current));
+  KVRT_ASSIGN(result.saved.revision, sessions.next_revision(s, current));
+  KVRT_ASSIGN(result.saved.id, sessions.own_id(s, result.saved.revision, current));
   KVRT_TRY(nodes.require_chunks(needed));
   KVRT_ASSIGN(NodeTable::Added added, nodes.add(s));
   if (segment != nullptr) {

@@ -56,7 +56,7 @@ inline bool has_expired(uint8_t pinned, int64_t expires_ms, int64_t now_ms) {
 struct SessionRow {
   std::string domain, name;
   SessionId id;
-  uint64_t gen = 0;
+  uint64_t revision = 0;
   BlockKey root, head_key;  // head_key: root if the session has no node
   int64_t head = 0;
   uint64_t tokens = 0, block_tokens = 0;
@@ -74,7 +74,7 @@ struct SessionRow {
     w.write_string(domain);
     w.write_string(name);
     w.write_bytes(id.bytes, sizeof id.bytes);
-    w.write(gen);
+    w.write(revision);
     w.write_bytes(root.bytes.data(), 32);
     w.write_bytes(head_key.bytes.data(), 32);
     w.write(tokens);

@@ -10,13 +10,13 @@ namespace {
 
 unsigned long long ull(uint64_t v) { return v; }
 
-// From the row: domain, name, id, gen, tokens, created_ms, saved_ms, pinned, expires_ms.
+// From the row: domain, name, id, revision, tokens, created_ms, saved_ms, pinned, expires_ms.
 Result<SessionStat> to_stat(const Query& q) {
   SessionStat stat;
   if (!copy_exact(q.blob(2), stat.id.bytes)) return broken_row("session id");
   stat.domain = q.text(0);
   stat.name = q.text(1);
-  stat.gen = q.u64(3);
+  stat.revision = q.u64(3);
   stat.tokens = q.u64(4);
   stat.created_unix_ms = q.integer(5);
   stat.saved_unix_ms = q.integer(6);
@@ -35,7 +35,7 @@ Result<SessionOut> SessionTable::load(std::string_view domain, std::string_view 
   out.domain = std::move(row.domain);
   out.name = std::move(row.name);
   out.id = row.id;
-  out.gen = row.gen;
+  out.revision = row.revision;
   out.root = row.root;
   out.model_id = row.model_id;
   out.token_count = row.tokens;
@@ -107,28 +107,28 @@ Result<uint64_t> SessionTable::count_expired(int64_t now_ms) {
   return q.u64(0);
 }
 
-Result<uint64_t> SessionTable::next_gen(const SessionIn& s, const std::optional<Head>& current) {
+Result<uint64_t> SessionTable::next_revision(const SessionIn& s, const std::optional<Head>& current) {
   if (!current) {
-    KVRT_ASSIGN(uint64_t buried, buried_gen(s.domain, s.name));
+    KVRT_ASSIGN(uint64_t buried, buried_revision(s.domain, s.name));
     return buried + 1;
   }
   bool same = current->id == s.id;
-  if (!current->expired && !s.overwrite && (!same || current->gen != s.gen_seen)) {
-    return same ? error(Code::kConflict, Detail::kGeneration, "session was saved elsewhere: generation %llu, this handle saw %llu",
-                        ull(current->gen), ull(s.gen_seen))
+  if (!current->expired && !s.overwrite && (!same || current->revision != s.revision_seen)) {
+    return same ? error(Code::kConflict, Detail::kRevision, "session was saved elsewhere: revision %llu, this handle saw %llu",
+                        ull(current->revision), ull(s.revision_seen))
                 : error(Code::kConflict, Detail::kNameTaken,
-                        "the name belongs to another session (generation %llu); overwrite was not asked for", ull(current->gen));
+                        "the name belongs to another session (revision %llu); overwrite was not asked for", ull(current->revision));
   }
-  return current->gen + 1;
+  return current->revision + 1;
 }
 
-// The id that the saver gave, unless a rename took it along to another name: then this is another session. Name and generation come once.
-Result<SessionId> SessionTable::own_id(const SessionIn& s, uint64_t gen, const std::optional<Head>& current) {
-  if (s.gen_seen == 0 || (current && current->id == s.id)) return s.id;
+// The id that the saver gave, unless a rename took it along to another name: then this is another session. Name and revision come once.
+Result<SessionId> SessionTable::own_id(const SessionIn& s, uint64_t revision, const std::optional<Head>& current) {
+  if (s.revision_seen == 0 || (current && current->id == s.id)) return s.id;
   Query q = db_->query("SELECT 1 FROM sessions WHERE id = ?");
   KVRT_ASSIGN(bool taken, q.bind_blob(s.id.bytes).next());
   if (!taken) return s.id;
-  Hash256 fresh = Hasher(catalog_->salt()).add(s.id.bytes).add_string(s.domain).add_string(s.name).add_u64(gen).finish();
+  Hash256 fresh = Hasher(catalog_->salt()).add(s.id.bytes).add_string(s.domain).add_string(s.name).add_u64(revision).finish();
   SessionId id;
   std::copy_n(fresh.bytes.begin(), sizeof id.bytes, id.bytes);
   return id;

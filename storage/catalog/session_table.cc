@@ -12,7 +12,7 @@ Result<std::optional<SessionTable::Head>> SessionTable::find(std::string_view do
   Head head;
   head.node = q.integer(0);
   if (!copy_exact(q.blob(1), head.id.bytes)) return broken_row("session id");
-  head.gen = q.u64(2);
+  head.revision = q.u64(2);
   head.created_ms = q.integer(3);
   head.pinned = static_cast<uint8_t>(q.integer(4));
   head.expired = has_expired(head.pinned, q.integer(5), now_ms);
@@ -29,7 +29,7 @@ Result<SessionRow> SessionTable::read(std::string_view domain, std::string_view 
   SessionRow row;
   row.domain = domain;
   row.name = name;
-  row.gen = q.u64(1);
+  row.revision = q.u64(1);
   row.head = q.integer(3);
   row.tokens = q.u64(4);
   row.block_tokens = q.u64(5);
@@ -68,7 +68,7 @@ Status SessionTable::write(const SessionRow& row) {
       "INSERT OR REPLACE INTO sessions(domain, name, id, gen, root, head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms,"
       " checksum, model_id, manifest, used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted)"
       " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-  q.bind_text(row.domain).bind_text(row.name).bind_blob(row.id.bytes).bind_u64(row.gen).bind_blob(row.root.bytes);
+  q.bind_text(row.domain).bind_text(row.name).bind_blob(row.id.bytes).bind_u64(row.revision).bind_blob(row.root.bytes);
   if (row.head == 0) {
     q.bind_null();
   } else {
@@ -102,14 +102,14 @@ Hash256 SessionTable::tombstone(std::string_view domain, std::string_view name) 
   return Hasher(catalog_->salt()).add_string(domain).add_string(name).finish();
 }
 
-// The row goes, its generation stays known. Its reference on the head is the caller's to give back.
-Status SessionTable::drop(std::string_view domain, std::string_view name, uint64_t gen) {
+// The row goes, its revision stays known. Its reference on the head is the caller's to give back.
+Status SessionTable::drop(std::string_view domain, std::string_view name, uint64_t revision) {
   Hash256 grave = tombstone(domain, name);
-  KVRT_TRY(db_->query("INSERT OR REPLACE INTO tombstones(name, gen) VALUES(?, ?)").bind_blob(grave.bytes).bind_u64(gen).run());
+  KVRT_TRY(db_->query("INSERT OR REPLACE INTO tombstones(name, gen) VALUES(?, ?)").bind_blob(grave.bytes).bind_u64(revision).run());
   return db_->query("DELETE FROM sessions WHERE domain = ? AND name = ?").bind_text(domain).bind_text(name).run();
 }
 
-Result<uint64_t> SessionTable::buried_gen(std::string_view domain, std::string_view name) {
+Result<uint64_t> SessionTable::buried_revision(std::string_view domain, std::string_view name) {
   Hash256 grave = tombstone(domain, name);
   Query q = db_->query("SELECT gen FROM tombstones WHERE name = ?");
   KVRT_ASSIGN(bool row, q.bind_blob(grave.bytes).next());
@@ -121,25 +121,25 @@ Status SessionTable::remove(std::string_view domain, std::string_view name, int6
   KVRT_TRY(txn.begin());
   KVRT_ASSIGN(std::optional<Head> current, find(domain, name, now_ms));
   if (!current || current->expired) return no_session(domain, name);
-  KVRT_TRY(drop(domain, name, current->gen));
+  KVRT_TRY(drop(domain, name, current->revision));
   KVRT_TRY(nodes_->release(&txn, current->node));
   return txn.commit();
 }
 
-// The new generation is larger than any that the session or either name had.
+// The new revision is larger than any that the session or either name had.
 Status SessionTable::rename(std::string_view domain, std::string_view from, std::string_view to, int64_t now_ms) {
   CatalogTransaction txn(catalog_);
   KVRT_TRY(txn.begin());
   KVRT_ASSIGN(SessionRow row, read_live(domain, from, now_ms));
   KVRT_ASSIGN(std::optional<Head> target, find(domain, to, now_ms));
   if (target && !target->expired) {
-    return error(Code::kConflict, Detail::kNameTaken, "the new name belongs to a session (generation %llu)",
-                 static_cast<unsigned long long>(target->gen));
+    return error(Code::kConflict, Detail::kNameTaken, "the new name belongs to a session (revision %llu)",
+                 static_cast<unsigned long long>(target->revision));
   }
-  KVRT_ASSIGN(uint64_t buried, buried_gen(domain, to));
-  KVRT_TRY(drop(domain, from, row.gen));
+  KVRT_ASSIGN(uint64_t buried, buried_revision(domain, to));
+  KVRT_TRY(drop(domain, from, row.revision));
   row.name = to;
-  row.gen = std::max({row.gen, buried, target ? target->gen : 0}) + 1;
+  row.revision = std::max({row.revision, buried, target ? target->revision : 0}) + 1;
   KVRT_TRY(write(row));
   if (target) KVRT_TRY(nodes_->release(&txn, target->node));
   return txn.commit();
@@ -182,7 +182,7 @@ Result<bool> SessionTable::remove_expired(CatalogTransaction* txn, int64_t now_m
     auto row = read(domain, name);
     if (!row.is_ok() && row.status().code() == Code::kCorrupt) continue;
     if (!row.is_ok()) return row.take_status();
-    KVRT_TRY(drop(domain, name, row->gen));
+    KVRT_TRY(drop(domain, name, row->revision));
     if (row->head != 0) KVRT_TRY(db_->query("UPDATE nodes SET refs = refs - 1 WHERE id = ?").bind(row->head).run());
     txn->totals.shares = true;
     collected->sessions++;

@@ -36,14 +36,14 @@ class SessionTable {
   struct Head {
     int64_t node = 0;  // 0: none
     SessionId id;
-    uint64_t gen = 0;
+    uint64_t revision = 0;
     int64_t created_ms = 0;
     uint8_t pinned = 0;
     bool expired = false;
   };
   Result<std::optional<Head>> find(std::string_view domain, std::string_view name, int64_t now_ms);
-  Result<uint64_t> next_gen(const SessionIn& session, const std::optional<Head>& current);
-  Result<SessionId> own_id(const SessionIn& session, uint64_t gen, const std::optional<Head>& current);
+  Result<uint64_t> next_revision(const SessionIn& session, const std::optional<Head>& current);
+  Result<SessionId> own_id(const SessionIn& session, uint64_t revision, const std::optional<Head>& current);
   Status write(const SessionRow& row);
   Status write_statistics(CatalogTransaction* txn, const SessionRow& row);
 
@@ -51,8 +51,8 @@ class SessionTable {
 
  private:
   Result<SessionRow> read_live(std::string_view domain, std::string_view name, int64_t now_ms);
-  Status drop(std::string_view domain, std::string_view name, uint64_t gen);
-  Result<uint64_t> buried_gen(std::string_view domain, std::string_view name);
+  Status drop(std::string_view domain, std::string_view name, uint64_t revision);
+  Result<uint64_t> buried_revision(std::string_view domain, std::string_view name);
   Hash256 tombstone(std::string_view domain, std::string_view name) const;
 
   CatalogDb* const catalog_;

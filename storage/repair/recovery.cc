@@ -11,7 +11,7 @@ namespace kvrt {
 
 namespace {
 
-constexpr uint64_t kGenMax = uint64_t{1} << 53;  // of a row that proves nothing: a larger one is damage
+constexpr uint64_t kRevisionMax = uint64_t{1} << 53;  // of a row that proves nothing: a larger one is damage
 
 std::string shown(const SessionRow& row) {
   if (!check_names(row.domain, row.name).is_ok()) return "a session whose name is damaged";
@@ -91,7 +91,7 @@ class Planner {
         continue;
       }
       Proved& known = best[{s.row.domain, s.row.name}];
-      if (known.row.gen < s.row.gen) known = std::move(p);
+      if (known.row.revision < s.row.revision) known = std::move(p);
     }
     std::set<std::pair<std::string, std::string>> named;
     for (auto [s, why] : lost) {
@@ -101,13 +101,13 @@ class Planner {
     for (auto& [name, p] : best) proved_.push_back(std::move(p));
   }
 
-  // Its generations must not come again.
+  // Its revisions must not come again.
   void lose(const SessionRow& row, const std::string& why) {
     out_.lost++;
-    out_.lines.push_back(shown(row) + ", generation " + std::to_string(row.gen) + ": lost: " + why);
-    if (row.gen == 0 || row.gen > kGenMax) return;
+    out_.lines.push_back(shown(row) + ", revision " + std::to_string(row.revision) + ": lost: " + why);
+    if (row.revision == 0 || row.revision > kRevisionMax) return;
     uint64_t& buried = out_.tombstones[grave(row.domain, row.name)];
-    buried = std::max(buried, row.gen);
+    buried = std::max(buried, row.revision);
   }
 
   Hash256 grave(const std::string& domain, const std::string& name) const {
@@ -218,7 +218,7 @@ class Planner {
     }
     env_->random(row.id.bytes);
     auto buried = out_.tombstones.find(grave(row.domain, row.name));
-    row.gen = 1 + (buried != out_.tombstones.end() ? buried->second : 0);
+    row.revision = 1 + (buried != out_.tombstones.end() ? buried->second : 0);
     row.root = head->root;
     row.tokens = head->depth;
     row.block_tokens = owner.block_tokens;

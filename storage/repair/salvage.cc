@@ -54,7 +54,7 @@ void take_session(const RawRow& raw, Salvage* out) {
   s.row.domain = c.text();
   s.row.name = c.text();
   c.exact(std::span(s.row.id.bytes));
-  s.row.gen = static_cast<uint64_t>(c.integer());
+  s.row.revision = static_cast<uint64_t>(c.integer());
   c.exact(std::span(s.row.root.bytes));
   s.row.head = c.integer_or_null();
   s.row.tokens = static_cast<uint64_t>(c.integer());
@@ -107,10 +107,10 @@ void take_small(const RawRow& raw, Salvage* out) {
   } else {
     Hash256 name;
     c.exact(std::span(name.bytes));
-    const int64_t gen = c.integer(1);
+    const int64_t revision = c.integer(1);
     if (!c.ok()) return;
     uint64_t& known = out->tombstones[name];
-    known = std::max(known, static_cast<uint64_t>(gen));
+    known = std::max(known, static_cast<uint64_t>(revision));
   }
 }
 

@@ -75,7 +75,7 @@ Status add_session(Db* db, const Recovery& plan, const FoundSegments& found, con
       "INSERT INTO sessions(domain, name, id, gen, root, head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, checksum,"
       " model_id, manifest, used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted)"
       " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)");
-  q.bind_text(row.domain).bind_text(row.name).bind_blob(row.id.bytes).bind_u64(row.gen).bind_blob(row.root.bytes);
+  q.bind_text(row.domain).bind_text(row.name).bind_blob(row.id.bytes).bind_u64(row.revision).bind_blob(row.root.bytes);
   bind_row(q, static_cast<size_t>(row.head)).bind_u64(row.tokens).bind_u64(row.block_tokens).bind(row.pinned).bind(row.expires_ms);
   q.bind(row.created_ms).bind(row.saved_ms).bind_blob(checksum).bind_blob(row.model_id.bytes).bind_blob(row.manifest).bind(row.used);
   return q.bind_u64(chunks).bind_u64(missing).bind_u64(bytes).bind_u64(bytes_shared).run();
@@ -93,8 +93,8 @@ Status fill(Db* db, const StoreId& id, const Recovery& plan, const FoundSegments
     KVRT_TRY(add_session(db, plan, found, row));
     clock = std::max(clock, row.used);
   }
-  for (auto& [name, gen] : plan.tombstones) {
-    KVRT_TRY(db->query("INSERT INTO tombstones(name, gen) VALUES(?, ?)").bind_blob(name.bytes).bind_u64(gen).run());
+  for (auto& [name, revision] : plan.tombstones) {
+    KVRT_TRY(db->query("INSERT INTO tombstones(name, gen) VALUES(?, ?)").bind_blob(name.bytes).bind_u64(revision).run());
   }
   Query q = db->query("UPDATE totals SET chunks = ?, chunk_bytes = ?, chunk_raw_bytes = ?, segments = ?, segment_bytes = ?, clock = ?");
   q.bind_u64(totals.chunks).bind_u64(totals.chunk_bytes).bind_u64(totals.chunk_raw_bytes).bind_u64(totals.segments);

@@ -39,7 +39,7 @@ class Store {
     virtual ~Save() = default;
     virtual std::vector<bool> has(std::span<const NodeIn> chain) = 0;  // what need not be put
     virtual Status put(const ChunkIn& chunk) = 0;                      // compresses and appends; no-op if the store has it
-    // CONFLICT names the current generation. BUSY (kConcurrent): a chunk that has() or put() counted on was removed since; nothing
+    // CONFLICT names the current revision. BUSY (kConcurrent): a chunk that has() or put() counted on was removed since; nothing
     // happened, and a save that begins with reuse_chunks = false cannot meet it.
     virtual Result<Saved> commit(const SessionIn& session) = 0;
     virtual uint64_t bytes_written() const = 0;

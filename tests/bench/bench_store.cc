@@ -128,8 +128,8 @@ int measure_store(const Data& d, const std::string& path) {
     }
     double put_ms = ms_since(start);
     start = posix_env()->now_ns();
-    auto gen = (*save)->commit(in);
-    if (!gen.is_ok()) return fail(gen.status());
+    auto revision = (*save)->commit(in);
+    if (!revision.is_ok()) return fail(revision.status());
     static const char* const kNames[] = {"", "none", "process", "tokens", "kv"};
     print((std::string("put 47 MB, ") + kNames[static_cast<int>(durability)]).c_str(), put_ms, "ms");
     print((std::string("commit, ") + kNames[static_cast<int>(durability)]).c_str(), ms_since(start), "ms");

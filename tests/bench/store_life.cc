@@ -71,7 +71,7 @@ class Life {
     in.name = name;
     in.id.bytes[0] = static_cast<uint8_t>(at);
     in.id.bytes[1] = static_cast<uint8_t>(at >> 8);
-    in.gen_seen = c.gen;
+    in.revision_seen = c.revision;
     in.root = root;
     in.nodes = nodes;
     in.token_count = c.tokens.size();
@@ -79,7 +79,7 @@ class Life {
     const uint64_t start = posix_env()->now_ns();
     KVRT_ASSIGN(const Saved saved, save->commit(in));
     commits_ms_.push_back(ms_since(start));
-    c.gen = saved.gen;
+    c.revision = saved.revision;
     written_ += save->bytes_written();
     return {};
   }
@@ -121,7 +121,7 @@ class Life {
  private:
   struct Conversation {
     std::vector<int32_t> tokens;
-    uint64_t gen = 0;
+    uint64_t revision = 0;
   };
   Store* store_;
   std::vector<Conversation> conversations_;

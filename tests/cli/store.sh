@@ -35,7 +35,7 @@ cp out run
 
 # show: what run said, what stat says, and keys by the format's own rule
 exits 0 store show store ann --json
-is "ann 2 True" "$(json 'j["name"] + " " + str(j["gen"]) + " " + str(j["tokens"][-3:] == r["tokens"])')" "store show"
+is "ann 2 True" "$(json 'j["name"] + " " + str(j["revision"]) + " " + str(j["tokens"][-3:] == r["tokens"])')" "store show"
 is True "$(json 'len(j["tokens"]) == r["prompt_tokens"] + 3')" "tokens of store show"
 cat >keys.py <<'END2'
 import hashlib, json, struct
@@ -53,7 +53,7 @@ shown=$("$python" keys.py) || fail "the chunks of store show"
 exits 0 store stat store ann --json
 is "$shown" "$(json 'str(j["bytes"]) + " " + str(j["chunks"]) + " " + j["id"]')" "store show and store stat"
 exits 0 store show store ann bob
-is 2 "$(grep -c 'tokens, 0 messages, generation' out)" "store show of two"
+is 2 "$(grep -c 'tokens, 0 messages, revision' out)" "store show of two"
 grep -q '\[32, 64) ' out || fail "store show: no span of a chunk: $(cat out)"
 exits 2 store show store nobody
 exits 2 store show nowhere ann

@@ -15,7 +15,7 @@ constexpr size_t kStatesMax = 200'000;
 
 // A name in the model. Gone, it keeps its generation; expired, its row may still hold the id.
 struct Slot {
-  uint64_t gen = 0, id = 0;
+  uint64_t revision = 0, id = 0;
   int64_t expires_from = 0, expires_to = 0;  // the store's expiry is between; 0: never
   int32_t kind = 0;
   uint32_t length = 0, pinned = 0, live = 0;
@@ -61,14 +61,14 @@ std::vector<State> aged(const State& before, const Step& at, std::initializer_li
 }
 
 void bury(Slot* s) {
-  const uint64_t gen = s->gen;
+  const uint64_t revision = s->revision;
   *s = Slot();
-  s->gen = gen;
+  s->revision = revision;
 }
 
 // Is what was seen the session of the model? Fills in what the model could not know.
 bool fits(Slot* s, const Sight& got, bool with_stat) {
-  if (!s->live || got.gen != s->gen || got.length != s->length) return false;
+  if (!s->live || got.revision != s->revision || got.length != s->length) return false;
   if (got.kind != s->kind && got.kind != kAnybody) return false;
   if (got.id != s->id && s->id < kUnseenId) return false;
   s->id = got.id;
@@ -143,9 +143,9 @@ class Model {
     if (!from.live) return told(Outcome::kNotFound);
     if (to.live) return told(Outcome::kConflict);
     if (!told(Outcome::kOk)) return false;
-    const uint64_t gen = std::max(from.gen, to.gen) + 1;
+    const uint64_t revision = std::max(from.revision, to.revision) + 1;
     to = from;
-    to.gen = gen;
+    to.revision = revision;
     bury(&from);
     return true;
   }
@@ -154,7 +154,7 @@ class Model {
   void save(const State& before, std::vector<State>* result) const {
     const Slot& old = before.names[step_.name];
     const bool own = old.live && old.id == step_.id;
-    if (old.live && !step_.overwrite && !(own && old.gen == step_.gen_seen)) {
+    if (old.live && !step_.overwrite && !(own && old.revision == step_.revision_seen)) {
       if (told(Outcome::kConflict)) result->push_back(before);
       return;
     }
@@ -162,17 +162,17 @@ class Model {
     State state = before;
     Slot& s = state.names[step_.name];
     s = Slot();
-    s.gen = old.gen + 1;
+    s.revision = old.revision + 1;
     s.kind = step_.kind;
     s.length = step_.length;
     s.live = 1;
     s.pinned = step_.pin != 0 ? step_.pin : old.live ? old.pinned : 0;
     set_expiry(&s);
     const bool known = step_.outcome == Outcome::kOk;
-    if (known && step_.got[0].gen != s.gen) return;
+    if (known && step_.got[0].revision != s.revision) return;
     bool must = false, may = false;  // be taken
     for (const Slot& other : before.names) {
-      if (step_.gen_seen == 0 || old.id == step_.id || other.id != step_.id) continue;
+      if (step_.revision_seen == 0 || old.id == step_.id || other.id != step_.id) continue;
       must = must || (other.live && !can_have_expired(other, step_));
       may = true;
     }
@@ -274,7 +274,7 @@ class Search {
         const Slot& n = state.names[name];
         char line[200];
         std::snprintf(line, sizeof line, " n%u %s gen %llu id %llx tokens %d/%u pinned %u expires %lld to %lld;", name,
-                      n.live ? "is" : "was", static_cast<unsigned long long>(n.gen), static_cast<unsigned long long>(n.id), n.kind,
+                      n.live ? "is" : "was", static_cast<unsigned long long>(n.revision), static_cast<unsigned long long>(n.id), n.kind,
                       n.length, n.pinned, static_cast<long long>(n.expires_from), static_cast<long long>(n.expires_to));
         text += line;
         if (s.what != What::kRename) break;
@@ -311,7 +311,7 @@ std::string describe(const Step& s) {
   const auto ll = [](int64_t v) { return static_cast<long long>(v); };
   if (s.what == What::kRename) line += " to n" + std::to_string(s.to);
   if (s.what == What::kSave) {
-    std::snprintf(text, sizeof text, " id %llx gen %llu%s tokens %d/%u pin %u ttl %lld", ull(s.id), ull(s.gen_seen),
+    std::snprintf(text, sizeof text, " id %llx gen %llu%s tokens %d/%u pin %u ttl %lld", ull(s.id), ull(s.revision_seen),
                   s.overwrite ? " overwrite" : "", s.kind, s.length, s.pin, ll(s.ttl_ms));
     line += text;
   }
@@ -323,7 +323,7 @@ std::string describe(const Step& s) {
     const Sight& g = s.got[i];
     if (s.what != What::kSave && !g.there) continue;
     std::snprintf(text, sizeof text, " {%u: gen %llu id %llx tokens %d/%u pinned %u expires %lld}", s.what == What::kList ? i : s.name,
-                  ull(g.gen), ull(g.id), g.kind, g.length, g.pinned, ll(g.expires_ms));
+                  ull(g.revision), ull(g.id), g.kind, g.length, g.pinned, ll(g.expires_ms));
     line += text;
   }
   return line;

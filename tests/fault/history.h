@@ -17,7 +17,7 @@ inline constexpr int64_t kClockSlack = 5;  // ms between a look at the wall cloc
 
 // A session as the store shows it. Its tokens are told by kind and length. Without padding, so that states compare as bytes.
 struct Sight {
-  uint64_t gen = 0, id = 0;
+  uint64_t revision = 0, id = 0;
   int64_t expires_ms = 0;  // 0: never
   int32_t kind = 0;
   uint32_t length = 0, pinned = 0, there = 0;
@@ -39,7 +39,7 @@ struct Step {
   int64_t begin_ns = 0, end_ns = 0;  // of a killed one: when its process was gone
   int64_t begin_ms = 0, end_ms = 0;  // wall clock
   // Asked.
-  uint64_t id = 0, gen_seen = 0;
+  uint64_t id = 0, revision_seen = 0;
   int32_t kind = 0;
   uint32_t length = 0, overwrite = 0, pin = 0;
   int64_t ttl_ms = 0;  // 0: none

@@ -20,18 +20,18 @@ Step step(What what, uint32_t slot, int64_t begin, int64_t end, Outcome outcome)
   s.outcome = outcome;
   return s;
 }
-Step save(uint32_t slot, int64_t begin, int64_t end, uint64_t id, uint64_t seen, uint32_t length, Outcome outcome, uint64_t gen = 0) {
+Step save(uint32_t slot, int64_t begin, int64_t end, uint64_t id, uint64_t seen, uint32_t length, Outcome outcome, uint64_t revision = 0) {
   Step s = step(What::kSave, slot, begin, end, outcome);
   s.id = id;
-  s.gen_seen = seen;
+  s.revision_seen = seen;
   s.length = length;
-  s.got[0].gen = gen;
+  s.got[0].revision = revision;
   s.got[0].id = id;
   return s;
 }
-Step load(uint32_t slot, int64_t begin, int64_t end, uint64_t id, uint64_t gen, uint32_t length) {
-  Step s = step(What::kLoad, slot, begin, end, gen != 0 ? Outcome::kOk : Outcome::kNotFound);
-  s.got[0] = {gen, id, 0, 0, length, 0, 1};
+Step load(uint32_t slot, int64_t begin, int64_t end, uint64_t id, uint64_t revision, uint32_t length) {
+  Step s = step(What::kLoad, slot, begin, end, revision != 0 ? Outcome::kOk : Outcome::kNotFound);
+  s.got[0] = {revision, id, 0, 0, length, 0, 1};
   return s;
 }
 bool holds(const std::vector<Step>& steps) { return check_history(steps).empty(); }
@@ -41,11 +41,11 @@ constexpr Outcome kOk = Outcome::kOk;
 TEST(History, AStaleLoadIsSeen) {
   const Step first = save(0, 1, 2, 7, 0, 10, kOk, 1), second = save(0, 3, 9, 7, 1, 20, kOk, 2);
   EXPECT_TRUE(holds({first, second, load(1, 10, 11, 7, 2, 20)}));
-  EXPECT_FALSE(holds({first, second, load(1, 10, 11, 7, 1, 10)})) << "an old generation after the new one was acknowledged";
+  EXPECT_FALSE(holds({first, second, load(1, 10, 11, 7, 1, 10)})) << "an old revision after the new one was acknowledged";
   EXPECT_TRUE(holds({first, second, load(1, 5, 8, 7, 1, 10)})) << "while it was saved, both are right";
   EXPECT_TRUE(holds({first, second, load(1, 4, 5, 7, 2, 20)})) << "even before the acknowledgement";
   EXPECT_FALSE(holds({first, second, load(1, 4, 5, 7, 2, 20), load(1, 6, 7, 7, 1, 10)})) << "but not back";
-  EXPECT_FALSE(holds({first, second, load(1, 10, 11, 7, 2, 10)})) << "tokens of one and generation of another";
+  EXPECT_FALSE(holds({first, second, load(1, 10, 11, 7, 2, 10)})) << "tokens of one and revision of another";
   EXPECT_FALSE(holds({first, second, load(1, 10, 11, 0, 0, 0)})) << "an acknowledged session is gone";
 }
 
@@ -122,7 +122,7 @@ class Author {
 
  private:
   struct Held {
-    uint64_t gen = 0, id = 0;
+    uint64_t revision = 0, id = 0;
     uint32_t length = 0, pinned = 0;
     bool live = false, told = false;  // told: its saver knows the id
   };
@@ -136,14 +136,14 @@ class Author {
     s.to = pick(4);
     const Held& h = held_[pick(4)];
     s.id = pick(3) && h.told ? h.id : ++ids_;
-    s.gen_seen = s.id == h.id ? h.gen - (pick(8) == 0 && h.gen > 1) : 0;
+    s.revision_seen = s.id == h.id ? h.revision - (pick(8) == 0 && h.revision > 1) : 0;
     s.length = pick(1000);
     s.overwrite = pick(6) == 0;
     s.pin = pick(4) == 0 ? 1 + pick(3) : 0;
     return s;
   }
 
-  Sight sight(const Held& h) const { return {h.gen, h.id, 0, 0, h.length, h.pinned, h.live}; }
+  Sight sight(const Held& h) const { return {h.revision, h.id, 0, 0, h.length, h.pinned, h.live}; }
 
   void answer(Step* s, bool told) {
     Held& h = held_[s->name];
@@ -157,13 +157,13 @@ class Author {
       if (held_[s->to].live) {
         s->outcome = Outcome::kConflict;
       } else {
-        const uint64_t gen = std::max(h.gen, held_[s->to].gen) + 1;
+        const uint64_t revision = std::max(h.revision, held_[s->to].revision) + 1;
         held_[s->to] = h;
-        held_[s->to].gen = gen;
-        h = {h.gen, 0, 0, 0, false, false};
+        held_[s->to].revision = revision;
+        h = {h.revision, 0, 0, 0, false, false};
       }
     } else if (s->what == What::kRemove) {
-      h = {h.gen, 0, 0, 0, false, false};
+      h = {h.revision, 0, 0, 0, false, false};
     } else if (s->what == What::kPin) {
       h.pinned = s->pin;
     } else {
@@ -172,15 +172,15 @@ class Author {
   }
 
   void answer_save(Step* s, Held* h, bool told) {
-    if (h->live && !s->overwrite && (h->id != s->id || h->gen != s->gen_seen)) {
+    if (h->live && !s->overwrite && (h->id != s->id || h->revision != s->revision_seen)) {
       s->outcome = Outcome::kConflict;
       return;
     }
     bool taken = false;
-    for (const Held& other : held_) taken = taken || (other.live && other.id == s->id && s->gen_seen != 0 && &other != h);
+    for (const Held& other : held_) taken = taken || (other.live && other.id == s->id && s->revision_seen != 0 && &other != h);
     const uint64_t id = taken && !(h->live && h->id == s->id) ? ++ids_ : s->id;
-    *h = {h->gen + 1, id, s->length, s->pin != 0 ? s->pin : h->live ? h->pinned : 0, true, told};
-    s->got[0].gen = h->gen;
+    *h = {h->revision + 1, id, s->length, s->pin != 0 ? s->pin : h->live ? h->pinned : 0, true, told};
+    s->got[0].revision = h->revision;
     s->got[0].id = id;
   }
 
@@ -202,12 +202,12 @@ TEST(History, EveryLieIsSeen) {
     Step& s = steps[random() % steps.size()];
     std::string lie;
     if (s.outcome == kOk && (s.what == What::kLoad || s.what == What::kStat)) {
-      lie = random() % 2 ? "generation" : "tokens";
-      s.got[0].gen += lie == "generation" ? 1000 : 0;
+      lie = random() % 2 ? "revision" : "tokens";
+      s.got[0].revision += lie == "revision" ? 1000 : 0;
       s.got[0].length += lie == "tokens" ? 1000 : 0;
     } else if (s.outcome == kOk && s.what == What::kSave) {
-      lie = "acknowledged generation";
-      s.got[0].gen--;
+      lie = "acknowledged revision";
+      s.got[0].revision--;
     } else if (s.outcome == kOk && s.what == What::kList) {
       lie = "list";
       s.got[6] = {1, 1, 0, 0, 1, 0, 1};

@@ -31,7 +31,7 @@ std::string look(Store* store, World* found) {
     auto session = store->load("", stat.name);
     if (!session.is_ok()) return "load " + stat.name + ": " + session.status().message();
     Known known;
-    known.gen = session->gen;
+    known.revision = session->revision;
     known.length = session->tokens.size();
     known.pinned = stat.pinned;
     known.kind = session->tokens.empty() ? 0 : session->tokens[0] / 100003;
@@ -47,7 +47,7 @@ bool same_sessions(const World& expected, const World& found) {
     auto at = found.find(name);
     if (at == found.end()) return false;
     const Known& is = at->second;
-    if (is.gen != known.gen || is.kind != known.kind || is.length != known.length || is.pinned != known.pinned) return false;
+    if (is.revision != known.revision || is.kind != known.kind || is.length != known.length || is.pinned != known.pinned) return false;
   }
   return true;
 }
@@ -89,7 +89,7 @@ std::string check(const std::string& root, const std::vector<World>& worlds, siz
   }
   if (!at) {
     std::string names;
-    for (auto& [name, known] : found) names += " " + name + "@" + std::to_string(known.gen);
+    for (auto& [name, known] : found) names += " " + name + "@" + std::to_string(known.revision);
     return "sessions that never were together:" + names;
   }
   wrong = catalog_fault(store->get());
@@ -188,14 +188,14 @@ World make_base(const std::string& root) {
   World world;
   if (!story.open().is_ok()) return world;
   uint8_t id = 1;
-  for (auto [name, kind, length, gen] : {std::tuple{"a", 1, size_t{36}, uint64_t{1}}, std::tuple{"b", 2, size_t{35}, uint64_t{1}},
-                                         std::tuple{"a", 1, size_t{40}, uint64_t{2}}}) {
+  for (auto [name, kind, length, revision] : {std::tuple{"a", 1, size_t{36}, uint64_t{1}}, std::tuple{"b", 2, size_t{35}, uint64_t{1}},
+                                              std::tuple{"a", 1, size_t{40}, uint64_t{2}}}) {
     SaveOptions o;
-    o.id = gen == 1 ? id++ : world[name].id;
-    o.gen_seen = gen - 1;
+    o.id = revision == 1 ? id++ : world[name].id;
+    o.revision_seen = revision - 1;
     o.durability = Durability::kKv;
     if (!save_chain(story.store.get(), name, chain_of(kind, length), o).is_ok()) return {};
-    world[name] = {gen, kind, length, o.id, false, true};
+    world[name] = {revision, kind, length, o.id, false, true};
   }
   return world;
 }

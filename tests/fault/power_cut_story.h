@@ -23,7 +23,7 @@ inline const Chain& chain_of(int kind, size_t length) {
 }
 
 struct Known {
-  uint64_t gen = 0;
+  uint64_t revision = 0;
   int kind = 0;
   size_t length = 0;
   uint8_t id = 0;
@@ -80,7 +80,7 @@ class Story {
       case Act::kOverwrite: {
         if (first.empty()) return {};
         const Known old = world[first];
-        return save(first, {old.gen, 40 + ++names_, 50, ++ids_, old.pinned}, Durability::kTokens, true);
+        return save(first, {old.revision, 40 + ++names_, 50, ++ids_, old.pinned}, Durability::kTokens, true);
       }
       case Act::kRemove:
         if (first.empty()) return {};
@@ -90,7 +90,7 @@ class Story {
         if (first.empty()) return {};
         const std::string to = "r" + std::to_string(++names_);
         world[to] = world[first];
-        world[to].gen++;
+        world[to].revision++;
         world.erase(first);
         return store->rename("", first, to);
       }
@@ -126,10 +126,10 @@ class Story {
   Status save(const std::string& name, Known known, Durability durability, bool overwrite) {
     SaveOptions o;
     o.id = known.id;
-    o.gen_seen = known.gen;
+    o.revision_seen = known.revision;
     o.overwrite = overwrite;
     o.durability = durability;
-    known.gen++;
+    known.revision++;
     known.kv = durability == Durability::kKv;
     known.expired = false;  // a save says anew when that is
     world[name] = known;

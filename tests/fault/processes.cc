@@ -180,7 +180,7 @@ std::string look_at_what_is_left(const std::string& root, bool whole, std::vecto
     if (!session.is_ok() && session.status().code() != Code::kNotFound) return "a load at the end: " + session.status().message();
     s.outcome = session.is_ok() ? Outcome::kOk : Outcome::kNotFound;
     if (session.is_ok()) {
-      s.got[0] = {session->gen, number_of(session->id), 0, 0, 0, 0, 1};
+      s.got[0] = {session->revision, number_of(session->id), 0, 0, 0, 0, 1};
       tell_tokens(session->tokens, &s.got[0]);
     }
     s.end_ns = monotonic_ns();

@@ -56,7 +56,7 @@ inline void tell_tokens(const std::vector<int32_t>& tokens, Sight* sight) {
 }
 
 inline Sight sight_of(const SessionStat& stat) {
-  return {stat.gen, number_of(stat.id), stat.expires_unix_ms, kAnybody, static_cast<uint32_t>(stat.tokens), stat.pinned, 1};
+  return {stat.revision, number_of(stat.id), stat.expires_unix_ms, kAnybody, static_cast<uint32_t>(stat.tokens), stat.pinned, 1};
 }
 
 class Worker {
@@ -80,7 +80,7 @@ class Worker {
  private:
   struct Handle {
     SessionId id;
-    uint64_t gen = 0;
+    uint64_t revision = 0;
     int kind = 0;
     uint32_t length = 0;
   };
@@ -207,11 +207,11 @@ class Worker {
     Step* s = begin(What::kLoad, name);
     auto session = store_->load("", name_of(name));
     if (session.is_ok()) {
-      s->got[0].gen = session->gen;
+      s->got[0].revision = session->revision;
       s->got[0].id = number_of(session->id);
       s->got[0].there = 1;
       tell_tokens(session->tokens, &s->got[0]);
-      known_[name] = {session->id, session->gen, s->got[0].kind, s->got[0].length};
+      known_[name] = {session->id, session->revision, s->got[0].kind, s->got[0].length};
       if (s->got[0].kind == kNobody || session->manifest != manifest_of(s->got[0])) fail("mixed states: " + describe(*s));
     } else {
       known_[name] = {};
@@ -241,19 +241,19 @@ class Worker {
     }
     if (holes == 0 || shared_->disk_bytes_max != 0 || shared_->begun[slot_] >= ops_ || !load(name)) return;
     const Handle& is = known_[name];
-    if (is.gen == was.gen && is.id == was.id) {
-      fail("n" + std::to_string(name) + " stayed at generation " + std::to_string(is.gen) + ", and " + std::to_string(holes) + " of its " +
-           std::to_string(chain.nodes.size()) + " chunks are not there");
+    if (is.revision == was.revision && is.id == was.id) {
+      fail("n" + std::to_string(name) + " stayed at revision " + std::to_string(is.revision) + ", and " + std::to_string(holes) +
+           " of its " + std::to_string(chain.nodes.size()) + " chunks are not there");
     }
   }
 
   // A new session, a longer or shorter one, or another one's tokens under an own name; by whoever looked at it last.
   void save(uint32_t name) {
     Handle next = known_[name];
-    if (next.gen == 0 || pick(6) == 0) {
+    if (next.revision == 0 || pick(6) == 0) {
       next = known_[pick(kNames)];  // a fork
       if (next.length == 0 || pick(3) == 0) next = {{}, 0, 1 + static_cast<int>(pick(5)), 1 + pick(160)};
-      next.gen = 0;
+      next.revision = 0;
       next.id = {};
       const uint64_t number = (random_() >> 2) | 1;
       std::memcpy(next.id.bytes, &number, sizeof number);
@@ -263,7 +263,7 @@ class Worker {
     }
     SaveOptions o;
     o.whole_id = &next.id;
-    o.gen_seen = next.gen;
+    o.revision_seen = next.revision;
     o.overwrite = pick(8) == 0;
     o.durability = static_cast<Durability>(1 + pick(4));
     o.manifest = text_of(next.kind, next.length);
@@ -272,21 +272,21 @@ class Worker {
     const Chain& chain = chain_of(next.kind, next.length);
     Step* s = begin(What::kSave, name);
     s->id = number_of(next.id);
-    s->gen_seen = next.gen;
+    s->revision_seen = next.revision;
     s->kind = next.kind;
     s->length = next.length;
     s->overwrite = o.overwrite;
     s->pin = o.pin;
     s->ttl_ms = static_cast<int64_t>(o.ttl_seconds) * 1000;
-    auto gen = save_chain(store_.get(), name_of(name), chain, &o);
-    if (gen.is_ok()) {
-      s->got[0].gen = next.gen = *gen;
+    auto revision = save_chain(store_.get(), name_of(name), chain, &o);
+    if (revision.is_ok()) {
+      s->got[0].revision = next.revision = *revision;
       next.id = o.saved_id;
       s->got[0].id = number_of(next.id);
       known_[name] = next;
     }
-    if (gen.status().code() == Code::kNotFound) fail(describe(*s) + ": " + gen.status().message());
-    if (end(s, gen.status()) || gen.status().code() != Code::kConflict) return;
+    if (revision.status().code() == Code::kNotFound) fail(describe(*s) + ": " + revision.status().message());
+    if (end(s, revision.status()) || revision.status().code() != Code::kConflict) return;
     if (shared_->begun[slot_] < ops_) load(name);
   }
 

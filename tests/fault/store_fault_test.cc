@@ -51,7 +51,7 @@ class StoreFault : public testing::TestWithParam<Strike> {
     World saved = scene().after;
     for (auto& [name, session] : saved) {
       const auto before = scene().before.find(name);
-      const bool news = before == scene().before.end() || before->second.gen != session.gen;
+      const bool news = before == scene().before.end() || before->second.revision != session.revision;
       session.may_lack_kv |= wants_space_ && news && !scene().durable_kv;
     }
     const std::string after = compare_world(store, saved, whole);
@@ -236,7 +236,7 @@ TEST(StoreLimits, AnyNumberOfDescriptors) {
   ASSERT_OK(prepare_two(root));
   rlimit old{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &old), 0);
-  uint64_t gen = 1, failures = 0, length = 40;
+  uint64_t revision = 1, failures = 0, length = 40;
   for (rlim_t more = 0; more < 24; ++more) {
     SCOPED_TRACE(std::to_string(more) + " descriptors");
     const int next = ::dup(0);
@@ -249,8 +249,8 @@ TEST(StoreLimits, AnyNumberOfDescriptors) {
       status = store.take_status();
       if (status.is_ok()) status = resume_whole(store->get(), "bob", chains().other);
       const Chain longer(token_run(length + 20));
-      if (status.is_ok()) status = save_scene(store->get(), "ann", longer, 1, gen, Durability::kTokens);
-      if (status.is_ok()) gen++, length += 20;
+      if (status.is_ok()) status = save_scene(store->get(), "ann", longer, 1, revision, Durability::kTokens);
+      if (status.is_ok()) revision++, length += 20;
       ::setrlimit(RLIMIT_NOFILE, &old);
     }
     failures += !status.is_ok();
@@ -258,12 +258,12 @@ TEST(StoreLimits, AnyNumberOfDescriptors) {
     auto store = open_store(root);
     ASSERT_OK(store.status());
     const Chain ann(token_run(length));
-    EXPECT_EQ(compare_world(store->get(), {{"ann", {gen, &ann}}, {"bob", {1, &chains().other}}}, true), "");
+    EXPECT_EQ(compare_world(store->get(), {{"ann", {revision, &ann}}, {"bob", {1, &chains().other}}}, true), "");
     EXPECT_OK(verify_clean(store->get()));
     EXPECT_EQ((*store)->info()->chunks_damaged, 0u);
   }
   EXPECT_GT(failures, 2u);
-  EXPECT_GT(gen, 2u);
+  EXPECT_GT(revision, 2u);
 }
 
 TEST(StorePlace, NetworkFileSystemAndUnsafeDirectoryAreRefused) {

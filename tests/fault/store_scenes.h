@@ -34,7 +34,7 @@ inline const Chains& chains() {
 }
 
 struct Expected {
-  uint64_t gen = 1;
+  uint64_t revision = 1;
   const Chain* chain = nullptr;
   bool pinned = false, expires = false;
   bool may_lack_kv = false;
@@ -59,7 +59,7 @@ inline Status save_scene(Store* store, const std::string& name, const Chain& cha
                          uint64_t ttl_seconds = 0) {
   SaveOptions o;
   o.id = id;
-  o.gen_seen = seen;
+  o.revision_seen = seen;
   o.durability = durability;
   o.ttl_seconds = ttl_seconds;
   return save_chain(store, name, chain, o).take_status();
@@ -224,7 +224,7 @@ inline std::string compare_world(Store* store, const World& world, bool whole) {
     const Expected& e = expected->second;
     auto session = store->load("", stat.name);
     if (!session.is_ok()) return stat.name + ": " + session.status().message();
-    if (session->gen != e.gen) return stat.name + " at generation " + std::to_string(session->gen);
+    if (session->revision != e.revision) return stat.name + " at revision " + std::to_string(session->revision);
     if (session->tokens != e.chain->tokens) return stat.name + " with other tokens";
     if (stat.pinned != e.pinned || (stat.expires_unix_ms != 0) != e.expires) return stat.name + " with another pin or expiry";
     const size_t readable = readable_chunks(store, *e.chain);

@@ -149,7 +149,7 @@ void Actor::save(const std::string& name, bool suspend, Saved* saved) {
   SaveOptions o{Durability::kNone, w_->random->one_in(3), suspend};
   const std::vector<int32_t> tokens = saved_tokens();
   auto report = w_->engine->save(session_, name, o);
-  bool mine = saved->exists && saved->id == id_ && name_ == name && saved->gen == gen_;
+  bool mine = saved->exists && saved->id == id_ && name_ == name && saved->revision == revision_;
   if (!saved->exists || mine || o.overwrite) {
     SIM_CHECK(report.is_ok(), "save: %s", report.status().message().c_str());
   } else {
@@ -157,14 +157,14 @@ void Actor::save(const std::string& name, bool suspend, Saved* saved) {
     w_->note("conflicts");
     return;
   }
-  SIM_CHECK(report->gen > saved->newest && report->tokens == tokens.size(), "save: generation %zu after %zu", size_t{report->gen},
+  SIM_CHECK(report->revision > saved->newest && report->tokens == tokens.size(), "save: revision %zu after %zu", size_t{report->revision},
             size_t{saved->newest});
   SessionInfo info = w_->engine->session_info(session_);
-  SIM_CHECK((info.id == id_) == (gen_ == 0 || name == name_), "save: the id");
+  SIM_CHECK((info.id == id_) == (revision_ == 0 || name == name_), "save: the id");
   id_ = info.id;
   name_ = name;
-  gen_ = report->gen;
-  *saved = {tokens, saved_said(tokens), id_, gen_, gen_, true};
+  revision_ = report->revision;
+  *saved = {tokens, saved_said(tokens), id_, revision_, revision_, true};
   if (suspend) suspended_ = true;
   w_->note(suspend ? "suspends" : running_ ? "checkpoints while generating" : "checkpoints");
 }
@@ -194,9 +194,9 @@ void Actor::resumed(const std::string& name, const Saved& saved, const Report& r
   said_ = saved.said;
   id_ = saved.id;
   name_ = name;
-  gen_ = saved.gen;
+  revision_ = saved.revision;
   SessionInfo info = w_->engine->session_info(session_);
-  SIM_CHECK(info.id == id_ && info.gen == gen_ && info.name == name, "resume: id, generation or name");
+  SIM_CHECK(info.id == id_ && info.revision == revision_ && info.name == name, "resume: id, revision or name");
   SIM_CHECK(r.prompt_tokens == tokens_.size() && r.prompt_tokens == r.reused_memory + r.reused_disk + r.prefilled, "resume: the report");
   from_disk_ = r.reused_disk;
   w_->note("resumes");

@@ -45,7 +45,7 @@ struct Saved {
   std::vector<int32_t> tokens;
   std::vector<Said> said;
   SessionId id;
-  uint64_t gen = 0, newest = 0;  // newest: the last generation that the name ever had
+  uint64_t revision = 0, newest = 0;  // newest: the last revision that the name ever had
   bool exists = false;
 };
 
@@ -61,7 +61,7 @@ class Actor {
   bool usable() const { return !running_ && !failed_; }
   Session* session() const { return session_; }
   const std::vector<int32_t>& tokens() const { return tokens_; }
-  uint64_t rows = 0;         // that ran for this generation; the world counts them
+  uint64_t rows = 0;         // that ran for this revision; the world counts them
   uint64_t passed_over = 0;  // steps that it could have been in
   uint64_t lazy_until = 0;   // step until which nobody reads it
 
@@ -119,10 +119,10 @@ class Actor {
   void drop_messages();
   void adopt_messages();
   void check_messages() const;
-  void check_rewrite(const std::vector<int32_t>& old, bool generation_prompt, bool whole);
+  void check_rewrite(const std::vector<int32_t>& old, bool revision_prompt, bool whole);
   void check_appended(const std::vector<int32_t>& old, const AppendInfo& info);
   uint64_t generated_end() const;  // tokens up to the end of the last generated message
-  std::vector<int32_t> rendered(const std::vector<int32_t>& old, bool generation_prompt) const;
+  std::vector<int32_t> rendered(const std::vector<int32_t>& old, bool revision_prompt) const;
 
   Setting* w_;
   Session* session_ = nullptr;
@@ -134,7 +134,7 @@ class Actor {
   bool suspended_ = false, failed_ = false;
   uint64_t from_disk_ = 0;  // at most so many tokens were loaded since the last report
   std::string name_;
-  uint64_t gen_ = 0;
+  uint64_t revision_ = 0;
   SessionId id_;
 };
 

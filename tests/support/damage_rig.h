@@ -53,7 +53,7 @@ class Damage : public testing::Test {
     EXPECT_EQ(loaded->tokens, chain_.tokens);
     EXPECT_EQ((*store)->stat("", "ann")->chunks_missing, bad_chunks);
     SaveOptions o;
-    o.gen_seen = 1;
+    o.revision_seen = 1;
     ASSERT_OK(save_chain(store->get(), "ann", chain_, &o).status());
     EXPECT_EQ(o.chunks_written, bad_chunks);
     EXPECT_EQ(readable_chunks(store->get(), chain_), chain_.nodes.size());

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 struct SavedSession {
   const Chain* chain = nullptr;
   std::string manifest;
-  uint64_t gen = 0;
+  uint64_t revision = 0;
   bool chunks = true;  // its KV was saved
 };
 using SessionName = std::pair<std::string, std::string>;
@@ -40,10 +40,10 @@ struct BigStore {
     o.domain = name.first;
     o.manifest = manifest;
     o.id = id;
-    o.gen_seen = sessions[name].gen;
-    auto gen = save_chain(store, name.second, of, o);
-    ASSERT_OK(gen.status());
-    sessions[name] = {&of, manifest, *gen};
+    o.revision_seen = sessions[name].revision;
+    auto revision = save_chain(store, name.second, of, o);
+    ASSERT_OK(revision.status());
+    sessions[name] = {&of, manifest, *revision};
   }
   // Domain "" has root 1, domain "team" root 2. Some sessions share a prefix, some grew, some were renamed or removed.
   void fill(Store* store, int count = 30) {
@@ -56,13 +56,13 @@ struct BigStore {
       if (i % 4 == 1) save(store, name, chain(token_run(length + 40, i % 3), root), long_manifest(name.second, 5), id);
       if (i % 10 == 7) {
         ASSERT_OK(store->remove(name.first, name.second));
-        removed[name] = sessions[name].gen;
+        removed[name] = sessions[name].revision;
         sessions.erase(name);
       }
     }
     ASSERT_OK(store->rename("", "s0-", "eve-"));
     sessions[{"", "eve-"}] = sessions[{"", "s0-"}];
-    sessions[{"", "eve-"}].gen = 2;
+    sessions[{"", "eve-"}].revision = 2;
     sessions.erase({"", "s0-"});
     removed[{"", "s0-"}] = 1;
     save_tokens_only(store);
@@ -137,7 +137,7 @@ inline std::set<SessionName> expect_repaired(Store* store, const BigStore& saved
     names.insert({stat.domain, stat.name});
     EXPECT_EQ(session->tokens, known->second.chain->tokens) << stat.name;
     EXPECT_EQ(std::string(session->manifest.begin(), session->manifest.end()), known->second.manifest) << stat.name;
-    EXPECT_EQ(session->gen, known->second.gen) << stat.name;
+    EXPECT_EQ(session->revision, known->second.revision) << stat.name;
     const size_t readable = readable_chunks(store, *known->second.chain);
     EXPECT_EQ(readable, stat.chunks) << stat.name;
   }

@@ -104,7 +104,7 @@ inline SessionId session_id(uint8_t byte) {
 struct SaveOptions {
   uint8_t id = 1;
   const SessionId* whole_id = nullptr;  // instead of `id`
-  uint64_t gen_seen = 0;
+  uint64_t revision_seen = 0;
   bool overwrite = false;
   Durability durability = Durability::kNone;
   std::string domain;
@@ -126,7 +126,7 @@ inline Result<uint64_t> save_once(Store* store, const std::string& name, const C
   in.domain = o->domain;
   in.name = name;
   in.id = o->whole_id != nullptr ? *o->whole_id : session_id(o->id);
-  in.gen_seen = o->gen_seen;
+  in.revision_seen = o->revision_seen;
   in.overwrite = o->overwrite;
   in.root = chain.root;
   in.nodes = chain.nodes;
@@ -137,12 +137,12 @@ inline Result<uint64_t> save_once(Store* store, const std::string& name, const C
   in.ttl_seconds = o->ttl_seconds;
   KVRT_ASSIGN(Saved saved, save->commit(in));
   o->saved_id = saved.id;
-  return saved.gen;
+  return saved.revision;
 }
 // As the engine does: chunks that another thread removed meanwhile are written again.
 inline Result<uint64_t> save_chain(Store* store, const std::string& name, const Chain& chain, SaveOptions* o) {
-  auto gen = save_once(store, name, chain, o, true);
-  return gen.status().detail() == Detail::kConcurrent ? save_once(store, name, chain, o, false) : std::move(gen);
+  auto revision = save_once(store, name, chain, o, true);
+  return revision.status().detail() == Detail::kConcurrent ? save_once(store, name, chain, o, false) : std::move(revision);
 }
 inline Result<uint64_t> save_chain(Store* store, const std::string& name, const Chain& chain, SaveOptions o = {}) {
   return save_chain(store, name, chain, &o);

@@ -141,7 +141,7 @@ class Verbs(Case):
             saved = session.suspend("ann")
             tokens, messages = session.tokens(), session.messages()
         shown = self.store.show("ann", "team")
-        self.assertEqual((shown["name"], shown["domain"], shown["gen"]), ("ann", "team", saved.revision))
+        self.assertEqual((shown["name"], shown["domain"], shown["revision"]), ("ann", "team", saved.revision))
         self.assertEqual(shown["id"], self.store.stat("ann", "team").id)
         self.assertEqual(shown["tokens"], tokens)
         self.assertEqual([(json.dumps(m), s["begin"], s["end"], s["generated"]) for m, s in zip(shown["messages"], shown["spans"])],

@@ -87,7 +87,7 @@ Result<std::string> show_session(Store* store, std::string_view domain, std::str
   KVRT_ASSIGN(SessionOut saved, store->load(domain, name));
   KVRT_ASSIGN(Manifest manifest, read_manifest(saved, kVocabMax));
   std::string out = "{\"name\": " + json_string(saved.name) + ", \"domain\": " + json_string(saved.domain) + ", \"id\": \"" +
-                    hex_of(saved.id) + "\", \"gen\": " + std::to_string(saved.gen) + ", \"model_id\": \"" + saved.model_id.hex() +
+                    hex_of(saved.id) + "\", \"revision\": " + std::to_string(saved.revision) + ", \"model_id\": \"" + saved.model_id.hex() +
                     "\", \"root\": \"" + saved.root.hex() + "\", \"block_tokens\": " + std::to_string(manifest.block_tokens) +
                     ", \"tokens\": [";
   for (const auto* tokens : {&saved.tokens, &manifest.pending}) {

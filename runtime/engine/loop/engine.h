@@ -59,7 +59,7 @@ struct SessionOptions {
 
 struct SessionInfo {
   SessionState state = SessionState::kIdle;
-  uint64_t tokens = 0, kv_tokens = 0, kv_blocks = 0, kv_bytes = 0, unread = 0, messages = 0, gen = 0;
+  uint64_t tokens = 0, kv_tokens = 0, kv_blocks = 0, kv_bytes = 0, unread = 0, messages = 0, revision = 0;
   bool awaits_accept = false, inexact = false;
   SessionId id;
   std::string name;
@@ -81,7 +81,7 @@ struct SaveOptions {
 };
 
 struct SaveReport {
-  uint64_t gen = 0, tokens = 0, chunks = 0, chunks_written = 0, bytes_written = 0, chunks_missing = 0;
+  uint64_t revision = 0, tokens = 0, chunks = 0, chunks_written = 0, bytes_written = 0, chunks_missing = 0;
   bool left_out = false;  // KV that is in memory had no room, or the device did not give it
   double ms = 0;
 };

@@ -223,7 +223,7 @@ SessionInfo Engine::session_info(const Session* session) const {
   info.messages = session->messages.size();
   info.awaits_accept = session->generation && !session->generation->awaited.empty();
   info.inexact = session->stored.inexact;
-  info.gen = session->saved.gen;
+  info.revision = session->saved.revision;
   info.id = session->saved.id;
   info.name = session->saved.name;
   info.last_error = session->last_error.clone();

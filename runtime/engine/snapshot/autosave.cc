@@ -142,7 +142,7 @@ void Engine::save_unasked(Session* session) noexcept {
     } else if (saved->left_out && !std::exchange(session->autosave->left_out, true)) {
       logf(runtime_->log(), LogLevel::kWarn, "autosave: the store has no room for KV of session \"%s\": its tokens are saved",
            session->saved.name.c_str());
-    } else if (saved->gen > 0 && !saved->left_out) {
+    } else if (saved->revision > 0 && !saved->left_out) {
       session->autosave->left_out = false;
     }
   } catch (...) {

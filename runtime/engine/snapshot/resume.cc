@@ -15,7 +15,7 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
   Session& s = *session;
   s.saved.id = saved.id;
   s.saved.name = saved.name;
-  s.saved.gen = saved.gen;
+  s.saved.revision = saved.revision;
   s.domain = options.domain;
   s.store = options.store;
   s.kv.share = options.share;

@@ -106,9 +106,9 @@ SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveO
   in.domain = s.domain;
   in.name = name;
   in.id = s.saved.id;
-  bool same_name = s.saved.gen > 0 && s.saved.name == name;
-  if (s.saved.gen > 0 && !same_name) runtime_->env()->random(in.id.bytes);  // under another name it is another session
-  in.gen_seen = same_name ? s.saved.gen : 0;
+  bool same_name = s.saved.revision > 0 && s.saved.name == name;
+  if (s.saved.revision > 0 && !same_name) runtime_->env()->random(in.id.bytes);  // under another name it is another session
+  in.revision_seen = same_name ? s.saved.revision : 0;
   in.overwrite = options.overwrite;
   in.root = s.kv.root;
   in.block_tokens = kv_.block_tokens;
@@ -183,7 +183,7 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   }
   s.saved.id = saved->id;
   s.saved.name = std::move(own_name);
-  s.saved.gen = saved->gen;
+  s.saved.revision = saved->revision;
   s.saved.mark = plan.mark;
   s.saved.blocks = report.left_out ? 0 : plan.blocks;  // 0: the next autosave tries again
   const auto& was = plan.said.tokens;                  // the session may have changed since
@@ -196,7 +196,7 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
     cache_->release(&s.kv, 0);
     s.state = SessionState::kSuspended;
   }
-  report.gen = saved->gen;
+  report.revision = saved->revision;
   report.tokens = was.size();
   report.chunks = plan.nodes.size();
   report.ms = static_cast<double>(runtime_->env()->now_ns() - start) * 1e-6;

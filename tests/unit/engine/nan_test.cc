@@ -96,7 +96,7 @@ class Poisoned : public testing::TestWithParam<Way> {
     SessionIn in;
     in.name = "a";
     in.id = saved->id;
-    in.gen_seen = saved->gen;
+    in.revision_seen = saved->revision;
     in.root = saved->root;
     in.nodes = nodes;
     in.token_count = saved->token_count;

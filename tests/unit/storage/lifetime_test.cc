@@ -19,10 +19,10 @@ class Lifetime : public testing::Test {
   }
   std::string root() const { return tmp_.path() + "/s"; }
   void pass(int64_t ms) { env_.unix_offset_ms += ms; }
-  uint64_t gen(const std::string& name) {
+  uint64_t revision(const std::string& name) {
     auto stat = store_->stat("", name);
     EXPECT_OK(stat.status()) << name;
-    return stat.is_ok() ? stat->gen : 0;
+    return stat.is_ok() ? stat->revision : 0;
   }
   void expect_gone(const std::string& name) {
     EXPECT_EQ(store_->load("", name).status().code(), Code::kNotFound);
@@ -89,7 +89,7 @@ TEST_F(Lifetime, RenameRefusesAndLeavesAlone) {
     Status taken = store_->rename("", "ann", to);
     EXPECT_EQ(taken.code(), Code::kConflict);
     EXPECT_EQ(taken.detail(), Detail::kNameTaken);
-    EXPECT_NE(taken.message().find("generation 1"), std::string::npos) << taken.message();
+    EXPECT_NE(taken.message().find("revision 1"), std::string::npos) << taken.message();
   }
   EXPECT_EQ(store_->rename("", "eve", "x").code(), Code::kNotFound) << "she is in another domain";
   EXPECT_EQ(store_->rename("", "nobody", "x").code(), Code::kNotFound);
@@ -102,18 +102,18 @@ TEST_F(Lifetime, RenameRefusesAndLeavesAlone) {
   }
   EXPECT_EQ(store_->load("", "ann")->tokens, chain_.tokens);
   EXPECT_EQ(store_->load("", "bob")->tokens, other_.tokens);
-  EXPECT_EQ(gen("ann"), 1u);
+  EXPECT_EQ(revision("ann"), 1u);
   ASSERT_OK(store_->rename("d", "eve", "ann"));
   EXPECT_EQ(store_->load("d", "ann")->tokens, other_.tokens);
   EXPECT_EQ(store_->load("", "ann")->tokens, chain_.tokens);
   expect_clean();
 }
 
-// A generation of a name comes once, whatever is saved, removed, renamed to it or away from it.
-TEST_F(Lifetime, GenerationsOfANameOnlyGrow) {
+// A revision of a name comes once, whatever is saved, removed, renamed to it or away from it.
+TEST_F(Lifetime, RevisionsOfANameOnlyGrow) {
   std::map<std::string, uint64_t> highest;
   auto seen = [&](const std::string& name) {
-    uint64_t now = gen(name);
+    uint64_t now = revision(name);
     EXPECT_GT(now, highest[name]) << name;
     highest[name] = now;
   };
@@ -146,7 +146,7 @@ TEST_F(Lifetime, GenerationsOfANameOnlyGrow) {
   expect_clean();
 }
 
-TEST_F(Lifetime, RenamedOntoAnExpiredSessionOfMoreGenerations) {
+TEST_F(Lifetime, RenamedOntoAnExpiredSessionOfMoreRevisions) {
   SaveOptions o;
   o.overwrite = true;
   o.ttl_seconds = 1;
@@ -154,7 +154,7 @@ TEST_F(Lifetime, RenamedOntoAnExpiredSessionOfMoreGenerations) {
   ASSERT_OK(save_chain(store_.get(), "a", chain_).status());
   pass(2000);
   ASSERT_OK(store_->rename("", "a", "b"));
-  EXPECT_EQ(gen("b"), 6u);
+  EXPECT_EQ(revision("b"), 6u);
   expect_clean();
 }
 
@@ -162,7 +162,7 @@ TEST_F(Lifetime, RenamedOntoAnExpiredSessionOfMoreGenerations) {
 TEST_F(Lifetime, OldHandlesAfterARename) {
   SaveOptions handle;
   ASSERT_OK(save_chain(store_.get(), "ann", chain_, &handle).status());
-  handle.gen_seen = 1;
+  handle.revision_seen = 1;
   ASSERT_OK(store_->rename("", "ann", "bob"));
   // Under the new name it is a stranger.
   SaveOptions stranger;
@@ -183,7 +183,7 @@ TEST_F(Lifetime, OldHandlesAfterARename) {
   EXPECT_EQ(save_chain(store_.get(), "ann", chain_, handle).status().detail(), Detail::kNameTaken);
   ASSERT_OK(store_->remove("", "ann"));
   ASSERT_OK(store_->rename("", "bob", "ann"));
-  EXPECT_EQ(save_chain(store_.get(), "ann", other_, handle).status().detail(), Detail::kGeneration);
+  EXPECT_EQ(save_chain(store_.get(), "ann", other_, handle).status().detail(), Detail::kRevision);
   EXPECT_EQ(store_->load("", "ann")->tokens, chain_.tokens);
   stranger.overwrite = true;
   ASSERT_OK(save_chain(store_.get(), "ann", other_, stranger).status());
@@ -194,7 +194,7 @@ TEST_F(Lifetime, OldHandlesAfterARename) {
 TEST_F(Lifetime, RemovedAndSavedAgainKeepsItsId) {
   SaveOptions handle;
   ASSERT_OK(save_chain(store_.get(), "ann", chain_, &handle).status());
-  handle.gen_seen = 1;
+  handle.revision_seen = 1;
   ASSERT_OK(store_->remove("", "ann"));
   ASSERT_OK(save_chain(store_.get(), "ann", chain_, &handle).status());
   EXPECT_EQ(handle.saved_id, session_id(1));
@@ -228,13 +228,13 @@ TEST_F(Lifetime, PinnedNeverExpires) {
   ASSERT_OK(save_chain(store_.get(), "ann", chain_, o).status());
   EXPECT_FALSE(store_->stat("", "ann")->pinned);
   ASSERT_OK(store_->pin("", "ann", true));
-  EXPECT_EQ(gen("ann"), 1u) << "open handles may still save";
+  EXPECT_EQ(revision("ann"), 1u) << "open handles may still save";
   pass(20'000);
   EXPECT_TRUE(store_->stat("", "ann")->pinned);
   EXPECT_OK(store_->load("", "ann").status());
   ASSERT_OK(store_->gc(nullptr).status());
   EXPECT_EQ(readable_chunks(store_.get(), chain_), 5u);
-  o.gen_seen = 1;
+  o.revision_seen = 1;
   o.ttl_seconds = 5;
   ASSERT_OK(save_chain(store_.get(), "ann", chain_, o).status());
   EXPECT_TRUE(store_->stat("", "ann")->pinned) << "a save without pin leaves it as it is";
@@ -250,11 +250,11 @@ TEST_F(Lifetime, ASaveSetsItsOwnTime) {
   o.ttl_seconds = 10;
   ASSERT_OK(save_chain(store_.get(), "ann", chain_, o).status());
   pass(9000);
-  o.gen_seen = 1;
+  o.revision_seen = 1;
   ASSERT_OK(save_chain(store_.get(), "ann", chain_, o).status());
   pass(9000);
   EXPECT_OK(store_->stat("", "ann").status()) << "renewed";
-  o.gen_seen = 2;
+  o.revision_seen = 2;
   o.ttl_seconds = 0;
   ASSERT_OK(save_chain(store_.get(), "ann", chain_, o).status());
   EXPECT_EQ(store_->stat("", "ann")->expires_unix_ms, 0);
@@ -275,16 +275,16 @@ TEST_F(Lifetime, AnExpiredNameIsFree) {
   stranger.id = 9;
   auto taken = save_chain(store_.get(), "ann", other_, stranger);
   ASSERT_OK(taken.status());
-  EXPECT_EQ(*taken, 2u) << "its generations go on";
+  EXPECT_EQ(*taken, 2u) << "its revisions go on";
   EXPECT_GE(store_->stat("", "ann")->created_unix_ms, created + 11'000);
   EXPECT_EQ(store_->has(std::span(chain_.nodes).first(1))[0], false) << "the old one's chunks went with it";
-  o.gen_seen = 1;
+  o.revision_seen = 1;
   EXPECT_EQ(save_chain(store_.get(), "ann", chain_, o).status().detail(), Detail::kNameTaken);
   EXPECT_EQ(save_chain(store_.get(), "bob", chain_, o).value(), 2u) << "its own handle revives it";
   // And free to be renamed to.
   pass(11'000);
   ASSERT_OK(store_->rename("", "ann", "bob"));
-  EXPECT_EQ(gen("bob"), 3u);
+  EXPECT_EQ(revision("bob"), 3u);
   EXPECT_EQ(store_->load("", "bob")->tokens, other_.tokens);
   EXPECT_EQ(store_->has(std::span(chain_.nodes).first(1))[0], false);
   EXPECT_EQ(store_->info()->sessions, 1u);

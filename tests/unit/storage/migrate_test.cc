@@ -26,7 +26,7 @@ class Migration : public Damage {
     auto save = [&](const std::string& name, const Chain& chain, uint8_t id, uint64_t seen = 0, bool pin = false) {
       SaveOptions o;
       o.id = id;
-      o.gen_seen = seen;
+      o.revision_seen = seen;
       o.pin = pin;
       o.domain = name == "dan" ? "work" : "";
       ASSERT_OK(save_chain(store->get(), name, chain, o).status());
@@ -84,7 +84,7 @@ TEST_F(Migration, EveryRowIsWhatTodaysCatalogHas) {
   EXPECT_EQ((*store)->load("work", "dan")->tokens, other_.tokens);
   SaveOptions o;
   o.id = 9;
-  EXPECT_EQ(*save_chain(store->get(), "tmp", other_, o), 2u) << "a removed name's generation goes on";
+  EXPECT_EQ(*save_chain(store->get(), "tmp", other_, o), 2u) << "a removed name's revision goes on";
   ASSERT_OK((*store)->gc(nullptr).status());
   EXPECT_EQ(test::read_file(backup()), old) << "the backup stays";
 }

@@ -50,7 +50,7 @@ class Newer : public Damage {
     EXPECT_EQ((*store)->stat("", "ann")->chunks_missing, 0u) << "it is there, for who can read it";
     expect_named(store->get(), "of a newer kvrt");
     SaveOptions o;
-    o.gen_seen = 1;
+    o.revision_seen = 1;
     ASSERT_OK(save_chain(store->get(), "ann", chain_, &o).status());
     EXPECT_EQ(o.chunks_written, 0u);
   }
@@ -60,7 +60,7 @@ class Newer : public Damage {
     ASSERT_OK(store.status());
     const Chain first(token_run(Chain::kBlock));
     SaveOptions o;
-    o.gen_seen = 2;
+    o.revision_seen = 2;
     ASSERT_OK(save_chain(store->get(), "ann", first, o).status());
     ASSERT_OK((*store)->gc(nullptr).status());
     EXPECT_EQ((*store)->info()->chunks, 1u);

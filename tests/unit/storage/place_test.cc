@@ -146,10 +146,10 @@ class FullDisk : public Place {
       o.ttl_seconds = 3600;
       o.durability = Durability::kKv;  // else the tokens alone would be saved
       std::string name = "s" + std::to_string(i);
-      auto gen = save_chain(store_.get(), name, large, o);
-      if (gen.is_ok()) continue;
+      auto revision = save_chain(store_.get(), name, large, o);
+      if (revision.is_ok()) continue;
       refused++;
-      EXPECT_EQ(gen.status().code(), Code::kNoSpace) << gen.status().message();
+      EXPECT_EQ(revision.status().code(), Code::kNoSpace) << revision.status().message();
       EXPECT_EQ(store_->load("", name).status().code(), Code::kNotFound);
       EXPECT_TRUE(fs::is_empty(tmp_.path() + "/m/s/tmp"));
       EXPECT_EQ(store_->load("", "ann")->tokens, chain_.tokens);

@@ -36,11 +36,11 @@ TEST_F(Processes, TwoHandlesShareADirectory) {
   EXPECT_EQ(loaded->tokens, chain.tokens);
   EXPECT_EQ(readable_chunks(second->get(), chain), chain.nodes.size());
   SaveOptions o;
-  o.gen_seen = 1;
+  o.revision_seen = 1;
   ASSERT_OK(save_chain(second->get(), "ann", longer, o).status());
-  EXPECT_EQ(store_->load("", "ann")->gen, 2u);
+  EXPECT_EQ(store_->load("", "ann")->revision, 2u);
   auto late = save_chain(store_.get(), "ann", chain, o);
-  EXPECT_EQ(late.status().detail(), Detail::kGeneration) << "the other one was first";
+  EXPECT_EQ(late.status().detail(), Detail::kRevision) << "the other one was first";
   ASSERT_OK(store_->remove("", "ann"));
   EXPECT_EQ((*second)->load("", "ann").status().code(), Code::kNotFound);
   store_.reset();  // not the last: the log stays

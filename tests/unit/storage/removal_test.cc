@@ -302,7 +302,7 @@ class Punched : public Removal {
     SaveOptions o;
     o.id = 1;
     ASSERT_OK(save_chain(store_.get(), "ann", whole_, &o).status());
-    o.gen_seen = 1;
+    o.revision_seen = 1;
     ASSERT_OK(save_chain(store_.get(), "ann", part_, &o).status());
     segment_ = segment_files(root()).at(0);
   }
@@ -324,7 +324,7 @@ TEST_F(Punched, SpaceComesBack) {
   // It can be saved again, to a segment of its own.
   SaveOptions o;
   o.id = 1;
-  o.gen_seen = 2;
+  o.revision_seen = 2;
   ASSERT_OK(save_chain(store_.get(), "ann", whole_, &o).status());
   EXPECT_EQ(readable_chunks(store_.get(), whole_), 8u);
   gc();

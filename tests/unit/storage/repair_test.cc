@@ -219,7 +219,7 @@ TEST_F(Repair, SessionsArePutTogetherFromTheirChunks) {
 TEST_F(Repair, LostSessionsAreNamedAndTheirTokensComeBack) {
   const SessionName name{"team", "s9-"};
   const SavedSession& lost = saved_->sessions.at(name);
-  ASSERT_EQ(lost.gen, 2u);
+  ASSERT_EQ(lost.revision, 2u);
   for (const char* change :
        {"UPDATE sessions SET gen = gen + 1 WHERE name = 's9-'", "UPDATE sessions SET manifest = x'00' WHERE name = 's9-'",
         "UPDATE sessions SET root = zeroblob(32) WHERE name = 's9-'"}) {
@@ -244,11 +244,11 @@ TEST_F(Repair, LostSessionsAreNamedAndTheirTokensComeBack) {
     EXPECT_TRUE(found);
     SaveOptions o;
     o.domain = "team";
-    EXPECT_GT(*save_chain(store->get(), "s9-", *lost.chain, o), lost.gen) << "a generation came twice";
+    EXPECT_GT(*save_chain(store->get(), "s9-", *lost.chain, o), lost.revision) << "a revision came twice";
   }
 }
 
-TEST_F(Repair, RemovedSessionsStayRemovedAndGenerationsGoOn) {
+TEST_F(Repair, RemovedSessionsStayRemovedAndRevisionsGoOn) {
   auto bytes = test::read_file(catalog());
   std::fill(bytes.begin(), bytes.begin() + 100, uint8_t{0});
   write_file(catalog(), bytes);
@@ -257,13 +257,13 @@ TEST_F(Repair, RemovedSessionsStayRemovedAndGenerationsGoOn) {
   EXPECT_EQ(r.report.sessions_recovered, 0u);
   auto store = open_store(root());
   ASSERT_OK(store.status());
-  for (auto& [name, gen] : saved_->removed) {
+  for (auto& [name, revision] : saved_->removed) {
     EXPECT_EQ((*store)->load(name.first, name.second).status().code(), Code::kNotFound);
     SaveOptions o;
     o.domain = name.first;
     auto next = save_chain(store->get(), name.second, *saved_->chains[0], o);
     ASSERT_OK(next.status());
-    EXPECT_EQ(*next, gen + 1) << name.second;
+    EXPECT_EQ(*next, revision + 1) << name.second;
   }
 }
 

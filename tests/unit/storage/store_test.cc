@@ -35,15 +35,15 @@ class StoreTest : public testing::Test {
 
 TEST_F(StoreTest, RoundTripAcrossReopen) {
   Chain chain(token_run(100));  // 6 blocks and a tail of 4
-  auto gen = save_chain(store_.get(), "ann", chain);
-  ASSERT_OK(gen.status());
-  EXPECT_EQ(*gen, 1u);
+  auto revision = save_chain(store_.get(), "ann", chain);
+  ASSERT_OK(revision.status());
+  EXPECT_EQ(*revision, 1u);
   EXPECT_EQ(readable_chunks(store_.get(), chain), 7u);
   open();
   auto loaded = store_->load("", "ann");
   ASSERT_OK(loaded.status());
   EXPECT_EQ(loaded->tokens, chain.tokens);
-  EXPECT_EQ(loaded->gen, 1u);
+  EXPECT_EQ(loaded->revision, 1u);
   EXPECT_EQ(loaded->id, session_id(1));
   EXPECT_EQ(loaded->root, chain.root);
   EXPECT_EQ(loaded->block_tokens, Chain::kBlock);
@@ -71,20 +71,20 @@ TEST_F(StoreTest, SavesOnlyWhatIsNewAndDropsTheOldTail) {
   Chain first(token_run(40)), second(token_run(70));
   ASSERT_OK(save_chain(store_.get(), "ann", first).status());
   SaveOptions o;
-  o.gen_seen = 1;
-  auto gen = save_chain(store_.get(), "ann", second, &o);
-  ASSERT_OK(gen.status());
-  EXPECT_EQ(*gen, 2u);
+  o.revision_seen = 1;
+  auto revision = save_chain(store_.get(), "ann", second, &o);
+  ASSERT_OK(revision.status());
+  EXPECT_EQ(*revision, 2u);
   EXPECT_EQ(o.chunks_written, 3u) << "2 of 5 blocks were there";
   EXPECT_EQ(info().chunks, 5u) << "the superseded tail is gone";
   EXPECT_EQ(readable_chunks(store_.get(), second), 5u);
   EXPECT_EQ(store_->has(first.nodes), (std::vector<bool>{true, true, false}));
   EXPECT_EQ(store_->has(second.nodes), std::vector<bool>(5, true));
   EXPECT_EQ(store_->has(std::span(second.nodes).subspan(1)), std::vector<bool>(4)) << "not from its root on";
-  o.gen_seen = 2;
-  gen = save_chain(store_.get(), "ann", second, &o);  // nothing new
-  ASSERT_OK(gen.status());
-  EXPECT_EQ(*gen, 3u);
+  o.revision_seen = 2;
+  revision = save_chain(store_.get(), "ann", second, &o);  // nothing new
+  ASSERT_OK(revision.status());
+  EXPECT_EQ(*revision, 3u);
   EXPECT_EQ(o.chunks_written, 0u);
   EXPECT_EQ(segment_files(root()).size(), 2u);
   expect_clean();
@@ -94,7 +94,7 @@ TEST_F(StoreTest, TruncationKeepsTheSharedPart) {
   Chain longer(token_run(100)), shorter(token_run(50));
   ASSERT_OK(save_chain(store_.get(), "ann", longer).status());
   SaveOptions o;
-  o.gen_seen = 1;
+  o.revision_seen = 1;
   ASSERT_OK(save_chain(store_.get(), "ann", shorter, o).status());
   EXPECT_EQ(info().chunks, 4u);
   EXPECT_EQ(store_->load("", "ann")->tokens, shorter.tokens);
@@ -141,32 +141,32 @@ TEST_F(StoreTest, ForksShareTheirHistory) {
   expect_clean();
 }
 
-TEST_F(StoreTest, GenerationsAndNames) {
+TEST_F(StoreTest, RevisionsAndNames) {
   Chain chain(token_run(20)), other(token_run(20, 3));
   ASSERT_OK(save_chain(store_.get(), "ann", chain).status());
   auto conflict = [&](SaveOptions o) {
-    auto gen = save_chain(store_.get(), "ann", other, o);
-    EXPECT_EQ(gen.status().code(), Code::kConflict);
-    EXPECT_NE(gen.status().message().find("generation 1"), std::string::npos) << gen.status().message();
-    return gen.status().detail();
+    auto revision = save_chain(store_.get(), "ann", other, o);
+    EXPECT_EQ(revision.status().code(), Code::kConflict);
+    EXPECT_NE(revision.status().message().find("revision 1"), std::string::npos) << revision.status().message();
+    return revision.status().detail();
   };
   SaveOptions o;
-  EXPECT_EQ(conflict(o), Detail::kGeneration) << "same id, but this handle saw none";
-  o.gen_seen = 2;
-  EXPECT_EQ(conflict(o), Detail::kGeneration);
+  EXPECT_EQ(conflict(o), Detail::kRevision) << "same id, but this handle saw none";
+  o.revision_seen = 2;
+  EXPECT_EQ(conflict(o), Detail::kRevision);
   o.id = 9;
-  o.gen_seen = 0;
+  o.revision_seen = 0;
   EXPECT_EQ(conflict(o), Detail::kNameTaken);
-  o.gen_seen = 1;
-  EXPECT_EQ(conflict(o), Detail::kNameTaken) << "the right generation of another session";
+  o.revision_seen = 1;
+  EXPECT_EQ(conflict(o), Detail::kNameTaken) << "the right revision of another session";
   EXPECT_EQ(store_->load("", "ann")->tokens, chain.tokens);
   EXPECT_EQ(segment_files(root()).size(), 1u) << "a refused save leaves no file";
   o.overwrite = true;
-  auto gen = save_chain(store_.get(), "ann", other, o);
-  ASSERT_OK(gen.status());
-  EXPECT_EQ(*gen, 2u);
+  auto revision = save_chain(store_.get(), "ann", other, o);
+  ASSERT_OK(revision.status());
+  EXPECT_EQ(*revision, 2u);
   EXPECT_EQ(store_->load("", "ann")->id, session_id(9));
-  // A generation is never used twice, also across a removal and a reopen.
+  // A revision is never used twice, also across a removal and a reopen.
   ASSERT_OK(store_->remove("", "ann"));
   EXPECT_EQ(store_->remove("", "ann").code(), Code::kNotFound);
   open();
@@ -247,9 +247,9 @@ TEST_F(StoreTest, QuotaIsNoSpaceAndLeavesTheStoreUsable) {
   options.disk_bytes_max = 1 << 20;
   open(options);
   ASSERT_OK(save_chain(store_.get(), "small", small).status());
-  auto gen = save_chain(store_.get(), "large", large);
-  EXPECT_EQ(gen.status().code(), Code::kNoSpace);
-  EXPECT_NE(gen.status().message().find("disk_bytes_max"), std::string::npos);
+  auto revision = save_chain(store_.get(), "large", large);
+  EXPECT_EQ(revision.status().code(), Code::kNoSpace);
+  EXPECT_NE(revision.status().message().find("disk_bytes_max"), std::string::npos);
   EXPECT_EQ(store_->load("", "large").status().code(), Code::kNotFound);
   EXPECT_TRUE(std::filesystem::is_empty(root() + "/tmp"));
   EXPECT_LE(info().disk_bytes, options.disk_bytes_max);
