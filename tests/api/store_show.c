@@ -101,7 +101,7 @@ int main(void) {
   MUST(show(store, "d", "ann"));
   const kvrt_session_props p = session_props(s);
   REQUIRE(p.messages == 2 && p.revision == 1, "%" PRIu64 " messages", p.messages);
-  expect_part("{\"name\": \"ann\", \"domain\": \"d\", \"id\": \"%s\", \"gen\": 1,", p.id);
+  expect_part("{\"name\": \"ann\", \"domain\": \"d\", \"id\": \"%s\", \"revision\": 1,", p.id);
   expect_tokens(s);
   expect_messages(s, 2);
   kvrt_store_entry e = {.struct_size = sizeof e};
