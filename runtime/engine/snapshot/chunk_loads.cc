@@ -161,7 +161,8 @@ bool ChunkLoads::put_into(Session* session, const Runtime& runtime) {
       continue;
     }
     const auto filled = static_cast<uint32_t>(load.node.tokens.size());
-    cache_->replace(&s.kv, load.index, std::exchange(load.block, kNoBlock), filled);
+    cache_->replace(&s.kv, load.index, load.block, filled);
+    load.block = kNoBlock;  // only now: replace needs memory for the table
     s.stored.disk_tokens += filled;
     if (filled == s.kv.table.block_tokens()) cache_->seal(&s.kv, s.tokens, load.index);
   }
