@@ -42,7 +42,7 @@ class PosixEnv final : public Env {
       Fd fd(retry_eintr([&] { return ::openat(place.dir.get(), place.name.c_str(), kFlags, 0600); }));
       if (!fd.ok()) return errno_error(errno, "%s: create", path.c_str());
       if (::fchmod(fd.get(), 0600) != 0) return errno_error(errno, "%s: chmod 0600", path.c_str());
-      // Before it has its lock a collector of garbage may have it, and then the file goes.
+      // A collector of garbage may lock the file before this does, and removes it then.
       Status locked = flock_now(fd.get(), path, LockMode::kExclusive);
       if (locked.code() == Code::kBusy) return error(Code::kBusy, Detail::kConcurrent, "%s: removed while it was made", path.c_str());
       KVRT_TRY(std::move(locked));
@@ -241,7 +241,7 @@ class PosixEnv final : public Env {
     return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
   }
 
-  // Where a sandbox forbids getrandom. Unique, which is what names need; kvrt makes no secret keys.
+  // Bytes for a sandbox that forbids getrandom: unique, as names must be; kvrt makes no secret keys.
   void mix(std::span<uint8_t> out) {
     static std::atomic<uint64_t> counter{0};
     for (size_t at = 0; at < out.size(); at += 32) {

@@ -18,16 +18,16 @@ class File {
   virtual ~File() = default;
   // Exactly out.size() bytes from `offset`, or CORRUPT when the file ends before (message names file, offset and size).
   virtual Status pread(uint64_t offset, std::span<uint8_t> out) const = 0;
-  // The same for much at once, of a file that does not change any more. What the page cache lacks goes past it, straight to `buffer`: sooner,
-  // with less work, and without pushing others' pages out. Valid until the buffer's next use.
+  // The same for a large range of a file that does not change any more. Bytes that the page cache lacks go past it, straight to `buffer`:
+  // sooner, with less work, and without pushing others' pages out. Valid until the buffer's next use.
   virtual Result<std::span<const uint8_t>> read(uint64_t offset, size_t bytes, ReadBuffer* buffer) const = 0;
   virtual Status append(std::span<const uint8_t> bytes) = 0;
   virtual Status sync() = 0;  // fdatasync
   virtual Result<uint64_t> size() const = 0;
-  // No byte of them is anything but zero. Holes are not read.
+  // True where each of these bytes is zero. Holes are not read.
   virtual Result<bool> is_zero(uint64_t offset, uint64_t bytes) const = 0;
-  // All of it, read-only, in pages that every process shares, until the destructor. Once at most; the file must not shrink meanwhile. Where
-  // nobody writes it, it has the shared lock of the file until then: who can have the exclusive one knows that nobody maps it.
+  // The whole file, read-only, in pages that all processes share, until the destructor. Once at most; the file must not shrink meanwhile.
+  // Where nobody writes the file, its shared lock is held until then: a process that gets the exclusive one knows that nobody maps it.
   virtual Result<std::span<const uint8_t>> map() = 0;
 };
 
@@ -41,8 +41,8 @@ enum class LockMode { kShared, kExclusive };
 class FileLock {
  public:
   virtual ~FileLock() = default;
-  // Does not wait: BUSY (kStoreLocked) when another holder is in the way. Of a lock that is held it changes the mode; where that fails it is
-  // not held any more.
+  // Does not wait: BUSY (kStoreLocked) when another holder is in the way. A call on a held lock changes its mode; where that fails, the
+  // lock is not held any more.
   virtual Status acquire(LockMode mode) = 0;
   virtual void release() = 0;
 };
@@ -54,9 +54,9 @@ struct FsInfo {
 };
 
 struct DirInfo {
-  bool owned = false;             // by the effective user
+  bool owned = false;             // the effective user owns it
   bool others_can_write = false;  // group or world
-  bool writable = false;          // by this process, file system included
+  bool writable = false;          // this process can write it, and so the file system can
 };
 
 struct FileInfo {
@@ -70,23 +70,23 @@ class Env {
  public:
   virtual ~Env() = default;
   virtual Result<std::unique_ptr<File>> open_read(const std::string& path) = 0;  // a regular file with one name
-  // O_EXCL, 0600 whatever the umask. As long as it is open it holds the exclusive lock of that file: who can have the lock knows that
-  // nobody writes it any more.
+  // O_EXCL, 0600 whatever the umask. While the File is open it holds that file's exclusive lock: a process that gets the lock knows that
+  // nobody writes the file any more.
   virtual Result<std::unique_ptr<File>> create_new(const std::string& path) = 0;
   virtual Status make_dir(const std::string& path) = 0;                           // 0700; OK if it is there already
   virtual Status rename_new(const std::string& from, const std::string& to) = 0;  // fails if `to` exists
   virtual Status remove_file(const std::string& path) = 0;                        // NOT_FOUND when absent
   virtual Status remove_dir(const std::string& path) = 0;                         // an empty one; NOT_FOUND when absent
-  // These bytes are zeros, and their blocks the file system's again, on the disk when it returns. UNSUPPORTED where the file system cannot.
+  // Makes these bytes zeros and gives their blocks back to the file system, on the disk when it returns. UNSUPPORTED where that cannot be.
   virtual Status punch(const std::string& path, std::span<const FileRange> ranges) = 0;
-  // These bytes take the place of those at `offset`, which are in the file, and are on the disk when it returns.
+  // Overwrites the bytes at `offset`, which the file must have already, on the disk when it returns.
   virtual Status patch(const std::string& path, uint64_t offset, std::span<const uint8_t> bytes) = 0;
   virtual Status sync_dir(const std::string& path) = 0;
   virtual Result<std::vector<std::string>> list_dir(const std::string& path) = 0;  // names, sorted, no dot entries
   virtual Result<bool> exists(const std::string& path) = 0;
-  // What open_read would refuse, without opening it: a file that SQLite has open keeps its locks.
+  // Refuses the files that open_read refuses, and opens none: a file that SQLite has open keeps its locks.
   virtual Status check_file(const std::string& path) = 0;
-  virtual Result<FileInfo> file_info(const std::string& path) = 0;  // of what check_file takes
+  virtual Result<FileInfo> file_info(const std::string& path) = 0;  // of a file that check_file takes
   virtual Status set_modified(const std::string& path, int64_t unix_ms) = 0;
   virtual Result<DirInfo> dir_info(const std::string& path) = 0;  // NOT_FOUND, or IO if no directory
   // A lock file, not locked yet. `create`: 0600 where it is missing; else NOT_FOUND.

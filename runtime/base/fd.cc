@@ -15,15 +15,15 @@ namespace {
 
 using FileId = std::pair<dev_t, ino_t>;
 
-// What file a descriptor of ours is, 0: none of ours. Atomics need no lock, which a thread of the parent might have held at the fork. What is
-// above so many is not noted.
+// The file behind each descriptor of ours; inode 0: not ours. Atomics need no lock, which a thread of the parent might have held at the
+// fork. Descriptors from kNoted on are not noted.
 constexpr int kNoted = 1 << 16;
 struct Note {
   std::atomic<uint64_t> device{0}, inode{0};
 };
 Note noted[kNoted];
 
-// The process that the table is of; 0: nobody has asked yet; negative: that one is about to close what it inherited.
+// The process that the table belongs to; 0: nobody has asked yet; negative: that process is about to close its inherited descriptors.
 std::atomic<pid_t> owner{0};
 
 std::vector<FileId> inherited;  // written while owner is negative, before a child has another thread in kvrt
@@ -39,7 +39,7 @@ void forget(int fd) {
   if (fd < kNoted) noted[fd].inode = 0;
 }
 
-// A child may have closed the descriptor itself, and have something of its own under its number: that stays.
+// A child may have closed the descriptor itself, and have a file of its own under that number: that file stays open.
 void close_inherited() {
   std::vector<int> fds;
   for (int fd = 0; fd < kNoted; ++fd) {

@@ -1,5 +1,5 @@
-// Fd: a descriptor that kvrt opened. Never 0 to 2: a host that runs without them would print into our files. And noted in one table of the
-// process, so that a child of fork(2) can give its copies back: with them it would hold its parent's locks.
+// Fd: a descriptor that kvrt opened. Never 0 to 2: a host that runs without those would print into our files. One table of the process
+// notes every Fd, so that a child of fork(2) can give its copies back: with them it would hold its parent's locks.
 #pragma once
 
 #include <sys/stat.h>
@@ -28,15 +28,15 @@ class Fd {
   ~Fd();
   int get() const { return fd_; }
   bool ok() const { return fd_ >= 0; }
-  int release();  // it is somebody else's now
+  int release();  // the caller owns the descriptor from now on
 
  private:
   static int adopt(int fd);
   int fd_;
 };
 
-// At the begin of every call. The first one in a child of fork(2) closes the child's copies of what Fds had open, and remembers which files
-// these were. What another thread of the parent was opening or closing at that moment stays until exec or exit.
+// Runs at the begin of every call. The first run in a child of fork(2) closes the child's copies of all Fds, and remembers their files.
+// A descriptor that another thread of the parent was opening or closing at that moment stays until exec or exit.
 void mind_fork() noexcept;
 // The process's parent had this file open at the fork, itself or through one of its own parents.
 bool open_at_fork(const struct stat& file);

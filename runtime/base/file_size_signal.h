@@ -16,7 +16,7 @@ class NoFileSizeSignal {
 
  private:
   sigset_t before_;
-  bool pending_;  // one that is the host's
+  bool pending_;  // the host's own signal was pending before
 };
 
 }  // namespace kvrt

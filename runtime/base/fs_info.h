@@ -1,4 +1,4 @@
-// What a path's file system is, and what room it has.
+// The type of a path's file system, and the room on it.
 #pragma once
 
 #include <string>

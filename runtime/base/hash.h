@@ -54,6 +54,6 @@ struct Checksum128 {
   bool operator==(const Checksum128&) const = default;
 };
 Checksum128 checksum128(std::span<const uint8_t> bytes);  // XXH3-128
-std::string xxhash_version();                             // which is compiled in
+std::string xxhash_version();                             // the version that is compiled in
 
 }  // namespace kvrt

@@ -7,7 +7,7 @@
 
 namespace kvrt {
 
-inline constexpr uint64_t kSmallPage = 4096;     // what direct reads align to
+inline constexpr uint64_t kSmallPage = 4096;     // direct reads align to this
 inline constexpr uint64_t kHugePage = 2u << 20;  // mappings from this size on are aligned to it
 
 // Owns one mapping. Any thread may use the bytes; the object itself belongs to one.

@@ -24,7 +24,7 @@ JsonReader::Part JsonReader::wrong(size_t at) {
   return Part::kWrong;
 }
 
-// After a value or its end.
+// The state after a value, or after the end of one that was open.
 JsonReader::Part JsonReader::ended(Part part) {
   want_ = open_.empty() ? Want::kNothing : Want::kCommaOrEnd;
   return part;
@@ -121,7 +121,7 @@ JsonReader::Part JsonReader::number() {
   return ended(Part::kNumber);
 }
 
-// Four hexadecimal digits.
+// Reads four hexadecimal digits.
 bool JsonReader::code_unit(uint32_t* out) {
   const std::string_view digits = source_.substr(at_, 4);
   const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), *out, 16);
@@ -129,7 +129,7 @@ bool JsonReader::code_unit(uint32_t* out) {
   return read.ptr == digits.data() + 4;
 }
 
-// What follows a backslash.
+// Decodes an escape from behind its backslash on.
 bool JsonReader::escape() {
   static constexpr std::string_view kLetters = "\"\\/bfnrt", kMeant = "\"\\/\b\f\n\r\t";
   const char c = peek();

@@ -11,7 +11,7 @@
 namespace kvrt {
 namespace {
 
-// "max" and no such file: 0.
+// 0 for "max", and where there is no such file.
 uint64_t number_in(const char* path) { return read_digits(system_file(path)); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Memory: what this process may still take, by the system and the cgroup, and what there is.
+// Memory: the part that this process may still take, by the system and the cgroup, and all that the machine has.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,6 @@
 namespace kvrt {
 
 uint64_t available_memory();  // bytes; 1 GiB where the system does not say
-uint64_t physical_memory();   // of the machine; UINT64_MAX where the system does not say
+uint64_t physical_memory();   // the machine's bytes; UINT64_MAX where the system does not say
 
 }  // namespace kvrt

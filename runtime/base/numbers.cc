@@ -9,7 +9,7 @@ namespace kvrt {
 
 namespace {
 
-// Of a decimal number that is not zero: 10 to this power is its first digit's place.
+// The power of ten that is the place of a decimal number's first digit other than 0. The number is not zero.
 int64_t magnitude(std::string_view s) {
   const size_t e = std::min(s.find_first_of("eE"), s.size());
   int64_t power = 0;
@@ -23,7 +23,7 @@ int64_t magnitude(std::string_view s) {
   return power + dot - first - (first < dot ? 1 : 0);
 }
 
-// What # keeps and to_chars drops: the decimal point, and %g's zeros after it.
+// Adds the decimal point, and %g's zeros after it: # keeps them, to_chars drops them.
 void complete(std::string* text, char type, int precision) {
   const size_t e = std::min(text->find('e'), text->size());
   if (text->find('.') == std::string::npos) text->insert(e, 1, '.');

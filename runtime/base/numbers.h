@@ -7,10 +7,10 @@
 
 namespace kvrt {
 
-// All of `text` is a decimal number without a plus, as "-1.5e3", or "inf" or "nan". A number past the range of a double is infinite, one
-// below it zero. False: it is none, and *out stays.
+// Reads a text that as a whole is a decimal number without a plus, as "-1.5e3", or "inf" or "nan". A number past the range of a double is
+// infinite, one below it zero. False: the text is none of these, and *out stays.
 bool read_real(std::string_view text, double* out);
-// The digits at the front, up to the first that is none; past 64 bits UINT64_MAX, without any 0.
+// The number that the digits at the front spell; past 64 bits UINT64_MAX, without any digit 0.
 uint64_t read_digits(std::string_view text, int base = 10);
 
 // printf's %.*e, %.*f or %.*g; a capital type has capital letters. alternate: printf's #. precision: at most 100.

@@ -43,7 +43,7 @@ Result<Place> find_place(const std::string& path) {
     std::string part = path.substr(at, end - at);
     at = end + 1;
     if (part.empty()) continue;
-    std::swap(part, place.name);  // what came before is a directory
+    std::swap(part, place.name);  // the part before this one is a directory
     if (part == ".") continue;
     Fd next(retry_eintr([&] { return ::openat(place.dir.get(), part.c_str(), kFlags); }));
     if (!next.ok()) {
@@ -83,8 +83,8 @@ Result<bool> is_writable_dir(const Place& place, const struct stat& st, const st
   const int dir = place.dir.get();
   const char* name = place.name.c_str();
   if (::faccessat(dir, name, W_OK, AT_EACCESS) == 0) return true;
-  // A filter of system calls that is older than faccessat2 may refuse it with EPERM, which is also what an immutable directory gives. The old
-  // call tells, where the effective user is the real one; the C library would take the new one for it.
+  // A filter of system calls that is older than faccessat2 may refuse it with EPERM, which an immutable directory gives, too. The old call
+  // tells them apart, where the effective user is the real one; the C library would take the new call for it.
   const bool refused = errno == EPERM || errno == ENOSYS;
   if (refused && ::geteuid() == ::getuid() && ::syscall(SYS_faccessat, dir, name, W_OK) == 0) return true;
   if (errno == EACCES || errno == EROFS || errno == EPERM) return false;

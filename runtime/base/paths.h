@@ -1,4 +1,4 @@
-// Paths that no symbolic link bends: a place is found from its directory's descriptor, step by step, and what is there must be ours.
+// Paths that no symbolic link bends: a place is found from its directory's descriptor, step by step, and the file there must be ours.
 #pragma once
 
 #include <sys/stat.h>
@@ -19,17 +19,17 @@ struct Place {
 // UNSAFE when a part of the path is a symbolic link; the last part is not looked at.
 Result<Place> find_place(const std::string& path);
 
-// UNSAFE unless it is what `type` says (S_IFREG or S_IFDIR), the effective user's, not writable by group or others, and, of a file, has
-// this one name.
+// UNSAFE unless it is of this `type` (S_IFREG or S_IFDIR), the effective user's, not writable by group or others, and, where it is a
+// file, has this one name.
 Status check_own(const struct stat& st, mode_t type, const std::string& path);
-// The same of what is at a place, and of its directory. NOT_FOUND when nothing is there.
+// The same for the file at a place, and for its directory. NOT_FOUND when nothing is there.
 Status check_own_file(const Place& place, const std::string& path);
 // True if this process may make and remove files in the directory; IO when that could not be found out.
 Result<bool> is_writable_dir(const Place& place, const struct stat& st, const std::string& path);
 // Opens a directory for reading, unless it is a link.
 Result<Fd> open_own_dir(const std::string& path);
 
-// The absolute path without links, dots and a slash at its end; its last parts need not exist. As it is if it cannot be found out.
+// The absolute path without links, dots and a slash at its end; its last parts need not exist. `path` where that cannot be found out.
 std::string canonical_path(const std::string& path);
 
 }  // namespace kvrt

@@ -100,7 +100,7 @@ class PosixFile final : public File {
  private:
   static unsigned long long ull(uint64_t v) { return v; }
 
-  // At least `bytes` from a page's begin on, past the page cache. False: there it is better, or it can only be read there.
+  // Reads at least `bytes` from a page's begin on, past the page cache. False: the cache has them all, or a direct read cannot have them.
   bool read_direct(uint64_t offset, size_t bytes, uint8_t* to) const {
     std::call_once(direct_once_, [&] { open_direct(); });
     if (!direct_.ok() || offset + bytes > cached_.size()) return false;
@@ -117,7 +117,7 @@ class PosixFile final : public File {
     return true;
   }
 
-  // The same file once more, and a mapping that is never touched: it is there to be asked for what is cached.
+  // Opens the same file once more, and maps it. Nobody touches the mapping: mincore is asked which of its pages are cached.
   void open_direct() const {
     const std::string path = "/proc/self/fd/" + std::to_string(fd_.get());
     auto size = this->size();
@@ -144,7 +144,7 @@ inline Status flock_now(int fd, const std::string& path, LockMode mode) {
   return error(Code::kBusy, Detail::kStoreLocked, "%s: held by another process or handle", path.c_str());
 }
 
-// flock belongs to the open file: two handles of one process exclude each other. Closing its last descriptor frees it, of which a child of
+// flock belongs to the open file: two handles of one process exclude each other. Closing the last descriptor frees it, and a child of
 // fork(2) may have one; LOCK_UN frees it for all.
 class PosixLock final : public FileLock {
  public:

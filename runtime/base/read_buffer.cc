@@ -6,7 +6,7 @@
 namespace kvrt {
 
 namespace {
-constexpr size_t kSmallMax = 64u << 10;  // beyond, a huge page: what is large goes on growing a little
+constexpr size_t kSmallMax = 64u << 10;  // beyond, a huge page: a large buffer goes on growing a little
 }
 
 uint8_t* ReadBuffer::reserve(size_t bytes) {

@@ -10,7 +10,7 @@ namespace kvrt {
 
 class ReadBuffer {
  public:
-  // At least `bytes`, from the begin of a page on; what it held is lost. Throws std::bad_alloc.
+  // At least `bytes`, from the begin of a page on; the buffer's contents are lost. Throws std::bad_alloc.
   uint8_t* reserve(size_t bytes);
 
  private:

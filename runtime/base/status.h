@@ -33,7 +33,7 @@ enum class Code : int32_t {
 // Finer reasons under a class; the KVRT_DETAIL_* of kvrt.h, same numbers.
 enum class Detail : int32_t {
   kNone = 0,
-  kFormat = 1,           // bytes that are not what the format says (GGUF, JSON, chunk)
+  kFormat = 1,           // bytes that break their format (GGUF, JSON, chunk)
   kCatalogCorrupt = 2,   // the store's catalog does not pass SQLite's or our checks
   kCatalogMissing = 3,   // a store directory without its catalog
   kStoreTooNew = 4,      // written by a later kvrt; left untouched

@@ -4,7 +4,7 @@
 
 namespace kvrt {
 
-// What a file of /proc or /sys says, at most 64 KiB; "" where it cannot be read.
+// The text of a file of /proc or /sys, at most 64 KiB; "" where it cannot be read.
 std::string system_file(const std::string& path);
 
 }  // namespace kvrt

@@ -22,7 +22,7 @@ namespace kvrt {
 namespace {
 
 constexpr uint32_t kNoChunk = UINT32_MAX;
-thread_local uint32_t t_worker = kNoChunk;  // of the chunk that this thread runs
+thread_local uint32_t t_worker = kNoChunk;  // the worker's number while this thread runs a chunk
 
 void cpu_pause() {
 #if defined(__x86_64__)
@@ -45,21 +45,21 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 // A region is published in `ticket`: its number in the high half, the chunks not yet claimed in the low half. A thread claims
-// a chunk by decrementing; because the number is in the same word, a claim never hits a later region, and `object`'s region
-// cannot end before the claimed chunk is reported in `done`. So the caller waits for claimed chunks alone: a worker that the
+// a chunk by decrementing; because the number is in the same word, a claim never hits a later region, and the claimed chunk's
+// region cannot end before the chunk is reported in `done`. So the caller waits for claimed chunks alone: a worker that the
 // system does not schedule holds nothing up.
 struct ThreadPool::Impl {
   alignas(64) std::atomic<uint64_t> ticket{0};
   alignas(64) std::atomic<uint32_t> done{0};
-  alignas(64) std::atomic<uint32_t> epoch{0};  // what sleepers wait on; changes whenever there may be something to do
+  alignas(64) std::atomic<uint32_t> epoch{0};  // sleepers wait on this; it changes whenever there may be something to do
   std::atomic<uint32_t> sleepers{0};
   std::atomic<bool> in_step{false}, stop{false};
-  const ChunkFn* fn = nullptr;  // of the open region; written before `ticket`, read after a claim
+  const ChunkFn* fn = nullptr;  // the open region's; written before `ticket`, read after a claim
   uint32_t chunks = 0;
   std::vector<std::thread> workers;
-  std::unique_ptr<std::atomic<int>[]> cpus;  // [threads] where each was last; -1: nobody knows
+  std::unique_ptr<std::atomic<int>[]> cpus;  // [threads] the CPU that each ran on last; -1: nobody knows
   std::atomic<bool> alone{false};
-  Clock::time_point alone_until{}, window_begin{}, step_end{};  // the caller's, as the next
+  Clock::time_point alone_until{}, window_begin{}, step_end{};  // the caller's, as are the next two
   Clock::duration alone_for = kAloneMin, waited{};
 
   bool run_one(uint32_t worker) {
@@ -110,8 +110,8 @@ struct ThreadPool::Impl {
     return false;
   }
 
-  // Two threads that spin on one CPU with another one idle: the system may leave them there for seconds. A worker that finds a thread of
-  // a lower number on its CPU goes to another one, if there is any; what it is allowed stays what it was.
+  // The system may leave two threads spinning on one CPU for seconds while another CPU is idle. A worker that finds a thread of a lower
+  // number on its CPU goes to another CPU, if there is one; the CPUs that it is allowed stay the same.
   void take_own_cpu(uint32_t worker) const {
     const int cpu = sched_getcpu();
     cpus[worker].store(cpu, std::memory_order_relaxed);
@@ -146,7 +146,7 @@ struct ThreadPool::Impl {
   }
 
   void work(uint32_t worker) {
-    const FpEnv fp_env;  // a new thread inherits its creator's
+    const FpEnv fp_env;  // a new thread inherits its creator's environment
     while (!stop.load(std::memory_order_acquire)) {
       if (run_one(worker) || spin(worker)) continue;
       const uint32_t before = epoch.load();
@@ -156,7 +156,7 @@ struct ThreadPool::Impl {
     }
   }
 
-  // Pairs with work(): either the worker sees what was stored before this, or it is seen asleep, or its epoch is stale.
+  // Pairs with work(): either the worker sees the stores before this, or it is seen asleep, or its epoch is stale.
   void wake() {
     epoch.fetch_add(1);
     if (sleepers.load() != 0) epoch.notify_all();

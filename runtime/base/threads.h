@@ -36,7 +36,7 @@ class ThreadPool {
   // The caller's number among the threads; 0 outside of chunks.
   static uint32_t worker();
   static bool in_chunk();
-  // Regions dealt to workers so far, each of which all threads come to the end of: what they cost is waiting.
+  // Regions dealt to workers so far. All threads come to the end of each one, so that a region costs waiting.
   uint32_t regions() const;
   // Between begin_step and end_step workers spin for the next region (they are woken once); outside they sleep.
   void begin_step();

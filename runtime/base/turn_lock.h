@@ -1,5 +1,5 @@
-// TurnLock: a mutex that is given in the order in which it was asked for. std::mutex mostly goes back to who has just let it go, so that a
-// loop of long holds (one model's steps) keeps others (another model's step, a load) out for many rounds.
+// TurnLock: a mutex that is given in the order in which it was asked for. std::mutex mostly goes back to the thread that has just let it
+// go, so that a loop of long holds (one model's steps) keeps others (another model's step, a load) out for many rounds.
 #pragma once
 
 #include <condition_variable>
@@ -23,7 +23,7 @@ class TurnLock {
     }
     changed_.notify_all();
   }
-  // Somebody has it, or waits for it.
+  // True while somebody has the lock, or waits for it.
   bool wanted() {
     std::lock_guard lock(mu_);
     return asked_ != given_;

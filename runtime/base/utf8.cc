@@ -8,7 +8,7 @@ namespace {
 
 bool is_continuation(unsigned char c) { return (c & 0xC0) == 0x80; }
 
-// What a lead byte says: the length of its sequence and the range its second byte must be in.
+// The meaning of a lead byte: the length of its sequence, and the range that its second byte must be in.
 struct Lead {
   uint32_t size;
   uint8_t low, high;
@@ -26,7 +26,7 @@ Lead lead_of(unsigned char c) {
   return {0, 0, 0};
 }
 
-// How many of the bytes are a valid beginning of the sequence that `lead` opens (1 when the second is wrong already).
+// Counts the bytes that are a valid beginning of the sequence that `lead` opens (1 when the second is wrong already).
 uint32_t valid_prefix(std::string_view bytes, Lead lead) {
   uint32_t n = 1;
   while (n < lead.size && n < bytes.size()) {

@@ -1,4 +1,4 @@
-// UTF-8 as Unicode 3.9 defines it: overlong forms, surrogates and what lies past U+10FFFF are invalid. Pure functions.
+// UTF-8 as Unicode 3.9 defines it: overlong forms, surrogates and code points past U+10FFFF are invalid. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ struct CodePoint {
 CodePoint read_code_point(std::string_view bytes);
 void append_code_point(char32_t value, std::string* out);
 
-// The front of some bytes, not empty: how long the sequence is that the first byte opens (0: none), and how many of the bytes are a
-// valid beginning of it (at least 1).
+// The front of some bytes, not empty: the length of the sequence that the first byte opens (0: none), and the count of the bytes that
+// are a valid beginning of it (at least 1).
 struct Utf8Prefix {
   uint32_t size = 0, valid = 0;
 };
