@@ -1,4 +1,4 @@
-// Backend: what a device can do. Memory verbs, ops, one run hook. The CPU's is open_cpu(); results follow NUMERICS.md.
+// Backend: a device's abilities. Memory verbs, ops, one run hook. open_cpu() gives the CPU's; results follow NUMERICS.md.
 #pragma once
 
 #include <cstdint>
@@ -44,22 +44,22 @@ struct WeightCache {
   Log* log = nullptr;
   std::string dir;
   Hash256 source;          // names the bytes of the tensors
-  uint64_t bytes_max = 0;  // of all files there; 0: the default
+  uint64_t bytes_max = 0;  // the limit of all files there; 0: the default
   uint32_t parents = 0;    // last directories above `dir` that may be made, too
-  bool asked = true;       // false: the user's cache directory, by default; what is wrong with it is nobody's mistake
+  bool asked = true;       // false: the user's cache directory, by default; its faults are nobody's mistake
 };
 
 struct WeightLoad {
   // These bytes of a tensor will not be read again; called on the calling thread, for every byte once. An error ends the load.
   std::function<Status(std::span<const uint8_t>)> taken;
-  const WeightCache* cache = nullptr;  // null: none. What is wrong with it is logged and fails no load
+  const WeightCache* cache = nullptr;  // null: none. Its faults are logged and fail no load
 };
 
 enum class Activation : uint32_t { kSilu, kGeluTanh };
 
 struct AttentionParams {
   uint32_t heads = 0;
-  float scale = 0;      // of q·k
+  float scale = 0;      // q·k is multiplied by it
   float softcap = 0;    // then scores become softcap * tanh(score / softcap); 0: they stay
   uint32_t window = 0;  // a row at position p sees (p - window, p]; 0: [0, p]
 };
@@ -78,16 +78,16 @@ struct MatmulInput {
   float eps = 0;
 };
 
-// What happens to Q and K on their way from the projection to attention.
+// The norms and the rotation of Q and K on their way from the projection to attention.
 struct QkParams {
   const RopeParams* rope = nullptr;
-  uint32_t heads = 0;                                // of Q; K's are the pool's
+  uint32_t heads = 0;                                // Q's; the pool has K's
   const float *q_norm = nullptr, *k_norm = nullptr;  // RMSNorm before the rotation; null: none
   bool norm_rows = false;                            // over all heads of a row as one, not over each
   float eps = 0;
 };
 
-// What a backend keeps of the steps that it ran for one model, so that the next of the same shape costs less: CUDA's graphs.
+// A backend's cache of the steps that it ran for one model, so that the next of the same shape costs less: CUDA's graphs.
 class RunCache {
  public:
   virtual ~RunCache() = default;
@@ -97,12 +97,12 @@ class RunCache {
 struct StepRun {
   const Step* step = nullptr;
   RunCache* cache = nullptr;  // null: fn is called in any case
-  uint64_t shape_key = 0;     // of the step: with the same cache and key fn would queue the same ops
+  uint64_t shape_key = 0;     // the step's: with the same cache and key fn would queue the same ops
 };
 
-// The largest steps of a model.
+// The shape of a model's largest steps.
 struct StepShape {
-  uint32_t rows = 0, context = 1;  // of a step; tokens that a row sees, itself with them
+  uint32_t rows = 0, context = 1;  // the rows of a step; the tokens that a row sees, itself with them
   uint32_t width = 0, ff = 0, experts = 0, heads = 0, kv_heads = 0, head_dim = 0;
   std::vector<RopeParams> ropes{};  // kinds of rotations
 };
@@ -110,29 +110,29 @@ struct StepShape {
 // Pointers named x, out..., norm, bias are device memory, row-major f32, one row per row of the step (or of a part of it).
 // Ops are called inside run, by one thread at a time or inside by_rows; run, make_weights and set_threads exclude each other. On valid
 // arguments only memory and the device can fail: alloc, upload, download and make_weights return that; ops and copies may be queued, and
-// sync() says what became of them.
+// sync() returns their first error.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   // Memory. `populate`: touch pages now, in huge pages where the system gives them; else on first use.
   virtual Result<std::unique_ptr<Buffer>> alloc(uint64_t bytes, bool populate) = 0;
-  // Memory that the host reads and writes, and that copies to and from the device are fastest with.
+  // Memory that the host reads and writes; copies between it and the device are the fastest.
   virtual Result<std::unique_ptr<Buffer>> alloc_host(uint64_t bytes) = 0;
-  // The host reads and writes what alloc gives: there is nothing to copy.
+  // True where the host reads and writes memory of alloc: there is nothing to copy.
   virtual bool unified() const = 0;
-  // Of the device: all of it, and what is free now.
+  // The device's memory: all of it, and the part that is free now.
   virtual void device_memory(uint64_t* total, uint64_t* free) const = 0;
-  // What fill writes, in place where the host reaches the device's memory. Complete on return. Any thread.
+  // Copies the bytes that fill writes; fill writes in place where the host reaches the device's memory. Complete on return. Any thread.
   virtual Status upload(uint8_t* device, uint64_t bytes, const std::function<void(std::span<uint8_t> host)>& fill) = 0;
-  // Complete on return. Any thread: what a step still writes is not waited for.
+  // Complete on return. Any thread: it does not wait for bytes that a step still writes.
   virtual Status download(std::span<uint8_t> host, const uint8_t* device) = 0;
   // In order with the ops: `bytes` (a multiple of 16) of each pair, one after the other.
   virtual void copy(std::span<const BlockPair> pairs, uint64_t bytes) = 0;
   virtual void clear(uint8_t* device, uint64_t bytes) = 0;  // to zeros
   // Waits for all that was queued. The first error since the last call: then nothing that was queued counts as done.
   virtual Status sync() = 0;
-  // Memory of its own that the backend has for such steps, in bytes. Models share it: each is told of all that it needs. Any thread.
+  // Bytes of the memory that the backend itself has for such steps. Models share it: each is told of all that it needs. Any thread.
   virtual uint64_t step_memory(const StepShape&) const { return 0; }
   // Takes that memory, so that no such step asks for any. Excludes run.
   virtual Status reserve_steps(const StepShape&) { return {}; }
@@ -161,8 +161,8 @@ class Backend {
   // their positions.
   virtual void kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n, const float* k,
                         const float* v, uint32_t stride) = 0;
-  // What is between the projection and attention: a row at qkv + i * stride holds heads of Q, then of K, then of V. Q and K are normalized and
-  // rotated, Q in place, and K and V stored; what is left in place of K is nobody's.
+  // All ops between the projection and attention: a row at qkv + i * stride holds heads of Q, then of K, then of V. Q and K are normalized
+  // and rotated, Q in place, and K and V stored; the numbers left in K's place mean nothing.
   virtual void rope_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n,
                           const QkParams& params, uint32_t stride, float* qkv);
   // q at q + row * stride: heads * head_dim. Causal; reads K and V only from the pool. out [rows, heads * head_dim].
@@ -178,7 +178,7 @@ class Backend {
   virtual void gather_rows(const float* x, std::span<const uint32_t> rows, uint32_t width, float* out) = 0;
   // x's rows become those whose logits are wanted.
   virtual void gather_logits_rows(const Step& step, uint32_t width, float* x) = 0;
-  // A token of each of the rows of logits, by step.draws; where the backend is not unified.
+  // Draws a token from each of the rows of logits, by step.draws; where the backend is not unified.
   virtual void draw_rows(const Step& step, const float* logits, uint32_t vocab, DrawnToken* out) = 0;
   // n floats for the host; there after sync.
   virtual void fetch(const float* x, uint64_t n, float* host) = 0;
@@ -188,16 +188,16 @@ class Backend {
   virtual void by_rows(uint32_t rows, const std::function<void(uint32_t first, uint32_t n)>& fn) = 0;
 
   // Runs one step. The CPU: sets the floating-point environment, wakes the pool's workers once, calls fn, restores both. CUDA: copies the
-  // step's arrays to the device, and replays what fn queued the first time where the cache has it.
+  // step's arrays to the device, and replays the ops that fn queued the first time where the cache has them.
   virtual void run(const StepRun& step, const std::function<void()>& fn) = 0;
   virtual std::unique_ptr<RunCache> make_run_cache() = 0;  // null: it needs none
 
-  // Threads of the next op on, 1 to kThreadsMax.
+  // The number of threads from the next op on, 1 to kThreadsMax.
   virtual void set_threads(uint32_t threads) = 0;
   virtual const char* name() const = 0;                   // "cpu"
   virtual const char* isa() const = 0;                    // kernel table in use: "scalar", "avx2", "avx512"
   virtual const char* numerics() const = 0;               // "cpu-3": part of kv_root
-  virtual std::string device_name() const { return {}; }  // what its maker calls it; "" of a CPU
+  virtual std::string device_name() const { return {}; }  // its maker's name for it; "" of a CPU
 };
 
 inline void Backend::rope_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n,
@@ -219,20 +219,20 @@ struct CpuOptions {
 };
 Result<std::unique_ptr<Backend>> open_cpu(const CpuOptions& options, Log* log);
 
-// Of CUDA, as kvrt.h describes KVRT_DETERMINISM_*.
+// The determinism of CUDA's results, as kvrt.h describes KVRT_DETERMINISM_*.
 enum class Determinism { kByClass, kStrict, kNone };
 
 struct CudaOptions {
   uint32_t device = 0;       // index among the devices that the driver shows
   std::string library = {};  // path of libkvrt_cuda; "": beside libkvrt, then as the dynamic linker finds it
   Determinism determinism = Determinism::kByClass;
-  bool fp8_prompts = false;  // steps of many rows round to e4m3 what they multiply. UNSUPPORTED where the device or cuBLASLt cannot
+  bool fp8_prompts = false;  // steps of many rows round factors to e4m3. UNSUPPORTED where the device or cuBLASLt cannot
 };
-// Loads the library on the first call. UNSUPPORTED where the library, the driver or a device is missing: the message says which, and
-// where it was looked for. DEVICE: the device is there and failed.
+// Loads the library on the first call. UNSUPPORTED where the library, the driver or a device is missing: the message names it, and
+// the places where it was looked for. DEVICE: the device is there and failed.
 Result<std::unique_ptr<Backend>> open_cuda(const CudaOptions& options, Log* log);
 
-// What libkvrt_cuda exports, as `kvrt_cuda_plugin`. It is of the same build as libkvrt: both carry KVRT_CUDA_PLUGIN_VERSION.
+// The table that libkvrt_cuda exports as `kvrt_cuda_plugin`. It is of the same build as libkvrt: both carry KVRT_CUDA_PLUGIN_VERSION.
 struct CudaPlugin {
   const char* version;  // KVRT_CUDA_PLUGIN_VERSION of cmake/cuda.cmake: kvrt's version and a hash of these headers
   // The caller's to delete; null: *status says why.

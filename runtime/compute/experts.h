@@ -1,4 +1,4 @@
-// Which experts a row goes to (NUMERICS.md §10), on the host.
+// The choice of a row's experts (NUMERICS.md §10), on the host.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace kvrt {
 void choose_experts(float* p, uint32_t experts, uint32_t used, bool normalize, uint32_t* ids);
 // Rows by the experts that they chose. p [rows][experts] and ids [rows][used] as choose_experts left them.
 void sort_by_expert(const float* p, const uint32_t* ids, uint32_t rows, uint32_t experts, uint32_t used, Routes* out);
-// Both, of logits [rows][experts], which it overwrites.
+// Does both, for logits [rows][experts], which it overwrites.
 void route_rows(float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out);
 
 }  // namespace kvrt

@@ -20,7 +20,7 @@ void clear_slots(const KvGeometry& kv, std::span<uint8_t> block, uint32_t from) 
   }
 }
 
-// Each row of K's: what kv_layout.h has as x and as d, in place. code(byte, expected) turns one into the other and gives d.
+// Turns each row of K from x into d or back, as kv_layout.h defines them, in place. code(byte, expected) turns one byte, and gives d.
 template <typename Code>
 void for_key_rows(const KvGeometry& kv, std::span<uint8_t> block, Code code) {
   if (kv.format != KvFormat::kI8) return;

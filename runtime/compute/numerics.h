@@ -1,4 +1,4 @@
-// The arithmetics that this version's KV may come from: what Backend::numerics() may say, here or on another machine.
+// The arithmetics that this version's KV may come from: all that Backend::numerics() may answer, here or on another machine.
 #pragma once
 
 #include <string>

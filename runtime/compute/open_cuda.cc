@@ -1,5 +1,5 @@
-// The way to libkvrt_cuda: dlopen, when CUDA is first asked for, so that libkvrt loads where there is no driver. It stays loaded: its kernels
-// and the driver's threads outlive every backend.
+// The way to libkvrt_cuda: dlopen, when CUDA is first asked for, so that libkvrt loads where there is no driver. It stays loaded: its
+// kernels and the driver's threads outlive every backend.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kFile[] = "libkvrt_cuda.so", kSymbol[] = "kvrt_cuda_plugin";
 
-// Of the library that holds `address`; "" where the dynamic linker does not know it.
+// The path of the library that holds `address`; "" where the dynamic linker does not know it.
 std::string path_of(const void* address) {
   Dl_info info;
   return dladdr(address, &info) != 0 && info.dli_fname ? info.dli_fname : "";
@@ -34,7 +34,7 @@ Result<void*> load(const std::string& library) {
                why ? why : "no reason given");
 }
 
-// Of libkvrt_cuda as the options name it, sure to be of this build.
+// The table of libkvrt_cuda as the options name it, sure to be of this build.
 Result<const CudaPlugin*> load_plugin(const std::string& library) {
   KVRT_ASSIGN(void* handle, load(library));
   const auto* plugin = static_cast<const CudaPlugin*>(dlsym(handle, kSymbol));

@@ -81,7 +81,7 @@ inline constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p
 
 // inv_freq[i] for i < dims / 2: base^(-2i / dims), scaled as the parameters say.
 void rope_frequencies(const RopeParams& params, double* inv_freq);
-// What sines and cosines are multiplied by.
+// The factor of all sines and cosines.
 double rope_amplitude(const RopeParams& params);
 
 }  // namespace kvrt

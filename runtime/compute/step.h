@@ -15,7 +15,7 @@ struct StepSeq {
   bool store_kv = true;             // false: every position of these rows has its KV already (last-token query)
 };
 
-// How a token is drawn from a row of logits: what runtime/engine/sampling/sampler.h says of temperature, top_k, top_p and min_p, ready for a device.
+// A token's draw from a row of logits: temperature, top_k, top_p and min_p of runtime/engine/sampling/sampler.h, ready for a device.
 struct Draw {
   float scale = 0;     // a token's weight is 2^((logit - largest) * scale); 0: the largest is taken, the lowest id of several
   float ones = 0;      // the weight 1 as an integer
@@ -27,7 +27,7 @@ struct Draw {
 
 struct DrawnToken {
   int32_t token;
-  float logprob;    // of the row as it is: no temperature, no cut
+  float logprob;    // by the row as it is: no temperature, no cut
   uint32_t finite;  // 0: the row holds a NaN or an infinity, the rest means nothing
 };
 
@@ -36,17 +36,17 @@ struct Step {
   std::span<const int32_t> tokens;        // [rows]
   std::span<const int32_t> positions;     // [rows]
   std::span<const uint32_t> logits_rows;  // rows whose logits are wanted, ascending
-  std::span<const Draw> draws = {};       // of each of them, where the device draws tokens and the host gets no logits; else empty
+  std::span<const Draw> draws = {};       // a draw for each of them, where the device draws tokens and the host gets no logits; else empty
   uint32_t n_rows() const { return static_cast<uint32_t>(tokens.size()); }
 };
 
-// A block, and what becomes its copy.
+// A block, and the block that becomes its copy.
 struct BlockPair {
   uint8_t* to;
   const uint8_t* from;
 };
 
-// What K and V are rounded to when they are stored (NUMERICS.md §7).
+// The formats that K and V are rounded to when they are stored (NUMERICS.md §7).
 enum class KvFormat : uint32_t { kF16, kBF16, kF32, kI8, kF8 };
 inline constexpr KvFormat kKvFormats[] = {KvFormat::kF16, KvFormat::kBF16, KvFormat::kF32, KvFormat::kI8, KvFormat::kF8};
 [[gnu::always_inline]] constexpr bool kv_scaled(KvFormat format) { return format == KvFormat::kI8 || format == KvFormat::kF8; }
@@ -66,15 +66,15 @@ inline constexpr float kFp8Top = 1.75f, kFp8Unit = 256.0f;
   return format == KvFormat::kF32 ? 4 : kv_scaled(format) ? 1 : 2;
 }
 
-// Where KV lives: block b starts at base + b * block_bytes(); inside, per layer K [kv_head][head_dim][token], V [kv_head][token][head_dim],
-// then where scaled K's scales [kv_head][token] and V's.
+// The layout of the pool: block b starts at base + b * block_bytes(); inside, per layer K [kv_head][head_dim][token], V
+// [kv_head][token][head_dim], then where scaled K's scales [kv_head][token] and V's.
 struct KvGeometry {
   uint32_t layers = 0, kv_heads = 0, head_dim = 0, block_tokens = 0;
   KvFormat format = KvFormat::kF16;
   uint32_t elem_bytes() const { return kv_elem_bytes(format); }
-  uint32_t scale_bytes() const { return kv_scaled(format) ? kKvScaleBytes : 0; }                       // of one token and KV head
-  uint64_t half_bytes() const { return uint64_t{kv_heads} * head_dim * block_tokens * elem_bytes(); }  // K (or V) of one layer
-  uint64_t scales_bytes() const { return uint64_t{kv_heads} * block_tokens * scale_bytes(); }          // of K (or V) of one layer
+  uint32_t scale_bytes() const { return kv_scaled(format) ? kKvScaleBytes : 0; }                       // one token's and KV head's
+  uint64_t half_bytes() const { return uint64_t{kv_heads} * head_dim * block_tokens * elem_bytes(); }  // one layer's K (or V)
+  uint64_t scales_bytes() const { return uint64_t{kv_heads} * block_tokens * scale_bytes(); }          // one layer's scales of K (or V)
   uint64_t layer_bytes() const { return 2 * (half_bytes() + scales_bytes()); }
   uint64_t block_bytes() const { return layers * layer_bytes(); }
   uint64_t blocks_for(uint64_t tokens) const { return tokens / block_tokens + (tokens % block_tokens != 0); }

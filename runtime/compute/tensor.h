@@ -1,4 +1,4 @@
-// DType and TensorView: what bytes of a model file are. The numbers are GGUF's ggml_type.
+// DType and TensorView: the type and the shape of a model file's bytes. The numbers are GGUF's ggml_type.
 #pragma once
 
 #include <array>

@@ -26,7 +26,7 @@ std::string parent_of(const std::string& path) {
   return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
 }
 
-// By the XDG base directory specification, which ignores relative paths. The home itself is never made.
+// Follows the XDG base directory specification, which ignores relative paths. The home itself is never made.
 void find_user_dir(WeightCache* cache) {
   const std::string xdg = variable("XDG_CACHE_HOME"), home = variable("HOME");
   if (xdg.starts_with('/')) {
@@ -38,7 +38,7 @@ void find_user_dir(WeightCache* cache) {
   cache->parents = 2;
 }
 
-// What another machine removes ends who has it mapped, and nobody asked for that.
+// A file that another machine removes ends the process that has it mapped, and nobody asked for that.
 Status check_fs(const WeightCache& cache, const std::string& path) {
   if (cache.asked) return {};
   KVRT_ASSIGN(const FsInfo fs, cache.env->fs_info(path));
@@ -46,7 +46,7 @@ Status check_fs(const WeightCache& cache, const std::string& path) {
   return error(Code::kUnsupported, Detail::kNone, "%s: on %s, which other machines may write", path.c_str(), fs.type.c_str());
 }
 
-// What can be written, or made: the directory, else the first above it that is there.
+// The directory that can be written: the cache's own, else the first above it that is there, in which the others can be made.
 Result<std::string> writable_part(const WeightCache& cache) {
   std::string path = cache.dir;
   for (uint32_t above = 0;; ++above, path = parent_of(path)) {
@@ -54,7 +54,7 @@ Result<std::string> writable_part(const WeightCache& cache) {
     if (info.status().code() == Code::kNotFound && above <= cache.parents) continue;
     if (!info.is_ok()) return info.take_status();
     if (above == 0) KVRT_TRY(check_cache_dir(cache));
-    if (!info->owned && !cache.asked) {  // of sudo's caller, say, whose directory must not get files of root's
+    if (!info->owned && !cache.asked) {  // sudo's caller, say, whose directory must not get files of root's
       return error(Code::kInvalid, Detail::kUnsafeDirectory, "%s: belongs to another user", path.c_str());
     }
     if (!info->writable) return error(Code::kIo, Detail::kReadOnly, "%s: cannot be written", path.c_str());
@@ -81,7 +81,7 @@ struct Entry {
   FileInfo info;
 };
 
-// Files of packed weights, the least recently used first. What killed writers left goes to `litter`, if that is asked for.
+// Files of packed weights, the least recently used first. Files that killed writers left go to `litter`, if that is asked for.
 Result<std::vector<Entry>> list_weights(const WeightCache& cache, std::vector<std::string>* litter) {
   KVRT_ASSIGN(const std::vector<std::string> names, cache.env->list_dir(cache.dir));
   std::vector<Entry> entries;
@@ -102,7 +102,7 @@ uint64_t bytes_max_of(const WeightCache& cache, const FsInfo& fs) {
 }
 uint64_t free_bytes_min(const FsInfo& fs) { return std::min(kFreeBytesMin, fs.total_bytes / 20); }
 
-// A process maps it. Who wants to map it meanwhile goes without the lock.
+// True while a process maps it. A process that wants to map it meanwhile goes without the lock.
 bool in_use(const WeightCache& cache, const std::string& path) {
   auto lock = cache.env->open_lock(path, false);
   return !lock.is_ok() || !(*lock)->acquire(LockMode::kExclusive).is_ok();

@@ -48,7 +48,7 @@ std::vector<uint8_t> make_header(const Hash256& key, uint64_t image_bytes, const
   return header;
 }
 
-// The header is what this image's would be: compared as a whole, once its size is right.
+// The header must be the one that this image would get: compared as a whole, once its size is right.
 Status check_file(const std::string& path, std::span<const uint8_t> file, const Hash256& key, uint64_t bytes, const ParallelFor& parallel) {
   const uint64_t header = header_bytes(bytes);
   if (file.size() != header + bytes) {
@@ -116,7 +116,7 @@ Status write_weights(const WeightCache& cache, const Hash256& key, std::span<con
     KVRT_TRY(file->sync());
     Status renamed = cache.env->rename_new(temp, path_of(cache, key));
     if (!renamed.is_ok()) {
-      KVRT_ASSIGN(const bool faster, cache.env->exists(path_of(cache, key)));  // another process was
+      KVRT_ASSIGN(const bool faster, cache.env->exists(path_of(cache, key)));  // another process was faster
       if (!faster) return renamed;
       (void)cache.env->remove_file(temp);
       return {};

@@ -11,7 +11,7 @@
 //   16  XXH3-128 of all of the header before   at its end
 //
 // Everything is checked at every load, the image's checksums too: they are as fast as memory, and touch the pages that the first step
-// would. What is trusted is the directory (its owner's alone) and that `source` names the tensors' bytes.
+// would. Two things are trusted: the directory (its owner's alone), and that `source` names the tensors' bytes.
 #pragma once
 
 #include <functional>
@@ -30,16 +30,17 @@ using ParallelFor = std::function<void(uint32_t chunks, ChunkFn fn)>;
 Result<std::shared_ptr<const uint8_t>> map_weights(const WeightCache& cache, const Hash256& key, uint64_t bytes,
                                                    const ParallelFor& parallel);
 
-// One of the two.
+// Either the image or the turn.
 struct FoundWeights {
   std::shared_ptr<const uint8_t> mapped;
-  std::unique_ptr<FileLock> turn;  // to write them, with room for them
+  std::unique_ptr<FileLock> turn;  // the turn to write them; there is room for them
 };
-// Maps the image, waits for who is writing it, or takes the turn. An error says why neither can be; one of `poll` ends the wait.
+// Maps the image, waits for the process that writes it, or takes the turn. An error says why neither can be; one of `poll` ends the wait.
 Result<FoundWeights> find_weights(const WeightCache& cache, const Hash256& key, uint64_t bytes, const ParallelFor& parallel,
                                   const std::function<Status()>& poll);
 
-// By who has the turn. OK also where another process was faster. `poll` is called now and then, and stops it with an error. Nothing is left of a failed write.
+// Only the holder of the turn calls it. OK also where another process was faster. An error of `poll`, which is called now and then, stops
+// it. Nothing is left of a failed write.
 Status write_weights(const WeightCache& cache, const Hash256& key, std::span<const uint8_t> image, const ParallelFor& parallel,
                      const std::function<Status()>& poll);
 

@@ -23,8 +23,8 @@ KVRT_INLINE typename S::Mask seen_lanes(Seen seen, uint32_t j) {
   return S::and_not(S::first_lanes(static_cast<int>(seen.end) - at), S::first_lanes(static_cast<int>(seen.first) - at));
 }
 
-// Scores to weights p = exp(s - max), in place; the row's maximum and sum. value_scales of the span's keys, where V has them, go
-// into the weights. What is left for keys that are not seen is not meant to be read.
+// Turns scores into weights p = exp(s - max), in place; gives the row's maximum and sum. value_scales of the span's keys, where V
+// has them, go into the weights. The weights of keys that are not seen are not meant to be read.
 template <typename S>
 void softmax_row(Seen seen, const float* value_scales, float* p, float* max_out, float* sum_out) {
   using F = typename S::F;
@@ -64,12 +64,12 @@ template <typename S, typename T>
 struct Attention {
   static constexpr uint32_t kRows = kTileAccumulators<S> / 2;          // rows of the widest tile
   static constexpr uint32_t kFewRows = kRows < 8 ? kRows : 8;          // up to here straight from T, without a copy in f32
-  static constexpr uint32_t kPieceKeys = 32, kPieceFloats = 16 << 10;  // what is copied at a time: of K, of V
+  static constexpr uint32_t kPieceKeys = 32, kPieceFloats = 16 << 10;  // the piece copied at a time: of K, of V
   static constexpr uint32_t kPrefetchBytes = 8 << 10;
 
   const AttentionTile& tile;
   uint32_t rows;
-  Seen seen;  // by any row
+  Seen seen;  // the positions that any row sees
   uint32_t blocks, blocks_ahead;
   float* packed;                                                         // the queries: of each kRows rows [head_dim][rows]
   alignas(64) float key_scales[kSpanTokens], value_scales[kSpanTokens];  // where T has them
@@ -105,7 +105,7 @@ struct Attention {
     }
   }
 
-  // Where position j of the span lies, and what to prefetch then: of the block blocks_ahead later, after K's last V's first ones.
+  // The place of position j of the span, and the bytes to prefetch with it: of the block blocks_ahead later, after K's last V's first ones.
   KVRT_INLINE_MEMBER const uint8_t* key_at(uint32_t j) const {
     return block_at(tile, tile.k, j / tile.block_tokens) + T::kBytes * (j % tile.block_tokens);
   }
@@ -128,7 +128,7 @@ struct Attention {
     kScoreRows<S, From>[n](packed + uint64_t{row} * tile.head_dim, tile.head_dim, k, slots, to);
   }
 
-  // Softmax of the rows that see something, their accumulators at zero.
+  // Softmax of the rows that see something; sets their accumulators to zero.
   void begin_values(uint32_t row, uint32_t n) const {
     for (const uint32_t end = row + n; row < end; ++row) {
       const Seen sees = seen_by(tile, row);
@@ -141,14 +141,14 @@ struct Attention {
     }
   }
 
-  // The values of positions [first, last), for rows [row, row + n); add(row, n, begin, end) adds what all of these rows see. A key
-  // that only some rows see goes row by row, so that whatever lies in a slot beyond a row's position, be it NaN, cannot reach it.
+  // Adds the values of positions [first, last), for rows [row, row + n); add(row, n, begin, end) adds values that all these rows see.
+  // A key that only some rows see goes row by row, so that the bytes in a slot beyond a row's position, be they NaN, cannot reach it.
   template <typename Add>
   KVRT_INLINE_MEMBER void add_seen(uint32_t row, uint32_t n, uint32_t first, uint32_t last, Add add) const {
     const uint32_t common_begin = max_u32(first, seen_by(tile, row + n - 1).first), common_end = min_u32(last, seen_by(tile, row).end);
     if (common_begin == first && common_end == last) return add(row, n, first, last);
     const bool common = common_begin < common_end;
-    for (uint32_t r = row; r < row + n; ++r) {  // in order for each row: what comes before the common keys, those, what comes after
+    for (uint32_t r = row; r < row + n; ++r) {  // in order for each row: keys before the common ones, those, keys after them
       const Seen sees = seen_by(tile, r);
       add(r, 1, max_u32(first, sees.first), common ? common_begin : min_u32(last, sees.end));
     }
@@ -166,7 +166,7 @@ struct Attention {
   void few() const {
     const uint32_t from = seen.first / 16 * 16;
     const uint32_t first = from / tile.block_tokens, block_bytes = tile.block_tokens * tile.head_dim * T::kBytes;
-    for (uint32_t b = first; b < min_u32(first + blocks_ahead, blocks); ++b) {  // what no earlier block asks for
+    for (uint32_t b = first; b < min_u32(first + blocks_ahead, blocks); ++b) {  // no earlier block asks for these
       const uint8_t* k = block_at(tile, tile.k, b);
       for (uint32_t i = 0; i < block_bytes; i += 64) prefetch_far(k + i);
     }

@@ -9,7 +9,7 @@ namespace kvrt::simd {
 template <typename S>
 inline constexpr uint32_t kTileAccumulators = S::kRegisters * 3 / 4;
 
-// K as it lies: of 16 successive keys each, where their first dimension is; one dimension's keys follow another's after `line` bytes.
+// K in its place: `at` has the first dimension of each 16 successive keys; one dimension's keys follow another's after `line` bytes.
 // far: as many bytes of keys that come later, one after the other, to prefetch.
 struct Keys {
   const uint8_t* const* at;
@@ -17,7 +17,7 @@ struct Keys {
   uint64_t line;
 };
 
-// V as it lies: of some successive keys, the first one's dimensions, and those of keys that come later.
+// V in its place: `at` has the dimensions of the first of some successive keys, `far` those of keys that come later.
 struct ValueRun {
   const uint8_t *at, *far;
   uint32_t keys;
@@ -25,20 +25,20 @@ struct ValueRun {
 struct Values {
   const ValueRun* runs;
   uint32_t n;
-  uint64_t line;  // from one key to the next
+  uint64_t line;  // bytes from one key to the next
 };
 
-// Where scores go (rows kSpanTokens apart), K's scales of these keys or null, and the scale of all.
+// The place of the scores (rows kSpanTokens apart), K's scales of these keys or null, and the scale of all.
 struct Scores {
   float* to;
   const float* key_scales;
   float scale;
 };
 
-// A piece of K or V that lies in the cache, copied there.
+// A piece of K or V that was copied, and so lies in the cache.
 struct Copied : PlainF32 {};
 
-// What is read once and from far away asks for what comes later.
+// Prefetches bytes that come later: K and V are read once and from far away. A copy needs no prefetch.
 template <typename T, uint32_t kBytes>
 KVRT_INLINE void prefetch_lines(const uint8_t* at) {
   if constexpr (!__is_same(T, Copied)) {
@@ -142,7 +142,7 @@ void add_values(const float* p, const Values& values, uint32_t head_dim, float* 
   if (d < head_dim) value_tile<S, T, R, 1>(p, values, d * T::kBytes, head_dim, acc + d);
 }
 
-// By rows, 1 to kTileAccumulators / 2.
+// One function for each count of rows, 1 to kTileAccumulators / 2.
 using ScoreFn = void (*)(const float*, uint32_t, const Keys&, uint32_t, const Scores&);
 using ValueFn = void (*)(const float*, const Values&, uint32_t, float*);
 template <typename Fn>

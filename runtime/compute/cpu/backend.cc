@@ -132,8 +132,8 @@ void CpuBackend::gather_logits_rows(const Step& step, uint32_t width, float* x) 
 
 void CpuBackend::fetch(const float* x, uint64_t n, float* host) { std::copy_n(x, n, host); }
 
-// As many runs for each thread as for the others, of 16 to 64 rows: four or more where that leaves them 32 rows, so that a thread that
-// falls behind is soon helped.
+// All threads get the same number of runs, of 16 to 64 rows: four or more where that leaves a run 32 rows, so that a thread that falls
+// behind is soon helped.
 void CpuBackend::by_rows(uint32_t rows, const std::function<void(uint32_t first, uint32_t n)>& fn) {
   const uint32_t threads = pool_.size(), run = std::clamp(rows / (4 * threads), 32u, 64u);
   if (rows <= std::max(kFewRows, 16 * threads)) return fn(0, rows);

@@ -80,7 +80,7 @@ class CpuBackend final : public Backend {
     std::vector<double> inv_freq;
     std::vector<float> cos, sin;
   };
-  // What a thread keeps of a matmul that it computes, alone or with the others' help.
+  // A thread's memory for a matmul that it computes, alone or with the others' help.
   struct alignas(64) WorkerScratch {
     std::vector<int8_t> q;  // the input, quantized
     std::vector<float> d, s;
@@ -121,7 +121,7 @@ class CpuBackend final : public Backend {
   TurnLock pool_mu_;  // a model may be loaded, or the threads changed, while another's step runs
   ThreadPool pool_;
   std::vector<WorkerScratch> scratch_;  // [threads]
-  std::vector<uint32_t> runs_;          // of panels, where each begins, and the end
+  std::vector<uint32_t> runs_;          // runs of panels: the begin of each, and the end
   std::vector<float> attention_scratch_;
   std::vector<float> rotated_;  // int8 KV: a step's queries, transformed
   std::vector<AttentionShare> shares_;

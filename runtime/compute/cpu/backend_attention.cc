@@ -35,8 +35,8 @@ uint8_t* block_of(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Ste
   return pool + static_cast<uint64_t>(seq.blocks[index]) * kv.block_bytes() + layer * kv.layer_bytes();
 }
 
-// The Walsh-Hadamard transform (without its factor) of each run of `dim` elements, a power of two: what int8 stores of K, and what its
-// queries are. It spreads the few large elements of a head over all of them, so that they do not set the scale for the rest.
+// The Walsh-Hadamard transform (without its factor) of each run of `dim` elements, a power of two: int8 stores K transformed, and
+// transforms the queries. It spreads the few large elements of a head over all of them, so that they do not set the scale for the rest.
 void hadamard(uint32_t dim, uint32_t n, float* x) {
   for (uint32_t half = 1; half < dim; half *= 2) {
     for (uint32_t i = 0; i < n; i += 2 * half) {
@@ -50,13 +50,13 @@ void hadamard(uint32_t dim, uint32_t n, float* x) {
 }
 uint32_t hadamard_dim(uint32_t head_dim) { return head_dim & (0 - head_dim); }
 
-// Elements of one token to every `stride` elements of `out`.
+// Copies the elements of one token to `out`, `stride` elements apart.
 template <typename T>
 void spread(const uint8_t* row, uint32_t n, uint32_t stride, uint8_t* out) {
   for (uint32_t i = 0; i < n; ++i) std::memcpy(out + uint64_t{i} * stride * sizeof(T), row + i * sizeof(T), sizeof(T));
 }
 
-// K and V of one token and KV head into their slot; `base`: the layer's part of the block.
+// Stores K and V of one token and KV head in their slot; `base`: the layer's part of the block.
 void store_head(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, uint32_t head, uint32_t slot, const float* k,
                 const float* v) {
   alignas(4) uint8_t rounded[kHeadDimMax * sizeof(float)];
@@ -80,7 +80,7 @@ void store_head(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, 
   std::memcpy(scales + kv.scales_bytes(), &v_scale, kKvScaleBytes);
 }
 
-// Where a KV head lies in every block.
+// Tells the tile the place of a KV head, the same in every block.
 void locate(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t head, AttentionTile* tile) {
   const uint8_t* base = pool + layer * kv.layer_bytes();
   tile->format = kv.format;
@@ -115,7 +115,7 @@ void CpuBackend::kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, c
   }
 }
 
-// Where a tile's running result lies: maxima, sums, accumulators.
+// The memory of a tile's running result: maxima, sums, accumulators.
 struct CpuBackend::AttentionPartial {
   AttentionPartial(float* at, uint32_t rows, uint32_t head_dim) : max(at), sum(at + rows), acc(at + 2 * rows), dim(head_dim) {}
   static uint64_t floats(uint32_t rows, uint32_t head_dim) { return uint64_t{rows} * (head_dim + 2); }

@@ -1,4 +1,4 @@
-// Which experts a row goes to, and what comes back from them (NUMERICS.md §10).
+// Experts of CpuBackend: the choice of each row's experts, and the sum of their outputs (NUMERICS.md §10).
 #include "runtime/base/check.h"
 #include "runtime/compute/cpu/backend.h"
 #include "runtime/compute/experts.h"

@@ -1,4 +1,4 @@
-// Matmuls of CpuBackend: what happens to rows on their way in and out, and how panels are dealt to threads.
+// Matmuls of CpuBackend: the rows on their way in and out, and the panels as they are dealt to threads.
 #include <algorithm>
 
 #include "runtime/base/check.h"
@@ -8,9 +8,9 @@
 namespace kvrt {
 namespace {
 
-constexpr uint64_t kClaimBytes = 32 << 10;  // of weights (times columns): less is not worth a claim
+constexpr uint64_t kClaimBytes = 32 << 10;  // bytes of weights (times columns): less is not worth a claim
 constexpr uint32_t kWorkColumns = 16;       // from here on a panel is work enough
-constexpr uint32_t kProductFloats = 8192;   // of gate, and of up, at a time: stays in L2
+constexpr uint32_t kProductFloats = 8192;   // gate's part, and up's, at a time: stays in L2
 
 template <typename T>
 T* at_least(std::vector<T>* v, uint64_t n) {

@@ -10,8 +10,8 @@
 namespace kvrt {
 namespace {
 
-constexpr uint64_t kChunkBytes = 2u << 20;  // of the image, for one thread: a huge page is touched by one
-constexpr uint32_t kBatchChunks = 16;       // between two reports; as much of the tensors is resident besides the image
+constexpr uint64_t kChunkBytes = 2u << 20;  // one thread's part of the image: one thread touches a huge page
+constexpr uint32_t kBatchChunks = 16;       // chunks between two reports; as much of the tensors is resident besides the image
 }  // namespace
 
 Result<std::shared_ptr<const uint8_t>> CpuBackend::pack(const WeightImage& image, const WeightLoad& load) {
@@ -38,7 +38,7 @@ Result<std::shared_ptr<const uint8_t>> CpuBackend::pack(const WeightImage& image
   return std::shared_ptr<const uint8_t>(memory, memory->data());
 }
 
-// From the cache; else packed, and kept there for the next one. Then that file is mapped too: its pages are shared with other processes.
+// Maps the image from the cache; else packs it and keeps it there. Then that file is mapped too: other processes share its pages.
 Result<std::shared_ptr<const uint8_t>> CpuBackend::load_image(const WeightImage& image, const WeightLoad& load) {
   if (!load.cache) return pack(image, load);
   const WeightCache& cache = *load.cache;

@@ -1,5 +1,5 @@
-// Norm, activation, rotation and quantization of rows, their rounding to a KV format, and what is done with the result of a span, over any
-// Simd (NUMERICS.md §2, §4 to §7).
+// Norm, activation, rotation and quantization of rows, their rounding to a KV format, and the merging and finishing of span results, over
+// any Simd (NUMERICS.md §2, §4 to §7).
 #pragma once
 
 #include "runtime/compute/cpu/math.h"

@@ -19,7 +19,7 @@ struct QuantRows {
   int8_t* q;
   float* d;       // scale of the block
   float* s;       // d * sum of the block's q
-  int16_t* sums;  // of q, over each half of a block
+  int16_t* sums;  // the sums of q over each half of a block
 };
 
 // One row's place in its group.
@@ -62,9 +62,9 @@ struct AttentionTile {
   uint64_t q_stride;
   uint32_t tokens, group, head_dim;
   float scale, softcap;     // softcap 0: none
-  int64_t first_position;   // of token 0
+  int64_t first_position;   // token 0's
   int64_t window;           // at least 1; INT64_MAX / 2: all
-  KvFormat format;          // of the elements of k and v
+  KvFormat format;          // the format of k's and v's elements
   const uint8_t* k;         // block b's K of this layer and KV head: k + b * block_bytes, [head_dim][block_tokens]
   const uint8_t* v;         // likewise [block_tokens][head_dim]
   const uint8_t* k_scales;  // where scaled: likewise [block_tokens] f16; else null
@@ -91,7 +91,7 @@ struct CpuKernels {
   void (*add_scaled_row)(float factor, const float* y, uint32_t n, float* x);  // x = fma(factor, y, x)
   // Pair i of a head: interleaved (2i, 2i + 1), else (i, i + pairs).
   void (*rope_head)(const float* cos, const float* sin, uint32_t pairs, bool interleaved, float* x);
-  // One head of K or V as stored: n elements to out (aligned to an element), where scaled their scale, an f16, to *scale; int8: within ±top.
+  // One head of K or V as stored: n elements to out (aligned to an element), where scaled the scale, an f16, to *scale; int8: within ±top.
   void (*kv_row)(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out, uint16_t* scale);
   void (*attend_span)(const AttentionTile& tile);
   // Merges the next span (max2, sum2, acc2) into (max, sum, acc), in place.
@@ -101,7 +101,7 @@ struct CpuKernels {
 
 const CpuKernels* scalar_kernels();
 const CpuKernels* avx2_kernels();    // call its kernels only where the machine has AVX2, FMA and F16C
-const CpuKernels* avx512_kernels();  // likewise AVX-512 F, BW, VL and VNNI, and what avx2 needs
+const CpuKernels* avx512_kernels();  // likewise AVX-512 F, BW, VL and VNNI, and all that avx2 needs
 
 inline QuantRow quant_row(const CpuKernels& kernels, const QuantRows& rows, uint32_t n, uint32_t k, uint32_t row) {
   const uint32_t i = row % kernels.column_group, first = row - i, left = n - first;

@@ -1,4 +1,4 @@
-// What the AVX2 files share. Nothing here may be an ordinary inline function: see simd.h.
+// Code that all AVX2 files share. Nothing here may be an ordinary inline function: see simd.h.
 #pragma once
 
 #include "runtime/compute/cpu/simd_avx2.h"

@@ -9,9 +9,9 @@ namespace {
 
 struct Ops : Simd {
   static constexpr bool kVnni = false;
-  static constexpr uint32_t kColumns = kColumnGroup;                             // of a tile: more sums do not fit in registers
+  static constexpr uint32_t kColumns = kColumnGroup;                             // a tile's: more sums do not fit in registers
   static constexpr uint32_t columns_held(const simd::QuantShape&) { return 2; }  // whose f32 chains fit, too
-  static constexpr uint32_t kExpandedBytes = 30 << 10;                           // of a panel at a time: stays in L1
+  static constexpr uint32_t kExpandedBytes = 30 << 10;                           // a panel's part at a time: stays in L1
   // A copy pays once there are several tiles of columns, and sooner where unpacking is work.
   static constexpr uint32_t direct_columns(const QuantFormat& f) { return f.high_bits || f.has_table() ? 4 : 16; }
 
@@ -31,7 +31,7 @@ struct Ops : Simd {
   KVRT_INLINE I set1_16(int v) { return _mm256_set1_epi16(static_cast<short>(v)); }
   KVRT_INLINE I and_bits(I a, I b) { return _mm256_and_si256(a, b); }
   KVRT_INLINE I or_bits(I a, I b) { return _mm256_or_si256(a, b); }
-  KVRT_INLINE I shift(I v, int left) { return left >= 0 ? _mm256_slli_epi16(v, left) : _mm256_srli_epi16(v, -left); }  // of 16-bit lanes
+  KVRT_INLINE I shift(I v, int left) { return left >= 0 ? _mm256_slli_epi16(v, left) : _mm256_srli_epi16(v, -left); }  // 16-bit lanes
   KVRT_INLINE I look_up(const int8_t* table, int zero, I index) {
     const __m128i values = _mm_add_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)), _mm_set1_epi8(static_cast<char>(zero)));
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(values), index);
@@ -45,7 +45,7 @@ struct Ops : Simd {
     return _mm256_shuffle_epi8(v, which == 0 ? pick : _mm256_add_epi8(pick, set1_8(2)));
   }
 
-  // The integer dots of a block's rows r, less what `zero` adds.
+  // The integer dots of a block's rows r, less the part that `zero` adds.
   template <typename Source, uint32_t C>
   KVRT_INLINE void dots(const uint8_t* unit, uint32_t b, uint32_t r, const simd::Columns<C>& x, I (&sum)[C]) {
     constexpr simd::QuantShape kShape = Source::kShape;

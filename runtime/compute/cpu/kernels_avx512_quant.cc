@@ -7,7 +7,7 @@ namespace {
 
 struct Ops : Simd {
   static constexpr bool kVnni = true;
-  static constexpr uint32_t kColumns = kColumnGroup;  // of a tile
+  static constexpr uint32_t kColumns = kColumnGroup;  // a tile's columns
   static constexpr uint32_t columns_held(const simd::QuantShape& shape) { return shape.halves ? 4 : 8; }
   static constexpr uint32_t direct_columns(const QuantFormat&) { return UINT32_MAX; }  // unpacking is nothing beside the dots
 
@@ -27,7 +27,7 @@ struct Ops : Simd {
   KVRT_INLINE I and_bits(I a, I b) { return _mm512_and_si512(a, b); }
   KVRT_INLINE I or_bits(I a, I b) { return _mm512_or_si512(a, b); }
   KVRT_INLINE I flip_sign(I a) { return _mm512_xor_si512(a, set1_8(0x80)); }
-  KVRT_INLINE I shift(I v, int left) {  // of 16-bit lanes
+  KVRT_INLINE I shift(I v, int left) {  // 16-bit lanes
     return left > 0 ? _mm512_slli_epi16(v, static_cast<unsigned>(left)) : left < 0 ? _mm512_srli_epi16(v, static_cast<unsigned>(-left)) : v;
   }
   KVRT_INLINE I look_up(const int8_t* table, int zero, I index) {
@@ -37,7 +37,7 @@ struct Ops : Simd {
   KVRT_INLINE I madd(I a, I b) { return _mm512_madd_epi16(a, b); }
   KVRT_INLINE F negate(F a) { return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN))); }
 
-  // The integer dots of a block. The sum of what the zero adds is known before: the chain starts at its negative.
+  // The integer dots of a block. The sum that the zero adds is known before: the chain starts at its negative.
   template <typename Source, uint32_t C>
   KVRT_INLINE void dots(const uint8_t* unit, uint32_t b, uint32_t, const simd::Columns<C>& x, I (&sum)[C]) {
     constexpr simd::QuantShape kShape = Source::kShape;

@@ -29,7 +29,7 @@ float element(const uint8_t* row, uint64_t i) {
   }
 }
 
-// The block of the span's position j, of what starts at `base`.
+// The block of the span's position j, where `base` points into block 0.
 const uint8_t* block_at(const AttentionTile& tile, const uint8_t* base, uint32_t j) {
   return base + static_cast<uint64_t>(tile.blocks[j / tile.block_tokens]) * tile.block_bytes;
 }

@@ -10,11 +10,11 @@
 namespace kvrt::scalar {
 namespace {
 
-constexpr uint32_t kColumns = 8;  // for which a block is taken apart once
+constexpr uint32_t kColumns = 8;  // a block is taken apart once for so many
 
 using Chains = float[kPanelRows];
 
-// Stores 16 chains of one column: bias after the chain, then the sum with what is there, each rounded once.
+// Stores 16 chains of one column: bias after the chain, then the sum with the old value, each rounded once.
 void store_panel(const MatmulArgs& args, uint32_t panel, uint32_t column, const Chains& acc) {
   const uint32_t first = panel * kPanelRows;
   for (uint32_t r = 0; r < kPanelRows && first + r < args.rows; ++r) {

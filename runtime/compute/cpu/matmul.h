@@ -1,11 +1,11 @@
-// What the matmul kernels share, over any Simd.
+// Code that all matmul kernels share, for any Simd.
 #pragma once
 
 #include "runtime/compute/cpu/simd.h"
 
 namespace kvrt::simd {
 
-// Stores a column of one panel's 16 chains: bias after the chain, then the sum with what is there, each rounded once.
+// Stores a column of one panel's 16 chains: bias after the chain, then the sum with the old value, each rounded once.
 template <typename S>
 KVRT_INLINE void store_column(const MatmulArgs& args, uint32_t panel, uint32_t column, typename S::Lanes16 chains) {
   const uint32_t first = panel * kPanelRows;

@@ -7,7 +7,7 @@
 
 namespace kvrt::simd {
 
-// What is asked for ahead of a panel's stream, and the columns of the widest tile.
+// The distance of prefetches in a panel's stream, in bytes, and the columns of the widest tile.
 inline constexpr uint32_t kPlainAhead = 6 << 10, kPlainColumns = 6;
 
 // Vector v of the 16 rows of the p-th panel from `w` on.

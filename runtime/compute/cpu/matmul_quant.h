@@ -2,8 +2,8 @@
 // and kernels_avx512_quant.cc add to it.
 //
 // A block of 16 rows x 32 elements is eight *quads*: 4 elements of each row, as the bytes of its 32-bit lane. A dot step multiplies a
-// quad's unsigned weights by four activations in every lane and adds up. Weights that are signed, or less some zero, go in as what is
-// stored, or moved up to be unsigned; what that adds is a multiple of the sum of the activations, which is known.
+// quad's unsigned weights by four activations in every lane and adds up. Weights that are signed, or less some zero, go in as they are
+// stored, or moved up to be unsigned; that adds a multiple of the sum of the activations, which is known.
 #pragma once
 
 #include "runtime/compute/cpu/matmul_plain.h"
@@ -11,7 +11,7 @@
 namespace kvrt::simd {
 
 template <typename V>
-inline constexpr uint32_t kVectors = kPanelRows / V::kLanes;  // of a panel's rows
+inline constexpr uint32_t kVectors = kPanelRows / V::kLanes;  // vectors of a panel's rows
 inline constexpr uint32_t kPrefetchBytes = 7 << 10;           // ahead in the panel stream
 
 // Four bytes, or two int16, in every 32-bit lane.
@@ -22,7 +22,7 @@ KVRT_INLINE typename V::I broadcast_word(const void* p) {
   return V::set1_int(word);
 }
 
-// What the arithmetic must know of a format.
+// The properties of a format that the arithmetic must know.
 struct QuantShape {
   int chain;  // pairs of products that may be added in int16; 1 where weights are signed
   int zero;   // weights go in this much too large
@@ -89,7 +89,7 @@ struct Packed {
     if constexpr (kFormat.halves()) return V::negate(minimum);
     return V::mul(V::negate(minimum), V::load_u8(sub(unit, b, r, 1)));
   }
-  // Of each row, the two halves' scales or minimums, int16.
+  // The scales or minimums of each row's two halves, int16.
   KVRT_INLINE I half_scales(const uint8_t* unit, uint32_t b, uint32_t r) {
     if constexpr (kFormat.sub == SubScales::kHalves) return V::load_i8_as_i16(sub(unit, b, r, 0));
     return V::and_bits(V::load_u8_as_i16(sub(unit, b, r, 0)), V::set1_16(15));
@@ -108,13 +108,13 @@ struct Packed {
   }
 };
 
-// Blocks with bytes for quads and what else takes time to unpack: [8][16 rows][4], then lines of 64 bytes: scales, minimums, halves.
+// Blocks with bytes for quads and all else that takes time to unpack: [8][16 rows][4], then lines of 64 bytes: scales, minimums, halves.
 template <typename V, QuantShape shape>
 struct Expanded {
   static constexpr QuantShape kShape = shape;
   static constexpr uint32_t kMinimumAt = 576, kHalvesAt = kMinimumAt + (shape.minimum ? 64 : 0);
   static constexpr uint32_t kUnitBlocks = 1, kUnitBytes = kHalvesAt + (shape.halves ? shape.minimum ? 128 : 64 : 0);
-  static constexpr uint32_t kBytes = 4 * V::kLanes;  // of a vector
+  static constexpr uint32_t kBytes = 4 * V::kLanes;  // a vector's
 
   KVRT_INLINE typename V::F load_floats(const uint8_t* p) { return V::load(reinterpret_cast<const float*>(p)); }
   KVRT_INLINE typename V::I quads(const uint8_t* unit, uint32_t, uint32_t j, uint32_t r) {
@@ -171,8 +171,8 @@ struct Columns {
   }
 };
 
-// One block of 16 rows x C columns: the next terms of their chains (NUMERICS.md §3). Vector by vector of rows, so that few sums live at a
-// time.
+// One block of 16 rows x C columns: the next terms of their chains (NUMERICS.md §3). One vector of rows after another, so that few sums
+// live at a time.
 template <typename V, typename Source, uint32_t C>
 KVRT_INLINE void add_block(const uint8_t* unit, uint32_t b, const Columns<C>& x, typename V::Lanes16* chains) {
   constexpr QuantShape kShape = Source::kShape;

@@ -12,13 +12,13 @@ namespace kvrt {
 namespace {
 
 // 4-byte group `g` of a plane of B bits: elements 4(p g + t) + i at bit B t of byte i, p = 8 / B, t < p. No bit of a byte moves into
-// another one: what is shifted up to another element's place is smaller than that place.
+// another one: a number that is shifted up to another element's place fits there.
 template <uint32_t B>
 [[gnu::always_inline]] inline uint32_t plane_word(const uint64_t* u, uint32_t g) {
   if constexpr (B == 8) {
     return static_cast<uint32_t>(u[g / 2] >> g % 2 * 32);
   } else {
-    constexpr uint32_t kWords = 8 / B / 2;  // of 8 elements
+    constexpr uint32_t kWords = 8 / B / 2;  // of 8 elements each
     uint64_t all = 0;
     for (uint32_t i = 0; i < kWords; ++i) all |= u[g * kWords + i] << (2 * B * i);
     return static_cast<uint32_t>(all | all >> (32 - B));
@@ -70,7 +70,7 @@ void pack_quantized(const uint8_t* row, uint64_t row_bytes, uint32_t rows, uint3
 
 template <typename Element>
 void pack_plain(const uint8_t* row, uint64_t row_bytes, uint32_t rows, uint32_t cols, uint8_t* panel) {
-  constexpr uint32_t kTile = 64;  // columns: what is written meanwhile stays in the nearest cache
+  constexpr uint32_t kTile = 64;  // columns: the bytes written meanwhile stay in the nearest cache
   for (uint32_t tile = 0; tile < cols; tile += kTile) {
     for (uint32_t lane = 0; lane < rows; ++lane) {
       for (uint32_t k = tile; k < std::min(cols, tile + kTile); ++k) {

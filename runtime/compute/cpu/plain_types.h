@@ -7,7 +7,7 @@ namespace kvrt::simd {
 
 struct PlainF16 {
   static constexpr uint32_t kBytes = 2;
-  static constexpr bool kScaled = false;  // by a scale per KV head and token
+  static constexpr bool kScaled = false;  // true: the pool has a scale per KV head and token
   template <typename S>
   KVRT_INLINE typename S::F load(const uint8_t* p) {
     return S::load_f16(p);

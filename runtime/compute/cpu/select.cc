@@ -1,4 +1,4 @@
-// Which kernel table a backend uses: the best that this machine supports and whose bits are scalar's.
+// The choice of a backend's kernel table: the best that this machine supports and whose bits are scalar's.
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif

@@ -57,7 +57,7 @@ std::vector<uint8_t> panels_of(DType type, Values* values, uint64_t* panel_bytes
   *panel_bytes = format ? kCols / format->unit_elems() * format->unit_bytes() : uint64_t{kCols} * kPanelRows * elem_bytes;
   std::vector<uint8_t> panels(kPanels * *panel_bytes);
   for (uint8_t& byte : panels) byte = static_cast<uint8_t>(values->bits());
-  // Bytes are any weights; what is read as a float must be a number.
+  // Any bytes are weights; but those that are read as a float must be a number.
   if (type == DType::kF32 || type == DType::kBF16) {
     for (uint64_t i = 0; i < panels.size(); i += elem_bytes) {
       const float f = values->unit();

@@ -1,4 +1,4 @@
-// What the vector kernels share whatever their instruction set: cpu_simd_<isa>.h defines `Simd`, the vector type that the kernel
+// Code that all vector kernels share, whatever their instruction set: simd_<isa>.h defines `Simd`, the vector type that the kernel
 // templates (math.h and the headers beside it) are written over, and kernels_<isa>_*.cc instantiate them.
 //
 // Nothing here or there may be an ordinary inline function: the linker might keep the copy compiled for AVX for the whole program.

@@ -9,7 +9,7 @@ struct Simd {
   static constexpr uint32_t kLanes = 8;
   static constexpr uint32_t kRegisters = 16;
   using F = __m256;
-  using I = __m256i;     // of 32-bit lanes
+  using I = __m256i;     // integers in 32-bit lanes
   using Mask = __m256;   // all ones or all zeros, lane by lane
   using Half = __m128i;  // kLanes f16 or bf16
 
@@ -93,7 +93,7 @@ struct Simd {
   KVRT_INLINE float from_f16(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
 
   KVRT_INLINE float first(F v) { return _mm256_cvtss_f32(v); }
-  KVRT_INLINE float max_lanes(F v) {  // of no NaN
+  KVRT_INLINE float max_lanes(F v) {  // v has no NaN
     const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));

@@ -1,4 +1,4 @@
-// Simd for AVX-512 F, BW and VL: 16 lanes. See simd.h, and simd_avx2.h for what each function promises.
+// Simd for AVX-512 F, BW and VL: 16 lanes. See simd.h, and simd_avx2.h for the promise of each function.
 #pragma once
 
 #include "runtime/compute/cpu/simd.h"
@@ -112,7 +112,7 @@ struct Simd {
   KVRT_INLINE void pin(I& v) { asm volatile("" : "+v"(v)); }
 
  private:
-  // Of bits: the forms for floats need DQ.
+  // Logic on integers: the forms for floats need DQ.
   KVRT_INLINE F bits_andnot(F a, F b) { return _mm512_castsi512_ps(_mm512_andnot_si512(_mm512_castps_si512(a), _mm512_castps_si512(b))); }
   KVRT_INLINE F bits_or(F a, F b) { return _mm512_castsi512_ps(_mm512_or_si512(_mm512_castps_si512(a), _mm512_castps_si512(b))); }
 };

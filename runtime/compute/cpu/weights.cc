@@ -139,7 +139,7 @@ std::vector<std::span<const uint8_t>> WeightImage::sources(uint64_t begin, uint6
   return out;
 }
 
-// Made-up rows of every type that occurs are packed and hashed: another layout of panels is another key, whoever changed it.
+// Made-up rows of every type that occurs are packed and hashed: so another layout of panels always gives another key.
 Hash256 WeightImage::key(const Hash256& source) const {
   Hasher hasher;
   hasher.add_string("kvrt weights 1").add(source.bytes).add_u64(parts_.size());

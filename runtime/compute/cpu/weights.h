@@ -50,7 +50,7 @@ class PanelWeight final : public Weight {
   std::shared_ptr<const uint8_t> memory_;
 };
 
-// Where the panels of weights lie, one after the other. One thread at a time; the tensors' bytes outlive it.
+// The panels of many weights, one after the other. One thread at a time; the tensors' bytes outlive it.
 class WeightImage {
  public:
   Status add(std::span<const TensorView> tensors);
@@ -74,15 +74,15 @@ class WeightImage {
     TensorView tensor;
     uint64_t offset, panel_bytes;
     uint32_t panels;
-    uint32_t panels_before(uint64_t at) const;  // that begin before image byte `at`
+    uint32_t panels_before(uint64_t at) const;  // counts the panels that begin before image byte `at`
   };
   // fn(part, first panel, end) for the panels that begin in [begin, end).
   template <typename F>
   void for_range(uint64_t begin, uint64_t end, const F& fn) const;
 
   std::vector<std::unique_ptr<PanelWeight>> weights_;
-  std::vector<uint64_t> offsets_;  // of the weights
-  std::vector<Part> parts_;        // of all weights, ascending
+  std::vector<uint64_t> offsets_;  // the weights' offsets in the image
+  std::vector<Part> parts_;        // the parts of all weights, ascending
   uint64_t bytes_ = 0;
 };
 

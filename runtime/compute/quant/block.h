@@ -1,4 +1,4 @@
-// One row's block of 32 between its three forms: the file's bytes, the panel's lane, numbers. What dequantization, packing and the
+// One row's block of 32 in its three forms: the file's bytes, the panel's lane, numbers. Code that dequantization, packing and the
 // scalar kernels share.
 #pragma once
 
@@ -33,7 +33,7 @@ void decode_unit(DType type, const uint8_t* block, RawBlock* out);
 }
 [[gnu::always_inline]] inline uint32_t plane_shift(uint32_t bits, uint32_t element) { return bits * (element / 4 % (8 / bits)); }
 
-// Where the two sub-scales of a lane lie in a unit: rows side by side, or the two halves of a row.
+// The place of a lane's two sub-scales in a unit: rows side by side, or the two halves of a row.
 [[gnu::always_inline]] inline uint32_t sub_offset(const QuantFormat& f, uint32_t block, uint32_t lane, uint32_t i) {
   const uint32_t within = f.halves() ? lane * 2 + i : i * kPanelRows + lane;
   return f.sub_at() + block * kPanelRows * f.sub_bytes() + within;

@@ -1,5 +1,5 @@
 // QuantFormat: a quantized GGUF type as data. Every one of them is blocks of 32 small integers with scales; kernels, packing and
-// dequantization are written once over this table (NUMERICS.md §3 and §9 say what the fields mean for results and panels).
+// dequantization are written once over this table (NUMERICS.md §3 and §9 have the fields' meaning for results and panels).
 // Constants alone, and functions that are always inlined: the files of every instruction set include it.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace kvrt {
 inline constexpr uint32_t kPanelRows = 16;   // weight rows that lie side by side, one per lane
 inline constexpr uint32_t kQuantBlock = 32;  // weights and activations that share a scale
 
-// What scales a block besides the f16 scale and minimum of its unit.
+// The scales of a block besides the f16 scale and minimum of its unit.
 enum class SubScales : uint8_t {
   kNone,
   kScale,      // i8: times the scale
@@ -21,7 +21,7 @@ enum class SubScales : uint8_t {
   kHalvesMin,  // for each half, times the scale in the low nibble, times the minimum in the high one
 };
 
-// What the stored integers stand for, where it is not a number less `zero`.
+// The meaning of the stored integers; kLinear: a number less `zero`.
 enum class QuantValues : uint8_t { kLinear, kIq4, kE2m1 };
 inline constexpr int8_t kQuantValues[3][16] = {
     {},
@@ -36,13 +36,13 @@ struct QuantFormat {
   uint8_t min_bytes;    // 2: f16. 0: there is none
   SubScales sub;
   uint8_t low_bits, high_bits;  // a stored integer is low | high << low_bits
-  uint8_t zero;                 // what to subtract from it; where there is a table: added to it, no value is negative
+  uint8_t zero;                 // subtracted from it; where there is a table: added to its values, none is negative
   QuantValues values;
 
   [[gnu::always_inline]] constexpr bool has_table() const { return values != QuantValues::kLinear; }
   [[gnu::always_inline]] constexpr const int8_t* table() const { return kQuantValues[static_cast<uint32_t>(values)]; }
   [[gnu::always_inline]] constexpr bool halves() const { return sub == SubScales::kHalves || sub == SubScales::kHalvesMin; }
-  [[gnu::always_inline]] constexpr uint32_t sub_bytes() const {  // of one row and block
+  [[gnu::always_inline]] constexpr uint32_t sub_bytes() const {  // the bytes of one row's sub-scales in a block
     return sub == SubScales::kNone ? 0 : sub == SubScales::kScale ? 1 : 2;
   }
   // A panel's unit: a header (scales, minimums, sub-scales block by block), then a body for each block.
