@@ -1,5 +1,5 @@
-// BlockPool: who is free. Reference counts, a free list and the LRU of cached blocks (indexed, referenced by nobody). Never touches bytes.
-// All its memory is taken when it is made: blocks are given back where there is no more.
+// BlockPool: which blocks are free. Reference counts, a free list and the LRU of cached blocks (indexed, referenced by nobody). Never
+// touches bytes. It takes all its memory when it is made, so that a block can be given back where memory has run out.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// BlockTable: whose is it. One sequence's blocks in order, and how many tokens of each have their KV. A hole is a block that has none.
+// BlockTable: one sequence's blocks in order, and how many tokens of each have their KV. A hole is a block without KV.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ class BlockTable {
   const BlockId* data() const { return blocks_.data(); }
 
   void grow(uint32_t blocks);                            // to at least so many, with holes
-  void set(uint32_t i, BlockId block, uint32_t filled);  // grows; needs no memory for what is there
+  void set(uint32_t i, BlockId block, uint32_t filled);  // grows; needs no memory for a place that is there
   void set_filled(uint32_t i, uint32_t filled) { filled_[i] = filled; }
-  void shrink(uint32_t blocks);  // forgets what is past; the caller has dropped those references
+  void shrink(uint32_t blocks);  // forgets the blocks past these; the caller has dropped their references
 
   // The first position below n_tokens without KV, or n_tokens.
   uint64_t first_missing(uint64_t n_tokens) const;

@@ -107,7 +107,7 @@ void KvCache::share(const KvSequence& from, KvSequence* to) noexcept {
   }
 }
 
-// Last block first: leaves of the prefix tree are the oldest in the LRU, so that a chain is given up from its end.
+// Releases the last block first: leaves of the prefix tree are the oldest in the LRU, so that a chain is given up from its end.
 void KvCache::release(KvSequence* sequence, uint32_t from_block) {
   BlockTable& table = sequence->table;
   for (uint32_t i = table.size(); i-- > from_block;) {

@@ -1,5 +1,5 @@
-// PrefixIndex: what a sealed block is. A key names a block's tokens after those of the blocks before it; keys that collide are a miss, never
-// foreign KV.
+// PrefixIndex: finds a sealed block by its tokens. A key names a block's tokens after those of the blocks before it; keys that collide are
+// a miss, never foreign KV.
 #pragma once
 
 #include <memory>
@@ -45,7 +45,7 @@ class PrefixIndex {
   friend struct Probe;  // tests/sim reads everything after every step
   void forget_dead_links();
 
-  std::unordered_multimap<BlockKey, std::weak_ptr<ChainLink>, Hash256Hasher> links_;  // by key; those that nobody holds go by and by
+  std::unordered_multimap<BlockKey, std::weak_ptr<ChainLink>, Hash256Hasher> links_;  // by key; links that nobody holds go by and by
   size_t links_after_forgetting_ = 0;
   std::unordered_map<const ChainLink*, BlockId> by_link_;
   std::unordered_multimap<BlockKey, BlockId, Hash256Hasher> by_parent_;

@@ -1,6 +1,6 @@
-// Evens out what Q's and K's norms multiply with. q·k stays what it is when a pair of dimensions that RoPE rotates together (no other scaling
-// commutes with it) is taken times w in Q and divided by w in K. int8's error of K is the same in every dimension and reaches q·k times q: of
-// all w, w^4 = |k|^2 / |q|^2 makes |q| |k|, and so the error, least.
+// Evens out the weights of Q's and K's norms. q·k stays the same when a pair of dimensions that RoPE rotates together (no other scaling
+// commutes with it) is taken times w in Q and divided by w in K. int8's error of K is the same in every dimension and reaches q·k times q:
+// of all w, w^4 = |k|^2 / |q|^2 makes |q| |k|, and so the error, least.
 #include <cmath>
 
 #include "runtime/model/model.h"

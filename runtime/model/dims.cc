@@ -210,7 +210,7 @@ class DimsReader {
     KVRT_TRY(read_optional_float("rope.scaling.attn_factor", 1e-3, 1e3, &rope->attention_factor));
     if (factor == 0) factor = 1;  // as good as absent
     if (type == "none" || (type == "linear" && factor == 1)) return Status::ok();
-    if (type == "longrope") {  // all is in the factors' tensors
+    if (type == "longrope") {  // the tensors of the factors have it all
       if (factor == 1 && file_.find("rope_factors_long.weight")) return Status::ok();
       return unsupported(name, "\"longrope\" is supported with the tensors rope_factors_long and rope_factors_short and no factor");
     }

@@ -1,4 +1,4 @@
-// The only transformer pass. Read it top to bottom; what the ops compute, and in which order, is in runtime/compute/NUMERICS.md.
+// The only transformer pass. Read it top to bottom; runtime/compute/NUMERICS.md has the arithmetic of the ops, and the order of every sum.
 #include <algorithm>
 #include <array>
 
@@ -23,7 +23,7 @@ class Scratch final : public ForwardScratch {
   float* attended = nullptr;   // [rows, heads * head_dim]
   float* activated = nullptr;  // [rows, ff]
   float* router = nullptr;     // [rows, experts]
-  float* expert_in = nullptr;  // [rows, width] the rows of one expert, and what it made of them
+  float* expert_in = nullptr;  // [rows, width] the rows of one expert, and its output
   float* expert_out = nullptr;
   float* logits = nullptr;  // [logits_max, vocab], where the host does not reach the device's memory
   float* drawn = nullptr;   // [logits_max], likewise
@@ -67,7 +67,7 @@ struct Pass {
   const Arch& arch = *model.arch;
 };
 
-// Rows [first, first + n) of the step: what by_rows calls for. Arrays are those rows' part of Scratch's.
+// Rows [first, first + n) of the step, as by_rows gives them. Arrays are those rows' part of Scratch's.
 struct Rows {
   uint32_t first, n;
   float* of(float* array, uint64_t width) const { return array + first * width; }
@@ -94,7 +94,7 @@ void embed(const Pass& p, Rows rows) {
   if (p.arch.scale_embedding) p.backend->scale(p.d.embedding_scale, rows.n, p.d.width, x);
 }
 
-// Up to Q, and K and V in the pool.
+// The part of a layer before attention: ends with Q, and with K and V in the pool.
 void attention_input(const Pass& p, Rows rows, uint32_t index) {
   const ModelDims& d = p.d;
   const Layer& layer = p.model.layers[index];
@@ -157,7 +157,7 @@ void head(const Pass& p, float* logits, DrawnToken* drawn) {
 }
 
 // Attention, where rows meet, parts a layer in two; from one layer's attention to the next one's a row needs no other. After the last
-// attention x has the rows whose logits are wanted; where there are none, all that is asked for are K and V.
+// attention x has the rows whose logits are wanted; where there are none, the step is for K and V alone.
 void layers(const Pass& p) {
   const ModelDims& d = p.d;
   uint32_t rows = p.step.n_rows();
@@ -233,7 +233,7 @@ void forward(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t
   KVRT_CHECK(kv.layers == model.dims.layers && kv.kv_heads == model.dims.kv_heads && kv.head_dim == model.dims.head_dim);
 
   const Pass pass{model, backend, kv, pool, step, s};
-  RunCache* cache = model.dims.experts > 0 ? nullptr : s->cache.get();  // which experts run is known on the way
+  RunCache* cache = model.dims.experts > 0 ? nullptr : s->cache.get();  // the step itself finds out which experts run
   backend->run({&step, cache, uint64_t{rows} << 32 | n_logits << 1 | !step.draws.empty()}, [&] {
     backend->prepare_rope(model.dims.rope, step);
     if (!model.dims.windows.empty()) backend->prepare_rope(model.dims.window_rope, step);

@@ -1,4 +1,4 @@
-// What every tensor type of GGUF is called and how large it is, also those kvrt cannot compute with: extents are always checked.
+// The name and the size of every tensor type of GGUF, also of those that kvrt cannot compute with: extents are always checked.
 #pragma once
 
 #include <cstdint>

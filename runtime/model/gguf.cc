@@ -17,7 +17,7 @@
 namespace kvrt {
 namespace {
 
-// A file's bytes, mapped read-only, or borrowed bytes. Unmaps what it mapped.
+// A file's bytes, mapped read-only, or borrowed bytes. Unmaps its own mapping.
 class Mapping {
  public:
   Mapping() = default;
@@ -44,7 +44,7 @@ class Mapping {
  private:
   std::span<const uint8_t> bytes_;
   void* mapped_ = nullptr;
-  size_t size_ = 0;  // of the mapping
+  size_t size_ = 0;  // the mapping's
 };
 
 // An integer of any GGUF integer type, if int64 can hold it.
@@ -127,7 +127,7 @@ class GgufFileImpl final : public GgufFile {
     for (uint64_t i = 0; i < pair->count; ++i) {
       uint64_t length = 0;
       std::span<const uint8_t> bytes;
-      if (!in.read(&length) || !in.read_bytes(length, &bytes)) return std::nullopt;  // the parser walked it: never
+      if (!in.read(&length) || !in.read_bytes(length, &bytes)) return std::nullopt;  // never: the parser walked it
       out.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     }
     return out;
@@ -221,7 +221,7 @@ struct Opened {
   GgufFile::Identity identity;
 };
 
-// Maps [offset, offset + size) of an open file; size 0: to its end.
+// Maps bytes [offset, offset + size) of an open file; size 0: to its end.
 Result<Opened> map_file(int fd, const ModelSource& source) {
   const std::string& path = source.name;
   struct stat info;
@@ -237,7 +237,7 @@ Result<Opened> map_file(int fd, const ModelSource& source) {
   const uint64_t size = source.size ? source.size : file_size - source.offset;
   GgufFile::Identity identity{info.st_dev, info.st_ino, size, nanoseconds(info.st_mtim), nanoseconds(info.st_ctim)};
   if (size != file_size) identity.inode = 0;
-  if (size == 0) return Opened{Mapping(), identity};                                   // the parser says what is wrong with it
+  if (size == 0) return Opened{Mapping(), identity};                                   // the parser refuses it, and says why
   const uint64_t skip = source.offset % static_cast<uint64_t>(sysconf(_SC_PAGESIZE));  // a mapping begins at a page
   void* base = mmap(nullptr, size + skip, PROT_READ, MAP_PRIVATE, fd, static_cast<off_t>(source.offset - skip));
   if (base == MAP_FAILED) return errno_error(errno, "%s: cannot map %llu bytes", path.c_str(), static_cast<unsigned long long>(size));

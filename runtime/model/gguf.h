@@ -25,12 +25,12 @@ struct GgufTensor {
   TensorView view;
 };
 
-// Where a model's bytes are: a path, or a part of a file that the host has open.
+// The place of a model's bytes: a path, or a part of a file that the host has open.
 struct ModelSource {
   ModelSource(std::string path) : name(std::move(path)) {}  // NOLINT: a path is a source
   std::string name;                                         // the path; with an fd: for messages alone
   int fd = -1;                                              // borrowed; -1: open `name`
-  uint64_t offset = 0, size = 0;                            // of an fd; size 0: to its end
+  uint64_t offset = 0, size = 0;                            // the part of an fd; size 0: to its end
 };
 
 class GgufFile {

@@ -33,7 +33,7 @@ std::string grouped(uint64_t n) {
   return text;
 }
 
-// Walks the file once, forward. Every step either fits in what remains or returns a Status that says where it stopped.
+// Walks the file once, forward. Every step either fits in the rest of the file or returns a Status that says where it stopped.
 class Parser {
  public:
   Parser(std::span<const uint8_t> bytes, const std::string& name) : bytes_(bytes), in_(bytes), name_(name) {}
@@ -59,12 +59,12 @@ class Parser {
     return error(code, code == Code::kCorrupt ? Detail::kFormat : Detail::kNone, "%s: at byte %llu: %s", name_.c_str(), Ull{at}, text);
   }
 
-  // What is there is sound, and more should follow: a download that ended early, or goes on.
+  // The bytes so far are sound, and more should follow: a download that ended early, or goes on.
   Status incomplete(uint64_t bytes, const char* at_least) const {
     return error(Code::kCorrupt, Detail::kFormat, "%s: incomplete: %s bytes expected%s, %s found; download it again", name_.c_str(),
                  grouped(bytes).c_str(), at_least, grouped(bytes_.size()).c_str());
   }
-  // The header is cut: what the rest of it holds is not known.
+  // The header is cut, so the bytes that its rest asks for are not known.
   Status truncated(uint64_t need) const { return incomplete(in_.position() + need, " at least"); }
 
   template <typename T>
@@ -283,8 +283,8 @@ class Parser {
     return Status::ok();
   }
 
-  // The tensor data starts at the next aligned byte. Each tensor starts where another ends, as every writer does it: so a damaged type, shape
-  // or offset shows as a gap or an overlap, and where there is none a file that ends too early is a part of one.
+  // The tensor data starts at the next aligned byte. Each tensor starts where another ends, as every writer does it: so a damaged type,
+  // shape or offset shows as a gap or an overlap. Where there is none, a file that ends too early is the beginning of a whole one.
   Status place_tensors(GgufDirectory* out) {
     out->data_offset = (in_.position() + alignment_ - 1) / alignment_ * alignment_;
     std::sort(extents_.begin(), extents_.end(), [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
@@ -310,8 +310,8 @@ class Parser {
 
   struct Extent {
     uint64_t offset, bytes;  // in the data section
-    uint32_t index;          // of the tensor
-    uint64_t at;             // where the file says so
+    uint32_t index;          // the tensor's
+    uint64_t at;             // the place in the file that says so
   };
 
   const std::span<const uint8_t> bytes_;

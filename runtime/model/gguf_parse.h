@@ -15,8 +15,8 @@ namespace kvrt {
 // One metadata pair. Its value's bytes were checked to lie within the file; key and value borrow from it.
 struct GgufPair {
   std::string_view key;
-  GgufType type = GgufType::kU8;       // of a scalar, or kArray
-  GgufType elem_type = GgufType::kU8;  // of an array's elements
+  GgufType type = GgufType::kU8;       // the type of a scalar, or kArray
+  GgufType elem_type = GgufType::kU8;  // the type of an array's elements
   uint64_t count = 1;                  // elements of an array
   std::span<const uint8_t> value;      // scalars packed; strings as u64 length + bytes, each in bounds
 };

@@ -15,17 +15,17 @@ using Ull = unsigned long long;
 
 using Tensors = std::vector<const GgufTensor*>;  // stacked by rows
 
-// What an architecture lacks is empty.
+// Tensors that an architecture lacks are empty.
 struct LayerTensors {
   Tensors attn_norm, ffn_norm, post_attn_norm, post_ffn_norm, q_norm, k_norm;
   Tensors qkv, qkv_bias, out, gate_up, down, router;
   Tensors experts_gate_up, experts_down;  // each holds the matrices of all experts
 };
 
-// Where every weight is, once all were found and checked.
+// The tensors of every weight, once all were found and checked.
 struct Plan {
   Tensors embedding, output_norm, head;
-  Tensors read;  // by read_dims: the factors of RoPE's frequencies
+  Tensors read;  // the factors of RoPE's frequencies, which read_dims read
   std::vector<LayerTensors> layers;
 };
 
@@ -184,7 +184,7 @@ Status for_each_weight(const Plan& plan, uint32_t experts, Model* model, To* to)
   return Status::ok();
 }
 
-// Adds up what the weights will take.
+// Adds up the bytes that the weights will take.
 class Counter {
  public:
   Counter(const GgufFile& file, const Backend& backend) : file_(file), backend_(backend) {}

@@ -18,17 +18,17 @@ namespace kvrt {
 enum class QkNorm : uint32_t { kNone, kHeads, kRow };  // an RMSNorm of Q and K: none, of each head, over all heads of a row
 inline constexpr uint32_t kNoFullLayer = UINT32_MAX;
 
-// What differs between architectures, as data (arch.cc holds kArchs[]).
+// The differences between architectures, as data (arch.cc holds kArchs[]).
 struct Arch {
   const char* name;  // general.architecture
   RopeStyle rope_style = RopeStyle::kHalves;
   bool qkv_bias = false;   // attn_{q,k,v}.bias are required
   bool fused = false;      // attn_qkv holds Q, K and V; ffn_up gate and up
-  bool pre_norm = true;    // of attention's and MLP's input
-  bool post_norm = false;  // of their output, before it is added
+  bool pre_norm = true;    // a norm of attention's and MLP's input
+  bool post_norm = false;  // a norm of their output, before it is added
   QkNorm qk_norm = QkNorm::kNone;
   Activation activation = Activation::kSilu;
-  bool scale_embedding = false;  // by sqrt(width)
+  bool scale_embedding = false;  // times sqrt(width)
   bool experts = false;          // may have experts instead of an MLP
   // attention.sliding_window: of window_period layers the last sees everything, the others a window. 0: no layer may have one.
   uint32_t window_period = 0;
@@ -38,14 +38,14 @@ struct Arch {
   uint32_t wide_scale_layers = 0;  // with so many layers (no key says it), q·k is scaled for width / heads dimensions, not for head_dim
 };
 const Arch* find_arch(std::string_view name);
-std::string arch_names();  // of all: "llama, qwen2, ..."
+std::string arch_names();  // all of them: "llama, qwen2, ..."
 
 struct ModelDims {
   uint32_t layers = 0, width = 0, ff = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, context = 0;  // ff: of one expert
   uint32_t experts = 0, experts_used = 0;                                                                 // 0: an MLP
   bool experts_normalize = true;  // the weights of a row's experts sum to 1
   float rms_eps = 0;
-  RopeParams rope, window_rope;                                         // of layers that see everything, and of the others
+  RopeParams rope, window_rope;                                         // for layers that see everything, and for the others
   std::vector<uint32_t> windows;                                        // [layers], 0: the layer sees everything; or empty: all do
   float attention_scale = 0, attention_softcap = 0, final_softcap = 0;  // softcap 0: none
   float embedding_scale = 1;
@@ -63,7 +63,7 @@ struct Vector {
   const float* device = nullptr;
 };
 
-// What an architecture lacks is empty or null.
+// Weights and vectors that an architecture lacks are null or empty.
 struct Layer {
   Vector attn_norm, ffn_norm, post_attn_norm, post_ffn_norm;  // [width]
   Vector qkv_bias;                                            // [(heads + 2 kv_heads) * head_dim]
@@ -82,7 +82,7 @@ struct Model {
   ModelDims dims;
   std::vector<Layer> layers;
   Vector output_norm;
-  std::unique_ptr<Buffer> vectors;          // where they lie on the device
+  std::unique_ptr<Buffer> vectors;          // their memory on the device
   std::unique_ptr<Weight> embedding, head;  // head is null when tied
   uint64_t weight_bytes = 0;                // resident
 
@@ -94,19 +94,19 @@ struct Model {
 Result<ModelDims> read_dims(const GgufFile& file, const Arch** arch);
 Result<std::unique_ptr<Model>> load_model(const GgufFile& file, Backend* backend, const LoadProgress& progress,
                                           const WeightCache* cache = nullptr);
-// Copies the vectors to the device: before the first forward(), after whatever changes them.
+// Copies the vectors to the device: before the first forward(), and after every change of them.
 Status place_vectors(Model* model, Backend* backend);
-// Makes K fit for int8: where each head of Q and K has a norm, its weights are shared out between them such that K's error costs least.
+// Makes K fit for int8: where each head of Q and K has a norm, moves weight from one norm to the other such that K's error costs least.
 void balance_qk(Model* model);
-// The weight_bytes of what load_model would load, by the same checks, from the header alone: no tensor is read.
+// The weight_bytes that load_model would give, by the same checks, from the header alone: no tensor is read.
 Result<uint64_t> planned_weight_bytes(const GgufFile& file, const Backend& backend, const Arch& arch, const ModelDims& dims);
 
 // model_id: BLAKE2b over architecture, hyper-parameters, RoPE and every tensor's name, type, shape and bytes. Reads the whole file.
 Result<Hash256> model_id(const GgufFile& file, ThreadPool* pool, const LoadProgress& progress);
 
-// Names the file's bytes without reading them all: by inode, size, times, the header and a sample of the tensors. Whoever changes a file in
-// place changes its ctime, which only who sets the clock back can restore; the device's number is left out, as it changes from one start to
-// the next. Reads the header and 256 KiB at most. Zero where the bytes are not one whole file.
+// Names the file's bytes without reading them all: by inode, size, times, the header and a sample of the tensors. A change in place changes
+// the ctime too, and only a clock that is set back can restore that. The device's number is left out, as it changes from one start to the
+// next. Reads the header and 256 KiB at most. Zero where the bytes are not one whole file.
 Hash256 file_id(const GgufFile& file);
 
 // Scratch memory for steps of up to `rows_max` rows.
@@ -115,14 +115,14 @@ class ForwardScratch {
   virtual ~ForwardScratch() = default;
   virtual uint64_t bytes() const = 0;
 };
-// The largest steps of the model, of at most rows_max rows: what its backend sizes its own memory for.
+// The largest steps of the model, of at most rows_max rows: its backend sizes its own memory for them.
 StepShape step_shape(const ModelDims& dims, uint32_t rows_max);
 Result<uint64_t> scratch_bytes(const ModelDims& dims, const Backend& backend, uint32_t rows_max);
 Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend* backend, uint32_t rows_max);
 
-// The only transformer pass. logits [step.logits_rows.size(), vocab], memory of alloc_host (or of alloc where the backend is unified): there
-// after sync.
-// With step.draws, where the backend is not unified, `drawn` in their place, likewise of alloc_host.
+// The only transformer pass. logits [step.logits_rows.size(), vocab] is memory of alloc_host (or of alloc where the backend is unified),
+// complete after sync.
+// With step.draws, where the backend is not unified, `drawn` is written in its place, likewise of alloc_host.
 void forward(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t* pool, const Step& step, ForwardScratch* scratch,
              float* logits, DrawnToken* drawn = nullptr);
 
