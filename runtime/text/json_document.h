@@ -14,7 +14,7 @@ namespace kvrt {
 // A decimal number, exactly.
 struct Decimal {
   bool negative = false;
-  std::string whole, fraction;  // digits without leading, trailing zeros; zero is neither
+  std::string whole, fraction;  // digits; whole without leading zeros, fraction without trailing ones; of zero both are empty
 
   static std::optional<Decimal> parse(std::string_view json_number);  // none: an exponent beyond 300
   bool is_zero() const { return whole.empty() && fraction.empty(); }
@@ -65,7 +65,7 @@ class JsonDocument {
   void index_members();
 
   std::vector<Node> nodes_;
-  std::vector<uint32_t> members_;  // of all objects, by object and name
+  std::vector<uint32_t> members_;  // the members of all objects, by object and name
   std::string pool_;
 };
 

@@ -1,4 +1,4 @@
-// What a grammar compiles to: one finite automaton over bytes per rule, whose edges may call other rules; and the builder of it.
+// Automaton: a compiled grammar, one finite automaton over bytes per rule, whose edges may call other rules. GrammarBuilder makes it.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace kvrt {
 
-// Text that most answers are made of: no quote, backslash or control character. Vocabularies know their tokens of such text, so that a
-// place where any of it may come needs no walk over them (Automaton::plain_run).
+// The text that most answers are made of: no quote, backslash or control character. Vocabularies know their tokens of such text, so that
+// a place where any of it may come needs no walk over them (Automaton::plain_run).
 const CodePointSet& plain_text();
 inline constexpr uint8_t kPlainRunMax = 32;  // longer runs count as endless; no plain token is longer
 
@@ -39,7 +39,7 @@ struct Automaton {
   std::vector<uint32_t> first_edge;  // node n has [first_edge[n], first_edge[n + 1])
   std::vector<uint8_t> flags;
   std::vector<uint8_t> plain_run;  // so many characters of plain text, whatever they are, may come here at least
-  std::vector<uint32_t> start;     // of each rule; the root is rule 0
+  std::vector<uint32_t> start;     // the start of each rule; the root is rule 0
   uint8_t byte_class[256] = {};    // bytes that no edge tells apart
   uint32_t byte_classes = 1;
 
@@ -79,7 +79,7 @@ class GrammarBuilder {
   void link(uint32_t node, uint32_t to);
   void link(uint32_t node, std::span<const uint32_t> to);
 
-  Status status() const;  // LIMIT once a limit was met; what is built from then on is thrown away
+  Status status() const;  // LIMIT once a limit was met; parts built from then on are thrown away
   Result<std::unique_ptr<const Automaton>> build();
 
  private:

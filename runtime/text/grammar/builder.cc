@@ -7,7 +7,7 @@
 namespace kvrt {
 
 const CodePointSet& plain_text() {
-  // Without what some grammars exclude from "any character": DEL, and the two that end a line in ECMAScript.
+  // Without the characters that some grammars exclude from "any character": DEL, and the two that end a line in ECMAScript.
   static const CodePointSet kPlain = CodePointSet{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}, {0x7F, 0x7F}, {0x2028, 0x2029}}.complement();
   return kPlain;
 }
@@ -31,7 +31,7 @@ std::string json_escape(char32_t c) {
 uint32_t GrammarBuilder::add(Node node) {
   if (nodes_.size() >= kGrammarStatesMax) {
     if (limit_.empty()) limit_ = "more than " + std::to_string(kGrammarStatesMax) + " states";
-    nodes_.back() = node;  // nothing is linked to it that will be used
+    nodes_.back() = node;  // no node that will be used links to it
     return kGrammarStatesMax - 1;
   }
   nodes_.push_back(node);
@@ -151,7 +151,7 @@ GrammarBuilder::Part GrammarBuilder::repeat(Part a, uint32_t min, uint32_t max) 
       }
     }
     uint32_t in = a.in + shift;
-    if (i >= min) {  // this one and what follows may be left out
+    if (i >= min) {  // this copy and those after it may be left out
       const uint32_t way = fork();
       link(way, in);
       link(way, out);

@@ -111,7 +111,7 @@ void RuleDeterminizer::add_calls(std::vector<std::pair<uint32_t, uint32_t>>* cal
   }
 }
 
-// How many nodes a rule has: what it may cost is some times that, so that all rules together stay linear, whatever the grammar.
+// Counts a rule's nodes: the rule's cost may be some times that, so that all rules together stay linear, whatever the grammar.
 size_t RuleDeterminizer::reach(uint32_t in) {
   ++epoch_;
   size_t count = 0;

@@ -179,7 +179,7 @@ Result<uint32_t> GbnfParser::count() {
   return static_cast<uint32_t>(value);
 }
 
-// What follows an item: ? * + {m} {m,} {m,n}, any number of them.
+// The repetitions after an item: ? * + {m} {m,} {m,n}, any number of them.
 Result<Part> GbnfParser::repeated(Part part) {
   for (;; skip_space(depth_ > 0)) {
     uint32_t min = 0, max = GrammarBuilder::kNoMax;

@@ -32,7 +32,7 @@ struct GrammarMatcher::Impl {
   bool limited = false;
   std::vector<int32_t> mask_of;  // by state: which of the masks, or -1
   std::vector<std::vector<uint64_t>> masks;
-  std::vector<State> path;  // of the walk, by depth
+  std::vector<State> path;  // the walk's states, by depth
   uint64_t steps = 0;
   bool curtailed = false;  // the walk met a limit
 };

@@ -16,13 +16,13 @@ namespace kvrt {
 class Tokenizer;
 struct Automaton;  // automaton.h
 
-// What an answer may be. Immutable: any thread.
+// The set of answers that are allowed. Immutable: any thread.
 class Grammar {
  public:
   // GBNF: rules, the root is "root"; literals with \n \t \r \" \\ \xNN \uNNNN \UNNNNNNNN, classes, '.', groups, |, ? * + {m} {m,} {m,n}, #.
   // INVALID with line and column (kGrammarError; also left recursion and a root that no text matches), LIMIT (kGrammarLimit).
   static Result<std::shared_ptr<const Grammar>> from_gbnf(std::string_view source);
-  // JSON schema 2020-12, the subset and its rules in json_schema.h. What is outside of it is UNSUPPORTED by name with the JSON pointer;
+  // JSON schema 2020-12, the subset and its rules in json_schema.h. A keyword outside of it is UNSUPPORTED by name with the JSON pointer;
   // not a schema, or one that nothing satisfies: INVALID (kGrammarError); LIMIT (kGrammarLimit).
   static Result<std::shared_ptr<const Grammar>> from_json_schema(std::string_view schema);
 
@@ -48,21 +48,21 @@ class GrammarVocab {
   std::unique_ptr<const Impl> impl_;
 };
 
-// Where one generation stands. Not thread-safe; the grammar and the vocabulary may be shared.
+// The state of one generation in its grammar. Not thread-safe; the grammar and the vocabulary may be shared.
 class GrammarMatcher {
  public:
   GrammarMatcher(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const GrammarVocab> vocab);
   ~GrammarMatcher();
 
   // Bit id % 64 of word id / 64 is set: the token may come now. End tokens (Tokenizer::is_end) may where the grammar may end, other control
-  // tokens never. Valid until the next call. No bit at all: the vocabulary cannot spell what the grammar asks for here.
+  // tokens never. Valid until the next call. No bit at all: the vocabulary cannot spell the text that must come here.
   std::span<const uint64_t> mask();
   // The token came. False: it is not allowed, and the state is as before. An end token leaves the state as it is.
   bool accept(int32_t token);
   bool may_end() const;   // the text so far is an answer
   bool complete() const;  // and nothing can be added to it
-  // LIMIT (kGrammarLimit) from when on the grammar was too ambiguous or too deep to follow every reading of the text: what is allowed
-  // still fits the grammar, but is not all that would. Sticky.
+  // LIMIT (kGrammarLimit) once the grammar was too ambiguous or too deep to follow every reading of the text: a token that is allowed
+  // still fits the grammar, but some that would fit are not allowed. Sticky.
   Status status() const;
 
  private:

@@ -12,7 +12,7 @@ namespace kvrt {
 
 namespace {
 
-// What constrains and is not understood. Without a word about them an answer could be one that the schema refuses.
+// Keywords that constrain and are not supported. If they passed without a word, an answer could be one that the schema refuses.
 constexpr std::string_view kUnsupported[] = {"patternProperties",
                                              "propertyNames",
                                              "unevaluatedItems",
@@ -69,7 +69,7 @@ Result<std::unique_ptr<const Automaton>> SchemaCompiler::compile() {
   return builder_.build();
 }
 
-// Items that were followed before stay as they are: what they lead to is among them.
+// Items that were followed before stay as they are: the schemas that they lead to are among them.
 Result<SchemaCompiler::Flat> SchemaCompiler::flatten(const All& all) const {
   Flat flat;
   for (const Item& item : all) {
@@ -153,7 +153,7 @@ Result<std::vector<const JsonDocument::Node*>> SchemaCompiler::schemas(const Nod
   return out;
 }
 
-// What fits all of them.
+// The values that fit all items.
 Result<SchemaCompiler::Part> SchemaCompiler::value(const Flat& flat) {
   if (flat.nothing_fits) return builder_.never();
   for (size_t i = 0; i < flat.items.size(); ++i) {

@@ -23,14 +23,14 @@ class SchemaCompiler {
   using Node = JsonDocument::Node;
   using Kind = JsonDocument::Kind;
   using Part = GrammarBuilder::Part;
-  // A schema that applies, and what of it needs no more looking at: what its $ref and allOf lead to applies beside it; so does a branch.
+  // A schema that applies, and its keywords that are dealt with: schemas that its $ref and allOf lead to apply beside it; so does a branch.
   enum Done { kFollowed = 1, kAnyOfChosen = 2, kOneOfChosen = 4 };
   struct Item {
     const Node* schema;
     int done = 0;
     friend auto operator<=>(const Item&, const Item&) = default;
   };
-  using All = std::vector<Item>;  // that apply to one value
+  using All = std::vector<Item>;  // the schemas that apply to one value
   // `All` with $ref and allOf followed: objects only.
   struct Flat {
     All items;
@@ -85,7 +85,7 @@ class SchemaCompiler {
   struct Members {
     std::vector<Member> listed;  // in the order in which they come
     bool others = false;
-    All other;  // what applies to the value of each of the others
+    All other;  // the schemas of each other member's value
   };
   Result<Members> members(const Flat& flat) const;
   Status check_members(const Flat& flat) const;

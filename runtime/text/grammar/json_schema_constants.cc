@@ -98,7 +98,7 @@ SchemaCompiler::Part SchemaCompiler::json_text(const Node& value) {
   return builder_.sequence(whole, builder_.literal(object ? "}" : "]"));
 }
 
-// Whether no value fits both, as far as types, constants and required members show it: by the standard's meaning, so that an answer
+// True where no value fits both, as far as types, constants and required members show it: by the standard's meaning, so that an answer
 // that fits one is known not to fit the other.
 Result<bool> SchemaCompiler::disjoint(const All& a, const All& b, uint32_t depth) const {
   if (depth > 4) return false;  // constants that tell branches apart lie near
@@ -145,7 +145,7 @@ std::vector<std::string> SchemaCompiler::required_names(const Flat& flat) const 
   return names;
 }
 
-// What applies to the value of a member, by each schema's properties or else its additionalProperties.
+// The schemas of a member's value, by each schema's properties or else its additionalProperties.
 SchemaCompiler::All SchemaCompiler::schemas_of_member(const Flat& flat, std::string_view name) const {
   All all;
   for (const Item& item : flat.items) {

@@ -50,7 +50,7 @@ Result<SchemaCompiler::Members> SchemaCompiler::members(const Flat& flat) const 
   return out;
 }
 
-// How many members there are is not counted: a bound that always holds says nothing, another one is not supported.
+// An answer's members are not counted: a bound that always holds says nothing, another one is not supported.
 Status SchemaCompiler::check_member_counts(const Flat& flat, const Members& members) const {
   KVRT_ASSIGN(const auto min, count(flat, "minProperties", true));
   KVRT_ASSIGN(const auto max, count(flat, "maxProperties", false));
@@ -112,7 +112,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::object_value(const Flat& flat) {
   return Part{open.first, open.in, out};
 }
 
-// A name that is none of the listed: each place in the tree of their characters goes on to its children, or to what is no name of theirs.
+// A name that is none of the listed: each place in the tree of their characters goes on to its children, or out of the tree.
 SchemaCompiler::Part SchemaCompiler::other_name(const Members& members) {
   constexpr auto kJson = GrammarBuilder::Spelling::kJson;
   if (members.listed.empty()) {

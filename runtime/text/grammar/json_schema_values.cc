@@ -17,7 +17,7 @@ namespace {
 #define KVRT_LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 #define KVRT_HOST KVRT_LABEL "(?:\\." KVRT_LABEL "){0,3}"
 
-// Formats whose every text here is one by its RFC; nullptr: known and not told exactly, so UNSUPPORTED. Other names are annotations.
+// Formats with a pattern whose every text its RFC allows; nullptr: no pattern is exact, so UNSUPPORTED. Other names are annotations.
 struct Format {
   std::string_view name;
   const char* pattern;
@@ -212,7 +212,7 @@ Result<SchemaCompiler::Part> SchemaCompiler::array_value(const Flat& flat) {
   }
   ways.push_back(first);
   builder_.link(open.out, ways);
-  uint32_t at = first;  // where the next item begins, or the comma before it
+  uint32_t at = first;  // the begin of the next item, or of the comma before it
   for (uint32_t i = 0; i < leading && i < max; ++i) {
     Part item = i == 0 ? builder_.empty() : comma();
     item = builder_.sequence(item, builder_.call(rule_for(places[i])));

@@ -146,7 +146,7 @@ void GrammarLinker::finish_flags() {
 Status GrammarLinker::refuse_left_recursion() const {
   const Automaton& a = *out_;
   const std::vector<uint32_t> rule_of = rule_of_nodes();
-  std::vector<bool> reached(a.nodes(), false), nullable(a.start.size(), false);  // without a byte from its rule's start
+  std::vector<bool> reached(a.nodes(), false), nullable(a.start.size(), false);  // both: without a byte from the rule's start
   std::vector<std::vector<uint32_t>> waiting(a.start.size()), first_calls(a.start.size());
   std::vector<uint32_t> stack;
   auto reach = [&](uint32_t n) {
@@ -206,7 +206,7 @@ Status GrammarLinker::refuse_cycle(const std::vector<std::vector<uint32_t>>& fir
 
 void GrammarLinker::find_plain_runs() {
   Automaton& a = *out_;
-  std::vector<bool> plain(a.start.size(), false);  // reads at least any one character of plain text
+  std::vector<bool> plain(a.start.size(), false);  // [rule] it reads at least any one character of plain text
   for (uint32_t r = 0; r < a.start.size(); ++r) {
     plain[r] = from_.rules_[r].plain;
     if (plain[r]) a.flags[a.start[r]] |= Automaton::kPlainStart;
@@ -220,7 +220,7 @@ void GrammarLinker::find_plain_runs() {
     }
   }
   a.plain_run.assign(a.nodes(), 0);
-  std::vector<uint32_t> nodes;  // whose run depends on an edge
+  std::vector<uint32_t> nodes;  // nodes whose run depends on an edge
   for (uint32_t n = 0; n < a.nodes(); ++n) {
     const auto edges = edges_of(a, n);
     const bool any = std::any_of(edges.begin(), edges.end(), [&](const Edge& e) {

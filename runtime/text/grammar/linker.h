@@ -28,7 +28,7 @@ class GrammarLinker {
   void find_byte_classes();
 
   GrammarBuilder& from_;
-  std::vector<uint32_t> place_;  // of a builder's node in the automaton, for rules that are copied
+  std::vector<uint32_t> place_;  // the place of a builder's node in the automaton, for rules that are copied
   std::unique_ptr<Automaton> out_;
 };
 
@@ -45,7 +45,7 @@ class RuleDeterminizer {
     uint8_t lo, hi;
     uint32_t next;
   };
-  void close(std::vector<uint32_t>* set);  // follows skips and forks; what reads, calls or ends stays, sorted
+  void close(std::vector<uint32_t>* set);  // follows skips and forks; nodes that read, call or end stay, sorted
   uint32_t state_of(std::vector<uint32_t>* set);
   void grow();
   size_t reach(uint32_t in);
@@ -60,7 +60,7 @@ class RuleDeterminizer {
   Automaton& out_;
   uint32_t base_ = 0;            // the first node of the rule
   std::vector<uint32_t> pool_;   // the sets, in a row
-  std::vector<uint32_t> begin_;  // of each
+  std::vector<uint32_t> begin_;  // the begin of each set
   std::vector<uint32_t> table_;  // hash -> state + 1
   std::vector<uint32_t> stack_;
   std::vector<uint32_t> targets_[256];

@@ -97,7 +97,7 @@ class Digits {
   std::map<std::tuple<size_t, bool, bool>, uint32_t> places_;
 };
 
-// Not negative, of at most `digits` digits.
+// The numbers of the range that are not negative and have at most `digits` digits.
 Part magnitudes(GrammarBuilder* builder, const Bound& min, const std::optional<Bound>& max, size_t digits, bool fractions) {
   std::vector<Part> parts;
   for (size_t whole = 1; whole <= digits; ++whole) {

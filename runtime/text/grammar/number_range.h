@@ -23,8 +23,8 @@ int compare(const Decimal& a, const Decimal& b);  // < 0, 0, > 0
 
 // Integers of at most 18 digits, without exponents.
 GrammarBuilder::Part integer_part(GrammarBuilder* builder, const NumberRange& range);
-// In a range: numbers of at most 15 digits, which stay apart as doubles, too, and without exponents. Without one: at most 18 digits before
-// and after the point, and an exponent of at most two.
+// In a range: numbers of at most 15 digits, which stay apart as doubles, too, and without exponents. Without a range: at most 18 digits
+// before and after the point, and an exponent of at most two digits.
 GrammarBuilder::Part number_part(GrammarBuilder* builder, const NumberRange& range);
 
 }  // namespace kvrt

@@ -9,9 +9,9 @@
 namespace kvrt {
 
 // The strings in which the pattern is found (it is not anchored unless it says so), spelled as in a JSON string.
-// ECMA-262 without what is not regular: literals, escapes, classes, '.', groups, |, quantifiers, and ^ and $ at the ends of the pattern's
+// The regular part of ECMA-262: literals, escapes, classes, '.', groups, |, quantifiers, and ^ and $ at the ends of the pattern's
 // own alternatives. Look-around, back references, \b, \p are UNSUPPORTED by name; a malformed pattern is INVALID. `where` begins messages.
-// Where engines differ, what all of them accept: \d and \w are ASCII, \D and \W (and classes that negate those) only ASCII.
+// Where engines differ, only strings that all accept fit: \d and \w are ASCII, \D and \W (and classes that negate those) only ASCII.
 Result<GrammarBuilder::Part> regex_part(GrammarBuilder* builder, std::string_view pattern, const std::string& where);
 
 }  // namespace kvrt

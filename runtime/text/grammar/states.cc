@@ -123,7 +123,7 @@ uint8_t GrammarStates::plain_run_of(std::span<const Reading> readings) const {
   return static_cast<uint8_t>(std::min<int>(run, kPlainRunMax));
 }
 
-// Readings stay in the order in which they were found, which depends on the bytes read alone: so what a limit leaves out does, too.
+// Readings stay in the order in which they were found, which depends on the bytes read alone: so a limit leaves out the same ones, too.
 GrammarStates::State GrammarStates::intern() {
   auto hash_row = [](std::span<const Reading> readings, bool may_end, bool curtailed) {
     uint64_t h = mix(2, uint64_t{may_end} * 2 + curtailed);
@@ -188,7 +188,7 @@ GrammarStates::State GrammarStates::reset(State keep) {
   const std::vector<Reading> readings(readings_.begin() + row.first, readings_.begin() + row.first + row.size);
   const std::vector<Stack> stacks = stacks_;
   clear();
-  std::vector<uint32_t> place(stacks.size(), kNone);  // of an old stack among the new ones
+  std::vector<uint32_t> place(stacks.size(), kNone);  // the place of an old stack among the new ones
   place[0] = 0;
   std::vector<uint32_t> path;
   for (Reading r : readings) {

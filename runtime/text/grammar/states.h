@@ -24,7 +24,7 @@ class GrammarStates {
     return to;
   }
   void begin_walk() { ++walk_; }
-  // Whether this walk takes this step for the first time: what it costs then does not depend on what was kept from before.
+  // True where this walk takes this step for the first time: so a walk's cost does not depend on the states kept from before.
   bool first_of_walk(State from, uint8_t byte) {
     uint32_t& last = last_walk_[rows_[from].next + automaton_.byte_class[byte]];
     return last != walk_ && (last = walk_, true);
@@ -41,7 +41,7 @@ class GrammarStates {
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX, kUnknown = UINT32_MAX;
-  // Where a rule goes on when the rule it called ends, and the same for that rule's caller... 0 is the bottom.
+  // A stack of calls: the node where a rule goes on when the rule it called ends, and the stack of that rule's caller. 0 is the bottom.
   struct Stack {
     uint32_t back_to, under, depth;
   };
@@ -52,7 +52,7 @@ class GrammarStates {
   };
   struct Row {
     uint32_t first, size;  // its readings
-    uint32_t next;         // by byte class
+    uint32_t next;         // the row in next_, by byte class
     uint8_t plain_run;
     bool may_end, curtailed;
   };
@@ -66,7 +66,7 @@ class GrammarStates {
   void add_row(State s);
   State make_step(State from, uint8_t byte);
   uint32_t push(uint32_t back_to, uint32_t under);
-  void close(uint32_t node, uint32_t stack);  // adds what can be read from there to found_
+  void close(uint32_t node, uint32_t stack);  // adds the readings that start there to found_
   void visit(uint32_t node, uint32_t stack);
   State intern();  // found_ as a state
   uint8_t plain_run_of(std::span<const Reading> readings) const;
@@ -76,7 +76,7 @@ class GrammarStates {
   std::vector<Reading> readings_;
   std::vector<Row> rows_;
   std::vector<State> next_;
-  std::vector<uint32_t> last_walk_;  // that took the step
+  std::vector<uint32_t> last_walk_;  // by step: the last walk that took it
   uint32_t walk_ = 0;
   Index stack_index_, row_index_;
   // The state in the making.

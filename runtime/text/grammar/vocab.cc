@@ -28,7 +28,7 @@ uint32_t plain_length(std::string_view bytes) {
 
 void set_bit(std::vector<uint64_t>* mask, int32_t token) { (*mask)[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64); }
 
-// By their bytes, then by id. Most comparisons end within the first eight bytes, which are kept beside.
+// Sorts by bytes, then by id. Most comparisons end within the first eight bytes, which are kept beside.
 void sort_by_text(const GrammarVocab::Impl& v, std::vector<int32_t>* tokens) {
   std::vector<std::pair<uint64_t, int32_t>> keyed;
   keyed.reserve(tokens->size());
@@ -90,7 +90,7 @@ std::shared_ptr<const GrammarVocab> GrammarVocab::make(const Tokenizer& tokenize
   for (int32_t id = 0; id < static_cast<int32_t>(v->tokens); ++id) {
     const bool end = tokenizer.is_end(id);
     if (end) set_bit(&v->end_mask, id);
-    // What a reader of the answer would not see is no text; nor is a token longer than any word.
+    // A token that a reader of the answer would not see is no text; nor is one longer than any word.
     const std::string_view text = end || tokenizer.is_control(id) ? std::string_view() : tokenizer.piece(id, false);
     if (!text.empty() && text.size() <= UINT16_MAX) {
       v->bytes.append(text);

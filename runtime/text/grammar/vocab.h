@@ -17,7 +17,7 @@ struct TokenTrie {
     int32_t token;   // the first that ends here, or -1
     uint16_t depth;  // in bytes, from 1
     uint8_t byte;
-    uint8_t longest;  // of the tokens at and under it, in characters; plain text only
+    uint8_t longest;  // the longest token at or under it, in characters; plain text only
   };
   std::vector<Node> nodes;
   uint32_t depth_max = 0;
@@ -30,7 +30,7 @@ struct GrammarVocab::Impl {
   TokenTrie other;
   std::vector<std::vector<uint64_t>> plain_masks;  // [n]: the plain tokens of at most n characters
   std::vector<int32_t> twin;                       // the next token with the same bytes, or -1
-  std::vector<uint32_t> offsets;                   // of the bytes of a token; none: it is no text
+  std::vector<uint32_t> offsets;                   // each token's bytes; no bytes: it is no text
   std::string bytes;
   std::vector<uint64_t> end_mask;
   std::string_view text(int32_t token) const {

@@ -1,5 +1,5 @@
-// The state of a ReplyParser. It goes byte by byte, so that no split of the answer can matter, and never back: what turns out to be no
-// call is given out as content without being looked at again, but for the byte that showed it.
+// The state of a ReplyParser. It goes byte by byte, so that no split of the answer can matter, and never back: bytes that turn out to be
+// no call are given out as content without being looked at again, but for the byte that showed it.
 #pragma once
 
 #include <string>
@@ -63,18 +63,18 @@ class ReplyParser::Impl {
 
   Mode mode_ = Mode::kContent;
   std::string space_;                         // white space held back: dropped if a marker follows
-  std::string tail_;                          // after it: what may become a marker
-  bool releasing_ = false;                    // no more: its bytes are plain
+  std::string tail_;                          // after it: bytes that may become a marker
+  bool releasing_ = false;                    // the tail becomes no marker: its bytes are plain
   bool trim_ = false;                         // white space is dropped: a marker came before
-  Mode last_ = Mode::kCall;                   // what was given out last
+  Mode last_ = Mode::kCall;                   // the mode of the last text or call given out
   bool blank_ = true;                         // neither content nor call so far
   bool reasoning_blank_ = true;               // no reasoning since its begin
-  const reply::CallSyntax* more_ = nullptr;   // whose payload may begin here, without a marker
-  const reply::CallSyntax* ended_ = nullptr;  // of the call right before: its end markers may follow
+  const reply::CallSyntax* more_ = nullptr;   // a payload of this syntax may begin here, without a marker
+  const reply::CallSyntax* ended_ = nullptr;  // the syntax of the call right before: its end markers may follow
 
   // A call; shown_ and header_ serve a Harmony header too.
   const reply::CallSyntax* syntax_ = nullptr;
-  std::string shown_;  // what is content if it is no call: all but control tokens
+  std::string shown_;  // the content if it is no call: all but control tokens
   reply::HeadReader head_reader_;
   reply::HeadReader::Head head_;
   reply::PayloadScan scan_;

@@ -74,7 +74,7 @@ class Members {
 
 std::string extended_message(const std::string& message, std::string_view shown, const std::vector<ReplyPart>& parts) {
   Members members;
-  if (!members.read(message)) members.add_text("role", "assistant");  // a store can say anything
+  if (!members.read(message)) members.add_text("role", "assistant");  // a store may hold anything
   const auto is_call = [](const ReplyPart& part) { return part.kind == ReplyPart::Kind::kToolCall; };
   if (std::none_of(parts.begin(), parts.end(), is_call)) {
     members.add_text("content", shown);

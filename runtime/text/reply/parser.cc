@@ -14,7 +14,7 @@ using reply::PayloadScan;
 
 namespace {
 
-// What follows a Harmony header that names a recipient: the arguments.
+// The arguments, which follow a Harmony header that names a recipient.
 constexpr CallSyntax kHarmonyCall = {ReplyFormat::kHarmony, "", {"%s"}, {}};
 
 }  // namespace
@@ -128,7 +128,7 @@ void ReplyParser::Impl::byte(char c) {
   settle();
 }
 
-// A control token is a marker whole; what may have become another one is none.
+// A control token is a whole marker, or none; bytes before it that might have become a marker are none.
 void ReplyParser::Impl::control(std::string_view spelling) {
   release();
   if (mode_ == Mode::kCall) {
@@ -222,7 +222,7 @@ void ReplyParser::Impl::begin_call(const CallSyntax& syntax, std::string shown, 
   payload_.clear();
 }
 
-// Whether the payload begins with `c`, after a whole head.
+// True where the payload begins with `c`, after a whole head.
 bool ReplyParser::Impl::begin_payload(char c) {
   const HeadReader::Head* head = head_reader_.complete();
   if (head == nullptr) return false;
@@ -253,7 +253,7 @@ void ReplyParser::Impl::call_byte(char c) {
   if (done) end_call();
 }
 
-// Whether the call goes on with a control token: one of its head, or a tag.
+// True where the call goes on with a control token: one of its head, or a tag.
 bool ReplyParser::Impl::call_control(std::string_view spelling) {
   if (!in_payload_ && (syntax_->flags & CallSyntax::kTags) && !spelling.empty()) in_payload_ = begin_payload(spelling[0]);
   if (!in_payload_) return std::all_of(spelling.begin(), spelling.end(), [this](char c) { return head_reader_.feed(c); });
@@ -275,7 +275,7 @@ void ReplyParser::Impl::end_call() {
   more_ = (syntax_->flags & CallSyntax::kRepeats) ? syntax_ : bare_;
 }
 
-// It is no call, or no header: what is held back is content.
+// It is no call, or no header: the bytes held back are content.
 void ReplyParser::Impl::give_up() {
   mode_ = Mode::kContent;
   std::string shown;

@@ -8,7 +8,7 @@
 
 namespace kvrt {
 
-// How a family writes tool calls; each is a row of kSyntaxes (syntax.cc). kPlain: it has no tool calls.
+// The format of a family's tool calls; each is a row of kSyntaxes (syntax.cc). kPlain: no tool calls.
 enum class ReplyFormat : uint8_t {
   kPlain,
   kHermes,  // <tool_call>{"name": .., "arguments": {..}}</tool_call>: Hermes, Qwen 2.5 and 3, SmolLM3, Granite 4
@@ -35,7 +35,7 @@ struct ReplyStyle {
 // (kHarmony stays: all its text is in channels), so that JSON an answer consists of is never taken for a call. Whether reasoning is
 // open may depend on the rendering (enable_thinking): ask reasoning_is_open() where the prompt is at hand.
 ReplyStyle detect_reply_style(std::string_view chat_template);
-// Whether a rendered prompt ends with the begin of reasoning, and white space.
+// True where a rendered prompt ends with the begin of reasoning, and white space.
 bool reasoning_is_open(const ReplyStyle& style, std::string_view prompt);
 
 struct ReplyPart {
@@ -46,11 +46,11 @@ struct ReplyPart {
 };
 
 // Increments of a streamed answer in, parts out; adjacent increments of one kind are one text, the same however the answer was split.
-// * What may still become a marker or a call is held back, and not longer.
+// * Bytes are held back as long as they may still become a marker or a call, and not longer.
 // * A call that is malformed, unfinished at the end, or longer than kReplyCallBytesMax is content, verbatim. The JSON must be strict
 //   (RFC 8259, no integers beyond 64 bits, kJsonDepthMax); Python calls take literals as keyword arguments, nothing positional.
 //   A call is given out once its payload is whole; its end marker may be missing. A control token within a payload ends it unfinished.
-// * An argument in tags has no type: what reads as JSON other than a string is that, else it is text. The tool's schema may know better.
+// * An argument in tags has no type: one that reads as JSON but no string is that, else it is text. The tool's schema may know better.
 // * White space next to a marker belongs to the marker. Where no marker is, it is content.
 // * Two texts of one kind with nothing but markers between them have a newline between them.
 // * A reasoning end without its begin is dropped when nothing but white space came before it, and is content else.
@@ -60,14 +60,14 @@ class ReplyParser {
  public:
   explicit ReplyParser(ReplyStyle style);
   ~ReplyParser();
-  ReplyParser(const ReplyParser& other);  // as far as that has come
+  ReplyParser(const ReplyParser& other);  // goes on from the state of `other`
   ReplyParser(ReplyParser&&) noexcept;
   ReplyParser& operator=(ReplyParser&&) noexcept;
 
   // Appends to `out`. `control`: the bytes are the spelling of one control token; it is a marker of the style or dropped, never shown.
   // Otherwise any bytes; where pushes are whole code points, so are parts.
   void push(std::string_view text, bool control, std::vector<ReplyPart>* out);
-  // The end of the answer: what is held back comes out. The parser is then as new.
+  // The end of the answer: the bytes held back come out. The parser is then as new.
   void finish(std::vector<ReplyPart>* out);
 
  private:

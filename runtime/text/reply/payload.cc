@@ -105,7 +105,7 @@ PayloadScan::State PayloadScan::feed(char c) {
 namespace {
 
 // Python calls rewritten as the JSON of calls: f(k='v', b=True) -> {"name":"f","arguments":{"k":"v","b":true}}. It looks at one word at
-// a time and keeps the brackets; what else is no Python of literals comes out as what is no JSON.
+// a time and keeps the brackets; any other text that is no Python of literals comes out as a text that is no JSON.
 class PythonCalls {
  public:
   PythonCalls(std::string_view text, std::string* out) : text_(text), out_(out) {}
@@ -241,7 +241,7 @@ class Calls {
   std::vector<ReplyPart>* out_;
 };
 
-// A value is the JSON that it is; where it is none, or a string, it is a string as it stands.
+// A value that reads as JSON other than a string is that; any other value is a string as it stands.
 bool append_tagged(std::string_view payload, const HeadReader::Head& head, Arena* arena, std::vector<ReplyPart>* out) {
   TagScan scan;
   for (char c : payload) (void)scan.feed(c);

@@ -1,4 +1,4 @@
-// The payload of a tool call: where it ends, and what it calls.
+// The payload of a tool call: its end, and its calls.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@
 
 namespace kvrt::reply {
 
-// Follows a payload byte by byte to its end. It refuses early what cannot become one; what it lets through is parsed as a whole.
+// Follows a payload byte by byte to its end. It refuses early a text that cannot become one; a text that passes is parsed as a whole.
 class PayloadScan {
  public:
   using State = TagScan::State;
-  // Whether a payload may begin with `c`; `named`: the arguments of a call that the head named. A bare one does not begin with a
+  // True where a payload may begin with `c`; `named`: the arguments of a call that the head named. A bare one does not begin with a
   // word: too many answers do.
   static bool begins(const CallSyntax& syntax, bool named, char c);
   void reset(unsigned flags, bool named);

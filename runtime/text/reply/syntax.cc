@@ -162,7 +162,7 @@ ReplyStyle detect_reply_style(std::string_view chat_template) {
     if (opened == std::string_view::npos && closed == std::string_view::npos) continue;
     style.reasoning_begin = begin;
     style.reasoning_end = end;
-    // The generation prompt is the last that a template writes; what it opens and does not close is left to the answer.
+    // The generation prompt is the last text that a template writes; reasoning that it opens and does not close is left to the answer.
     size_t prompt = chat_template.rfind("add_generation_prompt");
     style.reasoning_open = opened != std::string_view::npos && prompt != std::string_view::npos && opened > prompt &&
                            (closed == std::string_view::npos || closed < opened);

@@ -1,4 +1,4 @@
-// How each family writes tool calls: a table of markers, of what stands between a marker and the call's payload, and of the payload.
+// The tool calls of each family: a table of markers, of heads, which stand between a marker and a call's payload, and of payloads.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace kvrt::reply {
 struct CallSyntax {
   ReplyFormat format;
   std::string_view begin;  // "": bare, where an answer begins and again after its calls
-  // Patterns of the head. %s: white space, perhaps none; %n: the name; %i: letters of an identifier; %d: digits; what stands between
+  // Patterns of the head. %s: white space, perhaps none; %n: the name; %i: letters of an identifier; %d: digits; the text between
   // ( and ) is the call's id; else literally. None: the marker only announces others.
   std::array<std::string_view, 4> heads;
   std::array<std::string_view, 3> ends;  // markers that may follow, in any order
@@ -47,7 +47,7 @@ class HeadReader {
 
  private:
   struct Track {
-    std::string_view pattern;  // what is left of it
+    std::string_view pattern;  // the rest of it
     size_t run = 0;            // bytes of the class under way
     bool alive = false, in_id = false;
     Head head;
@@ -64,7 +64,7 @@ inline constexpr std::string_view kHarmonyMarkers[] = {"<|start|>", "<|channel|>
 // A header with its <|channel|> as kHarmonyChannel and its other markers as white space.
 inline constexpr std::string_view kHarmonyChannel = " channel=";
 struct HarmonyHeader {
-  std::string recipient;  // of a call; "": it is none
+  std::string recipient;  // a call's; "": the message is no call
   bool reasoning = false;
 };
 HarmonyHeader read_harmony_header(std::string_view header);

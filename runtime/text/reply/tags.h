@@ -23,7 +23,7 @@ class TagScan {
   static const Form kForms[2];
   enum class Place : uint8_t { kBetween, kKey, kMiddle, kValue } place_ = Place::kBetween;
   const Form* form_ = nullptr;
-  std::string text_;  // of the place
+  std::string text_;  // the text at this place so far
   std::vector<std::pair<std::string, std::string>> arguments_;
 };
 

@@ -42,7 +42,7 @@ struct Expr {
     kList,
     kTuple,
     kDict,
-    kBody,  // of a filter block: the text that the block gave
+    kBody,  // in a filter block: the text that the block gave
     kChain,
     kNot,
     kNegative,
@@ -70,7 +70,7 @@ struct Branch {
   Body body;
 };
 
-// What a value is assigned to: a name, an attribute of a namespace, or several of them.
+// The target of an assignment: a name, an attribute of a namespace, or several of them.
 struct Target {
   std::string name, attribute;
   std::vector<Target> parts;
@@ -82,7 +82,7 @@ struct Signature {
   std::string name;
   std::vector<std::string> parameters;
   ExprList defaults;
-  bool caller = false, varargs = false, kwargs = false;  // which of these its body speaks of
+  bool caller = false, varargs = false, kwargs = false;  // true for those that its body names
 };
 
 struct Node {
@@ -104,7 +104,7 @@ struct Node {
   bool recursive = false;  // for
   uint32_t at = 0;
   std::string text;
-  ExprPtr expr;                  // output, set: the value; for: what is iterated; filter, set block: the filters; call block: the call
+  ExprPtr expr;                  // output, set: the value; for: the value to iterate; filter, set block: the filters; call block: the call
   ExprPtr filter;                // for ... if
   Target target;                 // for, set
   std::vector<Branch> branches;  // if; for: the body, then the else if there is one; the body of the others

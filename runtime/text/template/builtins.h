@@ -1,4 +1,4 @@
-// What templates find in their environment: filters, tests, functions and the methods of values, as tables of plain functions.
+// The environment of templates: filters, tests, functions and the methods of values, as tables of plain functions.
 #pragma once
 
 #include <span>
@@ -17,14 +17,14 @@ struct Args;
 struct Arguments {
   std::vector<Value> list;
   std::vector<std::pair<std::string_view, Value>> named;
-  const Args* written = nullptr;  // null: by no call of the template's
+  const Args* written = nullptr;  // null: no call in the template wrote them
 };
 
 // A call of a builtin: its arguments in the order of its parameters, absent where not given.
 struct Call {
   uint32_t at = 0;
   std::string_view name;
-  Value self;  // what is filtered or tested, the object of a method
+  Value self;  // the value filtered or tested, the object of a method
   std::span<const Value> args;
   const Arguments* raw = nullptr;
 
@@ -44,7 +44,7 @@ struct Builtin {
   bool takes_markup = false;
 };
 
-// Null: there is no such thing in Jinja or Python either.
+// Null: Jinja and Python have no such thing either.
 const Builtin* find_filter(std::string_view name);
 const Builtin* find_test(std::string_view name);
 const Builtin* find_function(std::string_view name);

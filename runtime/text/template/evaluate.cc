@@ -103,7 +103,7 @@ void Renderer::spread(uint32_t at, Value value, Arguments* out) {
   }
 }
 
-// `block`: what a call block gives to the last call of its chain.
+// `block`: the argument `caller` that a call block gives to the last call of its chain.
 Value Renderer::evaluate_chain(const Expr& e, const Value* block) {
   Value v = evaluate(*e.kids[0]);
   for (size_t i = 0; i < e.links.size() && spend(e.links[i].at, 1); ++i) {
@@ -178,7 +178,7 @@ Value Renderer::run_builtin(uint32_t at, const Builtin& builtin, const char* wha
   return builtin.run(*this, call);
 }
 
-// Puts the arguments into the order of the builtin's parameters; what is wrong with them, or "".
+// Puts the arguments into the order of the builtin's parameters. Returns their fault, or "" where there is none.
 std::string Renderer::bind_arguments(const Builtin& builtin, Arguments* args) const {
   std::string_view params = builtin.params;
   bool positional = params.substr(0, 1) == "/";

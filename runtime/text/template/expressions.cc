@@ -103,7 +103,7 @@ bool ExpressionParser::accept_operator(size_t level, Op* op) {
   return false;
 }
 
-// An operand, and what binds it: the tightest operators first, down to those of `level`. One frame for all levels, as deep nesting needs.
+// An operand and the operators that bind it: the tightest first, down to those of `level`. One frame for all levels, as deep nesting needs.
 ExprPtr ExpressionParser::parse_binary(size_t level) {
   const bool negated = level <= kAndLevel && is_name("not");
   ExprPtr expr = negated ? parse_not() : parse_unary(true);

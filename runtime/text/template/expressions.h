@@ -1,5 +1,5 @@
-// ExpressionParser: the expression half of the template parser, by precedence. The first error sticks; what is parsed after it
-// is thrown away by the caller.
+// ExpressionParser: the expression half of the template parser, by precedence. The first error sticks; the caller throws away
+// all that is parsed after it.
 #pragma once
 
 #include <string>
@@ -50,7 +50,7 @@ class ExpressionParser {
   void parse_filters(ExprPtr* expr);       // | filter, is test, (call)
   void parse_first_filter(ExprPtr* expr);  // filter
 
-  Signature* specials_ = nullptr;  // of the macro whose body is parsed: told of `caller`, `varargs` and `kwargs`
+  Signature* specials_ = nullptr;  // the macro whose body is parsed: told of `caller`, `varargs` and `kwargs`
 
  private:
   struct Level;

@@ -65,7 +65,7 @@ Value map(Renderer& r, const Call& c) {
   return r.failed() ? Value() : generator(out);
 }
 
-// (a test of the item), or for ...attr (a test of its attribute).
+// Arguments: a test of the item, or for ...attr an attribute and a test of that. Without a test the value's truth counts.
 Value select(Renderer& r, const Call& c) {
   bool by_attribute = c.name.ends_with("attr"), wanted = c.name[0] == 's';
   const auto& given = c.raw->list;

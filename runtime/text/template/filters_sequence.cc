@@ -35,7 +35,7 @@ Value first(Renderer& r, const Call& c) {
   return items->size > 0 ? items->data[0] : Value::undefined("no first item, sequence was empty");
 }
 
-// Python's reversed(): false for what has no end to begin at.
+// Python's reversed(): false for a value that has no end to begin at.
 bool reversible(Value v) {
   if (v.is_sequence()) return v.list->form != ListForm::kGenerator;
   return v.is(Kind::kString) || v.is(Kind::kDict) || v.is(Kind::kUndefined);

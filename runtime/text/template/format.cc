@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kPrecisionMax = 100;
 
-// What both ways say about a value: {:[[fill]align][sign][#][0][width][grouping][.precision][type]}.
+// A value's format, which both ways spell: {:[[fill]align][sign][#][0][width][grouping][.precision][type]}.
 struct Spec {
   std::string_view fill = " ";
   char align = 0, sign = '-', grouping = 0, type = 0;

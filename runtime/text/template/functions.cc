@@ -26,7 +26,7 @@ Value range(Renderer& r, const Call& c) {
   return Value::of(list);
 }
 
-// What dict(...) and namespace(...) hold: a mapping or pairs, then the named arguments.
+// Fills a dict(...) or namespace(...): with a mapping or pairs, then with the named arguments.
 bool fill(Renderer& r, const Call& c, Dict* out) {
   if (c.raw->list.size() > 1) return r.fail(c.at, std::string(c.name) + " takes one argument beside named ones"), false;
   if (!c.raw->list.empty()) {
@@ -59,7 +59,7 @@ Value make_namespace(Renderer& r, const Call& c) {
   return space != nullptr && fill(r, c, &space->values) ? Value::of(space) : Value();
 }
 
-// What the template itself says in an expression that makes a text: its literals, and "..." for what it was given.
+// The template's own words in an expression that makes a text: its literals, and "..." for the values that it was given.
 std::string own_words(const Expr& e) {
   if (e.kind == Expr::kText) return e.text;
   if (e.kind == Expr::kChain) return own_words(*e.kids[0]);  // 'a {}'.format(x)

@@ -82,7 +82,7 @@ class Lexer {
     return tokens_.back();
   }
 
-  // Where a tag ends that holds only `word` from `at` on (after its sign); npos when it does not.
+  // The end of a tag that holds only `word` from `at` on (after its sign); npos where there is no such tag.
   size_t keyword_tag(size_t at, std::string_view word) const {
     at = skip_space(s_, at);
     if (s_.substr(at, word.size()) != word) return std::string_view::npos;
@@ -91,7 +91,7 @@ class Lexer {
     return s_.substr(at, 2) == "%}" ? at + 2 : std::string_view::npos;
   }
 
-  // What stands between {% raw %} and {% endraw %} is text.
+  // All between {% raw %} and {% endraw %} is text.
   Status raw(size_t open) {
     at_ = keyword_tag(at_, "raw");
     after_tag(s_[at_ - 3], true);
@@ -120,7 +120,7 @@ class Lexer {
     if (!data.empty()) push(Token::kText, at_, std::string(data));
   }
 
-  // What the end of a tag takes of the text behind it: "-" all white space, "+" nothing, else a block one line end.
+  // Skips the text that the end of a tag takes from behind it: "-" all white space, "+" nothing, else a block one line end.
   void after_tag(char sign, bool block) {
     size_t begin = at_;
     if (sign == '-') {

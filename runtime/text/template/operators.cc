@@ -189,7 +189,7 @@ bool Renderer::contains(uint32_t at, Value container, Value item) {
     if (list || item.is(Kind::kDict)) return fail(at, std::string("a key cannot be a ") + type_name(item)), false;
     return container.dict->find(item) != nullptr;
   }
-  if (container.is_sequence() && container.list->form == ListForm::kGenerator) {  // takes what it looks at
+  if (container.is_sequence() && container.list->form == ListForm::kGenerator) {  // takes the items that it looks at
     List& items = *container.list;
     items.capacity = 0;
     bool found = false;

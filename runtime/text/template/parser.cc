@@ -211,7 +211,7 @@ class Parser : private ExpressionParser {
     specials_ = outer;
   }
 
-  // A body that is a function in Jinja2: a loop outside is not its to break.
+  // A body that is a function in Jinja2: it cannot break a loop outside.
   void parse_detached(Node* node, std::string_view end) {
     int loops = loops_;
     loops_ = 0;

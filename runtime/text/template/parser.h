@@ -1,4 +1,4 @@
-// Tokens -> ast.h. What is not supported is named with its place.
+// Tokens -> ast.h. A construct that is not supported is named with its place.
 #pragma once
 
 #include <string_view>

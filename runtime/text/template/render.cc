@@ -142,7 +142,7 @@ Renderer::Flow Renderer::run_with(const Node& node) {
   Scope* inner = open_scope(outer);
   Flow flow = Flow::kNext;
   for (size_t i = 0; i < node.names.size() && !failed(); ++i) {
-    Value value = evaluate(*node.values[i]);  // sees what was before, not its neighbours
+    Value value = evaluate(*node.values[i]);  // sees the variables from before, not its neighbours
     scope_ = inner;
     bind(node.names[i], node.at, value);
     scope_ = outer;

@@ -39,8 +39,8 @@ class Renderer {
   bool spend(uint32_t at, uint64_t steps);              // false: a limit is reached or an error is set
   Value fail(uint32_t at, const std::string& message);  // INVALID, kTemplateError
   Value unsupported(uint32_t at, const std::string& construct);
-  // For the text of an error: `text` if it is the template's own, else "...". What a template was given, and what it made of that, lies in the
-  // arena and is in no error.
+  // For the text of an error: `text` if it is the template's own, else "...". Texts that a template was given, and those that it made of
+  // them, lie in the arena and are in no error.
   std::string own(std::string_view text) const { return std::string(arena_->holds(text.data()) ? "..." : text); }
   Value limit(uint32_t at, const std::string& what);
   Value heap_limit(uint32_t at);
@@ -48,14 +48,14 @@ class Renderer {
   bool undefined(uint32_t at, Value v);           // Python raises on undefined in most places: true if it did
   List* make_list();                              // null: failed
   Value text(std::string_view s);                 // copied
-  std::string_view str(uint32_t at, Value v);     // Python's str(); fails for what is not printed
-  const List* iterate(uint32_t at, Value value);  // what a for loop sees, taken from a generator; null: failed
+  std::string_view str(uint32_t at, Value v);     // Python's str(); fails for a value that is not printed
+  const List* iterate(uint32_t at, Value value);  // the items that a for loop sees; empties a generator; null: failed
   Value attribute(uint32_t at, Value v, std::string_view name);
   Value item(uint32_t at, Value v, Value key);
   Value apply(Op op, uint32_t at, Value a, Value b);
   bool compare(Op op, uint32_t at, Value a, Value b);
   bool same(Value a, Value b) { return equal(a, b, &fuel_); }
-  int order(uint32_t at, Value a, Value b);  // below, equal, above: -1, 0, 1; fails for what Python does not order
+  int order(uint32_t at, Value a, Value b);  // below, equal, above: -1, 0, 1; fails for values that Python does not order
   Value apply_filter(uint32_t at, std::string_view name, Value v, Arguments args);
   bool apply_test(uint32_t at, std::string_view name, Value v, Arguments args);
   Value call(uint32_t at, Value callee, Arguments args);
@@ -88,7 +88,7 @@ class Renderer {
   Value render_loop(uint32_t at, const Loop& loop, Value iterable);
   void print(uint32_t at, Value value);
   void write(uint32_t at, std::string_view text);
-  Value captured(uint32_t at, size_t begin);  // takes back what was written since
+  Value captured(uint32_t at, size_t begin);  // takes back the text written since
 
   // scope.cc
   Scope* open_scope(Scope* parent);

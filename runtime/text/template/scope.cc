@@ -106,7 +106,7 @@ bool Renderer::bind_parameters(uint32_t at, const Signature& signature, Argument
   return !failed();
 }
 
-// What is left after the parameters: the block of a call, and what the macro takes as varargs and kwargs.
+// Binds the arguments left after the parameters: the block of a call, and those that the macro takes as varargs and kwargs.
 bool Renderer::bind_rest(uint32_t at, const Signature& signature, Arguments* args) {
   auto block = std::find_if(args->named.begin(), args->named.end(), [](const auto& arg) { return arg.first == "caller"; });
   if (signature.caller) {

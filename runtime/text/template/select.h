@@ -1,4 +1,4 @@
-// Jinja's attribute getters: what map, select, sort and others take of an item.
+// Jinja's attribute getters: they give the part of an item that map, select, sort and others work on.
 #pragma once
 
 #include "runtime/text/template/render.h"

@@ -9,7 +9,7 @@ namespace kvrt::jinja {
 
 namespace {
 
-// The part of a text from argument `i` to argument i + 1, which count code points as slices do. `first`: how many stand before it.
+// The part of a text from argument `i` to argument i + 1, which count code points as slices do. `first`: the count of those before it.
 // False: it is no part at all (the start lies past the end), or a call failed.
 bool part_of(Renderer& r, const Call& c, size_t i, std::string_view* part, int64_t* first) {
   std::string_view s = c.self.str();

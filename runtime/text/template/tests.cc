@@ -1,4 +1,4 @@
-// Tests: what stands behind `is`.
+// Tests, which stand behind `is`.
 #include "runtime/text/template/text.h"
 
 namespace kvrt::jinja {

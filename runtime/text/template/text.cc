@@ -79,7 +79,7 @@ void append_case(char32_t c, Case how, TextBuilder* out) {
   for (uint32_t i = 0; i < n; ++i) out->append(changed[i]);
 }
 
-// A capital sigma is a final one after a cased letter and before none; what is case-ignorable does not count.
+// A capital sigma is a final one after a cased letter and before none; case-ignorable characters do not count.
 bool final_sigma(std::string_view before, std::string_view after) {
   char32_t c = 0;
   while (!before.empty()) {

@@ -1,4 +1,4 @@
-// What Python does with texts, for filters and methods alike.
+// Python's functions on texts, for filters and methods alike.
 #pragma once
 
 #include <string_view>
@@ -11,9 +11,9 @@ namespace kvrt::jinja {
 size_t count_code_points(std::string_view s);
 size_t bytes_of_code_points(std::string_view s, size_t n);
 bool is_ascii(std::string_view s);
-// What looking for `needle` in `s` costs, in steps.
+// The cost of looking for `needle` in `s`, in steps.
 inline uint64_t search_steps(std::string_view s, std::string_view needle) { return s.size() / (needle.size() > 1 ? 16 : 64); }
-// Where `needle` is in `s` from `from` on, in linear time; npos.
+// The place of `needle` in `s` from `from` on, in linear time; npos where it is not there.
 size_t find_text(std::string_view s, std::string_view needle, size_t from = 0);
 // str.strip(chars); without chars white space.
 std::string_view strip(std::string_view s, const Value* chars, bool left, bool right);
@@ -25,7 +25,7 @@ void append_upper(std::string_view s, TextBuilder* out);
 void append_lower(std::string_view s, TextBuilder* out);
 // str.splitlines; null: failed.
 List* split_lines(Renderer& r, uint32_t at, std::string_view s, bool keep_ends);
-// str.center, ljust (share 0) and rjust: what of the padding stands on the left.
+// The place of the text within its padding: str.ljust, rjust and center.
 enum class Align : uint8_t { kLeft, kRight, kCenter };
 Value pad_text(Renderer& r, uint32_t at, std::string_view s, int64_t width, std::string_view fill, Align align);
 // An argument that has to be a whole number; false: failed.

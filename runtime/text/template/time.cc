@@ -12,7 +12,7 @@ constexpr std::string_view kDays[] = {"Sunday", "Monday", "Tuesday", "Wednesday"
 constexpr std::string_view kMonths[] = {"January", "February", "March",     "April",   "May",      "June",
                                         "July",    "August",   "September", "October", "November", "December"};
 
-// Of one digit or more, filled with zeros.
+// A number of at least `width` digits, filled with zeros.
 void append_padded(int number, int width, TextBuilder* out) {
   char text[16];
   snprintf(text, sizeof text, "%0*d", width, number);

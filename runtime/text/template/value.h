@@ -49,8 +49,8 @@ enum class Kind : uint8_t { kUndefined, kNone, kBool, kInt, kFloat, kString, kLi
 
 struct Value {
   Kind kind = Kind::kUndefined;
-  bool markup = false;  // string: what |safe and |escape give; most operations refuse it by name
-  uint32_t size = 0;    // of the text
+  bool markup = false;  // string: a result of |safe or |escape; most operations refuse it by name
+  uint32_t size = 0;    // the text's bytes
   union {
     const char* text = nullptr;  // string; for undefined the name that was not found
     bool boolean;
@@ -90,10 +90,10 @@ struct Value {
   static Value text_of(Kind kind, std::string_view s);
 };
 
-// What a list really is in Python; it shows in truth, length, index and print. A generator's items are gone once they were taken.
+// The kind of list in Python; it shows in truth, length, index and print. A generator's items are gone once they were taken.
 enum class ListForm : uint8_t { kPlain, kRange, kView, kGenerator };
 
-// Containers carry the depth of what they hold, so that every recursion over values is bounded by checking it once.
+// Containers carry the depth of their contents, so that one check bounds every recursion over values.
 struct List {
   Value* data = nullptr;
   uint32_t size = 0, capacity = 0, depth = 1;
@@ -129,8 +129,8 @@ struct Scope;
 struct Loop {
   const List* items = nullptr;
   uint32_t index = 0, depth = 1;
-  const Node* node = nullptr;  // of a recursive loop: what to run again,
-  Scope* scope = nullptr;      // and where
+  const Node* node = nullptr;  // in a recursive loop: the node to run again,
+  Scope* scope = nullptr;      // and the scope around it
   const List* seen = nullptr;  // the last arguments of loop.changed
 };
 
@@ -153,7 +153,7 @@ T* create(Arena* arena) {
 
 uint32_t depth_of(Value value);
 bool truth(Value value);
-// Python's ==. Takes from `fuel` what it looks at; false when that is used up.
+// Python's ==. Takes its cost from `fuel`; false when that is used up.
 bool equal(Value a, Value b, uint64_t* fuel);
 const char* type_name(Value value);  // Python's, for messages
 bool is_space(char32_t c);           // Python's str.isspace

@@ -12,7 +12,7 @@
 
 namespace kvrt {
 
-// Merges neighbours in a row of symbols, the lowest rank first and the leftmost among equals. Rules says what merges:
+// Merges neighbours in a row of symbols, the lowest rank first and the leftmost among equals. Rules knows the merges:
 //   bool find(const Symbol& left, const Symbol& right, uint32_t* rank, Symbol* merged) const;    bool operator==(Symbol, Symbol)
 template <class Symbol>
 class Merging {
@@ -44,7 +44,7 @@ class Merging {
 
   template <class Rules>
   void apply_short(const Rules& rules, std::vector<Symbol>* symbols) {
-    Symbol merged[kShort];  // what symbols i and i + 1 become
+    Symbol merged[kShort];  // symbols i and i + 1 become merged[i]
     uint32_t ranks[kShort];
     size_t n = symbols->size();
     Symbol* s = symbols->data();

@@ -58,7 +58,7 @@ std::string_view Utf8Stream::push(std::string_view bytes) {
 }
 
 std::string_view Utf8Stream::finish() {
-  out_ = held_.empty() ? std::string_view() : kReplacement;  // what is held is one valid beginning
+  out_ = held_.empty() ? std::string_view() : kReplacement;  // the bytes held are one valid beginning
   held_.clear();
   return out_;
 }

@@ -49,7 +49,7 @@ uint32_t SpmNormalizer::unit(size_t at) const {
   return unit;
 }
 
-// The longest beginning of the text that the map knows and what it becomes, else one code point as it is.
+// The longest beginning of the text that the map knows and its replacement, else one code point as it is.
 SpmNormalizer::Prefix SpmNormalizer::next(std::string_view text, const SpecialTokens& kept) const {
   if (size_t size = kept.match(text)) return {text.substr(0, size), size};
   size_t longest = 0;

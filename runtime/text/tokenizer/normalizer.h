@@ -1,4 +1,4 @@
-// SpmNormalizer: what SentencePiece does to a text before it looks for pieces. Immutable after create: any thread.
+// SpmNormalizer: SentencePiece's changes to a text before it looks for pieces. Immutable after create: any thread.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace kvrt {
 
 class SpmNormalizer {
  public:
-  // `charsmap`: tokenizer.ggml.precompiled_charsmap, "" for none; CORRUPT when it does not hold what it says.
+  // `charsmap`: tokenizer.ggml.precompiled_charsmap, "" for none; CORRUPT when it breaks its own format.
   Status init(std::string charsmap, bool remove_extra_whitespaces);
   // The text as pieces spell it, U+2581 as a space (`kept`: user-defined tokens, which stay as they are). A view of `text` or of `scratch`.
   // Bytes that are no valid UTF-8 stay.
@@ -28,7 +28,7 @@ class SpmNormalizer {
   Prefix next(std::string_view text, const SpecialTokens& kept) const;
 
   std::string charsmap_;
-  size_t units_ = 0;  // of the trie, 4 bytes each, that follow the first 4 bytes
+  size_t units_ = 0;  // the trie's units, 4 bytes each, that follow the first 4 bytes
   bool remove_extra_whitespaces_ = false;
 };
 

@@ -23,11 +23,11 @@ class PieceCache {
   }
 
   struct Slot {
-    uint8_t size = 0, count = 0;  // of the bytes and the tokens; 0: free
+    uint8_t size = 0, count = 0;  // counts of bytes and of tokens; 0: free
     char bytes[22];
     int32_t ids[10];
   };
-  // Where the piece is or may be put; nullptr: too long to be kept.
+  // The slot that has the piece, or may take it; nullptr: the piece is too long to be kept.
   Slot* slot(std::string_view piece) {
     if (piece.size() > sizeof Slot::bytes) return nullptr;
     return &slots_[(hash_bytes(piece) >> shift_) & (slots_.size() - 1)];

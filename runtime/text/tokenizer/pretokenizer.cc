@@ -80,8 +80,8 @@ constexpr char kIndent[] = "[\\t\\n]|    |  ";
 // Falcon's digits are found after the text was spelled in the byte alphabet, where these bytes look like digits and fractions.
 constexpr char kDigitBytes[] = "[0-9\\xB2\\xB3\\xB9\\xBC-\\xBE]+";
 
-// The patterns are applied in turn, each inside the pieces of the one before; what a pattern leaves between its matches is a
-// piece too. So a lookahead never sees beyond its piece.
+// The patterns are applied in turn, each inside the pieces of the one before; text that a pattern leaves between its matches is
+// a piece too. So a lookahead never sees beyond its piece.
 using Patterns = std::array<const char*, 6>;
 constexpr Patterns kGpt2List = {kGpt2}, kDigitList = {kDigit, kGpt2}, kLlama3List = {kLlama3}, kQwen2List = {kQwen2}, kGpt4oList = {kGpt4o},
                    kBloomList = {kBloom}, kDeepseek3List = {kThreeDigits, kCjkKana, kDeepseek3}, kBailingList = {kBailing};
@@ -172,7 +172,7 @@ constexpr Row kRows[] = {
     {"chameleon", {kSentinel, kImageToken, kIndent, kDigit, kPunctuationMark, kGpt2}, kAddBos},
 };
 
-// Far above what these patterns need on any text (they backtrack at most over one run of white space or letters).
+// Far above the need of these patterns on any text (they backtrack at most over one run of white space or letters).
 constexpr uint32_t kMatchLimit = 100'000'000;
 constexpr uint32_t kMatchHeapKiB = 256 << 10;
 
@@ -248,7 +248,7 @@ class PatternList final : public Pretokenizer {
 
   Status split_piece(size_t step, std::string_view piece, pcre2_match_data* match, Pieces* out) const {
     const bool groups = step == groups_;
-    size_t begin = 0, at = 0;  // of the piece that grows; where to search on
+    size_t begin = 0, at = 0;  // the piece that grows begins here; the search goes on here
     while (at < piece.size()) {
       int rc = find(codes_[step].get(), piece, at, match);
       if (rc == PCRE2_ERROR_NOMATCH) break;

@@ -20,7 +20,7 @@ class Pretokenizer {
   // Appends the pieces of `text` (valid UTF-8) in order; together they are the text. `scratch` is working memory, reused.
   virtual Status split(std::string_view text, Pieces* scratch, Pieces* pieces) const = 0;
 
-  // What the name says about the rest of the tokenizer.
+  // Rules that the name implies for the rest of the tokenizer.
   bool ignores_merges() const { return ignores_merges_; }  // a piece that is a token is that token, whatever its merges
   bool adds_bos() const { return adds_bos_; }              // where the file does not say
 

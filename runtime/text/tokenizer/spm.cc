@@ -18,8 +18,8 @@ struct Part {
   bool operator==(const Part&) const = default;
 };
 
-// Which code points stand side by side in some piece. Between others no merge can happen, so text is cut there and its parts merge on
-// their own. A filter: it may say yes where the answer is no, which only makes a part longer.
+// The pairs of code points that stand side by side in some piece. Between others no merge can happen, so text is cut there and its parts
+// merge on their own. A filter: it may say yes where the answer is no, which only makes a part longer.
 class Joints {
  public:
   explicit Joints(size_t pieces)
@@ -53,7 +53,7 @@ class Spm final : public SpmTokenizer {
     std::vector<Part> parts;
     std::vector<int32_t> ids;
     Merging<Part> merging;
-    std::unordered_map<uint64_t, uint32_t> splits;  // of unused pieces: where and how long to the size of the left part
+    std::unordered_map<uint64_t, uint32_t> splits;  // unused pieces: from place and length to the size of the left part
     static uint64_t key(uint32_t begin, uint32_t size) { return static_cast<uint64_t>(begin) << 32 | size; }
   };
   struct Rules {
@@ -77,7 +77,7 @@ class Spm final : public SpmTokenizer {
   bool encode_piece(std::string_view piece, Work* work, size_t before, std::vector<int32_t>* out) const;
   bool add_part(std::string_view piece, const Part& part, Work* work) const;
 
-  std::vector<uint32_t> ranks_;  // of a piece: the higher the score, the lower
+  std::vector<uint32_t> ranks_;  // a piece's rank: the higher the score, the lower
   int32_t ascii_[128];           // pieces of one such character
   Joints joints_{0};
 };
@@ -105,7 +105,7 @@ Status Spm::init(const VocabSource& source) {
   return {};
 }
 
-// An unused piece is what it was merged from.
+// An unused piece stands for the parts that it was merged from.
 bool Spm::add_part(std::string_view piece, const Part& part, Work* work) const {
   if (part.id >= 0 && type_of(part.id) == kUnused) {
     auto split = work->splits.find(Work::key(part.begin, part.size));
@@ -157,7 +157,7 @@ Status Spm::encode_run(std::string_view text, bool opens, size_t offset, Scratch
   auto* work = static_cast<Work*>(scratch);
   KVRT_TRY(check_bytes(text, offset));
   std::string_view all = normalizer_.apply(text, space_prefix_ && opens, user_, &work->normalized);
-  size_t before = out->size(), begin = 0, at = 0;  // of the piece that grows
+  size_t before = out->size(), begin = 0, at = 0;  // begin: of the piece that grows
   auto flush = [&](size_t end) -> Status {
     std::string_view piece = all.substr(begin, end - begin);
     if (piece.empty() || encode_piece(piece, work, before, out)) return {};

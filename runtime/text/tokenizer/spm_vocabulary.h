@@ -1,4 +1,4 @@
-// SpmTokenizer: what the SentencePiece families share: pieces with scores, U+2581 for a space, byte tokens, the normalizer.
+// SpmTokenizer: the base of the SentencePiece families: pieces with scores, U+2581 for a space, byte tokens, the normalizer.
 #pragma once
 
 #include "runtime/text/tokenizer/normalizer.h"
@@ -10,14 +10,14 @@ class SpmTokenizer : public VocabTokenizer {
  protected:
   // Fills all but the search for pieces. The file's flags win over these defaults.
   Status init_pieces(const VocabSource& source, bool add_bos);
-  // What a character without a piece becomes: its byte tokens, or the unknown token (one for several in a row). false: there is neither.
+  // Adds the tokens of a character without a piece: its byte tokens, or the unknown token (one for several in a row). false: neither.
   bool add_unknown(std::string_view text, size_t before, std::vector<int32_t>* out) const;
   // INVALID where a byte can be no token.
   Status check_bytes(std::string_view text, size_t offset) const;
   Status no_token(std::string_view symbol, std::string_view text, size_t offset) const;
 
-  TokenIndex index_;           // of normal, unused and user-defined pieces, a space for U+2581
-  std::vector<bool> indexed_;  // by id: index_ finds it
+  TokenIndex index_;           // normal, unused and user-defined pieces, a space for U+2581
+  std::vector<bool> indexed_;  // [id]: index_ finds the piece
   SpecialTokens user_;         // user-defined pieces: found before all others
   std::vector<float> scores_;
   SpmNormalizer normalizer_;

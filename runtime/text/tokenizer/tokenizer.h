@@ -14,8 +14,8 @@
 
 namespace kvrt {
 
-// What a GGUF's tokenizer.ggml.* keys say; the engine fills it (text never sees a GGUF). Views are copied by create. An absent flag
-// means what the model, or the pre-tokenizer's name, implies.
+// The values of a GGUF's tokenizer.ggml.* keys; the engine fills it (text never sees a GGUF). create copies the views. An absent flag
+// has the value that the model, or the pre-tokenizer's name, implies.
 struct VocabSource {
   std::string_view model;  // tokenizer.ggml.model: "gpt2", "llama", "t5"
   std::string_view pre;    // tokenizer.ggml.pre: "smollm", "gpt-2"; "" or "default" as GGUF means them
@@ -53,7 +53,7 @@ class Tokenizer {
   virtual bool is_end(int32_t id) const = 0;  // ends a generation: eos, eot, eom, fim ends, and the end-of-turn tokens known by name
   virtual bool is_control(int32_t id) const = 0;
   virtual const Hash256& text_id() const = 0;      // all that decides which tokens a text has
-  virtual const std::string& warning() const = 0;  // what had to be guessed; "": nothing
+  virtual const std::string& warning() const = 0;  // names the guess that had to be made; "": none
 };
 
 // Holds back the bytes of an unfinished code point. One per generation.
@@ -62,7 +62,7 @@ class Utf8Stream {
   // Appends the piece; returns the whole code points now available (valid until the next call). Bytes that can never become
   // valid come out as U+FFFD.
   std::string_view push(std::string_view bytes);
-  std::string_view finish();  // what is held, as U+FFFD
+  std::string_view finish();  // the bytes held, as U+FFFD
   bool pending() const { return !held_.empty(); }
 
  private:

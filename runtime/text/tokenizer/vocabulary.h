@@ -1,4 +1,4 @@
-// VocabTokenizer: what all tokenizers share: the tokens' bytes and types, special tokens, ends of a turn, decoding.
+// VocabTokenizer: the base of all tokenizers: the tokens' bytes and types, special tokens, ends of a turn, decoding.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,7 @@ class TokenIndex {
   struct Entry {
     const char* data = nullptr;
     uint16_t size = 0;  // kTokenBytesMax fits
-    uint16_t tag = 0;   // of the hash: other bytes are hardly ever looked at
+    uint16_t tag = 0;   // bits of the hash: other bytes are hardly ever looked at
     int32_t id = -1;    // -1: free
   };
   std::vector<Entry> slots_;  // open addressing, at most half full
@@ -57,7 +57,7 @@ class VocabTokenizer : public Tokenizer {
   struct Scratch {
     virtual ~Scratch() = default;
   };
-  // Encodes text that lies between special tokens. `opens`: it begins a text, or follows a control token. `offset`: of it in the whole.
+  // Encodes text that lies between special tokens. `opens`: it begins a text, or follows a control token. `offset`: its place in the whole.
   virtual Status encode_run(std::string_view text, bool opens, size_t offset, Scratch* scratch, std::vector<int32_t>* out) const = 0;
   virtual std::unique_ptr<Scratch> make_scratch(size_t text_bytes) const = 0;
 
@@ -76,9 +76,9 @@ class VocabTokenizer : public Tokenizer {
   uint8_t type_of(int32_t id) const { return types_[static_cast<size_t>(id)]; }
 
   SpecialTokens cuts_;         // tokens that cut any text
-  SpecialTokens special_;      // those and the control tokens: what parse_special cuts at
+  SpecialTokens special_;      // those and the control tokens: parse_special cuts at them
   int32_t byte_tokens_[256];   // -1: none
-  int32_t unknown_ = -1;       // what text without a token becomes; never a control token
+  int32_t unknown_ = -1;       // text without a token becomes this; never a control token
   bool space_prefix_ = false;  // a space stands before the text where it opens
   std::string warning_;
 

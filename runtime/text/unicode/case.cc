@@ -53,7 +53,7 @@ uint32_t change_case(char32_t c, Case how, char32_t out[3]) {
     if (n == 0) map_one(kLower, c, out);
     return n == 0 ? 1 : n;
   }
-  if (how == Case::kTitle) {  // the table holds what differs from upper case
+  if (how == Case::kTitle) {  // the table holds the differences from upper case
     if (uint32_t n = expand(kTitleLong, c, out)) return n;
     if (map_one(kTitle, c, out)) return 1;
   }
