@@ -58,7 +58,7 @@ Status check_file(const std::string& path, std::span<const uint8_t> file, const 
   const std::vector<uint8_t> want = make_header(key, bytes, checksums(file.subspan(header), parallel));
   const auto at = std::mismatch(want.begin(), want.end(), file.begin()).first - want.begin();
   if (static_cast<uint64_t>(at) == header) return {};
-  return error(Code::kCorrupt, Detail::kFormat, "%s: the header differs at byte %llu from what its weights' would be", path.c_str(),
+  return error(Code::kCorrupt, Detail::kFormat, "%s: the header differs at byte %llu from the one of these weights", path.c_str(),
                static_cast<Ull>(at));
 }
 

@@ -230,7 +230,7 @@ Result<Opened> map_file(int fd, const ModelSource& source) {
   if (!S_ISREG(info.st_mode)) return error(Code::kInvalid, Detail::kNone, "%s: expected a regular file", path.c_str());
   const auto file_size = static_cast<uint64_t>(info.st_size);
   if (source.offset > file_size || source.size > file_size - source.offset) {
-    return error(Code::kInvalid, Detail::kNone, "%s: bytes from %llu, %llu of them, are asked for; the file has %llu", path.c_str(),
+    return error(Code::kInvalid, Detail::kNone, "%s: expected offset %llu and size %llu within its %llu bytes", path.c_str(),
                  static_cast<unsigned long long>(source.offset), static_cast<unsigned long long>(source.size),
                  static_cast<unsigned long long>(file_size));
   }
