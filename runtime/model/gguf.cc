@@ -246,12 +246,12 @@ Result<Opened> map_file(int fd, const ModelSource& source) {
 
 // Part of a split model holds some of the tensors, or none: it would pass for a damaged model, or for a vocabulary.
 Status refuse_split(const GgufFile& file) {
-  using Ull = unsigned long long;
   const auto count = file.get_uint("split.count");
   if (!count || *count <= 1) return Status::ok();
   return error(Code::kUnsupported, Detail::kNone,
                "%s: split.count is %llu (this is split.no %llu): split files are not read: merge them into one file (gguf-split --merge)",
-               file.name().c_str(), Ull{*count}, Ull{file.get_uint("split.no").value_or(0)});
+               file.name().c_str(), static_cast<unsigned long long>(*count),
+               static_cast<unsigned long long>(file.get_uint("split.no").value_or(0)));
 }
 
 Result<std::unique_ptr<GgufFile>> make_file(Mapping mapping, std::string name, const GgufFile::Identity& identity) {

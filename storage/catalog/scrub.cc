@@ -6,6 +6,7 @@
 #include <array>
 
 #include "storage/catalog/catalog_db.h"
+#include "storage/catalog/sqlite_bytes.h"
 
 namespace kvrt {
 
@@ -18,8 +19,6 @@ constexpr uint8_t kRootPage = 1, kTreePage = 5;  // in a pointer map
 constexpr uint64_t kLongLog = 64u << 10;
 
 using Page = std::array<uint8_t, kPage>;
-
-uint32_t be16(const uint8_t* p) { return uint32_t{p[0]} << 8 | p[1]; }
 
 // The free parts of a page of a tree; none if it is not quite as it must be.
 std::vector<FileRange> free_parts(const Page& page, uint64_t number) {

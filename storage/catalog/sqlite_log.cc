@@ -7,6 +7,8 @@
 #include <span>
 #include <unordered_map>
 
+#include "storage/catalog/sqlite_bytes.h"
+
 namespace kvrt {
 
 namespace {
@@ -19,9 +21,6 @@ constexpr uint32_t kMagic = 0x377f0682;  // or one more: its sums are of big-end
 
 using Header = std::array<uint8_t, kHeaderBytes>;
 using Frame = std::array<uint8_t, kFrameHeaderBytes + kPageBytes>;
-
-uint32_t be32(const uint8_t* p) { return uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | uint32_t{p[3]}; }
-uint64_t be64(const uint8_t* p) { return uint64_t{be32(p)} << 32 | be32(p + 4); }
 
 // The running checksum, over pairs of words.
 struct Sum {

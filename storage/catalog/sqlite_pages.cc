@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "storage/catalog/sqlite_bytes.h"
 #include "storage/catalog/sqlite_log.h"
 
 namespace kvrt {
@@ -9,9 +10,6 @@ namespace kvrt {
 namespace {
 
 constexpr uint8_t kIndexInterior = 0x02, kTableInterior = 0x05, kIndexLeaf = 0x0a, kTableLeaf = 0x0d;
-
-uint32_t be16(const uint8_t* p) { return uint32_t{p[0]} << 8 | p[1]; }
-uint32_t be32(const uint8_t* p) { return be16(p) << 16 | be16(p + 2); }
 
 // Up to 9 bytes, the high bit of the first 8 says that more follow. The length, 0: cut short.
 size_t read_varint(std::span<const uint8_t> in, size_t at, uint64_t* out) {

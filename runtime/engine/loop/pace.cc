@@ -24,7 +24,7 @@ constexpr double kStretchNs = 200e6, kStretchMax = 32;
 constexpr double kPromptPerDecode = 1.5, kPromptNsMin = 20e6, kPromptMin = 0.5;
 // Where nobody decodes, and where nobody waits, as far as a prompt alone may take so much work.
 constexpr uint64_t kRowsMin = 32, kRowsMinAlone = 64;
-constexpr double kMs = 1e6;
+constexpr double kNsPerMs = 1e6;
 }  // namespace
 
 Pace::Pace(uint32_t step_ms_max, uint64_t context_cost) : step_ns_max_(uint64_t{step_ms_max} * 1'000'000), context_cost_(context_cost) {}
@@ -38,13 +38,13 @@ double Pace::row_ns() const { return unit_ns_[2] / kUnitCost; }
 // The wall's time that a step may take.
 double Pace::step_ns(const Ask& ask) const {
   if (step_ns_max_) return static_cast<double>(step_ns_max_);
-  if (!ask.alone) return kStepMsDefault * kMs;
-  return std::clamp(static_cast<double>(ask.patience_ns), kStepMsDefault * kMs, kLoneStepMs * kMs);
+  if (!ask.alone) return kStepMsDefault * kNsPerMs;
+  return std::clamp(static_cast<double>(ask.patience_ns), kStepMsDefault * kNsPerMs, kLoneStepMs * kNsPerMs);
 }
 
 double Pace::budget(const Ask& ask) const {
   if (row_ns() == 0) return kFirstCost;
-  const double base = predicted(units(ask.decodes, 0)), limit = step_ns(ask), lone = kLoneStepMs * kMs;
+  const double base = predicted(units(ask.decodes, 0)), limit = step_ns(ask), lone = kLoneStepMs * kNsPerMs;
   double left = std::max(kAim * limit / stretch_ - base, kPromptMin * base);
   if (ask.decodes > 0) left = std::min(left, std::max(kPromptPerDecode * base, kPromptNsMin / stretch_));
   double cost = left / row_ns();

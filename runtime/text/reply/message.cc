@@ -12,16 +12,16 @@ class Members {
  public:
   // False where `text` is no object; it is empty then.
   bool read(std::string_view text) {
-    using Part = JsonReader::Part;
+    using Json = JsonReader::Part;
     JsonReader reader(text);
-    Part part = reader.next();
-    const bool is_object = part == Part::kObject;
-    while (is_object && (part = reader.next()) == Part::kKey) {
+    Json part = reader.next();
+    const bool is_object = part == Json::kObject;
+    while (is_object && (part = reader.next()) == Json::kKey) {
       std::string* value = &at(reader.text());  // of equal names the last one counts
       value->clear();
       append_json_value(&reader, reader.next(), value);
     }
-    if (is_object && part == Part::kObjectEnd && reader.next() == Part::kEnd) return true;
+    if (is_object && part == Json::kObjectEnd && reader.next() == Json::kEnd) return true;
     list_.clear();
     return false;
   }

@@ -101,13 +101,13 @@ Value file_size(Renderer& r, const Call& c) {
   return r.text(print_real(base * d / unit, 'f', 1) + ' ' + (binary && i == 0 ? 'K' : kPrefixes[i]) + (binary ? "iB" : "B"));
 }
 
-constexpr Builtin kFilters[] = {{"default", "default_value boolean", 0, default_value, true},
-                                {"d", "default_value boolean", 0, default_value, true},
-                                {"abs", "", 0, absolute},
-                                {"int", "default base", 0, to_int},
-                                {"float", "default", 0, to_float},
-                                {"round", "precision method", 0, round_number},
-                                {"filesizeformat", "binary", 0, file_size}};
+constexpr Builtin kNumberFilters[] = {{"default", "default_value boolean", 0, default_value, true},
+                                      {"d", "default_value boolean", 0, default_value, true},
+                                      {"abs", "", 0, absolute},
+                                      {"int", "default base", 0, to_int},
+                                      {"float", "default", 0, to_float},
+                                      {"round", "precision method", 0, round_number},
+                                      {"filesizeformat", "binary", 0, file_size}};
 
 }  // namespace
 
@@ -145,6 +145,6 @@ Value to_json(Renderer& r, const Call& c) {
   return r.spend(c.at, json.view().size() / 64) ? json.value() : Value();
 }
 
-std::span<const Builtin> number_filters() { return kFilters; }
+std::span<const Builtin> number_filters() { return kNumberFilters; }
 
 }  // namespace kvrt::jinja

@@ -32,11 +32,6 @@ Value fold_case(Renderer& r, Value v) {
 
 namespace {
 
-Value generator(List* list) {
-  list->form = ListForm::kGenerator;
-  return Value::of(list);
-}
-
 Value map_attribute(Renderer& r, const Call& c) {
   const Value *path = nullptr, *otherwise = nullptr;
   for (const auto& [name, value] : c.raw->named) {
@@ -49,7 +44,7 @@ Value map_attribute(Renderer& r, const Call& c) {
   auto out = r.make_list();
   if (items == nullptr || out == nullptr) return {};
   for (uint32_t i = 0; i < items->size && r.spend(c.at, 2); ++i) out->push(r.arena(), member(r, c.at, items->data[i], *path, otherwise));
-  return r.failed() ? Value() : generator(out);
+  return r.failed() ? Value() : Value::generator(out);
 }
 
 Value map(Renderer& r, const Call& c) {
@@ -62,7 +57,7 @@ Value map(Renderer& r, const Call& c) {
   if (items == nullptr || out == nullptr) return {};
   for (uint32_t i = 0; i < items->size && r.spend(c.at, 2); ++i)
     out->push(r.arena(), r.apply_filter(c.at, name.str(), items->data[i], rest));
-  return r.failed() ? Value() : generator(out);
+  return r.failed() ? Value() : Value::generator(out);
 }
 
 // Arguments: a test of the item, or for ...attr an attribute and a test of that. Without a test the value's truth counts.
@@ -84,17 +79,17 @@ Value select(Renderer& r, const Call& c) {
     bool holds = name.is(Kind::kString) ? r.apply_test(c.at, name.str(), tested, rest) : truth(tested);
     if (holds == wanted) out->push(r.arena(), items->data[i]);
   }
-  return r.failed() ? Value() : generator(out);
+  return r.failed() ? Value() : Value::generator(out);
 }
 
-constexpr Builtin kFilters[] = {{"map", "*", 0, map},
-                                {"select", "*", 0, select},
-                                {"reject", "*", 0, select},
-                                {"selectattr", "*", 0, select},
-                                {"rejectattr", "*", 0, select}};
+constexpr Builtin kSelectionFilters[] = {{"map", "*", 0, map},
+                                         {"select", "*", 0, select},
+                                         {"reject", "*", 0, select},
+                                         {"selectattr", "*", 0, select},
+                                         {"rejectattr", "*", 0, select}};
 
 }  // namespace
 
-std::span<const Builtin> selection_filters() { return kFilters; }
+std::span<const Builtin> selection_filters() { return kSelectionFilters; }
 
 }  // namespace kvrt::jinja

@@ -8,11 +8,6 @@ namespace kvrt::jinja {
 
 namespace {
 
-Value generator(List* list) {
-  if (list != nullptr) list->form = ListForm::kGenerator;
-  return Value::of(list);
-}
-
 Value length(Renderer& r, const Call& c) {
   Value v = c.self;
   auto number = [](size_t n) { return Value::of(static_cast<int64_t>(n)); };
@@ -67,15 +62,15 @@ Value reverse(Renderer& r, const Call& c) {
   }
   auto out = r.make_list();
   for (uint32_t i = items->size; i > 0 && out != nullptr; --i) out->push(r.arena(), items->data[i - 1]);
-  return reversible(c.self) ? generator(out) : Value::of(out);
+  return reversible(c.self) ? Value::generator(out) : Value::of(out);
 }
 
 Value items(Renderer& r, const Call& c) {
-  if (c.self.is(Kind::kUndefined)) return generator(r.make_list());
+  if (c.self.is(Kind::kUndefined)) return Value::generator(r.make_list());
   if (!c.self.is(Kind::kDict)) return r.fail(c.at, "items needs a mapping");
   Value all = r.call(c.at, r.attribute(c.at, c.self, "items"), {});
   if (r.failed()) return {};
-  return generator(all.list);
+  return Value::generator(all.list);
 }
 
 Value join(Renderer& r, const Call& c) {
@@ -123,7 +118,7 @@ Value batch(Renderer& r, const Call& c) {
   }
   while (part->size > 0 && c.given(1) && part->size < count && r.spend(c.at, 1)) part->push(r.arena(), c[1]);
   if (part->size > 0) out->push(r.arena(), Value::of(part));
-  return r.failed() ? Value() : generator(out);
+  return r.failed() ? Value() : Value::generator(out);
 }
 
 Value slice(Renderer& r, const Call& c) {
@@ -142,7 +137,7 @@ Value slice(Renderer& r, const Call& c) {
     if (c.given(1) && n >= extra) part->push(r.arena(), c[1]);
     out->push(r.arena(), Value::of(part));
   }
-  return r.failed() ? Value() : generator(out);
+  return r.failed() ? Value() : Value::generator(out);
 }
 
 Value attr(Renderer& r, const Call& c) {
@@ -152,22 +147,22 @@ Value attr(Renderer& r, const Call& c) {
   return key ? Value::undefined(c[0].str()) : r.attribute(c.at, c.self, c[0].str());
 }
 
-constexpr Builtin kFilters[] = {{"length", "", 0, length, true},
-                                {"count", "", 0, length, true},
-                                {"first", "", 0, first},
-                                {"last", "", 0, last},
-                                {"list", "", 0, list},
-                                {"reverse", "", 0, reverse},
-                                {"items", "", 0, items},
-                                {"join", "d attribute", 0, join},
-                                {"sum", "attribute start", 0, sum},
-                                {"batch", "linecount fill_with", 1, batch},
-                                {"slice", "slices fill_with", 1, slice},
-                                {"attr", "name", 1, attr},
-                                {"random", "*", 0, nullptr}};
+constexpr Builtin kSequenceFilters[] = {{"length", "", 0, length, true},
+                                        {"count", "", 0, length, true},
+                                        {"first", "", 0, first},
+                                        {"last", "", 0, last},
+                                        {"list", "", 0, list},
+                                        {"reverse", "", 0, reverse},
+                                        {"items", "", 0, items},
+                                        {"join", "d attribute", 0, join},
+                                        {"sum", "attribute start", 0, sum},
+                                        {"batch", "linecount fill_with", 1, batch},
+                                        {"slice", "slices fill_with", 1, slice},
+                                        {"attr", "name", 1, attr},
+                                        {"random", "*", 0, nullptr}};
 
 }  // namespace
 
-std::span<const Builtin> sequence_filters() { return kFilters; }
+std::span<const Builtin> sequence_filters() { return kSequenceFilters; }
 
 }  // namespace kvrt::jinja

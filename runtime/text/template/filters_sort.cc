@@ -142,13 +142,13 @@ Value extreme(Renderer& r, const Call& c) {
   return best;
 }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kSortingFilters[] = {
     {"sort", "reverse case_sensitive attribute", 0, sort}, {"dictsort", "case_sensitive by reverse", 0, dictsort},
     {"unique", "case_sensitive attribute", 0, unique},     {"groupby", "attribute default case_sensitive", 1, group},
     {"min", "case_sensitive attribute", 0, extreme},       {"max", "case_sensitive attribute", 0, extreme}};
 
 }  // namespace
 
-std::span<const Builtin> sorting_filters() { return kFilters; }
+std::span<const Builtin> sorting_filters() { return kSortingFilters; }
 
 }  // namespace kvrt::jinja

@@ -149,32 +149,32 @@ Value safe(Renderer& r, const Call& c) {
   return r.failed() ? Value() : marked;
 }
 
-constexpr Builtin kFilters[] = {{"string", "", 0, as_string, true},
-                                {"trim", "chars", 0, trim},
-                                {"upper", "", 0, change},
-                                {"lower", "", 0, change},
-                                {"capitalize", "", 0, change},
-                                {"title", "", 0, title},
-                                {"replace", "old new count", 2, replace},
-                                {"center", "width", 0, center},
-                                {"indent", "width first blank", 0, indent},
-                                {"truncate", "length killwords end leeway", 0, truncate},
-                                {"wordcount", "", 0, wordcount},
-                                {"format", "*", 0, format},
-                                {"escape", "", 0, escape, true},
-                                {"e", "", 0, escape, true},
-                                {"forceescape", "", 0, escape, true},
-                                {"safe", "", 0, safe, true},
-                                {"tojson", "ensure_ascii indent separators sort_keys", 0, to_json, true},
-                                {"striptags", "*", 0, nullptr},
-                                {"wordwrap", "*", 0, nullptr},
-                                {"urlencode", "*", 0, nullptr},
-                                {"urlize", "*", 0, nullptr},
-                                {"xmlattr", "*", 0, nullptr},
-                                {"pprint", "*", 0, nullptr}};
+constexpr Builtin kTextFilters[] = {{"string", "", 0, as_string, true},
+                                    {"trim", "chars", 0, trim},
+                                    {"upper", "", 0, change},
+                                    {"lower", "", 0, change},
+                                    {"capitalize", "", 0, change},
+                                    {"title", "", 0, title},
+                                    {"replace", "old new count", 2, replace},
+                                    {"center", "width", 0, center},
+                                    {"indent", "width first blank", 0, indent},
+                                    {"truncate", "length killwords end leeway", 0, truncate},
+                                    {"wordcount", "", 0, wordcount},
+                                    {"format", "*", 0, format},
+                                    {"escape", "", 0, escape, true},
+                                    {"e", "", 0, escape, true},
+                                    {"forceescape", "", 0, escape, true},
+                                    {"safe", "", 0, safe, true},
+                                    {"tojson", "ensure_ascii indent separators sort_keys", 0, to_json, true},
+                                    {"striptags", "*", 0, nullptr},
+                                    {"wordwrap", "*", 0, nullptr},
+                                    {"urlencode", "*", 0, nullptr},
+                                    {"urlize", "*", 0, nullptr},
+                                    {"xmlattr", "*", 0, nullptr},
+                                    {"pprint", "*", 0, nullptr}};
 
 }  // namespace
 
-std::span<const Builtin> text_filters() { return kFilters; }
+std::span<const Builtin> text_filters() { return kTextFilters; }
 
 }  // namespace kvrt::jinja

@@ -120,6 +120,11 @@ Value Value::of(List* list, Kind kind) {
   v.list = list;
   return v;
 }
+
+Value Value::generator(List* list) {
+  if (list != nullptr) list->form = ListForm::kGenerator;
+  return of(list);
+}
 Value Value::of(Dict* dict) {
   Value v = make(dict == nullptr ? Kind::kUndefined : Kind::kDict);
   v.dict = dict;

@@ -71,6 +71,7 @@ struct Value {
   static Value of(std::string_view s) { return text_of(Kind::kString, s); }
   static Value of(const char*) = delete;  // would be a bool
   static Value of(List* list, Kind kind = Kind::kList);
+  static Value generator(List* list);  // null, as of: none
   static Value of(Dict* dict);
   static Value of(Namespace* space);
   static Value of(Loop* loop);
