@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The ABI of kvrt.h in one description, include/kvrt.abi.json, and what may become of it.
+"""The ABI of kvrt.h in one description, include/kvrt.abi.json, and the changes that it may have.
 
-  abi.py check --source DIR     what changed since the description: a break fails, an addition passes
-  abi.py current --source DIR   fails where the description, or the table made from it (runtime/api/abi_table.inc), is not what write would write
+  abi.py check --source DIR     lists the changes since the description: a break fails, an addition passes
+  abi.py current --source DIR   fails where the description, or its table (runtime/api/abi_table.inc), differs from the one that write makes
   abi.py write --source DIR     writes both anew (./dev abi). A break needs a line in CHANGELOG.md, and from version 0.2.0 on --force.
                                 A function that is new or changed moves to the newest node of kvrt.map
 
---cc is the compiler: it preprocesses the header, and what it compiles says sizes, offsets and values; pycparser says names and types.
+--cc is the compiler: it preprocesses the header, and a program made by it prints sizes, offsets and values; pycparser gives names and types.
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ import tempfile
 from pycparser import c_ast, c_parser
 
 FROZEN = (0, 2, 0)
-# What the parser must know of the headers that kvrt.h includes; the sizes come from the real ones.
+# The types that the parser must know of the headers that kvrt.h includes; the sizes come from the real ones.
 SYSTEM = {
     "stddef.h": "typedef unsigned long size_t;\n",
     "stdint.h": "".join(f"typedef {'unsigned ' if u else ''}long {u}int{bits}_t;\n" for u in ("", "u") for bits in (8, 16, 32, 64)),
@@ -52,7 +52,7 @@ def signature(function):
 
 
 def common(names):
-    """What an enumeration is called: the words that the names of its values have in common."""
+    """The name of an enumeration: the words that the names of its values have in common."""
     words = [name.split("_") for name in names]
     shared = 0
     while all(len(w) > shared + 1 and w[shared] == words[0][shared] for w in words):
@@ -133,7 +133,7 @@ def describe(header, symbol_map, cc):
     return {**target, **found}, newest, tuple(head["version"])
 
 
-# ---- what changed -------------------------------------------------------------------------------------------------------------------
+# ---- changes ------------------------------------------------------------------------------------------------------------------------
 
 
 class Changes:
@@ -202,7 +202,7 @@ class Changes:
         self.unmoved += [name for name, function in new["functions"].items() if name not in old["functions"] and function["node"] != self.newest]
 
 
-# ---- what is written ----------------------------------------------------------------------------------------------------------------
+# ---- output -------------------------------------------------------------------------------------------------------------------------
 
 
 def to_json(abi):

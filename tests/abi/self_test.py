@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""self_test.py SOURCE CC: abi.py on kvrt.h with one planted change each. What breaks a program is named and fails; what only adds passes."""
+"""self_test.py SOURCE CC: abi.py on kvrt.h with one planted change each. A break is named and fails; an addition passes."""
 import contextlib
 import io
 import pathlib
@@ -15,7 +15,7 @@ NEWEST = tested.nodes(SOURCE / "runtime/api/kvrt.map")[1]
 RETYPED = ("kvrt_store_retain(kvrt_store* store)", "kvrt_store_retain(const kvrt_store* store)")
 PLANTED = ("#ifdef __cplusplus\n}", "KVRT_API void kvrt_planted(void);\n#ifdef __cplusplus\n}")
 
-# What is changed in the header, into what, and what abi.py must say; for the map the same after it.
+# Text of the header, its replacement, and the words that abi.py must print; for the map the same after it.
 BREAKS = [
     ("uint32_t add_bos; ", "uint32_t planted; uint32_t add_bos; ", "kvrt_model_props.planted was inserted at 204"),
     ("uint32_t add_bos; ", "uint32_t planted; uint32_t add_bos; ", "kvrt_model_props.add_bos moved from 204 to 208"),
@@ -51,13 +51,13 @@ ADDITIONS = [
 def replaced(text, old, new, where):
     if old and text.count(old) < 1:
         sys.exit(f"abi_self: no {old!r} in {where} any more")
-    # The last one: what is in a comment of the head of the file comes first.
+    # The last place of the text: one in the comment at the head of the file comes first.
     head, found, tail = text.rpartition(old) if old else (text, "", "")
     return head + (new if found or not old else "") + tail
 
 
 def abi(folder, verb, *more):
-    """Its exit status and what it says."""
+    """Its exit status and its output."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         try:
@@ -91,7 +91,7 @@ def main():
             if not breaks and ("./dev abi" not in text or abi(root, "current")[0] == 0):
                 bad.append(f"{old!r} -> {new!r}: nothing asks for ./dev abi: {text}")
 
-        # What write does with a break: before 0.2.0 it is taken, with a line for CHANGELOG.md; from then on it is not, but by force.
+        # The answer of write to a break: before 0.2.0 it takes it, with a line for CHANGELOG.md; from then on it does not, but by force.
         retyped = replaced(HEADER, "  int32_t os_code; ", "  uint32_t os_code; ", "kvrt.h")
         later = replaced(retyped, "#define KVRT_VERSION_MINOR 1", "#define KVRT_VERSION_MINOR 2", "kvrt.h")
         for header, more, written, said in ((later, (), False, "since 0.2.0 the ABI only grows"), (later, ("--force",), True, "CHANGELOG.md needs this line"),
@@ -101,7 +101,7 @@ def main():
             status, text = abi(root, "write", *more)
             if said not in text or (status == 0) != written or ((root / "include/kvrt.abi.json").read_text() != described) != written:
                 bad.append(f"write {more}: expected {said!r}, found {status}, {text}")
-        # And with a function: it moves.
+        # And the answer to a changed function: it moves.
         tree(root, replaced(HEADER, *RETYPED, "kvrt.h"))
         (root / "include/kvrt.abi.json").write_text(described)
         status, text = abi(root, "write")

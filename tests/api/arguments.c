@@ -1,4 +1,4 @@
-// What a template gets beside the messages: documents, variables and the time, in apply_template and in sessions. They are saved with the
+// Arguments of a template beside messages: documents, variables and the time, in apply_template and in sessions. They are saved with the
 // session, so that a resumed one goes on with the prompt that it had; the tokens are those of apply_template over the whole list.
 #include "chat.h"
 #include "misuse.h"

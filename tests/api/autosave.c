@@ -1,4 +1,4 @@
-// Sessions that save themselves: when, under which name, what of it, what a failure does, and that close loses nothing.
+// Sessions that save themselves: at which moment, under which name, which part, and after a failure; and close loses nothing.
 #include "support.h"
 
 enum { kPrompt = 100, kWaitMs = 20000 };
@@ -33,7 +33,7 @@ static void generate(kvrt_session* s, uint32_t count, kvrt_event_fn callback, vo
   MUST(kvrt_session_generate(s, &o, callback, user, NULL, NULL));
 }
 
-// The entry, or one of zeros.
+// The entry of the name, or one of zeros.
 static kvrt_store_entry entry_of(const char* name) {
   kvrt_store_entry e;
   KVRT_INIT(&e);
@@ -42,7 +42,7 @@ static kvrt_store_entry entry_of(const char* name) {
   return e;
 }
 
-// Until the store has so many tokens of it.
+// Waits until the store has so many tokens of the session.
 static int comes_to(const char* name, uint64_t tokens) {
   for (const double start = now_ms(); now_ms() - start < kWaitMs; usleep(1000)) {
     if (entry_of(name).tokens >= tokens) return 1;
@@ -50,7 +50,7 @@ static int comes_to(const char* name, uint64_t tokens) {
   return 0;
 }
 
-// What is stored is what the session said, and its KV is right; of the last block's KV what close saved, and a sampled token has none yet.
+// The store has the session's tokens with the right KV. Of the last block's KV it has the part that close saved; a sampled token has none.
 static void expect_stored(const char* name, const int32_t* tokens, size_t count) {
   static int32_t got[1024];
   const kvrt_store_entry e = entry_of(name);

@@ -1,5 +1,5 @@
 // Checkpoints beside everything else: of a session that another thread generates with, edits or closes, and of one that is between two
-// events. What is saved is the session as it was at some moment, with the KV of its tokens; the generation does not notice.
+// events. A save holds the session as it was at some moment, with the KV of its tokens; the generation does not notice.
 #include "support.h"
 
 enum { kPrompt = 150, kLength = 200, kNames = 40 };
@@ -43,7 +43,7 @@ static int32_t count_tokens(void* user, const kvrt_event* e) {
   struct generating* g = user;
   run_event(&g->run, e);
   atomic_store(&g->tokens, (int)g->run.count);
-  usleep(400);                                                          // what a host does with a token
+  usleep(400);                                                          // a host's work on a token
   while (atomic_load(&g->saves) < (int)g->run.count / 30) usleep(100);  // however slow the saves are, some meet the generation
   return 0;
 }

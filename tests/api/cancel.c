@@ -1,5 +1,5 @@
 // cancel at every step of a prefill and of a decode, by the caller, from a callback and from another thread: the call is back within one
-// step, the session's next digest is right, its neighbour does not notice, and all_or_nothing leaves what was before the call.
+// step, the session's next digest is right, its neighbour does not notice, and all_or_nothing leaves the state before the call.
 #include <math.h>
 
 #include "chat.h"
@@ -54,7 +54,7 @@ static void never_cancelled(int messages, struct run* want) {
   kvrt_session_close(s);
 }
 
-// After `steps` steps, with a neighbour that generates on. 0: the generation was over before.
+// Cancels after `steps` steps, with a neighbour that generates on. 0: the generation was over before.
 static int by_caller(int messages, int all, int steps) {
   static struct run want[2], neighbour_want;
   static int filled[2], neighbour_filled;
@@ -195,7 +195,7 @@ static int by_event(enum what_call call, enum how how, int at) {
   return reached;
 }
 
-// Where every token is banned nothing can be said: the caller's mistake, and the session is sound.
+// Every token is banned, so that there is none to draw: the caller's mistake, and the session is sound.
 static void banned(int all) {
   static kvrt_token_value bans[512];
   const uint32_t vocab = model_props(model).vocab_size;
@@ -214,7 +214,7 @@ static void banned(int all) {
   kvrt_session_close(s);
 }
 
-// A generation that fails leaves nothing of it either, and its session goes on.
+// A generation that fails leaves no trace either, and its session goes on.
 static void failing(int all) {
   struct stage t;
   stage_open(&t);

@@ -1,12 +1,12 @@
-// kvrt_cancel: it ends every generation that was begun with it, as kvrt_session_cancel ends one; fired before, a begin ends at once; it lives
-// longer than what it ends, or shorter. And a user interface's thread ends a generation whose callback waits for that thread.
+// kvrt_cancel: it ends every generation that was begun with it, as kvrt_session_cancel ends one; once it has fired, a begin ends at once; it
+// may live longer than the generation, or shorter. And a user interface's thread ends a generation whose callback waits for that thread.
 #include "misuse.h"
 
 enum { kPrompt = 40, kLong = 400 };
 
 static struct stage stage;
 static int32_t prompt[kPrompt];
-static struct run whole;  // what is generated when nobody cancels
+static struct run whole;  // the generation that nobody cancels
 
 static kvrt_cancel* open_cancel(void) {
   kvrt_cancel* cancel = NULL;
@@ -72,7 +72,7 @@ static void fired_before(void) {
   kvrt_cancel_release(cancel);
 }
 
-// Of the loop's style: sessions of two models share one; each is told by `wake`, once.
+// For the style of a loop: sessions of two models share one handle; `wake` tells each, once.
 static void on_wake(void* user) { atomic_fetch_add((atomic_int*)user, 1); }
 
 static void fires_all(void) {
@@ -109,7 +109,7 @@ static void fires_all(void) {
   kvrt_model_release(models[1]);
 }
 
-// It ends what is over but was not taken; what was taken it leaves, and so the next one of that session.
+// A fire ends a generation that is over but was not taken; one that was taken it leaves, and so the next one of that session.
 static void fired_late(void) {
   kvrt_cancel* cancel = open_cancel();
   kvrt_generate_options o = with_cancel(cancel);
@@ -245,7 +245,7 @@ static int32_t post_and_wait(void* user, const kvrt_event* e) {
   return 0;
 }
 
-// Who makes the call closes when it is back.
+// The thread that makes the call closes the session when the call is back.
 static void* interface_worker(void* user) {
   struct interface* ui = user;
   kvrt_session* s = prepared(stage.model);

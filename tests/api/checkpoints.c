@@ -29,7 +29,7 @@ static uint64_t bytes_in(const char* dir) {
   return bytes_below;
 }
 
-// What a resume has to compute of what was saved last; it goes on as a session that never was saved.
+// The tokens that a resume has to compute of those saved last; it goes on as a session that never was saved.
 static uint64_t again(struct life* l) {
   kvrt_report report = {.struct_size = sizeof report};
   kvrt_session* s = resume_session(l->other, l->store, "life", &report);
@@ -88,7 +88,7 @@ static void one_life(const char* dir, uint32_t block, uint32_t codec, int look) 
   EXPECT(l.written <= 4 * kv, "blocks of %u, codec %u: %" PRIu64 " bytes written for %" PRIu64 " of KV", block, codec, l.written, kv);
   const uint64_t step = block / 4 > 8 ? block / 4 : 8;
   EXPECT(l.most_again <= step, "blocks of %u: a resume computes %" PRIu64 " tokens again", block, l.most_again);
-  // What was superseded is garbage, and suspend leaves only the token that has no KV yet.
+  // Chunks that were superseded are garbage, and suspend leaves only the token that has no KV yet.
   MUST(kvrt_session_suspend(l.s, "life", 4, &l.save, NULL, NULL));
   EXPECT(again(&l) == 1, "a resume of a suspended session");
   MUST(kvrt_store_gc(l.store, NULL, NULL, NULL, NULL));

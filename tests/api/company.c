@@ -1,4 +1,4 @@
-// What may go on beside a generation and must not change it: the number of threads, another model that is opened, sessions without end.
+// A generation does not depend on its company: the number of threads, another model that is opened, sessions without end.
 // company [real]: 200 open sessions on the real model too.
 #include "support.h"
 

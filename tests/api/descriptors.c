@@ -40,7 +40,7 @@ static void in_child(const char* what, int (*run)(void)) {
   EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s: status %x", what, status);
 }
 
-// How many descriptors of this process lead to a name with this in it.
+// The number of this process's descriptors that lead to a path with `name` in it.
 static int count_open(const char* name) {
   int found = 0;
   DIR* fds = opendir("/proc/self/fd");
@@ -55,7 +55,7 @@ static int count_open(const char* name) {
 
 // ---- fork ---------------------------------------------------------------------------------------------------------------------------
 
-// That it has come so far, and whether all was right until then.
+// Tells the other process that this one has come so far, and whether all was right until then.
 static void tell(int fd) {
   const char c = atomic_load(&support_failures) == 0 ? 'x' : '!';
   REQUIRE(write(fd, &c, 1) == 1, "%s", strerror(errno));
@@ -149,7 +149,7 @@ static void child_lives_on(int killed) {
 
 static int low;
 
-// Beside /dev/null, which SQLite puts there.
+// Counts the descriptors 0 to 2 that lead elsewhere than to /dev/null, which SQLite puts there.
 static int32_t look_low(void* user, const kvrt_event* e) {
   (void)user, (void)e;
   for (int fd = 0; fd < 3; ++fd) {
@@ -205,7 +205,7 @@ static void limit_descriptors(int so_many) {
   REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0, "%s", strerror(errno));
 }
 
-// It came to its end, or names the want.
+// The call came to its end, or its error names the want of descriptors.
 static int expect_named(kvrt_status status, const char* call) {
   kvrt_error e = {.struct_size = sizeof e};
   kvrt_last_error(&e);
@@ -244,7 +244,7 @@ static int few_descriptors(void) {
   store = open_store(rt, store_path);
   limit_descriptors(more);
   done +=
-      kvrt_session_resume(model, store, "kept", 4, NULL, NULL, NULL, NULL, &s, NULL) == KVRT_OK;  // what cannot be read is computed again
+      kvrt_session_resume(model, store, "kept", 4, NULL, NULL, NULL, NULL, &s, NULL) == KVRT_OK;  // unreadable KV is computed again
   EXPECT(s != NULL, "resume with %d: %s", more, last_message());
   struct run r = {0};
   generate_into(s, 20, &r);

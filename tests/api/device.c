@@ -116,7 +116,7 @@ static void not_there(void) {
   says("there are 3");
 }
 
-// Whatever this machine has: it opens, or says why not.
+// Whatever devices this machine has: the runtime opens, or the error says why not.
 static void as_it_is_here(void) {
   const kvrt_status status = open_and_close((kvrt_runtime_options){.device = KVRT_DEVICE_CUDA}, NULL);
   printf("CUDA here: %s: %s\n", kvrt_status_name(status), status ? last_message() : "");

@@ -1,4 +1,4 @@
-// Conversations that change: an edited message, a template that renders earlier turns otherwise, tools, and forgetting. What is expected
+// Conversations that change: an edited message, a template that renders earlier turns otherwise, tools, and forgetting. Expectations
 // comes from the template and the tokenizer over whole lists, and from the spans of messages.
 #include "chat.h"
 #include "misuse.h"

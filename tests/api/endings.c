@@ -1,5 +1,5 @@
-// How generations end: for every reason the texts of the events are the text of the answer, also what a stop string held back; and what a
-// failure leaves of the session.
+// The ends of generations: for every reason the texts of the events are the text of the answer, also the part that a stop string held back;
+// and the session after a failure.
 #include <math.h>
 
 #include "misuse.h"
@@ -8,7 +8,7 @@ enum { kPrompt = 20, kPool = 64, kBlock = 16 };
 
 struct answer {
   kvrt_session* s;
-  const int32_t* tokens;  // what the host samples
+  const int32_t* tokens;  // the tokens that the host samples
   size_t count, next;
   char text[256], content[256], done_text[64];  // of TOKEN and DONE; of CONTENT; of DONE
   uint32_t reason;
@@ -42,7 +42,7 @@ static int32_t token_of(kvrt_model* model, char byte) {
 }
 
 static const struct ending {
-  const char *name, *said, *text, *held;  // what the host samples, '$' for the end token; what the events say; of it, what DONE says
+  const char *name, *said, *text, *held;  // the host's tokens, '$' for the end token; the text of the events; the part of it in DONE
   uint32_t max_tokens, reason;
   uint32_t stop_token;
   int full, reply;

@@ -93,7 +93,7 @@ static void sizes(struct stage* t) {
   }
   kvrt_session* s = NULL;
   const uint32_t wrong[3] = {0, 3, 70000};
-  for (int i = 0; i < 3; ++i) {  // nothing is done by a call whose error could not be told
+  for (int i = 0; i < 3; ++i) {  // a call whose error could not be told does nothing
     room.error.struct_size = wrong[i];
     EXPECT_STATUS(kvrt_session_open(t->model, NULL, &s, &room.error), KVRT_INVALID);
     EXPECT(s == NULL && strstr(last_message(), "err.struct_size"), "%s", last_message());

@@ -25,7 +25,7 @@ static void on_wake(void* user) {
   REQUIRE(write(pipe_ends[1], &(char){1}, 1) == 1, "%s", strerror(errno));
 }
 
-// How long threads of this process were ready and had no CPU, because the machine was busy with others.
+// The time for which threads of this process were ready and had no CPU, because the machine was busy with others.
 static double waited_ms(void) {
   static int files[64];
   static size_t count;
@@ -48,7 +48,7 @@ static double waited_ms(void) {
   return sum;
 }
 
-// The longest call, on the wall and without what others took.
+// The longest call, on the wall and without the time that others took.
 static struct longest {
   double wall, own;  // each the longest of its kind
   const char* call;
@@ -98,7 +98,7 @@ static void open_guest(kvrt_model* model, kvrt_store* store, size_t i) {
   }
 }
 
-// What the loop of a program with a window does: take what rang, else compute a little, else wait.
+// The loop of a program with a window: take the events of the sessions that rang, else compute a little, else wait.
 static void loop(kvrt_model* model) {
   const kvrt_generate_options o = run_options(kLength);
   int events = 0, left = kSessions, arrived = 0;
@@ -188,8 +188,8 @@ int main(int argc, char** argv) {
   }
   kvrt_model_release(model);
   const double bound = 1.5 * kStepMs;
-  // On a machine that is busy with others what these took is not the library's; on one that is not, all is. And there another program, or the
-  // machine under a virtual one, may take a core's speed in the middle of a step, which no count shows: what is the library's comes each time.
+  // On a machine that is busy with others the time that these took is not the library's; on a quiet one all is. And there another program, or
+  // the machine under a virtual one, may slow a core in the middle of a step, which no count shows: a delay of the library's comes each time.
   double counts = 2 * bound, busy = 1;
   for (int run = 0; run < 3 && busy > 0.02 && counts > bound; ++run) {
     busy = run_guests(rt, path, store, resume, want);

@@ -118,7 +118,7 @@ static const struct scene {
     {"evicted", evicted, KVRT_REUSE_EVICTED},
 };
 
-// But for what is a handle's own, and for times.
+// The properties without a handle's own fields; and a report without its times.
 static kvrt_session_props bare_props(const kvrt_session* s) {
   kvrt_session_props p = session_props(s);
   memset(p.id, 0, sizeof p.id);
@@ -132,7 +132,7 @@ static kvrt_report bare_report(kvrt_report r) {
   return r;
 }
 
-// What the original reports, or its fork, where it is the first of them to generate.
+// The report of the first generation: the original's, or the fork's.
 static kvrt_report first_report(const struct scene* scene, int of_fork, const char* dir) {
   snprintf(place, sizeof place, "%s/%d", dir, of_fork);
   model = open_with(KVRT_KV_F16, 0);

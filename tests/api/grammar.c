@@ -1,4 +1,4 @@
-// Answers that have to fit a grammar: they do, they end, they go on after a restart where they were cut, and what cannot be is said.
+// Answers that have to fit a grammar: they do, they end, they go on after a restart where they were cut; an impossible request is refused.
 #include <math.h>
 
 #include "chat.h"
@@ -55,7 +55,7 @@ static void schema(kvrt_model* model) {
     kvrt_session* s = asked(model, NULL);
     char text[512], shape[512], end = 0;
     unsigned long long n = 0;
-    // The random model may write digits for ever: what it has is a prefix.
+    // The random model may write digits for ever: then its answer is a prefix.
     const kvrt_report r = answer(s, constrained(KVRT_GRAMMAR_JSON_SCHEMA, kNumber, 30, seed), text);
     size_t used = 0;
     for (const char* p = text; *p; ++p) {
@@ -157,7 +157,7 @@ static void refused(struct stage* t) {
   kvrt_session_close(s);
 }
 
-// sampler HOST: the row says what fits, and accept refuses the rest.
+// sampler HOST: the row has the tokens that fit, and accept refuses the rest.
 static void host(struct stage* t) {
   kvrt_session* s = asked(t->model, NULL);
   kvrt_generate_options o = constrained(KVRT_GRAMMAR_GBNF, "root ::= \"ab\"", 0, 0);

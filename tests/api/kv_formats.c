@@ -1,4 +1,4 @@
-// Each KV format: suspended and resumed from disk says what a session says that never was, and KV of another format is not used.
+// Each KV format: a session resumed from disk goes on like one that never was suspended, and KV of another format is not used.
 #include "support.h"
 
 enum { kFormats = 6, kBlock = 16, kPrompt = 83, kRun = 24 };
@@ -41,7 +41,7 @@ static void begin(kvrt_runtime* rt, const char* path, const char* dir, uint32_t 
   kvrt_model_release(model);
 }
 
-// What the session saved as `format` says next where KV is `now`.
+// Resumes the session saved as `format` where KV is `now`; it says the rest of `whole`.
 static void resumed(kvrt_runtime* rt, const char* path, const char* dir, uint32_t format, uint32_t now, const struct run* whole) {
   kvrt_model* model = open_with(rt, path, now);
   kvrt_store* store = store_of(rt, dir, format);

@@ -20,7 +20,7 @@ static void expect_rendered(const char* source, const char* want) {
   EXPECT(strcmp(text, want) == 0, "%s gives %s, expected %s", source, text, want);
 }
 
-// What Jinja in Python gives.
+// Templates give the text that Jinja in Python gives.
 static void templates(void) {
   expect_rendered("{{ messages[0].x }} {{ messages[0].y }} {{ messages[0].z }}", "0.5 -1.25e-07 [1e+300, 3.0]");
   expect_rendered("{{ messages[0].x + 0.25 }} {{ 1.5 }} {{ 1e-7 }} {{ 2.5 * 2 }}", "0.75 1.5 1e-07 5.0");

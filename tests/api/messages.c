@@ -47,7 +47,7 @@ static void after_tokens(struct stage* t) {
   kvrt_session_close(s);
 }
 
-// How many of the tokens after `from` spell whole code points.
+// The number of tokens after `from` that spell whole code points.
 static size_t whole_tokens(struct stage* t, const int32_t* tokens, size_t from, size_t count) {
   size_t whole = from;
   for (size_t end = from + 1; end <= count; ++end) {

@@ -1,4 +1,4 @@
-// The counters are the sums of the reports and of what the test did, and their text is what Prometheus reads.
+// The counters are the sums of the reports and of the test's own acts, and their text is in the format that Prometheus reads.
 #include "misuse.h"
 
 static kvrt_metrics sums;

@@ -1,9 +1,9 @@
-// The table of misuse: each row is a call, what is wrong with it, what the header promises and what came.
+// The table of misuse: each row is a call, its mistake, the status that the header promises and the one that came.
 #pragma once
 
 #include "support.h"
 
-// What the calls work on: sound objects, and outputs full of a canary that a failed call must leave alone.
+// The objects that the calls work on, all sound, and outputs full of a canary that a failed call must leave alone.
 struct stage {
   char dir[kPathMax], tiny[kPathMax];
   kvrt_runtime* runtime;
@@ -62,7 +62,7 @@ static const char kBadUtf8[] __attribute__((unused)) = "ab\xC3(";
 
 #define ANY(status) (1u << (status))
 
-// What a row's call may pass as its `err`: the row then compares it with the thread's last error.
+// The `err` that a row's call may pass: the row then compares it with the thread's last error.
 static kvrt_error row_error;
 static inline kvrt_error* fresh_row_error(void) {
   KVRT_INIT(&row_error);

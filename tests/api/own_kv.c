@@ -80,7 +80,7 @@ static void in_one_life(void) {
   kvrt_session_close(s);
 }
 
-// What another session of the domain has of the same tokens, in the pool and in the store, is not taken.
+// KV that another session of the domain has of the same tokens, in the pool and in the store, is not taken.
 static void of_others(void) {
   tokens[0] = 30;
   kvrt_session* mine = open_session(model, store, 1);

@@ -1,4 +1,4 @@
-// kvrt_model_plan: what it says is, to the byte, what model_open and sessions then take; and what it refuses.
+// kvrt_model_plan: its figures are, to the byte, the memory that model_open and sessions then take; and its refusals.
 #include "misuse.h"
 
 static const uint32_t kBlocks[] = {0, 16, 32, 64, 128, 256};

@@ -1,5 +1,5 @@
 // One session, one call at a time: from a second thread and from inside a callback everything but cancel, accept,
-// checkpoint and what reads is BUSY; other sessions may be used.
+// checkpoint and the calls that only read is BUSY; other sessions may be used.
 #include "misuse.h"
 
 struct inside {

@@ -1,4 +1,4 @@
-// A call keeps what it works on: the last handle of a runtime, model or store is let go in a callback of every call that has one, by the
+// A call keeps its objects: the last handle of a runtime, model or store is let go in a callback of every call that has one, by the
 // callback itself and by another thread. And a handle of another kind is nothing to retain, release and close.
 #include "misuse.h"
 

@@ -1,5 +1,5 @@
 // Answers taken apart: content, reasoning and tool calls as events, and as the message that the conversation keeps. The host is the sampler,
-// so that the model says what the test wants.
+// so that the model says the words of the test.
 #include "chat.h"
 #include "misuse.h"
 

@@ -27,7 +27,7 @@ static uint64_t plain_answer(kvrt_session* s, uint32_t length) {
   REQUIRE(0, "no such answer");
 }
 
-// Messages of the host alone: what is left is the template over what is left.
+// Messages of the host alone: the tokens are the template over the messages that stay.
 static void forget_host(struct stage* t) {
   static const char* const text[] = {"One?", "Yes.", "Two of them?", "No, three.", "Four?", "No."};
   for (size_t first = 1; first <= 5; ++first) {  // of the messages that stay

@@ -1,4 +1,4 @@
-// What a generation says and where it stops: seeds, log-probabilities, stop tokens, stop strings, events.
+// The words of a generation and where it stops: seeds, log-probabilities, stop tokens, stop strings, events.
 #include <math.h>
 
 #include "misuse.h"
@@ -125,7 +125,7 @@ static void stops(struct stage* t) {
   size_t size = 0;
   MUST(kvrt_model_detokenize(t->model, left + kPrompt, count - kPrompt, KVRT_TEXT_SPECIAL, text, sizeof text, &size, NULL));
   EXPECT(size <= from && from - size < 8, "what is left has %zu bytes, the text %zu", size, from);
-  // One that never comes: all text arrives, what was held back included.
+  // One that never comes: all text arrives, also the part that was held back.
   o.stop_strings = "\x01never\0neither";
   o.stop_strings_size = 15;
   report = generate(t, o, &h);

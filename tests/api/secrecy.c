@@ -1,4 +1,4 @@
-// No error and no line of the log quotes what the model was given: messages, tools, documents, variables. A template's own words may be said.
+// No error and no line of the log quotes the model's input: messages, tools, documents, variables. A template's own words may be said.
 #include "chat.h"
 #include "misuse.h"
 
@@ -111,7 +111,7 @@ static void templates(void) {
   }
 }
 
-// What the template itself says stays.
+// The words of the template itself stay.
 static void own_words(void) {
   static const char* const cases[][2] = {
       {"{{ raise_exception('roles must alternate') }}", "roles must alternate"},
@@ -182,7 +182,7 @@ static void json(struct stage* t) {
   }
 }
 
-// A model whose own template fails: in every call that renders, and in what the session keeps of its failures.
+// A model whose own template fails: in every call that renders, and in the failures that the session keeps.
 static void sessions(struct stage* t) {
   char path[kPathMax + 32];
   snprintf(path, sizeof path, "%s/hostile.gguf", t->dir);
@@ -199,7 +199,7 @@ static void sessions(struct stage* t) {
   EXPECT_STATUS(kvrt_session_begin(s, NULL, NULL), KVRT_INVALID);
   expect_secret(last_message(), "begin");
   MUST(kvrt_session_checkpoint(s, "s", 1, NULL, NULL, NULL));
-  // Answers that must go on by a grammar which what was said does not fit.
+  // Answers that must go on by a grammar that the text so far does not fit.
   kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 1, .no_generation_prompt = 1};
   o.grammar_kind = KVRT_GRAMMAR_GBNF, o.grammar = "root ::= [a-z]+", o.grammar_size = strlen(o.grammar);
   MUST(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL));

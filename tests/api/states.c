@@ -1,5 +1,5 @@
-// Every cell of kvrt.h's table of states and calls: the status, the state after it, what a refused call leaves as it was, and that the
-// session then goes on as if nothing had been.
+// Every cell of kvrt.h's table of states and calls: the status and the state after it. A refused call changes nothing, and the session then
+// goes on as if nothing had been.
 #include "chat.h"
 #include "misuse.h"
 
@@ -169,7 +169,7 @@ static kvrt_event end_of(kvrt_session* s) {
   return e;
 }
 
-// What the header says of a cell beyond its status.
+// The rules of the header for a cell beyond its status.
 static void check_cell(struct cell* c, const struct row* row, enum state state, const char* what) {
   const uint32_t now = session_props(c->s).state;
   if (row->call == call_next) {

@@ -1,4 +1,4 @@
-// rename, pin, set_ttl and gc, and saves with pin and ttl: what they promise to handles, to other sessions and to a reader of stat.
+// rename, pin, set_ttl and gc, and saves with pin and ttl: their promises to handles, to other sessions and to a reader of stat.
 #include "support.h"
 
 enum { kTrunk = 96, kBranch = 40, kAll = kTrunk + kBranch };

@@ -1,4 +1,4 @@
-// kvrt_store_show: what it says is what the session's own handle says, without a model, and damage is a status.
+// kvrt_store_show: it says the same as the session's own handle, without a model, and damage is a status.
 #include <stdarg.h>
 
 #include "support.h"
@@ -52,14 +52,14 @@ static void buffer_rules(const kvrt_store* store) {
   EXPECT(memcmp(part, json, needed) == 0 && part[needed] == 0x5a, "an exact buffer");
 }
 
-// Flips one bit of every 331st byte of the catalog: what is shown then is what was saved, or the status says that it is damaged.
+// Flips one bit of every 331st byte of the catalog: the session is then shown as it was saved, or the status says that it is damaged.
 static void damaged(kvrt_runtime* rt, const char* dir) {
   static char path[kPathMax + 16], whole[sizeof json], catalog[1 << 20];
   snprintf(path, sizeof path, "%s/catalog.db", dir);
   kvrt_store* store = open_store(rt, dir);
   MUST(show(store, "d", "ann"));
   memcpy(whole, json, sizeof json);
-  const size_t said = (size_t)(strstr(whole, "\"chunks\"") - whole);  // what lies on the disk of it may be other
+  const size_t said = (size_t)(strstr(whole, "\"chunks\"") - whole);  // the part about the chunks on the disk may be other
   kvrt_store_release(store);
   FILE* file = fopen(path, "r+b");
   REQUIRE(file, "%s: %s", path, strerror(errno));

@@ -1,4 +1,4 @@
-// What the tests of the public contract share. They are plain C and know kvrt.h, libc and POSIX, nothing else of the project.
+// Helpers of the tests of the public contract. They are plain C and know kvrt.h, libc and POSIX, nothing else of the project.
 #pragma once
 
 #include <dirent.h>
@@ -66,13 +66,13 @@ static inline void make_dir(char path[kPathMax]) {
 
 static inline int compare_paths(const void* a, const void* b) { return strcmp((const char*)a, (const char*)b); }
 
-// Where the generated models are: tests/golden/tiny, or where KVRT_TINY_DIR says that they were brought to.
+// The folder of the generated models: tests/golden/tiny, or the one that KVRT_TINY_DIR says they were brought to.
 static inline const char* tiny_dir(void) {
   const char* given = getenv("KVRT_TINY_DIR");
   return given && *given ? given : KVRT_TINY_DIR;
 }
 
-// They, by name.
+// The generated models, by name.
 static inline size_t list_tiny(char (*paths)[kPathMax], size_t capacity) {
   DIR* dir = opendir(tiny_dir());
   REQUIRE(dir != NULL, "no directory %s", tiny_dir());
@@ -213,7 +213,7 @@ static inline void prompt_tokens(int32_t* tokens, size_t count, uint64_t seed, u
   for (size_t i = 0; i < count; ++i) tokens[i] = (int32_t)(next_random(&seed) % vocab);
 }
 
-// What a generation gave: the tokens and a hash of the logits that each was drawn from.
+// The record of a generation: the tokens and a hash of the logits that each was drawn from.
 struct run {
   size_t count;
   int32_t token[kRunMax];

@@ -1,6 +1,6 @@
 #!/bin/sh
 # symbols.sh HEADER LIST LIBRARY MAP: the library exports exactly the functions of the header, which are exactly the frozen list, each in the
-# version node of the map; all it imports is bound when it is loaded; its soname and what it needs are as promised.
+# version node of the map; all it imports is bound when it is loaded; its soname and the libraries that it needs are as promised.
 set -eu
 header=$1 list=$2 library=$3 map=$4
 bad=0

@@ -1,5 +1,5 @@
 // 8 threads x 200 generations on one model, with random cancels and closes from other threads: every finished output equals its solo
-// run, and what was cut short is a beginning of it. threads [generations per thread] [seed]
+// run, and an output that was cut short is a beginning of it. threads [generations per thread] [seed]
 #include "support.h"
 
 enum { kThreads = 8, kCases = 24, kPromptTokens = 40, kLength = 12 };
@@ -15,7 +15,7 @@ static struct one_case cases[kCases];
 static kvrt_model* model;
 static kvrt_store* store;
 static int generations = 200;
-static _Atomic(kvrt_session*) slots[kThreads];  // sessions inside generate; who exchanges one out of here closes it
+static _Atomic(kvrt_session*) slots[kThreads];  // sessions inside generate; the thread that exchanges one out of here closes it
 static atomic_int stop_chaos, finished, cut;
 
 static void solo_runs(const char* tiny) {

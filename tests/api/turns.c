@@ -1,6 +1,6 @@
 // A conversation of 20 turns by append_message with a restart between any two: odd turns run in a process of their own, the others with
-// everything closed and opened again. Each computes its own tokens and at most one block more, and says what a conversation without a
-// restart says. turns [real]; turns turn MODEL DIRECTORY NUMBER SEED is one turn.
+// everything closed and opened again. Each computes its own tokens and at most one block more, and answers as a conversation without a
+// restart. turns [real]; turns turn MODEL DIRECTORY NUMBER SEED is one turn.
 #include <sys/wait.h>
 
 #include "chat.h"
@@ -84,7 +84,7 @@ static void in_a_process(const char* program, const char* path, const char* dir,
   remove(file);
 }
 
-// A seed whose answer has no special token inside: what the template makes of such a one is not what was sampled.
+// A seed whose answer has no special token inside: the template makes other tokens of such a one than were sampled.
 static uint64_t never_restarted(kvrt_session* s, int number, struct turn* want) {
   for (uint64_t seed = 1; seed < 500; ++seed) {
     kvrt_session* attempt = NULL;

@@ -1,4 +1,4 @@
-// wake: once for each time that the first unread event arrives; what it was given is freed once. And next's timeouts: 0 never computes,
+// wake: once for each time that the first unread event arrives; its argument is freed once. And next's timeouts: 0 never computes,
 // and a wait ends in time while another thread's step is long.
 #include "misuse.h"
 
@@ -113,7 +113,7 @@ static void other_events(struct stage* t) {
   kvrt_model_release(poisoned);
 }
 
-// Who frees: forks and resumed sessions have a bell of their own or none; a call that fails never frees.
+// The owner of a bell frees it: forks and resumed sessions have a bell of their own or none; a call that fails never frees.
 static void lifetimes(struct stage* t) {
   struct bell b = {0}, of_fork = {0}, of_resume = {0}, failed = {0};
   kvrt_session* s = open_with(t, &b);
@@ -139,7 +139,7 @@ static void lifetimes(struct stage* t) {
   kvrt_session_close(back);
   expect_bell(&of_fork, 1, 1, "close of the fork");
   expect_bell(&of_resume, 1, 1, "close of the resumed one");
-  // What was given is freed, whether there is somebody to wake or not.
+  // The argument is freed, whether there is a wake to call or not.
   struct bell mute = {0};
   kvrt_session_options mo = with_bell(&mute, t->store);
   mo.wake = NULL;
@@ -239,7 +239,7 @@ static void while_another_computes(const char* path) {
   MUST(kvrt_session_append(s, &(const int32_t){3}, 1, NULL));
   MUST(kvrt_session_begin(s, &(kvrt_generate_options){.struct_size = sizeof(kvrt_generate_options), .ignore_eos = 1}, NULL));
   struct waits w = {0};
-  // Where this thread was the first to come to the prompt, it has computed it itself: then once more.
+  // If this thread came to the prompt first, it has computed the prompt itself: then once more.
   for (uint64_t attempt = 0; attempt < 20 && w.none == 0; ++attempt) read_while_it_computes(model, s, 3 + attempt, &w);
   printf("%d waits of 20 ms gave nothing, %d within 40 ms and one step; %d events; the longest step %.0f ms\n", w.none, w.in_time, w.events,
          metrics_of(model).step_ms_longest);

@@ -1,5 +1,5 @@
 // cache_dir: the same digests without it, on a miss, on a hit, after the model has changed under an unchanged name, size and mtime, and in
-// processes that open at once. `real`: what an open of the real model makes resident, and at most on the way.
+// processes that open at once. `real`: the memory that an open of the real model makes resident, and the most on the way.
 #include "weight_cache.h"
 
 enum { kChildren = 4 };

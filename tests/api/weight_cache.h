@@ -1,4 +1,4 @@
-// What the tests of the weight cache share: opening with one, what the weights compute, and this program again as a child.
+// Helpers of the tests of the weight cache: opening with one, a digest of the logits, and this program again as a child.
 #pragma once
 
 #include <fcntl.h>

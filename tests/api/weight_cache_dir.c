@@ -1,4 +1,4 @@
-// The directory of the weight cache: which one it is, what goes when it is full, and that nothing that is wrong with it is more than a miss.
+// The directory of the weight cache: which one it is, which files go when it is full; and no fault in it is more than a miss.
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -7,7 +7,7 @@
 
 enum { kModels = 3 };
 
-// Models, and what a cache of each has: its file's name and size do not depend on the directory.
+// Models, and the file of each in a cache: its name and size do not depend on the directory.
 static struct known {
   char path[kPathMax], name[128];
   uint64_t bytes, digest;
@@ -58,7 +58,7 @@ static void learn(kvrt_runtime* rt) {
   }
 }
 
-// ---- which one -------------------------------------------------------------------------------------------------------------------------
+// ---- the choice ------------------------------------------------------------------------------------------------------------------------
 
 static void expect_dir(kvrt_runtime* rt, const char* what, uint32_t cache, const char* given, const char* want) {
   const kvrt_model_options o = {
@@ -143,7 +143,7 @@ static void user_dirs(kvrt_runtime* rt) {
   EXPECT(log_lines == 0, "%zu warnings of a directory that nobody asked for", log_lines);
 }
 
-// ---- what goes -------------------------------------------------------------------------------------------------------------------------
+// ---- eviction --------------------------------------------------------------------------------------------------------------------------
 
 static kvrt_model* open_capped(kvrt_runtime* rt, int model, const char* cache, uint64_t cap) {
   return open_with(rt, models[model].path,
@@ -181,7 +181,7 @@ static void least_recently_used(kvrt_runtime* rt) {
   expect_files(cache, 1, 1, 0, "all are in use");
   EXPECT(log_lines == 1 && digest_with(third) == models[2].digest, "%zu log lines", log_lines);
   kvrt_model_release(third);
-  remove_tree(cache);  // under who maps them
+  remove_tree(cache);  // while models map its files
   EXPECT(digest_with(held) == models[0].digest && digest_with(second) == models[1].digest, "removed files: other logits");
   kvrt_model_release(held);
   kvrt_model_release(second);
@@ -192,7 +192,7 @@ static void least_recently_used(kvrt_runtime* rt) {
   expect_files(cache, 0, 1, 0, "what fits alone");
 }
 
-// ---- what is wrong with it -------------------------------------------------------------------------------------------------------------
+// ---- faults ----------------------------------------------------------------------------------------------------------------------------
 
 static const char* killed_in;
 static int32_t kill_while_writing(void* user, const kvrt_event* event) {

@@ -5,7 +5,7 @@
   spills.py --self-test COMPILER                 a planted spill is found, and a loop that has none is not
 
 A folder is searched for the objects of the kernel tables (kernels_*.o, the scalar one is no hot code). A hot loop is an innermost one
-that uses ymm or zmm registers. What counts is an access to the stack at a fixed offset: every store of a vector register; everything
+that uses ymm or zmm registers. An access to the stack at a fixed offset counts: every store of a vector register; everything
 else, constants, pointers and counters that found no register, where it is more than one in 12 instructions. An array that is
 indexed, (%rsp,%rax,4), is no spill. The exit code is 1 where a loop has more than exceptions.txt permits; with --exact also where an
 exception is out of date.
