@@ -6,7 +6,7 @@
   abi.py write --source DIR     writes both anew (./dev abi). A break needs a line in CHANGELOG.md, and from version 0.2.0 on --force.
                                 A function that is new or changed moves to the newest node of kvrt.map
 
---cc is the compiler: it preprocesses the header, and a program made by it prints sizes, offsets and values; pycparser gives names and types.
+--cc is the compiler: it preprocesses the header, and its program prints sizes, offsets and values; pycparser gives names and types.
 """
 import argparse
 import json

@@ -1,4 +1,4 @@
-// kvrt_cancel: it ends every generation that was begun with it, as kvrt_session_cancel ends one; once it has fired, a begin ends at once; it
+// kvrt_cancel: it ends every generation that was begun with it, as kvrt_session_cancel ends one; fired before, it ends a begin at once; it
 // may live longer than the generation, or shorter. And a user interface's thread ends a generation whose callback waits for that thread.
 #include "misuse.h"
 

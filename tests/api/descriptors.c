@@ -244,7 +244,7 @@ static int few_descriptors(void) {
   store = open_store(rt, store_path);
   limit_descriptors(more);
   done +=
-      kvrt_session_resume(model, store, "kept", 4, NULL, NULL, NULL, NULL, &s, NULL) == KVRT_OK;  // unreadable KV is computed again
+      kvrt_session_resume(model, store, "kept", 4, NULL, NULL, NULL, NULL, &s, NULL) == KVRT_OK;  // KV that is unreadable is computed again
   EXPECT(s != NULL, "resume with %d: %s", more, last_message());
   struct run r = {0};
   generate_into(s, 20, &r);

@@ -188,8 +188,8 @@ int main(int argc, char** argv) {
   }
   kvrt_model_release(model);
   const double bound = 1.5 * kStepMs;
-  // On a machine that is busy with others the time that these took is not the library's; on a quiet one all is. And there another program, or
-  // the machine under a virtual one, may slow a core in the middle of a step, which no count shows: a delay of the library's comes each time.
+  // On a machine that is busy with others the time of these is not the library's; on a quiet one all is. And there another program, or the
+  // machine under a virtual one, may slow a core in the middle of a step, which no count shows: a delay of the library's comes each time.
   double counts = 2 * bound, busy = 1;
   for (int run = 0; run < 3 && busy > 0.02 && counts > bound; ++run) {
     busy = run_guests(rt, path, store, resume, want);

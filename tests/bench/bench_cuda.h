@@ -1,4 +1,4 @@
-// bench_cuda: what kvrt's kernels and its backend get of a CUDA device. One JSON object a line; gpu_check.py (tests/gpu) collects them.
+// bench_cuda: the speeds of kvrt's kernels and backend on a CUDA device. One JSON object a line; gpu_check.py (tests/gpu) collects them.
 // Over the emulation (tests/cuda/emulation) it tries out itself and measures nothing.
 #pragma once
 
@@ -50,7 +50,7 @@ class Memory {
  public:
   Memory() = default;
   explicit Memory(uint64_t bytes);
-  // The bytes over and over.
+  // Holds the pattern over and over.
   Memory(uint64_t bytes, std::span<const uint8_t> pattern);
   template <typename T>
   explicit Memory(const std::vector<T>& from)
@@ -82,13 +82,13 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // Of one call of queue, by replays of a graph that has called queue(0) ... queue(turn - 1), more than once where they are short.
+  // The time of one call of queue, by replays of a graph that has called queue(0) ... queue(turn - 1), more than once where they are short.
   Timed time(uint32_t turn, const std::function<void(uint32_t)>& queue);
   // The same by the host's clock, which stops when work returns.
   Timed time_host(uint32_t runs, const std::function<void()>& work) const;
-  // So many arrays of so many bytes that none of them is still in the cache when its turn comes again.
+  // The number of arrays of so many bytes at which none is still in the cache when its turn comes again.
   uint32_t turns_for(uint64_t bytes) const;
-  // A size as it is, or the one to try out with.
+  // The size of a measurement, or the one to try the program out with.
   template <typename T>
   T size(T whole, T tried) const {
     return smoke ? tried : whole;
@@ -99,7 +99,7 @@ class Device {
   const bool smoke;
   cuda::Stream stream;
   cudaDeviceProp properties{};
-  double copy_gb_s = 0;  // read and written, of a copy within the device: what kernels are held against
+  double copy_gb_s = 0;  // read and written, of a copy within the device: the rate that kernels are held against
 };
 
 // Random numbers of some 0.02 as a tensor of the type, in panels, in device memory, once and again.
@@ -112,7 +112,7 @@ class Weights {
   cuda::DeviceWeight view(uint32_t copy, std::initializer_list<uint32_t> parts) const {
     return view(copy, std::span(parts.begin(), parts.size()));
   }
-  uint64_t bytes() const { return bytes_; }  // of one
+  uint64_t bytes() const { return bytes_; }  // of one copy
   static uint64_t bytes_of(DType type, uint32_t rows, uint32_t cols);
 
  private:

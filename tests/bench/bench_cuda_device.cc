@@ -1,4 +1,4 @@
-// What the parts of bench_cuda share: errors, JSON, time, memory, random weights.
+// Code that the parts of bench_cuda share: errors, JSON, time, memory, random weights.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -212,7 +212,7 @@ uint32_t Device::turns_for(uint64_t bytes) const {
 
 namespace {
 
-// Where the f16 fields of a block lie (-1: there is none), and what makes its numbers some 0.02 when all other bits are random.
+// The places of the f16 fields in a block (-1: there is none), and values that make its numbers some 0.02 when all other bits are random.
 struct Scales {
   DType type;
   int scale_at, minimum_at;

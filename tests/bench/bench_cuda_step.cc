@@ -1,6 +1,6 @@
 // bench_cuda: whole steps of made-up models through CudaBackend and forward(), by the host's clock, as the engine takes them: the step's
-// arrays are copied, the graph is replayed, the logits or the largest of them come back. Prompts of a message and of a text, rows appended to
-// what is there, batches, and a model of experts. The bound is weights and KV over the copy rate, and no other time at all.
+// arrays are copied, the graph is replayed, the logits or the largest of them come back. Prompts of a message and of a text, rows after a
+// context, batches, and a model of experts. The bound is weights and KV over the copy rate, and no other time at all.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -40,7 +40,7 @@ class Synthetic {
   void decode(uint32_t position, uint32_t sequences, bool draws);
   // Gives the others what the first sequence has of positions [0, tokens).
   void share(uint32_t tokens);
-  // That a step of so many rows reads: of experts, those that rows meet which choose at random.
+  // The bytes that a step of so many rows reads: of experts, those of the chosen ones, where rows choose at random.
   double weight_bytes(uint32_t rows) const {
     const double experts = shape_.experts, missed = experts > 0 ? std::pow(1 - shape_.experts_used / experts, rows) : 0;
     return weight_bytes_ + expert_bytes_ * experts * (1 - missed);
@@ -177,7 +177,7 @@ void Synthetic::share(uint32_t tokens) {
 void describe(Line* line, const char* what, const Shape& shape) {
   line->add("what", what).add("model", shape.name).add("layers", type_name(shape.layer_type)).add("head", type_name(shape.head_type));
 }
-// Of a step that reads the weights, and so many tokens' KV.
+// The time of a step that reads the weights and so many tokens' KV, and its share of the bound.
 void add_bound(Line* line, const Device& device, const Synthetic& model, uint32_t rows, uint64_t tokens, const Timed& timed) {
   const double bytes = model.weight_bytes(rows) + static_cast<double>(model.kv().token_bytes() * tokens);
   const double rate = bytes / timed.us / 1e3;

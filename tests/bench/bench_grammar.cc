@@ -1,4 +1,4 @@
-// What a grammar costs a decode step: mask and accept, over a sampler's generations.
+// The cost of a grammar in a decode step: mask and accept, over a sampler's generations.
 // usage: schema_valid.py schemas | bench_grammar MODEL.gguf [GENERATIONS_PER_SCHEMA]     a JSON schema a line; each generation starts cold
 #include <chrono>
 #include <cstdio>

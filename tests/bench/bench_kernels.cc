@@ -167,7 +167,7 @@ BENCHMARK(bench_step)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
-// One weight that stays in the cache, or (rows large) one that does not: what the kernel itself can do.
+// One weight that stays in the cache, or (rows large) one that does not: the speed of the kernel itself.
 void bench_matmul(benchmark::State& state) {
   const auto type = static_cast<DType>(state.range(0));
   const auto n = static_cast<uint32_t>(state.range(1)), rows = static_cast<uint32_t>(state.range(2)),

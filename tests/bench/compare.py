@@ -9,9 +9,9 @@
 The peer is llama-cpp-python of PyPI, compiled for this machine into build/peer, or for AVX2 into build/peer-avx2 where kvrt runs with
 --isa avx2; its settings are swept before and the fastest taken for each kind of figure. A ratio is kvrt over the peer for speeds, the peer over
 kvrt for times and sizes: above 1 kvrt is better. It is taken per pair; the table shows the median, the least and the greatest of the pairs.
-"of limit" is kvrt's share of what this machine's measured ceilings leave: weights and KV read once a step at its read bandwidth, or products
-at its ports' peak, whichever takes longer. Rows "at once" are prefill in steps of 512 tokens, as the peer does it; the others are the
-library as it comes, which bounds a step of a prompt alone to 500 ms.
+"of limit" is kvrt's share of the speed at this machine's measured ceilings: weights and KV read once a step at its read bandwidth, or
+products at its ports' peak, whichever takes longer. Rows "at once" are prefill in steps of 512 tokens, as the peer does it; the others are
+the library as it comes, which bounds a step of a prompt alone to 500 ms.
 """
 import argparse
 import json
@@ -28,7 +28,7 @@ import record
 from cost import Cost, Limits
 
 HERE, ROOT = pathlib.Path(__file__).resolve().parent, pathlib.Path(__file__).resolve().parents[2]
-# What one process measures; `runs` is within it.
+# The measurements of one process; `runs` is within it.
 FULL = [
     {"prompt": [512, 2048], "depth": [0, 2048], "batch": [1, 4, 8], "state": [2048], "runs": 3},
     {"prompt": [8000], "depth": [8000], "batch": [], "state": [], "runs": 1},

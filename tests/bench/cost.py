@@ -1,4 +1,4 @@
-"""What a model's tokens cost at least, from its GGUF file, and the speeds that a machine's ceilings leave."""
+"""The least cost of a model's tokens, from its GGUF file, and the speeds that a machine's ceilings leave."""
 import gguf
 
 

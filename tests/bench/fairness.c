@@ -1,4 +1,4 @@
-// What sessions that decode notice of a long prompt: `sessions` of them decode, a prompt of `prompt` tokens arrives, and the gaps between
+// A long prompt's effect on sessions that decode: `sessions` of them decode, a prompt of `prompt` tokens arrives, and the gaps between
 // their tokens are measured until it has its first token. fairness [MODEL] [sessions 8] [prompt 4000]; prints one JSON object.
 #include "tests/api/support.h"
 

@@ -4,7 +4,7 @@
   first_token.py MODEL.gguf --peer-python PYTHON [--pairs 5] [--threads N] [--prompt 128] [--cache-dir DIR] [--cold] [--json]
   first_token.py MODEL.gguf --side kvrt|peer ...      one process's figures as one JSON object
 
-Times begin when the library is loaded and end when the token is known. rss_bytes is what the process has more than before the open, so that
+Times begin when the library is loaded and end when the token is known. rss_bytes is the growth of the process since the open, so that
 an interpreter and its libraries count on neither side; anon_bytes is the part of it that no file backs; peak_bytes the most on the way.
 --cold: the model's and the cache's pages are dropped from the page cache first. KVRT_LIBRARY names libkvrt.so, as for the bindings.
 """
@@ -28,12 +28,12 @@ def resident():
 
 
 def prompt_of(count, vocab):
-    """Tokens of no meaning: what they are changes no time."""
+    """Tokens of no meaning: their values change no time."""
     return [1000 + i * 7919 % (vocab - 2000) for i in range(count)]
 
 
 def measure(open_model, first_token):
-    """Both sides' frame: what is measured between which moments."""
+    """The measurement of either side: the same figures between the same moments."""
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # VmHWM starts again
     before, start = resident(), time.perf_counter()

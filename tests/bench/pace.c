@@ -1,4 +1,4 @@
-// What is left of a prompt's speed beside busy processes, and of a process's first prompt. One JSON object a line:
+// The speed of a prompt beside busy processes, and that of a process's first prompt. One JSON object a line:
 //   beside   gaps between the tokens of 8 sessions while a prompt of 4,000 tokens arrives (fairness, which lies beside this program)
 //   first    a process's first prompt over its second: kv_populate 1, medians over `starts` processes
 //   lone     beside `burners` processes, prompts as the library comes and with step_ms_max 1000, in turn: medians over `rounds`
@@ -37,7 +37,7 @@ static double median(double* values, int count) {
   return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-// Of one field of the figures.
+// The median of one field of the figures.
 static double median_of(const struct figure* figures, size_t offset, int count) {
   double values[kRunsMax];
   for (int i = 0; i < count; ++i) memcpy(&values[i], (const char*)&figures[i] + offset, sizeof(double));
@@ -45,7 +45,7 @@ static double median_of(const struct figure* figures, size_t offset, int count) 
 }
 #define MEDIAN(figures, field, count) median_of(figures, offsetof(struct figure, field), count)
 
-// Of all threads, spinning included.
+// The CPU time of all threads, spinning included.
 static double cpu_ms(void) {
   struct rusage r;
   getrusage(RUSAGE_SELF, &r);
@@ -63,7 +63,7 @@ static kvrt_model* open_with(kvrt_runtime* rt, uint32_t step_ms_max) {
   return model;
 }
 
-// The tokens from `begin` to `end`, of which those before `begin` are there.
+// Computes the tokens from `begin` to `end`; those before `begin` are there.
 static struct figure prefill(kvrt_model* model, kvrt_session* s, size_t begin, size_t end) {
   MUST(kvrt_session_append(s, tokens + begin, end - begin, NULL));
   const kvrt_metrics before = metrics_of(model);
@@ -75,7 +75,7 @@ static struct figure prefill(kvrt_model* model, kvrt_session* s, size_t begin, s
   return f;
 }
 
-// Of a fork of `base`, which has `begin` tokens.
+// The same in a fork of `base`, which has `begin` tokens.
 static struct figure prompt(kvrt_model* model, kvrt_session* base, size_t begin, size_t end) {
   kvrt_session* s = NULL;
   MUST(kvrt_session_fork(base, NULL, &s, NULL));

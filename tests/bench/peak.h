@@ -1,4 +1,4 @@
-// What a core can do at most, measured now: the ceilings that the benchmarks' shares refer to.
+// The most that a core can do, measured now: the ceilings that the benchmarks' shares refer to.
 #pragma once
 
 #include <cstdint>

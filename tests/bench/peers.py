@@ -32,7 +32,7 @@ def show(command):
 
 
 def peer_info(python):
-    """What the peer says of itself, or None where it is not there or not whole."""
+    """The peer's description of itself, or None where it is not there or not whole."""
     if not pathlib.Path(python).exists():
         return None
     done = subprocess.run([python, "-c", INFO], capture_output=True, text=True)

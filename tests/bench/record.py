@@ -1,4 +1,4 @@
-"""What must be known of a machine and a build to believe a figure."""
+"""The facts about a machine and a build without which a figure cannot be believed."""
 import datetime
 import json
 import os
@@ -22,7 +22,7 @@ def cpu():
 
 
 def compiler(build):
-    """Of the kernel files: they are what is measured."""
+    """The compiler and flags of the kernel files: the figures are theirs."""
     commands = json.loads((pathlib.Path(build) / "compile_commands.json").read_text())
     kernels = {pathlib.Path(c["file"]).name: c["command"] for c in commands if "/runtime/compute/cpu_kernels_" in c["file"]}
     program = next(word for word in next(iter(kernels.values())).split() if "ccache" not in word)

@@ -1,4 +1,4 @@
-// What saving costs those who generate, and loading those who wait: a 2,048-token session of SmolLM2.
+// The cost of saving for sessions that generate, and of loading for those that wait: a 2,048-token session of SmolLM2.
 //   saving [MODEL] [--tokens 1000] [--runs 5]
 // Prints JSON lines. decode: N tokens of one session, one event at a time, alone and while two sessions of 2,048 tokens, which the store has
 // nothing of, are saved: by checkpoint on another thread, and by autosave. ratio: of the total times, alone over all runs; gap: the longest

@@ -1,5 +1,5 @@
-// What a store costs over the life of many conversations: bytes written for the KV that is there in the end, the catalog's size, the time of a
-// list, of a save's commit, and of gc's slices. store_life [sessions] [turns] [directory]. One JSON line per figure.
+// The cost of a store over the life of many conversations: bytes written for the KV that is there in the end, the catalog's size, the time
+// of a list, of a save's commit, and of gc's slices. store_life [sessions] [turns] [directory]. One JSON line per figure.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// kvrt.h without kvrt: every call notes its name and gives a fixed answer, so that what the C++ header adds can be seen alone.
+// kvrt.h without kvrt: every call notes its name and gives a fixed answer, so that the C++ header's own work can be seen alone.
 #include <stdio.h>
 
 #include "kvrt.h"

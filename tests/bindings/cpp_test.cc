@@ -1,4 +1,4 @@
-// kvrt.hpp on the real library: what tests/api does in C, through the C++ header.
+// kvrt.hpp on the real library: the tests of tests/api, through the C++ header.
 #include "kvrt.hpp"
 
 #include <gtest/gtest.h>

@@ -21,7 +21,7 @@ if [ "${MYPY:-0}" = 1 ]; then
   "$@" readme.py
   exec "$@" example.py "$source/samples/chat_asyncio.py"
 fi
-# -X dev would slow a sanitizer down for what the other build looks at.
+# No -X dev with a sanitizer: it would slow that build down, and the other build has it.
 if [ -n "${PRELOAD:-}" ]; then
   LD_PRELOAD=$PRELOAD exec "$work/venv/bin/python" -m unittest
 fi

@@ -21,14 +21,14 @@ grep -q "cuda.*$work/none.so" out || fail "doctor without a library: $(cat out)"
 exits 14 run -m "$model" --device cuda --cuda-library "$work/none.so" --tokens 1,2
 grep -q "$work/none.so" err || fail "no library: $(cat err)"
 
-# Strict is an arithmetic of its own: what one has saved is nothing to the other.
+# Strict is an arithmetic of its own: KV that one has saved is nothing to the other.
 on_cuda --tokens "$tokens" -n 2 --store strict --session ann --determinism strict
 on_cuda --tokens 7,8 -n 2 --store strict --session ann --no-save --determinism strict
 is True "$(json 'j["reused_disk"] > 40')" "strict KV, to a strict session: $(cat out)"
 on_cuda --tokens 7,8 -n 2 --store strict --session ann --no-save
 is "0 other_numerics" "$(json 'str(j["reused_disk"]) + " " + j["reuse_stopped"]')" "strict KV, to one by class"
 
-# What the CPU has saved is computed again, or taken as it is.
+# KV that the CPU has saved is computed again, or taken as it is.
 exits 0 run -m "$model" --tokens "$tokens" -n 6 --store store --session ann --json
 greedy=$(json 'j["tokens"]')
 on_cuda --tokens "$tokens" -n 6

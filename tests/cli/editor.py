@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """editor.py KVRT MODEL: kvrt chat as a person at a terminal uses it. Keys, history, wide characters, pastes, Ctrl-C, Ctrl-Z, a kill, a narrow window, two
-chats of one name; what became of them is read from the store, as JSON."""
+chats of one name; their results are read from the store, as JSON."""
 import fcntl
 import json
 import os
@@ -41,7 +41,7 @@ def patched(to, context, sampling):
 
 
 def control_job(report, go):
-    """What a shell does for a job in the foreground: this process goes on as the job, in a group of its own. Whatever stops or ends the job is
+    """A shell's part for a job in the foreground: this process goes on as the job, in a group of its own. Whatever stops or ends the job is
     reported, and a byte has it go on."""
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     job = os.fork()
@@ -74,7 +74,7 @@ class Chat:
         self.prompt()
 
     def prompt(self):
-        """Until Ctrl-C is a key, which is so a moment after the prompt is drawn."""
+        """Waits until Ctrl-C is a key, which is so a moment after the prompt is drawn."""
         said = self.wait("\x1b[?2004h> ")
         self.reads()
         return said
@@ -86,7 +86,7 @@ class Chat:
                 sys.exit("Ctrl-C is no key")
 
     def wait(self, text):
-        """Until the terminal has shown this, after what was waited for before."""
+        """Waits until the terminal has shown this, after the text that was waited for before."""
         end = time.monotonic() + PATIENCE
         while text not in self.seen:
             ready, _, _ = select.select([self.fd], [], [], max(0, end - time.monotonic()))
@@ -99,7 +99,7 @@ class Chat:
         return before
 
     def until(self, count):
-        """Until so many characters more have come."""
+        """Waits until so many characters more have come."""
         while len(self.seen) < count:
             self.seen += os.read(self.fd, 65536).decode(errors="replace")
 
@@ -129,7 +129,7 @@ class Chat:
         return struct.unpack("i", os.read(self.report, 4))[0]
 
     def status(self):
-        """The exit code; self.seen has what came until then."""
+        """The exit code; self.seen has the output until then."""
         try:
             while data := os.read(self.fd, 65536):
                 self.seen += data.decode(errors="replace")
@@ -198,7 +198,7 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
     expect(chat.end(), 0, "exit")
     expect([m["content"] for m in chat.messages()], [long], "a paste of 60 KB")
 
-    # What was said before is there for the arrow up, and an answer that was cut short goes on where it ended.
+    # Lines said before are there for the arrow up, and an answer that was cut short goes on where it ended.
     chat = Chat(roomy, work + "/store", "--temp", "0")
     chat.say(UP)
     expect(chat.end("\x04"), 0, "exit at Ctrl-D")
@@ -211,7 +211,7 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
     expect(chat.end(), 0, "exit")
     expect((len(chat.messages()), chat.tokens() - length), (len(before), 4), "an answer of 2 tokens that went on twice")
 
-    # How answers are drawn: as the file says, or else by kvrt's own defaults; an option comes first.
+    # The drawing of answers: as the file says, or else by kvrt's own defaults; an option comes first.
     own = "temperature 0.7, top_k 0, top_p 0, min_p 0.05, repetition penalty 0"
     files = "temperature 0.3, top_k 20, top_p 0.9, min_p 0, repetition penalty 1.1"
     suggests = {"temp": 0.3, "top_k": 20, "top_p": 0.9, "penalty_repeat": 1.1}
@@ -248,7 +248,7 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
         chat.prompt()
     expect(chat.end(), 0, "exit")
 
-    # Ctrl-Z where no shell controls jobs, as here; and what is typed during an answer, shown once.
+    # Ctrl-Z where no shell controls jobs, as here; and text typed during an answer, shown once.
     chat = Chat(roomy, work + "/keys", "--temp", "0", tokens=200)
     chat.type("sus")
     chat.wait("sus")
@@ -312,7 +312,7 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
             os.close(chat.go)
             chat.status()
 
-    # Two chats of one name: who saves last is told, at the end of the line, and may replace the other; what counts is the last save.
+    # Two chats of one name: the one that saves last is told, at the end of the line, and may replace the other; the last save counts.
     chats = [Chat(roomy, work + "/two", "--temp", "0", tokens=4000) for _ in range(2)]
     chats[0].say("first")
     said = chats[1].say("second")

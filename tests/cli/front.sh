@@ -22,7 +22,7 @@ hint() {
   is "$word" "$(sed -n 's/.*; did you mean \(.*\)?.*/\1/p' err)" "the suggestion of kvrt $*: $(cat err)"
 }
 
-# what is not known
+# unknown commands
 says "unknown command stor; did you mean store? (INVALID)" stor
 hint store stor ls DIR
 hint perplexity perp
@@ -45,7 +45,7 @@ says 'kvrt run takes no argument "a b"' run "a b" -m "$model" -p a
 hint "-m $model" run "$model"
 hint "-m $model" plan "$model" --context 5
 
-# who says no more than a command is shown what there is
+# a command without the rest is answered with its help
 for command in "" store plan "store rm"; do
   # shellcheck disable=SC2086 # no word, or two
   says "(INVALID)" $command
@@ -204,7 +204,7 @@ exits 3 demo -m "$model" --store readable
 is "" "$(cat out)" "a demo in a directory that is not empty"
 grep -q 'kvrt: readable is not an empty directory.*(CONFLICT)' err || fail "a demo in a directory that is not empty: $(cat err)"
 
-# another model's session is replaced by who says so
+# another model's session is replaced on demand
 exits 10 run -m "$tiny/llama_mha_f16.gguf" -p a -n 1 --store store --session one
 exits 0 run -m "$tiny/llama_mha_f16.gguf" -p a -n 1 --store store --session one --overwrite
 exits 10 run -m "$model" -p a -n 1 --store store --session one
@@ -262,7 +262,7 @@ done
 exits 0 help store rm
 grep -q '^Usage: kvrt store rm \[OPTIONS\] DIR NAME...$' out || fail "the usage of store rm: $(cat out)"
 
-# version: what it is made of
+# version: the parts that it is made of
 exits 0 --version
 version=$(sed 's/kvrt //' out)
 exits 0 version

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """interrupt.py KVRT MODEL: Ctrl-C in kvrt chat stops the answer and not the program, and the next answer comes; in kvrt run it, a polite
-kill, a terminal that closes and a reader that goes away end the program with what was computed saved. What a terminal shows."""
+kill, a terminal that closes and a reader that goes away end the program with all computed tokens saved. The output on a terminal."""
 import json
 import os
 import pty
@@ -52,7 +52,7 @@ with tempfile.TemporaryDirectory() as store:  # a polite kill of a chat, in an a
     subprocess.run([kvrt, "store", "stat", store, "chat"], capture_output=True, check=True)
     if code != 128 + signal.SIGPIPE or err:
         sys.exit(f"chat without a reader: exit {code}: {err.decode()}")
-with tempfile.TemporaryDirectory() as store:  # what an autosave kept of an answer that kill -9 ended goes on
+with tempfile.TemporaryDirectory() as store:  # the part of an answer that an autosave kept before kill -9 goes on
     chat = [kvrt, "chat", "-m", model, "--ignore-eos", "--store", store, "-n"]
     killed = subprocess.Popen(chat + ["900"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
     killed.stdin.write(b"Hello\n")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh KVRT PYTHON TINY: what scripts rely on.
+# run.sh KVRT PYTHON TINY: the behaviour that scripts rely on.
 set -eu
 . "$(dirname "$0")/lib.sh"
 kvrt=$1 python=$2 tiny=$3
@@ -143,7 +143,7 @@ grep -q -- --overwrite err || fail "a name that is taken: $(cat err)"
 is "" "$(cat out)" "tokens before a save that must fail"
 exits 0 run -m "$model" --store store --fork-from ann --session bob --overwrite --codec none --durability kv -p a -n 4 --json
 
-# remarks that nobody can be told change no exit code; what cannot be computed leaves a file as it was
+# remarks that nobody can be told change no exit code; a result that cannot be computed leaves its file as it was
 for to in /dev/full closed; do
   status=0
   if [ $to = closed ]; then
@@ -171,7 +171,7 @@ status=0
 (ulimit -f 1 && exec "$kvrt" logits -m "$model" --tokens "$(seq -s , 3 60)" --all -o many) >out 2>err </dev/null || status=$?
 is 11 $status "exit code past the file size limit: $(cat err)"
 
-# run: what a stop string held back comes with the end
+# run: text that a stop string held back comes with the end
 exits 0 run -m "$model" -p "$text" -n 8
 cat out >whole
 exits 0 run -m "$model" -p "$text" -n 8 --stop "$(tail -c 3 whole | head -c 2)never"
@@ -271,7 +271,7 @@ exits 0 logits -m "$model" --tokens @ids -o rows --all
 exits 0 logits -m "$model" --tokens @ids -o row
 cmp -s row "$(tail -c "$(wc -c <row)" rows >last && echo last)" || fail "the last of all rows is another than the last row"
 
-# plan: published figures, a real file, what does not fit, what cannot be
+# plan: published figures, a real file, a plan that does not fit, and ones that cannot be
 exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 131072 --memory 64G --json
 is "524288 68719476736 True 1 131072" "$(json out '" ".join(str(j[k]) for k in ["kv_bytes_per_token", "kv_bytes", "fits", "sessions_max", "context_max"])')" "a plan of 64 GiB"
 exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 131072 --memory 65535M --json
@@ -356,7 +356,7 @@ is "2 $opened" "$(json out 'str(len(j["messages"])) + " " + str(j["spans"][1]["b
 "$kvrt" doctor store >out 2>err || fail "doctor: $(cat out err)"
 grep -q '^ok .*kernels' out || fail "doctor: $(cat out)"
 
-# devices: what is missing is named, and auto goes on without it
+# devices: a missing library is named, and auto goes on without it
 missing=$work/nowhere/libkvrt_cuda.so
 exits 14 run -m "$model" -p a -n 1 --device cuda --cuda-library "$missing"
 grep -q "kvrt: .*$missing.*(UNSUPPORTED)" err || fail "--device cuda without libkvrt_cuda: $(cat err)"

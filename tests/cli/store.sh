@@ -14,7 +14,7 @@ last = lambda name: json.loads(open(name).readlines()[-1])
 j, r = last("out"), last("run")
 print(eval(sys.argv[1]))' "$1"
 }
-# no_controls: what was printed cannot attack a terminal
+# no_controls: the output cannot attack a terminal
 no_controls() {
   "$python" -c 'import re, sys
 for name in ("out", "err"):
@@ -33,7 +33,7 @@ exits 0 run -m "$model" --fork-from ann --session bob -p " And" -n 4 --store sto
 exits 0 run -m "$model" --store store --session ann -n 3 --json
 cp out run
 
-# show: what run said, what stat says, and keys by the format's own rule
+# show: the words of run, the figures of stat, and keys by the format's own rule
 exits 0 store show store ann --json
 is "ann 2 True" "$(json 'j["name"] + " " + str(j["revision"]) + " " + str(j["tokens"][-3:] == r["tokens"])')" "store show"
 is True "$(json 'len(j["tokens"]) == r["prompt_tokens"] + 3')" "tokens of store show"
@@ -60,7 +60,7 @@ exits 2 store show nowhere ann
 exits 1 store show store
 exits 1 store show store ""
 
-# shared bytes: what is of one session alone is what goes with it
+# shared bytes: the bytes of one session alone are those that go with it
 exits 0 store ls store
 grep -q '^NAME .*OWN .*SHARED' out || fail "store ls: $(cat out)"
 tail -n 1 out | grep -q '^2 sessions, ' || fail "store ls has no sum: $(cat out)"
@@ -95,7 +95,7 @@ done
 exits 3 store mv store "$evil" ann
 no_controls "store mv"
 
-# what is damaged is said
+# damage is said
 "$python" -c 'import sqlite3
 db = sqlite3.connect("store/catalog.db")
 db.execute("UPDATE sessions SET manifest = substr(manifest, 1, length(manifest) - 1) WHERE name <> ?", ("ann",))
@@ -109,7 +109,7 @@ exits 1 store verify store
 no_controls "store verify"
 exits 0 store rm store "$evil"
 
-# what migrations and repairs leave
+# the leftovers of migrations and repairs
 mkdir -m 700 store/damaged-1
 for old in store/catalog.db.old store/damaged-1/catalog.db; do head -c 3000 /dev/zero >$old && chmod 600 $old; done
 exits 0 store stat store

@@ -27,7 +27,7 @@ def save(store, name):
 
 
 def interrupted(*arguments):
-    """Exit code, and what the terminal showed."""
+    """The exit code, and the text that the terminal showed."""
     master, slave = pty.openpty()
     termios.tcflow(slave, termios.TCOOFF)
     program = subprocess.Popen([kvrt, *arguments], stdin=slave, stdout=subprocess.PIPE, stderr=slave, env={**os.environ, "TERM": "xterm"},

@@ -1,5 +1,5 @@
 #!/bin/sh
-# values.sh KVRT PYTHON TINY: what people and programs give for a value: nothing, too much, and files that are none. Each has a message and the
+# values.sh KVRT PYTHON TINY: wrong values from people and programs: nothing, too much, and files that are none. Each has a message and the
 # class of its mistake; none ends the program otherwise. And where the weights are kept.
 set -eu
 . "$(dirname "$0")/lib.sh"
@@ -64,7 +64,7 @@ refused 8 context bench -m "$model" --prompt none --depth 8 --append 5000000 --b
 exits 0 run -m "$model" -p a -n 4294967295 --ignore-eos --json
 grep -q '"finish_reason": *"context_full"' out || fail "-n 4294967295: $(tail -c 300 out)"
 
-# what is no text file: endless, too long, a folder, missing
+# files that are no text: endless, too long, a folder, missing
 mkdir folder
 printf '[]' >array
 for file in /dev/zero folder none; do

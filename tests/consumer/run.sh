@@ -21,7 +21,7 @@ grep -rlF "$build" "$work/prefix" --include='*.cmake' --include='*.pc' --include
 export LD_LIBRARY_PATH="$library"
 [ -f "$work/prefix/share/kvrt/kvrt.abi.json" ] || fail "no share/kvrt/kvrt.abi.json"
 
-# find_package and the soname promise the same: what asks for an older one of the same major number gets this, of another one nothing does.
+# find_package and the soname promise the same: a request for an older one of the same major number gets this, for another one nothing.
 major=$(readelf -d "$library/libkvrt.so.0" | sed -n 's/.*SONAME.*\[libkvrt\.so\.\([0-9]*\)\]/\1/p')
 cat >"$work/ask.cmake" <<'END'
 set(PACKAGE_FIND_VERSION ${ask}.0)
@@ -124,7 +124,7 @@ for program in ./readme_cpp in_python; do
   grep -aq '^(ann goes on' "$work/third" && fail "the README's example $program found a session at its first run"
 done
 
-# What the README has apt-get install is what .ci/apt.txt names for the library and the program.
+# The README has apt-get install the packages that .ci/apt.txt names for the library and the program.
 named() { sed -n '/^sudo apt-get install/,/[^\\]$/p' "$source/README.md" | sed 's/^sudo apt-get install//; s/\\$//' | tr -s ' ' '\n' | grep . | sort; }
 listed() { sed -e '/^# tests/,$d' -e '/^#/d' "$source/.ci/apt.txt" | sort; }
 [ "$(named)" = "$(listed)" ] || fail "README.md has apt-get install $(named | tr '\n' ' '), and .ci/apt.txt has $(listed | tr '\n' ' ')"

@@ -16,7 +16,7 @@ cp "$shared" "$work/shared/libkvrt.so.0"
 cp "$static" "$work/static/libkvrt.so.0"
 ln -s libkvrt.so.0 "$work/shared/libkvrt.so"
 
-# run KIND PROGRAM [ARGUMENT...]: its exit status is in $status, what it printed in $work/out.
+# run KIND PROGRAM [ARGUMENT...]: its exit status is in $status, its output in $work/out.
 run() {
   kind=$1
   shift
@@ -39,7 +39,7 @@ file_of() { ldd "$work/shared/libkvrt.so.0" | awk -v name="lib$1.so" 'index($1, 
 
 # ---- C ------------------------------------------------------------------------------------------------------------------------------
 
-# fakes NAME: the functions of a library that kvrt calls, in an archive; a call counts, and what it returns is no success.
+# fakes NAME: the functions of a library that kvrt calls, in an archive; a call counts, and returns no success.
 fakes() {
   nm -D --undefined-only "$work/shared/libkvrt.so.0" | awk '{sub("@.*", "", $NF); print $NF}' | LC_ALL=C sort >"$work/wanted"
   nm -D --defined-only "$(file_of "$1")" | awk '{sub("@.*", "", $NF); print $NF}' | LC_ALL=C sort | LC_ALL=C comm -12 "$work/wanted" - >"$work/names"

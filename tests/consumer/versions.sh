@@ -13,7 +13,7 @@ mkdir "$work/new" "$work/old"
 cp "$library" "$work/new/libkvrt.so.0"
 ln -s libkvrt.so.0 "$work/new/libkvrt.so"
 
-# The older library: the map without its last node, and stubs of what is left.
+# The older library: the map without its last node, and stubs of the functions that are left.
 node=$(sed -n 's/^\(KVRT_[0-9.]*\) {.*/\1/p' "$map" | tail -1)
 sed "/^$node {/,\$d" "$map" >"$work/old.map"
 newest=$(sed -n "/^$node {/,\$s/^ *\(kvrt_[a-z_]*\);/\1/p" "$map" | head -1)

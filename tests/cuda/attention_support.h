@@ -1,4 +1,4 @@
-// What the tests of attention share: sequences over a pool of scattered blocks, a batch of their rows on the device and on the CPU, and
+// Helpers of the tests of attention: sequences over a pool of scattered blocks, a batch of their rows on the device and on the CPU, and
 // float64 over K and V as they are stored.
 #pragma once
 
@@ -221,7 +221,7 @@ inline Attended attended(const Shape& s, const StoredHead& head, std::vector<flo
   return result;
 }
 
-// Every element of the batch's rows: within `absolute`, and `relative` to what |V| is under its weights.
+// Every element of the batch's rows: within `absolute`, and `relative` to |V| under its weights.
 inline void expect_near(World* world, const Batch& batch, const std::vector<float>& got, Queries queries, double absolute,
                         double relative) {
   const Shape& s = world->shape;

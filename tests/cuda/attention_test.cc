@@ -41,7 +41,7 @@ TEST(Decode, LargeHeads) {
   }
 }
 
-// What no tensor core computes follows the CPU's order: while a row sees one part, its bits are the CPU's.
+// Kernels without tensor cores follow the CPU's order: while a row sees one part, its bits are the CPU's.
 TEST(Decode, PlainPartHasTheCpusBits) {
   for (const auto& [format, head_dim] : {std::pair{KvFormat::kF32, 64u},
                                          {KvFormat::kF32, 24u},
@@ -107,7 +107,7 @@ TEST(Decode, WhatItDoesNotSeeDoesNotShow) {
   }
 }
 
-// One large query and values of all sizes: what is rounded to 16 bits is brought to their range first.
+// One large query and values of all sizes: numbers are brought to the range of 16 bits before they are rounded to it.
 TEST(Decode, RangesOfSixteenBitNumbers) {
   for (const KvFormat format : kKvFormats) {
     World world({2, 1, 64, format, 32}, {200}, 6);
@@ -168,7 +168,7 @@ TEST(Prefill, TilesChunksAndBlocksDoNotShow) {
   }
 }
 
-// What a later position of the same step has stored is nothing to a row, be it infinite.
+// K and V of a later position of the same step are nothing to a row, be they infinite.
 TEST(Prefill, UnseenInfinitiesDoNotShow) {
   for (const KvFormat format : {KvFormat::kF16, KvFormat::kBF16}) {
     World world({2, 1, 64, format, 16}, {100}, 8);
@@ -185,7 +185,7 @@ TEST(Prefill, UnseenInfinitiesDoNotShow) {
   }
 }
 
-// Those that see most keys come first in the list, whoever's they are.
+// Tiles that see most keys come first in the list, whoever's they are.
 TEST(Prefill, LongestTilesComeFirst) {
   auto context = std::move(cuda::DeviceContext::open(0)).value();
   cuda::StepArrays arrays;
@@ -209,8 +209,8 @@ TEST(Prefill, LongestTilesComeFirst) {
 }
 
 #ifdef KVRT_CUDA_EMULATION
-// And the kernel begins them in that order. Emulated, blocks run one after the other: of two tiles of the same rows, what the last one wrote stays.
-// Backwards that is the first.
+// And the kernel begins them in that order. Emulated, blocks run one after the other: of two tiles of the same rows, the output of the last
+// one stays. Backwards that is the first.
 TEST(Prefill, BeginsTilesInTheirOrder) {
   for (const uint32_t head_dim : {64u, 128u}) {
     World world({2, 1, head_dim}, {300}, 3);

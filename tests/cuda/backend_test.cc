@@ -18,7 +18,7 @@ std::unique_ptr<Backend> cuda_backend(Determinism determinism = Determinism::kBy
 }
 std::unique_ptr<Backend> cpu() { return std::move(open_cpu({1, ""}, nullptr)).value(); }
 
-// What the reference rounds activations to: few rows meet quantized weights as integers of 8 bits, many rows as f16.
+// The rounding of activations in the reference: few rows meet quantized weights as integers of 8 bits, many rows as f16.
 struct Variant {
   std::string model, few, many;
 };
@@ -26,7 +26,7 @@ struct Variant {
 class CudaGolden : public testing::TestWithParam<Variant> {};
 
 // Few rows: what f32 rounds, in another order than the CPU's. Many: activations and weights are f16 on the way into the tensor cores.
-// Where the reference has activations of 8 bits, a step's head and its last rows do as few rows do, which this reference does not.
+// Where few rows have activations of 8 bits, a step's head and its last rows have them too; the reference for many rows does not.
 TEST_P(CudaGolden, IsNearTheReferenceInEveryClassOfKernels) {
   const bool mixed = GetParam().few != GetParam().many;
   Runner runner(GetParam().model, cuda_backend());
@@ -93,7 +93,7 @@ TEST(CudaBackend, KvFormatsAreTheCpus) {
 #ifdef KVRT_CUDA_EMULATION
 using CudaEmulated = CleanEmulation;
 
-// Nothing runs before it has to: what the backend reads too early is not there yet.
+// Nothing runs before it has to: a result that the backend reads too early is not there yet.
 TEST_F(CudaEmulated, WaitsWhereItMust) {
   const Golden golden = read_golden("row_qwen3moe.golden");
   const std::vector<float> want = Runner("row_qwen3moe.gguf", cuda_backend()).logits(golden, 24);
@@ -155,7 +155,7 @@ TEST_F(CudaEmulated, NoDriverNoDeviceAndAnOldOneAreNamed) {
   EXPECT_NE(status.message().find("7.0"), std::string::npos) << status.message();
 }
 
-// Whatever is called, the calling thread's device is what it was before: also none at all, which a thread begins with.
+// Whatever is called, the calling thread's device stays the one that it was: also none at all, which a thread begins with.
 TEST_F(CudaEmulated, TheThreadsOwnDeviceStays) {
   const auto works = [](const auto& same) {
     CudaOptions options;
@@ -220,7 +220,7 @@ TEST_F(CudaEmulated, TooMuchMemoryIsAStatusThatSaysHowMuchThereIs) {
   EXPECT_TRUE(backend->sync().is_ok());
 }
 
-// From then on everything says so, and nothing is torn down twice.
+// From then on every call says so, and nothing is torn down twice.
 TEST_F(CudaEmulated, ALostDeviceStaysLost) {
   const auto backend = cuda_backend();
   auto buffer = std::move(backend->alloc(4096, false)).value();

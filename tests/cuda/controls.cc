@@ -1,4 +1,4 @@
-// What a C test steers the emulated device with that libkvrt_cuda_emulated drives: found there by dlsym.
+// Controls by which a C test steers the emulated device that libkvrt_cuda_emulated drives: found there by dlsym.
 #include "tests/cuda/controls.h"
 
 #include <cstdlib>

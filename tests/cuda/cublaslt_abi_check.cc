@@ -39,7 +39,7 @@ static_assert(offsetof(CublasLt::Heuristic, waves) == offsetof(Found, wavesCount
 
 // ---- functions
 
-// What is passed alike: pointers, or integers and enumerators of one size.
+// Types that are passed alike: pointers, or integers and enumerators of one size.
 template <typename A, typename B>
 constexpr bool same_in_abi() {
   if constexpr (std::is_pointer_v<A> || std::is_pointer_v<B>) return std::is_pointer_v<A> && std::is_pointer_v<B>;

@@ -172,7 +172,7 @@ LtProduct product_of(const Operands& o) {
   return p;
 }
 
-// Of e4m3: A transposed, B not, every column a multiple of 16 bytes.
+// The documented limits of e4m3: A transposed, B not, every column a multiple of 16 bytes.
 bool documented(const LtProduct& p, const Operands& o) {
   if (p.type != kLtF8E4m3) return true;
   const auto whole = [](const Object* x) { return x->rows * size_of(x->type) % 16 == 0 && x->stride * size_of(x->type) % 16 == 0; };

@@ -1,5 +1,5 @@
 // cuBLASLt's functions over the emulated device, as NVIDIA documents them, for what cuda/gemm/cublaslt_abi.h declares: products of f16 or e4m3
-// matrices that really are computed, in float, as a kernel of the stream. What a caller does wrong (an object that is not there, memory that
+// matrices that really are computed, in float, as a kernel of the stream. A mistake of a caller (an object that is not there, memory that
 // is too small or not aligned as it was said to be, an algorithm of another product) ends the program with a message. Thread-safe.
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace kvrt::test {
 
 inline constexpr int kLtF8E4m3 = 28;
-inline constexpr uint64_t kLtWorkspaceBytes = 1 << 20;  // what each of its algorithms asks for
+inline constexpr uint64_t kLtWorkspaceBytes = 1 << 20;  // the workspace that each of its algorithms asks for
 
 struct LtProduct {  // D [m, n] = op(A) · op(B) over k
   int type = 0;     // of A and B
@@ -28,17 +28,17 @@ struct LtBehaviour {
 struct LtSeen {
   int64_t live = 0;  // handles, descriptors, layouts and preferences
   uint64_t heuristics = 0, matmuls = 0;
-  // Of the last heuristic:
+  // The request of the last heuristic:
   LtProduct asked;
   uint64_t workspace_bytes = 0;
   uint32_t reductions = 0;  // the mask
 };
 
-void lt_reset(LtBehaviour behaviour = {});  // and what was seen, but for `live`
+void lt_reset(LtBehaviour behaviour = {});  // and LtSeen, but for `live`
 LtSeen lt_seen();
 const cuda::CublasLt& cublaslt_stand_in();
 
-// Of an e4m3, by its definition.
+// The number of an e4m3, by its definition.
 float lt_e4m3_to_float(uint8_t bits);
 
 }  // namespace kvrt::test

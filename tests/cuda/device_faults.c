@@ -35,7 +35,7 @@ static void find_controls(void) {
   REQUIRE(device.set_devices && device.set_current && device.current, "%s", dlerror());
 }
 
-// What a story may end in.
+// The ways in which a story may end.
 static int allowed(kvrt_status s) { return s == KVRT_OK || s == KVRT_NO_MEMORY || s == KVRT_DEVICE; }
 
 struct story {
@@ -78,7 +78,7 @@ static kvrt_status open_device(kvrt_runtime** rt) {
   return kvrt_runtime_open(&o, rt, NULL);
 }
 
-// A conversation: some tokens, suspended, resumed, some more, saved. What fails is gone past, as an application would.
+// A conversation: some tokens, suspended, resumed, some more, saved. A failed step is gone past, as an application would.
 static void converse(struct story* story, kvrt_model* model, kvrt_store* store) {
   int32_t prompt[kPrompt];
   prompt_tokens(prompt, kPrompt, 5, model_props(model).vocab_size);
@@ -123,7 +123,7 @@ static void tell(struct story* story) {
   expect_own_device("the runtime's release");
 }
 
-// On the CPU, what was saved goes on from all its tokens to the same end.
+// On the CPU, the saved session goes on from all its tokens to the same end.
 static void go_on_elsewhere(const struct story* story, kvrt_model* cpu, kvrt_runtime* rt, const int32_t* whole) {
   if (!story->saved) return;
   kvrt_store* store = open_store(rt, story->dir);
@@ -146,7 +146,7 @@ static uint64_t planned_scratch(kvrt_runtime* rt, const char* path) {
   return p.scratch_bytes;
 }
 
-// A plan counts what the device works in, and the model has that much.
+// A plan counts the memory that the device works in, and the model has that much.
 static void plan_as_taken(const char* path, kvrt_runtime* cpu) {
   kvrt_runtime* rt = NULL;
   MUST(open_device(&rt));

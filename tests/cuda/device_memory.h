@@ -1,4 +1,4 @@
-// Device memory of the CUDA tests: arrays allocated to the byte, so that a sanitizer sees what is read beyond them, and weights as the
+// Device memory of the CUDA tests: arrays allocated to the byte, so that a sanitizer sees a read beyond them, and weights as the
 // backend has them. Works on a device and in the emulation (tests/cuda/emulation).
 #pragma once
 

@@ -1,5 +1,5 @@
-// The emulated device itself, what the tests of cuda/ stand on: its threads and its memory. (Streams: emulation/stream_test.cc; what a device may do
-// otherwise: emulation/modes_test.cc.)
+// The emulated device itself, on which the tests of cuda/ stand: its threads and its memory. (Streams: emulation/stream_test.cc; the
+// liberties of a device: emulation/modes_test.cc.)
 #include <gtest/gtest.h>
 
 #include <random>

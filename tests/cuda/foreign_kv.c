@@ -1,5 +1,5 @@
-// A session that moves between the CPU, a device, and the device where prompts are FP8: its tokens go on there, its KV is computed again, or taken as it is where that is asked
-// for. What took it is marked, and no exact session ever sees a block of it.
+// A session that moves between the CPU, a device, and the device where prompts are FP8: its tokens go on there, its KV is computed again,
+// or taken as it is where that is asked for. A session that took it is marked, and no exact session ever sees a block of it.
 #include <dlfcn.h>
 
 #include "tests/api/support.h"

@@ -122,7 +122,7 @@ TEST_F(CudaFp8StandIn, WhereItCannotBeItSaysWhatIsMissing) {
   EXPECT_STREQ(open_with_library(true)->numerics(), "cuda-1-sm120-f8");
 }
 
-// Shapes that are not for it, weights that a file has in F32, and what the library refuses: f16.
+// Shapes that are not for it, weights that a file has in F32, and products that the library refuses: f16.
 TEST_F(CudaFp8StandIn, WhatItDoesNotTakeStaysF16) {
   for (const Matrix& matrix : {Matrix{{{DType::kF32, 32}}, 64}, Matrix{{{DType::kQ8_0, 24}}, 64}, Matrix{{{DType::kF16, 32}}, 40}}) {
     OneMatmul fp8(open_with_library(true), matrix, 2), f16(open_with_library(), matrix, 2);

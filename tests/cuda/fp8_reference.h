@@ -1,11 +1,11 @@
-// What e4m3 rows should be (cuda/NUMERICS.md §3), from the numbers' definition, in double; and how far off their product may be.
+// The right e4m3 rows (cuda/NUMERICS.md §3), from the numbers' definition, in double; and the bound of their product.
 #pragma once
 
 #include "tests/cuda/matmul_reference.h"
 
 namespace kvrt::test {
 
-// Of a code's sign, exponent and fraction; not for the NaN's.
+// The number of a code, by its sign, exponent and fraction; not for the NaN's.
 inline double e4m3_number(uint32_t code) {
   const int exponent = static_cast<int>(code >> 3 & 15), fraction = static_cast<int>(code & 7);
   const double magnitude = exponent == 0 ? fraction * 0x1p-9 : std::ldexp(1 + fraction / 8.0, exponent - 7);
@@ -47,8 +47,8 @@ inline E4m3Rows e4m3_rows_of(const std::vector<float>& x, uint32_t cols) {
   return out;
 }
 
-// Of the e4m3 numbers' own product. A device's tensor cores keep fewer bits of a sum of FP8 products than f32 has: how many is not documented,
-// 13 is what this takes for granted.
+// The bound of the e4m3 numbers' own product. A device's tensor cores keep fewer bits of a sum of FP8 products than f32 has: the number is
+// not documented, and this takes 13 for granted.
 inline double fp8_bound(const Product& product) {
 #ifdef KVRT_CUDA_EMULATION
   return 2 * product.bound();

@@ -1,4 +1,4 @@
-// Kernels that do what several do: the bits of those.
+// Kernels that do the work of several: they have the bits of those.
 #include "cuda/kernels/kernels.h"
 #include "tests/cuda/attention_support.h"
 #include "tests/cuda/matmul_reference.h"
@@ -11,7 +11,7 @@ using cuda::MatvecInput;
 
 constexpr float kEps = 1e-5f;
 
-// What is left where a NaN was is one, of any kind.
+// A NaN may become a NaN of any kind; all else has the same bits.
 void expect_same_numbers(const std::vector<float>& want, const std::vector<float>& got) {
   ASSERT_EQ(want.size(), got.size());
   for (size_t i = 0; i < want.size(); ++i) {
@@ -47,7 +47,7 @@ struct RawRows {
   }
 };
 
-// Of a type, small and with more columns than threads, of several parts, and of several types.
+// Matrices of each type, small and with more columns than threads, of several parts, and of several types.
 std::vector<Matrix> matrices() {
   std::vector<Matrix> out;
   for (const DType type : all_types()) {
@@ -129,7 +129,7 @@ struct RopeCase {
   bool norm, norm_rows;
 };
 
-// What is in Q's place and in the pool after the batch: in one kernel, or in four.
+// The values in Q's place and in the pool after the batch: in one kernel, or in four.
 std::pair<std::vector<float>, std::vector<uint8_t>> rope_and_store(const RopeCase& c, bool fused) {
   const Shape& s = c.shape;
   const uint32_t pairs = c.dims / 2, runs = c.norm_rows ? 1 : s.heads, kv_runs = c.norm_rows ? 1 : s.kv_heads;

@@ -203,7 +203,7 @@ TEST_F(CudaGemmStandIn, WhatDoesNotOpenSaysWhy) {
   EXPECT_EQ(GemmLibrary::open(table_, context_.get(), false).take_status().code(), Code::kNoMemory);  // no room to work in
 }
 
-// The stand-in sees what it is there to see.
+// The stand-in sees the mistakes that it is there to see.
 TEST_F(CudaGemmStandIn, TellsOfMisuse) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(table_.destroy(&table_), "an object that is not there");

@@ -1,4 +1,4 @@
-// Steps as graphs: when they are captured, what keeps them, and what becomes of a capture that fails.
+// Steps as graphs: when they are captured, how long they are kept, and a capture that fails.
 #include <gtest/gtest.h>
 
 #include "cuda/backend/backend.h"

@@ -1,4 +1,4 @@
-// What a product of a device should be, and how far off it may be: float64, of the same integers and scales.
+// The right product of a device, and its bound: float64, of the same integers and scales.
 #pragma once
 
 #include "runtime/compute/quant/block.h"
@@ -28,7 +28,7 @@ inline HostQuantRows quantize(const std::vector<float>& x, uint32_t cols) {
 struct Product {
   double value = 0, magnitude = 0;  // the latter of absolute values of the terms
   double terms = 0, denormal = 0;
-  // `factor` of the term is what a rounded product of scales is multiplied by.
+  // `factor`: the multiplier of a rounded product of scales in the term.
   void add(double term, double factor = 1) {
     value += term;
     magnitude += std::fabs(term);
@@ -40,7 +40,7 @@ struct Product {
   double bound() const { return (terms + 2) * kUnit * magnitude + denormal; }
 };
 
-// Of a row of a tensor with a row of x: the terms of NUMERICS.md §3, of integers taken from the file's bytes.
+// The product of a row of a tensor with a row of x: the terms of NUMERICS.md §3, of integers taken from the file's bytes.
 inline Product product_of(const Tensor& tensor, uint32_t row, const std::vector<float>& x, const HostQuantRows* rows, uint32_t i) {
   const DTypeInfo& info = *dtype_info(static_cast<uint32_t>(tensor.type));
   const uint8_t* bytes = tensor.bytes.data() + tensor.bytes.size() / tensor.rows * row;
@@ -66,7 +66,7 @@ inline Product product_of(const Tensor& tensor, uint32_t row, const std::vector<
   return out;
 }
 
-// Of all rows of x with all rows of the tensors: [n][rows].
+// The products of all rows of x with all rows of the tensors: [n][rows].
 inline std::vector<Product> products(const std::vector<Tensor>& tensors, const std::vector<float>& x) {
   const uint32_t cols = tensors[0].cols;
   std::unique_ptr<HostQuantRows> rows;

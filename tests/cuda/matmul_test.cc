@@ -139,7 +139,7 @@ TEST(CudaDequantize, HasTheCpusBits) {
 
 // ---- matvec
 
-constexpr float kBefore = 0.25f;  // what is in an output before
+constexpr float kBefore = 0.25f;  // the content of an output before
 
 std::vector<float> run_matvec(const UploadedWeight& w, const std::vector<float>& x, const DeviceArray<float>* bias, bool accumulate) {
   const DeviceRows rows(x, w.device.cols);
@@ -150,7 +150,7 @@ std::vector<float> run_matvec(const UploadedWeight& w, const std::vector<float>&
   return out.to_host();
 }
 
-// What the CPU gives; both are within a bound of the truth, and so within two of each other.
+// The CPU's result; both are within a bound of the truth, and so within two of each other.
 std::vector<float> run_scalar(const std::vector<Tensor>& tensors, const std::vector<float>& x, const float* bias, bool accumulate) {
   const auto backend = open_backend("scalar");
   const auto weight = make_weight(backend.get(), tensors);
@@ -285,8 +285,8 @@ TEST(CudaGemm, IsWithinBoundAndRowsAreIndependent) {
       std::vector<float> weights(cols);
       w.panels().dequantize(row, weights.data());
       for (uint32_t i = 0; i < n; ++i) {
-        // Of the operands as they are: a product of two f16 is exact; a tensor core's sums may be cut off rather than rounded: two units.
-        // Of the operands before they were rounded: 2^-11 of each, or 2^-25 where an f16 is denormal.
+        // Operands as they are: a product of two f16 is exact; a tensor core's sums may be cut off rather than rounded: two units.
+        // Operands before they were rounded: 2^-11 of each, or 2^-25 where an f16 is denormal.
         Product as_is, before;
         double rounded = 0;
         for (uint32_t k = 0; k < cols; ++k) {

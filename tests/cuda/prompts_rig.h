@@ -1,4 +1,4 @@
-// What the tests of steps of more than 128 rows share: backends with a library's gemm and without, one matmul of such a step, a prompt.
+// Helpers of the tests of steps of more than 128 rows: backends with a library's gemm and without, one matmul of such a step, a prompt.
 #pragma once
 
 #include "cuda/backend/backend.h"
@@ -38,7 +38,7 @@ inline std::unique_ptr<Backend> open_own(Log* log = nullptr) {
   return open(&none, log);
 }
 
-// Of the library; null: the one that is found.
+// The functions of the library; null: those of the library that is found.
 inline const CublasLt* library_table() {
 #ifdef KVRT_CUDA_EMULATION
   return &cublaslt_stand_in();

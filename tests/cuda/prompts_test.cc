@@ -1,5 +1,5 @@
 // Steps of more than 128 rows, whose matmuls are a library's: each within the bound of cuda/NUMERICS.md §3, logits against the CPU's, and
-// what becomes of a step whose library fails. On a device the library is cuBLASLt, else the stand-in.
+// a step whose library fails. On a device the library is cuBLASLt, else the stand-in.
 #include "tests/cuda/prompts_rig.h"
 
 namespace kvrt::test {
@@ -131,7 +131,7 @@ TEST_F(CudaPromptsStandIn, WhyThereIsNoneIsLogged) {
   EXPECT_EQ(log.warnings, "");
 }
 
-// What a plan says of the device's own memory is what it takes, and no step asks for more: be it long or short, first or last.
+// A plan's figure of the device's own memory is the memory that it takes, and no step asks for more: be it long or short, first or last.
 TEST_F(CudaPromptsStandIn, StepsHaveTheirMemoryFromTheStart) {
   struct Case {
     const char* model;
@@ -179,7 +179,7 @@ TEST_F(CudaPromptsStandIn, PartsOfLongContextsAreBounded) {
   EXPECT_EQ(parts(4 << 20), 16384 * part);
 }
 
-// Then a row has the bits that it has alone.
+// A row that waits has the bits that it has alone.
 TEST_F(CudaPromptsStandIn, RowsThatWaitForPartsAreTheSame) {
   constexpr uint32_t kHeads = 256, kDim = 512, kFirst = 8000, kFew = cuda::kFewRows;  // 32 parts, 17 MB a row
   const auto backend = open_own();
@@ -217,7 +217,7 @@ TEST_F(CudaPromptsStandIn, RowsThatWaitForPartsAreTheSame) {
   }
 }
 
-// Whatever of it ran: the step fails, no other kernel adds to what is there, and the next step is as it should be.
+// Whether the product ran or not: the step fails, no other kernel adds to what is there, and the next step is as it should be.
 TEST_F(CudaPromptsStandIn, AFailedProductFailsItsStepAlone) {
   for (const bool queued : {false, true}) {
     lt_reset();
@@ -235,7 +235,7 @@ TEST_F(CudaPromptsStandIn, AFailedProductFailsItsStepAlone) {
   }
 }
 
-// Where the device failed as well, it stays lost.
+// A device that failed as well stays lost.
 TEST_F(CudaPromptsStandIn, AFailedProductOfALostDevice) {
   OneMatmul m(open_with_library(), kMatrix, 4);
   ASSERT_TRUE(m.run(false, false).is_ok());  // every buffer has its size

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What the compiler made of the kernels in libkvrt_cuda: registers, shared memory, stack, and how full a multiprocessor gets.
+"""The machine code of the kernels in libkvrt_cuda: registers, shared memory, stack, and how full a multiprocessor gets.
 
   resources.py [--arch N] [--json] [--exact] LIBRARY|OBJECT...   a line per kernel; read from the device code itself
-  resources.py --self-test NVCC                                  what is known of a planted kernel is found
+  resources.py --self-test NVCC                                  the known figures of a planted kernel are found
 
 A kernel that keeps anything in local memory (registers that were spilled, arrays that are indexed) is a fault and the exit code 1, but for
 what LOCAL permits; so is one that fits no multiprocessor as it is launched, and one whose dynamic shared memory LAUNCHES does not know.
@@ -46,7 +46,7 @@ def matvec_bytes(kernel):
     return sums + stage if name == "PlainKernel" else max(sums, stage) + rows * (COLS + 16 + (COLS // 32 | 1) * 12)
 
 
-# What a launcher adds to what the device code says: threads of a block where they are fewer than __launch_bounds__ permits; bytes of dynamic
+# A launcher's additions to the device code: threads of a block where they are fewer than __launch_bounds__ permits; bytes of dynamic
 # shared memory by the kernel's template arguments, and the words of cuda/ that say the same. Every kernel with KVRT_DYNAMIC_SHARED stands here.
 LAUNCHES = {
     "attend_part": (None, decode_bytes, "kPartWarps * kRingBytes + query_bytes(head_dim) + Heads<wide>::kCount * std::max(head_dim, kPartWarps * kStepCols) * 4"),
@@ -61,7 +61,7 @@ LAUNCHES = {
     "f16_kernel": (None, lambda: 4, "launch(f16_kernel, dim3(padded_n, blocks_of(cols, norm)), threads_of(cols), sizeof(float),"),
 }
 
-# Of a multiprocessor, by compute capability: warps, blocks, KB of shared memory. All have 65,536 registers.
+# The limits of a multiprocessor, by compute capability: warps, blocks, KB of shared memory. All have 65,536 registers.
 LIMITS = {75: (32, 16, 64), 80: (64, 32, 164), 86: (48, 16, 100), 89: (48, 24, 100), 90: (64, 32, 228), 100: (64, 32, 228), 120: (48, 24, 100)}
 
 FATBIN, CUBIN, COMPRESSED = 0xBA55ED50, 2, 0xA000
@@ -203,7 +203,7 @@ def split_name(name):
 
 
 def launch_faults():
-    """Where LAUNCHES and cuda/ say different things."""
+    """The entries that differ between LAUNCHES and cuda/."""
     texts = [path.read_text() for path in sorted([*SOURCE.glob("cuda/**/*.cu"), *SOURCE.glob("cuda/**/*.h")])]
     dynamic = {name for text in texts for name in dynamic_in(text)}
     everything = re.sub(r"\s+", " ", " ".join(texts))
@@ -246,7 +246,7 @@ def occupy(k):
 
 
 def complete(kernels):
-    """Names, what the launchers add, and occupancy."""
+    """Names, the additions of the launchers, and occupancy."""
     short = readable([k.name for k in kernels])
     for k in kernels:
         k.name = short[k.name]

@@ -7,7 +7,7 @@
 Parts are kernels against the CPU's (gpu_rows, gpu_matmul, gpu_attention), logits through the backend (gpu_backend, gpu_prompts), the tests of the
 public contract and the simulator on the device, a real model through the program kvrt, the benchmarks, compute-sanitizer on the kernels, and
 PyTorch's figures for the same shapes. One that fails stops no other; one whose tool is not here is skipped, which the result says. It ends after
---minutes: what did not come to its end is "unfinished" in the result, and the same command with --go-on does that, and keeps the rest.
+--minutes: a part that did not come to its end is "unfinished" in the result, and the same command with --go-on does it, and keeps the rest.
 It needs Python 3.9 and the programs, nothing else: a folder made by ./dev gpu-check --prepare has them.
 --part runs those whose names begin so. --emulated tries this program out with the tests over the emulation: no device, no measurement.
 Exit code: 0 all is well, 1 a part failed or is unfinished, 77 there is no device.
@@ -88,7 +88,7 @@ def json_lines(text):
 
 
 def judge(part, outcomes):
-    """(status, why) of what its commands did, of which the last may be the first that failed."""
+    """(status, why) of a part's commands, of which the last may be the first that failed."""
     code, out, err = outcomes[-1]
     if code is None:
         return "failed", f"it took longer than {part.seconds} s"
@@ -145,7 +145,7 @@ def show(record):
 
 
 class Results:
-    """What goes into the JSON: written anew after each part, so that a run that is cut short leaves what it had."""
+    """The content of the JSON: written anew after each part, so that a run that is cut short leaves its results so far."""
 
     def __init__(self, path, head, before):
         self.path, self.head, self.records = path, head, before
@@ -170,10 +170,10 @@ def run_all(parts, results, deadline):
                 show(done.result())
 
 
-# ---- where and on what
+# ---- the device and its machine
 
 def find_device(a):
-    """What bench_cuda says of it, and the driver's version of nvidia-smi. Exits where there is none."""
+    """bench_cuda's description of the device, and the driver's version of nvidia-smi. Exits where there is none."""
     part = gpu_parts.bench(a, "device")
     code, out, err = run(part.commands[0], part.seconds, {})
     lines = json_lines(out)
@@ -224,7 +224,7 @@ def find_model(a):
 
 
 def finished(path):
-    """The records of an earlier run, but for what is to be done again."""
+    """The records of an earlier run, but for the parts that are to be done again."""
     try:
         return [record for record in json.loads(path.read_text())["parts"] if record["status"] != "unfinished"]
     except FileNotFoundError:

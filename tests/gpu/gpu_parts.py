@@ -1,4 +1,4 @@
-"""What gpu_check.py runs: programs, their arguments, how long each may take, and how its output is judged."""
+"""The parts that gpu_check.py runs: programs, their arguments, how long each may take, and how its output is judged."""
 import json
 import os
 import pathlib
@@ -21,7 +21,7 @@ SIMULATOR = "api_random"
 REAL_TOKENS = "cuda_real_tokens"
 BENCHMARKS = ("copies", "rows", "matvec", "gemm", "attention", "step")
 SANITIZER_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-# What a sanitizer sees. It makes kernels many times slower, and these have every kernel.
+# The tests that run under a sanitizer. It makes kernels many times slower, and these have every kernel.
 SANITIZED = ("rows", "draw", "fp8", "fused", "matmul", "attention")
 SANITIZER_ERROR = 86  # the exit code that it is asked for
 TEXT_DAYS = 400
@@ -36,7 +36,7 @@ class Part:
     environment: Dict[str, str] = field(default_factory=dict)
     figures: bool = False  # standard output is JSON lines to be kept
     beside: bool = False  # may run beside others of its kind: nothing of it is timed
-    judge: Optional[Callable] = None  # of the commands' standard outputs: what is wrong, or None
+    judge: Optional[Callable] = None  # of the commands' standard outputs: the fault, or None
     missing: str = ""  # why it cannot run here
 
 

@@ -18,7 +18,7 @@ def expect(truth, what):
 
 
 def check(folder, *arguments):
-    """(exit code, the parts of its record by name, what it said)"""
+    """(exit code, the parts of its record by name, its output)"""
     out = folder / "results/gpu-check.json"
     command = [sys.executable, folder / "gpu_check.py", "--emulated", "--model", "synthetic", "--out", out, *arguments]
     done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=600)

@@ -4,7 +4,7 @@
 
   prepare.py BUILD FOLDER [--model FILE] [--emulated]
 
-What is there of a folder that was prepared before is replaced. --emulated: programs over the emulation, to try out folder and program.
+The content of a folder that was prepared before is replaced. --emulated: programs over the emulation, to try out folder and program.
 """
 import argparse
 import json
@@ -33,7 +33,7 @@ def cuda_runtime(plugin):
 
 
 def elsewhere(path):
-    """Where the dynamic linker looks for a file's libraries that does not move with it."""
+    """The places where the dynamic linker looks for a file's libraries and that do not move with it."""
     out = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
     places = [place for line in re.findall(r"R(?:UN)?PATH.*\[(.*)\]", out) for place in line.split(":")]
     return [place for place in places if place and not place.startswith("$ORIGIN")]

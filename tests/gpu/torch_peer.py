@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What PyTorch gets on this device at the shapes of bench_cuda, as JSON lines of the same names: copies, matrix products in bf16, attention.
+"""PyTorch's speeds on this device at the shapes of bench_cuda, as JSON lines of the same names: copies, matrix products in bf16, attention.
 
-Times are of replays of a CUDA graph, the median; what is read rotates, so that the cache does not hold it. Exits 77 where there is no PyTorch,
+Times are of replays of a CUDA graph, the median; the data rotates, so that the cache does not hold it. Exits 77 where there is no PyTorch,
 or no device for it.
 """
 import json

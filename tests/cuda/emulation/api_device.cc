@@ -128,7 +128,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* prop, int device) {
   prop->maxGridSize[1] = prop->maxGridSize[2] = 65535;
   prop->major = m.options.major;
   prop->minor = m.options.minor;
-  prop->multiProcessorCount = 4;  // few: what a kernel spreads over the multiprocessors is run one after the other here
+  prop->multiProcessorCount = 4;  // few: blocks that a kernel spreads over the multiprocessors run one after the other here
   prop->concurrentKernels = prop->unifiedAddressing = 1;
   prop->asyncEngineCount = 2;
   prop->memoryBusWidth = 512;

@@ -1,4 +1,4 @@
-// What <cuda_runtime.h> finds where kvrt is built with KVRT_CUDA_EMULATION: the part of CUDA's runtime that kvrt uses, with the names,
+// The <cuda_runtime.h> of a kvrt that is built with KVRT_CUDA_EMULATION: the part of CUDA's runtime that kvrt uses, with the names,
 // numbers and signatures of CUDA 13, run on the CPU. emulator.h says how it behaves and how a test steers it.
 #pragma once
 
@@ -228,7 +228,7 @@ namespace kvrt::emulation {
 
 // A kernel with its arguments: run() is one thread of it. keep() gives a copy for work that runs later.
 struct KernelCall {
-  const void* kernel;  // its address: what cudaFuncSetAttribute knows it by
+  const void* kernel;  // its address: the key of cudaFuncSetAttribute
   const void* self;
   void (*run)(const void* self);
   std::shared_ptr<const void> (*keep)(const void* self);

@@ -59,7 +59,7 @@ struct dim3 {
   constexpr operator uint3() const { return {x, y, z}; }                                      // NOLINT
 };
 
-// ---- who a thread is: of the one that runs; the machine sets them at each switch
+// ---- the place of the thread that runs; the machine sets it at each switch
 
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
@@ -147,7 +147,7 @@ __forceinline__ int __all_sync(unsigned mask, int predicate, KVRT_CALLER) {
 }
 #undef KVRT_CALLER
 
-// ---- memory: one thread runs at a time, so what it writes is seen
+// ---- memory: one thread runs at a time, so its writes are seen
 
 inline void __threadfence() {}
 inline void __threadfence_block() {}

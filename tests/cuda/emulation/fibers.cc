@@ -16,7 +16,7 @@
 #endif
 
 #ifndef KVRT_FIBERS_PORTABLE
-// Saves what a call must keep, swaps the stacks, restores. Every fiber stops at the same place, so the processor predicts the return.
+// Saves the registers that a call must keep, swaps the stacks, restores. All fibers stop at one place, so the CPU predicts the return.
 extern "C" void kvrt_emulation_switch(void** save, void* to);
 asm(R"(
   .text
@@ -51,7 +51,7 @@ constexpr size_t kGuardBytes = 4096;
 constexpr size_t kStackBytes = size_t{256} << 10;  // touched page by page; sanitizers' frames are large
 
 #ifdef KVRT_FIBERS_ASAN
-Fiber* g_left = nullptr;  // what the last switch came from
+Fiber* g_left = nullptr;  // the fiber that the last switch left
 #endif
 
 // On the fiber that has just been switched to.

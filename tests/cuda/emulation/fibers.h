@@ -1,4 +1,4 @@
-// Stacks to switch between: what the threads of a block run on. A fiber belongs to no host thread; whoever holds the machine's lock runs it.
+// Stacks to switch between: the threads of a block run on them. A fiber belongs to no host thread; the lock's holder runs it.
 #pragma once
 
 #include <cstddef>

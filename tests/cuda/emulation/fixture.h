@@ -1,4 +1,4 @@
-// What the tests of the emulation share: a clean machine, a stream, memory that is freed; nothing may be left over.
+// The fixture of the emulation's tests: a clean machine, a stream, memory that is freed; nothing may be left over.
 #pragma once
 
 #include <gtest/gtest.h>

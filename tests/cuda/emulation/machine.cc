@@ -1,4 +1,4 @@
-// The machine itself, how a call begins, and what a test says to it.
+// The machine itself, the beginning of a call, and the requests of a test.
 #include "tests/cuda/emulation/machine.h"
 
 #include <cstdio>

@@ -24,7 +24,7 @@ struct Work {
   Kind kind;
   bool fails = false;                              // fail_late
   Grid grid{};                                     // kKernel
-  std::shared_ptr<const void> kept;                // what grid.self, or `from`, points to where the work runs later
+  std::shared_ptr<const void> kept;                // the object that grid.self, or `from`, points to where the work runs later
   std::shared_ptr<const std::vector<Work>> nodes;  // kGraph
   void* to = nullptr;                              // kCopy, kSet
   const void* from = nullptr;                      // kCopy
@@ -99,7 +99,7 @@ class Call {
  public:
   explicit Call(bool needs_device = true);
   cudaError_t error() const { return error_; }
-  // What the call returns; remembered for cudaGetLastError.
+  // The status that the call returns; remembered for cudaGetLastError.
   cudaError_t result(cudaError_t error);
 
  private:

@@ -118,7 +118,7 @@ void multiply_bytes_plain(const MmaLane (&lanes)[32], int32_t (*d)[8]) {
   }
 }
 
-// Of finite numbers that are not all zero: each cut to 25 bits of the largest one, their sum to 24 of its own.
+// The sum of finite numbers that are not all zero: each cut to 25 bits of the largest one, their sum to 24 of its own.
 float sum_truncated(const double* addends, uint32_t n) {
   double largest = 0;
   for (uint32_t i = 0; i < n; ++i) largest = fmax(largest, fabs(addends[i]));

@@ -1,4 +1,4 @@
-// What a device may do as well as the plain thing (emulator.h: Modes, and copies that come late): of each, a kernel with the mistake that it
+// The liberties of a device (emulator.h: Modes, and copies that come late): for each, a kernel with the mistake that it
 // is there to catch, and the same kernel without.
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using emulation::Order;
 
 // ---- the order of threads
 
-// All read what the writers, which write the same, have for them.
+// All read the value that the writers, which write the same, have for them.
 __global__ void tell(uint32_t writer, uint32_t other_writer, bool barrier, float* out) {
   KVRT_DYNAMIC_SHARED(bytes);
   auto* const shared = reinterpret_cast<float*>(bytes);
@@ -155,7 +155,7 @@ class Copies : public Emulation {
     EXPECT_EQ(stream_.error, cudaSuccess);
     return host(out, 64);
   }
-  // How many of [begin, begin + 32) are what they should be.
+  // The number of [begin, begin + 32) that are as they should be.
   uint32_t right(const std::vector<uint4>& got, uint32_t begin) const {
     uint32_t n = 0;
     for (uint32_t i = begin; i < begin + 32; ++i) n += same(got[i], from_[i ^ 1]) ? 1 : 0;

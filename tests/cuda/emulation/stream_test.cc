@@ -46,7 +46,7 @@ TEST_F(Emulation, GraphsReplay) {
   EXPECT_EQ(*back, 1211);
   emulation::set_deferred(true);
   EXPECT_EQ(cudaGraphLaunch(exec, stream_.handle), cudaSuccess);
-  EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);  // what is queued still runs
+  EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);  // queued work still runs
   EXPECT_EQ(*back, 1211);
   EXPECT_EQ(sync(), cudaSuccess);
   EXPECT_EQ(*back, 2311);
@@ -149,7 +149,7 @@ TEST_F(Emulation, EventsOrderStreams) {
   EXPECT_EQ(cudaEventElapsedTime(&ms, event, event), cudaSuccess);
   EXPECT_EQ(ms, 0.0f);
   launch(add_to, 1, 1, 0, &stream_, 1, x);
-  EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess);  // of what was recorded, not of what is queued
+  EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess);  // of the recorded work, not of all queued work
   EXPECT_EQ(host(x, 1)[0], 222);
   EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
   EXPECT_EQ(cudaStreamDestroy(other.handle), cudaSuccess);

@@ -1,4 +1,4 @@
-// How work runs, and when.
+// The moment at which work runs, and its order.
 #include <cstring>
 
 #include "tests/cuda/emulation/machine.h"
@@ -32,7 +32,7 @@ void run(const Work& work) {
   }
 }
 
-// Work comes to its turn. What only orders happens on a broken device too, so that nothing waits for ever.
+// Work comes to its turn. Records and waits happen on a broken device too, so that nothing waits for ever.
 void take(const Work& work) {
   Machine& m = machine();
   if (work.fails && m.failed == cudaSuccess) m.failed = m.fail_late.error;
