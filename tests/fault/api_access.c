@@ -72,7 +72,7 @@ static int use_read_only(const char* dir, uint32_t ask) {
   return finish();
 }
 
-// What another process does to the store that this one has open.
+// Another process's calls on the store that this one has open.
 static int beside(const char* dir) {
   kvrt_runtime* rt = open_runtime(1, 0);
   kvrt_model* model = open_model(rt, tiny, 0, 0, 0);

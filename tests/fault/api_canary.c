@@ -1,4 +1,4 @@
-// What users say to a model stays in the conversation: a canary in prompts, messages, tools and documents is in no error, no log line, no
+// Users' words to a model stay in the conversation: a canary in prompts, messages, tools and documents is in no error, no log line, no
 // file name, and in no file but the catalog; whatever the call and however it fails. api_canary [mutations] [seed].
 #include "../api/support.h"
 
@@ -22,7 +22,7 @@ static void on_log(void* user, int32_t level, const char* text, size_t size) {
   EXPECT(!has_bird(text, size), "in the log: %.*s", (int)size, text);
 }
 
-// The status of a call, whose message says nothing that it should not.
+// Passes a call's status on; the message must say nothing that it should not.
 static kvrt_status quiet(kvrt_status status) {
   if (status == KVRT_OK) return status;
   ++messages_seen;
@@ -37,7 +37,7 @@ static int32_t on_event(void* user, const kvrt_event* e) {
   return 0;
 }
 
-// ---- what is said ------------------------------------------------------------------------------------------------------------------
+// ---- the texts ---------------------------------------------------------------------------------------------------------------------
 
 static const char kMessage[] = "{\"role\": \"user\", \"content\": \"" CANARY "\", \"name\": \"" CANARY "\"}";
 static const char kMessages[] =

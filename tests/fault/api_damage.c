@@ -1,4 +1,4 @@
-// A damaged segment makes a resume slower, never wrong and never failed: it says what it computed again, and verify names the fault.
+// A damaged segment makes a resume slower, never wrong and never failed: it reports the tokens computed again, and verify names the fault.
 #include "../api/support.h"
 
 enum { kTokens = 210, kSegments = 64, kBlock = 32 };
@@ -111,7 +111,7 @@ static void examine(const char* dir, const char* what, int harmless, int verify)
     if (!harmless)
       EXPECT(report.prefilled > 1 && report.reuse_stopped == KVRT_REUSE_DAMAGED, "%s: computed %" PRIu64 ", reason %u", what,
              report.prefilled, report.reuse_stopped);
-    // What was computed is saved again, and the store is whole again.
+    // The KV that was computed is saved again, and the store is whole again.
     EXPECT_STATUS(kvrt_session_suspend(s, "a", 1, NULL, NULL, NULL), KVRT_OK);
     kvrt_session_close(s);
     kvrt_store_entry entry = {.struct_size = sizeof entry};

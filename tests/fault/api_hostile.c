@@ -28,7 +28,7 @@ static void generate_and_save(kvrt_model* model, kvrt_store* store, const char* 
   kvrt_session_close(s);
 }
 
-// Nothing of session "a" stays in the pool: what a resume finds then comes from the disk.
+// Nothing of session "a" stays in the pool: a resume then finds its KV on the disk alone.
 static void fill_pool(kvrt_model* model) {
   kvrt_session* s = open_session(model, NULL, 0);
   int32_t tokens[120];
@@ -38,7 +38,7 @@ static void fill_pool(kvrt_model* model) {
   kvrt_session_close(s);
 }
 
-// Opens the store and does a bit of everything. The status of the open; EXPECTs what came after it. `hole`: the KV cannot be had.
+// Opens the store and does a bit of everything. Returns the status of the open; EXPECTs the rest. `hole`: the KV cannot be had.
 static kvrt_status use(kvrt_model* model, kvrt_runtime* rt, uint32_t read_only, int hole, const char* what) {
   kvrt_store_options o = {.struct_size = sizeof o, .read_only = read_only};
   kvrt_store* store = NULL;
@@ -67,7 +67,7 @@ static kvrt_status use(kvrt_model* model, kvrt_runtime* rt, uint32_t read_only, 
   return KVRT_OK;
 }
 
-// ---- what is planted --------------------------------------------------------------------------------------------------------------
+// ---- planting ---------------------------------------------------------------------------------------------------------------------
 
 struct place {
   char name[128];

@@ -5,7 +5,7 @@
 
 #include "../api/support.h"
 
-// What the child says on its pipe: before a save what it will be, after its OK that it is.
+// The child's word on its pipe: before a save the revision that it will be, after its OK that it is.
 struct note {
   uint64_t revision, tokens, digest;
   uint32_t acknowledged, session;

@@ -1,7 +1,7 @@
 // Every allocation of a call on sessions and stores fails once, or it and all that follow: the call says NO_MEMORY or succeeds all the
 // same, the live session goes on to the right logits, and the same call then succeeds on the same store.
 //
-//   api_memory [EVERY]     1: each allocation (what the proof is); N: every Nth
+//   api_memory [EVERY]     1: each allocation (the whole proof); N: every Nth
 #include "want_of_memory.h"
 
 struct world {
@@ -30,7 +30,7 @@ static kvrt_status remove_session(struct world* w, const char* name) {
   return kvrt_store_remove(w->store, NULL, 0, name, strlen(name), NULL);
 }
 
-// ---- what is called: prepare and after run with memory enough -----------------------------------------------------------------------
+// ---- the calls: prepare and after run with memory enough ----------------------------------------------------------------------------
 
 struct act {
   const char* name;
@@ -93,7 +93,7 @@ static kvrt_status call_generate(struct world* w) {
       .struct_size = sizeof o, .max_tokens = 3, .ignore_eos = 1, .top_logprobs = 2, .stop_strings = "zzz", .stop_strings_size = 4};
   return kvrt_session_generate(w->session, &o, NULL, NULL, NULL, NULL);
 }
-// The same by next. What still generates goes on at the next try, or says then that there was no memory.
+// The same by next. A session that still generates goes on at the next try, or says then that there was no memory.
 static kvrt_status call_next(struct world* w) {
   for (;;) {
     kvrt_event e = {.struct_size = sizeof e};

@@ -2,7 +2,7 @@
 // the session is idle, says what it said before and a part of the answer, and then comes to the answer and the messages of a session that
 // never wanted for memory.
 //
-//   api_memory_chat [EVERY]     1: each allocation (what the proof is); N: every Nth
+//   api_memory_chat [EVERY]     1: each allocation (the whole proof); N: every Nth
 #include "../api/chat.h"
 #include "want_of_memory.h"
 
@@ -18,7 +18,7 @@ static const char kTemplate[] =
 static const char kTools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"add\",\"parameters\":{\"type\":\"object\"}}}]";
 static const char kUser[] = "{\"role\":\"user\",\"content\":\"What is 0.5 and 2?\"}";
 static const char kResult[] = "{\"role\":\"tool\",\"content\":\"2.5\"}";
-// What the model is held to, so that it calls.
+// The call that the grammar holds the model to.
 static const char kCall[] =
     "root ::= \"<think>\\nTwo.\\n</think>\\n\\nI add.\\n<tool_call>\\n{\\\"name\\\": \\\"add\\\", \\\"arguments\\\": {\\\"a\\\": [0.5, "
     "{}]}}\\n"
@@ -52,7 +52,7 @@ static void say_all(const kvrt_session* s, struct said* out) {
   }
 }
 
-// ---- what is called ------------------------------------------------------------------------------------------------------------------
+// ---- the calls -----------------------------------------------------------------------------------------------------------------------
 
 struct act {
   const char* name;
@@ -104,7 +104,7 @@ static kvrt_status turn(struct world* w, const struct act* act, int result) {
   return status;
 }
 
-// ---- what is left --------------------------------------------------------------------------------------------------------------------
+// ---- the session afterwards ----------------------------------------------------------------------------------------------------------
 
 // The messages and tokens are a beginning of those that are wanted; an answer that was cut is a message of its own.
 static void expect_beginning(struct world* w, const char* where) {
@@ -115,7 +115,7 @@ static void expect_beginning(struct world* w, const char* where) {
   EXPECT((got->messages == 0) == (got->count == 0), "%s: %zu tokens in %" PRIu64 " messages", where, got->count, got->messages);
 }
 
-// Goes on after a failure, as a host would: what the user said again where it was lost, the answer anew where it was cut.
+// Goes on after a failure, as a host would: says the user's words again where they were lost, the answer anew where it was cut.
 static kvrt_status once_more(struct world* w, const struct act* act) {
   if (w->got.messages == 0) return turn(w, act, act->result);
   if (w->begun) {

@@ -1,4 +1,4 @@
-// A store whose directory is moved, deleted or replaced while it is open: saves say so, sessions go on, and what is at the path now is not
+// A store whose directory is moved, deleted or replaced while it is open: saves say so, sessions go on, and the path's new content is not
 // touched. And a process that runs out of descriptors.
 #include <sys/resource.h>
 
@@ -15,7 +15,7 @@ static kvrt_session* hundred_tokens(kvrt_model* model, kvrt_store* store) {
   return s;
 }
 
-// Every call that writes, and verify.
+// Each call that writes is refused, and so is verify.
 static void expect_refused(kvrt_store* store, kvrt_session* s, const char* what) {
   const kvrt_status got[] = {kvrt_session_checkpoint(s, "b", 1, NULL, NULL, NULL), kvrt_store_gc(store, NULL, NULL, NULL, NULL),
                              kvrt_store_remove(store, NULL, 0, "a", 1, NULL), kvrt_store_rename(store, NULL, 0, "a", 1, "c", 1, NULL),

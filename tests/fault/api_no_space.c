@@ -1,5 +1,5 @@
 // A full disk during a save, by disk_bytes_max and a real one (a small tmpfs, where mounting is permitted). Where KV is to be durable:
-// NO_SPACE, the session lives on and generates right, the store is as before. Else the tokens are saved, and what KV has room.
+// NO_SPACE, the session lives on and generates right, the store is as before. Else the tokens are saved, and the KV that has room.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -77,7 +77,7 @@ static void reopen_full(kvrt_runtime* rt, kvrt_model* model, const char* dir, ui
   kvrt_store_release(store);
 }
 
-// The store is full: a suspend that does not ask for durable KV saves the tokens, and a resume computes what is missing.
+// The store is full: a suspend that does not ask for durable KV saves the tokens, and a resume computes the missing KV.
 static kvrt_session* tokens_alone(kvrt_model* model, kvrt_store* store, kvrt_session* s, kvrt_session* alone, const char* what) {
   kvrt_save_report saved = {.struct_size = sizeof saved};
   EXPECT_STATUS(kvrt_session_suspend(s, "tokens", 6, NULL, &saved, NULL), KVRT_OK);
@@ -152,7 +152,7 @@ static void fill(const char* dir, uint64_t disk_bytes_max, const char* what) {
   kvrt_runtime_release(rt);
 }
 
-// What the report says is missing is what the catalog says.
+// The report has as many missing chunks as the catalog.
 static void expect_missing(kvrt_store* store, const char* name, const kvrt_save_report* saved, const char* what) {
   kvrt_store_entry entry = {.struct_size = sizeof entry};
   MUST(kvrt_store_stat(store, NULL, 0, name, strlen(name), &entry, NULL));
@@ -194,8 +194,8 @@ static void count_left_out(void* user, int32_t level, const char* text, size_t s
   if (level == KVRT_LOG_WARN && size > 0 && strstr(text, "no room for KV")) atomic_fetch_add((atomic_int*)user, 1);
 }
 
-// KV leaves the file system what it is told to, and tokens do not. KV that nobody computed is missing, too. An autosave says once that it
-// leaves KV out.
+// A save of KV leaves the file system the space that it is told to, one of tokens does not. KV that nobody computed is missing, too. An
+// autosave says once that it leaves KV out.
 static void leaves_free(const char* dir) {
   atomic_int warnings = 0;
   const kvrt_runtime_options ro = {
@@ -244,7 +244,7 @@ static void leaves_free(const char* dir) {
   kvrt_runtime_release(rt);
 }
 
-// What removing needs on a full disk.
+// The store has its reserve, which removing needs on a full disk.
 static void expect_reserve(const char* dir) {
   char path[kPathMax + 16];
   struct stat file;

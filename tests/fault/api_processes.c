@@ -10,7 +10,7 @@
 
 enum { kShared = 3, kProcesses = 3 };
 
-// What every process sees at once.
+// The board that every process sees at once.
 struct board {
   _Atomic uint64_t acknowledged[kShared], resumes, saves, conflicts;
 };
@@ -50,7 +50,7 @@ static void talk(kvrt_session* s, uint64_t* random, uint32_t vocab, uint64_t con
   const uint64_t have = session_props(s).tokens;
   if (have + count + 8 > context || next_random(random) % 4 == 0)
     MUST(kvrt_session_truncate(s, have * (next_random(random) % 4) / 4, NULL));
-  prompt_tokens(tokens, count, next_random(random) % 4, vocab);  // few beginnings: what is the same is stored once
+  prompt_tokens(tokens, count, next_random(random) % 4, vocab);  // few beginnings: equal blocks are stored once
   MUST(kvrt_session_append(s, tokens, count, NULL));
   kvrt_generate_options o = {.struct_size = sizeof o, .max_tokens = 1 + (uint32_t)(*random % 4), .ignore_eos = 1};
   MUST(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the kernel saw a store do to its files is what its log says: nothing goes past Env and the SQLite shim.
+"""A store's log has exactly the operations on its files that the kernel saw: nothing goes past Env and the SQLite shim.
 
   audit.py POWER_CUT      runs `POWER_CUT --log DIR` under strace and compares, call by call. Exit 77 where strace cannot trace.
 """

@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kUnseenId = uint64_t{1} << 63;  // a new id that a killed save was given; ids of the tests are smaller
 constexpr size_t kStatesMax = 200'000;
 
-// A name in the model. Gone, it keeps its generation; expired, its row may still hold the id.
+// A name in the model. Gone, it keeps its revision; expired, its row may still hold the id.
 struct Slot {
   uint64_t revision = 0, id = 0;
   int64_t expires_from = 0, expires_to = 0;  // the store's expiry is between; 0: never
@@ -83,7 +83,7 @@ class Model {
  public:
   Model(const Step& step, uint64_t number) : step_(step), number_(number) {}
 
-  // What the store may be after the call, if it was told what it was told.
+  // The states that the store may have after the call, if it gave the answer that the step has.
   std::vector<State> after(const State& before) const {
     std::vector<State> result;
     if (step_.what == What::kList) return list(before);
@@ -150,7 +150,7 @@ class Model {
     return true;
   }
 
-  // Compare and set by (id, generation). An id that lives on under another name is replaced.
+  // Compare and set by (id, revision). An id that lives on under another name is replaced.
   void save(const State& before, std::vector<State>* result) const {
     const Slot& old = before.names[step_.name];
     const bool own = old.live && old.id == step_.id;

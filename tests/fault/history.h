@@ -1,5 +1,5 @@
-// What several processes asked of one store and what they were told: is there one order of it all, true to time, in which a store that does
-// one thing after the other would have told them the same? (Strict serializability: a rename touches two names, a list all of them.)
+// Calls of several processes on one store, and the answers to them: is there one order of it all, true to time, in which a store that does
+// one thing after the other would have answered the same? (Strict serializability: a rename touches two names, a list all of them.)
 #pragma once
 
 #include <array>

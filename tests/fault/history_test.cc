@@ -1,5 +1,5 @@
-// The checker of histories: it accepts what a store that does one thing after the other says, whatever overlaps and whoever is killed, and
-// nothing that is not true.
+// The checker of histories: it accepts the answers of a store that does one thing after the other, whatever overlaps and whoever is killed,
+// and nothing that is not true.
 #include "tests/fault/history.h"
 
 #include <gtest/gtest.h>

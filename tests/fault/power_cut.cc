@@ -1,9 +1,9 @@
 // Every power cut of every short story: a store does up to three things (save, grow, remove, rename, expire, gc, reopen ...), the power goes
-// behind each operation on its files, and what the disk may hold then (op_log.h) is opened. It must open without help, hold exactly what
-// was acknowledged or what was under way, and never give back a wrong byte. A story of no acts opens a store of
-// an older kvrt: a migration.
+// behind each operation on its files, and each disk that it may leave (op_log.h) is opened. It must open without help, hold exactly what
+// was acknowledged or was under way, and never give back a wrong byte. A story of no acts opens a store of an older kvrt:
+// a migration.
 //
-//   power_cut --log DIR     one long story in DIR, and the log of what it did to its files: what audit.py holds against the kernel's view
+//   power_cut --log DIR     one long story in DIR, and the log of its operations on files, which audit.py holds against the kernel's view
 //   power_cut [--depth 0..3] [--exhaustive N] [--parts N] [--states N] [--seconds S] [--seed N] [--shard I/N] [--from STORY]
 //
 // --exhaustive: up to so many unsynced operations (5) every part of them is tried; --parts: of a cut at most so many. A shard takes every Nth story. One line of figures; the first violation ends it, with the story that shows it.
@@ -73,7 +73,7 @@ std::string catalog_fault(Store* store) {
   return "";
 }
 
-// What must hold of a disk after a cut: one of worlds[least ... most], and a store that goes on.
+// The rules for a disk after a cut: one of worlds[least ... most], and a store that goes on.
 std::string check(const std::string& root, const std::vector<World>& worlds, size_t least, size_t most) {
   FaultPlan plan;
   FaultEnv env(posix_env(), &plan);

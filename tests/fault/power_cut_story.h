@@ -1,4 +1,4 @@
-// The stories of power_cut: what a store may be asked to do, and the sessions that it must have then.
+// The stories of power_cut: the requests to a store, and the sessions that it must have then.
 #pragma once
 
 #include <map>
@@ -33,7 +33,7 @@ struct Known {
 };
 using World = std::map<std::string, Known>;
 
-// What a story does. Each is one call that is acknowledged, but kExpire (an expiry set, then a gc) and kReopen.
+// The acts of a story. Each is one call that is acknowledged, but kExpire (an expiry set, then a gc) and kReopen.
 enum class Act { kNew, kGrow, kGrowKv, kGrowProcess, kGrowNone, kShareKv, kOverwrite, kRemove, kRename, kPin, kExpire, kReopen, kGc };
 inline constexpr Act kActs[] = {Act::kNew,    Act::kGrow,   Act::kGrowKv, Act::kGrowProcess, Act::kGrowNone, Act::kShareKv, Act::kOverwrite,
                                 Act::kRemove, Act::kRename, Act::kPin,    Act::kExpire,      Act::kReopen,   Act::kGc};

@@ -1,5 +1,5 @@
-// Several processes on one store, killed and stopped at random: what they were told must be explained by one order of it all (history.h),
-// and what is left must be whole.
+// Several processes on one store, killed and stopped at random: one order of it all must explain the answers that they had (history.h),
+// and the store that they leave must be whole.
 //
 //   processes [--procs 4] [--ops 2000] [--seeds 20] [--first-seed 1] [--kill-ms 25] [--seconds S]
 //
@@ -32,7 +32,7 @@ struct Figures {
   uint64_t kills = 0, stops = 0, deaths_by_own_hand = 0;
 };
 
-// Of all seeds, in memory that their processes share.
+// The totals of all seeds, in memory that their processes share.
 struct Totals {
   uint64_t seeds = 0, calls = 0, kills = 0;
 };
@@ -101,7 +101,7 @@ class Crowd {
     return "";
   }
 
-  // Kills, or now and then stops one for a while: who is alive must not be robbed of his locks.
+  // Kills, or now and then stops one for a while: a process that is alive must not be robbed of its locks.
   void strike(Figures* figures) {
     next_deed_ns_ = monotonic_ns() + pause_ns();
     const uint32_t slot = static_cast<uint32_t>(random_() % options_.procs);
@@ -164,7 +164,7 @@ std::string verify_whole(Store* store) {
   return faults->empty() ? "" : "verify at the end: " + faults->front().where + ": " + faults->front().what;
 }
 
-// Every session loads, with all its KV if it is to be whole; verify finds nothing, and gc leaves nothing. What was seen goes to the end of the history.
+// Every session loads, with all its KV if it is to be whole; verify finds nothing, and gc leaves nothing. The history ends with what is seen.
 std::string look_at_what_is_left(const std::string& root, bool whole, std::vector<Step>* steps) {
   auto opened = open_store(root);
   if (!opened.is_ok()) return "the open at the end: " + opened.status().message();

@@ -1,4 +1,4 @@
-// One of the processes of processes.cc: what it does to the store, and its diary in memory that outlives it.
+// One of the processes of processes.cc: its calls on the store, and its diary in memory that outlives it.
 #pragma once
 
 #include <time.h>
@@ -202,7 +202,7 @@ class Worker {
     end(s, all.status());
   }
 
-  // What this process knows of a session is as of its last look: the others may have changed it.
+  // This process knows a session as of its last look: the others may have changed it.
   bool load(uint32_t name) {
     Step* s = begin(What::kLoad, name);
     auto session = store_->load("", name_of(name));
@@ -247,7 +247,7 @@ class Worker {
     }
   }
 
-  // A new session, a longer or shorter one, or another one's tokens under an own name; by whoever looked at it last.
+  // A new session, a longer or shorter one, or another one's tokens under an own name; with the revision of the last look.
   void save(uint32_t name) {
     Handle next = known_[name];
     if (next.revision == 0 || pick(6) == 0) {

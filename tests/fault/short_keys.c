@@ -4,7 +4,7 @@
 
 enum { kBlock = 16, kParagraphs = 40, kDepthMax = 4, kTokensMax = 160, kSlots = 12, kLifeResumes = 2000 };
 
-// A session in the store, and what its next logits are.
+// A session in the store, and its next logits.
 struct slot {
   int used;
   int32_t tokens[kTokensMax];
@@ -32,7 +32,7 @@ static size_t compose(int32_t tokens[kTokensMax]) {
   return depth * kBlock + rest;
 }
 
-// What the same tokens give that are alone in the world: neither the prefix index nor a store is asked.
+// The digest of the same tokens alone in the world: neither the prefix index nor a store is asked.
 static uint64_t oracle(kvrt_model* model, const int32_t* tokens, size_t count) { return digest_of(model, tokens, count); }
 
 static void count_reuse(const kvrt_report* r) {
@@ -48,7 +48,7 @@ static void expect_digest(kvrt_session* s, uint64_t want, const char* what) {
   EXPECT(digest == want, "%s: wrong logits (seed and resumes so far: %" PRIu64 ")", what, resumes);
 }
 
-// The session's tokens are what it was saved with.
+// The session's tokens are those that it was saved with.
 static void expect_tokens(const kvrt_session* s, const struct slot* slot) {
   int32_t tokens[kTokensMax];
   const size_t count = session_tokens(s, tokens, kTokensMax);

@@ -60,7 +60,7 @@ class StoreFault : public testing::TestWithParam<Strike> {
     EXPECT_TRUE(!acknowledged && before.empty()) << "as after: " << after << "; as before: " << before;
   }
 
-  // What must hold of any store that opens again, whatever happened.
+  // The rules for any store that opens again, whatever happened.
   void expect_sound(bool acknowledged, bool whole) {
     FaultPlan none;
     FaultEnv env(posix_env(), &none);
@@ -214,7 +214,7 @@ void StoreFault::kill_at_every_operation(Fault fault) {
 TEST_P(StoreFault, Killed) { kill_at_every_operation(Fault::kKill); }
 TEST_P(StoreFault, KilledAfterHalfAWrite) { kill_at_every_operation(Fault::kTornKill); }
 
-// What the scenes are made for happens in them.
+// The scenes show the cases that they are made for.
 TEST(StoreScenes, EvictTakesWhatItMust) {
   TempDir tmp("/dev/shm");
   const std::string root = tmp.path() + "/store";

@@ -1,4 +1,4 @@
-// The scenes that faults strike in: a store as it lies there, one thing that is done to it, and what it must show before and after.
+// The scenes that faults strike in: a store as it lies there, one thing that is done to it, and the worlds to show before and after.
 #pragma once
 
 #include <sys/wait.h>
@@ -126,7 +126,7 @@ inline Status prepare_dead(const std::string& root) {
 
 inline constexpr uint64_t kSceneQuota = 130'000;  // for heavy or heavier, not for both
 
-// "ann" has much KV, and must give it for what is saved under the quota; "bob" is pinned.
+// "ann" has much KV, and must give it to later saves under the quota; "bob" is pinned.
 inline Status prepare_heavy(const std::string& root) {
   KVRT_ASSIGN(auto store, open_store(root));
   KVRT_TRY(save_scene(store.get(), "ann", chains().heavy, 1, 0, Durability::kTokens));
@@ -213,7 +213,7 @@ inline std::vector<Scene> make_scenes() {
   return scenes;
 }
 
-// "" or what the store shows instead. `whole`: with all its KV.
+// "" or the world that the store shows instead. `whole`: with all its KV.
 inline std::string compare_world(Store* store, const World& world, bool whole) {
   auto list = store->list("", true);
   if (!list.is_ok()) return "list: " + list.status().message();

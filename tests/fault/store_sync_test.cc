@@ -1,4 +1,4 @@
-// A sync fails once and what it was to save is never on the disk, as kernels do that call the pages clean afterwards: whatever the store
+// A sync fails once and its data is never on the disk, as with kernels that call the pages clean afterwards: whatever the store
 // acknowledges then, before or after, is there behind a power cut.
 #include "tests/fault/store_scenes.h"
 
@@ -53,7 +53,7 @@ class StoreSync : public testing::TestWithParam<Attempt> {
   }
   void TearDown() override { set_sqlite_faults(nullptr); }
 
-  // What was acknowledged on the way.
+  // The acknowledgements on the way.
   struct Told {
     bool work = false, zoe = false;
   };

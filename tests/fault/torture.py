@@ -3,7 +3,7 @@
 
   ./dev torture [MINUTES [SEED [PART...]]]     (10 minutes, a seed of the clock, every part; a part by how its name begins)
 
-Two programs run at a time. What they did is added to tests/fault/torture.json under a hash of what they tested (storage/, Env, the parsers
+Two programs run at a time. Their figures are added to tests/fault/torture.json under a hash of the tested code (storage/, Env, the parsers
 of files), so that short runs add up for as long as that code stays as it is. One line of figures at the end; exit 1 after a violation.
 """
 import concurrent.futures
@@ -35,7 +35,7 @@ def tested_hash():
 
 
 class Part:
-    """A program that is run in slices; figures: what to add up, by the expression that finds it in the output."""
+    """A program that is run in slices; figures: the numbers to add up, by the expression that finds each in the output."""
 
     def __init__(self, name, command, figures, once=False, next=0):
         self.name, self.command, self.figures, self.once, self.next = name, command, figures, once, next
@@ -60,7 +60,7 @@ class PowerCuts(Part):
 
 
 def parts():
-    # Every cut of every story; what may arrive of the operations before it in every way, after three acts in five ways at random.
+    # Every cut of every story; the operations before it arrive in every way, after three acts in five ways at random.
     cut = {"stories": r"(\d+) stories", "states": r"(\d+) states", "next": r"next story (\d+)", "of": r"next story \d+ of (\d+)"}
     for name, depth, parts, first in (("power cuts", 2, 1000000, 0), ("power cuts after three acts", 3, 5, ACTS + ACTS**2)):
         yield PowerCuts(name, [BIN / "power_cut", "--depth", depth, "--parts", parts, "--from", "{next}", "--seconds", "{seconds}"], cut, next=first)

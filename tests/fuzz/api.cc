@@ -1,5 +1,5 @@
 // Any bytes as a sequence of calls of kvrt.h with any arguments, also out of callbacks, on one model and a store of its own. A simple model
-// of the state says how many tokens a session has, and which, what a name holds, and what a call on a busy session gives. At the end every
+// of the state knows each session's tokens, the content of each name, and the answer of a call on a busy session. At the end every
 // saved session is as it was saved and the store verifies clean.
 //
 // Input: a byte says which call, those after it its arguments; out of input, zeros.
@@ -104,7 +104,7 @@ void op_erase(World& w, Input& in) {
   const kvrt_status status = call("erase", [&] { return kvrt_session_erase(s.handle, from, to, nullptr); });
   if (w.changed(s, status, "erase")) {
     require(from <= to && to <= s.tokens.size(), "erase drops tokens that are there");
-    const auto now = w.tokens_of(s);  // what joined a message to the next may be gone too
+    const auto now = w.tokens_of(s);  // the tokens that joined a message to the next may be gone too
     require(now.size() <= s.tokens.size() - (to - from), "erase drops what it was told to");
     s.tokens.erase(s.tokens.begin() + static_cast<ptrdiff_t>(from),
                    s.tokens.end() - static_cast<ptrdiff_t>(now.size() - std::min<size_t>(now.size(), from)));

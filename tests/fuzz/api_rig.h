@@ -1,4 +1,4 @@
-// What the target `api` gives to the calls, and what holds of every call: a status of the list, the thread's last error, and outputs that a
+// The arguments of the target `api`, and the rules for every call: a status of the list, the thread's last error, and outputs that a
 // failure leaves untouched. Buffers are of exactly their size on the heap, so that a sanitizer sees the first byte past them.
 #pragma once
 
@@ -88,7 +88,7 @@ inline bool is_utf8(const char* text) {
   return true;
 }
 
-// One call, with what holds of all of them. A callback's calls come in between: then only a failure is looked at.
+// One call, with the rules for all of them. A callback's calls come in between: then only a failure is looked at.
 template <typename F>
 kvrt_status call(const char* name, F f, bool with_callback = false) {
   const kvrt_error before = last_error();
@@ -131,7 +131,7 @@ class Out {
   bool wrong() const { return wrong_; }
   bool whole() const { return !null_ && room_ >= sizeof(T); }
   bool untouched() const { return std::equal(before_.begin(), before_.end(), bytes_.get()); }
-  // What was written, zeros where the struct is shorter.
+  // The struct as it was written, zeros where it is shorter.
   T value() const {
     T out{};
     std::memcpy(&out, bytes_.get(), std::min(room_, sizeof(T)));

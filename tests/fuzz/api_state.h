@@ -1,4 +1,4 @@
-// What the target `api` believes: the sessions, what the store holds of them, and what a call may therefore give.
+// The model of the target `api`: the sessions, the content of the store, and the answers that a call may therefore give.
 #pragma once
 
 #include <unistd.h>
@@ -125,7 +125,7 @@ struct World {
     s = Slot();
     return true;
   }
-  // What a call gives that cannot be made now.
+  // The status of a call that cannot be made now.
   void refused(const Slot& s, kvrt_status status, const std::string& what) const {
     require(status == (s.handle == nullptr ? KVRT_INVALID : KVRT_BUSY), what + ": INVALID without a session, BUSY inside its callback");
   }
@@ -195,7 +195,7 @@ struct World {
 
   // ---- the store --------------------------------------------------------------------------------------------------------------------
 
-  // What was saved beside a generation: all that it has, or what was before it, where it is to leave no trace.
+  // The tokens that were saved beside a generation: all that it has, or those before it, where it is to leave no trace.
   std::vector<int32_t> saved_beside(const Slot& s, const std::string& name, bool may_expire) const {
     kvrt_store_entry e{};
     e.struct_size = sizeof e;

@@ -1,4 +1,4 @@
-// What any grammar that compiles must keep to: for the fuzz targets of its two notations.
+// Rules for any grammar that compiles: for the fuzz targets of its two notations.
 #pragma once
 
 #include <cstdio>

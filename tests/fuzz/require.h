@@ -1,4 +1,4 @@
-// What a fuzz target demands: a property that is broken ends the run.
+// The demand of a fuzz target: a property that is broken ends the run.
 #pragma once
 
 #include <cstdio>

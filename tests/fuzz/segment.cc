@@ -1,4 +1,4 @@
-// Any bytes as a frame and as a segment, with their checksums made right, so that what lies behind them is reached: a Status or a chunk that
+// Any bytes as a frame and as a segment, with their checksums made right, so that later checks are reached: a Status or a chunk that
 // survives being written again, and index entries that lie within the file.
 #include <algorithm>
 #include <cstring>

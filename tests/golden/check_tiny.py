@@ -19,7 +19,7 @@ TINY = Path(__file__).parent / "tiny"
 # Logits have a standard deviation of 2.5. A value that lies between two codes (f16 of K and V, 8 bits of an input) may round the
 # other way than in double precision. For f16 that costs up to 1e-3; for 8 bits up to 0.3 in that row, so most rows must be close.
 FLOAT_MAX, EIGHT_BITS_CLOSE, EIGHT_BITS_MAX, EXACT_MAX = 2e-3, 2e-3, 0.5, 0.8
-# Of the largest logit of a row: against transformers with K and V rounded to f16 as kvrt keeps them, and with nothing rounded.
+# Shares of the largest logit of a row: against transformers with K and V rounded to f16 as kvrt keeps them, and with nothing rounded.
 ARCH_MAX, ARCH_UNROUNDED_MAX = 1e-4, 4e-3
 
 

@@ -24,7 +24,7 @@ T = gguf.GGMLQuantizationType
 PLAIN = (T.F32, T.F16, T.BF16)
 TYPES = PLAIN + (T.MXFP4,) + tuple(make_quants.HALVES)
 WIDTH, FF, HEADS, KV_HEADS, TOKENS = 256, 512, 4, 2, 24  # rows of one and of two superblocks
-# Logits have a standard deviation of 2 to 4. As in check_tiny.py, what lies between two codes may round the other way in f32; most rows
+# Logits have a standard deviation of 2 to 4. As in check_tiny.py, a value between two codes may round the other way in f32; most rows
 # hold no such input and must be close, and none may be as far as a wrong weight puts it.
 CLOSE, FAR = 2e-3, 0.3
 

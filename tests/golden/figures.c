@@ -95,7 +95,7 @@ static void resume_figure(kvrt_runtime* rt, const char* model_path) {
   remove_tree(dir);
 }
 
-// 20 forks of 1,536 tokens, each with 96 other tokens: what is shared is stored once.
+// 20 forks of 1,536 tokens, each with 96 other tokens: the shared part is stored once.
 static void fork_figure(kvrt_runtime* rt, const char* model_path, size_t count) {
   char dir[kPathMax];
   make_dir(dir);

@@ -1,6 +1,6 @@
 """Stores of every release since 0.1, kept for ever: each opens, resumes, verifies and goes on, bit for bit.
 
-    golden_stores.py check PROGRAM [NAME ...]   what PROGRAM (store_golden) reads of tests/data/stores is what was written
+    golden_stores.py check PROGRAM [NAME ...]   PROGRAM (store_golden) reads from tests/data/stores the very sessions that were written
     golden_stores.py make PROGRAM NAME          a store by this release: tests/data/stores/NAME.tar.xz and NAME.json
 
 To make one by an older release, build that release's libkvrt and this program with it:

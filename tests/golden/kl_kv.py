@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The KV formats' gates: what rounding K and V does to the logits, and nothing else; and how large their snapshots are.
+"""The KV formats' gates: the effect of rounding K and V on the logits, and of nothing else; and the size of their snapshots.
 
   kl_kv.py --kvrt PROGRAM [--which gemma3] [--model MODEL.gguf] [--windows 1]    exit 1 when a format costs more than its limit
 

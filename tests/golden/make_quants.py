@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes quants.bin: rows of each tensor type and what PyPI gguf's dequantize makes of them. Needs gguf and numpy.
+"""Writes quants.bin: rows of each tensor type and their values by PyPI gguf's dequantize. Needs gguf and numpy.
 
 Little-endian, for each type: u32 ggml type, u32 elements n, u32 bytes of the row, the row, f32[n].
 F16 is all 65,536 patterns, BF16 every 61st. The others hold random blocks with every edge of their f16 scales that is not NaN; Q8_0
@@ -14,7 +14,7 @@ from gguf.constants import GGML_QUANT_SIZES
 from gguf.quants import dequantize
 
 EDGES = [0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF, 0x2E66, 0x9BCD]
-# Where the f16 fields of a block lie: the scale, then the minimum where there is one.
+# The places of the f16 fields in a block: the scale, then the minimum where there is one.
 HALVES = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0], T.Q2_K: [80, 82], T.Q3_K: [108], T.Q4_K: [0, 2],
           T.Q5_K: [0, 2], T.Q6_K: [208], T.IQ4_NL: [0], T.IQ4_XS: [0]}
 

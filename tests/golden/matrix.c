@@ -109,7 +109,7 @@ static void real_model(const char* path, uint32_t best) {
   use_setting(&b, (struct setting){2, best, 512, 32});
   bench_open(&b);
   variant_cold(&b);
-  for (size_t i = 1; i < kPrompts; ++i) {  // the other prompts' base comes from here: what is compared is company, not arithmetic
+  for (size_t i = 1; i < kPrompts; ++i) {  // the other prompts' base comes from here: the test compares company, not arithmetic
     kvrt_session* s = open_session(b.model, NULL, 1);
     append_prompt(&b, s, i, 0, base.prompt_count - i);
     generate_into(s, (uint32_t)base.new_count, &base.run[i]);

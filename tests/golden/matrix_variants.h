@@ -17,7 +17,7 @@ struct setting {
   uint32_t threads, isa, chunk, block;
 };
 
-struct bench {  // what a variant works with
+struct bench {  // the objects of a variant
   const char* path;
   struct setting setting;
   const struct base* base;

@@ -206,7 +206,7 @@ class Maker:
 
 
 def formatted(schema, value):
-    """What jsonschema leaves to packages of its own, for the schemas above whose value is one string."""
+    """The formats that jsonschema leaves to packages of its own, for the schemas above whose value is one string."""
     name = schema.get("format") if isinstance(schema, dict) else None
     import datetime
     if name in ("time", "date-time"):
@@ -285,7 +285,7 @@ def main(program, model, generations, seed):
         for text in valid:
             assert fault(validator, schema, text) is None, ("an instance made here is wrong", schema, text)
         texts = valid + [damaged(t, rng) for t in valid]
-        texts = [t for t in texts if b"\x04" not in t and is_utf8(t)]  # text only: what the tokenizer takes
+        texts = [t for t in texts if b"\x04" not in t and is_utf8(t)]  # text only: the tokenizer takes nothing else
         instances.append((schema, validator, valid, texts))
         requests += struct.pack("<IIIIQ", 1, generations, len(texts), 160, rng.getrandbits(40)) + sized(json.dumps(schema).encode())
         requests += b"".join(map(sized, texts))

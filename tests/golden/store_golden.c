@@ -1,8 +1,8 @@
-// A store for posterity, and what a later kvrt must find in it. On kvrt.h alone, so that it builds with any release.
+// A store for posterity, and the sessions that a later kvrt must find in it. On kvrt.h alone, so that it builds with any release.
 //
-//   store_golden make MODEL DIR   writes a store to DIR and prints as JSON what its sessions were, from the sessions themselves: none of them
+//   store_golden make MODEL DIR   writes a store to DIR and prints its sessions as JSON, from the sessions themselves: none of them
 //                                 was ever suspended or resumed
-//   store_golden read MODEL DIR   opens the store, resumes every session, goes on with it, and prints the same of what came out
+//   store_golden read MODEL DIR   opens the store, resumes every session, goes on with it, and prints the same of the result
 #include "../api/chat.h"
 
 enum { kTokensMax = 512, kStepsMax = 8, kLiveMax = 8 };
@@ -13,7 +13,7 @@ struct live {
   uint64_t kv_tokens;  // when it was saved
 };
 
-// One session's record: what was saved, then what it goes on with.
+// One session's record: its state when it was saved, then the tokens that it goes on with.
 static void print_session(const kvrt_store_entry* entry, kvrt_session* s, uint64_t reused_disk, uint64_t saved_as) {
   printf("  {\"domain\": \"%s\", \"name\": \"%s\", \"id\": \"%s\", \"generation\": %" PRIu64 ", \"saved_as\": %" PRIu64 ",\n",
          entry->domain, entry->name, entry->id, entry->revision, saved_as);
@@ -157,7 +157,7 @@ static void read_session(kvrt_runtime* rt, const char* path, kvrt_store* store, 
   MUST(kvrt_session_checkpoint(s, e->name, strlen(e->name), NULL, &saved, NULL));
   EXPECT(saved.chunks_written == 0, "%s: %" PRIu64 " chunks written that were there", e->name, saved.chunks_written);
   print_session(e, s, report.reused_disk, saved.revision);
-  MUST(kvrt_session_suspend(s, e->name, strlen(e->name), NULL, NULL, NULL));  // with what came after
+  MUST(kvrt_session_suspend(s, e->name, strlen(e->name), NULL, NULL, NULL));  // with the tokens that came after
   kvrt_session_close(s);
   kvrt_model_release(model);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes template_cases.json: templates and what Jinja2 3.1 renders of them, in the environment of transformers' apply_chat_template.
+"""Writes template_cases.json: templates and their text by Jinja2 3.1, in the environment of transformers' apply_chat_template.
 
 usage: template_cases.py > template_cases.json
 """

@@ -8,7 +8,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
 class Generation(Extension):
-    """{% generation %} marks what the assistant wrote; it renders its body."""
+    """{% generation %} marks the text of the assistant; it renders its body."""
 
     tags = {"generation"}
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Holds kvrt's template interpreter against Jinja2 in the environment of transformers: what one renders the other renders, what one
-refuses the other refuses. kvrt may say UNSUPPORTED where the construct is one of KNOWN; everything else is a fault.
+"""Holds kvrt's template interpreter against Jinja2 in the environment of transformers: both render the same text, or both
+refuse. kvrt may say UNSUPPORTED where the construct is one of KNOWN; everything else is a fault.
 
 usage: template_equivalence.py TEMPLATE_DUMP families|expressions [COUNT [SEED]] [-v]
 """
@@ -21,7 +21,7 @@ from template_environment import environment
 from template_expressions import VARIABLES, expressions
 
 NOW = 1753100000  # 2025-07-21
-# What kvrt does not support, by the name that it gives.
+# The constructs that kvrt does not support, by the name that it gives.
 KNOWN = [re.compile(p) for p in (
     r"an integer beyond 64 bits", r"a number beyond 64 bits", r"a complex number", r"an even power of a negative number", r"printing a generator, view or range", r"printing a \w+", r"attribute \"\w+\" of a function", r"printing what is in this \w+",
     r"str\.is\w+ of text that is not ASCII", r"wordcount of text that is not ASCII", r"a slice of a \w+", r"a key of type tuple", r"unique of tuples", r"ordering (nan|views)", r"operator - of a view", r"operator \S+ of escaped text", r"(filter|test|str) \"\w+\" of escaped text", r"\w+ of escaped text", r"formatting escaped text", r"looking for a list or dict in a view",

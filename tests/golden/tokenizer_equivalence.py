@@ -79,7 +79,7 @@ def wanted(name):
 def hold_pre_tokenizers(folder):
     if not any(wanted("pre " + pre) for pre in m.PRE): return
     vocab, merges = m.train_bytes()
-    # What Rust's character tables call punctuation is older than Unicode 14.
+    # The punctuation of Rust's character tables is older than Unicode 14.
     marks = lambda c: not (unicodedata.category(c)[0] == "P" and newer_mark(c))
     for pre in m.PRE:
         if not wanted("pre " + pre): continue
@@ -139,7 +139,7 @@ def hold_gemma():
 
 
 def hold_long(model):
-    """A text of one character must not take the square of its length: that would be hours, what is allowed is for a machine under load."""
+    """A text of one character must not take the square of its length: that would be hours; the bound is for a machine under load."""
     global wrong
     for unit in ("a", " "):
         start = time.monotonic()

@@ -28,7 +28,7 @@ def write_gguf(path, model, tokens, types, scores=None, merges=None, **keys):
     return path
 
 
-# ---- byte-level BPE: what each pre-tokenizer's name stands for, in the words of the models' own tokenizer.json
+# ---- byte-level BPE: the pattern that each pre-tokenizer's name stands for, in the words of the models' own tokenizer.json
 
 CASED = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+%s|"
          r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*%s")
@@ -78,7 +78,7 @@ PRE = {
     "superbpe": [lambda: split(r"\p{N}+"), lambda: split(r"(?=(\d{3})+(?!\d))"), plain],
     "chameleon": [lambda: split("<sentinel:[0-9]+>"), lambda: split("(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z"), lambda: split(r"([\t\n]|    |  )"), lambda: digits(True),
                   lambda: pre_tokenizers.Punctuation("isolated"), gpt2],
-    # no model's own: what GGUF readers do where a file names none
+    # no model's own: the pattern of GGUF readers for a file that names none
     "default": [lambda: split(r"[\p{P}\$\+<=>\^~\|]+"), lambda: split(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"),
                 lambda: split(r"\p{N}+"), lambda: split("[0-9][0-9][0-9]"), plain],
 }
