@@ -131,7 +131,7 @@ static void when_idle(void) {
   const uint64_t revision = entry_of("idle").revision;
   EXPECT(revision == 1 || longest > 70, "%" PRIu64 " saves of a session that was idle once", revision);
   double cpu_ms = 1e9;
-  for (int i = 0; i < 25 && cpu_ms >= 20; ++i) {  // whatever is not over yet may end first
+  for (int i = 0; i < 25 && cpu_ms >= 20; ++i) {  // threads that are not done yet may end first
     struct timespec before, after;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
     usleep(300000);

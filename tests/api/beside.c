@@ -148,7 +148,7 @@ static void beside_edits(void) {
     if (round % 3 == 0) MUST(kvrt_session_truncate(s, 41, NULL));
     if (round % 3 == 1) MUST(kvrt_session_erase(s, 20, 90, NULL));
     if (round % 3 == 2) MUST(kvrt_session_fork(s, NULL, &copy, NULL));
-    MUST(kvrt_session_append(s, more, 40, NULL));  // over what is being saved
+    MUST(kvrt_session_append(s, more, 40, NULL));  // over the blocks that are being saved
     MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
     const size_t count = session_tokens(s, after, kPrompt + 40);
     pthread_join(one, NULL);

@@ -159,7 +159,7 @@ static void* work(void* user) {
   return NULL;
 }
 
-// All sleep in next but the one that computes; whoever fires, all are back.
+// All sleep in next but the one that computes; any thread may fire, and all are back.
 static void threads(int in_callback) {
   enum { kWorkers = 4 };
   static struct worker w[kWorkers];

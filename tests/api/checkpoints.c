@@ -1,4 +1,4 @@
-// Checkpoints in short turn: what they write is in proportion to the KV that is new, and what a resume computes again is bounded.
+// Checkpoints in short turn: they write in proportion to the KV that is new, and a resume computes a bounded number of tokens again.
 #include "support.h"
 
 enum { kPrompt = 5, kRun = 512 };

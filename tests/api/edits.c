@@ -36,7 +36,7 @@ static kvrt_report answer(kvrt_session* s, uint32_t length, uint64_t seed) {
   return report;
 }
 
-// From every list to every other: the session says what the template makes of the list, and info says where they part.
+// From every list to every other: the session has the tokens of the template over the list, and info says where they part.
 static void host_lists(struct stage* t) {
   const struct {
     size_t count;
@@ -71,7 +71,7 @@ static void host_lists(struct stage* t) {
   }
 }
 
-// system, user, answer, user, answer: and then another text in one of them. What is before it stays token by token.
+// system, user, answer, user, answer: and then another text in one of them. The tokens before it stay one by one.
 static void generated_turns(struct stage* t) {
   for (uint64_t edited = 1; edited <= 4; ++edited) {
     kvrt_session* s = open_session(t->model, t->store, 0);

@@ -96,7 +96,7 @@ static void endings(struct stage* t) {
   kvrt_model_release(small);
 }
 
-// A failure that is not of the numbers leaves the session IDLE with what it has, and it goes on as if the failure had not been.
+// A failure that is not of the numbers leaves the session IDLE with its tokens, and it goes on as if the failure had not been.
 static void failures(struct stage* t) {
   kvrt_token_value* ban = calloc(t->vocab, sizeof *ban);
   for (uint32_t i = 0; i < t->vocab; ++i) ban[i] = (kvrt_token_value){(int32_t)i, -INFINITY};

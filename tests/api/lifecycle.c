@@ -138,7 +138,7 @@ static void idle(void) {
   MUST(generate_some(s, 30));
   MUST(kvrt_session_checkpoint(s, "i", 1, NULL, NULL, NULL));
   double used = 1e9;
-  for (int i = 0; i < 25 && used >= 10; ++i) {  // whatever spins for a moment after work may end first, when it gets a CPU
+  for (int i = 0; i < 25 && used >= 10; ++i) {  // threads that spin for a moment after work may end first, when they get a CPU
     const double before = cpu_ms();
     usleep(200000);
     used = cpu_ms() - before;

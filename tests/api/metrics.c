@@ -47,7 +47,7 @@ static void work(struct stage* t) {
     kvrt_generate_options o = run_options(5 + (uint32_t)i);
     int32_t stops[300];
     for (int k = 0; k < 300; ++k) stops[k] = k;
-    if (i == 1) o.stop_tokens = stops, o.stop_token_count = 300;  // whatever it says
+    if (i == 1) o.stop_tokens = stops, o.stop_token_count = 300;  // whatever the model says
     if (i == 2) o.ignore_eos = 0, o.max_tokens = 0;
     MUST(kvrt_session_begin(s, &o, NULL));
     ++sums.generations;
@@ -128,7 +128,7 @@ static int is_name(const char* from, const char* to) {
   return 1;
 }
 
-// A label's value between its quotes, unescaped; returns what follows the closing quote, or NULL.
+// A label's value between its quotes, unescaped; returns the text behind the closing quote, or NULL.
 static const char* label_value(const char* at, char* out, size_t capacity) {
   if (*at++ != '"') return NULL;
   size_t n = 0;

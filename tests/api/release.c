@@ -107,7 +107,7 @@ static void models(int by_thread) {
   kvrt_session_close(s);
 }
 
-// The session keeps its model and store, whoever lets go of what. Closed in its own callback it goes when the call returns.
+// The session keeps its model and store, in whatever order they are let go. Closed in its own callback it goes when the call returns.
 static void sessions(int by_thread, int close) {
   for (int prefill = 0; prefill < 2; ++prefill) {
     struct hands h = open_all(by_thread);

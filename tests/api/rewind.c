@@ -178,7 +178,7 @@ static void other_answers(struct stage* t) {
   kvrt_session_close(s);
 }
 
-// A pool of 64 tokens: what cannot fit is LIMIT before any step, and the session stays as it was.
+// A pool of 64 tokens: a prompt that cannot fit is LIMIT before any step, and the session stays as it was.
 static void cannot_fit(struct stage* t) {
   kvrt_model* small = open_model(t->runtime, t->tiny, 0, 16, 64);
   kvrt_session* s = open_session(small, NULL, 0);

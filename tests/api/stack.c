@@ -1,5 +1,5 @@
 // Every call works on a thread with 96 KiB of stack (its thread-local storage included), with the deepest templates, JSON, schemas and
-// grammars that the limits allow. Below the stack is a guard page: a call that needs more dies here. Says what was needed.
+// grammars that the limits allow. Below the stack is a guard page: a call that needs more dies here. Prints the stack that was needed.
 #include <limits.h>
 #include <sys/mman.h>
 
@@ -233,7 +233,7 @@ static void* run_part(void* part) {
   return NULL;
 }
 
-// On a stack of ours, painted, with a guard page below: how much of it was used.
+// The bytes used of a stack of ours, which is painted, with a guard page below.
 static size_t used_by(struct part* part) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   unsigned char* map = mmap(NULL, stack_bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,4 +1,4 @@
-// The struct_size matrix. Options: 0 and less than the field itself is INVALID; shorter has zeros in what it lacks; longer with a zero
+// The struct_size matrix. Options: 0 and less than the field itself is INVALID; shorter has zeros in the missing fields; longer with a zero
 // tail is sound, with a dirty one UNSUPPORTED. Outputs: at most struct_size bytes are written.
 #include <stddef.h>
 
@@ -104,7 +104,7 @@ static void options(struct stage* t, const char* name, call_fn call, size_t size
     BAD(name, bad ? "struct_size 1 to 3" : "struct_size 0", call(t, bytes));
   }
   memset(bytes + size, 0xFF, kTail);
-  for (size_t n = shortest; n < size; n += 4) {  // what lies past a short struct is not read
+  for (size_t n = shortest; n < size; n += 4) {  // bytes past a short struct are not read
     unsigned char part[512];
     memset(part, 0xFF, sizeof part);
     memcpy(part, bytes, n);

@@ -240,7 +240,7 @@ static int mounts(kvrt_runtime* rt) {
          "%" PRIu64 " at most, %" PRIu64 " free", p.bytes_max, p.bytes_free);
   kvrt_model_release(open_cached(rt, models[0].path, cache));
   EXPECT(has(cache, 0) && log_lines == 0, "no file on a small disk");
-  // Room for the second file, but not beside what stays free.
+  // Room for the second file, but not beside the space that stays free.
   FILE* f = fopen(filler, "w");
   REQUIRE(f != NULL, "%s", strerror(errno));
   const uint64_t keep = (4u << 20) / 20, leave = models[1].bytes + keep - 8192;

@@ -23,7 +23,7 @@ LINE = re.compile(r"^\s*([0-9a-f]+):\t(\S+)\s*([^#]*)")
 STACK = re.compile(r"(?<!%[cdefgs]s:)(?:-?0x[0-9a-f]+)?\((%rsp|%rbp)\)")
 VECTOR = re.compile(r"%[xyz]mm\d")
 WIDE = re.compile(r"%[yz]mm\d")
-READ_SHARE = 12  # of so many instructions one may take from the stack what was put there before the loop
+READ_SHARE = 12  # of so many instructions one may read from the stack a value that was put there before the loop
 PREFIXES = {"rep", "repz", "lock", "bnd", "notrack", "data16", "cs", "{evex}", "{vex}"}
 
 

@@ -17,7 +17,7 @@
 
 namespace kvrt::bench {
 
-// A figure after an error is none: says what went wrong and ends the program.
+// A figure after an error is none: prints the error and ends the program.
 [[noreturn]] void fail(const std::string& what);
 void must(cudaError_t status, const char* what);
 void must(const Status& status);

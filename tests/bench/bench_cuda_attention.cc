@@ -151,7 +151,7 @@ void bench_attention(Device* device) {
     measure_prefill(device, kHeads8b, format, 512, 512);
     measure_prefill(device, kHeads8b, format, 2048, 2048);
     measure_prefill(device, kHeads8b, format, 512, 32768);
-    for (const uint32_t tokens : {8192u, 32768u}) measure_prefill(device, kHeads8b, format, 64, tokens);  // appended to what is there
+    for (const uint32_t tokens : {8192u, 32768u}) measure_prefill(device, kHeads8b, format, 64, tokens);  // appended to a context
     measure_prefill(device, kHeadsSmol, format, 512, 2048);
   }
 }

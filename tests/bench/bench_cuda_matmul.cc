@@ -77,7 +77,7 @@ double tflop_s(double rows, double cols, double n, double us) { return 2 * rows 
 
 struct Library {
   std::unique_ptr<cuda::DeviceContext> context;
-  std::unique_ptr<cuda::GemmLibrary> fixed, fastest;  // as the backend uses it; whatever is fastest for the rows
+  std::unique_ptr<cuda::GemmLibrary> fixed, fastest;  // as the backend uses it; the fastest for the rows
 };
 
 Library open_library() {

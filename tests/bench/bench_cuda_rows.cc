@@ -1,4 +1,4 @@
-// bench_cuda: the kernels between the matmuls, at the shapes of an 8B model. They are short: what counts is their time, not their rate.
+// bench_cuda: the kernels between the matmuls, at the shapes of an 8B model. They are short: their time counts, not their rate.
 #include <cmath>
 
 #include "tests/bench/bench_cuda.h"

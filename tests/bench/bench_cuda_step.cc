@@ -38,7 +38,7 @@ class Synthetic {
   void prefill(uint32_t position, uint32_t n);
   // A row of each of the first `sequences`, at `position`.
   void decode(uint32_t position, uint32_t sequences, bool draws);
-  // Gives the others what the first sequence has of positions [0, tokens).
+  // Gives the others the KV that the first sequence has of positions [0, tokens).
   void share(uint32_t tokens);
   // The bytes that a step of so many rows reads: of experts, those of the chosen ones, where rows choose at random.
   double weight_bytes(uint32_t rows) const {

@@ -22,7 +22,7 @@ namespace {
 constexpr uint32_t kLayers = 30, kWidth = 576, kHeads = 9, kKvHeads = 3, kHeadDim = 64, kFf = 1536, kVocab = 49152, kBlockTokens = 32;
 constexpr uint32_t kQkv = (kHeads + 2 * kKvHeads) * kHeadDim;
 
-// KVRT_ISA and KVRT_THREADS in the environment choose what is measured.
+// KVRT_ISA and KVRT_THREADS in the environment choose the kernels and the threads.
 uint32_t threads() {
   const char* text = std::getenv("KVRT_THREADS");
   return text ? static_cast<uint32_t>(std::atoi(text)) : usable_cpus();

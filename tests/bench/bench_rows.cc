@@ -1,5 +1,5 @@
 // The kernels that are no matrix products, one thread, at the shapes of SmolLM2-135M: attention of one KV head (decode of a token, a
-// tile of prefill) and the row kernels. items_per_second counts fma (attention) or elements, bytes_per_second what must be read.
+// tile of prefill) and the row kernels. items_per_second counts fma (attention) or elements, bytes_per_second the bytes that must be read.
 #include <cstring>
 #include <random>
 #include <vector>
@@ -82,7 +82,7 @@ void attend(benchmark::State& state, uint32_t tokens, uint32_t depth) {
       kernels.finish_row(kHeadDim, all_sum[r], &all_acc[uint64_t{r} * kHeadDim], &out[uint64_t{r} * kHeadDim]);
     benchmark::DoNotOptimize(out.data());
   }
-  double seen = 0;  // (row, key) pairs: a token sees what is before it and itself
+  double seen = 0;  // (row, key) pairs: a token sees those before it and itself
   for (uint32_t t = 0; t < tokens; ++t) seen += kGroup * (depth - tokens + t + 1.0);
   const double fmas = 2 * seen * kHeadDim, bytes = 2.0 * depth * kHeadDim * sizeof(uint16_t);
   state.SetItemsProcessed(static_cast<int64_t>(fmas * static_cast<double>(state.iterations())));

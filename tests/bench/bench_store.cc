@@ -24,7 +24,7 @@ uint16_t to_f16(float x) {  // normal numbers only, truncated: enough for made-u
   return static_cast<uint16_t>((bits >> 16 & 0x8000) | static_cast<uint32_t>(exponent) << 10 | (bits >> 13 & 0x3ff));
 }
 
-double cpu_ms() {  // of this process: what a busy machine does not change much
+double cpu_ms() {  // of this process: a busy machine changes it little
   timespec t;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) / 1e6;

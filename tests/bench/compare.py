@@ -129,7 +129,7 @@ class Peer:
 
 
 STARTED = time.monotonic()
-# Ends with its parent, whatever becomes of that.
+# Ends with its parent, whatever the parent's end.
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(10**6): pass"
 
 
@@ -138,7 +138,7 @@ def say(text):
 
 
 def first_token(a, python, model):
-    """Fresh processes from opening the model to the first token, and what is resident then (first_token.py)."""
+    """Fresh processes from opening the model to the first token, and the memory that is resident then (first_token.py)."""
     library = pathlib.Path(a.kvrt).resolve().parents[1] / "lib/libkvrt.so"
     common = [HERE / "first_token.py", model, "--threads", a.threads, "--side"]
     both = {"kvrt": run([sys.executable, *common, "kvrt"], "first_token.py", {"KVRT_LIBRARY": str(library)}),

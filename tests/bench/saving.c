@@ -227,7 +227,7 @@ static void load(uint32_t codec, const char* name) {
   kvrt_model_release(model);
   double ms[64], cold_ms[64];
   for (int run = 0; run < runs; ++run) ms[run] = resumed_ms(rt, store, NULL);       // from the pages that the save left
-  for (int run = 0; run < runs; ++run) cold_ms[run] = resumed_ms(rt, store, path);  // what is read cold is not cached
+  for (int run = 0; run < runs; ++run) cold_ms[run] = resumed_ms(rt, store, path);  // a cold read caches nothing
   const double copy = copy_ms(raw), m = median(ms, (size_t)runs), cold = median(cold_ms, (size_t)runs);
   printf("{\"load\": %d, \"codec\": \"%s\", \"bytes\": %" PRIu64
          ", \"raw_bytes\": %zu, \"resume_ms\": %.1f, \"cold_ms\": %.1f, \"copy_ms\": %.1f}\n",

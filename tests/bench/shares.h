@@ -1,4 +1,4 @@
-// A benchmark's share of what the core can do, as counters beside its time: 1 would be the ceiling.
+// A benchmark's share of the core's peak, as counters beside its time: 1 would be the ceiling.
 #pragma once
 
 #include <benchmark/benchmark.h>

@@ -99,7 +99,7 @@ class Life {
     for (size_t i = 0; i < conversations_.size(); i += 2) KVRT_TRY(store_->set_ttl("", list[i].name, 1));
     const uint64_t wait = posix_env()->now_ns();
     while (ms_since(wait) < 1100) continue;
-    double longest = 0, most_cpu = 0, cpu = cpu_ms();  // a slice may be interrupted: its CPU time is what gc itself asks of it
+    double longest = 0, most_cpu = 0, cpu = cpu_ms();  // a slice may be interrupted: its CPU time is gc's own work
     start = posix_env()->now_ns();
     KVRT_ASSIGN(const GcReport gc, store_->gc([&](uint64_t, uint64_t) {
       longest = std::max(longest, ms_since(start));

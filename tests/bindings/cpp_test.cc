@@ -315,7 +315,7 @@ TEST_F(Cpp, PrefillGivesTheRows) {
   EXPECT_TRUE(rows == 4 && report.reason == KVRT_REASON_PREFILLED);
 }
 
-// A sampler of the host that takes the best token gives what kvrt's own greedy one gives, in a callback and in a loop.
+// A sampler of the host that takes the best token gives the tokens of kvrt's own greedy one, in a callback and in a loop.
 TEST_F(Cpp, HostSampler) {
   Session own = open(), called = open(), looped = open();
   ASSERT_TRUE(own.generate(greedy(8)).ok());

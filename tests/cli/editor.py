@@ -125,7 +125,7 @@ class Chat:
         return self.status()
 
     def became(self):
-        """How a job was stopped, or ended."""
+        """The way in which a job was stopped, or ended."""
         return struct.unpack("i", os.read(self.report, 4))[0]
 
     def status(self):

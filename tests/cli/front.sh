@@ -1,5 +1,5 @@
 #!/bin/sh
-# front.sh KVRT PYTHON TINY: how the program meets people: mistakes and their words, help, defaults, units.
+# front.sh KVRT PYTHON TINY: the program's words to people: for mistakes, in help; defaults, units.
 set -eu
 . "$(dirname "$0")/lib.sh"
 kvrt=$1 python=$2 tiny=$3
@@ -157,7 +157,7 @@ once 'cannot open the store nowhere: no store there' 2 store ls nowhere
 once 'cannot open "no file": No such' 2 run -m "$model" -f "no file"
 once 'cannot look up "my chat": ' 2 store stat store "my chat"
 
-# the commands of a chat: options that are none, arguments that none takes; what makes room; a store that can only be read
+# the commands of a chat: options that are none, arguments that none takes; commands that make room; a store that can only be read
 talk() {
   lines=$1
   shift

@@ -27,7 +27,7 @@ ask("/stats")
 out, err = chat.communicate(timeout=600)
 if chat.returncode != 0 or err.count("(stopped;") != 1 or "left: " not in err or "last answer:" not in err:
     sys.exit(f"exit {chat.returncode}, {err.count('(stopped;')} answers stopped: {err}")
-with tempfile.TemporaryDirectory() as store:  # a polite kill of a chat, in an answer and after it: what was printed is saved, to the last token
+with tempfile.TemporaryDirectory() as store:  # a polite kill of a chat, in an answer and after it: all printed text is saved, to the last token
     for name, tokens in (("in", "100000"), ("after", "5")):
         command = [kvrt, "chat", "-m", model, "--ignore-eos", "-n", tokens, "--store", store, "--session", name]
         chat = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)

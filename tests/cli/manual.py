@@ -58,7 +58,7 @@ def fish_completes(script, line):
 
 
 def check_completions(complete, found):
-    """`complete` gives what a line that ends in the last word may go on with."""
+    """`complete` gives the words with which a line that ends in the last word may go on."""
     for path, commands, options in found:
         assert set(complete([*path, ""])) >= set(commands), (path, complete([*path, ""]))
         longs = {o for o in options if o.startswith("--")}

@@ -117,7 +117,7 @@ if (ulimit -v 1000000 && exec "$kvrt" --version) >/dev/null 2>&1; then
 fi
 rm long
 
-# where weights are kept: not unless the user's directory is there to be used, in KVRT_CACHE, where --cache-dir says; and what doctor shows
+# where weights are kept: not unless the user's directory is there to be used, in KVRT_CACHE, where --cache-dir says; and doctor's words
 weights() { find "$1" -name '*.kvrtw' 2>/dev/null | wc -l | tr -d ' '; }
 mkdir home
 exits 0 run -m "$model" -p a -n 1

@@ -1,5 +1,5 @@
-/* host MODEL DIRECTORY: a whole life of a conversation in a process that may carry libraries of kvrt's itself. Prints what refused it and
- * exits 3; or "worked", and how often its own libraries were called, which host_fakes.c counts. */
+/* host MODEL DIRECTORY: a whole life of a conversation in a process that may carry libraries of kvrt's itself. Prints the error and exits 3
+ * where one refused it; or "worked", and how often its own libraries were called, which the fakes of takeover.sh count. */
 #include <kvrt.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh BUILD SOURCE CC CXX PYTHON STATIC: the installed tree serves C and C++ programs by find_package and by pkg-config, also after it was moved,
-# with the oldest CMake too (beside PYTHON); what the README says of building and installing works as it stands. STATIC: 1: libkvrt.a is there.
+# with the oldest CMake too (beside PYTHON); the README's lines on building and installing work as they are. STATIC: 1: libkvrt.a is there.
 set -eu
 build=$1 source=$2 cc=$3 cxx=$4 python=$5 old_cmake=$(dirname "$5")/cmake static=$6
 model=$source/tests/golden/tiny/llama_gqa_f32.gguf

@@ -28,7 +28,7 @@ works() {
   run "$@"
   { [ "$status" = 0 ] && grep -q "^worked" "$work/out"; } || fail "$*: exits $status: $(cat "$work/out")"
 }
-# refuses TEXT...: what ran was refused in good order, with every text in the message.
+# refuses TEXT...: the program was refused in good order, with every text in the message.
 refuses() {
   [ "$status" = 3 ] || fail "exits $status, expected 3: $(cat "$work/out")"
   for text in "$@"; do

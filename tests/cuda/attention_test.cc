@@ -185,7 +185,7 @@ TEST(Prefill, UnseenInfinitiesDoNotShow) {
   }
 }
 
-// Tiles that see most keys come first in the list, whoever's they are.
+// Tiles that see most keys come first in the list, of whichever sequence they are.
 TEST(Prefill, LongestTilesComeFirst) {
   auto context = std::move(cuda::DeviceContext::open(0)).value();
   cuda::StepArrays arrays;

@@ -25,8 +25,8 @@ struct Variant {
 
 class CudaGolden : public testing::TestWithParam<Variant> {};
 
-// Few rows: what f32 rounds, in another order than the CPU's. Many: activations and weights are f16 on the way into the tensor cores.
-// Where few rows have activations of 8 bits, a step's head and its last rows have them too; the reference for many rows does not.
+// Few rows: the roundings of f32, in another order than the CPU's. Many: activations and weights are f16 on the way into the tensor cores.
+// In a mixed model a step's head and its last rows have activations of 8 bits, as few rows have; the reference for many rows has f16.
 TEST_P(CudaGolden, IsNearTheReferenceInEveryClassOfKernels) {
   const bool mixed = GetParam().few != GetParam().many;
   Runner runner(GetParam().model, cuda_backend());

@@ -1,4 +1,4 @@
-// cuBLASLt's functions over the emulated device, as NVIDIA documents them, for what cuda/gemm/cublaslt_abi.h declares: products of f16 or e4m3
+// cuBLASLt's functions that cuda/gemm/cublaslt_abi.h declares, over the emulated device, as NVIDIA documents them: products of f16 or e4m3
 // matrices that really are computed, in float, as a kernel of the stream. A mistake of a caller (an object that is not there, memory that
 // is too small or not aligned as it was said to be, an algorithm of another product) ends the program with a message. Thread-safe.
 #pragma once

@@ -1,5 +1,5 @@
 // A device without memory, and one that is lost, at every call of CUDA: a status each time, the session can be saved and goes on elsewhere
-// with all its tokens, nothing leaks, and the caller's device is what it was. Argument: how many calls to step on (1: every one).
+// with all its tokens, nothing leaks, and the caller's device stays. Argument: how many calls to step on (1: every one).
 #include <dlfcn.h>
 
 #include "tests/api/support.h"

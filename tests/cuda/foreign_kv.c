@@ -114,7 +114,7 @@ static void move(kvrt_runtime* from, kvrt_runtime* to, const char* name, const c
 
 int main(void) {
   char dir[kPathMax];
-  setenv("KVRT_TEST_STEP_MS", "60000", 1);  // how a prompt is cut shows in a device's bits
+  setenv("KVRT_TEST_STEP_MS", "60000", 1);  // the cuts of a prompt show in a device's bits
   make_dir(dir);
   kvrt_runtime *cpu = open_runtime(1, 0), *fp8 = NULL;
   EXPECT_STATUS(try_device(KVRT_GEMM_FP8, &fp8), KVRT_UNSUPPORTED);

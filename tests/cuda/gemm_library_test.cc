@@ -1,4 +1,4 @@
-// GemmLibrary: its products against float64, and what becomes of one that the library refuses or fails. On a device it is cuBLASLt, else
+// GemmLibrary: its products against float64, and those that the library refuses or fails. On a device it is cuBLASLt, else
 // the stand-in.
 #include "cuda/gemm/gemm_library.h"
 

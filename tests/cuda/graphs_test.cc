@@ -84,7 +84,7 @@ TEST_F(CudaGraphsEmulated, ThreeKindsOfRotationsKeepTheirGraphs) {
   }
 }
 
-// A step that doubles what is in memory, with a cache of graphs.
+// A step that doubles a value in memory, with a cache of graphs.
 struct Doubling {
   std::unique_ptr<Backend> backend = device();
   std::unique_ptr<Buffer> buffer = std::move(backend->alloc(4 * sizeof(float), false)).value();

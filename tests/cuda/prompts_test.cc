@@ -217,7 +217,7 @@ TEST_F(CudaPromptsStandIn, RowsThatWaitForPartsAreTheSame) {
   }
 }
 
-// Whether the product ran or not: the step fails, no other kernel adds to what is there, and the next step is as it should be.
+// Whether the product ran or not: the step fails, no other kernel adds to the output, and the next step is as it should be.
 TEST_F(CudaPromptsStandIn, AFailedProductFailsItsStepAlone) {
   for (const bool queued : {false, true}) {
     lt_reset();

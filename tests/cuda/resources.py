@@ -5,8 +5,8 @@
   resources.py --self-test NVCC                                  the known figures of a planted kernel are found
 
 A kernel that keeps anything in local memory (registers that were spilled, arrays that are indexed) is a fault and the exit code 1, but for
-what LOCAL permits; so is one that fits no multiprocessor as it is launched, and one whose dynamic shared memory LAUNCHES does not know.
-Occupancy is warps of those that a multiprocessor can hold, by threads, registers and shared memory; what else holds them up it does not say.
+the kernels that LOCAL permits; so is one that fits no multiprocessor as it is launched, and one whose dynamic shared memory LAUNCHES lacks.
+Occupancy is warps of those that a multiprocessor can hold, by threads, registers and shared memory; it knows no other limit.
 """
 import argparse
 import json

@@ -1,5 +1,5 @@
 // Users' words to a model stay in the conversation: a canary in prompts, messages, tools and documents is in no error, no log line, no
-// file name, and in no file but the catalog; whatever the call and however it fails. api_canary [mutations] [seed].
+// file name, and in no file but the catalog; for each call and each way it fails. api_canary [mutations] [seed].
 #include "../api/support.h"
 
 #define BIRD "QZXJ7W"  // found in any quotation of three letters more than the half
@@ -62,7 +62,7 @@ static struct text text_of(const char* s) {
   return t;
 }
 
-// A byte changed, taken out or doubled, or the end cut off. Roles and names of members stay what they are: they are no secret.
+// A byte changed, taken out or doubled, or the end cut off. Roles and names of members stay: they are no secret.
 static void mutate(struct text* t, uint64_t* random) {
   static const char kPieces[] = "{}[]\",:0-9eE\\ntfu\xC3\xFF\x01 ";
   const size_t at = next_random(random) % t->size;

@@ -201,7 +201,7 @@ static void new_store(kvrt_runtime* rt) {
       remove_tree(store_dir);
     }
   }
-  // A link to the directory itself is how its owner reaches it; the directory behind it has to be safe.
+  // The owner reaches the directory by a link to it; the directory behind the link has to be safe.
   shell("cp -a '%s' '%s/real'", made, base);
   char real[kPathMax + 32];
   snprintf(real, sizeof real, "%s/real", base);

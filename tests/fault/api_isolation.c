@@ -4,7 +4,7 @@
 
 enum { kDomains = 8, kTokensMax = 96, kBlock = 16, kSavedMax = 512 };
 
-// Names that a careless join would confuse with each other, or with what follows them.
+// Names that a careless join would confuse with each other, or with the text behind them.
 static const char* const domains[kDomains] = {"",    "a",      "aa",         "a/a",
                                               "f16", "a\nf16", "aa\xC3\xA4", "tenant-0000000000000000000000000000000"};
 

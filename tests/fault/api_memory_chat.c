@@ -1,6 +1,6 @@
 // Every allocation of inspect and of chat turns fails once, or it and all that follow: the call says NO_MEMORY or succeeds all the same, and
-// the session is idle, says what it said before and a part of the answer, and then comes to the answer and the messages of a session that
-// never wanted for memory.
+// the session is idle, has its messages as before and a part of the answer, and then comes to the answer and the messages of a session
+// that never wanted for memory.
 //
 //   api_memory_chat [EVERY]     1: each allocation (the whole proof); N: every Nth
 #include "../api/chat.h"

@@ -22,7 +22,7 @@ static void raise_to(_Atomic uint64_t* to, uint64_t value) {
   while (old < value && !atomic_compare_exchange_weak(to, &old, value)) continue;
 }
 
-// A save under the shared name. 0: somebody else has saved since, and this session is not what the name is any more.
+// A save under the shared name. 0: somebody else has saved since, and the name has another session by now.
 static int save(kvrt_session* s, kvrt_store* store, uint32_t which, int suspend, struct board* board) {
   char name[8];
   session_name(name, which);

@@ -65,7 +65,7 @@ def main():
         logged = collections.Counter()
         for line in run.stdout.splitlines():
             kind, path = line.split(" ", 1)
-            if kind != "create":  # an open that may or may not have made the file: what follows it is compared
+            if kind != "create":  # an open that may or may not have made the file: the calls after it are compared
                 logged[kind, path] += 1
         with open(trace, encoding="utf-8", errors="replace") as f:
             seen = traced(f, root)

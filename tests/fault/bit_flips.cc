@@ -48,7 +48,7 @@ class Flips {
     return {};
   }
 
-  // "" or what is wrong.
+  // "" or the fault.
   std::string flip(const std::string& file, size_t at, int bit) {
     fs::remove_all(work());
     fs::create_directory(work());

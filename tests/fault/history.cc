@@ -66,7 +66,7 @@ void bury(Slot* s) {
   s->revision = revision;
 }
 
-// Is what was seen the session of the model? Fills in what the model could not know.
+// Whether the sight is the session of the model. Fills in the values that the model could not know.
 bool fits(Slot* s, const Sight& got, bool with_stat) {
   if (!s->live || got.revision != s->revision || got.length != s->length) return false;
   if (got.kind != s->kind && got.kind != kAnybody) return false;

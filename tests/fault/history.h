@@ -50,7 +50,7 @@ struct Step {
 
 std::string describe(const Step& step);
 
-// "" or why there is no such order. States looked at, if asked for: how hard it was.
+// "" or the reason for which there is no such order. `states`: the number of states looked at.
 std::string check_history(const std::vector<Step>& steps, uint64_t* states = nullptr);
 
 }  // namespace kvrt::test

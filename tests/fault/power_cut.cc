@@ -23,7 +23,7 @@
 namespace kvrt::test {
 namespace {
 
-// Sessions as the store shows them; "" or what is wrong with them whatever they should be.
+// Sessions as the store shows them; "" or a fault that they have whatever they should be.
 std::string look(Store* store, World* found) {
   auto list = store->list("", true);
   if (!list.is_ok()) return "list: " + list.status().message();
@@ -129,7 +129,7 @@ struct Totals {
   bool over() const { return states >= states_max || std::chrono::steady_clock::now() >= end; }
 };
 
-// Plays a story and cuts it in its last act; the cuts before are those of shorter stories. "" or what is wrong.
+// Plays a story and cuts it in its last act; the cuts before are those of shorter stories. "" or the fault.
 std::string play(const std::string& dir, const Disk& base, const World& base_world, const std::vector<Act>& acts, uint64_t seed,
                  Totals* t) {
   const std::string root = dir + "/live", copy = dir + "/cut";

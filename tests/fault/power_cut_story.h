@@ -12,7 +12,7 @@
 
 namespace kvrt::test {
 
-inline constexpr int64_t kLaterMs = 3'600'000;  // by which the clock goes on at each expiry: what was to expire has
+inline constexpr int64_t kLaterMs = 3'600'000;  // by which the clock goes on at each expiry: sessions that were to expire have
 
 // One session's conversation as it grows; `kind` and `length` tell all.
 inline const Chain& chain_of(int kind, size_t length) {

@@ -21,7 +21,7 @@
 namespace kvrt::test {
 namespace {
 
-constexpr uint64_t kQuota = 700'000;  // of every fourth seed: KV must go for what is saved
+constexpr uint64_t kQuota = 700'000;  // of every fourth seed: KV must go for later saves
 
 struct Options {
   uint32_t procs = 4, ops = 2000, kill_ms = 25;
@@ -43,7 +43,7 @@ class Crowd {
   Crowd(const Options& options, uint64_t seed, std::string root, Shared* shared)
       : options_(options), random_(seed), root_(std::move(root)), shared_(shared), pids_(options.procs, 0) {}
 
-  // "" or what went wrong.
+  // "" or the fault.
   std::string run(Figures* figures) {
     for (uint32_t slot = 0; slot < options_.procs; ++slot) start(slot);
     next_deed_ns_ = monotonic_ns() + pause_ns();
@@ -164,7 +164,7 @@ std::string verify_whole(Store* store) {
   return faults->empty() ? "" : "verify at the end: " + faults->front().where + ": " + faults->front().what;
 }
 
-// Every session loads, with all its KV if it is to be whole; verify finds nothing, and gc leaves nothing. The history ends with what is seen.
+// Every session loads, with all its KV if it is to be whole; verify finds nothing, gc leaves nothing. The history ends with these sights.
 std::string look_at_what_is_left(const std::string& root, bool whole, std::vector<Step>* steps) {
   auto opened = open_store(root);
   if (!opened.is_ok()) return "the open at the end: " + opened.status().message();
@@ -204,7 +204,7 @@ std::string look_at_what_is_left(const std::string& root, bool whole, std::vecto
   return wrong.empty() ? count_references(root) : wrong;
 }
 
-// One seed, in a process of its own: whoever forks must not have used a store.
+// One seed, in a process of its own: a process that forks must not have used a store.
 int run_seed(const Options& options, uint64_t seed, Totals* totals) {
   const auto start = std::chrono::steady_clock::now();
   TempDir tmp("/dev/shm");

@@ -29,7 +29,7 @@ struct Shared {
   char wrong[kSlots][2048] = {};
 
   Step* steps(uint32_t slot) { return reinterpret_cast<Step*>(this + 1) + uint64_t{slot} * steps_max; }
-  // The call that the process died in: nobody was told how it ended.
+  // The call that the process died in: its end was told to nobody.
   void bury(uint32_t slot) {
     if (begun[slot] == 0) return;
     Step& last = steps(slot)[begun[slot] - 1];
@@ -225,7 +225,7 @@ class Worker {
     return {text.begin(), text.end()};
   }
 
-  // Loads and reads all chunks. Others may take them away meanwhile, but then the session is not what it was; unless room was short.
+  // Loads and reads all chunks. Others may take them away meanwhile, but then the session has changed; unless room was short.
   void resume(uint32_t name) {
     if (!load(name)) return;
     const Handle was = known_[name];

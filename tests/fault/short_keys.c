@@ -119,7 +119,7 @@ static void resume_one(kvrt_model* model, kvrt_store* store) {
   kvrt_session_close(s);
 }
 
-// Sessions that compute at once share what they seal, and wait for what another computes.
+// Sessions that compute at once share the blocks that they seal, and wait for those that another computes.
 static void generate_together(kvrt_model* model, kvrt_store* store) {
   enum { kTogether = 3 };
   kvrt_session* s[kTogether];

@@ -95,7 +95,7 @@ class StoreFault : public testing::TestWithParam<Strike> {
   bool wants_space_ = false;  // the fault that strikes is want of space
 };
 
-// After a failure the open store shows what it is, and does its work or says why not.
+// After a failure the open store shows its state, and does its work or says why not.
 void StoreFault::expect_usable(Store* store, Fault fault) {
   expect_world(store, false, false);
   if (fault != Fault::kIo && !scene().in_parts) {
@@ -229,7 +229,7 @@ TEST(StoreScenes, EvictTakesWhatItMust) {
   EXPECT_EQ(readable_chunks(store->get(), chains().other), chains().other.nodes.size());
 }
 
-// As few descriptors as there may be: what cannot be opened is an error or a hole, never damage.
+// As few descriptors as there may be: a file that cannot be opened is an error or a hole, never damage.
 TEST(StoreLimits, AnyNumberOfDescriptors) {
   TempDir tmp("/dev/shm");
   const std::string root = tmp.path() + "/store";

@@ -17,7 +17,7 @@ namespace kvrt::test {
 
 namespace fs = std::filesystem;
 
-inline constexpr int64_t kSceneLaterMs = 11'000;  // a scene's clock: what was saved for 10 seconds has expired
+inline constexpr int64_t kSceneLaterMs = 11'000;  // a scene's clock: sessions saved for 10 seconds have expired
 
 struct Chains {
   Chain start{token_run(40)};      // 2 blocks and a tail

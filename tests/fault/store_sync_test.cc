@@ -14,7 +14,7 @@ struct Attempt {
   World before, after;
   const Chain* kv = nullptr;  // durable once the work is acknowledged
   StoreOptions options = {};
-  World weaker = {};  // what a save that does not outlast power may fall back to, until then
+  World weaker = {};  // the world that a save that does not outlast power may fall back to, until then
 };
 
 std::vector<Attempt> attempts() {

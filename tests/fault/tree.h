@@ -1,4 +1,4 @@
-// Directories as a whole: what is in one, and whether anything of it changed.
+// Directories as a whole: their content, and whether anything of it changed.
 #pragma once
 
 #include "../api/support.h"

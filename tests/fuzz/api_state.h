@@ -93,7 +93,7 @@ struct World {
     if (which < 248 && !s.closing && s.handle != nullptr) return s;
     return none = Slot();
   }
-  // One that is free, closing what was in it; nullptr when it is in use.
+  // One that is free, after closing the session in it; nullptr when it is in use.
   Slot* vacate(Input& in) {
     Slot& s = slots[in.byte() % kSlots];
     if (s.busy || s.reserved) return nullptr;
@@ -129,7 +129,7 @@ struct World {
   void refused(const Slot& s, kvrt_status status, const std::string& what) const {
     require(status == (s.handle == nullptr ? KVRT_INVALID : KVRT_BUSY), what + ": INVALID without a session, BUSY inside its callback");
   }
-  // True when the call was made, and OK. `what` is one that a generating session refuses.
+  // True when the call was made, and OK. `what`: a call that a generating session refuses.
   bool changed(const Slot& s, kvrt_status status, const std::string& what) const {
     if (s.handle == nullptr || s.busy) return refused(s, status, what), false;
     require(!s.generating || status != KVRT_OK, what + ": refused while it generates");
@@ -355,7 +355,7 @@ inline int32_t Hook::run(void* user, const kvrt_event* event) {
   return h.events == h.stop_at;
 }
 
-// kvrt_generate_options and what they lead to.
+// kvrt_generate_options and the generation that they lead to.
 struct Generation {
   std::vector<int32_t> stops;
   std::string strings, grammar;

@@ -94,7 +94,7 @@ inline void op_resume(World& w, Input& in) {
   w.reserve(*s, false);
   report.check("resume", status);
   require((status == KVRT_OK) == (out != nullptr), "resume gives a session or none");
-  const bool no_domain = options->domain == nullptr && options->domain_size != 0;  // of what a cut struct shows
+  const bool no_domain = options->domain == nullptr && options->domain_size != 0;  // of the fields that a cut struct shows
   const bool wrong = name.wrong || options.wrong() || report.wrong() || no_domain || w.store == nullptr;
   require(!wrong || status != KVRT_OK, "resume takes sound arguments alone");
   const auto found = before.find(key);

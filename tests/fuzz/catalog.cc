@@ -1,4 +1,4 @@
-// A whole catalog with bytes or values changed: the store says what is wrong, or it shows sessions and chunks exactly as they were saved.
+// A whole catalog with bytes or values changed: the store names the fault, or it shows sessions and chunks exactly as they were saved.
 //
 // Input: records. A byte below 128: so many bytes, plus one, are written at the offset that the next four name. From 128 on: a column of a
 // row takes another value, the number after it (8 bytes) or as many bytes as it says.

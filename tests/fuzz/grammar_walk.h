@@ -31,7 +31,7 @@ inline void walk(const std::shared_ptr<const Grammar>& grammar, uint64_t seed) {
     if (token < 0) return;
     const bool ends = tokenizer.is_end(token);
     require(!matcher.complete() || ends, "nothing but the end comes after a complete answer");
-    if (!matcher.status().is_ok()) {  // readings were left out: sound, but mask and accept may differ in what they leave out
+    if (!matcher.status().is_ok()) {  // readings were left out: sound, but mask and accept may leave out different ones
       if (!matcher.accept(token)) return;
       if (ends) return;
       continue;

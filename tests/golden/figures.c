@@ -5,7 +5,7 @@
 
 static int32_t text_tokens[8192];
 
-// English-like text (weights see what they were trained for, so that the KV is typical): words drawn by a fixed seed.
+// English-like text (like the text that the weights were trained for, so that the KV is typical): words drawn by a fixed seed.
 static size_t make_text(const kvrt_model* model) {
   static const char* words[] = {"the",  "river", "was", "cold",   "and",  "she",    "walked", "along",   "its", "bank",   "until",
                                 "a",    "light", "in",  "old",    "mill", "showed", "that",   "someone", "had", "come",   "home",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The KL gate: how far are a program's logits from an f32 forward pass of the same dequantized weights?
+"""The KL gate: the distance of a program's logits from an f32 forward pass of the same dequantized weights.
 
   kl.py --kvrt PROGRAM [--which gemma3] [--model MODEL.gguf]  test kvrt; exit 1 when it is worse than LIMIT_FACTOR x peer + LIMIT_SLACK
   kl.py --peer-python PYTHON [--store] [--which ...]          measure llama.cpp through that Python; --store keeps it in data/kl_peer*.json
@@ -55,7 +55,7 @@ class Candidate:
     def __init__(self, name, command):
         self.name, self.command = name, command
         self.means, self.same_top, self.worst = [], 0, 0.0
-        self.losses = []  # of each token of the text: the log of how much less likely the candidate has it
+        self.losses = []  # of each token of the text: the log of the factor by which the candidate finds it less likely
 
     def logits(self, window, vocab, path):
         subprocess.run(self.command(",".join(map(str, window)), str(path)), check=True, stderr=subprocess.DEVNULL)

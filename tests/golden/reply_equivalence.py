@@ -3,7 +3,7 @@
 
 usage: reply_equivalence.py DUMP_PROGRAM
 
-The second parser sees the whole answer: regular expressions for markers, json and ast for what they enclose. A marker is one where a whole
+The second parser sees the whole answer: regular expressions for markers, json and ast for the text between. A marker is one where a whole
 call follows it; else it is text. With the model at hand, its template must show no format.
 """
 import ast

@@ -20,7 +20,7 @@ def quote(s):
 
 
 def closed(expression):
-    """So that what follows it is not taken for a part of its filter or test."""
+    """In brackets, so that the text behind it is not taken for a part of its filter or test."""
     return f"({expression})" if "|" in expression or " is " in expression else expression
 
 
@@ -41,7 +41,7 @@ class Generator:
         return self.r.choice(names) if self.r.random() < 0.4 else literal()
 
     def loose(self, depth):
-        """Whatever may fail: wrong types, things that are not there."""
+        """An expression that may fail: wrong types, things that are not there."""
         r = self.r
         if depth <= 0:
             return r.choice(["missing", "nil", "d.nope", "l[9]", "roles[0].tool_calls", "none", "namespace(a=1)", "range(3)", "d['b']", "objs[0]", "dict(a=1, b='x')"])

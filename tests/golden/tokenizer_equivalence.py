@@ -110,7 +110,7 @@ def hold_sentencepiece(folder):
     for name, (options, flags) in families.items():
         if not wanted(name): continue
         reference = m.train_sentencepiece(folder / "s.gguf", **options)
-        # U+2581 is how the families spell a space: it comes back as one.
+        # The families spell a space as U+2581: it comes back as one.
         texts = generate(SIZE, lambda c: c != "\u2581" or not flags)
         hold(name, folder / "s.gguf", flags, reference, texts)
 

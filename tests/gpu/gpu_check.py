@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether kvrt works on this machine's CUDA device, and how fast it is there: one JSON of results. ./dev gpu-check builds and calls it.
+"""Whether kvrt works on this machine's CUDA device, and its speed there: one JSON of results. ./dev gpu-check builds and calls it.
 
   gpu_check.py [--bin DIR] [--lib DIR] [--model FILE|synthetic] [--out FILE.json] [--quick] [--no-sanitizer] [--part NAME ...]
                [--minutes N] [--go-on]
@@ -71,7 +71,7 @@ def run(command, seconds, environment):
 
 
 def interrupted(number, _):
-    """Ctrl-C and kill end what runs too: each program has a process group of its own."""
+    """Ctrl-C and kill end the running programs too: each has a process group of its own."""
     for group in list(RUNNING):
         os.killpg(group, signal.SIGKILL)
     os._exit(128 + number)

@@ -49,7 +49,7 @@ def device_test(a, name):
 
 
 def programs(emulated):
-    """Of the build, by their targets' names."""
+    """The programs of the build, by their targets' names."""
     kernels = [*(f"cuda_{name}" for name in DEVICE_TESTS), "bench_cuda_emulated"] if emulated else ["gpu_tests", "bench_cuda"]
     return [*kernels, *API, *STRICT, SIMULATOR, REAL_TOKENS, "kvrt_cli"]
 

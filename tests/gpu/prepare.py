@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts what gpu_check.py needs into a folder that works wherever it is moved to: programs, libraries, models of the tests. ./dev gpu-check
+"""Puts all that gpu_check.py needs into a folder that works wherever it is moved to: programs, libraries, models of the tests. ./dev gpu-check
 --prepare builds it all and calls this.
 
   prepare.py BUILD FOLDER [--model FILE] [--emulated]

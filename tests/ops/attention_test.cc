@@ -182,7 +182,7 @@ TEST(Attention, ChunksAndBlocksDoNotShowInAnyFormat) {
   }
 }
 
-// Windows shorter and longer than a span and than a tile, with and without a softcap: float64 says what a row sees, and no chunk,
+// Windows shorter and longer than a span and than a tile, with and without a softcap: rows are near float64, and no chunk,
 // block, thread or instruction set shows.
 TEST(Attention, WindowsAndSoftcaps) {
   Random random(6);
@@ -217,7 +217,7 @@ TEST(Attention, WindowsAndSoftcaps) {
   }
 }
 
-// What a row no longer sees has no effect, be it NaN.
+// A position that a row no longer sees has no effect, be it NaN.
 TEST(Attention, WhatLiesBeforeTheWindowIsNotRead) {
   Random random(7);
   for (const std::string& isa : all_isas()) {

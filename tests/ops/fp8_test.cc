@@ -1,5 +1,5 @@
-// fp8 KV: what a row is rounded to, against a table of the format's numbers (OCP 8-bit Floating Point Specification 1.0), and what attention
-// makes of every element, on every instruction set.
+// fp8 KV: the rounding of a row, against a table of the format's numbers (OCP 8-bit Floating Point Specification 1.0), and attention's
+// reading of every element, on every instruction set.
 #include <bit>
 
 #include "runtime/compute/quant/quants.h"
@@ -53,7 +53,7 @@ TEST(Fp8, EveryUpperHalfIsRoundedToTheNearest) {
   expect_rows(below_top, 23);
 }
 
-// What lies on, just below and just above each element and each middle of two, where scales are powers of two, so that products are exact.
+// Numbers on, just below and just above each element and each middle of two, where scales are powers of two, so that products are exact.
 TEST(Fp8, TiesGoToTheEvenElement) {
   std::vector<float> rows;
   for (const int exponent : {-14, -13, 0, 8, 15}) {
@@ -75,7 +75,7 @@ TEST(Fp8, RowsThatAreNoNumbers) {
   expect_rows({NAN, NAN, NAN, 1, NAN, -1, NAN, INFINITY, -INFINITY, huge, -huge, 1e-45f, -1e-45f, 0, -0.0f, 0, 0, 0}, 3);
 }
 
-// What attention sees of every byte: one key, whose weight is 1.
+// Attention reads the number of every byte: one key, whose weight is 1.
 TEST(Fp8, EveryElementIsReadExactly) {
   constexpr uint32_t kDim = 256, kBlock = 16;
   const KvGeometry kv{1, 1, kDim, kBlock, KvFormat::kF8};

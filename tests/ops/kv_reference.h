@@ -1,4 +1,4 @@
-// What K and V are stored as, written a second time from NUMERICS.md.
+// K and V as they are stored, written a second time from NUMERICS.md.
 #pragma once
 
 #include <algorithm>

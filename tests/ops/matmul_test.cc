@@ -54,7 +54,7 @@ TEST(Matmul, ManyColumnsAndPieces) {
   }
 }
 
-// A column's bits do not depend on its neighbours, on the number of threads or on how the rows are stacked.
+// A column's bits do not depend on its neighbours, on the number of threads or on the stacking of the rows.
 TEST(Matmul, ColumnsAndRowsAreIndependent) {
   Random random(3);
   for (const std::string& isa : all_isas()) {
@@ -79,7 +79,7 @@ TEST(Matmul, ColumnsAndRowsAreIndependent) {
   }
 }
 
-// Against float64 on the dequantized weights. What int8 activations may cost is known: half a step of their block per element.
+// Against float64 on the dequantized weights. The cost of int8 activations is known: half a step of their block per element.
 TEST(Matmul, ScalarIsWithinBoundOfFloat64) {
   const auto scalar = open_backend("scalar");
   Random random(4);

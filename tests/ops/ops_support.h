@@ -1,4 +1,4 @@
-// What the op tests share: seeded values with extremes, random tensors in file layout, backends by instruction set.
+// Helpers of the op tests: seeded values with extremes, random tensors in file layout, backends by instruction set.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -100,7 +100,7 @@ struct Tensor {
   }
 };
 
-// Where the f16 fields of a block lie; -1: there is none. A reading of the format's own, not kvrt's.
+// The places of the f16 fields in a block; -1: there is none. A reading of the format's own, not kvrt's.
 struct HalfFields {
   int scale, minimum;
 };

@@ -31,7 +31,7 @@ void Actor::close() {
   session_ = nullptr;
 }
 
-// ---- what is said
+// ---- texts
 
 // Three texts in all, by position: sessions meet in their prefixes, and part somewhere.
 std::vector<int32_t> Actor::some_tokens(uint64_t count) {
@@ -93,7 +93,7 @@ void Actor::drop_messages() {
   while (!said_.empty() && said_.back().end > tokens_.size()) said_.pop_back();
 }
 
-// Messages go whole. With a message go the tokens that joined it to the next one, so that the rest is what the template says.
+// Messages go whole. With a message go the tokens that joined it to the next one, so that the rest is the template's text.
 void Actor::erase() {
   uint64_t from = w_->random->below(tokens_.size() + 1), to = from + w_->random->below(tokens_.size() + 1 - from);
   if (!said_.empty() && w_->random->one_in(2)) from = said_.front().begin, to = said_[w_->random->below(said_.size())].end;
@@ -169,7 +169,7 @@ void Actor::save(const std::string& name, bool suspend, Saved* saved) {
   w_->note(suspend ? "suspends" : running_ ? "checkpoints while generating" : "checkpoints");
 }
 
-// What a cancel would leave now: what is accepted, read or not; nothing of what leaves no trace unless it is whole.
+// The tokens that a cancel would leave now: all that are accepted, read or not; none of a generation that leaves no trace unless whole.
 std::vector<int32_t> Actor::saved_tokens() const {
   if (!running_ || !undone_by_cancel()) return w_->engine->tokens(session_);
   return running_->before;

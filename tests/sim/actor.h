@@ -1,4 +1,4 @@
-// Actor: one session and what the oracle says it must hold. Every call on it is checked; a difference throws Failure.
+// Actor: one session and the oracle's word on what it must hold. Every call on it is checked; a difference throws Failure.
 #pragma once
 
 #include <cstdio>
@@ -18,9 +18,9 @@ struct Failure {
 [[noreturn, gnu::format(printf, 1, 2)]] void fail(const char* format, ...);
 #define SIM_CHECK(cond, ...) ((cond) ? (void)0 : ::kvrt::test::fail(__VA_ARGS__))
 
-using Counts = std::map<std::string, uint64_t>;  // what happened how often
+using Counts = std::map<std::string, uint64_t>;  // events by name, and how often each happened
 
-// What the actors of one thread share.
+// The setting that the actors of one thread share.
 struct Setting {
   Engine* engine = nullptr;
   const Tokenizer* tokenizer = nullptr;
@@ -90,7 +90,7 @@ class Actor {
     std::vector<int32_t> before;  // begin
     std::vector<Said> said_before;
     size_t prompt = 0;
-    uint64_t kv_tokens = 0, given_up = 0;  // when it began: tokens with KV; what had to make room in the pool so far
+    uint64_t kv_tokens = 0, given_up = 0;  // when it began: tokens with KV; blocks and sessions that had to make room in the pool so far
     std::string text;
     Reason end = Reason::kNone;  // the last token ended it
     uint32_t stop_tokens = 0;

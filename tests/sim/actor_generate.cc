@@ -104,7 +104,7 @@ void Actor::cancel() {
   running_->cancelled = true;
   w_->note("cancels");
   if (!w_->alone) return;
-  // No step runs: what was not over is over now, with DONE as the last event.
+  // No step runs: a generation that was not over is over now, with DONE as the last event.
   SessionInfo info = w_->engine->session_info(session_);
   SIM_CHECK(info.unread <= before.unread + 1 && !info.awaits_accept, "cancel: %zu unread events became %zu", size_t{before.unread},
             size_t{info.unread});
@@ -231,7 +231,7 @@ void Actor::check_report(const Report& r) {
     SIM_CHECK(whole ? rows == want : rows <= want + 1, "%zu rows ran; %zu prefilled, %zu decoded, %zu recomputed", size_t{rows},
               size_t{r.prefilled}, size_t{decodes}, size_t{r.recomputed});
   }
-  if (g.given_up == given_up(w_->engine)) {  // what it had in memory stayed there
+  if (g.given_up == given_up(w_->engine)) {  // its KV in memory stayed there
     SIM_CHECK(r.reused_disk <= from_disk_ + g.prompt - std::min<uint64_t>(g.prompt, g.kv_tokens),
               "%zu tokens from disk; %zu of %zu were in memory", size_t{r.reused_disk}, size_t{g.kv_tokens}, g.prompt);
   }
@@ -288,11 +288,11 @@ void Actor::on_failure(const Status& status) {
   check();
 }
 
-// What is left when a generation is over.
+// Leaves the session as it is when a generation is over.
 void Actor::leave(Reason reason) {
   Running g = std::move(*running_);
   running_.reset();
-  // What did not come to its end may have loaded some that its report does not have.
+  // A generation that did not come to its end may have loaded tokens that its report does not have.
   if (reason == Reason::kCancelled || reason == Reason::kFailed) from_disk_ += g.prompt;
   if (g.options.all_or_nothing && (reason == Reason::kCancelled || reason == Reason::kFailed)) {
     tokens_ = g.before;

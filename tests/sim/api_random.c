@@ -1,5 +1,5 @@
-// A seed drives random calls on several sessions, saves, restarts and a pool too small for all; a cache-free oracle says what must come.
-// sim [seconds] [seed] [model]
+// A seed drives random calls on several sessions, saves, restarts and a pool too small for all; a cache-free oracle computes every result.
+// api_random [seconds] [seed] [model]
 #include "../api/support.h"
 
 enum { kSessions = 6, kNames = 4, kTokensMax = 300, kNew = 6 };

@@ -1,4 +1,4 @@
-// The oracle: what must come, computed from the token list alone. Nothing is kept, nothing is shared.
+// The oracle: the right results, computed from the token list alone. Nothing is kept, nothing is shared.
 #pragma once
 
 #include <string>
@@ -44,7 +44,7 @@ inline Reason oracle_end(const Tokenizer& t, const GenerateOptions& o, std::span
   return tokens.size() >= room ? Reason::kContextFull : Reason::kNone;
 }
 
-// tokens[from..to) as text: what is no UTF-8 is U+FFFD.
+// tokens[from..to) as text: bytes that are no UTF-8 become U+FFFD.
 inline std::string oracle_text(const Tokenizer& t, std::span<const int32_t> tokens, size_t from, size_t to, bool special) {
   Utf8Stream utf8;
   std::string text(utf8.push(t.decode(tokens.subspan(from, to - from), special, from ? tokens[from - 1] : -1)));
@@ -52,7 +52,7 @@ inline std::string oracle_text(const Tokenizer& t, std::span<const int32_t> toke
   return text;
 }
 
-// What a host is shown of tokens[prompt..]: whole code points up to the stop string.
+// The text that a host is shown of tokens[prompt..]: whole code points up to the stop string.
 inline std::string oracle_shown(const Tokenizer& t, const GenerateOptions& o, std::span<const int32_t> tokens, size_t prompt) {
   std::string text = oracle_text(t, tokens, prompt, tokens.size(), false);
   size_t stop = std::string::npos;

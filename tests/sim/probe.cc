@@ -102,7 +102,7 @@ std::string Probe::check_session(const Session& s, bool deep) const {
   return deep ? check_kv(s) : "";
 }
 
-// A block's holders agree on what is in it.
+// A block's holders agree on its content.
 std::string Probe::check_shared(const Holders& held) const {
   const uint32_t T = cache().block_tokens_;
   for (const auto& holders : held) {

@@ -1,4 +1,4 @@
-// Probe: reads a host's blocks, tables and index from within, and says what is wrong with them. Call it while no other thread is inside.
+// Probe: reads a host's blocks, tables and index from within, and names what is wrong. Call it while no other thread is inside.
 #pragma once
 
 #include <map>
@@ -12,11 +12,11 @@ namespace kvrt {
 struct Probe {
   explicit Probe(Engine* h) : engine(h) {}
 
-  // "" or what is wrong. deep: keys are hashed again and every slot of KV is compared with what the tokens say.
+  // "" or the fault. deep: keys are hashed again and every slot of KV is compared with the KV of the tokens.
   std::string check(bool deep);
-  // The same for the step that is about to run: what it writes is private, what it reads is there, and nothing of another domain's.
+  // The same for the step that is about to run: the blocks it writes are private, the KV it reads is there, and none of another domain's.
   std::string check_step(const Step& step);
-  // Overwrites what nobody may read: free blocks, and the slots of private blocks past their tokens.
+  // Overwrites the memory that nobody may read: free blocks, and the slots of private blocks past their tokens.
   void poison();
 
   const Scheduler& scheduler() const { return *engine->scheduler_; }
@@ -24,7 +24,7 @@ struct Probe {
   const StepPlan& plan() const { return engine->plan_; }
   // Gives up a cached block from anywhere in its chain, which leaves a hole. False: there is none.
   bool evict(uint64_t random);
-  uint32_t holes() const;  // sessions of the plan that have KV after what they compute now
+  uint32_t holes() const;  // sessions of the plan that have KV after the rows that they compute now
   uint32_t blocks_left() const { return cache().pool_.free_count() + cache().pool_.cached_count(); }
   const Session* oldest_runnable() const;
   // It could run and is not in this plan, because another one computes its block.

@@ -26,7 +26,7 @@ void on_alarm(int) {
   _exit(1);
 }
 
-// What a run of many seeds has to meet.
+// The events that a run of many seeds has to meet.
 const char* const kRequired[] = {"evictions",
                                  "holes",
                                  "preemptions",

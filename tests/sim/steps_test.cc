@@ -1,4 +1,4 @@
-// How long the steps of a host are, on a virtual machine that is as slow as a real one: who waits decides.
+// The length of a host's steps, on a virtual machine that is as slow as a real one: it depends on who waits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -61,7 +61,7 @@ class Steps : public testing::Test {
     engine_ = std::move(Engine::assemble(runtime_, std::make_unique<LoadedModel>(std::move(parts), nullptr), std::move(runner), o)).value();
     run(prompt(600), -1);  // the speed is known then
   }
-  // A session that is to say what follows so many tokens, nobody else's.
+  // A session that is to say the next token after so many tokens, which are nobody else's.
   Session* prompt(size_t tokens, bool host_samples = false) {
     SessionOptions o;
     o.share = false;
@@ -103,7 +103,7 @@ TEST_F(Steps, APromptAloneIsComputedInFewSteps) {
   EXPECT_GE(longest_ms(), 250);
 }
 
-// The caller's time is what a prompt alone may take of it: 50 ms for a loop that asks for one step.
+// A prompt alone may take the time of the caller, at least 50 ms, as for a loop that asks for one step.
 TEST_F(Steps, WhoCallsSaysHowLongItWaits) {
   open(0);
   run(prompt(2000), 100);
@@ -146,7 +146,7 @@ TEST_F(Steps, TheHostsOwnTimeHoldsForAll) {
   EXPECT_LE(longest_ms(), 20);
 }
 
-// Where nobody decodes, a step has 32 rows, whatever the clock says of the machine.
+// As long as nobody decodes, a step has 32 rows, whatever the clock says of the machine.
 TEST_F(Steps, AreNotCutToNothing) {
   open(0);
   env_.stretch = 8;

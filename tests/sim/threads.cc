@@ -1,5 +1,5 @@
 // The simulator's threads: each with sessions of its own on one host whose pool is too small for all of them, and one that cancels whom it
-// meets. Every event is compared with the oracle, as in sim; what is left at the end is checked block by block.
+// meets. Every event is compared with the oracle, as in sim; the host is checked block by block at the end.
 //   sim_threads [--seeds K] [--first SEED] [--steps N]     N calls of each thread
 #include <signal.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ void on_alarm(int) {
   _exit(1);
 }
 
-// Who can be cancelled by others.
+// The sessions that other threads may cancel.
 class Register {
  public:
   void add(Session* s) {
@@ -39,7 +39,7 @@ class Register {
     std::lock_guard lock(mu_);
     std::erase(sessions_, s);
   }
-  // Beside whatever its thread does with it. It can be cancelled, not closed, meanwhile.
+  // Saves a session beside its thread's own calls. It can be cancelled, not closed, meanwhile.
   void checkpoint_one(Engine* engine, Random* random, Counts* counts) {
     std::lock_guard lock(mu_);
     if (sessions_.empty()) return;
@@ -141,7 +141,7 @@ class Worker {
   std::vector<std::unique_ptr<Actor>> own_;
 };
 
-// What was saved comes back, and its KV is its tokens'.
+// Every session that was saved comes back, and its KV is its tokens'.
 std::string resume_all(Engine* engine, const std::shared_ptr<Store>& store) {
   std::vector<Session*> sessions;
   std::string wrong;
@@ -198,7 +198,7 @@ bool run_seed(uint64_t seed, uint64_t steps, const std::string& dir, Counts* tot
   (*total)["evictions"] += m.evictions;
   (*total)["steps"] += m.counters.steps;
   if (!wrong.empty()) std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), wrong.c_str());
-  if (!wrong.empty()) _exit(1);  // what the others still hold cannot be taken down
+  if (!wrong.empty()) _exit(1);  // sessions that the others still hold cannot be taken down
   return true;
 }
 

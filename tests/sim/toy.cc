@@ -77,7 +77,7 @@ Result<std::unique_ptr<Tokenizer>> toy_tokenizer(ToyText text) {
 
 namespace {
 
-// Where element d of a slot lies: K [layer][head][d][token], V [layer][head][token][d].
+// The place of element d of a slot: K [layer][head][d][token], V [layer][head][token][d].
 template <typename Byte, typename Visit>
 void each_element(const KvGeometry& kv, Byte* block, uint32_t slot, Visit visit) {
   uint32_t index = 0;

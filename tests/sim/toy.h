@@ -1,5 +1,5 @@
 // A toy in the model's place: pure functions that define it, a runner that keeps its KV in the pool's blocks, its vocabulary, and an Env
-// whose clock and random numbers are virtual. Whoever reads a wrong slot of KV gives other logits from there on.
+// whose clock and random numbers are virtual. A reader of a wrong slot of KV gives other logits from there on.
 #pragma once
 
 #include <atomic>
@@ -25,11 +25,11 @@ class Random {
   uint64_t state_;
 };
 
-// What the toy computes. `state` is all that the positions so far amount to.
+// The arithmetic of the toy. `state` stands for all positions so far.
 inline constexpr uint64_t kToyStart = 0x6b76'7274;
 uint64_t toy_kv(uint64_t state, int32_t token, uint64_t position);  // the KV value of this position
 uint64_t toy_next(uint64_t state, uint64_t kv);                     // the state with that position in it
-void toy_logits(uint64_t state, std::span<float> row);              // the prediction of what follows; a NaN once in a while
+void toy_logits(uint64_t state, std::span<float> row);              // the prediction of the next token; a NaN once in a while
 
 inline constexpr uint32_t kToyLayers = 2, kToyHeads = 2, kToyHeadDim = 2;
 inline constexpr int32_t kToyBos = 0, kToyTurn = 1, kToyEnd = 2;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kActorsMax = 10;
 constexpr uint64_t kIdleStepsMax = 20;    // in a row, while some session could run
-constexpr uint64_t kOldestWaitsMax = 40;  // steps that compute, none of them for who began first
+constexpr uint64_t kOldestWaitsMax = 40;  // steps that compute, none of them for the one that began first
 constexpr uint64_t kPassedOverMax = 30;   // steps in a row, of a session that nothing keeps from running
 constexpr uint64_t kFinishStepsMax = 20'000;
 
@@ -86,7 +86,7 @@ World::~World() = default;
 void World::open_host() {
   uint32_t block_tokens = size_.block_tokens;
   size_ = some_size(&random_);
-  if (engine_ == nullptr && !saved_.empty() && !random_.one_in(4)) size_.block_tokens = block_tokens;  // else what is stored is of no use
+  if (engine_ == nullptr && !saved_.empty() && !random_.one_in(4)) size_.block_tokens = block_tokens;  // else the stored KV is of no use
   engine_ = open_toy(runtime_, &env_, size_, text_, random_.next(), &runner_);
   probe_ = std::make_unique<Probe>(engine_.get());
   runner_->before = [this](const Step& step, uint8_t*) { before_step(step); };
@@ -95,7 +95,7 @@ void World::open_host() {
   place_ = {};
 }
 
-// ---- what is checked
+// ---- checks
 
 // In the middle of the engine's step: nothing may be thrown through it.
 void World::before_step(const Step& step) {
@@ -109,7 +109,7 @@ void World::before_step(const Step& step) {
     by_session[seq.session]->rows += seq.end - seq.begin;
     oldest_runs |= seq.session == oldest;
   }
-  std::pair<uint64_t, uint64_t> place;  // who it is, and how far
+  std::pair<uint64_t, uint64_t> place;  // the session, and how far it is
   if (oldest) place = {oldest->generation->order, oldest->kv.table.covered(oldest->tokens.size())};
   if (oldest_runs || place != oldest_) oldest_ = place, oldest_since_ = computed_;
   uint64_t most = oldest && probe_->waits_for_other(*oldest) ? kOldestWaitsMax * size_.block_tokens : kOldestWaitsMax;
@@ -145,7 +145,7 @@ void World::check(bool deep) {
   }
 }
 
-// Who began first lends nothing while it can run. Between two calls: nobody stops and goes on again within one.
+// The session that began first lends nothing while it can run. Between two calls: nobody stops and goes on again within one.
 void World::check_oldest() {
   const Session* oldest = probe_->oldest_runnable();
   std::pair<uint64_t, uint64_t> place;

@@ -29,7 +29,7 @@ class World {
   ~World();
   uint64_t now() const { return now_; }
   std::string describe() const { return probe_->describe(); }
-  void run(uint64_t steps);  // and to the end: what generates gets to DONE, everything is closed, and no block is held
+  void run(uint64_t steps);  // and to the end: every generation gets to DONE, everything is closed, and no block is held
 
  private:
   void open_host();

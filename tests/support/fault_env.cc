@@ -228,7 +228,7 @@ namespace {
 FaultPlan* g_plan = nullptr;
 
 struct ShimFile {
-  sqlite3_file base;   // what SQLite sees
+  sqlite3_file base;   // SQLite's view of the file
   sqlite3_file* real;  // lies behind this struct in the same allocation
   const char* path;    // SQLite's, until the file is closed
   bool directory_due;  // a new log: its first sync is its directory's too

@@ -19,7 +19,7 @@ enum class Fault {
   kShort,     // ENOSPC after half the work; only writes fail with it
   kKill,      // SIGKILL before the operation
   kTornKill,  // SIGKILL after half a write; only at writes
-  kSyncLost,  // only syncs are counted: EIO, and what was to be synced is never on the disk (the kernel calls its pages clean)
+  kSyncLost,  // only syncs are counted: EIO, and the data is never on the disk (the kernel calls its pages clean)
 };
 
 // kAlloc: changes the disk and can need space; kWrite: of data, can be done by half; kSync: a full disk may show here.
@@ -37,18 +37,18 @@ class FaultPlan {
     first_ = 0;
   }
   void disarm() { fault_ = Fault::kNone; }
-  // What succeeds from now on goes there; null: nowhere.
+  // The log of the operations that succeed from now on; null: none.
   void record(OpLog* log) { log_ = log; }
   void done(DiskOp op) {
     if (OpLog* log = log_) log->add(std::move(op));
   }
-  // Called before every sync, by whoever syncs; set while nobody does.
+  // Called before every sync, by the thread that syncs; set while nobody does.
   std::function<void()> on_sync;
   uint64_t count() const { return count_; }
   uint64_t fired() const { return fired_; }
   uint64_t first() const { return first_; }  // operation that failed; 0: none
 
-  // What happens to the operation that asks.
+  // The fault of the operation that asks.
   Fault next(Op op);
   [[noreturn]] static void die();
 
@@ -84,8 +84,8 @@ class FaultEnv final : public Env {
   int64_t unix_ms() override { return base_->unix_ms() + unix_offset_ms; }
   void random(std::span<uint8_t> out) override;
 
-  FsInfo* fs_override = nullptr;                           // what fs_info says, if set
-  DirInfo* dir_override = nullptr;                         // what dir_info says, if set
+  FsInfo* fs_override = nullptr;                           // the answer of fs_info, if set
+  DirInfo* dir_override = nullptr;                         // the answer of dir_info, if set
   int64_t unix_offset_ms = 0;                              // the wall clock is so far off
   uint64_t tick_ns = 0;                                    // the monotonic clock runs so much faster, at every look
   std::function<void(const std::string& path)> on_create;  // before create_new

@@ -1,4 +1,4 @@
-// An open store whose clock the test sets, for tests of what goes and what stays.
+// An open store whose clock the test sets, for tests of the chunks that go and those that stay.
 #pragma once
 
 #include "tests/support/fault_env.h"

@@ -42,7 +42,7 @@ class GgufWriter {
     put(pair, GgufField::kStructure, key + " length", uint64_t{values.size()});
     for (T value : values) put(pair, GgufField::kValue, key + " element", value);
   }
-  // Any type number with any bytes: for what no real writer would do.
+  // Any type number with any bytes: for files that no real writer would write.
   template <typename T>
   void add_scalar(const std::string& key, uint32_t type, T value) {
     Pair& pair = begin(key, type);

@@ -1,4 +1,4 @@
-// What the tests of the forward pass share: logits of an independent numpy reference (tests/golden/README.md), and a model on a backend
+// Helpers of the tests of the forward pass: logits of an independent numpy reference (tests/golden/README.md), and a model on a backend
 // that computes them.
 #pragma once
 
@@ -21,7 +21,7 @@ struct Golden {
   uint32_t vocab = 0;
 };
 
-// KVRT_TINY_DIR in the environment: where the models lie that the tests brought along.
+// KVRT_TINY_DIR in the environment: the folder of the models that the tests brought along.
 inline std::string tiny(const std::string& name) {
   const char* given = std::getenv("KVRT_TINY_DIR");
   return (given ? std::string(given) : std::string(KVRT_SOURCE_DIR "/tests/golden/tiny")) + "/" + name;
@@ -65,7 +65,7 @@ class Runner {
     logits_ = std::move(backend_->alloc_host(uint64_t{blocks} * 16 * d.vocab * sizeof(float))).value();
   }
 
-  // Of the rows that the reference has.
+  // The logits of the rows that the reference has.
   std::vector<float> logits(const Golden& golden, uint32_t chunk, bool ask_again_without_store = false) {
     std::vector<float> out;
     const auto n = static_cast<uint32_t>(golden.tokens.size());

@@ -1,4 +1,4 @@
-// A catalog as an older kvrt left it, made out of one of today: what a migration must lead back to.
+// A catalog as an older kvrt left it, made out of one of today: a migration must lead back to that one.
 #pragma once
 
 #include <sqlite3.h>

@@ -1,6 +1,6 @@
-// What a store did to its disk, and what a power cut may leave of it. FaultEnv and the SQLite shim write the log; PowerCut plays it back.
+// A store's operations on its disk, and the disks after a power cut. FaultEnv and the SQLite shim write the log; PowerCut plays it back.
 //
-// The disk keeps what was synced: of a file its data after a sync of the file, of a directory its entries after a sync of the directory. Of
+// The disk keeps synced data: of a file its data after a sync of the file, of a directory its entries after a sync of the directory. Of
 // the rest it keeps any part: POSIX promises no order. A write may arrive by half (cut at a sector) or as zeros (size before data).
 #pragma once
 
@@ -16,7 +16,7 @@
 namespace kvrt::test {
 
 struct DiskOp {
-  // kSyncLost: of a file, failed. What was written to it and not synced before never reaches the disk, whatever is synced later.
+  // kSyncLost: of a file, failed. Data written to it and not synced before never reaches the disk, whatever is synced later.
   enum class Kind { kMakeDir, kCreate, kWrite, kTruncate, kSync, kSyncDir, kRename, kUnlink, kSyncLost };
   Kind kind;
   std::string path, to;       // absolute; `to` of a rename
@@ -49,7 +49,7 @@ class OpLog {
 class Disk {
  public:
   static Disk of(const std::string& root);       // as it lies there
-  void write_to(const std::string& root) const;  // replaces what is there
+  void write_to(const std::string& root) const;  // replaces the tree that is there
   uint64_t hash() const;
 
  private:
@@ -61,11 +61,11 @@ class Disk {
 
 class PowerCut {
  public:
-  // The tree before the log, and what happened then. Paths outside `root` are left out.
+  // The tree before the log, and the operations since. Paths outside `root` are left out.
   PowerCut(Disk before, const std::string& root, std::vector<DiskOp> ops);
 
-  // Calls visit(ops done, disk) for what may be found after a power cut behind operation first, first + 1, ... end: every part of what is not
-  // synced where that is up to `exhaustive` operations; else none, all, each prefix, all but one, only one, and some at random. The same
+  // Calls visit(ops done, disk) for each disk that a power cut may leave behind operation first, first + 1, ... end: every part of the
+  // unsynced operations if those are up to `exhaustive`; else none, all, each prefix, all but one, only one, and some at random. The same
   // disk comes once for each count.
   void explore(size_t first, size_t exhaustive, uint64_t seed, const std::function<void(size_t done, const Disk& disk)>& visit);
   size_t size() const { return steps_.size(); }

@@ -1,4 +1,4 @@
-// A store with many sessions, what was saved in it, and what must hold of it after a repair, whatever the damage was.
+// A store with many sessions, the record of its saves, and the rules for it after a repair, whatever the damage was.
 #pragma once
 
 #include <map>
@@ -29,7 +29,7 @@ inline std::string long_manifest(const std::string& name, size_t repeats) {
 struct BigStore {
   std::map<SessionName, SavedSession> sessions;
   std::vector<std::unique_ptr<Chain>> chains;  // of every session there ever was
-  std::map<SessionName, uint64_t> removed;     // and its last generation
+  std::map<SessionName, uint64_t> removed;     // and its last revision
 
   const Chain& chain(std::vector<int32_t> ids, uint8_t root_byte) {
     chains.push_back(std::make_unique<Chain>(std::move(ids), 64, root_byte));

@@ -1,4 +1,4 @@
-// What a reply parser makes of an answer, written short, at every split.
+// A reply parser's parts of an answer, written short, at every split.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -106,7 +106,7 @@ inline void expect_also_as_text(const ReplyStyle& style, std::string_view answer
   expect_pieces(style, {{text, false}}, expected, "as text: " + text);
 }
 
-// A call's part, as the interface says it.
+// A call's part, in the interface's form.
 inline std::string call(const std::string& name, const std::string& arguments, const std::string& id = "") {
   return "T<{\"name\":\"" + name + "\",\"arguments\":" + arguments + (id.empty() ? "" : ",\"id\":\"" + id + "\"") + "}>";
 }

@@ -1,4 +1,4 @@
-// A catalog beside the store that has it: what a test reads and breaks in it.
+// SQL on a catalog beside the store that has it: a test reads and breaks it so.
 #pragma once
 
 #include <gtest/gtest.h>

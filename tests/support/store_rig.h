@@ -1,4 +1,4 @@
-// What the store's tests share: a temporary directory, made-up sessions whose payloads are a function of their tokens, and save / check.
+// Helpers of the store's tests: a temporary directory, made-up sessions whose payloads are a function of their tokens, and save / check.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -148,7 +148,7 @@ inline Result<uint64_t> save_chain(Store* store, const std::string& name, const 
   return save_chain(store, name, chain, &o);
 }
 
-// How many chunks of the chain read back; every one that does must have the right bytes.
+// The number of the chain's chunks that read back; every one that does must have the right bytes.
 inline size_t readable_chunks(Store* store, const Chain& chain) {
   size_t good = 0;
   for (size_t i = 0; i < chain.nodes.size(); i++) {

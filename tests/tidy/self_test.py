@@ -75,7 +75,7 @@ PLANTED = [
 ]
 
 
-# Object files of these sources, with --build: what they call tells, however it is spelled.
+# Object files of these sources, with --build: the symbols that they call tell, however the source spells them.
 OBJECTS = [
     ("#include <string>\nstd::string f(double d);\nstd::string f(double d) { return std::to_string(d); }\n", "which depends on the host's locale"),
     ("#include <sstream>\nvoid f(std::ostream& o, double d);\nvoid f(std::ostream& o, double d) { o << d; }\n", "which depends on the host's locale"),

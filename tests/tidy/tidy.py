@@ -48,7 +48,7 @@ LAYERS = {
 NUMERIC = re.compile(r"runtime/compute/.*|runtime/model/forward\.cc|runtime/engine/sampling/sampler\.cc")
 MATH = "exp exp2 exp10 expm1 log log2 log10 log1p pow sin cos tan sincos sinh cosh tanh asin acos atan atan2 asinh acosh atanh cbrt hypot erf erfc tgamma lgamma"
 LIBM = {name + suffix for name in MATH.split() for suffix in ("", "f", "l")}
-# What reads or prints by the host's locale; runtime/base/numbers.h does without it. printf's integers and strings are the same in all.
+# Calls and headers that use the host's locale; runtime/base/numbers.h does without it. printf's integers and strings are the same in all.
 LIBRARY = re.compile(r"(runtime|storage|cuda)/.*")
 LOCALE_CALLS = (
     "strtod strtof strtold strtol strtoul strtoll strtoull atof atoi atol atoll stod stof stold stoi stol stoul stoll stoull scanf fscanf sscanf vsscanf "
@@ -100,7 +100,7 @@ def part_of(name):
 
 
 def check_includes(source, names, texts):
-    """One way, and every quoted include names a file of the tree. Returns what is included by something."""
+    """One way, and every quoted include names a file of the tree. Returns the files that something includes."""
     included = set()
     for name in names:
         if pathlib.PurePath(name).suffix not in CODE:

@@ -1,4 +1,4 @@
-// The API of devices and memory, and how a kernel is launched.
+// The API of devices and memory, and the launch of a kernel.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -33,7 +33,7 @@ bool is_device(const Machine& m, int device) {
   return device >= 0 && static_cast<uint32_t>(device) < std::min<uint64_t>(m.options.devices, sizeof g_contexts);
 }
 
-// A direction that says what the pointers are. Memory of the host is believed.
+// A direction that agrees with the pointers. Memory of the host is believed.
 cudaError_t check_copy(const Machine& m, const void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   const bool to_device = m.memory.touches(to, bytes), from_device = m.memory.touches(from, bytes);
   if ((to_device && !m.memory.holds(to, bytes)) || (from_device && !m.memory.holds(from, bytes))) return cudaErrorInvalidValue;

@@ -41,7 +41,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   Call call;
   Machine& m = machine();
   if (m.streams.count(stream) == 0) return call.result(cudaErrorInvalidResourceHandle);
-  kvrt::emulation::drain(stream);  // what is queued is done first, as on a device
+  kvrt::emulation::drain(stream);  // queued work is done first, as on a device
   m.streams.erase(stream);
   delete stream;
   return call.result(call.error());
@@ -105,7 +105,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlag
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   Call call;
   if (machine().events.erase(event) == 0) return call.result(cudaErrorInvalidResourceHandle);
-  delete event;  // its state lives on in what is queued
+  delete event;  // its state lives on in queued work
   return call.result(call.error());
 }
 

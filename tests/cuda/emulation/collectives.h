@@ -22,7 +22,7 @@ struct Warp {
   uint32_t at_barrier;  // at the block's barrier
   uint32_t phase;       // which of `words` the next collective writes: lanes still read the other
   Collective what;
-  const char* file;  // of who came to the collective first
+  const char* file;  // of the lane that came to the collective first
   int line;
   uint32_t words[2][32];
   MmaLane mma[32];

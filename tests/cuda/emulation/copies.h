@@ -3,6 +3,6 @@
 
 namespace kvrt::emulation {
 
-void drop_copies();  // a block begins: what none waited for never comes
+void drop_copies();  // a block begins: copies that none waited for never come
 
 }  // namespace kvrt::emulation

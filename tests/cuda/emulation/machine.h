@@ -123,7 +123,7 @@ class Call {
 CUstream_st* find_stream(cudaStream_t handle);
 // Queues the work, or runs it at once, or captures it.
 cudaError_t submit(CUstream_st* stream, Work work);
-// Runs what is queued: all of it, one piece of it, until the event's record came to pass, of all streams (or those that wait for the
+// Runs queued work: all of it, one piece of it, until the event's record came to pass, of all streams (or those that wait for the
 // default stream).
 void drain(CUstream_st* stream);
 void drain_one(CUstream_st* stream);

@@ -20,7 +20,7 @@ class DeviceMemory {
   // Whether all the bytes lie in one allocation; and whether any of them lies in the arena.
   bool holds(const void* p, uint64_t bytes) const;
   bool touches(const void* p, uint64_t bytes) const;
-  // Work begins and ends; nests. What was opened stays so until shut(): to change the protection costs some 60 ns a page.
+  // Work begins and ends; nests. An allocation that was opened stays so until shut(): to change the protection costs some 60 ns a page.
   void open();
   void close();
   void shut();
@@ -49,7 +49,7 @@ class DeviceMemory {
   Protection protection_ = Protection::kAfterSync;
 };
 
-// From now on a fault says first what it is: which thread of which kernel, or host code that touched device memory. (ASan says it itself.)
+// From now on a fault prints its place first: which thread of which kernel, or host code that touched device memory. (ASan does so itself.)
 void explain_faults();
 
 // Opens device memory for as long as it lives.

@@ -119,7 +119,7 @@ TEST_F(Orders, TheEnvironmentSetsThem) {
 // ---- copies to shared memory
 
 enum class Mistake { kNone, kNoCommit, kNoWait, kWaitForTooFew, kNoBarrier, kTooEarly, kSourceChanges };
-// Out: 32 times 16 bytes of `from`, by way of shared memory, each thread reading what its neighbour copied; then 32 more, into the same place.
+// Out: 32 times 16 bytes of `from`, by way of shared memory, each thread reading its neighbour's copy; then 32 more, into the same place.
 __global__ void pass_on(Mistake mistake, uint4* from, uint4* out) {
   KVRT_DYNAMIC_SHARED(bytes);
   auto* const shared = reinterpret_cast<uint4*>(bytes);
@@ -218,7 +218,7 @@ __global__ void multiply(const uint16_t* a, const uint16_t* b, float* d) {  // a
   for (uint32_t i = 0; i < 4; ++i) *at[i] = fd[i];
 }
 
-// One output's terms: 16 products, each exact, and what was there.
+// One output's terms: 16 products, each exact, and the value before.
 double chain(const std::vector<double>& terms) {
   double sum = terms[16];
   for (uint32_t k = 0; k < 16; ++k) sum = static_cast<float>(sum + terms[k]);  // below 53 bits here: one rounding
@@ -279,7 +279,7 @@ TEST_F(TensorCores, MultiplyInOneChain) {
   }
 }
 
-// A kernel that takes its sums for the CPU's, bit for bit, is found out; one that promises what NUMERICS.md §3 does is not.
+// A kernel that takes its sums for the CPU's, bit for bit, is found out; one that keeps to NUMERICS.md §3 is not.
 TEST_F(TensorCores, TruncateWhereAsked) {
   emulation::configure({.modes = {.truncating = true}});
   uint32_t others = 0;

@@ -16,7 +16,7 @@ namespace kvrt::emulation {
 namespace {
 
 constexpr uint32_t kMappedBytes = 256u << 10;
-uint8_t* g_end = nullptr;   // of the mapping: what follows faults
+uint8_t* g_end = nullptr;   // of the mapping: memory behind it faults
 uint8_t* g_base = nullptr;  // of the block's
 uint32_t g_bytes = 0;
 

@@ -34,7 +34,7 @@ class EnvTest : public testing::Test {
     return ::lstat(path.c_str(), &st) == 0 ? st.st_mode & 07777 : 0;
   }
   static std::vector<uint8_t> text(const std::string& s) { return std::vector<uint8_t>(s.begin(), s.end()); }
-  // Of its first bytes, pages that the page cache holds; SIZE_MAX: this file system has no direct I/O, or does not say.
+  // The pages of the file's first bytes that the page cache holds; SIZE_MAX: this file system has no direct I/O, or does not say.
   static size_t cached_pages(const std::string& path, size_t bytes) {
     const Fd direct(::open(path.c_str(), O_RDONLY | O_DIRECT));
     void* base = direct.ok() ? ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, direct.get(), 0) : MAP_FAILED;
@@ -181,7 +181,7 @@ TEST_F(EnvTest, RefusesWhatIsNoFileOfItsOwn) {
   }
 }
 
-// Links in the middle of a path: what stands behind them is neither read nor changed.
+// Links in the middle of a path: the files behind them are neither read nor changed.
 TEST_F(EnvTest, FollowsNoLinkOnItsWay) {
   ASSERT_EQ(::mkdir(at("outside").c_str(), 0700), 0);
   make_file("outside/f", "x");
@@ -302,7 +302,7 @@ TEST_F(EnvTest, FsInfoNamesTheFileSystem) {
   EXPECT_LE(here->free_bytes, here->total_bytes);
 }
 
-// Of the thread that asks, and of nobody else.
+// The CPU time of the thread that asks, and of nobody else.
 TEST_F(EnvTest, CpuTime) {
   std::atomic<bool> stop = false;
   std::thread other([&] {

@@ -1,4 +1,4 @@
-// Fd: never 0 to 2; and what a child of fork(2) gives back.
+// Fd: never 0 to 2; and the descriptors that a child of fork(2) gives back.
 #include "runtime/base/fd.h"
 #include "runtime/base/system_file.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 
-// In a process of its own: what run says is its end.
+// Runs `run` in a process of its own and returns its result.
 int in_child(int (*run)()) {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(run());

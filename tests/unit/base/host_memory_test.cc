@@ -19,7 +19,7 @@ TEST(HostMemory, MovesLeaveNothingBehind) {
   HostMemory a = std::move(mapped).value();
   a.data()[9999] = 5;
   HostMemory b = std::move(a);
-  EXPECT_EQ(a.data(), nullptr);  // NOLINT: what a move leaves is the point
+  EXPECT_EQ(a.data(), nullptr);  // NOLINT: the state after a move is the point
   EXPECT_EQ(b.data()[9999], 5);
   HostMemory none;
   none = std::move(b);

@@ -56,7 +56,7 @@ constexpr const char* kTexts[] = {"null",
                                   "1e16",
                                   R"({"":"","a b":"\u0000\u001f\u007f"})",
                                   "\xEF\xBB\xBF[1]"};
-// What is no JSON, one way each.
+// Texts that are no JSON, one way each.
 constexpr const char* kWrong[] = {"",
                                   " ",
                                   "nul",

@@ -50,7 +50,7 @@ TEST(ThreadPool, AWorkersChunksAscend) {
   EXPECT_EQ(total, 300u);
 }
 
-// Regions back to back, in steps and outside, with more threads than CPUs: what one region wrote the next one reads.
+// Regions back to back, in steps and outside, with more threads than CPUs: each region reads the writes of the one before.
 TEST(ThreadPool, RegionsAreOrderedWhenOversubscribed) {
   ThreadPool pool(8);
   std::vector<uint64_t> values(64);
@@ -228,7 +228,7 @@ bool sleeps(pid_t thread) {
   return name_end != std::string::npos && line[name_end + 2] == 'S';
 }
 
-// Who asked first comes first, before the one that has just let go and asks at once again.
+// The thread that asked first comes first, before the one that has just let go and asks at once again.
 TEST(TurnLock, IsGivenInTheOrderOfAsking) {
   TurnLock lock;
   for (int round = 0; round < 20; ++round) {

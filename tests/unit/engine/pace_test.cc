@@ -16,13 +16,13 @@ namespace {
 constexpr double kMs = 1e6;
 constexpr uint64_t kContextCost = 1536;
 
-// What a step costs in truth, and what the clocks say of it.
+// The true cost of a step, and the clocks' view of it.
 struct Machine {
   double fixed = 3 * kMs, decode = 0.7 * kMs, row = 0.5 * kMs;
   double slower = 1;        // than that
   double slice_every = 0;   // of work; then the CPU goes to others for 0 to 10 ms; 0: there are none
   double jitter = 0;        // of work: up to so much of it, either way
-  double work_seen = 1;     // of work: what the CPU clock has of it
+  double work_seen = 1;     // of work: the share that the CPU clock sees
   uint64_t clock_tick = 1;  // of the CPU clock
   std::mt19937_64 random{1};
 
@@ -187,7 +187,7 @@ TEST(Pace, WhereNobodyDecodesAStepHas32Rows) {
   }
 }
 
-// Of twenty parts of the time one is left: no time bound can be held, and steps are not cut to nothing for that.
+// One twentieth of the time is left: no time bound can be held, and steps are not cut to nothing for that.
 TEST(Pace, AnOverloadedMachine) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Rig rig(burning(seed));
@@ -198,7 +198,7 @@ TEST(Pace, AnOverloadedMachine) {
   }
 }
 
-// Those who decode wait as long as on a quiet machine, in the mean: single steps are longer by what others take in them.
+// Those who decode wait as long as on a quiet machine, in the mean: single steps are longer by the time that others take in them.
 TEST(Pace, DecodesWaitNoLongerOnASharedMachine) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Rig rig(burning(seed));
@@ -220,7 +220,7 @@ TEST(Pace, ASlowModelsPromptIsCutIntoHalfSeconds) {
   EXPECT_LE(longest(first, 1), kLoneStepMs * kMs);
   EXPECT_LE(longest(second), kLoneStepMs * kMs);
   for (size_t i = 0; i + 1 < second.size(); ++i) EXPECT_GE(second[i].wall, 0.75 * kLoneStepMs * kMs) << i;
-  // Who waits does so no longer; and where a step without a prompt is longer than its time, rows still get about half of that.
+  // Others do not wait longer for it; and if a step without a prompt is longer than its time, rows still get about half of that.
   EXPECT_LE(longest(rig.prompt(0, 300, {.alone = false})), kLoneStepMs * kMs);
   rig.decode(2, 30);
   const auto beside = rig.prompt(0, 100, {.decodes = 2});
@@ -282,7 +282,7 @@ TEST(Pace, AWrongFirstReading) {
       rig.pace.measured(0, cost, told, told);
       const auto steps = rig.prompt(16, 3000, {.alone = alone});
       EXPECT_LE(longest(steps), alone ? kLoneStepMs * kMs : 1.5 * kStepMsDefault * kMs) << wrong;
-      const size_t end = steps.size() - 1;  // the last is what is left
+      const size_t end = steps.size() - 1;  // the last has the rest of the prompt
       EXPECT_GE(steps[std::min<size_t>(end - 1, 12)].wall, 0.8 * (alone ? 256 : kStepMsDefault) * kMs) << wrong << alone;
     }
   }

@@ -1,4 +1,4 @@
-// The planner against published figures, against counting one by one, and against what an Engine allocates.
+// The planner against published figures, against counting one by one, and against the allocations of an Engine.
 #include "runtime/engine/describe/memory_cost.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST(Plan, FewerKvHeadsCostInProportion) {
   EXPECT_EQ(kv_geometry(geometry(4, 1, 64).dims, 0).block_tokens, 32u);
 }
 
-// Every block of every session is named by what is in it: the common prefix gives the same name to all.
+// Every block of every session is named by its content: the common prefix gives the same name to all.
 struct Counted {
   uint64_t blocks = 0, tokens = 0;
 };

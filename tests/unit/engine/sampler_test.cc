@@ -63,7 +63,7 @@ TEST(Sampler, LogprobIsTheLogSoftmaxInDouble) {
     auto logits = some_logits(n);
     double sum = 0;
     for (float x : logits) sum += std::exp(static_cast<double>(x));
-    // What is done to the logits does not show in the report.
+    // The options change the logits, and that does not show in the report.
     auto o = with([](SamplingOptions* s) { s->temperature = 3, s->top_k = 9, s->top_p = 0.9f, s->logit_bias = {{0, 2.5f}}; });
     for (uint64_t position : {0u, 5u, 77u}) {
       Sample s = pick(logits, o, position);
@@ -178,7 +178,7 @@ TEST(Sampler, PenaltiesCountWhatTheyShould) {
     int32_t greedy;
   };
   const Row rows[] = {
-      // Repetition: prompt and answer, once however often, dividing what is positive and multiplying what is negative.
+      // Repetition: prompt and answer, once however often, dividing positive logits and multiplying negative ones.
       {{2.0f, 1.9f}, [](SamplingOptions* o) { o->repetition_penalty = 1.1f; }, {}, 0, 0},
       {{2.0f, 1.9f}, [](SamplingOptions* o) { o->repetition_penalty = 1.1f; }, {0}, 1, 1},
       {{2.0f, 1.9f}, [](SamplingOptions* o) { o->repetition_penalty = 1.1f; }, {0}, 0, 1},
@@ -204,7 +204,7 @@ TEST(Sampler, PenaltiesCountWhatTheyShould) {
       {{2.0f, 1.0f, 0}, [](SamplingOptions* o) { o->frequency_penalty = 0.4f, o->penalty_window = 5; }, {0, 0, 0, 2, 2}, 0, 1},
       {{2.0f, 1.0f, 0}, [](SamplingOptions* o) { o->frequency_penalty = 0.4f, o->penalty_window = 99; }, {0, 0, 0, 2, 2}, 0, 1},
       {{2.0f, 1.0f, 0}, [](SamplingOptions* o) { o->presence_penalty = 5, o->penalty_window = 3; }, {0, 0, 2, 2, 2}, 1, 0},
-      // Bias comes first: what it makes positive is divided.
+      // Bias comes first: a logit that it makes positive is divided.
       {{-1.0f, 1.4f},
        [](SamplingOptions* o) {
          o->repetition_penalty = 2, o->logit_bias = {{0, 4.0f}};
@@ -281,7 +281,7 @@ TEST(Sampler, TopListsTheMostProbable) {
   ASSERT_EQ(few.size(), 3u);
   EXPECT_EQ(few[0].token, 1);
   EXPECT_NEAR(few[2].value, std::log(0.2), 1e-6);
-  std::vector<float> far(100, -300.0f);  // what weighs nothing is listed too
+  std::vector<float> far(100, -300.0f);  // tokens of no weight are listed too
   far[60] = 0;
   const auto listed = pick(far, o).top;
   ASSERT_EQ(listed.size(), 5u);

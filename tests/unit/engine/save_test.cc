@@ -134,7 +134,7 @@ TEST_F(EngineSave, VerifyReadsManifests) {
   EXPECT_NE((*faults)[0].what.find("manifest"), std::string::npos) << (*faults)[0].what;
 }
 
-// A pool that a save holds most of, and two generations that want the rest: who waits for blocks does not keep the lock from the save.
+// A pool that a save holds most of, and two generations that want the rest: one that waits for blocks does not keep the lock from the save.
 TEST_F(EngineSave, WaitingForBlocksKeepsNobodyFromTheLock) {
   EngineOptions options;
   options.kv_bytes_max = 6 * engine_->info().kv.block_bytes();

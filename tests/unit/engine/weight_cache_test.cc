@@ -1,4 +1,4 @@
-// The cache of packed weights: a hit is what packing gives, and nothing that is wrong with a file or a disk is more than a miss.
+// The cache of packed weights: a hit gives the panels that packing gives, and no fault of a file or a disk is more than a miss.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -104,7 +104,7 @@ class WeightCacheTest : public testing::Test {
     EXPECT_EQ(names().size(), 1u);
     return dir_ / names().at(0);
   }
-  // What is in the cache is not usable: the load is right all the same, says so, and leaves a good file.
+  // The cache's file is not usable: the load is right all the same, says so, and leaves a good file.
   void expect_repaired(const std::string& what) {
     const WeightCache c = cache();
     auto found = load(backend_.get(), &c);
@@ -224,7 +224,7 @@ TEST_F(WeightCacheTest, NoFaultOfTheDiskFailsALoad) {
         ASSERT_EQ(*found, want_) << n;
         ASSERT_LT(n, 100u);
         plan.disarm();
-        ASSERT_EQ(std::move(load(backend_.get(), &c)).value(), want_) << n;  // with what that left behind
+        ASSERT_EQ(std::move(load(backend_.get(), &c)).value(), want_) << n;  // with the leftovers of the last one
         (void)log_.take();
       }
     }

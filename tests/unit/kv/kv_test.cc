@@ -1,4 +1,4 @@
-// The bookkeeping of blocks: who is free, what is it, whose is it.
+// The bookkeeping of blocks: free ones, their content, their owners.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -78,7 +78,7 @@ TEST(PrefixIndex, HitsWhatHasTheSameTokensUpToTheRoot) {
   EXPECT_EQ(index.lookup(index.link(nullptr, root_of(0), a)), 7);
   EXPECT_EQ(index.lookup(other), kNoBlock);
   ASSERT_TRUE(index.insert(8, index.link(link, root_of(0), b)));
-  index.erase(7);  // a hole: what comes after it is still found
+  index.erase(7);  // a hole: blocks after it are still found
   EXPECT_EQ(index.lookup(link), kNoBlock);
   EXPECT_EQ(index.lookup(index.link(link, root_of(0), b)), 8);
   EXPECT_EQ(index.size(), 1u);

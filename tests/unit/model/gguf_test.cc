@@ -1,4 +1,4 @@
-// The reader against files built field by field: what it says of good ones, and that each bad one gets its status.
+// The reader against files built field by field: a good one is read in full, and each bad one gets its status.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -43,7 +43,7 @@ Backend* backend() {
   return instance.get();
 }
 
-// All that a file means to the model layer; what its status is when it means nothing.
+// All that a file means to the model layer; a status where it means nothing.
 Status meaning(std::span<const uint8_t> bytes, std::string* out) {
   KVRT_ASSIGN(auto file, GgufFile::parse(bytes, "test.gguf"));
   KVRT_ASSIGN(auto model, load_model(*file, backend(), nullptr));
@@ -238,7 +238,7 @@ TEST(Gguf, CutAtEveryByteIsCorrupt) {
   }
 }
 
-// A cut in the data: the header says how much there should be, to the byte. A cut in the header: at least so much.
+// A cut in the data: the header gives the whole file's bytes exactly. A cut in the header: it gives a least number.
 TEST(Gguf, APartOfAFileSaysSoWithBytes) {
   GgufWriter w;
   w.add_hole("t", 24, {97'000'000}, 97'000'000);
@@ -263,7 +263,7 @@ TEST(Gguf, AnUnknownArchitectureIsToldThoseThatWork) {
                 {"architecture \"mamba\" is not supported; these are: llama, qwen2, qwen3, qwen3moe, gemma2, gemma3, phi3, olmo2"});
 }
 
-// Every byte of the header in ten damaged forms. Where the layout depends on it, the file is refused or means what it meant.
+// Every byte of the header in ten damaged forms. Where the layout depends on it, the file is refused or means the same as before.
 TEST(Gguf, EveryHeaderByteDamagedIsRefusedOrHarmless) {
   GgufWriter w;
   const std::vector<uint8_t> good = sample(&w);

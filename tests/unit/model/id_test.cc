@@ -1,4 +1,4 @@
-// The model's identity: what it depends on, and that it can be stopped.
+// The model's identity: it depends on tensors and parameters alone, and its computation can be stopped.
 #include <gtest/gtest.h>
 
 #include "runtime/model/model.h"

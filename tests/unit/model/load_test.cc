@@ -1,4 +1,4 @@
-// Loading: hyper-parameters and tensors that do not fit are refused by name; what loads has the right parts.
+// Loading: hyper-parameters and tensors that do not fit are refused by name; a model that loads has the right parts.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -208,7 +208,7 @@ TEST(ModelLoad, LongropeTakesOneSetOfFactorsForAll) {
   }
 }
 
-// What no key says: the published Gemma models of this many layers scale by width / heads.
+// A scale that no key gives: the published Gemma models of this many layers scale by width / heads.
 TEST(ModelLoad, Gemma27BScalesByItsWidth) {
   const auto scale_of = [](uint32_t layers) {
     std::vector<uint8_t> bytes = with_gemma3(layers);
@@ -242,7 +242,7 @@ TEST(ModelLoad, PartsOfASplitModelAreRefusedByName) {
   EXPECT_TRUE(load(with(GgufModel(), [](GgufWriter& w) { w.add_scalar("split.count", 2, uint16_t{1}); })).is_ok());
 }
 
-// Every type that GGUF knows: what kvrt has loads, the others are named, with their tensor.
+// Every type that GGUF knows: those that kvrt has load, the others are named, with their tensor.
 TEST(ModelLoad, ATensorTypeThatKvrtLacksIsRefusedWhenTheModelIsLoaded) {
   constexpr uint32_t kWidth = 512;
   uint32_t supported = 0, refused = 0;

@@ -1,4 +1,4 @@
-// planned_weight_bytes against what load_model keeps, against the file's own directory, and against published parameter counts.
+// planned_weight_bytes against the bytes that load_model keeps, against the file's own directory, and against published parameter counts.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -18,7 +18,7 @@ std::string model_path() {
   return std::string(home ? home : "") + "/.cache/kvrt/models/SmolLM2-135M-Instruct.Q4_1.gguf";
 }
 
-// Where the metadata ends: just before the length of the first tensor's name.
+// The end of the metadata: just before the length of the first tensor's name.
 size_t tensor_infos_at(const std::vector<uint8_t>& header, const std::string& first_tensor) {
   const auto at = std::search(header.begin(), header.end(), first_tensor.begin(), first_tensor.end());
   return static_cast<size_t>(at - header.begin()) - 8;
@@ -48,7 +48,7 @@ TEST(RealFile, CutAtEachSectionEdgeIsCorrupt) {
   for (uint64_t edge : edges) {
     for (uint64_t size : {edge - 1, edge, edge + 1}) {
       if (size >= data_at + last_bytes) continue;  // nothing is missing
-      // A sparse file: what tensors hold does not matter here.
+      // A sparse file: the content of tensors does not matter here.
       std::ofstream(cut_path, std::ios::binary | std::ios::trunc)
           .write(reinterpret_cast<const char*>(header.data()), static_cast<std::streamsize>(std::min<uint64_t>(size, header.size())));
       ASSERT_EQ(::truncate(cut_path.c_str(), static_cast<off_t>(size)), 0);
@@ -63,7 +63,7 @@ TEST(RealFile, CutAtEachSectionEdgeIsCorrupt) {
   std::ofstream(cut_path, std::ios::binary | std::ios::trunc)
       .write(reinterpret_cast<const char*>(header.data()), static_cast<std::streamsize>(header.size()));
   ASSERT_EQ(::truncate(cut_path.c_str(), static_cast<off_t>(data_at + last_bytes)), 0);
-  EXPECT_TRUE(GgufFile::open(cut_path).is_ok());  // so the cuts above failed for what they lacked
+  EXPECT_TRUE(GgufFile::open(cut_path).is_ok());  // so the cuts above failed for the bytes that they lacked
   std::filesystem::remove(cut_path);
 }
 

@@ -44,7 +44,7 @@ Status decode(const std::vector<uint8_t>& frame, std::vector<uint8_t>* out, uint
   return codec.decode(frame, {key_of(7), key_of(6), kTokens}, layout, *out);
 }
 
-// Writes a new checksum over a frame that a test has changed: what is then refused is refused by the parser, not by the checksum.
+// Writes a new checksum over a frame that a test has changed: a refusal is then the parser's, not the checksum's.
 void reseal(std::vector<uint8_t>* frame) {
   size_t body = frame->size() - kChecksumBytes;
   Checksum128 sum = checksum128({frame->data(), body});
@@ -155,7 +155,7 @@ TEST(Codec, EveryFlippedBitIsFound) {
   }
 }
 
-// A frame whose flags say otherwise, with a right checksum. Those that are not known a newer kvrt knows.
+// A frame whose flags say otherwise, with a right checksum. Unknown flags are those of a newer kvrt.
 TEST(Codec, FlagsThatDoNotFit) {
   auto payload = f16_like(600);
   std::vector<uint8_t> out(payload.size());
@@ -330,7 +330,7 @@ TEST(Codec, AFrameThatClaimsMuchFailsAndCostsNoMemory) {
   Status refused = codec.check(claiming(1u << 30, packed), &header);
   EXPECT_EQ(refused.code(), Code::kCorrupt);
   EXPECT_NE(refused.message().find("times as many"), std::string::npos) << refused.message();
-  // Within the ratio: it is what it says, and is unpacked piece by piece.
+  // Within the ratio: the frame is sound, and is unpacked piece by piece.
   auto padded = claiming(64u << 20, some);
   ASSERT_EQ(codec.check(padded, &header).code(), Code::kOk) << codec.check(padded, &header).message();
   EXPECT_EQ(codec.check(claiming((64u << 20) - 1, some), &header).code(), Code::kCorrupt);

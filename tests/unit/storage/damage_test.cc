@@ -207,7 +207,7 @@ TEST_F(Damage, SymlinkedFilesAreNotFollowed) {
   EXPECT_EQ(readable_chunks(store->get(), chain_), 0u);
 }
 
-// Random bytes of any file, any number of times: open, load, read and verify end with a status, and what loads is right.
+// Random bytes of any file, any number of times: open, load, read and verify end with a status, and a session that loads is right.
 TEST_F(Damage, RandomMutations) {
   const char* given = std::getenv("KVRT_SEED");
   uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();

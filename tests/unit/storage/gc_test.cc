@@ -1,4 +1,4 @@
-// Collection of garbage: what goes, what stays, wherever it is stopped.
+// Collection of garbage: the rows and files that go and those that stay, wherever it is stopped.
 #include <random>
 #include <set>
 #include <thread>
@@ -31,7 +31,7 @@ TEST_F(Gc, NothingToDo) {
   EXPECT_EQ(readable_chunks(store_.get(), chain), 5u);
 }
 
-// Random sessions that branch off each other, some to expire, some pinned; what must be left is counted here from the chains alone.
+// Random sessions that branch off each other, some to expire, some pinned; the chunks that must be left are counted from the chains alone.
 TEST_F(Gc, FreesExactlyWhatNoSessionNeeds) {
   const char* given = std::getenv("KVRT_SEED");
   uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
@@ -221,7 +221,7 @@ TEST_F(GcStopped, AfterEverySlice) {
   EXPECT_GT(n, 14u) << "3 sessions and 10 nodes, a slice each";
 }
 
-// What gc has not come to yet is there to be used again.
+// Chunks that gc has not come to yet are there to be used again.
 TEST_F(GcStopped, ASaveTakesUpWhatWaits) {
   uint64_t n = 1;
   for (bool ended = false; !ended && !HasFailure(); n++) {
@@ -240,7 +240,7 @@ TEST_F(GcStopped, ASaveTakesUpWhatWaits) {
   }
 }
 
-// Folding the log takes as long as what wrote it, and a host waits for a slice.
+// Folding the log takes as long as the writes in it, and a host waits for a slice.
 TEST_F(Gc, NoSliceWritesTheLogAndFoldsIt) {
   SaveOptions o;
   o.ttl_seconds = 10;
@@ -266,7 +266,7 @@ TEST_F(Gc, NoSliceWritesTheLogAndFoldsIt) {
   expect_clean();
 }
 
-// Savers, removers, renamers and gc at once. A saved session has no hole, and what gc leaves is what the sessions need.
+// Savers, removers, renamers and gc at once. A saved session has no hole, and gc leaves exactly the chunks that the sessions need.
 TEST_F(Gc, ManyThreads) {
   constexpr int kSavers = 3, kRounds = 20;
   auto shared = token_run(64, 7);
@@ -305,7 +305,7 @@ TEST_F(Gc, ManyThreads) {
   expect_no_stray_files();
 }
 
-// The new segment has the old one's row. What a reader of the old one does not find is not the new one's loss.
+// The new segment has the old one's row. A chunk that a reader of the old one does not find is not lost in the new one.
 TEST_F(Gc, AChunkReplacedWhileItIsReadIsNotDamaged) {
   const Chain chain(token_run(40));
   save("ann", chain);

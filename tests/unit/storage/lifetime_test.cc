@@ -1,4 +1,4 @@
-// How long a session lives under which name: rename, pin, time to live.
+// The lifetime of a session and its names: rename, pin, time to live.
 #include "runtime/base/limits.h"
 #include "tests/support/damage_rig.h"
 #include "tests/support/fault_env.h"

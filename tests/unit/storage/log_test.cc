@@ -54,7 +54,7 @@ class KilledLog : public Damage {
     flipped[byte] ^= static_cast<uint8_t>(1u << bit);
     write_file(log(), flipped);
   }
-  // Or nothing is put right: no other bit.
+  // The scan finds this very bit, or puts nothing right.
   void expect_found(size_t byte, int bit) {
     flip_bit(byte, bit);
     const LogScan found = scan();
@@ -217,7 +217,7 @@ TEST_F(KilledLog, MoreThanABitIsNamedByTheOpenThatFindsIt) {
   EXPECT_EQ((*faults)[0].where, "catalog.db-wal");
 }
 
-// High bits of words say too little by themselves. What cannot be told is left as it is, for repair, which reads all of it but the row.
+// High bits of words say too little by themselves. A bit that cannot be told is left for repair, which reads all of it but the row.
 TEST_F(KilledLog, ABitThatCannotBeToldIsLeftForRepair) {
   size_t byte = kHeader + 24;
   while (unclear_ == 0 && byte < kHeader + 3 * kFrame) expect_found(byte++, 7);
@@ -244,7 +244,7 @@ TEST_F(KilledLog, MoreThanABitIsNamedToAReader) {
   EXPECT_EQ((*faults)[0].where, "catalog.db-wal");
 }
 
-// Of an empty database SQLite deletes the log.
+// SQLite deletes the log of an empty database.
 TEST_F(KilledLog, WithoutItsDatabaseItStaysAndIsRepaired) {
   for (size_t bytes : {0, 1}) {
     write_file(catalog(), std::vector<uint8_t>(bytes));

@@ -105,7 +105,7 @@ TEST_F(Mend, SwappedSegments) {
   readable_chunks(store->get(), chain_);
 }
 
-// A rebuild takes what it needs of a damaged segment to a new one.
+// A rebuild takes the frames that it needs of a damaged segment to a new one.
 TEST_F(Mend, CatalogAndSegment) {
   flip(segment_of_ann(), 32 + 300);
   auto bytes = test::read_file(catalog());

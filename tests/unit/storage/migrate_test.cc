@@ -1,4 +1,4 @@
-// A store of an older kvrt is brought up to date once, by who may write it and is alone; a backup stays.
+// A store of an older kvrt is brought up to date once, by a process that may write it and is alone; a backup stays.
 #include "tests/support/damage_rig.h"
 #include "tests/support/old_schema.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 using namespace test;
 
-// What must be the same after the way there and back. The clock of uses starts anew.
+// Rows that must be the same after the way there and back. The clock of uses starts anew.
 constexpr char kRows[] =
     "SELECT name, hex(value) FROM meta; SELECT id, hex(name), bytes, live, synced FROM segments;"
     "SELECT id, hex(key), parent, n, hex(tokens), refs, segment, offset, bytes, raw_bytes FROM nodes;"

@@ -1,4 +1,4 @@
-// What a newer kvrt may leave in a store that this one can open: a hole for this one, and still there for the newer.
+// Frames and flags that a newer kvrt may leave in a store that this one can open: a hole for this one, and still there for the newer.
 #include "runtime/base/hash.h"
 #include "tests/support/damage_rig.h"
 

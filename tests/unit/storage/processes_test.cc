@@ -75,7 +75,7 @@ TEST_F(Processes, SegmentsAreForgottenByName) {
   ASSERT_OK(catalog.db.close(false));
 }
 
-// Who is alone repairs, who writes has its turn: the others wait for so long, and no longer.
+// A process that repairs is alone, one that writes has its turn: the others wait for so long, and no longer.
 TEST_F(Processes, WaitsForAnotherProcessAndGivesUp) {
   auto held = [&](const char* name) {
     auto lock = posix_env()->open_lock(root() + "/" + name, true);
@@ -101,7 +101,7 @@ TEST_F(Processes, WaitsForAnotherProcessAndGivesUp) {
   EXPECT_OK(save_chain(store_.get(), "ann", chain).status());
 }
 
-// Where nobody gets a turn to write, reading, its notes and closing do without; what must write waits once.
+// While nobody gets a turn to write, reading, its notes and closing do without; a call that must write waits once.
 TEST_F(Processes, ACallWaitsOnce) {
   using std::chrono::steady_clock;
   const Chain chain(token_run(40)), longer(token_run(60));

@@ -1,4 +1,4 @@
-// Who reads waits for no disk: while a commit is in its sync, what was committed before is there, and nothing of what is not.
+// A reader waits for no disk: while a commit is in its sync, the state before it is there, and nothing of the commit.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -33,7 +33,7 @@ class Readers : public testing::Test {
     return save_chain(store_.get(), "bob", bob_, options).take_status();
   }
   // Does `write` in another thread, and `read` while the first of its syncs goes on. That ends after a time by itself, so that a reader
-  // who waits for it fails and does not hang.
+  // that waits for it fails and does not hang.
   void beside_a_sync(const std::function<void()>& write, const std::function<void()>& read) {
     std::promise<void> begun, go_on;
     std::future<void> go = go_on.get_future();
@@ -51,7 +51,7 @@ class Readers : public testing::Test {
     EXPECT_TRUE(patient) << "a reader waited for the sync";
     plan_.on_sync = nullptr;
   }
-  // What was saved in SetUp.
+  // The session that SetUp saved.
   void expect_ann() {
     EXPECT_EQ(readable_chunks(store_.get(), ann_), ann_.nodes.size());
     EXPECT_EQ(store_->has(ann_.nodes), std::vector<bool>(ann_.nodes.size(), true));
@@ -99,7 +99,7 @@ TEST_F(Readers, DoNotWaitForGc) {
   expect_ann();
 }
 
-// A save that fails in its sync is not seen, and what was there is.
+// A save that fails in its sync is not seen, and the state before it is.
 TEST_F(Readers, SeeNothingOfASaveThatFails) {
   plan_.arm(Fault::kSyncLost, 1);
   EXPECT_FALSE(save_bob(Durability::kTokens).is_ok());

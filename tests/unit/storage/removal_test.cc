@@ -1,4 +1,4 @@
-// What was removed is in no file of the store after a gc: names, messages, token ids, KV. The files are searched for the very bytes.
+// Removed content is in no file of the store after a gc: names, messages, token ids, KV. The files are searched for the very bytes.
 #include <signal.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
@@ -22,7 +22,7 @@ std::vector<uint8_t> bytes_of(std::span<const int32_t> tokens) {
   return {p, p + tokens.size_bytes()};
 }
 
-// A session whose every part is like nothing else: what a search finds of it is its own.
+// A session whose every part is like nothing else: bytes that a search finds of it are its own.
 struct Canary {
   std::string name, manifest;
   std::unique_ptr<Chain> chain;
@@ -373,7 +373,7 @@ TEST_F(Punched, FoundAgainAfterAFailure) {
   expect_clean();
 }
 
-// What a migration and a repair leave is named, and goes when it is told to.
+// Leftovers of a migration and a repair are named, and go when they are told to.
 TEST_F(Removal, OldFiles) {
   const Canary& c = make(0, 30, 60);
   save_canary(c);

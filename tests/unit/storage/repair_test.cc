@@ -1,4 +1,4 @@
-// Repair of stores whose catalog is damaged: what can be proved comes back exactly, what cannot is named, and the result is sound.
+// Repair of stores whose catalog is damaged: provable content comes back exactly, the rest is named, and the result is sound.
 #include <random>
 
 #include "tests/support/repair_rig.h"
@@ -36,7 +36,7 @@ class Repair : public testing::Test {
   }
   static void sql(const std::string& text) { sql_rows(catalog(), text); }
 
-  // Repairs, looks at what there is, repairs again. The sessions that kept their names.
+  // Repairs, looks at the store, repairs again. Returns the sessions that kept their names.
   std::set<SessionName> repaired(Repaired* out = nullptr) {
     Repaired r = repair(root());
     EXPECT_OK(r.status);

@@ -1,4 +1,4 @@
-// Room: who gives way to a save, what stays, and what sparse segments give back.
+// Room: the sessions that give way to a save, those that stay, and the space that sparse segments give back.
 #include "tests/support/gc_rig.h"
 
 namespace kvrt {
@@ -69,7 +69,7 @@ TEST_F(Space, UsedLongestAgoGivesWay) {
   expect_no_stray_files();
 }
 
-// Within the quota, and above what the file system must keep.
+// Within the quota, and above the space that the file system must keep.
 TEST_F(Space, InfoSaysWhatIsFree) {
   ASSERT_OK(put("", "a"));
   auto info = store_->info();
@@ -103,7 +103,7 @@ TEST_F(Space, ASharedPrefixStaysAsLongAsOneNeedsIt) {
   expect_clean();
 }
 
-// What a save counts on gives no room to it: it would be written again.
+// A prefix that a save counts on gives no room to it: it would be written again.
 TEST_F(Space, ASaveKeepsThePrefixThatItShares) {
   Chain trunk(token_run(kTokens, 60), kBytesPerToken);
   save("trunk", trunk);
@@ -175,7 +175,7 @@ TEST_F(Space, SparseSegmentsAreWrittenAnew) {
   expect_no_stray_files();
 }
 
-// Wherever gc is stopped while it writes a segment anew, the store has what it had.
+// Wherever gc is stopped while it writes a segment anew, the store keeps its content.
 TEST_F(Space, StoppedWhileASegmentIsWrittenAnew) {
   Chain trunk(token_run(96, 60), kBytesPerToken);
   auto longer = trunk.tokens;
@@ -205,7 +205,7 @@ TEST_F(Space, StoppedWhileASegmentIsWrittenAnew) {
   EXPECT_GT(stops, 6 + static_cast<int>(trunk.nodes.size())) << "not within it";
 }
 
-// A list counts without walking where nothing was shared or lost since; what it says is what stat finds.
+// A list counts without walking where nothing was shared or lost since; it says the same as stat.
 TEST_F(Space, AListSaysWhatStatSays) {
   Chain trunk(token_run(96, 70), 16);
   for (int i = 0; i < 6; i++) {

@@ -1,4 +1,4 @@
-// What SQLite could not open for want of a descriptor is named so.
+// A file that SQLite could not open for want of a descriptor is named so.
 #include "storage/catalog/sqlite_db.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// What the store does not believe: rows, numbers and files that are not, or no longer, what this store wrote.
+// Things that the store does not believe: rows, numbers and files that this store did not write, or that have changed since.
 #include "storage/repair/repair.h"
 #include "storage/store/format_file.h"
 #include "tests/support/damage_rig.h"
@@ -105,7 +105,7 @@ TEST_F(Numbers, EveryFlippedBitOfFormatIsMended) {
   EXPECT_EQ(test::read_file(format()), good);
 }
 
-// Who may not write it says so; repair says what it wrote.
+// A read-only store names a FORMAT that is not sound as a fault; repair writes it right.
 TEST_F(Numbers, AFormatThatIsNotSoundIsAFault) {
   const auto good = test::read_file(format());
   const auto faults = [&] {
@@ -151,7 +151,7 @@ TEST_F(Numbers, EveryFlippedBitOfTheCatalogsNumbersIsMended) {
   }
 }
 
-// What a later kvrt wrote says so with a right checksum, and stays as it is.
+// Numbers that a later kvrt wrote, with a right checksum, are named as newer and stay as they are.
 TEST_F(Numbers, TrulyNewerOnesAreLeftUntouched) {
   const auto good = test::read_file(format());
   const std::string id = std::string(good.begin() + 13, good.begin() + 13 + 38);

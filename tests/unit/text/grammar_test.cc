@@ -1,4 +1,4 @@
-// Grammars by small cases: what is refused and how, limits, masks, ends, the cache. Whole languages are compared in tests/golden.
+// Grammars by small cases: refusals and their words, limits, masks, ends, the cache. Whole languages are compared in tests/golden.
 #include "runtime/text/grammar/grammar.h"
 
 #include <gtest/gtest.h>
@@ -308,7 +308,7 @@ TEST(GrammarMatcher, TheMaskIsWhatAcceptTakes) {
   }
 }
 
-// Exponentially many readings, and rules within rules: a bound that is told, not a hang; what is allowed still fits.
+// Exponentially many readings, and rules within rules: a bound that is told, not a hang; an allowed grammar still fits.
 TEST(GrammarMatcher, AmbiguityIsBounded) {
   const auto tokenizer = make_tokenizer({{"aaaaaaaaaaaaaaaa", 1}, {"((((((((", 1}});
   const auto vocab = GrammarVocab::make(*tokenizer);

@@ -62,14 +62,14 @@ Status render(const std::string& source) {
   return (*parsed)->render(R"([{"role":"user","content":"x"}])", TemplateOptions()).take_status();
 }
 
-// Of this machine now: what a template takes whose every step is plain, and which ends when it has no more.
+// The time of a template whose every step is plain, on this machine now; it ends when it has no more steps.
 double plain_ms() {
   const double begin = cpu_ms();
   EXPECT_EQ(render("{% for i in range(100000) %}{% for j in range(100000) %}{{ i + j }}{% endfor %}{% endfor %}").code(), Code::kLimit);
   return cpu_ms() - begin;
 }
 
-// `code`: how it has to end; kOk: as it likes. No steps may take more than kTimesPlain as long as the plain ones.
+// `code`: the status at the end; kOk: any. No steps may take more than kTimesPlain as long as the plain ones.
 void expect_cheap(const std::string& source, Code code) {
   double times = 1e9;
   g_peak = g_live;

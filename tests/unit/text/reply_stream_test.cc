@@ -1,4 +1,4 @@
-// What holds for the reply parser in every format: how long it holds back, its bounds, any mixture of markers; and which style a
+// The rules of the reply parser in every format: how long it holds back, its bounds, any mixture of markers; and the style that a
 // template shows.
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -55,7 +55,7 @@ TEST(ReplyStream, AParserIsAsNewAfterFinish) {
   }
 }
 
-// What is longer than a call may be is content, and the parser goes on.
+// A text that is longer than a call may be is content, and the parser goes on.
 TEST(ReplyStream, TheBufferIsBounded) {
   ReplyParser parser(style_of(ReplyFormat::kHermes));
   Parts parts;
@@ -77,7 +77,7 @@ TEST(ReplyStream, TheBufferIsBounded) {
   EXPECT_EQ(joined[1].text, "{\"name\":\"g\",\"arguments\":{}}");
 }
 
-// So is whatever else is held back: white space, separators, announcements, headers.
+// So is all other text that is held back: white space, separators, announcements, headers.
 TEST(ReplyStream, NothingIsHeldBackForEver) {
   const std::tuple<ReplyFormat, const char*, const char*> cases[] = {
       {ReplyFormat::kHermes, "", " \n"},

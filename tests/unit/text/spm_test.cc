@@ -128,7 +128,7 @@ TEST(Spm, UnknownCharactersAreBytesOrOneUnknown) {
   EXPECT_EQ(ids, std::vector<int32_t>{5});
 }
 
-// A merge may lead through a piece that is not to be used; where it stops there, what it was made of is left.
+// A merge may lead through a piece that is not to be used; where it stops there, the parts of that piece are left.
 TEST(Spm, UnusedPiecesAreTakenApart) {
   Vocab vocab("llama", {{"a", -10}, {"b", -11}, {"c", -12}, {"ab", -1, kUnused}, {"abc", -3}}, true);
   VocabSource source = vocab.source();

@@ -220,7 +220,7 @@ TEST(Tokenizer, EndsOfATurn) {
   EXPECT_EQ(ends(source), (std::vector<int>{0, 1, 2, 3, 4, 5, 6}));
 }
 
-// What the name of a pre-tokenizer implies: a piece that is a token stays whole, and BOS is added, unless the file says otherwise.
+// Flags that the name of a pre-tokenizer implies: a piece that is a token stays whole, and BOS is added, unless the file says otherwise.
 TEST(Tokenizer, PretokenizerNamesImplyFlags) {
   Vocab vocab({"b c"}, {{"abc", 1}, {"<s>", 3}});
   VocabSource source = vocab.source();
