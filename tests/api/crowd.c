@@ -33,7 +33,7 @@ static void make_prompts(uint32_t vocab) {
   printf("%d sessions with %" PRIu64 " different tokens, a pool for %" PRIu64 "\n", kSessions, all, pool_tokens);
 }
 
-// Each alone: nobody else generates, and the pool holds it easily. The common beginning of a group is computed once and forked.
+// Runs each alone: nobody else generates, and the pool holds it easily. The common beginning of a group is computed once and forked.
 static void solo_runs(kvrt_runtime* rt, const char* path) {
   kvrt_model* own = open_model(rt, path, 0, 64, 0);
   kvrt_session* common = NULL;

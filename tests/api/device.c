@@ -42,7 +42,7 @@ static kvrt_runtime_props props_of(kvrt_runtime* rt) {
   return p;
 }
 
-// Is a library of this name in the process?
+// Whether a library of this name is in the process.
 static int is_mapped(const char* name) {
   FILE* f = fopen("/proc/self/maps", "r");
   REQUIRE(f != NULL, "%s", strerror(errno));

@@ -36,7 +36,7 @@ static kvrt_report answer(kvrt_session* s, uint32_t length, uint64_t seed) {
   return report;
 }
 
-// From every list to every other: the session has the tokens of the template over the list, and info says where they part.
+// A session goes from every list to every other: it has the tokens of the template over the list, and info says where they part.
 static void host_lists(struct stage* t) {
   const struct {
     size_t count;

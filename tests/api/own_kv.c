@@ -107,7 +107,7 @@ static void of_others(void) {
   expect_reuse(&r, 0, 0, kLong, "a new one beside another");
   kvrt_session_close(mine);
   kvrt_session_close(other);
-  // And it offers nothing in memory.
+  // A session without the prefix cache offers nothing in memory.
   tokens[0] = 31;
   mine = open_session(model, NULL, 1);
   MUST(kvrt_session_append(mine, tokens, kLong, NULL));

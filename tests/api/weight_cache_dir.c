@@ -28,7 +28,7 @@ static int has(const char* cache, int model) {
   return access(path, F_OK) == 0;
 }
 
-// As if it had been used so long ago.
+// Sets the file's times as if it had been used so long ago.
 static void set_age(const char* cache, int model, time_t seconds) {
   char path[2 * kPathMax];
   snprintf(path, sizeof path, "%s/%s", cache, models[model].name);

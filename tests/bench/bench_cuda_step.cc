@@ -28,7 +28,7 @@ constexpr Shape kTried[] = {{"tried", 2, 256, 4, 2, 64, 512, 320, DType::kQ8_0, 
                             {"tried experts", 2, 256, 4, 2, 64, 64, 320, DType::kQ8_0, DType::kQ8_0, 8, 2}};
 constexpr uint32_t kBlockTokens = 32;
 
-// Its layers share a few sets of weights in turn: enough that none is in the cache when its turn comes.
+// A made-up model. Its layers share a few sets of weights in turn: enough that none is in the cache when its turn comes.
 class Synthetic {
  public:
   // Room for so many sequences of `tokens` each, or for one of `deep`.
@@ -218,7 +218,7 @@ void measure_decode(Device* device, Synthetic* model, const Shape& shape, uint32
   add_bound(&line, *device, *model, sequences, uint64_t{depth} * sequences, timed);
 }
 
-// As many sequences of so many tokens as a third of the device's memory has room for.
+// The most sequences of so many tokens for which a third of the device's memory has room; a power of two, 64 at most.
 uint32_t most_sequences(const Device& device, const Shape& shape, uint32_t tokens) {
   const KvGeometry kv{shape.layers, shape.kv_heads, shape.head_dim, kBlockTokens, KvFormat::kF16};
   uint32_t most = device.size(64u, 4u);

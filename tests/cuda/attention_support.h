@@ -119,7 +119,7 @@ inline std::vector<float> decode(World* world, const Batch& batch, uint32_t more
   return out.to_host();
 }
 
-// In tiles of at most `most` rows.
+// Prefill in tiles of at most `most` rows.
 inline std::vector<float> prefill(World* world, const Batch& batch, uint32_t most = cuda::kPrefillTileRows) {
   const BatchOnDevice on(world, batch);
   const Shape& s = world->shape;

@@ -13,7 +13,7 @@ namespace {
 
 // ---- decode
 
-// The largest power of two in head_dim decides what int8 transforms; 20 and, of bytes, 24 have rows of V that are no whole pieces.
+// The largest power of two in head_dim decides which numbers int8 transforms; 20 and, of bytes, 24 have rows of V that are no whole pieces.
 TEST(Decode, WithinBoundOfFloat64AndOfCpu) {
   uint32_t seed = 0;
   for (const KvFormat format : kKvFormats) {
@@ -60,7 +60,7 @@ TEST(Decode, PlainPartHasTheCpusBits) {
   }
 }
 
-// More parts than there are, other rows of the step, blocks of another size: no bit of a row changes.
+// Splits into more parts than there are, other rows of the step, blocks of another size: no bit of a row changes.
 TEST(Decode, SplitsCompanyAndBlocksDoNotShow) {
   for (const KvFormat format : kKvFormats) {
     for (const uint32_t window : {0u, 270u}) {
@@ -80,7 +80,7 @@ TEST(Decode, SplitsCompanyAndBlocksDoNotShow) {
   }
 }
 
-// More parts than a warp takes at a time when it merges them.
+// A row has more parts than a warp takes at a time when it merges them.
 TEST(Decode, LongContext) {
   World world({2, 1, 16, KvFormat::kF16, 256}, {8700}, 9);
   for (uint32_t row = 8192; row < 8700; ++row) {
@@ -140,7 +140,7 @@ TEST(Prefill, WithinBoundOfFloat64AndOfCpu) {
       const Batch batch = {{1, 0, 33}, {0, 60, 110}, {2, 0, 1}};
       const std::vector<float> got = prefill(&world, batch), cpu = on_cpu(&world, batch);
       expect_prefill_near(&world, batch, got);
-      // And near the CPU, whose queries are not rounded.
+      // Rows are near the CPU's too, whose queries are not rounded.
       for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], cpu[i], format == KvFormat::kBF16 ? 3e-2 : 4e-3) << shape << " " << i;
     }
   }

@@ -220,7 +220,7 @@ TEST_F(CudaEmulated, TooMuchMemoryIsAStatusThatSaysHowMuchThereIs) {
   EXPECT_TRUE(backend->sync().is_ok());
 }
 
-// From then on every call says so, and nothing is torn down twice.
+// From its first error on every call gives that error, and nothing is torn down twice.
 TEST_F(CudaEmulated, ALostDeviceStaysLost) {
   const auto backend = cuda_backend();
   auto buffer = std::move(backend->alloc(4096, false)).value();

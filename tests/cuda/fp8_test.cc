@@ -15,7 +15,7 @@ namespace {
 
 constexpr float kEps = 1e-5f;
 
-// Around every number and every middle of two, and all floats of 16 bits.
+// Floats around every number and every middle of two, and all floats of 16 bits.
 std::vector<float> telling_floats() {
   std::vector<float> out;
   const auto around = [&](double exact) {

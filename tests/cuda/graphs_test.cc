@@ -54,7 +54,7 @@ std::vector<float> rotated(const std::vector<uint32_t>& kinds, int32_t position)
   return x;
 }
 
-// More than are kept: those used longest ago go, and no graph reads where they were.
+// There are more kinds than are kept: those used longest ago go, and no graph reads the places where they were.
 TEST(CudaGraphs, ManyKindsOfRotationsAreRight) {
   const auto backend = device();
   std::vector<std::unique_ptr<Rotations>> models;

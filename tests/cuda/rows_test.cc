@@ -84,7 +84,7 @@ TEST(GatherRows, InPlaceAndNot) {
   }
 }
 
-// Sines and cosines of every position, long contexts and yarn's amplitude, and what they rotate.
+// Sines and cosines of every position, long contexts and yarn's amplitude, and the rows that they rotate.
 TEST(Rope, HasTheCpusBits) {
   TestStream stream;
   Random random(5);

@@ -82,7 +82,7 @@ static void round_of(kvrt_model* model, kvrt_store* store, uint64_t* random, uin
   saved[saved_count++] = p;
 }
 
-// After a restart, when all KV lies on the disk.
+// The same after a restart, when all KV lies on the disk.
 static void from_disk(kvrt_model* model, kvrt_store* store, uint64_t* random) {
   for (size_t i = 0; i < saved_count; ++i) {
     probe(model, store, (owner_of[i] + 1 + next_random(random) % (kDomains - 1)) % kDomains, &saved[i], owner_of[i]);

@@ -25,7 +25,7 @@ static kvrt_session* with_tokens(kvrt_model* model, kvrt_store* store, uint64_t 
   return s;
 }
 
-// To the last byte but `spare`.
+// Fills the file system to the last byte but `spare`.
 static void fill_up(const char* dir, off_t spare) {
   char path[kPathMax + 8];
   static char zeros[1024];

@@ -125,7 +125,7 @@ static pid_t start(const char* model_path, const char* dir, uint64_t random) {
   return pid;
 }
 
-// Until `saves` more are made, or a process ended by itself: so a slow machine does between two kills what a fast one does.
+// Waits until `saves` more are made, or a process ended by itself: so a slow machine does as much between two kills as a fast one.
 static void wait_for_saves(const struct board* board, uint64_t saves) {
   const uint64_t until = atomic_load(&board->saves) + saves;
   siginfo_t ended = {.si_pid = 0};

@@ -223,7 +223,7 @@ class Search {
 
  private:
   static uint64_t bit(const Step& s) { return uint64_t{1} << s.slot; }
-  // Or was told something.
+  // Whether the call may change the store, or was given an answer.
   static bool has_effect(const Step& s) {
     const bool looks = s.what == What::kLoad || s.what == What::kStat || s.what == What::kList;
     return s.what != What::kOther && s.outcome != Outcome::kBusy && !(looks && s.outcome == Outcome::kKilled);

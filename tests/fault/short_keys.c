@@ -56,7 +56,7 @@ static void expect_tokens(const kvrt_session* s, const struct slot* slot) {
          "resumed with %zu tokens that it was not saved with", count);
 }
 
-// Under its own name only; a key that another session's tokens have is a reason to refuse.
+// Saves under its own name only; a key that another session's tokens have is a reason to refuse.
 static void save(kvrt_session* s, size_t to, const struct slot* as) {
   char name[8];
   name_of(name, to);

@@ -34,7 +34,7 @@ class EveryMigration : public testing::Test {
     fs::copy(base(), root(), fs::copy_options::recursive);
     fs::permissions(root(), fs::perms::owner_all);
   }
-  // Read past kvrt. True: it is migrated, and then there is a backup.
+  // Reads the tables past kvrt. True: they are migrated, and then there is a backup.
   bool look() {
     const std::string tables = sql_rows(root() + "/catalog.db", kTables);
     EXPECT_TRUE(tables == before_ || tables == after_) << tables;

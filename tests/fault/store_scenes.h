@@ -134,7 +134,7 @@ inline Status prepare_heavy(const std::string& root) {
   return store->pin("", "bob", true);
 }
 
-// By an older kvrt, which was killed with rows in the log.
+// A store of an older kvrt, which was killed with rows in the log.
 inline Status prepare_old(const std::string& root) {
   KVRT_TRY(prepare_two(root));
   make_schema_2(root);

@@ -13,7 +13,7 @@
 
 namespace api_fuzz {
 
-// In every prompt, and never in an error or a line of the log.
+// A word in every prompt, and never in an error or a line of the log.
 inline constexpr char kSecret[] = "Secr3tPr0mpt";
 
 class Input {

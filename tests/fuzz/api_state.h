@@ -221,7 +221,7 @@ struct World {
     v = {true, o.ttl_seconds > 0, revision, revision, beside ? saved_beside(s, name, o.ttl_seconds > 0) : s.tokens};
     s.name = name, s.revision = revision;
   }
-  // After stat, remove, rename, pin, set_ttl or show.
+  // The effect of a stat, remove, rename, pin, set_ttl or show on the names.
   void named(uint32_t what, const Key& key, const Key& to, kvrt_status status, bool refused, uint64_t seconds) {
     const bool writes = what >= 1 && what <= 4;
     if (refused) return;
@@ -288,7 +288,7 @@ struct World {
     open_store(in);
   }
   void step(Input& in);
-  // All that was saved is there, as it was saved.
+  // At the end all sessions that were saved are there, as they were saved.
   void finish() {
     close_all();
     close_store();

@@ -14,7 +14,7 @@ bool within(std::span<const uint8_t> part, std::span<const uint8_t> whole) {
 
 __extension__ typedef unsigned __int128 Wide;
 
-// By other arithmetic than the parser's: 128 bits hold any product that an honest size leads to, the first that is larger than the file ends it.
+// Computes by other arithmetic than the parser's: 128 bits hold any product, and the first of 2^64 or more ends it.
 bool extent_is_shape(const kvrt::GgufTensor& tensor) {
   const kvrt::GgmlType* type = kvrt::find_ggml_type(static_cast<uint32_t>(tensor.view.type));
   Wide elements = 1;

@@ -72,7 +72,7 @@ class Dump {
     }
   }
 
-  // By the tokens of the text, and by one token for each byte: both ways must agree, and the masks with them.
+  // Tries the text by its tokens, and by one token for each byte: both ways must agree, and the masks with them.
   Result<char> accepts(const std::string& text) {
     std::vector<int32_t> ids, bytes;
     KVRT_TRY(tokenizer_.encode(text, false, &ids));

@@ -146,7 +146,7 @@ static void make(kvrt_runtime* rt, const char* path, kvrt_store* store) {
   kvrt_model_release(f16);
 }
 
-// Each session by a model of its own: nothing comes from memory.
+// Reads each session by a model of its own: nothing comes from memory.
 static void read_session(kvrt_runtime* rt, const char* path, kvrt_store* store, const kvrt_store_entry* e) {
   kvrt_model* model = model_of(rt, path, e->domain);
   kvrt_session_options o = {.struct_size = sizeof o, .domain = e->domain, .domain_size = strlen(e->domain)};

@@ -108,7 +108,7 @@ TEST(Attention, ScalarIsWithinBoundOfFloat64) {
       c.format = format;
       const std::vector<float> out = in_chunks(scalar.get(), c, 32, 530);
       for (const uint32_t row : {0u, 1u, 15u, 16u, 40u, 511u, 512u, 529u}) expect_row_near(c, out, row);
-      // And the formats mean the same numbers: near the result without any rounding, as near as their bits allow.
+      // The formats mean the same numbers: rows are near the result without any rounding, as near as their bits allow.
       c.format = KvFormat::kF32;
       const std::vector<float> exact = in_chunks(scalar.get(), c, 32, 530);
       const double allowed = format == KvFormat::kF16 ? 4e-3 : format == KvFormat::kF32 ? 0 : format == KvFormat::kF8 ? 0.2 : 3e-2;

@@ -74,7 +74,7 @@ TEST(SelfCheck, FindsEveryWrongKernel) {
   }
 }
 
-// Likewise each type's matmul, wrong in four ways.
+// A table with one wrong matmul does not pass either: each type's in turn, wrong in four ways.
 TEST(SelfCheck, FindsEveryWrongMatmul) {
   static MatmulFn right;
   const MatmulFn wrong_in[] = {

@@ -15,7 +15,7 @@ std::vector<const CpuKernels*> kernels_here() {
   return out;
 }
 
-// Each row to fp8 by all kernels, against the reference.
+// Rounds each row to fp8 by all kernels, and compares with the reference.
 void expect_rows(const std::vector<float>& rows, uint32_t n) {
   std::vector<uint8_t> out(n);
   for (const CpuKernels* kernels : kernels_here()) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr float kEps = 1e-5f;
 
-// By the scalar table on one thread: the norm to memory, the product to memory, each row's activation.
+// The separate ops by the scalar table on one thread: the norm to memory, the product to memory, each row's activation.
 struct Unfused {
   std::unique_ptr<Backend> backend = open_backend("scalar", 1);
 

@@ -37,7 +37,7 @@ inline const std::vector<std::string>& all_isas() {
   return isas;
 }
 
-// Those of them that must give scalar's bits.
+// Backends of the tables that must give scalar's bits.
 inline std::vector<std::unique_ptr<Backend>> vector_backends(uint32_t threads) {
   std::vector<std::unique_ptr<Backend>> backends;
   for (const std::string& isa : all_isas()) {

@@ -28,7 +28,7 @@ std::vector<int32_t> Actor::rendered(const std::vector<int32_t>& old, bool gener
   return want;
 }
 
-// After a call that made the session say said_. whole: nothing of it was generated.
+// Checks the session after a call that made it say said_. whole: nothing of it was generated.
 void Actor::check_rewrite(const std::vector<int32_t>& old, bool generation_prompt, bool whole) {
   const Tokenizer& t = *w_->tokenizer;
   std::string text = oracle_render(said_, generation_prompt);

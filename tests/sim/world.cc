@@ -97,7 +97,7 @@ void World::open_host() {
 
 // ---- checks
 
-// In the middle of the engine's step: nothing may be thrown through it.
+// Runs in the middle of the engine's step: nothing may be thrown through it.
 void World::before_step(const Step& step) {
   ++computed_;
   if (step_fault_.empty()) step_fault_ = probe_->check_step(step);

@@ -142,7 +142,7 @@ Status FaultEnv::remove_dir(const std::string& path) {
   return base_->remove_dir(path);
 }
 
-// As a write of zeros for each range, and a sync.
+// A punch counts as a write of zeros for each range, and a sync.
 Status FaultEnv::punch(const std::string& path, std::span<const FileRange> ranges) {
   if (no_holes) return error(Code::kUnsupported, Detail::kNone, "%s: injected", path.c_str());
   for (const FileRange& range : ranges) {

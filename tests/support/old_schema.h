@@ -66,10 +66,10 @@ COMMIT;
 )sql";
 inline void make_schema_3(const std::string& root) { (void)sql_rows(root + "/catalog.db", kToSchema3); }
 
-// As schema 2 leaves it, closed.
+// Makes a store as schema 2 leaves it, closed.
 inline void make_schema_2(const std::string& root) { (void)sql_rows(root + "/catalog.db", kToSchema2); }
 
-// Likewise, by a process that was killed: rows are in the log alone, which `sql` put there.
+// The same by a process that was killed: rows are in the log alone, which `sql` put there.
 inline Status kill_with_log(const std::string& root, const std::string& sql) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -98,7 +98,7 @@ inline void expect(const ReplyStyle& style, std::string_view answer, const std::
   expect_pieces(style, pieces_of(answer), expected, std::string(answer));
 }
 
-// And the same where the tokenizer has no such tokens and they come as text.
+// The same, also where the tokenizer has no such tokens and they come as text.
 inline void expect_also_as_text(const ReplyStyle& style, std::string_view answer, const std::string& expected) {
   expect(style, answer, expected);
   std::string text;

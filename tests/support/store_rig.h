@@ -139,7 +139,7 @@ inline Result<uint64_t> save_once(Store* store, const std::string& name, const C
   o->saved_id = saved.id;
   return saved.revision;
 }
-// As the engine does: chunks that another thread removed meanwhile are written again.
+// Saves as the engine does: chunks that another thread removed meanwhile are written again.
 inline Result<uint64_t> save_chain(Store* store, const std::string& name, const Chain& chain, SaveOptions* o) {
   auto revision = save_once(store, name, chain, o, true);
   return revision.status().detail() == Detail::kConcurrent ? save_once(store, name, chain, o, false) : std::move(revision);

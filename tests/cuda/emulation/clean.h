@@ -1,4 +1,4 @@
-// For tests of the whole backend: the machine as new, and nothing of it left over.
+// Checks for tests of the whole backend: the machine as new, and nothing of it left over.
 #pragma once
 
 #include <gtest/gtest.h>

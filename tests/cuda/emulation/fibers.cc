@@ -54,7 +54,7 @@ constexpr size_t kStackBytes = size_t{256} << 10;  // touched page by page; sani
 Fiber* g_left = nullptr;  // the fiber that the last switch left
 #endif
 
-// On the fiber that has just been switched to.
+// Runs on the fiber that has just been switched to, first of all.
 void arrived([[maybe_unused]] Fiber* self) {
 #ifdef KVRT_FIBERS_ASAN
   const void* bottom = nullptr;

@@ -131,7 +131,7 @@ void drain_until(EventState* event, uint64_t record);
 void drain_all(bool blocking_only);
 // A synchronization ends: late failures are told, device memory is shut.
 cudaError_t synchronized();
-// For calls that no capture may see: the error if one does, which ends that capture.
+// Gives the error of a call that no capture may see, if there is a capture; the capture ends with it.
 cudaError_t refuse_in_capture();
 cudaError_t refuse_captured(CUstream_st* stream);
 

@@ -20,7 +20,7 @@ using emulation::Order;
 
 // ---- the order of threads
 
-// All read the value that the writers, which write the same, have for them.
+// Every thread reads the number of the writers, which write the same.
 __global__ void tell(uint32_t writer, uint32_t other_writer, bool barrier, float* out) {
   KVRT_DYNAMIC_SHARED(bytes);
   auto* const shared = reinterpret_cast<float*>(bytes);
@@ -28,7 +28,7 @@ __global__ void tell(uint32_t writer, uint32_t other_writer, bool barrier, float
   if (barrier) __syncthreads();
   out[threadIdx.x] = shared[0];
 }
-// Each lane's neighbour within a warp, likewise.
+// Every lane reads the number of its neighbour within a warp.
 __global__ void tell_neighbour(bool barrier, float* out) {
   KVRT_DYNAMIC_SHARED(bytes);
   auto* const shared = reinterpret_cast<float*>(bytes);

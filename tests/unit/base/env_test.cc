@@ -68,7 +68,7 @@ TEST_F(EnvTest, WritesAndReadsBack) {
   EXPECT_NE(cut.message().find(at("f")), std::string::npos) << cut.message();
 }
 
-// From the page cache, past it, and where only a part is cached: the same bytes, and the same errors.
+// Reads from the page cache, past it, and where only a part is cached: the same bytes, and the same errors.
 TEST_F(EnvTest, LargeReadsColdAndWarm) {
   std::vector<uint8_t> want((3u << 20) + 1234);
   for (size_t i = 0; i < want.size(); i++) want[i] = static_cast<uint8_t>(i * 2654435761u >> 13);

@@ -1,4 +1,4 @@
-// In the place of libkvrt_cuda: of its devices 0 is the CPU, 1 fails, 2 gives nothing, and there are no others.
+// A library in the place of libkvrt_cuda: of its devices 0 is the CPU, 1 fails, 2 gives nothing, and there are no others.
 #include "runtime/compute/backend.h"
 
 #ifndef KVRT_STUB_VERSION

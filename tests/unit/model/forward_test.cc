@@ -87,7 +87,7 @@ class MadeUp {
   std::unique_ptr<ForwardScratch> scratch_;
 };
 
-// Beside a layer's regions: the rotations, the first rows, the head, and two more where the last layer has few rows left.
+// The regions beside a layer's: the rotations, the first rows, the head, and two more where the last layer has few rows left.
 TEST(Forward, WaitsAtMostFiveTimesALayerAndTwiceWithManyRows) {
   for (const char* arch : {"llama", "gemma3"}) {
     MadeUp model(arch, 2);

@@ -44,7 +44,7 @@ class Migration : public Damage {
     ASSERT_EQ((*store)->info()->chunks_damaged, 1u);
     (*store)->cache_model_id({1, 2, {}}, Hash256{});
   }
-  // With the counts of sessions as a walk finds them: of those saved early they are out of date.
+  // Brings the counts of sessions to those that a walk finds: of sessions saved early they are out of date.
   void count_sessions() {
     auto store = open_store(root());
     ASSERT_OK(store.status());

@@ -58,7 +58,7 @@ class Repair : public testing::Test {
     return names;
   }
 
-  // All but those of which a piece was in the bytes that are gone.
+  // Expects all sessions but those of which a piece was in the bytes that are gone.
   void expect_kept_without(const std::set<SessionName>& names, std::span<const uint8_t> gone) {
     const auto has = [&](std::span<const uint8_t> piece) {
       return std::search(gone.begin(), gone.end(), piece.begin(), piece.end()) != gone.end();

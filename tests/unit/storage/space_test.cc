@@ -35,7 +35,7 @@ class Space : public Gc {
     o.pin = pin;
     return save_chain(store_.get(), name, *chain, o).take_status();
   }
-  // All of its chunks, or none: then only its tokens are left.
+  // Whether a session has all of its chunks; else it has none, and only its tokens are left.
   bool has_kv(const std::string& domain, const std::string& name) {
     const Chain& chain = *chains_[domain + "/" + name];
     auto session = store_->load(domain, name);
@@ -69,7 +69,7 @@ TEST_F(Space, UsedLongestAgoGivesWay) {
   expect_no_stray_files();
 }
 
-// Within the quota, and above the space that the file system must keep.
+// Free space: within the quota, and above the space that the file system must keep.
 TEST_F(Space, InfoSaysWhatIsFree) {
   ASSERT_OK(put("", "a"));
   auto info = store_->info();

@@ -77,7 +77,7 @@ TEST(ReplyStream, TheBufferIsBounded) {
   EXPECT_EQ(joined[1].text, "{\"name\":\"g\",\"arguments\":{}}");
 }
 
-// So is all other text that is held back: white space, separators, announcements, headers.
+// Other text that is held back is bounded too: white space, separators, announcements, headers.
 TEST(ReplyStream, NothingIsHeldBackForEver) {
   const std::tuple<ReplyFormat, const char*, const char*> cases[] = {
       {ReplyFormat::kHermes, "", " \n"},
