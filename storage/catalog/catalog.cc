@@ -52,7 +52,7 @@ Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segme
   KVRT_ASSIGN(row.used, sql_->number("SELECT clock + 1 FROM totals"));
   txn.totals.used = true;
   KVRT_TRY(sessions.write(row));
-  if (current) KVRT_TRY(nodes.release(&txn, current->node, added.below));  // last: what old and new share never reaches zero
+  if (current) KVRT_TRY(nodes.release(&txn, current->node, added.below));  // last: a node of the old and the new chain keeps a reference
   KVRT_TRY(nodes.note_fork(&txn, added));
   KVRT_TRY(sessions.write_statistics(&txn, row));
   KVRT_TRY(note_time(&txn, now_ms));
@@ -60,7 +60,7 @@ Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segme
   return result;
 }
 
-// A wall clock that has jumped since it was last looked at expires nothing, this once: it may have been set wrong.
+// A wall clock that jumped since the last look expires nothing this once: it may have been set wrong.
 Result<bool> Catalog::trusts_clock(int64_t now_ms) {
   KVRT_ASSIGN(const int64_t seen_ms, sql_->number("SELECT seen_ms FROM totals"));
   return seen_ms == 0 || (now_ms >= seen_ms - kClockBackMs && now_ms <= seen_ms + kClockForthMs);
@@ -68,7 +68,7 @@ Result<bool> Catalog::trusts_clock(int64_t now_ms) {
 
 Status Catalog::note_time(CatalogTransaction* txn, int64_t now_ms) {
   KVRT_ASSIGN(const bool trusted, trusts_clock(now_ms));
-  if (trusted) txn->totals.seen_ms = now_ms;  // else for gc to see
+  if (trusted) txn->totals.seen_ms = now_ms;  // else gc is to see the jump
   return {};
 }
 

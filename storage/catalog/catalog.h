@@ -1,4 +1,4 @@
-// Catalog: the store's SQLite database. Sessions, their token tree, and where each chunk lies. Its COMMIT is the only commit point.
+// Catalog: the store's SQLite database. It has the sessions, their token tree, and the place of each chunk. Its COMMIT is the only commit point.
 // Tables and their rules: FORMAT.md. Not thread-safe: the store has one that writes and one that reads, each guarded by a mutex of its own.
 #pragma once
 
@@ -31,7 +31,7 @@ struct ChunkRow {  // for verify
   std::string session;  // one that uses it
 };
 
-// The database, its tables, and what concerns several of them.
+// The database, its tables, and the calls that touch several of them.
 class Catalog {
  public:
   CatalogDb db;
@@ -44,20 +44,20 @@ class Catalog {
   Catalog(const Catalog&) = delete;
   Catalog& operator=(const Catalog&) = delete;
 
-  // A save. BUSY (kConcurrent) when one of `needed` has no chunk any more.
+  // Writes a save. BUSY (kConcurrent) if one of `needed` has no chunk any more.
   Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, const BlockKeys& needed, int64_t now_ms);
-  // Removes expired sessions and nodes without references, at least one and while more() says so; adds to the counts of `before`.
+  // Removes nodes without references, and expired sessions: at least one row, and more as long as more() is true. Adds to `before`'s counts.
   Result<Collected> collect(int64_t now_ms, const Collected& before, const std::function<bool()>& more);
   Result<bool> has_garbage(int64_t now_ms);
-  // Takes KV from sessions, those used longest ago first, until `bytes` of chunks are free or more() says no. Tokens stay.
+  // Takes KV from sessions until `bytes` of chunks are free or more() is false. Tokens stay. Order: by pin, `by`'s domain first, by `used`.
   Result<Evicted> evict(const SavedBy& by, uint64_t bytes, const std::function<bool()>& more);
   struct Totals {
     uint64_t sessions = 0, chunks = 0, segments = 0, chunk_bytes = 0, chunk_raw_bytes = 0, segment_bytes = 0;
   };
   Result<Totals> totals(int64_t now_ms);
 
-  // The catalog against itself: SQLite's check, reference counts, keys against tokens. Then the chunks for the caller to read, and the
-  // segments of that moment: their rows may soon be others'.
+  // Checks the catalog against itself: SQLite's check, reference counts, keys against tokens. Then gives the chunks for the caller to read,
+  // and the segments of that moment: another segment may soon have one's row number.
   Status check(const SessionCheck& check, std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks, std::vector<SegmentRow>* rows);
 
  private:

@@ -11,7 +11,7 @@ namespace kvrt {
 
 namespace {
 
-// Reads all of the file, as SQLite does.
+// Reads the file to its end through SQLite's own file calls.
 bool can_be_read(Db* db, int which) {
   sqlite3_file* file = nullptr;
   sqlite3_int64 size = 0;
@@ -24,7 +24,7 @@ bool can_be_read(Db* db, int which) {
   return code == SQLITE_OK;
 }
 
-// CORRUPT, unless the catalog could only not be read: SQLite's check says the same of both.
+// CORRUPT, or IO where the files cannot be read: SQLite's check does not tell the two apart.
 Status quick_check(Db* db, const std::string& path) {
   std::string found;
   for (int i = 0; i < 2; i++) {
@@ -41,7 +41,7 @@ Status quick_check(Db* db, const std::string& path) {
 }  // namespace
 
 Status CatalogDb::open(const std::string& path, const OpenMode& mode) {
-  const NoFileSizeSignal no_signal;  // the log's index may have to be made
+  const NoFileSizeSignal no_signal;  // SQLite may have to make the log's index
   if (sqlite3_threadsafe() == 0) return error(Code::kUnsupported, Detail::kNone, "SQLite is built without threads");
   read_only_ = mode.read_only;
   const int flags = (mode.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
@@ -90,7 +90,7 @@ Status CatalogDb::configure() {
   return {};
 }
 
-// Schemas without an identity are told by their tables; then identity_schema_ is 0.
+// A schema without an identity is known by its tables; then identity_schema_ is 0.
 Status CatalogDb::read_meta() {
   std::vector<uint8_t> identity;
   bool salted = false;
@@ -127,7 +127,7 @@ Status CatalogDb::close(bool fold) {
   }
   const Impatient soon(&db_, kCloseWaitMs);
   WriteTurn turn(&db_);
-  if (!turn.take().is_ok()) {  // who has it has the store open, and folds the log when it closes
+  if (!turn.take().is_ok()) {  // its holder has the store open, and folds the log when it closes
     sqlite3_db_config(db_.handle(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
     return db_.close();
   }

@@ -19,7 +19,7 @@ int32_t big_endian(const uint8_t* p) {
   return static_cast<int32_t>(uint32_t{p[0]} << 24 | uint32_t{p[1]} << 16 | uint32_t{p[2]} << 8 | uint32_t{p[3]});
 }
 
-// At most one bit has flipped.
+// True if `a` and `b` differ in at most one bit.
 bool near(int32_t a, int32_t b) { return std::popcount(static_cast<uint32_t>(a) ^ static_cast<uint32_t>(b)) <= 1; }
 
 }  // namespace
@@ -33,7 +33,7 @@ Result<CatalogProbe> probe_catalog(Env* env, const std::string& path) {
   probe.kind = Kind::kCorrupt;
   Db db;
   KVRT_TRY(db.open(file_uri(path) + "?immutable=1", SQLITE_OPEN_READONLY, path));
-  // Not parsed: without the log the file need not be whole, while somebody folds it in, or after one was killed at that.
+  // SQLite does not parse it here: the file without its log may be torn while a process folds the log in, or after one was killed at that.
   sqlite3_file* file = nullptr;
   sqlite3_file_control(db.handle(), "main", SQLITE_FCNTL_FILE_POINTER, &file);
   std::array<uint8_t, 100> head;
@@ -57,7 +57,7 @@ Result<CatalogProbe> probe_catalog(Env* env, const std::string& path) {
     KVRT_ASSIGN(uint64_t log_bytes, (*log)->size());
     probe.log = true;
     probe.log_rows = log_bytes > 0;
-    if (!whole && probe.log_rows && bytes > 1) probe.kind = Kind::kTorn;  // of an empty database SQLite deletes the log
+    if (!whole && probe.log_rows && bytes > 1) probe.kind = Kind::kTorn;  // SQLite deletes the log of an empty database
   } else if (log.status().code() != Code::kNotFound) {
     return log.take_status();
   }

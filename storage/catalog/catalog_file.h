@@ -1,4 +1,4 @@
-// catalog.db as a file: what its header says before it is opened, and how a new one is made.
+// catalog.db as a file: a look at its header before it is opened, and the making of a new one.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,25 @@
 
 namespace kvrt {
 
-// What the header says, read so that nothing is touched.
+// The catalog's kind by its header. The look changes no file.
 struct CatalogProbe {
-  // kOld: to be migrated. kTorn: no header, but a log that may have it: the power went while that was folded in.
-  // kFlipped: ours by all that it holds, but for a bit of one of its two numbers or of each: mend_catalog_numbers helps.
+  // kOld: to be migrated. kTorn: no header, but a log that may have it: the power went while the log was folded in.
+  // kFlipped: its tables and meta are ours, but one bit of application_id, of user_version or of each is wrong: mend_catalog_numbers helps.
   enum class Kind { kMissing, kOurs, kOld, kTorn, kTooNew, kTooOld, kForeign, kCorrupt, kFlipped };
   Kind kind = Kind::kMissing;
-  bool whole = false;  // it is a database
+  bool whole = false;  // the file begins with an SQLite header
   int32_t application_id = 0, schema = 0;
-  bool log = false;       // there is a log: somebody has it open, or did not close it
-  bool log_rows = false;  // with something in it
+  bool log = false;       // there is a log: a process has the catalog open, or did not close it
+  bool log_rows = false;  // the log is not empty
 };
 
-// Through SQLite, immutable: closing a descriptor of our own would free the locks that SQLite holds elsewhere in this process.
+// Reads through SQLite, immutable: closing a descriptor of our own would free the locks that SQLite holds elsewhere in this process.
 Result<CatalogProbe> probe_catalog(Env* env, const std::string& path);
-// Looks into a catalog that is none by the numbers in its header: kFlipped where its meta and tables say otherwise. Changes nothing.
+// Looks into a database whose header's numbers are not a catalog's: it is kFlipped if its meta and tables are. Changes no file.
 Status recognize_catalog(const std::string& path, CatalogProbe* probe);
-// The numbers again, for who is alone in the store.
+// Writes the header's numbers anew. The caller is alone in the store.
 Status mend_catalog_numbers(const std::string& path);
-// A new database at `path` with the tables, and in the same transaction what `fill` puts into them. On the disk when it returns, without a log.
+// Makes a database at `path`: the tables, and the rows that `fill` adds, in one transaction. It is on the disk, without a log, on return.
 Status build_catalog(Env* env, const std::string& path, const std::function<Status(Db*)>& fill);
 // Builds an empty catalog under tmp/ and gives it its name in one rename: a catalog.db that exists is whole.
 Status create_catalog(Env* env, const std::string& root);

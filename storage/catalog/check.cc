@@ -1,4 +1,4 @@
-// Catalog against itself: SQLite's own check, then counts, keys and checksums computed again from the rows.
+// Catalog::check: SQLite's own check, then counts, keys and checksums computed again from the rows.
 #include <unordered_map>
 
 #include "storage/catalog/catalog.h"
@@ -76,7 +76,7 @@ class TreeCheck {
     }
   }
 
-  // Who uses each chunk, and what its frame must call its parent.
+  // Fills in a session that uses each chunk, and the parent's key that its frame must have.
   void complete(std::vector<ChunkRow>* chunks) {
     for (size_t i = 0; i < chunks->size(); i++) {
       const Node& node = nodes_[chunk_nodes_[i]];
@@ -95,7 +95,7 @@ class TreeCheck {
     BlockKey key;
     int64_t parent = 0, refs = 0, counted = 0;
     std::string session;
-    bool waiting = false;  // for gc: no session needs it, nor what is below it
+    bool waiting = false;  // it, or a node below it, has no references, and waits for gc
   };
 
   void mark_waiting(int64_t leaf) {
@@ -112,7 +112,7 @@ class TreeCheck {
       if (found == nodes_.end()) return add_fault(faults_, "a node of its chain is missing", name);
       Node& node = found->second;
       if (id == head) node.counted++;
-      if (!node.session.empty()) return;  // marked, and so is all above
+      if (!node.session.empty()) return;  // marked, and so are all above
       node.session = name;
       if (node.parent == 0) roots_[id] = root;
       id = node.parent;
@@ -122,9 +122,9 @@ class TreeCheck {
   Db* db_;
   std::vector<VerifyFault>* faults_;
   std::unordered_map<int64_t, Node> nodes_;
-  std::unordered_map<int64_t, BlockKey> roots_;  // of first nodes: the kv_root of a session above them
-  std::unordered_map<int64_t, uint64_t> live_;   // bytes, by segment
-  std::vector<int64_t> chunk_nodes_;             // beside the chunks
+  std::unordered_map<int64_t, BlockKey> roots_;  // by first node: the root of a session that uses it
+  std::unordered_map<int64_t, uint64_t> live_;   // live bytes by segment
+  std::vector<int64_t> chunk_nodes_;             // the nodes of the chunks, in their order
 };
 
 }  // namespace
@@ -137,7 +137,7 @@ Status Catalog::check(const SessionCheck& check, std::vector<VerifyFault>* fault
     Query q = sql_->query("PRAGMA integrity_check(20)");
     for (;;) {
       auto row = q.next();
-      if (row.status().code() == Code::kNoMemory) return row.take_status();  // says nothing of the catalog
+      if (row.status().code() == Code::kNoMemory) return row.take_status();  // no fault of the catalog
       if (!row.is_ok()) {
         add_fault(faults, row.status().message());
         break;
@@ -156,7 +156,7 @@ Status Catalog::check(const SessionCheck& check, std::vector<VerifyFault>* fault
   return check_nodes(faults, chunks, rows);
 }
 
-// SQLite does not read the CHECKs of a database that it opens read only, and its own check then says nothing of them. The tables are ours.
+// SQLite does not read the CHECKs of a database that it opens read only, so its own check skips them then. The tables are known to be ours.
 Status Catalog::check_constraints(std::vector<VerifyFault>* faults) {
   std::vector<std::string> counts;
   {
@@ -181,7 +181,7 @@ Status Catalog::check_constraints(std::vector<VerifyFault>* faults) {
   return {};
 }
 
-// What is counted with every change, against the rows.
+// Compares the row of totals with the counts of the rows.
 Status Catalog::check_totals(std::vector<VerifyFault>* faults) {
   Query q = sql_->query(
       "SELECT chunks = (SELECT count(*) FROM nodes WHERE segment IS NOT NULL)"
@@ -206,7 +206,7 @@ Status Catalog::check_sessions(const SessionCheck& check, std::vector<VerifyFaul
   }
   KVRT_ASSIGN(const int64_t shares, sql_->number("SELECT shares FROM totals"));
   for (auto& [domain, name] : names) {
-    auto loaded = sessions.load(domain, name, 0);  // at no time that it could have expired by
+    auto loaded = sessions.load(domain, name, 0);  // at time 0 no session has expired
     if (loaded.status().code() == Code::kNoMemory) return loaded.take_status();
     if (!loaded.is_ok()) {
       add_fault(faults, loaded.status().message(), name);

@@ -1,4 +1,4 @@
-// A session is resumed by what this cache says, so each row proves itself.
+// A resume believes this cache, so a checksum proves each row.
 #include "storage/catalog/model_id_table.h"
 
 #include <array>
@@ -22,7 +22,7 @@ std::array<uint8_t, 16> row_checksum(const Hash256& salt, uint64_t device, uint6
   return checksum_bytes(w.bytes());
 }
 
-// Columns device, inode, file, model_id, checksum.
+// Takes the columns device, inode, file, model_id, checksum.
 bool proves_itself(const Hash256& salt, const Query& q) {
   return q.blob(2).size() == 32 && q.blob(3).size() == 32 &&
          same_bytes(q.blob(4), row_checksum(salt, q.u64(0), q.u64(1), q.blob(2), q.blob(3)));

@@ -15,7 +15,7 @@ class ModelIdTable {
 
   bool find(const ModelFile& file, Hash256* out);
   Status put(const ModelFile& file, const Hash256& id);
-  // Rows whose checksum is wrong: one fault each; what forget_wrong removed.
+  // A row whose checksum is wrong is a fault for check; forget_wrong removes it, and counts.
   Status check(std::vector<VerifyFault>* faults);
   Result<uint64_t> forget_wrong();
 

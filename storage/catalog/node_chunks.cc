@@ -1,4 +1,4 @@
-// NodeTable: the chunks of nodes, which come, move and go while the nodes stay.
+// NodeTable: the chunks of nodes. They come, move and go while the nodes stay.
 #include "storage/catalog/node_table.h"
 #include "storage/catalog/rows.h"
 
@@ -13,7 +13,7 @@ Result<uint64_t> NodeTable::place_chunks(CatalogTransaction* txn, const NewSegme
     q.bind(row).bind_u64(c.offset).bind_u64(c.bytes).bind_u64(c.raw_bytes).bind_blob(c.key.bytes);
     KVRT_ASSIGN(bool placed, q.next());
     if (!placed) continue;
-    txn->totals.shares = txn->totals.shares || q.integer(0) < first_new;  // a hole of others, too, is filled
+    txn->totals.shares = txn->totals.shares || q.integer(0) < first_new;  // fills another session's hole too
     txn->totals.chunks++;
     txn->totals.chunk_bytes += static_cast<int64_t>(c.bytes);
     txn->totals.chunk_raw_bytes += static_cast<int64_t>(c.raw_bytes);
@@ -114,7 +114,7 @@ Result<uint64_t> NodeTable::forget_segment(const SegmentId& segment) {
   return count;
 }
 
-// A chunk that no row names any more.
+// Counts off a chunk that no row names any more.
 Status NodeTable::drop_chunk(CatalogTransaction* txn, const Placed& chunk) {
   if (chunk.segment == 0) return {};
   txn->totals.chunks--;
@@ -123,14 +123,14 @@ Status NodeTable::drop_chunk(CatalogTransaction* txn, const Placed& chunk) {
   return segments_->shrink(txn, chunk.segment, chunk.bytes);
 }
 
-// The node keeps its tokens.
+// Takes the chunk from the node's row. The node keeps its tokens.
 Status NodeTable::clear_chunk(CatalogTransaction* txn, int64_t node) {
   txn->totals.shares = true;
   return db_->query("UPDATE nodes SET segment = NULL, offset = NULL, bytes = NULL, raw_bytes = NULL WHERE id = ?").bind(node).run();
 }
 
-// From the head up, as long as nobody else is in need: no child's KV continues the node's, no other session ends there, and the save that
-// wants the room does not count on it.
+// Takes chunks from the head up, as long as nobody else needs one: no child's KV continues the node's, no other session ends there, and the
+// save that wants the room does not count on it.
 Status NodeTable::evict_chain(CatalogTransaction* txn, int64_t head, const BlockKeys& needed, Evicted* evicted) {
   KVRT_ASSIGN(const int64_t nodes_max, chain_nodes_max());
   int64_t parent = 0, steps = 0;

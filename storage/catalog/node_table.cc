@@ -57,7 +57,7 @@ Result<NodeTable::NodeRow> NodeTable::read_node(int64_t id) {
   return node;
 }
 
-// A chain has at most as many nodes as there are; a longer one is a loop in damaged rows.
+// The longest chain that can be: a walk over more nodes is in a loop of damaged rows.
 Result<int64_t> NodeTable::chain_nodes_max() {
   Query q = db_->query("SELECT coalesce(max(id), 0) FROM nodes");
   KVRT_ASSIGN(bool row, q.next());
@@ -65,7 +65,7 @@ Result<int64_t> NodeTable::chain_nodes_max() {
   return std::min<int64_t>(q.integer(0), kContextMax);
 }
 
-// From the first node to the head, every key checked against its parent and tokens.
+// Checks every key against its parent and tokens.
 Result<std::vector<NodeTable::NodeRow>> NodeTable::read_chain(int64_t head, const BlockKey& root) {
   std::vector<NodeRow> chain;
   KVRT_ASSIGN(const int64_t nodes_max, chain_nodes_max());
@@ -86,7 +86,7 @@ Result<std::vector<NodeTable::NodeRow>> NodeTable::read_chain(int64_t head, cons
   return chain;
 }
 
-// A node is shared if it or one below it has two users: walking up, the first with two makes all above shared.
+// A node is shared if it, or one below it on the chain, has two users. So the walk up from the head takes every node from the first with two on.
 Status NodeTable::fill_stat(int64_t head, SessionStat* stat) {
   bool shared = false;
   int64_t steps = 0;
@@ -121,8 +121,8 @@ Status NodeTable::require_chunks(const BlockKeys& keys) {
   return {};
 }
 
-// Inserts the nodes that are not there. Every node but the head holds one reference of its child, and each new node is the first child of
-// its kind, so only the deepest old ancestor's count changes.
+// Inserts the nodes that the table lacks. A reference is a child's or a session's; each new node but the last has one child, so among the old
+// nodes only the deepest one's count changes.
 Result<NodeTable::Added> NodeTable::add(const SessionIn& s) {
   Added added;
   KVRT_ASSIGN(const Chain there, find_chain(s.nodes));
@@ -160,7 +160,7 @@ Result<NodeTable::Added> NodeTable::add(const SessionIn& s) {
   return added;
 }
 
-// What one session had alone it shares now, or the other way round.
+// Notes in `shares` that the save gave the node `added.below` a second user, or took all users but one.
 Status NodeTable::note_fork(CatalogTransaction* txn, const Added& added) {
   if (added.below == 0 || added.refs == 0) return {};
   Query q = db_->query("SELECT refs FROM nodes WHERE id = ?");
@@ -170,7 +170,8 @@ Status NodeTable::note_fork(CatalogTransaction* txn, const Added& added) {
   return {};
 }
 
-// Gives one reference of the node back; a node without any goes, with its chunk and its reference on the parent. `ignored`: see note_fork.
+// Gives one reference of the node back. A node without any is deleted, with its chunk and its reference on the parent. `ignored`: a node whose
+// users note_fork compares.
 Status NodeTable::release(CatalogTransaction* txn, int64_t node, int64_t ignored) {
   while (node != 0) {
     int64_t refs, parent;
@@ -195,7 +196,7 @@ Status NodeTable::release(CatalogTransaction* txn, int64_t node, int64_t ignored
   return {};
 }
 
-// One node without references, with its chunk and its reference on the parent. False: there is none.
+// Deletes one node without references, with its chunk and its reference on the parent. False: there is none.
 Result<bool> NodeTable::sweep(CatalogTransaction* txn, Collected* collected) {
   int64_t node, parent;
   Placed chunk;

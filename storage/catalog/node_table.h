@@ -1,5 +1,5 @@
-// The table nodes: the token tree, and where the chunk of each node lies. A function that takes a transaction is a part of it; the others that
-// change rows are each one of their own.
+// The table nodes: the token tree, and the place of each node's chunk. A function that takes a CatalogTransaction is a part of it, and so is
+// add. move_chunks and the two forget functions are each a transaction of their own.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ struct Evicted {
   uint64_t sessions = 0, chunks = 0, bytes = 0;
 };
 
-// One slice of garbage collection, and where the next goes on.
+// The counts of a garbage collection, and the place where its next slice goes on.
 struct Collected {
   uint64_t sessions = 0, nodes = 0, chunks = 0;
-  int64_t expiry = 0, row = 0;  // of the last expired session looked at: damaged ones are passed over
+  int64_t expiry = 0, row = 0;  // the last expired session looked at. A damaged one is passed over
   bool finished = false;
 };
 
@@ -36,14 +36,14 @@ class NodeTable {
   NodeTable(CatalogDb* catalog, SegmentTable* segments) : catalog_(catalog), db_(catalog->sql()), segments_(segments) {}
 
   Result<std::optional<ChunkLocation>> find(const BlockKey& key);
-  struct Chain {  // the leading nodes that are there
+  struct Chain {  // the leading nodes that the table has
     std::vector<int64_t> ids;
     std::vector<bool> has_chunk;
-    int64_t refs = 0;       // of the last
-    bool collides = false;  // the next node's key is there, with other tokens or another parent
+    int64_t refs = 0;       // the last node's
+    bool collides = false;  // a row has the next node's key, with other tokens or another parent
   };
   Result<Chain> find_chain(std::span<const NodeIn> nodes);
-  // A chain that a session's row names, from the first node to the head.
+  // A session's chain, in order from the first node to the head.
   struct NodeRow {
     int64_t id = 0, parent = 0, refs = 0;
     BlockKey key;
@@ -52,34 +52,34 @@ class NodeTable {
     uint64_t bytes = 0;
   };
   Result<std::vector<NodeRow>> read_chain(int64_t head, const BlockKey& root);
-  Status fill_stat(int64_t head, SessionStat* stat);  // the counts of its chunks
+  Status fill_stat(int64_t head, SessionStat* stat);  // counts the chain's chunks
 
-  // BUSY (kConcurrent) when one of them has no chunk any more.
+  // BUSY (kConcurrent) if one of the keys has no chunk any more.
   Status require_chunks(const BlockKeys& keys);
   struct Added {
     int64_t head = 0;   // the last node; 0: none
-    int64_t below = 0;  // the deepest that was there; 0: none
-    int64_t refs = 0;   // that it had
-    int64_t first = 0;  // rows from here on are new
+    int64_t below = 0;  // the deepest node that the table had before; 0: none
+    int64_t refs = 0;   // the references that `below` had then
+    int64_t first = 0;  // rows from this id on are new
   };
   Result<Added> add(const SessionIn& session);
-  // The segment's chunks, to the nodes that have none; the bytes that are live then.
+  // Gives the segment's chunks to the nodes that have none. The bytes that became live.
   Result<uint64_t> place_chunks(CatalogTransaction* txn, const NewSegment& segment, int64_t first_new);
   Status note_fork(CatalogTransaction* txn, const Added& added);
   Status release(CatalogTransaction* txn, int64_t node, int64_t ignored = 0);
   Result<bool> sweep(CatalogTransaction* txn, Collected* collected);
   Status evict_chain(CatalogTransaction* txn, int64_t head, const BlockKeys& needed, Evicted* evicted);
 
-  Result<std::vector<ChunkPlace>> chunks_of(const SegmentRow& segment);  // in the order of the file
-  // The chunks lie in the new segment now, as far as they are still in the old one. The count moved; 0: the new one has no row.
+  Result<std::vector<ChunkPlace>> chunks_of(const SegmentRow& segment);  // in the file's order
+  // Points the chunks that are still in `from` to their places in `to`. The count moved; 0: `to` has no row.
   Result<uint64_t> move_chunks(const SegmentRow& from, const NewSegment& to);
-  // The chunk, or every chunk of the segment, is not there any more; nodes and tokens stay. The count of chunks forgotten.
-  // Segments by name: their rows may be others' by now.
+  // Forgets the chunk, or every chunk of the segment; nodes and tokens stay. The count of chunks forgotten.
+  // The segment is found by its name: another segment may have its row number by now.
   Result<uint64_t> forget_chunk(const BlockKey& key, const SegmentId& segment);
   Result<uint64_t> forget_segment(const SegmentId& segment);
 
  private:
-  // A chunk's row, in the columns' order: segment, bytes, raw_bytes.
+  // A chunk's columns of a node's row, in the order of a SELECT: segment, bytes, raw_bytes.
   struct Placed {
     int64_t segment = 0;
     uint64_t bytes = 0, raw_bytes = 0;

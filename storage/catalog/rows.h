@@ -24,7 +24,7 @@ inline bool same_bytes(std::span<const uint8_t> a, std::span<const uint8_t> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
-// False if the column has another size than the value.
+// False if the column's size is not the value's.
 inline bool copy_exact(std::span<const uint8_t> from, std::span<uint8_t> to) {
   if (from.size() != to.size()) return false;
   std::copy(from.begin(), from.end(), to.begin());
@@ -64,9 +64,9 @@ struct SessionRow {
   int64_t expires_ms = 0, created_ms = 0, saved_ms = 0;
   Hash256 model_id;
   std::vector<uint8_t> manifest;
-  int64_t used = 0;  // the clock when it was saved or loaded last; 0: its KV was evicted
+  int64_t used = 0;  // the clock at its last save or load; 0: its KV was evicted
   uint64_t chunks = 0, chunks_missing = 0, chunk_bytes = 0, chunk_bytes_shared = 0;
-  int64_t counted = -1;  // totals.shares when they were
+  int64_t counted = -1;  // totals.shares when the chunks were counted
 
   // SQLite does not notice a flipped bit in a value; this does.
   std::array<uint8_t, 16> checksum() const {

@@ -1,4 +1,4 @@
-// SQLite opens its files by itself, not through Env: the store looks at them before.
+// Checks of the files that SQLite opens by itself, not through Env: the store looks at them before.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace kvrt {
 
-// UNSAFE unless the catalog, its log, its shared memory and its journal, where they are there, are files of ours that nobody else writes.
+// UNSAFE unless the catalog, its log, its shared memory and its journal, where they exist, are files of ours that nobody else can write.
 Status check_catalog_files(Env* env, const std::string& catalog);
 
 }  // namespace kvrt

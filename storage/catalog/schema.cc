@@ -77,7 +77,7 @@ std::array<uint8_t, 16> identity_checksum(const Hash256& salt, std::span<const u
 
 }  // namespace
 
-// SQLite's check reads its schema and believes it: a flipped letter in it shows when a statement needs it.
+// SQLite's check believes the schema it reads: a flipped letter shows only when a statement needs it.
 Result<bool> has_our_tables(Db* db) {
   const auto list = [](Db* of) -> Result<std::string> {
     std::string all;

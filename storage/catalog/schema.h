@@ -1,4 +1,4 @@
-// The schema of the catalog: its numbers, its tables, and the row of meta that says which store and which schema a catalog is of.
+// The schema of the catalog: its numbers, its tables, and meta's row `identity`, which names the store and the schema.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace kvrt {
 
 inline constexpr int32_t kCatalogApplicationId = 0x4B565254;  // "KVRT"
 inline constexpr int32_t kCatalogSchema = 4;
-inline constexpr int32_t kCatalogSchemaOldest = 2;  // that is migrated
+inline constexpr int32_t kCatalogSchemaOldest = 2;  // the oldest that is migrated
 
-extern const char kSchemaSql[];       // makes the tables
-Result<bool> has_our_tables(Db* db);  // those, and no others
+extern const char kSchemaSql[];       // creates the tables
+Result<bool> has_our_tables(Db* db);  // exactly those of kSchemaSql
 
 Status put_identity(Db* db, const Hash256& salt, const StoreId& id);
 // False where the checksum is wrong.

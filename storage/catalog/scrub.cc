@@ -1,5 +1,5 @@
-// Catalog: what removed rows leave in the file. With secure_delete SQLite zeroes a row where it lies; but of a page that it has filled anew
-// the free part keeps what was there, and that may be rows which went to other pages and are removed there. Format: sqlite.org/fileformat2.html.
+// CatalogDb: zeroes what removed rows leave in the file. With secure_delete SQLite zeroes a row where it lies. But the free part of a page that
+// SQLite filled anew keeps its old bytes: copies of rows that moved to other pages, and were removed there. Format: sqlite.org/fileformat2.html.
 #include <sqlite3.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace kvrt {
 
 namespace {
 
-constexpr uint32_t kPage = 4096, kPagesOfMap = kPage / 5 + 1;  // a pointer map and the pages that it is of
+constexpr uint32_t kPage = 4096, kPagesOfMap = kPage / 5 + 1;  // a pointer map and the pages it describes
 constexpr uint64_t kLockPage = (1u << 30) / kPage + 1;
 constexpr uint8_t kRootPage = 1, kTreePage = 5;  // in a pointer map
 
@@ -20,7 +20,7 @@ constexpr uint64_t kLongLog = 64u << 10;
 
 using Page = std::array<uint8_t, kPage>;
 
-// The free parts of a page of a tree; none if it is not quite as it must be.
+// The free parts of a tree's page; none if anything about the page is wrong.
 std::vector<FileRange> free_parts(const Page& page, uint64_t number) {
   const uint32_t head = number == 1 ? 100 : 0;
   const uint8_t type = page[head];
@@ -98,13 +98,14 @@ class Scrubber {
 
 }  // namespace
 
-// With the turn to write and an empty log the file is all there is, and nobody changes it. Who reads a page meanwhile sees the same rows.
+// With the turn to write and an empty log, the file alone has the catalog, and nobody changes it. A reader of a page meanwhile sees the same
+// rows: only bytes that no cell has are written.
 Status CatalogDb::scrub(Scrub* scrub, const std::function<bool()>& more) {
   WriteTurn turn(&db_);
   KVRT_TRY(turn.take());
   const bool enough = db_.log_file_bytes() > kLongLog;
   KVRT_TRY(checkpoint(true));
-  if (enough) return {};  // for one slice
+  if (enough) return {};  // folding was work enough for one slice
   KVRT_ASSIGN(const int64_t maps, db_.number("PRAGMA auto_vacuum"));
   KVRT_ASSIGN(const int64_t page_bytes, db_.number("PRAGMA page_size"));
   Scrubber scrubber(&db_);
@@ -117,8 +118,8 @@ Status CatalogDb::scrub(Scrub* scrub, const std::function<bool()>& more) {
   }
   if (!scrubber.changed()) return {};
   KVRT_TRY(scrubber.sync());
-  sqlite3_db_release_memory(db_.handle());  // pages as they were
-  return settle();                          // others, too, forget theirs
+  sqlite3_db_release_memory(db_.handle());  // its cache has the pages as they were
+  return settle();                          // a commit, so that other connections drop theirs
 }
 
 }  // namespace kvrt

@@ -9,7 +9,7 @@ namespace kvrt {
 
 namespace {
 
-// Of a query for id, name, bytes and live: the next row; row 0: there is none.
+// The next row of a query for id, name, bytes and live. Row 0: there is none.
 Result<SegmentRow> next_segment(Query& q) {
   SegmentRow s;
   KVRT_ASSIGN(bool row, q.next());
@@ -34,7 +34,7 @@ Result<int64_t> SegmentTable::add(CatalogTransaction* txn, const NewSegment& seg
   return db_->last_rowid();
 }
 
-// Of a segment that is new; without any live bytes it needs no row.
+// Sets the live bytes of a row that add made, or of one that lost all its chunks. Without live bytes the row is deleted.
 Status SegmentTable::set_live(CatalogTransaction* txn, int64_t segment, uint64_t live) {
   if (live != 0) return db_->query("UPDATE segments SET live = ? WHERE id = ?").bind_u64(live).bind(segment).run();
   Query q = db_->query("DELETE FROM segments WHERE id = ? RETURNING bytes");
@@ -45,7 +45,7 @@ Status SegmentTable::set_live(CatalogTransaction* txn, int64_t segment, uint64_t
   return q.run();
 }
 
-// Bytes of the segment are not live any more; without any left its row goes, and its name to the trash until the file is unlinked.
+// Takes `bytes` off the segment's live bytes. With none left its row is deleted, and its name is in the trash until the file is unlinked.
 Status SegmentTable::shrink(CatalogTransaction* txn, int64_t segment, uint64_t bytes) {
   SegmentId id;
   {

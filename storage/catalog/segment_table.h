@@ -1,4 +1,4 @@
-// The tables segments and trash. A function that takes a transaction is a part of it; the others that change rows are each one of their own.
+// The tables segments and trash. A function that takes a transaction is a part of it; mark_synced and clear_trash are each one of their own.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace kvrt {
 
-// Where a chunk lies: one frame of one segment.
+// The place of a chunk: one frame of one segment.
 struct ChunkPlace {
   BlockKey key;
   uint64_t offset = 0, bytes = 0, raw_bytes = 0;
 };
 
-// The segment that a save wrote; its chunks go to the nodes that have none.
+// A segment without a row yet, and the places of its chunks.
 struct NewSegment {
   SegmentId id;
   uint64_t bytes = 0;
@@ -36,22 +36,22 @@ class SegmentTable {
  public:
   explicit SegmentTable(CatalogDb* catalog) : catalog_(catalog), db_(catalog->sql()) {}
 
-  // A row without live bytes; the caller counts them.
+  // Adds a row with no live bytes yet; the caller sets them with set_live.
   Result<int64_t> add(CatalogTransaction* txn, const NewSegment& segment);
   Status set_live(CatalogTransaction* txn, int64_t segment, uint64_t live);
   Status shrink(CatalogTransaction* txn, int64_t segment, uint64_t bytes);
 
-  // The first segment after row `after` of which less than half is live, none, or a row of 0.
+  // The first segment after row `after` of which less than half is live. Row 0: there is none.
   Result<SegmentRow> sparse(int64_t after);
-  // The first after row `after` with frames that no row names, or a row of 0.
+  // The first segment after row `after` with frames that no row names. Row 0: there is none.
   Result<SegmentRow> with_dead(int64_t after);
   Result<std::vector<SegmentRow>> all();
   Result<uint64_t> total_bytes();
-  Result<bool> is_named(const SegmentId& id);  // in a row or in the trash
+  Result<bool> is_named(const SegmentId& id);  // by a row or in the trash
   Result<std::vector<SegmentRow>> unsynced(std::span<const NodeIn> nodes);
   Status mark_synced(std::span<const SegmentRow> rows);
 
-  // Segments without a row whose files may still be there: some of them.
+  // Up to 256 of the segments whose rows are gone and whose files may still be there.
   Result<std::vector<SegmentId>> trash() { return read_trash(db_); }
   const std::vector<SegmentId>& settled_trash() const { return catalog_->settled_trash(); }
   Status clear_trash(std::span<const SegmentId> gone);

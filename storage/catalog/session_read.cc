@@ -1,4 +1,4 @@
-// SessionTable: what only reads it, and what a save asks it.
+// SessionTable: the functions that only read, and the questions of a save.
 #include <string>
 #include <utility>
 
@@ -10,7 +10,7 @@ namespace {
 
 unsigned long long ull(uint64_t v) { return v; }
 
-// From the row: domain, name, id, revision, tokens, created_ms, saved_ms, pinned, expires_ms.
+// Takes the columns domain, name, id, gen, tokens, created_ms, saved_ms, pinned, expires_ms.
 Result<SessionStat> to_stat(const Query& q) {
   SessionStat stat;
   if (!copy_exact(q.blob(2), stat.id.bytes)) return broken_row("session id");
@@ -72,12 +72,12 @@ Result<SessionStat> SessionTable::stat(std::string_view domain, std::string_view
   return stat;
 }
 
-// The counts of a session's chunks are kept with it, and hold as long as `shares` stands still; else its chain is walked.
+// A session's row has the counts of its chunks. They hold as long as `shares` stands still; else the chain is walked.
 Result<std::vector<SessionStat>> SessionTable::list(std::string_view domain, bool all_domains, int64_t now_ms) {
   Snapshot snapshot(db_);
   KVRT_TRY(snapshot.begin());
   std::vector<SessionStat> stats;
-  std::vector<std::pair<size_t, int64_t>> uncounted;  // and their heads
+  std::vector<std::pair<size_t, int64_t>> uncounted;  // places in `stats`, and heads
   {
     Query q = db_->query(
         "SELECT domain, name, id, gen, tokens, created_ms, saved_ms, pinned, expires_ms, head, chunks, chunks_missing, chunk_bytes,"
@@ -122,7 +122,8 @@ Result<uint64_t> SessionTable::next_revision(const SessionIn& s, const std::opti
   return current->revision + 1;
 }
 
-// The id that the saver gave, unless a rename took it along to another name: then this is another session. Name and revision come once.
+// The saver's id; a new one if a rename took the id along to another name, for this is another session then. The new id is a hash of the old
+// one, domain, name and revision, which come together only once.
 Result<SessionId> SessionTable::own_id(const SessionIn& s, uint64_t revision, const std::optional<Head>& current) {
   if (s.revision_seen == 0 || (current && current->id == s.id)) return s.id;
   Query q = db_->query("SELECT 1 FROM sessions WHERE id = ?");

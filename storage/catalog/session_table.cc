@@ -80,7 +80,7 @@ Status SessionTable::write(const SessionRow& row) {
   return q.bind(row.counted).run();
 }
 
-// The counts of its chunks, as they are at the end of this transaction.
+// Writes the counts of the session's chunks, as they are at the end of this transaction.
 Status SessionTable::write_statistics(CatalogTransaction* txn, const SessionRow& row) {
   SessionStat stat;
   KVRT_TRY(nodes_->fill_stat(row.head, &stat));
@@ -102,7 +102,7 @@ Hash256 SessionTable::tombstone(std::string_view domain, std::string_view name) 
   return Hasher(catalog_->salt()).add_string(domain).add_string(name).finish();
 }
 
-// The row goes, its revision stays known. Its reference on the head is the caller's to give back.
+// Deletes the row; a tombstone keeps the revision. The caller gives back the row's reference on the head.
 Status SessionTable::drop(std::string_view domain, std::string_view name, uint64_t revision) {
   Hash256 grave = tombstone(domain, name);
   KVRT_TRY(db_->query("INSERT OR REPLACE INTO tombstones(name, gen) VALUES(?, ?)").bind_blob(grave.bytes).bind_u64(revision).run());
@@ -163,8 +163,8 @@ Status SessionTable::set_expiry(std::string_view domain, std::string_view name, 
   return txn.commit();
 }
 
-// The next expired session; its nodes are left to sweep_node. False: there is none. A row that fails its checksum may not have expired
-// at all: verify names it, and it stays.
+// Removes the next expired session; NodeTable::sweep removes its nodes later. False: there is none. A row whose checksum is wrong stays, since
+// it may not have expired at all; verify names it.
 Result<bool> SessionTable::remove_expired(CatalogTransaction* txn, int64_t now_ms, Collected* collected) {
   for (;;) {
     std::string domain, name;

@@ -1,5 +1,5 @@
-// The tables sessions and tombstones. A function that takes a transaction, or writes a row, is a part of the caller's transaction; remove,
-// rename, pin, set_expiry and touch are each one of their own.
+// The tables sessions and tombstones. A function that takes a transaction, or writes a row, is a part of the caller's transaction. The others
+// that change rows (remove, rename, pin, set_expiry, touch) are each a transaction of their own.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ class SessionTable {
   Status rename(std::string_view domain, std::string_view from, std::string_view to, int64_t now_ms);
   Status pin(std::string_view domain, std::string_view name, uint8_t priority, int64_t now_ms);
   Status set_expiry(std::string_view domain, std::string_view name, int64_t expires_ms, int64_t now_ms);
-  // The session's KV is the last that will be evicted. Nothing, if another process writes now.
+  // Makes the session the one used last, so that its KV is evicted last. Does nothing while another process writes.
   void touch(std::string_view domain, std::string_view name);
   Result<bool> remove_expired(CatalogTransaction* txn, int64_t now_ms, Collected* collected);
 
-  // Of a save.
+  // The columns of a session's row that a save looks at first.
   struct Head {
     int64_t node = 0;  // 0: none
     SessionId id;
@@ -47,7 +47,7 @@ class SessionTable {
   Status write(const SessionRow& row);
   Status write_statistics(CatalogTransaction* txn, const SessionRow& row);
 
-  Result<SessionRow> read(std::string_view domain, std::string_view name);  // expired or not; CORRUPT if its checksum is wrong
+  Result<SessionRow> read(std::string_view domain, std::string_view name);  // expired ones too; CORRUPT if its checksum is wrong
 
  private:
   Result<SessionRow> read_live(std::string_view domain, std::string_view name, int64_t now_ms);

@@ -129,7 +129,7 @@ Status Db::close() {
 }
 
 Query Db::query(const char* sql) {
-  sqlite3_stmt*& statement = statements_[sql];  // first its place: a statement that is lost holds the database open
+  sqlite3_stmt*& statement = statements_[sql];  // its place first: a statement that gets lost holds the database open
   const int code = statement != nullptr ? SQLITE_OK : sqlite3_prepare_v3(db_, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
   return Query(this, statement, code);
 }
@@ -155,7 +155,7 @@ int Db::on_wal(void* self, sqlite3*, const char*, int pages) {
 }
 
 Status Db::checkpoint(bool truncate) {
-  sqlite3_busy_timeout(db_, kReaderWaitMs);  // one may be stopped, and nobody writes meanwhile
+  sqlite3_busy_timeout(db_, kReaderWaitMs);  // a reader may be stopped, and no process can write meanwhile
   int code = sqlite3_wal_checkpoint_v2(db_, nullptr, truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
   sqlite3_busy_timeout(db_, static_cast<int>(kWriteWaitMs));
   if (code != SQLITE_OK) return fail(code);
@@ -170,11 +170,11 @@ Status Db::check_in_place() {
 }
 
 Status Db::fail(int code) {
-  const int last = errno;  // SQLite forgets that of a write within a COMMIT
+  const int last = errno;  // SQLite forgets the errno of a write within a COMMIT
   const char* text = db_ != nullptr && sqlite3_extended_errcode(db_) == code ? sqlite3_errmsg(db_) : sqlite3_errstr(code);
   std::string message = path_ + ": " + text + " (SQLite " + std::to_string(code) + ")";
   int os = db_ != nullptr ? sqlite3_system_errno(db_) : 0;
-  const bool of_system = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;  // else `os` is an earlier one's
+  const bool of_system = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;  // else `os` is an earlier call's
   if (of_system && (os == EMFILE || os == ENFILE)) return errno_error(os, "%s", message.c_str());
   if (code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC) sync_failed_ = true;
   Code klass = Code::kIo;
@@ -187,7 +187,7 @@ Status Db::fail(int code) {
     case SQLITE_CANTOPEN:
       if (code == SQLITE_IOERR_WRITE && last == EFBIG) os = EFBIG;
       if (os == ENOSPC || os == EDQUOT || os == EFBIG || code == SQLITE_IOERR_SHMSIZE)
-        klass = Code::kNoSpace;  // the last forgets its errno
+        klass = Code::kNoSpace;  // SHMSIZE comes without its errno
       if (os == EACCES || os == EPERM) detail = Detail::kPermission;
       if (os == EROFS) detail = Detail::kReadOnly;
       break;
@@ -212,7 +212,7 @@ Status Db::fail(int code) {
     case SQLITE_TOOBIG:
       klass = Code::kLimit;
       break;
-    // The catalog's own rules (CHECK, UNIQUE, foreign keys, prepared columns) only break when its content does.
+    // Only damaged content breaks the catalog's own rules (CHECK, UNIQUE, foreign keys, prepared columns).
     case SQLITE_ERROR:
     case SQLITE_SCHEMA:
     case SQLITE_CONSTRAINT:
@@ -236,7 +236,7 @@ uint64_t Db::log_file_bytes() {
   return static_cast<uint64_t>(bytes);
 }
 
-// With a statement that begin() prepared: there may be no memory now.
+// Uses a statement that begin() prepared: there may be no memory now.
 void Db::rollback() noexcept {
   auto found = statements_.find(kRollback);
   if (found == statements_.end() || found->second == nullptr || sqlite3_get_autocommit(db_) != 0)
@@ -276,7 +276,7 @@ Transaction::~Transaction() {
 Status Transaction::begin() {
   KVRT_TRY(turn_.take());
   { Query prepared = db_->query(kRollback); }
-  db_->rollback();  // of one that could not be
+  db_->rollback();  // a transaction that an earlier rollback failed to end
   KVRT_TRY(db_->query("BEGIN IMMEDIATE").run());
   open_ = true;
   return {};

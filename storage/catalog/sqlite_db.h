@@ -19,14 +19,14 @@ struct sqlite3_stmt;
 
 namespace kvrt {
 
-inline constexpr uint64_t kCloseWaitMs = 100;  // for who writes: of who closes, and is not asked for more
+inline constexpr uint64_t kCloseWaitMs = 100;  // a close waits so long for a writer
 
-// file: URI of a path. Percent signs and question marks in a directory's name must not become escapes and options.
+// The file: URI of a path. Percent signs and question marks in a directory's name must not become escapes and options.
 std::string file_uri(const std::string& path);
 
 class Db;
 
-// One execution of a prepared statement: bind in order, then step through the rows. Reset by the destructor.
+// One execution of a prepared statement: bind in order, then step through the rows. The destructor resets it.
 class Query {
  public:
   Query(Db* db, sqlite3_stmt* statement, int prepare_code) : db_(db), statement_(statement), code_(prepare_code) {}
@@ -46,7 +46,7 @@ class Query {
   int64_t integer(int column) const;
   uint64_t u64(int column) const { return static_cast<uint64_t>(integer(column)); }
   bool is_null(int column) const;
-  std::span<const uint8_t> blob(int column) const;  // of text too; valid until next()
+  std::span<const uint8_t> blob(int column) const;  // a text's bytes too; valid until next()
   std::string text(int column) const;
 
  private:
@@ -63,7 +63,7 @@ class Db {
   Db(const Db&) = delete;
   Db& operator=(const Db&) = delete;
 
-  // `uri` and `flags` as of sqlite3_open_v2.
+  // `uri` and `flags` are those of sqlite3_open_v2.
   Status open(const std::string& uri, int flags, const std::string& shown_path);
   Status close();
   // `sql` is a literal: the prepared statement is kept under its address.
@@ -73,18 +73,18 @@ class Db {
   int64_t changes() const;
   int64_t last_rowid() const;
   uint64_t wal_bytes() const { return wal_bytes_; }
-  uint64_t log_file_bytes();  // of its file, whoever wrote it
-  // Folds the log in; `truncate`: all of it, and its file is empty then, else BUSY. Readers elsewhere are waited for for a moment only.
+  uint64_t log_file_bytes();  // the log's file, with other processes' frames
+  // Folds the log in. `truncate`: in full, and its file is empty afterwards, else BUSY. Waits 50 ms for readers elsewhere.
   Status checkpoint(bool truncate);
-  void rollback() noexcept;  // of a transaction that is open, if one is
+  void rollback() noexcept;  // rolls back the open transaction, if there is one
   bool in_transaction() const;
-  // Who writes or folds in the log holds this lock meanwhile; null: nobody else can be there.
+  // A writer, and whoever folds the log in, holds this lock meanwhile. Null: no other process can be there.
   void set_write_lock(FileLock* lock) { write_lock_ = lock; }
   Status fail(int code);  // the Status of an SQLite code, with the connection's message
-  // Once a sync failed the kernel may call the pages clean that never reached the disk: no later sync proves anything.
+  // After a failed sync the kernel may call pages clean that never reached the disk: no later sync proves anything.
   bool sync_failed() const { return sync_failed_; }
   sqlite3* handle() { return db_; }
-  // IO when the file that is open is not the one at its path any more: moved with its directory, deleted, or replaced.
+  // IO if the open file is not the one at its path any more: it was moved with its directory, deleted, or replaced.
   Status check_in_place();
 
  private:
@@ -102,8 +102,8 @@ class Db {
   std::unordered_map<const char*, sqlite3_stmt*> statements_;
 };
 
-// The turn to write, from take() to the destructor. Waits for other processes up to kWriteWaitMs, or as Impatient says, then BUSY
-// (kStoreLocked). May be nested.
+// The turn to write, from take() to the destructor. take() waits up to kWriteWaitMs for other processes, or as Impatient says; then it is
+// BUSY (kStoreLocked). May be nested.
 // SQLite serializes writers too; but below 3.51.3 a checkpoint beside a writer can lose commits (the WAL-reset race).
 class WriteTurn {
  public:
@@ -119,8 +119,8 @@ class WriteTurn {
   bool taken_ = false;
 };
 
-// Meanwhile a WriteTurn waits no longer than this: of what a call does besides what it was asked for, which can be done another time. A call
-// waits once.
+// While it lives, a WriteTurn of this Db waits wait_ms at most. For work that a call does besides its own task, and that can be done another
+// time: a call waits once.
 class Impatient {
  public:
   explicit Impatient(Db* db, uint64_t wait_ms = 0) : db_(db), before_(db->wait_ms_) { db_->wait_ms_ = wait_ms; }
@@ -133,7 +133,7 @@ class Impatient {
   const uint64_t before_;
 };
 
-// BEGIN IMMEDIATE … COMMIT within a WriteTurn; rolled back by the destructor if not committed.
+// BEGIN IMMEDIATE … COMMIT within a WriteTurn. The destructor rolls back, if it was not committed.
 class Transaction {
  public:
   explicit Transaction(Db* db) : db_(db), turn_(db) {}
@@ -149,7 +149,7 @@ class Transaction {
   bool open_ = false;
 };
 
-// Several queries that see one state of the database. Nothing within a Transaction, which does that already.
+// While it lives, all queries see one state of the database. Within a Transaction, which gives that already, it does nothing.
 class Snapshot {
  public:
   explicit Snapshot(Db* db) : db_(db) {}

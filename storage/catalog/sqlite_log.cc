@@ -15,9 +15,9 @@ namespace {
 
 constexpr size_t kPageBytes = 4096, kHeaderBytes = 32, kFrameHeaderBytes = 24;
 // A header: magic, version, page size, sequence; then its salts and its checksum. A frame: page, pages of the database after a commit (else
-// 0), salts, checksum, content. The checksum of a frame is of its first 8 bytes and its content.
+// 0), salts, checksum, content. The checksum of a frame covers its first 8 bytes and its content.
 constexpr size_t kHeaderSalts = 16, kHeaderSum = 24, kFrameSalts = 8, kFrameSum = 16, kSummedOfFrame = 8;
-constexpr uint32_t kMagic = 0x377f0682;  // or one more: its sums are of big-endian words
+constexpr uint32_t kMagic = 0x377f0682;  // one more where the sums take big-endian words
 
 using Header = std::array<uint8_t, kHeaderBytes>;
 using Frame = std::array<uint8_t, kFrameHeaderBytes + kPageBytes>;
@@ -47,7 +47,7 @@ struct Sum {
   }
 };
 
-// Its running sum, if it is one.
+// The running sum behind a header that is right; none otherwise.
 std::optional<Sum> check_header(const Header& header) {
   Sum sum;
   sum.big_endian = (be32(header.data()) & 1) != 0;
@@ -56,7 +56,7 @@ std::optional<Sum> check_header(const Header& header) {
   return right ? std::optional(sum) : std::nullopt;
 }
 
-// Each bit of a frame that makes up the difference to the sum that is stored: a sum is linear in its words, modulo 2^32.
+// Each bit of a frame that alone explains the difference to the stored sum: a sum is linear in its words, modulo 2^32.
 std::vector<LogBit> find_bits(const Frame& frame, const Sum& computed) {
   std::vector<LogBit> bits;
   const auto add = [&](size_t at, uint32_t bit) { bits.push_back({at, static_cast<uint8_t>(frame[at] ^ 1u << bit)}); };
@@ -66,7 +66,7 @@ std::vector<LogBit> find_bits(const Frame& frame, const Sum& computed) {
     add(kFrameSum + 7 - bit / 8, bit % 8);
   }
   const uint32_t a = be32(&frame[kFrameSum]) - computed.a, b = be32(&frame[kFrameSum + 4]) - computed.b;
-  // What 1 more in the first and in the second word of a pair adds to the sums at the end.
+  // The change of the final sums when the first, or the second, word of a pair is larger by 1.
   uint32_t first_a = 1, first_b = 1, second_a = 0, second_b = 1;
   for (size_t end = kSummedOfFrame + kPageBytes; end > 0; end -= 8) {
     for (size_t half = 0; half < 2; half++) {
@@ -103,7 +103,7 @@ class Scanner {
   }
 
  private:
-  // With one bit put right that makes it one, and the first frame one of its own.
+  // Puts right the one bit that makes the header's checksum right, and the first frame one of this header's. None: no bit does.
   std::optional<Sum> mend_header() {
     const Header found = header_;
     for (size_t i = 0; i < kHeaderBytes * 8; i++) {
@@ -117,7 +117,7 @@ class Scanner {
     return std::nullopt;
   }
 
-  // A header that says nothing: the frames say what it said, but for the first one's sum.
+  // The header is lost: its salts are taken from the first frame. No sum proves that frame.
   void take_frames_alone() {
     std::memcpy(&header_[kHeaderSalts], &frame_[kFrameSalts], 8);
     first_damaged_ = 1;
@@ -126,7 +126,7 @@ class Scanner {
   Status take_frame(uint64_t at, uint64_t number) {
     KVRT_TRY(log_.pread(at, std::span(frame_).first(kFrameHeaderBytes)));
     const uint64_t salts = be64(&frame_[kFrameSalts]) ^ be64(&header_[kHeaderSalts]);
-    if (std::popcount(salts) > 1) {  // of the log's last use, most often
+    if (std::popcount(salts) > 1) {  // most often a frame of the log's last use
       if (first_damaged_ == 0) first_damaged_ = number;
       return {};
     }
@@ -139,7 +139,7 @@ class Scanner {
     }
     right = right && be32(frame_.data()) != 0;
     if ((!right || unclear_) && first_damaged_ == 0) first_damaged_ = number;
-    // Behind damage each frame goes by what the one before says of itself.
+    // Behind damage a frame's sum continues the one that is stored in the frame before.
     sum_.a = be32(&frame_[kFrameSum]);
     sum_.b = be32(&frame_[kFrameSum + 4]);
     if (!right) return {};
@@ -150,7 +150,7 @@ class Scanner {
     return {};
   }
 
-  // True if the frame is right but for one bit. It is put right in frame_, if it can be told.
+  // True if the frame is right but for one bit. The bit is put right in frame_ where it is certain which one it is.
   Result<bool> look_for_bit(uint64_t at, uint64_t salts, const Sum& computed) {
     std::vector<LogBit> bits;
     if (salts == 0) {
@@ -172,7 +172,7 @@ class Scanner {
     return true;
   }
 
-  // Those that make a byte what it was before this frame.
+  // Keeps those bits that make a byte as it was before this frame.
   Status keep_likely(std::vector<LogBit>* bits) {
     std::array<uint8_t, kPageBytes> before;
     const uint32_t page = be32(frame_.data());
@@ -182,7 +182,7 @@ class Scanner {
       read = log_.pread(earlier->second, before);
     } else if (database_ != nullptr && page != 0) {
       read = database_->pread((page - 1) * uint64_t{kPageBytes}, before);
-      if (read.code() == Code::kCorrupt) return {};  // a page that is new
+      if (read.code() == Code::kCorrupt) return {};  // a new page
     } else {
       return {};
     }
@@ -192,7 +192,7 @@ class Scanner {
     return {};
   }
 
-  // One commit behind damage may be a torn one's own: nobody was told of it. Where there is a second, the first was on the disk.
+  // One commit behind damage may be a torn one's own, which was never reported. Where there is a second, the first was on the disk.
   void commit(uint32_t pages_now) {
     const bool beyond = first_damaged_ != 0;
     if (beyond && ++commits_beyond_ < commits_least_) return;
@@ -211,11 +211,11 @@ class Scanner {
   Header header_{};
   Frame frame_{};
   Sum sum_;
-  std::optional<Sum> other_;  // what the sum is if the bit is one of the sum that is stored
+  std::optional<Sum> other_;  // the running sum if the flipped bit is in the stored sum
   LogScan scan_;
   std::vector<LogBit> flipped_;
   std::vector<LoggedPage> uncommitted_;
-  std::unordered_map<uint32_t, uint64_t> newest_;  // page -> offset of its content
+  std::unordered_map<uint32_t, uint64_t> newest_;  // page -> offset of its newest content
   uint64_t commits_least_, first_damaged_ = 0, commits_beyond_ = 0;
   bool unclear_ = false;
 };

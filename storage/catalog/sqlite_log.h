@@ -1,7 +1,7 @@
-// The log (WAL) of an SQLite database, frame by frame, and further than SQLite reads it: for SQLite the log ends at the first frame that is not
-// what its checksum says. A checksum goes on from the one before, so that a frame behind a damaged one can still be proved; and one bit that
-// flipped is known by what it did to the sum. For the high bits of words several could have done it: then it is the one that makes its byte what
-// it was in the page before, as most bytes of a page are. Format: sqlite.org/fileformat2.html, "The Write-Ahead Log".
+// Reads the log (WAL) of an SQLite database frame by frame, and further than SQLite does: for SQLite the log ends at the first frame whose
+// checksum is wrong. A checksum continues the one before, so that a frame behind a damaged one can still be proved; and one bit that flipped
+// shows in the difference of the sums. For the high bits of words several bits give that difference: then it is the one that makes its byte
+// as it was in the page before, as most bytes of a page are. Format: sqlite.org/fileformat2.html, "The Write-Ahead Log".
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,27 @@ namespace kvrt {
 
 struct LogBit {
   uint64_t offset = 0;  // in the file
-  uint8_t byte = 0;     // what is right there
+  uint8_t byte = 0;     // the right value of that byte
 };
 
 struct LoggedPage {
   uint32_t page = 0;
-  uint64_t offset = 0;  // of its bytes in the file
+  uint64_t offset = 0;  // its bytes in the file
 };
 
 struct LogScan {
-  std::vector<LogBit> flipped;    // the log is read as if they were put right
-  bool unclear = false;           // a bit has flipped, and which cannot be told
-  std::vector<LoggedPage> pages;  // of committed transactions, in their order
+  std::vector<LogBit> flipped;    // the scan reads the log as if these were put right
+  bool unclear = false;           // one bit has flipped, but several could be the one
+  std::vector<LoggedPage> pages;  // those of committed transactions, in their order
   uint32_t database_pages = 0;    // after the last commit
-  // From this frame on, counted from 1, SQLite reads none, though later transactions are there: it is hardly the torn end that a power cut
-  // leaves. `pages` has what is right behind the damage, too. 0: none.
+  // SQLite reads no frame from this one on, counted from 1, though later transactions are there: a power cut hardly leaves a torn end like
+  // that. `pages` has the right pages behind the damage, too. 0: none.
   uint64_t damaged_frame = 0;
   uint64_t commits_lost = 0;
 };
 
-// Of a log with pages of 4096 bytes, as the catalog's; another has no frames. `all`: a single commit behind damage counts, too; it may be
-// the torn last one's own, of which nobody was told. `database` may be null. An error only where the disk or the memory fails.
+// Scans a log whose pages have 4096 bytes, as the catalog's; in any other it finds no frames. `all`: a single commit behind damage counts, too,
+// though it may be the torn last one's own, which was never reported. `database` may be null. An error only where the disk or the memory fails.
 Result<LogScan> scan_log(const File& log, const File* database, bool all);
 
 }  // namespace kvrt

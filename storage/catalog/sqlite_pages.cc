@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint8_t kIndexInterior = 0x02, kTableInterior = 0x05, kIndexLeaf = 0x0a, kTableLeaf = 0x0d;
 
-// Up to 9 bytes, the high bit of the first 8 says that more follow. The length, 0: cut short.
+// Reads a varint of up to 9 bytes; the high bit of each of the first 8 says that more follow. Its length; 0: it is cut short.
 size_t read_varint(std::span<const uint8_t> in, size_t at, uint64_t* out) {
   uint64_t value = 0;
   for (size_t i = 0; i < 9 && at + i < in.size(); i++) {
@@ -29,7 +29,7 @@ size_t read_varint(std::span<const uint8_t> in, size_t at, uint64_t* out) {
   return 0;
 }
 
-// Bytes of a value of this serial type; false: there is no such type.
+// The length of a value of this serial type. False: there is no such type.
 bool value_bytes(uint64_t type, uint64_t* bytes) {
   constexpr uint8_t kBytes[] = {0, 1, 2, 3, 4, 6, 8, 8, 0, 0};
   if (type == 10 || type == 11) return false;
@@ -72,8 +72,8 @@ Result<std::unique_ptr<SqlitePages>> SqlitePages::open(std::unique_ptr<File> dat
 Status SqlitePages::read_log() {
   KVRT_ASSIGN(const LogScan scan, scan_log(*log_, database_.get(), true));
   if (scan.pages.empty()) return {};
-  const uint64_t most = pages_ + scan.pages.size();  // a page that is new has a frame
-  uint64_t last = pages_;                            // of those that are anywhere
+  const uint64_t most = pages_ + scan.pages.size();  // a new page has a frame
+  uint64_t last = pages_;                            // the last page that file or log has
   for (const LoggedPage& logged : scan.pages) {
     if (logged.page > most) continue;
     logged_[logged.page] = logged.offset;
@@ -83,7 +83,7 @@ Status SqlitePages::read_log() {
   return {};
 }
 
-// Zeros for what is past the end of a file.
+// Past the end of a file there are zeros.
 Status SqlitePages::read_page(uint64_t page, std::vector<uint8_t>* out) const {
   out->assign(kPageBytes, 0);
   auto logged = logged_.find(static_cast<uint32_t>(page));
@@ -121,7 +121,7 @@ bool SqlitePages::parse_cell(std::span<const uint8_t> page, uint8_t type, size_t
   return whole || cell->overflow != 0;
 }
 
-// The whole payload into payload_.
+// Gathers the whole payload into payload_.
 bool SqlitePages::gather(const Cell& cell) {
   payload_.assign(cell.local.begin(), cell.local.end());
   uint32_t next = cell.overflow;

@@ -1,5 +1,5 @@
-// Rows out of the pages of an SQLite database that SQLite itself may refuse: every leaf page that is there gives its rows, whatever became of
-// the pages above it, of the schema or of the header. What a row is and whether it is right is for the caller to find out.
+// Reads rows from the pages of an SQLite database that SQLite itself may refuse: every leaf page that is there gives its rows, whatever became
+// of the pages above it, of the schema or of the header. The caller finds out whose row it is, and whether it is right.
 // Format: sqlite.org/fileformat2.html.
 #pragma once
 
@@ -20,24 +20,24 @@ struct RawValue {
   enum class Kind : uint8_t { kNull, kInteger, kReal, kText, kBlob };
   Kind kind = Kind::kNull;
   int64_t integer = 0;
-  std::span<const uint8_t> bytes;  // of text and blobs
+  std::span<const uint8_t> bytes;  // a text's or a blob's
 };
 
 struct RawRow {
-  bool in_table = false;  // a row of a table with rowids; else of an index, or of a table without
+  bool in_table = false;  // in a table with rowids; else in an index, or in a table without rowids
   int64_t rowid = 0;
   std::span<const RawValue> values;
 };
 
-// The newest state of each page: from the log as far as scan_log proves it, else from the database. Not thread-safe.
+// The newest state of each page: from the log where scan_log proves one, else from the database. Not thread-safe.
 class SqlitePages {
  public:
   // `log` may be null. Pages have 4096 bytes, as the catalog's.
   static Result<std::unique_ptr<SqlitePages>> open(std::unique_ptr<File> database, std::unique_ptr<File> log);
 
-  // Each row whose count of columns is wanted, valid until `row` returns. Pages and cells that make no sense are passed over.
+  // Calls `row` with each row whose count of columns is wanted; the row is valid until `row` returns. Passes over broken pages and cells.
   Status each_row(const std::function<bool(size_t columns, bool in_table)>& wanted, const std::function<void(const RawRow&)>& row);
-  // True if every page of the table, and every row with so many columns, can be found from the schema on: then each_row gave all of them.
+  // True if every page of the table, and every row of `columns` columns, can be reached from the schema: then each_row gave all of them.
   bool is_whole(std::string_view table, size_t columns);
 
  private:
@@ -47,7 +47,7 @@ class SqlitePages {
     int64_t rowid = 0;
     uint64_t payload_bytes = 0;
     std::span<const uint8_t> local;
-    uint32_t overflow = 0;  // page; 0: all is local
+    uint32_t overflow = 0;  // the first overflow page; 0: all is local
   };
 
   Status read_log();

@@ -12,7 +12,7 @@ Status CatalogTransaction::commit() {
   Totals& d = totals;
   std::vector<SegmentId> trash;
   if (catalog_->syncs()) {
-    KVRT_ASSIGN(trash, read_trash(catalog_->sql()));  // within: what others put there later need not be on the disk
+    KVRT_ASSIGN(trash, read_trash(catalog_->sql()));  // within: names that others add later need not be on the disk
     d.used = d.used || !trash.empty();                // a transaction that writes nothing waits for nothing
   }
   if (d.chunks != 0 || d.chunk_bytes != 0 || d.segments != 0 || d.segment_bytes != 0 || d.used || d.shares || d.seen_ms != 0) {

@@ -1,4 +1,4 @@
-// A transaction that changes the catalog. Statements that are a part of one take it, and count in it what they add to the totals.
+// A transaction that changes the catalog. A function that is a part of one takes it, and adds to its totals.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@ class CatalogTransaction {
   Status begin();
   Status commit();  // writes the totals, too
 
-  // What it adds to the row of totals.
+  // The changes to the row of totals.
   struct Totals {
     int64_t chunks = 0, chunk_bytes = 0, chunk_raw_bytes = 0, segments = 0, segment_bytes = 0;
-    bool shares = false;  // a node is shared that was not, or the other way round, or the chunk of one changed: statistics are out of date
-    bool used = false;    // the clock ticks
-    int64_t seen_ms = 0;  // the wall clock; 0: as it was
+    bool shares = false;  // a node became shared or unshared, or an old node's chunk changed: the counts in sessions' rows are out of date
+    bool used = false;    // the clock ticks: a session is used, or the transaction needs something to write
+    int64_t seen_ms = 0;  // the wall clock; 0: unchanged
   };
   Totals totals;
 
  private:
   CatalogDb* catalog_;
-  Transaction txn_;  // rolled back by its destructor, if it was not committed
+  Transaction txn_;  // its destructor rolls back, if it was not committed
 };
 
-// Segments without a row whose files may still be there: some of them.
+// Up to 256 of the segments whose rows are gone and whose files may still be there.
 Result<std::vector<SegmentId>> read_trash(Db* db);
 
 }  // namespace kvrt
