@@ -1,4 +1,4 @@
-// What goes into a store and comes out of it: plain values, which its parts share.
+// The plain values that go into a store and come out of it. All its parts share them.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace kvrt {
 
-// Which store it is: made with it, and copied with it.
+// A store's uuid: it is made with the store, and copied with it.
 struct StoreId {
   std::array<uint8_t, 16> bytes{};
   bool operator==(const StoreId&) const = default;
@@ -25,10 +25,10 @@ struct StoreId {
 enum class Durability : uint32_t { kDefault = 0, kNone = 1, kProcess = 2, kTokens = 3, kKv = 4 };
 
 struct StoreOptions {
-  bool read_only = false;       // an unwritable directory is opened so by itself; info() says it
+  bool read_only = false;       // true by itself for an unwritable directory; info() tells
   bool must_exist = false;      // NOT_FOUND instead of creating
-  uint64_t disk_bytes_max = 0;  // 0: no cap. A save that would pass it takes the KV of idle sessions, else it is NO_SPACE
-  uint64_t free_bytes_min = 0;  // of the file system, as above; 0: a twentieth of it, at most 1 GiB
+  uint64_t disk_bytes_max = 0;  // 0: no cap. A save that would pass it takes the KV of other sessions, else it is NO_SPACE
+  uint64_t free_bytes_min = 0;  // to stay free on the file system, likewise; 0: a twentieth of it, at most 1 GiB
 };
 
 struct SessionId {
@@ -36,20 +36,20 @@ struct SessionId {
   bool operator==(const SessionId&) const = default;
 };
 
-// How a chunk's payload is stored: packed by zstd where that helps, or as it is.
+// The form of a chunk's stored payload: packed by zstd where that helps, or as it is.
 enum class ChunkCodec : uint32_t { kDefault = 0, kNone = 1, kZstd = 2 };
 
-// The bytes of one block as the chunk stores them: high and low byte planes of `elem_bytes`-wide elements.
+// One block for a chunk: its raw bytes, of elements `elem_bytes` wide, which the codec stores as high and low byte planes.
 struct ChunkIn {
   BlockKey key, parent;
   std::span<const int32_t> tokens;
-  uint32_t layout = 0;  // number of the block's byte layout (architecture.md, "A block's bytes")
+  uint32_t layout = 0;  // number of the payload's byte layout (FORMAT.md, "Frame")
   uint32_t elem_bytes = 2;
   std::span<const uint8_t> payload;  // raw block bytes
   ChunkCodec codec = ChunkCodec::kDefault;
 };
 
-// A node of the token tree: n tokens after `parent`. A session is the chain of nodes up to its head (the tail is the last node).
+// A node of the token tree: n tokens after `parent`. A session is the chain of nodes that ends in its head, which may be a tail.
 struct NodeIn {
   BlockKey key, parent;
   std::span<const int32_t> tokens;
@@ -62,17 +62,17 @@ struct SessionIn {
   bool overwrite = false;
   BlockKey root;              // kv_root: parent of the first node
   std::vector<NodeIn> nodes;  // whole chain in order, full blocks first, then the tail if there is one
-  uint64_t token_count = 0;   // of the nodes, and of those that the manifest holds
-  uint32_t block_tokens = 0;  // of a full block; 0: those of the first node, if there are two
+  uint64_t token_count = 0;   // in the nodes and in the manifest
+  uint32_t block_tokens = 0;  // of a full block; 0: as many as the first node has, if there are two
   Hash256 model_id;
   std::span<const uint8_t> manifest;  // opaque: messages, spans, options, text_id
   Durability durability = Durability::kDefault;
-  uint8_t pin = 0;           // its priority from now on; 0: as it is
+  uint8_t pin = 0;           // its pin's priority from now on; 0: unchanged
   uint64_t ttl_seconds = 0;  // it expires so long after this save; 0: never
 };
 
-// Who wants room. It may have that of sessions that are not pinned, and of those of its own domain that are pinned less than itself.
 using BlockKeys = std::unordered_set<BlockKey, Hash256Hasher>;
+// The session that needs room. It may take the KV of sessions that are not pinned, and of those in its domain with a lower pin than its own.
 struct SavedBy {
   std::string domain, name;
   uint8_t pin = 0;
@@ -81,7 +81,7 @@ struct SavedBy {
 
 struct Saved {
   uint64_t revision = 0;
-  SessionId id;  // the one given, or a new one: the session that had it goes on under another name
+  SessionId id;  // the given one, or a new one if the session that has it was renamed
 };
 
 struct SessionOut {
@@ -92,7 +92,7 @@ struct SessionOut {
   Hash256 model_id;
   uint64_t token_count = 0;     // as saved: tokens.size() and what the manifest holds
   std::vector<int32_t> tokens;  // of the nodes
-  uint32_t block_tokens = 0;    // as saved; 0: there was only a tail and the saver did not say
+  uint32_t block_tokens = 0;    // as saved; 0: there was only a tail, and the saver did not give it
   std::vector<BlockKey> keys;   // one per node
   std::vector<uint32_t> node_tokens;
   std::vector<uint8_t> manifest;
@@ -103,7 +103,7 @@ struct SessionStat {
   SessionId id;
   uint64_t revision = 0, tokens = 0;
   uint64_t chunks = 0, chunks_missing = 0;  // nodes with and without KV on disk
-  uint64_t bytes = 0, bytes_shared = 0;     // frame bytes of its chunks; those another session uses too
+  uint64_t bytes = 0, bytes_shared = 0;     // frame bytes of its chunks; of those that another session uses too
   int64_t created_unix_ms = 0, saved_unix_ms = 0;
   uint8_t pinned = 0;           // its priority; 0: not pinned
   int64_t expires_unix_ms = 0;  // 0: never
@@ -112,9 +112,9 @@ struct SessionStat {
 struct GcReport {
   uint64_t sessions_removed = 0, chunks_removed = 0;
   uint64_t segments_removed = 0, bytes_freed = 0;  // files, whole and unfinished ones; their bytes
-  uint64_t bytes_rewritten = 0;                    // of chunks that went from sparse segments to new ones
+  uint64_t bytes_rewritten = 0;                    // of new segments that took the chunks of sparse ones
   uint64_t bytes_punched = 0;                      // zeroed, of dead chunks in segments that stay
-  uint64_t log_bytes_kept = 0;                     // of the log, which may have what was removed: a reader elsewhere holds it
+  uint64_t log_bytes_kept = 0;                     // of the log, if it may have removed content: a reader elsewhere holds it
   double ms = 0;
 };
 
@@ -127,12 +127,12 @@ struct StoreInfo {
   uint64_t chunk_raw_bytes = 0;  // the KV they hold
   uint64_t disk_bytes = 0;       // segments + catalog
   uint64_t chunks_damaged = 0;   // found bad since open
-  uint64_t chunks_evicted = 0;   // since open, for want of space
+  uint64_t chunks_evicted = 0;   // since open, to make room
   uint64_t old_bytes = 0;        // of catalog.db.old and damaged-<n>; not in disk_bytes
   uint64_t bytes_free = 0;       // within the quota, and above what must stay free
 };
 
-// A model's file: where it is, and what names its bytes without reading them all.
+// A model's file: its place, and a hash that names its bytes without reading them all.
 struct ModelFile {
   uint64_t device = 0, inode = 0;
   Hash256 id;
@@ -144,7 +144,7 @@ struct VerifyFault {
   std::string session;  // a session that uses it, or ""
 };
 
-// What only the engine can say of a session that verify has loaded.
+// The engine's check of a session that verify has loaded: the store cannot read its manifest.
 using SessionCheck = std::function<Status(const SessionOut& session)>;
 
 enum class ChunkState { kOk, kAbsent, kDamaged };

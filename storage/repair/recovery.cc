@@ -11,7 +11,7 @@ namespace kvrt {
 
 namespace {
 
-constexpr uint64_t kRevisionMax = uint64_t{1} << 53;  // of a row that proves nothing: a larger one is damage
+constexpr uint64_t kRevisionMax = uint64_t{1} << 53;  // in a row that is not proved a larger one is damage
 
 std::string shown(const SessionRow& row) {
   if (!check_names(row.domain, row.name).is_ok()) return "a session whose name is damaged";
@@ -41,21 +41,21 @@ class Planner {
     std::string domain;
     Hash256 model_id;
     uint64_t block_tokens = 0;
-    bool unclear = false;  // two sessions say different things of one root
+    bool unclear = false;  // two sessions of one root differ in domain or model
   };
 
-  // Without the salt the tombstones say nothing.
+  // Without the salt the tombstones match no name.
   void take_salt() {
     if (salvage_->salt) {
       out_.salt = *salvage_->salt;
       out_.tombstones = std::move(salvage_->tombstones);
-      for (auto& [id, node] : salvage_->nodes) out_.tombstones.erase(node.key);  // entries of their index
+      for (auto& [id, node] : salvage_->nodes) out_.tombstones.erase(node.key);  // entries of the nodes' index
     } else {
       env_->random(out_.salt.bytes);
     }
   }
 
-  // Its head's key, which the row lacks, with a checksum that is right; false: nothing fits.
+  // Finds the head's key, which the row lacks: the one that makes the row's checksum right. False: none does.
   bool find_head(const SalvagedSession& s, Proved* proved) {
     proved->row = s.row;
     const auto fits = [&](const BlockKey& key) {
@@ -68,7 +68,7 @@ class Planner {
       proved->head = forest_.find(row->second.key);
       return true;
     }
-    // The row of its head is lost: one of the chunks under its root. The manifest holds a few tokens, so the deepest first.
+    // The head's row is lost: one of the nodes under the root may be it. The manifest holds only a few tokens, so the deepest come first.
     const auto& under = forest_.under(s.row.root);
     auto end = std::upper_bound(under.begin(), under.end(), s.row.tokens, [](uint64_t tokens, auto* node) { return tokens < node->depth; });
     while (end != under.begin() && guesses_ < kRepairGuessesMax) {
@@ -101,7 +101,7 @@ class Planner {
     for (auto& [name, p] : best) proved_.push_back(std::move(p));
   }
 
-  // Its revisions must not come again.
+  // Counts the session as lost. A tombstone keeps its revision, so that none comes twice.
   void lose(const SessionRow& row, const std::string& why) {
     out_.lost++;
     out_.lines.push_back(shown(row) + ", revision " + std::to_string(row.revision) + ": lost: " + why);
@@ -114,7 +114,7 @@ class Planner {
     return Hasher(out_.salt).add_string(domain).add_string(name).finish();
   }
 
-  // The number of the node, which it gets with all above it.
+  // The node's number. A node without one gets it here, and so do all above it.
   size_t number(ForestNode* node) {
     std::vector<ForestNode*> path;
     size_t last = 0;
@@ -157,7 +157,7 @@ class Planner {
     out_.sessions.push_back(std::move(row));
   }
 
-  // No checksum covers the clock: only its order is taken over.
+  // No checksum covers `used`: only its order is kept.
   void number_used() {
     std::vector<SessionRow*> used;
     for (SessionRow& row : out_.sessions) {
@@ -168,7 +168,7 @@ class Planner {
     clock_ = static_cast<int64_t>(used.size());
   }
 
-  // A node that belonged to a session: by its row, or for all that one knows.
+  // True if the node belonged to a session that is lost: by its row's references, or, without a row, if rows of nodes may be lost.
   bool was_needed(const ForestNode& node) const {
     return numbers_.count(node.key) == 0 && (node.in_catalog ? node.needed : !salvage_->all_nodes);
   }
@@ -177,7 +177,7 @@ class Planner {
     return with.size() < tokens.size() && std::equal(with.begin(), with.end(), tokens.begin());
   }
 
-  // Chains that no session needs though one did. A tail that another continues, and that no row names, is one that a save replaced.
+  // Makes sessions of chains that lost sessions needed. A tail without a row, whose tokens another node begins with, was replaced by a save.
   void recover_chains() {
     std::unordered_map<BlockKey, std::vector<const ForestNode*>, Hash256Hasher> children;
     std::vector<ForestNode*> lost;

@@ -1,5 +1,5 @@
-// What of a store can be proved, from what was salvaged of its catalog and found in its segments. A node is right if its key is that of its
-// parent and tokens; a session, if its checksum is right with its head's key and all nodes up to its root are there.
+// The plan of a new catalog: the rows that the salvaged catalog and the frames in the segments prove. A node is right if its key is that of
+// its parent and tokens; a session, if its checksum is right with its head's key and all nodes up to its root are there.
 #pragma once
 
 #include <cstdint>
@@ -22,22 +22,22 @@ struct RecoveredNode {
   std::vector<int32_t> tokens;
   size_t parent = 0;  // number in Recovery::nodes, from 1; 0: none
   int64_t refs = 0;
-  size_t frame = kNoFrame;  // of FoundSegments::frames
+  size_t frame = kNoFrame;  // number in FoundSegments::frames
 };
 
 struct Recovery {
   Hash256 salt;
   std::vector<RecoveredNode> nodes;  // parents first
-  std::vector<SessionRow> sessions;  // head: number in nodes
+  std::vector<SessionRow> sessions;  // their head is a number in nodes
   std::map<Hash256, uint64_t> tombstones;
-  std::vector<size_t> unowned;  // segments with chunks of sessions that are lost and whose model and domain nobody knows
+  std::vector<size_t> unowned;  // segments with nothing but chunks of lost sessions whose model and domain no session tells
   uint64_t kept = 0, with_holes = 0, recovered = 0, lost = 0;  // sessions
   uint64_t chunks = 0, chunks_lost = 0, chunks_unowned = 0, chunk_bytes = 0;
-  std::vector<std::string> lines;  // what is lost, and what came back under another name
+  std::vector<std::string> lines;  // the losses, and the sessions with new names, for the report
 };
 
-// Sessions that had a name keep it. Of chains whose session is gone, new ones are made ("recovered-<key>", of tokens alone), where another session
-// tells the model and the domain of their root: nothing changes its domain.
+// A session whose row is right keeps its name. A chain whose session is lost becomes a new session ("recovered-<key>", tokens alone), if
+// another session tells the model and the domain of its root: nothing changes its domain.
 Recovery recover(Env* env, Salvage salvage, const FoundSegments& found);
 
 }  // namespace kvrt

@@ -37,7 +37,7 @@ void Forest::add_row(const SalvagedNode& row, const BlockKey& parent) {
   node.stored = node.stored || row.stored;
 }
 
-// A row names its parent by number: it is proved by that row's key, or else by any key that fits.
+// A row names its parent by row number. The key of a frame's, of that row's or of any other parent that fits the row's own key proves it.
 void Forest::add_rows(const Salvage& salvage) {
   std::vector<const SalvagedNode*> orphans;
   for (auto& [id, row] : salvage.nodes) {
@@ -57,7 +57,7 @@ void Forest::add_rows(const Salvage& salvage) {
 void Forest::guess_parents(const Salvage& salvage, const std::vector<const SalvagedNode*>& rows) {
   std::unordered_set<BlockKey, Hash256Hasher> keys;
   for (const SalvagedSession& session : salvage.sessions) keys.insert(session.row.root);
-  std::vector<BlockKey> candidates(keys.begin(), keys.end());  // roots first: most rows without a parent are first nodes
+  std::vector<BlockKey> candidates(keys.begin(), keys.end());  // roots first: most rows whose parent is not known are first nodes
   for (auto& [key, node] : nodes_) {
     if (keys.insert(key).second) candidates.push_back(key);
   }

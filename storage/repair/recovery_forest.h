@@ -1,4 +1,4 @@
-// The nodes that are proved, by their keys.
+// The proved nodes, by their keys.
 #pragma once
 
 #include <unordered_map>
@@ -13,10 +13,10 @@ namespace kvrt {
 struct ForestNode {
   BlockKey key, parent;
   std::vector<int32_t> tokens;
-  size_t frame = SIZE_MAX;                                  // of FoundSegments::frames; none: the chunk is not stored
-  bool in_catalog = false, needed = false, stored = false;  // a row has it; which had references; and a chunk
-  BlockKey root;                                            // the parent of the first node above it: that no node has
-  uint64_t depth = 0;                                       // tokens from the root to here, 0 until it is known
+  size_t frame = SIZE_MAX;                                  // number in FoundSegments::frames; none: the chunk is lost
+  bool in_catalog = false, needed = false, stored = false;  // a row has it; the row had references; it had a chunk
+  BlockKey root;                                            // the parent of the topmost node above it, a key that no node has
+  uint64_t depth = 0;                                       // tokens from the root to here; 0: not known yet
 };
 
 class Forest {
@@ -27,7 +27,7 @@ class Forest {
     return at == nodes_.end() ? nullptr : &at->second;
   }
   std::unordered_map<BlockKey, ForestNode, Hash256Hasher>& nodes() { return nodes_; }
-  // Of a root, by depth.
+  // The nodes under a root, by depth.
   const std::vector<ForestNode*>& under(const BlockKey& root) { return by_root_[root]; }
 
  private:

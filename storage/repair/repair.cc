@@ -57,7 +57,7 @@ class Repair {
     return write_format(env_, dir_.root, id_);
   }
 
-  // True if the catalog that says so is another store's: FORMAT tells.
+  // True if `id`, the catalog's, is another store's than FORMAT's.
   Result<bool> is_foreign(const StoreId& id) {
     if (!dir_.format.id || *dir_.format.id == id) return false;
     if (std::exchange(foreign_, true)) return true;
@@ -65,7 +65,7 @@ class Repair {
     return true;
   }
 
-  // The catalog against itself, read only. False: it needs a new one.
+  // Checks the catalog against itself, read only. False: the store needs a new one.
   Result<bool> examine() {
     if (probe_.kind != CatalogProbe::Kind::kOurs) {
       KVRT_TRY(note(probe_.kind == CatalogProbe::Kind::kMissing ? "catalog: missing" : "catalog: its header is damaged"));
@@ -103,11 +103,11 @@ class Repair {
     wrong_models_ = !models.empty();
     if (checked.is_ok()) checked = check_mode();
     KVRT_TRY(catalog.db.close(false));
-    if (!had_index && probe_.log_rows) (void)env_->remove_file(catalog_path() + "-shm").is_ok();  // SQLite's, of the log
+    if (!had_index && probe_.log_rows) (void)env_->remove_file(catalog_path() + "-shm").is_ok();  // SQLite made it for the log
     return checked;
   }
 
-  // A reader does not mind, but who writes would.
+  // A reader works in any journal mode; a writer needs the log.
   Status check_mode() {
     std::array<uint8_t, 20> head;
     KVRT_ASSIGN(auto file, env_->open_read(catalog_path()));
@@ -116,13 +116,13 @@ class Repair {
     return error(Code::kCorrupt, Detail::kCatalogCorrupt, "its header says that it has no log");
   }
 
-  // ---- the catalog is sound: chunks that are not are forgotten
+  // ---- the catalog is sound: bad chunks are forgotten
 
   struct Bad {
     const SegmentRow* row = nullptr;
     bool missing = false;
     std::vector<BlockKey> forget;
-    std::vector<const FoundFrame*> rewrite;  // what is good of a segment that is not
+    std::vector<const FoundFrame*> rewrite;  // the good frames of a bad segment
   };
 
   Status mend() {
@@ -196,7 +196,7 @@ class Repair {
     KVRT_ASSIGN(CopiedSegment copy, copy_segment(env_, dir_.root, bad.row->id, bad.rewrite));
     const NewSegment to{copy.writer->id(), copy.writer->bytes(), true, copy.chunks};
     auto moved = catalog->nodes.move_chunks(*bad.row, to);
-    if (!moved.is_ok() || *moved > 0) copy.writer->keep();  // a commit that failed may be on the disk all the same
+    if (!moved.is_ok() || *moved > 0) copy.writer->keep();  // a failed commit may still be on the disk
     return moved.take_status();
   }
 
@@ -222,7 +222,7 @@ class Repair {
     return {};
   }
 
-  // ---- the catalog is not: a new one
+  // ---- the catalog is not sound: a new one is made
 
   Status rebuild() {
     report_.outcome = Outcome::kRebuilt;
@@ -246,7 +246,7 @@ class Repair {
     std::vector<SegmentId> aside;
     for (size_t segment : plan.unowned) aside.push_back(found.segments[segment].id);
     KVRT_TRY(write_catalog(env_, dir_.root, id_, plan, found));
-    for (CopiedSegment& copy : copies) copy.writer->keep();  // a switch that fails may be finished later
+    for (CopiedSegment& copy : copies) copy.writer->keep();  // a failed switch may be finished later
     KVRT_ASSIGN(report_.aside, switch_catalogs(env_, dir_.root, aside));
     report_.sessions_kept = plan.kept;
     report_.sessions_with_holes = plan.with_holes;
@@ -259,7 +259,7 @@ class Repair {
     return {};
   }
 
-  // What the plan needs of segments with damage goes to new ones.
+  // Copies the frames that the plan needs from damaged segments into new ones.
   Result<std::vector<CopiedSegment>> copy_unsound(const Recovery& plan, FoundSegments* found) {
     std::map<size_t, std::vector<FoundFrame*>> needed;
     for (const RecoveredNode& node : plan.nodes) {
@@ -285,7 +285,7 @@ class Repair {
   Log* log_;
   StoreDirectory dir_;
   CatalogProbe probe_;
-  bool mended_;           // something but the catalog's rows
+  bool mended_;           // something other than the catalog's rows was
   bool foreign_ = false;  // the catalog is another store's
   StoreId id_;
   const RepairWatch& watch_;

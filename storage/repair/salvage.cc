@@ -9,14 +9,14 @@ namespace {
 
 using Kind = RawValue::Kind;
 
-// The count of columns tells a row's table (FORMAT.md), with the size of its first.
+// The count of columns, with the size of the first, tells a row's table (FORMAT.md).
 constexpr size_t kSessionColumns = 21, kNodeColumns = 10;
 
 bool wanted(size_t columns, bool in_table) {
   return in_table ? columns == kSessionColumns || columns == kNodeColumns : columns == 1 || columns == 2;
 }
 
-// Columns one after the other; not ok() after the first of another kind or size.
+// Reads columns one after the other. After the first of a wrong kind or size it is not ok().
 class Columns {
  public:
   explicit Columns(std::span<const RawValue> values) : values_(values) {}
@@ -87,7 +87,7 @@ void take_node(const RawRow& raw, Salvage* out) {
   out->nodes[raw.rowid] = std::move(node);
 }
 
-// An entry of the index of nodes looks like a tombstone. It is one of a name that nobody can have.
+// Takes a row of a table without rowids. An entry of the nodes' index passes for a tombstone, of a name that no session can have.
 void take_small(const RawRow& raw, Salvage* out) {
   Columns c(raw.values);
   if (raw.values.size() == 1) {

@@ -91,7 +91,7 @@ class Scan {
     return {};
   }
 
-  // The frame, or a fault.
+  // Takes one frame, or notes a fault.
   Status take(const SegmentEntry& e) {
     FrameHeader header;
     auto frame = read_frame(*file_, e.offset, e.bytes, &buffer_);
@@ -110,11 +110,11 @@ class Scan {
     return {};
   }
 
-  // Without an index: from one frame to where it says that it ends, and from a broken one to the next magic number.
+  // Finds frames without an index: from a frame it goes on where that one says it ends, from a broken one at the next magic number.
   Result<std::vector<SegmentEntry>> find_frames() {
     std::vector<SegmentEntry> found;
     const uint64_t size = segment().bytes;
-    uint64_t at = kSegmentHeaderBytes, unread = 8 * size;  // what false magic numbers may cost
+    uint64_t at = kSegmentHeaderBytes, unread = 8 * size;  // bounds the cost of false magic numbers
     while (at + kFrameHeaderBytes <= size) {
       std::vector<uint8_t> head(kFrameHeaderBytes);
       KVRT_TRY(file_->pread(at, head));
@@ -141,7 +141,7 @@ class Scan {
     return size.get(rest, bytes);
   }
 
-  // Of the next frame from `at` on; the end of the file if there is none.
+  // The offset of the next frame's magic number from `at` on; the end of the file if there is none.
   Result<uint64_t> next_magic(uint64_t at) {
     constexpr uint64_t kWindow = 1u << 20;
     constexpr std::array<uint8_t, 4> kMagic{'K', 'V', 'R', 'C'};

@@ -1,4 +1,4 @@
-// Every frame that can be read from a store's segments, whether a row names it or not.
+// Finds every readable frame in a store's segments, whether a row names it or not.
 #pragma once
 
 #include <functional>
@@ -11,18 +11,18 @@
 
 namespace kvrt {
 
-// Checked whole: its checksum, its lengths, and its key against its parent and tokens.
+// A frame that was checked whole: its checksum, its lengths, and its key against its parent and tokens.
 struct FoundFrame {
   BlockKey key, parent;
   std::vector<int32_t> tokens;
-  size_t segment = 0;  // of FoundSegments::segments
+  size_t segment = 0;  // number in FoundSegments::segments
   uint64_t offset = 0, bytes = 0, raw_bytes = 0;
 };
 
 struct FoundSegment {
   SegmentId id;
   uint64_t bytes = 0;
-  bool sound = true;  // footer and every frame
+  bool sound = true;  // its footer and every frame are
 };
 
 struct FoundSegments {
@@ -31,8 +31,8 @@ struct FoundSegments {
   std::vector<std::string> faults;  // "segs/ab/ab12….seg at 4096: checksum differs"
 };
 
-// Of the files that are wanted. One that is not a safe one of ours counts as missing. An error only where the disk or the memory fails; CANCELLED
-// when progress says so.
+// Scans the wanted files. A file that is unsafe or not ours counts as missing. An error only where the disk or the memory fails; CANCELLED if
+// progress returns false.
 Result<FoundSegments> scan_segments(Env* env, const std::string& root, const std::function<bool(const SegmentId&)>& wanted,
                                     const std::function<bool(uint64_t done, uint64_t total)>& progress);
 

@@ -15,7 +15,7 @@ struct RepairTotals {
 
 Query& bind_row(Query& q, size_t number) { return number != 0 ? q.bind_u64(number) : q.bind_null(); }
 
-// Rows of the segments that are used; by number in `found`, 0: not used.
+// Adds a row for each used segment. `rows`: its id by the segment's number in `found`; 0: not used.
 Status add_segments(Db* db, const Recovery& plan, const FoundSegments& found, std::vector<int64_t>* rows, RepairTotals* totals) {
   std::vector<uint64_t> live(found.segments.size());
   for (const RecoveredNode& node : plan.nodes) {
@@ -106,7 +106,7 @@ Status remove_if_there(Env* env, const std::string& path) {
   return removed.code() == Code::kNotFound ? Status() : std::move(removed);
 }
 
-// The file, with its name in the folder on the disk before it is gone from here.
+// Moves a file to the folder `to`, and syncs the folder: the new name is on the disk before the caller syncs away the old one.
 Status move_aside(Env* env, const std::string& root, const std::string& name, const std::string& to) {
   KVRT_ASSIGN(bool there, env->exists(root + "/" + name));
   if (!there) return {};
@@ -114,7 +114,7 @@ Status move_aside(Env* env, const std::string& root, const std::string& name, co
   return env->sync_dir(to);
 }
 
-// From here on the old catalog is not there any more: nothing but the rest of the switch makes this a store again.
+// From the first move on catalog.db is missing: only the rest of the switch makes the directory a store again.
 Status put_in_place(Env* env, const std::string& root, const std::string& aside) {
   KVRT_TRY(move_aside(env, root, "catalog.db", aside));
   KVRT_TRY(env->sync_dir(root));
@@ -157,7 +157,7 @@ Result<std::string> switch_catalogs(Env* env, const std::string& root, std::span
     KVRT_ASSIGN(bool taken, env->exists(folder(root, n)));
     if (!taken) break;
     KVRT_ASSIGN(auto names, env->list_dir(folder(root, n)));
-    if (names.empty()) break;  // of a switch that did not come so far
+    if (names.empty()) break;  // left by a switch that moved nothing
   }
   const std::string to = folder(root, n);
   KVRT_TRY(env->make_dir(to));

@@ -17,15 +17,16 @@ struct CopiedSegment {
   std::vector<ChunkPlace> chunks;
 };
 
-// Frames of one segment into a new one, as they are.
+// Copies frames of one segment, as they are, into a new one.
 Result<CopiedSegment> copy_segment(Env* env, const std::string& root, const SegmentId& from, std::span<const FoundFrame* const> frames);
 
-// A catalog of the plan under tmp/, ready for the switch. A frame's segment is named by its number in `found`.
+// Makes the plan's catalog under tmp/, ready for the switch. A frame names its segment by the number in `found`.
 Status write_catalog(Env* env, const std::string& root, const StoreId& id, const Recovery& plan, const FoundSegments& found);
 
-// The catalog that is ready takes its place; what was there goes to damaged-<n>, and segments that nobody can use. Gives that folder's name.
+// Moves the old catalog, and the segments `aside` that no session can use, to damaged-<n>; then the ready catalog becomes catalog.db. Gives
+// that folder's name.
 Result<std::string> switch_catalogs(Env* env, const std::string& root, std::span<const SegmentId> aside);
-// A switch that was interrupted: the old catalog has gone aside, the new one is ready. False: there was none, and tmp/ is empty.
+// Finishes an interrupted switch: the old catalog has gone aside, the new one is ready. False: there was none, and tmp/ is empty now.
 Result<bool> finish_switch(Env* env, const std::string& root, std::string* aside);
 
 }  // namespace kvrt

@@ -15,7 +15,7 @@ namespace kvrt {
 namespace {
 
 constexpr int kZstdLevel = 1;
-constexpr int kWindowLogMax = 23;  // of a frame that is unpacked piece by piece: level 1 makes windows of 2^19
+constexpr int kWindowLogMax = 23;  // for a frame that is unpacked piece by piece; level 1 makes windows of 2^19
 constexpr size_t kIdleCodecsMax = 16;
 
 unsigned long long ull(uint64_t v) { return v; }
@@ -58,7 +58,7 @@ Status check_lengths(const FrameHeader& h, uint64_t frame_bytes) {
     return error(Code::kCorrupt, Detail::kFormat, "planes of %llu and %llu bytes for a payload of %llu", ull(h.low_bytes),
                  ull(h.high_bytes), ull(h.raw_bytes));
   }
-  if (packed && low == 0 && high / kPackRatioMax > h.high_bytes) {  // else the low plane, which is raw, bounds what a frame can claim
+  if (packed && low == 0 && high / kPackRatioMax > h.high_bytes) {  // else the raw low plane bounds a frame's claim
     return error(Code::kCorrupt, Detail::kFormat, "a payload of %llu bytes from %llu, more than %llu times as many", ull(high),
                  ull(h.high_bytes), ull(kPackRatioMax));
   }
@@ -69,7 +69,7 @@ Status check_lengths(const FrameHeader& h, uint64_t frame_bytes) {
   return {};
 }
 
-// Of a frame whose checksum is right: it says what it is. What this kvrt does not know a newer one wrote, and can still read.
+// For a frame whose checksum is right, so that its header can be believed: a newer kvrt wrote an unknown version or flag, and can read it.
 Status check_known(uint16_t version, uint16_t flags) {
   if (version > kFrameVersion) {
     return error(Code::kIncompatible, Detail::kStoreTooNew, "frame version %u of a newer kvrt, this one knows %u", version, kFrameVersion);
@@ -99,7 +99,7 @@ void merge(const uint8_t* __restrict low, const uint8_t* __restrict high, size_t
   }
 }
 
-// One zstd frame, of that content.
+// Checks that `packed` is exactly one zstd frame with that much content.
 Status check_packed(std::span<const uint8_t> packed, uint64_t content_bytes) {
   unsigned long long content = ZSTD_getFrameContentSize(packed.data(), packed.size());
   if (content != content_bytes) return error(Code::kCorrupt, Detail::kFormat, "zstd frame does not declare %llu bytes", ull(content_bytes));
@@ -119,7 +119,7 @@ Status inflate(ZSTD_DCtx* dctx, std::span<const uint8_t> packed, std::span<uint8
   return {};
 }
 
-// The same piece by piece into `sink`, for who wants to know whether it can be done.
+// The same piece by piece into `sink`, for a caller that only checks whether the frame can be unpacked.
 Status inflate_away(ZSTD_DCtx* dctx, std::span<const uint8_t> packed, uint64_t content_bytes, std::vector<uint8_t>* sink) {
   KVRT_TRY(check_packed(packed, content_bytes));
   ZSTD_DCtx_reset(dctx, ZSTD_reset_session_only);
@@ -178,7 +178,7 @@ Result<FrameHeader> parse_frame(std::span<const uint8_t> frame) {
 }
 
 Codec::Codec() : cctx_(ZSTD_createCCtx()), dctx_(ZSTD_createDCtx()) {
-  if (cctx_ == nullptr || dctx_ == nullptr) {  // as operator new would
+  if (cctx_ == nullptr || dctx_ == nullptr) {  // as operator new does
     ZSTD_freeCCtx(cctx_);
     ZSTD_freeDCtx(dctx_);
     throw std::bad_alloc();
@@ -220,7 +220,7 @@ Result<std::span<const uint8_t>> Codec::encode(const ChunkIn& chunk) {
   return std::span<const uint8_t>(frame_.data(), body + kChecksumBytes);
 }
 
-// The two planes, or the payload as it is; the bytes of the second.
+// Writes the two planes, or the payload as it is. Gives the bytes of the high plane as stored.
 size_t Codec::encode_payload(const ChunkIn& chunk, uint8_t* to, size_t low, uint16_t* flags) {
   size_t high = chunk.payload.size() - low;
   if (chunk.codec == ChunkCodec::kNone) {
@@ -276,7 +276,7 @@ Status Codec::decode(std::span<const uint8_t> frame, const NodeIn& node, uint32_
 
 Status Codec::check(std::span<const uint8_t> frame, FrameHeader* header) {
   KVRT_ASSIGN(*header, parse_frame(frame));
-  if ((header->flags & kFrameHighZstd) == 0) return {};  // the checksum covers what is raw
+  if ((header->flags & kFrameHighZstd) == 0) return {};  // the checksum covers raw bytes
   const size_t at = kFrameHeaderBytes + size_t{4} * header->n_tokens + static_cast<size_t>(header->low_bytes);
   const auto packed = frame.subspan(at, static_cast<size_t>(header->high_bytes));
   return inflate_away(dctx_, packed, header->raw_bytes - header->low_bytes, &raw_);

@@ -1,6 +1,6 @@
-// Frames: one chunk as the bytes of a segment. Header, token ids, the low byte plane as it is, the high byte plane through zstd, a
-// checksum over all of it. High bytes of floats (sign, exponent) compress; the others are noise. Or the payload as it is, which is larger
-// and loads sooner. FORMAT.md has the bytes.
+// Frames: the form of a chunk in a segment. A frame is a header, token ids, the low byte plane as it is, the high byte plane through zstd, and
+// a checksum over all of it. High bytes of floats (sign, exponent) compress; the others are noise. A plain frame has the payload as it is: it
+// is larger and loads sooner. FORMAT.md has the bytes.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct FrameHeader {
   std::vector<int32_t> tokens;
 };
 
-// The header of a whole frame: checksum first, then every length against every other. CORRUPT says what differs.
+// Parses the header of a whole frame. Checks the checksum first, then every length against every other. CORRUPT names the difference.
 Result<FrameHeader> parse_frame(std::span<const uint8_t> frame);
 
 // The planes of elements of 2 or 4 bytes: byte p of element i at low[p * elements + i], the last byte at high[i], and back.
@@ -54,7 +54,7 @@ class Codec {
   // The payload of `frame` into exactly out.size() bytes, if it is the node's chunk (key, parent, tokens) in this layout. CORRUPT otherwise;
   // `out` is then unspecified.
   Status decode(std::span<const uint8_t> frame, const NodeIn& node, uint32_t layout, std::span<uint8_t> out);
-  // As decode, for a reader that only wants to know: it takes no more memory for a larger payload.
+  // Checks a frame as decode does, but without the payload: it takes no more memory for a larger one.
   Status check(std::span<const uint8_t> frame, FrameHeader* header);
 
   ReadBuffer* read_buffer() { return &read_; }  // for a caller that reads a frame to decode it

@@ -77,7 +77,7 @@ Status SegmentWriter::seal(bool sync) {
   footer.write(kFooterMagic);
   footer.write(static_cast<uint32_t>(entries_.size()));
   footer.write(index_offset);
-  footer.write(index_offset + footer.bytes().size() + 24);  // the file's size
+  footer.write(index_offset + footer.bytes().size() + 24);  // the size of the whole file
   Checksum128 sum = checksum128(footer.bytes());
   footer.write(sum.low);
   footer.write(sum.high);

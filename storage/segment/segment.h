@@ -44,8 +44,8 @@ struct SegmentEntry {
   uint64_t offset = 0, bytes = 0;
 };
 
-// A segment being written. One thread. Its file stays open, and so locked, until the destructor, which removes it, published or not, unless
-// keep() was called.
+// A segment being written, by one thread. Its file stays open, and so locked, until the destructor. That removes the file, published or not,
+// unless keep() was called.
 class SegmentWriter {
  public:
   static Result<std::unique_ptr<SegmentWriter>> create(Env* env, const std::string& root);
@@ -57,7 +57,7 @@ class SegmentWriter {
   Status seal(bool sync);        // the footer
   Status publish(bool sync);     // tmp/ -> segs/; with `sync` the directories reach the disk too
   void keep() { kept_ = true; }  // the catalog names it
-  // The file is removed, as the destructor does. False: it could not be.
+  // Removes the file, as the destructor does. False: it could not be removed.
   bool discard() noexcept;
 
   const SegmentId& id() const { return id_; }
@@ -76,13 +76,14 @@ class SegmentWriter {
   bool published_ = false, kept_ = false;
 };
 
-// The index of a segment after its header, footer and checksum were found good, every entry inside the file. CORRUPT otherwise.
+// The index of a segment whose header, footer and checksum are good, and whose entries all lie inside the file. CORRUPT otherwise;
+// INCOMPATIBLE for a newer version or unknown flags.
 Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const SegmentId& id);
 
-// Why something could not be read says nothing of it: the process or the system has no more memory or descriptors.
+// True if a read failed for want of memory or descriptors in the process or the system, which proves nothing about the file.
 bool is_want(const Status& status);
 
-// `bytes` of the file at `offset`, until the buffer's next use; CORRUPT before anything is allocated if the file does not hold them.
+// Reads `bytes` of the file at `offset`; they are valid until the buffer's next use. CORRUPT, before it allocates, if the file is too short.
 Result<std::span<const uint8_t>> read_frame(const File& file, uint64_t offset, uint64_t bytes, ReadBuffer* buffer);
 
 // Open segment files, least recently used closed first. Thread-safe.
@@ -100,7 +101,7 @@ class SegmentCache {
   Env* env_;
   std::string root_;
   size_t files_max_;
-  std::mutex mutex_;        // guards what follows it; no other mutex of the store is taken under it
+  std::mutex mutex_;        // guards the members after it; no other mutex of the store is taken under it
   std::list<Slot> recent_;  // front: used last
   std::unordered_map<SegmentId, std::list<Slot>::iterator, SegmentIdHasher> slots_;
 };

@@ -1,4 +1,4 @@
-// StoreImpl: chunks, each by its key.
+// StoreImpl: the calls that look up and read chunks by key.
 #include "storage/store/store_impl.h"
 
 namespace kvrt {
@@ -44,10 +44,10 @@ ChunkState StoreImpl::read(const NodeIn& node, uint32_t layout, std::span<uint8_
   }
 }
 
-// A chunk that cannot be had; none: it lies elsewhere by now. Damage is forgotten so that the next save writes it again; a lack of
-// descriptors or memory is not damage.
+// The state of a chunk that could not be read; none: it lies elsewhere by now. A damaged chunk is forgotten, so that the next save writes it
+// again. A lack of descriptors or memory is not damage.
 std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const ChunkLocation& at, const Status& why, std::string* damage) {
-  // And what a newer kvrt wrote is a hole for this one alone.
+  // Nor is a frame that a newer kvrt wrote: it is a hole for this one alone.
   bool passing = why.code() == Code::kIncompatible || is_want(why) || why.detail() == Detail::kPermission;
   std::string text = "chunk " + key.hex().substr(0, 16) + " in segs/" + at.id.hex().substr(0, 2) + "/" + at.id.hex() + ".seg at " +
                      std::to_string(at.offset) + ": " + why.message();
@@ -57,7 +57,7 @@ std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const ChunkLocati
   const Impatient at_once = catalog_.db.impatient();
   auto now = catalog_.nodes.find(key);
   if (now.is_ok() && !now->has_value()) return ChunkState::kAbsent;  // removed while we read
-  // By its name, not by its row: a later segment may have that.
+  // The segment is compared by name: a later one may have its row number.
   if (now.is_ok() && (*now)->id != at.id) return std::nullopt;
   bool missing = why.code() == Code::kNotFound;
   if (missing) files_.forget(at.id);
@@ -85,7 +85,7 @@ uint64_t StoreImpl::discard(std::span<const NodeIn> chain, const std::string& wh
       auto found = catalog_.nodes.find(chain[i].key);
       if (!found.is_ok() || !found->has_value()) continue;
       at = **found;
-      (void)catalog_.db.set_durability(Durability::kProcess).is_ok();  // after a power cut it is found again
+      (void)catalog_.db.set_durability(Durability::kProcess).is_ok();  // a power cut only brings it back, to be found again
     }
     count += lose(chain[i].key, at, error(Code::kCorrupt, Detail::kFormat, "%s", why.c_str()), nullptr) == ChunkState::kDamaged;
   }

@@ -10,7 +10,7 @@ namespace kvrt {
 
 namespace {
 
-// Who may write and is alone brings an old catalog up to date; others are refused, and nothing has changed.
+// Only a writer that is alone may migrate an old catalog. Any other open is refused, and nothing has changed.
 Status check_age(const CatalogProbe& catalog, const StoreDirectory& dir) {
   if (catalog.kind != CatalogProbe::Kind::kOld || (dir.alone && !dir.read_only)) return {};
   const char* path = dir.root.c_str();
@@ -24,17 +24,17 @@ Status check_age(const CatalogProbe& catalog, const StoreDirectory& dir) {
                path, catalog.schema, kCatalogSchema);
 }
 
-// A bit of one of the two numbers in the catalog's header flipped.
+// The numbers in the catalog's header have flipped bits: only a writer that is alone may mend them.
 Status check_mendable(const StoreDirectory& dir) {
   if (dir.alone && !dir.read_only) return {};
   const char* text = "%s/catalog.db: a bit of the numbers in its header has flipped: %s";
   if (dir.read_only)
     return error(Code::kCorrupt, Detail::kCatalogCorrupt, text, dir.root.c_str(), "open the store once for writing, which mends it");
   return error(Code::kBusy, Detail::kStoreLocked, text, dir.root.c_str(),
-               "who is alone in the store mends it, and another process has it open");
+               "another process has the store open; the first open after that mends it");
 }
 
-// What a killed process left damaged, and one bit explains: the log, the numbers in the catalog's header.
+// Mends single flipped bits: in the log that a killed process left, and in the numbers of the catalog's header.
 Status mend(Env* env, StoreDirectory* dir, Survey* now) {
   if (now->catalog.log_rows) KVRT_TRY(check_killed_log(env, dir, false));
   if (now->catalog.kind != CatalogProbe::Kind::kFlipped) return {};
@@ -44,7 +44,7 @@ Status mend(Env* env, StoreDirectory* dir, Survey* now) {
   return {};
 }
 
-// Makes what a store has: its directories, a catalog, of this schema.
+// Makes the parts of a store that are missing: its directories, and a catalog of this schema.
 Status fill(Env* env, const StoreDirectory& dir, const Survey& now) {
   KVRT_TRY(env->make_dir(dir.root + "/tmp"));
   KVRT_TRY(env->make_dir(dir.root + "/segs"));
@@ -75,7 +75,7 @@ Result<DamagedDirectory> open_damaged(Env* env, const std::string& path) {
   KVRT_TRY(recognize_catalog(catalog, &probe));
   KVRT_TRY(check_format(dir.format, probe, root));
   KVRT_TRY(check_schema_known(probe, catalog));
-  // Beside our FORMAT a strange application id is damage.
+  // Beside our FORMAT another application id is damage.
   if (probe.kind == CatalogProbe::Kind::kForeign && !formatted) return foreign_database(probe, catalog);
   KVRT_ASSIGN(bool segments, has_segments(env, root));
   if (probe.kind == CatalogProbe::Kind::kMissing && !formatted && !segments) {
@@ -84,7 +84,7 @@ Result<DamagedDirectory> open_damaged(Env* env, const std::string& path) {
   KVRT_TRY(enter_alone(env, &dir));
   KVRT_TRY(env->make_dir(root + "/tmp"));
   KVRT_TRY(env->make_dir(root + "/segs"));
-  KVRT_ASSIGN(damaged.catalog, probe_catalog(env, catalog));  // again: what is there now stays
+  KVRT_ASSIGN(damaged.catalog, probe_catalog(env, catalog));  // again: under the lock it stays as it is
   KVRT_TRY(recognize_catalog(catalog, &damaged.catalog));
   if (damaged.catalog.log_rows) KVRT_TRY(check_killed_log(env, &dir, true));
   damaged.mended = damaged.catalog.kind == CatalogProbe::Kind::kFlipped;
@@ -117,7 +117,7 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
   }
   KVRT_TRY(enter(env, &dir));
   KVRT_TRY(check_directories(env, root));
-  KVRT_ASSIGN(Survey now, survey(env, root));  // again: what is there now stays
+  KVRT_ASSIGN(Survey now, survey(env, root));  // again: under the lock it stays as it is
   KVRT_TRY(mend(env, &dir, &now));
   KVRT_TRY(check_age(now.catalog, dir));
   if (dir.alone) {

@@ -1,4 +1,4 @@
-// Opening a store's directory: is it ours, is it safe, may it be written. Decides everything before SQLite sees a byte.
+// Opens a store's directory: decides whether it is ours, safe and writable, before SQLite sees a byte.
 #pragma once
 
 #include <memory>
@@ -19,22 +19,23 @@ struct StoreDirectory {
   FormatFile format;
   bool read_only = false;
   bool writable = false;                 // the directory, whatever read_only says
-  bool alone = false;                    // no other handle or process has it open: time for repairs. Until share()
-  bool unclean = false;                  // alone, and there is a log: the last one was killed
-  bool log_rows = false;                 // with rows in it
-  bool log_mended = false;               // bits of it had flipped; they are as they were
-  std::string log_damage;                // why commits of it cannot be read; "": they can
-  std::unique_ptr<FileLock> lock;        // shared as long as the store is open; null only where it cannot be had: a read-only file system
-  std::unique_ptr<FileLock> write_lock;  // held by who writes the catalog; null: read-only
+  bool alone = false;                    // until share(): no other handle or process has it open, so this one may repair
+  bool unclean = false;                  // alone, and there is a log: the last process was killed
+  bool log_rows = false;                 // the log is not empty
+  bool log_mended = false;               // bits of the log had flipped, and are put right
+  std::string log_damage;                // why some commits in the log cannot be read; "": all can
+  std::unique_ptr<FileLock> lock;        // shared while the store is open; null only where it cannot be had: a read-only file system
+  std::unique_ptr<FileLock> write_lock;  // held while the catalog is written; null: read-only
 };
 
-// Checks the directory, makes and fills it if it is empty and may be, takes the lock. A directory that is refused is untouched.
+// Checks the directory, takes the lock, and makes the store if the directory is empty and the options allow it. A refused one is untouched.
 Result<StoreDirectory> open_directory(Env* env, const std::string& path, const StoreOptions& options);
-// A store's directory whatever its catalog is, for repair: alone in it, or BUSY. What a later or another program made is refused untouched.
+// A store's directory for repair, whatever its catalog is. It is open here alone, else BUSY. A later kvrt's, or another program's, is refused
+// untouched.
 struct DamagedDirectory {
   StoreDirectory dir;
   CatalogProbe catalog;
-  bool mended = false;  // the numbers in the catalog's header were
+  bool mended = false;  // a bit in the catalog's header was put right
 };
 Result<DamagedDirectory> open_damaged(Env* env, const std::string& path);
 

@@ -23,7 +23,7 @@ std::string check_line(std::string_view text) {
   return line;
 }
 
-// Of a line "kvrt-store <number>\n" that the text begins with.
+// The number of the text's first line, if that is "kvrt-store <number>\n".
 std::optional<uint64_t> layout_of(std::string_view text) {
   const size_t end = text.find('\n');
   if (end == std::string_view::npos || !text.starts_with(kMagic) || end == kMagic.size() || end > kMagic.size() + 9) return std::nullopt;
@@ -67,7 +67,8 @@ FormatFile parse_format(std::string_view text) {
     return {id ? Kind::kSound : Kind::kDamaged, *layout, id};
   }
   if (text == kFirstLine) return {Kind::kOld, kStoreLayout, std::nullopt};
-  // Every later layout has a checksum, too: one bit away from ours and without it is damage, also where it is a higher number.
+  // Every later layout has a checksum, too. So a first line one bit away from ours, without a right checksum, is damage, though its number may
+  // be a higher one.
   if (text.size() >= kFirstLine.size() && bits_apart(kFirstLine, text) <= 1) return {Kind::kDamaged, 0, std::nullopt};
   if (layout && *layout > kStoreLayout) return {Kind::kNewer, *layout, std::nullopt};
   return {Kind::kStrange, 0, std::nullopt};
@@ -98,7 +99,7 @@ Status write_format(Env* env, const std::string& root, const StoreId& id) {
     KVRT_TRY(file->append({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
     KVRT_TRY(file->sync());
   }
-  Status removed = env->remove_file(root + "/FORMAT");  // killed here it is missing, which the next open makes good
+  Status removed = env->remove_file(root + "/FORMAT");  // if the process is killed here, the next open makes FORMAT anew
   if (!removed.is_ok() && removed.code() != Code::kNotFound) return removed;
   KVRT_TRY(env->rename_new(tmp, root + "/FORMAT"));
   return env->sync_dir(root);

@@ -1,5 +1,5 @@
-// FORMAT: which layout a store's directory has, and which store it is. Text, so that anybody can read it; with a checksum, so that damage is
-// not taken for another layout.
+// FORMAT: the file that names the layout of a store's directory, and the store. It is text, so that anybody can read it, with a checksum, so
+// that damage is not taken for another layout.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace kvrt {
 inline constexpr uint32_t kStoreLayout = 1;  // the number in FORMAT
 
 struct FormatFile {
-  // kOld: of 0.1, which wrote the number alone. kStrange: nothing that a store's could have become by one flipped bit.
+  // kOld: by kvrt 0.1, which wrote the number alone. kStrange: no FORMAT, not even one with a flipped bit.
   enum class Kind { kMissing, kSound, kOld, kNewer, kDamaged, kStrange };
   Kind kind = Kind::kMissing;
   uint64_t layout = 0;        // kSound, kOld, kNewer
@@ -27,9 +27,9 @@ inline constexpr size_t kFormatBytesMax = 512;
 std::string format_text(const StoreId& id);
 FormatFile parse_format(std::string_view text);
 
-// INCOMPATIBLE: a later layout.
+// INCOMPATIBLE if the layout is a later one.
 Result<FormatFile> read_format(Env* env, const std::string& root);
-// Makes FORMAT, also in the place of one that is damaged.
+// Makes FORMAT, or replaces a damaged one.
 Status write_format(Env* env, const std::string& root, const StoreId& id);
 
 }  // namespace kvrt

@@ -1,4 +1,4 @@
-// StoreImpl: the collection of garbage, in slices.
+// StoreImpl: collects garbage, in slices.
 #include <algorithm>
 #include <chrono>
 #include <new>
@@ -12,7 +12,7 @@
 
 namespace kvrt {
 
-// Expired sessions, and what no session holds any more. Their segments go into the trash.
+// Removes expired sessions, and nodes that no session holds any more. Segments left without a chunk go into the trash.
 Result<bool> StoreImpl::gc_rows(Collection* c) {
   std::lock_guard lock(mutex_);
   const Impatient as_told = catalog_.db.impatient(c->wait_ms);
@@ -25,7 +25,7 @@ Result<bool> StoreImpl::gc_rows(Collection* c) {
   return !c->rows.finished;
 }
 
-// Segments of which less than half is live, one a slice. The lock is not held while it is copied.
+// Copies segments of which less than half is live, one a call. The lock is not held meanwhile.
 Result<bool> StoreImpl::gc_sparse(Collection* c) {
   SegmentRow sparse;
   {
@@ -40,12 +40,12 @@ Result<bool> StoreImpl::gc_sparse(Collection* c) {
 Result<bool> StoreImpl::rewrite(const SegmentRow& segment, Collection* c) {
   auto moved = compact(segment, c);
   if (moved.is_ok()) c->rewritten += *moved;
-  if (moved.status().code() == Code::kNoSpace) return false;  // it needs some to free some
+  if (moved.status().code() == Code::kNoSpace) return false;  // it needs room to free room
   KVRT_TRY(moved.take_status());
   return true;
 }
 
-// The files of what was collected, and those that could not be unlinked before.
+// Unlinks the files of collected segments, and those that could not be unlinked before.
 Result<bool> StoreImpl::gc_trash(Collection* c) {
   std::lock_guard lock(mutex_);
   const Impatient as_told = catalog_.db.impatient(c->wait_ms);
@@ -61,8 +61,8 @@ Result<bool> StoreImpl::gc_trash(Collection* c) {
   return gone > 0;
 }
 
-// A slice for what the others wrote to the log, where it is enough of one, or the disk is full: slices that the clock cuts short make a log as
-// long as the machine is slow.
+// Folds the log in a slice of its own, once the other slices wrote enough to it, or less on a full disk. The clock cuts slices short, so a slow
+// machine has more of them, and without this a longer log.
 Status StoreImpl::gc_log(Collection* c) {
   {
     std::lock_guard lock(mutex_);
@@ -75,11 +75,11 @@ Status StoreImpl::gc_log(Collection* c) {
   return {};
 }
 
-// The log has what was removed until it is folded in full, which a reader elsewhere may hold up: then the next gc, save or close does it.
+// The log has removed content until it is folded in full. A reader elsewhere may hold that up: then the next gc, save or close does it.
 Status StoreImpl::gc_fold(Collection* c) {
   const uint64_t end = env_->now_ns() + kFoldWaitMs * 1'000'000;
   CatalogDb::Scrub scrub;
-  for (int standing = 0;;) {  // slices in which others wrote as much as was folded
+  for (int standing = 0;;) {  // counts slices that scrubbed no page: others had written too much
     KVRT_TRY(c->next_slice());
     std::unique_lock lock(mutex_);
     KVRT_TRY(check_writable_locked());
@@ -90,7 +90,7 @@ Status StoreImpl::gc_fold(Collection* c) {
     if (folded.code() == Code::kIo) return folded;
     if (folded.is_ok() && scrub.finished) {
       unfolded_ = false;
-      if (catalog_.db.log_file_bytes() > 0) (void)catalog_.db.checkpoint(true).is_ok();  // nothing of what was removed
+      if (catalog_.db.log_file_bytes() > 0) (void)catalog_.db.checkpoint(true).is_ok();  // no removed content is in it
       return {};
     }
     standing += folded.is_ok() && scrub.scrubbed == before;
@@ -110,7 +110,7 @@ Status StoreImpl::gc_fold(Collection* c) {
   }
 }
 
-// Files that no row names and that no save is writing.
+// Removes files that no row names and that no save is writing.
 Result<bool> StoreImpl::gc_orphans(Collection* c) {
   std::lock_guard lock(mutex_);
   if (!std::exchange(c->listed, true)) {
@@ -125,10 +125,10 @@ Result<bool> StoreImpl::gc_orphans(Collection* c) {
   return true;
 }
 
-// One slice, where there is something: a store whose host never calls gc does not grow for ever. What fails here, for want of memory too, the
-// next one tries again: the save is made.
+// One slice of garbage collection, so that a store whose host never calls gc does not grow for ever. It may fail, for want of memory too: the
+// save is made, and the next save tries again.
 void StoreImpl::collect_after_save(Durability durability) try {
-  if (durability == Durability::kNone || durability == Durability::kProcess) return;  // they wait for no disk
+  if (durability == Durability::kNone || durability == Durability::kProcess) return;  // such saves wait for no disk
   {
     std::lock_guard lock(mutex_);
     auto garbage = catalog_.has_garbage(env_->unix_ms());
@@ -149,7 +149,7 @@ Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t 
     std::lock_guard lock(mutex_);
     KVRT_TRY(check_writable_locked());
     KVRT_ASSIGN(total, catalog_.sessions.count_expired(env_->unix_ms()));
-    total++;  // the files
+    total++;  // the files count as one more
   }
   c.go_on = [&] {
     c.slice_end = env_->now_ns() + kSliceNs;

@@ -7,13 +7,13 @@ namespace kvrt {
 
 Status check_killed_log(Env* env, StoreDirectory* dir, bool for_repair) {
   const std::string path = dir->root + "/catalog.db-wal";
-  if (!dir->alone && !dir->read_only) return {};  // it is in use, by its index
+  if (!dir->alone && !dir->read_only) return {};  // other processes use it, by its index
   auto file = env->open_read(path);
   if (!file.is_ok()) return file.status().code() == Code::kNotFound ? Status() : file.take_status();  // folded in meanwhile
   Result<std::unique_ptr<File>> database = std::unique_ptr<File>();
-  if (dir->alone) database = env->open_read(dir->root + "/catalog.db");  // else closing it would free the locks of who has it open here
+  if (dir->alone) database = env->open_read(dir->root + "/catalog.db");  // else closing it would free the locks of a handle in this process
   auto read = scan_log(**file, database.is_ok() ? database->get() : nullptr, for_repair);
-  if (!read.is_ok()) return dir->alone || is_want(read.status()) ? read.take_status() : Status();  // cut meanwhile, too
+  if (!read.is_ok()) return dir->alone || is_want(read.status()) ? read.take_status() : Status();  // or a writer cut it meanwhile
   const LogScan& scan = *read;
   if (dir->read_only && (scan.unclear || !scan.flipped.empty())) {
     return error(Code::kCorrupt, Detail::kCatalogCorrupt,

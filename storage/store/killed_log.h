@@ -6,8 +6,8 @@
 
 namespace kvrt {
 
-// Looks at the log before SQLite reads it. Who is alone puts flipped bits right; a reader is refused until that is done. What no bit
-// explains is told in dir->log_damage.
+// Looks at the log before SQLite reads it. A writer that is alone puts flipped bits right; a reader is refused until that is done.
+// dir->log_damage names damage that no single bit explains.
 Status check_killed_log(Env* env, StoreDirectory* dir, bool for_repair);
 
 }  // namespace kvrt

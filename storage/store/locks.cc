@@ -12,7 +12,7 @@ namespace kvrt {
 
 namespace {
 
-// Tries until somebody else's repairs are over.
+// Tries again while another process repairs the store, up to kWriteWaitMs.
 Status wait_for(const std::function<Status()>& attempt) {
   using std::chrono::steady_clock;
   const auto deadline = steady_clock::now() + std::chrono::milliseconds(kWriteWaitMs);
@@ -27,7 +27,7 @@ Status wait_for(const std::function<Status()>& attempt) {
 
 Status enter(Env* env, StoreDirectory* dir) {
   auto lock = env->open_lock(dir->root + "/lock", !dir->read_only);
-  if (!lock.is_ok()) {  // a reader does without one that is not there, or not for it
+  if (!lock.is_ok()) {  // a reader does without a lock file that is missing or that it may not open
     const bool can_do = dir->read_only && !is_want(lock.status()) && lock.status().detail() != Detail::kForked;
     return can_do ? Status() : lock.take_status();
   }

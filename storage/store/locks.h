@@ -6,11 +6,11 @@
 
 namespace kvrt {
 
-// Takes `lock`: exclusively if nobody else is there (dir->alone says so), else shared. A writer gets `write.lock` too, not taken yet.
+// Takes `lock`: exclusively if nobody else has it (dir->alone is true then), else shared. Opens `write.lock` for a writer, but does not take it.
 Status enter(Env* env, StoreDirectory* dir);
 // Takes `lock` exclusively, or BUSY.
 Status enter_alone(Env* env, StoreDirectory* dir);
-// Lets others in, when the one that was alone has done its repairs. BUSY if another alone one does not end.
+// Makes the exclusive lock shared once the repairs are done. BUSY if another process takes it exclusively meanwhile, and keeps it.
 Status share(StoreDirectory* dir);
 
 }  // namespace kvrt

@@ -11,15 +11,14 @@ namespace kvrt {
 
 namespace {
 
-// What leads from each schema to the next. The text of a step stays as it is for ever: it makes the tables of its time, not those of
-// kSchemaSql.
+// A step from one schema to the next. Its text never changes: it makes the tables of its time, not those of kSchemaSql.
 struct Step {
   int32_t from;
   const char* sql;
 };
 
-// Sums in the rows and in totals; pins with a priority; a use of each session, in the order of their saves. A session's counts come down the
-// tree from the first nodes: bytes_shared is the bytes up to the deepest node with two users.
+// Adds the sums in rows and in totals, pins with a priority, and each session's `used`, in the order of the saves. A session's counts are
+// summed down the tree from the first nodes: bytes_shared is the bytes up to the deepest node with two users.
 constexpr char kFrom2[] = R"sql(
 CREATE INDEX segments_sparse ON segments(id) WHERE 2 * live < bytes;
 CREATE INDEX nodes_by_parent ON nodes(parent) WHERE parent IS NOT NULL;
@@ -73,7 +72,7 @@ FROM nodes n WHERE n.segment IS NOT NULL;
 PRAGMA user_version = 3;
 )sql";
 
-// Of 0.1. The cache of model ids is made anew: its rows proved nothing. The identity comes with migrate().
+// From the schema of 0.1. The cache of model ids is made anew: its old rows had no checksum. migrate() adds the identity.
 constexpr char kFrom3[] = R"sql(
 DROP TABLE model_ids;
 CREATE TABLE model_ids(
@@ -96,7 +95,7 @@ Status copy_bytes(const File& from, File* to) {
   return to->sync();
 }
 
-// Of a catalog without a log that no connection of this process has open: closing our descriptor would free its locks.
+// Copies a catalog without a log. No connection of this process may have it open: closing our descriptor would free that one's locks.
 Status back_up(Env* env, const std::string& root) {
   const std::string backup = root + "/" + kCatalogBackup;
   Status removed = env->remove_file(backup);
@@ -117,9 +116,9 @@ Status back_up(Env* env, const std::string& root) {
 
 }  // namespace
 
-// By what the tables are: a flipped bit in user_version leads from 2 to 3 and back.
+// The identity or the tables tell the schema, not user_version: one flipped bit there makes 3 of 2, or 2 of 3.
 Status CatalogDb::migrate(const StoreId& id) {
-  KVRT_TRY(db_.exec("PRAGMA foreign_keys=OFF"));  // a row that is wrong stays so: it is that session's loss alone
+  KVRT_TRY(db_.exec("PRAGMA foreign_keys=OFF"));  // a wrong row stays wrong, which costs its session alone
   KVRT_TRY(set_durability(Durability::kTokens));
   Transaction txn(&db_);
   KVRT_TRY(txn.begin());
@@ -138,16 +137,16 @@ Status migrate_catalog(Env* env, const std::string& root, const std::optional<St
   mode.oldest = kCatalogSchemaOldest;
   {
     CatalogDb catalog;
-    mode.check = true;  // what is damaged is not carried over
+    mode.check = true;  // a damaged catalog is not migrated
     Status opened = catalog.open(path, mode);
     if (!opened.is_ok()) {
-      (void)catalog.close(false).is_ok();  // its log may be a newer one's
+      (void)catalog.close(false).is_ok();  // its log may be a newer kvrt's
       return opened;
     }
     KVRT_ASSIGN(const int64_t schema, catalog.schema());
     KVRT_TRY(catalog.checkpoint(true));
     KVRT_TRY(catalog.close(true));
-    if (schema == kCatalogSchema) return {};  // it only was not in the file yet
+    if (schema == kCatalogSchema) return {};  // only the log had the new schema
   }
   StoreId id;
   env->random(id.bytes);
@@ -157,12 +156,12 @@ Status migrate_catalog(Env* env, const std::string& root, const std::optional<St
   if (migrated.is_ok()) migrated = catalog.open(path, mode);
   if (migrated.is_ok()) migrated = catalog.migrate(known.value_or(id));
   if (migrated.is_ok()) {
-    KVRT_TRY(catalog.checkpoint(true));  // so that the file's header says it to every kvrt
+    KVRT_TRY(catalog.checkpoint(true));  // every kvrt finds the new schema in the file's header
     return catalog.close(true);
   }
   (void)catalog.close(true).is_ok();
   if (migrated.code() == Code::kNoSpace)
-    (void)env->remove_file(root + "/" + kCatalogBackup).is_ok();  // nothing has changed: it only takes space
+    (void)env->remove_file(root + "/" + kCatalogBackup).is_ok();  // nothing has changed, so the copy only takes space
   return migrated;
 }
 

@@ -1,4 +1,4 @@
-// A store of an older kvrt, brought up to date when it is opened for writing.
+// Migrates the store of an older kvrt when it is opened for writing.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,9 @@ namespace kvrt {
 // The catalog as it was before its last migration; replaced by the next one.
 inline constexpr char kCatalogBackup[] = "catalog.db.old";
 
-// Brings catalog.db, of which a part may be in its log alone, to kCatalogSchema: folds its log in, copies it to kCatalogBackup, changes it
-// in one transaction. Nobody else may have the store open. Whatever fails or ends it, the catalog is as before or as after, and the next
-// open goes on. NO_SPACE: as before. `known`: the store's id, where FORMAT has it; else it gets one.
+// Brings catalog.db, a part of which may be in its log alone, to kCatalogSchema: folds its log in, copies it to kCatalogBackup, changes it
+// in one transaction. The caller is alone in the store. Wherever it fails or is killed, the catalog is as before or as after, and the next
+// open goes on. NO_SPACE: as before. `known`: the store's id from FORMAT; without one the store gets a new id.
 Status migrate_catalog(Env* env, const std::string& root, const std::optional<StoreId>& known);
 
 }  // namespace kvrt

@@ -1,4 +1,4 @@
-// The rules of session names and domains, which are values of rows and never paths, and of lifetimes.
+// The rules of lifetimes, session names and domains. Names and domains are values in rows, never paths.
 #pragma once
 
 #include <cstdint>

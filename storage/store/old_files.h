@@ -1,4 +1,5 @@
-// What migrations and repairs leave in a store's directory for who wants to go back: nothing reads it, and it holds what was removed since.
+// The files that migrations and repairs leave in a store's directory, for a user who wants to go back. Nothing reads them; they still hold
+// content that was removed since.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,12 @@
 namespace kvrt {
 
 struct OldFiles {
-  std::vector<std::string> files, directories;  // paths; the files of damaged-<n>, and these
+  std::vector<std::string> files, directories;  // paths; `directories`: the damaged-<n>
   uint64_t bytes = 0;
 };
 
 Result<OldFiles> find_old_files(Env* env, const std::string& root);
-// The bytes that were there. Who calls it has `lock`, so that nobody migrates or repairs.
+// Removes them, and gives their bytes. The caller holds `lock`, so that nobody migrates or repairs.
 Result<uint64_t> remove_old_files(Env* env, const std::string& root);
 
 }  // namespace kvrt

@@ -1,4 +1,4 @@
-// StoreImpl: opening and closing.
+// StoreImpl: opens and closes the store.
 #include "storage/store/locks.h"
 #include "storage/store/orphans.h"
 #include "storage/store/reserve.h"
@@ -16,18 +16,18 @@ Result<std::unique_ptr<Store>> Store::open(Env* env, Log* log, const std::string
   return std::unique_ptr<Store>(std::move(store));
 }
 
-// The directory is open and locked. What is left: the catalog; and who is alone tidies up before others come in.
+// The directory is open and locked. Opens the catalog; a handle that is alone then tidies up before others come in.
 Status StoreImpl::start() {
   std::lock_guard lock(mutex_);
   Status opened = open_catalog();
   if (opened.is_ok()) opened = check_identity();
   if (opened.is_ok()) opened = open_reader();
   if (!opened.is_ok()) {
-    broken_ = opened.clone();  // closing writes nothing, too
+    broken_ = opened.clone();  // so that closing writes nothing
     return opened;
   }
   if (!dir_.read_only) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
-  if (dir_.alone && !dir_.read_only && dir_.log_rows) (void)catalog_.db.checkpoint(true).is_ok();  // it may hold what was removed
+  if (dir_.alone && !dir_.read_only && dir_.log_rows) (void)catalog_.db.checkpoint(true).is_ok();  // the log may hold removed content
   tell_of_log();
   return dir_.alone ? tidy_alone() : Status();
 }
@@ -39,7 +39,7 @@ CatalogDb::OpenMode StoreImpl::read_mode() const {
   return mode;
 }
 
-// The log and its index want a little room: on a full disk they get the reserve's.
+// The log and its index need a little room: on a full disk they get the reserve's.
 Status StoreImpl::open_catalog() {
   CatalogDb::OpenMode mode = read_mode();
   mode.read_only = dir_.read_only;
@@ -65,17 +65,17 @@ void StoreImpl::tell_of_log() {
   logf(log_, LogLevel::kWarn, "store: %s/catalog.db-wal: %s%s", dir_.root.c_str(), dir_.log_damage.c_str(), next);
 }
 
-// Removes what a killed process left, makes the reserve, and lets others in.
+// Removes the files that a killed process left, makes the reserve, and lets others in.
 Status StoreImpl::tidy_alone() {
   remove_all_orphans(env_, log_, dir_.root, &catalog_, dir_.unclean);
   make_reserve(env_, dir_.root);
   Status ours = share(&dir_);
   if (ours.is_ok()) ours = catalog_.db.check_schema();
-  if (!ours.is_ok()) broken_ = ours.clone();  // another's, or a newer one, by now: left as it is
+  if (!ours.is_ok()) broken_ = ours.clone();  // another process repairs or has migrated it: it stays as it is
   return ours;
 }
 
-// FORMAT and catalog are of one store. Who is alone writes a FORMAT that is not as it should be.
+// Checks that FORMAT and catalog are of one store. A writer that is alone writes a FORMAT anew that is not as it should be.
 Status StoreImpl::check_identity() {
   const FormatFile& format = dir_.format;
   if (format.id && *format.id != catalog_.db.id()) {
@@ -88,12 +88,12 @@ Status StoreImpl::check_identity() {
   if (!dir_.alone || dir_.read_only || format.kind == FormatFile::Kind::kSound) return {};
   Status written = write_format(env_, dir_.root, catalog_.db.id());
   if (written.is_ok() || format.kind == FormatFile::Kind::kMissing) return written;
-  logf(log_, LogLevel::kWarn, "store: %s", written.message().c_str());  // the catalog tells what it would
+  logf(log_, LogLevel::kWarn, "store: %s", written.message().c_str());  // the catalog has the same id
   return {};
 }
 
-// A reader leaves the directory as it was: SQLite makes the log and its index for it, and with nobody else there they may go. On a full
-// disk they took the reserve's place.
+// A reader leaves the directory as it was. SQLite makes the log and its index even for a reader; they go if nobody else has the store open,
+// and the reserve, whose room they took on a full disk, is made again.
 void StoreImpl::tidy_after_reading() {
   if (!dir_.writable || dir_.lock == nullptr || !dir_.lock->acquire(LockMode::kExclusive).is_ok()) return;
   const std::string catalog = dir_.root + "/catalog.db";
@@ -117,10 +117,10 @@ StoreImpl::~StoreImpl() {
       std::lock_guard reading(read_mutex_);
       (void)reader_.db.close(false).is_ok();  // first: only the last connection folds the log in
     }
-    Status closed = catalog_.db.close(sound && !litter_);  // with a log left behind the next open looks for such files
+    Status closed = catalog_.db.close(sound && !litter_);  // a log that is left makes the next open look for litter
     if (!closed.is_ok()) logf(log_, LogLevel::kWarn, "store: closing: %s", closed.message().c_str());
     if (dir_.read_only) tidy_after_reading();
-  } catch (...) {  // no memory: what is left is for the next open
+  } catch (...) {  // no memory: the next open does the rest
   }
 }
 

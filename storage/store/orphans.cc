@@ -27,7 +27,7 @@ Status remove_orphans(Env* env, Log* log, const std::string& root, const std::st
     auto lease = env->open_lock(path, false);
     if (lease.is_ok() && !(*lease)->acquire(LockMode::kExclusive).is_ok()) continue;  // a save is writing it
     if (segment) {
-      KVRT_ASSIGN(bool committed, catalog->segments.is_named(id));  // meanwhile
+      KVRT_ASSIGN(bool committed, catalog->segments.is_named(id));  // since the first look
       if (committed) continue;
     }
     (void)remove_counted(env, log, path, removed);

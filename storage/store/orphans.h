@@ -1,4 +1,4 @@
-// Orphans: files that no row names. A killed writer left them, or a save that failed.
+// Orphans: files that no row names. A killed writer or a failed save left them.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@
 
 namespace kvrt {
 
-// The directories that hold segments, below the root: tmp, and those of segs/ that are there.
+// The directories that may have orphans, relative to the root: tmp, and those in segs/.
 Result<std::vector<std::string>> segment_directories(Env* env, const std::string& root);
-// Removes the orphans of one directory: what is in tmp, segments without a row; but not what a running save is writing.
+// Removes the orphans of one directory: any file in tmp, or segments without a row. A file that a running save is writing stays.
 Status remove_orphans(Env* env, Log* log, const std::string& root, const std::string& directory, Catalog* catalog, RemovedFiles* removed);
-// Removes the orphans of all directories, or of tmp alone, at open; a failure costs disk space, not the open. A row whose file is missing
+// Removes, at open, the orphans of all directories, or of tmp alone. A failure costs disk space, not the open. A row whose file is missing
 // stays: the first read forgets it, and verify names it.
 void remove_all_orphans(Env* env, Log* log, const std::string& root, Catalog* catalog, bool segments);
 

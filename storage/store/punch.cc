@@ -1,4 +1,4 @@
-// Frames that no row names, in a segment that stays: zeros, whose space goes back to the file system.
+// StoreImpl: zeroes frames that no row names, in a segment that stays. Their space goes back to the file system.
 #include <numeric>
 
 #include "storage/store/store_impl.h"
@@ -7,8 +7,8 @@ namespace kvrt {
 
 namespace {
 
-// What lies between the frames of the rows, as far as it is not zeros; none: there is nothing. CORRUPT if the segment's index cannot be
-// read, or the rows are not those of the file.
+// The ranges between the rows' frames that are not zeros yet. CORRUPT if the segment's index is damaged, or a row's frame is not in the
+// segment.
 Result<std::vector<FileRange>> dead_ranges(const File& file, const SegmentId& id, std::span<const ChunkPlace> live) {
   KVRT_ASSIGN(const auto index, read_segment_index(file, id));
   KVRT_ASSIGN(const uint64_t size, file.size());
@@ -34,7 +34,7 @@ Result<std::vector<FileRange>> dead_ranges(const File& file, const SegmentId& id
 
 }  // namespace
 
-// Looks through segments of which a part is dead, for what is not punched yet. Without their index they are written anew.
+// Looks through segments with dead frames for ranges that are not punched yet. A segment without a good index is to be written anew.
 Result<bool> StoreImpl::gc_find_dead(Collection* c) {
   do {
     SegmentRow segment;
@@ -56,8 +56,8 @@ Result<bool> StoreImpl::gc_find_dead(Collection* c) {
   return true;
 }
 
-// One segment a slice. A frame that was dead when it was found stays so: a new chunk goes to a new segment. Before the first, what made
-// them dead must be on the disk: a power cut must not bring rows back whose frames are gone.
+// Punches one segment a slice. A dead frame stays dead: a new chunk goes to a new segment. Before the first punch, the commits that made the
+// frames dead must be on the disk: a power cut must not bring back rows whose frames are gone.
 Result<bool> StoreImpl::gc_punch(Collection* c) {
   if (c->dead.empty()) return false;
   if (!std::exchange(c->dead_settled, true)) {

@@ -1,4 +1,4 @@
-// Files that go, and what is told of them.
+// Removes files, and counts them for a report.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct RemovedFiles {
   uint64_t count = 0, bytes = 0;
 };
 
-// True if the file is not there any more. `removed` may be null.
+// True if the file does not exist any more. `removed` may be null.
 bool remove_counted(Env* env, Log* log, const std::string& path, RemovedFiles* removed);
 
 }  // namespace kvrt

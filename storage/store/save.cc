@@ -1,4 +1,4 @@
-// A save: frames into a segment of its own, then one transaction.
+// StoreImpl: a save writes its frames into a segment of its own, then commits one transaction.
 #include "storage/store/names.h"
 #include "storage/store/store_impl.h"
 
@@ -34,7 +34,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
     KVRT_ASSIGN(auto frame, codec->encode(chunk));
     Status status = append(chunk, frame);
     if (!status.is_ok() && status.code() != Code::kNoSpace) {
-      give_up();  // a segment with a torn frame
+      give_up();  // its last frame may be torn
       failed_ = status.clone();
     }
     return status;
@@ -62,7 +62,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
   uint64_t chunks_written() const override { return places_.size(); }
 
  private:
-  // Remembers a chunk that is there and is not written: commit looks whether it still is.
+  // True if the store has the chunk, so that it is not written. It is remembered: commit checks that it is still there.
   bool count_on(const BlockKey& key) {
     if (!store_->has(key)) return false;
     by_.needs.insert(key);
@@ -79,20 +79,20 @@ class StoreImpl::SaveImpl final : public Store::Save {
     }
     std::lock_guard lock(store_->mutex_);
     auto done = store_->commit_locked(session, writer_ ? &segment : nullptr, by_.needs);
-    // A commit that failed with an I/O error may be on the disk all the same: then the file stays, and the next open decides.
+    // A commit that failed with an I/O error may still be on the disk: then the file stays, and the next open decides.
     const bool unknown = !done.is_ok() && !store_->broken_.is_ok();
     if (writer_ && (unknown || (done.is_ok() && done->segment_used))) writer_->keep();
     if (!done.is_ok()) return done.take_status();
     return done->saved;
   }
 
-  // What was written, unless it is kept.
+  // Removes the written segment, unless it is kept.
   void give_up() noexcept {
     if (writer_ && !writer_->discard()) store_->litter_ = true;
     writer_.reset();
   }
 
-  // The save goes on without what it has written; the space of it is free at once.
+  // The save goes on without its written chunks, whose space is free at once.
   void drop_chunks() {
     give_up();
     give_back_space();
@@ -130,7 +130,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
   StoreImpl* store_;
   const bool reuse_chunks_;
   SavedBy by_;
-  std::unique_ptr<SegmentWriter> writer_;  // made by the first new chunk
+  std::unique_ptr<SegmentWriter> writer_;  // made with the first new chunk
   std::vector<ChunkPlace> places_;
   std::unordered_set<BlockKey, Hash256Hasher> written_;
   uint64_t reserved_ = 0, bytes_ = 0;
@@ -144,7 +144,7 @@ Result<std::unique_ptr<Store::Save>> StoreImpl::begin_save(bool reuse_chunks, co
   return std::unique_ptr<Save>(new SaveImpl(this, reuse_chunks, by));
 }
 
-// KV that must survive a power cut may lie in segments that an earlier, weaker save did not wait for.
+// Syncs reused segments: KV that must survive a power cut may lie in one whose save, of weaker durability, did not wait for the disk.
 Status StoreImpl::sync_reused(const SessionIn& session) {
   KVRT_ASSIGN(auto rows, catalog_.segments.unsynced(session.nodes));
   if (rows.empty()) return {};
@@ -172,7 +172,7 @@ Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const Ne
   if (durability == Durability::kKv) KVRT_TRY(sync_reused(session));
   KVRT_TRY(catalog_.db.set_durability(durability));
   auto done = catalog_.commit(session, segment, needed, env_->unix_ms());
-  if (done.status().code() == Code::kNoSpace && catalog_.db.checkpoint(true).is_ok()) {  // the log's room may be enough
+  if (done.status().code() == Code::kNoSpace && catalog_.db.checkpoint(true).is_ok()) {  // the room that the log gave back may be enough
     done = catalog_.commit(session, segment, needed, env_->unix_ms());
   }
   if (!done.is_ok()) {

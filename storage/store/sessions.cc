@@ -1,4 +1,4 @@
-// StoreImpl: sessions, each by its name.
+// StoreImpl: the calls that read and change sessions by name.
 #include "storage/store/names.h"
 #include "storage/store/store_impl.h"
 

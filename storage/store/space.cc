@@ -1,4 +1,4 @@
-// Room for what is saved: the quota, the space that the file system must keep, and who gives way.
+// StoreImpl: makes room for saves, within the quota and the space that must stay free on the file system.
 #include <algorithm>
 
 #include "storage/store/store_impl.h"
@@ -7,7 +7,7 @@ namespace kvrt {
 
 namespace {
 constexpr uint64_t kFreeBytesMin = 1u << 30;
-constexpr uint64_t kCommitBytes = 64u << 10;  // that KV leaves free in any case: of the log, when the save is committed
+constexpr uint64_t kCommitBytes = 64u << 10;  // KV leaves these free in any case, for the log when the save commits
 
 unsigned long long ull(uint64_t v) { return v; }
 }  // namespace
@@ -24,7 +24,7 @@ Result<StoreImpl::Shortage> StoreImpl::shortage_locked(Need need, uint64_t more)
     }
   }
   KVRT_ASSIGN(const FsInfo fs, env_->fs_info(dir_.root));
-  const uint64_t keep = need == Need::kKv ? kept_free(fs) : 0;  // tokens may use what KV leaves
+  const uint64_t keep = need == Need::kKv ? kept_free(fs) : 0;  // tokens may use the space that KV leaves free
   if (fs.free_bytes < keep + more && keep + more - fs.free_bytes > shortage.bytes) {
     shortage.bytes = keep + more - fs.free_bytes;
     shortage.why =
@@ -44,7 +44,7 @@ Result<uint64_t> StoreImpl::bytes_free_locked(uint64_t used) {
   return disk_bytes_max_ != 0 ? std::min(free, disk_bytes_max_ - std::min(disk_bytes_max_, used)) : free;
 }
 
-// Garbage first, then what sparse segments waste, then the KV of sessions that are used least. Their tokens stay.
+// Takes the log's space and garbage first, then the waste in sparse segments, then the KV of other sessions in evict's order; their tokens stay.
 Status StoreImpl::make_room(Need need, uint64_t more, const SavedBy& by) {
   int64_t compacted = 0;
   for (;;) {
@@ -62,7 +62,7 @@ Status StoreImpl::make_room(Need need, uint64_t more, const SavedBy& by) {
   }
 }
 
-// One step; false: there is nothing left to take.
+// One step of make_room. False: there is nothing left to take.
 Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* compacted) {
   Collection c;
   c.slice_end = env_->now_ns() + kSliceNs;
@@ -83,7 +83,7 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
   if (compacting) return true;
   std::lock_guard lock(mutex_);
   KVRT_ASSIGN(const uint64_t segments, catalog_.segments.total_bytes());
-  if (segments < bytes) return false;  // all KV that there is would not do
+  if (segments < bytes) return false;  // all KV of the store would not be enough
   Evicted evicted;
   c.slice_end = env_->now_ns() + kSliceNs;
   KVRT_TRY(change_locked(true, [&]() -> Status {
@@ -99,8 +99,8 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
   return true;
 }
 
-// Writes the segment's live chunks into a new one; the bytes written. What cannot be read stays where it is, for its reader to find out.
-// Sealing waits for the disk, and so does publishing, twice: each is in a slice of its own.
+// Writes the segment's live chunks into a new one. Gives the bytes written. An unreadable chunk stays where it is, for its reader to find out.
+// Sealing waits for the disk once, publishing twice: each has a slice of its own.
 Result<uint64_t> StoreImpl::compact(const SegmentRow& segment, Collection* c) {
   std::vector<ChunkPlace> chunks;
   {

@@ -1,4 +1,4 @@
-// StoreImpl: what its parts share, and what is told of the store as a whole.
+// StoreImpl: the code that its parts share, and the facts of the store as a whole.
 #include "storage/store/store.h"
 
 #include <new>
@@ -17,11 +17,11 @@ Status StoreImpl::check_writable_locked() {
         error(Code::kIo, Detail::kNone, "%s/catalog.db: a sync failed; what it was to save may not be on the disk", dir_.root.c_str());
   }
   KVRT_TRY(broken_.clone());
-  return catalog_.db.check_in_place();  // else files would come and go in another store's directory
+  return catalog_.db.check_in_place();  // else files would change in another store's directory
 }
 
-// One transaction that is on the disk when it returns. One that frees space needs a little first: the log's, by folding it in, and the
-// reserve.
+// Runs one transaction, which is on the disk on return. One that frees space may need a little first: it gets the reserve's, and the log's by
+// folding it in.
 Status StoreImpl::change_locked(bool frees, const std::function<Status()>& change) {
   KVRT_TRY(check_writable_locked());
   KVRT_TRY(catalog_.db.set_durability(Durability::kTokens));
@@ -36,8 +36,8 @@ Status StoreImpl::change_locked(bool frees, const std::function<Status()>& chang
   return status;
 }
 
-// Housekeeping that may fail without harm, for want of memory too: what was committed stays so. Files go only after a commit that is on
-// the disk: a power cut must not bring rows back whose files are gone.
+// Housekeeping. It may fail without harm, for want of memory too: the commit stays. Files go only after a commit that is on the disk: a power
+// cut must not bring back rows whose files are gone.
 void StoreImpl::after_commit(Durability durability) try {
   const Impatient at_once = catalog_.db.impatient();
   if (durability == Durability::kTokens || durability == Durability::kKv) {
@@ -50,7 +50,7 @@ void StoreImpl::after_commit(Durability durability) try {
 } catch (const std::bad_alloc&) {
 }
 
-// What was freed may not be enough yet: then after the next. The log may be what is in its way.
+// There may not be room enough yet: then it is made after the next commit. The log may be in its way, so that is folded in.
 void StoreImpl::remake_reserve() {
   if (!reserve_given_) return;
   reserve_given_ = !make_reserve(env_, dir_.root);

@@ -22,25 +22,25 @@ class Store {
   static Result<std::unique_ptr<Store>> open(Env* env, Log* log, const std::string& path, const StoreOptions& options);
   virtual ~Store() = default;
 
-  // Chunks. has: one flag per node of a chain that begins at its root; one that collides with another chain's key is not there, nor is what
-  // comes after it. read: decodes, verifies checksum, key, parent and token ids, into exactly out.size() bytes;
-  // kAbsent / kDamaged is a hole for the caller to recompute (a damaged chunk is forgotten, so the next save writes it again).
+  // Chunks. has: one flag per node of a chain that begins at its root; a node that collides with another chain's key counts as absent, and so
+  // do all after it. read: decodes into exactly out.size() bytes, and verifies checksum, key, parent and token ids;
+  // kAbsent / kDamaged is a hole for the caller to compute again (a damaged chunk is forgotten, so the next save writes it again).
   virtual std::vector<bool> has(std::span<const NodeIn> chain) = 0;
   virtual ChunkState read(const NodeIn& node, uint32_t layout, std::span<uint8_t> out, std::string* damage) = 0;
-  // Forgets chunks of a chain, whose frames are as they were written and yet no good, as damage is. The count.
+  // Forgets chunks of a chain as if they were damaged: their frames are as they were written, but the KV is no good. The count.
   virtual uint64_t discard(std::span<const NodeIn> chain, const std::string& why) = 0;
-  // Of the frame of each key on disk; 0: it is not there.
+  // The length of each key's frame on disk; 0: there is none.
   virtual std::vector<uint64_t> chunk_bytes(std::span<const BlockKey> keys) = 0;
 
-  // One save: begin, put every chunk that the store lacks, commit. Dropped without commit: nothing happened but garbage,
-  // which is removed. put may be called while other saves run.
+  // One save: begin, put every chunk that the store lacks, commit. A save that is destroyed without commit changes nothing, and removes its
+  // file. put may be called while other saves run.
   class Save {
    public:
     virtual ~Save() = default;
-    virtual std::vector<bool> has(std::span<const NodeIn> chain) = 0;  // what need not be put
+    virtual std::vector<bool> has(std::span<const NodeIn> chain) = 0;  // true: need not be put
     virtual Status put(const ChunkIn& chunk) = 0;                      // compresses and appends; no-op if the store has it
-    // CONFLICT names the current revision. BUSY (kConcurrent): a chunk that has() or put() counted on was removed since; nothing
-    // happened, and a save that begins with reuse_chunks = false cannot meet it.
+    // CONFLICT names the current revision. BUSY (kConcurrent): a chunk that has() or put() found in the store was removed since. Nothing
+    // changed; a save that begins with reuse_chunks = false cannot meet this.
     virtual Result<Saved> commit(const SessionIn& session) = 0;
     virtual uint64_t bytes_written() const = 0;
     virtual uint64_t chunks_written() const = 0;
@@ -55,17 +55,18 @@ class Store {
   virtual Status rename(std::string_view domain, std::string_view from, std::string_view to) = 0;  // CONFLICT when `to` exists
   virtual Status pin(std::string_view domain, std::string_view name, uint8_t priority) = 0;        // a pinned session never expires
   virtual Status set_ttl(std::string_view domain, std::string_view name, uint64_t seconds) = 0;    // from now; 0: for ever
-  // Removes expired sessions, chunks that no session needs, and files that no row names; writes segments anew of which less than half is
-  // live, and zeroes dead chunks in the others, what removed rows left in the catalog, and its log. In slices; progress returns false to stop after one (CANCELLED), and what is left is for the next gc.
+  // Removes expired sessions, chunks that no session needs, and files that no row names. Writes a segment anew if less than half of it is live;
+  // zeroes the dead chunks in the others and the rests of removed rows in the catalog, and empties the log. In slices: progress returns false
+  // to stop after one (CANCELLED), and the next gc does the rest.
   virtual Result<GcReport> gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) = 0;
   // Reads every frame and row; a session that `check`, where it is given, finds wrong is a fault. progress returns false to stop (CANCELLED).
   virtual Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,
                                                   const SessionCheck& check = nullptr) = 0;
   virtual Result<StoreInfo> info() = 0;
-  // Removes catalog.db.old and damaged-<n>; the bytes that were in them.
+  // Removes catalog.db.old and damaged-<n>. Gives the bytes that were in them.
   virtual Result<uint64_t> remove_old() = 0;
 
-  // The cache of model_id by file, so that a model is hashed once. False: not there, of other bytes, or a row that is wrong.
+  // The cache of model_id by file, so that a model is hashed once. False: there is no row, it is for other bytes, or it is wrong.
   virtual bool cached_model_id(const ModelFile& file, Hash256* out) = 0;
   virtual void cache_model_id(const ModelFile& file, const Hash256& id) = 0;
 };

@@ -1,5 +1,5 @@
 // The open store: the class behind Store. open.cc opens and closes it; chunks.cc reads chunks; sessions.cc reads and
-// changes sessions; save.cc saves; space.cc makes room; gc.cc and punch.cc collect garbage; verify.cc checks; store.cc has what they share.
+// changes sessions; save.cc saves; space.cc makes room; gc.cc and punch.cc collect garbage; verify.cc checks; store.cc has their common code.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace kvrt {
 
 inline constexpr size_t kOpenSegmentsMax = 64;
 
-// The open store. Files are read and frames encoded outside of its two mutexes.
+// The open store. Files are read, and frames are encoded, outside of its two mutexes.
 class StoreImpl final : public Store {
  public:
   StoreImpl(Env* env, Log* log, StoreDirectory dir, const StoreOptions& options)
@@ -54,7 +54,7 @@ class StoreImpl final : public Store {
 
  private:
   class SaveImpl;
-  struct Collection;  // what a running gc has done
+  struct Collection;  // the progress of a running gc
 
   Status open_catalog();
   CatalogDb::OpenMode read_mode() const;
@@ -72,7 +72,7 @@ class StoreImpl final : public Store {
   };
   enum class Need { kKv, kTokens };  // tokens may use what KV leaves free on the file system
   Result<Shortage> shortage_locked(Need need, uint64_t more);
-  uint64_t kept_free(const FsInfo& fs) const;  // what the file system must keep
+  uint64_t kept_free(const FsInfo& fs) const;  // the bytes that must stay free
   Result<uint64_t> bytes_free_locked(uint64_t used);
   Status make_room(Need need, uint64_t more, const SavedBy& by);
   Result<bool> free_some(uint64_t bytes, const SavedBy& by, int64_t* compacted);
@@ -100,28 +100,28 @@ class StoreImpl final : public Store {
   const uint64_t disk_bytes_max_, free_bytes_min_;
   SegmentCache files_;
   CodecPool codecs_;
-  std::atomic<uint64_t> pending_bytes_{0};  // of segments being written
+  std::atomic<uint64_t> pending_bytes_{0};  // in segments that saves are writing
   std::atomic<uint64_t> damaged_{0}, evicted_{0};
   std::atomic<bool> litter_{false};  // a file that no row names could not be removed
 
-  // Guards what follows it up to read_mutex_, and writing. It is held while a transaction waits for the disk. read_mutex_ and those of files_
-  // and codecs_ may be taken under it.
+  // Guards the members up to read_mutex_, and all writing. It is held while a transaction waits for the disk. read_mutex_ and the mutexes of
+  // files_ and codecs_ may be taken under it.
   std::mutex mutex_;
   Catalog catalog_;
   bool reserve_given_ = false;  // to be made again
-  bool unfolded_ = false;       // the log may have what was removed: to be folded in full
+  bool unfolded_ = false;       // the log may have removed content: to be folded in full
   Status broken_;               // the first failed write of the catalog: nothing is written after it
 
-  // Guards what follows it. Whoever only looks something up takes it alone, and so waits for no disk that a writer waits for. No
-  // other mutex of the store is taken under it.
+  // Guards the members after it. A look-up takes it alone, and so does not wait for the disk when a writer does. No other mutex of the store
+  // is taken under it.
   std::mutex read_mutex_;
-  Catalog reader_;                                   // a connection that sees what is committed
-  std::unordered_set<BlockKey, Hash256Hasher> bad_;  // found bad, and the catalog could not be told
+  Catalog reader_;                                   // its connection sees committed rows only
+  std::unordered_set<BlockKey, Hash256Hasher> bad_;  // found bad, but the catalog could not be changed
 };
 
-inline constexpr uint64_t kSliceNs = 5'000'000;  // of gc's work; what waits for the disk comes on top
+inline constexpr uint64_t kSliceNs = 5'000'000;  // of gc's work; waits for the disk come on top
 inline constexpr uint64_t kLogBytesMax = 4u << 20;
-inline constexpr uint64_t kFoldWaitMs = 4'000;  // of gc, for readers elsewhere that hold the log
+inline constexpr uint64_t kFoldWaitMs = 4'000;  // gc waits so long for readers elsewhere that hold the log
 inline constexpr int kFoldsMax = 100;
 inline constexpr uint64_t kFullLogBytesMax = 64u << 10;  // while the reserve is in use
 
@@ -131,17 +131,17 @@ struct StoreImpl::Collection {
   std::vector<std::string> directories;  // to look through for orphans, last first
   bool listed = false;
   uint64_t slice_end = 0;
-  std::function<bool()> go_on;  // begins a slice; none: it cannot be stopped
+  std::function<bool()> go_on;  // begins a slice; false stops gc. None: it cannot be stopped
   int64_t compacted = 0;        // segments up to this row were looked at
   struct Dead {
     SegmentRow segment;
-    std::vector<FileRange> ranges;  // none: to be written anew
+    std::vector<FileRange> ranges;  // none: the segment is to be written anew
   };
   std::vector<Dead> dead;  // to be punched
   int64_t searched = 0;    // segments up to this row were looked at for dead frames
   bool dead_settled = false;
   uint64_t rewritten = 0, punched = 0, log_bytes_kept = 0;
-  uint64_t wait_ms = kWriteWaitMs;  // for others that write
+  uint64_t wait_ms = kWriteWaitMs;  // for other writers
 
   Status next_slice() const {
     if (!go_on || go_on()) return {};

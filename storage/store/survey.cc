@@ -14,7 +14,7 @@ constexpr const char* kOurNames[] = {
 
 }  // namespace
 
-// Beside a catalog of ours a strange FORMAT is a damaged one.
+// Beside a catalog of ours a strange FORMAT is a damaged one; else the directory is another program's.
 Status check_format(const FormatFile& format, const CatalogProbe& catalog, const std::string& root) {
   using Kind = CatalogProbe::Kind;
   const bool ours = catalog.kind == Kind::kOurs || catalog.kind == Kind::kOld || catalog.kind == Kind::kFlipped;
@@ -35,7 +35,7 @@ Result<bool> has_segments(Env* env, const std::string& root) {
   return false;
 }
 
-// A catalog that another kvrt wrote.
+// Refuses a catalog of a later kvrt, or of one before the first release.
 Status check_schema_known(const CatalogProbe& catalog, const std::string& path) {
   if (catalog.kind == CatalogProbe::Kind::kTooNew) {
     return error(Code::kIncompatible, Detail::kStoreTooNew, "%s: catalog schema %d, this kvrt knows up to %d; left untouched", path.c_str(),
@@ -72,7 +72,7 @@ Result<Survey> survey(Env* env, const std::string& root) {
     return s;
   }
   KVRT_ASSIGN(bool segments, has_segments(env, root));
-  if (s.format.kind != FormatFile::Kind::kMissing || segments) {  // FORMAT is written after the catalog: it was there
+  if (s.format.kind != FormatFile::Kind::kMissing || segments) {  // FORMAT is written after the catalog, so there was one
     return error(Code::kCorrupt, Detail::kCatalogMissing,
                  "%s: missing, though %s; a new one would lose its sessions: put it back, or repair the store (kvrt store repair)",
                  path.c_str(), segments ? "segs/ has data" : "FORMAT says that this was a store");

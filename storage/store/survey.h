@@ -1,4 +1,4 @@
-// What a directory holds before it is opened as a store: ours, empty, or to be refused. Nothing is written here.
+// Looks at a directory before it is opened as a store: it is ours, empty, or to be refused. Writes nothing.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace kvrt {
 
 struct Survey {
-  bool empty = true;  // nothing in it but what an interrupted creation leaves
+  bool empty = true;  // but for files that an interrupted creation leaves
   FormatFile format;
   CatalogProbe catalog;
 };
@@ -19,8 +19,8 @@ struct Survey {
 // An error: the directory is no store, is damaged, or is a later kvrt's.
 Result<Survey> survey(Env* env, const std::string& root);
 
-// The questions that survey asks, for a repair, which goes on where an open ends.
-Result<bool> has_segments(Env* env, const std::string& root);  // any segment file lies under segs/
+// The single checks of survey, for a repair, which goes on where an open fails.
+Result<bool> has_segments(Env* env, const std::string& root);  // a folder under segs/ has a file, or cannot be listed
 Status check_format(const FormatFile& format, const CatalogProbe& catalog, const std::string& root);
 Status check_schema_known(const CatalogProbe& catalog, const std::string& path);
 Status foreign_database(const CatalogProbe& catalog, const std::string& path);

@@ -26,7 +26,7 @@ void flush_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, 
     if (!trash.is_ok() || trash->empty()) return;
     Status settled = catalog->db.settle();
     if (!settled.is_ok()) return logf(log, LogLevel::kWarn, "store: trash: %s", settled.message().c_str());
-    (void)catalog->db.set_durability(Durability::kProcess).is_ok();  // that a name is cleared need not wait
+    (void)catalog->db.set_durability(Durability::kProcess).is_ok();  // taking a name from the trash need not wait
     if (empty_trash(env, log, root, catalog, files, UINT64_MAX, nullptr) == 0) return;
   }
 }

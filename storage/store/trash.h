@@ -1,5 +1,5 @@
-// The trash: segments whose rows are gone and whose files are to go. A file goes only after a commit that is on the disk; a power cut must
-// not bring a row back whose file is gone.
+// The trash: segments whose rows are gone and whose files are to go. A file goes only after a commit that is on the disk: a power cut must
+// not bring back a row whose file is gone.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace kvrt {
 
-// Unlinks segments in the trash and clears it of them: those that are settled, until the monotonic clock says `until_ns`, at least one. The
-// count.
+// Unlinks the settled segments of the trash, at least one, until the monotonic clock is at `until_ns`, and takes their names from the trash.
+// The count.
 size_t empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, uint64_t until_ns,
                    RemovedFiles* removed);
-// Settles what is in the trash, and empties it.
+// Settles the trash, and empties it.
 void flush_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files);
 
 }  // namespace kvrt

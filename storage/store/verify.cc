@@ -1,4 +1,4 @@
-// Reading back every byte of a store: segments against themselves and against the catalog.
+// StoreImpl::verify: reads every byte of a store, and checks segments against themselves and against the catalog.
 #include <algorithm>
 #include <unordered_map>
 
@@ -13,7 +13,7 @@ std::string place(const SegmentId& id, uint64_t offset) {
 }
 std::string named(const BlockKey& key) { return "chunk " + key.hex().substr(0, 16); }
 
-// What differs between a row and the frame that it points to, "" if nothing.
+// The difference between a row and the frame that it points to; "" if there is none.
 std::string compare(const ChunkRow& row, const FrameHeader& frame) {
   if (frame.key != row.key) return "holds another chunk (" + frame.key.hex().substr(0, 16) + ")";
   if (row.parent && frame.parent != *row.parent) return "has another parent than the catalog";
@@ -22,7 +22,7 @@ std::string compare(const ChunkRow& row, const FrameHeader& frame) {
   return "";
 }
 
-// Appends a fault per bad segment, frame, or row that does not fit its frame. CANCELLED when progress says so.
+// Appends a fault per bad segment, bad frame, or row that does not fit its frame. CANCELLED if progress returns false.
 Status verify_segments(Env* env, const std::string& root, Codec* codec, std::span<const SegmentRow> segments,
                        std::span<const ChunkRow> chunks, const std::function<bool(const ChunkRow&)>& still_there,
                        const std::function<bool(uint64_t done, uint64_t total)>& progress, std::vector<VerifyFault>* faults) {
@@ -46,7 +46,7 @@ Status verify_segments(Env* env, const std::string& root, Codec* codec, std::spa
     auto index = read_segment_index(**file, segment.id);
     if (is_want(index.status())) return index.take_status();
     if (!index.is_ok()) report(segment.id, 0, index.status().message(), users.empty() ? nullptr : users.front());
-    // A frame that no row names is removed: dead, punched, or half punched.
+    // Only frames that a row names are read: any other is removed, and may be dead, punched or half punched.
     for (auto* row : users) {
       FrameHeader header;
       auto frame = read_frame(**file, row->offset, row->bytes, &buffer);
@@ -74,7 +74,7 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
     KVRT_TRY(catalog_.db.check_in_place());  // else each of its segments would be missing
     Status checked = catalog_.check(check, &faults, &chunks, &segments);
     if (checked.is_ok()) checked = catalog_.models.check(&faults);
-    if (checked.code() == Code::kCorrupt) {  // so much that not even its tables can be read
+    if (checked.code() == Code::kCorrupt) {  // the damage is such that its tables cannot be read
       faults.push_back({"catalog", checked.message(), ""});
       return faults;
     }
