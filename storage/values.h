@@ -72,7 +72,7 @@ struct SessionIn {
 };
 
 using BlockKeys = std::unordered_set<BlockKey, Hash256Hasher>;
-// The session that needs room. It may take the KV of sessions that are not pinned, and of those in its domain with a lower pin than its own.
+// The session that needs room. It may take the KV of sessions that are not pinned, and of those in its domain with a lower pin.
 struct SavedBy {
   std::string domain, name;
   uint8_t pin = 0;

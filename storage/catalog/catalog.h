@@ -1,4 +1,4 @@
-// Catalog: the store's SQLite database. It has the sessions, their token tree, and the place of each chunk. Its COMMIT is the only commit point.
+// Catalog: the store's SQLite database, with sessions, their token tree, and the place of each chunk. Its COMMIT is the only commit point.
 // Tables and their rules: FORMAT.md. Not thread-safe: the store has one that writes and one that reads, each guarded by a mutex of its own.
 #pragma once
 
@@ -46,7 +46,7 @@ class Catalog {
 
   // Writes a save. BUSY (kConcurrent) if one of `needed` has no chunk any more.
   Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, const BlockKeys& needed, int64_t now_ms);
-  // Removes nodes without references, and expired sessions: at least one row, and more as long as more() is true. Adds to `before`'s counts.
+  // Removes nodes without references, and expired sessions: at least one row, then while more() is true. Adds to `before`'s counts.
   Result<Collected> collect(int64_t now_ms, const Collected& before, const std::function<bool()>& more);
   Result<bool> has_garbage(int64_t now_ms);
   // Takes KV from sessions until `bytes` of chunks are free or more() is false. Tokens stay. Order: by pin, `by`'s domain first, by `used`.

@@ -1,5 +1,5 @@
-// CatalogDb: the open database of a catalog, which all its tables use: opening and closing, how far a transaction waits for the disk, the log.
-// A Catalog owns it. Not thread-safe.
+// CatalogDb: the open database of a catalog, which all its tables use: opening and closing, how far a transaction waits for the disk, the
+// log. A Catalog owns it. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class CatalogDb {
   const StoreId& id() const { return id_; }
   const Hash256& salt() const { return salt_; }  // the store's: a tombstone has a hash keyed by it, not the name
   Db* sql() { return &db_; }
-  // With `fold` the last connection folds the log in and removes it. Else the log stays, and the next opener that is alone checks the catalog.
+  // With `fold` the last connection folds the log in and removes it. Else the log stays, and the next open that is alone checks the store.
   Status close(bool fold);
 
   Status check_in_place() { return db_.check_in_place(); }

@@ -86,7 +86,7 @@ Result<std::vector<NodeTable::NodeRow>> NodeTable::read_chain(int64_t head, cons
   return chain;
 }
 
-// A node is shared if it, or one below it on the chain, has two users. So the walk up from the head takes every node from the first with two on.
+// A node is shared if it, or one below it, has two users. So on the walk up from the head, all from the first with two users on are shared.
 Status NodeTable::fill_stat(int64_t head, SessionStat* stat) {
   bool shared = false;
   int64_t steps = 0;
@@ -121,8 +121,8 @@ Status NodeTable::require_chunks(const BlockKeys& keys) {
   return {};
 }
 
-// Inserts the nodes that the table lacks. A reference is a child's or a session's; each new node but the last has one child, so among the old
-// nodes only the deepest one's count changes.
+// Inserts the nodes that the table lacks. A reference is a child's or a session's; each new node but the last has one child, so among the
+// old nodes only the deepest one's count changes.
 Result<NodeTable::Added> NodeTable::add(const SessionIn& s) {
   Added added;
   KVRT_ASSIGN(const Chain there, find_chain(s.nodes));
@@ -170,8 +170,8 @@ Status NodeTable::note_fork(CatalogTransaction* txn, const Added& added) {
   return {};
 }
 
-// Gives one reference of the node back. A node without any is deleted, with its chunk and its reference on the parent. `ignored`: a node whose
-// users note_fork compares.
+// Gives one reference of the node back. A node without any is deleted, with its chunk and its reference on the parent. `ignored`: a node
+// whose users note_fork compares.
 Status NodeTable::release(CatalogTransaction* txn, int64_t node, int64_t ignored) {
   while (node != 0) {
     int64_t refs, parent;

@@ -1,5 +1,5 @@
-// The table nodes: the token tree, and the place of each node's chunk. A function that takes a CatalogTransaction is a part of it, and so is
-// add. move_chunks and the two forget functions are each a transaction of their own.
+// The table nodes: the token tree, and the place of each node's chunk. A function that takes a CatalogTransaction is a part of it, and so
+// is add. move_chunks and the two forget functions are each a transaction of their own.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// CatalogDb: zeroes what removed rows leave in the file. With secure_delete SQLite zeroes a row where it lies. But the free part of a page that
-// SQLite filled anew keeps its old bytes: copies of rows that moved to other pages, and were removed there. Format: sqlite.org/fileformat2.html.
+// CatalogDb: zeroes what removed rows leave in the file. With secure_delete SQLite zeroes a row where it lies. But the free part of a page
+// that SQLite filled anew keeps old bytes: copies of rows that moved to other pages, and were removed there.
+// Format: sqlite.org/fileformat2.html.
 #include <sqlite3.h>
 
 #include <algorithm>
@@ -98,8 +99,8 @@ class Scrubber {
 
 }  // namespace
 
-// With the turn to write and an empty log, the file alone has the catalog, and nobody changes it. A reader of a page meanwhile sees the same
-// rows: only bytes that no cell has are written.
+// With the turn to write and an empty log, the file alone has the catalog, and nobody changes it. A reader of a page meanwhile sees the
+// same rows: only bytes that no cell has are written.
 Status CatalogDb::scrub(Scrub* scrub, const std::function<bool()>& more) {
   WriteTurn turn(&db_);
   KVRT_TRY(turn.take());

@@ -1,4 +1,4 @@
-// The tables segments and trash. A function that takes a transaction is a part of it; mark_synced and clear_trash are each one of their own.
+// The tables segments and trash. A function that takes a transaction is a part of it; mark_synced and clear_trash have one of their own.
 #pragma once
 
 #include <cstdint>

@@ -122,8 +122,8 @@ Result<uint64_t> SessionTable::next_revision(const SessionIn& s, const std::opti
   return current->revision + 1;
 }
 
-// The saver's id; a new one if a rename took the id along to another name, for this is another session then. The new id is a hash of the old
-// one, domain, name and revision, which come together only once.
+// The saver's id; a new one if a rename took the id along to another name, for this is another session then. The new id is a hash of the
+// old one, domain, name and revision, which come together only once.
 Result<SessionId> SessionTable::own_id(const SessionIn& s, uint64_t revision, const std::optional<Head>& current) {
   if (s.revision_seen == 0 || (current && current->id == s.id)) return s.id;
   Query q = db_->query("SELECT 1 FROM sessions WHERE id = ?");

@@ -163,8 +163,8 @@ Status SessionTable::set_expiry(std::string_view domain, std::string_view name, 
   return txn.commit();
 }
 
-// Removes the next expired session; NodeTable::sweep removes its nodes later. False: there is none. A row whose checksum is wrong stays, since
-// it may not have expired at all; verify names it.
+// Removes the next expired session; NodeTable::sweep removes its nodes later. False: there is none. A row whose checksum is wrong stays,
+// since it may not have expired at all; verify names it.
 Result<bool> SessionTable::remove_expired(CatalogTransaction* txn, int64_t now_ms, Collected* collected) {
   for (;;) {
     std::string domain, name;

@@ -1,5 +1,5 @@
-// The tables sessions and tombstones. A function that takes a transaction, or writes a row, is a part of the caller's transaction. The others
-// that change rows (remove, rename, pin, set_expiry, touch) are each a transaction of their own.
+// The tables sessions and tombstones. A function that takes a transaction, or writes a row, is a part of the caller's transaction. The
+// others that change rows (remove, rename, pin, set_expiry, touch) are each a transaction of their own.
 #pragma once
 
 #include <cstdint>

@@ -119,8 +119,8 @@ class WriteTurn {
   bool taken_ = false;
 };
 
-// While it lives, a WriteTurn of this Db waits wait_ms at most. For work that a call does besides its own task, and that can be done another
-// time: a call waits once.
+// While it lives, a WriteTurn of this Db waits wait_ms at most. For work that a call does besides its own task, and that can be done
+// another time: a call waits once.
 class Impatient {
  public:
   explicit Impatient(Db* db, uint64_t wait_ms = 0) : db_(db), before_(db->wait_ms_) { db_->wait_ms_ = wait_ms; }

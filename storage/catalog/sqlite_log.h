@@ -1,7 +1,7 @@
 // Reads the log (WAL) of an SQLite database frame by frame, and further than SQLite does: for SQLite the log ends at the first frame whose
-// checksum is wrong. A checksum continues the one before, so that a frame behind a damaged one can still be proved; and one bit that flipped
-// shows in the difference of the sums. For the high bits of words several bits give that difference: then it is the one that makes its byte
-// as it was in the page before, as most bytes of a page are. Format: sqlite.org/fileformat2.html, "The Write-Ahead Log".
+// checksum is wrong. A checksum continues the one before, so that a frame behind a damaged one can still be proved; and one bit that
+// flipped shows in the difference of the sums. For the high bits of words several bits give that difference: then it is the one that makes
+// its byte as it was in the page before, as most bytes of a page are. Format: sqlite.org/fileformat2.html, "The Write-Ahead Log".
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct LogScan {
   uint64_t commits_lost = 0;
 };
 
-// Scans a log whose pages have 4096 bytes, as the catalog's; in any other it finds no frames. `all`: a single commit behind damage counts, too,
-// though it may be the torn last one's own, which was never reported. `database` may be null. An error only where the disk or the memory fails.
+// Scans a log with pages of 4096 bytes, as the catalog's; another has no frames. `all`: a single commit behind damage counts,
+// too, though it may be the torn last one's own, which nobody was told of. `database` may be null. An error only if disk or memory fails.
 Result<LogScan> scan_log(const File& log, const File* database, bool all);
 
 }  // namespace kvrt

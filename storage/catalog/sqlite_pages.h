@@ -1,5 +1,5 @@
-// Reads rows from the pages of an SQLite database that SQLite itself may refuse: every leaf page that is there gives its rows, whatever became
-// of the pages above it, of the schema or of the header. The caller finds out whose row it is, and whether it is right.
+// Reads rows from the pages of an SQLite database that SQLite itself may refuse: every leaf page that is there gives its rows, whatever
+// became of the pages above it, of the schema or of the header. The caller finds out whose row it is, and whether it is right.
 // Format: sqlite.org/fileformat2.html.
 #pragma once
 

@@ -177,7 +177,7 @@ class Planner {
     return with.size() < tokens.size() && std::equal(with.begin(), with.end(), tokens.begin());
   }
 
-  // Makes sessions of chains that lost sessions needed. A tail without a row, whose tokens another node begins with, was replaced by a save.
+  // Makes sessions of chains that lost sessions needed. A save replaced a tail that has no row and whose tokens another node begins with.
   void recover_chains() {
     std::unordered_map<BlockKey, std::vector<const ForestNode*>, Hash256Hasher> children;
     std::vector<ForestNode*> lost;

@@ -29,8 +29,8 @@ struct RepairWatch {
   std::function<bool(const std::string& line)> note;            // a fault, and its consequence; likewise
 };
 
-// Repairs the store at `path`; BUSY while another process or handle has it open. Whenever it fails or is killed, the store is as before or as
-// after, and repair can be called again.
+// Repairs the store at `path`; BUSY while another process or handle has it open. Whenever it fails or is killed, the store is as before or
+// as after, and repair can be called again.
 Result<RepairReport> repair_store(Env* env, Log* log, const std::string& path, const RepairWatch& watch);
 
 }  // namespace kvrt

@@ -1,5 +1,5 @@
-// Reads the rows that are left in a damaged catalog. Sessions and nodes are proved later (recovery.h); other rows are taken as they are, for a
-// wrong one does no harm.
+// Reads the rows that are left in a damaged catalog. Sessions and nodes are proved later (recovery.h); other rows are taken as they are,
+// for a wrong one does no harm.
 #pragma once
 
 #include <cstdint>

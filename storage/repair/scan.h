@@ -31,8 +31,8 @@ struct FoundSegments {
   std::vector<std::string> faults;  // "segs/ab/ab12….seg at 4096: checksum differs"
 };
 
-// Scans the wanted files. A file that is unsafe or not ours counts as missing. An error only where the disk or the memory fails; CANCELLED if
-// progress returns false.
+// Scans the wanted files. A file that is unsafe or not ours counts as missing. An error only where the disk or the memory fails; CANCELLED
+// if progress returns false.
 Result<FoundSegments> scan_segments(Env* env, const std::string& root, const std::function<bool(const SegmentId&)>& wanted,
                                     const std::function<bool(uint64_t done, uint64_t total)>& progress);
 

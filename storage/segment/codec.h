@@ -1,6 +1,6 @@
-// Frames: the form of a chunk in a segment. A frame is a header, token ids, the low byte plane as it is, the high byte plane through zstd, and
-// a checksum over all of it. High bytes of floats (sign, exponent) compress; the others are noise. A plain frame has the payload as it is: it
-// is larger and loads sooner. FORMAT.md has the bytes.
+// Frames: the form of a chunk in a segment. A frame is a header, token ids, the low byte plane as it is, the high byte plane through zstd,
+// and a checksum over all of it. High bytes of floats (sign, exponent) compress; the others are noise. A plain frame has the payload as it
+// is: it is larger and loads sooner. FORMAT.md has the bytes.
 #pragma once
 
 #include <cstdint>

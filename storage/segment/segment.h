@@ -44,8 +44,8 @@ struct SegmentEntry {
   uint64_t offset = 0, bytes = 0;
 };
 
-// A segment being written, by one thread. Its file stays open, and so locked, until the destructor. That removes the file, published or not,
-// unless keep() was called.
+// A segment being written, by one thread. Its file stays open, and so locked, until the destructor. That removes the file, published or
+// not, unless keep() was called.
 class SegmentWriter {
  public:
   static Result<std::unique_ptr<SegmentWriter>> create(Env* env, const std::string& root);
@@ -83,7 +83,7 @@ Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const Seg
 // True if a read failed for want of memory or descriptors in the process or the system, which proves nothing about the file.
 bool is_want(const Status& status);
 
-// Reads `bytes` of the file at `offset`; they are valid until the buffer's next use. CORRUPT, before it allocates, if the file is too short.
+// Reads `bytes` of the file at `offset`, valid until the buffer's next use. CORRUPT, before it allocates, if the file does not have them.
 Result<std::span<const uint8_t>> read_frame(const File& file, uint64_t offset, uint64_t bytes, ReadBuffer* buffer);
 
 // Open segment files, least recently used closed first. Thread-safe.

@@ -44,8 +44,8 @@ ChunkState StoreImpl::read(const NodeIn& node, uint32_t layout, std::span<uint8_
   }
 }
 
-// The state of a chunk that could not be read; none: it lies elsewhere by now. A damaged chunk is forgotten, so that the next save writes it
-// again. A lack of descriptors or memory is not damage.
+// The state of a chunk that could not be read; none: it lies elsewhere by now. A damaged chunk is forgotten, so that the next save writes
+// it again. A lack of descriptors or memory is not damage.
 std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const ChunkLocation& at, const Status& why, std::string* damage) {
   // Nor is a frame that a newer kvrt wrote: it is a hole for this one alone.
   bool passing = why.code() == Code::kIncompatible || is_want(why) || why.detail() == Detail::kPermission;

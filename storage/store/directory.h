@@ -30,8 +30,8 @@ struct StoreDirectory {
 
 // Checks the directory, takes the lock, and makes the store if the directory is empty and the options allow it. A refused one is untouched.
 Result<StoreDirectory> open_directory(Env* env, const std::string& path, const StoreOptions& options);
-// A store's directory for repair, whatever its catalog is. It is open here alone, else BUSY. A later kvrt's, or another program's, is refused
-// untouched.
+// A store's directory for repair, whatever its catalog is. It is open here alone, else BUSY. A later kvrt's, or another program's, is
+// refused untouched.
 struct DamagedDirectory {
   StoreDirectory dir;
   CatalogProbe catalog;

@@ -67,8 +67,8 @@ FormatFile parse_format(std::string_view text) {
     return {id ? Kind::kSound : Kind::kDamaged, *layout, id};
   }
   if (text == kFirstLine) return {Kind::kOld, kStoreLayout, std::nullopt};
-  // Every later layout has a checksum, too. So a first line one bit away from ours, without a right checksum, is damage, though its number may
-  // be a higher one.
+  // Every later layout has a checksum, too. So a first line one bit away from ours, without a right checksum, is damage, though its number
+  // may be a higher one.
   if (text.size() >= kFirstLine.size() && bits_apart(kFirstLine, text) <= 1) return {Kind::kDamaged, 0, std::nullopt};
   if (layout && *layout > kStoreLayout) return {Kind::kNewer, *layout, std::nullopt};
   return {Kind::kStrange, 0, std::nullopt};

@@ -1,5 +1,5 @@
-// FORMAT: the file that names the layout of a store's directory, and the store. It is text, so that anybody can read it, with a checksum, so
-// that damage is not taken for another layout.
+// FORMAT: the file that names the layout of a store's directory, and the store. It is text, so that anybody can read it, with a checksum,
+// so that damage is not taken for another layout.
 #pragma once
 
 #include <cstdint>

@@ -61,8 +61,8 @@ Result<bool> StoreImpl::gc_trash(Collection* c) {
   return gone > 0;
 }
 
-// Folds the log in a slice of its own, once the other slices wrote enough to it, or less on a full disk. The clock cuts slices short, so a slow
-// machine has more of them, and without this a longer log.
+// Folds the log in a slice of its own, once the other slices wrote enough to it, or less on a full disk. The clock cuts slices short, so a
+// slow machine has more of them, and without this a longer log.
 Status StoreImpl::gc_log(Collection* c) {
   {
     std::lock_guard lock(mutex_);
@@ -125,8 +125,8 @@ Result<bool> StoreImpl::gc_orphans(Collection* c) {
   return true;
 }
 
-// One slice of garbage collection, so that a store whose host never calls gc does not grow for ever. It may fail, for want of memory too: the
-// save is made, and the next save tries again.
+// One slice of garbage collection, so that a store whose host never calls gc does not grow for ever. It may fail, for want of memory too:
+// the save is made, and the next save tries again.
 void StoreImpl::collect_after_save(Durability durability) try {
   if (durability == Durability::kNone || durability == Durability::kProcess) return;  // such saves wait for no disk
   {

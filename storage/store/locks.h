@@ -6,7 +6,7 @@
 
 namespace kvrt {
 
-// Takes `lock`: exclusively if nobody else has it (dir->alone is true then), else shared. Opens `write.lock` for a writer, but does not take it.
+// Takes `lock`: exclusively if nobody else has it (dir->alone is true then), else shared. Opens `write.lock` for a writer, not taken yet.
 Status enter(Env* env, StoreDirectory* dir);
 // Takes `lock` exclusively, or BUSY.
 Status enter_alone(Env* env, StoreDirectory* dir);

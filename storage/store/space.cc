@@ -44,7 +44,7 @@ Result<uint64_t> StoreImpl::bytes_free_locked(uint64_t used) {
   return disk_bytes_max_ != 0 ? std::min(free, disk_bytes_max_ - std::min(disk_bytes_max_, used)) : free;
 }
 
-// Takes the log's space and garbage first, then the waste in sparse segments, then the KV of other sessions in evict's order; their tokens stay.
+// Takes the log's space and garbage first, then the waste in sparse segments, then other sessions' KV in evict's order. Tokens stay.
 Status StoreImpl::make_room(Need need, uint64_t more, const SavedBy& by) {
   int64_t compacted = 0;
   for (;;) {
@@ -99,8 +99,8 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
   return true;
 }
 
-// Writes the segment's live chunks into a new one. Gives the bytes written. An unreadable chunk stays where it is, for its reader to find out.
-// Sealing waits for the disk once, publishing twice: each has a slice of its own.
+// Writes the segment's live chunks into a new one. Gives the bytes written. An unreadable chunk stays where it is, for its reader to find
+// out. Sealing waits for the disk once, publishing twice: each has a slice of its own.
 Result<uint64_t> StoreImpl::compact(const SegmentRow& segment, Collection* c) {
   std::vector<ChunkPlace> chunks;
   {

@@ -20,8 +20,8 @@ Status StoreImpl::check_writable_locked() {
   return catalog_.db.check_in_place();  // else files would change in another store's directory
 }
 
-// Runs one transaction, which is on the disk on return. One that frees space may need a little first: it gets the reserve's, and the log's by
-// folding it in.
+// Runs one transaction, which is on the disk on return. One that frees space may need a little first: it gets the reserve's, and the log's
+// by folding it in.
 Status StoreImpl::change_locked(bool frees, const std::function<Status()>& change) {
   KVRT_TRY(check_writable_locked());
   KVRT_TRY(catalog_.db.set_durability(Durability::kTokens));
@@ -36,8 +36,8 @@ Status StoreImpl::change_locked(bool frees, const std::function<Status()>& chang
   return status;
 }
 
-// Housekeeping. It may fail without harm, for want of memory too: the commit stays. Files go only after a commit that is on the disk: a power
-// cut must not bring back rows whose files are gone.
+// Housekeeping. It may fail without harm, for want of memory too: the commit stays. Files go only after a commit that is on the disk: a
+// power cut must not bring back rows whose files are gone.
 void StoreImpl::after_commit(Durability durability) try {
   const Impatient at_once = catalog_.db.impatient();
   if (durability == Durability::kTokens || durability == Durability::kKv) {

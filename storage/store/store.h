@@ -22,8 +22,8 @@ class Store {
   static Result<std::unique_ptr<Store>> open(Env* env, Log* log, const std::string& path, const StoreOptions& options);
   virtual ~Store() = default;
 
-  // Chunks. has: one flag per node of a chain that begins at its root; a node that collides with another chain's key counts as absent, and so
-  // do all after it. read: decodes into exactly out.size() bytes, and verifies checksum, key, parent and token ids;
+  // Chunks. has: one flag per node of a chain that begins at its root; a node that collides with another chain's key counts as absent, and
+  // so do all after it. read: decodes into exactly out.size() bytes, and verifies checksum, key, parent and token ids;
   // kAbsent / kDamaged is a hole for the caller to compute again (a damaged chunk is forgotten, so the next save writes it again).
   virtual std::vector<bool> has(std::span<const NodeIn> chain) = 0;
   virtual ChunkState read(const NodeIn& node, uint32_t layout, std::span<uint8_t> out, std::string* damage) = 0;
@@ -55,9 +55,9 @@ class Store {
   virtual Status rename(std::string_view domain, std::string_view from, std::string_view to) = 0;  // CONFLICT when `to` exists
   virtual Status pin(std::string_view domain, std::string_view name, uint8_t priority) = 0;        // a pinned session never expires
   virtual Status set_ttl(std::string_view domain, std::string_view name, uint64_t seconds) = 0;    // from now; 0: for ever
-  // Removes expired sessions, chunks that no session needs, and files that no row names. Writes a segment anew if less than half of it is live;
-  // zeroes the dead chunks in the others and the rests of removed rows in the catalog, and empties the log. In slices: progress returns false
-  // to stop after one (CANCELLED), and the next gc does the rest.
+  // Removes expired sessions, chunks that no session needs, and files that no row names. Writes a segment anew if less than half of it is
+  // live; zeroes the dead chunks in the others and the rests of removed rows in the catalog, and empties the log. In slices: progress
+  // returns false to stop after one (CANCELLED), and the next gc does the rest.
   virtual Result<GcReport> gc(const std::function<bool(uint64_t done, uint64_t total)>& progress) = 0;
   // Reads every frame and row; a session that `check`, where it is given, finds wrong is a fault. progress returns false to stop (CANCELLED).
   virtual Result<std::vector<VerifyFault>> verify(const std::function<bool(uint64_t done, uint64_t total)>& progress,

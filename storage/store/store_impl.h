@@ -1,5 +1,5 @@
 // The open store: the class behind Store. open.cc opens and closes it; chunks.cc reads chunks; sessions.cc reads and
-// changes sessions; save.cc saves; space.cc makes room; gc.cc and punch.cc collect garbage; verify.cc checks; store.cc has their common code.
+// changes sessions; save.cc saves; space.cc makes room; gc.cc and punch.cc collect garbage; verify.cc checks; store.cc has common code.
 #pragma once
 
 #include <atomic>
@@ -104,16 +104,16 @@ class StoreImpl final : public Store {
   std::atomic<uint64_t> damaged_{0}, evicted_{0};
   std::atomic<bool> litter_{false};  // a file that no row names could not be removed
 
-  // Guards the members up to read_mutex_, and all writing. It is held while a transaction waits for the disk. read_mutex_ and the mutexes of
-  // files_ and codecs_ may be taken under it.
+  // Guards the members up to read_mutex_, and all writing. It is held while a transaction waits for the disk. read_mutex_ and the mutexes
+  // of files_ and codecs_ may be taken under it.
   std::mutex mutex_;
   Catalog catalog_;
   bool reserve_given_ = false;  // to be made again
   bool unfolded_ = false;       // the log may have removed content: to be folded in full
   Status broken_;               // the first failed write of the catalog: nothing is written after it
 
-  // Guards the members after it. A look-up takes it alone, and so does not wait for the disk when a writer does. No other mutex of the store
-  // is taken under it.
+  // Guards the members after it. A look-up takes it alone, and so does not wait for the disk when a writer does. No other mutex of the
+  // store is taken under it.
   std::mutex read_mutex_;
   Catalog reader_;                                   // its connection sees committed rows only
   std::unordered_set<BlockKey, Hash256Hasher> bad_;  // found bad, but the catalog could not be changed

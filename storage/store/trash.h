@@ -14,8 +14,8 @@
 
 namespace kvrt {
 
-// Unlinks the settled segments of the trash, at least one, until the monotonic clock is at `until_ns`, and takes their names from the trash.
-// The count.
+// Unlinks the settled segments of the trash, at least one, until the monotonic clock is at `until_ns`, and takes their names from the
+// trash. The count.
 size_t empty_trash(Env* env, Log* log, const std::string& root, Catalog* catalog, SegmentCache* files, uint64_t until_ns,
                    RemovedFiles* removed);
 // Settles the trash, and empties it.
