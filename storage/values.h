@@ -90,7 +90,7 @@ struct SessionOut {
   uint64_t revision = 0;
   BlockKey root;
   Hash256 model_id;
-  uint64_t token_count = 0;     // as saved: tokens.size() and what the manifest holds
+  uint64_t token_count = 0;     // as saved: tokens.size() and those in the manifest
   std::vector<int32_t> tokens;  // of the nodes
   uint32_t block_tokens = 0;    // as saved; 0: there was only a tail, and the saver did not give it
   std::vector<BlockKey> keys;   // one per node

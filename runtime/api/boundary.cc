@@ -9,9 +9,9 @@ namespace kvrt::api {
 
 namespace {
 
-thread_local kvrt_error last_error{};  // the one piece of state that is no handle's: convention 4
+thread_local kvrt_error last_error{};  // the only state outside of a handle: convention 4
 
-// In a struct that ends within the message: NUL-terminated there, at a whole code point.
+// Ends the message where the host's struct ends: with a NUL, after a whole code point.
 void end_text(kvrt_error* err) {
   if (err->struct_size >= sizeof *err || err->struct_size <= offsetof(kvrt_error, message)) return;
   size_t end = err->struct_size - offsetof(kvrt_error, message) - 1;

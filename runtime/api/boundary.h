@@ -26,8 +26,8 @@ struct HandleHead {
 
 namespace kvrt::api {
 
-// A noun that is retained. What it stands for is had through hold() alone, so that a call keeps it until it returns, whatever becomes of
-// the handle meanwhile: released in a callback of that call, say, or on another thread.
+// A handle that is retained and released. Its object is reached through hold() alone, so that a call keeps the object until it returns,
+// whatever becomes of the handle meanwhile: a callback of that call, or another thread, may release it.
 template <typename T, uint32_t kMagic>
 class Retained {
  public:
@@ -70,13 +70,13 @@ struct kvrt_session {
   HandleHead head{kvrt::api::kSessionMagic};
   std::shared_ptr<kvrt::Engine> engine;
   kvrt::Session* session = nullptr;
-  mutable std::mutex mu;  // guards the five below
+  mutable std::mutex mu;  // guards the next five
   mutable std::condition_variable idle;
   bool busy = false;
   std::thread::id owner;         // of the running call
   bool close_at_return = false;  // closed from inside its own callback
   mutable uint32_t beside = 0;   // running calls that go beside it
-  kvrt::Event event;             // what the last kvrt_event points into
+  kvrt::Event event;             // the last kvrt_event points into it
   kvrt_report report{};
 };
 
@@ -87,7 +87,7 @@ kvrt_status report_error(const Status& status, kvrt_error* err) noexcept;
 kvrt_status report_exception(kvrt_error* err) noexcept;  // inside a catch
 Status check_output_struct(const void* out, const char* name);
 
-// Runs one call: its Status, or an exception that came out of the STL, becomes the class, the thread's last error and `err`.
+// Runs one call. Its Status, or an exception of the STL, becomes the result, the thread's last error and `err`.
 template <typename F>
 kvrt_status guard(kvrt_error* err, const F& call) noexcept {
   mind_fork();
@@ -104,7 +104,7 @@ kvrt_status guard(kvrt_error* err, const F& call) noexcept {
 }
 
 Status check_handle(const HandleHead* head, uint32_t magic, const char* what);
-// An open handle of its kind and of this process. Else, and for NULL, retain, release and close do nothing.
+// True for an open handle of this kind and process. For any other, and for NULL, retain, release and close do nothing.
 bool is_live(const HandleHead* head, uint32_t magic);
 
 template <typename H>
@@ -112,7 +112,7 @@ Result<typename H::Held> hold(const H* handle, const char* what) {
   KVRT_TRY(check_handle(handle ? &handle->head_ : nullptr, H::kKind, what));
   return handle->held_;
 }
-// Null where there is nothing to hold: for calls that never fail.
+// Null if the handle is not live: for calls that never fail.
 template <typename H>
 typename H::Held hold_quietly(const H* handle) {
   return is_live(handle ? &handle->head_ : nullptr, H::kKind) ? handle->held_ : nullptr;
@@ -133,12 +133,12 @@ Status check_text(const char* text, size_t size, const char* name);             
 Status check_path(const char* path, size_t size, std::string* out, const char* what = "path");            // non-empty, no NUL
 Status check_name(const char* name, size_t size, const char* what, bool may_be_empty, std::string* out);  // UTF-8, no NUL, ≤ 255 bytes
 
-Status check_kv(uint32_t kv_format, uint32_t block_tokens);  // as options give them
-KvFormat kv_format_of(uint32_t kv_format);                   // of one that check_kv has seen
+Status check_kv(uint32_t kv_format, uint32_t block_tokens);  // as in options
+KvFormat kv_format_of(uint32_t kv_format);                   // of a value that passed check_kv
 
 Status check_option_struct(const void* options, size_t known, const char* name);
 
-// Options: NULL is all zeros; shorter or longer structs as convention 5 says.
+// Reads options: NULL is all zeros; convention 5 has the rule for shorter and longer structs.
 template <typename T>
 Status read_options(const T* in, const char* name, T* out) {
   std::memset(out, 0, sizeof *out);
@@ -149,7 +149,7 @@ Status read_options(const T* in, const char* name, T* out) {
   return {};
 }
 
-// What options give the chat template: tools, documents, variables.
+// Reads the options for the chat template: tools, documents, variables.
 template <typename T>
 Status read_arguments(const T& options, TemplateArguments* out) {
   const auto read = [](const char* text, size_t size, const char* name, std::string* to) {
@@ -163,7 +163,7 @@ Status read_arguments(const T& options, TemplateArguments* out) {
   return status;
 }
 
-// Writes at most out->struct_size bytes, which stays as it was. NULL is allowed where the header says so.
+// Writes at most out->struct_size bytes, and keeps that size. `out` may be NULL where the header allows it.
 template <typename T>
 void write_output(T* out, T value) {
   if (!out) return;
@@ -171,7 +171,7 @@ void write_output(T* out, T value) {
   std::memcpy(out, &value, out->struct_size < sizeof(T) ? out->struct_size : sizeof(T));
 }
 
-// (buffer, capacity, &needed) of T.
+// Fills the arguments (buffer, capacity, &needed) of a call that gives an array of T.
 template <typename T>
 Status write_buffer(const T* data, size_t count, T* out, size_t capacity, size_t* needed) {
   *needed = count;

@@ -1,4 +1,4 @@
-// What a session says: tokens, text, messages. No compute.
+// The calls that change and read a session's conversation: tokens, text, messages. No compute.
 #include "runtime/api/boundary.h"
 #include "runtime/api/session_call.h"
 

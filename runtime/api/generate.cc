@@ -1,4 +1,4 @@
-// What computes: prefill, begin, next, accept, generate, cancel.
+// The calls that generate: prefill, begin, next, accept, generate, cancel.
 #include <cstddef>
 #include <limits>
 
@@ -24,7 +24,7 @@ static_assert(static_cast<int>(kvrt::GrammarKind::kContinue) == KVRT_GRAMMAR_CON
 static_assert(static_cast<int>(kvrt::ReplyKind::kDeepSeek) == KVRT_REPLY_DEEPSEEK);
 
 Status check_range(const char* name, float value, float low, float high) {
-  if (value >= low && value <= high) return {};  // NaN is neither
+  if (value >= low && value <= high) return {};  // false for NaN, too
   return error(Code::kInvalid, Detail::kNone, "%s is %s, expected %s to %s", name, kvrt::shown(value).c_str(), kvrt::shown(low).c_str(),
                kvrt::shown(high).c_str());
 }
@@ -154,7 +154,7 @@ Status read_generate_options(const kvrt_generate_options* options, const kvrt::T
   return {};
 }
 
-// The event for the host; its pointers lead into the handle, until the next event.
+// Makes the host's event. It points into the handle, and is valid until the next event.
 kvrt_event show(kvrt_session* handle, kvrt::Event event) {
   handle->event = std::move(event);
   const kvrt::Event& e = handle->event;
@@ -184,7 +184,7 @@ kvrt_event show(kvrt_session* handle, kvrt::Event event) {
   return out;
 }
 
-// next until DONE, events to the callback.
+// Calls next until DONE, and gives the events to the callback.
 Status drive(kvrt_session* handle, kvrt_event_fn callback, void* user, kvrt_report* report) {
   kvrt::Engine& engine = *handle->engine;
   Status stopped;
@@ -193,7 +193,7 @@ Status drive(kvrt_session* handle, kvrt_event_fn callback, void* user, kvrt_repo
     if (!next.is_ok()) {
       Status failed = next.take_status();
       if (engine.session_info(handle->session).state != kvrt::SessionState::kGenerating) return failed;
-      stopped = std::move(failed);  // the host was asked for a token and gave none
+      stopped = std::move(failed);  // the generation asked the host for a token, and got none
       engine.cancel(handle->session);
       continue;
     }
@@ -216,7 +216,7 @@ Status run_to_done(kvrt_session* handle, kvrt::GenerateOptions options, kvrt_eve
   try {
     KVRT_TRY(handle->engine->begin(handle->session, std::move(options)));
     return drive(handle, callback, user, report);
-  } catch (...) {  // no memory: it must not generate for ever
+  } catch (...) {  // no memory: the session must not generate for ever
     handle->engine->abandon(handle->session);
     throw;
   }

@@ -1,7 +1,7 @@
-// A host may carry a copy of a library that libkvrt needs too: a static archive, what Go or Rust bundle. Where it exports the copy's symbols
-// the dynamic linker binds libkvrt's calls to them, whatever their version: in the order of lookup a program comes before our libraries. What
-// the linker wrote into our relocations is compared with what the libraries of our DT_NEEDED define. A libkvrt that holds its libraries needs
-// none of them, and imports none of their symbols.
+// A host may carry a copy of a library that libkvrt needs too: a static archive, as Go or Rust bundle them. If it exports the copy's
+// symbols, the dynamic linker binds libkvrt's calls to them, whatever their version: in the order of lookup a program comes before our
+// libraries. So the addresses that the linker wrote into our relocations are compared with those that the libraries of our DT_NEEDED
+// define. A libkvrt that holds its libraries needs none of them, and imports none of their symbols.
 #include "runtime/api/host_symbols.h"
 
 #include <dlfcn.h>
@@ -20,7 +20,7 @@ namespace {
 struct Library {
   const char* name;
   const char* soname;   // up to its number
-  const char* version;  // the function that tells it
+  const char* version;  // the function that gives it
 };
 constexpr Library kLibraries[] = {{"SQLite", "libsqlite3.so.", "sqlite3_libversion"},
                                   {"zstd", "libzstd.so.", "ZSTD_versionString"},
@@ -34,7 +34,7 @@ struct Import {
   void* bound;
 };
 
-// The object that an address lies in; null: none.
+// The object that has the address; null: none has.
 const link_map* object_of(const void* address, const ElfW(Sym) ** symbol = nullptr) {
   Dl_info info{};
   void* found = nullptr;
@@ -47,7 +47,7 @@ struct Close {
 };
 using Handle = std::unique_ptr<void, Close>;
 
-// An object that is loaded, by what its link_map or a DT_NEEDED calls it; "" is the program.
+// A loaded object by its name in its link_map or in a DT_NEEDED; "" is the program.
 Handle loaded(const char* name) { return Handle(dlopen(*name ? name : nullptr, RTLD_LAZY | RTLD_NOLOAD)); }
 
 const link_map* object_of(const Handle& handle) {
@@ -62,10 +62,10 @@ std::string file_of(const link_map* map) {
   return size > 0 ? std::string(path, static_cast<size_t>(size)) : "the program";
 }
 
-// "3.40.1 of /usr/lib/libsqlite3.so.0": what an object says of the copy in it.
+// The version and the file of an object's copy: "3.40.1 of /usr/lib/libsqlite3.so.0".
 std::string describe(const Library& library, const Handle& handle, const link_map* map) {
   void* function = handle ? dlsym(handle.get(), library.version) : nullptr;
-  std::string version = "an unknown version";  // a part of the library
+  std::string version = "an unknown version";  // the object has a part of the library only
   if (function && object_of(function) == map) {
     char text[64] = "";
     if (std::strcmp(library.version, "pcre2_config_8") != 0) {
@@ -114,8 +114,9 @@ void read_own(std::vector<const char*>* needed, std::vector<Import>* imports) {
   }
 }
 
-// The first import that another object than `map` has; null: none has. An undefined symbol with an address is a program's own way into the
-// library, which has one where it takes a function's address; our own object is a call that is bound when it comes (without -z now).
+// The object, other than `map`, that the first import taken over is bound to; null: none was. An undefined symbol with an address is a
+// program's own way into the library, which it has if it takes a function's address. Our own object: the call is bound when it is made
+// first (without -z now).
 const link_map* taken_over(const Handle& handle, const link_map* map, const std::vector<Import>& imports, const char** name) {
   for (const Import& import : imports) {
     const void* theirs = dlsym(handle.get(), import.name);
@@ -147,7 +148,7 @@ std::string look() {
                describe(library, handle, map);
     }
   }
-  dlerror();  // what was not found is nobody's error
+  dlerror();  // a symbol that was not found is no error of the host's
   return found;
 }
 

@@ -1,11 +1,11 @@
-// Whose SQLite, zstd, PCRE2 and libsodium this process runs.
+// Checks that libkvrt calls its own SQLite, zstd, PCRE2 and libsodium.
 #pragma once
 
 #include "runtime/base/status.h"
 
 namespace kvrt::api {
 
-// UNSUPPORTED where the host's own copy of one of them took libkvrt's calls over. Looked for once: -z now binds them all at load.
+// UNSUPPORTED if the host's copy of one of them took over libkvrt's calls. It looks once: -z now binds all calls at load.
 Status check_host_symbols();
 
 }  // namespace kvrt::api

@@ -1,4 +1,4 @@
-// What kvrt.h's structs look like in this library, for bindings that lay them out by themselves.
+// The layout of kvrt.h's structs in this library, for bindings that lay them out by themselves.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,4 @@
-// A model's steps for hosts with a loop of their own, and its counters, as a struct and as Prometheus text.
+// kvrt_model_step for hosts with a loop of their own, and a model's counters, as a struct and as Prometheus text.
 
 #include "runtime/api/boundary.h"
 #include "runtime/base/numbers.h"

@@ -13,7 +13,7 @@ using kvrt::Status;
 
 namespace {
 
-// A model that is no file: its geometry alone.
+// The cost of a geometry that the options give, without a file.
 Result<kvrt::ModelCost> cost_of_geometry(const kvrt_plan_options& o) {
   const struct {
     const char* name;

@@ -16,7 +16,7 @@ using kvrt::Status;
 
 namespace {
 
-// The host's log callback. Its user data is freed once, when nothing can log any more, unless open failed.
+// The host's log callback. Its user data is freed once, when nothing can log any more; if open fails, it is not freed.
 class HostLog final : public kvrt::Log {
  public:
   explicit HostLog(const kvrt_runtime_options& o)

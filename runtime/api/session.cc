@@ -17,11 +17,11 @@ static_assert(static_cast<int>(kvrt::ReuseStop::kOtherNumerics) == KVRT_REUSE_OT
 static_assert(static_cast<int>(kvrt::Durability::kKv) == KVRT_DURABILITY_KV);
 static_assert(static_cast<int>(kvrt::ChunkCodec::kZstd) == KVRT_CODEC_ZSTD);
 
-// The host's wake callback. Its user data is freed once, when no session can ring any more, unless the call that took it failed.
+// The host's wake callback. Its user data is freed once, when no session can ring any more; never if the call that took it fails.
 class HostWake final : public kvrt::Wake {
  public:
   explicit HostWake(const kvrt_session_options& o) : wake_(o.wake), user_(o.wake_user), free_(o.wake_user_free) {}
-  // Null where the host gave nothing to ring or to free.
+  // Null if the host gave nothing to ring or to free.
   static std::shared_ptr<HostWake> from(const kvrt_session_options& o) {
     return o.wake || o.wake_user_free ? std::make_shared<HostWake>(o) : nullptr;
   }
@@ -134,17 +134,17 @@ void kvrt_session_close(kvrt_session* session) {
   if (!is_live(session ? &session->head : nullptr, kSessionMagic)) return;
   try {
     std::unique_lock lock(session->mu);
-    const bool busy = session->busy, own = busy && session->owner == std::this_thread::get_id();  // inside its own callback
+    const bool busy = session->busy, own = busy && session->owner == std::this_thread::get_id();  // called inside its own callback
     session->close_at_return = own;
-    lock.unlock();  // cancel rings
+    lock.unlock();  // cancel rings the host
     if (busy) session->engine->cancel(session->session);
     if (own) return;
     lock.lock();
     session->idle.wait(lock, [&] { return !session->busy && session->beside == 0; });
-    session->busy = true;  // nobody else enters
+    session->busy = true;  // no other call enters
     lock.unlock();
     destroy(session);
-  } catch (...) {  // no memory to cancel with: the session stays until the process ends
+  } catch (...) {  // no memory for the cancel: the session stays until the process ends
   }
 }
 

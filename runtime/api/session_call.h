@@ -1,5 +1,5 @@
-// Every call of a session is one of these two, which keep the handle until it returns. One call at a time, detected: concurrent and
-// re-entrant ones are BUSY.
+// Every call of a session is one of these two, which keep the handle until the call returns. One call at a time: a concurrent or re-entrant
+// one is detected, and is BUSY.
 #pragma once
 
 #include "runtime/api/boundary.h"
@@ -29,7 +29,7 @@ class SessionCall {
     }
     handle_->busy = false;
     handle_->owner = std::thread::id();
-    handle_->idle.notify_all();  // under the lock: whoever closes destroys the handle after it has had the lock
+    handle_->idle.notify_all();  // under the lock: a close takes the lock before it destroys the handle
   }
   Status enter(const char* name) {
     KVRT_TRY(check_handle(handle_ ? &handle_->head : nullptr, kSessionMagic, "session"));
@@ -51,7 +51,7 @@ class SessionCall {
   bool entered_ = false;
 };
 
-// What goes beside the session's one call, on any thread: cancel, accept, checkpoint and what reads. A close waits for it.
+// A call that may run beside the session's one call, on any thread: cancel, accept, checkpoint and calls that read. A close waits for it.
 class BesideCall {
  public:
   explicit BesideCall(const kvrt_session* handle) : handle_(handle) {}

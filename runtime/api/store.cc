@@ -29,7 +29,7 @@ kvrt_store_entry to_entry(const kvrt::SessionStat& s) {
   return e;
 }
 
-// Which session a call is about.
+// Reads the domain and the name of a call's session.
 Status check_session(const char* domain, size_t domain_size, const char* name, size_t name_size, std::string* scope, std::string* session) {
   KVRT_TRY(check_name(domain, domain_size, "domain", true, scope));
   return check_name(name, name_size, "name", false, session);

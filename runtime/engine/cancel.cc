@@ -11,7 +11,7 @@ void Cancel::fire() noexcept {
   {
     std::lock_guard lock(mu_);
     fired_ = true;
-    engines.swap(engines_);  // who begins from here on sees for itself
+    engines.swap(engines_);  // a generation that begins later looks at fired()
   }
   for (const auto& engine : engines) {
     if (auto open = engine.lock()) open->cancel(*this);

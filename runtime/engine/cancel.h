@@ -1,5 +1,5 @@
-// Cancel: ends every generation that was begun with it, once and for all, from any thread. It knows the models, not the sessions: these may
-// go at any time.
+// Cancel: ends every generation that was begun with it, once and for all, from any thread. It knows the models, not the sessions: a session
+// may go at any time.
 #pragma once
 
 #include <atomic>
@@ -11,12 +11,12 @@ namespace kvrt {
 
 class Engine;
 
-// Lock order: a model's, then this one's; fire holds none while it tells a model.
+// Thread-safe. Lock order: a model's, then this one's; fire holds none while it tells a model.
 class Cancel {
  public:
   void fire() noexcept;
   bool fired() const { return fired_; }
-  // Of a model that begins a generation with it, under the model's lock: fire will tell it. Once fired there is nothing to wait for.
+  // A model that begins a generation with it registers here, under its own lock: fire will tell it. Once fired it does nothing.
   void watch(std::weak_ptr<Engine> engine);
 
  private:

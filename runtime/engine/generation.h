@@ -1,4 +1,4 @@
-// Generation: a prefill or an answer from begin to DONE: what was asked for, how far it is, and what its host is told. Values.
+// Generation: a prefill or an answer from begin to DONE: its options, its progress, and the events for its host. Values.
 #pragma once
 
 #include <memory>
@@ -60,7 +60,7 @@ enum class ReplyKind : uint32_t { kNone, kAuto, kPlain, kHermes, kLlama3, kMistr
 
 struct GenerateOptions {
   bool prefill_only = false;
-  WantLogits logits = WantLogits::kNone;  // of a prefill
+  WantLogits logits = WantLogits::kNone;  // for a prefill
   uint32_t max_tokens = 0;                // 0: no limit but the context
   SamplingOptions sampling;
   bool ignore_eos = false;
@@ -69,40 +69,40 @@ struct GenerateOptions {
   bool emit_logits = false;
   bool generation_prompt = true;
   bool host_samples = false;    // accept() gives the tokens
-  bool all_or_nothing = false;  // a generation that does not come to its end leaves no trace
+  bool all_or_nothing = false;  // a generation that is cancelled or fails leaves no trace
   GrammarKind grammar_kind = GrammarKind::kNone;
   std::string grammar;
   ReplyKind reply = ReplyKind::kNone;
   std::shared_ptr<Cancel> cancel{};  // null: none
 };
 
-// A prefill or generation from begin to DONE.
+// Its Session owns it. Guarded by Engine's lock; a step's leader uses it without.
 struct Generation {
   explicit Generation(GenerateOptions o) : options(std::move(o)), text(options.stop_strings) {}
   GenerateOptions options;
   OutputText text;
-  std::unique_ptr<GrammarMatcher> matcher;  // null: any token will do
-  std::optional<ReplyParser> parser;        // of the answer's parts, where they are wanted
+  std::unique_ptr<GrammarMatcher> matcher;  // null: no grammar
+  std::optional<ReplyParser> parser;        // splits the answer into parts; none: they are not wanted
   std::vector<ReplyPart> parts;             // so far
   Report report;
-  std::optional<Conversation> before;  // all_or_nothing: to go back to
-  uint64_t order = 0;                  // who began first keeps its blocks when they run short
+  std::optional<Conversation> before;  // all_or_nothing: the conversation to go back to
+  uint64_t order = 0;                  // the count of begins: when blocks run short, the first to begin keeps its own
   uint64_t prompt_end = 0;             // tokens when it began
   bool warmed = false;                 // the prefix look-up was done
   bool admitted = false;               // it may take blocks
   bool recompute_all = false;          // prefill with all logits
-  uint64_t next_logits = 0;            // recompute_all: first position still to run
-  std::vector<bool> accounted;         // prompt positions that the report has as reused or computed; empty: not counted yet
+  uint64_t next_logits = 0;            // recompute_all: the first position still to run
+  std::vector<bool> accounted;         // prompt positions that the report counts as reused or computed; empty: not counted yet
   uint64_t computed = 0;               // prompt positions that ran, each once
   uint64_t decoded_end = 0;            // positions after the prompt whose rows ran once
-  std::vector<float> awaited;          // the row that accept() answers; empty: none is due
-  bool finished = false;               // DONE is in the mailbox, or the session's failure is set
-  bool no_memory = false;              // finished, and the failure is that there was no memory: not even to say so
-  bool cancel = false;                 // asked for while a step runs
-  bool abandoned = false;              // over, and nobody takes the DONE: the session's next call does what that would have done
+  std::vector<float> awaited;          // the row of logits that accept() answers; empty: none
+  bool finished = false;               // DONE is in the mailbox, or the session's failure or no_memory is set
+  bool no_memory = false;              // it ended for want of memory, and there was none even for DONE or a failure
+  bool cancel = false;                 // a cancel came while a step runs
+  bool abandoned = false;              // it is over, and nobody takes its DONE: the session's next call settles it
   uint64_t begin_ns = 0, first_step_ns = 0, first_token_ns = 0, last_token_ns = 0;
 };
 
-void add_part(std::vector<ReplyPart>* parts, ReplyPart part);  // adjacent increments of a kind become one
+void add_part(std::vector<ReplyPart>* parts, ReplyPart part);  // joins adjacent increments of one kind
 
 }  // namespace kvrt

@@ -65,7 +65,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::open(Runtime* runtime, const M
                    source.name.c_str(), parts.dims.vocab, parts.tokenizer->vocab_size());
     }
   }
-  parts.file->drop_pages(parts.file->bytes());  // what was read of the header; and the pages that tensors share
+  parts.file->drop_pages(parts.file->bytes());  // pages of the header, and those that tensors share
   return std::make_unique<LoadedModel>(std::move(parts), runtime->log());
 }
 
@@ -78,7 +78,7 @@ LoadedModel::LoadedModel(ModelParts parts, Log* log) : parts_(std::move(parts)) 
   auto parsed = ChatTemplate::parse(source);
   if (parsed.is_ok()) {
     template_ = std::move(parsed).value();
-  } else {  // the model runs; the calls that need the template say why they cannot
+  } else {  // the model runs; calls that need the template give the error
     template_status_ = parsed.take_status().annotate("chat template of " + name());
     logf(log, LogLevel::kWarn, "%s", template_status_.message().c_str());
   }

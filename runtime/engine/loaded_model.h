@@ -1,4 +1,4 @@
-// LoadedModel: what a model's file gives: weights, tokenizer, chat template, identity. Nothing of it changes once it is made.
+// LoadedModel: the content of a model's file: weights, tokenizer, chat template, identity. It does not change once it is made.
 #pragma once
 
 #include <functional>
@@ -20,12 +20,12 @@ using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 
 struct LoadOptions {
   KvFormat kv_format = KvFormat::kF16;
-  std::string cache_dir{};  // of packed weights, see find_cache
+  std::string cache_dir{};  // for packed weights, see find_cache
   CacheChoice cache = CacheChoice::kDefault;
   uint64_t cache_bytes_max = 0;
 };
 
-// What a LoadedModel is made of.
+// The parts of a LoadedModel.
 struct ModelParts {
   std::string name;                // for messages: the path
   std::unique_ptr<GgufFile> file;  // null: a toy
@@ -52,19 +52,19 @@ class LoadedModel {
 
   bool has_template() const { return template_ != nullptr; }
   const Hash256& template_id() const { return template_id_; }          // zero: none
-  const ReplyStyle& reply_style() const { return reply_style_; }       // that the template shows
-  bool template_shows_calls() const { return template_shows_calls_; }  // it renders a message's tool_calls
+  const ReplyStyle& reply_style() const { return reply_style_; }       // as the template shows it
+  bool template_shows_calls() const { return template_shows_calls_; }  // the template renders a message's tool_calls
   Result<std::string> render(std::string_view messages_json, bool generation_prompt, const TemplateArguments& arguments) const;
-  // A rendered text without a BOS of its own gets one where the model asks for it.
+  // True if the model asks for a BOS, and the rendered text has none of its own.
   bool adds_bos(std::string_view text) const;
 
-  // A hash of the file's bytes, computed once: the store remembers it by the file's place and times. Blocks meanwhile.
+  // A hash of the file's bytes. It is computed once, and the store caches it by the file's place and times. Blocks meanwhile.
   Result<Hash256> id(const Runtime& runtime, Store* store) const;
 
  private:
   const ModelParts parts_;
   std::unique_ptr<ChatTemplate> template_;  // null without one
-  Status template_status_;                  // why it could not be parsed
+  Status template_status_;                  // the parser's error, if there is one
   Hash256 template_id_;
   ReplyStyle reply_style_;
   bool template_shows_calls_ = false;

@@ -39,11 +39,11 @@ Result<std::shared_ptr<Runtime>> Runtime::open(const RuntimeOptions& options, st
 
 Status Runtime::set_threads(uint32_t threads) {
   KVRT_TRY(check_threads(threads));
-  threads_ = threads ? threads : usable_cpus();  // the next step takes them on
+  threads_ = threads ? threads : usable_cpus();  // the next step uses them
   return {};
 }
 
-// A store with what it needs: a session may keep it longer than every handle, and it writes to the engine's log.
+// A store with the runtime that it needs: a session may keep the store longer than every handle does, and the store writes to the log.
 struct Runtime::OpenStore {
   std::shared_ptr<Runtime> runtime;
   std::string key;
@@ -62,8 +62,8 @@ struct Runtime::OpenStore {
 
 Result<std::shared_ptr<Store>> Runtime::open_store(const std::shared_ptr<Runtime>& self, const std::string& path,
                                                    const StoreOptions& options) {
-  const std::string key = canonical_path(path);  // a store's files must not depend on links, nor on a later chdir
-  std::shared_ptr<Store> store;                  // outlives the lock, which its end takes
+  const std::string key = canonical_path(path);  // neither links nor a later chdir may change a store's path
+  std::shared_ptr<Store> store;                  // outlives the lock, which its destructor takes
   std::unique_lock lock(stores_mu_);
   for (auto it = stores_.find(key); it != stores_.end(); it = stores_.find(key)) {
     if (auto open = it->second.lock()) return open;

@@ -1,4 +1,4 @@
-// Runtime: the device, its threads, the environment and the log, which its models share. One step at a time runs on it.
+// Runtime: the device, its threads, the environment and the log. Its models share them. It runs one step at a time.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ struct RuntimeOptions {
   CudaOptions cuda = {};
 };
 
-// Thread-safe, but for the backend: whoever runs a step holds step_mutex().
+// Thread-safe, but for the backend: the leader of a step holds step_mutex().
 class Runtime {
  public:
   static Result<std::shared_ptr<Runtime>> open(const RuntimeOptions& options, std::unique_ptr<Log> log, Env* env = posix_env());
@@ -37,12 +37,12 @@ class Runtime {
   Env* env() const { return env_; }
   Log* log() const { return log_.get(); }
   Backend* backend() const { return backend_.get(); }
-  const std::optional<std::string>& cuda_devices() const { return cuda_devices_; }  // describe_cuda's; none: the backend is the CPU's
+  const std::optional<std::string>& cuda_devices() const { return cuda_devices_; }  // describe_cuda's text; none: the backend is the CPU's
   uint32_t threads() const { return threads_; }
-  Status set_threads(uint32_t threads);  // 0: usable_cpus(). From the next step on
-  // One open store per directory: a second open of it gets the first one, as long as that lives.
+  Status set_threads(uint32_t threads);  // 0: usable_cpus(). Takes effect with the next step
+  // One open store per directory: a second open of it gives the first one, as long as that lives.
   Result<std::shared_ptr<Store>> open_store(const std::shared_ptr<Runtime>& self, const std::string& path, const StoreOptions& options);
-  // The store's, started with the first session that asks for it, ended with the last.
+  // The store's Autosaver. It starts with the first session that asks for it, and ends with the last.
   Result<std::shared_ptr<Autosaver>> autosaver(const Store* store);
   // BUSY while any runtime or process has it open.
   Result<RepairReport> repair_store(const std::string& path, const RepairWatch& watch);

@@ -1,9 +1,9 @@
-// SessionUse: who works on a session: the step's leader, saves, a resume, close. Each comes and goes here, and what must not be at
-// once is asserted. The call that its handle makes is not among them: it has the session while it holds Engine's lock.
+// SessionUse: the users of a session: the step's leader, saves, a resume, close. Each comes and goes here, and two that exclude each
+// other are asserted against. The handle's own call is not among them: it has the session while it holds Engine's lock.
 //
 //   step   from a plan, or a look-up of the prefix, to its end.       Never while a save waits for the step's end.
-//   save   one at a time; others wait. Beside steps, but that it may keep them away while it looks at the last block.
-//   pin    a save reads the blocks, or a resume fills them: nobody takes them.
+//   save   one at a time; others wait. Runs beside steps, but may keep them away until the session is between two.
+//   pin    a save reads the blocks, or a resume fills them: no other session takes them.
 //   close  for good. Never in a step.
 #pragma once
 
@@ -41,7 +41,7 @@ class SessionUse {
     in_save_ = false;
     unpin();
   }
-  // For as long as a save has to find the session between two steps.
+  // On while a save waits for the session to be between two steps.
   void keep_from_steps(bool on) {
     KVRT_CHECK(in_save_);
     kept_from_steps_ = on;

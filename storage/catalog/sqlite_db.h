@@ -78,7 +78,7 @@ class Db {
   Status checkpoint(bool truncate);
   void rollback() noexcept;  // rolls back the open transaction, if there is one
   bool in_transaction() const;
-  // A writer, and whoever folds the log in, holds this lock meanwhile. Null: no other process can be there.
+  // Held while this process writes or folds the log in. Null: no other process can be there.
   void set_write_lock(FileLock* lock) { write_lock_ = lock; }
   Status fail(int code);  // the Status of an SQLite code, with the connection's message
   // After a failed sync the kernel may call pages clean that never reached the disk: no later sync proves anything.

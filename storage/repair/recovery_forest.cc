@@ -37,7 +37,7 @@ void Forest::add_row(const SalvagedNode& row, const BlockKey& parent) {
   node.stored = node.stored || row.stored;
 }
 
-// A row names its parent by row number. The key of a frame's, of that row's or of any other parent that fits the row's own key proves it.
+// A row names its parent by row number. It is proved by a frame of its key, by the key of that parent's row, or else by any key that fits.
 void Forest::add_rows(const Salvage& salvage) {
   std::vector<const SalvagedNode*> orphans;
   for (auto& [id, row] : salvage.nodes) {

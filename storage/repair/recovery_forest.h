@@ -13,7 +13,7 @@ namespace kvrt {
 struct ForestNode {
   BlockKey key, parent;
   std::vector<int32_t> tokens;
-  size_t frame = SIZE_MAX;                                  // number in FoundSegments::frames; none: the chunk is lost
+  size_t frame = SIZE_MAX;                                  // number in FoundSegments::frames; none: there is no frame
   bool in_catalog = false, needed = false, stored = false;  // a row has it; the row had references; it had a chunk
   BlockKey root;                                            // the parent of the topmost node above it, a key that no node has
   uint64_t depth = 0;                                       // tokens from the root to here; 0: not known yet

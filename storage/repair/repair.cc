@@ -285,7 +285,7 @@ class Repair {
   Log* log_;
   StoreDirectory dir_;
   CatalogProbe probe_;
-  bool mended_;           // something other than the catalog's rows was
+  bool mended_;           // something other than the catalog's rows was mended
   bool foreign_ = false;  // the catalog is another store's
   StoreId id_;
   const RepairWatch& watch_;

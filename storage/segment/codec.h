@@ -54,7 +54,7 @@ class Codec {
   // The payload of `frame` into exactly out.size() bytes, if it is the node's chunk (key, parent, tokens) in this layout. CORRUPT otherwise;
   // `out` is then unspecified.
   Status decode(std::span<const uint8_t> frame, const NodeIn& node, uint32_t layout, std::span<uint8_t> out);
-  // Checks a frame as decode does, but without the payload: it takes no more memory for a larger one.
+  // Checks that a frame can be decoded, without giving its payload: it takes no more memory for a larger one.
   Status check(std::span<const uint8_t> frame, FrameHeader* header);
 
   ReadBuffer* read_buffer() { return &read_; }  // for a caller that reads a frame to decode it

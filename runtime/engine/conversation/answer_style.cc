@@ -19,7 +19,7 @@ ReplyStyle answer_style(const LoadedModel& model, const Conversation& said, bool
   for (auto [named, format] : kNamedFormats) {
     if (kind == named) style.format = format;
   }
-  // What a model without tools says in JSON is its answer.
+  // Without tools, JSON that the model writes is its answer, not a call.
   if (!tools && kind == ReplyKind::kAuto && style.format != ReplyFormat::kHarmony) style.format = ReplyFormat::kPlain;
   const uint64_t n = said.tokens.size(), from = n - std::min<uint64_t>(n, kReasoningLookBack);
   style.reasoning_open = reasoning_is_open(style, model.tokenizer().decode(std::span(said.tokens).subspan(from), true));

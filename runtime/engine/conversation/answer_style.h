@@ -1,4 +1,4 @@
-// The style in which a model writes its answers: how it marks reasoning and tool calls.
+// The style in which a model writes its answers: its marks for reasoning and tool calls.
 #pragma once
 
 #include "runtime/engine/generation.h"
@@ -6,7 +6,7 @@
 
 namespace kvrt {
 
-// Of the next answer to what was said: by option, else as the model's template shows. `tools`: the conversation has some.
+// The style of the next answer in a conversation: as `kind` says, else as the model's template shows. `tools`: the conversation has some.
 ReplyStyle answer_style(const LoadedModel& model, const Conversation& said, bool tools, ReplyKind kind);
 
 }  // namespace kvrt

@@ -39,7 +39,7 @@ void find_spans(const LoadedModel& model, const TemplateArguments& arguments, si
   const uint64_t n = tokens.size();
   uint64_t at = bos && n > 0 && tokens[0] == tokenizer.bos() ? 1 : 0;
   size_t byte = 0;
-  Utf8Stream utf8;  // a message shows U+FFFD where an answer was cut within a code point
+  Utf8Stream utf8;  // a message has U+FFFD where an answer was cut within a code point
   for (size_t i = first; i < messages.size(); ++i) {
     messages[i].begin = i ? messages[i - 1].end : 0;
     while (at < n) {
@@ -54,9 +54,8 @@ void find_spans(const LoadedModel& model, const TemplateArguments& arguments, si
   }
 }
 
-// Makes the tokens say `text`. What the model generated stays token by token while the text before it is the same; the rest is tokenized as
-// one, so that a conversation without generated turns equals its template tokenized whole. Then a message that is no part of *said yet begins
-// at *begin.
+// Makes the tokens spell `text`. Generated tokens stay as they are while the text up to them is the same; the rest is tokenized as one, so
+// that a conversation without generated turns equals its template tokenized whole. A message that is not in *said begins at *begin.
 Status rewrite(const LoadedModel& model, const std::string& text, Conversation* said, size_t* first_moved, uint64_t* begin) {
   const Tokenizer& tokenizer = model.tokenizer();
   auto& tokens = said->tokens;
@@ -64,10 +63,10 @@ Status rewrite(const LoadedModel& model, const std::string& text, Conversation* 
   for (const Message& m : said->messages) {
     if (m.generated) generated = m.end;
   }
-  // How far these tokens spell the new text, at a token boundary.
+  // The count of tokens that spell the begin of the new text, up to a token boundary.
   uint64_t kept = !tokens.empty() && tokens[0] == tokenizer.bos() && model.adds_bos(text) ? 1 : 0;
   size_t byte = 0, at = 0;
-  Utf8Stream utf8;  // a message shows U+FFFD where an answer was cut within a code point
+  Utf8Stream utf8;  // a message has U+FFFD where an answer was cut within a code point
   for (uint64_t i = kept; i < generated; ++i) {
     std::string piece(utf8.push(tokenizer.piece_after(i ? tokens[i - 1] : -1, tokens[i], true)));
     if (i + 1 == generated) piece += utf8.finish();
@@ -83,7 +82,7 @@ Status rewrite(const LoadedModel& model, const std::string& text, Conversation* 
   const auto same = static_cast<uint64_t>(std::mismatch(old.begin(), old.end(), fresh.begin(), fresh.end()).first - old.begin());
   const uint64_t base = kept + same;
   if (base < tokens.size()) {
-    auto messages = said->messages;  // cut drops those that are only rendered otherwise
+    auto messages = said->messages;  // cut would drop those that are only rendered differently
     cut(said, base);
     said->messages = std::move(messages);
     for (Message& m : said->messages) {
@@ -113,10 +112,10 @@ Status check_erase(const Conversation& said, uint64_t from, uint64_t to) {
   return {};
 }
 
-// How many tokens from `to` on, less than to `end`, have to go as well so that what follows `from` spells `text`; 0 when none do it.
+// The count of tokens from `to` on, before `end`, that must go as well so that the remaining ones spell `text`; 0 if no count does it.
 uint64_t joint(const LoadedModel& model, const std::vector<int32_t>& tokens, const std::string& text, uint64_t from, uint64_t to,
                uint64_t end) {
-  const auto spelled = [&](uint64_t begin, uint64_t n) {  // as it follows the token at from - 1, or as it follows its own
+  const auto spelled = [&](uint64_t begin, uint64_t n) {  // the text after the token that will precede it
     const uint64_t after = begin >= to ? from : begin;
     return model.tokenizer().decode(std::span(tokens).subspan(begin, n), true, after ? tokens[after - 1] : -1);
   };
@@ -200,7 +199,7 @@ void add_answer(const LoadedModel& model, const Generation& g, const std::string
                 std::vector<Message>* messages) {
   if (messages->empty() || g.options.prefill_only || end <= g.prompt_end || messages->back().end > g.prompt_end) return;
   static const std::vector<ReplyPart> kNone;
-  const auto& told = model.template_shows_calls() ? parts : kNone;  // else it would drop them: the text has all
+  const auto& told = model.template_shows_calls() ? parts : kNone;  // else the template would drop the parts: the text has all
   Message& last = messages->back();
   if (last.generated && last.end == g.prompt_end) {  // the same turn went on
     last.json = extended_message(last.json, shown, told);

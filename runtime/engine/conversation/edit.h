@@ -1,4 +1,4 @@
-// Changes to a conversation: what becomes of its tokens and messages when a message is added, the turn is opened, a span is erased, an answer
+// Edits of a conversation: they change its tokens and messages when a message is added, the turn is opened, a span is erased, or an answer
 // ends. Values in, values out: no lock, no KV. The template's text decides; tokens that the model sampled are kept as they are. A call that
 // fails may leave *said half changed: its caller drops it.
 #pragma once
@@ -14,17 +14,17 @@ namespace kvrt {
 
 // Keeps the first tokens, and the messages that end within them.
 void cut(Conversation* said, uint64_t tokens);
-// One more message, normalized.
+// Adds one message, which is normalized.
 Status add_message(const LoadedModel& model, const TemplateArguments& arguments, std::string message, Conversation* said);
-// These messages and no others; those that are the same from the start keep their tokens.
+// Replaces all messages. Leading ones that are the same keep their tokens.
 Status replace_messages(const LoadedModel& model, const TemplateArguments& arguments, std::vector<std::string> messages,
                         Conversation* said);
-// The template's generation prompt, unless the model's own turn goes on.
+// Adds the template's generation prompt, unless the model's own turn goes on.
 Status open_turn(const LoadedModel& model, const TemplateArguments& arguments, Conversation* said);
-// Drops tokens [from, to), and with them what only joined their messages to the next one (a newline, say): the rest then says what the template
-// makes of the messages that are left. INVALID: past the end, or it cuts a message in two.
+// Drops tokens [from, to), and with them tokens that only joined their messages to the next one (a newline, say): the rest then spells the
+// template's text of the remaining messages. INVALID: the span is past the end, or cuts a message in two.
 Status erase(const LoadedModel& model, const TemplateArguments& arguments, uint64_t from, uint64_t to, Conversation* said);
-// What was generated becomes a message of its own, with the tokens up to `end`; or goes on with the one before it.
+// Makes the answer a message with the tokens up to `end`; or appends it to the message before, if that turn went on.
 void add_answer(const LoadedModel& model, const Generation& generation, const std::string& shown, const std::vector<ReplyPart>& parts,
                 uint64_t end, std::vector<Message>* messages);
 

@@ -1,4 +1,5 @@
 // GrammarCache: grammars by their source, compiled once for all generations that use them: agents send the same schema with every call.
+// An Engine owns it.
 #pragma once
 
 #include <memory>
@@ -15,7 +16,7 @@ class GrammarCache {
  public:
   // The tokenizer outlives it.
   explicit GrammarCache(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-  // Where a generation with these options stands in its grammar before its first token; null without one.
+  // A matcher for a generation with these options, at its place before the first token; null: there is no grammar.
   Result<std::unique_ptr<GrammarMatcher>> matcher(const Conversation& said, const GenerateOptions& options);
 
  private:

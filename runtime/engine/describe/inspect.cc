@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kFirstElements = 8;
 
-// JSON that grows at its end: members and elements one after another, each container closed by who opened it.
+// JSON that grows at its end: members and elements one after another. The code that opens a container closes it.
 class Writer {
  public:
   Writer& key(std::string_view name) {
@@ -108,7 +108,7 @@ std::string type_name(const GgufTensor& tensor) {
   return type ? type->name : "type " + std::to_string(static_cast<uint32_t>(tensor.view.type));
 }
 
-// How many tensors there are of each type, in the order of the first ones.
+// Adds the count of tensors of each type; the types are in the order of their first tensors.
 void add_types(const GgufFile& file, Writer* json) {
   struct Sum {
     std::string type;
@@ -149,11 +149,11 @@ void add_tensors(const GgufFile& file, Writer* json) {
   json->close(']');
 }
 
-// Everything that model_open would refuse, each as it would say it; it stops at the first.
+// Adds every reason for which model_open would refuse the file, in its words; model_open itself stops at the first.
 Status add_refusals(const GgufFile& file, const Backend& backend, Writer* json) {
   json->open('[');
   const auto add = [&](std::string_view what, Status status) -> Status {
-    if (status.is_ok() || status.code() == Code::kNoMemory) return status;  // that is not the file's
+    if (status.is_ok() || status.code() == Code::kNoMemory) return status;  // no fault of the file
     json->open('{');
     json->key("what").value(what);
     json->key("status").value(std::string_view(code_name(status.code())));

@@ -1,4 +1,4 @@
-// What a GGUF file holds, and what of it kvrt cannot run. From the header alone: no tensor is read.
+// Describes the content of a GGUF file, and the parts of it that kvrt cannot run. Reads the header alone, no tensor.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace kvrt {
 
-// The JSON of kvrt_model_inspect. `whole`: arrays to their end, not their first elements. NO_MEMORY.
+// The JSON of kvrt_model_inspect. `whole`: arrays to their end, not only their first elements. NO_MEMORY.
 Result<std::string> inspect(const GgufFile& file, const Backend& backend, bool whole);
 
 }  // namespace kvrt

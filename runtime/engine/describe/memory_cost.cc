@@ -33,7 +33,7 @@ Result<PlanRequest> complete(const ModelDims& dims, PlanRequest r) {
   return r;
 }
 
-// What fits into the budget beside weights and scratch. Shared blocks count once, `own` blocks per session.
+// The most sessions and tokens that fit into the budget beside weights and scratch. Shared blocks count once, `own` ones per session.
 void fill_budget(const ModelCost& cost, const KvGeometry& kv, uint64_t shared, uint64_t own, SessionsPlan* p) {
   const uint64_t fixed = cost.weight_bytes + cost.scratch_bytes;
   const uint64_t left = p->memory_bytes > fixed ? p->memory_bytes - fixed : 0;

@@ -1,4 +1,4 @@
-// What a model and its sessions cost in memory. An Engine allocates by these functions, so what is planned is what is allocated.
+// The memory cost of a model and its sessions. An Engine allocates by these functions, so a plan is true of it.
 // Pure: any thread.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace kvrt {
 
-// Resident bytes without the KV pool. From the file's header alone: no tensor is read.
+// Resident bytes without the KV pool. Computed from the file's header alone: no tensor is read.
 struct ModelCost {
   ModelDims dims;
   uint64_t weight_bytes = 0, scratch_bytes = 0;  // scratch: activations and logits of a step, and the device's own
@@ -18,23 +18,23 @@ Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend);
 KvGeometry kv_geometry(const ModelDims& dims, uint32_t block_tokens, KvFormat format = KvFormat::kF16);  // 0: kBlockTokensDefault
 uint64_t logits_bytes(const ModelDims& dims);                                                            // of a step
 
-// Blocks of the pool. kv_bytes_max 0: four contexts, at most a quarter of the memory that is free.
+// The pool's count of blocks. kv_bytes_max 0: four contexts, at most a quarter of the free memory.
 Result<uint32_t> pool_blocks(const KvGeometry& kv, uint32_t context, uint64_t kv_bytes_max, uint64_t free_bytes);
 
 struct PlanRequest {
   uint64_t sessions = 0;        // 0: 1
   uint64_t session_tokens = 0;  // of each; 0: the model's context
   uint64_t shared_tokens = 0;   // leading tokens that all have in common
-  uint64_t memory_bytes = 0;    // the budget: what is free
+  uint64_t memory_bytes = 0;    // the budget
 };
 
 struct SessionsPlan {
   uint64_t session_blocks = 0, session_bytes = 0;   // of one session alone
   double used = 0, waste = 0;                       // share of its blocks' slots that hold tokens, and that do not
   uint64_t blocks = 0, kv_bytes = 0;                // the pool that holds all sessions, shared blocks once
-  uint64_t stored_tokens = 0, unshared_tokens = 0;  // that the sessions keep there; that they would keep without sharing
+  uint64_t stored_tokens = 0, unshared_tokens = 0;  // tokens that the pool has for the sessions, with sharing and without
   uint64_t total_bytes = 0, memory_bytes = 0;       // weights, scratch and pool; the budget
-  uint64_t sessions_max = 0, context_max = 0;       // within the budget: such sessions; tokens of one alone
+  uint64_t sessions_max = 0, context_max = 0;       // the most such sessions, and the most tokens of one alone, within the budget
 };
 // dims.context 0 (a geometry without a model): any length up to kContextMax. LIMIT and INVALID name the field of kvrt_plan_options.
 Result<SessionsPlan> plan_sessions(const ModelCost& cost, const KvGeometry& kv, const PlanRequest& request);

@@ -20,7 +20,7 @@ std::string hex_of(const SessionId& id) {
   return hex;
 }
 
-// JSON as it was given, without the white space between its parts: that may hold line ends. "" is null.
+// The given JSON without the white space between its parts, which may hold line ends. "" becomes null.
 Result<std::string> compact(std::string_view json, const char* what) {
   if (json.empty()) return std::string("null");
   JsonReader reader(json);

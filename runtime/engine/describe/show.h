@@ -1,4 +1,4 @@
-// What a store keeps of a session, for people and scripts to look at. No model is needed: the token tree and the manifest say it all.
+// Shows a stored session to people and scripts. It needs no model: the token tree and the manifest have all there is.
 #pragma once
 
 #include <string>

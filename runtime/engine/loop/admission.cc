@@ -1,4 +1,4 @@
-// The scheduler's first half: which generation may begin, who gives its blocks up, and what of a prompt's KV is reused.
+// The scheduler's first half: admits generations, takes blocks from sessions, and counts the reused KV of a prompt.
 #include <algorithm>
 
 #include "runtime/engine/loop/scheduler.h"
@@ -7,7 +7,7 @@ namespace kvrt {
 
 namespace {
 
-// Who gives up blocks first: idle sessions, then generations that wait for their host, then those that could run, the youngest first.
+// The order of giving up blocks: idle sessions, then generations that wait for their host, then those that could run, the youngest first.
 struct Rank {
   int kind = 0;        // 0 idle, 1 waits, 2 runs
   uint64_t since = 0;  // idle, waits: the least recently used first. Runs: the last to begin first
@@ -16,7 +16,7 @@ struct Rank {
 
 }  // namespace
 
-// Makes one session that matters less than `for_session` give up its blocks; its tokens stay, and its next step warms again.
+// Makes one session of lower rank than `for_session` give up its blocks. Its tokens stay, and it is warmed again before its next step.
 bool Scheduler::reclaim(const Session* for_session) {
   bool generates = for_session->generation && !for_session->generation->finished;
   Session* victim = nullptr;
@@ -58,8 +58,8 @@ ReuseStop Scheduler::why_stopped(const Session& s, uint64_t* at) const {
   return ReuseStop::kDifferentToken;
 }
 
-// A generation begins when its blocks can be had without taking them from others that run: else it and they would take turns in computing
-// the same again. The oldest always may.
+// A generation may begin when its blocks can be had without taking them from others that run: else it and they would take turns in
+// computing the same again. The oldest always may.
 bool Scheduler::admit(Session* session) {
   cache_->extend(&session->kv, session->tokens);
   const KvCache::Resident shares = cache_->resident(session->kv);
@@ -88,8 +88,8 @@ Session* Scheduler::next_cold() {
   return nullptr;
 }
 
-// Positions with KV that the report has not yet are reused; the others are to be computed. Until the first of them ran, why reuse stopped
-// is looked at again. The last position always runs where its logits are wanted.
+// Positions with KV that the report does not count yet are reused; the others are to be computed. Until the first of these ran, the reason
+// why reuse stopped is looked for again. The last position always runs if its logits are wanted.
 void Scheduler::count_reuse(Session* s) {
   Generation& g = *s->generation;
   Report& r = g.report;

@@ -1,4 +1,4 @@
-// The scheduler's second half: what a finished step means to each session.
+// The scheduler's second half: takes a finished step's results to each session.
 #include <algorithm>
 #include <cmath>
 
@@ -23,7 +23,7 @@ void add_part(std::vector<ReplyPart>* parts, ReplyPart part) {
   }
 }
 
-// Takes on more of the answer: the text that came out with a token, and the token itself where it is a control token.
+// Parses more of the answer: the text that a token gave, and the token itself if it is a control token.
 void Scheduler::push_parts(Session* s, std::string_view text, std::string_view control, bool last) {
   Generation& g = *s->generation;
   if (!g.parser) return;
@@ -66,7 +66,7 @@ void Scheduler::mark_filled(const PlannedSeq& seq) {
   }
 }
 
-// Each row that ran is a prompt position's first, a decode, or one more run of either, because the session had lent its blocks.
+// Each row that ran is a prompt position's first run, a decode, or one more run of either, because the session had to give up its blocks.
 void Scheduler::account(const PlannedSeq& seq) {
   Generation& g = *seq.session->generation;
   for (uint64_t p = seq.begin; p < seq.end; ++p) {
@@ -100,8 +100,8 @@ void Scheduler::commit_prompt(const PlannedSeq& seq, const float* logits, uint32
   push(s, std::move(event));
 }
 
-// Logits that are not finite: KV that was reused may be why. It is dropped, for everybody, and the session computes its own, once. False: it
-// did already, or reused none.
+// After logits that are not finite: reused KV may be the cause. It is dropped, for all sessions, and this one computes its own, once.
+// False: it did already, or reused none.
 bool Scheduler::compute_again(Session* s) {
   Generation& g = *s->generation;
   if (s->kv.own_only || g.report.reused_memory + g.report.reused_disk == 0) return false;
@@ -114,10 +114,10 @@ bool Scheduler::compute_again(Session* s) {
   return true;
 }
 
-// What the row after the last token leads to: a token of kvrt's, or a question to the host.
+// Takes the row after the last token: kvrt commits the token it drew, or asks the host for one.
 void Scheduler::commit_row(Session* s, Sample sample, const float* row, const Tokenizer& tokenizer, uint64_t now_ns) {
   Generation& g = *s->generation;
-  std::span<const uint64_t> mask;  // for the host; kvrt's own sampler has looked at it
+  std::span<const uint64_t> mask;  // for the host alone: kvrt's own sampler has applied it
   if (g.matcher && g.options.host_samples) {
     mask = g.matcher->mask();
     sample.empty = std::all_of(mask.begin(), mask.end(), [](uint64_t word) { return word == 0; });
@@ -129,7 +129,7 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
     return;
   }
   if (sample.empty) {
-    Status limit = g.matcher ? g.matcher->status() : Status();  // it may have been too ambiguous to follow
+    Status limit = g.matcher ? g.matcher->status() : Status();  // the grammar may have been too ambiguous to follow
     fail(s, !limit.is_ok() ? std::move(limit)
                            : error(Code::kInvalid, Detail::kNone, "logit_bias%s no token for position %zu",
                                    g.matcher ? " and grammar leave" : " leaves", s->tokens.size()));
@@ -173,7 +173,7 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
   event.logprob = sample.logprob;
   event.top = sample.top;
   const bool control = tokenizer.is_control(sample.token);
-  event.text = control && g.parser ? g.text.flush() : std::string();  // parts end at a control token, which may be a marker
+  event.text = control && g.parser ? g.text.flush() : std::string();  // a control token ends a part: it may be a marker
   event.text += g.text.push(tokenizer.piece_after(previous, sample.token, false));
   const std::string text = g.parser ? event.text : std::string();
   push(s, std::move(event));
@@ -206,7 +206,7 @@ void Scheduler::commit(StepPlan* plan, const float* logits, const Tokenizer& tok
     seq.session->use.leave_step();
     try {
       commit_seq(seq, plan, logits, tokenizer, now_ns);
-    } catch (...) {  // no memory: what its host was to get of this step is not whole
+    } catch (...) {  // no memory: its host's events of this step are not whole
       give_up(seq.session);
     }
   }
@@ -238,7 +238,7 @@ void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
   }
 }
 
-// A plan that was not computed to its end, for want of memory: what it would have written is not there.
+// Takes back a plan that was not computed to its end, for want of memory: its blocks were not written.
 void Scheduler::abandon(StepPlan* plan) noexcept {
   for (const BlockCopy& copy : plan->copies) {
     cache_->release(&copy.session->kv, copy.index);

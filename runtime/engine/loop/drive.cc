@@ -22,7 +22,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
     said = *session;
   }
   KVRT_ASSIGN(auto matcher, grammars_.matcher(said, options));
-  const bool answers = !options.prefill_only && options.grammar_kind != GrammarKind::kContinue;  // anew
+  const bool answers = !options.prefill_only && options.grammar_kind != GrammarKind::kContinue;  // a new answer
   if (answers && options.generation_prompt) KVRT_TRY(open_turn(*model_, session->arguments, &said));
   if (said.tokens.empty()) {
     return error(Code::kInvalid, Detail::kState, "%s: the session has no tokens: append some", options.prefill_only ? "prefill" : "begin");
@@ -43,7 +43,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(*session, said.tokens.size() - session->tokens.size()));
   if (generation->options.all_or_nothing) generation->before.emplace(*session);
   if (cancel) cancel->watch(weak_from_this());
-  become(session, std::move(said));  // from here on nothing fails
+  become(session, std::move(said));  // nothing fails from here on
   session->generation = std::move(generation);
   scheduler_->start(session, runtime_->env()->now_ns());
   if (cancel && cancel->fired()) end(session);
@@ -51,7 +51,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   return {};
 }
 
-// At its last accepted token, if it generates; under mu_.
+// Ends the session's generation, if there is one, at its last accepted token. Under mu_.
 void Engine::end(Session* session) {
   if (session->state != SessionState::kGenerating || session->generation->abandoned) return;
   if (session->generation->finished) return scheduler_->cancel_finished(session);
@@ -95,16 +95,16 @@ Status Engine::accept(Session* session, int32_t token) {
   return {};
 }
 
-// Tells the hosts of sessions that have their first unread event, without the lock.
+// Wakes the hosts of sessions with a first unread event. Gives the lock back for each call.
 void Engine::ring(std::unique_lock<std::mutex>& lock) {
   while (auto wake = scheduler_->take_woken()) {
     Unlocked unlocked(lock);
     wake->ring();
-    wake.reset();  // the last reference may be this one, and its host frees what it gave
+    wake.reset();  // without the lock: the last reference's end calls the host to free its user data
   }
 }
 
-// Ends what the session generates: now, or when the step that it is in is over.
+// Ends the generation now, or when the step that the session is in is over.
 void Engine::stop(Session* session) {
   if (session->use.in_step()) {
     session->generation->cancel = true;
@@ -113,7 +113,7 @@ void Engine::stop(Session* session) {
   }
 }
 
-// After DONE: the session is idle again, and what was generated is a message; or all is as before begin.
+// After DONE: the session is idle again, and the answer is a message; or all is as before begin.
 void Engine::take_done(Session* session) {
   Session& s = *session;
   Generation& g = *s.generation;
@@ -130,7 +130,7 @@ void Engine::take_done(Session* session) {
   touched(session);
 }
 
-// Ends a generation whose caller has gone, for want of memory. What needs some waits for the session's next call.
+// Ends a generation whose caller has gone, for want of memory. The work that needs memory waits for the session's next call.
 void Engine::abandon(Session* session) noexcept {
   std::unique_lock lock(mu_);
   if (session->state != SessionState::kGenerating) return;
@@ -163,7 +163,7 @@ bool Engine::take_event(Session* session, Event* event, Status* failure) {
   }
   if (s.failure.is_ok()) return false;
   s.last_error = s.failure.clone();
-  // The pool's and the caller's own limits leave a session sound, a device that failed too, and so does a generation that leaves no trace.
+  // Logits that are not finite break a session, unless the generation leaves no trace. Limits and a failed device leave it sound.
   bool broken = s.failure.detail() == Detail::kNumeric && !s.generation->before;
   take_done(session);
   *failure = std::move(s.failure);
@@ -195,7 +195,7 @@ Result<Event> Engine::next(Session* session, int32_t timeout_ms) {
     }
     if (timeout_ms == 0 || (timeout_ms > 0 && Clock::now() >= deadline)) return event;
     if (!leader_ && run_step(lock, patience_ns)) continue;
-    // Another leads, or the blocks that it needs are held by a save or a resume: seldom, and not for long.
+    // Another caller leads; or a save or a resume holds the blocks that it needs, which is rare and short.
     auto until = leader_ ? deadline : std::min(deadline, Clock::now() + kBlocksRetry);
     if (!session->mailbox.empty() || session->state != SessionState::kGenerating || session->generation->finished) continue;
     if (until == Clock::time_point::max()) {
@@ -218,18 +218,17 @@ uint32_t Engine::step(uint32_t ms) {
       break;
     }
     uint64_t now = runtime_->env()->now_ns();
-    if (now + (now - start) > deadline) break;  // one more would end late
+    if (now + (now - start) > deadline) break;  // one more step would end late
   }
   return scheduler_->runnable_count();
 }
 
-// The caller becomes the leader for one step, for which it waits patience_ns gladly. mu_ is held on entry and exit. False: there was
-// nothing that could run.
+// The caller leads one step, and accepts one of up to patience_ns. mu_ is held on entry and exit. False: nothing could run.
 bool Engine::run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_ns) {
   struct Leader {
     Engine* engine;
     explicit Leader(Engine* h) : engine(h) { h->leader_ = true; }
-    ~Leader() {  // also when memory ran out half-way
+    ~Leader() {  // also if memory runs out half-way
       engine->scheduler_->abandon(&engine->plan_);
       engine->leader_ = false;
       ++engine->steps_led_;

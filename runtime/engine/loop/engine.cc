@@ -10,7 +10,7 @@ namespace kvrt {
 
 namespace {
 
-// Tokens of context after which attention costs a row as much as all its weights do: both in multiply-adds, attention at half the speed.
+// The tokens of context for which attention costs a row as much as all weights do: both in multiply-adds, attention at half the speed.
 uint64_t context_cost(const ModelDims& d) {
   uint64_t weights = uint64_t{d.layers} * d.width * (2 * (uint64_t{d.heads} + d.kv_heads) * d.head_dim + 3 * uint64_t{d.ff});
   uint64_t attention = uint64_t{d.layers} * 2 * d.heads * d.head_dim;
@@ -45,13 +45,13 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
   kv_ = kv_geometry(d, options.block_tokens, options.load.kv_format);
   uint64_t memory_bytes = 0, free_bytes = 0;
   runtime_->backend()->device_memory(&memory_bytes, &free_bytes);
-  if (options.kv_bytes_max > memory_bytes) {  // the pool alone would be reserved gladly, its bookkeeping is real
+  if (options.kv_bytes_max > memory_bytes) {  // the system would reserve the pool, but its bookkeeping takes real memory
     return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, this machine has %llu bytes of memory: lower it",
                  static_cast<unsigned long long>(options.kv_bytes_max), static_cast<unsigned long long>(memory_bytes));
   }
   KVRT_ASSIGN(const uint64_t blocks, pool_blocks(kv_, d.context, options.kv_bytes_max, free_bytes));
   const uint64_t pool_bytes = blocks * kv_.block_bytes();
-  if (options.kv_populate && pool_bytes > free_bytes) {  // the system would give it, and end the process when the pages are touched
+  if (options.kv_populate && pool_bytes > free_bytes) {  // the system would give it, then kill the process as it touches the pages
     return error(Code::kNoMemory, Detail::kNone, "kv_populate: the pool has %llu bytes, %llu are free: lower kv_bytes_max",
                  static_cast<unsigned long long>(pool_bytes), static_cast<unsigned long long>(free_bytes));
   }
@@ -114,7 +114,8 @@ EngineMetrics Engine::metrics() const {
   return m;
 }
 
-// kv_root: what a block's bits depend on besides its tokens. Sessions without a store never leave this process, so the model needs no name.
+// The root: a hash of all that a block's bits depend on besides its tokens. KV of a session without a store never leaves this process, so
+// its root has no model id.
 Result<BlockKey> Engine::root_for(const SessionOptions& options, const char* numerics) {
   Hash256 id;
   if (options.store) {

@@ -1,4 +1,4 @@
-// Engine: a model that runs. Owns weights, tokenizer, template, pool, scheduler and sessions; the only orchestrator.
+// Engine: a model that runs. It owns weights, tokenizer, template, pool, scheduler and sessions, and alone makes them work together.
 #pragma once
 
 #include <atomic>
@@ -22,9 +22,9 @@ struct SavePlan;
 struct EngineOptions {
   uint32_t block_tokens = 0;   // 0: kBlockTokensDefault
   uint32_t prefill_chunk = 0;  // 0: kStepRowsMax
-  uint64_t kv_bytes_max = 0;   // 0: see default_kv_bytes
-  uint32_t step_ms_max = 0;    // 0: kStepMsDefault, and kLoneStepMs of a prompt alone
-  bool kv_populate = false;    // the pool's pages now, not on their first use
+  uint64_t kv_bytes_max = 0;   // 0: see pool_blocks
+  uint32_t step_ms_max = 0;    // 0: kStepMsDefault, and kLoneStepMs for a prompt alone
+  bool kv_populate = false;    // take the pool's pages at once, not on their first use
   LoadOptions load{};
 };
 
@@ -54,7 +54,7 @@ struct SessionOptions {
   TemplateArguments arguments;  // resume: "" keeps what was saved
   std::shared_ptr<Wake> wake;   // null: none
   AutosavePolicy autosave;
-  bool accept_foreign = false;  // resume: take KV of another arithmetic as it is
+  bool accept_foreign = false;  // resume: take another arithmetic's KV as it is
 };
 
 struct SessionInfo {
@@ -74,19 +74,19 @@ struct SaveOptions {
   Durability durability = Durability::kDefault;
   bool overwrite = false;
   bool suspend = false;
-  uint8_t pin = 0;           // its priority; 0: as it is
+  uint8_t pin = 0;           // the pin's priority; 0: unchanged
   uint64_t ttl_seconds = 0;  // 0: never expires
   ChunkCodec codec = ChunkCodec::kDefault;
-  bool autosave = false;  // sealed blocks and tokens alone, where they are news, in small portions, under the name that the session has
+  bool autosave = false;  // tokens and full blocks alone, if there are new ones, in small portions, under the session's own name
 };
 
 struct SaveReport {
   uint64_t revision = 0, tokens = 0, chunks = 0, chunks_written = 0, bytes_written = 0, chunks_missing = 0;
-  bool left_out = false;  // KV that is in memory had no room, or the device did not give it
+  bool left_out = false;  // KV in memory was not saved: no room, or the device did not give it
   double ms = 0;
 };
 
-// Gives a lock back for a while, also when an exception ends it.
+// Releases a lock until its destructor, which takes it again, also on an exception.
 class Unlocked {
  public:
   explicit Unlocked(std::unique_lock<std::mutex>& lock) : lock_(lock) { lock_.unlock(); }
@@ -98,8 +98,8 @@ class Unlocked {
   std::unique_lock<std::mutex>& lock_;
 };
 
-// Thread-safe. No hidden thread: whichever caller of next finds no leader runs steps for all sessions, the others sleep until they have
-// an event. mu_ guards all sessions and the scheduler; it is never held during compute, I/O or a callback.
+// Thread-safe. It has no thread of its own: a caller of next that finds no leader runs steps for all sessions, and the others sleep until
+// they have an event. mu_ guards all sessions and the scheduler; it is never held during compute, I/O or a callback.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   static Result<std::shared_ptr<Engine>> open(std::shared_ptr<Runtime> runtime, const ModelSource& source, const EngineOptions& options,
@@ -115,7 +115,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   EngineInfo info() const;
   EngineMetrics metrics() const;
 
-  // A session belongs to its caller, who closes it. Calls on one session do not overlap, but for cancel and session_info.
+  // The caller owns the session, and closes it. Calls on one session do not overlap, but for cancel and session_info.
   Result<Session*> open_session(const SessionOptions& options);
   void close(Session* session);
   Result<Session*> fork(Session* session, std::shared_ptr<Wake> wake);
@@ -130,13 +130,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   SessionInfo session_info(const Session* session) const;
 
   Status begin(Session* session, GenerateOptions options);
-  // timeout_ms < 0: no limit. An event of type kNone when there was none in time or the session does not generate.
+  // timeout_ms < 0: no limit. Gives an event of type kNone if there was none in time, kIdle if the session does not generate.
   Result<Event> next(Session* session, int32_t timeout_ms);
   Status accept(Session* session, int32_t token);
   void cancel(Session* session);
   void cancel(const Cancel& fired) noexcept;  // the generations that were begun with it
-  void abandon(Session* session) noexcept;    // who began it was left by an exception
-  // Steps for at most `ms`, or one; the sessions that can go on.
+  void abandon(Session* session) noexcept;    // an exception left the call that began it
+  // Runs steps for at most `ms`, but at least one. Gives the count of sessions that can go on.
   uint32_t step(uint32_t ms);
 
   Result<SaveReport> save(Session* session, std::string_view name, const SaveOptions& options);
@@ -152,7 +152,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Status adopt_foreign(const SessionOptions& options, const SessionOut& saved, Session* session);
   Status check_room(const Session& session, uint64_t more) const;
   Result<Session*> enlist(std::unique_ptr<Session> session);
-  Status require(Session* session, const char* call);  // idle or suspended, else BUSY or INVALID
+  Status require(Session* session, const char* call);  // that it is idle or suspended, else BUSY or INVALID
   Result<AppendInfo> edit(Session* session, const char* call, const std::function<Status(Conversation*)>& change);
   AppendInfo become(Session* session, Conversation said) noexcept;
   void cut_kv(Session* session, uint64_t count);
@@ -166,8 +166,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   bool warm_cold(std::unique_lock<std::mutex>& lock);
   bool warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns);
-  // Loads what the store has for the session's missing blocks. Stopped by progress it may have come nearer to the end, or not: then
-  // trying again would do the same for ever.
+  // The outcome of loading the store's chunks for the session's missing blocks. If progress stops the load, it may have come nearer to its
+  // end or not; kStoppedInPlace: trying again would do the same for ever.
   enum class Loaded { kNothing, kAll, kStoppedNearer, kStoppedInPlace };
   void tell_store(Session* session, std::unique_lock<std::mutex>& lock);
   Loaded load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress);
@@ -195,15 +195,15 @@ class Engine : public std::enable_shared_from_this<Engine> {
   double load_ms_ = 0;
   uint32_t step_ms_max_ = 0;
   std::unique_ptr<Buffer> pool_buffer_;
-  std::unique_ptr<StepRunner> steps_;  // null: a vocabulary alone, no sessions; used by the leader
+  std::unique_ptr<StepRunner> steps_;  // null: a vocabulary alone, without sessions. The leader uses it
 
   mutable std::mutex mu_;
   std::unique_ptr<KvCache> cache_;        // guarded by mu_
   std::unique_ptr<Scheduler> scheduler_;  // guarded by mu_
   bool leader_ = false;                   // guarded by mu_
-  uint64_t steps_led_ = 0;                // guarded by mu_; counts leaders that have gone
+  uint64_t steps_led_ = 0;                // guarded by mu_; counts the leaders that are done
   std::condition_variable step_over_;     // a step or a save is over
-  std::condition_variable pressed_;       // somebody waits for an autosave
+  std::condition_variable pressed_;       // a save or a close waits for an autosave
   StepPlan plan_;                         // the leader's
 };
 

@@ -9,20 +9,20 @@
 namespace kvrt {
 
 namespace {
-constexpr double kFirstCost = 16;  // rows of a first step, whose speed nobody knows
-constexpr double kGrowth = 8;      // a step is at most so many times the largest one that went as predicted
-constexpr double kAim = 0.9;       // of a step's time
-// A unit of each part is what a step's fixed part is thought to cost before anything was measured: so many decodes, so much prompt.
+constexpr double kFirstCost = 16;  // rows of the first step, when no speed is known
+constexpr double kGrowth = 8;      // a step is at most so many times the largest one whose time was as predicted
+constexpr double kAim = 0.9;       // a plan fills this share of a step's time
+// A unit of each part: so many decodes, or so much prompt, are assumed to cost as much as a step's fixed part until a step was measured.
 constexpr double kUnitDecodes = 4, kUnitCost = 8;
-constexpr double kLearn = 0.4;  // of what a step took longer or shorter than predicted
-// One that took so many times as long, of CPU time or of the wall's, counts as that, and one below the second went as predicted.
+constexpr double kLearn = 0.4;  // of the difference between a step's time and its prediction
+// A step that took more than kClip times the prediction, in CPU or wall time, counts as that; below kAsPredicted times it was as predicted.
 constexpr double kClip = 4, kAsPredicted = 2;
-// The wall's time over work: of the first so much work its mean, then what so much work takes counts as much as all before it.
+// Wall time over work: its mean over the first kStretchNs of work; later each step weighs by its work against kStretchNs of older work.
 constexpr double kStretchNs = 200e6, kStretchMax = 32;
-// Sessions that decode wait for a prompt so many times their own step, or so long where that is longer: nobody sees 20 ms. Where a step
-// without any prompt takes its time, a prompt still gets its part of that.
+// Sessions that decode wait for a prompt at most kPromptPerDecode times their own step, or kPromptNsMin if that is longer: 20 ms are not
+// seen. If a step without any prompt is slow already, a prompt still gets kPromptMin times that step.
 constexpr double kPromptPerDecode = 1.5, kPromptNsMin = 20e6, kPromptMin = 0.5;
-// Where nobody decodes, and where nobody waits, as far as a prompt alone may take so much work.
+// The fewest prompt rows of a step without decodes, and of one that may take kLoneStepMs; both as far as kLoneStepMs of work allow.
 constexpr uint64_t kRowsMin = 32, kRowsMinAlone = 64;
 constexpr double kNsPerMs = 1e6;
 }  // namespace
@@ -35,7 +35,7 @@ double Pace::predicted(const Parts& units) const { return std::inner_product(uni
 
 double Pace::row_ns() const { return unit_ns_[2] / kUnitCost; }
 
-// The wall's time that a step may take.
+// The wall time that a step may take.
 double Pace::step_ns(const Ask& ask) const {
   if (step_ns_max_) return static_cast<double>(step_ns_max_);
   if (!ask.alone) return kStepMsDefault * kNsPerMs;
@@ -61,16 +61,16 @@ double Pace::cost(uint64_t begin, uint64_t end) const {
 }
 
 uint64_t Pace::rows(uint64_t begin, double budget) const {
-  // The n of cost(begin, begin + n) = budget: a quadratic's root. What cost says n rows take are n.
+  // The n of cost(begin, begin + n) = budget: a quadratic's root. A budget of exactly the cost of n rows gives n.
   const auto context = static_cast<double>(context_cost_);
   const double first = 1 + static_cast<double>(begin) / context;
   const double rows = 2 * budget / (first + std::sqrt(first * first + 2 * budget / context));
   return std::max<uint64_t>(1, static_cast<uint64_t>(rows + 1e-6));
 }
 
-// Normalized least mean squares: the parts move the least that explains kLearn of the difference, so that a small step tells of the fixed
-// part and a large one of the prompt's, and steps that are all alike leave what they say nothing of. What is predicted comes nearer to
-// what is measured with every step, whatever the steps are; the parts come no further from the true ones.
+// Normalized least mean squares: the parts move by the least that explains kLearn of the difference. So a small step corrects the fixed
+// part, a large one the prompt's, and steps that are all alike leave parts that they do not involve. With every step, whatever the steps
+// are, the prediction comes nearer to the measurement, and the parts get no further from the true ones.
 void Pace::measured(uint32_t decodes, double cost, uint64_t work_ns, uint64_t wall_ns) {
   const double wall = std::max(1.0, static_cast<double>(wall_ns));
   const double work = std::clamp(static_cast<double>(work_ns), wall / kStretchMax, wall);  // a clock may be coarse

@@ -56,7 +56,7 @@ void Scheduler::start(Session* s, uint64_t now_ns) {
   g.begin_ns = now_ns;
   g.prompt_end = g.decoded_end = s->tokens.size();
   g.recompute_all = g.options.prefill_only && g.options.logits == WantLogits::kAll;
-  g.report.prompt_tokens = g.report.prefilled = g.prompt_end;  // all is left to compute, until what can be reused was counted
+  g.report.prompt_tokens = g.report.prefilled = g.prompt_end;  // all is to be computed until count_reuse counted the rest
   g.report.seed = g.options.sampling.seed;
   g.report.pool_bytes_begin = pool_bytes_used();
   s->kv.own_only = false;
@@ -69,12 +69,12 @@ void Scheduler::start(Session* s, uint64_t now_ns) {
   }
 }
 
-// The rows that a session needs next: its first hole, or its last token again, as a query alone, when all its KV is there.
+// The rows that a session needs next: its first hole; or, if all its KV is there, its last token again, as a query alone.
 Scheduler::Run Scheduler::next_run(const Session& s) const {
   const Generation& g = *s.generation;
   uint64_t n = s.tokens.size();
   if (g.recompute_all) {
-    uint64_t lost = s.kv.table.first_missing(g.next_logits);  // it had lent its blocks
+    uint64_t lost = s.kv.table.first_missing(g.next_logits);  // it had to give up its blocks
     if (lost < g.next_logits) return {lost, g.next_logits, true};
     return {g.next_logits, n, true};
   }
@@ -83,7 +83,7 @@ Scheduler::Run Scheduler::next_run(const Session& s) const {
   return {n - 1, n, false};
 }
 
-// Decodes first, one row each: nobody waits for somebody's prompt. Who starved comes before all, so that younger sessions give way.
+// Decodes first, one row each: they do not wait for a prompt. A starved session comes before all, so that younger sessions give way.
 std::vector<Session*> Scheduler::order_of_service() {
   std::vector<Session*> order;
   for (Session* s : sessions_) {
@@ -104,19 +104,19 @@ std::vector<Session*> Scheduler::order_of_service() {
 bool Scheduler::waits_for_other(Session* s, const Run& run) {
   if (!s->kv.adopts() || s->generation->recompute_all || !run.store_kv) return false;
   auto i = run.begin / block_tokens_;
-  if (i >= s->kv.chain.size()) return false;  // the tail is nobody else's
+  if (i >= s->kv.chain.size()) return false;  // no other session has the same tail
   auto claim = claimed_.find(s->kv.chain[i].get());
   return claim != claimed_.end() && claim->second != s;
 }
 
-// Gives the run private blocks as far as the pool has them; returns where the writable part ends.
+// Gives the run private blocks as far as the pool has them. Returns the end of the writable part.
 uint64_t Scheduler::make_writable(Session* s, const Run& run, StepPlan* plan) {
   for (auto i = static_cast<uint32_t>(run.begin / block_tokens_); uint64_t{i} * block_tokens_ < run.end; ++i) {
     BlockId have = s->kv.table.block(i);
     plan->clears.reserve(plan->clears.size() + 1);
-    plan->copies.reserve(plan->copies.size() + 1);  // what needs memory comes before what changes
+    plan->copies.reserve(plan->copies.size() + 1);  // before any change: it needs memory
     if (have != kNoBlock && cache_->writable(have)) {
-      if (cache_->is_foreign(have) && !s->kv.table.filled(i)) plan->clears.push_back(have);  // its step was planned and never ran
+      if (cache_->is_foreign(have) && !s->kv.table.filled(i)) plan->clears.push_back(have);  // its step was planned but never ran
       continue;
     }
     s->kv.table.grow(i + 1);
@@ -126,7 +126,7 @@ uint64_t Scheduler::make_writable(Session* s, const Run& run, StepPlan* plan) {
     uint32_t filled = s->kv.table.filled(i);
     if (cache_->is_foreign(fresh) && !filled) plan->clears.push_back(fresh);
     if (have != kNoBlock && filled) {
-      plan->copies.push_back({have, fresh, s, i});  // copies run before anything is written; the reference is kept until then
+      plan->copies.push_back({have, fresh, s, i});  // copies run before any write; the reference is kept until then
     } else if (have != kNoBlock) {
       cache_->drop(have);
     }
@@ -159,7 +159,7 @@ void Scheduler::add_rows(Session* s, const Run& run, StepPlan* plan) {
       {first_row, static_cast<uint32_t>(run.end - run.begin), static_cast<int32_t>(run.begin), nullptr, 0, run.store_kv});
 }
 
-// Adds what fits of the session's next rows. False: it got no block.
+// Adds as many of the session's next rows as fit. False: it got no block.
 bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   Generation& g = *s->generation;
   Run run = next_run(*s);
@@ -171,7 +171,7 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   if (!decodes) {
     if (budget_ < 1 && !plan->tokens.empty()) return true;  // the step is full
     rows = std::min(rows, pace_.rows(run.begin, budget_));
-    uint64_t edge = (run.begin + rows) / block_tokens_ * block_tokens_;  // whole blocks, where it has the choice: others can adopt them
+    uint64_t edge = (run.begin + rows) / block_tokens_ * block_tokens_;  // whole blocks, if there is a choice: others can adopt them
     if (run.begin + rows < run.end && edge >= run.begin + (rows + 1) / 2) rows = edge - run.begin;
   }
   bool decides = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
@@ -191,7 +191,7 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   return true;
 }
 
-// Blocks that nobody can be asked for now: a save copies them out, or a resume reads into them.
+// True while pinned blocks will come back: a save copies them out, or a resume reads into them.
 bool Scheduler::blocks_come_back() const {
   return std::any_of(sessions_.begin(), sessions_.end(), [](const Session* s) { return s->use.pinned(); });
 }
@@ -204,7 +204,7 @@ bool Scheduler::finish_prefill(Session* s, uint64_t now_ns) {
   return true;
 }
 
-// The prompt cost that a step of these may take on.
+// The prompt cost that a step of these sessions may include.
 double Scheduler::budget_for(const std::vector<Session*>& order, uint64_t patience_ns) {
   Pace::Ask ask{.patience_ns = patience_ns};
   bool prompt = false;
@@ -213,12 +213,12 @@ double Scheduler::budget_for(const std::vector<Session*>& order, uint64_t patien
     bool decodes = run.end - run.begin == 1;
     ask.decodes += decodes;
     if (!decodes && !std::exchange(prompt, true)) ask.begin = run.begin;
-    // Whoever is within a block of its own goes on with it; a shared one needs a copy first, for which there may be no block.
+    // A session within a block of its own goes on with it. A shared block needs a copy first, for which there may be no block.
     auto i = static_cast<uint32_t>(run.begin / block_tokens_);
     bool within = run.store_kv && s->kv.table.filled(i) > 0 && cache_->writable(s->kv.table.block(i));
     if (s->kv.share && within && i < s->kv.chain.size()) claimed_.emplace(s->kv.chain[i].get(), s);
   }
-  // Those who wait for their host, too: it may answer at once.
+  // Sessions that wait for their host count, too: it may answer at once.
   ask.alone = std::count_if(sessions_.begin(), sessions_.end(),
                             [](const Session* s) { return s->state == SessionState::kGenerating && !s->generation->finished; }) == 1;
   return pace_.budget(ask);
@@ -232,7 +232,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   budget_ = budget_for(order, patience_ns);
   Session* starved = nullptr;
   for (Session* s : order) {
-    if (!runnable(*s) || !s->generation->warmed) continue;  // it gave its blocks to another of this plan
+    if (!runnable(*s) || !s->generation->warmed) continue;  // it gave its blocks to another session of this plan
     s->last_used = ++clock_;
     if (!s->generation->recompute_all) {
       uint64_t had = s->kv.table.covered(s->tokens.size());
@@ -247,7 +247,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
     }
   }
   starved_ = starved;
-  // Only the oldest has had every block it can: another waits for those who began before it.
+  // Only the oldest has had every block it can get: any other waits for those that began before it.
   bool oldest = starved && std::none_of(sessions_.begin(), sessions_.end(), [&](const Session* s) {
                   return runnable(*s) && s->generation->order < starved->generation->order;
                 });

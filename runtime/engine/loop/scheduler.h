@@ -1,4 +1,5 @@
-// Scheduler: plan() -> Step, commit(). Continuous batching: a step serves every session that generates, prefill chunks and decodes together.
+// Scheduler: plans each step, and commits its results. Continuous batching: a step serves every session that generates, prefill chunks and
+// decodes together.
 #pragma once
 
 #include <iterator>
@@ -37,13 +38,13 @@ struct PlannedSeq {
 struct BlockCopy {
   BlockId from, to;
   Session* session;
-  uint32_t index;  // of `to` in its table
+  uint32_t index;  // of `to` in the session's table
 };
 
 // Owns the arrays that Step borrows; refilled by every plan().
 struct StepPlan {
   std::vector<PlannedSeq> seqs;
-  std::vector<BlockId> clears;    // blocks with another domain's KV that are not copied over: zeroed before anything is written
+  std::vector<BlockId> clears;    // blocks with another domain's KV and no copy to overwrite it: zeroed before any write
   std::vector<BlockCopy> copies;  // shared or sealed blocks that must become private before they are written
   std::vector<int32_t> tokens, positions;
   std::vector<uint32_t> logits_rows;
@@ -52,9 +53,9 @@ struct StepPlan {
   Step step;
   uint32_t decodes = 0;         // rows of sessions that decode
   double prompt_cost = 0;       // of the other rows (see Pace)
-  uint64_t planned_ns = 0;      // when
-  uint64_t work_ns = 0;         // computing it took of its leader's CPU time,
-  uint64_t wall_ns = 0;         // and of the wall's
+  uint64_t planned_ns = 0;      // the time of the plan
+  uint64_t work_ns = 0;         // the leader's CPU time for computing it
+  uint64_t wall_ns = 0;         // the wall time for that
   std::vector<Sample> samples;  // by logits row; filled between plan and commit
   void clear();
 };
@@ -70,7 +71,7 @@ struct Counters {
   double ttft_ms = 0, queue_ms = 0, prefill_ms = 0, decode_ms = 0;
 };
 
-// All methods under Engine's lock; plan and commit by the leader. Bookkeeping only: never touches the bytes of a block.
+// Engine owns it, and calls it under its lock; plan and commit are the leader's. Bookkeeping only: it never touches the bytes of a block.
 class Scheduler {
  public:
   Scheduler(KvCache* cache, const SchedulerLimits& limits);
@@ -79,43 +80,43 @@ class Scheduler {
   void remove(Session* session);  // gives its blocks and its chain back
   const std::vector<Session*>& sessions() const { return sessions_; }
 
-  // A session can run now while it generates, has room in its mailbox and no token of its host's to wait for.
+  // True while the session generates, has room in its mailbox, and waits for no token from its host.
   bool runnable(const Session& session) const;
   uint32_t runnable_count() const;
-  // Begins what session->generation says.
+  // Begins the generation in session->generation.
   void start(Session* session, uint64_t now_ns);
-  // A runnable session whose prefix is to be looked up, and that there are blocks for; null when there is none.
+  // A runnable session that is not warm yet, and for which there are blocks; null: there is none.
   Session* next_cold();
-  // Fills `plan` from the runnable, warmed sessions, as many rows as fit the step's time, of which who computes it waits patience_ns
-  // gladly. When blocks run short, those of idle sessions go first, then of generations that wait for their host, then of the youngest:
-  // the oldest always goes on.
+  // Fills `plan` from the runnable, warm sessions with as many rows as fit the step's time; its leader accepts a step of up to patience_ns.
+  // When blocks run short, idle sessions give theirs first, then generations that wait for their host, then the youngest: the oldest always
+  // goes on.
   void plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns);
-  // Takes the samples in: tokens, seals, stop rules, events. `logits` are the rows of the step.
+  // Takes in the step's results: tokens, seals, stop rules, events. `logits` are the rows of the step.
   void commit(StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
-  // Instead of commit, when compute did not come to its end.
+  // Instead of commit, if compute did not come to its end.
   void abandon(StepPlan* plan) noexcept;
-  // Likewise when the device failed: the generations of the step end with that, their sessions keep tokens and earlier KV.
+  // Likewise if the device failed: the step's generations end with `status`; their sessions keep tokens and earlier KV.
   void fail_step(StepPlan* plan, const Status& status);
-  // The host's answer to the row that the session waits with.
+  // Takes the host's token for the row that the session awaits it for.
   void accept(Session* session, const Sample& sample, const Tokenizer& tokenizer, uint64_t now_ns);
 
   void touch(Session* session) { session->last_used = ++clock_; }
-  // Counts what has its KV by now as reused in the generation's report. Again after other sessions' blocks were adopted.
+  // Counts prompt positions that have KV by now as reused in the generation's report. Again after other sessions' blocks were adopted.
   void count_reuse(Session* session);
-  // Why nothing is reused from *at on; moves *at to the first differing token where a resident block has one.
+  // The reason why nothing is reused from *at on. Moves *at to the first differing token if a resident block shares tokens before it.
   ReuseStop why_stopped(const Session& session, uint64_t* at) const;
-  // As KvCache does; where others hold all blocks, one of them gives its own up. kNoBlock: none of them has to.
+  // As KvCache::alloc; if other sessions hold all blocks, one of them gives up its own. kNoBlock: none of them has to.
   BlockId alloc(const Session* for_session);
   void finish(Session* session, Reason reason, uint64_t now_ns);
-  void cancel_finished(Session* session);  // its DONE is unread: until then a generation can be cancelled
+  void cancel_finished(Session* session);  // a generation can be cancelled as long as its DONE is unread
   void fail(Session* session, Status status);
-  // Ends a generation for want of memory, without any: at the last token of the session.
+  // Ends a generation for want of memory, at the session's last token. Needs no memory itself.
   void give_up(Session* session) noexcept;
-  void push(Session* session, Event event);  // into the mailbox; remembers whom to wake
+  void push(Session* session, Event event);  // into the mailbox; notes the session for take_woken
   void push_parts(Session* session, std::string_view text, std::string_view control, bool last);
-  std::shared_ptr<Wake> take_woken();  // of one session that is to be told; null: of none
+  std::shared_ptr<Wake> take_woken();  // of one session whose host is to be woken; null: of none
 
-  bool starved() const { return starved_ != nullptr; }  // somebody got no block
+  bool starved() const { return starved_ != nullptr; }  // a session got no block in the last plan
   const Counters& counters() const { return counters_; }
   uint64_t done_count() const { return std::accumulate(counters_.done, std::end(counters_.done), uint64_t{0}); }
   uint64_t pool_bytes_used() const { return cache_->used_count() * block_bytes; }
@@ -154,12 +155,12 @@ class Scheduler {
   SchedulerLimits limits_;
   Pace pace_;
   std::vector<Session*> sessions_;
-  Session* woken_ = nullptr;  // the first of those to be told, linked: telling needs no memory
+  Session* woken_ = nullptr;  // the first whose host is to be woken; a linked list, which needs no memory
   Counters counters_;
-  std::unordered_map<const ChainLink*, const Session*> claimed_;  // of a plan: who computes this block
-  Session* starved_ = nullptr;                                    // who got no block last time: served first
-  double budget_ = 0;                                             // of a plan: prompt cost that is left
-  size_t turn_ = 0;                                               // who is planned first
+  std::unordered_map<const ChainLink*, const Session*> claimed_;  // of a plan: the session that computes a block
+  Session* starved_ = nullptr;                                    // got no block last time: is served first
+  double budget_ = 0;                                             // of a plan: the prompt cost that is left
+  size_t turn_ = 0;                                               // rotates the first to be planned
   uint64_t clock_ = 0;                                            // for Session::last_used
   uint64_t begun_ = 0;                                            // for Generation::order
 };

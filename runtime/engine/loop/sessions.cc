@@ -1,4 +1,4 @@
-// Engine: sessions as data: open, close, fork, what they say, info. No compute.
+// Engine: sessions as data: open, close, fork, their conversations, info. No compute.
 #include <algorithm>
 
 #include "runtime/base/limits.h"
@@ -20,13 +20,13 @@ Result<Session*> Engine::open_session(const SessionOptions& options) {
   session->arguments.now = runtime_->env()->unix_ms() / 1000;
   KVRT_ASSIGN(session->kv.root, root_for(options));
   session->wake = options.wake;
-  session->saved.mark.head = session->kv.root;  // of no tokens: an empty session is not saved unasked
+  session->saved.mark.head = session->kv.root;  // the mark of no tokens: no autosave of an empty session
   KVRT_TRY(set_autosave(options, session.get()));
   std::lock_guard lock(mu_);
   return enlist(std::move(session));
 }
 
-// Into the scheduler's list, and the saver's. Under mu_.
+// Adds the session to the scheduler's list, and to the saver's. Under mu_.
 Result<Session*> Engine::enlist(std::unique_ptr<Session> session) {
   if (scheduler_->sessions().size() >= kSessionsMax) {
     return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
@@ -42,10 +42,10 @@ Result<Session*> Engine::enlist(std::unique_ptr<Session> session) {
 }
 
 void Engine::close(Session* session) {
-  std::unique_ptr<Autosave> autosave;  // goes without the lock: it may end the saver's thread
+  std::unique_ptr<Autosave> autosave;  // destroyed without the lock: it may end the saver's thread
   std::unique_lock lock(mu_);
   if (session->state == SessionState::kGenerating && !session->generation->finished) stop(session);
-  step_over_.wait(lock, [&] { return !session->use.in_step(); });  // at most one step; once stopped it is in no other
+  step_over_.wait(lock, [&] { return !session->use.in_step(); });  // at most one step: once stopped, it enters no other
   session->use.close();
   if (session->autosave) {
     pressed_.notify_all();
@@ -58,7 +58,7 @@ void Engine::close(Session* session) {
 }
 
 Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
-  std::lock_guard lock(mu_);  // outlives the copy: its keys are everybody's
+  std::lock_guard lock(mu_);  // held until the copy is destroyed, on failure: keys are shared
   KVRT_TRY(require(session, "fork"));
   auto copy = std::make_unique<Session>(kv_.block_tokens);
   static_cast<SessionValue&>(*copy) = *session;
@@ -66,13 +66,13 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   copy->wake = std::move(wake);
   if (session->autosave) {
     copy->autosave = std::make_unique<Autosave>(*session->autosave);
-    copy->autosave->policy.name.clear();  // that name is the original's
+    copy->autosave->policy.name.clear();  // the name belongs to the original
   }
   copy->kv.root = session->kv.root;
   copy->kv.share = session->kv.share;
   copy->kv.chain = session->kv.chain;
   copy->kv.table.grow(session->kv.table.size());
-  KVRT_ASSIGN(Session * made, enlist(std::move(copy)));  // from here on nothing fails
+  KVRT_ASSIGN(Session * made, enlist(std::move(copy)));  // nothing fails from here on
   cache_->share(session->kv, &made->kv);
   scheduler_->touch(made);
   return made;
@@ -111,7 +111,7 @@ Status Engine::check_room(const Session& session, uint64_t more) const {
 Status Engine::append(Session* session, std::span<const int32_t> tokens) {
   std::lock_guard lock(mu_);
   KVRT_TRY(require(session, "append"));
-  KVRT_TRY(check_room(*session, tokens.size()));  // before any is read: a count that went wrong is often huge
+  KVRT_TRY(check_room(*session, tokens.size()));  // before any token is read: a wrong count is often huge
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= model_->tokenizer().vocab_size()) {
       return error(Code::kInvalid, Detail::kNone, "append: tokens[%zu] is %d, the vocabulary has %u", i, tokens[i],
@@ -151,7 +151,7 @@ Status Engine::truncate(Session* session, uint64_t count) {
   return {};
 }
 
-// What was changed is a copy: the session says it when that can no longer fail, and nobody saves it half changed.
+// Changes a copy of the conversation. The session takes it when nothing can fail any more, so that no save has it half changed.
 Result<AppendInfo> Engine::edit(Session* session, const char* call, const std::function<Status(Conversation*)>& change) {
   Conversation said;
   {
@@ -181,7 +181,7 @@ Status Engine::erase(Session* session, uint64_t from, uint64_t to) {
   return edit(session, "erase", [&](Conversation* said) { return kvrt::erase(*model_, session->arguments, from, to, said); }).take_status();
 }
 
-// Makes the session say this, keeping the KV of what is the same from the start.
+// Replaces the session's conversation. Keeps the KV of the leading tokens that are the same.
 AppendInfo Engine::become(Session* session, Conversation said) noexcept {
   const auto &was = session->tokens, &is = said.tokens;
   const auto same = static_cast<uint64_t>(std::mismatch(was.begin(), was.end(), is.begin(), is.end()).first - was.begin());

@@ -24,10 +24,10 @@ class ModelForward final : public ForwardPass {
   std::unique_ptr<ForwardScratch> scratch_;
 };
 
-// What computing on this thread takes, by both clocks, from one look to the next.
+// A reading of both clocks, wall time and the work of this thread.
 struct Clocks {
   uint64_t wall_ns, work_ns;
-  // A device works while its host waits: there is no other time than the wall's.
+  // A device works while its host waits: its work is wall time.
   explicit Clocks(const Runtime& runtime)
       : wall_ns(runtime.env()->now_ns()), work_ns(runtime.backend()->unified() ? runtime.env()->cpu_ns() : wall_ns) {}
 };
@@ -47,7 +47,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::make(Runtime* runtime, const Loa
     made->device_scratch_bytes_ = backend->step_memory(shape);
     made->forward_ = std::make_unique<ModelForward>(*model.weights(), backend, made->kv_, std::move(scratch));
   }
-  // Its pages on their first use: few steps want many rows.
+  // Its pages come on their first use: few steps want many rows.
   const uint64_t bytes = logits_bytes(model.dims());
   KVRT_ASSIGN(made->logits_buffer_, backend->alloc_host(bytes));
   made->logits_ = {reinterpret_cast<float*>(made->logits_buffer_->data()), bytes / sizeof(float)};
@@ -56,7 +56,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::make(Runtime* runtime, const Loa
   return made;
 }
 
-// A device draws the tokens where each is drawn from its row of logits alone: the host then does not wait for the rows.
+// Lets a device draw the tokens if each depends on its row of logits alone: the host then does not wait for the rows.
 void StepRunner::plan_draws(const StepPlan& plan) {
   draws_.clear();
   if (runtime_->backend()->unified()) return;
@@ -77,7 +77,7 @@ void StepRunner::choose(const PlannedSeq& seq, Sample* out) {
   const auto row = std::span(logits_).subspan(seq.first_logit * vocab, vocab);
   std::span<const uint64_t> mask;
   if (g.matcher) mask = g.matcher->mask();
-  // The tokens do not change: they are this step's to add to.
+  // The tokens do not change: only this step's commit adds to them.
   *out = g.options.host_samples ? describe(row, 0, 0) : sample(row, g.options.sampling, seq.session->tokens, g.prompt_end, seq.end, mask);
 }
 
@@ -107,7 +107,7 @@ Status StepRunner::run(StepPlan* plan) {
     }
     try {
       choose(seq, &plan->samples[seq.first_logit]);
-    } catch (...) {  // the matcher may be half-way: this generation ends, and no other
+    } catch (...) {  // the matcher may be half-way: this generation ends alone
       plan->samples[seq.first_logit].no_memory = true;
     }
   }

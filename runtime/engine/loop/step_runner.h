@@ -10,24 +10,24 @@
 
 namespace kvrt {
 
-// The rows of a step: the model's, or a toy's in its place.
+// Computes the rows of a step: the model's pass, or a toy's in its place.
 class ForwardPass {
  public:
   virtual ~ForwardPass() = default;
-  // KV into the blocks of `pool`; logits [step.logits_rows.size(), vocab]. One thread at a time. After an error neither counts as written.
-  // With step.draws, of a device whose memory the host does not reach, `drawn` instead of logits.
+  // Writes KV into the blocks of `pool`, and logits [step.logits_rows.size(), vocab]. One thread at a time. After an error neither counts
+  // as written. With step.draws, on a device whose memory the host does not reach, it writes `drawn` instead of logits.
   virtual Status run(const Step& step, uint8_t* pool, float* logits, DrawnToken* drawn) = 0;
   virtual uint64_t bytes() const = 0;  // of its scratch memory
 };
 
-// One thread at a time: the leader of a step. It holds no lock but the runtime's step_mutex, and reads of the step's sessions what no other
-// thread changes while they are in a step: their tokens and generations.
+// One thread at a time: the leader of a step. It holds no lock but the runtime's step_mutex. Of the step's sessions it reads only tokens
+// and generations, which no other thread changes while they are in a step.
 class StepRunner {
  public:
   // Takes the memory that steps need. `toy`: instead of the model's own forward pass; else null. `pool` holds the blocks.
   static Result<std::unique_ptr<StepRunner>> make(Runtime* runtime, const LoadedModel& model, const KvGeometry& kv, Buffer* pool,
                                                   std::unique_ptr<ForwardPass> toy);
-  // Fills the plan's samples, and what computing took.
+  // Computes the plan: fills in its samples and its times.
   Status run(StepPlan* plan);
   const float* logits() const { return logits_.data(); }  // of the last step, by logits row
   uint64_t scratch_bytes() const { return forward_->bytes() + logits_.size() * sizeof(float) + device_scratch_bytes_; }

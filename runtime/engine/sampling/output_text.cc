@@ -5,7 +5,7 @@
 namespace kvrt {
 
 namespace {
-// Bytes at the end of `text` that a stop string could begin with.
+// The count of bytes at the end of `text` that a stop string could begin with.
 size_t partial_match(std::string_view text, const std::vector<std::string>& stops) {
   size_t longest = 0;
   for (const auto& stop : stops) {

@@ -17,10 +17,10 @@ class OutputText {
 
   // Adds one token's bytes; returns the text that can be shown now. After a stop string matched, the text before it.
   std::string push(std::string_view piece);
-  std::string flush();   // what may be the begin of a stop string, where none may go on
-  std::string finish();  // what is still held back, at the end of a generation
+  std::string flush();   // the text held back for a stop string, at a point that none may cross
+  std::string finish();  // all text held back, at the end of a generation
   bool stopped() const { return stopped_; }
-  // Tokens at the end that hold bytes of the matched stop string.
+  // The count of tokens at the end that have bytes of the matched stop string.
   uint32_t stop_tokens() const { return stop_tokens_; }
   const std::string& shown() const { return shown_; }  // all text returned so far
 

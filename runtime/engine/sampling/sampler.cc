@@ -85,7 +85,7 @@ int32_t first_at(std::span<const float> logits, float max) {
 
 // ---- bias and penalties
 
-// Calls fn(token, how often) once for each token of the text, in the order of their first appearance.
+// Calls fn(token, count) once for each distinct token of the text, in the order of their first appearance.
 template <class F>
 void for_each_distinct(std::span<const int32_t> text, size_t vocab, F fn) {
   std::vector<uint32_t> count(vocab);
@@ -123,8 +123,8 @@ void adjust(std::span<float> logits, const SamplingOptions& o, std::span<const i
 // ---- weights
 //
 // The weight of a token is e^((logit - max) / temperature) in units of 2^-k, rounded to an integer. k is such that the sum of a row fits in
-// 53 bits: 37 for 49,152 tokens, so that a token 10^11 times less probable than the best weighs nothing. Sums of integers are the same in
-// whatever order they are taken.
+// 53 bits: 37 for 49,152 tokens, so that a token 10^11 times less probable than the best weighs nothing. A sum of integers is the same in
+// any order.
 
 struct Weigher {
   float max, scale;  // log2(weight) = (logit - max) * scale
@@ -193,12 +193,12 @@ void gather(std::span<const float> logits, Weigher weigher, float depth, std::ve
 
 // ---- the draw
 //
-// The definition: the tokens are ordered by logit, ties by id; top_k, top_p and min_p each keep a prefix of that order; of what is left
-// the first token is drawn at which the running sum of the weights exceeds uniform_draw times their total. Sorting a vocabulary for every
-// token would cost milliseconds. It is not needed, and what follows finds the same token:
+// The definition: the tokens are ordered by logit, ties by id; top_k, top_p and min_p each keep a prefix of that order; among the rest the
+// first token is drawn at which the running sum of the weights exceeds uniform_draw times their total. Sorting a vocabulary for every
+// token would cost milliseconds. It is not needed; the code below finds the same token:
 // * As sums are exact, the place where the running sum reaches a value can be found by partitions (best_weighing) in place of sorting.
 // * (logit - max) * scale is monotone in the logit, so the tokens with at least -depth are a prefix of the order too. A cut or a draw that
-//   falls within such a prefix is the one that falls within the whole vocabulary: few tokens have to be looked at one by one.
+//   falls within such a prefix is the same as in the whole vocabulary: few tokens have to be looked at one by one.
 
 void keep_best(std::vector<Candidate>* candidates, size_t count) {
   if (count >= candidates->size()) return;
@@ -206,10 +206,10 @@ void keep_best(std::vector<Candidate>* candidates, size_t count) {
   candidates->resize(count);
 }
 
-// How many of the best together weigh `need`, or all. Reorders: these come first, the last of them at the end. Quickselect by weight; the
-// partition has no branch to mispredict, and its pivots no order of the input that suits them badly.
+// The count of the best that together weigh `need`, or of all. Reorders: these come first, the last of them at the end. Quickselect by
+// weight; the partition has no branch to mispredict, and no order of the input is bad for its pivots.
 size_t best_weighing(std::span<Candidate> candidates, double need) {
-  size_t from = 0, to = candidates.size();  // the answer is in (from, to]; what is before `from` is better than the rest
+  size_t from = 0, to = candidates.size();  // the answer is in (from, to]; those before `from` are better than the rest
   uint64_t reached = 0;
   while (from < to) {
     Candidate& last = candidates[to - 1];
@@ -238,7 +238,7 @@ size_t best_weighing(std::span<Candidate> candidates, double need) {
   return to;
 }
 
-// log2(min_p): what it leaves has at least this as its scaled logit.
+// log2(min_p): the least scaled logit that min_p keeps.
 double lowest_scaled(const SamplingOptions& o) {
   return o.min_p > 0 ? -1.4426950408889634 * log_above_one(1.0 / o.min_p) : -std::numeric_limits<double>::infinity();
 }

@@ -14,7 +14,7 @@ namespace kvrt {
 
 Result<std::shared_ptr<Autosaver>> Autosaver::start(Env* env) {
   std::shared_ptr<Autosaver> saver(new Autosaver(env));
-  sigset_t all, before;  // signals are the host's
+  sigset_t all, before;  // signals are for the host's threads
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   bool started = true;
@@ -58,7 +58,7 @@ void Autosaver::look(Session* session, uint64_t at_ns) {
 
 void Autosaver::run() {
 #ifdef __linux__
-  setpriority(PRIO_PROCESS, 0, kSaverNice);  // of this thread, not of the process: who computes comes first
+  setpriority(PRIO_PROCESS, 0, kSaverNice);  // of this thread alone: threads that compute come first
 #endif
   std::unique_lock lock(mu_);
   while (!stop_) {
@@ -76,7 +76,7 @@ void Autosaver::run() {
       continue;
     }
     working_ = next->first;
-    Entry& entry = next->second;  // it stays while its session is worked on
+    Entry& entry = next->second;  // remove() leaves it while its session is worked on
     entry.look_ns = kNever;
     lock.unlock();
     const uint64_t again = entry.engine->autosave(working_);
@@ -87,7 +87,7 @@ void Autosaver::run() {
   }
 }
 
-// ---- what of it is the engine's
+// ---- the engine's part
 
 Status Engine::set_autosave(const SessionOptions& options, Session* session) {
   if (!options.autosave.on()) return {};
@@ -97,7 +97,7 @@ Status Engine::set_autosave(const SessionOptions& options, Session* session) {
   return {};
 }
 
-// Something happened to the session: when is the saver to look at it? Under mu_.
+// Notes activity of the session, and tells the saver when to look at it. Under mu_.
 void Engine::touched(Session* session) {
   if (!session->autosave) return;
   Autosave& a = *session->autosave;
@@ -111,7 +111,7 @@ void Engine::touched(Session* session) {
   }
 }
 
-// The saver's look at a session: saves it where that is due. When to look again.
+// The saver's look at a session: saves it if a save is due. Gives the time of the next look.
 uint64_t Engine::autosave(Session* session) {
   {
     std::lock_guard lock(mu_);
@@ -150,7 +150,7 @@ void Engine::save_unasked(Session* session) noexcept {
   }
 }
 
-// Between two portions of an autosave: those who compute have the machine for a while, unless somebody waits for the save.
+// Pauses between two portions of an autosave: sessions that compute have the machine for a while, unless somebody waits for the save.
 void Engine::give_way(Session* session, uint64_t worked_ns) {
   std::unique_lock lock(mu_);
   auto pressed = [&] { return session->use.save_waits() || session->use.closing() || scheduler_->starved(); };
@@ -158,7 +158,7 @@ void Engine::give_way(Session* session, uint64_t worked_ns) {
   pressed_.wait_for(lock, std::chrono::nanoseconds(std::min(kSaverPauseMaxNs, worked_ns * kSaverPause)), pressed);
 }
 
-// Before a session is closed: what an autosave has not saved yet.
+// Saves the rest of a session before it is closed, unless it has failed.
 void Engine::last_save(Session* session) {
   session->autosave->saver->remove(session);
   bool failed;

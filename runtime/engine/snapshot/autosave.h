@@ -1,4 +1,4 @@
-// Autosaver: the one thread of a store that saves sessions by their policy, and sleeps when none is due.
+// Autosaver: a store's one thread that saves sessions by their policy. It sleeps while none is due.
 #pragma once
 
 #include <condition_variable>
@@ -18,8 +18,8 @@ struct Session;
 
 struct AutosavePolicy {
   bool every_turn = false;
-  uint32_t every_tokens = 0, idle_ms = 0;  // 0: not
-  std::string name;                        // until the session has one
+  uint32_t every_tokens = 0, idle_ms = 0;  // 0: off
+  std::string name;                        // for a session that has none yet
   bool on() const { return every_turn || every_tokens || idle_ms; }
 };
 
@@ -34,8 +34,8 @@ class Autosaver {
   Autosaver& operator=(const Autosaver&) = delete;
 
   void add(Engine* engine, Session* session);
-  void remove(Session* session);                // a save of it that runs comes to its end first
-  void look(Session* session, uint64_t at_ns);  // at that time of the Env's clock, or before
+  void remove(Session* session);                // waits for a running save of it
+  void look(Session* session, uint64_t at_ns);  // no later than that time of the Env's clock
 
  private:
   struct Entry {
@@ -49,20 +49,20 @@ class Autosaver {
   std::mutex mu_;
   std::condition_variable changed_, worked_;
   std::unordered_map<Session*, Entry> entries_;
-  Session* working_ = nullptr;  // whom the thread saves
+  Session* working_ = nullptr;  // the thread saves it now
   uint64_t sleeps_until_ = 0;
   bool stop_ = false;
   std::thread thread_;
 };
 
-// A session's part of it; guarded by its Engine's lock.
+// A session's policy and state for its Autosaver. Guarded by its Engine's lock.
 struct Autosave {
   AutosavePolicy policy;
   std::shared_ptr<Autosaver> saver;
   bool turn_over = false;    // since the last look
-  uint64_t seen_tokens = 0;  // at the last save, done or tried
-  bool left_out = false;     // the last save left KV out, and the log says so
-  uint64_t active_ns = 0;    // when something happened to it last; 0: nothing since it was saved for being idle
+  uint64_t seen_tokens = 0;  // its tokens at the last save, done or tried
+  bool left_out = false;     // the last save left KV out, and the log has a line of it
+  uint64_t active_ns = 0;    // its last activity; 0: none since it was saved for being idle
 };
 
 }  // namespace kvrt

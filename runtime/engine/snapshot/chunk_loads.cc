@@ -20,8 +20,8 @@ std::vector<NodeIn> full_blocks(const Session& s) {
   return nodes;
 }
 
-// The chain up to the tail that was saved, with it. Tokens that have grown past it have a full block at its place, which is on another
-// branch. Empty: there is none.
+// The chain that ends in the saved tail. If the tokens have grown past the tail, a full block is at its place, on another branch of the
+// tree. Empty: no tail was saved.
 std::vector<NodeIn> with_tail(const Session& s, std::span<const NodeIn> nodes) {
   const auto tail = static_cast<uint32_t>(s.stored.tail_begin / s.kv.table.block_tokens());
   if (s.stored.tail_end <= s.stored.tail_begin) return {};
@@ -32,7 +32,7 @@ std::vector<NodeIn> with_tail(const Session& s, std::span<const NodeIn> nodes) {
   return branch;
 }
 
-// Full blocks and the tail of the snapshot that another arithmetic made.
+// The full blocks and the tail of the snapshot that another arithmetic made.
 std::vector<NodeIn> foreign_chain(const Session& s) {
   const uint64_t T = s.kv.table.block_tokens();
   std::vector<NodeIn> nodes;
@@ -63,7 +63,7 @@ bool ChunkLoads::has(uint32_t index) const {
 }
 
 bool ChunkLoads::add(uint32_t index, const NodeIn& node, const Session& session, Scheduler* scheduler) {
-  list_.reserve(list_.size() + 1);  // what needs memory comes before the block
+  list_.reserve(list_.size() + 1);  // before the block is taken: it needs memory
   const BlockId block = scheduler->alloc(&session);
   if (block == kNoBlock) return false;
   list_.push_back({index, node, block, ChunkState::kAbsent, {}, false});
@@ -75,7 +75,7 @@ void ChunkLoads::plan(Session* session, Scheduler* scheduler) {
   if (session->stored.foreign_tokens > 0) plan_foreign(session, scheduler);
 }
 
-// Full blocks without any KV, then the tail.
+// Plans full blocks without any KV, then the tail.
 void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
   Session& s = *session;
   const uint32_t T = s.kv.table.block_tokens();
@@ -102,7 +102,7 @@ void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
   if (tail_stored && !has(tail)) add(tail, branch.back(), s, scheduler);
 }
 
-// Where the session's own chain had nothing.
+// Plans chunks of the other arithmetic's snapshot, for blocks that the session's own chain had no chunk for.
 void ChunkLoads::plan_foreign(Session* session, Scheduler* scheduler) {
   const std::vector<NodeIn> nodes = foreign_chain(*session);
   const std::vector<bool> stored = session->store->has(nodes);
@@ -142,7 +142,7 @@ bool ChunkLoads::read(const Runtime& runtime, const KvGeometry& kv, uint8_t* poo
     helpers.reserve(threads);
     try {
       for (size_t t = 1; t < threads; ++t) helpers.emplace_back(work, false);
-    } catch (const std::system_error&) {  // no more threads to be had: fewer do it
+    } catch (const std::system_error&) {  // the system gives no more threads: fewer do it
     }
     work(true);
   }

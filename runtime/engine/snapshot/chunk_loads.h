@@ -1,4 +1,4 @@
-// ChunkLoads: the chunks of a store that fill a session's holes: which ones, the blocks they go to, and how reading them went.
+// ChunkLoads: the chunks of a store that fill a session's holes, with a block for each, and the outcome of each read.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@
 
 namespace kvrt {
 
-// The chains under which the store may have chunks of a session: of its full blocks, these with the tail that was saved, and those of another
-// arithmetic's snapshot. Its chain is known; the spans are of its tokens. Under Engine's lock.
+// The chains under which the store may have chunks of a session: its full blocks, these with the tail that was saved, and the chain of
+// another arithmetic's snapshot. The session's keys are known. The spans point into its tokens. Under Engine's lock.
 std::vector<std::vector<NodeIn>> stored_chains(const Session& session);
 
-// Blocks that were not put into the session's table go back to the cache with it. Under Engine's lock but for read().
+// Its destructor gives the cache back the blocks that were not put into the session's table. Under Engine's lock, but for read().
 class ChunkLoads {
  public:
   explicit ChunkLoads(KvCache* cache) : cache_(cache) {}
@@ -23,14 +23,14 @@ class ChunkLoads {
   ChunkLoads(const ChunkLoads&) = delete;
   ChunkLoads& operator=(const ChunkLoads&) = delete;
 
-  // What the store has for the session's missing blocks, with a block each as far as the scheduler gives some. A session that takes no part in
-  // the prefix cache finds its own chunks alone.
+  // Finds the chunks that the store has for the session's missing blocks, with a block for each as long as the scheduler gives one. A
+  // session that takes no part in the prefix cache finds its own chunks alone.
   void plan(Session* session, Scheduler* scheduler);
   bool empty() const { return list_.empty(); }
-  // Reads on several threads, of which some wait for the disk while the others decode; the caller's reports progress. False when that stopped
-  // it. `pool` is the blocks' memory.
+  // Reads on several threads: some wait for the disk while others decode. The caller's thread reports progress. False: progress stopped it.
+  // `pool` is the blocks' memory.
   bool read(const Runtime& runtime, const KvGeometry& kv, uint8_t* pool, Store* store, const Progress& progress);
-  // Puts what was read into the session's table. True: the store forgot a chunk that was damaged.
+  // Puts the blocks that were read into the session's table. True: the store forgot a damaged chunk.
   bool put_into(Session* session, const Runtime& runtime);
 
  private:

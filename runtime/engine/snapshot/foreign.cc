@@ -1,5 +1,5 @@
-// Engine: a snapshot whose KV another arithmetic made (a CPU's, another device's), taken as it is where the caller asks for that. The
-// session gets a root of its own kind: no exact session ever finds a block of it, nor what is computed on top.
+// Engine: takes the KV of a snapshot that another arithmetic made (a CPU's, another device's) as it is, if the caller asks for that. The
+// session gets a root of its own kind: no exact session ever finds its blocks, nor those computed on top of them.
 #include <algorithm>
 
 #include "runtime/compute/numerics.h"
@@ -15,7 +15,7 @@ BlockKey mixed_root(const BlockKey& saved, const BlockKey& own) {
 
 }  // namespace
 
-// Only KV of the same model, format, block size and domain: its root is one that a known arithmetic gives, or two of them mixed.
+// Takes only KV of the same model, format, block size and domain: the root must be that of a known arithmetic, or of two of them mixed.
 Status Engine::adopt_foreign(const SessionOptions& options, const SessionOut& saved, Session* session) {
   Session& s = *session;
   if (saved.root == s.kv.root) return {};
@@ -29,14 +29,14 @@ Status Engine::adopt_foreign(const SessionOptions& options, const SessionOut& sa
     for (const BlockKey& b : roots) {
       if (mixed_root(a, b) != saved.root) continue;
       known = true;
-      if (b == s.kv.root) {  // begun elsewhere, continued here: all of it lies under its own root
+      if (b == s.kv.root) {  // begun elsewhere, continued here: all its KV lies under its own root
         s.kv.root = saved.root;
         s.stored.inexact = true;
         return {};
       }
     }
   }
-  if (!known) return {};  // another format, or a later version's: computed again
+  if (!known) return {};  // another format's, or a later kvrt's: it is computed again
   s.stored.foreign_root = saved.root;
   s.stored.foreign_tokens = saved.tokens.size();
   s.kv.root = mixed_root(saved.root, s.kv.root);

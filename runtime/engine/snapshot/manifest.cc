@@ -45,7 +45,7 @@ Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_t
   uint32_t version = 0, flags = 0, n = 0;
   std::span<const uint8_t> part;
   if (!r.read(&version)) return bad("no version", 0);
-  if (version > kManifestVersion) {  // the row's checksum was right
+  if (version > kManifestVersion) {  // no damage: the row's checksum was right
     return error(Code::kIncompatible, Detail::kStoreTooNew, "manifest version %u of a newer kvrt, this one knows %u", version,
                  kManifestVersion);
   }
@@ -93,7 +93,7 @@ Result<Manifest> decode_manifest(std::span<const uint8_t> bytes, uint64_t node_t
 }
 
 Result<Manifest> read_manifest(const SessionOut& saved, uint32_t vocab) {
-  // Of a session that repair put together from its chunks there is none.
+  // A session that repair made from its chunks has no manifest.
   Manifest none;
   none.block_tokens = saved.block_tokens;
   auto manifest = saved.manifest.empty() ? Result<Manifest>(std::move(none)) : decode_manifest(saved.manifest, saved.tokens.size(), vocab);

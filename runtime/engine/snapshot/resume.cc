@@ -1,4 +1,4 @@
-// Engine: resume. Tokens and messages come from the store's row; KV from memory, where another session has it, else from chunks.
+// Engine: resume. Tokens and messages come from the store; KV comes from memory if another session has it, else from chunks.
 #include "runtime/base/limits.h"
 #include "runtime/engine/loop/engine.h"
 #include "runtime/engine/snapshot/manifest.h"
@@ -47,7 +47,7 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
   return session;
 }
 
-// What the store holds of a session that was just brought back is all that it says. Under mu_; its keys are known.
+// Marks a resumed session as saved: the store has its whole conversation. Under mu_; its keys are known.
 void Engine::mark_restored(Session* session) const {
   Session& s = *session;
   const auto rest = std::span<const int32_t>(s.tokens).subspan(s.kv.chain.size() * kv_.block_tokens);
@@ -80,7 +80,7 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
   }
   Session& s = *session;
   uint64_t n = s.tokens.size();
-  struct Undo {  // unless it comes to an end, also by an exception. Its keys are everybody's: they go while the lock is held
+  struct Undo {  // runs unless resume succeeds, also on an exception. The keys are shared: they go while the lock is held
     Scheduler* scheduler;
     Session* session;
     ~Undo() {
@@ -91,7 +91,7 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
   };
   scheduler_->add(&s);
   Undo undo{scheduler_.get(), &s};
-  s.use.pin();  // nobody takes its blocks while they fill
+  s.use.pin();  // no session takes its blocks while they fill
   cache_->adopt(&s.kv, s.tokens);
   mark_restored(&s);
   report->reused_memory = s.kv.table.covered(n);

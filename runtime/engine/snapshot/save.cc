@@ -1,5 +1,5 @@
 // Engine: save. A session is its nodes (full blocks, then the tail that has KV) and a manifest with what comes after. A save waits for
-// no generation and none waits for it: it takes a copy of the conversation between two steps, and references to the blocks.
+// no generation, and none waits for it: it takes a copy of the conversation between two steps, and references to the blocks.
 #include <algorithm>
 
 #include "runtime/compute/kv_layout.h"
@@ -9,8 +9,8 @@
 
 namespace kvrt {
 
-// A save's time with its session. Others wait for theirs, no step is lent the session's blocks, and those that it saves keep their bytes,
-// whatever becomes of the session: who wants to write to one gets a copy.
+// A save's turn with its session. Other saves wait for theirs, no other session takes its blocks, and the blocks that it saves keep their
+// bytes, whatever becomes of the session: a writer to one gets a copy.
 class Engine::SaveTurn {
  public:
   SaveTurn(Engine* engine, Session* session, std::unique_lock<std::mutex>& lock) : engine_(engine), session_(session), lock_(lock) {
@@ -27,12 +27,12 @@ class Engine::SaveTurn {
   SaveTurn(const SaveTurn&) = delete;
   SaveTurn& operator=(const SaveTurn&) = delete;
 
-  // Until the session is between two steps, where its last block is wanted too: a step writes to that one. Under the lock, as all of this.
+  // If the save takes the session's last block too, waits until it is between two steps: a step writes to that one. Under the lock.
   void hold(bool between_steps) {
     session_->use.keep_from_steps(between_steps);
     engine_->step_over_.wait(lock_, [&] { return !(session_->use.in_step() && between_steps); });
     session_->use.keep_from_steps(false);
-    session_->changed.notify_all();  // its caller may have found nothing to compute
+    session_->changed.notify_all();  // its caller of next may have found nothing to compute
   }
   void keep(const std::vector<SavePlan::Chunk>& chunks) {
     blocks_.reserve(chunks.size());
@@ -43,7 +43,7 @@ class Engine::SaveTurn {
     }
   }
   void finish() {
-    for (; !blocks_.empty(); blocks_.pop_back()) engine_->cache_->drop(blocks_.back());  // the last is the first to be given up
+    for (; !blocks_.empty(); blocks_.pop_back()) engine_->cache_->drop(blocks_.back());  // the last is evicted first
     session_->use.end_save();
     engine_->step_over_.notify_all();
     session_ = nullptr;
@@ -75,8 +75,8 @@ Status Engine::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, Chun
   return save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.format), kv_.elem_bytes(), bytes, codec});
 }
 
-// Puts the chunks that the store does not have. Unless KV is to be durable, those without room in the store and those that the device does
-// not give are left out: the tokens are saved all the same, and a resume computes their KV again.
+// Puts the chunks that the store lacks. Unless the durability is KV, a chunk is left out if the store has no room or the device fails to
+// give it: the tokens are saved all the same, and a resume computes their KV again.
 Status Engine::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report) {
   const std::vector<bool> has = save->has(plan.nodes);
   report->left_out = false;
@@ -100,7 +100,7 @@ Status Engine::put_chunks(Session* session, Store::Save* save, const SavePlan& p
   return {};
 }
 
-// What the store is told of a session, but for model and manifest. The turn is the caller's.
+// The session's values for the store, but for model and manifest. The caller has the SaveTurn.
 SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveOptions& options, std::string_view name) const {
   SessionIn in;
   in.domain = s.domain;
@@ -142,7 +142,7 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   SaveTurn turn(this, session, lock);
   const SaveTail which = options.suspend || s.use.closing() ? SaveTail::kWhole : options.autosave ? SaveTail::kStored : SaveTail::kGrown;
   turn.hold(which != SaveTail::kStored);
-  std::string own_name(options.autosave ? s.saved.name : name);  // now: after the commit nothing may fail
+  std::string own_name(options.autosave ? s.saved.name : name);  // copied now: after the commit nothing may fail
   if (own_name.empty() && s.autosave) own_name = s.autosave->policy.name;
   if (own_name.empty()) return SaveReport();  // it has no name yet
   settle(session);
@@ -155,7 +155,7 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
     return SaveReport();
   turn.keep(plan.chunks);
   lock.unlock();
-  // The session goes on: what is saved of it is a copy, or does not change.
+  // The session goes on: the save has copies, and blocks that do not change.
   if (!plan.tail.empty()) to_payload(kv_, plan.tail, static_cast<uint32_t>(plan.tail_end - plan.tail_begin));
   auto pending = std::span<const int32_t>(plan.said.tokens).subspan(plan.pending_begin);
   Manifest manifest{kv_.block_tokens,
@@ -172,7 +172,7 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   auto bytes = encode_manifest(manifest);
   in.manifest = bytes;
   auto saved = write(session, plan, options, in, true, &report);
-  // Another session's removal took chunks that this one was to share: now it brings all of its own.
+  // A removal took chunks that this save was to share: now it brings all of its own.
   if (!saved.is_ok() && saved.status().code() == Code::kBusy && saved.status().detail() == Detail::kConcurrent)
     saved = write(session, plan, options, in, false, &report);
   lock.lock();

@@ -8,10 +8,10 @@ namespace kvrt {
 
 namespace {
 
-// A checkpoint writes the KV of the last block, which is not full, when it has so many tokens more than in the store, and a quarter of a block.
+// A checkpoint writes the tail's KV once the tail has so many tokens more than in the store, and at least a quarter of a block more.
 constexpr uint64_t kTailStep = 8;
 
-// What a cancel at this moment would leave. *kept: so many of its first tokens are the session's.
+// The conversation that a cancel at this moment would leave. *kept: the count of its first tokens that are also the session's.
 Conversation as_cancelled(const LoadedModel& model, const Session& s, uint64_t* kept) {
   *kept = s.tokens.size();
   const Generation* g = s.generation.get();
@@ -58,7 +58,7 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
     const bool enough = which == SaveTail::kWhole || (which == SaveTail::kGrown && in_memory >= stored + std::max(kTailStep, T / 4));
     tail = enough ? std::max(in_memory, stored) : stored;
   }
-  // A copy also where the store has it: it may have lost it. Of kStored none: a step may be writing to that block.
+  // The tail is copied even if the store had it: the store may have lost it. Not for kStored: a step may be writing to that block.
   if (tail && tail <= in_memory && which != SaveTail::kStored && !copy(s.kv.table.block(last), &plan.tail)) tail = 0;
   cache->extend(&s.kv, s.tokens);
   for (uint64_t i = 0; i < std::min<uint64_t>(full, kept / T); ++i) plan.keys.push_back(s.kv.chain[i]->key);

@@ -1,4 +1,4 @@
-// SavePlan: what a save writes of a session: its conversation as it is now, the nodes of its tokens, and where the KV of each is.
+// SavePlan: the content of a save: the session's conversation as it is now, the nodes of its tokens, and the place of each node's KV.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace kvrt {
 
-// The session may change once this is made: tokens, messages and the tail's KV are copies; the bytes of full blocks do not change while the save
-// holds them.
+// The session may change once the plan is made: tokens, messages and the tail's KV are copies; the bytes of full blocks do not change while
+// the save holds them.
 struct SavePlan {
   struct Chunk {
     size_t node;  // in `nodes`
@@ -21,19 +21,19 @@ struct SavePlan {
   };
   Conversation said;
   std::vector<BlockKey> keys;  // of the full blocks
-  std::vector<Chunk> chunks;   // whose KV is in memory
-  std::vector<NodeIn> nodes;   // full blocks, then the tail that has KV
+  std::vector<Chunk> chunks;   // those with KV in memory
+  std::vector<NodeIn> nodes;   // full blocks, then the part of the tail that has KV
   std::vector<uint8_t> tail;
   uint64_t tail_begin = 0, tail_end = 0, pending_begin = 0;  // pending: tokens without KV
   SavedSession::Mark mark;
-  uint64_t blocks = 0;  // full ones among the chunks
+  uint64_t blocks = 0;  // full blocks among the chunks
 };
 
-// A tail is written with all of a block, so that saves in short turn would write one block many times. Of it there is what the store has
-// (kStored); or, once it has grown by enough, all (kGrown); or all (kWhole).
+// A tail is written with the space of a whole block, so saves in quick succession would write one block many times. A plan has the tail
+// that the store has (kStored); or, once the tail has grown by enough, all of it (kGrown); or always all of it (kWhole).
 enum class SaveTail { kStored, kGrown, kWhole };
 
-// `copy` copies a block's bytes out; false: the device did not give them. Under Engine's lock.
+// `copy` copies a block's bytes out of the device; false: it could not. Under Engine's lock.
 SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, SaveTail which,
                    const std::function<bool(BlockId block, std::vector<uint8_t>* to)>& copy);
 

@@ -1,4 +1,4 @@
-// Engine: warm() brings back what exists of a session's KV: resident blocks first, then the store's chunks. What is absent or damaged
+// Engine: warm() brings back the KV of a session that exists: resident blocks first, then the store's chunks. An absent or damaged block
 // stays a hole, which plan() computes. Resuming and sharing a prefix across restarts are this one loop.
 #include "runtime/engine/loop/engine.h"
 #include "runtime/engine/snapshot/chunk_loads.h"
@@ -22,8 +22,8 @@ Engine::Loaded Engine::load_stored(Session* session, std::unique_lock<std::mutex
   return complete ? Loaded::kAll : nearer ? Loaded::kStoppedNearer : Loaded::kStoppedInPlace;
 }
 
-// Its chunks, checksums and all, made logits that are not finite: nobody is to load them again. What the session computes now is saved in
-// their place.
+// The session's chunks made logits that are not finite, though their checksums are right. The store forgets them, so that nobody loads them
+// again; the KV that the session computes now is saved in their place.
 void Engine::tell_store(Session* session, std::unique_lock<std::mutex>& lock) {
   Session& s = *session;
   s.stored.suspect = false;
@@ -38,8 +38,8 @@ void Engine::tell_store(Session* session, std::unique_lock<std::mutex>& lock) {
        s.saved.name.c_str(), static_cast<unsigned long long>(dropped));
 }
 
-// Brings back what exists of a generation's KV, until the deadline; the rest next time. What then is not there is computed. False: it read
-// nothing from the store.
+// Brings back the KV of a generation that exists, until the deadline; the rest next time. Blocks that are still missing then are computed.
+// False: it read nothing from the store.
 bool Engine::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns) {
   Session& s = *session;
   bool again = !s.generation->accounted.empty();
@@ -59,7 +59,7 @@ bool Engine::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t
   }
   if (loaded == Loaded::kStoppedNearer) return true;
   if (s.generation->recompute_all && again) {
-    s.stored.disk_tokens = 0;  // it reuses nothing: these were its own
+    s.stored.disk_tokens = 0;  // it reuses nothing: these tokens' KV was its own
   } else {
     scheduler_->count_reuse(session);
   }
@@ -67,19 +67,19 @@ bool Engine::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t
   return loaded != Loaded::kNothing;
 }
 
-// Warms who is not, in a quarter of a step's time. False: it read nothing from the store. Who only adopted resident blocks may have to give
-// them up in the plan at once; if that counted as done, the step could go round for ever and lend its lock to nobody.
+// Warms sessions that are not warm yet, for a quarter of a step's time. False: it read nothing from the store. A session that only adopted
+// resident blocks may have to give them up in the plan at once; if adopting counted as work, run_step could repeat for ever under the lock.
 bool Engine::warm_cold(std::unique_lock<std::mutex>& lock) {
   uint64_t deadline_ns = runtime_->env()->now_ns() + uint64_t{step_ms_max_} * 250'000;
   bool any = false;
   while (Session* s = scheduler_->next_cold()) {
     {
-      struct InStep {  // also when memory runs out half-way
+      struct InStep {  // leaves also if memory runs out half-way
         Session* session;
         explicit InStep(Session* s) : session(s) { s->use.enter_step(); }
         ~InStep() { session->use.leave_step(); }
       } in_step(s);
-      any |= warm(s, lock, deadline_ns);  // without the lock for a while: sessions come and go
+      any |= warm(s, lock, deadline_ns);  // gives the lock back for a while: sessions come and go
     }
     if (s->generation->cancel) scheduler_->finish(s, Reason::kCancelled, runtime_->env()->now_ns());
     if (runtime_->env()->now_ns() >= deadline_ns) break;
