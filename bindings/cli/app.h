@@ -1,5 +1,5 @@
-// What knows CLI11: main.cc with the commands, options.cc with what several of them take, usage.cc with mistakes, tables.cc with the commands as
-// data.
+// The parts that know CLI11: main.cc has the commands, options.cc the options of several commands, usage.cc users' errors, tables.cc the
+// commands as data.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,8 +19,9 @@ void add_device(CLI::App* command, ModelFlags& flags);
 void add_cache(CLI::App* command, ModelFlags& flags);
 void add_compute(CLI::App* command, ModelFlags& flags);
 void add_context(CLI::App* command, ModelFlags& flags);
-// What is not said is off, but for a chat's temperature and min_p.
-void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& temperature = "0", const std::string& min_p = "0");
+// The last three are defaults that --help shows: of --temp, of --min-p, and of the other options for which a model's file may have a value.
+void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& temperature = "0", const std::string& min_p = "0",
+                  const std::string& rest = "0");
 void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens);  // -p, -f and --tokens exclude each other
 void add_foreign_kv(CLI::App* command, bool& accept);
 void add_codec(CLI::App* command, uint32_t& codec, const char* text);
@@ -31,9 +32,9 @@ CLI::Validator within(uint64_t low, uint64_t high);
 CLI::Validator one_of(const std::vector<std::string>& words);
 CLI::Validator size();  // 8G becomes its bytes
 
-// Every value of every command is checked, --model and --store get their defaults, and each option the word for its value.
+// Gives every option of every command a check of its value and the word for it, and --model and --store their defaults.
 void complete(CLI::App& app);
-// The option was given on the command line, not by a default.
+// True: the option was given on the command line, not by a default.
 bool is_named(const CLI::App* command, const std::string& option);
 
 // ---- tables.cc ------------------------------------------------------------------------------------------------------------------
@@ -45,11 +46,11 @@ Command describe(const CLI::App& app);
 
 // The command line, the last word first, with `help X` as `X --help`.
 std::vector<std::string> reversed_words(int argc, char** argv);
-// Says what is wrong with the command line, or shows the help that it asks for; the exit code. `broken`: what is wrong with the defaults.
+// Reports the fault of the command line, or shows the help that it asks for; the exit code. `broken`: the fault of the defaults' file.
 int explain(const CLI::App& app, const CLI::ParseError& error, const std::string& broken);
-// The words, last first, with the default store of who left DIR out: `store rm NAME`, whose NAME was taken for it.
+// The words, last first, with the default store put in where the user left DIR out: in `store rm NAME`, NAME was taken for DIR.
 std::vector<std::string> with_store(const CLI::App& app, const CLI::ParseError& error, std::vector<std::string> words);
-// The parsed command takes --model or --store.
+// True: the parsed command takes --model or --store.
 bool takes_defaults(const CLI::App& app);
 
 }  // namespace cli

@@ -1,4 +1,4 @@
-// What a line of a chat that begins with / does.
+// The commands of a chat: lines that begin with /.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ bool Chat::last_question(Message& out) const {
   return true;
 }
 
-// The conversation so far keeps its name; what follows is the fork's, under another.
+// The conversation so far keeps its name; the chat goes on in a fork, under another name.
 void Chat::fork(const std::string& name) {
   if (name.starts_with("--")) {
     complain(KVRT_INVALID, "/fork: unknown option " + name.substr(0, name.find(' ')));
@@ -38,10 +38,10 @@ void Chat::fork(const std::string& name) {
     saved_ = KVRT_OK;
   }
   session_ = std::move(copy);
-  say("this is {} now\n", saves_ ? in_quotes(name_) : "the fork");
+  say("the chat goes on in {}\n", saves_ ? in_quotes(name_) : "the fork");
 }
 
-// /rewind: the last turn; /rewind N: to the first N tokens.
+// /rewind removes the last turn; /rewind N keeps the first N tokens.
 void Chat::rewind(const std::string& argument) {
   uint64_t to = 0;
   Message question;
@@ -66,11 +66,11 @@ void Chat::rewind(const std::string& argument) {
   if (saves_) save(name_, true);
 }
 
-// The last question once more, with another seed.
+// Answers the last question again, with the given seed, or a random one.
 void Chat::retry(const std::string& argument) {
   Message question;
   if (!last_question(question)) {
-    complain(KVRT_INVALID, "there is no question to answer anew");
+    complain(KVRT_INVALID, "there is no question to answer again");
     return;
   }
   if (kvrt_status s = kvrt_session_truncate(session_.get(), question.end, nullptr)) {
@@ -81,7 +81,7 @@ void Chat::retry(const std::string& argument) {
   answer(std::strtoull(argument.c_str(), nullptr, 10));
 }
 
-// The answer that was cut short, by Ctrl-C, -n or a kill; or the one that never began.
+// Goes on with an answer that Ctrl-C, -n or a kill cut short, or gives one that never began.
 void Chat::go_on(const std::string&) {
   const auto all = messages();
   auto model = sized<kvrt_model_props>();
@@ -89,7 +89,7 @@ void Chat::go_on(const std::string&) {
   std::vector<int32_t> ids;
   const bool whole = last_.reason == KVRT_REASON_EOS || last_.reason == KVRT_REASON_STOP;
   if (all.empty() || session_tokens(session_.get(), ids) || (all.back().role == "assistant" && (whole || ids.back() == model.eos_token))) {
-    complain(KVRT_INVALID, "there is no answer that was cut short; /retry answers anew");
+    complain(KVRT_INVALID, "no answer was cut short; /retry answers again");
     return;
   }
   answer(sampling_.seed);
@@ -106,18 +106,18 @@ bool Chat::oldest_turn(uint64_t& begin, uint64_t& end) const {
   return true;
 }
 
-// What makes room for more.
+// Tells the user how to make room in the context.
 void Chat::advise_room() const {
   uint64_t begin = 0, end = 0;
   Message question;
   if (oldest_turn(begin, end)) {
     say("(/forget drops the oldest turn)\n");
   } else {
-    say("({}a larger --context has more room, as far as the model goes)\n", last_question(question) ? "/rewind takes the turn back; " : "");
+    say("({}a larger --context gives more room, up to the model's context)\n", last_question(question) ? "/rewind removes the turn; " : "");
   }
 }
 
-// The oldest turn goes, a system message stays.
+// Drops the oldest turn; a system message stays.
 void Chat::forget(const std::string&) {
   uint64_t begin = 0, end = 0;
   if (!oldest_turn(begin, end)) {
@@ -128,7 +128,7 @@ void Chat::forget(const std::string&) {
     complain("cannot forget", s);
     return;
   }
-  say("left: {}; what follows the gap is computed again with the next answer\n", counted(tokens(), "token"));
+  say("left: {}; the next answer first computes again what follows the gap\n", counted(tokens(), "token"));
   if (saves_) save(name_, true);
 }
 
@@ -172,16 +172,16 @@ void Chat::command(const std::string& line) {
 }
 
 const std::vector<Chat::Command> Chat::kCommands = {
-    {"/help", "this", &Chat::help},
+    {"/help", "list these commands", &Chat::help},
     {"/continue", "go on with an answer that was cut short", &Chat::go_on},
-    {"/retry [SEED]", "answer the last question anew", &Chat::retry},
-    {"/rewind [N]", "take the last turn back, or keep the first N tokens", &Chat::rewind},
+    {"/retry [SEED]", "answer the last question again", &Chat::retry},
+    {"/rewind [N]", "remove the last turn, or all but the first N tokens", &Chat::rewind},
     {"/fork [NAME]", "go on in a copy; the conversation so far stays as it is", &Chat::fork},
     {"/forget", "drop the oldest turn, to make room", &Chat::forget},
-    {"/history", "what was said", &Chat::history},
-    {"/save [NAME]", "save now; /save --overwrite [NAME] replaces what is there", &Chat::save_as},
-    {"/stats", "tokens, memory, sampling and times", &Chat::stats},
-    {"/quit", "leave, as Ctrl-D; Ctrl-C stops an answer, or takes a line back", &Chat::quit},
+    {"/history", "show all messages", &Chat::history},
+    {"/save [NAME]", "save now; /save --overwrite [NAME] replaces a saved session", &Chat::save_as},
+    {"/stats", "show tokens, memory, sampling and times", &Chat::stats},
+    {"/quit", "leave, as Ctrl-D does; Ctrl-C stops an answer or drops a line", &Chat::quit},
 };
 
 void Chat::quit(const std::string&) { over_ = true; }

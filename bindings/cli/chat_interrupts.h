@@ -1,4 +1,4 @@
-// What signals mean in a chat.
+// The signals of a chat.
 #pragma once
 
 #include <pthread.h>
@@ -13,16 +13,16 @@
 
 namespace cli {
 
-// Takes signals on a thread of its own; every other thread has them blocked (made before the runtime, whose threads inherit that). What Ctrl-C
-// means depends on what runs: loading stops, what a line began stops, a prompt gets a hint. A polite kill and a terminal that closes end the chat
-// whatever runs; a second one ends it at once.
+// Takes signals on a thread of its own; every other thread blocks them (it is made before the runtime, whose threads inherit that). Ctrl-C
+// stops the loading of a model, or the answer or command that runs; at the prompt it shows a hint. SIGTERM, or SIGHUP from a terminal that
+// closes, ends the chat whatever runs; a second one ends it at once.
 class Interrupts {
  public:
   Interrupts() : main_(pthread_self()) {
     sigemptyset(&set_);
     for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, signal);
     pthread_sigmask(SIG_BLOCK, &set_, &old_);
-    struct sigaction wake {};  // without SA_RESTART: what waits for a key returns
+    struct sigaction wake {};  // without SA_RESTART: a read that waits for a key returns
     wake.sa_handler = [](int) {};
     sigaction(SIGUSR1, &wake, nullptr);
     watch_reader();
@@ -34,7 +34,7 @@ class Interrupts {
     thread_.join();
     pthread_sigmask(SIG_SETMASK, &old_, nullptr);
   }
-  // The thread that made this waits for keys; it asks ended() between this and its first wait. A stop is for what ran before.
+  // on: the thread that made this is about to wait for keys; it asks ended() before its first wait. A stop that came earlier is cleared.
   void reading(bool on) {
     if (on) stop_ = false;
     reading_ = on;

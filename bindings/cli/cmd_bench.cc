@@ -1,4 +1,4 @@
-// kvrt bench: what an application that links the library gets, as medians over runs.
+// kvrt bench: the speed that an application gets from the library, as medians over runs.
 #include <fmt/core.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ double median(std::vector<double> values) {
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-// Ctrl-C ends what runs, so that the directory of a state is removed.
+// Ctrl-C ends the call that runs; the program goes on, and removes the directory of a state.
 int32_t stop(void*, const kvrt_event*) { return Interrupt::came(); }
 kvrt_status stopped() { return complain(KVRT_CANCELLED, "stopped"); }
 
@@ -62,26 +62,26 @@ kvrt_status Bench::load_tokens() {
   }
   for (uint32_t n : flags.state) need = std::max<uint64_t>(need, n + 64);
   auto props = sized<kvrt_model_props>();
-  if (kvrt_status s = kvrt_model_info(model.get(), &props, nullptr)) return complain("cannot ask the model", s);
-  if (need > props.context_length + uint64_t{64}) {  // before so much text is made
-    return complain(KVRT_LIMIT, fmt::format("{} tokens are wanted, the model's context is {}", need, props.context_length));
+  if (kvrt_status s = kvrt_model_info(model.get(), &props, nullptr)) return complain("cannot read the model's properties", s);
+  if (need > props.context_length + uint64_t{64}) {  // checked before so much text is made
+    return complain(KVRT_LIMIT, fmt::format("the measurements need {} tokens, the model's context is {}", need, props.context_length));
   }
   std::string text;
   if (!flags.file.empty()) {
     if (kvrt_status s = read_file(flags.file, text)) return s;
   } else {
-    for (uint64_t i = 0; i < need; ++i) {  // a page of the log of a station: plain text of any length
+    for (uint64_t i = 0; i < need; ++i) {  // a page of a station's log: plain text of any length
       text += fmt::format("Day {}: wind {} knots, {} birds on the north beach, lamp oil {} litres.\n", i + 1, i * 7 % 31, i * 13 % 97,
                           i * 5 % 53);
     }
   }
   if (kvrt_status s = tokenize(model.get(), text, 0, tokens)) return s;
   if (tokens.size() < need)
-    return complain(KVRT_INVALID, fmt::format("the text has {}, {} are needed", counted(tokens.size(), "token"), need));
+    return complain(KVRT_INVALID, fmt::format("the text has {}, the measurements need {}", counted(tokens.size(), "token"), need));
   return KVRT_OK;
 }
 
-// A session that neither shares nor finds KV, with `prefill` tokens computed.
+// A session that neither shares nor finds KV, with `count` tokens computed.
 kvrt_status Bench::open(kvrt_model* of, kvrt_store* store, uint64_t count, Session& out) {
   auto options = sized<kvrt_session_options>();
   options.no_prefix_cache = 1;
@@ -135,13 +135,13 @@ kvrt_status Bench::decode(uint32_t depth) {
   }
   result(fmt::format("decode_at_{}_tok_s", depth), median(speed), "tok/s");
   for (uint32_t n : flags.append) {
-    if (depth == 0) break;  // that is a prompt
+    if (depth == 0) break;  // tokens appended to nothing are a prompt
     if (kvrt_status s = append(session.get(), depth, n)) return s;
   }
   return KVRT_OK;
 }
 
-// The next message of a conversation: until its last token's logits are there.
+// Times the next message of a conversation, until the logits of its last token are there.
 kvrt_status Bench::append(kvrt_session* session, uint32_t depth, uint32_t count) {
   std::vector<double> ms;
   for (uint32_t i = 0; i < flags.runs; ++i) {
@@ -223,7 +223,7 @@ kvrt_status Bench::state_run(uint32_t count, const std::string& directory, State
   Session session(raw);
   out.load.push_back(ms_since(start));
   if (resumed.reused_disk + 1 < count) {
-    return complain(KVRT_INTERNAL, fmt::format("{} of {} tokens came back from the store", resumed.reused_disk, count));
+    return complain(KVRT_INTERNAL, fmt::format("only {} of {} tokens came back from the store", resumed.reused_disk, count));
   }
   start = now();
   if (kvrt_status s = generate(raw, 1)) return s;
@@ -276,12 +276,12 @@ int cmd_bench(const BenchFlags& flags) {
   if (kvrt_status s = open_model(flags.model, bench.runtime.get(), bench.model)) return s;
   if (kvrt_status s = bench.load_tokens()) return s;
   auto runtime = sized<kvrt_runtime_props>();
-  if (kvrt_status s = kvrt_runtime_info(bench.runtime.get(), &runtime, nullptr)) return complain("cannot ask the runtime", s);
+  if (kvrt_status s = kvrt_runtime_info(bench.runtime.get(), &runtime, nullptr)) return complain("cannot read the runtime's properties", s);
   const auto deep = static_cast<size_t>(std::count_if(flags.depth.begin(), flags.depth.end(), [](uint32_t n) { return n != 0; }));
   bench.total =
       flags.runs * (flags.prompt.size() + flags.depth.size() + deep * flags.append.size() + flags.batch.size() + flags.state.size());
   auto model = sized<kvrt_model_props>();
-  if (kvrt_status s = kvrt_model_info(bench.model.get(), &model, nullptr)) return complain("cannot ask the model", s);
+  if (kvrt_status s = kvrt_model_info(bench.model.get(), &model, nullptr)) return complain("cannot read the model's properties", s);
   const bool cpu = std::string_view(runtime.device) == "cpu";
   const std::string device = cpu ? cpu_name() : runtime.device_name;
   bench.json.add("cpu", cpu_name())
@@ -293,8 +293,9 @@ int cmd_bench(const BenchFlags& flags) {
   bench.json.add("numerics", runtime.numerics).add("isa_tables", runtime.isa_tables).add("kv_format", flags.model.kv);
   bench.json.add("kv_bytes_per_token", model.kv_bytes_per_token).add("weight_bytes", model.weight_bytes);
   bench.json.add("block_tokens", uint64_t{model.block_tokens}).add("step_ms_max", uint64_t{model.step_ms_max});
-  const char* alone = flags.model.step_ms ? "" : ", of a prompt alone 500 ms";
-  if (!flags.json) put("{}, {}, {}, steps of {} ms{}\n", device, runtime.isa, counted(runtime.threads, "thread"), model.step_ms_max, alone);
+  const char* alone = flags.model.step_ms ? "" : ", 500 ms for a prompt alone";
+  if (!flags.json)
+    put("{}, {}, {}, steps of at most {} ms{}\n", device, runtime.isa, counted(runtime.threads, "thread"), model.step_ms_max, alone);
   if (cpu) bench.result("read_gib_s", read_gb_s(runtime.threads) * 1e9 / 0x1p30, "GiB/s");
   {
     Session warm;  // the first touch of weights and scratch is not part of any figure

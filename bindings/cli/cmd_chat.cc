@@ -10,9 +10,9 @@ namespace cli {
 
 namespace {
 
-constexpr uint32_t kAutosaveTokens = 64;  // what a killed chat may lose of an answer
+constexpr uint32_t kAutosaveTokens = 64;  // a killed chat loses at most so many of an answer
 
-// What the template writes after the first `end` tokens to open an answer. Nothing where it cannot: then no message can be appended either.
+// The tokens that the template adds after the first `end` to open an answer. None where it cannot: then no message can be appended either.
 std::vector<int32_t> opened_turn(kvrt_session* session, uint64_t end) {
   kvrt_session* raw = nullptr;
   if (kvrt_session_fork(session, nullptr, &raw, nullptr)) return {};
@@ -33,7 +33,7 @@ struct Reader {
 
 int32_t print_token(void* user, const kvrt_event* event) {
   const auto& reader = *static_cast<const Reader*>(user);
-  if (reader.editor.collect() || reader.interrupts.stop()) kvrt_session_cancel(reader.session, nullptr);  // DONE brings what was held back
+  if (reader.editor.collect() || reader.interrupts.stop()) kvrt_session_cancel(reader.session, nullptr);  // DONE brings the text held back
   if (event->type == KVRT_EVENT_TOKEN || event->type == KVRT_EVENT_DONE) {
     show({event->text, event->text_size});
     flush_out();
@@ -55,7 +55,7 @@ std::vector<Message> Chat::messages() const {
   return all;
 }
 
-// Text that kvrt run or an application appended would be dropped by the next message, which keeps what messages made.
+// Refuses text that kvrt run or an application appended: the next message would drop it, as it keeps only the tokens of messages.
 kvrt_status Chat::check_text() const {
   std::vector<int32_t> ids, opened;
   std::vector<Message> all;
@@ -69,9 +69,10 @@ kvrt_status Chat::check_text() const {
     const std::vector<int32_t> between(ids.begin() + static_cast<ptrdiff_t>(at), ids.begin() + static_cast<ptrdiff_t>(m.begin));
     const bool begins = at == 0 && between == std::vector{model.bos_token};
     if (!between.empty() && !begins && between != opened && between != (opened = opened_turn(session_.get(), at))) {
-      return complain(KVRT_CONFLICT,
-                      fmt::format("{} holds text that is no chat{}: kvrt run goes on with it; --session with another name starts a chat",
-                                  in_quotes(name_), at ? fmt::format(", from token {} on", at) : ""));
+      return complain(
+          KVRT_CONFLICT,
+          fmt::format("{} holds text that no chat wrote{}: kvrt run can go on with it; --session with another name starts a chat",
+                      in_quotes(name_), at ? fmt::format(", from token {} on", at) : ""));
     }
     at = m.end;
   }
@@ -87,7 +88,7 @@ kvrt_status Chat::open() {
   auto props = sized<kvrt_store_props>();
   if (store_) kvrt_store_info(store_.get(), &props, nullptr);
   saves_ = store_ && !props.read_only;
-  if (props.read_only) say("({} can only be read: nothing of this chat will be saved)\n", in_quotes(flags_.store));
+  if (props.read_only) say("({} is read-only: nothing of this chat will be saved)\n", in_quotes(flags_.store));
   suggest_sampling(runtime_.get(), flags_.model.model, sampling_);
   if (kvrt_status s = resume_or_open()) return s;
   for (const Message& m : messages()) {
@@ -105,7 +106,7 @@ kvrt_status Chat::resume_or_open() {
   options.domain = flags_.domain.empty() ? nullptr : flags_.domain.data();
   options.domain_size = flags_.domain.size();
   options.foreign_kv = flags_.accept_foreign_kv ? KVRT_FOREIGN_KV_ACCEPT : KVRT_FOREIGN_KV_RECOMPUTE;
-  if (saves_) options.autosave_tokens = kAutosaveTokens;  // within an answer; after it save() says how it went
+  if (saves_) options.autosave_tokens = kAutosaveTokens;  // within an answer; after it save() reports
   if (store_) {
     auto report = sized<kvrt_report>();
     const auto start = now();
@@ -139,7 +140,7 @@ kvrt_status Chat::ask(const std::string& text) {
     return s;
   }
   if (info.rewritten) {
-    say("(the template renders the conversation otherwise now, from token {} on: {} are computed again)\n", info.rewritten_at,
+    say("(the template now renders the conversation differently from token {} on; tokens to compute again: {})\n", info.rewritten_at,
         info.rewritten);
   }
   return answer(sampling_.seed);
@@ -159,7 +160,7 @@ kvrt_status Chat::answer(uint64_t seed) {
     flush_out();
   }
   if (s == KVRT_CANCELLED) {
-    if (!leaves()) say("(stopped; /continue goes on, /retry answers anew, /rewind takes the turn back)\n");
+    if (!leaves()) say("(stopped; /continue goes on, /retry answers again, /rewind removes the turn)\n");
   } else if (s) {
     return complain("cannot answer", s);
   } else if (last_.reason == KVRT_REASON_MAX_TOKENS) {
@@ -179,7 +180,7 @@ kvrt_status Chat::save(const std::string& name, bool quiet, bool overwrite) {
   saved_ = kvrt_session_checkpoint(session_.get(), name.data(), name.size(), &options, &saved, nullptr);
   if (kvrt_status s = saved_) {
     complain("cannot save " + in_quotes(name), s);
-    if (s == KVRT_CONFLICT) say("(/save NAME keeps this conversation under another name, /save --overwrite replaces that one)\n");
+    if (s == KVRT_CONFLICT) say("(/save NAME keeps this conversation under another name, /save --overwrite replaces the saved one)\n");
     return s;
   }
   name_ = name;
@@ -198,7 +199,7 @@ LineEditor::Read Chat::read_line(std::string& line, bool& pasted) {
   return interrupts_.ended() ? LineEditor::Read::kEnd : read;
 }
 
-// The exit code. Someone at a terminal saw what failed and went on; what counts is whether the conversation is saved.
+// Returns the exit code. At a terminal the user saw each failure and went on: only a conversation that is not saved counts.
 int Chat::loop() {
   const bool terminal = isatty(STDIN_FILENO);
   kvrt_status worst = KVRT_OK;

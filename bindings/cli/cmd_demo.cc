@@ -19,7 +19,7 @@ namespace cli {
 namespace {
 
 constexpr std::string_view kName = "demo";
-constexpr uint32_t kCompare = 32;  // tokens compared
+constexpr uint32_t kCompare = 32;  // tokens that are compared
 constexpr uint64_t kSeed = 7;      // a draw depends on it and on the position alone: every process draws the same
 constexpr int kKillAfter = 12;     // tokens of the second answer before the kill
 constexpr std::string_view kSystem =
@@ -77,7 +77,7 @@ kvrt_status generate(const Opened& at, kvrt_session* session, uint32_t count, bo
   return s ? complain("cannot generate", s) : KVRT_OK;
 }
 
-// The first turn, as both the killed and the whole conversation have it.
+// The first turn of both the killed and the whole conversation.
 kvrt_status first_turn(const Opened& at, kvrt_session* session, bool print) {
   if (kvrt_status s = append(session, "system", kSystem)) return s;
   if (kvrt_status s = append(session, "user", kFirst)) return s;
@@ -158,7 +158,7 @@ kvrt_status stage_whole(const DemoFlags& flags) {
   Answer answer, first;
   auto report = sized<kvrt_report>(), recomputed = sized<kvrt_report>();
   if (kvrt_status s = generate(at, session.get(), kCompare, true, answer, &report)) return s;
-  // What an application without a store pays: the whole prompt from nothing, to the first token.
+  // The cost without a store: an application computes the whole prompt from nothing, up to the first token.
   std::vector<int32_t> tokens;
   if (kvrt_status s = session_tokens(session.get(), tokens)) return s;
   if (kvrt_status s = open_session(at, false, again)) return s;
@@ -236,7 +236,7 @@ nlohmann::json run_stage(const DemoFlags& flags, const char* name) {
   return status == 0 && result.is_object() ? result : nlohmann::json();
 }
 
-// Talks, and kills the process in the middle of the second answer. The object is what it said about the save; null when that went wrong.
+// Runs the stage talk, and kills it in the middle of the second answer. Returns its report of the save; null when something went wrong.
 nlohmann::json talk_and_kill(const DemoFlags& flags) {
   Stage stage(flags, "talk");
   const pid_t pid = stage.pid();
@@ -263,7 +263,7 @@ nlohmann::json talk_and_kill(const DemoFlags& flags) {
   return saved;
 }
 
-// What must hold between the resumed conversation and the one that was never killed.
+// Compares the resumed conversation with the one that was never killed, and prints each check. True: all hold.
 bool judge(const nlohmann::json& saved, const nlohmann::json& resumed, const nlohmann::json& whole) {
   bool good = true;
   const auto check = [&good](bool holds, const std::string& text) {
@@ -296,10 +296,10 @@ bool judge(const nlohmann::json& saved, const nlohmann::json& resumed, const nlo
 int parent(const DemoFlags& flags) {
   std::error_code missing;
   if (!std::filesystem::is_empty(flags.store, missing) && !missing) {
-    return complain(KVRT_CONFLICT, in_quotes(flags.store) + " is not an empty directory: --store takes one, or a name for a new one");
+    return complain(KVRT_CONFLICT, in_quotes(flags.store) + " is not an empty directory: --store takes an empty one, or a new name");
   }
   const nlohmann::json saved = talk_and_kill(flags);
-  if (saved.is_null()) return complain(KVRT_INTERNAL, "demo: the first process did not get killed in the middle of its answer");
+  if (saved.is_null()) return complain(KVRT_INTERNAL, "demo: the first process was not killed in the middle of its answer");
   const nlohmann::json resumed = run_stage(flags, "resume");
   if (resumed.is_null()) return complain(KVRT_INTERNAL, "demo: the new process could not go on");
   const nlohmann::json whole = run_stage(flags, "whole");

@@ -1,4 +1,4 @@
-// kvrt doctor: what works on this machine and what to do about the rest. One line each: ok, warn or fail.
+// kvrt doctor: checks this machine, and says how to mend each fault. It prints a line per check: ok, warn or fail.
 #include <sched.h>
 #include <unistd.h>
 
@@ -39,7 +39,7 @@ void kernels(Report& out, const kvrt_runtime_props& props) {
   out.ok("kernels", fmt::format("{} in use, arithmetic {}", props.isa, props.numerics));
   for (const std::string& table : split(props.isa_tables)) {
     if (table.find("differs") != std::string::npos) {
-      out.fail(KVRT_INTERNAL, "kernels", table + ": not used; please report the CPU's model (lscpu)");
+      out.fail(KVRT_INTERNAL, "kernels", table + ": kvrt does not use it; please report the CPU's model (lscpu)");
     } else {
       out.ok("kernels", table);
     }
@@ -72,7 +72,7 @@ void processors(Report& out, const kvrt_runtime_props& props) {
   const std::string quota = first_line("/sys/fs/cgroup/cpu.max");
   double limit = 0, period = 0;
   if (std::sscanf(quota.c_str(), "%lf %lf", &limit, &period) == 2 && period > 0) {
-    const std::string text = fmt::format("cgroup allows {:.2f} CPUs", limit / period);
+    const std::string text = fmt::format("the cgroup allows {:.2f} CPUs", limit / period);
     if (limit / period + 0.01 < props.threads) {
       out.warn("threads", text + fmt::format(", fewer than the threads: run with --threads {:.0f}", std::max(1.0, limit / period)));
     } else {
@@ -81,7 +81,7 @@ void processors(Report& out, const kvrt_runtime_props& props) {
   }
 }
 
-// Opened as a runtime would be: only that shows that it works. A machine without CUDA lacks nothing.
+// Opens CUDA as a runtime does: only that shows that it works. A machine without CUDA has no fault.
 void cuda(Report& out, ModelFlags flags) {
   flags.device = "cuda";
   const kvrt_runtime_options options = runtime_options(flags);
@@ -91,13 +91,13 @@ void cuda(Report& out, ModelFlags flags) {
     const std::string why = fmt::format("{} ({})", last_message(), kvrt_status_name(s));
     if (s != KVRT_UNSUPPORTED) return out.fail(s, "cuda", why);
     if (driver.empty()) return out.ok("cuda", "none, and no NVIDIA driver is loaded; the CPU computes: " + why);
-    return out.warn("cuda", fmt::format("not usable: {}. The driver is there: {}", why, driver));
+    return out.warn("cuda", fmt::format("not usable: {}; the NVIDIA driver is loaded: {}", why, driver));
   }
   const Runtime runtime(raw);
   auto props = sized<kvrt_runtime_props>();
   if (kvrt_status s = kvrt_runtime_info(raw, &props, nullptr))
     return out.fail(s, "cuda", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
-  out.ok("cuda", fmt::format("device {} works: {}, {}, arithmetic {}, {} free of {}; --device cuda takes it, one device a runtime",
+  out.ok("cuda", fmt::format("device {} works: {}, {}, arithmetic {}, {} free of {}; --device cuda uses it, one device per runtime",
                              flags.device_index, props.device_name, props.isa, props.numerics, human_bytes(props.device_memory_free),
                              human_bytes(props.device_memory)));
   for (const std::string& line : split(props.devices, '\n')) {
@@ -125,13 +125,13 @@ void memory(Report& out) {
   }
   const std::string text = fmt::format("{} free of {}", human_bytes(available), human_bytes(total));
   if (available < (uint64_t{1} << 29)) {
-    out.warn("memory", text + ": little for a model and its KV; close something, or use a smaller model");
+    out.warn("memory", text + ": little for a model and its KV; close other programs, or use a smaller model");
   } else {
     out.ok("memory", text);
   }
 }
 
-// Where models' weights are kept, and what keeps them from being kept.
+// The directory of the weight cache, and what prevents its use.
 void weight_cache(Report& out, const kvrt_runtime* runtime, const ModelFlags& flags) {
   if (flags.no_weight_cache) return out.ok("cache", "none: --no-weight-cache");
   const kvrt_model_options options = model_options(flags);
@@ -140,12 +140,12 @@ void weight_cache(Report& out, const kvrt_runtime* runtime, const ModelFlags& fl
   const char* named = std::getenv("KVRT_CACHE");
   if (s == KVRT_NOT_FOUND && named && !*named) return out.ok("cache", "none: KVRT_CACHE is empty");
   if (s)
-    return out.warn("cache", fmt::format("weights are not kept: {} ({}); every process lays them out in memory of its own", last_message(),
+    return out.warn("cache", fmt::format("weights are not cached: {} ({}); every process prepares them in its own memory", last_message(),
                                          kvrt_status_name(s)));
   const std::string text = fmt::format("{}: {} of weights, {} of {} at most", props.directory, counted(props.files, "file"),
                                        human_bytes(props.bytes), human_bytes(props.bytes_max));
-  if (props.bytes_free == 0) return out.warn("cache", text + "; the file system is so full that none is added");
-  if (props.bytes > props.bytes_max) return out.warn("cache", text + "; the next model to be kept takes the place of those used least");
+  if (props.bytes_free == 0) return out.warn("cache", text + "; the file system is too full to add more");
+  if (props.bytes > props.bytes_max) return out.warn("cache", text + "; the next model takes the place of those used longest ago");
   out.ok("cache", fmt::format("{}; the file system has room for {} more", text, human_bytes(props.bytes_free)));
 }
 
@@ -173,7 +173,8 @@ int cmd_doctor(const DoctorFlags& flags) {
   cuda(out, flags.model);
   libraries(out, props);
   weight_cache(out, raw, flags.model);
-  if (std::time(nullptr) < 1735689600) out.warn("clock", "before 2025: the times in the store will be wrong; set the clock");
+  if (std::time(nullptr) < 1735689600)
+    out.warn("clock", "it shows a time before 2025: the times in the store will be wrong; set the clock");
   if (!flags.directory.empty()) examine_store(out, raw, flags.directory);
   return finish(out.status());
 }

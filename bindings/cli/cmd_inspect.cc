@@ -1,4 +1,4 @@
-// kvrt inspect: what a GGUF file holds, and what of it kvrt cannot run. Exits 0 when all can.
+// kvrt inspect: the contents of a GGUF file, and the parts that kvrt cannot run. Exits 0 when it can run all.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@ namespace cli {
 namespace {
 
 using Parsed = nlohmann::ordered_json;
-constexpr size_t kValueBytes = 100;  // of a value on its line; --all shows all
+constexpr size_t kValueBytes = 100;  // of a value that are shown; --all shows all
 
 std::string shown(const Parsed& value, bool all) {
   std::string text = value.is_object() ? fmt::format("{}[{}] {}{}", value["array"].get<std::string>(), value["length"].get<uint64_t>(),
@@ -37,7 +37,7 @@ void print(const Parsed& json, bool all) {
   }
   put("\n");
   if (json["refused"].empty()) {
-    put("{}\n", json["tensors"].empty() ? "a vocabulary and no weights: kvrt can tokenize with it, and run nothing" : "kvrt runs it");
+    put("{}\n", json["tensors"].empty() ? "a vocabulary without weights: kvrt can tokenize with it, but not run it" : "kvrt runs it");
   }
   for (const Parsed& r : json["refused"]) {
     put("{}: {}: {}\n", r["what"].get<std::string>(), r["status"].get<std::string>(), r["message"].get<std::string>());

@@ -80,7 +80,7 @@ int cmd_perplexity(const PerplexityFlags& flags) {
   if (kvrt_status s = open_model(flags.model, runtime.get(), model)) return s;
   if (kvrt_status s = read_tokens(flags, model.get(), tokens)) return s;
   auto props = sized<kvrt_model_props>();
-  if (kvrt_status s = kvrt_model_info(model.get(), &props, nullptr)) return complain("cannot ask the model", s);
+  if (kvrt_status s = kvrt_model_info(model.get(), &props, nullptr)) return complain("cannot read the model's properties", s);
   if (flags.context > props.context_length) {
     return complain(KVRT_INVALID, fmt::format("--context is {}, the model's context is {}", flags.context, props.context_length));
   }

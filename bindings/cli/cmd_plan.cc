@@ -1,4 +1,4 @@
-// kvrt plan: what a model and its sessions will cost, as a table or JSON.
+// kvrt plan: the memory that a model and its sessions need, as a table or JSON.
 #include <fmt/core.h>
 
 #include "bindings/cli/commands.h"
@@ -40,7 +40,7 @@ void print_table(const kvrt_plan& p, const PlanFlags& flags) {
   line("model", shape);
   if (p.weight_bytes) {
     line("weights", human_bytes(p.weight_bytes));
-    line("scratch", human_bytes(p.scratch_bytes) + ", what a step works in: activations, logits, the device's workspaces");
+    line("scratch", human_bytes(p.scratch_bytes) + ", the working memory of a step: activations, logits, the device's workspaces");
   }
   line("KV", fmt::format("{}: {} a token, {} a block of {}", flags.model.kv, human_bytes(p.kv_bytes_per_token), human_bytes(p.block_bytes),
                          p.block_tokens));
@@ -52,7 +52,7 @@ void print_table(const kvrt_plan& p, const PlanFlags& flags) {
   }
   line("sessions", all);
   line("total", fmt::format("{}: {} {}{}", human_bytes(p.total_bytes), p.fits ? "fits into" : "does not fit into",
-                            human_bytes(p.memory_bytes), flags.memory ? "" : " that are free here"));
+                            human_bytes(p.memory_bytes), flags.memory ? "" : " that are free now"));
   line("at most", fmt::format("{} of {}, or one of {}", many(p.sessions_max, "session"), many(tokens, "token"), grouped(p.context_max)));
 }
 

@@ -11,10 +11,10 @@ namespace cli {
 
 namespace {
 
-constexpr uint64_t kSaveBytesLeast = 64u << 10;  // of a few tokens, and of what the catalog writes with them
+constexpr uint64_t kSaveBytesLeast = 64u << 10;  // for a few tokens, and the catalog's writes with them
 
 struct Output {
-  bool stream = false;  // print text as it comes
+  bool stream = false;  // text is printed as it comes
   Progress bar{"prefill"};
   std::string text;
   std::vector<int32_t> tokens;
@@ -33,7 +33,7 @@ int32_t on_event(void* user, const kvrt_event* event) {
     case KVRT_EVENT_TOKEN:
       out.tokens.push_back(event->token);
       [[fallthrough]];
-    case KVRT_EVENT_DONE:  // with what a stop string held back
+    case KVRT_EVENT_DONE:  // with the text that a stop string held back
       out.bar.clear();
       out.text.append(event->text, event->text_size);
       if (!out.stream) break;
@@ -115,20 +115,20 @@ kvrt_save_options Run::save_options() const {
   return options;
 }
 
-// Finds before the first token what would refuse the save.
+// Checks before the first token whether the save would be refused.
 kvrt_status Run::check_name() {
   if (flags.session.empty() || flags.no_save) return KVRT_OK;
   const std::string &name = flags.session, &domain = flags.domain;
   auto props = sized<kvrt_store_props>();
   kvrt_store_info(store.get(), &props, nullptr);
   if (props.read_only) {
-    return complain(
-        KVRT_IO, fmt::format("cannot save {}: {} can only be read; --no-save leaves it as it is", in_quotes(name), in_quotes(flags.store)));
+    return complain(KVRT_IO,
+                    fmt::format("cannot save {}: {} is read-only; --no-save runs without saving", in_quotes(name), in_quotes(flags.store)));
   }
   std::error_code unknown;
   const auto space = std::filesystem::space(flags.store, unknown);
   if (!unknown && space.available < kSaveBytesLeast) {
-    return complain(KVRT_NO_SPACE, fmt::format("cannot save {}: {} has room for {} more; --no-save computes all the same", in_quotes(name),
+    return complain(KVRT_NO_SPACE, fmt::format("cannot save {}: {} has room for {} more; --no-save runs without saving", in_quotes(name),
                                                in_quotes(flags.store), human_bytes(space.available)));
   }
   auto entry = sized<kvrt_store_entry>();
@@ -205,7 +205,7 @@ kvrt_status Run::save() {
 }
 
 void Run::print() {
-  // What resume loaded counts as memory to the call that followed it; for this process it came from the disk.
+  // The call after resume counts the tokens that resume loaded as memory; for this process they came from the disk.
   const uint64_t moved = std::min(resumed.reused_disk, report.reused_memory);
   const uint32_t stopped = resumed.reuse_stopped != KVRT_REUSE_ALL ? resumed.reuse_stopped : report.reuse_stopped;
   const double tpot = report.generated > 1 ? report.decode_ms / static_cast<double>(report.generated - 1) : 0;
@@ -228,13 +228,13 @@ void Run::print() {
 
 kvrt_status check(const RunFlags& flags) {
   if ((!flags.session.empty() || !flags.fork_from.empty()) && flags.store.empty()) {
-    return complain(KVRT_INVALID, "--session and --fork-from name a session of a store: give --store DIR");
+    return complain(KVRT_INVALID, "--session and --fork-from name a session in a store: give --store DIR");
   }
   if (!flags.prompt.given() && flags.session.empty() && flags.fork_from.empty()) {
     return complain(KVRT_INVALID, "give a prompt: -p TEXT, -f FILE or --tokens 1,2,3");
   }
   if (flags.store_named && flags.session.empty() && !flags.no_save) {
-    return complain(KVRT_INVALID, "--store without --session would save nothing: name one, or say --no-save");
+    return complain(KVRT_INVALID, "--store without --session would save nothing: give --session NAME, or --no-save");
   }
   if (flags.chat && !flags.prompt.tokens.empty()) return complain(KVRT_INVALID, "--chat takes a text (-p or -f), not --tokens");
   return KVRT_OK;
@@ -248,8 +248,7 @@ int cmd_run(const RunFlags& flags) {
   Run run(flags);
   if (kvrt_status s = open_runtime(flags.model, run.runtime)) return s;
   if (kvrt_status s = open_model(flags.model, run.runtime.get(), run.model)) return s;
-  const bool uses_store =
-      flags.store_named || !flags.session.empty() || !flags.fork_from.empty();  // a default store alone asks for nothing
+  const bool uses_store = flags.store_named || !flags.session.empty() || !flags.fork_from.empty();  // a default store alone is not used
   if (uses_store) {
     if (kvrt_status s = open_store(run.runtime.get(), flags.store, false, false, run.store)) return s;
   }

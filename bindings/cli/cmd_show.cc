@@ -1,4 +1,4 @@
-// kvrt store show: what is kept of a session, without its model.
+// kvrt store show: the contents of a saved session, without its model.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -24,7 +24,7 @@ kvrt_status read(const kvrt_store* store, const std::string& domain, const std::
 
 std::string text_of(const Parsed& json) { return json.is_string() ? json.get<std::string>() : json.dump(); }
 
-// Each line indented.
+// Prints each line indented.
 void print_text(const std::string& text) {
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());

@@ -112,7 +112,7 @@ int set_pinned(const StoreFlags& flags, uint32_t pinned) {
   return finish(worst);
 }
 
-// Seconds of "90", "90s", "45m", "12h" or "30d"; 0 of "never".
+// Sets `seconds` from "90", "90s", "45m", "12h" or "30d"; "never" gives 0. False: the text is no time.
 bool parse_time(const std::string& text, uint64_t& seconds) {
   if (text == "never") {
     seconds = 0;
@@ -161,7 +161,7 @@ int cmd_store_ls(const StoreFlags& flags) {
   Opened at;
   if (kvrt_status s = open(flags, true, at)) return s;
   Listing listing{.json = flags.json};
-  if (!flags.json) put(fmt::runtime(kRow), "NAME", "DOMAIN", "TOKENS", "OWN", "SHARED", "GEN", "SAVED", "EXPIRES");
+  if (!flags.json) put(fmt::runtime(kRow), "NAME", "DOMAIN", "TOKENS", "OWN", "SHARED", "REV", "SAVED", "EXPIRES");
   const char* domain = flags.all_domains ? nullptr : flags.domain.c_str();
   auto p = sized<kvrt_store_props>();
   kvrt_status s = kvrt_store_list(at.store.get(), domain, flags.domain.size(), on_entry, &listing, nullptr);
@@ -241,7 +241,7 @@ int cmd_store_unpin(const StoreFlags& flags) { return set_pinned(flags, 0); }
 int cmd_store_ttl(const StoreFlags& flags) {
   uint64_t seconds = 0;
   if (!parse_time(flags.argument, seconds)) {
-    return complain(KVRT_INVALID, "a time is a whole number with s, m, h or d after it, or never; \"" + flags.argument + "\" is neither");
+    return complain(KVRT_INVALID, "expected a time such as 90s, 45m, 12h or 30d, or never; found \"" + flags.argument + "\"");
   }
   Opened at;
   if (kvrt_status s = open(flags, false, at)) return s;
@@ -249,7 +249,7 @@ int cmd_store_ttl(const StoreFlags& flags) {
   kvrt_status s = kvrt_store_set_ttl(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), seconds, nullptr);
   auto entry = sized<kvrt_store_entry>();
   if (!s) s = kvrt_store_stat(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), &entry, nullptr);
-  if (s) return finish(complain("cannot set the time of " + in_quotes(name), s));
+  if (s) return finish(complain("cannot set the expiry of " + in_quotes(name), s));
   if (flags.json) {
     Json().add("name", name).add("expires_unix_ms", entry.expires_unix_ms).print();
   } else {
@@ -270,7 +270,7 @@ int cmd_store_gc(const StoreFlags& flags) {
   auto r = sized<kvrt_gc_report>();
   const kvrt_status s = kvrt_store_gc(at.store.get(), draw, &bar, &r, nullptr);
   bar.clear();
-  if (s == KVRT_CANCELLED) return finish(complain(s, in_quotes(flags.directory) + ": stopped; what is left is for the next gc"));
+  if (s == KVRT_CANCELLED) return finish(complain(s, in_quotes(flags.directory) + ": stopped; the next gc does the rest"));
   if (s) return finish(complain("cannot collect in " + in_quotes(flags.directory), s));
   uint64_t old = 0;
   if (flags.old) {
@@ -278,7 +278,7 @@ int cmd_store_gc(const StoreFlags& flags) {
       return finish(complain("cannot remove old files of " + in_quotes(flags.directory), e));
   }
   if (r.log_bytes_kept) {
-    say("another process holds the log: {} of it are kept, removed content among them; collect once more when it has gone on\n",
+    say("another process still reads the log: {} of it stay, with removed content among them; run gc again when it is done\n",
         human_bytes(r.log_bytes_kept));
   }
   if (flags.json) {

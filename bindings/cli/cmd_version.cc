@@ -1,4 +1,4 @@
-// kvrt version: what a report of a fault should name. And the files that are installed beside the program.
+// kvrt version: the versions that a bug report should name. And the files that are installed beside the program.
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -39,7 +39,7 @@ int cmd_version(bool json) {
   Runtime runtime;
   if (kvrt_status s = open_runtime({}, runtime)) return s;
   auto props = sized<kvrt_runtime_props>();
-  if (kvrt_status s = kvrt_runtime_info(runtime.get(), &props, nullptr)) return complain("cannot ask the runtime", s);
+  if (kvrt_status s = kvrt_runtime_info(runtime.get(), &props, nullptr)) return complain("cannot read the runtime's properties", s);
   Json object, libraries;
   std::string lines;
   for (std::string_view left = props.libraries; !left.empty();) {  // "sqlite 3.40.1, zstd 1.5.4"

@@ -1,15 +1,15 @@
-// The commands and what each is told on its command line (main.cc and what it includes parse, cmd_*.cc do).
+// The commands, and the flags of each. main.cc and the files that app.h names parse them; cmd_*.cc do the work.
 #pragma once
 
 #include "bindings/cli/common.h"
 
 namespace cli {
 
-// What is wrong with an option's value, or "". `whole`: it is a number from 0.
+// The fault of an option's value, or "" where there is none. `whole`: the value must be a whole number from 0.
 std::string check_value(const std::string& value, bool whole);
-// Bytes of "8G". What is wrong with it, or "".
+// Sets `bytes` from a size such as "8G". Returns the fault of the text, or "".
 std::string parse_size(const std::string& text, uint64_t& bytes);
-// "1,2,3", each within bounds, or "none". What is wrong with it, or "".
+// Sets `values` from "1,2,3", each within bounds, or from "none". Returns the fault of the text, or "".
 std::string parse_list(const std::string& text, uint32_t low, uint32_t high, std::vector<uint32_t>& values);
 
 // "; did you mean store?", or nothing where no word is near.
@@ -17,7 +17,7 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
 
 // The file with the user's defaults; "" where there can be none.
 std::string config_file();
-// Reads it. What is wrong with it, or "".
+// Reads that file. Returns its fault, or "".
 std::string load_defaults();
 
 struct RunFlags {
@@ -28,7 +28,7 @@ struct RunFlags {
   std::string store, session, fork_from, domain;
   int64_t truncate = -1;
   uint32_t durability = 0, codec = 0;
-  bool store_named = false;  // on the command line
+  bool store_named = false;  // --store is on the command line
   bool accept_foreign_kv = false, chat = false, no_save = false, overwrite = false, digest = false, json = false;
 };
 int cmd_run(const RunFlags& flags);
@@ -104,7 +104,7 @@ struct StoreFlags {
   bool all_domains = true, json = false, old = false;
   uint32_t priority = 1;  // of a pin
 };
-// What a migration or a repair left in a store's directory.
+// A file or folder that a migration or a repair left in a store's directory.
 struct OldFile {
   std::string name;
   uint64_t bytes = 0;
@@ -123,7 +123,7 @@ int cmd_store_verify(const StoreFlags& flags);
 int cmd_store_repair(const StoreFlags& flags);
 
 struct DoctorFlags {
-  ModelFlags model;  // for the device alone
+  ModelFlags model;  // for the CUDA device and the weight cache
   std::string directory;
   bool json = false;
 };

@@ -18,7 +18,7 @@ namespace cli {
 
 namespace {
 
-// The library's message without what `what` has said: "cannot open the model a.gguf", and then "a.gguf: cannot open the model: ...".
+// The library's message without the words that `what` has: "cannot open the model a.gguf", then "a.gguf: cannot open the model: ...".
 std::string rest_of(const std::string& what, std::string message) {
   const size_t colon = message.find(": ");
   if (colon == std::string::npos) return message;
@@ -136,7 +136,7 @@ kvrt_runtime_options runtime_options(const ModelFlags& flags) {
 kvrt_status open_runtime(const ModelFlags& flags, Runtime& out) {
   kvrt_runtime_options options = runtime_options(flags);
   options.log = log_line;
-  if (options.device == KVRT_DEVICE_AUTO) options.log_level = KVRT_LOG_INFO;  // which it is, and why
+  if (options.device == KVRT_DEVICE_AUTO) options.log_level = KVRT_LOG_INFO;  // the log says which device it is, and why
   kvrt_runtime* runtime = nullptr;
   if (kvrt_status s = kvrt_runtime_open(&options, &runtime, nullptr)) return complain("cannot open the runtime", s);
   out.reset(runtime);
@@ -161,7 +161,7 @@ kvrt_model_options model_options(const ModelFlags& flags) {
 
 namespace {
 
-// What the KV of one conversation of --context tokens takes.
+// Plans the KV of one conversation of --context tokens.
 kvrt_status plan_context(const ModelFlags& flags, kvrt_runtime* runtime, kvrt_plan& plan) {
   auto options = sized<kvrt_plan_options>();
   options.kv_format = kv_format(flags);
@@ -238,7 +238,7 @@ kvrt_status read_file(const std::string& path, std::string& out) {
     return complain(errno == ENOENT ? KVRT_NOT_FOUND : KVRT_IO, fmt::format("cannot open {}: {}", in_quotes(path), std::strerror(errno)));
   out.clear();
   char buffer[65536];
-  for (size_t n = sizeof buffer; n == sizeof buffer && out.size() <= kTextBytesMax;) {  // less: the end, which a terminal says once
+  for (size_t n = sizeof buffer; n == sizeof buffer && out.size() <= kTextBytesMax;) {  // fewer: the end, which a terminal reports once
     n = std::fread(buffer, 1, sizeof buffer, file);
     out.append(buffer, n);
   }
@@ -266,7 +266,7 @@ kvrt_status parse_tokens(const std::string& argument, std::vector<int32_t>& out)
     int32_t id = 0;
     const auto [next, error] = std::from_chars(p, end, id);
     if (error != std::errc() || (next < end && *next != ',' && !std::isspace(static_cast<unsigned char>(*next)))) {
-      return complain(KVRT_INVALID, fmt::format("--tokens: expected token ids separated by commas, found \"{}\" at byte {}",
+      return complain(KVRT_INVALID, fmt::format("--tokens: expected token ids separated by commas or spaces, found \"{}\" at byte {}",
                                                 std::string_view(p, std::min<size_t>(end - p, 16)), p - text.data()));
     }
     out.push_back(id);

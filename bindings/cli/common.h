@@ -1,4 +1,4 @@
-// What the commands share: handles that close themselves, option groups, error lines, input files, JSON and the progress bar.
+// The parts that the commands share: handles that close themselves, option groups, error lines, input files, JSON and the progress bar.
 // The program uses kvrt.h alone. A command returns its exit code, which is the status class.
 #pragma once
 
@@ -42,11 +42,11 @@ T sized() {
 std::string in_options(const std::string& message);
 // Prints "kvrt: WHAT: the library's message (CLASS)" to stderr and returns the status.
 kvrt_status complain(const std::string& what, kvrt_status status);
-// The advice for who meets the end of the KV that --context asked for; `tokens` have room.
+// Sets the advice for a user who runs out of the KV that --context asked for; `tokens` have room.
 void advise_context(uint64_t asked, uint64_t tokens);
-// The same for a mistake that the program finds by itself.
+// Prints "kvrt: MESSAGE (CLASS)", for an error that the program finds by itself, and returns the status.
 kvrt_status complain(kvrt_status status, const std::string& message);
-// Ends a command: complains when stdout could not be written. A reader that went away is no mistake: 128 + SIGPIPE, as of who is killed by it.
+// Ends a command: complains when stdout could not be written. A reader that went away is no error: 128 + SIGPIPE, as SIGPIPE would give.
 int finish(kvrt_status status);
 
 // ---- options --------------------------------------------------------------------------------------------------------------------
@@ -78,31 +78,32 @@ struct SamplingFlags {
   bool continue_grammar = false;
 };
 
-// What generate_options lead to.
+// The buffers that the options of generate_options point into.
 struct OptionBuffers {
   std::string stop, grammar;
 };
 
-// generate options from the flags; complains about a file that cannot be read.
+// Makes generate options from the flags; complains about a file that cannot be read.
 kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, OptionBuffers& buffers, kvrt_generate_options& options);
 
 // kvrt_model_inspect's JSON.
 kvrt_status inspect(const kvrt_runtime* runtime, const std::string& model, uint32_t bits, std::string& json);
-// For a chat: what was not said is as the model's file suggests (general.sampling.*), else a temperature of 0.7 and min_p 0.05.
+// For a chat: flags that were not given get the values that the model's file suggests (general.sampling.*), or, where it suggests none at all,
+// a temperature of 0.7 and a min_p of 0.05.
 void suggest_sampling(const kvrt_runtime* runtime, const std::string& model, SamplingFlags& flags);
 
-// Opens what a command needs. A non-zero `*stop` ends the model's loading. All complain by themselves.
-// Of --kv.
+// The KV format that --kv names.
 uint32_t kv_format(const ModelFlags& flags);
 kvrt_runtime_options runtime_options(const ModelFlags& flags);  // points into the flags
 kvrt_model_options model_options(const ModelFlags& flags);      // so does this
+// Open what a command needs, and complain by themselves. A `*stop` that is true ends the loading of a model.
 kvrt_status open_runtime(const ModelFlags& flags, Runtime& out);
 kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& out, const std::atomic<bool>* stop = nullptr);
 kvrt_status open_store(kvrt_runtime* runtime, const std::string& path, bool read_only, bool must_exist, Store& out);
 
 // ---- text -----------------------------------------------------------------------------------------------------------------------
 
-// What is read as text, of a file or of standard input: a longer one is refused, with LIMIT.
+// The most bytes of text that a file or standard input may give; more is refused, with LIMIT.
 inline constexpr size_t kTextBytesMax = 64u << 20;
 kvrt_status read_file(const std::string& path, std::string& out);  // "-" is stdin
 // "1,2,3", or "@FILE" with ids separated by commas or white space.
@@ -111,7 +112,7 @@ kvrt_status tokenize(const kvrt_model* model, std::string_view text, uint32_t fl
 kvrt_status detokenize(const kvrt_model* model, const std::vector<int32_t>& tokens, uint32_t flags, std::string& out);
 kvrt_status session_tokens(const kvrt_session* session, std::vector<int32_t>& out);
 struct Message {
-  std::string role, content;  // content that is no text: as JSON
+  std::string role, content;  // content that is no text stands as JSON
   uint64_t begin = 0, end = 0;
 };
 kvrt_status session_messages(const kvrt_session* session, std::vector<Message>& out);
@@ -121,7 +122,7 @@ std::string message_json(std::string_view role, std::string_view content);
 std::string_view reason_name(uint32_t reason);
 std::string_view reuse_name(uint32_t reuse);
 std::string human_bytes(uint64_t bytes);                     // in powers of 1024, as memory is sold
-void say_missing(const kvrt_save_report& saved);             // that the store lacks KV, where it does
+void say_missing(const kvrt_save_report& saved);             // says how much KV the store lacks, if any
 std::string plural(uint64_t count, std::string_view what);   // "token", or "tokens"
 std::string counted(uint64_t count, std::string_view what);  // "1 token", "2 tokens"
 std::string in_quotes(std::string_view name);                // in quotes where it has spaces or odd characters
@@ -160,12 +161,13 @@ class Progress {
   std::chrono::steady_clock::time_point last_{};
 };
 
-// Text of others for a terminal: what is not UTF-8, controls it and turns its direction is spelled out. `lines`: line ends and tabs stay.
+// Foreign text for a terminal: bytes that are not UTF-8, and characters that control it or turn the direction of text, are escaped.
+// `lines`: line ends and tabs stay.
 std::string printable(std::string_view text, bool lines = false);
-// Text of others to stdout: printable on a terminal, byte for byte elsewhere.
+// Writes foreign text to stdout: printable on a terminal, byte for byte elsewhere.
 void show(std::string_view text);
 
-// To stderr, whose failures nobody can be told: remarks, in which names and texts of others are made printable; and drawing.
+// Write to stderr, and ignore its failures, which nobody could be told. say() makes foreign text printable; draw() writes it as it is.
 void remark(std::string_view text);
 template <typename... T>
 void say(fmt::format_string<T...> format, T&&... args) {
@@ -175,16 +177,16 @@ template <typename... T>
 void draw(fmt::format_string<T...> format, T&&... args) {
   remark(fmt::format(format, std::forward<T>(args)...));
 }
-// To stdout; finish() says what failed first.
+// Write to stdout; finish() reports the first failure.
 void write_out(std::string_view text);
 void flush_out();
-// The same, byte for byte.
+// Formats to stdout, byte for byte.
 template <typename... T>
 void put(fmt::format_string<T...> format, T&&... args) {
   write_out(fmt::format(format, std::forward<T>(args)...));
 }
 
-// While it lives, what the library's log says waits: it would break the line that an answer is on.
+// While it lives, lines of the library's log wait: they would break the line that an answer is on.
 class HeldLog {
  public:
   HeldLog();
@@ -192,8 +194,8 @@ class HeldLog {
   HeldLog(const HeldLog&) = delete;
 };
 
-// While it lives, Ctrl-C (or a polite kill, a terminal that closes, a pipe whose reader goes) does not end the program but makes came() true; a
-// second Ctrl-C ends it.
+// While it lives, Ctrl-C (or SIGTERM, a terminal that closes, a pipe whose reader goes) does not end the program but makes came() true. A
+// second Ctrl-C ends the program.
 class Interrupt {
  public:
   Interrupt();
@@ -206,9 +208,9 @@ class Interrupt {
 void watch_reader();
 bool reader_went();
 
-bool colour(FILE* stream);  // a terminal, and NO_COLOR is not set
+bool colour(FILE* stream);  // a terminal that is not dumb, and NO_COLOR is not set
 
-// SHA-256 over the logits that it is fed.
+// SHA-256 over all rows of logits that are added.
 class LogitsDigest {
  public:
   LogitsDigest();

@@ -1,4 +1,4 @@
-// Completions of the shells. Each finds the command that the line has come to and offers its commands and options, and the values of these.
+// Completions of the shells. Each finds the command that the line has reached, and offers its commands, its options and their values.
 #include <fmt/core.h>
 
 #include "bindings/cli/tables.h"
@@ -16,7 +16,7 @@ Value value_of(const Entry& entry) {
   return entry.word == "DIR" ? Value::kDirectory : Value::kOther;
 }
 
-// Of text between single quotes.
+// The text in single quotes; `quote` takes the place of one inside it.
 std::string quoted(const std::string& text, const char* quote) {
   std::string out;
   for (const char c : text) out += c == '\'' ? std::string(quote) : std::string(1, c);
@@ -42,7 +42,7 @@ void each_option(const Command& command, const Visit& visit) {
   }
 }
 
-// A case's pattern of all paths but the root's.
+// The pattern of a case that takes all paths but the root's.
 std::string paths(const Command& root, const char* between) {
   std::string out;
   each_command(root, [&](const Command& command) {
@@ -123,7 +123,7 @@ complete -F _kvrt kvrt
 
 // ---- zsh ------------------------------------------------------------------------------------------------------------------------
 
-// Of text in an _arguments or a _describe specification.
+// The text, escaped for an _arguments or a _describe specification.
 std::string zsh_text(const std::string& text) {
   std::string out;
   for (const char c : text) {

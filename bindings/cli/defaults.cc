@@ -1,5 +1,5 @@
-// The file with the user's defaults: model = "FILE" and store = "DIR". What it names becomes KVRT_MODEL and KVRT_STORE where the environment has
-// none, so that there is one place where a command looks.
+// The file with the user's defaults: model = "FILE" and store = "DIR". Its values become KVRT_MODEL and KVRT_STORE where the environment
+// has none, so that a command looks in one place.
 #include <fmt/core.h>
 
 #include <cerrno>
@@ -22,7 +22,7 @@ std::string trimmed(const std::string& text) {
   return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
 }
 
-// All of a file, or errno.
+// Reads all of a file. Returns 0 or errno.
 int read_small(const std::string& path, std::string& out) {
   constexpr size_t kBytesMax = 1 << 20;
   FILE* file = std::fopen(path.c_str(), "rb");
@@ -34,7 +34,7 @@ int read_small(const std::string& path, std::string& out) {
   return error;
 }
 
-// A TOML string on one line, and nothing but a comment behind it.
+// Parses a TOML string on one line, with nothing but a comment behind it.
 bool parse_string(const std::string& text, std::string& value) {
   if (text.empty() || (text[0] != '"' && text[0] != '\'')) return false;
   value.clear();
@@ -51,7 +51,7 @@ bool parse_string(const std::string& text, std::string& value) {
   return rest.empty() || rest[0] == '#';
 }
 
-// What is wrong with a line, or "".
+// Takes one line. Returns its fault, or "" where there is none.
 std::string take_line(const std::string& line) {
   if (line.empty() || line[0] == '#') return "";
   const size_t equals = line.find('=');
@@ -62,7 +62,7 @@ std::string take_line(const std::string& line) {
     return key + ": expected a text in quotes, on one line";
   }
   if (value.rfind("~/", 0) == 0) value = environment("HOME") + value.substr(1);
-  if (value.empty() || value[0] != '/') return key + ": expected a path from / or ~/ on";
+  if (value.empty() || value[0] != '/') return key + ": expected a path that begins with / or ~/";
   const char* name = key == "model" ? "KVRT_MODEL" : "KVRT_STORE";
   setenv(name, value.c_str(), environment(name).empty());
   return "";

@@ -1,4 +1,4 @@
-// kvrt doctor: its report, and the part that looks at a store's directory.
+// kvrt doctor: its report, and the checks of a store's directory.
 #pragma once
 
 #include <fmt/core.h>
@@ -7,7 +7,7 @@
 
 namespace cli {
 
-// One line each: ok, warn or fail; as JSON an object each.
+// Prints a line per check, ok, warn or fail; with --json an object per line.
 class Report {
  public:
   explicit Report(bool json) : json_(json) {}
@@ -17,7 +17,7 @@ class Report {
     line("fail", "\x1b[31m", what, text);
     if (!status_) status_ = of;
   }
-  kvrt_status status() const { return status_; }  // the class of the first that failed
+  kvrt_status status() const { return status_; }  // the class of the first check that failed
 
  private:
   void line(std::string_view mark, std::string_view on, std::string_view what, const std::string& text) const {
@@ -30,7 +30,7 @@ class Report {
 };
 
 std::string last_message();
-// A store, or where one shall be: its file system, its files, who has it open, what was left in it.
+// Checks a store, or the place for one: its file system, its files, the processes that have it open, the leftovers in it.
 void examine_store(Report& out, kvrt_runtime* runtime, const std::string& path);
 
 }  // namespace cli

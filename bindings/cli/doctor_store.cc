@@ -17,7 +17,7 @@ namespace cli {
 
 namespace {
 
-enum class Trust { kLocal, kPasses, kNetwork };  // kPasses: not kept for long
+enum class Trust { kLocal, kPasses, kNetwork };  // kPasses: its files do not last
 
 struct FileSystem {
   uint32_t magic;
@@ -34,13 +34,13 @@ constexpr FileSystem kFileSystems[] = {
     {0x73757245, "coda", Trust::kNetwork},
 };
 
-// Below this a disk that others use too is near its end.
+// Below this floor a disk that others use too is nearly full.
 uint64_t space_floor(uint64_t total) { return std::min<uint64_t>(uint64_t{1} << 30, total / 20); }
 
 void file_system(Report& out, const std::string& directory) {
   struct statfs fs {};
   if (statfs(directory.c_str(), &fs) != 0)
-    return out.fail(KVRT_IO, "filesystem", fmt::format("statfs {}: {}", directory, std::strerror(errno)));
+    return out.fail(KVRT_IO, "filesystem", fmt::format("cannot find the file system of {}: {}", directory, std::strerror(errno)));
   const auto magic = static_cast<uint32_t>(fs.f_type);
   const auto* known = std::find_if(std::begin(kFileSystems), std::end(kFileSystems), [&](const FileSystem& f) { return f.magic == magic; });
   if (known == std::end(kFileSystems)) {
@@ -51,8 +51,9 @@ void file_system(Report& out, const std::string& directory) {
                          "dependable; a store is refused there: use a local disk",
                          known->name));
   } else if (known->trust == Trust::kPasses) {
-    out.warn("filesystem", fmt::format("{}: gone with {}", known->name,
-                                       magic == 0x794C7630 ? "its container; mount a volume for the store" : "the next boot; use a disk"));
+    out.warn("filesystem",
+             fmt::format("{}: its files are lost {}", known->name,
+                         magic == 0x794C7630 ? "with the container; mount a volume for the store" : "at the next boot; use a disk"));
   } else {
     out.ok("filesystem", known->name);
   }
@@ -86,13 +87,13 @@ void fsync_cost(Report& out, const std::string& directory) {
   if (done < kRuns) return out.fail(KVRT_IO, "fsync", fmt::format("{}: {}", directory, std::strerror(error)));
   const std::string text = fmt::format("{:.2f} ms on average, {:.2f} at worst", sum / kRuns, worst);
   if (sum / kRuns > 50) {
-    out.warn("fsync", text + ": a save waits for a few of these; a faster disk, or durability PROCESS, helps");
+    out.warn("fsync", text + ": a save waits for several of these; a faster disk, or --durability process, helps");
   } else {
     out.ok("fsync", text);
   }
 }
 
-// What is wrong with one file or folder of a store, or "".
+// The fault of one file or folder of a store, or "" where there is none.
 std::string complaint(const struct stat& st) {
   if (S_ISLNK(st.st_mode)) return "is a symbolic link; kvrt follows none: put the file itself there";
   if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return "is neither a file nor a folder: remove it";
@@ -102,7 +103,7 @@ std::string complaint(const struct stat& st) {
   return mode & ~expected ? fmt::format("has mode {:03o}: chmod {:o}", mode, expected) : "";
 }
 
-// Files like this are not opened.
+// True: kvrt opens no such file.
 bool refused(const struct stat& st) {
   return !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) || st.st_uid != geteuid() || (st.st_mode & 022) ||
          (S_ISREG(st.st_mode) && st.st_nlink > 1);
@@ -137,10 +138,10 @@ void files(Report& out, const std::string& root) {
     const std::string more = fmt::format("{} more like these: ls -lR {}", bad - kShown, root);
     fatal ? out.fail(KVRT_INVALID, "files", more) : out.warn("files", more);
   }
-  if (!bad) out.ok("files", fmt::format("{} files and folders, all this user's alone (600 and 700)", seen));
+  if (!bad) out.ok("files", fmt::format("{} files and folders, open to this user alone (modes 600 and 700)", seen));
 }
 
-// Processes that hold a lock on the file, by the kernel's list; that of another container may be missing there.
+// Processes that hold a lock on the file, by the kernel's list; a process of another container may be missing there.
 std::vector<std::string> holders(const std::string& path) {
   std::vector<std::string> found;
   struct stat st {};
@@ -178,18 +179,18 @@ void company(Report& out, const std::string& root) {
   const bool has_log = !error && log > 0;
   if (!left && !has_log) return out.ok("leftovers", "none: it was closed cleanly");
   if (has_log)
-    out.warn("leftovers", fmt::format("a log of {} that no close has folded in: the next open for writing does", human_bytes(log)));
+    out.warn("leftovers", fmt::format("a log of {} that is not in the catalog yet: the next open for writing merges it", human_bytes(log)));
   if (left) out.warn("leftovers", fmt::format("{} in tmp: the next open for writing removes them", counted(left, "unfinished file")));
 }
 
-// The folder that a path would be made in.
+// The folder in which a path would be made.
 std::string parent_of(const std::string& path) {
   const auto end = path.find_last_not_of('/');
   const auto slash = end == std::string::npos ? 0 : path.rfind('/', end);
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Whose modes are not to be changed for a store: another's, one that others share, or one with other things in it.
+// True: a folder whose modes must not change for a store. It is another user's, or shared, or holds other things.
 bool is_for_others(const std::string& path, const struct stat& st) {
   struct stat format {};
   std::error_code unknown;
@@ -197,19 +198,19 @@ bool is_for_others(const std::string& path, const struct stat& st) {
   return (st.st_mode & S_ISVTX) || (!store && (st.st_uid != geteuid() || !std::filesystem::is_empty(path, unknown)));
 }
 
-// The directory itself; false: there is no store to look at.
+// Checks the directory itself. False: there is no store to look at.
 bool root_folder(Report& out, const std::string& path, const struct stat& st) {
   if (!S_ISDIR(st.st_mode)) {
-    out.fail(KVRT_INVALID, "store", path + " is not a directory: name another");
+    out.fail(KVRT_INVALID, "store", path + " is not a directory: name another path");
     return false;
   }
   if ((st.st_uid != geteuid() || (st.st_mode & 077)) && is_for_others(path, st)) {
     const std::string text =
-        fmt::format("{} is not for a store alone (user {}, mode {:03o}): name a directory below it, {}{}store say, and kvrt makes it", path,
+        fmt::format("{} is not for a store alone (user {}, mode {:03o}): name a directory below it, such as {}{}store; kvrt makes it", path,
                     st.st_uid, st.st_mode & 07777, path, path.ends_with('/') ? "" : "/");
     if (st.st_uid != geteuid() || (st.st_mode & 022)) {
       out.fail(KVRT_INVALID, "store", text);
-      return false;  // it is refused
+      return false;  // kvrt refuses it
     }
     out.warn("store", text);
   } else if (st.st_uid != geteuid()) {
@@ -219,7 +220,7 @@ bool root_folder(Report& out, const std::string& path, const struct stat& st) {
   } else if (st.st_mode & 077) {
     out.warn("store", fmt::format("{} can be read by others (mode {:03o}): chmod 700 {}", path, st.st_mode & 07777, path));
   } else {
-    out.ok("store", fmt::format("{} is this user's alone (mode {:03o})", path, st.st_mode & 07777));
+    out.ok("store", fmt::format("{} is open to this user alone (mode {:03o})", path, st.st_mode & 07777));
   }
   if (access(path.c_str(), W_OK) != 0) out.warn("store", fmt::format("{} cannot be written: a store there is opened read-only", path));
   return true;
@@ -231,7 +232,7 @@ void contents(Report& out, kvrt_runtime* runtime, const std::string& path) {
   kvrt_store* raw = nullptr;
   const kvrt_status s = kvrt_store_open(runtime, path.data(), path.size(), &options, &raw, nullptr);
   if (s == KVRT_NOT_FOUND) return out.ok("store", path + " holds no store yet");
-  if (s == KVRT_BUSY) return out.warn("store", "not looked into: " + last_message());
+  if (s == KVRT_BUSY) return out.warn("store", "its contents were not examined: " + last_message());
   if (s) return out.fail(s, "store", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
   Store opened(raw);
   auto props = sized<kvrt_store_props>();
@@ -240,7 +241,7 @@ void contents(Report& out, kvrt_runtime* runtime, const std::string& path) {
   out.ok("store", fmt::format("format {}, {}, {} on disk; `kvrt store verify {}` reads all of it", props.format,
                               counted(props.sessions, "session"), human_bytes(props.disk_bytes), path));
   for (const OldFile& old : old_files(path)) {
-    out.warn("old", fmt::format("{}, {}, is of the store as it was, with what was removed since: `kvrt store gc --old {}` removes it",
+    out.warn("old", fmt::format("{}, {}, is of an earlier state and may hold removed sessions: `kvrt store gc --old {}` removes it",
                                 old.name, human_bytes(old.bytes), path));
   }
 }

@@ -1,4 +1,4 @@
-// The library names the fields of kvrt.h; the program names what people give.
+// The library's messages name fields of kvrt.h; here the program's options take their place.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,11 +14,11 @@ constexpr std::pair<std::string_view, std::string_view> kPhrases[] = {
     {"raise kv_bytes_max of model_open", "raise --kv-bytes"},
     {"sessions x session_tokens", "--sessions x --context"},
     {": expected a path, or layers, kv_heads and head_dim", ": expected -m FILE, or --layers, --kv-heads and --head-dim"},
-    {"layers, kv_heads and head_dim are given beside a path", "--layers, --kv-heads and --head-dim are given beside -m"},
+    {"layers, kv_heads and head_dim are given beside a path", "--layers, --kv-heads and --head-dim are given together with -m"},
     {"prompt_gemm is KVRT_GEMM_FP8, expected KVRT_GEMM_DEFAULT or KVRT_GEMM_F16 with KVRT_DETERMINISM_STRICT",
      "--prompt-gemm is fp8, expected f16 with --determinism strict"},
-    {"prompt_gemm is #: with the CPU as device, expected KVRT_GEMM_DEFAULT", "--prompt-gemm is of CUDA: give --device cuda"},
-    {"isa is #: with KVRT_DEVICE_CUDA, expected KVRT_ISA_DEFAULT", "--isa is of the CPU, and --device is cuda"},
+    {"prompt_gemm is #: with the CPU as device, expected KVRT_GEMM_DEFAULT", "--prompt-gemm is for CUDA: give --device cuda"},
+    {"isa is #: with KVRT_DEVICE_CUDA, expected KVRT_ISA_DEFAULT", "--isa is for the CPU, but --device is cuda"},
     {"no directory is named: see cache in kvrt_model_options", "no directory is named: give --cache-dir"},
     {"cancelled by kvrt_session_cancel or kvrt_cancel_fire", "interrupted"},
 };
@@ -30,9 +30,9 @@ constexpr std::pair<std::string_view, std::string_view> kFields[] = {
     {"step_ms_max", "--step-ms"},       {"stop_strings", "--stop"},           {"grammar_kind is CONTINUE", "--continue-grammar"},
 };
 
-std::string context_advice;  // in place of the first phrase's
+std::string context_advice;  // takes the place of the first phrase's words
 
-// Bytes of `text` at `at` that are the phrase; 0: they are not.
+// The number of bytes of `text` at `at` that match the phrase; 0: no match.
 size_t matched(std::string_view text, size_t at, std::string_view phrase) {
   const size_t begin = at;
   for (char c : phrase) {
@@ -43,7 +43,7 @@ size_t matched(std::string_view text, size_t at, std::string_view phrase) {
   return at - begin;
 }
 
-// A word of its own, not a part of a path.
+// True: the field's name is a word of its own, not a part of a path.
 bool stands_alone(std::string_view text, size_t at, size_t size) {
   const bool begins = at == 0 || text[at - 1] == ' ' || text[at - 1] == '(';
   return begins && (at + size >= text.size() || std::string_view(" :;,)").find(text[at + size]) != std::string_view::npos);

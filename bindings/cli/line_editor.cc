@@ -44,7 +44,7 @@ LineEditor::Read read_plain(std::string& line) {
 
 namespace {
 
-constexpr size_t kShownBytes = 2000;  // of a line; a longer paste gets a placeholder
+constexpr size_t kShownBytes = 2000;  // a longer paste gets a placeholder
 constexpr int kHistory = 1000;
 
 void append_utf8(std::string& out, wchar_t wide) {
@@ -90,13 +90,13 @@ class LineEditor::Terminal {
     el_wset(edit_, EL_SIGNAL, 1);
     el_wset(edit_, EL_HIST, history_w, history_);
     el_wset(edit_, EL_PROMPT, &Terminal::prompt);
-    // Without the terminal's own inserting and deleting, whose columns libedit counts as if every character took one.
+    // The terminal's own inserting and deleting are off: libedit counts their columns as if every character took one.
     for (const wchar_t* able : {L"ic", L"IC", L"im", L"dc", L"DC"}) el_wset(edit_, EL_SETTC, able, L"", nullptr);
     el_wset(edit_, EL_EDITOR, L"emacs");
     bind_keys();
-    el_wset(edit_, EL_PREP_TERM, 1);  // knows the user's own keys from now on, and does not look for them after a stop
+    el_wset(edit_, EL_PREP_TERM, 1);  // libedit learns the user's own keys now, and does not look for them after a stop
     el_wset(edit_, EL_PREP_TERM, 0);
-    // Between two reads as TerminalMode has it; Ctrl-C is a key while a line is read.
+    // Between two reads the terminal is as TerminalMode has it; Ctrl-C is a key while a line is read.
     el_wset(edit_, EL_SETTY, L"-x", L"-icanon", L"-echo", L"+noflsh", L"+inlcr", nullptr);
     el_wset(edit_, EL_SETTY, L"-d", L"intr=", nullptr);
     TerminalMode::take();
@@ -130,14 +130,14 @@ class LineEditor::Terminal {
     for (wchar_t c : wide) append_utf8(line, c);
     if (line.find_first_not_of(" \t") != std::string::npos) enter(wide);
     if (!pastes_.put_back(line, pasted)) {
-      say("(what stands for a paste was changed: the line is not sent; the arrow up brings it back)\n");
+      say("(the placeholder of a paste was changed: the line is not sent; the arrow up brings it back)\n");
       line.clear();
       return Read::kDropped;
     }
     return line.size() > kTextBytesMax ? Read::kTooLong : Read::kLine;
   }
 
-  // A terminal holds back what follows 4 KiB that nobody reads, and a Ctrl-C among that.
+  // A terminal holds back the bytes after 4 KiB that nobody reads, and a Ctrl-C among them.
   bool collect() {
     bool interrupt = false;
     pollfd ready{STDIN_FILENO, POLLIN, 0};
@@ -160,13 +160,13 @@ class LineEditor::Terminal {
   }
 
  private:
-  // The line as far as it was typed is what the next read begins with.
+  // The next read begins with the line as far as it was typed.
   void again() {
     const LineInfoW* line = el_wline(edit_);
     el_wpush(edit_, std::wstring(line->buffer, line->lastchar).c_str());
   }
 
-  // What was collected comes before what is typed now. A character that it ends within is read to its end.
+  // The keys that were collected come before those typed now. Where they end within a character, the rest of it is read.
   void type_ahead() {
     std::wstring keys;
     std::mbstate_t state{};
@@ -216,7 +216,7 @@ class LineEditor::Terminal {
     el_cursor(edit_, static_cast<int>(to) - static_cast<int>(line().at));
     return CC_CURSOR;
   }
-  // What stands for a paste goes as one.
+  // Erases [begin, end); the placeholder of a paste goes as a whole.
   unsigned char erase(size_t begin, size_t end) {
     if (const auto whole = pastes_.touched(line().text, begin, end)) {
       begin = std::min(begin, whole->first);
@@ -260,7 +260,7 @@ class LineEditor::Terminal {
     return line().at < line().text.size() ? erase(line().at, line().at + 1) : static_cast<unsigned char>(CC_ERROR);
   }
   unsigned char erase_or_end() { return line().text.empty() ? static_cast<unsigned char>(CC_EOF) : erase_right(); }
-  // A word as the editor has it, which keeps it for Ctrl-Y.
+  // Erases a word by the editor's own key, so that Ctrl-Y brings it back.
   unsigned char erase_word(size_t begin, size_t end, const wchar_t* editors_key) {
     if (pastes_.touched(line().text, begin, end)) return erase(begin, end);
     el_wpush(edit_, editors_key);
@@ -276,14 +276,14 @@ class LineEditor::Terminal {
     return CC_NEWLINE;
   }
 
-  // Up to the closing bracket.
+  // Reads a paste up to its closing bracket.
   unsigned char paste() {
     constexpr std::string_view kEnd = "\x1b[201~";
     std::string text, last;
     while (last != kEnd) {
       wchar_t c = 0;
       if (el_wgetc(edit_, &c) != 1) return CC_EOF;
-      if (c == L'\3') return drop();  // of a paste that does not end
+      if (c == L'\3') return drop();  // Ctrl-C in a paste that does not end
       std::string bytes;
       append_utf8(bytes, c);
       last += bytes;
@@ -316,7 +316,7 @@ class LineEditor::Terminal {
   bool dropped_ = false, too_long_ = false;
 };
 
-// What terminals send for keys, and what these do; keys without a use do nothing.
+// Binds the codes that terminals send for keys; keys without a use do nothing.
 void LineEditor::Terminal::bind_keys() {
   const auto bind = [&](const std::wstring& keys, const wchar_t* function) { el_wset(edit_, EL_BIND, keys.c_str(), function, nullptr); };
   el_wset(edit_, EL_ADDFN, L"kvrt-nothing", L"does nothing", &Terminal::key<&Terminal::nothing>);

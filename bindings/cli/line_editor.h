@@ -1,5 +1,5 @@
-// The line that a person types on a terminal, with history, arrows, wide characters and pastes of any length (libedit). Where standard input
-// is no terminal, or libedit was not there at build: lines as they come.
+// Reads the line that a person types on a terminal, with history, arrows, wide characters and pastes of any length (libedit). Where
+// standard input is no terminal, or libedit was not there at build, it reads plain lines.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@ class LineEditor {
   LineEditor(const LineEditor&) = delete;
 
   enum class Read { kLine, kEnd, kDropped, kTooLong, kSignal };
-  // kLine: `line` in UTF-8, with what was pasted in the place of what stood for it (`pasted`). kDropped: Ctrl-C took it back. kTooLong: more
-  // than a text may have. kSignal: one came, and the line goes on with the next read.
+  // kLine: `line` in UTF-8, with each pasted text in place of its placeholder (`pasted`: there is one). kDropped: Ctrl-C dropped the line.
+  // kTooLong: it is longer than a text may be. kSignal: a signal came, and the next read goes on with the line.
   Read read(std::string& line, bool& pasted);
-  // For the arrow up; not what is longer than a line.
+  // Adds a line to the history, for the arrow up; not one that is long or has control characters.
   void remember(const std::string& line);
-  // Takes what is typed while no line is read; the next one begins with it. To be called now and then. True: a Ctrl-C was a key still when it
-  // came, as the line before was being ended.
+  // Takes the keys that are typed while no line is read; the next line begins with them. To be called now and then. True: a Ctrl-C was
+  // among them, still a key when it came, as the line before was just ending.
   bool collect();
 
  private:

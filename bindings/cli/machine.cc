@@ -14,7 +14,7 @@ namespace cli {
 namespace {
 
 constexpr size_t kBytes = size_t{512} << 20;  // beyond any L3
-constexpr size_t kAhead = 8192;               // bytes that the prefetch is ahead: what the kernels use
+constexpr size_t kAhead = 8192;               // bytes that the prefetch is ahead, as in the kernels
 
 uint64_t read_all(const uint64_t* p, const uint64_t* end) {
   uint64_t lanes[16] = {};

@@ -1,4 +1,4 @@
-// What the machine is and how fast it reads its memory: the ceiling of decode.
+// The machine's CPU, and how fast it reads memory, which is the ceiling of decode.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ std::vector<int> allowed_cpus();
 // The calling thread stays on one CPU from here on: two measuring threads on one core would halve the figure.
 void pin_to(int cpu);
 
-// Bytes per second that `threads` readers get together from memory, in GB/s: pinned, huge pages, prefetched, the best of several passes.
-// 0: no memory for it.
+// The speed at which `threads` readers together read memory, in GB/s: pinned, huge pages, prefetched, the best of several passes.
+// 0: there is no memory to measure with.
 double read_gb_s(uint32_t threads);
 
 }  // namespace cli

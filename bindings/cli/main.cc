@@ -1,4 +1,4 @@
-// The program kvrt: the command line over kvrt.h. Its commands and what each takes.
+// The program kvrt: the command line over kvrt.h. Its commands and their options.
 #include <signal.h>
 
 #include <exception>
@@ -23,19 +23,19 @@ void define_run(CLI::App& app, int& code) {
   add_context(c, flags->model);
   add_prompt(c, flags->prompt, true);
   add_sampling(c, flags->sampling);
-  c->add_option("-n", flags->max_tokens, "tokens to generate; 0 only computes the prompt and saves")->capture_default_str();
+  c->add_option("-n", flags->max_tokens, "tokens to generate at most; 0 only computes the prompt and saves")->capture_default_str();
   c->add_option("--store", flags->store, "directory of saved sessions");
-  c->add_option("--session", flags->session, "resumed where it exists, and saved to");
+  c->add_option("--session", flags->session, "session in the store: resumed where it exists, and saved");
   add_foreign_kv(c, flags->accept_foreign_kv);
-  c->add_option("--fork-from", flags->fork_from, "session to copy; the copy is saved as --session");
-  c->add_option("--domain", flags->domain, "sharing scope in the store");
-  c->add_option("--truncate", flags->truncate, "first rewind to N tokens");
-  c->add_flag("--chat", flags->chat, "the text is a user's message, rendered by the model's template");
-  c->add_flag("--no-save", flags->no_save, "leave the store as it is");
-  c->add_flag("--overwrite", flags->overwrite, "replace another session of that name, or what another process saved meanwhile");
+  c->add_option("--fork-from", flags->fork_from, "session in the store to copy; the copy is saved as --session");
+  c->add_option("--domain", flags->domain, "domain of the session; KV is shared only within one");
+  c->add_option("--truncate", flags->truncate, "first rewind the session to its first N tokens");
+  c->add_flag("--chat", flags->chat, "the prompt is a user's message, rendered by the model's template");
+  c->add_flag("--no-save", flags->no_save, "save nothing: leave the store as it is");
+  c->add_flag("--overwrite", flags->overwrite, "replace another session of that name, or a newer save of this one");
   add_durability(c, flags->durability);
-  add_codec(c, flags->codec, "how the KV is stored");
-  c->add_flag("--digest", flags->digest, "SHA-256 of the logits of every generated position");
+  add_codec(c, flags->codec, "compression of the KV that is saved (default zstd)");
+  c->add_flag("--digest", flags->digest, "print the SHA-256 of the logits of every generated position");
   c->add_flag("--json", flags->json, "one JSON object on standard output");
   c->callback([c, flags, &code] {
     flags->store_named = is_named(c, "store");
@@ -49,11 +49,14 @@ void define_chat(CLI::App& app, int& code) {
   add_model(c, flags->model);
   add_compute(c, flags->model);
   add_context(c, flags->model);
-  add_sampling(c, flags->sampling, "as the model's file suggests, else 0.7", "as the file suggests, else 0.05");
-  c->add_option("-n", flags->max_tokens, "tokens per answer at most (0: until the model ends it)");
+  add_sampling(c, flags->sampling, "as the model's file suggests, else 0.7", "as the file suggests, else 0.05",
+               "as the file suggests, else 0");
+  c->add_option("-n", flags->max_tokens, "tokens per answer at most (default 0: until the model ends it)");
   auto* store = c->add_option("--store", flags->store, "directory of saved sessions");
-  c->add_option("--session", flags->session, "name in the store")->capture_default_str()->needs(store);
-  c->add_option("--domain", flags->domain, "sharing scope in the store")->needs(store);
+  c->add_option("--session", flags->session, "session in the store: resumed where it exists, and saved")
+      ->capture_default_str()
+      ->needs(store);
+  c->add_option("--domain", flags->domain, "domain of the session; KV is shared only within one")->needs(store);
   add_foreign_kv(c, flags->accept_foreign_kv);
   c->add_option("--system", flags->system, "system message of a new session");
   on(c, flags, cmd_chat, code);
@@ -61,35 +64,36 @@ void define_chat(CLI::App& app, int& code) {
 
 void define_text(CLI::App& app, int& code) {
   auto flags = std::make_shared<TextFlags>();
-  auto* c = app.add_subcommand("tokenize", "text to token ids; no BOS and no special tokens unless asked");
+  auto* c = app.add_subcommand("tokenize", "turn text into token ids; without BOS and special tokens unless asked");
   add_model(c, flags->model);
   add_prompt(c, flags->prompt, false);
-  c->add_flag("--special", flags->special, "text that spells a special token becomes it");
-  c->add_flag("--bos", flags->bos, "begin with the model's BOS");
-  c->add_flag("--json", flags->json, "{\"tokens\": [...]}");
+  c->add_flag("--special", flags->special, "turn text that spells a special token into that token");
+  c->add_flag("--bos", flags->bos, "begin with the model's BOS token");
+  c->add_flag("--json", flags->json, "one JSON object: {\"tokens\": [...]}");
   on(c, flags, cmd_tokenize, code);
 
   flags = std::make_shared<TextFlags>();
-  c = app.add_subcommand("detokenize", "token ids to text");
+  c = app.add_subcommand("detokenize", "turn token ids into text");
   add_model(c, flags->model);
-  c->add_option("--tokens", flags->prompt.tokens, "token ids 1,2,3 or @FILE of them")->required();
+  c->add_option("--tokens", flags->prompt.tokens, "token ids: 1,2,3, or @FILE that holds them")->required();
   c->add_flag("--special", flags->special, "spell special tokens out");
-  c->add_flag("--json", flags->json, "{\"text\": ...}");
+  c->add_flag("--json", flags->json, "one JSON object: {\"text\": ...}");
   on(c, flags, cmd_detokenize, code);
 }
 
 void define_template(CLI::App& app, int& code) {
   auto flags = std::make_shared<TemplateFlags>();
-  auto* c = app.add_subcommand("template", "print a rendered chat prompt");
+  auto* c = app.add_subcommand("template", "print messages as the chat template renders them");
   add_model(c, flags->model, false);
   c->add_option("--template", flags->source_file, "Jinja file in place of the model's template");
-  c->add_option("--messages", flags->messages_file, "JSON array of messages")->required();
-  c->add_option("--tools", flags->tools_file, "JSON array for the template's tools");
-  c->add_option("--documents", flags->documents_file, "JSON array for the template's documents");
-  c->add_option("--var", flags->variables, "NAME=JSON: another variable of the template, enable_thinking=false");
+  c->add_option("--messages", flags->messages_file, "file with a JSON array of messages")->required();
+  c->add_option("--tools", flags->tools_file, "file with a JSON array of tools for the template");
+  c->add_option("--documents", flags->documents_file, "file with a JSON array of documents for the template");
+  c->add_option("--var", flags->variables, "another variable of the template, such as enable_thinking=false; may be repeated");
   c->add_flag("--no-generation-prompt", flags->no_generation_prompt, "do not open the assistant's turn");
   c->callback([c, flags, &code] {
-    if (!flags->source_file.empty() && !is_named(c, "model")) flags->model.model.clear();  // a default is for who names nothing
+    if (!flags->source_file.empty() && !is_named(c, "model"))
+      flags->model.model.clear();  // the default model counts only where nothing is named
     if (flags->model.model.empty() && flags->source_file.empty()) throw CLI::RequiredError("-m or --template");
     code = cmd_template(*flags);
   });
@@ -97,32 +101,32 @@ void define_template(CLI::App& app, int& code) {
 
 void define_logits(CLI::App& app, int& code) {
   auto flags = std::make_shared<LogitsFlags>();
-  auto* c = app.add_subcommand("logits", "write f32 little-endian logits rows");
+  auto* c = app.add_subcommand("logits", "write rows of logits as little-endian f32");
   add_model(c, flags->model);
   add_compute(c, flags->model);
-  c->add_option("--tokens", flags->tokens, "token ids 1,2,3 or @FILE of them")->required();
+  c->add_option("--tokens", flags->tokens, "token ids: 1,2,3, or @FILE that holds them")->required();
   c->add_option("-o,--output", flags->output, "file, - for standard output")->required();
-  c->add_flag("--all", flags->all, "every position, not the last alone");
+  c->add_flag("--all", flags->all, "write a row for every position, not only for the last");
   on(c, flags, cmd_logits, code);
 }
 
 void define_perplexity(CLI::App& app, int& code) {
   auto flags = std::make_shared<PerplexityFlags>();
-  auto* c = app.add_subcommand("perplexity", "how well a model predicts a text: the second half of each window is scored");
+  auto* c = app.add_subcommand("perplexity", "measure how well a model predicts a text: the second half of each window is scored");
   add_model(c, flags->model);
   add_compute(c, flags->model);
   c->add_option("-f,--file", flags->file, "text file, - for standard input")->required();
-  c->add_option("--context", flags->context, "tokens of a window")->check(within(3, 1u << 24))->capture_default_str();
-  c->add_option("--chunks", flags->chunks, "only the first N windows (0: all)");
+  c->add_option("--context", flags->context, "tokens per window")->check(within(3, 1u << 24))->capture_default_str();
+  c->add_option("--chunks", flags->chunks, "score only the first N windows (default 0: all)");
   c->add_flag("--json", flags->json, "one JSON object");
   on(c, flags, cmd_perplexity, code);
 }
 
 void define_inspect(CLI::App& app, int& code) {
   auto flags = std::make_shared<InspectFlags>();
-  auto* c = app.add_subcommand("inspect", "what a GGUF file holds, and what of it kvrt cannot run");
+  auto* c = app.add_subcommand("inspect", "show the contents of a GGUF file, and the parts that kvrt cannot run");
   c->add_option("MODEL,-m,--model", flags->model, "GGUF file")->required();
-  c->add_flag("--all", flags->all, "every tensor, and arrays to their end");
+  c->add_flag("--all", flags->all, "show every tensor, and whole arrays");
   c->add_flag("--json", flags->json, "one JSON object");
   on(c, flags, cmd_inspect, code);
 }
@@ -130,11 +134,12 @@ void define_inspect(CLI::App& app, int& code) {
 void define_bench(CLI::App& app, int& code) {
   auto flags = std::make_shared<BenchFlags>();
   flags->model.no_weight_cache = true;  // as an application that links the library has it; --cache-dir is another thing to measure
-  auto* c = app.add_subcommand("bench", "measure prefill, decode, appends, batches, and saving and loading of state");
+  auto* c = app.add_subcommand(
+      "bench", "measure prefill, decode, appends, batches, saving and loading; without a weight cache unless --cache-dir is given");
   add_model(c, flags->model);
   add_compute(c, flags->model);
-  c->add_option("--step-ms", flags->model.step_ms, "milliseconds of a step at most (0: 50, of a prompt alone 500)");
-  c->add_option("-f,--file", flags->file, "text to take tokens from");
+  c->add_option("--step-ms", flags->model.step_ms, "milliseconds per step at most (default 0: 50, or 500 for a prompt that runs alone)");
+  c->add_option("-f,--file", flags->file, "text file to take the tokens from, - for standard input (default: a made-up text)");
   constexpr uint32_t kTokensMax = 1u << 24;
   const auto list = [c](const char* name, std::vector<uint32_t>& values, uint32_t low, uint32_t high, const char* text) {
     const auto parse = [&values, name, low, high](const std::string& given) {
@@ -145,31 +150,33 @@ void define_bench(CLI::App& app, int& code) {
     for (uint32_t value : values) defaults += (defaults.empty() ? "" : ",") + std::to_string(value);
     c->add_option_function<std::string>(name, parse, text)->type_name("N,...|none")->default_str(defaults);
   };
-  list("--prompt", flags->prompt, 1, kTokensMax, "prompt lengths");
-  list("--depth", flags->depth, 0, kTokensMax, "tokens before decode");
-  list("--append", flags->append, 1, kTokensMax, "tokens appended to each --depth but 0, and computed");
-  list("--batch", flags->batch, 1, 1024, "sessions that generate together");
-  list("--state", flags->state, 1, kTokensMax, "tokens of a saved session");
-  c->add_option("--decode", flags->decode, "tokens per decode run")->capture_default_str()->check(within(1, 4096));
-  add_codec(c, flags->codec, "how the saved session's KV is stored");
-  c->add_option("--runs", flags->runs, "runs, of which the median counts")->capture_default_str()->check(within(1, 1000));
+  list("--prompt", flags->prompt, 1, kTokensMax, "lengths of prompts to compute, in tokens");
+  list("--depth", flags->depth, 0, kTokensMax, "lengths of context at which to measure decode, in tokens");
+  list("--append", flags->append, 1, kTokensMax, "tokens to append and compute at each --depth but 0");
+  list("--batch", flags->batch, 1, 1024, "numbers of sessions to decode together");
+  list("--state", flags->state, 1, kTokensMax, "lengths of sessions to save and load, in tokens");
+  c->add_option("--decode", flags->decode, "tokens to generate per decode run")->capture_default_str()->check(within(1, 4096));
+  add_codec(c, flags->codec, "compression of the saved session's KV (default zstd)");
+  c->add_option("--runs", flags->runs, "runs per figure; the median is printed")->capture_default_str()->check(within(1, 1000));
   c->add_flag("--json", flags->json, "one JSON object");
   on(c, flags, cmd_bench, code);
 }
 
 void define_store(CLI::App& app, int& code) {
-  auto* store = app.add_subcommand("store", "look after a store of sessions");
+  auto* store = app.add_subcommand("store", "list, change, check and repair the sessions of a store");
   store->require_subcommand(1);
   const auto add = [&](const char* name, const char* text, int (*run)(const StoreFlags&), int names, const char* argument = nullptr) {
     auto flags = std::make_shared<StoreFlags>();
     auto* c = store->add_subcommand(name, text);
-    c->add_option("DIR,--store", flags->directory, names > 1 ? "the store; may be left out before a single NAME" : "the store")->required();
+    c->add_option("DIR,--store", flags->directory,
+                  names > 1 ? "directory of the store; may be left out before a single NAME" : "directory of the store")
+        ->required();
     if (argument) {
       flags->names.resize(1);
-      c->add_option("NAME", flags->names[0], "session")->required();
-      c->add_option(argument, flags->argument, "what it is to be")->required();
+      c->add_option("NAME", flags->names[0], "name of the session")->required();
+      c->add_option(argument, flags->argument, run == cmd_store_mv ? "its new name" : "90 (seconds), 45m, 12h, 30d, or never")->required();
     } else if (names) {
-      auto* option = c->add_option("NAME", flags->names, "sessions");
+      auto* option = c->add_option("NAME", flags->names, "names of sessions");
       if (names > 1) option->required();
     }
     c->add_option_function<std::string>(
@@ -178,11 +185,11 @@ void define_store(CLI::App& app, int& code) {
           flags->domain = domain;
           flags->all_domains = false;
         },
-        "sharing scope");
+        run == cmd_store_ls ? "list only the sessions of this domain" : "domain of the sessions");
     c->add_flag("--json", flags->json, "one JSON object a line");
-    if (run == cmd_store_gc) c->add_flag("--old", flags->old, "also what migrations and repairs left: catalog.db.old, damaged-<n>");
+    if (run == cmd_store_gc) c->add_flag("--old", flags->old, "also remove what migrations and repairs left: catalog.db.old, damaged-<n>");
     if (run == cmd_store_pin) {
-      c->add_option("--priority", flags->priority, "who gives way when space is short: sessions of lower ones do")
+      c->add_option("--priority", flags->priority, "when space is short, sessions of a lower priority lose their KV first")
           ->capture_default_str()
           ->check(within(1, 255));
     }
@@ -190,48 +197,50 @@ void define_store(CLI::App& app, int& code) {
   };
   add("ls", "list the sessions", cmd_store_ls, 0);
   add("stat", "show sessions, or the store", cmd_store_stat, 1);
-  add("show", "show what is kept of sessions: messages, tokens, chunks of KV", cmd_store_show, 2);
+  add("show", "show the contents of sessions: messages, tokens, chunks of KV", cmd_store_show, 2);
   add("rm", "remove sessions", cmd_store_rm, 2);
   add("mv", "rename a session", cmd_store_mv, 2, "NEW");
   add("pin", "keep sessions from expiring, and their KV when space is short", cmd_store_pin, 2);
-  add("unpin", "let them expire again", cmd_store_unpin, 2);
-  add("ttl", "let a session expire after a time: 90 (seconds), 45m, 12h, 30d, or never", cmd_store_ttl, 2, "TIME");
+  add("unpin", "let pinned sessions expire again", cmd_store_unpin, 2);
+  add("ttl", "let a session expire after a time, or never", cmd_store_ttl, 2, "TIME");
   add("gc", "remove expired sessions, and chunks and files that no session needs", cmd_store_gc, 0);
   add("verify", "read and check everything; exits 1 with a line per fault", cmd_store_verify, 0);
-  add("repair", "make a damaged store sound again; nobody may have it open", cmd_store_repair, 0);
+  add("repair", "make a damaged store sound again; no process may have it open", cmd_store_repair, 0);
 }
 
 void define_plan(CLI::App& app, int& code) {
   auto flags = std::make_shared<PlanFlags>();
-  auto* c = app.add_subcommand("plan", "what a model and its sessions cost in memory, before anything is loaded");
+  auto* c = app.add_subcommand("plan", "show the memory that a model and its sessions need, without loading them");
   add_model(c, flags->model, false);
-  c->add_option("--context", flags->context, "tokens of each session (0: the model's context)");
-  c->add_option("--sessions", flags->sessions, "how many (0: 1)");
-  c->add_option("--shared", flags->shared, "leading tokens that all sessions have in common");
+  c->add_option("--context", flags->context, "tokens per session (default 0: the model's context)");
+  c->add_option("--sessions", flags->sessions, "number of sessions (default 0: one)");
+  c->add_option("--shared", flags->shared, "leading tokens that all sessions have in common (default 0)");
   add_kv(c, flags->model);
   add_device(c, flags->model);
-  c->add_option("--memory", flags->memory, "budget, 8G is 8 GiB (0: what is free on the device)")->type_name("SIZE")->transform(size());
-  c->add_option("--layers", flags->layers, "a model that is no file: its layers,");
-  c->add_option("--kv-heads", flags->kv_heads, "KV heads");
-  c->add_option("--head-dim", flags->head_dim, "and dimensions of a head");
+  c->add_option("--memory", flags->memory, "memory to fit into, 8G is 8 GiB (default 0: the free memory of the device)")
+      ->type_name("SIZE")
+      ->transform(size());
+  c->add_option("--layers", flags->layers, "layers, for a model without a file");
+  c->add_option("--kv-heads", flags->kv_heads, "KV heads, for a model without a file");
+  c->add_option("--head-dim", flags->head_dim, "dimensions of a head, for a model without a file");
   c->add_flag("--json", flags->json, "one JSON object");
   c->callback([c, flags, &code] {
     const bool geometry = flags->layers || flags->kv_heads || flags->head_dim;
-    if (geometry && !is_named(c, "model")) flags->model.model.clear();  // a default is for who names nothing
+    if (geometry && !is_named(c, "model")) flags->model.model.clear();  // the default model counts only where nothing is named
     if (!geometry && flags->model.model.empty()) throw CLI::RequiredError("-m FILE, or --layers, --kv-heads and --head-dim");
     code = cmd_plan(*flags);
   });
 }
 
-// help is there for its own help: reversed_words() makes --help of it. share is for packagers and not listed.
+// help is defined only for its own --help: reversed_words() turns `help X` into `X --help`. share is for packagers and not listed.
 void define_manual(CLI::App& app, int& code) {
   auto json = std::make_shared<bool>();
-  auto* c = app.add_subcommand("version", "what this program is made of: versions, ABI, libraries, instruction set");
+  auto* c = app.add_subcommand("version", "show the versions of kvrt, its ABI and its libraries, and the instruction set");
   c->add_flag("--json", *json, "one JSON object");
   c->callback([json, &code] { code = cmd_version(*json); });
 
   auto word = std::make_shared<std::string>();
-  c = app.add_subcommand("completion", "print a shell's completions");
+  c = app.add_subcommand("completion", "print the completions for a shell");
   c->add_option("SHELL", *word, "bash, zsh or fish")->required()->check(one_of({"bash", "zsh", "fish"}));
   c->callback([&app, word, &code] {
     put("{}", completion(describe(app), *word));
@@ -241,19 +250,19 @@ void define_manual(CLI::App& app, int& code) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   auto words = std::make_shared<std::vector<std::string>>();
-  app.add_subcommand("help", "the same as --help, of the program or of a command")
-      ->add_option("COMMAND", *words, "run, or store gc")
+  app.add_subcommand("help", "show the --help of the program or of a command")
+      ->add_option("COMMAND", *words, "a command, such as run or store gc")
       ->check(one_of(names));
 
-  c = app.add_subcommand("share", "write man pages and completions as they lie below share/")->group("");
+  c = app.add_subcommand("share", "write man pages and completions, laid out as below share/")->group("");
   c->add_option("DIR", *word, "where to")->required();
   c->callback([&app, word, &code] { code = write_share(describe(app), *word); });
 }
 
 void define_rest(CLI::App& app, int& code) {
   auto doctor = std::make_shared<DoctorFlags>();
-  auto* c = app.add_subcommand("doctor", "what works on this machine and what to do about the rest");
-  c->add_option("DIR,--store", doctor->directory, "a store, or where one shall be");
+  auto* c = app.add_subcommand("doctor", "check this machine and a store, and say how to mend each fault");
+  c->add_option("DIR,--store", doctor->directory, "directory of a store, or of one to be made");
   add_cuda(c, doctor->model);
   add_prompt_gemm(c, doctor->model);
   add_cache(c, doctor->model);
@@ -264,16 +273,16 @@ void define_rest(CLI::App& app, int& code) {
   c = app.add_subcommand("demo", "show a conversation that is killed in the middle of an answer and goes on in a new process");
   add_model(c, demo->model);
   add_compute(c, demo->model);
-  c->add_option("--store", demo->store, "an empty directory")->required();
-  c->add_option("--stage", demo->stage, "")->group("");  // of the processes that it starts
+  c->add_option("--store", demo->store, "an empty directory, or a new one")->required();
+  c->add_option("--stage", demo->stage, "")->group("");  // for the processes that it starts
   on(c, demo, cmd_demo, code);
 }
 
 int run(const std::vector<std::string>& words) {
   int code = 0;
   CLI::App app("LLM inference whose conversations survive the process", "kvrt");
-  app.set_help_flag("-h,--help", "this text");
-  app.set_version_flag("--version", "kvrt " + version_text(), "the version");
+  app.set_help_flag("-h,--help", "show this help");
+  app.set_version_flag("--version", "kvrt " + version_text(), "show the version");
   app.formatter_fn([](const CLI::App* of, const std::string&, CLI::AppFormatMode) { return help_text(describe(*of)); });
   app.require_subcommand(1);
   define_run(app, code);

@@ -1,4 +1,4 @@
-// Options that several commands have, and what holds for all of them.
+// The options that several commands have, and the rules that hold for every option.
 #include <fmt/core.h>
 
 #include <charconv>
@@ -25,7 +25,7 @@ std::string joined(const std::vector<std::string>& words, const char* between) {
   return out;
 }
 
-// Words that stand for the numbers from 1.
+// Accepts one of the words, and turns it into its number, from 1.
 CLI::Validator numbered(const std::vector<std::string>& words) {
   const auto check = [words](std::string& text) {
     const auto found = std::find(words.begin(), words.end(), text);
@@ -36,7 +36,7 @@ CLI::Validator numbered(const std::vector<std::string>& words) {
   return CLI::Validator(check, joined(words, "|"), "");
 }
 
-// The word for a value, by the option's name; numbers and choices have theirs.
+// The word for a value in --help, by the option's name; numbers and choices have words of their own.
 const char* value_word(const CLI::Option& option) {
   constexpr std::pair<const char*, const char*> kWords[] = {
       {"model", "FILE"},       {"file", "FILE"},  {"grammar", "FILE"},   {"json-schema", "FILE"}, {"template", "FILE"},
@@ -81,27 +81,30 @@ CLI::Validator size() {
 }
 
 void add_model(CLI::App* command, ModelFlags& flags, bool required) {
-  auto* option = command->add_option("-m,--model", flags.model, "GGUF file");
+  auto* option = command->add_option("-m,--model", flags.model, "GGUF file of the model");
   if (required) option->required();
 }
 
 void add_kv(CLI::App* command, ModelFlags& flags) {
-  command->add_option("--kv", flags.kv, "KV format")->check(one_of({"f16", "bf16", "f32", "int8", "fp8"}))->capture_default_str();
-  command->add_option("--block-tokens", flags.block_tokens, "tokens per KV block")->check(one_of({"16", "32", "64", "128", "256"}));
+  command->add_option("--kv", flags.kv, "number format of the KV")
+      ->check(one_of({"f16", "bf16", "f32", "int8", "fp8"}))
+      ->capture_default_str();
+  command->add_option("--block-tokens", flags.block_tokens, "tokens per KV block (default 32)")
+      ->check(one_of({"16", "32", "64", "128", "256"}));
 }
 
 void add_cuda(CLI::App* command, ModelFlags& flags) {
-  command->add_option("--device-index", flags.device_index, "which CUDA device, from 0");
-  command->add_option("--cuda-library", flags.cuda_library, "path of libkvrt_cuda.so, when not beside libkvrt");
+  command->add_option("--device-index", flags.device_index, "number of the CUDA device, from 0 (default 0)");
+  command->add_option("--cuda-library", flags.cuda_library, "path of libkvrt_cuda.so (default: beside libkvrt)");
 }
 
 void add_prompt_gemm(CLI::App* command, ModelFlags& flags) {
-  command->add_option("--prompt-gemm", flags.prompt_gemm, "what CUDA rounds long prompts to (fp8: faster and coarser)")
+  command->add_option("--prompt-gemm", flags.prompt_gemm, "number format to which CUDA rounds long prompts; fp8 is coarser (default f16)")
       ->check(one_of({"f16", "fp8"}));
 }
 
 void add_device(CLI::App* command, ModelFlags& flags) {
-  command->add_option("--device", flags.device, "where to compute (auto: CUDA where it opens, else the CPU)")
+  command->add_option("--device", flags.device, "device to compute on (auto: CUDA where it works, else the CPU)")
       ->check(one_of({"cpu", "cuda", "auto"}))
       ->capture_default_str();
   add_cuda(command, flags);
@@ -110,57 +113,69 @@ void add_device(CLI::App* command, ModelFlags& flags) {
 void add_cache(CLI::App* command, ModelFlags& flags) {
   auto* directory =
       command->add_option("--cache-dir", flags.cache_dir,
-                          "directory that keeps models' weights ready to be mapped (else KVRT_CACHE, else ~/.cache/kvrt/weights)");
-  command->add_option("--cache-bytes", flags.cache_bytes, "what may lie there, 8G is 8 GiB (0: a tenth of the disk, at most 20 GiB)")
+                          "directory of the weight cache, which speeds up the next start (else KVRT_CACHE, else ~/.cache/kvrt/weights)");
+  command
+      ->add_option("--cache-bytes", flags.cache_bytes,
+                   "size of the weight cache at most, 8G is 8 GiB (default 0: a tenth of the disk, at most 20 GiB)")
       ->type_name("SIZE")
       ->transform(size());
-  command->add_flag("--no-weight-cache", flags.no_weight_cache, "keep no weights")->excludes(directory);
+  command->add_flag("--no-weight-cache", flags.no_weight_cache, "use no weight cache")->excludes(directory);
 }
 
 void add_compute(CLI::App* command, ModelFlags& flags) {
   add_device(command, flags);
   command
       ->add_option("--determinism", flags.determinism,
-                   "of CUDA's last bits: by-class; strict (as the CPU's, prompts take longer); none (they depend on what else runs)")
+                   "what CUDA's last bits depend on: by-class (few or many rows in a step); none (all that runs); strict (neither, as on "
+                   "the CPU; prompts take longer)")
       ->check(one_of({"by-class", "strict", "none"}))
       ->capture_default_str();
   add_prompt_gemm(command, flags);
-  command->add_option("--threads", flags.threads, "compute threads (0: the CPUs that affinity and cgroup leave)")->check(within(0, 256));
-  command->add_option("--isa", flags.isa, "instruction set, when not the best")->check(one_of({"scalar", "avx2", "avx512"}));
+  command->add_option("--threads", flags.threads, "compute threads (default 0: one for each CPU that affinity and cgroup allow)")
+      ->check(within(0, 256));
+  command->add_option("--isa", flags.isa, "instruction set (default: the best that the CPU has)")
+      ->check(one_of({"scalar", "avx2", "avx512"}));
   add_kv(command, flags);
   add_cache(command, flags);
-  command->add_option("--kv-bytes", flags.kv_bytes, "memory for KV, 2G is 2 GiB (0: four contexts, at most a quarter of what is free)")
+  command
+      ->add_option("--kv-bytes", flags.kv_bytes,
+                   "memory for KV, 2G is 2 GiB (default 0: four contexts, at most a quarter of the free memory)")
       ->type_name("SIZE")
       ->transform(size());
-  command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step")->check(within(1, 512));
+  command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step at most (default 512)")->check(within(1, 512));
 }
 
 void add_context(CLI::App* command, ModelFlags& flags) {
   command
-      ->add_option("--context", flags.context, "tokens that the conversation may have: the KV of so many gets memory (0: see --kv-bytes)")
+      ->add_option("--context", flags.context, "tokens of the conversation at most; their KV gets memory (default 0: as --kv-bytes says)")
       ->excludes("--kv-bytes");
 }
 
-void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& temperature, const std::string& min_p) {
+void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& temperature, const std::string& min_p,
+                  const std::string& rest) {
   command->add_option("--temp", flags.temperature, "temperature (0: greedy)")->check(between(0, 100))->default_str(temperature);
-  command->add_option("--top-k", flags.top_k, "sample from the k most likely (0: off)");
-  command->add_option("--top-p", flags.top_p, "sample from the most likely that make up p (0: off)")->check(between(0, 1));
-  command->add_option("--min-p", flags.min_p, "leave out what is less than this times the most likely (0: off)")
+  command->add_option("--top-k", flags.top_k, "sample from the N most likely tokens (0: off)")->default_str(rest);
+  command->add_option("--top-p", flags.top_p, "sample from the most likely tokens that together have probability X (0: off)")
+      ->check(between(0, 1))
+      ->default_str(rest);
+  command->add_option("--min-p", flags.min_p, "leave out tokens less likely than X times the most likely one (0: off)")
       ->check(between(0, 1))
       ->default_str(min_p);
-  command->add_option("--repetition-penalty", flags.repetition_penalty, "against tokens of the session, 1.1 say (0: off)")
-      ->check(between(0, 100));
-  command->add_option("--frequency-penalty", flags.frequency_penalty, "against what was generated, per occurrence (0: off)")
+  command->add_option("--repetition-penalty", flags.repetition_penalty, "penalty for tokens that the session has, such as 1.1 (0: off)")
+      ->check(between(0, 100))
+      ->default_str(rest);
+  command->add_option("--frequency-penalty", flags.frequency_penalty, "penalty for each time that a token was generated (default 0: off)")
       ->check(between(-100, 100));
-  command->add_option("--presence-penalty", flags.presence_penalty, "against what was generated, once (0: off)")->check(between(-100, 100));
-  command->add_option("--penalty-window", flags.penalty_window, "the penalties look at the last N tokens (0: all)");
-  command->add_option("--seed", flags.seed, "seed of the draws (0: drawn)");
-  command->add_option("--stop", flags.stop, "stop at this text; may be given again")->take_all();
-  auto* past_end = command->add_flag("--ignore-eos", flags.ignore_eos, "go on past end tokens");
+  command->add_option("--presence-penalty", flags.presence_penalty, "penalty for a token that was generated (default 0: off)")
+      ->check(between(-100, 100));
+  command->add_option("--penalty-window", flags.penalty_window, "the penalties look at the last N tokens (0: all)")->default_str(rest);
+  command->add_option("--seed", flags.seed, "seed of the sampling (default 0: a random one)");
+  command->add_option("--stop", flags.stop, "stop at this text; may be repeated")->take_all();
+  auto* past_end = command->add_flag("--ignore-eos", flags.ignore_eos, "do not stop at the model's end tokens");
   auto* group = command->add_option_group("grammar");
-  group->add_option("--grammar", flags.grammar_file, "GBNF file that the answer fits")->excludes(past_end);
-  group->add_option("--json-schema", flags.schema_file, "JSON schema file by which the answer is valid")->excludes(past_end);
-  group->add_flag("--continue-grammar", flags.continue_grammar, "go on with the answer where its grammar was cut short")
+  group->add_option("--grammar", flags.grammar_file, "GBNF file; the answer follows its grammar")->excludes(past_end);
+  group->add_option("--json-schema", flags.schema_file, "JSON schema file; the answer is JSON that fits it")->excludes(past_end);
+  group->add_flag("--continue-grammar", flags.continue_grammar, "go on with an answer that was cut short, by the same grammar")
       ->excludes(past_end);
   group->require_option(0, 1);
 }
@@ -173,14 +188,14 @@ void add_prompt(CLI::App* command, PromptFlags& flags, bool tokens) {
         flags.text = text;
         flags.has_text = true;
       },
-      "text");
+      "text of the prompt");
   group->add_option("-f,--file", flags.file, "text file, - for standard input");
-  if (tokens) group->add_option("--tokens", flags.tokens, "token ids 1,2,3 or @FILE of them");
+  if (tokens) group->add_option("--tokens", flags.tokens, "token ids: 1,2,3, or @FILE that holds them");
   group->require_option(tokens ? 0 : 1, 1);
 }
 
 void add_foreign_kv(CLI::App* command, bool& accept) {
-  command->add_flag("--accept-foreign-kv", accept, "go on at once from KV that another device computed: last bits may differ from then on");
+  command->add_flag("--accept-foreign-kv", accept, "use stored KV that another device computed; last bits may differ from then on");
 }
 
 void add_codec(CLI::App* command, uint32_t& codec, const char* text) {
@@ -191,7 +206,9 @@ void add_codec(CLI::App* command, uint32_t& codec, const char* text) {
 void add_durability(CLI::App* command, uint32_t& durability) {
   static_assert(KVRT_DURABILITY_NONE == 1 && KVRT_DURABILITY_PROCESS == 2 && KVRT_DURABILITY_TOKENS == 3 && KVRT_DURABILITY_KV == 4);
   command
-      ->add_option("--durability", durability, "what a save waits for: nothing, this process's end, the tokens or also the KV on the disk")
+      ->add_option("--durability", durability,
+                   "what a save waits for: none; process (it survives this process); tokens (these survive a power cut); kv (KV too) "
+                   "(default tokens)")
       ->type_name("TEXT")
       ->transform(numbered({"none", "process", "tokens", "kv"}));
 }
@@ -201,7 +218,7 @@ void complete(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const std::string type = option->get_type_name();
     if (!app.get_group().empty() && option->check_lname("model")) option->envname("KVRT_MODEL");
-    const bool demo = app.get_name() == "demo";  // it fills an empty store, and not the user's
+    const bool demo = app.get_name() == "demo";  // it fills an empty store, never the user's
     if (!app.get_group().empty() && !demo && option->check_lname("store")) option->envname("KVRT_STORE");
     if (type == "TEXT") option->type_name(value_word(*option));
     const bool text = option->check_lname("prompt") || option->check_lname("system") || option->check_lname("domain");

@@ -1,4 +1,4 @@
-// What was pasted into the lines of a chat, and what stands for it there.
+// The texts pasted into the lines of a chat, and the placeholders that stand for them there.
 #pragma once
 
 #include <optional>
@@ -11,18 +11,18 @@ namespace cli {
 
 class Pastes {
  public:
-  // "[paste 1: 12 lines]", which stands for the text from now on.
+  // Returns the placeholder that stands for the text from now on: "[paste 1: 12 lines]".
   std::string add(std::string text);
-  // Where a placeholder lies in the line that shares a character with [begin, end).
+  // The place in the line of a placeholder that shares a character with [begin, end).
   std::optional<std::pair<size_t, size_t>> touched(std::wstring_view line, size_t begin, size_t end) const;
-  // The line with the texts in place of what stands for them; `any`: there were some. False: a placeholder is no more as it was.
+  // Puts the texts in place of their placeholders; `any`: there was one. False: a placeholder was changed.
   bool put_back(std::string& line, bool& any) const;
 
  private:
   struct Paste {
     std::string shown, text;
   };
-  std::vector<Paste> all_;  // a line of the history may have any
+  std::vector<Paste> all_;  // none is dropped: a line of the history may have any
 };
 
 }  // namespace cli

@@ -1,4 +1,4 @@
-// How an answer is drawn when nobody says: a chat's defaults.
+// The sampling defaults of a chat.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -8,7 +8,7 @@ namespace cli {
 
 namespace {
 
-// general.sampling.* of the file, each within what the options take. False: it has none.
+// The values of general.sampling.* in the file that the options would accept. any(): there was one.
 class Suggested {
  public:
   explicit Suggested(const nlohmann::json& metadata) : metadata_(metadata) {}

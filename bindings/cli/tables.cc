@@ -1,4 +1,4 @@
-// The commands as data, and --help of them.
+// The commands as data, and their --help.
 #include "bindings/cli/tables.h"
 
 #include <fmt/core.h>
@@ -47,7 +47,7 @@ Entry describe_option(const CLI::Option& option, bool as_argument) {
   }
   if (as_argument) entry.word = option.get_name(true);
   if (!option.get_default_str().empty()) note("default " + option.get_default_str());
-  if (!option.get_envname().empty()) note("else " + option.get_envname());
+  if (!option.get_envname().empty()) note("or set " + option.get_envname());
   if (entry.required) note("required");
   if (!notes.empty()) entry.text += " (" + notes + ")";
   return entry;
@@ -56,13 +56,13 @@ Entry describe_option(const CLI::Option& option, bool as_argument) {
 std::vector<Entry> describe_options(const CLI::App& app) {
   std::vector<Entry> entries;
   for (const CLI::Option* option : app.get_options()) {
-    const bool again = app.get_name().empty() && option == app.get_help_ptr();  // of a group of options
+    const bool again = app.get_name().empty() && option == app.get_help_ptr();  // a group of options repeats the program's
     if (option->nonpositional() && !again && !option->get_group().empty()) entries.push_back(describe_option(*option, false));
   }
   return entries;
 }
 
-// A line of two columns, the second wrapped.
+// A line of two columns; the second is wrapped.
 std::string row(const std::string& left, const std::string& right) {
   std::string line = "  " + left, out;
   if (line.size() + 2 > kTextColumn) {
@@ -107,7 +107,7 @@ Command describe(const CLI::App& app) {
   }
   command.sections.push_back({"Options", describe_options(app)});
   for (const CLI::App* sub : app.get_subcommands({})) {
-    if (sub->get_group().empty()) continue;  // not for people
+    if (sub->get_group().empty()) continue;  // it is hidden
     if (!sub->get_name().empty()) {
       command.commands.push_back(describe(*sub));
     } else {
@@ -130,11 +130,10 @@ std::string usage_line(const Command& command) {
 
 std::vector<std::string> remarks() {
   return {
-      "Where no option says which model or store, the environment does (KVRT_MODEL, KVRT_STORE), else model = \"FILE\" and store = \"DIR\" "
-      "in "
+      "Without -m or --store, kvrt takes KVRT_MODEL and KVRT_STORE from the environment, else model = \"FILE\" and store = \"DIR\" from "
       "$XDG_CONFIG_HOME/kvrt/config.toml or ~/.config/kvrt/config.toml.",
       "Sizes are in powers of 1024: 8G is 8 GiB.",
-      "The exit code is 0 or the status class (1 INVALID, 2 NOT_FOUND, 3 CONFLICT, 4 BUSY, ...: kvrt.h).",
+      "The exit code is 0, or the class of the error: 1 INVALID, 2 NOT_FOUND, 3 CONFLICT, 4 BUSY, ... (all are in kvrt.h).",
   };
 }
 

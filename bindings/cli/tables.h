@@ -1,4 +1,4 @@
-// The commands as data: what --help, the man pages and the shells' completions are made of.
+// The commands as data, from which --help, the man pages and the shells' completions are made.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ struct Entry {
   std::vector<std::string> names;  // "-m", "--model"
   std::string word;                // its value: FILE, N, f16|fp8; empty: a flag
   std::vector<std::string> choices;
-  std::string text;  // what it is, with its range and default
+  std::string text;  // its description, with its range and default
   bool required = false, many = false;
 };
 
-// Entries of which one may be given, or all.
+// Entries under one title, which says whether all of them may be given or only one.
 struct Section {
   std::string title;
   std::vector<Entry> entries;
@@ -31,17 +31,17 @@ struct Command {
 
 std::string usage_line(const Command& command);
 std::string help_text(const Command& command);
-// What follows the options in --help and in a man page.
+// The remarks that follow the options in --help and in a man page.
 std::vector<std::string> remarks();
 
 // The completions of bash, zsh or fish.
 std::string completion(const Command& root, const std::string& shell);
-// A man page: of the program, or of one of its commands.
+// The man page of the program, or of one of its commands.
 std::string man_page(const Command& command, const std::string& version);
-// Its name without the section: kvrt-store-gc.
+// The page's name without the section: kvrt-store-gc.
 std::string page_name(const Command& command);
 
-// Writes the pages and the completions as they lie below share/; the exit code.
+// Writes the pages and the completions as they lie below share/. Returns the exit code.
 int write_share(const Command& root, const std::string& directory);
 
 }  // namespace cli

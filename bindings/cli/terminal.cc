@@ -1,4 +1,4 @@
-// What a terminal is shown, and what it sends.
+// Output that is safe for a terminal, and the signals that a terminal sends.
 #include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@ namespace cli {
 
 namespace {
 
-// The code point that valid UTF-8 begins with, and its length; 0: it begins with none.
+// Sets `value` to the code point with which the text begins, and returns its length; 0: no valid UTF-8 is there.
 size_t code_point(std::string_view text, uint32_t& value) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -32,7 +32,7 @@ size_t code_point(std::string_view text, uint32_t& value) {
   return sound ? size : 0;
 }
 
-// Moves the cursor, changes modes, breaks the line, or turns the direction of what follows.
+// True: the character moves the cursor, changes modes, breaks the line, or turns the direction of the text after it.
 bool controls(uint32_t c) {
   return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x61C || c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) ||
          (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF;
@@ -56,7 +56,7 @@ std::string printable(std::string_view text, bool lines) {
     uint32_t c = 0;
     const size_t size = code_point(text, c);
     if (lines && text.substr(0, 2) == "\r\n") {
-      // a line end of others
+      // a foreign line end: the \r goes
     } else if (!size) {
       out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
     } else if (controls(c) && !(lines && (c == '\n' || c == '\t'))) {
@@ -91,7 +91,7 @@ bool Interrupt::came() { return interrupted || unread; }
 void watch_reader() {
   struct sigaction action {};
   action.sa_handler = [](int) { unread = true; };
-  action.sa_flags = SA_RESTART;  // what is still to be written meets it again
+  action.sa_flags = SA_RESTART;  // the rest of the output meets it again
   sigaction(SIGPIPE, &action, nullptr);
 }
 bool reader_went() { return unread; }

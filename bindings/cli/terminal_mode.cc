@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGTSTP, SIGQUIT, SIGTERM, SIGHUP};
 termios found;
-bool known = false;  // found is the terminal as it was
+bool known = false;  // `found` is the terminal's mode before the chat
 volatile sig_atomic_t line_is_read = 0;
 
 void brackets(bool on) {
@@ -37,7 +37,7 @@ void handle(int signal, void (*handler)(int)) {
   sigaction(signal, &action, nullptr);
 }
 
-// Gives the terminal back, and then is stopped or ended as if there were no handler.
+// Gives the terminal back; then the signal stops or ends the program as if there were no handler.
 void on_signal(int signal) {
   const int error = errno;
   give_back();

@@ -1,4 +1,4 @@
-// What is wrong with a command line, in words.
+// The faults of a command line, in words.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace cli {
 
 namespace {
 
-// Letters that were left out, put in, mistaken or swapped between two words.
+// The number of letters left out, put in, mistaken or swapped between two words.
 size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
@@ -26,7 +26,7 @@ size_t distance(const std::string& a, const std::string& b) {
   return d[a.size()][b.size()];
 }
 
-// The command that the line came to.
+// The innermost command that the line names.
 const CLI::App& deepest(const CLI::App& app) {
   const CLI::App* at = &app;
   while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
@@ -53,7 +53,7 @@ void option_names(const CLI::App& app, std::vector<std::string>& names) {
   }
 }
 
-// The first word that no command knows; "": each is known.
+// The fault of the first word that no command knows; "": each is known.
 std::string unknown_word(const CLI::App& app, bool commands_alone) {
   for (const CLI::App* at = &app;;) {
     const auto left = at->remaining();
@@ -81,7 +81,7 @@ std::string unknown_word(const CLI::App& app, bool commands_alone) {
 std::string no_model() {
   const char* config = std::getenv("XDG_CONFIG_HOME");
   const std::string file = config && config[0] == '/' ? in_quotes(config_file()) : "~/.config/kvrt/config.toml";
-  return "no model is named: a GGUF file, from https://huggingface.co/models?library=gguf or by `./dev model` in a clone of kvrt.\n"
+  return "no model is named. Get a GGUF file from https://huggingface.co/models?library=gguf or by `./dev model` in a clone of kvrt.\n"
          "Name it with -m FILE, or for all commands with KVRT_MODEL=FILE in the environment\n"
          "or model = \"FILE\" in " +
          file + ".";
@@ -133,9 +133,9 @@ std::string in_words(const CLI::App& app, const CLI::ParseError& error) {
 
 }  // namespace
 
-// A word is near what it begins with, and what begins with it.
+// Two words are near where one begins with the other, or where few letters differ.
 std::string suggestion(const std::string& given, const std::vector<std::string>& words) {
-  constexpr size_t kLettersMax = 40;  // nobody means a word with so many
+  constexpr size_t kLettersMax = 40;  // no option or command has so many
   std::string best;
   const size_t dashes = std::min(given.find_first_not_of('-'), given.size()), letters = given.size() - dashes;
   size_t nearest = std::max<size_t>(letters / 3, 1) + 1;
@@ -189,8 +189,8 @@ int explain(const CLI::App& app, const CLI::ParseError& error, const std::string
   complain(KVRT_INVALID, wrong);
   if (wrong == no_model()) return KVRT_INVALID;
   const CLI::App& command = deepest(app);
-  const bool alone = command.parse_order().empty() && command.remaining().empty();  // who says no more may not know what there is
-  say("{}", alone ? "\n" + help_text(describe(command)) : path_of(command) + " --help says what there is\n");
+  const bool alone = command.parse_order().empty() && command.remaining().empty();  // a command alone: its user may not know the options
+  say("{}", alone ? "\n" + help_text(describe(command)) : path_of(command) + " --help shows the usage\n");
   return KVRT_INVALID;
 }
 

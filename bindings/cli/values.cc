@@ -1,4 +1,4 @@
-// Values on the command line.
+// The checks of values on the command line.
 #include <fmt/core.h>
 
 #include <charconv>
@@ -8,8 +8,8 @@
 
 namespace cli {
 
-// Stricter than CLI11, which takes '' for the zero of any option, -1 for the largest number of 64 bits, what is larger still for that, too,
-// and 010 for 8.
+// Stricter than CLI11, which takes '' for the zero of any option, -1 and anything that is too large for the largest number of 64 bits, and
+// 010 for 8.
 std::string check_value(const std::string& value, bool whole) {
   if (value.empty()) return "a value is expected, found ''";
   uint64_t number = 0;

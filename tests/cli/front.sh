@@ -61,7 +61,7 @@ exits 0 help
 for command in demo completion; do grep -q "^  $command " out || fail "kvrt help lacks $command"; done
 exits 0 help completion
 exits 0 demo --help
-if grep -q -e --stage -e 'else KVRT_STORE' out; then fail "the demo's help: $(cat out)"; fi
+if grep -q -e --stage -e 'or set KVRT_STORE' out; then fail "the demo's help: $(cat out)"; fi
 
 # ranges, choices and numbers
 says "--decode: 0 is not between 1 and 4096" bench -m "$model" --decode 0
@@ -110,7 +110,7 @@ exits 8 run -m "$model" -p a --kv-bytes 1
 grep -q -- '--kv-bytes is 1, two KV blocks' err || fail "--kv-bytes 1: $(cat err)"
 exits 8 run -m "$model" -p a --kv-bytes 100000T
 grep -q -- '--kv-bytes is' err || fail "--kv-bytes 100000T: $(cat err)"
-says "--layers, --kv-heads and --head-dim are given beside -m" plan -m "$model" --layers 3
+says "--layers, --kv-heads and --head-dim are given together with -m" plan -m "$model" --layers 3
 says "--kv-heads is 0: expected -m FILE, or --layers" plan --layers 3
 says "--shared is 9, expected at most the 5 of --context" plan -m "$model" --shared 9 --context 5
 exits 8 plan -m "$model" --sessions 4000000000
@@ -122,8 +122,8 @@ grep -q -- ' --head-dim is 99999, the limit' err || fail "plan --head-dim: $(cat
 says "--context is 0, expected a length" plan --layers 1 --kv-heads 1 --head-dim 64
 says "--step-ms is 99999999" bench -m "$model" --step-ms 99999999
 says "--device-index is 1" run -m "$model" -p a --device-index 1
-says "--prompt-gemm is of CUDA" run -m "$model" -p a --prompt-gemm fp8
-says "--isa is of the CPU" run -m "$model" -p a --device cuda --isa scalar
+says "--prompt-gemm is for CUDA" run -m "$model" -p a --prompt-gemm fp8
+says "--isa is for the CPU" run -m "$model" -p a --device cuda --isa scalar
 says "--prompt-gemm is fp8, expected f16 with --determinism strict" run -m "$model" -p a --device cuda --prompt-gemm fp8 --determinism strict
 exits 1 run -m "$model" -p a --continue-grammar
 grep -q -- '--continue-grammar, the session' err || fail "--continue-grammar: $(cat err)"
@@ -194,12 +194,12 @@ mkdir -m 755 readable
 touch mixed/file readable/file
 for directory in sticky mixed; do
   exits 1 doctor $directory
-  grep -q "^fail *store .*name a directory below it, $directory/store say" out || fail "doctor $directory: $(cat out)"
+  grep -q "^fail *store .*name a directory below it, such as $directory/store;" out || fail "doctor $directory: $(cat out)"
   if grep chmod out; then fail "doctor $directory advises chmod"; fi
 done
 status=0
 "$kvrt" doctor readable >out 2>err || status=$?
-grep -q "^warn *store .*name a directory below it, readable/store say" out || fail "doctor readable: $(cat out)"
+grep -q "^warn *store .*name a directory below it, such as readable/store;" out || fail "doctor readable: $(cat out)"
 exits 3 demo -m "$model" --store readable
 is "" "$(cat out)" "a demo in a directory that is not empty"
 grep -q 'kvrt: readable is not an empty directory.*(CONFLICT)' err || fail "a demo in a directory that is not empty: $(cat err)"
@@ -256,7 +256,7 @@ done
 hint store help stor
 hint gc store gcc --help
 exits 0 run --help
-for text in 'Usage: kvrt run \[OPTIONS\]' '-m, --model FILE' 'else KVRT_MODEL' '8G is 8 GiB' 'config.toml'; do
+for text in 'Usage: kvrt run \[OPTIONS\]' '-m, --model FILE' 'or set KVRT_MODEL' '8G is 8 GiB' 'config.toml'; do
   grep -q -e "$text" out || fail "run --help lacks $text"
 done
 exits 0 help store rm
@@ -363,8 +363,8 @@ wrong "$file:1: model: expected a text in quotes" 'model = a\n'
 wrong "$file:1: model: expected a text in quotes" 'model\n'
 wrong "$file:1: store: expected a text in quotes" 'store = "/a" b\n'
 wrong "$file:1: store: expected a text in quotes" 'store = "/a'
-wrong "$file:1: model: expected a path from / or ~/ on" 'model = "a.gguf"\n'
-wrong "$file:1: model: expected a path from / or ~/ on" 'model = ""\n'
+wrong "$file:1: model: expected a path that begins with / or ~/" 'model = "a.gguf"\n'
+wrong "$file:1: model: expected a path that begins with / or ~/" 'model = ""\n'
 exits 0 help store
 rm "$file"
 mkdir "$file"

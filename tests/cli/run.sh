@@ -341,7 +341,7 @@ for name in text talk begun; do
   cp out before
   status=0
   chats $name Hi || status=$?
-  is "3 1" "$status $(grep -c "$name holds text that is no chat.*: kvrt run goes on.*--session.*(CONFLICT)" err)" "chat of text, $name: $(cat err)"
+  is "3 1" "$status $(grep -c "$name holds text that no chat wrote.*: kvrt run can go on.*--session.*(CONFLICT)" err)" "chat of text, $name: $(cat err)"
   exits 0 store show texts $name --json
   cmp -s out before || fail "chat changed the text of $name"
 done

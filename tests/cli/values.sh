@@ -134,7 +134,7 @@ is "" "$(cat err)" "messages"
 exits 0 doctor
 grep -q '^ok .*cache .*home/.cache/kvrt/weights: 1 file .*at most' out || fail "doctor, cache: $(cat out)"
 exits 0 doctor --cache-bytes 1K
-grep -q '^warn .*cache .*1 file .*takes the place of those used least' out || fail "doctor, cache past its limit: $(cat out)"
+grep -q '^warn .*cache .*1 file .*takes the place of those used longest ago' out || fail "doctor, cache past its limit: $(cat out)"
 exits 0 doctor --cache-bytes 1G --cache-dir other
 grep -q '^ok .*cache .*other: 0 files of weights, 0 B of 1.00 GiB at most' out || fail "doctor, --cache-dir: $(cat out)"
 KVRT_CACHE=$work/named "$kvrt" run -m "$model" -p a -n 1 >out 2>err
