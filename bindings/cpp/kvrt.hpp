@@ -1,5 +1,5 @@
 // kvrt for C++17 and later: handles that close themselves, spans, string_views, and callables as callbacks, over kvrt.h, whose manual
-// holds here too. Nothing here allocates, and errors are values, so it serves with -fno-exceptions -fno-rtti as well.
+// holds here too. Nothing here allocates, and errors are values: it also works with -fno-exceptions -fno-rtti.
 //
 //   kvrt::Result<kvrt::Runtime> runtime = kvrt::Runtime::open();
 //   kvrt::Result<kvrt::Model> model = kvrt::Model::open(*runtime, "model.gguf");
@@ -10,10 +10,10 @@
 //
 // With exceptions: auto chat = kvrt::Session::open(*model).or_throw();
 //
-// Options and reports are kvrt.h's structs; kvrt::init<kvrt_model_options>() is one with its struct_size. A callback takes a const
-// kvrt::Event& and returns void, or kvrt::Flow to stop. What it throws ends the call and comes out of it. A handle that was never opened
-// or was moved from is NULL: its calls give INVALID. Functions of variable output take a span and `needed`, or any container with
-// data(), size() and resize(), which then allocates by itself.
+// Options and reports are kvrt.h's structs; kvrt::init<kvrt_model_options>() makes one with its struct_size set. A callback takes a const
+// kvrt::Event& and returns void, or kvrt::Flow to stop. An exception that it throws ends the call and comes out of it. A handle that was
+// never opened or was moved from is NULL: its calls give INVALID. Functions of variable output take a span and `needed`, or any container
+// with data(), size() and resize(), which then allocates by itself.
 #ifndef KVRT_HPP
 #define KVRT_HPP
 
@@ -37,19 +37,19 @@ class Runtime : public detail::Shared<kvrt_runtime, kvrt_runtime_retain, kvrt_ru
     return {status, out};
   }
   Status set_threads(std::uint32_t threads) const noexcept { return kvrt_runtime_set_threads(get(), threads, nullptr); }
-  // What a model will cost. An empty path: the geometry in the options.
+  // The memory that a model and its sessions need. An empty path: the model has the geometry in the options.
   Result<kvrt_plan> plan(std::string_view path, const kvrt_plan_options& options = init<kvrt_plan_options>()) const noexcept {
     auto out = init<kvrt_plan>();
     const Status status = kvrt_model_plan(get(), path.empty() ? nullptr : path.data(), path.size(), &options, &out, nullptr);
     return {status, out};
   }
-  // Where models with such options keep their weights.
+  // The weight cache that models with these options use.
   Result<kvrt_cache_props> cache(const kvrt_model_options& options = init<kvrt_model_options>()) const noexcept {
     auto out = init<kvrt_cache_props>();
     const Status status = kvrt_model_cache(get(), &options, &out, nullptr);
     return {status, out};
   }
-  // What a file holds, as JSON.
+  // The contents of a file, as JSON.
   template <class C>
   Status inspect(std::string_view path, std::uint32_t flags, C& json) const {
     return detail::fill(json, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
@@ -96,7 +96,7 @@ class Model : public detail::Shared<kvrt_model, kvrt_model_retain, kvrt_model_re
       return kvrt_model_detokenize(get(), tokens.data(), tokens.size(), flags, data, capacity, needed, nullptr);
     });
   }
-  // On a NULL model too, where the options have a template.
+  // Works on a NULL model too, where the options have a template.
   Status apply_template(std::string_view messages, const kvrt_template_options& options, Span<char> text,
                         std::size_t& needed) const noexcept {
     return kvrt_model_apply_template(get(), messages.data(), messages.size(), &options, text.data(), text.size(), &needed, nullptr);
@@ -107,7 +107,7 @@ class Model : public detail::Shared<kvrt_model, kvrt_model_retain, kvrt_model_re
       return kvrt_model_apply_template(get(), messages.data(), messages.size(), &options, data, capacity, needed, nullptr);
     });
   }
-  // The number of sessions that could go on.
+  // Computes for up to `ms`. The result is the number of sessions that could go on.
   Result<std::uint32_t> step(std::uint32_t ms) const noexcept {
     std::uint32_t runnable = 0;
     const Status status = kvrt_model_step(get(), ms, &runnable, nullptr);
@@ -118,7 +118,7 @@ class Model : public detail::Shared<kvrt_model, kvrt_model_retain, kvrt_model_re
     const Status status = kvrt_model_metrics(get(), &out, nullptr);
     return {status, out};
   }
-  // label {}: the model's name.
+  // An empty label stands for the model's name.
   Status metrics_text(std::string_view label, Span<char> text, std::size_t& needed) const noexcept {
     return kvrt_model_metrics_text(get(), label.data(), label.size(), text.data(), text.size(), &needed, nullptr);
   }
@@ -146,7 +146,7 @@ class Store : public detail::Shared<kvrt_store, kvrt_store_retain, kvrt_store_re
     const Status status = kvrt_store_info(get(), &out, nullptr);
     return {status, out};
   }
-  // domain {}: of all domains; "": the default one.
+  // domain {}: the sessions of all domains; "": those of the default one.
   template <class F>
   Status list(std::string_view domain, F&& f) const {
     detail::Callback<std::remove_reference_t<F>> callback(f);
@@ -157,7 +157,7 @@ class Store : public detail::Shared<kvrt_store, kvrt_store_retain, kvrt_store_re
     const Status status = kvrt_store_stat(get(), domain.data(), domain.size(), name.data(), name.size(), &out, nullptr);
     return {status, out};
   }
-  // What is kept of it, as JSON.
+  // The contents of a saved session, as JSON.
   template <class C>
   Status show(std::string_view name, C& json, std::string_view domain = {}) const {
     return detail::fill(json, [&](char* data, std::size_t capacity, std::size_t* needed) -> Status {
@@ -183,19 +183,19 @@ class Store : public detail::Shared<kvrt_store, kvrt_store_retain, kvrt_store_re
     const Status status = callback.finish(kvrt_store_gc(get(), callback.function(), &callback, &out, nullptr));
     return {status, out};
   }
-  // catalog.db.old and damaged-<n>; the bytes that were in them.
+  // Removes catalog.db.old and damaged-<n>. The result is the number of bytes that they had.
   Result<std::uint64_t> remove_old() const noexcept {
     std::uint64_t out = 0;
     const Status status = kvrt_store_remove_old(get(), &out, nullptr);
     return {status, out};
   }
-  // CORRUPT when there was a fault; f sees each.
+  // CORRUPT when there was a fault; f sees every fault.
   template <class F = const NoCallback>
   Status verify(F&& f = F()) const {
     detail::Callback<std::remove_reference_t<F>> callback(f);
     return callback.finish(kvrt_store_verify(get(), callback.function(), &callback, nullptr));
   }
-  // Of a directory that nobody has open; f sees what is wrong and what becomes of it.
+  // Repairs a directory that no process has open; f sees every fault and its outcome.
   template <class F = const NoCallback>
   static Result<kvrt_repair_report> repair(const Runtime& runtime, std::string_view path, F&& f = F()) {
     auto out = init<kvrt_repair_report>();
@@ -208,7 +208,7 @@ class Store : public detail::Shared<kvrt_store, kvrt_store_retain, kvrt_store_re
 
 // ---- cancel --------------------------------------------------------------------------------------------------------------------------
 
-// options.cancel = cancel.get(): fire ends every generation that was begun with it.
+// Set options.cancel = cancel.get(): then fire() ends every generation that was begun with these options.
 class Cancel : public detail::Shared<kvrt_cancel, kvrt_cancel_retain, kvrt_cancel_release> {
  public:
   using Shared::Shared;
@@ -225,8 +225,8 @@ class Cancel : public detail::Shared<kvrt_cancel, kvrt_cancel_retain, kvrt_cance
 
 class Session;
 
-// What next gives, up to DONE and with it: for (const kvrt::Event& e : session.events(end)). `end` is the status that ended it. Leaving the
-// loop early leaves the generation as it is: cancel it, or go on later.
+// The events of next() up to DONE, and DONE itself: for (const kvrt::Event& e : session.events(end)). `end` gets the status that ended the loop.
+// Leaving the loop early leaves the generation as it is: cancel it, or go on later.
 class Events {
  public:
   struct End {};
@@ -282,7 +282,7 @@ class Session {
     const Status status = kvrt_session_open(model.get(), &options, &out, nullptr);
     return {status, Session(out)};
   }
-  // report may be NULL, as in kvrt.h.
+  // `report` may be NULL, as in kvrt.h.
   template <class F = const NoCallback>
   static Result<Session> resume(const Model& model, const Store& store, std::string_view name,
                                 const kvrt_session_options& options = init<kvrt_session_options>(), kvrt_report* report = nullptr,
@@ -366,7 +366,7 @@ class Session {
       return kvrt_session_text(handle_, from, to, flags, data, capacity, needed, nullptr);
     });
   }
-  // props may be NULL.
+  // `props` may be NULL.
   Status message(std::uint64_t index, kvrt_message_props* props, Span<char> json, std::size_t& needed) const noexcept {
     return kvrt_session_message(handle_, index, props, json.data(), json.size(), &needed, nullptr);
   }

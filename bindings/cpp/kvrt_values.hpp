@@ -1,4 +1,4 @@
-// What the classes of kvrt.hpp are made of: spans, status, results, events, and callables as callbacks.
+// The parts of which the classes of kvrt.hpp are made: spans, status, results, events, and callables as callbacks.
 #ifndef KVRT_VALUES_HPP
 #define KVRT_VALUES_HPP
 
@@ -49,7 +49,7 @@ class Span {
 };
 #endif
 
-// A struct of kvrt.h, all zeros but for its struct_size.
+// A struct of kvrt.h, all zeros except its struct_size.
 template <class T>
 T init() noexcept {
   T t{};
@@ -71,7 +71,7 @@ inline kvrt_error last_error() noexcept {
 }
 
 #if defined(__cpp_exceptions)
-// What or_throw throws.
+// The exception that or_throw throws.
 class Error : public std::exception {
  public:
   explicit Error(kvrt_status status) noexcept : error_(last_error()) {
@@ -108,7 +108,7 @@ class [[nodiscard]] Status {
   kvrt_status code_;
 };
 
-// A status and, if it is OK, a value; else the value is empty (a NULL handle, a struct of zeros), but for the report of what was CANCELLED.
+// A status and, if it is OK, a value. Else the value is empty (a NULL handle, a struct of zeros), except the report of a CANCELLED call.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -139,7 +139,7 @@ class [[nodiscard]] Result {
 // A kvrt_event; its pointers live as long as kvrt.h says.
 struct Event : kvrt_event {
   Event() noexcept : kvrt_event(init<kvrt_event>()) {}
-  explicit Event(const kvrt_event* from) noexcept : Event() {  // of a library that may know fewer or more fields
+  explicit Event(const kvrt_event* from) noexcept : Event() {  // from a library that may know fewer or more fields
     std::memcpy(static_cast<kvrt_event*>(this), from, from->struct_size < sizeof(kvrt_event) ? from->struct_size : sizeof(kvrt_event));
   }
   std::string_view text_view() const noexcept { return {text, text_size}; }
@@ -151,7 +151,7 @@ enum class Flow : std::int32_t { go_on = 0, stop = 1 };
 
 // ---- callables as callbacks, by reference --------------------------------------------------------------------------------------------
 
-// In place of a callable: none.
+// The callable that stands for none.
 struct NoCallback {
   void operator()(const Event&) const noexcept {}
 };
@@ -163,7 +163,7 @@ class Callback {
  public:
   explicit Callback(F& f) noexcept : f_(&f) {}
   static kvrt_event_fn function() noexcept { return std::is_same_v<std::remove_cv_t<F>, NoCallback> ? nullptr : &Callback::call; }
-  // The status of the call that had function() and this; what f threw goes on from here.
+  // `status` is that of the call that was given function() and this. Throws the exception that f threw, if there is one.
   Status finish(kvrt_status status) {
 #if defined(__cpp_exceptions)
     if (thrown_) std::rethrow_exception(std::move(thrown_));
@@ -202,7 +202,7 @@ class Callback {
 #endif
 };
 
-// Calls `call(data, capacity, &needed)` until the container holds what it gives.
+// Calls `call(data, capacity, &needed)` until the container holds all of its output.
 template <class C, class Call>
 Status fill(C& container, Call call) {
   for (;;) {
@@ -240,7 +240,7 @@ void wake_with(kvrt_session_options& options, F& f) noexcept {
 
 namespace detail {
 
-// A counted handle: a copy retains, the end releases.
+// A counted handle: a copy retains it, the destructor releases it.
 template <class H, void (*Retain)(H*), void (*Release)(H*)>
 class Shared {
  public:

@@ -24,7 +24,7 @@ __version__ = "0.1.0"
 
 
 def library_version() -> str:
-    """Of libkvrt, which may be newer than this package."""
+    """The version of libkvrt, which may be newer than this package."""
     number: int = _lib.kvrt_version()
     return f"{number >> 16}.{number >> 8 & 255}.{number & 255}"
 

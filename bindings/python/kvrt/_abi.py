@@ -118,8 +118,8 @@ GenerateOptions = _struct("kvrt_generate_options", """
 SaveOptions = _struct("kvrt_save_options", "u32 struct_size durability overwrite pin; u64 ttl_seconds; u32 codec reserved")
 SaveReport = _struct("kvrt_save_report", "u32 struct_size; u64 revision tokens chunks chunks_written bytes_written; f64 ms; u64 chunks_missing")
 
-# What each function returns, its name without kvrt_, and what it takes; those that give a status (i32) take a kvrt_error* last. A char
-# pointer goes as `str` (bytes) where it is read.
+# The result of each function, its name without kvrt_, and its arguments; those that give a status (i32) take a kvrt_error* last. A char
+# pointer is a `str` (bytes) where the library reads it.
 FUNCTIONS = """
 u32 version                    u32 abi_version                str status_name i32             i32 last_error ptr
 u32 struct_size str            u32 struct_offset str str
@@ -153,7 +153,7 @@ i32 session_resume ptr ptr str size ptr event_fn ptr ptr ptr
 
 
 def prototypes() -> Dict[str, Tuple[str, List[str]]]:
-    """name -> what it returns, and what it takes."""
+    """name -> (result, arguments)."""
     found: Dict[str, Tuple[str, List[str]]] = {}
     words = FUNCTIONS.split()
     for i, word in enumerate(words):
@@ -165,7 +165,7 @@ def prototypes() -> Dict[str, Tuple[str, List[str]]]:
 
 
 def _open_library() -> ctypes.CDLL:
-    """KVRT_LIBRARY; else the one in this package (a wheel has it); else the system's."""
+    """The library that KVRT_LIBRARY names; else the one in this package (a wheel has it); else the system's."""
     name = os.environ.get("KVRT_LIBRARY")
     if not name:
         bundled = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libkvrt.so.0")
@@ -185,7 +185,7 @@ def _open_library() -> ctypes.CDLL:
         raise ImportError(f"kvrt: {name} has ABI {library.kvrt_abi_version()}, this package knows {ABI_VERSION}")
     for struct, cls in STRUCTS.items():
         size = library.kvrt_struct_size(struct.encode())
-        # A longer one has fields that were appended later.
+        # A longer struct has fields that were appended later.
         if size < ctypes.sizeof(cls):
             raise ImportError(f"kvrt: {name}: {struct} has {size} bytes, this package knows {ctypes.sizeof(cls)}: the library is older")
         for declared in cls._fields_:

@@ -8,8 +8,8 @@ from ._handles import Handle, lib
 
 
 class Cancel(Handle):
-    """Ends every generation that was begun with it, session.generate(cancel=...): any number, of any sessions, from any thread, once and for
-    all. One that is begun with it later ends at once. It may be closed before they end."""
+    """Ends every generation that was begun with it, session.generate(cancel=...): any number, of any sessions, from any thread. A fired
+    cancel stays fired: a generation that is begun with it later ends at once. It may be closed before its generations end."""
 
     def __init__(self) -> None:
         out = ctypes.c_void_p()
@@ -17,7 +17,7 @@ class Cancel(Handle):
         super().__init__(out.value or 0, lib.kvrt_cancel_release)
 
     def fire(self) -> None:
-        """Waits for no step: a running one ends its generation."""
+        """Does not wait for a step that runs: a generation in it ends with it."""
         with self._held() as raw:
             lib.kvrt_cancel_fire(raw)
 

@@ -30,7 +30,7 @@ class Reason(_Open):
 
 
 class ForeignKv(_Open):
-    """What a resume does with KV that another device computed."""
+    """The use that a resume makes of KV that another device computed."""
     DEFAULT = 0
     RECOMPUTE = 1
     ACCEPT = 2
@@ -102,7 +102,7 @@ class Logits(_Open):
 
 
 class Reply(_Open):
-    """How an answer is split into CONTENT, REASONING and TOOL_CALL events."""
+    """The format by which an answer is split into CONTENT, REASONING and TOOL_CALL events."""
     DEFAULT = 0
     AUTO = 1
     PLAIN = 2

@@ -1,4 +1,4 @@
-"""A status class of kvrt.h, and one exception for each."""
+"""The status classes of kvrt.h, and one exception for each."""
 from __future__ import annotations
 
 import ctypes
@@ -9,7 +9,7 @@ from . import _abi
 
 
 class _Open(enum.IntEnum):
-    """A newer library may have more of them."""
+    """An enum that takes unknown values: a newer library may have more of them."""
 
     @classmethod
     def _missing_(cls, value: object) -> Optional["_Open"]:
@@ -67,7 +67,7 @@ class Detail(_Open):
 
 
 class Error(Exception):
-    """A call of kvrt failed: its class, a finer reason, errno or SQLite's code, and what, where, expected and found."""
+    """A call of kvrt failed: the class, a finer reason, the code of errno or SQLite, and a message that says what failed and where."""
 
     def __init__(self, message: str, status: Status = Status.INTERNAL, detail: Detail = Detail.NONE, os_code: int = 0) -> None:
         super().__init__(message)
@@ -78,7 +78,7 @@ class Error(Exception):
 
 
 class Invalid(Error, ValueError):
-    """The caller's mistake: mend the call."""
+    """The call is wrong: mend it."""
 
 
 class NotFound(Error, LookupError):
@@ -86,11 +86,11 @@ class NotFound(Error, LookupError):
 
 
 class Conflict(Error):
-    """The name is taken, or was saved by another handle since: resume it, take another name, or overwrite."""
+    """The name is taken, or another handle has saved it since: resume it, take another name, or overwrite."""
 
 
 class Busy(Error):
-    """In use by another call, a generation or another process: try again when that is over."""
+    """Another call, a generation or another process uses it: try again when that is over."""
 
 
 class Cancelled(Error):
@@ -106,7 +106,7 @@ class TooSmall(Error):
 
 
 class LimitExceeded(Error):
-    """Past a limit; the message names the option that raises it."""
+    """A limit was passed; the message names the option that raises it."""
 
 
 class Corrupt(Error):
@@ -114,7 +114,7 @@ class Corrupt(Error):
 
 
 class Incompatible(Error):
-    """Sound, but of another model or a later format."""
+    """The data is sound, but belongs to another model or a later format."""
 
 
 class IOFailed(Error):
@@ -130,7 +130,7 @@ class DeviceFailed(Error):
 
 
 class Unsupported(Error):
-    """This build or version cannot; the message names the thing."""
+    """This build or version cannot do it; the message names the thing."""
 
 
 class Internal(Error):
@@ -151,7 +151,7 @@ def make_error(status: int, detail: int = 0, os_code: int = 0, message: str = ""
 
 
 def call(function: Callable[..., int], *args: Any) -> None:
-    """Calls a function that gives a status, with an error of its own, which no finalizer and no other thread writes over."""
+    """Calls a function that returns a status, with an error struct of its own, which no finalizer and no other thread overwrites."""
     error = _abi.Error.make()
     status = function(*args, ctypes.byref(error))
     if status != 0:

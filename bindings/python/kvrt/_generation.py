@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 Sampler = Callable[["array.array[float]"], int]
 _TEXT = (EventType.TOKEN, EventType.DONE)
-SLICE_MS = 100  # so long may a signal wait for Python
+SLICE_MS = 100  # the longest that a signal waits for Python
 
 
 @dataclasses.dataclass(frozen=True)
 class GenerateOptions:
-    """kvrt_generate_options. sampler: a callable that is given the logits and gives the token; "host": the caller answers with accept.
-    prefill: sample nothing, only compute what is queued; `logits` says whose rows to show. grammar (GBNF) or json_schema (text, or what
-    json.dumps takes): the answer fits it; continue_grammar: it goes on with the last one. cancel: what ends it from outside."""
+    """kvrt_generate_options. sampler: a callable that is given the logits and returns the token; "host": the caller answers with accept.
+    prefill: sample nothing, only compute the queued tokens; `logits` says whose rows to show. grammar (GBNF) or json_schema (text, or a value
+    for json.dumps): the answer fits it; continue_grammar: the answer goes on by the last one. cancel: a Cancel that ends it from outside."""
 
     max_tokens: int = 0
     temperature: float = 0.0
@@ -67,7 +67,7 @@ class GenerateOptions:
         return self.sampler if callable(self.sampler) else None
 
     def to_struct(self) -> Tuple[Any, List[Any]]:
-        """The struct, and what must live as long as it is used."""
+        """The struct, and the objects that must live as long as it is used."""
         if isinstance(self.sampler, str) and self.sampler != "host":
             raise Invalid(f'sampler is "{self.sampler}", expected a callable or "host"', Status.INVALID)
         kind, grammar = self._grammar()
@@ -91,7 +91,7 @@ class GenerateOptions:
         return struct, [bias, tokens, texts, grammar]
 
     def _grammar(self) -> Tuple[int, bytes]:
-        """Its kind and its source."""
+        """The grammar's kind and its source."""
         if (self.grammar is not None) + (self.json_schema is not None) + self.continue_grammar > 1:
             raise Invalid("grammar, json_schema and continue_grammar exclude each other", Status.INVALID)
         if self.grammar is not None:
@@ -116,13 +116,13 @@ class _Stream:
 
     @property
     def report(self) -> Report:
-        """Its usage, when it has ended: at DONE, or after close."""
+        """The usage of a generation that has ended: at DONE, or after close."""
         if self._report is None:
             raise Invalid("the generation has not ended, or failed", Status.INVALID, Detail.STATE)
         return self._report
 
     def _pull(self, timeout_ms: int) -> Optional[Event]:
-        """The next event to show. None: not yet, or over."""
+        """The next event to show. None: there is none yet, or the generation is over."""
         while not self._over:
             try:
                 event = self._session.next(timeout_ms)
@@ -133,7 +133,7 @@ class _Stream:
                 raise
             if event.type is EventType.NONE:
                 return None
-            if event.type is EventType.IDLE:  # somebody else took the end
+            if event.type is EventType.IDLE:  # another caller took DONE
                 self._over = True
                 return None
             if event.type is EventType.DONE:
@@ -164,7 +164,7 @@ class _Stream:
 
 
 class Generation(_Stream):
-    """Iterates over the events up to DONE. Leaving the loop, the with block or the object cancels it."""
+    """Iterates over the events up to DONE. Leaving the loop or the with block, or dropping the object, cancels the generation."""
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -178,11 +178,11 @@ class Generation(_Stream):
                 raise StopIteration
 
     def read(self) -> str:
-        """The text up to the end."""
+        """The whole text, up to the end."""
         return "".join(event.text for event in self if event.type in _TEXT)
 
     def close(self) -> None:
-        """Cancels it, and waits for the step that it is in."""
+        """Cancels the generation, and waits for the step that it is in."""
         self._leave(wait=True)
 
     def __del__(self) -> None:
@@ -196,7 +196,7 @@ class Generation(_Stream):
 
 
 class AsyncGeneration(_Stream):
-    """The same for asyncio. Cancelling the task cancels it. The sampler runs in the event loop."""
+    """A generation for asyncio. Cancelling the task cancels it. The sampler runs in the event loop."""
 
     def __init__(self, session: "Session", options: GenerateOptions) -> None:
         self._waiter = Waiter()
@@ -214,7 +214,7 @@ class AsyncGeneration(_Stream):
             raise
 
     async def _anext(self) -> Event:
-        await asyncio.sleep(0)  # others have their turn, also when events are plenty
+        await asyncio.sleep(0)  # other tasks have their turn, also when events are plenty
         while True:
             self._waiter.clear()
             event = self._pull(0)
@@ -229,7 +229,7 @@ class AsyncGeneration(_Stream):
         return "".join([event.text async for event in self if event.type in _TEXT])
 
     async def aclose(self) -> None:
-        """Cancels it, and waits for the step that it is in."""
+        """Cancels the generation, and waits for the step that it is in."""
         if self._over:
             return
         self._session.cancel()

@@ -1,4 +1,4 @@
-"""What all handles share: closing once, whoever still uses it; and callbacks from C."""
+"""The base of all handles, which closes once even while others use it; and callbacks from C."""
 from __future__ import annotations
 
 import atexit
@@ -24,11 +24,11 @@ Self = TypeVar("Self", bound="Handle")
 
 # ---- log and wake: kept by the library, called on any thread, and not allowed to call it ------------------------------------------------
 
-# What the library gives back as `user`. The functions below live as long as the process, so no thunk is ever freed while it runs.
+# The callables, by the key that the library gives back as `user`. The functions below live as long as the process: no thunk is freed while it runs.
 _users: Dict[int, Callable[..., None]] = {}
 _keys = itertools.count(1)
 _inside = threading.local()
-_late: Deque[Tuple[Callable[[int], None], int]] = collections.deque()  # handles whose finalizer came inside such a callback
+_late: Deque[Tuple[Callable[[int], None], int]] = collections.deque()  # handles whose finalizer ran inside such a callback
 LEVELS = {1: logging.ERROR, 2: logging.WARNING, 3: logging.INFO, 4: logging.DEBUG}
 
 
@@ -43,7 +43,7 @@ def drop(key: int) -> None:
 
 
 def in_callback() -> bool:
-    """Inside log or wake, where no call of kvrt may be made."""
+    """True: inside log or wake, where no call of kvrt may be made."""
     return bool(getattr(_inside, "count", 0))
 
 
@@ -53,7 +53,7 @@ def _call_user(key: int, *args: object) -> None:
         return
     _inside.count = getattr(_inside, "count", 0) + 1
     try:
-        callback(*args)  # what it raises goes to sys.unraisablehook: nobody here waits for it
+        callback(*args)  # an exception goes to sys.unraisablehook: nobody here waits for it
     finally:
         _inside.count -= 1
 
@@ -71,7 +71,7 @@ free_function = _abi.UserFn(drop)
 
 
 class Callback:
-    """An event callback for one call: what it raises stops the call and comes out of it. Signals are seen between events."""
+    """An event callback for one call: an exception in it stops the call and comes out of it. Signals are seen between events."""
 
     def __init__(self, function: Optional[Callable[[Event], object]] = None) -> None:
         self._error: Optional[BaseException] = None
@@ -90,7 +90,7 @@ class Callback:
         self.thunk = _abi.EventFn(call)
 
     def finish(self) -> None:
-        """After the call, whatever came of it."""
+        """To be called after the call, whatever its outcome."""
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -98,14 +98,14 @@ class Callback:
 
 # ---- handles -----------------------------------------------------------------------------------------------------------------------------
 
-EXIT_S = 10.0  # so long may the end wait for a call, which stops at its next step or event
+EXIT_S = 10.0  # the longest wait at exit for a call, which stops at its next step or event
 _exiting = False
 workers: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()
 _open: "weakref.WeakValueDictionary[int, Handle]" = weakref.WeakValueDictionary()
 
 
 class Handle:
-    """Closed once, by close, a with block or the garbage collector; calls that are still inside it end first."""
+    """A handle of kvrt.h. close, a with block or the garbage collector closes it, once; calls that are still inside it end first."""
 
     def __init__(self, raw: int, release: Callable[[int], None]) -> None:
         self._raw = raw
@@ -134,7 +134,7 @@ class Handle:
             self._free()
 
     def _free(self) -> None:
-        """Still inside until it is done."""
+        """Releases the handle; it counts as in use until that is done."""
         try:
             if self._raw:
                 self._release(self._raw)
@@ -143,7 +143,7 @@ class Handle:
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[int]:
-        """It is not closed meanwhile."""
+        """The C handle, which is not closed inside the with block."""
         raw = self._enter()
         try:
             yield raw
@@ -158,7 +158,7 @@ class Handle:
             self._leave()
 
     def _watched(self, function: Callable[..., int], *args: Any, callback: Optional[Callable[[Event], object]], out: Any = ()) -> None:
-        """A call with an event callback; `out` is what comes after it."""
+        """A call with an event callback; `out` has the arguments after it."""
         guard = Callback(callback)
         failure: Optional[Error] = None
         try:
@@ -170,20 +170,20 @@ class Handle:
             raise failure
 
     def _check_process(self) -> None:
-        """Before any lock, which another thread of the parent may have held."""
+        """Comes before any lock: another thread of the parent may have held that at the fork."""
         if self._pid != os.getpid():
             raise Unsupported(f"{self!r} was opened by process {self._pid}, this is its child: open it anew here", Status.UNSUPPORTED,
                               Detail.FORKED)
 
     def _interrupt(self) -> None:
-        """Ends a call that is inside, if it can."""
+        """Ends a call that is inside the handle, if it can."""
 
     @property
     def closed(self) -> bool:
         return self._closed
 
     def close(self) -> None:
-        """Any thread, any order, more than once. Where another thread is inside a call, that call ends it."""
+        """Any thread, any order, more than once. Where another thread is inside a call, the end of that call frees the handle."""
         if self._pid != os.getpid():
             self._closed = True
             return
@@ -211,7 +211,7 @@ class Handle:
             return
         try:
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self)
-        finally:  # a warning may be an error
+        finally:  # the filters may turn a warning into an exception
             if in_callback():
                 self._closed = True
                 _late.append((self._release, self._raw))
@@ -232,8 +232,8 @@ def close_late() -> None:
 
 
 def _close_all() -> None:
-    """At exit, while threads and modules are still whole. A daemon thread must be out of the library before Python ends: a log line or a
-    wake would end that thread in the middle of the library, and the process with it."""
+    """Runs at exit, while threads and modules are still whole. A daemon thread must be out of the library before Python ends: a log line or
+    a wake would end that thread in the middle of the library, and the process with it."""
     global _exiting
     _exiting = True
     deadline = time.monotonic() + EXIT_S
@@ -259,7 +259,7 @@ _RANGES = {ctypes.c_uint32: (0, 2**32 - 1), ctypes.c_uint64: (0, 2**64 - 1), cty
 
 
 def in_range(value: int, kind: Any, what: str) -> int:
-    """ctypes would cut it without a word."""
+    """The value, if the C type can hold it: ctypes would cut it silently."""
     low, high = _RANGES[kind]
     if not low <= value <= high:
         raise Invalid(f"{what} is {value}, expected {low} to {high}", Status.INVALID)
@@ -282,7 +282,7 @@ def text_bytes(text: Optional[str], what: str) -> bytes:
 
 
 def buffer_of(handle: Optional[Handle], function: Callable[..., int], *args: Any, kind: Any = ctypes.c_char) -> Any:
-    """What a call with (buffer, capacity, &needed) gives, as a ctypes array; handle None: NULL."""
+    """The output of a call with (buffer, capacity, &needed), as a ctypes array; handle None: NULL."""
     needed = ctypes.c_size_t()
     capacity = 256
     while True:

@@ -17,7 +17,7 @@ SPECIAL, BOS = 1, 2
 
 
 class Model(Handle):
-    """Runtime.open_model opens one. Its sessions keep it alive."""
+    """A model. Runtime.open_model opens it; its sessions keep it alive."""
 
     def __init__(self, raw: int) -> None:
         self._core = Core(raw)
@@ -29,12 +29,12 @@ class Model(Handle):
         return from_struct(ModelInfo, out)
 
     def tokenize(self, text: str, *, special: bool = False, bos: bool = False) -> List[int]:
-        """special: text that spells a special token becomes it; bos: begin with the model's BOS token, if it has one."""
+        """special: text that spells a special token becomes that token; bos: begin with the model's BOS token, if it has one."""
         data = text_bytes(text, "text")
         return list(buffer_of(self, lib.kvrt_model_tokenize, data, len(data), special * SPECIAL | bos * BOS, kind=ctypes.c_int32))
 
     def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
-        """What is no whole code point becomes U+FFFD; detokenize_bytes has it as it is."""
+        """Bytes that are no whole code point become U+FFFD; detokenize_bytes gives them as they are."""
         return self.detokenize_bytes(tokens, special=special).decode("utf-8", "replace")
 
     def detokenize_bytes(self, tokens: Sequence[int], *, special: bool = False) -> bytes:
@@ -44,7 +44,7 @@ class Model(Handle):
     def apply_template(self, messages: Sequence[Mapping[str, Any]], *, tools: Optional[Sequence[Any]] = None, source: Optional[str] = None,
                        documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None,
                        generation_prompt: bool = True) -> str:
-        """The prompt that the model's chat template, or the one in `source`, makes of the messages. variables: more of the template's."""
+        """The prompt that the model's chat template, or the one in `source`, makes of the messages. variables: further variables of the template."""
         return apply_template(messages, tools=tools, documents=documents, variables=variables, source=source,
                               generation_prompt=generation_prompt, model=self)
 
@@ -54,12 +54,12 @@ class Model(Handle):
         return from_struct(Metrics, out)
 
     def metrics_text(self, label: Optional[str] = None) -> str:
-        """For Prometheus, labelled model="label"; by default with the model's name."""
+        """The metrics as text for Prometheus, labelled model="label"; by default with the model's name."""
         name = None if label is None else text_bytes(label, "label")
         return bytes(buffer_of(self, lib.kvrt_model_metrics_text, name, len(name or b""))).decode()
 
     def step(self, ms: int = 0) -> int:
-        """For hosts with a loop of their own: computes for up to `ms`, and says how many sessions could go on. agenerate does it by itself."""
+        """For hosts with a loop of their own: computes for up to `ms`, and returns how many sessions could go on. agenerate calls it by itself."""
         runnable = ctypes.c_uint32()
         self._call(lib.kvrt_model_step, ms, ctypes.byref(runnable))
         return runnable.value
@@ -67,8 +67,8 @@ class Model(Handle):
     def open_session(self, *, store: Optional[Store] = None, domain: str = "", tools: Optional[Sequence[Any]] = None,
                      documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None,
                      prefix_cache: bool = True, autosave: Optional[Autosave] = None) -> Session:
-        """store: where it saves, and finds prefixes; domain: its sharing scope; tools, documents, variables: for the chat template, saved
-        with the session."""
+        """store: the session saves there, and finds prefixes; domain: sessions share KV only within one; tools, documents, variables: for the
+        chat template, saved with the session."""
         setup = SessionSetup(self._core, domain, tools, prefix_cache, documents, variables, autosave)
         if store is None:
             return setup.make(lambda options, out: self._call(lib.kvrt_session_open, options, out))
@@ -82,7 +82,7 @@ class Model(Handle):
                documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None, prefix_cache: bool = True,
                autosave: Optional[Autosave] = None, foreign_kv: ForeignKv = ForeignKv.DEFAULT,
                progress: Optional[Callable[[Event], object]] = None) -> Session:
-        """Opens a saved session and loads its KV; its `resumed` tells what came back. NotFound when there is none of that name."""
+        """Opens a saved session and loads its KV; its `resumed` is the report of that. NotFound when there is none of that name."""
         setup = SessionSetup(self._core, domain, tools, prefix_cache, documents, variables, autosave)
         fill(setup.options, foreign_kv=foreign_kv)
         report = _abi.Report.make()

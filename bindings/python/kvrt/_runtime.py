@@ -20,7 +20,7 @@ logger = logging.getLogger("kvrt")
 
 
 def kvrt_level(level: int) -> int:
-    """The level of kvrt.h that shows what a level of logging shows."""
+    """The log level of kvrt.h that shows the same lines as a level of logging."""
     return 4 if level <= logging.DEBUG else 3 if level <= logging.INFO else 2 if level <= logging.WARNING else 1
 
 
@@ -38,7 +38,7 @@ class Runtime(Handle):
         options.log_user = key = keep(logger.log)
         out = ctypes.c_void_p()
         super().__init__(0, lib.kvrt_runtime_release)
-        self._enter()  # it logs, so the end of Python waits for it
+        self._enter()  # opening logs, so the end of Python waits for it
         try:
             call(lib.kvrt_runtime_open, ctypes.byref(options), ctypes.byref(out))
             self._raw = out.value or 0
@@ -55,14 +55,14 @@ class Runtime(Handle):
         return from_struct(RuntimeInfo, out)
 
     def set_threads(self, threads: int) -> None:
-        """From the next step on; 0: what affinity and cgroup leave."""
+        """Takes effect with the next step; 0: one thread for each CPU that affinity and cgroup allow."""
         self._call(lib.kvrt_runtime_set_threads, in_range(threads, ctypes.c_uint32, "threads"))
 
     def open_model(self, path: Optional[Path] = None, *, kv_format: KvFormat = KvFormat.DEFAULT, block_tokens: int = 0, prefill_chunk: int = 0,
                    kv_bytes_max: int = 0, step_ms_max: int = 0, kv_populate: bool = False, fd: Optional[int] = None, fd_offset: int = 0, fd_size: int = 0,
                    cache_dir: Union[Path, bool, None] = True, cache_bytes_max: int = 0, progress: Optional[Callable[[Event], object]] = None) -> Model:
-        """Opens a GGUF file, by path or by a file descriptor, which stays the caller's. cache_dir keeps its weights ready to be mapped by all
-        processes: a directory; True: KVRT_CACHE, else the user's (~/.cache/kvrt/weights); None or False: none. What `progress` raises stops it."""
+        """Opens a GGUF file, by path or by a file descriptor, which stays the caller's. cache_dir: the weight cache, which all processes map: a
+        directory; True: KVRT_CACHE, else the user's (~/.cache/kvrt/weights); None or False: none. An exception of `progress` stops it."""
         options = fill(_abi.ModelOptions.make(), kv_format=kv_format, block_tokens=block_tokens, prefill_chunk=prefill_chunk,
                        kv_bytes_max=kv_bytes_max, step_ms_max=step_ms_max, kv_populate=kv_populate, from_fd=fd is not None, fd=fd or 0, fd_offset=fd_offset,
                        fd_size=fd_size)
@@ -73,7 +73,7 @@ class Runtime(Handle):
         return Model(out.value or 0)
 
     def cache(self, cache_dir: Union[Path, bool, None] = True, cache_bytes_max: int = 0) -> CacheInfo:
-        """The directory that open_model takes with the same arguments. NotFound: none; what else it raises says why none is written to."""
+        """The weight cache that open_model takes with the same arguments. NotFound: none; any other error says why nothing is written there."""
         options, out = _abi.ModelOptions.make(), _abi.CacheProps.make()
         name_cache(options, cache_dir, cache_bytes_max)
         self._call(lib.kvrt_model_cache, ctypes.byref(options), ctypes.byref(out))
@@ -88,7 +88,7 @@ class Runtime(Handle):
         return Store(out.value or 0)
 
     def repair_store(self, path: Path, progress: Optional[Callable[[Event], object]] = None) -> RepairReport:
-        """Makes a damaged store sound again; nobody may have it open. FAULT events say what is wrong and what becomes of it."""
+        """Makes a damaged store sound again; no process may have it open. Each FAULT event names a fault and its outcome."""
         out = _abi.RepairReport.make()
         self._watched(lib.kvrt_store_repair, *path_bytes(path), callback=progress, out=(ctypes.byref(out),))
         return from_struct(RepairReport, out)
@@ -96,7 +96,7 @@ class Runtime(Handle):
     def plan(self, path: Optional[Path] = None, *, kv_format: KvFormat = KvFormat.DEFAULT, block_tokens: int = 0, sessions: int = 0,
              session_tokens: int = 0, shared_tokens: int = 0, memory_bytes: int = 0, layers: int = 0, kv_heads: int = 0,
              head_dim: int = 0) -> Plan:
-        """What a model will cost, from its file's header alone; without a path, from the geometry given."""
+        """The memory that a model and its sessions need, from its file's header alone; without a path, from the geometry given."""
         options = fill(_abi.PlanOptions.make(), kv_format=kv_format, block_tokens=block_tokens, sessions=sessions,
                        session_tokens=session_tokens, shared_tokens=shared_tokens, memory_bytes=memory_bytes, layers=layers,
                        kv_heads=kv_heads, head_dim=head_dim)
@@ -105,7 +105,7 @@ class Runtime(Handle):
         return from_struct(Plan, out)
 
     def inspect(self, path: Path, *, whole: bool = False) -> Dict[str, Any]:
-        """What a GGUF file holds, and what of it kvrt would refuse to run. whole: arrays to their end."""
+        """The contents of a GGUF file, and the parts that kvrt would refuse to run. whole: arrays to their end."""
         found: Dict[str, Any] = json.loads(bytes(buffer_of(self, lib.kvrt_model_inspect, *path_bytes(path), int(whole))))
         return found
 

@@ -36,7 +36,7 @@ def _close(core: Core, raw: int) -> None:
 
 def template_arguments(options: Any, tools: Optional[Sequence[Any]], documents: Optional[Sequence[Any]],
                        variables: Optional[Mapping[str, Any]]) -> None:
-    """What the chat template gets beside the messages, as JSON in an options struct."""
+    """Sets the chat template's arguments beside the messages, as JSON, in an options struct."""
     if tools is not None:
         options.tools = json.dumps(list(tools)).encode()
         options.tools_size = len(options.tools)
@@ -49,7 +49,7 @@ def template_arguments(options: Any, tools: Optional[Sequence[Any]], documents: 
 
 
 class SessionSetup:
-    """The options of a session that is to be, and its bell."""
+    """The options of a session that is to be opened, and its bell."""
 
     def __init__(self, core: Core, domain: str = "", tools: Optional[Sequence[Any]] = None, prefix_cache: bool = True,
                  documents: Optional[Sequence[Any]] = None, variables: Optional[Mapping[str, Any]] = None,
@@ -67,7 +67,7 @@ class SessionSetup:
         template_arguments(self.options, tools, documents, variables)
 
     def make(self, open_it: Callable[[Any, Any], None]) -> "Session":
-        """open_it(options, out) opens it in C."""
+        """Makes the session; open_it(options, out) opens it in C."""
         out = ctypes.c_void_p()
         self.options.wake_user = key = keep(self._bell.ring)
         self._core.retain()
@@ -81,7 +81,7 @@ class SessionSetup:
 
 
 class Session(Handle):
-    """Model.open_session, Model.resume and Session.fork make one. One call at a time; cancel, checkpoint and what reads are free of that."""
+    """A conversation. Model.open_session, Model.resume and Session.fork make it. One call at a time, except cancel, checkpoint and reads."""
 
     def __init__(self, raw: int, core: Core, bell: Bell) -> None:
         self.resumed: Optional[Report] = None
@@ -90,15 +90,15 @@ class Session(Handle):
         self._busy = threading.Lock()
         self._owner = 0
         self._begun = 0  # counts the generations
-        self._abandoned = False  # one was left where it could not be ended
-        self._drained: Optional[Report] = None  # the report of the one that was ended last
+        self._abandoned = False  # a generation was left where it could not be ended
+        self._drained: Optional[Report] = None  # the report of the generation that was ended last
         super().__init__(raw, functools.partial(_close, core))
 
     # ---- one call at a time ----------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """kvrt.h's rule, kept here as well: an event's pointers are read before another call may begin, or the session end."""
+        """Keeps kvrt.h's rule here as well: an event's pointers are read before another call begins or the session ends."""
         self._enter()
         try:
             if not self._busy.acquire(blocking=False):
@@ -121,7 +121,7 @@ class Session(Handle):
 
     def close(self) -> None:
         super().close()
-        self._bell.ring()  # who waits in another task finds it closed
+        self._bell.ring()  # a task that waits finds the session closed
 
     def _next(self, timeout_ms: int) -> Any:
         event = _abi.Event.make()
@@ -129,7 +129,7 @@ class Session(Handle):
         return event
 
     def _drain(self) -> None:
-        """Ends the generation, within one step. In a turn."""
+        """Ends the generation, within one step. The caller has the turn."""
         self._abandoned = False
         self._call(lib.kvrt_session_cancel)
         while True:
@@ -142,7 +142,7 @@ class Session(Handle):
                 return
 
     def _leave_generation(self, number: int, wait: bool) -> Optional[Report]:
-        """Ends generation `number`, if it is still the session's; without waiting, the next call on the session takes what is left of it."""
+        """Ends generation `number`, if it is still the session's; without `wait` the next call on the session drains its events."""
         if self._begun != number or self.closed:
             return None
         self._abandoned = True
@@ -165,7 +165,7 @@ class Session(Handle):
         return list(buffer_of(self, lib.kvrt_session_tokens, kind=ctypes.c_int32))
 
     def text(self, begin: int = 0, end: Optional[int] = None, *, special: bool = False) -> str:
-        """The text of tokens [begin, end); special: special tokens are spelled out."""
+        """The text of the tokens [begin, end); special: special tokens are spelled out."""
         first = in_range(begin, ctypes.c_uint64, "begin")
         last = END_OF_SESSION if end is None else in_range(end, ctypes.c_uint64, "end")
         return bytes(buffer_of(self, lib.kvrt_session_text, first, last, special * SPECIAL)).decode("utf-8", "replace")
@@ -192,12 +192,12 @@ class Session(Handle):
             self._call(lib.kvrt_session_append_text, data, len(data), special * SPECIAL)
 
     def append_message(self, message: Union[str, Mapping[str, Any]], *, role: str = "user") -> AppendInfo:
-        """A message as the chat template takes it, or the text of one."""
+        """Appends a message, as the chat template takes it, or as text of `role`."""
         whole = {"role": role, "content": message} if isinstance(message, str) else dict(message)
         return self._messages(lib.kvrt_session_append_message, whole)
 
     def set_messages(self, messages: Sequence[Mapping[str, Any]]) -> AppendInfo:
-        """Makes this the conversation; what is equal from the start stays, KV and all."""
+        """Replaces the conversation; the messages that are equal from the start stay, with their KV."""
         return self._messages(lib.kvrt_session_set_messages, [dict(m) for m in messages])
 
     def _messages(self, function: Callable[..., int], value: object) -> AppendInfo:
@@ -212,7 +212,7 @@ class Session(Handle):
             self._call(lib.kvrt_session_truncate, in_range(count, ctypes.c_uint64, "count"))
 
     def erase(self, begin: int, end: int) -> None:
-        """Drops tokens [begin, end); what follows moves up and is computed again."""
+        """Drops the tokens [begin, end); the tokens after them move up and are computed again."""
         first, last = in_range(begin, ctypes.c_uint64, "begin"), in_range(end, ctypes.c_uint64, "end")
         with self._turn():
             self._call(lib.kvrt_session_erase, first, last)
@@ -225,7 +225,7 @@ class Session(Handle):
     # ---- compute ---------------------------------------------------------------------------------------------------------------------
 
     def prefill(self, logits: Logits = Logits.NONE, callback: Optional[Callable[[Event], object]] = None) -> Report:
-        """Computes what is queued. The callback sees PROGRESS, and the LOGITS asked for."""
+        """Computes the queued tokens. The callback sees PROGRESS, and the LOGITS asked for."""
         out = _abi.Report.make()
         with self._turn():
             self._watched(lib.kvrt_session_prefill, int(logits), callback=callback, out=(ctypes.byref(out),))
@@ -236,11 +236,11 @@ class Session(Handle):
         return Generation(self, GenerateOptions.of(options, changes))
 
     def agenerate(self, options: Optional[GenerateOptions] = None, **changes: Any) -> AsyncGeneration:
-        """The same for asyncio: async for event in session.agenerate(max_tokens=64). One thread per model computes."""
+        """Like generate, for asyncio: async for event in session.agenerate(max_tokens=64). One thread per model computes."""
         return AsyncGeneration(self, GenerateOptions.of(options, changes))
 
     def begin(self, options: Optional[GenerateOptions] = None, **changes: Any) -> None:
-        """For hosts that call next, and accept, by themselves."""
+        """Begins a generation for a host that calls next, and accept, by itself."""
         self._begin(GenerateOptions.of(options, changes))
 
     def _begin(self, options: GenerateOptions) -> int:
@@ -251,29 +251,29 @@ class Session(Handle):
             return self._begun
 
     def next(self, timeout_ms: int = -1) -> Event:
-        """The next event after begin. 0 takes what is there and never computes. NONE: nothing came in time; IDLE: nothing will come."""
+        """The next event after begin. timeout_ms 0 takes an event that is there and never computes. NONE: none came in time; IDLE: none will come."""
         timeout = in_range(timeout_ms, ctypes.c_int32, "timeout_ms")
         with self._turn():
             return make_event(self._next(timeout))
 
     def accept(self, token: int) -> None:
-        """sampler="host": the token that follows the position of the last LOGITS event."""
+        """Gives, with sampler="host", the token that follows the position of the last LOGITS event."""
         self._call(lib.kvrt_session_accept, in_range(token, ctypes.c_int32, "token"))
 
     def cancel(self) -> None:
-        """Any thread. Ends a generation or prefill within one step."""
+        """Ends a generation or prefill, within one step. Any thread."""
         self._call(lib.kvrt_session_cancel)
 
     # ---- save ------------------------------------------------------------------------------------------------------------------------
 
     def checkpoint(self, name: str, *, durability: Durability = Durability.DEFAULT, overwrite: bool = False, pin: int = 0,
                    ttl_seconds: int = 0, codec: Codec = Codec.DEFAULT) -> SaveReport:
-        """Any thread, also while it generates. Saves it under `name` in its store; it stays in memory."""
+        """Saves the session under `name` in its store; it stays in memory. Any thread, also while it generates."""
         return self._save(lib.kvrt_session_checkpoint, name, durability, overwrite, pin, ttl_seconds, codec)
 
     def suspend(self, name: str, *, durability: Durability = Durability.DEFAULT, overwrite: bool = False, pin: int = 0,
                 ttl_seconds: int = 0, codec: Codec = Codec.DEFAULT) -> SaveReport:
-        """Saves it and gives its blocks back; the next call that computes warms it again."""
+        """Saves the session and gives its blocks back; the next call that computes warms it again."""
         with self._turn():
             return self._save(lib.kvrt_session_suspend, name, durability, overwrite, pin, ttl_seconds, codec)
 

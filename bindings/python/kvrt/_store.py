@@ -34,7 +34,7 @@ class RepairReport:
 
 
 class Store(Handle):
-    """Runtime.open_store opens one. Any number of processes may have a directory open."""
+    """A store. Runtime.open_store opens it; any number of processes may have a directory open."""
 
     def __init__(self, raw: int) -> None:
         super().__init__(raw, lib.kvrt_store_release)
@@ -45,7 +45,7 @@ class Store(Handle):
         return from_struct(StoreInfo, out)
 
     def list(self, domain: Optional[str] = None) -> List[StoreEntry]:
-        """The sessions of a domain ("": the default one), or of all, by domain and name."""
+        """The sessions of a domain ("": the default one), or of all domains, sorted by domain and name."""
         found: List[StoreEntry] = []
 
         def note(event: Event) -> None:
@@ -62,7 +62,7 @@ class Store(Handle):
         return from_struct(StoreEntry, out)
 
     def show(self, name: str, domain: str = "") -> Dict[str, Any]:
-        """What is kept of a session, without its model: tokens, messages and their spans, chunks, options (kvrt_store_show)."""
+        """The contents of a saved session, without its model: tokens, messages and their spans, chunks, options (kvrt_store_show)."""
         where, what = text_bytes(domain, "domain"), text_bytes(name, "name")
         found: Dict[str, Any] = json.loads(bytes(buffer_of(self, lib.kvrt_store_show, where, len(where), what, len(what))))
         return found
@@ -75,11 +75,11 @@ class Store(Handle):
         self._named(lib.kvrt_store_rename, name, domain, new, len(new))
 
     def pin(self, name: str, pinned: int = 1, domain: str = "") -> None:
-        """gc leaves a pinned session, expired or not. `pinned` is also its priority when space is short, 1 to 255; 0: not pinned."""
+        """Pins a session: gc leaves it, expired or not. `pinned` is its priority when space is short, 1 to 255; 0: not pinned."""
         self._named(lib.kvrt_store_pin, name, domain, int(pinned))
 
     def set_ttl(self, name: str, seconds: int, domain: str = "") -> None:
-        """It expires so long from now; 0: never."""
+        """Sets when a session expires: so many seconds from now; 0: never."""
         self._named(lib.kvrt_store_set_ttl, name, domain, in_range(seconds, ctypes.c_uint64, "seconds"))
 
     def gc(self, progress: Optional[Callable[[Event], object]] = None) -> GcReport:
@@ -88,13 +88,13 @@ class Store(Handle):
         return from_struct(GcReport, out)
 
     def remove_old(self) -> int:
-        """Removes what migrations and repairs left (catalog.db.old, damaged-<n>). The bytes that were in it."""
+        """Removes the files that migrations and repairs left (catalog.db.old, damaged-<n>). Returns their bytes."""
         bytes_removed = ctypes.c_uint64()
         self._call(lib.kvrt_store_remove_old, ctypes.byref(bytes_removed))
         return int(bytes_removed.value)
 
     def verify(self, progress: Optional[Callable[[Event], object]] = None) -> List[str]:
-        """Reads and checks everything. Each fault in words; none: all is well."""
+        """Reads and checks everything. Returns the faults, in words; an empty list: all is well."""
         faults: List[str] = []
 
         def note(event: Event) -> None:

@@ -14,13 +14,13 @@ from ._errors import Detail, Status
 
 @dataclasses.dataclass(frozen=True)
 class Autosave:
-    """When a session saves itself: after each turn, with so many tokens more, when nothing has happened to it for so long."""
+    """The times at which a session saves itself: after each turn, after so many more tokens, and after so many idle milliseconds."""
 
     turn: bool = False
     tokens: int = 0
     idle_ms: int = 0
     name: str = ""
-    """Until it has one: that of its last save or resume."""
+    """The name to save under, until the session has that of its last save or resume."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class TokenLogprob:
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """What a generation or a long call tells; fields that do not belong to its type are empty."""
+    """An event of a generation or of a long call; fields that do not belong to its type are empty."""
 
     type: EventType
     token: int = 0
@@ -266,7 +266,7 @@ class AppendInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """A message of the conversation, the template's fields in `content`, and the tokens [begin, end) that it takes."""
+    """A message of the conversation: its fields for the template in `content`, and its tokens [begin, end)."""
 
     content: Dict[str, Any]
     generated: bool
@@ -290,7 +290,7 @@ _hints: Dict[type, Dict[str, Any]] = {}
 
 
 def from_struct(cls: Type[T], struct: Any) -> T:
-    """A dataclass from the struct whose fields have the same names."""
+    """Makes the dataclass from the struct whose fields have the same names."""
     if cls not in _hints:
         _hints[cls] = typing.get_type_hints(cls)
     values = {}

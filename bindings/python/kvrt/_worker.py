@@ -1,4 +1,4 @@
-"""What a model and its sessions share: its C handle, and the one thread that computes for asyncio."""
+"""The core that a model and its sessions share: the C handle, and the one thread that computes for asyncio."""
 from __future__ import annotations
 
 import asyncio
@@ -21,7 +21,7 @@ class Waiter:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
-        self.failure: Optional[Error] = None  # of the worker
+        self.failure: Optional[Error] = None  # the worker's
 
     def clear(self) -> None:
         self._event.clear()
@@ -33,7 +33,7 @@ class Waiter:
             raise failure
 
     def ring(self) -> None:
-        """Any thread."""
+        """Wakes the task. Any thread."""
         try:
             self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:  # the loop is closed: nobody waits
@@ -41,7 +41,7 @@ class Waiter:
 
 
 class Bell:
-    """A session's wake: rings all who wait."""
+    """A session's wake: rings all its waiters."""
 
     def __init__(self) -> None:
         self.waiters: Set[Waiter] = set()
@@ -52,7 +52,7 @@ class Bell:
 
 
 class Core:
-    """The model is released with the last of its holders. The worker lives while something is runnable."""
+    """The last holder's release releases the model. The worker thread lives while a session is runnable."""
 
     def __init__(self, raw: int) -> None:
         self.raw = raw
@@ -60,7 +60,7 @@ class Core:
         self._holders = 1
         self._running = False
         self._kicked = False
-        self._waiters: Set[Waiter] = set()  # for the worker
+        self._waiters: Set[Waiter] = set()  # the tasks that wait for the worker
 
     def retain(self) -> None:
         with self._lock:
@@ -74,7 +74,7 @@ class Core:
             lib.kvrt_model_release(self.raw)
 
     def kick(self, waiter: Waiter) -> None:
-        """Somebody waits for what a step may give."""
+        """A task waits for an event that a step may give: starts the worker, if it does not run."""
         with self._lock:
             self._kicked = True
             self._waiters.add(waiter)
@@ -109,7 +109,7 @@ class Core:
                     runnable.value = 0
                     continue
                 if runnable.value and time.monotonic() - begin < 0.001:
-                    time.sleep(0.001)  # what could run waits for blocks that another call holds
+                    time.sleep(0.001)  # the runnable sessions wait for blocks that another call holds
         finally:
             self.release()
 

@@ -1,4 +1,4 @@
-"""What the tests share. KVRT_SOURCE_DIR is the source tree: the tests run beside it, on the installed package."""
+"""The base of all tests. KVRT_SOURCE_DIR is the source tree: the tests run beside it, on the installed package."""
 import os
 import pathlib
 import shutil
@@ -9,7 +9,7 @@ import unittest
 
 import kvrt
 
-os.environ["KVRT_CACHE"] = ""  # the user's is not for tests
+os.environ["KVRT_CACHE"] = ""  # tests leave the user's cache alone
 SOURCE = pathlib.Path(os.environ["KVRT_SOURCE_DIR"])
 TINY = SOURCE / "tests" / "golden" / "tiny"
 MODEL = TINY / "llama_gqa_f32.gguf"
@@ -56,7 +56,7 @@ class Case(unittest.TestCase):
         return session
 
     def answer(self, session, count, **options):
-        """The tokens that a generation of `count` gives."""
+        """The tokens of a generation of `count`."""
         generation = session.generate(max_tokens=count, ignore_eos=True, **options)
         return [event.token for event in generation if event.type is kvrt.EventType.TOKEN]
 

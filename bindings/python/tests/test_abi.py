@@ -11,7 +11,7 @@ from kvrt import _abi
 from kvrt._enums import Cache
 from support import SOURCE, python
 
-ABI = json.loads((SOURCE / "include" / "kvrt.abi.json").read_text())  # as the compiler has kvrt.h: ./dev abi
+ABI = json.loads((SOURCE / "include" / "kvrt.abi.json").read_text())  # the layouts of the compiler: ./dev abi
 SCALARS = {
     "uint32_t": "u32", "int32_t": "i32", "uint64_t": "u64", "int64_t": "i64", "float": "f32", "double": "f64", "size_t": "size",
     "kvrt_event_fn": "event_fn", "kvrt_log_fn": "log_fn", "kvrt_wake_fn": "user_fn", "kvrt_free_fn": "user_fn", "void": "void",
@@ -22,12 +22,12 @@ ENUMS = {
     "KVRT_GEMM": kvrt.Gemm, "KVRT_ISA": kvrt.Isa, "KVRT_KV": kvrt.KvFormat, "KVRT_LOGITS": kvrt.Logits, "KVRT_REASON": kvrt.Reason,
     "KVRT_REPAIR": kvrt.RepairOutcome, "KVRT_REPLY": kvrt.Reply, "KVRT_REUSE": kvrt.ReuseStopped, "KVRT_STATE": kvrt.State,
 }
-# Which the package offers as words, flags or methods.
+# Enums that the package offers as words, flags or methods.
 UNNAMED = {"KVRT_GRAMMAR", "KVRT_INSPECT", "KVRT_LOG", "KVRT_SAMPLER", "KVRT_TEXT"}
 
 
 def kinds_of(declared):
-    """What the package may call a C type."""
+    """The names that the package may use for a C type."""
     declared = ABI["typedefs"].get(declared, declared)
     if declared == "const char*":
         return {"str", "ptr"}
@@ -78,7 +78,7 @@ class Description(unittest.TestCase):
             self.assertEqual({member.name: member.value for member in enum}, {key[len(name) + 1:]: value for key, value in ABI["enums"][name].items()})
         for member in kvrt.Status:
             self.assertEqual(_abi.lib.kvrt_status_name(member).decode(), member.name)
-        self.assertEqual(kvrt.Status(99).name, "UNKNOWN_99")  # of a newer library
+        self.assertEqual(kvrt.Status(99).name, "UNKNOWN_99")  # a value of a newer library
 
 
 class Loading(unittest.TestCase):

@@ -85,7 +85,7 @@ class Async(Case):
                 if event.type is EventType.TOKEN:
                     break
             gc.collect()
-            session.append([1])  # takes what was left
+            session.append([1])  # drains the events that were left
             async with session.agenerate(ignore_eos=True) as generation:
                 await generation.__anext__()
             self.assertEqual(session.info().state, State.IDLE)
@@ -152,7 +152,7 @@ class Async(Case):
         session = self.open()
         for _ in range(3):
             self.run_async(self.tokens(session, 5))
-        self.assertEqual(len(self.answer(session, 5)), 5)  # and without any
+        self.assertEqual(len(self.answer(session, 5)), 5)  # and one without any
         self.assertEqual(session.tokens(), PROMPT + self.expected(PROMPT, 20))
         self.assertRaises(RuntimeError, session.agenerate)
 

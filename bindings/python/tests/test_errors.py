@@ -24,7 +24,7 @@ class Errors(Case):
             error = _errors.make_error(status, 3, 4, "text")
             self.assertIs(type(error), kind)
             self.assertEqual((error.status, error.detail, error.os_code, str(error)), (status, kvrt.Detail.CATALOG_MISSING, 4, "text"))
-        self.assertIs(type(_errors.make_error(77)), kvrt.Error)  # of a newer library
+        self.assertIs(type(_errors.make_error(77)), kvrt.Error)  # a status of a newer library
         for kind, base in ((kvrt.Invalid, ValueError), (kvrt.NotFound, LookupError), (kvrt.NoMemory, MemoryError)):
             self.assertTrue(issubclass(kind, base))
 

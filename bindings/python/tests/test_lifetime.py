@@ -54,7 +54,7 @@ class Closing(Case):
         self.assertEqual(self.model.info().sessions, 0)
 
     def test_the_collector_inside_wake(self):
-        # A finalizer may run in a callback that must not call kvrt: it is put off.
+        # A finalizer may run in a callback that must not call kvrt: the release is put off.
         bell = threading.Event()
         victims = []
 
@@ -109,7 +109,7 @@ class Threads(Case):
         with self.assertRaises(kvrt.Busy) as caught:
             session.append([1])
         self.assertEqual(caught.exception.detail, kvrt.Detail.CONCURRENT)
-        self.assertEqual(len(session.tokens()), 64)  # what reads is free
+        self.assertEqual(len(session.tokens()), 64)  # reads need no turn
         self.assertEqual(session.info().state, kvrt.State.GENERATING)
         with self.model.open_session() as other:  # and so is the model
             other.append(PROMPT)
@@ -197,7 +197,7 @@ class Processes(Case):
                     told.append(repr(error))
             session.close()
             self.store.close()
-            with kvrt.Runtime(threads=1) as own, own.open_model(MODEL) as model, model.open_session() as mine:  # its own are fine
+            with kvrt.Runtime(threads=1) as own, own.open_model(MODEL) as model, model.open_session() as mine:  # its own handles are fine
                 mine.append(PROMPT)
                 told.append(str(len(self.answer(mine, 3))))
             os.write(write, " ".join(told).encode())

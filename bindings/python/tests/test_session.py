@@ -227,7 +227,7 @@ class Generate(Case):
         old = session.generate(max_tokens=2, ignore_eos=True)
         old.read()
         new = session.generate(max_tokens=5, ignore_eos=True)
-        old.close()  # ends only its own
+        old.close()  # ends only its own generation
         self.assertEqual(sum(e.type is EventType.TOKEN for e in new), 5)
 
     def test_all_or_nothing(self):
