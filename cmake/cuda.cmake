@@ -1,15 +1,15 @@
-# libkvrt_cuda: what libkvrt loads when a runtime asks for a CUDA device. libkvrt itself links nothing of it.
+# libkvrt_cuda: the library that libkvrt loads when a runtime asks for a CUDA device. libkvrt itself links nothing of it.
 if(PROJECT_IS_TOP_LEVEL)
   set(cuda AUTO)
 else()
-  set(cuda OFF)  # who has kvrt in a build of their own asks for it
+  set(cuda OFF)  # a project that builds kvrt as a part asks for it
 endif()
 set(KVRT_CUDA ${cuda} CACHE STRING "Build libkvrt_cuda: AUTO (where a CUDA 13 compiler is found), ON or OFF")
 set_property(CACHE KVRT_CUDA PROPERTY STRINGS AUTO ON OFF)
 option(KVRT_GPU_TESTS "Build the tests and benchmarks that run on a CUDA device (./dev gpu-check)" OFF)
 set(KVRT_CUDA_ARCHITECTURES 75-virtual 80 86-real 89-real 90 100-real 120 CACHE STRING "Devices that libkvrt_cuda has code for; PTX for the others")
 
-# libkvrt and libkvrt_cuda share classes of C++: both carry a version, which changes with any header that says what they share.
+# libkvrt and libkvrt_cuda share classes of C++: both carry a version, which changes with any header that declares one of these.
 file(GLOB_RECURSE shared_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/base/*.h ${PROJECT_SOURCE_DIR}/runtime/compute/*.h)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${shared_headers})
 set(shared_hashes "")
@@ -65,7 +65,7 @@ if(KVRT_WERROR)
 endif()
 
 if(KVRT_GPU_TESTS)
-  # Tests of a device are linked against it and see all that is in it, and share CUDA's runtime: kernels are large, and one copy is enough.
+  # Tests of a device link it as a shared library with all its symbols, and share CUDA's runtime: kernels are large, and one copy is enough.
   string(REGEX MATCH "^[0-9]+" major ${CMAKE_CUDA_COMPILER_VERSION})
   find_file(KVRT_CUDART libcudart.so.${major} HINTS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} REQUIRED)
   set(runtime ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libcudart.so.${major})  # beside the others, so that the folder can be moved

@@ -16,7 +16,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/kvrtConfigVersion.cmake C
 install(FILES ${PROJECT_BINARY_DIR}/kvrtConfig.cmake ${PROJECT_BINARY_DIR}/kvrtConfigVersion.cmake DESTINATION ${KVRT_CMAKE_DIR}
         COMPONENT kvrt_Development)
 
-# The .pc file finds its prefix from where it lies, so that the tree can be moved.
+# The .pc file finds its prefix from its own place, so that the tree can be moved.
 file(RELATIVE_PATH KVRT_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" KVRT_PC_UP "${KVRT_PC_UP}")
 configure_file(cmake/kvrt.pc.in ${PROJECT_BINARY_DIR}/kvrt.pc @ONLY)

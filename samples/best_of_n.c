@@ -33,7 +33,7 @@ static void take(struct answer* a, const kvrt_event* event) {
     ++a->tokens;
   }
   if ((event->type == KVRT_EVENT_TOKEN || event->type == KVRT_EVENT_DONE) && a->size + event->text_size <= kTextMax) {
-    memcpy(a->text + a->size, event->text, event->text_size); /* DONE brings what a stop string held back */
+    memcpy(a->text + a->size, event->text, event->text_size); /* DONE brings the text that a stop string held back */
     a->size += event->text_size;
   }
   if (event->type == KVRT_EVENT_DONE) {

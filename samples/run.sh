@@ -1,5 +1,5 @@
 #!/bin/sh
-# run.sh PROGRAMS [MODEL]: runs every sample and looks at what it says. Without MODEL: the real one, KVRT_MODEL or the cache's.
+# run.sh PROGRAMS [MODEL]: runs every sample and checks its output. Without MODEL: the real one, KVRT_MODEL or the cache's.
 set -eu
 programs=$1
 model=${2:-${KVRT_MODEL:-${XDG_CACHE_HOME:-$HOME/.cache}/kvrt/models/SmolLM2-135M-Instruct.Q4_1.gguf}}

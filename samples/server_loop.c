@@ -15,7 +15,7 @@ enum { kClientsMax = 64, kLineMax = 4096 };
 struct client {
   kvrt_session* session; /* NULL: free */
   int number;
-  int ready; /* wake was called: next has something to give */
+  int ready; /* wake was called: next has an event */
 };
 
 static void must(kvrt_status status, const char* what) {
@@ -30,7 +30,7 @@ static void must(kvrt_status status, const char* what) {
 /* Only signals. A server with its sockets on another thread would write to a pipe or an eventfd here. */
 static void wake(void* user) { ((struct client*)user)->ready = 1; }
 
-/* A request becomes a session that generates. What the model cannot take is answered at once. */
+/* A request becomes a session that generates. A request that the model cannot take is answered at once. */
 static void serve(kvrt_model* model, struct client* c, int number, const char* text, uint32_t max_tokens) {
   kvrt_session_options options;
   kvrt_generate_options generate;
@@ -49,7 +49,7 @@ static void serve(kvrt_model* model, struct client* c, int number, const char* t
   c->session = NULL;
 }
 
-/* Takes what is there; never computes. Returns 1 when the answer is over. */
+/* Takes the events that are there; never computes. Returns 1 when the answer is over. */
 static int take_events(struct client* c) {
   c->ready = 0; /* before next: a wake that comes meanwhile counts */
   for (;;) {
@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
   char metrics[16384];
   size_t size = 0;
   must(kvrt_model_metrics_text(model, NULL, 0, metrics, sizeof metrics, &size, NULL), "metrics");
-  fwrite(metrics, 1, size, stderr); /* what a server shows at /metrics */
+  fwrite(metrics, 1, size, stderr); /* a server would show it at /metrics */
   kvrt_model_release(model);
   kvrt_runtime_release(runtime);
   return 0;

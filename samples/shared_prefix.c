@@ -1,5 +1,5 @@
 /* A prefix that processes share through the store. The first process computes a long system prompt and saves it; each later process that
- * begins a conversation with the same text finds its KV on disk, without being told the name it was saved under. Run again, both find it.
+ * begins a conversation with the same text finds its KV on disk, without the name under which it was saved. Run again, both find it.
  *   shared_prefix MODEL.gguf STORE-DIRECTORY
  */
 #include <stdio.h>
@@ -52,7 +52,7 @@ static uint64_t begin_conversation(const char* path, const char* directory, cons
          report.ttft_ms);
   kvrt_save_options save;
   KVRT_INIT(&save);
-  save.overwrite = 1; /* a conversation of that name, of an earlier run, gives way */
+  save.overwrite = 1; /* replaces the conversation of that name from an earlier run */
   must(kvrt_session_suspend(session, name, strlen(name), &save, NULL, NULL), "save");
   kvrt_session_close(session);
   kvrt_store_release(store);
@@ -61,7 +61,7 @@ static uint64_t begin_conversation(const char* path, const char* directory, cons
   return report.reused_disk;
 }
 
-/* In a child process, made before any handle exists here. `shared`: the store must have something of it, else the exit code is 70. */
+/* Runs in a child process, made before any handle exists here. `shared`: the store must have tokens of it, else the exit code is 70. */
 static int in_child(char** argv, const char* name, const char* question, int shared) {
   int status = 0;
   const pid_t child = fork();

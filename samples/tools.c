@@ -57,7 +57,7 @@ static void say(kvrt_session* session, const char* role, const char* text) {
   fprintf(stderr, "]\n");
 }
 
-/* What an answer was made of. */
+/* The parts of an answer. */
 struct answer {
   char call[kTextMax]; /* JSON; "": none */
 };

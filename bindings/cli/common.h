@@ -88,8 +88,8 @@ kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, Op
 
 // kvrt_model_inspect's JSON.
 kvrt_status inspect(const kvrt_runtime* runtime, const std::string& model, uint32_t bits, std::string& json);
-// For a chat: flags that were not given get the values that the model's file suggests (general.sampling.*), or, where it suggests none at all,
-// a temperature of 0.7 and a min_p of 0.05.
+// For a chat: flags that were not given get the values that the model's file suggests (general.sampling.*), or, where it suggests none at
+// all, a temperature of 0.7 and a min_p of 0.05.
 void suggest_sampling(const kvrt_runtime* runtime, const std::string& model, SamplingFlags& flags);
 
 // The KV format that --kv names.

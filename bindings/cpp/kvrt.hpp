@@ -225,8 +225,8 @@ class Cancel : public detail::Shared<kvrt_cancel, kvrt_cancel_retain, kvrt_cance
 
 class Session;
 
-// The events of next() up to DONE, and DONE itself: for (const kvrt::Event& e : session.events(end)). `end` gets the status that ended the loop.
-// Leaving the loop early leaves the generation as it is: cancel it, or go on later.
+// The events of next() up to DONE, and DONE itself: for (const kvrt::Event& e : session.events(end)). `end` gets the status that ended the
+// loop. Leaving the loop early leaves the generation as it is: cancel it, or go on later.
 class Events {
  public:
   struct End {};

@@ -31,7 +31,7 @@ Status CudaBackend::open_gemm(const CublasLt* given) {
   if (opened.is_ok()) {
     gemm_ = std::move(opened).value();
     if (!fp8_prompts_) return {};
-    constexpr uint32_t kSize = 4096;  // of any weight
+    constexpr uint32_t kSize = 4096;  // as good as any size of a weight
     if (!gemm_->takes_e4m3(kSize, kSize, kStepRowsMax)) {
       return error(Code::kUnsupported, Detail::kNone, "FP8 prompts: cuBLASLt %s has no product of e4m3 on %s", gemm_->version().c_str(),
                    p.name);
@@ -87,7 +87,7 @@ Status CudaBackend::download(std::span<uint8_t> host, const uint8_t* device) {
   return {};
 }
 
-// Together, but for one that needs what another has written, or writes what it has read.
+// In batches: a pair that reads or overwrites what one before it writes, or overwrites what that reads, begins the next batch.
 void CudaBackend::copy(std::span<const BlockPair> pairs, uint64_t bytes) {
   const DeviceContext::Use use(context_.get());
   if (!use.status().is_ok()) return fail(use.status());
@@ -117,7 +117,7 @@ Status CudaBackend::sync() {
   if (!use.status().is_ok()) fail(use.status());
   const cudaError_t done = cudaStreamSynchronize(stream_.handle);
   const cudaError_t queued = std::exchange(stream_.error, cudaSuccess);
-  // Where the step was stopped (fail), only what was queued before it can tell that the device is lost.
+  // After fail() stopped the step, only the work queued before that can tell that the device is lost.
   const cudaError_t failed = queued == cudaSuccess || !error_.is_ok() ? done : queued;
   if (failed != cudaSuccess) {
     Status status = context_->failed(failed, "a step on " + device_name());
@@ -155,7 +155,7 @@ void CudaBackend::run(const StepRun& step, const std::function<void()>& fn) {
   replay_or_capture(static_cast<GraphCache*>(step.cache), step.shape_key, fn);
 }
 
-// The first time a shape runs without a graph: then every buffer has its size, and capturing allocates nothing.
+// A shape runs without a graph the first time: after that every buffer has its size, and capturing allocates nothing.
 void CudaBackend::replay_or_capture(GraphCache* cache, uint64_t key, const std::function<void()>& fn) {
   GraphCache::Entry* entry = cache->find(key, splits_);
   if (entry->generation != generation_) {
@@ -166,7 +166,7 @@ void CudaBackend::replay_or_capture(GraphCache* cache, uint64_t key, const std::
   if (!entry->warm || entry->refused) {
     fn();
     entry->generation = generation_;
-    entry->warm = stream_.error == cudaSuccess;  // it came to its end: no buffer is missing
+    entry->warm = stream_.error == cudaSuccess;  // it ran to its end: no buffer is missing
     return;
   }
   if (stream_.error != cudaSuccess) return;
@@ -185,7 +185,7 @@ void CudaBackend::replay_or_capture(GraphCache* cache, uint64_t key, const std::
   if (status == cudaSuccess) return stream_.check(cudaGraphLaunch(entry->graph, stream_.handle));
   entry->graph = nullptr;
   (void)cudaGetLastError();
-  // Whatever it was, a device that is lost says so again.
+  // A device that is lost says so again, whatever the error was.
   const cudaError_t lost = cudaStreamSynchronize(stream_.handle);
   if (lost != cudaSuccess) return fail(context_->failed(lost, "a graph of a step"));
   logf(log_, LogLevel::kWarn, "%s: steps of this shape run without", to_status(status, "a graph of a step").message().c_str());

@@ -21,11 +21,11 @@ class WeightImage;
 
 namespace kvrt::cuda {
 
-inline constexpr uint32_t kLibraryRows = 128;                               // of a step: above, a library's gemm
-inline constexpr uint64_t kDequantizedMax = 256ull << 20;                   // elements of a weight, of which it wants a copy in f16
-inline uint64_t gemm_rows(uint64_t rows) { return (rows + 63) / 64 * 64; }  // of gemm's tiles
+inline constexpr uint32_t kLibraryRows = 128;                               // a step of more rows uses a library's gemm
+inline constexpr uint64_t kDequantizedMax = 256ull << 20;                   // elements of the largest weight that is copied to f16 for it
+inline uint64_t gemm_rows(uint64_t rows) { return (rows + 63) / 64 * 64; }  // whole tiles of gemm
 
-// A weight in device memory, panels as the CPU's.
+// A weight in device memory, in the CPU's panels.
 class CudaWeight final : public Weight {
  public:
   CudaWeight(const DeviceWeight& view, uint64_t bytes, std::shared_ptr<Buffer> memory)
@@ -41,7 +41,7 @@ class CudaWeight final : public Weight {
   std::shared_ptr<Buffer> memory_;
 };
 
-// As Backend says: one thread at a time but for alloc, upload, download and device_memory.
+// Threads as Backend says: one at a time, except for alloc, upload, download and device_memory.
 class CudaBackend final : public Backend {
  public:
   // gemm: a library's functions; null: cuBLASLt, where it is found.
@@ -98,7 +98,7 @@ class CudaBackend final : public Backend {
   std::string device_name() const override { return context_->properties().name; }
 
  private:
-  // The rotations of a step's positions, [rows][pairs], for one kind of parameters. Graphs have captured its place.
+  // The rotations of a step's positions, [rows][pairs], for one set of parameters. Graphs have captured its place.
   struct RopeTable {
     RopeParams params;
     std::unique_ptr<Buffer> memory;
@@ -117,9 +117,9 @@ class CudaBackend final : public Backend {
   void fail(Status status);
   void pack(const WeightImage& image, uint64_t begin, uint64_t end, uint8_t* host, uint64_t base);
   std::vector<ScratchUse> scratch_uses(const StepShape& shape) const;
-  // At least `bytes` of it. Growing forgets the graphs, which have its old place.
+  // Makes it at least `bytes` large. Growing drops the graphs, which have its old place.
   Status enlarge(Scratch* scratch, uint64_t bytes);
-  // The same within a step; null or false after an error.
+  // Likewise within a step; null or false after an error.
   template <typename T>
   T* reserve(Scratch* scratch, uint64_t count);
   bool grow(Scratch* scratch, uint64_t bytes);
@@ -129,14 +129,14 @@ class CudaBackend final : public Backend {
   void replay_or_capture(GraphCache* cache, uint64_t key, const std::function<void()>& fn);
   Status open_gemm(const CublasLt* gemm);
   void many_rows(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out);
-  // False: in f16, as ever. An error is kept.
+  // False: f16 is to be used, as without FP8. An error is kept.
   bool many_rows_e4m3(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out);
-  bool takes_few() const { return determinism_ == Determinism::kStrict || class_rows_ <= kFewRows; }  // the step's matmuls
+  bool takes_few() const { return determinism_ == Determinism::kStrict || class_rows_ <= kFewRows; }  // the step's matmuls do
   MatvecInput matvec_input(const DeviceWeight& w, const MatmulInput& in);
   const uint16_t* gemm_input(const DeviceWeight& w, const MatmulInput& in);
-  // The table of the parameters, new where there is none.
+  // The table for the parameters; makes one where there is none.
   Result<const RopeTable*> make_rope_table(const RopeParams& params);
-  // Of the prepared ones; null where that failed.
+  // The table that was prepared for the parameters; null where that failed.
   const RopeTable* rope_table(const RopeParams& params) const;
   void decode_rows(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t first, uint32_t n, const DeviceAttention& params,
                    const float* q, uint32_t stride, float* out);
@@ -149,18 +149,18 @@ class CudaBackend final : public Backend {
   bool fp8_prompts_;
   std::string isa_, numerics_;
   TurnLock pool_mu_;    // a model may be loaded while another runs
-  ThreadPool pool_{1};  // packs weights
+  ThreadPool pool_{1};  // it packs weights
   Stream stream_;
-  Status error_;  // the first since the last sync; launches' own are in stream_
+  Status error_;  // the first since the last sync; errors of launches are in stream_
   StepArrays arrays_;
-  uint64_t generation_ = 0;  // of the places that graphs have captured
+  uint64_t generation_ = 0;  // counts changes of the places that graphs have captured
   bool capturing_ = false;
-  uint32_t splits_ = 1;  // of the step's attention
-  // Rows of the step, from the last layer's attention on those with logits: they say which kernels its matmuls take, also where an expert
-  // has but a few of them.
+  uint32_t splits_ = 1;  // parts of a row in the step's attention
+  // Rows of the step; from the last layer's attention on, those with logits. They choose the kernels of the step's matmuls, also for an
+  // expert that has few of them.
   uint32_t class_rows_ = 0;
-  std::unique_ptr<GemmLibrary> gemm_;  // null: own kernels
-  std::list<RopeTable> rope_tables_;   // of all models; the last prepared first
+  std::unique_ptr<GemmLibrary> gemm_;  // null: kvrt's own kernels
+  std::list<RopeTable> rope_tables_;   // for all models; the last prepared is first
   Scratch q_, d_, s_, sums_, normed_, halves_, partials_, gate_up_, rows_, weights_, dequantized_, scales_, products_;
 };
 

@@ -6,7 +6,7 @@
 namespace kvrt::cuda {
 namespace {
 
-constexpr size_t kSlots = 8;  // copies under way at a time: as many as threads that read chunks of a resume
+constexpr size_t kSlots = 8;  // copies under way at a time: one for each thread that reads chunks in a resume
 
 class DeviceBuffer final : public Buffer {
  public:
@@ -42,8 +42,8 @@ class PinnedBuffer final : public Buffer {
 
 using ull = unsigned long long;
 
-// Errors that leave the process's use of the device as it was; after all others CUDA gives nothing but them. What ends a capture, ours or the
-// host's own, says nothing about the device.
+// Errors that leave the device usable by the process; after any other CUDA returns only that error. An error that ends a capture, ours or
+// the host's own, says nothing about the device.
 bool forgiven(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:
@@ -117,7 +117,7 @@ DeviceContext::~DeviceContext() {
 }
 
 Status DeviceContext::find_driver() {
-  constexpr unsigned kVersion = 12000;  // of CUDA: the functions are older
+  constexpr unsigned kVersion = 12000;  // a CUDA version; the functions are older
   const auto find = [](const char* name, auto* function) {
     void* found = nullptr;
     const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, nullptr);
@@ -149,7 +149,7 @@ DeviceContext::Use::~Use() {
 }
 
 Status DeviceContext::failed(cudaError_t error, const std::string& what) {
-  (void)cudaGetLastError();  // CUDA keeps it for whoever asks next
+  (void)cudaGetLastError();  // else the next caller would get this error
   Status status = to_status(error, what);
   std::lock_guard lock(mu_);
   if (!lost_.is_ok()) return lost_.clone();

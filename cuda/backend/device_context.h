@@ -1,4 +1,4 @@
-// DeviceContext: one device as the backend's parts share it: errors, memory, pinned staging.
+// DeviceContext: the device that the parts of the backend share, with its errors, memory and pinned staging.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,10 +16,10 @@
 
 namespace kvrt::cuda {
 
-// NO_MEMORY for want of it, else DEVICE, with CUDA's number as os_code: "what: name (text)".
+// NO_MEMORY where memory is missing, else DEVICE, with CUDA's number as os_code: "what: name (text)".
 Status to_status(cudaError_t error, const std::string& what);
 
-// Any thread, but for what says otherwise. After the device was lost every call gives the same DEVICE.
+// Any thread, unless a member says otherwise. After the device was lost every call gives the same DEVICE.
 class DeviceContext {
  public:
   static Result<std::unique_ptr<DeviceContext>> open(uint32_t device);
@@ -28,20 +28,20 @@ class DeviceContext {
   DeviceContext& operator=(const DeviceContext&) = delete;
 
   const cudaDeviceProp& properties() const { return properties_; }
-  // Every CUDA call is made within one.
+  // Every CUDA call is made within a Use.
   class Use;
-  // The error's status. One that CUDA does not forgive is remembered.
+  // The error's status. An error after which CUDA does not go on is kept.
   Status failed(cudaError_t error, const std::string& what);
 
   Result<std::unique_ptr<Buffer>> alloc(uint64_t bytes);
   Result<std::unique_ptr<Buffer>> alloc_pinned(uint64_t bytes);
 
-  // A pinned buffer and a stream of its own, for one copy at a time. Waits while all are taken.
+  // A pinned buffer with a stream of its own, for one copy at a time. Waits while all are taken.
   class Staging;
   Result<std::unique_ptr<Staging>> staging(uint64_t bytes);
 
  private:
-  // The driver's: a thread's context may be no device's own, and a thread that had none is left without.
+  // Functions of the driver: a thread's context may belong to no device's own, and a thread that had none is left without.
   struct Driver {
     int (*get_current)(void** context) = nullptr;
     int (*set_current)(void* context) = nullptr;
@@ -62,7 +62,7 @@ class DeviceContext {
   std::vector<Slot> slots_;  // guarded by mu_
 };
 
-// While it lives, the device is the calling thread's; then the thread's own is again. They nest.
+// While it lives, the device is current in the calling thread; after it the thread's former one is again. Uses nest.
 class DeviceContext::Use {
  public:
   explicit Use(const DeviceContext* context);
@@ -89,7 +89,7 @@ class DeviceContext::Staging {
   cudaStream_t stream() const;
   Status start(void* to, const void* from, uint64_t bytes, cudaMemcpyKind kind, const char* what);
   Status wait(const char* what);
-  // Starts it and waits.
+  // Starts the copy and waits for it.
   Status copy(void* to, const void* from, uint64_t bytes, cudaMemcpyKind kind, const char* what);
 
  private:

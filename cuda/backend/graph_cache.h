@@ -10,7 +10,7 @@
 
 namespace kvrt::cuda {
 
-inline constexpr size_t kGraphsMax = 64;  // the last used stay
+inline constexpr size_t kGraphsMax = 64;  // those used last stay
 
 // One thread at a time.
 class GraphCache final : public RunCache {
@@ -18,9 +18,9 @@ class GraphCache final : public RunCache {
   struct Entry {
     uint64_t key = 0;
     uint32_t splits = 0;      // parts of a row's attention
-    uint64_t generation = 0;  // of the backend's memory that it has captured
-    bool warm = false;        // ran once without a graph: all memory that it needs is there
-    bool refused = false;     // could not be captured
+    uint64_t generation = 0;  // the generation of the backend's memory that it has captured
+    bool warm = false;        // it ran once without a graph: all memory that it needs is there
+    bool refused = false;     // it could not be captured
     cudaGraphExec_t graph = nullptr;
   };
   explicit GraphCache(const DeviceContext* context) : context_(context) {}
@@ -31,7 +31,7 @@ class GraphCache final : public RunCache {
     for (Entry& entry : entries_) drop(&entry);
   }
 
-  // The entry of a shape, new or old; the oldest of too many goes.
+  // The entry of a shape, made where there is none; of too many the one used longest ago goes.
   Entry* find(uint64_t key, uint32_t splits) {
     for (auto it = entries_.begin(); it != entries_.end(); ++it) {
       if (it->key != key || it->splits != splits) continue;
@@ -52,7 +52,7 @@ class GraphCache final : public RunCache {
 
  private:
   const DeviceContext* context_;
-  std::list<Entry> entries_;  // the last used first
+  std::list<Entry> entries_;  // the last used is first
 };
 
 }  // namespace kvrt::cuda

@@ -1,4 +1,4 @@
-// CudaBackend's ops: which kernels each is made of, and in what memory they leave what passes between them.
+// CudaBackend's ops: the kernels of each, and the memory for their intermediate results.
 #include <algorithm>
 
 #include "cuda/backend/backend.h"
@@ -11,7 +11,7 @@ namespace {
 
 const DeviceWeight& view(const Weight& w) { return static_cast<const CudaWeight&>(w).view(); }
 DeviceActivation device(Activation act) { return act == Activation::kSilu ? DeviceActivation::kSilu : DeviceActivation::kGeluTanh; }
-constexpr size_t kRopeTablesMax = 16;  // kinds of rotations: two of a model at most
+constexpr size_t kRopeTablesMax = 16;  // kinds of rotations; a model has two at most
 
 // fn(rows of the input, the first's index), kFewRows at a time.
 template <typename Fn>
@@ -54,7 +54,7 @@ void CudaBackend::softcap(float cap, uint32_t rows, uint32_t width, float* x) { 
 
 void CudaBackend::gather_logits_rows(const Step& step, uint32_t width, float* x) {
   class_rows_ = static_cast<uint32_t>(step.logits_rows.size());
-  if (class_rows_ == step.n_rows()) return;  // all of them, as they are
+  if (class_rows_ == step.n_rows()) return;  // every row has logits: nothing to gather
   cuda::gather_rows(&stream_, x, arrays_.device().logits_rows, class_rows_, width, x);
 }
 
@@ -90,11 +90,11 @@ const uint16_t* CudaBackend::gemm_input(const DeviceWeight& w, const MatmulInput
 }
 
 bool CudaBackend::many_rows_e4m3(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) {
-  const auto is_f32 = [](const DevicePart& part) { return part.type == DType::kF32; };  // what a file keeps whole, as a router
+  const auto is_f32 = [](const DevicePart& part) { return part.type == DType::kF32; };  // weights that a file keeps whole, such as a router
   if (!fp8_prompts_ || std::any_of(w.parts, w.parts + w.n_parts, is_f32) || !gemm_->takes_e4m3(w.rows, w.cols, in.n)) return false;
   auto* x = reserve<uint8_t>(&halves_, uint64_t{in.n} * w.cols);
   auto* dequantized = reserve<uint8_t>(&dequantized_, uint64_t{w.rows} * w.cols);
-  auto* w_scales = reserve<float>(&scales_, uint64_t{w.rows} + in.n);  // first, so that they are aligned
+  auto* w_scales = reserve<float>(&scales_, uint64_t{w.rows} + in.n);  // reserved first, so that they are aligned
   float* products = accumulate ? reserve<float>(&products_, uint64_t{in.n} * w.rows) : out;
   if (stream_.error != cudaSuccess) return true;
   cuda::e4m3_rows(&stream_, in.x, in.norm, in.eps, in.n, w.cols, x, w_scales + w.rows);
@@ -107,7 +107,7 @@ bool CudaBackend::many_rows_e4m3(const DeviceWeight& w, const float* bias, const
   return true;
 }
 
-// A library's gemm reads the weight as numbers: worth it where rows are many, and where that copy is not too large.
+// A library's gemm reads the weight as plain numbers: worth it where rows are many and that copy is not too large.
 void CudaBackend::many_rows(const DeviceWeight& w, const float* bias, const MatmulInput& in, bool accumulate, float* out) {
   const uint64_t cells = uint64_t{w.rows} * w.cols;
   const bool library = gemm_ && class_rows_ > kLibraryRows && cells <= kDequantizedMax;
@@ -169,7 +169,7 @@ Result<const CudaBackend::RopeTable*> CudaBackend::make_rope_table(const RopePar
     std::copy_n(reinterpret_cast<const uint8_t*>(frequencies.data()), host.size(), host.data());
   }));
   if (rope_tables_.size() == kRopeTablesMax) {
-    stream_.check(cudaStreamSynchronize(stream_.handle));  // what was queued still uses it
+    stream_.check(cudaStreamSynchronize(stream_.handle));  // queued work still uses it
     rope_tables_.pop_back();
     ++generation_;
   }
@@ -209,7 +209,7 @@ void CudaBackend::kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, 
   cuda::kv_store(&stream_, kv, pool, layer, arrays_.rows_from(first), n, k, v, stride);
 }
 
-// With a norm over all of a row's heads one block has all of the row's Q: many rows are better off with a kernel for each.
+// With a norm over all heads of a row one block takes all of the row's Q: for many rows a kernel per operation is faster.
 void CudaBackend::rope_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n,
                              const QkParams& params, uint32_t stride, float* qkv) {
   if (params.q_norm && params.norm_rows && n > kFewRows) return Backend::rope_store(kv, pool, layer, step, first, n, params, stride, qkv);
@@ -242,7 +242,7 @@ void CudaBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t 
   cuda::prefill_attention(&stream_, kv, pool, layer, arrays_.device(), arrays_.tiles(), arrays_.n_tiles(), p, q, stride, out);
 }
 
-// ---- experts: which of them run is decided on the host
+// ---- experts: the host decides which of them run
 
 void CudaBackend::route(const float* logits, uint32_t rows, uint32_t experts, uint32_t used, bool normalize, Routes* out) {
   std::vector<float> host(uint64_t{rows} * experts);
@@ -252,7 +252,7 @@ void CudaBackend::route(const float* logits, uint32_t rows, uint32_t experts, ui
   route_rows(host.data(), rows, experts, used, normalize, out);
 }
 
-// A copy that is queued behind what reads the one before it.
+// A copy to the device, queued behind the work that reads the one before it.
 template <typename T>
 T* CudaBackend::stage_rows(Scratch* scratch, std::span<const T> host) {
   T* to = reserve<T>(scratch, std::max<uint64_t>(host.size(), kFewRows));

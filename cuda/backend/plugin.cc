@@ -1,4 +1,4 @@
-// What libkvrt_cuda exports: kvrt_cuda_plugin, which open_cuda of libkvrt looks for.
+// The only symbol that libkvrt_cuda exports: kvrt_cuda_plugin, for which open_cuda of libkvrt looks.
 #include <new>
 
 #include "cuda/backend/backend.h"

@@ -1,4 +1,4 @@
-// CudaBackend's memory that ops share one after the other: how much a model's largest steps need, and how it grows.
+// CudaBackend's scratch memory, which ops use one after the other: the size for a model's largest steps, and its growth.
 #include <algorithm>
 #include <bit>
 
@@ -9,7 +9,7 @@
 namespace kvrt::cuda {
 namespace {
 
-constexpr uint64_t kPartialsMax = 128ull << 20;  // bytes of attention's parts, where a row needs no more
+constexpr uint64_t kPartialsMax = 128ull << 20;  // bytes of attention's parts, unless one row needs more
 
 // Blocks of `block` numbers in `n`.
 uint64_t blocks(uint64_t n, uint64_t block) { return (n + block - 1) / block; }
@@ -18,7 +18,7 @@ uint64_t blocks(uint64_t n, uint64_t block) { return (n + block - 1) / block; }
 
 uint32_t CudaBackend::splits_of(uint32_t last_position) { return std::bit_ceil(last_position / kSplitTokens + 1); }
 
-// Long contexts have many parts: fewer rows at a time then, of which none depends on the others.
+// Long contexts have many parts: then fewer rows are taken at a time. No row depends on the others.
 uint32_t CudaBackend::rows_in_parts(const KvGeometry& kv, uint32_t heads, uint32_t splits) {
   const uint64_t row_bytes = decode_partials(kv, heads, 1, splits) * sizeof(float);
   return static_cast<uint32_t>(std::clamp<uint64_t>(kPartialsMax / row_bytes, 1, kFewRows));
@@ -29,7 +29,7 @@ Status CudaBackend::enlarge(Scratch* scratch, uint64_t bytes) {
   KVRT_CHECK(!capturing_);
   if (*scratch) {
     ++generation_;
-    const cudaError_t done = cudaStreamSynchronize(stream_.handle);  // what was queued still uses the old one
+    const cudaError_t done = cudaStreamSynchronize(stream_.handle);  // queued work still uses the old one
     if (done != cudaSuccess) return context_->failed(done, "a step on " + device_name());
     scratch->reset();
   }
@@ -46,7 +46,7 @@ bool CudaBackend::grow(Scratch* scratch, uint64_t bytes) {
   return false;
 }
 
-// What the ops reserve in the largest steps, each at most so much.
+// The most that the ops reserve of each buffer in the largest steps.
 std::vector<CudaBackend::ScratchUse> CudaBackend::scratch_uses(const StepShape& s) const {
   const uint64_t attended = uint64_t{s.heads} * s.head_dim, qkv = (uint64_t{s.heads} + 2 * s.kv_heads) * s.head_dim,
                  gate_up = 2 * uint64_t{s.ff};
@@ -70,7 +70,8 @@ std::vector<CudaBackend::ScratchUse> CudaBackend::scratch_uses(const StepShape& 
   uses.push_back({&CudaBackend::gate_up_, s.rows * gate_up * sizeof(float)});
   if (!gemm_ || s.rows <= kLibraryRows) return uses;
   uint64_t cells = 0;
-  for (const uint64_t weight_rows : {qkv, attended, gate_up, uint64_t{s.ff}, uint64_t{s.experts}}) {  // or columns, and the others of width
+  // A weight has so many rows or columns; its other side is `width`.
+  for (const uint64_t weight_rows : {qkv, attended, gate_up, uint64_t{s.ff}, uint64_t{s.experts}}) {
     if (weight_rows * s.width <= kDequantizedMax) cells = std::max(cells, weight_rows * s.width);
   }
   uses.push_back({&CudaBackend::dequantized_, cells * sizeof(uint16_t)});

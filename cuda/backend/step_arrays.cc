@@ -10,7 +10,7 @@ namespace kvrt::cuda {
 namespace {
 
 constexpr uint64_t kTablesAtFirst = 64 << 10;  // entries: contexts of 2 million tokens together
-constexpr uint32_t kFewTileRows = 4;           // of a sequence: below, its rows go one by one
+constexpr uint32_t kFewTileRows = 4;           // a sequence with fewer rows in the step has them taken one by one
 
 uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -104,7 +104,7 @@ void StepArrays::plan_tiles(const Step& step, const uint32_t* tables_at) {
                           tables_at[seq.first_row]});
     }
   }
-  // Those that see most keys first: the others fill up what they leave.
+  // Tiles that see most keys come first: shorter ones fill the gaps at the end.
   const auto keys = [](const PrefillTile& tile) { return tile.first_position + static_cast<int32_t>(tile.n); };
   std::stable_sort(planned_.begin(), planned_.end(), [&](const PrefillTile& a, const PrefillTile& b) { return keys(a) > keys(b); });
   n_tiles_ = static_cast<uint32_t>(planned_.size());

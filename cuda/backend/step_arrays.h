@@ -1,4 +1,4 @@
-// StepArrays: a step's host arrays in device memory, at places that stay: one copy a step, packed in pinned memory.
+// StepArrays: a step's host arrays in device memory, at fixed places: one copy per step, packed in pinned memory.
 #pragma once
 
 #include <memory>
@@ -16,17 +16,17 @@ struct AttentionRun {
 
 class StepArrays {
  public:
-  // Memory for the largest step whose block tables have so many entries together; it grows with them. The copy before must be over.
+  // Makes room for the largest step whose block tables have so many entries together. The copy before it must be over.
   Status reserve(DeviceContext* context, uint64_t tables = 0);
-  static uint64_t bytes();  // on the device, of all but extremely long contexts
+  static uint64_t bytes();  // on the device, except for extremely long contexts
   // Queues the copy of `step`. *moved: the arrays have new places. The copy before it must be over.
   Status put(DeviceContext* context, Stream* stream, const Step& step, bool* moved);
   const DeviceStep& device() const { return device_; }
-  // Of its rows [first, ...).
+  // The arrays of the rows [first, ...).
   DeviceStep rows_from(uint32_t first) const;
   const PrefillTile* tiles() const { return tiles_; }
   uint32_t n_tiles() const { return n_tiles_; }
-  std::span<const AttentionRun> few_rows() const { return few_rows_; }  // of sequences with too few rows for a tile
+  std::span<const AttentionRun> few_rows() const { return few_rows_; }  // rows of sequences that have too few for a tile
   uint32_t last_position() const { return last_position_; }             // the largest
 
  private:

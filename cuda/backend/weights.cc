@@ -1,4 +1,4 @@
-// CudaBackend's weights: panels packed by the CPU's code, slice by slice, in pinned memory, and copied while the next slice is packed.
+// CudaBackend's weights: the CPU's code packs their panels slice by slice in pinned memory; a slice is copied while the next is packed.
 #include <algorithm>
 #include <cstring>
 
@@ -8,8 +8,8 @@
 namespace kvrt::cuda {
 namespace {
 
-constexpr uint64_t kSliceBytes = 16u << 20;  // of panels that are packed between two reports
-constexpr uint64_t kChunkBytes = 1u << 20;   // of them, for one thread
+constexpr uint64_t kSliceBytes = 16u << 20;  // panels packed between two reports of progress
+constexpr uint64_t kChunkBytes = 1u << 20;   // panels of one thread at a time
 
 }  // namespace
 
@@ -59,7 +59,7 @@ Result<std::vector<std::unique_ptr<Weight>>> CudaBackend::make_weights(std::span
   }
   for (auto& slice : slices) KVRT_TRY(slice->wait("a copy of weights"));
 
-  // Laid out on the device as they would be on the host.
+  // The layout on the device is that on the host.
   std::vector<std::unique_ptr<Weight>> out;
   const std::shared_ptr<const uint8_t> base(memory, memory->data());
   for (const std::unique_ptr<Weight>& bound : image.bind(base)) {

@@ -1,5 +1,5 @@
-// What is called of cublasLt.h: its ABI since CUDA 11 (docs.nvidia.com/cuda/cublas, "Using the cuBLASLt API"), declared here so that neither
-// NVIDIA's header nor its library is needed to build. tests/cuda/cublaslt_abi_check.cc compares it with the header where there is one.
+// The part of cublasLt.h that kvrt calls: its ABI since CUDA 11 (docs.nvidia.com/cuda/cublas, "Using the cuBLASLt API"), declared here so
+// that a build needs neither NVIDIA's header nor its library. tests/cuda/cublaslt_abi_check.cc compares it with the header, if there is one.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -46,7 +46,7 @@ inline constexpr int kDescTransA = 3, kDescEpilogue = 7, kDescBias = 8;
 inline constexpr int kPreferWorkspace = 1, kPreferReduction = 3, kPreferAlignA = 5;  // then B, C and D
 inline constexpr int32_t kTransposed = 1;
 inline constexpr uint32_t kEpilogueBias = 4, kNoReduction = 0;
-// What a product that the library does not do ends with, before anything of it is queued.
+// The statuses of a product that the library refuses, before any work of it is queued.
 inline constexpr int kInvalidValue = 7, kArchMismatch = 8, kNotSupported = 15;
 }  // namespace lt
 

@@ -1,5 +1,5 @@
-// Prompts in FP8 (NUMERICS.md §3): rows of x and of a weight as e4m3 over a power of two of their own, and what a library's product of them
-// still lacks. Columns are multiples of 16.
+// Prompts in FP8 (NUMERICS.md §3): rows of x and of a weight as e4m3, each over a power of two of its own, and the scaling of a library's
+// product of them. Columns are multiples of 16.
 #include <algorithm>
 
 #include "cuda/kernels/quantize.h"
@@ -17,10 +17,10 @@ constexpr uint32_t kScaleThreads = 256;
 
 struct Codes {
   uint8_t* e4m3;
-  float* scales;  // a row's
+  float* scales;  // [rows]
 };
 
-// Bytes: 4 of each element in (the second time from a cache), 1 out. Dealt: a block has a row, its threads four elements at a time.
+// Bytes: 4 read of each element (the second time from a cache), 1 written. A block takes a row, its threads four elements at a time.
 __global__ void __launch_bounds__(kThreadsMax) e4m3_kernel(const float* x, const float* norm, float eps, uint32_t cols, Codes out) {
   __shared__ float of_warps[kWarp];
   __shared__ float row_norm;
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreadsMax) e4m3_kernel(const float* x, const
   float largest = 0;
   for (uint32_t i = first; i < cols; i += step) {
     const float4 v = load(i);
-    largest = fmaxf(fmaxf(largest, fmaxf(fabsf(v.x), fabsf(v.y))), fmaxf(fabsf(v.z), fabsf(v.w)));  // a NaN loses
+    largest = fmaxf(fmaxf(largest, fmaxf(fabsf(v.x), fabsf(v.y))), fmaxf(fabsf(v.z), fabsf(v.w)));  // a NaN is passed over
   }
   largest = warp_max(largest);
   if (lane == 0) of_warps[warp] = largest;
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kThreadsMax) e4m3_kernel(const float* x, const
   if (threadIdx.x == 0) out.scales[blockIdx.x] = power;
 }
 
-// Bytes: the panels (twice, the second time from a cache), 1 of each element. A block has a panel: its largest magnitudes first.
+// Bytes: the panels (twice, the second time from a cache), 1 of each element. A block takes a panel: its largest magnitudes first.
 template <DType type>
 __global__ void __launch_bounds__(kWideThreads) e4m3_weight_kernel(const DevicePart part, uint32_t cols, uint8_t* out, float* scales) {
   __shared__ float largest_of[kWideThreads];
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kWideThreads) e4m3_weight_kernel(const DeviceP
   }
 }
 
-// Bytes: 8 of each element, 12 where it accumulates. A thread has four columns of a row.
+// Bytes: 8 of each element, 12 where it accumulates. A thread takes four columns of a row.
 __global__ void __launch_bounds__(kScaleThreads) scale_products_kernel(const float* products, const float* x_scales, const float* w_scales,
                                                                        const float* bias, uint32_t rows, bool accumulate, float* out) {
   grid_wait();

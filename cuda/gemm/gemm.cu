@@ -1,9 +1,9 @@
-// gemm: many rows of x against a weight's panels, on tensor cores. What runs where there is no cuBLASLt.
+// gemm: many rows of x against a weight's panels, on tensor cores. It runs where there is no cuBLASLt.
 //
-// out[n, rows] = x[n, cols] · w[rows, cols]ᵀ. A block makes 64 x 64 of it in steps of 32 columns: it decodes four panels' block of 32 to f16
-// (the dequantized value, to nearest, beyond 65,504 to that; F32 and BF16 weights lose bits there, as x does) and copies 64 rows of x, both
-// a step ahead. Four warps have 32 x 32 each.
-// Bytes: the panels once for every 64 rows of x, x once for every 64 weight rows, both from the L2 cache but for the first time; 4 of
+// out[n, rows] = x[n, cols] · w[rows, cols]ᵀ. A block makes 64 x 64 outputs in steps of 32 columns: it decodes a block of 32 of four panels
+// to f16 (the dequantized value, to nearest, beyond 65,504 to that; F32 and BF16 weights lose bits there, as x does) and copies 64 rows of
+// x, both a step ahead. Each of four warps makes 32 x 32.
+// Bytes: the panels once for every 64 rows of x, x once for every 64 weight rows, both from the L2 cache except the first time; 4 of
 // each output. Blocks that share panels are neighbours.
 // An output is one chain over K, ascending: 16 products at a time into a fragment of f32. It depends on no other row.
 #include "cuda/kernels/kernels.h"
@@ -21,13 +21,13 @@ struct GemmArgs {
   const uint8_t* data;
   uint64_t panel_bytes;
   const uint16_t* x;
-  const float* bias;  // of this part, as out is
+  const float* bias;  // this part's, as out is
   float* out;
   uint32_t rows, panels, cols, n, x_tiles, stride;
   bool accumulate;
 };
 
-// Columns [k, k + 32) of the tile's rows of x. Rows beyond the last are the last once more, and are not stored; columns are zeros.
+// Copies columns [k, k + 32) of the tile's rows of x. Rows beyond the last repeat the last, and are not stored; columns beyond are zeros.
 __device__ __forceinline__ void copy_x(const GemmArgs& args, uint32_t first_x, uint32_t k, uint16_t* to) {
   for (uint32_t piece = threadIdx.x; piece < kTile * kStep / 8; piece += kThreads) {
     const uint32_t row = piece / (kStep / 8), at = k + piece % (kStep / 8) * 8;
@@ -35,7 +35,7 @@ __device__ __forceinline__ void copy_x(const GemmArgs& args, uint32_t first_x, u
     uint16_t* eight = to + row * kPitch + at - k;
     if (args.cols % 8 == 0 && at < args.cols) {
       copy_async(eight, from);
-    } else {  // rows that are not aligned, or beyond
+    } else {  // rows that are not aligned, or columns beyond the last
       for (uint32_t i = 0; i < 8; ++i) eight[i] = at + i < args.cols ? from[i] : 0;
     }
   }
@@ -44,7 +44,7 @@ __device__ __forceinline__ void copy_x(const GemmArgs& args, uint32_t first_x, u
 
 __device__ __forceinline__ uint32_t pair_at(const uint16_t* p) { return *reinterpret_cast<const uint32_t*>(p); }
 
-// 32 x 32 of a warp: += x · wᵀ over 32 columns.
+// A warp's 32 x 32 outputs: += x · wᵀ over 32 columns.
 __device__ __forceinline__ void multiply(const uint16_t* x, const uint16_t* w, float (&acc)[2][4][4]) {
   const uint32_t at = threadIdx.x % kWarp / 4 * kPitch + threadIdx.x % 4 * 2;
   KVRT_CUDA_UNROLL
@@ -80,9 +80,9 @@ __device__ __forceinline__ void store(const GemmArgs& args, uint32_t first_x, ui
 template <DType type>
 __global__ void __launch_bounds__(kThreads) gemm_kernel(const GemmArgs args) {
   KVRT_DYNAMIC_SHARED(shared);
-  uint16_t *x = reinterpret_cast<uint16_t*>(shared), *w = x + 2 * kBuffer;  // two buffers each
+  uint16_t *x = reinterpret_cast<uint16_t*>(shared), *w = x + 2 * kBuffer;  // each has two buffers
   const uint32_t first_x = blockIdx.x % args.x_tiles * kTile, first_row = blockIdx.x / args.x_tiles * kTile, warp = threadIdx.x / kWarp;
-  // A thread decodes 16 elements of a row in each step. Panels beyond the last are the last once more.
+  // A thread decodes 16 elements of a row in each step. Panels beyond the last repeat the last.
   const uint32_t row = threadIdx.x % kPanelRows, half = threadIdx.x / kPanelRows % 2;
   const uint8_t* panel = args.data + min(first_row / kPanelRows + warp, args.panels - 1) * args.panel_bytes;
   uint16_t* decoded = w + (warp * kPanelRows + row) * kPitch + 16 * half;
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kThreads) gemm_kernel(const GemmArgs args) {
       *reinterpret_cast<uint32_t*>(decoded + buffer + i) = low | high << 16;
     }
     copy_async_wait<0>();
-    __syncthreads();  // this step's buffers are full, and nobody reads the other ones any more
+    __syncthreads();  // this step's buffers are full, and no thread reads the other ones any more
     if (k + kStep < args.cols) {
       copy_x(args, first_x, k + kStep, x + kBuffer - buffer);
       raw.load(panel, args.cols, k + kStep + 16 * half, row);

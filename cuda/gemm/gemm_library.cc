@@ -17,7 +17,7 @@ using namespace lt;
 
 namespace {
 
-constexpr uint32_t kAlignment = 16;  // of every matrix, and of a bias, in bytes
+constexpr uint32_t kAlignment = 16;  // bytes; every matrix and every bias has it
 
 bool aligned(std::initializer_list<const void*> pointers) {
   return std::ranges::all_of(pointers, [](const void* p) { return reinterpret_cast<uintptr_t>(p) % kAlignment == 0; });
@@ -68,7 +68,7 @@ Result<CublasLt> load_cublaslt() {
   return error(Code::kUnsupported, Detail::kNone, "%s; %s", found.status().message().c_str(), kWhereToGet);
 }
 
-// Descriptors of one product, column-major as the library has it: D [rows, n] = Aᵀ · B with A = w [cols, rows], B = x [cols, n].
+// The descriptors of one product, column-major as the library wants it: D [rows, n] = Aᵀ · B with A = w [cols, rows], B = x [cols, n].
 class GemmLibrary::Problem {
  public:
   Problem(const CublasLt& lt, int type, uint32_t rows, uint32_t cols, uint32_t n, const float* bias) : lt_(lt) {
@@ -132,7 +132,7 @@ GemmLibrary::~GemmLibrary() {
 
 std::string GemmLibrary::version() const { return std::to_string(lt_.version()); }
 
-// Chosen for a whole step's rows, and then used for fewer too.
+// The plan is chosen for a whole step's rows, and then used for fewer too.
 GemmLibrary::Plan* GemmLibrary::plan(const Operands& o) {
   const Key key{o.type, o.rows, o.cols, nondeterministic_ ? o.n : kStepRowsMax, o.bias != nullptr};
   const auto [it, is_new] = plans_.try_emplace(key);
@@ -151,10 +151,10 @@ Result<bool> GemmLibrary::product(const Operands& o, bool accumulate, float* out
   const int status = problem.run(handle_, *chosen, o.w, o.x, accumulate, out, workspace_->data(), stream);
   if (status == 0) return true;
   if (status == kInvalidValue || status == kArchMismatch || status == kNotSupported) {
-    chosen->usable = false;  // a weight's products do not change their kernel from step to step
+    chosen->usable = false;  // own kernels from now on: a weight's products must not change their kernel from step to step
     return false;
   }
-  // Some of it may run: another kernel would add to what that leaves.
+  // A part of it may run: another kernel would add to the result of that.
   return Status::make(Code::kDevice, Detail::kNone, status,
                       "cublasLtMatmul gave status " + std::to_string(status) + " for " + std::to_string(o.rows) + " x " +
                           std::to_string(o.cols) + " and " + std::to_string(o.n) + " rows");

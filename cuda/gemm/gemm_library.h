@@ -1,4 +1,4 @@
-// GemmLibrary: cuBLASLt, found at run time. kvrt's own gemm is in its place where there is none.
+// GemmLibrary: cuBLASLt, found at run time. Where there is none kvrt's own gemm takes its place.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,27 @@
 
 namespace kvrt::cuda {
 
-// The library's functions, loaded once and never unloaded. UNSUPPORTED: what is missing, and how to get it.
+// The library's functions, loaded once and never unloaded. The message of UNSUPPORTED says what is missing, and how to get it.
 Result<CublasLt> load_cublaslt();
 
 // One thread at a time.
 class GemmLibrary {
  public:
-  static constexpr size_t kWorkspaceBytes = 32u << 20;  // what NVIDIA recommends for Hopper
-  // One algorithm for a weight's shape, whatever the rows, and none that adds up in parts: a row's result depends on no other.
-  // nondeterministic: the library may choose for the rows, and split the sums.
+  static constexpr size_t kWorkspaceBytes = 32u << 20;  // NVIDIA recommends this for Hopper
+  // A weight's shape has one algorithm, whatever the rows, and none that adds up in parts: a row's result depends on no other.
+  // nondeterministic: the library may choose by the rows, and split the sums.
   static Result<std::unique_ptr<GemmLibrary>> open(const CublasLt& functions, DeviceContext* context, bool nondeterministic);
   ~GemmLibrary();
   GemmLibrary(const GemmLibrary&) = delete;
   GemmLibrary& operator=(const GemmLibrary&) = delete;
 
-  // out [n, rows] = x [n, cols] · w [rows, cols]ᵀ (+ bias [rows]); x and w f16, sums and out f32. accumulate: out += that. False: it has
-  // no way to do this, now or later, and nothing was queued. An error (DEVICE): nobody knows what is in out.
+  // out [n, rows] = x [n, cols] · w [rows, cols]ᵀ (+ bias [rows]); x and w f16, sums and out f32. accumulate: out += that. False: the
+  // library cannot do this, now or later, and nothing was queued. An error (DEVICE): the content of out is undefined.
   Result<bool> gemm(const uint16_t* w, uint32_t rows, uint32_t cols, const uint16_t* x, uint32_t n, const float* bias, bool accumulate,
                     float* out, cudaStream_t stream);
-  // The same of e4m3, as it is: without scales, a bias, or anything that is there before.
+  // The plain product of e4m3: without scales or a bias, and it does not accumulate.
   Result<bool> gemm_e4m3(const uint8_t* w, uint32_t rows, uint32_t cols, const uint8_t* x, uint32_t n, float* out, cudaStream_t stream);
-  // Whether it does that; rows and cols that are no multiple of 16: no.
+  // Whether gemm_e4m3 can do this product. Never where rows or cols are no multiple of 16.
   bool takes_e4m3(uint32_t rows, uint32_t cols, uint32_t n);
   std::string version() const;
 
@@ -49,7 +49,7 @@ class GemmLibrary {
   };
   class Problem;
   GemmLibrary(const CublasLt& functions, bool nondeterministic) : lt_(functions), nondeterministic_(nondeterministic) {}
-  // x [n, cols] and w of a type, all of them as the library has them.
+  // One product of x [n, cols] and w, as the library wants it.
   struct Operands {
     int type;
     const void* w;

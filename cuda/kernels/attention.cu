@@ -1,10 +1,10 @@
-// Attention of single rows: a block takes a part of kSplitTokens positions for the heads of a group, and what the parts give is merged in
+// Attention of single rows: a block takes a part of kSplitTokens positions for the heads of a group, and the parts' results are merged in
 // order (runtime/compute/NUMERICS.md §7, with parts of 256 for spans of 512).
 //
 // A warp takes 64 of the part's keys. K and V come to it as one stream of steps of 16 rows x 64 columns, rows being head dimensions of K
-// and then tokens of V, several steps ahead, so that no phase waits for memory with nothing under way. Both products are of tensor cores:
-// columns in the place of 8 keys (or dimensions), rows as what is summed. Queries and weights count in full: each is a 16-bit number
-// and a second one for the rest, of up to 8 heads in the two halves of a fragment, of more in two fragments.
+// and then tokens of V, several steps ahead, so that no phase waits for memory with nothing under way. Tensor cores do both products:
+// columns stand for 8 keys (or dimensions), and the sums run over rows. Queries and weights keep their precision: each is a 16-bit number
+// and a second one for the rest; up to 8 heads have these in the two halves of a fragment, more in two fragments.
 #include "cuda/kernels/attention_ring.h"
 
 namespace kvrt::cuda {
@@ -12,7 +12,7 @@ namespace {
 
 // ---- a part on tensor cores
 
-// The scales of 16 positions, from the first one's on; of those that are not seen, 0.
+// The scales of 16 positions, from `first` on; 0 for those that are not seen.
 __device__ __forceinline__ void load_scales(const DecodeArgs& a, const Part& part, uint64_t scales_at, uint32_t head, int32_t first,
                                             float (&scales)[16]) {
   uint4 x[2] = {make_uint4(0, 0, 0, 0), make_uint4(0, 0, 0, 0)};
@@ -30,7 +30,7 @@ __device__ __forceinline__ void load_scales(const DecodeArgs& a, const Part& par
   }
 }
 
-// What a block's warps tell each other of a head.
+// The numbers of a head that a block's warps exchange.
 template <bool wide>
 struct Stats {
   float units[Heads<wide>::kCount], max[kPartWarps][Heads<wide>::kCount], sum[kPartWarps][Heads<wide>::kCount];
@@ -40,7 +40,7 @@ struct Stats {
   __device__ __forceinline__ float all_sum(uint32_t head) const { return sum[0][head] + sum[1][head] + sum[2][head] + sum[3][head]; }
 };
 
-// q · k of the lane's 16 positions and heads to weights, times the scales of V where it has them; each over the returned power of two.
+// Turns q · k of the lane's 16 positions and heads into weights, times V's scales if it has them; all are over the returned power of two.
 template <KvFormat format, bool wide>
 __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, uint32_t kv_head, const float (&acc)[8][4],
                                        Stats<wide>* stats, float (&p)[Heads<wide>::kMine][16]) {
@@ -86,7 +86,7 @@ __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, ui
   return unit;
 }
 
-// Weights times V, 64 dimensions at a time: each warp over its own tokens, then the warps' in order. Heads [first, first + n).
+// Weights times V of heads [first, first + n), 64 dimensions at a time: each warp sums its own tokens, then the sums are added in order.
 template <KvFormat format, bool wide>
 __device__ __forceinline__ void add_values(const DecodeArgs& a, const Part& part, const Ring<format>& ring, uint32_t first, uint32_t n,
                                            const float (&p)[Heads<wide>::kMine][16], float unit, const Stats<wide>& stats, float* rows) {
@@ -123,8 +123,8 @@ __device__ __forceinline__ void add_values(const DecodeArgs& a, const Part& part
   }
 }
 
-// A block a part (x), KV head (y), row (z). q at + row * stride: [heads][head_dim]. Bytes: K and V of the part once (of groups above 16
-// heads once for each 16), and 4 per element of a part's result, which is 1 / 64 of that with 4 heads of f16 to a group.
+// A block per part (x), KV head (y) and row (z). q at + row * stride: [heads][head_dim]. Bytes: K and V of the part once (for groups above
+// 16 heads once for each 16), and 4 per element of a part's result, which is 1 / 64 of that with 4 heads of f16 to a group.
 template <KvFormat format, bool wide>
 __global__ void __launch_bounds__(kPartThreads, wide ? 3 : 4) attend_part(DecodeArgs a) {
   KVRT_DYNAMIC_SHARED(memory);
@@ -161,9 +161,9 @@ __global__ void __launch_bounds__(kPartThreads, wide ? 3 : 4) attend_part(Decode
 
 // ---- a part of any head_dim and format: the CPU's arithmetic in its order, so that a row that sees one part has the CPU's bits
 
-constexpr uint32_t kPlainHeads = 4;  // that share a read of K and V
+constexpr uint32_t kPlainHeads = 4;  // heads that share a read of K and V
 
-// Scores of `n` heads at the part's position i, of the thread's positions i and i + kPartThreads, to weights[head][i].
+// Puts the scores of `n` heads at the part's position i into weights[head][i]; the thread has the positions i and i + kPartThreads.
 template <KvFormat format>
 __device__ __forceinline__ void plain_scores(const DecodeArgs& a, const Part& part, uint32_t kv_head, const float* q, float* weights) {
   for (uint32_t i = threadIdx.x; i < kSplitTokens; i += kPartThreads) {
@@ -184,8 +184,8 @@ __device__ __forceinline__ void plain_scores(const DecodeArgs& a, const Part& pa
   }
 }
 
-// Scores to weights; the largest score and the sum of weights, by 16 virtual lanes, of each head. The weights end up times the scales
-// of V, where it has them. Those of positions that are not seen: 0.
+// Turns scores into weights, and gives each head's largest score and, by 16 virtual lanes, its sum of weights. Then the weights are
+// multiplied by the scales of V, where it has them. They are 0 for positions that are not seen.
 template <KvFormat format>
 __device__ __forceinline__ void plain_weights(const DecodeArgs& a, const Part& part, uint32_t kv_head, float* weights, float* maxima,
                                               float* sums) {
@@ -217,7 +217,7 @@ __device__ __forceinline__ void plain_weights(const DecodeArgs& a, const Part& p
   }
 }
 
-// A thread a dimension: its sums over V, token after token. Heads [first, first + n).
+// A thread per dimension sums over V, token after token. Heads [first, first + n).
 template <KvFormat format>
 __device__ __forceinline__ void plain_values(const DecodeArgs& a, const Part& part, uint32_t kv_head, uint32_t first, uint32_t n,
                                              const float* weights, const float* sums) {
@@ -236,7 +236,7 @@ __device__ __forceinline__ void plain_values(const DecodeArgs& a, const Part& pa
   }
 }
 
-// As attend_part; K and V are read once for each kPlainHeads heads of a group.
+// Like attend_part; K and V are read once for each kPlainHeads heads of a group.
 template <KvFormat format>
 __global__ void __launch_bounds__(kPartThreads) attend_part_plain(DecodeArgs a) {
   KVRT_DYNAMIC_SHARED(memory);
@@ -263,10 +263,10 @@ __global__ void __launch_bounds__(kPartThreads) attend_part_plain(DecodeArgs a) 
 
 // ---- the parts of a row, in order
 
-constexpr int32_t kMergeAtOnce = 16;  // parts whose sums over V are under way
+constexpr int32_t kMergeAtOnce = 16;  // parts whose sums over V are loaded at a time
 
-// A block a head (x) and a row (y), a thread a dimension. A lane has the maximum and sum of a part, 32 parts at a time, and from them
-// what both sides of its merge are multiplied by. Bytes: 4 per element of each part's result, and of the row's.
+// A block per head (x) and row (y), a thread per dimension. A lane has the maximum and sum of a part, 32 parts at a time, and from them
+// the factors of both sides of its merge. Bytes: 4 per element of each part's result, and of the row's.
 __global__ void __launch_bounds__(kHeadDimMax) merge_parts(DecodeArgs a) {
   grid_wait();
   grid_launch_next();
@@ -279,7 +279,7 @@ __global__ void __launch_bounds__(kHeadDimMax) merge_parts(DecodeArgs a) {
   for (int32_t batch = first; batch <= last; batch += int32_t{kWarp}) {
     const int32_t mine = min(batch + static_cast<int32_t>(lane), last), n = min(last - batch + 1, int32_t{kWarp});
     const float max = a.parts.max[at + mine], sum2 = a.parts.sum[at + mine];
-    float most = max;  // of the parts up to the lane's
+    float most = max;  // the maximum of the parts up to the lane's
     for (uint32_t lanes = 1; lanes < kWarp; lanes *= 2) {
       const float other = __shfl_up_sync(kFullWarp, most, lanes);
       if (lane >= lanes) most = fmaxf(other, most);
@@ -287,7 +287,7 @@ __global__ void __launch_bounds__(kHeadDimMax) merge_parts(DecodeArgs a) {
     most = fmaxf(before, most);
     float old_most = __shfl_up_sync(kFullWarp, most, 1);
     if (lane == 0) old_most = before;
-    const float keep = exp_of(old_most - most), add = exp_of(max - most);  // of the first part: to a sum of 0
+    const float keep = exp_of(old_most - most), add = exp_of(max - most);  // the first part is added to a sum of 0
     before = __shfl_sync(kFullWarp, most, n - 1);
     for (int32_t i = 0; i < n; i += kMergeAtOnce) {
       float v[kMergeAtOnce];
@@ -308,7 +308,7 @@ __global__ void __launch_bounds__(kHeadDimMax) merge_parts(DecodeArgs a) {
 
 template <typename Kernel>
 void start(Stream* stream, Kernel kernel, const DecodeArgs& a, dim3 grid, uint32_t shared) {
-  // What a block has without asking, less its static part.
+  // A block may have this much by default, less its static part.
   if (shared > 44 * 1024)
     stream->check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)));
   launch(kernel, grid, dim3(kPartThreads), shared, stream, a);
@@ -317,7 +317,7 @@ void start(Stream* stream, Kernel kernel, const DecodeArgs& a, dim3 grid, uint32
 template <KvFormat format>
 void start_parts(Stream* stream, const DecodeArgs& a, dim3 grid) {
   const uint32_t head_dim = a.kv.head_dim;
-  if constexpr (format != KvFormat::kF32) {  // rows of V are whole pieces of 16 bytes
+  if constexpr (format != KvFormat::kF32) {  // rows of V must be whole pieces of 16 bytes
     if (head_dim * a.kv.elem % 16 == 0) {
       if (a.group <= Heads<false>::kCount) return start(stream, attend_part<format, false>, a, grid, Shared<false>::bytes(head_dim));
       return start(stream, attend_part<format, true>, a, grid, Shared<true>::bytes(head_dim));

@@ -1,5 +1,5 @@
-// What the kernels of attention share: where K and V of a layer lie, the transform of int8's keys and queries, pairs of 16-bit numbers
-// for tensor cores.
+// Code that the kernels of attention share: the places of K and V of a layer, the transform of int8's keys and queries, pairs of 16-bit
+// numbers for tensor cores.
 #pragma once
 
 #include "cuda/kernels/device.h"
@@ -24,12 +24,12 @@ struct KvLayer {
     return block_at(table, position) + head_at(head) + slot(position) * elem;
   }
   __device__ __forceinline__ uint32_t k_row_bytes() const { return elem << token_shift; }
-  // The first element of its V; the next position of the block is v_row_bytes() further.
+  // The first element of a position's V; the block's next position is v_row_bytes() further.
   __device__ __forceinline__ uint64_t value_at(const int32_t* table, uint32_t head, int32_t position) const {
     return block_at(table, position) + v_at + head_at(head) + slot(position) * v_row_bytes();
   }
   __device__ __forceinline__ uint32_t v_row_bytes() const { return head_dim * elem; }
-  // Its scale of K (k_scales_at) or V (v_scales_at).
+  // A position's scale of K (k_scales_at) or V (v_scales_at).
   __device__ __forceinline__ uint64_t scale_at(uint64_t scales_at, const int32_t* table, uint32_t head, int32_t position) const {
     return block_at(table, position) + scales_at + ((head << token_shift) + slot(position)) * kKvScaleBytes;
   }
@@ -48,15 +48,15 @@ inline KvLayer kv_layer(const KvGeometry& kv, uint32_t layer) {
   return out;
 }
 
-// Runs of so many elements are transformed (runtime/compute/NUMERICS.md §7): the largest power of two in head_dim.
+// The length of the runs that are transformed (runtime/compute/NUMERICS.md §7): the largest power of two that divides head_dim.
 __host__ __device__ __forceinline__ uint32_t hadamard_dim(uint32_t head_dim) { return head_dim & (0 - head_dim); }
 
-// What q · k is multiplied by.
+// The factor of q · k.
 inline float score_scale(const KvGeometry& kv, float scale) {
   return kv.format == KvFormat::kI8 ? scale / static_cast<float>(hadamard_dim(kv.head_dim)) : scale;
 }
 
-// The transform of n elements in shared memory by a whole block; a barrier before and after.
+// A whole block transforms n elements in shared memory; a barrier comes before and after.
 __device__ __forceinline__ void hadamard(uint32_t dim, uint32_t n, float* x) {
   __syncthreads();
   for (uint32_t half = 1; half < dim; half *= 2) {
@@ -107,7 +107,7 @@ __device__ __forceinline__ uint32_t to_pair(float low, float high) {
   }
 #endif
 }
-// What to_pair left off, as a pair: both together are the number to 2^-22 of it (bf16: 2^-17).
+// The rest that to_pair left off, as a pair: both together are the number to 2^-22 of it (bf16: 2^-17).
 template <bool bf16>
 __device__ __forceinline__ uint32_t to_rest(uint32_t pair, float low, float high) {
   const auto part = [pair](uint32_t shift) {
@@ -117,7 +117,7 @@ __device__ __forceinline__ uint32_t to_rest(uint32_t pair, float low, float high
   return to_pair<bf16>(low - part(0), high - part(16));
 }
 
-// Two bytes, 128 added to each, between bytes 0x64: 1024 + byte as f16. Less 1152 it is the signed byte, exactly.
+// Takes two bytes, each plus 128, between bytes 0x64, which are 1024 + byte as f16. Less 1152 they are the signed bytes, exactly.
 __device__ __forceinline__ uint32_t less_1152(uint32_t pair) {
 #ifdef KVRT_CUDA_EMULATION
   return to_pair<false>(f16_to_float(static_cast<uint16_t>(pair)) - 1152.0f, f16_to_float(static_cast<uint16_t>(pair >> 16)) - 1152.0f);
@@ -127,13 +127,13 @@ __device__ __forceinline__ uint32_t less_1152(uint32_t pair) {
   return __half_as_ushort(__low2half(y)) | static_cast<uint32_t>(__half_as_ushort(__high2half(y))) << 16;
 #endif
 }
-// Bytes 0, 1 (first) or 2, 3 of a word of int8, as a pair of f16.
+// Bytes 0 and 1 (first) or 2 and 3 of a word of int8, as a pair of f16.
 template <bool first>
 __device__ __forceinline__ uint32_t int8_pair(uint32_t word) {
   return less_1152(__byte_perm(word ^ 0x80808080u, 0x64646464u, first ? 0x4140 : 0x4342));
 }
 
-// Of fp8: their bits one place down from the top of a half, but for the sign.
+// Likewise for fp8: the bits, except the sign, lie one place below the top of a half.
 template <bool first>
 __device__ __forceinline__ uint32_t fp8_pair(uint32_t word) {
   const uint32_t x = __byte_perm(word, 0, first ? 0x1404 : 0x3424);
@@ -145,13 +145,13 @@ __device__ __forceinline__ uint32_t byte_pair(uint32_t word) {
   return int8_pair<first>(word);
 }
 
-// A number that f16 has not is the largest that it has; a NaN stays one.
+// A number beyond f16's range becomes the largest that f16 has; a NaN stays a NaN.
 __device__ __forceinline__ float within_f16(float x) {
   x = x > 65504.0f ? 65504.0f : x;
   return x < -65504.0f ? -65504.0f : x;
 }
 
-// The power of two in x, kept far from both ends; 1 / it is exact.
+// The power of two in x, kept far from both ends of the range; its inverse is exact.
 __device__ __forceinline__ float power_in(float x) {
   const uint32_t exponent = __float_as_uint(x) >> 23 & 0xffu;
   return __uint_as_float(min(max(exponent, 64u), 190u) << 23);

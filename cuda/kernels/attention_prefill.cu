@@ -1,6 +1,6 @@
 // Attention of tiles of query rows, online over tiles of keys that are anchored at position 0: a row's result is the same in any tile.
 // A warp takes 16 rows; scores and weights stay in its registers, K and V come to shared memory once for all four warps, as 16-bit
-// numbers whose rows have what is summed one below the other (head dimensions of K, tokens of V).
+// numbers. Their rows are what the products sum over: head dimensions of K, tokens of V.
 #include "cuda/kernels/attention_tiles.h"
 
 namespace kvrt::cuda {
@@ -11,7 +11,7 @@ static_assert(kPrefillTileRows == kTileThreads / kWarp * kWarpRows);
 
 // ---- a warp's 16 rows. A lane has rows g and g + 8 (i = 0, 1) and of each 8 columns the two from 2 t on.
 
-// The transform of a row whose elements 16 k + {2t, 2t + 1, 2t + 8, 2t + 9} the lanes of a row hold: the order of hadamard().
+// Transforms a row whose elements 16 k + {2t, 2t + 1, 2t + 8, 2t + 9} its lanes hold, in the order of hadamard().
 template <uint32_t kSteps>
 __device__ __forceinline__ void hadamard_fragments(uint32_t dim, float (&x)[kSteps][4]) {
   const auto cross = [](float& low, float& high) {
@@ -51,13 +51,13 @@ struct Warp {
   using T = Tiles<format, kDims>;
   static constexpr bool kBf16 = format == KvFormat::kBF16;
   static constexpr uint32_t kSteps = kDims / 16, kKeyTiles = T::kKeys / 8;
-  static constexpr float kUp = kBf16 ? 1.0f : 4096.0f;  // of weights and of their sum: so that few f16 weights are denormal
+  static constexpr float kUp = kBf16 ? 1.0f : 4096.0f;  // the factor of weights and of their sum: few f16 weights are denormal then
 
   uint32_t q[kSteps][4] = {};
   float o[kDims / 8][4];
-  float max[2] = {-INFINITY, -INFINITY}, sum[2] = {};  // the sum is of the lane's keys
-  float unit[2] = {power_in(0), power_in(0)};          // where scaled: o is over this
-  int32_t first, last;                                 // positions of its rows
+  float max[2] = {-INFINITY, -INFINITY}, sum[2] = {};  // the sum is over the lane's keys
+  float unit[2] = {power_in(0), power_in(0)};          // with scales: o is over this
+  int32_t first, last;                                 // positions of the warp's rows
 
   __device__ __forceinline__ void begin() {
 #pragma unroll
@@ -66,7 +66,7 @@ struct Warp {
     }
   }
 
-  // q of the rows, those from n on zero. One row after the other: there are not the registers for both.
+  // Loads q of the rows; rows from n on are zero. One row after the other: there are too few registers for both.
   __device__ __forceinline__ void load_queries(const PrefillArgs& a, const PrefillTile& tile, uint32_t head, uint32_t warp) {
     const uint32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
 #pragma unroll 1
@@ -109,7 +109,7 @@ struct Warp {
     }
   }
 
-  // q · k to scores; of keys that a row does not see, -infinity.
+  // Turns q · k into scores; -infinity for keys that a row does not see.
   __device__ __forceinline__ void score(const T& tiles, int32_t base, float (&s)[kKeyTiles][4]) const {
     const PrefillArgs& a = tiles.a;
     const int32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
@@ -129,7 +129,7 @@ struct Warp {
     }
   }
 
-  // Scores to weights, in pairs as the next product reads them; what the rows have so far is brought to the new maximum.
+  // Turns scores into weights, in pairs as the next product reads them; the rows' sums so far are rescaled to the new maximum.
   __device__ __forceinline__ void weigh(const T& tiles, float (&s)[kKeyTiles][4], uint32_t (&p)[kKeyTiles][2]) {
     float keep_o[2];
 #pragma unroll
@@ -183,7 +183,7 @@ struct Warp {
   __device__ __forceinline__ void add_values(const T& tiles, int32_t base, const uint32_t (&p)[kKeyTiles][2]) {
 #pragma unroll
     for (uint32_t n = 0; n < kKeyTiles; n += 2) {
-      if (base + static_cast<int32_t>(8 * n) > last) break;  // nor does any row see what follows
+      if (base + static_cast<int32_t>(8 * n) > last) break;  // no row sees the keys from here on
       const uint32_t weights[4] = {p[n][0], p[n][1], p[n + 1][0], p[n + 1][1]};
 #pragma unroll
       for (uint32_t d = 0; d < kDims / 8; d += 2) {
@@ -227,7 +227,7 @@ struct Warp {
   }
 };
 
-// Blocks that share a multiprocessor, as their registers allow.
+// The number of blocks that share a multiprocessor, as far as registers allow.
 [[maybe_unused]] constexpr uint32_t blocks_of(KvFormat format, uint32_t dims) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
   const uint32_t most = 2;
@@ -237,8 +237,8 @@ struct Warp {
   return dims <= 64 ? most : dims <= 128 ? most - 1 : 2;
 }
 
-// A block a head (x) and a tile of rows (y), in the order of `tiles`, of which the longest come first. q at + row * stride: [heads][head_dim]. Bytes: K and V
-// that the tile sees once, from the L2 cache where the group's other heads have asked for them, and 8 per element of q.
+// A block per head (x) and tile of rows (y), in the order of `tiles`, the longest first. q at + row * stride: [heads][head_dim]. Bytes: K and
+// V that the tile sees once, from the L2 cache where the group's other heads have asked for them, and 8 per element of q.
 template <KvFormat format, uint32_t kDims>
 __global__ void __launch_bounds__(kTileThreads, blocks_of(format, kDims)) attend_tile(PrefillArgs a) {
   KVRT_DYNAMIC_SHARED(memory);
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(kTileThreads, blocks_of(format, kDims)) attend
     if constexpr (T::kWiden) tiles.widen_values();
     const bool whole = base + int32_t{T::kKeys} - 1 <= tile.first_position && base >= seen_from(last, a.window).first;
     if (!whole) tiles.find_odd_keys();
-    __syncthreads();  // all have read K, and V is there
+    __syncthreads();  // every warp has read K, and V has come
     if (base + int32_t{T::kKeys} <= last) tiles.load_keys(base + int32_t{T::kKeys});
     if (active) rows.weigh(tiles, s, p);
     if (active) rows.add_values(tiles, base, p);
@@ -291,7 +291,7 @@ void start(Stream* stream, const PrefillArgs& a, uint32_t n_tiles) {
   if (kBytes > 48 * 1024) stream->check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
   launch(kernel, dim3(a.heads, n_tiles), dim3(kTileThreads), kBytes, stream, a);
 }
-// Tiles of 256 dimensions in fp8 need more registers than there are before sm_90.
+// Tiles of 256 dimensions in fp8 need more registers than devices before sm_90 have.
 constexpr uint32_t head_dim_max(KvFormat format) { return format == KvFormat::kF8 ? 128 : 256; }
 
 template <KvFormat format>

@@ -1,4 +1,4 @@
-// The stream of K and V that a warp of decode's attention reads, its queries, and their products on tensor cores (attention.cu).
+// The stream of K and V that a warp of a decode's attention reads, its queries, and their products on tensor cores (attention.cu).
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 namespace kvrt::cuda {
 
 inline constexpr uint32_t kPartThreads = 128, kPartWarps = kPartThreads / kWarp, kWarpKeys = kSplitTokens / kPartWarps;
-inline constexpr uint32_t kStepRows = 16, kStepCols = 64;        // of a step
-inline constexpr uint32_t kRingBytes = 8192;                     // of a warp
-inline constexpr float kQueryUp = 1024.0f, kWeightUp = 4096.0f;  // so that what rounding leaves is no denormal
+inline constexpr uint32_t kStepRows = 16, kStepCols = 64;        // a step's
+inline constexpr uint32_t kRingBytes = 8192;                     // a warp's
+inline constexpr float kQueryUp = 1024.0f, kWeightUp = 4096.0f;  // so that the rest of a rounding is no denormal
 static_assert(kWarpKeys == kStepCols);
 
-// Where parts leave what they have, at (row * heads + head) * splits + part: largest score, sum of weights, their sum over V.
+// The results of parts, at (row * heads + head) * splits + part: largest score, sum of weights, their sum over V.
 struct Parts {
   float *max, *sum, *acc;
   uint32_t splits;
@@ -33,7 +33,7 @@ struct DecodeArgs {
     const float s = dot * scale;
     return softcap > 0 ? softcap_of(s, softcap) : s;
   }
-  // A head's element i of what a part or, where there is but one, the row gives.
+  // Stores element i of a head's result: of the part, or, where there is only one (`only`), of the row.
   __device__ __forceinline__ void put(bool only, uint32_t row, uint32_t head, uint32_t i, float acc, float sum) const {
     const uint64_t at = uint64_t{row} * heads + head;
     if (only) {
@@ -49,7 +49,7 @@ struct DecodeArgs {
   }
 };
 
-// A block's row, as it sees it.
+// The part of a row that a block works on.
 struct Part {
   const int32_t* table;
   Seen seen;
@@ -77,17 +77,17 @@ __device__ __forceinline__ float scale_of(const DecodeArgs& a, const Part& part,
 template <KvFormat format>
 struct Ring {
   static constexpr uint32_t kElem = kv_elem_bytes(format);
-  static constexpr uint32_t kPieces = kStepCols * kElem / 16;  // of 16 bytes in a step's row
+  static constexpr uint32_t kPieces = kStepCols * kElem / 16;  // pieces of 16 bytes in a step's row
   static constexpr uint32_t kCopyRows = kWarp / kPieces;       // rows that the warp copies at a time
   static constexpr uint32_t kStepBytes = kStepRows * kStepCols * kElem, kSteps = kRingBytes / kStepBytes;
 
   uint8_t* ring;
-  const uint8_t *k, *v;     // the lane's pieces: of its keys' first dimension; of the first of its 16 tokens
-  int32_t v_first, v_last;  // of these tokens the ones that are seen
+  const uint8_t *k, *v;     // the lane's pieces: of its keys' first dimension, and of the first of its 16 tokens
+  int32_t v_first, v_last;  // the first and last of these tokens that are seen
   uint32_t k_row, v_row;    // bytes
   uint32_t head_dim, k_steps, steps;
 
-  // Where a row of 64 columns has a piece: no two lanes of a read meet in a bank.
+  // The place of a piece in a row of 64 columns: no two lanes of a read meet in a bank.
   static __device__ __forceinline__ uint32_t place(uint32_t row, uint32_t piece) {
     return 16 * (row * kPieces + (piece ^ (kElem == 2 ? 2 * (row % 4) : row / 2 % 2 * 2)));
   }
@@ -109,7 +109,7 @@ struct Ring {
     steps = k_steps + (head_dim + kStepCols - 1) / kStepCols * (kWarpKeys / kStepRows);
   }
 
-  // Step s is on its way. What is not there, or not seen, is zero: nothing that lies in an unused slot comes near a sum.
+  // Starts the copy of step s. Rows that do not exist, or are not seen, are zero: the content of an unused slot never comes near a sum.
   __device__ __forceinline__ void start(uint32_t s) const {
     const uint32_t lane = threadIdx.x % kWarp, piece = lane % kPieces, copy_row = lane / kPieces;
     uint8_t* to = ring + s % kSteps * kStepBytes;
@@ -134,7 +134,7 @@ struct Ring {
     copy_async_commit();
   }
 
-  // Step s has come; the one that takes the place of s - 1 is started.
+  // Waits for step s, and starts the one that takes the place of s - 1.
   __device__ __forceinline__ const uint8_t* wait(uint32_t s) const {
     copy_async_wait<static_cast<int>(kSteps) - 2>();
     __syncwarp();
@@ -142,7 +142,7 @@ struct Ring {
     return ring + s % kSteps * kStepBytes;
   }
 
-  // Fragments of 8 products of 16 rows x 8 columns: of the j-th, columns 8 c + j for c < 8, and rows t, t + 4, t + 8, t + 12 where
+  // Fragments of 8 products of 16 rows x 8 columns: the j-th has columns 8 c + j for c < 8, and rows t, t + 4, t + 8, t + 12 where
   // mma_16x8x16 has 2t, 2t + 1, 2t + 8, 2t + 9.
   static __device__ __forceinline__ void fragments(const uint8_t* step, uint32_t (&b)[8][2]) {
     const uint32_t lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
@@ -179,10 +179,10 @@ struct Ring {
 template <bool wide>
 struct Heads {
   static constexpr uint32_t kCount = wide ? 16 : 8;
-  static constexpr uint32_t kMine = wide ? 2 : 1;  // of a lane: g and g + 8
+  static constexpr uint32_t kMine = wide ? 2 : 1;  // a lane's heads: g and g + 8
 };
 
-// acc += a · b for all 8 columns. a: of each of the lane's heads, a pair of rows 2t, 2t + 1 and one of 2t + 8, 2t + 9; then their rests.
+// acc += a · b for all 8 columns. a has for each of the lane's heads a pair of rows 2t, 2t + 1, one of 2t + 8, 2t + 9; then their rests.
 template <bool bf16, bool wide>
 __device__ __forceinline__ void multiply(float (&acc)[8][4], const uint32_t (&pair)[Heads<wide>::kMine][2],
                                          const uint32_t (&rest)[Heads<wide>::kMine][2], const uint32_t (&b)[8][2]) {
@@ -204,7 +204,7 @@ __device__ __forceinline__ float result(const float (&acc)[8][4], uint32_t i, ui
 
 // ---- queries
 
-// A block's shared memory: the rings; queries as fragments; then queries on their way there, and later what the warps have of 64 columns.
+// A block's shared memory: the rings; queries as fragments; then queries on their way there, and later the warps' sums of 64 columns.
 template <bool wide>
 struct Shared {
   uint4* queries;
@@ -220,7 +220,7 @@ struct Shared {
         rows(reinterpret_cast<float*>(shared + kPartWarps * kRingBytes + query_bytes(head_dim))) {}
 };
 
-// Queries of heads [first, first + n) as fragments, each head over a power of two that is units[head].
+// Loads the queries of heads [first, first + n) as fragments, each head over a power of two, units[head].
 template <KvFormat format, bool wide>
 __device__ __forceinline__ void load_queries(const DecodeArgs& a, uint32_t first, uint32_t n, const Shared<wide>& shared, float* units) {
   constexpr bool bf16 = format == KvFormat::kBF16;

@@ -20,14 +20,14 @@ struct PrefillArgs {
 
 // ---- matrices of 16-bit numbers in shared memory, rows of kChunks pieces of 16 bytes
 
-// Where a row's piece lies: eight neighbouring rows have theirs in different banks.
+// The place of a row's piece: eight neighbouring rows have theirs in different banks.
 template <uint32_t kChunks>
 __device__ __forceinline__ uint32_t place(uint32_t row, uint32_t chunk) {
   static_assert(kChunks == 4 || kChunks % 8 == 0);
   return 16 * (row * kChunks + (chunk ^ (kChunks == 4 ? row / 2 % 4 : row % 8)));
 }
 
-// Fragments of two products: b[0], b[1] of rows [row, row + 16) and the columns of a piece, b[2], b[3] of the next piece's.
+// Fragments of two products: b[0], b[1] have rows [row, row + 16) of a piece's columns, b[2], b[3] those of the next piece's.
 template <uint32_t kChunks>
 __device__ __forceinline__ void fragments(const uint8_t* matrix, uint32_t row, uint32_t chunk, uint32_t (&b)[4]) {
   const uint32_t lane = threadIdx.x % kWarp;
@@ -51,29 +51,29 @@ __device__ __forceinline__ void fragments(const uint8_t* matrix, uint32_t row, u
 template <KvFormat format, uint32_t kDims>
 struct Tiles {
   static constexpr bool kWiden = kv_scaled(format);
-  static constexpr uint32_t kExponent = format == KvFormat::kBF16 ? 0x7f80 : 0x7c00;  // all its bits
+  static constexpr uint32_t kExponent = format == KvFormat::kBF16 ? 0x7f80 : 0x7c00;  // all bits of the exponent
   static constexpr uint32_t kElem = kv_elem_bytes(format), kPieceElems = 16 / kElem;
   static constexpr uint32_t kKeys = kDims <= 128 ? 64 : 32;
-  static constexpr uint32_t kKeyPieces = kKeys / kPieceElems, kDimPieces = kDims / kPieceElems;  // of a row as it comes
-  static constexpr uint32_t kKeyChunks = kKeys / 8, kDimChunks = kDims / 8;                      // of a row of the tile
+  static constexpr uint32_t kKeyPieces = kKeys / kPieceElems, kDimPieces = kDims / kPieceElems;  // pieces of a row as it is stored
+  static constexpr uint32_t kKeyChunks = kKeys / 8, kDimChunks = kDims / 8;                      // pieces of a row of the tile
   static constexpr uint32_t kTileBytes = kKeys * kDims * 2, kRawBytes = kWiden ? kKeys * kDims : 0, kScaleBytes = kWiden ? 2 * kKeys : 0;
   static constexpr uint32_t kBytes = 2 * kTileBytes + 2 * kRawBytes + 4 * kScaleBytes + kKeys;
 
   const PrefillArgs& a;
   uint32_t table_at, kv_head;
-  Seen seen;  // by any row of the query tile
+  Seen seen;  // seen by any row of the query tile
   uint8_t* k;
 
   __device__ __forceinline__ uint8_t* v() const { return k + kTileBytes; }
   __device__ __forceinline__ const int32_t* table() const { return a.step.tables + table_at; }
 
   __device__ __forceinline__ uint8_t* raw(bool values) const { return k + 2 * kTileBytes + (values ? kRawBytes : 0); }
-  // Scales of the tile's keys, and where those of the next one arrive.
+  // Scales of the tile's keys, and the place for those of the next tile.
   __device__ __forceinline__ uint8_t* scales(bool values, bool next) const {
     return k + 2 * kTileBytes + 2 * kRawBytes + (values ? kScaleBytes : 0) + (next ? 2 * kScaleBytes : 0);
   }
 
-  // K of positions [base, base + kKeys). What is not there stays what it was: it is in no column but its own.
+  // Loads K of positions [base, base + kKeys). Keys that are not there keep the old content: it affects their own columns alone.
   __device__ __forceinline__ void load_keys(int32_t base) const {
     const uint32_t piece = threadIdx.x % kKeyPieces;
     const int32_t position = base + static_cast<int32_t>(piece * kPieceElems);
@@ -89,7 +89,7 @@ struct Tiles {
     copy_async_commit();
   }
 
-  // Likewise V. What is not seen is zero: it is in every sum over tokens.
+  // Likewise V. Tokens that are not seen are zero: they are in every sum over tokens.
   __device__ __forceinline__ void load_values(int32_t base) const {
     const uint32_t piece = threadIdx.x % kDimPieces;
     if (piece * 16 < a.kv.v_row_bytes()) {
@@ -110,7 +110,7 @@ struct Tiles {
 
   __device__ __forceinline__ void load_scales(bool values, int32_t base) const {
     if constexpr (!kWiden) return;
-    const uint32_t piece = threadIdx.x;  // of 8 scales
+    const uint32_t piece = threadIdx.x;  // a piece has 8 scales
     const int32_t position = base + static_cast<int32_t>(8 * piece);
     if (piece >= kKeys / 8 || !seen.any(position, 8)) return;
     const uint64_t at = a.kv.scale_at(values ? a.kv.v_scales_at : a.kv.k_scales_at, table(), kv_head, position);
@@ -121,7 +121,7 @@ struct Tiles {
     auto* to = reinterpret_cast<uint4*>(scales(values, false));
     if (threadIdx.x < kKeys / 8) to[threadIdx.x] = reinterpret_cast<const uint4*>(scales(values, true))[threadIdx.x];
   }
-  // Each thread takes what it copied itself: a scale's piece or a tile's.
+  // Each thread takes the pieces that it copied itself, of scales or of a tile.
   __device__ __forceinline__ void widen_keys() const {
     const uint32_t piece = threadIdx.x % kKeyPieces;
     for (uint32_t row = threadIdx.x / kKeyPieces; row < a.kv.head_dim; row += kTileThreads / kKeyPieces) {
@@ -146,17 +146,17 @@ struct Tiles {
     *reinterpret_cast<uint4*>(high) = make_uint4(byte_pair<format, true>(x.z), byte_pair<format, false>(x.z), byte_pair<format, true>(x.w),
                                                  byte_pair<format, false>(x.w));
   }
-  // One byte a key: its V, as it is stored, has an infinity or a NaN.
+  // A byte per key: its V, as it is stored, has an infinity or a NaN.
   __device__ __forceinline__ uint8_t* odd_keys() const { return k + kBytes - kKeys; }
   __device__ __forceinline__ void clear_odd_keys() const {
     if (threadIdx.x < kKeys) odd_keys()[threadIdx.x] = 0;
   }
-  // Such elements to 0, where some row does not see them: 0 * infinity is none. Each thread takes what it copied.
+  // Sets such elements to 0 where some row does not see them: 0 * infinity is no number. Each thread takes the pieces that it copied.
   __device__ __forceinline__ void find_odd_keys() const {
     if constexpr (kWiden) return;
     const uint32_t piece = threadIdx.x % kDimPieces;
     if (piece * 16 >= a.kv.v_row_bytes()) return;
-    const auto odd = [](uint32_t pair) {  // bits 15 and 31: whose exponent is all ones
+    const auto odd = [](uint32_t pair) {  // bits 15 and 31: the exponent is all ones
       return ((pair & 0x7fff7fffu) + (0x8000 - kExponent) * 0x10001u) & 0x80008000u;
     };
     for (uint32_t key = threadIdx.x / kDimPieces; key < kKeys; key += kTileThreads / kDimPieces) {
@@ -170,7 +170,7 @@ struct Tiles {
       }
     }
   }
-  // Scales of the keys 8 n + 2 t and the next.
+  // The scales of the key 8 n + 2 t and of the next one.
   __device__ __forceinline__ float2 scale_pair(bool values, uint32_t n) const {
     const uint32_t pair = reinterpret_cast<const uint32_t*>(scales(values, false))[4 * n + threadIdx.x % 4];
     return make_float2(f16_to_float(static_cast<uint16_t>(pair)), f16_to_float(static_cast<uint16_t>(pair >> 16)));

@@ -1,4 +1,4 @@
-// Weight rows as numbers: of tokens (embed), or all of them in f16 for a library's gemm (dequantize_f16). The bits of PanelWeight::dequantize.
+// Weight rows as numbers: those of tokens (embed), or all in f16 for a library's gemm (dequantize_f16). Bits of PanelWeight::dequantize.
 #include <algorithm>
 
 #include "cuda/kernels/kernels.h"
@@ -9,10 +9,10 @@ namespace {
 
 constexpr uint32_t kThreads = 128, kRun = 16;  // elements of a row that a thread takes at a time
 constexpr uint32_t kEmbedStep = kThreads * kRun, kPanelStep = kThreads / kPanelRows * kRun;  // columns of a block
-constexpr uint32_t kGridMax = 65535;                                                         // of a grid's y
+constexpr uint32_t kGridMax = 65535;                                                         // a grid's limit in y
 
-// Bytes: 4 of each output element; of the table 32-byte sectors of which a row has an eighth, so up to 8 times the row. A block takes 16
-// elements of a token's row at a time with each thread, blockIdx.y part of the row. Tokens of other parts are other launches'.
+// Bytes: 4 of each output element; of the table 32-byte sectors of which a row has an eighth, so up to 8 times the row. Each thread of a
+// block takes 16 elements of a token's row at a time; blockIdx.y is the part of the row. Other launches take the tokens of other parts.
 template <DType type>
 __global__ void __launch_bounds__(kThreads) embed_kernel(const DevicePart part, uint32_t cols, const int32_t* tokens, float* out) {
   grid_wait();
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads) embed_kernel(const DevicePart part, 
   }
 }
 
-// Bytes: the panels, 2 of each element. A block takes a panel's columns 128 at a time, 16 elements of a row with each thread: neighbouring
+// Bytes: the panels, 2 of each element. A block takes a panel's columns 128 at a time, each thread 16 elements of a row: neighbouring
 // threads have neighbouring rows, and each writes a whole sector.
 template <DType type>
 __global__ void __launch_bounds__(kThreads) dequantize_kernel(const DevicePart part, uint32_t cols, uint16_t* out) {

@@ -1,6 +1,6 @@
-// What kernels are written with: conversions, the exp of NUMERICS.md, reductions of fixed order, and the few operations that have a form
+// The functions that kernels use: conversions, the exp of NUMERICS.md, reductions of fixed order, and the few operations that have a form
 // of their own on a device (dot products of bytes, tensor cores, dependent launch). Each of those is one small function with a plain
-// variant beside it: under KVRT_CUDA_EMULATION (the host's compiler, tests/cuda/emulation) the plain one is what runs.
+// variant beside it: under KVRT_CUDA_EMULATION (the host's compiler, tests/cuda/emulation) the plain one runs.
 // Compiled with -fmad=false: a product and a sum are one rounding only where fmaf says so.
 #pragma once
 
@@ -41,7 +41,7 @@ __device__ __forceinline__ uint16_t float_to_f16(float f) {
   return __half_as_ushort(__float2half_rn(f));
 #endif
 }
-// Beyond 65,504: to that. What a matmul on tensor cores reads of activations.
+// A number beyond 65,504 becomes that. A matmul on tensor cores reads activations so.
 __device__ __forceinline__ uint16_t float_to_f16_saturated(float f) { return float_to_f16(fminf(fmaxf(f, -65504.0f), 65504.0f)); }
 __device__ __forceinline__ float bf16_to_float(uint16_t h) { return __uint_as_float(static_cast<uint32_t>(h) << 16); }
 __device__ __forceinline__ uint16_t float_to_bf16(float f) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ uint16_t float_to_bf16(float f) {
   return __bfloat16_as_ushort(__float2bfloat16_rn(f));
 #endif
 }
-// e4m3 (OCP FP8: exponents' bias 7, 3 bits of fraction, no infinities): beyond 448 to that; a NaN stays one.
+// e4m3 (OCP FP8: exponents' bias 7, 3 bits of fraction, no infinities): a number beyond 448 becomes that; a NaN stays a NaN.
 __device__ __forceinline__ uint8_t float_to_e4m3(float f) {
   const uint32_t bits = __float_as_uint(f), sign = bits >> 24 & 0x80, magnitude = bits & 0x7fffffff;
   uint32_t code;
@@ -63,8 +63,8 @@ __device__ __forceinline__ uint8_t float_to_e4m3(float f) {
   }
   return static_cast<uint8_t>(sign | code);
 }
-// The power of two by which a row of that largest magnitude is divided before it becomes e4m3: what comes out is at most 448 = 1.75 * 2^8, and
-// more than 224. At least 2^-100; of an infinity 2^120.
+// The power of two by which a row of that largest magnitude is divided before it becomes e4m3: the quotient is at most 448 = 1.75 * 2^8,
+// and more than 224. It is at least 2^-100; 2^120 for an infinity.
 __device__ __forceinline__ float e4m3_scale(float largest) {
   const uint32_t bits = min(__float_as_uint(largest), 0x7f7fffffu), exponent = (bits >> 23) + ((bits & 0x7fffff) > 0x600000 ? 1 : 0);
   return __uint_as_float((max(exponent, 8 + 27u) - 8) << 23);
@@ -79,7 +79,7 @@ __device__ __forceinline__ float e8m0_to_float(uint8_t e) {
 
 // ---- functions: the polynomials of runtime/compute/NUMERICS.md §1, so that a device rounds as the CPU does
 
-__device__ __forceinline__ float exp_of(float x) {  // x ≤ 88; below -64 that of -64
+__device__ __forceinline__ float exp_of(float x) {  // x ≤ 88; below -64 the result is that of -64
   x = -64.0f > x ? -64.0f : x;
   const float magic = 12582912.0f, log2e = 0x1.715476p+0f;
   const float shifted = fmaf(x, log2e, magic), n = shifted - magic, r = fmaf(x, log2e, -n);
@@ -119,7 +119,7 @@ __device__ __forceinline__ float gelu_mul_of(float gate, float up) {
 
 // ---- reductions: the same order whatever the launch, so the same bits
 
-// Over `width` neighbouring lanes, a power of two; every lane gets the result.
+// The sum over `width` neighbouring lanes, a power of two; every lane gets the result.
 __device__ __forceinline__ float warp_sum(float x, uint32_t width = kWarp) {
   for (uint32_t lane = width / 2; lane > 0; lane /= 2) x += __shfl_xor_sync(kFullWarp, x, static_cast<int>(lane));
   return x;
@@ -128,7 +128,7 @@ __device__ __forceinline__ float warp_max(float x, uint32_t width = kWarp) {
   for (uint32_t lane = width / 2; lane > 0; lane /= 2) x = fmaxf(x, __shfl_xor_sync(kFullWarp, x, static_cast<int>(lane)));
   return x;
 }
-// Over a block of whole warps; every thread gets the result. `scratch` holds a float a warp; barriers before and after are its own.
+// The sum over a block of whole warps, for every thread. `scratch` holds a float per warp; the function has barriers before and after.
 __device__ __forceinline__ float block_sum(float x, float* scratch) {
   const uint32_t warps = blockDim.x / kWarp, warp = threadIdx.x / kWarp;
   x = warp_sum(x);
@@ -183,7 +183,7 @@ __device__ __forceinline__ uint32_t load_once_4(const void* p) {
 #endif
 }
 
-// ---- tensor cores: d[16, 8] += a[16, 16] · b[16, 8] of a warp; the fragments lie as PTX's mma.m16n8k16 has them. With g = lane / 4 and
+// ---- tensor cores: a warp's d[16, 8] += a[16, 16] · b[16, 8]; the fragments lie as PTX's mma.m16n8k16 has them. With g = lane / 4 and
 // t = lane % 4: a[0] row g, cols 2t, 2t + 1; a[1] row g + 8; a[2], a[3] the same at cols + 8; b[0] rows 2t, 2t + 1 of column g; b[1] rows
 // + 8; d[0], d[1] row g, cols 2t, 2t + 1; d[2], d[3] row g + 8.
 
@@ -201,7 +201,7 @@ __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
-#else  // sm_75: f16 as two products of 8 columns each; no bf16: that by shuffles, slow and right
+#else  // sm_75: f16 as two products of 8 columns each; it has no bf16, which goes by shuffles, slow and right
   if constexpr (!bf16) {
     for (uint32_t half = 0; half < 2; ++half) {
       asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
@@ -232,7 +232,7 @@ __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4
 #endif
 }
 
-// The same of signed bytes, sums exact: a0, a1 rows g and g + 8 of cols 4t .. 4t + 3, b rows 4t .. 4t + 3 of column g; d as above.
+// Likewise for signed bytes, with exact sums: a0, a1 rows g and g + 8 of cols 4t .. 4t + 3, b rows 4t .. 4t + 3 of column g; d as above.
 __device__ __forceinline__ void mma_s8_16x8x16(int32_t (&d)[4], uint32_t a0, uint32_t a1, uint32_t b) {
 #ifdef KVRT_CUDA_EMULATION
   const uint32_t lane = emulation::lane_index(), g = lane / 4, t = lane % 4;

@@ -1,4 +1,4 @@
-// Tokens drawn from rows of logits: the largest of each, or what its Draw asks for, which is the very token that the host's sampler takes
+// Tokens drawn from rows of logits: the largest of a row, or the one that its Draw asks for, the very token that the host's sampler takes
 // from the same logits. The order of a row's tokens, their integer weights and the cuts are those of runtime/engine/sampling/sampler.cc.
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"
@@ -8,12 +8,12 @@ namespace kvrt::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 512, kWarps = kThreads / kWarp;
-constexpr uint32_t kBatch = 16;  // elements that a thread has under way, four loads of four
+constexpr uint32_t kBatch = 16;  // elements that a thread loads at a time, by four loads of four
 constexpr float kLowest = -3.402823466e38f;
 
 // ---- the largest, and the softmax's denominator
 
-// The largest of some elements, the lowest index of several, and the sum of exp(x - max). bad: 0 while all are finite, else NaN.
+// The largest of some elements (of equal ones the lowest index), and the sum of exp(x - max). bad: 0 while all are finite, else NaN.
 struct Top {
   float max, sum, bad;
   uint32_t index;
@@ -27,7 +27,7 @@ struct Top {
   }
 };
 
-// Elements [first, first + 4) of a row; those beyond its end are `kLowest`, which has no part in what follows.
+// Elements [first, first + 4) of a row; those beyond its end are `kLowest`, which changes no result.
 __device__ __forceinline__ float4 load_four(const float* row, uint32_t first, uint32_t n, bool aligned) {
   if (aligned && first + 4 <= n) return *reinterpret_cast<const float4*>(row + first);
   float4 v = make_float4(kLowest, kLowest, kLowest, kLowest);
@@ -38,7 +38,7 @@ __device__ __forceinline__ float4 load_four(const float* row, uint32_t first, ui
   return v;
 }
 
-// kBatch elements from `first` on, in runs of four that lie 4 * kThreads apart, to what the thread has.
+// Adds kBatch elements from `first` on, in runs of four that lie 4 * kThreads apart, to the thread's Top.
 __device__ __forceinline__ void take_batch(const float* row, uint32_t first, uint32_t n, bool aligned, Top* top) {
   float x[kBatch];
 #pragma unroll
@@ -67,7 +67,7 @@ __device__ __forceinline__ void merge_lanes(Top* top) {
   }
 }
 
-// Threads deal runs of four elements, then lanes and warps merge in a fixed order. The first thread's result is the row's.
+// Runs of four elements are dealt to threads, then lanes and warps merge in a fixed order. The first thread's result is the row's.
 __device__ Top top_of_row(const float* row, uint32_t n) {
   __shared__ Top tops[kWarps];
   const bool aligned = reinterpret_cast<uintptr_t>(row) % sizeof(float4) == 0;
@@ -85,7 +85,7 @@ __device__ Top top_of_row(const float* row, uint32_t n) {
 
 // ---- drawing
 
-// A token of the row as one number, the larger the better: the logit's bits in its order, then the id, the lowest first.
+// A token of the row as one number, the larger the better: the logit's bits in the logits' order, then the id, the lowest first.
 constexpr uint32_t kIdBits = 22, kDigitBits = 11, kKeyBits = 5 * kDigitBits;
 constexpr uint32_t kBins = 1u << kDigitBits, kThreadBins = kBins / kThreads;
 constexpr uint64_t kIdMask = (1u << kIdBits) - 1;
@@ -118,10 +118,10 @@ struct Weigher {
   }
 };
 
-// Tokens that are far from the best seldom matter: those that are near lie in shared memory, where they are few.
+// Tokens far from the best seldom matter: the near ones are listed in shared memory, if they are few.
 constexpr float kNear = 16;
 constexpr uint32_t kListed = 2048;
-constexpr double kAll = -INFINITY;  // of a bound on scaled logits: none
+constexpr double kAll = -INFINITY;  // a bound on scaled logits that bounds nothing
 
 struct Shared {
   unsigned long long bins[kBins], list[kListed], totals[kWarps];
@@ -132,7 +132,7 @@ struct Shared {
 // All tokens of a row, or the listed ones.
 struct Keys {
   const float* row;
-  const unsigned long long* list;  // null: the row
+  const unsigned long long* list;  // null: all of the row
   uint32_t n;
   template <typename Fn>
   __device__ __forceinline__ void each(Fn&& fn) const {
@@ -140,10 +140,10 @@ struct Keys {
   }
 };
 
-// The sum of every thread's x, to every thread. Integers: the same in whatever order.
+// The sum of every thread's x, given to every thread. They are integers: the sum is the same in any order.
 __device__ uint64_t block_total(unsigned long long x, Shared* s) {
   for (uint32_t lanes = kWarp / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(kFullWarp, x, static_cast<int>(lanes));
-  __syncthreads();  // what reads the totals before
+  __syncthreads();  // the threads have read the totals of before
   if (threadIdx.x % kWarp == 0) s->totals[threadIdx.x / kWarp] = x;
   __syncthreads();
   uint64_t sum = 0;
@@ -151,12 +151,12 @@ __device__ uint64_t block_total(unsigned long long x, Shared* s) {
   return sum;
 }
 
-// A prefix of the order: down to `last`. reached: its tokens' weights together, or how many they are.
+// A prefix of the order, down to `last`. reached: the sum of its tokens' weights, or their number.
 struct Prefix {
   uint64_t last, reached;
 };
 
-// The bin, the best first, within which the running sum that is `before` ahead of them reaches `need`.
+// Finds the bin, the best first, in which the running sum reaches `need`; it is `before` ahead of the first bin.
 __device__ void find_bin(uint64_t need, uint64_t before, Shared* s) {
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, first = threadIdx.x * kThreadBins;
   unsigned long long own = 0;
@@ -170,7 +170,7 @@ __device__ void find_bin(uint64_t need, uint64_t before, Shared* s) {
   __syncthreads();
   before += running - own;
   for (uint32_t w = 0; w < warp; ++w) before += s->totals[w];
-  if (before < need && before + own >= need) {  // in one thread
+  if (before < need && before + own >= need) {  // true in one thread
     uint32_t bin = first;
     for (; before + s->bins[bin] < need; ++bin) before += s->bins[bin];
     s->digit = kBins - 1 - bin;
@@ -179,7 +179,7 @@ __device__ void find_bin(uint64_t need, uint64_t before, Shared* s) {
   __syncthreads();
 }
 
-// The shortest prefix that reaches `need`, of 1 to what all keys together have. Digit by digit, from the highest.
+// The shortest prefix that reaches `need`, which is from 1 to the total of all keys. Digit by digit, from the highest.
 template <bool by_weight>
 __device__ Prefix shortest(Keys keys, Weigher weigher, uint64_t need, Shared* s) {
   uint64_t last = 0, reached = 0;
@@ -251,8 +251,8 @@ __device__ uint32_t drawn_token(const float* row, uint32_t n, float largest, con
   return static_cast<uint32_t>(kIdMask - (by_weight(static_cast<double>(below + 1)).last & kIdMask));
 }
 
-// logits [rows][vocab], draws [rows] or null: the largest. A block a row.
-// Bytes: 4 per element, read once for the largest; then, out of the cache, twice and for each cut once, or five times where many are near.
+// logits [rows][vocab], draws [rows] or null: the largest. A block per row.
+// Bytes: 4 per element, read once for the largest; then, out of the cache, twice and once for each cut, or five times where many are near.
 __global__ void __launch_bounds__(kThreads) draw_row(const float* logits, uint32_t vocab, const Draw* draws, DrawnToken* out) {
   __shared__ Shared shared;
   __shared__ Top top;

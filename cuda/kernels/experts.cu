@@ -1,4 +1,4 @@
-// What comes back from experts (runtime/compute/NUMERICS.md §10).
+// The sum of the experts' results (runtime/compute/NUMERICS.md §10).
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 
-// A thread an element: y [n, width] read, x's rows read and written, 12 bytes an element.
+// A thread per element: y [n, width] is read, x's rows are read and written: 12 bytes per element.
 __global__ void __launch_bounds__(kThreads)
     add_scaled_rows_kernel(const float* y, const uint32_t* rows, const float* weights, uint32_t width, float* x) {
   grid_wait();

@@ -1,6 +1,6 @@
-// What kernels can be started, each by a function that queues it on a stream and returns. Pointers are device memory unless they say
-// host; f32, row-major, one row per row of the step. A row's result depends on no other row: neither on how many there are nor on which
-// of them comes first. Bytes a kernel must move stand beside it in its .cu; what it computes, and in which order, in NUMERICS.md beside this.
+// The functions that start kernels: each queues one on a stream and returns. Pointers are device memory unless they say
+// host; f32, row-major, one row per row of the step. A row's result depends on no other row: neither on their number nor on their order.
+// The bytes that a kernel must move stand beside it in its .cu; cuda/NUMERICS.md has the results and the orders of sums.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace kvrt::cuda {
 
-inline constexpr uint32_t kFewRows = 16;        // up to here a step's matmuls read the weights as they are (matvec), above in tiles (gemm)
+inline constexpr uint32_t kFewRows = 16;  // up to so many rows a step's matmuls read weights as they are (matvec); above, in tiles (gemm)
 inline constexpr uint32_t kSplitTokens = 256;   // positions of one part of a decode's attention, anchored at position 0
 inline constexpr uint32_t kWeightPartsMax = 3;  // tensors stacked in a weight
 
@@ -23,7 +23,7 @@ inline constexpr uint32_t kWeightPartsMax = 3;  // tensors stacked in a weight
 struct DeviceStep {
   const int32_t* tokens = nullptr;        // [rows]
   const int32_t* positions = nullptr;     // [rows]
-  const uint32_t* tables_at = nullptr;    // [rows] where the row's sequence has its block table in `tables`
+  const uint32_t* tables_at = nullptr;    // [rows] the place in `tables` of the block table of the row's sequence
   const int32_t* tables = nullptr;        // pool block of positions [i * block_tokens, (i + 1) * block_tokens)
   const uint32_t* stores = nullptr;       // [rows] 0: the row's K and V are in the pool already
   const uint32_t* logits_rows = nullptr;  // [n_logits] ascending
@@ -49,7 +49,7 @@ struct DeviceWeight {  // host memory
 void embed(Stream* stream, const DeviceWeight& table, const int32_t* tokens, uint32_t rows, float* out);
 // out = x / rms(x) * weight; in and out may be the same.
 void rmsnorm(Stream* stream, const float* x, const float* weight, float eps, uint32_t rows, uint32_t width, float* out);
-// The same in place for each of `heads` runs of head_dim at x + row * stride; one weight[head_dim] for all.
+// Likewise in place, for each of `heads` runs of head_dim at x + row * stride; one weight[head_dim] for all.
 void rmsnorm_heads(Stream* stream, const float* weight, float eps, uint32_t rows, uint32_t heads, uint32_t head_dim, uint32_t stride,
                    float* x);
 void add(Stream* stream, const float* y, uint64_t n, float* x);  // x += y
@@ -65,16 +65,16 @@ void rope_table(Stream* stream, const int32_t* positions, uint32_t rows, const d
 // Rotates `heads` heads of head_dim at x + row * stride.
 void rope(Stream* stream, const float* cos, const float* sin, uint32_t pairs, RopeStyle style, uint32_t rows, uint32_t heads,
           uint32_t head_dim, uint32_t stride, float* x);
-// `bytes` (a multiple of 16) of up to kCopyPairs pairs, of which none reads or writes what another one writes: blocks that were shared become
-// private.
+// Copies `bytes` (a multiple of 16) for each of up to kCopyPairs pairs, of which none reads or writes what another one writes: blocks that
+// were shared become private.
 inline constexpr uint32_t kCopyPairs = 64;
 void copy_blocks(Stream* stream, std::span<const BlockPair> pairs, uint64_t bytes);
-// A token of each row, as its Draw asks for; draws null: the largest.
+// Draws a token of each row as its Draw says; draws null: the largest.
 void draw_rows(Stream* stream, const float* logits, uint32_t rows, uint32_t vocab, const Draw* draws, DrawnToken* out);
 
 // ---- matmuls (quantize.cu, matvec.cu, gemm/gemm.cu)
 
-// Rows for matvec of quantized weights (runtime/compute/NUMERICS.md §2): q [n][cols], d and s [n][cols / 32], sums [n][cols / 16].
+// Rows for a matvec with quantized weights (runtime/compute/NUMERICS.md §2): q [n][cols], d and s [n][cols / 32], sums [n][cols / 16].
 struct DeviceQuantRows {
   int8_t* q;
   float *d, *s;
@@ -85,17 +85,17 @@ void quantize_rows(Stream* stream, const float* x, const float* norm, float eps,
 // RMSNorm where norm is not null, then f16 (beyond 65,504: that), padded with zero rows up to padded_n. For gemm.
 void f16_rows(Stream* stream, const float* x, const float* norm, float eps, uint32_t n, uint32_t padded_n, uint32_t cols, uint16_t* out);
 
-// What matvec reads: `quantized` for quantized types, `plain` [n][cols] for F32, F16 and BF16 (after the norm).
-// Or, where matvec_takes_rows, `plain` as it is for all types, with quantized null: then matvec itself does what quantize_rows and rmsnorm
-// would have done, to the same bits. Nothing of its output may lie in it.
+// The input of matvec: `quantized` for quantized types, `plain` [n][cols] for F32, F16 and BF16 (after the norm).
+// Or, where matvec_takes_rows, `plain` before the norm for all types, with quantized null: then matvec itself does the work of
+// quantize_rows and rmsnorm, to the same bits. The output must not overlap it.
 struct MatvecInput {
   const float* plain;
   DeviceQuantRows quantized;
   uint32_t n;                   // at most kFewRows
-  const float* norm = nullptr;  // of rows that matvec takes as they are; may be null
+  const float* norm = nullptr;  // for rows before the norm; may be null
   float eps = 0;
 };
-// Where that costs less than a kernel of its own. By the shapes alone.
+// True: that costs less than a kernel of its own. It depends on the shapes alone.
 bool matvec_takes_rows(const DeviceWeight& w, uint32_t n);
 // out[n, w.rows] = in · wᵀ (+ bias); accumulate: out += that.
 void matvec(Stream* stream, const DeviceWeight& w, const float* bias, const MatvecInput& in, bool accumulate, float* out);
@@ -110,13 +110,13 @@ void act_mul(Stream* stream, const float* gate_up, DeviceActivation act, uint32_
 void gemm(Stream* stream, const DeviceWeight& w, const float* bias, const uint16_t* x, uint32_t n, bool accumulate, float* out);
 // The weight's rows as f16, [rows][cols]: for a library's gemm.
 void dequantize_f16(Stream* stream, const DeviceWeight& w, uint16_t* out);
-// x [n, rows] += bias, or x += y + bias: what a library's gemm leaves to do. bias may be null.
+// x [n, rows] += bias, or x += y + bias, after a library's gemm. bias may be null.
 void add_bias(Stream* stream, const float* bias, uint32_t n, uint32_t rows, float* x);
 
 // ---- prompts in FP8 (gemm/fp8.cu)
 
-// Rows, after RMSNorm where norm is not null, and a weight's: as e4m3, each over a power of two of its own, scales [n] or [rows] (NUMERICS.md
-// §3); cols a multiple of 16.
+// Rows of x, after RMSNorm where norm is not null, and rows of a weight as e4m3, each over a power of two of its own, scales [n] or [rows]
+// (NUMERICS.md §3); cols is a multiple of 16.
 void e4m3_rows(Stream* stream, const float* x, const float* norm, float eps, uint32_t n, uint32_t cols, uint8_t* out, float* scales);
 void dequantize_e4m3(Stream* stream, const DeviceWeight& w, uint8_t* out, float* scales);
 // out[n, rows] = products * x_scales[n] * w_scales[rows] (+ bias); accumulate: out += that. rows a multiple of 4; out may be products.
@@ -129,15 +129,15 @@ void scale_products(Stream* stream, const float* products, const float* x_scales
 void kv_store(Stream* stream, const KvGeometry& kv, uint8_t* pool, uint32_t layer, const DeviceStep& step, uint32_t rows, const float* k,
               const float* v, uint32_t stride);
 
-// All of it between the projection and attention, with the bits of rmsnorm_heads, rope and kv_store: qkv at + row * stride, heads of Q, then of
-// K, then of V; Q is rotated in place, K only in the pool (rope_store.cu).
+// All work between the projection and attention, with the bits of rmsnorm_heads, rope and kv_store. qkv at + row * stride has heads of Q,
+// then of K, then of V; Q is rotated in place, K only in the pool (rope_store.cu).
 struct DeviceRopeStore {
   const float *cos, *sin;  // [rows][pairs]
   uint32_t pairs;
   RopeStyle style;
   uint32_t heads;
-  const float *q_norm, *k_norm;  // both or none; null: none
-  bool norm_rows;                // over all heads of a row as one: for few rows
+  const float *q_norm, *k_norm;  // both or neither may be null
+  bool norm_rows;                // one norm over all heads of a row: for few rows
   float eps;
 };
 void rope_store(Stream* stream, const KvGeometry& kv, uint8_t* pool, uint32_t layer, const DeviceStep& step, uint32_t rows,
@@ -148,7 +148,7 @@ struct DeviceAttention {
   float scale, softcap;  // softcap 0: none
   uint32_t window;       // 0: all
 };
-// Floats of `partials` for decode_attention.
+// The number of floats of `partials` for decode_attention.
 uint64_t decode_partials(const KvGeometry& kv, uint32_t heads, uint32_t rows, uint32_t splits);
 // Row by row over parts of kSplitTokens positions, `splits` parts at most (a row of position p needs p / kSplitTokens + 1), merged in
 // order. q at q + row * stride; out [rows, heads * head_dim].
@@ -161,7 +161,7 @@ struct PrefillTile {
   int32_t first_position;
   uint32_t table_at;
 };
-inline constexpr uint32_t kPrefillTileRows = 64;  // tokens of a tile at most
+inline constexpr uint32_t kPrefillTileRows = 64;  // rows of a tile at most
 // In tiles on tensor cores: scores and p · V of f16 or bf16 fragments, sums in f32, keys in tiles of 64 (of 32 where head_dim is above
 // 128) anchored at position 0; tiles are begun in their order. False: the head_dim or the format has none, and decode_attention takes the rows.
 bool prefill_supported(const KvGeometry& kv);

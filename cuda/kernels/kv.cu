@@ -1,11 +1,11 @@
-// K and V of a step's rows into the pool.
+// Stores K and V of a step's rows in the pool.
 #include "cuda/kernels/kv.h"
 
 namespace kvrt::cuda {
 namespace {
 
-// k, v at + row * stride: [kv_head][head_dim]. A block a row, a head and K (z 0) or V (z 1). Bytes: 4 read and those of the format
-// written per element; K's lie a row of the block apart.
+// k, v at + row * stride: [kv_head][head_dim]. A block per row, head and K (z 0) or V (z 1). Bytes: 4 read and those of the format
+// written per element; K's elements lie a row of the block apart.
 template <KvFormat format>
 __global__ void __launch_bounds__(kStoreThreads)
     store_heads(KvLayer kv, uint8_t* pool, DeviceStep step, const float* k, const float* v, uint32_t stride) {

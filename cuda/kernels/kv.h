@@ -5,9 +5,9 @@
 
 namespace kvrt::cuda {
 
-inline constexpr uint32_t kStoreThreads = 128;  // of a block that stores a head
+inline constexpr uint32_t kStoreThreads = 128;  // threads of a block that stores a head
 
-// As elements and one scale: into `to` from element to element by `step` bytes.
+// Stores a row as elements and one scale; the elements lie `step` bytes apart, from `to` on.
 template <KvFormat format>
 __device__ __forceinline__ void store_scaled(const float* row, uint32_t head_dim, bool key, uint8_t* to, uint32_t step,
                                              uint16_t* scale_at) {
@@ -35,8 +35,8 @@ __device__ __forceinline__ void store_scaled(const float* row, uint32_t head_dim
   if (threadIdx.x == 0) *scale_at = scale;
 }
 
-// The elements `from` of a head's K (key) or V to the position of a row of the step, by a block of kStoreThreads. Not where the row says
-// that they are there already.
+// Stores the elements `from` of a head's K (key) or V at the position of a row of the step, by a block of kStoreThreads. Does nothing where
+// the row says that they are there already.
 template <KvFormat format>
 __device__ __forceinline__ void store_head(const KvLayer& kv, uint8_t* pool, const DeviceStep& step, uint32_t row, uint32_t head, bool key,
                                            const float* from) {
@@ -58,7 +58,7 @@ __device__ __forceinline__ void store_head(const KvLayer& kv, uint8_t* pool, con
   }
 }
 
-// fn.operator()<F>() for the format that `format` is.
+// Calls fn.operator()<F>() with `format` as F.
 template <typename F>
 void switch_format(KvFormat format, const F& fn) {
   switch (format) {

@@ -1,4 +1,4 @@
-// launch(): the one way in which a kernel is started. Compiled with nvcc against the CUDA runtime, or with the host's compiler against the
+// launch(): the only way in which a kernel is started. Compiled with nvcc against the CUDA runtime, or with the host's compiler against the
 // emulation of tests/cuda/emulation: both give <cuda_runtime.h>.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace kvrt::cuda {
 
-// An in-order queue of a device. The first error of what was queued is kept until take_error. One thread at a time.
+// An in-order queue of a device. The first error of the queued work is kept until take_error. One thread at a time.
 struct Stream {
   cudaStream_t handle = nullptr;
   // Kernels may begin before the one ahead of them ends (programmatic dependent launch, sm_90 and up): each calls grid_wait() (device.h)
@@ -22,7 +22,7 @@ struct Stream {
   }
 };
 
-// kernel<<<grid, block, shared bytes>>>(args...) on the stream. After an error nothing more is started.
+// Starts kernel<<<grid, block, shared bytes>>>(args...) on the stream. After an error it starts nothing more.
 template <typename... Params, typename... Args>
 void launch(void (*kernel)(Params...), dim3 grid, dim3 block, uint32_t shared, Stream* stream, Args&&... args) {
   if (stream->error != cudaSuccess || grid.x == 0 || grid.y == 0 || grid.z == 0) return;

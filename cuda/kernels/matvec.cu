@@ -1,4 +1,4 @@
-// matvec, matvec_act: which kernel, how many warps, which rows of which part. Element-wise kernels of the feed-forward beside them.
+// matvec, matvec_act: the choice of the kernel, its warps, and each part's rows. Also the element-wise kernels of the feed-forward.
 #include "cuda/kernels/matvec.h"
 
 #include <algorithm>
@@ -6,18 +6,18 @@
 namespace kvrt::cuda {
 namespace {
 
-// Warps on a device of 132 multiprocessors that keep its memory busy. A constant, not the device's count: it is part of the sums' order.
+// The warps that keep a device's memory busy, for 132 multiprocessors. A constant, not the device's count: it is part of the sums' order.
 constexpr uint32_t kWarpsWanted = 16 * 132;
 constexpr uint32_t kPanelWarpsMax = kMatvecThreads / kWarp;
-constexpr uint32_t kBlockWarps = 4;  // a block's at least, of several panels where one has fewer
+constexpr uint32_t kBlockWarps = 4;  // a block has at least so many, of several panels where one has fewer
 
-// Blocks that make their rows of x their own: elements of them, by the shared memory that a kernel has without asking; those times the
-// weight's rows, which is a measure of what all blocks do together (matvec_rows.h); as many blocks as have a multiprocessor each, and so
-// room for more warps.
+// Limits for blocks that make their own rows of x: the elements of these, by the shared memory that a kernel has by default; these times
+// the weight's rows, which measures the work of all blocks together (matvec_rows.h). kBlocksAlone: up to so many blocks have a
+// multiprocessor each, and so room for more warps.
 constexpr uint64_t kOwnCellsMax = 8192, kOwnWorkMax = 64 << 20;
 constexpr uint32_t kBlocksAlone = 132;
 
-// Warps that share a panel: as many as there are too few panels for, each with as many turns as the others.
+// The warps that share a panel: more where there are few panels, each with as many turns as the others.
 uint32_t panel_warps(uint32_t rows, uint32_t turns, uint32_t most) {
   const uint32_t panels = (rows + kPanelRows - 1) / kPanelRows;
   const uint32_t wanted = std::clamp((kWarpsWanted + panels - 1) / panels, 1u, std::min(most, turns));
@@ -25,22 +25,22 @@ uint32_t panel_warps(uint32_t rows, uint32_t turns, uint32_t most) {
   return (turns + each - 1) / each;
 }
 
-// Shared memory of a block that makes its rows of x its own, and warps that are there for that alone.
+// The shared memory of a block that makes its own rows of x; `warps` grows by those that only do that.
 uint32_t prepare_own_rows(bool plain, uint32_t blocks, uint32_t count, uint32_t sums, uint32_t* warps, MatvecArgs* args) {
   const uint32_t cells = count * args->cols, stage = cells * sizeof(float);
-  const uint32_t wanted = (cells / kQuantizeWidth + kWarp - 1) / kWarp;  // all its loads at once
+  const uint32_t wanted = (cells / kQuantizeWidth + kWarp - 1) / kWarp;  // all of its loads at once
   if (blocks <= kBlocksAlone) *warps = std::max(*warps, std::min(wanted, kPanelWarpsMax));
   args->own_at = plain ? sums : std::max(sums, stage);
   return args->own_at + (plain ? stage : OwnQuantLayout(args->cols).bytes(count));
 }
 
-// Rows of x that a block of so many warps takes.
+// The rows of x that a block of so many warps takes.
 uint32_t columns_of(uint32_t n, DType type, uint32_t warps) {
   if (n == 1 || (n == 2 && type != DType::kF32)) return n;
   return n <= 8 || is_plain(type) || warps * kWarp > kWideThreads ? 8 : 16;
 }
 
-// Starts the kernel of a type. `rows` is the whole weight's: all its parts, also of other types, have the same number of warps.
+// Starts the kernel of a type. `rows` is that of the whole weight: all its parts, also of other types, have the same number of warps.
 void start(Stream* stream, DType type, uint32_t rows, MatvecArgs args) {
   const bool pair = args.store == MatvecStore::kActPair, plain = is_plain(type);
   const bool own = plain ? args.in.norm != nullptr : args.in.quantized.q == nullptr;
@@ -59,7 +59,7 @@ void start(Stream* stream, DType type, uint32_t rows, MatvecArgs args) {
   launch(kernel, blocks, warps * kWarp, shared, stream, args);
 }
 
-// Rows [begin, end) of a weight to columns [0, end - begin) of the output: a launch for each type that they have.
+// Multiplies rows [begin, end) of a weight, to columns [0, end - begin) of the output, by a launch for each of their types.
 void matvec_rows(Stream* stream, const DeviceWeight& w, uint32_t begin, uint32_t end, const MatvecArgs& common) {
   bool done[kWeightPartsMax] = {};
   for (uint32_t first = 0; first < w.n_parts; ++first) {
@@ -82,7 +82,7 @@ void matvec_rows(Stream* stream, const DeviceWeight& w, uint32_t begin, uint32_t
   }
 }
 
-// Gate and up in one launch: a block has panels of both. Where up's rows begin in a panel of gate's, or are of another type: no.
+// Gate and up in one launch: a block has panels of both. False: up's rows begin within a panel of gate's, or are of another type.
 bool matvec_pair(Stream* stream, const DeviceWeight& w, uint32_t ff, MatvecArgs args) {
   const DevicePart &gate = w.parts[0], &up = w.n_parts == 2 ? w.parts[1] : gate;
   const uint32_t panels = (ff + kPanelRows - 1) / kPanelRows;
@@ -99,7 +99,7 @@ bool matvec_pair(Stream* stream, const DeviceWeight& w, uint32_t ff, MatvecArgs 
   return true;
 }
 
-// Reads and writes 12 bytes of each output. A thread an element.
+// Reads and writes 12 bytes of each output. A thread per element.
 __global__ void act_mul_kernel(const float* gate_up, DeviceActivation act, uint32_t n, uint32_t ff, float* out) {
   grid_wait();
   grid_launch_next();
@@ -111,7 +111,7 @@ __global__ void act_mul_kernel(const float* gate_up, DeviceActivation act, uint3
   }
 }
 
-// Reads and writes 8 bytes of each element. A thread an element.
+// Reads and writes 8 bytes of each element. A thread per element.
 __global__ void add_bias_kernel(const float* bias, uint32_t n, uint32_t rows, float* x) {
   grid_wait();
   grid_launch_next();
@@ -148,7 +148,7 @@ void matvec_act(Stream* stream, const DeviceWeight& gate_up, DeviceActivation ac
   args.stride = ff;
   args.act = act;
   if (matvec_pair(stream, gate_up, ff, args)) return;
-  args.store = MatvecStore::kSet;  // gate to where the result will be
+  args.store = MatvecStore::kSet;  // gate goes to the place of the result
   matvec_rows(stream, gate_up, 0, ff, args);
   args.store = MatvecStore::kActOut;
   matvec_rows(stream, gate_up, ff, 2 * ff, args);

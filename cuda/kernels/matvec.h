@@ -1,9 +1,9 @@
-// What the kernels of matvec share: their arguments, how panels are dealt to warps, and how sums become output.
+// Code that all kernels of matvec share: their arguments, the dealing of panels to warps, and the way from sums to output.
 //
-// A panel of 16 weight rows is worked on by `warps` warps of one block, a number that follows from the weight's shape alone. Each
+// `warps` warps of one block work on a panel of 16 weight rows; their number follows from the weight's shape alone. Each
 // splits its columns into turns; the products of a (weight row, x row) are summed in *chains*, a fixed set of columns each, and the chains
 // in a fixed tree: within a warp by halves (chain i + chain i + count / 2), then the warps in ascending order. So an output's bits depend
-// on the weight and on its row of x, not on how many rows there are or which of the kernels took them.
+// on the weight and on its row of x, not on the number of rows or on the kernel that took them.
 #pragma once
 
 #include "cuda/kernels/matvec_rows.h"
@@ -11,13 +11,13 @@
 
 namespace kvrt::cuda {
 
-inline constexpr uint32_t kMatvecThreads = 384;  // of a block at most
-inline constexpr uint32_t kWideThreads = 256;    // where it takes 16 rows of x at once, which needs more registers
+inline constexpr uint32_t kMatvecThreads = 384;  // a block's at most
+inline constexpr uint32_t kWideThreads = 256;    // for a block that takes 16 rows of x at once, which needs more registers
 
 // Rows [row_begin, row_end), counted from the first panel at `data`, go to columns out_begin + row of the output.
 struct MatvecPart {
   const uint8_t* data;
-  uint32_t first_panel;  // of this launch
+  uint32_t first_panel;  // in this launch
   uint32_t row_begin, row_end;
   int32_t out_begin;
 };
@@ -35,23 +35,23 @@ struct MatvecArgs {
   MatvecInput in;
   const float* bias;
   float* out;
-  uint32_t n_parts, cols, panels;  // panels: of the launch; kActPair: of each part
-  uint32_t warps;                  // of a panel
+  uint32_t n_parts, cols, panels;  // panels: in the launch; kActPair: in each part
+  uint32_t warps;                  // per panel
   uint32_t slots;                  // panels that a block has warps for
   uint32_t passes;                 // blocks that share a panel, each with rows of x of its own, neighbours: the L2 cache feeds all but one
-  uint32_t stride;                 // of out
+  uint32_t stride;                 // out's
   uint32_t own_at;                 // bytes into shared memory: the block's own rows of x, where it has such
   MatvecStore store;
   DeviceActivation act;
 };
 
 using MatvecKernel = void (*)(MatvecArgs);
-// For `columns` rows of x, `own`: that the block makes its own. Null: there is none.
+// The kernel for `columns` rows of x; `own`: the block makes these rows itself. Null: there is none.
 MatvecKernel matvec_dot_kernel(DType type, uint32_t columns, bool own);  // quantized types: 1, 2 (matvec_dot.cu)
 MatvecKernel matvec_tensor_kernel(DType type, uint32_t columns,
                                   bool own);                               // quantized types: 8, 16, the latter not own (matvec_tensor.cu)
 MatvecKernel matvec_plain_kernel(DType type, uint32_t columns, bool own);  // F32, F16, BF16: 1, 2, 8 (matvec_plain.cu)
-// Turns that `cols` columns are for a warp of those kernels.
+// The turns that `cols` columns take a warp of those kernels.
 inline uint32_t matvec_turns(DType type, uint32_t cols) {
   const uint32_t turn = is_plain(type) ? (type == DType::kF32 ? 32 : 64) : 8 * kQuantBlock;
   return (cols + turn - 1) / turn;
@@ -60,7 +60,7 @@ inline uint32_t matvec_turns(DType type, uint32_t cols) {
 struct MatvecPanel {
   const uint8_t* data;  // null: the slot has none
   const MatvecPart* part;
-  uint32_t row;  // its first, counted from the part's first panel
+  uint32_t row;  // the first one, counted from the part's first panel
 };
 __device__ __forceinline__ MatvecPanel matvec_panel(const MatvecArgs& args, uint32_t group, uint32_t slot) {
   const bool pair = args.store == MatvecStore::kActPair;
@@ -72,7 +72,7 @@ __device__ __forceinline__ MatvecPanel matvec_panel(const MatvecArgs& args, uint
   return {index < args.panels ? part->data + panel * args.panel_bytes : nullptr, part, panel * kPanelRows};
 }
 
-// The warps' sums, [slots][warps][columns][16], to the output. For all threads of the block.
+// Turns the warps' sums, [slots][warps][columns][16], into output. For all threads of the block.
 template <uint32_t columns>
 __device__ __forceinline__ void matvec_store(const MatvecArgs& args, uint32_t group, uint32_t first_x, const float* sums) {
   const uint32_t sides = args.store == MatvecStore::kActPair ? 2 : 1;
@@ -101,8 +101,8 @@ __device__ __forceinline__ void matvec_store(const MatvecArgs& args, uint32_t gr
   }
 }
 
-// What warp w of a panel does: Kernel::load(args, panel, w), the first weights on their way; Kernel::run(args, rows, w, sums), its sums
-// [columns][16]. kOwn: the block makes its rows of x its own.
+// The work of warp w of a panel: Kernel::load(args, panel, w) starts the loads of the first weights; Kernel::run(args, rows, w, sums) makes
+// its sums [columns][16]. kOwn: the block makes its own rows of x.
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kColumns == 16 ? kWideThreads : kMatvecThreads, Kernel::kOwn ? 1 : 0)
     matvec_kernel(const MatvecArgs args) {
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(Kernel::kColumns == 16 ? kWideThreads : kMatve
   float* sums = reinterpret_cast<float*>(shared);
   const uint32_t warp = threadIdx.x / kWarp, slot = warp / args.warps, w = warp % args.warps;
   const uint32_t group = blockIdx.x / args.passes, first_x = blockIdx.x % args.passes * kColumns;
-  const uint8_t* panel = slot < args.slots ? matvec_panel(args, group, slot).data : nullptr;  // null too: here for the rows of x alone
+  const uint8_t* panel = slot < args.slots ? matvec_panel(args, group, slot).data : nullptr;  // also null: the warp only makes rows of x
   const uint32_t count = min(kColumns, args.in.n - first_x);
   Kernel kernel{};
   if (panel != nullptr) kernel.load(args, panel, w);
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(Kernel::kColumns == 16 ? kWideThreads : kMatve
     OwnRows<Kernel::kQuantized> own_rows(args.in, args.cols);
     grid_wait();
     grid_launch_next();
-    // Integers lie behind the rows that they are made of, whose place is later that of the sums.
+    // Integers lie behind the rows that they are made from; the place of these rows is later that of the sums.
     auto* stage = reinterpret_cast<float*>(shared + (Kernel::kQuantized ? 0 : args.own_at));
     rows = own_rows.take(args.in, args.cols, first_x, count, stage, shared + args.own_at);
   } else {

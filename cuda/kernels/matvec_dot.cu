@@ -2,8 +2,8 @@
 // four rows; x comes from the caches.
 //
 // Bytes: a panel's (4.25 to 8.5 bits a weight), cols * 5 / 4 of each row of x from L2, 4 of each output.
-// Dealt: in a turn a warp takes 8 blocks of 32 columns, 2 to 4.3 KB that lie together. Four lanes share a block: each has four rows of it
-// whole, so that no sum of integers crosses lanes. Lane / 4 is the chain: blocks lane / 4 + 8 * (warp + turn * warps).
+// Dealt: in a turn a warp takes 8 blocks of 32 columns, 2 to 4.3 KB that lie together. Four lanes share a block: each takes four whole rows
+// of it, so that no sum of integers crosses lanes. Lane / 4 is the chain: blocks lane / 4 + 8 * (warp + turn * warps).
 #include "cuda/kernels/matvec_quant.h"
 
 namespace kvrt::cuda {
@@ -11,14 +11,14 @@ namespace {
 
 __device__ __forceinline__ uint32_t part_of(const uint4& v, uint32_t i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
 
-// Four rows of a block as they are loaded.
+// Four rows of a block, as loaded.
 template <DType type>
 struct QuadBlock {
   using U = Unit<type>;
   uint4 low[U::kLow], high[U::kHigh > 0 ? U::kHigh : 1];
   uint2 scale, minimum, sub;  // two or four rows in each half; kScaleMin: four scales, four minimums
 
-  // Block i of a turn.
+  // Loads block i of a turn.
   __device__ __forceinline__ void load(const uint8_t* turn, uint32_t i, uint32_t quad) {
     const uint8_t *body = turn + (U::body_at(i) + 16 * quad), *unit = turn + U::unit_at(i), *subs = turn + U::sub_at(i);
     KVRT_CUDA_UNROLL
@@ -74,7 +74,7 @@ struct DotKernel {
   const uint8_t* turn;
   QuadBlock<type> raw;
 
-  // A block's terms for four rows and each row of x.
+  // Adds a block's terms, for four rows and each row of x.
   static __device__ __forceinline__ void add(const MatvecRows& rows, const QuadBlock<type>& raw, uint32_t block, float (&acc)[4][columns]) {
     int32_t words[4][8];
     RowScales scales[4];

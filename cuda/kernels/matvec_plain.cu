@@ -8,14 +8,14 @@
 namespace kvrt::cuda {
 namespace {
 
-constexpr uint32_t kLoads = 4;  // of a turn
+constexpr uint32_t kLoads = 4;  // per turn
 
 template <DType type, uint32_t columns, bool own>
 struct PlainKernel {
   static constexpr uint32_t kColumns = columns;
   static constexpr bool kQuantized = false, kOwn = own;
-  static constexpr uint32_t kRows = type == DType::kF32 ? 4 : 8;  // of a lane
-  static constexpr uint32_t kColumnLanes = kPanelRows / kRows;    // lanes of a column
+  static constexpr uint32_t kRows = type == DType::kF32 ? 4 : 8;  // rows of a lane
+  static constexpr uint32_t kColumnLanes = kPanelRows / kRows;    // lanes that share a column
   static constexpr uint32_t kLoadColumns = kWarp / kColumnLanes;  // columns that a warp loads at a time
   static constexpr uint32_t kTurnColumns = kLoads * kLoadColumns;
 
@@ -84,7 +84,7 @@ MatvecKernel matvec_plain_kernel(DType type, uint32_t columns, bool own) {
   MatvecKernel kernel = nullptr;
   switch_plain_type(type, [&]<DType T>() {
     if (columns == 1) kernel = own ? matvec_kernel<PlainKernel<T, 1, true>> : matvec_kernel<PlainKernel<T, 1, false>>;
-    if constexpr (T != DType::kF32) {  // whose two columns take a register too many
+    if constexpr (T != DType::kF32) {  // two columns of F32 take a register too many
       if (columns == 2) kernel = own ? matvec_kernel<PlainKernel<T, 2, true>> : matvec_kernel<PlainKernel<T, 2, false>>;
     }
     if (columns == 8) kernel = own ? matvec_kernel<PlainKernel<T, 8, true>> : matvec_kernel<PlainKernel<T, 8, false>>;

@@ -5,13 +5,13 @@
 
 namespace kvrt::cuda {
 
-// A block of 32 of a row of x, but for its integers.
+// A block of 32 of a row of x, without its integers.
 struct XScales {
   float d, s;
-  int32_t sums[2];  // of each half
+  int32_t sums[2];  // each half's
 };
 
-// Those of a row, from a block on.
+// The blocks of a row, from one on.
 template <DType type>
 struct XRow {
   using U = Unit<type>;
@@ -41,7 +41,7 @@ struct XRow {
   }
 };
 
-// What the sum of stored integers times q begins with, so that it ends as the sum of W times q. Half 2: both halves.
+// The start of the sum of stored integers times q, so that it ends as the sum of W times q. Half 2: both halves.
 template <DType type>
 __device__ __forceinline__ int32_t first_sum(const XScales& x, uint32_t half) {
   using U = Unit<type>;
@@ -49,7 +49,7 @@ __device__ __forceinline__ int32_t first_sum(const XScales& x, uint32_t half) {
   return -static_cast<int32_t>(U::kFormat.zero) * (half == 2 ? x.sums[0] + x.sums[1] : x.sums[half]);
 }
 
-// The next one or two terms of a chain. Without halves the sum is isum[0] alone.
+// Adds the next one or two terms of a chain. Without halves the sum is isum0 alone.
 template <DType type>
 __device__ __forceinline__ float add_block(const RowScales& w, const XScales& x, int32_t isum0, int32_t isum1, float acc) {
   using U = Unit<type>;

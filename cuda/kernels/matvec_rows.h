@@ -1,10 +1,10 @@
 // Rows of x for a block of matvec: as another kernel has left them, or in shared memory, where the block normalizes and quantizes them
 // itself while its first weights are on their way. The arithmetic is quantize.h's, so the bits are those of quantize_rows.
 //
-// What that costs is done by every block, one to four panels each: a read of cols * 4 bytes of each row from L2 (8 with a norm), cols / 16
-// dependent fma for the norm, some 75 instructions per 128 elements. What it saves is a launch, 1.3 us in a graph, and a kernel that waits for
-// L2 and computes the same norm. By that count the blocks together may quantize as often as leaves a multiprocessor some 3,500 cycles of
-// instructions, where HBM lets it wait for three of four: matvec_takes_rows().
+// Every block, of one to four panels, pays for that: it reads cols * 4 bytes of each row from L2 (8 with a norm), and does cols / 16
+// dependent fma for the norm and some 75 instructions per 128 elements. It saves a launch, 1.3 us in a graph, and a kernel that waits for
+// L2 and computes the same norm. By that count the blocks together may quantize so often that a multiprocessor has some 3,500 cycles of
+// instructions for it, since HBM lets it wait for three cycles of four: matvec_takes_rows().
 #pragma once
 
 #include <type_traits>
@@ -17,32 +17,32 @@ namespace kvrt::cuda {
 // Row 0 is the first that the block works on.
 struct MatvecRows {
   const float* plain;  // [count][cols]
-  const int8_t* q;     // row_bytes from row to row
-  const float *d, *s;  // row_blocks from row to row, of s and sums too
+  const int8_t* q;     // rows are row_bytes apart
+  const float *d, *s;  // rows are row_blocks apart, those of s and sums too
   const uint32_t* sums;
   uint32_t count, row_bytes, row_blocks;
-  // Of the row at `i`; beyond the last it is the last once more, and its results are not stored.
+  // The index of row `i`; beyond the last it is that of the last, and its results are not stored.
   __device__ __forceinline__ uint32_t row(uint32_t i) const { return min(i, count - 1); }
 };
 
 inline constexpr uint32_t kOwnRowsMax = 8;
 
-// Shared memory of a block's own rows as integers. Rows lie apart so that lanes that read the same column of 8 of them, or the same block of
-// every other one, meet different banks.
+// The shared memory of a block's own rows as integers. The rows' distance is such that lanes that read the same column of 8 rows, or the
+// same block of every other row, meet different banks.
 struct OwnQuantLayout {
   uint32_t row_bytes, row_blocks;
   __host__ __device__ __forceinline__ explicit OwnQuantLayout(uint32_t cols) : row_bytes(cols + 16), row_blocks(cols / kQuantBlock | 1) {}
   __host__ __device__ __forceinline__ uint32_t bytes(uint32_t n) const { return n * (row_bytes + row_blocks * 3 * sizeof(float)); }
 };
 
-// Rows that a block makes its own. Constructed before grid_wait(), when it touches the norm's weights alone; then take(), for the whole block.
+// The rows of x that a block makes itself. It is made before grid_wait(), from the norm's weights alone; then the whole block calls take().
 template <bool quantized>
 struct OwnRows {
-  static constexpr uint32_t kWidth = quantized ? kQuantizeWidth : 1;  // elements of a thread at a time
+  static constexpr uint32_t kWidth = quantized ? kQuantizeWidth : 1;  // elements that a thread takes at a time
   struct alignas(kWidth * sizeof(float)) Piece {
     float v[kWidth];
   };
-  uint32_t row, column;  // of the thread's next piece, and its norm
+  uint32_t row, column;  // the place of the thread's next piece, and its norm
   Piece norm{};
 
   __device__ __forceinline__ OwnRows(const MatvecInput& in, uint32_t cols) {
@@ -51,8 +51,8 @@ struct OwnRows {
     if (in.norm != nullptr) norm = piece(in.norm + column);
   }
 
-  // `count` rows from first_x on. stage: [count][cols] f32, rows of a plain type for good; `own` is of OwnQuantLayout. A barrier is the last
-  // thing that happens.
+  // Takes `count` rows from first_x on. stage: [count][cols] f32, where rows of a plain type stay; `own` has OwnQuantLayout. It ends with a
+  // barrier.
   __device__ __forceinline__ MatvecRows take(const MatvecInput& in, uint32_t cols, uint32_t first_x, uint32_t count, float* stage,
                                              uint8_t* own) {
     __shared__ float scales[kOwnRowsMax];
@@ -95,7 +95,7 @@ struct OwnRows {
  private:
   static __device__ __forceinline__ Piece piece(const float* from) { return *reinterpret_cast<const Piece*>(from); }
 
-  // To shared memory; what a thread itself has copied it may read at once.
+  // Copies to shared memory; a thread may at once read the elements that it copied itself.
   static __device__ __forceinline__ void copy(const float* x, uint32_t cells, float* stage) {
 #pragma unroll 4
     for (uint32_t i = threadIdx.x * kWidth; i < cells; i += blockDim.x * kWidth) {
@@ -119,7 +119,7 @@ struct OwnRows {
   }
 };
 
-// What another kernel has left.
+// The rows that another kernel has left.
 template <bool quantized>
 __device__ __forceinline__ MatvecRows given_rows(const MatvecInput& in, uint32_t cols, uint32_t first_x, uint32_t count) {
   const uint32_t blocks = cols / kQuantBlock;

@@ -1,25 +1,25 @@
 // matvec of quantized weights for 3 to 16 rows of x, 8 or 16 at a time, on tensor cores: a block of a panel is 16 rows x 32 integers, two
 // steps of mma for 8 rows of x. The sums of integers are exact, so that this gives the bits of matvec_dot.cu.
 //
-// Bytes: as there. 16 rows at a time unpack a weight once; where a block has more warps than that leaves registers for, they take two passes
+// Bytes: as there. 16 rows at a time unpack a weight once; where a block has too many warps for the registers of that, they take two passes
 // of 8, of which the second finds the panel in the L2 cache.
-// Dealt: a warp takes the same 8 blocks in a turn, each with sums of its own: they are the chains of the 8 groups of lanes there. Lane
-// 4g + t holds rows 2g and 2g + 1 of the panel, a quarter of each word group, and of the results columns 2t and 2t + 1.
+// Dealt: a warp takes the same 8 blocks in a turn, each with sums of its own, which are the chains of the 8 groups of lanes there. Lane
+// 4g + t holds rows 2g and 2g + 1 of the panel, a quarter of each word group, and columns 2t and 2t + 1 of the results.
 #include "cuda/kernels/matvec_quant.h"
 
 namespace kvrt::cuda {
 namespace {
 
-// What lane 4g + t wants of a block. Which of the 8 words goes with which t is free, as long as q's does too: word(i, t), i < 2, is the one
-// of step i. By halves, step i must be half i.
+// The data of a block for lane 4g + t. Any assignment of the 8 words to the t will do, if q's words have the same: word(i, t), i < 2, is
+// the one of step i. With halves, step i must be half i.
 template <DType type>
 struct PairBlock {
   using U = Unit<type>;
-  static constexpr bool kNeighbours = U::kLow == 4 && !U::kHalves;  // words 2t and 2t + 1: one group
+  static constexpr bool kNeighbours = U::kLow == 4 && !U::kHalves;  // words 2t and 2t + 1 lie in one group
   static constexpr uint32_t kGroups = kNeighbours ? 1 : 2;
   static constexpr uint32_t kHighGroups = U::kHigh == 2 ? 2 : 1;
   uint2 low[kGroups], high[kHighGroups];
-  uint32_t scale, minimum, sub;  // of two rows
+  uint32_t scale, minimum, sub;  // two rows'
 
   static __device__ __forceinline__ uint32_t word(uint32_t i, uint32_t t) { return kNeighbours ? 2 * t + i : 4 * i + t; }
 
@@ -46,7 +46,7 @@ struct PairBlock {
     return row_scales<type>(scale >> (U::kFormat.scale_bytes == 1 ? 8 : 16) * row, U::kMin ? minimum >> 16 * row : 0, subs);
   }
 
-  // Two words of a row.
+  // The two words of a row.
   __device__ __forceinline__ void words(uint32_t row, uint32_t t, uint32_t (&out)[2]) const {
     if constexpr (U::kTable) {
       look_up<type>(row ? low[0].y : low[0].x, &out[0], &out[1]);
@@ -72,14 +72,14 @@ struct TensorKernel {
   using Pair = PairBlock<type>;
   static constexpr uint32_t kColumns = columns, kTiles = columns / 8;
   static constexpr bool kQuantized = true, kOwn = own;
-  // Blocks that are loaded while as many are computed: what the registers hold.
+  // Blocks that are loaded while as many are computed, as far as registers go.
   static constexpr uint32_t kAhead = U::kHalves || (kTiles == 2 && U::kHigh > 0 && U::kMin) ? 2 : 4;
-  static constexpr bool kWhole = U::kBlocks == 8;  // no turn is part full
+  static constexpr bool kWhole = U::kBlocks == 8;  // every turn is full
 
   const uint8_t* turn;
   Pair even[kAhead];
 
-  // What a lane wants of 8 rows of x: its own column of q, from its word t on, and the scales of the two columns whose results it holds.
+  // A lane's data of 8 rows of x: its own column of q, from its word t on, and the scales of the two columns whose results it holds.
   struct XAt {
     const uint32_t* q;
     XRow<type> of[2];
@@ -106,7 +106,7 @@ struct TensorKernel {
       }
     }
   };
-  using Sums = float[kTiles][4];  // of a chain
+  using Sums = float[kTiles][4];  // a chain's
 
   // Block i of a turn.
   static __device__ __forceinline__ void add(const Pair& raw, uint32_t i, const XAt (&at)[kTiles], Sums& acc) {
@@ -132,7 +132,7 @@ struct TensorKernel {
     }
   }
 
-  // Blocks i to i + kAhead of a turn: all of them, or those of the `left` blocks from the turn's first on.
+  // Loads blocks i to i + kAhead of a turn: all of them, or those within the `left` blocks from the turn's first on.
   template <typename All>
   static __device__ __forceinline__ void load_some(All all, const uint8_t* turn, uint32_t i, uint32_t left, Pair (&to)[kAhead]) {
     const uint32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;

@@ -1,5 +1,5 @@
 // Panels of weights (runtime/compute/NUMERICS.md §9) as kernels read them: scales of a row, integers out of bit planes, 16 elements of a
-// row as numbers. Every quantized type by one template over its QuantFormat.
+// row as numbers. One template over its QuantFormat serves every quantized type.
 #pragma once
 
 #include <type_traits>
@@ -9,7 +9,7 @@
 
 namespace kvrt::cuda {
 
-// Where things lie in a unit of a quantized type's panel.
+// The layout of a unit of a quantized type's panel.
 template <DType type>
 struct Unit {
   static constexpr QuantFormat kFormat = *quant_format(type);
@@ -17,8 +17,8 @@ struct Unit {
   static constexpr uint32_t kMinAt = kPanelRows * kFormat.scale_bytes, kSubAt = kFormat.sub_at();
   static constexpr uint32_t kSubBytes = kPanelRows * kFormat.sub_bytes();  // of a block
   static constexpr uint32_t kBodyAt = kFormat.header_bytes(), kBodyBytes = kFormat.body_bytes();
-  static constexpr uint32_t kLow = kFormat.low_bits, kHigh = kFormat.high_bits;  // bits, and so groups of 64 bytes of a plane
-  // Eight blocks, whole units: what a warp of matvec takes at a time. Where the unit and the body of block i begin.
+  static constexpr uint32_t kLow = kFormat.low_bits, kHigh = kFormat.high_bits;  // bits, and so many groups of 64 bytes in a plane
+  // A warp of matvec takes eight blocks, whole units, at a time. unit_at and body_at: the places of the unit and the body of block i.
   static constexpr uint32_t kTurnBytes = 8 / kBlocks * kBytes;
   static constexpr uint32_t unit_at(uint32_t i) { return kBlocks == 8 ? 0 : i * kBytes; }
   static constexpr uint32_t body_at(uint32_t i) { return kBodyAt + (kBlocks == 8 ? i * kBodyBytes : i * kBytes); }
@@ -26,7 +26,7 @@ struct Unit {
   static constexpr bool kHalves = kFormat.halves(), kTable = kFormat.has_table();
   static constexpr bool kScaleMin = kFormat.sub == SubScales::kScaleMin;
   static constexpr bool kSub = kFormat.sub != SubScales::kNone, kMin = kFormat.min_bytes != 0;
-  // Four of the table's values.
+  // Four values of the table.
   static constexpr uint32_t table_word(uint32_t i) {
     uint32_t word = 0;
     for (uint32_t j = 0; j < 4; ++j) word |= static_cast<uint32_t>(static_cast<uint8_t>(kFormat.table()[4 * i + j])) << 8 * j;
@@ -36,7 +36,7 @@ struct Unit {
 
 // ---- integers: a *word* is four successive elements of a row, one per byte; word w of a block's 8 holds the elements 4w .. 4w + 3
 
-// Of the group of a plane that holds word w.
+// Word w out of the group of a plane that holds it.
 template <uint32_t bits>
 __device__ __forceinline__ uint32_t plane_word(uint32_t group, uint32_t w) {
   if constexpr (bits == 8) return group;
@@ -51,13 +51,13 @@ __device__ __forceinline__ uint32_t stored_word(uint32_t low_group, uint32_t hig
   if constexpr (U::kHigh == 0) {
     return low;
   } else {
-    constexpr uint32_t kMask = ((1u << U::kHigh) - 1) * 0x01010101u << U::kLow;  // no bit crosses a byte: the mask is all that is kept
+    constexpr uint32_t kMask = ((1u << U::kHigh) - 1) * 0x01010101u << U::kLow;  // the mask drops all bits that would cross a byte
     const uint32_t from = U::kHigh * (w % (8 / U::kHigh));
     return low | ((from < U::kLow ? high_group << (U::kLow - from) : high_group >> (from - U::kLow)) & kMask);
   }
 }
 
-// What the table has for a group's nibbles: the two words that it holds. A selector's bit 3 would mean something else to __byte_perm.
+// The table's values for a group's nibbles, as the two words that it holds. Bit 3 of a selector means something else to __byte_perm.
 template <DType type>
 __device__ __forceinline__ void look_up(uint32_t group, uint32_t* even, uint32_t* odd) {
   using U = Unit<type>;
@@ -76,7 +76,7 @@ __device__ __forceinline__ int32_t byte_of(uint32_t word, uint32_t i) { return s
 
 // ---- scales
 
-// Of a row and block. Element e is scale * half_scale[e / 16] * w + minimum * half_minimum[e / 16]; without halves those are 1.
+// The scales of a row and block. Element e is scale * half_scale[e / 16] * w + minimum * half_minimum[e / 16]; without halves those are 1.
 struct RowScales {
   float scale, minimum;
   int32_t half_scale[2], half_minimum[2];
@@ -108,8 +108,8 @@ __device__ __forceinline__ RowScales row_scales(uint32_t scale, uint32_t minimum
   return s;
 }
 
-// ---- 16 elements of a row as numbers, k a multiple of 16: what embed, dequantize_f16 and gemm read. Taken in two steps, so that a kernel
-// can load ahead of what it computes.
+// ---- 16 elements of a row as numbers, k a multiple of 16, for embed, dequantize_f16 and gemm. Taken in two steps, so that a kernel can
+// load ahead of its computation.
 
 template <DType type>
 struct QuantHalfRow {
@@ -134,7 +134,7 @@ struct QuantHalfRow {
     if constexpr (U::kScaleMin) sub |= static_cast<uint32_t>(subs[kPanelRows + row]) << 8;
   }
 
-  // Each product and sum rounded, as GGUF defines it.
+  // Each product and sum is rounded, as GGUF defines it.
   __device__ __forceinline__ void numbers(float (&out)[16]) const {
     const RowScales s = row_scales<type>(scale, minimum, sub);
     const float by = s.scale * static_cast<float>(half ? s.half_scale[1] : s.half_scale[0]);
@@ -167,7 +167,7 @@ __device__ __forceinline__ float plain_number(uint32_t bits) {
 template <DType type>
 using PlainBits = std::conditional_t<type == DType::kF32, uint32_t, uint16_t>;
 
-// Beyond the last column: zeros.
+// Elements beyond the last column are zeros.
 template <DType type>
 struct PlainHalfRow {
   PlainBits<type> bits[16];
@@ -186,9 +186,9 @@ struct PlainHalfRow {
 template <DType type>
 using HalfRow = std::conditional_t<is_plain(type), PlainHalfRow<type>, QuantHalfRow<type>>;
 
-// ---- host: from a type that is known at run time to templates over it
+// ---- host: from a type known at run time to templates over it
 
-// fn.operator()<T>() for the quantized type that `type` is.
+// Calls fn.operator()<T>() with the quantized type `type` as T.
 template <size_t i = 0, typename F>
 void switch_quant_type(DType type, const F& fn) {
   if constexpr (i < sizeof kQuantFormats / sizeof kQuantFormats[0]) {

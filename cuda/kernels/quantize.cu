@@ -11,8 +11,8 @@ namespace {
 constexpr uint32_t kThreadsMax = 1024;
 constexpr uint32_t kVector = kQuantizeWidth;
 
-// Bytes: 4 of each element in (the norm's weights beside them), 5/4 + 1/8 out. Dealt: with a norm a block has a row, its threads four elements
-// at a time; without one a row is cut into as many blocks as it has work for.
+// Bytes: 4 read of each element (and the norm's weights), 5/4 + 1/8 written. Dealt: with a norm a block takes a row, its threads four
+// elements at a time; without one a row is cut into as many blocks as it has work for.
 __global__ void __launch_bounds__(kThreadsMax)
     quantize_kernel(const float* x, const float* norm, float eps, uint32_t cols, DeviceQuantRows out) {
   KVRT_DYNAMIC_SHARED(shared);
@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreadsMax)
   grid_wait();
   grid_launch_next();
   float4 in{};
-  if (first < cols) in = *reinterpret_cast<const float4*>(x + row + first);  // before the norm, which waits for the whole row
+  if (first < cols) in = *reinterpret_cast<const float4*>(x + row + first);  // loaded before the norm, which waits for the whole row
   const float scale = norm ? norm_scale(x + row, eps, cols, reinterpret_cast<float*>(shared)) : 0;
   const uint32_t lane = threadIdx.x % kWarp;
   const QuantRow to{out.q + row, out.d + row / kQuantBlock, out.s + row / kQuantBlock, out.sums + row / 16};
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreadsMax)
   }
 }
 
-// Bytes: 4 of each element in, 2 out; padding 2 out. Dealt: as above, one element at a time.
+// Bytes: 4 read of each element, 2 written; 2 written of padding. Dealt: as above, one element at a time.
 __global__ void __launch_bounds__(kThreadsMax)
     f16_kernel(const float* x, const float* norm, float eps, uint32_t n, uint32_t cols, uint16_t* out) {
   KVRT_DYNAMIC_SHARED(shared);

@@ -1,15 +1,15 @@
-// RMSNorm (runtime/compute/NUMERICS.md §4) and integers (§2) of a row: the CPU's operations in the CPU's order, for the kernels of
-// quantize.cu and for a matvec that does this to its own rows.
+// RMSNorm (runtime/compute/NUMERICS.md §4) and quantization (§2) of a row: the CPU's operations in the CPU's order, for the kernels of
+// quantize.cu and for a matvec that makes its own rows.
 #pragma once
 
 #include "cuda/kernels/device.h"
 
 namespace kvrt::cuda {
 
-inline constexpr uint32_t kQuantizeWidth = 4;  // elements of a thread at a time; 8 lanes have a block of 32
+inline constexpr uint32_t kQuantizeWidth = 4;  // elements that a thread takes at a time; 8 lanes have a block of 32
 
-// Squares of n elements on to those that a virtual lane of 16 has, for a whole warp: lanes i and i + 16 do the same. n is a multiple of 16 but
-// at the end of a row. The chains are serial: kAhead loads are under way while as many are added.
+// Adds the squares of n elements to the sums of 16 virtual lanes, by a whole warp: lanes i and i + 16 do the same. n is a multiple of 16,
+// except at the end of a row. The chains are serial: kAhead loads are under way while as many are added.
 template <uint32_t kAhead>
 __device__ __forceinline__ float add_squares(const float* x, uint32_t n, float lane) {
   constexpr uint32_t kLanes = 16;
@@ -30,7 +30,7 @@ __device__ __forceinline__ float add_squares(const float* x, uint32_t n, float l
   return lane;
 }
 
-// 1 / rms of a row of n elements, of whose squares each lane has its own.
+// 1 / rms of a row of n elements, from each lane's sum of squares.
 __device__ __forceinline__ float rms_scale(float lane, uint32_t n, float eps) {
   const float mean = warp_sum(lane, 16) / static_cast<float>(n);
   return 1.0f / sqrtf(mean + eps);
@@ -46,25 +46,25 @@ __device__ __forceinline__ float norm_scale(const float* x, float eps, uint32_t 
   return *shared;
 }
 
-// Where a row's integers go.
+// The places for a row's integers.
 struct QuantRow {
   int8_t* q;
   float *d, *s;
   int16_t* sums;
 };
 
-// Four elements of the lane, from column `at` on, of the block of 32 that its 8 lanes have. For a whole warp.
+// Quantizes the lane's four elements, from column `at` on, of the block of 32 that its 8 lanes have. For a whole warp.
 __device__ __forceinline__ void quantize_four(const float (&v)[kQuantizeWidth], uint32_t at, bool store, const QuantRow& out) {
   float a = 0;
   KVRT_CUDA_UNROLL
-  for (uint32_t i = 0; i < kQuantizeWidth; ++i) a = fmaxf(a, fabsf(v[i]));  // a NaN loses
+  for (uint32_t i = 0; i < kQuantizeWidth; ++i) a = fmaxf(a, fabsf(v[i]));  // a NaN is passed over
   a = warp_max(a, 8);
   const float inverse = a > 0 ? 127.0f / a : 0.0f, magic = 12582912.0f;
   uint32_t word = 0;
   KVRT_CUDA_UNROLL
   for (uint32_t i = 0; i < kQuantizeWidth; ++i) {
     float q = v[i] * inverse;
-    q = q < 127.0f ? q : 127.0f;  // in this order a NaN comes out as 127
+    q = q < 127.0f ? q : 127.0f;  // in this order a NaN becomes 127
     q = q > -127.0f ? q : -127.0f;
     word |= (__float_as_uint(q + magic) & 0xff) << 8 * i;  // to nearest, ties to even: the lowest bits of the sum
   }

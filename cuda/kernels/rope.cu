@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint32_t kThreads = 128;
 
-// inv_freq [pairs], cos and sin [rows][pairs]. A thread an angle. Bytes: 8 per angle.
+// inv_freq [pairs], cos and sin [rows][pairs]. A thread per angle. Bytes: 8 per angle.
 __global__ void __launch_bounds__(kThreads)
     angles(const int32_t* positions, uint32_t n, const double* inv_freq, uint32_t pairs, double amplitude, float* cos, float* sin) {
   grid_wait();
@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kThreads)
   cos[i] = static_cast<float>(c * amplitude);
 }
 
-// Heads of head_dim at x + row * stride. A thread a pair. Bytes: 16 per pair; cos and sin [rows][pairs] once per row.
+// Heads of head_dim at x + row * stride. A thread per pair. Bytes: 16 per pair; cos and sin [rows][pairs] once per row.
 template <RopeStyle style>
 __global__ void __launch_bounds__(kThreads)
     rotate(const float* cos, const float* sin, uint32_t pairs, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) {

@@ -1,5 +1,5 @@
-// What lies between the projection of Q, K and V and attention, in one launch: norms (runtime/compute/NUMERICS.md §4), rotation (§6), and K and
-// V into the pool (§7). The bits are those of rmsnorm_heads, rope and kv_store one after the other.
+// All work between the projection of Q, K and V and attention, in one launch: norms (runtime/compute/NUMERICS.md §4), rotation (§6), and
+// the store of K and V in the pool (§7). The bits are those of rmsnorm_heads, rope and kv_store one after the other.
 #include <algorithm>
 
 #include "cuda/kernels/kv.h"
@@ -15,7 +15,7 @@ struct RopeStoreArgs {
   uint8_t* pool;
   DeviceStep step;
   DeviceRopeStore params;
-  uint32_t q_heads, q_blocks;  // heads of Q that a block has; blocks of a row that have such
+  uint32_t q_heads, q_blocks;  // heads of Q per block; blocks of a row that have heads of Q
   uint32_t kv_heads, stride;
   float* qkv;
 };
@@ -41,8 +41,8 @@ __device__ __forceinline__ float norm_scale(const float* x, uint32_t n, float ep
   return result;
 }
 
-// put(i, value) for each element i of the heads at x: normalized where there are norm weights, which go on from head to head as x does, and
-// rotated. An element is read by the thread that puts it, before it does.
+// Calls put(i, value) for each element i of the heads at x: normalized where there are norm weights, which go on from head to head as x
+// does, and rotated. The thread that puts an element has read it before.
 template <typename Put>
 __device__ __forceinline__ void rotate_heads(const RopeStoreArgs& a, uint32_t row, const float* x, uint32_t heads, const float* norm,
                                              float scale, const Put& put) {
@@ -63,9 +63,9 @@ __device__ __forceinline__ void rotate_heads(const RopeStoreArgs& a, uint32_t ro
   }
 }
 
-// qkv at + row * stride. A block of a row (y) has some heads of Q, then a head of K, then one of V. With a norm over all heads of a row a block
-// has all of Q, since it writes what the norm reads, and each of K's blocks takes the norm itself. Bytes: 8 per element of Q, 4 of K and V
-// and what kv_store writes.
+// qkv at + row * stride. The blocks of a row (y) take some heads of Q each, then one head of K each, then one of V. With a norm over all
+// heads of a row one block takes all of Q, since it writes what the norm reads, and each of K's blocks computes the norm itself. Bytes: 8
+// per element of Q, 4 of K and V, and the writes of kv_store.
 template <KvFormat format>
 __global__ void __launch_bounds__(kStoreThreads) rope_store_kernel(RopeStoreArgs a) {
   __shared__ float rotated[kHeadDimMax];

@@ -10,17 +10,17 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kLanes = 16;        // the virtual lanes of a sum of squares
 constexpr uint32_t kNormChunk = 4096;  // elements of a row that lie in shared memory at a time
-constexpr uint32_t kGatherRows = 8;    // rows that a thread has under way
+constexpr uint32_t kGatherRows = 8;    // rows that a thread loads at a time
 constexpr uint32_t kCopyUnroll = 8;
 
-// 1 / rms of squares summed by 16 lanes, the same in each of them.
+// 1 / rms from the squares that 16 lanes have summed; each of them gets it.
 __device__ __forceinline__ float norm_scale(float lane, uint32_t width, float eps) {
   const float mean = warp_sum(lane, kLanes) / static_cast<float>(width);
   return 1.0f / sqrtf(mean + eps);
 }
 
-// x, out [rows][width], weight [width]. A block a row: all threads bring it to shared memory, 16 sum its squares, each a virtual lane.
-// Bytes: 8 per element (the second read of x is the cache's), the weights once.
+// x, out [rows][width], weight [width]. A block per row: all threads bring it to shared memory, 16 sum its squares, each a virtual lane.
+// Bytes: 8 per element (the second read of x comes from the cache), the weights once.
 __global__ void __launch_bounds__(kThreads) norm_row(const float* x, const float* weight, float eps, uint32_t width, float* out) {
   __shared__ float chunk[kNormChunk];
   __shared__ float row_scale;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads) norm_row(const float* x, const float
   for (uint32_t i = threadIdx.x; i < width; i += kThreads) out[i] = (x[i] * scale) * weight[i];
 }
 
-// Heads of head_dim at x + row * stride, in place. 16 threads a head, each a virtual lane. Bytes: 8 per element.
+// Heads of head_dim at x + row * stride, in place. 16 threads per head, each a virtual lane. Bytes: 8 per element.
 __global__ void __launch_bounds__(kThreads)
     norm_heads(const float* weight, float eps, uint32_t total, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) {
   grid_wait();
@@ -74,7 +74,7 @@ struct Cap {
   __device__ __forceinline__ float operator()(float x, float) const { return softcap_of(x, cap); }
 };
 
-// x[i] = f(x[i], y[i]) for i < n, four to a thread where both are aligned to them. Bytes: 8 per element and 4 for y.
+// x[i] = f(x[i], y[i]) for i < n, four per thread where both are aligned. Bytes: 8 per element and 4 for y.
 template <typename Fn, bool reads_y>
 __global__ void __launch_bounds__(kThreads) map(Fn f, const float* y, uint64_t n, bool aligned, float* x) {
   grid_wait();
@@ -95,8 +95,8 @@ void start_map(Stream* stream, Fn f, const float* y, uint64_t n, float* x) {
   launch(map<Fn, reads_y>, dim3(static_cast<uint32_t>((n + per_block - 1) / per_block)), dim3(kThreads), 0, stream, f, y, n, aligned, x);
 }
 
-// x [..][width], out [n][width]. A thread a column, through `per_block` rows from the first on: in place one block takes them all, in
-// order, and reads kGatherRows of them before it writes one: rows[i] ≥ i, so what it writes nobody reads any more. Bytes: 8 per element.
+// x [..][width], out [n][width]. A thread per column goes through `per_block` rows from the first on. In place one block takes all rows, in
+// order, and reads kGatherRows of them before it writes one: rows[i] ≥ i, so no row that it writes is read later. Bytes: 8 per element.
 __global__ void __launch_bounds__(kThreads)
     gather(const float* x, const uint32_t* rows, uint32_t n, uint32_t per_block, uint32_t width, float* out) {
   grid_wait();
@@ -117,7 +117,7 @@ struct Pairs {
   BlockPair pair[kCopyPairs];
 };
 
-// `pieces` of 16 bytes of each pair, kCopyUnroll to a thread, `parts` blocks to a pair. Bytes: 2 * 16 * pieces a pair.
+// Copies `pieces` of 16 bytes of each pair, kCopyUnroll per thread, by `parts` blocks per pair. Bytes: 2 * 16 * pieces per pair.
 __global__ void __launch_bounds__(kThreads) copy_pairs(const Pairs pairs, uint64_t pieces, uint32_t parts) {
   grid_wait();
   const BlockPair pair = pairs.pair[blockIdx.x / parts];
