@@ -1,4 +1,4 @@
-# Install rules. Components: kvrt_Runtime (what a program needs), kvrt_Development (what a compiler needs), kvrt_Tools (the program kvrt).
+# Install rules. Components: kvrt_Runtime (for programs), kvrt_Development (for compilers), kvrt_Tools (the program kvrt).
 include(CMakePackageConfigHelpers)
 set(KVRT_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/kvrt)
 

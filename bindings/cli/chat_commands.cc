@@ -128,7 +128,7 @@ void Chat::forget(const std::string&) {
     complain("cannot forget", s);
     return;
   }
-  say("left: {}; the next answer first computes again what follows the gap\n", counted(tokens(), "token"));
+  say("left: {}; the next answer first computes the tokens after the gap again\n", counted(tokens(), "token"));
   if (saves_) save(name_, true);
 }
 

@@ -131,7 +131,7 @@ void memory(Report& out) {
   }
 }
 
-// The directory of the weight cache, and what prevents its use.
+// The directory of the weight cache, or the reason why it is not used.
 void weight_cache(Report& out, const kvrt_runtime* runtime, const ModelFlags& flags) {
   if (flags.no_weight_cache) return out.ok("cache", "none: --no-weight-cache");
   const kvrt_model_options options = model_options(flags);

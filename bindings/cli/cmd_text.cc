@@ -125,7 +125,7 @@ namespace {
 
 struct RowWriter {
   const std::string& path;
-  FILE* file = nullptr;  // opened for the first row: a failure before it leaves what is there
+  FILE* file = nullptr;  // opened for the first row: a failure before it leaves an old file alone
   Progress bar{"computing"};
   uint64_t rows = 0;
   int error = 0;

@@ -187,7 +187,8 @@ void define_store(CLI::App& app, int& code) {
         },
         run == cmd_store_ls ? "list only the sessions of this domain" : "domain of the sessions");
     c->add_flag("--json", flags->json, "one JSON object a line");
-    if (run == cmd_store_gc) c->add_flag("--old", flags->old, "also remove what migrations and repairs left: catalog.db.old, damaged-<n>");
+    if (run == cmd_store_gc)
+      c->add_flag("--old", flags->old, "also remove the files of migrations and repairs: catalog.db.old, damaged-<n>");
     if (run == cmd_store_pin) {
       c->add_option("--priority", flags->priority, "when space is short, sessions of a lower priority lose their KV first")
           ->capture_default_str()

@@ -126,8 +126,8 @@ void add_compute(CLI::App* command, ModelFlags& flags) {
   add_device(command, flags);
   command
       ->add_option("--determinism", flags.determinism,
-                   "what CUDA's last bits depend on: by-class (few or many rows in a step); none (all that runs); strict (neither, as on "
-                   "the CPU; prompts take longer)")
+                   "CUDA's last bits depend on few or many rows in a step (by-class), on all that runs (none), or on neither, as on the "
+                   "CPU, with slower prompts (strict)")
       ->check(one_of({"by-class", "strict", "none"}))
       ->capture_default_str();
   add_prompt_gemm(command, flags);
@@ -207,7 +207,7 @@ void add_durability(CLI::App* command, uint32_t& durability) {
   static_assert(KVRT_DURABILITY_NONE == 1 && KVRT_DURABILITY_PROCESS == 2 && KVRT_DURABILITY_TOKENS == 3 && KVRT_DURABILITY_KV == 4);
   command
       ->add_option("--durability", durability,
-                   "what a save waits for: none; process (it survives this process); tokens (these survive a power cut); kv (KV too) "
+                   "safety of the save: none; process (it survives this process); tokens (these survive a power cut); kv (KV too) "
                    "(default tokens)")
       ->type_name("TEXT")
       ->transform(numbered({"none", "process", "tokens", "kv"}));

@@ -21,7 +21,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-// CLI11 writes a type and what its validators say as one: UINT:1 to 4096, TEXT:f16|fp8.
+// CLI11 writes a type and the texts of its validators as one: UINT:1 to 4096, TEXT:f16|fp8.
 Entry describe_option(const CLI::Option& option, bool as_argument) {
   Entry entry;
   entry.text = option.get_description();

@@ -87,7 +87,7 @@ Status CudaBackend::download(std::span<uint8_t> host, const uint8_t* device) {
   return {};
 }
 
-// In batches: a pair that reads or overwrites what one before it writes, or overwrites what that reads, begins the next batch.
+// In batches: a pair that touches a block which one before it writes, or writes a block which one before it reads, begins the next.
 void CudaBackend::copy(std::span<const BlockPair> pairs, uint64_t bytes) {
   const DeviceContext::Use use(context_.get());
   if (!use.status().is_ok()) return fail(use.status());

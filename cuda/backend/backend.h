@@ -1,5 +1,5 @@
 // CudaBackend: Backend on one device. Ops are queued on one stream; a step of few rows is captured into a graph the second time that its
-// shape comes, and replayed from then on: what changes from step to step (tokens, positions, block tables) lies in device memory.
+// shape comes, and replayed from then on: the data that changes from step to step (tokens, positions, block tables) lies in device memory.
 #pragma once
 
 #include <list>

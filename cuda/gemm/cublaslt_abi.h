@@ -1,5 +1,6 @@
 // The part of cublasLt.h that kvrt calls: its ABI since CUDA 11 (docs.nvidia.com/cuda/cublas, "Using the cuBLASLt API"), declared here so
-// that a build needs neither NVIDIA's header nor its library. tests/cuda/cublaslt_abi_check.cc compares it with the header, if there is one.
+// that a build needs neither NVIDIA's header nor its library. tests/cuda/cublaslt_abi_check.cc compares it with the header, if there is
+// one.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,6 +1,6 @@
 // Attention of tiles of query rows, online over tiles of keys that are anchored at position 0: a row's result is the same in any tile.
 // A warp takes 16 rows; scores and weights stay in its registers, K and V come to shared memory once for all four warps, as 16-bit
-// numbers. Their rows are what the products sum over: head dimensions of K, tokens of V.
+// numbers. The products sum over their rows: head dimensions of K, tokens of V.
 #include "cuda/kernels/attention_tiles.h"
 
 namespace kvrt::cuda {
@@ -237,8 +237,8 @@ struct Warp {
   return dims <= 64 ? most : dims <= 128 ? most - 1 : 2;
 }
 
-// A block per head (x) and tile of rows (y), in the order of `tiles`, the longest first. q at + row * stride: [heads][head_dim]. Bytes: K and
-// V that the tile sees once, from the L2 cache where the group's other heads have asked for them, and 8 per element of q.
+// A block per head (x) and tile of rows (y), in the order of `tiles`, the longest first. q at + row * stride: [heads][head_dim]. Bytes: K
+// and V that the tile sees once, from the L2 cache where the group's other heads have asked for them, and 8 per element of q.
 template <KvFormat format, uint32_t kDims>
 __global__ void __launch_bounds__(kTileThreads, blocks_of(format, kDims)) attend_tile(PrefillArgs a) {
   KVRT_DYNAMIC_SHARED(memory);

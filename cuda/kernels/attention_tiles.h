@@ -46,7 +46,7 @@ __device__ __forceinline__ void fragments(const uint8_t* matrix, uint32_t row, u
 #endif
 }
 
-// ---- a block's tiles of K and V. Bytes come as they are, next to the tiles, and each thread widens what it copied.
+// ---- a block's tiles of K and V. Bytes come as they are, next to the tiles, and each thread widens its own pieces.
 
 template <KvFormat format, uint32_t kDims>
 struct Tiles {

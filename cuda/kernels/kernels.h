@@ -65,7 +65,7 @@ void rope_table(Stream* stream, const int32_t* positions, uint32_t rows, const d
 // Rotates `heads` heads of head_dim at x + row * stride.
 void rope(Stream* stream, const float* cos, const float* sin, uint32_t pairs, RopeStyle style, uint32_t rows, uint32_t heads,
           uint32_t head_dim, uint32_t stride, float* x);
-// Copies `bytes` (a multiple of 16) for each of up to kCopyPairs pairs, of which none reads or writes what another one writes: blocks that
+// Copies `bytes` (a multiple of 16) for each of up to kCopyPairs pairs, none of which touches a block that another one writes: blocks that
 // were shared become private.
 inline constexpr uint32_t kCopyPairs = 64;
 void copy_blocks(Stream* stream, std::span<const BlockPair> pairs, uint64_t bytes);

@@ -35,7 +35,8 @@ struct OwnQuantLayout {
   __host__ __device__ __forceinline__ uint32_t bytes(uint32_t n) const { return n * (row_bytes + row_blocks * 3 * sizeof(float)); }
 };
 
-// The rows of x that a block makes itself. It is made before grid_wait(), from the norm's weights alone; then the whole block calls take().
+// The rows of x that a block makes itself. The constructor comes before grid_wait() and touches only the norm's weights; take() is for the
+// whole block, after it.
 template <bool quantized>
 struct OwnRows {
   static constexpr uint32_t kWidth = quantized ? kQuantizeWidth : 1;  // elements that a thread takes at a time

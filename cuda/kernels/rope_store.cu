@@ -64,7 +64,7 @@ __device__ __forceinline__ void rotate_heads(const RopeStoreArgs& a, uint32_t ro
 }
 
 // qkv at + row * stride. The blocks of a row (y) take some heads of Q each, then one head of K each, then one of V. With a norm over all
-// heads of a row one block takes all of Q, since it writes what the norm reads, and each of K's blocks computes the norm itself. Bytes: 8
+// heads of a row one block takes all of Q, since it writes where the norm reads, and each of K's blocks computes the norm itself. Bytes: 8
 // per element of Q, 4 of K and V, and the writes of kv_store.
 template <KvFormat format>
 __global__ void __launch_bounds__(kStoreThreads) rope_store_kernel(RopeStoreArgs a) {

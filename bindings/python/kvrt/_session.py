@@ -154,7 +154,7 @@ class Session(Handle):
         with self._turn():
             return self._drained
 
-    # ---- what it holds ---------------------------------------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------------------------------------------------
 
     def info(self) -> SessionInfo:
         out = _abi.SessionProps.make()
@@ -179,7 +179,7 @@ class Session(Handle):
     def messages(self) -> List[Message]:
         return [self.message(i) for i in range(self.info().messages)]
 
-    # ---- what changes it -------------------------------------------------------------------------------------------------------------
+    # ---- changing --------------------------------------------------------------------------------------------------------------------
 
     def append(self, tokens: Sequence[int]) -> None:
         ids = token_array(tokens)
