@@ -145,7 +145,7 @@ bool check_rows(const CpuKernels& kernels, Values* values) {
 // Few rows and many, dimensions that are a multiple of 8 and of 16.
 template <uint32_t kTokens, uint32_t kDim>
 bool check_attention(const CpuKernels& kernels, KvFormat format, Values* values) {
-  constexpr uint32_t kGroup = 3, kBlockTokens = 16, kKeys = 45, kRows = kTokens * kGroup;
+  constexpr uint32_t kGroup = 3, kBlockTokens = 16, kKeys = 45, kTileRows = kTokens * kGroup;
   const KvGeometry geometry{1, 1, kDim, kBlockTokens, format};
   std::vector<uint8_t> kv(3 * geometry.block_bytes());
   for (uint64_t at = 0; at < kv.size(); at += geometry.block_bytes()) {
@@ -160,9 +160,9 @@ bool check_attention(const CpuKernels& kernels, KvFormat format, Values* values)
     }
   }
   const int32_t blocks[] = {2, 0, 1};
-  const std::vector<float> q = values->floats(kRows * kDim, 3.0f);
+  const std::vector<float> q = values->floats(kTileRows * kDim, 3.0f);
   const auto attend = [&](const CpuKernels& k, int64_t window, float softcap) {
-    std::vector<float> scratch(attention_scratch(kRows, kDim)), max(kRows), sum(kRows), acc(kRows * kDim), out = q;
+    std::vector<float> scratch(attention_scratch(kTileRows, kDim)), max(kTileRows), sum(kTileRows), acc(kTileRows * kDim), out = q;
     AttentionTile tile{};
     tile.q = q.data();
     tile.q_stride = kGroup * kDim;
