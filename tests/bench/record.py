@@ -24,7 +24,7 @@ def cpu():
 def compiler(build):
     """The compiler and flags of the kernel files: the figures are theirs."""
     commands = json.loads((pathlib.Path(build) / "compile_commands.json").read_text())
-    kernels = {pathlib.Path(c["file"]).name: c["command"] for c in commands if "/runtime/compute/cpu_kernels_" in c["file"]}
+    kernels = {pathlib.Path(c["file"]).name: c["command"] for c in commands if "/runtime/compute/cpu/kernels_" in c["file"]}
     program = next(word for word in next(iter(kernels.values())).split() if "ccache" not in word)
     flags = {name: " ".join(w for w in command.split() if w.startswith(("-O", "-m", "-f"))) for name, command in kernels.items()}
     return {"compiler": (output([program, "--version"]) or program).splitlines()[0], "kernel_flags": flags}
@@ -82,3 +82,7 @@ def finish(result, a):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"\nall runs: {path}", file=sys.stderr)
+
+
+if __name__ == "__main__":  # record.py BUILD
+    print(json.dumps(compiler(sys.argv[1]), indent=1))

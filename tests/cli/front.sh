@@ -142,7 +142,7 @@ done
 # an empty prompt, a model that is none, and each name once, in quotes where it has spaces
 says "kvrt: the prompt is empty (INVALID)" run -m "$model" -p '' -n 1
 exits 0 inspect "$tiny/vocab_only.gguf"
-is "a vocabulary and no weights" "$(tail -n 1 out | cut -d: -f1)" "inspect of a vocabulary"
+is "a vocabulary without weights" "$(tail -n 1 out | cut -d: -f1)" "inspect of a vocabulary"
 cp "$tiny/../../cli/lib.sh" "no model.gguf"
 once() {
   text=$1 code=$2
@@ -172,7 +172,7 @@ done
 exits 0 store ls commands
 is 1 "$(grep -c ' never' out)" "sessions of a chat with mistaken options"
 talk 'Hello\n' --context 64 -n 1000
-is "1 0" "$(grep -c '/rewind takes the turn back; a larger --context' err) $(grep -c /forget err)" "one turn fills the context: $(cat err)"
+is "1 0" "$(grep -c '/rewind removes the turn; a larger --context' err) $(grep -c /forget err)" "one turn fills the context: $(cat err)"
 talk "$(seq -s ' ' 100)\n" -n 4 --context 64
 is "1 0" "$(grep -c '(a larger --context' err) $(grep -c /forget err)" "a message longer than the context: $(cat err)"
 talk 'Hello\nHello\nHello\nHello\n' --context 192 -n 60
@@ -182,7 +182,7 @@ mkdir fixed
 fixed='mount --bind commands fixed && mount -o remount,ro,bind fixed && printf "Hello\n" | "$0" chat -m "$1" -n 4 --store fixed'
 if [ "$(id -u)" = 0 ] && unshare -m mount --bind commands fixed 2>/dev/null; then
   unshare -m sh -c "$fixed" "$kvrt" "$model" >out 2>err || fail "a chat of a store that can only be read: $(cat err)"
-  is "1 0" "$(grep -c '(fixed can only be read: nothing of this chat will be saved)' err) $(grep -c kvrt: err)" "a store that can only be read: $(cat err)"
+  is "1 0" "$(grep -c '(fixed is read-only: nothing of this chat will be saved)' err) $(grep -c kvrt: err)" "a store that can only be read: $(cat err)"
 else
   echo "front: mounting is not permitted here: a store that can only be read was not tried"
 fi
