@@ -41,7 +41,8 @@ class CudaWeight final : public Weight {
   std::shared_ptr<Buffer> memory_;
 };
 
-// Threads as Backend says: one at a time, except for alloc, upload, download and device_memory.
+// Threads as Backend says: one at a time, except for alloc, upload, download and device_memory. A method for each op, and a field for each thing
+// that outlives a step: stream, graphs, tables, scratch, counters.
 class CudaBackend final : public Backend {
  public:
   // gemm: a library's functions; null: cuBLASLt, where it is found.

@@ -110,7 +110,7 @@ struct StepShape {
 // Pointers named x, out..., norm, bias are device memory, row-major f32, one row per row of the step (or of a part of it).
 // Ops are called inside run, by one thread at a time or inside by_rows; run, make_weights and set_threads exclude each other. On valid
 // arguments only memory and the device can fail: alloc, upload, download and make_weights return that; ops and copies may be queued, and
-// sync() returns their first error.
+// sync() returns their first error. It is as wide as the list of ops: each device computes each in its own way.
 class Backend {
  public:
   virtual ~Backend() = default;

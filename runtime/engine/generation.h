@@ -76,7 +76,7 @@ struct GenerateOptions {
   std::shared_ptr<Cancel> cancel{};  // null: none
 };
 
-// Its Session owns it. Guarded by Engine's lock; a step's leader uses it without.
+// Its Session owns it. Guarded by Engine's lock; a step's leader uses it without. It has every field that lives from begin to DONE, and no other.
 struct Generation {
   explicit Generation(GenerateOptions o) : options(std::move(o)), text(options.stop_strings) {}
   GenerateOptions options;

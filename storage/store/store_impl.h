@@ -18,7 +18,8 @@ namespace kvrt {
 
 inline constexpr size_t kOpenSegmentsMax = 64;
 
-// The open store. Files are read, and frames are encoded, outside of its two mutexes.
+// The open store. Files are read, and frames are encoded, outside of its two mutexes. It has a field for each thing that is open or promised on
+// disk: directory, locks, two connections, segments, reserve, trash, and the bytes of running saves.
 class StoreImpl final : public Store {
  public:
   StoreImpl(Env* env, Log* log, StoreDirectory dir, const StoreOptions& options)

@@ -63,9 +63,9 @@ PLANTED = [
     ({"runtime/base/c.cc": "int x;\n" * 401}, "file of 401 lines"),
     ({"runtime/base/c.cc": "void longer(int x) {\n" + LONG_BODY + "}\n"}, "function longer of 82 lines"),
     ({"runtime/base/c.cc": "class C {\n  void in_class(\n      int x) {\n  " + LONG_BODY + "  }\n};\n"}, "function in_class of 83 lines"),
-    ({"tests/tidy/exceptions.txt": "runtime/base/gone.cc 500\n"}, "runtime/base/gone.cc is gone"),
-    ({"tests/tidy/exceptions.txt": "runtime/base/c.cc 450\n", "runtime/base/c.cc": "int x;\n" * 420}, "lower its number"),
-    ({"tests/tidy/exceptions.txt": "runtime/base/c.cc 450\n", "runtime/base/c.cc": "int x;\n" * 460}, "file of 460 lines; at most 450"),
+    ({"tests/tidy/long.txt": "runtime/base/gone.cc: it was one idea\n"}, "runtime/base/gone.cc is not long, or gone"),
+    ({"tests/tidy/long.txt": "runtime/base/c.cc:g: one idea\n", "runtime/base/c.cc": "int x;\n" * 401}, "file of 401 lines"),
+    ({"tests/tidy/long.txt": "runtime/base/c.cc: \n", "runtime/base/c.cc": "int x;\n" * 401}, "runtime/base/c.cc has no reason"),
     ({"runtime/base/dead.h": ""}, "runtime/base/dead.h: nothing includes it"),
     ({"tests/dead.sh": ""}, "tests/dead.sh: nothing names it"),
     ({"cmake/x.cmake": "add_compile_options(-ffast-math)\n"}, "-ffast-math changes results"),
@@ -113,6 +113,10 @@ bad = 0
 code, out = run({})
 if code != 0:
     print("the clean tree has faults:\n" + out)
+    bad += 1
+code, out = run({"tests/tidy/long.txt": "runtime/base/c.cc: a table\n", "runtime/base/c.cc": "int x;\n" * 401})
+if "runtime/base/c.cc: file of 401 lines: a table" not in out or "1 long pieces" not in out:
+    print("a long file with a reason is not reported:\n" + out)
     bad += 1
 for files, expected in PLANTED:
     code, out = run(files)

@@ -21,7 +21,7 @@ class WeightImage;
 // there on each thread takes runs of rows through a layer on its own.
 inline constexpr uint32_t kFewRows = 32;
 
-// One thread at a time, as Backend says. Scratch grows to the largest step seen and is then reused.
+// One thread at a time, as Backend says. Scratch grows to the largest step seen and is then reused. A method for each op.
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const CpuKernels* kernels, uint32_t threads) : kernels_(*kernels), pool_(threads), scratch_(pool_.size()) {}

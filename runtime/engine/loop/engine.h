@@ -100,6 +100,7 @@ class Unlocked {
 
 // Thread-safe. It has no thread of its own: a caller of next that finds no leader runs steps for all sessions, and the others sleep until
 // they have an event. mu_ guards all sessions and the scheduler; it is never held during compute, I/O or a callback.
+// It is wide because it has a method for each call of kvrt.h on a model or a session, and one lock guards all that these touch.
 class Engine : public std::enable_shared_from_this<Engine> {
  public:
   static Result<std::shared_ptr<Engine>> open(std::shared_ptr<Runtime> runtime, const ModelSource& source, const EngineOptions& options,

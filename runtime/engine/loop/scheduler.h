@@ -72,6 +72,7 @@ struct Counters {
 };
 
 // Engine owns it, and calls it under its lock; plan and commit are the leader's. Bookkeeping only: it never touches the bytes of a block.
+// It has a method for each moment at which a session's turn or blocks change: added, begun, planned, committed, accepted, ended, removed.
 class Scheduler {
  public:
   Scheduler(KvCache* cache, const SchedulerLimits& limits);

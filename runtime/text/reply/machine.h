@@ -12,6 +12,7 @@
 
 namespace kvrt {
 
+// One machine for all formats: its many fields are the state between two bytes of an answer.
 class ReplyParser::Impl {
  public:
   explicit Impl(ReplyStyle style);

@@ -25,6 +25,8 @@ struct Scope {
   uint32_t size = 0, capacity = 0;
 };
 
+// A template that runs. Statements, operators, filters and methods all draw on one budget of steps, memory, depth and output: so they share one
+// class, whose files are the kinds of node.
 class Renderer {
  public:
   // now: Unix seconds for strftime_now.
