@@ -1,0 +1,101 @@
+// CatalogDb::migrate: the steps from the schemas of older kvrts to this one's.
+#include <iterator>
+#include <string>
+
+#include "storage/catalog/catalog_db.h"
+
+namespace kvrt {
+
+namespace {
+
+// A step from one schema to the next. Its text never changes: it makes the tables of its time, not those of kSchemaSql.
+struct Step {
+  int32_t from;
+  const char* sql;
+};
+
+// Adds the sums in rows and in totals, pins with a priority, and each session's `used`, in the order of the saves. A session's counts are
+// summed down the tree from the first nodes: bytes_shared is the bytes up to the deepest node with two users.
+constexpr char kFrom2[] = R"sql(
+CREATE INDEX segments_sparse ON segments(id) WHERE 2 * live < bytes;
+CREATE INDEX nodes_by_parent ON nodes(parent) WHERE parent IS NOT NULL;
+UPDATE segments SET live = (SELECT coalesce(sum(n.bytes), 0) FROM nodes n WHERE n.segment = segments.id);
+ALTER TABLE sessions RENAME TO sessions_2;
+CREATE TABLE sessions(
+  domain TEXT NOT NULL, name TEXT NOT NULL,
+  id BLOB NOT NULL CHECK(length(id) = 16),
+  gen INTEGER NOT NULL,
+  root BLOB NOT NULL CHECK(length(root) = 32),
+  head INTEGER REFERENCES nodes(id),
+  tokens INTEGER NOT NULL,
+  block_tokens INTEGER NOT NULL,
+  pinned INTEGER NOT NULL CHECK(pinned BETWEEN 0 AND 255),
+  expires_ms INTEGER NOT NULL CHECK(expires_ms >= 0),
+  created_ms INTEGER NOT NULL, saved_ms INTEGER NOT NULL,
+  checksum BLOB NOT NULL,
+  model_id BLOB NOT NULL CHECK(length(model_id) = 32),
+  manifest BLOB NOT NULL,
+  used INTEGER NOT NULL,
+  chunks INTEGER NOT NULL, chunks_missing INTEGER NOT NULL,
+  chunk_bytes INTEGER NOT NULL, chunk_bytes_shared INTEGER NOT NULL, counted INTEGER NOT NULL,
+  PRIMARY KEY(domain, name)) STRICT;
+WITH RECURSIVE
+  own(id, parent, refs, chunk, bytes) AS
+    (SELECT id, parent, refs, segment IS NOT NULL, iif(segment IS NULL, 0, bytes) FROM nodes),
+  sums(id, chunks, missing, bytes, shared) AS
+    (SELECT id, chunk, 1 - chunk, bytes, iif(refs > 1, bytes, 0) FROM own WHERE parent IS NULL
+     UNION ALL
+     SELECT o.id, s.chunks + o.chunk, s.missing + 1 - o.chunk, s.bytes + o.bytes, iif(o.refs > 1, s.bytes + o.bytes, s.shared)
+     FROM sums s JOIN own o ON o.parent = s.id)
+INSERT INTO sessions
+SELECT domain, name, o.id, gen, root, head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, checksum, model_id, manifest,
+  row_number() OVER (ORDER BY saved_ms, domain, name),
+  coalesce(s.chunks, 0), coalesce(s.missing, 0), coalesce(s.bytes, 0), coalesce(s.shared, 0), iif(head IS NULL OR s.id IS NOT NULL, 0, -1)
+FROM sessions_2 o LEFT JOIN sums s ON s.id = o.head;
+DROP TABLE sessions_2;
+CREATE INDEX sessions_by_head ON sessions(head);
+CREATE INDEX sessions_by_use ON sessions(used) WHERE used > 0;
+CREATE INDEX sessions_by_expiry ON sessions(expires_ms, pinned) WHERE expires_ms > 0;
+CREATE TABLE totals(
+  one INTEGER PRIMARY KEY CHECK(one = 1),
+  chunks INTEGER NOT NULL, chunk_bytes INTEGER NOT NULL, chunk_raw_bytes INTEGER NOT NULL,
+  segments INTEGER NOT NULL, segment_bytes INTEGER NOT NULL,
+  clock INTEGER NOT NULL, shares INTEGER NOT NULL, seen_ms INTEGER NOT NULL) STRICT;
+INSERT INTO totals
+SELECT 1, count(*), coalesce(sum(n.bytes), 0), coalesce(sum(n.raw_bytes), 0),
+  (SELECT count(*) FROM segments), (SELECT coalesce(sum(s.bytes), 0) FROM segments s),
+  (SELECT count(*) FROM sessions), 0, 0
+FROM nodes n WHERE n.segment IS NOT NULL;
+PRAGMA user_version = 3;
+)sql";
+
+// From the schema of 0.1. The cache of model ids is made anew: its old rows had no checksum. migrate() adds the identity.
+constexpr char kFrom3[] = R"sql(
+DROP TABLE model_ids;
+CREATE TABLE model_ids(
+  device INTEGER NOT NULL, inode INTEGER NOT NULL,
+  file BLOB NOT NULL, model_id BLOB NOT NULL, checksum BLOB NOT NULL,
+  PRIMARY KEY(device, inode)) STRICT, WITHOUT ROWID;
+)sql";
+
+constexpr Step kSteps[] = {{2, kFrom2}, {3, kFrom3}};
+static_assert(kSteps[0].from == kCatalogSchemaOldest && std::size(kSteps) == kCatalogSchema - kCatalogSchemaOldest);
+
+}  // namespace
+
+// The identity or the tables tell the schema, not user_version: one flipped bit there makes 3 of 2, or 2 of 3.
+Status CatalogDb::migrate(const StoreId& id) {
+  KVRT_TRY(db_.exec("PRAGMA foreign_keys=OFF"));  // a wrong row stays wrong, which costs its session alone
+  KVRT_TRY(set_durability(Durability::kTokens));
+  Transaction txn(&db_);
+  KVRT_TRY(txn.begin());
+  KVRT_ASSIGN(const int32_t schema, true_schema());
+  for (const Step& step : kSteps) {
+    if (step.from >= schema) KVRT_TRY(db_.exec(step.sql));
+  }
+  KVRT_TRY(put_identity(&db_, salt_, id));
+  KVRT_TRY(db_.exec(("PRAGMA user_version = " + std::to_string(kCatalogSchema)).c_str()));
+  return txn.commit();
+}
+
+}  // namespace kvrt
