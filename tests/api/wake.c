@@ -174,6 +174,36 @@ static void lifetimes(struct stage* t) {
   expect_bell(&failed, 0, 0, "failed calls");
 }
 
+// A host's free waits for a thread of its own that asks the model something: the model must not be locked meanwhile.
+struct asked {
+  struct stage* t;
+  pthread_t thread;
+  atomic_int answered;
+};
+
+static void* ask(void* user) {
+  struct asked* a = user;
+  (void)model_props(a->t->model);
+  atomic_store(&a->answered, 1);
+  return NULL;
+}
+
+static void free_that_waits(void* user) {
+  struct asked* a = user;
+  pthread_create(&a->thread, NULL, ask, a);
+  for (int ms = 0; ms < 10000 && !atomic_load(&a->answered); ++ms) usleep(1000);
+  EXPECT(atomic_load(&a->answered), "the model was locked while close freed the user data of wake");
+}
+
+static void close_holds_no_lock(struct stage* t) {
+  struct asked a = {.t = t};
+  const kvrt_session_options o = {.struct_size = sizeof o, .wake_user = &a, .wake_user_free = free_that_waits};
+  kvrt_session* s = NULL;
+  MUST(kvrt_session_open(t->model, &o, &s, NULL));
+  kvrt_session_close(s);
+  pthread_join(a.thread, NULL);
+}
+
 // ---- timeouts of next ---------------------------------------------------------------------------------------------------------------
 
 static void zero_never_computes(struct stage* t) {
@@ -261,6 +291,7 @@ int main(int argc, char** argv) {
   empty_to_not(&t);
   other_events(&t);
   lifetimes(&t);
+  close_holds_no_lock(&t);
   zero_never_computes(&t);
   stage_close(&t);
   return finish();

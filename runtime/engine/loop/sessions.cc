@@ -42,7 +42,8 @@ Result<Session*> Engine::enlist(std::unique_ptr<Session> session) {
 }
 
 void Engine::close(Session* session) {
-  std::unique_ptr<Autosave> autosave;  // destroyed without the lock: it may end the saver's thread
+  // Destroyed without the lock: its end may end the saver's thread, close the store, or call the host to free the user data of `wake`.
+  const std::unique_ptr<Session> ended(session);
   std::unique_lock lock(mu_);
   if (session->state == SessionState::kGenerating && !session->generation->finished) stop(session);
   step_over_.wait(lock, [&] { return !session->use.in_step(); });  // at most one step: once stopped, it enters no other
@@ -52,9 +53,7 @@ void Engine::close(Session* session) {
     Unlocked unlocked(lock);
     last_save(session);
   }
-  autosave = std::move(session->autosave);
   scheduler_->remove(session);
-  delete session;
 }
 
 Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
