@@ -9,8 +9,6 @@
 namespace kvrt {
 
 namespace {
-unsigned long long ull(uint64_t v) { return v; }
-
 int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
 }  // namespace
 
@@ -98,7 +96,7 @@ Status SegmentWriter::publish(bool sync) {
 Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const SegmentId& id) {
   KVRT_ASSIGN(uint64_t size, file.size());
   if (size < kSegmentHeaderBytes + kSegmentTrailerBytes) {
-    return error(Code::kCorrupt, Detail::kFormat, "segment of %llu bytes, the smallest has %zu", ull(size),
+    return error(Code::kCorrupt, Detail::kFormat, "segment of %llu bytes, the smallest has %zu", static_cast<unsigned long long>(size),
                  kSegmentHeaderBytes + kSegmentTrailerBytes);
   }
   std::array<uint8_t, kSegmentHeaderBytes> head;
@@ -125,7 +123,8 @@ Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const Seg
   if (std::memcmp(head.data() + 8, id.bytes.data(), 16) != 0) return error(Code::kCorrupt, Detail::kFormat, "another segment's file");
   if (tail_magic != kFooterMagic || file_bytes != size || count > kSegmentChunksMax || index_offset > size ||
       size - index_offset != uint64_t{count} * kSegmentEntryBytes + kSegmentTrailerBytes) {
-    return error(Code::kCorrupt, Detail::kFormat, "no footer: the file is cut or overwritten (%llu bytes)", ull(size));
+    return error(Code::kCorrupt, Detail::kFormat, "no footer: the file is cut or overwritten (%llu bytes)",
+                 static_cast<unsigned long long>(size));
   }
   std::vector<uint8_t> footer(static_cast<size_t>(size - index_offset));
   KVRT_TRY(file.pread(index_offset, footer));
