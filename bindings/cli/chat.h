@@ -19,7 +19,7 @@ class Chat {
 
  private:
   kvrt_status resume_or_open();
-  kvrt_status check_text() const;
+  kvrt_status check_text();
   kvrt_status ask(const std::string& text);
   kvrt_status answer(uint64_t seed);
   kvrt_status save(const std::string& name, bool quiet, bool overwrite = false);
@@ -58,7 +58,7 @@ class Chat {
   Model model_;
   Store store_;
   Session session_;
-  kvrt_report last_ = sized<kvrt_report>();
+  kvrt_report last_ = init<kvrt_report>();
   kvrt_status saved_ = KVRT_OK;  // how the last save went
   bool saves_ = false;           // there is a store, and it can be written
   bool over_ = false;            // /quit came

@@ -22,22 +22,15 @@ void Chat::fork(const std::string& name) {
     complain(KVRT_INVALID, "/fork: unknown option " + name.substr(0, name.find(' ')));
     return;
   }
-  kvrt_session* raw = nullptr;
-  if (kvrt_status s = kvrt_session_fork(session_.get(), NULL, &raw, nullptr)) {
-    complain("cannot fork", s);
-    return;
-  }
-  Session copy(raw);
+  Result<Session> copy = session_.fork();
+  if (checked(copy.status(), "cannot fork")) return;
   if (saves_) {
     const std::string to = name.empty() ? name_ + "-fork" : name;
-    if (kvrt_status s = kvrt_session_checkpoint(raw, to.data(), to.size(), nullptr, nullptr, nullptr)) {
-      complain("cannot save the fork as " + in_quotes(to), s);
-      return;
-    }
+    if (checked(copy->checkpoint(to).status(), "cannot save the fork as " + in_quotes(to))) return;
     name_ = to;
     saved_ = KVRT_OK;
   }
-  session_ = std::move(copy);
+  session_ = std::move(*copy);
   say("the chat goes on in {}\n", saves_ ? in_quotes(name_) : "the fork");
 }
 
@@ -58,10 +51,7 @@ void Chat::rewind(const std::string& argument) {
   } else {
     to = question.begin;
   }
-  if (kvrt_status s = kvrt_session_truncate(session_.get(), to, nullptr)) {
-    complain("cannot rewind", s);
-    return;
-  }
+  if (checked(session_.truncate(to), "cannot rewind")) return;
   say("left: {}\n", counted(tokens(), "token"));
   if (saves_) save(name_, true);
 }
@@ -73,10 +63,7 @@ void Chat::retry(const std::string& argument) {
     complain(KVRT_INVALID, "there is no question to answer again");
     return;
   }
-  if (kvrt_status s = kvrt_session_truncate(session_.get(), question.end, nullptr)) {
-    complain("cannot take the answer back", s);
-    return;
-  }
+  if (checked(session_.truncate(question.end), "cannot take the answer back")) return;
   if (sampling_.temperature == 0.0f) say("(the temperature is 0: the answer will be the same; see --temp)\n");
   answer(std::strtoull(argument.c_str(), nullptr, 10));
 }
@@ -84,11 +71,10 @@ void Chat::retry(const std::string& argument) {
 // Goes on with an answer that Ctrl-C, -n or a kill cut short, or gives one that never began.
 void Chat::go_on(const std::string&) {
   const auto all = messages();
-  auto model = sized<kvrt_model_props>();
-  kvrt_model_info(model_.get(), &model, nullptr);
+  const int32_t eos = model_.info()->eos_token;
   std::vector<int32_t> ids;
   const bool whole = last_.reason == KVRT_REASON_EOS || last_.reason == KVRT_REASON_STOP;
-  if (all.empty() || session_tokens(session_.get(), ids) || (all.back().role == "assistant" && (whole || ids.back() == model.eos_token))) {
+  if (all.empty() || session_tokens(session_, ids) || (all.back().role == "assistant" && (whole || ids.back() == eos))) {
     complain(KVRT_INVALID, "no answer was cut short; /retry answers again");
     return;
   }
@@ -124,10 +110,7 @@ void Chat::forget(const std::string&) {
     complain(KVRT_INVALID, "there is no turn before the last one");
     return;
   }
-  if (kvrt_status s = kvrt_session_erase(session_.get(), begin, end, nullptr)) {
-    complain("cannot forget", s);
-    return;
-  }
+  if (checked(session_.erase(begin, end), "cannot forget")) return;
   say("left: {}; the next answer first computes the tokens after the gap again\n", counted(tokens(), "token"));
   if (saves_) save(name_, true);
 }
@@ -138,10 +121,8 @@ void Chat::history(const std::string&) {
 }
 
 void Chat::stats(const std::string&) {
-  auto session = sized<kvrt_session_props>();
-  auto model = sized<kvrt_model_props>();
-  kvrt_session_info(session_.get(), &session, nullptr);
-  kvrt_model_info(model_.get(), &model, nullptr);
+  const kvrt_session_props session = *session_.info();
+  const kvrt_model_props model = *model_.info();
   say("{} tokens of {}, KV of {} in {} blocks ({}); revision {}\n", session.tokens, model.context_length, session.kv_tokens,
       session.kv_blocks, human_bytes(session.kv_bytes), session.revision);
   say("temperature {:.2g}, top_k {}, top_p {:.2g}, min_p {:.2g}, repetition penalty {:.2g}\n", sampling_.temperature.value_or(0),

@@ -19,8 +19,18 @@ double median(std::vector<double> values) {
 }
 
 // Ctrl-C ends the call that runs; the program goes on, and removes the directory of a state.
-int32_t stop(void*, const kvrt_event*) { return Interrupt::came(); }
+Flow stop(const Event&) { return stop_if(Interrupt::came()); }
 kvrt_status stopped() { return complain(KVRT_CANCELLED, "stopped"); }
+kvrt_status checked_run(kvrt::Status status, const std::string& what) {
+  return status == KVRT_CANCELLED ? stopped() : checked(status, what);
+}
+
+kvrt_generate_options fixed_length(uint32_t count) {
+  auto options = init<kvrt_generate_options>();
+  options.max_tokens = count;
+  options.ignore_eos = 1;
+  return options;
+}
 
 struct Bench {
   const BenchFlags& flags;
@@ -33,11 +43,11 @@ struct Bench {
 
   void tick() { bar.update(++done, total); }
   kvrt_status load_tokens();
-  kvrt_status open(kvrt_model* of, kvrt_store* store, uint64_t prefill, Session& out);
-  kvrt_status generate(kvrt_session* session, uint32_t count);
+  kvrt_status open_empty(const Store& store, Session& out);
+  kvrt_status open(const Store& store, uint64_t prefill, Session& out);
   kvrt_status prefill(uint32_t count);
   kvrt_status decode(uint32_t depth);
-  kvrt_status append(kvrt_session* session, uint32_t depth, uint32_t count);
+  kvrt_status append(Session& session, uint32_t depth, uint32_t count);
   kvrt_status batch(uint32_t sessions);
   kvrt_status state(uint32_t count);
   struct State {
@@ -61,10 +71,10 @@ kvrt_status Bench::load_tokens() {
     for (uint32_t more : flags.append) need = std::max<uint64_t>(need, n != 0 ? uint64_t{n} + more : 0);
   }
   for (uint32_t n : flags.state) need = std::max<uint64_t>(need, n + 64);
-  auto props = sized<kvrt_model_props>();
-  if (kvrt_status s = kvrt_model_info(model.get(), &props, nullptr)) return complain("cannot read the model's properties", s);
-  if (need > props.context_length + uint64_t{64}) {  // checked before so much text is made
-    return complain(KVRT_LIMIT, fmt::format("the measurements need {} tokens, the model's context is {}", need, props.context_length));
+  const Result<kvrt_model_props> props = model.info();
+  if (kvrt_status s = checked(props.status(), "cannot read the model's properties")) return s;
+  if (need > props->context_length + uint64_t{64}) {  // checked before so much text is made
+    return complain(KVRT_LIMIT, fmt::format("the measurements need {} tokens, the model's context is {}", need, props->context_length));
   }
   std::string text;
   if (!flags.file.empty()) {
@@ -75,45 +85,35 @@ kvrt_status Bench::load_tokens() {
                           i * 5 % 53);
     }
   }
-  if (kvrt_status s = tokenize(model.get(), text, 0, tokens)) return s;
+  if (kvrt_status s = tokenize(model, text, 0, tokens)) return s;
   if (tokens.size() < need)
     return complain(KVRT_INVALID, fmt::format("the text has {}, the measurements need {}", counted(tokens.size(), "token"), need));
   return KVRT_OK;
 }
 
-// A session that neither shares nor finds KV, with `count` tokens computed.
-kvrt_status Bench::open(kvrt_model* of, kvrt_store* store, uint64_t count, Session& out) {
-  auto options = sized<kvrt_session_options>();
+// A session that neither shares nor finds KV.
+kvrt_status Bench::open_empty(const Store& store, Session& out) {
+  auto options = init<kvrt_session_options>();
   options.no_prefix_cache = 1;
-  options.store = store;
-  kvrt_session* raw = nullptr;
-  if (kvrt_status s = kvrt_session_open(of, &options, &raw, nullptr)) return complain("cannot open a session", s);
-  out.reset(raw);
-  if (kvrt_status s = kvrt_session_append(raw, tokens.data(), count, nullptr)) return complain("cannot append", s);
-  const kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_NONE, stop, nullptr, nullptr, nullptr);
-  return s == KVRT_CANCELLED ? stopped() : s ? complain("cannot prefill", s) : KVRT_OK;
+  options.store = store.get();
+  return take(Session::open(model, options), out, "cannot open a session");
 }
 
-kvrt_status Bench::generate(kvrt_session* session, uint32_t count) {
-  auto options = sized<kvrt_generate_options>();
-  options.max_tokens = count;
-  options.ignore_eos = 1;
-  const kvrt_status s = kvrt_session_generate(session, &options, stop, nullptr, nullptr, nullptr);
-  return s == KVRT_CANCELLED ? stopped() : s ? complain("cannot generate", s) : KVRT_OK;
+// The same, with `count` tokens computed.
+kvrt_status Bench::open(const Store& store, uint64_t count, Session& out) {
+  if (kvrt_status s = open_empty(store, out)) return s;
+  if (kvrt_status s = checked(out.append({tokens.data(), count}), "cannot append")) return s;
+  return checked_run(out.prefill(KVRT_LOGITS_NONE, stop).status(), "cannot prefill");
 }
 
 kvrt_status Bench::prefill(uint32_t count) {
   std::vector<double> speed;
   for (uint32_t i = 0; i < flags.runs; ++i) {
-    auto options = sized<kvrt_session_options>();
-    options.no_prefix_cache = 1;
-    kvrt_session* raw = nullptr;
-    if (kvrt_status s = kvrt_session_open(model.get(), &options, &raw, nullptr)) return complain("cannot open a session", s);
-    Session session(raw);
-    if (kvrt_status s = kvrt_session_append(raw, tokens.data(), count, nullptr)) return complain("cannot append", s);
+    Session session;
+    if (kvrt_status s = open_empty({}, session)) return s;
+    if (kvrt_status s = checked(session.append({tokens.data(), count}), "cannot append")) return s;
     const auto start = now();
-    if (kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_LAST, stop, nullptr, nullptr, nullptr))
-      return s == KVRT_CANCELLED ? stopped() : complain("cannot prefill", s);
+    if (kvrt_status s = checked_run(session.prefill(KVRT_LOGITS_LAST, stop).status(), "cannot prefill")) return s;
     speed.push_back(count * 1e3 / ms_since(start));
     tick();
   }
@@ -124,33 +124,32 @@ kvrt_status Bench::prefill(uint32_t count) {
 kvrt_status Bench::decode(uint32_t depth) {
   Session session;
   const uint32_t start_tokens = std::max(depth, 1u);  // the first token needs one before it
-  if (kvrt_status s = open(model.get(), nullptr, start_tokens, session)) return s;
+  if (kvrt_status s = open({}, start_tokens, session)) return s;
   std::vector<double> speed;
   for (uint32_t i = 0; i < flags.runs; ++i) {
     const auto start = now();
-    if (kvrt_status s = generate(session.get(), flags.decode)) return s;
+    if (kvrt_status s = checked_run(session.generate(fixed_length(flags.decode), stop).status(), "cannot generate")) return s;
     speed.push_back(flags.decode * 1e3 / ms_since(start));
-    if (kvrt_status s = kvrt_session_truncate(session.get(), start_tokens, nullptr)) return complain("cannot truncate", s);
+    if (kvrt_status s = checked(session.truncate(start_tokens), "cannot truncate")) return s;
     tick();
   }
   result(fmt::format("decode_at_{}_tok_s", depth), median(speed), "tok/s");
   for (uint32_t n : flags.append) {
     if (depth == 0) break;  // tokens appended to nothing are a prompt
-    if (kvrt_status s = append(session.get(), depth, n)) return s;
+    if (kvrt_status s = append(session, depth, n)) return s;
   }
   return KVRT_OK;
 }
 
 // Times the next message of a conversation, until the logits of its last token are there.
-kvrt_status Bench::append(kvrt_session* session, uint32_t depth, uint32_t count) {
+kvrt_status Bench::append(Session& session, uint32_t depth, uint32_t count) {
   std::vector<double> ms;
   for (uint32_t i = 0; i < flags.runs; ++i) {
-    if (kvrt_status s = kvrt_session_append(session, tokens.data() + depth, count, nullptr)) return complain("cannot append", s);
+    if (kvrt_status s = checked(session.append({tokens.data() + depth, count}), "cannot append")) return s;
     const auto start = now();
-    if (kvrt_status s = kvrt_session_prefill(session, KVRT_LOGITS_LAST, stop, nullptr, nullptr, nullptr))
-      return s == KVRT_CANCELLED ? stopped() : complain("cannot prefill", s);
+    if (kvrt_status s = checked_run(session.prefill(KVRT_LOGITS_LAST, stop).status(), "cannot prefill")) return s;
     ms.push_back(ms_since(start));
-    if (kvrt_status s = kvrt_session_truncate(session, depth, nullptr)) return complain("cannot truncate", s);
+    if (kvrt_status s = checked(session.truncate(depth), "cannot truncate")) return s;
     tick();
   }
   result(fmt::format("append_{}_at_{}_ms", count, depth), median(ms), "ms");
@@ -162,30 +161,27 @@ kvrt_status Bench::batch(uint32_t count) {
   constexpr uint32_t kDepth = 128;
   std::vector<Session> sessions(count);
   for (Session& session : sessions) {
-    if (kvrt_status s = open(model.get(), nullptr, kDepth, session)) return s;
+    if (kvrt_status s = open({}, kDepth, session)) return s;
   }
-  auto options = sized<kvrt_generate_options>();
-  options.max_tokens = flags.decode;
-  options.ignore_eos = 1;
   std::vector<double> speed;
   for (uint32_t i = 0; i < flags.runs; ++i) {
     const auto start = now();
     for (Session& session : sessions) {
-      if (kvrt_status s = kvrt_session_begin(session.get(), &options, nullptr)) return complain("cannot begin", s);
+      if (kvrt_status s = checked(session.begin(fixed_length(flags.decode)), "cannot begin")) return s;
     }
     std::vector<bool> ended(count);
     for (uint32_t left = count; left;) {
       for (uint32_t k = 0; k < count; ++k) {
-        auto event = sized<kvrt_event>();
         if (ended[k]) continue;
-        if (kvrt_status s = kvrt_session_next(sessions[k].get(), &event, -1, nullptr)) return complain("cannot generate", s);
+        const Result<Event> event = sessions[k].next();
+        if (kvrt_status s = checked(event.status(), "cannot generate")) return s;
         if (Interrupt::came()) return stopped();
-        if (event.type == KVRT_EVENT_DONE) ended[k] = true, --left;
+        if (event->type == KVRT_EVENT_DONE) ended[k] = true, --left;
       }
     }
     speed.push_back(count * flags.decode * 1e3 / ms_since(start));
     for (Session& session : sessions) {
-      if (kvrt_status s = kvrt_session_truncate(session.get(), kDepth, nullptr)) return complain("cannot truncate", s);
+      if (kvrt_status s = checked(session.truncate(kDepth), "cannot truncate")) return s;
     }
     tick();
   }
@@ -195,49 +191,41 @@ kvrt_status Bench::batch(uint32_t count) {
 
 kvrt_status Bench::state_run(uint32_t count, const std::string& directory, State& out) {
   constexpr std::string_view kName = "bench";
-  auto saved = sized<kvrt_save_report>();
-  auto options = sized<kvrt_save_options>();
+  auto options = init<kvrt_save_options>();
   options.codec = flags.codec;
-  auto resumed = sized<kvrt_report>();
+  const auto suspend = [&](Session& session, std::vector<double>& ms, std::vector<double>& bytes) {
+    const auto start = now();
+    const Result<kvrt_save_report> saved = session.suspend(kName, options);
+    ms.push_back(ms_since(start));
+    bytes.push_back(static_cast<double>(saved->bytes_written));
+    return checked(saved.status(), "cannot suspend");
+  };
   {
     Store store;
     Session session;
-    if (kvrt_status s = open_store(runtime.get(), directory, false, false, store)) return s;
-    if (kvrt_status s = open(model.get(), store.get(), count, session)) return s;
-    const auto start = now();
-    if (kvrt_status s = kvrt_session_suspend(session.get(), kName.data(), kName.size(), &options, &saved, nullptr))
-      return complain("cannot suspend", s);
-    out.save.push_back(ms_since(start));
-    out.bytes.push_back(static_cast<double>(saved.bytes_written));
+    if (kvrt_status s = open_store(runtime, directory, false, false, store)) return s;
+    if (kvrt_status s = open(store, count, session)) return s;
+    if (kvrt_status s = suspend(session, out.save, out.bytes)) return s;
   }
   Model other;  // a model of its own, whose pool has none of these blocks: everything comes from the store
   Store store;
-  if (kvrt_status s = open_model(flags.model, runtime.get(), other)) return s;
-  if (kvrt_status s = open_store(runtime.get(), directory, false, true, store)) return s;
-  kvrt_session* raw = nullptr;
+  if (kvrt_status s = open_model(flags.model, runtime, other)) return s;
+  if (kvrt_status s = open_store(runtime, directory, false, true, store)) return s;
+  auto resumed = init<kvrt_report>();
   auto start = now();
-  if (kvrt_status s =
-          kvrt_session_resume(other.get(), store.get(), kName.data(), kName.size(), nullptr, nullptr, nullptr, &resumed, &raw, nullptr)) {
-    return complain("cannot resume", s);
-  }
-  Session session(raw);
+  Result<Session> session = Session::resume(other, store, kName, init<kvrt_session_options>(), &resumed);
+  if (kvrt_status s = checked(session.status(), "cannot resume")) return s;
   out.load.push_back(ms_since(start));
   if (resumed.reused_disk + 1 < count) {
     return complain(KVRT_INTERNAL, fmt::format("only {} of {} tokens came back from the store", resumed.reused_disk, count));
   }
   start = now();
-  if (kvrt_status s = generate(raw, 1)) return s;
+  if (kvrt_status s = checked_run(session->generate(fixed_length(1), stop).status(), "cannot generate")) return s;
   out.first.push_back(ms_since(start));
-  if (kvrt_status s = kvrt_session_truncate(raw, count, nullptr)) return complain("cannot truncate", s);
-  if (kvrt_status s = kvrt_session_append(raw, tokens.data() + count, 64, nullptr)) return complain("cannot append", s);
-  if (kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_NONE, stop, nullptr, nullptr, nullptr))
-    return s == KVRT_CANCELLED ? stopped() : complain("cannot prefill", s);
-  start = now();
-  if (kvrt_status s = kvrt_session_suspend(raw, kName.data(), kName.size(), &options, &saved, nullptr))
-    return complain("cannot suspend", s);
-  out.append.push_back(ms_since(start));
-  out.append_bytes.push_back(static_cast<double>(saved.bytes_written));
-  return KVRT_OK;
+  if (kvrt_status s = checked(session->truncate(count), "cannot truncate")) return s;
+  if (kvrt_status s = checked(session->append({tokens.data() + count, 64}), "cannot append")) return s;
+  if (kvrt_status s = checked_run(session->prefill(KVRT_LOGITS_NONE, stop).status(), "cannot prefill")) return s;
+  return suspend(*session, out.append, out.append_bytes);
 }
 
 kvrt_status Bench::state(uint32_t count) {
@@ -273,33 +261,33 @@ int cmd_bench(const BenchFlags& flags) {
   Interrupt interrupt;
   Bench bench{.flags = flags};
   if (kvrt_status s = open_runtime(flags.model, bench.runtime)) return s;
-  if (kvrt_status s = open_model(flags.model, bench.runtime.get(), bench.model)) return s;
+  if (kvrt_status s = open_model(flags.model, bench.runtime, bench.model)) return s;
   if (kvrt_status s = bench.load_tokens()) return s;
-  auto runtime = sized<kvrt_runtime_props>();
-  if (kvrt_status s = kvrt_runtime_info(bench.runtime.get(), &runtime, nullptr)) return complain("cannot read the runtime's properties", s);
+  const Result<kvrt_runtime_props> runtime = bench.runtime.info();
+  if (kvrt_status s = checked(runtime.status(), "cannot read the runtime's properties")) return s;
   const auto deep = static_cast<size_t>(std::count_if(flags.depth.begin(), flags.depth.end(), [](uint32_t n) { return n != 0; }));
   bench.total =
       flags.runs * (flags.prompt.size() + flags.depth.size() + deep * flags.append.size() + flags.batch.size() + flags.state.size());
-  auto model = sized<kvrt_model_props>();
-  if (kvrt_status s = kvrt_model_info(bench.model.get(), &model, nullptr)) return complain("cannot read the model's properties", s);
-  const bool cpu = std::string_view(runtime.device) == "cpu";
-  const std::string device = cpu ? cpu_name() : runtime.device_name;
+  const Result<kvrt_model_props> model = bench.model.info();
+  if (kvrt_status s = checked(model.status(), "cannot read the model's properties")) return s;
+  const bool cpu = std::string_view(runtime->device) == "cpu";
+  const std::string device = cpu ? cpu_name() : runtime->device_name;
   bench.json.add("cpu", cpu_name())
-      .add("device", runtime.device)
+      .add("device", runtime->device)
       .add("device_name", device)
-      .add("isa", runtime.isa)
-      .add("threads", uint64_t{runtime.threads});
+      .add("isa", runtime->isa)
+      .add("threads", uint64_t{runtime->threads});
   bench.json.add("version", version_text());
-  bench.json.add("numerics", runtime.numerics).add("isa_tables", runtime.isa_tables).add("kv_format", flags.model.kv);
-  bench.json.add("kv_bytes_per_token", model.kv_bytes_per_token).add("weight_bytes", model.weight_bytes);
-  bench.json.add("block_tokens", uint64_t{model.block_tokens}).add("step_ms_max", uint64_t{model.step_ms_max});
+  bench.json.add("numerics", runtime->numerics).add("isa_tables", runtime->isa_tables).add("kv_format", flags.model.kv);
+  bench.json.add("kv_bytes_per_token", model->kv_bytes_per_token).add("weight_bytes", model->weight_bytes);
+  bench.json.add("block_tokens", uint64_t{model->block_tokens}).add("step_ms_max", uint64_t{model->step_ms_max});
   const char* alone = flags.model.step_ms ? "" : ", 500 ms for a prompt alone";
   if (!flags.json)
-    put("{}, {}, {}, steps of at most {} ms{}\n", device, runtime.isa, counted(runtime.threads, "thread"), model.step_ms_max, alone);
-  if (cpu) bench.result("read_gib_s", read_gb_s(runtime.threads) * 1e9 / 0x1p30, "GiB/s");
+    put("{}, {}, {}, steps of at most {} ms{}\n", device, runtime->isa, counted(runtime->threads, "thread"), model->step_ms_max, alone);
+  if (cpu) bench.result("read_gib_s", read_gb_s(runtime->threads) * 1e9 / 0x1p30, "GiB/s");
   {
     Session warm;  // the first touch of weights and scratch is not part of any figure
-    if (kvrt_status s = bench.open(bench.model.get(), nullptr, 64, warm)) return s;
+    if (kvrt_status s = bench.open({}, 64, warm)) return s;
   }
   for (uint32_t n : flags.prompt) {
     if (kvrt_status s = bench.prefill(n)) return s;

@@ -13,62 +13,39 @@ namespace {
 constexpr uint32_t kAutosaveTokens = 64;  // a killed chat loses at most so many of an answer
 
 // The tokens that the template adds after the first `end` to open an answer. None where it cannot: then no message can be appended either.
-std::vector<int32_t> opened_turn(kvrt_session* session, uint64_t end) {
-  kvrt_session* raw = nullptr;
-  if (kvrt_session_fork(session, nullptr, &raw, nullptr)) return {};
-  const Session copy(raw);
-  auto options = sized<kvrt_generate_options>();
+std::vector<int32_t> opened_turn(Session& session, uint64_t end) {
+  Result<Session> copy = session.fork();
+  auto options = init<kvrt_generate_options>();
   options.max_tokens = 1;
   std::vector<int32_t> ids;
-  if (kvrt_session_truncate(raw, end, nullptr) || kvrt_session_begin(raw, &options, nullptr) || session_tokens(raw, ids)) return {};
+  if (!copy.ok() || !copy->truncate(end).ok() || !copy->begin(options).ok() || session_tokens(*copy, ids)) return {};
   ids.erase(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(end, ids.size())));
   return ids;
 }
 
-struct Reader {
-  kvrt_session* session;
-  const Interrupts& interrupts;
-  LineEditor& editor;
-};
-
-int32_t print_token(void* user, const kvrt_event* event) {
-  const auto& reader = *static_cast<const Reader*>(user);
-  if (reader.editor.collect() || reader.interrupts.stop()) kvrt_session_cancel(reader.session, nullptr);  // DONE brings the text held back
-  if (event->type == KVRT_EVENT_TOKEN || event->type == KVRT_EVENT_DONE) {
-    show({event->text, event->text_size});
-    flush_out();
-  }
-  return std::ferror(stdout);
-}
-
 }  // namespace
 
-uint64_t Chat::tokens() const {
-  auto props = sized<kvrt_session_props>();
-  kvrt_session_info(session_.get(), &props, nullptr);
-  return props.tokens;
-}
+uint64_t Chat::tokens() const { return session_.info()->tokens; }
 
 std::vector<Message> Chat::messages() const {
   std::vector<Message> all;
-  session_messages(session_.get(), all);
+  session_messages(session_, all);
   return all;
 }
 
 // Refuses text that kvrt run or an application appended: the next message would drop it, as it keeps only the tokens of messages.
-kvrt_status Chat::check_text() const {
+kvrt_status Chat::check_text() {
   std::vector<int32_t> ids, opened;
   std::vector<Message> all;
-  if (kvrt_status s = session_tokens(session_.get(), ids)) return s;
-  if (kvrt_status s = session_messages(session_.get(), all)) return s;
-  auto model = sized<kvrt_model_props>();
-  kvrt_model_info(model_.get(), &model, nullptr);
+  if (kvrt_status s = session_tokens(session_, ids)) return s;
+  if (kvrt_status s = session_messages(session_, all)) return s;
+  const int32_t bos = model_.info()->bos_token;
   all.push_back({{}, {}, ids.size(), ids.size()});
   uint64_t at = 0;
   for (const Message& m : all) {
     const std::vector<int32_t> between(ids.begin() + static_cast<ptrdiff_t>(at), ids.begin() + static_cast<ptrdiff_t>(m.begin));
-    const bool begins = at == 0 && between == std::vector{model.bos_token};
-    if (!between.empty() && !begins && between != opened && between != (opened = opened_turn(session_.get(), at))) {
+    const bool begins = at == 0 && between == std::vector{bos};
+    if (!between.empty() && !begins && between != opened && between != (opened = opened_turn(session_, at))) {
       return complain(
           KVRT_CONFLICT,
           fmt::format("{} holds text that no chat wrote{}: kvrt run can go on with it; --session with another name starts a chat",
@@ -81,15 +58,13 @@ kvrt_status Chat::check_text() const {
 
 kvrt_status Chat::open() {
   if (kvrt_status s = open_runtime(flags_.model, runtime_)) return s;
-  if (kvrt_status s = open_model(flags_.model, runtime_.get(), model_, &interrupts_.stop())) return s;
+  if (kvrt_status s = open_model(flags_.model, runtime_, model_, &interrupts_.stop())) return s;
   if (!flags_.store.empty()) {
-    if (kvrt_status s = open_store(runtime_.get(), flags_.store, false, false, store_)) return s;
+    if (kvrt_status s = open_store(runtime_, flags_.store, false, false, store_)) return s;
+    saves_ = !store_.info()->read_only;
+    if (!saves_) say("({} is read-only: nothing of this chat will be saved)\n", in_quotes(flags_.store));
   }
-  auto props = sized<kvrt_store_props>();
-  if (store_) kvrt_store_info(store_.get(), &props, nullptr);
-  saves_ = store_ && !props.read_only;
-  if (props.read_only) say("({} is read-only: nothing of this chat will be saved)\n", in_quotes(flags_.store));
-  suggest_sampling(runtime_.get(), flags_.model.model, sampling_);
+  suggest_sampling(runtime_, flags_.model.model, sampling_);
   if (kvrt_status s = resume_or_open()) return s;
   for (const Message& m : messages()) {
     if (m.role == "user") editor_.remember(m.content);
@@ -98,23 +73,20 @@ kvrt_status Chat::open() {
 }
 
 kvrt_status Chat::resume_or_open() {
-  kvrt_session* raw = nullptr;
-  auto options = sized<kvrt_session_options>();
+  auto options = init<kvrt_session_options>();
   options.store = store_.get();
-  options.autosave_name = name_.data();
-  options.autosave_name_size = name_.size();
-  options.domain = flags_.domain.empty() ? nullptr : flags_.domain.data();
-  options.domain_size = flags_.domain.size();
+  kvrt::assign(options.autosave_name, options.autosave_name_size, name_);
+  kvrt::assign(options.domain, options.domain_size, flags_.domain);
   options.foreign_kv = flags_.accept_foreign_kv ? KVRT_FOREIGN_KV_ACCEPT : KVRT_FOREIGN_KV_RECOMPUTE;
   if (saves_) options.autosave_tokens = kAutosaveTokens;  // within an answer; after it save() reports
   if (store_) {
-    auto report = sized<kvrt_report>();
+    auto report = init<kvrt_report>();
     const auto start = now();
-    const kvrt_status s =
-        kvrt_session_resume(model_.get(), store_.get(), name_.data(), name_.size(), &options, nullptr, nullptr, &report, &raw, nullptr);
+    Result<Session> saved = Session::resume(model_, store_, name_, options, &report);
+    const kvrt_status s = saved.status().code();
     if (s && s != KVRT_NOT_FOUND) return complain("cannot resume " + in_quotes(name_), s);
     if (!s) {
-      session_.reset(raw);
+      session_ = std::move(*saved);
       if (kvrt_status text = check_text()) return text;
       say("{} goes on: {}, {} from disk, in {:.0f} ms\n", in_quotes(name_), counted(tokens(), "token"), report.reused_disk,
           ms_since(start));
@@ -123,25 +95,20 @@ kvrt_status Chat::resume_or_open() {
       return KVRT_OK;
     }
   }
-  if (kvrt_status s = kvrt_session_open(model_.get(), &options, &raw, nullptr)) return complain("cannot open a session", s);
-  session_.reset(raw);
+  if (kvrt_status s = take(Session::open(model_, options), session_, "cannot open a session")) return s;
   if (flags_.system.empty()) return KVRT_OK;
-  const std::string message = message_json("system", flags_.system);
-  const kvrt_status s = kvrt_session_append_message(raw, message.data(), message.size(), nullptr, nullptr);
-  return s ? complain("cannot append the system message", s) : KVRT_OK;
+  return checked(session_.append_message(message_json("system", flags_.system)).status(), "cannot append the system message");
 }
 
 kvrt_status Chat::ask(const std::string& text) {
-  const std::string message = message_json("user", text);
-  auto info = sized<kvrt_append_info>();
-  if (kvrt_status s = kvrt_session_append_message(session_.get(), message.data(), message.size(), &info, nullptr)) {
-    complain("cannot append the message", s);
+  const Result<kvrt_append_info> info = session_.append_message(message_json("user", text));
+  if (kvrt_status s = checked(info.status(), "cannot append the message")) {
     if (s == KVRT_LIMIT) advise_room();
     return s;
   }
-  if (info.rewritten) {
-    say("(the template now renders the conversation differently from token {} on; tokens to compute again: {})\n", info.rewritten_at,
-        info.rewritten);
+  if (info->rewritten) {
+    say("(the template now renders the conversation differently from token {} on; tokens to compute again: {})\n", info->rewritten_at,
+        info->rewritten);
   }
   return answer(sampling_.seed);
 }
@@ -154,8 +121,16 @@ kvrt_status Chat::answer(uint64_t seed) {
   kvrt_status s;
   {
     const HeldLog held;
-    Reader reader{session_.get(), interrupts_, editor_};
-    s = kvrt_session_generate(session_.get(), &options, print_token, &reader, &last_, nullptr);
+    const Result<kvrt_report> answered = session_.generate(options, [&](const Event& event) {
+      if (editor_.collect() || interrupts_.stop()) (void)session_.cancel();  // DONE brings the text held back
+      if (event.type == KVRT_EVENT_TOKEN || event.type == KVRT_EVENT_DONE) {
+        show(event.text_view());
+        flush_out();
+      }
+      return stop_if(std::ferror(stdout));
+    });
+    s = answered.status().code();
+    if (!s || s == KVRT_CANCELLED) last_ = *answered;  // a failure has no report: /stats shows the one before
     put("\n");
     flush_out();
   }
@@ -174,21 +149,20 @@ kvrt_status Chat::answer(uint64_t seed) {
 
 kvrt_status Chat::save(const std::string& name, bool quiet, bool overwrite) {
   if (!store_) return complain(KVRT_INVALID, "there is no store: start with --store DIR");
-  auto saved = sized<kvrt_save_report>();
-  auto options = sized<kvrt_save_options>();
+  auto options = init<kvrt_save_options>();
   options.overwrite = overwrite;
-  saved_ = kvrt_session_checkpoint(session_.get(), name.data(), name.size(), &options, &saved, nullptr);
+  const Result<kvrt_save_report> saved = session_.checkpoint(name, options);
+  saved_ = checked(saved.status(), "cannot save " + in_quotes(name));
   if (kvrt_status s = saved_) {
-    complain("cannot save " + in_quotes(name), s);
     if (s == KVRT_CONFLICT) say("(/save NAME keeps this conversation under another name, /save --overwrite replaces the saved one)\n");
     return s;
   }
   name_ = name;
   if (!quiet) {
-    say("saved {}: {}, {} written in {:.1f} ms\n", in_quotes(name), counted(saved.tokens, "token"), human_bytes(saved.bytes_written),
-        saved.ms);
+    say("saved {}: {}, {} written in {:.1f} ms\n", in_quotes(name), counted(saved->tokens, "token"), human_bytes(saved->bytes_written),
+        saved->ms);
   }
-  say_missing(saved);
+  say_missing(*saved);
   return KVRT_OK;
 }
 

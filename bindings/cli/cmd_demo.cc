@@ -40,10 +40,8 @@ constexpr std::string_view kFirst =
     "Please tell us what we should bring, where we can put up a tent, and what the children should not miss.";
 constexpr std::string_view kSecond = "Thank you! Now please tell the children a long story about the dog and the storm.";
 
-kvrt_status append(kvrt_session* session, std::string_view role, std::string_view text) {
-  const std::string message = message_json(role, text);
-  const kvrt_status s = kvrt_session_append_message(session, message.data(), message.size(), nullptr, nullptr);
-  return s ? complain("cannot append the message", s) : KVRT_OK;
+kvrt_status append(Session& session, std::string_view role, std::string_view text) {
+  return checked(session.append_message(message_json(role, text)).status(), "cannot append the message");
 }
 
 struct Opened {
@@ -57,50 +55,45 @@ struct Answer {
   bool print = false;
   std::vector<int32_t> tokens = {};
   LogitsDigest digest = {};
+  kvrt_report report = {};
 };
 
-int32_t on_token(void* user, const kvrt_event* event) {
-  auto& answer = *static_cast<Answer*>(user);
-  if (event->type == KVRT_EVENT_LOGITS) answer.digest.add(event->logits, event->logits_count);
-  if (event->type != KVRT_EVENT_TOKEN) return 0;
-  answer.tokens.push_back(event->token);
-  if (answer.print) Json().add("token", std::string_view(event->text, event->text_size)).print(), flush_out();
-  return 0;
-}
-
-kvrt_status generate(const Opened& at, kvrt_session* session, uint32_t count, bool exactly, Answer& answer, kvrt_report* report) {
+kvrt_status generate(const Opened& at, Session& session, uint32_t count, bool exactly, Answer& answer) {
   OptionBuffers buffers;
   kvrt_generate_options options;
   if (kvrt_status s = generate_options(at.sampling, count, buffers, options)) return s;
   options.ignore_eos = options.emit_logits = exactly;
-  const kvrt_status s = kvrt_session_generate(session, &options, on_token, &answer, report, nullptr);
-  return s ? complain("cannot generate", s) : KVRT_OK;
+  const Result<kvrt_report> report = session.generate(options, [&](const Event& event) {
+    if (event.type == KVRT_EVENT_LOGITS) answer.digest.add(event.logits, event.logits_count);
+    if (event.type != KVRT_EVENT_TOKEN) return;
+    answer.tokens.push_back(event.token);
+    if (answer.print) Json().add("token", event.text_view()).print(), flush_out();
+  });
+  answer.report = *report;
+  return checked(report.status(), "cannot generate");
 }
 
 // The first turn of both the killed and the whole conversation.
-kvrt_status first_turn(const Opened& at, kvrt_session* session, bool print) {
+kvrt_status first_turn(const Opened& at, Session& session, bool print) {
   if (kvrt_status s = append(session, "system", kSystem)) return s;
   if (kvrt_status s = append(session, "user", kFirst)) return s;
   Answer answer{.print = print};
-  return generate(at, session, 96, false, answer, nullptr);
+  return generate(at, session, 96, false, answer);
 }
 
 kvrt_status open(const DemoFlags& flags, bool with_store, Opened& out) {
   if (kvrt_status s = open_runtime(flags.model, out.runtime)) return s;
-  if (kvrt_status s = open_model(flags.model, out.runtime.get(), out.model)) return s;
-  suggest_sampling(out.runtime.get(), flags.model.model, out.sampling);
+  if (kvrt_status s = open_model(flags.model, out.runtime, out.model)) return s;
+  suggest_sampling(out.runtime, flags.model.model, out.sampling);
   out.sampling.seed = kSeed;
-  return with_store ? open_store(out.runtime.get(), flags.store, false, false, out.store) : KVRT_OK;
+  return with_store ? open_store(out.runtime, flags.store, false, false, out.store) : KVRT_OK;
 }
 
 kvrt_status open_session(const Opened& at, bool share, Session& out) {
-  auto options = sized<kvrt_session_options>();
+  auto options = init<kvrt_session_options>();
   options.store = at.store.get();
   options.no_prefix_cache = !share;
-  kvrt_session* raw = nullptr;
-  if (kvrt_status s = kvrt_session_open(at.model.get(), &options, &raw, nullptr)) return complain("cannot open a session", s);
-  out.reset(raw);
-  return KVRT_OK;
+  return take(Session::open(at.model, options), out, "cannot open a session");
 }
 
 kvrt_status stage_talk(const DemoFlags& flags) {
@@ -108,40 +101,33 @@ kvrt_status stage_talk(const DemoFlags& flags) {
   Session session;
   if (kvrt_status s = open(flags, true, at)) return s;
   if (kvrt_status s = open_session(at, true, session)) return s;
-  if (kvrt_status s = first_turn(at, session.get(), true)) return s;
-  auto saved = sized<kvrt_save_report>();
-  if (kvrt_status s = kvrt_session_checkpoint(session.get(), kName.data(), kName.size(), nullptr, &saved, nullptr))
-    return complain("cannot save", s);
-  Json().add("saved", saved.tokens).add("bytes", saved.bytes_written).add("ms", saved.ms).print();
+  if (kvrt_status s = first_turn(at, session, true)) return s;
+  const Result<kvrt_save_report> saved = session.checkpoint(kName);
+  if (kvrt_status s = checked(saved.status(), "cannot save")) return s;
+  Json().add("saved", saved->tokens).add("bytes", saved->bytes_written).add("ms", saved->ms).print();
   flush_out();
-  if (kvrt_status s = append(session.get(), "user", kSecond)) return s;
+  if (kvrt_status s = append(session, "user", kSecond)) return s;
   Answer answer{.print = true};
-  return generate(at, session.get(), 2000, true, answer, nullptr);
+  return generate(at, session, 2000, true, answer);
 }
 
 kvrt_status stage_resume(const DemoFlags& flags) {
   Opened at;
   if (kvrt_status s = open(flags, true, at)) return s;
-  auto resumed = sized<kvrt_report>(), report = sized<kvrt_report>();
-  auto props = sized<kvrt_model_props>();
-  auto store = sized<kvrt_store_props>();
-  kvrt_session* raw = nullptr;
+  auto resumed = init<kvrt_report>();
   const auto start = now();
-  if (kvrt_status s = kvrt_session_resume(at.model.get(), at.store.get(), kName.data(), kName.size(), nullptr, nullptr, nullptr, &resumed,
-                                          &raw, nullptr)) {
-    return complain("cannot resume", s);
-  }
+  Result<Session> session = Session::resume(at.model, at.store, kName, init<kvrt_session_options>(), &resumed);
   const double resume_ms = ms_since(start);
-  Session session(raw);
-  auto info = sized<kvrt_session_props>();
-  kvrt_session_info(raw, &info, nullptr);
-  kvrt_model_info(at.model.get(), &props, nullptr);
-  kvrt_store_info(at.store.get(), &store, nullptr);
-  if (kvrt_status s = append(raw, "user", kSecond)) return s;
+  if (kvrt_status s = checked(session.status(), "cannot resume")) return s;
+  const uint64_t committed = session->info()->tokens;
+  const kvrt_model_props props = *at.model.info();
+  const kvrt_store_props store = *at.store.info();
+  if (kvrt_status s = append(*session, "user", kSecond)) return s;
   Answer answer;
-  if (kvrt_status s = generate(at, raw, kCompare, true, answer, &report)) return s;
+  if (kvrt_status s = generate(at, *session, kCompare, true, answer)) return s;
+  const kvrt_report& report = answer.report;
   Json json;
-  json.add("committed", info.tokens).add("block_tokens", uint64_t{props.block_tokens}).add("from_disk", resumed.reused_disk);
+  json.add("committed", committed).add("block_tokens", uint64_t{props.block_tokens}).add("from_disk", resumed.reused_disk);
   json.add("resume_ms", resume_ms).add("ttft_ms", report.ttft_ms).add("prompt_tokens", report.prompt_tokens);
   json.add("prefilled", report.prefilled).add("chunk_bytes", store.chunk_bytes).add("raw_bytes", store.chunk_raw_bytes);
   json.add("disk_bytes", store.disk_bytes).add("tokens", join(answer.tokens)).add("digest", answer.digest.hex()).print();
@@ -153,21 +139,21 @@ kvrt_status stage_whole(const DemoFlags& flags) {
   Session session, again;
   if (kvrt_status s = open(flags, false, at)) return s;
   if (kvrt_status s = open_session(at, true, session)) return s;
-  if (kvrt_status s = first_turn(at, session.get(), false)) return s;
-  if (kvrt_status s = append(session.get(), "user", kSecond)) return s;
+  if (kvrt_status s = first_turn(at, session, false)) return s;
+  if (kvrt_status s = append(session, "user", kSecond)) return s;
   Answer answer, first;
-  auto report = sized<kvrt_report>(), recomputed = sized<kvrt_report>();
-  if (kvrt_status s = generate(at, session.get(), kCompare, true, answer, &report)) return s;
+  if (kvrt_status s = generate(at, session, kCompare, true, answer)) return s;
+  const uint64_t prompt = answer.report.prompt_tokens;
   // The cost without a store: an application computes the whole prompt from nothing, up to the first token.
   std::vector<int32_t> tokens;
-  if (kvrt_status s = session_tokens(session.get(), tokens)) return s;
+  if (kvrt_status s = session_tokens(session, tokens)) return s;
   if (kvrt_status s = open_session(at, false, again)) return s;
-  if (kvrt_status s = kvrt_session_append(again.get(), tokens.data(), report.prompt_tokens, nullptr)) return complain("cannot append", s);
-  if (kvrt_status s = generate(at, again.get(), 1, true, first, &recomputed)) return s;
+  if (kvrt_status s = checked(again.append({tokens.data(), prompt}), "cannot append")) return s;
+  if (kvrt_status s = generate(at, again, 1, true, first)) return s;
   if (first.tokens.at(0) != answer.tokens.at(0)) return complain(KVRT_INTERNAL, "recomputing the prompt gave another first token");
   Json json;
   json.add("tokens", join(answer.tokens)).add("digest", answer.digest.hex());
-  json.add("prompt_tokens", report.prompt_tokens).add("recompute_ms", recomputed.ttft_ms).print();
+  json.add("prompt_tokens", prompt).add("recompute_ms", first.report.ttft_ms).print();
   return KVRT_OK;
 }
 

@@ -12,11 +12,7 @@
 
 namespace cli {
 
-std::string last_message() {
-  auto error = sized<kvrt_error>();
-  kvrt_last_error(&error);
-  return in_options(error.message);
-}
+std::string last_message() { return in_options(kvrt::last_error().message); }
 
 namespace {
 
@@ -84,23 +80,20 @@ void processors(Report& out, const kvrt_runtime_props& props) {
 // Opens CUDA as a runtime does: only that shows that it works. A machine without CUDA has no fault.
 void cuda(Report& out, ModelFlags flags) {
   flags.device = "cuda";
-  const kvrt_runtime_options options = runtime_options(flags);
   const std::string driver = first_line("/proc/driver/nvidia/version");
-  kvrt_runtime* raw = nullptr;
-  if (kvrt_status s = kvrt_runtime_open(&options, &raw, nullptr)) {
+  const Result<Runtime> runtime = Runtime::open(runtime_options(flags));
+  if (kvrt_status s = runtime.status().code()) {
     const std::string why = fmt::format("{} ({})", last_message(), kvrt_status_name(s));
     if (s != KVRT_UNSUPPORTED) return out.fail(s, "cuda", why);
     if (driver.empty()) return out.ok("cuda", "none, and no NVIDIA driver is loaded; the CPU computes: " + why);
     return out.warn("cuda", fmt::format("not usable: {}; the NVIDIA driver is loaded: {}", why, driver));
   }
-  const Runtime runtime(raw);
-  auto props = sized<kvrt_runtime_props>();
-  if (kvrt_status s = kvrt_runtime_info(raw, &props, nullptr))
-    return out.fail(s, "cuda", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
+  const Result<kvrt_runtime_props> props = runtime->info();
+  if (kvrt_status s = props.status().code()) return out.fail(s, "cuda", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
   out.ok("cuda", fmt::format("device {} works: {}, {}, arithmetic {}, {} free of {}; --device cuda uses it, one device per runtime",
-                             flags.device_index, props.device_name, props.isa, props.numerics, human_bytes(props.device_memory_free),
-                             human_bytes(props.device_memory)));
-  for (const std::string& line : split(props.devices, '\n')) {
+                             flags.device_index, props->device_name, props->isa, props->numerics, human_bytes(props->device_memory_free),
+                             human_bytes(props->device_memory)));
+  for (const std::string& line : split(props->devices, '\n')) {
     if (line.rfind("no cuBLASLt", 0) == 0) {
       out.warn("cuda", "prompts are slower than they need be: " + line);
     } else {
@@ -132,21 +125,20 @@ void memory(Report& out) {
 }
 
 // The directory of the weight cache, or the reason why it is not used.
-void weight_cache(Report& out, const kvrt_runtime* runtime, const ModelFlags& flags) {
+void weight_cache(Report& out, const Runtime& runtime, const ModelFlags& flags) {
   if (flags.no_weight_cache) return out.ok("cache", "none: --no-weight-cache");
-  const kvrt_model_options options = model_options(flags);
-  auto props = sized<kvrt_cache_props>();
-  const kvrt_status s = kvrt_model_cache(runtime, &options, &props, nullptr);
+  const Result<kvrt_cache_props> cache = runtime.cache(model_options(flags));
+  const kvrt_status s = cache.status().code();
   const char* named = std::getenv("KVRT_CACHE");
   if (s == KVRT_NOT_FOUND && named && !*named) return out.ok("cache", "none: KVRT_CACHE is empty");
   if (s)
     return out.warn("cache", fmt::format("weights are not cached: {} ({}); every process prepares them in its own memory", last_message(),
                                          kvrt_status_name(s)));
-  const std::string text = fmt::format("{}: {} of weights, {} of {} at most", props.directory, counted(props.files, "file"),
-                                       human_bytes(props.bytes), human_bytes(props.bytes_max));
-  if (props.bytes_free == 0) return out.warn("cache", text + "; the file system is too full to add more");
-  if (props.bytes > props.bytes_max) return out.warn("cache", text + "; the next model takes the place of those used longest ago");
-  out.ok("cache", fmt::format("{}; the file system has room for {} more", text, human_bytes(props.bytes_free)));
+  const std::string text = fmt::format("{}: {} of weights, {} of {} at most", cache->directory, counted(cache->files, "file"),
+                                       human_bytes(cache->bytes), human_bytes(cache->bytes_max));
+  if (cache->bytes_free == 0) return out.warn("cache", text + "; the file system is too full to add more");
+  if (cache->bytes > cache->bytes_max) return out.warn("cache", text + "; the next model takes the place of those used longest ago");
+  out.ok("cache", fmt::format("{}; the file system has room for {} more", text, human_bytes(cache->bytes_free)));
 }
 
 }  // namespace
@@ -158,24 +150,21 @@ int cmd_doctor(const DoctorFlags& flags) {
     out.fail(KVRT_INCOMPATIBLE, "kvrt",
              fmt::format("this program was built for ABI {}: install the library that came with it", KVRT_ABI_VERSION));
   }
-  Runtime runtime;
-  kvrt_runtime* raw = nullptr;
-  if (kvrt_status s = kvrt_runtime_open(nullptr, &raw, nullptr)) {
+  const Result<Runtime> runtime = Runtime::open();
+  if (kvrt_status s = runtime.status().code()) {
     out.fail(s, "runtime", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
     return finish(s);
   }
-  runtime.reset(raw);
-  auto props = sized<kvrt_runtime_props>();
-  kvrt_runtime_info(raw, &props, nullptr);
+  const kvrt_runtime_props props = *runtime->info();
   kernels(out, props);
   processors(out, props);
   memory(out);
   cuda(out, flags.model);
   libraries(out, props);
-  weight_cache(out, raw, flags.model);
+  weight_cache(out, *runtime, flags.model);
   if (std::time(nullptr) < 1735689600)
     out.warn("clock", "it shows a time before 2025: the times in the store will be wrong; set the clock");
-  if (!flags.directory.empty()) examine_store(out, raw, flags.directory);
+  if (!flags.directory.empty()) examine_store(out, *runtime, flags.directory);
   return finish(out.status());
 }
 

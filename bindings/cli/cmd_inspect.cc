@@ -46,23 +46,12 @@ void print(const Parsed& json, bool all) {
 
 }  // namespace
 
-kvrt_status inspect(const kvrt_runtime* runtime, const std::string& model, uint32_t bits, std::string& json) {
-  size_t needed = 1 << 16;
-  kvrt_status s = KVRT_TOO_SMALL;
-  while (s == KVRT_TOO_SMALL) {
-    json.resize(needed);
-    s = kvrt_model_inspect(runtime, model.data(), model.size(), bits, json.data(), json.size(), &needed, nullptr);
-  }
-  json.resize(s ? 0 : needed);
-  return s;
-}
-
 int cmd_inspect(const InspectFlags& flags) {
   Runtime runtime;
   if (kvrt_status s = open_runtime({}, runtime)) return s;
-  const uint32_t bits = flags.all ? KVRT_INSPECT_ALL : 0;
-  std::string text;
-  if (kvrt_status s = inspect(runtime.get(), flags.model, bits, text)) return complain("cannot inspect " + in_quotes(flags.model), s);
+  std::string text(kJsonBytes, '\0');
+  const kvrt::Status inspected = runtime.inspect(flags.model, flags.all ? KVRT_INSPECT_ALL : 0, text);
+  if (kvrt_status s = checked(inspected, "cannot inspect " + in_quotes(flags.model))) return s;
   const Parsed json = Parsed::parse(text);
   if (flags.json) {
     put("{}\n", text);

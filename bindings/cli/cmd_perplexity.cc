@@ -36,32 +36,21 @@ double negative_log_likelihood(const float* row, size_t size, int32_t token) {
   return std::log(sum) + static_cast<double>(max) - static_cast<double>(row[token]);
 }
 
-struct Window {
-  std::vector<int32_t> tokens;
-  Score* score;
-};
-
-int32_t on_row(void* user, const kvrt_event* event) {
-  auto& window = *static_cast<Window*>(user);
-  const uint64_t next = event->position + 1;
-  if (event->type != KVRT_EVENT_LOGITS || event->position < window.tokens.size() / 2 || next >= window.tokens.size()) return 0;
-  window.score->add(negative_log_likelihood(event->logits, event->logits_count, window.tokens[next]));
-  return 0;
-}
-
-kvrt_status score_window(kvrt_model* model, Window& window) {
-  auto options = sized<kvrt_session_options>();
+kvrt_status score_window(const Model& model, const std::vector<int32_t>& window, Score& score) {
+  auto options = init<kvrt_session_options>();
   options.no_prefix_cache = 1;
-  kvrt_session* raw = nullptr;
-  if (kvrt_status s = kvrt_session_open(model, &options, &raw, nullptr)) return complain("cannot open a session", s);
-  Session session(raw);
-  if (kvrt_status s = kvrt_session_append(raw, window.tokens.data(), window.tokens.size(), nullptr))
-    return complain("cannot append the tokens", s);
-  const kvrt_status s = kvrt_session_prefill(raw, KVRT_LOGITS_ALL, on_row, &window, nullptr, nullptr);
-  return s ? complain("cannot compute", s) : KVRT_OK;
+  Result<Session> session = Session::open(model, options);
+  if (kvrt_status s = checked(session.status(), "cannot open a session")) return s;
+  if (kvrt_status s = checked(session->append(window), "cannot append the tokens")) return s;
+  const auto on_row = [&](const Event& event) {
+    const uint64_t next = event.position + 1;
+    if (event.type != KVRT_EVENT_LOGITS || event.position < window.size() / 2 || next >= window.size()) return;
+    score.add(negative_log_likelihood(event.logits, event.logits_count, window[next]));
+  };
+  return checked(session->prefill(KVRT_LOGITS_ALL, on_row).status(), "cannot compute");
 }
 
-kvrt_status read_tokens(const PerplexityFlags& flags, const kvrt_model* model, std::vector<int32_t>& tokens) {
+kvrt_status read_tokens(const PerplexityFlags& flags, const Model& model, std::vector<int32_t>& tokens) {
   std::string text;
   if (kvrt_status s = read_file(flags.file, text)) return s;
   if (kvrt_status s = tokenize(model, text, 0, tokens)) return s;
@@ -77,23 +66,22 @@ int cmd_perplexity(const PerplexityFlags& flags) {
   Model model;
   std::vector<int32_t> tokens;
   if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
-  if (kvrt_status s = open_model(flags.model, runtime.get(), model)) return s;
-  if (kvrt_status s = read_tokens(flags, model.get(), tokens)) return s;
-  auto props = sized<kvrt_model_props>();
-  if (kvrt_status s = kvrt_model_info(model.get(), &props, nullptr)) return complain("cannot read the model's properties", s);
-  if (flags.context > props.context_length) {
-    return complain(KVRT_INVALID, fmt::format("--context is {}, the model's context is {}", flags.context, props.context_length));
+  if (kvrt_status s = open_model(flags.model, runtime, model)) return s;
+  if (kvrt_status s = read_tokens(flags, model, tokens)) return s;
+  const Result<kvrt_model_props> props = model.info();
+  if (kvrt_status s = checked(props.status(), "cannot read the model's properties")) return s;
+  if (flags.context > props->context_length) {
+    return complain(KVRT_INVALID, fmt::format("--context is {}, the model's context is {}", flags.context, props->context_length));
   }
   const uint64_t windows = flags.chunks ? std::min<uint64_t>(flags.chunks, tokens.size() / flags.context) : tokens.size() / flags.context;
   Score score;
-  Window window{{}, &score};
   Progress bar("perplexity");
   const auto start = now();
   for (uint64_t i = 0; i < windows; ++i) {
     const auto begin = tokens.begin() + static_cast<ptrdiff_t>(i * flags.context);
-    window.tokens.assign(begin, begin + flags.context);
-    if (props.add_bos && props.bos_token >= 0) window.tokens[0] = props.bos_token;
-    if (kvrt_status s = score_window(model.get(), window)) return s;
+    std::vector<int32_t> window(begin, begin + flags.context);
+    if (props->add_bos && props->bos_token >= 0) window[0] = props->bos_token;
+    if (kvrt_status s = score_window(model, window, score)) return s;
     bar.update(i + 1, windows);
   }
   bar.clear();

@@ -61,7 +61,7 @@ void print_table(const kvrt_plan& p, const PlanFlags& flags) {
 int cmd_plan(const PlanFlags& flags) {
   Runtime runtime;
   if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
-  auto options = sized<kvrt_plan_options>();
+  auto options = init<kvrt_plan_options>();
   options.kv_format = kv_format(flags.model);
   options.block_tokens = flags.model.block_tokens;
   options.sessions = flags.sessions;
@@ -71,15 +71,13 @@ int cmd_plan(const PlanFlags& flags) {
   options.layers = flags.layers;
   options.kv_heads = flags.kv_heads;
   options.head_dim = flags.head_dim;
-  auto plan = sized<kvrt_plan>();
   const std::string& path = flags.model.model;
-  const char* file = path.empty() ? nullptr : path.data();
-  if (kvrt_status s = kvrt_model_plan(runtime.get(), file, path.size(), &options, &plan, nullptr))
-    return complain("cannot plan" + (path.empty() ? "" : " for " + in_quotes(path)), s);
+  const Result<kvrt_plan> plan = runtime.plan(path, options);
+  if (kvrt_status s = checked(plan.status(), "cannot plan" + (path.empty() ? "" : " for " + in_quotes(path)))) return s;
   if (flags.json) {
-    print_json(plan, flags.model.kv);
+    print_json(*plan, flags.model.kv);
   } else {
-    print_table(plan, flags);
+    print_table(*plan, flags);
   }
   return finish(KVRT_OK);
 }

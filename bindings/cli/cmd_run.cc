@@ -19,32 +19,31 @@ struct Output {
   std::string text;
   std::vector<int32_t> tokens;
   LogitsDigest digest;
-};
 
-int32_t on_event(void* user, const kvrt_event* event) {
-  auto& out = *static_cast<Output*>(user);
-  switch (event->type) {
-    case KVRT_EVENT_PROGRESS:
-      out.bar.update(event->done, event->total);
-      break;
-    case KVRT_EVENT_LOGITS:
-      out.digest.add(event->logits, event->logits_count);
-      break;
-    case KVRT_EVENT_TOKEN:
-      out.tokens.push_back(event->token);
-      [[fallthrough]];
-    case KVRT_EVENT_DONE:  // with the text that a stop string held back
-      out.bar.clear();
-      out.text.append(event->text, event->text_size);
-      if (!out.stream) break;
-      show({event->text, event->text_size});
-      flush_out();
-      break;
-    default:
-      break;
+  Flow operator()(const Event& event) {
+    switch (event.type) {
+      case KVRT_EVENT_PROGRESS:
+        bar.update(event);
+        break;
+      case KVRT_EVENT_LOGITS:
+        digest.add(event.logits, event.logits_count);
+        break;
+      case KVRT_EVENT_TOKEN:
+        tokens.push_back(event.token);
+        [[fallthrough]];
+      case KVRT_EVENT_DONE:  // with the text that a stop string held back
+        bar.clear();
+        text.append(event.text_view());
+        if (!stream) break;
+        show(event.text_view());
+        flush_out();
+        break;
+      default:
+        break;
+    }
+    return stop_if(Interrupt::came());
   }
-  return Interrupt::came();
-}
+};
 
 struct Run {
   explicit Run(const RunFlags& f) : flags(f) { out.stream = !f.json; }
@@ -54,10 +53,10 @@ struct Run {
   Store store;
   Session session;
   bool goes_on = false;  // the session is one of the store
-  kvrt_report resumed = sized<kvrt_report>(), report = sized<kvrt_report>();
+  kvrt_report resumed = init<kvrt_report>(), report = init<kvrt_report>();
   Output out;
 
-  kvrt_status resume(const std::string& name, kvrt_session** raw);
+  Result<Session> resume(const std::string& name);
   kvrt_status open_session();
   kvrt_status check_name();
   kvrt_status append();
@@ -67,48 +66,40 @@ struct Run {
   kvrt_save_options save_options() const;
 };
 
-kvrt_status Run::resume(const std::string& name, kvrt_session** raw) {
-  auto options = sized<kvrt_session_options>();
-  options.domain = flags.domain.empty() ? nullptr : flags.domain.data();
-  options.domain_size = flags.domain.size();
+Result<Session> Run::resume(const std::string& name) {
+  auto options = init<kvrt_session_options>();
+  kvrt::assign(options.domain, options.domain_size, flags.domain);
   options.foreign_kv = flags.accept_foreign_kv ? KVRT_FOREIGN_KV_ACCEPT : KVRT_FOREIGN_KV_RECOMPUTE;
   Progress bar("resuming");
-  auto draw = [](void* user, const kvrt_event* event) -> int32_t {
-    if (event->type == KVRT_EVENT_PROGRESS) static_cast<Progress*>(user)->update(event->done, event->total);
-    return Interrupt::came();
-  };
-  return kvrt_session_resume(model.get(), store.get(), name.data(), name.size(), &options, draw, &bar, &resumed, raw, nullptr);
+  return Session::resume(model, store, name, options, &resumed, [&](const Event& event) {
+    bar.update(event);
+    return stop_if(Interrupt::came());
+  });
 }
 
 kvrt_status Run::open_session() {
-  kvrt_session* raw = nullptr;
   if (!flags.fork_from.empty()) {
-    if (kvrt_status s = resume(flags.fork_from, &raw)) return complain("cannot resume " + in_quotes(flags.fork_from), s);
-    Session origin(raw);
-    if (kvrt_status s = kvrt_session_fork(origin.get(), NULL, &raw, nullptr))
-      return complain("cannot fork " + in_quotes(flags.fork_from), s);
-    session.reset(raw);
-    return KVRT_OK;
+    Session origin;
+    if (kvrt_status s = take(resume(flags.fork_from), origin, "cannot resume " + in_quotes(flags.fork_from))) return s;
+    return take(origin.fork(), session, "cannot fork " + in_quotes(flags.fork_from));
   }
   if (!flags.session.empty()) {
-    const kvrt_status s = resume(flags.session, &raw);
+    Result<Session> saved = resume(flags.session);
+    const kvrt_status s = saved.status().code();
     const bool replaced = s == KVRT_INCOMPATIBLE && flags.overwrite;  // another model's
     if (s && s != KVRT_NOT_FOUND && !replaced) return complain("cannot resume " + in_quotes(flags.session), s);
-    session.reset(s ? nullptr : raw);
+    session = std::move(*saved);
     goes_on = !s;
   }
   if (session) return KVRT_OK;
-  auto options = sized<kvrt_session_options>();
+  auto options = init<kvrt_session_options>();
   options.store = store.get();
-  options.domain = flags.domain.empty() ? nullptr : flags.domain.data();
-  options.domain_size = flags.domain.size();
-  if (kvrt_status s = kvrt_session_open(model.get(), &options, &raw, nullptr)) return complain("cannot open a session", s);
-  session.reset(raw);
-  return KVRT_OK;
+  kvrt::assign(options.domain, options.domain_size, flags.domain);
+  return take(Session::open(model, options), session, "cannot open a session");
 }
 
 kvrt_save_options Run::save_options() const {
-  auto options = sized<kvrt_save_options>();
+  auto options = init<kvrt_save_options>();
   options.durability = flags.durability;
   options.codec = flags.codec;
   options.overwrite = flags.overwrite;
@@ -118,10 +109,8 @@ kvrt_save_options Run::save_options() const {
 // Checks before the first token whether the save would be refused.
 kvrt_status Run::check_name() {
   if (flags.session.empty() || flags.no_save) return KVRT_OK;
-  const std::string &name = flags.session, &domain = flags.domain;
-  auto props = sized<kvrt_store_props>();
-  kvrt_store_info(store.get(), &props, nullptr);
-  if (props.read_only) {
+  const std::string& name = flags.session;
+  if (store.info()->read_only) {
     return complain(KVRT_IO,
                     fmt::format("cannot save {}: {} is read-only; --no-save runs without saving", in_quotes(name), in_quotes(flags.store)));
   }
@@ -131,53 +120,40 @@ kvrt_status Run::check_name() {
     return complain(KVRT_NO_SPACE, fmt::format("cannot save {}: {} has room for {} more; --no-save runs without saving", in_quotes(name),
                                                in_quotes(flags.store), human_bytes(space.available)));
   }
-  auto entry = sized<kvrt_store_entry>();
-  if (goes_on || flags.overwrite ||
-      kvrt_store_stat(store.get(), domain.data(), domain.size(), name.data(), name.size(), &entry, nullptr) != KVRT_OK) {
-    return KVRT_OK;
-  }
+  if (goes_on || flags.overwrite || !store.stat(name, flags.domain).ok()) return KVRT_OK;
   return complain(KVRT_CONFLICT, fmt::format("cannot save {}: {} has a session of that name; --overwrite replaces it", in_quotes(name),
                                              in_quotes(flags.store)));
 }
 
 kvrt_status Run::append() {
   if (flags.truncate >= 0) {
-    if (kvrt_status s = kvrt_session_truncate(session.get(), flags.truncate, nullptr)) return complain("cannot truncate", s);
+    if (kvrt_status s = checked(session.truncate(flags.truncate), "cannot truncate")) return s;
   }
   if (!flags.prompt.given()) return KVRT_OK;
   if (!flags.prompt.tokens.empty()) {
     std::vector<int32_t> tokens;
     if (kvrt_status s = parse_tokens(flags.prompt.tokens, tokens)) return s;
-    const kvrt_status s = kvrt_session_append(session.get(), tokens.data(), tokens.size(), nullptr);
-    return s ? complain("cannot append the tokens", s) : KVRT_OK;
+    return checked(session.append(tokens), "cannot append the tokens");
   }
   std::string text = flags.prompt.text;
   if (!flags.prompt.file.empty()) {
     if (kvrt_status s = read_file(flags.prompt.file, text)) return s;
   }
-  if (flags.chat) {
-    const std::string message = message_json("user", text);
-    const kvrt_status s = kvrt_session_append_message(session.get(), message.data(), message.size(), nullptr, nullptr);
-    return s ? complain("cannot append the message", s) : KVRT_OK;
-  }
-  const kvrt_status s = kvrt_session_append_text(session.get(), text.data(), text.size(), 0, nullptr);
-  return s ? complain("cannot append the text", s) : KVRT_OK;
+  if (flags.chat) return checked(session.append_message(message_json("user", text)).status(), "cannot append the message");
+  return checked(session.append_text(text), "cannot append the text");
 }
 
 kvrt_status Run::compute() {
-  auto props = sized<kvrt_session_props>();
-  kvrt_session_info(session.get(), &props, nullptr);
-  if (flags.prompt.given() && !props.tokens) return complain(KVRT_INVALID, "the prompt is empty");
-  kvrt_status s;
-  if (flags.max_tokens == 0) {
-    s = kvrt_session_prefill(session.get(), KVRT_LOGITS_NONE, on_event, &out, &report, nullptr);
-  } else {
-    OptionBuffers buffers;
-    kvrt_generate_options options;
+  if (flags.prompt.given() && !session.info()->tokens) return complain(KVRT_INVALID, "the prompt is empty");
+  OptionBuffers buffers;
+  auto options = init<kvrt_generate_options>();
+  if (flags.max_tokens) {
     if (kvrt_status bad = generate_options(flags.sampling, flags.max_tokens, buffers, options)) return bad;
     options.emit_logits = flags.digest;
-    s = kvrt_session_generate(session.get(), &options, on_event, &out, &report, nullptr);
   }
+  const Result<kvrt_report> computed = flags.max_tokens ? session.generate(options, out) : session.prefill(KVRT_LOGITS_NONE, out);
+  report = *computed;
+  const kvrt_status s = computed.status().code();
   out.bar.clear();
   if (out.stream) put("\n");
   flush_out();
@@ -185,22 +161,19 @@ kvrt_status Run::compute() {
     say("interrupted{}\n", !flags.session.empty() && !flags.no_save ? "; what was computed is saved" : "");
     return s;
   }
-  return s ? complain("cannot generate", s) : KVRT_OK;
+  return checked(s, "cannot generate");
 }
 
 kvrt_status Run::save() {
   if (flags.session.empty() || flags.no_save) return KVRT_OK;
-  auto saved = sized<kvrt_save_report>();
-  const std::string& name = flags.session;
-  const kvrt_save_options options = save_options();
-  if (kvrt_status s = kvrt_session_suspend(session.get(), name.data(), name.size(), &options, &saved, nullptr)) {
-    return complain("cannot save " + in_quotes(name), s);
-  }
+  const std::string name = in_quotes(flags.session);
+  const Result<kvrt_save_report> saved = session.suspend(flags.session, save_options());
+  if (kvrt_status s = checked(saved.status(), "cannot save " + name)) return s;
   if (!flags.json) {
-    say("saved {} ({}, revision {}, {} written in {:.1f} ms)\n", in_quotes(name), counted(saved.tokens, "token"), saved.revision,
-        human_bytes(saved.bytes_written), saved.ms);
+    say("saved {} ({}, revision {}, {} written in {:.1f} ms)\n", name, counted(saved->tokens, "token"), saved->revision,
+        human_bytes(saved->bytes_written), saved->ms);
   }
-  say_missing(saved);
+  say_missing(*saved);
   return KVRT_OK;
 }
 
@@ -247,10 +220,10 @@ int cmd_run(const RunFlags& flags) {
   Interrupt interrupt;
   Run run(flags);
   if (kvrt_status s = open_runtime(flags.model, run.runtime)) return s;
-  if (kvrt_status s = open_model(flags.model, run.runtime.get(), run.model)) return s;
+  if (kvrt_status s = open_model(flags.model, run.runtime, run.model)) return s;
   const bool uses_store = flags.store_named || !flags.session.empty() || !flags.fork_from.empty();  // a default store alone is not used
   if (uses_store) {
-    if (kvrt_status s = open_store(run.runtime.get(), flags.store, false, false, run.store)) return s;
+    if (kvrt_status s = open_store(run.runtime, flags.store, false, false, run.store)) return s;
   }
   if (kvrt_status s = run.open_session()) return s;
   if (kvrt_status s = run.check_name()) return s;

@@ -11,17 +11,6 @@ namespace {
 
 using Parsed = nlohmann::ordered_json;
 
-kvrt_status read(const kvrt_store* store, const std::string& domain, const std::string& name, std::string& json) {
-  size_t needed = 1 << 16;
-  kvrt_status s = KVRT_TOO_SMALL;
-  while (s == KVRT_TOO_SMALL) {  // another process may save it in between
-    json.resize(needed);
-    s = kvrt_store_show(store, domain.data(), domain.size(), name.data(), name.size(), json.data(), json.size(), &needed, nullptr);
-  }
-  json.resize(s ? 0 : needed);
-  return s;
-}
-
 std::string text_of(const Parsed& json) { return json.is_string() ? json.get<std::string>() : json.dump(); }
 
 // Prints each line indented.
@@ -93,10 +82,10 @@ int cmd_store_show(const StoreFlags& flags) {
   Runtime runtime;
   Store store;
   if (kvrt_status s = open_runtime({}, runtime)) return s;
-  if (kvrt_status s = open_store(runtime.get(), flags.directory, true, true, store)) return s;
+  if (kvrt_status s = open_store(runtime, flags.directory, true, true, store)) return s;
   for (const std::string& name : flags.names) {
-    std::string json;
-    if (kvrt_status s = read(store.get(), flags.domain, name, json)) return finish(complain("cannot show " + name, s));
+    std::string json(kJsonBytes, '\0');
+    if (kvrt_status s = checked(store.show(name, json, flags.domain), "cannot show " + name)) return finish(s);
     if (flags.json) {
       put("{}\n", json);
     } else {

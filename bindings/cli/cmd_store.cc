@@ -20,7 +20,7 @@ struct Opened {
 
 kvrt_status open(const StoreFlags& flags, bool read_only, Opened& out) {
   if (kvrt_status s = open_runtime({}, out.runtime)) return s;
-  return open_store(out.runtime.get(), flags.directory, read_only, true, out.store);
+  return open_store(out.runtime, flags.directory, read_only, true, out.store);
 }
 
 std::string local_time(int64_t unix_ms) {
@@ -56,54 +56,49 @@ constexpr const char* kRow = "{:<24} {:<12} {:>8} {:>10} {:>10} {:>5}  {:<19}  {
 struct Listing {
   bool json;
   uint64_t sessions = 0, tokens = 0, own = 0;
-};
 
-int32_t on_entry(void* user, const kvrt_event* event) {
-  if (event->type != KVRT_EVENT_ENTRY) return 0;
-  const kvrt_store_entry& e = *event->entry;
-  auto& listing = *static_cast<Listing*>(user);
-  const uint64_t own = e.bytes - e.bytes_shared;
-  ++listing.sessions;
-  listing.tokens += e.tokens;
-  listing.own += own;
-  if (listing.json) {
-    entry_json(e).print();
-  } else {
-    put(fmt::runtime(kRow), printable(e.name), printable(e.domain), e.tokens, human_bytes(own), human_bytes(e.bytes_shared), e.revision,
-        local_time(e.saved_unix_ms), e.pinned ? "pinned" : expiry(e));
+  Flow operator()(const Event& event) {
+    if (event.type != KVRT_EVENT_ENTRY) return Flow::go_on;
+    const kvrt_store_entry& e = *event.entry;
+    const uint64_t bytes = e.bytes - e.bytes_shared;
+    ++sessions;
+    tokens += e.tokens;
+    own += bytes;
+    if (json) {
+      entry_json(e).print();
+    } else {
+      put(fmt::runtime(kRow), printable(e.name), printable(e.domain), e.tokens, human_bytes(bytes), human_bytes(e.bytes_shared), e.revision,
+          local_time(e.saved_unix_ms), e.pinned ? "pinned" : expiry(e));
+    }
+    return stop_if(Interrupt::came());
   }
-  return Interrupt::came();
-}
+};
 
 struct Faults {
   Progress bar;
   bool json;
   uint64_t count = 0;
-};
 
-int32_t on_fault(void* user, const kvrt_event* event) {
-  auto& faults = *static_cast<Faults*>(user);
-  if (event->type == KVRT_EVENT_PROGRESS) faults.bar.update(event->done, event->total);
-  if (event->type != KVRT_EVENT_FAULT) return Interrupt::came();
-  faults.bar.clear();
-  ++faults.count;
-  const std::string_view text(event->text, event->text_size);
-  if (faults.json) {
-    Json().add("fault", text).print();
-  } else {
-    put("{}\n", printable(text));
+  Flow operator()(const Event& event) {
+    bar.update(event);
+    if (event.type != KVRT_EVENT_FAULT) return stop_if(Interrupt::came());
+    bar.clear();
+    ++count;
+    if (json) {
+      Json().add("fault", event.text_view()).print();
+    } else {
+      put("{}\n", printable(event.text_view()));
+    }
+    return stop_if(Interrupt::came());
   }
-  return Interrupt::came();
-}
+};
 
 int set_pinned(const StoreFlags& flags, uint32_t pinned) {
   Opened at;
   if (kvrt_status s = open(flags, false, at)) return s;
   kvrt_status worst = KVRT_OK;
   for (const std::string& name : flags.names) {
-    const kvrt_status s =
-        kvrt_store_pin(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), pinned, nullptr);
-    if (s) {
+    if (kvrt_status s = at.store.pin(name, pinned, flags.domain).code()) {
       worst = complain((pinned != 0 ? "cannot pin " : "cannot unpin ") + in_quotes(name), s);
     } else if (flags.json) {
       Json().add("name", name).add("pinned", uint64_t{pinned}).print();
@@ -162,15 +157,14 @@ int cmd_store_ls(const StoreFlags& flags) {
   if (kvrt_status s = open(flags, true, at)) return s;
   Listing listing{.json = flags.json};
   if (!flags.json) put(fmt::runtime(kRow), "NAME", "DOMAIN", "TOKENS", "OWN", "SHARED", "REV", "SAVED", "EXPIRES");
-  const char* domain = flags.all_domains ? nullptr : flags.domain.c_str();
-  auto p = sized<kvrt_store_props>();
-  kvrt_status s = kvrt_store_list(at.store.get(), domain, flags.domain.size(), on_entry, &listing, nullptr);
-  if (!s && !flags.json) s = kvrt_store_info(at.store.get(), &p, nullptr);
-  if (s) return finish(complain("cannot list " + in_quotes(flags.directory), s));
-  if (!flags.json) {
-    put("{}, {}; {} of KV in one session alone; {} in the store, each chunk once\n", counted(listing.sessions, "session"),
-        counted(listing.tokens, "token"), human_bytes(listing.own), human_bytes(p.chunk_bytes));
-  }
+  const std::string_view domain = flags.all_domains ? std::string_view() : flags.domain;
+  const std::string failure = "cannot list " + in_quotes(flags.directory);
+  if (kvrt_status s = checked(at.store.list(domain, listing), failure)) return finish(s);
+  if (flags.json) return finish(KVRT_OK);
+  const Result<kvrt_store_props> props = at.store.info();
+  if (kvrt_status s = checked(props.status(), failure)) return finish(s);
+  put("{}, {}; {} of KV in one session alone; {} in the store, each chunk once\n", counted(listing.sessions, "session"),
+      counted(listing.tokens, "token"), human_bytes(listing.own), human_bytes(props->chunk_bytes));
   return finish(KVRT_OK);
 }
 
@@ -178,8 +172,9 @@ int cmd_store_stat(const StoreFlags& flags) {
   Opened at;
   if (kvrt_status s = open(flags, true, at)) return s;
   if (flags.names.empty()) {
-    auto p = sized<kvrt_store_props>();
-    if (kvrt_status s = kvrt_store_info(at.store.get(), &p, nullptr)) return complain("cannot read " + in_quotes(flags.directory), s);
+    const Result<kvrt_store_props> props = at.store.info();
+    if (kvrt_status s = checked(props.status(), "cannot read " + in_quotes(flags.directory))) return s;
+    const kvrt_store_props& p = *props;
     if (flags.json) {
       Json json;
       json.add("format", uint64_t{p.format}).add("read_only", uint64_t{p.read_only}).add("sessions", p.sessions);
@@ -196,14 +191,12 @@ int cmd_store_stat(const StoreFlags& flags) {
     return finish(KVRT_OK);
   }
   for (const std::string& name : flags.names) {
-    auto entry = sized<kvrt_store_entry>();
-    const kvrt_status s =
-        kvrt_store_stat(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), &entry, nullptr);
-    if (s) return finish(complain("cannot look up " + in_quotes(name), s));
+    const Result<kvrt_store_entry> entry = at.store.stat(name, flags.domain);
+    if (kvrt_status s = checked(entry.status(), "cannot look up " + in_quotes(name))) return finish(s);
     if (flags.json) {
-      entry_json(entry).print();
+      entry_json(*entry).print();
     } else {
-      entry_text(entry);
+      entry_text(*entry);
     }
   }
   return finish(KVRT_OK);
@@ -214,9 +207,8 @@ int cmd_store_rm(const StoreFlags& flags) {
   if (kvrt_status s = open(flags, false, at)) return s;
   kvrt_status worst = KVRT_OK;
   for (const std::string& name : flags.names) {
-    const kvrt_status s = kvrt_store_remove(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), nullptr);
-    if (s) {
-      worst = complain("cannot remove " + in_quotes(name), s);
+    if (kvrt_status s = checked(at.store.remove(name, flags.domain), "cannot remove " + in_quotes(name))) {
+      worst = s;
     } else if (flags.json) {
       Json().add("removed", name).print();
     }
@@ -228,9 +220,8 @@ int cmd_store_mv(const StoreFlags& flags) {
   Opened at;
   if (kvrt_status s = open(flags, false, at)) return s;
   const std::string &from = flags.names[0], &to = flags.argument;
-  const kvrt_status s =
-      kvrt_store_rename(at.store.get(), flags.domain.data(), flags.domain.size(), from.data(), from.size(), to.data(), to.size(), nullptr);
-  if (s) return finish(complain("cannot rename " + in_quotes(from) + " to " + in_quotes(to), s));
+  const std::string failure = "cannot rename " + in_quotes(from) + " to " + in_quotes(to);
+  if (kvrt_status s = checked(at.store.rename(from, to, flags.domain), failure)) return finish(s);
   if (flags.json) Json().add("renamed", from).add("name", to).print();
   return finish(KVRT_OK);
 }
@@ -246,14 +237,14 @@ int cmd_store_ttl(const StoreFlags& flags) {
   Opened at;
   if (kvrt_status s = open(flags, false, at)) return s;
   const std::string& name = flags.names[0];
-  kvrt_status s = kvrt_store_set_ttl(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), seconds, nullptr);
-  auto entry = sized<kvrt_store_entry>();
-  if (!s) s = kvrt_store_stat(at.store.get(), flags.domain.data(), flags.domain.size(), name.data(), name.size(), &entry, nullptr);
-  if (s) return finish(complain("cannot set the expiry of " + in_quotes(name), s));
+  const std::string failure = "cannot set the expiry of " + in_quotes(name);
+  if (kvrt_status s = checked(at.store.set_ttl(name, seconds, flags.domain), failure)) return finish(s);
+  const Result<kvrt_store_entry> entry = at.store.stat(name, flags.domain);
+  if (kvrt_status s = checked(entry.status(), failure)) return finish(s);
   if (flags.json) {
-    Json().add("name", name).add("expires_unix_ms", entry.expires_unix_ms).print();
+    Json().add("name", name).add("expires_unix_ms", entry->expires_unix_ms).print();
   } else {
-    put("{} {}\n", name, entry.expires_unix_ms ? "expires at " + expiry(entry) : "never expires");
+    put("{} {}\n", name, entry->expires_unix_ms ? "expires at " + expiry(*entry) : "never expires");
   }
   return finish(KVRT_OK);
 }
@@ -263,19 +254,20 @@ int cmd_store_gc(const StoreFlags& flags) {
   Opened at;
   if (kvrt_status s = open(flags, false, at)) return s;
   Progress bar("collecting");
-  const auto draw = [](void* user, const kvrt_event* event) -> int32_t {
-    if (event->type == KVRT_EVENT_PROGRESS) static_cast<Progress*>(user)->update(event->done, event->total);
-    return Interrupt::came();
-  };
-  auto r = sized<kvrt_gc_report>();
-  const kvrt_status s = kvrt_store_gc(at.store.get(), draw, &bar, &r, nullptr);
+  const Result<kvrt_gc_report> collected = at.store.gc([&](const Event& event) {
+    bar.update(event);
+    return stop_if(Interrupt::came());
+  });
   bar.clear();
+  const kvrt_status s = collected.status().code();
   if (s == KVRT_CANCELLED) return finish(complain(s, in_quotes(flags.directory) + ": stopped; the next gc does the rest"));
   if (s) return finish(complain("cannot collect in " + in_quotes(flags.directory), s));
+  const kvrt_gc_report& r = *collected;
   uint64_t old = 0;
   if (flags.old) {
-    if (kvrt_status e = kvrt_store_remove_old(at.store.get(), &old, nullptr))
-      return finish(complain("cannot remove old files of " + in_quotes(flags.directory), e));
+    const Result<uint64_t> removed = at.store.remove_old();
+    if (kvrt_status e = checked(removed.status(), "cannot remove old files of " + in_quotes(flags.directory))) return finish(e);
+    old = *removed;
   }
   if (r.log_bytes_kept) {
     say("another process still reads the log: {} of it stay, with removed content among them; run gc again when it is done\n",
@@ -298,7 +290,7 @@ int cmd_store_verify(const StoreFlags& flags) {
   Opened at;
   if (kvrt_status s = open(flags, true, at)) return s;
   Faults faults{.bar = Progress("verifying"), .json = flags.json};
-  const kvrt_status s = kvrt_store_verify(at.store.get(), on_fault, &faults, nullptr);
+  const kvrt_status s = at.store.verify(faults).code();
   faults.bar.clear();
   if (s == KVRT_CANCELLED) return finish(complain(s, in_quotes(flags.directory) + ": stopped before all was read"));
   if (s && s != KVRT_CORRUPT) return finish(complain("cannot verify " + in_quotes(flags.directory), s));
@@ -312,8 +304,9 @@ int cmd_store_repair(const StoreFlags& flags) {
   Runtime runtime;
   if (kvrt_status s = open_runtime({}, runtime)) return s;
   Faults faults{.bar = Progress("repairing"), .json = flags.json};
-  auto r = sized<kvrt_repair_report>();
-  const kvrt_status s = kvrt_store_repair(runtime.get(), flags.directory.data(), flags.directory.size(), on_fault, &faults, &r, nullptr);
+  const Result<kvrt_repair_report> repaired = Store::repair(runtime, flags.directory, faults);
+  const kvrt_repair_report& r = *repaired;
+  const kvrt_status s = repaired.status().code();
   faults.bar.clear();
   if (s == KVRT_CANCELLED) return finish(complain(s, in_quotes(flags.directory) + ": stopped before anything was changed"));
   if (s) return finish(complain("cannot repair " + in_quotes(flags.directory), s));

@@ -27,10 +27,10 @@ int cmd_tokenize(const TextFlags& flags) {
     if (kvrt_status s = read_file(flags.prompt.file, text)) return s;
   }
   if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
-  if (kvrt_status s = open_model(flags.model, runtime.get(), model)) return s;
+  if (kvrt_status s = open_model(flags.model, runtime, model)) return s;
   std::vector<int32_t> tokens;
   const uint32_t how = (flags.special ? KVRT_TEXT_SPECIAL : 0) | (flags.bos ? KVRT_TEXT_BOS : 0);
-  if (kvrt_status s = tokenize(model.get(), text, how, tokens)) return s;
+  if (kvrt_status s = tokenize(model, text, how, tokens)) return s;
   if (flags.json) {
     Json().add("tokens", tokens).print();
   } else {
@@ -45,9 +45,9 @@ int cmd_detokenize(const TextFlags& flags) {
   std::vector<int32_t> tokens;
   if (kvrt_status s = parse_tokens(flags.prompt.tokens, tokens)) return s;
   if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
-  if (kvrt_status s = open_model(flags.model, runtime.get(), model)) return s;
+  if (kvrt_status s = open_model(flags.model, runtime, model)) return s;
   std::string text;
-  if (kvrt_status s = detokenize(model.get(), tokens, flags.special ? KVRT_TEXT_SPECIAL : 0, text)) return s;
+  if (kvrt_status s = checked(model.detokenize(tokens, flags.special ? KVRT_TEXT_SPECIAL : 0, text), "cannot detokenize")) return s;
   if (flags.json) {
     Json().add("text", text).print();
   } else {
@@ -89,32 +89,16 @@ int cmd_template(const TemplateFlags& flags) {
   if (kvrt_status s = join_variables(flags.variables, variables)) return s;
   if (!flags.model.model.empty()) {
     if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
-    if (kvrt_status s = open_model(flags.model, runtime.get(), model)) return s;
+    if (kvrt_status s = open_model(flags.model, runtime, model)) return s;
   }
-  auto options = sized<kvrt_template_options>();
+  auto options = init<kvrt_template_options>();
   options.no_generation_prompt = flags.no_generation_prompt;
-  if (!flags.source_file.empty()) {
-    options.source = source.data();
-    options.source_size = source.size();
-  }
-  if (!flags.tools_file.empty()) {
-    options.tools = tools.data();
-    options.tools_size = tools.size();
-  }
-  options.documents = documents.data();
-  options.documents_size = documents.size();
-  options.variables = variables.data();
-  options.variables_size = variables.size();
-  std::string text(16384, '\0');
-  size_t needed = 0;
-  kvrt_status s =
-      kvrt_model_apply_template(model.get(), messages.data(), messages.size(), &options, text.data(), text.size(), &needed, nullptr);
-  if (s == KVRT_TOO_SMALL) {
-    text.resize(needed);
-    s = kvrt_model_apply_template(model.get(), messages.data(), messages.size(), &options, text.data(), text.size(), &needed, nullptr);
-  }
-  if (s) return complain("cannot render the template", s);
-  text.resize(needed);
+  if (!flags.source_file.empty()) kvrt::assign(options.source, options.source_size, source);
+  if (!flags.tools_file.empty()) kvrt::assign(options.tools, options.tools_size, tools);
+  kvrt::assign(options.documents, options.documents_size, documents);
+  kvrt::assign(options.variables, options.variables_size, variables);
+  std::string text(16384, '\0');  // enough for most: rendered once
+  if (kvrt_status s = checked(model.apply_template(messages, options, text), "cannot render the template")) return s;
   put_text(text);
   return finish(KVRT_OK);
 }
@@ -129,32 +113,29 @@ struct RowWriter {
   Progress bar{"computing"};
   uint64_t rows = 0;
   int error = 0;
+
+  Flow operator()(const Event& event) {
+    bar.update(event);
+    if (event.type != KVRT_EVENT_LOGITS) return Flow::go_on;
+    if (!file) file = path == "-" ? stdout : std::fopen(path.c_str(), "wb");
+    if (!file || std::fwrite(event.logits, sizeof(float), event.logits_count, file) != event.logits_count) {
+      error = errno;
+      return Flow::stop;
+    }
+    ++rows;
+    return Flow::go_on;
+  }
 };
 
-int32_t on_row(void* user, const kvrt_event* event) {
-  auto& writer = *static_cast<RowWriter*>(user);
-  if (event->type == KVRT_EVENT_PROGRESS) writer.bar.update(event->done, event->total);
-  if (event->type != KVRT_EVENT_LOGITS) return 0;
-  if (!writer.file) writer.file = writer.path == "-" ? stdout : std::fopen(writer.path.c_str(), "wb");
-  if (!writer.file || std::fwrite(event->logits, sizeof(float), event->logits_count, writer.file) != event->logits_count) {
-    writer.error = errno;
-    return 1;
-  }
-  ++writer.rows;
-  return 0;
-}
-
-kvrt_status write_rows(kvrt_model* model, const std::vector<int32_t>& tokens, bool all, RowWriter& writer) {
-  auto options = sized<kvrt_session_options>();
+kvrt_status write_rows(const Model& model, const std::vector<int32_t>& tokens, bool all, RowWriter& writer) {
+  auto options = init<kvrt_session_options>();
   options.no_prefix_cache = 1;
-  kvrt_session* raw = nullptr;
-  if (kvrt_status s = kvrt_session_open(model, &options, &raw, nullptr)) return complain("cannot open a session", s);
-  Session session(raw);
-  if (kvrt_status s = kvrt_session_append(raw, tokens.data(), tokens.size(), nullptr)) return complain("cannot append the tokens", s);
-  const kvrt_status s = kvrt_session_prefill(raw, all ? KVRT_LOGITS_ALL : KVRT_LOGITS_LAST, on_row, &writer, nullptr, nullptr);
+  Result<Session> session = Session::open(model, options);
+  if (kvrt_status s = checked(session.status(), "cannot open a session")) return s;
+  if (kvrt_status s = checked(session->append(tokens), "cannot append the tokens")) return s;
+  const kvrt::Status computed = session->prefill(all ? KVRT_LOGITS_ALL : KVRT_LOGITS_LAST, writer).status();
   writer.bar.clear();
-  if (s && !writer.error) return complain("cannot compute", s);
-  return KVRT_OK;
+  return writer.error ? KVRT_OK : checked(computed, "cannot compute");
 }
 
 }  // namespace
@@ -166,9 +147,9 @@ int cmd_logits(const LogitsFlags& flags) {
   if (kvrt_status s = parse_tokens(flags.tokens, tokens)) return s;
   if (tokens.empty()) return complain(KVRT_INVALID, "--tokens: at least one token id expected");
   if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
-  if (kvrt_status s = open_model(flags.model, runtime.get(), model)) return s;
+  if (kvrt_status s = open_model(flags.model, runtime, model)) return s;
   RowWriter writer{.path = flags.output};
-  kvrt_status s = write_rows(model.get(), tokens, flags.all, writer);
+  kvrt_status s = write_rows(model, tokens, flags.all, writer);
   if (writer.file == stdout) return finish(s);
   if (writer.file && std::fclose(writer.file) != 0 && !writer.error) writer.error = errno;
   if (writer.error) s = complain(KVRT_IO, fmt::format("cannot write {}: {}", flags.output, std::strerror(writer.error)));

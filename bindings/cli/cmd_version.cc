@@ -38,11 +38,11 @@ std::string version_text() {
 int cmd_version(bool json) {
   Runtime runtime;
   if (kvrt_status s = open_runtime({}, runtime)) return s;
-  auto props = sized<kvrt_runtime_props>();
-  if (kvrt_status s = kvrt_runtime_info(runtime.get(), &props, nullptr)) return complain("cannot read the runtime's properties", s);
+  const Result<kvrt_runtime_props> props = runtime.info();
+  if (kvrt_status s = checked(props.status(), "cannot read the runtime's properties")) return s;
   Json object, libraries;
   std::string lines;
-  for (std::string_view left = props.libraries; !left.empty();) {  // "sqlite 3.40.1, zstd 1.5.4"
+  for (std::string_view left = props->libraries; !left.empty();) {  // "sqlite 3.40.1, zstd 1.5.4"
     const std::string_view library = left.substr(0, left.find(", "));
     left.remove_prefix(std::min(left.size(), library.size() + 2));
     const size_t space = std::min(library.find(' '), library.size());
@@ -50,13 +50,13 @@ int cmd_version(bool json) {
     libraries.add(name, version);
     lines += fmt::format("{:<10} {}\n", name, version);
   }
-  object.add("version", version_text()).add("abi", uint64_t{kvrt_abi_version()}).add("isa", props.isa).add("numerics", props.numerics);
-  object.add("isa_tables", props.isa_tables).add("libraries", libraries);
+  object.add("version", version_text()).add("abi", uint64_t{kvrt_abi_version()}).add("isa", props->isa).add("numerics", props->numerics);
+  object.add("isa_tables", props->isa_tables).add("libraries", libraries);
   if (json) {
     object.print();
   } else {
-    put("kvrt {}, ABI {}\n{:<10} {}, arithmetic {} ({})\n{}", version_text(), kvrt_abi_version(), "isa", props.isa, props.numerics,
-        props.isa_tables, lines);
+    put("kvrt {}, ABI {}\n{:<10} {}, arithmetic {} ({})\n{}", version_text(), kvrt_abi_version(), "isa", props->isa, props->numerics,
+        props->isa_tables, lines);
   }
   return finish(KVRT_OK);
 }

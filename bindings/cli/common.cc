@@ -34,8 +34,7 @@ std::string rest_of(const std::string& what, std::string message) {
 
 kvrt_status complain(const std::string& what, kvrt_status status) {
   if (status == KVRT_CANCELLED && reader_went()) return status;
-  auto error = sized<kvrt_error>();
-  kvrt_last_error(&error);
+  const kvrt_error error = kvrt::last_error();
   const std::string message = error.status == status ? rest_of(what, in_options(error.message)) : "no detail";
   return complain(status, what + ": " + message);
 }
@@ -44,6 +43,8 @@ kvrt_status complain(kvrt_status status, const std::string& message) {
   say("kvrt: {} ({})\n", printable(message, true), kvrt_status_name(status));
   return status;
 }
+
+kvrt_status checked(kvrt::Status status, const std::string& what) { return status.ok() ? KVRT_OK : complain(what, status.code()); }
 
 namespace {
 int output_error = 0;  // errno of the first write to standard output that failed
@@ -75,27 +76,16 @@ std::mutex log_mutex;  // the library logs on threads of its own
 bool log_held = false;
 std::string log_waiting;
 
-void log_line(void*, int32_t level, const char* text, size_t size) {
+constexpr auto log_line = [](int32_t level, std::string_view text) noexcept {
   const char* name = level == KVRT_LOG_ERROR ? "error" : level == KVRT_LOG_WARN ? "warning" : "note";
-  const std::string line = fmt::format("kvrt: {}: {}\n", name, printable(in_options({text, size}), true));
+  const std::string line = fmt::format("kvrt: {}: {}\n", name, printable(in_options(std::string(text)), true));
   std::lock_guard lock(log_mutex);
   if (log_held) {
     log_waiting += line;
   } else {
     say("{}", line);
   }
-}
-
-struct LoadState {
-  Progress bar{"loading"};
-  const std::atomic<bool>* stop;
 };
-
-int32_t on_load(void* user, const kvrt_event* event) {
-  auto& state = *static_cast<LoadState*>(user);
-  if (event->type == KVRT_EVENT_PROGRESS) state.bar.update(event->done, event->total);
-  return Interrupt::came() || (state.stop && state.stop->load());
-}
 
 }  // namespace
 
@@ -116,7 +106,7 @@ uint32_t kv_format(const ModelFlags& flags) {
 }
 
 kvrt_runtime_options runtime_options(const ModelFlags& flags) {
-  auto options = sized<kvrt_runtime_options>();
+  auto options = init<kvrt_runtime_options>();
   options.threads = flags.threads;
   options.isa = flags.isa == "scalar"   ? KVRT_ISA_SCALAR
                 : flags.isa == "avx2"   ? KVRT_ISA_AVX2
@@ -124,8 +114,7 @@ kvrt_runtime_options runtime_options(const ModelFlags& flags) {
                                         : KVRT_ISA_DEFAULT;
   options.device = flags.device == "cuda" ? KVRT_DEVICE_CUDA : flags.device == "auto" ? KVRT_DEVICE_AUTO : KVRT_DEVICE_CPU;
   options.device_index = flags.device_index;
-  options.cuda_library = flags.cuda_library.empty() ? nullptr : flags.cuda_library.data();
-  options.cuda_library_size = flags.cuda_library.size();
+  if (!flags.cuda_library.empty()) kvrt::assign(options.cuda_library, options.cuda_library_size, flags.cuda_library);
   options.determinism = flags.determinism == "strict" ? KVRT_DETERMINISM_STRICT
                         : flags.determinism == "none" ? KVRT_DETERMINISM_NONE
                                                       : KVRT_DETERMINISM_BY_CLASS;
@@ -135,76 +124,57 @@ kvrt_runtime_options runtime_options(const ModelFlags& flags) {
 
 kvrt_status open_runtime(const ModelFlags& flags, Runtime& out) {
   kvrt_runtime_options options = runtime_options(flags);
-  options.log = log_line;
+  kvrt::log_to(options, log_line);
   if (options.device == KVRT_DEVICE_AUTO) options.log_level = KVRT_LOG_INFO;  // the log says which device it is, and why
-  kvrt_runtime* runtime = nullptr;
-  if (kvrt_status s = kvrt_runtime_open(&options, &runtime, nullptr)) return complain("cannot open the runtime", s);
-  out.reset(runtime);
-  return KVRT_OK;
+  return take(Runtime::open(options), out, "cannot open the runtime");
 }
 
 kvrt_model_options model_options(const ModelFlags& flags) {
-  auto options = sized<kvrt_model_options>();
+  auto options = init<kvrt_model_options>();
   options.kv_format = kv_format(flags);
   options.kv_bytes_max = flags.kv_bytes;
   options.block_tokens = flags.block_tokens;
   options.prefill_chunk = flags.prefill_chunk;
-  if (!flags.cache_dir.empty()) {
-    options.cache_dir = flags.cache_dir.data();
-    options.cache_dir_size = flags.cache_dir.size();
-  }
+  if (!flags.cache_dir.empty()) kvrt::assign(options.cache_dir, options.cache_dir_size, flags.cache_dir);
   options.cache = !flags.cache_dir.empty() ? KVRT_CACHE_DEFAULT : flags.no_weight_cache ? KVRT_CACHE_NONE : KVRT_CACHE_USER;
   options.cache_bytes_max = flags.cache_bytes;
   options.step_ms_max = flags.step_ms;
   return options;
 }
 
-namespace {
-
-// Plans the KV of one conversation of --context tokens.
-kvrt_status plan_context(const ModelFlags& flags, kvrt_runtime* runtime, kvrt_plan& plan) {
-  auto options = sized<kvrt_plan_options>();
-  options.kv_format = kv_format(flags);
-  options.block_tokens = flags.block_tokens;
-  options.session_tokens = flags.context;
-  const kvrt_status s = kvrt_model_plan(runtime, flags.model.data(), flags.model.size(), &options, &plan, nullptr);
-  return s ? complain("cannot plan for the model " + in_quotes(flags.model), s) : KVRT_OK;
-}
-
-}  // namespace
-
-kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& out, const std::atomic<bool>* stop) {
+kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& out, const std::atomic<bool>* stop) {
   kvrt_model_options options = model_options(flags);
-  if (flags.context) {
-    auto plan = sized<kvrt_plan>();
-    if (kvrt_status s = plan_context(flags, runtime, plan)) return s;
-    options.kv_bytes_max = plan.kv_bytes;
+  if (flags.context) {  // the KV of one conversation of so many tokens
+    auto asked = init<kvrt_plan_options>();
+    asked.kv_format = kv_format(flags);
+    asked.block_tokens = flags.block_tokens;
+    asked.session_tokens = flags.context;
+    const Result<kvrt_plan> plan = runtime.plan(flags.model, asked);
+    if (kvrt_status s = checked(plan.status(), "cannot plan for the model " + in_quotes(flags.model))) return s;
+    options.kv_bytes_max = plan->kv_bytes;
   }
-  LoadState state{.stop = stop};
-  kvrt_model* model = nullptr;
-  kvrt_status s = kvrt_model_open(runtime, flags.model.data(), flags.model.size(), &options, on_load, &state, &model, nullptr);
-  state.bar.clear();
-  if (s) return complain("cannot open the model " + in_quotes(flags.model), s);
-  out.reset(model);
-  auto props = sized<kvrt_model_props>();
-  if (flags.context && kvrt_model_info(model, &props, nullptr) == KVRT_OK) advise_context(flags.context, props.blocks * props.block_tokens);
+  Progress bar("loading");
+  Result<Model> model = Model::open(runtime, flags.model, options, [&](const Event& event) {
+    bar.update(event);
+    return stop_if(Interrupt::came() || (stop && *stop));
+  });
+  bar.clear();
+  if (kvrt_status s = checked(model.status(), "cannot open the model " + in_quotes(flags.model))) return s;
+  out = std::move(*model);
+  const Result<kvrt_model_props> props = out.info();
+  if (flags.context && props.ok()) advise_context(flags.context, props->blocks * props->block_tokens);
   return KVRT_OK;
 }
 
-kvrt_status open_store(kvrt_runtime* runtime, const std::string& path, bool read_only, bool must_exist, Store& out) {
-  auto options = sized<kvrt_store_options>();
+kvrt_status open_store(const Runtime& runtime, const std::string& path, bool read_only, bool must_exist, Store& out) {
+  auto options = init<kvrt_store_options>();
   options.read_only = read_only;
   options.must_exist = must_exist;
-  kvrt_store* store = nullptr;
-  if (kvrt_status s = kvrt_store_open(runtime, path.data(), path.size(), &options, &store, nullptr)) {
-    return complain("cannot open the store " + in_quotes(path), s);
-  }
-  out.reset(store);
-  return KVRT_OK;
+  return take(Store::open(runtime, path, options), out, "cannot open the store " + in_quotes(path));
 }
 
 kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, OptionBuffers& buffers, kvrt_generate_options& options) {
-  options = sized<kvrt_generate_options>();
+  options = init<kvrt_generate_options>();
   options.max_tokens = max_tokens;
   options.temperature = flags.temperature.value_or(0);
   options.top_k = flags.top_k.value_or(0);
@@ -218,15 +188,13 @@ kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, Op
   options.ignore_eos = flags.ignore_eos;
   buffers.stop.clear();
   for (const std::string& stop : flags.stop) buffers.stop.append(stop).push_back('\0');
-  options.stop_strings = buffers.stop.empty() ? nullptr : buffers.stop.data();
-  options.stop_strings_size = buffers.stop.size();
+  kvrt::assign(options.stop_strings, options.stop_strings_size, buffers.stop);
   if (flags.continue_grammar) options.grammar_kind = KVRT_GRAMMAR_CONTINUE;
   const std::string& file = flags.grammar_file.empty() ? flags.schema_file : flags.grammar_file;
   if (file.empty()) return KVRT_OK;
   if (kvrt_status s = read_file(file, buffers.grammar)) return s;
   options.grammar_kind = flags.grammar_file.empty() ? KVRT_GRAMMAR_JSON_SCHEMA : KVRT_GRAMMAR_GBNF;
-  options.grammar = buffers.grammar.data();
-  options.grammar_size = buffers.grammar.size();
+  kvrt::assign(options.grammar, options.grammar_size, buffers.grammar);
   return KVRT_OK;
 }
 
@@ -274,33 +242,13 @@ kvrt_status parse_tokens(const std::string& argument, std::vector<int32_t>& out)
   }
 }
 
-kvrt_status tokenize(const kvrt_model* model, std::string_view text, uint32_t flags, std::vector<int32_t>& out) {
-  size_t needed = 0;
-  out.resize(text.size() + 8);  // a token is at least a byte, BOS apart
-  kvrt_status s = kvrt_model_tokenize(model, text.data(), text.size(), flags, out.data(), out.size(), &needed, nullptr);
-  out.resize(needed);
-  if (s == KVRT_TOO_SMALL) s = kvrt_model_tokenize(model, text.data(), text.size(), flags, out.data(), out.size(), &needed, nullptr);
-  return s ? complain("cannot tokenize", s) : KVRT_OK;
+kvrt_status tokenize(const Model& model, std::string_view text, uint32_t flags, std::vector<int32_t>& out) {
+  out.resize(text.size() + 8);  // a token is at least a byte, BOS apart: one call does
+  return checked(model.tokenize(text, flags, out), "cannot tokenize");
 }
 
-kvrt_status detokenize(const kvrt_model* model, const std::vector<int32_t>& tokens, uint32_t flags, std::string& out) {
-  size_t needed = 0;
-  kvrt_status s = kvrt_model_detokenize(model, tokens.data(), tokens.size(), flags, nullptr, 0, &needed, nullptr);
-  if (s && s != KVRT_TOO_SMALL) return complain("cannot detokenize", s);
-  out.resize(needed);
-  if (!needed) return KVRT_OK;
-  s = kvrt_model_detokenize(model, tokens.data(), tokens.size(), flags, out.data(), out.size(), &needed, nullptr);
-  return s ? complain("cannot detokenize", s) : KVRT_OK;
-}
-
-kvrt_status session_tokens(const kvrt_session* session, std::vector<int32_t>& out) {
-  size_t needed = 0;
-  kvrt_status s = kvrt_session_tokens(session, nullptr, 0, &needed, nullptr);
-  if (s && s != KVRT_TOO_SMALL) return complain("cannot read the session's tokens", s);
-  out.resize(needed);
-  if (!needed) return KVRT_OK;
-  s = kvrt_session_tokens(session, out.data(), out.size(), &needed, nullptr);
-  return s ? complain("cannot read the session's tokens", s) : KVRT_OK;
+kvrt_status session_tokens(const Session& session, std::vector<int32_t>& out) {
+  return checked(session.tokens(out), "cannot read the session's tokens");
 }
 
 std::string join(const std::vector<int32_t>& tokens) {

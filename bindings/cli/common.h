@@ -1,5 +1,5 @@
-// The parts that the commands share: handles that close themselves, option groups, error lines, input files, JSON and the progress bar.
-// The program uses kvrt.h alone. A command returns its exit code, which is the status class.
+// The parts that the commands share: option groups, error lines, input files, JSON and the progress bar. The program uses kvrt.hpp alone, as
+// any other program in C++ would. A command returns its exit code, which is the status class.
 #pragma once
 
 #include <fmt/core.h>
@@ -9,39 +9,30 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "include/kvrt.h"
+#include "kvrt.hpp"
 
 namespace cli {
 
-struct Closer {
-  void operator()(kvrt_runtime* p) const { kvrt_runtime_release(p); }
-  void operator()(kvrt_model* p) const { kvrt_model_release(p); }
-  void operator()(kvrt_store* p) const { kvrt_store_release(p); }
-  void operator()(kvrt_session* p) const { kvrt_session_close(p); }
-};
-using Runtime = std::unique_ptr<kvrt_runtime, Closer>;
-using Model = std::unique_ptr<kvrt_model, Closer>;
-using Store = std::unique_ptr<kvrt_store, Closer>;
-using Session = std::unique_ptr<kvrt_session, Closer>;
-
-// A zeroed struct of kvrt.h that knows its size.
-template <typename T>
-T sized() {
-  T value{};
-  value.struct_size = sizeof value;
-  return value;
-}
+using kvrt::Event, kvrt::Flow, kvrt::init, kvrt::Model, kvrt::Result, kvrt::Runtime, kvrt::Session, kvrt::stop_if, kvrt::Store;
 
 // A message of the library with the program's options in place of the fields of kvrt.h.
 std::string in_options(const std::string& message);
 // Prints "kvrt: WHAT: the library's message (CLASS)" to stderr and returns the status.
 kvrt_status complain(const std::string& what, kvrt_status status);
+// The status of a call of the library; complains where the call failed.
+kvrt_status checked(kvrt::Status status, const std::string& what);
+// The same, with the call's value in `out`; where it failed, `out` becomes empty.
+template <typename T>
+kvrt_status take(Result<T> result, T& out, const std::string& what) {
+  out = std::move(*result);
+  return checked(result.status(), what);
+}
 // Sets the advice for a user who runs out of the KV that --context asked for; `tokens` have room.
 void advise_context(uint64_t asked, uint64_t tokens);
 // Prints "kvrt: MESSAGE (CLASS)", for an error that the program finds by itself, and returns the status.
@@ -86,11 +77,11 @@ struct OptionBuffers {
 // Makes generate options from the flags; complains about a file that cannot be read.
 kvrt_status generate_options(const SamplingFlags& flags, uint32_t max_tokens, OptionBuffers& buffers, kvrt_generate_options& options);
 
-// kvrt_model_inspect's JSON.
-kvrt_status inspect(const kvrt_runtime* runtime, const std::string& model, uint32_t bits, std::string& json);
+// Most JSON of the library has fewer bytes: a text of this size takes it in one call.
+inline constexpr size_t kJsonBytes = 1 << 16;
 // For a chat: flags that were not given get the values that the model's file suggests (general.sampling.*), or, where it suggests none at
 // all, a temperature of 0.7 and a min_p of 0.05.
-void suggest_sampling(const kvrt_runtime* runtime, const std::string& model, SamplingFlags& flags);
+void suggest_sampling(const Runtime& runtime, const std::string& model, SamplingFlags& flags);
 
 // The KV format that --kv names.
 uint32_t kv_format(const ModelFlags& flags);
@@ -98,8 +89,8 @@ kvrt_runtime_options runtime_options(const ModelFlags& flags);  // points into t
 kvrt_model_options model_options(const ModelFlags& flags);      // so does this
 // Open what a command needs, and complain by themselves. A `*stop` that is true ends the loading of a model.
 kvrt_status open_runtime(const ModelFlags& flags, Runtime& out);
-kvrt_status open_model(const ModelFlags& flags, kvrt_runtime* runtime, Model& out, const std::atomic<bool>* stop = nullptr);
-kvrt_status open_store(kvrt_runtime* runtime, const std::string& path, bool read_only, bool must_exist, Store& out);
+kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& out, const std::atomic<bool>* stop = nullptr);
+kvrt_status open_store(const Runtime& runtime, const std::string& path, bool read_only, bool must_exist, Store& out);
 
 // ---- text -----------------------------------------------------------------------------------------------------------------------
 
@@ -108,14 +99,13 @@ inline constexpr size_t kTextBytesMax = 64u << 20;
 kvrt_status read_file(const std::string& path, std::string& out);  // "-" is stdin
 // "1,2,3", or "@FILE" with ids separated by commas or white space.
 kvrt_status parse_tokens(const std::string& argument, std::vector<int32_t>& out);
-kvrt_status tokenize(const kvrt_model* model, std::string_view text, uint32_t flags, std::vector<int32_t>& out);
-kvrt_status detokenize(const kvrt_model* model, const std::vector<int32_t>& tokens, uint32_t flags, std::string& out);
-kvrt_status session_tokens(const kvrt_session* session, std::vector<int32_t>& out);
+kvrt_status tokenize(const Model& model, std::string_view text, uint32_t flags, std::vector<int32_t>& out);
+kvrt_status session_tokens(const Session& session, std::vector<int32_t>& out);
 struct Message {
   std::string role, content;  // content that is no text stands as JSON
   uint64_t begin = 0, end = 0;
 };
-kvrt_status session_messages(const kvrt_session* session, std::vector<Message>& out);
+kvrt_status session_messages(const Session& session, std::vector<Message>& out);
 std::string join(const std::vector<int32_t>& tokens);
 std::string message_json(std::string_view role, std::string_view content);
 
@@ -153,6 +143,7 @@ class Progress {
   explicit Progress(std::string label);
   ~Progress() { clear(); }
   void update(uint64_t done, uint64_t total);
+  void update(const Event& event);  // draws a PROGRESS
   void clear();
 
  private:

@@ -31,6 +31,6 @@ class Report {
 
 std::string last_message();
 // Checks a store, or the place for one: its file system, its files, the processes that have it open, the leftovers in it.
-void examine_store(Report& out, kvrt_runtime* runtime, const std::string& path);
+void examine_store(Report& out, const Runtime& runtime, const std::string& path);
 
 }  // namespace cli

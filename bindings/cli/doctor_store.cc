@@ -226,20 +226,18 @@ bool root_folder(Report& out, const std::string& path, const struct stat& st) {
   return true;
 }
 
-void contents(Report& out, kvrt_runtime* runtime, const std::string& path) {
-  auto options = sized<kvrt_store_options>();
+void contents(Report& out, const Runtime& runtime, const std::string& path) {
+  auto options = init<kvrt_store_options>();
   options.read_only = options.must_exist = 1;
-  kvrt_store* raw = nullptr;
-  const kvrt_status s = kvrt_store_open(runtime, path.data(), path.size(), &options, &raw, nullptr);
+  const Result<Store> store = Store::open(runtime, path, options);
+  const kvrt_status s = store.status().code();
   if (s == KVRT_NOT_FOUND) return out.ok("store", path + " holds no store yet");
   if (s == KVRT_BUSY) return out.warn("store", "its contents were not examined: " + last_message());
   if (s) return out.fail(s, "store", fmt::format("{} ({})", last_message(), kvrt_status_name(s)));
-  Store opened(raw);
-  auto props = sized<kvrt_store_props>();
-  if (kvrt_status e = kvrt_store_info(raw, &props, nullptr))
-    return out.fail(e, "store", fmt::format("{} ({})", last_message(), kvrt_status_name(e)));
-  out.ok("store", fmt::format("format {}, {}, {} on disk; `kvrt store verify {}` reads all of it", props.format,
-                              counted(props.sessions, "session"), human_bytes(props.disk_bytes), path));
+  const Result<kvrt_store_props> props = store->info();
+  if (kvrt_status e = props.status().code()) return out.fail(e, "store", fmt::format("{} ({})", last_message(), kvrt_status_name(e)));
+  out.ok("store", fmt::format("format {}, {}, {} on disk; `kvrt store verify {}` reads all of it", props->format,
+                              counted(props->sessions, "session"), human_bytes(props->disk_bytes), path));
   for (const OldFile& old : old_files(path)) {
     out.warn("old", fmt::format("{}, {}, is of an earlier state and may hold removed sessions: `kvrt store gc --old {}` removes it",
                                 old.name, human_bytes(old.bytes), path));
@@ -248,7 +246,7 @@ void contents(Report& out, kvrt_runtime* runtime, const std::string& path) {
 
 }  // namespace
 
-void examine_store(Report& out, kvrt_runtime* runtime, const std::string& path) {
+void examine_store(Report& out, const Runtime& runtime, const std::string& path) {
   struct stat st {};
   const bool there = stat(path.c_str(), &st) == 0;
   const std::string directory = there ? path : parent_of(path);

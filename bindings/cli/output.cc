@@ -10,17 +10,13 @@
 
 namespace cli {
 
-kvrt_status session_messages(const kvrt_session* session, std::vector<Message>& out) {
+kvrt_status session_messages(const Session& session, std::vector<Message>& out) {
   out.clear();
   for (std::string json;;) {
-    auto props = sized<kvrt_message_props>();
-    size_t needed = 0;
-    kvrt_status s = kvrt_session_message(session, out.size(), &props, json.data(), json.size(), &needed, nullptr);
+    auto props = init<kvrt_message_props>();
+    const kvrt::Status s = session.message(out.size(), &props, json);
     if (s == KVRT_NOT_FOUND) return KVRT_OK;
-    if (s && s != KVRT_TOO_SMALL) return complain("cannot read the session's messages", s);
-    const bool fits = s == KVRT_OK;
-    json.resize(needed);
-    if (!fits) continue;
+    if (!s.ok()) return complain("cannot read the session's messages", s.code());
     const auto parsed = nlohmann::json::parse(json, nullptr, false);
     Message m{parsed.value("role", ""), {}, props.begin, props.end};
     if (const auto content = parsed.find("content"); content != parsed.end()) {
@@ -84,6 +80,10 @@ void Progress::update(uint64_t done, uint64_t total) {
   const char* on = colour(stderr) ? "\x1b[32m" : "";
   const char* off = colour(stderr) ? "\x1b[0m" : "";
   draw("\r{:<12} [{}{}{}{}] {:3}%", label_, on, std::string(filled, '#'), off, std::string(width - filled, ' '), percent);
+}
+
+void Progress::update(const Event& event) {
+  if (event.type == KVRT_EVENT_PROGRESS) update(event.done, event.total);
 }
 
 void Progress::clear() {

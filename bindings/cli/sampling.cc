@@ -31,9 +31,9 @@ class Suggested {
 
 }  // namespace
 
-void suggest_sampling(const kvrt_runtime* runtime, const std::string& model, SamplingFlags& flags) {
-  std::string text;
-  const bool known = inspect(runtime, model, 0, text) == KVRT_OK;
+void suggest_sampling(const Runtime& runtime, const std::string& model, SamplingFlags& flags) {
+  std::string text(kJsonBytes, '\0');
+  const bool known = runtime.inspect(model, 0, text).ok();
   const auto json = known ? nlohmann::json::parse(text, nullptr, false) : nlohmann::json();
   const nlohmann::json none = nlohmann::json::object();
   Suggested suggested(json.contains("metadata") ? json["metadata"] : none);

@@ -13,7 +13,7 @@
 // Options and reports are kvrt.h's structs; kvrt::init<kvrt_model_options>() makes one with its struct_size set. A callback takes a const
 // kvrt::Event& and returns void, or kvrt::Flow to stop. An exception that it throws ends the call and comes out of it. A handle that was
 // never opened or was moved from is NULL: its calls give INVALID. Functions of variable output take a span and `needed`, or any container
-// with data(), size() and resize(), which then allocates by itself.
+// with data(), size() and resize(), which then allocates by itself; a container that is large enough from the start needs one call alone.
 #ifndef KVRT_HPP
 #define KVRT_HPP
 

@@ -148,6 +148,8 @@ struct Event : kvrt_event {
 };
 
 enum class Flow : std::int32_t { go_on = 0, stop = 1 };
+// The result of a callback that stops its call where `stop` is true.
+constexpr Flow stop_if(bool stop) noexcept { return stop ? Flow::stop : Flow::go_on; }
 
 // ---- callables as callbacks, by reference --------------------------------------------------------------------------------------------
 
@@ -215,6 +217,12 @@ Status fill(C& container, Call call) {
   }
 }
 
+// The `user` of a callback that is kept: f, which a trampoline casts back to F, const where F is.
+template <class F>
+void* user_of(F& f) noexcept {
+  return const_cast<void*>(static_cast<const void*>(&f));
+}
+
 }  // namespace detail
 
 // Keeps a reference to f, which must outlive the runtime and all that was opened with it. f(level, text) may come on any thread, must not
@@ -225,7 +233,7 @@ void log_to(kvrt_runtime_options& options, F& f) noexcept {
   options.log = [](void* user, std::int32_t level, const char* text, std::size_t size) {
     (*static_cast<F*>(user))(level, std::string_view(text, size));
   };
-  options.log_user = &f;
+  options.log_user = detail::user_of(f);
 }
 
 // Keeps a reference to f, which must outlive the session. f() comes on the thread that computes, only signals, and must not throw.
@@ -233,7 +241,7 @@ template <class F>
 void wake_with(kvrt_session_options& options, F& f) noexcept {
   static_assert(std::is_nothrow_invocable_v<F&>, "a wake callable is noexcept");
   options.wake = [](void* user) { (*static_cast<F*>(user))(); };
-  options.wake_user = &f;
+  options.wake_user = detail::user_of(f);
 }
 
 // ---- handles -------------------------------------------------------------------------------------------------------------------------

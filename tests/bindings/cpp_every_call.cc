@@ -42,11 +42,6 @@ struct Fixed {
   void resize(std::size_t n) noexcept { count = n; }
 };
 
-struct Logger {
-  int lines = 0;
-  void operator()(std::int32_t, std::string_view text) noexcept { lines += text == "line"; }
-};
-
 void stores(const kvrt::Runtime& runtime) {
   kvrt::Result<kvrt::Store> store = kvrt::Store::open(runtime, "dir");
   kvrt::Store copy = *store;
@@ -55,12 +50,13 @@ void stores(const kvrt::Runtime& runtime) {
   auto count = [&](const kvrt::Event&) { ++events; };
   expect(copy.list({}, count).ok() && events == 3, "list");
   expect(copy.list("domain", [](const kvrt::Event&) { return kvrt::Flow::stop; }) == KVRT_CANCELLED, "list, stopped");
+  expect(copy.list({}, [&](const kvrt::Event&) { return kvrt::stop_if(++events == 5); }) == KVRT_CANCELLED && events == 5, "stop_if");
   expect(copy.stat("ann")->tokens == 7, "stat");
   Fixed<char> json;
   expect(copy.show("ann", json).ok() && json.size() == 2 && json.data()[0] == '{', "show");
   expect(copy.remove("ann", "domain").ok() && copy.rename("ann", "bob").ok() && copy.pin("ann", 1).ok(), "remove, rename, pin");
   expect(*copy.remove_old() == 5, "remove_old");
-  expect(copy.set_ttl("ann", 5).ok() && copy.gc()->chunks_removed == 8 && copy.verify(count).ok() && events == 6, "set_ttl, gc, verify");
+  expect(copy.set_ttl("ann", 5).ok() && copy.gc()->chunks_removed == 8 && copy.verify(count).ok() && events == 8, "set_ttl, gc, verify");
   expect(kvrt::Store::repair(runtime, "/s")->sessions_kept == 9, "repair");
 }
 
@@ -96,7 +92,7 @@ void outputs(const kvrt::Session& s) {
 
 void sessions(kvrt::Model& model, const kvrt::Store& store) {
   int woken = 0;
-  auto wake = [&]() noexcept { ++woken; };
+  const auto wake = [&]() noexcept { ++woken; };
   auto o = kvrt::init<kvrt_session_options>();
   kvrt::assign(o.domain, o.domain_size, "domain");
   kvrt::wake_with(o, wake);
@@ -137,11 +133,12 @@ void sessions(kvrt::Model& model, const kvrt::Store& store) {
 }
 
 void everything() {
-  Logger logger;
+  int lines = 0;
+  const auto log = [&](std::int32_t, std::string_view text) noexcept { lines += text == "line"; };
   auto o = kvrt::init<kvrt_runtime_options>();
-  kvrt::log_to(o, logger);
+  kvrt::log_to(o, log);
   kvrt::Runtime runtime = *kvrt::Runtime::open(o);
-  expect(logger.lines == 1 && o.struct_size == sizeof o, "log");
+  expect(lines == 1 && o.struct_size == sizeof o, "log");
   expect(runtime.info()->threads == 2 && runtime.set_threads(1).ok() && runtime.plan("file")->fits == 1 && runtime.cache()->files == 3,
          "runtime");
   std::string json;

@@ -19,7 +19,9 @@ CLEAN = {
 }
 PLANTED = [
     ({"runtime/base/c.cc": '#include "runtime/kv/k.h"\n', "runtime/kv/k.h": ""}, "runtime/base must not include runtime/kv/k.h"),
-    ({"bindings/cli/c.cc": '#include "runtime/base/a.h"\n'}, "bindings must not include runtime/base/a.h"),
+    ({"bindings/c.c": '#include "runtime/base/a.h"\n'}, "bindings must not include runtime/base/a.h"),
+    ({"bindings/cli/c.cc": '#include "runtime/base/a.h"\n'}, "bindings/cli must not include runtime/base/a.h"),
+    ({"bindings/cpp/c.hpp": '#include "bindings/cli/k.h"\n', "bindings/cli/k.h": ""}, "bindings/cpp must not include bindings/cli/k.h"),
     ({"storage/c.cc": '#include "runtime/compute/k.h"\n', "runtime/compute/k.h": ""}, "storage must not include"),
     ({"cuda/kernels/c.cu": '#include "runtime/engine/k.h"\n', "runtime/engine/k.h": ""}, "cuda must not include runtime/engine/k.h"),
     ({"cuda/kernels/c.cu": '#include "tests/cuda/k.h"\n', "tests/cuda/k.h": ""}, "cuda must not include tests/cuda/k.h"),

@@ -40,10 +40,12 @@ LAYERS = {
     "runtime/api": BELOW_ENGINE | {"runtime/engine", "runtime/engine/loop", "runtime/engine/conversation", "abi"},
     "include": set(),
     "bindings": {"abi"},
+    "bindings/cpp": {"abi"},
+    "bindings/cli": {"abi", "bindings/cpp"},
     "samples": {"abi"},
     "tests/api": {"abi"},
     "tests/consumer": {"abi"},
-    "tests/bindings": {"abi", "bindings"},
+    "tests/bindings": {"abi", "bindings/cpp"},
 }
 NUMERIC = re.compile(r"runtime/compute/.*|runtime/model/forward\.cc|runtime/engine/sampling/sampler\.cc")
 MATH = "exp exp2 exp10 expm1 log log2 log10 log1p pow sin cos tan sincos sinh cosh tanh asin acos atan atan2 asinh acosh atanh cbrt hypot erf erfc tgamma lgamma"
