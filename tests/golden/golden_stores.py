@@ -1,7 +1,7 @@
 """Stores of every release since 0.1, kept for ever: each opens, resumes, verifies and goes on, bit for bit.
 
     golden_stores.py check PROGRAM [NAME ...]   PROGRAM (store_golden) reads from tests/data/stores the very sessions that were written
-    golden_stores.py make PROGRAM NAME          a store by this release: tests/data/stores/NAME.tar.xz and NAME.json
+    golden_stores.py make PROGRAM NAME [MODEL]  a store by this release: tests/data/stores/NAME.tar.xz and NAME.json, of tests/golden/tiny/MODEL
 
 To make one by an older release, build that release's libkvrt and this program with it:
     cc -O1 -D_GNU_SOURCE -DKVRT_TINY_DIR='""' -I OLD/include tests/golden/store_golden.c -o old_golden -LOLD/build/release/lib -lkvrt -lpthread \
@@ -17,8 +17,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STORES = os.path.join(HERE, "..", "data", "stores")
-MODEL = os.path.join(HERE, "tiny", "llama_gqa_q4_1.gguf")
-BYTES_MAX = 100_000
+MODEL = "llama_gqa_q4_1.gguf"  # of a record that names none
+BYTES_MAX = 1_000_000
 LEFT_OUT = {"lock", "write.lock", "reserve"}  # made when they are missing
 
 
@@ -80,7 +80,7 @@ def check(program, name):
         unpack(os.path.join(STORES, name + ".tar.xz"), root)
         before = open(os.path.join(root, "catalog.db"), "rb").read()
         want = json.load(open(os.path.join(STORES, name + ".json")))
-        got = run(program, "read", MODEL, root)
+        got = run(program, "read", os.path.join(HERE, "tiny", want.pop("model", MODEL)), root)
         if want["numerics"] != got["numerics"]:  # tokens and messages stay; KV and logits are of another arithmetic
             for record in want["sessions"] + got["sessions"]:
                 record.update(reused_disk=0, next=[])
@@ -96,10 +96,10 @@ def check(program, name):
         return found
 
 
-def make(program, name):
+def make(program, name, model):
     with tempfile.TemporaryDirectory() as tmp:
         root = os.path.join(tmp, "store")
-        record = run(program, "make", MODEL, root)
+        record = {"model": model, **run(program, "make", os.path.join(HERE, "tiny", model), root)}
         os.makedirs(STORES, exist_ok=True)
         packed = os.path.join(STORES, name + ".tar.xz")
         if os.path.exists(packed):
@@ -115,8 +115,8 @@ def make(program, name):
 
 
 def main():
-    if len(sys.argv) == 4 and sys.argv[1] == "make":
-        return make(sys.argv[2], sys.argv[3])
+    if len(sys.argv) in (4, 5) and sys.argv[1] == "make":
+        return make(sys.argv[2], sys.argv[3], sys.argv[4] if len(sys.argv) == 5 else MODEL)
     if len(sys.argv) < 3 or sys.argv[1] != "check":
         sys.exit(__doc__)
     names = sys.argv[3:] or sorted(n[:-7] for n in os.listdir(STORES) if n.endswith(".tar.xz"))

@@ -120,6 +120,9 @@ static void make(kvrt_runtime* rt, const char* path, kvrt_store* store) {
   add(after.s, 20, 5, 4);
   save(&after, "before", 0, 0);
   MUST(kvrt_store_rename(store, "", 0, "before", 6, "after", 5, NULL));
+  struct live longer = {"", "long", new_session(f16, store, ""), 0};  // than any window of the tiny models, several times
+  for (uint64_t i = 0; i < 3; ++i) add(longer.s, 60, 20 + i, 10);
+  save(&longer, "long", 0, 0);
   struct live work = {"work", "plain", new_session(int8, store, "work"), 0}, gone = {"", "gone", new_session(f16, store, ""), 0};
   add(work.s, 40, 1, 10);
   save(&work, "plain", 0, 0);
@@ -128,19 +131,19 @@ static void make(kvrt_runtime* rt, const char* path, kvrt_store* store) {
   add(gone.s, 5, 7, 3);
   save(&gone, "gone", 0, 0);
   MUST(kvrt_store_remove(store, "", 0, "gone", 4, NULL));
-  struct live* all[] = {&plain, &fork, &chat, &after, &work};
+  struct live* all[] = {&plain, &fork, &chat, &after, &longer, &work};
   const struct entries entries = list(store);
-  REQUIRE(entries.count == 5, "%zu sessions in the list", entries.count);
+  REQUIRE(entries.count == 6, "%zu sessions in the list", entries.count);
   printf("{\"numerics\": \"%s\", \"gone_saved_as\": 3, \"sessions\": [\n", numerics(rt));
   for (size_t i = 0; i < entries.count; ++i) {
     const kvrt_store_entry* e = &entries.entry[i];
-    for (size_t k = 0; k < 5; ++k) {
+    for (size_t k = 0; k < 6; ++k) {
       if (strcmp(all[k]->name, e->name) != 0 || strcmp(all[k]->domain, e->domain) != 0) continue;
       print_session(e, all[k]->s, all[k]->kv_tokens, e->revision + 1);
     }
     printf(i + 1 < entries.count ? ",\n" : "]}\n");
   }
-  for (size_t k = 0; k < 5; ++k) kvrt_session_close(all[k]->s);
+  for (size_t k = 0; k < 6; ++k) kvrt_session_close(all[k]->s);
   kvrt_session_close(gone.s);
   kvrt_model_release(int8);
   kvrt_model_release(f16);
