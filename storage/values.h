@@ -68,14 +68,14 @@ struct SessionIn {
   std::span<const uint8_t> manifest;  // opaque: messages, spans, options, text_id
   Durability durability = Durability::kDefault;
   uint8_t pin = 0;           // its pin's priority from now on; 0: unchanged
-  uint64_t ttl_seconds = 0;  // it expires so long after this save; 0: never
+  uint64_t ttl_seconds = 0;  // it expires so long after this save; 0: its expiry is unchanged, a new session never expires
 };
 
 using BlockKeys = std::unordered_set<BlockKey, Hash256Hasher>;
 // The session that needs room. It may take the KV of sessions that are not pinned, and of those in its domain with a lower pin.
 struct SavedBy {
   std::string domain, name;
-  uint8_t pin = 0;
+  uint8_t pin = 0;    // as SessionIn's
   BlockKeys needs{};  // chunks of the store that the save counts on
 };
 

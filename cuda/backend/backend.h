@@ -90,7 +90,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<RunCache> make_run_cache() override { return std::make_unique<GraphCache>(context_.get()); }
 
   void set_threads(uint32_t threads) override {
-    std::lock_guard lock(pool_mu_);
+    Lock lock(pool_mu_);
     pool_.resize(threads);
   }
   const char* name() const override { return "cuda"; }

@@ -135,7 +135,7 @@ Status DeviceContext::find_driver() {
 DeviceContext::Use::Use(const DeviceContext* context)
     : driver_(context->driver_), restores_(driver_.get_current && driver_.get_current(&before_) == 0) {
   {
-    std::lock_guard lock(context->mu_);
+    Lock lock(context->mu_);
     status_ = context->lost_.clone();
   }
   if (status_.is_ok() && !restores_) status_ = error(Code::kDevice, Detail::kNone, "CUDA: the driver has gone");  // as at a process's end
@@ -151,7 +151,7 @@ DeviceContext::Use::~Use() {
 Status DeviceContext::failed(cudaError_t error, const std::string& what) {
   (void)cudaGetLastError();  // else the next caller would get this error
   Status status = to_status(error, what);
-  std::lock_guard lock(mu_);
+  Lock lock(mu_);
   if (!lost_.is_ok()) return lost_.clone();
   if (!forgiven(error)) lost_ = status.clone();
   return status;
@@ -192,13 +192,13 @@ Result<std::unique_ptr<DeviceContext::Staging>> DeviceContext::staging(uint64_t 
   KVRT_TRY(use.status());
   size_t i = 0;
   {
-    std::unique_lock lock(mu_);
+    Lock lock(mu_);
     const auto free = [&] {
       const auto slot = std::find_if(slots_.begin(), slots_.end(), [](const Slot& s) { return !s.taken; });
       i = static_cast<size_t>(slot - slots_.begin());
       return slot != slots_.end();
     };
-    slot_free_.wait(lock, free);
+    while (!free()) slot_free_.wait(mu_);
     slots_[i].taken = true;
   }
   auto staging = std::make_unique<Staging>(this, i);  // gives the slot back, also after an error
@@ -212,7 +212,7 @@ Result<std::unique_ptr<DeviceContext::Staging>> DeviceContext::staging(uint64_t 
 
 DeviceContext::Staging::~Staging() {
   if (under_way_) (void)wait("a copy that was given up");
-  std::lock_guard lock(context_->mu_);
+  Lock lock(context_->mu_);
   context_->slots_[slot_].taken = false;
   context_->slot_free_.notify_one();
 }

@@ -3,14 +3,13 @@
 
 #include <cuda_runtime.h>
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/compute/backend.h"
 
@@ -56,10 +55,10 @@ class DeviceContext {
   int device_ = 0;
   Driver driver_;
   cudaDeviceProp properties_{};
-  mutable std::mutex mu_;
-  Status lost_;  // guarded by mu_
-  std::condition_variable slot_free_;
-  std::vector<Slot> slots_;  // guarded by mu_
+  mutable Mutex mu_;
+  Status lost_ KVRT_GUARDED_BY(mu_);
+  Condition slot_free_;
+  std::vector<Slot> slots_;  // a slot's `taken` is guarded by mu_, the rest belongs to who took it
 };
 
 // While it lives, the device is current in the calling thread; after it the thread's former one is again. Uses nest.

@@ -19,7 +19,7 @@ Result<uint64_t> CudaBackend::weight_bytes(std::span<const TensorView> tensors) 
 }
 
 void CudaBackend::pack(const WeightImage& image, uint64_t begin, uint64_t end, uint8_t* host, uint64_t base) {
-  std::lock_guard turn(pool_mu_);
+  Lock turn(pool_mu_);
   pool_.parallel_for(static_cast<uint32_t>((end - begin + kChunkBytes - 1) / kChunkBytes), [&](uint32_t chunk, uint32_t) {
     const uint64_t first = begin + chunk * kChunkBytes;
     image.pack(first, std::min(end, first + kChunkBytes), host, base);

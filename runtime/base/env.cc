@@ -149,19 +149,17 @@ class PosixEnv final : public Env {
 
   Result<std::vector<std::string>> list_dir(const std::string& path) override {
     KVRT_ASSIGN(Fd fd, open_own_dir(path));
-    DIR* dir = ::fdopendir(fd.get());
+    const std::unique_ptr<DIR, CloseDir> dir(::fdopendir(fd.get()));
     if (dir == nullptr) return errno_error(errno, "%s: list", path.c_str());
     fd.release();  // it is dir's now
     std::vector<std::string> names;
     errno = 0;
-    while (const dirent* entry = ::readdir(dir)) {
+    while (const dirent* entry = ::readdir(dir.get())) {
       std::string name = entry->d_name;
       if (name != "." && name != "..") names.push_back(std::move(name));
       errno = 0;
     }
-    int err = errno;
-    ::closedir(dir);
-    if (err != 0) return errno_error(err, "%s: list", path.c_str());
+    if (errno != 0) return errno_error(errno, "%s: list", path.c_str());
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -235,6 +233,10 @@ class PosixEnv final : public Env {
   }
 
  private:
+  struct CloseDir {
+    void operator()(DIR* dir) const { ::closedir(dir); }
+  };
+
   static uint64_t clock_ns(clockid_t clock) {
     timespec t{};
     ::clock_gettime(clock, &t);

@@ -163,13 +163,17 @@ struct ThreadPool::Impl {
   }
 };
 
+SignalsBlocked::SignalsBlocked() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before_);
+}
+SignalsBlocked::~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
 ThreadPool::ThreadPool(uint32_t threads) : impl_(std::make_unique<Impl>()) {
   impl_->cpus = std::make_unique<std::atomic<int>[]>(threads);
   for (uint32_t i = 0; i < threads; ++i) impl_->cpus[i] = -1;
-  // Signals are the host's: its handlers must not run on our threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   for (uint32_t i = 1; i < threads; ++i) {
     try {
       impl_->workers.emplace_back([impl = impl_.get(), i] { impl->work(i); });
@@ -177,7 +181,6 @@ ThreadPool::ThreadPool(uint32_t threads) : impl_(std::make_unique<Impl>()) {
       break;  // a thread limit: go on with those we got
     }
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 ThreadPool::~ThreadPool() {

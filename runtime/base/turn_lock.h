@@ -1,38 +1,37 @@
-// TurnLock: a mutex that is given in the order in which it was asked for. std::mutex mostly goes back to the thread that has just let it
-// go, so that a loop of long holds (one model's steps) keeps others (another model's step, a load) out for many rounds.
+// TurnLock: a mutex that is given in the order in which it was asked for. Mutex mostly goes back to the thread that has just let it go, so
+// that a loop of long holds (one model's steps) keeps others (another model's step, a load) out for many rounds.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
+
+#include "runtime/base/mutex.h"
 
 namespace kvrt {
 
-// Locked by std::lock_guard and its like.
-class TurnLock {
+class KVRT_THREAD_SAFETY(capability("mutex")) TurnLock {
  public:
-  void lock() {
-    std::unique_lock lock(mu_);
+  void lock() KVRT_THREAD_SAFETY(acquire_capability()) {
+    Lock lock(mu_);
     const uint64_t turn = asked_++;
-    changed_.wait(lock, [&] { return turn == given_; });
+    while (turn != given_) changed_.wait(mu_);
   }
-  void unlock() {
+  void unlock() KVRT_THREAD_SAFETY(release_capability()) {
     {
-      std::lock_guard lock(mu_);
+      Lock lock(mu_);
       ++given_;
     }
     changed_.notify_all();
   }
   // True while somebody has the lock, or waits for it.
   bool wanted() {
-    std::lock_guard lock(mu_);
+    Lock lock(mu_);
     return asked_ != given_;
   }
 
  private:
-  std::mutex mu_;
-  std::condition_variable changed_;
-  uint64_t asked_ = 0, given_ = 0;
+  Mutex mu_;
+  Condition changed_;
+  uint64_t asked_ KVRT_GUARDED_BY(mu_) = 0, given_ KVRT_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace kvrt

@@ -31,7 +31,8 @@ SessionRow row_of(const SessionIn& s, const CommitResult& result, int64_t head, 
 
 }  // namespace
 
-Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segment, const BlockKeys& needed, int64_t now_ms) {
+Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segment, const BlockKeys& needed, const BlockKeys& bad,
+                                     int64_t now_ms) {
   CatalogTransaction txn(&db);
   KVRT_TRY(txn.begin());
   CommitResult result;
@@ -40,6 +41,7 @@ Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segme
   KVRT_ASSIGN(result.saved.id, sessions.own_id(s, result.saved.revision, current));
   KVRT_TRY(nodes.require_chunks(needed));
   KVRT_ASSIGN(NodeTable::Added added, nodes.add(s));
+  for (const BlockKey& key : bad) KVRT_TRY(nodes.forget_chunk(&txn, key));
   if (segment != nullptr) {
     KVRT_ASSIGN(uint64_t live, nodes.place_chunks(&txn, *segment, added.first));
     result.segment_used = live > 0;
@@ -47,6 +49,7 @@ Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segme
   SessionRow row = row_of(s, result, added.head, now_ms);
   if (current && !current->expired) {
     row.pinned = s.pin != 0 ? s.pin : current->pinned;
+    if (s.ttl_seconds == 0) row.expires_ms = current->expires_ms;
     row.created_ms = current->created_ms;
   }
   KVRT_ASSIGN(row.used, sql_->number("SELECT clock + 1 FROM totals"));
@@ -101,21 +104,31 @@ Result<Evicted> Catalog::evict(const SavedBy& by, uint64_t bytes, const std::fun
   CatalogTransaction txn(&db);
   KVRT_TRY(txn.begin());
   Evicted evicted;
+  std::vector<int64_t> partly;  // sessions that keep KV which others need now
   do {
     int64_t session, head;
     {
       Query q = sql_->query(
           "SELECT rowid, head FROM sessions WHERE used > 0 AND NOT (domain = ?1 AND name = ?2)"
-          " AND (pinned = 0 OR (domain = ?1 AND pinned < ?3)) ORDER BY pinned, domain <> ?1, used LIMIT 1");
+          " AND (pinned = 0 OR (domain = ?1 AND pinned < iif(?3 <> 0, ?3,"
+          " coalesce((SELECT pinned FROM sessions WHERE domain = ?1 AND name = ?2), 0))))"  // a save with 0 leaves its pin as it is
+          " ORDER BY pinned, domain <> ?1, used LIMIT 1");
       KVRT_ASSIGN(bool row, q.bind_text(by.domain).bind_text(by.name).bind(by.pin).next());
       if (!row) break;
       session = q.integer(0);
       head = q.integer(1);
     }
     KVRT_TRY(sql_->query("UPDATE sessions SET used = 0 WHERE rowid = ?").bind(session).run());
-    KVRT_TRY(nodes.evict_chain(&txn, head, by.needs, &evicted));
-    evicted.sessions++;
-  } while (evicted.bytes < bytes && more());
+    const uint64_t before = evicted.chunks;
+    KVRT_ASSIGN(const bool whole, nodes.evict_chain(&txn, head, by.needs, &evicted));
+    if (!whole) partly.push_back(session);
+    evicted.sessions += whole || evicted.chunks > before;
+  } while (evicted.bytes < bytes && (evicted.sessions == 0 || more()));
+  if (evicted.sessions == 0) return evicted;
+  for (const int64_t session : partly) {  // behind all others: until its next turn those may have gone that need the rest
+    KVRT_TRY(sql_->query("UPDATE sessions SET used = (SELECT clock + 1 FROM totals) WHERE rowid = ?").bind(session).run());
+    txn.totals.used = true;
+  }
   KVRT_TRY(txn.commit());
   return evicted;
 }

@@ -44,12 +44,14 @@ class Catalog {
   Catalog(const Catalog&) = delete;
   Catalog& operator=(const Catalog&) = delete;
 
-  // Writes a save. BUSY (kConcurrent) if one of `needed` has no chunk any more.
-  Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, const BlockKeys& needed, int64_t now_ms);
+  // Writes a save. BUSY (kConcurrent) if one of `needed` has no chunk any more. `bad`: chunks of the segment that replace those of the rows.
+  Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, const BlockKeys& needed, const BlockKeys& bad,
+                              int64_t now_ms);
   // Removes nodes without references, and expired sessions: at least one row, then while more() is true. Adds to `before`'s counts.
   Result<Collected> collect(int64_t now_ms, const Collected& before, const std::function<bool()>& more);
   Result<bool> has_garbage(int64_t now_ms);
-  // Takes KV from sessions until `bytes` of chunks are free or more() is false. Tokens stay. Order: by pin, `by`'s domain first, by `used`.
+  // Takes KV from sessions until `bytes` of chunks are free, or some are and more() is false. Tokens stay. Order: by pin, `by`'s domain
+  // first, by `used`. No sessions: there is nothing to take.
   Result<Evicted> evict(const SavedBy& by, uint64_t bytes, const std::function<bool()>& more);
   struct Totals {
     uint64_t sessions = 0, chunks = 0, segments = 0, chunk_bytes = 0, chunk_raw_bytes = 0, segment_bytes = 0;

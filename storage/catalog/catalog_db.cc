@@ -140,8 +140,7 @@ Status CatalogDb::close(bool fold) {
 Status CatalogDb::set_durability(Durability d) {
   syncs_ = d != Durability::kNone && d != Durability::kProcess;
   switch (d) {
-    case Durability::kNone:
-      return db_.query("PRAGMA synchronous=OFF").run();
+    case Durability::kNone:  // not OFF, which does not sync the header of a log that starts anew: after a power cut old frames could count
     case Durability::kProcess:
       return db_.query("PRAGMA synchronous=NORMAL").run();
     default:

@@ -174,7 +174,7 @@ Status Catalog::check_constraints(std::vector<VerifyFault>* faults) {
     }
   }
   for (const std::string& count : counts) {
-    Query q = sql_->query(count.c_str());
+    Query q = sql_->query_once(count);
     KVRT_ASSIGN(bool row, q.next());
     if (row && q.integer(0) > 0) add_fault(faults, "CHECK constraint failed in " + q.text(1));
   }

@@ -289,6 +289,20 @@ Result<uint64_t> NodeTable::move_chunks(const SegmentRow& from, const NewSegment
   return count;
 }
 
+Status NodeTable::forget_chunk(CatalogTransaction* txn, const BlockKey& key) {
+  int64_t node;
+  Placed chunk;
+  {
+    Query q = db_->query("SELECT id, segment, bytes, raw_bytes FROM nodes WHERE key = ? AND segment IS NOT NULL");
+    KVRT_ASSIGN(bool row, q.bind_blob(key.bytes).next());
+    if (!row) return {};
+    node = q.integer(0);
+    chunk = {q.integer(1), q.u64(2), q.u64(3)};
+  }
+  KVRT_TRY(clear_chunk(txn, node));
+  return drop_chunk(txn, chunk);
+}
+
 Result<uint64_t> NodeTable::forget_chunk(const BlockKey& key, const SegmentId& segment) {
   CatalogTransaction txn(catalog_);
   KVRT_TRY(txn.begin());
@@ -351,7 +365,7 @@ Status NodeTable::clear_chunk(CatalogTransaction* txn, int64_t node) {
 
 // Takes chunks from the head up, as long as nobody else needs one: no child's KV continues the node's, no other session ends there, and the
 // save that wants the room does not count on it.
-Status NodeTable::evict_chain(CatalogTransaction* txn, int64_t head, const BlockKeys& needed, Evicted* evicted) {
+Result<bool> NodeTable::evict_chain(CatalogTransaction* txn, int64_t head, const BlockKeys& needed, Evicted* evicted) {
   KVRT_ASSIGN(const int64_t nodes_max, chain_nodes_max());
   int64_t parent = 0, steps = 0;
   for (int64_t node = head; node != 0; node = parent) {
@@ -365,7 +379,7 @@ Status NodeTable::evict_chain(CatalogTransaction* txn, int64_t head, const Block
       if (!row) return broken_row("node");
       BlockKey key;
       if (!copy_exact(q.blob(5), key.bytes)) return broken_row("node key");
-      if (q.integer(4) != 0 || needed.count(key) != 0) return {};
+      if (q.integer(4) != 0 || needed.count(key) != 0) return false;
       parent = q.integer(0);
       chunk = {q.integer(1), q.u64(2), q.u64(3)};
     }
@@ -375,7 +389,7 @@ Status NodeTable::evict_chain(CatalogTransaction* txn, int64_t head, const Block
     evicted->chunks++;
     evicted->bytes += chunk.bytes;
   }
-  return {};
+  return true;
 }
 
 }  // namespace kvrt

@@ -1,5 +1,5 @@
 // The table nodes: the token tree, and the place of each node's chunk. A function that takes a CatalogTransaction is a part of it, and so
-// is add. move_chunks and the two forget functions are each a transaction of their own.
+// is add. move_chunks and the forget functions that take none are each a transaction of their own.
 #pragma once
 
 #include <cstdint>
@@ -68,7 +68,9 @@ class NodeTable {
   Status note_fork(CatalogTransaction* txn, const Added& added);
   Status release(CatalogTransaction* txn, int64_t node, int64_t ignored = 0);
   Result<bool> sweep(CatalogTransaction* txn, Collected* collected);
-  Status evict_chain(CatalogTransaction* txn, int64_t head, const BlockKeys& needed, Evicted* evicted);
+  // True: it came to the first node, so that nothing of the chain is left to take.
+  Result<bool> evict_chain(CatalogTransaction* txn, int64_t head, const BlockKeys& needed, Evicted* evicted);
+  Status forget_chunk(CatalogTransaction* txn, const BlockKey& key);  // wherever it lies, if there is one
 
   Result<std::vector<ChunkPlace>> chunks_of(const SegmentRow& segment);  // in the file's order
   // Points the chunks that are still in `from` to their places in `to`. The count moved; 0: `to` has no row.

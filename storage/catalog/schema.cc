@@ -2,8 +2,7 @@
 
 #include <sqlite3.h>
 
-#include <mutex>
-
+#include "runtime/base/mutex.h"
 #include "storage/catalog/rows.h"
 
 namespace kvrt {
@@ -89,9 +88,9 @@ Result<bool> has_our_tables(Db* db) {
     }
   };
   KVRT_ASSIGN(const std::string found, list(db));
-  static std::mutex mutex;      // guards `expected`; no other mutex of the store is taken under it
+  static Mutex mutex;           // guards `expected`; no other mutex of the store is taken under it
   static std::string expected;  // the same for every store
-  std::lock_guard lock(mutex);
+  Lock lock(mutex);
   if (expected.empty()) {
     Db ours;
     KVRT_TRY(ours.open("file::memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, "memory"));

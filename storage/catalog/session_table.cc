@@ -145,7 +145,8 @@ Result<std::optional<SessionTable::Head>> SessionTable::find(std::string_view do
   head.revision = q.u64(2);
   head.created_ms = q.integer(3);
   head.pinned = static_cast<uint8_t>(q.integer(4));
-  head.expired = has_expired(head.pinned, q.integer(5), now_ms);
+  head.expires_ms = q.integer(5);
+  head.expired = has_expired(head.pinned, head.expires_ms, now_ms);
   return std::optional<Head>(head);
 }
 

@@ -38,6 +38,10 @@ std::string file_uri(const std::string& path) {
 
 Query::~Query() {
   if (statement_ == nullptr) return;
+  if (once_) {
+    sqlite3_finalize(statement_);
+    return;
+  }
   sqlite3_reset(statement_);
   sqlite3_clear_bindings(statement_);
 }
@@ -132,6 +136,12 @@ Query Db::query(const char* sql) {
   sqlite3_stmt*& statement = statements_[sql];  // its place first: a statement that gets lost holds the database open
   const int code = statement != nullptr ? SQLITE_OK : sqlite3_prepare_v3(db_, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
   return Query(this, statement, code);
+}
+
+Query Db::query_once(const std::string& sql) {
+  sqlite3_stmt* statement = nullptr;
+  const int code = sqlite3_prepare_v3(db_, sql.c_str(), -1, 0, &statement, nullptr);
+  return Query(this, statement, code, true);
 }
 
 Status Db::exec(const char* sql) {

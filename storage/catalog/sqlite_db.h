@@ -26,10 +26,11 @@ std::string file_uri(const std::string& path);
 
 class Db;
 
-// One execution of a prepared statement: bind in order, then step through the rows. The destructor resets it.
+// One execution of a prepared statement: bind in order, then step through the rows. The destructor resets it, or ends one that is for once.
 class Query {
  public:
-  Query(Db* db, sqlite3_stmt* statement, int prepare_code) : db_(db), statement_(statement), code_(prepare_code) {}
+  Query(Db* db, sqlite3_stmt* statement, int prepare_code, bool once = false)
+      : db_(db), statement_(statement), code_(prepare_code), once_(once) {}
   ~Query();
   Query(const Query&) = delete;
   Query& operator=(const Query&) = delete;
@@ -53,6 +54,7 @@ class Query {
   Db* db_;
   sqlite3_stmt* statement_;
   int code_;
+  const bool once_;
   int next_parameter_ = 1;
 };
 
@@ -68,8 +70,9 @@ class Db {
   Status close();
   // `sql` is a literal: the prepared statement is kept under its address.
   Query query(const char* sql);
-  Status exec(const char* sql);             // one or several statements, rows ignored
-  Result<int64_t> number(const char* sql);  // the first column of the first row, 0 if none
+  Query query_once(const std::string& sql);  // of a text that is made at run time: nothing of it is kept
+  Status exec(const char* sql);              // one or several statements, rows ignored
+  Result<int64_t> number(const char* sql);   // the first column of the first row, 0 if none
   int64_t changes() const;
   int64_t last_rowid() const;
   uint64_t wal_bytes() const { return wal_bytes_; }

@@ -27,10 +27,12 @@ class Repair {
         files_(env, dir_.root, 4) {}
 
   Result<RepairReport> run() {
+    changed_ = mended_ || dir_.log_mended;
     if (mended_) KVRT_TRY(note("catalog: a bit of the numbers in its header had flipped; it is mended"));
     if (dir_.log_mended) KVRT_TRY(note("catalog.db-wal: bits of it had flipped; they are mended"));
     mended_ = mended_ || dir_.log_mended;
     KVRT_ASSIGN(const bool finished, finish_switch(env_, dir_.root, &report_.aside));
+    changed_ = changed_ || finished;
     if (finished) {
       KVRT_ASSIGN(probe_, probe_catalog(env_, catalog_path()));
       KVRT_TRY(note("catalog: a repair that was interrupted is finished"));
@@ -39,14 +41,19 @@ class Repair {
     KVRT_TRY(sound ? mend() : rebuild());
     KVRT_TRY(mend_format());
     if (finished) report_.outcome = Outcome::kRebuilt;
-    if (!report_.aside.empty()) (void)note(report_.aside + ": what was replaced, and what no session is left for").is_ok();
+    if (!report_.aside.empty()) KVRT_TRY(note(report_.aside + ": what was replaced, and what no session is left for"));
     if (mended_ && report_.outcome == Outcome::kSound) report_.outcome = Outcome::kMended;
     return std::move(report_);
   }
 
  private:
   std::string catalog_path() const { return dir_.root + "/catalog.db"; }
-  Status note(const std::string& line) { return watch_.note && !watch_.note(line) ? stopped() : Status(); }
+  // Only a repair that has changed nothing yet can be stopped.
+  Status note(const std::string& line) { return watch_.note && !watch_.note(line) && !changed_ ? stopped() : Status(); }
+  bool progress(uint64_t done, uint64_t total) { return !watch_.progress || watch_.progress(done, total) || changed_; }
+  Result<FoundSegments> scan(const std::function<bool(const SegmentId&)>& wanted) {
+    return scan_segments(env_, dir_.root, wanted, [&](uint64_t done, uint64_t total) { return progress(done, total); });
+  }
 
   Status mend_format() {
     using Kind = FormatFile::Kind;
@@ -128,13 +135,12 @@ class Repair {
   Status mend() {
     std::map<std::array<uint8_t, 16>, const SegmentRow*> named;
     for (const auto& row : segments_) named[row.id.bytes] = &row;
-    KVRT_ASSIGN(FoundSegments found,
-                scan_segments(
-                    env_, dir_.root, [&](const SegmentId& id) { return named.count(id.bytes) != 0; }, watch_.progress));
+    KVRT_ASSIGN(FoundSegments found, scan([&](const SegmentId& id) { return named.count(id.bytes) != 0; }));
     for (const std::string& fault : found.faults) KVRT_TRY(note(fault));
     KVRT_ASSIGN(std::vector<Bad> bad, find_bad(found));
     if (bad.empty() && !wrong_models_) return count(nullptr);
     report_.outcome = Outcome::kMended;
+    changed_ = true;
     Catalog catalog;
     CatalogDb::OpenMode mode;
     mode.write_lock = dir_.write_lock.get();
@@ -237,11 +243,11 @@ class Repair {
     env_->random(id_.bytes);
     id_ = dir_.format.id ? *dir_.format.id : salvage.id.value_or(id_);
     auto trash = salvage.trash;
-    KVRT_ASSIGN(FoundSegments found, scan_segments(
-                                         env_, dir_.root, [&](const SegmentId& id) { return trash.count(id) == 0; }, watch_.progress));
+    KVRT_ASSIGN(FoundSegments found, scan([&](const SegmentId& id) { return trash.count(id) == 0; }));
     const Recovery plan = recover(env_, std::move(salvage), found);
     for (const std::string& fault : found.faults) KVRT_TRY(note(fault));
     for (const std::string& line : plan.lines) KVRT_TRY(note(line));
+    changed_ = true;
     KVRT_ASSIGN(std::vector<CopiedSegment> copies, copy_unsound(plan, &found));
     std::vector<SegmentId> aside;
     for (size_t segment : plan.unowned) aside.push_back(found.segments[segment].id);
@@ -286,6 +292,7 @@ class Repair {
   StoreDirectory dir_;
   CatalogProbe probe_;
   bool mended_;           // something other than the catalog's rows was mended
+  bool changed_ = false;  // it has begun to write
   bool foreign_ = false;  // the catalog is another store's
   StoreId id_;
   const RepairWatch& watch_;

@@ -25,7 +25,7 @@ struct RepairReport {
 };
 
 struct RepairWatch {
-  std::function<bool(uint64_t done, uint64_t total)> progress;  // false stops it, with nothing changed
+  std::function<bool(uint64_t done, uint64_t total)> progress;  // false stops it, unless it has begun to write: nothing was changed
   std::function<bool(const std::string& line)> note;            // a fault, and its consequence; likewise
 };
 

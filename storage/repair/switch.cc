@@ -1,7 +1,9 @@
 #include "storage/repair/switch.h"
-#include "storage/catalog/catalog_file.h"
 
 #include <algorithm>
+
+#include "runtime/base/numbers.h"
+#include "storage/catalog/catalog_file.h"
 
 namespace kvrt {
 
@@ -127,6 +129,19 @@ Status put_in_place(Env* env, const std::string& root, const std::string& aside)
 
 std::string folder(const std::string& root, uint64_t n) { return root + "/damaged-" + std::to_string(n); }
 
+// The highest n of a damaged-n; 0: there is none. An interrupted switch is going on there.
+Result<uint64_t> last_folder(Env* env, const std::string& root) {
+  constexpr std::string_view kPrefix = "damaged-";
+  uint64_t last = 0;
+  KVRT_ASSIGN(const auto names, env->list_dir(root));
+  for (const std::string& name : names) {
+    if (!name.starts_with(kPrefix)) continue;
+    const uint64_t n = read_digits(name.c_str() + kPrefix.size());
+    if (n < UINT64_MAX && folder(root, n) == root + "/" + name) last = std::max(last, n);
+  }
+  return last;
+}
+
 }  // namespace
 
 Result<CopiedSegment> copy_segment(Env* env, const std::string& root, const SegmentId& from, std::span<const FoundFrame* const> frames) {
@@ -152,14 +167,10 @@ Status write_catalog(Env* env, const std::string& root, const StoreId& id, const
 }
 
 Result<std::string> switch_catalogs(Env* env, const std::string& root, std::span<const SegmentId> aside) {
-  uint64_t n = 1;
-  for (;; n++) {
-    KVRT_ASSIGN(bool taken, env->exists(folder(root, n)));
-    if (!taken) break;
-    KVRT_ASSIGN(auto names, env->list_dir(folder(root, n)));
-    if (names.empty()) break;  // left by a switch that moved nothing
-  }
-  const std::string to = folder(root, n);
+  KVRT_ASSIGN(const uint64_t last, last_folder(env, root));
+  auto inside = env->list_dir(folder(root, last));
+  const bool unused = last != 0 && inside.is_ok() && inside->empty();  // left by a switch that moved nothing
+  const std::string to = folder(root, unused ? last : last + 1);
   KVRT_TRY(env->make_dir(to));
   KVRT_TRY(env->sync_dir(root));
   for (const SegmentId& id : aside) KVRT_TRY(move_aside(env, root, id.path("").substr(1), to));
@@ -171,11 +182,8 @@ Result<bool> finish_switch(Env* env, const std::string& root, std::string* aside
   KVRT_ASSIGN(bool there, env->exists(root + "/catalog.db"));
   KVRT_ASSIGN(bool ready, env->exists(root + kReady));
   if (!there && ready) {
-    uint64_t n = 0;
-    for (bool taken = true; taken; n++) {
-      KVRT_ASSIGN(taken, env->exists(folder(root, n + 1)));
-    }
-    *aside = folder(root, std::max<uint64_t>(n - 1, 1));
+    KVRT_ASSIGN(const uint64_t last, last_folder(env, root));
+    *aside = folder(root, std::max<uint64_t>(last, 1));
     KVRT_TRY(env->make_dir(*aside));
     KVRT_TRY(put_in_place(env, root, *aside));
     return true;

@@ -284,7 +284,7 @@ Status Codec::check(std::span<const uint8_t> frame, FrameHeader* header) {
 
 std::unique_ptr<Codec> CodecPool::take() {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     idle_.reserve(kIdleCodecsMax);  // give() runs in destructors and must not need memory
     if (!idle_.empty()) {
       auto codec = std::move(idle_.back());
@@ -296,7 +296,7 @@ std::unique_ptr<Codec> CodecPool::take() {
 }
 
 void CodecPool::give(std::unique_ptr<Codec> codec) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (idle_.size() < kIdleCodecsMax) idle_.push_back(std::move(codec));
 }
 

@@ -5,11 +5,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "runtime/base/hash.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/read_buffer.h"
 #include "runtime/base/status.h"
 #include "storage/values.h"
@@ -90,8 +90,8 @@ class CodecPool {
   std::unique_ptr<Codec> take();
   void give(std::unique_ptr<Codec> codec);
 
-  std::mutex mutex_;  // guards idle_; no other mutex of the store is taken under it
-  std::vector<std::unique_ptr<Codec>> idle_;
+  Mutex mutex_;  // no other mutex of the store is taken under it
+  std::vector<std::unique_ptr<Codec>> idle_ KVRT_GUARDED_BY(mutex_);
 };
 
 }  // namespace kvrt

@@ -9,6 +9,8 @@
 namespace kvrt {
 
 namespace {
+constexpr int kNamesMax = 10;
+
 int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
 }  // namespace
 
@@ -29,9 +31,13 @@ bool parse_segment_name(const std::string& name, SegmentId* out) {
 
 Result<std::unique_ptr<SegmentWriter>> SegmentWriter::create(Env* env, const std::string& root) {
   std::unique_ptr<SegmentWriter> writer(new SegmentWriter(env, root));
-  env->random(writer->id_.bytes);
-  writer->tmp_path_ = root + "/tmp/" + writer->id_.hex() + ".seg";
-  KVRT_ASSIGN(writer->file_, env->create_new(writer->tmp_path_));  // locked: see remove_orphans
+  for (int tries = 1; writer->file_ == nullptr; tries++) {
+    env->random(writer->id_.bytes);
+    writer->tmp_path_ = root + "/tmp/" + writer->id_.hex() + ".seg";
+    auto file = env->create_new(writer->tmp_path_);                          // locked: see remove_orphans
+    if (file.status().code() == Code::kBusy && tries < kNamesMax) continue;  // a collector had its lock first, and removes it
+    KVRT_ASSIGN(writer->file_, std::move(file));
+  }
   ByteWriter header;
   header.write(kSegmentMagic);
   header.write(kSegmentVersion);
@@ -58,10 +64,14 @@ Status SegmentWriter::append(const BlockKey& key, std::span<const uint8_t> frame
   if (entries_.size() >= kSegmentChunksMax) {
     return error(Code::kLimit, Detail::kNone, "a save writes at most %u chunks (kSegmentChunksMax)", kSegmentChunksMax);
   }
-  KVRT_TRY(file_->append(frame));
-  entries_.push_back({key, bytes_, frame.size()});
-  bytes_ += frame.size();
-  return {};
+  entries_.push_back({key, bytes_, frame.size()});  // first: there may be no memory for it, and the frame would be in the file
+  Status written = file_->append(frame);
+  if (written.is_ok()) {
+    bytes_ += frame.size();
+  } else {
+    entries_.pop_back();
+  }
+  return written;
 }
 
 Status SegmentWriter::seal(bool sync) {
@@ -148,7 +158,7 @@ Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const Seg
 
 Result<std::shared_ptr<File>> SegmentCache::open(const SegmentId& id) {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     auto found = slots_.find(id);
     if (found != slots_.end()) {
       recent_.splice(recent_.begin(), recent_, found->second);
@@ -157,10 +167,12 @@ Result<std::shared_ptr<File>> SegmentCache::open(const SegmentId& id) {
   }
   KVRT_ASSIGN(std::unique_ptr<File> opened, env_->open_read(id.path(root_)));
   std::shared_ptr<File> file = std::move(opened);
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (slots_.count(id) != 0) return file;  // another thread was faster
-  recent_.push_front({id, file});
-  slots_[id] = recent_.begin();
+  std::list<Slot> slot;                    // becomes a part of recent_ once nothing can fail any more
+  slot.push_front({id, file});
+  slots_[id] = slot.begin();
+  recent_.splice(recent_.begin(), slot);
   if (recent_.size() > files_max_) {
     slots_.erase(recent_.back().id);
     recent_.pop_back();
@@ -169,7 +181,7 @@ Result<std::shared_ptr<File>> SegmentCache::open(const SegmentId& id) {
 }
 
 void SegmentCache::forget(const SegmentId& id) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   auto found = slots_.find(id);
   if (found == slots_.end()) return;
   recent_.erase(found->second);

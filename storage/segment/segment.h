@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -12,6 +11,7 @@
 
 #include "runtime/base/env.h"
 #include "runtime/base/hash.h"
+#include "runtime/base/mutex.h"
 
 namespace kvrt {
 
@@ -101,9 +101,9 @@ class SegmentCache {
   Env* env_;
   std::string root_;
   size_t files_max_;
-  std::mutex mutex_;        // guards the members after it; no other mutex of the store is taken under it
-  std::list<Slot> recent_;  // front: used last
-  std::unordered_map<SegmentId, std::list<Slot>::iterator, SegmentIdHasher> slots_;
+  Mutex mutex_;                                     // no other mutex of the store is taken under it
+  std::list<Slot> recent_ KVRT_GUARDED_BY(mutex_);  // front: used last
+  std::unordered_map<SegmentId, std::list<Slot>::iterator, SegmentIdHasher> slots_ KVRT_GUARDED_BY(mutex_);
 };
 
 }  // namespace kvrt

@@ -3,8 +3,15 @@
 
 namespace kvrt {
 
+namespace {
+std::string lost_text(const BlockKey& key, const ChunkLocation& at, const std::string& why) {
+  return "chunk " + key.hex().substr(0, 16) + " in segs/" + at.id.hex().substr(0, 2) + "/" + at.id.hex() + ".seg at " +
+         std::to_string(at.offset) + ": " + why;
+}
+}  // namespace
+
 bool StoreImpl::has(const BlockKey& key) {
-  std::lock_guard lock(read_mutex_);
+  Lock lock(read_mutex_);
   if (!bad_.empty() && bad_.count(key) != 0) return false;
   auto at = reader_.nodes.find(key);
   return at.is_ok() && at->has_value();
@@ -12,7 +19,7 @@ bool StoreImpl::has(const BlockKey& key) {
 
 std::vector<bool> StoreImpl::has(std::span<const NodeIn> chain) {
   std::vector<bool> flags(chain.size());
-  std::lock_guard lock(read_mutex_);
+  Lock lock(read_mutex_);
   auto there = reader_.nodes.find_chain(chain);
   if (!there.is_ok()) return flags;
   for (size_t i = 0; i < there->ids.size(); i++) flags[i] = there->has_chunk[i] && bad_.count(chain[i].key) == 0;
@@ -24,7 +31,7 @@ ChunkState StoreImpl::read(const NodeIn& node, uint32_t layout, std::span<uint8_
   for (;;) {
     ChunkLocation at;
     {
-      std::lock_guard lock(read_mutex_);
+      Lock lock(read_mutex_);
       if (!bad_.empty() && bad_.count(key) != 0) return ChunkState::kAbsent;
       auto found = reader_.nodes.find(key);
       if (!found.is_ok()) {
@@ -49,28 +56,44 @@ ChunkState StoreImpl::read(const NodeIn& node, uint32_t layout, std::span<uint8_
 std::optional<ChunkState> StoreImpl::lose(const BlockKey& key, const ChunkLocation& at, const Status& why, std::string* damage) {
   // Nor is a frame that a newer kvrt wrote: it is a hole for this one alone.
   bool passing = why.code() == Code::kIncompatible || is_want(why) || why.detail() == Detail::kPermission;
-  std::string text = "chunk " + key.hex().substr(0, 16) + " in segs/" + at.id.hex().substr(0, 2) + "/" + at.id.hex() + ".seg at " +
-                     std::to_string(at.offset) + ": " + why.message();
+  const std::string text = lost_text(key, at, why.message());
   if (damage != nullptr) *damage = text;
   if (passing) return ChunkState::kAbsent;
-  std::lock_guard lock(mutex_);
+  const bool missing = why.code() == Code::kNotFound;
+  if (missing) files_.forget(at.id);
+  std::optional<ChunkState> lost;
+  if (mutex_.try_lock()) {
+    Lock lock(mutex_, std::adopt_lock);
+    lost = forget_locked(key, at, missing);
+  } else {  // a reader waits for no writer's disk
+    lost = note_bad(key, at);
+  }
+  if (lost == ChunkState::kDamaged) logf(log_, LogLevel::kWarn, "store: %s", text.c_str());
+  return lost;
+}
+
+// Forgets a damaged chunk, or with `missing` all of its segment, in the catalog; where that cannot be written, in memory alone.
+std::optional<ChunkState> StoreImpl::forget_locked(const BlockKey& key, const ChunkLocation& at, bool missing) {
   const Impatient at_once = catalog_.db.impatient();
   auto now = catalog_.nodes.find(key);
   if (now.is_ok() && !now->has_value()) return ChunkState::kAbsent;  // removed while we read
   // The segment is compared by name: a later one may have its row number.
   if (now.is_ok() && (*now)->id != at.id) return std::nullopt;
-  bool missing = why.code() == Code::kNotFound;
-  if (missing) files_.forget(at.id);
-  Result<uint64_t> forgotten = !check_writable_locked().is_ok() ? Result<uint64_t>(error(Code::kIo, Detail::kReadOnly, "read-only"))
-                               : missing                        ? catalog_.nodes.forget_segment(at.id)
-                                                                : catalog_.nodes.forget_chunk(key, at.id);
-  if (forgotten.is_ok()) {
-    damaged_ += *forgotten;
-  } else {
-    std::lock_guard reading(read_mutex_);
-    if (bad_.insert(key).second) damaged_++;
-  }
-  logf(log_, LogLevel::kWarn, "store: %s", text.c_str());
+  if (!check_writable_locked().is_ok()) return note_bad(key, at);
+  (void)catalog_.db.set_durability(Durability::kProcess).is_ok();  // a power cut only brings it back, to be found again
+  auto forgotten = missing ? catalog_.nodes.forget_segment(at.id) : catalog_.nodes.forget_chunk(key, at.id);
+  if (!forgotten.is_ok()) return note_bad(key, at);
+  damaged_ += *forgotten;
+  return ChunkState::kDamaged;
+}
+
+// Remembers a damaged chunk until a save brings it.
+std::optional<ChunkState> StoreImpl::note_bad(const BlockKey& key, const ChunkLocation& at) {
+  Lock reading(read_mutex_);
+  auto now = reader_.nodes.find(key);
+  if (now.is_ok() && !now->has_value()) return ChunkState::kAbsent;
+  if (now.is_ok() && (*now)->id != at.id) return std::nullopt;
+  if (bad_.insert(key).second) damaged_++;
   return ChunkState::kDamaged;
 }
 
@@ -79,22 +102,19 @@ uint64_t StoreImpl::discard(std::span<const NodeIn> chain, const std::string& wh
   uint64_t count = 0;
   for (size_t i = 0; i < chain.size(); i++) {
     if (!there[i]) continue;
-    ChunkLocation at;
-    {
-      std::lock_guard lock(mutex_);
-      auto found = catalog_.nodes.find(chain[i].key);
-      if (!found.is_ok() || !found->has_value()) continue;
-      at = **found;
-      (void)catalog_.db.set_durability(Durability::kProcess).is_ok();  // a power cut only brings it back, to be found again
-    }
-    count += lose(chain[i].key, at, error(Code::kCorrupt, Detail::kFormat, "%s", why.c_str()), nullptr) == ChunkState::kDamaged;
+    Lock lock(mutex_);
+    auto found = catalog_.nodes.find(chain[i].key);
+    if (!found.is_ok() || !found->has_value()) continue;
+    if (forget_locked(chain[i].key, **found, false) != ChunkState::kDamaged) continue;
+    logf(log_, LogLevel::kWarn, "store: %s", lost_text(chain[i].key, **found, why).c_str());
+    count++;
   }
   return count;
 }
 
 std::vector<uint64_t> StoreImpl::chunk_bytes(std::span<const BlockKey> keys) {
   std::vector<uint64_t> bytes(keys.size());
-  std::lock_guard lock(read_mutex_);
+  Lock lock(read_mutex_);
   for (size_t i = 0; i < keys.size(); i++) {
     if (!bad_.empty() && bad_.count(keys[i]) != 0) continue;
     auto at = reader_.nodes.find(keys[i]);

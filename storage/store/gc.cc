@@ -14,11 +14,11 @@ namespace kvrt {
 
 // Removes expired sessions, and nodes that no session holds any more. Segments left without a chunk go into the trash.
 Result<bool> StoreImpl::gc_rows(Collection* c) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const Impatient as_told = catalog_.db.impatient(c->wait_ms);
   auto more = [&] { return env_->now_ns() < c->slice_end; };
   const Collected before = c->rows;
-  KVRT_TRY(change_locked(true, [&]() -> Status {
+  KVRT_TRY(change_locked(true, [&]() KVRT_REQUIRES(mutex_) -> Status {
     KVRT_ASSIGN(c->rows, catalog_.collect(env_->unix_ms(), before, more));
     return {};
   }));
@@ -29,7 +29,7 @@ Result<bool> StoreImpl::gc_rows(Collection* c) {
 Result<bool> StoreImpl::gc_sparse(Collection* c) {
   SegmentRow sparse;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     KVRT_ASSIGN(sparse, catalog_.segments.sparse(c->compacted));
   }
   if (sparse.row == 0) return false;
@@ -47,13 +47,13 @@ Result<bool> StoreImpl::rewrite(const SegmentRow& segment, Collection* c) {
 
 // Unlinks the files of collected segments, and those that could not be unlinked before.
 Result<bool> StoreImpl::gc_trash(Collection* c) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const Impatient as_told = catalog_.db.impatient(c->wait_ms);
   KVRT_TRY(check_writable_locked());
   if (catalog_.segments.settled_trash().empty()) {
     KVRT_ASSIGN(auto trash, catalog_.segments.trash());
     if (trash.empty()) return false;
-    KVRT_TRY(change_locked(true, [&] { return catalog_.db.settle(); }));
+    KVRT_TRY(change_locked(true, [&]() KVRT_REQUIRES(mutex_) { return catalog_.db.settle(); }));
   }
   (void)catalog_.db.set_durability(Durability::kProcess).is_ok();
   const size_t gone = empty_trash(env_, log_, dir_.root, &catalog_, &files_, c->slice_end, &c->files);
@@ -65,11 +65,11 @@ Result<bool> StoreImpl::gc_trash(Collection* c) {
 // slow machine has more of them, and without this a longer log.
 Status StoreImpl::gc_log(Collection* c) {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (catalog_.db.log_bytes() < (reserve_given_ ? kFullLogBytesMax : kLogBytesMax / 4)) return {};
   }
   KVRT_TRY(c->next_slice());
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (reserve_given_ && catalog_.db.checkpoint(true).is_ok()) return {};
   fold_log(0);
   return {};
@@ -81,38 +81,39 @@ Status StoreImpl::gc_fold(Collection* c) {
   CatalogDb::Scrub scrub;
   for (int standing = 0;;) {  // counts slices that scrubbed no page: others had written too much
     KVRT_TRY(c->next_slice());
-    std::unique_lock lock(mutex_);
-    KVRT_TRY(check_writable_locked());
-    const Impatient at_once = catalog_.db.impatient();
-    const uint64_t before = scrub.scrubbed;
-    unfolded_ = true;
-    Status folded = catalog_.db.scrub(&scrub, [&] { return env_->now_ns() < c->slice_end; });
-    if (folded.code() == Code::kIo) return folded;
-    if (folded.is_ok() && scrub.finished) {
-      unfolded_ = false;
-      if (catalog_.db.log_file_bytes() > 0) (void)catalog_.db.checkpoint(true).is_ok();  // no removed content is in it
-      return {};
+    {
+      Lock lock(mutex_);
+      KVRT_TRY(check_writable_locked());
+      const Impatient at_once = catalog_.db.impatient();
+      const uint64_t before = scrub.scrubbed;
+      unfolded_ = true;
+      Status folded = catalog_.db.scrub(&scrub, [&] { return env_->now_ns() < c->slice_end; });
+      if (folded.code() == Code::kIo) return folded;
+      if (folded.is_ok() && scrub.finished) {
+        unfolded_ = false;
+        if (catalog_.db.log_file_bytes() > 0) (void)catalog_.db.checkpoint(true).is_ok();  // no removed content is in it
+        return {};
+      }
+      standing += folded.is_ok() && scrub.scrubbed == before;
+      if (folded.is_ok() && standing < kFoldsMax) continue;
+      if (folded.code() == Code::kNoSpace && !std::exchange(reserve_given_, true)) {
+        give_up_reserve(env_, dir_.root);
+        continue;
+      }
+      if (folded.is_ok() || folded.code() != Code::kBusy || env_->now_ns() >= end) {
+        c->log_bytes_kept = catalog_.db.log_file_bytes();
+        logf(log_, LogLevel::kWarn, "store: the log keeps %llu bytes, removed content among them: %s",
+             static_cast<unsigned long long>(c->log_bytes_kept), folded.message().c_str());
+        return {};
+      }
     }
-    standing += folded.is_ok() && scrub.scrubbed == before;
-    if (folded.is_ok() && standing < kFoldsMax) continue;
-    if (folded.code() == Code::kNoSpace && !std::exchange(reserve_given_, true)) {
-      give_up_reserve(env_, dir_.root);
-      continue;
-    }
-    if (folded.is_ok() || folded.code() != Code::kBusy || env_->now_ns() >= end) {
-      c->log_bytes_kept = catalog_.db.log_file_bytes();
-      logf(log_, LogLevel::kWarn, "store: the log keeps %llu bytes, removed content among them: %s",
-           static_cast<unsigned long long>(c->log_bytes_kept), folded.message().c_str());
-      return {};
-    }
-    lock.unlock();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 
 // Removes files that no row names and that no save is writing.
 Result<bool> StoreImpl::gc_orphans(Collection* c) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (!std::exchange(c->listed, true)) {
     KVRT_ASSIGN(c->directories, segment_directories(env_, dir_.root));
   }
@@ -130,7 +131,7 @@ Result<bool> StoreImpl::gc_orphans(Collection* c) {
 void StoreImpl::collect_after_save(Durability durability) try {
   if (durability == Durability::kNone || durability == Durability::kProcess) return;  // such saves wait for no disk
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     auto garbage = catalog_.has_garbage(env_->unix_ms());
     if (!garbage.is_ok() || !*garbage) return;
   }
@@ -146,7 +147,7 @@ Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t 
   Collection c;
   uint64_t total = 0;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     KVRT_TRY(check_writable_locked());
     KVRT_ASSIGN(total, catalog_.sessions.count_expired(env_->unix_ms()));
     total++;  // the files count as one more
@@ -166,7 +167,7 @@ Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t 
   }
   KVRT_TRY(gc_fold(&c));
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     remake_reserve();
   }
   if (progress) progress(total, total);

@@ -22,10 +22,9 @@ Status copy_bytes(const File& from, File* to) {
 }
 
 // Copies a catalog without a log. No connection of this process may have it open: closing our descriptor would free that one's locks.
-Status back_up(Env* env, const std::string& root) {
+// `made`: the backup is this one; else it is as before.
+Status back_up(Env* env, const std::string& root, bool* made) {
   const std::string backup = root + "/" + kCatalogBackup;
-  Status removed = env->remove_file(backup);
-  if (!removed.is_ok() && removed.code() != Code::kNotFound) return removed;
   SegmentId unique;
   env->random(unique.bytes);
   const std::string tmp = root + "/tmp/" + unique.hex() + ".old";
@@ -34,7 +33,12 @@ Status back_up(Env* env, const std::string& root) {
     KVRT_ASSIGN(auto to, env->create_new(tmp));
     return copy_bytes(*from, to.get());
   }();
+  if (copied.is_ok()) {  // the one before goes when the new one is on the disk
+    Status removed = env->remove_file(backup);
+    if (!removed.is_ok() && removed.code() != Code::kNotFound) copied = std::move(removed);
+  }
   if (copied.is_ok()) copied = env->rename_new(tmp, backup);
+  *made = copied.is_ok();
   if (copied.is_ok()) return env->sync_dir(root);
   (void)env->remove_file(tmp).is_ok();
   return copied;
@@ -63,7 +67,8 @@ Status migrate_catalog(Env* env, const std::string& root, const std::optional<St
   env->random(id.bytes);
   CatalogDb catalog;
   mode.check = false;
-  Status migrated = back_up(env, root);
+  bool backed_up = false;
+  Status migrated = back_up(env, root, &backed_up);
   if (migrated.is_ok()) migrated = catalog.open(path, mode);
   if (migrated.is_ok()) migrated = catalog.migrate(known.value_or(id));
   if (migrated.is_ok()) {
@@ -71,7 +76,7 @@ Status migrate_catalog(Env* env, const std::string& root, const std::optional<St
     return catalog.close(true);
   }
   (void)catalog.close(true).is_ok();
-  if (migrated.code() == Code::kNoSpace)
+  if (backed_up && migrated.code() == Code::kNoSpace)
     (void)env->remove_file(root + "/" + kCatalogBackup).is_ok();  // nothing has changed, so the copy only takes space
   return migrated;
 }

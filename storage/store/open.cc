@@ -18,7 +18,7 @@ Result<std::unique_ptr<Store>> Store::open(Env* env, Log* log, const std::string
 
 // The directory is open and locked. Opens the catalog; a handle that is alone then tidies up before others come in.
 Status StoreImpl::start() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   Status opened = open_catalog();
   if (opened.is_ok()) opened = check_identity();
   if (opened.is_ok()) opened = open_reader();
@@ -54,7 +54,7 @@ Status StoreImpl::open_catalog() {
 }
 
 Status StoreImpl::open_reader() {
-  std::lock_guard lock(read_mutex_);
+  Lock lock(read_mutex_);
   return reader_.db.open(dir_.root + "/catalog.db", read_mode());
 }
 
@@ -106,7 +106,7 @@ void StoreImpl::tidy_after_reading() {
 
 StoreImpl::~StoreImpl() {
   try {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     const bool sound = broken_.is_ok() && !catalog_.db.sync_failed();
     if (!dir_.read_only && sound) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
     if (sound && unfolded_ && !dir_.read_only) {
@@ -114,7 +114,7 @@ StoreImpl::~StoreImpl() {
       (void)catalog_.db.checkpoint(true).is_ok();
     }
     {
-      std::lock_guard reading(read_mutex_);
+      Lock reading(read_mutex_);
       (void)reader_.db.close(false).is_ok();  // first: only the last connection folds the log in
     }
     Status closed = catalog_.db.close(sound && !litter_);  // a log that is left makes the next open look for litter

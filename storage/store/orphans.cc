@@ -26,6 +26,8 @@ Status remove_orphans(Env* env, Log* log, const std::string& root, const std::st
     }
     auto lease = env->open_lock(path, false);
     if (lease.is_ok() && !(*lease)->acquire(LockMode::kExclusive).is_ok()) continue;  // a save is writing it
+    // Whether a save writes it is not known where its lock cannot be asked for. No save writes to an unsafe file.
+    if (!lease.is_ok() && lease.status().detail() != Detail::kUnsafeDirectory) continue;
     if (segment) {
       KVRT_ASSIGN(bool committed, catalog->segments.is_named(id));  // since the first look
       if (committed) continue;

@@ -40,7 +40,7 @@ Result<bool> StoreImpl::gc_find_dead(Collection* c) {
     SegmentRow segment;
     std::vector<ChunkPlace> live;
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       KVRT_TRY(check_writable_locked());
       KVRT_ASSIGN(segment, catalog_.segments.with_dead(c->searched));
       if (segment.row == 0) return false;
@@ -61,8 +61,8 @@ Result<bool> StoreImpl::gc_find_dead(Collection* c) {
 Result<bool> StoreImpl::gc_punch(Collection* c) {
   if (c->dead.empty()) return false;
   if (!std::exchange(c->dead_settled, true)) {
-    std::lock_guard lock(mutex_);
-    KVRT_TRY(change_locked(true, [&] { return catalog_.db.settle(); }));
+    Lock lock(mutex_);
+    KVRT_TRY(change_locked(true, [&]() KVRT_REQUIRES(mutex_) { return catalog_.db.settle(); }));
     return true;
   }
   const Collection::Dead dead = std::move(c->dead.back());
@@ -76,7 +76,8 @@ Result<bool> StoreImpl::gc_punch(Collection* c) {
     if (punched.code() == Code::kNotFound || punched.code() == Code::kNoSpace) return true;
     if (punched.code() != Code::kUnsupported) return punched;
   }
-  return rewrite(dead.segment, c);
+  KVRT_TRY(rewrite(dead.segment, c).take_status());
+  return true;  // where it found no room the others may still be punched
 }
 
 }  // namespace kvrt

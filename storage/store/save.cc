@@ -26,7 +26,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
     if (done_) return error(Code::kInvalid, Detail::kState, "the save was committed");
     if (written_.count(chunk.key) != 0) return {};
     {
-      std::lock_guard lock(store_->mutex_);
+      Lock lock(store_->mutex_);
       KVRT_TRY(store_->check_writable_locked());
     }
     if (reuse_chunks_ && count_on(chunk.key)) return {};
@@ -77,7 +77,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
       KVRT_TRY(writer_->publish(kv));
       segment = {writer_->id(), writer_->bytes(), kv, places_};
     }
-    std::lock_guard lock(store_->mutex_);
+    Lock lock(store_->mutex_);
     auto done = store_->commit_locked(session, writer_ ? &segment : nullptr, by_.needs);
     // A commit that failed with an I/O error may still be on the disk: then the file stays, and the next open decides.
     const bool unknown = !done.is_ok() && !store_->broken_.is_ok();
@@ -139,7 +139,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
 };
 
 Result<std::unique_ptr<Store::Save>> StoreImpl::begin_save(bool reuse_chunks, const SavedBy& by) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   KVRT_TRY(check_writable_locked());
   return std::unique_ptr<Save>(new SaveImpl(this, reuse_chunks, by));
 }
@@ -148,20 +148,25 @@ Result<std::unique_ptr<Store::Save>> StoreImpl::begin_save(bool reuse_chunks, co
 Status StoreImpl::sync_reused(const SessionIn& session) {
   KVRT_ASSIGN(auto rows, catalog_.segments.unsynced(session.nodes));
   if (rows.empty()) return {};
+  std::vector<SegmentRow> on_disk;
   for (const auto& row : rows) {
     auto file = files_.open(row.id);
-    if (!file.is_ok()) continue;  // missing: a hole for the reader, nothing to sync
+    // Missing, or unsafe, which counts as missing: a hole for the reader, nothing to sync.
+    if (file.status().code() == Code::kNotFound || file.status().detail() == Detail::kUnsafeDirectory) continue;
+    KVRT_TRY(file.status().clone());
     Status synced = (*file)->sync();
     if (!synced.is_ok()) {  // the kernel may call its pages clean now: a second sync would say OK, and prove nothing
-      KVRT_TRY(change_locked(true, [&] { return catalog_.nodes.forget_segment(row.id).take_status(); }));
+      KVRT_TRY(change_locked(true, [&]() KVRT_REQUIRES(mutex_) { return catalog_.nodes.forget_segment(row.id).take_status(); }));
       files_.forget(row.id);
       (void)env_->remove_file(row.id.path(dir_.root)).is_ok();  // else gc finds it
       return synced;
     }
     KVRT_TRY(env_->sync_dir(row.id.dir(dir_.root)));
+    on_disk.push_back(row);
   }
+  if (on_disk.empty()) return {};
   KVRT_TRY(env_->sync_dir(dir_.root + "/segs"));
-  return catalog_.segments.mark_synced(rows);
+  return catalog_.segments.mark_synced(on_disk);
 }
 
 Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const NewSegment* segment, const BlockKeys& needed) {
@@ -170,19 +175,26 @@ Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const Ne
   if (shortage.bytes > 0) return std::move(shortage.why);
   Durability durability = session.durability == Durability::kDefault ? Durability::kTokens : session.durability;
   if (durability == Durability::kKv) KVRT_TRY(sync_reused(session));
+  BlockKeys bad;  // chunks that it brings in place of damaged ones. Others that readers add to bad_ meanwhile stay there
+  if (segment != nullptr) {
+    Lock reading(read_mutex_);
+    for (const ChunkPlace& c : segment->chunks) {
+      if (bad_.count(c.key) != 0) bad.insert(c.key);
+    }
+  }
   KVRT_TRY(catalog_.db.set_durability(durability));
-  auto done = catalog_.commit(session, segment, needed, env_->unix_ms());
+  auto done = catalog_.commit(session, segment, needed, bad, env_->unix_ms());
   if (done.status().code() == Code::kNoSpace && catalog_.db.checkpoint(true).is_ok()) {  // the room that the log gave back may be enough
-    done = catalog_.commit(session, segment, needed, env_->unix_ms());
+    done = catalog_.commit(session, segment, needed, bad, env_->unix_ms());
   }
   if (!done.is_ok()) {
     // After a failed sync the kernel may have dropped the pages and forgotten the error: only a new open reads what is there.
     if (done.status().code() == Code::kIo) broken_ = done.status().clone();
     return done.take_status();
   }
-  if (segment != nullptr) {
-    std::lock_guard reading(read_mutex_);
-    for (const ChunkPlace& c : segment->chunks) bad_.erase(c.key);
+  if (!bad.empty()) {
+    Lock reading(read_mutex_);
+    for (const BlockKey& key : bad) bad_.erase(key);
   }
   after_commit(durability);
   return done;

@@ -50,13 +50,13 @@ Status StoreImpl::make_room(Need need, uint64_t more, const SavedBy& by) {
   for (;;) {
     Shortage shortage;
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       KVRT_ASSIGN(shortage, shortage_locked(need, more));
     }
     if (shortage.bytes == 0) return {};
     KVRT_ASSIGN(const bool freed, free_some(shortage.bytes, by, &compacted));
     if (freed) continue;
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     remake_reserve();  // freeing may have taken it
     return std::move(shortage.why);
   }
@@ -67,7 +67,7 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
   Collection c;
   c.slice_end = env_->now_ns() + kSliceNs;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     const Impatient at_once = catalog_.db.impatient();
     Status folded = catalog_.db.log_bytes() > 0 ? catalog_.db.checkpoint(true) : error(Code::kNotFound, Detail::kNone, "no log");
     if (folded.is_ok()) return true;
@@ -81,12 +81,12 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
   KVRT_ASSIGN(const bool compacting, gc_sparse(&c));
   *compacted = c.compacted;
   if (compacting) return true;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   KVRT_ASSIGN(const uint64_t segments, catalog_.segments.total_bytes());
   if (segments < bytes) return false;  // all KV of the store would not be enough
   Evicted evicted;
   c.slice_end = env_->now_ns() + kSliceNs;
-  KVRT_TRY(change_locked(true, [&]() -> Status {
+  KVRT_TRY(change_locked(true, [&]() KVRT_REQUIRES(mutex_) -> Status {
     KVRT_ASSIGN(evicted, catalog_.evict(by, bytes, [&] { return env_->now_ns() < c.slice_end; }));
     return {};
   }));
@@ -104,7 +104,7 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
 Result<uint64_t> StoreImpl::compact(const SegmentRow& segment, Collection* c) {
   std::vector<ChunkPlace> chunks;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     KVRT_TRY(check_writable_locked());
     KVRT_ASSIGN(chunks, catalog_.nodes.chunks_of(segment));
   }
@@ -135,10 +135,10 @@ Result<uint64_t> StoreImpl::compact(const SegmentRow& segment, Collection* c) {
   KVRT_TRY(c->next_slice());
   KVRT_TRY(writer->publish(true));
   KVRT_TRY(c->next_slice());
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const NewSegment to{writer->id(), writer->bytes(), true, moved};
   uint64_t count = 0;
-  Status changed = change_locked(false, [&]() -> Status {
+  Status changed = change_locked(false, [&]() KVRT_REQUIRES(mutex_) -> Status {
     KVRT_ASSIGN(count, catalog_.nodes.move_chunks(segment, to));
     return {};
   });

@@ -64,7 +64,7 @@ void StoreImpl::fold_log(uint64_t from_bytes) {
 }
 
 Result<StoreInfo> StoreImpl::info() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   KVRT_ASSIGN(Catalog::Totals totals, catalog_.totals(env_->unix_ms()));
   StoreInfo info;
   info.path = dir_.root;
@@ -85,18 +85,18 @@ Result<StoreInfo> StoreImpl::info() {
 }
 
 Result<uint64_t> StoreImpl::remove_old() {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   KVRT_TRY(check_writable_locked());
   return remove_old_files(env_, dir_.root);
 }
 
 bool StoreImpl::cached_model_id(const ModelFile& file, Hash256* out) {
-  std::lock_guard lock(read_mutex_);
+  Lock lock(read_mutex_);
   return reader_.models.find(file, out);
 }
 
 void StoreImpl::cache_model_id(const ModelFile& file, const Hash256& id) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   const Impatient at_once = catalog_.db.impatient();
   if (!check_writable_locked().is_ok()) return;
   Status cached = catalog_.models.put(file, id);

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <optional>
 #include <unordered_set>
 
+#include "runtime/base/mutex.h"
 #include "storage/catalog/catalog.h"
 #include "storage/segment/codec.h"
 #include "storage/segment/segment.h"
@@ -57,24 +57,27 @@ class StoreImpl final : public Store {
   class SaveImpl;
   struct Collection;  // the progress of a running gc
 
-  Status open_catalog();
+  Status open_catalog() KVRT_REQUIRES(mutex_);
   CatalogDb::OpenMode read_mode() const;
   Status open_reader();
-  Status check_identity();
-  void tell_of_log();
-  Status tidy_alone();
-  void tidy_after_reading();
+  Status check_identity() KVRT_REQUIRES(mutex_);
+  void tell_of_log() KVRT_REQUIRES(mutex_);
+  Status tidy_alone() KVRT_REQUIRES(mutex_);
+  void tidy_after_reading() KVRT_REQUIRES(mutex_);
   bool has(const BlockKey& key);
+  void touch(std::string_view domain, std::string_view name);
   std::optional<ChunkState> lose(const BlockKey& key, const ChunkLocation& at, const Status& why, std::string* damage);
-  Status check_writable_locked();
+  std::optional<ChunkState> forget_locked(const BlockKey& key, const ChunkLocation& at, bool missing) KVRT_REQUIRES(mutex_);
+  std::optional<ChunkState> note_bad(const BlockKey& key, const ChunkLocation& at);
+  Status check_writable_locked() KVRT_REQUIRES(mutex_);
   struct Shortage {
     uint64_t bytes = 0;  // 0: there is room
     Status why;
   };
   enum class Need { kKv, kTokens };  // tokens may use what KV leaves free on the file system
-  Result<Shortage> shortage_locked(Need need, uint64_t more);
+  Result<Shortage> shortage_locked(Need need, uint64_t more) KVRT_REQUIRES(mutex_);
   uint64_t kept_free(const FsInfo& fs) const;  // the bytes that must stay free
-  Result<uint64_t> bytes_free_locked(uint64_t used);
+  Result<uint64_t> bytes_free_locked(uint64_t used) KVRT_REQUIRES(mutex_);
   Status make_room(Need need, uint64_t more, const SavedBy& by);
   Result<bool> free_some(uint64_t bytes, const SavedBy& by, int64_t* compacted);
   Result<uint64_t> compact(const SegmentRow& segment, Collection* c);
@@ -83,12 +86,12 @@ class StoreImpl final : public Store {
   Result<bool> gc_find_dead(Collection* c);
   Result<bool> gc_punch(Collection* c);
   void collect_after_save(Durability durability);
-  Result<CommitResult> commit_locked(const SessionIn& session, const NewSegment* segment, const BlockKeys& needed);
-  Status sync_reused(const SessionIn& session);
-  Status change_locked(bool frees, const std::function<Status()>& change);
-  void after_commit(Durability durability);
-  void fold_log(uint64_t from_bytes);
-  void remake_reserve();
+  Result<CommitResult> commit_locked(const SessionIn& session, const NewSegment* segment, const BlockKeys& needed) KVRT_REQUIRES(mutex_);
+  Status sync_reused(const SessionIn& session) KVRT_REQUIRES(mutex_);
+  Status change_locked(bool frees, const std::function<Status()>& change) KVRT_REQUIRES(mutex_);
+  void after_commit(Durability durability) KVRT_REQUIRES(mutex_);
+  void fold_log(uint64_t from_bytes) KVRT_REQUIRES(mutex_);
+  void remake_reserve() KVRT_REQUIRES(mutex_);
   Result<bool> gc_rows(Collection* c);
   Result<bool> gc_trash(Collection* c);
   Status gc_log(Collection* c);
@@ -105,19 +108,18 @@ class StoreImpl final : public Store {
   std::atomic<uint64_t> damaged_{0}, evicted_{0};
   std::atomic<bool> litter_{false};  // a file that no row names could not be removed
 
-  // Guards the members up to read_mutex_, and all writing. It is held while a transaction waits for the disk. read_mutex_ and the mutexes
-  // of files_ and codecs_ may be taken under it.
-  std::mutex mutex_;
-  Catalog catalog_;
-  bool reserve_given_ = false;  // to be made again
-  bool unfolded_ = false;       // the log may have removed content: to be folded in full
-  Status broken_;               // the first failed write of the catalog: nothing is written after it
+  // For all writing. It is held while a transaction waits for the disk. read_mutex_ and the mutexes of files_ and codecs_ may be taken
+  // under it.
+  Mutex mutex_ KVRT_ACQUIRED_BEFORE(read_mutex_);
+  Catalog catalog_ KVRT_GUARDED_BY(mutex_);
+  bool reserve_given_ KVRT_GUARDED_BY(mutex_) = false;  // to be made again
+  bool unfolded_ KVRT_GUARDED_BY(mutex_) = false;       // the log may have removed content: to be folded in full
+  Status broken_ KVRT_GUARDED_BY(mutex_);               // the first failed write of the catalog: nothing is written after it
 
-  // Guards the members after it. A look-up takes it alone, and so does not wait for the disk when a writer does. No other mutex of the
-  // store is taken under it.
-  std::mutex read_mutex_;
-  Catalog reader_;                                   // its connection sees committed rows only
-  std::unordered_set<BlockKey, Hash256Hasher> bad_;  // found bad, but the catalog could not be changed
+  // For look-ups: they take it alone, and so do not wait for the disk when a writer does. No other mutex of the store is taken under it.
+  Mutex read_mutex_;
+  Catalog reader_ KVRT_GUARDED_BY(read_mutex_);  // its connection sees committed rows only
+  BlockKeys bad_ KVRT_GUARDED_BY(read_mutex_);   // found bad, but the catalog names them still
 };
 
 inline constexpr uint64_t kSliceNs = 5'000'000;  // of gc's work; waits for the disk come on top

@@ -70,7 +70,7 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
   std::vector<ChunkRow> chunks;
   std::vector<SegmentRow> segments;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     KVRT_TRY(catalog_.db.check_in_place());  // else each of its segments would be missing
     Status checked = catalog_.check(check, &faults, &chunks, &segments);
     if (checked.is_ok()) checked = catalog_.models.check(&faults);
@@ -86,7 +86,7 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
     }
   }
   auto still_there = [&](const ChunkRow& chunk) {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     auto at = catalog_.nodes.find(chunk.key);
     const auto named = [&](const SegmentRow& row) { return row.row == chunk.segment && row.id == (*at)->id; };
     return at.is_ok() && at->has_value() && (*at)->offset == chunk.offset && std::any_of(segments.begin(), segments.end(), named);

@@ -168,6 +168,7 @@ class Model {
     s.live = 1;
     s.pinned = step_.pin != 0 ? step_.pin : old.live ? old.pinned : 0;
     set_expiry(&s);
+    if (step_.ttl_ms == 0 && old.live) s.expires_from = old.expires_from, s.expires_to = old.expires_to;
     const bool known = step_.outcome == Outcome::kOk;
     if (known && step_.got[0].revision != s.revision) return;
     bool must = false, may = false;  // be taken

@@ -93,6 +93,9 @@ TEST(History, AnExpiredSessionIsGoneInTime) {
   EXPECT_FALSE(holds({first, at(load(0, 3, 4, 7, 1, 10), 1100)}));
   EXPECT_FALSE(holds({first, at(load(0, 3, 4, 0, 0, 0), 1000), at(load(0, 5, 6, 7, 1, 10), 1000)})) << "it rose again";
   EXPECT_TRUE(holds({first, at(save(1, 3, 4, 8, 0, 20, kOk, 2), 1100)})) << "its name is free";
+  const Step again = at(save(0, 3, 4, 7, 1, 20, kOk, 2), 500);
+  EXPECT_TRUE(holds({first, again, at(load(0, 5, 6, 0, 0, 0), 1100)})) << "a save without a time keeps the one that was set";
+  EXPECT_FALSE(holds({first, again, at(load(0, 5, 6, 7, 2, 20), 1100)}));
 }
 
 // A store that does one thing after the other, and says so.

@@ -147,7 +147,7 @@ struct World {
     kvrt_session_props p{};
     p.struct_size = sizeof p;
     require(kvrt_session_info(s.handle, &p, nullptr) == KVRT_OK, "info can be read in any state");
-    require(std::strstr(p.last_message, kSecret) == nullptr, "no prompt in last_message");
+    require(std::strstr(p.last_error_message, kSecret) == nullptr, "no prompt in last_error_message");
     return p;
   }
   void check(const Slot& s, const std::string& what) const {
@@ -155,7 +155,7 @@ struct World {
     const auto now = tokens_of(s);
     const kvrt_session_props p = info(s);
     require(p.tokens == now.size() && p.kv_tokens <= p.tokens, what + ": info counts the tokens");
-    require(p.state != KVRT_STATE_FAILED, what + ": failed: " + p.last_message);
+    require(p.state != KVRT_STATE_FAILED, what + ": failed: " + p.last_error_message);
     if (s.busy) return;
     require((p.state == KVRT_STATE_GENERATING) == s.generating, what + ": the state");
     const bool begins = now.size() >= s.tokens.size() && std::equal(s.tokens.begin(), s.tokens.end(), now.begin());
@@ -218,7 +218,8 @@ struct World {
     require(!v.exists || v.may_expire || o.overwrite || own, "no save goes over another's");
     const uint64_t revision = info(s).revision;
     require(revision > v.newest, "revisions of a name go up");
-    v = {true, o.ttl_seconds > 0, revision, revision, beside ? saved_beside(s, name, o.ttl_seconds > 0) : s.tokens};
+    const bool may_expire = o.ttl_seconds > 0 || (v.exists && v.may_expire);
+    v = {true, may_expire, revision, revision, beside ? saved_beside(s, name, may_expire) : s.tokens};
     s.name = name, s.revision = revision;
   }
   // The effect of a stat, remove, rename, pin, set_ttl or show on the names.

@@ -102,6 +102,7 @@ void FaultEnv::random(std::span<uint8_t> out) {
 
 Result<std::unique_ptr<File>> FaultEnv::open_read(const std::string& path) {
   if (on_open) on_open(path);
+  if (fail_open) KVRT_TRY(fail_open(path));
   KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
   KVRT_ASSIGN(auto file, base_->open_read(path));
   return std::unique_ptr<File>(new FaultFile(std::move(file), path, plan_));
@@ -109,6 +110,7 @@ Result<std::unique_ptr<File>> FaultEnv::open_read(const std::string& path) {
 
 Result<std::unique_ptr<File>> FaultEnv::create_new(const std::string& path) {
   if (on_create) on_create(path);
+  if (fail_create) KVRT_TRY(fail_create(path));
   KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path));
   KVRT_ASSIGN(auto file, base_->create_new(path));
   plan_->done({DiskOp::Kind::kCreate, path, "", 0, {}});
@@ -212,6 +214,7 @@ Result<DirInfo> FaultEnv::dir_info(const std::string& path) {
 }
 
 Result<std::unique_ptr<FileLock>> FaultEnv::open_lock(const std::string& path, bool create) {
+  if (fail_lock) KVRT_TRY(fail_lock(path));
   KVRT_TRY(fault_status(plan_->next(Op::kAlloc), path));
   return base_->open_lock(path, create);
 }

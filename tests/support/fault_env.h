@@ -90,8 +90,9 @@ class FaultEnv final : public Env {
   uint64_t tick_ns = 0;                                    // the monotonic clock runs so much faster, at every look
   std::function<void(const std::string& path)> on_create;  // before create_new
   std::function<void(const std::string& path)> on_open;    // before open_read
-  bool no_holes = false;                                   // punch is UNSUPPORTED
-  uint64_t random_seed = 0;                                // random() gives the same numbers again; 0: those of the system
+  std::function<Status(const std::string&path)> fail_create, fail_open, fail_lock;  // an error is the answer of create_new and its like
+  bool no_holes = false;                                                            // punch is UNSUPPORTED
+  uint64_t random_seed = 0;  // random() gives the same numbers again; 0: those of the system
 
  private:
   Env* base_;

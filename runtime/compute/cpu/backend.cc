@@ -145,7 +145,7 @@ void CpuBackend::by_rows(uint32_t rows, const std::function<void(uint32_t first,
 }
 
 void CpuBackend::run(const StepRun&, const std::function<void()>& fn) {
-  std::lock_guard lock(pool_mu_);
+  Lock lock(pool_mu_);
   const FpEnv fp_env;
   struct StepScope {
     explicit StepScope(ThreadPool& p) : pool(p) { pool.begin_step(); }

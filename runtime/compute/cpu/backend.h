@@ -63,7 +63,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<RunCache> make_run_cache() override { return nullptr; }
 
   void set_threads(uint32_t threads) override {
-    std::lock_guard lock(pool_mu_);
+    Lock lock(pool_mu_);
     pool_.resize(threads);
     scratch_.resize(pool_.size());
   }

@@ -1,6 +1,5 @@
 // Loading: tensors are packed into one image, on all threads, a batch at a time; or the image is mapped from the cache.
 #include <algorithm>
-#include <mutex>
 
 #include "runtime/compute/cpu/backend.h"
 #include "runtime/compute/cpu/weights.h"
@@ -17,17 +16,17 @@ constexpr uint32_t kBatchChunks = 16;       // chunks between two reports; as mu
 Result<std::shared_ptr<const uint8_t>> CpuBackend::pack(const WeightImage& image, const WeightLoad& load) {
   KVRT_ASSIGN(HostMemory mapped, HostMemory::map(image.bytes(), false));
   const auto memory = std::make_shared<HostMemory>(std::move(mapped));
-  std::mutex mu;
+  Mutex mu;
   Status failed;
   for (uint64_t at = 0; at < image.bytes();) {
     const uint64_t end = std::min(image.bytes(), at + kBatchChunks * kChunkBytes);
     {
-      std::lock_guard turn(pool_mu_);
+      Lock turn(pool_mu_);
       pool_.parallel_for(static_cast<uint32_t>((end - at + kChunkBytes - 1) / kChunkBytes), [&](uint32_t chunk, uint32_t) {
         const uint64_t from = at + chunk * kChunkBytes, to = std::min(end, from + kChunkBytes);
         Status status = memory->populate(from, to - from);
         if (status.is_ok()) return image.pack(from, to, memory->data());
-        std::lock_guard lock(mu);
+        Lock lock(mu);
         failed = std::move(status);
       });
     }
@@ -44,7 +43,7 @@ Result<std::shared_ptr<const uint8_t>> CpuBackend::load_image(const WeightImage&
   const WeightCache& cache = *load.cache;
   const Hash256 key = image.key(cache.source);
   const ParallelFor parallel = [this](uint32_t chunks, ChunkFn fn) {
-    std::lock_guard turn(pool_mu_);
+    Lock turn(pool_mu_);
     pool_.parallel_for(chunks, fn);
   };
   Status stopped;

@@ -208,6 +208,31 @@ TEST_F(Damage, SymlinkedFilesAreNotFollowed) {
 }
 
 // Random bytes of any file, any number of times: open, load, read and verify end with a status, and a session that loads is right.
+// A chunk that could not be forgotten is a hole until a save brings it; then the row names the new frame.
+TEST_F(Damage, AChunkThatCouldNotBeForgottenIsHealedByASave) {
+  flip(segment_files(root())[0], 32 + 300);
+  {
+    auto store = open_store(root());
+    ASSERT_OK(store.status());
+    auto lock = posix_env()->open_lock(root() + "/write.lock", true);
+    ASSERT_OK((*lock)->acquire(LockMode::kExclusive));
+    EXPECT_EQ(readable_chunks(store->get(), chain_), 4u);
+    (*lock)->release();
+    EXPECT_EQ((*store)->stat("", "ann")->chunks_missing, 0u) << "the row names the bad frame still";
+    SaveOptions o;
+    o.revision_seen = 1;
+    ASSERT_OK(save_chain(store->get(), "ann", chain_, &o).status());
+    EXPECT_EQ(o.chunks_written, 1u);
+    EXPECT_EQ(segment_files(root()).size(), 2u);
+    EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
+    EXPECT_TRUE((*store)->verify(nullptr)->empty());
+    EXPECT_EQ((*store)->info()->chunks_damaged, 1u);
+  }
+  auto store = open_store(root());
+  ASSERT_OK(store.status());
+  EXPECT_EQ(readable_chunks(store->get(), chain_), 5u);
+}
+
 TEST_F(Damage, RandomMutations) {
   const char* given = std::getenv("KVRT_SEED");
   uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();

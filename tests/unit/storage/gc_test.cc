@@ -1,4 +1,5 @@
 // Collection of garbage: the rows and files that go and those that stay, wherever it is stopped.
+#include <cerrno>
 #include <random>
 #include <set>
 #include <thread>
@@ -133,6 +134,55 @@ TEST_F(Gc, LeavesTheFilesOfARunningSave) {
   save->reset();
   EXPECT_EQ(gc().segments_removed, 0u);
   EXPECT_EQ(readable_chunks(store_.get(), chain), 5u);
+  expect_clean();
+}
+
+// A file whose lock cannot be asked for may be one that another process is writing.
+TEST_F(Gc, AFileWhoseLockCannotBeHadStays) {
+  Chain chain(token_run(70));
+  save("ann", chain);
+  const std::string file = segment_files(root()).at(0);
+  const std::string stray = fs::path(file).replace_filename("00112233445566778899aabbccddeeff.seg");
+  fs::copy(file, stray);
+  for (const int want : {EMFILE, ENFILE, ENOMEM}) {
+    env_.fail_lock = [&](const std::string& path) { return path == stray ? errno_error(want, "%s: injected", path.c_str()) : Status(); };
+    EXPECT_EQ(gc().segments_removed, 0u);
+    EXPECT_TRUE(fs::exists(stray));
+  }
+  env_.fail_lock = nullptr;
+  fs::create_hard_link(stray, tmp_.path() + "/second name");  // unsafe: nobody writes to it
+  (void)gc();
+  EXPECT_FALSE(fs::exists(stray));
+  expect_clean();
+}
+
+// A segment that there is no room to write anew keeps no other from being punched.
+TEST_F(Gc, WithoutRoomForOneSegmentTheOthersArePunched) {
+  const Chain ann(token_run(8 * 16, 5), 1024), bob(token_run(8 * 16, 6), 1024);
+  const Chain ann_part(token_run(6 * 16, 5), 1024), bob_part(token_run(6 * 16, 6), 1024);
+  save("ann", ann);
+  const auto first = segment_files(root());
+  save("bob", bob);
+  auto files = segment_files(root());
+  std::erase(files, first.at(0));
+  save("ann", ann_part);
+  save("bob", bob_part);
+  open();
+  auto bytes = read_file(files.at(0));  // which is taken first
+  bytes.back() ^= 1;                    // without its index it is to be written anew
+  write_file(files.at(0), bytes);
+  size_t refused = 0;
+  env_.fail_create = [&](const std::string& path) {
+    if (!path.ends_with(".seg")) return Status();
+    refused++;
+    return errno_error(ENOSPC, "%s: injected", path.c_str());
+  };
+  EXPECT_GT(gc().bytes_punched, 2 * 16 * 512u);
+  EXPECT_EQ(refused, 1u);
+  env_.fail_create = nullptr;
+  EXPECT_GT(gc().bytes_rewritten, 6 * 16 * 512u);
+  EXPECT_EQ(readable_chunks(store_.get(), ann), 6u);
+  EXPECT_EQ(readable_chunks(store_.get(), bob), 6u);
   expect_clean();
 }
 

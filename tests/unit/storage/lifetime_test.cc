@@ -253,15 +253,23 @@ TEST_F(Lifetime, ASaveSetsItsOwnTime) {
   o.revision_seen = 1;
   ASSERT_OK(save_chain(store_.get(), "ann", chain_, o).status());
   pass(9000);
-  EXPECT_OK(store_->stat("", "ann").status()) << "renewed";
+  const int64_t expires = store_->stat("", "ann")->expires_unix_ms;
+  EXPECT_EQ(expires, store_->stat("", "ann")->saved_unix_ms + 10'000) << "renewed";
   o.revision_seen = 2;
   o.ttl_seconds = 0;
   ASSERT_OK(save_chain(store_.get(), "ann", chain_, o).status());
-  EXPECT_EQ(store_->stat("", "ann")->expires_unix_ms, 0);
-  ASSERT_OK(store_->set_ttl("", "ann", 10));
+  EXPECT_EQ(store_->stat("", "ann")->expires_unix_ms, expires) << "a save without a time leaves it";
+  ASSERT_OK(store_->set_ttl("", "ann", 20));
+  o.revision_seen = 3;
+  ASSERT_OK(save_chain(store_.get(), "ann", other_, o).status());
+  EXPECT_GT(store_->stat("", "ann")->expires_unix_ms, expires) << "and the host's";
   ASSERT_OK(store_->set_ttl("", "ann", 0));
   pass(1'000'000'000);
   EXPECT_OK(store_->stat("", "ann").status());
+  o.id = 2;
+  o.revision_seen = 0;
+  ASSERT_OK(save_chain(store_.get(), "new", chain_, o).status());
+  EXPECT_EQ(store_->stat("", "new")->expires_unix_ms, 0);
 }
 
 TEST_F(Lifetime, AnExpiredNameIsFree) {
@@ -277,6 +285,7 @@ TEST_F(Lifetime, AnExpiredNameIsFree) {
   ASSERT_OK(taken.status());
   EXPECT_EQ(*taken, 2u) << "its revisions go on";
   EXPECT_GE(store_->stat("", "ann")->created_unix_ms, created + 11'000);
+  EXPECT_EQ(store_->stat("", "ann")->expires_unix_ms, 0) << "the old one's time is over";
   EXPECT_EQ(store_->has(std::span(chain_.nodes).first(1))[0], false) << "the old one's chunks went with it";
   o.revision_seen = 1;
   EXPECT_EQ(save_chain(store_.get(), "ann", chain_, o).status().detail(), Detail::kNameTaken);

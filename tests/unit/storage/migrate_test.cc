@@ -1,5 +1,6 @@
 // A store of an older kvrt is brought up to date once, by a process that may write it and is alone; a backup stays.
 #include "tests/support/damage_rig.h"
+#include "tests/support/fault_env.h"
 #include "tests/support/old_schema.h"
 
 namespace kvrt {
@@ -102,6 +103,38 @@ TEST_F(Migration, TheNextOneReplacesTheBackup) {
   ASSERT_NE(first, second);
   ASSERT_OK(migrate());
   EXPECT_EQ(test::read_file(backup()), second);
+}
+
+// Wherever the copy fails, the backup before it is there, or the new one.
+TEST_F(Migration, AFailedOneLeavesABackup) {
+  make_schema_2(root());
+  ASSERT_OK(migrate());
+  const auto first = test::read_file(backup());
+  {
+    auto store = open_store(root());
+    ASSERT_OK((*store)->remove("", "ann"));
+  }
+  make_schema_2(root());
+  const std::string base = tmp_.path() + "/base";
+  fs::copy(root(), base, fs::copy_options::recursive);
+  uint64_t kept = 0, refused = 0;
+  for (uint64_t n = 1;; n++) {
+    SCOPED_TRACE("no space at operation " + std::to_string(n));
+    fs::remove_all(root());
+    fs::copy(base, root(), fs::copy_options::recursive);
+    fs::permissions(root(), fs::perms::owner_all);
+    FaultPlan plan;
+    FaultEnv env(posix_env(), &plan);
+    plan.arm(Fault::kNoSpace, n);
+    const Status status = open_store(root(), {}, &env).take_status();
+    if (plan.fired() == 0) break;
+    n = plan.first();
+    if (status.is_ok()) continue;
+    refused++;
+    kept += fs::exists(backup()) && test::read_file(backup()) == first;
+  }
+  EXPECT_GT(kept, 3u);
+  EXPECT_LE(refused - kept, 2u) << "where the new one was to get its name, and behind that";
 }
 
 TEST_F(Migration, ALogIsFoldedInFirst) {

@@ -59,6 +59,9 @@ class Readers : public testing::Test {
     auto stat = store_->stat("", "ann");
     ASSERT_OK(stat.status());
     EXPECT_EQ(stat->chunks, ann_.nodes.size());
+    auto loaded = store_->load("", "ann");
+    ASSERT_OK(loaded.status());
+    EXPECT_EQ(loaded->keys.size(), ann_.nodes.size());
   }
   size_t sessions() { return store_->list("", false)->size(); }
 
@@ -97,6 +100,43 @@ TEST_F(Readers, DoNotWaitForGc) {
   ASSERT_OK(store_->remove("", "bob"));
   beside_a_sync([&] { EXPECT_OK(store_->gc(nullptr).status()); }, [&] { expect_ann(); });
   expect_ann();
+}
+
+// Nor does one that finds damage: it forgets the chunk in memory, and the next save brings it.
+TEST_F(Readers, ThatFindDamageDoNotWait) {
+  const std::string file = segment_files(tmp_.path() + "/s").at(0);
+  auto bytes = read_file(file);
+  bytes[32 + 300] ^= 1;
+  write_file(file, bytes);
+  beside_a_sync([&] { EXPECT_OK(save_bob(Durability::kTokens)); },
+                [&] {
+                  EXPECT_EQ(readable_chunks(store_.get(), ann_), ann_.nodes.size() - 1);
+                  EXPECT_FALSE(store_->has(ann_.nodes)[0]);
+                });
+  EXPECT_EQ(store_->info()->chunks_damaged, 1u);
+  SaveOptions options;
+  options.revision_seen = 1;
+  ASSERT_OK(save_chain(store_.get(), "ann", ann_, &options).status());
+  EXPECT_EQ(options.chunks_written, 1u);
+  expect_ann();
+  EXPECT_TRUE(store_->verify(nullptr)->empty());
+}
+
+// A chunk that is forgotten on purpose is forgotten in the catalog: that waits for the writer.
+TEST_F(Readers, DiscardWaitsForASave) {
+  std::promise<void> begun;
+  std::atomic<bool> first{true};
+  plan_.on_sync = [&] {
+    if (!first.exchange(false)) return;
+    begun.set_value();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  };
+  std::thread writer([&] { EXPECT_OK(save_bob(Durability::kTokens)); });
+  begun.get_future().wait();
+  EXPECT_EQ(store_->discard(ann_.nodes, "of no use"), ann_.nodes.size());
+  writer.join();
+  plan_.on_sync = nullptr;
+  EXPECT_EQ(store_->stat("", "ann")->chunks_missing, ann_.nodes.size());
 }
 
 // A save that fails in its sync is not seen, and the state before it is.

@@ -323,5 +323,43 @@ TEST_F(Repair, StoppedBeforeTheSwitchItChangesNothing) {
   }
 }
 
+// CANCELLED says that nothing was changed. Once something was, the repair goes on to its end.
+TEST_F(Repair, StoppedAnywhereItIsAllOrNothing) {
+  auto bytes = test::read_file(catalog());
+  std::fill(bytes.begin() + 4096, bytes.begin() + 8192, uint8_t{0});
+  write_file(catalog(), bytes);
+  write_file(root() + "/FORMAT", {'?'});
+  const std::string damaged = tmp_->path() + "/damaged";
+  fs::copy(root(), damaged, fs::copy_options::recursive);
+  int cancelled = 0;
+  for (int at = 0;; at++) {
+    fs::remove_all(root());
+    fs::copy(damaged, root(), fs::copy_options::recursive);
+    fs::permissions(root(), fs::perms::owner_all);
+    const auto before = all_files(root());
+    int calls = 0;
+    std::string last;
+    RepairWatch watch;
+    watch.progress = [&](uint64_t, uint64_t) { return calls++ < at; };
+    watch.note = [&](const std::string& line) {
+      last = line;
+      return calls++ < at;
+    };
+    auto report = repair_store(posix_env(), nullptr, root(), watch);
+    if (report.is_ok()) {
+      EXPECT_NE(last.find("damaged-1: what was replaced"), std::string::npos) << last;
+      EXPECT_LT(at, calls) << "it was told to stop at the last line but one";
+      ASSERT_OK(open_store(root()).status());
+      if (calls == at + 2) break;
+      ASSERT_LT(at, 1000);
+      continue;
+    }
+    ASSERT_EQ(report.status().code(), Code::kCancelled);
+    ASSERT_EQ(all_files(root()), before);
+    cancelled++;
+  }
+  EXPECT_GT(cancelled, 10);
+}
+
 }  // namespace
 }  // namespace kvrt

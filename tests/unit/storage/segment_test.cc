@@ -1,5 +1,8 @@
 #include "storage/segment/segment.h"
 
+#include <set>
+
+#include "tests/support/fault_env.h"
 #include "tests/support/store_rig.h"
 
 namespace kvrt {
@@ -95,6 +98,37 @@ TEST_F(SegmentTest, DroppedWriterLeavesNothing) {
   }
   EXPECT_TRUE(std::filesystem::is_empty(root() + "/tmp"));
   EXPECT_TRUE(segment_files(root()).empty());
+}
+
+// A frame that was not written has no entry.
+TEST_F(SegmentTest, AFailedAppendLeavesTheIndexAsItWas) {
+  FaultPlan plan;
+  FaultEnv env(env_, &plan);
+  auto writer = SegmentWriter::create(&env, root());
+  ASSERT_OK(writer.status());
+  ASSERT_OK((*writer)->append(BlockKey{}, std::vector<uint8_t>(10)));
+  plan.arm(Fault::kNoSpace, 1);
+  EXPECT_EQ((*writer)->append(BlockKey{}, std::vector<uint8_t>(20)).code(), Code::kNoSpace);
+  plan.disarm();
+  EXPECT_EQ((*writer)->entries().size(), 1u);
+  EXPECT_EQ((*writer)->bytes(), 32u + 10u);
+  ASSERT_OK((*writer)->append(BlockKey{}, std::vector<uint8_t>(30)));
+  EXPECT_EQ((*writer)->entries().at(1).offset, 32u + 10u);
+}
+
+// A collector of another process may have the new file's lock first, and removes the file.
+TEST_F(SegmentTest, AFileThatIsTakenAwayAtOnceIsMadeAgain) {
+  FaultPlan plan;
+  FaultEnv env(env_, &plan);
+  std::set<std::string> names;
+  env.fail_create = [&](const std::string& path) {
+    names.insert(path);
+    return names.size() < 3 ? error(Code::kBusy, Detail::kConcurrent, "%s: injected", path.c_str()) : Status();
+  };
+  EXPECT_OK(SegmentWriter::create(&env, root()).status());
+  EXPECT_EQ(names.size(), 3u) << "each time under another name";
+  env.fail_create = [](const std::string& path) { return error(Code::kBusy, Detail::kConcurrent, "%s: injected", path.c_str()); };
+  EXPECT_EQ(SegmentWriter::create(&env, root()).status().code(), Code::kBusy) << "not for ever";
 }
 
 TEST_F(SegmentTest, Names) {

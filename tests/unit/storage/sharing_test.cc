@@ -1,5 +1,8 @@
 // A chunk goes between the save that shares it and its commit.
+#include <cerrno>
+
 #include "tests/support/gc_rig.h"
+#include "tests/support/sql.h"
 
 namespace kvrt {
 namespace {
@@ -93,6 +96,35 @@ TEST_F(Sharing, FoundDamagedAfterPut) {
   write_file(file, bytes);
   EXPECT_EQ(readable_chunks(store_.get(), trunk_), 3u);
   expect_refused(save->get());
+}
+
+// A save whose KV is to survive a power cut syncs what it shares. That a segment cannot be opened for want of descriptors does not mean
+// that it is synced, or missing.
+TEST_F(Sharing, WhatCannotBeSyncedIsNotCalledSynced) {
+  const auto synced = [&] { return sql_rows(root() + "/catalog.db", "SELECT synced FROM segments ORDER BY id"); };
+  Chain apart(token_run(30, 5));
+  save("apart", apart);
+  ASSERT_EQ(segment_files(root()).size(), 2u);
+  open();  // no segment is open
+  SaveOptions o;
+  o.id = 99;
+  o.durability = Durability::kKv;
+  env_.fail_open = [](const std::string& path) {
+    return path.ends_with(".seg") ? errno_error(EMFILE, "%s: injected", path.c_str()) : Status();
+  };
+  auto refused = save_chain(store_.get(), "ann", trunk_, o);
+  EXPECT_EQ(refused.status().code(), Code::kIo);
+  EXPECT_EQ(refused.status().os_code(), EMFILE);
+  env_.fail_open = nullptr;
+  EXPECT_EQ(store_->load("", "ann").status().code(), Code::kNotFound);
+  EXPECT_EQ(synced(), "0|\n0|\n");
+  EXPECT_OK(save_chain(store_.get(), "ann", trunk_, o).status());
+  EXPECT_EQ(synced(), "1|\n0|\n");
+  open();
+  for (const std::string& file : segment_files(root())) fs::rename(file, file + "-");
+  o.id = 98;
+  EXPECT_OK(save_chain(store_.get(), "bob", apart, o).status()) << "a missing one is a hole for the reader";
+  EXPECT_EQ(synced(), "1|\n0|\n");
 }
 
 // Another session still has them: no reason to refuse.

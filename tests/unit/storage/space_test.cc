@@ -1,5 +1,6 @@
 // Room: the sessions that give way to a save, those that stay, and the space that sparse segments give back.
 #include "tests/support/gc_rig.h"
+#include "tests/support/sql.h"
 
 namespace kvrt {
 namespace {
@@ -139,6 +140,76 @@ TEST_F(Space, PinsAndDomains) {
   expect_clean();
 }
 
+// What sessions have in common gives way once nobody needs it any more, also where they gave way before.
+TEST_F(Space, ASharedPrefixGivesWayAtLast) {
+  Chain trunk(token_run(kTokens, 50), kBytesPerToken);
+  const auto branch = [&](int32_t seed) {
+    auto ids = trunk.tokens;
+    for (int32_t t : token_run(32, seed)) ids.push_back(t);
+    return std::make_unique<Chain>(ids, kBytesPerToken);
+  };
+  const auto a = branch(51), b = branch(52);
+  save("a", *a);
+  save("b", *b);
+  for (const char* name : {"w", "x", "y", "z"}) {
+    ASSERT_OK(put("", name));
+    ASSERT_OK(store_->load("", "b").status());
+  }
+  EXPECT_EQ(readable_chunks(store_.get(), *a), trunk.nodes.size()) << "a gave way, but for the trunk";
+  EXPECT_EQ(readable_chunks(store_.get(), *b), b->nodes.size());
+  ASSERT_OK(store_->remove("", "b"));
+  EXPECT_EQ(readable_chunks(store_.get(), trunk), trunk.nodes.size());
+  for (const char* name : {"p", "q", "r", "s", "t", "u"}) ASSERT_OK(put("", name));
+  EXPECT_EQ(readable_chunks(store_.get(), trunk), 0u);
+  expect_clean();
+}
+
+// Sessions with the same head: each is the one that needs it for the other.
+TEST_F(Space, TheSameConversationUnderTwoNamesGivesWay) {
+  Chain chain(token_run(kTokens, 50), kBytesPerToken);
+  save("a", chain);
+  save("b", chain);
+  for (const char* name : {"p", "q", "r", "s", "t"}) ASSERT_OK(put("", name));
+  EXPECT_EQ(readable_chunks(store_.get(), chain), 0u);
+  expect_clean();
+}
+
+// A save that counts on all there is finds no room, in the end. What it counted on gives way to others later.
+TEST_F(Space, ASaveThatNeedsAllThereIsFails) {
+  Chain trunk(token_run(3 * kTokens, 60), kBytesPerToken);
+  save("trunk", trunk);
+  auto longer = trunk.tokens;
+  for (int32_t t : token_run(4 * kTokens, 61)) longer.push_back(t);
+  Chain branch(longer, kBytesPerToken);
+  SaveOptions o;
+  o.id = 99;
+  EXPECT_EQ(save_chain(store_.get(), "branch", branch, o).status().code(), Code::kNoSpace);
+  EXPECT_EQ(readable_chunks(store_.get(), trunk), trunk.nodes.size());
+  for (const char* name : {"p", "q", "r", "s", "t"}) ASSERT_OK(put("", name));
+  EXPECT_EQ(readable_chunks(store_.get(), trunk), 0u);
+  expect_clean();
+}
+
+// A save without a pin, as an autosave is, leaves its session's pin as it is, and that is the one that counts.
+TEST_F(Space, ASaveWithoutAPinHasItsSessionsPin) {
+  ASSERT_OK(put("mine", "low", 1));
+  ASSERT_OK(put("mine", "high", 9));
+  ASSERT_OK(put("mine", "middle", 5));
+  ASSERT_OK(put("mine", "loose"));
+  ASSERT_OK(put("mine", "middle"));  // other content: takes the loose one's
+  EXPECT_FALSE(has_kv("mine", "loose"));
+  EXPECT_TRUE(has_kv("mine", "low"));
+  ASSERT_OK(put("mine", "second", 2));
+  EXPECT_EQ(put("mine", "new").code(), Code::kNoSpace) << "it has no pin";
+  ASSERT_OK(put("mine", "middle"));
+  EXPECT_FALSE(has_kv("mine", "low"));
+  EXPECT_TRUE(has_kv("mine", "second"));
+  EXPECT_TRUE(has_kv("mine", "high"));
+  ASSERT_OK(put("mine", "third", 3));
+  EXPECT_EQ(put("mine", "middle", 1).code(), Code::kNoSpace) << "a pin that it asks for is the one that counts";
+  expect_clean();
+}
+
 TEST_F(Space, TheFileSystemKeepsWhatItMust) {
   FsInfo fs;
   fs.type = "tmpfs";
@@ -243,6 +314,21 @@ TEST_F(Space, AJumpOfTheClockIsLookedAtTwice) {
   EXPECT_EQ(gc().sessions_removed, 0u);
   env_.unix_offset_ms = 3601'000;
   EXPECT_EQ(gc().sessions_removed, 0u) << "its time was counted by the other clock";
+}
+
+// The slice of a save is one that sees it: a store whose host never calls gc, and rests for a month, is collected too.
+TEST_F(Space, AJumpOfTheClockIsLookedAtTwiceBySaves) {
+  SaveOptions o;
+  o.ttl_seconds = 3600;
+  save("ann", Chain(token_run(40)), o);
+  env_.unix_offset_ms = int64_t{30} * 24 * 3600 * 1000;
+  const auto rows = [&] { return sql_rows(root() + "/catalog.db", "SELECT count(*) FROM sessions WHERE name = 'ann'"); };
+  o.ttl_seconds = 0;
+  o.durability = Durability::kTokens;
+  save("bob", Chain(token_run(40, 3)), o);
+  EXPECT_EQ(rows(), "1|\n");
+  save("bob", Chain(token_run(40, 4)), o);
+  EXPECT_EQ(rows(), "0|\n");
 }
 
 }  // namespace

@@ -29,5 +29,21 @@ TEST(SqliteDb, NamesTheWantOfDescriptors) {
   EXPECT_NE(opened.message().find("Too many open files"), std::string::npos) << opened.message();
 }
 
+// A text that is made at run time may lie where another one did.
+TEST(SqliteDb, NothingIsKeptOfAQueryForOnce) {
+  Db db;
+  ASSERT_TRUE(db.open("file::memory:", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, "memory").is_ok());
+  std::string text;
+  for (int i = 0; i < 3; i++) {
+    text = "SELECT " + std::to_string(i);
+    Query q = db.query_once(text);
+    auto row = q.next();
+    ASSERT_TRUE(row.is_ok() && *row);
+    EXPECT_EQ(q.integer(0), i);
+  }
+  EXPECT_EQ(db.query_once("SELECT nothing").next().status().code(), Code::kCorrupt);
+  EXPECT_TRUE(db.close().is_ok()) << "a statement is open still";
+}
+
 }  // namespace
 }  // namespace kvrt
