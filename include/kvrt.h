@@ -5,7 +5,7 @@
  * deduplicated and compressed. An application can save a session, be killed, start again, and go on with the same
  * bits: the prompt is not computed again.
  *
- *     kvrt_runtime* rt;  kvrt_model* model;  kvrt_store* store;  kvrt_session* chat;
+ *     kvrt_runtime* rt = NULL;  kvrt_model* model = NULL;  kvrt_store* store = NULL;  kvrt_session* chat = NULL;
  *     kvrt_runtime_open(NULL, &rt, NULL);
  *     kvrt_model_open(rt, KVRT_STR("model.gguf"), NULL, NULL, NULL, &model, NULL);
  *     kvrt_store_open(rt, KVRT_STR("memory"), NULL, &store, NULL);
@@ -17,34 +17,41 @@
  *     kvrt_session_generate(chat, NULL, print_token, NULL, NULL, NULL);
  *     kvrt_session_suspend(chat, KVRT_STR("ann"), NULL, NULL, NULL);
  *
+ * A program looks at each status, as samples/resume.c does.
+ *
  * # Contents
  *
  *     Conventions        what holds for every call: names, lifetime, statuses, errors, structs, memory, callbacks, threads, fork
  *     Session states     which call is allowed when
  *     Who computes       whose thread runs the model
- *     How long calls wait
+ *     How long calls wait  which call waits for what
  *     Basics             versions, KVRT_INIT, KVRT_STR, the five handles
  *     Statuses           KVRT_OK ..., KVRT_DETAIL_*, kvrt_error, kvrt_last_error, layouts for bindings
- *     Events             kvrt_event, KVRT_EVENT_*, kvrt_report, kvrt_store_entry
+ *     Events             kvrt_event, kvrt_event_fn, KVRT_EVENT_*, KVRT_REASON_*, kvrt_report, kvrt_store_entry
  *     Runtime            the device, its threads and the log
  *     Model              open, info, tokens and text, templates; steps and metrics; plans of memory, weight cache, a file's contents
- *     Store              open, look, remove, rename, pin, expire; collect, verify, repair
+ *     Store              open, look, remove, rename, pin, expire; collect, remove_old, verify, repair
  *     Cancel             end generations from outside
  *     Session            open and close; say something; generate; fork, cut and read; save and resume
  *
- * Words. A *token* is the unit that a model reads and writes. The *KV state* (KV) is the attention's keys and values,
- * which a model computes for each token. A *block* holds the KV of 32 tokens (see block_tokens) in memory, in the
- * model's *pool*. A *chunk* is a block's KV on disk. Tokens are the truth, KV is a cache: lost KV is computed again
- * from the tokens. A *generation* is a run of tokens that the model gives, from begin to DONE. A *prefill* computes a
- * prompt and gives no token. A *step* is one pass through the model, for all sessions that have something to compute.
- * A *domain* is a sharing scope: sessions of two domains share no KV. The *host* is the program that calls.
+ * Words. A *token* is the unit that a model reads and writes. A *control token* is one that is no text: it marks the
+ * begin of a turn, say. The *KV state* (KV) is the attention's keys and values, which a model computes for each token.
+ * A *block* holds the KV of 32 tokens (see block_tokens) in memory, in the model's *pool*. A *chunk* is a block's KV on
+ * disk. Tokens are the truth, KV is a cache: lost KV is computed again from the tokens. The *numerics* of a device are
+ * its arithmetic by name and version: KV is used only under the numerics that computed it. A *generation* runs from
+ * begin to DONE and gives tokens. A *prefill* is a generation that computes a prompt and gives no token. A *turn* is
+ * what one side of a conversation says at a time. A *step* is one pass through the model, for all sessions that have
+ * something to compute. A *row* is one token of a step; a session *decodes* when it has one row, that of its newest
+ * token. A store's *segments* are its files of chunks, its *catalog* is an SQLite database of all the rest, and the
+ * catalog's *log* is SQLite's write-ahead log. A *domain* is a sharing scope: sessions of two domains share no KV. The
+ * *host* is the program that calls.
  *
  * # Conventions
  *
- * 1. Names. Functions are `kvrt_<noun>_<verb>`, constants `KVRT_*`. There are five nouns. A runtime is a device with
- *    its threads and the log. It opens models (weights, a pool of KV blocks, a scheduler) and stores (directories of
- *    saved sessions). A session is one conversation with a model. A cancel ends generations. Children keep their
- *    parents alive, so handles may be closed in any order.
+ * 1. Names. Functions begin with `kvrt_<noun>_` (those of Basics and Statuses with `kvrt_`), constants with `KVRT_`.
+ *    There are five nouns. A runtime is a device with its threads and the log. It opens models (weights, a pool of KV
+ *    blocks, a scheduler) and stores (directories of saved sessions). A session is one conversation with a model. A
+ *    cancel ends generations. Children keep their parents alive, so handles may be closed in any order.
  *
  * 2. Lifetime. Runtimes, models, stores and cancels are opened, retained and released. The caller of open owns the
  *    handle in `*out` and releases it; retain adds an owner, release takes one away, and after the last release the
@@ -53,11 +60,11 @@
  *    that it works on until it returns: they may be released meanwhile, in its callback or by another thread (for a
  *    session see kvrt_session_close).
  *
- * 3. Statuses. A call that can fail returns a kvrt_status; KVRT_OK is 0. The numbers never change. Any call may
- *    return these five: INVALID (a wrong argument, no handle of that kind), UNSUPPORTED (an unknown option is set, a
- *    handle from before a fork), NO_MEMORY, INTERNAL, and LIMIT where a text argument is longer than 64 MiB.
- *    "Statuses" at a call names the others, and special causes of these; "Statuses: none of its own" means these five
- *    alone.
+ * 3. Statuses. A call that can fail returns a kvrt_status; KVRT_OK is 0. The numbers never change. Any call may return
+ *    these five: INVALID (a wrong argument, a NULL that its comment does not allow, no handle of that kind),
+ *    UNSUPPORTED (an unknown option is set, a handle from before a fork), NO_MEMORY, INTERNAL, and LIMIT where a text
+ *    argument is longer than 64 MiB. "Statuses" at a call names the others, and special causes of these; "Statuses:
+ *    none of its own" means these five alone.
  *
  * 4. Errors. A call that can fail takes a kvrt_error last. It may be NULL. A failed call fills it: status, detail,
  *    the system's error number, and a message that says what, where, expected and found. The struct belongs to the
@@ -70,54 +77,58 @@
  *
  * 5. Structs. The first field of a struct is struct_size. Set it to sizeof the struct, in options and in outputs
  *    (KVRT_INIT does). A size below 4 or above 65536 is INVALID. Options: NULL means all defaults, and 0 means the
- *    default in every field. A shorter struct (of an older header) counts as zero in the fields that it lacks. A
- *    longer struct must be zero in the tail that this library does not know, else the call is UNSUPPORTED
- *    (STRUCT_TAIL). Outputs: the library writes at most struct_size bytes. In a struct of the library's own (a
- *    callback's event, its report and entry) struct_size is the library's. New fields are only ever appended. A flag
- *    is 0 or 1.
+ *    default in every field. A flag is 0 or 1. Any other value of a flag, of an enum or of a reserved field is INVALID.
+ *    A shorter struct (of an older header) counts as zero in the fields that it lacks. A longer struct must be zero in
+ *    the tail that this library does not know, else the call is UNSUPPORTED (STRUCT_TAIL). Outputs: the library writes
+ *    at most struct_size bytes. In a struct of the library's own (a callback's event, its report and entry) struct_size
+ *    is the library's. New fields are only ever appended.
  *
  * 6. Memory and strings. The library never returns memory to free. A call with output of variable length takes a
- *    buffer, its capacity and `needed`; it sets `*needed` when it succeeds and when it is TOO_SMALL. A NULL buffer
- *    with capacity 0 asks for the size. Capacity and needed count bytes of text or tokens. Text that is written has
+ *    buffer, its capacity and `needed`, which must not be NULL; it sets `*needed` when it succeeds and when it is
+ *    TOO_SMALL, and then writes nothing else. A NULL buffer with capacity 0 asks for the size: the call is TOO_SMALL,
+ *    or OK where there is nothing to write. Capacity and needed count bytes of text or tokens. Text that is written has
  *    no NUL at its end. Inputs are copied. A string is a pointer and a length in bytes, UTF-8, without need of a NUL;
  *    NULL with length 0 is an empty one. KVRT_STR writes both for a literal. Names and domains have at most 255 bytes
  *    and no NUL. A path is 1 to 4095 bytes without NUL, as the system has them.
  *
  * 7. Callbacks. A callback comes with a `user` pointer, which kvrt passes on and never reads. kvrt_event_fn returns 0
- *    to go on; anything else stops the call with CANCELLED. It may be NULL unless its call says otherwise. It runs on
- *    the thread inside the call, with no lock held. It may call anything, except on the same session: there cancel,
- *    accept, checkpoint and the reads (8) work, other calls are BUSY. A callback returns: no exception, longjmp or
- *    end of the thread may pass through kvrt. Callbacks that are kept (log, wake) must not call kvrt at all, not even
- *    from a finalizer. Their user pointer has a `user_free`: it is called once, when the callback can come no more,
- *    also where the callback is NULL, but not if the call that takes it fails.
+ *    to go on; anything else stops the call with CANCELLED, and the callback gets no further event. It may be NULL
+ *    unless its call says otherwise. It runs on the thread inside the call, with no lock held. It may call anything,
+ *    except on the same session: there cancel, accept, checkpoint, close and the reads (8) work, other calls are BUSY.
+ *    A callback returns: no exception, longjmp or end of the thread may pass through kvrt. Callbacks that are kept
+ *    (log, wake) must not call kvrt at all, not even from a finalizer that a garbage collector runs inside them. Their
+ *    user pointer has a `user_free`: it is called once, on any thread, when the callback can come no more, also where
+ *    the callback is NULL, but not if the call that takes it fails.
  *
- * 8. Threads. Any number of threads may use a runtime, a model, a store or a cancel at once, and any const handle. A
- *    session takes one call at a time; a second one is BUSY (CONCURRENT, or REENTRANT in a callback). Beside that
- *    call any thread may call cancel, accept, checkpoint, and the reads: info, tokens, text, message. "Threads"
- *    stands at a call where something else holds.
+ * 8. Threads. Any number of threads may use a runtime, a model, a store or a cancel at once, and any const handle; any
+ *    thread may make a call without a handle. A session takes one call at a time; a second one is BUSY (CONCURRENT, or
+ *    REENTRANT in a callback). Beside that call any thread may call cancel, accept, checkpoint, and the reads: info,
+ *    tokens, text, message. "Threads" stands at a call where something else holds.
  *
  * 9. fork(2). In the child, a call with a handle of the parent is UNSUPPORTED (FORKED) and touches nothing. The child
- *    may open handles of its own, except for a store that was open at the fork (UNSUPPORTED). The child's first call
- *    closes its copies of the parent's lock and data files (not SQLite's, which lock nothing in a child). A child
- *    that calls nothing closes them at exec or exit, and until then holds the locks even when the parent was killed.
+ *    may open handles of its own, except for a store that was open at the fork (UNSUPPORTED). The child has copies of
+ *    the descriptors of the parent's lock and data files. Its first call closes them (not SQLite's, which lock nothing
+ *    in a child). A child that calls nothing keeps them until exec or exit, and with them the locks, even when the
+ *    parent was killed.
  *
  * 10. A good guest. kvrt never prints, exits, aborts or handles signals. It burns no CPU when idle and leaves the
  *     floating-point mode as it found it. It reads and writes numbers the same under every locale. Its only global
- *     state is each thread's last error and a note of its open descriptors (9); none of those is 0 to 2 (where these
- *     are closed, SQLite leaves /dev/null in them). A call works on a thread with 96 KiB of stack; a callback's own
- *     needs come on top. When the system gives no memory, a call returns NO_MEMORY and leaves its handle as it was; a
- *     generation ends at its last token.
+ *     state is each thread's last error and a note of its open descriptors (9). It opens no file as descriptor 0, 1 or
+ *     2; where these are closed, SQLite leaves /dev/null in them. A call works on a thread with 96 KiB of stack; a
+ *     callback's own needs come on top. When the system gives no memory, a call returns NO_MEMORY and leaves its handle
+ *     as it was, except that a generation may end at its last token (see kvrt_session_next).
  *
  * 11. Exactness. On the CPU the logits of a position depend on the model, the KV format and the tokens before it, and
  *     on nothing else: not on batching, prompt pieces, block size, threads, instruction set, prefix hits, forks, or
  *     suspend and resume. On CUDA the same holds with KVRT_DETERMINISM_STRICT, and by default for suspend and resume:
- *     restored KV has the bits that it was saved with.
+ *     restored KV has the bits that it was saved with. The one exception is an `inexact` session
+ *     (KVRT_FOREIGN_KV_ACCEPT).
  *
- * 12. Versions. kvrt follows SemVer. The library's soname is libkvrt.so.0. From 0.2.0 on it only grows: a program
- *     runs with every later 0.x. Before that a function that changes gets another symbol version. A program that
- *     needs a function which the library lacks is refused when it starts. Enums may grow, in any version: ignore an
- *     event of unknown type, take an unknown status for a failure, an unknown reason for the end of a generation, an
- *     unknown detail for none. The store has a format number of its own; a store of a later format is refused and
+ * 12. Versions. kvrt follows SemVer. The library's soname is libkvrt.so.0. From 0.2.0 on it only grows: a program runs
+ *     with every later 0.x. Before 0.2.0 a function that changes gets another symbol version. A program that needs a
+ *     function which the library lacks is refused when it starts. Enums may grow, in any version: ignore an event of
+ *     unknown type, and treat an unknown status as a failure, an unknown reason as the end of a generation, an unknown
+ *     detail as KVRT_DETAIL_NONE. The store has a format number of its own; a store of a later format is refused and
  *     left as it is.
  *
  * # Session states
@@ -135,42 +146,50 @@
  *     cancel                             no-op     DONE          no-op         no-op
  *     close                              ok        cancels       ok            ok
  *
- * A session is GENERATING from begin (or inside prefill and generate) until next has given DONE or a failure. After a
- * failure it is IDLE: it keeps the tokens that it has and can go on. That holds for NO_MEMORY, DEVICE, LIMIT and
- * INVALID. Only NaN or infinite logits (DEVICE, detail NUMERIC) make it FAILED, and only after KV that was reused has
- * been computed again, once a generation; then its tokens can be read, and nothing else. With all_or_nothing no
- * session becomes FAILED: it is IDLE, as it was before begin. kvrt_session_info has the error. A SUSPENDED session
- * has given back its blocks; the next call that computes loads its KV again ("warms" it).
+ * A session is GENERATING from begin (or inside prefill and generate) until next has given DONE or a failure that ends
+ * the generation (see kvrt_session_next). Then it is IDLE: it keeps the tokens that it has and can go on, also after
+ * NO_MEMORY, DEVICE, LIMIT and INVALID. One failure makes a session FAILED: a token was to be chosen from logits that
+ * are NaN or infinite (DEVICE, detail NUMERIC). Before that, KV that was reused is computed again, once a generation. A
+ * FAILED session can be read and closed, and nothing else. With all_or_nothing no session becomes FAILED: after any
+ * failure or cancel it is IDLE, as it was before begin. kvrt_session_info has the error.
+ *
+ * A SUSPENDED session has given back its blocks. Calls that change, fork or save it leave it SUSPENDED. prefill, begin
+ * and generate end that: the first step of the generation loads the KV again ("warms" the session).
  *
  * # Who computes
  *
- * kvrt has no engine thread. The thread that asks runs the step: one that calls next, generate or prefill of any
- * session of the model, or kvrt_model_step. A step serves all sessions of the model that generate, answers and pieces
- * of prompts together. A host that must not block calls begin, kvrt_model_step, and next with timeout 0; `wake` tells
- * it when there is an event to take. A session whose events nobody reads pauses at 64 of them, and its blocks can be
- * lent to other sessions.
+ * No thread of kvrt's runs the model by itself. The thread that asks runs the step: one that calls next, generate or
+ * prefill of any session of the model, or kvrt_model_step. A step serves all sessions of the model that generate,
+ * answers and pieces of prompts together. A host that must not block calls begin, kvrt_model_step, and next with
+ * timeout 0; `wake` tells it when there is an event to take. A session whose events nobody reads pauses at 64 of them,
+ * and its blocks can be lent to other sessions.
  *
  * # How long calls wait
  *
  * No call waits for another session to end. A call that is not listed here waits for a moment at most.
  *
+ *     runtime_open                  the kernels' check of themselves, milliseconds; a CUDA driver takes longer to start
  *     generate, prefill             until DONE; cancel ends them within a step
  *     next                          timeout_ms, and then the end of a step that it computes; with timeout 0 not at all
  *     model_step                    ms, or one step
- *     begin                         rendering the template; compiling a grammar that is not among the model's last 16
- *     append_message, set_messages  rendering the template, once for each new message
+ *     begin                         as apply_template; compiling a grammar that is not among the model's last 16
+ *     apply_template                rendering the template, about 100 ms at most
+ *     append_message, set_messages  as apply_template, once for each new message
  *     checkpoint, suspend           one step of this session, other saves of it, and then the store, as every write to it
- *     close                         one step of a call that it cancels, a checkpoint of another thread, and with autosave a save
+ *     close                         one step of a call that it cancels, a checkpoint of another thread, and with autosave a save;
+ *                                   the last session of a released store or model: its release, too
  *     resume                        reading its chunks, as long as that takes; its callback can stop it
  *     model_open                    reading the file, as long as that takes; its callback can stop it
+ *     model_plan, model_inspect     reading the file's header
  *     a write to a store            the store's other writers, at most 5 s, then BUSY; then the disk, as the durability asks
  *     store_open                    the same; after a crash also a look through the directory and the catalog
  *     gc, verify, repair            as long as they take; their callbacks can stop them
  *     other calls to a store        reading the catalog
- *     release                       the last of a store: folding its log in, as a write; the last of a runtime: ending its threads
+ *     release                       the last of a store: folding its log in, which waits 0.1 s for other writers, and for the disk;
+ *                                   the last of a runtime that no model, store or session keeps: ending its threads
  *
- * The first session of a model that uses a store reads the whole model file once, to know the model again; the store
- * keeps the result. A step takes step_ms_max by measured speed, and computes one token at least.
+ * The first session of a model that uses a store (session_open, resume) reads the whole model file once, for the
+ * model's identity; the store keeps the result. A step takes step_ms_max by measured speed, and one token at least.
  */
 #ifndef KVRT_H
 #define KVRT_H
@@ -196,7 +215,7 @@
 #endif
 
 /** Zeroes the struct that `p` points to and sets its struct_size: `kvrt_model_options o; KVRT_INIT(&o);`. In C99 an
- * initializer does as well: `kvrt_model_options o = {.struct_size = sizeof o};`. */
+ * initializer does the same: `kvrt_model_options o = {.struct_size = sizeof o};`. */
 #define KVRT_INIT(p) ((void)memset((p), 0, sizeof *(p)), (void)((p)->struct_size = (uint32_t)sizeof *(p)))
 
 /** A string literal as two arguments, pointer and length: `kvrt_session_suspend(chat, KVRT_STR("ann"), NULL, NULL,
@@ -231,7 +250,7 @@ typedef int32_t kvrt_status;
 /** The status classes, each with the thing to do next. */
 enum {
   KVRT_OK = 0,        /**< It is done. */
-  KVRT_INVALID = 1,   /**< The caller's mistake: mend the call. */
+  KVRT_INVALID = 1,   /**< The caller's mistake: correct the call. */
   KVRT_NOT_FOUND = 2, /**< No such file, session or message: create it or name another. */
   /** The name is taken, or another handle saved it since: resume it, take another name, or overwrite. */
   KVRT_CONFLICT = 3,
@@ -241,17 +260,18 @@ enum {
   KVRT_TOO_SMALL = 7,     /**< The buffer is smaller than `*needed`: call again with a larger one. */
   KVRT_LIMIT = 8,         /**< Past a limit. The message names it, and the option that raises it where there is one. */
   KVRT_CORRUPT = 9,       /**< A file is damaged: get it again; for a store see kvrt_store_repair. */
-  KVRT_INCOMPATIBLE = 10, /**< Sound, but of another model or a later format: open it with that model or version. */
+  KVRT_INCOMPATIBLE = 10, /**< Sound, but of another model, program or version: use the one that it belongs to. */
   /** The system failed to read or write. os_code is errno (EMFILE: raise RLIMIT_NOFILE) or SQLite's extended code. */
   KVRT_IO = 11,
-  /** The disk, a quota, RLIMIT_FSIZE or disk_bytes_max is full. Nothing was lost: free space and call again. */
+  /** The disk, a quota, RLIMIT_FSIZE or disk_bytes_max is full: free space and call again. No tokens were lost; other
+   * saved sessions may have lost KV. */
   KVRT_NO_SPACE = 12,
   KVRT_DEVICE = 13,      /**< The compute device failed, or its logits are no numbers (detail NUMERIC). */
   KVRT_UNSUPPORTED = 14, /**< This build or version cannot do it. The message names the thing. */
   KVRT_INTERNAL = 15     /**< A defect of kvrt: please report the message. */
 };
 
-/** Finer reasons, in kvrt_error.detail. Take one that you do not know for none. */
+/** Finer reasons, in kvrt_error.detail. Treat one that you do not know as KVRT_DETAIL_NONE. */
 enum {
   KVRT_DETAIL_NONE = 0,            /**< The status says it all. */
   KVRT_DETAIL_FORMAT = 1,          /**< Bytes that break the format. */
@@ -259,7 +279,7 @@ enum {
   KVRT_DETAIL_CATALOG_MISSING = 3, /**< A store's directory without its catalog: see kvrt_store_repair. */
   KVRT_DETAIL_STORE_TOO_NEW = 4,   /**< A later kvrt wrote the store. It is left as it is. */
   KVRT_DETAIL_FOREIGN_PROGRAM = 5, /**< The directory or database belongs to another program. */
-  KVRT_DETAIL_READ_ONLY = 6,       /**< The store cannot be written. */
+  KVRT_DETAIL_READ_ONLY = 6,       /**< The store, its directory or its file system cannot be written. */
   KVRT_DETAIL_PERMISSION = 7,      /**< The system refused access. */
   /** Others own or can write the directory; or a file in it is theirs, a link, or no file. */
   KVRT_DETAIL_UNSAFE_DIRECTORY = 8,
@@ -297,8 +317,8 @@ KVRT_API const char* kvrt_status_name(kvrt_status status);
  * - Statuses: INVALID: `out` is NULL or has no struct_size. */
 KVRT_API kvrt_status kvrt_last_error(kvrt_error* out);
 
-/** sizeof a struct of this header, as the library has it, by its name: "kvrt_event". 0: the library has no such
- * struct. A binding that lays out structs by itself compares when it loads. */
+/** sizeof a struct of this header, as the library has it, by its name, NUL-terminated: "kvrt_event". 0: the library has
+ * no such struct. A binding that lays out structs by itself compares when it loads. */
 KVRT_API uint32_t kvrt_struct_size(const char* name);
 
 /** offsetof a field of such a struct: "kvrt_event", "text". UINT32_MAX: there is no such field. kvrt.abi.json
@@ -312,21 +332,22 @@ KVRT_API uint32_t kvrt_struct_offset(const char* name, const char* field);
  * sessions.
  * @{ */
 
-/** kvrt_event.type: which fields of the event are filled. The others are 0 or NULL. Ignore a type that you do not
- * know. */
+/** kvrt_event.type: which fields of the event are filled. The others are 0 or NULL. Ignore a type that you do not know.
+ *
+ * CONTENT, REASONING and TOOL_CALL come with the option `reply` alone: after the TOKEN that completes them, or before
+ * DONE. TOKEN and DONE still have the whole text: show the one kind or the other. */
 enum {
   KVRT_EVENT_NONE = 0,  /**< next: nothing came before the timeout; the session generates on. */
-  KVRT_EVENT_TOKEN = 1, /**< A new token: token, position, text, logprob, and top with top_logprobs. */
+  KVRT_EVENT_TOKEN = 1, /**< A new token, also an end or stop token: token, position, text, logprob, and top with top_logprobs. */
   /** done of total. Prefill: tokens. model_open: bytes. resume: chunks. gc: expired sessions, and one more for the
    * files. verify and repair: bytes. */
   KVRT_EVENT_PROGRESS = 2,
   KVRT_EVENT_LOGITS = 3, /**< logits[logits_count] of `position`: they predict the token at position + 1. */
-  /** The end: reason, report, and text: the rest that was held back for a stop string which did not come. */
+  /** The end: reason, report, and text: what was held back because a stop string might have begun with it. */
   KVRT_EVENT_DONE = 4,
-  KVRT_EVENT_ENTRY = 5, /**< store_list: entry. */
-  KVRT_EVENT_FAULT = 6, /**< store_verify and store_repair: text says where and what. */
-  KVRT_EVENT_IDLE = 7,  /**< next: the session does not generate; no event will come. */
-  /* With the option `reply`, after the TOKEN events that they come from: */
+  KVRT_EVENT_ENTRY = 5,     /**< store_list: entry. */
+  KVRT_EVENT_FAULT = 6,     /**< store_verify and store_repair: text says where and what. */
+  KVRT_EVENT_IDLE = 7,      /**< next: the session does not generate; no event will come. */
   KVRT_EVENT_CONTENT = 8,   /**< text: more of the answer itself. */
   KVRT_EVENT_REASONING = 9, /**< text: more of what the model thinks before its answer. */
   /** text: one whole tool call as JSON: `{"name": string, "arguments": object}`, and `"id"` where the model gave
@@ -340,12 +361,12 @@ enum {
   KVRT_REASON_EOS = 1,        /**< The model ended its turn. The end token is in the session. */
   KVRT_REASON_STOP = 2,       /**< A stop string or a stop token came. */
   KVRT_REASON_MAX_TOKENS = 3, /**< max_tokens were generated. */
-  /** The session has as many tokens as the model's context: truncate or erase, or start another session. (A full pool
-   * is LIMIT, from next.) */
+  /** The session has as many tokens as the model's context, or as the whole pool holds: truncate or erase, or start
+   * another session. (A pool that others fill is LIMIT, from next.) */
   KVRT_REASON_CONTEXT_FULL = 4,
   KVRT_REASON_CANCELLED = 5, /**< kvrt_session_cancel, kvrt_cancel_fire or the callback ended it. */
   KVRT_REASON_PREFILLED = 6, /**< A prefill is over. */
-  KVRT_REASON_FAILED = 7     /**< Never in a DONE: next returns the failure as its status, and kvrt_session_info has it. */
+  KVRT_REASON_FAILED = 7     /**< In no event and no report: next returns the failure as its status, and kvrt_session_info has it. */
 };
 
 /** Why the prompt's KV was reused no further than reuse_stopped_at. */
@@ -368,13 +389,13 @@ typedef struct kvrt_report {
   uint32_t reason;        /**< KVRT_REASON_... */
   uint64_t prompt_tokens; /**< Tokens in the session when it began; 0 when the context was full. */
   uint64_t reused_memory; /**< Prompt tokens whose KV was in this session, or shared from the pool. */
-  uint64_t reused_disk;   /**< Prompt tokens whose KV came from the store since the last report. */
-  /** Prompt tokens that were computed (after a cancel: or left to compute). At least 1 where logits were needed: the
-   * last token then runs. */
+  uint64_t reused_disk;   /**< Prompt tokens whose KV came from the store, by this generation or by a resume before it. */
+  /** Prompt tokens that were not reused, but computed (after a cancel: or left to compute). At least 1 where logits are
+   * wanted: the last token then always runs. */
   uint64_t prefilled;
   uint64_t generated;            /**< Tokens that the model gave, the end token included. */
   uint32_t reuse_stopped;        /**< KVRT_REUSE_... */
-  uint32_t stop_tokens;          /**< After a stop string: truncate by so many tokens to drop it from the session. */
+  uint32_t stop_string_tokens;   /**< The session's last tokens that hold the stop string; 0: none. Truncate to the length less these. */
   uint64_t reuse_stopped_at;     /**< First position that was not reused; prompt_tokens when all was. */
   uint64_t seed;                 /**< The seed in use, also when it was drawn. */
   double queue_ms;               /**< From begin to the first step with a row of this session. */
@@ -386,11 +407,11 @@ typedef struct kvrt_report {
   double decode_tokens_per_s;    /**< Tokens after the first, in decode_ms. */
   uint64_t kv_blocks;            /**< Blocks of this session at the end; shared ones count in full. */
   uint64_t kv_bytes;             /**< Bytes of these blocks. */
-  uint64_t pool_bytes_begin;     /**< Of the model's pool in use by open sessions, shared blocks once: when it began. */
+  uint64_t pool_bytes_begin;     /**< Bytes of the model's pool that open sessions held when it began; a shared block counts once. */
   uint64_t pool_bytes_prefilled; /**< The same at the first token, or at the end of a prefill. */
   uint64_t pool_bytes_end;       /**< The same at the end. */
-  /** Rows that were computed again: the session's blocks were lent to others meanwhile, or reused KV made NaN or
-   * infinite logits. */
+  /** Tokens whose KV was computed a second time: the session's blocks were lent to others meanwhile, or reused KV made
+   * NaN or infinite logits. */
   uint64_t recomputed;
 } kvrt_report;
 
@@ -412,14 +433,14 @@ typedef struct kvrt_store_entry {
   int64_t expires_unix_ms; /**< When it expires; 0: never. */
 } kvrt_store_entry;
 
-/** A token with a number: its log probability, or its bias. */
+/** A token id with a number: its log probability, or its bias. */
 typedef struct kvrt_token_value {
   int32_t token; /**< A token id, from 0. */
   float value;   /**< A natural log probability, or the number to add to the token's logit. */
 } kvrt_token_value;
 
-/** One event. Its pointers are the library's: they hold until the next call on the session, or until the callback
- * returns. */
+/** One event. Its pointers are the library's. They hold until the callback returns; those from next hold until the next
+ * call on the session. (Calls that go beside it, convention 8, do not count.) */
 typedef struct kvrt_event {
   uint32_t struct_size; /**< sizeof this struct. */
   uint32_t type;        /**< KVRT_EVENT_... */
@@ -427,9 +448,9 @@ typedef struct kvrt_event {
   uint32_t reason;      /**< DONE: KVRT_REASON_... */
   /** TOKEN: its place in the session, from 0. LOGITS: the place of the token before the predicted one. */
   uint64_t position;
-  const char* text; /**< Whole characters in UTF-8; not NUL-terminated; may be empty. */
+  const char* text; /**< TOKEN, DONE, FAULT, parts of a reply: whole characters in UTF-8; no NUL at the end; may be empty. */
   size_t text_size; /**< Bytes of text. */
-  /** TOKEN: the natural log of its probability before bias, penalties, temperature and truncation. */
+  /** TOKEN: the natural log of its probability before grammar, bias, penalties, temperature and truncation. */
   double logprob;
   uint64_t done;                 /**< PROGRESS: done so far. */
   uint64_t total;                /**< PROGRESS: of so much. */
@@ -441,7 +462,7 @@ typedef struct kvrt_event {
   size_t top_count;              /**< Number of these. */
 } kvrt_event;
 
-/** Is given the events of a call. 0: go on; anything else stops the call. See convention 7. */
+/** Receives the events of a call. 0: go on; anything else stops the call. See convention 7. */
 typedef int32_t (*kvrt_event_fn)(void* user, const kvrt_event* event);
 
 /** @} */
@@ -468,10 +489,10 @@ enum {
 };
 
 /** kvrt_runtime_options.device. A runtime computes on one device. Several runtimes may have a device each; one model
- * over several devices is UNSUPPORTED. CUDA is a library of its own, libkvrt_cuda.so: a runtime that asks for it
- * loads it, and then it stays loaded. libkvrt itself needs no driver and no file of NVIDIA's. Each device has an
- * arithmetic of its own (numerics): a device does not use KV that another one computed, it computes the tokens again
- * (KVRT_REUSE_OTHER_NUMERICS). */
+ * over several devices is UNSUPPORTED. CUDA is a library of its own, libkvrt_cuda.so. The first runtime that asks for
+ * CUDA loads it, and it stays loaded until the process ends. libkvrt itself needs no driver and no file of NVIDIA's.
+ * Each device has numerics of its own: a device does not use KV that another one computed, it computes the tokens again
+ * (KVRT_REUSE_OTHER_NUMERICS), unless the host asks for that KV (KVRT_FOREIGN_KV_ACCEPT). */
 enum {
   KVRT_DEVICE_DEFAULT = 0, /**< CPU. */
   KVRT_DEVICE_CPU = 1,     /**< The CPU. */
@@ -486,32 +507,32 @@ enum {
  * round differently. Restored KV is exact with each choice. */
 enum {
   KVRT_DETERMINISM_DEFAULT = 0, /**< BY_CLASS. */
-  /** A row depends on no other row of its step, but on whether these are few or many. The last bits of a prompt's KV
-   * may change with the other sessions that generate, and with the cuts of the prompt into steps (prefill_chunk,
-   * step_ms_max, a prefix that is found). */
+  /** A row's bits depend on whether its step has few rows or many, and on the other rows in no other way. So the last
+   * bits of a prompt's KV may change with the other sessions that generate, and with the cuts of the prompt into steps
+   * (prefill_chunk, step_ms_max, a prefix that is found). */
   KVRT_DETERMINISM_BY_CLASS = 1,
   /** All of convention 11 holds, as on the CPU: every row takes the kernels for few rows. Prompts are computed 16 rows
-   * at a time, and so read each weight that much oftener. Decodes are as fast as ever. STRICT has a numerics of its
-   * own. */
+   * at a time, so they read the weights more often and take longer. Decodes are as fast as ever. STRICT has numerics of
+   * its own. */
   KVRT_DETERMINISM_STRICT = 2,
-  KVRT_DETERMINISM_NONE = 3 /**< Kernels may take the rows of a step together where that is faster. */
+  KVRT_DETERMINISM_NONE = 3 /**< A row's bits may depend on all rows of its step, where that is faster. */
 };
 
 /** kvrt_runtime_options.prompt_gemm: the precision in which CUDA multiplies a prompt. It applies to steps of more than
- * 128 tokens; smaller steps and decodes are as ever. */
+ * 128 tokens, and changes nothing in smaller steps and decodes. */
 enum {
   KVRT_GEMM_DEFAULT = 0, /**< F16. */
   KVRT_GEMM_F16 = 1,     /**< Activations and weights are rounded to F16. */
-  /** They are rounded to FP8 (E4M3, a scale for each row): half the bytes of F16, 3 bits of fraction. On a model of
-   * 135M parameters logits moved by 7 % of the largest and perplexity by 4 %: try it on your own prompts. Its KV has
-   * a numerics of its own ("cuda-1-sm90-f8") and is never taken for F16's, nor the other way round. FP8 needs compute
-   * capability 8.9 and cuBLASLt, else UNSUPPORTED: the message says which is missing. Matrices that are F32 in the
-   * file, or whose sides are no multiple of 16, stay F16. INVALID with STRICT, which has no such steps. Its speed has
-   * not been measured on a device yet. */
+  /** They are rounded to FP8 (E4M3, a scale for each row): half the bytes of F16, 3 bits of fraction. On one model
+   * (135M parameters) the logits were off by 7 % of the largest, and perplexity rose by 4 %: try it on your own
+   * prompts. Its KV has numerics of its own ("cuda-1-sm90-f8") and is never taken for F16's, nor the other way round.
+   * FP8 needs compute capability 8.9 and cuBLASLt, else UNSUPPORTED: the message says which is missing. Matrices that
+   * are F32 in the file, or whose sides are no multiple of 16, stay F16. INVALID with STRICT, which has no such steps.
+   * Its speed has not been measured on a device yet. */
   KVRT_GEMM_FP8 = 2
 };
 
-/** Is given a line of the log: `level` is KVRT_LOG_ERROR to KVRT_LOG_DEBUG, `text` has text_size bytes. It may come on
+/** Receives a line of the log: `level` is KVRT_LOG_ERROR to KVRT_LOG_DEBUG, `text` has text_size bytes. It may come on
  * any thread and must not call kvrt. */
 typedef void (*kvrt_log_fn)(void* user, int32_t level, const char* text, size_t text_size);
 
@@ -521,16 +542,16 @@ typedef void (*kvrt_free_fn)(void* user);
 /** Options of kvrt_runtime_open. */
 typedef struct kvrt_runtime_options {
   uint32_t struct_size; /**< sizeof this struct. */
-  /** Compute threads, the caller's included, at most 256; 0: the CPUs that affinity and cgroup leave. */
+  /** Compute threads, the caller's included, at most 256; 0: one for each CPU that affinity and cgroup leave. */
   uint32_t threads;
-  uint32_t isa;               /**< KVRT_ISA_... of the CPU. UNSUPPORTED: the machine lacks it. INVALID with DEVICE_CUDA. */
+  uint32_t isa;               /**< KVRT_ISA_..., where the CPU computes. UNSUPPORTED: the machine lacks it. INVALID with DEVICE_CUDA. */
   uint32_t log_level;         /**< KVRT_LOG_... */
   kvrt_log_fn log;            /**< NULL: nothing is logged. */
   void* log_user;             /**< Its user pointer. */
   kvrt_free_fn log_user_free; /**< Called once with log_user when log can come no more; not if open fails; NULL: none. */
   uint32_t device;            /**< KVRT_DEVICE_... */
-  /** Which of the driver's CUDA devices, from 0. UNSUPPORTED: there is no such device. INVALID with the CPU, but for
-   * 0. */
+  /** Which of the driver's CUDA devices, from 0. UNSUPPORTED: there is no such device (with AUTO the CPU computes
+   * then). INVALID with the CPU, but for 0. */
   uint32_t device_index;
   const char* cuda_library; /**< Path of libkvrt_cuda.so; NULL: the one beside libkvrt, else as the dynamic linker finds it. */
   size_t cuda_library_size; /**< Bytes of that path. */
@@ -556,14 +577,14 @@ typedef struct kvrt_runtime_props {
   char devices[1024];
 } kvrt_runtime_props;
 
-/** Opens a runtime. Its kernels check themselves first; with CUDA the driver starts.
- * - `options`: NULL is all defaults: the CPU, all its cores, no log.
+/** Opens a runtime. The CPU's kernels check themselves first; with CUDA the driver starts.
+ * - `options`: NULL is all defaults: the CPU, a thread for each CPU that affinity and cgroup leave, no log.
  * - `*out`: the new runtime. The caller owns it, and releases it with kvrt_runtime_release.
- * - Statuses: LIMIT: more than 256 threads. UNSUPPORTED: the machine or this build lacks the isa or the device.
- *   INCOMPATIBLE: libkvrt_cuda.so is of another version. DEVICE: the device failed. UNSUPPORTED also: the process has
- *   an SQLite, zstd, PCRE2 or libsodium of its own, which took the place of the one that this library was linked
- *   with; the message names both, their versions and files. A library that holds these inside (KVRT_STATIC_DEPS: the
- *   wheel, the tarball) minds no others.
+ * - Statuses: LIMIT: more than 256 threads. UNSUPPORTED: the machine or this build lacks the isa or the device; or the
+ *   process has an SQLite, zstd, PCRE2 or libsodium of its own, which took the place of the one that this library was
+ *   linked with (the message names both, their versions and files). INCOMPATIBLE: libkvrt_cuda.so is of another
+ *   version. DEVICE: the device failed. A library that has SQLite and the others inside (KVRT_STATIC_DEPS: the wheel,
+ *   the tarball) works beside any others.
  * - Blocks: milliseconds; a CUDA driver takes longer to start. */
 KVRT_API kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt_runtime** out, kvrt_error* err);
 
@@ -571,16 +592,16 @@ KVRT_API kvrt_status kvrt_runtime_open(const kvrt_runtime_options* options, kvrt
 KVRT_API void kvrt_runtime_retain(kvrt_runtime* runtime);
 
 /** Takes an owner away; after the last one the handle is gone. NULL is a no-op. Models, stores and sessions keep the
- * parts of the runtime that they need.
- * - Blocks: the last one ends the runtime's threads. */
+ * runtime itself as long as they are there.
+ * - Blocks: the last owner, where nothing keeps the runtime, ends its threads. */
 KVRT_API void kvrt_runtime_release(kvrt_runtime* runtime);
 
 /** Describes the runtime's device, threads and libraries.
  * - Statuses: none of its own. */
 KVRT_API kvrt_status kvrt_runtime_info(const kvrt_runtime* runtime, kvrt_runtime_props* out, kvrt_error* err);
 
-/** Sets the number of compute threads from the next step on: 1 to 256; 0: the CPUs that affinity and cgroup leave. It
- * may be called at any time.
+/** Sets the number of compute threads from the next step on: 1 to 256; 0: one for each CPU that affinity and cgroup
+ * leave. It may be called at any time.
  * - Statuses: LIMIT: more than 256. */
 KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t threads, kvrt_error* err);
 
@@ -599,11 +620,11 @@ enum {
   KVRT_KV_F16 = 1,     /**< 2 bytes an element. */
   KVRT_KV_BF16 = 2,    /**< 2 bytes: the range of F32 and an eighth of F16's precision. */
   KVRT_KV_F32 = 3,     /**< 4 bytes. */
-  /** 1 byte. It halves memory, saved KV and the bytes that a decode reads. The loss is small beside that of 4-bit
-   * weights, yet not nothing. */
+  /** 1 byte. It halves memory, saved KV and the bytes that a decode reads. K is stored transformed (Walsh-Hadamard),
+   * which spreads its large elements. The loss is small beside that of 4-bit weights, yet not nothing. */
   KVRT_KV_INT8 = 4,
   /** 1 byte, E4M3. It halves the same as INT8 and loses more: with SmolLM2 a divergence 13 times INT8's. Take INT8,
-   * unless you want this form, in which each element has a precision relative to itself and K is not transformed. */
+   * unless you want K stored as it is, or each element with a precision relative to itself. */
   KVRT_KV_FP8 = 5
 };
 
@@ -614,7 +635,7 @@ enum {
   KVRT_CACHE_NONE = 1,    /**< None, whatever the environment says. INVALID with a cache_dir. */
   /** As DEFAULT, and where KVRT_CACHE is unset the user's directory: `$XDG_CACHE_HOME/kvrt/weights`, else
    * `$HOME/.cache/kvrt/weights`, made with mode 0700. A relative path in these variables counts as unset. None where
-   * both are unset, where the directory is another user's, or where it is on a network's file system; the log says
+   * both are unset, where the directory is another user's, or where it is on a network file system; the log says
    * why (INFO). It is meant for programs that a user starts. */
   KVRT_CACHE_USER = 2
 };
@@ -624,26 +645,28 @@ typedef struct kvrt_model_options {
   uint32_t struct_size;  /**< sizeof this struct. */
   uint32_t kv_format;    /**< KVRT_KV_... */
   uint32_t block_tokens; /**< Tokens of a KV block: 16, 32, 64, 128 or 256; 0: 32. */
-  /** Prompt tokens of a step at most, 1 to 512; 0: 512. A smaller number makes cancel take effect sooner. */
+  /** Prompt tokens of a step at most, 1 to 512; 0: 512. It holds whatever step_ms_max allows. A smaller number makes
+   * cancel take effect sooner. */
   uint32_t prefill_chunk;
   /** Bytes of the pool of KV blocks. They are reserved at open; they hold two blocks at least, and at most the memory
    * of the machine (CUDA: of the device). 0: four contexts, and at most a quarter of the free memory. */
   uint64_t kv_bytes_max;
   /** Milliseconds that a step may take, 1 to 60000; 0: 50. A step takes on as many prompt tokens as fit this time by
-   * measured speed: the CPU time of a token, and the share of CPU time that the machine gave lately. It takes one
-   * token at least. Where the step without any prompt fills the time already (many sessions decode, the weights are
-   * large), the prompt has half of that step's time.
+   * measured speed: the CPU time of a token, and the share of CPU time that the machine gave lately. It takes one token
+   * at least. Where the step without any prompt fills the time already (many sessions decode, the weights are large),
+   * the prompt has half of that step's time.
    *
-   * With 0 a prompt may have longer steps where nobody waits behind it: no other session of the model generates, and
-   * no step of another model waits. Then a step takes up to 500 ms, or the time that its caller waits where that is
-   * less (the timeout of next, the ms of model_step; 50 at least); cancel, close and a begin meanwhile may wait so
-   * long. And where nobody decodes, a step has at least 32 tokens, or 64 where it may take 500 ms, as far as 500 ms
-   * of CPU time compute them.
+   * With 0, and only then, two exceptions hold for prompts. First, a prompt that nobody waits behind may have longer
+   * steps. Nobody waits when no other session of the model generates and no step of another model is due. A step then
+   * takes up to 500 ms, or the time that its caller waits where that is less (the timeout of next, the ms of
+   * model_step; 50 at least). A cancel, a close or a begin that comes meanwhile waits for that step. Second, a step in
+   * which no session decodes has at least 32 prompt tokens, or 64 where it may take 500 ms, as far as 500 ms of CPU
+   * time compute them.
    *
    * The time that the system needs to hand out memory on its first use comes on top: see kv_populate. */
   uint32_t step_ms_max;
   uint32_t from_fd; /**< 1: read the file from `fd`. The path then only names it in messages, and may be NULL. */
-  /** from_fd: a descriptor open for reading, seekable. It stays the caller's, who may close it after model_open. */
+  /** from_fd: a descriptor open for reading, seekable. The caller keeps it, and may close it after model_open. */
   int32_t fd;
   /** 1: the whole pool gets its memory at open, or NO_MEMORY where less is free. 0: a page gets its memory on its
    * first use, which can double the time of a step on a virtual machine. */
@@ -654,10 +677,10 @@ typedef struct kvrt_model_options {
    * missing.
    *
    * The first open of a model writes a file of about its size there. Later opens map that file, which is faster, and
-   * processes share its pages. When several processes open at once, one writes and the others wait for it: half a
-   * minute and a second for each 50 MB at most. Checksums guard every byte at open. The file is matched to its model
-   * by the model file's inode, size, times and header and a sample of its tensors, not by reading it all: a copy of
-   * the model has a file of its own.
+   * processes share its pages. When several processes open at once, one writes and the others wait for it: at most
+   * half a minute, and a second more for each 50 MB. Checksums guard every byte at open. The file is matched to its
+   * model by the model file's inode, size, times and header and a sample of its tensors, not by reading it all: a copy
+   * of the model has a file of its own.
    *
    * Only its owner may be able to write the directory. While a model uses a file of it, the file may be removed, but
    * not changed. Whatever is wrong with the directory is logged (WARN) and costs time alone. It is not used for a
@@ -666,9 +689,9 @@ typedef struct kvrt_model_options {
   size_t cache_dir_size; /**< Bytes of that path. */
   uint32_t cache;        /**< KVRT_CACHE_... */
   uint32_t reserved;     /**< Must be 0: a later version may have an option here. */
-  /** Bytes of all files in that directory together; 0: a tenth of the file system, at most 20 GiB. To make room for a
-   * new file, files that no process maps are removed, the least recently used first. A file that finds no room, or
-   * that would leave less than a twentieth of the file system free (at most 1 GiB), is not written. */
+  /** Bytes of all files in the weight cache together; 0: a tenth of the file system, at most 20 GiB. To make room for a
+   * new file, files that no process maps are removed, the least recently used first. A file that finds no room, or that
+   * would leave less than a twentieth of the file system free (at most 1 GiB), is not written. */
   uint64_t cache_bytes_max;
 } kvrt_model_options;
 
@@ -712,9 +735,10 @@ typedef struct kvrt_model_props {
  * - `path`, path_size: the file; see from_fd for a descriptor instead.
  * - `callback`: PROGRESS in bytes.
  * - `*out`: the new model. The caller owns it, and releases it with kvrt_model_release.
- * - Statuses: NOT_FOUND: no such file. CORRUPT: the file is no sound GGUF. UNSUPPORTED: an unknown architecture,
- *   tensor type or tokenizer, or a split file: the message names it. LIMIT: kv_bytes_max is more than the machine's
- *   memory, or less than two blocks. NO_MEMORY. IO. DEVICE. CANCELLED: by the callback.
+ * - Statuses: INVALID: an option outside its bounds. NOT_FOUND: no such file. CORRUPT: the file is no sound GGUF.
+ *   UNSUPPORTED: an unknown architecture, tensor type or tokenizer, or a split file: the message names it. LIMIT:
+ *   kv_bytes_max is more than the machine's memory, or less than two blocks. NO_MEMORY. IO. DEVICE. CANCELLED: by the
+ *   callback.
  * - Blocks: until the file is read. */
 KVRT_API kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_model_options* options,
                                      kvrt_event_fn callback, void* user, kvrt_model** out, kvrt_error* err);
@@ -746,7 +770,7 @@ enum {
 KVRT_API kvrt_status kvrt_model_tokenize(const kvrt_model* model, const char* text, size_t text_size, uint32_t flags, int32_t* tokens,
                                          size_t capacity, size_t* needed, kvrt_error* err);
 
-/** Turns tokens into their bytes. A run of tokens that ends within a character ends so in the text, too. Where the
+/** Turns tokens into their bytes. Where the last token ends within a character, the text ends within it, too. Where the
  * vocabulary puts a space before every text (add_space_prefix), the first token's leading space is left out.
  * - `flags`: KVRT_TEXT_SPECIAL.
  * - `text`, capacity, needed: the bytes.
@@ -783,15 +807,17 @@ KVRT_API kvrt_status kvrt_model_apply_template(const kvrt_model* model, const ch
                                                kvrt_error* err);
 
 /** Computes for all generating sessions of the model, for hosts with a loop of their own. It runs steps until no
- * session can go on or `ms` milliseconds are up. 0: one step. Take the events with kvrt_session_next and timeout 0;
- * when a session fails, its next says so.
+ * session can go on, or until `ms` milliseconds are up. Take the events with kvrt_session_next and timeout 0; when a
+ * session fails, its next says so.
+ * - `ms`: 0: one step.
  * - `runnable`: the number of sessions that could go on now; may be NULL.
  * - Statuses: none of its own.
- * - Blocks: `ms`, or one step where that is longer (step_ms_max, 50). A step that another thread computes is waited
+ * - Blocks: `ms`, or one step where that is longer (see step_ms_max). A step that another thread computes is waited
  *   for, and counts. */
 KVRT_API kvrt_status kvrt_model_step(kvrt_model* model, uint32_t ms, uint32_t* runnable, kvrt_error* err);
 
-/** A model's counters since it was opened, and its gauges. */
+/** A model's counters since it was opened, and its gauges. prompt_tokens to generated are sums of these fields in the
+ * reports, and count what failed, too. */
 typedef struct kvrt_metrics {
   uint32_t struct_size;       /**< sizeof this struct. */
   uint64_t sessions;          /**< Sessions open now. */
@@ -804,7 +830,7 @@ typedef struct kvrt_metrics {
   uint64_t step_rows;         /**< Rows in them, one for each token. */
   double step_ms_total;       /**< Milliseconds of all steps. */
   double step_ms_longest;     /**< Milliseconds of the longest. */
-  uint64_t generations;       /**< Generations that were begun. */
+  uint64_t generations;       /**< Generations that were begun, prefills left out. */
   uint64_t prefills;          /**< Prefills that were begun. */
   uint64_t done_eos;          /**< Ended by KVRT_REASON_EOS. */
   uint64_t done_stop;         /**< Ended by KVRT_REASON_STOP. */
@@ -813,12 +839,12 @@ typedef struct kvrt_metrics {
   uint64_t done_cancelled;    /**< Ended by KVRT_REASON_CANCELLED. */
   uint64_t done_prefilled;    /**< Ended by KVRT_REASON_PREFILLED. */
   uint64_t failed;            /**< Ended by a failure. */
-  uint64_t prompt_tokens;     /**< Sum of the reports so far. */
-  uint64_t reused_memory;     /**< Sum of the reports so far. */
-  uint64_t reused_disk;       /**< Sum of the reports so far. */
-  uint64_t prefilled;         /**< Sum of the reports so far. */
-  uint64_t recomputed;        /**< Sum of the reports so far. */
-  uint64_t generated;         /**< Sum of the reports so far. */
+  uint64_t prompt_tokens;     /**< Sum of prompt_tokens. */
+  uint64_t reused_memory;     /**< Sum of reused_memory. */
+  uint64_t reused_disk;       /**< Sum of reused_disk. */
+  uint64_t prefilled;         /**< Sum of prefilled. */
+  uint64_t recomputed;        /**< Sum of recomputed. */
+  uint64_t generated;         /**< Sum of generated. */
   uint64_t preemptions;       /**< Generations that lent their blocks to others. */
   uint64_t evictions;         /**< Cached blocks that were given up. */
   uint64_t first_tokens;      /**< Generations that gave a token: the sums of milliseconds below are over these. */
@@ -832,7 +858,7 @@ typedef struct kvrt_metrics {
  * - Statuses: none of its own. */
 KVRT_API kvrt_status kvrt_model_metrics(const kvrt_model* model, kvrt_metrics* out, kvrt_error* err);
 
-/** Writes the same in Prometheus' text format, version 0.0.4.
+/** Gives the model's counters as text in Prometheus' format, version 0.0.4.
  * - `label_value`: the value of the label `model`, UTF-8; NULL: the model's name.
  * - `text`, capacity, needed: the text. Numbers have a decimal point in every locale.
  * - Statuses: INVALID: label_value is not UTF-8. TOO_SMALL. */
@@ -848,7 +874,7 @@ typedef struct kvrt_plan_options {
   uint64_t session_tokens; /**< Tokens of each, at most the model's context; 0: the model's context. */
   uint64_t shared_tokens;  /**< Leading tokens that all sessions have in common, at most session_tokens. */
   uint64_t memory_bytes;   /**< The budget for everything; 0: the device's free memory. */
-  uint32_t layers;         /**< With path NULL: a geometry instead of a file. Weights and scratch are 0 then. Else 0. */
+  uint32_t layers;         /**< With path NULL: the geometry that takes the file's place (weights and scratch are 0 then); else 0. */
   uint32_t kv_heads;       /**< The same. */
   uint32_t head_dim;       /**< The same. */
   uint32_t reserved;       /**< Must be 0: a later version may have an option here. */
@@ -892,7 +918,7 @@ typedef struct kvrt_plan {
 KVRT_API kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_plan_options* options,
                                      kvrt_plan* out, kvrt_error* err);
 
-/** The directory in which models with such options would keep their weights. Sizes are bytes. */
+/** The weight cache that kvrt_model_options name (cache_dir, cache). Sizes are bytes. */
 typedef struct kvrt_cache_props {
   uint32_t struct_size; /**< sizeof this struct. */
   uint32_t files;       /**< Models there, each in the layout of one machine's CPU. */
@@ -902,10 +928,12 @@ typedef struct kvrt_cache_props {
   char directory[4096]; /**< Absolute and without links, NUL-terminated. It may be missing yet. */
 } kvrt_cache_props;
 
-/** Looks for the weight cache that such options name, and makes nothing.
- * - Statuses: NOT_FOUND: the options name no directory. INVALID, IO, UNSUPPORTED: the directory gets no new file: it,
- *   or where it would be made, belongs to another user, can be written by others, cannot be written, or is on a
- *   network. Where only writing is impossible, the files in it are used all the same. */
+/** Describes the weight cache that the options name, and makes nothing.
+ * - Statuses: NOT_FOUND: the options name no directory. The directory, or the one in which it would be made, can get no
+ *   new file: INVALID: it is another user's, or others can write it. IO: it cannot be written. UNSUPPORTED:
+ *   KVRT_CACHE_USER on a network file system. Where only writing is impossible, models use the files in it all the
+ *   same.
+ * - Blocks: reading the directory. */
 KVRT_API kvrt_status kvrt_model_cache(const kvrt_runtime* runtime, const kvrt_model_options* options, kvrt_cache_props* out,
                                       kvrt_error* err);
 
@@ -922,7 +950,7 @@ enum {
  *      "tensors":  [{"name", "type", "shape": the contiguous dimension first, "bytes"}],
  *      "refused":  [{"what": "tokenizer", "chat template" or "model", "status", "message"}]}
  *
- * "refused" lists the parts that kvrt could not run.
+ * "refused" lists the parts that kvrt cannot run.
  * - `flags`: KVRT_INSPECT_ALL.
  * - `json`, capacity, needed: the text.
  * - Statuses: NOT_FOUND: no such file. CORRUPT: the file is no sound GGUF. IO. LIMIT: the file exceeds a limit of
@@ -942,8 +970,9 @@ KVRT_API kvrt_status kvrt_model_inspect(const kvrt_runtime* runtime, const char*
  * - `name`, name_size: the session's name, 1 to 255 bytes of UTF-8.
  * - An expired session that is not pinned is NOT_FOUND, and its name is free.
  * - A call that writes waits for the other writers of the store at most 5 seconds in all, then it is BUSY
- *   (STORE_LOCKED). A call that reads waits for none. On a store that is open read-only a call that writes is IO
+ *   (STORE_LOCKED). A call that reads waits for no writer. On a store that is open read-only a call that writes is IO
  *   (READ_ONLY).
+ * - When remove, rename, pin or set_ttl returns OK, its change survives a power cut.
  * @{ */
 
 /** Options of kvrt_store_open. */
@@ -953,7 +982,7 @@ typedef struct kvrt_store_options {
   uint32_t must_exist;  /**< 1: NOT_FOUND instead of making a new store. */
   uint32_t reserved;    /**< Must be 0: a later version may have an option here. */
   /** Bytes that catalog and segments may take on the disk, as kvrt_store_props.disk_bytes counts them; 0: no cap.
-   * Where KV would pass the cap, other saved sessions give way (see kvrt_store_pin); where that is not enough, the
+   * Where KV would pass the cap, other saved sessions lose KV (see kvrt_store_pin); where that is not enough, the
    * save leaves KV out. A save whose tokens would pass it is NO_SPACE. The catalog's log may pass it by some 100 KiB
    * until the next save or gc. */
   uint64_t disk_bytes_max;
@@ -981,40 +1010,41 @@ typedef struct kvrt_store_props {
   uint64_t bytes_free;
 } kvrt_store_props;
 
-/** Opens a store, and makes it where there is none. A new directory has mode 0700. A store of 0.1 is migrated. Handles
- * of one runtime share one store, with the options of the first.
+/** Opens a store, and makes it where there is none. A new directory has mode 0700. A store that an older kvrt made is
+ * migrated. A directory that is open in this runtime already gives the same store: `options` are checked, and otherwise
+ * ignored.
  *
- * The directory must be on a local file system. Its files are as private as the conversations. Its checksums find
- * damage; they do not protect against forgery: a forged store is believed, KV and all. Open only directories that you
- * trust as your own process.
+ * The directory must be on a local file system. Its files hold the conversations in clear: keep them as private as
+ * these. Their checksums find damage; they do not protect against forgery: a forged store is believed, KV and all. Open
+ * only directories that you trust as your own process.
  * - `*out`: the store. The caller owns the handle, and releases it with kvrt_store_release.
  * - Statuses: NOT_FOUND: the parent directory is missing; or there is no store, with must_exist or read_only. BUSY:
- *   another process makes, migrates or repairs it. CORRUPT: the catalog is damaged or another store's
- *   (CATALOG_CORRUPT: the message names both), or it is missing (CATALOG_MISSING): see kvrt_store_repair.
- *   INCOMPATIBLE: a later kvrt wrote it (STORE_TOO_NEW), the directory is another program's (FOREIGN_PROGRAM), or the
- *   store is too old; it is left as it is. UNSUPPORTED: a network's file system, or a store that was open at a fork.
- *   INVALID: others may write the directory or a file in it, or one of them is a link or no file (UNSAFE_DIRECTORY).
- *   IO: the system failed; also PERMISSION and READ_ONLY. NO_SPACE.
- * - Blocks: up to 5 seconds for other writers, and for the disk; after a crash for a look through the directory and
- *   the catalog. */
+ *   another process makes, migrates or repairs it. CORRUPT: the catalog is damaged or another store's (CATALOG_CORRUPT:
+ *   the message names both), or it is missing (CATALOG_MISSING): see kvrt_store_repair. INCOMPATIBLE: a later kvrt
+ *   wrote it (STORE_TOO_NEW), the directory is another program's (FOREIGN_PROGRAM), or the store is too old; it is left
+ *   as it is. UNSUPPORTED: a network file system, or a store that was open at a fork. INVALID: others may write the
+ *   directory or a file in it, or one of them is a link or no file (UNSAFE_DIRECTORY). IO: the system failed; also
+ *   PERMISSION, and READ_ONLY where a store is to be made on a read-only file system. NO_SPACE.
+ * - Blocks: up to 5 seconds for other writers, and for the disk; after a crash for a look through the directory and the
+ *   catalog. */
 KVRT_API kvrt_status kvrt_store_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_store_options* options,
                                      kvrt_store** out, kvrt_error* err);
 
 /** Adds an owner to the handle. NULL is a no-op. */
 KVRT_API void kvrt_store_retain(kvrt_store* store);
 
-/** Takes an owner away; after the last one the handle is gone. NULL is a no-op. The directory closes with the store's
- * last session.
- * - Blocks: closing folds the catalog's log in, as a write. */
+/** Takes an owner away; after the last one the handle is gone. NULL is a no-op. The directory closes when its sessions
+ * are closed, too.
+ * - Blocks: closing folds the catalog's log in: 0.1 s at most for other writers, and the disk. */
 KVRT_API void kvrt_store_release(kvrt_store* store);
 
 /** Describes the store's contents and its size on disk.
  * - Statuses: IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_info(const kvrt_store* store, kvrt_store_props* out, kvrt_error* err);
 
-/** Lists the saved sessions, ordered by domain and name.
+/** Lists the saved sessions as they are when it is called, ordered by domain and name.
  * - `domain`: NULL: all domains; "" with size 0: the default one.
- * - `callback`: one ENTRY event for each; must not be NULL.
+ * - `callback`: one ENTRY event for each; must not be NULL. It may change the store, and remove entries.
  * - Statuses: CANCELLED: by the callback. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_list(const kvrt_store* store, const char* domain, size_t domain_size, kvrt_event_fn callback, void* user,
                                      kvrt_error* err);
@@ -1053,17 +1083,19 @@ KVRT_API kvrt_status kvrt_store_remove(kvrt_store* store, const char* domain, si
 KVRT_API kvrt_status kvrt_store_rename(kvrt_store* store, const char* domain, size_t domain_size, const char* from, size_t from_size,
                                        const char* to, size_t to_size, kvrt_error* err);
 
-/** Pins a saved session: it does not expire, and its KV gives way after that of others.
+/** Pins a saved session: it does not expire, and it loses its KV later than others.
  *
- * When a save finds no room, saved sessions lose their KV; they never lose tokens. Sessions of the saver's domain
- * that are not pinned go first, then unpinned ones of other domains, in each case those used longest ago; then those
- * of its domain that are pinned with a lower priority than the one being saved.
+ * When a save finds no room, other saved sessions lose KV; they never lose tokens. First come sessions of the saver's
+ * domain that are not pinned, then those of other domains that are not pinned, and last those of the saver's domain
+ * that are pinned with a lower priority than the saved session has after this save (see kvrt_save_options.pin), the
+ * lowest first. Among equals the session that was saved or resumed longest ago comes first.
  * - `pinned`: the priority, 1 to 255; 0: not pinned, and its expiry counts again.
  * - Statuses: NOT_FOUND: no session of this name. INVALID: above 255. BUSY: STORE_LOCKED. NO_SPACE. IO. CORRUPT. */
 KVRT_API kvrt_status kvrt_store_pin(kvrt_store* store, const char* domain, size_t domain_size, const char* name, size_t name_size,
                                     uint32_t pinned, kvrt_error* err);
 
-/** Sets when a saved session expires. An expired session that is not pinned is NOT_FOUND, and gc removes it.
+/** Sets when a saved session expires. An expired session that is not pinned is NOT_FOUND, and gc removes it. The next
+ * save with kvrt_save_options.ttl_seconds sets this anew; one without leaves it as it is.
  * - `seconds`: from now, at most 100 years; 0: never.
  * - Statuses: NOT_FOUND: no session of this name. INVALID: more than 100 years. BUSY: STORE_LOCKED. NO_SPACE. IO.
  *   CORRUPT. */
@@ -1081,23 +1113,25 @@ typedef struct kvrt_gc_report {
   uint64_t bytes_rewritten;  /**< Bytes of chunks that went from sparse segments into new ones. */
   /** Bytes of removed chunks in segments that stay: zeros now, whose space the file system has back. */
   uint64_t bytes_punched;
-  /** Bytes of the catalog's log that stay, which may hold removed data; 0: none. They stay when another process reads
-   * an old state, or was stopped at it. The next gc, save or close of this handle finishes. */
+  /** Bytes of the catalog's log that stay, which may hold removed data; 0: none. They stay while another process reads
+   * an older state of the catalog, or was stopped (SIGSTOP) as it read one. The next gc, save or close of this handle
+   * finishes. */
   uint64_t log_bytes_kept;
 } kvrt_gc_report;
 
-/** Collects garbage. It removes expired sessions that are not pinned, chunks that no session needs, and segments
- * without any. It writes segments anew of which less than half is needed. Data that any process removed before it is
- * then in no file. Exceptions are keys (hashes) of chunks and names, the files of kvrt_store_remove_old, and a log
- * that log_bytes_kept reports.
+/** Collects garbage. It removes expired sessions that are not pinned, chunks that no session needs, and segments in
+ * which no chunk is left. It writes segments anew of which less than half is needed. Data that any process removed
+ * before it is then in no file, with three exceptions: hashes of chunks and of names, the files that
+ * kvrt_store_remove_old removes, and a log that log_bytes_kept reports.
  *
- * A save with durability TOKENS or KV does one slice of this work, too. After a jump of the wall clock (5 minutes
- * back, 7 days forth) the first slice expires nothing.
+ * A save with durability TOKENS or KV does one slice of this work, too. When the wall clock has jumped since the last
+ * save or gc (5 minutes back, or 7 days forth), the first slice removes no expired session.
  * - `callback`: PROGRESS between slices of about 5 ms of work; a slice that ends in a commit or a file also waits for
  *   the disk. Wherever the callback stops it, the store is whole.
  * - `report`: may be NULL.
  * - Statuses: CANCELLED: by the callback. BUSY: STORE_LOCKED. NO_SPACE. IO. CORRUPT.
- * - Blocks: as long as the work takes; up to 5 seconds for a process that holds the log. */
+ * - Blocks: as long as the work takes; up to 5 seconds for a process that keeps the catalog's log from being folded
+ *   in. */
 KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_gc_report* report, kvrt_error* err);
 
 /** Removes the backups of migrations and repairs: catalog.db.old and the folders `damaged-<n>`. They still hold
@@ -1106,11 +1140,10 @@ KVRT_API kvrt_status kvrt_store_gc(kvrt_store* store, kvrt_event_fn callback, vo
  * - Statuses: BUSY: STORE_LOCKED. IO. */
 KVRT_API kvrt_status kvrt_store_remove_old(kvrt_store* store, uint64_t* bytes, kvrt_error* err);
 
-/** Reads and checks everything, and the sessions' own records as a resume would read them. It takes little memory,
+/** Reads and checks the whole store; it decodes the sessions' own records as a resume does. It takes little memory,
  * whatever the store claims to hold. It finds damage, not forgery. Others may use the store meanwhile.
  * - `callback`: PROGRESS in bytes while it reads, then one FAULT event for each fault.
- * - Statuses: CORRUPT: there are faults. CANCELLED: by the callback. IO: also where the directory was moved or
- *   deleted.
+ * - Statuses: CORRUPT: there are faults. CANCELLED: by the callback. IO: also where the directory was moved or deleted.
  * - Blocks: until all is read. */
 KVRT_API kvrt_status kvrt_store_verify(kvrt_store* store, kvrt_event_fn callback, void* user, kvrt_error* err);
 
@@ -1129,7 +1162,7 @@ typedef struct kvrt_repair_report {
   uint64_t sessions_with_holes; /**< Of those, sessions that lost chunks, which a resume computes again. */
   /** Sessions whose name is lost: tokens, without messages, under names like recovered-0123456789ab. */
   uint64_t sessions_recovered;
-  uint64_t sessions_lost;  /**< Sessions that had a name, and of which too little is left; 0 where no row told of any. */
+  uint64_t sessions_lost;  /**< Sessions that had a name, and of which too little is left; 0 where no record told of any. */
   uint64_t chunks_kept;    /**< Chunks that are sound. */
   uint64_t chunks_lost;    /**< Chunks that are not. */
   uint64_t bytes_kept;     /**< Bytes of chunks_kept. */
@@ -1139,8 +1172,8 @@ typedef struct kvrt_repair_report {
 
 /** Repairs a directory that does not open (CATALOG_CORRUPT, CATALOG_MISSING), or in which verify finds faults. It
  * makes a sound store of all that its checksums and keys can prove. Nobody may have the store open. A catalog that is
- * replaced is kept beside the new one in `damaged-<n>`, with segments that hold unowned chunks alone; the last FAULT
- * names that folder. A repair that was killed or failed can be called again.
+ * replaced goes into the folder `damaged-<n>` of the store, with segments that hold unowned chunks alone; the last
+ * FAULT names that folder. A repair that was killed or failed can be called again.
  * - `callback`: FAULT: a fault, and its treatment. PROGRESS in bytes. A repair that the callback stops has changed
  *   nothing.
  * - `report`: may be NULL.
@@ -1153,7 +1186,7 @@ KVRT_API kvrt_status kvrt_store_repair(kvrt_runtime* runtime, const char* path, 
 /** @} */
 
 /** @defgroup kvrt_cancel Cancel
- * Ends generations from outside, once and for all. Give one cancel to any number of generations
+ * A cancel ends generations from outside. It fires once, for good. Give one cancel to any number of generations
  * (kvrt_generate_options.cancel), of any sessions and models. A generation keeps it from begin until its DONE was
  * taken or it failed.
  * @{ */
@@ -1169,9 +1202,9 @@ KVRT_API void kvrt_cancel_retain(kvrt_cancel* cancel);
 /** Takes an owner away; after the last one the handle is gone, fired or not. NULL is a no-op. */
 KVRT_API void kvrt_cancel_release(kvrt_cancel* cancel);
 
-/** Fires it, for good. It cancels each generation that was begun with it, as kvrt_session_cancel does; it also wakes a
- * thread that waits in next, and calls `wake`. A generation that is begun with it later ends at once and computes
- * nothing. It never fails; NULL is a no-op.
+/** Fires it, for good. It cancels each generation that was begun with it, as kvrt_session_cancel does. It wakes threads
+ * that wait in next, and calls `wake` on its own thread. A generation that is begun with it later ends at once and
+ * computes nothing. It never fails; NULL is a no-op.
  * - Threads: any, also in callbacks (but log and wake); not in a signal handler.
  * - Blocks: it waits for no step. */
 KVRT_API void kvrt_cancel_fire(kvrt_cancel* cancel);
@@ -1191,7 +1224,7 @@ KVRT_API uint32_t kvrt_cancel_fired(const kvrt_cancel* cancel);
 enum {
   KVRT_STATE_IDLE = 1,       /**< It waits for calls. */
   KVRT_STATE_GENERATING = 2, /**< From begin until next has given DONE or a failure. */
-  KVRT_STATE_SUSPENDED = 3,  /**< Saved, without blocks. */
+  KVRT_STATE_SUSPENDED = 3,  /**< Without blocks: it was suspended, and has computed nothing since. */
   KVRT_STATE_FAILED = 4      /**< Its logits were NaN or infinite. It can only be read. */
 };
 
@@ -1212,10 +1245,10 @@ enum {
 /** Options of kvrt_session_open and kvrt_session_resume. kvrt_session_fork reads the wake fields alone. */
 typedef struct kvrt_session_options {
   uint32_t struct_size; /**< sizeof this struct. */
-  /** 1: in memory, neither reuse KV of other sessions nor offer its own. The session's own KV comes back from the
-   * store, whether it was saved with this option or without. The store keeps a chunk of the same tokens once in a
-   * domain, and sessions without this option find it there, whichever session saved it. A session that is to share
-   * nothing needs a domain of its own. */
+  /** 1: in memory, the session uses no KV of other sessions and offers them none. Its own KV comes back from the store,
+   * whether it was saved with this option or without. The store is the same as without: it keeps a chunk of the same
+   * tokens once in a domain, and sessions without this option find it there, whichever session saved it. To share
+   * nothing at all, give the session a domain of its own. */
   uint32_t no_prefix_cache;
   /** Where the session is saved, and finds stored prefixes; NULL: nowhere. resume ignores it: its store is a
    * parameter. */
@@ -1238,41 +1271,42 @@ typedef struct kvrt_session_options {
    * gives the template the time when the session was opened, also after a resume. */
   const char* variables;
   size_t variables_size; /**< Bytes of it. */
-  /** Autosave: the library saves the session by itself when one of the three options below says so. It needs a store.
+  /** Autosave: the library saves the session by itself, each time that one of the three options below says so. It needs
+   * a store.
    *
-   * It saves tokens, messages and full KV blocks, with checkpoint's default options, under the name of the session's
-   * last save or resume. autosave_name is the name until there is one; NULL: until then it is not saved.
-   * kvrt_session_close saves the rest that is not saved yet, with the KV of the last block. A failure is logged and
-   * stands in kvrt_session_props.last_status; the next occasion tries again. The saves run on a thread of the
-   * store's, which computes nothing, sleeps when nothing is due, and works in small portions where others
+   * The save has the tokens, the messages and the KV of full blocks. Its options are checkpoint's defaults. Its name is
+   * that of the session's last save or resume; before there is one, autosave_name; with neither, nothing is saved.
+   * close saves the rest that is not saved yet, with the KV of the last block. A failure is logged and stands in
+   * kvrt_session_props.last_error_status (that of close is logged alone); the next occasion tries again. The saves run on a
+   * thread of the store's, which computes nothing, sleeps when nothing is due, and works in small portions where others
    * generate. */
   const char* autosave_name;
   size_t autosave_name_size; /**< Bytes of it. */
   uint32_t autosave_turn;    /**< 1: save when a generation is over and its DONE was taken. */
-  uint32_t autosave_tokens;  /**< Save each time that the session has grown by so many tokens; 0: not. */
-  /** Save when nothing has happened to the session for so many milliseconds, at most a day; 0: not. */
+  uint32_t autosave_tokens;  /**< Save each time that the session has grown by this number of tokens; 0: not. */
+  /** Save when nothing has happened to the session for this number of milliseconds, at most a day; 0: not. */
   uint32_t autosave_idle_ms;
   uint32_t foreign_kv; /**< KVRT_FOREIGN_KV_..., for resume. */
 } kvrt_session_options;
 
 /** A session's state. Texts are NUL-terminated. */
 typedef struct kvrt_session_props {
-  uint32_t struct_size;    /**< sizeof this struct. */
-  uint32_t state;          /**< KVRT_STATE_... */
-  uint64_t tokens;         /**< Its length. */
-  uint64_t kv_tokens;      /**< Leading tokens whose KV is in the pool. */
-  uint64_t kv_blocks;      /**< Blocks that it holds, shared ones in full. */
-  uint64_t kv_bytes;       /**< Bytes of these. */
-  uint64_t events_unread;  /**< Events that next has ready. */
-  uint64_t messages;       /**< Messages of its conversation. */
-  uint64_t revision;       /**< The revision of its name that it last saved or resumed; 0: it was never saved. */
-  char id[40];             /**< 32 hex digits. Suspend and resume keep it; a save under another name takes a new one. */
-  char name[256];          /**< The name of the last save or resume; "": none. */
-  kvrt_status last_status; /**< Of the last generation or save that failed; KVRT_OK: none did. */
-  int32_t last_detail;     /**< KVRT_DETAIL_... of it. */
-  uint32_t awaits_accept;  /**< 1: the generation waits for kvrt_session_accept. */
-  uint32_t inexact;        /**< 1: it was resumed with KVRT_FOREIGN_KV_ACCEPT, and took KV of another arithmetic. */
-  char last_message[512];  /**< The message of last_status. */
+  uint32_t struct_size;          /**< sizeof this struct. */
+  uint32_t state;                /**< KVRT_STATE_... */
+  uint64_t tokens;               /**< Tokens that it has. */
+  uint64_t kv_tokens;            /**< Leading tokens whose KV is in the pool. */
+  uint64_t kv_blocks;            /**< Blocks that it holds, shared ones in full. */
+  uint64_t kv_bytes;             /**< Bytes of these. */
+  uint64_t events_unread;        /**< Events that next has ready. */
+  uint64_t messages;             /**< Messages of its conversation. */
+  uint64_t revision;             /**< The revision of its name that it last saved or resumed; 0: it was never saved. */
+  char id[40];                   /**< 32 hex digits. Suspend and resume keep it; a save under another name takes a new one. */
+  char name[256];                /**< The name of the last save or resume; "": none. */
+  kvrt_status last_error_status; /**< Of the last generation or save that failed; KVRT_OK: none did. */
+  int32_t last_error_detail;     /**< KVRT_DETAIL_... of it. */
+  uint32_t awaits_accept;        /**< 1: the generation waits for kvrt_session_accept. */
+  uint32_t inexact;              /**< 1: it was resumed with KVRT_FOREIGN_KV_ACCEPT, and took KV of another arithmetic. */
+  char last_error_message[512];  /**< The message of last_error_status. */
 } kvrt_session_props;
 
 /** Opens an empty session.
@@ -1284,31 +1318,31 @@ typedef struct kvrt_session_props {
 KVRT_API kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err);
 
 /** Ends the session. NULL is a no-op. It cancels a call that another thread has on the session and waits for it. A
- * session with autosave is saved once more where it has changed.
+ * session with autosave is saved once more where it has changed; save it yourself before, where you need the status.
  *
- * In a callback of the session's own call it returns at once, and takes effect when that call returns. Never close on
- * a thread for which the callback waits (a user interface's, to which it posts): close would wait for the call, and
- * the call for its callback. Such a thread fires the generation's `cancel`; the thread of the call closes when the
- * call is over.
+ * In a callback of the session's own call close returns at once, and takes effect when that call returns.
+ *
+ * Deadlock: a callback may wait for another thread, such as a user interface's, to which it posts. Never close on that
+ * thread: close would wait for the call, and the call for its callback. Such a thread fires the generation's `cancel`;
+ * the thread of the call closes when the call is over.
  * - Threads: any; it must be the last use of the handle.
  * - Blocks: one step of a call that it cancels; a checkpoint of another thread; with autosave a save. */
 KVRT_API void kvrt_session_close(kvrt_session* session);
 
-/** Describes the session as it is now.
- * - Statuses: none of its own.
- * - Threads: any, beside any call. It waits for no step. */
+/** Describes the session as it is now. It waits for no step.
+ * - Statuses: none of its own. */
 KVRT_API kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* out, kvrt_error* err);
 
-/** Appends tokens as they are. They wait to be computed.
- * - Statuses: INVALID: an id outside the vocabulary, or the session FAILED. BUSY: it generates, or another call is
+/** Appends tokens as they are. The next generation computes them.
+ * - Statuses: INVALID: an id outside the vocabulary, or the session is FAILED. BUSY: it generates, or another call is
  *   inside. LIMIT: the model's context or the pool could never hold them. */
 KVRT_API kvrt_status kvrt_session_append(kvrt_session* session, const int32_t* tokens, size_t count, kvrt_error* err);
 
 /** Appends text, tokenized as kvrt_model_tokenize does. The first text of an empty session gets a BOS where the model
- * asks for it. Some vocabularies put a space before a text: here only where the text begins the session or follows a
- * control token.
+ * asks for it. Where the vocabulary puts a space before a text (add_space_prefix), it does so here only if the text
+ * begins the session or follows a control token.
  * - `flags`: KVRT_TEXT_SPECIAL.
- * - Statuses: INVALID: an unknown flag, bytes that the vocabulary cannot spell, or the session FAILED. BUSY, LIMIT:
+ * - Statuses: INVALID: an unknown flag, bytes that the vocabulary cannot spell, or the session is FAILED. BUSY, LIMIT:
  *   as kvrt_session_append. */
 KVRT_API kvrt_status kvrt_session_append_text(kvrt_session* session, const char* text, size_t text_size, uint32_t flags, kvrt_error* err);
 
@@ -1321,23 +1355,24 @@ typedef struct kvrt_append_info {
   uint64_t rewritten_at; /**< Position of the first of these; with none, the session's length before the call. */
 } kvrt_append_info;
 
-/** Appends one message. The model's template renders it with the conversation before it; the tokens wait to be
- * computed. The next begin opens the assistant's turn; the generated answer becomes a message of its own, which keeps
- * its tokens.
+/** Appends one message. The model's template renders it with the conversation before it; the next generation computes
+ * its tokens. The next begin (but not a prefill) opens the assistant's turn; the generated answer becomes a message of
+ * its own, which keeps its tokens.
  *
- * A session of messages has the tokens of its messages alone: tokens of append and append_text, and of generations
- * without messages, are dropped, and counted as rewritten.
+ * The call drops the tokens that belong to no message: those of append and append_text, and those generated before
+ * there was a message. It counts them as rewritten.
  * - `message`: a JSON object: `{"role": "user", "content": "Hello"}`.
  * - `info`: may be NULL.
- * - Statuses: INVALID: no JSON object with a role, or the template refuses it (TEMPLATE_ERROR), or the session
- *   FAILED. LIMIT: as kvrt_session_append, also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or its
- *   template uses a feature that kvrt lacks (the message names it). BUSY: as kvrt_session_append.
+ * - Statuses: INVALID: no JSON object with a role, or the template refuses it (TEMPLATE_ERROR), or the session is
+ *   FAILED. LIMIT: as kvrt_session_append, also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or its template
+ *   uses a feature that kvrt lacks (the message names it). BUSY: as kvrt_session_append.
  * - Blocks: rendering, about 100 ms at most. */
 KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info,
                                                  kvrt_error* err);
 
-/** Makes the conversation be these messages, for hosts that keep the list themselves. The messages that are equal from
- * the start on stay, and generated ones keep their tokens; the rest is dropped and appended anew.
+/** Makes the conversation be these messages, for hosts that keep the list themselves. Leading messages that are equal
+ * stay as they are, generated ones with their tokens. From the first difference on, the old messages are dropped and
+ * the new ones appended.
  * - `messages`: a JSON array of messages.
  * - `info`: says where the tokens parted; may be NULL.
  * - Statuses: as kvrt_session_append_message.
@@ -1367,19 +1402,19 @@ enum {
    * additionalProperties allows them. A keyword that a mask of tokens cannot promise (uniqueItems, not, ...) is
    * UNSUPPORTED by name. */
   KVRT_GRAMMAR_JSON_SCHEMA = 2,
-  /** The last generation's grammar goes on: after max_tokens, a cancel or a resume. Tokens that were appended since
-   * must fit it. */
+  /** The grammar of the session's last generation, from where its answer stands: after max_tokens, a cancel or a
+   * resume. Tokens that were appended since must fit it. INVALID: there was none, or its answer is whole. */
   KVRT_GRAMMAR_CONTINUE = 3
 };
 
-/** kvrt_generate_options.reply: how an answer is split into content, reasoning and tool calls. A call that is
- * malformed or cut short is content. A session without tools has no calls, whatever its text. With a reply, a stop
- * string does not reach over a control token. */
+/** kvrt_generate_options.reply: how an answer is split into content, reasoning and tool calls. A tool call that is
+ * malformed or cut short is content. A session without tools has no tool calls, whatever its text. With a reply, a stop
+ * string does not reach over a control token. AUTO goes by the chat template. PLAIN to DEEPSEEK are for files whose
+ * template does not show tool calls: they name the way in which a family of models writes them. */
 enum {
   KVRT_REPLY_DEFAULT = 0, /**< Not at all: there are TOKEN events alone. */
-  KVRT_REPLY_AUTO = 1,    /**< As the model's chat template shows calls and reasoning. */
-  /* For files whose template does not show it, as a family of models writes calls: */
-  KVRT_REPLY_PLAIN = 2,   /**< No calls. */
+  KVRT_REPLY_AUTO = 1,    /**< As the model's chat template shows tool calls and reasoning. */
+  KVRT_REPLY_PLAIN = 2,   /**< No tool calls. */
   KVRT_REPLY_HERMES = 3,  /**< `<tool_call>{...}</tool_call>`: Hermes, Qwen 2.5 and 3. */
   KVRT_REPLY_LLAMA3 = 4,  /**< Llama 3. */
   KVRT_REPLY_MISTRAL = 5, /**< Mistral. */
@@ -1387,21 +1422,21 @@ enum {
   KVRT_REPLY_DEEPSEEK = 7 /**< DeepSeek. */
 };
 
-/** Options of kvrt_session_begin and kvrt_session_generate. The sampler applies, in this order: logit_bias;
- * repetition, frequency and presence penalties; temperature; top_k; top_p; min_p. Ties go to the lowest token id. A
- * value outside its bounds is INVALID. */
+/** Options of kvrt_session_begin and kvrt_session_generate. The sampler applies, in this order: the grammar;
+ * logit_bias; repetition, frequency and presence penalties; temperature; top_k; top_p; min_p. Ties go to the lowest
+ * token id. Bounds begin at 0 unless a field says otherwise. A value outside its bounds is INVALID. */
 typedef struct kvrt_generate_options {
   uint32_t struct_size;     /**< sizeof this struct. */
   uint32_t max_tokens;      /**< Tokens at most; 0: until the model ends its turn or the context is full. */
   float temperature;        /**< Up to 100; 0: greedy, the most probable token. */
-  uint32_t top_k;           /**< Only the so many most probable tokens; 0: all. */
+  uint32_t top_k;           /**< Only this number of the most probable tokens; 0: all. */
   float top_p;              /**< Only the fewest tokens that hold this share of the probability, up to 1; 0: all. */
   float min_p;              /**< Only tokens of at least min_p times the best one's probability, up to 1; 0: all. */
-  float repetition_penalty; /**< Over the whole session, as in transformers, up to 100; 0 and 1: none. */
+  float repetition_penalty; /**< Over the session's tokens, as in transformers, up to 100; 0 and 1: none. */
   /** For each time that this generation has given the token, as in OpenAI's API, -100 to 100; 0: none. */
   float frequency_penalty;
   float presence_penalty;             /**< Once if this generation has given the token, as in OpenAI's API, -100 to 100; 0: none. */
-  uint32_t penalty_window;            /**< The penalties look at the last so many tokens; 0: all. */
+  uint32_t penalty_window;            /**< The three penalties look at this number of the session's last tokens; 0: all. */
   const kvrt_token_value* logit_bias; /**< Each value is added to the token's logit; -INFINITY bans the token. NULL: none. */
   size_t logit_bias_count;            /**< Entries of it, at most the vocabulary's size. */
   /** A draw depends on seed and position alone. 0: the seed is drawn where temperature is not 0; the report has it. */
@@ -1409,7 +1444,7 @@ typedef struct kvrt_generate_options {
   const int32_t* stop_tokens; /**< Tokens that end the generation; NULL: none. The one that came stays in the session. */
   size_t stop_token_count;    /**< Entries of it, at most the vocabulary's size. */
   /** Texts that end the generation: up to 16 of 1 to 256 bytes, each ended by a NUL; NULL: none. Text that may be the
-   * begin of one is held back until that is known; then it comes with a later TOKEN, or with DONE. A text that
+   * beginning of one is held back until that is known; then it comes with a later TOKEN, or with DONE. A text that
    * matched is not given, nor is anything after it. */
   const char* stop_strings;
   size_t stop_strings_size;      /**< Bytes of stop_strings, the NULs included. */
@@ -1430,37 +1465,40 @@ typedef struct kvrt_generate_options {
   kvrt_cancel* cancel; /**< Ends the generation when it is fired, or was; kept until DONE. NULL: none. */
 } kvrt_generate_options;
 
-/** Computes the appended tokens: begin with `prefill` set, and next until DONE. For a `cancel` use begin, which takes
- * one.
- * - `logits`: KVRT_LOGITS_...
+/** Computes the appended tokens: begin with `prefill` set, and next until DONE. Call it after an append, to have the
+ * prompt's KV before it is needed: begin and generate compute a prompt by themselves. It opens no turn of the
+ * assistant. It takes no kvrt_cancel; begin does.
+ * - `logits`: KVRT_LOGITS_... They are given as they are, NaN or infinite ones, too.
  * - `callback`: PROGRESS in tokens, LOGITS as asked, and DONE.
- * - `report`: may be NULL.
- * - Statuses: INVALID: the session FAILED, or has no tokens. BUSY: it generates, or another call is inside.
- *   CANCELLED: by the callback or a cancel; the computed part stays. LIMIT: the pool cannot hold it. NO_MEMORY.
- *   DEVICE: the device failed; with NUMERIC the session is FAILED.
+ * - `report`: may be NULL. It is filled when the call succeeds, and when it is CANCELLED.
+ * - Statuses: INVALID: the session is FAILED, or has no tokens. BUSY: it generates, or another call is inside.
+ *   CANCELLED: by the callback or by kvrt_session_cancel; the computed part stays. LIMIT: the pool cannot hold it.
+ *   NO_MEMORY. DEVICE.
  * - Blocks: until DONE. */
 KVRT_API kvrt_status kvrt_session_prefill(kvrt_session* session, uint32_t logits, kvrt_event_fn callback, void* user, kvrt_report* report,
                                           kvrt_error* err);
 
-/** Starts a generation. It computes nothing: next does, of any session of the model, or kvrt_model_step.
+/** Starts a generation. It computes and loads nothing. The steps do, which next (of any session of the model) or
+ * kvrt_model_step runs.
  * - Statuses: INVALID: an option; a malformed grammar (GRAMMAR_ERROR); the template refuses the messages
- *   (TEMPLATE_ERROR); the session FAILED, or has no tokens. BUSY: it generates, or another call is inside. LIMIT: the
- *   opened turn does not fit the context; TEMPLATE_LIMIT; GRAMMAR_LIMIT. UNSUPPORTED: a keyword of a schema: the
+ *   (TEMPLATE_ERROR); the session is FAILED, or has no tokens. BUSY: it generates, or another call is inside. LIMIT:
+ *   the opened turn does not fit the context; TEMPLATE_LIMIT; GRAMMAR_LIMIT. UNSUPPORTED: a keyword of a schema: the
  *   message names it.
  * - Blocks: rendering the template, about 100 ms at most; compiling a grammar, about 1 s at most. */
 KVRT_API kvrt_status kvrt_session_begin(kvrt_session* session, const kvrt_generate_options* options, kvrt_error* err);
 
 /** Gives the next event of a generation, and computes as needed.
  *
- * A failure of the generation is the status of next, once, in place of DONE. The session is IDLE then; only after NaN
- * or infinite logits (DEVICE, detail NUMERIC) it is FAILED. After NO_MEMORY a session that is still GENERATING goes
- * on at the next call; cancel it to end it.
+ * A failure of the generation is the status of next, once, in place of DONE: it ends the generation. Other statuses
+ * change nothing, and the session is GENERATING as before. NO_MEMORY may be either: kvrt_session_info gives the state.
  * - `event`: NONE: nothing came in time. IDLE: the session does not generate.
- * - `timeout_ms`: milliseconds to wait for an event; below 0: as long as it takes; 0: only take an event that is
- *   there, never compute.
- * - Statuses: INVALID: kvrt_session_accept is due; or logit_bias and grammar leave no token. BUSY: another call is
- *   inside. LIMIT: the pool cannot hold the session, or the grammar is too ambiguous to follow (GRAMMAR_LIMIT).
- *   NO_MEMORY. DEVICE: the device failed, or NUMERIC.
+ * - `timeout_ms`: milliseconds to wait for an event; below 0: as long as it takes; 0: only take an event that is there,
+ *   never compute.
+ * - Statuses that end the generation: INVALID: logit_bias and grammar leave no token. LIMIT: the pool cannot hold the
+ *   session, or the grammar is too ambiguous to follow (GRAMMAR_LIMIT). DEVICE: the device failed, or NUMERIC.
+ *   NO_MEMORY: where the session is IDLE after it.
+ * - Statuses that change nothing: INVALID: kvrt_session_accept is due (STATE), or `event` is wrong. BUSY: another call
+ *   is inside. NO_MEMORY: where the session is GENERATING after it: call again, or cancel.
  * - Blocks: timeout_ms, and then the end of a step that it computes. */
 KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event, int32_t timeout_ms, kvrt_error* err);
 
@@ -1471,12 +1509,12 @@ KVRT_API kvrt_status kvrt_session_next(kvrt_session* session, kvrt_event* event,
 KVRT_API kvrt_status kvrt_session_accept(kvrt_session* session, int32_t token, kvrt_error* err);
 
 /** Generates: begin, and next until DONE.
- * - `callback`: TOKEN, PROGRESS, LOGITS and DONE, and with `reply` the answer's parts. When it stops the call it sees
- *   no more, and the tokens so far stay. It may be NULL, except with sampler HOST.
+ * - `callback`: TOKEN, PROGRESS, LOGITS and DONE, and with `reply` the answer's parts. When it stops the call it gets
+ *   no DONE, and the tokens so far stay; a cancel from elsewhere gives it DONE. With sampler HOST it must not be NULL,
+ *   and calls kvrt_session_accept at each LOGITS before it returns: else the generation ends, and the call is INVALID.
  * - `report`: may be NULL. It is filled when the call succeeds, and when it is CANCELLED.
- * - Statuses: as kvrt_session_begin and kvrt_session_next. CANCELLED: by the callback, or by a cancel. After a
- *   failure of the generation the session is as kvrt_session_next says: it has the tokens so far, and is IDLE, or
- *   FAILED after NUMERIC.
+ * - Statuses: as kvrt_session_begin, and as kvrt_session_next where those end the generation. CANCELLED: by the
+ *   callback, kvrt_session_cancel or the option `cancel`. "Session states" says what a failure leaves.
  * - Blocks: until DONE. */
 KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_generate_options* options, kvrt_event_fn callback, void* user,
                                            kvrt_report* report, kvrt_error* err);
@@ -1484,36 +1522,36 @@ KVRT_API kvrt_status kvrt_session_generate(kvrt_session* session, const kvrt_gen
 /** Ends the session's generation or prefill within one step, at its last token. It can be cancelled until its DONE was
  * taken. Without a generation it is a no-op.
  * - Statuses: none of its own.
- * - Threads: any. It waits for nothing. */
+ * - Threads: any, but not in a signal handler. It waits for nothing. */
 KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err);
 
 /** Makes a copy that shares all KV blocks with the session; a block is copied when one of them first writes to it. The
- * copy is not saved and has a new id. It takes over the options of the session, but not autosave_name. Tokens that
- * the session loaded from the store before the fork count as reused_disk in the next report of both.
+ * copy is not saved, has a new id, and is SUSPENDED where the session is. It takes over the options of the session, but
+ * not autosave_name. Tokens that the session loaded from the store before the fork count as reused_disk in the next
+ * report of both.
  * - `options`: only wake, wake_user and wake_user_free are read; may be NULL.
  * - `*out`: the new session. The caller owns it, and closes it with kvrt_session_close.
- * - Statuses: INVALID: the session FAILED. BUSY: it generates, or another call is inside. LIMIT: 65536 sessions of
+ * - Statuses: INVALID: the session is FAILED. BUSY: it generates, or another call is inside. LIMIT: 65536 sessions of
  *   the model are open. */
 KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err);
 
 /** Keeps the first `count` tokens, and the messages that end within them.
- * - Statuses: INVALID: it has fewer tokens, or it FAILED. BUSY: it generates, or another call is inside. */
+ * - Statuses: INVALID: it has fewer tokens, or it is FAILED. BUSY: it generates, or another call is inside. */
 KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_error* err);
 
-/** Drops the tokens [from, to) and the messages in them. The tokens after them move up and are computed again. In a
- * conversation of messages, tokens that only join the last dropped message to the next one (a newline) are dropped
- * too.
+/** Drops the tokens [from, to) and the messages in them. The tokens after them move to lower positions and are computed
+ * again. In a conversation of messages, tokens that only join the last dropped message to the next one (a newline) are
+ * dropped too.
  *
- * To forget the oldest turns, erase from the end of the system message to the begin of the first message to keep: see
- * kvrt_session_message.
- * - Statuses: INVALID: the range ends past the session, or cuts a message in two, or the session FAILED. BUSY: it
+ * To forget the oldest turns, erase from the end of the system message to the beginning of the first message to keep:
+ * see kvrt_session_message.
+ * - Statuses: INVALID: the range ends past the session, or cuts a message in two, or the session is FAILED. BUSY: it
  *   generates, or another call is inside. */
 KVRT_API kvrt_status kvrt_session_erase(kvrt_session* session, uint64_t from, uint64_t to, kvrt_error* err);
 
 /** Gives all token ids of the session.
  * - `tokens`, capacity, needed: the ids.
- * - Statuses: TOO_SMALL.
- * - Threads: any, beside any call. */
+ * - Statuses: TOO_SMALL. */
 KVRT_API kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, size_t capacity, size_t* needed, kvrt_error* err);
 
 /** Gives the bytes of the tokens [from, to). A range may begin or end within a character. Bytes that never become a
@@ -1521,8 +1559,7 @@ KVRT_API kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* t
  * - `to`: at most the session's length; UINT64_MAX: its length.
  * - `flags`: KVRT_TEXT_SPECIAL.
  * - `text`, capacity, needed: the bytes.
- * - Statuses: INVALID: an unknown flag, or a range past the end. TOO_SMALL.
- * - Threads: any, beside any call. */
+ * - Statuses: INVALID: an unknown flag, or a range past the end. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t from, uint64_t to, uint32_t flags, char* text, size_t capacity,
                                        size_t* needed, kvrt_error* err);
 
@@ -1530,22 +1567,21 @@ KVRT_API kvrt_status kvrt_session_text(const kvrt_session* session, uint64_t fro
 typedef struct kvrt_message_props {
   uint32_t struct_size; /**< sizeof this struct. */
   uint32_t generated;   /**< 1: the model's own turn. */
-  uint64_t begin;       /**< Its first token. Between two messages there may be tokens that open a turn. */
+  uint64_t begin;       /**< The position of its first token. Between two messages there may be tokens that open a turn. */
   uint64_t end;         /**< The position after its last token. */
 } kvrt_message_props;
 
 /** Gives message `index`, from 0, and where it lies.
- * - `out`: may be NULL.
- * - `json`, capacity, needed: the message as JSON.
- * - Statuses: NOT_FOUND: the session has fewer messages. TOO_SMALL.
- * - Threads: any, beside any call. */
+ * - `out`: may be NULL. It is filled when the call succeeds, not when it is TOO_SMALL.
+ * - `json`, capacity, needed: the message as JSON. With all three NULL or 0 and an `out`, the call fills `out` alone.
+ * - Statuses: NOT_FOUND: the session has fewer messages. TOO_SMALL. */
 KVRT_API kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kvrt_message_props* out, char* json, size_t capacity,
                                           size_t* needed, kvrt_error* err);
 
 /** kvrt_save_options.durability: which part of a save is safely on the disk when it returns. */
 enum {
   KVRT_DURABILITY_DEFAULT = 0, /**< TOKENS. */
-  KVRT_DURABILITY_NONE = 1,    /**< Nothing waits for the disk. */
+  KVRT_DURABILITY_NONE = 1,    /**< As PROCESS. */
   KVRT_DURABILITY_PROCESS = 2, /**< The save survives the process, not a power cut. */
   KVRT_DURABILITY_TOKENS = 3,  /**< The tokens survive a power cut; KV may have to be computed again. */
   KVRT_DURABILITY_KV = 4       /**< The saved KV survives it too. */
@@ -1567,9 +1603,11 @@ typedef struct kvrt_save_options {
   uint32_t durability;  /**< KVRT_DURABILITY_... */
   uint32_t overwrite;   /**< 1: replace another session of this name, or a newer save of this one, instead of CONFLICT. */
   uint32_t pin;         /**< 1 to 255: pin the saved session with this priority (see kvrt_store_pin); 0: leave it as it is. */
-  uint64_t ttl_seconds; /**< It expires so long after this save, at most 100 years; 0: never. */
-  uint32_t codec;       /**< KVRT_CODEC_... */
-  uint32_t reserved;    /**< Must be 0: a later version may have an option here. */
+  /** It expires this number of seconds after this save, at most 100 years; 0: leave it as it is (a new session never
+   * expires). kvrt_store_set_ttl with 0 takes it away. */
+  uint64_t ttl_seconds;
+  uint32_t codec;    /**< KVRT_CODEC_... */
+  uint32_t reserved; /**< Must be 0: a later version may have an option here. */
 } kvrt_save_options;
 
 /** The result of a save. */
@@ -1587,24 +1625,25 @@ typedef struct kvrt_save_report {
 } kvrt_save_report;
 
 /** Saves the session under `name` in its store. The session stays as it is, in memory. When it returns OK the session
- * is on disk, as the durability says. When it fails all is as before, except that other saved sessions may have lost
- * KV to make room.
+ * is on disk, as the durability says. When it fails all is as before, except that other saved sessions may have lost KV
+ * to make room.
  *
- * It saves all tokens and messages, and the KV of full blocks. A session that generates is saved as a cancel at that
- * moment would leave it; the generation goes on meanwhile, and no step waits for the save. Changes of the session
- * during the save are not saved.
+ * It saves all tokens and messages, the KV of full blocks, and at times that of the last block (below). A session that
+ * generates is saved as a cancel at that moment would leave it; the generation goes on meanwhile, and no step waits for
+ * the save. Changes of the session during the save are not saved.
  *
- * The last block, which is not full, is written when it has grown since it was stored: by 8 tokens, or by a quarter
- * of a block where that is more. So checkpoints after every token write 4 times the new KV at most, and a resume
- * computes that many tokens again at most (8 with blocks of 32), the last token included, which has no KV yet. That
- * holds with KVRT_DURABILITY_KV too. suspend, and close with autosave, write all of it.
+ * Where the last block is not full, a checkpoint writes its KV only when that block has at least n tokens of KV more
+ * than the store has of it: n is 8, or a quarter of a block where that is more (8 with blocks of 32). One checkpoint
+ * then writes at most 4 times the new KV, and a resume computes at most n tokens again, the last token included, which
+ * has no KV yet. That holds with KVRT_DURABILITY_KV too. suspend, and close with autosave, write all KV of the last
+ * block.
  *
  * Where the store has no room for KV, the save keeps the tokens, and as much KV as fits from the first block on: see
  * chunks_missing. It is NO_SPACE where the tokens have no room, and with KVRT_DURABILITY_KV where KV has none.
  * - `name`, name_size: 1 to 255 bytes of UTF-8.
  * - `report`: may be NULL.
  * - Statuses: CONFLICT: another session has the name (NAME_TAKEN), or another handle saved it since (REVISION): see
- *   overwrite. INVALID: the session has no store, or FAILED; no name. NO_SPACE. BUSY: STORE_LOCKED. IO: also a store
+ *   overwrite. INVALID: the session has no store, or is FAILED; no name. NO_SPACE. BUSY: STORE_LOCKED. IO: also a store
  *   that is open read-only. CORRUPT.
  * - Threads: any, at any time. Saves of one session wait for each other.
  * - Blocks: one step of this session, other saves of it, up to 5 seconds for other writers, and the disk. */
@@ -1614,23 +1653,24 @@ KVRT_API kvrt_status kvrt_session_checkpoint(kvrt_session* session, const char* 
 /** Saves the session as kvrt_session_checkpoint does, and then gives its blocks back, also those whose KV the store
  * lacks (chunks_missing). The handle stays valid: the next call that computes loads the KV again.
  * - Statuses: as kvrt_session_checkpoint. BUSY also: it generates, or another call is inside.
- * - Threads: as other calls on a session.
  * - Blocks: as kvrt_session_checkpoint. */
 KVRT_API kvrt_status kvrt_session_suspend(kvrt_session* session, const char* name, size_t name_size, const kvrt_save_options* options,
                                           kvrt_save_report* report, kvrt_error* err);
 
-/** Opens a saved session, in this process or another, and loads its KV. Chunks that are damaged or missing are holes,
- * which the next step computes.
+/** Opens a saved session, in this process or another, and loads its KV. The session is IDLE then. Chunks that are
+ * damaged or missing are holes, which the next step computes.
  * - `store`: where it was saved; options->store is ignored.
- * - `options`: the domain must be the one that it was saved in.
+ * - `options`: the domain must be the one that it was saved in. tools, documents and variables that are NULL stay as
+ *   they were saved; all other options are as given here.
  * - `callback`: PROGRESS in chunks.
- * - `report`: reused_memory and reused_disk count the tokens whose KV came back, prefilled those that remain to be
- *   computed; may be NULL.
+ * - `report`: may be NULL. prompt_tokens is the session's length, reused_memory and reused_disk count the tokens whose
+ *   KV came back, prefilled those that remain to be computed; reuse_stopped and reuse_stopped_at say why. All else is
+ *   0.
  * - `*out`: the new session. The caller owns it, and closes it with kvrt_session_close.
- * - Statuses: NOT_FOUND: no session of this name, or it has expired. INCOMPATIBLE: it was made with another model
- *   (MODEL_MISMATCH), or a newer kvrt saved it. CORRUPT: the record of its tokens is damaged. LIMIT: 65536 sessions
- *   of the model are open, or its context or pool cannot hold it. UNSUPPORTED: the model's file has a vocabulary
- *   alone. CANCELLED: by the callback. BUSY: STORE_LOCKED. IO.
+ * - Statuses: INVALID: as kvrt_session_open. NOT_FOUND: no session of this name, or it has expired. INCOMPATIBLE: it
+ *   was made with another model (MODEL_MISMATCH), or a newer kvrt saved it. CORRUPT: the record of its tokens is
+ *   damaged. LIMIT: 65536 sessions of the model are open, or its context or pool cannot hold it. UNSUPPORTED: the
+ *   model's file has a vocabulary alone. CANCELLED: by the callback. BUSY: STORE_LOCKED. IO.
  * - Blocks: until its chunks are read; the first session with a store reads the whole model file. */
 KVRT_API kvrt_status kvrt_session_resume(kvrt_model* model, kvrt_store* store, const char* name, size_t name_size,
                                          const kvrt_session_options* options, kvrt_event_fn callback, void* user, kvrt_report* report,

@@ -172,7 +172,7 @@ kvrt_report to_report(const Report& r) {
   out.generated = r.generated;
   out.reuse_stopped = static_cast<uint32_t>(r.reuse_stopped);
   out.reuse_stopped_at = r.reuse_stopped_at;
-  out.stop_tokens = r.stop_tokens;
+  out.stop_string_tokens = r.stop_string_tokens;
   out.seed = r.seed;
   out.queue_ms = r.queue_ms;
   out.ttft_ms = r.ttft_ms;

@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <string>
 #include <string_view>
@@ -15,6 +13,7 @@
 
 #include "include/kvrt.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/mutex.h"
 #include "runtime/engine/cancel.h"
 #include "runtime/engine/loop/engine.h"
 
@@ -70,13 +69,13 @@ struct kvrt_session {
   HandleHead head{kvrt::api::kSessionMagic};
   std::shared_ptr<kvrt::Engine> engine;
   kvrt::Session* session = nullptr;
-  mutable std::mutex mu;  // guards the next five
-  mutable std::condition_variable idle;
-  bool busy = false;
-  std::thread::id owner;         // of the running call
-  bool close_at_return = false;  // closed from inside its own callback
-  mutable uint32_t beside = 0;   // running calls that go beside it
-  kvrt::Event event;             // the last kvrt_event points into it
+  mutable kvrt::Mutex mu;
+  mutable kvrt::Condition idle;
+  bool busy KVRT_GUARDED_BY(mu) = false;
+  std::thread::id owner KVRT_GUARDED_BY(mu);         // of the running call
+  bool close_at_return KVRT_GUARDED_BY(mu) = false;  // closed from inside its own callback
+  mutable uint32_t beside KVRT_GUARDED_BY(mu) = 0;   // running calls that go beside it
+  kvrt::Event event;                                 // the last kvrt_event points into it
   kvrt_report report{};
 };
 

@@ -91,11 +91,12 @@ kvrt_status kvrt_session_message(const kvrt_session* session, uint64_t index, kv
     BesideCall call(session);
     KVRT_TRY(call.enter());
     if (out) KVRT_TRY(check_output_struct(out, "out"));
-    KVRT_TRY(check_buffer(json, capacity, needed));
+    const bool props_alone = out && !json && capacity == 0 && !needed;
+    if (!props_alone) KVRT_TRY(check_buffer(json, capacity, needed));
     auto message = session->engine->message(session->session, index);
     if (!message)
       return error(Code::kNotFound, Detail::kNone, "message %llu: the session has fewer", static_cast<unsigned long long>(index));
-    KVRT_TRY(write_buffer(message->json.data(), message->json.size(), json, capacity, needed));
+    if (!props_alone) KVRT_TRY(write_buffer(message->json.data(), message->json.size(), json, capacity, needed));
     kvrt_message_props p{};
     p.generated = message->generated;
     p.begin = message->begin;

@@ -133,16 +133,20 @@ kvrt_status kvrt_session_open(kvrt_model* model, const kvrt_session_options* opt
 void kvrt_session_close(kvrt_session* session) {
   if (!is_live(session ? &session->head : nullptr, kSessionMagic)) return;
   try {
-    std::unique_lock lock(session->mu);
-    const bool busy = session->busy, own = busy && session->owner == std::this_thread::get_id();  // called inside its own callback
-    session->close_at_return = own;
-    lock.unlock();  // cancel rings the host
-    if (busy) session->engine->cancel(session->session);
+    bool busy, own;  // own: called inside its own callback
+    {
+      kvrt::Lock lock(session->mu);
+      busy = session->busy;
+      own = busy && session->owner == std::this_thread::get_id();
+      session->close_at_return = own;
+    }
+    if (busy) session->engine->cancel(session->session);  // without the lock: it rings the host
     if (own) return;
-    lock.lock();
-    session->idle.wait(lock, [&] { return !session->busy && session->beside == 0; });
-    session->busy = true;  // no other call enters
-    lock.unlock();
+    {
+      kvrt::Lock lock(session->mu);
+      while (session->busy || session->beside > 0) session->idle.wait(session->mu);
+      session->busy = true;  // no other call enters
+    }
     destroy(session);
   } catch (...) {  // no memory for the cancel: the session stays until the process ends
   }
@@ -167,9 +171,9 @@ kvrt_status kvrt_session_info(const kvrt_session* session, kvrt_session_props* o
     p.revision = i.revision;
     format_id(i.id, p.id);
     copy_text(p.name, i.name);
-    p.last_status = static_cast<kvrt_status>(i.last_error.code());
-    p.last_detail = static_cast<int32_t>(i.last_error.detail());
-    copy_text(p.last_message, i.last_error.message());
+    p.last_error_status = static_cast<kvrt_status>(i.last_error.code());
+    p.last_error_detail = static_cast<int32_t>(i.last_error.detail());
+    copy_text(p.last_error_message, i.last_error.message());
     write_output(out, p);
     return {};
   });

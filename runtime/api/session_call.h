@@ -20,20 +20,11 @@ class SessionCall {
   SessionCall& operator=(const SessionCall&) = delete;
   ~SessionCall() {
     if (!entered_) return;
-    std::unique_lock lock(handle_->mu);
-    if (handle_->close_at_return) {
-      handle_->idle.wait(lock, [&] { return handle_->beside == 0; });
-      lock.unlock();
-      destroy(handle_);
-      return;
-    }
-    handle_->busy = false;
-    handle_->owner = std::thread::id();
-    handle_->idle.notify_all();  // under the lock: a close takes the lock before it destroys the handle
+    if (leave()) destroy(handle_);
   }
   Status enter(const char* name) {
     KVRT_TRY(check_handle(handle_ ? &handle_->head : nullptr, kSessionMagic, "session"));
-    std::lock_guard lock(handle_->mu);
+    Lock lock(handle_->mu);
     if (handle_->busy) {
       bool mine = handle_->owner == std::this_thread::get_id();
       return error(Code::kBusy, mine ? Detail::kReentrant : Detail::kConcurrent,
@@ -47,6 +38,19 @@ class SessionCall {
   }
 
  private:
+  // True: a callback closed the session, and the handle is this call's to destroy.
+  bool leave() {
+    Lock lock(handle_->mu);
+    if (handle_->close_at_return) {
+      while (handle_->beside > 0) handle_->idle.wait(handle_->mu);
+      return true;
+    }
+    handle_->busy = false;
+    handle_->owner = std::thread::id();
+    handle_->idle.notify_all();  // under the lock: a close takes the lock before it destroys the handle
+    return false;
+  }
+
   kvrt_session* handle_;
   bool entered_ = false;
 };
@@ -59,13 +63,13 @@ class BesideCall {
   BesideCall& operator=(const BesideCall&) = delete;
   ~BesideCall() {
     if (!entered_) return;
-    std::lock_guard lock(handle_->mu);
+    Lock lock(handle_->mu);
     --handle_->beside;
     handle_->idle.notify_all();
   }
   Status enter() {
     KVRT_TRY(check_handle(handle_ ? &handle_->head : nullptr, kSessionMagic, "session"));
-    std::lock_guard lock(handle_->mu);
+    Lock lock(handle_->mu);
     ++handle_->beside;
     entered_ = true;
     return {};

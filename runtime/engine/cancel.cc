@@ -9,7 +9,7 @@ namespace kvrt {
 void Cancel::fire() noexcept {
   std::vector<std::weak_ptr<Engine>> engines;
   {
-    std::lock_guard lock(mu_);
+    Lock lock(mu_);
     fired_ = true;
     engines.swap(engines_);  // a generation that begins later looks at fired()
   }
@@ -19,7 +19,7 @@ void Cancel::fire() noexcept {
 }
 
 void Cancel::watch(std::weak_ptr<Engine> engine) {
-  std::lock_guard lock(mu_);
+  Lock lock(mu_);
   if (fired_) return;
   std::erase_if(engines_, [](const auto& known) { return known.expired(); });
   const auto same = [&](const auto& known) { return !known.owner_before(engine) && !engine.owner_before(known); };

@@ -4,8 +4,9 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
+
+#include "runtime/base/mutex.h"
 
 namespace kvrt {
 
@@ -20,9 +21,9 @@ class Cancel {
   void watch(std::weak_ptr<Engine> engine);
 
  private:
-  std::mutex mu_;
-  std::atomic<bool> fired_{false};              // set under mu_
-  std::vector<std::weak_ptr<Engine>> engines_;  // guarded by mu_; each once
+  Mutex mu_;
+  std::atomic<bool> fired_{false};                                   // set under mu_
+  std::vector<std::weak_ptr<Engine>> engines_ KVRT_GUARDED_BY(mu_);  // each once
 };
 
 }  // namespace kvrt

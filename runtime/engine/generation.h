@@ -36,7 +36,7 @@ struct Report {
   uint64_t prompt_tokens = 0, reused_memory = 0, reused_disk = 0, prefilled = 0, generated = 0;
   ReuseStop reuse_stopped = ReuseStop::kAll;
   uint64_t reuse_stopped_at = 0;
-  uint32_t stop_tokens = 0;
+  uint32_t stop_string_tokens = 0;
   uint64_t seed = 0;
   double queue_ms = 0, ttft_ms = 0, prefill_ms = 0, decode_ms = 0;
   uint64_t kv_blocks = 0, kv_bytes = 0;

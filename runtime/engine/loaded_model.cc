@@ -102,7 +102,7 @@ bool LoadedModel::adds_bos(std::string_view text) const {
 }
 
 Result<Hash256> LoadedModel::id(const Runtime& runtime, Store* store) const {
-  std::lock_guard lock(id_mu_);
+  Lock lock(id_mu_);
   if (!id_.is_zero()) return id_;
   if (!file()) return id_ = Hasher().add_string(name()).finish();
   const auto place = file()->identity();

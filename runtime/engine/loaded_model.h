@@ -3,9 +3,9 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "runtime/base/mutex.h"
 #include "runtime/compute/weight_dir.h"
 #include "runtime/engine/runtime.h"
 #include "runtime/model/model.h"
@@ -68,8 +68,8 @@ class LoadedModel {
   Hash256 template_id_;
   ReplyStyle reply_style_;
   bool template_shows_calls_ = false;
-  mutable std::mutex id_mu_;
-  mutable Hash256 id_;  // zero until a store asks
+  mutable Mutex id_mu_;
+  mutable Hash256 id_ KVRT_GUARDED_BY(id_mu_);  // zero until a store asks
 };
 
 }  // namespace kvrt

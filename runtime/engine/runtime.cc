@@ -53,7 +53,7 @@ struct Runtime::OpenStore {
   OpenStore(const OpenStore&) = delete;
   OpenStore& operator=(const OpenStore&) = delete;
   ~OpenStore() {
-    std::lock_guard lock(runtime->stores_mu_);
+    Lock lock(runtime->stores_mu_);
     store.reset();
     runtime->stores_.erase(key);
     runtime->store_closed_.notify_all();
@@ -64,10 +64,10 @@ Result<std::shared_ptr<Store>> Runtime::open_store(const std::shared_ptr<Runtime
                                                    const StoreOptions& options) {
   const std::string key = canonical_path(path);  // neither links nor a later chdir may change a store's path
   std::shared_ptr<Store> store;                  // outlives the lock, which its destructor takes
-  std::unique_lock lock(stores_mu_);
+  Lock lock(stores_mu_);
   for (auto it = stores_.find(key); it != stores_.end(); it = stores_.find(key)) {
     if (auto open = it->second.lock()) return open;
-    store_closed_.wait(lock);  // its last user has gone, and it is being closed
+    store_closed_.wait(stores_mu_);  // its last user has gone, and it is being closed
   }
   KVRT_ASSIGN(std::unique_ptr<Store> opened, Store::open(env_, log_.get(), key, options));
   auto held = std::make_shared<OpenStore>(self, key, std::move(opened));
@@ -81,7 +81,7 @@ Result<RepairReport> Runtime::repair_store(const std::string& path, const Repair
 }
 
 Result<std::shared_ptr<Autosaver>> Runtime::autosaver(const Store* store) {
-  std::lock_guard lock(stores_mu_);
+  Lock lock(stores_mu_);
   std::erase_if(savers_, [](const auto& entry) { return entry.second.expired(); });
   if (auto running = savers_[store].lock()) return running;
   KVRT_ASSIGN(auto started, Autosaver::start(env_));

@@ -2,15 +2,14 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "runtime/base/env.h"
 #include "runtime/base/log.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/base/turn_lock.h"
 #include "runtime/compute/backend.h"
@@ -57,10 +56,10 @@ class Runtime {
   std::unique_ptr<Backend> backend_;
   std::optional<std::string> cuda_devices_;
   TurnLock step_mutex_;
-  std::mutex stores_mu_;
-  std::condition_variable store_closed_;
-  std::map<std::string, std::weak_ptr<Store>> stores_;       // by canonical path, guarded by stores_mu_
-  std::map<const Store*, std::weak_ptr<Autosaver>> savers_;  // guarded by stores_mu_
+  Mutex stores_mu_;
+  Condition store_closed_;
+  std::map<std::string, std::weak_ptr<Store>> stores_ KVRT_GUARDED_BY(stores_mu_);  // by canonical path
+  std::map<const Store*, std::weak_ptr<Autosaver>> savers_ KVRT_GUARDED_BY(stores_mu_);
 };
 
 }  // namespace kvrt

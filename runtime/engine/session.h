@@ -1,12 +1,12 @@
 // Session: a conversation, its KV, its copy in the store, and its generation. Plain state; the scheduler and the engine act on it.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <string>
 
 #include "runtime/base/hash.h"
+#include "runtime/base/mutex.h"
 #include "runtime/engine/conversation/conversation.h"
 #include "runtime/engine/generation.h"
 #include "runtime/engine/session_use.h"
@@ -84,7 +84,7 @@ struct Session : SessionValue {
   bool woken = false;          // `wake` is to be rung
   Session* next_woken = nullptr;
   uint64_t last_used = 0;  // by the scheduler's clock, for the order of eviction
-  std::condition_variable changed;
+  Condition changed;
 };
 
 }  // namespace kvrt

@@ -66,7 +66,7 @@ static void expect_stored(const char* name, const int32_t* tokens, size_t count)
 static void expect_saved(kvrt_session* s, const char* name) {
   int32_t tokens[1024];
   const size_t count = session_tokens(s, tokens, 1024);
-  EXPECT(comes_to(name, count), "%s was not saved: %s", name, session_props(s).last_message);
+  EXPECT(comes_to(name, count), "%s was not saved: %s", name, session_props(s).last_error_message);
   for (const double start = now_ms(); entry_of(name).chunks < (count - 1) / 16 && now_ms() - start < kWaitMs;) usleep(1000);
   expect_stored(name, tokens, count);
 }
@@ -198,9 +198,9 @@ static void failures(void) {
   append(s, kPrompt, 6);
   generate(s, 20, NULL, NULL);
   kvrt_session_props p = session_props(s);
-  for (const double start = now_ms(); p.last_status == KVRT_OK && now_ms() - start < kWaitMs; usleep(1000)) p = session_props(s);
-  EXPECT(p.last_status == KVRT_CONFLICT && p.last_detail == KVRT_DETAIL_NAME_TAKEN && p.state == KVRT_STATE_IDLE, "%s, detail %d, state %u",
-         kvrt_status_name(p.last_status), p.last_detail, p.state);
+  for (const double start = now_ms(); p.last_error_status == KVRT_OK && now_ms() - start < kWaitMs; usleep(1000)) p = session_props(s);
+  EXPECT(p.last_error_status == KVRT_CONFLICT && p.last_error_detail == KVRT_DETAIL_NAME_TAKEN && p.state == KVRT_STATE_IDLE,
+         "%s, detail %d, state %u", kvrt_status_name(p.last_error_status), p.last_error_detail, p.state);
   EXPECT(entry_of("taken").tokens == kPrompt, "another session's place was taken");
   MUST(kvrt_store_remove(store, NULL, 0, "taken", 5, NULL));
   generate(s, 5, NULL, NULL);  // the next occasion

@@ -208,7 +208,7 @@ static void banned(int all) {
   o.logit_bias = bans, o.logit_bias_count = vocab;
   ROW("session_generate", "every token is banned", kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL), ANY(KVRT_INVALID));
   const kvrt_session_props p = session_props(s);
-  EXPECT(p.state == KVRT_STATE_IDLE && p.last_status == KVRT_INVALID, "state %u", p.state);
+  EXPECT(p.state == KVRT_STATE_IDLE && p.last_error_status == KVRT_INVALID, "state %u", p.state);
   if (all) expect_as_before(s, &before, "banned");
   expect_sound(s, reference, "banned");
   kvrt_session_close(s);
@@ -227,7 +227,7 @@ static void failing(int all) {
   for (int i = 0; i < (all ? 2 : 1); ++i) {
     ROW("session_generate", "logits are NaN", kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL), ANY(KVRT_DEVICE));
     const kvrt_session_props p = session_props(s);
-    EXPECT(p.state == (all ? KVRT_STATE_IDLE : KVRT_STATE_FAILED) && p.last_status == KVRT_DEVICE, "state %u", p.state);
+    EXPECT(p.state == (all ? KVRT_STATE_IDLE : KVRT_STATE_FAILED) && p.last_error_status == KVRT_DEVICE, "state %u", p.state);
     if (all) expect_as_before(s, &before, "failed");
   }
   kvrt_session_close(s);

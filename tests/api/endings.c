@@ -118,8 +118,8 @@ static void failures(struct stage* t) {
     MUST(kvrt_session_next(s, &e, -1, NULL));  // it says so once
     EXPECT(e.type == KVRT_EVENT_IDLE, "event %u after the failure", e.type);
     const kvrt_session_props p = session_props(s);
-    EXPECT(p.state == KVRT_STATE_IDLE && p.last_status == KVRT_INVALID && p.tokens == kPrompt, "state %u, %" PRIu64 " tokens", p.state,
-           p.tokens);
+    EXPECT(p.state == KVRT_STATE_IDLE && p.last_error_status == KVRT_INVALID && p.tokens == kPrompt, "state %u, %" PRIu64 " tokens",
+           p.state, p.tokens);
   }
   static struct run after, alone;
   generate_into(s, 12, &after);
@@ -138,7 +138,7 @@ static void failures(struct stage* t) {
     EXPECT_STATUS(kvrt_session_generate(s, &o, NULL, NULL, NULL, NULL), KVRT_DEVICE);
     EXPECT(last_detail() == KVRT_DETAIL_NUMERIC, "detail %d", (int)last_detail());
     const kvrt_session_props p = session_props(s);
-    EXPECT(p.state == (all ? KVRT_STATE_IDLE : KVRT_STATE_FAILED) && p.tokens == kPrompt && p.last_detail == KVRT_DETAIL_NUMERIC,
+    EXPECT(p.state == (all ? KVRT_STATE_IDLE : KVRT_STATE_FAILED) && p.tokens == kPrompt && p.last_error_detail == KVRT_DETAIL_NUMERIC,
            "NaN: state %u, %" PRIu64 " tokens", p.state, p.tokens);
     kvrt_session_close(s);
   }

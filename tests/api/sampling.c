@@ -101,7 +101,7 @@ static void stops(struct stage* t) {
   EXPECT(report.reason == KVRT_REASON_STOP && report.generated == at + 1, "reason %u after %" PRIu64 ", expected %zu", report.reason,
          report.generated, at + 1);
   o.stop_tokens = NULL, o.stop_token_count = 0;
-  // A stop string out of the middle of the text: the text ends before it, the tokens stay, and stop_tokens says how many to drop.
+  // A stop string out of the middle of the text: the text ends before it, the tokens stay, and stop_string_tokens says how many to drop.
   size_t from = 0;
   for (size_t i = 10; from == 0 && i + 3 < all.text_size; ++i) {
     const unsigned char* p = (const unsigned char*)all.text + i;
@@ -113,12 +113,12 @@ static void stops(struct stage* t) {
   o.stop_strings = stop;
   o.stop_strings_size = 4;
   report = generate(t, o, &h);
-  EXPECT(report.reason == KVRT_REASON_STOP && report.stop_tokens >= 1 && report.stop_tokens <= 4, "reason %u, stop_tokens %u",
-         report.reason, report.stop_tokens);
+  EXPECT(report.reason == KVRT_REASON_STOP && report.stop_string_tokens >= 1 && report.stop_string_tokens <= 4,
+         "reason %u, stop_string_tokens %u", report.reason, report.stop_string_tokens);
   EXPECT(h.text_size == from && memcmp(h.text, all.text, from) == 0, "%zu bytes of text, expected %zu", h.text_size, from);
   const uint64_t tokens = session_props(t->session).tokens;
   EXPECT(tokens == kPrompt + report.generated && memcmp(h.token, all.token, h.count * sizeof *h.token) == 0, "%" PRIu64 " tokens", tokens);
-  MUST(kvrt_session_truncate(t->session, tokens - report.stop_tokens, NULL));
+  MUST(kvrt_session_truncate(t->session, tokens - report.stop_string_tokens, NULL));
   int32_t left[kPrompt + kLength];
   const size_t count = session_tokens(t->session, left, kPrompt + kLength);
   char text[2048];

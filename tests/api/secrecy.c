@@ -207,7 +207,7 @@ static void sessions(struct stage* t) {
   o.grammar_kind = KVRT_GRAMMAR_CONTINUE, o.grammar = NULL, o.grammar_size = 0;
   EXPECT_STATUS(kvrt_session_begin(s, &o, NULL), KVRT_INVALID);
   expect_secret(last_message(), "begin with CONTINUE");
-  expect_secret(session_props(s).last_message, "session_info");
+  expect_secret(session_props(s).last_error_message, "session_info");
   kvrt_session_close(s);
   kvrt_model_release(model);
 }

@@ -151,7 +151,8 @@ static kvrt_session* in_state(struct stage* t, kvrt_model* poisoned, enum state 
   const kvrt_session_props p = session_props(s);
   REQUIRE(p.state == want && p.messages >= 2 && p.awaits_accept == (state == kAsked), "%s: state %u", kStateNames[state], p.state);
   if (state == kFailed) {
-    EXPECT(p.last_status == KVRT_DEVICE && p.last_detail == KVRT_DETAIL_NUMERIC && p.last_message[0], "the failure: %d", p.last_status);
+    EXPECT(p.last_error_status == KVRT_DEVICE && p.last_error_detail == KVRT_DETAIL_NUMERIC && p.last_error_message[0], "the failure: %d",
+           p.last_error_status);
   } else if (state == kSuspended) {
     EXPECT(p.kv_blocks == 0 && p.kv_bytes == 0 && p.revision > 0, "%" PRIu64 " blocks", p.kv_blocks);
   }

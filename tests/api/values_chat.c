@@ -42,6 +42,9 @@ static void conversations(struct stage* t) {
   ROW("session_message", "NULL and 0 ask for the size", kvrt_session_message(s, 0, &p, NULL, 0, &needed, NULL),
       ANY(KVRT_TOO_SMALL) | ANY(KVRT_OK));
   EXPECT(needed == want, "needed %zu, before %zu", needed, want);
+  MUST(kvrt_session_message(s, 0, &p, NULL, 0, NULL, NULL));
+  EXPECT(p.end == before, "without room for JSON the message ends at %" PRIu64, p.end);
+  p.end = 0;
   MUST(kvrt_session_message(s, 0, &p, json, sizeof json, &needed, NULL));
   EXPECT(p.end == before && !p.generated, "the message ends at %" PRIu64, p.end);
   BAD("session_erase", "from past to", kvrt_session_erase(s, 3, 2, ERR));

@@ -252,7 +252,7 @@ void Actor::on_done(const Event& e) {
     expected = r.reason == Reason::kCancelled;  // also when all was computed, and DONE not yet taken
   } else if (g.end != Reason::kNone && r.reason == g.end) {
     expected = true;
-    SIM_CHECK(r.stop_tokens == g.stop_tokens, "%u stop tokens, expected %u", r.stop_tokens, g.stop_tokens);
+    SIM_CHECK(r.stop_string_tokens == g.stop_tokens, "%u stop tokens, expected %u", r.stop_string_tokens, g.stop_tokens);
   } else if (r.reason == Reason::kCancelled) {
     expected = g.cancelled || !w_->alone;  // others may cancel
   } else if (r.reason == Reason::kPrefilled) {

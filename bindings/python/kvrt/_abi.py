@@ -52,7 +52,7 @@ def _struct(name: str, text: str) -> Type[Struct]:
 
 Error = _struct("kvrt_error", "u32 struct_size; i32 status detail os_code; char[1008] message")
 Report = _struct("kvrt_report", """
-    u32 struct_size reason; u64 prompt_tokens reused_memory reused_disk prefilled generated; u32 reuse_stopped stop_tokens;
+    u32 struct_size reason; u64 prompt_tokens reused_memory reused_disk prefilled generated; u32 reuse_stopped stop_string_tokens;
     u64 reuse_stopped_at seed; f64 queue_ms ttft_ms prefill_ms decode_ms tpot_ms prefill_tokens_per_s decode_tokens_per_s;
     u64 kv_blocks kv_bytes pool_bytes_begin pool_bytes_prefilled pool_bytes_end recomputed""")
 StoreEntry = _struct("kvrt_store_entry", """
@@ -107,7 +107,7 @@ SessionOptions = _struct("kvrt_session_options", """
     u32 autosave_turn autosave_tokens autosave_idle_ms foreign_kv""")
 SessionProps = _struct("kvrt_session_props", """
     u32 struct_size state; u64 tokens kv_tokens kv_blocks kv_bytes events_unread messages revision; char[40] id; char[256] name;
-    i32 last_status last_detail; u32 awaits_accept inexact; char[512] last_message""")
+    i32 last_error_status last_error_detail; u32 awaits_accept inexact; char[512] last_error_message""")
 AppendInfo = _struct("kvrt_append_info", "u32 struct_size; u64 appended rewritten rewritten_at")
 MessageProps = _struct("kvrt_message_props", "u32 struct_size generated; u64 begin end")
 GenerateOptions = _struct("kvrt_generate_options", """

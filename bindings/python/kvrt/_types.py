@@ -34,7 +34,7 @@ class Report:
     prefilled: int
     generated: int
     reuse_stopped: ReuseStopped
-    stop_tokens: int
+    stop_string_tokens: int
     reuse_stopped_at: int
     seed: int
     queue_ms: float
@@ -250,11 +250,11 @@ class SessionInfo:
     revision: int
     id: str
     name: str
-    last_status: Status
-    last_detail: Detail
+    last_error_status: Status
+    last_error_detail: Detail
     awaits_accept: bool
     inexact: bool
-    last_message: str
+    last_error_message: str
 
 
 @dataclasses.dataclass(frozen=True)

@@ -204,7 +204,7 @@ class Generate(Case):
         generation = session.generate(max_tokens=40, ignore_eos=True, stop=["no such text", stop])
         self.assertEqual(generation.read(), text[:text.index(stop)])
         self.assertEqual(generation.report.reason, Reason.STOP)
-        self.assertGreater(generation.report.stop_tokens, 0)
+        self.assertGreater(generation.report.stop_string_tokens, 0)
 
     def test_leaving_the_loop_cancels(self):
         session = self.open()

@@ -6,8 +6,8 @@
 
 namespace kvrt {
 
-Result<std::shared_ptr<const Grammar>> GrammarCache::compiled(GrammarKind kind, const std::string& source) {
-  std::lock_guard lock(mu_);
+Result<std::unique_ptr<GrammarMatcher>> GrammarCache::fresh(GrammarKind kind, const std::string& source) {
+  Lock lock(mu_);
   auto found = std::find_if(kept_.begin(), kept_.end(), [&](const auto& g) { return g.kind == kind && g.source == source; });
   if (found == kept_.end()) {
     if (!vocab_) vocab_ = GrammarVocab::make(tokenizer_);
@@ -17,7 +17,7 @@ Result<std::shared_ptr<const Grammar>> GrammarCache::compiled(GrammarKind kind, 
   } else {
     std::rotate(found, found + 1, kept_.end());  // the last used at the end
   }
-  return kept_.back().grammar;
+  return std::make_unique<GrammarMatcher>(kept_.back().grammar, vocab_);
 }
 
 Result<std::unique_ptr<GrammarMatcher>> GrammarCache::matcher(const Conversation& said, const GenerateOptions& options) {
@@ -29,8 +29,7 @@ Result<std::unique_ptr<GrammarMatcher>> GrammarCache::matcher(const Conversation
     return error(Code::kInvalid, Detail::kState,
                  "grammar_kind is CONTINUE, the session's last generation had no grammar or was truncated away");
   }
-  KVRT_ASSIGN(auto grammar, goes_on ? compiled(last.kind, last.source) : compiled(options.grammar_kind, options.grammar));
-  matcher = std::make_unique<GrammarMatcher>(std::move(grammar), vocab_);
+  KVRT_ASSIGN(matcher, goes_on ? fresh(last.kind, last.source) : fresh(options.grammar_kind, options.grammar));
   for (uint64_t i = last.begin; goes_on && i < said.tokens.size(); ++i) {
     if (tokenizer_.is_end(said.tokens[i])) {
       return error(Code::kInvalid, Detail::kState, "grammar_kind is CONTINUE, the answer came to its end at token %llu",

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "runtime/base/mutex.h"
 #include "runtime/engine/generation.h"
 
 namespace kvrt {
@@ -25,12 +25,13 @@ class GrammarCache {
     std::string source;
     std::shared_ptr<const Grammar> grammar;
   };
-  Result<std::shared_ptr<const Grammar>> compiled(GrammarKind kind, const std::string& source);
+  // Before the first token.
+  Result<std::unique_ptr<GrammarMatcher>> fresh(GrammarKind kind, const std::string& source);
 
   const Tokenizer& tokenizer_;
-  std::mutex mu_;
-  std::shared_ptr<const GrammarVocab> vocab_;  // made for the first grammar
-  std::vector<Kept> kept_;                     // the last used at the end
+  Mutex mu_;
+  std::shared_ptr<const GrammarVocab> vocab_ KVRT_GUARDED_BY(mu_);  // made for the first grammar
+  std::vector<Kept> kept_ KVRT_GUARDED_BY(mu_);                     // the last used at the end
 };
 
 }  // namespace kvrt

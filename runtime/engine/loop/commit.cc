@@ -8,6 +8,13 @@ namespace kvrt {
 
 namespace {
 double ms_between(uint64_t from_ns, uint64_t to_ns) { return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) * 1e-6 : 0.0; }
+
+// The options that left no token, as a subject with its verb. A host that samples applies logit_bias itself.
+const char* banning(const Generation& g) {
+  if (!g.matcher) return "logit_bias leaves";
+  return g.options.host_samples || g.options.sampling.logit_bias.empty() ? "the grammar leaves" : "logit_bias and the grammar leave";
+}
+
 }  // namespace
 
 void Scheduler::push(Session* s, Event event) {
@@ -124,15 +131,13 @@ void Scheduler::commit_row(Session* s, Sample sample, const float* row, const To
   }
   if (!sample.finite) {
     if (compute_again(s)) return;
-    fail(s, error(Code::kDevice, Detail::kNumeric, "logits of position %zu hold a NaN or an infinity; the session keeps its %zu tokens",
-                  s->tokens.size() - 1, s->tokens.size()));
+    fail(s, error(Code::kDevice, Detail::kNumeric, "logits of position %zu hold a NaN or an infinity", s->tokens.size() - 1));
     return;
   }
   if (sample.empty) {
     Status limit = g.matcher ? g.matcher->status() : Status();  // the grammar may have been too ambiguous to follow
     fail(s, !limit.is_ok() ? std::move(limit)
-                           : error(Code::kInvalid, Detail::kNone, "logit_bias%s no token for position %zu",
-                                   g.matcher ? " and grammar leave" : " leaves", s->tokens.size()));
+                           : error(Code::kInvalid, Detail::kNone, "%s no token for position %zu", banning(g), s->tokens.size()));
     return;
   }
   if (g.options.emit_logits || g.options.host_samples) {
@@ -184,7 +189,7 @@ void Scheduler::commit_token(Session* s, const Sample& sample, const Tokenizer& 
   if (tokenizer.is_end(sample.token) && !g.options.ignore_eos) {
     finish(s, Reason::kEos, now_ns);
   } else if (g.text.stopped() || std::find(stops.begin(), stops.end(), sample.token) != stops.end()) {
-    g.report.stop_tokens = g.text.stop_tokens();
+    g.report.stop_string_tokens = g.text.stop_tokens();
     finish(s, Reason::kStop, now_ns);
   } else if (g.options.max_tokens && g.report.generated >= g.options.max_tokens) {
     finish(s, Reason::kMaxTokens, now_ns);
@@ -306,7 +311,7 @@ void Scheduler::cancel_finished(Session* s) {
   --counters_.done[static_cast<size_t>(r.reason)];
   ++counters_.done[static_cast<size_t>(Reason::kCancelled)];
   r.reason = Reason::kCancelled;
-  r.stop_tokens = 0;
+  r.stop_string_tokens = 0;
   s->mailbox.back().report = r;
 }
 

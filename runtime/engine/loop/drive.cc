@@ -17,8 +17,8 @@ constexpr uint64_t kMs = 1'000'000;  // in ns
 Status Engine::begin(Session* session, GenerateOptions options) {
   Conversation said;
   {
-    std::lock_guard lock(mu_);
-    KVRT_TRY(require(session, options.prefill_only ? "prefill" : "begin"));
+    Lock lock(mu_);
+    KVRT_TRY(enter(session, options.prefill_only ? "prefill" : "begin"));
     said = *session;
   }
   KVRT_ASSIGN(auto matcher, grammars_.matcher(said, options));
@@ -39,7 +39,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   const ReplyKind reply = generation->options.reply;
   if (reply != ReplyKind::kNone) generation->parser.emplace(answer_style(*model_, said, !session->arguments.tools.empty(), reply));
   const std::shared_ptr<Cancel> cancel = generation->options.cancel;
-  std::unique_lock lock(mu_);
+  Lock lock(mu_);
   if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(*session, said.tokens.size() - session->tokens.size()));
   if (generation->options.all_or_nothing) generation->before.emplace(*session);
   if (cancel) cancel->watch(weak_from_this());
@@ -47,7 +47,7 @@ Status Engine::begin(Session* session, GenerateOptions options) {
   session->generation = std::move(generation);
   scheduler_->start(session, runtime_->env()->now_ns());
   if (cancel && cancel->fired()) end(session);
-  ring(lock);
+  ring();
   return {};
 }
 
@@ -60,21 +60,21 @@ void Engine::end(Session* session) {
 }
 
 void Engine::cancel(Session* session) {
-  std::unique_lock lock(mu_);
+  Lock lock(mu_);
   end(session);
-  ring(lock);
+  ring();
 }
 
 void Engine::cancel(const Cancel& fired) noexcept {
-  std::unique_lock lock(mu_);
+  Lock lock(mu_);
   for (Session* s : scheduler_->sessions()) {
     if (s->generation && s->generation->options.cancel.get() == &fired) end(s);
   }
-  ring(lock);
+  ring();
 }
 
 Status Engine::accept(Session* session, int32_t token) {
-  std::unique_lock lock(mu_);
+  Lock lock(mu_);
   bool due = session->state == SessionState::kGenerating && !session->generation->finished && !session->generation->awaited.empty();
   if (!due)
     return error(Code::kInvalid, Detail::kState,
@@ -91,14 +91,14 @@ Status Engine::accept(Session* session, int32_t token) {
   Sample sample = describe(g.awaited, token, g.options.sampling.top_logprobs);
   scheduler_->accept(session, sample, model_->tokenizer(), runtime_->env()->now_ns());
   session->changed.notify_all();
-  ring(lock);
+  ring();
   return {};
 }
 
 // Wakes the hosts of sessions with a first unread event. Gives the lock back for each call.
-void Engine::ring(std::unique_lock<std::mutex>& lock) {
+void Engine::ring() {
   while (auto wake = scheduler_->take_woken()) {
-    Unlocked unlocked(lock);
+    Unlocked unlocked(mu_);
     wake->ring();
     wake.reset();  // without the lock: the last reference's end calls the host to free its user data
   }
@@ -132,10 +132,10 @@ void Engine::take_done(Session* session) {
 
 // Ends a generation whose caller has gone, for want of memory. The work that needs memory waits for the session's next call.
 void Engine::abandon(Session* session) noexcept {
-  std::unique_lock lock(mu_);
+  Lock lock(mu_);
   if (session->state != SessionState::kGenerating) return;
   if (!session->generation->finished && session->use.in_step()) session->generation->cancel = true;
-  step_over_.wait(lock, [&] { return !session->use.in_step(); });
+  while (session->use.in_step()) step_over_.wait(mu_);
   if (!session->generation->finished) scheduler_->give_up(session);
   session->generation->abandoned = true;
 }
@@ -156,8 +156,8 @@ bool Engine::take_event(Session* session, Event* event, Status* failure) {
     return true;
   }
   if (s.generation && s.generation->no_memory) {
-    take_done(session);
     *failure = error(Code::kNoMemory, Detail::kNone, "the generation ended at token %zu: the system gave no memory", s.tokens.size());
+    take_done(session);
     s.last_error = failure->clone();
     return true;
   }
@@ -176,7 +176,7 @@ Result<Event> Engine::next(Session* session, int32_t timeout_ms) {
   using Clock = std::chrono::steady_clock;
   auto deadline = timeout_ms < 0 ? Clock::time_point::max() : Clock::now() + std::chrono::milliseconds(timeout_ms);
   const uint64_t patience_ns = timeout_ms < 0 ? UINT64_MAX : static_cast<uint64_t>(timeout_ms) * kMs;
-  std::unique_lock lock(mu_);
+  Lock lock(mu_);
   settle(session);
   Event event;
   Status failure;
@@ -194,27 +194,27 @@ Result<Event> Engine::next(Session* session, int32_t timeout_ms) {
                    session->tokens.size() - 1);
     }
     if (timeout_ms == 0 || (timeout_ms > 0 && Clock::now() >= deadline)) return event;
-    if (!leader_ && run_step(lock, patience_ns)) continue;
+    if (!leader_ && run_step(patience_ns)) continue;
     // Another caller leads; or a save or a resume holds the blocks that it needs, which is rare and short.
     auto until = leader_ ? deadline : std::min(deadline, Clock::now() + kBlocksRetry);
     if (!session->mailbox.empty() || session->state != SessionState::kGenerating || session->generation->finished) continue;
     if (until == Clock::time_point::max()) {
-      session->changed.wait(lock);
+      session->changed.wait(mu_);
     } else {
-      session->changed.wait_until(lock, until);
+      session->changed.wait_until(mu_, until);
     }
   }
 }
 
 uint32_t Engine::step(uint32_t ms) {
   auto deadline = runtime_->env()->now_ns() + ms * kMs;
-  std::unique_lock lock(mu_);
+  Lock lock(mu_);
   if (!scheduler_) return 0;
   for (;;) {
     uint64_t start = runtime_->env()->now_ns();
     if (leader_) {
-      step_over_.wait(lock, [&, seen = steps_led_] { return steps_led_ != seen; });
-    } else if (scheduler_->runnable_count() == 0 || !run_step(lock, ms * kMs)) {
+      for (const uint64_t seen = steps_led_; steps_led_ == seen;) step_over_.wait(mu_);
+    } else if (scheduler_->runnable_count() == 0 || !run_step(ms * kMs)) {
       break;
     }
     uint64_t now = runtime_->env()->now_ns();
@@ -224,7 +224,7 @@ uint32_t Engine::step(uint32_t ms) {
 }
 
 // The caller leads one step, and accepts one of up to patience_ns. mu_ is held on entry and exit. False: nothing could run.
-bool Engine::run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_ns) {
+bool Engine::run_step(uint64_t patience_ns) {
   struct Leader {
     Engine* engine;
     explicit Leader(Engine* h) : engine(h) { h->leader_ = true; }
@@ -235,6 +235,8 @@ bool Engine::run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_ns) 
       engine->step_over_.notify_all();
       for (Session* s : engine->scheduler_->sessions()) {
         if (s->state != SessionState::kGenerating) continue;
+        // A cancel that came meanwhile waits for the step's commit. There was none if an exception ended the step.
+        if (s->generation->cancel && !s->generation->finished) engine->stop(s);
         s->changed.notify_all();
         engine->touched(s);
       }
@@ -243,15 +245,16 @@ bool Engine::run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_ns) 
   bool ran = false;
   {
     Leader leader(this);
-    ran = warm_cold(lock);
+    ran = warm_cold();
     uint64_t done = scheduler_->done_count();
     if (runtime_->step_mutex().wanted()) patience_ns = 0;  // another model's step waits for this one
     scheduler_->plan(&plan_, runtime_->env()->now_ns(), patience_ns);
     ran |= scheduler_->done_count() > done;
+    if (scheduler_->starved()) pressed_.notify_all();
     if (!plan_.seqs.empty()) {
       Status computed;
       {
-        Unlocked unlocked(lock);
+        Unlocked unlocked(mu_);
         computed = steps_->run(&plan_);
       }
       if (computed.is_ok()) {
@@ -262,7 +265,7 @@ bool Engine::run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_ns) 
       ran = true;
     }
   }
-  ring(lock);
+  ring();
   return ran;
 }
 

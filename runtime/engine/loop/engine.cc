@@ -66,8 +66,9 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
   limits.rows_max = kStepRowsMax;
   limits.logits_max = kLogitsRowsMax;
   cache_ = std::make_unique<KvCache>(static_cast<uint32_t>(blocks), kv_.block_tokens);
-  scheduler_ = std::make_unique<Scheduler>(cache_.get(), limits);
-  scheduler_->block_bytes = kv_.block_bytes();
+  auto scheduler = std::make_unique<Scheduler>(cache_.get(), limits);
+  scheduler->block_bytes = kv_.block_bytes();
+  scheduler_ = std::move(scheduler);
   return {};
 }
 
@@ -88,7 +89,7 @@ EngineInfo Engine::info() const {
   info.scratch_bytes = steps_->scratch_bytes();
   info.pool_bytes = pool_buffer_->bytes();
   info.step_ms_max = step_ms_max_;
-  std::lock_guard lock(mu_);
+  Lock lock(mu_);
   info.blocks = cache_->size();
   info.blocks_free = cache_->free_count();
   info.blocks_cached = cache_->cached_count();
@@ -99,7 +100,7 @@ EngineInfo Engine::info() const {
 EngineMetrics Engine::metrics() const {
   EngineMetrics m;
   if (!scheduler_) return m;
-  std::lock_guard lock(mu_);
+  Lock lock(mu_);
   m.counters = scheduler_->counters();
   m.sessions = scheduler_->sessions().size();
   for (const Session* s : scheduler_->sessions()) {

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "runtime/base/mutex.h"
 #include "runtime/engine/conversation/grammar_cache.h"
 #include "runtime/engine/loaded_model.h"
 #include "runtime/engine/loop/scheduler.h"
@@ -75,7 +74,7 @@ struct SaveOptions {
   bool overwrite = false;
   bool suspend = false;
   uint8_t pin = 0;           // the pin's priority; 0: unchanged
-  uint64_t ttl_seconds = 0;  // 0: never expires
+  uint64_t ttl_seconds = 0;  // 0: unchanged
   ChunkCodec codec = ChunkCodec::kDefault;
   bool autosave = false;  // tokens and full blocks alone, if there are new ones, in small portions, under the session's own name
 };
@@ -84,18 +83,6 @@ struct SaveReport {
   uint64_t revision = 0, tokens = 0, chunks = 0, chunks_written = 0, bytes_written = 0, chunks_missing = 0;
   bool left_out = false;  // KV in memory was not saved: no room, or the device did not give it
   double ms = 0;
-};
-
-// Releases a lock until its destructor, which takes it again, also on an exception.
-class Unlocked {
- public:
-  explicit Unlocked(std::unique_lock<std::mutex>& lock) : lock_(lock) { lock_.unlock(); }
-  ~Unlocked() { lock_.lock(); }
-  Unlocked(const Unlocked&) = delete;
-  Unlocked& operator=(const Unlocked&) = delete;
-
- private:
-  std::unique_lock<std::mutex>& lock_;
 };
 
 // Thread-safe. It has no thread of its own: a caller of next that finds no leader runs steps for all sessions, and the others sleep until
@@ -151,36 +138,39 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Status make_pool(const EngineOptions& options, std::unique_ptr<ForwardPass> toy);
   Result<BlockKey> root_for(const SessionOptions& options, const char* numerics = nullptr);  // null: the backend's
   Status adopt_foreign(const SessionOptions& options, const SessionOut& saved, Session* session);
-  Status check_room(const Session& session, uint64_t more) const;
-  Result<Session*> enlist(std::unique_ptr<Session> session);
-  Status require(Session* session, const char* call);  // that it is idle or suspended, else BUSY or INVALID
+  Status check_room(const Session& session, uint64_t more) const KVRT_REQUIRES(mu_);
+  Status enlist(Session* session) KVRT_REQUIRES(mu_);
+  Status require_ready(const Session& session, const char* call) const KVRT_REQUIRES(mu_);  // idle or suspended, else BUSY or INVALID
+  Status enter(Session* session, const char* call) KVRT_REQUIRES(mu_);                      // begins a host's call that needs that
   Result<AppendInfo> edit(Session* session, const char* call, const std::function<Status(Conversation*)>& change);
-  AppendInfo become(Session* session, Conversation said) noexcept;
-  void cut_kv(Session* session, uint64_t count);
-  bool run_step(std::unique_lock<std::mutex>& lock, uint64_t patience_ns);
-  void ring(std::unique_lock<std::mutex>& lock);
-  void stop(Session* session);
-  void end(Session* session);
-  bool take_event(Session* session, Event* event, Status* failure);
-  void take_done(Session* session);
-  void settle(Session* session);
+  AppendInfo become(Session* session, Conversation said) noexcept KVRT_REQUIRES(mu_);
+  void cut_kv(Session* session, uint64_t count) KVRT_REQUIRES(mu_);
+  bool run_step(uint64_t patience_ns) KVRT_REQUIRES(mu_);
+  void ring() KVRT_REQUIRES(mu_);
+  void stop(Session* session) KVRT_REQUIRES(mu_);
+  void end(Session* session) KVRT_REQUIRES(mu_);
+  bool take_event(Session* session, Event* event, Status* failure) KVRT_REQUIRES(mu_);
+  void take_done(Session* session) KVRT_REQUIRES(mu_);
+  void settle(Session* session) KVRT_REQUIRES(mu_);
 
-  bool warm_cold(std::unique_lock<std::mutex>& lock);
-  bool warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns);
+  bool warm_cold() KVRT_REQUIRES(mu_);
+  bool warm(Session* session, uint64_t deadline_ns) KVRT_REQUIRES(mu_);
   // The outcome of loading the store's chunks for the session's missing blocks. If progress stops the load, it may have come nearer to its
   // end or not; kStoppedInPlace: trying again would do the same for ever.
   enum class Loaded { kNothing, kAll, kStoppedNearer, kStoppedInPlace };
-  void tell_store(Session* session, std::unique_lock<std::mutex>& lock);
-  Loaded load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress);
+  void tell_store(Session* session) KVRT_REQUIRES(mu_);
+  Loaded load_stored(Session* session, const Progress& progress) KVRT_REQUIRES(mu_);
 
   Status copy_out(std::span<uint8_t> to, BlockId block);  // from the device
   Status put_chunk(Store::Save* save, const SavePlan& plan, size_t i, ChunkCodec codec, std::vector<uint8_t>* buffer);
   Status put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report);
-  Result<Saved> write(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
-                      SaveReport* report);
+  Result<Saved> write_once(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
+                           SaveReport* report);
+  Result<Saved> write(Session* session, SavePlan* plan, const SaveOptions& options, std::string_view name, const Hash256& model,
+                      SaveReport* report) KVRT_REQUIRES(mu_);
   SessionIn session_in(const Session& session, const SavePlan& plan, const SaveOptions& options, std::string_view name) const;
   Status set_autosave(const SessionOptions& options, Session* session);
-  void touched(Session* session);
+  void touched(Session* session) KVRT_REQUIRES(mu_);
   void save_unasked(Session* session) noexcept;
   void give_way(Session* session, uint64_t worked_ns);
   void last_save(Session* session);
@@ -198,14 +188,14 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_ptr<Buffer> pool_buffer_;
   std::unique_ptr<StepRunner> steps_;  // null: a vocabulary alone, without sessions. The leader uses it
 
-  mutable std::mutex mu_;
-  std::unique_ptr<KvCache> cache_;        // guarded by mu_
-  std::unique_ptr<Scheduler> scheduler_;  // guarded by mu_
-  bool leader_ = false;                   // guarded by mu_
-  uint64_t steps_led_ = 0;                // guarded by mu_; counts the leaders that are done
-  std::condition_variable step_over_;     // a step or a save is over
-  std::condition_variable pressed_;       // a save or a close waits for an autosave
-  StepPlan plan_;                         // the leader's
+  mutable Mutex mu_;
+  std::unique_ptr<KvCache> cache_ KVRT_PT_GUARDED_BY(mu_);
+  std::unique_ptr<Scheduler> scheduler_ KVRT_PT_GUARDED_BY(mu_);
+  bool leader_ KVRT_GUARDED_BY(mu_) = false;
+  uint64_t steps_led_ KVRT_GUARDED_BY(mu_) = 0;  // counts the leaders that are done
+  Condition step_over_;                          // a step or a save is over
+  Condition pressed_;                            // a save or a close waits for an autosave
+  StepPlan plan_;                                // the leader's
 };
 
 }  // namespace kvrt

@@ -109,28 +109,34 @@ bool Scheduler::waits_for_other(Session* s, const Run& run) {
   return claim != claimed_.end() && claim->second != s;
 }
 
-// Gives the run private blocks as far as the pool has them. Returns the end of the writable part.
+// Gives the run blocks of its own as far as the pool has them. Returns the end of the writable part. Of a block that is to be written, what
+// stands before the run counts as filled, and nothing after it: a save beside the step must not take what is copied or written meanwhile.
 uint64_t Scheduler::make_writable(Session* s, const Run& run, StepPlan* plan) {
   for (auto i = static_cast<uint32_t>(run.begin / block_tokens_); uint64_t{i} * block_tokens_ < run.end; ++i) {
     BlockId have = s->kv.table.block(i);
+    const uint32_t filled = s->kv.table.filled(i);
+    const auto stays = static_cast<uint32_t>(std::min<uint64_t>(filled, run.begin - std::min(run.begin, uint64_t{i} * block_tokens_)));
     plan->clears.reserve(plan->clears.size() + 1);
     plan->copies.reserve(plan->copies.size() + 1);  // before any change: it needs memory
     if (have != kNoBlock && cache_->writable(have)) {
-      if (cache_->is_foreign(have) && !s->kv.table.filled(i)) plan->clears.push_back(have);  // its step was planned but never ran
+      if (cache_->is_foreign(have) && !filled) plan->clears.push_back(have);  // its step was planned but never ran
+      s->kv.table.set_filled(i, stays);
       continue;
     }
     s->kv.table.grow(i + 1);
     BlockId fresh = alloc(s);
-    if (fresh == kNoBlock && have != kNoBlock && cache_->unshare(have)) continue;  // nobody else needs it as it was
+    if (fresh == kNoBlock && have != kNoBlock && cache_->unshare(have)) {  // nobody else needs it as it was
+      s->kv.table.set_filled(i, stays);
+      continue;
+    }
     if (fresh == kNoBlock) return std::max(run.begin, uint64_t{i} * block_tokens_);
-    uint32_t filled = s->kv.table.filled(i);
     if (cache_->is_foreign(fresh) && !filled) plan->clears.push_back(fresh);
     if (have != kNoBlock && filled) {
       plan->copies.push_back({have, fresh, s, i});  // copies run before any write; the reference is kept until then
     } else if (have != kNoBlock) {
       cache_->drop(have);
     }
-    s->kv.table.set(i, fresh, filled);
+    s->kv.table.set(i, fresh, stays);
   }
   return run.end;
 }

@@ -22,47 +22,47 @@ Result<Session*> Engine::open_session(const SessionOptions& options) {
   session->wake = options.wake;
   session->saved.mark.head = session->kv.root;  // the mark of no tokens: no autosave of an empty session
   KVRT_TRY(set_autosave(options, session.get()));
-  std::lock_guard lock(mu_);
-  return enlist(std::move(session));
+  Lock lock(mu_);
+  KVRT_TRY(enlist(session.get()));
+  return session.release();
 }
 
-// Adds the session to the scheduler's list, and to the saver's. Under mu_.
-Result<Session*> Engine::enlist(std::unique_ptr<Session> session) {
+// Adds the session to the scheduler's list, and to the saver's. After a failure it is in neither, and its caller's.
+Status Engine::enlist(Session* session) {
   if (scheduler_->sessions().size() >= kSessionsMax) {
     return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
   }
-  if (session->autosave) session->autosave->saver->add(this, session.get());
+  if (session->autosave) session->autosave->saver->add(this, session);
   try {
-    scheduler_->add(session.get());
+    scheduler_->add(session);
   } catch (...) {
-    if (session->autosave) session->autosave->saver->remove(session.get());
+    if (session->autosave) session->autosave->saver->remove(session);
     throw;
   }
-  return session.release();
+  return {};
 }
 
 void Engine::close(Session* session) {
   // Destroyed without the lock: its end may end the saver's thread, close the store, or call the host to free the user data of `wake`.
   const std::unique_ptr<Session> ended(session);
-  std::unique_lock lock(mu_);
+  Lock lock(mu_);
   if (session->state == SessionState::kGenerating && !session->generation->finished) stop(session);
-  step_over_.wait(lock, [&] { return !session->use.in_step(); });  // at most one step: once stopped, it enters no other
+  while (session->use.in_step()) step_over_.wait(mu_);  // at most one step: once stopped, it enters no other
   session->use.close();
   if (session->autosave) {
     pressed_.notify_all();
-    Unlocked unlocked(lock);
+    Unlocked unlocked(mu_);
     last_save(session);
   }
   scheduler_->remove(session);
 }
 
 Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
-  std::lock_guard lock(mu_);  // held until the copy is destroyed, on failure: keys are shared
-  KVRT_TRY(require(session, "fork"));
+  Lock lock(mu_);  // held until the copy is destroyed, on failure: keys are shared
+  KVRT_TRY(enter(session, "fork"));
   auto copy = std::make_unique<Session>(kv_.block_tokens);
   static_cast<SessionValue&>(*copy) = *session;
   runtime_->env()->random(copy->saved.id.bytes);
-  copy->wake = std::move(wake);
   if (session->autosave) {
     copy->autosave = std::make_unique<Autosave>(*session->autosave);
     copy->autosave->policy.name.clear();  // the name belongs to the original
@@ -71,23 +71,28 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   copy->kv.share = session->kv.share;
   copy->kv.chain = session->kv.chain;
   copy->kv.table.grow(session->kv.table.size());
-  KVRT_ASSIGN(Session * made, enlist(std::move(copy)));  // nothing fails from here on
-  cache_->share(session->kv, &made->kv);
-  scheduler_->touch(made);
-  return made;
+  KVRT_TRY(enlist(copy.get()));  // nothing fails from here on
+  copy->wake = std::move(wake);  // not before: the end of the host's user data calls the host, which may not be under the lock
+  cache_->share(session->kv, &copy->kv);
+  scheduler_->touch(copy.get());
+  return copy.release();
 }
 
-Status Engine::require(Session* session, const char* call) {
+Status Engine::enter(Session* session, const char* call) {
   settle(session);
   touched(session);
-  switch (session->state) {
+  return require_ready(*session, call);
+}
+
+Status Engine::require_ready(const Session& session, const char* call) const {
+  switch (session.state) {
     case SessionState::kIdle:
     case SessionState::kSuspended:
       return {};
     case SessionState::kGenerating:
       return error(Code::kBusy, Detail::kState, "%s: the session is generating; take its events until DONE, or cancel", call);
     case SessionState::kFailed:
-      return error(Code::kInvalid, Detail::kState, "%s: the session failed: %s", call, session->last_error.message().c_str());
+      return error(Code::kInvalid, Detail::kState, "%s: the session failed: %s", call, session.last_error.message().c_str());
   }
   return {};
 }
@@ -108,8 +113,8 @@ Status Engine::check_room(const Session& session, uint64_t more) const {
 }
 
 Status Engine::append(Session* session, std::span<const int32_t> tokens) {
-  std::lock_guard lock(mu_);
-  KVRT_TRY(require(session, "append"));
+  Lock lock(mu_);
+  KVRT_TRY(enter(session, "append"));
   KVRT_TRY(check_room(*session, tokens.size()));  // before any token is read: a wrong count is often huge
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= model_->tokenizer().vocab_size()) {
@@ -126,8 +131,8 @@ Status Engine::append_text(Session* session, std::string_view text, bool parse_s
   std::vector<int32_t> tokens;
   int32_t previous = -1;
   {
-    std::lock_guard lock(mu_);
-    KVRT_TRY(require(session, "append_text"));
+    Lock lock(mu_);
+    KVRT_TRY(enter(session, "append_text"));
     if (!session->tokens.empty()) {
       previous = session->tokens.back();
     } else if (model_->tokenizer().add_bos() && model_->tokenizer().bos() >= 0) {
@@ -139,8 +144,8 @@ Status Engine::append_text(Session* session, std::string_view text, bool parse_s
 }
 
 Status Engine::truncate(Session* session, uint64_t count) {
-  std::lock_guard lock(mu_);
-  KVRT_TRY(require(session, "truncate"));
+  Lock lock(mu_);
+  KVRT_TRY(enter(session, "truncate"));
   if (count > session->tokens.size()) {
     return error(Code::kInvalid, Detail::kNone, "truncate: to %llu tokens, the session has %zu", static_cast<unsigned long long>(count),
                  session->tokens.size());
@@ -154,12 +159,12 @@ Status Engine::truncate(Session* session, uint64_t count) {
 Result<AppendInfo> Engine::edit(Session* session, const char* call, const std::function<Status(Conversation*)>& change) {
   Conversation said;
   {
-    std::lock_guard lock(mu_);
-    KVRT_TRY(require(session, call));
+    Lock lock(mu_);
+    KVRT_TRY(enter(session, call));
     said = *session;
   }
   KVRT_TRY(change(&said));
-  std::lock_guard lock(mu_);
+  Lock lock(mu_);
   if (said.tokens.size() > session->tokens.size()) KVRT_TRY(check_room(*session, said.tokens.size() - session->tokens.size()));
   return become(session, std::move(said));
 }
@@ -200,18 +205,18 @@ void Engine::cut_kv(Session* session, uint64_t count) {
 }
 
 std::optional<Message> Engine::message(const Session* session, uint64_t index) const {
-  std::lock_guard lock(mu_);
+  Lock lock(mu_);
   if (index >= session->messages.size()) return std::nullopt;
   return session->messages[index];
 }
 
 std::vector<int32_t> Engine::tokens(const Session* session) const {
-  std::lock_guard lock(mu_);
+  Lock lock(mu_);
   return session->tokens;
 }
 
 SessionInfo Engine::session_info(const Session* session) const {
-  std::lock_guard lock(mu_);
+  Lock lock(mu_);
   SessionInfo info;
   info.state = session->generation && session->generation->abandoned ? SessionState::kIdle : session->state;
   info.tokens = session->tokens.size();

@@ -42,7 +42,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::make(Runtime* runtime, const Loa
   if (!made->forward_) {
     KVRT_ASSIGN(auto scratch, make_scratch(*model.weights(), backend, kStepRowsMax));
     const StepShape shape = step_shape(model.dims(), kStepRowsMax);
-    std::lock_guard device(runtime->step_mutex());
+    Lock device(runtime->step_mutex());
     KVRT_TRY(backend->reserve_steps(shape));
     made->device_scratch_bytes_ = backend->step_memory(shape);
     made->forward_ = std::make_unique<ModelForward>(*model.weights(), backend, made->kv_, std::move(scratch));
@@ -82,7 +82,7 @@ void StepRunner::choose(const PlannedSeq& seq, Sample* out) {
 }
 
 Status StepRunner::run(StepPlan* plan) {
-  std::lock_guard device(runtime_->step_mutex());
+  Lock device(runtime_->step_mutex());
   const Clocks begin(*runtime_);
   Backend* backend = runtime_->backend();
   backend->set_threads(runtime_->threads());

@@ -4,33 +4,28 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <system_error>
 
 #include "runtime/base/limits.h"
+#include "runtime/base/threads.h"
 #include "runtime/engine/loop/engine.h"
 
 namespace kvrt {
 
 Result<std::shared_ptr<Autosaver>> Autosaver::start(Env* env) {
   std::shared_ptr<Autosaver> saver(new Autosaver(env));
-  sigset_t all, before;  // signals are for the host's threads
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool started = true;
+  const SignalsBlocked blocked;
   try {
     saver->thread_ = std::thread([s = saver.get()] { s->run(); });
   } catch (const std::system_error&) {
-    started = false;
+    return error(Code::kNoMemory, Detail::kNone, "autosave: the system gave no thread");
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!started) return error(Code::kNoMemory, Detail::kNone, "autosave: the system gave no thread");
   return saver;
 }
 
 Autosaver::~Autosaver() {
   {
-    std::lock_guard lock(mu_);
+    Lock lock(mu_);
     stop_ = true;
     changed_.notify_all();
   }
@@ -38,18 +33,18 @@ Autosaver::~Autosaver() {
 }
 
 void Autosaver::add(Engine* engine, Session* session) {
-  std::lock_guard lock(mu_);
+  Lock lock(mu_);
   entries_.emplace(session, Entry{engine, kNever});
 }
 
 void Autosaver::remove(Session* session) {
-  std::unique_lock lock(mu_);
-  worked_.wait(lock, [&] { return working_ != session; });
+  Lock lock(mu_);
+  while (working_ == session) worked_.wait(mu_);
   entries_.erase(session);
 }
 
 void Autosaver::look(Session* session, uint64_t at_ns) {
-  std::lock_guard lock(mu_);
+  Lock lock(mu_);
   auto found = entries_.find(session);
   if (found == entries_.end()) return;
   found->second.look_ns = std::min(found->second.look_ns, at_ns);
@@ -60,7 +55,7 @@ void Autosaver::run() {
 #ifdef __linux__
   setpriority(PRIO_PROCESS, 0, kSaverNice);  // of this thread alone: threads that compute come first
 #endif
-  std::unique_lock lock(mu_);
+  Lock lock(mu_);
   while (!stop_) {
     auto next = std::min_element(entries_.begin(), entries_.end(),
                                  [](const auto& a, const auto& b) { return a.second.look_ns < b.second.look_ns; });
@@ -68,19 +63,22 @@ void Autosaver::run() {
     if (at > now) {
       sleeps_until_ = at;
       if (at == kNever) {
-        changed_.wait(lock);
+        changed_.wait(mu_);
       } else {
-        changed_.wait_for(lock, std::chrono::nanoseconds(at - now));
+        changed_.wait_until(mu_, std::chrono::steady_clock::now() + std::chrono::nanoseconds(at - now));
       }
       sleeps_until_ = 0;
       continue;
     }
-    working_ = next->first;
+    Session* const session = next->first;
     Entry& entry = next->second;  // remove() leaves it while its session is worked on
+    working_ = session;
     entry.look_ns = kNever;
-    lock.unlock();
-    const uint64_t again = entry.engine->autosave(working_);
-    lock.lock();
+    uint64_t again;
+    {
+      Unlocked unlocked(mu_);
+      again = entry.engine->autosave(session);
+    }
     entry.look_ns = std::min(entry.look_ns, again);
     working_ = nullptr;
     worked_.notify_all();
@@ -114,7 +112,7 @@ void Engine::touched(Session* session) {
 // The saver's look at a session: saves it if a save is due. Gives the time of the next look.
 uint64_t Engine::autosave(Session* session) {
   {
-    std::lock_guard lock(mu_);
+    Lock lock(mu_);
     Autosave& a = *session->autosave;
     const uint64_t n = session->tokens.size(), idle_at = a.active_ns + uint64_t{a.policy.idle_ms} * 1'000'000;
     a.seen_tokens = std::min(a.seen_tokens, n);
@@ -126,7 +124,7 @@ uint64_t Engine::autosave(Session* session) {
     a.seen_tokens = n;
   }
   save_unasked(session);
-  std::lock_guard lock(mu_);
+  Lock lock(mu_);
   const Autosave& a = *session->autosave;
   return a.policy.idle_ms && a.active_ns ? a.active_ns + uint64_t{a.policy.idle_ms} * 1'000'000 : kNever;
 }
@@ -137,14 +135,15 @@ void Engine::save_unasked(Session* session) noexcept {
     SaveOptions options;
     options.autosave = true;
     auto saved = save(session, "", options);
-    if (!saved.is_ok()) {
-      logf(runtime_->log(), LogLevel::kWarn, "autosave: %s", saved.status().message().c_str());
-    } else if (saved->left_out && !std::exchange(session->autosave->left_out, true)) {
-      logf(runtime_->log(), LogLevel::kWarn, "autosave: the store has no room for KV of session \"%s\": its tokens are saved",
-           session->saved.name.c_str());
-    } else if (saved->revision > 0 && !saved->left_out) {
-      session->autosave->left_out = false;
+    if (!saved.is_ok()) return logf(runtime_->log(), LogLevel::kWarn, "autosave: %s", saved.status().message().c_str());
+    if (saved->revision == 0) return;
+    std::string name;  // another save may change the session's
+    {
+      Lock lock(mu_);
+      if (std::exchange(session->autosave->left_out, saved->left_out) || !saved->left_out) return;
+      name = session->saved.name;
     }
+    logf(runtime_->log(), LogLevel::kWarn, "autosave: the store has no room for KV of session \"%s\": its tokens are saved", name.c_str());
   } catch (...) {
     if (runtime_->log()) runtime_->log()->write(LogLevel::kWarn, "autosave: the system gave no memory");
   }
@@ -152,10 +151,12 @@ void Engine::save_unasked(Session* session) noexcept {
 
 // Pauses between two portions of an autosave: sessions that compute have the machine for a while, unless somebody waits for the save.
 void Engine::give_way(Session* session, uint64_t worked_ns) {
-  std::unique_lock lock(mu_);
-  auto pressed = [&] { return session->use.save_waits() || session->use.closing() || scheduler_->starved(); };
+  Lock lock(mu_);
   if (scheduler_->runnable_count() == 0) return;
-  pressed_.wait_for(lock, std::chrono::nanoseconds(std::min(kSaverPauseMaxNs, worked_ns * kSaverPause)), pressed);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(std::min(kSaverPauseMaxNs, worked_ns * kSaverPause));
+  while (!session->use.save_waits() && !session->use.closing() && !scheduler_->starved()) {
+    if (!pressed_.wait_until(mu_, until)) break;
+  }
 }
 
 // Saves the rest of a session before it is closed, unless it has failed.
@@ -163,7 +164,7 @@ void Engine::last_save(Session* session) {
   session->autosave->saver->remove(session);
   bool failed;
   {
-    std::lock_guard lock(mu_);
+    Lock lock(mu_);
     failed = session->state == SessionState::kFailed;
   }
   if (!failed) save_unasked(session);

@@ -1,14 +1,13 @@
 // Autosaver: a store's one thread that saves sessions by their policy. It sleeps while none is due.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <unordered_map>
 
 #include "runtime/base/env.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 
 namespace kvrt {
@@ -46,12 +45,12 @@ class Autosaver {
   void run();
 
   Env* const env_;
-  std::mutex mu_;
-  std::condition_variable changed_, worked_;
-  std::unordered_map<Session*, Entry> entries_;
-  Session* working_ = nullptr;  // the thread saves it now
-  uint64_t sleeps_until_ = 0;
-  bool stop_ = false;
+  Mutex mu_;
+  Condition changed_, worked_;
+  std::unordered_map<Session*, Entry> entries_ KVRT_GUARDED_BY(mu_);
+  Session* working_ KVRT_GUARDED_BY(mu_) = nullptr;  // the thread saves it now
+  uint64_t sleeps_until_ KVRT_GUARDED_BY(mu_) = 0;
+  bool stop_ KVRT_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };
 

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/base/threads.h"
 #include "runtime/compute/kv_layout.h"
 
 namespace kvrt {
@@ -128,9 +129,11 @@ bool ChunkLoads::read(const Runtime& runtime, const KvGeometry& kv, uint8_t* poo
         if (!uploaded.is_ok()) {
           logf(runtime.log(), LogLevel::kWarn, "a block of KV did not reach the device: %s", uploaded.message().c_str());
           load.state = ChunkState::kAbsent;
+          load.tried = false;  // the store's chunk is sound
         }
-      } catch (const std::bad_alloc&) {
-        load.state = ChunkState::kAbsent;  // a hole; an exception must not leave a thread
+      } catch (const std::bad_alloc&) {  // an exception must not leave a thread
+        load.state = ChunkState::kAbsent;
+        load.tried = false;
       }
       const size_t n = done.fetch_add(1) + 1;
       if (report && progress && !progress(n, list_.size())) stop = true;
@@ -141,8 +144,9 @@ bool ChunkLoads::read(const Runtime& runtime, const KvGeometry& kv, uint8_t* poo
     std::vector<std::jthread> helpers;
     helpers.reserve(threads);
     try {
+      const SignalsBlocked blocked;
       for (size_t t = 1; t < threads; ++t) helpers.emplace_back(work, false);
-    } catch (const std::system_error&) {  // the system gives no more threads: fewer do it
+    } catch (const std::exception&) {  // the system gives no more threads, or no memory for one: fewer do it
     }
     work(true);
   }

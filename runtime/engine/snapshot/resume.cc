@@ -73,7 +73,7 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
   for (auto part : {&TemplateArguments::tools, &TemplateArguments::documents, &TemplateArguments::variables}) {
     if (!(given.*part).empty()) session->arguments.*part = std::move(given.*part);
   }
-  std::unique_lock lock(mu_);
+  Lock lock(mu_);
   KVRT_TRY(check_room(*session, 0));
   if (scheduler_->sessions().size() >= kSessionsMax) {
     return error(Code::kLimit, Detail::kNone, "%u sessions of this model are open, which is the most", kSessionsMax);
@@ -95,7 +95,7 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
   cache_->adopt(&s.kv, s.tokens);
   mark_restored(&s);
   report->reused_memory = s.kv.table.covered(n);
-  const Loaded loaded = load_stored(&s, lock, progress);
+  const Loaded loaded = load_stored(&s, progress);
   if (loaded == Loaded::kStoppedNearer || loaded == Loaded::kStoppedInPlace)
     return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", saved.name.c_str());
   report->prompt_tokens = n;

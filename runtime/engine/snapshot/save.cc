@@ -9,32 +9,31 @@
 
 namespace kvrt {
 
-// A save's turn with its session. Other saves wait for theirs, no other session takes its blocks, and the blocks that it saves keep their
-// bytes, whatever becomes of the session: a writer to one gets a copy.
+// A save's turn with its session, from its constructor to finish. Other saves wait for theirs, no other session takes its blocks, and the
+// blocks that it saves keep their bytes, whatever becomes of the session: a writer to one gets a copy. Used under the engine's lock, which
+// clang does not recognize in engine_->mu_.
 class Engine::SaveTurn {
  public:
-  SaveTurn(Engine* engine, Session* session, std::unique_lock<std::mutex>& lock) : engine_(engine), session_(session), lock_(lock) {
+  SaveTurn(Engine* engine, Session* session) KVRT_REQUIRES(engine->mu_) : engine_(engine), session_(session) {
     session_->use.wait_for_save();
-    engine_->pressed_.notify_all();
-    engine_->step_over_.wait(lock, [&] { return !session_->use.in_save(); });
+    engine->pressed_.notify_all();
+    while (session_->use.in_save()) engine->step_over_.wait(engine->mu_);
     session_->use.begin_save();
   }
   ~SaveTurn() {
-    if (!session_) return;
-    if (!lock_.owns_lock()) lock_.lock();
-    finish();
+    if (session_) finish();
   }
   SaveTurn(const SaveTurn&) = delete;
   SaveTurn& operator=(const SaveTurn&) = delete;
 
-  // If the save takes the session's last block too, waits until it is between two steps: a step writes to that one. Under the lock.
-  void hold(bool between_steps) {
+  // If the save takes the session's last block too, waits until it is between two steps: a step writes to that one.
+  void hold(bool between_steps) KVRT_NO_THREAD_SAFETY_ANALYSIS {
     session_->use.keep_from_steps(between_steps);
-    engine_->step_over_.wait(lock_, [&] { return !(session_->use.in_step() && between_steps); });
+    while (between_steps && session_->use.in_step()) engine_->step_over_.wait(engine_->mu_);
     session_->use.keep_from_steps(false);
     session_->changed.notify_all();  // its caller of next may have found nothing to compute
   }
-  void keep(const std::vector<SavePlan::Chunk>& chunks) {
+  void keep(const std::vector<SavePlan::Chunk>& chunks) KVRT_NO_THREAD_SAFETY_ANALYSIS {
     blocks_.reserve(chunks.size());
     for (const auto& chunk : chunks) {
       if (chunk.block == kNoBlock) continue;
@@ -42,7 +41,7 @@ class Engine::SaveTurn {
       blocks_.push_back(chunk.block);
     }
   }
-  void finish() {
+  void finish() KVRT_NO_THREAD_SAFETY_ANALYSIS {
     for (; !blocks_.empty(); blocks_.pop_back()) engine_->cache_->drop(blocks_.back());  // the last is evicted first
     session_->use.end_save();
     engine_->step_over_.notify_all();
@@ -52,7 +51,6 @@ class Engine::SaveTurn {
  private:
   Engine* engine_;
   Session* session_;
-  std::unique_lock<std::mutex>& lock_;
   std::vector<BlockId> blocks_;
 };
 
@@ -120,8 +118,8 @@ SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveO
   return in;
 }
 
-Result<Saved> Engine::write(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
-                            SaveReport* report) {
+Result<Saved> Engine::write_once(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
+                                 SaveReport* report) {
   KVRT_ASSIGN(auto save, session->store->begin_save(reuse_chunks, {std::string(in.domain), std::string(in.name), options.pin}));
   KVRT_TRY(put_chunks(session, save.get(), plan, options, report));
   const uint64_t put = save->chunks_written();
@@ -133,50 +131,60 @@ Result<Saved> Engine::write(Session* session, const SavePlan& plan, const SaveOp
   return saved;
 }
 
+// Writes the plan without the lock. The session goes on meanwhile: the save has copies, and blocks that do not change.
+Result<Saved> Engine::write(Session* session, SavePlan* plan, const SaveOptions& options, std::string_view name, const Hash256& model,
+                            SaveReport* report) {
+  Unlocked unlocked(mu_);
+  if (!plan->tail.empty()) to_payload(kv_, plan->tail, static_cast<uint32_t>(plan->tail_end - plan->tail_begin));
+  auto pending = std::span<const int32_t>(plan->said.tokens).subspan(plan->pending_begin);
+  Manifest manifest{kv_.block_tokens,
+                    session->kv.share,
+                    {pending.begin(), pending.end()},
+                    std::move(plan->said.messages),
+                    session->arguments,
+                    std::move(plan->said.grammar),
+                    model_->tokenizer().text_id(),
+                    model_->template_id()};
+  SessionIn in = session_in(*session, *plan, options, name);
+  in.model_id = model;
+  auto bytes = encode_manifest(manifest);
+  in.manifest = bytes;
+  auto saved = write_once(session, *plan, options, in, true, report);
+  // A removal took chunks that this save was to share: now it brings all of its own.
+  if (saved.status().code() == Code::kBusy && saved.status().detail() == Detail::kConcurrent)
+    saved = write_once(session, *plan, options, in, false, report);
+  return saved;
+}
+
 Result<SaveReport> Engine::save(Session* session, std::string_view name, const SaveOptions& options) {
   Session& s = *session;
   uint64_t start = runtime_->env()->now_ns();
   if (!s.store) return error(Code::kInvalid, Detail::kState, "save: the session was opened without a store");
   KVRT_ASSIGN(Hash256 model, model_->id(*runtime_, s.store.get()));
-  std::unique_lock lock(mu_);
-  SaveTurn turn(this, session, lock);
+  Lock lock(mu_);
+  SaveTurn turn(this, session);
   const SaveTail which = options.suspend || s.use.closing() ? SaveTail::kWhole : options.autosave ? SaveTail::kStored : SaveTail::kGrown;
   turn.hold(which != SaveTail::kStored);
   std::string own_name(options.autosave ? s.saved.name : name);  // copied now: after the commit nothing may fail
   if (own_name.empty() && s.autosave) own_name = s.autosave->policy.name;
   if (own_name.empty()) return SaveReport();  // it has no name yet
   settle(session);
-  if (options.suspend || s.state != SessionState::kGenerating) KVRT_TRY(require(session, options.suspend ? "suspend" : "checkpoint"));
+  if (options.suspend || s.state != SessionState::kGenerating) {
+    const char* call = options.suspend ? "suspend" : options.autosave ? "save" : "checkpoint";
+    KVRT_TRY(require_ready(s, call));  // a save is no activity, which would be saved again
+  }
   SavePlan plan = plan_save(*model_, cache_.get(), session, which, [&](BlockId block, std::vector<uint8_t>* to) {
     to->resize(kv_.block_bytes());
-    return copy_out(*to, block).is_ok();
+    return copy_out(*to, block);
   });
+  if (options.durability == Durability::kKv) KVRT_TRY(plan.tail_copied.clone());
   if (options.autosave && plan.mark == s.saved.mark && plan.blocks <= s.saved.blocks && plan.tail_end <= s.stored.tail_end)
     return SaveReport();
   turn.keep(plan.chunks);
-  lock.unlock();
-  // The session goes on: the save has copies, and blocks that do not change.
-  if (!plan.tail.empty()) to_payload(kv_, plan.tail, static_cast<uint32_t>(plan.tail_end - plan.tail_begin));
-  auto pending = std::span<const int32_t>(plan.said.tokens).subspan(plan.pending_begin);
-  Manifest manifest{kv_.block_tokens,
-                    s.kv.share,
-                    {pending.begin(), pending.end()},
-                    std::move(plan.said.messages),
-                    s.arguments,
-                    std::move(plan.said.grammar),
-                    model_->tokenizer().text_id(),
-                    model_->template_id()};
   SaveReport report;
-  SessionIn in = session_in(s, plan, options, own_name);
-  in.model_id = model;
-  auto bytes = encode_manifest(manifest);
-  in.manifest = bytes;
-  auto saved = write(session, plan, options, in, true, &report);
-  // A removal took chunks that this save was to share: now it brings all of its own.
-  if (!saved.is_ok() && saved.status().code() == Code::kBusy && saved.status().detail() == Detail::kConcurrent)
-    saved = write(session, plan, options, in, false, &report);
-  lock.lock();
+  auto saved = write(session, &plan, options, own_name, model, &report);
   turn.finish();
+  report.left_out |= !plan.tail_copied.is_ok();
   if (!saved.is_ok()) {
     s.last_error = saved.status().clone();
     return saved.take_status();

@@ -36,7 +36,7 @@ Conversation as_cancelled(const LoadedModel& model, const Session& s, uint64_t* 
 }  // namespace
 
 SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, SaveTail which,
-                   const std::function<bool(BlockId block, std::vector<uint8_t>* to)>& copy) {
+                   const std::function<Status(BlockId block, std::vector<uint8_t>* to)>& copy) {
   SavePlan plan;
   Session& s = *session;
   uint64_t kept = 0, T = cache->block_tokens();
@@ -59,7 +59,13 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
     tail = enough ? std::max(in_memory, stored) : stored;
   }
   // The tail is copied even if the store had it: the store may have lost it. Not for kStored: a step may be writing to that block.
-  if (tail && tail <= in_memory && which != SaveTail::kStored && !copy(s.kv.table.block(last), &plan.tail)) tail = 0;
+  if (tail && tail <= in_memory && which != SaveTail::kStored) {
+    plan.tail_copied = copy(s.kv.table.block(last), &plan.tail);
+    if (!plan.tail_copied.is_ok()) {
+      tail = 0;
+      plan.tail.clear();
+    }
+  }
   cache->extend(&s.kv, s.tokens);
   for (uint64_t i = 0; i < std::min<uint64_t>(full, kept / T); ++i) plan.keys.push_back(s.kv.chain[i]->key);
   for (uint32_t i = 0; i < full; ++i) {

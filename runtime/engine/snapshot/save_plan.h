@@ -24,6 +24,7 @@ struct SavePlan {
   std::vector<Chunk> chunks;   // those with KV in memory
   std::vector<NodeIn> nodes;   // full blocks, then the part of the tail that has KV
   std::vector<uint8_t> tail;
+  Status tail_copied;                                        // the error if the device did not give the tail, which the plan then lacks
   uint64_t tail_begin = 0, tail_end = 0, pending_begin = 0;  // pending: tokens without KV
   SavedSession::Mark mark;
   uint64_t blocks = 0;  // full blocks among the chunks
@@ -33,8 +34,8 @@ struct SavePlan {
 // that the store has (kStored); or, once the tail has grown by enough, all of it (kGrown); or always all of it (kWhole).
 enum class SaveTail { kStored, kGrown, kWhole };
 
-// `copy` copies a block's bytes out of the device; false: it could not. Under Engine's lock.
+// `copy` copies a block's bytes out of the device. Under Engine's lock.
 SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, SaveTail which,
-                   const std::function<bool(BlockId block, std::vector<uint8_t>* to)>& copy);
+                   const std::function<Status(BlockId block, std::vector<uint8_t>* to)>& copy);
 
 }  // namespace kvrt

@@ -5,7 +5,7 @@
 
 namespace kvrt {
 
-Engine::Loaded Engine::load_stored(Session* session, std::unique_lock<std::mutex>& lock, const Progress& progress) {
+Engine::Loaded Engine::load_stored(Session* session, const Progress& progress) {
   Session& s = *session;
   if (!s.store) return Loaded::kNothing;
   ChunkLoads loads(cache_.get());
@@ -14,7 +14,7 @@ Engine::Loaded Engine::load_stored(Session* session, std::unique_lock<std::mutex
   const uint64_t had = s.kv.table.covered(s.tokens.size());
   bool complete = false;
   {
-    Unlocked unlocked(lock);
+    Unlocked unlocked(mu_);
     complete = loads.read(*runtime_, kv_, pool_buffer_->data(), s.store.get(), progress);
   }
   const bool forgot = loads.put_into(session, *runtime_);
@@ -24,26 +24,27 @@ Engine::Loaded Engine::load_stored(Session* session, std::unique_lock<std::mutex
 
 // The session's chunks made logits that are not finite, though their checksums are right. The store forgets them, so that nobody loads them
 // again; the KV that the session computes now is saved in their place.
-void Engine::tell_store(Session* session, std::unique_lock<std::mutex>& lock) {
+void Engine::tell_store(Session* session) {
   Session& s = *session;
   s.stored.suspect = false;
   const std::vector<std::vector<NodeIn>> chains = stored_chains(s);
   s.stored.tail_begin = s.stored.tail_end = s.stored.foreign_tokens = s.saved.blocks = 0;
   s.saved.mark = {};
-  Unlocked unlocked(lock);
+  const std::string name = s.saved.name;  // a save beside this may change it
+  Unlocked unlocked(mu_);
   uint64_t dropped = 0;
   for (const auto& chain : chains) dropped += s.store->discard(chain, "KV from it made logits that are not finite");
   logf(runtime_->log(), LogLevel::kWarn,
        "session \"%s\": KV that was reused made logits that are not finite: all of it is computed again; %llu chunks of it are forgotten",
-       s.saved.name.c_str(), static_cast<unsigned long long>(dropped));
+       name.c_str(), static_cast<unsigned long long>(dropped));
 }
 
 // Brings back the KV of a generation that exists, until the deadline; the rest next time. Blocks that are still missing then are computed.
 // False: it read nothing from the store.
-bool Engine::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t deadline_ns) {
+bool Engine::warm(Session* session, uint64_t deadline_ns) {
   Session& s = *session;
   bool again = !s.generation->accounted.empty();
-  if (s.stored.suspect) tell_store(session, lock);
+  if (s.stored.suspect) tell_store(session);
   if (s.kv.own_only) {
     cache_->extend(&s.kv, s.tokens);
     s.generation->warmed = true;
@@ -55,7 +56,7 @@ bool Engine::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t
     cache_->extend(&s.kv, s.tokens);
   } else {
     cache_->adopt(&s.kv, s.tokens);
-    loaded = load_stored(session, lock, [&](uint64_t, uint64_t) { return runtime_->env()->now_ns() < deadline_ns; });
+    loaded = load_stored(session, [&](uint64_t, uint64_t) { return runtime_->env()->now_ns() < deadline_ns; });
   }
   if (loaded == Loaded::kStoppedNearer) return true;
   if (s.generation->recompute_all && again) {
@@ -69,7 +70,7 @@ bool Engine::warm(Session* session, std::unique_lock<std::mutex>& lock, uint64_t
 
 // Warms sessions that are not warm yet, for a quarter of a step's time. False: it read nothing from the store. A session that only adopted
 // resident blocks may have to give them up in the plan at once; if adopting counted as work, run_step could repeat for ever under the lock.
-bool Engine::warm_cold(std::unique_lock<std::mutex>& lock) {
+bool Engine::warm_cold() {
   uint64_t deadline_ns = runtime_->env()->now_ns() + uint64_t{step_ms_max_} * 250'000;
   bool any = false;
   while (Session* s = scheduler_->next_cold()) {
@@ -79,7 +80,7 @@ bool Engine::warm_cold(std::unique_lock<std::mutex>& lock) {
         explicit InStep(Session* s) : session(s) { s->use.enter_step(); }
         ~InStep() { session->use.leave_step(); }
       } in_step(s);
-      any |= warm(s, lock, deadline_ns);  // gives the lock back for a while: sessions come and go
+      any |= warm(s, deadline_ns);  // gives the lock back for a while: sessions come and go
     }
     if (s->generation->cancel) scheduler_->finish(s, Reason::kCancelled, runtime_->env()->now_ns());
     if (runtime_->env()->now_ns() >= deadline_ns) break;

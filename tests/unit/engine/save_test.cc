@@ -1,10 +1,13 @@
 // A save of the engine, with something going on in its store at the worst moment.
 #include <atomic>
+#include <functional>
+#include <new>
 #include <thread>
 
 #include "runtime/engine/loop/engine.h"
 #include "runtime/engine/runtime.h"
 #include "runtime/engine/snapshot/manifest.h"
+#include "runtime/engine/snapshot/save_plan.h"
 #include "tests/support/fault_env.h"
 #include "tests/support/store_rig.h"
 
@@ -191,8 +194,78 @@ TEST_F(EngineSave, PinAndTimeToLiveReachTheStore) {
   ASSERT_OK(engine_->save(session, "ann", options).status());
   stat = store_->stat("", "ann");
   EXPECT_TRUE(stat->pinned);
-  EXPECT_EQ(stat->expires_unix_ms, 0);
+  EXPECT_GT(stat->expires_unix_ms, 0) << "a save without a time to live keeps the one that was set";
   engine_->close(session);
+}
+
+// A save is no activity: after it an idle session is not due again.
+TEST_F(EngineSave, AnIdleSessionIsSavedOnce) {
+  SessionOptions options;
+  options.store = store_;
+  options.autosave.idle_ms = 1;
+  options.autosave.name = "ann";
+  auto opened = engine_->open_session(options);
+  ASSERT_OK(opened.status());
+  prefill(*opened, 40, 1);
+  while (engine_->session_info(*opened).revision == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(engine_->autosave(*opened), kNever);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(engine_->session_info(*opened).revision, 1u);
+  engine_->close(*opened);
+}
+
+// A tail that the device does not give is told: a save that must have all KV fails for it.
+TEST_F(EngineSave, ATailThatIsNotCopiedIsTold) {
+  KvCache cache(4, 16);
+  Session session(16);
+  session.tokens = some_ids(20, 1);
+  session.kv.table.set(0, cache.alloc(session.kv), 16);
+  session.kv.table.set(1, cache.alloc(session.kv), 4);
+  const auto fails = [](BlockId, std::vector<uint8_t>*) { return error(Code::kDevice, Detail::kNone, "gone"); };
+  SavePlan plan = plan_save(engine_->model(), &cache, &session, SaveTail::kWhole, fails);
+  EXPECT_EQ(plan.tail_copied.code(), Code::kDevice);
+  EXPECT_EQ(plan.nodes.size(), 1u);
+  EXPECT_EQ(plan.pending_begin, 16u);
+  const auto gives = [](BlockId, std::vector<uint8_t>* to) {
+    to->resize(64);
+    return Status();
+  };
+  plan = plan_save(engine_->model(), &cache, &session, SaveTail::kWhole, gives);
+  EXPECT_OK(plan.tail_copied);
+  EXPECT_EQ(plan.nodes.size(), 2u);
+  cache.release(&session.kv, 0);
+}
+
+// A step that ends for want of memory, after a cancel of its generation: nobody commits it, and the generation is over all the same.
+TEST_F(EngineSave, ACancelOutlivesAStepWithoutMemory) {
+  struct Starved : ForwardPass {
+    std::function<void()> meanwhile;
+    Status run(const Step&, uint8_t*, float*, DrawnToken*) override {
+      meanwhile();
+      throw std::bad_alloc();
+    }
+    uint64_t bytes() const override { return 0; }
+  };
+  auto model = LoadedModel::open(runtime_.get(), {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, {}, nullptr);
+  ASSERT_OK(model.status());
+  auto pass = std::make_unique<Starved>();
+  Starved* const starved = pass.get();
+  auto engine = Engine::assemble(runtime_, std::move(*model), std::move(pass), {});
+  ASSERT_OK(engine.status());
+  auto session = (*engine)->open_session({});
+  ASSERT_OK(session.status());
+  ASSERT_OK((*engine)->append(*session, some_ids(20, 1)));
+  ASSERT_OK((*engine)->begin(*session, {}));
+  starved->meanwhile = [&] { (*engine)->cancel(*session); };
+  EXPECT_THROW((void)(*engine)->next(*session, -1), std::bad_alloc);
+  auto event = (*engine)->next(*session, 0);
+  ASSERT_OK(event.status());
+  EXPECT_EQ(event->type, EventType::kDone);
+  EXPECT_EQ(event->report.reason, Reason::kCancelled);
+  (*engine)->close(*session);
 }
 
 }  // namespace

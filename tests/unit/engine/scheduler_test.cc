@@ -55,5 +55,33 @@ TEST(Scheduler, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
   scheduler.remove(&later);
 }
 
+// A block that a step computes once more has no KV meanwhile: a save beside the step would take a copy that is not made yet.
+TEST(Scheduler, ABlockThatIsComputedAgainHasNoKvMeanwhile) {
+  KvCache cache(4, kBlock);
+  Scheduler scheduler(&cache, {.context = 256, .prefill_chunk = kBlock, .rows_max = kBlock, .logits_max = kBlock});
+  const std::vector<int32_t> tokens(kBlock, 7);
+  Session first(kBlock), second(kBlock);
+  first.kv.root.bytes.fill(20);
+  first.kv.table.set(0, cache.alloc(first.kv), kBlock);
+  cache.overwritten(first.kv.table.block(0), first.kv);
+  cache.extend(&first.kv, tokens);
+  cache.seal(&first.kv, tokens, 0);
+
+  begin_prefill(&scheduler, &second, 20, kBlock);
+  second.generation->options.logits = WantLogits::kAll;
+  second.generation->recompute_all = true;
+  cache.adopt(&second.kv, second.tokens);
+  ASSERT_EQ(second.kv.table.filled(0), kBlock);
+  StepPlan plan;
+  scheduler.plan(&plan, 0, 0);
+  ASSERT_EQ(plan.seqs.size(), 1u);
+  ASSERT_EQ(plan.copies.size(), 1u);
+  EXPECT_EQ(second.kv.table.block(0), plan.copies.front().to);
+  EXPECT_EQ(second.kv.table.filled(0), 0u);
+  scheduler.abandon(&plan);
+  scheduler.remove(&second);
+  cache.release(&first.kv, 0);
+}
+
 }  // namespace
 }  // namespace kvrt
