@@ -40,21 +40,16 @@ function(kvrt_layer name folder)
   endif()
 endfunction()
 
-# Kernel files: their own instruction set each, and -O2 (g++ 12 spills at -O3), or what compiles fast where a sanitizer runs. Nothing else is
-# built for more than x86-64.
+# Kernel files: their own instruction set each, and -O2 (g++ 12 spills at -O3). Nothing else is built for more than x86-64.
 function(kvrt_kernel_flags)
-  set(level -O2)
-  if(KVRT_SANITIZE)
-    set(level -Og)
-  endif()
   file(GLOB avx2 CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/compute/cpu/*_avx2*.cc)
-  set_source_files_properties(${avx2} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;${level}")
+  set_source_files_properties(${avx2} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-O2")
   file(GLOB avx512 CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/compute/cpu/*_avx512*.cc)
-  set(avx512_flags -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512vnni ${level})
+  set(avx512_flags -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512vnni -O2)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     list(APPEND avx512_flags -Wno-uninitialized -Wno-maybe-uninitialized)  # False alarms inside its intrinsics (GCC bug 105593).
   endif()
   set_source_files_properties(${avx512} PROPERTIES COMPILE_OPTIONS "${avx512_flags}")
   file(GLOB scalar CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/compute/cpu/*_scalar*.cc)
-  set_source_files_properties(${scalar} PROPERTIES COMPILE_OPTIONS "${level}")
+  set_source_files_properties(${scalar} PROPERTIES COMPILE_OPTIONS "-O2")
 endfunction()
