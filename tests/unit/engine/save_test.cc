@@ -199,7 +199,7 @@ TEST_F(EngineSave, PinAndTimeToLiveReachTheStore) {
 }
 
 // A save is no activity: after it an idle session is not due again.
-TEST_F(EngineSave, AnIdleSessionIsSavedOnce) {
+TEST_F(EngineSave, AnIdleSessionThatIsSavedIsNotDueAgain) {
   SessionOptions options;
   options.store = store_;
   options.autosave.idle_ms = 1;

@@ -20,6 +20,17 @@ constexpr char kTables[] = "SELECT type, name, tbl_name, sql FROM sqlite_master 
 
 class Migration : public Damage {
  protected:
+  // A store of schema 2 once more, behind a migration that left a backup: *first.
+  void make_old_again(std::vector<uint8_t>* first) {
+    make_schema_2(root());
+    ASSERT_OK(migrate());
+    *first = test::read_file(backup());
+    {
+      auto store = open_store(root());
+      ASSERT_OK((*store)->remove("", "ann"));
+    }
+    make_schema_2(root());
+  }
   void SetUp() override {
     Damage::SetUp();
     auto store = open_store(root());
@@ -91,14 +102,8 @@ TEST_F(Migration, EveryRowIsWhatTodaysCatalogHas) {
 }
 
 TEST_F(Migration, TheNextOneReplacesTheBackup) {
-  make_schema_2(root());
-  ASSERT_OK(migrate());
-  const auto first = test::read_file(backup());
-  {
-    auto store = open_store(root());
-    ASSERT_OK((*store)->remove("", "ann"));
-  }
-  make_schema_2(root());
+  std::vector<uint8_t> first;
+  ASSERT_NO_FATAL_FAILURE(make_old_again(&first));
   const auto second = test::read_file(catalog());
   ASSERT_NE(first, second);
   ASSERT_OK(migrate());
@@ -107,14 +112,8 @@ TEST_F(Migration, TheNextOneReplacesTheBackup) {
 
 // Wherever the copy fails, the backup before it is there, or the new one.
 TEST_F(Migration, AFailedOneLeavesABackup) {
-  make_schema_2(root());
-  ASSERT_OK(migrate());
-  const auto first = test::read_file(backup());
-  {
-    auto store = open_store(root());
-    ASSERT_OK((*store)->remove("", "ann"));
-  }
-  make_schema_2(root());
+  std::vector<uint8_t> first;
+  ASSERT_NO_FATAL_FAILURE(make_old_again(&first));
   const std::string base = tmp_.path() + "/base";
   fs::copy(root(), base, fs::copy_options::recursive);
   uint64_t kept = 0, refused = 0;
