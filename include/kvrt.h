@@ -77,11 +77,12 @@
  *
  * 5. Structs. The first field of a struct is struct_size. Set it to sizeof the struct, in options and in outputs
  *    (KVRT_INIT does). A size below 4 or above 65536 is INVALID. Options: NULL means all defaults, and 0 means the
- *    default in every field. A flag is 0 or 1. Any other value of a flag, of an enum or of a reserved field is INVALID.
- *    A shorter struct (of an older header) counts as zero in the fields that it lacks. A longer struct must be zero in
- *    the tail that this library does not know, else the call is UNSUPPORTED (STRUCT_TAIL). Outputs: the library writes
- *    at most struct_size bytes. In a struct of the library's own (a callback's event, its report and entry) struct_size
- *    is the library's. New fields are only ever appended.
+ *    default in every field. Their size is a multiple of the struct's alignment, as every sizeof is; another is
+ *    INVALID. A flag is 0 or 1. Any other value of a flag, of an enum or of a reserved field is INVALID. A shorter
+ *    struct (of an older header) counts as zero in the fields that it lacks. A longer struct must be zero in the tail
+ *    that this library does not know, else the call is UNSUPPORTED (STRUCT_TAIL). Outputs: the library writes at most
+ *    struct_size bytes. In a struct of the library's own (a callback's event, its report and entry) struct_size is the
+ *    library's. New fields are only ever appended.
  *
  * 6. Memory and strings. The library never returns memory to free. A call with output of variable length takes a
  *    buffer, its capacity and `needed`, which must not be NULL; it sets `*needed` when it succeeds and when it is

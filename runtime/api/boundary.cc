@@ -117,11 +117,15 @@ KvFormat kv_format_of(uint32_t kv_format) {
   return kFormats[kv_format];
 }
 
-Status check_option_struct(const void* options, size_t known, const char* name) {
+Status check_option_struct(const void* options, size_t known, size_t alignment, const char* name) {
   uint32_t size;
   std::memcpy(&size, options, sizeof size);
   if (size < sizeof size || size > 65536) {
     return error(Code::kInvalid, Detail::kNone, "%s.struct_size is %u: set it to sizeof the struct", name, size);
+  }
+  if (size % alignment != 0) {  // no compiler gives such a size, and half a pointer is none
+    return error(Code::kInvalid, Detail::kNone, "%s.struct_size is %u, expected a multiple of the struct's alignment, %zu", name, size,
+                 alignment);
   }
   auto bytes = static_cast<const unsigned char*>(options);
   for (size_t i = known; i < size; ++i) {

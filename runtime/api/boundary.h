@@ -135,14 +135,14 @@ Status check_name(const char* name, size_t size, const char* what, bool may_be_e
 Status check_kv(uint32_t kv_format, uint32_t block_tokens);  // as in options
 KvFormat kv_format_of(uint32_t kv_format);                   // of a value that passed check_kv
 
-Status check_option_struct(const void* options, size_t known, const char* name);
+Status check_option_struct(const void* options, size_t known, size_t alignment, const char* name);
 
 // Reads options: NULL is all zeros; convention 5 has the rule for shorter and longer structs.
 template <typename T>
 Status read_options(const T* in, const char* name, T* out) {
   std::memset(out, 0, sizeof *out);
   if (!in) return {};
-  Status status = check_option_struct(in, sizeof(T), name);
+  Status status = check_option_struct(in, sizeof(T), alignof(T), name);
   if (!status.is_ok()) return status;
   std::memcpy(out, in, in->struct_size < sizeof(T) ? in->struct_size : sizeof(T));
   return {};

@@ -166,7 +166,7 @@ class Options {
       const uint32_t sizes[] = {part, part, sizeof(T) + 24, sizeof(T) + 24, in.below(4), 65537};
       claimed = sizes[kind % 6];
       room = std::max<size_t>(4, std::min<size_t>(claimed, sizeof(T) + 24));
-      wrong_ = claimed < 4 || claimed > 65536 || kind % 6 == 3;
+      wrong_ = claimed < 4 || claimed > 65536 || claimed % alignof(T) != 0 || kind % 6 == 3;
     }
     null_ = kind >= 224 && kind < 232;
     if (null_) seen_ = T{};
