@@ -1,6 +1,6 @@
 // The bit-exact matrix: the logits of a position depend on the model, the KV format and the tokens before it, and on nothing else.
 // matrix tiny: every generated model, each with another third of the settings (a sixth of one that stands for an architecture, row_*).
-// matrix all: all settings. matrix real: SmolLM2, fewer.
+// matrix few: half of these. matrix all: all settings. matrix real: SmolLM2, fewer.
 #ifdef __SSE__
 #include <xmmintrin.h>
 #endif
@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
   static char paths[64][kPathMax];
   if (best == KVRT_ISA_SCALAR) printf("this machine has no AVX2: scalar only\n");
   const double start = now_ms();
-  const int all = argc > 1 && strcmp(argv[1], "all") == 0;
+  const int all = argc > 1 && strcmp(argv[1], "all") == 0, few = argc > 1 && strcmp(argv[1], "few") == 0;
   if (real) {
     if (!find_real(paths[0])) return printf("no model: skipped\n"), kSkip;
     real_model(paths[0], best);
@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
     for (size_t i = 0; i < count; ++i) {
       const double t = now_ms();
       if (argc > 2 && strstr(paths[i], argv[2]) == NULL) continue;
-      const size_t parts = all ? 1 : strstr(paths[i], "/row_") ? 6 : 3;
+      const size_t parts = all ? 1 : (few ? 2 : 1) * (strstr(paths[i], "/row_") ? 6 : 3);
       tiny_model(paths[i], best, i % parts, parts);
       printf("%s: %.1f s\n", paths[i], (now_ms() - t) / 1e3);
     }
