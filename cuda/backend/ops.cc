@@ -204,15 +204,15 @@ void CudaBackend::rope(const RopeParams& params, uint32_t first, uint32_t n, uin
 
 // ---- KV
 
-void CudaBackend::kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step&, uint32_t first, uint32_t n, const float* k,
+void CudaBackend::kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step&, uint32_t first, uint32_t n, const float* k,
                            const float* v, uint32_t stride) {
-  cuda::kv_store(&stream_, kv, pool, layer, arrays_.rows_from(first), n, k, v, stride);
+  cuda::kv_store(&stream_, kv, pool, place.layer, arrays_.rows_from(first, place), n, k, v, stride);
 }
 
 // With a norm over all heads of a row one block takes all of the row's Q: for many rows a kernel per operation is faster.
-void CudaBackend::rope_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n,
+void CudaBackend::rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n,
                              const QkParams& params, uint32_t stride, float* qkv) {
-  if (params.q_norm && params.norm_rows && n > kFewRows) return Backend::rope_store(kv, pool, layer, step, first, n, params, stride, qkv);
+  if (params.q_norm && params.norm_rows && n > kFewRows) return Backend::rope_store(kv, pool, place, step, first, n, params, stride, qkv);
   const RopeTable* table = rope_table(*params.rope);
   if (!table) return;
   KVRT_CHECK(params.rope->dims <= kv.head_dim);
@@ -220,26 +220,27 @@ void CudaBackend::rope_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer
   const uint64_t at = uint64_t{first} * pairs;
   const DeviceRopeStore device{table->cos + at, table->sin + at,  pairs,     params.rope->style, params.heads, params.q_norm,
                                params.k_norm,   params.norm_rows, params.eps};
-  cuda::rope_store(&stream_, kv, pool, layer, arrays_.rows_from(first), n, device, stride, qkv);
+  cuda::rope_store(&stream_, kv, pool, place.layer, arrays_.rows_from(first, place), n, device, stride, qkv);
 }
 
-void CudaBackend::decode_rows(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t first, uint32_t n,
+void CudaBackend::decode_rows(const KvGeometry& kv, const uint8_t* pool, KvPlace place, uint32_t first, uint32_t n,
                               const DeviceAttention& params, const float* q, uint32_t stride, float* out) {
   const uint32_t most = rows_in_parts(kv, params.heads, splits_);
   auto* partials = reserve<float>(&partials_, decode_partials(kv, params.heads, most, splits_));
   for (uint32_t at = first; at < first + n; at += most) {
-    cuda::decode_attention(&stream_, kv, pool, layer, arrays_.rows_from(at), std::min(most, first + n - at), splits_, params,
+    cuda::decode_attention(&stream_, kv, pool, place.layer, arrays_.rows_from(at, place), std::min(most, first + n - at), splits_, params,
                            q + uint64_t{at} * stride, stride, partials, out + uint64_t{at} * params.heads * kv.head_dim);
   }
 }
 
-void CudaBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params,
+void CudaBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace place, const Step& step, const AttentionParams& params,
                             const float* q, uint32_t stride, float* out) {
   const DeviceAttention p{params.heads, params.scale, params.softcap, params.window};
   const bool by_row = determinism_ == Determinism::kStrict || step.n_rows() <= kFewRows || !prefill_supported(kv);
-  if (by_row) return decode_rows(kv, pool, layer, 0, step.n_rows(), p, q, stride, out);
-  for (const AttentionRun& few : arrays_.few_rows()) decode_rows(kv, pool, layer, few.first, few.n, p, q, stride, out);
-  cuda::prefill_attention(&stream_, kv, pool, layer, arrays_.device(), arrays_.tiles(), arrays_.n_tiles(), p, q, stride, out);
+  if (by_row) return decode_rows(kv, pool, place, 0, step.n_rows(), p, q, stride, out);
+  for (const AttentionRun& few : arrays_.few_rows()) decode_rows(kv, pool, place, few.first, few.n, p, q, stride, out);
+  cuda::prefill_attention(&stream_, kv, pool, place.layer, arrays_.rows_from(0, place), arrays_.tiles(), arrays_.n_tiles(), p, q, stride,
+                          out);
 }
 
 // ---- experts: the host decides which of them run

@@ -9,47 +9,48 @@
 namespace kvrt::cuda {
 namespace {
 
-constexpr uint64_t kTablesAtFirst = 64 << 10;  // entries: contexts of 2 million tokens together
-constexpr uint32_t kFewTileRows = 4;           // a sequence with fewer rows in the step has them taken one by one
+constexpr uint64_t kEntriesAtFirst = 64 << 10;  // contexts of 2 million tokens together
+constexpr uint32_t kFewTileRows = 4;            // a sequence with fewer rows in the step has them taken one by one
 
 uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
-StepArrays::Layout StepArrays::lay_out(uint64_t rows_max, uint64_t tables) {
+StepArrays::Layout StepArrays::lay_out(uint32_t groups, uint32_t tables, uint64_t entries) {
+  constexpr uint64_t kRows = kStepRowsMax;
   Layout at{};
-  at.positions = at.tokens + aligned(rows_max * sizeof(int32_t));
-  at.tables_at = at.positions + aligned(rows_max * sizeof(int32_t));
-  at.stores = at.tables_at + aligned(rows_max * sizeof(uint32_t));
-  at.logits_rows = at.stores + aligned(rows_max * sizeof(uint32_t));
-  at.draws = at.logits_rows + aligned(rows_max * sizeof(uint32_t));
+  at.positions = at.tokens + aligned(kRows * sizeof(int32_t));
+  at.logits_rows = at.positions + aligned(kRows * sizeof(int32_t));
+  at.draws = at.logits_rows + aligned(kRows * sizeof(uint32_t));
   at.tiles = at.draws + aligned(kLogitsRowsMax * sizeof(Draw));
-  at.tables = at.tiles + aligned(rows_max * sizeof(PrefillTile));
-  at.end = at.tables + tables * sizeof(int32_t);
+  at.stores = at.tiles + aligned(kRows * sizeof(PrefillTile));
+  at.tables_at = at.stores + aligned(groups * kRows * sizeof(uint32_t));
+  at.tables = at.tables_at + aligned(tables * kRows * sizeof(uint32_t));
+  at.end = at.tables + entries * sizeof(int32_t);
   return at;
 }
 
-uint64_t StepArrays::bytes() { return lay_out(kStepRowsMax, kTablesAtFirst).end; }
+uint64_t StepArrays::bytes() { return lay_out(1, 1, kEntriesAtFirst).end; }
 
-Status StepArrays::reserve(DeviceContext* context, uint64_t tables) {
-  if (memory_ && tables <= tables_max_) return {};
-  const uint64_t most = std::max(kTablesAtFirst, 2 * tables);
-  const uint64_t bytes = lay_out(kStepRowsMax, most).end;
+Status StepArrays::reserve(DeviceContext* context) { return enlarge(context, bytes()); }
+
+Status StepArrays::enlarge(DeviceContext* context, uint64_t bytes) {
+  if (memory_ && bytes <= capacity_) return {};
   memory_.reset();
-  tables_max_ = 0;
+  capacity_ = 0;
   KVRT_ASSIGN(host_, context->alloc_pinned(bytes));
   KVRT_ASSIGN(memory_, context->alloc(bytes));
-  tables_max_ = most;
+  capacity_ = bytes;
   return {};
 }
 
 Status StepArrays::put(DeviceContext* context, Stream* stream, const Step& step, bool* moved) {
   KVRT_CHECK(step.n_rows() <= kStepRowsMax && step.draws.size() <= kLogitsRowsMax);
-  uint64_t tables = 0;
-  for (const StepSeq& seq : step.seqs) tables += seq.n_blocks;
-  *moved = tables > tables_max_ || !memory_;
-  KVRT_TRY(reserve(context, tables));
-  const Layout at = lay_out(kStepRowsMax, tables);
+  uint64_t entries = 0;
+  for (const StepSeq& seq : step.seqs) entries += uint64_t{seq.n_blocks} * step.n_tables;
+  const Layout at = lay_out(step.n_groups, step.n_tables, entries);
+  *moved = !memory_ || at.end > capacity_;
+  if (*moved) KVRT_TRY(enlarge(context, lay_out(step.n_groups, step.n_tables, std::max(kEntriesAtFirst, 2 * entries)).end));
   pack(step, at);
   const auto place = [&](uint64_t offset) { return memory_->data() + offset; };
   device_.tokens = reinterpret_cast<const int32_t*>(place(at.tokens));
@@ -76,18 +77,20 @@ void StepArrays::pack(const Step& step, const Layout& at) {
   auto* tables = reinterpret_cast<int32_t*>(host + at.tables);
   uint32_t next = 0;
   for (const StepSeq& seq : step.seqs) {
-    std::fill_n(tables_at + seq.first_row, seq.n_rows, next);
-    std::fill_n(stores + seq.first_row, seq.n_rows, uint32_t{seq.store_kv});
-    if (seq.n_blocks > 0) std::copy_n(seq.blocks, seq.n_blocks, tables + next);
-    next += seq.n_blocks;
+    for (uint32_t g = 0; g < step.n_groups; ++g) std::fill_n(stores + g * kStepRowsMax + seq.first_row, seq.n_rows, seq.stores >> g & 1);
+    for (uint32_t t = 0; t < step.n_tables; ++t) {
+      std::fill_n(tables_at + t * kStepRowsMax + seq.first_row, seq.n_rows, next);
+      if (seq.n_blocks > 0) std::copy_n(seq.table(t), seq.n_blocks, tables + next);
+      next += seq.n_blocks;
+    }
   }
   last_position_ = 0;
   for (const int32_t p : step.positions) last_position_ = std::max(last_position_, static_cast<uint32_t>(p));
-  plan_tiles(step, tables_at);
+  plan_tiles(step);
   if (n_tiles_ > 0) std::memcpy(host + at.tiles, planned_.data(), planned_.size() * sizeof(PrefillTile));
 }
 
-void StepArrays::plan_tiles(const Step& step, const uint32_t* tables_at) {
+void StepArrays::plan_tiles(const Step& step) {
   planned_.clear();
   few_rows_.clear();
   for (const StepSeq& seq : step.seqs) {
@@ -100,8 +103,7 @@ void StepArrays::plan_tiles(const Step& step, const uint32_t* tables_at) {
       continue;
     }
     for (uint32_t at = 0; at < seq.n_rows; at += kPrefillTileRows) {
-      planned_.push_back({seq.first_row + at, std::min(kPrefillTileRows, seq.n_rows - at), seq.first_position + static_cast<int32_t>(at),
-                          tables_at[seq.first_row]});
+      planned_.push_back({seq.first_row + at, std::min(kPrefillTileRows, seq.n_rows - at), seq.first_position + static_cast<int32_t>(at)});
     }
   }
   // Tiles that see most keys come first: shorter ones fill the gaps at the end.
@@ -110,12 +112,12 @@ void StepArrays::plan_tiles(const Step& step, const uint32_t* tables_at) {
   n_tiles_ = static_cast<uint32_t>(planned_.size());
 }
 
-DeviceStep StepArrays::rows_from(uint32_t first) const {
+DeviceStep StepArrays::rows_from(uint32_t first, KvPlace place) const {
   DeviceStep step = device_;
   step.tokens += first;
   step.positions += first;
-  step.tables_at += first;
-  step.stores += first;
+  step.tables_at += uint64_t{place.table} * kStepRowsMax + first;
+  step.stores += uint64_t{place.group} * kStepRowsMax + first;
   return step;
 }
 

@@ -16,14 +16,14 @@ struct AttentionRun {
 
 class StepArrays {
  public:
-  // Makes room for the largest step whose block tables have so many entries together. The copy before it must be over.
-  Status reserve(DeviceContext* context, uint64_t tables = 0);
+  // Makes room for the largest step of a model of one group, of long contexts. The copy before it must be over.
+  Status reserve(DeviceContext* context);
   static uint64_t bytes();  // on the device, except for extremely long contexts
   // Queues the copy of `step`. *moved: the arrays have new places. The copy before it must be over.
   Status put(DeviceContext* context, Stream* stream, const Step& step, bool* moved);
-  const DeviceStep& device() const { return device_; }
-  // The arrays of the rows [first, ...).
-  DeviceStep rows_from(uint32_t first) const;
+  const DeviceStep& device() const { return device_; }  // of the first table and group
+  // The arrays of the rows [first, ...), for a layer there.
+  DeviceStep rows_from(uint32_t first, KvPlace place) const;
   const PrefillTile* tiles() const { return tiles_; }
   uint32_t n_tiles() const { return n_tiles_; }
   std::span<const AttentionRun> few_rows() const { return few_rows_; }  // rows of sequences that have too few for a tile
@@ -31,13 +31,15 @@ class StepArrays {
 
  private:
   struct Layout {
-    uint64_t tokens, positions, tables_at, stores, logits_rows, draws, tiles, tables, end;
+    uint64_t tokens, positions, logits_rows, draws, tiles, stores, tables_at, tables, end;
   };
-  static Layout lay_out(uint64_t rows_max, uint64_t tables);
+  // `entries`: of all block tables together. The places of a model's arrays, the tables' own among them, do not depend on it.
+  static Layout lay_out(uint32_t groups, uint32_t tables, uint64_t entries);
+  Status enlarge(DeviceContext* context, uint64_t bytes);
   void pack(const Step& step, const Layout& at);
-  void plan_tiles(const Step& step, const uint32_t* tables_at);
+  void plan_tiles(const Step& step);
 
-  uint64_t tables_max_ = 0;
+  uint64_t capacity_ = 0;
   std::unique_ptr<Buffer> host_, memory_;
   DeviceStep device_;
   const PrefillTile* tiles_ = nullptr;

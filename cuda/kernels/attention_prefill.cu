@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(kTileThreads, blocks_of(format, kDims)) attend
   const uint32_t head = blockIdx.x, warp = threadIdx.x / kWarp;
   const PrefillTile tile = a.tiles[blockIdx.y];
   const int32_t last = tile.first_position + static_cast<int32_t>(tile.n) - 1;
-  const T tiles{a, tile.table_at, head / a.group, {seen_from(tile.first_position, a.window).first, last}, memory};
+  const T tiles{a, a.step.tables_at[tile.first_row], head / a.group, {seen_from(tile.first_position, a.window).first, last}, memory};
   const int32_t begin = tiles.seen.first / int32_t{T::kKeys} * int32_t{T::kKeys};
   tiles.clear_odd_keys();
   tiles.load_keys(begin);

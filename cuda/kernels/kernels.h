@@ -23,9 +23,9 @@ inline constexpr uint32_t kWeightPartsMax = 3;  // tensors stacked in a weight
 struct DeviceStep {
   const int32_t* tokens = nullptr;        // [rows]
   const int32_t* positions = nullptr;     // [rows]
-  const uint32_t* tables_at = nullptr;    // [rows] the place in `tables` of the block table of the row's sequence
-  const int32_t* tables = nullptr;        // pool block of positions [i * block_tokens, (i + 1) * block_tokens)
-  const uint32_t* stores = nullptr;       // [rows] 0: the row's K and V are in the pool already
+  const uint32_t* tables_at = nullptr;    // [rows] the place in `tables` of the block table of the row's sequence; of the op's layer
+  const int32_t* tables = nullptr;        // unit of positions [i * block_tokens, (i + 1) * block_tokens)
+  const uint32_t* stores = nullptr;       // [rows] 0: the row's K and V are in the pool already; of the op's layer
   const uint32_t* logits_rows = nullptr;  // [n_logits] ascending
   const Draw* draws = nullptr;            // [n_logits] where the step has them
 };
@@ -159,7 +159,6 @@ void decode_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool,
 struct PrefillTile {
   uint32_t first_row, n;
   int32_t first_position;
-  uint32_t table_at;
 };
 inline constexpr uint32_t kPrefillTileRows = 64;  // rows of a tile at most
 // In tiles on tensor cores: scores and p · V of f16 or bf16 fragments, sums in f32, keys in tiles of 64 (of 32 where head_dim is above

@@ -159,14 +159,14 @@ class Backend {
   virtual void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) = 0;
   // Rounds K and V of the step's rows [first, first + n) (at k, v + i * stride; kv_heads * head_dim each) to the pool's format at
   // their positions.
-  virtual void kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n, const float* k,
+  virtual void kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n, const float* k,
                         const float* v, uint32_t stride) = 0;
   // All ops between the projection and attention: a row at qkv + i * stride holds heads of Q, then of K, then of V. Q and K are normalized
   // and rotated, Q in place, and K and V stored; the numbers left in K's place mean nothing.
-  virtual void rope_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n,
+  virtual void rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n,
                           const QkParams& params, uint32_t stride, float* qkv);
   // q at q + row * stride: heads * head_dim. Causal; reads K and V only from the pool. out [rows, heads * head_dim].
-  virtual void attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params,
+  virtual void attention(const KvGeometry& kv, const uint8_t* pool, KvPlace place, const Step& step, const AttentionParams& params,
                          const float* q, uint32_t stride, float* out) = 0;
   virtual void add(const float* y, uint32_t rows, uint32_t width, float* x) = 0;  // x += y
   virtual void scale(float factor, uint32_t rows, uint32_t width, float* x) = 0;  // x *= factor
@@ -200,7 +200,7 @@ class Backend {
   virtual std::string device_name() const { return {}; }  // its maker's name for it; "" of a CPU
 };
 
-inline void Backend::rope_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n,
+inline void Backend::rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n,
                                 const QkParams& params, uint32_t stride, float* qkv) {
   float* k = qkv + params.heads * kv.head_dim;
   const auto normalize = [&](const float* norm, uint32_t heads, float* x) {
@@ -210,7 +210,7 @@ inline void Backend::rope_store(const KvGeometry& kv, uint8_t* pool, uint32_t la
   normalize(params.q_norm, params.heads, qkv);
   normalize(params.k_norm, kv.kv_heads, k);
   rope(*params.rope, first, n, params.heads + kv.kv_heads, kv.head_dim, stride, qkv);  // K's heads follow Q's in each row
-  kv_store(kv, pool, layer, step, first, n, k, k + kv.kv_heads * kv.head_dim, stride);
+  kv_store(kv, pool, place, step, first, n, k, k + kv.kv_heads * kv.head_dim, stride);
 }
 
 struct CpuOptions {

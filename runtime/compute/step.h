@@ -9,10 +9,20 @@ namespace kvrt {
 // A sequence's part of a step: rows [first_row, first_row + n_rows) hold consecutive positions starting at first_position.
 struct StepSeq {
   uint32_t first_row = 0, n_rows = 0;
-  int32_t first_position = 0;       // KV of positions [0, first_position) is in the pool already
-  const int32_t* blocks = nullptr;  // block table: pool block of positions [i * block_tokens, (i + 1) * block_tokens)
-  uint32_t n_blocks = 0;            // covers first_position + n_rows positions
-  bool store_kv = true;             // false: every position of these rows has its KV already (last-token query)
+  int32_t first_position = 0;  // KV of positions [0, first_position) is in the pool already
+  // The block tables of KvGroups, one after the other, n_blocks entries each. Entry i: the unit of the pool with the KV of positions
+  // [i * block_tokens, (i + 1) * block_tokens).
+  const int32_t* blocks = nullptr;
+  uint32_t n_blocks = 0;  // covers first_position + n_rows positions
+  uint32_t stores = ~0u;  // bit g: the rows' KV in group g is stored. 0: every position of these rows has it already
+  const int32_t* table(uint32_t i) const { return blocks + uint64_t{i} * n_blocks; }
+};
+
+// Where a layer has its KV.
+struct KvPlace {
+  uint32_t layer = 0;  // of the units
+  uint32_t table = 0;  // of a sequence's block tables: it names the units
+  uint32_t group = 0;
 };
 
 // A token's draw from a row of logits: temperature, top_k, top_p and min_p of runtime/engine/sampling/sampler.h, ready for a device.
@@ -37,6 +47,7 @@ struct Step {
   std::span<const int32_t> positions;     // [rows]
   std::span<const uint32_t> logits_rows;  // rows whose logits are wanted, ascending
   std::span<const Draw> draws = {};       // a draw for each of them, where the device draws tokens and the host gets no logits; else empty
+  uint32_t n_tables = 1, n_groups = 1;    // block tables of each sequence; groups of layers
   uint32_t n_rows() const { return static_cast<uint32_t>(tokens.size()); }
 };
 
@@ -66,7 +77,7 @@ inline constexpr float kFp8Top = 1.75f, kFp8Unit = 256.0f;
   return format == KvFormat::kF32 ? 4 : kv_scaled(format) ? 1 : 2;
 }
 
-// The layout of the pool: block b starts at base + b * block_bytes(); inside, per layer K [kv_head][head_dim][token], V
+// The layout of the pool: unit u starts at base + u * block_bytes(); inside, per layer K [kv_head][head_dim][token], V
 // [kv_head][token][head_dim], then where scaled K's scales [kv_head][token] and V's.
 struct KvGeometry {
   uint32_t layers = 0, kv_heads = 0, head_dim = 0, block_tokens = 0;

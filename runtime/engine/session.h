@@ -70,7 +70,7 @@ struct SavedSession {
 
 // Guarded by Engine's lock; a step's leader uses tokens and generation without. It belongs to one handle, whose calls do not overlap.
 struct Session : SessionValue {
-  explicit Session(uint32_t block_tokens) : kv(block_tokens) {}
+  explicit Session(const KvShape& shape) : kv(shape) {}
 
   KvSequence kv;  // of `tokens`
   SavedSession saved;

@@ -1,7 +1,8 @@
-// BlockTable: one sequence's blocks in order, and how many tokens of each have their KV. A hole is a block without KV.
+// BlockTable: a group's blocks of one sequence in order, and how many tokens of each have their KV. A hole is a block without KV.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/kv/block_pool.h"
@@ -13,27 +14,21 @@ class BlockTable {
  public:
   explicit BlockTable(uint32_t block_tokens) : block_tokens_(block_tokens) {}
 
-  uint32_t block_tokens() const { return block_tokens_; }
   uint32_t size() const { return static_cast<uint32_t>(blocks_.size()); }
   BlockId block(uint32_t i) const { return i < size() ? blocks_[i] : kNoBlock; }
   uint32_t filled(uint32_t i) const { return i < size() ? filled_[i] : 0; }  // tokens of block i that have their KV
-  const BlockId* data() const { return blocks_.data(); }
+  std::span<const uint32_t> filled() const { return filled_; }               // by block
+  uint32_t blocks_held() const { return held_; }
+  uint32_t first() const { return first_; }  // no place before this one has a block
 
   void grow(uint32_t blocks);                            // to at least so many, with holes
   void set(uint32_t i, BlockId block, uint32_t filled);  // grows; needs no memory for a place that is there
   void set_filled(uint32_t i, uint32_t filled) { filled_[i] = filled; }
   void shrink(uint32_t blocks);  // forgets the blocks past these; the caller has dropped their references
 
-  // The first position below n_tokens without KV, or n_tokens.
-  uint64_t first_missing(uint64_t n_tokens) const;
-  // The end of the run without KV that starts at `from`: the next position that has KV, or n_tokens.
-  uint64_t missing_end(uint64_t from, uint64_t n_tokens) const;
-  // Positions below n_tokens that have their KV.
-  uint64_t covered(uint64_t n_tokens) const;
-  uint32_t blocks_held() const;
-
  private:
   uint32_t block_tokens_;
+  uint32_t first_ = 0, held_ = 0;
   std::vector<BlockId> blocks_;
   std::vector<uint32_t> filled_;
 };

@@ -3,64 +3,191 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/base/check.h"
+
 namespace kvrt {
 
-KvCache::KvCache(uint32_t blocks, uint32_t block_tokens) : pool_(blocks), block_tokens_(block_tokens), domains_(blocks) {}
+namespace {
+
+constexpr uint32_t kWindowsPart = 4;  // windows at boundaries may take a quarter of the pool
+
+uint32_t first_window(const KvShape& shape) {
+  uint32_t g = 0;
+  while (g < shape.n_groups && shape.groups[g].window == 0) ++g;
+  return g;
+}
+
+}  // namespace
+
+KvCache::KvCache(uint32_t units, const KvShape& shape)
+    : shape_(shape), first_window_(first_window(shape)), window_units_max_(units / kWindowsPart), pool_(units), domains_(units) {}
 
 void KvCache::extend(KvSequence* sequence, std::span<const int32_t> tokens) {
+  const uint32_t T = block_tokens();
   auto& chain = sequence->chain;
-  while ((chain.size() + 1) * block_tokens_ <= tokens.size()) {
-    const auto block = tokens.subspan(chain.size() * block_tokens_, block_tokens_);
-    chain.push_back(index_.link(chain.empty() ? nullptr : chain.back(), sequence->root, block));
+  while ((chain.size() + 1) * T <= tokens.size()) {
+    chain.push_back(index_.link(chain.empty() ? nullptr : chain.back(), sequence->root, tokens.subspan(chain.size() * T, T)));
   }
 }
 
-void KvCache::adopt(KvSequence* sequence, std::span<const int32_t> tokens) {
+void KvCache::take(KvSequence* sequence, uint32_t group, uint32_t i, BlockId resident) {
+  BlockTable& table = sequence->tables[group];
+  pool_.ref(resident);
+  if (table.block(i) != kNoBlock) drop(table.block(i));
+  table.set(i, resident, block_tokens());
+}
+
+bool KvCache::adopt(KvSequence* sequence, std::span<const int32_t> tokens) {
   extend(sequence, tokens);
-  if (!sequence->adopts()) return;
+  if (!sequence->adopts()) return false;
+  bool took = false;
   const auto& chain = sequence->chain;
-  sequence->table.grow(static_cast<uint32_t>(chain.size()));
-  for (uint32_t i = 0; i < chain.size(); ++i) {
-    if (sequence->table.filled(i) == block_tokens_) continue;
-    const BlockId resident = index_.lookup(chain[i]);
-    if (resident == kNoBlock) continue;
-    pool_.ref(resident);
-    if (sequence->table.block(i) != kNoBlock) drop(sequence->table.block(i));
-    sequence->table.set(i, resident, block_tokens_);
+  for (uint32_t g = 0; g < shape_.n_groups; ++g) {
+    BlockTable& table = sequence->tables[g];
+    table.grow(static_cast<uint32_t>(chain.size()));
+    for (uint32_t i = 0; shape_.groups[g].window == 0 && i < chain.size(); ++i) {
+      if (table.filled(i) == block_tokens()) continue;
+      const BlockId resident = PrefixIndex::lookup(chain[i], g);
+      if (resident == kNoBlock) continue;
+      take(sequence, g, i, resident);
+      took = true;
+    }
   }
+  return (first_window_ < shape_.n_groups && adopt_windows(sequence)) || took;
+}
+
+// Looks for the last block end, past the one where computing can go on as it is, whose windows are resident.
+bool KvCache::adopt_windows(KvSequence* sequence) {
+  const uint32_t T = block_tokens();
+  const auto& chain = sequence->chain;
+  const KvRun next = sequence->next_run(std::max<uint64_t>(chain.size() * T, 1));
+  if (chain.empty() || next.stores == 0) return false;
+  const auto found = [&](uint32_t g, uint32_t i) {
+    return sequence->tables[g].filled(i) == T || PrefixIndex::lookup(chain[i], g) != kNoBlock;
+  };
+  // Not past the first hole of a group that keeps everything: rows there need it.
+  uint32_t end = static_cast<uint32_t>(chain.size());
+  for (uint32_t g = 0; g < first_window_; ++g) {
+    for (uint32_t i = 0; i < end; ++i) {
+      if (sequence->tables[g].filled(i) < T) end = i;
+    }
+  }
+  for (; uint64_t{end} * T > next.begin; --end) {
+    uint32_t g = first_window_;
+    for (; g < shape_.n_groups; ++g) {
+      uint32_t i = end;
+      const uint32_t begin = shape_.window_begin(g, end - 1);
+      while (i > begin && found(g, i - 1)) --i;
+      if (i > begin) break;
+    }
+    if (g == shape_.n_groups) break;
+  }
+  if (uint64_t{end} * T <= next.begin) return false;
+  for (uint32_t g = first_window_; g < shape_.n_groups; ++g) {
+    for (uint32_t i = shape_.window_begin(g, end - 1); i < end; ++i) {
+      if (sequence->tables[g].filled(i) < T) take(sequence, g, i, PrefixIndex::lookup(chain[i], g));
+    }
+  }
+  return true;
 }
 
 KvCache::Resident KvCache::resident(const KvSequence& sequence) const {
   Resident found;
   if (!sequence.adopts()) return found;
   for (const ChainRef& link : sequence.chain) {
-    const BlockId block = index_.lookup(link);
-    if (block == kNoBlock) break;
-    ++found.blocks;
-    found.cached += pool_.refs(block) == 0;
+    for (uint32_t g = 0; g < first_window_; ++g) {
+      const BlockId block = PrefixIndex::lookup(link, g);
+      if (block == kNoBlock) return found;
+      found.units += shape_.groups[g].units;
+      found.cached += pool_.refs(block) == 0 ? shape_.groups[g].units : 0;
+    }
   }
   return found;
 }
 
 std::optional<size_t> KvCache::shared_with_sibling(const KvSequence& sequence, std::span<const int32_t> tokens, uint64_t at) const {
-  const uint64_t i = at / block_tokens_;
-  if (!sequence.share || at % block_tokens_ != 0 || i > sequence.chain.size()) return std::nullopt;
-  const auto rest = tokens.subspan(at, std::min<size_t>(block_tokens_, tokens.size() - at));
+  const uint64_t T = block_tokens(), i = at / T;
+  if (!sequence.share || at % T != 0 || i > sequence.chain.size()) return std::nullopt;
+  const auto rest = tokens.subspan(at, std::min<size_t>(T, tokens.size() - at));
   return index_.shared_with_sibling(i ? sequence.chain[i - 1] : nullptr, sequence.root, rest);
 }
 
-void KvCache::seal(KvSequence* sequence, std::span<const int32_t> tokens, uint32_t i) {
-  const BlockId own = sequence->table.block(i);
+void KvCache::seal(KvSequence* sequence, std::span<const int32_t> tokens, uint32_t group, uint32_t i) {
+  const BlockId own = sequence->tables[group].block(i);
   if (!sequence->share || index_.contains(own)) return;
   extend(sequence, tokens);
-  const BlockId resident = index_.lookup(sequence->chain[i]);
+  const BlockId resident = PrefixIndex::lookup(sequence->chain[i], group);
   if (resident == kNoBlock) {
-    if (pool_.refs(own) == 1) index_.insert(own, sequence->chain[i]);
+    if (pool_.refs(own) == 1) index_.insert(own, sequence->chain[i], group);
   } else if (sequence->adopts()) {  // another sequence sealed the same block first
-    pool_.ref(resident);
-    drop(own);
-    sequence->table.set(i, resident, block_tokens_);
+    take(sequence, group, i, resident);
   }
+  const uint64_t end = uint64_t{i + 1} * block_tokens();
+  if (std::ranges::binary_search(sequence->marks, end)) keep_windows(sequence, end);
+}
+
+void KvCache::mark(KvSequence* sequence, uint64_t tokens) {
+  const uint64_t end = tokens / block_tokens() * block_tokens();
+  if (first_window_ == shape_.n_groups || !sequence->share || end == 0) return;
+  const auto at = std::ranges::lower_bound(sequence->marks, end);
+  if (at == sequence->marks.end() || *at != end) sequence->marks.insert(at, end);
+  keep_windows(sequence, end);
+}
+
+// Calls fn(link, group) for each link of the windows that end with this one.
+template <typename Fn>
+void KvCache::each_of_windows(const ChainRef& last, Fn fn) const {
+  for (uint32_t g = first_window_; g < shape_.n_groups; ++g) {
+    const uint64_t links = (shape_.groups[g].window - 1 + block_tokens() - 1) / block_tokens();
+    ChainRef link = last;
+    for (uint64_t n = 0; n < links && link; ++n, link = link->before) fn(link, g);
+  }
+}
+
+// Makes the block end a boundary, if all that it needs is resident.
+void KvCache::keep_windows(KvSequence* sequence, uint64_t end) {
+  const auto& chain = sequence->chain;
+  if (end == 0 || end / block_tokens() > chain.size()) return;
+  const auto last = static_cast<uint32_t>(end / block_tokens() - 1);
+  if (chain[last]->boundary) return;
+  bool whole = true;
+  for (uint32_t g = 0; g < first_window_; ++g) whole &= PrefixIndex::lookup(chain[last], g) != kNoBlock;
+  each_of_windows(chain[last], [&](const ChainRef& link, uint32_t g) { whole &= PrefixIndex::lookup(link, g) != kNoBlock; });
+  if (!whole) return;
+  chain[last]->boundary = true;
+  each_of_windows(chain[last], [](const ChainRef& link, uint32_t g) { ++link->kept[g]; });
+  const BlockId block = chain[last]->blocks[first_window_];
+  if (block == kNoBlock || !pool_.cached(block)) return;
+  pool_.ref(block);  // it went along with another boundary
+  drop(block);
+}
+
+// Drops the blocks of groups with windows but those of which keeps(window, first position, end) is true. False: there were none.
+template <typename Fn>
+bool KvCache::give_up_windows(KvSequence* sequence, Fn keeps) {
+  const uint64_t T = block_tokens();
+  bool any = false;
+  for (uint32_t g = first_window_; g < shape_.n_groups; ++g) {
+    BlockTable& table = sequence->tables[g];
+    for (uint32_t i = table.first(); i < table.size(); ++i) {
+      if (table.block(i) == kNoBlock || keeps(uint64_t{shape_.groups[g].window}, i * T, (i + 1) * T)) continue;
+      drop(table.block(i));
+      table.set(i, kNoBlock, 0);
+      any = true;
+    }
+  }
+  return any;
+}
+
+void KvCache::roll(KvSequence* sequence, uint64_t n, uint64_t at) {
+  give_up_windows(sequence, [&](uint64_t window, uint64_t first, uint64_t end) {
+    return end + 2 * window > n || (first < at && end + window > at + 1);
+  });
+}
+
+bool KvCache::shed(KvSequence* sequence, const KvRun& run) {
+  return give_up_windows(sequence,
+                         [&](uint64_t window, uint64_t first, uint64_t end) { return first < run.end && end + window > run.begin + 1; });
 }
 
 uint64_t KvCache::domain_of(const KvSequence& sequence) {
@@ -69,72 +196,183 @@ uint64_t KvCache::domain_of(const KvSequence& sequence) {
   return bits > kForeign ? bits : kForeign + 1;
 }
 
-BlockId KvCache::alloc(const KvSequence& for_sequence) {
-  BlockId block = pool_.alloc();
-  if (block == kNoBlock) {
-    const BlockId oldest = pool_.oldest_cached();
-    if (oldest == kNoBlock) return kNoBlock;
-    index_.erase(oldest);
-    pool_.evict(oldest);
-    ++evictions_;
-    block = pool_.alloc();
+BlockId KvCache::alloc(const KvSequence& for_sequence, uint32_t group) {
+  const uint32_t units = shape_.groups[group].units;
+  if (pool_.free_count() + pool_.cached_count() < units) return kNoBlock;
+  while (pool_.free_count() < units) {
+    if (!evict_oldest()) return kNoBlock;
   }
+  const BlockId block = pool_.alloc(units);
   const uint64_t domain = domain_of(for_sequence);
-  uint64_t& has = domains_[static_cast<size_t>(block)];
-  has = has == 0 || has == domain ? domain : kForeign;
+  for (BlockId unit = block; unit != kNoBlock; unit = pool_.next_unit(unit)) {
+    uint64_t& has = domains_[static_cast<size_t>(unit)];
+    has = has == 0 || has == domain ? domain : kForeign;
+  }
   return block;
+}
+
+bool KvCache::is_foreign(BlockId block) const {
+  for (; block != kNoBlock; block = pool_.next_unit(block)) {
+    if (domains_[static_cast<size_t>(block)] == kForeign) return true;
+  }
+  return false;
+}
+
+void KvCache::overwritten(BlockId block, const KvSequence& sequence) {
+  for (; block != kNoBlock; block = pool_.next_unit(block)) domains_[static_cast<size_t>(block)] = domain_of(sequence);
 }
 
 bool KvCache::unshare(BlockId block) {
   if (pool_.refs(block) != 1) return false;
-  index_.erase(block);
+  forget(block);
   return true;
 }
 
-void KvCache::replace(KvSequence* sequence, uint32_t i, BlockId block, uint32_t filled) {
-  sequence->table.grow(i + 1);
-  if (sequence->table.block(i) != kNoBlock) drop(sequence->table.block(i));
-  sequence->table.set(i, block, filled);
+void KvCache::replace(KvSequence* sequence, uint32_t group, uint32_t i, BlockId block, uint32_t filled) {
+  BlockTable& table = sequence->tables[group];
+  table.grow(i + 1);
+  if (table.block(i) != kNoBlock) drop(table.block(i));
+  table.set(i, block, filled);
   overwritten(block, *sequence);
 }
 
 void KvCache::share(const KvSequence& from, KvSequence* to) noexcept {
-  for (uint32_t i = 0; i < from.table.size(); ++i) {
-    const BlockId block = from.table.block(i);
-    if (block == kNoBlock) continue;
-    pool_.ref(block);
-    to->table.set(i, block, from.table.filled(i));
+  for (uint32_t g = 0; g < shape_.n_groups; ++g) {
+    const BlockTable& table = from.tables[g];
+    for (uint32_t i = table.first(); i < table.size(); ++i) {
+      if (table.block(i) == kNoBlock) continue;
+      pool_.ref(table.block(i));
+      to->tables[g].set(i, table.block(i), table.filled(i));
+    }
   }
 }
 
-// Releases the last block first: leaves of the prefix tree are the oldest in the LRU, so that a chain is given up from its end.
-void KvCache::release(KvSequence* sequence, uint32_t from_block) {
-  BlockTable& table = sequence->table;
-  for (uint32_t i = table.size(); i-- > from_block;) {
-    if (table.block(i) != kNoBlock) drop(table.block(i));
+// What a block is kept for once nobody holds it.
+Keep KvCache::keep_of(BlockId block) const {
+  const PrefixIndex::Entry* entry = index_.find(block);
+  if (!entry) return Keep::kNot;
+  if (entry->group < first_window_) return Keep::kCached;
+  if (entry->link->boundary && entry->group == first_window_) return Keep::kCachedWindow;
+  return entry->link->kept[entry->group] > 0 ? Keep::kAlong : Keep::kNot;
+}
+
+void KvCache::drop(BlockId block) {
+  const Keep keep = keep_of(block);
+  if (keep == Keep::kNot && pool_.refs(block) == 1) index_.erase(block);
+  pool_.unref(block, keep);
+  if (keep != Keep::kCachedWindow || pool_.refs(block) > 0) return;
+  while (pool_.window_count() > window_units_max_) {
+    const BlockId oldest = pool_.oldest(Keep::kCachedWindow);
+    if (oldest == kNoBlock) break;
+    give_up(index_.find(oldest)->link);
   }
-  table.shrink(from_block);
+}
+
+// Releases the last block first: leaves of the prefix tree are the oldest in the LRU, so that a chain is given up from its end. Windows
+// are newer than the KV that they make usable.
+void KvCache::release(KvSequence* sequence, uint32_t from_block) {
+  if (first_window_ < shape_.n_groups && from_block == 0 && sequence->share) {  // to come back to
+    keep_windows(sequence, sequence->restart(uint64_t{sequence->blocks()} * block_tokens()) / block_tokens() * block_tokens());
+  }
+  for (BlockTable& table : sequence->tables) {
+    for (uint32_t i = table.size(); i-- > std::max(from_block, table.first());) {
+      if (table.block(i) != kNoBlock) drop(table.block(i));
+    }
+    table.shrink(from_block);
+  }
 }
 
 void KvCache::cut(KvSequence* sequence, uint64_t tokens) {
-  const uint64_t within = tokens % block_tokens_;
-  const auto blocks = static_cast<uint32_t>((tokens + block_tokens_ - 1) / block_tokens_);
-  sequence->chain.resize(std::min<size_t>(sequence->chain.size(), tokens / block_tokens_));
+  const uint64_t T = block_tokens(), within = tokens % T;
+  const auto blocks = static_cast<uint32_t>((tokens + T - 1) / T);
+  sequence->chain.resize(std::min<size_t>(sequence->chain.size(), tokens / T));
+  std::erase_if(sequence->marks, [&](uint64_t end) { return end > tokens; });
   release(sequence, blocks);
-  if (within && sequence->table.size() == blocks) {
-    sequence->table.set_filled(blocks - 1, std::min(sequence->table.filled(blocks - 1), static_cast<uint32_t>(within)));
+  for (BlockTable& table : sequence->tables) {
+    if (within && table.size() == blocks) table.set_filled(blocks - 1, std::min(table.filled(blocks - 1), static_cast<uint32_t>(within)));
   }
 }
 
 void KvCache::discard(KvSequence* sequence, std::span<const int32_t> tokens) {
   extend(sequence, tokens);
   for (const ChainRef& link : sequence->chain) {
-    const BlockId block = index_.lookup(link);
-    if (block == kNoBlock) continue;
-    index_.erase(block);
-    if (pool_.refs(block) == 0) pool_.evict(block);
+    for (uint32_t g = 0; g < shape_.n_groups; ++g) {
+      const BlockId block = PrefixIndex::lookup(link, g);
+      if (block != kNoBlock) forget(block);
+    }
   }
   release(sequence, 0);
+}
+
+// Takes a block out of the prefix cache. Its holders keep it.
+void KvCache::forget(BlockId block) {
+  const PrefixIndex::Entry* entry = index_.find(block);
+  if (!entry) return;
+  const ChainRef link = entry->link;
+  if (link->boundary) forget_windows(link);  // it is one no more
+  if (!index_.contains(block)) return;
+  index_.erase(block);
+  if (pool_.refs(block) == 0) pool_.evict(block);
+}
+
+bool KvCache::evict_oldest() {
+  const BlockId block = pool_.oldest_cached();
+  if (block == kNoBlock) {
+    ChainRef boundary = index_.find_link([&](const ChainRef& link) { return has_cached_window(link); });
+    if (!boundary) return false;
+    give_up(std::move(boundary));
+    return true;
+  }
+  const PrefixIndex::Entry entry = *index_.find(block);
+  if (entry.group < first_window_) {
+    ++evictions_;
+    forget(block);
+  } else {
+    give_up(entry.link);
+  }
+  return true;
+}
+
+// A boundary whose last block is held is in no LRU.
+bool KvCache::has_cached_window(const ChainRef& boundary) const {
+  bool found = false;
+  if (!boundary->boundary) return false;
+  each_of_windows(boundary,
+                  [&](const ChainRef& link, uint32_t g) { found |= link->blocks[g] != kNoBlock && pool_.cached(link->blocks[g]); });
+  return found;
+}
+
+// Gives up a boundary: its windows, and the KV that these alone made usable.
+void KvCache::give_up(ChainRef boundary) {
+  forget_windows(boundary);
+  forget_past_boundary(std::move(boundary));
+}
+
+void KvCache::forget_windows(const ChainRef& boundary) {
+  KVRT_CHECK(boundary->boundary);
+  boundary->boundary = false;
+  each_of_windows(boundary, [&](const ChainRef& link, uint32_t g) {
+    const BlockId block = link->blocks[g];
+    --link->kept[g];
+    if (block == kNoBlock || !pool_.cached(block) || (link->boundary && g == first_window_)) return;
+    pool_.ref(block);
+    evictions_ += link->kept[g] == 0;
+    drop(block);  // as what it is kept for now
+  });
+}
+
+// Cached blocks of groups that keep everything, from the link back to a boundary, or to one after which others go on.
+void KvCache::forget_past_boundary(ChainRef link) {
+  for (; first_window_ > 0 && link && !link->boundary && !index_.has_child(*link); link = link->before) {
+    for (uint32_t g = 0; g < first_window_; ++g) {
+      const BlockId block = link->blocks[g];
+      if (block == kNoBlock) continue;
+      if (pool_.refs(block) > 0) return;
+      ++evictions_;
+      index_.erase(block);
+      pool_.evict(block);
+    }
+  }
 }
 
 }  // namespace kvrt

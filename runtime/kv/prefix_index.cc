@@ -35,36 +35,44 @@ void PrefixIndex::forget_dead_links() {
   links_after_forgetting_ = links_.size();
 }
 
-BlockId PrefixIndex::lookup(const ChainRef& link) const {
-  auto it = by_link_.find(link.get());
-  return it == by_link_.end() ? kNoBlock : it->second;
+const PrefixIndex::Entry* PrefixIndex::find(BlockId block) const {
+  const auto it = entries_.find(block);
+  return it == entries_.end() ? nullptr : &it->second;
 }
 
-bool PrefixIndex::insert(BlockId block, ChainRef link) {
+bool PrefixIndex::has_child(const ChainLink& link) const {
+  const auto range = by_parent_.equal_range(link.key);
+  return std::any_of(range.first, range.second,
+                     [&](const auto& entry) { return entry.second->before.get() == &link && entry.second->blocks[0] != kNoBlock; });
+}
+
+bool PrefixIndex::insert(BlockId block, ChainRef link, uint32_t group) {
   KVRT_CHECK(!contains(block));
-  if (by_link_.count(link.get()) != 0) return false;
-  auto entry = entries_.emplace(block, link).first;
-  auto child = by_parent_.end();
+  if (link->blocks[group] != kNoBlock) return false;
+  const bool first = std::ranges::count(link->blocks, kNoBlock) == kKvGroupsMax;
+  const auto entry = entries_.emplace(block, Entry{link, group}).first;
   try {
-    child = by_parent_.emplace(link->parent, block);
-    by_link_.emplace(link.get(), block);
-  } catch (...) {  // no memory: all three or none
-    if (child != by_parent_.end()) by_parent_.erase(child);
+    if (first) by_parent_.emplace(link->parent, link.get());
+  } catch (...) {  // no memory: all or none
     entries_.erase(entry);
     throw;
   }
+  link->blocks[group] = block;
   return true;
 }
 
 void PrefixIndex::erase(BlockId block) {
-  auto it = entries_.find(block);
+  const auto it = entries_.find(block);
   if (it == entries_.end()) return;
-  by_link_.erase(it->second.get());
-  auto range = by_parent_.equal_range(it->second->parent);
-  for (auto p = range.first; p != range.second; ++p) {
-    if (p->second == block) {
-      by_parent_.erase(p);
-      break;
+  ChainLink& link = *it->second.link;
+  link.blocks[it->second.group] = kNoBlock;
+  if (std::ranges::count(link.blocks, kNoBlock) == kKvGroupsMax) {
+    const auto range = by_parent_.equal_range(link.parent);
+    for (auto p = range.first; p != range.second; ++p) {
+      if (p->second == &link) {
+        by_parent_.erase(p);
+        break;
+      }
     }
   }
   entries_.erase(it);
@@ -75,7 +83,7 @@ std::optional<size_t> PrefixIndex::shared_with_sibling(const ChainRef& before, c
   std::optional<size_t> best;
   auto range = by_parent_.equal_range(before ? before->key : root);
   for (auto p = range.first; p != range.second; ++p) {
-    const ChainLink& link = *entries_.at(p->second);
+    const ChainLink& link = *p->second;
     if (link.before != before) continue;
     auto n = static_cast<size_t>(std::ranges::mismatch(link.tokens, tokens).in1 - link.tokens.begin());
     if (!best || n > *best) best = n;

@@ -1,7 +1,8 @@
-// PrefixIndex: finds a sealed block by its tokens. A key names a block's tokens after those of the blocks before it; keys that collide are
-// a miss, never foreign KV.
+// PrefixIndex: finds a group's sealed block by its tokens. A key names a block's tokens after those of the blocks before it; keys that
+// collide are a miss, never foreign KV.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,10 +14,12 @@
 
 namespace kvrt {
 
+inline constexpr uint32_t kKvGroupsMax = 4;  // groups of layers of one model
+
 // A block's tokens and, through `before`, all that come before. PrefixIndex makes equal ones one object: where two links are the same
 // pointer, every token up to the root has been compared.
 struct ChainLink {
-  ChainLink() = default;
+  ChainLink() { blocks.fill(kNoBlock); }
   ChainLink(const ChainLink&) = delete;
   ChainLink& operator=(const ChainLink&) = delete;
   ~ChainLink();
@@ -24,6 +27,10 @@ struct ChainLink {
   BlockKey parent;                    // before's key; the root, of the first block
   BlockKey key;
   std::vector<int32_t> tokens;
+  std::array<BlockId, kKvGroupsMax> blocks;  // PrefixIndex's: by group
+  // KvCache's: the end of the link is a boundary, whose windows are kept; by group, the count of boundaries whose windows have this link.
+  bool boundary = false;
+  std::array<uint32_t, kKvGroupsMax> kept{};
 };
 using ChainRef = std::shared_ptr<ChainLink>;
 
@@ -32,11 +39,25 @@ class PrefixIndex {
  public:
   // The link of `tokens` after `before`, or after the root where that is null.
   ChainRef link(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens);
-  BlockId lookup(const ChainRef& link) const;  // kNoBlock: a miss
-  // False if the link has a block already.
-  bool insert(BlockId block, ChainRef link);
+  static BlockId lookup(const ChainRef& link, uint32_t group = 0) { return link->blocks[group]; }  // kNoBlock: a miss
+  // False if the link has a block of this group already.
+  bool insert(BlockId block, ChainRef link, uint32_t group = 0);
   void erase(BlockId block);
   bool contains(BlockId block) const { return entries_.count(block) != 0; }
+  struct Entry {
+    ChainRef link;
+    uint32_t group = 0;
+  };
+  const Entry* find(BlockId block) const;       // null: it is not in the index
+  bool has_child(const ChainLink& link) const;  // some link after it has a block of the first group
+  // Some link that has a block and for which fn(link) is true; null: there is none.
+  template <typename Fn>
+  ChainRef find_link(Fn fn) const {
+    for (const auto& [block, entry] : entries_) {
+      if (fn(entry.link)) return entry.link;
+    }
+    return nullptr;
+  }
   // After a miss: how many leading tokens some resident block of the same parent shares with `tokens`; nullopt without one.
   std::optional<size_t> shared_with_sibling(const ChainRef& before, const BlockKey& root, std::span<const int32_t> tokens) const;
   size_t size() const { return entries_.size(); }
@@ -47,9 +68,8 @@ class PrefixIndex {
 
   std::unordered_multimap<BlockKey, std::weak_ptr<ChainLink>, Hash256Hasher> links_;  // by key; links that nobody holds go by and by
   size_t links_after_forgetting_ = 0;
-  std::unordered_map<const ChainLink*, BlockId> by_link_;
-  std::unordered_multimap<BlockKey, BlockId, Hash256Hasher> by_parent_;
-  std::unordered_map<BlockId, ChainRef> entries_;
+  std::unordered_multimap<BlockKey, const ChainLink*, Hash256Hasher> by_parent_;  // links that have a block
+  std::unordered_map<BlockId, Entry> entries_;
 };
 
 }  // namespace kvrt

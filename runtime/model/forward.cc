@@ -59,7 +59,7 @@ std::array<ScratchArray, 10> scratch_arrays(const ModelDims& d, const Backend& b
 struct Pass {
   const Model& model;
   Backend* backend;
-  const KvGeometry& kv;
+  const KvGroups& kv;
   uint8_t* pool;
   const Step& step;
   Scratch* s;
@@ -108,7 +108,7 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
     params.norm_rows = p.arch.qk_norm == QkNorm::kRow;
     params.eps = d.rms_eps;
   }
-  p.backend->rope_store(p.kv, p.pool, index, p.step, rows.first, rows.n, params, stride, qkv);
+  p.backend->rope_store(p.kv.unit, p.pool, p.kv.places[index], p.step, rows.first, rows.n, params, stride, qkv);
 }
 
 void attention_output(const Pass& p, Rows rows, const Layer& layer) {
@@ -170,7 +170,7 @@ void layers(const Pass& p) {
     const bool last = i + 1 == d.layers;
     if (last && p.step.logits_rows.empty()) return;
     const AttentionParams params{d.heads, d.attention_scale, d.attention_softcap, d.window(i)};
-    p.backend->attention(p.kv, p.pool, i, p.step, params, p.s->qkv, qkv_width(d), p.s->attended);
+    p.backend->attention(p.kv.unit, p.pool, p.kv.places[i], p.step, params, p.s->qkv, qkv_width(d), p.s->attended);
     if (last) {
       p.backend->gather_logits_rows(p.step, d.width, p.s->x);
       p.backend->gather_logits_rows(p.step, d.heads * d.head_dim, p.s->attended);
@@ -224,13 +224,14 @@ Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend
   return std::unique_ptr<ForwardScratch>(std::move(s));
 }
 
-void forward(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t* pool, const Step& step, ForwardScratch* scratch,
+void forward(const Model& model, Backend* backend, const KvGroups& kv, uint8_t* pool, const Step& step, ForwardScratch* scratch,
              float* logits, DrawnToken* drawn) {
   auto* s = static_cast<Scratch*>(scratch);
   const uint32_t rows = step.n_rows();
   const uint64_t n_logits = step.logits_rows.size();
   KVRT_CHECK(rows <= s->rows_max && n_logits <= rows);
-  KVRT_CHECK(kv.layers == model.dims.layers && kv.kv_heads == model.dims.kv_heads && kv.head_dim == model.dims.head_dim);
+  KVRT_CHECK(kv.places.size() == model.dims.layers && kv.unit.kv_heads == model.dims.kv_heads && kv.unit.head_dim == model.dims.head_dim);
+  KVRT_CHECK(step.n_tables == kv.tables() && step.n_groups == kv.groups.size());
 
   const Pass pass{model, backend, kv, pool, step, s};
   RunCache* cache = model.dims.experts > 0 ? nullptr : s->cache.get();  // the step itself finds out which experts run

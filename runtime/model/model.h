@@ -11,6 +11,7 @@
 #include "runtime/base/hash.h"
 #include "runtime/base/status.h"
 #include "runtime/compute/backend.h"
+#include "runtime/compute/kv_groups.h"
 #include "runtime/model/gguf.h"
 
 namespace kvrt {
@@ -123,7 +124,7 @@ Result<std::unique_ptr<ForwardScratch>> make_scratch(const Model& model, Backend
 // The only transformer pass. logits [step.logits_rows.size(), vocab] is memory of alloc_host (or of alloc where the backend is unified),
 // complete after sync.
 // With step.draws, where the backend is not unified, `drawn` is written in its place, likewise of alloc_host.
-void forward(const Model& model, Backend* backend, const KvGeometry& kv, uint8_t* pool, const Step& step, ForwardScratch* scratch,
+void forward(const Model& model, Backend* backend, const KvGroups& kv, uint8_t* pool, const Step& step, ForwardScratch* scratch,
              float* logits, DrawnToken* drawn = nullptr);
 
 }  // namespace kvrt

@@ -108,7 +108,7 @@ void measure_prefill(Device* device, const Heads& heads, KvFormat format, uint32
   std::iota(position.begin(), position.end(), static_cast<int32_t>(first));
   std::vector<cuda::PrefillTile> tiles;  // the longest first, as the backend has them
   for (uint32_t at = 0; at < rows; at += cuda::kPrefillTileRows) {
-    tiles.push_back({at, std::min(cuda::kPrefillTileRows, rows - at), static_cast<int32_t>(first + at), 0});
+    tiles.push_back({at, std::min(cuda::kPrefillTileRows, rows - at), static_cast<int32_t>(first + at)});
   }
   std::reverse(tiles.begin(), tiles.end());
   const Memory positions(position), tables_at(std::vector<uint32_t>(rows, 0)), stores(std::vector<uint32_t>(rows, 1)), tiles_there(tiles);

@@ -57,6 +57,7 @@ class Synthetic {
   std::unique_ptr<Backend> backend_;
   Model model_;
   KvGeometry kv_;
+  KvGroups groups_;
   uint32_t sequences_, per_sequence_;
   std::vector<int32_t> blocks_, tokens_;
   std::vector<Draw> draws_ = std::vector<Draw>(kLogitsRowsMax);  // the largest
@@ -122,6 +123,7 @@ Synthetic::Synthetic(Device* device, const Shape& shape, uint32_t sequences, uin
   model_.output_norm.values = std::vector<float>(shape.width, 1.0f);
   must(place_vectors(&model_, backend_.get()));
   kv_ = {shape.layers, shape.kv_heads, shape.head_dim, kBlockTokens, KvFormat::kF16};
+  groups_ = one_group(kv_);
   per_sequence_ = static_cast<uint32_t>(kv_.blocks_for(tokens));
   const uint32_t blocks = std::max(sequences * per_sequence_, static_cast<uint32_t>(kv_.blocks_for(deep)));
   for (uint32_t i = 0; i < blocks; ++i) blocks_.push_back(static_cast<int32_t>(blocks - 1 - i));
@@ -134,7 +136,7 @@ Synthetic::Synthetic(Device* device, const Shape& shape, uint32_t sequences, uin
 void Synthetic::run(std::span<const StepSeq> seqs, std::span<const int32_t> positions, std::span<const uint32_t> logits_rows, bool draws) {
   const Step step{seqs, std::span(tokens_).first(positions.size()), positions, logits_rows,
                   std::span(draws_).first(draws ? logits_rows.size() : 0)};
-  forward(model_, backend_.get(), kv_, pool_->data(), step, scratch_.get(), reinterpret_cast<float*>(logits_->data()),
+  forward(model_, backend_.get(), groups_, pool_->data(), step, scratch_.get(), reinterpret_cast<float*>(logits_->data()),
           reinterpret_cast<DrawnToken*>(logits_->data()));
   must(backend_->sync());
   if (!draws) return;
@@ -147,7 +149,7 @@ void Synthetic::prefill(uint32_t position, uint32_t n) {
   std::vector<int32_t> positions(n);
   for (uint32_t i = 0; i < n; ++i) positions[i] = static_cast<int32_t>(position + i);
   const auto blocks = static_cast<uint32_t>(kv_.blocks_for(position + n));
-  const StepSeq seq{0, n, static_cast<int32_t>(position), blocks_.data(), blocks, true};
+  const StepSeq seq{0, n, static_cast<int32_t>(position), blocks_.data(), blocks};
   const uint32_t last = n - 1;
   run({&seq, 1}, positions, {&last, 1}, /*draws=*/true);
 }
@@ -157,7 +159,7 @@ void Synthetic::decode(uint32_t position, uint32_t sequences, bool draws) {
   std::vector<StepSeq> seqs;
   std::vector<uint32_t> rows;
   for (uint32_t i = 0; i < sequences; ++i) {
-    seqs.push_back({i, 1, static_cast<int32_t>(position), blocks_.data() + i * per_sequence_, per_sequence_, true});
+    seqs.push_back({i, 1, static_cast<int32_t>(position), blocks_.data() + i * per_sequence_, per_sequence_});
     rows.push_back(i);
   }
   run(seqs, positions, rows, draws);

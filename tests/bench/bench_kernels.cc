@@ -116,20 +116,20 @@ struct Synthetic {
     for (uint32_t i = 0; i < rows * kWidth; ++i) x[i] = static_cast<float>(i % 17) * 0.1f - 0.8f;
     std::vector<int32_t> tokens(rows), positions(rows);
     for (uint32_t i = 0; i < rows; ++i) positions[i] = static_cast<int32_t>(depth + i);
-    StepSeq seq{0, rows, static_cast<int32_t>(depth), blocks.data(), static_cast<uint32_t>(blocks.size()), true};
+    StepSeq seq{0, rows, static_cast<int32_t>(depth), blocks.data(), static_cast<uint32_t>(blocks.size())};
     Step s{{&seq, 1}, tokens, positions, {}};
     const RopeParams rope{RopeStyle::kInterleaved, kHeadDim, 100000.0f};
     const auto attention_input = [&](uint32_t l, uint32_t first, uint32_t n) {
       float *q = qkv + first * kQkv, *k = q + kHeads * kHeadDim, *v = k + kKvHeads * kHeadDim;
       b.matmul(*layers[l].qkv, nullptr, {x + first * kWidth, n, norm.data(), 1e-5f}, false, q);
       b.rope(rope, first, n, kHeads + kKvHeads, kHeadDim, kQkv, q);
-      b.kv_store(kv, pool->data(), l, s, first, n, k, v, kQkv);
+      b.kv_store(kv, pool->data(), {l}, s, first, n, k, v, kQkv);
     };
     b.run({}, [&] {
       b.prepare_rope(rope, Step{{}, {}, positions, {}});
       b.by_rows(rows, [&](uint32_t first, uint32_t n) { attention_input(0, first, n); });
       for (uint32_t l = 0; l < kLayers; ++l) {
-        b.attention(kv, pool->data(), l, s, {kHeads, 0.125f, 0, 0}, qkv, kQkv, attended);
+        b.attention(kv, pool->data(), {l}, s, {kHeads, 0.125f, 0, 0}, qkv, kQkv, attended);
         b.by_rows(rows, [&](uint32_t first, uint32_t n) {
           b.matmul(*layers[l].out, nullptr, {attended + first * kWidth, n}, true, x + first * kWidth);
           b.matmul_act(*layers[l].gate_up, Activation::kSilu, {x + first * kWidth, n, norm.data(), 1e-5f}, active + first * kFf);

@@ -74,7 +74,6 @@ struct BatchOnDevice {
   DeviceArray<int32_t> positions, tables;
   DeviceArray<uint32_t> tables_at, stores;
   DeviceArray<float> x;
-  std::vector<uint32_t> table_of;  // of each of the batch's runs of rows
   cuda::DeviceStep step;
 
   BatchOnDevice(World* world, const Batch& batch) {
@@ -82,10 +81,9 @@ struct BatchOnDevice {
     std::vector<uint32_t> at, store;
     std::vector<float> all;
     for (const Rows& r : batch) {
-      table_of.push_back(static_cast<uint32_t>(table.size()));
       for (uint32_t i = 0; i < r.n; ++i) {
         position.push_back(static_cast<int32_t>(r.first + i));
-        at.push_back(table_of.back());
+        at.push_back(static_cast<uint32_t>(table.size()));
         store.push_back(r.store ? 1 : 0);
         longest = std::max(longest, r.first + i + 1);
       }
@@ -127,7 +125,7 @@ inline std::vector<float> prefill(World* world, const Batch& batch, uint32_t mos
   uint32_t row = 0;
   for (size_t i = 0; i < batch.size(); ++i) {
     for (uint32_t at = 0; at < batch[i].n; at += most) {
-      tiles.push_back({row + at, std::min(most, batch[i].n - at), static_cast<int32_t>(batch[i].first + at), on.table_of[i]});
+      tiles.push_back({row + at, std::min(most, batch[i].n - at), static_cast<int32_t>(batch[i].first + at)});
     }
     row += batch[i].n;
   }
@@ -148,7 +146,7 @@ inline std::vector<float> on_cpu(World* world, const Batch& batch) {
   std::vector<float> x;
   for (const Rows& r : batch) {
     seqs.push_back({static_cast<uint32_t>(tokens.size()), r.n, static_cast<int32_t>(r.first), world->blocks[r.sequence].data(),
-                    static_cast<uint32_t>(world->blocks[r.sequence].size()), r.store});
+                    static_cast<uint32_t>(world->blocks[r.sequence].size())});
     tokens.resize(tokens.size() + r.n);
     for (uint32_t i = 0; i < r.n; ++i) positions.push_back(static_cast<int32_t>(r.first + i));
     const float* from = world->q(r.sequence, r.first, 0);
@@ -158,7 +156,7 @@ inline std::vector<float> on_cpu(World* world, const Batch& batch) {
   std::vector<float> out(tokens.size() * s.q_width());
   const auto backend = open_backend("scalar");
   backend->run({}, [&] {
-    backend->attention(s.kv(), bytes.data(), kLayer, step, {s.heads, kScale, s.softcap, s.window}, x.data(), s.stride(), out.data());
+    backend->attention(s.kv(), bytes.data(), {kLayer}, step, {s.heads, kScale, s.softcap, s.window}, x.data(), s.stride(), out.data());
   });
   return out;
 }

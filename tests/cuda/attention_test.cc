@@ -194,7 +194,7 @@ TEST(Prefill, LongestTilesComeFirst) {
   std::vector<StepSeq> seqs;
   std::vector<int32_t> positions;
   for (const auto& [first, n] : {std::pair{0, 150}, {900, 70}, {300, 5}, {250, 64}, {0, 1}}) {
-    seqs.push_back({static_cast<uint32_t>(positions.size()), static_cast<uint32_t>(n), first, blocks.data(), 40, true});
+    seqs.push_back({static_cast<uint32_t>(positions.size()), static_cast<uint32_t>(n), first, blocks.data(), 40});
     for (int32_t i = 0; i < n; ++i) positions.push_back(first + i);
   }
   const std::vector<int32_t> tokens(positions.size());
@@ -217,7 +217,7 @@ TEST(Prefill, BeginsTilesInTheirOrder) {
     fill(&world);
     const Batch batch = {{0, 200, 16}};
     const BatchOnDevice on(&world, batch);
-    const cuda::PrefillTile longest{0, 16, 200, 0}, shortest{0, 16, 0, 0};
+    const cuda::PrefillTile longest{0, 16, 200}, shortest{0, 16, 0};
     const auto run = [&](const std::vector<cuda::PrefillTile>& tiles) {
       const DeviceArray<cuda::PrefillTile> on_device(tiles);
       const DeviceArray<float> out(uint64_t{16} * world.shape.q_width());
@@ -262,9 +262,9 @@ TEST(KvStore, HasTheCpusBytes) {
       for (uint32_t i = 0; i < 2; ++i) {
         const uint32_t n = i == 0 ? 37 : 19;
         const std::vector<int32_t> positions(n);
-        const StepSeq seq{0, n, 0, world.blocks[i].data(), static_cast<uint32_t>(world.blocks[i].size()), true};
+        const StepSeq seq{0, n, 0, world.blocks[i].data(), static_cast<uint32_t>(world.blocks[i].size())};
         backend->run({}, [&] {
-          backend->kv_store(world.shape.kv(), want.data(), kLayer, {{&seq, 1}, positions, positions, {}}, 0, n, world.k(i, 0, 0),
+          backend->kv_store(world.shape.kv(), want.data(), {kLayer}, {{&seq, 1}, positions, positions, {}}, 0, n, world.k(i, 0, 0),
                             world.v(i, 0, 0), world.shape.stride());
         });
       }

@@ -111,7 +111,7 @@ struct OneMatmul {
   Status run(bool with_bias, bool accumulate, uint32_t n = kRows) {
     const std::vector<int32_t> tokens(n), block(1);
     std::vector<int32_t> positions(n);
-    const StepSeq seq{0, n, 0, block.data(), 1, false};
+    const StepSeq seq{0, n, 0, block.data(), 1, 0};
     const Step step{{&seq, 1}, tokens, positions, {}};
     out = upload(before);
     backend->run({&step}, [&] {

@@ -195,14 +195,14 @@ TEST_F(CudaPromptsStandIn, RowsThatWaitForPartsAreTheSame) {
   std::vector<int32_t> positions;
   for (uint32_t i = 0; i < kFew; ++i) positions.push_back(static_cast<int32_t>(kFirst + i));
   const auto attend = [&](uint32_t first, uint32_t n) {
-    const StepSeq seq{0, n, static_cast<int32_t>(kFirst + first), blocks.data(), static_cast<uint32_t>(blocks.size()), true};
+    const StepSeq seq{0, n, static_cast<int32_t>(kFirst + first), blocks.data(), static_cast<uint32_t>(blocks.size())};
     const Step step{{&seq, 1}, std::span(tokens).first(n), std::span(positions).subspan(first, n), {}};
     const auto* from = reinterpret_cast<const float*>(q->data()) + uint64_t{first} * kHeads * kDim;
     const uint64_t before = emulation::launches();
     backend->run({&step}, [&] {
       const float* k = from;  // any numbers
-      backend->kv_store(kv, pool->data(), 0, step, 0, n, k, k + kDim, kHeads * kDim);
-      backend->attention(kv, pool->data(), 0, step, {kHeads, 0.125f, 0, 3}, from, kHeads * kDim, reinterpret_cast<float*>(out->data()));
+      backend->kv_store(kv, pool->data(), {}, step, 0, n, k, k + kDim, kHeads * kDim);
+      backend->attention(kv, pool->data(), {}, step, {kHeads, 0.125f, 0, 3}, from, kHeads * kDim, reinterpret_cast<float*>(out->data()));
     });
     EXPECT_TRUE(backend->sync().is_ok());
     EXPECT_EQ(emulation::launches() - before, n == 1 ? 3u : 1u + 3u * 2u);

@@ -50,12 +50,12 @@ std::vector<float> step(Backend* backend, Pool* pool, const Case& c, uint32_t fi
     std::copy_n(c.v.data() + uint64_t{first + i} * c.kv_width(), c.kv_width(), row + c.q_width() + c.kv_width());
     positions[i] = static_cast<int32_t>(first + i);
   }
-  const StepSeq seq{0, n, static_cast<int32_t>(first), pool->blocks.data(), static_cast<uint32_t>(pool->blocks.size()), true};
+  const StepSeq seq{0, n, static_cast<int32_t>(first), pool->blocks.data(), static_cast<uint32_t>(pool->blocks.size())};
   const Step s{{&seq, 1}, tokens, positions, {}};
   backend->run({}, [&] {
-    backend->kv_store(pool->kv, pool->bytes.data(), kLayer, s, 0, n, qkv.data() + c.q_width(), qkv.data() + c.q_width() + c.kv_width(),
+    backend->kv_store(pool->kv, pool->bytes.data(), {kLayer}, s, 0, n, qkv.data() + c.q_width(), qkv.data() + c.q_width() + c.kv_width(),
                       stride);
-    backend->attention(pool->kv, pool->bytes.data(), kLayer, s, {c.heads, 0.125f, c.softcap, c.window}, qkv.data(), stride, out.data());
+    backend->attention(pool->kv, pool->bytes.data(), {kLayer}, s, {c.heads, 0.125f, c.softcap, c.window}, qkv.data(), stride, out.data());
   });
   return out;
 }
@@ -271,18 +271,18 @@ TEST_P(BatchAndStale, SlotsDoNotShow) {
   };
   const auto run_step = [&](std::vector<StepSeq> seqs, uint32_t rows, bool store) {
     std::vector<int32_t> tokens(rows), positions(rows);
-    for (StepSeq& seq : seqs) seq.store_kv = store;
+    for (StepSeq& seq : seqs) seq.stores = store ? ~0u : 0u;
     const Step s{seqs, tokens, positions, {}};
     backend->run({}, [&] {
-      backend->kv_store(pool.kv, pool.bytes.data(), 1, s, 0, rows, qkv.data() + a.q_width(), qkv.data() + a.q_width() + a.kv_width(),
+      backend->kv_store(pool.kv, pool.bytes.data(), {1}, s, 0, rows, qkv.data() + a.q_width(), qkv.data() + a.q_width() + a.kv_width(),
                         stride);
-      backend->attention(pool.kv, pool.bytes.data(), 1, s, {6, 0.125f, 0, 0}, qkv.data(), stride, out.data());
+      backend->attention(pool.kv, pool.bytes.data(), {1}, s, {6, 0.125f, 0, 0}, qkv.data(), stride, out.data());
     });
   };
   const auto rows_of = [&](const std::vector<float>& v, uint32_t first, uint32_t n) {
     return std::vector<float>(v.begin() + first * a.q_width(), v.begin() + (first + n) * a.q_width());
   };
-  const StepSeq whole_b{0, 45, 0, table_b.blocks.data(), 3, true};
+  const StepSeq whole_b{0, 45, 0, table_b.blocks.data(), 3};
   fill(b, 0, 45, 0);
   fill(a, 0, 89, 45);
   run_step({whole_b, {45, 89, 0, pool.blocks.data(), 6, true}}, 134, true);

@@ -179,14 +179,14 @@ TEST(KvStore, RunsOfRowsStoreWhatAllRowsDo) {
   const KvGeometry kv{2, 2, 16, 16};
   const std::vector<float> x = Random(4).floats(kRows * kStride);
   const int32_t blocks[] = {4, 1, 0, 3, 2, 5};
-  const StepSeq seqs[] = {{0, 25, 3, blocks, 2, true}, {25, 5, 0, blocks + 2, 1, false}, {30, 30, 10, blocks + 3, 3, true}};
+  const StepSeq seqs[] = {{0, 25, 3, blocks, 2}, {25, 5, 0, blocks + 2, 1, 0}, {30, 30, 10, blocks + 3, 3}};
   const std::vector<int32_t> tokens(kRows), positions(kRows);
   const Step step{seqs, tokens, positions, {}};
   const auto store = [&](uint32_t at_a_time) {
     std::vector<uint8_t> pool(6 * kv.block_bytes(), 0xff);
     for (uint32_t first = 0; first < kRows; first += at_a_time) {
       const float* k = x.data() + first * kStride;
-      backend->kv_store(kv, pool.data(), 1, step, first, std::min(at_a_time, kRows - first), k, k + 32, kStride);
+      backend->kv_store(kv, pool.data(), {1}, step, first, std::min(at_a_time, kRows - first), k, k + 32, kStride);
     }
     return pool;
   };

@@ -28,8 +28,9 @@ using test::toy_next;
 Probe::Holders Probe::holders() const {
   Holders held(cache().pool_.size());
   for (const Session* s : scheduler().sessions_) {
-    for (uint32_t i = 0; i < s->kv.table.size(); ++i) {
-      if (s->kv.table.block(i) != kNoBlock) held[static_cast<size_t>(s->kv.table.block(i))].push_back({s, i});
+    const BlockTable& table = s->kv.tables[0];
+    for (uint32_t i = 0; i < table.size(); ++i) {
+      if (table.block(i) != kNoBlock) held[static_cast<size_t>(table.block(i))].push_back({s, i});
     }
   }
   return held;
@@ -46,14 +47,14 @@ std::string Probe::check_pool(const Holders& held) const {
     if (pool.refs_[b] != want) return say("block %u has %u references, %zu holders", b, pool.refs_[b], want);
     used += want > 0;
     bool indexed = cache().index_.contains(static_cast<BlockId>(b));
-    if (pool.cached_[b] && (want || !indexed))
-      return say("block %u is cached, has %zu holders and is%s indexed", b, want, indexed ? "" : " not");
-    if (!want && indexed && !pool.cached_[b]) return say("block %u is free and indexed", b);
+    const bool cached = pool.cached(static_cast<BlockId>(b));
+    if (cached && (want || !indexed)) return say("block %u is cached, has %zu holders and is%s indexed", b, want, indexed ? "" : " not");
+    if (!want && indexed && !cached) return say("block %u is free and indexed", b);
   }
   std::set<BlockId> unused(pool.free_.begin(), pool.free_.end());
   if (unused.size() != pool.free_.size()) return "a block is free twice";
-  for (BlockId b = pool.oldest_cached(); b != kNoBlock; b = pool.cached_after(b)) {
-    if (!pool.cached_[static_cast<size_t>(b)] || !unused.insert(b).second) return say("block %d of the LRU is not cached, or free", b);
+  for (BlockId b = pool.oldest(Keep::kCached); b != kNoBlock; b = pool.after(b)) {
+    if (!pool.cached(b) || !unused.insert(b).second) return say("block %d of the LRU is not cached, or free", b);
   }
   for (BlockId b : unused) {
     if (pool.refs(b) != 0) return say("block %d is unused and has references", b);
@@ -64,18 +65,18 @@ std::string Probe::check_pool(const Holders& held) const {
 
 std::string Probe::check_index(bool deep) const {
   const PrefixIndex& index = cache().index_;
-  if (index.by_link_.size() != index.entries_.size() || index.by_parent_.size() != index.entries_.size()) return "the index's maps differ";
-  for (const auto& [block, link] : index.entries_) {
-    auto at = index.by_link_.find(link.get());
-    if (at == index.by_link_.end() || at->second != block) return say("block %d is not under its link", block);
-    if (link->tokens.size() != cache().block_tokens_) return say("block %d is indexed with %zu tokens", block, link->tokens.size());
+  if (index.by_parent_.size() != index.entries_.size()) return "the index's maps differ";
+  for (const auto& [block, entry] : index.entries_) {
+    const ChainRef& link = entry.link;
+    if (link->blocks[entry.group] != block) return say("block %d is not under its link", block);
+    if (link->tokens.size() != cache().block_tokens()) return say("block %d is indexed with %zu tokens", block, link->tokens.size());
     if (deep && chain_key(link->parent, link->tokens) != link->key) return say("block %d is indexed under another key", block);
   }
   return "";
 }
 
 std::string Probe::check_session(const Session& s, bool deep) const {
-  const uint32_t T = cache().block_tokens_;
+  const uint32_t T = cache().block_tokens();
   if (s.kv.chain.size() * T > s.tokens.size()) return say("%zu keys for %zu tokens", s.kv.chain.size(), s.tokens.size());
   for (uint32_t i = 0; deep && i < s.kv.chain.size(); ++i) {
     const ChainLink& link = *s.kv.chain[i];
@@ -83,18 +84,18 @@ std::string Probe::check_session(const Session& s, bool deep) const {
       return say("link %u is not of its chain", i);
     if (chain_key(link.parent, std::span(s.tokens).subspan(i * T, T)) != link.key) return say("key %u is not its tokens'", i);
   }
-  for (uint32_t i = 0; i < s.kv.table.size(); ++i) {
-    BlockId block = s.kv.table.block(i);
-    uint32_t filled = s.kv.table.filled(i);
+  for (uint32_t i = 0; i < s.kv.tables[0].size(); ++i) {
+    BlockId block = s.kv.tables[0].block(i);
+    uint32_t filled = s.kv.tables[0].filled(i);
     if (filled > T || (block == kNoBlock && filled)) return say("block %u of the table has %u filled", i, filled);
     if (uint64_t{i} * T + filled > s.tokens.size()) return say("KV past token %zu", s.tokens.size());
-    auto entry = cache().index_.entries_.find(block);
-    if (block == kNoBlock || entry == cache().index_.entries_.end()) continue;
+    const PrefixIndex::Entry* entry = cache().index_.find(block);
+    if (block == kNoBlock || !entry) continue;
     if (!s.kv.share) return say("block %d of a session that shares nothing is indexed", block);
-    if (!std::equal(entry->second->tokens.begin(), entry->second->tokens.begin() + filled, s.tokens.begin() + i * T)) {
+    if (!std::equal(entry->link->tokens.begin(), entry->link->tokens.begin() + filled, s.tokens.begin() + i * T)) {
       return say("block %d is indexed with other tokens than its holder's at %u", block, i * T);
     }
-    if (entry->second->before != (i ? s.kv.chain.at(i - 1) : nullptr) || (i == 0 && entry->second->parent != s.kv.root))
+    if (entry->link->before != (i ? s.kv.chain.at(i - 1) : nullptr) || (i == 0 && entry->link->parent != s.kv.root))
       return say("block %d is indexed under another parent", block);
   }
   if (s.mailbox.size() > 68) return say("%zu unread events", s.mailbox.size());
@@ -104,12 +105,12 @@ std::string Probe::check_session(const Session& s, bool deep) const {
 
 // A block's holders agree on its content.
 std::string Probe::check_shared(const Holders& held) const {
-  const uint32_t T = cache().block_tokens_;
+  const uint32_t T = cache().block_tokens();
   for (const auto& holders : held) {
     for (size_t h = 1; h < holders.size(); ++h) {
       const Holder &a = holders[0], &b = holders[h];
       if (a.index != b.index) return say("a block is at %u and at %u", a.index, b.index);
-      uint32_t n = std::min(a.session->kv.table.filled(a.index), b.session->kv.table.filled(b.index));
+      uint32_t n = std::min(a.session->kv.tables[0].filled(a.index), b.session->kv.tables[0].filled(b.index));
       auto end = static_cast<ptrdiff_t>(a.index * T + n);
       if (a.session->domain != b.session->domain) return "a block is shared between domains";
       if (!std::equal(a.session->tokens.begin(), a.session->tokens.begin() + end, b.session->tokens.begin())) {
@@ -121,14 +122,14 @@ std::string Probe::check_shared(const Holders& held) const {
 }
 
 std::string Probe::check_kv(const Session& s) const {
-  const uint32_t T = cache().block_tokens_;
+  const uint32_t T = cache().block_tokens();
   uint64_t state = test::kToyStart;
   for (uint64_t p = 0; p < s.tokens.size(); ++p) {
     uint64_t want = toy_kv(state, s.tokens[p], p), have = 0;
     state = toy_next(state, want);
     auto i = static_cast<uint32_t>(p / T);
-    if (p % T >= s.kv.table.filled(i)) continue;
-    bool whole = test::toy_read_slot(engine->kv_, engine->block_data(s.kv.table.block(i)), static_cast<uint32_t>(p % T), &have);
+    if (p % T >= s.kv.tables[0].filled(i)) continue;
+    bool whole = test::toy_read_slot(engine->kv_, engine->block_data(s.kv.tables[0].block(i)), static_cast<uint32_t>(p % T), &have);
     if (!whole || have != want) return say("the KV of position %llu is another's", static_cast<unsigned long long>(p));
   }
   return "";
@@ -148,14 +149,14 @@ std::string Probe::check(bool deep) {
 
 // A block that comes from another domain has nothing of it when its first rows are written.
 std::string Probe::check_domains(const Step& step) {
-  const uint32_t T = cache().block_tokens_;
+  const uint32_t T = cache().block_tokens();
   for (size_t q = 0; q < step.seqs.size(); ++q) {
     const StepSeq& seq = step.seqs[q];
     const Session& s = *plan().seqs[q].session;
     const auto begin = static_cast<uint64_t>(seq.first_position);
-    for (uint64_t i = begin / T; seq.store_kv && i * T < begin + seq.n_rows && i < seq.n_blocks; ++i) {
+    for (uint64_t i = begin / T; seq.stores && i * T < begin + seq.n_rows && i < seq.n_blocks; ++i) {
       auto last = last_root_.find(seq.blocks[i]);
-      if (last == last_root_.end() || last->second == s.kv.root || s.kv.table.filled(static_cast<uint32_t>(i)) > 0) continue;
+      if (last == last_root_.end() || last->second == s.kv.root || s.kv.tables[0].filled(static_cast<uint32_t>(i)) > 0) continue;
       const auto& copies = plan().copies;  // a copy has written all of the block, with KV of this domain
       if (std::any_of(copies.begin(), copies.end(), [&](const BlockCopy& c) { return c.to == seq.blocks[i]; })) continue;
       const uint8_t* bytes = engine->block_data(seq.blocks[i]);
@@ -172,7 +173,7 @@ std::string Probe::check_domains(const Step& step) {
 }
 
 std::string Probe::check_step(const Step& step) {
-  const uint32_t T = cache().block_tokens_;
+  const uint32_t T = cache().block_tokens();
   std::string wrong = check(false);
   if (wrong.empty()) wrong = check_domains(step);
   if (!wrong.empty()) return wrong;
@@ -191,19 +192,19 @@ std::string Probe::check_step(const Step& step) {
                     s.tokens.begin() + static_cast<ptrdiff_t>(begin))) {
       return "rows of other tokens";
     }
-    if (s.kv.table.first_missing(begin) < begin && seq.store_kv)
+    if (s.kv.ready(begin) < begin && seq.stores)
       return say("rows from %llu on, and KV is missing before", static_cast<unsigned long long>(begin));
     bool again = s.generation->recompute_all;
-    for (uint64_t p = begin; seq.store_kv && !again && p < end; p = (p / T + 1) * T) {
-      if (p % T >= s.kv.table.filled(static_cast<uint32_t>(p / T))) continue;
+    for (uint64_t p = begin; seq.stores && !again && p < end; p = (p / T + 1) * T) {
+      if (p % T >= s.kv.tables[0].filled(static_cast<uint32_t>(p / T))) continue;
       return say("position %llu has its KV and is stored again", static_cast<unsigned long long>(p));
     }
     uint64_t own = begin / T;  // the block that it goes on with is nobody else's to compute
-    if (s.kv.share && seq.store_kv && !again && !s.kv.own_only && own < s.kv.chain.size() &&
+    if (s.kv.share && seq.stores && !again && !s.kv.own_only && own < s.kv.chain.size() &&
         !computing.insert(s.kv.chain[own].get()).second) {
       return say("the block at %llu is computed twice in a step", static_cast<unsigned long long>(own * T));
     }
-    for (uint64_t i = begin / T; seq.store_kv && i * T < end; ++i) {
+    for (uint64_t i = begin / T; seq.stores && i * T < end; ++i) {
       BlockId block = i < seq.n_blocks ? seq.blocks[i] : kNoBlock;
       if (block == kNoBlock) return "rows without a block";
       if (cache().pool_.refs(block) != 1) return say("block %d is written and has %u holders", block, cache().pool_.refs(block));
@@ -221,7 +222,7 @@ void Probe::poison() {
     auto block = static_cast<BlockId>(b);
     if (cache().index_.contains(block)) continue;
     uint32_t filled = 0;
-    for (const Holder& h : held[b]) filled = std::max(filled, h.session->kv.table.filled(h.index));
+    for (const Holder& h : held[b]) filled = std::max(filled, h.session->kv.tables[0].filled(h.index));
     if (filled == 0) std::memset(engine->block_data(block), 0xee, kv.block_bytes());
     for (uint32_t slot = filled; filled && slot < kv.block_tokens; ++slot) {
       test::toy_write_slot(kv, engine->block_data(block), slot, 0xeeee'eeee'eeee'eeeeull);
@@ -233,9 +234,8 @@ bool Probe::evict(uint64_t random) {
   KvCache& s = *engine->cache_;
   BlockId block = s.pool_.oldest_cached();
   if (block == kNoBlock) return false;
-  for (uint64_t n = random % s.pool_.cached_count(); n > 0; --n) block = s.pool_.cached_after(block);
-  s.index_.erase(block);
-  s.pool_.evict(block);
+  for (uint64_t n = random % s.pool_.cached_count(); n > 0; --n) block = s.pool_.after(block);
+  s.forget(block);
   return true;
 }
 
@@ -243,7 +243,7 @@ uint32_t Probe::holes() const {
   uint32_t count = 0;
   for (const PlannedSeq& seq : plan().seqs) {
     const Session& s = *seq.session;
-    count += seq.store_kv && s.kv.table.covered(s.tokens.size()) > s.kv.table.first_missing(s.tokens.size());
+    count += seq.run.stores && s.kv.reusable(s.tokens.size()) > s.kv.ready(s.tokens.size());
   }
   return count;
 }
@@ -258,25 +258,25 @@ const Session* Probe::oldest_runnable() const {
 
 bool Probe::waits_for_other(const Session& s) const {
   if (!scheduler().runnable(s) || !s.generation->warmed || s.use.in_step() || !s.kv.share || s.kv.own_only) return false;
-  auto i = s.kv.table.first_missing(s.tokens.size()) / cache().block_tokens_;
+  auto i = s.kv.ready(s.tokens.size()) / cache().block_tokens();
   if (i >= s.kv.chain.size()) return false;
   auto claim = scheduler().claimed_.find(s.kv.chain[i].get());
-  return claim != scheduler().claimed_.end() && claim->second != &s;
+  return claim != scheduler().claimed_.end() && claim->second[0] && claim->second[0] != &s;
 }
 
 std::string Probe::describe() const {
   const BlockPool& pool = cache().pool_;
   std::string line = say("%u blocks, %u free, %u cached:", pool.size(), pool.free_count(), pool.cached_count());
   for (const Session* s : scheduler().sessions_) {
-    line += say(" [%zu tokens, KV %zu, %u blocks", s->tokens.size(), size_t{s->kv.table.first_missing(s->tokens.size())},
-                s->kv.table.blocks_held());
+    line += say(" [%zu tokens, KV %zu, %u blocks", s->tokens.size(), size_t{s->kv.ready(s->tokens.size())}, s->kv.blocks_held());
     if (const Generation* g = s->generation.get(); g && !g->finished) {
       line += say(", #%zu%s%s%s%s", size_t{g->order}, scheduler().runnable(*s) ? " runnable" : " waits", g->admitted ? " admitted" : "",
                   g->warmed ? " warmed" : "", s->use.in_step() ? " in step" : "");
     }
     line += s->failure.is_ok() ? "]" : ", failed]";
   }
-  for (const PlannedSeq& seq : plan().seqs) line += say(" %zu..%zu%s", size_t{seq.begin}, size_t{seq.end}, seq.store_kv ? "" : " query");
+  for (const PlannedSeq& seq : plan().seqs)
+    line += say(" %zu..%zu%s", size_t{seq.run.begin}, size_t{seq.run.end}, seq.run.stores ? "" : " query");
   return line + "\n";
 }
 

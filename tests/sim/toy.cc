@@ -159,7 +159,7 @@ Status ToyRunner::run(const Step& step, uint8_t* pool, float* logits, DrawnToken
       auto p = static_cast<uint64_t>(step.positions[row]);
       uint64_t value = toy_kv(state, step.tokens[row], p);
       auto i = p / kv_.block_tokens;
-      if (seq.store_kv && i < seq.n_blocks && seq.blocks[i] != kNoBlock) {
+      if (seq.stores && i < seq.n_blocks && seq.blocks[i] != kNoBlock) {
         toy_write_slot(kv_, pool + static_cast<uint64_t>(seq.blocks[i]) * kv_.block_bytes(), static_cast<uint32_t>(p % kv_.block_tokens),
                        value);
       }

@@ -106,11 +106,11 @@ void World::before_step(const Step& step) {
   const Session* oldest = probe_->oldest_runnable();
   bool oldest_runs = false;
   for (const PlannedSeq& seq : probe_->plan().seqs) {
-    by_session[seq.session]->rows += seq.end - seq.begin;
+    by_session[seq.session]->rows += seq.run.end - seq.run.begin;
     oldest_runs |= seq.session == oldest;
   }
   std::pair<uint64_t, uint64_t> place;  // the session, and how far it is
-  if (oldest) place = {oldest->generation->order, oldest->kv.table.covered(oldest->tokens.size())};
+  if (oldest) place = {oldest->generation->order, oldest->kv.reusable(oldest->tokens.size())};
   if (oldest_runs || place != oldest_) oldest_ = place, oldest_since_ = computed_;
   uint64_t most = oldest && probe_->waits_for_other(*oldest) ? kOldestWaitsMax * size_.block_tokens : kOldestWaitsMax;
   if (computed_ - oldest_since_ > most && step_fault_.empty()) step_fault_ = "who began first does not get on";
@@ -150,7 +150,7 @@ void World::check_oldest() {
   const Session* oldest = probe_->oldest_runnable();
   std::pair<uint64_t, uint64_t> place;
   if (oldest && !oldest->generation->recompute_all && !oldest->kv.own_only)
-    place = {oldest->generation->order, oldest->kv.table.covered(oldest->tokens.size())};
+    place = {oldest->generation->order, oldest->kv.reusable(oldest->tokens.size())};
   if (place.first == place_.first) SIM_CHECK(place.second >= place_.second, "who began first had to give up its blocks");
   place_ = place;
 }

@@ -8,8 +8,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <numeric>
 
 #include "runtime/base/bytes.h"
+#include "runtime/compute/kv_groups.h"
 #include "runtime/model/model.h"
 
 namespace kvrt::test {
@@ -46,11 +48,12 @@ inline Golden read_golden(const std::string& name) {
   return g;
 }
 
-// One sequence in `blocks` blocks of 16 that lie in the pool in descending order, in steps of at most `chunk` tokens.
+// One sequence of at most `blocks` blocks of 16, in steps of at most `chunk` tokens. Each group of layers gives up what lies behind its
+// window: its units are filled with NaNs and serve later blocks, and its tables have a unit of zeros there.
 class Runner {
  public:
   Runner(const std::string& model, std::unique_ptr<Backend> backend, KvFormat format = KvFormat::kF16, uint32_t blocks = 8)
-      : backend_(std::move(backend)) {
+      : backend_(std::move(backend)), blocks_(blocks) {
     auto file = GgufFile::open(tiny(model));
     EXPECT_TRUE(file.is_ok()) << file.status().message();
     auto loaded = load_model(**file, backend_.get(), nullptr);
@@ -58,9 +61,11 @@ class Runner {
     model_ = std::move(loaded).value();
     EXPECT_TRUE(place_vectors(model_.get(), backend_.get()).is_ok());
     const ModelDims& d = model_->dims;
-    kv_ = {d.layers, d.kv_heads, d.head_dim, 16, format};
-    for (uint32_t b = blocks; b-- > 0;) blocks_.push_back(static_cast<int32_t>(b));
-    pool_ = std::move(backend_->alloc(blocks * kv_.block_bytes(), false)).value();
+    std::vector<uint32_t> windows(d.layers);
+    for (uint32_t i = 0; i < d.layers; ++i) windows[i] = d.window(i);
+    kv_ = deal_layers(windows, {1, d.kv_heads, d.head_dim, kBlock, format});
+    pool_ = std::move(backend_->alloc((blocks * kv_.tables() + 1) * kv_.unit.block_bytes(), false)).value();
+    fill(blocks * kv_.tables(), 0);
     scratch_ = std::move(make_scratch(*model_, backend_.get(), blocks * 16)).value();
     logits_ = std::move(backend_->alloc_host(uint64_t{blocks} * 16 * d.vocab * sizeof(float))).value();
   }
@@ -69,7 +74,13 @@ class Runner {
   std::vector<float> logits(const Golden& golden, uint32_t chunk, bool ask_again_without_store = false) {
     std::vector<float> out;
     const auto n = static_cast<uint32_t>(golden.tokens.size());
-    for (uint32_t at = 0; at < n; at += chunk) append_step(golden, at, std::min(chunk, n - at), /*store_kv=*/true, &out);
+    tables_.assign(kv_.tables() * blocks_, kNone);
+    free_.resize(blocks_ * kv_.tables());
+    std::iota(free_.begin(), free_.end(), 0);
+    for (uint32_t at = 0; at < n; at += chunk) {
+      if (gives_up) give_up_before(at);
+      append_step(golden, at, std::min(chunk, n - at), /*store_kv=*/true, &out);
+    }
     if (ask_again_without_store) {
       out.clear();
       append_step(golden, 0, n, /*store_kv=*/false, &out);
@@ -77,15 +88,39 @@ class Runner {
     return out;
   }
   const Model& model() const { return *model_; }
-  KvGeometry kv() const { return kv_; }
   Backend* backend() { return backend_.get(); }
   std::vector<uint8_t> pool() {
-    std::vector<uint8_t> bytes(blocks_.size() * kv_.block_bytes());
+    std::vector<uint8_t> bytes(pool_->bytes());
     EXPECT_TRUE(backend_->download(bytes, pool_->data()).is_ok());
     return bytes;
   }
 
+  bool gives_up = true;  // false: all KV stays
+
  private:
+  static constexpr uint32_t kBlock = 16;
+  static constexpr int32_t kNone = -1;
+
+  void fill(uint32_t unit, uint8_t byte) {
+    const uint64_t bytes = kv_.unit.block_bytes();
+    const auto write = [&](std::span<uint8_t> host) { std::ranges::fill(host, byte); };
+    EXPECT_TRUE(backend_->upload(pool_->data() + unit * bytes, bytes, write).is_ok());
+  }
+  // The next row is at `position`.
+  void give_up_before(uint32_t position) {
+    const auto zeros = static_cast<int32_t>(blocks_ * kv_.tables());
+    for (const KvGroup& group : kv_.groups) {
+      for (uint32_t b = 0; group.window > 0 && (b + 1) * kBlock + group.window <= position + 1; ++b) {
+        for (uint32_t t = group.first_table; t < group.first_table + group.tables; ++t) {
+          int32_t& unit = tables_[t * blocks_ + b];
+          if (unit == zeros) continue;
+          fill(static_cast<uint32_t>(unit), 0xff);
+          free_.push_back(unit);
+          unit = zeros;
+        }
+      }
+    }
+  }
   void append_step(const Golden& golden, uint32_t at, uint32_t n, bool store_kv, std::vector<float>* out) {
     std::vector<int32_t> positions;
     std::vector<uint32_t> wanted;
@@ -93,8 +128,18 @@ class Runner {
     for (uint32_t row : golden.rows) {
       if (row >= at && row < at + n) wanted.push_back(row - at);
     }
-    const StepSeq seq{0, n, static_cast<int32_t>(at), blocks_.data(), static_cast<uint32_t>(blocks_.size()), store_kv};
-    const Step step{{&seq, 1}, std::span(golden.tokens).subspan(at, n), positions, wanted};
+    for (uint32_t t = 0; t < kv_.tables(); ++t) {
+      for (uint32_t b = 0; b * kBlock < at + n; ++b) {
+        int32_t& unit = tables_[t * blocks_ + b];
+        if (unit != kNone) continue;
+        unit = free_.back();
+        free_.pop_back();
+      }
+    }
+    const StepSeq seq{0, n, static_cast<int32_t>(at), tables_.data(), blocks_, store_kv ? ~0u : 0u};
+    Step step{{&seq, 1}, std::span(golden.tokens).subspan(at, n), positions, wanted};
+    step.n_tables = kv_.tables();
+    step.n_groups = static_cast<uint32_t>(kv_.groups.size());
     const uint64_t floats = wanted.size() * model_->dims.vocab;
     auto* logits = reinterpret_cast<float*>(logits_->data());
     forward(*model_, backend_.get(), kv_, pool_->data(), step, scratch_.get(), logits);
@@ -105,8 +150,9 @@ class Runner {
 
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
-  KvGeometry kv_;
-  std::vector<int32_t> blocks_;
+  KvGroups kv_;
+  const uint32_t blocks_;
+  std::vector<int32_t> tables_, free_;  // units
   std::unique_ptr<Buffer> pool_, logits_;
   std::unique_ptr<ForwardScratch> scratch_;
 };

@@ -29,10 +29,11 @@ uint32_t tile_tokens_of(const Step& step, uint32_t kv_heads, uint32_t group, uin
   return std::min(most, (std::max(tokens, least) + unit - 1) / unit * unit);
 }
 
-uint8_t* block_of(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const StepSeq& seq, int64_t position) {
+// The layer's part of the unit that has the position.
+uint8_t* layer_of(const KvGeometry& kv, uint8_t* pool, KvPlace place, const StepSeq& seq, int64_t position) {
   const auto index = static_cast<uint32_t>(position / kv.block_tokens);
   KVRT_CHECK(index < seq.n_blocks);
-  return pool + static_cast<uint64_t>(seq.blocks[index]) * kv.block_bytes() + layer * kv.layer_bytes();
+  return pool + static_cast<uint64_t>(seq.table(place.table)[index]) * kv.block_bytes() + place.layer * kv.layer_bytes();
 }
 
 // The Walsh-Hadamard transform (without its factor) of each run of `dim` elements, a power of two: int8 stores K transformed, and
@@ -97,16 +98,16 @@ void locate(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t 
 
 }  // namespace
 
-void CpuBackend::kv_store(const KvGeometry& kv, uint8_t* pool, uint32_t layer, const Step& step, uint32_t first, uint32_t n, const float* k,
+void CpuBackend::kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n, const float* k,
                           const float* v, uint32_t stride) {
   KVRT_CHECK(kv.head_dim <= kHeadDimMax);
   for (const StepSeq& seq : step.seqs) {
     const uint32_t from = std::max(first, seq.first_row), end = std::min(first + n, seq.first_row + seq.n_rows);
-    if (!seq.store_kv || from >= end) continue;
+    if ((seq.stores >> place.group & 1) == 0 || from >= end) continue;
     for_rows(end - from, [&](uint32_t i) {
       const int64_t position = int64_t{seq.first_position} + from + i - seq.first_row;
       const uint32_t slot = static_cast<uint32_t>(position % kv.block_tokens);
-      uint8_t* base = block_of(kv, pool, layer, seq, position);
+      uint8_t* base = layer_of(kv, pool, place, seq, position);
       const uint64_t row = uint64_t{from + i - first} * stride;
       for (uint32_t h = 0; h < kv.kv_heads; ++h) {
         store_head(kernels_, kv, base, h, slot, k + row + h * kv.head_dim, v + row + h * kv.head_dim);
@@ -177,7 +178,7 @@ const float* CpuBackend::rotate_queries(uint32_t head_dim, uint32_t rows, uint32
   return rotated_.data();
 }
 
-void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const Step& step, const AttentionParams& params,
+void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace place, const Step& step, const AttentionParams& params,
                            const float* q, uint32_t stride, float* out) {
   float scale = params.scale;
   if (kv.format == KvFormat::kI8) q = rotate_queries(kv.head_dim, step.n_rows(), params.heads * kv.head_dim, q, &stride, &scale);
@@ -228,12 +229,12 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, uint32_t l
     tile.softcap = params.softcap;
     tile.window = window;
     tile.first_position = int64_t{share.seq->first_position} + share.first;
-    locate(kv, pool, layer, share.head, &tile);
+    locate(kv, pool, place.layer, share.head, &tile);
     tile.scratch = scratch;
     for (uint32_t span = share.span_begin; span < share.span_end; ++span) {
       const AttentionPartial& to = span == share.span_begin ? result : next;
       tile.span_first = int64_t{span} * kSpanTokens;
-      tile.blocks = share.seq->blocks + tile.span_first / kv.block_tokens;
+      tile.blocks = share.seq->table(place.table) + tile.span_first / kv.block_tokens;
       tile.max = to.max;
       tile.sum = to.sum;
       tile.acc = to.acc;

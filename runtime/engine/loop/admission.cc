@@ -22,7 +22,7 @@ bool Scheduler::reclaim(const Session* for_session) {
   Session* victim = nullptr;
   Rank least;
   for (Session* s : sessions_) {
-    if (s == for_session || s->use.pinned() || s->use.in_step() || s->kv.table.blocks_held() == 0) continue;
+    if (s == for_session || s->use.pinned() || s->use.in_step() || s->kv.blocks_held() == 0) continue;
     bool idle = s->state != SessionState::kGenerating || s->generation->finished;
     Rank rank{idle ? 0 : runnable(*s) ? 2 : 1, s->last_used};
     if (rank.kind == 2) {
@@ -41,9 +41,9 @@ bool Scheduler::reclaim(const Session* for_session) {
   return true;
 }
 
-BlockId Scheduler::alloc(const Session* for_session) {
+BlockId Scheduler::alloc(const Session* for_session, uint32_t group) {
   BlockId block;
-  while ((block = cache_->alloc(for_session->kv)) == kNoBlock && reclaim(for_session)) continue;
+  while ((block = cache_->alloc(for_session->kv, group)) == kNoBlock && reclaim(for_session)) continue;
   return block;
 }
 
@@ -63,12 +63,12 @@ ReuseStop Scheduler::why_stopped(const Session& s, uint64_t* at) const {
 bool Scheduler::admit(Session* session) {
   cache_->extend(&session->kv, session->tokens);
   const KvCache::Resident shares = cache_->resident(session->kv);
-  auto wanted = [&](const Session& s) { return s.tokens.size() / block_tokens_ + 1; };
-  uint64_t have = cache_->free_count() + cache_->cached_count() - shares.cached + session->kv.table.blocks_held(), promised = 0;
+  auto wanted = [](const Session& s) { return s.kv.shape.units_for(s.tokens.size() + 1); };
+  uint64_t have = cache_->free_count() + cache_->cached_count() - shares.cached + session->kv.units_held(), promised = 0;
   bool oldest = true;
   for (const Session* s : sessions_) {
     if (s == session) continue;
-    uint64_t held = s->kv.table.blocks_held();
+    const uint64_t held = s->kv.units_held();
     if (!runnable(*s)) {
       have += s->use.pinned() ? 0 : held;
     } else if (s->generation->admitted) {
@@ -76,7 +76,7 @@ bool Scheduler::admit(Session* session) {
       promised += wanted(*s) > held ? wanted(*s) - held : 0;
     }
   }
-  return oldest || have >= wanted(*session) - std::min(shares.blocks, wanted(*session)) + promised;
+  return oldest || have >= wanted(*session) - std::min(shares.units, wanted(*session)) + promised;
 }
 
 Session* Scheduler::next_cold() {
@@ -96,8 +96,11 @@ void Scheduler::count_reuse(Session* s) {
   uint64_t n = g.prompt_end, fresh = 0;
   bool first = g.accounted.empty(), last_runs = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
   g.accounted.resize(n);
+  const std::vector<KvRun> runs = s->kv.runs(s->tokens.size());
+  auto run = runs.begin();
   for (uint64_t p = 0; p < n - (last_runs ? 1 : 0); ++p) {
-    if (g.accounted[p] || p % block_tokens_ >= s->kv.table.filled(static_cast<uint32_t>(p / block_tokens_))) continue;
+    while (run != runs.end() && run->end <= p) ++run;
+    if (g.accounted[p] || (run != runs.end() && run->begin <= p)) continue;
     g.accounted[p] = true;
     ++fresh;
   }
@@ -106,7 +109,7 @@ void Scheduler::count_reuse(Session* s) {
   r.reused_disk += disk;
   r.reused_memory += fresh - disk;
   r.prefilled = n - r.reused_disk - r.reused_memory;
-  uint64_t missing = s->kv.table.first_missing(n);
+  const uint64_t missing = std::min(n, s->kv.ready(s->tokens.size()));
   if (g.computed == 0 && (first || missing > r.reuse_stopped_at)) {
     r.reuse_stopped_at = missing;
     r.reuse_stopped = missing == n ? ReuseStop::kAll : why_stopped(*s, &r.reuse_stopped_at);

@@ -63,20 +63,24 @@ std::shared_ptr<Wake> Scheduler::take_woken() {
 }
 
 void Scheduler::mark_filled(const PlannedSeq& seq) {
-  if (!seq.store_kv) return;
   Session* s = seq.session;
-  for (auto i = static_cast<uint32_t>(seq.begin / block_tokens_); uint64_t{i} * block_tokens_ < seq.end; ++i) {
-    auto filled = static_cast<uint32_t>(std::min<uint64_t>(block_tokens_, seq.end - uint64_t{i} * block_tokens_));
-    s->kv.table.set_filled(i, filled);
-    cache_->overwritten(s->kv.table.block(i), s->kv);
-    if (filled == block_tokens_) cache_->seal(&s->kv, s->tokens, i);
+  for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
+    if ((seq.run.stores >> group & 1) == 0) continue;
+    BlockTable& table = s->kv.tables[group];
+    for (auto i = static_cast<uint32_t>(seq.run.begin / block_tokens_); uint64_t{i} * block_tokens_ < seq.run.end; ++i) {
+      const auto filled = static_cast<uint32_t>(std::min<uint64_t>(block_tokens_, seq.run.end - uint64_t{i} * block_tokens_));
+      table.set_filled(i, filled);
+      cache_->overwritten(table.block(i), s->kv);
+      if (filled == block_tokens_) cache_->seal(&s->kv, s->tokens, group, i);
+    }
   }
+  cache_->roll(&s->kv, s->tokens.size(), seq.run.end);
 }
 
 // Each row that ran is a prompt position's first run, a decode, or one more run of either, because the session had to give up its blocks.
 void Scheduler::account(const PlannedSeq& seq) {
   Generation& g = *seq.session->generation;
-  for (uint64_t p = seq.begin; p < seq.end; ++p) {
+  for (uint64_t p = seq.run.begin; p < seq.run.end; ++p) {
     if (p < g.prompt_end ? !g.accounted[p] : p >= g.decoded_end) {
       if (p < g.prompt_end) g.accounted[p] = true, ++g.computed;
       if (p >= g.decoded_end) g.decoded_end = p + 1;
@@ -89,13 +93,13 @@ void Scheduler::account(const PlannedSeq& seq) {
 void Scheduler::commit_prompt(const PlannedSeq& seq, const float* logits, uint32_t vocab) {
   Session* s = seq.session;
   Generation& g = *s->generation;
-  if (g.recompute_all) g.next_logits = std::max(g.next_logits, seq.end);
+  if (g.recompute_all) g.next_logits = std::max(g.next_logits, seq.run.end);
   if (g.options.prefill_only && g.options.logits != WantLogits::kNone) {
     for (uint32_t r = 0; r < seq.logit_rows; ++r) {
       const float* row = logits + size_t{seq.first_logit + r} * vocab;
       Event event;
       event.type = EventType::kLogits;
-      event.position = seq.end - seq.logit_rows + r;
+      event.position = seq.run.end - seq.logit_rows + r;
       event.logits.assign(row, row + vocab);
       push(s, std::move(event));
     }
@@ -232,8 +236,8 @@ void Scheduler::commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* l
     if (!finite && compute_again(s)) return;
   }
   if (g.computed > computed || (seq.logit_rows && g.options.prefill_only)) commit_prompt(seq, logits, vocab);
-  if (seq.end < s->tokens.size()) return;
-  bool prompt_over = g.recompute_all || s->kv.table.first_missing(g.prompt_end) == g.prompt_end;
+  if (seq.run.end < s->tokens.size()) return;
+  bool prompt_over = g.recompute_all || s->kv.ready(s->tokens.size()) == s->tokens.size();
   if (g.options.prefill_only) {
     if (prompt_over && (g.options.logits == WantLogits::kNone || seq.logit_rows)) finish(s, Reason::kPrefilled, now_ns);
   } else if (seq.logit_rows) {
@@ -252,7 +256,7 @@ void Scheduler::abandon(StepPlan* plan) noexcept {
   plan->copies.clear();
   for (const PlannedSeq& seq : plan->seqs) {
     seq.session->use.leave_step();
-    if (seq.store_kv) cache_->release(&seq.session->kv, static_cast<uint32_t>(seq.begin / block_tokens_));
+    if (seq.run.stores) cache_->release(&seq.session->kv, static_cast<uint32_t>(seq.run.begin / block_tokens_));
   }
   plan->seqs.clear();
 }
@@ -283,8 +287,8 @@ void Scheduler::push_done(Session* s, Reason reason, uint64_t now_ns) {
   r.prefill_ms = ms_between(first, token);
   r.ttft_ms = g.first_token_ns ? ms_between(g.begin_ns, token) : 0;
   r.decode_ms = g.first_token_ns ? ms_between(token, g.last_token_ns) : 0;
-  r.kv_blocks = s->kv.table.blocks_held();
-  r.kv_bytes = r.kv_blocks * block_bytes;
+  r.kv_blocks = s->kv.blocks_held();
+  r.kv_bytes = s->kv.units_held() * unit_bytes;
   r.pool_bytes_end = pool_bytes_used();
   if (!g.first_token_ns) r.pool_bytes_prefilled = r.pool_bytes_end;
   Event event;

@@ -56,7 +56,7 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
                  static_cast<unsigned long long>(pool_bytes), static_cast<unsigned long long>(free_bytes));
   }
   KVRT_ASSIGN(pool_buffer_, runtime_->backend()->alloc(pool_bytes, options.kv_populate));
-  KVRT_ASSIGN(steps_, StepRunner::make(runtime_.get(), *model_, kv_, pool_buffer_.get(), std::move(toy)));
+  KVRT_ASSIGN(steps_, StepRunner::make(runtime_.get(), *model_, one_group(kv_), pool_buffer_.get(), std::move(toy)));
   step_ms_max_ = options.step_ms_max ? options.step_ms_max : kStepMsDefault;
   SchedulerLimits limits;
   limits.context = d.context;
@@ -65,9 +65,10 @@ Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPa
   limits.context_cost = context_cost(d);
   limits.rows_max = kStepRowsMax;
   limits.logits_max = kLogitsRowsMax;
-  cache_ = std::make_unique<KvCache>(static_cast<uint32_t>(blocks), kv_.block_tokens);
+  shape_ = kv_.block_tokens;
+  cache_ = std::make_unique<KvCache>(static_cast<uint32_t>(blocks), shape_);
   auto scheduler = std::make_unique<Scheduler>(cache_.get(), limits);
-  scheduler->block_bytes = kv_.block_bytes();
+  scheduler->unit_bytes = kv_.block_bytes();
   scheduler_ = std::move(scheduler);
   return {};
 }

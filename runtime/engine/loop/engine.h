@@ -183,6 +183,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::unique_ptr<const LoadedModel> model_;
   GrammarCache grammars_;
   KvGeometry kv_;
+  KvShape shape_{0};  // make_pool sets it
   double load_ms_ = 0;
   uint32_t step_ms_max_ = 0;
   std::unique_ptr<Buffer> pool_buffer_;

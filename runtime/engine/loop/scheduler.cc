@@ -12,6 +12,7 @@ void StepPlan::clear() {
   seqs.clear();
   clears.clear();
   copies.clear();
+  unit_copies.clear();
   tokens.clear();
   positions.clear();
   logits_rows.clear();
@@ -24,7 +25,7 @@ void StepPlan::clear() {
 
 Scheduler::Scheduler(KvCache* cache, const SchedulerLimits& limits)
     : cache_(cache), block_tokens_(cache->block_tokens()), limits_(limits), pace_(limits.step_ms_max, limits.context_cost) {
-  limits_.context = static_cast<uint32_t>(std::min<uint64_t>(limits_.context, uint64_t{cache->size()} * block_tokens_));
+  limits_.context = static_cast<uint32_t>(std::min<uint64_t>(limits_.context, cache->shape().tokens_in(cache->size())));
 }
 
 void Scheduler::add(Session* session) { sessions_.push_back(session); }
@@ -69,18 +70,16 @@ void Scheduler::start(Session* s, uint64_t now_ns) {
   }
 }
 
-// The rows that a session needs next: its first hole; or, if all its KV is there, its last token again, as a query alone.
-Scheduler::Run Scheduler::next_run(const Session& s) const {
+// The rows that a session needs next.
+KvRun Scheduler::next_run(const Session& s) const {
   const Generation& g = *s.generation;
-  uint64_t n = s.tokens.size();
-  if (g.recompute_all) {
-    uint64_t lost = s.kv.table.first_missing(g.next_logits);  // it had to give up its blocks
-    if (lost < g.next_logits) return {lost, g.next_logits, true};
-    return {g.next_logits, n, true};
+  const uint64_t n = s.tokens.size();
+  if (!g.recompute_all) return s.kv.next_run(n);
+  if (g.next_logits > 0) {
+    const KvRun lost = s.kv.next_run(g.next_logits);  // it had to give up its blocks
+    if (lost.stores != 0) return lost;
   }
-  uint64_t begin = s.kv.table.first_missing(n);
-  if (begin < n) return {begin, s.kv.table.missing_end(begin, n), true};
-  return {n - 1, n, false};
+  return {g.next_logits, n, s.kv.shape.all()};
 }
 
 // Decodes first, one row each: they do not wait for a prompt. A starved session comes before all, so that younger sessions give way.
@@ -92,7 +91,7 @@ std::vector<Session*> Scheduler::order_of_service() {
   if (order.empty()) return order;
   std::rotate(order.begin(), order.begin() + static_cast<ptrdiff_t>(turn_++ % order.size()), order.end());
   std::stable_partition(order.begin(), order.end(), [&](Session* s) {
-    Run run = next_run(*s);
+    const KvRun run = next_run(*s);
     return run.end - run.begin == 1;
   });
   auto starved = std::find(order.begin(), order.end(), starved_);
@@ -101,51 +100,87 @@ std::vector<Session*> Scheduler::order_of_service() {
 }
 
 // Two sessions that need the same block at once compute it once: the second waits for it, and adopts it when it is sealed.
-bool Scheduler::waits_for_other(Session* s, const Run& run) {
-  if (!s->kv.adopts() || s->generation->recompute_all || !run.store_kv) return false;
-  auto i = run.begin / block_tokens_;
+bool Scheduler::waits_for_other(Session* s, const KvRun& run) const {
+  if (!s->kv.adopts() || s->generation->recompute_all) return false;
+  const uint64_t i = run.begin / block_tokens_;
   if (i >= s->kv.chain.size()) return false;  // no other session has the same tail
-  auto claim = claimed_.find(s->kv.chain[i].get());
-  return claim != claimed_.end() && claim->second != s;
+  const auto claim = claimed_.find(s->kv.chain[i].get());
+  for (uint32_t g = 0; claim != claimed_.end() && g < kKvGroupsMax; ++g) {
+    const Session* other = claim->second[g];
+    if ((run.stores >> g & 1) && other && other != s) return true;
+  }
+  return false;
 }
 
-// Gives the run blocks of its own as far as the pool has them. Returns the end of the writable part. Of a block that is to be written, what
-// stands before the run counts as filled, and nothing after it: a save beside the step must not take what is copied or written meanwhile.
-uint64_t Scheduler::make_writable(Session* s, const Run& run, StepPlan* plan) {
+// From now on the session is the one that computes this block, unless another is.
+void Scheduler::claim(Session* s, uint32_t group, uint64_t block) {
+  if (!s->kv.share || block >= s->kv.chain.size()) return;
+  const Session*& claimed = claimed_[s->kv.chain[block].get()][group];
+  if (!claimed) claimed = s;
+}
+
+void Scheduler::clear_foreign(BlockId block, StepPlan* plan) const {
+  if (!cache_->is_foreign(block)) return;
+  for (BlockId unit = block; unit != kNoBlock; unit = cache_->next_unit(unit)) plan->clears.push_back(unit);
+}
+
+// Gives the run blocks of its own in a group, as far as the pool has them. Returns the end of the writable part. Of a block that is to be
+// written, what stands before the run counts as filled, and nothing after it: a save beside the step must not take what is copied or
+// written meanwhile.
+uint64_t Scheduler::make_writable(Session* s, uint32_t group, const KvRun& run, StepPlan* plan) {
+  BlockTable& table = s->kv.tables[group];
   for (auto i = static_cast<uint32_t>(run.begin / block_tokens_); uint64_t{i} * block_tokens_ < run.end; ++i) {
-    BlockId have = s->kv.table.block(i);
-    const uint32_t filled = s->kv.table.filled(i);
+    BlockId have = table.block(i);
+    const uint32_t filled = table.filled(i);
     const auto stays = static_cast<uint32_t>(std::min<uint64_t>(filled, run.begin - std::min(run.begin, uint64_t{i} * block_tokens_)));
-    plan->clears.reserve(plan->clears.size() + 1);
+    plan->clears.reserve(plan->clears.size() + s->kv.shape.groups[group].units);
     plan->copies.reserve(plan->copies.size() + 1);  // before any change: it needs memory
     if (have != kNoBlock && cache_->writable(have)) {
-      if (cache_->is_foreign(have) && !filled) plan->clears.push_back(have);  // its step was planned but never ran
-      s->kv.table.set_filled(i, stays);
+      if (!filled) clear_foreign(have, plan);  // its step was planned but never ran
+      table.set_filled(i, stays);
       continue;
     }
-    s->kv.table.grow(i + 1);
-    BlockId fresh = alloc(s);
+    table.grow(i + 1);
+    BlockId fresh = alloc(s, group);
+    if (fresh == kNoBlock && cache_->shed(&s->kv, run)) fresh = alloc(s, group);
     if (fresh == kNoBlock && have != kNoBlock && cache_->unshare(have)) {  // nobody else needs it as it was
-      s->kv.table.set_filled(i, stays);
+      table.set_filled(i, stays);
       continue;
     }
     if (fresh == kNoBlock) return std::max(run.begin, uint64_t{i} * block_tokens_);
-    if (cache_->is_foreign(fresh) && !filled) plan->clears.push_back(fresh);
+    if (!filled) clear_foreign(fresh, plan);
     if (have != kNoBlock && filled) {
       plan->copies.push_back({have, fresh, s, i});  // copies run before any write; the reference is kept until then
     } else if (have != kNoBlock) {
       cache_->drop(have);
     }
-    s->kv.table.set(i, fresh, stays);
+    table.set(i, fresh, stays);
   }
   return run.end;
 }
 
-void Scheduler::add_rows(Session* s, const Run& run, StepPlan* plan) {
+// The tables of all units, one after the other. Places without KV have the unit of zeros, which the pool has for groups with windows.
+std::vector<int32_t> Scheduler::tables_of(const KvSequence& kv) const {
+  const uint32_t n = kv.blocks();
+  const auto nothing = static_cast<int32_t>(cache_->size());
+  std::vector<int32_t> all;
+  for (uint32_t g = 0; g < kv.shape.n_groups; ++g) {
+    const BlockTable& table = kv.tables[g];
+    const size_t first = all.size();
+    all.resize(first + uint64_t{n} * kv.shape.groups[g].units, nothing);
+    for (uint32_t i = table.first(); i < table.size(); ++i) {
+      size_t at = first + i;
+      for (BlockId unit = table.block(i); unit != kNoBlock; unit = cache_->next_unit(unit), at += n) all[at] = unit;
+    }
+  }
+  return all;
+}
+
+void Scheduler::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
   const Generation& g = *s->generation;
   bool decides = !g.options.prefill_only || g.options.logits != WantLogits::kNone;
   plan->seqs.reserve(plan->seqs.size() + 1);
-  PlannedSeq seq{s, run.begin, run.end, run.store_kv, static_cast<uint32_t>(plan->logits_rows.size()), 0};
+  PlannedSeq seq{s, run, static_cast<uint32_t>(plan->logits_rows.size()), 0};
   auto first_row = static_cast<uint32_t>(plan->tokens.size());
   for (uint64_t p = run.begin; p < run.end; ++p) {
     plan->tokens.push_back(s->tokens[p]);
@@ -155,20 +190,21 @@ void Scheduler::add_rows(Session* s, const Run& run, StepPlan* plan) {
       ++seq.logit_rows;
     }
   }
-  for (uint64_t i = run.begin / block_tokens_; s->kv.share && i < s->kv.chain.size() && i * block_tokens_ < run.end; ++i) {
-    claimed_.emplace(s->kv.chain[i].get(), s);
+  for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
+    if ((run.stores >> group & 1) == 0) continue;
+    for (uint64_t i = run.begin / block_tokens_; i * block_tokens_ < run.end; ++i) claim(s, group, i);
   }
   plan->seqs.push_back(seq);
   s->use.enter_step();  // with its place in the plan: abandon() takes both back
-  plan->tables.emplace_back(s->kv.table.data(), s->kv.table.data() + s->kv.table.size());
+  plan->tables.push_back(tables_of(s->kv));
   plan->step_seqs.push_back(
-      {first_row, static_cast<uint32_t>(run.end - run.begin), static_cast<int32_t>(run.begin), nullptr, 0, run.store_kv});
+      {first_row, static_cast<uint32_t>(run.end - run.begin), static_cast<int32_t>(run.begin), nullptr, s->kv.blocks(), run.stores});
 }
 
 // Adds as many of the session's next rows as fit. False: it got no block.
 bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   Generation& g = *s->generation;
-  Run run = next_run(*s);
+  KvRun run = next_run(*s);
   if (waits_for_other(s, run)) return true;
   bool decodes = run.end - run.begin == 1;
   uint64_t rows = std::min<uint64_t>({run.end - run.begin, limits_.rows_max - plan->tokens.size(), limits_.prefill_chunk});
@@ -184,7 +220,9 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   if (decides && logits_left == 0 && run.begin + rows == s->tokens.size()) --rows;
   if (rows == 0) return true;
   run.end = run.begin + rows;
-  if (run.store_kv) run.end = make_writable(s, run, plan);
+  for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
+    if (run.stores >> group & 1) run.end = make_writable(s, group, run, plan);
+  }
   if (run.end == run.begin) return false;
   if (decodes) {
     ++plan->decodes;
@@ -205,7 +243,7 @@ bool Scheduler::blocks_come_back() const {
 // A prefill that wants no logits ends when all its KV is there.
 bool Scheduler::finish_prefill(Session* s, uint64_t now_ns) {
   const GenerateOptions& o = s->generation->options;
-  if (!o.prefill_only || o.logits != WantLogits::kNone || s->kv.table.first_missing(s->tokens.size()) < s->tokens.size()) return false;
+  if (!o.prefill_only || o.logits != WantLogits::kNone || s->kv.ready(s->tokens.size()) < s->tokens.size()) return false;
   finish(s, Reason::kPrefilled, now_ns);
   return true;
 }
@@ -215,14 +253,16 @@ double Scheduler::budget_for(const std::vector<Session*>& order, uint64_t patien
   Pace::Ask ask{.patience_ns = patience_ns};
   bool prompt = false;
   for (Session* s : order) {
-    Run run = next_run(*s);
+    const KvRun run = next_run(*s);
     bool decodes = run.end - run.begin == 1;
     ask.decodes += decodes;
     if (!decodes && !std::exchange(prompt, true)) ask.begin = run.begin;
     // A session within a block of its own goes on with it. A shared block needs a copy first, for which there may be no block.
-    auto i = static_cast<uint32_t>(run.begin / block_tokens_);
-    bool within = run.store_kv && s->kv.table.filled(i) > 0 && cache_->writable(s->kv.table.block(i));
-    if (s->kv.share && within && i < s->kv.chain.size()) claimed_.emplace(s->kv.chain[i].get(), s);
+    const auto i = static_cast<uint32_t>(run.begin / block_tokens_);
+    for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
+      const BlockTable& table = s->kv.tables[group];
+      if ((run.stores >> group & 1) && table.filled(i) > 0 && cache_->writable(table.block(i))) claim(s, group, i);
+    }
   }
   // Sessions that wait for their host count, too: it may answer at once.
   ask.alone = std::count_if(sessions_.begin(), sessions_.end(),
@@ -240,11 +280,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   for (Session* s : order) {
     if (!runnable(*s) || !s->generation->warmed) continue;  // it gave its blocks to another session of this plan
     s->last_used = ++clock_;
-    if (!s->generation->recompute_all) {
-      uint64_t had = s->kv.table.covered(s->tokens.size());
-      cache_->adopt(&s->kv, s->tokens);
-      if (s->kv.table.covered(s->tokens.size()) > had) count_reuse(s);
-    }
+    if (!s->generation->recompute_all && cache_->adopt(&s->kv, s->tokens)) count_reuse(s);
     if (finish_prefill(s, now_ns) || plan->tokens.size() >= limits_.rows_max) continue;
     if (!plan_session(s, plan)) {
       if (!starved || s->generation->order < starved->generation->order) starved = s;
@@ -263,11 +299,15 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
                         "model_open, or close sessions",
                         cache_->size(), block_tokens_, starved->tokens.size()));
   }
-  for (size_t i = 0; i < plan->seqs.size(); ++i) {
-    plan->step_seqs[i].blocks = plan->tables[i].data();
-    plan->step_seqs[i].n_blocks = static_cast<uint32_t>(plan->tables[i].size());
+  for (size_t i = 0; i < plan->seqs.size(); ++i) plan->step_seqs[i].blocks = plan->tables[i].data();
+  for (const BlockCopy& copy : plan->copies) {
+    for (BlockId from = copy.from, to = copy.to; from != kNoBlock; from = cache_->next_unit(from), to = cache_->next_unit(to)) {
+      plan->unit_copies.push_back({from, to});
+    }
   }
   plan->step = {plan->step_seqs, plan->tokens, plan->positions, plan->logits_rows};
+  plan->step.n_groups = cache_->shape().n_groups;
+  plan->step.n_tables = cache_->shape().tables();
 }
 
 }  // namespace kvrt

@@ -29,8 +29,7 @@ struct SchedulerLimits {
 // One session's part of a plan.
 struct PlannedSeq {
   Session* session = nullptr;
-  uint64_t begin = 0, end = 0;  // positions that run
-  bool store_kv = true;
+  KvRun run;
   uint32_t first_logit = 0;  // index of its first row of logits
   uint32_t logit_rows = 0;
 };
@@ -38,18 +37,24 @@ struct PlannedSeq {
 struct BlockCopy {
   BlockId from, to;
   Session* session;
-  uint32_t index;  // of `to` in the session's table
+  uint32_t index;  // of `to` in the table of its group
+};
+
+// Units, as a device copies them.
+struct UnitCopy {
+  BlockId from, to;
 };
 
 // Owns the arrays that Step borrows; refilled by every plan().
 struct StepPlan {
   std::vector<PlannedSeq> seqs;
-  std::vector<BlockId> clears;    // blocks with another domain's KV and no copy to overwrite it: zeroed before any write
-  std::vector<BlockCopy> copies;  // shared or sealed blocks that must become private before they are written
+  std::vector<BlockId> clears;        // units with another domain's KV and no copy to overwrite it: zeroed before any write
+  std::vector<BlockCopy> copies;      // shared or sealed blocks that must become private before they are written
+  std::vector<UnitCopy> unit_copies;  // their units
   std::vector<int32_t> tokens, positions;
   std::vector<uint32_t> logits_rows;
   std::vector<StepSeq> step_seqs;
-  std::vector<std::vector<int32_t>> tables;
+  std::vector<std::vector<int32_t>> tables;  // by session
   Step step;
   uint32_t decodes = 0;         // rows of sessions that decode
   double prompt_cost = 0;       // of the other rows (see Pace)
@@ -107,7 +112,7 @@ class Scheduler {
   // The reason why nothing is reused from *at on. Moves *at to the first differing token if a resident block shares tokens before it.
   ReuseStop why_stopped(const Session& session, uint64_t* at) const;
   // As KvCache::alloc; if other sessions hold all blocks, one of them gives up its own. kNoBlock: none of them has to.
-  BlockId alloc(const Session* for_session);
+  BlockId alloc(const Session* for_session, uint32_t group = 0);
   void finish(Session* session, Reason reason, uint64_t now_ns);
   void cancel_finished(Session* session);  // a generation can be cancelled as long as its DONE is unread
   void fail(Session* session, Status status);
@@ -120,24 +125,23 @@ class Scheduler {
   bool starved() const { return starved_ != nullptr; }  // a session got no block in the last plan
   const Counters& counters() const { return counters_; }
   uint64_t done_count() const { return std::accumulate(counters_.done, std::end(counters_.done), uint64_t{0}); }
-  uint64_t pool_bytes_used() const { return cache_->used_count() * block_bytes; }
-  uint64_t block_bytes = 0;  // for reports
+  uint64_t pool_bytes_used() const { return cache_->used_count() * unit_bytes; }
+  uint64_t unit_bytes = 0;  // for reports
 
  private:
   friend struct Probe;  // tests/sim reads everything after every step
-  struct Run {
-    uint64_t begin = 0, end = 0;
-    bool store_kv = true;
-  };
-  Run next_run(const Session& session) const;
+  KvRun next_run(const Session& session) const;
   std::vector<Session*> order_of_service();
   double budget_for(const std::vector<Session*>& order, uint64_t patience_ns);
   bool finish_prefill(Session* session, uint64_t now_ns);
   bool admit(Session* session);
-  bool waits_for_other(Session* session, const Run& run);
+  bool waits_for_other(Session* session, const KvRun& run) const;
+  void claim(Session* session, uint32_t group, uint64_t block);
   bool plan_session(Session* session, StepPlan* plan);
-  void add_rows(Session* session, const Run& run, StepPlan* plan);
-  uint64_t make_writable(Session* session, const Run& run, StepPlan* plan);
+  void add_rows(Session* session, const KvRun& run, StepPlan* plan);
+  std::vector<int32_t> tables_of(const KvSequence& kv) const;
+  uint64_t make_writable(Session* session, uint32_t group, const KvRun& run, StepPlan* plan);
+  void clear_foreign(BlockId block, StepPlan* plan) const;
   void mark_filled(const PlannedSeq& seq);
   void account(const PlannedSeq& seq);
   void commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);
@@ -158,12 +162,13 @@ class Scheduler {
   std::vector<Session*> sessions_;
   Session* woken_ = nullptr;  // the first whose host is to be woken; a linked list, which needs no memory
   Counters counters_;
-  std::unordered_map<const ChainLink*, const Session*> claimed_;  // of a plan: the session that computes a block
-  Session* starved_ = nullptr;                                    // got no block last time: is served first
-  double budget_ = 0;                                             // of a plan: the prompt cost that is left
-  size_t turn_ = 0;                                               // rotates the first to be planned
-  uint64_t clock_ = 0;                                            // for Session::last_used
-  uint64_t begun_ = 0;                                            // for Generation::order
+  // Of a plan: the sessions that compute the blocks of a link, by group.
+  std::unordered_map<const ChainLink*, std::array<const Session*, kKvGroupsMax>> claimed_;
+  Session* starved_ = nullptr;  // got no block last time: is served first
+  double budget_ = 0;           // of a plan: the prompt cost that is left
+  size_t turn_ = 0;             // rotates the first to be planned
+  uint64_t clock_ = 0;          // for Session::last_used
+  uint64_t begun_ = 0;          // for Generation::order
 };
 
 }  // namespace kvrt

@@ -11,7 +11,7 @@ Result<Session*> Engine::open_session(const SessionOptions& options) {
   if (!steps_) {
     return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", model_->name().c_str());
   }
-  auto session = std::make_unique<Session>(kv_.block_tokens);
+  auto session = std::make_unique<Session>(shape_);
   runtime_->env()->random(session->saved.id.bytes);
   session->store = options.store;
   session->domain = options.domain;
@@ -60,7 +60,7 @@ void Engine::close(Session* session) {
 Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   Lock lock(mu_);  // held until the copy is destroyed, on failure: keys are shared
   KVRT_TRY(enter(session, "fork"));
-  auto copy = std::make_unique<Session>(kv_.block_tokens);
+  auto copy = std::make_unique<Session>(shape_);
   static_cast<SessionValue&>(*copy) = *session;
   runtime_->env()->random(copy->saved.id.bytes);
   if (session->autosave) {
@@ -70,7 +70,8 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   copy->kv.root = session->kv.root;
   copy->kv.share = session->kv.share;
   copy->kv.chain = session->kv.chain;
-  copy->kv.table.grow(session->kv.table.size());
+  copy->kv.marks = session->kv.marks;
+  for (size_t g = 0; g < session->kv.tables.size(); ++g) copy->kv.tables[g].grow(session->kv.tables[g].size());
   KVRT_TRY(enlist(copy.get()));  // nothing fails from here on
   copy->wake = std::move(wake);  // not before: the end of the host's user data calls the host, which may not be under the lock
   cache_->share(session->kv, &copy->kv);
@@ -104,10 +105,10 @@ Status Engine::check_room(const Session& session, uint64_t more) const {
                  "the session would have %llu tokens, the model's context is %u: truncate, or start another session",
                  static_cast<unsigned long long>(n), model_->dims().context);
   }
-  const uint64_t blocks = kv_.blocks_for(n);
-  if (blocks > cache_->size()) {
+  const uint64_t units = shape_.units_for(n);
+  if (units > cache_->size()) {
     return error(Code::kLimit, Detail::kNone, "%llu tokens need %llu KV blocks, the pool has %u: raise kv_bytes_max of model_open",
-                 static_cast<unsigned long long>(n), static_cast<unsigned long long>(blocks), cache_->size());
+                 static_cast<unsigned long long>(n), static_cast<unsigned long long>(units), cache_->size());
   }
   return {};
 }
@@ -220,9 +221,9 @@ SessionInfo Engine::session_info(const Session* session) const {
   SessionInfo info;
   info.state = session->generation && session->generation->abandoned ? SessionState::kIdle : session->state;
   info.tokens = session->tokens.size();
-  info.kv_tokens = session->kv.table.first_missing(session->tokens.size());
-  info.kv_blocks = session->kv.table.blocks_held();
-  info.kv_bytes = info.kv_blocks * kv_.block_bytes();
+  info.kv_tokens = session->kv.ready(session->tokens.size());
+  info.kv_blocks = session->kv.blocks_held();
+  info.kv_bytes = session->kv.units_held() * kv_.block_bytes();
   info.unread = session->mailbox.size();
   info.messages = session->messages.size();
   info.awaits_accept = session->generation && !session->generation->awaited.empty();

@@ -9,7 +9,7 @@ namespace {
 
 class ModelForward final : public ForwardPass {
  public:
-  ModelForward(const Model& model, Backend* backend, const KvGeometry& kv, std::unique_ptr<ForwardScratch> scratch)
+  ModelForward(const Model& model, Backend* backend, const KvGroups& kv, std::unique_ptr<ForwardScratch> scratch)
       : model_(model), backend_(backend), kv_(kv), scratch_(std::move(scratch)) {}
   Status run(const Step& step, uint8_t* pool, float* logits, DrawnToken* drawn) override {
     forward(model_, backend_, kv_, pool, step, scratch_.get(), logits, drawn);
@@ -20,7 +20,7 @@ class ModelForward final : public ForwardPass {
  private:
   const Model& model_;
   Backend* backend_;
-  const KvGeometry& kv_;
+  const KvGroups& kv_;
   std::unique_ptr<ForwardScratch> scratch_;
 };
 
@@ -34,7 +34,7 @@ struct Clocks {
 
 }  // namespace
 
-Result<std::unique_ptr<StepRunner>> StepRunner::make(Runtime* runtime, const LoadedModel& model, const KvGeometry& kv, Buffer* pool,
+Result<std::unique_ptr<StepRunner>> StepRunner::make(Runtime* runtime, const LoadedModel& model, const KvGroups& kv, Buffer* pool,
                                                      std::unique_ptr<ForwardPass> toy) {
   std::unique_ptr<StepRunner> made(new StepRunner(runtime, model, kv, pool));
   Backend* backend = runtime->backend();
@@ -65,7 +65,7 @@ void StepRunner::plan_draws(const StepPlan& plan) {
     if (seq.logit_rows == 0) continue;
     const Generation& g = *seq.session->generation;
     const GenerateOptions& o = g.options;
-    const auto draw = device_draw(o.sampling, model_.dims().vocab, seq.end);
+    const auto draw = device_draw(o.sampling, model_.dims().vocab, seq.run.end);
     if (o.prefill_only || o.host_samples || o.emit_logits || g.matcher || !draw) return draws_.clear();
     draws_[seq.first_logit] = *draw;
   }
@@ -78,7 +78,8 @@ void StepRunner::choose(const PlannedSeq& seq, Sample* out) {
   std::span<const uint64_t> mask;
   if (g.matcher) mask = g.matcher->mask();
   // The tokens do not change: only this step's commit adds to them.
-  *out = g.options.host_samples ? describe(row, 0, 0) : sample(row, g.options.sampling, seq.session->tokens, g.prompt_end, seq.end, mask);
+  *out =
+      g.options.host_samples ? describe(row, 0, 0) : sample(row, g.options.sampling, seq.session->tokens, g.prompt_end, seq.run.end, mask);
 }
 
 Status StepRunner::run(StepPlan* plan) {
@@ -86,10 +87,10 @@ Status StepRunner::run(StepPlan* plan) {
   const Clocks begin(*runtime_);
   Backend* backend = runtime_->backend();
   backend->set_threads(runtime_->threads());
-  for (BlockId block : plan->clears) backend->clear(block_data(block), kv_.block_bytes());
+  for (const BlockId unit : plan->clears) backend->clear(unit_data(unit), kv_.unit.block_bytes());
   std::vector<BlockPair> copies;
-  for (const BlockCopy& copy : plan->copies) copies.push_back({block_data(copy.to), block_data(copy.from)});
-  backend->copy(copies, kv_.block_bytes());
+  for (const UnitCopy& copy : plan->unit_copies) copies.push_back({unit_data(copy.to), unit_data(copy.from)});
+  backend->copy(copies, kv_.unit.block_bytes());
   plan_draws(*plan);
   plan->step.draws = draws_;
   KVRT_TRY(forward_->run(plan->step, pool_->data(), logits_.data(), drawn_));

@@ -25,7 +25,7 @@ class ForwardPass {
 class StepRunner {
  public:
   // Takes the memory that steps need. `toy`: instead of the model's own forward pass; else null. `pool` holds the blocks.
-  static Result<std::unique_ptr<StepRunner>> make(Runtime* runtime, const LoadedModel& model, const KvGeometry& kv, Buffer* pool,
+  static Result<std::unique_ptr<StepRunner>> make(Runtime* runtime, const LoadedModel& model, const KvGroups& kv, Buffer* pool,
                                                   std::unique_ptr<ForwardPass> toy);
   // Computes the plan: fills in its samples and its times.
   Status run(StepPlan* plan);
@@ -33,15 +33,15 @@ class StepRunner {
   uint64_t scratch_bytes() const { return forward_->bytes() + logits_.size() * sizeof(float) + device_scratch_bytes_; }
 
  private:
-  StepRunner(Runtime* runtime, const LoadedModel& model, const KvGeometry& kv, Buffer* pool)
+  StepRunner(Runtime* runtime, const LoadedModel& model, const KvGroups& kv, Buffer* pool)
       : runtime_(runtime), model_(model), kv_(kv), pool_(pool) {}
   void plan_draws(const StepPlan& plan);
   void choose(const PlannedSeq& seq, Sample* out);
-  uint8_t* block_data(BlockId block) const { return pool_->data() + static_cast<uint64_t>(block) * kv_.block_bytes(); }
+  uint8_t* unit_data(BlockId unit) const { return pool_->data() + static_cast<uint64_t>(unit) * kv_.unit.block_bytes(); }
 
   Runtime* const runtime_;
   const LoadedModel& model_;
-  const KvGeometry kv_;
+  const KvGroups kv_;
   Buffer* const pool_;
   std::unique_ptr<ForwardPass> forward_;
   uint64_t device_scratch_bytes_ = 0;  // the backend's own

@@ -15,7 +15,7 @@ namespace kvrt {
 namespace {
 
 std::vector<NodeIn> full_blocks(const Session& s) {
-  const size_t T = s.kv.table.block_tokens();
+  const size_t T = s.kv.shape.block_tokens;
   std::vector<NodeIn> nodes;
   for (const ChainRef& link : s.kv.chain) nodes.push_back({link->key, link->parent, std::span(s.tokens).subspan(nodes.size() * T, T)});
   return nodes;
@@ -24,7 +24,7 @@ std::vector<NodeIn> full_blocks(const Session& s) {
 // The chain that ends in the saved tail. If the tokens have grown past the tail, a full block is at its place, on another branch of the
 // tree. Empty: no tail was saved.
 std::vector<NodeIn> with_tail(const Session& s, std::span<const NodeIn> nodes) {
-  const auto tail = static_cast<uint32_t>(s.stored.tail_begin / s.kv.table.block_tokens());
+  const auto tail = static_cast<uint32_t>(s.stored.tail_begin / s.kv.shape.block_tokens);
   if (s.stored.tail_end <= s.stored.tail_begin) return {};
   std::vector<NodeIn> branch(nodes.begin(), nodes.begin() + tail);
   const auto tokens = std::span<const int32_t>(s.tokens).subspan(s.stored.tail_begin, s.stored.tail_end - s.stored.tail_begin);
@@ -35,7 +35,7 @@ std::vector<NodeIn> with_tail(const Session& s, std::span<const NodeIn> nodes) {
 
 // The full blocks and the tail of the snapshot that another arithmetic made.
 std::vector<NodeIn> foreign_chain(const Session& s) {
-  const uint64_t T = s.kv.table.block_tokens();
+  const uint64_t T = s.kv.shape.block_tokens;
   std::vector<NodeIn> nodes;
   BlockKey parent = s.stored.foreign_root;
   for (uint64_t at = 0; at < s.stored.foreign_tokens; at += T) {
@@ -79,15 +79,15 @@ void ChunkLoads::plan(Session* session, Scheduler* scheduler) {
 // Plans full blocks without any KV, then the tail.
 void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
   Session& s = *session;
-  const uint32_t T = s.kv.table.block_tokens();
+  const uint32_t T = s.kv.shape.block_tokens;
   const std::vector<NodeIn> nodes = full_blocks(s);  // the whole chain, as the store looks it up
   std::vector<uint32_t> wanted;
   for (uint32_t i = 0; i < nodes.size(); ++i) {
-    if (s.kv.table.filled(i) == 0 && (s.kv.share || uint64_t{i + 1} * T <= s.stored.own_tokens)) wanted.push_back(i);
+    if (s.kv.tables[0].filled(i) == 0 && (s.kv.share || uint64_t{i + 1} * T <= s.stored.own_tokens)) wanted.push_back(i);
   }
   const auto tail = static_cast<uint32_t>(s.stored.tail_begin / T);
   std::vector<NodeIn> branch;
-  if (s.kv.table.filled(tail) == 0) branch = with_tail(s, nodes);
+  if (s.kv.tables[0].filled(tail) == 0) branch = with_tail(s, nodes);
   if (wanted.empty() && branch.empty()) return;
   const bool one_chain = branch.size() == nodes.size() + 1;
   const std::vector<bool> stored = s.store->has(one_chain ? branch : nodes);
@@ -108,7 +108,7 @@ void ChunkLoads::plan_foreign(Session* session, Scheduler* scheduler) {
   const std::vector<NodeIn> nodes = foreign_chain(*session);
   const std::vector<bool> stored = session->store->has(nodes);
   for (uint32_t i = 0; i < nodes.size(); ++i) {
-    if (!stored[i] || session->kv.table.filled(i) > 0 || has(i)) continue;
+    if (!stored[i] || session->kv.tables[0].filled(i) > 0 || has(i)) continue;
     if (!add(i, nodes[i], *session, scheduler)) return;
   }
 }
@@ -165,10 +165,10 @@ bool ChunkLoads::put_into(Session* session, const Runtime& runtime) {
       continue;
     }
     const auto filled = static_cast<uint32_t>(load.node.tokens.size());
-    cache_->replace(&s.kv, load.index, load.block, filled);
+    cache_->replace(&s.kv, 0, load.index, load.block, filled);
     load.block = kNoBlock;  // only now: replace needs memory for the table
     s.stored.disk_tokens += filled;
-    if (filled == s.kv.table.block_tokens()) cache_->seal(&s.kv, s.tokens, load.index);
+    if (filled == s.kv.shape.block_tokens) cache_->seal(&s.kv, s.tokens, 0, load.index);
   }
   return forgot;
 }

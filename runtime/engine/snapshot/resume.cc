@@ -11,7 +11,7 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
     *status = manifest.take_status();
     return nullptr;
   }
-  auto session = std::make_unique<Session>(kv_.block_tokens);
+  auto session = std::make_unique<Session>(shape_);
   Session& s = *session;
   s.saved.id = saved.id;
   s.saved.name = saved.name;
@@ -94,18 +94,18 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
   s.use.pin();  // no session takes its blocks while they fill
   cache_->adopt(&s.kv, s.tokens);
   mark_restored(&s);
-  report->reused_memory = s.kv.table.covered(n);
+  report->reused_memory = s.kv.reusable(n);
   const Loaded loaded = load_stored(&s, progress);
   if (loaded == Loaded::kStoppedNearer || loaded == Loaded::kStoppedInPlace)
     return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", saved.name.c_str());
   report->prompt_tokens = n;
-  report->reused_disk = s.kv.table.covered(n) - report->reused_memory;
-  report->prefilled = n - s.kv.table.covered(n);
-  report->reuse_stopped_at = s.kv.table.first_missing(n);
+  report->reused_disk = s.kv.reusable(n) - report->reused_memory;
+  report->prefilled = n - s.kv.reusable(n);
+  report->reuse_stopped_at = s.kv.ready(n);
   if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->why_stopped(s, &report->reuse_stopped_at);
   s.use.unpin();
   scheduler_->touch(&s);
-  for (uint32_t i = 0; i < s.kv.table.size(); ++i) s.saved.blocks += s.kv.table.filled(i) == kv_.block_tokens;
+  for (const uint32_t filled : s.kv.tables[0].filled()) s.saved.blocks += filled == kv_.block_tokens;
   if (s.autosave) s.autosave->saver->add(this, &s);
   undo.session = nullptr;
   return session.release();

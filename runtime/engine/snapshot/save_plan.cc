@@ -45,7 +45,7 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   const uint64_t n = tokens.size();
   plan.mark = {s.kv.root, n, plan.said.messages.size()};
   if (n == 0) return plan;
-  auto filled = [&](uint32_t i) { return std::min<uint64_t>(s.kv.table.filled(i), kept - std::min(kept, i * T)); };
+  auto filled = [&](uint32_t i) { return std::min<uint64_t>(s.kv.tables[0].filled(i), kept - std::min(kept, i * T)); };
   const auto last = static_cast<uint32_t>((n - 1) / T);
   const uint64_t in_memory = filled(last);
   uint64_t stored = 0;
@@ -60,7 +60,7 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   }
   // The tail is copied even if the store had it: the store may have lost it. Not for kStored: a step may be writing to that block.
   if (tail && tail <= in_memory && which != SaveTail::kStored) {
-    plan.tail_copied = copy(s.kv.table.block(last), &plan.tail);
+    plan.tail_copied = copy(s.kv.tables[0].block(last), &plan.tail);
     if (!plan.tail_copied.is_ok()) {
       tail = 0;
       plan.tail.clear();
@@ -72,7 +72,7 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
     NodeIn node{{}, i ? plan.keys[i - 1] : s.kv.root, tokens.subspan(i * T, T)};
     if (i == plan.keys.size()) plan.keys.push_back(chain_key(node.parent, node.tokens));
     node.key = plan.keys[i];
-    if (filled(i) == T) plan.chunks.push_back({plan.nodes.size(), node.key, node.parent, node.tokens, s.kv.table.block(i)});
+    if (filled(i) == T) plan.chunks.push_back({plan.nodes.size(), node.key, node.parent, node.tokens, s.kv.tables[0].block(i)});
     plan.nodes.push_back(node);
   }
   plan.blocks = plan.chunks.size();

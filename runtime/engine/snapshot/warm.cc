@@ -11,14 +11,14 @@ Engine::Loaded Engine::load_stored(Session* session, const Progress& progress) {
   ChunkLoads loads(cache_.get());
   loads.plan(session, scheduler_.get());
   if (loads.empty()) return Loaded::kNothing;
-  const uint64_t had = s.kv.table.covered(s.tokens.size());
+  const uint64_t had = s.kv.reusable(s.tokens.size());
   bool complete = false;
   {
     Unlocked unlocked(mu_);
     complete = loads.read(*runtime_, kv_, pool_buffer_->data(), s.store.get(), progress);
   }
   const bool forgot = loads.put_into(session, *runtime_);
-  const bool nearer = forgot || s.kv.table.covered(s.tokens.size()) != had;
+  const bool nearer = forgot || s.kv.reusable(s.tokens.size()) != had;
   return complete ? Loaded::kAll : nearer ? Loaded::kStoppedNearer : Loaded::kStoppedInPlace;
 }
 

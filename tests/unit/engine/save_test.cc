@@ -221,8 +221,8 @@ TEST_F(EngineSave, ATailThatIsNotCopiedIsTold) {
   KvCache cache(4, 16);
   Session session(16);
   session.tokens = some_ids(20, 1);
-  session.kv.table.set(0, cache.alloc(session.kv), 16);
-  session.kv.table.set(1, cache.alloc(session.kv), 4);
+  session.kv.tables[0].set(0, cache.alloc(session.kv), 16);
+  session.kv.tables[0].set(1, cache.alloc(session.kv), 4);
   const auto fails = [](BlockId, std::vector<uint8_t>*) { return error(Code::kDevice, Detail::kNone, "gone"); };
   SavePlan plan = plan_save(engine_->model(), &cache, &session, SaveTail::kWhole, fails);
   EXPECT_EQ(plan.tail_copied.code(), Code::kDevice);

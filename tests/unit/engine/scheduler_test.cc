@@ -37,20 +37,20 @@ TEST(Scheduler, ABlockOfAnotherDomainIsClearedThoughItsFirstStepNeverRan) {
   scheduler.plan(&plan, 0, 0);
   ASSERT_EQ(plan.seqs.size(), 1u);
   ASSERT_EQ(plan.clears.size(), 1u);
-  const BlockId block = later.kv.table.block(0);
+  const BlockId block = later.kv.tables[0].block(0);
   EXPECT_EQ(plan.clears.front(), block);
 
   plan.clear();
   later.use.leave_step();
   scheduler.plan(&plan, 0, 0);
-  EXPECT_EQ(later.kv.table.block(0), block);
+  EXPECT_EQ(later.kv.tables[0].block(0), block);
   EXPECT_EQ(plan.clears, std::vector<BlockId>{block});
 
   scheduler.abandon(&plan);  // this one gives it back
   plan.clear();
-  EXPECT_EQ(later.kv.table.block(0), kNoBlock);
+  EXPECT_EQ(later.kv.tables[0].block(0), kNoBlock);
   scheduler.plan(&plan, 0, 0);
-  EXPECT_EQ(plan.clears, std::vector<BlockId>{later.kv.table.block(0)});
+  EXPECT_EQ(plan.clears, std::vector<BlockId>{later.kv.tables[0].block(0)});
   scheduler.abandon(&plan);
   scheduler.remove(&later);
 }
@@ -62,22 +62,22 @@ TEST(Scheduler, ABlockThatIsComputedAgainHasNoKvMeanwhile) {
   const std::vector<int32_t> tokens(kBlock, 7);
   Session first(kBlock), second(kBlock);
   first.kv.root.bytes.fill(20);
-  first.kv.table.set(0, cache.alloc(first.kv), kBlock);
-  cache.overwritten(first.kv.table.block(0), first.kv);
+  first.kv.tables[0].set(0, cache.alloc(first.kv), kBlock);
+  cache.overwritten(first.kv.tables[0].block(0), first.kv);
   cache.extend(&first.kv, tokens);
-  cache.seal(&first.kv, tokens, 0);
+  cache.seal(&first.kv, tokens, 0, 0);
 
   begin_prefill(&scheduler, &second, 20, kBlock);
   second.generation->options.logits = WantLogits::kAll;
   second.generation->recompute_all = true;
   cache.adopt(&second.kv, second.tokens);
-  ASSERT_EQ(second.kv.table.filled(0), kBlock);
+  ASSERT_EQ(second.kv.tables[0].filled(0), kBlock);
   StepPlan plan;
   scheduler.plan(&plan, 0, 0);
   ASSERT_EQ(plan.seqs.size(), 1u);
   ASSERT_EQ(plan.copies.size(), 1u);
-  EXPECT_EQ(second.kv.table.block(0), plan.copies.front().to);
-  EXPECT_EQ(second.kv.table.filled(0), 0u);
+  EXPECT_EQ(second.kv.tables[0].block(0), plan.copies.front().to);
+  EXPECT_EQ(second.kv.tables[0].filled(0), 0u);
   scheduler.abandon(&plan);
   scheduler.remove(&second);
   cache.release(&first.kv, 0);

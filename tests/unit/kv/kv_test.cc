@@ -1,11 +1,10 @@
 // The bookkeeping of blocks: free ones, their content, their owners.
 #include <gtest/gtest.h>
 
+#include <random>
 #include <vector>
 
-#include "runtime/kv/block_pool.h"
-#include "runtime/kv/block_table.h"
-#include "runtime/kv/prefix_index.h"
+#include "runtime/kv/kv_cache.h"
 
 namespace kvrt {
 namespace {
@@ -31,9 +30,9 @@ TEST(BlockPool, GivesEveryBlockOnceAndThenNone) {
 TEST(BlockPool, KeepsCachedBlocksInTheOrderTheyWereLeft) {
   BlockPool pool(3);
   BlockId a = pool.alloc(), b = pool.alloc(), c = pool.alloc();
-  pool.unref(b, true);
-  pool.unref(a, true);
-  pool.unref(c, false);
+  pool.unref(b, Keep::kCached);
+  pool.unref(a, Keep::kCached);
+  pool.unref(c, Keep::kNot);
   EXPECT_EQ(pool.cached_count(), 2u);
   EXPECT_EQ(pool.free_count(), 1u);
   EXPECT_EQ(pool.oldest_cached(), b);
@@ -49,9 +48,9 @@ TEST(BlockPool, FreesASharedBlockWithItsLastReference) {
   BlockPool pool(1);
   BlockId b = pool.alloc();
   pool.ref(b);
-  pool.unref(b, false);
+  pool.unref(b, Keep::kNot);
   EXPECT_EQ(pool.free_count(), 0u);
-  pool.unref(b, false);
+  pool.unref(b, Keep::kNot);
   EXPECT_EQ(pool.free_count(), 1u);
 }
 
@@ -114,23 +113,173 @@ TEST(PrefixIndex, SaysWhereSiblingsPart) {
   EXPECT_EQ(index.shared_with_sibling(nullptr, root, probe), 1u);
 }
 
-TEST(BlockTable, FindsHolesInOrder) {
-  BlockTable table(16);
-  EXPECT_EQ(table.first_missing(40), 0u);
-  EXPECT_EQ(table.missing_end(0, 40), 40u);
+TEST(BlockPool, ABlockOfSeveralUnitsComesAndGoesWhole) {
+  BlockPool pool(5);
+  const BlockId a = pool.alloc(3);
+  EXPECT_EQ(pool.units(a), 3u);
+  EXPECT_EQ(pool.free_count(), 2u);
+  EXPECT_EQ(pool.alloc(3), kNoBlock);
+  EXPECT_EQ(pool.free_count(), 2u);
+  pool.unref(a, Keep::kCached);
+  EXPECT_EQ(pool.cached_count(), 3u);
+  EXPECT_EQ(pool.window_count(), 0u);
+  pool.evict(a);
+  EXPECT_EQ(pool.free_count(), 5u);
+}
+
+TEST(BlockPool, OfTwoLrusTheOlderBlockIsTheOldest) {
+  BlockPool pool(6);
+  const BlockId a = pool.alloc(), b = pool.alloc(2), c = pool.alloc(), d = pool.alloc(2);
+  pool.unref(b, Keep::kCachedWindow);
+  pool.unref(d, Keep::kAlong);  // in neither
+  pool.unref(a, Keep::kCached);
+  pool.unref(c, Keep::kCached);
+  EXPECT_EQ(pool.cached_count(), 6u);
+  EXPECT_EQ(pool.window_count(), 4u);
+  EXPECT_EQ(pool.oldest_cached(), b);
+  pool.ref(b);
+  EXPECT_EQ(pool.oldest_cached(), a);
+  pool.unref(b, Keep::kCachedWindow);
+  pool.evict(a);
+  EXPECT_EQ(pool.oldest_cached(), c);
+  EXPECT_EQ(pool.oldest(Keep::kCachedWindow), b);
+  pool.evict(c);
+  EXPECT_EQ(pool.oldest_cached(), b);
+  EXPECT_EQ(pool.window_count(), 4u);
+}
+
+TEST(PrefixIndex, EachGroupHasItsBlockOfALink) {
+  PrefixIndex index;
+  const ChainRef link = index.link(nullptr, root_of(0), std::vector<int32_t>{1, 2});
+  ASSERT_TRUE(index.insert(4, link, 1));
+  EXPECT_EQ(index.lookup(link, 0), kNoBlock);
+  EXPECT_EQ(index.shared_with_sibling(nullptr, root_of(0), std::vector<int32_t>{1, 3}), 1u);
+  ASSERT_TRUE(index.insert(7, link));
+  EXPECT_FALSE(index.insert(8, link, 1));
+  index.erase(4);
+  EXPECT_EQ(index.lookup(link, 0), 7);
+  EXPECT_EQ(index.shared_with_sibling(nullptr, root_of(0), std::vector<int32_t>{1, 3}), 1u);
+  index.erase(7);
+  EXPECT_EQ(index.shared_with_sibling(nullptr, root_of(0), std::vector<int32_t>{1, 3}), std::nullopt);
+}
+
+TEST(KvSequence, FindsHolesInOrder) {
+  KvSequence kv(16);
+  BlockTable& table = kv.tables[0];
+  const auto run = [&](uint64_t n) {
+    const KvRun next = kv.next_run(n);
+    return std::vector<uint64_t>{next.begin, next.end, next.stores};
+  };
+  EXPECT_EQ(run(40), (std::vector<uint64_t>{0, 40, 1}));
   table.set(0, 3, 16);
   table.set(2, 5, 8);
-  EXPECT_EQ(table.first_missing(40), 16u);
-  EXPECT_EQ(table.missing_end(16, 40), 32u);  // the third block has KV already
-  EXPECT_EQ(table.covered(40), 24u);
-  EXPECT_EQ(table.covered(35), 19u);
+  EXPECT_EQ(run(40), (std::vector<uint64_t>{16, 32, 1}));  // the third block has KV already
+  EXPECT_EQ(kv.ready(40), 16u);
+  EXPECT_EQ(kv.reusable(40), 24u);
+  EXPECT_EQ(kv.reusable(35), 19u);
   EXPECT_EQ(table.blocks_held(), 2u);
   table.set(1, 4, 16);
-  EXPECT_EQ(table.first_missing(40), 40u);
-  EXPECT_EQ(table.first_missing(41), 40u);
+  EXPECT_EQ(run(40), (std::vector<uint64_t>{39, 40, 0}));
+  EXPECT_EQ(run(41), (std::vector<uint64_t>{40, 41, 1}));
+  EXPECT_EQ(kv.ready(40), 40u);
   table.shrink(1);
-  EXPECT_EQ(table.first_missing(40), 16u);
+  EXPECT_EQ(kv.ready(40), 16u);
   EXPECT_EQ(table.block(2), kNoBlock);
+}
+
+TEST(KvShape, CountsBlocks) {
+  KvShape shape(32);
+  shape.n_groups = 2;
+  shape.groups = {{{0, 1}, {512, 5}}};  // Gemma 3 270M: three layers that see everything, fifteen with a window
+  EXPECT_EQ(shape.tables(), 6u);
+  EXPECT_EQ(shape.blocks_for(0, 8000), 250u);
+  EXPECT_EQ(shape.blocks_for(1, 8000), 33u);  // two windows and a block
+  EXPECT_EQ(shape.blocks_for(1, 40), 2u);
+  EXPECT_EQ(shape.units_for(8000), 250u + 33 * 5);
+  EXPECT_LE(static_cast<double>(shape.units_for(8000)), 0.277 * 6 * 250);
+  for (const uint64_t units : {5u, 6u, 7u, 100u, 415u, 416u, 3000u}) {
+    const uint64_t tokens = shape.tokens_in(units);
+    EXPECT_LE(shape.units_for(tokens), units);
+    EXPECT_GT(shape.units_for(tokens + 32), units);
+  }
+  EXPECT_EQ(shape.window_begin(1, 62), 47u);  // positions 1505 to 2015
+  EXPECT_EQ(shape.window_begin(1, 3), 0u);
+  EXPECT_EQ(KvShape(32).tokens_in(7), 224u);
+}
+
+// What next_run has to do, position by position: the nearest place from which each group has what a row sees, before the first position
+// that is missing.
+struct Plain {
+  const KvShape& shape;
+  const KvSequence& kv;
+  bool has(uint32_t g, uint64_t p) const {
+    return p % shape.block_tokens < kv.tables[g].filled(static_cast<uint32_t>(p / shape.block_tokens));
+  }
+  bool usable(uint64_t at) const {
+    for (uint32_t g = 0; g < shape.n_groups; ++g) {
+      const uint64_t window = shape.groups[g].window;
+      for (uint64_t p = window > 0 && at >= window ? at - window + 1 : 0; p < at; ++p) {
+        if (!has(g, p)) return false;
+      }
+    }
+    return true;
+  }
+  KvRun next_run(uint64_t n) const {
+    uint64_t hole = n;
+    for (uint32_t g = 0; g < shape.n_groups; ++g) {
+      const uint64_t window = shape.groups[g].window;
+      for (uint64_t p = window > 0 && n > window ? n - window : 0; p < n; ++p) {
+        if (!has(g, p)) hole = std::min(hole, p);
+      }
+    }
+    if (hole == n) return {n - 1, n, 0};
+    KvRun run{hole, 0, 0};
+    while (!usable(run.begin)) --run.begin;
+    for (uint32_t g = 0; g < shape.n_groups; ++g) run.stores |= has(g, run.begin) ? 0 : 1u << g;
+    for (run.end = run.begin + 1; run.end < n; ++run.end) {
+      uint32_t lacks = 0;
+      for (uint32_t g = 0; g < shape.n_groups; ++g) lacks |= has(g, run.end) ? 0 : 1u << g;
+      if (lacks != run.stores) break;
+    }
+    return run;
+  }
+};
+
+TEST(KvSequence, PlansWhatARowSees) {
+  std::mt19937 random(7);
+  const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+  for (int round = 0; round < 3000; ++round) {
+    KvShape shape(4);
+    shape.n_groups = 1 + below(3);
+    uint32_t window = below(2) ? 0 : 1 + below(9);
+    for (uint32_t g = 0; g < shape.n_groups; ++g, window += 1 + below(9)) shape.groups[g].window = window;
+    KvSequence kv(shape);
+    const uint64_t n = 1 + below(60);
+    for (BlockTable& table : kv.tables) {
+      const uint32_t most = static_cast<uint32_t>((n + 3) / 4);
+      for (uint32_t i = 0; i < most; ++i) {
+        if (below(8) == 0) continue;
+        table.set(i, 1, static_cast<uint32_t>(std::min<uint64_t>(n - uint64_t{i} * 4, below(6) ? 4 : below(5))));
+      }
+    }
+    for (int runs = 0;; ++runs) {
+      const KvRun want = Plain{shape, kv}.next_run(n), have = kv.next_run(n);
+      ASSERT_EQ(have.begin, want.begin);
+      ASSERT_EQ(have.end, want.end);
+      ASSERT_EQ(have.stores, want.stores);
+      if (runs == 0) {
+        uint64_t reused = n;
+        for (const KvRun& run : kv.runs(n)) reused -= run.end - run.begin;
+        ASSERT_EQ(kv.reusable(n), reused);
+      }
+      if (have.stores == 0) break;
+      ASSERT_LT(runs, 60);
+      const uint64_t end = have.begin + 1 + below(static_cast<uint32_t>(have.end - have.begin));  // a step may take a part of it
+      for (uint32_t g = 0; g < shape.n_groups; ++g) {
+        for (uint64_t p = have.begin; (have.stores >> g & 1) && p < end; ++p) kv.tables[g].set(static_cast<uint32_t>(p / 4), 1, p % 4 + 1);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -56,10 +56,11 @@ class MadeUp {
       tokens.push_back(static_cast<int32_t>(i * 7919 % kVocab));
       positions.push_back(static_cast<int32_t>(i));
     }
-    const StepSeq seq{0, rows, static_cast<int32_t>(depth), blocks_.data(), static_cast<uint32_t>(blocks_.size()), true};
+    const StepSeq seq{0, rows, static_cast<int32_t>(depth), blocks_.data(), static_cast<uint32_t>(blocks_.size())};
     const uint32_t last = rows - 1;
     std::vector<float> logits(kVocab);
-    forward(model_, backend_.get(), kv_, pool_->data(), {{&seq, 1}, tokens, positions, {&last, 1}}, scratch_.get(), logits.data());
+    forward(model_, backend_.get(), one_group(kv_), pool_->data(), {{&seq, 1}, tokens, positions, {&last, 1}}, scratch_.get(),
+            logits.data());
     return logits;
   }
   uint32_t regions() const { return static_cast<const CpuBackend&>(*backend_).regions(); }

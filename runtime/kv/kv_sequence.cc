@@ -1,0 +1,184 @@
+#include "runtime/kv/kv_sequence.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+
+namespace kvrt {
+
+namespace {
+
+// By group: the tokens of each block that have their KV.
+using Filled = std::array<std::span<const uint32_t>, kKvGroupsMax>;
+
+uint32_t filled_at(std::span<const uint32_t> filled, uint64_t i) { return i < filled.size() ? filled[i] : 0; }
+
+class Presence {
+ public:
+  Presence(const KvShape& shape, const Filled& filled) : shape_(shape), T_(shape.block_tokens), filled_(filled) {}
+
+  bool has(uint32_t group, uint64_t position) const { return position % T_ < filled_at(filled_[group], position / T_); }
+
+  // The first position of [from, n) without KV, or n.
+  uint64_t missing(uint32_t group, uint64_t from, uint64_t n) const {
+    for (uint64_t i = from / T_; i * T_ < n; ++i) {
+      const uint64_t end = i * T_ + filled_at(filled_[group], i);
+      if (end < (i + 1) * T_) return std::min(n, std::max(from, end));
+    }
+    return n;
+  }
+
+  // The first position of (at, n) where the group has KV if it has none at `at`, or has none if it has some; or n.
+  uint64_t changes(uint32_t group, uint64_t at, uint64_t n) const {
+    if (has(group, at)) return missing(group, at, n);
+    for (uint64_t i = at / T_ + 1; i < filled_[group].size(); ++i) {
+      if (filled_[group][i] > 0) return std::min(n, i * T_);
+    }
+    return n;
+  }
+
+  // Groups without a window have all KV before `at`.
+  uint64_t restart(uint64_t at) const {
+    for (uint32_t g = 0; g < shape_.n_groups;) {
+      const uint64_t before = shape_.groups[g].window > 0 ? whole_window(g, at) : at;
+      g = before < at ? 0 : g + 1;
+      at = before;
+    }
+    return at;
+  }
+
+  KvRun next_run(uint64_t n) const {
+    uint64_t hole = n;
+    for (uint32_t g = 0; g < shape_.n_groups; ++g) {
+      const uint64_t window = shape_.groups[g].window;
+      hole = std::min(hole, missing(g, window > 0 && n > window ? n - window : 0, n));
+    }
+    if (hole == n) return {n - 1, n, 0};
+    KvRun run{restart(hole), n, 0};
+    for (uint32_t g = 0; g < shape_.n_groups; ++g) {
+      if (!has(g, run.begin)) run.stores |= 1u << g;
+      run.end = std::min(run.end, changes(g, run.begin, n));
+    }
+    return run;
+  }
+
+ private:
+  // `at`, if the group has what a row there sees before itself; else the last position of which that may be true.
+  uint64_t whole_window(uint32_t group, uint64_t at) const {
+    const uint64_t window = shape_.groups[group].window;
+    const uint64_t first = at >= window ? at - (window - 1) : 0;
+    for (uint64_t end = at; end > first;) {
+      const uint64_t i = (end - 1) / T_, has_to = i * T_ + filled_at(filled_[group], i);
+      if (has_to < end) return has_to;
+      end = i * T_;
+    }
+    return at;
+  }
+
+  const KvShape& shape_;
+  const uint64_t T_;
+  const Filled& filled_;
+};
+
+Filled filled_of(const std::vector<BlockTable>& tables) {
+  Filled filled;
+  for (size_t g = 0; g < tables.size(); ++g) filled[g] = tables[g].filled();
+  return filled;
+}
+
+}  // namespace
+
+uint64_t KvShape::blocks_for(uint32_t group, uint64_t tokens) const {
+  const uint64_t T = block_tokens, window = groups[group].window;
+  const uint64_t most = window > 0 ? window + std::max<uint64_t>(window, step_rows) : tokens;
+  const uint64_t all_blocks = tokens / T + (tokens % T != 0);
+  return tokens <= most ? all_blocks : std::min(all_blocks, most / T + (most % T != 0) + 1);
+}
+
+uint64_t KvShape::units_for(uint64_t tokens) const {
+  uint64_t units = 0;
+  for (uint32_t g = 0; g < n_groups; ++g) units += blocks_for(g, tokens) * groups[g].units;
+  return units;
+}
+
+uint64_t KvShape::tokens_in(uint64_t units) const {
+  uint64_t blocks = 0;
+  for (uint64_t step = uint64_t{1} << 32; step > 0; step /= 2) {
+    if (units_for((blocks + step) * block_tokens) <= units) blocks += step;
+  }
+  return blocks * block_tokens;
+}
+
+uint32_t KvShape::tables() const {
+  return std::accumulate(groups.begin(), groups.begin() + n_groups, 0u, [](uint32_t n, const Group& group) { return n + group.units; });
+}
+
+bool KvShape::has_windows() const { return groups[n_groups - 1].window > 0; }
+
+uint32_t KvShape::window_begin(uint32_t group, uint32_t last) const {
+  const uint64_t end = uint64_t{last + 1} * block_tokens, window = groups[group].window;
+  return end >= window ? static_cast<uint32_t>((end - (window - 1)) / block_tokens) : 0;
+}
+
+KvSequence::KvSequence(const KvShape& kv) : shape(kv), tables(kv.n_groups, BlockTable(kv.block_tokens)) {}
+
+KvRun KvSequence::next_run(uint64_t n) const { return Presence(shape, filled_of(tables)).next_run(n); }
+
+uint64_t KvSequence::ready(uint64_t n) const {
+  if (n == 0) return 0;
+  const KvRun run = next_run(n);
+  return run.stores == 0 ? n : run.begin;
+}
+
+uint64_t KvSequence::restart(uint64_t at) const {
+  const Filled filled = filled_of(tables);
+  const Presence present(shape, filled);
+  for (uint32_t g = 0; g < shape.n_groups; ++g) {
+    if (shape.groups[g].window == 0) at = present.missing(g, 0, at);
+  }
+  return present.restart(at);
+}
+
+std::vector<KvRun> KvSequence::runs(uint64_t n) const {
+  const uint64_t T = shape.block_tokens;
+  std::array<std::vector<uint32_t>, kKvGroupsMax> filled;
+  for (uint32_t g = 0; g < shape.n_groups; ++g) {
+    filled[g].assign(tables[g].filled().begin(), tables[g].filled().end());
+    filled[g].resize(std::max<uint64_t>(filled[g].size(), (n + T - 1) / T));
+  }
+  std::vector<KvRun> all;
+  while (n > 0) {
+    const KvRun run = Presence(shape, {filled[0], filled[1], filled[2], filled[3]}).next_run(n);
+    if (run.stores == 0) break;
+    all.push_back(run);
+    for (uint32_t g = 0; g < shape.n_groups; ++g) {
+      if ((run.stores >> g & 1) == 0) continue;
+      for (uint64_t i = run.begin / T; i * T < run.end; ++i) filled[g][i] = static_cast<uint32_t>(std::min(T, run.end - i * T));
+    }
+  }
+  return all;
+}
+
+uint64_t KvSequence::reusable(uint64_t n) const {
+  uint64_t reused = n;
+  for (const KvRun& run : runs(n)) reused -= run.end - run.begin;
+  return reused;
+}
+
+uint32_t KvSequence::blocks() const {
+  uint32_t most = 0;
+  for (const BlockTable& table : tables) most = std::max(most, table.size());
+  return most;
+}
+
+uint32_t KvSequence::blocks_held() const {
+  return std::accumulate(tables.begin(), tables.end(), 0u, [](uint32_t n, const BlockTable& table) { return n + table.blocks_held(); });
+}
+
+uint64_t KvSequence::units_held() const {
+  uint64_t units = 0;
+  for (uint32_t g = 0; g < shape.n_groups; ++g) units += uint64_t{tables[g].blocks_held()} * shape.groups[g].units;
+  return units;
+}
+
+}  // namespace kvrt

@@ -1,0 +1,75 @@
+// KvSequence: the KV of one sequence of tokens: per group of layers the blocks it holds, what is to be computed next, and how others know
+// its blocks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/kv/block_table.h"
+#include "runtime/kv/prefix_index.h"
+
+namespace kvrt {
+
+// The groups of a model's layers, for those who keep their blocks. A group keeps the KV of a position as long as a later row may see it.
+struct KvShape {
+  struct Group {
+    uint32_t window = 0;  // a row sees so many positions, its own with them; 0: all before it
+    uint32_t units = 1;   // of the pool, that a block has
+  };
+  KvShape(uint32_t tokens) : block_tokens(tokens) {}  // one group, which keeps everything
+  uint32_t block_tokens;
+  uint32_t step_rows = 0;  // of one sequence
+  uint32_t n_groups = 1;   // those without a window come first
+  std::array<Group, kKvGroupsMax> groups{};
+
+  bool has_windows() const;
+  uint32_t tables() const;                               // block tables of a sequence, as a device reads them: one per unit
+  uint32_t all() const { return (1u << n_groups) - 1; }  // groups, as bits
+  // The most blocks of the group that a sequence of so many tokens holds: all; or of a window two, and before a step one with its rows.
+  uint64_t blocks_for(uint32_t group, uint64_t tokens) const;
+  uint64_t units_for(uint64_t tokens) const;  // of all groups
+  uint64_t tokens_in(uint64_t units) const;   // the most tokens whose units these are; whole blocks
+  // The last block of a window of the group that ends with block `last` is that; this is its first one.
+  uint32_t window_begin(uint32_t group, uint32_t last) const;
+};
+
+// Rows that have to be computed: consecutive positions, and the groups that lack their KV.
+struct KvRun {
+  uint64_t begin = 0, end = 0;
+  uint32_t stores = 0;  // bit g: group g. 0: all have it, and the last token is asked again, as a query alone
+};
+
+// Not thread-safe: guarded by its owner's lock.
+struct KvSequence {
+  explicit KvSequence(const KvShape& kv);
+
+  // True where the sequence takes blocks that others made; nothing else decides that. It shows its own blocks wherever `share` is set.
+  bool adopts() const { return share && !own_only; }
+
+  // What to compute next so that n tokens, one at least, have all KV that their last row sees. A position can only be computed where each
+  // group has what a row there sees: so a run may begin before the first hole, at the nearest position where that is so.
+  KvRun next_run(uint64_t n) const;
+  // The leading positions of n that need no computing.
+  uint64_t ready(uint64_t n) const;
+  // All that would be computed for n tokens, in order.
+  std::vector<KvRun> runs(uint64_t n) const;
+  // Positions of n that need no computing.
+  uint64_t reusable(uint64_t n) const;
+  // The largest position, `at` or before it, where computing can go on.
+  uint64_t restart(uint64_t at) const;
+
+  uint32_t blocks() const;  // places of the longest table
+  uint32_t blocks_held() const;
+  uint64_t units_held() const;
+
+  const KvShape shape;
+  BlockKey root;                   // before the first link: model, format, numerics, domain
+  bool share = true;               // takes part in the prefix cache
+  bool own_only = false;           // for this generation: KV that it reused made logits that are not finite
+  std::vector<ChainRef> chain;     // links of the full blocks so far known; a prefix of the tokens' own chain
+  std::vector<uint64_t> marks;     // ascending block ends whose windows are to be kept
+  std::vector<BlockTable> tables;  // by group; a reference per block
+};
+
+}  // namespace kvrt
