@@ -1,5 +1,6 @@
 #include "storage/catalog/sqlite_log.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -161,7 +162,10 @@ class Scanner {
       bits.push_back({byte, static_cast<uint8_t>(frame_[byte] ^ 1u << bit % 8)});
     }
     if (bits.empty()) return false;
-    if (bits.size() > 1) KVRT_TRY(keep_likely(&bits));
+    if (bits.size() > 1) {
+      KVRT_ASSIGN(const bool of_sum, keep_of_sum(at, computed, &bits));
+      if (!of_sum) KVRT_TRY(keep_likely(&bits));
+    }
     unclear_ = scan_.unclear = bits.size() != 1;
     if (unclear_) {
       other_ = computed;
@@ -169,6 +173,20 @@ class Scanner {
     }
     frame_[bits[0].offset] = bits[0].byte;
     flipped_.push_back({at + bits[0].offset, bits[0].byte});
+    return true;
+  }
+
+  // Keeps a bit of the stored sum, if the next frame continues the computed one. False: it does not, or this is the last.
+  Result<bool> keep_of_sum(uint64_t at, const Sum& computed, std::vector<LogBit>* bits) {
+    const auto in_sum = [](const LogBit& bit) { return bit.offset >= kFrameSum && bit.offset < kFrameHeaderBytes; };
+    const auto found = std::find_if(bits->begin(), bits->end(), in_sum);
+    if (found == bits->end()) return false;
+    Frame next;
+    Status read = log_.pread(at + sizeof(Frame), next);
+    if (read.code() == Code::kCorrupt) return false;
+    KVRT_TRY(std::move(read));
+    if (!computed.with(next).is(&next[kFrameSum])) return false;
+    *bits = {LogBit(*found)};
     return true;
   }
 
