@@ -36,10 +36,13 @@ struct SessionId {
   bool operator==(const SessionId&) const = default;
 };
 
+// A chunk has a block's KV of one group of layers. Group 0 has all layers.
+inline constexpr uint32_t kChunkGroups = 32;  // ids of groups are below it, so that a bit mask holds them
+
 // The form of a chunk's stored payload: packed by zstd where that helps, or as it is.
 enum class ChunkCodec : uint32_t { kDefault = 0, kNone = 1, kZstd = 2 };
 
-// One block for a chunk: its raw bytes, of elements `elem_bytes` wide, which the codec stores as high and low byte planes.
+// One block, or a group of its layers, for a chunk: its raw bytes, of elements `elem_bytes` wide, which the codec stores as high and low byte planes.
 struct ChunkIn {
   BlockKey key, parent;
   std::span<const int32_t> tokens;
@@ -47,6 +50,7 @@ struct ChunkIn {
   uint32_t elem_bytes = 2;
   std::span<const uint8_t> payload;  // raw block bytes
   ChunkCodec codec = ChunkCodec::kDefault;
+  uint32_t group = 0;
 };
 
 // A node of the token tree: n tokens after `parent`. A session is the chain of nodes that ends in its head, which may be a tail.

@@ -69,12 +69,19 @@ Status check_lengths(const FrameHeader& h, uint64_t frame_bytes) {
   return {};
 }
 
-// For a frame whose checksum is right, so that its header can be believed: a newer kvrt wrote an unknown version or flag, and can read it.
-Status check_known(uint16_t version, uint16_t flags) {
+uint16_t version_of(uint32_t group) { return group == 0 ? kFrameOfAllLayers : kFrameVersion; }
+
+// For a frame whose checksum is right, so that its header can be believed: a newer kvrt wrote an unknown version, group or flag, and can
+// read it.
+Status check_known(uint16_t version, uint16_t flags, uint32_t group) {
   if (version > kFrameVersion) {
     return error(Code::kIncompatible, Detail::kStoreTooNew, "frame version %u of a newer kvrt, this one knows %u", version, kFrameVersion);
   }
-  if (version < kFrameVersion) return error(Code::kCorrupt, Detail::kFormat, "frame version %u", version);
+  if (version == kFrameVersion && group >= kChunkGroups) {
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "frame of group %u of a newer kvrt, this one knows groups below %u", group,
+                 kChunkGroups);
+  }
+  if (version != version_of(group)) return error(Code::kCorrupt, Detail::kFormat, "frame version %u with group %u", version, group);
   constexpr uint16_t kKnown = kFrameHighZstd | kFramePlain;
   if ((flags & ~kKnown) != 0) {
     return error(Code::kIncompatible, Detail::kStoreTooNew, "frame flags %04x of a newer kvrt, this one knows %04x", flags, kKnown);
@@ -160,9 +167,10 @@ Result<FrameHeader> parse_frame(std::span<const uint8_t> frame) {
   if (checksum128(frame.first(body)) != load_checksum(frame.data() + body)) {
     return error(Code::kCorrupt, Detail::kFormat, "checksum differs");
   }
-  KVRT_TRY(check_known(load<uint16_t>(frame, 4), load<uint16_t>(frame, 6)));
   FrameHeader h;
   h.flags = load<uint16_t>(frame, 6);
+  h.group = load<uint32_t>(frame, 108);
+  KVRT_TRY(check_known(load<uint16_t>(frame, 4), h.flags, h.group));
   h.key = load_key(frame, 8);
   h.parent = load_key(frame, 40);
   h.raw_bytes = load<uint64_t>(frame, 72);
@@ -198,6 +206,9 @@ Result<std::span<const uint8_t>> Codec::encode(const ChunkIn& chunk) {
   if (chunk.tokens.empty() || chunk.tokens.size() > kBlockTokensMax) {
     return error(Code::kInvalid, Detail::kNone, "chunk of %zu tokens, at most %u fit", chunk.tokens.size(), kBlockTokensMax);
   }
+  if (chunk.group >= kChunkGroups) {
+    return error(Code::kInvalid, Detail::kNone, "chunk of group %u, the last is %u", chunk.group, kChunkGroups - 1);
+  }
   size_t raw = chunk.payload.size();
   size_t low = chunk.codec == ChunkCodec::kNone ? 0 : raw - raw / chunk.elem_bytes;
   size_t head = kFrameHeaderBytes + chunk.tokens.size_bytes();
@@ -206,12 +217,12 @@ Result<std::span<const uint8_t>> Codec::encode(const ChunkIn& chunk) {
   size_t n = encode_payload(chunk, frame_.data() + head, low, &flags);
   ByteWriter header;
   header.write(kFrameMagic);
-  header.write(kFrameVersion);
+  header.write(version_of(chunk.group));
   header.write(flags);
   header.write_bytes(chunk.key.bytes.data(), 32);
   header.write_bytes(chunk.parent.bytes.data(), 32);
   for (uint64_t size : {raw, low, n}) header.write(size);
-  for (uint32_t v : {chunk.layout, chunk.elem_bytes, static_cast<uint32_t>(chunk.tokens.size()), 0u}) header.write(v);
+  for (uint32_t v : {chunk.layout, chunk.elem_bytes, static_cast<uint32_t>(chunk.tokens.size()), chunk.group}) header.write(v);
   header.write_bytes(chunk.tokens.data(), chunk.tokens.size_bytes());
   KVRT_CHECK(header.bytes().size() == head);
   std::memcpy(frame_.data(), header.bytes().data(), head);
@@ -261,12 +272,13 @@ Status Codec::decode_payload(const FrameHeader& h, std::span<const uint8_t> payl
   return {};
 }
 
-Status Codec::decode(std::span<const uint8_t> frame, const NodeIn& node, uint32_t layout, std::span<uint8_t> out) {
+Status Codec::decode(std::span<const uint8_t> frame, const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out) {
   KVRT_ASSIGN(FrameHeader h, parse_frame(frame));
   if (h.key != node.key) return error(Code::kCorrupt, Detail::kFormat, "holds chunk %.16s", h.key.hex().c_str());
   if (h.parent != node.parent || !std::equal(h.tokens.begin(), h.tokens.end(), node.tokens.begin(), node.tokens.end())) {
     return error(Code::kCorrupt, Detail::kFormat, "other tokens, or another parent, under the same key");
   }
+  if (h.group != group) return error(Code::kCorrupt, Detail::kFormat, "holds group %u, expected group %u", h.group, group);
   if (h.layout != layout || h.raw_bytes != out.size()) {
     return error(Code::kCorrupt, Detail::kFormat, "layout %u with %llu bytes, expected layout %u with %zu", h.layout, ull(h.raw_bytes),
                  layout, out.size());

@@ -20,9 +20,10 @@ struct ZSTD_DCtx_s;
 namespace kvrt {
 
 inline constexpr uint32_t kFrameMagic = 0x43'52'56'4Bu;  // "KVRC"
-inline constexpr uint16_t kFrameVersion = 1;
-inline constexpr uint16_t kFrameHighZstd = 1;  // flag: the high plane is a zstd frame, else raw
-inline constexpr uint16_t kFramePlain = 2;     // flag: no planes, the payload as it is
+inline constexpr uint16_t kFrameVersion = 2;             // the latest
+inline constexpr uint16_t kFrameOfAllLayers = 1;         // the version of a frame of group 0, as 0.1 wrote it; else it is kFrameVersion
+inline constexpr uint16_t kFrameHighZstd = 1;            // flag: the high plane is a zstd frame, else raw
+inline constexpr uint16_t kFramePlain = 2;               // flag: no planes, the payload as it is
 inline constexpr size_t kFrameHeaderBytes = 112;
 inline constexpr size_t kChecksumBytes = 16;
 
@@ -30,7 +31,7 @@ struct FrameHeader {
   uint16_t flags = 0;
   BlockKey key, parent;
   uint64_t raw_bytes = 0, low_bytes = 0, high_bytes = 0;
-  uint32_t layout = 0, elem_bytes = 0, n_tokens = 0;
+  uint32_t layout = 0, elem_bytes = 0, n_tokens = 0, group = 0;
   std::vector<int32_t> tokens;
 };
 
@@ -51,9 +52,9 @@ class Codec {
 
   // The frame of a chunk, valid until the next encode.
   Result<std::span<const uint8_t>> encode(const ChunkIn& chunk);
-  // The payload of `frame` into exactly out.size() bytes, if it is the node's chunk (key, parent, tokens) in this layout. CORRUPT otherwise;
-  // `out` is then unspecified.
-  Status decode(std::span<const uint8_t> frame, const NodeIn& node, uint32_t layout, std::span<uint8_t> out);
+  // The payload of `frame` into exactly out.size() bytes, if it is the node's chunk (key, parent, tokens) of this group in this layout.
+  // CORRUPT otherwise; `out` is then unspecified.
+  Status decode(std::span<const uint8_t> frame, const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out);
   // Checks that a frame can be decoded, without giving its payload: it takes no more memory for a larger one.
   Status check(std::span<const uint8_t> frame, FrameHeader* header);
 

@@ -44,7 +44,7 @@ ChunkState StoreImpl::read(const NodeIn& node, uint32_t layout, std::span<uint8_
     CodecPool::Lease codec(&codecs_);
     auto file = files_.open(at.id);
     auto frame = file.is_ok() ? read_frame(**file, at.offset, at.bytes, codec->read_buffer()) : file.take_status();
-    Status status = frame.is_ok() ? codec->decode(*frame, node, layout, out) : frame.take_status();
+    Status status = frame.is_ok() ? codec->decode(*frame, node, 0, layout, out) : frame.take_status();
     if (status.is_ok()) return ChunkState::kOk;
     std::optional<ChunkState> lost = lose(key, at, status, damage);
     if (lost) return *lost;

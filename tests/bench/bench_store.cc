@@ -89,7 +89,7 @@ int measure_codec(const Data& d) {
     start = posix_env()->now_ns();
     double cpu = cpu_ms();
     for (size_t b = 0; b < kBlocks; b++) {
-      Status status = codec.decode(frames[b], d.nodes[b], 1, out[b]);
+      Status status = codec.decode(frames[b], d.nodes[b], 0, 1, out[b]);
       if (!status.is_ok()) return fail(status);
     }
     best = std::min(best, ms_since(start));

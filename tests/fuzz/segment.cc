@@ -56,18 +56,21 @@ void try_frame(Bytes frame) {
   require(header.tokens.size() == header.n_tokens && header.raw_bytes <= uint64_t{1} << 30, "sizes are sane");
   Bytes payload(header.raw_bytes), again(header.raw_bytes);
   const NodeIn node{header.key, header.parent, header.tokens};
-  require(codec.decode(frame, node, header.layout, payload).is_ok(), "what was found good decodes");
+  require(codec.decode(frame, node, header.group, header.layout, payload).is_ok(), "what was found good decodes");
   std::vector<int32_t> others = header.tokens;
   if (!others.empty()) others.back() ^= 1;
-  require(others.empty() || !codec.decode(frame, {header.key, header.parent, others}, header.layout, again).is_ok(),
+  require(others.empty() || !codec.decode(frame, {header.key, header.parent, others}, header.group, header.layout, again).is_ok(),
           "other tokens are another chunk");
   BlockKey stranger = header.parent;
   stranger.bytes[0] ^= 1;
-  require(!codec.decode(frame, {header.key, stranger, header.tokens}, header.layout, again).is_ok(), "another parent is another chunk");
-  auto encoded = codec.encode({header.key, header.parent, header.tokens, header.layout, header.elem_bytes, payload});
+  require(!codec.decode(frame, {header.key, stranger, header.tokens}, header.group, header.layout, again).is_ok(),
+          "another parent is another chunk");
+  require(!codec.decode(frame, node, header.group ^ 1, header.layout, again).is_ok(), "another group is another chunk");
+  auto encoded = codec.encode(
+      {header.key, header.parent, header.tokens, header.layout, header.elem_bytes, payload, ChunkCodec::kDefault, header.group});
   if (!encoded.is_ok()) return;  // limits of a writer are tighter
   const Bytes copy(encoded->begin(), encoded->end());
-  require(codec.decode(copy, node, header.layout, again).is_ok() && again == payload, "a chunk survives a rewrite");
+  require(codec.decode(copy, node, header.group, header.layout, again).is_ok() && again == payload, "a chunk survives a rewrite");
 }
 
 void try_segment(Bytes file) {

@@ -41,7 +41,7 @@ std::vector<uint8_t> encode(const std::vector<uint8_t>& payload, uint32_t elem_b
 
 Status decode(const std::vector<uint8_t>& frame, std::vector<uint8_t>* out, uint32_t layout = 3) {
   Codec codec;
-  return codec.decode(frame, {key_of(7), key_of(6), kTokens}, layout, *out);
+  return codec.decode(frame, {key_of(7), key_of(6), kTokens}, 0, layout, *out);
 }
 
 // Writes a new checksum over a frame that a test has changed: a refusal is then the parser's, not the checksum's.
@@ -189,17 +189,17 @@ TEST(Codec, WrongExpectationsAreFound) {
   auto frame = encode(payload);
   std::vector<uint8_t> out(payload.size()), shorter(598);
   Codec codec;
-  EXPECT_EQ(codec.decode(frame, {key_of(8), key_of(6), kTokens}, 3, out).code(), Code::kCorrupt);
-  EXPECT_EQ(codec.decode(frame, {key_of(7), key_of(5), kTokens}, 3, out).code(), Code::kCorrupt);
-  EXPECT_EQ(codec.decode(frame, {key_of(7), key_of(6), kTokens}, 4, out).code(), Code::kCorrupt);
-  EXPECT_EQ(codec.decode(frame, {key_of(7), key_of(6), kTokens}, 3, shorter).code(), Code::kCorrupt);
+  EXPECT_EQ(codec.decode(frame, {key_of(8), key_of(6), kTokens}, 0, 3, out).code(), Code::kCorrupt);
+  EXPECT_EQ(codec.decode(frame, {key_of(7), key_of(5), kTokens}, 0, 3, out).code(), Code::kCorrupt);
+  EXPECT_EQ(codec.decode(frame, {key_of(7), key_of(6), kTokens}, 0, 4, out).code(), Code::kCorrupt);
+  EXPECT_EQ(codec.decode(frame, {key_of(7), key_of(6), kTokens}, 0, 3, shorter).code(), Code::kCorrupt);
   auto tokens = kTokens;
   tokens[3]++;
-  EXPECT_EQ(codec.decode(frame, {key_of(7), key_of(6), tokens}, 3, out).code(), Code::kCorrupt);
+  EXPECT_EQ(codec.decode(frame, {key_of(7), key_of(6), tokens}, 0, 3, out).code(), Code::kCorrupt);
   tokens = kTokens;
   tokens.pop_back();
-  EXPECT_EQ(codec.decode(frame, {key_of(7), key_of(6), tokens}, 3, out).code(), Code::kCorrupt);
-  EXPECT_TRUE(codec.decode(frame, {key_of(7), key_of(6), kTokens}, 3, out).is_ok());
+  EXPECT_EQ(codec.decode(frame, {key_of(7), key_of(6), tokens}, 0, 3, out).code(), Code::kCorrupt);
+  EXPECT_TRUE(codec.decode(frame, {key_of(7), key_of(6), kTokens}, 0, 3, out).is_ok());
 }
 
 // Each number of the header set to extreme values, with a right checksum: refused before anything is allocated or read.

@@ -69,7 +69,7 @@ class Newer : public Damage {
 
 TEST_F(Newer, AFrameIsNeitherReadNorForgottenNorCopied) {
   const auto good = test::read_file(segment());
-  for (const auto& [at, value] : {std::pair<size_t, uint16_t>{4, 2}, {6, 0x8001}}) {
+  for (const auto& [at, value] : {std::pair<size_t, uint16_t>{4, 3}, {6, 0x8001}}) {
     SCOPED_TRACE(at);
     const auto catalog_before = test::read_file(catalog());
     change_first_frame(at, value);
