@@ -38,6 +38,21 @@ struct SessionId {
 
 // A chunk has a block's KV of one group of layers. Group 0 has all layers.
 inline constexpr uint32_t kChunkGroups = 32;  // ids of groups are below it, so that a bit mask holds them
+inline bool has_group(uint32_t groups, uint32_t group) { return (groups >> group & 1) != 0; }
+
+// The name of a chunk.
+struct ChunkKey {
+  BlockKey node;
+  uint32_t group = 0;
+  bool operator==(const ChunkKey&) const = default;
+  std::string shown() const {
+    return "chunk " + node.hex().substr(0, 16) + (group != 0 ? " of group " + std::to_string(group) : std::string());
+  }
+};
+struct ChunkKeyHasher {
+  size_t operator()(const ChunkKey& chunk) const { return Hash256Hasher()(chunk.node) + chunk.group; }
+};
+using ChunkKeys = std::unordered_set<ChunkKey, ChunkKeyHasher>;
 
 // The form of a chunk's stored payload: packed by zstd where that helps, or as it is.
 enum class ChunkCodec : uint32_t { kDefault = 0, kNone = 1, kZstd = 2 };
@@ -75,12 +90,11 @@ struct SessionIn {
   uint64_t ttl_seconds = 0;  // it expires so long after this save; 0: its expiry is unchanged, a new session never expires
 };
 
-using BlockKeys = std::unordered_set<BlockKey, Hash256Hasher>;
 // The session that needs room. It may take the KV of sessions that are not pinned, and of those in its domain with a lower pin.
 struct SavedBy {
   std::string domain, name;
   uint8_t pin = 0;    // as SessionIn's
-  BlockKeys needs{};  // chunks of the store that the save counts on
+  ChunkKeys needs{};  // chunks of the store that the save counts on
 };
 
 struct Saved {
@@ -106,7 +120,7 @@ struct SessionStat {
   std::string domain, name;
   SessionId id;
   uint64_t revision = 0, tokens = 0;
-  uint64_t chunks = 0, chunks_missing = 0;  // nodes with and without KV on disk
+  uint64_t chunks = 0, chunks_missing = 0;  // its nodes' chunks, of all groups; its nodes without any
   uint64_t bytes = 0, bytes_shared = 0;     // frame bytes of its chunks; of those that another session uses too
   int64_t created_unix_ms = 0, saved_unix_ms = 0;
   uint8_t pinned = 0;           // its priority; 0: not pinned

@@ -31,7 +31,7 @@ SessionRow row_of(const SessionIn& s, const CommitResult& result, int64_t head, 
 
 }  // namespace
 
-Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segment, const BlockKeys& needed, const BlockKeys& bad,
+Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segment, const ChunkKeys& needed, const ChunkKeys& bad,
                                      int64_t now_ms) {
   CatalogTransaction txn(&db);
   KVRT_TRY(txn.begin());
@@ -39,11 +39,11 @@ Result<CommitResult> Catalog::commit(const SessionIn& s, const NewSegment* segme
   KVRT_ASSIGN(std::optional<SessionTable::Head> current, sessions.find(s.domain, s.name, now_ms));
   KVRT_ASSIGN(result.saved.revision, sessions.next_revision(s, current));
   KVRT_ASSIGN(result.saved.id, sessions.own_id(s, result.saved.revision, current));
-  KVRT_TRY(nodes.require_chunks(needed));
+  KVRT_TRY(chunks.require(needed));
   KVRT_ASSIGN(NodeTable::Added added, nodes.add(s));
-  for (const BlockKey& key : bad) KVRT_TRY(nodes.forget_chunk(&txn, key));
+  for (const ChunkKey& chunk : bad) KVRT_TRY(chunks.forget(&txn, chunk));
   if (segment != nullptr) {
-    KVRT_ASSIGN(uint64_t live, nodes.place_chunks(&txn, *segment, added.first));
+    KVRT_ASSIGN(uint64_t live, chunks.add(&txn, *segment, added.first));
     result.segment_used = live > 0;
   }
   SessionRow row = row_of(s, result, added.head, now_ms);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "storage/catalog/catalog_db.h"
+#include "storage/catalog/chunk_table.h"
 #include "storage/catalog/model_id_table.h"
 #include "storage/catalog/node_table.h"
 #include "storage/catalog/segment_table.h"
@@ -23,11 +24,10 @@ struct CommitResult {
 };
 
 struct ChunkRow {  // for verify
-  BlockKey key;
-  std::optional<BlockKey> parent;  // none: a first block that no session needs any more
-  std::vector<int32_t> tokens;
+  ChunkPlace place;
   int64_t segment = 0;
-  uint64_t offset = 0, bytes = 0, raw_bytes = 0;
+  std::optional<BlockKey> parent;  // of its node; none: a first block that no session needs any more
+  std::vector<int32_t> tokens;
   std::string session;  // one that uses it
 };
 
@@ -36,7 +36,8 @@ class Catalog {
  public:
   CatalogDb db;
   SegmentTable segments{&db};
-  NodeTable nodes{&db, &segments};
+  ChunkTable chunks{&db, &segments};
+  NodeTable nodes{&db, &chunks};
   SessionTable sessions{&db, &nodes};
   ModelIdTable models{&db};
 
@@ -44,8 +45,8 @@ class Catalog {
   Catalog(const Catalog&) = delete;
   Catalog& operator=(const Catalog&) = delete;
 
-  // Writes a save. BUSY (kConcurrent) if one of `needed` has no chunk any more. `bad`: chunks of the segment that replace those of the rows.
-  Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, const BlockKeys& needed, const BlockKeys& bad,
+  // Writes a save. BUSY (kConcurrent) if one of `needed` is gone. `bad`: chunks of the segment that replace those of the rows.
+  Result<CommitResult> commit(const SessionIn& session, const NewSegment* segment, const ChunkKeys& needed, const ChunkKeys& bad,
                               int64_t now_ms);
   // Removes nodes without references, and expired sessions: at least one row, then while more() is true. Adds to `before`'s counts.
   Result<Collected> collect(int64_t now_ms, const Collected& before, const std::function<bool()>& more);
@@ -60,15 +61,16 @@ class Catalog {
 
   // Checks the catalog against itself: SQLite's check, reference counts, keys against tokens. Then gives the chunks for the caller to read,
   // and the segments of that moment: another segment may soon have one's row number.
-  Status check(const SessionCheck& check, std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks, std::vector<SegmentRow>* rows);
+  Status check(const SessionCheck& check, std::vector<VerifyFault>* faults, std::vector<ChunkRow>* found, std::vector<SegmentRow>* rows);
 
  private:
   Result<bool> trusts_clock(int64_t now_ms);
   Status note_time(CatalogTransaction* txn, int64_t now_ms);
   Status check_constraints(std::vector<VerifyFault>* faults);
+  Status check_references(std::vector<VerifyFault>* faults);
   Status check_sessions(const SessionCheck& check, std::vector<VerifyFault>* faults);
   Status check_totals(std::vector<VerifyFault>* faults);
-  Status check_nodes(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks, std::vector<SegmentRow>* rows);
+  Status check_nodes(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* found, std::vector<SegmentRow>* rows);
 
   Db* const sql_ = db.sql();
 };

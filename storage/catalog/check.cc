@@ -17,8 +17,8 @@ class TreeCheck {
  public:
   TreeCheck(Db* db, std::vector<VerifyFault>* faults) : db_(db), faults_(faults) {}
 
-  Status read_nodes(std::vector<ChunkRow>* chunks) {
-    Query q = db_->query("SELECT id, key, parent, refs, tokens, segment, offset, bytes, raw_bytes FROM nodes ORDER BY segment, offset");
+  Status read_nodes() {
+    Query q = db_->query("SELECT id, key, parent, refs FROM nodes");
     for (;;) {
       KVRT_ASSIGN(bool row, q.next());
       if (!row) return {};
@@ -26,17 +26,23 @@ class TreeCheck {
       if (!copy_exact(q.blob(1), node.key.bytes)) return broken_row("node key");
       node.parent = q.integer(2);
       node.refs = q.integer(3);
-      if (q.is_null(5)) continue;
+    }
+  }
+
+  Status read_chunks(std::vector<ChunkRow>* chunks) {
+    Query q = db_->query(
+        "SELECT c.node, n.tokens, c.grp, c.segment, c.offset, c.bytes, c.raw_bytes FROM chunks c JOIN nodes n ON n.id = c.node"
+        " ORDER BY c.segment, c.offset");
+    for (;;) {
+      KVRT_ASSIGN(bool row, q.next());
+      if (!row) return {};
       ChunkRow chunk;
-      chunk.key = node.key;
-      auto tokens = q.blob(4);
+      auto tokens = q.blob(1);
       chunk.tokens.resize(tokens.size() / 4);
       std::memcpy(chunk.tokens.data(), tokens.data(), chunk.tokens.size() * 4);
-      chunk.segment = q.integer(5);
-      chunk.offset = q.u64(6);
-      chunk.bytes = q.u64(7);
-      chunk.raw_bytes = q.u64(8);
-      live_[chunk.segment] += chunk.bytes;
+      chunk.place = {{nodes_[q.integer(0)].key, static_cast<uint32_t>(q.integer(2))}, q.u64(4), q.u64(5), q.u64(6)};
+      chunk.segment = q.integer(3);
+      live_[chunk.segment] += chunk.place.bytes;
       chunk_nodes_.push_back(q.integer(0));
       chunks->push_back(std::move(chunk));
     }
@@ -129,7 +135,7 @@ class TreeCheck {
 
 }  // namespace
 
-Status Catalog::check(const SessionCheck& check, std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks,
+Status Catalog::check(const SessionCheck& check, std::vector<VerifyFault>* faults, std::vector<ChunkRow>* found,
                       std::vector<SegmentRow>* rows) {
   Snapshot snapshot(sql_);
   KVRT_TRY(snapshot.begin());
@@ -150,10 +156,11 @@ Status Catalog::check(const SessionCheck& check, std::vector<VerifyFault>* fault
   if (!tables) add_fault(faults, "its tables are not those of a store");
   if (!faults->empty()) return {};  // rows of a damaged database prove nothing
   KVRT_TRY(check_constraints(faults));
+  KVRT_TRY(check_references(faults));
   if (!faults->empty()) return {};
   KVRT_TRY(check_sessions(check, faults));
   KVRT_TRY(check_totals(faults));
-  return check_nodes(faults, chunks, rows);
+  return check_nodes(faults, found, rows);
 }
 
 // SQLite does not read the CHECKs of a database that it opens read only, so its own check skips them then. The tables are known to be ours.
@@ -181,12 +188,20 @@ Status Catalog::check_constraints(std::vector<VerifyFault>* faults) {
   return {};
 }
 
+// Nor does its own check look whether the node and the segment that a chunk's row names are there.
+Status Catalog::check_references(std::vector<VerifyFault>* faults) {
+  Query q = sql_->query("PRAGMA foreign_key_check(chunks)");
+  KVRT_ASSIGN(bool row, q.next());
+  if (row) add_fault(faults, "a row of chunks names a row of " + q.text(2) + " that is not there");
+  return {};
+}
+
 // Compares the row of totals with the counts of the rows.
 Status Catalog::check_totals(std::vector<VerifyFault>* faults) {
   Query q = sql_->query(
-      "SELECT chunks = (SELECT count(*) FROM nodes WHERE segment IS NOT NULL)"
-      " AND chunk_bytes = (SELECT coalesce(sum(bytes), 0) FROM nodes WHERE segment IS NOT NULL)"
-      " AND chunk_raw_bytes = (SELECT coalesce(sum(raw_bytes), 0) FROM nodes WHERE segment IS NOT NULL)"
+      "SELECT totals.chunks = (SELECT count(*) FROM chunks)"
+      " AND chunk_bytes = (SELECT coalesce(sum(bytes), 0) FROM chunks)"
+      " AND chunk_raw_bytes = (SELECT coalesce(sum(raw_bytes), 0) FROM chunks)"
       " AND segments = (SELECT count(*) FROM segments)"
       " AND segment_bytes = (SELECT coalesce(sum(bytes), 0) FROM segments) FROM totals");
   KVRT_ASSIGN(bool row, q.next());
@@ -224,13 +239,14 @@ Status Catalog::check_sessions(const SessionCheck& check, std::vector<VerifyFaul
   return {};
 }
 
-Status Catalog::check_nodes(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* chunks, std::vector<SegmentRow>* rows) {
+Status Catalog::check_nodes(std::vector<VerifyFault>* faults, std::vector<ChunkRow>* found, std::vector<SegmentRow>* rows) {
   TreeCheck tree(sql_, faults);
-  KVRT_TRY(tree.read_nodes(chunks));
+  KVRT_TRY(tree.read_nodes());
+  KVRT_TRY(tree.read_chunks(found));
   KVRT_TRY(tree.mark_from_sessions());
   KVRT_ASSIGN(*rows, segments.all());
   tree.compare(*rows);
-  tree.complete(chunks);
+  tree.complete(found);
   return {};
 }
 

@@ -69,8 +69,33 @@ FROM nodes n WHERE n.segment IS NOT NULL;
 PRAGMA user_version = 3;
 )sql";
 
-// From the schema of 0.1. The cache of model ids is made anew: its old rows had no checksum. migrate() adds the identity.
+// From the schema of 0.1. A node's chunk gets a row of its own, of group 0; a wrong one stays wrong, which costs that chunk. The rename is
+// SQLite's old one, which leaves the sessions' references to nodes as they are. The cache of model ids is made anew: its old rows had no
+// checksum. migrate() adds the identity.
 constexpr char kFrom3[] = R"sql(
+PRAGMA legacy_alter_table=ON;
+ALTER TABLE nodes RENAME TO nodes_3;
+PRAGMA legacy_alter_table=OFF;
+CREATE TABLE nodes(
+  id INTEGER PRIMARY KEY,
+  key BLOB NOT NULL UNIQUE CHECK(length(key) = 32),
+  parent INTEGER REFERENCES nodes(id),
+  n INTEGER NOT NULL CHECK(n > 0 AND length(tokens) = 4 * n),
+  tokens BLOB NOT NULL,
+  refs INTEGER NOT NULL CHECK(refs >= 0)) STRICT;
+INSERT INTO nodes SELECT id, key, parent, n, tokens, refs FROM nodes_3;
+CREATE TABLE chunks(
+  node INTEGER NOT NULL REFERENCES nodes(id),
+  grp INTEGER NOT NULL CHECK(grp BETWEEN 0 AND 31),
+  segment INTEGER NOT NULL REFERENCES segments(id),
+  offset INTEGER NOT NULL, bytes INTEGER NOT NULL, raw_bytes INTEGER NOT NULL,
+  PRIMARY KEY(node, grp)) STRICT, WITHOUT ROWID;
+INSERT INTO chunks
+SELECT id, 0, segment, coalesce(offset, 0), coalesce(bytes, 0), coalesce(raw_bytes, 0) FROM nodes_3 WHERE segment IS NOT NULL;
+DROP TABLE nodes_3;
+CREATE INDEX nodes_unused ON nodes(refs) WHERE refs = 0;
+CREATE INDEX nodes_by_parent ON nodes(parent) WHERE parent IS NOT NULL;
+CREATE INDEX chunks_by_segment ON chunks(segment);
 DROP TABLE model_ids;
 CREATE TABLE model_ids(
   device INTEGER NOT NULL, inode INTEGER NOT NULL,

@@ -19,15 +19,19 @@ CREATE INDEX segments_sparse ON segments(id) WHERE 2 * live < bytes;
 CREATE TABLE nodes(
   id INTEGER PRIMARY KEY,
   key BLOB NOT NULL UNIQUE CHECK(length(key) = 32),
-  parent INTEGER,
+  parent INTEGER REFERENCES nodes(id),
   n INTEGER NOT NULL CHECK(n > 0 AND length(tokens) = 4 * n),
   tokens BLOB NOT NULL,
-  refs INTEGER NOT NULL CHECK(refs >= 0),
-  segment INTEGER REFERENCES segments(id),
-  offset INTEGER, bytes INTEGER, raw_bytes INTEGER) STRICT;
-CREATE INDEX nodes_by_segment ON nodes(segment) WHERE segment IS NOT NULL;
+  refs INTEGER NOT NULL CHECK(refs >= 0)) STRICT;
 CREATE INDEX nodes_unused ON nodes(refs) WHERE refs = 0;
 CREATE INDEX nodes_by_parent ON nodes(parent) WHERE parent IS NOT NULL;
+CREATE TABLE chunks(
+  node INTEGER NOT NULL REFERENCES nodes(id),
+  grp INTEGER NOT NULL CHECK(grp BETWEEN 0 AND 31),
+  segment INTEGER NOT NULL REFERENCES segments(id),
+  offset INTEGER NOT NULL, bytes INTEGER NOT NULL, raw_bytes INTEGER NOT NULL,
+  PRIMARY KEY(node, grp)) STRICT, WITHOUT ROWID;
+CREATE INDEX chunks_by_segment ON chunks(segment);
 CREATE TABLE sessions(
   domain TEXT NOT NULL, name TEXT NOT NULL,
   id BLOB NOT NULL CHECK(length(id) = 16),

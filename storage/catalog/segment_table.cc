@@ -70,7 +70,7 @@ Result<SegmentRow> SegmentTable::sparse(int64_t after) {
 Result<SegmentRow> SegmentTable::with_dead(int64_t after) {
   Query q = db_->query(
       "SELECT id, name, bytes, live FROM segments s WHERE id > ?1"
-      " AND bytes - live <> ?2 + ?3 * (SELECT count(*) FROM nodes n WHERE n.segment = s.id) ORDER BY id LIMIT 1");
+      " AND bytes - live <> ?2 + ?3 * (SELECT count(*) FROM chunks c WHERE c.segment = s.id) ORDER BY id LIMIT 1");
   return next_segment(q.bind(after).bind(kSegmentHeaderBytes + kSegmentTrailerBytes).bind(kSegmentEntryBytes));
 }
 
@@ -107,13 +107,19 @@ Result<std::vector<SegmentRow>> SegmentTable::unsynced(std::span<const NodeIn> n
   std::vector<SegmentRow> rows;
   std::set<int64_t> seen;
   for (const NodeIn& node : nodes) {
-    Query q = db_->query("SELECT s.id, s.name FROM nodes n JOIN segments s ON s.id = n.segment WHERE n.key = ? AND s.synced = 0");
-    KVRT_ASSIGN(bool row, q.bind_blob(node.key.bytes).next());
-    if (!row || !seen.insert(q.integer(0)).second) continue;
-    SegmentRow s;
-    s.row = q.integer(0);
-    if (!copy_exact(q.blob(1), s.id.bytes)) return broken_row("segment name");
-    rows.push_back(s);
+    Query q = db_->query(
+        "SELECT s.id, s.name FROM nodes n JOIN chunks c ON c.node = n.id JOIN segments s ON s.id = c.segment"
+        " WHERE n.key = ? AND s.synced = 0");
+    q.bind_blob(node.key.bytes);
+    for (;;) {
+      KVRT_ASSIGN(bool row, q.next());
+      if (!row) break;
+      if (!seen.insert(q.integer(0)).second) continue;
+      SegmentRow s;
+      s.row = q.integer(0);
+      if (!copy_exact(q.blob(1), s.id.bytes)) return broken_row("segment name");
+      rows.push_back(s);
+    }
   }
   return rows;
 }

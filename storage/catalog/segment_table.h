@@ -12,10 +12,11 @@
 
 namespace kvrt {
 
-// The place of a chunk: one frame of one segment.
+// The place of a chunk: one frame of one segment. `raw_bytes`: of its payload.
 struct ChunkPlace {
-  BlockKey key;
+  ChunkKey chunk;
   uint64_t offset = 0, bytes = 0, raw_bytes = 0;
+  bool operator==(const ChunkPlace&) const = default;
 };
 
 // A segment without a row yet, and the places of its chunks.

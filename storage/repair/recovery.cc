@@ -128,20 +128,21 @@ class Planner {
     }
     for (; !path.empty(); path.pop_back()) {
       if (last != 0) out_.nodes[last - 1].refs++;
-      out_.nodes.push_back({path.back()->key, path.back()->tokens, last, 0, path.back()->frame});
+      out_.nodes.push_back({path.back()->key, path.back()->tokens, last, 0, path.back()->frames});
       last = numbers_[path.back()->key] = out_.nodes.size();
     }
     return last;
   }
 
   void keep(Proved* p) {
-    uint64_t lost = 0, nodes = 0;
-    for (ForestNode* node = p->head; node != nullptr; node = forest_.find(node->parent), nodes++) {
-      lost += node->stored && node->frame == kNoFrame;
+    uint64_t lost = 0, chunks = 0;
+    for (ForestNode* node = p->head; node != nullptr; node = forest_.find(node->parent)) {
+      lost += node->lost_chunks();
+      chunks += node->lost_chunks() + node->frames.size();
     }
     if (lost > 0) {
       out_.with_holes++;
-      out_.lines.push_back(shown(p->row) + ": its tokens are all there; " + std::to_string(lost) + " of " + std::to_string(nodes) +
+      out_.lines.push_back(shown(p->row) + ": its tokens are all there; " + std::to_string(lost) + " of " + std::to_string(chunks) +
                            " chunks are lost, and will be computed again");
     }
     out_.kept++;
@@ -195,10 +196,9 @@ class Planner {
       const bool continued = replaced || children.count(node->key) != 0;
       auto owner = owners_.find(node->root);
       if (owner == owners_.end() || owner->second.unclear) {
-        unowned[node->root]++;
-        if (node->frame == kNoFrame) continue;
-        out_.chunks_unowned++;
-        unowned_segments_.insert(found_.frames[node->frame].segment);
+        unowned[node->root] += std::max<size_t>(1, node->frames.size());
+        out_.chunks_unowned += node->frames.size();
+        for (size_t frame : node->frames) unowned_segments_.insert(found_.frames[frame].segment);
       } else if (!continued) {
         offer(node, owner->second);
       }
@@ -233,13 +233,12 @@ class Planner {
   void count() {
     std::unordered_set<size_t> used;
     for (const RecoveredNode& node : out_.nodes) {
-      if (node.frame == kNoFrame) {
-        out_.chunks_lost += forest_.find(node.key)->stored;
-        continue;
+      out_.chunks_lost += forest_.find(node.key)->lost_chunks();
+      out_.chunks += node.frames.size();
+      for (size_t frame : node.frames) {
+        out_.chunk_bytes += found_.frames[frame].place.bytes;
+        used.insert(found_.frames[frame].segment);
       }
-      out_.chunks++;
-      out_.chunk_bytes += found_.frames[node.frame].bytes;
-      used.insert(found_.frames[node.frame].segment);
     }
     for (size_t segment : unowned_segments_) {
       if (used.count(segment) == 0) out_.unowned.push_back(segment);

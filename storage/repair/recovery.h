@@ -15,14 +15,12 @@
 
 namespace kvrt {
 
-inline constexpr size_t kNoFrame = SIZE_MAX;
-
 struct RecoveredNode {
   BlockKey key;
   std::vector<int32_t> tokens;
   size_t parent = 0;  // number in Recovery::nodes, from 1; 0: none
   int64_t refs = 0;
-  size_t frame = kNoFrame;  // number in FoundSegments::frames
+  std::vector<size_t> frames;  // numbers in FoundSegments::frames, each of another group
 };
 
 struct Recovery {

@@ -15,13 +15,19 @@ Forest::Forest(const Salvage& salvage, const FoundSegments& found) {
 void Forest::add_frames(const FoundSegments& found) {
   for (size_t i = 0; i < found.frames.size(); i++) {
     const FoundFrame& frame = found.frames[i];
-    ForestNode& node = nodes_[frame.key];
-    if (node.frame != SIZE_MAX && (found.segments[found.frames[node.frame].segment].sound || !found.segments[frame.segment].sound))
-      continue;
-    node.key = frame.key;
+    const auto sound = [&](size_t number) { return found.segments[found.frames[number].segment].sound; };
+    ForestNode& node = nodes_[frame.place.chunk.node];
+    node.key = frame.place.chunk.node;  // of which parent and tokens follow: they are the same in all of its frames
     node.parent = frame.parent;
     node.tokens = frame.tokens;
-    node.frame = i;
+    auto known = std::find_if(node.frames.begin(), node.frames.end(),
+                              [&](size_t number) { return found.frames[number].place.chunk == frame.place.chunk; });
+    if (known == node.frames.end()) {
+      node.frames.push_back(i);
+      node.found |= uint32_t{1} << frame.place.chunk.group;
+    } else if (!sound(*known) && sound(i)) {
+      *known = i;
+    }
   }
 }
 
@@ -34,7 +40,7 @@ void Forest::add_row(const SalvagedNode& row, const BlockKey& parent) {
   }
   node.in_catalog = true;
   node.needed = node.needed || row.refs > 0;
-  node.stored = node.stored || row.stored;
+  node.stored |= row.stored;
 }
 
 // A row names its parent by row number. It is proved by a frame of its key, by the key of that parent's row, or else by any key that fits.

@@ -1,6 +1,7 @@
 // The proved nodes, by their keys.
 #pragma once
 
+#include <bit>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -13,10 +14,13 @@ namespace kvrt {
 struct ForestNode {
   BlockKey key, parent;
   std::vector<int32_t> tokens;
-  size_t frame = SIZE_MAX;                                  // number in FoundSegments::frames; none: there is no frame
-  bool in_catalog = false, needed = false, stored = false;  // a row has it; the row had references; it had a chunk
-  BlockKey root;                                            // the parent of the topmost node above it, a key that no node has
-  uint64_t depth = 0;                                       // tokens from the root to here; 0: not known yet
+  std::vector<size_t> frames;               // numbers in FoundSegments::frames, each of another group
+  uint32_t found = 0, stored = 0;           // the groups of the frames; those that the catalog had
+  bool in_catalog = false, needed = false;  // a row has it; the row had references
+  BlockKey root;                            // the parent of the topmost node above it, a key that no node has
+  uint64_t depth = 0;                       // tokens from the root to here; 0: not known yet
+
+  uint64_t lost_chunks() const { return static_cast<uint64_t>(std::popcount(stored & ~found)); }
 };
 
 class Forest {

@@ -128,7 +128,7 @@ class Repair {
   struct Bad {
     const SegmentRow* row = nullptr;
     bool missing = false;
-    std::vector<BlockKey> forget;
+    std::vector<ChunkKey> forget;
     std::vector<const FoundFrame*> rewrite;  // the good frames of a bad segment
   };
 
@@ -160,7 +160,7 @@ class Repair {
     std::map<std::array<uint8_t, 16>, size_t> numbers;
     for (size_t i = 0; i < found.segments.size(); i++) numbers[found.segments[i].id.bytes] = i;
     std::map<std::pair<size_t, uint64_t>, const FoundFrame*> frames;
-    for (const FoundFrame& f : found.frames) frames[{f.segment, f.offset}] = &f;
+    for (const FoundFrame& f : found.frames) frames[{f.segment, f.place.offset}] = &f;
     std::map<int64_t, Bad> all;
     for (const auto& row : segments_) {
       Bad& b = all[row.row];
@@ -172,13 +172,13 @@ class Repair {
       Bad& b = all[chunk.segment];
       auto number = b.row != nullptr ? numbers.find(b.row->id.bytes) : numbers.end();
       if (number == numbers.end()) continue;
-      auto frame = frames.find({number->second, chunk.offset});
+      auto frame = frames.find({number->second, chunk.place.offset});
       if (frame != frames.end() && is_of(chunk, *frame->second)) {
         b.rewrite.push_back(frame->second);
         continue;
       }
-      b.forget.push_back(chunk.key);
-      KVRT_TRY(note("chunk " + chunk.key.hex().substr(0, 16) + ": lost, and will be computed again" +
+      b.forget.push_back(chunk.place.chunk);
+      KVRT_TRY(note(chunk.place.chunk.shown() + ": lost, and will be computed again" +
                     (chunk.session.empty() ? "" : "; session " + chunk.session)));
     }
     std::vector<Bad> bad;
@@ -191,17 +191,16 @@ class Repair {
   }
 
   static bool is_of(const ChunkRow& row, const FoundFrame& frame) {
-    return frame.key == row.key && frame.bytes == row.bytes && frame.raw_bytes == row.raw_bytes && frame.tokens == row.tokens &&
-           (!row.parent || frame.parent == *row.parent);
+    return frame.place == row.place && frame.tokens == row.tokens && (!row.parent || frame.parent == *row.parent);
   }
 
   Status mend_segment(Catalog* catalog, const Bad& bad) {
-    if (bad.missing) return catalog->nodes.forget_segment(bad.row->id).take_status();
-    for (const BlockKey& key : bad.forget) KVRT_TRY(catalog->nodes.forget_chunk(key, bad.row->id).take_status());
+    if (bad.missing) return catalog->chunks.forget_segment(bad.row->id).take_status();
+    for (const ChunkKey& chunk : bad.forget) KVRT_TRY(catalog->chunks.forget(chunk, bad.row->id).take_status());
     if (bad.rewrite.empty()) return {};
     KVRT_ASSIGN(CopiedSegment copy, copy_segment(env_, dir_.root, bad.row->id, bad.rewrite));
     const NewSegment to{copy.writer->id(), copy.writer->bytes(), true, copy.chunks};
-    auto moved = catalog->nodes.move_chunks(*bad.row, to);
+    auto moved = catalog->chunks.move(*bad.row, to);
     if (!moved.is_ok() || *moved > 0) copy.writer->keep();  // a failed commit may still be on the disk
     return moved.take_status();
   }
@@ -223,7 +222,7 @@ class Repair {
     report_.bytes_kept = totals.chunk_bytes;
     report_.chunks_lost = chunks_.size() - totals.chunks;
     for (size_t i = 0; before != nullptr && i < sessions.size(); i++) {
-      report_.sessions_with_holes += sessions[i].chunks_missing > (*before)[i].chunks_missing;
+      report_.sessions_with_holes += sessions[i].chunks < (*before)[i].chunks;
     }
     return {};
   }
@@ -269,9 +268,10 @@ class Repair {
   Result<std::vector<CopiedSegment>> copy_unsound(const Recovery& plan, FoundSegments* found) {
     std::map<size_t, std::vector<FoundFrame*>> needed;
     for (const RecoveredNode& node : plan.nodes) {
-      if (node.frame == kNoFrame) continue;
-      FoundFrame* frame = &found->frames[node.frame];
-      if (!found->segments[frame->segment].sound) needed[frame->segment].push_back(frame);
+      for (size_t number : node.frames) {
+        FoundFrame* frame = &found->frames[number];
+        if (!found->segments[frame->segment].sound) needed[frame->segment].push_back(frame);
+      }
     }
     std::vector<CopiedSegment> copies;
     for (auto& [segment, frames] : needed) {
@@ -279,7 +279,7 @@ class Repair {
       KVRT_ASSIGN(CopiedSegment copy, copy_segment(env_, dir_.root, found->segments[segment].id, list));
       for (size_t i = 0; i < frames.size(); i++) {
         frames[i]->segment = found->segments.size();
-        frames[i]->offset = copy.chunks[i].offset;
+        frames[i]->place.offset = copy.chunks[i].offset;
       }
       found->segments.push_back({copy.writer->id(), copy.writer->bytes(), true});
       copies.push_back(std::move(copy));

@@ -9,11 +9,12 @@ namespace {
 
 using Kind = RawValue::Kind;
 
-// The count of columns, with the size of the first, tells a row's table (FORMAT.md).
-constexpr size_t kSessionColumns = 21, kNodeColumns = 10;
+// The count of columns, with the size of the first, tells a row's table (FORMAT.md). A node of 0.1 had its chunk's columns behind its own.
+constexpr size_t kSessionColumns = 21, kNodeColumns = 6, kNodeColumnsOf3 = 10, kChunkColumns = 6;
 
 bool wanted(size_t columns, bool in_table) {
-  return in_table ? columns == kSessionColumns || columns == kNodeColumns : columns == 1 || columns == 2;
+  if (in_table) return columns == kSessionColumns || columns == kNodeColumns || columns == kNodeColumnsOf3;
+  return columns == 1 || columns == 2 || columns == kChunkColumns;
 }
 
 // Reads columns one after the other. After the first of a wrong kind or size it is not ok().
@@ -80,11 +81,19 @@ void take_node(const RawRow& raw, Salvage* out) {
   const int64_t n = c.integer(1);
   auto tokens = c.bytes(Kind::kBlob);
   node.refs = c.integer();
-  node.stored = c.integer_or_null() != 0;
+  if (raw.values.size() == kNodeColumnsOf3) node.stored = c.integer_or_null() != 0 ? 1 : 0;  // of group 0
   if (!c.ok() || tokens.size() % 4 != 0 || tokens.size() / 4 != static_cast<uint64_t>(n)) return;
   node.tokens.resize(tokens.size() / 4);
   std::memcpy(node.tokens.data(), tokens.data(), tokens.size());
   out->nodes[raw.rowid] = std::move(node);
+}
+
+// Adds the row's group to its node's. The place is not of use: the frames are found without it.
+void take_chunk(const RawRow& raw, std::unordered_map<int64_t, uint32_t>* groups) {
+  Columns c(raw.values);
+  const int64_t node = c.integer();
+  const int64_t group = c.integer(0, kChunkGroups - 1);
+  if (c.ok()) (*groups)[node] |= uint32_t{1} << group;
 }
 
 // Takes a row of a table without rowids. An entry of the nodes' index passes for a tombstone, of a name that no session can have.
@@ -127,16 +136,21 @@ Result<Salvage> salvage_catalog(Env* env, const std::string& catalog) {
   KVRT_ASSIGN(auto database, open_if_there(env, catalog));
   KVRT_ASSIGN(auto log, open_if_there(env, catalog + "-wal"));
   KVRT_ASSIGN(auto pages, SqlitePages::open(std::move(database), std::move(log)));
+  std::unordered_map<int64_t, uint32_t> groups;  // by the node's row
   KVRT_TRY(pages->each_row(wanted, [&](const RawRow& row) {
-    if (!row.in_table) return take_small(row, &out);
+    if (!row.in_table) return row.values.size() == kChunkColumns ? take_chunk(row, &groups) : take_small(row, &out);
     if (row.values.size() == kSessionColumns) return take_session(row, &out);
     take_node(row, &out);
   }));
+  for (auto& [row, mask] : groups) {
+    auto node = out.nodes.find(row);
+    if (node != out.nodes.end()) node->second.stored |= mask;
+  }
   StoreId id;
   int32_t schema = 0;
   if (out.salt && parse_identity(out.identity, *out.salt, &schema, &id)) out.id = id;
   out.all_sessions = pages->is_whole("sessions", kSessionColumns);
-  out.all_nodes = pages->is_whole("nodes", kNodeColumns);
+  out.all_nodes = pages->is_whole("nodes", kNodeColumns) || pages->is_whole("nodes", kNodeColumnsOf3);
   return out;
 }
 

@@ -22,7 +22,7 @@ struct SalvagedNode {
   BlockKey key;
   int64_t parent = 0, refs = 0;  // parent: its row; 0: none
   std::vector<int32_t> tokens;
-  bool stored = false;  // it had a chunk
+  uint32_t stored = 0;  // the groups that it had a chunk of, as a bit mask
 };
 
 struct SalvagedSession {

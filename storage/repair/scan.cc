@@ -102,7 +102,8 @@ class Scan {
       status = error(Code::kCorrupt, Detail::kFormat, "the key is not that of the parent and the tokens");
     }
     if (status.is_ok()) {
-      out_->frames.push_back({header.key, header.parent, std::move(header.tokens), segment_, e.offset, e.bytes, header.raw_bytes});
+      const ChunkPlace place{{header.key, header.group}, e.offset, e.bytes, header.raw_bytes};
+      out_->frames.push_back({place, segment_, header.parent, std::move(header.tokens)});
       return {};
     }
     if (!is_damage(status)) return status;

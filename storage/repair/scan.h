@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/base/env.h"
+#include "storage/catalog/segment_table.h"
 #include "storage/segment/segment.h"
 #include "storage/store/store.h"
 
@@ -13,10 +14,10 @@ namespace kvrt {
 
 // A frame that was checked whole: its checksum, its lengths, and its key against its parent and tokens.
 struct FoundFrame {
-  BlockKey key, parent;
-  std::vector<int32_t> tokens;
+  ChunkPlace place;
   size_t segment = 0;  // number in FoundSegments::segments
-  uint64_t offset = 0, bytes = 0, raw_bytes = 0;
+  BlockKey parent;
+  std::vector<int32_t> tokens;
 };
 
 struct FoundSegment {

@@ -21,12 +21,13 @@ Query& bind_row(Query& q, size_t number) { return number != 0 ? q.bind_u64(numbe
 Status add_segments(Db* db, const Recovery& plan, const FoundSegments& found, std::vector<int64_t>* rows, RepairTotals* totals) {
   std::vector<uint64_t> live(found.segments.size());
   for (const RecoveredNode& node : plan.nodes) {
-    if (node.frame == kNoFrame) continue;
-    const FoundFrame& frame = found.frames[node.frame];
-    live[frame.segment] += frame.bytes;
-    totals->chunk_bytes += frame.bytes;
-    totals->chunk_raw_bytes += frame.raw_bytes;
-    totals->chunks++;
+    for (size_t number : node.frames) {
+      const FoundFrame& frame = found.frames[number];
+      live[frame.segment] += frame.place.bytes;
+      totals->chunk_bytes += frame.place.bytes;
+      totals->chunk_raw_bytes += frame.place.raw_bytes;
+      totals->chunks++;
+    }
   }
   rows->assign(live.size(), 0);
   for (size_t i = 0; i < live.size(); i++) {
@@ -40,20 +41,24 @@ Status add_segments(Db* db, const Recovery& plan, const FoundSegments& found, st
   return {};
 }
 
-Status add_nodes(Db* db, const Recovery& plan, const FoundSegments& found, const std::vector<int64_t>& segments) {
+Status add_nodes(Db* db, const Recovery& plan) {
   for (size_t i = 0; i < plan.nodes.size(); i++) {
     const RecoveredNode& node = plan.nodes[i];
-    Query q = db->query(
-        "INSERT INTO nodes(id, key, parent, n, tokens, refs, segment, offset, bytes, raw_bytes) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    Query q = db->query("INSERT INTO nodes(id, key, parent, n, tokens, refs) VALUES(?, ?, ?, ?, ?, ?)");
     q.bind_u64(i + 1).bind_blob(node.key.bytes);
-    bind_row(q, node.parent).bind_u64(node.tokens.size()).bind_blob(token_bytes(node.tokens)).bind(node.refs);
-    if (node.frame == kNoFrame) {
-      q.bind_null().bind_null().bind_null().bind_null();
-    } else {
-      const FoundFrame& frame = found.frames[node.frame];
-      q.bind(segments[frame.segment]).bind_u64(frame.offset).bind_u64(frame.bytes).bind_u64(frame.raw_bytes);
+    KVRT_TRY(bind_row(q, node.parent).bind_u64(node.tokens.size()).bind_blob(token_bytes(node.tokens)).bind(node.refs).run());
+  }
+  return {};
+}
+
+Status add_chunks(Db* db, const Recovery& plan, const FoundSegments& found, const std::vector<int64_t>& segments) {
+  for (size_t i = 0; i < plan.nodes.size(); i++) {
+    for (size_t number : plan.nodes[i].frames) {
+      const FoundFrame& frame = found.frames[number];
+      Query q = db->query("INSERT INTO chunks(node, grp, segment, offset, bytes, raw_bytes) VALUES(?, ?, ?, ?, ?, ?)");
+      q.bind_u64(i + 1).bind(frame.place.chunk.group).bind(segments[frame.segment]);
+      KVRT_TRY(q.bind_u64(frame.place.offset).bind_u64(frame.place.bytes).bind_u64(frame.place.raw_bytes).run());
     }
-    KVRT_TRY(q.run());
   }
   return {};
 }
@@ -64,13 +69,12 @@ Status add_session(Db* db, const Recovery& plan, const FoundSegments& found, con
   for (auto number = static_cast<size_t>(row.head); number != 0; number = plan.nodes[number - 1].parent) {
     const RecoveredNode& node = plan.nodes[number - 1];
     shared = shared || node.refs > 1;
-    if (node.frame == kNoFrame) {
-      missing++;
-      continue;
+    missing += node.frames.empty();
+    chunks += node.frames.size();
+    for (size_t frame : node.frames) {
+      bytes += found.frames[frame].place.bytes;
+      if (shared) bytes_shared += found.frames[frame].place.bytes;
     }
-    chunks++;
-    bytes += found.frames[node.frame].bytes;
-    if (shared) bytes_shared += found.frames[node.frame].bytes;
   }
   const auto checksum = row.checksum();
   Query q = db->query(
@@ -89,7 +93,8 @@ Status fill(Db* db, const StoreId& id, const Recovery& plan, const FoundSegments
   RepairTotals totals;
   std::vector<int64_t> segments;
   KVRT_TRY(add_segments(db, plan, found, &segments, &totals));
-  KVRT_TRY(add_nodes(db, plan, found, segments));
+  KVRT_TRY(add_nodes(db, plan));
+  KVRT_TRY(add_chunks(db, plan, found, segments));
   int64_t clock = 0;
   for (const SessionRow& row : plan.sessions) {
     KVRT_TRY(add_session(db, plan, found, row));
@@ -150,9 +155,10 @@ Result<CopiedSegment> copy_segment(Env* env, const std::string& root, const Segm
   KVRT_ASSIGN(copy.writer, SegmentWriter::create(env, root));
   ReadBuffer buffer;
   for (const FoundFrame* frame : frames) {
-    KVRT_ASSIGN(const auto bytes, read_frame(*file, frame->offset, frame->bytes, &buffer));
-    copy.chunks.push_back({frame->key, copy.writer->bytes(), frame->bytes, frame->raw_bytes});
-    KVRT_TRY(copy.writer->append(frame->key, bytes));
+    KVRT_ASSIGN(const auto bytes, read_frame(*file, frame->place.offset, frame->place.bytes, &buffer));
+    copy.chunks.push_back(frame->place);
+    copy.chunks.back().offset = copy.writer->bytes();
+    KVRT_TRY(copy.writer->append(frame->place.chunk.node, bytes));
   }
   KVRT_TRY(copy.writer->seal(true));
   KVRT_TRY(copy.writer->publish(true));

@@ -44,7 +44,7 @@ Result<bool> StoreImpl::gc_find_dead(Collection* c) {
       KVRT_TRY(check_writable_locked());
       KVRT_ASSIGN(segment, catalog_.segments.with_dead(c->searched));
       if (segment.row == 0) return false;
-      KVRT_ASSIGN(live, catalog_.nodes.chunks_of(segment));
+      KVRT_ASSIGN(live, catalog_.chunks.in_segment(segment));
     }
     c->searched = segment.row;
     auto file = files_.open(segment.id);

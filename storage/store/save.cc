@@ -12,24 +12,27 @@ class StoreImpl::SaveImpl final : public Store::Save {
     give_up();
   }
 
-  std::vector<bool> has(std::span<const NodeIn> chain) override {
-    if (!reuse_chunks_) return std::vector<bool>(chain.size());
-    std::vector<bool> flags = store_->has(chain);
+  std::vector<uint32_t> has(std::span<const NodeIn> chain) override {
+    if (!reuse_chunks_) return std::vector<uint32_t>(chain.size());
+    std::vector<uint32_t> groups = store_->has(chain);
     for (size_t i = 0; i < chain.size(); i++) {
-      if (flags[i]) by_.needs.insert(chain[i].key);
+      for (uint32_t group = 0; group < kChunkGroups; group++) {
+        if (has_group(groups[i], group)) by_.needs.insert({chain[i].key, group});
+      }
     }
-    return flags;
+    return groups;
   }
 
   Status put(const ChunkIn& chunk) override {
     if (!failed_.is_ok()) return failed_.clone();
     if (done_) return error(Code::kInvalid, Detail::kState, "the save was committed");
-    if (written_.count(chunk.key) != 0) return {};
+    const ChunkKey name{chunk.key, chunk.group};
+    if (written_.count(name) != 0) return {};
     {
       Lock lock(store_->mutex_);
       KVRT_TRY(store_->check_writable_locked());
     }
-    if (reuse_chunks_ && count_on(chunk.key)) return {};
+    if (reuse_chunks_ && count_on(name)) return {};
     CodecPool::Lease codec(&store_->codecs_);
     KVRT_ASSIGN(auto frame, codec->encode(chunk));
     Status status = append(chunk, frame);
@@ -63,9 +66,9 @@ class StoreImpl::SaveImpl final : public Store::Save {
 
  private:
   // True if the store has the chunk, so that it is not written. It is remembered: commit checks that it is still there.
-  bool count_on(const BlockKey& key) {
-    if (!store_->has(key)) return false;
-    by_.needs.insert(key);
+  bool count_on(const ChunkKey& chunk) {
+    if (!store_->has(chunk)) return false;
+    by_.needs.insert(chunk);
     return true;
   }
 
@@ -114,8 +117,9 @@ class StoreImpl::SaveImpl final : public Store::Save {
     Status written = write_frame(chunk.key, frame);
     if (written.code() == Code::kNoSpace) drop_chunks();  // the frame may be torn
     KVRT_TRY(std::move(written));
-    places_.push_back({chunk.key, writer_->bytes() - frame.size(), frame.size(), chunk.payload.size()});
-    written_.insert(chunk.key);
+    const ChunkKey name{chunk.key, chunk.group};
+    places_.push_back({name, writer_->bytes() - frame.size(), frame.size(), chunk.payload.size()});
+    written_.insert(name);
     bytes_ = writer_->bytes();
     return {};
   }
@@ -132,7 +136,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
   SavedBy by_;
   std::unique_ptr<SegmentWriter> writer_;  // made with the first new chunk
   std::vector<ChunkPlace> places_;
-  std::unordered_set<BlockKey, Hash256Hasher> written_;
+  ChunkKeys written_;
   uint64_t reserved_ = 0, bytes_ = 0;
   Status failed_;
   bool done_ = false;
@@ -156,7 +160,7 @@ Status StoreImpl::sync_reused(const SessionIn& session) {
     KVRT_TRY(file.status().clone());
     Status synced = (*file)->sync();
     if (!synced.is_ok()) {  // the kernel may call its pages clean now: a second sync would say OK, and prove nothing
-      KVRT_TRY(change_locked(true, [&]() KVRT_REQUIRES(mutex_) { return catalog_.nodes.forget_segment(row.id).take_status(); }));
+      KVRT_TRY(change_locked(true, [&]() KVRT_REQUIRES(mutex_) { return catalog_.chunks.forget_segment(row.id).take_status(); }));
       files_.forget(row.id);
       (void)env_->remove_file(row.id.path(dir_.root)).is_ok();  // else gc finds it
       return synced;
@@ -169,17 +173,17 @@ Status StoreImpl::sync_reused(const SessionIn& session) {
   return catalog_.segments.mark_synced(on_disk);
 }
 
-Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const NewSegment* segment, const BlockKeys& needed) {
+Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const NewSegment* segment, const ChunkKeys& needed) {
   KVRT_TRY(check_writable_locked());
   KVRT_ASSIGN(Shortage shortage, shortage_locked(Need::kTokens, session.manifest.size()));
   if (shortage.bytes > 0) return std::move(shortage.why);
   Durability durability = session.durability == Durability::kDefault ? Durability::kTokens : session.durability;
   if (durability == Durability::kKv) KVRT_TRY(sync_reused(session));
-  BlockKeys bad;  // chunks that it brings in place of damaged ones. Others that readers add to bad_ meanwhile stay there
+  ChunkKeys bad;  // chunks that it brings in place of damaged ones. Others that readers add to bad_ meanwhile stay there
   if (segment != nullptr) {
     Lock reading(read_mutex_);
     for (const ChunkPlace& c : segment->chunks) {
-      if (bad_.count(c.key) != 0) bad.insert(c.key);
+      if (bad_.count(c.chunk) != 0) bad.insert(c.chunk);
     }
   }
   KVRT_TRY(catalog_.db.set_durability(durability));
@@ -194,7 +198,7 @@ Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const Ne
   }
   if (!bad.empty()) {
     Lock reading(read_mutex_);
-    for (const BlockKey& key : bad) bad_.erase(key);
+    for (const ChunkKey& chunk : bad) bad_.erase(chunk);
   }
   after_commit(durability);
   return done;

@@ -106,7 +106,7 @@ Result<uint64_t> StoreImpl::compact(const SegmentRow& segment, Collection* c) {
   {
     Lock lock(mutex_);
     KVRT_TRY(check_writable_locked());
-    KVRT_ASSIGN(chunks, catalog_.nodes.chunks_of(segment));
+    KVRT_ASSIGN(chunks, catalog_.chunks.in_segment(segment));
   }
   auto file = files_.open(segment.id);
   if (!file.is_ok()) return uint64_t{0};
@@ -125,9 +125,10 @@ Result<uint64_t> StoreImpl::compact(const SegmentRow& segment, Collection* c) {
     auto frame = read_frame(**file, chunk.offset, chunk.bytes, codec->read_buffer());
     if (!frame.is_ok()) continue;
     auto header = parse_frame(*frame);
-    if (!header.is_ok() || header->key != chunk.key) continue;
-    moved.push_back({chunk.key, writer->bytes(), chunk.bytes, chunk.raw_bytes});
-    KVRT_TRY(writer->append(chunk.key, *frame));
+    if (!header.is_ok() || ChunkKey{header->key, header->group} != chunk.chunk) continue;
+    moved.push_back(chunk);
+    moved.back().offset = writer->bytes();
+    KVRT_TRY(writer->append(chunk.chunk.node, *frame));
   }
   if (moved.empty()) return uint64_t{0};
   KVRT_TRY(c->next_slice());
@@ -139,7 +140,7 @@ Result<uint64_t> StoreImpl::compact(const SegmentRow& segment, Collection* c) {
   const NewSegment to{writer->id(), writer->bytes(), true, moved};
   uint64_t count = 0;
   Status changed = change_locked(false, [&]() KVRT_REQUIRES(mutex_) -> Status {
-    KVRT_ASSIGN(count, catalog_.nodes.move_chunks(segment, to));
+    KVRT_ASSIGN(count, catalog_.chunks.move(segment, to));
     return {};
   });
   if (count > 0 || !broken_.is_ok()) writer->keep();

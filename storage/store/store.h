@@ -22,14 +22,16 @@ class Store {
   static Result<std::unique_ptr<Store>> open(Env* env, Log* log, const std::string& path, const StoreOptions& options);
   virtual ~Store() = default;
 
-  // Chunks. has: one flag per node of a chain that begins at its root; a node that collides with another chain's key counts as absent, and
-  // so do all after it. read: decodes into exactly out.size() bytes, and verifies checksum, key, parent and token ids;
-  // kAbsent / kDamaged is a hole for the caller to compute again (a damaged chunk is forgotten, so the next save writes it again).
-  virtual std::vector<bool> has(std::span<const NodeIn> chain) = 0;
-  virtual ChunkState read(const NodeIn& node, uint32_t layout, std::span<uint8_t> out, std::string* damage) = 0;
-  // Forgets chunks of a chain as if they were damaged: their frames are as they were written, but the KV is no good. The count.
+  // Chunks. has: for each node of a chain that begins at its root the groups that it has a chunk of, as a bit mask (has_group); a node that
+  // collides with another chain's key has none, and so have all after it. read: decodes into exactly out.size() bytes, and verifies
+  // checksum, key, group, parent and token ids; kAbsent / kDamaged is a hole for the caller to compute again (a damaged chunk is forgotten,
+  // so the next save writes it again; the node's other groups stay).
+  virtual std::vector<uint32_t> has(std::span<const NodeIn> chain) = 0;
+  virtual ChunkState read(const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out, std::string* damage) = 0;
+  // Forgets a chain's chunks, of all groups, as if they were damaged: their frames are as they were written, but the KV is no good. The
+  // count.
   virtual uint64_t discard(std::span<const NodeIn> chain, const std::string& why) = 0;
-  // The length of each key's frame on disk; 0: there is none.
+  // The length of each key's frames on disk, of all groups; 0: there are none.
   virtual std::vector<uint64_t> chunk_bytes(std::span<const BlockKey> keys) = 0;
 
   // One save: begin, put every chunk that the store lacks, commit. A save that is destroyed without commit changes nothing, and removes its
@@ -37,8 +39,8 @@ class Store {
   class Save {
    public:
     virtual ~Save() = default;
-    virtual std::vector<bool> has(std::span<const NodeIn> chain) = 0;  // true: need not be put
-    virtual Status put(const ChunkIn& chunk) = 0;                      // compresses and appends; no-op if the store has it
+    virtual std::vector<uint32_t> has(std::span<const NodeIn> chain) = 0;  // the groups that need not be put
+    virtual Status put(const ChunkIn& chunk) = 0;                          // compresses and appends; no-op if the store has it
     // CONFLICT names the current revision. BUSY (kConcurrent): a chunk that has() or put() found in the store was removed since. Nothing
     // changed; a save that begins with reuse_chunks = false cannot meet this.
     virtual Result<Saved> commit(const SessionIn& session) = 0;

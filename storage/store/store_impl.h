@@ -33,8 +33,8 @@ class StoreImpl final : public Store {
 
   Status start();
 
-  std::vector<bool> has(std::span<const NodeIn> chain) override;
-  ChunkState read(const NodeIn& node, uint32_t layout, std::span<uint8_t> out, std::string* damage) override;
+  std::vector<uint32_t> has(std::span<const NodeIn> chain) override;
+  ChunkState read(const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out, std::string* damage) override;
   uint64_t discard(std::span<const NodeIn> chain, const std::string& why) override;
   std::vector<uint64_t> chunk_bytes(std::span<const BlockKey> keys) override;
   Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks, const SavedBy& by) override;
@@ -64,11 +64,12 @@ class StoreImpl final : public Store {
   void tell_of_log() KVRT_REQUIRES(mutex_);
   Status tidy_alone() KVRT_REQUIRES(mutex_);
   void tidy_after_reading() KVRT_REQUIRES(mutex_);
-  bool has(const BlockKey& key);
+  bool has(const ChunkKey& chunk);
+  bool discard(const ChunkKey& chunk, const std::string& why);
   void touch(std::string_view domain, std::string_view name);
-  std::optional<ChunkState> lose(const BlockKey& key, const ChunkLocation& at, const Status& why, std::string* damage);
-  std::optional<ChunkState> forget_locked(const BlockKey& key, const ChunkLocation& at, bool missing) KVRT_REQUIRES(mutex_);
-  std::optional<ChunkState> note_bad(const BlockKey& key, const ChunkLocation& at);
+  std::optional<ChunkState> lose(const ChunkKey& chunk, const ChunkLocation& at, const Status& why, std::string* damage);
+  std::optional<ChunkState> forget_locked(const ChunkKey& chunk, const ChunkLocation& at, bool missing) KVRT_REQUIRES(mutex_);
+  std::optional<ChunkState> note_bad(const ChunkKey& chunk, const ChunkLocation& at);
   Status check_writable_locked() KVRT_REQUIRES(mutex_);
   struct Shortage {
     uint64_t bytes = 0;  // 0: there is room
@@ -86,7 +87,7 @@ class StoreImpl final : public Store {
   Result<bool> gc_find_dead(Collection* c);
   Result<bool> gc_punch(Collection* c);
   void collect_after_save(Durability durability);
-  Result<CommitResult> commit_locked(const SessionIn& session, const NewSegment* segment, const BlockKeys& needed) KVRT_REQUIRES(mutex_);
+  Result<CommitResult> commit_locked(const SessionIn& session, const NewSegment* segment, const ChunkKeys& needed) KVRT_REQUIRES(mutex_);
   Status sync_reused(const SessionIn& session) KVRT_REQUIRES(mutex_);
   Status change_locked(bool frees, const std::function<Status()>& change) KVRT_REQUIRES(mutex_);
   void after_commit(Durability durability) KVRT_REQUIRES(mutex_);
@@ -119,7 +120,7 @@ class StoreImpl final : public Store {
   // For look-ups: they take it alone, and so do not wait for the disk when a writer does. No other mutex of the store is taken under it.
   Mutex read_mutex_;
   Catalog reader_ KVRT_GUARDED_BY(read_mutex_);  // its connection sees committed rows only
-  BlockKeys bad_ KVRT_GUARDED_BY(read_mutex_);   // found bad, but the catalog names them still
+  ChunkKeys bad_ KVRT_GUARDED_BY(read_mutex_);   // found bad, but the catalog names them still
 };
 
 inline constexpr uint64_t kSliceNs = 5'000'000;  // of gc's work; waits for the disk come on top

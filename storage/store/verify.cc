@@ -11,14 +11,17 @@ namespace {
 std::string place(const SegmentId& id, uint64_t offset) {
   return "segs/" + id.hex().substr(0, 2) + "/" + id.hex() + ".seg at " + std::to_string(offset);
 }
-std::string named(const BlockKey& key) { return "chunk " + key.hex().substr(0, 16); }
 
 // The difference between a row and the frame that it points to; "" if there is none.
 std::string compare(const ChunkRow& row, const FrameHeader& frame) {
-  if (frame.key != row.key) return "holds another chunk (" + frame.key.hex().substr(0, 16) + ")";
+  const ChunkKey& chunk = row.place.chunk;
+  if (frame.key != chunk.node) return "holds another chunk (" + frame.key.hex().substr(0, 16) + ")";
+  if (frame.group != chunk.group) {
+    return "holds group " + std::to_string(frame.group) + ", group " + std::to_string(chunk.group) + " in the catalog";
+  }
   if (row.parent && frame.parent != *row.parent) return "has another parent than the catalog";
   if (frame.tokens != row.tokens) return "has other tokens than the catalog";
-  if (frame.raw_bytes != row.raw_bytes) return "holds another size than the catalog";
+  if (frame.raw_bytes != row.place.raw_bytes) return "holds another size than the catalog";
   return "";
 }
 
@@ -40,7 +43,7 @@ Status verify_segments(Env* env, const std::string& root, Codec* codec, std::spa
     auto file = env->open_read(segment.id.path(root));
     if (is_want(file.status())) return file.take_status();
     if (!file.is_ok()) {
-      for (auto* row : users) report(segment.id, row->offset, named(row->key) + ": " + file.status().message(), row);
+      for (auto* row : users) report(segment.id, row->place.offset, row->place.chunk.shown() + ": " + file.status().message(), row);
       continue;
     }
     auto index = read_segment_index(**file, segment.id);
@@ -49,12 +52,13 @@ Status verify_segments(Env* env, const std::string& root, Codec* codec, std::spa
     // Only frames that a row names are read: any other is removed, and may be dead, punched or half punched.
     for (auto* row : users) {
       FrameHeader header;
-      auto frame = read_frame(**file, row->offset, row->bytes, &buffer);
+      const ChunkPlace& at = row->place;
+      auto frame = read_frame(**file, at.offset, at.bytes, &buffer);
       Status status = frame.is_ok() ? codec->check(*frame, &header) : frame.take_status();
       if (is_want(status)) return status;
       std::string what = !status.is_ok() ? status.message() : compare(*row, header);
-      if (!what.empty()) report(segment.id, row->offset, named(row->key) + ": " + what, row);
-      done += row->bytes;
+      if (!what.empty()) report(segment.id, at.offset, at.chunk.shown() + ": " + what, row);
+      done += at.bytes;
       if (progress && !progress(std::min(done, total), total)) return error(Code::kCancelled, Detail::kNone, "verify was stopped");
     }
   }
@@ -87,9 +91,9 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
   }
   auto still_there = [&](const ChunkRow& chunk) {
     Lock lock(mutex_);
-    auto at = catalog_.nodes.find(chunk.key);
-    const auto named = [&](const SegmentRow& row) { return row.row == chunk.segment && row.id == (*at)->id; };
-    return at.is_ok() && at->has_value() && (*at)->offset == chunk.offset && std::any_of(segments.begin(), segments.end(), named);
+    auto at = catalog_.chunks.find(chunk.place.chunk);
+    const auto named = [&](const SegmentRow& row) { return row.row == chunk.segment && row.id == (*at)->segment; };
+    return at.is_ok() && at->has_value() && (*at)->offset == chunk.place.offset && std::any_of(segments.begin(), segments.end(), named);
   };
   CodecPool::Lease codec(&codecs_);
   KVRT_TRY(verify_segments(env_, dir_.root, codec.get(), segments, chunks, still_there, progress, &faults));

@@ -61,9 +61,9 @@ class Life {
       parent = nodes.back().key;
     }
     KVRT_ASSIGN(auto save, store_->begin_save());
-    const std::vector<bool> has = save->has(nodes);
+    const std::vector<uint32_t> has = save->has(nodes);
     for (size_t i = 0; i < nodes.size(); i++) {
-      if (has[i]) continue;
+      if (has[i] != 0) continue;
       fill(nodes[i].key, nodes[i].tokens.size(), &payload_);
       KVRT_TRY(save->put({nodes[i].key, nodes[i].parent, nodes[i].tokens, 1, 2, payload_}));
     }

@@ -111,7 +111,7 @@ class Flips {
       for (size_t i = 0; i < chain->nodes.size(); ++i) {
         std::vector<uint8_t> out(chain->payloads[i].size());
         std::string damage;
-        const ChunkState state = (*store)->read(chain->nodes[i], 1, out, &damage);
+        const ChunkState state = (*store)->read(chain->nodes[i], 0, 1, out, &damage);
         whole &= state == ChunkState::kOk;
         if (state == ChunkState::kOk && out != chain->payloads[i]) return "chunk " + std::to_string(i) + " of " + name + " has other bytes";
       }

@@ -57,7 +57,7 @@ std::string read_all(Store* store, const Chain& chain, bool whole) {
   for (size_t i = 0; i < chain.nodes.size(); ++i) {
     std::vector<uint8_t> out(chain.payloads[i].size());
     std::string damage;
-    const ChunkState state = store->read(chain.nodes[i], 1, out, &damage);
+    const ChunkState state = store->read(chain.nodes[i], 0, 1, out, &damage);
     if (state == ChunkState::kOk && out != chain.payloads[i]) return "chunk " + std::to_string(i) + " came back with other bytes";
     if (state != ChunkState::kOk && whole) return "durable chunk " + std::to_string(i) + " is gone: " + damage;
   }

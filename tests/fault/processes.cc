@@ -152,7 +152,7 @@ std::string count_references(const std::string& root) {
   if (wrong.empty()) wrong = expect_zero(db, "nodes that gc left", "SELECT count(*) FROM nodes WHERE refs = 0");
   if (wrong.empty()) {
     wrong = expect_zero(db, "segments with a wrong sum of live bytes",
-                        "SELECT count(*) FROM segments g WHERE live != (SELECT sum(bytes) FROM nodes n WHERE n.segment = g.id)");
+                        "SELECT count(*) FROM segments g WHERE live != (SELECT sum(bytes) FROM chunks c WHERE c.segment = g.id)");
   }
   sqlite3_close(db);
   return wrong;

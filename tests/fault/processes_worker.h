@@ -234,7 +234,7 @@ class Worker {
     for (size_t i = 0; i < chain.nodes.size(); ++i) {
       std::vector<uint8_t> out(chain.payloads[i].size());
       std::string damage;
-      const ChunkState state = store_->read(chain.nodes[i], 1, out, &damage);
+      const ChunkState state = store_->read(chain.nodes[i], 0, 1, out, &damage);
       if (state == ChunkState::kDamaged) fail("a damaged chunk: " + damage);
       if (state == ChunkState::kOk && out != chain.payloads[i]) fail("a chunk with other bytes");
       holes += state == ChunkState::kAbsent;

@@ -60,21 +60,22 @@ struct Reader {
 
 constexpr const char* kColumns[][2] = {
     {"nodes", "key"},         {"nodes", "parent"},          {"nodes", "n"},           {"nodes", "tokens"},
-    {"nodes", "refs"},        {"nodes", "segment"},         {"nodes", "offset"},      {"nodes", "bytes"},
-    {"nodes", "raw_bytes"},   {"segments", "name"},         {"segments", "bytes"},    {"segments", "live"},
+    {"nodes", "refs"},        {"chunks", "segment"},        {"chunks", "offset"},     {"chunks", "bytes"},
+    {"chunks", "raw_bytes"},  {"segments", "name"},         {"segments", "bytes"},    {"segments", "live"},
     {"segments", "synced"},   {"sessions", "domain"},       {"sessions", "name"},     {"sessions", "id"},
     {"sessions", "gen"},      {"sessions", "root"},         {"sessions", "head"},     {"sessions", "tokens"},
     {"sessions", "pinned"},   {"sessions", "expires_ms"},   {"sessions", "checksum"}, {"sessions", "model_id"},
     {"sessions", "manifest"}, {"sessions", "block_tokens"}, {"tombstones", "gen"},    {"trash", "name"},
-    {"meta", "value"}};
+    {"meta", "value"},        {"chunks", "node"},           {"chunks", "grp"}};
 
 // One value of one row, past the table's own rules.
 void change_value(sqlite3* db, Reader* in) {
   const auto& column = kColumns[in->number(1) % std::size(kColumns)];
   const auto row = static_cast<sqlite3_int64>(in->number(1) % 8);
   const auto kind = in->number(1);
-  const std::string sql = std::string("UPDATE OR IGNORE ") + column[0] + " SET " + column[1] + " = ? WHERE rowid = (SELECT rowid FROM " +
-                          column[0] + " LIMIT 1 OFFSET " + std::to_string(row) + ")";
+  const std::string id = column[0] == std::string("chunks") ? "(node, grp)" : "(rowid)", ids = id.substr(1, id.size() - 2);
+  const std::string sql = std::string("UPDATE OR IGNORE ") + column[0] + " SET " + column[1] + " = ? WHERE " + id + " = (SELECT " + ids +
+                          " FROM " + column[0] + " LIMIT 1 OFFSET " + std::to_string(row) + ")";
   sqlite3_stmt* statement = nullptr;
   if (sqlite3_prepare_v2(db, sql.c_str(), -1, &statement, nullptr) != SQLITE_OK) return;
   if (kind % 4 == 0) {
@@ -126,7 +127,7 @@ void look(Store* store, const Base& base) {
     for (size_t i = 0; i < chain->nodes.size(); ++i) {
       std::vector<uint8_t> out(chain->payloads[i].size());
       std::string why;
-      if (store->read(chain->nodes[i], 1, out, &why) == ChunkState::kOk) {
+      if (store->read(chain->nodes[i], 0, 1, out, &why) == ChunkState::kOk) {
         require(out == chain->payloads[i], "a chunk comes back as it was or not at all");
       }
     }

@@ -12,6 +12,31 @@
 
 namespace kvrt::test {
 
+// Nodes as 0.1 had them: a node's row has the place of its only chunk.
+inline constexpr char kToOldNodes[] = R"sql(
+PRAGMA foreign_keys=OFF;
+BEGIN IMMEDIATE;
+PRAGMA legacy_alter_table=ON;
+ALTER TABLE nodes RENAME TO nodes_now;
+PRAGMA legacy_alter_table=OFF;
+CREATE TABLE nodes(
+  id INTEGER PRIMARY KEY,
+  key BLOB NOT NULL UNIQUE CHECK(length(key) = 32),
+  parent INTEGER,
+  n INTEGER NOT NULL CHECK(n > 0 AND length(tokens) = 4 * n),
+  tokens BLOB NOT NULL,
+  refs INTEGER NOT NULL CHECK(refs >= 0),
+  segment INTEGER REFERENCES segments(id),
+  offset INTEGER, bytes INTEGER, raw_bytes INTEGER) STRICT;
+INSERT INTO nodes SELECT id, key, parent, n, tokens, refs, segment, offset, bytes, raw_bytes FROM nodes_now LEFT JOIN chunks ON node = id;
+DROP TABLE chunks;
+DROP TABLE nodes_now;
+CREATE INDEX nodes_by_segment ON nodes(segment) WHERE segment IS NOT NULL;
+CREATE INDEX nodes_unused ON nodes(refs) WHERE refs = 0;
+CREATE INDEX nodes_by_parent ON nodes(parent) WHERE parent IS NOT NULL;
+COMMIT;
+)sql";
+
 // Schema 2: live is a count of nodes, pinned 0 or 1; no totals, no counts, no use. The statements are those that it was made with.
 inline constexpr char kToSchema2[] = R"sql(
 PRAGMA foreign_keys=OFF;
@@ -64,10 +89,10 @@ DELETE FROM meta WHERE name = 'identity';
 PRAGMA user_version = 3;
 COMMIT;
 )sql";
-inline void make_schema_3(const std::string& root) { (void)sql_rows(root + "/catalog.db", kToSchema3); }
+inline void make_schema_3(const std::string& root) { (void)sql_rows(root + "/catalog.db", std::string(kToOldNodes) + kToSchema3); }
 
 // Makes a store as schema 2 leaves it, closed.
-inline void make_schema_2(const std::string& root) { (void)sql_rows(root + "/catalog.db", kToSchema2); }
+inline void make_schema_2(const std::string& root) { (void)sql_rows(root + "/catalog.db", std::string(kToOldNodes) + kToSchema2); }
 
 // The same by a process that was killed: rows are in the log alone, which `sql` put there.
 inline Status kill_with_log(const std::string& root, const std::string& sql) {

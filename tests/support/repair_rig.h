@@ -35,8 +35,9 @@ struct BigStore {
     chains.push_back(std::make_unique<Chain>(std::move(ids), 64, root_byte));
     return *chains.back();
   }
-  void save(Store* store, const SessionName& name, const Chain& of, const std::string& manifest, uint8_t id) {
+  void save(Store* store, const SessionName& name, const Chain& of, const std::string& manifest, uint8_t id, bool two_groups) {
     SaveOptions o;
+    if (two_groups) o.groups = {0, 5};
     o.domain = name.first;
     o.manifest = manifest;
     o.id = id;
@@ -45,15 +46,16 @@ struct BigStore {
     ASSERT_OK(revision.status());
     sessions[name] = {&of, manifest, *revision};
   }
-  // Domain "" has root 1, domain "team" root 2. Some sessions share a prefix, some grew, some were renamed or removed.
+  // Domain "" has root 1, domain "team" root 2. Some sessions share a prefix, some grew, some were renamed or removed. Those of a third of the
+  // prefixes have chunks of two groups.
   void fill(Store* store, int count = 30) {
     uint8_t id = 0;
     for (int i = 0; i < count; i++) {
       const SessionName name{i % 5 == 4 ? "team" : "", "s" + std::to_string(i) + "-"};
       const uint8_t root = i % 5 == 4 ? 2 : 1;
       const auto length = static_cast<size_t>(20 + 37 * i % 160);
-      save(store, name, chain(token_run(length, i % 3), root), long_manifest(name.second, i % 6 == 0 ? 1500 : 3), ++id);
-      if (i % 4 == 1) save(store, name, chain(token_run(length + 40, i % 3), root), long_manifest(name.second, 5), id);
+      save(store, name, chain(token_run(length, i % 3), root), long_manifest(name.second, i % 6 == 0 ? 1500 : 3), ++id, i % 3 == 2);
+      if (i % 4 == 1) save(store, name, chain(token_run(length + 40, i % 3), root), long_manifest(name.second, 5), id, i % 3 == 2);
       if (i % 10 == 7) {
         ASSERT_OK(store->remove(name.first, name.second));
         removed[name] = sessions[name].revision;
@@ -138,7 +140,7 @@ inline std::set<SessionName> expect_repaired(Store* store, const BigStore& saved
     EXPECT_EQ(session->tokens, known->second.chain->tokens) << stat.name;
     EXPECT_EQ(std::string(session->manifest.begin(), session->manifest.end()), known->second.manifest) << stat.name;
     EXPECT_EQ(session->revision, known->second.revision) << stat.name;
-    const size_t readable = readable_chunks(store, *known->second.chain);
+    const size_t readable = readable_chunks(store, *known->second.chain) + readable_chunks(store, *known->second.chain, 5);
     EXPECT_EQ(readable, stat.chunks) << stat.name;
   }
   if (repaired.report.outcome == RepairReport::Outcome::kRebuilt) {

@@ -89,6 +89,13 @@ struct Chain {
   Chain& operator=(const Chain&) = delete;
 };
 
+// The payload of a block's chunk of this group.
+inline std::vector<uint8_t> group_payload(const Chain& chain, size_t block, uint32_t group) {
+  std::vector<uint8_t> payload = chain.payloads[block];
+  for (uint8_t& byte : payload) byte ^= static_cast<uint8_t>(group * 8);
+  return payload;
+}
+
 inline std::vector<int32_t> token_run(size_t n, int32_t seed = 0) {
   std::vector<int32_t> ids(n);
   for (size_t i = 0; i < n; i++) ids[i] = static_cast<int32_t>(i * 7 + static_cast<size_t>(seed) * 100003);
@@ -111,15 +118,20 @@ struct SaveOptions {
   std::string manifest = "manifest";
   uint8_t pin = 0;
   uint64_t ttl_seconds = 0;
+  std::vector<uint32_t> groups{0};
   uint64_t chunks_written = 0;  // out
   SessionId saved_id;           // out
 };
 
+inline Status put_chunk(Store::Save* save, const Chain& chain, size_t block, uint32_t group) {
+  const NodeIn& node = chain.nodes[block];
+  return save->put({node.key, node.parent, node.tokens, 1, 2, group_payload(chain, block, group), ChunkCodec::kDefault, group});
+}
+
 inline Result<uint64_t> save_once(Store* store, const std::string& name, const Chain& chain, SaveOptions* o, bool reuse_chunks) {
   KVRT_ASSIGN(auto save, store->begin_save(reuse_chunks, {o->domain, name, o->pin}));
   for (size_t i = 0; i < chain.nodes.size(); i++) {
-    ChunkIn chunk{chain.nodes[i].key, chain.nodes[i].parent, chain.nodes[i].tokens, 1, 2, chain.payloads[i]};
-    KVRT_TRY(save->put(chunk));
+    for (const uint32_t group : o->groups) KVRT_TRY(put_chunk(save.get(), chain, i, group));
   }
   o->chunks_written = save->chunks_written();
   SessionIn in;
@@ -148,14 +160,14 @@ inline Result<uint64_t> save_chain(Store* store, const std::string& name, const 
   return save_chain(store, name, chain, &o);
 }
 
-// The number of the chain's chunks that read back; every one that does must have the right bytes.
-inline size_t readable_chunks(Store* store, const Chain& chain) {
+// The number of the chain's chunks of a group that read back; every one that does must have the right bytes.
+inline size_t readable_chunks(Store* store, const Chain& chain, uint32_t group = 0) {
   size_t good = 0;
   for (size_t i = 0; i < chain.nodes.size(); i++) {
     std::vector<uint8_t> out(chain.payloads[i].size());
     std::string damage;
-    if (store->read(chain.nodes[i], 1, out, &damage) != ChunkState::kOk) continue;
-    EXPECT_EQ(out, chain.payloads[i]) << "chunk " << i << " came back with other bytes";
+    if (store->read(chain.nodes[i], group, 1, out, &damage) != ChunkState::kOk) continue;
+    EXPECT_EQ(out, group_payload(chain, i, group)) << "chunk " << i << " came back with other bytes";
     good++;
   }
   return good;

@@ -90,11 +90,11 @@ void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
   if (s.kv.tables[0].filled(tail) == 0) branch = with_tail(s, nodes);
   if (wanted.empty() && branch.empty()) return;
   const bool one_chain = branch.size() == nodes.size() + 1;
-  const std::vector<bool> stored = s.store->has(one_chain ? branch : nodes);
-  const bool tail_stored = one_chain ? stored.back() : !branch.empty() && s.store->has(branch).back();
+  const std::vector<uint32_t> stored = s.store->has(one_chain ? branch : nodes);
+  const bool tail_stored = has_group(one_chain ? stored.back() : branch.empty() ? 0 : s.store->has(branch).back(), 0);
   list_.reserve(wanted.size() + 1);
   for (uint32_t i : wanted) {
-    if (!stored[i]) {
+    if (!has_group(stored[i], 0)) {
       s.stored.not_stored |= uint64_t{i + 1} * T <= s.stored.resumed_tokens && !s.stored.other_numerics;
     } else if (!add(i, nodes[i], s, scheduler)) {
       return;
@@ -106,9 +106,9 @@ void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
 // Plans chunks of the other arithmetic's snapshot, for blocks that the session's own chain had no chunk for.
 void ChunkLoads::plan_foreign(Session* session, Scheduler* scheduler) {
   const std::vector<NodeIn> nodes = foreign_chain(*session);
-  const std::vector<bool> stored = session->store->has(nodes);
+  const std::vector<uint32_t> stored = session->store->has(nodes);
   for (uint32_t i = 0; i < nodes.size(); ++i) {
-    if (!stored[i] || session->kv.tables[0].filled(i) > 0 || has(i)) continue;
+    if (!has_group(stored[i], 0) || session->kv.tables[0].filled(i) > 0 || has(i)) continue;
     if (!add(i, nodes[i], *session, scheduler)) return;
   }
 }
@@ -123,7 +123,7 @@ bool ChunkLoads::read(const Runtime& runtime, const KvGeometry& kv, uint8_t* poo
       try {
         uint8_t* to = pool + static_cast<uint64_t>(load.block) * kv.block_bytes();
         const Status uploaded = runtime.backend()->upload(to, kv.block_bytes(), [&](std::span<uint8_t> block) {
-          load.state = store->read(load.node, block_layout(kv.format), block, &load.damage);
+          load.state = store->read(load.node, 0, block_layout(kv.format), block, &load.damage);
           if (load.state == ChunkState::kOk) from_payload(kv, block);
         });
         if (!uploaded.is_ok()) {

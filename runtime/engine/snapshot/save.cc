@@ -76,12 +76,13 @@ Status Engine::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, Chun
 // Puts the chunks that the store lacks. Unless the durability is KV, a chunk is left out if the store has no room or the device fails to
 // give it: the tokens are saved all the same, and a resume computes their KV again.
 Status Engine::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report) {
-  const std::vector<bool> has = save->has(plan.nodes);
+  const std::vector<uint32_t> has = save->has(plan.nodes);
   report->left_out = false;
-  report->chunks_missing = static_cast<uint64_t>(std::count(has.begin(), has.end(), false));
+  report->chunks_missing =
+      static_cast<uint64_t>(std::count_if(has.begin(), has.end(), [](uint32_t groups) { return !has_group(groups, 0); }));
   std::vector<uint8_t> buffer(kv_.block_bytes());
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
-    if (has[plan.chunks[i].node]) continue;
+    if (has_group(has[plan.chunks[i].node], 0)) continue;
     const uint64_t start = runtime_->env()->now_ns(), written = save->chunks_written();
     Status put = put_chunk(save, plan, i, options.codec, &buffer);
     const bool optional = options.durability != Durability::kKv;

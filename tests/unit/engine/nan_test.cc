@@ -80,7 +80,7 @@ class Poisoned : public testing::TestWithParam<Way> {
     }
     const auto layout = 1 + static_cast<uint32_t>(kv.format);
     std::vector<uint8_t> payload(kv.block_bytes());
-    ASSERT_EQ(store_->read(nodes[index], layout, payload, nullptr), ChunkState::kOk);
+    ASSERT_EQ(store_->read(nodes[index], 0, layout, payload, nullptr), ChunkState::kOk);
     // f16: the elements themselves; int8 and fp8: their scales, which follow. One number per head of the first layer.
     const size_t T = kv.block_tokens, keys = size_t{kv.kv_heads} * kv.head_dim * T, plane = 2 * keys * kv.elem_bytes();
     for (uint32_t head = 0; head < kv.kv_heads; ++head) {

@@ -51,8 +51,8 @@ TEST_F(Damage, SwappedSegments) {
 }
 
 TEST_F(Damage, SwappedRows) {
-  sql("UPDATE nodes SET offset = (SELECT max(offset) FROM nodes), bytes = (SELECT bytes FROM nodes ORDER BY offset DESC LIMIT 1)"
-      " WHERE parent IS NULL");
+  sql("UPDATE chunks SET offset = (SELECT max(offset) FROM chunks), bytes = (SELECT bytes FROM chunks ORDER BY offset DESC LIMIT 1)"
+      " WHERE node = (SELECT id FROM nodes WHERE parent IS NULL)");
   expect_healed_by_a_save(1);
 }
 
@@ -92,9 +92,11 @@ TEST_F(Damage, FlippedValuesInTheCatalogAreFound) {
 
 TEST_F(Damage, WrongCountsAreNamedByVerify) {
   auto good = test::read_file(catalog());
-  for (const char* change : {"UPDATE nodes SET refs = refs + 1 WHERE parent IS NULL", "UPDATE segments SET live = live + 1",
-                             "UPDATE totals SET chunks = chunks + 1", "UPDATE totals SET segment_bytes = 0",
-                             "UPDATE sessions SET chunk_bytes = chunk_bytes + 1"}) {
+  for (const char* change :
+       {"UPDATE nodes SET refs = refs + 1 WHERE parent IS NULL", "UPDATE segments SET live = live + 1",
+        "UPDATE totals SET chunks = chunks + 1", "UPDATE totals SET segment_bytes = 0", "DELETE FROM chunks",
+        "UPDATE chunks SET node = node + 1000", "UPDATE chunks SET segment = 1000",
+        "PRAGMA ignore_check_constraints=ON; UPDATE chunks SET grp = 32", "UPDATE sessions SET chunk_bytes = chunk_bytes + 1"}) {
     write_file(catalog(), good);
     sql(change);
     auto store = open_store(root());

@@ -77,8 +77,8 @@ TEST_F(Gc, FreesExactlyWhatNoSessionNeeds) {
     EXPECT_EQ(report.segments_removed, gone.size());
     EXPECT_EQ(report.bytes_freed, bytes - bytes_of(left) + report.bytes_rewritten);
     for (auto& chain : chains) {
-      const std::vector<bool> has = store_->has(chain->nodes);
-      for (size_t n = 0; n < has.size(); n++) EXPECT_EQ(has[n], after.count(chain->nodes[n].key) != 0);
+      const std::vector<uint32_t> has = store_->has(chain->nodes);
+      for (size_t n = 0; n < has.size(); n++) EXPECT_EQ(has[n] != 0, after.count(chain->nodes[n].key) != 0);
     }
     EXPECT_EQ(store_->info()->chunks, after.size());
     EXPECT_EQ(store_->info()->sessions, living.size());
@@ -368,7 +368,7 @@ TEST_F(Gc, AChunkReplacedWhileItIsReadIsNotDamaged) {
     save("ann", chain);
   };
   std::vector<uint8_t> out(chain.payloads[0].size());
-  EXPECT_EQ(store_->read(chain.nodes[0], 1, out, nullptr), ChunkState::kOk);
+  EXPECT_EQ(store_->read(chain.nodes[0], 0, 1, out, nullptr), ChunkState::kOk);
   EXPECT_TRUE(replaced);
   EXPECT_EQ(store_->info()->chunks_damaged, 0u);
   EXPECT_EQ(readable_chunks(store_.get(), chain), chain.nodes.size());

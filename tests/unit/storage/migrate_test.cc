@@ -2,6 +2,7 @@
 #include "tests/support/damage_rig.h"
 #include "tests/support/fault_env.h"
 #include "tests/support/old_schema.h"
+#include "tests/support/repair_rig.h"
 
 namespace kvrt {
 namespace {
@@ -11,7 +12,7 @@ using namespace test;
 // Rows that must be the same after the way there and back. The clock of uses starts anew.
 constexpr char kRows[] =
     "SELECT name, hex(value) FROM meta; SELECT id, hex(name), bytes, live, synced FROM segments;"
-    "SELECT id, hex(key), parent, n, hex(tokens), refs, segment, offset, bytes, raw_bytes FROM nodes;"
+    "SELECT id, hex(key), parent, n, hex(tokens), refs FROM nodes; SELECT node, grp, segment, offset, bytes, raw_bytes FROM chunks;"
     "SELECT domain, name, hex(id), gen, hex(root), head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, hex(checksum),"
     " hex(model_id), hex(manifest), chunks, chunks_missing, chunk_bytes, chunk_bytes_shared FROM sessions ORDER BY domain, name;"
     "SELECT chunks, chunk_bytes, chunk_raw_bytes, segments, segment_bytes FROM totals;"
@@ -51,8 +52,7 @@ class Migration : public Damage {
     ASSERT_OK((*store)->set_ttl("", "bob", 1'000'000));
     ASSERT_OK((*store)->remove("", "tmp"));
     flip(segment_files(root()).back(), 32 + 300);  // a hole, somewhere
-    (void)readable_chunks(store->get(), chain_);
-    for (const Chain* chain : {&shared_, &grown_, &other_}) (void)readable_chunks(store->get(), *chain);
+    read_all(store->get());
     ASSERT_EQ((*store)->info()->chunks_damaged, 1u);
     (*store)->cache_model_id({1, 2, {}}, Hash256{});
   }
@@ -68,6 +68,9 @@ class Migration : public Damage {
           ", chunk_bytes = " + std::to_string(s.bytes) + ", chunk_bytes_shared = " + std::to_string(s.bytes_shared) + " WHERE domain = '" +
           s.domain + "' AND name = '" + s.name + "'");
     }
+  }
+  void read_all(Store* store) {
+    for (const Chain* chain : {&chain_, &shared_, &grown_, &other_}) (void)readable_chunks(store, *chain);
   }
   Status migrate() { return open_status(); }
   std::string backup() const { return root() + "/catalog.db.old"; }
@@ -99,6 +102,54 @@ TEST_F(Migration, EveryRowIsWhatTodaysCatalogHas) {
   EXPECT_EQ(*save_chain(store->get(), "tmp", other_, o), 2u) << "a removed name's revision goes on";
   ASSERT_OK((*store)->gc(nullptr).status());
   EXPECT_EQ(test::read_file(backup()), old) << "the backup stays";
+}
+
+// Release 0.1 had a node's chunk in the node's row.
+TEST_F(Migration, ChunksOfTheReleaseAreOfGroup0) {
+  const std::string rows = sql_rows(catalog(), kRows), tables = sql_rows(catalog(), kTables);
+  make_schema_3(root());
+  ASSERT_OK(migrate());
+  // The id of the store is a new one.
+  EXPECT_EQ(sql_rows(catalog(), kRows).substr(rows.find("salt")), rows.substr(rows.find("salt")));
+  EXPECT_EQ(sql_rows(catalog(), kTables), tables);
+  EXPECT_EQ(sql_rows(catalog(), "SELECT DISTINCT grp FROM chunks"), "0|\n");
+  auto store = open_store(root());
+  ASSERT_OK(store.status());
+  EXPECT_TRUE((*store)->verify(nullptr)->empty());
+  read_all(store->get());
+  EXPECT_EQ((*store)->info()->chunks_damaged, 0u);
+}
+
+// The old tables had no rule against them: they cost their chunks.
+TEST_F(Migration, WrongPlacesOfChunks) {
+  make_schema_3(root());
+  sql("UPDATE nodes SET offset = NULL, bytes = NULL, raw_bytes = NULL WHERE id = (SELECT max(id) FROM nodes WHERE segment IS NOT NULL)");
+  ASSERT_OK(migrate());
+  auto store = open_store(root());
+  ASSERT_OK(store.status());
+  const uint64_t chunks = (*store)->info()->chunks;
+  read_all(store->get());
+  EXPECT_EQ((*store)->info()->chunks_damaged, 1u);
+  EXPECT_EQ((*store)->info()->chunks, chunks - 1);
+  EXPECT_EQ((*store)->load("work", "dan")->tokens, other_.tokens);
+}
+
+// What is left of a catalog of 0.1 whose header is gone.
+TEST_F(Migration, ARepairReadsTheOldRows) {
+  make_schema_3(root());
+  auto bytes = test::read_file(catalog());
+  std::fill_n(bytes.begin(), 100, uint8_t{0x11});
+  write_file(catalog(), bytes);
+  fs::remove(segment_files(root()).front());
+  const Repaired r = repair(root());
+  ASSERT_OK(r.status);
+  EXPECT_EQ(r.report.sessions_kept, 4u);
+  EXPECT_GT(r.report.chunks_kept, 0u);
+  EXPECT_GT(r.report.chunks_lost, 0u) << "the old rows tell of them";
+  auto store = open_store(root());
+  ASSERT_OK(store.status());
+  EXPECT_EQ((*store)->load("", "ann")->tokens, chain_.tokens);
+  EXPECT_TRUE((*store)->verify(nullptr)->empty());
 }
 
 TEST_F(Migration, TheNextOneReplacesTheBackup) {

@@ -16,17 +16,18 @@ class Newer : public Damage {
     std::memcpy(bytes.data() + at, &value, 2);
     write_file(segment(), bytes);
   }
-  // The first frame, the first block's, says that it is of another version, or has another flag; its checksum is right.
+  using Change = std::vector<std::pair<size_t, uint16_t>>;  // u16 by their place
+  // The first frame, the first block's, says that it is of another version or group, or has another flag; its checksum is right.
   static size_t first_frame_body(const std::vector<uint8_t>& bytes) {
     uint64_t planes[2], tokens = 0;
     std::memcpy(planes, bytes.data() + 32 + 80, sizeof planes);
     std::memcpy(&tokens, bytes.data() + 32 + 104, 4);
     return 112 + 4 * tokens + planes[0] + planes[1];
   }
-  void change_first_frame(size_t at, uint16_t value) {
+  void change_first_frame(const Change& change) {
     auto bytes = test::read_file(segment());
     const size_t body = first_frame_body(bytes);
-    std::memcpy(bytes.data() + 32 + at, &value, 2);
+    for (const auto& [at, value] : change) std::memcpy(bytes.data() + 32 + at, &value, 2);
     const Checksum128 sum = checksum128({bytes.data() + 32, body});
     std::memcpy(bytes.data() + 32 + body, &sum.low, 8);
     std::memcpy(bytes.data() + 32 + body + 8, &sum.high, 8);
@@ -44,7 +45,7 @@ class Newer : public Damage {
     EXPECT_EQ(readable_chunks(store->get(), chain_), chain_.nodes.size() - 1);
     std::vector<uint8_t> out(chain_.payloads[0].size());
     std::string why;
-    EXPECT_EQ((*store)->read(chain_.nodes[0], 1, out, &why), ChunkState::kAbsent);
+    EXPECT_EQ((*store)->read(chain_.nodes[0], 0, 1, out, &why), ChunkState::kAbsent);
     EXPECT_NE(why.find("of a newer kvrt"), std::string::npos) << why;
     EXPECT_EQ((*store)->info()->chunks_damaged, 0u);
     EXPECT_EQ((*store)->stat("", "ann")->chunks_missing, 0u) << "it is there, for who can read it";
@@ -69,10 +70,10 @@ class Newer : public Damage {
 
 TEST_F(Newer, AFrameIsNeitherReadNorForgottenNorCopied) {
   const auto good = test::read_file(segment());
-  for (const auto& [at, value] : {std::pair<size_t, uint16_t>{4, 3}, {6, 0x8001}}) {
-    SCOPED_TRACE(at);
+  for (const Change& change : {Change{{4, 3}}, Change{{6, 0x8001}}, Change{{4, 2}, {108, 32}}}) {
+    SCOPED_TRACE(change.back().first);
     const auto catalog_before = test::read_file(catalog());
-    change_first_frame(at, value);
+    change_first_frame(change);
     const auto changed = test::read_file(segment());
     use_frame_of_a_newer_kvrt();
     EXPECT_EQ(test::read_file(segment()), changed);

@@ -65,11 +65,11 @@ TEST_F(Processes, SegmentsAreForgottenByName) {
   ASSERT_OK(after.status());
   ASSERT_EQ(after->size(), 1u);
   ASSERT_EQ(after->at(0).row, before->at(0).row);
-  EXPECT_EQ(*catalog.nodes.forget_segment(before->at(0).id), 0u);
-  EXPECT_EQ(*catalog.nodes.forget_chunk(later.nodes[0].key, before->at(0).id), 0u);
+  EXPECT_EQ(*catalog.chunks.forget_segment(before->at(0).id), 0u);
+  EXPECT_EQ(*catalog.chunks.forget({later.nodes[0].key}, before->at(0).id), 0u);
   EXPECT_EQ(readable_chunks(store_.get(), later), later.nodes.size());
-  EXPECT_EQ(*catalog.nodes.forget_chunk(later.nodes[0].key, after->at(0).id), 1u);
-  EXPECT_EQ(*catalog.nodes.forget_segment(after->at(0).id), later.nodes.size() - 1);
+  EXPECT_EQ(*catalog.chunks.forget({later.nodes[0].key}, after->at(0).id), 1u);
+  EXPECT_EQ(*catalog.chunks.forget_segment(after->at(0).id), later.nodes.size() - 1);
   EXPECT_EQ(readable_chunks(store_.get(), later), 0u);
   EXPECT_TRUE(store_->verify(nullptr)->empty());
   ASSERT_OK(catalog.db.close(false));

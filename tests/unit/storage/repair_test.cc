@@ -141,9 +141,10 @@ TEST_F(Repair, FlippedBytes) {
 
 // SQLite's own check passes over them where a file is opened read only, as repair and a reader do.
 TEST_F(Repair, RowsThatBreakAConstraint) {
-  for (const char* broken : {"UPDATE nodes SET n = n + 1 WHERE id = (SELECT max(id) FROM nodes)",
-                             "UPDATE sessions SET pinned = 256 WHERE rowid = (SELECT max(rowid) FROM sessions)",
-                             "UPDATE segments SET live = -1 WHERE id = 1", "INSERT INTO trash VALUES(x'01')"}) {
+  for (const char* broken :
+       {"UPDATE nodes SET n = n + 1 WHERE id = (SELECT max(id) FROM nodes)",
+        "UPDATE sessions SET pinned = 256 WHERE rowid = (SELECT max(rowid) FROM sessions)", "UPDATE segments SET live = -1 WHERE id = 1",
+        "INSERT INTO trash VALUES(x'01')", "UPDATE chunks SET grp = 32 WHERE grp = 0 AND node = (SELECT max(node) FROM chunks)"}) {
     SCOPED_TRACE(broken);
     reset();
     sql(std::string("PRAGMA ignore_check_constraints=ON; ") + broken);
@@ -191,10 +192,12 @@ TEST_F(Repair, DamagedCatalogIsKept) {
 }
 
 TEST_F(Repair, WrongCountsAreCountedAnew) {
-  for (const char* change : {"UPDATE nodes SET refs = refs + 1 WHERE parent IS NULL", "UPDATE segments SET live = live + 1",
-                             "UPDATE totals SET chunks = chunks + 1", "DELETE FROM totals", "DELETE FROM segments",
-                             "UPDATE sessions SET chunk_bytes = chunk_bytes + 1, counted = (SELECT shares FROM totals)",
-                             "UPDATE nodes SET segment = 1", "UPDATE nodes SET offset = offset + 1", "DROP INDEX nodes_by_parent"}) {
+  for (const char* change :
+       {"UPDATE nodes SET refs = refs + 1 WHERE parent IS NULL", "UPDATE segments SET live = live + 1",
+        "UPDATE totals SET chunks = chunks + 1", "DELETE FROM totals", "DELETE FROM segments",
+        "UPDATE sessions SET chunk_bytes = chunk_bytes + 1, counted = (SELECT shares FROM totals)", "UPDATE chunks SET segment = 1",
+        "UPDATE chunks SET segment = 1000", "UPDATE chunks SET offset = offset + 1", "UPDATE chunks SET node = node + 1000",
+        "DELETE FROM chunks", "DROP TABLE chunks", "DROP INDEX nodes_by_parent", "DROP INDEX chunks_by_segment"}) {
     SCOPED_TRACE(change);
     reset();
     sql(std::string("PRAGMA foreign_keys=OFF; ") + change);

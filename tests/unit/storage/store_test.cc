@@ -78,9 +78,9 @@ TEST_F(StoreTest, SavesOnlyWhatIsNewAndDropsTheOldTail) {
   EXPECT_EQ(o.chunks_written, 3u) << "2 of 5 blocks were there";
   EXPECT_EQ(info().chunks, 5u) << "the superseded tail is gone";
   EXPECT_EQ(readable_chunks(store_.get(), second), 5u);
-  EXPECT_EQ(store_->has(first.nodes), (std::vector<bool>{true, true, false}));
-  EXPECT_EQ(store_->has(second.nodes), std::vector<bool>(5, true));
-  EXPECT_EQ(store_->has(std::span(second.nodes).subspan(1)), std::vector<bool>(4)) << "not from its root on";
+  EXPECT_EQ(store_->has(first.nodes), (std::vector<uint32_t>{1, 1, 0}));
+  EXPECT_EQ(store_->has(second.nodes), std::vector<uint32_t>(5, 1));
+  EXPECT_EQ(store_->has(std::span(second.nodes).subspan(1)), std::vector<uint32_t>(4)) << "not from its root on";
   o.revision_seen = 2;
   revision = save_chain(store_.get(), "ann", second, &o);  // nothing new
   ASSERT_OK(revision.status());

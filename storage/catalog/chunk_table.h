@@ -1,0 +1,56 @@
+// The table chunks: the places of each node's chunks, one per group. A function that takes a CatalogTransaction is a part of it. move and
+// the forget functions that take none are each a transaction of their own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "storage/catalog/catalog_db.h"
+#include "storage/catalog/segment_table.h"
+#include "storage/catalog/transaction.h"
+#include "storage/segment/segment.h"
+#include "storage/values.h"
+
+namespace kvrt {
+
+// Where a chunk's frame lies, in all of the store.
+struct ChunkLocation {
+  SegmentId segment;
+  uint64_t offset = 0, bytes = 0;
+};
+
+class ChunkTable {
+ public:
+  ChunkTable(CatalogDb* catalog, SegmentTable* segments) : catalog_(catalog), db_(catalog->sql()), segments_(segments) {}
+
+  Result<std::optional<ChunkLocation>> find(const ChunkKey& chunk);
+  Result<std::vector<ChunkPlace>> of_node(const BlockKey& node);          // whatever segments they are in, by group
+  Result<std::vector<ChunkPlace>> in_segment(const SegmentRow& segment);  // in the file's order
+  // BUSY (kConcurrent) if one of the chunks is not there any more.
+  Status require(const ChunkKeys& chunks);
+
+  // Adds the segment's chunks that are not there yet. The bytes that became live. Nodes from row `first_new` on are new.
+  Result<uint64_t> add(CatalogTransaction* txn, const NewSegment& segment, int64_t first_new);
+  // Points the chunks that are still in `from` to their places in `to`. The count moved; 0: `to` has no row.
+  Result<uint64_t> move(const SegmentRow& from, const NewSegment& to);
+
+  struct Dropped {
+    uint64_t chunks = 0, bytes = 0;
+  };
+  Result<Dropped> drop(CatalogTransaction* txn, int64_t node);    // all chunks of the node
+  Status forget(CatalogTransaction* txn, const ChunkKey& chunk);  // wherever it lies, if it is there
+  // Forgets the chunk, or every chunk of the segment; nodes and tokens stay. The count of chunks forgotten.
+  // The segment is found by its name: another segment may have its row number by now.
+  Result<uint64_t> forget(const ChunkKey& chunk, const SegmentId& segment);
+  Result<uint64_t> forget_segment(const SegmentId& segment);
+
+ private:
+  Result<Dropped> count_off(CatalogTransaction* txn, Query* deleted);
+
+  CatalogDb* const catalog_;
+  Db* const db_;
+  SegmentTable* const segments_;
+};
+
+}  // namespace kvrt
