@@ -29,6 +29,7 @@ struct Base {
       auto& chain = chains[name] = std::make_unique<Chain>(token_run(static_cast<size_t>(length), kind));
       SaveOptions o;
       o.id = ++id;
+      if (id == 2) o.groups = {0, 3};
       require(save_chain(store->get(), name, *chain, o).is_ok(), "the base is saved");
     }
     require((*store)->remove("", "eve").is_ok(), "the base has a tombstone");
@@ -125,10 +126,12 @@ void look(Store* store, const Base& base) {
     auto session = store->load("", name);
     if (session.is_ok()) require(session->tokens == chain->tokens, name + " has the tokens that were saved");
     for (size_t i = 0; i < chain->nodes.size(); ++i) {
-      std::vector<uint8_t> out(chain->payloads[i].size());
-      std::string why;
-      if (store->read(chain->nodes[i], 0, 1, out, &why) == ChunkState::kOk) {
-        require(out == chain->payloads[i], "a chunk comes back as it was or not at all");
+      for (const uint32_t group : {0u, 3u}) {
+        std::vector<uint8_t> out(chain->payloads[i].size());
+        std::string why;
+        if (store->read(chain->nodes[i], group, 1, out, &why) == ChunkState::kOk) {
+          require(out == group_payload(*chain, i, group), "a chunk comes back as it was or not at all");
+        }
       }
     }
   }
