@@ -54,7 +54,7 @@ void fill_props(const kvrt::Engine& engine, kvrt_model_props* p) {
   p->weight_bytes = i.weight_bytes;
   p->scratch_bytes = i.scratch_bytes;
   p->kv_bytes_per_token = i.kv.token_bytes();
-  p->block_bytes = i.kv.block_bytes();
+  p->block_bytes = i.unit_bytes;
   p->blocks = i.blocks;
   p->blocks_free = i.blocks_free;
   p->blocks_cached = i.blocks_cached;

@@ -41,17 +41,17 @@ Result<kvrt::ModelCost> cost_of_file(const kvrt::Runtime& runtime, const char* p
   return kvrt::model_cost(*file, *runtime.backend());
 }
 
-kvrt_plan to_plan(const kvrt::ModelCost& cost, const kvrt::KvGeometry& kv, const kvrt::SessionsPlan& s) {
+kvrt_plan to_plan(const kvrt::ModelCost& cost, const kvrt::ModelKv& kv, const kvrt::SessionsPlan& s) {
   kvrt_plan p{};
-  p.block_tokens = kv.block_tokens;
+  p.block_tokens = kv.all.block_tokens;
   p.layers = cost.dims.layers;
   p.heads = cost.dims.heads;
   p.kv_heads = cost.dims.kv_heads;
   p.head_dim = cost.dims.head_dim;
   p.context_length = cost.dims.context;
   p.fits = s.total_bytes <= s.memory_bytes;
-  p.kv_bytes_per_token = kv.token_bytes();
-  p.block_bytes = kv.block_bytes();
+  p.kv_bytes_per_token = kv.all.token_bytes();
+  p.block_bytes = kv.unit_bytes();
   p.weight_bytes = cost.weight_bytes;
   p.scratch_bytes = cost.scratch_bytes;
   p.session_blocks = s.session_blocks;
@@ -84,7 +84,7 @@ kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_
     if (o.reserved) return error(Code::kInvalid, Detail::kNone, "kvrt_plan_options: reserved is %u, expected 0", o.reserved);
     const bool geometry = !path && !path_size;
     KVRT_ASSIGN(const kvrt::ModelCost cost, geometry ? cost_of_geometry(o) : cost_of_file(*held, path, path_size, o));
-    const kvrt::KvGeometry kv = kvrt::kv_geometry(cost.dims, o.block_tokens, kv_format_of(o.kv_format));
+    const kvrt::ModelKv kv = kvrt::model_kv(cost.dims, o.block_tokens, kv_format_of(o.kv_format));
     uint64_t total = 0, budget = o.memory_bytes;
     if (!budget) held->backend()->device_memory(&total, &budget);
     KVRT_ASSIGN(const auto sessions, kvrt::plan_sessions(cost, kv, {o.sessions, o.session_tokens, o.shared_tokens, budget}));

@@ -83,7 +83,8 @@ struct Session : SessionValue {
   std::shared_ptr<Wake> wake;  // null: none
   bool woken = false;          // `wake` is to be rung
   Session* next_woken = nullptr;
-  uint64_t last_used = 0;  // by the scheduler's clock, for the order of eviction
+  uint64_t last_used = 0;                // by the scheduler's clock, for the order of eviction
+  std::pair<uint64_t, uint64_t> marked;  // the count and the last end of the messages whose ends are marked
   Condition changed;
 };
 

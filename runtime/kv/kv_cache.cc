@@ -22,6 +22,12 @@ uint32_t first_window(const KvShape& shape) {
 KvCache::KvCache(uint32_t units, const KvShape& shape)
     : shape_(shape), first_window_(first_window(shape)), window_units_max_(units / kWindowsPart), pool_(units), domains_(units) {}
 
+std::vector<BlockId> KvCache::units_of(BlockId block) const {
+  std::vector<BlockId> units;
+  for (; block != kNoBlock; block = pool_.next_unit(block)) units.push_back(block);
+  return units;
+}
+
 void KvCache::extend(KvSequence* sequence, std::span<const int32_t> tokens) {
   const uint32_t T = block_tokens();
   auto& chain = sequence->chain;
@@ -138,7 +144,7 @@ void KvCache::mark(KvSequence* sequence, uint64_t tokens) {
 template <typename Fn>
 void KvCache::each_of_windows(const ChainRef& last, Fn fn) const {
   for (uint32_t g = first_window_; g < shape_.n_groups; ++g) {
-    const uint64_t links = (shape_.groups[g].window - 1 + block_tokens() - 1) / block_tokens();
+    const uint64_t links = (uint64_t{shape_.groups[g].window} + block_tokens() - 1) / block_tokens();
     ChainRef link = last;
     for (uint64_t n = 0; n < links && link; ++n, link = link->before) fn(link, g);
   }
@@ -180,14 +186,13 @@ bool KvCache::give_up_windows(KvSequence* sequence, Fn keeps) {
 }
 
 void KvCache::roll(KvSequence* sequence, uint64_t n, uint64_t at) {
-  give_up_windows(sequence, [&](uint64_t window, uint64_t first, uint64_t end) {
-    return end + 2 * window > n || (first < at && end + window > at + 1);
-  });
+  give_up_windows(sequence,
+                  [&](uint64_t window, uint64_t first, uint64_t end) { return end + 2 * window > n || (first < at && end + window > at); });
 }
 
 bool KvCache::shed(KvSequence* sequence, const KvRun& run) {
   return give_up_windows(sequence,
-                         [&](uint64_t window, uint64_t first, uint64_t end) { return first < run.end && end + window > run.begin + 1; });
+                         [&](uint64_t window, uint64_t first, uint64_t end) { return first < run.end && end + window > run.begin; });
 }
 
 uint64_t KvCache::domain_of(const KvSequence& sequence) {

@@ -28,6 +28,9 @@ class KvCache {
   uint32_t used_count() const { return size() - free_count() - cached_count(); }
   uint64_t evictions() const { return evictions_; }  // cached blocks that were given up, ever
   BlockId next_unit(BlockId unit) const { return pool_.next_unit(unit); }
+  std::vector<BlockId> units_of(BlockId block) const;
+  // The block that a boundary keeps of a group's window there; kNoBlock: there is none.
+  static BlockId kept_window(const ChainLink& link, uint32_t group) { return link.kept[group] > 0 ? link.blocks[group] : kNoBlock; }
 
   // Makes chain links of all full blocks.
   void extend(KvSequence* sequence, std::span<const int32_t> tokens);

@@ -117,7 +117,7 @@ bool KvShape::has_windows() const { return groups[n_groups - 1].window > 0; }
 
 uint32_t KvShape::window_begin(uint32_t group, uint32_t last) const {
   const uint64_t end = uint64_t{last + 1} * block_tokens, window = groups[group].window;
-  return end >= window ? static_cast<uint32_t>((end - (window - 1)) / block_tokens) : 0;
+  return end >= window ? static_cast<uint32_t>((end - window) / block_tokens) : 0;
 }
 
 KvSequence::KvSequence(const KvShape& kv) : shape(kv), tables(kv.n_groups, BlockTable(kv.block_tokens)) {}
@@ -163,6 +163,19 @@ uint64_t KvSequence::reusable(uint64_t n) const {
   uint64_t reused = n;
   for (const KvRun& run : runs(n)) reused -= run.end - run.begin;
   return reused;
+}
+
+uint64_t KvSequence::whole_blocks(uint32_t blocks) const {
+  uint64_t whole = 0;
+  for (uint32_t i = 0; i < blocks; ++i) {
+    bool all = true;
+    for (uint32_t g = 0; g < shape.n_groups; ++g) {
+      const bool needs = shape.groups[g].window == 0 || i >= shape.window_begin(g, blocks - 1);
+      all &= !needs || tables[g].filled(i) == shape.block_tokens;
+    }
+    whole += all;
+  }
+  return whole;
 }
 
 uint32_t KvSequence::blocks() const {

@@ -30,7 +30,7 @@ struct KvShape {
   uint64_t blocks_for(uint32_t group, uint64_t tokens) const;
   uint64_t units_for(uint64_t tokens) const;  // of all groups
   uint64_t tokens_in(uint64_t units) const;   // the most tokens whose units these are; whole blocks
-  // The last block of a window of the group that ends with block `last` is that; this is its first one.
+  // The first block of the window that ends with block `last`: all that the last row there sees.
   uint32_t window_begin(uint32_t group, uint32_t last) const;
 };
 
@@ -59,6 +59,8 @@ struct KvSequence {
   // The largest position, `at` or before it, where computing can go on.
   uint64_t restart(uint64_t at) const;
 
+  // Of the first `blocks` full blocks, those whose KV is whole, as far as a row after them sees it.
+  uint64_t whole_blocks(uint32_t blocks) const;
   uint32_t blocks() const;  // places of the longest table
   uint32_t blocks_held() const;
   uint64_t units_held() const;

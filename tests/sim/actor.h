@@ -24,7 +24,8 @@ using Counts = std::map<std::string, uint64_t>;  // events by name, and how ofte
 struct Setting {
   Engine* engine = nullptr;
   const Tokenizer* tokenizer = nullptr;
-  uint64_t room = 0;  // tokens that a session can have
+  uint64_t room = 0;              // tokens that a session can have
+  std::vector<uint32_t> windows;  // by group of layers
   Random* random = nullptr;
   Counts* counts = nullptr;
   bool trace = false;

@@ -183,7 +183,7 @@ void Actor::on_logits(const Event& e) {
     g.logits_taken = true;
   }
   ++g.logits_seen;
-  SIM_CHECK(same_bits(e.logits, oracle_row(std::span(tokens_).first(e.position + 1), w_->tokenizer->vocab_size())),
+  SIM_CHECK(same_bits(e.logits, oracle_row(std::span(tokens_).first(e.position + 1), w_->tokenizer->vocab_size(), w_->windows)),
             "the logits of position %zu of %zu differ", size_t{e.position}, tokens_.size());
   w_->note("rows compared");
 }
@@ -193,7 +193,7 @@ void Actor::on_token(const Event& e) {
   const GenerateOptions& o = g.options;
   SIM_CHECK(g.end == Reason::kNone && !o.prefill_only, "a token after the end");
   SIM_CHECK(g.logits_taken == (o.emit_logits || o.host_samples), "a token without its logits");
-  auto row = oracle_row(tokens_, w_->tokenizer->vocab_size());
+  auto row = oracle_row(tokens_, w_->tokenizer->vocab_size(), w_->windows);
   Sample want = o.host_samples ? describe(row, g.accepted, o.sampling.top_logprobs) : oracle_sample(row, o, tokens_, g.prompt);
   SIM_CHECK(e.position == tokens_.size() && e.token == want.token, "token %d at %zu, expected %d at %zu", e.token, size_t{e.position},
             want.token, tokens_.size());
@@ -277,7 +277,7 @@ void Actor::on_done(const Event& e) {
 void Actor::on_failure(const Status& status) {
   SIM_CHECK(running_, "next: %s", status.message().c_str());
   Running& g = *running_;
-  auto row = oracle_row(tokens_, w_->tokenizer->vocab_size());
+  auto row = oracle_row(tokens_, w_->tokenizer->vocab_size(), w_->windows);
   bool nan = std::any_of(row.begin(), row.end(), [](float x) { return std::isnan(x); });
   bool banned = !nan && !g.options.host_samples && oracle_sample(row, g.options, tokens_, g.prompt).empty;
   Code want = nan ? Code::kDevice : banned ? Code::kInvalid : Code::kOk;

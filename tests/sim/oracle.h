@@ -10,12 +10,20 @@
 
 namespace kvrt::test {
 
-// The logits after all of `tokens`.
-inline std::vector<float> oracle_row(std::span<const int32_t> tokens, uint32_t vocab) {
-  uint64_t state = kToyStart;
-  for (size_t p = 0; p < tokens.size(); ++p) state = toy_next(state, toy_kv(state, tokens[p], p));
+// The KV of the next position in each group; `state` then has seen it.
+inline std::vector<uint64_t> oracle_kv(ToyState* state, size_t groups, int32_t token, uint64_t position) {
+  std::vector<uint64_t> values;
+  for (uint32_t g = 0; g < groups; ++g) values.push_back(state->kv(g, token, position));
+  for (uint32_t g = 0; g < groups; ++g) state->see(g, values[g]);
+  return values;
+}
+
+// The logits after all of `tokens`. windows: by group of layers.
+inline std::vector<float> oracle_row(std::span<const int32_t> tokens, uint32_t vocab, std::span<const uint32_t> windows) {
+  ToyState state(windows);
+  for (size_t p = 0; p < tokens.size(); ++p) oracle_kv(&state, windows.size(), tokens[p], p);
   std::vector<float> row(vocab);
-  toy_logits(state, row);
+  toy_logits(state.state(), row);
   return row;
 }
 

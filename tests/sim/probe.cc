@@ -5,14 +5,11 @@
 #include <cstring>
 #include <set>
 
-#include "tests/sim/toy.h"
+#include "tests/sim/oracle.h"
 
 namespace kvrt {
 
 namespace {
-
-using test::toy_kv;
-using test::toy_next;
 
 [[gnu::format(printf, 1, 2)]] std::string say(const char* format, ...) {
   char text[256];
@@ -28,9 +25,11 @@ using test::toy_next;
 Probe::Holders Probe::holders() const {
   Holders held(cache().pool_.size());
   for (const Session* s : scheduler().sessions_) {
-    const BlockTable& table = s->kv.tables[0];
-    for (uint32_t i = 0; i < table.size(); ++i) {
-      if (table.block(i) != kNoBlock) held[static_cast<size_t>(table.block(i))].push_back({s, i});
+    for (uint32_t g = 0; g < s->kv.tables.size(); ++g) {
+      const BlockTable& table = s->kv.tables[g];
+      for (uint32_t i = 0; i < table.size(); ++i) {
+        if (table.block(i) != kNoBlock) held[static_cast<size_t>(table.block(i))].push_back({s, g, i});
+      }
     }
   }
   return held;
@@ -41,31 +40,47 @@ std::string Probe::check_pool(const Holders& held) const {
   const BlockPool& pool = cache().pool_;
   std::vector<uint32_t> copies(pool.size());
   for (const BlockCopy& copy : plan().copies) ++copies[static_cast<size_t>(copy.from)];
-  uint32_t used = 0;
+  std::set<BlockId> units(pool.free_.begin(), pool.free_.end());
+  if (units.size() != pool.free_.size()) return "a unit is free twice";
+  const auto take = [&](BlockId block) {  // no unit is in two blocks, or free and in one
+    for (BlockId unit = block; unit != kNoBlock; unit = pool.next_unit(unit)) {
+      if (!units.insert(unit).second) return false;
+    }
+    return true;
+  };
   for (uint32_t b = 0; b < pool.size(); ++b) {
-    size_t want = held[b].size() + copies[b];
+    const auto block = static_cast<BlockId>(b);
+    const size_t want = held[b].size() + copies[b];
     if (pool.refs_[b] != want) return say("block %u has %u references, %zu holders", b, pool.refs_[b], want);
-    used += want > 0;
-    bool indexed = cache().index_.contains(static_cast<BlockId>(b));
-    const bool cached = pool.cached(static_cast<BlockId>(b));
-    if (cached && (want || !indexed)) return say("block %u is cached, has %zu holders and is%s indexed", b, want, indexed ? "" : " not");
-    if (!want && indexed && !cached) return say("block %u is free and indexed", b);
+    const PrefixIndex::Entry* entry = cache().index_.find(block);
+    const bool cached = pool.cached(block);
+    if (cached && (want || !entry)) return say("block %u is cached, has %zu holders and is%s indexed", b, want, entry ? "" : " not");
+    if (!want && entry && !cached) return say("block %u is free and indexed", b);
+    if ((want || cached) && !take(block)) return say("block %u has a unit that another has", b);
+    const uint32_t group = entry ? entry->group : want && !held[b].empty() ? held[b][0].group : 0;
+    if ((cached || !held[b].empty()) && pool.units(block) != cache().shape().groups[group].units)
+      return say("block %u of group %u has %u units", b, group, pool.units(block));
+    if (!cached || cache().shape().groups[group].window == 0) continue;
+    if (!entry->link->boundary && entry->link->kept[group] == 0) return say("block %u of a window is kept for no boundary", b);
   }
-  std::set<BlockId> unused(pool.free_.begin(), pool.free_.end());
-  if (unused.size() != pool.free_.size()) return "a block is free twice";
-  for (BlockId b = pool.oldest(Keep::kCached); b != kNoBlock; b = pool.after(b)) {
-    if (!pool.cached(b) || !unused.insert(b).second) return say("block %d of the LRU is not cached, or free", b);
+  if (units.size() != pool.size()) return say("%zu of %u units are free or in blocks", units.size(), pool.size());
+  uint32_t linked = 0;
+  for (const Keep lru : {Keep::kCached, Keep::kCachedWindow}) {
+    for (BlockId b = pool.oldest(lru); b != kNoBlock; b = pool.after(b), ++linked) {
+      if (!pool.cached(b)) return say("block %d of an LRU is not cached", b);
+    }
   }
-  for (BlockId b : unused) {
-    if (pool.refs(b) != 0) return say("block %d is unused and has references", b);
-  }
-  if (unused.size() + used != pool.size()) return say("%zu unused and %u used blocks of %u", unused.size(), used, pool.size());
+  const auto cached = static_cast<uint32_t>(
+      std::count_if(pool.kept_.begin(), pool.kept_.end(), [](Keep k) { return k == Keep::kCached || k == Keep::kCachedWindow; }));
+  if (linked != cached) return say("%u blocks in the LRUs, %u cached ones that should be there", linked, cached);
   return "";
 }
 
 std::string Probe::check_index(bool deep) const {
   const PrefixIndex& index = cache().index_;
-  if (index.by_parent_.size() != index.entries_.size()) return "the index's maps differ";
+  std::set<const ChainLink*> links;
+  for (const auto& [block, entry] : index.entries_) links.insert(entry.link.get());
+  if (index.by_parent_.size() != links.size()) return "the index's maps differ";
   for (const auto& [block, entry] : index.entries_) {
     const ChainRef& link = entry.link;
     if (link->blocks[entry.group] != block) return say("block %d is not under its link", block);
@@ -84,19 +99,27 @@ std::string Probe::check_session(const Session& s, bool deep) const {
       return say("link %u is not of its chain", i);
     if (chain_key(link.parent, std::span(s.tokens).subspan(i * T, T)) != link.key) return say("key %u is not its tokens'", i);
   }
-  for (uint32_t i = 0; i < s.kv.tables[0].size(); ++i) {
-    BlockId block = s.kv.tables[0].block(i);
-    uint32_t filled = s.kv.tables[0].filled(i);
-    if (filled > T || (block == kNoBlock && filled)) return say("block %u of the table has %u filled", i, filled);
-    if (uint64_t{i} * T + filled > s.tokens.size()) return say("KV past token %zu", s.tokens.size());
-    const PrefixIndex::Entry* entry = cache().index_.find(block);
-    if (block == kNoBlock || !entry) continue;
-    if (!s.kv.share) return say("block %d of a session that shares nothing is indexed", block);
-    if (!std::equal(entry->link->tokens.begin(), entry->link->tokens.begin() + filled, s.tokens.begin() + i * T)) {
-      return say("block %d is indexed with other tokens than its holder's at %u", block, i * T);
+  for (uint32_t g = 0; g < s.kv.tables.size(); ++g) {
+    const BlockTable& table = s.kv.tables[g];
+    for (uint32_t i = 0; i < table.size(); ++i) {
+      BlockId block = table.block(i);
+      uint32_t filled = table.filled(i);
+      if (filled > T || (block == kNoBlock && filled)) return say("block %u of the table has %u filled", i, filled);
+      if (uint64_t{i} * T + filled > s.tokens.size()) return say("KV past token %zu", s.tokens.size());
+      const PrefixIndex::Entry* entry = block == kNoBlock ? nullptr : cache().index_.find(block);
+      if (!entry) continue;
+      if (!s.kv.share) return say("block %d of a session that shares nothing is indexed", block);
+      if (entry->group != g) return say("block %d of group %u is in a table of group %u", block, entry->group, g);
+      if (!std::equal(entry->link->tokens.begin(), entry->link->tokens.begin() + filled, s.tokens.begin() + i * T)) {
+        return say("block %d is indexed with other tokens than its holder's at %u", block, i * T);
+      }
+      if (entry->link->before != (i ? s.kv.chain.at(i - 1) : nullptr) || (i == 0 && entry->link->parent != s.kv.root))
+        return say("block %d is indexed under another parent", block);
     }
-    if (entry->link->before != (i ? s.kv.chain.at(i - 1) : nullptr) || (i == 0 && entry->link->parent != s.kv.root))
-      return say("block %d is indexed under another parent", block);
+    // After a step a window has what it needs, and no more than two and the rows of one.
+    const uint64_t window = s.kv.shape.groups[g].window;
+    if (window > 0 && table.blocks_held() > (3 * window + s.kv.shape.step_rows) / T + 4)
+      return say("%u blocks of a window of %llu", table.blocks_held(), static_cast<unsigned long long>(window));
   }
   if (s.mailbox.size() > 68) return say("%zu unread events", s.mailbox.size());
   if (s.use.pinned()) return "pinned between calls";
@@ -109,8 +132,8 @@ std::string Probe::check_shared(const Holders& held) const {
   for (const auto& holders : held) {
     for (size_t h = 1; h < holders.size(); ++h) {
       const Holder &a = holders[0], &b = holders[h];
-      if (a.index != b.index) return say("a block is at %u and at %u", a.index, b.index);
-      uint32_t n = std::min(a.session->kv.tables[0].filled(a.index), b.session->kv.tables[0].filled(b.index));
+      if (a.index != b.index || a.group != b.group) return say("a block is at %u and at %u", a.index, b.index);
+      uint32_t n = std::min(a.session->kv.tables[a.group].filled(a.index), b.session->kv.tables[b.group].filled(b.index));
       auto end = static_cast<ptrdiff_t>(a.index * T + n);
       if (a.session->domain != b.session->domain) return "a block is shared between domains";
       if (!std::equal(a.session->tokens.begin(), a.session->tokens.begin() + end, b.session->tokens.begin())) {
@@ -123,14 +146,22 @@ std::string Probe::check_shared(const Holders& held) const {
 
 std::string Probe::check_kv(const Session& s) const {
   const uint32_t T = cache().block_tokens();
-  uint64_t state = test::kToyStart;
+  const std::vector<uint32_t> windows = test::toy_windows(engine->kv_.groups);
+  test::ToyState state(windows);
   for (uint64_t p = 0; p < s.tokens.size(); ++p) {
-    uint64_t want = toy_kv(state, s.tokens[p], p), have = 0;
-    state = toy_next(state, want);
-    auto i = static_cast<uint32_t>(p / T);
-    if (p % T >= s.kv.tables[0].filled(i)) continue;
-    bool whole = test::toy_read_slot(engine->kv_, engine->block_data(s.kv.tables[0].block(i)), static_cast<uint32_t>(p % T), &have);
-    if (!whole || have != want) return say("the KV of position %llu is another's", static_cast<unsigned long long>(p));
+    const std::vector<uint64_t> want = test::oracle_kv(&state, windows.size(), s.tokens[p], p);
+    const auto i = static_cast<uint32_t>(p / T);
+    for (uint32_t g = 0; g < windows.size(); ++g) {
+      if (p % T >= s.kv.tables[g].filled(i)) continue;
+      uint32_t index = 0;
+      for (BlockId unit = s.kv.tables[g].block(i); unit != kNoBlock; unit = cache().next_unit(unit), ++index) {
+        uint64_t have = 0;
+        const bool whole =
+            test::toy_read_slot(engine->kv_.groups.unit, engine->unit_data(unit), index, static_cast<uint32_t>(p % T), &have);
+        if (!whole || have != want[g])
+          return say("the KV of position %llu in group %u is another's", static_cast<unsigned long long>(p), g);
+      }
+    }
   }
   return "";
 }
@@ -147,27 +178,35 @@ std::string Probe::check(bool deep) {
   return wrong;
 }
 
-// A block that comes from another domain has nothing of it when its first rows are written.
+// A unit that comes from another domain has nothing of it when its first rows are written.
 std::string Probe::check_domains(const Step& step) {
   const uint32_t T = cache().block_tokens();
+  const KvGroups& kv = engine->kv_.groups;
   for (size_t q = 0; q < step.seqs.size(); ++q) {
     const StepSeq& seq = step.seqs[q];
     const Session& s = *plan().seqs[q].session;
     const auto begin = static_cast<uint64_t>(seq.first_position);
-    for (uint64_t i = begin / T; seq.stores && i * T < begin + seq.n_rows && i < seq.n_blocks; ++i) {
-      auto last = last_root_.find(seq.blocks[i]);
-      if (last == last_root_.end() || last->second == s.kv.root || s.kv.tables[0].filled(static_cast<uint32_t>(i)) > 0) continue;
-      const auto& copies = plan().copies;  // a copy has written all of the block, with KV of this domain
-      if (std::any_of(copies.begin(), copies.end(), [&](const BlockCopy& c) { return c.to == seq.blocks[i]; })) continue;
-      const uint8_t* bytes = engine->block_data(seq.blocks[i]);
-      if (std::any_of(bytes, bytes + engine->kv_.block_bytes(), [](uint8_t b) { return b != 0; })) {
-        return say("block %d still has what another domain left", seq.blocks[i]);
+    for (uint32_t t = 0; t < kv.tables(); ++t) {
+      uint32_t g = 0;
+      while (t >= kv.groups[g].first_table + kv.groups[g].tables) ++g;
+      for (uint64_t i = begin / T; (seq.stores >> g & 1) && i * T < begin + seq.n_rows && i < seq.n_blocks; ++i) {
+        const int32_t unit = seq.table(t)[i];
+        const auto last = last_root_.find(unit);
+        if (last == last_root_.end() || last->second == s.kv.root || s.kv.tables[g].filled(static_cast<uint32_t>(i)) > 0) continue;
+        const auto& copies = plan().unit_copies;  // a copy has written all of the unit, with KV of this domain
+        if (std::any_of(copies.begin(), copies.end(), [&](const UnitCopy& c) { return c.to == unit; })) continue;
+        const uint8_t* bytes = engine->unit_data(unit);
+        if (std::any_of(bytes, bytes + kv.unit.block_bytes(), [](uint8_t b) { return b != 0; })) {
+          return say("unit %d still has what another domain left", unit);
+        }
       }
     }
   }
   const Holders held = holders();
   for (size_t b = 0; b < held.size(); ++b) {
-    for (const Holder& h : held[b]) last_root_[static_cast<BlockId>(b)] = h.session->kv.root;
+    for (const Holder& h : held[b]) {
+      for (BlockId unit = static_cast<BlockId>(b); unit != kNoBlock; unit = cache().next_unit(unit)) last_root_[unit] = h.session->kv.root;
+    }
   }
   return "";
 }
@@ -182,7 +221,7 @@ std::string Probe::check_step(const Step& step) {
     if (cache().pool_.refs(copy.to) != 1 || !written.insert(copy.to).second) return say("block %d is copied to and shared", copy.to);
   }
   written.clear();
-  std::set<const ChainLink*> computing;
+  std::set<std::pair<const ChainLink*, uint32_t>> computing;
   for (size_t q = 0; q < step.seqs.size(); ++q) {
     const StepSeq& seq = step.seqs[q];
     const Session& s = *plan().seqs[q].session;
@@ -192,50 +231,60 @@ std::string Probe::check_step(const Step& step) {
                     s.tokens.begin() + static_cast<ptrdiff_t>(begin))) {
       return "rows of other tokens";
     }
-    if (s.kv.ready(begin) < begin && seq.stores)
+    if (s.kv.restart(begin) < begin && seq.stores)
       return say("rows from %llu on, and KV is missing before", static_cast<unsigned long long>(begin));
     bool again = s.generation->recompute_all;
-    for (uint64_t p = begin; seq.stores && !again && p < end; p = (p / T + 1) * T) {
-      if (p % T >= s.kv.tables[0].filled(static_cast<uint32_t>(p / T))) continue;
-      return say("position %llu has its KV and is stored again", static_cast<unsigned long long>(p));
-    }
-    uint64_t own = begin / T;  // the block that it goes on with is nobody else's to compute
-    if (s.kv.share && seq.stores && !again && !s.kv.own_only && own < s.kv.chain.size() &&
-        !computing.insert(s.kv.chain[own].get()).second) {
-      return say("the block at %llu is computed twice in a step", static_cast<unsigned long long>(own * T));
-    }
-    for (uint64_t i = begin / T; seq.stores && i * T < end; ++i) {
-      BlockId block = i < seq.n_blocks ? seq.blocks[i] : kNoBlock;
-      if (block == kNoBlock) return "rows without a block";
-      if (cache().pool_.refs(block) != 1) return say("block %d is written and has %u holders", block, cache().pool_.refs(block));
-      if (cache().index_.contains(block)) return say("block %d is written and indexed", block);
-      if (!written.insert(block).second) return say("block %d is written by two sessions", block);
+    for (uint32_t g = 0; g < s.kv.tables.size(); ++g) {
+      const BlockTable& table = s.kv.tables[g];
+      const bool stores = seq.stores >> g & 1;
+      for (uint64_t p = begin; !again && p < end; ++p) {
+        if ((p % T < table.filled(static_cast<uint32_t>(p / T))) != stores) continue;
+        return say("position %llu has its KV and is stored again, or has none and is not stored", static_cast<unsigned long long>(p));
+      }
+      const uint64_t own = begin / T;  // the block that it goes on with is nobody else's to compute
+      if (s.kv.share && stores && !again && !s.kv.own_only && own < s.kv.chain.size() &&
+          !computing.insert({s.kv.chain[own].get(), g}).second) {
+        return say("the block at %llu is computed twice in a step", static_cast<unsigned long long>(own * T));
+      }
+      for (uint64_t i = begin / T; stores && i * T < end; ++i) {
+        const BlockId block = table.block(static_cast<uint32_t>(i));
+        if (block == kNoBlock || i >= seq.n_blocks) return "rows without a block";
+        if (cache().pool_.refs(block) != 1) return say("block %d is written and has %u holders", block, cache().pool_.refs(block));
+        if (cache().index_.contains(block)) return say("block %d is written and indexed", block);
+        if (!written.insert(block).second) return say("block %d is written by two sessions", block);
+      }
     }
   }
   return "";
 }
 
 void Probe::poison() {
-  const KvGeometry& kv = engine->kv_;
+  const KvGeometry& kv = engine->kv_.groups.unit;
+  const uint64_t bytes = kv.block_bytes();
+  for (const BlockId unit : cache().pool_.free_) std::memset(engine->unit_data(unit), 0xee, bytes);
   Holders held = holders();
   for (uint32_t b = 0; b < held.size(); ++b) {
-    auto block = static_cast<BlockId>(b);
-    if (cache().index_.contains(block)) continue;
-    uint32_t filled = 0;
-    for (const Holder& h : held[b]) filled = std::max(filled, h.session->kv.tables[0].filled(h.index));
-    if (filled == 0) std::memset(engine->block_data(block), 0xee, kv.block_bytes());
-    for (uint32_t slot = filled; filled && slot < kv.block_tokens; ++slot) {
-      test::toy_write_slot(kv, engine->block_data(block), slot, 0xeeee'eeee'eeee'eeeeull);
+    const auto block = static_cast<BlockId>(b);
+    if (held[b].empty() || cache().index_.contains(block)) continue;
+    uint32_t filled = 0, index = 0;
+    for (const Holder& h : held[b]) filled = std::max(filled, h.session->kv.tables[h.group].filled(h.index));
+    for (BlockId unit = block; unit != kNoBlock; unit = cache().next_unit(unit), ++index) {
+      if (filled == 0) std::memset(engine->unit_data(unit), 0xee, bytes);
+      for (uint32_t slot = filled; filled && slot < kv.block_tokens; ++slot) {
+        test::toy_write_slot(kv, engine->unit_data(unit), index, slot, 0xeeee'eeee'eeee'eeeeull);
+      }
     }
   }
 }
 
 bool Probe::evict(uint64_t random) {
   KvCache& s = *engine->cache_;
-  BlockId block = s.pool_.oldest_cached();
-  if (block == kNoBlock) return false;
-  for (uint64_t n = random % s.pool_.cached_count(); n > 0; --n) block = s.pool_.after(block);
-  s.forget(block);
+  std::vector<BlockId> cached;
+  for (uint32_t b = 0; b < s.pool_.size(); ++b) {
+    if (s.pool_.cached(static_cast<BlockId>(b))) cached.push_back(static_cast<BlockId>(b));
+  }
+  if (cached.empty()) return false;
+  s.forget(cached[random % cached.size()]);
   return true;
 }
 
@@ -260,8 +309,12 @@ bool Probe::waits_for_other(const Session& s) const {
   if (!scheduler().runnable(s) || !s.generation->warmed || s.use.in_step() || !s.kv.share || s.kv.own_only) return false;
   auto i = s.kv.ready(s.tokens.size()) / cache().block_tokens();
   if (i >= s.kv.chain.size()) return false;
-  auto claim = scheduler().claimed_.find(s.kv.chain[i].get());
-  return claim != scheduler().claimed_.end() && claim->second[0] && claim->second[0] != &s;
+  const auto claim = scheduler().claimed_.find(s.kv.chain[i].get());
+  const uint32_t stores = s.kv.next_run(s.tokens.size()).stores;
+  for (uint32_t g = 0; claim != scheduler().claimed_.end() && g < kKvGroupsMax; ++g) {
+    if ((stores >> g & 1) && claim->second[g] && claim->second[g] != &s) return true;
+  }
+  return false;
 }
 
 std::string Probe::describe() const {

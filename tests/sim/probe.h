@@ -36,7 +36,7 @@ struct Probe {
  private:
   struct Holder {
     const Session* session;
-    uint32_t index;
+    uint32_t group, index;
   };
   using Holders = std::vector<std::vector<Holder>>;  // by block
   Holders holders() const;

@@ -66,11 +66,12 @@ class Register {
 
 class Worker {
  public:
-  Worker(Engine* engine, std::shared_ptr<Store> store, uint64_t room, uint64_t seed, Register* others)
+  Worker(Engine* engine, std::shared_ptr<Store> store, const HostSize& size, uint64_t seed, Register* others)
       : random_(seed), store_(std::move(store)), others_(others) {
     setting_.engine = engine;
     setting_.tokenizer = &engine->tokenizer();
-    setting_.room = room;
+    setting_.room = size.room();
+    setting_.windows = toy_windows(size.kv().groups);
     setting_.random = &random_;
     setting_.counts = &counts;
     setting_.alone = false;
@@ -178,8 +179,7 @@ bool run_seed(uint64_t seed, uint64_t steps, const std::string& dir, Counts* tot
   }
   Register all;
   std::vector<std::unique_ptr<Worker>> workers;
-  for (uint64_t t = 0; t < kThreads; ++t)
-    workers.push_back(std::make_unique<Worker>(engine.get(), store, size.room(), random.next(), &all));
+  for (uint64_t t = 0; t < kThreads; ++t) workers.push_back(std::make_unique<Worker>(engine.get(), store, size, random.next(), &all));
   {
     std::vector<std::jthread> threads;
     for (auto& w : workers) threads.emplace_back([&w, steps] { w->run(steps); });

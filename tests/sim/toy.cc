@@ -16,11 +16,41 @@ uint64_t mix(uint64_t z) {
 
 uint64_t Random::next() { return mix(state_ += 0x9e3779b97f4a7c15ull); }
 
-uint64_t toy_kv(uint64_t state, int32_t token, uint64_t position) {
+namespace {
+constexpr uint64_t kStart = 0x6b76'7274;
+uint64_t next(uint64_t state, uint64_t kv) { return mix(state * 0xd6e8feb86659fd93ull + kv); }
+}  // namespace
+
+ToyState::ToyState(std::span<const uint32_t> windows) {
+  for (const uint32_t window : windows) groups_.push_back({window, kStart, {}});
+}
+
+// Over the last `positions` of a window.
+uint64_t ToyState::Group::fold(uint64_t positions) const {
+  if (window == 0) return all;
+  uint64_t state = kStart;
+  for (size_t i = seen.size() - std::min<size_t>(seen.size(), positions); i < seen.size(); ++i) state = next(state, seen[i]);
+  return state;
+}
+
+uint64_t ToyState::kv(uint32_t group, int32_t token, uint64_t position) const {
+  uint64_t state = group;
+  for (const Group& g : groups_) state = next(state, g.fold(g.window - 1));
   return mix(state + mix(position * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(token) + 1));
 }
 
-uint64_t toy_next(uint64_t state, uint64_t kv) { return mix(state * 0xd6e8feb86659fd93ull + kv); }
+void ToyState::see(uint32_t group, uint64_t kv) {
+  Group& g = groups_[group];
+  g.all = next(g.all, kv);
+  g.seen.push_back(kv);
+  if (g.seen.size() > std::max(g.window, 1u)) g.seen.pop_front();
+}
+
+uint64_t ToyState::state() const {
+  uint64_t state = kStart;
+  for (const Group& g : groups_) state = next(state, g.fold(g.window));
+  return state;
+}
 
 // One token in most rows stands out, the end token in some, none in others.
 void toy_logits(uint64_t state, std::span<float> row) {
@@ -31,15 +61,22 @@ void toy_logits(uint64_t state, std::span<float> row) {
   if (peak % 3000 == 2) row[row.size() / 2] = std::numeric_limits<float>::quiet_NaN();
 }
 
-ModelDims toy_dims(uint32_t context, uint32_t vocab) {
+ModelDims toy_dims(uint32_t context, uint32_t vocab, std::vector<uint32_t> windows) {
   ModelDims d;
-  d.layers = kToyLayers;
+  d.layers = static_cast<uint32_t>(windows.size());
+  d.windows = std::move(windows);
   d.heads = d.kv_heads = kToyHeads;
   d.head_dim = kToyHeadDim;
   d.width = d.ff = kToyHeads * kToyHeadDim;
   d.vocab = vocab;
   d.context = context;
   return d;
+}
+
+std::vector<uint32_t> toy_windows(const KvGroups& kv) {
+  std::vector<uint32_t> windows;
+  for (const KvGroup& group : kv.groups) windows.push_back(group.window);
+  return windows;
 }
 
 const char* const kToyTemplate =
@@ -100,22 +137,22 @@ uint16_t element(uint64_t value, uint32_t index) {
 
 }  // namespace
 
-bool toy_read_slot(const KvGeometry& kv, const uint8_t* block, uint32_t slot, uint64_t* value) {
+bool toy_read_slot(const KvGeometry& kv, const uint8_t* unit, uint32_t index, uint32_t slot, uint64_t* value) {
   uint64_t found = 0;
   bool whole = true;
-  each_element(kv, block, slot, [&](uint32_t index, const uint8_t* at) {
+  each_element(kv, unit, slot, [&](uint32_t i, const uint8_t* at) {
     uint16_t have;
     std::memcpy(&have, at, sizeof have);
-    if (index < 4) found |= uint64_t{have} << (16 * index);
-    if (index >= 4) whole &= have == element(found, index);
+    if (i < 4) found |= uint64_t{have} << (16 * i);
+    if (i >= 4) whole &= have == element(found, i);
   });
-  *value = found;
+  *value = found - index;
   return whole;
 }
 
-void toy_write_slot(const KvGeometry& kv, uint8_t* block, uint32_t slot, uint64_t value) {
-  each_element(kv, block, slot, [&](uint32_t index, uint8_t* at) {
-    uint16_t put = element(value, index);
+void toy_write_slot(const KvGeometry& kv, uint8_t* unit, uint32_t index, uint32_t slot, uint64_t value) {
+  each_element(kv, unit, slot, [&](uint32_t i, uint8_t* at) {
+    uint16_t put = element(value + index, i);
     std::memcpy(at, &put, sizeof put);
   });
 }
@@ -136,38 +173,57 @@ void ToyEnv::random(std::span<uint8_t> out) {
 
 // ---- the runner
 
-uint64_t ToyRunner::read(const StepSeq& seq, const uint8_t* pool, uint64_t position) {
-  auto i = position / kv_.block_tokens;
+// All units of the block agree.
+uint64_t ToyRunner::read(const StepSeq& seq, uint32_t group, const uint8_t* pool, uint64_t position) {
+  const KvGroup& g = kv_.groups[group];
+  const uint64_t i = position / kv_.unit.block_tokens;
+  const auto slot = static_cast<uint32_t>(position % kv_.unit.block_tokens);
   uint64_t value = 0;
-  if (i >= seq.n_blocks || seq.blocks[i] == kNoBlock) {
-    ++faults;
-    return value;
+  for (uint32_t u = 0; u < g.tables; ++u) {
+    uint64_t found = 0;
+    const int32_t unit = i < seq.n_blocks ? seq.table(g.first_table + u)[i] : kNoBlock;
+    const uint8_t* at = pool + static_cast<uint64_t>(unit) * kv_.unit.block_bytes();
+    if (unit == kNoBlock || !toy_read_slot(kv_.unit, at, u, slot, &found) || (u > 0 && found != value)) ++faults;
+    value = found;
   }
-  const uint8_t* block = pool + static_cast<uint64_t>(seq.blocks[i]) * kv_.block_bytes();
-  if (!toy_read_slot(kv_, block, static_cast<uint32_t>(position % kv_.block_tokens), &value)) ++faults;
   return value;
+}
+
+void ToyRunner::write(const StepSeq& seq, uint32_t group, uint8_t* pool, uint64_t position, uint64_t value) {
+  const KvGroup& g = kv_.groups[group];
+  const uint64_t i = position / kv_.unit.block_tokens;
+  for (uint32_t u = 0; u < g.tables && i < seq.n_blocks; ++u) {
+    const int32_t unit = seq.table(g.first_table + u)[i];
+    if (unit == kNoBlock) continue;
+    toy_write_slot(kv_.unit, pool + static_cast<uint64_t>(unit) * kv_.unit.block_bytes(), u,
+                   static_cast<uint32_t>(position % kv_.unit.block_tokens), value);
+  }
 }
 
 Status ToyRunner::run(const Step& step, uint8_t* pool, float* logits, DrawnToken*) {
   if (before) before(step, pool);
   size_t next_logit = 0;
+  const std::vector<uint32_t> windows = toy_windows(kv_);
+  if (step.n_tables != kv_.tables() || step.n_groups != windows.size()) ++faults;
   for (const StepSeq& seq : step.seqs) {
-    uint64_t state = kToyStart;
-    auto first = static_cast<uint64_t>(seq.first_position);
-    for (uint64_t p = 0; p < first; ++p) state = toy_next(state, read(seq, pool, p));
+    ToyState state(windows);
+    const auto first = static_cast<uint64_t>(seq.first_position);
+    for (uint32_t g = 0; g < windows.size(); ++g) {
+      for (uint64_t p = windows[g] > 0 && first >= windows[g] ? first - windows[g] + 1 : 0; p < first; ++p)
+        state.see(g, read(seq, g, pool, p));
+    }
     for (uint32_t row = seq.first_row; row < seq.first_row + seq.n_rows; ++row) {
-      auto p = static_cast<uint64_t>(step.positions[row]);
-      uint64_t value = toy_kv(state, step.tokens[row], p);
-      auto i = p / kv_.block_tokens;
-      if (seq.stores && i < seq.n_blocks && seq.blocks[i] != kNoBlock) {
-        toy_write_slot(kv_, pool + static_cast<uint64_t>(seq.blocks[i]) * kv_.block_bytes(), static_cast<uint32_t>(p % kv_.block_tokens),
-                       value);
+      const auto p = static_cast<uint64_t>(step.positions[row]);
+      std::vector<uint64_t> values;
+      for (uint32_t g = 0; g < windows.size(); ++g) values.push_back(state.kv(g, step.tokens[row], p));
+      for (uint32_t g = 0; g < windows.size(); ++g) {
+        if (seq.stores >> g & 1) write(seq, g, pool, p, values[g]);
+        const uint64_t stored = read(seq, g, pool, p);
+        if (stored != values[g]) ++faults;  // a row that stores nothing finds its KV
+        state.see(g, stored);
       }
-      uint64_t stored = read(seq, pool, p);
-      if (stored != value) ++faults;  // a row that stores nothing finds its KV
-      state = toy_next(state, stored);
       if (next_logit < step.logits_rows.size() && step.logits_rows[next_logit] == row) {
-        toy_logits(state, std::span(logits + next_logit * vocab_, vocab_));
+        toy_logits(state.state(), std::span(logits + next_logit * vocab_, vocab_));
         ++next_logit;
       }
     }

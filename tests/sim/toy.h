@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -25,24 +26,38 @@ class Random {
   uint64_t state_;
 };
 
-// The arithmetic of the toy. `state` stands for all positions so far.
-inline constexpr uint64_t kToyStart = 0x6b76'7274;
-uint64_t toy_kv(uint64_t state, int32_t token, uint64_t position);  // the KV value of this position
-uint64_t toy_next(uint64_t state, uint64_t kv);                     // the state with that position in it
-void toy_logits(uint64_t state, std::span<float> row);              // the prediction of the next token; a NaN once in a while
+// The arithmetic of the toy: a sequence on its way, position by position. A position leaves a KV value in each group of layers, which
+// depends on all that a row there sees of every group; so a value behind a window still counts, through those that came after it.
+class ToyState {
+ public:
+  explicit ToyState(std::span<const uint32_t> windows);                 // by group; 0: none
+  uint64_t kv(uint32_t group, int32_t token, uint64_t position) const;  // of the next position
+  void see(uint32_t group, uint64_t kv);                                // that position's KV
+  uint64_t state() const;                                               // of the last position
+ private:
+  struct Group {
+    uint32_t window = 0;
+    uint64_t all = 0;           // of all positions
+    std::deque<uint64_t> seen;  // the window's
+    uint64_t fold(uint64_t positions) const;
+  };
+  std::vector<Group> groups_;
+};
+void toy_logits(uint64_t state, std::span<float> row);  // the prediction of the next token; a NaN once in a while
 
-inline constexpr uint32_t kToyLayers = 2, kToyHeads = 2, kToyHeadDim = 2;
+inline constexpr uint32_t kToyHeads = 2, kToyHeadDim = 2;
 inline constexpr int32_t kToyBos = 0, kToyTurn = 1, kToyEnd = 2;
-ModelDims toy_dims(uint32_t context, uint32_t vocab);
+ModelDims toy_dims(uint32_t context, uint32_t vocab, std::vector<uint32_t> windows = {0, 0});  // by layer
+std::vector<uint32_t> toy_windows(const KvGroups& kv);                                         // by group
 struct ToyText {
   bool add_bos, spm;  // spm: a SentencePiece vocabulary, which puts a space before a text
 };
 Result<std::unique_ptr<Tokenizer>> toy_tokenizer(ToyText text);
 extern const char* const kToyTemplate;
 
-// Reads and writes a position's KV in a block, spread over every layer, head and half; false: its slots disagree.
-bool toy_read_slot(const KvGeometry& kv, const uint8_t* block, uint32_t slot, uint64_t* value);
-void toy_write_slot(const KvGeometry& kv, uint8_t* block, uint32_t slot, uint64_t value);
+// Reads and writes a position's KV in unit `index` of a block, spread over every layer, head and half; false: its slots disagree.
+bool toy_read_slot(const KvGeometry& kv, const uint8_t* unit, uint32_t index, uint32_t slot, uint64_t* value);
+void toy_write_slot(const KvGeometry& kv, uint8_t* unit, uint32_t index, uint32_t slot, uint64_t value);
 
 // The process's files, a clock that only moves when something happens, and random numbers from a seed. Thread-safe.
 class ToyEnv : public Env {
@@ -82,7 +97,7 @@ class ToyEnv : public Env {
 
 class ToyRunner final : public ForwardPass {
  public:
-  ToyRunner(const KvGeometry& kv, uint32_t vocab, ToyEnv* env, uint64_t seed) : kv_(kv), vocab_(vocab), env_(env), random_(seed) {}
+  ToyRunner(KvGroups kv, uint32_t vocab, ToyEnv* env, uint64_t seed) : kv_(std::move(kv)), vocab_(vocab), env_(env), random_(seed) {}
   Status run(const Step& step, uint8_t* pool, float* logits, DrawnToken* drawn) override;
   uint64_t bytes() const override { return 0; }
 
@@ -90,9 +105,10 @@ class ToyRunner final : public ForwardPass {
   std::atomic<uint64_t> faults{0};                         // KV that was missing, in pieces, or not this position's
 
  private:
-  uint64_t read(const StepSeq& seq, const uint8_t* pool, uint64_t position);
+  uint64_t read(const StepSeq& seq, uint32_t group, const uint8_t* pool, uint64_t position);
+  void write(const StepSeq& seq, uint32_t group, uint8_t* pool, uint64_t position, uint64_t value);
 
-  KvGeometry kv_;
+  const KvGroups kv_;
   uint32_t vocab_;
   ToyEnv* env_;
   Random random_;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "runtime/engine/describe/memory_cost.h"
-
 namespace kvrt::test {
 
 namespace {
@@ -39,6 +37,11 @@ HostSize some_size(Random* random) {
   const uint32_t chunks[] = {0, 1, 7, 16, 64, 512}, limits[] = {0, 1, 5, 50};
   size.prefill_chunk = chunks[random->below(6)];
   size.step_ms_max = limits[random->below(4)];
+  // Half of the models have windows, in two groups or three, or nothing else.
+  const auto window = [&] { return static_cast<uint32_t>(random->between(2, 18)); };  // less than any context
+  const uint32_t a = window(), b = a + window();
+  const std::vector<uint32_t> windows[] = {{0, 0}, {0, 0}, {0, 0}, {0, a, a}, {a, 0, b}, {a, a}};
+  size.windows = windows[random->below(6)];
   return size;
 }
 
@@ -50,15 +53,15 @@ std::shared_ptr<Engine> open_toy(const std::shared_ptr<Runtime>& runtime, ToyEnv
   SIM_CHECK(tokenizer.is_ok(), "tokenizer: %s", tokenizer.status().message().c_str());
   parts.tokenizer = std::move(tokenizer).value();
   parts.chat_template = kToyTemplate;
-  parts.dims = toy_dims(size.context, parts.tokenizer->vocab_size());
-  KvGeometry kv = kv_geometry(parts.dims, size.block_tokens);
-  auto toy = std::make_unique<ToyRunner>(kv, parts.dims.vocab, env, seed);
+  parts.dims = toy_dims(size.context, parts.tokenizer->vocab_size(), size.windows);
+  auto toy = std::make_unique<ToyRunner>(size.kv().groups, parts.dims.vocab, env, seed);
   *runner = toy.get();
   EngineOptions o;
   o.block_tokens = size.block_tokens;
   o.prefill_chunk = size.prefill_chunk;
-  o.kv_bytes_max = size.blocks * kv.block_bytes();
+  o.kv_bytes_max = (size.units() + size.kv().zero_units()) * size.kv().unit_bytes();
   o.step_ms_max = size.step_ms_max;
+  o.windows = Windows::kFreed;
   auto engine = Engine::assemble(runtime, std::make_unique<LoadedModel>(std::move(parts), runtime->log()), std::move(toy), o);
   SIM_CHECK(engine.is_ok(), "assemble: %s", engine.status().message().c_str());
   return std::move(engine).value();
@@ -85,12 +88,14 @@ World::~World() = default;
 
 void World::open_host() {
   uint32_t block_tokens = size_.block_tokens;
+  const std::vector<uint32_t> windows = size_.windows;
   size_ = some_size(&random_);
+  if (computed_ > 0 || !saved_.empty()) size_.windows = windows;                                       // the same model again
   if (engine_ == nullptr && !saved_.empty() && !random_.one_in(4)) size_.block_tokens = block_tokens;  // else the stored KV is of no use
   engine_ = open_toy(runtime_, &env_, size_, text_, random_.next(), &runner_);
   probe_ = std::make_unique<Probe>(engine_.get());
   runner_->before = [this](const Step& step, uint8_t*) { before_step(step); };
-  setting_ = {engine_.get(), &engine_->tokenizer(), size_.room(), &random_, counts_, setting_.trace, true};
+  setting_ = {engine_.get(), &engine_->tokenizer(), size_.room(), toy_windows(size_.kv().groups), &random_, counts_, setting_.trace, true};
   oldest_since_ = idle_steps_ = 0;
   place_ = {};
 }

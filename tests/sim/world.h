@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/engine/describe/memory_cost.h"
 #include "tests/sim/actor.h"
 #include "tests/sim/probe.h"
 #include "tests/sim/toy.h"
@@ -17,7 +18,10 @@ namespace kvrt::test {
 // A toy host of random size over `env`. runner: of the host, for its hook.
 struct HostSize {
   uint32_t block_tokens = 16, blocks = 8, context = 200, prefill_chunk = 0, step_ms_max = 0;
-  uint64_t room() const { return std::min<uint64_t>(context, uint64_t{blocks} * block_tokens); }
+  std::vector<uint32_t> windows = {0, 0};  // by layer
+  ModelKv kv() const { return model_kv(toy_dims(context, 0, windows), block_tokens, KvFormat::kF16, prefill_chunk, Windows::kFreed); }
+  uint64_t units() const { return blocks * kv().shape.tables(); }
+  uint64_t room() const { return std::min<uint64_t>(context, kv().shape.tokens_in(units())); }
 };
 HostSize some_size(Random* random);
 std::shared_ptr<Engine> open_toy(const std::shared_ptr<Runtime>& runtime, ToyEnv* env, const HostSize& size, ToyText text, uint64_t seed,

@@ -33,14 +33,34 @@ Result<PlanRequest> complete(const ModelDims& dims, PlanRequest r) {
   return r;
 }
 
-// The most sessions and tokens that fit into the budget beside weights and scratch. Shared blocks count once, `own` ones per session.
-void fill_budget(const ModelCost& cost, const KvGeometry& kv, uint64_t shared, uint64_t own, SessionsPlan* p) {
-  const uint64_t fixed = cost.weight_bytes + cost.scratch_bytes;
+// Units of blocks that sessions with so many common tokens share: full ones of groups that keep everything.
+uint64_t shared_units(const KvShape& shape, uint64_t tokens) {
+  uint64_t units = 0;
+  for (uint32_t g = 0; g < shape.n_groups; ++g) {
+    if (shape.groups[g].window == 0) units += tokens / shape.block_tokens * shape.groups[g].units;
+  }
+  return units;
+}
+
+// The share of the places in a session's blocks that have a token.
+double used_places(const KvShape& shape, uint64_t tokens) {
+  uint64_t used = 0, places = 0;
+  for (uint32_t g = 0; g < shape.n_groups; ++g) {
+    const uint64_t in_blocks = shape.blocks_for(g, tokens) * shape.block_tokens;
+    used += std::min(tokens, in_blocks) * shape.groups[g].units;
+    places += in_blocks * shape.groups[g].units;
+  }
+  return static_cast<double>(used) / static_cast<double>(places);
+}
+
+// The most sessions and tokens that fit into the budget beside weights and scratch. Shared units count once, `own` ones per session.
+void fill_budget(const ModelCost& cost, const ModelKv& kv, uint64_t shared, uint64_t own, SessionsPlan* p) {
+  const uint64_t fixed = cost.weight_bytes + cost.scratch_bytes + kv.zero_units() * kv.unit_bytes();
   const uint64_t left = p->memory_bytes > fixed ? p->memory_bytes - fixed : 0;
-  const uint64_t room = std::min<uint64_t>(left / kv.block_bytes(), kPoolBlocksMax);
-  if (room < kPoolBlocksMin) return;
+  const uint64_t room = std::min<uint64_t>(left / kv.unit_bytes(), kPoolBlocksMax);
+  if (room < kPoolBlocksMin * kv.shape.tables()) return;
   if (room >= shared) p->sessions_max = own ? std::min<uint64_t>((room - shared) / own, kSessionsMax) : kSessionsMax;
-  p->context_max = std::min<uint64_t>(room * kv.block_tokens, cost.dims.context ? cost.dims.context : kContextMax);
+  p->context_max = std::min<uint64_t>(kv.shape.tokens_in(room), cost.dims.context ? cost.dims.context : kContextMax);
 }
 
 }  // namespace
@@ -55,42 +75,54 @@ Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend) {
   return cost;
 }
 
-KvGeometry kv_geometry(const ModelDims& dims, uint32_t block_tokens, KvFormat format) {
-  return {dims.layers, dims.kv_heads, dims.head_dim, block_tokens ? block_tokens : kBlockTokensDefault, format};
+ModelKv model_kv(const ModelDims& dims, uint32_t block_tokens, KvFormat format, uint32_t step_rows, Windows freed) {
+  ModelKv kv;
+  kv.all = {dims.layers, dims.kv_heads, dims.head_dim, block_tokens ? block_tokens : kBlockTokensDefault, format};
+  std::vector<uint32_t> windows(dims.layers);
+  for (uint32_t i = 0; freed == Windows::kFreed && i < dims.layers; ++i) {
+    windows[i] = dims.context > 0 && dims.window(i) >= dims.context ? 0 : dims.window(i);  // such a window limits nothing
+  }
+  kv.groups = deal_layers(windows, kv.all);
+  kv.shape = kv.all.block_tokens;
+  kv.shape.step_rows = step_rows ? step_rows : kStepRowsMax;
+  kv.shape.n_groups = static_cast<uint32_t>(kv.groups.groups.size());
+  for (uint32_t g = 0; g < kv.shape.n_groups; ++g) kv.shape.groups[g] = {kv.groups.groups[g].window, kv.groups.groups[g].tables};
+  return kv;
 }
 
 uint64_t logits_bytes(const ModelDims& dims) { return uint64_t{kLogitsRowsMax} * dims.vocab * sizeof(float); }
 
-Result<uint32_t> pool_blocks(const KvGeometry& kv, uint32_t context, uint64_t kv_bytes_max, uint64_t free_bytes) {
-  const uint64_t least = kPoolBlocksMin * kv.block_bytes();
+Result<uint32_t> pool_units(const ModelKv& kv, uint32_t context, uint64_t kv_bytes_max, uint64_t free_bytes) {
+  const uint64_t unit = kv.unit_bytes(), zeros = kv.zero_units(), least = (kPoolBlocksMin * kv.shape.tables() + zeros) * unit;
   uint64_t bytes = kv_bytes_max;
-  if (!bytes) bytes = std::max(least, std::min(free_bytes / 4, 4 * kv.blocks_for(context) * kv.block_bytes()));
+  if (!bytes) bytes = std::max(least, std::min(free_bytes / 4, (4 * kv.shape.units_for(context) + zeros) * unit));
   if (bytes < least) {
     return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, two KV blocks of %u tokens need %llu: raise it", Ull{bytes},
-                 kv.block_tokens, Ull{least});
+                 kv.all.block_tokens, Ull{least});
   }
-  return static_cast<uint32_t>(std::min<uint64_t>(bytes / kv.block_bytes(), kPoolBlocksMax));
+  return static_cast<uint32_t>(std::min<uint64_t>(bytes / unit - zeros, kPoolBlocksMax - zeros));
 }
 
-Result<SessionsPlan> plan_sessions(const ModelCost& cost, const KvGeometry& kv, const PlanRequest& request) {
+Result<SessionsPlan> plan_sessions(const ModelCost& cost, const ModelKv& kv, const PlanRequest& request) {
   KVRT_ASSIGN(const PlanRequest r, complete(cost.dims, request));
+  const KvShape& shape = kv.shape;
   SessionsPlan p;
   p.memory_bytes = r.memory_bytes;
-  p.session_blocks = kv.blocks_for(r.session_tokens);
-  p.session_bytes = p.session_blocks * kv.block_bytes();
-  p.used = static_cast<double>(r.session_tokens) / static_cast<double>(p.session_blocks * kv.block_tokens);
+  p.session_blocks = shape.units_for(r.session_tokens);
+  p.session_bytes = p.session_blocks * kv.unit_bytes();
+  p.used = used_places(shape, r.session_tokens);
   p.waste = 1 - p.used;
 
   // Only full blocks are shared: the tail of the common tokens is every session's own.
-  const uint64_t shared = r.shared_tokens / kv.block_tokens, own = p.session_blocks - shared;
-  p.blocks = std::max<uint64_t>(shared + r.sessions * own, kPoolBlocksMin);
+  const uint64_t shared = std::min(shared_units(shape, r.shared_tokens), p.session_blocks), own = p.session_blocks - shared;
+  p.blocks = std::max<uint64_t>(shared + r.sessions * own, kPoolBlocksMin * shape.tables());
   p.unshared_tokens = r.sessions * r.session_tokens;
-  p.stored_tokens = p.unshared_tokens - (r.sessions - 1) * shared * kv.block_tokens;
+  p.stored_tokens = p.unshared_tokens - (shared > 0 ? (r.sessions - 1) * (r.shared_tokens / shape.block_tokens) * shape.block_tokens : 0);
   if (p.blocks > kPoolBlocksMax) {
     return error(Code::kLimit, Detail::kNone, "sessions x session_tokens need %llu KV blocks, the limit is %u", Ull{p.blocks},
                  kPoolBlocksMax);
   }
-  const CheckedSize kv_bytes = CheckedSize(p.blocks) * kv.block_bytes();
+  const CheckedSize kv_bytes = CheckedSize(p.blocks + kv.zero_units()) * kv.unit_bytes();
   if (!kv_bytes.get(UINT64_MAX, &p.kv_bytes) || !(kv_bytes + cost.weight_bytes + cost.scratch_bytes).get(UINT64_MAX, &p.total_bytes)) {
     return error(Code::kLimit, Detail::kNone, "sessions x session_tokens need more than 2^64 bytes");
   }

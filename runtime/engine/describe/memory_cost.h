@@ -2,7 +2,8 @@
 // Pure: any thread.
 #pragma once
 
-#include "runtime/compute/step.h"
+#include "runtime/compute/kv_groups.h"
+#include "runtime/kv/kv_sequence.h"
 #include "runtime/model/model.h"
 
 namespace kvrt {
@@ -14,12 +15,25 @@ struct ModelCost {
 };
 Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend);
 
-// Layers with a window keep all their KV too: a block holds every layer of its tokens.
-KvGeometry kv_geometry(const ModelDims& dims, uint32_t block_tokens, KvFormat format = KvFormat::kF16);  // 0: kBlockTokensDefault
-uint64_t logits_bytes(const ModelDims& dims);                                                            // of a step
+// A model's KV: the geometry of all layers, the groups of these, and what a session holds of each.
+struct ModelKv {
+  KvGeometry all;
+  KvGroups groups;
+  KvShape shape{0};
+  uint64_t unit_bytes() const { return groups.unit.block_bytes(); }
+  // The unit that stands where a table has no KV, if there are windows.
+  uint64_t zero_units() const { return shape.has_windows(); }
+};
+// Of layers with windows what is behind the windows is kept, and all layers are one group; or it is freed, and they are as many as there are
+// windows.
+enum class Windows { kKept, kFreed };
+// block_tokens 0: kBlockTokensDefault. step_rows 0: kStepRowsMax; the prompt rows of a session in a step.
+ModelKv model_kv(const ModelDims& dims, uint32_t block_tokens, KvFormat format = KvFormat::kF16, uint32_t step_rows = 0,
+                 Windows windows = Windows::kKept);
+uint64_t logits_bytes(const ModelDims& dims);  // of a step
 
-// The pool's count of blocks. kv_bytes_max 0: four contexts, at most a quarter of the free memory.
-Result<uint32_t> pool_blocks(const KvGeometry& kv, uint32_t context, uint64_t kv_bytes_max, uint64_t free_bytes);
+// The count of units for blocks. kv_bytes_max 0: four contexts, at most a quarter of the free memory.
+Result<uint32_t> pool_units(const ModelKv& kv, uint32_t context, uint64_t kv_bytes_max, uint64_t free_bytes);
 
 struct PlanRequest {
   uint64_t sessions = 0;        // 0: 1
@@ -37,6 +51,6 @@ struct SessionsPlan {
   uint64_t sessions_max = 0, context_max = 0;       // the most such sessions, and the most tokens of one alone, within the budget
 };
 // dims.context 0 (a geometry without a model): any length up to kContextMax. LIMIT and INVALID name the field of kvrt_plan_options.
-Result<SessionsPlan> plan_sessions(const ModelCost& cost, const KvGeometry& kv, const PlanRequest& request);
+Result<SessionsPlan> plan_sessions(const ModelCost& cost, const ModelKv& kv, const PlanRequest& request);
 
 }  // namespace kvrt

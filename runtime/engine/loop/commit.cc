@@ -287,8 +287,8 @@ void Scheduler::push_done(Session* s, Reason reason, uint64_t now_ns) {
   r.prefill_ms = ms_between(first, token);
   r.ttft_ms = g.first_token_ns ? ms_between(g.begin_ns, token) : 0;
   r.decode_ms = g.first_token_ns ? ms_between(token, g.last_token_ns) : 0;
-  r.kv_blocks = s->kv.blocks_held();
-  r.kv_bytes = s->kv.units_held() * unit_bytes;
+  r.kv_blocks = s->kv.units_held();
+  r.kv_bytes = r.kv_blocks * unit_bytes;
   r.pool_bytes_end = pool_bytes_used();
   if (!g.first_token_ns) r.pool_bytes_prefilled = r.pool_bytes_end;
   Event event;

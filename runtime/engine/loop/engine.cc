@@ -1,5 +1,6 @@
 #include "runtime/engine/loop/engine.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/base/limits.h"
@@ -42,33 +43,38 @@ Engine::~Engine() = default;
 
 Status Engine::make_pool(const EngineOptions& options, std::unique_ptr<ForwardPass> toy) {
   const ModelDims& d = model_->dims();
-  kv_ = kv_geometry(d, options.block_tokens, options.load.kv_format);
+  const uint32_t prefill_chunk = options.prefill_chunk ? options.prefill_chunk : kStepRowsMax;
+  kv_ = model_kv(d, options.block_tokens, options.load.kv_format, prefill_chunk, options.windows);
+  for (uint32_t number = 0; number <= kv_.groups.groups.size(); ++number) chunks_.push_back(kv_chunk(kv_.groups, number));
   uint64_t memory_bytes = 0, free_bytes = 0;
   runtime_->backend()->device_memory(&memory_bytes, &free_bytes);
   if (options.kv_bytes_max > memory_bytes) {  // the system would reserve the pool, but its bookkeeping takes real memory
     return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, this machine has %llu bytes of memory: lower it",
                  static_cast<unsigned long long>(options.kv_bytes_max), static_cast<unsigned long long>(memory_bytes));
   }
-  KVRT_ASSIGN(const uint64_t blocks, pool_blocks(kv_, d.context, options.kv_bytes_max, free_bytes));
-  const uint64_t pool_bytes = blocks * kv_.block_bytes();
+  KVRT_ASSIGN(const uint64_t units, pool_units(kv_, d.context, options.kv_bytes_max, free_bytes));
+  const uint64_t unit_bytes = kv_.unit_bytes(), pool_bytes = (units + kv_.zero_units()) * unit_bytes;
   if (options.kv_populate && pool_bytes > free_bytes) {  // the system would give it, then kill the process as it touches the pages
     return error(Code::kNoMemory, Detail::kNone, "kv_populate: the pool has %llu bytes, %llu are free: lower kv_bytes_max",
                  static_cast<unsigned long long>(pool_bytes), static_cast<unsigned long long>(free_bytes));
   }
   KVRT_ASSIGN(pool_buffer_, runtime_->backend()->alloc(pool_bytes, options.kv_populate));
-  KVRT_ASSIGN(steps_, StepRunner::make(runtime_.get(), *model_, one_group(kv_), pool_buffer_.get(), std::move(toy)));
+  if (kv_.shape.has_windows()) {  // the last unit stands where a table has no KV: zeros, which no row sees
+    KVRT_TRY(runtime_->backend()->upload(unit_data(static_cast<BlockId>(units)), unit_bytes,
+                                         [](std::span<uint8_t> zeros) { std::ranges::fill(zeros, 0); }));
+  }
+  KVRT_ASSIGN(steps_, StepRunner::make(runtime_.get(), *model_, kv_.groups, pool_buffer_.get(), std::move(toy)));
   step_ms_max_ = options.step_ms_max ? options.step_ms_max : kStepMsDefault;
   SchedulerLimits limits;
   limits.context = d.context;
-  limits.prefill_chunk = options.prefill_chunk ? options.prefill_chunk : kStepRowsMax;
+  limits.prefill_chunk = prefill_chunk;
   limits.step_ms_max = options.step_ms_max;
   limits.context_cost = context_cost(d);
   limits.rows_max = kStepRowsMax;
   limits.logits_max = kLogitsRowsMax;
-  shape_ = kv_.block_tokens;
-  cache_ = std::make_unique<KvCache>(static_cast<uint32_t>(blocks), shape_);
+  cache_ = std::make_unique<KvCache>(static_cast<uint32_t>(units), kv_.shape);
   auto scheduler = std::make_unique<Scheduler>(cache_.get(), limits);
-  scheduler->unit_bytes = kv_.block_bytes();
+  scheduler->unit_bytes = unit_bytes;
   scheduler_ = std::move(scheduler);
   return {};
 }
@@ -85,7 +91,8 @@ EngineInfo Engine::info() const {
   }
   if (!steps_) return info;
   info.dims = model_->dims();
-  info.kv = kv_;
+  info.kv = kv_.all;
+  info.unit_bytes = kv_.unit_bytes();
   info.weight_bytes = model_->weights() ? model_->weights()->weight_bytes : 0;
   info.scratch_bytes = steps_->scratch_bytes();
   info.pool_bytes = pool_buffer_->bytes();
@@ -125,8 +132,8 @@ Result<BlockKey> Engine::root_for(const SessionOptions& options, const char* num
   }
   Hasher hasher;
   hasher.add(id.bytes)
-      .add_string(kv_format_name(kv_.format))
-      .add_u64(kv_.block_tokens)
+      .add_string(kv_format_name(kv_.all.format))
+      .add_u64(kv_.all.block_tokens)
       .add_string(numerics ? numerics : runtime_->backend()->numerics());
   hasher.add_string(options.domain);
   return hasher.finish();

@@ -9,9 +9,11 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/engine/conversation/grammar_cache.h"
+#include "runtime/engine/describe/memory_cost.h"
 #include "runtime/engine/loaded_model.h"
 #include "runtime/engine/loop/scheduler.h"
 #include "runtime/engine/loop/step_runner.h"
+#include "runtime/engine/snapshot/kv_chunks.h"
 #include "storage/store/store.h"
 
 namespace kvrt {
@@ -24,6 +26,7 @@ struct EngineOptions {
   uint64_t kv_bytes_max = 0;   // 0: see pool_blocks
   uint32_t step_ms_max = 0;    // 0: kStepMsDefault, and kLoneStepMs for a prompt alone
   bool kv_populate = false;    // take the pool's pages at once, not on their first use
+  Windows windows = Windows::kKept;
   LoadOptions load{};
 };
 
@@ -32,7 +35,8 @@ struct EngineInfo {
   std::string architecture, name;
   ModelDims dims;
   bool has_template = false;
-  KvGeometry kv;
+  KvGeometry kv;                                                                 // of all layers
+  uint64_t unit_bytes = 0;                                                       // of the pool
   uint64_t file_bytes = 0, weight_bytes = 0, scratch_bytes = 0, pool_bytes = 0;  // scratch: with the logits of a step
   uint32_t blocks = 0, blocks_free = 0, blocks_cached = 0;
   uint64_t sessions = 0;
@@ -161,7 +165,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void tell_store(Session* session) KVRT_REQUIRES(mu_);
   Loaded load_stored(Session* session, const Progress& progress) KVRT_REQUIRES(mu_);
 
-  Status copy_out(std::span<uint8_t> to, BlockId block);  // from the device
+  Status copy_out(uint32_t group, std::span<const BlockId> units, std::vector<uint8_t>* to) const;  // from the device
   Status put_chunk(Store::Save* save, const SavePlan& plan, size_t i, ChunkCodec codec, std::vector<uint8_t>* buffer);
   Status put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report);
   Result<Saved> write_once(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
@@ -177,13 +181,13 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_ptr<Session> restore(const SessionOut& saved, const SessionOptions& options, Status* status);
   void mark_restored(Session* session) const;
 
-  uint8_t* block_data(BlockId block) const { return pool_buffer_->data() + static_cast<uint64_t>(block) * kv_.block_bytes(); }
+  uint8_t* unit_data(BlockId unit) const { return pool_buffer_->data() + static_cast<uint64_t>(unit) * kv_.groups.unit.block_bytes(); }
 
   const std::shared_ptr<Runtime> runtime_;
   const std::unique_ptr<const LoadedModel> model_;
   GrammarCache grammars_;
-  KvGeometry kv_;
-  KvShape shape_{0};  // make_pool sets it
+  ModelKv kv_;
+  std::vector<KvChunk> chunks_;  // by number
   double load_ms_ = 0;
   uint32_t step_ms_max_ = 0;
   std::unique_ptr<Buffer> pool_buffer_;

@@ -270,6 +270,14 @@ double Scheduler::budget_for(const std::vector<Session*>& order, uint64_t patien
   return pace_.budget(ask);
 }
 
+// The application may come back to the end of any message.
+void Scheduler::mark_messages(Session* s) {
+  const std::pair<uint64_t, uint64_t> all(s->messages.size(), s->messages.empty() ? 0 : s->messages.back().end);
+  if (all == s->marked) return;
+  for (const Message& message : s->messages) cache_->mark(&s->kv, message.end);
+  s->marked = all;
+}
+
 void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   plan->clear();
   plan->planned_ns = now_ns;
@@ -280,6 +288,7 @@ void Scheduler::plan(StepPlan* plan, uint64_t now_ns, uint64_t patience_ns) {
   for (Session* s : order) {
     if (!runnable(*s) || !s->generation->warmed) continue;  // it gave its blocks to another session of this plan
     s->last_used = ++clock_;
+    mark_messages(s);
     if (!s->generation->recompute_all && cache_->adopt(&s->kv, s->tokens)) count_reuse(s);
     if (finish_prefill(s, now_ns) || plan->tokens.size() >= limits_.rows_max) continue;
     if (!plan_session(s, plan)) {

@@ -134,6 +134,7 @@ class Scheduler {
   std::vector<Session*> order_of_service();
   double budget_for(const std::vector<Session*>& order, uint64_t patience_ns);
   bool finish_prefill(Session* session, uint64_t now_ns);
+  void mark_messages(Session* session);
   bool admit(Session* session);
   bool waits_for_other(Session* session, const KvRun& run) const;
   void claim(Session* session, uint32_t group, uint64_t block);

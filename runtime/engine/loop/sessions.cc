@@ -11,7 +11,7 @@ Result<Session*> Engine::open_session(const SessionOptions& options) {
   if (!steps_) {
     return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", model_->name().c_str());
   }
-  auto session = std::make_unique<Session>(shape_);
+  auto session = std::make_unique<Session>(kv_.shape);
   runtime_->env()->random(session->saved.id.bytes);
   session->store = options.store;
   session->domain = options.domain;
@@ -60,7 +60,8 @@ void Engine::close(Session* session) {
 Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   Lock lock(mu_);  // held until the copy is destroyed, on failure: keys are shared
   KVRT_TRY(enter(session, "fork"));
-  auto copy = std::make_unique<Session>(shape_);
+  cache_->mark(&session->kv, session->tokens.size());
+  auto copy = std::make_unique<Session>(kv_.shape);
   static_cast<SessionValue&>(*copy) = *session;
   runtime_->env()->random(copy->saved.id.bytes);
   if (session->autosave) {
@@ -105,7 +106,7 @@ Status Engine::check_room(const Session& session, uint64_t more) const {
                  "the session would have %llu tokens, the model's context is %u: truncate, or start another session",
                  static_cast<unsigned long long>(n), model_->dims().context);
   }
-  const uint64_t units = shape_.units_for(n);
+  const uint64_t units = kv_.shape.units_for(n);
   if (units > cache_->size()) {
     return error(Code::kLimit, Detail::kNone, "%llu tokens need %llu KV blocks, the pool has %u: raise kv_bytes_max of model_open",
                  static_cast<unsigned long long>(n), static_cast<unsigned long long>(units), cache_->size());
@@ -202,7 +203,7 @@ void Engine::cut_kv(Session* session, uint64_t count) {
   if (s.stored.tail_end > count) s.stored.tail_begin = s.stored.tail_end = 0;
   s.stored.resumed_tokens = std::min(s.stored.resumed_tokens, count);
   s.stored.own_tokens = std::min(s.stored.own_tokens, count);
-  if (s.stored.foreign_tokens > count) s.stored.foreign_tokens = count / kv_.block_tokens * kv_.block_tokens;
+  if (s.stored.foreign_tokens > count) s.stored.foreign_tokens = count / kv_.all.block_tokens * kv_.all.block_tokens;
 }
 
 std::optional<Message> Engine::message(const Session* session, uint64_t index) const {
@@ -222,8 +223,8 @@ SessionInfo Engine::session_info(const Session* session) const {
   info.state = session->generation && session->generation->abandoned ? SessionState::kIdle : session->state;
   info.tokens = session->tokens.size();
   info.kv_tokens = session->kv.ready(session->tokens.size());
-  info.kv_blocks = session->kv.blocks_held();
-  info.kv_bytes = session->kv.units_held() * kv_.block_bytes();
+  info.kv_blocks = session->kv.units_held();
+  info.kv_bytes = info.kv_blocks * kv_.unit_bytes();
   info.unread = session->mailbox.size();
   info.messages = session->messages.size();
   info.awaits_accept = session->generation && !session->generation->awaited.empty();

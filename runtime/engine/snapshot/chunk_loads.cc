@@ -46,6 +46,34 @@ std::vector<NodeIn> foreign_chain(const Session& s) {
   return nodes;
 }
 
+// Groups whose block i has no KV, as bits.
+uint32_t lacking(const KvSequence& kv, uint32_t i) {
+  uint32_t groups = 0;
+  for (uint32_t g = 0; g < kv.shape.n_groups; ++g) groups |= kv.tables[g].filled(i) == 0 ? 1u << g : 0;
+  return groups;
+}
+
+// The count of leading blocks from whose end computing could go on with all KV that memory and store have: `has(i)` gives the groups that
+// have block i, as bits.
+template <typename Has>
+uint32_t reachable(const KvShape& shape, uint32_t blocks, Has has) {
+  uint32_t end = blocks;
+  for (uint32_t i = 0; i < end; ++i) {
+    for (uint32_t g = 0; g < shape.n_groups; ++g) {
+      if (shape.groups[g].window == 0 && (has(i) >> g & 1) == 0) end = i;
+    }
+  }
+  for (; end > 0; --end) {
+    bool whole = true;
+    for (uint32_t g = 0; g < shape.n_groups; ++g) {
+      if (shape.groups[g].window == 0) continue;
+      for (uint32_t i = shape.window_begin(g, end - 1); i < end; ++i) whole &= has(i) >> g & 1;
+    }
+    if (whole) break;
+  }
+  return end;
+}
+
 }  // namespace
 
 std::vector<std::vector<NodeIn>> stored_chains(const Session& s) {
@@ -55,77 +83,160 @@ std::vector<std::vector<NodeIn>> stored_chains(const Session& s) {
 
 ChunkLoads::~ChunkLoads() {
   for (const Load& load : list_) {
-    if (load.block != kNoBlock) cache_->drop(load.block);
+    for (const Target& target : load.targets) {
+      if (target.block != kNoBlock) cache_->drop(target.block);
+    }
   }
 }
 
-bool ChunkLoads::has(uint32_t index) const {
-  return std::any_of(list_.begin(), list_.end(), [&](const Load& load) { return load.index == index; });
+uint32_t ChunkLoads::planned(uint32_t index) const {
+  uint32_t groups = 0;
+  for (const Load& load : list_) {
+    for (const Target& target : load.targets) groups |= load.index == index ? 1u << target.group : 0;
+  }
+  return groups;
 }
 
-bool ChunkLoads::add(uint32_t index, const NodeIn& node, const Session& session, Scheduler* scheduler) {
-  list_.reserve(list_.size() + 1);  // before the block is taken: it needs memory
-  const BlockId block = scheduler->alloc(&session);
-  if (block == kNoBlock) return false;
-  list_.push_back({index, node, block, ChunkState::kAbsent, {}, false});
+bool ChunkLoads::add_chunk(uint32_t index, const NodeIn& node, uint32_t number, uint32_t groups, const Session& session,
+                           Scheduler* scheduler) {
+  list_.reserve(list_.size() + 1);  // before a block is taken: it needs memory
+  Load load;
+  load.index = index;
+  load.number = number;
+  load.node = node;
+  load.targets.reserve(kv_.groups.size());
+  for (uint32_t g = 0; g < kv_.groups.size(); ++g) {
+    if (groups >> g & 1) load.targets.push_back({g, kNoBlock, {}});
+  }
+  list_.push_back(std::move(load));
+  for (Target& target : list_.back().targets) {
+    target.block = scheduler->alloc(&session, target.group);
+    if (target.block == kNoBlock) return false;
+    target.units = cache_->units_of(target.block);
+  }
   return true;
+}
+
+bool ChunkLoads::add(uint32_t index, const NodeIn& node, uint32_t chunks, uint32_t groups, const Session& session, Scheduler* scheduler) {
+  uint32_t rest = groups;
+  for (uint32_t g = 0; g < kv_.groups.size(); ++g) {
+    const uint32_t number = chunk_number(kv_, g);
+    if ((rest >> g & 1) == 0 || number == kAllLayers || (chunks >> number & 1) == 0) continue;
+    if (!add_chunk(index, node, number, 1u << g, session, scheduler)) return false;
+    rest &= ~(1u << g);
+  }
+  return rest == 0 || (chunks >> kAllLayers & 1) == 0 || add_chunk(index, node, kAllLayers, rest, session, scheduler);
 }
 
 void ChunkLoads::plan(Session* session, Scheduler* scheduler) {
   plan_own(session, scheduler);
   if (session->stored.foreign_tokens > 0) plan_foreign(session, scheduler);
+  std::erase_if(list_, [&](const Load& load) {  // the last one, if the blocks ran out
+    const bool whole = std::ranges::none_of(load.targets, [](const Target& target) { return target.block == kNoBlock; });
+    for (const Target& target : load.targets) {
+      if (!whole && target.block != kNoBlock) cache_->drop(target.block);
+    }
+    return !whole;
+  });
 }
 
 // Plans full blocks without any KV, then the tail.
 void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
   Session& s = *session;
-  const uint32_t T = s.kv.shape.block_tokens;
+  const KvShape& shape = s.kv.shape;
+  const uint32_t T = shape.block_tokens;
   const std::vector<NodeIn> nodes = full_blocks(s);  // the whole chain, as the store looks it up
-  std::vector<uint32_t> wanted;
-  for (uint32_t i = 0; i < nodes.size(); ++i) {
-    if (s.kv.tables[0].filled(i) == 0 && (s.kv.share || uint64_t{i + 1} * T <= s.stored.own_tokens)) wanted.push_back(i);
-  }
   const auto tail = static_cast<uint32_t>(s.stored.tail_begin / T);
+  bool wanted = false;
+  for (uint32_t i = 0; i < nodes.size(); ++i) wanted |= lacking(s.kv, i) != 0 && (s.kv.share || uint64_t{i + 1} * T <= s.stored.own_tokens);
   std::vector<NodeIn> branch;
-  if (s.kv.tables[0].filled(tail) == 0) branch = with_tail(s, nodes);
-  if (wanted.empty() && branch.empty()) return;
+  if (lacking(s.kv, tail) == shape.all()) branch = with_tail(s, nodes);
+  if ((!wanted || s.kv.ready(nodes.size() * T) == nodes.size() * T) && branch.empty()) return;
   const bool one_chain = branch.size() == nodes.size() + 1;
-  const std::vector<uint32_t> stored = s.store->has(one_chain ? branch : nodes);
-  const bool tail_stored = has_group(one_chain ? stored.back() : branch.empty() ? 0 : s.store->has(branch).back(), 0);
-  list_.reserve(wanted.size() + 1);
-  for (uint32_t i : wanted) {
-    if (!has_group(stored[i], 0)) {
-      s.stored.not_stored |= uint64_t{i + 1} * T <= s.stored.resumed_tokens && !s.stored.other_numerics;
-    } else if (!add(i, nodes[i], s, scheduler)) {
-      return;
+  const std::vector<uint32_t> chunks = s.store->has(one_chain ? branch : nodes), stored = groups_stored(kv_, chunks);
+  const uint32_t tail_chunks = one_chain ? chunks.back() : branch.empty() ? 0 : s.store->has(branch).back();
+  const auto has = [&](uint32_t i) {
+    const bool may = s.kv.share || uint64_t{i + 1} * T <= s.stored.own_tokens;
+    return (shape.all() & ~lacking(s.kv, i)) | (may ? stored[i] : 0);
+  };
+  const auto blocks = static_cast<uint32_t>(nodes.size());
+  const uint32_t end = reachable(shape, blocks, has);
+  for (uint32_t i = 0; i < blocks; ++i) {
+    uint32_t groups = 0;
+    for (uint32_t g = 0; g < shape.n_groups; ++g) {
+      const uint64_t window = shape.groups[g].window, end_tokens = uint64_t{end} * T;
+      const bool needs = window == 0 || (i < end && (uint64_t{i} + 1) * T + 2 * window > end_tokens);
+      groups |= needs ? 1u << g : 0;
     }
+    groups &= lacking(s.kv, i);
+    if (groups == 0) continue;
+    if ((has(i) & groups) != groups && shape.groups[0].window == 0) {
+      s.stored.not_stored |= (groups & ~has(i) & 1) && uint64_t{i + 1} * T <= s.stored.resumed_tokens && !s.stored.other_numerics;
+    }
+    if ((has(i) & groups) == 0) continue;
+    if (!add(i, nodes[i], chunks[i], groups & has(i), s, scheduler)) return;
   }
-  if (tail_stored && !has(tail)) add(tail, branch.back(), s, scheduler);
+  const uint64_t resumed = std::min<uint64_t>(s.stored.resumed_tokens / T, blocks);
+  s.stored.not_stored |= shape.has_windows() && end < resumed && !s.stored.other_numerics;
+  if (tail_chunks != 0 && (end == tail || !shape.has_windows()) && planned(tail) == 0)
+    add(tail, branch.back(), tail_chunks, shape.all(), s, scheduler);
 }
 
 // Plans chunks of the other arithmetic's snapshot, for blocks that the session's own chain had no chunk for.
 void ChunkLoads::plan_foreign(Session* session, Scheduler* scheduler) {
   const std::vector<NodeIn> nodes = foreign_chain(*session);
-  const std::vector<uint32_t> stored = session->store->has(nodes);
-  for (uint32_t i = 0; i < nodes.size(); ++i) {
-    if (!has_group(stored[i], 0) || session->kv.tables[0].filled(i) > 0 || has(i)) continue;
-    if (!add(i, nodes[i], *session, scheduler)) return;
+  const std::vector<uint32_t> chunks = session->store->has(nodes), stored = groups_stored(kv_, chunks);
+  const KvShape& shape = session->kv.shape;
+  const auto blocks = static_cast<uint32_t>(nodes.size());
+  const uint32_t end = reachable(shape, blocks, [&](uint32_t i) { return stored[i] | (shape.all() & ~lacking(session->kv, i)); });
+  for (uint32_t i = 0; i < blocks; ++i) {
+    uint32_t groups = lacking(session->kv, i) & stored[i] & ~planned(i);
+    for (uint32_t g = 0; g < shape.n_groups; ++g) {
+      const uint64_t window = shape.groups[g].window;
+      if (window > 0 && (i >= end || (uint64_t{i} + 1) * shape.block_tokens + 2 * window <= uint64_t{end} * shape.block_tokens)) {
+        groups &= ~(1u << g);
+      }
+    }
+    if (groups != 0 && !add(i, nodes[i], chunks[i], groups, *session, scheduler)) return;
   }
 }
 
-bool ChunkLoads::read(const Runtime& runtime, const KvGeometry& kv, uint8_t* pool, Store* store, const Progress& progress) {
+// Where the chunk is one unit, it is decoded there. Else its parts go from `payload` to their units.
+Status ChunkLoads::read_one(Load* load, Backend* backend, uint8_t* pool, Store* store, std::vector<uint8_t>* payload) {
+  const KvChunk& chunk = chunks_[load->number];
+  const uint64_t unit_bytes = kv_.unit.block_bytes();
+  const auto decode = [&](std::span<uint8_t> to) {
+    load->state = store->read(load->node, load->number, block_layout(kv_.unit.format), to, &load->damage);
+    if (load->state == ChunkState::kOk) from_payload(chunk.geometry, to);
+  };
+  const auto unit_data = [&](BlockId unit) { return pool + static_cast<uint64_t>(unit) * unit_bytes; };
+  if (load->targets.size() == 1 && load->targets[0].units.size() == 1 && chunk.parts.size() == 1 && chunk.parts[0].bytes == unit_bytes) {
+    return backend->upload(unit_data(load->targets[0].units[0]), unit_bytes, decode);
+  }
+  payload->resize(chunk.geometry.block_bytes());
+  decode(*payload);
+  if (load->state != ChunkState::kOk) return {};
+  for (const Target& target : load->targets) {
+    for (const ChunkPart& part : chunk.parts) {
+      if (part.group != target.group) continue;
+      KVRT_TRY(backend->upload(unit_data(target.units[part.unit]) + part.in_unit, part.bytes, [&](std::span<uint8_t> to) {
+        std::copy_n(payload->begin() + static_cast<int64_t>(part.in_chunk), to.size(), to.begin());
+      }));
+    }
+  }
+  return {};
+}
+
+bool ChunkLoads::read(const Runtime& runtime, uint8_t* pool, Store* store, const Progress& progress) {
   std::atomic<size_t> next{0}, done{0};
   std::atomic<bool> stop{false};
   auto work = [&](bool report) {
+    std::vector<uint8_t> payload;
     for (size_t i; !stop && (i = next.fetch_add(1)) < list_.size();) {
       Load& load = list_[i];
       load.tried = true;
       try {
-        uint8_t* to = pool + static_cast<uint64_t>(load.block) * kv.block_bytes();
-        const Status uploaded = runtime.backend()->upload(to, kv.block_bytes(), [&](std::span<uint8_t> block) {
-          load.state = store->read(load.node, 0, block_layout(kv.format), block, &load.damage);
-          if (load.state == ChunkState::kOk) from_payload(kv, block);
-        });
+        const Status uploaded = read_one(&load, runtime.backend(), pool, store, &payload);
         if (!uploaded.is_ok()) {
           logf(runtime.log(), LogLevel::kWarn, "a block of KV did not reach the device: %s", uploaded.message().c_str());
           load.state = ChunkState::kAbsent;
@@ -157,6 +268,7 @@ bool ChunkLoads::read(const Runtime& runtime, const KvGeometry& kv, uint8_t* poo
 bool ChunkLoads::put_into(Session* session, const Runtime& runtime) {
   Session& s = *session;
   bool forgot = false;
+  uint32_t counted = UINT32_MAX;  // a block may have several chunks
   for (Load& load : list_) {
     forgot |= load.state == ChunkState::kDamaged;
     if (load.state != ChunkState::kOk) {
@@ -165,10 +277,12 @@ bool ChunkLoads::put_into(Session* session, const Runtime& runtime) {
       continue;
     }
     const auto filled = static_cast<uint32_t>(load.node.tokens.size());
-    cache_->replace(&s.kv, 0, load.index, load.block, filled);
-    load.block = kNoBlock;  // only now: replace needs memory for the table
-    s.stored.disk_tokens += filled;
-    if (filled == s.kv.shape.block_tokens) cache_->seal(&s.kv, s.tokens, 0, load.index);
+    for (Target& target : load.targets) {
+      cache_->replace(&s.kv, target.group, load.index, target.block, filled);
+      target.block = kNoBlock;  // only now: replace needs memory for the table
+      if (filled == s.kv.shape.block_tokens) cache_->seal(&s.kv, s.tokens, target.group, load.index);
+    }
+    if (std::exchange(counted, load.index) != load.index) s.stored.disk_tokens += filled;
   }
   return forgot;
 }

@@ -11,7 +11,7 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
     *status = manifest.take_status();
     return nullptr;
   }
-  auto session = std::make_unique<Session>(shape_);
+  auto session = std::make_unique<Session>(kv_.shape);
   Session& s = *session;
   s.saved.id = saved.id;
   s.saved.name = saved.name;
@@ -32,13 +32,14 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
     return nullptr;
   }
   s.kv.root = *root;
-  if (options.accept_foreign && manifest->block_tokens == kv_.block_tokens) {
+  if (options.accept_foreign && manifest->block_tokens == kv_.all.block_tokens) {
     *status = adopt_foreign(options, saved, &s);
     if (!status->is_ok()) return nullptr;
   }
-  s.stored.other_numerics = (saved.root != s.kv.root && s.stored.foreign_tokens == 0) || manifest->block_tokens != kv_.block_tokens;
+  s.stored.other_numerics = (saved.root != s.kv.root && s.stored.foreign_tokens == 0) || manifest->block_tokens != kv_.all.block_tokens;
   if (saved.root == s.kv.root) s.stored.own_tokens = saved.tokens.size();
-  if (saved.root == s.kv.root && !s.stored.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens) {
+  if (saved.root == s.kv.root && !s.stored.other_numerics && !saved.node_tokens.empty() &&
+      saved.node_tokens.back() < kv_.all.block_tokens) {
     s.stored.tail_end = saved.tokens.size();
     s.stored.tail_begin = s.stored.tail_end - saved.node_tokens.back();
   }
@@ -50,7 +51,7 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
 // Marks a resumed session as saved: the store has its whole conversation. Under mu_; its keys are known.
 void Engine::mark_restored(Session* session) const {
   Session& s = *session;
-  const auto rest = std::span<const int32_t>(s.tokens).subspan(s.kv.chain.size() * kv_.block_tokens);
+  const auto rest = std::span<const int32_t>(s.tokens).subspan(s.kv.chain.size() * kv_.all.block_tokens);
   s.saved.mark = {s.kv.chain.empty() ? s.kv.root : s.kv.chain.back()->key, s.tokens.size(), s.messages.size()};
   if (!rest.empty()) s.saved.mark.head = chain_key(s.saved.mark.head, rest);
 }
@@ -105,7 +106,7 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
   if (report->reuse_stopped_at < n) report->reuse_stopped = scheduler_->why_stopped(s, &report->reuse_stopped_at);
   s.use.unpin();
   scheduler_->touch(&s);
-  for (const uint32_t filled : s.kv.tables[0].filled()) s.saved.blocks += filled == kv_.block_tokens;
+  s.saved.blocks = s.kv.whole_blocks(static_cast<uint32_t>(s.kv.chain.size()));
   if (s.autosave) s.autosave->saver->add(this, &s);
   undo.session = nullptr;
   return session.release();

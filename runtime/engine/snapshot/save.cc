@@ -1,6 +1,7 @@
 // Engine: save. A session is its nodes (full blocks, then the tail that has KV) and a manifest with what comes after. A save waits for
 // no generation, and none waits for it: it takes a copy of the conversation between two steps, and references to the blocks.
 #include <algorithm>
+#include <bit>
 
 #include "runtime/compute/kv_layout.h"
 #include "runtime/engine/loop/engine.h"
@@ -54,36 +55,45 @@ class Engine::SaveTurn {
   std::vector<BlockId> blocks_;
 };
 
-Status Engine::copy_out(std::span<uint8_t> to, BlockId block) {
-  Status status = runtime_->backend()->download(to, block_data(block));
-  if (!status.is_ok()) logf(runtime_->log(), LogLevel::kWarn, "a block of KV is not saved: %s", status.message().c_str());
-  return status;
+Status Engine::copy_out(uint32_t group, std::span<const BlockId> units, std::vector<uint8_t>* to) const {
+  const KvChunk& chunk = chunks_[chunk_number(kv_.groups, group)];
+  to->resize(chunk.geometry.block_bytes());
+  for (const ChunkPart& part : chunk.parts) {
+    Status status =
+        runtime_->backend()->download(std::span(*to).subspan(part.in_chunk, part.bytes), unit_data(units[part.unit]) + part.in_unit);
+    if (status.is_ok()) continue;
+    logf(runtime_->log(), LogLevel::kWarn, "a block of KV is not saved: %s", status.message().c_str());
+    return status;
+  }
+  return {};
 }
 
 Status Engine::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, ChunkCodec codec, std::vector<uint8_t>* buffer) {
   const SavePlan::Chunk& chunk = plan.chunks[i];
-  std::span<const uint8_t> bytes = plan.tail;
+  const uint32_t number = chunk_number(kv_.groups, chunk.group);
+  std::span<const uint8_t> bytes;
   if (chunk.block == kNoBlock) {
     codec = ChunkCodec::kZstd;  // always: the empty slots of a tail take no room then
+    bytes = plan.tails[chunk.group];
   } else {
-    KVRT_TRY(copy_out(*buffer, chunk.block));
-    to_payload(kv_, *buffer, kv_.block_tokens);
+    KVRT_TRY(copy_out(chunk.group, chunk.units, buffer));
+    to_payload(chunks_[number].geometry, *buffer, kv_.all.block_tokens);
     bytes = *buffer;
   }
-  return save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.format), kv_.elem_bytes(), bytes, codec});
+  return save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.all.format), kv_.all.elem_bytes(), bytes, codec, number});
 }
 
 // Puts the chunks that the store lacks. Unless the durability is KV, a chunk is left out if the store has no room or the device fails to
 // give it: the tokens are saved all the same, and a resume computes their KV again.
 Status Engine::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report) {
-  const std::vector<uint32_t> has = save->has(plan.nodes);
+  const std::vector<uint32_t> has = groups_stored(kv_.groups, save->has(plan.nodes));
   report->left_out = false;
-  report->chunks_missing =
-      static_cast<uint64_t>(std::count_if(has.begin(), has.end(), [](uint32_t groups) { return !has_group(groups, 0); }));
-  std::vector<uint8_t> buffer(kv_.block_bytes());
+  report->chunks_missing = 0;
+  for (size_t i = 0; i < has.size(); ++i) report->chunks_missing += static_cast<uint64_t>(std::popcount(plan.needs[i] & ~has[i]));
+  std::vector<uint8_t> buffer;
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
-    if (has_group(has[plan.chunks[i].node], 0)) continue;
-    const uint64_t start = runtime_->env()->now_ns(), written = save->chunks_written();
+    if (has[plan.chunks[i].node] >> plan.chunks[i].group & 1) continue;
+    const uint64_t start = runtime_->env()->now_ns();
     Status put = put_chunk(save, plan, i, options.codec, &buffer);
     const bool optional = options.durability != Durability::kKv;
     const bool full = put.code() == Code::kNoSpace;
@@ -93,7 +103,8 @@ Status Engine::put_chunks(Session* session, Store::Save* save, const SavePlan& p
       continue;
     }
     KVRT_TRY(std::move(put));
-    if (save->chunks_written() == written) --report->chunks_missing;  // another save brought it meanwhile
+    const bool needed = plan.needs[plan.chunks[i].node] >> plan.chunks[i].group & 1;
+    if (needed) --report->chunks_missing;
     if (options.autosave) give_way(session, runtime_->env()->now_ns() - start);
   }
   return {};
@@ -110,7 +121,7 @@ SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveO
   in.revision_seen = same_name ? s.saved.revision : 0;
   in.overwrite = options.overwrite;
   in.root = s.kv.root;
-  in.block_tokens = kv_.block_tokens;
+  in.block_tokens = kv_.all.block_tokens;
   in.token_count = plan.said.tokens.size();
   in.durability = options.durability;
   in.pin = options.pin;
@@ -127,8 +138,8 @@ Result<Saved> Engine::write_once(Session* session, const SavePlan& plan, const S
   auto saved = save->commit(in);
   report->chunks_written = save->chunks_written();
   report->left_out |= report->chunks_written < put;
+  report->chunks_missing += put - report->chunks_written;
   report->bytes_written = save->bytes_written();
-  report->chunks_missing -= report->chunks_written;
   return saved;
 }
 
@@ -136,16 +147,13 @@ Result<Saved> Engine::write_once(Session* session, const SavePlan& plan, const S
 Result<Saved> Engine::write(Session* session, SavePlan* plan, const SaveOptions& options, std::string_view name, const Hash256& model,
                             SaveReport* report) {
   Unlocked unlocked(mu_);
-  if (!plan->tail.empty()) to_payload(kv_, plan->tail, static_cast<uint32_t>(plan->tail_end - plan->tail_begin));
+  for (uint32_t g = 0; g < plan->tails.size(); ++g) {
+    to_payload(chunks_[chunk_number(kv_.groups, g)].geometry, plan->tails[g], static_cast<uint32_t>(plan->tail_end - plan->tail_begin));
+  }
   auto pending = std::span<const int32_t>(plan->said.tokens).subspan(plan->pending_begin);
-  Manifest manifest{kv_.block_tokens,
-                    session->kv.share,
-                    {pending.begin(), pending.end()},
-                    std::move(plan->said.messages),
-                    session->arguments,
-                    std::move(plan->said.grammar),
-                    model_->tokenizer().text_id(),
-                    model_->template_id()};
+  Manifest manifest{kv_.all.block_tokens,           session->kv.share,    {pending.begin(), pending.end()},
+                    std::move(plan->said.messages), session->arguments,   std::move(plan->said.grammar),
+                    model_->tokenizer().text_id(),  model_->template_id()};
   SessionIn in = session_in(*session, *plan, options, name);
   in.model_id = model;
   auto bytes = encode_manifest(manifest);
@@ -174,10 +182,10 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
     const char* call = options.suspend ? "suspend" : options.autosave ? "save" : "checkpoint";
     KVRT_TRY(require_ready(s, call));  // a save is no activity, which would be saved again
   }
-  SavePlan plan = plan_save(*model_, cache_.get(), session, which, [&](BlockId block, std::vector<uint8_t>* to) {
-    to->resize(kv_.block_bytes());
-    return copy_out(*to, block);
-  });
+  cache_->mark(&s.kv, s.tokens.size());
+  SavePlan plan =
+      plan_save(*model_, cache_.get(), session, which,
+                [&](uint32_t group, std::span<const BlockId> units, std::vector<uint8_t>* to) { return copy_out(group, units, to); });
   if (options.durability == Durability::kKv) KVRT_TRY(plan.tail_copied.clone());
   if (options.autosave && plan.mark == s.saved.mark && plan.blocks <= s.saved.blocks && plan.tail_end <= s.stored.tail_end)
     return SaveReport();
@@ -207,7 +215,7 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   }
   report.revision = saved->revision;
   report.tokens = was.size();
-  report.chunks = plan.nodes.size();
+  for (const uint32_t needs : plan.needs) report.chunks += static_cast<uint64_t>(std::popcount(needs));
   report.ms = static_cast<double>(runtime_->env()->now_ns() - start) * 1e-6;
   return report;
 }

@@ -35,19 +35,22 @@ Conversation as_cancelled(const LoadedModel& model, const Session& s, uint64_t* 
 
 }  // namespace
 
-SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, SaveTail which,
-                   const std::function<Status(BlockId block, std::vector<uint8_t>* to)>& copy) {
+SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, SaveTail which, const CopyBlock& copy) {
   SavePlan plan;
   Session& s = *session;
+  const KvShape& shape = s.kv.shape;
   uint64_t kept = 0, T = cache->block_tokens();
   plan.said = as_cancelled(model, s, &kept);
   const auto tokens = std::span<const int32_t>(plan.said.tokens);
   const uint64_t n = tokens.size();
   plan.mark = {s.kv.root, n, plan.said.messages.size()};
   if (n == 0) return plan;
-  auto filled = [&](uint32_t i) { return std::min<uint64_t>(s.kv.tables[0].filled(i), kept - std::min(kept, i * T)); };
+  const auto filled = [&](uint32_t group, uint32_t i) {
+    return std::min<uint64_t>(s.kv.tables[group].filled(i), kept - std::min(kept, i * T));
+  };
   const auto last = static_cast<uint32_t>((n - 1) / T);
-  const uint64_t in_memory = filled(last);
+  uint64_t in_memory = T;
+  for (uint32_t g = 0; g < shape.n_groups; ++g) in_memory = std::min(in_memory, filled(g, last));
   uint64_t stored = 0;
   if (s.stored.tail_begin == last * T && s.stored.tail_end > s.stored.tail_begin && s.stored.tail_end <= kept)
     stored = s.stored.tail_end - s.stored.tail_begin;
@@ -60,10 +63,13 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   }
   // The tail is copied even if the store had it: the store may have lost it. Not for kStored: a step may be writing to that block.
   if (tail && tail <= in_memory && which != SaveTail::kStored) {
-    plan.tail_copied = copy(s.kv.tables[0].block(last), &plan.tail);
+    plan.tails.resize(shape.n_groups);
+    for (uint32_t g = 0; g < shape.n_groups && plan.tail_copied.is_ok(); ++g) {
+      plan.tail_copied = copy(g, cache->units_of(s.kv.tables[g].block(last)), &plan.tails[g]);
+    }
     if (!plan.tail_copied.is_ok()) {
       tail = 0;
-      plan.tail.clear();
+      plan.tails.clear();
     }
   }
   cache->extend(&s.kv, s.tokens);
@@ -72,16 +78,28 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
     NodeIn node{{}, i ? plan.keys[i - 1] : s.kv.root, tokens.subspan(i * T, T)};
     if (i == plan.keys.size()) plan.keys.push_back(chain_key(node.parent, node.tokens));
     node.key = plan.keys[i];
-    if (filled(i) == T) plan.chunks.push_back({plan.nodes.size(), node.key, node.parent, node.tokens, s.kv.tables[0].block(i)});
+    uint32_t has = 0, needs = 0;
+    for (uint32_t g = 0; g < shape.n_groups; ++g) {
+      const bool in_table = filled(g, i) == T;
+      // Behind the windows: where a boundary keeps one.
+      const BlockId block = in_table ? s.kv.tables[g].block(i) : (i + 1) * T <= kept ? cache->kept_window(*s.kv.chain[i], g) : kNoBlock;
+      if (shape.groups[g].window == 0 || i >= shape.window_begin(g, full - 1)) needs |= 1u << g;
+      if (block == kNoBlock) continue;
+      has |= 1u << g;
+      plan.chunks.push_back({plan.nodes.size(), g, node.key, node.parent, node.tokens, block, cache->units_of(block)});
+    }
+    plan.blocks += (needs & ~has) == 0;
+    plan.needs.push_back(needs);
     plan.nodes.push_back(node);
   }
-  plan.blocks = plan.chunks.size();
   if (tail) {
-    NodeIn node{{}, full ? plan.keys[full - 1] : s.kv.root, tokens.subspan(full * T, tail)};
+    const BlockKey parent = full ? plan.keys[full - 1] : s.kv.root;
+    NodeIn node{{}, parent, tokens.subspan(full * T, tail)};
     node.key = chain_key(node.parent, node.tokens);
-    if (!plan.tail.empty()) {
-      plan.chunks.push_back({plan.nodes.size(), node.key, node.parent, node.tokens, kNoBlock});
+    for (uint32_t g = 0; g < plan.tails.size(); ++g) {
+      plan.chunks.push_back({plan.nodes.size(), g, node.key, node.parent, node.tokens, kNoBlock, {}});
     }
+    plan.needs.push_back(shape.all());
     plan.nodes.push_back(node);
     plan.tail_begin = full * T;
     plan.tail_end = plan.tail_begin + tail;

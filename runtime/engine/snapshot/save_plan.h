@@ -15,16 +15,19 @@ namespace kvrt {
 struct SavePlan {
   struct Chunk {
     size_t node;  // in `nodes`
+    uint32_t group;
     BlockKey key, parent;
     std::span<const int32_t> tokens;
-    BlockId block = kNoBlock;  // kNoBlock: its bytes are in SavePlan::tail
+    BlockId block = kNoBlock;    // kNoBlock: its bytes are in SavePlan::tails
+    std::vector<BlockId> units;  // of the block
   };
   Conversation said;
-  std::vector<BlockKey> keys;  // of the full blocks
-  std::vector<Chunk> chunks;   // those with KV in memory
-  std::vector<NodeIn> nodes;   // full blocks, then the part of the tail that has KV
-  std::vector<uint8_t> tail;
-  Status tail_copied;                                        // the error if the device did not give the tail, which the plan then lacks
+  std::vector<BlockKey> keys;               // of the full blocks
+  std::vector<Chunk> chunks;                // those with KV in memory
+  std::vector<NodeIn> nodes;                // full blocks, then the part of the tail that has KV
+  std::vector<uint32_t> needs;              // by node: bit g, to resume its KV in group g is needed: a group's window at the end, or all
+  std::vector<std::vector<uint8_t>> tails;  // by group; none: the tail is not copied
+  Status tail_copied;                       // the error if the device did not give the tail, which the plan then lacks
   uint64_t tail_begin = 0, tail_end = 0, pending_begin = 0;  // pending: tokens without KV
   SavedSession::Mark mark;
   uint64_t blocks = 0;  // full blocks among the chunks
@@ -34,8 +37,10 @@ struct SavePlan {
 // that the store has (kStored); or, once the tail has grown by enough, all of it (kGrown); or always all of it (kWhole).
 enum class SaveTail { kStored, kGrown, kWhole };
 
-// `copy` copies a block's bytes out of the device. Under Engine's lock.
-SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, SaveTail which,
-                   const std::function<Status(BlockId block, std::vector<uint8_t>* to)>& copy);
+// Copies the layers of a group's block out of the device, as a chunk has them.
+using CopyBlock = std::function<Status(uint32_t group, std::span<const BlockId> units, std::vector<uint8_t>* to)>;
+
+// Under Engine's lock.
+SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, SaveTail which, const CopyBlock& copy);
 
 }  // namespace kvrt

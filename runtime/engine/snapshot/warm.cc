@@ -8,17 +8,17 @@ namespace kvrt {
 Engine::Loaded Engine::load_stored(Session* session, const Progress& progress) {
   Session& s = *session;
   if (!s.store) return Loaded::kNothing;
-  ChunkLoads loads(cache_.get());
+  ChunkLoads loads(kv_.groups, chunks_, cache_.get());
   loads.plan(session, scheduler_.get());
   if (loads.empty()) return Loaded::kNothing;
-  const uint64_t had = s.kv.reusable(s.tokens.size());
+  const uint64_t had = s.kv.units_held();
   bool complete = false;
   {
     Unlocked unlocked(mu_);
-    complete = loads.read(*runtime_, kv_, pool_buffer_->data(), s.store.get(), progress);
+    complete = loads.read(*runtime_, pool_buffer_->data(), s.store.get(), progress);
   }
   const bool forgot = loads.put_into(session, *runtime_);
-  const bool nearer = forgot || s.kv.reusable(s.tokens.size()) != had;
+  const bool nearer = forgot || s.kv.units_held() != had;
   return complete ? Loaded::kAll : nearer ? Loaded::kStoppedNearer : Loaded::kStoppedInPlace;
 }
 

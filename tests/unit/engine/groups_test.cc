@@ -221,7 +221,7 @@ class World {
       for (uint32_t g = 0; g < shape_.n_groups; ++g) {
         if (shape_.groups[g].window == 0) continue;
         const ChainLink* at = link;
-        for (uint64_t n = 0; at && n < (shape_.groups[g].window - 1 + kBlock - 1) / kBlock; ++n, at = at->before.get()) {
+        for (uint64_t n = 0; at && n < (shape_.groups[g].window + kBlock - 1) / kBlock; ++n, at = at->before.get()) {
           ASSERT_GT(at->kept[g], 0u);
         }
       }

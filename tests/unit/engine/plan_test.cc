@@ -24,8 +24,8 @@ ModelCost geometry(uint32_t layers, uint32_t kv_heads, uint32_t head_dim) {
   return cost;
 }
 
-SessionsPlan plan(const ModelCost& cost, uint32_t block_tokens, const PlanRequest& request) {
-  auto p = plan_sessions(cost, kv_geometry(cost.dims, block_tokens), request);
+SessionsPlan plan(const ModelCost& cost, uint32_t block_tokens, const PlanRequest& request, Windows windows = Windows::kKept) {
+  auto p = plan_sessions(cost, model_kv(cost.dims, block_tokens, KvFormat::kF16, 0, windows), request);
   EXPECT_TRUE(p.is_ok()) << p.status().message();
   return p.is_ok() ? *p : SessionsPlan{};
 }
@@ -38,7 +38,7 @@ TEST(Plan, PublishedBytesPerTokenAndContext) {
   for (const auto& c : published) {
     const ModelCost cost = geometry(c.layers, c.kv_heads, c.head_dim);
     for (uint32_t block_tokens : {16, 32, 64, 128, 256}) {
-      const KvGeometry kv = kv_geometry(cost.dims, block_tokens);
+      const KvGeometry kv = model_kv(cost.dims, block_tokens).all;
       EXPECT_EQ(kv.token_bytes(), c.per_token);
       EXPECT_EQ(kv.block_bytes(), block_tokens * c.per_token);
       const SessionsPlan p = plan(cost, block_tokens, {1, 131'072, 0, c.gib_at_131072 * kGiB});
@@ -72,11 +72,11 @@ TEST(Plan, PublishedSharing) {
 }
 
 TEST(Plan, FewerKvHeadsCostInProportion) {
-  const uint64_t mha = kv_geometry(geometry(4, 32, 64).dims, 0).token_bytes();
+  const uint64_t mha = model_kv(geometry(4, 32, 64).dims, 0).all.token_bytes();
   EXPECT_EQ(mha, 2u * 4 * 32 * 64 * 2);
-  EXPECT_EQ(kv_geometry(geometry(4, 8, 64).dims, 0).token_bytes(), mha / 4);
-  EXPECT_EQ(kv_geometry(geometry(4, 1, 64).dims, 0).token_bytes(), mha / 32);
-  EXPECT_EQ(kv_geometry(geometry(4, 1, 64).dims, 0).block_tokens, 32u);
+  EXPECT_EQ(model_kv(geometry(4, 8, 64).dims, 0).all.token_bytes(), mha / 4);
+  EXPECT_EQ(model_kv(geometry(4, 1, 64).dims, 0).all.token_bytes(), mha / 32);
+  EXPECT_EQ(model_kv(geometry(4, 1, 64).dims, 0).all.block_tokens, 32u);
 }
 
 // Every block of every session is named by its content: the common prefix gives the same name to all.
@@ -102,7 +102,7 @@ TEST(Plan, AgreesWithCountingOneByOne) {
     ModelCost cost = geometry(2, 2, 16);
     cost.weight_bytes = random() % 5000, cost.scratch_bytes = random() % 5000;
     const uint32_t block_tokens = 16u << random() % 5;
-    const KvGeometry kv = kv_geometry(cost.dims, block_tokens);
+    const KvGeometry kv = model_kv(cost.dims, block_tokens).all;
     const uint64_t n = 1 + random() % 700, shared = random() % (n + 1), sessions = 1 + random() % 9;
     const uint64_t memory = 1 + random() % (60 * kv.block_bytes());
     const SessionsPlan p = plan(cost, block_tokens, {sessions, n, shared, memory});
@@ -143,7 +143,7 @@ TEST(Plan, WhatIsAbsurdIsNamed) {
       {&large, {30'000, kContextMax, 0, 1}, Code::kLimit, "2^64"},
   };
   for (const auto& c : cases) {
-    const Status status = plan_sessions(*c.cost, kv_geometry(c.cost->dims, 256), c.request).take_status();
+    const Status status = plan_sessions(*c.cost, model_kv(c.cost->dims, 256), c.request).take_status();
     EXPECT_EQ(status.code(), c.code) << c.word << ": " << status.message();
     EXPECT_NE(status.message().find(c.word), std::string::npos) << status.message();
   }
@@ -162,18 +162,25 @@ TEST(Plan, EngineAllocatesWhatWasPlanned) {
     auto file = std::move(GgufFile::open(entry.path().string())).value();
     const ModelCost cost = std::move(model_cost(*file, *runtime->backend())).value();
     for (uint32_t block_tokens : {0, 16, 32, 64, 128, 256}) {
-      const KvGeometry kv = kv_geometry(cost.dims, block_tokens);
-      for (const PlanRequest& request : {PlanRequest{}, {1, 1, 0, 0}, {7, 333, 100, 0}}) {
-        const SessionsPlan p = plan(cost, block_tokens, request);
-        for (uint64_t slack : {uint64_t{0}, kv.block_bytes() - 1}) {
-          auto engine = Engine::open(runtime, entry.path().string(), {block_tokens, 0, p.kv_bytes + slack}, nullptr);
-          ASSERT_TRUE(engine.is_ok()) << engine.status().message();
-          const EngineInfo info = (*engine)->info();
-          EXPECT_EQ(info.weight_bytes, cost.weight_bytes);
-          EXPECT_EQ(info.scratch_bytes, cost.scratch_bytes);
-          EXPECT_EQ(info.pool_bytes, p.kv_bytes);
-          EXPECT_EQ(info.blocks, p.blocks);
-          EXPECT_EQ(info.pool_bytes + info.weight_bytes + info.scratch_bytes, p.total_bytes);
+      for (const Windows windows : {Windows::kKept, Windows::kFreed}) {
+        const ModelKv kv = model_kv(cost.dims, block_tokens, KvFormat::kF16, 0, windows);
+        if (windows == Windows::kFreed && !kv.shape.has_windows()) continue;
+        for (const PlanRequest& request : {PlanRequest{}, {1, 1, 0, 0}, {7, 333, 100, 0}}) {
+          const SessionsPlan p = plan(cost, block_tokens, request, windows);
+          for (uint64_t slack : {uint64_t{0}, kv.unit_bytes() - 1}) {
+            EngineOptions o;
+            o.block_tokens = block_tokens;
+            o.kv_bytes_max = p.kv_bytes + slack;
+            o.windows = windows;
+            auto engine = Engine::open(runtime, entry.path().string(), o, nullptr);
+            ASSERT_TRUE(engine.is_ok()) << engine.status().message();
+            const EngineInfo info = (*engine)->info();
+            EXPECT_EQ(info.weight_bytes, cost.weight_bytes);
+            EXPECT_EQ(info.scratch_bytes, cost.scratch_bytes);
+            EXPECT_EQ(info.pool_bytes, p.kv_bytes);
+            EXPECT_EQ(info.blocks, p.blocks);
+            EXPECT_EQ(info.pool_bytes + info.weight_bytes + info.scratch_bytes, p.total_bytes);
+          }
         }
       }
     }
@@ -183,13 +190,13 @@ TEST(Plan, EngineAllocatesWhatWasPlanned) {
 }
 
 TEST(Plan, ThePoolIsFourContextsOrAQuarterOfTheMemory) {
-  const KvGeometry small{2, 2, 16, 32}, large{80, 8, 128, 32};
-  EXPECT_EQ(std::move(pool_blocks(small, 1000, 0, available_memory())).value(), 4u * 32);
-  EXPECT_EQ(std::move(pool_blocks(small, 1, 0, available_memory())).value(), 4u);
-  const uint64_t some = std::move(pool_blocks(large, kContextMax, 0, available_memory())).value() * large.block_bytes();
-  EXPECT_LE(some, std::max(available_memory() / 3, 2 * large.block_bytes()));
-  EXPECT_EQ(std::move(pool_blocks(small, 1000, 3 * small.block_bytes() - 1, 0)).value(), 2u);
-  const Status status = pool_blocks(small, 1000, 2 * small.block_bytes() - 1, 0).take_status();
+  const ModelKv small = model_kv(geometry(2, 2, 16).dims, 32), large = model_kv(geometry(80, 8, 128).dims, 32);
+  EXPECT_EQ(std::move(pool_units(small, 1000, 0, available_memory())).value(), 4u * 32);
+  EXPECT_EQ(std::move(pool_units(small, 1, 0, available_memory())).value(), 4u);
+  const uint64_t some = std::move(pool_units(large, kContextMax, 0, available_memory())).value() * large.unit_bytes();
+  EXPECT_LE(some, std::max(available_memory() / 3, 2 * large.unit_bytes()));
+  EXPECT_EQ(std::move(pool_units(small, 1000, 3 * small.unit_bytes() - 1, 0)).value(), 2u);
+  const Status status = pool_units(small, 1000, 2 * small.unit_bytes() - 1, 0).take_status();
   EXPECT_EQ(status.code(), Code::kLimit);
   EXPECT_NE(status.message().find("kv_bytes_max"), std::string::npos);
 }

@@ -223,12 +223,12 @@ TEST_F(EngineSave, ATailThatIsNotCopiedIsTold) {
   session.tokens = some_ids(20, 1);
   session.kv.tables[0].set(0, cache.alloc(session.kv), 16);
   session.kv.tables[0].set(1, cache.alloc(session.kv), 4);
-  const auto fails = [](BlockId, std::vector<uint8_t>*) { return error(Code::kDevice, Detail::kNone, "gone"); };
+  const auto fails = [](uint32_t, std::span<const BlockId>, std::vector<uint8_t>*) { return error(Code::kDevice, Detail::kNone, "gone"); };
   SavePlan plan = plan_save(engine_->model(), &cache, &session, SaveTail::kWhole, fails);
   EXPECT_EQ(plan.tail_copied.code(), Code::kDevice);
   EXPECT_EQ(plan.nodes.size(), 1u);
   EXPECT_EQ(plan.pending_begin, 16u);
-  const auto gives = [](BlockId, std::vector<uint8_t>* to) {
+  const auto gives = [](uint32_t, std::span<const BlockId>, std::vector<uint8_t>* to) {
     to->resize(64);
     return Status();
   };

@@ -202,7 +202,7 @@ TEST(KvShape, CountsBlocks) {
     EXPECT_LE(shape.units_for(tokens), units);
     EXPECT_GT(shape.units_for(tokens + 32), units);
   }
-  EXPECT_EQ(shape.window_begin(1, 62), 47u);  // positions 1505 to 2015
+  EXPECT_EQ(shape.window_begin(1, 62), 47u);  // positions 1504 to 2015
   EXPECT_EQ(shape.window_begin(1, 3), 0u);
   EXPECT_EQ(KvShape(32).tokens_in(7), 224u);
 }

@@ -1,0 +1,32 @@
+#include "runtime/engine/snapshot/kv_chunks.h"
+
+namespace kvrt {
+
+std::vector<uint32_t> groups_stored(const KvGroups& kv, std::vector<uint32_t> chunks) {
+  const uint32_t all = (1u << kv.groups.size()) - 1;
+  for (uint32_t& mask : chunks) mask = mask & (1u << kAllLayers) ? all : mask >> 1 & all;
+  return chunks;
+}
+
+KvChunk kv_chunk(const KvGroups& kv, uint32_t number) {
+  KvChunk chunk{kv.unit, {}};
+  const uint64_t layer_bytes = kv.unit.layer_bytes();
+  uint32_t layers = 0;
+  for (const KvPlace& place : kv.places) {
+    if (number != kAllLayers && place.group != number - 1) continue;
+    const uint32_t unit = place.table - kv.groups[place.group].first_table;
+    const uint64_t in_chunk = layers++ * layer_bytes, in_unit = place.layer * layer_bytes;
+    if (!chunk.parts.empty()) {
+      ChunkPart& last = chunk.parts.back();
+      if (last.group == place.group && last.unit == unit && last.in_unit + last.bytes == in_unit) {
+        last.bytes += layer_bytes;
+        continue;
+      }
+    }
+    chunk.parts.push_back({place.group, unit, in_chunk, in_unit, layer_bytes});
+  }
+  chunk.geometry.layers = layers;
+  return chunk;
+}
+
+}  // namespace kvrt

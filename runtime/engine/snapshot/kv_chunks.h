@@ -1,0 +1,31 @@
+// How the KV of a block lies in the chunks of the store, and where in the pool each part of a chunk is. Values: any thread.
+#pragma once
+
+#include <vector>
+
+#include "runtime/compute/kv_groups.h"
+
+namespace kvrt {
+
+// A run of layers that lie together, in a chunk and in a unit of a group's block. Positions in bytes.
+struct ChunkPart {
+  uint32_t group = 0, unit = 0;
+  uint64_t in_chunk = 0, in_unit = 0, bytes = 0;
+};
+
+// A chunk holds the layers of one group, or all layers: as the only group of a model does, and as kvrt 0.1 wrote for every model.
+struct KvChunk {
+  KvGeometry geometry;  // of its layers, in the model's order
+  std::vector<ChunkPart> parts;
+};
+
+inline constexpr uint32_t kAllLayers = 0;  // the number of the chunk that has them
+
+// The number, for a node, of the chunk with the group's layers.
+inline uint32_t chunk_number(const KvGroups& kv, uint32_t group) { return kv.groups.size() == 1 ? kAllLayers : group + 1; }
+// The store's masks of the chunks of nodes, as masks of the groups whose layers these hold.
+std::vector<uint32_t> groups_stored(const KvGroups& kv, std::vector<uint32_t> chunks);
+// The chunk with that number, 0 to the count of groups.
+KvChunk kv_chunk(const KvGroups& kv, uint32_t number);
+
+}  // namespace kvrt

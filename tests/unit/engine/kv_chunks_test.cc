@@ -1,0 +1,54 @@
+// Where a chunk's bytes lie in the pool: every layer of a group once, in the model's order.
+#include "runtime/engine/snapshot/kv_chunks.h"
+
+#include <gtest/gtest.h>
+
+namespace kvrt {
+namespace {
+
+KvGroups groups_of(std::vector<uint32_t> windows, KvFormat format = KvFormat::kF16) { return deal_layers(windows, {1, 2, 16, 32, format}); }
+
+TEST(KvChunks, HaveEachLayerOnce) {
+  std::vector<uint32_t> gemma(26, 512);
+  for (uint32_t i = 5; i < 26; i += 6) gemma[i] = 0;
+  for (const auto& windows : {std::vector<uint32_t>(7, 0), std::vector<uint32_t>(7, 64), gemma, {0, 8, 8}, {8, 0, 16}}) {
+    const KvGroups kv = groups_of(windows, KvFormat::kI8);
+    const uint64_t layer = kv.unit.layer_bytes();
+    for (uint32_t number = 0; number <= kv.groups.size(); ++number) {
+      const KvChunk chunk = kv_chunk(kv, number);
+      uint64_t at = 0;
+      size_t part = 0;
+      for (uint32_t i = 0; i < windows.size(); ++i) {
+        const KvPlace& place = kv.places[i];
+        if (number != kAllLayers && place.group != number - 1) continue;
+        while (part < chunk.parts.size() && at >= chunk.parts[part].in_chunk + chunk.parts[part].bytes) ++part;
+        ASSERT_LT(part, chunk.parts.size());
+        const ChunkPart& p = chunk.parts[part];
+        EXPECT_EQ(p.group, place.group);
+        EXPECT_EQ(p.unit + kv.groups[p.group].first_table, place.table);
+        EXPECT_EQ(p.in_unit + (at - p.in_chunk), place.layer * layer);
+        at += layer;
+      }
+      EXPECT_EQ(chunk.geometry.block_bytes(), at);
+    }
+  }
+}
+
+TEST(KvChunks, OfOneGroupAreWhatTheyWere) {
+  const KvGroups kv = groups_of({0, 0, 0});
+  EXPECT_EQ(chunk_number(kv, 0), kAllLayers);
+  const KvChunk chunk = kv_chunk(kv, kAllLayers);
+  ASSERT_EQ(chunk.parts.size(), 1u);
+  EXPECT_EQ(chunk.parts[0].bytes, kv.unit.block_bytes());
+  EXPECT_EQ(groups_stored(kv, {0, 1}), (std::vector<uint32_t>{0, 1}));
+}
+
+TEST(KvChunks, AChunkOfAllLayersHasEveryGroup) {
+  const KvGroups kv = groups_of({0, 8, 8});
+  EXPECT_EQ(chunk_number(kv, 0), 1u);
+  EXPECT_EQ(chunk_number(kv, 1), 2u);
+  EXPECT_EQ(groups_stored(kv, {0, 1, 2, 4, 6, 5}), (std::vector<uint32_t>{0, 3, 1, 2, 3, 3}));
+}
+
+}  // namespace
+}  // namespace kvrt
