@@ -33,6 +33,13 @@ Conversation as_cancelled(const LoadedModel& model, const Session& s, uint64_t* 
   return said;
 }
 
+Status copy_tail(const KvCache& cache, const KvSequence& kv, uint32_t last, const CopyBlock& copy,
+                 std::vector<std::vector<uint8_t>>* tails) {
+  tails->resize(kv.shape.n_groups);
+  for (uint32_t g = 0; g < kv.shape.n_groups; ++g) KVRT_TRY(copy(g, cache.units_of(kv.tables[g].block(last)), &(*tails)[g]));
+  return {};
+}
+
 }  // namespace
 
 SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, SaveTail which, const CopyBlock& copy) {
@@ -63,10 +70,7 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
   }
   // The tail is copied even if the store had it: the store may have lost it. Not for kStored: a step may be writing to that block.
   if (tail && tail <= in_memory && which != SaveTail::kStored) {
-    plan.tails.resize(shape.n_groups);
-    for (uint32_t g = 0; g < shape.n_groups && plan.tail_copied.is_ok(); ++g) {
-      plan.tail_copied = copy(g, cache->units_of(s.kv.tables[g].block(last)), &plan.tails[g]);
-    }
+    plan.tail_copied = copy_tail(*cache, s.kv, last, copy, &plan.tails);
     if (!plan.tail_copied.is_ok()) {
       tail = 0;
       plan.tails.clear();
@@ -93,8 +97,7 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
     plan.nodes.push_back(node);
   }
   if (tail) {
-    const BlockKey parent = full ? plan.keys[full - 1] : s.kv.root;
-    NodeIn node{{}, parent, tokens.subspan(full * T, tail)};
+    NodeIn node{{}, full ? plan.keys[full - 1] : s.kv.root, tokens.subspan(full * T, tail)};
     node.key = chain_key(node.parent, node.tokens);
     for (uint32_t g = 0; g < plan.tails.size(); ++g) {
       plan.chunks.push_back({plan.nodes.size(), g, node.key, node.parent, node.tokens, kNoBlock, {}});
