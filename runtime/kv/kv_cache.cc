@@ -10,17 +10,10 @@ namespace kvrt {
 namespace {
 
 constexpr uint32_t kWindowsPart = 4;  // windows at boundaries may take a quarter of the pool
-
-uint32_t first_window(const KvShape& shape) {
-  uint32_t g = 0;
-  while (g < shape.n_groups && shape.groups[g].window == 0) ++g;
-  return g;
-}
-
 }  // namespace
 
 KvCache::KvCache(uint32_t units, const KvShape& shape)
-    : shape_(shape), first_window_(first_window(shape)), window_units_max_(units / kWindowsPart), pool_(units), domains_(units) {}
+    : shape_(shape), first_window_(shape.first_window()), window_units_max_(units / kWindowsPart), pool_(units), domains_(units) {}
 
 std::vector<BlockId> KvCache::units_of(BlockId block) const {
   std::vector<BlockId> units;
@@ -59,11 +52,11 @@ bool KvCache::adopt(KvSequence* sequence, std::span<const int32_t> tokens) {
       took = true;
     }
   }
-  return (first_window_ < shape_.n_groups && adopt_windows(sequence)) || took;
+  return (first_window_ < shape_.n_groups && adopt_windows(sequence, tokens.size())) || took;
 }
 
 // Looks for the last block end, past the one where computing can go on as it is, whose windows are resident.
-bool KvCache::adopt_windows(KvSequence* sequence) {
+bool KvCache::adopt_windows(KvSequence* sequence, uint64_t n) {
   const uint32_t T = block_tokens();
   const auto& chain = sequence->chain;
   const KvRun next = sequence->next_run(std::max<uint64_t>(chain.size() * T, 1));
@@ -94,6 +87,7 @@ bool KvCache::adopt_windows(KvSequence* sequence) {
       if (sequence->tables[g].filled(i) < T) take(sequence, g, i, PrefixIndex::lookup(chain[i], g));
     }
   }
+  roll(sequence, n, uint64_t{end} * T);
   return true;
 }
 

@@ -81,7 +81,7 @@ class KvCache {
   static uint64_t domain_of(const KvSequence& sequence);  // 64 bits of its root
 
   void take(KvSequence* sequence, uint32_t group, uint32_t i, BlockId resident);
-  bool adopt_windows(KvSequence* sequence);
+  bool adopt_windows(KvSequence* sequence, uint64_t n);
   void keep_windows(KvSequence* sequence, uint64_t end);
   void give_up(ChainRef boundary);
   void forget_windows(const ChainRef& boundary);

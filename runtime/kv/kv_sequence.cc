@@ -113,7 +113,20 @@ uint32_t KvShape::tables() const {
   return std::accumulate(groups.begin(), groups.begin() + n_groups, 0u, [](uint32_t n, const Group& group) { return n + group.units; });
 }
 
-bool KvShape::has_windows() const { return groups[n_groups - 1].window > 0; }
+uint32_t KvShape::first_window() const {
+  uint32_t g = 0;
+  while (g < n_groups && groups[g].window == 0) ++g;
+  return g;
+}
+
+uint32_t KvShape::keeping(uint64_t i, uint64_t end) const {
+  uint32_t keep = 0;
+  for (uint32_t g = 0; g < n_groups; ++g) {
+    const uint64_t window = groups[g].window;
+    if (window == 0 || (i < end && (i + 1) * block_tokens + 2 * window > end * block_tokens)) keep |= 1u << g;
+  }
+  return keep;
+}
 
 uint32_t KvShape::window_begin(uint32_t group, uint32_t last) const {
   const uint64_t end = uint64_t{last + 1} * block_tokens, window = groups[group].window;

@@ -23,13 +23,16 @@ struct KvShape {
   uint32_t n_groups = 1;   // those without a window come first
   std::array<Group, kKvGroupsMax> groups{};
 
-  bool has_windows() const;
+  uint32_t first_window() const;  // the first group with a window; n_groups: there is none
+  bool has_windows() const { return first_window() < n_groups; }
   uint32_t tables() const;                               // block tables of a sequence, as a device reads them: one per unit
   uint32_t all() const { return (1u << n_groups) - 1; }  // groups, as bits
   // The most blocks of the group that a sequence of so many tokens holds: all; or of a window two, and before a step one with its rows.
   uint64_t blocks_for(uint32_t group, uint64_t tokens) const;
   uint64_t units_for(uint64_t tokens) const;  // of all groups
   uint64_t tokens_in(uint64_t units) const;   // the most tokens whose units these are; whole blocks
+  // Groups that keep block i where computing goes on after `end` blocks, as bits: a window is kept twice.
+  uint32_t keeping(uint64_t i, uint64_t end) const;
   // The first block of the window that ends with block `last`: all that the last row there sees.
   uint32_t window_begin(uint32_t group, uint32_t last) const;
 };

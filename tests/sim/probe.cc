@@ -166,8 +166,24 @@ std::string Probe::check_kv(const Session& s) const {
   return "";
 }
 
+size_t Probe::hash_of(BlockId unit) const {
+  return std::hash<std::string_view>()({reinterpret_cast<const char*>(engine->unit_data(unit)), engine->kv_.unit_bytes()});
+}
+
+// Also where no step computes: a resume fills units from the store.
+void Probe::note_roots(const Holders& held) {
+  for (size_t b = 0; b < held.size(); ++b) {
+    for (const Holder& h : held[b]) {
+      if (h.session->kv.tables[h.group].filled(h.index) == 0 && !h.session->use.in_step()) continue;
+      for (BlockId unit = static_cast<BlockId>(b); unit != kNoBlock; unit = cache().next_unit(unit))
+        left_[unit] = {h.session->kv.root, hash_of(unit)};
+    }
+  }
+}
+
 std::string Probe::check(bool deep) {
   Holders held = holders();
+  if (!engine->leader_) note_roots(held);
   std::string wrong = check_pool(held);
   if (wrong.empty()) wrong = check_index(deep);
   if (wrong.empty()) wrong = check_shared(held);
@@ -191,9 +207,10 @@ std::string Probe::check_domains(const Step& step) {
       while (t >= kv.groups[g].first_table + kv.groups[g].tables) ++g;
       for (uint64_t i = begin / T; (seq.stores >> g & 1) && i * T < begin + seq.n_rows && i < seq.n_blocks; ++i) {
         const int32_t unit = seq.table(t)[i];
-        const auto last = last_root_.find(unit);
-        if (last == last_root_.end() || last->second == s.kv.root || s.kv.tables[g].filled(static_cast<uint32_t>(i)) > 0) continue;
-        const auto& copies = plan().unit_copies;  // a copy has written all of the unit, with KV of this domain
+        const auto last = left_.find(unit);
+        if (last == left_.end() || last->second.root == s.kv.root || s.kv.tables[g].filled(static_cast<uint32_t>(i)) > 0) continue;
+        if (hash_of(unit) != last->second.bytes) continue;  // a chunk was loaded into it since, for a session that gave it up again
+        const auto& copies = plan().unit_copies;            // a copy has written all of the unit, with KV of this domain
         if (std::any_of(copies.begin(), copies.end(), [&](const UnitCopy& c) { return c.to == unit; })) continue;
         const uint8_t* bytes = engine->unit_data(unit);
         if (std::any_of(bytes, bytes + kv.unit.block_bytes(), [](uint8_t b) { return b != 0; })) {
@@ -202,12 +219,7 @@ std::string Probe::check_domains(const Step& step) {
       }
     }
   }
-  const Holders held = holders();
-  for (size_t b = 0; b < held.size(); ++b) {
-    for (const Holder& h : held[b]) {
-      for (BlockId unit = static_cast<BlockId>(b); unit != kNoBlock; unit = cache().next_unit(unit)) last_root_[unit] = h.session->kv.root;
-    }
-  }
+  note_roots(holders());
   return "";
 }
 

@@ -40,6 +40,7 @@ struct Probe {
   };
   using Holders = std::vector<std::vector<Holder>>;  // by block
   Holders holders() const;
+  void note_roots(const Holders& held);
   std::string check_pool(const Holders& held) const;
   std::string check_index(bool deep) const;
   std::string check_session(const Session& s, bool deep) const;
@@ -47,7 +48,13 @@ struct Probe {
   std::string check_kv(const Session& s) const;
   std::string check_domains(const Step& step);
 
-  std::map<BlockId, BlockKey> last_root_;  // whose KV was in a block
+  // By unit: whose KV was in it, and a hash of its bytes then.
+  struct Left {
+    BlockKey root;
+    size_t bytes = 0;
+  };
+  std::map<BlockId, Left> left_;
+  size_t hash_of(BlockId unit) const;
 };
 
 }  // namespace kvrt

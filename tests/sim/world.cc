@@ -13,6 +13,9 @@ constexpr uint64_t kOldestWaitsMax = 40;  // steps that compute, none of them fo
 constexpr uint64_t kPassedOverMax = 30;   // steps in a row, of a session that nothing keeps from running
 constexpr uint64_t kFinishStepsMax = 20'000;
 
+// A session may give up its own windows to go on: those it computes again.
+uint64_t progress_of(const Session& s) { return s.kv.shape.has_windows() ? s.kv.ready(s.tokens.size()) : s.kv.reusable(s.tokens.size()); }
+
 // The store's warnings are of damage, and nothing is damaged here.
 class StrictLog final : public Log {
  public:
@@ -154,8 +157,7 @@ void World::check(bool deep) {
 void World::check_oldest() {
   const Session* oldest = probe_->oldest_runnable();
   std::pair<uint64_t, uint64_t> place;
-  if (oldest && !oldest->generation->recompute_all && !oldest->kv.own_only)
-    place = {oldest->generation->order, oldest->kv.reusable(oldest->tokens.size())};
+  if (oldest && !oldest->generation->recompute_all && !oldest->kv.own_only) place = {oldest->generation->order, progress_of(*oldest)};
   if (place.first == place_.first) SIM_CHECK(place.second >= place_.second, "who began first had to give up its blocks");
   place_ = place;
 }

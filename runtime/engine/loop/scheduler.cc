@@ -150,7 +150,7 @@ uint64_t Scheduler::make_writable(Session* s, uint32_t group, const KvRun& run, 
     if (fresh == kNoBlock) return std::max(run.begin, uint64_t{i} * block_tokens_);
     if (!filled) clear_foreign(fresh, plan);
     if (have != kNoBlock && filled) {
-      plan->copies.push_back({have, fresh, s, i});  // copies run before any write; the reference is kept until then
+      plan->copies.push_back({have, fresh, s, group, i, filled});  // copies run before any write; the reference is kept until then
     } else if (have != kNoBlock) {
       cache_->drop(have);
     }
@@ -201,6 +201,15 @@ void Scheduler::add_rows(Session* s, const KvRun& run, StepPlan* plan) {
       {first_row, static_cast<uint32_t>(run.end - run.begin), static_cast<int32_t>(run.begin), nullptr, s->kv.blocks(), run.stores});
 }
 
+// Of a session that a group had no block for: it is not in the step, so that its blocks may go to another.
+void Scheduler::take_back_copies(StepPlan* plan, size_t first) {
+  for (; plan->copies.size() > first; plan->copies.pop_back()) {
+    const BlockCopy& copy = plan->copies.back();
+    copy.session->kv.tables[copy.group].set(copy.index, copy.from, copy.filled);
+    cache_->drop(copy.to);
+  }
+}
+
 // Adds as many of the session's next rows as fit. False: it got no block.
 bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   Generation& g = *s->generation;
@@ -220,10 +229,14 @@ bool Scheduler::plan_session(Session* s, StepPlan* plan) {
   if (decides && logits_left == 0 && run.begin + rows == s->tokens.size()) --rows;
   if (rows == 0) return true;
   run.end = run.begin + rows;
+  const size_t copies = plan->copies.size();
   for (uint32_t group = 0; group < s->kv.shape.n_groups; ++group) {
     if (run.stores >> group & 1) run.end = make_writable(s, group, run, plan);
   }
-  if (run.end == run.begin) return false;
+  if (run.end == run.begin) {
+    take_back_copies(plan, copies);
+    return false;
+  }
   if (decodes) {
     ++plan->decodes;
   } else {

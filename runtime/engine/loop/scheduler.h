@@ -37,7 +37,8 @@ struct PlannedSeq {
 struct BlockCopy {
   BlockId from, to;
   Session* session;
-  uint32_t index;  // of `to` in the table of its group
+  uint32_t group, index;  // the place of `to` in the session's tables
+  uint32_t filled;        // tokens of `from` that have their KV
 };
 
 // Units, as a device copies them.
@@ -112,7 +113,7 @@ class Scheduler {
   // The reason why nothing is reused from *at on. Moves *at to the first differing token if a resident block shares tokens before it.
   ReuseStop why_stopped(const Session& session, uint64_t* at) const;
   // As KvCache::alloc; if other sessions hold all blocks, one of them gives up its own. kNoBlock: none of them has to.
-  BlockId alloc(const Session* for_session, uint32_t group = 0);
+  BlockId alloc(const Session* for_session, uint32_t group);
   void finish(Session* session, Reason reason, uint64_t now_ns);
   void cancel_finished(Session* session);  // a generation can be cancelled as long as its DONE is unread
   void fail(Session* session, Status status);
@@ -143,6 +144,7 @@ class Scheduler {
   std::vector<int32_t> tables_of(const KvSequence& kv) const;
   uint64_t make_writable(Session* session, uint32_t group, const KvRun& run, StepPlan* plan);
   void clear_foreign(BlockId block, StepPlan* plan) const;
+  void take_back_copies(StepPlan* plan, size_t first);
   void mark_filled(const PlannedSeq& seq);
   void account(const PlannedSeq& seq);
   void commit_seq(const PlannedSeq& seq, StepPlan* plan, const float* logits, const Tokenizer& tokenizer, uint64_t now_ns);

@@ -162,19 +162,10 @@ void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
   const auto blocks = static_cast<uint32_t>(nodes.size());
   const uint32_t end = reachable(shape, blocks, has);
   for (uint32_t i = 0; i < blocks; ++i) {
-    uint32_t groups = 0;
-    for (uint32_t g = 0; g < shape.n_groups; ++g) {
-      const uint64_t window = shape.groups[g].window, end_tokens = uint64_t{end} * T;
-      const bool needs = window == 0 || (i < end && (uint64_t{i} + 1) * T + 2 * window > end_tokens);
-      groups |= needs ? 1u << g : 0;
-    }
-    groups &= lacking(s.kv, i);
-    if (groups == 0) continue;
-    if ((has(i) & groups) != groups && shape.groups[0].window == 0) {
-      s.stored.not_stored |= (groups & ~has(i) & 1) && uint64_t{i + 1} * T <= s.stored.resumed_tokens && !s.stored.other_numerics;
-    }
-    if ((has(i) & groups) == 0) continue;
-    if (!add(i, nodes[i], chunks[i], groups & has(i), s, scheduler)) return;
+    const uint32_t groups = shape.keeping(i, end) & lacking(s.kv, i), stored_groups = groups & has(i);
+    const bool lost = shape.groups[0].window == 0 && ((groups & ~stored_groups) & 1);
+    s.stored.not_stored |= lost && uint64_t{i + 1} * T <= s.stored.resumed_tokens && !s.stored.other_numerics;
+    if (stored_groups != 0 && !add(i, nodes[i], chunks[i], stored_groups, s, scheduler)) return;
   }
   const uint64_t resumed = std::min<uint64_t>(s.stored.resumed_tokens / T, blocks);
   s.stored.not_stored |= shape.has_windows() && end < resumed && !s.stored.other_numerics;
@@ -190,13 +181,7 @@ void ChunkLoads::plan_foreign(Session* session, Scheduler* scheduler) {
   const auto blocks = static_cast<uint32_t>(nodes.size());
   const uint32_t end = reachable(shape, blocks, [&](uint32_t i) { return stored[i] | (shape.all() & ~lacking(session->kv, i)); });
   for (uint32_t i = 0; i < blocks; ++i) {
-    uint32_t groups = lacking(session->kv, i) & stored[i] & ~planned(i);
-    for (uint32_t g = 0; g < shape.n_groups; ++g) {
-      const uint64_t window = shape.groups[g].window;
-      if (window > 0 && (i >= end || (uint64_t{i} + 1) * shape.block_tokens + 2 * window <= uint64_t{end} * shape.block_tokens)) {
-        groups &= ~(1u << g);
-      }
-    }
+    const uint32_t groups = shape.keeping(i, end) & lacking(session->kv, i) & stored[i] & ~planned(i);
     if (groups != 0 && !add(i, nodes[i], chunks[i], groups, *session, scheduler)) return;
   }
 }
@@ -268,7 +253,7 @@ bool ChunkLoads::read(const Runtime& runtime, uint8_t* pool, Store* store, const
 bool ChunkLoads::put_into(Session* session, const Runtime& runtime) {
   Session& s = *session;
   bool forgot = false;
-  uint32_t counted = UINT32_MAX;  // a block may have several chunks
+  const uint64_t had = s.kv.reusable(s.tokens.size());
   for (Load& load : list_) {
     forgot |= load.state == ChunkState::kDamaged;
     if (load.state != ChunkState::kOk) {
@@ -282,8 +267,8 @@ bool ChunkLoads::put_into(Session* session, const Runtime& runtime) {
       target.block = kNoBlock;  // only now: replace needs memory for the table
       if (filled == s.kv.shape.block_tokens) cache_->seal(&s.kv, s.tokens, target.group, load.index);
     }
-    if (std::exchange(counted, load.index) != load.index) s.stored.disk_tokens += filled;
   }
+  s.stored.disk_tokens += s.kv.reusable(s.tokens.size()) - had;
   return forgot;
 }
 
