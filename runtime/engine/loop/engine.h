@@ -167,7 +167,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
 
   Status copy_out(uint32_t group, std::span<const BlockId> units, std::vector<uint8_t>* to) const;  // from the device
   Status put_chunk(Store::Save* save, const SavePlan& plan, size_t i, ChunkCodec codec, std::vector<uint8_t>* buffer);
-  Status put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report);
+  // The count of chunks that it put and that a resume does not need: of a second window.
+  Result<uint64_t> put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report);
   Result<Saved> write_once(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
                            SaveReport* report);
   Result<Saved> write(Session* session, SavePlan* plan, const SaveOptions& options, std::string_view name, const Hash256& model,

@@ -85,7 +85,9 @@ Status Engine::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, Chun
 
 // Puts the chunks that the store lacks. Unless the durability is KV, a chunk is left out if the store has no room or the device fails to
 // give it: the tokens are saved all the same, and a resume computes their KV again.
-Status Engine::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options, SaveReport* report) {
+Result<uint64_t> Engine::put_chunks(Session* session, Store::Save* save, const SavePlan& plan, const SaveOptions& options,
+                                    SaveReport* report) {
+  uint64_t not_needed = 0;
   const std::vector<uint32_t> has = groups_stored(kv_.groups, save->has(plan.nodes));
   report->left_out = false;
   report->chunks_missing = 0;
@@ -93,7 +95,7 @@ Status Engine::put_chunks(Session* session, Store::Save* save, const SavePlan& p
   std::vector<uint8_t> buffer;
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
     if (has[plan.chunks[i].node] >> plan.chunks[i].group & 1) continue;
-    const uint64_t start = runtime_->env()->now_ns();
+    const uint64_t start = runtime_->env()->now_ns(), written = save->chunks_written();
     Status put = put_chunk(save, plan, i, options.codec, &buffer);
     const bool optional = options.durability != Durability::kKv;
     const bool full = put.code() == Code::kNoSpace;
@@ -104,10 +106,12 @@ Status Engine::put_chunks(Session* session, Store::Save* save, const SavePlan& p
     }
     KVRT_TRY(std::move(put));
     const bool needed = plan.needs[plan.chunks[i].node] >> plan.chunks[i].group & 1;
-    if (needed) --report->chunks_missing;
+    const bool found = save->chunks_written() == written;  // another save brought it meanwhile
+    if (found && needed) --report->chunks_missing;
+    not_needed += !found && !needed;
     if (options.autosave) give_way(session, runtime_->env()->now_ns() - start);
   }
-  return {};
+  return not_needed;
 }
 
 // The session's values for the store, but for model and manifest. The caller has the SaveTurn.
@@ -133,12 +137,12 @@ SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveO
 Result<Saved> Engine::write_once(Session* session, const SavePlan& plan, const SaveOptions& options, const SessionIn& in, bool reuse_chunks,
                                  SaveReport* report) {
   KVRT_ASSIGN(auto save, session->store->begin_save(reuse_chunks, {std::string(in.domain), std::string(in.name), options.pin}));
-  KVRT_TRY(put_chunks(session, save.get(), plan, options, report));
+  KVRT_ASSIGN(const uint64_t not_needed, put_chunks(session, save.get(), plan, options, report));
   const uint64_t put = save->chunks_written();
   auto saved = save->commit(in);
   report->chunks_written = save->chunks_written();
   report->left_out |= report->chunks_written < put;
-  report->chunks_missing += put - report->chunks_written;
+  report->chunks_missing -= report->chunks_written - std::min(report->chunks_written, not_needed);  // what did not stay is missing
   report->bytes_written = save->bytes_written();
   return saved;
 }
