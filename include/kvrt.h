@@ -37,7 +37,10 @@
  * Words. A *token* is the unit that a model reads and writes. A *control token* is one that is no text: it marks the
  * begin of a turn, say. The *KV state* (KV) is the attention's keys and values, which a model computes for each token.
  * A *block* holds the KV of 32 tokens (see block_tokens) in memory, in the model's *pool*. A *chunk* is a block's KV on
- * disk. Tokens are the truth, KV is a cache: lost KV is computed again from the tokens. The *numerics* of a device are
+ * disk. A layer with a *window* sees so many of the last tokens alone (Gemma 3: 512 in five layers of six). Layers that
+ * see the same are a *group*. Each group has blocks of its own, which hold all or some of its layers. Of layers with a
+ * window a session keeps the KV of its last two windows (and a step's tokens), and one window where it may go on from:
+ * at a *boundary*. Tokens are the truth, KV is a cache: lost KV is computed again from the tokens. The *numerics* of a device are
  * its arithmetic by name and version: KV is used only under the numerics that computed it. A *generation* runs from
  * begin to DONE and gives tokens. A *prefill* is a generation that computes a prompt and gives no token. A *turn* is
  * what one side of a conversation says at a time. A *step* is one pass through the model, for all sessions that have
@@ -380,7 +383,10 @@ enum {
   /** The chunk on disk was damaged, missing or could not be read: the log says which. At position 0 with `recomputed`:
    * KV that was reused made logits that are not finite, so all was computed again. */
   KVRT_REUSE_DAMAGED = 5,
-  KVRT_REUSE_OTHER_NUMERICS = 6 /**< The saved KV is of another format, numerics or block size. */
+  KVRT_REUSE_OTHER_NUMERICS = 6, /**< The saved KV is of another format, numerics or block size. */
+  /** The KV of the tokens from here on is there or was, but no longer of the window before them, in layers with a
+   * window. Here is the last boundary before: see kvrt_session_mark. */
+  KVRT_REUSE_WINDOW = 7
 };
 
 /** The usage of one prefill or generation. prompt_tokens == reused_memory + reused_disk + prefilled, exactly. Times
@@ -629,6 +635,9 @@ enum {
   KVRT_KV_FP8 = 5
 };
 
+/** Groups of layers that a model has at most: entries of the arrays kv_group_... */
+#define KVRT_KV_GROUPS_MAX 8
+
 /** kvrt_model_options.cache: which directory keeps weights from one open to the next, where cache_dir names none. In a
  * program that has more rights than its user (setuid) the environment is not read. */
 enum {
@@ -718,7 +727,7 @@ typedef struct kvrt_model_props {
   uint32_t block_tokens;       /**< Tokens of a KV block. */
   uint64_t file_bytes;         /**< The file's size. */
   uint64_t weight_bytes;       /**< The weights in memory. */
-  uint64_t kv_bytes_per_token; /**< KV of a token. */
+  uint64_t kv_bytes_per_token; /**< KV of a token in all layers. */
   uint64_t block_bytes;        /**< KV of a block. */
   uint64_t blocks;             /**< Blocks of the pool. */
   uint64_t blocks_free;        /**< Of these, unused. */
@@ -730,6 +739,13 @@ typedef struct kvrt_model_props {
   uint64_t scratch_bytes;
   uint32_t step_ms_max; /**< Milliseconds that a step may take. */
   uint32_t kv_format;   /**< KVRT_KV_..., never DEFAULT. */
+  uint32_t kv_groups;   /**< Groups of layers: the first so many entries of the next four. A group without a window comes first. */
+  uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX]; /**< Layers of the group. */
+  uint32_t kv_group_window[KVRT_KV_GROUPS_MAX]; /**< Tokens that a token sees in them, itself with them; 0: all before it. */
+  /** Bytes of the group's blocks, for each token in them. A session of n tokens has, in each group, n rounded up to whole
+   * blocks, or kv_group_tokens_max where that is less. */
+  uint32_t kv_group_bytes_per_token[KVRT_KV_GROUPS_MAX];
+  uint32_t kv_group_tokens_max[KVRT_KV_GROUPS_MAX]; /**< Tokens, in whole blocks, of which a session has KV at most; 0: all. */
 } kvrt_model_props;
 
 /** Opens a GGUF file, which must not change while the model is open.
@@ -895,18 +911,23 @@ typedef struct kvrt_plan {
   uint64_t block_bytes;        /**< As in kvrt_model_props. */
   uint64_t weight_bytes;       /**< The weights in memory. */
   uint64_t scratch_bytes;      /**< A step's activations and logits, as in kvrt_model_props. */
-  uint64_t session_blocks;     /**< Blocks of one session alone. */
+  uint64_t session_blocks;     /**< Blocks of one session alone, at most: with windows it has fewer between its steps. */
   uint64_t session_bytes;      /**< Bytes of these. */
   double used;                 /**< Share of their slots that hold tokens, 0 to 1. */
   double waste;                /**< 1 - used. */
   uint64_t blocks;             /**< Blocks of all sessions, shared ones once. */
-  uint64_t kv_bytes;           /**< Bytes of these. */
+  uint64_t kv_bytes;           /**< Bytes of the pool with these: where there are windows, it has one block more, of zeros. */
   uint64_t stored_tokens;      /**< Tokens that these blocks hold. */
   uint64_t unshared_tokens;    /**< Tokens that they would hold without sharing. */
   uint64_t total_bytes;        /**< Weights, scratch and KV. */
   uint64_t memory_bytes;       /**< The budget. */
   uint64_t sessions_max;       /**< Sessions of that length that fit the budget. */
   uint64_t context_max;        /**< Tokens of a single session that fit the budget. */
+  uint32_t kv_groups;          /**< This and the next ones: as in kvrt_model_props, with steps of 512 tokens. */
+  uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX];          /**< Layers of the group. */
+  uint32_t kv_group_window[KVRT_KV_GROUPS_MAX];          /**< Tokens that a token sees in them; 0: all before it. */
+  uint32_t kv_group_bytes_per_token[KVRT_KV_GROUPS_MAX]; /**< Bytes of the group's blocks, for each token in them. */
+  uint32_t kv_group_tokens_max[KVRT_KV_GROUPS_MAX];      /**< Tokens of which a session has KV at most; 0: all. */
 } kvrt_plan;
 
 /** Computes the memory that a model and its sessions will take, from the file's header alone: it reads no weights.
@@ -1536,9 +1557,22 @@ KVRT_API kvrt_status kvrt_session_cancel(kvrt_session* session, kvrt_error* err)
  *   the model are open. */
 KVRT_API kvrt_status kvrt_session_fork(kvrt_session* session, const kvrt_session_options* options, kvrt_session** out, kvrt_error* err);
 
-/** Keeps the first `count` tokens, and the messages that end within them.
+/** Keeps the first `count` tokens, and the messages that end within them. Their KV stays. Where the model has windows, it
+ * stays whole if `count` is less than a window before the end; else the next generation computes the tokens after the
+ * last boundary before `count` again, and reports KVRT_REUSE_WINDOW.
  * - Statuses: INVALID: it has fewer tokens, or it is FAILED. BUSY: it generates, or another call is inside. */
 KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_error* err);
+
+/** Makes a boundary: the last end of a block within the first `tokens` tokens. Its window stays in the pool's cache, and a
+ * save stores it: a truncate, a fork or another session with the same tokens goes on from there without computing the
+ * tokens before. kvrt does so by itself at the end of each message, at saves and at forks. A host calls this for what
+ * it appends as tokens or text, before these are computed: a window that was given up already does not come back.
+ * It does nothing where no layer has a window: such a model goes on from any token. Nor does it in a session with
+ * no_prefix_cache, which keeps its last two windows alone. Windows that only boundaries keep take a quarter of the pool
+ * at most: those used least recently are given up.
+ * - `tokens`: 0: all that it has.
+ * - Statuses: INVALID: it has fewer tokens, or it is FAILED. BUSY: it generates, or another call is inside. */
+KVRT_API kvrt_status kvrt_session_mark(kvrt_session* session, uint64_t tokens, kvrt_error* err);
 
 /** Drops the tokens [from, to) and the messages in them. The tokens after them move to lower positions and are computed
  * again. In a conversation of messages, tokens that only join the last dropped message to the next one (a newline) are

@@ -1,4 +1,6 @@
 // kvrt plan: the memory that a model and its sessions need, as a table or JSON.
+#include <algorithm>
+
 #include <fmt/core.h>
 
 #include "bindings/cli/commands.h"
@@ -16,7 +18,25 @@ std::string grouped(uint64_t n) {
 
 std::string many(uint64_t n, std::string_view what) { return grouped(n) + " " + plural(n, what); }
 
+// The KV of a session of so many tokens, as kvrt.h says of kv_group_bytes_per_token.
+uint64_t session_bytes(const kvrt_plan& p, uint64_t tokens) {
+  uint64_t bytes = 0;
+  const uint64_t in_blocks = (tokens + p.block_tokens - 1) / p.block_tokens * p.block_tokens;
+  for (uint32_t g = 0; g < p.kv_groups; ++g) {
+    const uint64_t most = p.kv_group_tokens_max[g];
+    bytes += (most ? std::min(in_blocks, most) : in_blocks) * p.kv_group_bytes_per_token[g];
+  }
+  return bytes;
+}
+
+bool has_windows(const kvrt_plan& p) { return p.kv_groups > 0 && p.kv_group_window[p.kv_groups - 1] > 0; }
+
 void print_json(const kvrt_plan& p, const std::string& kv) {
+  std::vector<Json> groups(p.kv_groups);
+  for (uint32_t g = 0; g < p.kv_groups; ++g) {
+    groups[g].add("layers", uint64_t{p.kv_group_layers[g]}).add("window", uint64_t{p.kv_group_window[g]});
+    groups[g].add("bytes_per_token", uint64_t{p.kv_group_bytes_per_token[g]}).add("tokens_max", uint64_t{p.kv_group_tokens_max[g]});
+  }
   Json json;
   json.add("kv_format", kv).add("block_tokens", uint64_t{p.block_tokens}).add("layers", uint64_t{p.layers});
   json.add("heads", uint64_t{p.heads}).add("kv_heads", uint64_t{p.kv_heads}).add("head_dim", uint64_t{p.head_dim});
@@ -28,11 +48,42 @@ void print_json(const kvrt_plan& p, const std::string& kv) {
   json.add("stored_tokens", p.stored_tokens).add("unshared_tokens", p.unshared_tokens);
   json.add("total_bytes", p.total_bytes).add("memory_bytes", p.memory_bytes);
   json.add("sessions_max", p.sessions_max).add("context_max", p.context_max);
+  json.add("kv_groups", groups);
   json.print();
 }
 
+void line(std::string_view what, const std::string& text) { put("{:<10} {}\n", what, text); }
+
+// What a session keeps in each group of layers. One group without a window needs no word.
+void print_groups(const kvrt_plan& p) {
+  if (!has_windows(p)) return;
+  for (uint32_t g = 0; g < p.kv_groups; ++g) {
+    const std::string layers = many(p.kv_group_layers[g], "layer"), bytes = human_bytes(p.kv_group_bytes_per_token[g]);
+    line(g == 0 ? "groups" : "",
+         p.kv_group_window[g] == 0
+             ? fmt::format("{}: {} for every token", layers, bytes)
+             : fmt::format("{} with a window of {}: {} for each of the last {} tokens at most", layers, grouped(p.kv_group_window[g]), bytes,
+                           grouped(p.kv_group_tokens_max[g])));
+  }
+}
+
+// A session's KV at a few lengths up to the planned one, each twice the one before.
+void print_chart(const kvrt_plan& p, uint64_t tokens) {
+  constexpr uint64_t kRows = 7, kWidth = 40;
+  std::vector<uint64_t> lengths;
+  for (uint64_t n = tokens; n >= p.block_tokens && lengths.size() < kRows; n /= 2) lengths.insert(lengths.begin(), n);
+  if (lengths.size() < 3) return;
+  const uint64_t most = session_bytes(p, tokens), without = (tokens + p.block_tokens - 1) / p.block_tokens * p.block_tokens * p.kv_bytes_per_token;
+  put("\n{:>10}  {:<10}\n", "tokens", "KV of a session");
+  for (const uint64_t n : lengths) {
+    const uint64_t bytes = session_bytes(p, n);
+    const auto bar = static_cast<size_t>((bytes * kWidth + most / 2) / most);
+    put("{:>10}  {:>10}  {}\n", grouped(n), human_bytes(bytes), std::string(std::max<size_t>(bar, 1), '#'));
+  }
+  if (has_windows(p)) put("{:>10}  {:>10}  without windows\n", grouped(tokens), human_bytes(without));
+}
+
 void print_table(const kvrt_plan& p, const PlanFlags& flags) {
-  const auto line = [](std::string_view what, const std::string& text) { put("{:<10} {}\n", what, text); };
   const uint64_t sessions = flags.sessions ? flags.sessions : 1, tokens = p.unshared_tokens / sessions;
   std::string shape = fmt::format("{}, {} of {}", many(p.layers, "layer"), many(p.kv_heads, "KV head"), many(p.head_dim, "dimension"));
   if (p.heads) shape += " for " + many(p.heads, "head");
@@ -44,6 +95,7 @@ void print_table(const kvrt_plan& p, const PlanFlags& flags) {
   }
   line("KV", fmt::format("{}: {} a token, {} a block of {}", flags.model.kv, human_bytes(p.kv_bytes_per_token), human_bytes(p.block_bytes),
                          p.block_tokens));
+  print_groups(p);
   line("session", fmt::format("{} in {}, {}; {:.1f} % used, {:.1f} % waste", many(tokens, "token"), many(p.session_blocks, "block"),
                               human_bytes(p.session_bytes), 100 * p.used, 100 * p.waste));
   std::string all = fmt::format("{} in {}, {}", grouped(sessions), many(p.blocks, "block"), human_bytes(p.kv_bytes));
@@ -54,6 +106,7 @@ void print_table(const kvrt_plan& p, const PlanFlags& flags) {
   line("total", fmt::format("{}: {} {}{}", human_bytes(p.total_bytes), p.fits ? "fits into" : "does not fit into",
                             human_bytes(p.memory_bytes), flags.memory ? "" : " that are free now"));
   line("at most", fmt::format("{} of {}, or one of {}", many(p.sessions_max, "session"), many(tokens, "token"), grouped(p.context_max)));
+  print_chart(p, tokens);
 }
 
 }  // namespace

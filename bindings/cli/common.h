@@ -128,6 +128,7 @@ class Json {
   Json& add(std::string_view key, bool value);
   Json& add(std::string_view key, const std::vector<int32_t>& values);
   Json& add(std::string_view key, const Json& object);
+  Json& add(std::string_view key, const std::vector<Json>& objects);
   std::string text() const { return "{" + body_ + "}"; }
   void print() const;  // one line on stdout
 

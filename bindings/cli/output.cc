@@ -43,6 +43,11 @@ Json& Json::add(std::string_view key, double value, int decimals) { return raw(k
 Json& Json::add(std::string_view key, bool value) { return raw(key, value ? "true" : "false"); }
 Json& Json::add(std::string_view key, const std::vector<int32_t>& values) { return raw(key, fmt::format("[{}]", join(values))); }
 Json& Json::add(std::string_view key, const Json& object) { return raw(key, object.text()); }
+Json& Json::add(std::string_view key, const std::vector<Json>& objects) {
+  std::string all;
+  for (const Json& object : objects) all += (all.empty() ? "" : ",") + object.text();
+  return raw(key, "[" + all + "]");
+}
 void Json::print() const { show(text() + "\n"); }
 
 bool colour(FILE* stream) {

@@ -320,6 +320,7 @@ class Session {
     return {status, out};
   }
   Status truncate(std::uint64_t count) noexcept { return kvrt_session_truncate(handle_, count, nullptr); }
+  Status mark(std::uint64_t tokens = 0) noexcept { return kvrt_session_mark(handle_, tokens, nullptr); }
   Status erase(std::uint64_t from, std::uint64_t to) noexcept { return kvrt_session_erase(handle_, from, to, nullptr); }
 
   template <class F = const NoCallback>

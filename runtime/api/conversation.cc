@@ -62,6 +62,14 @@ kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count, kvrt_er
   });
 }
 
+kvrt_status kvrt_session_mark(kvrt_session* session, uint64_t tokens, kvrt_error* err) {
+  return guard(err, [&]() -> Status {
+    SessionCall call(session);
+    KVRT_TRY(call.enter("mark"));
+    return session->engine->mark(session->session, tokens);
+  });
+}
+
 kvrt_status kvrt_session_tokens(const kvrt_session* session, int32_t* tokens, size_t capacity, size_t* needed, kvrt_error* err) {
   return guard(err, [&]() -> Status {
     BesideCall call(session);

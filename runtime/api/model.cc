@@ -1,4 +1,5 @@
 #include "runtime/api/boundary.h"
+#include "runtime/api/kv_figures.h"
 #include "runtime/base/limits.h"
 
 using namespace kvrt::api;
@@ -49,12 +50,10 @@ void fill_props(const kvrt::Engine& engine, kvrt_model_props* p) {
   p->eos_token = tokenizer.eos();
   p->add_bos = tokenizer.add_bos();
   p->has_template = i.has_template;
-  p->block_tokens = i.kv.block_tokens;
+  fill_kv(i.kv, p);
   p->file_bytes = i.file_bytes;
   p->weight_bytes = i.weight_bytes;
   p->scratch_bytes = i.scratch_bytes;
-  p->kv_bytes_per_token = i.kv.token_bytes();
-  p->block_bytes = i.unit_bytes;
   p->blocks = i.blocks;
   p->blocks_free = i.blocks_free;
   p->blocks_cached = i.blocks_cached;
@@ -62,7 +61,7 @@ void fill_props(const kvrt::Engine& engine, kvrt_model_props* p) {
   p->load_ms = i.load_ms;
   p->scratch_bytes = i.scratch_bytes;
   p->step_ms_max = i.step_ms_max;
-  p->kv_format = KVRT_KV_F16 + static_cast<uint32_t>(i.kv.format);
+  p->kv_format = KVRT_KV_F16 + static_cast<uint32_t>(i.kv.all.format);
 }
 
 kvrt::Result<kvrt::EngineOptions> options_of(const kvrt_model_options& o) {

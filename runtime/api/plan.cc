@@ -2,6 +2,7 @@
 #include "runtime/engine/describe/memory_cost.h"
 
 #include "runtime/api/boundary.h"
+#include "runtime/api/kv_figures.h"
 #include "runtime/base/limits.h"
 
 using namespace kvrt::api;
@@ -43,15 +44,13 @@ Result<kvrt::ModelCost> cost_of_file(const kvrt::Runtime& runtime, const char* p
 
 kvrt_plan to_plan(const kvrt::ModelCost& cost, const kvrt::ModelKv& kv, const kvrt::SessionsPlan& s) {
   kvrt_plan p{};
-  p.block_tokens = kv.all.block_tokens;
+  fill_kv(kv, &p);
   p.layers = cost.dims.layers;
   p.heads = cost.dims.heads;
   p.kv_heads = cost.dims.kv_heads;
   p.head_dim = cost.dims.head_dim;
   p.context_length = cost.dims.context;
   p.fits = s.total_bytes <= s.memory_bytes;
-  p.kv_bytes_per_token = kv.all.token_bytes();
-  p.block_bytes = kv.unit_bytes();
   p.weight_bytes = cost.weight_bytes;
   p.scratch_bytes = cost.scratch_bytes;
   p.session_blocks = s.session_blocks;

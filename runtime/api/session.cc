@@ -13,7 +13,7 @@ using kvrt::Status;
 namespace {
 
 static_assert(static_cast<int>(kvrt::SessionState::kFailed) == KVRT_STATE_FAILED);
-static_assert(static_cast<int>(kvrt::ReuseStop::kOtherNumerics) == KVRT_REUSE_OTHER_NUMERICS);
+static_assert(static_cast<int>(kvrt::ReuseStop::kWindow) == KVRT_REUSE_WINDOW);
 static_assert(static_cast<int>(kvrt::Durability::kKv) == KVRT_DURABILITY_KV);
 static_assert(static_cast<int>(kvrt::ChunkCodec::kZstd) == KVRT_CODEC_ZSTD);
 

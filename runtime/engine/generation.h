@@ -28,7 +28,7 @@ enum class EventType : uint32_t {
   kToolCall = 10
 };
 enum class Reason : uint32_t { kNone, kEos, kStop, kMaxTokens, kContextFull, kCancelled, kPrefilled, kFailed };
-enum class ReuseStop : uint32_t { kAll, kNewTokens, kDifferentToken, kNotStored, kEvicted, kDamaged, kOtherNumerics };
+enum class ReuseStop : uint32_t { kAll, kNewTokens, kDifferentToken, kNotStored, kEvicted, kDamaged, kOtherNumerics, kWindow };
 enum class WantLogits : uint32_t { kNone, kLast, kAll };
 
 struct Report {

@@ -34,6 +34,7 @@ struct StoredKv {
   bool damaged = false;         // a chunk of it was damaged or missing at the last warm
   bool suspect = false;         // reused KV made logits that are not finite: the store is to forget its chunks
   bool not_stored = false;      // resumed, and the store lacks a chunk of it
+  bool behind_window = false;   // the store has more of its KV, without the windows that make it usable
   bool other_numerics = false;  // resumed, but its KV has another root or block size
   uint64_t resumed_tokens = 0;  // leading tokens that came from a snapshot
   uint64_t own_tokens = 0;      // leading tokens whose chunks are its own: its last save or resume named them

@@ -284,6 +284,8 @@ void KvCache::release(KvSequence* sequence, uint32_t from_block) {
 void KvCache::cut(KvSequence* sequence, uint64_t tokens) {
   const uint64_t T = block_tokens(), within = tokens % T;
   const auto blocks = static_cast<uint32_t>((tokens + T - 1) / T);
+  const uint64_t known = shape_.has_windows() ? sequence->ready(uint64_t{sequence->blocks()} * T) : 0;
+  sequence->cut_known = std::min(tokens, std::max(known, sequence->cut_known));
   sequence->chain.resize(std::min<size_t>(sequence->chain.size(), tokens / T));
   std::erase_if(sequence->marks, [&](uint64_t end) { return end > tokens; });
   release(sequence, blocks);

@@ -123,7 +123,8 @@ uint32_t KvShape::keeping(uint64_t i, uint64_t end) const {
   uint32_t keep = 0;
   for (uint32_t g = 0; g < n_groups; ++g) {
     const uint64_t window = groups[g].window;
-    if (window == 0 || (i < end && (i + 1) * block_tokens + 2 * window > end * block_tokens)) keep |= 1u << g;
+    const bool kept = window == 0 || (i + 1) * block_tokens + 2 * window > end * block_tokens;
+    if (kept && (i < end || !has_windows())) keep |= 1u << g;
   }
   return keep;
 }
@@ -150,6 +151,15 @@ uint64_t KvSequence::restart(uint64_t at) const {
     if (shape.groups[g].window == 0) at = present.missing(g, 0, at);
   }
   return present.restart(at);
+}
+
+bool KvSequence::behind_window(uint64_t at) const {
+  if (!shape.has_windows()) return false;
+  const Filled filled = filled_of(tables);
+  const Presence present(shape, filled);
+  bool without_window = shape.first_window() > 0;
+  for (uint32_t g = 0; g < shape.first_window(); ++g) without_window &= present.has(g, at);
+  return without_window || at < cut_known;
 }
 
 std::vector<KvRun> KvSequence::runs(uint64_t n) const {

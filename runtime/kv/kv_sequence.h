@@ -31,7 +31,8 @@ struct KvShape {
   uint64_t blocks_for(uint32_t group, uint64_t tokens) const;
   uint64_t units_for(uint64_t tokens) const;  // of all groups
   uint64_t tokens_in(uint64_t units) const;   // the most tokens whose units these are; whole blocks
-  // Groups that keep block i where computing goes on after `end` blocks, as bits: a window is kept twice.
+  // Groups that keep block i where computing goes on after `end` blocks, as bits: a window is kept twice. Where there are windows, nothing
+  // past `end` is of use.
   uint32_t keeping(uint64_t i, uint64_t end) const;
   // The first block of the window that ends with block `last`: all that the last row there sees.
   uint32_t window_begin(uint32_t group, uint32_t last) const;
@@ -61,6 +62,8 @@ struct KvSequence {
   uint64_t reusable(uint64_t n) const;
   // The largest position, `at` or before it, where computing can go on.
   uint64_t restart(uint64_t at) const;
+  // True if the KV of this position was there, and what is behind the windows was freed since: a row there cannot be computed again alone.
+  bool behind_window(uint64_t at) const;
 
   // Of the first `blocks` full blocks, those whose KV is whole, as far as a row after them sees it.
   uint64_t whole_blocks(uint32_t blocks) const;
@@ -74,6 +77,7 @@ struct KvSequence {
   bool own_only = false;           // for this generation: KV that it reused made logits that are not finite
   std::vector<ChainRef> chain;     // links of the full blocks so far known; a prefix of the tokens' own chain
   std::vector<uint64_t> marks;     // ascending block ends whose windows are to be kept
+  uint64_t cut_known = 0;          // leading tokens that had their KV when the sequence was cut
   std::vector<BlockTable> tables;  // by group; a reference per block
 };
 

@@ -97,6 +97,7 @@ static void child(struct stage* t) {
   expect_forked("session_generate", kvrt_session_generate(t->session, NULL, NULL, NULL, NULL, NULL));
   expect_forked("session_cancel", kvrt_session_cancel(t->session, NULL));
   expect_forked("session_fork", kvrt_session_fork(t->session, NULL, &s, NULL));
+  expect_forked("session_mark", kvrt_session_mark(t->session, 0, NULL));
   expect_forked("session_truncate", kvrt_session_truncate(t->session, 0, NULL));
   expect_forked("session_tokens", kvrt_session_tokens(t->session, tokens, 64, &needed, NULL));
   expect_forked("session_checkpoint", kvrt_session_checkpoint(t->session, "a", 1, NULL, NULL, NULL));

@@ -200,6 +200,7 @@ static void session(struct stage* t) {
   BAD("session_cancel", "session NULL", kvrt_session_cancel(NULL, ERR));
   BAD("session_fork", "session NULL", kvrt_session_fork(NULL, NULL, &s, ERR));
   BAD("session_fork", "out NULL", kvrt_session_fork(t->session, NULL, NULL, ERR));
+  BAD("session_mark", "session NULL", kvrt_session_mark(NULL, 0, ERR));
   BAD("session_truncate", "session NULL", kvrt_session_truncate(NULL, 0, ERR));
   BAD("session_tokens", "session NULL", kvrt_session_tokens(NULL, tokens, 32, &needed, ERR));
   BAD("session_tokens", "tokens NULL, capacity 32", kvrt_session_tokens(t->session, NULL, 32, &needed, ERR));

@@ -30,6 +30,7 @@ static void expect_busy(struct inside* in, int32_t detail) {
   REFUSED("session_fork", kvrt_session_fork(in->self, NULL, &out, NULL));
   REFUSED("session_set_messages", kvrt_session_set_messages(in->self, "[]", 2, NULL, NULL));
   REFUSED("session_erase", kvrt_session_erase(in->self, 0, 1, NULL));
+  REFUSED("session_mark", kvrt_session_mark(in->self, 1, NULL));
   REFUSED("session_truncate", kvrt_session_truncate(in->self, 1, NULL));
   REFUSED("session_suspend", kvrt_session_suspend(in->self, "x", 1, NULL, NULL, NULL));
 #undef REFUSED

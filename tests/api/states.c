@@ -21,6 +21,7 @@ static kvrt_status call_append_text(struct cell* c) { return kvrt_session_append
 static kvrt_status call_append_message(struct cell* c) { return kvrt_session_append_message(c->s, kMessage, strlen(kMessage), NULL, NULL); }
 static kvrt_status call_set_messages(struct cell* c) { return kvrt_session_set_messages(c->s, kMessages, strlen(kMessages), NULL, NULL); }
 static kvrt_status call_truncate(struct cell* c) { return kvrt_session_truncate(c->s, 1, NULL); }
+static kvrt_status call_mark(struct cell* c) { return kvrt_session_mark(c->s, 1, NULL); }
 static kvrt_status call_erase(struct cell* c) {
   return kvrt_session_erase(c->s, message_props(c->s, 0).end, message_props(c->s, 1).end, NULL);
 }
@@ -87,6 +88,7 @@ static const struct row {
     {"append_message", call_append_message, {K, B, B, B, B, K, N}, Same, Same},
     {"set_messages", call_set_messages, {K, B, B, B, B, K, N}, Same, Same},
     {"truncate", call_truncate, {K, B, B, B, B, K, N}, Same, Same},
+    {"mark", call_mark, {K, B, B, B, B, K, N}, Same, Same},
     {"erase", call_erase, {K, B, B, B, B, K, N}, Same, Same},
     {"prefill", call_prefill, {K, B, B, B, B, K, N}, Is, Is},
     {"begin", call_begin, {K, B, B, B, B, K, N}, Gs, Gs},

@@ -301,6 +301,7 @@ static void sessions(struct stage* t) {
   BAD("session_append_message", "an array", kvrt_session_append_message(t->session, "[]", 2, NULL, ERR));
   BAD("session_append_message", "no role", kvrt_session_append_message(t->session, "{\"content\":\"a\"}", 15, NULL, ERR));
   BAD("session_prefill", "logits 3", kvrt_session_prefill(t->session, 3, NULL, NULL, NULL, ERR));
+  BAD("session_mark", "past the end", kvrt_session_mark(t->session, 21, ERR));
   BAD("session_truncate", "past the end", kvrt_session_truncate(t->session, 21, ERR));
   EXPECT(session_props(t->session).tokens == 20, "the session changed");
   options_of_begin(t);

@@ -105,7 +105,7 @@ void sessions(kvrt::Model& model, const kvrt::Store& store) {
   const std::int32_t ids[] = {1, 2, 3};
   expect(s.append(ids).ok() && s.append_text("text", KVRT_TEXT_SPECIAL).ok(), "append");
   expect(s.append_message("{}")->appended == 10 && s.set_messages("[]")->appended == 11, "messages");
-  expect(s.truncate(2).ok() && s.erase(0, 1).ok() && s.accept(3).ok(), "truncate, erase, accept");
+  expect(s.truncate(2).ok() && s.mark().ok() && s.erase(0, 1).ok() && s.accept(3).ok(), "truncate, mark, erase, accept");
   std::size_t rows = 0;
   auto row = [&](const kvrt::Event& e) { rows += e.logits_span().size() + e.top_span().size(); };
   expect(s.prefill(KVRT_LOGITS_LAST, row)->prefilled == 12 && rows == 2, "prefill");

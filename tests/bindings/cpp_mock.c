@@ -218,6 +218,7 @@ kvrt_status kvrt_session_generate(kvrt_session* s, const kvrt_generate_options* 
 }
 kvrt_status kvrt_session_cancel(kvrt_session* s, kvrt_error* err) { return (void)s, note(__func__); }
 kvrt_status kvrt_session_truncate(kvrt_session* s, uint64_t n, kvrt_error* err) { return (void)s, (void)n, note(__func__); }
+kvrt_status kvrt_session_mark(kvrt_session* s, uint64_t n, kvrt_error* err) { return (void)s, (void)n, note(__func__); }
 kvrt_status kvrt_session_erase(kvrt_session* s, uint64_t a, uint64_t b, kvrt_error* err) {
   return (void)s, (void)a, (void)b, note(__func__);
 }

@@ -98,6 +98,14 @@ void op_truncate(World& w, Input& in) {
   w.check(s, "truncate");
 }
 
+void op_mark(World& w, Input& in) {
+  Slot& s = w.slot(in);
+  const uint64_t at = place(in, s);
+  const kvrt_status status = call("mark", [&] { return kvrt_session_mark(s.handle, at, nullptr); });
+  if (w.changed(s, status, "mark")) require(at <= s.tokens.size(), "mark takes tokens that are there");
+  w.check(s, "mark");
+}
+
 void op_erase(World& w, Input& in) {
   Slot& s = w.slot(in);
   const uint64_t from = place(in, s), to = place(in, s);
@@ -283,7 +291,7 @@ void op_model(World& w, Input& in) {
 }
 
 using Op = void (*)(World&, Input&);
-constexpr Op kOps[] = {op_append, op_append,   op_append_text, op_append_message, op_set_messages, op_truncate,    op_erase,  op_read,
+constexpr Op kOps[] = {op_append, op_append,   op_append_text, op_append_message, op_set_messages, op_truncate, op_mark,    op_erase,  op_read,
                        op_other,  op_generate, op_generate,    op_begin,          op_next,         op_next,        op_drain,  op_accept,
                        op_cancel, op_step,     op_open,        op_open,           op_fork,         op_close,       op_save,   op_save,
                        op_save,   op_resume,   op_resume,      op_store_name,     op_store_name,   op_store_whole, op_reopen, op_model};

@@ -13,7 +13,7 @@ UserFn = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # kvrt_wake_fn and kvrt_free_f
 
 TYPES: Dict[str, Any] = {
     "void": None, "i32": ctypes.c_int32, "u32": ctypes.c_uint32, "i64": ctypes.c_int64, "u64": ctypes.c_uint64, "f32": ctypes.c_float,
-    "f64": ctypes.c_double, "size": ctypes.c_size_t, "ptr": ctypes.c_void_p, "str": ctypes.c_char_p, "event_fn": EventFn, "log_fn": LogFn,
+    "f64": ctypes.c_double, "char": ctypes.c_char, "size": ctypes.c_size_t, "ptr": ctypes.c_void_p, "str": ctypes.c_char_p, "event_fn": EventFn, "log_fn": LogFn,
     "user_fn": UserFn,
 }
 
@@ -39,11 +39,12 @@ STRUCTS: Dict[str, Type[Struct]] = {}
 
 
 def _struct(name: str, text: str) -> Type[Struct]:
-    """Fields as in kvrt.h: a type and names, each group ended by a semicolon; char[N] is an array."""
+    """Fields as in kvrt.h: a type and names, each group ended by a semicolon; char[N] and its like are arrays."""
     fields: List[Tuple[str, Any]] = []
     for group in text.split(";"):
         kind, *names = group.split()
-        kind_type = ctypes.c_char * int(kind[5:-1]) if kind.startswith("char[") else TYPES[kind]
+        base, _, count = kind.partition("[")
+        kind_type = TYPES[base] * int(count[:-1]) if count else TYPES[base]
         fields += [(field, kind_type) for field in names]
     made = type(name, (Struct,), {"_fields_": fields})
     STRUCTS[name] = made
@@ -75,7 +76,7 @@ ModelProps = _struct("kvrt_model_props", """
     u32 struct_size has_weights; char[32] architecture; char[128] name;
     u32 vocab_size context_length layers heads kv_heads head_dim width; i32 bos_token eos_token; u32 add_bos has_template block_tokens;
     u64 file_bytes weight_bytes kv_bytes_per_token block_bytes blocks blocks_free blocks_cached sessions; f64 load_ms; u64 scratch_bytes;
-    u32 step_ms_max kv_format""")
+    u32 step_ms_max kv_format kv_groups; u32[8] kv_group_layers kv_group_window kv_group_bytes_per_token kv_group_tokens_max""")
 TemplateOptions = _struct("kvrt_template_options", """
     u32 struct_size no_generation_prompt; str source; size source_size; str tools; size tools_size; str documents; size documents_size;
     str variables; size variables_size""")
@@ -90,7 +91,7 @@ PlanOptions = _struct("kvrt_plan_options", """
 Plan = _struct("kvrt_plan", """
     u32 struct_size block_tokens layers heads kv_heads head_dim context_length fits; u64 kv_bytes_per_token block_bytes weight_bytes
     scratch_bytes session_blocks session_bytes; f64 used waste; u64 blocks kv_bytes stored_tokens unshared_tokens total_bytes memory_bytes
-    sessions_max context_max""")
+    sessions_max context_max; u32 kv_groups; u32[8] kv_group_layers kv_group_window kv_group_bytes_per_token kv_group_tokens_max""")
 CacheProps = _struct("kvrt_cache_props", "u32 struct_size files; u64 bytes bytes_max bytes_free; char[4096] directory")
 StoreOptions = _struct("kvrt_store_options", "u32 struct_size read_only must_exist reserved; u64 disk_bytes_max free_bytes_min")
 StoreProps = _struct("kvrt_store_props", """
@@ -145,7 +146,7 @@ i32 session_append_text ptr str size u32                      i32 session_append
 i32 session_set_messages ptr str size ptr                     i32 session_message ptr u64 ptr ptr size ptr
 i32 session_prefill ptr u32 event_fn ptr ptr                  i32 session_begin ptr ptr       i32 session_next ptr ptr i32
 i32 session_accept ptr i32     i32 session_generate ptr ptr event_fn ptr ptr                  i32 session_cancel ptr
-i32 session_fork ptr ptr ptr   i32 session_truncate ptr u64   i32 session_erase ptr u64 u64
+i32 session_fork ptr ptr ptr   i32 session_truncate ptr u64   i32 session_mark ptr u64   i32 session_erase ptr u64 u64
 i32 session_text ptr u64 u64 u32 ptr size ptr                 i32 session_tokens ptr ptr size ptr
 i32 session_checkpoint ptr str size ptr ptr                   i32 session_suspend ptr str size ptr ptr
 i32 session_resume ptr ptr str size ptr event_fn ptr ptr ptr

@@ -44,6 +44,7 @@ class ReuseStopped(_Open):
     EVICTED = 4
     DAMAGED = 5
     OTHER_NUMERICS = 6
+    WINDOW = 7
 
 
 class State(_Open):

@@ -211,6 +211,11 @@ class Session(Handle):
         with self._turn():
             self._call(lib.kvrt_session_truncate, in_range(count, ctypes.c_uint64, "count"))
 
+    def mark(self, tokens: int = 0) -> None:
+        """Makes a boundary at the end of the first `tokens` tokens (0: of all): where layers have windows, a rewind goes on from there."""
+        with self._turn():
+            self._call(lib.kvrt_session_mark, in_range(tokens, ctypes.c_uint64, "tokens"))
+
     def erase(self, begin: int, end: int) -> None:
         """Drops the tokens [begin, end); the tokens after them move up and are computed again."""
         first, last = in_range(begin, ctypes.c_uint64, "begin"), in_range(end, ctypes.c_uint64, "end")

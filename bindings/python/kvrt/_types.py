@@ -136,6 +136,11 @@ class ModelInfo:
     scratch_bytes: int
     step_ms_max: int
     kv_format: KvFormat
+    kv_groups: int
+    kv_group_layers: Tuple[int, ...]
+    kv_group_window: Tuple[int, ...]
+    kv_group_bytes_per_token: Tuple[int, ...]
+    kv_group_tokens_max: Tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,6 +204,11 @@ class Plan:
     memory_bytes: int
     sessions_max: int
     context_max: int
+    kv_groups: int
+    kv_group_layers: Tuple[int, ...]
+    kv_group_window: Tuple[int, ...]
+    kv_group_bytes_per_token: Tuple[int, ...]
+    kv_group_tokens_max: Tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -296,7 +306,10 @@ def from_struct(cls: Type[T], struct: Any) -> T:
     values = {}
     for name, kind in _hints[cls].items():
         value = getattr(struct, name)
-        values[name] = value.decode("utf-8", "replace") if kind is str else kind(value)
+        if kind is str:
+            values[name] = value.decode("utf-8", "replace")
+        else:
+            values[name] = tuple(value) if isinstance(value, ctypes.Array) else kind(value)
     return cls(**values)
 
 

@@ -44,8 +44,9 @@ class Description(unittest.TestCase):
             for (field, kind), its in zip(mine._fields_, struct["fields"]):
                 where = f"{name}.{field}"
                 self.assertEqual((getattr(mine, field).offset, getattr(mine, field).size), (its["offset"], its["size"]), where)
-                array = re.fullmatch(r"char\[(\d+)\]", its["type"])
-                self.assertIn(kind, [ctypes.c_char * int(array[1])] if array else [_abi.TYPES[k] for k in kinds_of(its["type"])], where)
+                array = re.fullmatch(r"(\w+)\[(\d+)\]", its["type"])
+                kinds = ["char"] if array and array[1] == "char" else kinds_of(array[1] if array else its["type"])
+                self.assertIn(kind, [_abi.TYPES[k] * int(array[2]) if array else _abi.TYPES[k] for k in kinds], where)
 
     def test_library(self):
         """The library knows every struct and every field by name."""

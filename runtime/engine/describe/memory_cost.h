@@ -24,12 +24,12 @@ struct ModelKv {
   // The unit that stands where a table has no KV, if there are windows.
   uint64_t zero_units() const { return shape.has_windows(); }
 };
-// Of layers with windows what is behind the windows is kept, and all layers are one group; or it is freed, and they are as many as there are
-// windows.
-enum class Windows { kKept, kFreed };
+// Of layers with windows what is behind the windows is freed, and there is a group for each window. Tests compare with kKept: all layers are
+// one group, which keeps everything.
+enum class Windows { kFreed, kKept };
 // block_tokens 0: kBlockTokensDefault. step_rows 0: kStepRowsMax; the prompt rows of a session in a step.
 ModelKv model_kv(const ModelDims& dims, uint32_t block_tokens, KvFormat format = KvFormat::kF16, uint32_t step_rows = 0,
-                 Windows windows = Windows::kKept);
+                 Windows windows = Windows::kFreed);
 uint64_t logits_bytes(const ModelDims& dims);  // of a step
 
 // The count of units for blocks. kv_bytes_max 0: four contexts, at most a quarter of the free memory.

@@ -52,6 +52,7 @@ ReuseStop Scheduler::why_stopped(const Session& s, uint64_t* at) const {
   if (s.stored.other_numerics && *at < s.stored.resumed_tokens) return ReuseStop::kOtherNumerics;
   if (s.stored.was_evicted) return ReuseStop::kEvicted;
   if (s.stored.not_stored) return ReuseStop::kNotStored;
+  if (s.stored.behind_window || s.kv.behind_window(*at)) return ReuseStop::kWindow;
   const auto shared = cache_->shared_with_sibling(s.kv, s.tokens, *at);
   if (!shared || *shared == std::min<size_t>(block_tokens_, s.tokens.size() - *at)) return ReuseStop::kNewTokens;
   *at += *shared;
@@ -114,7 +115,7 @@ void Scheduler::count_reuse(Session* s) {
     r.reuse_stopped_at = missing;
     r.reuse_stopped = missing == n ? ReuseStop::kAll : why_stopped(*s, &r.reuse_stopped_at);
   }
-  s->stored.was_evicted = s->stored.damaged = s->stored.not_stored = false;
+  s->stored.was_evicted = s->stored.damaged = s->stored.not_stored = s->stored.behind_window = false;
 }
 
 }  // namespace kvrt

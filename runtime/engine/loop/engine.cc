@@ -91,8 +91,7 @@ EngineInfo Engine::info() const {
   }
   if (!steps_) return info;
   info.dims = model_->dims();
-  info.kv = kv_.all;
-  info.unit_bytes = kv_.unit_bytes();
+  info.kv = kv_;
   info.weight_bytes = model_->weights() ? model_->weights()->weight_bytes : 0;
   info.scratch_bytes = steps_->scratch_bytes();
   info.pool_bytes = pool_buffer_->bytes();

@@ -26,7 +26,7 @@ struct EngineOptions {
   uint64_t kv_bytes_max = 0;         // 0: see pool_blocks
   uint32_t step_ms_max = 0;          // 0: kStepMsDefault, and kLoneStepMs for a prompt alone
   bool kv_populate = false;          // take the pool's pages at once, not on their first use
-  Windows windows = Windows::kKept;  // kFreed: of tests alone, as yet
+  Windows windows = Windows::kFreed;  // kKept: of tests alone
   LoadOptions load{};
 };
 
@@ -35,8 +35,7 @@ struct EngineInfo {
   std::string architecture, name;
   ModelDims dims;
   bool has_template = false;
-  KvGeometry kv;                                                                 // of all layers
-  uint64_t unit_bytes = 0;                                                       // of the pool
+  ModelKv kv;
   uint64_t file_bytes = 0, weight_bytes = 0, scratch_bytes = 0, pool_bytes = 0;  // scratch: with the logits of a step
   uint32_t blocks = 0, blocks_free = 0, blocks_cached = 0;
   uint64_t sessions = 0;
@@ -116,6 +115,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Result<AppendInfo> append_message(Session* session, std::string_view message_json);
   Result<AppendInfo> set_messages(Session* session, std::string_view messages_json);
   Status truncate(Session* session, uint64_t count);
+  Status mark(Session* session, uint64_t tokens);  // 0: all of them
   Status erase(Session* session, uint64_t from, uint64_t to);
   std::vector<int32_t> tokens(const Session* session) const;
   std::optional<Message> message(const Session* session, uint64_t index) const;

@@ -72,6 +72,7 @@ Result<Session*> Engine::fork(Session* session, std::shared_ptr<Wake> wake) {
   copy->kv.share = session->kv.share;
   copy->kv.chain = session->kv.chain;
   copy->kv.marks = session->kv.marks;
+  copy->kv.cut_known = session->kv.cut_known;
   for (size_t g = 0; g < session->kv.tables.size(); ++g) copy->kv.tables[g].grow(session->kv.tables[g].size());
   KVRT_TRY(enlist(copy.get()));  // nothing fails from here on
   copy->wake = std::move(wake);  // not before: the end of the host's user data calls the host, which may not be under the lock
@@ -154,6 +155,18 @@ Status Engine::truncate(Session* session, uint64_t count) {
   }
   cut(session, count);
   cut_kv(session, count);
+  return {};
+}
+
+Status Engine::mark(Session* session, uint64_t tokens) {
+  Lock lock(mu_);
+  KVRT_TRY(enter(session, "mark"));
+  const uint64_t n = session->tokens.size();
+  if (tokens > n) {
+    return error(Code::kInvalid, Detail::kNone, "mark: at %llu tokens, the session has %llu", static_cast<unsigned long long>(tokens),
+                 static_cast<unsigned long long>(n));
+  }
+  cache_->mark(&session->kv, tokens ? tokens : n);
   return {};
 }
 

@@ -168,7 +168,11 @@ void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
     if (stored_groups != 0 && !add(i, nodes[i], chunks[i], stored_groups, s, scheduler)) return;
   }
   const uint64_t resumed = std::min<uint64_t>(s.stored.resumed_tokens / T, blocks);
-  s.stored.not_stored |= shape.has_windows() && end < resumed && !s.stored.other_numerics;
+  // A save keeps the windows at its end: what a cut left ends elsewhere.
+  const bool whole_snapshot = s.kv.cut_known <= uint64_t{end} * T;
+  s.stored.not_stored |= shape.has_windows() && end < resumed && whole_snapshot && !s.stored.other_numerics;
+  const uint32_t no_window = (1u << shape.first_window()) - 1;
+  s.stored.behind_window = shape.has_windows() && end < blocks && has(end) != 0 && (no_window & ~has(end)) == 0;
   if (tail_chunks != 0 && (end == tail || !shape.has_windows()) && planned(tail) == 0)
     add(tail, branch.back(), tail_chunks, shape.all(), s, scheduler);
 }

@@ -140,7 +140,7 @@ TEST_F(EngineSave, VerifyReadsManifests) {
 // A pool that a save holds most of, and two generations that want the rest: one that waits for blocks does not keep the lock from the save.
 TEST_F(EngineSave, WaitingForBlocksKeepsNobodyFromTheLock) {
   EngineOptions options;
-  options.kv_bytes_max = 6 * engine_->info().kv.block_bytes();
+  options.kv_bytes_max = 6 * engine_->info().kv.unit_bytes();
   auto engine = Engine::open(runtime_, {KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"}, options, nullptr);
   ASSERT_OK(engine.status());
   engine_ = *engine;

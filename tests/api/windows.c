@@ -1,0 +1,203 @@
+// Layers with windows: a session keeps the KV of its last two windows and one at each boundary, and goes on from those with the bits of a
+// run that was never interrupted. With the argument "all" every position is tried, not each 37th.
+#include "support.h"
+
+enum { kBlock = 16, kTokens = 2000, kContext = 2200, kMark = 600 };
+
+struct stage {
+  kvrt_runtime* rt;
+  kvrt_model* model;
+  char path[kPathMax], dir[kPathMax];
+  uint64_t window;  // the widest
+  int32_t tokens[kTokens];
+  uint64_t want[kTokens];  // digests of one uninterrupted run
+  size_t step;
+};
+
+// A copy of a tiny model with a longer context.
+static void widen(const char* name, const char* architecture, const char* to) {
+  static char bytes[4 << 20];
+  char from[kPathMax], key[64];
+  snprintf(from, sizeof from, "%s/%s.gguf", tiny_dir(), name);
+  FILE* f = fopen(from, "rb");
+  REQUIRE(f != NULL, "no %s", from);
+  const size_t size = fread(bytes, 1, sizeof bytes, f);
+  fclose(f);
+  REQUIRE(size != 0 && size < sizeof bytes, "%s has %zu bytes", from, size);
+  const size_t length = (size_t)snprintf(key, sizeof key, "%s.context_length", architecture);
+  char* at = (char*)memmem(bytes, size, key, length);
+  REQUIRE(at != NULL, "%s has no %s", from, key);
+  const uint32_t context = kContext;
+  memcpy(at + length + 4, &context, sizeof context);  // after the type
+  f = fopen(to, "wb");
+  REQUIRE(f != NULL && fwrite(bytes, 1, size, f) == size && fclose(f) == 0, "%s cannot be written", to);
+}
+
+static void open_pool(struct stage* t) { t->model = open_model(t->rt, t->path, 0, kBlock, 0); }
+
+static void empty_pool(struct stage* t) {
+  kvrt_model_release(t->model);
+  open_pool(t);
+}
+
+static int32_t each_digest(void* user, const kvrt_event* e) {
+  if (e->type == KVRT_EVENT_LOGITS && e->position < kTokens) ((uint64_t*)user)[e->position] = hash_logits(e);
+  return 0;
+}
+
+static kvrt_report compute(kvrt_session* s) {
+  kvrt_report r = {.struct_size = sizeof r};
+  MUST(kvrt_session_prefill(s, KVRT_LOGITS_NONE, NULL, NULL, &r, NULL));
+  return r;
+}
+
+static kvrt_session* prompt(struct stage* t, kvrt_store* store, size_t count) {
+  kvrt_session* s = open_session(t->model, store, 0);
+  MUST(kvrt_session_append(s, t->tokens, count, NULL));
+  return s;
+}
+
+static void without_interruption(struct stage* t) {
+  kvrt_session* s = open_session(t->model, NULL, 1);
+  MUST(kvrt_session_append(s, t->tokens, kTokens, NULL));
+  MUST(kvrt_session_prefill(s, KVRT_LOGITS_ALL, each_digest, t->want, NULL, NULL));
+  kvrt_session_close(s);
+}
+
+// The figures of the groups tell what a session takes, and so does the plan.
+static void figures(struct stage* t) {
+  const kvrt_model_props m = model_props(t->model);
+  t->window = 0;
+  for (uint32_t g = 0; g < m.kv_groups; ++g) t->window = m.kv_group_window[g] > t->window ? m.kv_group_window[g] : t->window;
+  EXPECT(t->window != 0, "%s has no window", t->path);
+  uint32_t layers = 0;
+  for (uint32_t g = 0; g < m.kv_groups; ++g) layers += m.kv_group_layers[g];
+  EXPECT(layers == m.layers, "%u layers in groups, %u in all", layers, m.layers);
+  kvrt_session* s = open_session(t->model, NULL, 1);
+  for (size_t n = 0; n < kTokens;) {
+    const size_t more = n < 40 ? 1 : n % 100 + 7, to = n + more < kTokens ? n + more : kTokens;
+    MUST(kvrt_session_append(s, t->tokens + n, to - n, NULL));
+    (void)compute(s);
+    n = to;
+    uint64_t most = 0;
+    for (uint32_t g = 0; g < m.kv_groups; ++g) {
+      uint64_t in_blocks = (n + kBlock - 1) / kBlock * kBlock;
+      if (m.kv_group_tokens_max[g] != 0 && m.kv_group_tokens_max[g] < in_blocks) in_blocks = m.kv_group_tokens_max[g];
+      most += in_blocks * m.kv_group_bytes_per_token[g];
+    }
+    const kvrt_plan_options o = {.struct_size = sizeof o, .session_tokens = n, .block_tokens = kBlock};
+    kvrt_plan p = {.struct_size = sizeof p};
+    MUST(kvrt_model_plan(t->rt, t->path, strlen(t->path), &o, &p, NULL));
+    EXPECT(p.session_bytes == most, "%zu tokens: planned %" PRIu64 ", by groups %" PRIu64, n, p.session_bytes, most);
+    const kvrt_session_props q = session_props(s);
+    EXPECT(q.kv_tokens == n && q.kv_bytes <= most && q.kv_bytes == q.kv_blocks * m.block_bytes, "%zu tokens: %" PRIu64 " bytes of %" PRIu64,
+           n, q.kv_bytes, most);
+  }
+  kvrt_session_close(s);
+}
+
+// The session, cut to n tokens, goes on as if nothing had been. It computes a block at most where a window is left before the cut.
+static void cut_and_go_on(struct stage* t, kvrt_session* s, size_t n, const char* what) {
+  MUST(kvrt_session_truncate(s, n, NULL));
+  kvrt_report r = {.struct_size = sizeof r};
+  const uint64_t digest = next_digest(s, &r);
+  EXPECT(digest == t->want[n - 1], "%s: cut to %zu it goes on differently", what, n);
+  const int near = n + t->window > kTokens;
+  EXPECT(!near || r.prefilled <= kBlock, "%s: cut to %zu, %" PRIu64 " computed", what, n, r.prefilled);
+  if (n > kMark) EXPECT(r.reuse_stopped_at >= kMark / kBlock * kBlock, "%s: cut to %zu, reused to %" PRIu64, what, n, r.reuse_stopped_at);
+  if (r.reuse_stopped == KVRT_REUSE_ALL) return;
+  EXPECT(r.reuse_stopped == KVRT_REUSE_WINDOW && r.reuse_stopped_at % kBlock == 0 && r.reuse_stopped_at < n,
+         "%s: cut to %zu, stopped by %u at %" PRIu64, what, n, r.reuse_stopped, r.reuse_stopped_at);
+}
+
+static void every_position(struct stage* t) {
+  kvrt_store* store = open_store(t->rt, t->dir);
+  kvrt_session* s = prompt(t, store, kTokens);
+  MUST(kvrt_session_mark(s, kMark, NULL));
+  (void)compute(s);
+  MUST(kvrt_session_checkpoint(s, "long", 4, NULL, NULL, NULL));  // before the forks' own boundaries take the place of that one
+  for (size_t n = kTokens; n > 0; n -= n < t->step || n + 2 * kBlock > kTokens ? 1 : t->step) {
+    kvrt_session* fork = NULL;
+    MUST(kvrt_session_fork(s, NULL, &fork, NULL));
+    cut_and_go_on(t, fork, n, "in memory");
+    kvrt_session_close(fork);
+  }
+  kvrt_session_close(s);
+  for (size_t n = kTokens, tried = 0; n > 0; n -= n < t->step ? 1 : 3 * t->step < n ? 3 * t->step : t->step, ++tried) {
+    empty_pool(t);
+    kvrt_report r;
+    s = resume_session(t->model, store, "long", &r);
+    EXPECT(r.prefilled == 0 && r.reuse_stopped == KVRT_REUSE_ALL, "resumed: %" PRIu64 " to compute", r.prefilled);
+    cut_and_go_on(t, s, n, "after a resume");
+    kvrt_session_close(s);
+  }
+  kvrt_store_release(store);
+}
+
+// A marked prefix that others have in common is computed once, here and after a restart. Without a mark it is computed from its nearest
+// boundary on.
+static void common_prefix(struct stage* t) {
+  enum { kCommon = 800, kOwn = 30 };
+  char dir[kPathMax];
+  make_dir(dir);
+  kvrt_store* store = open_store(t->rt, dir);
+  for (int life = 0; life < 2; ++life) {
+    empty_pool(t);
+    for (int32_t i = 0; i < 3; ++i) {
+      int32_t own[kOwn];
+      prompt_tokens(own, kOwn, 100 + (uint64_t)i, model_props(t->model).vocab_size);
+      kvrt_session* s = prompt(t, store, kCommon);
+      MUST(kvrt_session_mark(s, 0, NULL));
+      MUST(kvrt_session_append(s, own, kOwn, NULL));
+      const kvrt_report r = compute(s);
+      if (life > 0 || i > 0) {
+        EXPECT(r.prefilled <= kBlock + kOwn, "session %d of life %d computes %" PRIu64, i, life, r.prefilled);
+        EXPECT(r.reuse_stopped_at == kCommon || life > 0, "it reuses %" PRIu64, r.reuse_stopped_at);
+      }
+      expect_sound(s, t->model, "with a common prefix");
+      MUST(kvrt_session_suspend(s, "one", 3, &(kvrt_save_options){.struct_size = sizeof(kvrt_save_options), .overwrite = 1}, NULL, NULL));
+      kvrt_session_close(s);
+    }
+  }
+  kvrt_store_release(store);
+  remove_tree(dir);
+}
+
+// An edit in the middle: what follows moves, and is computed again from the boundary before.
+static void erased(struct stage* t) {
+  kvrt_session* s = prompt(t, NULL, 1000);
+  MUST(kvrt_session_mark(s, kMark, NULL));
+  (void)compute(s);
+  MUST(kvrt_session_erase(s, kMark + 5, kMark + 100, NULL));
+  const kvrt_report r = compute(s);
+  EXPECT(r.reuse_stopped == KVRT_REUSE_WINDOW && r.reuse_stopped_at == kMark / kBlock * kBlock, "stopped by %u at %" PRIu64, r.reuse_stopped,
+         r.reuse_stopped_at);
+  expect_sound(s, t->model, "erased");
+  kvrt_session_close(s);
+}
+
+int main(int argc, char** argv) {
+  static const char* const models[][2] = {{"row_gemma2", "gemma2"}, {"row_gemma3", "gemma3"}, {"row_phi3_long", "phi3"}};
+  static struct stage t;
+  t.step = argc > 1 && strcmp(argv[1], "all") == 0 ? 1 : 37;
+  t.rt = open_runtime(2, 0);
+  for (size_t i = 0; i < sizeof models / sizeof *models; ++i) {
+    make_dir(t.dir);
+    snprintf(t.path, sizeof t.path, "%.400s/model.gguf", t.dir);
+    widen(models[i][0], models[i][1], t.path);
+    strcat(t.dir, "/store");
+    open_pool(&t);
+    prompt_tokens(t.tokens, kTokens, 7, model_props(t.model).vocab_size);
+    without_interruption(&t);
+    figures(&t);
+    every_position(&t);
+    common_prefix(&t);
+    erased(&t);
+    expect_no_leaks(t.model);
+    kvrt_model_release(t.model);
+    *strrchr(t.dir, '/') = 0;
+    remove_tree(t.dir);
+  }
+  kvrt_runtime_release(t.rt);
+  return finish();
+}
