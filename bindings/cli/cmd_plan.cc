@@ -59,11 +59,10 @@ void print_groups(const kvrt_plan& p) {
   if (!has_windows(p)) return;
   for (uint32_t g = 0; g < p.kv_groups; ++g) {
     const std::string layers = many(p.kv_group_layers[g], "layer"), bytes = human_bytes(p.kv_group_bytes_per_token[g]);
-    line(g == 0 ? "groups" : "",
-         p.kv_group_window[g] == 0
-             ? fmt::format("{}: {} for every token", layers, bytes)
-             : fmt::format("{} with a window of {}: {} for each of the last {} tokens at most", layers, grouped(p.kv_group_window[g]), bytes,
-                           grouped(p.kv_group_tokens_max[g])));
+    line(g == 0 ? "groups" : "", p.kv_group_window[g] == 0
+                                     ? fmt::format("{}: {} for every token", layers, bytes)
+                                     : fmt::format("{} with a window of {}: {} for each of the last {} tokens at most", layers,
+                                                   grouped(p.kv_group_window[g]), bytes, grouped(p.kv_group_tokens_max[g])));
   }
 }
 
@@ -73,7 +72,8 @@ void print_chart(const kvrt_plan& p, uint64_t tokens) {
   std::vector<uint64_t> lengths;
   for (uint64_t n = tokens; n >= p.block_tokens && lengths.size() < kRows; n /= 2) lengths.insert(lengths.begin(), n);
   if (lengths.size() < 3) return;
-  const uint64_t most = session_bytes(p, tokens), without = (tokens + p.block_tokens - 1) / p.block_tokens * p.block_tokens * p.kv_bytes_per_token;
+  const uint64_t most = session_bytes(p, tokens),
+                 without = (tokens + p.block_tokens - 1) / p.block_tokens * p.block_tokens * p.kv_bytes_per_token;
   put("\n{:>10}  {:<10}\n", "tokens", "KV of a session");
   for (const uint64_t n : lengths) {
     const uint64_t bytes = session_bytes(p, n);

@@ -270,8 +270,8 @@ std::string_view reason_name(uint32_t reason) {
 }
 
 std::string_view reuse_name(uint32_t reuse) {
-  constexpr std::string_view names[] = {"all", "new_tokens", "different_token", "not_stored", "evicted", "damaged", "other_numerics",
-                                        "window"};
+  constexpr std::string_view names[] = {"all",     "new_tokens", "different_token", "not_stored",
+                                        "evicted", "damaged",    "other_numerics",  "window"};
   return reuse < std::size(names) ? names[reuse] : "unknown";
 }
 

@@ -78,6 +78,7 @@ const cuda::CublasLt* cublaslt();
 uint64_t calls();     // since reset(), counted as fail_call counts
 uint64_t queued();    // likewise, counted as fail_late counts
 uint64_t launches();  // kernels that have run since reset(), with those of graphs
+uint64_t captures();  // graphs that were instantiated since reset()
 
 struct Live {
   uint64_t device_allocations, device_bytes, pinned_allocations, pinned_bytes, streams, events, graphs, graph_execs;

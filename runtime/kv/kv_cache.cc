@@ -65,12 +65,8 @@ bool KvCache::adopt_windows(KvSequence* sequence, uint64_t n) {
     return sequence->tables[g].filled(i) == T || PrefixIndex::lookup(chain[i], g) != kNoBlock;
   };
   // Not past the first hole of a group that keeps everything: rows there need it.
-  uint32_t end = static_cast<uint32_t>(chain.size());
-  for (uint32_t g = 0; g < first_window_; ++g) {
-    for (uint32_t i = 0; i < end; ++i) {
-      if (sequence->tables[g].filled(i) < T) end = i;
-    }
-  }
+  auto end = static_cast<uint32_t>(sequence->without_window(chain.size() * T) / T);
+  if (first_window_ > 0 && uint64_t{end} * T > next.begin) mark(sequence, uint64_t{end} * T);
   for (; uint64_t{end} * T > next.begin; --end) {
     uint32_t g = first_window_;
     for (; g < shape_.n_groups; ++g) {

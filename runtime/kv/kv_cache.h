@@ -35,7 +35,8 @@ class KvCache {
   // Makes chain links of all full blocks.
   void extend(KvSequence* sequence, std::span<const int32_t> tokens);
   // Takes the resident blocks that hold the KV of these tokens; of a group with a window, those that computing needs to go on from the last
-  // boundary. Extends the chain. False: there was none to take.
+  // boundary. Where the other groups have more, the end of that is marked: the next one who comes so far goes on from there. Extends the
+  // chain. False: there was none to take.
   bool adopt(KvSequence* sequence, std::span<const int32_t> tokens);
   // The units of the leading blocks of its chain that adopt() would find, and how many of them nobody holds. Groups with windows do not count.
   struct Resident {

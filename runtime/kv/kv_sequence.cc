@@ -144,22 +144,21 @@ uint64_t KvSequence::ready(uint64_t n) const {
   return run.stores == 0 ? n : run.begin;
 }
 
-uint64_t KvSequence::restart(uint64_t at) const {
+uint64_t KvSequence::without_window(uint64_t n) const {
   const Filled filled = filled_of(tables);
   const Presence present(shape, filled);
-  for (uint32_t g = 0; g < shape.n_groups; ++g) {
-    if (shape.groups[g].window == 0) at = present.missing(g, 0, at);
-  }
-  return present.restart(at);
+  for (uint32_t g = 0; g < shape.first_window(); ++g) n = present.missing(g, 0, n);
+  return n;
+}
+
+uint64_t KvSequence::restart(uint64_t at) const {
+  const Filled filled = filled_of(tables);
+  return Presence(shape, filled).restart(without_window(at));
 }
 
 bool KvSequence::behind_window(uint64_t at) const {
   if (!shape.has_windows()) return false;
-  const Filled filled = filled_of(tables);
-  const Presence present(shape, filled);
-  bool without_window = shape.first_window() > 0;
-  for (uint32_t g = 0; g < shape.first_window(); ++g) without_window &= present.has(g, at);
-  return without_window || at < cut_known;
+  return at < cut_known || (shape.first_window() > 0 && without_window(at + 1) > at);
 }
 
 std::vector<KvRun> KvSequence::runs(uint64_t n) const {

@@ -62,6 +62,8 @@ struct KvSequence {
   uint64_t reusable(uint64_t n) const;
   // The largest position, `at` or before it, where computing can go on.
   uint64_t restart(uint64_t at) const;
+  // The leading tokens of n that have their KV in all groups without a window.
+  uint64_t without_window(uint64_t n) const;
   // True if the KV of this position was there, and what is behind the windows was freed since: a row there cannot be computed again alone.
   bool behind_window(uint64_t at) const;
 

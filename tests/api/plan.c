@@ -74,7 +74,8 @@ static void as_allocated(kvrt_runtime* rt, const char* path, uint32_t format, ui
     EXPECT(p.scratch_bytes == m.scratch_bytes, "%s: scratch planned %" PRIu64 ", allocated %" PRIu64, path, p.scratch_bytes,
            m.scratch_bytes);
     const uint64_t pool_bytes = (m.blocks + has_windows(&m)) * m.block_bytes;
-    EXPECT(p.blocks == m.blocks && p.kv_bytes == pool_bytes, "%s: %" PRIu64 " blocks planned, %" PRIu64 " allocated", path, p.blocks, m.blocks);
+    EXPECT(p.blocks == m.blocks && p.kv_bytes == pool_bytes, "%s: %" PRIu64 " blocks planned, %" PRIu64 " allocated", path, p.blocks,
+           m.blocks);
     EXPECT(p.total_bytes == m.weight_bytes + m.scratch_bytes + pool_bytes, "%s: total %" PRIu64, path, p.total_bytes);
     EXPECT(p.layers == m.layers && p.heads == m.heads && p.kv_heads == m.kv_heads && p.head_dim == m.head_dim &&
                p.context_length == m.context_length,
@@ -87,10 +88,11 @@ static void as_allocated(kvrt_runtime* rt, const char* path, uint32_t format, ui
 // context_max and sessions_max fit the budget when they are planned in turn, and one more does not.
 static void budget(kvrt_runtime* rt, const char* path) {
   const kvrt_plan one = plan_of(rt, path, (kvrt_plan_options){.session_tokens = 100});
-  kvrt_plan_options o = {.session_tokens = 100, .memory_bytes = one.weight_bytes + one.scratch_bytes + 9 * one.block_bytes + 1};
+  const uint64_t zeros = one.kv_group_window[one.kv_groups - 1] != 0, blocks = 3 * one.session_blocks - 1 + zeros;
+  kvrt_plan_options o = {.session_tokens = 100, .memory_bytes = one.weight_bytes + one.scratch_bytes + blocks * one.block_bytes + 1};
   kvrt_plan p = plan_of(rt, path, o);
-  EXPECT(p.fits == 1 && p.sessions_max == 2 && p.context_max == 9 * 32, "max %" PRIu64 " sessions, %" PRIu64 " tokens", p.sessions_max,
-         p.context_max);
+  EXPECT(p.fits == 1 && p.sessions_max == 2 && (zeros || p.context_max == blocks * 32), "max %" PRIu64 " sessions, %" PRIu64 " tokens",
+         p.sessions_max, p.context_max);
   o.sessions = 2;
   EXPECT(plan_of(rt, path, o).fits == 1, "sessions_max does not fit");
   o.sessions = 3;
@@ -98,7 +100,7 @@ static void budget(kvrt_runtime* rt, const char* path) {
   o = (kvrt_plan_options){.session_tokens = p.context_max, .memory_bytes = o.memory_bytes};
   EXPECT(plan_of(rt, path, o).fits == 1, "context_max does not fit");
   ++o.session_tokens;
-  EXPECT(plan_of(rt, path, o).fits == 0, "more than context_max fits");
+  EXPECT(p.context_max == p.context_length || plan_of(rt, path, o).fits == 0, "more than context_max fits");
   o.memory_bytes = one.weight_bytes;
   p = plan_of(rt, path, o);
   EXPECT(p.fits == 0 && p.sessions_max == 0 && p.context_max == 0, "no room for a block, yet sessions fit");

@@ -1,6 +1,6 @@
 // Layers with windows: a session keeps the KV of its last two windows and one at each boundary, and goes on from those with the bits of a
 // run that was never interrupted. With the argument "all" every position is tried, not each 37th.
-#include "support.h"
+#include "chat.h"
 
 enum { kBlock = 16, kTokens = 2000, kContext = 2200, kMark = 600 };
 
@@ -163,15 +163,70 @@ static void common_prefix(struct stage* t) {
   remove_tree(dir);
 }
 
+// Conversations that have a long system message in common: also where the template puts it into the user's first turn, so that no message
+// ends there. What two prompts without any mark have in common is a boundary from the second one on.
+static void system_message(struct stage* t, const char* source) {
+  char dir[kPathMax], path[kPathMax];
+  make_dir(dir);
+  snprintf(path, sizeof path, "%.400s/template.gguf", dir);
+  with_template(t->path, path, source);
+  char instructions[1000];
+  for (size_t i = 0; i < sizeof instructions; ++i) instructions[i] = "some words of the instructions. "[i % 32];
+  instructions[sizeof instructions - 1] = 0;
+  strcat(dir, "/store");
+  for (int life = 0; life < 2; ++life) {
+    kvrt_model* model = open_model(t->rt, path, 0, kBlock, 0);
+    kvrt_store* store = open_store(t->rt, dir);
+    for (int i = 0; i < 2; ++i) {
+      char question[32];
+      snprintf(question, sizeof question, "%c: question %d of %d", "abcd"[2 * life + i], i, life);
+      kvrt_session* s = open_session(model, store, 0);
+      say(s, "system", instructions, NULL);
+      say(s, "user", question, NULL);
+      const kvrt_report r = compute(s);
+      const uint64_t own = 40;  // the question, and what the template has around it
+      EXPECT(r.prompt_tokens > 4 * own, "%" PRIu64 " tokens are few", r.prompt_tokens);
+      if (life > 0 || i > 0)
+        EXPECT(r.prefilled <= own + kBlock, "%.20s: conversation %d of life %d computes %" PRIu64 " of %" PRIu64, source, i, life,
+               r.prefilled, r.prompt_tokens);
+      expect_sound(s, model, "with a common system message");
+      MUST(kvrt_session_suspend(s, question, strlen(question), NULL, NULL, NULL));
+      kvrt_session_close(s);
+    }
+    kvrt_store_release(store);
+    kvrt_model_release(model);
+  }
+  *strrchr(dir, '/') = 0;
+  remove_tree(dir);
+}
+
+static void unmarked_prefix(struct stage* t) {
+  enum { kCommon = 800, kOwn = 30 };
+  empty_pool(t);
+  for (int32_t i = 0; i < 3; ++i) {
+    int32_t own[kOwn];
+    prompt_tokens(own, kOwn, 200 + (uint64_t)i, model_props(t->model).vocab_size);
+    kvrt_session* s = prompt(t, NULL, kCommon);
+    MUST(kvrt_session_append(s, own, kOwn, NULL));
+    const kvrt_report r = compute(s);
+    const int known = model_props(t->model).kv_group_window[0] == 0;  // else nothing is left that tells of it
+    if (i == 1 && known) EXPECT(r.reuse_stopped == KVRT_REUSE_WINDOW, "stopped by %u", r.reuse_stopped);
+    if (i == 2 && known) EXPECT(r.prefilled <= kBlock + kOwn, "the third computes %" PRIu64, r.prefilled);
+    expect_sound(s, t->model, "with a common prefix without a mark");
+    kvrt_session_close(s);
+  }
+}
+
 // An edit in the middle: what follows moves, and is computed again from the boundary before.
 static void erased(struct stage* t) {
+  empty_pool(t);
   kvrt_session* s = prompt(t, NULL, 1000);
   MUST(kvrt_session_mark(s, kMark, NULL));
   (void)compute(s);
   MUST(kvrt_session_erase(s, kMark + 5, kMark + 100, NULL));
   const kvrt_report r = compute(s);
-  EXPECT(r.reuse_stopped == KVRT_REUSE_WINDOW && r.reuse_stopped_at == kMark / kBlock * kBlock, "stopped by %u at %" PRIu64, r.reuse_stopped,
-         r.reuse_stopped_at);
+  EXPECT(r.reuse_stopped == KVRT_REUSE_WINDOW && r.reuse_stopped_at == kMark / kBlock * kBlock, "stopped by %u at %" PRIu64,
+         r.reuse_stopped, r.reuse_stopped_at);
   expect_sound(s, t->model, "erased");
   kvrt_session_close(s);
 }
@@ -192,6 +247,13 @@ int main(int argc, char** argv) {
     figures(&t);
     every_position(&t);
     common_prefix(&t);
+    unmarked_prefix(&t);
+    system_message(&t, "{% for m in messages %}<|im_start|>{{ m['role'] + '\n' + m['content'] }}<|im_end|>\n{% endfor %}");
+    system_message(
+        &t,
+        "{% if messages[0]['role'] == 'system' %}{% set p = messages[0]['content'] + '\n\n' %}{% set list = messages[1:] %}{% else %}"
+        "{% set p = '' %}{% set list = messages %}{% endif %}{% for m in list %}<|im_start|>"
+        "{{ m['role'] + '\n' + (p if loop.first else '') + m['content'] }}<|im_end|>\n{% endfor %}");
     erased(&t);
     expect_no_leaks(t.model);
     kvrt_model_release(t.model);

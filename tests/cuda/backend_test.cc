@@ -210,6 +210,24 @@ TEST_F(CudaEmulated, TheThreadsOwnDeviceStays) {
   }).join();
 }
 
+// Token by token the windows move over the blocks, which are freed behind them: no step is captured for that.
+TEST_F(CudaEmulated, ARollingWindowKeepsItsGraphs) {
+  for (const char* model : {"row_gemma2", "row_gemma3", "row_phi3_long"}) {
+    const Golden golden = read_golden(std::string(model) + ".golden");
+    uint64_t captures[2];
+    for (const bool gives_up : {false, true}) {
+      emulation::reset();
+      Runner runner(std::string(model) + ".gguf", cuda_backend());
+      runner.gives_up = gives_up;
+      EXPECT_EQ(runner.logits(golden, 1).size(), golden.logits.size());
+      captures[gives_up] = emulation::captures();
+    }
+    EXPECT_GT(captures[0], 0u) << model;
+    EXPECT_EQ(captures[1], captures[0]) << model;
+    EXPECT_GT(golden.tokens.size(), 3 * 16u + 48) << "windows that move over three blocks";
+  }
+}
+
 TEST_F(CudaEmulated, TooMuchMemoryIsAStatusThatSaysHowMuchThereIs) {
   emulation::set_budget(64 << 20);
   const auto backend = cuda_backend();

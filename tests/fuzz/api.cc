@@ -291,10 +291,11 @@ void op_model(World& w, Input& in) {
 }
 
 using Op = void (*)(World&, Input&);
-constexpr Op kOps[] = {op_append, op_append,   op_append_text, op_append_message, op_set_messages, op_truncate, op_mark,    op_erase,  op_read,
-                       op_other,  op_generate, op_generate,    op_begin,          op_next,         op_next,        op_drain,  op_accept,
-                       op_cancel, op_step,     op_open,        op_open,           op_fork,         op_close,       op_save,   op_save,
-                       op_save,   op_resume,   op_resume,      op_store_name,     op_store_name,   op_store_whole, op_reopen, op_model};
+constexpr Op kOps[] = {op_append,     op_append,     op_append_text, op_append_message, op_set_messages, op_truncate, op_mark,
+                       op_erase,      op_read,       op_other,       op_generate,       op_generate,     op_begin,    op_next,
+                       op_next,       op_drain,      op_accept,      op_cancel,         op_step,         op_open,     op_open,
+                       op_fork,       op_close,      op_save,        op_save,           op_save,         op_resume,   op_resume,
+                       op_store_name, op_store_name, op_store_whole, op_reopen,         op_model};
 
 }  // namespace
 

@@ -28,6 +28,9 @@ struct Conversation {
   std::vector<int32_t> tokens;
   std::vector<Message> messages;
   AnswerGrammar grammar;
+  // Leading tokens that are the same whatever the user says first: of tools and a system message. Templates may put these into the user's
+  // turn (Gemma), so that no message ends there. 0: not known.
+  uint64_t preamble = 0;
 };
 
 }  // namespace kvrt

@@ -24,11 +24,48 @@ std::string as_array(const std::vector<Message>& messages, size_t count, std::st
   return json + "]";
 }
 
+// A walk over the tokens of a conversation along the text that they spell. `bos`: the text does not spell a first token that is BOS.
+class Spelling {
+ public:
+  Spelling(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens, bool bos)
+      : tokenizer_(tokenizer), tokens_(tokens), at_(bos && !tokens.empty() && tokens[0] == tokenizer.bos() ? 1 : 0) {}
+
+  // Goes on to the last token that ends within the first `bytes` of the text. The count of tokens up to it.
+  uint64_t advance(size_t bytes) {
+    while (at_ < tokens_.size()) {
+      Utf8Stream after = utf8_;
+      const size_t next = byte_ + after.push(tokenizer_.piece_after(at_ ? tokens_[at_ - 1] : -1, tokens_[at_], true)).size();
+      if (next > bytes) break;
+      byte_ = next;
+      utf8_ = std::move(after);
+      ++at_;
+    }
+    return std::min<uint64_t>(at_, tokens_.size());
+  }
+
+ private:
+  const Tokenizer& tokenizer_;
+  const std::vector<int32_t>& tokens_;
+  uint64_t at_;
+  size_t byte_ = 0;
+  Utf8Stream utf8_;  // a message has U+FFFD where an answer was cut within a code point
+};
+
+// The count of leading tokens that the conversation has whatever its first user says. `text` is that of all its messages, of which the last
+// is the user's first.
+uint64_t find_preamble(const LoadedModel& model, const TemplateArguments& arguments, const Conversation& said, const std::string& text) {
+  size_t same = text.size();
+  for (const char* other : {R"({"role":"user","content":"a"})", R"({"role":"user","content":"b"})"}) {
+    auto spelled = model.render(as_array(said.messages, said.messages.size() - 1, other), false, arguments);
+    if (!spelled.is_ok()) return 0;
+    same = std::min(same, static_cast<size_t>(std::ranges::mismatch(text, *spelled).in1 - text.begin()));
+  }
+  return Spelling(model.tokenizer(), said.tokens, model.adds_bos(text)).advance(same);
+}
+
 // Finds the tokens of the messages from `first` on. A message ends where the text of the conversation up to it ends.
 void find_spans(const LoadedModel& model, const TemplateArguments& arguments, size_t first, Conversation* said) {
-  const Tokenizer& tokenizer = model.tokenizer();
   auto& messages = said->messages;
-  const auto& tokens = said->tokens;
   std::vector<size_t> ends;  // in bytes of text
   bool bos = false;
   for (size_t i = first; i < messages.size(); ++i) {
@@ -36,21 +73,10 @@ void find_spans(const LoadedModel& model, const TemplateArguments& arguments, si
     ends.push_back(text.is_ok() ? text->size() : ends.empty() ? 0 : ends.back());
     bos |= text.is_ok() && model.adds_bos(*text);
   }
-  const uint64_t n = tokens.size();
-  uint64_t at = bos && n > 0 && tokens[0] == tokenizer.bos() ? 1 : 0;
-  size_t byte = 0;
-  Utf8Stream utf8;  // a message has U+FFFD where an answer was cut within a code point
+  Spelling spelling(model.tokenizer(), said->tokens, bos);
   for (size_t i = first; i < messages.size(); ++i) {
     messages[i].begin = i ? messages[i - 1].end : 0;
-    while (at < n) {
-      Utf8Stream after = utf8;
-      const size_t next = byte + after.push(tokenizer.piece_after(at ? tokens[at - 1] : -1, tokens[at], true)).size();
-      if (next > ends[i - first]) break;
-      byte = next;
-      utf8 = std::move(after);
-      ++at;
-    }
-    messages[i].end = std::max(messages[i].begin, std::min(at, n));
+    messages[i].end = std::max(messages[i].begin, spelling.advance(ends[i - first]));
   }
 }
 
@@ -135,6 +161,7 @@ void cut(Conversation* said, uint64_t tokens) {
   said->tokens.resize(tokens);
   while (!said->messages.empty() && said->messages.back().end > tokens) said->messages.pop_back();
   if (said->grammar.begin > tokens) said->grammar = {};
+  if (said->preamble > tokens) said->preamble = 0;
 }
 
 Status add_message(const LoadedModel& model, const TemplateArguments& arguments, std::string message, Conversation* said) {
@@ -146,6 +173,7 @@ Status add_message(const LoadedModel& model, const TemplateArguments& arguments,
   KVRT_TRY(rewrite(model, text, said, &first, &begin));
   said->messages.push_back({std::move(message), begin, said->tokens.size(), false});
   if (begin < had) find_spans(model, arguments, first, said);
+  if (said->preamble == 0 && count < 2) said->preamble = find_preamble(model, arguments, *said, text);
   return {};
 }
 
@@ -186,6 +214,7 @@ Status erase(const LoadedModel& model, const TemplateArguments& arguments, uint6
   } else if (from < to) {
     said->grammar = {};
   }
+  if (from < said->preamble) said->preamble = 0;
   said->tokens.erase(said->tokens.begin() + static_cast<ptrdiff_t>(from), said->tokens.begin() + static_cast<ptrdiff_t>(to));
   for (Message& m : said->messages) {
     if (m.end <= from) continue;

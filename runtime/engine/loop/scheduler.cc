@@ -283,10 +283,11 @@ double Scheduler::budget_for(const std::vector<Session*>& order, uint64_t patien
   return pace_.budget(ask);
 }
 
-// The application may come back to the end of any message.
+// The application may come back to the end of any message, or begin another conversation with the same preamble.
 void Scheduler::mark_messages(Session* s) {
   const std::pair<uint64_t, uint64_t> all(s->messages.size(), s->messages.empty() ? 0 : s->messages.back().end);
   if (all == s->marked) return;
+  cache_->mark(&s->kv, s->preamble);
   for (const Message& message : s->messages) cache_->mark(&s->kv, message.end);
   s->marked = all;
 }

@@ -203,6 +203,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   if (m.graphs.count(graph) == 0) return call.result(cudaErrorInvalidValue);
   *exec = new CUgraphExec_st{graph->nodes};
   m.graph_execs.insert(*exec);
+  ++m.captures;
   return cudaSuccess;
 }
 

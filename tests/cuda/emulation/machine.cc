@@ -58,7 +58,7 @@ cudaError_t Call::result(cudaError_t error) {
 void reset() {
   Machine& m = machine();
   const std::lock_guard lock(m.mutex);
-  m.calls = m.queued = m.launches = 0;
+  m.calls = m.queued = m.launches = m.captures = 0;
   m.fail_call = m.fail_late = {};
   m.failed = m.lost = t_last_error = cudaSuccess;
   m.default_stream.queue.clear();
@@ -142,6 +142,10 @@ uint64_t queued() {
 uint64_t launches() {
   const std::lock_guard lock(machine().mutex);
   return machine().launches;
+}
+uint64_t captures() {
+  const std::lock_guard lock(machine().mutex);
+  return machine().captures;
 }
 
 Live live() {

@@ -86,7 +86,7 @@ struct Machine {
   std::set<CUgraphExec_st*> graph_execs;
   std::map<const void*, uint32_t> shared_limits;  // cudaFuncSetAttribute's, by kernel
 
-  uint64_t calls = 0, queued = 0, launches = 0;
+  uint64_t calls = 0, queued = 0, launches = 0, captures = 0;
   Failure fail_call, fail_late;
   const cuda::CublasLt* cublaslt = nullptr;
   cudaError_t failed = cudaSuccess;  // work failed, nobody was told yet
