@@ -1569,7 +1569,7 @@ KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count
  * it appends as tokens or text, before these are computed: a window that was given up already does not come back.
  * It does nothing where no layer has a window: such a model goes on from any token. Nor does it in a session with
  * no_prefix_cache, which keeps its last two windows alone. Windows that only boundaries keep take a quarter of the pool
- * at most: those used least recently are given up.
+ * at most (all of it where each layer has a window): those used least recently are given up.
  * - `tokens`: 0: all that it has.
  * - Statuses: INVALID: it has fewer tokens, or it is FAILED. BUSY: it generates, or another call is inside. */
 KVRT_API kvrt_status kvrt_session_mark(kvrt_session* session, uint64_t tokens, kvrt_error* err);

@@ -7,9 +7,11 @@
 
 namespace kvrt::api {
 
+// All zeros for a model without layers.
 template <typename Out>
 void fill_kv(const ModelKv& kv, Out* out) {
   static_assert(kKvGroupsMax <= KVRT_KV_GROUPS_MAX);
+  if (kv.groups.groups.empty()) return;
   const uint32_t T = kv.all.block_tokens;
   out->block_tokens = T;
   out->kv_bytes_per_token = kv.all.token_bytes();

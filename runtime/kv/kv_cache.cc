@@ -9,11 +9,11 @@ namespace kvrt {
 
 namespace {
 
-constexpr uint32_t kWindowsPart = 4;  // windows at boundaries may take a quarter of the pool
+constexpr uint32_t kWindowsPart = 4;  // beside KV that is kept for ever, windows at boundaries may take a quarter of the pool
 }  // namespace
 
 KvCache::KvCache(uint32_t units, const KvShape& shape)
-    : shape_(shape), first_window_(shape.first_window()), window_units_max_(units / kWindowsPart), pool_(units), domains_(units) {}
+    : shape_(shape), first_window_(shape.first_window()), window_units_max_(first_window_ > 0 ? units / kWindowsPart : units), pool_(units), domains_(units) {}
 
 std::vector<BlockId> KvCache::units_of(BlockId block) const {
   std::vector<BlockId> units;
@@ -82,6 +82,9 @@ bool KvCache::adopt_windows(KvSequence* sequence, uint64_t n) {
     for (uint32_t i = shape_.window_begin(g, end - 1); i < end; ++i) {
       if (sequence->tables[g].filled(i) < T) take(sequence, g, i, PrefixIndex::lookup(chain[i], g));
     }
+  }
+  for (const uint64_t mark : sequence->marks) {
+    if (mark > next.begin && mark <= uint64_t{end} * T) keep_windows(sequence, mark);  // its last block is not computed, so not sealed
   }
   roll(sequence, n, uint64_t{end} * T);
   return true;

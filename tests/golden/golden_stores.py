@@ -99,10 +99,11 @@ def check(program, name):
         backup = os.path.join(root, "catalog.db.old")
         if migrated and open(backup, "rb").read() != before:
             found.append("catalog.db.old is not the catalog as it was")
-        if migrated:  # a node's chunk became that of group 0; the program went on, and some have gone since
+        if migrated:  # a node's chunk became that of group 0, and stands for all; the program went on, and some have gone since
             old = rows(backup, "SELECT key, 0, bytes, raw_bytes FROM nodes WHERE segment IS NOT NULL")
             new = rows(os.path.join(root, "catalog.db"), "SELECT key, grp, bytes, raw_bytes FROM nodes JOIN chunks ON node = id")
-            found += [f"chunk {row[0].hex()[:16]} of group {row[1]}" for row in new if row[1] != 0]
+            whole = {row[0] for row in old}
+            found += [f": chunk {row[0].hex()[:16]} of group {row[1]}" for row in new if row[1] != 0 and row[0] in whole]
             if not set(old) & set(new):
                 found.append("no chunk is as it was")
         if not migrated and os.path.exists(backup):

@@ -59,6 +59,7 @@ void Actor::append() {
   SIM_CHECK(status.code() == want, "append of %zu to %zu in %zu: %s", size_t{count}, tokens_.size(), size_t{w_->room},
             status.message().c_str());
   if (status.is_ok()) tokens_.insert(tokens_.end(), fresh.begin(), fresh.end());
+  if (status.is_ok() && count % 3 == 1) SIM_CHECK(w_->engine->mark(session_, tokens_.size() - count / 2).is_ok(), "mark");
   if (want == Code::kLimit) w_->note("appends refused");
 }
 
@@ -228,6 +229,7 @@ void Actor::refused() {
   Engine* h = w_->engine;
   SIM_CHECK(h->append(session_, {}).code() == want, "append in another state");
   SIM_CHECK(h->truncate(session_, 0).code() == want, "truncate in another state");
+  SIM_CHECK(h->mark(session_, 0).code() == want, "mark in another state");
   SIM_CHECK(h->erase(session_, 0, 0).code() == want, "erase in another state");
   SIM_CHECK(h->begin(session_, {}).code() == want, "begin in another state");
   SIM_CHECK(h->append_message(session_, R"({"role":"user","content":"a"})").status().code() == want, "append_message in another state");

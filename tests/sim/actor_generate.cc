@@ -224,6 +224,7 @@ void Actor::check_report(const Report& r) {
   if (begun)
     SIM_CHECK((r.reuse_stopped == ReuseStop::kAll) == (r.reuse_stopped_at == g.prompt) && r.reuse_stopped_at <= g.prompt,
               "reuse stopped at %zu: %u", size_t{r.reuse_stopped_at}, static_cast<unsigned>(r.reuse_stopped));
+  if (r.reuse_stopped == ReuseStop::kWindow) SIM_CHECK(w_->engine->info().kv.shape.has_windows(), "stopped by a window that no layer has");
   if (g.options.sampling.seed) SIM_CHECK(r.seed == g.options.sampling.seed, "the seed");
   if (w_->alone) {  // every row that ran is in the report, once
     uint64_t decodes = generated ? generated - 1 : 0, want = r.prefilled + decodes + r.recomputed;
