@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/status.h"
 
@@ -20,6 +21,7 @@ struct StoreId {
   std::array<uint8_t, 16> bytes{};
   bool operator==(const StoreId&) const = default;
   std::string hex() const { return to_hex(bytes); }
+  uint64_t tag() const { return load<uint64_t>(bytes.data()); }  // its first 8 bytes: in segments, and in the checksums of sessions' rows
 };
 
 enum class Durability : uint32_t { kDefault = 0, kNone = 1, kProcess = 2, kTokens = 3, kKv = 4 };

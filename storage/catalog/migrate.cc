@@ -3,6 +3,7 @@
 #include <string>
 
 #include "storage/catalog/catalog_db.h"
+#include "storage/catalog/rows.h"
 
 namespace kvrt {
 
@@ -71,7 +72,7 @@ PRAGMA user_version = 3;
 
 // From the schema of 0.1. A node's chunk gets a row of its own, of group 0; a wrong one stays wrong, which costs that chunk. The rename is
 // SQLite's old one, which leaves the sessions' references to nodes as they are. The cache of model ids is made anew: its old rows had no
-// checksum. migrate() adds the identity.
+// checksum. migrate() adds the identity, and renews the checksums of sessions.
 constexpr char kFrom3[] = R"sql(
 PRAGMA legacy_alter_table=ON;
 ALTER TABLE nodes RENAME TO nodes_3;
@@ -103,6 +104,39 @@ CREATE TABLE model_ids(
   PRIMARY KEY(device, inode)) STRICT, WITHOUT ROWID;
 )sql";
 
+// Gives each session's row the checksum that names the store. One whose old checksum is wrong stays wrong, which costs that session alone.
+Status renew_checksums(Db* db, const StoreId& store) {
+  std::vector<std::pair<int64_t, std::array<uint8_t, 16>>> renewed;
+  {
+    Query q = db->query(
+        "SELECT s.rowid, domain, name, s.id, gen, root, s.tokens, block_tokens, pinned, expires_ms, model_id, manifest, checksum, head, "
+        "n.key"
+        " FROM sessions s LEFT JOIN nodes n ON n.id = s.head");
+    for (;;) {
+      KVRT_ASSIGN(bool found, q.next());
+      if (!found) break;
+      SessionRow row;
+      std::array<uint8_t, 16> checksum;
+      row.domain = q.text(1);
+      row.name = q.text(2);
+      row.revision = q.u64(4);
+      row.tokens = q.u64(6);
+      row.block_tokens = q.u64(7);
+      row.pinned = static_cast<uint8_t>(q.integer(8));
+      row.expires_ms = q.integer(9);
+      row.manifest.assign(q.blob(11).begin(), q.blob(11).end());
+      const bool sized = copy_exact(q.blob(3), row.id.bytes) && copy_exact(q.blob(5), row.root.bytes) &&
+                         copy_exact(q.blob(10), row.model_id.bytes) && copy_exact(q.blob(12), checksum) &&
+                         copy_exact(q.blob(q.is_null(13) ? 5 : 14), row.head_key.bytes);
+      if (sized && row.old_checksum() == checksum) renewed.emplace_back(q.integer(0), row.checksum(store));
+    }
+  }
+  for (const auto& [row, checksum] : renewed) {
+    KVRT_TRY(db->query("UPDATE sessions SET checksum = ? WHERE rowid = ?").bind_blob(checksum).bind(row).run());
+  }
+  return {};
+}
+
 constexpr Step kSteps[] = {{2, kFrom2}, {3, kFrom3}};
 static_assert(kSteps[0].from == kCatalogSchemaOldest && std::size(kSteps) == kCatalogSchema - kCatalogSchemaOldest);
 
@@ -118,6 +152,7 @@ Status CatalogDb::migrate(const StoreId& id) {
   for (const Step& step : kSteps) {
     if (step.from >= schema) KVRT_TRY(db_.exec(step.sql));
   }
+  KVRT_TRY(renew_checksums(&db_, id));
   KVRT_TRY(put_identity(&db_, salt_, id));
   KVRT_TRY(db_.exec(("PRAGMA user_version = " + std::to_string(kCatalogSchema)).c_str()));
   return txn.commit();

@@ -68,22 +68,34 @@ struct SessionRow {
   uint64_t chunks = 0, chunks_missing = 0, chunk_bytes = 0, chunk_bytes_shared = 0;
   int64_t counted = -1;  // totals.shares when the chunks were counted
 
-  // SQLite does not notice a flipped bit in a value; this does.
-  std::array<uint8_t, 16> checksum() const {
+  // SQLite notices neither a flipped bit in a value nor a row of another store's log; this does.
+  std::array<uint8_t, 16> checksum(const StoreId& store) const {
     ByteWriter w;
-    w.write_string(domain);
-    w.write_string(name);
-    w.write_bytes(id.bytes, sizeof id.bytes);
-    w.write(revision);
-    w.write_bytes(root.bytes.data(), 32);
-    w.write_bytes(head_key.bytes.data(), 32);
-    w.write(tokens);
-    w.write(block_tokens);
-    w.write(pinned);
-    w.write(expires_ms);
-    w.write_bytes(model_id.bytes.data(), 32);
-    w.write_bytes(manifest.data(), manifest.size());
+    w.write(store.tag());
+    write_values(&w);
     return checksum_bytes(w.bytes());
+  }
+  // As 0.1 made it.
+  std::array<uint8_t, 16> old_checksum() const {
+    ByteWriter w;
+    write_values(&w);
+    return checksum_bytes(w.bytes());
+  }
+
+ private:
+  void write_values(ByteWriter* w) const {
+    w->write_string(domain);
+    w->write_string(name);
+    w->write_bytes(id.bytes, sizeof id.bytes);
+    w->write(revision);
+    w->write_bytes(root.bytes.data(), 32);
+    w->write_bytes(head_key.bytes.data(), 32);
+    w->write(tokens);
+    w->write(block_tokens);
+    w->write(pinned);
+    w->write(expires_ms);
+    w->write_bytes(model_id.bytes.data(), 32);
+    w->write_bytes(manifest.data(), manifest.size());
   }
 };
 

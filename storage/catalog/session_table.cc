@@ -183,7 +183,8 @@ Result<SessionRow> SessionTable::read(std::string_view domain, std::string_view 
   row.counted = q.integer(19);
   row.head_key = row.root;
   if (row.head != 0 && !copy_exact(q.blob(13), row.head_key.bytes)) return broken_row("node");
-  if (row.checksum() != checksum) return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session's row has changed bits");
+  if (row.checksum(catalog_->id()) != checksum)
+    return error(Code::kCorrupt, Detail::kCatalogCorrupt, "catalog: the session's row has changed bits, or is another store's");
   return row;
 }
 
@@ -194,7 +195,7 @@ Result<SessionRow> SessionTable::read_live(std::string_view domain, std::string_
 }
 
 Status SessionTable::write(const SessionRow& row) {
-  auto checksum = row.checksum();
+  auto checksum = row.checksum(catalog_->id());
   Query q = db_->query(
       "INSERT OR REPLACE INTO sessions(domain, name, id, gen, root, head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms,"
       " checksum, model_id, manifest, used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted)"

@@ -179,7 +179,7 @@ Status SqlitePages::each_row(const std::function<bool(size_t columns, bool in_ta
       Cell cell;
       if (!parse_cell(page, type, be16(&page[pointers + 2 * i]), &cell)) continue;
       if (!parse_record(cell.in_table, wanted, cell)) continue;
-      row({cell.in_table, cell.rowid, values_});
+      row({cell.in_table, cell.rowid, values_, logged_.count(static_cast<uint32_t>(number)) != 0});
     }
   }
   return {};

@@ -27,6 +27,7 @@ struct RawRow {
   bool in_table = false;  // in a table with rowids; else in an index, or in a table without rowids
   int64_t rowid = 0;
   std::span<const RawValue> values;
+  bool logged = false;  // its page is the log's, which may be another database's
 };
 
 // The newest state of each page: from the log where scan_log proves one, else from the database. Not thread-safe.

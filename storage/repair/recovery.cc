@@ -20,7 +20,8 @@ std::string shown(const SessionRow& row) {
 
 class Planner {
  public:
-  Planner(Env* env, Salvage* salvage, const FoundSegments& found) : env_(env), salvage_(salvage), found_(found), forest_(*salvage, found) {}
+  Planner(Env* env, const StoreId& store, Salvage* salvage, const FoundSegments& found)
+      : env_(env), store_(store), salvage_(salvage), found_(found), forest_(*salvage, found) {}
 
   Recovery plan() {
     take_salt();
@@ -55,12 +56,18 @@ class Planner {
     }
   }
 
+  // A row of 0.1 names no store. One in the log of a later catalog is another store's.
+  bool is_right(const SessionRow& row, const SalvagedSession& s) const {
+    const bool may_be_old = !s.logged || salvage_->identity.empty();
+    return row.checksum(store_) == s.checksum || (may_be_old && row.old_checksum() == s.checksum);
+  }
+
   // Finds the head's key, which the row lacks: the one that makes the row's checksum right. False: none does.
   bool find_head(const SalvagedSession& s, Proved* proved) {
     proved->row = s.row;
     const auto fits = [&](const BlockKey& key) {
       proved->row.head_key = key;
-      return proved->row.checksum() == s.checksum;
+      return is_right(proved->row, s);
     };
     if (s.row.head == 0) return fits(s.row.root);
     auto row = salvage_->nodes.find(s.row.head);
@@ -82,9 +89,12 @@ class Planner {
   void prove_sessions() {
     std::map<std::pair<std::string, std::string>, Proved> best;
     std::vector<std::pair<const SalvagedSession*, const char*>> lost;
+    bool log_has_sessions = false;
     for (const SalvagedSession& s : salvage_->sessions) {
       Proved p;
       const bool right = find_head(s, &p);
+      log_has_sessions |= s.logged;
+      log_is_ours_ |= s.logged && right;
       const bool whole = right && (s.row.head == 0 || (p.head != nullptr && p.head->root == s.row.root && p.head->depth <= s.row.tokens));
       if (!whole) {
         lost.emplace_back(&s, right ? "a part of its tokens is nowhere" : "its row has changed bits, or its last tokens are nowhere");
@@ -99,6 +109,7 @@ class Planner {
       lose(s->row, why);
     }
     for (auto& [name, p] : best) proved_.push_back(std::move(p));
+    out_.foreign_log = log_has_sessions && !log_is_ours_;
   }
 
   // Counts the session as lost. A tombstone keeps its revision, so that none comes twice.
@@ -169,9 +180,11 @@ class Planner {
     clock_ = static_cast<int64_t>(used.size());
   }
 
-  // True if the node belonged to a session that is lost: by its row's references, or, without a row, if rows of nodes may be lost.
+  // True if the node belonged to a session that is lost: by its row's references, or, without a row, if rows of nodes may be lost. A node's
+  // row does not tell the store, so one in the log counts only if a session's row there does.
   bool was_needed(const ForestNode& node) const {
-    return numbers_.count(node.key) == 0 && (node.in_catalog ? node.needed : !salvage_->all_nodes);
+    const bool needed = node.needed || (node.needed_in_log && log_is_ours_);
+    return numbers_.count(node.key) == 0 && (node.in_catalog ? needed : !salvage_->all_nodes);
   }
 
   static bool begins(std::span<const int32_t> tokens, std::span<const int32_t> with) {
@@ -246,6 +259,7 @@ class Planner {
   }
 
   Env* env_;
+  const StoreId store_;
   Salvage* salvage_;
   const FoundSegments& found_;
   Forest forest_;
@@ -254,12 +268,15 @@ class Planner {
   std::unordered_map<BlockKey, Owner, Hash256Hasher> owners_;
   std::unordered_map<BlockKey, size_t, Hash256Hasher> numbers_;
   std::set<size_t> unowned_segments_;
+  bool log_is_ours_ = false;
   uint64_t guesses_ = 0;
   int64_t clock_ = 0;
 };
 
 }  // namespace
 
-Recovery recover(Env* env, Salvage salvage, const FoundSegments& found) { return Planner(env, &salvage, found).plan(); }
+Recovery recover(Env* env, const StoreId& store, Salvage salvage, const FoundSegments& found) {
+  return Planner(env, store, &salvage, found).plan();
+}
 
 }  // namespace kvrt

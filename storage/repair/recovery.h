@@ -28,6 +28,7 @@ struct Recovery {
   std::vector<RecoveredNode> nodes;  // parents first
   std::vector<SessionRow> sessions;  // their head is a number in nodes
   std::map<Hash256, uint64_t> tombstones;
+  bool foreign_log = false;     // none of the sessions in the catalog's log is this store's: nothing of the log is to be believed
   std::vector<size_t> unowned;  // segments with nothing but chunks of lost sessions whose model and domain no session tells
   uint64_t kept = 0, with_holes = 0, recovered = 0, lost = 0;  // sessions
   uint64_t chunks = 0, chunks_lost = 0, chunks_unowned = 0, chunk_bytes = 0;
@@ -36,6 +37,6 @@ struct Recovery {
 
 // A session whose row is right keeps its name. A chain whose session is lost becomes a new session ("recovered-<key>", tokens alone), if
 // another session tells the model and the domain of its root: nothing changes its domain.
-Recovery recover(Env* env, Salvage salvage, const FoundSegments& found);
+Recovery recover(Env* env, const StoreId& store, Salvage salvage, const FoundSegments& found);
 
 }  // namespace kvrt

@@ -39,7 +39,7 @@ void Forest::add_row(const SalvagedNode& row, const BlockKey& parent) {
     node.tokens = row.tokens;
   }
   node.in_catalog = true;
-  node.needed = node.needed || row.refs > 0;
+  (row.logged ? node.needed_in_log : node.needed) |= row.refs > 0;
   node.stored |= row.stored;
 }
 

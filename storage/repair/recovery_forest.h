@@ -14,11 +14,12 @@ namespace kvrt {
 struct ForestNode {
   BlockKey key, parent;
   std::vector<int32_t> tokens;
-  std::vector<size_t> frames;               // numbers in FoundSegments::frames, each of another group
-  uint32_t found = 0, stored = 0;           // the groups of the frames; those that the catalog had
-  bool in_catalog = false, needed = false;  // a row has it; the row had references
-  BlockKey root;                            // the parent of the topmost node above it, a key that no node has
-  uint64_t depth = 0;                       // tokens from the root to here; 0: not known yet
+  std::vector<size_t> frames;                  // numbers in FoundSegments::frames, each of another group
+  uint32_t found = 0, stored = 0;              // the groups of the frames; those that the catalog had
+  bool in_catalog = false;                     // a row has it
+  bool needed = false, needed_in_log = false;  // the row had references; it is in the log
+  BlockKey root;                               // the parent of the topmost node above it, a key that no node has
+  uint64_t depth = 0;                          // tokens from the root to here; 0: not known yet
 
   uint64_t lost_chunks() const { return static_cast<uint64_t>(std::popcount(stored & ~found)); }
 };

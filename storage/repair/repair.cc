@@ -1,6 +1,7 @@
 #include "storage/repair/repair.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "storage/repair/switch.h"
@@ -52,7 +53,7 @@ class Repair {
   Status note(const std::string& line) { return watch_.note && !watch_.note(line) && !changed_ ? stopped() : Status(); }
   bool progress(uint64_t done, uint64_t total) { return !watch_.progress || watch_.progress(done, total) || changed_; }
   Result<FoundSegments> scan(const std::function<bool(const SegmentId&)>& wanted) {
-    return scan_segments(env_, dir_.root, wanted, [&](uint64_t done, uint64_t total) { return progress(done, total); });
+    return scan_segments(env_, dir_.root, id_, wanted, [&](uint64_t done, uint64_t total) { return progress(done, total); });
   }
 
   Status mend_format() {
@@ -70,6 +71,29 @@ class Repair {
     if (std::exchange(foreign_, true)) return true;
     KVRT_TRY(note("catalog: of another store, " + id.hex() + "; FORMAT says that this is " + dir_.format.id->hex()));
     return true;
+  }
+
+  // The rows of this store's catalog. Where its log is another store's, those of catalog.db alone; none where that is, too.
+  Result<Salvage> salvage() {
+    KVRT_ASSIGN(Salvage all, salvage_catalog(env_, catalog_path(), true));
+    if (!all.id) return all;
+    KVRT_ASSIGN(const bool foreign, is_foreign(*all.id));
+    if (!foreign) return all;
+    KVRT_ASSIGN(Salvage unlogged, salvage_catalog(env_, catalog_path(), false));
+    if (unlogged.id && *unlogged.id == dir_.format.id) return unlogged;
+    report_.sessions_lost = all.sessions.size();
+    return Salvage();
+  }
+
+  // Where neither FORMAT nor the catalog tells the store's id, a new one begins as most segments say.
+  Result<StoreId> choose_id(const Salvage& salvage) {
+    if (dir_.format.id || salvage.id) return dir_.format.id ? *dir_.format.id : *salvage.id;
+    KVRT_ASSIGN(const uint64_t tag, commonest_store(env_, dir_.root));
+    if (salvage.claimed && (tag == 0 || salvage.claimed->tag() == tag)) return *salvage.claimed;
+    StoreId id;
+    env_->random(id.bytes);
+    if (tag != 0) std::memcpy(id.bytes.data(), &tag, sizeof tag);
+    return id;
   }
 
   // Checks the catalog against itself, read only. False: the store needs a new one.
@@ -138,9 +162,12 @@ class Repair {
     KVRT_ASSIGN(FoundSegments found, scan([&](const SegmentId& id) { return named.count(id.bytes) != 0; }));
     for (const std::string& fault : found.faults) KVRT_TRY(note(fault));
     KVRT_ASSIGN(std::vector<Bad> bad, find_bad(found));
-    if (bad.empty() && !wrong_models_) return count(nullptr);
+    if (bad.empty() && !wrong_models_ && found.foreign.empty()) return count(nullptr);
     report_.outcome = Outcome::kMended;
     changed_ = true;
+    if (!found.foreign.empty()) {
+      KVRT_ASSIGN(report_.aside, move_segments_aside(env_, dir_.root, found.foreign));
+    }
     Catalog catalog;
     CatalogDb::OpenMode mode;
     mode.write_lock = dir_.write_lock.get();
@@ -166,7 +193,8 @@ class Repair {
       Bad& b = all[row.row];
       b.row = &row;
       b.missing = numbers.count(row.id.bytes) == 0;
-      if (b.missing) KVRT_TRY(note(row.id.path("").substr(1) + ": missing"));
+      const bool foreign = std::find(found.foreign.begin(), found.foreign.end(), row.id) != found.foreign.end();
+      if (b.missing && !foreign) KVRT_TRY(note(row.id.path("").substr(1) + ": missing"));
     }
     for (const auto& chunk : chunks_) {
       Bad& b = all[chunk.segment];
@@ -198,7 +226,7 @@ class Repair {
     if (bad.missing) return catalog->chunks.forget_segment(bad.row->id).take_status();
     for (const ChunkKey& chunk : bad.forget) KVRT_TRY(catalog->chunks.forget(chunk, bad.row->id).take_status());
     if (bad.rewrite.empty()) return {};
-    KVRT_ASSIGN(CopiedSegment copy, copy_segment(env_, dir_.root, bad.row->id, bad.rewrite));
+    KVRT_ASSIGN(CopiedSegment copy, copy_segment(env_, dir_.root, id_, bad.row->id, bad.rewrite));
     const NewSegment to{copy.writer->id(), copy.writer->bytes(), true, copy.chunks};
     auto moved = catalog->chunks.move(*bad.row, to);
     if (!moved.is_ok() || *moved > 0) copy.writer->keep();  // a failed commit may still be on the disk
@@ -231,24 +259,21 @@ class Repair {
 
   Status rebuild() {
     report_.outcome = Outcome::kRebuilt;
-    KVRT_ASSIGN(Salvage salvage, salvage_catalog(env_, catalog_path()));
-    if (salvage.id) {
-      KVRT_ASSIGN(const bool foreign, is_foreign(*salvage.id));
-      if (foreign) {
-        report_.sessions_lost = salvage.sessions.size();
-        salvage = {};
-      }
-    }
-    env_->random(id_.bytes);
-    id_ = dir_.format.id ? *dir_.format.id : salvage.id.value_or(id_);
+    KVRT_ASSIGN(Salvage salvage, this->salvage());
+    KVRT_ASSIGN(id_, choose_id(salvage));
     auto trash = salvage.trash;
     KVRT_ASSIGN(FoundSegments found, scan([&](const SegmentId& id) { return trash.count(id) == 0; }));
-    const Recovery plan = recover(env_, std::move(salvage), found);
+    Recovery plan = recover(env_, id_, std::move(salvage), found);
+    if (plan.foreign_log) {
+      KVRT_TRY(note("catalog.db-wal: no session in it is this store's; it is not read"));
+      KVRT_ASSIGN(salvage, salvage_catalog(env_, catalog_path(), false));
+      plan = recover(env_, id_, std::move(salvage), found);
+    }
     for (const std::string& fault : found.faults) KVRT_TRY(note(fault));
     for (const std::string& line : plan.lines) KVRT_TRY(note(line));
     changed_ = true;
     KVRT_ASSIGN(std::vector<CopiedSegment> copies, copy_unsound(plan, &found));
-    std::vector<SegmentId> aside;
+    std::vector<SegmentId> aside = found.foreign;
     for (size_t segment : plan.unowned) aside.push_back(found.segments[segment].id);
     KVRT_TRY(write_catalog(env_, dir_.root, id_, plan, found));
     for (CopiedSegment& copy : copies) copy.writer->keep();  // a failed switch may be finished later
@@ -276,7 +301,7 @@ class Repair {
     std::vector<CopiedSegment> copies;
     for (auto& [segment, frames] : needed) {
       const std::vector<const FoundFrame*> list(frames.begin(), frames.end());
-      KVRT_ASSIGN(CopiedSegment copy, copy_segment(env_, dir_.root, found->segments[segment].id, list));
+      KVRT_ASSIGN(CopiedSegment copy, copy_segment(env_, dir_.root, id_, found->segments[segment].id, list));
       for (size_t i = 0; i < frames.size(); i++) {
         frames[i]->segment = found->segments.size();
         frames[i]->place.offset = copy.chunks[i].offset;

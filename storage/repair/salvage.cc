@@ -69,6 +69,7 @@ void take_session(const RawRow& raw, Salvage* out) {
   auto manifest = c.bytes(Kind::kBlob);
   s.row.manifest.assign(manifest.begin(), manifest.end());
   s.row.used = c.integer();
+  s.logged = raw.logged;
   if (c.ok()) out->sessions.push_back(std::move(s));
 }
 
@@ -81,6 +82,7 @@ void take_node(const RawRow& raw, Salvage* out) {
   const int64_t n = c.integer(1);
   auto tokens = c.bytes(Kind::kBlob);
   node.refs = c.integer();
+  node.logged = raw.logged;
   if (raw.values.size() == kNodeColumnsOf3) node.stored = c.integer_or_null() != 0 ? 1 : 0;  // of group 0
   if (!c.ok() || tokens.size() % 4 != 0 || tokens.size() / 4 != static_cast<uint64_t>(n)) return;
   node.tokens.resize(tokens.size() / 4);
@@ -131,10 +133,13 @@ Result<std::unique_ptr<File>> open_if_there(Env* env, const std::string& path) {
 
 }  // namespace
 
-Result<Salvage> salvage_catalog(Env* env, const std::string& catalog) {
+Result<Salvage> salvage_catalog(Env* env, const std::string& catalog, bool with_log) {
   Salvage out;
   KVRT_ASSIGN(auto database, open_if_there(env, catalog));
-  KVRT_ASSIGN(auto log, open_if_there(env, catalog + "-wal"));
+  std::unique_ptr<File> log;
+  if (with_log) {
+    KVRT_ASSIGN(log, open_if_there(env, catalog + "-wal"));
+  }
   KVRT_ASSIGN(auto pages, SqlitePages::open(std::move(database), std::move(log)));
   std::unordered_map<int64_t, uint32_t> groups;  // by the node's row
   KVRT_TRY(pages->each_row(wanted, [&](const RawRow& row) {
@@ -148,7 +153,9 @@ Result<Salvage> salvage_catalog(Env* env, const std::string& catalog) {
   }
   StoreId id;
   int32_t schema = 0;
-  if (out.salt && parse_identity(out.identity, *out.salt, &schema, &id)) out.id = id;
+  const bool proved = parse_identity(out.identity, out.salt.value_or(Hash256()), &schema, &id);
+  if (proved) out.id = id;
+  if (!proved && id != StoreId()) out.claimed = id;
   out.all_sessions = pages->is_whole("sessions", kSessionColumns);
   out.all_nodes = pages->is_whole("nodes", kNodeColumns) || pages->is_whole("nodes", kNodeColumnsOf3);
   return out;

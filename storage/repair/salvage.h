@@ -23,17 +23,20 @@ struct SalvagedNode {
   int64_t parent = 0, refs = 0;  // parent: its row; 0: none
   std::vector<int32_t> tokens;
   uint32_t stored = 0;  // the groups that it had a chunk of, as a bit mask
+  bool logged = false;  // from the log
 };
 
 struct SalvagedSession {
   SessionRow row;  // without head_key, which is in the head's row
   std::array<uint8_t, 16> checksum{};
+  bool logged = false;
 };
 
 struct Salvage {
   std::optional<Hash256> salt;
-  std::vector<uint8_t> identity;  // meta's row
-  std::optional<StoreId> id;      // the store's id in it, if its checksum is right
+  std::vector<uint8_t> identity;   // meta's row
+  std::optional<StoreId> id;       // the store's id in it, if its checksum is right
+  std::optional<StoreId> claimed;  // the same, though without the salt nothing proves it
   std::vector<SalvagedSession> sessions;
   std::unordered_map<int64_t, SalvagedNode> nodes;  // by row
   std::map<Hash256, uint64_t> tombstones;
@@ -42,7 +45,7 @@ struct Salvage {
   bool all_sessions = false, all_nodes = false;
 };
 
-// Reads a catalog and its log, either of which may be missing. An error only where the disk or the memory fails.
-Result<Salvage> salvage_catalog(Env* env, const std::string& catalog);
+// Reads a catalog and, if it is wanted, its log, either of which may be missing. An error only where the disk or the memory fails.
+Result<Salvage> salvage_catalog(Env* env, const std::string& catalog, bool with_log);
 
 }  // namespace kvrt

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <map>
 #include <memory>
 
 #include "runtime/base/bytes.h"
@@ -17,7 +18,8 @@ bool is_damage(const Status& status) { return status.code() == Code::kCorrupt; }
 
 class Scan {
  public:
-  Scan(Env* env, std::string root, FoundSegments* out) : env_(env), root_(std::move(root)), out_(out) {}
+  Scan(Env* env, std::string root, const StoreId& store, FoundSegments* out)
+      : env_(env), root_(std::move(root)), store_(store), out_(out) {}
 
   Status list(const std::function<bool(const SegmentId&)>& wanted) {
     KVRT_ASSIGN(auto directories, segment_directories(env_, root_));
@@ -31,11 +33,11 @@ class Scan {
       KVRT_TRY(names.status().clone());
       for (const std::string& name : *names) {
         SegmentId id;
-        if (!parse_segment_name(name, &id) || !wanted(id)) continue;
+        if (!parse_segment_name(name, &id)) continue;
         if (id.path(root_) != root_ + "/" + directory + "/" + name) {
-          fault(directory + "/" + name, "lies in another folder than its name says");
+          if (wanted(id)) fault(directory + "/" + name, "lies in another folder than its name says");
         } else {
-          KVRT_TRY(add(id));
+          KVRT_TRY(add(id, wanted(id)));
         }
       }
     }
@@ -64,13 +66,19 @@ class Scan {
     fault(segment().id.path("").substr(1) + " at " + std::to_string(offset), what);
   }
 
-  Status add(const SegmentId& id) {
+  Status add(const SegmentId& id, bool wanted) {
     auto file = env_->open_read(id.path(root_));
     if (file.status().code() == Code::kInvalid || file.status().code() == Code::kNotFound) {
-      fault(id.path("").substr(1), file.status().message());
+      if (wanted) fault(id.path("").substr(1), file.status().message());
       return {};
     }
     KVRT_TRY(file.status().clone());
+    KVRT_ASSIGN(const bool foreign, is_foreign_segment(**file, store_));
+    if (foreign) {
+      fault(id.path("").substr(1), "a segment of another store");
+      out_->foreign.push_back(id);
+    }
+    if (foreign || !wanted) return {};
     KVRT_ASSIGN(const uint64_t bytes, (*file)->size());
     out_->segments.push_back({id, bytes, true});
     return {};
@@ -78,7 +86,7 @@ class Scan {
 
   Status read(uint64_t before, uint64_t total, const std::function<bool(uint64_t, uint64_t)>& progress) {
     KVRT_ASSIGN(file_, env_->open_read(segment().id.path(root_)));
-    auto index = read_segment_index(*file_, segment().id);
+    auto index = read_segment_index(*file_, segment().id, store_);
     if (!index.is_ok()) {
       if (!is_damage(index.status())) return index.take_status();
       fault_at(0, index.status().message());
@@ -156,6 +164,7 @@ class Scan {
 
   Env* env_;
   const std::string root_;
+  const StoreId store_;
   FoundSegments* out_;
   size_t segment_ = 0;
   std::unique_ptr<File> file_;
@@ -165,13 +174,32 @@ class Scan {
 
 }  // namespace
 
-Result<FoundSegments> scan_segments(Env* env, const std::string& root, const std::function<bool(const SegmentId&)>& wanted,
+Result<FoundSegments> scan_segments(Env* env, const std::string& root, const StoreId& store,
+                                    const std::function<bool(const SegmentId&)>& wanted,
                                     const std::function<bool(uint64_t done, uint64_t total)>& progress) {
   FoundSegments found;
-  Scan scan(env, root, &found);
+  Scan scan(env, root, store, &found);
   KVRT_TRY(scan.list(wanted));
   KVRT_TRY(scan.read_all(progress));
   return found;
+}
+
+Result<uint64_t> commonest_store(Env* env, const std::string& root) {
+  std::map<uint64_t, uint64_t> counts;
+  KVRT_ASSIGN(const auto directories, segment_directories(env, root));
+  for (const std::string& directory : directories) {
+    auto names = env->list_dir(root + "/" + directory);
+    for (size_t i = 0; names.is_ok() && i < names->size(); i++) {
+      SegmentId id;
+      if (directory == "tmp" || !parse_segment_name((*names)[i], &id)) continue;
+      auto file = env->open_read(id.path(root));
+      if (!file.is_ok()) continue;
+      KVRT_ASSIGN(const uint64_t tag, segment_store_tag(**file));
+      if (tag != 0) counts[tag]++;
+    }
+  }
+  const auto most = std::max_element(counts.begin(), counts.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  return most == counts.end() ? 0 : most->first;
 }
 
 }  // namespace kvrt

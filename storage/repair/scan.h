@@ -29,12 +29,16 @@ struct FoundSegment {
 struct FoundSegments {
   std::vector<FoundSegment> segments;
   std::vector<FoundFrame> frames;
+  std::vector<SegmentId> foreign;   // of another store: neither scanned nor in `segments`
   std::vector<std::string> faults;  // "segs/ab/ab12….seg at 4096: checksum differs"
 };
 
-// Scans the wanted files. A file that is unsafe or not ours counts as missing. An error only where the disk or the memory fails; CANCELLED
-// if progress returns false.
-Result<FoundSegments> scan_segments(Env* env, const std::string& root, const std::function<bool(const SegmentId&)>& wanted,
+// Scans the wanted files, and finds those of another store among all. A file that is unsafe or not ours counts as missing. An error only
+// where the disk or the memory fails; CANCELLED if progress returns false.
+Result<FoundSegments> scan_segments(Env* env, const std::string& root, const StoreId& store,
+                                    const std::function<bool(const SegmentId&)>& wanted,
                                     const std::function<bool(uint64_t done, uint64_t total)>& progress);
+// The store that most segments name, by its tag; 0: none names any.
+Result<uint64_t> commonest_store(Env* env, const std::string& root);
 
 }  // namespace kvrt

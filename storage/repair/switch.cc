@@ -63,7 +63,7 @@ Status add_chunks(Db* db, const Recovery& plan, const FoundSegments& found, cons
   return {};
 }
 
-Status add_session(Db* db, const Recovery& plan, const FoundSegments& found, const SessionRow& row) {
+Status add_session(Db* db, const StoreId& store, const Recovery& plan, const FoundSegments& found, const SessionRow& row) {
   uint64_t chunks = 0, missing = 0, bytes = 0, bytes_shared = 0;
   bool shared = false;
   for (auto number = static_cast<size_t>(row.head); number != 0; number = plan.nodes[number - 1].parent) {
@@ -76,7 +76,7 @@ Status add_session(Db* db, const Recovery& plan, const FoundSegments& found, con
       if (shared) bytes_shared += found.frames[frame].place.bytes;
     }
   }
-  const auto checksum = row.checksum();
+  const auto checksum = row.checksum(store);
   Query q = db->query(
       "INSERT INTO sessions(domain, name, id, gen, root, head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, checksum,"
       " model_id, manifest, used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted)"
@@ -97,7 +97,7 @@ Status fill(Db* db, const StoreId& id, const Recovery& plan, const FoundSegments
   KVRT_TRY(add_chunks(db, plan, found, segments));
   int64_t clock = 0;
   for (const SessionRow& row : plan.sessions) {
-    KVRT_TRY(add_session(db, plan, found, row));
+    KVRT_TRY(add_session(db, id, plan, found, row));
     clock = std::max(clock, row.used);
   }
   for (auto& [name, revision] : plan.tombstones) {
@@ -149,10 +149,11 @@ Result<uint64_t> last_folder(Env* env, const std::string& root) {
 
 }  // namespace
 
-Result<CopiedSegment> copy_segment(Env* env, const std::string& root, const SegmentId& from, std::span<const FoundFrame* const> frames) {
+Result<CopiedSegment> copy_segment(Env* env, const std::string& root, const StoreId& store, const SegmentId& from,
+                                   std::span<const FoundFrame* const> frames) {
   CopiedSegment copy;
   KVRT_ASSIGN(auto file, env->open_read(from.path(root)));
-  KVRT_ASSIGN(copy.writer, SegmentWriter::create(env, root));
+  KVRT_ASSIGN(copy.writer, SegmentWriter::create(env, root, store));
   ReadBuffer buffer;
   for (const FoundFrame* frame : frames) {
     KVRT_ASSIGN(const auto bytes, read_frame(*file, frame->place.offset, frame->place.bytes, &buffer));
@@ -172,14 +173,19 @@ Status write_catalog(Env* env, const std::string& root, const StoreId& id, const
   return env->sync_dir(root + "/tmp");
 }
 
-Result<std::string> switch_catalogs(Env* env, const std::string& root, std::span<const SegmentId> aside) {
+Result<std::string> move_segments_aside(Env* env, const std::string& root, std::span<const SegmentId> segments) {
   KVRT_ASSIGN(const uint64_t last, last_folder(env, root));
   auto inside = env->list_dir(folder(root, last));
-  const bool unused = last != 0 && inside.is_ok() && inside->empty();  // left by a switch that moved nothing
+  const bool unused = last != 0 && inside.is_ok() && inside->empty();  // left by a repair that moved nothing
   const std::string to = folder(root, unused ? last : last + 1);
   KVRT_TRY(env->make_dir(to));
   KVRT_TRY(env->sync_dir(root));
-  for (const SegmentId& id : aside) KVRT_TRY(move_aside(env, root, id.path("").substr(1), to));
+  for (const SegmentId& id : segments) KVRT_TRY(move_aside(env, root, id.path("").substr(1), to));
+  return to;
+}
+
+Result<std::string> switch_catalogs(Env* env, const std::string& root, std::span<const SegmentId> aside) {
+  KVRT_ASSIGN(const std::string to, move_segments_aside(env, root, aside));
   KVRT_TRY(put_in_place(env, root, to));
   return to;
 }

@@ -18,10 +18,14 @@ struct CopiedSegment {
 };
 
 // Copies frames of one segment, as they are, into a new one.
-Result<CopiedSegment> copy_segment(Env* env, const std::string& root, const SegmentId& from, std::span<const FoundFrame* const> frames);
+Result<CopiedSegment> copy_segment(Env* env, const std::string& root, const StoreId& store, const SegmentId& from,
+                                   std::span<const FoundFrame* const> frames);
 
 // Makes the plan's catalog under tmp/, ready for the switch. A frame names its segment by the number in `found`.
 Status write_catalog(Env* env, const std::string& root, const StoreId& id, const Recovery& plan, const FoundSegments& found);
+
+// Moves segments to damaged-<n>, whose name it gives.
+Result<std::string> move_segments_aside(Env* env, const std::string& root, std::span<const SegmentId> segments);
 
 // Moves the old catalog, and the segments `aside` that no session can use, to damaged-<n>; then the ready catalog becomes catalog.db. Gives
 // that folder's name.

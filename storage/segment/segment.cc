@@ -12,6 +12,18 @@ namespace {
 constexpr int kNamesMax = 10;
 
 int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+
+constexpr size_t kStoreTagAt = 24;
+
+enum class Owner { kOurs, kFlipped, kForeign };
+
+// Two stores' tags differ in many bits. 0.1 wrote none.
+Owner owner_of(uint64_t tag, const StoreId& store) {
+  if (tag == store.tag() || tag == 0) return Owner::kOurs;
+  return std::popcount(tag ^ store.tag()) == 1 || std::popcount(tag) == 1 ? Owner::kFlipped : Owner::kForeign;
+}
+
+Status another_store() { return error(Code::kIncompatible, Detail::kFormat, "a segment of another store"); }
 }  // namespace
 
 std::string SegmentId::hex() const { return to_hex(bytes); }
@@ -29,7 +41,7 @@ bool parse_segment_name(const std::string& name, SegmentId* out) {
   return true;
 }
 
-Result<std::unique_ptr<SegmentWriter>> SegmentWriter::create(Env* env, const std::string& root) {
+Result<std::unique_ptr<SegmentWriter>> SegmentWriter::create(Env* env, const std::string& root, const StoreId& store) {
   std::unique_ptr<SegmentWriter> writer(new SegmentWriter(env, root));
   for (int tries = 1; writer->file_ == nullptr; tries++) {
     env->random(writer->id_.bytes);
@@ -43,7 +55,7 @@ Result<std::unique_ptr<SegmentWriter>> SegmentWriter::create(Env* env, const std
   header.write(kSegmentVersion);
   header.write(uint16_t{0});
   header.write_bytes(writer->id_.bytes.data(), writer->id_.bytes.size());
-  header.write(uint64_t{0});
+  header.write(store.tag());
   KVRT_TRY(writer->file_->append(header.bytes()));
   writer->bytes_ = kSegmentHeaderBytes;
   return writer;
@@ -103,7 +115,22 @@ Status SegmentWriter::publish(bool sync) {
   return env_->sync_dir(root_ + "/segs");
 }
 
-Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const SegmentId& id) {
+Result<uint64_t> segment_store_tag(const File& file) {
+  KVRT_ASSIGN(const uint64_t size, file.size());
+  if (size < kSegmentHeaderBytes) return uint64_t{0};
+  std::array<uint8_t, kSegmentHeaderBytes> head;
+  KVRT_TRY(file.pread(0, head));
+  const bool known = load<uint32_t>(head.data()) == kSegmentMagic && load<uint16_t>(head.data() + 4) == kSegmentVersion &&
+                     load<uint16_t>(head.data() + 6) == 0;
+  return known ? load<uint64_t>(head.data() + kStoreTagAt) : uint64_t{0};
+}
+
+Result<bool> is_foreign_segment(const File& file, const StoreId& store) {
+  KVRT_ASSIGN(const uint64_t tag, segment_store_tag(file));
+  return owner_of(tag, store) == Owner::kForeign;
+}
+
+Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const SegmentId& id, const StoreId& store) {
   KVRT_ASSIGN(uint64_t size, file.size());
   if (size < kSegmentHeaderBytes + kSegmentTrailerBytes) {
     return error(Code::kCorrupt, Detail::kFormat, "segment of %llu bytes, the smallest has %zu", static_cast<unsigned long long>(size),
@@ -131,6 +158,9 @@ Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const Seg
                  version, flags, kSegmentVersion);
   }
   if (std::memcmp(head.data() + 8, id.bytes.data(), 16) != 0) return error(Code::kCorrupt, Detail::kFormat, "another segment's file");
+  const Owner owner = owner_of(load<uint64_t>(head.data() + kStoreTagAt), store);
+  if (owner == Owner::kForeign) return another_store();
+  if (owner == Owner::kFlipped) return error(Code::kCorrupt, Detail::kFormat, "a bit of the store's uuid in its header has flipped");
   if (tail_magic != kFooterMagic || file_bytes != size || count > kSegmentChunksMax || index_offset > size ||
       size - index_offset != uint64_t{count} * kSegmentEntryBytes + kSegmentTrailerBytes) {
     return error(Code::kCorrupt, Detail::kFormat, "no footer: the file is cut or overwritten (%llu bytes)",
@@ -166,6 +196,8 @@ Result<std::shared_ptr<File>> SegmentCache::open(const SegmentId& id) {
     }
   }
   KVRT_ASSIGN(std::unique_ptr<File> opened, env_->open_read(id.path(root_)));
+  KVRT_ASSIGN(const bool foreign, is_foreign_segment(*opened, store_));
+  if (foreign) return another_store();
   std::shared_ptr<File> file = std::move(opened);
   Lock lock(mutex_);
   if (slots_.count(id) != 0) return file;  // another thread was faster

@@ -12,6 +12,7 @@
 #include "runtime/base/env.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/mutex.h"
+#include "storage/values.h"
 
 namespace kvrt {
 
@@ -48,7 +49,7 @@ struct SegmentEntry {
 // not, unless keep() was called.
 class SegmentWriter {
  public:
-  static Result<std::unique_ptr<SegmentWriter>> create(Env* env, const std::string& root);
+  static Result<std::unique_ptr<SegmentWriter>> create(Env* env, const std::string& root, const StoreId& store);
   ~SegmentWriter();
   SegmentWriter(const SegmentWriter&) = delete;
   SegmentWriter& operator=(const SegmentWriter&) = delete;
@@ -76,9 +77,14 @@ class SegmentWriter {
   bool published_ = false, kept_ = false;
 };
 
+// True if the file is a segment of another store: its header names neither this one nor, as those of 0.1, none. One bit beside that is
+// damage.
+Result<bool> is_foreign_segment(const File& file, const StoreId& store);
+Result<uint64_t> segment_store_tag(const File& file);  // 0: the header names no store, or is none that is known
+
 // The index of a segment whose header, footer and checksum are good, and whose entries all lie inside the file. CORRUPT otherwise;
-// INCOMPATIBLE for a newer version or unknown flags.
-Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const SegmentId& id);
+// INCOMPATIBLE for a newer version, unknown flags, or another store.
+Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const SegmentId& id, const StoreId& store);
 
 // True if a read failed for want of memory or descriptors in the process or the system, which proves nothing about the file.
 bool is_want(const Status& status);
@@ -86,11 +92,13 @@ bool is_want(const Status& status);
 // Reads `bytes` of the file at `offset`, valid until the buffer's next use. CORRUPT, before it allocates, if the file does not have them.
 Result<std::span<const uint8_t>> read_frame(const File& file, uint64_t offset, uint64_t bytes, ReadBuffer* buffer);
 
-// Open segment files, least recently used closed first. Thread-safe.
+// Open segment files of one store, least recently used closed first. Thread-safe.
 class SegmentCache {
  public:
   SegmentCache(Env* env, std::string root, size_t files_max) : env_(env), root_(std::move(root)), files_max_(files_max) {}
-  Result<std::shared_ptr<File>> open(const SegmentId& id);
+  void set_store(const StoreId& store) { store_ = store; }  // before the first open
+  const StoreId& store() const { return store_; }
+  Result<std::shared_ptr<File>> open(const SegmentId& id);  // INCOMPATIBLE: of another store
   void forget(const SegmentId& id);
 
  private:
@@ -101,6 +109,7 @@ class SegmentCache {
   Env* env_;
   std::string root_;
   size_t files_max_;
+  StoreId store_;
   Mutex mutex_;                                     // no other mutex of the store is taken under it
   std::list<Slot> recent_ KVRT_GUARDED_BY(mutex_);  // front: used last
   std::unordered_map<SegmentId, std::list<Slot>::iterator, SegmentIdHasher> slots_ KVRT_GUARDED_BY(mutex_);

@@ -9,8 +9,9 @@ namespace {
 
 // The ranges between the rows' frames that are not zeros yet. CORRUPT if the segment's index is damaged, or a row's frame is not in the
 // segment.
-Result<std::vector<FileRange>> dead_ranges(const File& file, const SegmentId& id, std::span<const ChunkPlace> live) {
-  KVRT_ASSIGN(const auto index, read_segment_index(file, id));
+Result<std::vector<FileRange>> dead_ranges(const File& file, const SegmentRow& segment, const StoreId& store,
+                                           std::span<const ChunkPlace> live) {
+  KVRT_ASSIGN(const auto index, read_segment_index(file, segment.id, store));
   KVRT_ASSIGN(const uint64_t size, file.size());
   const uint64_t frames_end = size - kSegmentTrailerBytes - index.size() * kSegmentEntryBytes;
   std::vector<FileRange> dead;
@@ -49,7 +50,7 @@ Result<bool> StoreImpl::gc_find_dead(Collection* c) {
     c->searched = segment.row;
     auto file = files_.open(segment.id);
     if (!file.is_ok() || live.empty()) continue;  // missing, or removed meanwhile
-    auto dead = dead_ranges(**file, segment.id, live);
+    auto dead = dead_ranges(**file, segment, files_.store(), live);
     if (dead.is_ok() && !dead->empty()) c->dead.push_back({segment, std::move(*dead)});
     if (dead.status().code() == Code::kCorrupt) c->dead.push_back({segment, {}});
   } while (env_->now_ns() < c->slice_end);

@@ -126,7 +126,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
 
   Status write_frame(const BlockKey& key, std::span<const uint8_t> frame) {
     if (!writer_) {
-      KVRT_ASSIGN(writer_, SegmentWriter::create(store_->env_, store_->dir_.root));
+      KVRT_ASSIGN(writer_, SegmentWriter::create(store_->env_, store_->dir_.root, store_->files_.store()));
     }
     return writer_->append(key, frame);
   }
@@ -155,8 +155,9 @@ Status StoreImpl::sync_reused(const SessionIn& session) {
   std::vector<SegmentRow> on_disk;
   for (const auto& row : rows) {
     auto file = files_.open(row.id);
-    // Missing, or unsafe, which counts as missing: a hole for the reader, nothing to sync.
-    if (file.status().code() == Code::kNotFound || file.status().detail() == Detail::kUnsafeDirectory) continue;
+    // Missing, unsafe, which counts as missing, or another store's: a hole for the reader, nothing to sync.
+    const Code code = file.status().code();
+    if (code == Code::kNotFound || code == Code::kIncompatible || file.status().detail() == Detail::kUnsafeDirectory) continue;
     KVRT_TRY(file.status().clone());
     Status synced = (*file)->sync();
     if (!synced.is_ok()) {  // the kernel may call its pages clean now: a second sync would say OK, and prove nothing

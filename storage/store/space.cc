@@ -110,7 +110,7 @@ Result<uint64_t> StoreImpl::compact(const SegmentRow& segment, Collection* c) {
   }
   auto file = files_.open(segment.id);
   if (!file.is_ok()) return uint64_t{0};
-  KVRT_ASSIGN(std::unique_ptr<SegmentWriter> writer, SegmentWriter::create(env_, dir_.root));
+  KVRT_ASSIGN(std::unique_ptr<SegmentWriter> writer, SegmentWriter::create(env_, dir_.root, files_.store()));
   struct Discard {
     SegmentWriter* writer;
     std::atomic<bool>* litter;

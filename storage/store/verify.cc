@@ -26,7 +26,7 @@ std::string compare(const ChunkRow& row, const FrameHeader& frame) {
 }
 
 // Appends a fault per bad segment, bad frame, or row that does not fit its frame. CANCELLED if progress returns false.
-Status verify_segments(Env* env, const std::string& root, Codec* codec, std::span<const SegmentRow> segments,
+Status verify_segments(Env* env, const std::string& root, const StoreId& store, Codec* codec, std::span<const SegmentRow> segments,
                        std::span<const ChunkRow> chunks, const std::function<bool(const ChunkRow&)>& still_there,
                        const std::function<bool(uint64_t done, uint64_t total)>& progress, std::vector<VerifyFault>* faults) {
   std::unordered_map<int64_t, std::vector<const ChunkRow*>> rows;  // by segment
@@ -46,9 +46,11 @@ Status verify_segments(Env* env, const std::string& root, Codec* codec, std::spa
       for (auto* row : users) report(segment.id, row->place.offset, row->place.chunk.shown() + ": " + file.status().message(), row);
       continue;
     }
-    auto index = read_segment_index(**file, segment.id);
+    auto index = read_segment_index(**file, segment.id, store);
     if (is_want(index.status())) return index.take_status();
     if (!index.is_ok()) report(segment.id, 0, index.status().message(), users.empty() ? nullptr : users.front());
+    KVRT_ASSIGN(const bool foreign, is_foreign_segment(**file, store));
+    if (foreign) continue;  // its frames are nobody's
     // Only frames that a row names are read: any other is removed, and may be dead, punched or half punched.
     for (auto* row : users) {
       FrameHeader header;
@@ -96,7 +98,7 @@ Result<std::vector<VerifyFault>> StoreImpl::verify(const std::function<bool(uint
     return at.is_ok() && at->has_value() && (*at)->offset == chunk.place.offset && std::any_of(segments.begin(), segments.end(), named);
   };
   CodecPool::Lease codec(&codecs_);
-  KVRT_TRY(verify_segments(env_, dir_.root, codec.get(), segments, chunks, still_there, progress, &faults));
+  KVRT_TRY(verify_segments(env_, dir_.root, files_.store(), codec.get(), segments, chunks, still_there, progress, &faults));
   return faults;
 }
 

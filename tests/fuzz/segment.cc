@@ -80,7 +80,10 @@ void try_segment(Bytes file) {
   if (index <= file.size() - kSegmentTrailerBytes) seal(&file, index);
   SegmentId id;
   std::copy_n(file.begin() + 8, id.bytes.size(), id.bytes.begin());
-  auto entries = read_segment_index(MemoryFile(file), id);
+  StoreId store;
+  std::copy_n(file.begin() + 24, 8, store.bytes.begin());
+  require(!is_foreign_segment(MemoryFile(file), store).value(), "the store that it names");
+  auto entries = read_segment_index(MemoryFile(file), id, store);
   if (!entries.is_ok()) return require(!entries.status().message().empty(), "a failure says why");
   for (const SegmentEntry& entry : *entries) {
     require(entry.offset <= file.size() && entry.bytes <= file.size() - entry.offset, "an entry lies within the file");

@@ -77,6 +77,49 @@ PRAGMA user_version = 2;
 COMMIT;
 )sql";
 
+// Gives every session its checksum: XXH3-128 over `store`, which older kvrts did not have in it, and the columns that FORMAT.md names.
+inline void make_checksums(const std::string& root, const std::string& store) {
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open_v2((root + "/catalog.db").c_str(), &db, SQLITE_OPEN_READWRITE, nullptr), SQLITE_OK);
+  sqlite3_stmt *read = nullptr, *write = nullptr;
+  const char* sql =
+      "SELECT s.rowid, domain, name, s.id, gen, root, coalesce(n.key, root), s.tokens, block_tokens, pinned, expires_ms, model_id, manifest"
+      " FROM sessions s LEFT JOIN nodes n ON n.id = head ORDER BY 1";
+  ASSERT_EQ(sqlite3_prepare_v2(db, sql, -1, &read, nullptr), SQLITE_OK);
+  ASSERT_EQ(sqlite3_prepare_v2(db, "UPDATE sessions SET checksum = ? WHERE rowid = ?", -1, &write, nullptr), SQLITE_OK);
+  while (sqlite3_step(read) == SQLITE_ROW) {
+    std::string bytes = store;
+    const auto add = [&](int column) {
+      bytes.append(static_cast<const char*>(sqlite3_column_blob(read, column)), static_cast<size_t>(sqlite3_column_bytes(read, column)));
+    };
+    const auto add_number = [&](int column, size_t width) {
+      const sqlite3_int64 value = sqlite3_column_int64(read, column);
+      bytes.append(reinterpret_cast<const char*>(&value), width);
+    };
+    for (const int column : {1, 2}) {
+      const auto length = static_cast<uint32_t>(sqlite3_column_bytes(read, column));
+      bytes.append(reinterpret_cast<const char*>(&length), sizeof length);
+      add(column);
+    }
+    add(3);
+    add_number(4, 8);
+    for (const int column : {5, 6}) add(column);
+    for (const int column : {7, 8}) add_number(column, 8);
+    add_number(9, 1);
+    add_number(10, 8);
+    for (const int column : {11, 12}) add(column);
+    const Checksum128 sum = checksum128({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+    const uint64_t halves[] = {sum.low, sum.high};
+    sqlite3_bind_blob(write, 1, halves, sizeof halves, SQLITE_TRANSIENT);
+    sqlite3_bind_int64(write, 2, sqlite3_column_int64(read, 0));
+    ASSERT_EQ(sqlite3_step(write), SQLITE_DONE);
+    sqlite3_reset(write);
+  }
+  sqlite3_finalize(read);
+  sqlite3_finalize(write);
+  sqlite3_close(db);
+}
+
 // Schema 3, of 0.1.0: no identity, a cache of model ids without proof.
 inline constexpr char kToSchema3[] = R"sql(
 BEGIN IMMEDIATE;
@@ -89,10 +132,16 @@ DELETE FROM meta WHERE name = 'identity';
 PRAGMA user_version = 3;
 COMMIT;
 )sql";
-inline void make_schema_3(const std::string& root) { (void)sql_rows(root + "/catalog.db", std::string(kToOldNodes) + kToSchema3); }
+inline void make_schema_3(const std::string& root) {
+  make_checksums(root, "");
+  (void)sql_rows(root + "/catalog.db", std::string(kToOldNodes) + kToSchema3);
+}
 
 // Makes a store as schema 2 leaves it, closed.
-inline void make_schema_2(const std::string& root) { (void)sql_rows(root + "/catalog.db", std::string(kToOldNodes) + kToSchema2); }
+inline void make_schema_2(const std::string& root) {
+  make_checksums(root, "");
+  (void)sql_rows(root + "/catalog.db", std::string(kToOldNodes) + kToSchema2);
+}
 
 // The same by a process that was killed: rows are in the log alone, which `sql` put there.
 inline Status kill_with_log(const std::string& root, const std::string& sql) {

@@ -21,6 +21,10 @@ constexpr char kTables[] = "SELECT type, name, tbl_name, sql FROM sqlite_master 
 
 class Migration : public Damage {
  protected:
+  void SetUpAgain() {
+    fs::remove_all(root());
+    SetUp();
+  }
   // A store of schema 2 once more, behind a migration that left a backup: *first.
   void make_old_again(std::vector<uint8_t>* first) {
     make_schema_2(root());
@@ -118,6 +122,32 @@ TEST_F(Migration, ChunksOfTheReleaseAreOfGroup0) {
   EXPECT_TRUE((*store)->verify(nullptr)->empty());
   read_all(store->get());
   EXPECT_EQ((*store)->info()->chunks_damaged, 0u);
+}
+
+// A checksum names the store now. One that was wrong stays wrong.
+TEST_F(Migration, TheChecksumsOfSessionsAreRenewed) {
+  constexpr char kChecksums[] = "SELECT name, hex(checksum) FROM sessions ORDER BY name";
+  for (const bool release : {false, true}) {
+    if (release) make_schema_3(root());
+    if (!release) make_schema_2(root());
+    sql("UPDATE sessions SET checksum = zeroblob(16) WHERE name = 'eve'; UPDATE sessions SET tokens = tokens + 1 WHERE name = 'bob'");
+    const std::string bob = sql_rows(catalog(), "SELECT hex(checksum) FROM sessions WHERE name = 'bob'");
+    ASSERT_OK(migrate());
+    const auto format = test::read_file(root() + "/FORMAT");
+    std::string tag;
+    for (size_t i = 0; i < 8; i++) {
+      tag += static_cast<char>(
+          std::stoi(std::string(format.begin() + static_cast<ptrdiff_t>(18 + 2 * i), format.begin() + static_cast<ptrdiff_t>(20 + 2 * i)),
+                    nullptr, 16));
+    }
+    EXPECT_EQ(sql_rows(catalog(), "SELECT hex(checksum) FROM sessions WHERE name = 'eve'"), std::string(32, '0') + "|\n");
+    EXPECT_EQ(sql_rows(catalog(), "SELECT hex(checksum) FROM sessions WHERE name = 'bob'"), bob);
+    sql("DELETE FROM sessions WHERE name IN ('eve', 'bob')");
+    const std::string renewed = sql_rows(catalog(), kChecksums);
+    make_checksums(root(), tag);
+    EXPECT_EQ(sql_rows(catalog(), kChecksums), renewed);
+    SetUpAgain();
+  }
 }
 
 // The old tables had no rule against them: they cost their chunks.

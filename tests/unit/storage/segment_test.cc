@@ -20,7 +20,7 @@ class SegmentTest : public testing::Test {
 
   // A segment of three frames; its id.
   SegmentId write() {
-    auto writer = SegmentWriter::create(env_, root());
+    auto writer = SegmentWriter::create(env_, root(), store_);
     EXPECT_OK(writer.status());
     for (uint8_t i = 1; i <= 3; i++) {
       BlockKey key;
@@ -34,11 +34,18 @@ class SegmentTest : public testing::Test {
   }
   Result<std::vector<SegmentEntry>> index(const SegmentId& id) {
     KVRT_ASSIGN(auto file, env_->open_read(id.path(root())));
-    return read_segment_index(*file, id);
+    return read_segment_index(*file, id, store_);
+  }
+
+  static StoreId store(uint64_t tag) {
+    StoreId id;
+    std::memcpy(id.bytes.data(), &tag, sizeof tag);
+    return id;
   }
 
   TempDir tmp_;
   Env* env_ = posix_env();
+  StoreId store_ = store(0x1122334455667788);
 };
 
 TEST_F(SegmentTest, IndexReadsBack) {
@@ -62,7 +69,7 @@ TEST_F(SegmentTest, EveryChangeOfHeaderAndFooterIsFound) {
   auto good = test::read_file(id.path(root()));
   for (size_t at = 0; at < good.size(); at++) {
     if (at >= 6 && at < 8) continue;           // flags, unused
-    if (at >= 24 && at < 32 + 600u) continue;  // reserved, and the frames, which have their own checksums
+    if (at >= 32 && at < 32 + 600u) continue;  // the frames, which have their own checksums
     for (uint8_t flip : {0x01, 0x80}) {
       auto bad = good;
       bad[at] ^= flip;
@@ -77,6 +84,28 @@ TEST_F(SegmentTest, EveryChangeOfHeaderAndFooterIsFound) {
   }
 }
 
+// The last 8 bytes of the header: this store, or none, as 0.1 wrote. One bit beside either is damage; anything else is another store.
+TEST_F(SegmentTest, AnotherStoresSegmentIsFound) {
+  const SegmentId id = write();
+  const auto file = test::read_file(id.path(root()));
+  EXPECT_EQ(std::vector<uint8_t>(file.begin() + 24, file.begin() + 32),
+            (std::vector<uint8_t>{0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11}));
+  const auto expect = [&](uint64_t tag, Code code) {
+    auto changed = file;
+    std::memcpy(changed.data() + 24, &tag, sizeof tag);
+    write_file(id.path(root()), changed);
+    EXPECT_EQ(index(id).status().code(), code) << tag;
+    SegmentCache cache(env_, root(), 4);
+    cache.set_store(store_);
+    EXPECT_EQ(cache.open(id).status().code(), code == Code::kIncompatible ? code : Code::kOk) << tag;
+  };
+  expect(store_.tag(), Code::kOk);
+  expect(0, Code::kOk);
+  for (int bit = 0; bit < 64; bit++) expect(store_.tag() ^ uint64_t{1} << bit, Code::kCorrupt);
+  for (int bit = 0; bit < 64; bit++) expect(uint64_t{1} << bit, Code::kCorrupt);
+  for (const uint64_t tag : {store_.tag() ^ 3, uint64_t{3}, ~store_.tag(), ~uint64_t{0}}) expect(tag, Code::kIncompatible);
+}
+
 TEST_F(SegmentTest, AnotherSegmentsFileIsFound) {
   SegmentId a = write(), b = write();
   write_file(a.path(root()), test::read_file(b.path(root())));
@@ -86,7 +115,7 @@ TEST_F(SegmentTest, AnotherSegmentsFileIsFound) {
 
 TEST_F(SegmentTest, DroppedWriterLeavesNothing) {
   for (int stage = 0; stage < 3; stage++) {
-    auto writer = SegmentWriter::create(env_, root());
+    auto writer = SegmentWriter::create(env_, root(), store_);
     ASSERT_OK(writer.status());
     ASSERT_OK((*writer)->append(BlockKey{}, std::vector<uint8_t>(10)));
     if (stage > 0) {
@@ -104,7 +133,7 @@ TEST_F(SegmentTest, DroppedWriterLeavesNothing) {
 TEST_F(SegmentTest, AFailedAppendLeavesTheIndexAsItWas) {
   FaultPlan plan;
   FaultEnv env(env_, &plan);
-  auto writer = SegmentWriter::create(&env, root());
+  auto writer = SegmentWriter::create(&env, root(), store_);
   ASSERT_OK(writer.status());
   ASSERT_OK((*writer)->append(BlockKey{}, std::vector<uint8_t>(10)));
   plan.arm(Fault::kNoSpace, 1);
@@ -125,10 +154,10 @@ TEST_F(SegmentTest, AFileThatIsTakenAwayAtOnceIsMadeAgain) {
     names.insert(path);
     return names.size() < 3 ? error(Code::kBusy, Detail::kConcurrent, "%s: injected", path.c_str()) : Status();
   };
-  EXPECT_OK(SegmentWriter::create(&env, root()).status());
+  EXPECT_OK(SegmentWriter::create(&env, root(), store_).status());
   EXPECT_EQ(names.size(), 3u) << "each time under another name";
   env.fail_create = [](const std::string& path) { return error(Code::kBusy, Detail::kConcurrent, "%s: injected", path.c_str()); };
-  EXPECT_EQ(SegmentWriter::create(&env, root()).status().code(), Code::kBusy) << "not for ever";
+  EXPECT_EQ(SegmentWriter::create(&env, root(), store_).status().code(), Code::kBusy) << "not for ever";
 }
 
 TEST_F(SegmentTest, Names) {
@@ -144,6 +173,7 @@ TEST_F(SegmentTest, Names) {
 
 TEST_F(SegmentTest, CacheClosesTheLeastRecentlyUsed) {
   SegmentCache cache(env_, root(), 4);
+  cache.set_store(store_);
   std::vector<SegmentId> ids;
   for (int i = 0; i < 10; i++) ids.push_back(write());
   for (int round = 0; round < 3; round++) {
