@@ -71,22 +71,25 @@ Status check_lengths(const FrameHeader& h, uint64_t frame_bytes) {
 
 uint16_t version_of(uint32_t group) { return group == 0 ? kFrameOfAllLayers : kFrameVersion; }
 
-// For a frame whose checksum is right, so that its header can be believed: a newer kvrt wrote an unknown version, group or flag, and can
-// read it.
-Status check_known(uint16_t version, uint16_t flags, uint32_t group) {
+// For a frame whose checksum is right, so that its header can be believed: a newer kvrt wrote an unknown version, cipher, group or flag, and
+// can read it. Where there is a cipher, the fields behind the stored id may be sealed: they tell nothing.
+Status check_known(uint16_t version, uint8_t flags, uint8_t cipher, uint32_t group) {
   if (version > kFrameVersion) {
     return error(Code::kIncompatible, Detail::kStoreTooNew, "frame version %u of a newer kvrt, this one knows %u", version, kFrameVersion);
+  }
+  if (cipher != kNoCipher) {
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "frame with cipher %u of a newer kvrt, this one knows none", cipher);
   }
   if (version == kFrameVersion && group >= kChunkGroups) {
     return error(Code::kIncompatible, Detail::kStoreTooNew, "frame of group %u of a newer kvrt, this one knows groups below %u", group,
                  kChunkGroups);
   }
   if (version != version_of(group)) return error(Code::kCorrupt, Detail::kFormat, "frame version %u with group %u", version, group);
-  constexpr uint16_t kKnown = kFrameHighZstd | kFramePlain;
+  constexpr uint8_t kKnown = kFrameHighZstd | kFramePlain;
   if ((flags & ~kKnown) != 0) {
-    return error(Code::kIncompatible, Detail::kStoreTooNew, "frame flags %04x of a newer kvrt, this one knows %04x", flags, kKnown);
+    return error(Code::kIncompatible, Detail::kStoreTooNew, "frame flags %02x of a newer kvrt, this one knows %02x", flags, kKnown);
   }
-  if (flags == kKnown) return error(Code::kCorrupt, Detail::kFormat, "frame flags %04x, of which one excludes the other", flags);
+  if (flags == kKnown) return error(Code::kCorrupt, Detail::kFormat, "frame flags %02x, of which one excludes the other", flags);
   return {};
 }
 
@@ -168,10 +171,10 @@ Result<FrameHeader> parse_frame(std::span<const uint8_t> frame) {
     return error(Code::kCorrupt, Detail::kFormat, "checksum differs");
   }
   FrameHeader h;
-  h.flags = load<uint16_t>(frame, 6);
+  h.flags = frame[6];
   h.group = load<uint32_t>(frame, 108);
-  KVRT_TRY(check_known(load<uint16_t>(frame, 4), h.flags, h.group));
-  h.key = load_key(frame, 8);
+  KVRT_TRY(check_known(load<uint16_t>(frame, 4), h.flags, frame[7], h.group));
+  h.key = load_key(frame, 8);  // the stored id
   h.parent = load_key(frame, 40);
   h.raw_bytes = load<uint64_t>(frame, 72);
   h.low_bytes = load<uint64_t>(frame, 80);
@@ -213,12 +216,13 @@ Result<std::span<const uint8_t>> Codec::encode(const ChunkIn& chunk) {
   size_t low = chunk.codec == ChunkCodec::kNone ? 0 : raw - raw / chunk.elem_bytes;
   size_t head = kFrameHeaderBytes + chunk.tokens.size_bytes();
   frame_.resize(head + low + ZSTD_compressBound(raw - low) + kChecksumBytes);
-  uint16_t flags = 0;
+  uint8_t flags = 0;
   size_t n = encode_payload(chunk, frame_.data() + head, low, &flags);
   ByteWriter header;
   header.write(kFrameMagic);
   header.write(version_of(chunk.group));
   header.write(flags);
+  header.write(kNoCipher);
   header.write_bytes(chunk.key.bytes.data(), 32);
   header.write_bytes(chunk.parent.bytes.data(), 32);
   for (uint64_t size : {raw, low, n}) header.write(size);
@@ -232,7 +236,7 @@ Result<std::span<const uint8_t>> Codec::encode(const ChunkIn& chunk) {
 }
 
 // Writes the two planes, or the payload as it is. Gives the bytes of the high plane as stored.
-size_t Codec::encode_payload(const ChunkIn& chunk, uint8_t* to, size_t low, uint16_t* flags) {
+size_t Codec::encode_payload(const ChunkIn& chunk, uint8_t* to, size_t low, uint8_t* flags) {
   size_t high = chunk.payload.size() - low;
   if (chunk.codec == ChunkCodec::kNone) {
     std::memcpy(to, chunk.payload.data(), high);

@@ -22,13 +22,14 @@ namespace kvrt {
 inline constexpr uint32_t kFrameMagic = 0x43'52'56'4Bu;  // "KVRC"
 inline constexpr uint16_t kFrameVersion = 2;             // the latest
 inline constexpr uint16_t kFrameOfAllLayers = 1;         // the version of a frame of group 0, as 0.1 wrote it; else it is kFrameVersion
-inline constexpr uint16_t kFrameHighZstd = 1;            // flag: the high plane is a zstd frame, else raw
-inline constexpr uint16_t kFramePlain = 2;               // flag: no planes, the payload as it is
+inline constexpr uint8_t kFrameHighZstd = 1;             // flag: the high plane is a zstd frame, else raw
+inline constexpr uint8_t kFramePlain = 2;                // flag: no planes, the payload as it is
+inline constexpr uint8_t kNoCipher = 0;                  // the only cipher id so far: nothing is sealed, and the stored id is the key
 inline constexpr size_t kFrameHeaderBytes = 112;
 inline constexpr size_t kChecksumBytes = 16;
 
 struct FrameHeader {
-  uint16_t flags = 0;
+  uint8_t flags = 0;
   BlockKey key, parent;
   uint64_t raw_bytes = 0, low_bytes = 0, high_bytes = 0;
   uint32_t layout = 0, elem_bytes = 0, n_tokens = 0, group = 0;
@@ -61,7 +62,7 @@ class Codec {
   ReadBuffer* read_buffer() { return &read_; }  // for a caller that reads a frame to decode it
 
  private:
-  size_t encode_payload(const ChunkIn& chunk, uint8_t* to, size_t low, uint16_t* flags);
+  size_t encode_payload(const ChunkIn& chunk, uint8_t* to, size_t low, uint8_t* flags);
   Status decode_payload(const FrameHeader& header, std::span<const uint8_t> payload, std::span<uint8_t> out);
 
   ZSTD_CCtx_s* cctx_ = nullptr;

@@ -41,7 +41,7 @@ struct SegmentIdHasher {
 bool parse_segment_name(const std::string& name, SegmentId* out);
 
 struct SegmentEntry {
-  BlockKey key;
+  BlockKey key;  // the stored id
   uint64_t offset = 0, bytes = 0;
 };
 

@@ -54,6 +54,21 @@ TEST_F(GroupFrames, TellTheirGroup) {
             Code::kInvalid);
 }
 
+// What is sealed tells nothing: neither of these is damage.
+TEST_F(GroupFrames, ACipherComesBeforeTheGroup) {
+  for (const uint8_t cipher : {1, 2, 128, 255}) {
+    for (const uint32_t group : {0u, 1u, 31u, 32u, ~0u}) {
+      auto frame = encode(0);
+      frame[7] = cipher;
+      const Status status = decode(changed(frame, 1, group), 0);
+      EXPECT_EQ(status.code(), Code::kIncompatible) << status.message();
+      EXPECT_EQ(status.detail(), Detail::kStoreTooNew) << status.message();
+    }
+  }
+  EXPECT_EQ(encode(0)[7], 0) << "what 0.1 wrote as the high byte of the flags";
+  EXPECT_EQ(encode(0).size(), encode(5).size());
+}
+
 TEST_F(GroupFrames, GroupsThatTheVersionDoesNotHave) {
   for (const auto& [version, group] : {std::pair<uint16_t, uint32_t>{1, 1}, {1, 32}, {2, 0}}) {
     EXPECT_EQ(decode(changed(encode(0), version, group), group).code(), Code::kCorrupt) << version << " " << group;

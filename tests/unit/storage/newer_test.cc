@@ -17,7 +17,7 @@ class Newer : public Damage {
     write_file(segment(), bytes);
   }
   using Change = std::vector<std::pair<size_t, uint16_t>>;  // u16 by their place
-  // The first frame, the first block's, says that it is of another version or group, or has another flag; its checksum is right.
+  // The first frame, the first block's, says that it is of another version, cipher or group, or has another flag; its checksum is right.
   static size_t first_frame_body(const std::vector<uint8_t>& bytes) {
     uint64_t planes[2], tokens = 0;
     std::memcpy(planes, bytes.data() + 32 + 80, sizeof planes);
@@ -70,7 +70,8 @@ class Newer : public Damage {
 
 TEST_F(Newer, AFrameIsNeitherReadNorForgottenNorCopied) {
   const auto good = test::read_file(segment());
-  for (const Change& change : {Change{{4, 3}}, Change{{6, 0x8001}}, Change{{4, 2}, {108, 32}}}) {
+  for (const Change& change : {Change{{4, 3}}, Change{{6, 0x0004}}, Change{{6, 0x0101}}, Change{{6, 0xff00}}, Change{{4, 2}, {108, 32}},
+                               Change{{6, 0x0200}, {108, 0xabcd}, {40, 0x1234}}}) {
     SCOPED_TRACE(change.back().first);
     const auto catalog_before = test::read_file(catalog());
     change_first_frame(change);
