@@ -76,15 +76,22 @@ struct NodeIn {
   std::span<const int32_t> tokens;
 };
 
+// A group whose chunks a session needs: all of them, or those of the nodes that have one of its last `window` tokens.
+struct SessionGroup {
+  uint32_t group = 0, window = 0;  // 0: all
+  bool operator==(const SessionGroup&) const = default;
+};
+
 struct SessionIn {
   std::string_view domain, name;
   SessionId id;
   uint64_t revision_seen = 0;  // revision this handle last saw; 0: never saved under this name
   bool overwrite = false;
-  BlockKey root;              // kv_root: parent of the first node
-  std::vector<NodeIn> nodes;  // whole chain in order, full blocks first, then the tail if there is one
-  uint64_t token_count = 0;   // in the nodes and in the manifest
-  uint32_t block_tokens = 0;  // of a full block; 0: as many as the first node has, if there are two
+  BlockKey root;                     // kv_root: parent of the first node
+  std::vector<NodeIn> nodes;         // whole chain in order, full blocks first, then the tail if there is one
+  uint64_t token_count = 0;          // in the nodes and in the manifest
+  uint32_t block_tokens = 0;         // of a full block; 0: as many as the first node has, if there are two
+  std::vector<SessionGroup> groups;  // whose chunks it needs, ascending; none: any one chunk of each node
   Hash256 model_id;
   std::span<const uint8_t> manifest;  // opaque: messages, spans, options, text_id
   Durability durability = Durability::kDefault;
@@ -122,7 +129,7 @@ struct SessionStat {
   std::string domain, name;
   SessionId id;
   uint64_t revision = 0, tokens = 0;
-  uint64_t chunks = 0, chunks_missing = 0;  // its nodes' chunks, of all groups; its nodes without any
+  uint64_t chunks = 0, chunks_missing = 0;  // its nodes' chunks, of all groups; those that it needs and that are not there
   uint64_t bytes = 0, bytes_shared = 0;     // frame bytes of its chunks; of those that another session uses too
   int64_t created_unix_ms = 0, saved_unix_ms = 0;
   uint8_t pinned = 0;           // its priority; 0: not pinned

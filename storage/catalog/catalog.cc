@@ -26,6 +26,7 @@ SessionRow row_of(const SessionIn& s, const CommitResult& result, int64_t head, 
   row.created_ms = row.saved_ms = now_ms;
   row.model_id = s.model_id;
   row.manifest.assign(s.manifest.begin(), s.manifest.end());
+  row.needs = s.groups;
   return row;
 }
 

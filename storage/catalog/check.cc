@@ -231,7 +231,7 @@ Status Catalog::check_sessions(const SessionCheck& check, std::vector<VerifyFaul
     if (!meant.is_ok()) add_fault(faults, meant.message(), name);
     KVRT_ASSIGN(const SessionRow row, sessions.read(domain, name));
     SessionStat stat;
-    KVRT_TRY(nodes.fill_stat(row.head, &stat));
+    KVRT_TRY(nodes.fill_stat(row.head, row.needs, &stat));
     const bool same = stat.chunks == row.chunks && stat.chunks_missing == row.chunks_missing && stat.bytes == row.chunk_bytes &&
                       stat.bytes_shared == row.chunk_bytes_shared;
     if (row.counted == shares && !same) add_fault(faults, "the counts of its chunks are not those of its nodes", name);

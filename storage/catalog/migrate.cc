@@ -97,6 +97,33 @@ DROP TABLE nodes_3;
 CREATE INDEX nodes_unused ON nodes(refs) WHERE refs = 0;
 CREATE INDEX nodes_by_parent ON nodes(parent) WHERE parent IS NOT NULL;
 CREATE INDEX chunks_by_segment ON chunks(segment);
+ALTER TABLE sessions RENAME TO sessions_3;
+CREATE TABLE sessions(
+  domain TEXT NOT NULL, name TEXT NOT NULL,
+  id BLOB NOT NULL CHECK(length(id) = 16),
+  gen INTEGER NOT NULL,
+  root BLOB NOT NULL CHECK(length(root) = 32),
+  head INTEGER REFERENCES nodes(id),
+  tokens INTEGER NOT NULL,
+  block_tokens INTEGER NOT NULL,
+  pinned INTEGER NOT NULL CHECK(pinned BETWEEN 0 AND 255),
+  expires_ms INTEGER NOT NULL CHECK(expires_ms >= 0),
+  created_ms INTEGER NOT NULL, saved_ms INTEGER NOT NULL,
+  checksum BLOB NOT NULL,
+  model_id BLOB NOT NULL CHECK(length(model_id) = 32),
+  manifest BLOB NOT NULL,
+  needs BLOB NOT NULL CHECK(length(needs) % 5 = 0),
+  used INTEGER NOT NULL,
+  chunks INTEGER NOT NULL, chunks_missing INTEGER NOT NULL,
+  chunk_bytes INTEGER NOT NULL, chunk_bytes_shared INTEGER NOT NULL, counted INTEGER NOT NULL,
+  PRIMARY KEY(domain, name)) STRICT;
+INSERT INTO sessions
+SELECT domain, name, id, gen, root, head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, checksum, model_id, manifest, x'',
+  used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted FROM sessions_3;
+DROP TABLE sessions_3;
+CREATE INDEX sessions_by_head ON sessions(head);
+CREATE INDEX sessions_by_use ON sessions(used) WHERE used > 0;
+CREATE INDEX sessions_by_expiry ON sessions(expires_ms, pinned) WHERE expires_ms > 0;
 DROP TABLE model_ids;
 CREATE TABLE model_ids(
   device INTEGER NOT NULL, inode INTEGER NOT NULL,

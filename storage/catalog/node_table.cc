@@ -74,21 +74,23 @@ Result<std::vector<NodeTable::NodeRow>> NodeTable::read_chain(int64_t head, cons
 }
 
 // A node is shared if it, or one below it, has two users. So on the walk up from the head, all from the first with two users on are shared.
-Status NodeTable::fill_stat(int64_t head, SessionStat* stat) {
+Status NodeTable::fill_stat(int64_t head, std::span<const SessionGroup> needs, SessionStat* stat) {
   bool shared = false;
   int64_t steps = 0;
+  uint64_t behind = 0;
   stat->chunks = stat->chunks_missing = stat->bytes = stat->bytes_shared = 0;
   KVRT_ASSIGN(const int64_t nodes_max, chain_nodes_max());
   for (int64_t id = head; id != 0;) {
     if (++steps > nodes_max) return broken_row("chain of nodes (it has a loop)");
     Query q = db_->query(
-        "SELECT parent, refs, count(c.grp), coalesce(sum(c.bytes), 0) FROM nodes n LEFT JOIN chunks c ON c.node = n.id WHERE n.id = ?"
-        " GROUP BY n.id");
+        "SELECT parent, refs, count(c.grp), coalesce(sum(c.bytes), 0), coalesce(sum(1 << c.grp), 0), n.n"
+        " FROM nodes n LEFT JOIN chunks c ON c.node = n.id WHERE n.id = ? GROUP BY n.id");
     KVRT_ASSIGN(bool row, q.bind(id).next());
     if (!row) return broken_row("node");
     shared = shared || q.integer(1) > 1;
     stat->chunks += q.u64(2);
-    stat->chunks_missing += q.integer(2) == 0;
+    stat->chunks_missing += chunks_lacking(needs, behind, static_cast<uint32_t>(q.integer(4)));
+    behind += q.u64(5);
     stat->bytes += q.u64(3);
     if (shared) stat->bytes_shared += q.u64(3);
     id = q.integer(0);

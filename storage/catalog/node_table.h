@@ -41,7 +41,7 @@ class NodeTable {
     std::vector<int32_t> tokens;
   };
   Result<std::vector<NodeRow>> read_chain(int64_t head, const BlockKey& root);
-  Status fill_stat(int64_t head, SessionStat* stat);  // counts the chain's chunks
+  Status fill_stat(int64_t head, std::span<const SessionGroup> needs, SessionStat* stat);  // counts the chain's chunks
 
   struct Added {
     int64_t head = 0;   // the last node; 0: none

@@ -12,6 +12,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/status.h"
+#include "storage/catalog/session_needs.h"
 #include "storage/values.h"
 
 namespace kvrt {
@@ -64,6 +65,7 @@ struct SessionRow {
   int64_t expires_ms = 0, created_ms = 0, saved_ms = 0;
   Hash256 model_id;
   std::vector<uint8_t> manifest;
+  std::vector<SessionGroup> needs;
   int64_t used = 0;  // the clock at its last save or load; 0: its KV was evicted
   uint64_t chunks = 0, chunks_missing = 0, chunk_bytes = 0, chunk_bytes_shared = 0;
   int64_t counted = -1;  // totals.shares when the chunks were counted
@@ -72,6 +74,9 @@ struct SessionRow {
   std::array<uint8_t, 16> checksum(const StoreId& store) const {
     ByteWriter w;
     w.write(store.tag());
+    const std::vector<uint8_t> groups = encode_needs(needs);
+    w.write(static_cast<uint32_t>(groups.size()));
+    w.write_bytes(groups.data(), groups.size());
     write_values(&w);
     return checksum_bytes(w.bytes());
   }

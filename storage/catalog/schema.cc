@@ -46,6 +46,7 @@ CREATE TABLE sessions(
   checksum BLOB NOT NULL,
   model_id BLOB NOT NULL CHECK(length(model_id) = 32),
   manifest BLOB NOT NULL,
+  needs BLOB NOT NULL CHECK(length(needs) % 5 = 0),
   used INTEGER NOT NULL,
   chunks INTEGER NOT NULL, chunks_missing INTEGER NOT NULL,
   chunk_bytes INTEGER NOT NULL, chunk_bytes_shared INTEGER NOT NULL, counted INTEGER NOT NULL,

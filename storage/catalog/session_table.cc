@@ -59,16 +59,20 @@ Result<SessionStat> SessionTable::stat(std::string_view domain, std::string_view
   KVRT_TRY(snapshot.begin());
   SessionStat stat;
   int64_t head;
+  std::optional<std::vector<SessionGroup>> needs;
   {
     Query q = db_->query(
-        "SELECT domain, name, id, gen, tokens, created_ms, saved_ms, pinned, expires_ms, head FROM sessions WHERE domain = ? AND name = ?");
+        "SELECT domain, name, id, gen, tokens, created_ms, saved_ms, pinned, expires_ms, head, needs FROM sessions"
+        " WHERE domain = ? AND name = ?");
     KVRT_ASSIGN(bool row, q.bind_text(domain).bind_text(name).next());
     if (!row) return no_session(domain, name);
     KVRT_ASSIGN(stat, to_stat(q));
     head = q.integer(9);
+    needs = decode_needs(q.blob(10));
+    if (!needs) return broken_row("session's groups");
   }
   if (has_expired(stat.pinned, stat.expires_unix_ms, now_ms)) return no_session(domain, name);
-  KVRT_TRY(nodes_->fill_stat(head, &stat));
+  KVRT_TRY(nodes_->fill_stat(head, *needs, &stat));
   return stat;
 }
 
@@ -77,11 +81,16 @@ Result<std::vector<SessionStat>> SessionTable::list(std::string_view domain, boo
   Snapshot snapshot(db_);
   KVRT_TRY(snapshot.begin());
   std::vector<SessionStat> stats;
-  std::vector<std::pair<size_t, int64_t>> uncounted;  // places in `stats`, and heads
+  struct Uncounted {
+    size_t at;  // in `stats`
+    int64_t head;
+    std::vector<SessionGroup> needs;
+  };
+  std::vector<Uncounted> uncounted;
   {
     Query q = db_->query(
         "SELECT domain, name, id, gen, tokens, created_ms, saved_ms, pinned, expires_ms, head, chunks, chunks_missing, chunk_bytes,"
-        " chunk_bytes_shared, counted = (SELECT shares FROM totals) FROM sessions WHERE ? OR domain = ? ORDER BY domain, name");
+        " chunk_bytes_shared, counted = (SELECT shares FROM totals), needs FROM sessions WHERE ? OR domain = ? ORDER BY domain, name");
     q.bind(all_domains).bind_text(domain);
     for (;;) {
       KVRT_ASSIGN(bool row, q.next());
@@ -92,11 +101,15 @@ Result<std::vector<SessionStat>> SessionTable::list(std::string_view domain, boo
       stat.chunks_missing = q.u64(11);
       stat.bytes = q.u64(12);
       stat.bytes_shared = q.u64(13);
-      if (q.integer(14) == 0) uncounted.emplace_back(stats.size(), q.integer(9));
+      if (q.integer(14) == 0) {
+        auto needs = decode_needs(q.blob(15));
+        if (!needs) return broken_row("session's groups");
+        uncounted.push_back({stats.size(), q.integer(9), std::move(*needs)});
+      }
       stats.push_back(std::move(stat));
     }
   }
-  for (auto [at, head] : uncounted) KVRT_TRY(nodes_->fill_stat(head, &stats[at]));
+  for (const Uncounted& u : uncounted) KVRT_TRY(nodes_->fill_stat(u.head, u.needs, &stats[u.at]));
   return stats;
 }
 
@@ -153,7 +166,7 @@ Result<std::optional<SessionTable::Head>> SessionTable::find(std::string_view do
 Result<SessionRow> SessionTable::read(std::string_view domain, std::string_view name) {
   Query q = db_->query(
       "SELECT s.id, gen, root, head, s.tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, model_id, manifest, checksum, n.key,"
-      " used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted"
+      " used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted, needs"
       " FROM sessions s LEFT JOIN nodes n ON n.id = s.head WHERE domain = ? AND name = ?");
   KVRT_ASSIGN(bool found, q.bind_text(domain).bind_text(name).next());
   if (!found) return no_session(domain, name);
@@ -175,6 +188,9 @@ Result<SessionRow> SessionTable::read(std::string_view domain, std::string_view 
   }
   auto manifest = q.blob(11);
   row.manifest.assign(manifest.begin(), manifest.end());
+  auto needs = decode_needs(q.blob(20));
+  if (!needs) return broken_row("session's groups");
+  row.needs = std::move(*needs);
   row.used = q.integer(14);
   row.chunks = q.u64(15);
   row.chunks_missing = q.u64(16);
@@ -195,11 +211,12 @@ Result<SessionRow> SessionTable::read_live(std::string_view domain, std::string_
 }
 
 Status SessionTable::write(const SessionRow& row) {
-  auto checksum = row.checksum(catalog_->id());
+  const auto checksum = row.checksum(catalog_->id());
+  const auto needs = encode_needs(row.needs);
   Query q = db_->query(
       "INSERT OR REPLACE INTO sessions(domain, name, id, gen, root, head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms,"
-      " checksum, model_id, manifest, used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted)"
-      " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+      " checksum, model_id, manifest, needs, used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted)"
+      " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   q.bind_text(row.domain).bind_text(row.name).bind_blob(row.id.bytes).bind_u64(row.revision).bind_blob(row.root.bytes);
   if (row.head == 0) {
     q.bind_null();
@@ -207,7 +224,7 @@ Status SessionTable::write(const SessionRow& row) {
     q.bind(row.head);
   }
   q.bind_u64(row.tokens).bind_u64(row.block_tokens).bind(row.pinned).bind(row.expires_ms).bind(row.created_ms).bind(row.saved_ms);
-  q.bind_blob(checksum).bind_blob(row.model_id.bytes).bind_blob(row.manifest).bind(row.used);
+  q.bind_blob(checksum).bind_blob(row.model_id.bytes).bind_blob(row.manifest).bind_blob(needs).bind(row.used);
   q.bind_u64(row.chunks).bind_u64(row.chunks_missing).bind_u64(row.chunk_bytes).bind_u64(row.chunk_bytes_shared);
   return q.bind(row.counted).run();
 }
@@ -215,7 +232,7 @@ Status SessionTable::write(const SessionRow& row) {
 // Writes the counts of the session's chunks, as they are at the end of this transaction.
 Status SessionTable::write_statistics(CatalogTransaction* txn, const SessionRow& row) {
   SessionStat stat;
-  KVRT_TRY(nodes_->fill_stat(row.head, &stat));
+  KVRT_TRY(nodes_->fill_stat(row.head, row.needs, &stat));
   return db_
       ->query(
           "UPDATE sessions SET chunks = ?, chunks_missing = ?, chunk_bytes = ?, chunk_bytes_shared = ?,"

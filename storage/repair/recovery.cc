@@ -58,8 +58,8 @@ class Planner {
 
   // A row of 0.1 names no store. One in the log of a later catalog is another store's.
   bool is_right(const SessionRow& row, const SalvagedSession& s) const {
-    const bool may_be_old = !s.logged || salvage_->identity.empty();
-    return row.checksum(store_) == s.checksum || (may_be_old && row.old_checksum() == s.checksum);
+    if (s.old) return (!s.logged || salvage_->identity.empty()) && row.old_checksum() == s.checksum;
+    return row.checksum(store_) == s.checksum;
   }
 
   // Finds the head's key, which the row lacks: the one that makes the row's checksum right. False: none does.

@@ -10,10 +10,12 @@ namespace {
 using Kind = RawValue::Kind;
 
 // The count of columns, with the size of the first, tells a row's table (FORMAT.md). A node of 0.1 had its chunk's columns behind its own.
-constexpr size_t kSessionColumns = 21, kNodeColumns = 6, kNodeColumnsOf3 = 10, kChunkColumns = 6;
+constexpr size_t kSessionColumns = 22, kSessionColumnsOf3 = 21, kNodeColumns = 6, kNodeColumnsOf3 = 10, kChunkColumns = 6;
 
 bool wanted(size_t columns, bool in_table) {
-  if (in_table) return columns == kSessionColumns || columns == kNodeColumns || columns == kNodeColumnsOf3;
+  if (in_table) {
+    return columns == kSessionColumns || columns == kSessionColumnsOf3 || columns == kNodeColumns || columns == kNodeColumnsOf3;
+  }
   return columns == 1 || columns == 2 || columns == kChunkColumns;
 }
 
@@ -68,6 +70,12 @@ void take_session(const RawRow& raw, Salvage* out) {
   c.exact(std::span(s.row.model_id.bytes));
   auto manifest = c.bytes(Kind::kBlob);
   s.row.manifest.assign(manifest.begin(), manifest.end());
+  s.old = raw.values.size() == kSessionColumnsOf3;
+  if (!s.old) {
+    auto needs = decode_needs(c.bytes(Kind::kBlob));
+    if (!needs) return;
+    s.row.needs = std::move(*needs);
+  }
   s.row.used = c.integer();
   s.logged = raw.logged;
   if (c.ok()) out->sessions.push_back(std::move(s));
@@ -144,7 +152,7 @@ Result<Salvage> salvage_catalog(Env* env, const std::string& catalog, bool with_
   std::unordered_map<int64_t, uint32_t> groups;  // by the node's row
   KVRT_TRY(pages->each_row(wanted, [&](const RawRow& row) {
     if (!row.in_table) return row.values.size() == kChunkColumns ? take_chunk(row, &groups) : take_small(row, &out);
-    if (row.values.size() == kSessionColumns) return take_session(row, &out);
+    if (row.values.size() == kSessionColumns || row.values.size() == kSessionColumnsOf3) return take_session(row, &out);
     take_node(row, &out);
   }));
   for (auto& [row, mask] : groups) {
@@ -156,7 +164,7 @@ Result<Salvage> salvage_catalog(Env* env, const std::string& catalog, bool with_
   const bool proved = parse_identity(out.identity, out.salt.value_or(Hash256()), &schema, &id);
   if (proved) out.id = id;
   if (!proved && id != StoreId()) out.claimed = id;
-  out.all_sessions = pages->is_whole("sessions", kSessionColumns);
+  out.all_sessions = pages->is_whole("sessions", kSessionColumns) || pages->is_whole("sessions", kSessionColumnsOf3);
   out.all_nodes = pages->is_whole("nodes", kNodeColumns) || pages->is_whole("nodes", kNodeColumnsOf3);
   return out;
 }

@@ -30,6 +30,7 @@ struct SalvagedSession {
   SessionRow row;  // without head_key, which is in the head's row
   std::array<uint8_t, 16> checksum{};
   bool logged = false;
+  bool old = false;  // as 0.1 wrote it
 };
 
 struct Salvage {

@@ -64,26 +64,31 @@ Status add_chunks(Db* db, const Recovery& plan, const FoundSegments& found, cons
 }
 
 Status add_session(Db* db, const StoreId& store, const Recovery& plan, const FoundSegments& found, const SessionRow& row) {
-  uint64_t chunks = 0, missing = 0, bytes = 0, bytes_shared = 0;
+  uint64_t chunks = 0, missing = 0, bytes = 0, bytes_shared = 0, behind = 0;
   bool shared = false;
   for (auto number = static_cast<size_t>(row.head); number != 0; number = plan.nodes[number - 1].parent) {
     const RecoveredNode& node = plan.nodes[number - 1];
     shared = shared || node.refs > 1;
-    missing += node.frames.empty();
+    uint32_t stored = 0;
     chunks += node.frames.size();
     for (size_t frame : node.frames) {
+      stored |= uint32_t{1} << found.frames[frame].place.chunk.group;
       bytes += found.frames[frame].place.bytes;
       if (shared) bytes_shared += found.frames[frame].place.bytes;
     }
+    missing += chunks_lacking(row.needs, behind, stored);
+    behind += node.tokens.size();
   }
   const auto checksum = row.checksum(store);
+  const auto needs = encode_needs(row.needs);
   Query q = db->query(
       "INSERT INTO sessions(domain, name, id, gen, root, head, tokens, block_tokens, pinned, expires_ms, created_ms, saved_ms, checksum,"
-      " model_id, manifest, used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted)"
-      " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)");
+      " model_id, manifest, needs, used, chunks, chunks_missing, chunk_bytes, chunk_bytes_shared, counted)"
+      " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)");
   q.bind_text(row.domain).bind_text(row.name).bind_blob(row.id.bytes).bind_u64(row.revision).bind_blob(row.root.bytes);
   bind_row(q, static_cast<size_t>(row.head)).bind_u64(row.tokens).bind_u64(row.block_tokens).bind(row.pinned).bind(row.expires_ms);
-  q.bind(row.created_ms).bind(row.saved_ms).bind_blob(checksum).bind_blob(row.model_id.bytes).bind_blob(row.manifest).bind(row.used);
+  q.bind(row.created_ms).bind(row.saved_ms).bind_blob(checksum).bind_blob(row.model_id.bytes).bind_blob(row.manifest);
+  q.bind_blob(needs).bind(row.used);
   return q.bind_u64(chunks).bind_u64(missing).bind_u64(bytes).bind_u64(bytes_shared).run();
 }
 

@@ -48,6 +48,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
     if (done_) return error(Code::kInvalid, Detail::kState, "the save was committed");
     KVRT_TRY(check_names(session.domain, session.name));
     KVRT_TRY(check_ttl(session.ttl_seconds));
+    KVRT_TRY(check_groups(session.groups));
     done_ = true;
     auto saved = publish_and_commit(session);
     if (saved.status().code() == Code::kNoSpace && session.durability != Durability::kKv) {  // tokens are the truth, KV is a cache

@@ -67,7 +67,7 @@ constexpr const char* kColumns[][2] = {
     {"sessions", "gen"},      {"sessions", "root"},         {"sessions", "head"},     {"sessions", "tokens"},
     {"sessions", "pinned"},   {"sessions", "expires_ms"},   {"sessions", "checksum"}, {"sessions", "model_id"},
     {"sessions", "manifest"}, {"sessions", "block_tokens"}, {"tombstones", "gen"},    {"trash", "name"},
-    {"meta", "value"},        {"chunks", "node"},           {"chunks", "grp"}};
+    {"meta", "value"},        {"chunks", "node"},           {"chunks", "grp"},        {"sessions", "needs"}};
 
 // One value of one row, past the table's own rules.
 void change_value(sqlite3* db, Reader* in) {

@@ -77,8 +77,9 @@ PRAGMA user_version = 2;
 COMMIT;
 )sql";
 
-// Gives every session its checksum: XXH3-128 over `store`, which older kvrts did not have in it, and the columns that FORMAT.md names.
-inline void make_checksums(const std::string& root, const std::string& store) {
+// Gives every session its checksum: XXH3-128 over `first`, which older kvrts did not have in it (the store and the session's groups), and
+// the other columns that FORMAT.md names.
+inline void make_checksums(const std::string& root, const std::string& first) {
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open_v2((root + "/catalog.db").c_str(), &db, SQLITE_OPEN_READWRITE, nullptr), SQLITE_OK);
   sqlite3_stmt *read = nullptr, *write = nullptr;
@@ -88,7 +89,7 @@ inline void make_checksums(const std::string& root, const std::string& store) {
   ASSERT_EQ(sqlite3_prepare_v2(db, sql, -1, &read, nullptr), SQLITE_OK);
   ASSERT_EQ(sqlite3_prepare_v2(db, "UPDATE sessions SET checksum = ? WHERE rowid = ?", -1, &write, nullptr), SQLITE_OK);
   while (sqlite3_step(read) == SQLITE_ROW) {
-    std::string bytes = store;
+    std::string bytes = first;
     const auto add = [&](int column) {
       bytes.append(static_cast<const char*>(sqlite3_column_blob(read, column)), static_cast<size_t>(sqlite3_column_bytes(read, column)));
     };
@@ -123,6 +124,7 @@ inline void make_checksums(const std::string& root, const std::string& store) {
 // Schema 3, of 0.1.0: no identity, a cache of model ids without proof.
 inline constexpr char kToSchema3[] = R"sql(
 BEGIN IMMEDIATE;
+ALTER TABLE sessions DROP COLUMN needs;
 DROP TABLE model_ids;
 CREATE TABLE model_ids(
   device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,

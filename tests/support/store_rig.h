@@ -119,6 +119,7 @@ struct SaveOptions {
   uint8_t pin = 0;
   uint64_t ttl_seconds = 0;
   std::vector<uint32_t> groups{0};
+  std::vector<SessionGroup> needs;
   uint64_t chunks_written = 0;  // out
   SessionId saved_id;           // out
 };
@@ -147,6 +148,7 @@ inline Result<uint64_t> save_once(Store* store, const std::string& name, const C
   in.durability = o->durability;
   in.pin = o->pin;
   in.ttl_seconds = o->ttl_seconds;
+  in.groups = o->needs;
   KVRT_ASSIGN(Saved saved, save->commit(in));
   o->saved_id = saved.id;
   return saved.revision;

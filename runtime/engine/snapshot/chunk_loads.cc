@@ -54,9 +54,9 @@ uint32_t lacking(const KvSequence& kv, uint32_t i) {
 }
 
 // The count of leading blocks from whose end computing could go on with all KV that memory and store have: `has(i)` gives the groups that
-// have block i, as bits.
+// have block i, as bits. `tail`: so many tokens more are there behind all blocks, so that a window there may begin later.
 template <typename Has>
-uint32_t reachable(const KvShape& shape, uint32_t blocks, Has has) {
+uint32_t reachable(const KvShape& shape, uint32_t blocks, uint64_t tail, Has has) {
   uint32_t end = blocks;
   for (uint32_t i = 0; i < end; ++i) {
     for (uint32_t g = 0; g < shape.n_groups; ++g) {
@@ -65,9 +65,11 @@ uint32_t reachable(const KvShape& shape, uint32_t blocks, Has has) {
   }
   for (; end > 0; --end) {
     bool whole = true;
+    const uint64_t position = uint64_t{end} * shape.block_tokens + (end == blocks ? tail : 0);
     for (uint32_t g = 0; g < shape.n_groups; ++g) {
-      if (shape.groups[g].window == 0) continue;
-      for (uint32_t i = shape.window_begin(g, end - 1); i < end; ++i) whole &= has(i) >> g & 1;
+      const uint64_t window = shape.groups[g].window;
+      if (window == 0) continue;
+      for (uint64_t i = position > window ? (position - window) / shape.block_tokens : 0; i < end; ++i) whole &= has(i) >> g & 1;
     }
     if (whole) break;
   }
@@ -160,7 +162,8 @@ void ChunkLoads::plan_own(Session* session, Scheduler* scheduler) {
     return (shape.all() & ~lacking(s.kv, i)) | (may ? stored[i] : 0);
   };
   const auto blocks = static_cast<uint32_t>(nodes.size());
-  const uint32_t end = reachable(shape, blocks, has);
+  const bool whole_tail = tail == blocks && tail_chunks != 0 && groups_stored(kv_, {tail_chunks})[0] == shape.all();
+  const uint32_t end = reachable(shape, blocks, whole_tail ? s.stored.tail_end - s.stored.tail_begin : 0, has);
   for (uint32_t i = 0; i < blocks; ++i) {
     const uint32_t groups = shape.keeping(i, end) & lacking(s.kv, i), stored_groups = groups & has(i);
     const bool lost = shape.groups[0].window == 0 && ((groups & ~stored_groups) & 1);
@@ -186,7 +189,7 @@ void ChunkLoads::plan_foreign(Session* session, Scheduler* scheduler) {
   const std::vector<uint32_t> chunks = session->store->has(nodes), stored = groups_stored(kv_, chunks);
   const KvShape& shape = session->kv.shape;
   const auto blocks = static_cast<uint32_t>(nodes.size());
-  const uint32_t end = reachable(shape, blocks, [&](uint32_t i) { return stored[i] | (shape.all() & ~lacking(session->kv, i)); });
+  const uint32_t end = reachable(shape, blocks, 0, [&](uint32_t i) { return stored[i] | (shape.all() & ~lacking(session->kv, i)); });
   for (uint32_t i = 0; i < blocks; ++i) {
     const uint32_t groups = shape.keeping(i, end) & lacking(session->kv, i) & stored[i] & ~planned(i);
     if (groups != 0 && !add(i, nodes[i], chunks[i], groups, *session, scheduler)) return;

@@ -2,6 +2,13 @@
 
 namespace kvrt {
 
+std::vector<SessionGroup> groups_needed(const KvGroups& kv) {
+  std::vector<SessionGroup> needed;
+  if (kv.groups.size() == 1 && kv.groups[0].window == 0) return needed;
+  for (uint32_t g = 0; g < kv.groups.size(); ++g) needed.push_back({chunk_number(kv, g), kv.groups[g].window});
+  return needed;
+}
+
 std::vector<uint32_t> groups_stored(const KvGroups& kv, std::vector<uint32_t> chunks) {
   const uint32_t all = (1u << kv.groups.size()) - 1;
   for (uint32_t& mask : chunks) mask = mask & (1u << kAllLayers) ? all : mask >> 1 & all;

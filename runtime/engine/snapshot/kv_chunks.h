@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/compute/kv_groups.h"
+#include "storage/values.h"
 
 namespace kvrt {
 
@@ -23,6 +24,8 @@ inline constexpr uint32_t kAllLayers = 0;  // the number of the chunk that has t
 
 // The number, for a node, of the chunk with the group's layers.
 inline uint32_t chunk_number(const KvGroups& kv, uint32_t group) { return kv.groups.size() == 1 ? kAllLayers : group + 1; }
+// The chunks that a session of the model needs, in the store's words. None: all of one group, which keeps everything.
+std::vector<SessionGroup> groups_needed(const KvGroups& kv);
 // The store's masks of the chunks of nodes, as masks of the groups whose layers these hold.
 std::vector<uint32_t> groups_stored(const KvGroups& kv, std::vector<uint32_t> chunks);
 // The chunk with that number, 0 to the count of groups.

@@ -131,6 +131,7 @@ SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveO
   in.pin = options.pin;
   in.ttl_seconds = options.ttl_seconds;
   in.nodes = plan.nodes;
+  in.groups = groups_needed(kv_.groups);
   return in;
 }
 

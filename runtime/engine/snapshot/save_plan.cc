@@ -87,7 +87,7 @@ SavePlan plan_save(const LoadedModel& model, KvCache* cache, Session* session, S
       const bool in_table = filled(g, i) == T;
       // Behind the windows: where a boundary keeps one.
       const BlockId block = in_table ? s.kv.tables[g].block(i) : (i + 1) * T <= kept ? cache->kept_window(*s.kv.chain[i], g) : kNoBlock;
-      if (shape.groups[g].window == 0 || i >= shape.window_begin(g, full - 1)) needs |= 1u << g;
+      if (shape.groups[g].window == 0 || (i + 1) * T + shape.groups[g].window > full * T + tail) needs |= 1u << g;
       if (block == kNoBlock) continue;
       has |= 1u << g;
       plan.chunks.push_back({plan.nodes.size(), g, node.key, node.parent, node.tokens, block, cache->units_of(block)});

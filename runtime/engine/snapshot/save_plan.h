@@ -22,12 +22,12 @@ struct SavePlan {
     std::vector<BlockId> units;  // of the block
   };
   Conversation said;
-  std::vector<BlockKey> keys;               // of the full blocks
-  std::vector<Chunk> chunks;                // those with KV in memory
-  std::vector<NodeIn> nodes;                // full blocks, then the part of the tail that has KV
-  std::vector<uint32_t> needs;              // by node: bit g, to resume its KV in group g is needed: a group's window at the end, or all
-  std::vector<std::vector<uint8_t>> tails;  // by group; none: the tail is not copied
-  Status tail_copied;                       // the error if the device did not give the tail, which the plan then lacks
+  std::vector<BlockKey> keys;                                // of the full blocks
+  std::vector<Chunk> chunks;                                 // those with KV in memory
+  std::vector<NodeIn> nodes;                                 // full blocks, then the part of the tail that has KV
+  std::vector<uint32_t> needs;                               // by node: bit g, a resume needs its KV in group g, as SessionGroup says
+  std::vector<std::vector<uint8_t>> tails;                   // by group; none: the tail is not copied
+  Status tail_copied;                                        // the error if the device did not give the tail, which the plan then lacks
   uint64_t tail_begin = 0, tail_end = 0, pending_begin = 0;  // pending: tokens without KV
   SavedSession::Mark mark;
   uint64_t blocks = 0;  // full blocks among the chunks

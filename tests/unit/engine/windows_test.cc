@@ -112,6 +112,7 @@ TEST_P(WindowsFreed, ResumesWhatEitherSaved) {
   ASSERT_OK(saved.status());
   EXPECT_EQ(saved->chunks_missing, 0u);
   EXPECT_LE(saved->chunks, saved->chunks_written) << "all that it needs, and a second window";
+  EXPECT_EQ(store_->stat("", "freed")->chunks_missing, 0u) << "what lies behind the windows is not missing";
   const auto want_freed = prefill(freed_.get(), b, next, WantLogits::kLast);
   freed_->close(b);
   for (const Windows windows : {Windows::kFreed, Windows::kKept}) {
