@@ -1,5 +1,6 @@
 #include "storage/catalog/catalog.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "storage/catalog/rows.h"
@@ -107,10 +108,11 @@ Result<Evicted> Catalog::evict(const SavedBy& by, uint64_t bytes, const std::fun
   Evicted evicted;
   std::vector<int64_t> partly;  // sessions that keep KV which others need now
   do {
-    int64_t session, head;
+    int64_t session, head, used;
+    std::vector<SessionGroup> needs;
     {
       Query q = sql_->query(
-          "SELECT rowid, head FROM sessions WHERE used > 0 AND NOT (domain = ?1 AND name = ?2)"
+          "SELECT rowid, head, used, needs FROM sessions WHERE used > 0 AND NOT (domain = ?1 AND name = ?2)"
           " AND (pinned = 0 OR (domain = ?1 AND pinned < iif(?3 <> 0, ?3,"
           " coalesce((SELECT pinned FROM sessions WHERE domain = ?1 AND name = ?2), 0))))"  // a save with 0 leaves its pin as it is
           " ORDER BY pinned, domain <> ?1, used LIMIT 1");
@@ -118,12 +120,18 @@ Result<Evicted> Catalog::evict(const SavedBy& by, uint64_t bytes, const std::fun
       if (!row) break;
       session = q.integer(0);
       head = q.integer(1);
+      used = q.integer(2);
+      needs = decode_needs(q.blob(3)).value_or(std::vector<SessionGroup>());
     }
     KVRT_TRY(sql_->query("UPDATE sessions SET used = 0 WHERE rowid = ?").bind(session).run());
     const uint64_t before = evicted.chunks;
-    KVRT_ASSIGN(const bool whole, nodes.evict_chain(&txn, head, by.needs, &evicted));
-    if (!whole) partly.push_back(session);
-    evicted.sessions += whole || evicted.chunks > before;
+    const uint64_t wanted = bytes - std::min(bytes, evicted.bytes);
+    KVRT_ASSIGN(const NodeTable::Left left, nodes.evict_chain(&txn, head, needs, wanted, by.needs, &evicted));
+    if (left == NodeTable::Left::kNeeded) partly.push_back(session);
+    if (left == NodeTable::Left::kChain) {  // it is the next one again
+      KVRT_TRY(sql_->query("UPDATE sessions SET used = ? WHERE rowid = ?").bind(used).bind(session).run());
+    }
+    evicted.sessions += left == NodeTable::Left::kNothing || evicted.chunks > before;
   } while (evicted.bytes < bytes && (evicted.sessions == 0 || more()));
   if (evicted.sessions == 0) return evicted;
   for (const int64_t session : partly) {  // behind all others: until its next turn those may have gone that need the rest

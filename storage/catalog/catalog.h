@@ -52,7 +52,7 @@ class Catalog {
   Result<Collected> collect(int64_t now_ms, const Collected& before, const std::function<bool()>& more);
   Result<bool> has_garbage(int64_t now_ms);
   // Takes KV from sessions until `bytes` of chunks are free, or some are and more() is false. Tokens stay. Order: by pin, `by`'s domain
-  // first, by `used`. No sessions: there is nothing to take.
+  // first, by `used`. No sessions: there is nothing to take. A session without groups loses all its KV, others no more than it takes.
   Result<Evicted> evict(const SavedBy& by, uint64_t bytes, const std::function<bool()>& more);
   struct Totals {
     uint64_t sessions = 0, chunks = 0, segments = 0, chunk_bytes = 0, chunk_raw_bytes = 0, segment_bytes = 0;

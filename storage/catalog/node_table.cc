@@ -195,10 +195,33 @@ Result<bool> NodeTable::sweep(CatalogTransaction* txn, Collected* collected) {
   return true;
 }
 
-// Takes chunks from the head up, all of a node's, as long as nobody else needs one: no child's KV continues the node's, no other session
-// ends there, and the save that wants the room does not count on one.
-Result<bool> NodeTable::evict_chain(CatalogTransaction* txn, int64_t head, const ChunkKeys& needed, Evicted* evicted) {
+// find_boundaries of the chain.
+Result<std::vector<bool>> NodeTable::boundaries(int64_t head, std::span<const SessionGroup> needs) {
   KVRT_ASSIGN(const int64_t nodes_max, chain_nodes_max());
+  std::vector<NodeChunks> chain;
+  for (int64_t node = head; node != 0;) {
+    if (static_cast<int64_t>(chain.size()) >= nodes_max) return broken_row("chain of nodes (it has a loop)");
+    Query q = db_->query("SELECT parent, n, (SELECT coalesce(sum(1 << grp), 0) FROM chunks WHERE node = n.id) FROM nodes n WHERE id = ?");
+    KVRT_ASSIGN(bool row, q.bind(node).next());
+    if (!row) return broken_row("node");
+    chain.push_back({q.u64(1), static_cast<uint32_t>(q.integer(2))});
+    node = q.integer(0);
+  }
+  std::reverse(chain.begin(), chain.end());
+  return find_boundaries(needs, chain);
+}
+
+// Takes chunks from the head up, all of a node's, as long as nobody else needs one: no child's KV continues the node's, no other session
+// ends there, and the save that wants the room does not count on one. A session without groups loses all; of another the chain that is left
+// ends at a boundary, for KV behind the last one is of no use.
+Result<NodeTable::Left> NodeTable::evict_chain(CatalogTransaction* txn, int64_t head, std::span<const SessionGroup> needs, uint64_t bytes,
+                                               const ChunkKeys& needed, Evicted* evicted) {
+  KVRT_ASSIGN(const int64_t nodes_max, chain_nodes_max());
+  std::vector<bool> ends;
+  if (!needs.empty()) {
+    KVRT_ASSIGN(ends, boundaries(head, needs));
+  }
+  const uint64_t before = evicted->bytes;
   int64_t parent = 0, steps = 0;
   for (int64_t node = head; node != 0; node = parent) {
     if (++steps > nodes_max) return broken_row("chain of nodes (it has a loop)");
@@ -210,17 +233,19 @@ Result<bool> NodeTable::evict_chain(CatalogTransaction* txn, int64_t head, const
       KVRT_ASSIGN(bool row, q.bind(node).next());
       if (!row) return broken_row("node");
       if (!copy_exact(q.blob(2), key.bytes)) return broken_row("node key");
-      if (q.integer(1) != 0) return false;
+      if (q.integer(1) != 0) return Left::kNeeded;
       parent = q.integer(0);
     }
     KVRT_ASSIGN(const std::vector<ChunkPlace> places, chunks_->of_node(key));
-    if (std::any_of(places.begin(), places.end(), [&](const ChunkPlace& p) { return needed.count(p.chunk) != 0; })) return false;
+    if (std::any_of(places.begin(), places.end(), [&](const ChunkPlace& p) { return needed.count(p.chunk) != 0; })) return Left::kNeeded;
     KVRT_ASSIGN(const ChunkTable::Dropped dropped, chunks_->drop(txn, node));
     txn->totals.shares = txn->totals.shares || dropped.chunks > 0;
     evicted->chunks += dropped.chunks;
     evicted->bytes += dropped.bytes;
+    if (!ends.empty()) ends.pop_back();
+    if (!ends.empty() && ends.back() && parent != 0 && evicted->bytes - before >= bytes) return Left::kChain;
   }
-  return true;
+  return Left::kNothing;
 }
 
 }  // namespace kvrt

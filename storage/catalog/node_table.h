@@ -7,6 +7,7 @@
 
 #include "storage/catalog/catalog_db.h"
 #include "storage/catalog/chunk_table.h"
+#include "storage/catalog/session_needs.h"
 #include "storage/catalog/transaction.h"
 #include "storage/values.h"
 
@@ -53,11 +54,14 @@ class NodeTable {
   Status note_fork(CatalogTransaction* txn, const Added& added);
   Status release(CatalogTransaction* txn, int64_t node, int64_t ignored = 0);
   Result<bool> sweep(CatalogTransaction* txn, Collected* collected);
-  // True: it came to the first node, so that nothing of the chain is left to take.
-  Result<bool> evict_chain(CatalogTransaction* txn, int64_t head, const ChunkKeys& needed, Evicted* evicted);
+  // What it leaves of a chain: nothing; what others need; or a chain that ends at a boundary, since `bytes` were free then.
+  enum class Left { kNothing, kNeeded, kChain };
+  Result<Left> evict_chain(CatalogTransaction* txn, int64_t head, std::span<const SessionGroup> needs, uint64_t bytes,
+                           const ChunkKeys& needed, Evicted* evicted);
 
  private:
   Result<NodeRow> read_node(int64_t id);
+  Result<std::vector<bool>> boundaries(int64_t head, std::span<const SessionGroup> needs);
   Result<int64_t> chain_nodes_max();
 
   Db* const db_;

@@ -47,4 +47,21 @@ uint32_t chunks_lacking(std::span<const SessionGroup> groups, uint64_t behind, u
   return lacking;
 }
 
+std::vector<bool> find_boundaries(std::span<const SessionGroup> groups, std::span<const NodeChunks> chain) {
+  std::vector<bool> boundaries{true};
+  std::vector<uint64_t> begins(groups.size());  // of each group's last chunks without a gap: their first token
+  uint64_t end = 0;
+  for (const NodeChunks& node : chain) {
+    end += node.tokens;
+    bool whole = true;
+    for (size_t i = 0; i < groups.size(); i++) {
+      const uint64_t window = groups[i].window;
+      if (!has_group(node.stored, 0) && !has_group(node.stored, groups[i].group)) begins[i] = end;
+      whole = whole && begins[i] <= (window != 0 && end > window ? end - window : 0);
+    }
+    boundaries.push_back(whole);
+  }
+  return boundaries;
+}
+
 }  // namespace kvrt
