@@ -151,6 +151,7 @@ void Actor::save(const std::string& name, bool suspend, Saved* saved) {
   const std::vector<int32_t> tokens = saved_tokens();
   auto report = w_->engine->save(session_, name, o);
   bool mine = saved->exists && saved->id == id_ && name_ == name && saved->revision == revision_;
+  if (w_->quota && report.status().code() == Code::kNoSpace) return w_->note("saves without room");
   if (!saved->exists || mine || o.overwrite) {
     SIM_CHECK(report.is_ok(), "save: %s", report.status().message().c_str());
   } else {
@@ -165,6 +166,12 @@ void Actor::save(const std::string& name, bool suspend, Saved* saved) {
   id_ = info.id;
   name_ = name;
   revision_ = report->revision;
+  if (w_->alone) {
+    auto stat = options.store->stat(options.domain, name);
+    SIM_CHECK(stat.is_ok() && stat->chunks_missing == report->chunks_missing, "save: %zu of %zu chunks are missing, and the store says %zu",
+              size_t{report->chunks_missing}, size_t{report->chunks}, size_t{stat.is_ok() ? stat->chunks_missing : 0});
+    if (report->chunks_missing > 0) w_->note("saves with chunks missing");
+  }
   *saved = {tokens, saved_said(tokens), id_, revision_, revision_, true};
   if (suspend) suspended_ = true;
   w_->note(suspend ? "suspends" : running_ ? "checkpoints while generating" : "checkpoints");

@@ -29,7 +29,8 @@ struct Setting {
   Random* random = nullptr;
   Counts* counts = nullptr;
   bool trace = false;
-  bool alone = true;  // no other thread is in the host
+  bool alone = true;   // no other thread is in the host
+  bool quota = false;  // the store has one
   void note(const std::string& what, uint64_t n = 1) {
     (*counts)[what] += n;
     if (trace && n) std::printf("  %s\n", what.c_str());

@@ -7,7 +7,6 @@ namespace kvrt::test {
 
 namespace {
 
-constexpr uint64_t kActorsMax = 10;
 constexpr uint64_t kIdleStepsMax = 20;    // in a row, while some session could run
 constexpr uint64_t kOldestWaitsMax = 40;  // steps that compute, none of them for the one that began first
 constexpr uint64_t kPassedOverMax = 30;   // steps in a row, of a session that nothing keeps from running
@@ -71,7 +70,12 @@ std::shared_ptr<Engine> open_toy(const std::shared_ptr<Runtime>& runtime, ToyEnv
 }
 
 World::World(uint64_t seed, const std::string& dir, Counts* counts, bool trace)
-    : random_(seed), counts_(counts), dir_(dir), env_(seed ^ 0xc10c), text_{random_.one_in(2), seed % 5 == 1} {
+    : random_(seed),
+      quota_random_(seed ^ 0x57042),
+      counts_(counts),
+      dir_(dir),
+      env_(seed ^ 0xc10c),
+      text_{random_.one_in(2), seed % 5 == 1} {
   setting_.trace = trace;
   RuntimeOptions options;
   options.threads = 1;
@@ -98,9 +102,11 @@ void World::open_host() {
   engine_ = open_toy(runtime_, &env_, size_, text_, random_.next(), &runner_);
   probe_ = std::make_unique<Probe>(engine_.get());
   runner_->before = [this](const Step& step, uint8_t*) { before_step(step); };
-  setting_ = {engine_.get(), &engine_->tokenizer(), size_.room(), toy_windows(size_.kv().groups), &random_, counts_, setting_.trace, true};
+  setting_ = {engine_.get(), &engine_->tokenizer(), size_.room(), toy_windows(size_.kv().groups), &random_, counts_, setting_.trace,
+              true,          setting_.quota};
   oldest_since_ = idle_steps_ = 0;
   place_ = {};
+  if (store_) stored_ = std::make_unique<Stored>(store_.get(), setting_.windows);
 }
 
 // ---- checks
@@ -190,45 +196,12 @@ void World::close_one() {
   actors_.erase(i);
 }
 
-void World::save(Actor* a, bool suspend) {
-  if (!a->options.store || !saves_left_ || a->tokens().size() < 10) return;
-  --saves_left_;
-  std::string name(1, static_cast<char>('a' + random_.below(3)));
-  a->save(name, suspend, &saved_[{a->options.domain, name}]);
-}
-
-void World::resume() {
-  if (!store_ || actors_.size() >= kActorsMax) return;
-  SessionOptions o = some_session();
-  o.store = store_;
-  std::string name(1, static_cast<char>('a' + random_.below(3)));
-  const Saved& saved = saved_[{o.domain, name}];
-  auto bell = some_bell();
-  o.wake = bell;
-  Report report;
-  auto made = engine_->resume(o, name, nullptr, &report);
-  bool fits = saved.tokens.size() <= size_.room();
-  Code want = !saved.exists ? Code::kNotFound : fits ? Code::kOk : Code::kLimit;
-  SIM_CHECK(made.status().code() == want, "resume %s of %zu tokens: %s", name.c_str(), saved.tokens.size(),
-            made.status().message().c_str());
-  if (!made.is_ok()) return;
-  actors_.push_back(std::make_unique<Actor>(&setting_, o, bell, *made));
-  actors_.back()->resumed(name, saved, report);
-}
-
-void World::remove() {
-  if (!store_) return;
-  std::string domain = random_.one_in(4) ? "other" : "", name(1, static_cast<char>('a' + random_.below(3)));
-  Saved& saved = saved_[{domain, name}];
-  SIM_CHECK(store_->remove(domain, name).code() == (saved.exists ? Code::kOk : Code::kNotFound), "remove %s", name.c_str());
-  if (saved.exists) setting_.note("removals");
-  saved.exists = false;
-}
-
 void World::restart() {
   close_all();
   count_host();
   engine_.reset();
+  stored_.reset();
+  reopen_store();
   open_host();
   for (int n = 0; n < 4; ++n) resume();
   setting_.note("restarts");
@@ -265,6 +238,8 @@ void World::read_some(Actor* a) {
 
 void World::session_step(Actor* a) {
   Actor& s = *a;
+  if (s.usable()) save_for_room(a);
+  if (store_) squeeze();
   if (random_.one_in(60)) return s.cancel();
   if (!s.usable()) {
     if (s.generating() && random_.one_in(40)) {

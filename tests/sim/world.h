@@ -11,6 +11,7 @@
 #include "runtime/engine/describe/memory_cost.h"
 #include "tests/sim/actor.h"
 #include "tests/sim/probe.h"
+#include "tests/sim/stored.h"
 #include "tests/sim/toy.h"
 
 namespace kvrt::test {
@@ -36,12 +37,17 @@ class World {
   void run(uint64_t steps);  // and to the end: every generation gets to DONE, everything is closed, and no block is held
 
  private:
+  static constexpr uint64_t kActorsMax = 10;
   void open_host();
   void close_all();
   void restart();
+  void reopen_store();
+  void check_store(const std::string& domain, const std::string& name);
   void step();
   void session_step(Actor* actor);
   void save(Actor* actor, bool suspend);
+  void save_for_room(Actor* actor);
+  void squeeze();
   void resume();
   void remove();
   void open_one();
@@ -57,7 +63,7 @@ class World {
   std::shared_ptr<Bell> some_bell() { return random_.one_in(2) ? std::make_shared<Bell>() : nullptr; }
   Actor* some_actor() { return actors_.empty() ? nullptr : actors_[random_.below(actors_.size())].get(); }
 
-  Random random_;
+  Random random_, quota_random_;  // the second: of the store's size
   Counts* counts_;
   uint64_t now_ = 0;  // steps so far
   std::string dir_;
@@ -65,6 +71,7 @@ class World {
   ToyEnv env_;
   std::shared_ptr<Runtime> runtime_;
   std::shared_ptr<Store> store_;
+  std::unique_ptr<Stored> stored_;
   HostSize size_;
   ToyText text_;
   Setting setting_;
