@@ -52,6 +52,16 @@ class PosixEnv final : public Env {
     }
   }
 
+  Result<std::unique_ptr<File>> open_append(const std::string& path) override {
+    KVRT_ASSIGN(Fd fd, open_write(path));
+    KVRT_TRY(flock_now(fd.get(), path, LockMode::kExclusive));
+    auto file = std::make_unique<PosixFile>(std::move(fd), path, true);
+    KVRT_ASSIGN(const uint64_t bytes, file->size());
+    KVRT_TRY(file->check_named());  // its last writer may have removed it before it let the lock go
+    KVRT_TRY(file->resize(bytes));
+    return std::unique_ptr<File>(std::move(file));
+  }
+
   Status check_file(const std::string& path) override {
     KVRT_ASSIGN(const Place place, find_place(path));
     return check_own_file(place, path);

@@ -22,6 +22,8 @@ class File {
   // sooner, with less work, and without pushing others' pages out. Valid until the buffer's next use.
   virtual Result<std::span<const uint8_t>> read(uint64_t offset, size_t bytes, ReadBuffer* buffer) const = 0;
   virtual Status append(std::span<const uint8_t> bytes) = 0;
+  // Makes the file exactly so long, with zeros behind its end if it was shorter. The next append goes there.
+  virtual Status resize(uint64_t bytes) = 0;
   virtual Status sync() = 0;  // fdatasync
   virtual Result<uint64_t> size() const = 0;
   // True where each of these bytes is zero. Holes are not read.
@@ -73,6 +75,8 @@ class Env {
   // O_EXCL, 0600 whatever the umask. While the File is open it holds that file's exclusive lock: a process that gets the lock knows that
   // nobody writes the file any more.
   virtual Result<std::unique_ptr<File>> create_new(const std::string& path) = 0;
+  // A file that is there, to go on with it, under the same lock. BUSY (kStoreLocked) while another holds that.
+  virtual Result<std::unique_ptr<File>> open_append(const std::string& path) = 0;
   virtual Status make_dir(const std::string& path) = 0;                           // 0700; OK if it is there already
   virtual Status rename_new(const std::string& from, const std::string& to) = 0;  // fails if `to` exists
   virtual Status remove_file(const std::string& path) = 0;                        // NOT_FOUND when absent

@@ -62,6 +62,20 @@ class PosixFile final : public File {
     return {};
   }
 
+  Status resize(uint64_t bytes) override {
+    const NoFileSizeSignal no_signal;
+    const auto end = static_cast<off_t>(bytes);
+    const bool done = retry_eintr([&] { return ::ftruncate(fd_.get(), end); }) == 0 && ::lseek(fd_.get(), end, SEEK_SET) == end;
+    return done ? Status() : errno_error(errno, "%s: making it %llu bytes long", path_.c_str(), ull(bytes));
+  }
+
+  // NOT_FOUND if the file has no name any more.
+  Status check_named() const {
+    struct stat st;
+    if (::fstat(fd_.get(), &st) != 0) return errno_error(errno, "%s: stat", path_.c_str());
+    return st.st_nlink > 0 ? Status() : errno_error(ENOENT, "%s: open", path_.c_str());
+  }
+
   Status sync() override {
     if (retry_eintr([&] { return ::fdatasync(fd_.get()); }) != 0) return errno_error(errno, "%s: fdatasync", path_.c_str());
     return {};

@@ -1,5 +1,7 @@
 #include "storage/catalog/chunk_table.h"
 
+#include <algorithm>
+
 #include "storage/catalog/rows.h"
 
 namespace kvrt {
@@ -77,7 +79,7 @@ Result<uint64_t> ChunkTable::add(CatalogTransaction* txn, const NewSegment& segm
     live += c.bytes;
     KVRT_TRY(q.run());
   }
-  KVRT_TRY(segments_->set_live(txn, row, live));
+  KVRT_TRY(segment.open ? segments_->grow(txn, segment, live) : segments_->set_live(txn, row, live));
   return live;
 }
 
@@ -165,6 +167,23 @@ Result<uint64_t> ChunkTable::forget_segment(const SegmentId& segment) {
   KVRT_TRY(segments_->set_live(&txn, id, 0));
   KVRT_TRY(txn.commit());
   return count;
+}
+
+Result<uint64_t> ChunkTable::forget_behind(const SegmentId& segment, uint64_t bytes) {
+  CatalogTransaction txn(catalog_);
+  KVRT_TRY(txn.begin());
+  KVRT_ASSIGN(const SegmentRow row, segments_->find(segment));
+  if (row.row == 0) return uint64_t{0};
+  const uint64_t end = std::max<uint64_t>(bytes, kSegmentHeaderBytes);
+  if (!row.sealed && end < row.bytes) KVRT_TRY(segments_->end_at(&txn, row, end));
+  Dropped dropped;
+  {
+    Query q = db_->query("DELETE FROM chunks WHERE segment = ? AND offset + bytes > ? RETURNING segment, bytes, raw_bytes");
+    KVRT_ASSIGN(dropped, count_off(&txn, &q.bind(row.row).bind_u64(end)));
+  }
+  txn.totals.shares = true;
+  KVRT_TRY(txn.commit());
+  return dropped.chunks;
 }
 
 // Counts off the chunks whose rows were deleted: a query for segment, bytes and raw_bytes. SQLite deletes all of them before it gives the

@@ -30,7 +30,7 @@ class ChunkTable {
   // BUSY (kConcurrent) if one of the chunks is not there any more.
   Status require(const ChunkKeys& chunks);
 
-  // Adds the segment's chunks that are not there yet. The bytes that became live. Nodes from row `first_new` on are new.
+  // Adds the segment's chunks that are not there yet, and its row, if it has none. The bytes that became live. Nodes from row `first_new` on are new.
   Result<uint64_t> add(CatalogTransaction* txn, const NewSegment& segment, int64_t first_new);
   // Points the chunks that are still in `from` to their places in `to`. The count moved; 0: `to` has no row.
   Result<uint64_t> move(const SegmentRow& from, const NewSegment& to);
@@ -44,6 +44,8 @@ class ChunkTable {
   // The segment is found by its name: another segment may have its row number by now.
   Result<uint64_t> forget(const ChunkKey& chunk, const SegmentId& segment);
   Result<uint64_t> forget_segment(const SegmentId& segment);
+  // Forgets the chunks that do not end within the segment's first `bytes`. There an open segment ends then.
+  Result<uint64_t> forget_behind(const SegmentId& segment, uint64_t bytes);
 
  private:
   Result<Dropped> count_off(CatalogTransaction* txn, Query* deleted);

@@ -70,13 +70,25 @@ FROM nodes n WHERE n.segment IS NOT NULL;
 PRAGMA user_version = 3;
 )sql";
 
-// From the schema of 0.1. A node's chunk gets a row of its own, of group 0; a wrong one stays wrong, which costs that chunk. The rename is
+// From the schema of 0.1. Its segments are sealed, and synced in full or not at all. A node's chunk gets a row of its own, of group 0; a wrong one stays wrong, which costs that chunk. The rename is
 // SQLite's old one, which leaves the sessions' references to nodes as they are. The cache of model ids is made anew: its old rows had no
 // checksum. migrate() adds the identity, and renews the checksums of sessions.
 constexpr char kFrom3[] = R"sql(
 PRAGMA legacy_alter_table=ON;
 ALTER TABLE nodes RENAME TO nodes_3;
+ALTER TABLE segments RENAME TO segments_3;
 PRAGMA legacy_alter_table=OFF;
+CREATE TABLE segments(
+  id INTEGER PRIMARY KEY,
+  name BLOB NOT NULL UNIQUE CHECK(length(name) = 16),
+  bytes INTEGER NOT NULL,
+  live INTEGER NOT NULL CHECK(live >= 0),
+  synced INTEGER NOT NULL,
+  sealed INTEGER NOT NULL) STRICT;
+INSERT INTO segments SELECT id, name, bytes, live, iif(synced, bytes, 0), 1 FROM segments_3;
+DROP TABLE segments_3;
+CREATE INDEX segments_sparse ON segments(id) WHERE 2 * live < bytes;
+CREATE INDEX segments_open ON segments(id) WHERE sealed = 0;
 CREATE TABLE nodes(
   id INTEGER PRIMARY KEY,
   key BLOB NOT NULL UNIQUE CHECK(length(key) = 32),

@@ -14,8 +14,10 @@ CREATE TABLE segments(
   name BLOB NOT NULL UNIQUE CHECK(length(name) = 16),
   bytes INTEGER NOT NULL,
   live INTEGER NOT NULL CHECK(live >= 0),
-  synced INTEGER NOT NULL) STRICT;
+  synced INTEGER NOT NULL,
+  sealed INTEGER NOT NULL) STRICT;
 CREATE INDEX segments_sparse ON segments(id) WHERE 2 * live < bytes;
+CREATE INDEX segments_open ON segments(id) WHERE sealed = 0;
 CREATE TABLE nodes(
   id INTEGER PRIMARY KEY,
   key BLOB NOT NULL UNIQUE CHECK(length(key) = 32),

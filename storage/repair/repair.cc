@@ -52,8 +52,8 @@ class Repair {
   // Only a repair that has changed nothing yet can be stopped.
   Status note(const std::string& line) { return watch_.note && !watch_.note(line) && !changed_ ? stopped() : Status(); }
   bool progress(uint64_t done, uint64_t total) { return !watch_.progress || watch_.progress(done, total) || changed_; }
-  Result<FoundSegments> scan(const std::function<bool(const SegmentId&)>& wanted) {
-    return scan_segments(env_, dir_.root, id_, wanted, [&](uint64_t done, uint64_t total) { return progress(done, total); });
+  Result<FoundSegments> scan(const std::function<bool(const SegmentId&)>& wanted, const std::function<bool(const SegmentId&)>& open) {
+    return scan_segments(env_, dir_.root, id_, wanted, open, [&](uint64_t done, uint64_t total) { return progress(done, total); });
   }
 
   Status mend_format() {
@@ -159,7 +159,8 @@ class Repair {
   Status mend() {
     std::map<std::array<uint8_t, 16>, const SegmentRow*> named;
     for (const auto& row : segments_) named[row.id.bytes] = &row;
-    KVRT_ASSIGN(FoundSegments found, scan([&](const SegmentId& id) { return named.count(id.bytes) != 0; }));
+    KVRT_ASSIGN(FoundSegments found, scan([&](const SegmentId& id) { return named.count(id.bytes) != 0; },
+                                          [&](const SegmentId& id) { return !named[id.bytes]->sealed; }));
     for (const std::string& fault : found.faults) KVRT_TRY(note(fault));
     KVRT_ASSIGN(std::vector<Bad> bad, find_bad(found));
     if (bad.empty() && !wrong_models_ && found.foreign.empty()) return count(nullptr);
@@ -227,7 +228,7 @@ class Repair {
     for (const ChunkKey& chunk : bad.forget) KVRT_TRY(catalog->chunks.forget(chunk, bad.row->id).take_status());
     if (bad.rewrite.empty()) return {};
     KVRT_ASSIGN(CopiedSegment copy, copy_segment(env_, dir_.root, id_, bad.row->id, bad.rewrite));
-    const NewSegment to{copy.writer->id(), copy.writer->bytes(), true, copy.chunks};
+    const NewSegment to{copy.writer->id(), copy.writer->bytes(), copy.writer->bytes(), copy.chunks};
     auto moved = catalog->chunks.move(*bad.row, to);
     if (!moved.is_ok() || *moved > 0) copy.writer->keep();  // a failed commit may still be on the disk
     return moved.take_status();
@@ -262,7 +263,7 @@ class Repair {
     KVRT_ASSIGN(Salvage salvage, this->salvage());
     KVRT_ASSIGN(id_, choose_id(salvage));
     auto trash = salvage.trash;
-    KVRT_ASSIGN(FoundSegments found, scan([&](const SegmentId& id) { return trash.count(id) == 0; }));
+    KVRT_ASSIGN(FoundSegments found, scan([&](const SegmentId& id) { return trash.count(id) == 0; }, [](const SegmentId&) { return false; }));
     Recovery plan = recover(env_, id_, std::move(salvage), found);
     if (plan.foreign_log) {
       KVRT_TRY(note("catalog.db-wal: no session in it is this store's; it is not read"));
@@ -306,7 +307,7 @@ class Repair {
         frames[i]->segment = found->segments.size();
         frames[i]->place.offset = copy.chunks[i].offset;
       }
-      found->segments.push_back({copy.writer->id(), copy.writer->bytes(), true});
+      found->segments.push_back({copy.writer->id(), copy.writer->bytes()});
       copies.push_back(std::move(copy));
     }
     return copies;

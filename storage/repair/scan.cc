@@ -21,7 +21,7 @@ class Scan {
   Scan(Env* env, std::string root, const StoreId& store, FoundSegments* out)
       : env_(env), root_(std::move(root)), store_(store), out_(out) {}
 
-  Status list(const std::function<bool(const SegmentId&)>& wanted) {
+  Status list(const std::function<bool(const SegmentId&)>& wanted, const std::function<bool(const SegmentId&)>& open) {
     KVRT_ASSIGN(auto directories, segment_directories(env_, root_));
     for (const std::string& directory : directories) {
       if (directory == "tmp") continue;
@@ -37,7 +37,7 @@ class Scan {
         if (id.path(root_) != root_ + "/" + directory + "/" + name) {
           if (wanted(id)) fault(directory + "/" + name, "lies in another folder than its name says");
         } else {
-          KVRT_TRY(add(id, wanted(id)));
+          KVRT_TRY(add(id, wanted(id), open(id)));
         }
       }
     }
@@ -66,7 +66,7 @@ class Scan {
     fault(segment().id.path("").substr(1) + " at " + std::to_string(offset), what);
   }
 
-  Status add(const SegmentId& id, bool wanted) {
+  Status add(const SegmentId& id, bool wanted, bool open) {
     auto file = env_->open_read(id.path(root_));
     if (file.status().code() == Code::kInvalid || file.status().code() == Code::kNotFound) {
       if (wanted) fault(id.path("").substr(1), file.status().message());
@@ -80,7 +80,7 @@ class Scan {
     }
     if (foreign || !wanted) return {};
     KVRT_ASSIGN(const uint64_t bytes, (*file)->size());
-    out_->segments.push_back({id, bytes, true});
+    out_->segments.push_back({id, bytes, open});
     return {};
   }
 
@@ -89,7 +89,7 @@ class Scan {
     auto index = read_segment_index(*file_, segment().id, store_);
     if (!index.is_ok()) {
       if (!is_damage(index.status())) return index.take_status();
-      fault_at(0, index.status().message());
+      if (!segment().open) fault_at(0, index.status().message());
       KVRT_ASSIGN(index, find_frames());
     }
     for (const SegmentEntry& e : *index) {
@@ -175,11 +175,11 @@ class Scan {
 }  // namespace
 
 Result<FoundSegments> scan_segments(Env* env, const std::string& root, const StoreId& store,
-                                    const std::function<bool(const SegmentId&)>& wanted,
+                                    const std::function<bool(const SegmentId&)>& wanted, const std::function<bool(const SegmentId&)>& open,
                                     const std::function<bool(uint64_t done, uint64_t total)>& progress) {
   FoundSegments found;
   Scan scan(env, root, store, &found);
-  KVRT_TRY(scan.list(wanted));
+  KVRT_TRY(scan.list(wanted, open));
   KVRT_TRY(scan.read_all(progress));
   return found;
 }

@@ -23,7 +23,8 @@ struct FoundFrame {
 struct FoundSegment {
   SegmentId id;
   uint64_t bytes = 0;
-  bool sound = true;  // its footer and every frame are
+  bool open = false;  // it is not sealed
+  bool sound = true;  // its footer and every frame are; of an open one those that were found
 };
 
 struct FoundSegments {
@@ -33,10 +34,10 @@ struct FoundSegments {
   std::vector<std::string> faults;  // "segs/ab/ab12….seg at 4096: checksum differs"
 };
 
-// Scans the wanted files, and finds those of another store among all. A file that is unsafe or not ours counts as missing. An error only
-// where the disk or the memory fails; CANCELLED if progress returns false.
+// Scans the wanted files, and finds those of another store among all. Of one that is `open` no footer is expected. A file that is unsafe or
+// not ours counts as missing. An error only where the disk or the memory fails; CANCELLED if progress returns false.
 Result<FoundSegments> scan_segments(Env* env, const std::string& root, const StoreId& store,
-                                    const std::function<bool(const SegmentId&)>& wanted,
+                                    const std::function<bool(const SegmentId&)>& wanted, const std::function<bool(const SegmentId&)>& open,
                                     const std::function<bool(uint64_t done, uint64_t total)>& progress);
 // The store that most segments name, by its tag; 0: none names any.
 Result<uint64_t> commonest_store(Env* env, const std::string& root);

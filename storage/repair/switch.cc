@@ -35,7 +35,7 @@ Status add_segments(Db* db, const Recovery& plan, const FoundSegments& found, st
     const FoundSegment& segment = found.segments[i];
     (*rows)[i] = static_cast<int64_t>(++totals->segments);
     totals->segment_bytes += segment.bytes;
-    Query q = db->query("INSERT INTO segments(id, name, bytes, live, synced) VALUES(?, ?, ?, ?, 0)");
+    Query q = db->query("INSERT INTO segments(id, name, bytes, live, synced, sealed) VALUES(?, ?, ?, ?, 0, 1)");
     KVRT_TRY(q.bind((*rows)[i]).bind_blob(segment.id.bytes).bind_u64(segment.bytes).bind_u64(live[i]).run());
   }
   return {};

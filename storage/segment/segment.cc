@@ -74,7 +74,7 @@ bool SegmentWriter::discard() noexcept {
 
 Status SegmentWriter::append(const BlockKey& key, std::span<const uint8_t> frame) {
   if (entries_.size() >= kSegmentChunksMax) {
-    return error(Code::kLimit, Detail::kNone, "a save writes at most %u chunks (kSegmentChunksMax)", kSegmentChunksMax);
+    return error(Code::kLimit, Detail::kNone, "a segment has at most %u chunks (kSegmentChunksMax)", kSegmentChunksMax);
   }
   entries_.push_back({key, bytes_, frame.size()});  // first: there may be no memory for it, and the frame would be in the file
   Status written = file_->append(frame);
@@ -86,23 +86,17 @@ Status SegmentWriter::append(const BlockKey& key, std::span<const uint8_t> frame
   return written;
 }
 
-Status SegmentWriter::seal(bool sync) {
-  ByteWriter footer;
-  uint64_t index_offset = bytes_;
-  for (const SegmentEntry& e : entries_) {
-    footer.write_bytes(e.key.bytes.data(), e.key.bytes.size());
-    footer.write(e.offset);
-    footer.write(e.bytes);
-  }
-  footer.write(kFooterMagic);
-  footer.write(static_cast<uint32_t>(entries_.size()));
-  footer.write(index_offset);
-  footer.write(index_offset + footer.bytes().size() + 24);  // the size of the whole file
-  Checksum128 sum = checksum128(footer.bytes());
-  footer.write(sum.low);
-  footer.write(sum.high);
-  KVRT_TRY(file_->append(footer.bytes()));
-  bytes_ += footer.bytes().size();
+Status SegmentWriter::cut(uint64_t bytes) {
+  KVRT_TRY(file_->resize(bytes));
+  bytes_ = bytes;
+  while (!entries_.empty() && entries_.back().offset >= bytes) entries_.pop_back();
+  return {};
+}
+
+Status SegmentWriter::seal(bool sync) { return seal(bytes_, entries_, sync); }
+
+Status SegmentWriter::seal(uint64_t frames_end, std::span<const SegmentEntry> index, bool sync) {
+  KVRT_ASSIGN(bytes_, write_footer(file_.get(), frames_end, index));
   return sync ? file_->sync() : Status();
 }
 
@@ -110,7 +104,10 @@ Status SegmentWriter::publish(bool sync) {
   KVRT_TRY(env_->make_dir(id_.dir(root_)));
   KVRT_TRY(env_->rename_new(tmp_path_, id_.path(root_)));
   published_ = true;
-  if (!sync) return {};
+  return sync ? sync_name() : Status();
+}
+
+Status SegmentWriter::sync_name() {
   KVRT_TRY(env_->sync_dir(id_.dir(root_)));
   return env_->sync_dir(root_ + "/segs");
 }
@@ -128,6 +125,29 @@ Result<uint64_t> segment_store_tag(const File& file) {
 Result<bool> is_foreign_segment(const File& file, const StoreId& store) {
   KVRT_ASSIGN(const uint64_t tag, segment_store_tag(file));
   return owner_of(tag, store) == Owner::kForeign;
+}
+
+Result<uint64_t> write_footer(File* file, uint64_t frames_end, std::span<const SegmentEntry> index) {
+  ByteWriter footer;
+  for (const SegmentEntry& e : index) {
+    footer.write_bytes(e.key.bytes.data(), e.key.bytes.size());
+    footer.write(e.offset);
+    footer.write(e.bytes);
+  }
+  footer.write(kFooterMagic);
+  footer.write(static_cast<uint32_t>(index.size()));
+  footer.write(frames_end);
+  const uint64_t file_bytes = frames_end + footer.bytes().size() + 24;
+  footer.write(file_bytes);
+  Checksum128 sum = checksum128(footer.bytes());
+  footer.write(sum.low);
+  footer.write(sum.high);
+  KVRT_ASSIGN(const uint64_t size, file->size());
+  if (size != frames_end) KVRT_TRY(file->resize(frames_end));
+  Status written = file->append(footer.bytes());
+  if (written.is_ok()) return file_bytes;
+  (void)file->resize(frames_end).is_ok();
+  return written;
 }
 
 Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const SegmentId& id, const StoreId& store) {
@@ -186,11 +206,14 @@ Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const Seg
   return entries;
 }
 
-Result<std::shared_ptr<File>> SegmentCache::open(const SegmentId& id) {
+Result<std::shared_ptr<File>> SegmentCache::open(const SegmentId& id, uint64_t end) {
   {
     Lock lock(mutex_);
     auto found = slots_.find(id);
-    if (found != slots_.end()) {
+    if (found != slots_.end() && found->second->bytes < end) {
+      recent_.erase(found->second);
+      slots_.erase(found);
+    } else if (found != slots_.end()) {
       recent_.splice(recent_.begin(), recent_, found->second);
       return found->second->file;
     }
@@ -199,10 +222,11 @@ Result<std::shared_ptr<File>> SegmentCache::open(const SegmentId& id) {
   KVRT_ASSIGN(const bool foreign, is_foreign_segment(*opened, store_));
   if (foreign) return another_store();
   std::shared_ptr<File> file = std::move(opened);
+  KVRT_ASSIGN(const uint64_t bytes, file->size());
   Lock lock(mutex_);
   if (slots_.count(id) != 0) return file;  // another thread was faster
   std::list<Slot> slot;                    // becomes a part of recent_ once nothing can fail any more
-  slot.push_front({id, file});
+  slot.push_front({id, file, bytes});
   slots_[id] = slot.begin();
   recent_.splice(recent_.begin(), slot);
   if (recent_.size() > files_max_) {

@@ -1,4 +1,4 @@
-// Segments: immutable files of frames with a footer index. One per save; written under tmp/, sealed, then renamed into segs/.
+// Segments: files of frames, with an index at the end once they are sealed. Made under tmp/, then renamed into segs/.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +55,12 @@ class SegmentWriter {
   SegmentWriter& operator=(const SegmentWriter&) = delete;
 
   Status append(const BlockKey& key, std::span<const uint8_t> frame);
-  Status seal(bool sync);        // the footer
-  Status publish(bool sync);     // tmp/ -> segs/; with `sync` the directories reach the disk too
+  Status cut(uint64_t bytes);  // takes the frames from there on away again
+  Status sync() { return file_->sync(); }
+  Status seal(bool sync);                                                           // the footer, with all its frames
+  Status seal(uint64_t frames_end, std::span<const SegmentEntry> index, bool sync);  // likewise, with these; cuts it there first
+  Status publish(bool sync);  // tmp/ -> segs/; with `sync` the directories reach the disk too
+  Status sync_name();
   void keep() { kept_ = true; }  // the catalog names it
   // Removes the file, as the destructor does. False: it could not be removed.
   bool discard() noexcept;
@@ -82,6 +86,9 @@ class SegmentWriter {
 Result<bool> is_foreign_segment(const File& file, const StoreId& store);
 Result<uint64_t> segment_store_tag(const File& file);  // 0: the header names no store, or is none that is known
 
+// Cuts the file at `frames_end`, and writes the footer there. The bytes of the file.
+Result<uint64_t> write_footer(File* file, uint64_t frames_end, std::span<const SegmentEntry> index);
+
 // The index of a segment whose header, footer and checksum are good, and whose entries all lie inside the file. CORRUPT otherwise;
 // INCOMPATIBLE for a newer version, unknown flags, or another store.
 Result<std::vector<SegmentEntry>> read_segment_index(const File& file, const SegmentId& id, const StoreId& store);
@@ -98,13 +105,16 @@ class SegmentCache {
   SegmentCache(Env* env, std::string root, size_t files_max) : env_(env), root_(std::move(root)), files_max_(files_max) {}
   void set_store(const StoreId& store) { store_ = store; }  // before the first open
   const StoreId& store() const { return store_; }
-  Result<std::shared_ptr<File>> open(const SegmentId& id);  // INCOMPATIBLE: of another store
+  // INCOMPATIBLE: of another store. A file that is shorter than `end`, as far as is known here, is opened again: an open file knows one size
+  // for its direct reads.
+  Result<std::shared_ptr<File>> open(const SegmentId& id, uint64_t end = 0);
   void forget(const SegmentId& id);
 
  private:
   struct Slot {
     SegmentId id;
     std::shared_ptr<File> file;
+    uint64_t bytes;  // when it was opened
   };
   Env* env_;
   std::string root_;

@@ -48,7 +48,7 @@ ChunkState StoreImpl::read(const NodeIn& node, uint32_t group, uint32_t layout, 
       at = **found;
     }
     CodecPool::Lease codec(&codecs_);
-    auto file = files_.open(at.segment);
+    auto file = files_.open(at.segment, at.offset + at.bytes);
     auto frame = file.is_ok() ? read_frame(**file, at.offset, at.bytes, codec->read_buffer()) : file.take_status();
     Status status = frame.is_ok() ? codec->decode(*frame, node, group, layout, out) : frame.take_status();
     if (status.is_ok()) return ChunkState::kOk;

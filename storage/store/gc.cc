@@ -157,8 +157,8 @@ Result<GcReport> StoreImpl::gc(const std::function<bool(uint64_t done, uint64_t 
     return !progress || progress(std::min(c.rows.sessions, total - 1), total);
   };
   using Slice = Result<bool> (StoreImpl::*)(Collection*);
-  for (Slice slice : {&StoreImpl::gc_rows, &StoreImpl::gc_sparse, &StoreImpl::gc_find_dead, &StoreImpl::gc_punch, &StoreImpl::gc_trash,
-                      &StoreImpl::gc_orphans}) {
+  for (Slice slice : {&StoreImpl::gc_rows, &StoreImpl::gc_seal, &StoreImpl::gc_sparse, &StoreImpl::gc_find_dead, &StoreImpl::gc_punch,
+                      &StoreImpl::gc_trash, &StoreImpl::gc_orphans}) {
     for (bool more = true; more;) {
       KVRT_TRY(c.next_slice());
       KVRT_ASSIGN(more, (this->*slice)(&c));

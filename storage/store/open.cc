@@ -13,6 +13,7 @@ Result<std::unique_ptr<Store>> Store::open(Env* env, Log* log, const std::string
   KVRT_ASSIGN(StoreDirectory dir, open_directory(env, path, options));
   auto store = std::make_unique<StoreImpl>(env, log, std::move(dir), options);
   KVRT_TRY(store->start());
+  store->seal_left();
   return std::unique_ptr<Store>(std::move(store));
 }
 
@@ -107,6 +108,10 @@ void StoreImpl::tidy_after_reading() {
 
 StoreImpl::~StoreImpl() {
   try {
+    if (!dir_.read_only) {
+      open_.retire(0);
+      seal_retired(kCloseWaitMs);  // a store that nobody has open has no open segment
+    }
     Lock lock(mutex_);
     const bool sound = broken_.is_ok() && !catalog_.db.sync_failed();
     if (!dir_.read_only && sound) flush_trash(env_, log_, dir_.root, &catalog_, &files_);
@@ -118,7 +123,7 @@ StoreImpl::~StoreImpl() {
       Lock reading(read_mutex_);
       (void)reader_.db.close(false).is_ok();  // first: only the last connection folds the log in
     }
-    Status closed = catalog_.db.close(sound && !litter_);  // a log that is left makes the next open look for litter
+    Status closed = catalog_.db.close(sound && !litter_ && !open_.litter());  // a log that is left makes the next open look for litter
     if (!closed.is_ok()) logf(log_, LogLevel::kWarn, "store: closing: %s", closed.message().c_str());
     if (dir_.read_only) tidy_after_reading();
   } catch (...) {  // no memory: the next open does the rest

@@ -1,4 +1,4 @@
-// StoreImpl: a save writes its frames into a segment of its own, then commits one transaction.
+// StoreImpl: a save appends its frames to a segment, then commits one transaction.
 #include "storage/store/names.h"
 #include "storage/store/store_impl.h"
 
@@ -6,11 +6,7 @@ namespace kvrt {
 
 class StoreImpl::SaveImpl final : public Store::Save {
  public:
-  SaveImpl(StoreImpl* store, bool reuse_chunks, const SavedBy& by) : store_(store), reuse_chunks_(reuse_chunks), by_(by) {}
-  ~SaveImpl() override {
-    give_back_space();
-    give_up();
-  }
+  SaveImpl(StoreImpl* store, bool reuse_chunks, const SavedBy& by) : store_(store), reuse_chunks_(reuse_chunks), by_(by), part_(&store->open_) {}
 
   std::vector<uint32_t> has(std::span<const NodeIn> chain) override {
     if (!reuse_chunks_) return std::vector<uint32_t>(chain.size());
@@ -37,7 +33,7 @@ class StoreImpl::SaveImpl final : public Store::Save {
     KVRT_ASSIGN(auto frame, codec->encode(chunk));
     Status status = append(chunk, frame);
     if (!status.is_ok() && status.code() != Code::kNoSpace) {
-      give_up();  // its last frame may be torn
+      part_.give_up();
       failed_ = status.clone();
     }
     return status;
@@ -56,8 +52,8 @@ class StoreImpl::SaveImpl final : public Store::Save {
       KVRT_TRY(store_->make_room(Need::kTokens, session.manifest.size(), by_));
       saved = publish_and_commit(session);
     }
-    give_up();
-    give_back_space();
+    part_.give_up();
+    store_->settle_segments(session.durability);
     if (saved.is_ok()) store_->collect_after_save(session.durability);
     return saved;
   }
@@ -74,71 +70,62 @@ class StoreImpl::SaveImpl final : public Store::Save {
   }
 
   Result<Saved> publish_and_commit(const SessionIn& session) {
-    bool kv = session.durability == Durability::kKv;
-    NewSegment segment;
-    if (writer_) {
-      KVRT_TRY(writer_->seal(kv));
-      KVRT_TRY(writer_->publish(kv));
-      segment = {writer_->id(), writer_->bytes(), kv, places_};
-    }
+    const bool writes = !places_.empty();
+    if (writes) KVRT_TRY(publish(session.durability == Durability::kKv));
     Lock lock(store_->mutex_);
-    auto done = store_->commit_locked(session, writer_ ? &segment : nullptr, by_.needs);
-    // A commit that failed with an I/O error may still be on the disk: then the file stays, and the next open decides.
+    NewSegment segment;
+    if (writes) {
+      KVRT_ASSIGN(const OpenSegments::Part::Extent e, part_.extent());
+      segment = {e.id, e.bytes, e.synced, places_, true, e.begun};
+    }
+    auto done = store_->commit_locked(session, writes ? &segment : nullptr, by_.needs);
+    // A commit that failed with an I/O error may still be on the disk: then the frames stay, and the next open decides.
     const bool unknown = !done.is_ok() && !store_->broken_.is_ok();
-    if (writer_ && (unknown || (done.is_ok() && done->segment_used))) writer_->keep();
+    using Outcome = OpenSegments::Part::Outcome;
+    if (writes && (unknown || (done.is_ok() && done->segment_used))) part_.committed(unknown ? Outcome::kUnknown : Outcome::kNamed);
+    if (writes && done.status().detail() == Detail::kConcurrent) store_->open_.retire(segment.id);  // its row may be gone
     if (!done.is_ok()) return done.take_status();
     return done->saved;
   }
 
-  // Removes the written segment, unless it is kept.
-  void give_up() noexcept {
-    if (writer_ && !writer_->discard()) store_->litter_ = true;
-    writer_.reset();
+  Status publish(bool kv) {
+    Status published = part_.publish(kv);
+    if (published.is_ok() || !kv) return published;
+    Lock lock(store_->mutex_);
+    KVRT_TRY(store_->distrust_locked(part_.id(), published));
+    return published;
   }
 
   // The save goes on without its written chunks, whose space is free at once.
   void drop_chunks() {
-    give_up();
-    give_back_space();
+    part_.give_up();
     places_.clear();
     written_.clear();
     bytes_ = 0;
   }
 
-  void give_back_space() {
-    store_->pending_bytes_ -= reserved_;
-    reserved_ = 0;
-  }
-
   Status append(const ChunkIn& chunk, std::span<const uint8_t> frame) {
-    uint64_t more = frame.size() + kSegmentEntryBytes + (writer_ ? 0 : kSegmentHeaderBytes + kSegmentTrailerBytes);
+    const uint64_t more = frame.size() + kSegmentEntryBytes + (places_.empty() ? kSegmentHeaderBytes + kSegmentTrailerBytes : 0);
     KVRT_TRY(store_->make_room(Need::kKv, more, by_));
     store_->pending_bytes_ += more;
-    reserved_ += more;
-    Status written = write_frame(chunk.key, frame);
-    if (written.code() == Code::kNoSpace) drop_chunks();  // the frame may be torn
-    KVRT_TRY(std::move(written));
+    auto at = part_.append(chunk.key, frame);
+    store_->pending_bytes_ -= more;
+    if (at.status().code() == Code::kNoSpace) drop_chunks();
+    KVRT_TRY(at.status().clone());
     const ChunkKey name{chunk.key, chunk.group};
-    places_.push_back({name, writer_->bytes() - frame.size(), frame.size(), chunk.payload.size()});
+    places_.push_back({name, *at, frame.size(), chunk.payload.size()});
     written_.insert(name);
-    bytes_ = writer_->bytes();
+    bytes_ += frame.size();
     return {};
-  }
-
-  Status write_frame(const BlockKey& key, std::span<const uint8_t> frame) {
-    if (!writer_) {
-      KVRT_ASSIGN(writer_, SegmentWriter::create(store_->env_, store_->dir_.root, store_->files_.store()));
-    }
-    return writer_->append(key, frame);
   }
 
   StoreImpl* store_;
   const bool reuse_chunks_;
   SavedBy by_;
-  std::unique_ptr<SegmentWriter> writer_;  // made with the first new chunk
+  OpenSegments::Part part_;
   std::vector<ChunkPlace> places_;
   ChunkKeys written_;
-  uint64_t reserved_ = 0, bytes_ = 0;
+  uint64_t bytes_ = 0;
   Status failed_;
   bool done_ = false;
 };
@@ -161,10 +148,8 @@ Status StoreImpl::sync_reused(const SessionIn& session) {
     if (code == Code::kNotFound || code == Code::kIncompatible || file.status().detail() == Detail::kUnsafeDirectory) continue;
     KVRT_TRY(file.status().clone());
     Status synced = (*file)->sync();
-    if (!synced.is_ok()) {  // the kernel may call its pages clean now: a second sync would say OK, and prove nothing
-      KVRT_TRY(change_locked(true, [&]() KVRT_REQUIRES(mutex_) { return catalog_.chunks.forget_segment(row.id).take_status(); }));
-      files_.forget(row.id);
-      (void)env_->remove_file(row.id.path(dir_.root)).is_ok();  // else gc finds it
+    if (!synced.is_ok()) {
+      KVRT_TRY(distrust_locked(row.id, synced));
       return synced;
     }
     KVRT_TRY(env_->sync_dir(row.id.dir(dir_.root)));
@@ -173,6 +158,17 @@ Status StoreImpl::sync_reused(const SessionIn& session) {
   if (on_disk.empty()) return {};
   KVRT_TRY(env_->sync_dir(dir_.root + "/segs"));
   return catalog_.segments.mark_synced(on_disk);
+}
+
+// A sync of the segment failed. The kernel may call its pages clean now: a second sync would say OK, and prove nothing. So the chunks that
+// were not synced before are forgotten.
+Status StoreImpl::distrust_locked(const SegmentId& id, const Status& why) {
+  open_.fail(id, why);
+  KVRT_ASSIGN(const SegmentRow row, catalog_.segments.find(id));
+  if (row.row == 0) return {};
+  KVRT_TRY(change_locked(true, [&]() KVRT_REQUIRES(mutex_) { return catalog_.chunks.forget_behind(id, row.synced).take_status(); }));
+  files_.forget(id);
+  return {};
 }
 
 Result<CommitResult> StoreImpl::commit_locked(const SessionIn& session, const NewSegment* segment, const ChunkKeys& needed) {

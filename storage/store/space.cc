@@ -1,6 +1,7 @@
 // StoreImpl: makes room for saves, within the quota and the space that must stay free on the file system.
 #include <algorithm>
 
+#include "storage/store/reserve.h"
 #include "storage/store/store_impl.h"
 
 namespace kvrt {
@@ -16,7 +17,7 @@ Result<StoreImpl::Shortage> StoreImpl::shortage_locked(Need need, uint64_t more)
   Shortage shortage;
   if (disk_bytes_max_ != 0) {
     KVRT_ASSIGN(const uint64_t segments, catalog_.segments.total_bytes());
-    const uint64_t used = segments + catalog_.db.disk_bytes() + pending_bytes_;
+    const uint64_t used = segments + catalog_.db.disk_bytes() + uncounted_bytes();
     if (used + more > disk_bytes_max_) {
       shortage.bytes = used + more - disk_bytes_max_;
       shortage.why = error(Code::kNoSpace, Detail::kNone, "%s: %llu bytes used, %llu more wanted, disk_bytes_max is %llu",
@@ -24,7 +25,8 @@ Result<StoreImpl::Shortage> StoreImpl::shortage_locked(Need need, uint64_t more)
     }
   }
   KVRT_ASSIGN(const FsInfo fs, env_->fs_info(dir_.root));
-  const uint64_t keep = need == Need::kKv ? kept_free(fs) : 0;  // tokens may use the space that KV leaves free
+  const uint64_t reserve = reserve_given_ ? kReserveBytes : 0;  // to be made again
+  const uint64_t keep = need == Need::kKv ? kept_free(fs) + reserve : 0;  // tokens may use the space that KV leaves free
   if (fs.free_bytes < keep + more && keep + more - fs.free_bytes > shortage.bytes) {
     shortage.bytes = keep + more - fs.free_bytes;
     shortage.why =
@@ -77,6 +79,8 @@ Result<bool> StoreImpl::free_some(uint64_t bytes, const SavedBy& by, int64_t* co
   if (unlinked) return true;
   KVRT_TRY(gc_rows(&c).take_status());
   if (c.rows.nodes + c.rows.sessions > 0) return true;
+  KVRT_ASSIGN(const bool sealing, gc_seal(&c));
+  if (sealing) return true;
   c.compacted = *compacted;
   KVRT_ASSIGN(const bool compacting, gc_sparse(&c));
   *compacted = c.compacted;
@@ -137,7 +141,7 @@ Result<uint64_t> StoreImpl::compact(const SegmentRow& segment, Collection* c) {
   KVRT_TRY(writer->publish(true));
   KVRT_TRY(c->next_slice());
   Lock lock(mutex_);
-  const NewSegment to{writer->id(), writer->bytes(), true, moved};
+  const NewSegment to{writer->id(), writer->bytes(), writer->bytes(), moved};
   uint64_t count = 0;
   Status changed = change_locked(false, [&]() KVRT_REQUIRES(mutex_) -> Status {
     KVRT_ASSIGN(count, catalog_.chunks.move(segment, to));

@@ -41,6 +41,7 @@ Status StoreImpl::change_locked(bool frees, const std::function<Status()>& chang
 void StoreImpl::after_commit(Durability durability) try {
   const Impatient at_once = catalog_.db.impatient();
   if (durability == Durability::kTokens || durability == Durability::kKv) {
+    drop_dead_locked();
     (void)catalog_.db.set_durability(Durability::kProcess).is_ok();
     empty_trash(env_, log_, dir_.root, &catalog_, &files_, env_->now_ns() + kSliceNs, nullptr);
   }
@@ -76,7 +77,7 @@ Result<StoreInfo> StoreImpl::info() {
   info.chunk_bytes = totals.chunk_bytes;
   info.chunk_raw_bytes = totals.chunk_raw_bytes;
   info.disk_bytes = totals.segment_bytes + catalog_.db.disk_bytes();
-  KVRT_ASSIGN(info.bytes_free, bytes_free_locked(info.disk_bytes + pending_bytes_));
+  KVRT_ASSIGN(info.bytes_free, bytes_free_locked(info.disk_bytes + uncounted_bytes()));
   info.chunks_damaged = damaged_;
   info.chunks_evicted = evicted_;
   auto old = find_old_files(env_, dir_.root);

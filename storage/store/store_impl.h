@@ -1,5 +1,6 @@
 // The open store: the class behind Store. open.cc opens and closes it; chunks.cc reads chunks; sessions.cc reads and
-// changes sessions; save.cc saves; space.cc makes room; gc.cc and punch.cc collect garbage; verify.cc checks; store.cc has common code.
+// changes sessions; save.cc saves; seal.cc seals segments; space.cc makes room; gc.cc and punch.cc collect garbage; verify.cc checks;
+// store.cc has common code.
 #pragma once
 
 #include <atomic>
@@ -9,6 +10,7 @@
 #include "runtime/base/mutex.h"
 #include "storage/catalog/catalog.h"
 #include "storage/segment/codec.h"
+#include "storage/segment/open_segments.h"
 #include "storage/segment/segment.h"
 #include "storage/store/directory.h"
 #include "storage/store/removed_files.h"
@@ -28,10 +30,12 @@ class StoreImpl final : public Store {
         dir_(std::move(dir)),
         disk_bytes_max_(options.disk_bytes_max),
         free_bytes_min_(options.free_bytes_min),
-        files_(env, dir_.root, kOpenSegmentsMax) {}
+        files_(env, dir_.root, kOpenSegmentsMax),
+        open_(env, dir_.root) {}
   ~StoreImpl() override;
 
   Status start();
+  void seal_left();
 
   std::vector<uint32_t> has(std::span<const NodeIn> chain) override;
   ChunkState read(const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out, std::string* damage) override;
@@ -78,10 +82,12 @@ class StoreImpl final : public Store {
   enum class Need { kKv, kTokens };  // tokens may use what KV leaves free on the file system
   Result<Shortage> shortage_locked(Need need, uint64_t more) KVRT_REQUIRES(mutex_);
   uint64_t kept_free(const FsInfo& fs) const;  // the bytes that must stay free
+  uint64_t uncounted_bytes() { return pending_bytes_ + open_.uncounted_bytes(); }
   Result<uint64_t> bytes_free_locked(uint64_t used) KVRT_REQUIRES(mutex_);
   Status make_room(Need need, uint64_t more, const SavedBy& by);
   Result<bool> free_some(uint64_t bytes, const SavedBy& by, int64_t* compacted);
   Result<uint64_t> compact(const SegmentRow& segment, Collection* c);
+  Result<bool> gc_seal(Collection* c);
   Result<bool> gc_sparse(Collection* c);
   Result<bool> rewrite(const SegmentRow& segment, Collection* c);
   Result<bool> gc_find_dead(Collection* c);
@@ -89,6 +95,16 @@ class StoreImpl final : public Store {
   void collect_after_save(Durability durability);
   Result<CommitResult> commit_locked(const SessionIn& session, const NewSegment* segment, const ChunkKeys& needed) KVRT_REQUIRES(mutex_);
   Status sync_reused(const SessionIn& session) KVRT_REQUIRES(mutex_);
+  Status distrust_locked(const SegmentId& id, const Status& why) KVRT_REQUIRES(mutex_);
+  struct Sealing;
+  Result<Sealing> begin_seal(const SegmentId& id, uint64_t file_bytes, uint64_t wait_ms);
+  Status end_seal(const SegmentId& id, uint64_t bytes, uint64_t wait_ms);
+  bool seal_own(const OpenSegments::Handle& segment, uint64_t wait_ms);
+  uint64_t seal_retired(uint64_t wait_ms);
+  void drop_dead_locked() KVRT_REQUIRES(mutex_);
+  bool seal_dead(const SegmentId& id, uint64_t wait_ms);
+  Result<bool> retire_with_dead(std::vector<SegmentId>* left);
+  void settle_segments(Durability durability);
   Status change_locked(bool frees, const std::function<Status()>& change) KVRT_REQUIRES(mutex_);
   void after_commit(Durability durability) KVRT_REQUIRES(mutex_);
   void fold_log(uint64_t from_bytes) KVRT_REQUIRES(mutex_);
@@ -105,7 +121,8 @@ class StoreImpl final : public Store {
   const uint64_t disk_bytes_max_, free_bytes_min_;
   SegmentCache files_;
   CodecPool codecs_;
-  std::atomic<uint64_t> pending_bytes_{0};  // in segments that saves are writing
+  OpenSegments open_;
+  std::atomic<uint64_t> pending_bytes_{0};  // of frames that saves are about to write
   std::atomic<uint64_t> damaged_{0}, evicted_{0};
   std::atomic<bool> litter_{false};  // a file that no row names could not be removed
 
@@ -134,6 +151,7 @@ struct StoreImpl::Collection {
   RemovedFiles files;
   std::vector<std::string> directories;  // to look through for orphans, last first
   bool listed = false;
+  bool sealed = false;  // the segments that can be were
   uint64_t slice_end = 0;
   std::function<bool()> go_on;  // begins a slice; false stops gc. None: it cannot be stopped
   int64_t compacted = 0;        // segments up to this row were looked at

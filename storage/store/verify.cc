@@ -48,7 +48,7 @@ Status verify_segments(Env* env, const std::string& root, const StoreId& store, 
     }
     auto index = read_segment_index(**file, segment.id, store);
     if (is_want(index.status())) return index.take_status();
-    if (!index.is_ok()) report(segment.id, 0, index.status().message(), users.empty() ? nullptr : users.front());
+    if (!index.is_ok() && segment.sealed) report(segment.id, 0, index.status().message(), users.empty() ? nullptr : users.front());
     KVRT_ASSIGN(const bool foreign, is_foreign_segment(**file, store));
     if (foreign) continue;  // its frames are nobody's
     // Only frames that a row names are read: any other is removed, and may be dead, punched or half punched.

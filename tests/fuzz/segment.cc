@@ -39,6 +39,7 @@ class MemoryFile final : public File {
     return std::all_of(part.begin(), part.end(), [](uint8_t byte) { return byte == 0; });
   }
   Status append(std::span<const uint8_t>) override { return error(Code::kIo, Detail::kNone, "read only"); }
+  Status resize(uint64_t) override { return error(Code::kIo, Detail::kNone, "read only"); }
   Status sync() override { return {}; }
   Result<uint64_t> size() const override { return uint64_t{bytes_.size()}; }
   Result<std::span<const uint8_t>> map() override { return bytes_; }

@@ -65,6 +65,7 @@ class ToyEnv : public Env {
   explicit ToyEnv(uint64_t seed) : random_(seed) {}
   Result<std::unique_ptr<File>> open_read(const std::string& path) override { return base_->open_read(path); }
   Result<std::unique_ptr<File>> create_new(const std::string& path) override { return base_->create_new(path); }
+  Result<std::unique_ptr<File>> open_append(const std::string& path) override { return base_->open_append(path); }
   Status make_dir(const std::string& path) override { return base_->make_dir(path); }
   Status rename_new(const std::string& from, const std::string& to) override { return base_->rename_new(from, to); }
   Status remove_file(const std::string& path) override { return base_->remove_file(path); }

@@ -48,7 +48,8 @@ Status fault_status(Fault fault, const std::string& path) {
 
 class FaultFile final : public File {
  public:
-  FaultFile(std::unique_ptr<File> base, std::string path, FaultPlan* plan) : base_(std::move(base)), path_(std::move(path)), plan_(plan) {}
+  FaultFile(std::unique_ptr<File> base, std::string path, FaultPlan* plan, uint64_t bytes = 0)
+      : base_(std::move(base)), path_(std::move(path)), plan_(plan), appended_(bytes) {}
   Status pread(uint64_t offset, std::span<uint8_t> out) const override {
     KVRT_TRY(fault_status(plan_->next(Op::kOther), path_));
     return base_->pread(offset, out);
@@ -65,6 +66,13 @@ class FaultFile final : public File {
     KVRT_TRY(base_->append(bytes));
     plan_->done({DiskOp::Kind::kWrite, path_, "", appended_, {bytes.begin(), bytes.end()}});
     appended_ += bytes.size();
+    return {};
+  }
+  Status resize(uint64_t bytes) override {
+    KVRT_TRY(fault_status(plan_->next(Op::kOther), path_));
+    KVRT_TRY(base_->resize(bytes));
+    plan_->done({DiskOp::Kind::kTruncate, path_, "", bytes, {}});
+    appended_ = bytes;
     return {};
   }
   Status sync() override {
@@ -89,7 +97,7 @@ class FaultFile final : public File {
   std::unique_ptr<File> base_;
   std::string path_;
   FaultPlan* plan_;
-  uint64_t appended_ = 0;
+  uint64_t appended_;
 };
 
 }  // namespace
@@ -115,6 +123,15 @@ Result<std::unique_ptr<File>> FaultEnv::create_new(const std::string& path) {
   KVRT_ASSIGN(auto file, base_->create_new(path));
   plan_->done({DiskOp::Kind::kCreate, path, "", 0, {}});
   return std::unique_ptr<File>(new FaultFile(std::move(file), path, plan_));
+}
+
+Result<std::unique_ptr<File>> FaultEnv::open_append(const std::string& path) {
+  if (on_open) on_open(path);
+  if (fail_open) KVRT_TRY(fail_open(path));
+  KVRT_TRY(fault_status(plan_->next(Op::kOther), path));
+  KVRT_ASSIGN(auto file, base_->open_append(path));
+  KVRT_ASSIGN(const uint64_t bytes, file->size());
+  return std::unique_ptr<File>(new FaultFile(std::move(file), path, plan_, bytes));
 }
 
 Status FaultEnv::make_dir(const std::string& path) {

@@ -64,6 +64,7 @@ class FaultEnv final : public Env {
   FaultEnv(Env* base, FaultPlan* plan) : base_(base), plan_(plan) {}
   Result<std::unique_ptr<File>> open_read(const std::string& path) override;
   Result<std::unique_ptr<File>> create_new(const std::string& path) override;
+  Result<std::unique_ptr<File>> open_append(const std::string& path) override;
   Status make_dir(const std::string& path) override;
   Status rename_new(const std::string& from, const std::string& to) override;
   Status remove_file(const std::string& path) override;

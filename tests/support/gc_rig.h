@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tests/support/fault_env.h"
+#include "tests/support/sql.h"
 #include "tests/support/store_rig.h"
 
 namespace kvrt::test {
@@ -23,6 +24,11 @@ class Gc : public testing::Test {
     o.overwrite = true;
     ASSERT_OK(save_chain(store_.get(), name, chain, o).status()) << name;
   }
+  // Into a segment of its own, which is sealed then: the next save does not go there.
+  void save_apart(const std::string& name, const Chain& chain, SaveOptions o = {}) {
+    save(name, chain, o);
+    open();
+  }
   GcReport gc() {
     auto report = store_->gc(nullptr);
     EXPECT_OK(report.status());
@@ -34,7 +40,8 @@ class Gc : public testing::Test {
     for (auto& f : *faults) ADD_FAILURE() << f.where << ": " << f.what;
   }
   void expect_no_stray_files() {
-    EXPECT_EQ(segment_files(root()).size(), store_->info()->segments);
+    const std::string trash = sql_rows(root() + "/catalog.db", "SELECT count(*) FROM trash");  // which waits for a sync
+    EXPECT_EQ(segment_files(root()).size(), store_->info()->segments + std::stoul(trash));
     EXPECT_TRUE(fs::is_empty(root() + "/tmp"));
   }
 

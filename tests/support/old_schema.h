@@ -12,13 +12,23 @@
 
 namespace kvrt::test {
 
-// Nodes as 0.1 had them: a node's row has the place of its only chunk.
+// Nodes as 0.1 had them: a node's row has the place of its only chunk. Every segment was sealed, and synced or not.
 inline constexpr char kToOldNodes[] = R"sql(
 PRAGMA foreign_keys=OFF;
 BEGIN IMMEDIATE;
 PRAGMA legacy_alter_table=ON;
 ALTER TABLE nodes RENAME TO nodes_now;
+ALTER TABLE segments RENAME TO segments_now;
 PRAGMA legacy_alter_table=OFF;
+CREATE TABLE segments(
+  id INTEGER PRIMARY KEY,
+  name BLOB NOT NULL UNIQUE CHECK(length(name) = 16),
+  bytes INTEGER NOT NULL,
+  live INTEGER NOT NULL CHECK(live >= 0),
+  synced INTEGER NOT NULL) STRICT;
+INSERT INTO segments SELECT id, name, bytes, live, synced > 0 FROM segments_now;
+DROP TABLE segments_now;
+CREATE INDEX segments_sparse ON segments(id) WHERE 2 * live < bytes;
 CREATE TABLE nodes(
   id INTEGER PRIMARY KEY,
   key BLOB NOT NULL UNIQUE CHECK(length(key) = 32),

@@ -64,6 +64,7 @@ uint64_t Disk::hash() const {
 
 PowerCut::PowerCut(Disk before, const std::string& root, std::vector<DiskOp> ops) : stable_(std::move(before)) {
   std::map<std::string, int> names = stable_.names_;  // as every process saw them
+  std::map<std::string, int> opened = names;          // a file that is open keeps the name that it had then
   int files = static_cast<int>(stable_.files_.size());
   const auto relative = [&](std::string* path) {
     if (*path == root) return path->clear(), true;
@@ -76,12 +77,14 @@ PowerCut::PowerCut(Disk before, const std::string& root, std::vector<DiskOp> ops
     Step step{std::move(op)};
     const std::string& path = step.op.path;
     if (step.op.kind == DiskOp::Kind::kCreate) {
-      names[path] = step.file = files++;
+      names[path] = opened[path] = step.file = files++;
       stable_.files_[step.file];
     } else if (auto known = names.find(path); known != names.end()) {
       step.file = known->second;
-      if (step.op.kind == DiskOp::Kind::kRename) names[step.op.to] = step.file;
+      if (step.op.kind == DiskOp::Kind::kRename) names[step.op.to] = opened[step.op.to] = step.file;
       if (step.op.kind == DiskOp::Kind::kRename || step.op.kind == DiskOp::Kind::kUnlink) names.erase(known);
+    } else if (auto open = opened.find(path); open != opened.end()) {
+      step.file = open->second;
     }
     steps_.push_back(std::move(step));
   }

@@ -57,6 +57,7 @@ TEST_F(Gc, FreesExactlyWhatNoSessionNeeds) {
       save(name, *chains.back(), o);
       (o.ttl_seconds != 0 && !o.pin ? dying : living)[name] = chains.back().get();
     }
+    if (round % 2 != 0) open();  // which seals the segment, so that the files' bytes are known
     env_.unix_offset_ms += 11'000;
     std::set<BlockKey> before, after;
     for (auto* group : {&living, &dying}) {
@@ -74,8 +75,10 @@ TEST_F(Gc, FreesExactlyWhatNoSessionNeeds) {
     auto left = segment_files(root());
     std::vector<std::string> gone;
     std::set_difference(files.begin(), files.end(), left.begin(), left.end(), std::back_inserter(gone));
-    EXPECT_EQ(report.segments_removed, gone.size());
-    EXPECT_EQ(report.bytes_freed, bytes - bytes_of(left) + report.bytes_rewritten);
+    if (round % 2 != 0) {
+      EXPECT_EQ(report.segments_removed, gone.size());
+      EXPECT_EQ(report.bytes_freed, bytes - bytes_of(left) + report.bytes_rewritten);
+    }
     for (auto& chain : chains) {
       const std::vector<uint32_t> has = store_->has(chain->nodes);
       for (size_t n = 0; n < has.size(); n++) EXPECT_EQ(has[n] != 0, after.count(chain->nodes[n].key) != 0);
@@ -97,7 +100,7 @@ TEST_F(Gc, FreesExactlyWhatNoSessionNeeds) {
 
 TEST_F(Gc, FilesThatNoRowNames) {
   Chain chain(token_run(70)), next(token_run(90, 1));
-  save("ann", chain);
+  save_apart("ann", chain);
   auto whole = segment_files(root());
   ASSERT_EQ(whole.size(), 1u);
   uint64_t bytes = bytes_of(whole);
@@ -160,9 +163,9 @@ TEST_F(Gc, AFileWhoseLockCannotBeHadStays) {
 TEST_F(Gc, WithoutRoomForOneSegmentTheOthersArePunched) {
   const Chain ann(token_run(8 * 16, 5), 1024), bob(token_run(8 * 16, 6), 1024);
   const Chain ann_part(token_run(6 * 16, 5), 1024), bob_part(token_run(6 * 16, 6), 1024);
-  save("ann", ann);
+  save_apart("ann", ann);
   const auto first = segment_files(root());
-  save("bob", bob);
+  save_apart("bob", bob);
   auto files = segment_files(root());
   std::erase(files, first.at(0));
   save("ann", ann_part);
@@ -211,7 +214,7 @@ class GcStopped : public Gc {
       auto branch = ids;
       for (int32_t t : token_run(40, i + 1)) branch.push_back(t);
       chains_.push_back(std::make_unique<Chain>(branch));
-      save("s" + std::to_string(i), *chains_.back(), i == 2 ? SaveOptions{} : dying);
+      save_apart("s" + std::to_string(i), *chains_.back(), i == 2 ? SaveOptions{} : dying);
     }
     chains_.push_back(std::make_unique<Chain>(token_run(50, 9)));
     save("apart", *chains_.back(), dying);

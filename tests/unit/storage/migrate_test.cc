@@ -48,6 +48,9 @@ class Migration : public Damage {
       o.pin = pin;
       o.domain = name == "dan" ? "work" : "";
       ASSERT_OK(save_chain(store->get(), name, chain, o).status());
+      store->reset();  // a segment for each
+      store = open_store(root());
+      ASSERT_OK(store.status());
     };
     save("bob", shared_, 2);
     save("bob", grown_, 2, 1);

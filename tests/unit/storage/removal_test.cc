@@ -129,7 +129,7 @@ TEST_F(Removal, NothingIsLeftOfManySessions) {
   ASSERT_TRUE(is_there(*living[0])) << "the search finds nothing";
   const GcReport report = gc();
   EXPECT_EQ(report.log_bytes_kept, 0u);
-  EXPECT_GT(report.bytes_punched, 0u);
+  EXPECT_GT(report.bytes_punched + report.bytes_rewritten, 0u);
   EXPECT_EQ(fs::file_size(root() + "/catalog.db-wal"), 0u);
   expect_gone(gone);
   for (auto* c : living) EXPECT_EQ(readable_chunks(store_.get(), *c->chain), c->chain->nodes.size());

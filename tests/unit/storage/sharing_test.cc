@@ -101,11 +101,11 @@ TEST_F(Sharing, FoundDamagedAfterPut) {
 // A save whose KV is to survive a power cut syncs what it shares. That a segment cannot be opened for want of descriptors does not mean
 // that it is synced, or missing.
 TEST_F(Sharing, WhatCannotBeSyncedIsNotCalledSynced) {
-  const auto synced = [&] { return sql_rows(root() + "/catalog.db", "SELECT synced FROM segments ORDER BY id"); };
+  const auto synced = [&] { return sql_rows(root() + "/catalog.db", "SELECT synced > 0 FROM segments ORDER BY id"); };
   Chain apart(token_run(30, 5));
-  save("apart", apart);
+  open();
+  save_apart("apart", apart);
   ASSERT_EQ(segment_files(root()).size(), 2u);
-  open();  // no segment is open
   SaveOptions o;
   o.id = 99;
   o.durability = Durability::kKv;

@@ -1,0 +1,204 @@
+// StoreImpl: seals segments: those of this store, once no save uses them, and those that a killed process left open.
+#include <algorithm>
+#include <new>
+
+#include "storage/store/store_impl.h"
+
+namespace kvrt {
+
+namespace {
+constexpr uint64_t kOpenSegmentPart = 32;  // of the room that KV can have
+}  // namespace
+
+// A segment that is to be sealed. Its index has the frames that rows name: others are dead, or those of a save that was given up.
+struct StoreImpl::Sealing {
+  SegmentRow row;  // row 0: there is nothing to seal
+  uint64_t frames_end = 0;
+  std::vector<SegmentEntry> index;
+};
+
+// The caller holds the segment's lock: nobody appends to it, and no row comes. A file that is shorter than its row says has lost chunks.
+Result<StoreImpl::Sealing> StoreImpl::begin_seal(const SegmentId& id, uint64_t file_bytes, uint64_t wait_ms) {
+  Lock lock(mutex_);
+  const Impatient as_told = catalog_.db.impatient(wait_ms);
+  KVRT_TRY(check_writable_locked());
+  Sealing s;
+  KVRT_ASSIGN(s.row, catalog_.segments.find(id));
+  if (s.row.row == 0 || s.row.sealed) return Sealing();
+  if (s.row.bytes > file_bytes) {
+    uint64_t lost = 0;
+    KVRT_TRY(change_locked(true, [&]() KVRT_REQUIRES(mutex_) -> Status {
+      KVRT_ASSIGN(lost, catalog_.chunks.forget_behind(id, file_bytes));
+      return {};
+    }));
+    damaged_ += lost;
+    KVRT_ASSIGN(s.row, catalog_.segments.find(id));
+  }
+  s.frames_end = s.row.bytes;
+  KVRT_ASSIGN(const auto chunks, catalog_.chunks.in_segment(s.row));
+  for (const ChunkPlace& chunk : chunks) {
+    if (chunk.offset > file_bytes || chunk.bytes > file_bytes - chunk.offset) continue;  // a damaged row
+    s.index.push_back({chunk.chunk.node, chunk.offset, chunk.bytes});
+    s.frames_end = std::max(s.frames_end, chunk.offset + chunk.bytes);
+  }
+  return s;
+}
+
+// A power cut may undo it: then it is sealed again.
+Status StoreImpl::end_seal(const SegmentId& id, uint64_t bytes, uint64_t wait_ms) {
+  Lock lock(mutex_);
+  const Impatient as_told = catalog_.db.impatient(wait_ms);
+  KVRT_TRY(check_writable_locked());
+  KVRT_TRY(catalog_.db.set_durability(Durability::kProcess));
+  Status sealed = catalog_.segments.seal(id, bytes);
+  if (sealed.code() == Code::kIo) broken_ = sealed.clone();
+  files_.forget(id);
+  return sealed;
+}
+
+// Seals a segment that take_idle gave. False: not now.
+bool StoreImpl::seal_own(const OpenSegments::Handle& segment, uint64_t wait_ms) {
+  const SegmentId id = OpenSegments::id(segment);
+  auto begun = begin_seal(id, OpenSegments::bytes(segment), wait_ms);
+  if (!begun.is_ok()) return false;
+  if (begun->row.row == 0) return true;  // its row is gone: somebody removed the file
+  uint64_t bytes = begun->row.bytes;
+  if (begun->row.live > 0) {
+    if (!OpenSegments::seal(segment, begun->frames_end, begun->index, begun->row.synced > 0).is_ok()) return false;
+    bytes = OpenSegments::bytes(segment);
+  }
+  return end_seal(id, bytes, wait_ms).is_ok();
+}
+
+// The count of segments sealed.
+uint64_t StoreImpl::seal_retired(uint64_t wait_ms) {
+  uint64_t count = 0;
+  for (const OpenSegments::Handle& segment : open_.take_idle()) {
+    struct PutBack {
+      OpenSegments* all;
+      const OpenSegments::Handle& segment;
+      bool sealed = false;
+      ~PutBack() { sealed ? (void)all->drop(segment) : all->put_back(segment); }
+    } end{&open_, segment};
+    end.sealed = seal_own(segment, wait_ms);
+    count += end.sealed;
+  }
+  return count;
+}
+
+// Seals the segment of a writer that is dead: its lock can be had. False: it is not dead, or the segment cannot be sealed now.
+bool StoreImpl::seal_dead(const SegmentId& id, uint64_t wait_ms) {
+  auto file = env_->open_append(id.path(dir_.root));
+  if (file.status().code() == Code::kNotFound) {  // a power cut, or somebody removed it
+    Lock lock(mutex_);
+    const Impatient as_told = catalog_.db.impatient(wait_ms);
+    uint64_t lost = 0;
+    Status forgotten = change_locked(true, [&]() KVRT_REQUIRES(mutex_) -> Status {
+      KVRT_ASSIGN(lost, catalog_.chunks.forget_segment(id));
+      return {};
+    });
+    damaged_ += lost;
+    return forgotten.is_ok();
+  }
+  if (!file.is_ok()) return false;
+  auto size = (*file)->size();
+  auto begun = size.is_ok() ? begin_seal(id, *size, wait_ms) : Result<Sealing>(size.take_status());
+  if (!begun.is_ok() || begun->row.row == 0) return false;
+  uint64_t bytes = begun->row.bytes;
+  if (begun->row.live > 0) {
+    auto written = write_footer(file->get(), begun->frames_end, begun->index);
+    if (!written.is_ok() || (begun->row.synced > 0 && !(*file)->sync().is_ok())) return false;
+    bytes = *written;
+  }
+  return end_seal(id, bytes, wait_ms).is_ok();
+}
+
+// Lets those go of which every chunk was removed, on the disk: their space is free at once.
+void StoreImpl::drop_dead_locked() {
+  for (const SegmentId& id : open_.list()) {
+    auto row = catalog_.segments.find(id);
+    if (!row.is_ok() || row->row == 0 || row->live > 0) continue;
+    const OpenSegments::Handle segment = open_.take(id);
+    if (segment == nullptr) continue;  // a save uses it
+    Status dropped = catalog_.db.set_durability(Durability::kTokens);
+    if (dropped.is_ok()) dropped = catalog_.segments.seal(id, row->bytes);
+    if (dropped.code() == Code::kIo) broken_ = dropped.clone();
+    if (dropped.is_ok()) {
+      (void)open_.drop(segment);
+    } else {
+      open_.put_back(segment);
+    }
+  }
+}
+
+// Seals what killed processes left. It may fail without harm: gc tries again.
+void StoreImpl::seal_left() try {
+  std::vector<SegmentRow> left;
+  {
+    Lock lock(mutex_);
+    if (!check_writable_locked().is_ok()) return;
+    auto rows = catalog_.segments.open();
+    if (rows.is_ok()) left = std::move(*rows);
+  }
+  for (const SegmentRow& row : left) (void)seal_dead(row.id, 0);
+} catch (const std::bad_alloc&) {
+}
+
+// Retires this store's segments that have dead frames. Gives the others' open ones. 
+Result<bool> StoreImpl::retire_with_dead(std::vector<SegmentId>* left) {
+  const std::vector<SegmentId> own = open_.list();
+  Lock lock(mutex_);
+  KVRT_TRY(check_writable_locked());
+  KVRT_ASSIGN(const auto rows, catalog_.segments.open());
+  bool retired = false;
+  for (const SegmentRow& row : rows) {
+    if (std::find(own.begin(), own.end(), row.id) == own.end()) {
+      left->push_back(row.id);
+    } else if (row.live + kSegmentHeaderBytes != row.bytes) {
+      open_.retire(row.id);
+      retired = true;
+    }
+  }
+  return retired;
+}
+
+// Seals the segments that can have garbage: only sealed ones are removed, copied or punched. True: some were.
+Result<bool> StoreImpl::gc_seal(Collection* c) {
+  if (std::exchange(c->sealed, true)) return false;
+  std::vector<SegmentId> left;
+  KVRT_TRY(retire_with_dead(&left).take_status());
+  uint64_t count = seal_retired(c->wait_ms);
+  for (const SegmentId& id : left) count += seal_dead(id, c->wait_ms);
+  return count > 0;
+}
+
+// After a save: a segment that is large enough, for the room that there is, takes no more. Without this a save's KV would be in the way of
+// another's where there is little room. One that is sparse by then is copied. Housekeeping: it may fail without harm.
+void StoreImpl::settle_segments(Durability durability) try {
+  const std::vector<SegmentId> own = open_.list();
+  if (own.empty()) return;
+  {
+    Lock lock(mutex_);
+    auto segments = catalog_.segments.total_bytes();
+    if (!segments.is_ok()) return;
+    const uint64_t used = *segments + catalog_.db.disk_bytes() + uncounted_bytes();
+    auto free = bytes_free_locked(used);
+    if (!free.is_ok()) return;
+    open_.retire(std::min(kOpenSegmentBytes, (used + *free) / kOpenSegmentPart));
+  }
+  if (seal_retired(0) == 0 || durability == Durability::kNone || durability == Durability::kProcess) return;
+  for (const SegmentId& id : own) {
+    Collection c;
+    c.slice_end = UINT64_MAX;
+    SegmentRow row;
+    {
+      Lock lock(mutex_);
+      auto found = catalog_.segments.find(id);
+      if (found.is_ok()) row = *found;
+    }
+    if (row.row != 0 && row.sealed && 2 * row.live < row.bytes) (void)rewrite(row, &c).is_ok();
+  }
+} catch (const std::bad_alloc&) {
+}
+
+}  // namespace kvrt
