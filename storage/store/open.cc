@@ -110,7 +110,7 @@ StoreImpl::~StoreImpl() {
   try {
     if (!dir_.read_only) {
       open_.retire(0);
-      seal_retired(kCloseWaitMs);  // a store that nobody has open has no open segment
+      (void)seal_retired(kCloseWaitMs).is_ok();  // a store that nobody has open has no open segment
     }
     Lock lock(mutex_);
     const bool sound = broken_.is_ok() && !catalog_.db.sync_failed();

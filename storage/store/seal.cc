@@ -56,22 +56,21 @@ Status StoreImpl::end_seal(const SegmentId& id, uint64_t bytes, uint64_t wait_ms
   return sealed;
 }
 
-// Seals a segment that take_idle gave. False: not now.
-bool StoreImpl::seal_own(const OpenSegments::Handle& segment, uint64_t wait_ms) {
+// Seals a segment that take_idle gave.
+Status StoreImpl::seal_own(const OpenSegments::Handle& segment, uint64_t wait_ms) {
   const SegmentId id = OpenSegments::id(segment);
-  auto begun = begin_seal(id, OpenSegments::bytes(segment), wait_ms);
-  if (!begun.is_ok()) return false;
-  if (begun->row.row == 0) return true;  // its row is gone: somebody removed the file
-  uint64_t bytes = begun->row.bytes;
-  if (begun->row.live > 0) {
-    if (!OpenSegments::seal(segment, begun->frames_end, begun->index, begun->row.synced > 0).is_ok()) return false;
+  KVRT_ASSIGN(const Sealing s, begin_seal(id, OpenSegments::bytes(segment), wait_ms));
+  if (s.row.row == 0) return {};  // its row is gone: somebody removed the file
+  uint64_t bytes = s.row.bytes;
+  if (s.row.live > 0) {
+    KVRT_TRY(OpenSegments::seal(segment, s.frames_end, s.index, s.row.synced > 0));
     bytes = OpenSegments::bytes(segment);
   }
-  return end_seal(id, bytes, wait_ms).is_ok();
+  return end_seal(id, bytes, wait_ms);
 }
 
-// The count of segments sealed.
-uint64_t StoreImpl::seal_retired(uint64_t wait_ms) {
+// Seals the segments that take no more saves, and that none uses. The count; another time where there is no room, or no turn to write.
+Result<uint64_t> StoreImpl::seal_retired(uint64_t wait_ms) {
   uint64_t count = 0;
   for (const OpenSegments::Handle& segment : open_.take_idle()) {
     struct PutBack {
@@ -80,37 +79,36 @@ uint64_t StoreImpl::seal_retired(uint64_t wait_ms) {
       bool sealed = false;
       ~PutBack() { sealed ? (void)all->drop(segment) : all->put_back(segment); }
     } end{&open_, segment};
-    end.sealed = seal_own(segment, wait_ms);
+    Status sealed = seal_own(segment, wait_ms);
+    end.sealed = sealed.is_ok();
     count += end.sealed;
+    if (!sealed.is_ok() && sealed.code() != Code::kNoSpace && sealed.code() != Code::kBusy) return sealed;
   }
   return count;
 }
 
-// Seals the segment of a writer that is dead: its lock can be had. False: it is not dead, or the segment cannot be sealed now.
-bool StoreImpl::seal_dead(const SegmentId& id, uint64_t wait_ms) {
-  auto file = env_->open_append(id.path(dir_.root));
-  if (file.status().code() == Code::kNotFound) {  // a power cut, or somebody removed it
+// Seals the segment of a writer that is dead: its lock can be had. BUSY: it is not.
+Status StoreImpl::seal_dead(const SegmentId& id, uint64_t wait_ms) {
+  auto opened = env_->open_append(id.path(dir_.root));
+  if (opened.status().code() == Code::kNotFound) {  // a power cut, or somebody removed it
     Lock lock(mutex_);
     const Impatient as_told = catalog_.db.impatient(wait_ms);
-    uint64_t lost = 0;
-    Status forgotten = change_locked(true, [&]() KVRT_REQUIRES(mutex_) -> Status {
-      KVRT_ASSIGN(lost, catalog_.chunks.forget_segment(id));
+    return change_locked(true, [&]() KVRT_REQUIRES(mutex_) -> Status {
+      KVRT_ASSIGN(const uint64_t lost, catalog_.chunks.forget_segment(id));
+      damaged_ += lost;
       return {};
     });
-    damaged_ += lost;
-    return forgotten.is_ok();
   }
-  if (!file.is_ok()) return false;
-  auto size = (*file)->size();
-  auto begun = size.is_ok() ? begin_seal(id, *size, wait_ms) : Result<Sealing>(size.take_status());
-  if (!begun.is_ok() || begun->row.row == 0) return false;
-  uint64_t bytes = begun->row.bytes;
-  if (begun->row.live > 0) {
-    auto written = write_footer(file->get(), begun->frames_end, begun->index);
-    if (!written.is_ok() || (begun->row.synced > 0 && !(*file)->sync().is_ok())) return false;
-    bytes = *written;
+  KVRT_ASSIGN(const std::unique_ptr<File> file, std::move(opened));
+  KVRT_ASSIGN(const uint64_t size, file->size());
+  KVRT_ASSIGN(const Sealing s, begin_seal(id, size, wait_ms));
+  if (s.row.row == 0) return {};  // another was faster
+  uint64_t bytes = s.row.bytes;
+  if (s.row.live > 0) {
+    KVRT_ASSIGN(bytes, write_footer(file.get(), s.frames_end, s.index));
+    if (s.row.synced > 0) KVRT_TRY(file->sync());
   }
-  return end_seal(id, bytes, wait_ms).is_ok();
+  return end_seal(id, bytes, wait_ms);
 }
 
 // Lets those go of which every chunk was removed, on the disk: their space is free at once.
@@ -140,35 +138,37 @@ void StoreImpl::seal_left() try {
     auto rows = catalog_.segments.open();
     if (rows.is_ok()) left = std::move(*rows);
   }
-  for (const SegmentRow& row : left) (void)seal_dead(row.id, 0);
+  for (const SegmentRow& row : left) (void)seal_dead(row.id, 0).is_ok();
 } catch (const std::bad_alloc&) {
 }
 
-// Retires this store's segments that have dead frames. Gives the others' open ones. 
-Result<bool> StoreImpl::retire_with_dead(std::vector<SegmentId>* left) {
+// Retires this store's segments that have dead frames. `others`: the open ones that are not its own.
+Status StoreImpl::retire_with_dead(std::vector<SegmentId>* others) {
   const std::vector<SegmentId> own = open_.list();
   Lock lock(mutex_);
   KVRT_TRY(check_writable_locked());
   KVRT_ASSIGN(const auto rows, catalog_.segments.open());
-  bool retired = false;
   for (const SegmentRow& row : rows) {
     if (std::find(own.begin(), own.end(), row.id) == own.end()) {
-      left->push_back(row.id);
+      others->push_back(row.id);
     } else if (row.live + kSegmentHeaderBytes != row.bytes) {
       open_.retire(row.id);
-      retired = true;
     }
   }
-  return retired;
+  return {};
 }
 
 // Seals the segments that can have garbage: only sealed ones are removed, copied or punched. True: some were.
 Result<bool> StoreImpl::gc_seal(Collection* c) {
   if (std::exchange(c->sealed, true)) return false;
-  std::vector<SegmentId> left;
-  KVRT_TRY(retire_with_dead(&left).take_status());
-  uint64_t count = seal_retired(c->wait_ms);
-  for (const SegmentId& id : left) count += seal_dead(id, c->wait_ms);
+  std::vector<SegmentId> others;
+  KVRT_TRY(retire_with_dead(&others));
+  KVRT_ASSIGN(uint64_t count, seal_retired(c->wait_ms));
+  for (const SegmentId& id : others) {
+    Status sealed = seal_dead(id, c->wait_ms);
+    if (sealed.code() == Code::kIo && !is_want(sealed)) return sealed;
+    count += sealed.is_ok();
+  }
   return count > 0;
 }
 
@@ -186,7 +186,8 @@ void StoreImpl::settle_segments(Durability durability) try {
     if (!free.is_ok()) return;
     open_.retire(std::min(kOpenSegmentBytes, (used + *free) / kOpenSegmentPart));
   }
-  if (seal_retired(0) == 0 || durability == Durability::kNone || durability == Durability::kProcess) return;
+  auto sealed = seal_retired(0);
+  if (!sealed.is_ok() || *sealed == 0 || durability == Durability::kNone || durability == Durability::kProcess) return;
   for (const SegmentId& id : own) {
     Collection c;
     c.slice_end = UINT64_MAX;

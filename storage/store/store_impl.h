@@ -99,11 +99,11 @@ class StoreImpl final : public Store {
   struct Sealing;
   Result<Sealing> begin_seal(const SegmentId& id, uint64_t file_bytes, uint64_t wait_ms);
   Status end_seal(const SegmentId& id, uint64_t bytes, uint64_t wait_ms);
-  bool seal_own(const OpenSegments::Handle& segment, uint64_t wait_ms);
-  uint64_t seal_retired(uint64_t wait_ms);
+  Status seal_own(const OpenSegments::Handle& segment, uint64_t wait_ms);
+  Result<uint64_t> seal_retired(uint64_t wait_ms);
   void drop_dead_locked() KVRT_REQUIRES(mutex_);
-  bool seal_dead(const SegmentId& id, uint64_t wait_ms);
-  Result<bool> retire_with_dead(std::vector<SegmentId>* left);
+  Status seal_dead(const SegmentId& id, uint64_t wait_ms);
+  Status retire_with_dead(std::vector<SegmentId>* others);
   void settle_segments(Durability durability);
   Status change_locked(bool frees, const std::function<Status()>& change) KVRT_REQUIRES(mutex_);
   void after_commit(Durability durability) KVRT_REQUIRES(mutex_);

@@ -126,6 +126,9 @@ uint64_t StoreFault::strike(FaultPlan* plan, Fault fault, uint64_t nth, bool sti
     auto store = open_store(root(), scene().options, &env);
     if (!scene().at_open) {
       EXPECT_OK(store.status());
+      if (store.is_ok() && scene().begin) {
+        EXPECT_OK(scene().begin(store->get()));
+      }
       if (!scene().at_close) plan->arm(fault, nth, sticky);
     }
     status = !store.is_ok() ? store.take_status() : scene().work ? scene().work(store->get()) : Status();
@@ -184,7 +187,7 @@ void StoreFault::kill_at_every_operation(Fault fault) {
       if (scene().at_open) plan.arm(fault, n);
       {
         auto store = open_store(root(), scene().options, &env);
-        if (!store.is_ok()) ::_exit(3);
+        if (!store.is_ok() || (scene().begin && !scene().begin(store->get()).is_ok())) ::_exit(3);
         if (!scene().at_open) plan.arm(fault, n);
         if (scene().work && !scene().work(store->get()).is_ok()) ::_exit(4);
         if (::write(ack[1], "A", 1) != 1) ::_exit(5);

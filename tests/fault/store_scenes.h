@@ -53,6 +53,7 @@ struct Scene {
   StoreOptions options = {};
   bool only_kills = false;  // its errors are those of another scene
   bool durable_kv = false;  // the save's KV is to be durable: none of it may be left out
+  std::function<Status(Store*)> begin = nullptr;  // done on the same handle before faults strike
 };
 
 inline Status save_scene(Store* store, const std::string& name, const Chain& chain, uint8_t id, uint64_t seen, Durability durability,
@@ -65,10 +66,13 @@ inline Status save_scene(Store* store, const std::string& name, const Chain& cha
   return save_chain(store, name, chain, o).take_status();
 }
 
-// "ann" and "bob".
+// "ann" and "bob", each in a segment of its own: a sync that fails costs all KV of a segment that was not on the disk before.
 inline Status prepare_two(const std::string& root) {
+  {
+    KVRT_ASSIGN(auto store, open_store(root));
+    KVRT_TRY(save_scene(store.get(), "ann", chains().start, 1, 0, Durability::kTokens));
+  }
   KVRT_ASSIGN(auto store, open_store(root));
-  KVRT_TRY(save_scene(store.get(), "ann", chains().start, 1, 0, Durability::kTokens));
   return save_scene(store.get(), "bob", chains().other, 2, 0, Durability::kTokens);
 }
 
@@ -128,8 +132,11 @@ inline constexpr uint64_t kSceneQuota = 138'000;  // for heavy or heavier, not f
 
 // "ann" has much KV, and must give it to later saves under the quota; "bob" is pinned.
 inline Status prepare_heavy(const std::string& root) {
+  {
+    KVRT_ASSIGN(auto store, open_store(root));
+    KVRT_TRY(save_scene(store.get(), "ann", chains().heavy, 1, 0, Durability::kTokens));
+  }
   KVRT_ASSIGN(auto store, open_store(root));
-  KVRT_TRY(save_scene(store.get(), "ann", chains().heavy, 1, 0, Durability::kTokens));
   KVRT_TRY(save_scene(store.get(), "bob", chains().other, 2, 0, Durability::kTokens));
   return store->pin("", "bob", true);
 }
@@ -147,6 +154,13 @@ inline Status resume_whole(Store* store, const std::string& name, const Chain& c
   EXPECT_EQ(session.tokens, chain.tokens);
   (void)readable_chunks(store, chain);  // a chunk that cannot be had is computed again
   return {};
+}
+
+// "zoe" in the handle's open segment, behind the dead frames of another.
+inline Status begin_with_dead(Store* store) {
+  KVRT_TRY(save_scene(store, "tmp", chains().heavier, 8, 0, Durability::kTokens));
+  KVRT_TRY(save_scene(store, "zoe", chains().unlike, 7, 0, Durability::kTokens));
+  return store->remove("", "tmp");
 }
 
 inline Status verify_clean(Store* store) {
@@ -210,6 +224,23 @@ inline std::vector<Scene> make_scenes() {
   scenes.back().options.disk_bytes_max = kSceneQuota;
   scenes.push_back({"Verify", prepare_two, verify_clean, two, two});
   scenes.push_back({"Close", prepare_two, save("ann", c.longer, 1, 1, Durability::kTokens), two, grown, false, true});
+  // The same segment has another session's frames, or dead ones.
+  const World with_zoe = with("zoe", {1, &c.unlike});
+  World grown_beside = with_zoe;
+  grown_beside["ann"] = {2, &c.longer};
+  for (const Durability durability : {Durability::kTokens, Durability::kKv}) {
+    const bool kv = durability == Durability::kKv;
+    scenes.push_back({kv ? "SaveBesideKv" : "SaveBeside", prepare_two, save("ann", c.longer, 1, 1, durability), with_zoe, grown_beside});
+    scenes.back().durable_kv = kv;
+    scenes.back().begin = save("zoe", c.unlike, 7, 0, durability);
+  }
+  scenes.push_back({"SaveBehindDead", prepare_two, save("ann", c.longer, 1, 1, Durability::kTokens), with_zoe, grown_beside});
+  scenes.back().begin = begin_with_dead;
+  scenes.push_back({"GcOfTheOpenSegment", prepare_two, [](Store* s) { return s->gc(nullptr).take_status(); }, with_zoe, with_zoe});
+  scenes.back().in_parts = true;
+  scenes.back().begin = begin_with_dead;
+  scenes.push_back({"CloseBehindDead", prepare_two, save("ann", c.longer, 1, 1, Durability::kTokens), with_zoe, grown_beside, false, true});
+  scenes.back().begin = begin_with_dead;
   return scenes;
 }
 

@@ -1,0 +1,481 @@
+// The segment that the saves of a process append to.
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "storage/segment/segment.h"
+#include "tests/support/gc_rig.h"
+#include "tests/support/repair_rig.h"
+#include "tests/support/sql.h"
+
+namespace kvrt {
+namespace {
+
+using namespace test;
+
+class OpenSegment : public Gc {
+ protected:
+  std::string rows(const std::string& columns) { return sql_rows(root() + "/catalog.db", "SELECT " + columns + " FROM segments"); }
+  std::string file() {
+    const auto files = segment_files(root());
+    EXPECT_EQ(files.size(), 1u);
+    return files.empty() ? "" : files[0];
+  }
+  // The files are as long as their rows say.
+  void expect_lengths() {
+    uint64_t bytes = 0;
+    for (const std::string& path : segment_files(root())) bytes += fs::file_size(path);
+    EXPECT_EQ(sql_rows(root() + "/catalog.db", "SELECT coalesce(sum(bytes), 0) FROM segments"), std::to_string(bytes) + "|\n");
+  }
+  static SessionIn session(const std::string& name, const Chain& chain, uint8_t id, Durability durability = Durability::kNone) {
+    SessionIn in;
+    in.name = name;
+    in.id = session_id(id);
+    in.root = chain.root;
+    in.nodes = chain.nodes;
+    in.token_count = chain.tokens.size();
+    in.durability = durability;
+    return in;
+  }
+  std::unique_ptr<Store::Save> begin() {
+    auto save = store_->begin_save();
+    EXPECT_OK(save.status());
+    return save.is_ok() ? std::move(*save) : nullptr;
+  }
+  // Does it in a child on a store of its own, and kills that.
+  void in_a_killed_process(const std::function<bool(Store*)>& work) {
+    store_.reset();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      auto store = open_store(root());
+      if (!store.is_ok() || !work(store->get())) ::_exit(1);
+      FaultPlan::die();
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status));
+  }
+};
+
+TEST_F(OpenSegment, TakesAllSavesAndIsSealedAtTheClose) {
+  std::vector<std::unique_ptr<Chain>> chains;
+  for (int32_t i = 0; i < 40; i++) {
+    chains.push_back(std::make_unique<Chain>(token_run(40, i)));
+    save("s" + std::to_string(i), *chains.back());
+  }
+  const std::string path = file();
+  EXPECT_EQ(rows("sealed, synced, bytes - live"), "0|0|32|\n");
+  EXPECT_EQ(rows("bytes"), std::to_string(fs::file_size(path)) + "|\n");
+  expect_clean();
+  open();
+  EXPECT_EQ(file(), path);
+  EXPECT_EQ(rows("sealed, bytes - live"), "1|" + std::to_string(32 + 40 + 120 * 48) + "|\n");
+  expect_lengths();
+  SegmentId id;
+  ASSERT_TRUE(parse_segment_name(fs::path(path).filename(), &id));
+  auto index = read_segment_index(**posix_env()->open_read(path), id);
+  ASSERT_OK(index.status());
+  EXPECT_EQ(index->size(), 120u);
+  for (auto& chain : chains) EXPECT_EQ(readable_chunks(store_.get(), *chain), 3u);
+  expect_clean();
+  save("later", Chain(token_run(40, 99)));
+  EXPECT_EQ(segment_files(root()).size(), 2u);
+}
+
+// Saves side by side lie between each other. One that is given up leaves nothing at the end, and dead bytes in the middle, which gc frees.
+TEST_F(OpenSegment, SavesSideBySide) {
+  const Chain a(token_run(64, 1)), b(token_run(64, 2)), c(token_run(64, 3));
+  auto first = begin(), second = begin(), third = begin();
+  for (size_t i = 0; i < 4; i++) {
+    ASSERT_OK(put_chunk(first.get(), a, i, 0));
+    ASSERT_OK(put_chunk(second.get(), b, i, 0));
+    ASSERT_OK(put_chunk(third.get(), c, i, 0));
+  }
+  ASSERT_OK(second->commit(session("b", b, 2)).status());
+  second.reset();
+  third.reset();  // its last frame lies at the end
+  const std::string path = file();
+  EXPECT_EQ(rows("bytes"), std::to_string(fs::file_size(path)) + "|\n");
+  ASSERT_OK(first->commit(session("a", a, 1)).status());
+  first.reset();
+  EXPECT_EQ(readable_chunks(store_.get(), a) + readable_chunks(store_.get(), b), 8u);
+  EXPECT_EQ(readable_chunks(store_.get(), c), 0u);
+  expect_clean();
+  EXPECT_GT(gc().bytes_punched, 0u);
+  EXPECT_EQ(rows("sealed"), "1|\n");
+  EXPECT_EQ(readable_chunks(store_.get(), a) + readable_chunks(store_.get(), b), 8u);
+  expect_clean();
+  expect_no_stray_files();
+}
+
+TEST_F(OpenSegment, AFrameThatFailsIsCutOff) {
+  const Chain a(token_run(64, 1)), b(token_run(64, 2));
+  save("a", a);
+  const uint64_t bytes = fs::file_size(file());
+  auto second = begin();
+  ASSERT_OK(put_chunk(second.get(), b, 0, 0));
+  plan_.arm(Fault::kShort, 1);
+  EXPECT_EQ(put_chunk(second.get(), b, 1, 0).code(), Code::kNoSpace);
+  EXPECT_EQ(plan_.fired(), 1u);
+  plan_.disarm();
+  EXPECT_EQ(fs::file_size(file()), bytes) << "its other frames are dropped";
+  ASSERT_OK(put_chunk(second.get(), b, 2, 0));
+  ASSERT_OK(second->commit(session("b", b, 2)).status());
+  second.reset();
+  EXPECT_EQ(readable_chunks(store_.get(), b), 1u);
+  EXPECT_EQ(readable_chunks(store_.get(), a), 4u);
+  expect_clean();
+  open();
+  expect_lengths();
+  expect_clean();
+}
+
+// What cannot be cut off stays out of the index, and nothing is appended behind it.
+TEST_F(OpenSegment, AFrameThatCannotBeCutOff) {
+  const Chain a(token_run(64, 1)), b(token_run(64, 2)), c(token_run(64, 3));
+  save("a", a);
+  const std::string path = file();
+  auto second = begin(), beside = begin();
+  ASSERT_OK(put_chunk(beside.get(), c, 0, 0));
+  plan_.arm(Fault::kNone, 1);
+  ASSERT_OK(put_chunk(second.get(), b, 0, 0));
+  plan_.arm(Fault::kIo, plan_.count(), true);  // the write, and the cut behind it
+  EXPECT_EQ(put_chunk(second.get(), b, 1, 0).code(), Code::kIo);
+  EXPECT_GE(plan_.fired(), 2u);
+  plan_.disarm();
+  EXPECT_EQ(put_chunk(beside.get(), c, 1, 0).code(), Code::kIo);
+  second.reset();
+  beside.reset();
+  save("b", b);
+  EXPECT_EQ(segment_files(root()).size(), 2u);
+  EXPECT_EQ(readable_chunks(store_.get(), a) + readable_chunks(store_.get(), b), 8u);
+  open();
+  expect_lengths();
+  expect_clean();
+}
+
+// Under a quota the same session is saved again and again: nothing is lost of the room, and no KV has to go.
+TEST_F(OpenSegment, ManySavesLeakNothing) {
+  const Chain kept(token_run(32, 7), 256);
+  save("kept", kept);
+  store_.reset();
+  StoreOptions options;
+  options.disk_bytes_max = 400'000;
+  auto store = open_store(root(), options, &env_);
+  ASSERT_OK(store.status());
+  store_ = std::move(*store);
+  for (int32_t i = 0; i < 300; i++) {
+    SaveOptions o;
+    o.id = 9;
+    o.overwrite = true;
+    o.durability = i % 3 == 0 ? Durability::kTokens : i % 3 == 1 ? Durability::kKv : Durability::kNone;
+    const Chain chain(token_run(64, 10 + i), 512);
+    ASSERT_OK(save_chain(store_.get(), "ann", chain, o).status());
+    ASSERT_EQ(readable_chunks(store_.get(), chain), 4u) << "save " << i;
+    if (i % 10 == 5) begin();  // given up
+    auto info = store_->info();
+    ASSERT_LE(info->segments, 4u);
+    ASSERT_LE(info->disk_bytes, 400'000u + (64u << 10)) << "but for a commit's log";
+    ASSERT_EQ(info->chunks_evicted, 0u) << "save " << i;
+  }
+  EXPECT_EQ(readable_chunks(store_.get(), kept), 2u);
+  gc();
+  expect_clean();
+  expect_no_stray_files();
+  open();
+  expect_lengths();
+  EXPECT_LE(segment_files(root()).size(), 2u);
+}
+
+TEST_F(OpenSegment, IsLeftAtItsLimit) {
+  const Chain large(token_run(16 * 66, 1), 64 << 10), small(token_run(32, 2));
+  SaveOptions o;
+  o.id = 1;
+  auto running = begin();
+  ASSERT_OK(put_chunk(running.get(), small, 0, 0));
+  auto big = begin();
+  for (size_t i = 0; i < large.nodes.size(); i++) {
+    const NodeIn& node = large.nodes[i];
+    ASSERT_OK(big->put({node.key, node.parent, node.tokens, 1, 2, large.payloads[i], ChunkCodec::kNone}));
+  }
+  ASSERT_OK(big->commit(session("large", large, 1)).status());
+  big.reset();
+  EXPECT_EQ(rows("sealed"), "0|\n") << "a save goes on in it";
+  save("other", Chain(token_run(32, 3)));
+  EXPECT_EQ(segment_files(root()).size(), 2u);
+  ASSERT_OK(put_chunk(running.get(), small, 1, 0));
+  ASSERT_OK(running->commit(session("small", small, 3)).status());
+  running.reset();
+  EXPECT_EQ(sql_rows(root() + "/catalog.db", "SELECT sealed FROM segments ORDER BY id"), "1|\n0|\n");
+  EXPECT_EQ(readable_chunks(store_.get(), small), 2u);
+  EXPECT_EQ(readable_chunks(store_.get(), large), large.nodes.size());
+  expect_clean();
+}
+
+// A reader elsewhere has the file open while it grows, with frames that are read past the page cache.
+TEST_F(OpenSegment, AReaderSeesItGrow) {
+  StoreOptions options;
+  options.read_only = true;
+  std::unique_ptr<Store> reader;
+  for (int32_t i = 0; i < 4; i++) {
+    const Chain chain(token_run(64, i), 32 << 10);
+    save("s" + std::to_string(i), chain);
+    if (reader == nullptr) {
+      auto opened = open_store(root(), options);
+      ASSERT_OK(opened.status());
+      reader = std::move(*opened);
+    }
+    EXPECT_EQ(readable_chunks(reader.get(), chain), 4u) << i;
+    EXPECT_EQ(readable_chunks(store_.get(), chain), 4u) << i;
+    auto faults = reader->verify(nullptr);
+    ASSERT_OK(faults.status());
+    EXPECT_TRUE(faults->empty());
+  }
+}
+
+// Each handle, as each process, has its own. Nobody else seals it, rewrites it or removes it, whatever became of its chunks.
+TEST_F(OpenSegment, OfAnotherProcessIsLeftAlone) {
+  const Chain a(token_run(64, 1)), b(token_run(64, 2)), c(token_run(64, 3));
+  save("a", a);
+  const std::string path = file();
+  auto other = open_store(root());
+  ASSERT_OK(other.status());
+  SaveOptions o;
+  o.id = 50;
+  ASSERT_OK(save_chain(other->get(), "b", b, o).status());
+  EXPECT_EQ(rows("sealed"), "0|\n0|\n");
+  ASSERT_OK((*other)->remove("", "a"));
+  ASSERT_OK((*other)->gc(nullptr).status());
+  EXPECT_TRUE(fs::exists(path));
+  EXPECT_EQ(rows("live = 0, sealed"), "1|0|\n0|0|\n");
+  save("c", c);
+  EXPECT_EQ(segment_files(root()).size(), 2u);
+  EXPECT_EQ(readable_chunks(other->get(), c), 4u);
+  EXPECT_TRUE((*other)->verify(nullptr)->empty());
+  gc();
+  EXPECT_EQ(readable_chunks(other->get(), b) + readable_chunks(other->get(), c), 8u);
+  expect_clean();
+  other->reset();
+  EXPECT_EQ(rows("sum(sealed)"), "2|\n");
+}
+
+TEST_F(OpenSegment, WithoutALiveChunkGoesAtOnce) {
+  SaveOptions o;
+  o.durability = Durability::kTokens;
+  save("a", Chain(token_run(64, 1)), o);
+  ASSERT_OK(store_->remove("", "a"));
+  EXPECT_TRUE(segment_files(root()).empty());
+  save("b", Chain(token_run(64, 2)), o);
+  EXPECT_EQ(segment_files(root()).size(), 1u);
+  expect_clean();
+}
+
+// The frames behind the last commit are cut off when the next process seals it.
+TEST_F(OpenSegment, OfAKilledProcessIsSealedByTheNext) {
+  const Chain a(token_run(64, 1)), b(token_run(64, 2)), c(token_run(64, 3));
+  in_a_killed_process([&](Store* store) {
+    auto begun = store->begin_save();
+    Store::Save* running = begun.is_ok() ? begun->release() : nullptr;
+    if (running == nullptr || !put_chunk(running, c, 0, 0).is_ok()) return false;
+    SaveOptions o;
+    if (!save_chain(store, "a", a, o).is_ok()) return false;
+    if (!put_chunk(running, c, 1, 0).is_ok()) return false;
+    o.id = 2;
+    if (!save_chain(store, "b", b, o).is_ok()) return false;
+    return put_chunk(running, c, 2, 0).is_ok();
+  });
+  EXPECT_EQ(rows("sealed, bytes < " + std::to_string(fs::file_size(file()))), "0|1|\n");
+  StoreOptions options;
+  options.read_only = true;
+  auto reader = open_store(root(), options);
+  ASSERT_OK(reader.status());
+  EXPECT_EQ(readable_chunks(reader->get(), a) + readable_chunks(reader->get(), b), 8u);
+  EXPECT_TRUE((*reader)->verify(nullptr)->empty());
+  reader->reset();
+  open();
+  EXPECT_EQ(rows("sealed"), "1|\n");
+  expect_lengths();
+  EXPECT_EQ(readable_chunks(store_.get(), a) + readable_chunks(store_.get(), b), 8u);
+  expect_clean();
+  gc();
+  EXPECT_EQ(readable_chunks(store_.get(), a) + readable_chunks(store_.get(), b), 8u);
+  expect_clean();
+}
+
+// Before its first commit it is garbage.
+TEST_F(OpenSegment, WithoutARowIsRemoved) {
+  const Chain a(token_run(64, 1));
+  in_a_killed_process([&](Store* store) {
+    auto save = store->begin_save();
+    return save.is_ok() && put_chunk(save->get(), a, 0, 0).is_ok() && (save->release(), true);
+  });
+  EXPECT_FALSE(fs::is_empty(root() + "/tmp"));
+  open();
+  EXPECT_TRUE(fs::is_empty(root() + "/tmp"));
+  expect_no_stray_files();
+}
+
+// A power cut takes what was not synced: of the file's end, of frames in the middle, or all of it.
+TEST_F(OpenSegment, WithTornFramesIsSealed) {
+  const Chain a(token_run(64, 1)), b(token_run(64, 2));
+  store_.reset();
+  fs::copy(root(), tmp_.path() + "/empty", fs::copy_options::recursive);
+  for (const int lost : {1, 700, 1500, 3900, 100000}) {
+    for (const bool zeros : {false, true}) {
+      SCOPED_TRACE(std::to_string(lost) + (zeros ? " zeros" : " bytes less"));
+      fs::remove_all(root());
+      fs::copy(tmp_.path() + "/empty", root(), fs::copy_options::recursive);
+      fs::permissions(root(), fs::perms::owner_all);
+      in_a_killed_process([&](Store* store) {
+        SaveOptions o;
+        if (!save_chain(store, "a", a, o).is_ok()) return false;
+        o.id = 2;
+        return save_chain(store, "b", b, o).is_ok();
+      });
+      auto bytes = read_file(file());
+      const size_t left = bytes.size() - std::min<size_t>(bytes.size(), static_cast<size_t>(lost));
+      bytes.resize(left);
+      if (zeros) bytes.resize(fs::file_size(file()));
+      write_file(file(), bytes);
+      open();
+      const size_t readable = readable_chunks(store_.get(), a) + readable_chunks(store_.get(), b);
+      EXPECT_EQ(store_->info()->chunks_damaged, 8 - readable);
+      EXPECT_LT(readable, 8u);
+      EXPECT_EQ(readable > 0, lost < 4000);
+      if (readable > 0 && left > 32) {
+        EXPECT_EQ(rows("sealed"), "1|\n");
+      }
+      if (left > 32) expect_clean();
+      save("b", b);
+      EXPECT_EQ(readable_chunks(store_.get(), b), 4u);
+      gc();
+      expect_clean();
+      expect_no_stray_files();
+    }
+  }
+}
+
+TEST_F(OpenSegment, OfAKilledProcessIsMissing) {
+  const Chain a(token_run(64, 1));
+  in_a_killed_process([&](Store* store) { return save_chain(store, "a", a).is_ok(); });
+  fs::remove(file());
+  open();
+  EXPECT_EQ(rows("count(*)"), "0|\n");
+  EXPECT_EQ(store_->info()->chunks_damaged, 4u);
+  EXPECT_EQ(store_->load("", "a")->tokens, a.tokens);
+  expect_clean();
+}
+
+// Somebody removes the file. A save that appended to it starts over, elsewhere.
+TEST_F(OpenSegment, RemovedWhileItIsWritten) {
+  const Chain a(token_run(64, 1)), b(token_run(64, 2));
+  save("a", a);
+  fs::remove(file());
+  EXPECT_EQ(readable_chunks(store_.get(), a), 0u);
+  EXPECT_EQ(rows("count(*)"), "0|\n");
+  save("b", b);
+  EXPECT_EQ(readable_chunks(store_.get(), b), 4u);
+  expect_clean();
+}
+
+// A repair before the next open finds it sound, or forgets the frames that are not.
+TEST_F(OpenSegment, OfAKilledProcessIsRepaired) {
+  const Chain a(token_run(64, 1)), b(token_run(64, 2));
+  in_a_killed_process([&](Store* store) {
+    SaveOptions o;
+    if (!save_chain(store, "a", a, o).is_ok()) return false;
+    o.id = 2;
+    return save_chain(store, "b", b, o).is_ok();
+  });
+  Repaired r = repair(root());
+  ASSERT_OK(r.status);
+  EXPECT_EQ(r.report.outcome, RepairReport::Outcome::kSound);
+  auto bytes = read_file(file());
+  bytes[32 + 300] ^= 1;
+  write_file(file(), bytes);
+  r = repair(root());
+  ASSERT_OK(r.status);
+  EXPECT_EQ(r.report.outcome, RepairReport::Outcome::kMended);
+  EXPECT_EQ(r.report.chunks_lost, 1u);
+  open();
+  EXPECT_EQ(readable_chunks(store_.get(), a), 3u);
+  EXPECT_EQ(readable_chunks(store_.get(), b), 4u);
+  expect_clean();
+}
+
+TEST_F(OpenSegment, OfAKilledProcessIsReadWithoutItsCatalog) {
+  const Chain a(token_run(64, 1)), b(token_run(64, 2));
+  in_a_killed_process([&](Store* store) { return save_chain(store, "a", a).is_ok() && store->remove("", "nobody").is_ok() == false; });
+  fs::resize_file(root() + "/catalog.db", 0);
+  Repaired r = repair(root());
+  ASSERT_OK(r.status);
+  EXPECT_EQ(r.report.outcome, RepairReport::Outcome::kRebuilt);
+  open();
+  EXPECT_EQ(readable_chunks(store_.get(), a), 4u);
+  EXPECT_EQ(rows("sealed"), "1|\n");
+  gc();
+  expect_clean();
+  expect_no_stray_files();
+}
+
+// A sync that fails makes all that was not on the disk before suspect; what was stays.
+TEST_F(OpenSegment, AfterAFailedSyncOnlyWhatWasSyncedStays) {
+  const Chain a(token_run(64, 1)), b(token_run(64, 2)), c(token_run(64, 3));
+  SaveOptions kv;
+  kv.durability = Durability::kKv;
+  save("a", a, kv);
+  save("b", b);
+  plan_.arm(Fault::kSyncLost, 1);
+  kv.id = 70;
+  EXPECT_EQ(save_chain(store_.get(), "c", c, kv).status().code(), Code::kIo);
+  EXPECT_EQ(plan_.fired(), 1u);
+  plan_.disarm();
+  EXPECT_EQ(readable_chunks(store_.get(), a), 4u);
+  EXPECT_EQ(readable_chunks(store_.get(), b), 0u);
+  ASSERT_OK(save_chain(store_.get(), "c", c, kv).status());
+  EXPECT_EQ(segment_files(root()).size(), 2u) << "not in the same one";
+  EXPECT_EQ(readable_chunks(store_.get(), c), 4u);
+  expect_clean();
+  open();
+  expect_lengths();
+  expect_clean();
+}
+
+// Threads save, give up, collect and read on one handle.
+TEST_F(OpenSegment, ManyThreads) {
+  constexpr int kThreads = 4, kSaves = 12;
+  std::vector<std::unique_ptr<Chain>> chains(kThreads * kSaves);
+  for (size_t i = 0; i < chains.size(); i++) chains[i] = std::make_unique<Chain>(token_run(40, static_cast<int32_t>(i)));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; t++) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kSaves; i++) {
+        const Chain& chain = *chains[static_cast<size_t>(t * kSaves + i)];
+        {
+          auto given_up = store_->begin_save();
+          EXPECT_OK(given_up.status());
+          EXPECT_OK(put_chunk(given_up->get(), chain, 0, 0));
+        }
+        SaveOptions o;
+        o.id = static_cast<uint8_t>(1 + t * kSaves + i);
+        o.durability = i % 3 == 0 ? Durability::kKv : i % 3 == 1 ? Durability::kTokens : Durability::kNone;
+        EXPECT_OK(save_chain(store_.get(), "s" + std::to_string(t) + "-" + std::to_string(i), chain, o).status());
+        EXPECT_EQ(readable_chunks(store_.get(), chain), 3u);
+        if (i % 5 == 4) {
+          EXPECT_OK(store_->gc(nullptr).status());
+        }
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  expect_clean();
+  open();
+  for (auto& chain : chains) EXPECT_EQ(readable_chunks(store_.get(), *chain), 3u);
+  expect_lengths();
+  expect_clean();
+  expect_no_stray_files();
+}
+
+}  // namespace
+}  // namespace kvrt
