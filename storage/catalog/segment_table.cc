@@ -127,8 +127,8 @@ Result<std::vector<SegmentRow>> SegmentTable::open() {
 }
 
 Result<SegmentRow> SegmentTable::sparse(int64_t after) {
-  Query q = db_->query("SELECT " KVRT_SEGMENT_COLUMNS
-                       " FROM segments WHERE 2 * live < bytes AND sealed <> 0 AND id > ? ORDER BY id LIMIT 1");
+  Query q =
+      db_->query("SELECT " KVRT_SEGMENT_COLUMNS " FROM segments WHERE 2 * live < bytes AND sealed <> 0 AND id > ? ORDER BY id LIMIT 1");
   return next_segment(q.bind(after));
 }
 

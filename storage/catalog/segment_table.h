@@ -58,7 +58,7 @@ class SegmentTable {
   Result<SegmentRow> with_dead(int64_t after);
   Result<std::vector<SegmentRow>> all();
   Result<uint64_t> total_bytes();
-  Result<bool> is_named(const SegmentId& id);  // by a row or in the trash
+  Result<bool> is_named(const SegmentId& id);                               // by a row or in the trash
   Result<std::vector<SegmentRow>> unsynced(std::span<const NodeIn> nodes);  // with a chunk of theirs that is not
   Status mark_synced(std::span<const SegmentRow> rows);
 

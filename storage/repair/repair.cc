@@ -263,7 +263,8 @@ class Repair {
     KVRT_ASSIGN(Salvage salvage, this->salvage());
     KVRT_ASSIGN(id_, choose_id(salvage));
     auto trash = salvage.trash;
-    KVRT_ASSIGN(FoundSegments found, scan([&](const SegmentId& id) { return trash.count(id) == 0; }, [](const SegmentId&) { return false; }));
+    KVRT_ASSIGN(FoundSegments found,
+                scan([&](const SegmentId& id) { return trash.count(id) == 0; }, [](const SegmentId&) { return false; }));
     Recovery plan = recover(env_, id_, std::move(salvage), found);
     if (plan.foreign_log) {
       KVRT_TRY(note("catalog.db-wal: no session in it is this store's; it is not read"));

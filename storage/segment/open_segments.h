@@ -87,7 +87,8 @@ class OpenSegments {
   Handle take(const SegmentId& id);  // likewise one, which is retired then; null: a save uses it
   static const SegmentId& id(const Handle& segment) { return segment->writer->id(); }
   static bool has_row(const Handle& segment) { return segment->committed.end != 0; }
-  static Status seal(const Handle& segment, uint64_t frames_end, std::span<const SegmentEntry> index, bool sync);
+  static Status seal(const Handle& segment, uint64_t frames_end, std::span<const SegmentEntry> index);
+  static Status sync(const Handle& segment) { return segment->writer->sync(); }
   static uint64_t bytes(const Handle& segment) { return segment->writer->bytes(); }
   void put_back(const Handle& segment);
   // Closes the file, and so lets its lock go. A file that no commit can have named is removed. False: it could not be.

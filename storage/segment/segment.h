@@ -57,7 +57,7 @@ class SegmentWriter {
   Status append(const BlockKey& key, std::span<const uint8_t> frame);
   Status cut(uint64_t bytes);  // takes the frames from there on away again
   Status sync() { return file_->sync(); }
-  Status seal(bool sync);                                                           // the footer, with all its frames
+  Status seal(bool sync);                                                            // the footer, with all its frames
   Status seal(uint64_t frames_end, std::span<const SegmentEntry> index, bool sync);  // likewise, with these; cuts it there first
   Status publish(bool sync);  // tmp/ -> segs/; with `sync` the directories reach the disk too
   Status sync_name();

@@ -23,6 +23,7 @@ Status StoreImpl::start() {
   Status opened = open_catalog();
   if (opened.is_ok()) opened = check_identity();
   files_.set_store(catalog_.db.id());
+  open_.set_store(catalog_.db.id());
   if (opened.is_ok()) opened = open_reader();
   if (!opened.is_ok()) {
     broken_ = opened.clone();  // so that closing writes nothing

@@ -57,7 +57,7 @@ Result<bool> StoreImpl::gc_find_dead(Collection* c) {
   return true;
 }
 
-// Punches one segment a slice. A dead frame stays dead: a new chunk goes to a new segment. Before the first punch, the commits that made
+// Punches one segment a slice. A dead frame stays dead: a sealed segment gets no new chunk. Before the first punch, the commits that made
 // the frames dead must be on the disk: a power cut must not bring back rows whose frames are gone.
 Result<bool> StoreImpl::gc_punch(Collection* c) {
   if (c->dead.empty()) return false;

@@ -6,7 +6,8 @@ namespace kvrt {
 
 class StoreImpl::SaveImpl final : public Store::Save {
  public:
-  SaveImpl(StoreImpl* store, bool reuse_chunks, const SavedBy& by) : store_(store), reuse_chunks_(reuse_chunks), by_(by), part_(&store->open_) {}
+  SaveImpl(StoreImpl* store, bool reuse_chunks, const SavedBy& by)
+      : store_(store), reuse_chunks_(reuse_chunks), by_(by), part_(&store->open_) {}
 
   std::vector<uint32_t> has(std::span<const NodeIn> chain) override {
     if (!reuse_chunks_) return std::vector<uint32_t>(chain.size());

@@ -56,6 +56,16 @@ Status StoreImpl::end_seal(const SegmentId& id, uint64_t bytes, uint64_t wait_ms
   return sealed;
 }
 
+// Where KV was to outlast a power cut the footer does, too.
+Status StoreImpl::sync_sealed(const Sealing& s, const std::function<Status()>& sync) {
+  if (s.row.synced == 0) return {};
+  Status synced = sync();
+  if (synced.is_ok()) return {};
+  Lock lock(mutex_);
+  KVRT_TRY(distrust_locked(s.row.id, synced));
+  return synced;
+}
+
 // Seals a segment that take_idle gave.
 Status StoreImpl::seal_own(const OpenSegments::Handle& segment, uint64_t wait_ms) {
   const SegmentId id = OpenSegments::id(segment);
@@ -63,8 +73,9 @@ Status StoreImpl::seal_own(const OpenSegments::Handle& segment, uint64_t wait_ms
   if (s.row.row == 0) return {};  // its row is gone: somebody removed the file
   uint64_t bytes = s.row.bytes;
   if (s.row.live > 0) {
-    KVRT_TRY(OpenSegments::seal(segment, s.frames_end, s.index, s.row.synced > 0));
+    KVRT_TRY(OpenSegments::seal(segment, s.frames_end, s.index));
     bytes = OpenSegments::bytes(segment);
+    KVRT_TRY(sync_sealed(s, [&] { return OpenSegments::sync(segment); }));
   }
   return end_seal(id, bytes, wait_ms);
 }
@@ -106,7 +117,7 @@ Status StoreImpl::seal_dead(const SegmentId& id, uint64_t wait_ms) {
   uint64_t bytes = s.row.bytes;
   if (s.row.live > 0) {
     KVRT_ASSIGN(bytes, write_footer(file.get(), s.frames_end, s.index));
-    if (s.row.synced > 0) KVRT_TRY(file->sync());
+    KVRT_TRY(sync_sealed(s, [&] { return file->sync(); }));
   }
   return end_seal(id, bytes, wait_ms);
 }

@@ -25,7 +25,7 @@ Result<StoreImpl::Shortage> StoreImpl::shortage_locked(Need need, uint64_t more)
     }
   }
   KVRT_ASSIGN(const FsInfo fs, env_->fs_info(dir_.root));
-  const uint64_t reserve = reserve_given_ ? kReserveBytes : 0;  // to be made again
+  const uint64_t reserve = reserve_given_ ? kReserveBytes : 0;            // to be made again
   const uint64_t keep = need == Need::kKv ? kept_free(fs) + reserve : 0;  // tokens may use the space that KV leaves free
   if (fs.free_bytes < keep + more && keep + more - fs.free_bytes > shortage.bytes) {
     shortage.bytes = keep + more - fs.free_bytes;

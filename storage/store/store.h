@@ -34,8 +34,7 @@ class Store {
   // The length of each key's frames on disk, of all groups; 0: there are none.
   virtual std::vector<uint64_t> chunk_bytes(std::span<const BlockKey> keys) = 0;
 
-  // One save: begin, put every chunk that the store lacks, commit. A save that is destroyed without commit changes nothing, and removes its
-  // file. put may be called while other saves run.
+  // One save: begin, put every chunk that the store lacks, commit. A save that is destroyed without commit changes nothing. put may be called while other saves run.
   class Save {
    public:
     virtual ~Save() = default;

@@ -98,6 +98,7 @@ class StoreImpl final : public Store {
   Status distrust_locked(const SegmentId& id, const Status& why) KVRT_REQUIRES(mutex_);
   struct Sealing;
   Result<Sealing> begin_seal(const SegmentId& id, uint64_t file_bytes, uint64_t wait_ms);
+  Status sync_sealed(const Sealing& s, const std::function<Status()>& sync);
   Status end_seal(const SegmentId& id, uint64_t bytes, uint64_t wait_ms);
   Status seal_own(const OpenSegments::Handle& segment, uint64_t wait_ms);
   Result<uint64_t> seal_retired(uint64_t wait_ms);

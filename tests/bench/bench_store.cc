@@ -161,6 +161,44 @@ int measure_store(const Data& d, const std::string& path) {
   return have == kBlocks && out == d.payloads ? 0 : 1;
 }
 
+// 1,000 sessions of a block of 36 KiB each, saved one after the other: the time, and the files while the store is open and at rest.
+int measure_small_saves(const Data& d, const std::string& path) {
+  for (Durability durability : {Durability::kTokens, Durability::kKv}) {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+    auto store = Store::open(posix_env(), nullptr, path, {});
+    if (!store.is_ok()) return fail(store.status());
+    const uint64_t start = posix_env()->now_ns();
+    for (int32_t i = 0; i < 1000; i++) {
+      SessionIn in;
+      in.name = "s" + std::to_string(i);
+      std::memcpy(in.id.bytes, &i, sizeof i);
+      in.root = d.root;
+      std::vector<int32_t> tokens(kBlockTokens, i);
+      const NodeIn node{chain_key(d.root, tokens), d.root, tokens};
+      in.nodes = {node};
+      in.token_count = kBlockTokens;
+      in.durability = durability;
+      auto save = (*store)->begin_save();
+      if (!save.is_ok()) return fail(save.status());
+      const std::span<const uint8_t> payload(d.payloads[static_cast<size_t>(i) % kBlocks].data(), 36u << 10);
+      Status put = (*save)->put({node.key, node.parent, node.tokens, 1, 2, payload});
+      if (!put.is_ok()) return fail(put);
+      auto saved = (*save)->commit(in);
+      if (!saved.is_ok()) return fail(saved.status());
+    }
+    const std::string what = durability == Durability::kKv ? ", kv" : ", tokens";
+    print(("1,000 small saves" + what).c_str(), ms_since(start), "ms");
+    for (const char* when : {"open", "at rest"}) {
+      double files = 0;
+      for (auto& entry : std::filesystem::recursive_directory_iterator(path + "/segs")) files += entry.is_regular_file();
+      print((std::string("segments, ") + when + what).c_str(), files, "files");
+      store->reset();
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 }  // namespace kvrt
 
@@ -171,6 +209,7 @@ int main(int argc, char** argv) {
   kvrt::Data data;
   int rc = kvrt::measure_codec(data);
   if (rc == 0) rc = kvrt::measure_store(data, path);
+  if (rc == 0) rc = kvrt::measure_small_saves(data, path);
   std::filesystem::remove_all(path, ignored);
   return rc;
 }

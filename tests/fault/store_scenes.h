@@ -51,8 +51,8 @@ struct Scene {
   bool reads = false;                      // chunks, some of which may not come back
   int64_t clock_offset_ms = 0;
   StoreOptions options = {};
-  bool only_kills = false;  // its errors are those of another scene
-  bool durable_kv = false;  // the save's KV is to be durable: none of it may be left out
+  bool only_kills = false;                        // its errors are those of another scene
+  bool durable_kv = false;                        // the save's KV is to be durable: none of it may be left out
   std::function<Status(Store*)> begin = nullptr;  // done on the same handle before faults strike
 };
 
@@ -168,6 +168,33 @@ inline Status verify_clean(Store* store) {
   return faults.empty() ? Status() : error(Code::kIo, Detail::kNone, "verify: %s: %s", faults[0].where.c_str(), faults[0].what.c_str());
 }
 
+inline std::function<Status(Store*)> saving(const std::string& name, const Chain& chain, uint8_t id, uint64_t seen, Durability durability) {
+  return [=, &chain](Store* s) { return save_scene(s, name, chain, id, seen, durability); };
+}
+
+// Scenes whose segment is open, and has another session's frames, or dead ones.
+inline void add_open_scenes(const World& two, std::vector<Scene>* scenes) {
+  const Chains& c = chains();
+  World with_zoe = two;
+  with_zoe["zoe"] = {1, &c.unlike};
+  World grown_beside = with_zoe;
+  grown_beside["ann"] = {2, &c.longer};
+  for (const Durability durability : {Durability::kTokens, Durability::kKv}) {
+    const bool kv = durability == Durability::kKv;
+    scenes->push_back({kv ? "SaveBesideKv" : "SaveBeside", prepare_two, saving("ann", c.longer, 1, 1, durability), with_zoe, grown_beside});
+    scenes->back().durable_kv = kv;
+    scenes->back().begin = saving("zoe", c.unlike, 7, 0, durability);
+  }
+  scenes->push_back({"SaveBehindDead", prepare_two, saving("ann", c.longer, 1, 1, Durability::kTokens), with_zoe, grown_beside});
+  scenes->back().begin = begin_with_dead;
+  scenes->push_back({"GcOfTheOpenSegment", prepare_two, [](Store* s) { return s->gc(nullptr).take_status(); }, with_zoe, with_zoe});
+  scenes->back().in_parts = true;
+  scenes->back().begin = begin_with_dead;
+  scenes->push_back(
+      {"CloseBehindDead", prepare_two, saving("ann", c.longer, 1, 1, Durability::kTokens), with_zoe, grown_beside, false, true});
+  scenes->back().begin = begin_with_dead;
+}
+
 inline std::vector<Scene> make_scenes() {
   const Chains& c = chains();
   const World two{{"ann", {1, &c.start}}, {"bob", {1, &c.other}}};
@@ -180,25 +207,22 @@ inline std::vector<Scene> make_scenes() {
     more["bob"] = two.at("bob");
     return more;
   };
-  const auto save = [](const std::string& name, const Chain& chain, uint8_t id, uint64_t seen, Durability durability) {
-    return [=, &chain](Store* s) { return save_scene(s, name, chain, id, seen, durability); };
-  };
   const World grown = with("ann", {2, &c.longer});
   std::vector<Scene> scenes;
   scenes.push_back({"Create", nullptr, nullptr, {}, {}, true});
   scenes.push_back({"Open", prepare_two, nullptr, two, two, true});
   scenes.push_back({"OpenAfterKill", prepare_killed, nullptr, grown, grown, true});
   scenes.push_back({"Migrate", prepare_old, nullptr, two, two, true});
-  scenes.push_back({"SaveNew", prepare_two, save("eve", c.unlike, 3, 0, Durability::kTokens), two, with("eve", {1, &c.unlike})});
-  scenes.push_back({"SaveDelta", prepare_two, save("ann", c.longer, 1, 1, Durability::kTokens), two, grown});
-  scenes.push_back({"SaveDeltaKv", prepare_two, save("ann", c.longer, 1, 1, Durability::kKv), two, grown});
+  scenes.push_back({"SaveNew", prepare_two, saving("eve", c.unlike, 3, 0, Durability::kTokens), two, with("eve", {1, &c.unlike})});
+  scenes.push_back({"SaveDelta", prepare_two, saving("ann", c.longer, 1, 1, Durability::kTokens), two, grown});
+  scenes.push_back({"SaveDeltaKv", prepare_two, saving("ann", c.longer, 1, 1, Durability::kKv), two, grown});
   scenes.back().durable_kv = true;
-  scenes.push_back({"SaveDeltaProcess", prepare_two, save("ann", c.longer, 1, 1, Durability::kProcess), two, grown});
-  scenes.push_back({"SaveDeltaNone", prepare_two, save("ann", c.longer, 1, 1, Durability::kNone), two, grown});
+  scenes.push_back({"SaveDeltaProcess", prepare_two, saving("ann", c.longer, 1, 1, Durability::kProcess), two, grown});
+  scenes.push_back({"SaveDeltaNone", prepare_two, saving("ann", c.longer, 1, 1, Durability::kNone), two, grown});
   scenes[scenes.size() - 2].only_kills = scenes.back().only_kills = true;
-  scenes.push_back({"SaveShorter", prepare_two, save("ann", c.shorter, 1, 1, Durability::kTokens), two, with("ann", {2, &c.shorter})});
-  scenes.push_back({"SaveDedup", prepare_two, save("eve", c.other, 3, 0, Durability::kTokens), two, with("eve", {1, &c.other})});
-  scenes.push_back({"SaveDedupKv", prepare_two, save("eve", c.other, 3, 0, Durability::kKv), two, with("eve", {1, &c.other})});
+  scenes.push_back({"SaveShorter", prepare_two, saving("ann", c.shorter, 1, 1, Durability::kTokens), two, with("ann", {2, &c.shorter})});
+  scenes.push_back({"SaveDedup", prepare_two, saving("eve", c.other, 3, 0, Durability::kTokens), two, with("eve", {1, &c.other})});
+  scenes.push_back({"SaveDedupKv", prepare_two, saving("eve", c.other, 3, 0, Durability::kKv), two, with("eve", {1, &c.other})});
   scenes.back().durable_kv = true;
   scenes.push_back({"Resume", prepare_two, [&c](Store* s) { return resume_whole(s, "ann", c.start); }, two, two});
   scenes.back().at_open = scenes.back().reads = true;
@@ -219,28 +243,12 @@ inline std::vector<Scene> make_scenes() {
   scenes.push_back({"Punch", prepare_dead, [](Store* store) { return store->gc(nullptr).take_status(); }, most, most});
   scenes.back().in_parts = true;
   World room{{"ann", {1, &c.heavy, false, false, true}}, {"bob", {1, &c.other, true}}};
-  scenes.push_back({"Evict", prepare_heavy, save("eve", c.heavier, 3, 0, Durability::kTokens), room, room});
+  scenes.push_back({"Evict", prepare_heavy, saving("eve", c.heavier, 3, 0, Durability::kTokens), room, room});
   scenes.back().after["eve"] = {1, &c.heavier};
   scenes.back().options.disk_bytes_max = kSceneQuota;
   scenes.push_back({"Verify", prepare_two, verify_clean, two, two});
-  scenes.push_back({"Close", prepare_two, save("ann", c.longer, 1, 1, Durability::kTokens), two, grown, false, true});
-  // The same segment has another session's frames, or dead ones.
-  const World with_zoe = with("zoe", {1, &c.unlike});
-  World grown_beside = with_zoe;
-  grown_beside["ann"] = {2, &c.longer};
-  for (const Durability durability : {Durability::kTokens, Durability::kKv}) {
-    const bool kv = durability == Durability::kKv;
-    scenes.push_back({kv ? "SaveBesideKv" : "SaveBeside", prepare_two, save("ann", c.longer, 1, 1, durability), with_zoe, grown_beside});
-    scenes.back().durable_kv = kv;
-    scenes.back().begin = save("zoe", c.unlike, 7, 0, durability);
-  }
-  scenes.push_back({"SaveBehindDead", prepare_two, save("ann", c.longer, 1, 1, Durability::kTokens), with_zoe, grown_beside});
-  scenes.back().begin = begin_with_dead;
-  scenes.push_back({"GcOfTheOpenSegment", prepare_two, [](Store* s) { return s->gc(nullptr).take_status(); }, with_zoe, with_zoe});
-  scenes.back().in_parts = true;
-  scenes.back().begin = begin_with_dead;
-  scenes.push_back({"CloseBehindDead", prepare_two, save("ann", c.longer, 1, 1, Durability::kTokens), with_zoe, grown_beside, false, true});
-  scenes.back().begin = begin_with_dead;
+  scenes.push_back({"Close", prepare_two, saving("ann", c.longer, 1, 1, Durability::kTokens), two, grown, false, true});
+  add_open_scenes(two, &scenes);
   return scenes;
 }
 

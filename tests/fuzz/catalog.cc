@@ -59,15 +59,17 @@ struct Reader {
   }
 };
 
-constexpr const char* kColumns[][2] = {
-    {"nodes", "key"},         {"nodes", "parent"},          {"nodes", "n"},           {"nodes", "tokens"},
-    {"nodes", "refs"},        {"chunks", "segment"},        {"chunks", "offset"},     {"chunks", "bytes"},
-    {"chunks", "raw_bytes"},  {"segments", "name"},         {"segments", "bytes"},    {"segments", "live"},
-    {"segments", "synced"},   {"sessions", "domain"},       {"sessions", "name"},     {"sessions", "id"},
-    {"sessions", "gen"},      {"sessions", "root"},         {"sessions", "head"},     {"sessions", "tokens"},
-    {"sessions", "pinned"},   {"sessions", "expires_ms"},   {"sessions", "checksum"}, {"sessions", "model_id"},
-    {"sessions", "manifest"}, {"sessions", "block_tokens"}, {"tombstones", "gen"},    {"trash", "name"},
-    {"meta", "value"},        {"chunks", "node"},           {"chunks", "grp"},        {"sessions", "needs"}};
+constexpr const char* kColumns[][2] = {{"nodes", "key"},         {"nodes", "parent"},        {"nodes", "n"},
+                                       {"nodes", "tokens"},      {"nodes", "refs"},          {"chunks", "segment"},
+                                       {"chunks", "offset"},     {"chunks", "bytes"},        {"chunks", "raw_bytes"},
+                                       {"segments", "name"},     {"segments", "bytes"},      {"segments", "live"},
+                                       {"segments", "synced"},   {"segments", "sealed"},     {"sessions", "domain"},
+                                       {"sessions", "name"},     {"sessions", "id"},         {"sessions", "gen"},
+                                       {"sessions", "root"},     {"sessions", "head"},       {"sessions", "tokens"},
+                                       {"sessions", "pinned"},   {"sessions", "expires_ms"}, {"sessions", "checksum"},
+                                       {"sessions", "model_id"}, {"sessions", "manifest"},   {"sessions", "block_tokens"},
+                                       {"tombstones", "gen"},    {"trash", "name"},          {"meta", "value"},
+                                       {"chunks", "node"},       {"chunks", "grp"},          {"sessions", "needs"}};
 
 // One value of one row, past the table's own rules.
 void change_value(sqlite3* db, Reader* in) {

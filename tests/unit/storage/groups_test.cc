@@ -214,8 +214,7 @@ TEST_F(Groups, AFrameIsNotReadForAnother) {
 // A segment is not written anew with a frame under another's name.
 TEST_F(Groups, AFrameIsNotCopiedForAnother) {
   const Chain longer(token_run(200));
-  save_groups("ann", longer, {0, 3});
-  open();
+  save_apart("ann", longer, of({0, 3}));
   save_apart("ann", chain_);
   sql_rows(catalog(), "UPDATE chunks SET grp = 9" + row(chain_, 1, 3));
   EXPECT_GT(gc().bytes_rewritten, 0u);
@@ -264,8 +263,7 @@ TEST_F(Groups, DiscardTakesThemAll) {
 
 TEST_F(Groups, ASparseSegmentIsWrittenAnewWithAllOfThem) {
   const Chain longer(token_run(200));
-  save_groups("ann", longer, {0, 2, 30});
-  open();
+  save_apart("ann", longer, of({0, 2, 30}));
   save("ann", chain_);  // of 13 nodes 4 are left, and a tail in a segment of its own
   const GcReport report = gc();
   EXPECT_GT(report.bytes_rewritten, 0u);
@@ -295,8 +293,7 @@ TEST_F(Groups, ADeadFrameBetweenLiveOnesIsPunched) {
 
 TEST_F(Groups, KvSavesSyncTheSegmentsOfAll) {
   const Chain one(token_run(10));
-  save_groups("ann", one, {0});
-  open();
+  save_apart("ann", one, of({0}));
   save_groups("bob", one, {6});
   EXPECT_EQ(sql_rows(catalog(), "SELECT sum(synced), count(*) FROM segments"), "0|2|\n");
   SaveOptions o = of({0, 6});
@@ -376,8 +373,7 @@ TEST_F(Groups, AreFoundAgainByTheirFramesAlone) {
 
 TEST_F(Groups, RowsInDamagedPagesTellWhatIsLost) {
   const Chain other(token_run(40, 5));
-  save_groups("ann", chain_, {0, 3, 31});
-  open();
+  save_apart("ann", chain_, of({0, 3, 31}));
   const std::string segment = segment_files(root()).at(0);
   save_groups("bob", other, {0, 2});
   store_.reset();
