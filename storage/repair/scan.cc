@@ -37,7 +37,8 @@ class Scan {
         if (id.path(root_) != root_ + "/" + directory + "/" + name) {
           if (wanted(id)) fault(directory + "/" + name, "lies in another folder than its name says");
         } else {
-          KVRT_TRY(add(id, wanted(id), open(id)));
+          const bool is_wanted = wanted(id);
+          KVRT_TRY(add(id, is_wanted, is_wanted && open(id)));
         }
       }
     }
