@@ -109,10 +109,7 @@ void StoreImpl::tidy_after_reading() {
 
 StoreImpl::~StoreImpl() {
   try {
-    if (!dir_.read_only) {
-      open_.retire(0);
-      (void)seal_retired(kCloseWaitMs).is_ok();  // a store that nobody has open has no open segment
-    }
+    if (!dir_.read_only) seal_all();
     Lock lock(mutex_);
     const bool sound = broken_.is_ok() && !catalog_.db.sync_failed();
     if (!dir_.read_only && sound) flush_trash(env_, log_, dir_.root, &catalog_, &files_);

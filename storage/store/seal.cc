@@ -7,7 +7,8 @@
 namespace kvrt {
 
 namespace {
-constexpr uint64_t kOpenSegmentPart = 32;  // of the room that KV can have
+constexpr uint64_t kOpenSegmentPart = 32;    // of the room that KV can have
+constexpr uint64_t kSparseBytes = 4u << 20;  // from these on a segment that is mostly dead is copied after a save
 }  // namespace
 
 // A segment that is to be sealed. Its index has the frames that rows name: others are dead, or those of a save that was given up.
@@ -183,11 +184,29 @@ Result<bool> StoreImpl::gc_seal(Collection* c) {
   return count > 0;
 }
 
+// Those of its segments of which less than half is live are copied, as far as they are sealed: a store whose host never calls gc does not
+// keep what saves replaced.
+void StoreImpl::rewrite_sparse(std::span<const SegmentId> own, uint64_t wait_ms) {
+  for (const SegmentId& id : own) {
+    SegmentRow row;
+    {
+      Lock lock(mutex_);
+      auto found = catalog_.segments.find(id);
+      if (found.is_ok()) row = *found;
+    }
+    Collection c;
+    c.slice_end = UINT64_MAX;
+    c.wait_ms = wait_ms;
+    if (row.row != 0 && row.sealed && 2 * row.live < row.bytes) (void)rewrite(row, &c).is_ok();
+  }
+}
+
 // After a save: a segment that is large enough, for the room that there is, takes no more. Without this a save's KV would be in the way of
-// another's where there is little room. One that is sparse by then is copied. Housekeeping: it may fail without harm.
+// another's where there is little room. Nor does one with much that is dead. Housekeeping: it may fail without harm.
 void StoreImpl::settle_segments(Durability durability) try {
   const std::vector<SegmentId> own = open_.list();
   if (own.empty()) return;
+  const bool waits = durability != Durability::kNone && durability != Durability::kProcess;
   {
     Lock lock(mutex_);
     auto segments = catalog_.segments.total_bytes();
@@ -196,21 +215,22 @@ void StoreImpl::settle_segments(Durability durability) try {
     auto free = bytes_free_locked(used);
     if (!free.is_ok()) return;
     open_.retire(std::min(kOpenSegmentBytes, (used + *free) / kOpenSegmentPart));
+    for (const SegmentId& id : own) {
+      auto row = catalog_.segments.find(id);
+      if (waits && row.is_ok() && row->bytes >= kSparseBytes && 2 * row->live < row->bytes) open_.retire(id);
+    }
   }
   auto sealed = seal_retired(0);
-  if (!sealed.is_ok() || *sealed == 0 || durability == Durability::kNone || durability == Durability::kProcess) return;
-  for (const SegmentId& id : own) {
-    Collection c;
-    c.slice_end = UINT64_MAX;
-    SegmentRow row;
-    {
-      Lock lock(mutex_);
-      auto found = catalog_.segments.find(id);
-      if (found.is_ok()) row = *found;
-    }
-    if (row.row != 0 && row.sealed && 2 * row.live < row.bytes) (void)rewrite(row, &c).is_ok();
-  }
+  if (sealed.is_ok() && *sealed > 0 && waits) rewrite_sparse(own, 0);
 } catch (const std::bad_alloc&) {
+}
+
+// At the close, so that a store at rest has no open segment.
+void StoreImpl::seal_all() {
+  const std::vector<SegmentId> own = open_.list();
+  if (own.empty()) return;
+  open_.retire(0);
+  if (seal_retired(kCloseWaitMs).is_ok()) rewrite_sparse(own, kCloseWaitMs);
 }
 
 }  // namespace kvrt

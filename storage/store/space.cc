@@ -141,6 +141,7 @@ Result<uint64_t> StoreImpl::compact(const SegmentRow& segment, Collection* c) {
   KVRT_TRY(writer->publish(true));
   KVRT_TRY(c->next_slice());
   Lock lock(mutex_);
+  const Impatient as_told = catalog_.db.impatient(c->wait_ms);
   const NewSegment to{writer->id(), writer->bytes(), writer->bytes(), moved};
   uint64_t count = 0;
   Status changed = change_locked(false, [&]() KVRT_REQUIRES(mutex_) -> Status {

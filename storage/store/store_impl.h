@@ -105,7 +105,9 @@ class StoreImpl final : public Store {
   void drop_dead_locked() KVRT_REQUIRES(mutex_);
   Status seal_dead(const SegmentId& id, uint64_t wait_ms);
   Status retire_with_dead(std::vector<SegmentId>* others);
+  void rewrite_sparse(std::span<const SegmentId> own, uint64_t wait_ms);
   void settle_segments(Durability durability);
+  void seal_all();
   Status change_locked(bool frees, const std::function<Status()>& change) KVRT_REQUIRES(mutex_);
   void after_commit(Durability durability) KVRT_REQUIRES(mutex_);
   void fold_log(uint64_t from_bytes) KVRT_REQUIRES(mutex_);

@@ -171,7 +171,8 @@ int measure_small_saves(const Data& d, const std::string& path) {
     const uint64_t start = posix_env()->now_ns();
     for (int32_t i = 0; i < 1000; i++) {
       SessionIn in;
-      in.name = "s" + std::to_string(i);
+      const std::string name = "s" + std::to_string(i);
+      in.name = name;
       std::memcpy(in.id.bytes, &i, sizeof i);
       in.root = d.root;
       std::vector<int32_t> tokens(kBlockTokens, i);

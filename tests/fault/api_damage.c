@@ -51,9 +51,9 @@ static void write_all(const char* path, const unsigned char* data, size_t size) 
 static void make_store(const char* dir) {
   kvrt_runtime* rt = open_runtime(1, 0);
   kvrt_model* model = open_model(rt, tiny, 0, kBlock, 2048);
-  kvrt_store* store = open_store(rt, dir);
   int32_t tokens[kTokens];
   for (int i = 0; i < 2; ++i) {
+    kvrt_store* store = open_store(rt, dir);  // its close seals the segment
     kvrt_session* s = open_session(model, store, 0);
     prompt_tokens(tokens, kTokens, 50 + (uint64_t)i, model_props(model).vocab_size);
     MUST(kvrt_session_append(s, tokens, kTokens, NULL));
@@ -63,8 +63,8 @@ static void make_store(const char* dir) {
     kvrt_session_close(s);
     if (i == 0) find_segments(dir);
     if (i == 0) REQUIRE(found_count == 1, "%zu segments after one suspend", found_count);
+    kvrt_store_release(store);
   }
-  kvrt_store_release(store);
   kvrt_model_release(model);
   kvrt_runtime_release(rt);
 }
