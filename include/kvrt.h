@@ -618,10 +618,10 @@ KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t th
  * Weights, tokenizer and chat template of a GGUF file, and a pool of KV blocks for its sessions.
  * @{ */
 
-/** The format in which K and V are stored. A token takes 2 * layers * kv_heads * head_dim elements. INT8 and FP8 take
- * 4 bytes more for each layer and KV head: a scale of K and one of V. KV of one format is never used for another: a
- * session that is resumed with another format keeps its tokens, and its KV is computed again
- * (KVRT_REUSE_OTHER_NUMERICS). */
+/** The format in which K or V is stored; the two may have different ones. A token takes layers * kv_heads * head_dim
+ * elements of each. INT8 and FP8 take 2 bytes more for each layer and KV head, a scale. KV of one pair of formats is
+ * never used for another: a session that is resumed with another pair keeps its tokens, and its KV is computed again
+ * (KVRT_REUSE_OTHER_NUMERICS). Every device computes with every pair. */
 enum {
   KVRT_KV_DEFAULT = 0, /**< F16. */
   KVRT_KV_F16 = 1,     /**< 2 bytes an element. */
@@ -653,7 +653,7 @@ enum {
 /** Options of kvrt_model_open. */
 typedef struct kvrt_model_options {
   uint32_t struct_size;  /**< sizeof this struct. */
-  uint32_t kv_format;    /**< KVRT_KV_... */
+  uint32_t kv_format;    /**< KVRT_KV_... of K, and of V where kv_format_v is 0. */
   uint32_t block_tokens; /**< Tokens of a KV block: 16, 32, 64, 128 or 256; 0: 32. */
   /** Prompt tokens of a step at most, 1 to 512; 0: 512. It holds whatever step_ms_max allows. A smaller number makes
    * cancel take effect sooner. */
@@ -698,7 +698,7 @@ typedef struct kvrt_model_options {
   const char* cache_dir;
   size_t cache_dir_size; /**< Bytes of that path. */
   uint32_t cache;        /**< KVRT_CACHE_... */
-  uint32_t reserved;     /**< Must be 0: a later version may have an option here. */
+  uint32_t kv_format_v;  /**< KVRT_KV_... of V; 0: as K's. */
   /** Bytes of all files in the weight cache together; 0: a tenth of the file system, at most 20 GiB. To make room for a
    * new file, files that no process maps are removed, the least recently used first. A file that finds no room, or that
    * would leave less than a twentieth of the file system free (at most 1 GiB), is not written. */
@@ -738,7 +738,8 @@ typedef struct kvrt_model_props {
   /** A step's activations and logits. CUDA: with the memory of kernels and cuBLASLt, which models share. */
   uint64_t scratch_bytes;
   uint32_t step_ms_max; /**< Milliseconds that a step may take. */
-  uint32_t kv_format;   /**< KVRT_KV_..., never DEFAULT. */
+  uint32_t kv_format;   /**< KVRT_KV_... of K, never DEFAULT. */
+  uint32_t kv_format_v; /**< KVRT_KV_... of V, never DEFAULT. */
   uint32_t kv_groups;   /**< Groups of layers: the first so many entries of the next four. A group without a window comes first. */
   uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX]; /**< Layers of the group. */
   uint32_t kv_group_window[KVRT_KV_GROUPS_MAX]; /**< Tokens that a token sees in them, itself with them; 0: all before it. */
@@ -885,7 +886,7 @@ KVRT_API kvrt_status kvrt_model_metrics_text(const kvrt_model* model, const char
 /** The sessions that kvrt_model_plan plans for. */
 typedef struct kvrt_plan_options {
   uint32_t struct_size;    /**< sizeof this struct. */
-  uint32_t kv_format;      /**< KVRT_KV_... */
+  uint32_t kv_format;      /**< As in kvrt_model_options. */
   uint32_t block_tokens;   /**< As in kvrt_model_options; 0: 32. */
   uint32_t sessions;       /**< Number of sessions, at most 65536; 0: 1. */
   uint64_t session_tokens; /**< Tokens of each, at most the model's context; 0: the model's context. */
@@ -894,7 +895,7 @@ typedef struct kvrt_plan_options {
   uint32_t layers;         /**< With path NULL: the geometry that takes the file's place (weights and scratch are 0 then); else 0. */
   uint32_t kv_heads;       /**< The same. */
   uint32_t head_dim;       /**< The same. */
-  uint32_t reserved;       /**< Must be 0: a later version may have an option here. */
+  uint32_t kv_format_v;    /**< As in kvrt_model_options. */
 } kvrt_plan_options;
 
 /** The memory that a model and its sessions take. Sizes are bytes. */

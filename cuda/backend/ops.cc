@@ -215,7 +215,7 @@ void CudaBackend::rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace place,
   if (params.q_norm && params.norm_rows && n > kFewRows) return Backend::rope_store(kv, pool, place, step, first, n, params, stride, qkv);
   const RopeTable* table = rope_table(*params.rope);
   if (!table) return;
-  KVRT_CHECK(params.rope->dims <= kv.head_dim);
+  KVRT_CHECK(params.rope->dims <= kv.k.dim);
   const uint32_t pairs = params.rope->dims / 2;
   const uint64_t at = uint64_t{first} * pairs;
   const DeviceRopeStore device{table->cos + at, table->sin + at,  pairs,     params.rope->style, params.heads, params.q_norm,
@@ -229,7 +229,7 @@ void CudaBackend::decode_rows(const KvGeometry& kv, const uint8_t* pool, KvPlace
   auto* partials = reserve<float>(&partials_, decode_partials(kv, params.heads, most, splits_));
   for (uint32_t at = first; at < first + n; at += most) {
     cuda::decode_attention(&stream_, kv, pool, place.layer, arrays_.rows_from(at, place), std::min(most, first + n - at), splits_, params,
-                           q + uint64_t{at} * stride, stride, partials, out + uint64_t{at} * params.heads * kv.head_dim);
+                           q + uint64_t{at} * stride, stride, partials, out + uint64_t{at} * params.heads * kv.v.dim);
   }
 }
 

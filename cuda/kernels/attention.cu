@@ -5,6 +5,8 @@
 // and then tokens of V, several steps ahead, so that no phase waits for memory with nothing under way. Tensor cores do both products:
 // columns stand for 8 keys (or dimensions), and the sums run over rows. Queries and weights keep their precision: each is a 16-bit number
 // and a second one for the rest; up to 8 heads have these in the two halves of a fragment, more in two fragments.
+#include <type_traits>
+
 #include "cuda/kernels/attention_ring.h"
 
 namespace kvrt::cuda {
@@ -41,13 +43,14 @@ struct Stats {
 };
 
 // Turns q · k of the lane's 16 positions and heads into weights, times V's scales if it has them; all are over the returned power of two.
-template <KvFormat format, bool wide>
+template <typename Kv, bool wide>
 __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, uint32_t kv_head, const float (&acc)[8][4],
                                        Stats<wide>* stats, float (&p)[Heads<wide>::kMine][16]) {
   const uint32_t warp = threadIdx.x / kWarp, g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
   const int32_t first = part.first + static_cast<int32_t>(warp * kWarpKeys + 16 * t);
-  float scales[16];
-  if constexpr (kv_scaled(format)) load_scales(a, part, a.kv.k_scales_at, kv_head, first, scales);
+  const bool k_scaled = kv_scaled(Kv::k(a.kv)), v_scaled = kv_scaled(Kv::v(a.kv));
+  float scales[16] = {};
+  if (k_scaled) load_scales(a, part, a.kv.k_scales_at, kv_head, first, scales);
 #pragma unroll
   for (uint32_t i = 0; i < Heads<wide>::kMine; ++i) {
     float max = -INFINITY;
@@ -55,7 +58,7 @@ __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, ui
 #pragma unroll
     for (uint32_t j = 0; j < 16; ++j) {
       float dot = result<wide>(acc, i, j / 8, j % 8) * unit;
-      if constexpr (kv_scaled(format)) dot = dot * scales[j];
+      if (k_scaled) dot = dot * scales[j];
       p[i][j] = a.score(dot);
       if (part.seen.has(first + static_cast<int32_t>(j))) max = fmaxf(p[i][j], max);
     }
@@ -63,7 +66,7 @@ __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, ui
     if (t == 0) stats->max[warp][g + 8 * i] = max;
   }
   float unit = 1 / kWeightUp;
-  if constexpr (kv_scaled(format)) {
+  if (v_scaled) {
     load_scales(a, part, a.kv.v_scales_at, kv_head, first, scales);
     float most = 0;
     for (const float s : scales) most = fmaxf(s, most);
@@ -78,7 +81,7 @@ __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, ui
     for (uint32_t j = 0; j < 16; ++j) {
       const float e = part.seen.has(first + static_cast<int32_t>(j)) ? exp_of(p[i][j] - max) : 0.0f;
       sum = sum + e;
-      p[i][j] = kv_scaled(format) ? e * (scales[j] * (1 / unit)) : e * kWeightUp;
+      p[i][j] = v_scaled ? e * (scales[j] * (1 / unit)) : e * kWeightUp;
     }
     sum = warp_sum(sum, 4);
     if (t == 0) stats->sum[warp][g + 8 * i] = sum;
@@ -87,26 +90,27 @@ __device__ __forceinline__ float weigh(const DecodeArgs& a, const Part& part, ui
 }
 
 // Weights times V of heads [first, first + n), 64 dimensions at a time: each warp sums its own tokens, then the sums are added in order.
-template <KvFormat format, bool wide>
-__device__ __forceinline__ void add_values(const DecodeArgs& a, const Part& part, const Ring<format>& ring, uint32_t first, uint32_t n,
+template <typename Kv, bool wide>
+__device__ __forceinline__ void add_values(const DecodeArgs& a, const Part& part, const Ring<Kv>& ring, uint32_t first, uint32_t n,
                                            const float (&p)[Heads<wide>::kMine][16], float unit, const Stats<wide>& stats, float* rows) {
-  constexpr bool bf16 = format == KvFormat::kBF16;
+  const KvFormat format = Kv::v(a.kv);
+  const bool bf16 = format == KvFormat::kBF16;
   constexpr uint32_t kMine = Heads<wide>::kMine, kCount = Heads<wide>::kCount;
   const uint32_t warp = threadIdx.x / kWarp, g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
   uint32_t pair[4][kMine][2], rest[4][kMine][2];
 #pragma unroll
   for (uint32_t i = 0; i < 8 * kMine; ++i) {
     const uint32_t mine = i / 8, at = i % 8 * 2;
-    pair[at / 4][mine][i % 2] = to_pair<bf16>(p[mine][at], p[mine][at + 1]);
-    rest[at / 4][mine][i % 2] = to_rest<bf16>(pair[at / 4][mine][i % 2], p[mine][at], p[mine][at + 1]);
+    pair[at / 4][mine][i % 2] = to_pair(bf16, p[mine][at], p[mine][at + 1]);
+    rest[at / 4][mine][i % 2] = to_rest(bf16, pair[at / 4][mine][i % 2], p[mine][at], p[mine][at + 1]);
   }
   for (uint32_t s = ring.k_steps, column = 0; s < ring.steps; s += 4, column += kStepCols) {
     float acc[8][4] = {};
 #pragma unroll
     for (uint32_t quarter = 0; quarter < 4; ++quarter) {
       uint32_t b[8][2];
-      Ring<format>::fragments(ring.wait(s + quarter), b);
-      multiply<bf16, wide>(acc, pair[quarter], rest[quarter], b);
+      Ring<Kv>::fragments(format, ring.wait(s + quarter), b);
+      multiply<wide>(bf16, acc, pair[quarter], rest[quarter], b);
     }
 #pragma unroll
     for (uint32_t i = 0; i < kMine * 16; ++i) {
@@ -117,28 +121,28 @@ __device__ __forceinline__ void add_values(const DecodeArgs& a, const Part& part
       const uint32_t head = i / kStepCols, dim = column + i % kStepCols;
       const float* mine = rows + i;
       const float sum = mine[0] + mine[kCount * kStepCols] + mine[2 * kCount * kStepCols] + mine[3 * kCount * kStepCols];
-      if (dim < ring.head_dim) a.put(part.only, blockIdx.z, first + head, dim, sum, stats.all_sum(head));
+      if (dim < a.kv.v_dim) a.put(part.only, blockIdx.z, first + head, dim, sum, stats.all_sum(head));
     }
     __syncthreads();
   }
 }
 
-// A block per part (x), KV head (y) and row (z). q at + row * stride: [heads][head_dim]. Bytes: K and V of the part once (for groups above
+// A block per part (x), KV head (y) and row (z). q at + row * stride: [heads][k_dim]. Bytes: K and V of the part once (for groups above
 // 16 heads once for each 16), and 4 per element of a part's result, which is 1 / 64 of that with 4 heads of f16 to a group.
-template <KvFormat format, bool wide>
+template <typename Kv, bool wide>
 __global__ void __launch_bounds__(kPartThreads, wide ? 3 : 4) attend_part(DecodeArgs a) {
   KVRT_DYNAMIC_SHARED(memory);
   __shared__ Stats<wide> stats;
   grid_wait();
   const Part part = part_of(a);
   if (part.none) return;
-  const Shared<wide> shared(memory, a.kv.head_dim);
+  const Shared<wide> shared(memory, a.kv.k_dim);
   const uint32_t kv_head = blockIdx.y, last = (kv_head + 1) * a.group;
   for (uint32_t head = kv_head * a.group; head < last; head += Heads<wide>::kCount) {
     const uint32_t n = min(Heads<wide>::kCount, last - head);
-    const Ring<format> ring(a, part, kv_head, memory);
-    for (uint32_t s = 0; s + 1 < Ring<format>::kSteps; ++s) ring.start(s);
-    load_queries<format, wide>(a, head, n, shared, stats.units);
+    const Ring<Kv> ring(a, part, kv_head, memory);
+    for (uint32_t s = 0; s + 1 < Ring<Kv>::kSteps; ++s) ring.start(s);
+    load_queries<Kv, wide>(a, head, n, shared, stats.units);
     float acc[8][4] = {};
     for (uint32_t s = 0; s < ring.k_steps; ++s) {
       uint32_t b[8][2], pair[Heads<wide>::kMine][2], rest[Heads<wide>::kMine][2];
@@ -147,38 +151,45 @@ __global__ void __launch_bounds__(kPartThreads, wide ? 3 : 4) attend_part(Decode
         const uint4 q = shared.queries[(s * kWarp + threadIdx.x % kWarp) * Heads<wide>::kMine + i];
         pair[i][0] = q.x, pair[i][1] = q.y, rest[i][0] = q.z, rest[i][1] = q.w;
       }
-      Ring<format>::fragments(ring.wait(s), b);
-      multiply<format == KvFormat::kBF16, wide>(acc, pair, rest, b);
+      Ring<Kv>::fragments(Kv::k(a.kv), ring.wait(s), b);
+      multiply<wide>(Kv::k(a.kv) == KvFormat::kBF16, acc, pair, rest, b);
     }
     grid_launch_next();
     float p[Heads<wide>::kMine][16];
-    const float unit = weigh<format, wide>(a, part, kv_head, acc, &stats, p);
+    const float unit = weigh<Kv, wide>(a, part, kv_head, acc, &stats, p);
     __syncthreads();
     if (!part.only && threadIdx.x < n) a.put_sums(blockIdx.z, head + threadIdx.x, stats.all_max(threadIdx.x), stats.all_sum(threadIdx.x));
-    add_values<format, wide>(a, part, ring, head, n, p, unit, stats, shared.rows);
+    add_values<Kv, wide>(a, part, ring, head, n, p, unit, stats, shared.rows);
   }
 }
 
-// ---- a part of any head_dim and format: the CPU's arithmetic in its order, so that a row that sees one part has the CPU's bits
+// ---- a part of any dimensions and formats: the CPU's arithmetic in its order, so that a row that sees one part has the CPU's bits
 
 constexpr uint32_t kPlainHeads = 4;  // heads that share a read of K and V
+// Rows of K or tokens of V at a time, as registers allow.
+template <typename Kv>
+constexpr uint32_t kPlainRows = std::is_same_v<Kv, Unlike>                 ? 1
+                                : std::is_same_v<Kv, Alike<KvFormat::kF8>> ? 2
+                                                                           : 4;
+template <typename Kv>
+constexpr uint32_t kPlainTokens = kPlainRows<Kv> < 4 ? 1 : 4;
 
 // Puts the scores of `n` heads at the part's position i into weights[head][i]; the thread has the positions i and i + kPartThreads.
-template <KvFormat format>
+template <typename Kv>
 __device__ __forceinline__ void plain_scores(const DecodeArgs& a, const Part& part, uint32_t kv_head, const float* q, float* weights) {
   for (uint32_t i = threadIdx.x; i < kSplitTokens; i += kPartThreads) {
     const int32_t position = part.first + static_cast<int32_t>(i);
     if (!part.seen.has(position)) continue;
     const uint8_t* k = a.pool + a.kv.key_at(part.table, kv_head, position);
     float dot[kPlainHeads] = {};
-#pragma unroll(format == KvFormat::kF8 ? 2 : 4)
-    for (uint32_t d = 0; d < a.kv.head_dim; ++d) {
-      const float x = kv_element<format>(k + uint64_t{d} * a.kv.k_row_bytes());
+#pragma unroll(kPlainRows <Kv>)
+    for (uint32_t d = 0; d < a.kv.k_dim; ++d) {
+      const float x = kv_element(Kv::k(a.kv), k + uint64_t{d} * a.kv.k_row_bytes());
 #pragma unroll
-      for (uint32_t h = 0; h < kPlainHeads; ++h) dot[h] = fmaf(q[h * a.kv.head_dim + d], x, dot[h]);
+      for (uint32_t h = 0; h < kPlainHeads; ++h) dot[h] = fmaf(q[h * a.kv.k_dim + d], x, dot[h]);
     }
     float scale = 1;
-    if constexpr (kv_scaled(format)) scale = scale_of(a, part, a.kv.k_scales_at, kv_head, position);
+    if (kv_scaled(Kv::k(a.kv))) scale = scale_of(a, part, a.kv.k_scales_at, kv_head, position);
 #pragma unroll
     for (uint32_t h = 0; h < kPlainHeads; ++h) weights[h * kSplitTokens + i] = a.score(dot[h] * scale);
   }
@@ -186,9 +197,8 @@ __device__ __forceinline__ void plain_scores(const DecodeArgs& a, const Part& pa
 
 // Turns scores into weights, and gives each head's largest score and, by 16 virtual lanes, its sum of weights. Then the weights are
 // multiplied by the scales of V, where it has them. They are 0 for positions that are not seen.
-template <KvFormat format>
-__device__ __forceinline__ void plain_weights(const DecodeArgs& a, const Part& part, uint32_t kv_head, float* weights, float* maxima,
-                                              float* sums) {
+__device__ __forceinline__ void plain_weights(const DecodeArgs& a, const Part& part, bool scaled, uint32_t kv_head, float* weights,
+                                              float* maxima, float* sums) {
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   static_assert(kPlainHeads == kPartWarps);
   __syncthreads();
@@ -206,7 +216,7 @@ __device__ __forceinline__ void plain_weights(const DecodeArgs& a, const Part& p
   sum = warp_sum(sum, 16);
   if (lane == 0) maxima[warp] = max, sums[warp] = sum;
   __syncthreads();
-  if constexpr (kv_scaled(format)) {
+  if (scaled) {
     for (uint32_t i = threadIdx.x; i < kSplitTokens; i += kPartThreads) {
       const int32_t position = part.first + static_cast<int32_t>(i);
       if (!part.seen.has(position)) continue;
@@ -218,17 +228,17 @@ __device__ __forceinline__ void plain_weights(const DecodeArgs& a, const Part& p
 }
 
 // A thread per dimension sums over V, token after token. Heads [first, first + n).
-template <KvFormat format>
+template <typename Kv>
 __device__ __forceinline__ void plain_values(const DecodeArgs& a, const Part& part, uint32_t kv_head, uint32_t first, uint32_t n,
                                              const float* weights, const float* sums) {
   const int32_t begin = max(part.first, part.seen.first), end = min(part.first + int32_t{kSplitTokens}, part.seen.last + 1);
-  for (uint32_t d = threadIdx.x; d < a.kv.head_dim; d += kPartThreads) {
+  for (uint32_t d = threadIdx.x; d < a.kv.v_dim; d += kPartThreads) {
     float acc[kPlainHeads] = {};
     const uint8_t* v = nullptr;
-#pragma unroll(format == KvFormat::kF8 ? 1 : 4)
+#pragma unroll(kPlainTokens <Kv>)
     for (int32_t at = begin; at < end; ++at, v += a.kv.v_row_bytes()) {
       if (at == begin || a.kv.slot(at) == 0) v = a.pool + a.kv.value_at(part.table, kv_head, at);
-      const float x = kv_element<format>(v + d * a.kv.elem);
+      const float x = kv_element(Kv::v(a.kv), v + d * a.kv.v_elem);
 #pragma unroll
       for (uint32_t h = 0; h < kPlainHeads; ++h) acc[h] = fmaf(weights[h * kSplitTokens + at - part.first], x, acc[h]);
     }
@@ -237,7 +247,7 @@ __device__ __forceinline__ void plain_values(const DecodeArgs& a, const Part& pa
 }
 
 // Like attend_part; K and V are read once for each kPlainHeads heads of a group.
-template <KvFormat format>
+template <typename Kv>
 __global__ void __launch_bounds__(kPartThreads) attend_part_plain(DecodeArgs a) {
   KVRT_DYNAMIC_SHARED(memory);
   __shared__ float maxima[kPlainHeads], sums[kPlainHeads];
@@ -246,18 +256,18 @@ __global__ void __launch_bounds__(kPartThreads) attend_part_plain(DecodeArgs a) 
   if (part.none) return;
   auto* weights = reinterpret_cast<float*>(memory);
   float* q = weights + kPlainHeads * kSplitTokens;
-  const uint32_t kv_head = blockIdx.y, last = (kv_head + 1) * a.group, head_dim = a.kv.head_dim;
+  const uint32_t kv_head = blockIdx.y, last = (kv_head + 1) * a.group, k_dim = a.kv.k_dim;
   for (uint32_t head = kv_head * a.group; head < last; head += kPlainHeads) {
     const uint32_t n = min(kPlainHeads, last - head);
-    const float* from = a.q + uint64_t{blockIdx.z} * a.stride + uint64_t{head} * head_dim;
+    const float* from = a.q + uint64_t{blockIdx.z} * a.stride + uint64_t{head} * k_dim;
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < kPlainHeads * head_dim; i += kPartThreads) q[i] = i < n * head_dim ? from[i] : 0.0f;
-    if (format == KvFormat::kI8) hadamard(hadamard_dim(head_dim), kPlainHeads * head_dim, q);
+    for (uint32_t i = threadIdx.x; i < kPlainHeads * k_dim; i += kPartThreads) q[i] = i < n * k_dim ? from[i] : 0.0f;
+    if (Kv::k(a.kv) == KvFormat::kI8) hadamard(hadamard_dim(k_dim), kPlainHeads * k_dim, q);
     __syncthreads();
-    plain_scores<format>(a, part, kv_head, q, weights);
-    plain_weights<format>(a, part, kv_head, weights, maxima, sums);
+    plain_scores<Kv>(a, part, kv_head, q, weights);
+    plain_weights(a, part, kv_scaled(Kv::v(a.kv)), kv_head, weights, maxima, sums);
     if (!part.only && threadIdx.x < n) a.put_sums(blockIdx.z, head + threadIdx.x, maxima[threadIdx.x], sums[threadIdx.x]);
-    plain_values<format>(a, part, kv_head, head, n, weights, sums);
+    plain_values<Kv>(a, part, kv_head, head, n, weights, sums);
   }
 }
 
@@ -270,7 +280,7 @@ constexpr int32_t kMergeAtOnce = 16;  // parts whose sums over V are loaded at a
 __global__ void __launch_bounds__(kHeadDimMax) merge_parts(DecodeArgs a) {
   grid_wait();
   grid_launch_next();
-  const uint32_t row = blockIdx.y, dim = min(threadIdx.x, a.kv.head_dim - 1), lane = threadIdx.x % kWarp;
+  const uint32_t row = blockIdx.y, dim = min(threadIdx.x, a.kv.v_dim - 1), lane = threadIdx.x % kWarp;
   const Seen seen = seen_from(a.step.positions[row], a.window);
   const int32_t first = seen.first / int32_t{kSplitTokens}, last = seen.last / int32_t{kSplitTokens};
   if (first == last) return;
@@ -292,7 +302,7 @@ __global__ void __launch_bounds__(kHeadDimMax) merge_parts(DecodeArgs a) {
     for (int32_t i = 0; i < n; i += kMergeAtOnce) {
       float v[kMergeAtOnce];
 #pragma unroll
-      for (int32_t j = 0; j < kMergeAtOnce; ++j) v[j] = i + j < n ? a.parts.acc[(at + batch + i + j) * a.kv.head_dim + dim] : 0.0f;
+      for (int32_t j = 0; j < kMergeAtOnce; ++j) v[j] = i + j < n ? a.parts.acc[(at + batch + i + j) * a.kv.v_dim + dim] : 0.0f;
 #pragma unroll
       for (int32_t j = 0; j < kMergeAtOnce; ++j) {
         const float x = __shfl_sync(kFullWarp, keep, i + j), y = __shfl_sync(kFullWarp, add, i + j);
@@ -303,7 +313,7 @@ __global__ void __launch_bounds__(kHeadDimMax) merge_parts(DecodeArgs a) {
       }
     }
   }
-  if (threadIdx.x < a.kv.head_dim) a.out[head * a.kv.head_dim + dim] = acc * (1.0f / sum);
+  if (threadIdx.x < a.kv.v_dim) a.out[head * a.kv.v_dim + dim] = acc * (1.0f / sum);
 }
 
 template <typename Kernel>
@@ -314,22 +324,23 @@ void start(Stream* stream, Kernel kernel, const DecodeArgs& a, dim3 grid, uint32
   launch(kernel, grid, dim3(kPartThreads), shared, stream, a);
 }
 
-template <KvFormat format>
+template <typename Kv>
 void start_parts(Stream* stream, const DecodeArgs& a, dim3 grid) {
-  const uint32_t head_dim = a.kv.head_dim;
-  if constexpr (format != KvFormat::kF32) {  // rows of V must be whole pieces of 16 bytes
-    if (head_dim * a.kv.elem % 16 == 0) {
-      if (a.group <= Heads<false>::kCount) return start(stream, attend_part<format, false>, a, grid, Shared<false>::bytes(head_dim));
-      return start(stream, attend_part<format, true>, a, grid, Shared<true>::bytes(head_dim));
+  const uint32_t k_dim = a.kv.k_dim;
+  if constexpr (Kv::kElemMax <= 2) {
+    const bool plain = Kv::k(a.kv) == KvFormat::kF32 || Kv::v(a.kv) == KvFormat::kF32;
+    if (!plain && a.kv.v_row_bytes() % 16 == 0) {  // rows of V must be whole pieces of 16 bytes
+      if (a.group <= Heads<false>::kCount) return start(stream, attend_part<Kv, false>, a, grid, Shared<false>::bytes(k_dim));
+      return start(stream, attend_part<Kv, true>, a, grid, Shared<true>::bytes(k_dim));
     }
   }
-  start(stream, attend_part_plain<format>, a, grid, kPlainHeads * (kSplitTokens + head_dim) * static_cast<uint32_t>(sizeof(float)));
+  start(stream, attend_part_plain<Kv>, a, grid, kPlainHeads * (kSplitTokens + k_dim) * static_cast<uint32_t>(sizeof(float)));
 }
 
 }  // namespace
 
 uint64_t decode_partials(const KvGeometry& kv, uint32_t heads, uint32_t rows, uint32_t splits) {
-  return uint64_t{rows} * heads * splits * (kv.head_dim + 2);
+  return uint64_t{rows} * heads * splits * (kv.v.dim + 2);
 }
 
 void decode_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const DeviceStep& step, uint32_t rows,
@@ -349,25 +360,9 @@ void decode_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool,
   a.scale = score_scale(kv, params.scale);
   a.softcap = params.softcap;
   const dim3 grid(splits, kv.kv_heads, rows);
-  switch (kv.format) {
-    case KvFormat::kF16:
-      start_parts<KvFormat::kF16>(stream, a, grid);
-      break;
-    case KvFormat::kBF16:
-      start_parts<KvFormat::kBF16>(stream, a, grid);
-      break;
-    case KvFormat::kF32:
-      start_parts<KvFormat::kF32>(stream, a, grid);
-      break;
-    case KvFormat::kI8:
-      start_parts<KvFormat::kI8>(stream, a, grid);
-      break;
-    case KvFormat::kF8:
-      start_parts<KvFormat::kF8>(stream, a, grid);
-      break;
-  }
+  with_formats(kv, [&]<typename Kv>() { start_parts<Kv>(stream, a, grid); });
   if (splits == 1) return;
-  launch(merge_parts, dim3(params.heads, rows), dim3((kv.head_dim + kWarp - 1) / kWarp * kWarp), 0, stream, a);
+  launch(merge_parts, dim3(params.heads, rows), dim3((kv.v.dim + kWarp - 1) / kWarp * kWarp), 0, stream, a);
 }
 
 }  // namespace kvrt::cuda

@@ -12,23 +12,23 @@ inline constexpr uint32_t kHeadDimMax = 512;
 // A layer's part of every block, as byte offsets from the pool's begin (runtime/compute/step.h).
 struct KvLayer {
   uint64_t layer_at, block_bytes, v_at, k_scales_at, v_scales_at;
-  uint32_t head_dim, elem, token_shift;  // block_tokens = 1 << token_shift
+  uint32_t k_dim, v_dim, k_elem, v_elem, token_shift;  // block_tokens = 1 << token_shift
+  KvFormat k_format, v_format;
 
   __device__ __forceinline__ uint32_t slot(int32_t position) const { return static_cast<uint32_t>(position) & ((1u << token_shift) - 1); }
   __device__ __forceinline__ uint64_t block_at(const int32_t* table, int32_t position) const {
     return layer_at + static_cast<uint64_t>(table[position >> token_shift]) * block_bytes;
   }
-  __device__ __forceinline__ uint64_t head_at(uint32_t head) const { return (uint64_t{head} * head_dim << token_shift) * elem; }
   // The first element of a position's K; the next one is k_row_bytes() further.
   __device__ __forceinline__ uint64_t key_at(const int32_t* table, uint32_t head, int32_t position) const {
-    return block_at(table, position) + head_at(head) + slot(position) * elem;
+    return block_at(table, position) + (uint64_t{head} * k_dim << token_shift) * k_elem + slot(position) * k_elem;
   }
-  __device__ __forceinline__ uint32_t k_row_bytes() const { return elem << token_shift; }
+  __device__ __forceinline__ uint32_t k_row_bytes() const { return k_elem << token_shift; }
   // The first element of a position's V; the block's next position is v_row_bytes() further.
   __device__ __forceinline__ uint64_t value_at(const int32_t* table, uint32_t head, int32_t position) const {
-    return block_at(table, position) + v_at + head_at(head) + slot(position) * v_row_bytes();
+    return block_at(table, position) + v_at + (uint64_t{head} * v_dim << token_shift) * v_elem + slot(position) * v_row_bytes();
   }
-  __device__ __forceinline__ uint32_t v_row_bytes() const { return head_dim * elem; }
+  __host__ __device__ __forceinline__ uint32_t v_row_bytes() const { return v_dim * v_elem; }
   // A position's scale of K (k_scales_at) or V (v_scales_at).
   __device__ __forceinline__ uint64_t scale_at(uint64_t scales_at, const int32_t* table, uint32_t head, int32_t position) const {
     return block_at(table, position) + scales_at + ((head << token_shift) + slot(position)) * kKvScaleBytes;
@@ -39,21 +39,59 @@ inline KvLayer kv_layer(const KvGeometry& kv, uint32_t layer) {
   KvLayer out{};
   out.layer_at = layer * kv.layer_bytes();
   out.block_bytes = kv.block_bytes();
-  out.v_at = kv.half_bytes();
-  out.k_scales_at = 2 * kv.half_bytes();
-  out.v_scales_at = out.k_scales_at + kv.scales_bytes();
-  out.head_dim = kv.head_dim;
-  out.elem = kv.elem_bytes();
+  out.v_at = kv.v_at();
+  out.k_scales_at = kv.k_scales_at();
+  out.v_scales_at = kv.v_scales_at();
+  out.k_dim = kv.k.dim;
+  out.v_dim = kv.v.dim;
+  out.k_elem = kv.k.elem_bytes();
+  out.v_elem = kv.v.elem_bytes();
+  out.k_format = kv.k.format;
+  out.v_format = kv.v.format;
   while (1u << out.token_shift < kv.block_tokens) ++out.token_shift;
   return out;
 }
 
-// The length of the runs that are transformed (runtime/compute/NUMERICS.md §7): the largest power of two that divides head_dim.
-__host__ __device__ __forceinline__ uint32_t hadamard_dim(uint32_t head_dim) { return head_dim & (0 - head_dim); }
+// The formats of K and V that a kernel is for: one that both have, known to the compiler; or two, which the kernel looks up. So there is one
+// kernel more, not one for each pair.
+template <KvFormat format>
+struct Alike {
+  static constexpr uint32_t kElemMax = kv_elem_bytes(format);  // bytes of an element at most
+  static constexpr bool kScaled = kv_scaled(format);           // K or V may have scales
+  static __host__ __device__ __forceinline__ constexpr KvFormat k(const KvLayer&) { return format; }
+  static __host__ __device__ __forceinline__ constexpr KvFormat v(const KvLayer&) { return format; }
+};
+struct Unlike {
+  static constexpr uint32_t kElemMax = 2;  // on tensor cores
+  static constexpr bool kScaled = true;
+  static __host__ __device__ __forceinline__ KvFormat k(const KvLayer& kv) { return kv.k_format; }
+  static __host__ __device__ __forceinline__ KvFormat v(const KvLayer& kv) { return kv.v_format; }
+};
+
+// Calls fn.operator()<F>() with Alike or Unlike as F.
+template <typename Fn>
+void with_formats(const KvGeometry& kv, const Fn& fn) {
+  if (kv.k.format != kv.v.format) return fn.template operator()<Unlike>();
+  switch (kv.k.format) {
+    case KvFormat::kF16:
+      return fn.template operator()<Alike<KvFormat::kF16>>();
+    case KvFormat::kBF16:
+      return fn.template operator()<Alike<KvFormat::kBF16>>();
+    case KvFormat::kF32:
+      return fn.template operator()<Alike<KvFormat::kF32>>();
+    case KvFormat::kI8:
+      return fn.template operator()<Alike<KvFormat::kI8>>();
+    case KvFormat::kF8:
+      return fn.template operator()<Alike<KvFormat::kF8>>();
+  }
+}
+
+// The length of the runs that are transformed (runtime/compute/NUMERICS.md §7): the largest power of two that divides k_dim.
+__host__ __device__ __forceinline__ uint32_t hadamard_dim(uint32_t k_dim) { return k_dim & (0 - k_dim); }
 
 // The factor of q · k.
 inline float score_scale(const KvGeometry& kv, float scale) {
-  return kv.format == KvFormat::kI8 ? scale / static_cast<float>(hadamard_dim(kv.head_dim)) : scale;
+  return kv.k.format == KvFormat::kI8 ? scale / static_cast<float>(hadamard_dim(kv.k.dim)) : scale;
 }
 
 // A whole block transforms n elements in shared memory; a barrier comes before and after.
@@ -81,13 +119,20 @@ __device__ __forceinline__ Seen seen_from(int32_t position, uint32_t window) {
   return {first > 0 ? static_cast<int32_t>(first) : 0, position};
 }
 
-template <KvFormat format>
-__device__ __forceinline__ float kv_element(const uint8_t* at) {
-  if constexpr (format == KvFormat::kF16) return f16_to_float(*reinterpret_cast<const uint16_t*>(at));
-  if constexpr (format == KvFormat::kBF16) return bf16_to_float(*reinterpret_cast<const uint16_t*>(at));
-  if constexpr (format == KvFormat::kF32) return *reinterpret_cast<const float*>(at);
-  if constexpr (format == KvFormat::kI8) return *reinterpret_cast<const int8_t*>(at);
-  if constexpr (format == KvFormat::kF8) return f16_to_float(fp8_as_f16(*at));
+__device__ __forceinline__ float kv_element(KvFormat format, const uint8_t* at) {
+  switch (format) {
+    case KvFormat::kF16:
+      return f16_to_float(*reinterpret_cast<const uint16_t*>(at));
+    case KvFormat::kBF16:
+      return bf16_to_float(*reinterpret_cast<const uint16_t*>(at));
+    case KvFormat::kF32:
+      return *reinterpret_cast<const float*>(at);
+    case KvFormat::kI8:
+      return *reinterpret_cast<const int8_t*>(at);
+    case KvFormat::kF8:
+      return f16_to_float(fp8_as_f16(*at));
+  }
+  return 0;
 }
 
 // ---- pairs of 16-bit numbers, as tensor cores multiply them: bf16 where KV is bf16, else f16
@@ -116,6 +161,13 @@ __device__ __forceinline__ uint32_t to_rest(uint32_t pair, float low, float high
   };
   return to_pair<bf16>(low - part(0), high - part(16));
 }
+// The same, where the kernel looks up which.
+__device__ __forceinline__ uint32_t to_pair(bool bf16, float low, float high) {
+  return bf16 ? to_pair<true>(low, high) : to_pair<false>(low, high);
+}
+__device__ __forceinline__ uint32_t to_rest(bool bf16, uint32_t pair, float low, float high) {
+  return bf16 ? to_rest<true>(pair, low, high) : to_rest<false>(pair, low, high);
+}
 
 // Takes two bytes, each plus 128, between bytes 0x64, which are 1024 + byte as f16. Less 1152 they are the signed bytes, exactly.
 __device__ __forceinline__ uint32_t less_1152(uint32_t pair) {
@@ -139,10 +191,9 @@ __device__ __forceinline__ uint32_t fp8_pair(uint32_t word) {
   const uint32_t x = __byte_perm(word, 0, first ? 0x1404 : 0x3424);
   return (x & 0x80008000u) | (x >> 1 & 0x3f803f80u);
 }
-template <KvFormat format, bool first>
-__device__ __forceinline__ uint32_t byte_pair(uint32_t word) {
-  if constexpr (format == KvFormat::kF8) return fp8_pair<first>(word);
-  return int8_pair<first>(word);
+template <bool first>
+__device__ __forceinline__ uint32_t byte_pair(KvFormat format, uint32_t word) {
+  return format == KvFormat::kF8 ? fp8_pair<first>(word) : int8_pair<first>(word);
 }
 
 // A number beyond f16's range becomes the largest that f16 has; a NaN stays a NaN.

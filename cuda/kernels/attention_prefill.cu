@@ -1,6 +1,9 @@
 // Attention of tiles of query rows, online over tiles of keys that are anchored at position 0: a row's result is the same in any tile.
 // A warp takes 16 rows; scores and weights stay in its registers, K and V come to shared memory once for all four warps, as 16-bit
 // numbers. The products sum over their rows: head dimensions of K, tokens of V.
+#include <algorithm>
+#include <type_traits>
+
 #include "cuda/kernels/attention_tiles.h"
 
 namespace kvrt::cuda {
@@ -46,18 +49,19 @@ __device__ __forceinline__ void hadamard_fragments(uint32_t dim, float (&x)[kSte
   }
 }
 
-template <KvFormat format, uint32_t kDims>
+template <typename Kv, uint32_t kDims>
 struct Warp {
-  using T = Tiles<format, kDims>;
-  static constexpr bool kBf16 = format == KvFormat::kBF16;
+  using T = Tiles<Kv, kDims>;
   static constexpr uint32_t kSteps = kDims / 16, kKeyTiles = T::kKeys / 8;
-  static constexpr float kUp = kBf16 ? 1.0f : 4096.0f;  // the factor of weights and of their sum: few f16 weights are denormal then
 
   uint32_t q[kSteps][4] = {};
   float o[kDims / 8][4];
   float max[2] = {-INFINITY, -INFINITY}, sum[2] = {};  // the sum is over the lane's keys
   float unit[2] = {power_in(0), power_in(0)};          // with scales: o is over this
   int32_t first, last;                                 // positions of the warp's rows
+
+  static __device__ __forceinline__ bool k_bf16(const PrefillArgs& a) { return Kv::k(a.kv) == KvFormat::kBF16; }
+  static __device__ __forceinline__ bool v_bf16(const PrefillArgs& a) { return Kv::v(a.kv) == KvFormat::kBF16; }
 
   __device__ __forceinline__ void begin() {
 #pragma unroll
@@ -72,21 +76,21 @@ struct Warp {
 #pragma unroll 1
     for (uint32_t i = 0; i < 2; ++i) {
       const uint32_t row = warp * kWarpRows + g + 8 * i;
-      const float* from = a.q + uint64_t{tile.first_row + row} * a.stride + uint64_t{head} * a.kv.head_dim + 2 * t;
+      const float* from = a.q + uint64_t{tile.first_row + row} * a.stride + uint64_t{head} * a.kv.k_dim + 2 * t;
       float x[kSteps][4];
 #pragma unroll
       for (uint32_t k = 0; k < kSteps; ++k) {
 #pragma unroll
-        for (uint32_t j = 0; j < 4; ++j) x[k][j] = row < tile.n && 16 * k < a.kv.head_dim ? from[16 * k + 8 * (j / 2) + j % 2] : 0.0f;
+        for (uint32_t j = 0; j < 4; ++j) x[k][j] = row < tile.n && 16 * k < a.kv.k_dim ? from[16 * k + 8 * (j / 2) + j % 2] : 0.0f;
       }
-      if constexpr (format == KvFormat::kI8) hadamard_fragments(hadamard_dim(a.kv.head_dim), x);
+      if (Kv::k(a.kv) == KvFormat::kI8) hadamard_fragments(hadamard_dim(a.kv.k_dim), x);
 #pragma unroll
       for (uint32_t k = 0; k < kSteps; ++k) {
-        if constexpr (!kBf16) {
+        if (!k_bf16(a)) {
 #pragma unroll
           for (float& e : x[k]) e = within_f16(e);
         }
-        const uint32_t low = to_pair<kBf16>(x[k][0], x[k][1]), high = to_pair<kBf16>(x[k][2], x[k][3]);
+        const uint32_t low = to_pair(k_bf16(a), x[k][0], x[k][1]), high = to_pair(k_bf16(a), x[k][2], x[k][3]);
         q[k][0] = i == 0 ? low : q[k][0];
         q[k][1] = low;
         q[k][2] = i == 0 ? high : q[k][2];
@@ -96,15 +100,19 @@ struct Warp {
   }
 
   __device__ __forceinline__ void multiply_keys(const T& tiles, float (&s)[kKeyTiles][4]) const {
+    k_bf16(tiles.a) ? multiply_keys_as<true>(tiles, s) : multiply_keys_as<false>(tiles, s);
+  }
+  template <bool bf16>
+  __device__ __forceinline__ void multiply_keys_as(const T& tiles, float (&s)[kKeyTiles][4]) const {
 #pragma unroll
     for (uint32_t k = 0; k < kSteps; ++k) {
-      if (16 * k >= tiles.a.kv.head_dim) break;
+      if (16 * k >= tiles.a.kv.k_dim) break;
 #pragma unroll
       for (uint32_t n = 0; n < kKeyTiles; n += 2) {
         uint32_t b[4];
         fragments<T::kKeyChunks>(tiles.k, 16 * k, n, b);
-        mma_16x8x16<kBf16>(s[n], q[k], {b[0], b[1]});
-        mma_16x8x16<kBf16>(s[n + 1], q[k], {b[2], b[3]});
+        mma_16x8x16<bf16>(s[n], q[k], {b[0], b[1]});
+        mma_16x8x16<bf16>(s[n + 1], q[k], {b[2], b[3]});
       }
     }
   }
@@ -118,10 +126,10 @@ struct Warp {
 #pragma unroll
     for (uint32_t n = 0; n < kKeyTiles; ++n) {
       float2 scale = make_float2(1, 1);
-      if constexpr (T::kWiden) scale = tiles.scale_pair(false, n);
+      if (tiles.bytes(false)) scale = tiles.scale_pair(false, n);
 #pragma unroll
       for (uint32_t c = 0; c < 4; ++c) {
-        if constexpr (T::kWiden) s[n][c] = s[n][c] * (c % 2 == 0 ? scale.x : scale.y);
+        if (tiles.bytes(false)) s[n][c] = s[n][c] * (c % 2 == 0 ? scale.x : scale.y);
         s[n][c] = s[n][c] * a.scale;
         if (a.softcap > 0) s[n][c] = softcap_of(s[n][c], a.softcap);
         if (!whole && !seen[c / 2].has(base + static_cast<int32_t>(8 * n + c % 2) + 2 * t)) s[n][c] = -INFINITY;
@@ -131,6 +139,8 @@ struct Warp {
 
   // Turns scores into weights, in pairs as the next product reads them; the rows' sums so far are rescaled to the new maximum.
   __device__ __forceinline__ void weigh(const T& tiles, float (&s)[kKeyTiles][4], uint32_t (&p)[kKeyTiles][2]) {
+    const bool bf16 = v_bf16(tiles.a), scaled = tiles.bytes(true);
+    const float up = bf16 ? 1.0f : 4096.0f;  // the factor of weights and of their sum: few f16 weights are denormal then
     float keep_o[2];
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
@@ -138,7 +148,7 @@ struct Warp {
 #pragma unroll
       for (uint32_t n = 0; n < kKeyTiles; ++n) {
         most = fmaxf(fmaxf(s[n][2 * i], s[n][2 * i + 1]), most);
-        if constexpr (T::kWiden) {
+        if (scaled) {
           const float2 scale = tiles.scale_pair(true, n);
           if (s[n][2 * i] != -INFINITY) most_scale = fmaxf(scale.x, most_scale);
           if (s[n][2 * i + 1] != -INFINITY) most_scale = fmaxf(scale.y, most_scale);
@@ -148,7 +158,7 @@ struct Warp {
       const float from = most == -INFINITY ? 0.0f : most, keep = exp_of(max[i] - from);  // keep is 1 where the maximum stays
       float inverse = 1;
       keep_o[i] = keep;
-      if constexpr (T::kWiden) {
+      if (scaled) {
         const float both = fmaxf(power_in(warp_max(most_scale, 4)), unit[i]);
         keep_o[i] = keep * (unit[i] / both);
         inverse = 1 / both;
@@ -161,15 +171,15 @@ struct Warp {
         float w[2];
 #pragma unroll
         for (uint32_t j = 0; j < 2; ++j) {
-          w[j] = s[n][2 * i + j] == -INFINITY ? 0.0f : exp_of(s[n][2 * i + j] - from) * kUp;
+          w[j] = s[n][2 * i + j] == -INFINITY ? 0.0f : exp_of(s[n][2 * i + j] - from) * up;
           sum[i] = sum[i] + w[j];
         }
-        if constexpr (T::kWiden) {
+        if (scaled) {
           const float2 scale = tiles.scale_pair(true, n);
           w[0] = w[0] == 0 ? 0 : w[0] * (scale.x * inverse);
           w[1] = w[1] == 0 ? 0 : w[1] * (scale.y * inverse);
         }
-        p[n][i] = to_pair<kBf16>(w[0], w[1]);
+        p[n][i] = to_pair(bf16, w[0], w[1]);
       }
     }
     if (!__any_sync(kFullWarp, keep_o[0] != 1 || keep_o[1] != 1)) return;
@@ -181,24 +191,28 @@ struct Warp {
   }
 
   __device__ __forceinline__ void add_values(const T& tiles, int32_t base, const uint32_t (&p)[kKeyTiles][2]) {
+    v_bf16(tiles.a) ? add_values_as<true>(tiles, base, p) : add_values_as<false>(tiles, base, p);
+  }
+  template <bool bf16>
+  __device__ __forceinline__ void add_values_as(const T& tiles, int32_t base, const uint32_t (&p)[kKeyTiles][2]) {
 #pragma unroll
     for (uint32_t n = 0; n < kKeyTiles; n += 2) {
       if (base + static_cast<int32_t>(8 * n) > last) break;  // no row sees the keys from here on
       const uint32_t weights[4] = {p[n][0], p[n][1], p[n + 1][0], p[n + 1][1]};
 #pragma unroll
       for (uint32_t d = 0; d < kDims / 8; d += 2) {
-        if (8 * d >= tiles.a.kv.head_dim) break;
+        if (8 * d >= tiles.a.kv.v_dim) break;
         uint32_t b[4];
         fragments<T::kDimChunks>(tiles.v(), 8 * n, d, b);
-        mma_16x8x16<kBf16>(o[d], weights, {b[0], b[1]});
-        mma_16x8x16<kBf16>(o[d + 1], weights, {b[2], b[3]});
+        mma_16x8x16<bf16>(o[d], weights, {b[0], b[1]});
+        mma_16x8x16<bf16>(o[d + 1], weights, {b[2], b[3]});
       }
     }
   }
 
   // A row that sees an infinity or a NaN in V is NaN.
   __device__ __forceinline__ void take_odd_keys(const T& tiles, int32_t base) {
-    if constexpr (T::kWiden) return;
+    if (tiles.bytes(true)) return;
     const int32_t g = threadIdx.x % kWarp / 4;
     const auto* words = reinterpret_cast<const uint32_t*>(tiles.odd_keys());
     for (uint32_t word = 0; word < T::kKeys / 4; ++word) {
@@ -211,38 +225,39 @@ struct Warp {
     }
   }
 
-  __device__ __forceinline__ void store(const PrefillArgs& a, const PrefillTile& tile, uint32_t head, uint32_t warp) {
+  __device__ __forceinline__ void store(const T& tiles, const PrefillTile& tile, uint32_t head, uint32_t warp) {
+    const PrefillArgs& a = tiles.a;
     const uint32_t g = threadIdx.x % kWarp / 4, t = threadIdx.x % 4;
 #pragma unroll
     for (uint32_t i = 0; i < 2; ++i) {
       const uint32_t row = warp * kWarpRows + g + 8 * i;
-      const float inverse = (T::kWiden ? unit[i] : 1.0f) / warp_sum(sum[i], 4);
+      const float inverse = (tiles.bytes(true) ? unit[i] : 1.0f) / warp_sum(sum[i], 4);
       if (row >= tile.n) continue;
-      float* to = a.out + (uint64_t{tile.first_row + row} * a.heads + head) * a.kv.head_dim + 2 * t;
+      float* to = a.out + (uint64_t{tile.first_row + row} * a.heads + head) * a.kv.v_dim + 2 * t;
 #pragma unroll
       for (uint32_t d = 0; d < kDims / 8; ++d) {
-        if (8 * d < a.kv.head_dim) *reinterpret_cast<float2*>(to + 8 * d) = make_float2(o[d][2 * i] * inverse, o[d][2 * i + 1] * inverse);
+        if (8 * d < a.kv.v_dim) *reinterpret_cast<float2*>(to + 8 * d) = make_float2(o[d][2 * i] * inverse, o[d][2 * i + 1] * inverse);
       }
     }
   }
 };
 
 // The number of blocks that share a multiprocessor, as far as registers allow.
-[[maybe_unused]] constexpr uint32_t blocks_of(KvFormat format, uint32_t dims) {
+[[maybe_unused]] constexpr uint32_t blocks_of(bool scaled, uint32_t dims) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
   const uint32_t most = 2;
 #else
-  const uint32_t most = kv_scaled(format) ? 3 : 4;
+  const uint32_t most = scaled ? 3 : 4;
 #endif
   return dims <= 64 ? most : dims <= 128 ? most - 1 : 2;
 }
 
-// A block per head (x) and tile of rows (y), in the order of `tiles`, the longest first. q at + row * stride: [heads][head_dim]. Bytes: K
+// A block per head (x) and tile of rows (y), in the order of `tiles`, the longest first. q at + row * stride: [heads][k_dim]. Bytes: K
 // and V that the tile sees once, from the L2 cache where the group's other heads have asked for them, and 8 per element of q.
-template <KvFormat format, uint32_t kDims>
-__global__ void __launch_bounds__(kTileThreads, blocks_of(format, kDims)) attend_tile(PrefillArgs a) {
+template <typename Kv, uint32_t kDims>
+__global__ void __launch_bounds__(kTileThreads, blocks_of(Kv::kScaled, kDims)) attend_tile(PrefillArgs a) {
   KVRT_DYNAMIC_SHARED(memory);
-  using T = Tiles<format, kDims>;
+  using T = Tiles<Kv, kDims>;
   grid_wait();
   const uint32_t head = blockIdx.x, warp = threadIdx.x / kWarp;
   const PrefillTile tile = a.tiles[blockIdx.y];
@@ -252,7 +267,7 @@ __global__ void __launch_bounds__(kTileThreads, blocks_of(format, kDims)) attend
   tiles.clear_odd_keys();
   tiles.load_keys(begin);
   tiles.load_values(begin);
-  Warp<format, kDims> rows;
+  Warp<Kv, kDims> rows;
   rows.first = tile.first_position + static_cast<int32_t>(warp * kWarpRows);
   rows.last = min(rows.first + int32_t{kWarpRows} - 1, last);
   rows.load_queries(a, tile, head, warp);
@@ -264,12 +279,12 @@ __global__ void __launch_bounds__(kTileThreads, blocks_of(format, kDims)) attend
     float s[T::kKeys / 8][4] = {};
     uint32_t p[T::kKeys / 8][2];
     copy_async_wait<1>();
-    if constexpr (T::kWiden) tiles.widen_keys();
+    tiles.widen_keys();
     __syncthreads();
     if (active) rows.multiply_keys(tiles, s);
     if (active) rows.score(tiles, base, s);
     copy_async_wait<0>();
-    if constexpr (T::kWiden) tiles.widen_values();
+    tiles.widen_values();
     const bool whole = base + int32_t{T::kKeys} - 1 <= tile.first_position && base >= seen_from(last, a.window).first;
     if (!whole) tiles.find_odd_keys();
     __syncthreads();  // every warp has read K, and V has come
@@ -281,30 +296,36 @@ __global__ void __launch_bounds__(kTileThreads, blocks_of(format, kDims)) attend
     tiles.clear_odd_keys();
     if (base + int32_t{T::kKeys} <= last) tiles.load_values(base + int32_t{T::kKeys});
   }
-  rows.store(a, tile, head, warp);
+  rows.store(tiles, tile, head, warp);
 }
 
-template <KvFormat format, uint32_t kDims>
+template <typename Kv, uint32_t kDims>
 void start(Stream* stream, const PrefillArgs& a, uint32_t n_tiles) {
-  constexpr uint32_t kBytes = Tiles<format, kDims>::kBytes;
-  const auto kernel = attend_tile<format, kDims>;
+  constexpr uint32_t kBytes = Tiles<Kv, kDims>::kBytes;
+  const auto kernel = attend_tile<Kv, kDims>;
   if (kBytes > 48 * 1024) stream->check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
   launch(kernel, dim3(a.heads, n_tiles), dim3(kTileThreads), kBytes, stream, a);
 }
-// Tiles of 256 dimensions in fp8 need more registers than devices before sm_90 have.
-constexpr uint32_t head_dim_max(KvFormat format) { return format == KvFormat::kF8 ? 128 : 256; }
 
-template <KvFormat format>
+// Tiles of 256 dimensions in fp8 or in two formats need more registers than devices before sm_90 have.
+template <typename Kv>
+inline constexpr uint32_t kDimMax = std::is_same_v<Kv, Unlike> || std::is_same_v<Kv, Alike<KvFormat::kF8>> ? 128 : 256;
+
+template <typename Kv>
 void start(Stream* stream, const PrefillArgs& a, uint32_t n_tiles) {
-  if (a.kv.head_dim <= 64) return start<format, 64>(stream, a, n_tiles);
-  if (a.kv.head_dim <= 128) return start<format, 128>(stream, a, n_tiles);
-  if constexpr (head_dim_max(format) > 128) start<format, 256>(stream, a, n_tiles);
+  const uint32_t dims = std::max(a.kv.k_dim, a.kv.v_dim);
+  if (dims <= 64) return start<Kv, 64>(stream, a, n_tiles);
+  if (dims <= 128) return start<Kv, 128>(stream, a, n_tiles);
+  if constexpr (kDimMax<Kv> > 128) start<Kv, 256>(stream, a, n_tiles);
 }
 
 }  // namespace
 
 bool prefill_supported(const KvGeometry& kv) {
-  return kv.format != KvFormat::kF32 && kv.head_dim % 16 == 0 && kv.head_dim <= head_dim_max(kv.format);
+  uint32_t most = 0;
+  with_formats(kv, [&]<typename Kv>() { most = kDimMax<Kv>; });
+  const auto fits = [&](const KvRows& rows) { return rows.format != KvFormat::kF32 && rows.dim % 16 == 0 && rows.dim <= most; };
+  return fits(kv.k) && fits(kv.v);
 }
 
 void prefill_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const DeviceStep& step,
@@ -323,16 +344,9 @@ void prefill_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool
   a.window = params.window;
   a.scale = score_scale(kv, params.scale);
   a.softcap = params.softcap;
-  switch (kv.format) {
-    case KvFormat::kBF16:
-      return start<KvFormat::kBF16>(stream, a, n_tiles);
-    case KvFormat::kI8:
-      return start<KvFormat::kI8>(stream, a, n_tiles);
-    case KvFormat::kF8:
-      return start<KvFormat::kF8>(stream, a, n_tiles);
-    default:
-      return start<KvFormat::kF16>(stream, a, n_tiles);
-  }
+  with_formats(kv, [&]<typename Kv>() {
+    if constexpr (Kv::kElemMax <= 2) start<Kv>(stream, a, n_tiles);
+  });
 }
 
 }  // namespace kvrt::cuda

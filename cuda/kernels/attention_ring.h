@@ -37,9 +37,9 @@ struct DecodeArgs {
   __device__ __forceinline__ void put(bool only, uint32_t row, uint32_t head, uint32_t i, float acc, float sum) const {
     const uint64_t at = uint64_t{row} * heads + head;
     if (only) {
-      out[at * kv.head_dim + i] = acc * (1.0f / sum);
+      out[at * kv.v_dim + i] = acc * (1.0f / sum);
     } else {
-      parts.acc[(at * parts.splits + blockIdx.x) * kv.head_dim + i] = acc;
+      parts.acc[(at * parts.splits + blockIdx.x) * kv.v_dim + i] = acc;
     }
   }
   __device__ __forceinline__ void put_sums(uint32_t row, uint32_t head, float max, float sum) const {
@@ -74,57 +74,64 @@ __device__ __forceinline__ float scale_of(const DecodeArgs& a, const Part& part,
 
 // ---- the stream of a warp
 
-template <KvFormat format>
+template <typename Kv>
 struct Ring {
-  static constexpr uint32_t kElem = kv_elem_bytes(format);
-  static constexpr uint32_t kPieces = kStepCols * kElem / 16;  // pieces of 16 bytes in a step's row
-  static constexpr uint32_t kCopyRows = kWarp / kPieces;       // rows that the warp copies at a time
-  static constexpr uint32_t kStepBytes = kStepRows * kStepCols * kElem, kSteps = kRingBytes / kStepBytes;
+  static constexpr uint32_t kStepBytes = kStepRows * kStepCols * Kv::kElemMax, kSteps = kRingBytes / kStepBytes;
 
+  const KvLayer& kv;
   uint8_t* ring;
   const uint8_t *k, *v;     // the lane's pieces: of its keys' first dimension, and of the first of its 16 tokens
   int32_t v_first, v_last;  // the first and last of these tokens that are seen
   uint32_t k_row, v_row;    // bytes
-  uint32_t head_dim, k_steps, steps;
+  uint32_t k_steps, steps;
 
+  // Where a lane has its piece of 16 bytes when the warp copies some rows of a step at a time: row and piece; the count of these rows.
+  struct Lane {
+    uint32_t row, piece, rows;
+    __device__ __forceinline__ Lane(uint32_t elem, uint32_t lane)
+        : row(elem == 2 ? lane / 8 : lane / 4), piece(elem == 2 ? lane % 8 : lane % 4), rows(elem == 2 ? 4 : 8) {}
+  };
+  static_assert(kStepCols == 64);
   // The place of a piece in a row of 64 columns: no two lanes of a read meet in a bank.
-  static __device__ __forceinline__ uint32_t place(uint32_t row, uint32_t piece) {
-    return 16 * (row * kPieces + (piece ^ (kElem == 2 ? 2 * (row % 4) : row / 2 % 2 * 2)));
+  static __device__ __forceinline__ uint32_t place(uint32_t elem, uint32_t row, uint32_t piece) {
+    return elem == 2 ? 16 * (row * 8 + (piece ^ 2 * (row % 4))) : 16 * (row * 4 + (piece ^ row / 2 % 2 * 2));
   }
+  __device__ __forceinline__ uint32_t k_elem() const { return kv_elem_bytes(Kv::k(kv)); }
+  __device__ __forceinline__ uint32_t v_elem() const { return kv_elem_bytes(Kv::v(kv)); }
 
-  __device__ __forceinline__ Ring(const DecodeArgs& a, const Part& part, uint32_t head, uint8_t* shared) {
-    const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, piece = lane % kPieces;
-    const int32_t keys = part.first + static_cast<int32_t>(warp * kWarpKeys);
-    constexpr int32_t kPieceKeys = 16 / kElem;
-    const int32_t key = keys + static_cast<int32_t>(piece) * kPieceKeys, token = keys + static_cast<int32_t>(lane / kPieces % 4 * 16);
+  __device__ __forceinline__ Ring(const DecodeArgs& a, const Part& part, uint32_t head, uint8_t* shared) : kv(a.kv) {
+    const uint32_t warp = threadIdx.x / kWarp;
+    const Lane of_k(k_elem(), threadIdx.x % kWarp), of_v(v_elem(), threadIdx.x % kWarp);
+    const int32_t keys = part.first + static_cast<int32_t>(warp * kWarpKeys), piece_keys = k_elem() == 2 ? 8 : 16;
+    const int32_t key = keys + static_cast<int32_t>(of_k.piece) * piece_keys, token = keys + static_cast<int32_t>(of_v.row % 4 * 16);
     ring = shared + warp * kRingBytes;
-    head_dim = a.kv.head_dim;
     k_row = a.kv.k_row_bytes();
     v_row = a.kv.v_row_bytes();
-    k = part.seen.any(key, kPieceKeys) ? a.pool + a.kv.key_at(part.table, head, key) : nullptr;
-    v = part.seen.any(token, 16) ? a.pool + a.kv.value_at(part.table, head, token) + piece * 16 : nullptr;
+    k = part.seen.any(key, piece_keys) ? a.pool + a.kv.key_at(part.table, head, key) : nullptr;
+    v = part.seen.any(token, 16) ? a.pool + a.kv.value_at(part.table, head, token) + of_v.piece * 16 : nullptr;
     v_first = part.seen.first - token;
     v_last = v == nullptr ? -1 : part.seen.last - token;
-    k_steps = (head_dim + kStepRows - 1) / kStepRows;
-    steps = k_steps + (head_dim + kStepCols - 1) / kStepCols * (kWarpKeys / kStepRows);
+    k_steps = (a.kv.k_dim + kStepRows - 1) / kStepRows;
+    steps = k_steps + (a.kv.v_dim + kStepCols - 1) / kStepCols * (kWarpKeys / kStepRows);
   }
 
   // Starts the copy of step s. Rows that do not exist, or are not seen, are zero: the content of an unused slot never comes near a sum.
   __device__ __forceinline__ void start(uint32_t s) const {
-    const uint32_t lane = threadIdx.x % kWarp, piece = lane % kPieces, copy_row = lane / kPieces;
+    const uint32_t elem = s < k_steps ? k_elem() : v_elem();
+    const Lane lane(elem, threadIdx.x % kWarp);
     uint8_t* to = ring + s % kSteps * kStepBytes;
 #pragma unroll
-    for (uint32_t i = 0; i < kStepRows / kCopyRows; ++i) {
-      const uint32_t row = i * kCopyRows + copy_row;
+    for (uint32_t i = 0; i < kStepRows / lane.rows; ++i) {
+      const uint32_t row = i * lane.rows + lane.row;
       const uint8_t* from = nullptr;
       if (s < k_steps) {  // dimension 16 s + row
-        if (k != nullptr && s * kStepRows + row < head_dim) from = k + uint64_t{s * kStepRows + row} * k_row;
+        if (k != nullptr && s * kStepRows + row < kv.k_dim) from = k + uint64_t{s * kStepRows + row} * k_row;
       } else if (s < steps) {  // token 16 (row % 4) + 4 quarter + row / 4: the lanes of a column hold the weights of 16 in sequence
-        const uint32_t chunk = (s - k_steps) / 4, token = (s - k_steps) % 4 * 4 + row / 4, at = chunk * kStepCols * kElem;
+        const uint32_t chunk = (s - k_steps) / 4, token = (s - k_steps) % 4 * 4 + row / 4, at = chunk * kStepCols * elem;
         const bool seen = static_cast<int32_t>(token) >= v_first && static_cast<int32_t>(token) <= v_last;
-        if (seen && at + piece * 16 < v_row) from = v + uint64_t{token} * v_row + at;
+        if (seen && at + lane.piece * 16 < v_row) from = v + uint64_t{token} * v_row + at;
       }
-      auto* slot = reinterpret_cast<uint4*>(to + place(row, piece));
+      auto* slot = reinterpret_cast<uint4*>(to + place(elem, row, lane.piece));
       if (from != nullptr) {
         copy_async(slot, from);
       } else if (s < steps) {
@@ -144,13 +151,13 @@ struct Ring {
 
   // Fragments of 8 products of 16 rows x 8 columns: the j-th has columns 8 c + j for c < 8, and rows t, t + 4, t + 8, t + 12 where
   // mma_16x8x16 has 2t, 2t + 1, 2t + 8, 2t + 9.
-  static __device__ __forceinline__ void fragments(const uint8_t* step, uint32_t (&b)[8][2]) {
+  static __device__ __forceinline__ void fragments(KvFormat format, const uint8_t* step, uint32_t (&b)[8][2]) {
     const uint32_t lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
-      if constexpr (kElem == 2) {
-        const uint4 x = *reinterpret_cast<const uint4*>(step + place(8 * half + t, g));
-        const uint4 y = *reinterpret_cast<const uint4*>(step + place(8 * half + 4 + t, g));
+      if (kv_elem_bytes(format) == 2) {
+        const uint4 x = *reinterpret_cast<const uint4*>(step + place(2, 8 * half + t, g));
+        const uint4 y = *reinterpret_cast<const uint4*>(step + place(2, 8 * half + 4 + t, g));
         const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
 #pragma unroll
         for (uint32_t w = 0; w < 4; ++w) {
@@ -158,16 +165,16 @@ struct Ring {
           b[2 * w + 1][half] = __byte_perm(xs[w], ys[w], 0x7632);
         }
       } else {
-        const uint2 x = *reinterpret_cast<const uint2*>(step + place(8 * half + t, g / 2) + g % 2 * 8);
-        const uint2 y = *reinterpret_cast<const uint2*>(step + place(8 * half + 4 + t, g / 2) + g % 2 * 8);
+        const uint2 x = *reinterpret_cast<const uint2*>(step + place(1, 8 * half + t, g / 2) + g % 2 * 8);
+        const uint2 y = *reinterpret_cast<const uint2*>(step + place(1, 8 * half + 4 + t, g / 2) + g % 2 * 8);
         const uint32_t xs[2] = {x.x, x.y}, ys[2] = {y.x, y.y};
 #pragma unroll
         for (uint32_t w = 0; w < 2; ++w) {
           const uint32_t low = __byte_perm(xs[w], ys[w], 0x5140), high = __byte_perm(xs[w], ys[w], 0x7362);
-          b[4 * w][half] = byte_pair<format, true>(low);
-          b[4 * w + 1][half] = byte_pair<format, false>(low);
-          b[4 * w + 2][half] = byte_pair<format, true>(high);
-          b[4 * w + 3][half] = byte_pair<format, false>(high);
+          b[4 * w][half] = byte_pair<true>(format, low);
+          b[4 * w + 1][half] = byte_pair<false>(format, low);
+          b[4 * w + 2][half] = byte_pair<true>(format, high);
+          b[4 * w + 3][half] = byte_pair<false>(format, high);
         }
       }
     }
@@ -196,6 +203,11 @@ __device__ __forceinline__ void multiply(float (&acc)[8][4], const uint32_t (&pa
     if constexpr (wide) mma_16x8x16<bf16>(acc[j], more, b[j]);
   }
 }
+template <bool wide>
+__device__ __forceinline__ void multiply(bool bf16, float (&acc)[8][4], const uint32_t (&pair)[Heads<wide>::kMine][2],
+                                         const uint32_t (&rest)[Heads<wide>::kMine][2], const uint32_t (&b)[8][2]) {
+  bf16 ? multiply<true, wide>(acc, pair, rest, b) : multiply<false, wide>(acc, pair, rest, b);
+}
 // The lane's result of its i-th head in column 16 t + 8 * second + j.
 template <bool wide>
 __device__ __forceinline__ float result(const float (&acc)[8][4], uint32_t i, uint32_t second, uint32_t j) {
@@ -209,45 +221,45 @@ template <bool wide>
 struct Shared {
   uint4* queries;
   float* rows;
-  static __host__ __device__ __forceinline__ uint32_t query_bytes(uint32_t head_dim) {
-    return (head_dim + kStepRows - 1) / kStepRows * kWarp * Heads<wide>::kMine * static_cast<uint32_t>(sizeof(uint4));
+  static __host__ __device__ __forceinline__ uint32_t query_bytes(uint32_t k_dim) {
+    return (k_dim + kStepRows - 1) / kStepRows * kWarp * Heads<wide>::kMine * static_cast<uint32_t>(sizeof(uint4));
   }
-  static uint32_t bytes(uint32_t head_dim) {
-    return kPartWarps * kRingBytes + query_bytes(head_dim) + Heads<wide>::kCount * std::max(head_dim, kPartWarps * kStepCols) * 4;
+  static uint32_t bytes(uint32_t k_dim) {
+    return kPartWarps * kRingBytes + query_bytes(k_dim) + Heads<wide>::kCount * std::max(k_dim, kPartWarps * kStepCols) * 4;
   }
-  __device__ __forceinline__ Shared(uint8_t* shared, uint32_t head_dim)
+  __device__ __forceinline__ Shared(uint8_t* shared, uint32_t k_dim)
       : queries(reinterpret_cast<uint4*>(shared + kPartWarps * kRingBytes)),
-        rows(reinterpret_cast<float*>(shared + kPartWarps * kRingBytes + query_bytes(head_dim))) {}
+        rows(reinterpret_cast<float*>(shared + kPartWarps * kRingBytes + query_bytes(k_dim))) {}
 };
 
 // Loads the queries of heads [first, first + n) as fragments, each head over a power of two, units[head].
-template <KvFormat format, bool wide>
+template <typename Kv, bool wide>
 __device__ __forceinline__ void load_queries(const DecodeArgs& a, uint32_t first, uint32_t n, const Shared<wide>& shared, float* units) {
-  constexpr bool bf16 = format == KvFormat::kBF16;
-  const uint32_t head_dim = a.kv.head_dim, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  const float* q = a.q + uint64_t{blockIdx.z} * a.stride + uint64_t{first} * head_dim;
-  for (uint32_t i = threadIdx.x; i < Heads<wide>::kCount * head_dim; i += kPartThreads) shared.rows[i] = i < n * head_dim ? q[i] : 0.0f;
-  if constexpr (format == KvFormat::kI8) hadamard(hadamard_dim(head_dim), Heads<wide>::kCount * head_dim, shared.rows);
+  const bool bf16 = Kv::k(a.kv) == KvFormat::kBF16;
+  const uint32_t k_dim = a.kv.k_dim, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const float* q = a.q + uint64_t{blockIdx.z} * a.stride + uint64_t{first} * k_dim;
+  for (uint32_t i = threadIdx.x; i < Heads<wide>::kCount * k_dim; i += kPartThreads) shared.rows[i] = i < n * k_dim ? q[i] : 0.0f;
+  if (Kv::k(a.kv) == KvFormat::kI8) hadamard(hadamard_dim(k_dim), Heads<wide>::kCount * k_dim, shared.rows);
   __syncthreads();
   for (uint32_t head = warp; head < Heads<wide>::kCount; head += kPartWarps) {
-    float* row = shared.rows + head * head_dim;
+    float* row = shared.rows + head * k_dim;
     float most = 0;
-    for (uint32_t i = lane; i < head_dim; i += kWarp) most = fmaxf(fabsf(row[i]), most);
+    for (uint32_t i = lane; i < k_dim; i += kWarp) most = fmaxf(fabsf(row[i]), most);
     const float unit = power_in(warp_max(most)), up = kQueryUp / unit;
-    for (uint32_t i = lane; i < head_dim; i += kWarp) row[i] = row[i] * up;
+    for (uint32_t i = lane; i < k_dim; i += kWarp) row[i] = row[i] * up;
     if (lane == 0) units[head] = unit / kQueryUp;
   }
   __syncthreads();
-  for (uint32_t i = threadIdx.x; i < (head_dim + kStepRows - 1) / kStepRows * kWarp; i += kPartThreads) {
+  for (uint32_t i = threadIdx.x; i < (k_dim + kStepRows - 1) / kStepRows * kWarp; i += kPartThreads) {
     const uint32_t g = i % kWarp / 4, first_dim = i / kWarp * kStepRows + i % 4;
     for (uint32_t mine = 0; mine < Heads<wide>::kMine; ++mine) {
       float x[4];
       for (uint32_t j = 0; j < 4; ++j) {
-        x[j] = first_dim + 4 * j < head_dim ? shared.rows[(g + 8 * mine) * head_dim + first_dim + 4 * j] : 0.0f;
+        x[j] = first_dim + 4 * j < k_dim ? shared.rows[(g + 8 * mine) * k_dim + first_dim + 4 * j] : 0.0f;
       }
-      const uint32_t low = to_pair<bf16>(x[0], x[1]), high = to_pair<bf16>(x[2], x[3]);
+      const uint32_t low = to_pair(bf16, x[0], x[1]), high = to_pair(bf16, x[2], x[3]);
       shared.queries[i * Heads<wide>::kMine + mine] =
-          make_uint4(low, high, to_rest<bf16>(low, x[0], x[1]), to_rest<bf16>(high, x[2], x[3]));
+          make_uint4(low, high, to_rest(bf16, low, x[0], x[1]), to_rest(bf16, high, x[2], x[3]));
     }
   }
   __syncthreads();

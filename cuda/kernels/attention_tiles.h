@@ -48,16 +48,25 @@ __device__ __forceinline__ void fragments(const uint8_t* matrix, uint32_t row, u
 
 // ---- a block's tiles of K and V. Bytes come as they are, next to the tiles, and each thread widens its own pieces.
 
-template <KvFormat format, uint32_t kDims>
+template <typename Kv, uint32_t kDims>
 struct Tiles {
-  static constexpr bool kWiden = kv_scaled(format);
-  static constexpr uint32_t kExponent = format == KvFormat::kBF16 ? 0x7f80 : 0x7c00;  // all bits of the exponent
-  static constexpr uint32_t kElem = kv_elem_bytes(format), kPieceElems = 16 / kElem;
+  static constexpr bool kWiden = Kv::kScaled;
   static constexpr uint32_t kKeys = kDims <= 128 ? 64 : 32;
-  static constexpr uint32_t kKeyPieces = kKeys / kPieceElems, kDimPieces = kDims / kPieceElems;  // pieces of a row as it is stored
-  static constexpr uint32_t kKeyChunks = kKeys / 8, kDimChunks = kDims / 8;                      // pieces of a row of the tile
+  static constexpr uint32_t kKeyChunks = kKeys / 8, kDimChunks = kDims / 8;  // pieces of a row of the tile
   static constexpr uint32_t kTileBytes = kKeys * kDims * 2, kRawBytes = kWiden ? kKeys * kDims : 0, kScaleBytes = kWiden ? 2 * kKeys : 0;
   static constexpr uint32_t kBytes = 2 * kTileBytes + 2 * kRawBytes + 4 * kScaleBytes + kKeys;
+
+  // A thread's piece of 16 bytes in rows of n elements as they are stored: it has every step-th row, from the first on.
+  template <uint32_t n>
+  struct Mine {
+    uint32_t row, piece, pieces, elems, step;
+    explicit __device__ __forceinline__ Mine(bool bytes)
+        : row(bytes ? threadIdx.x / (n / 16) : threadIdx.x / (n / 8)),
+          piece(bytes ? threadIdx.x % (n / 16) : threadIdx.x % (n / 8)),
+          pieces(bytes ? n / 16 : n / 8),
+          elems(bytes ? 16 : 8),
+          step(bytes ? kTileThreads / (n / 16) : kTileThreads / (n / 8)) {}
+  };
 
   const PrefillArgs& a;
   uint32_t table_at, kv_head;
@@ -66,6 +75,8 @@ struct Tiles {
 
   __device__ __forceinline__ uint8_t* v() const { return k + kTileBytes; }
   __device__ __forceinline__ const int32_t* table() const { return a.step.tables + table_at; }
+  // K or V has bytes with scales.
+  __device__ __forceinline__ bool bytes(bool values) const { return kWiden && kv_scaled(values ? Kv::v(a.kv) : Kv::k(a.kv)); }
 
   __device__ __forceinline__ uint8_t* raw(bool values) const { return k + 2 * kTileBytes + (values ? kRawBytes : 0); }
   // Scales of the tile's keys, and the place for those of the next tile.
@@ -75,13 +86,13 @@ struct Tiles {
 
   // Loads K of positions [base, base + kKeys). Keys that are not there keep the old content: it affects their own columns alone.
   __device__ __forceinline__ void load_keys(int32_t base) const {
-    const uint32_t piece = threadIdx.x % kKeyPieces;
-    const int32_t position = base + static_cast<int32_t>(piece * kPieceElems);
-    if (seen.any(position, kPieceElems)) {
+    const Mine<kKeys> mine(bytes(false));
+    const int32_t position = base + static_cast<int32_t>(mine.piece * mine.elems);
+    if (seen.any(position, static_cast<int32_t>(mine.elems))) {
       const uint8_t* from = a.pool + a.kv.key_at(table(), kv_head, position);
 #pragma unroll 4
-      for (uint32_t row = threadIdx.x / kKeyPieces; row < a.kv.head_dim; row += kTileThreads / kKeyPieces) {
-        uint8_t* to = kWiden ? raw(false) + 16 * (row * kKeyPieces + piece) : k + place<kKeyChunks>(row, piece);
+      for (uint32_t row = mine.row; row < a.kv.k_dim; row += mine.step) {
+        uint8_t* to = bytes(false) ? raw(false) + 16 * (row * mine.pieces + mine.piece) : k + place<kKeyChunks>(row, mine.piece);
         copy_async(to, from + uint64_t{row} * a.kv.k_row_bytes());
       }
     }
@@ -91,14 +102,14 @@ struct Tiles {
 
   // Likewise V. Tokens that are not seen are zero: they are in every sum over tokens.
   __device__ __forceinline__ void load_values(int32_t base) const {
-    const uint32_t piece = threadIdx.x % kDimPieces;
-    if (piece * 16 < a.kv.v_row_bytes()) {
+    const Mine<kDims> mine(bytes(true));
+    if (mine.piece * 16 < a.kv.v_row_bytes()) {
 #pragma unroll 4
-      for (uint32_t key = threadIdx.x / kDimPieces; key < kKeys; key += kTileThreads / kDimPieces) {
+      for (uint32_t key = mine.row; key < kKeys; key += mine.step) {
         const int32_t position = base + static_cast<int32_t>(key);
-        uint8_t* to = kWiden ? raw(true) + 16 * (key * kDimPieces + piece) : v() + place<kDimChunks>(key, piece);
+        uint8_t* to = bytes(true) ? raw(true) + 16 * (key * mine.pieces + mine.piece) : v() + place<kDimChunks>(key, mine.piece);
         if (seen.has(position)) {
-          copy_async(to, a.pool + a.kv.value_at(table(), kv_head, position) + piece * 16);
+          copy_async(to, a.pool + a.kv.value_at(table(), kv_head, position) + mine.piece * 16);
         } else {
           *reinterpret_cast<uint4*>(to) = make_uint4(0, 0, 0, 0);
         }
@@ -109,7 +120,7 @@ struct Tiles {
   }
 
   __device__ __forceinline__ void load_scales(bool values, int32_t base) const {
-    if constexpr (!kWiden) return;
+    if (!bytes(values)) return;
     const uint32_t piece = threadIdx.x;  // a piece has 8 scales
     const int32_t position = base + static_cast<int32_t>(8 * piece);
     if (piece >= kKeys / 8 || !seen.any(position, 8)) return;
@@ -121,30 +132,32 @@ struct Tiles {
     auto* to = reinterpret_cast<uint4*>(scales(values, false));
     if (threadIdx.x < kKeys / 8) to[threadIdx.x] = reinterpret_cast<const uint4*>(scales(values, true))[threadIdx.x];
   }
-  // Each thread takes the pieces that it copied itself, of scales or of a tile.
+  // Each thread takes the pieces that it copied itself, of scales or of a tile. Only where there are bytes.
   __device__ __forceinline__ void widen_keys() const {
-    const uint32_t piece = threadIdx.x % kKeyPieces;
-    for (uint32_t row = threadIdx.x / kKeyPieces; row < a.kv.head_dim; row += kTileThreads / kKeyPieces) {
-      const uint4 x = *reinterpret_cast<const uint4*>(raw(false) + 16 * (row * kKeyPieces + piece));
-      widen(x, k + place<kKeyChunks>(row, 2 * piece), k + place<kKeyChunks>(row, 2 * piece + 1));
+    if (!bytes(false)) return;
+    const Mine<kKeys> mine(true);
+    for (uint32_t row = mine.row; row < a.kv.k_dim; row += mine.step) {
+      const uint4 x = *reinterpret_cast<const uint4*>(raw(false) + 16 * (row * mine.pieces + mine.piece));
+      widen(Kv::k(a.kv), x, k + place<kKeyChunks>(row, 2 * mine.piece), k + place<kKeyChunks>(row, 2 * mine.piece + 1));
     }
     widen_scales(false);
   }
   __device__ __forceinline__ void widen_values() const {
-    const uint32_t piece = threadIdx.x % kDimPieces;
-    if (piece * 16 < a.kv.v_row_bytes()) {
-      for (uint32_t key = threadIdx.x / kDimPieces; key < kKeys; key += kTileThreads / kDimPieces) {
-        const uint4 x = *reinterpret_cast<const uint4*>(raw(true) + 16 * (key * kDimPieces + piece));
-        widen(x, v() + place<kDimChunks>(key, 2 * piece), v() + place<kDimChunks>(key, 2 * piece + 1));
+    if (!bytes(true)) return;
+    const Mine<kDims> mine(true);
+    if (mine.piece * 16 < a.kv.v_row_bytes()) {
+      for (uint32_t key = mine.row; key < kKeys; key += mine.step) {
+        const uint4 x = *reinterpret_cast<const uint4*>(raw(true) + 16 * (key * mine.pieces + mine.piece));
+        widen(Kv::v(a.kv), x, v() + place<kDimChunks>(key, 2 * mine.piece), v() + place<kDimChunks>(key, 2 * mine.piece + 1));
       }
     }
     widen_scales(true);
   }
-  static __device__ __forceinline__ void widen(uint4 x, uint8_t* low, uint8_t* high) {
-    *reinterpret_cast<uint4*>(low) = make_uint4(byte_pair<format, true>(x.x), byte_pair<format, false>(x.x), byte_pair<format, true>(x.y),
-                                                byte_pair<format, false>(x.y));
-    *reinterpret_cast<uint4*>(high) = make_uint4(byte_pair<format, true>(x.z), byte_pair<format, false>(x.z), byte_pair<format, true>(x.w),
-                                                 byte_pair<format, false>(x.w));
+  static __device__ __forceinline__ void widen(KvFormat format, uint4 x, uint8_t* low, uint8_t* high) {
+    *reinterpret_cast<uint4*>(low) =
+        make_uint4(byte_pair<true>(format, x.x), byte_pair<false>(format, x.x), byte_pair<true>(format, x.y), byte_pair<false>(format, x.y));
+    *reinterpret_cast<uint4*>(high) =
+        make_uint4(byte_pair<true>(format, x.z), byte_pair<false>(format, x.z), byte_pair<true>(format, x.w), byte_pair<false>(format, x.w));
   }
   // A byte per key: its V, as it is stored, has an infinity or a NaN.
   __device__ __forceinline__ uint8_t* odd_keys() const { return k + kBytes - kKeys; }
@@ -153,20 +166,21 @@ struct Tiles {
   }
   // Sets such elements to 0 where some row does not see them: 0 * infinity is no number. Each thread takes the pieces that it copied.
   __device__ __forceinline__ void find_odd_keys() const {
-    if constexpr (kWiden) return;
-    const uint32_t piece = threadIdx.x % kDimPieces;
-    if (piece * 16 >= a.kv.v_row_bytes()) return;
-    const auto odd = [](uint32_t pair) {  // bits 15 and 31: the exponent is all ones
-      return ((pair & 0x7fff7fffu) + (0x8000 - kExponent) * 0x10001u) & 0x80008000u;
+    if (bytes(true)) return;
+    const Mine<kDims> mine(false);
+    if (mine.piece * 16 >= a.kv.v_row_bytes()) return;
+    const uint32_t exponent = Kv::v(a.kv) == KvFormat::kBF16 ? 0x7f80 : 0x7c00;  // all its bits
+    const auto odd = [exponent](uint32_t pair) {                                 // bits 15 and 31: the exponent is all ones
+      return ((pair & 0x7fff7fffu) + (0x8000 - exponent) * 0x10001u) & 0x80008000u;
     };
-    for (uint32_t key = threadIdx.x / kDimPieces; key < kKeys; key += kTileThreads / kDimPieces) {
-      uint8_t* at = v() + place<kDimChunks>(key, piece);
+    for (uint32_t key = mine.row; key < kKeys; key += mine.step) {
+      uint8_t* at = v() + place<kDimChunks>(key, mine.piece);
       const uint4 x = *reinterpret_cast<const uint4*>(at);
       if ((odd(x.x) | odd(x.y) | odd(x.z) | odd(x.w)) == 0) continue;
       odd_keys()[key] = 1;
       for (uint32_t i = 0; i < 8; ++i) {
         uint16_t& element = reinterpret_cast<uint16_t*>(at)[i];
-        if ((element & kExponent) == kExponent) element = 0;
+        if ((element & exponent) == exponent) element = 0;
       }
     }
   }

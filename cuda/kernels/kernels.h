@@ -125,7 +125,7 @@ void scale_products(Stream* stream, const float* products, const float* x_scales
 
 // ---- attention (kv.cu, rope_store.cu, attention.cu, attention_prefill.cu)
 
-// Rounds K and V of the rows (at k, v + row * stride) to the pool's format at their positions. `pool` begins at block 0, layer 0.
+// Rounds K and V of the rows (at k, v + row * stride) to the pool's formats at their positions. `pool` begins at block 0, layer 0.
 void kv_store(Stream* stream, const KvGeometry& kv, uint8_t* pool, uint32_t layer, const DeviceStep& step, uint32_t rows, const float* k,
               const float* v, uint32_t stride);
 
@@ -151,7 +151,7 @@ struct DeviceAttention {
 // The number of floats of `partials` for decode_attention.
 uint64_t decode_partials(const KvGeometry& kv, uint32_t heads, uint32_t rows, uint32_t splits);
 // Row by row over parts of kSplitTokens positions, `splits` parts at most (a row of position p needs p / kSplitTokens + 1), merged in
-// order. q at q + row * stride; out [rows, heads * head_dim].
+// order. q at q + row * stride; out [rows, heads * v.dim].
 void decode_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const DeviceStep& step, uint32_t rows,
                       uint32_t splits, const DeviceAttention& params, const float* q, uint32_t stride, float* partials, float* out);
 
@@ -161,8 +161,8 @@ struct PrefillTile {
   int32_t first_position;
 };
 inline constexpr uint32_t kPrefillTileRows = 64;  // rows of a tile at most
-// In tiles on tensor cores: scores and p · V of f16 or bf16 fragments, sums in f32, keys in tiles of 64 (of 32 where head_dim is above
-// 128) anchored at position 0; tiles are begun in their order. False: the head_dim or the format has none, and decode_attention takes the rows.
+// In tiles on tensor cores: scores and p · V of f16 or bf16 fragments, sums in f32, keys in tiles of 64 (of 32 where a dimension is above
+// 128) anchored at position 0; tiles are begun in their order. False: the dimensions or the formats have none, and decode_attention takes the rows.
 bool prefill_supported(const KvGeometry& kv);
 void prefill_attention(Stream* stream, const KvGeometry& kv, const uint8_t* pool, uint32_t layer, const DeviceStep& step,
                        const PrefillTile* tiles, uint32_t n_tiles, const DeviceAttention& params, const float* q, uint32_t stride,

@@ -132,8 +132,8 @@ Status check_text(const char* text, size_t size, const char* name);             
 Status check_path(const char* path, size_t size, std::string* out, const char* what = "path");            // non-empty, no NUL
 Status check_name(const char* name, size_t size, const char* what, bool may_be_empty, std::string* out);  // UTF-8, no NUL, ≤ 255 bytes
 
-Status check_kv(uint32_t kv_format, uint32_t block_tokens);  // as in options
-KvFormat kv_format_of(uint32_t kv_format);                   // of a value that passed check_kv
+Status check_kv(uint32_t kv_format, uint32_t kv_format_v, uint32_t block_tokens);  // as in options
+KvFormats kv_formats_of(uint32_t kv_format, uint32_t kv_format_v);                 // of values that passed check_kv
 
 Status check_option_struct(const void* options, size_t known, size_t alignment, const char* name);
 

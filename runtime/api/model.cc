@@ -11,7 +11,7 @@ using kvrt::Status;
 namespace {
 
 Status check_model_options(const kvrt_model_options& o) {
-  KVRT_TRY(check_kv(o.kv_format, o.block_tokens));
+  KVRT_TRY(check_kv(o.kv_format, o.kv_format_v, o.block_tokens));
   if (o.prefill_chunk > kvrt::kStepRowsMax) {
     return error(Code::kInvalid, Detail::kNone, "prefill_chunk is %u, expected 1 to %u or 0", o.prefill_chunk, kvrt::kStepRowsMax);
   }
@@ -21,9 +21,9 @@ Status check_model_options(const kvrt_model_options& o) {
   if (o.from_fd > 1 || o.kv_populate > 1) {
     return error(Code::kInvalid, Detail::kNone, "from_fd is %u, kv_populate %u, expected 0 or 1", o.from_fd, o.kv_populate);
   }
-  if (o.cache > KVRT_CACHE_USER || o.reserved || (o.cache == KVRT_CACHE_NONE && o.cache_dir)) {
-    return error(Code::kInvalid, Detail::kNone, "cache is %u%s, reserved %u, expected 0, 1 (without a cache_dir) or 2, and 0", o.cache,
-                 o.cache_dir ? " with a cache_dir" : "", o.reserved);
+  if (o.cache > KVRT_CACHE_USER || (o.cache == KVRT_CACHE_NONE && o.cache_dir)) {
+    return error(Code::kInvalid, Detail::kNone, "cache is %u%s, expected 0, 1 (without a cache_dir) or 2", o.cache,
+                 o.cache_dir ? " with a cache_dir" : "");
   }
   if (o.from_fd ? o.fd < 0 : o.fd || o.fd_offset || o.fd_size) {
     return error(Code::kInvalid, Detail::kNone, "fd is %d, fd_offset %llu, fd_size %llu with from_fd %u: expected %s", o.fd,
@@ -61,13 +61,14 @@ void fill_props(const kvrt::Engine& engine, kvrt_model_props* p) {
   p->load_ms = i.load_ms;
   p->scratch_bytes = i.scratch_bytes;
   p->step_ms_max = i.step_ms_max;
-  p->kv_format = KVRT_KV_F16 + static_cast<uint32_t>(i.kv.all.format);
+  p->kv_format = KVRT_KV_F16 + static_cast<uint32_t>(i.kv.all.k.format);
+  p->kv_format_v = KVRT_KV_F16 + static_cast<uint32_t>(i.kv.all.v.format);
 }
 
 kvrt::Result<kvrt::EngineOptions> options_of(const kvrt_model_options& o) {
   KVRT_TRY(check_model_options(o));
   kvrt::EngineOptions options;
-  options.load.kv_format = kv_format_of(o.kv_format);
+  options.load.kv_format = kv_formats_of(o.kv_format, o.kv_format_v);
   options.block_tokens = o.block_tokens;
   options.prefill_chunk = o.prefill_chunk;
   options.kv_bytes_max = o.kv_bytes_max;

@@ -79,11 +79,10 @@ kvrt_status kvrt_model_plan(const kvrt_runtime* runtime, const char* path, size_
     KVRT_TRY(check_output_struct(out, "out"));
     kvrt_plan_options o;
     KVRT_TRY(read_options(options, "kvrt_plan_options", &o));
-    KVRT_TRY(check_kv(o.kv_format, o.block_tokens));
-    if (o.reserved) return error(Code::kInvalid, Detail::kNone, "kvrt_plan_options: reserved is %u, expected 0", o.reserved);
+    KVRT_TRY(check_kv(o.kv_format, o.kv_format_v, o.block_tokens));
     const bool geometry = !path && !path_size;
     KVRT_ASSIGN(const kvrt::ModelCost cost, geometry ? cost_of_geometry(o) : cost_of_file(*held, path, path_size, o));
-    const kvrt::ModelKv kv = kvrt::model_kv(cost.dims, o.block_tokens, kv_format_of(o.kv_format));
+    const kvrt::ModelKv kv = kvrt::model_kv(cost.dims, o.block_tokens, kv_formats_of(o.kv_format, o.kv_format_v));
     uint64_t total = 0, budget = o.memory_bytes;
     if (!budget) held->backend()->device_memory(&total, &budget);
     KVRT_ASSIGN(const auto sessions, kvrt::plan_sessions(cost, kv, {o.sessions, o.session_tokens, o.shared_tokens, budget}));

@@ -157,7 +157,7 @@ class Backend {
   virtual void prepare_rope(const RopeParams& params, const Step& step) = 0;
   // Rotates `heads` heads of head_dim, at x + i * stride, of the rows [first, first + n) of the prepared positions.
   virtual void rope(const RopeParams& params, uint32_t first, uint32_t n, uint32_t heads, uint32_t head_dim, uint32_t stride, float* x) = 0;
-  // Rounds K and V of the step's rows [first, first + n) (at k, v + i * stride; kv_heads * head_dim each) to the pool's format at
+  // Rounds K and V of the step's rows [first, first + n) (at k, v + i * stride; kv_heads * k.dim and v.dim) to the pool's formats at
   // their positions.
   virtual void kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n, const float* k,
                         const float* v, uint32_t stride) = 0;
@@ -165,7 +165,7 @@ class Backend {
   // and rotated, Q in place, and K and V stored; the numbers left in K's place mean nothing.
   virtual void rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n,
                           const QkParams& params, uint32_t stride, float* qkv);
-  // q at q + row * stride: heads * head_dim. Causal; reads K and V only from the pool. out [rows, heads * head_dim].
+  // q at q + row * stride: heads * k.dim. Causal; reads K and V only from the pool. out [rows, heads * v.dim].
   virtual void attention(const KvGeometry& kv, const uint8_t* pool, KvPlace place, const Step& step, const AttentionParams& params,
                          const float* q, uint32_t stride, float* out) = 0;
   virtual void add(const float* y, uint32_t rows, uint32_t width, float* x) = 0;  // x += y
@@ -202,15 +202,15 @@ class Backend {
 
 inline void Backend::rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n,
                                 const QkParams& params, uint32_t stride, float* qkv) {
-  float* k = qkv + params.heads * kv.head_dim;
+  float* k = qkv + params.heads * kv.k.dim;
   const auto normalize = [&](const float* norm, uint32_t heads, float* x) {
     const uint32_t runs = params.norm_rows ? 1 : heads;
-    if (norm) rmsnorm_heads(norm, params.eps, n, runs, heads / runs * kv.head_dim, stride, x);
+    if (norm) rmsnorm_heads(norm, params.eps, n, runs, heads / runs * kv.k.dim, stride, x);
   };
   normalize(params.q_norm, params.heads, qkv);
   normalize(params.k_norm, kv.kv_heads, k);
-  rope(*params.rope, first, n, params.heads + kv.kv_heads, kv.head_dim, stride, qkv);  // K's heads follow Q's in each row
-  kv_store(kv, pool, place, step, first, n, k, k + kv.kv_heads * kv.head_dim, stride);
+  rope(*params.rope, first, n, params.heads + kv.kv_heads, kv.k.dim, stride, qkv);  // K's heads follow Q's in each row
+  kv_store(kv, pool, place, step, first, n, k, k + kv.kv_heads * kv.k.dim, stride);
 }
 
 struct CpuOptions {

@@ -77,19 +77,47 @@ inline constexpr float kFp8Top = 1.75f, kFp8Unit = 256.0f;
   return format == KvFormat::kF32 ? 4 : kv_scaled(format) ? 1 : 2;
 }
 
-// The layout of the pool: unit u starts at base + u * block_bytes(); inside, per layer K [kv_head][head_dim][token], V
-// [kv_head][token][head_dim], then where scaled K's scales [kv_head][token] and V's.
-struct KvGeometry {
-  uint32_t layers = 0, kv_heads = 0, head_dim = 0, block_tokens = 0;
+// Those of K and of V, which may differ.
+struct KvFormats {
+  KvFormat k = KvFormat::kF16, v = KvFormat::kF16;
+  KvFormats() = default;
+  KvFormats(KvFormat both) : k(both), v(both) {}
+  KvFormats(KvFormat k_, KvFormat v_) : k(k_), v(v_) {}
+};
+
+// K, or V, as it is stored: rows of dim elements, one for each token and KV head.
+struct KvRows {
+  uint32_t dim = 0;
   KvFormat format = KvFormat::kF16;
   uint32_t elem_bytes() const { return kv_elem_bytes(format); }
-  uint32_t scale_bytes() const { return kv_scaled(format) ? kKvScaleBytes : 0; }                       // one token's and KV head's
-  uint64_t half_bytes() const { return uint64_t{kv_heads} * head_dim * block_tokens * elem_bytes(); }  // one layer's K (or V)
-  uint64_t scales_bytes() const { return uint64_t{kv_heads} * block_tokens * scale_bytes(); }          // one layer's scales of K (or V)
-  uint64_t layer_bytes() const { return 2 * (half_bytes() + scales_bytes()); }
+  uint32_t scale_bytes() const { return kv_scaled(format) ? kKvScaleBytes : 0; }  // a row's
+  uint64_t bytes() const { return uint64_t{dim} * elem_bytes(); }                 // a row's elements
+  bool operator==(const KvRows&) const = default;
+};
+
+// The layout of the pool: unit u starts at base + u * block_bytes(); inside, per layer K [kv_head][k.dim][token], V
+// [kv_head][token][v.dim], then where scaled K's scales [kv_head][token], then where scaled V's.
+struct KvGeometry {
+  uint32_t layers = 0, kv_heads = 0, block_tokens = 0;
+  KvRows k, v;
+
+  KvGeometry() = default;
+  KvGeometry(uint32_t layers_, uint32_t kv_heads_, KvRows k_, KvRows v_, uint32_t block_tokens_)
+      : layers(layers_), kv_heads(kv_heads_), block_tokens(block_tokens_), k(k_), v(v_) {}
+  KvGeometry(uint32_t layers_, uint32_t kv_heads_, uint32_t head_dim, uint32_t block_tokens_, KvFormats formats = {})
+      : KvGeometry(layers_, kv_heads_, {head_dim, formats.k}, {head_dim, formats.v}, block_tokens_) {}
+
+  // Of one layer and KV head of a block.
+  uint64_t head_bytes(const KvRows& rows) const { return block_tokens * rows.bytes(); }
+  uint64_t head_scale_bytes(const KvRows& rows) const { return uint64_t{block_tokens} * rows.scale_bytes(); }
+  // Where they begin in a layer's part of a block; K is its begin.
+  uint64_t v_at() const { return kv_heads * head_bytes(k); }
+  uint64_t k_scales_at() const { return v_at() + kv_heads * head_bytes(v); }
+  uint64_t v_scales_at() const { return k_scales_at() + kv_heads * head_scale_bytes(k); }
+  uint64_t layer_bytes() const { return v_scales_at() + kv_heads * head_scale_bytes(v); }
   uint64_t block_bytes() const { return layers * layer_bytes(); }
   uint64_t blocks_for(uint64_t tokens) const { return tokens / block_tokens + (tokens % block_tokens != 0); }
-  uint64_t token_bytes() const { return uint64_t{2} * layers * kv_heads * (uint64_t{head_dim} * elem_bytes() + scale_bytes()); }
+  uint64_t token_bytes() const { return uint64_t{layers} * kv_heads * (k.bytes() + k.scale_bytes() + v.bytes() + v.scale_bytes()); }
 };
 
 }  // namespace kvrt

@@ -19,7 +19,7 @@ namespace kvrt {
 using Progress = std::function<bool(uint64_t done, uint64_t total)>;
 
 struct LoadOptions {
-  KvFormat kv_format = KvFormat::kF16;
+  KvFormats kv_format{};
   std::string cache_dir{};  // for packed weights, see find_cache
   CacheChoice cache = CacheChoice::kDefault;
   uint64_t cache_bytes_max = 0;

@@ -230,7 +230,8 @@ void forward(const Model& model, Backend* backend, const KvGroups& kv, uint8_t* 
   const uint32_t rows = step.n_rows();
   const uint64_t n_logits = step.logits_rows.size();
   KVRT_CHECK(rows <= s->rows_max && n_logits <= rows);
-  KVRT_CHECK(kv.places.size() == model.dims.layers && kv.unit.kv_heads == model.dims.kv_heads && kv.unit.head_dim == model.dims.head_dim);
+  KVRT_CHECK(kv.places.size() == model.dims.layers && kv.unit.kv_heads == model.dims.kv_heads);
+  KVRT_CHECK(kv.unit.k.dim == model.dims.head_dim && kv.unit.v.dim == model.dims.head_dim);
   KVRT_CHECK(step.n_tables == kv.tables() && step.n_groups == kv.groups.size());
 
   const Pass pass{model, backend, kv, pool, step, s};

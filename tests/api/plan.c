@@ -148,7 +148,7 @@ static void absurd(struct stage* t) {
   REFUSED("kv_format 99", t->tiny, KVRT_INVALID, "kv_format", .kv_format = 99);
   REFUSED("kv_format 6", t->tiny, KVRT_INVALID, "kv_format", .kv_format = KVRT_KV_FP8 + 1);
   REFUSED("block_tokens 17", t->tiny, KVRT_INVALID, "block_tokens", .block_tokens = 17);
-  REFUSED("reserved 1", t->tiny, KVRT_INVALID, "reserved", .reserved = 1);
+  REFUSED("kv_format_v 99", t->tiny, KVRT_INVALID, "kv_format_v", .kv_format_v = 99);
   REFUSED("a path and layers", t->tiny, KVRT_INVALID, "layers", .layers = 2);
   REFUSED("sessions 4294967295", t->tiny, KVRT_LIMIT, "sessions", .sessions = UINT32_MAX);
   REFUSED("session_tokens past the context", t->tiny, KVRT_LIMIT, "session_tokens", .session_tokens = UINT64_MAX);

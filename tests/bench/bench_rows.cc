@@ -37,33 +37,38 @@ std::vector<float> floats(size_t n, uint32_t seed) {
   return v;
 }
 
-// K and V of one KV head over `depth` positions, blocks in reverse order.
+// K and V of one KV head over `depth` positions, blocks in reverse order. Any bytes but those of a NaN are numbers.
 struct Keys {
-  uint64_t block_bytes = uint64_t{2} * kBlockTokens * kHeadDim * sizeof(uint16_t);
-  std::vector<uint16_t> pool;
+  KvGeometry kv;
+  std::vector<uint8_t> pool;
   std::vector<int32_t> blocks;
 
-  explicit Keys(uint32_t depth) {
+  Keys(uint32_t depth, KvFormat k, KvFormat v) : kv{1, 1, kHeadDim, kBlockTokens, {k, v}} {
     const uint32_t n = (depth + kBlockTokens - 1) / kBlockTokens;
-    for (float f : floats(n * block_bytes / sizeof(uint16_t), 3)) pool.push_back(f32_to_f16(f));
+    pool.resize(n * kv.block_bytes());
+    std::mt19937 random(3);
+    for (uint8_t& byte : pool) byte = static_cast<uint8_t>(random() & 0x3f);
     for (uint32_t i = 0; i < n; ++i) blocks.push_back(static_cast<int32_t>(n - 1 - i));
   }
 };
 
 // `tokens` queries of the group's heads at the end of `depth` positions: all spans, merged and finished.
-void attend(benchmark::State& state, uint32_t tokens, uint32_t depth) {
+void attend(benchmark::State& state, uint32_t tokens, uint32_t depth, KvFormat k, KvFormat v) {
   const CpuKernels& kernels = table();
-  const Keys keys(depth);
+  const Keys keys(depth, k, v);
+  const KvGeometry& kv = keys.kv;
   const uint32_t rows = tokens * kGroup;
   const std::vector<float> q = floats(uint64_t{rows} * kHeadDim, 5);
   std::vector<float> scratch(attention_scratch(rows, kHeadDim)), max(rows), sum(rows), acc(uint64_t{rows} * kHeadDim);
   std::vector<float> all_max(rows), all_sum(rows), all_acc(acc.size()), out(acc.size());
   AttentionTile tile{};
-  tile.q = q.data(), tile.q_stride = kGroup * kHeadDim, tile.tokens = tokens, tile.group = kGroup, tile.head_dim = kHeadDim,
-  tile.scale = 0.125f;
+  tile.q = q.data(), tile.q_stride = kGroup * kHeadDim, tile.tokens = tokens, tile.group = kGroup;
+  tile.k_dim = tile.v_dim = kHeadDim, tile.scale = 0.125f;
   tile.first_position = int64_t{depth} - tokens, tile.window = INT64_MAX / 2;
-  tile.k = reinterpret_cast<const uint8_t*>(keys.pool.data()), tile.v = tile.k + keys.block_bytes / 2;
-  tile.block_bytes = keys.block_bytes, tile.block_tokens = kBlockTokens;
+  tile.k_format = k, tile.v_format = v;
+  tile.k = keys.pool.data(), tile.v = tile.k + kv.v_at();
+  tile.k_scales = tile.k + kv.k_scales_at(), tile.v_scales = tile.k + kv.v_scales_at();
+  tile.block_bytes = kv.block_bytes(), tile.block_tokens = kBlockTokens;
   tile.scratch = scratch.data(), tile.max = max.data(), tile.sum = sum.data(), tile.acc = acc.data();
   for (auto _ : state) {
     for (uint32_t first = 0; first < depth; first += kSpanTokens) {
@@ -84,19 +89,26 @@ void attend(benchmark::State& state, uint32_t tokens, uint32_t depth) {
   }
   double seen = 0;  // (row, key) pairs: a token sees those before it and itself
   for (uint32_t t = 0; t < tokens; ++t) seen += kGroup * (depth - tokens + t + 1.0);
-  const double fmas = 2 * seen * kHeadDim, bytes = 2.0 * depth * kHeadDim * sizeof(uint16_t);
+  const double fmas = 2 * seen * kHeadDim, bytes = static_cast<double>(depth * kv.token_bytes());
   state.SetItemsProcessed(static_cast<int64_t>(fmas * static_cast<double>(state.iterations())));
   state.SetBytesProcessed(static_cast<int64_t>(bytes * static_cast<double>(state.iterations())));
   kvrt_bench::set_fma_share(state, kernels.isa, 1, fmas);
   kvrt_bench::set_read_share(state, 1, bytes);
 }
 
-void bench_attend(benchmark::State& state) { attend(state, static_cast<uint32_t>(state.range(0)), static_cast<uint32_t>(state.range(1))); }
-BENCHMARK(bench_attend)
-    ->Name("attend/tokens/depth")
-    ->ArgsProduct({{1}, {32, 512, 2048, 8000, 262144}})
-    ->ArgsProduct({{4}, {512, 8000}})
-    ->Unit(benchmark::kMicrosecond);
+// The last two: the formats of K and V, as step.h numbers them.
+void bench_attend(benchmark::State& state) {
+  const auto arg = [&](size_t i) { return static_cast<uint32_t>(state.range(i)); };
+  attend(state, arg(0), arg(1), static_cast<KvFormat>(arg(2)), static_cast<KvFormat>(arg(3)));
+}
+void attend_args(benchmark::internal::Benchmark* bench) {
+  constexpr int64_t kF16 = 0, kInt8 = 3, kFp8 = 4;
+  for (const auto& [k, v] : {std::pair{kF16, kF16}, {kInt8, kInt8}, {kFp8, kFp8}, {kInt8, kF16}, {kF16, kFp8}}) {
+    bench->ArgsProduct({{1}, {32, 512, 2048, 8000}, {k}, {v}})->ArgsProduct({{4}, {512, 8000}, {k}, {v}});
+  }
+  bench->Args({1, 262144, kF16, kF16});
+}
+BENCHMARK(bench_attend)->Name("attend/tokens/depth/k/v")->Apply(attend_args)->Unit(benchmark::kMicrosecond);
 
 // A kernel that reads `reads` floats for each of `width` results.
 template <class Kernel>

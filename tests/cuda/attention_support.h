@@ -12,19 +12,24 @@ inline constexpr float kScale = 0.125f;
 
 struct Shape {
   uint32_t heads, kv_heads, head_dim;
-  KvFormat format = KvFormat::kF16;
+  KvFormats formats{};
   uint32_t block_tokens = 32, window = 0;
   float softcap = 0;
+  uint32_t v_dim = head_dim;  // head_dim is Q's and K's
 
   uint32_t q_width() const { return heads * head_dim; }
-  uint32_t kv_width() const { return kv_heads * head_dim; }
-  uint32_t stride() const { return q_width() + 2 * kv_width() + 3; }
-  KvGeometry kv() const { return {2, kv_heads, head_dim, block_tokens, format}; }
+  uint32_t out_width() const { return heads * v_dim; }
+  uint32_t k_width() const { return kv_heads * head_dim; }
+  uint32_t v_width() const { return kv_heads * v_dim; }
+  uint32_t stride() const { return q_width() + k_width() + v_width() + 3; }
+  bool alike() const { return formats.k == formats.v; }
+  KvGeometry kv() const { return {2, kv_heads, {head_dim, formats.k}, {v_dim, formats.v}, block_tokens}; }
   cuda::DeviceAttention params() const { return {heads, kScale, softcap, window}; }
 };
 inline std::ostream& operator<<(std::ostream& out, const Shape& s) {
-  return out << "heads " << s.heads << "/" << s.kv_heads << " of " << s.head_dim << ", format " << static_cast<uint32_t>(s.format)
-             << ", block " << s.block_tokens << ", window " << s.window << ", cap " << s.softcap;
+  return out << "heads " << s.heads << "/" << s.kv_heads << " of " << s.head_dim << " and " << s.v_dim << ", formats "
+             << static_cast<uint32_t>(s.formats.k) << " " << static_cast<uint32_t>(s.formats.v) << ", block " << s.block_tokens
+             << ", window " << s.window << ", cap " << s.softcap;
 }
 
 // Rows [first, first + n) of a sequence, in a step.
@@ -65,7 +70,7 @@ struct World {
     return qkv[sequence].data() + uint64_t{row} * shape.stride() + head * shape.head_dim;
   }
   float* k(uint32_t sequence, uint32_t row, uint32_t kv_head) { return q(sequence, row, 0) + shape.q_width() + kv_head * shape.head_dim; }
-  float* v(uint32_t sequence, uint32_t row, uint32_t kv_head) { return k(sequence, row, kv_head) + shape.kv_width(); }
+  float* v(uint32_t sequence, uint32_t row, uint32_t kv_head) { return k(sequence, row, 0) + shape.k_width() + kv_head * shape.v_dim; }
 };
 
 // A batch's arrays on the device.
@@ -103,7 +108,7 @@ inline void store(World* world, const Batch& batch) {
   const BatchOnDevice on(world, batch);
   const Shape& s = world->shape;
   const float* k = on.x.get() + s.q_width();
-  cuda::kv_store(world->stream, s.kv(), world->pool.get(), kLayer, on.step, on.rows, k, k + s.kv_width(), s.stride());
+  cuda::kv_store(world->stream, s.kv(), world->pool.get(), kLayer, on.step, on.rows, k, k + s.k_width(), s.stride());
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
 
@@ -111,7 +116,7 @@ inline std::vector<float> decode(World* world, const Batch& batch, uint32_t more
   const BatchOnDevice on(world, batch);
   const Shape& s = world->shape;
   const uint32_t splits = (on.longest + cuda::kSplitTokens - 1) / cuda::kSplitTokens + more_splits;
-  const DeviceArray<float> partials(cuda::decode_partials(s.kv(), s.heads, on.rows, splits)), out(uint64_t{on.rows} * s.q_width());
+  const DeviceArray<float> partials(cuda::decode_partials(s.kv(), s.heads, on.rows, splits)), out(uint64_t{on.rows} * s.out_width());
   cuda::decode_attention(world->stream, s.kv(), world->pool.get(), kLayer, on.step, on.rows, splits, s.params(), on.x.get(), s.stride(),
                          partials.get(), out.get());
   return out.to_host();
@@ -130,7 +135,7 @@ inline std::vector<float> prefill(World* world, const Batch& batch, uint32_t mos
     row += batch[i].n;
   }
   const DeviceArray<cuda::PrefillTile> on_device(tiles);
-  const DeviceArray<float> out(uint64_t{on.rows} * s.q_width());
+  const DeviceArray<float> out(uint64_t{on.rows} * s.out_width());
   EXPECT_TRUE(cuda::prefill_supported(s.kv()));
   cuda::prefill_attention(world->stream, s.kv(), world->pool.get(), kLayer, on.step, on_device.get(), static_cast<uint32_t>(tiles.size()),
                           s.params(), on.x.get(), s.stride(), out.get());
@@ -153,7 +158,7 @@ inline std::vector<float> on_cpu(World* world, const Batch& batch) {
     x.insert(x.end(), from, from + uint64_t{r.n} * s.stride());
   }
   const Step step{seqs, tokens, positions, {}};
-  std::vector<float> out(tokens.size() * s.q_width());
+  std::vector<float> out(tokens.size() * s.out_width());
   const auto backend = open_backend("scalar");
   backend->run({}, [&] {
     backend->attention(s.kv(), bytes.data(), {kLayer}, step, {s.heads, kScale, s.softcap, s.window}, x.data(), s.stride(), out.data());
@@ -165,21 +170,21 @@ inline std::vector<float> on_cpu(World* world, const Batch& batch) {
 
 // A KV head of a sequence as it is stored, keys as the transform leaves them.
 struct StoredHead {
-  std::vector<double> k, v;  // [tokens][head_dim]
+  std::vector<double> k, v;  // [tokens][head_dim], [tokens][v_dim]
 };
 inline StoredHead stored_head(World* world, uint32_t sequence, uint32_t kv_head, uint32_t tokens) {
   StoredHead out;
   const uint32_t n = world->shape.head_dim;
   for (uint32_t t = 0; t < tokens; ++t) {
     const float *k = world->k(sequence, t, kv_head), *v = world->v(sequence, t, kv_head);
-    const std::vector<double> value = as_stored(world->shape.format, v, n, false);
+    const std::vector<double> value = as_stored(world->shape.formats.v, v, world->shape.v_dim, false);
     out.v.insert(out.v.end(), value.begin(), value.end());
-    if (world->shape.format == KvFormat::kI8) {
+    if (world->shape.formats.k == KvFormat::kI8) {
       float scale;
       for (const int8_t q : int8_of({k, k + n}, true, &scale)) out.k.push_back(q);
       for (uint32_t d = 0; d < n; ++d) out.k[uint64_t{t} * n + d] *= double{scale};
     } else {
-      const std::vector<double> key = as_stored(world->shape.format, k, n, true);
+      const std::vector<double> key = as_stored(world->shape.formats.k, k, n, true);
       out.k.insert(out.k.end(), key.begin(), key.end());
     }
   }
@@ -192,13 +197,13 @@ struct Attended {
 };
 inline Attended attended(const Shape& s, const StoredHead& head, std::vector<float> q, uint32_t row, Queries queries) {
   const uint32_t n = s.head_dim, run = power_of_two_in(n), first = s.window > 0 && row >= s.window ? row - s.window + 1 : 0;
-  const bool int8 = s.format == KvFormat::kI8;
+  const bool int8 = s.formats.k == KvFormat::kI8;
   for (uint32_t i = 0; int8 && i < n; i += run) {
     const std::vector<float> x = hadamard({q.begin() + i, q.begin() + i + run});
     std::copy(x.begin(), x.end(), q.begin() + i);
   }
   if (queries == Queries::kShort) {
-    for (float& x : q) x = s.format == KvFormat::kBF16 ? bf16_to_f32(f32_to_bf16(x)) : f16_to_f32(f32_to_f16(x));
+    for (float& x : q) x = s.formats.k == KvFormat::kBF16 ? bf16_to_f32(f32_to_bf16(x)) : f16_to_f32(f32_to_f16(x));
   }
   std::vector<double> p(row + 1);
   double max = -1e300, sum = 0;
@@ -209,10 +214,10 @@ inline Attended attended(const Shape& s, const StoredHead& head, std::vector<flo
     max = std::max(max, p[j]);
   }
   for (uint32_t j = first; j <= row; ++j) sum += p[j] = std::exp(p[j] - max);
-  Attended result{std::vector<double>(n), std::vector<double>(n)};
+  Attended result{std::vector<double>(s.v_dim), std::vector<double>(s.v_dim)};
   for (uint32_t j = first; j <= row; ++j) {
-    for (uint32_t d = 0; d < n; ++d) {
-      const double x = p[j] / sum * head.v[uint64_t{j} * n + d];
+    for (uint32_t d = 0; d < s.v_dim; ++d) {
+      const double x = p[j] / sum * head.v[uint64_t{j} * s.v_dim + d];
       result.out[d] += x, result.size[d] += std::fabs(x);
     }
   }
@@ -233,8 +238,8 @@ inline void expect_near(World* world, const Batch& batch, const std::vector<floa
         const uint32_t row = i / group, h = head + i % group;
         const float* q = world->q(r.sequence, r.first + row, h);
         const Attended want = attended(s, stored, {q, q + s.head_dim}, r.first + row, queries);
-        for (uint32_t d = 0; d < s.head_dim; ++d) {
-          const double is = got[(uint64_t{first} + row) * s.q_width() + h * s.head_dim + d];
+        for (uint32_t d = 0; d < s.v_dim; ++d) {
+          const double is = got[(uint64_t{first} + row) * s.out_width() + h * s.v_dim + d];
           ASSERT_NEAR(is, want.out[d], absolute + relative * want.size[d])
               << s << ", row " << r.first + row << " head " << h << " at " << d;
         }
@@ -244,13 +249,14 @@ inline void expect_near(World* world, const Batch& batch, const std::vector<floa
   }
 }
 
-// Decode: rounding in f32; bf16's queries and weights are two numbers of 8 bits each.
+// Decode: rounding in f32; bf16's queries (an error of the scores) and weights are two numbers of 8 bits each.
 inline void expect_decode_near(World* world, const Batch& batch, const std::vector<float>& got) {
-  expect_near(world, batch, got, Queries::kExact, 1e-5, world->shape.format == KvFormat::kBF16 ? 0x1p-15 : 0);
+  const KvFormats& is = world->shape.formats;
+  expect_near(world, batch, got, Queries::kExact, 1e-5, is.k == KvFormat::kBF16 || is.v == KvFormat::kBF16 ? 0x1p-15 : 0);
 }
-// Prefill: each weight is rounded to 11 bits, of bf16 to 8.
+// Prefill: each weight is rounded to 11 bits, with V of bf16 to 8.
 inline void expect_prefill_near(World* world, const Batch& batch, const std::vector<float>& got) {
-  expect_near(world, batch, got, Queries::kShort, 1e-5, world->shape.format == KvFormat::kBF16 ? 0x1p-8 : 0x1p-11);
+  expect_near(world, batch, got, Queries::kShort, 1e-5, world->shape.formats.v == KvFormat::kBF16 ? 0x1p-8 : 0x1p-11);
 }
 
 inline void fill(World* world) {
@@ -259,7 +265,7 @@ inline void fill(World* world) {
   }
 }
 inline std::vector<float> rows_of(const World& world, const std::vector<float>& out, uint32_t first, uint32_t n) {
-  const auto width = static_cast<ptrdiff_t>(world.shape.q_width());
+  const auto width = static_cast<ptrdiff_t>(world.shape.out_width());
   return {out.begin() + first * width, out.begin() + (first + n) * width};
 }
 

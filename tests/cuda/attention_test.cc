@@ -11,6 +11,8 @@
 namespace kvrt::test {
 namespace {
 
+bool has_bf16(const KvFormats& formats) { return formats.k == KvFormat::kBF16 || formats.v == KvFormat::kBF16; }
+
 // ---- decode
 
 // The largest power of two in head_dim decides which numbers int8 transforms; 20 and, of bytes, 24 have rows of V that are no whole pieces.
@@ -60,13 +62,33 @@ TEST(Decode, PlainPartHasTheCpusBits) {
   }
 }
 
+// K and V of unlike formats and dimensions; 20 dimensions of V are no whole pieces, f32 has no tensor cores.
+TEST(Decode, UnlikeFormatsAndDimensions) {
+  uint32_t seed = 50;
+  for (const KvFormats formats : unlike_formats(/*f32=*/true)) {
+    for (const Shape& shape :
+         {Shape{4, 2, 64, formats, 32}, Shape{3, 1, 80, formats, 16, 0, 2.0f, 48}, Shape{8, 1, 24, formats, 64, 300, 0, 128},
+          Shape{11, 1, 128, formats, 256, 40, 0, 32}, Shape{2, 1, 256, formats, 32, 0, 0, 20}}) {
+      World world(shape, {530, 41}, ++seed);
+      fill(&world);
+      const Batch batch = {{0, 0, 2}, {1, 40, 1}, {0, 255, 2}, {0, 529, 1}, {1, 15, 2}};
+      const std::vector<float> got = decode(&world, batch), cpu = on_cpu(&world, batch);
+      expect_decode_near(&world, batch, got);
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], cpu[i], has_bf16(formats) ? 1e-4 : 2e-5) << shape << " " << i;
+      const bool plain = formats.k == KvFormat::kF32 || formats.v == KvFormat::kF32 || shape.kv().v.bytes() % 16 != 0;
+      if (!plain) continue;
+      EXPECT_SAME_BITS(rows_of(world, cpu, 0, 3), rows_of(world, got, 0, 3)) << shape;
+    }
+  }
+}
+
 // Splits into more parts than there are, other rows of the step, blocks of another size: no bit of a row changes.
 TEST(Decode, SplitsCompanyAndBlocksDoNotShow) {
-  for (const KvFormat format : kKvFormats) {
+  for (const KvFormats formats : some_formats()) {
     for (const uint32_t window : {0u, 270u}) {
       std::vector<float> first;
       for (const uint32_t block_tokens : {16u, 32u, 64u, 128u, 256u}) {
-        World world({4, 1, 32, format, block_tokens, window}, {800, 90}, 5);
+        World world({4, 1, 32, formats, block_tokens, window}, {800, 90}, 5);
         fill(&world);
         const Batch batch = {{1, 3, 1}, {0, 600, 1}, {0, 799, 1}, {1, 89, 1}};
         const std::vector<float> together = decode(&world, batch);
@@ -93,8 +115,8 @@ TEST(Decode, LongContext) {
 
 // Slots behind a row's position, stale or never written, and positions before its window: it reads none of them.
 TEST(Decode, WhatItDoesNotSeeDoesNotShow) {
-  for (const KvFormat format : kKvFormats) {
-    const Shape shape{2, 1, 32, format, 32, 20};
+  for (const KvFormats formats : some_formats()) {
+    const Shape shape{2, 1, 32, formats, 32, 20};
     World only(shape, {300}, 10), more(shape, {300}, 10);
     for (uint32_t row = 0; row < 300; ++row) {
       for (uint32_t d = 0; d < 32 && (row <= 240 || row > 260); ++d) more.k(0, row, 0)[d] *= 50, more.v(0, row, 0)[d] *= 50;
@@ -109,8 +131,8 @@ TEST(Decode, WhatItDoesNotSeeDoesNotShow) {
 
 // One large query and values of all sizes: numbers are brought to the range of 16 bits before they are rounded to it.
 TEST(Decode, RangesOfSixteenBitNumbers) {
-  for (const KvFormat format : kKvFormats) {
-    World world({2, 1, 64, format, 32}, {200}, 6);
+  for (const KvFormats formats : some_formats()) {
+    World world({2, 1, 64, formats, 32}, {200}, 6);
     for (uint32_t row = 0; row < 200; ++row) {
       const float size = row % 3 == 0 ? 300.0f : row % 3 == 1 ? 1e-3f : 1.0f;
       for (uint32_t d = 0; d < 64; ++d) {
@@ -123,7 +145,7 @@ TEST(Decode, RangesOfSixteenBitNumbers) {
     fill(&world);
     const Batch batch = {{0, 199, 1}};
     // Scores are small; V is 100 on the average.
-    expect_near(&world, batch, decode(&world, batch), Queries::kExact, 1e-4, format == KvFormat::kBF16 ? 0x1p-14 : 0x1p-19);
+    expect_near(&world, batch, decode(&world, batch), Queries::kExact, 1e-4, has_bf16(formats) ? 0x1p-14 : 0x1p-19);
   }
 }
 
@@ -146,13 +168,28 @@ TEST(Prefill, WithinBoundOfFloat64AndOfCpu) {
   }
 }
 
+TEST(Prefill, UnlikeFormatsAndDimensions) {
+  uint32_t seed = 80;
+  for (const KvFormats formats : unlike_formats(/*f32=*/false)) {
+    for (const Shape& shape : {Shape{2, 2, 64, formats, 32}, Shape{3, 1, 80, formats, 16, 0, 2.0f, 48},
+                               Shape{4, 1, 32, formats, 64, 100, 0, 128}, Shape{2, 1, 128, formats, 256, 3, 0, 16}}) {
+      World world(shape, {170, 33, 1}, ++seed);
+      fill(&world);
+      const Batch batch = {{1, 0, 33}, {0, 60, 110}, {2, 0, 1}};
+      const std::vector<float> got = prefill(&world, batch), cpu = on_cpu(&world, batch);
+      expect_prefill_near(&world, batch, got);
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], cpu[i], has_bf16(formats) ? 3e-2 : 4e-3) << shape << " " << i;
+    }
+  }
+}
+
 // Rows alone, in tiles of any size, in steps of their own, in blocks of any size: the same bits.
 TEST(Prefill, TilesChunksAndBlocksDoNotShow) {
-  for (const KvFormat format : {KvFormat::kF16, KvFormat::kBF16, KvFormat::kI8, KvFormat::kF8}) {
+  for (const KvFormats formats : some_formats()) {
     for (const auto& [head_dim, window] : {std::pair{48u, 0u}, {128u, 70u}, {192u, 20u}}) {
       std::vector<float> first;
       for (const uint32_t block_tokens : {16u, 64u, 256u}) {
-        const Shape shape{2, 1, head_dim, format, block_tokens, window};
+        const Shape shape{2, 1, head_dim, formats, block_tokens, window};
         if (!cuda::prefill_supported(shape.kv())) continue;
         World world(shape, {150, 20}, 7);
         fill(&world);
@@ -170,8 +207,9 @@ TEST(Prefill, TilesChunksAndBlocksDoNotShow) {
 
 // K and V of a later position of the same step are nothing to a row, be they infinite.
 TEST(Prefill, UnseenInfinitiesDoNotShow) {
-  for (const KvFormat format : {KvFormat::kF16, KvFormat::kBF16}) {
-    World world({2, 1, 64, format, 16}, {100}, 8);
+  for (const KvFormats formats :
+       {KvFormats(KvFormat::kF16), {KvFormat::kBF16}, {KvFormat::kI8, KvFormat::kF16}, {KvFormat::kF8, KvFormat::kBF16}}) {
+    World world({2, 1, 64, formats, 16}, {100}, 8);
     fill(&world);
     const std::vector<float> want = prefill(&world, {{0, 0, 100}});
     world.v(0, 83, 0)[5] = INFINITY;
@@ -239,24 +277,24 @@ TEST(Prefill, SaysWhatItSupports) {
   EXPECT_FALSE(cuda::prefill_supported({1, 1, 512, 32, KvFormat::kI8}));
   EXPECT_TRUE(cuda::prefill_supported({1, 1, 128, 32, KvFormat::kF8}));
   EXPECT_FALSE(cuda::prefill_supported({1, 1, 144, 32, KvFormat::kF8}));
+  EXPECT_TRUE(cuda::prefill_supported({1, 1, {128, KvFormat::kI8}, {64, KvFormat::kF16}, 32}));
+  EXPECT_FALSE(cuda::prefill_supported({1, 1, {128, KvFormat::kI8}, {64, KvFormat::kF32}, 32}));
+  EXPECT_FALSE(cuda::prefill_supported({1, 1, {64, KvFormat::kF16}, {144, KvFormat::kI8}, 32}));
 }
 
 // ---- the store
 
 // The CPU's bytes, of extremes too, in every slot of the pool; rows whose K and V are there already write nothing.
 TEST(KvStore, HasTheCpusBytes) {
-  for (const KvFormat format : kKvFormats) {
-    for (const uint32_t head_dim : {24u, 64u, 80u, 128u, 512u}) {
-      World world({2, 2, head_dim, format, 16}, {37, 20}, head_dim);
+  for (const KvFormats formats : some_formats()) {
+    for (const auto& [head_dim, v_dim] : {std::pair{24u, 24u}, {64u, 64u}, {80u, 80u}, {128u, 40u}, {512u, 512u}}) {
+      World world({2, 2, head_dim, formats, 16, 0, 0, v_dim}, {37, 20}, head_dim);
       const float extremes[] = {65520.0f, 1e-7f, 2049.0f, 0.0f, -65519.0f, 1e-40f, 3.4e38f, INFINITY, -INFINITY, NAN};
       for (uint32_t i = 0; i < std::size(extremes); ++i) {
         world.k(0, i, 0)[5] = world.v(0, i, 1)[6] = extremes[i];
       }
-      for (uint32_t d = 0; d < head_dim; ++d) {
-        world.v(0, 20, 0)[d] = 0;
-        world.v(0, 21, 0)[d] *= 1e-6f;
-        world.k(0, 22, 1)[d] *= 1e9f;
-      }
+      for (uint32_t d = 0; d < v_dim; ++d) world.v(0, 20, 0)[d] = 0, world.v(0, 21, 0)[d] *= 1e-6f;
+      for (uint32_t d = 0; d < head_dim; ++d) world.k(0, 22, 1)[d] *= 1e9f;
       std::vector<uint8_t> want = world.pool.to_host();
       const auto backend = open_backend("scalar");
       for (uint32_t i = 0; i < 2; ++i) {
@@ -270,14 +308,17 @@ TEST(KvStore, HasTheCpusBytes) {
       }
       store(&world, {{1, 0, 19}, {0, 0, 37}, {1, 19, 1, false}});
       const std::vector<uint8_t> got = world.pool.to_host();
-      const uint32_t elem = world.shape.kv().elem_bytes();
-      for (size_t i = 0; i < got.size(); i += elem) {
-        if (std::memcmp(&got[i], &want[i], elem) == 0) continue;
-        const auto is_nan = [&](const uint8_t* at) {
-          const uint16_t h = static_cast<uint16_t>(at[0] | at[1] << 8);
+      const KvGeometry kv = world.shape.kv();
+      for (size_t i = 0; i < got.size(); ++i) {
+        if (got[i] == want[i]) continue;
+        const uint64_t in_layer = i % kv.layer_bytes();
+        ASSERT_LT(in_layer, kv.k_scales_at()) << world.shape << " byte " << i;
+        const KvFormat format = in_layer < kv.v_at() ? formats.k : formats.v;
+        const auto is_nan = [&](const std::vector<uint8_t>& bytes) {  // K and V begin at even places
+          const auto h = static_cast<uint16_t>(bytes[i / 2 * 2] | bytes[i / 2 * 2 + 1] << 8);
           return std::isnan(format == KvFormat::kF16 ? f16_to_f32(h) : bf16_to_f32(h));
         };
-        ASSERT_TRUE(elem == 2 && is_nan(&got[i]) && is_nan(&want[i])) << world.shape << " byte " << i;
+        ASSERT_TRUE(kv_elem_bytes(format) == 2 && is_nan(got) && is_nan(want)) << world.shape << " byte " << i;
       }
     }
   }

@@ -31,10 +31,10 @@ def decode_bytes(_, wide):
     return 4 * 8192 + HEAD_DIM // 16 * 32 * mine * 16 + heads * max(HEAD_DIM, 4 * 64) * 4
 
 
-def tile_bytes(kv_format, dims):
+def tile_bytes(formats, dims):
     dims = int(dims)
     keys = 64 if dims <= 128 else 32
-    return 4 * keys * dims + keys + (2 * keys * dims + 8 * keys if kv_format in ("I8", "F8") else 0)
+    return 4 * keys * dims + keys + (2 * keys * dims + 8 * keys if formats in ("Alike<I8>", "Alike<F8>", "Unlike") else 0)
 
 
 def matvec_bytes(kernel):
@@ -49,8 +49,8 @@ def matvec_bytes(kernel):
 # A launcher's additions to the device code: threads of a block where they are fewer than __launch_bounds__ permits; bytes of dynamic
 # shared memory by the kernel's template arguments, and the words of cuda/ that say the same. Every kernel with KVRT_DYNAMIC_SHARED stands here.
 LAUNCHES = {
-    "attend_part": (None, decode_bytes, "kPartWarps * kRingBytes + query_bytes(head_dim) + Heads<wide>::kCount * std::max(head_dim, kPartWarps * kStepCols) * 4"),
-    "attend_part_plain": (None, lambda _: 4 * (256 + HEAD_DIM) * 4, "kPlainHeads * (kSplitTokens + head_dim) * static_cast<uint32_t>(sizeof(float))"),
+    "attend_part": (None, decode_bytes, "kPartWarps * kRingBytes + query_bytes(k_dim) + Heads<wide>::kCount * std::max(k_dim, kPartWarps * kStepCols) * 4"),
+    "attend_part_plain": (None, lambda _: 4 * (256 + HEAD_DIM) * 4, "kPlainHeads * (kSplitTokens + k_dim) * static_cast<uint32_t>(sizeof(float))"),
     "merge_parts": (HEAD_DIM, None, None),
     "attend_tile": (None, tile_bytes, "kBytes = 2 * kTileBytes + 2 * kRawBytes + 4 * kScaleBytes + kKeys;"),
     "gemm_kernel": (None, lambda _: 4 * 64 * 40 * 2, "kShared = 4 * kBuffer * sizeof(uint16_t);"),

@@ -84,17 +84,17 @@ TEST(Fp8, EveryElementIsReadExactly) {
     for (uint32_t group : {1u, 13u}) {  // straight from V, and by way of a copy in f32
       for (const float scale : {1.0f, 0x1p-24f, 0x1p15f}) {
         const uint16_t half = f32_to_f16(scale);
-        for (uint32_t d = 0; d < kDim; ++d) pool[kv.half_bytes() + d] = static_cast<uint8_t>(d);
-        std::memcpy(pool.data() + 2 * kv.half_bytes(), &half, 2);
-        std::memcpy(pool.data() + 2 * kv.half_bytes() + kv.scales_bytes(), &half, 2);
+        for (uint32_t d = 0; d < kDim; ++d) pool[kv.v_at() + d] = static_cast<uint8_t>(d);
+        std::memcpy(pool.data() + kv.k_scales_at(), &half, 2);
+        std::memcpy(pool.data() + kv.v_scales_at(), &half, 2);
         std::vector<float> q(group * kDim), scratch(attention_scratch(group, kDim)), max(group), sum(group), acc(group * kDim);
         const int32_t block = 0;
         AttentionTile tile{};
         tile.q = q.data(), tile.q_stride = group * kDim;
-        tile.tokens = 1, tile.group = group, tile.head_dim = kDim;
-        tile.scale = 1, tile.window = INT64_MAX / 2, tile.format = kv.format;
-        tile.k = pool.data(), tile.v = tile.k + kv.half_bytes();
-        tile.k_scales = tile.v + kv.half_bytes(), tile.v_scales = tile.k_scales + kv.scales_bytes();
+        tile.tokens = 1, tile.group = group, tile.k_dim = tile.v_dim = kDim;
+        tile.scale = 1, tile.window = INT64_MAX / 2, tile.k_format = tile.v_format = KvFormat::kF8;
+        tile.k = pool.data(), tile.v = pool.data() + kv.v_at();
+        tile.k_scales = pool.data() + kv.k_scales_at(), tile.v_scales = pool.data() + kv.v_scales_at();
         tile.block_bytes = kv.block_bytes(), tile.block_tokens = kBlock, tile.blocks = &block;
         tile.scratch = scratch.data(), tile.max = max.data(), tile.sum = sum.data(), tile.acc = acc.data();
         kernels->attend_span(tile);

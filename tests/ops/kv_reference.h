@@ -9,6 +9,25 @@
 
 namespace kvrt::test {
 
+// All pairs of two formats that differ, f32 among them or not.
+inline std::vector<KvFormats> unlike_formats(bool f32) {
+  std::vector<KvFormats> pairs;
+  for (const KvFormat k : kKvFormats) {
+    for (const KvFormat v : kKvFormats) {
+      if (k != v && (f32 || (k != KvFormat::kF32 && v != KvFormat::kF32))) pairs.emplace_back(k, v);
+    }
+  }
+  return pairs;
+}
+
+// Each format for both, and some pairs of two.
+inline std::vector<KvFormats> some_formats() {
+  std::vector<KvFormats> all(std::begin(kKvFormats), std::end(kKvFormats));
+  const auto [f16, bf16, f32, int8, fp8] = kKvFormats;
+  all.insert(all.end(), {{int8, f16}, {f16, fp8}, {bf16, int8}, {fp8, bf16}, {f16, bf16}, {f32, int8}});
+  return all;
+}
+
 // The Walsh-Hadamard transform as its recursion has it: of the halves, then their sum and difference.
 inline std::vector<float> hadamard(const std::vector<float>& x) {
   if (x.size() == 1) return x;

@@ -120,11 +120,11 @@ void each_element(const KvGeometry& kv, Byte* block, uint32_t slot, Visit visit)
   uint32_t index = 0;
   for (uint32_t layer = 0; layer < kv.layers; ++layer) {
     Byte* k = block + layer * kv.layer_bytes();
-    Byte* v = k + kv.half_bytes();
-    for (uint32_t i = 0; i < kv.kv_heads * kv.head_dim; ++i) visit(index++, k + (size_t{i} * kv.block_tokens + slot) * kv.elem_bytes());
+    Byte* v = k + kv.v_at();
+    for (uint32_t i = 0; i < kv.kv_heads * kv.k.dim; ++i) visit(index++, k + (size_t{i} * kv.block_tokens + slot) * kv.k.elem_bytes());
     for (uint32_t h = 0; h < kv.kv_heads; ++h) {
-      for (uint32_t d = 0; d < kv.head_dim; ++d) {
-        visit(index++, v + ((size_t{h} * kv.block_tokens + slot) * kv.head_dim + d) * kv.elem_bytes());
+      for (uint32_t d = 0; d < kv.v.dim; ++d) {
+        visit(index++, v + ((size_t{h} * kv.block_tokens + slot) * kv.v.dim + d) * kv.v.elem_bytes());
       }
     }
   }

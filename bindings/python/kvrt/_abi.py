@@ -71,12 +71,12 @@ RuntimeProps = _struct("kvrt_runtime_props", """
     u64 device_memory device_memory_free; char[1024] devices""")
 ModelOptions = _struct("kvrt_model_options", """
     u32 struct_size kv_format block_tokens prefill_chunk; u64 kv_bytes_max; u32 step_ms_max from_fd; i32 fd; u32 kv_populate;
-    u64 fd_offset fd_size; str cache_dir; size cache_dir_size; u32 cache reserved; u64 cache_bytes_max""")
+    u64 fd_offset fd_size; str cache_dir; size cache_dir_size; u32 cache kv_format_v; u64 cache_bytes_max""")
 ModelProps = _struct("kvrt_model_props", """
     u32 struct_size has_weights; char[32] architecture; char[128] name;
     u32 vocab_size context_length layers heads kv_heads head_dim width; i32 bos_token eos_token; u32 add_bos has_template block_tokens;
     u64 file_bytes weight_bytes kv_bytes_per_token block_bytes blocks blocks_free blocks_cached sessions; f64 load_ms; u64 scratch_bytes;
-    u32 step_ms_max kv_format kv_groups; u32[8] kv_group_layers kv_group_window kv_group_bytes_per_token kv_group_tokens_max""")
+    u32 step_ms_max kv_format kv_format_v kv_groups; u32[8] kv_group_layers kv_group_window kv_group_bytes_per_token kv_group_tokens_max""")
 TemplateOptions = _struct("kvrt_template_options", """
     u32 struct_size no_generation_prompt; str source; size source_size; str tools; size tools_size; str documents; size documents_size;
     str variables; size variables_size""")
@@ -87,7 +87,7 @@ Metrics = _struct("kvrt_metrics", """
     f64 ttft_ms_total queue_ms_total prefill_ms_total decode_ms_total""")
 PlanOptions = _struct("kvrt_plan_options", """
     u32 struct_size kv_format block_tokens sessions; u64 session_tokens shared_tokens memory_bytes;
-    u32 layers kv_heads head_dim reserved""")
+    u32 layers kv_heads head_dim kv_format_v""")
 Plan = _struct("kvrt_plan", """
     u32 struct_size block_tokens layers heads kv_heads head_dim context_length fits; u64 kv_bytes_per_token block_bytes weight_bytes
     scratch_bytes session_blocks session_bytes; f64 used waste; u64 blocks kv_bytes stored_tokens unshared_tokens total_bytes memory_bytes

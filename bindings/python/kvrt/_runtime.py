@@ -58,12 +58,14 @@ class Runtime(Handle):
         """Takes effect with the next step; 0: one thread for each CPU that affinity and cgroup allow."""
         self._call(lib.kvrt_runtime_set_threads, in_range(threads, ctypes.c_uint32, "threads"))
 
-    def open_model(self, path: Optional[Path] = None, *, kv_format: KvFormat = KvFormat.DEFAULT, block_tokens: int = 0, prefill_chunk: int = 0,
-                   kv_bytes_max: int = 0, step_ms_max: int = 0, kv_populate: bool = False, fd: Optional[int] = None, fd_offset: int = 0, fd_size: int = 0,
-                   cache_dir: Union[Path, bool, None] = True, cache_bytes_max: int = 0, progress: Optional[Callable[[Event], object]] = None) -> Model:
+    def open_model(self, path: Optional[Path] = None, *, kv_format: KvFormat = KvFormat.DEFAULT, kv_format_v: KvFormat = KvFormat.DEFAULT,
+                   block_tokens: int = 0, prefill_chunk: int = 0, kv_bytes_max: int = 0, step_ms_max: int = 0, kv_populate: bool = False,
+                   fd: Optional[int] = None, fd_offset: int = 0, fd_size: int = 0, cache_dir: Union[Path, bool, None] = True, cache_bytes_max: int = 0,
+                   progress: Optional[Callable[[Event], object]] = None) -> Model:
         """Opens a GGUF file, by path or by a file descriptor, which stays the caller's. cache_dir: the weight cache, which all processes map: a
-        directory; True: KVRT_CACHE, else the user's (~/.cache/kvrt/weights); None or False: none. An exception of `progress` stops it."""
-        options = fill(_abi.ModelOptions.make(), kv_format=kv_format, block_tokens=block_tokens, prefill_chunk=prefill_chunk,
+        directory; True: KVRT_CACHE, else the user's (~/.cache/kvrt/weights); None or False: none. kv_format: K's, and V's where kv_format_v is
+        DEFAULT. An exception of `progress` stops it."""
+        options = fill(_abi.ModelOptions.make(), kv_format=kv_format, kv_format_v=kv_format_v, block_tokens=block_tokens, prefill_chunk=prefill_chunk,
                        kv_bytes_max=kv_bytes_max, step_ms_max=step_ms_max, kv_populate=kv_populate, from_fd=fd is not None, fd=fd or 0, fd_offset=fd_offset,
                        fd_size=fd_size)
         name_cache(options, cache_dir, cache_bytes_max)
@@ -93,11 +95,11 @@ class Runtime(Handle):
         self._watched(lib.kvrt_store_repair, *path_bytes(path), callback=progress, out=(ctypes.byref(out),))
         return from_struct(RepairReport, out)
 
-    def plan(self, path: Optional[Path] = None, *, kv_format: KvFormat = KvFormat.DEFAULT, block_tokens: int = 0, sessions: int = 0,
-             session_tokens: int = 0, shared_tokens: int = 0, memory_bytes: int = 0, layers: int = 0, kv_heads: int = 0,
-             head_dim: int = 0) -> Plan:
+    def plan(self, path: Optional[Path] = None, *, kv_format: KvFormat = KvFormat.DEFAULT, kv_format_v: KvFormat = KvFormat.DEFAULT,
+             block_tokens: int = 0, sessions: int = 0, session_tokens: int = 0, shared_tokens: int = 0, memory_bytes: int = 0,
+             layers: int = 0, kv_heads: int = 0, head_dim: int = 0) -> Plan:
         """The memory that a model and its sessions need, from its file's header alone; without a path, from the geometry given."""
-        options = fill(_abi.PlanOptions.make(), kv_format=kv_format, block_tokens=block_tokens, sessions=sessions,
+        options = fill(_abi.PlanOptions.make(), kv_format=kv_format, kv_format_v=kv_format_v, block_tokens=block_tokens, sessions=sessions,
                        session_tokens=session_tokens, shared_tokens=shared_tokens, memory_bytes=memory_bytes, layers=layers,
                        kv_heads=kv_heads, head_dim=head_dim)
         out = _abi.Plan.make()

@@ -136,6 +136,7 @@ class ModelInfo:
     scratch_bytes: int
     step_ms_max: int
     kv_format: KvFormat
+    kv_format_v: KvFormat
     kv_groups: int
     kv_group_layers: Tuple[int, ...]
     kv_group_window: Tuple[int, ...]

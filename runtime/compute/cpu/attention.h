@@ -1,5 +1,5 @@
 // Attention over one span, over any Simd: keys in lanes for q.k, head dimensions in lanes for p.v (NUMERICS.md §7). Each block of
-// K and V is read once for all rows of the tile. head_dim is a multiple of kLanes, at most kHeadDimMax.
+// K and V is read once for all rows of the tile. v_dim is a multiple of kLanes, k_dim and v_dim are at most kHeadDimMax.
 #pragma once
 
 #include "runtime/compute/cpu/attention_tiles.h"
@@ -59,50 +59,60 @@ KVRT_INLINE const uint8_t* block_at(const AttentionTile& tile, const uint8_t* ba
   return base + static_cast<uint64_t>(tile.blocks[block]) * tile.block_bytes;
 }
 
-// One span of one tile, from K and V of format T.
-template <typename S, typename T>
+// One span of one tile: KeyPass gives scores, then ValuePass their weights and sums. Each knows the format of its own side alone.
+template <typename S>
 struct Attention {
   static constexpr uint32_t kRows = kTileAccumulators<S> / 2;          // rows of the widest tile
-  static constexpr uint32_t kFewRows = kRows < 8 ? kRows : 8;          // up to here straight from T, without a copy in f32
+  static constexpr uint32_t kFewRows = kRows < 8 ? kRows : 8;          // up to here straight from K and V, without a copy in f32
   static constexpr uint32_t kPieceKeys = 32, kPieceFloats = 16 << 10;  // the piece copied at a time: of K, of V
   static constexpr uint32_t kPrefetchBytes = 8 << 10;
 
   const AttentionTile& tile;
   uint32_t rows;
   Seen seen;  // the positions that any row sees
-  uint32_t blocks, blocks_ahead;
-  float* packed;                                                         // the queries: of each kRows rows [head_dim][rows]
-  alignas(64) float key_scales[kSpanTokens], value_scales[kSpanTokens];  // where T has them
+  uint32_t blocks;
+  float* packed;  // the queries: of each kRows rows [k_dim][rows]
 
   explicit Attention(const AttentionTile& t)
       : tile(t),
         rows(t.tokens * t.group),
         seen{seen_by(t, 0).first, seen_by(t, rows - 1).end},
         blocks((seen.end + t.block_tokens - 1) / t.block_tokens),
-        blocks_ahead(max_u32(1, kPrefetchBytes / (t.block_tokens * t.head_dim * T::kBytes))),
-        packed(t.scratch + uint64_t{rows} * kSpanTokens) {}
-
-  void run() {
+        packed(t.scratch + uint64_t{rows} * kSpanTokens) {
     for (uint32_t row = 0; row < rows; row += kRows) pack_queries(row, min_u32(kRows, rows - row));
-    if (T::kScaled) {
-      for (uint32_t j = seen.first / 16 * 16; j < seen.end; j += 16) {
-        const uint64_t at = uint64_t{kKvScaleBytes} * (j % tile.block_tokens);
-        KVRT_UNROLL for (uint32_t i = 0; i < 16; i += S::kLanes) {
-          S::store(key_scales + j + i, S::load_f16(block_at(tile, tile.k_scales, j / tile.block_tokens) + at + kKvScaleBytes * i));
-          S::store(value_scales + j + i, S::load_f16(block_at(tile, tile.v_scales, j / tile.block_tokens) + at + kKvScaleBytes * i));
-        }
-      }
-    }
-    rows <= kFewRows ? few() : many();
   }
 
   KVRT_INLINE_MEMBER void pack_queries(uint32_t row, uint32_t n) const {
-    float* to = packed + uint64_t{row} * tile.head_dim;
+    float* to = packed + uint64_t{row} * tile.k_dim;
     for (uint32_t r = 0; r < n; ++r) {
       const uint32_t t = (row + r) / tile.group, g = (row + r) - t * tile.group;
-      const float* q = tile.q + t * tile.q_stride + g * tile.head_dim;
-      for (uint32_t d = 0; d < tile.head_dim; ++d) to[uint64_t{d} * n + r] = q[d];
+      const float* q = tile.q + t * tile.q_stride + g * tile.k_dim;
+      for (uint32_t d = 0; d < tile.k_dim; ++d) to[uint64_t{d} * n + r] = q[d];
     }
+  }
+
+  // How many blocks early rows of so many bytes are prefetched.
+  KVRT_INLINE_MEMBER uint32_t ahead(uint32_t row_bytes) const { return max_u32(1, kPrefetchBytes / (tile.block_tokens * row_bytes)); }
+  // K's or V's scales of the span's keys.
+  KVRT_INLINE_MEMBER void load_scales(const uint8_t* from, float* scales) const {
+    for (uint32_t j = seen.first / 16 * 16; j < seen.end; j += 16) {
+      const uint8_t* at = block_at(tile, from, j / tile.block_tokens) + uint64_t{kKvScaleBytes} * (j % tile.block_tokens);
+      KVRT_UNROLL for (uint32_t i = 0; i < 16; i += S::kLanes) S::store(scales + j + i, S::load_f16(at + kKvScaleBytes * i));
+    }
+  }
+};
+
+// Scores of all rows, from K of format T.
+template <typename S, typename T>
+struct KeyPass : Attention<S> {
+  using Base = Attention<S>;
+  using Base::blocks, Base::kPieceKeys, Base::kRows, Base::packed, Base::rows, Base::seen, Base::tile;
+  uint32_t blocks_ahead, value_bytes;  // bytes of a position's V, which is prefetched after the last of K
+  alignas(64) float scales[T::kScaled ? kSpanTokens : 1];
+
+  explicit KeyPass(const Base& base)
+      : Base(base), blocks_ahead(base.ahead(base.tile.k_dim * T::kBytes)), value_bytes(base.tile.v_dim * kv_elem_bytes(base.tile.v_format)) {
+    if (T::kScaled) base.load_scales(tile.k_scales, scales);
   }
 
   // The place of position j of the span, and the bytes to prefetch with it: of the block blocks_ahead later, after K's last V's first ones.
@@ -111,33 +121,81 @@ struct Attention {
   }
   KVRT_INLINE_MEMBER const uint8_t* key_far(uint32_t j) const {
     const uint32_t next = j / tile.block_tokens + blocks_ahead;
-    const uint8_t* block = next < blocks ? block_at(tile, tile.k, next) : block_at(tile, tile.v, min_u32(next - blocks, blocks - 1));
-    return block + uint64_t{T::kBytes} * tile.head_dim * (j % tile.block_tokens);
-  }
-  KVRT_INLINE_MEMBER ValueRun value_run(uint32_t j, uint32_t end) const {
-    const uint32_t block = j / tile.block_tokens, slot = j % tile.block_tokens;
-    const uint64_t at = uint64_t{slot} * tile.head_dim * T::kBytes;
-    const uint8_t* far = block_at(tile, tile.v, min_u32(block + blocks_ahead, blocks - 1)) + at;
-    return {block_at(tile, tile.v, block) + at, far, min_u32(tile.block_tokens - slot, end - j)};
+    if (next < blocks) return block_at(tile, tile.k, next) + uint64_t{T::kBytes} * tile.k_dim * (j % tile.block_tokens);
+    return block_at(tile, tile.v, min_u32(next - blocks, blocks - 1)) + uint64_t{value_bytes} * (j % tile.block_tokens);
   }
 
   // Scores of rows [row, row + n) against `slots` times 16 keys from position j on.
   template <typename From>
   KVRT_INLINE_MEMBER void score(uint32_t row, uint32_t n, const Keys& k, uint32_t j, uint32_t slots) const {
-    const Scores to{tile.scratch + uint64_t{row} * kSpanTokens + j, T::kScaled ? key_scales + j : nullptr, tile.scale};
-    kScoreRows<S, From>[n](packed + uint64_t{row} * tile.head_dim, tile.head_dim, k, slots, to);
+    const Scores to{tile.scratch + uint64_t{row} * kSpanTokens + j, T::kScaled ? scales + j : nullptr, tile.scale};
+    kScoreRows<S, From>[n](packed + uint64_t{row} * tile.k_dim, tile.k_dim, k, slots, to);
+  }
+
+  // A decode: straight from K as it lies.
+  void few() const {
+    const uint32_t from = seen.first / 16 * 16;
+    const uint32_t first = from / tile.block_tokens, block_bytes = tile.block_tokens * tile.k_dim * T::kBytes;
+    for (uint32_t b = first; b < min_u32(first + blocks_ahead, blocks); ++b) {  // no earlier block asks for these
+      const uint8_t* k = block_at(tile, tile.k, b);
+      for (uint32_t i = 0; i < block_bytes; i += 64) prefetch_far(k + i);
+    }
+    const uint8_t *at[kSpanTokens / 16], *far[kSpanTokens / 16];
+    uint32_t slots = 0;
+    for (uint32_t j = from; j < seen.end; j += 16, ++slots) {
+      at[slots] = key_at(j);
+      far[slots] = key_far(j);
+    }
+    score<T>(0, rows, {at, far, uint64_t{T::kBytes} * tile.block_tokens}, from, slots);
+  }
+
+  // A prefill tile: each piece of K is copied to f32 once for all rows.
+  void many() const {
+    alignas(64) float piece[Base::kPieceFloats];
+    const auto* copy = reinterpret_cast<const uint8_t*>(piece);
+    const uint8_t* const at[] = {copy, copy + 16 * sizeof(float)};
+    for (uint32_t j = seen.first / kPieceKeys * kPieceKeys; j < seen.end; j += kPieceKeys) {
+      for (uint32_t i = 0; i < kPieceKeys && j + i < seen.end; i += 16) {
+        widen<S, T>(key_at(j + i), key_far(j + i), uint64_t{T::kBytes} * tile.block_tokens, tile.k_dim, 16, piece + i, kPieceKeys);
+      }
+      for (uint32_t row = 0; row < rows; row += kRows) {
+        const uint32_t n = min_u32(kRows, rows - row), end = seen_by(tile, row + n - 1).end;
+        if (j + kPieceKeys <= seen_by(tile, row).first || j >= end) continue;
+        score<Copied>(row, n, {at, at, sizeof(float) * kPieceKeys}, j, (min_u32(kPieceKeys, end - j) + 15) / 16);
+      }
+    }
+  }
+};
+
+// Weights of the scores, and the sums over V of format T.
+template <typename S, typename T>
+struct ValuePass : Attention<S> {
+  using Base = Attention<S>;
+  using Base::blocks, Base::kRows, Base::rows, Base::seen, Base::tile;
+  uint32_t blocks_ahead;
+  alignas(64) float scales[T::kScaled ? kSpanTokens : 1];
+
+  explicit ValuePass(const Base& base) : Base(base), blocks_ahead(base.ahead(base.tile.v_dim * T::kBytes)) {
+    if (T::kScaled) base.load_scales(tile.v_scales, scales);
+  }
+
+  KVRT_INLINE_MEMBER ValueRun value_run(uint32_t j, uint32_t end) const {
+    const uint32_t block = j / tile.block_tokens, slot = j % tile.block_tokens;
+    const uint64_t at = uint64_t{slot} * tile.v_dim * T::kBytes;
+    const uint8_t* far = block_at(tile, tile.v, min_u32(block + blocks_ahead, blocks - 1)) + at;
+    return {block_at(tile, tile.v, block) + at, far, min_u32(tile.block_tokens - slot, end - j)};
   }
 
   // Softmax of the rows that see something; sets their accumulators to zero.
-  void begin_values(uint32_t row, uint32_t n) const {
+  void begin(uint32_t row, uint32_t n) const {
     for (const uint32_t end = row + n; row < end; ++row) {
       const Seen sees = seen_by(tile, row);
       if (sees.first == sees.end) continue;
       float* p = tile.scratch + uint64_t{row} * kSpanTokens;
       if (tile.softcap > 0) softcap_row<S>(tile.softcap, sees.end - sees.first, p + sees.first);
-      softmax_row<S>(sees, T::kScaled ? value_scales : nullptr, p, tile.max + row, tile.sum + row);
-      float* acc = tile.acc + uint64_t{row} * tile.head_dim;
-      for (uint32_t d = 0; d < tile.head_dim; d += S::kLanes) S::store(acc + d, S::zero());
+      softmax_row<S>(sees, T::kScaled ? scales : nullptr, p, tile.max + row, tile.sum + row);
+      float* acc = tile.acc + uint64_t{row} * tile.v_dim;
+      for (uint32_t d = 0; d < tile.v_dim; d += S::kLanes) S::store(acc + d, S::zero());
     }
   }
 
@@ -158,89 +216,69 @@ struct Attention {
   }
   template <typename From>
   KVRT_INLINE_MEMBER void add_runs(uint32_t row, uint32_t n, uint32_t begin, const Values& values) const {
-    kAddValues<S, From>[n](tile.scratch + uint64_t{row} * kSpanTokens + begin, values, tile.head_dim,
-                           tile.acc + uint64_t{row} * tile.head_dim);
+    kAddValues<S, From>[n](tile.scratch + uint64_t{row} * kSpanTokens + begin, values, tile.v_dim, tile.acc + uint64_t{row} * tile.v_dim);
   }
 
-  // A decode: straight from K and V as they lie.
+  // A decode: straight from V as it lies.
   void few() const {
-    const uint32_t from = seen.first / 16 * 16;
-    const uint32_t first = from / tile.block_tokens, block_bytes = tile.block_tokens * tile.head_dim * T::kBytes;
-    for (uint32_t b = first; b < min_u32(first + blocks_ahead, blocks); ++b) {  // no earlier block asks for these
-      const uint8_t* k = block_at(tile, tile.k, b);
-      for (uint32_t i = 0; i < block_bytes; i += 64) prefetch_far(k + i);
-    }
-    const uint8_t *at[kSpanTokens / 16], *far[kSpanTokens / 16];
-    uint32_t slots = 0;
-    for (uint32_t j = from; j < seen.end; j += 16, ++slots) {
-      at[slots] = key_at(j);
-      far[slots] = key_far(j);
-    }
-    score<T>(0, rows, {at, far, uint64_t{T::kBytes} * tile.block_tokens}, from, slots);
-    begin_values(0, rows);
-    add_seen(0, rows, seen.first, seen.end, [&](uint32_t row, uint32_t n, uint32_t begin, uint32_t end) {
+    begin(0, rows);
+    add_seen(0, rows, seen.first, seen.end, [&](uint32_t row, uint32_t n, uint32_t first, uint32_t end) {
       ValueRun runs[kSpanTokens / 16 + 1];
       uint32_t count = 0;
-      for (uint32_t j = begin; j < end; j += runs[count++].keys) runs[count] = value_run(j, end);
-      if (count > 0) add_runs<T>(row, n, begin, {runs, count, uint64_t{T::kBytes} * tile.head_dim});
+      for (uint32_t j = first; j < end; j += runs[count++].keys) runs[count] = value_run(j, end);
+      if (count > 0) add_runs<T>(row, n, first, {runs, count, uint64_t{T::kBytes} * tile.v_dim});
     });
   }
 
-  // A prefill tile: each piece of K and V is copied to f32 once for all rows.
+  // A prefill tile: each piece of V is copied to f32 once for all rows.
   void many() const {
-    alignas(64) float piece[kPieceFloats];
-    score_pieces(piece);
-    const uint32_t step = kPieceFloats / tile.head_dim / 16 * 16, from = seen.first / 16 * 16;
+    alignas(64) float piece[Base::kPieceFloats];
+    const uint32_t step = Base::kPieceFloats / tile.v_dim / 16 * 16, from = seen.first / 16 * 16;
     for (uint32_t first = from; first < seen.end; first += step) {
       const uint32_t last = min_u32(first + step, seen.end);
       for (uint32_t j = first; j < last;) {
         const ValueRun run = value_run(j, last);
-        float* to = piece + uint64_t{j - first} * tile.head_dim;
-        widen<S, T>(run.at, run.far, uint64_t{T::kBytes} * tile.head_dim, run.keys, tile.head_dim, to, tile.head_dim);
+        float* to = piece + uint64_t{j - first} * tile.v_dim;
+        widen<S, T>(run.at, run.far, uint64_t{T::kBytes} * tile.v_dim, run.keys, tile.v_dim, to, tile.v_dim);
         j += run.keys;
       }
       for (uint32_t row = 0; row < rows; row += kRows) {
         const uint32_t n = min_u32(kRows, rows - row);
-        if (first == from) begin_values(row, n);
-        add_seen(row, n, first, last, [&](uint32_t r, uint32_t count, uint32_t begin, uint32_t end) {
-          if (begin >= end) return;
-          const auto* at = reinterpret_cast<const uint8_t*>(piece + uint64_t{begin - first} * tile.head_dim);
-          const ValueRun run{at, at, end - begin};
-          add_runs<Copied>(r, count, begin, {&run, 1, sizeof(float) * tile.head_dim});
+        if (first == from) begin(row, n);
+        add_seen(row, n, first, last, [&](uint32_t r, uint32_t count, uint32_t start, uint32_t end) {
+          if (start >= end) return;
+          const auto* at = reinterpret_cast<const uint8_t*>(piece + uint64_t{start - first} * tile.v_dim);
+          const ValueRun run{at, at, end - start};
+          add_runs<Copied>(r, count, start, {&run, 1, sizeof(float) * tile.v_dim});
         });
-      }
-    }
-  }
-  KVRT_INLINE_MEMBER void score_pieces(float* piece) const {
-    const auto* copy = reinterpret_cast<const uint8_t*>(piece);
-    const uint8_t* const at[] = {copy, copy + 16 * sizeof(float)};
-    for (uint32_t j = seen.first / kPieceKeys * kPieceKeys; j < seen.end; j += kPieceKeys) {
-      for (uint32_t i = 0; i < kPieceKeys && j + i < seen.end; i += 16) {
-        widen<S, T>(key_at(j + i), key_far(j + i), uint64_t{T::kBytes} * tile.block_tokens, tile.head_dim, 16, piece + i, kPieceKeys);
-      }
-      for (uint32_t row = 0; row < rows; row += kRows) {
-        const uint32_t n = min_u32(kRows, rows - row), end = seen_by(tile, row + n - 1).end;
-        if (j + kPieceKeys <= seen_by(tile, row).first || j >= end) continue;
-        score<Copied>(row, n, {at, at, sizeof(float) * kPieceKeys}, j, (min_u32(kPieceKeys, end - j) + 15) / 16);
       }
     }
   }
 };
 
+// Does the pass of one side, whose format this is.
+template <template <typename, typename> typename Pass, typename S>
+KVRT_INLINE void run_pass(KvFormat format, const Attention<S>& attention) {
+  const auto run = [&](const auto& pass) { attention.rows <= Attention<S>::kFewRows ? pass.few() : pass.many(); };
+  switch (format) {
+    case KvFormat::kF16:
+      return run(Pass<S, PlainF16>(attention));
+    case KvFormat::kBF16:
+      return run(Pass<S, PlainBf16>(attention));
+    case KvFormat::kF32:
+      return run(Pass<S, PlainF32>(attention));
+    case KvFormat::kI8:
+      return run(Pass<S, PlainI8>(attention));
+    case KvFormat::kF8:
+      return run(Pass<S, PlainF8>(attention));
+  }
+}
+
 template <typename S>
 KVRT_INLINE void attend_span(const AttentionTile& tile) {
-  switch (tile.format) {
-    case KvFormat::kF16:
-      return Attention<S, PlainF16>(tile).run();
-    case KvFormat::kBF16:
-      return Attention<S, PlainBf16>(tile).run();
-    case KvFormat::kF32:
-      return Attention<S, PlainF32>(tile).run();
-    case KvFormat::kI8:
-      return Attention<S, PlainI8>(tile).run();
-    case KvFormat::kF8:
-      return Attention<S, PlainF8>(tile).run();
-  }
+  const Attention<S> attention(tile);
+  run_pass<KeyPass>(tile.k_format, attention);
+  run_pass<ValuePass>(tile.v_format, attention);
 }
 
 }  // namespace kvrt::simd

@@ -65,9 +65,9 @@ KVRT_INLINE void multiply_add(const float* x, uint32_t stride, From from, typena
   }
 }
 
-// Scores of R rows (q: [head_dim][R]) against V vectors of keys from 16 * slot on.
+// Scores of R rows (q: [k_dim][R]) against V vectors of keys from 16 * slot on.
 template <typename S, typename T, uint32_t R, uint32_t V>
-KVRT_INLINE void score_tile(const float* q, uint32_t head_dim, const Keys& k, uint32_t slot, const Scores& scores) {
+KVRT_INLINE void score_tile(const float* q, uint32_t k_dim, const Keys& k, uint32_t slot, const Scores& scores) {
   constexpr uint32_t kVectors = 16 / S::kLanes, kSlots = V / kVectors;
   const uint8_t *at[kSlots], *far[kSlots];
   KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) {
@@ -77,7 +77,7 @@ KVRT_INLINE void score_tile(const float* q, uint32_t head_dim, const Keys& k, ui
   typename S::F acc[R][V];
   KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) { KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) acc[r][v] = S::zero(); }
   uint64_t d = 0, ahead = 0;
-  for (const float* end = q + uint64_t{head_dim} * R; q < end; q += R, d += k.line, ahead += 16 * T::kBytes) {
+  for (const float* end = q + uint64_t{k_dim} * R; q < end; q += R, d += k.line, ahead += 16 * T::kBytes) {
     if (ahead % 64 == 0) {
       KVRT_UNROLL for (uint32_t i = 0; i < kSlots; ++i) prefetch_lines<T, 1>(far[i] + ahead);
     }
@@ -99,24 +99,24 @@ KVRT_INLINE void score_tile(const float* q, uint32_t head_dim, const Keys& k, ui
 
 // Scores of R rows against 16 * slots keys.
 template <typename S, typename T, uint32_t R>
-void score_rows(const float* q, uint32_t head_dim, const Keys& k, uint32_t slots, const Scores& scores) {
+void score_rows(const float* q, uint32_t k_dim, const Keys& k, uint32_t slots, const Scores& scores) {
   constexpr uint32_t kVectors = 16 / S::kLanes;
   uint32_t slot = 0;
   if constexpr (4 * R <= kTileAccumulators<S>) {
-    for (; slot + 4 / kVectors <= slots; slot += 4 / kVectors) score_tile<S, T, R, 4>(q, head_dim, k, slot, scores);
+    for (; slot + 4 / kVectors <= slots; slot += 4 / kVectors) score_tile<S, T, R, 4>(q, k_dim, k, slot, scores);
   }
-  for (; slot + 2 / kVectors <= slots; slot += 2 / kVectors) score_tile<S, T, R, 2>(q, head_dim, k, slot, scores);
+  for (; slot + 2 / kVectors <= slots; slot += 2 / kVectors) score_tile<S, T, R, 2>(q, k_dim, k, slot, scores);
   if constexpr (kVectors == 1) {
-    if (slot < slots) score_tile<S, T, R, 1>(q, head_dim, k, slot, scores);
+    if (slot < slots) score_tile<S, T, R, 1>(q, k_dim, k, slot, scores);
   }
 }
 
 // acc[r][0, kLanes V) += p[r][j] * v[j], dimensions from `at` bytes on, keys in order; rows of p are kSpanTokens apart.
 template <typename S, typename T, uint32_t R, uint32_t V>
-KVRT_INLINE void value_tile(const float* p, const Values& values, uint64_t at, uint32_t head_dim, float* acc) {
+KVRT_INLINE void value_tile(const float* p, const Values& values, uint64_t at, uint32_t v_dim, float* acc) {
   typename S::F sum[R][V];
   KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
-    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) sum[r][v] = S::load(acc + uint64_t{r} * head_dim + S::kLanes * v);
+    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) sum[r][v] = S::load(acc + uint64_t{r} * v_dim + S::kLanes * v);
   }
   for (uint32_t i = 0; i < values.n; ++i) {
     const uint8_t *line = values.runs[i].at + at, *far = values.runs[i].far + at;
@@ -127,19 +127,19 @@ KVRT_INLINE void value_tile(const float* p, const Values& values, uint64_t at, u
     }
   }
   KVRT_UNROLL for (uint32_t r = 0; r < R; ++r) {
-    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) S::store(acc + uint64_t{r} * head_dim + S::kLanes * v, sum[r][v]);
+    KVRT_UNROLL for (uint32_t v = 0; v < V; ++v) S::store(acc + uint64_t{r} * v_dim + S::kLanes * v, sum[r][v]);
   }
 }
 
 template <typename S, typename T, uint32_t R>
-void add_values(const float* p, const Values& values, uint32_t head_dim, float* acc) {
+void add_values(const float* p, const Values& values, uint32_t v_dim, float* acc) {
   constexpr uint32_t kLanes = S::kLanes;
   uint32_t d = 0;
   if constexpr (4 * R <= kTileAccumulators<S>) {
-    for (; d + 4 * kLanes <= head_dim; d += 4 * kLanes) value_tile<S, T, R, 4>(p, values, d * T::kBytes, head_dim, acc + d);
+    for (; d + 4 * kLanes <= v_dim; d += 4 * kLanes) value_tile<S, T, R, 4>(p, values, d * T::kBytes, v_dim, acc + d);
   }
-  for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) value_tile<S, T, R, 2>(p, values, d * T::kBytes, head_dim, acc + d);
-  if (d < head_dim) value_tile<S, T, R, 1>(p, values, d * T::kBytes, head_dim, acc + d);
+  for (; d + 2 * kLanes <= v_dim; d += 2 * kLanes) value_tile<S, T, R, 2>(p, values, d * T::kBytes, v_dim, acc + d);
+  if (d < v_dim) value_tile<S, T, R, 1>(p, values, d * T::kBytes, v_dim, acc + d);
 }
 
 // One function for each count of rows, 1 to kTileAccumulators / 2.

@@ -111,7 +111,7 @@ class CpuBackend final : public Backend {
     uint32_t left;         // spans not computed yet; several threads count down
   };
   struct AttentionPartial;
-  const float* rotate_queries(uint32_t head_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale);
+  const float* rotate_queries(uint32_t k_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale);
   void plan_attention(const KvGeometry& kv, const Step& step, int64_t window, uint32_t tile_tokens);
   // fn(row) for rows [0, n), little work each.
   template <typename F>

@@ -61,46 +61,43 @@ void spread(const uint8_t* row, uint32_t n, uint32_t stride, uint8_t* out) {
 void store_head(const CpuKernels& kernels, const KvGeometry& kv, uint8_t* base, uint32_t head, uint32_t slot, const float* k,
                 const float* v) {
   alignas(4) uint8_t rounded[kHeadDimMax * sizeof(float)];
-  const uint32_t elem = kv.elem_bytes();
+  const uint32_t elem = kv.k.elem_bytes();
   const uint64_t row = uint64_t{head} * kv.block_tokens + slot;
   uint16_t k_scale, v_scale;
   float rotated[kHeadDimMax];
-  if (kv.format == KvFormat::kI8) {
-    std::copy_n(k, kv.head_dim, rotated);
-    hadamard(hadamard_dim(kv.head_dim), kv.head_dim, rotated);
+  if (kv.k.format == KvFormat::kI8) {
+    std::copy_n(k, kv.k.dim, rotated);
+    hadamard(hadamard_dim(kv.k.dim), kv.k.dim, rotated);
     k = rotated;
   }
-  kernels.kv_row(kv.format, kInt8Top, k, kv.head_dim, rounded, &k_scale);
-  uint8_t* k_out = base + (uint64_t{head} * kv.head_dim * kv.block_tokens + slot) * elem;
+  kernels.kv_row(kv.k.format, kInt8Top, k, kv.k.dim, rounded, &k_scale);
   const auto spread_row = elem == 1 ? spread<uint8_t> : elem == 2 ? spread<uint16_t> : spread<float>;
-  spread_row(rounded, kv.head_dim, kv.block_tokens, k_out);
-  kernels.kv_row(kv.format, int8_value_top(kv.head_dim), v, kv.head_dim, base + kv.half_bytes() + row * kv.head_dim * elem, &v_scale);
-  if (kv.scale_bytes() == 0) return;
-  uint8_t* scales = base + 2 * kv.half_bytes() + row * kKvScaleBytes;
-  std::memcpy(scales, &k_scale, kKvScaleBytes);
-  std::memcpy(scales + kv.scales_bytes(), &v_scale, kKvScaleBytes);
+  spread_row(rounded, kv.k.dim, kv.block_tokens, base + head * kv.head_bytes(kv.k) + uint64_t{slot} * elem);
+  kernels.kv_row(kv.v.format, int8_value_top(kv.v.dim), v, kv.v.dim, base + kv.v_at() + row * kv.v.bytes(), &v_scale);
+  if (kv.k.scale_bytes() > 0) std::memcpy(base + kv.k_scales_at() + row * kKvScaleBytes, &k_scale, kKvScaleBytes);
+  if (kv.v.scale_bytes() > 0) std::memcpy(base + kv.v_scales_at() + row * kKvScaleBytes, &v_scale, kKvScaleBytes);
 }
 
 // Tells the tile the place of a KV head, the same in every block.
 void locate(const KvGeometry& kv, const uint8_t* pool, uint32_t layer, uint32_t head, AttentionTile* tile) {
   const uint8_t* base = pool + layer * kv.layer_bytes();
-  tile->format = kv.format;
-  tile->k = base + head * (kv.half_bytes() / kv.kv_heads);
-  tile->v = tile->k + kv.half_bytes();
-  if (kv.scale_bytes() > 0) {
-    tile->k_scales = base + 2 * kv.half_bytes() + head * (kv.scales_bytes() / kv.kv_heads);
-    tile->v_scales = tile->k_scales + kv.scales_bytes();
-  }
+  tile->k_format = kv.k.format;
+  tile->v_format = kv.v.format;
+  tile->k_dim = kv.k.dim;
+  tile->v_dim = kv.v.dim;
+  tile->k = base + head * kv.head_bytes(kv.k);
+  tile->v = base + kv.v_at() + head * kv.head_bytes(kv.v);
+  tile->k_scales = kv.k.scale_bytes() > 0 ? base + kv.k_scales_at() + head * kv.head_scale_bytes(kv.k) : nullptr;
+  tile->v_scales = kv.v.scale_bytes() > 0 ? base + kv.v_scales_at() + head * kv.head_scale_bytes(kv.v) : nullptr;
   tile->block_bytes = kv.block_bytes();
   tile->block_tokens = kv.block_tokens;
-  tile->head_dim = kv.head_dim;
 }
 
 }  // namespace
 
 void CpuBackend::kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n, const float* k,
                           const float* v, uint32_t stride) {
-  KVRT_CHECK(kv.head_dim <= kHeadDimMax);
+  KVRT_CHECK(std::max(kv.k.dim, kv.v.dim) <= kHeadDimMax);
   for (const StepSeq& seq : step.seqs) {
     const uint32_t from = std::max(first, seq.first_row), end = std::min(first + n, seq.first_row + seq.n_rows);
     if ((seq.stores >> place.group & 1) == 0 || from >= end) continue;
@@ -110,7 +107,7 @@ void CpuBackend::kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, co
       uint8_t* base = layer_of(kv, pool, place, seq, position);
       const uint64_t row = uint64_t{from + i - first} * stride;
       for (uint32_t h = 0; h < kv.kv_heads; ++h) {
-        store_head(kernels_, kv, base, h, slot, k + row + h * kv.head_dim, v + row + h * kv.head_dim);
+        store_head(kernels_, kv, base, h, slot, k + row + h * kv.k.dim, v + row + h * kv.v.dim);
       }
     });
   }
@@ -118,8 +115,8 @@ void CpuBackend::kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, co
 
 // The memory of a tile's running result: maxima, sums, accumulators.
 struct CpuBackend::AttentionPartial {
-  AttentionPartial(float* at, uint32_t rows, uint32_t head_dim) : max(at), sum(at + rows), acc(at + 2 * rows), dim(head_dim) {}
-  static uint64_t floats(uint32_t rows, uint32_t head_dim) { return uint64_t{rows} * (head_dim + 2); }
+  AttentionPartial(float* at, uint32_t rows, uint32_t v_dim) : max(at), sum(at + rows), acc(at + 2 * rows), dim(v_dim) {}
+  static uint64_t floats(uint32_t rows, uint32_t v_dim) { return uint64_t{rows} * (v_dim + 2); }
   float* row(uint32_t i) const { return acc + uint64_t{i} * dim; }
   void take(uint32_t i, const AttentionPartial& from) const {
     max[i] = from.max[i];
@@ -166,28 +163,30 @@ void CpuBackend::plan_attention(const KvGeometry& kv, const Step& step, int64_t 
   slots_ = slots;
 }
 
-const float* CpuBackend::rotate_queries(uint32_t head_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale) {
+const float* CpuBackend::rotate_queries(uint32_t k_dim, uint32_t rows, uint32_t width, const float* q, uint32_t* stride, float* scale) {
   if (rotated_.size() < uint64_t{rows} * width) rotated_.resize(uint64_t{rows} * width);
   for_rows(rows, [&](uint32_t row) {
     float* to = rotated_.data() + uint64_t{row} * width;
     std::copy_n(q + uint64_t{row} * *stride, width, to);
-    hadamard(hadamard_dim(head_dim), width, to);
+    hadamard(hadamard_dim(k_dim), width, to);
   });
   *stride = width;
-  *scale /= static_cast<float>(hadamard_dim(head_dim));  // exact: a power of two
+  *scale /= static_cast<float>(hadamard_dim(k_dim));  // exact: a power of two
   return rotated_.data();
 }
 
 void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace place, const Step& step, const AttentionParams& params,
                            const float* q, uint32_t stride, float* out) {
   float scale = params.scale;
-  if (kv.format == KvFormat::kI8) q = rotate_queries(kv.head_dim, step.n_rows(), params.heads * kv.head_dim, q, &stride, &scale);
-  const CpuKernels& kernels = kv.head_dim % 8 == 0 && kv.head_dim <= kHeadDimMax ? kernels_ : *scalar_kernels();  // the same bits
+  const uint32_t k_dim = kv.k.dim, v_dim = kv.v.dim;
+  if (kv.k.format == KvFormat::kI8) q = rotate_queries(k_dim, step.n_rows(), params.heads * k_dim, q, &stride, &scale);
+  const CpuKernels& kernels = v_dim % 8 == 0 && std::max(k_dim, v_dim) <= kHeadDimMax ? kernels_ : *scalar_kernels();  // the same bits
   const uint32_t heads = params.heads, group = heads / kv.kv_heads;
   const uint32_t tile_tokens = tile_tokens_of(step, kv.kv_heads, group, pool_.size()), rows = tile_tokens * group;
   const int64_t window = params.window > 0 ? params.window : kNoWindow;
   plan_attention(kv, step, window, tile_tokens);
-  const uint64_t partial = AttentionPartial::floats(rows, kv.head_dim), per_worker = attention_scratch(rows, kv.head_dim) + 2 * partial;
+  const uint64_t partial = AttentionPartial::floats(rows, v_dim), scratch_floats = attention_scratch(rows, k_dim);
+  const uint64_t per_worker = scratch_floats + 2 * partial;
   const uint64_t floats = per_worker * pool_.size() + partial * slots_;
   if (attention_scratch_.size() < floats) attention_scratch_.resize(floats);
   float* partials = attention_scratch_.data() + per_worker * pool_.size();
@@ -195,7 +194,7 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
   const auto finish = [&](const AttentionShare& share, const AttentionPartial& result) {
     for (uint32_t i = 0; i < share.tokens * group; ++i) {
       const uint64_t row = uint64_t{share.seq->first_row} + share.first + i / group;
-      kernels.finish_row(kv.head_dim, result.sum[i], result.row(i), out + (row * heads + share.head * group + i % group) * kv.head_dim);
+      kernels.finish_row(v_dim, result.sum[i], result.row(i), out + (row * heads + share.head * group + i % group) * v_dim);
     }
   };
   // Rows that see nothing of the span keep their bits; a row's first span is taken as it is.
@@ -205,23 +204,23 @@ void CpuBackend::attention(const KvGeometry& kv, const uint8_t* pool, KvPlace pl
       const uint32_t first = first_span(position, window);
       if (first == span) into.take(i, next);
       if (first >= span || position < int64_t{span} * kSpanTokens) continue;
-      kernels.merge_span(kv.head_dim, into.max + i, into.sum + i, into.row(i), next.max[i], next.sum[i], next.row(i));
+      kernels.merge_span(v_dim, into.max + i, into.sum + i, into.row(i), next.max[i], next.sum[i], next.row(i));
     }
   };
   const auto merge_slots = [&](const AttentionShare& whole) {
-    const AttentionPartial result(partials + partial * whole.slot, rows, kv.head_dim);
+    const AttentionPartial result(partials + partial * whole.slot, rows, v_dim);
     for (uint32_t span = whole.span_begin + 1; span < whole.span_end; ++span) {
-      merge(whole, span, result, AttentionPartial(partials + partial * (whole.slot + span - whole.span_begin), rows, kv.head_dim));
+      merge(whole, span, result, AttentionPartial(partials + partial * (whole.slot + span - whole.span_begin), rows, v_dim));
     }
     finish(whole, result);
   };
   pool_.parallel_for(static_cast<uint32_t>(shares_.size()), [&](uint32_t chunk, uint32_t worker) {
     const AttentionShare& share = shares_[chunk];
     float* scratch = attention_scratch_.data() + per_worker * worker;
-    float* at = share.slot == kNoSlot ? scratch + attention_scratch(rows, kv.head_dim) : partials + partial * share.slot;
-    const AttentionPartial result(at, rows, kv.head_dim), next(scratch + attention_scratch(rows, kv.head_dim) + partial, rows, kv.head_dim);
+    float* at = share.slot == kNoSlot ? scratch + scratch_floats : partials + partial * share.slot;
+    const AttentionPartial result(at, rows, v_dim), next(scratch + scratch_floats + partial, rows, v_dim);
     AttentionTile tile{};
-    tile.q = q + uint64_t{share.seq->first_row + share.first} * stride + uint64_t{share.head} * group * kv.head_dim;
+    tile.q = q + uint64_t{share.seq->first_row + share.first} * stride + uint64_t{share.head} * group * k_dim;
     tile.q_stride = stride;
     tile.tokens = share.tokens;
     tile.group = group;

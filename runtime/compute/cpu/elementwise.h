@@ -200,23 +200,23 @@ void kv_row(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out
 }
 
 template <typename S>
-void merge_span(uint32_t head_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2) {
+void merge_span(uint32_t v_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2) {
   using F = typename S::F;
   const float both = max2 > *max ? max2 : *max;
   const float a = exp_one<S>(*max - both), b = exp_one<S>(max2 - both);
   *sum = __builtin_fmaf(*sum, a, sum2 * b);
   const F first = S::set1(a), second = S::set1(b);
   map_rows<S>(
-      acc, acc2, head_dim, acc, [=](F x, F y) __attribute__((always_inline)) { return S::fma(x, first, S::mul(y, second)); });
+      acc, acc2, v_dim, acc, [=](F x, F y) __attribute__((always_inline)) { return S::fma(x, first, S::mul(y, second)); });
   *max = both;
 }
 
 template <typename S>
-void finish_row(uint32_t head_dim, float sum, const float* acc, float* out) {
+void finish_row(uint32_t v_dim, float sum, const float* acc, float* out) {
   using F = typename S::F;
   const F inverse = S::set1(1.0f / sum);
   map_rows<S>(
-      acc, acc, head_dim, out, [=](F x, F) __attribute__((always_inline)) { return S::mul(x, inverse); });
+      acc, acc, v_dim, out, [=](F x, F) __attribute__((always_inline)) { return S::mul(x, inverse); });
 }
 
 }  // namespace kvrt::simd

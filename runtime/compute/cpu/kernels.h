@@ -56,28 +56,28 @@ struct MatmulTable {
 };
 
 // One query tile (tokens x the group's heads) against one span of one KV head.
-// Query row i = t * group + g has its q at q + t * q_stride + g * head_dim; with p = first_position + t it sees (p - window, p].
+// Query row i = t * group + g has its q at q + t * q_stride + g * k_dim; with p = first_position + t it sees (p - window, p].
 struct AttentionTile {
   const float* q;
   uint64_t q_stride;
-  uint32_t tokens, group, head_dim;
+  uint32_t tokens, group, k_dim, v_dim;
   float scale, softcap;     // softcap 0: none
   int64_t first_position;   // token 0's
   int64_t window;           // at least 1; INT64_MAX / 2: all
-  KvFormat format;          // the format of k's and v's elements
-  const uint8_t* k;         // block b's K of this layer and KV head: k + b * block_bytes, [head_dim][block_tokens]
-  const uint8_t* v;         // likewise [block_tokens][head_dim]
+  KvFormat k_format, v_format;
+  const uint8_t* k;         // block b's K of this layer and KV head: k + b * block_bytes, [k_dim][block_tokens]
+  const uint8_t* v;         // likewise [block_tokens][v_dim]
   const uint8_t* k_scales;  // where scaled: likewise [block_tokens] f16; else null
   const uint8_t* v_scales;
   uint64_t block_bytes;
   uint32_t block_tokens;
   const int32_t* blocks;   // the sequence's block table from the span's first position on
   int64_t span_first;      // a span of which some row sees something
-  float* scratch;          // attention_scratch(rows, head_dim) floats; rows are tokens * group
-  float *max, *sum, *acc;  // out: [rows], [rows], [rows][head_dim]; rows that see nothing of the span are left alone
+  float* scratch;          // attention_scratch(rows, k_dim) floats; rows are tokens * group
+  float *max, *sum, *acc;  // out: [rows], [rows], [rows][v_dim]; rows that see nothing of the span are left alone
 };
 
-[[gnu::always_inline]] constexpr uint64_t attention_scratch(uint64_t rows, uint32_t head_dim) { return rows * (kSpanTokens + head_dim); }
+[[gnu::always_inline]] constexpr uint64_t attention_scratch(uint64_t rows, uint32_t k_dim) { return rows * (kSpanTokens + k_dim); }
 
 struct CpuKernels {
   const char* isa;
@@ -95,8 +95,8 @@ struct CpuKernels {
   void (*kv_row)(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out, uint16_t* scale);
   void (*attend_span)(const AttentionTile& tile);
   // Merges the next span (max2, sum2, acc2) into (max, sum, acc), in place.
-  void (*merge_span)(uint32_t head_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2);
-  void (*finish_row)(uint32_t head_dim, float sum, const float* acc, float* out);  // out = acc * (1 / sum)
+  void (*merge_span)(uint32_t v_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2);
+  void (*finish_row)(uint32_t v_dim, float sum, const float* acc, float* out);  // out = acc * (1 / sum)
 };
 
 const CpuKernels* scalar_kernels();

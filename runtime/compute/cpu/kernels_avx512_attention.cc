@@ -5,7 +5,7 @@
 
 namespace kvrt::avx512 {
 
-// Dimensions in lanes: half a vector of them is AVX2's work.
-void attend_span(const AttentionTile& tile) { tile.head_dim % Simd::kLanes == 0 ? simd::attend_span<Simd>(tile) : avx2::attend_span(tile); }
+// V's dimensions in lanes: half a vector of them is AVX2's work.
+void attend_span(const AttentionTile& tile) { tile.v_dim % Simd::kLanes == 0 ? simd::attend_span<Simd>(tile) : avx2::attend_span(tile); }
 
 }  // namespace kvrt::avx512

@@ -18,8 +18,8 @@ void add_scaled_row(float factor, const float* y, uint32_t n, float* x);
 void rope_head(const float* cos, const float* sin, uint32_t pairs, bool interleaved, float* x);
 void kv_row(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out, uint16_t* scale);
 void attend_span(const AttentionTile& tile);
-void merge_span(uint32_t head_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2);
-void finish_row(uint32_t head_dim, float sum, const float* acc, float* out);
+void merge_span(uint32_t v_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2);
+void finish_row(uint32_t v_dim, float sum, const float* acc, float* out);
 float exp(float x);  // x ≤ 88; 0 below -64
 float tanh(float x);
 float sum_lanes(const float lanes[16]);  // the fixed tree

@@ -46,9 +46,7 @@ float score_keys(const AttentionTile& tile, const float* q, uint32_t first, uint
     const uint8_t* k = block_at(tile, tile.k, j);
     const uint64_t slot = j % tile.block_tokens;
     float dot = 0;
-    for (uint32_t d = 0; d < tile.head_dim; ++d) {
-      dot = std::fmaf(q[d], element<format>(k, uint64_t{d} * tile.block_tokens + slot), dot);
-    }
+    for (uint32_t d = 0; d < tile.k_dim; ++d) dot = std::fmaf(q[d], element<format>(k, uint64_t{d} * tile.block_tokens + slot), dot);
     if (kv_scaled(format)) dot = dot * scale_at(tile, tile.k_scales, j);
     scores[j] = dot * tile.scale;
     if (tile.softcap > 0) softcap_row(tile.softcap, 1, scores + j);
@@ -57,31 +55,31 @@ float score_keys(const AttentionTile& tile, const float* q, uint32_t first, uint
   return max;
 }
 
+// acc += weights[j] * V of position j, for the span's positions [first, end).
 template <KvFormat format>
-void attend(const AttentionTile& tile) {
-  for (uint32_t row = 0; row < tile.tokens * tile.group; ++row) {
-    const uint32_t t = row / tile.group, g = row % tile.group;
-    const int64_t last = tile.first_position + t - tile.span_first;  // it sees (last - window, last] of the span
-    const auto first = static_cast<uint32_t>(std::clamp<int64_t>(last + 1 - tile.window, 0, kSpanTokens));
-    const auto end = static_cast<uint32_t>(std::clamp<int64_t>(last + 1, 0, kSpanTokens));
-    if (first == end) continue;
-    float* p = tile.scratch + uint64_t{row} * kSpanTokens;
-    const float max = score_keys<format>(tile, tile.q + t * tile.q_stride + g * tile.head_dim, first, end, p);
-    float lanes[16] = {};
-    for (uint32_t j = first; j < end; ++j) {
-      p[j] = exp(p[j] - max);
-      lanes[j % 16] = lanes[j % 16] + p[j];
-    }
-    float* acc = tile.acc + uint64_t{row} * tile.head_dim;
-    std::fill_n(acc, tile.head_dim, 0.0f);
-    for (uint32_t j = first; j < end; ++j) {
-      const uint8_t* v = block_at(tile, tile.v, j);
-      const uint64_t row_at = uint64_t{j % tile.block_tokens} * tile.head_dim;
-      const float weight = kv_scaled(format) ? p[j] * scale_at(tile, tile.v_scales, j) : p[j];
-      for (uint32_t d = 0; d < tile.head_dim; ++d) acc[d] = std::fmaf(weight, element<format>(v, row_at + d), acc[d]);
-    }
-    tile.max[row] = max;
-    tile.sum[row] = sum_lanes(lanes);
+void add_values(const AttentionTile& tile, const float* weights, uint32_t first, uint32_t end, float* acc) {
+  for (uint32_t j = first; j < end; ++j) {
+    const uint8_t* v = block_at(tile, tile.v, j);
+    const uint64_t row_at = uint64_t{j % tile.block_tokens} * tile.v_dim;
+    const float weight = kv_scaled(format) ? weights[j] * scale_at(tile, tile.v_scales, j) : weights[j];
+    for (uint32_t d = 0; d < tile.v_dim; ++d) acc[d] = std::fmaf(weight, element<format>(v, row_at + d), acc[d]);
+  }
+}
+
+// Calls fn.operator()<F>() with `format` as F.
+template <typename Fn>
+void with_format(KvFormat format, const Fn& fn) {
+  switch (format) {
+    case KvFormat::kF16:
+      return fn.template operator()<KvFormat::kF16>();
+    case KvFormat::kBF16:
+      return fn.template operator()<KvFormat::kBF16>();
+    case KvFormat::kF32:
+      return fn.template operator()<KvFormat::kF32>();
+    case KvFormat::kI8:
+      return fn.template operator()<KvFormat::kI8>();
+    case KvFormat::kF8:
+      return fn.template operator()<KvFormat::kF8>();
   }
 }
 
@@ -126,31 +124,40 @@ void kv_row(KvFormat format, float top, const float* x, uint32_t n, uint8_t* out
 }
 
 void attend_span(const AttentionTile& tile) {
-  switch (tile.format) {
-    case KvFormat::kF16:
-      return attend<KvFormat::kF16>(tile);
-    case KvFormat::kBF16:
-      return attend<KvFormat::kBF16>(tile);
-    case KvFormat::kF32:
-      return attend<KvFormat::kF32>(tile);
-    case KvFormat::kI8:
-      return attend<KvFormat::kI8>(tile);
-    case KvFormat::kF8:
-      return attend<KvFormat::kF8>(tile);
+  for (uint32_t row = 0; row < tile.tokens * tile.group; ++row) {
+    const uint32_t t = row / tile.group, g = row % tile.group;
+    const int64_t last = tile.first_position + t - tile.span_first;  // it sees (last - window, last] of the span
+    const auto first = static_cast<uint32_t>(std::clamp<int64_t>(last + 1 - tile.window, 0, kSpanTokens));
+    const auto end = static_cast<uint32_t>(std::clamp<int64_t>(last + 1, 0, kSpanTokens));
+    if (first == end) continue;
+    const float* q = tile.q + t * tile.q_stride + g * tile.k_dim;
+    float* p = tile.scratch + uint64_t{row} * kSpanTokens;
+    float max = 0;
+    with_format(tile.k_format, [&]<KvFormat format>() { max = score_keys<format>(tile, q, first, end, p); });
+    float lanes[16] = {};
+    for (uint32_t j = first; j < end; ++j) {
+      p[j] = exp(p[j] - max);
+      lanes[j % 16] = lanes[j % 16] + p[j];
+    }
+    float* acc = tile.acc + uint64_t{row} * tile.v_dim;
+    std::fill_n(acc, tile.v_dim, 0.0f);
+    with_format(tile.v_format, [&]<KvFormat format>() { add_values<format>(tile, p, first, end, acc); });
+    tile.max[row] = max;
+    tile.sum[row] = sum_lanes(lanes);
   }
 }
 
-void merge_span(uint32_t head_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2) {
+void merge_span(uint32_t v_dim, float* max, float* sum, float* acc, float max2, float sum2, const float* acc2) {
   const float both = max2 > *max ? max2 : *max;
   const float a = exp(*max - both), b = exp(max2 - both);
   *sum = std::fmaf(*sum, a, sum2 * b);
-  for (uint32_t d = 0; d < head_dim; ++d) acc[d] = std::fmaf(acc[d], a, acc2[d] * b);
+  for (uint32_t d = 0; d < v_dim; ++d) acc[d] = std::fmaf(acc[d], a, acc2[d] * b);
   *max = both;
 }
 
-void finish_row(uint32_t head_dim, float sum, const float* acc, float* out) {
+void finish_row(uint32_t v_dim, float sum, const float* acc, float* out) {
   const float inverse = 1.0f / sum;
-  for (uint32_t d = 0; d < head_dim; ++d) out[d] = acc[d] * inverse;
+  for (uint32_t d = 0; d < v_dim; ++d) out[d] = acc[d] * inverse;
 }
 
 }  // namespace kvrt::scalar

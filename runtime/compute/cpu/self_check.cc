@@ -143,18 +143,21 @@ bool check_rows(const CpuKernels& kernels, Values* values) {
 }
 
 // Few rows and many, dimensions that are a multiple of 8 and of 16.
-template <uint32_t kTokens, uint32_t kDim>
-bool check_attention(const CpuKernels& kernels, KvFormat format, Values* values) {
+template <uint32_t kTokens, uint32_t kDim, uint32_t kValueDim = kDim>
+bool check_attention(const CpuKernels& kernels, KvFormat k_format, KvFormat v_format, Values* values) {
   constexpr uint32_t kGroup = 3, kBlockTokens = 16, kKeys = 45, kTileRows = kTokens * kGroup;
-  const KvGeometry geometry{1, 1, kDim, kBlockTokens, format};
+  const KvGeometry geometry{1, 1, {kDim, k_format}, {kValueDim, v_format}, kBlockTokens};
   std::vector<uint8_t> kv(3 * geometry.block_bytes());
   for (uint64_t at = 0; at < kv.size(); at += geometry.block_bytes()) {
-    const uint64_t scales = at + 2 * geometry.half_bytes();
-    for (uint64_t i = at; i < scales; i += kDim * geometry.elem_bytes()) {
-      uint16_t scale;
-      scalar_kernels()->kv_row(format, kInt8Top, values->floats(kDim, 1.0f).data(), kDim, kv.data() + i, &scale);
-    }
-    for (uint64_t i = scales; i < at + geometry.block_bytes(); i += kKvScaleBytes) {
+    const auto fill = [&](const KvRows& rows, uint64_t from, uint64_t end) {
+      for (uint64_t i = from; i < end; i += rows.bytes()) {
+        uint16_t scale;
+        scalar_kernels()->kv_row(rows.format, kInt8Top, values->floats(rows.dim, 1.0f).data(), rows.dim, kv.data() + i, &scale);
+      }
+    };
+    fill(geometry.k, at, at + geometry.v_at());
+    fill(geometry.v, at + geometry.v_at(), at + geometry.k_scales_at());
+    for (uint64_t i = at + geometry.k_scales_at(); i < at + geometry.block_bytes(); i += kKvScaleBytes) {
       const uint16_t scale = f32_to_f16(values->unit() * 0.01f);
       std::memcpy(kv.data() + i, &scale, sizeof scale);
     }
@@ -162,22 +165,24 @@ bool check_attention(const CpuKernels& kernels, KvFormat format, Values* values)
   const int32_t blocks[] = {2, 0, 1};
   const std::vector<float> q = values->floats(kTileRows * kDim, 3.0f);
   const auto attend = [&](const CpuKernels& k, int64_t window, float softcap) {
-    std::vector<float> scratch(attention_scratch(kTileRows, kDim)), max(kTileRows), sum(kTileRows), acc(kTileRows * kDim), out = q;
+    std::vector<float> scratch(attention_scratch(kTileRows, kDim)), max(kTileRows), sum(kTileRows), acc(kTileRows * kValueDim), out(kValueDim);
     AttentionTile tile{};
     tile.q = q.data();
     tile.q_stride = kGroup * kDim;
     tile.tokens = kTokens;
     tile.group = kGroup;
-    tile.head_dim = kDim;
+    tile.k_dim = kDim;
+    tile.v_dim = kValueDim;
     tile.scale = 0.25f;
     tile.softcap = softcap;
     tile.window = window;
     tile.first_position = kKeys - kTokens;
-    tile.format = format;
+    tile.k_format = k_format;
+    tile.v_format = v_format;
     tile.k = kv.data();
-    tile.v = tile.k + geometry.half_bytes();
-    tile.k_scales = geometry.scale_bytes() > 0 ? tile.v + geometry.half_bytes() : nullptr;
-    tile.v_scales = geometry.scale_bytes() > 0 ? tile.k_scales + geometry.scales_bytes() : nullptr;
+    tile.v = kv.data() + geometry.v_at();
+    tile.k_scales = kv_scaled(k_format) ? kv.data() + geometry.k_scales_at() : nullptr;
+    tile.v_scales = kv_scaled(v_format) ? kv.data() + geometry.v_scales_at() : nullptr;
     tile.block_bytes = geometry.block_bytes();
     tile.block_tokens = kBlockTokens;
     tile.blocks = blocks;
@@ -186,8 +191,8 @@ bool check_attention(const CpuKernels& kernels, KvFormat format, Values* values)
     tile.sum = sum.data();
     tile.acc = acc.data();
     k.attend_span(tile);
-    k.merge_span(kDim, &max[0], &sum[0], &acc[0], max[1], sum[1], &acc[kDim]);
-    k.finish_row(kDim, sum[0], &acc[0], &out[0]);
+    k.merge_span(kValueDim, &max[0], &sum[0], &acc[0], max[1], sum[1], &acc[kValueDim]);
+    k.finish_row(kValueDim, sum[0], &acc[0], &out[0]);
     out.insert(out.end(), max.begin(), max.end());
     out.insert(out.end(), sum.begin(), sum.end());
     out.insert(out.end(), acc.begin(), acc.end());
@@ -208,9 +213,11 @@ bool check_kernels(const CpuKernels& kernels, std::string* mismatch) {
     if (!check_matmul(kernels, info.type, &values)) failed = info.name;
   }
   if (!check_rows(kernels, &values)) failed = "norm, activation, rotation or rounding";
-  for (const KvFormat format : kKvFormats) {
-    const bool few = check_attention<1, 24>(kernels, format, &values) && check_attention<2, 48>(kernels, format, &values);
-    if (!few || !check_attention<5, 48>(kernels, format, &values)) failed = "attention";
+  for (size_t i = 0; i < std::size(kKvFormats); ++i) {
+    const KvFormat format = kKvFormats[i], other = kKvFormats[(i + 1) % std::size(kKvFormats)];
+    const bool few = check_attention<1, 24>(kernels, format, format, &values) && check_attention<2, 48>(kernels, format, format, &values);
+    const bool many = check_attention<5, 48>(kernels, format, format, &values);
+    if (!few || !many || !check_attention<3, 20, 48>(kernels, format, other, &values)) failed = "attention";
   }
   if (failed != nullptr) *mismatch = failed;
   return failed == nullptr;

@@ -75,9 +75,9 @@ Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend) {
   return cost;
 }
 
-ModelKv model_kv(const ModelDims& dims, uint32_t block_tokens, KvFormat format, uint32_t step_rows, Windows behind) {
+ModelKv model_kv(const ModelDims& dims, uint32_t block_tokens, KvFormats formats, uint32_t step_rows, Windows behind) {
   ModelKv kv;
-  kv.all = {dims.layers, dims.kv_heads, dims.head_dim, block_tokens ? block_tokens : kBlockTokensDefault, format};
+  kv.all = {dims.layers, dims.kv_heads, dims.head_dim, block_tokens ? block_tokens : kBlockTokensDefault, formats};
   std::vector<uint32_t> windows(dims.layers);
   for (uint32_t i = 0; behind == Windows::kFreed && i < dims.layers; ++i) {
     windows[i] = dims.context > 0 && dims.window(i) >= dims.context ? 0 : dims.window(i);  // such a window limits nothing

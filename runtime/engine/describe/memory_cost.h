@@ -28,7 +28,7 @@ struct ModelKv {
 // one group, which keeps everything.
 enum class Windows { kFreed, kKept };
 // block_tokens 0: kBlockTokensDefault. step_rows 0: kStepRowsMax; the prompt rows of a session in a step.
-ModelKv model_kv(const ModelDims& dims, uint32_t block_tokens, KvFormat format = KvFormat::kF16, uint32_t step_rows = 0,
+ModelKv model_kv(const ModelDims& dims, uint32_t block_tokens, KvFormats formats = {}, uint32_t step_rows = 0,
                  Windows windows = Windows::kFreed);
 uint64_t logits_bytes(const ModelDims& dims);  // of a step
 

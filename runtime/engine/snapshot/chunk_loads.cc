@@ -200,9 +200,10 @@ void ChunkLoads::plan_foreign(Session* session, Scheduler* scheduler) {
 Status ChunkLoads::read_one(Load* load, Backend* backend, uint8_t* pool, Store* store, std::vector<uint8_t>* payload) {
   const KvChunk& chunk = chunks_[load->number];
   const uint64_t unit_bytes = kv_.unit.block_bytes();
+  std::vector<uint8_t> scratch(payload_scratch_bytes(chunk.geometry));
   const auto decode = [&](std::span<uint8_t> to) {
-    load->state = store->read(load->node, load->number, block_layout(kv_.unit.format), to, &load->damage);
-    if (load->state == ChunkState::kOk) from_payload(chunk.geometry, to);
+    load->state = store->read(load->node, load->number, block_layout(kv_.unit), to, &load->damage);
+    if (load->state == ChunkState::kOk) from_payload(chunk.geometry, to, scratch);
   };
   const auto unit_data = [&](BlockId unit) { return pool + static_cast<uint64_t>(unit) * unit_bytes; };
   if (load->targets.size() == 1 && load->targets[0].units.size() == 1 && chunk.parts.size() == 1 && chunk.parts[0].bytes == unit_bytes) {

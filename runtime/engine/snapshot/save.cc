@@ -80,7 +80,7 @@ Status Engine::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, Chun
     to_payload(chunks_[number].geometry, *buffer, kv_.all.block_tokens);
     bytes = *buffer;
   }
-  return save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.all.format), kv_.all.elem_bytes(), bytes, codec, number});
+  return save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.all), payload_elem_bytes(kv_.all), bytes, codec, number});
 }
 
 // Puts the chunks that the store lacks. Unless the durability is KV, a chunk is left out if the store has no room or the device fails to

@@ -5,49 +5,100 @@
 
 #include <cmath>
 #include <random>
+#include <set>
+#include <string>
+#include <tuple>
 #include <vector>
 
 namespace kvrt {
 namespace {
 
-class KvLayout : public testing::TestWithParam<KvFormat> {};
+uint32_t width_of(KvFormat format) { return format == KvFormat::kF32 ? 4 : format == KvFormat::kI8 || format == KvFormat::kF8 ? 1 : 2; }
+
+// A byte of a block: of which token, and where the payload has it.
+struct Place {
+  uint32_t token;
+  uint64_t in_payload;
+  bool difference;  // int8's K: from the byte before it, if that is of the same row
+};
+
+// The bytes of a block in their order, as FORMAT.md has them.
+std::vector<Place> places_of(const KvGeometry& kv) {
+  const uint32_t T = kv.block_tokens, k_elem = width_of(kv.k.format), v_elem = width_of(kv.v.format);
+  const uint64_t k_count = uint64_t{kv.kv_heads} * kv.k.dim * T, v_count = uint64_t{kv.kv_heads} * kv.v.dim * T;
+  const uint64_t scales = kv.kv_heads * T * 2 * ((k_elem == 1) + (v_elem == 1));
+  const uint64_t layer_bytes = k_count * k_elem + v_count * v_elem + scales;
+  std::vector<Place> places;
+  for (uint32_t layer = 0; layer < kv.layers; ++layer) {
+    const auto put = [&](uint32_t token, uint64_t plane_at, bool difference = false) {
+      places.push_back({token, k_elem == v_elem ? places.size() : plane_at, difference});
+    };
+    for (uint64_t i = 0; i < k_count * k_elem; ++i) {
+      put(i / k_elem % T, i % k_elem * kv.layers * k_count + layer * k_count + i / k_elem, kv.k.format == KvFormat::kI8);
+    }
+    const uint64_t v_begin = kv.layers * k_count * k_elem;
+    for (uint64_t i = 0; i < v_count * v_elem; ++i) {
+      put(i / v_elem / kv.v.dim % T, v_begin + i % v_elem * kv.layers * v_count + layer * v_count + i / v_elem);
+    }
+    const uint64_t scales_begin = v_begin + kv.layers * v_count * v_elem;
+    for (uint64_t i = 0; i < scales; ++i) put(i / 2 % T, scales_begin + layer * scales + i);
+  }
+  EXPECT_EQ(places.size(), kv.layers * layer_bytes);
+  return places;
+}
+
+class KvLayout : public testing::TestWithParam<std::tuple<KvFormat, KvFormat>> {};
 
 TEST_P(KvLayout, PayloadAndBack) {
-  const KvGeometry kv{3, 2, 24, 16, GetParam()};
-  const uint32_t T = kv.block_tokens, elem = kv.elem_bytes();
-  const bool int8 = kv.format == KvFormat::kI8, scaled = int8 || kv.format == KvFormat::kF8;
+  const auto [k, v] = GetParam();
+  const KvGeometry kv{3, 2, {24, k}, {k == v ? 24u : 40u, v}, 16};
+  const std::vector<Place> places = places_of(kv);
+  ASSERT_EQ(places.size(), kv.block_bytes());
   std::mt19937 random(7);
-  for (const uint32_t filled : {1u, 11u, T}) {
+  for (const uint32_t filled : {1u, 11u, kv.block_tokens}) {
     std::vector<uint8_t> block(kv.block_bytes());
     for (uint8_t& byte : block) byte = static_cast<uint8_t>(random());
     std::vector<uint8_t> kept(block.size()), payload = block, want(block.size());
-    const auto expect = [&](uint64_t at, uint32_t t, double expected) {
-      if (t < filled) kept[at] = block[at];
-      want[at] = static_cast<uint8_t>(kept[at] - static_cast<int>(expected));
-    };
-    uint64_t at = 0;
-    for (uint32_t layer = 0; layer < kv.layers; ++layer) {
-      for (uint32_t row = 0; row < kv.kv_heads * kv.head_dim; ++row) {
-        double expected = 0;
-        for (uint32_t i = 0; i < T * elem; ++i, ++at) {
-          expect(at, i / elem, expected);
-          const double d = want[at] < 128 ? want[at] : want[at] - 256.0;
-          if (int8) expected = i == 0 ? want[at] : std::fmod(expected + std::floor(d / 2) + 256, 256);
-        }
-      }
-      for (uint32_t head = 0; head < kv.kv_heads; ++head) {
-        for (uint32_t i = 0; i < T * kv.head_dim * elem; ++i, ++at) expect(at, i / (kv.head_dim * elem), 0);
-      }
-      for (uint32_t i = 0; scaled && i < 2 * kv.kv_heads * T * 2; ++i, ++at) expect(at, i / 2 % T, 0);
+    double expected = 0;
+    for (size_t at = 0; at < places.size(); ++at) {
+      const Place& place = places[at];
+      if (place.token < filled) kept[at] = block[at];
+      if (!place.difference || place.token == 0) expected = 0;
+      const auto coded = static_cast<uint8_t>(kept[at] - static_cast<int>(expected));
+      want[place.in_payload] = coded;
+      const double d = coded < 128 ? coded : coded - 256.0;
+      expected = place.token == 0 ? coded : std::fmod(expected + std::floor(d / 2) + 256, 256);
     }
-    ASSERT_EQ(at, block.size());
     to_payload(kv, payload, filled);
     EXPECT_EQ(payload, want) << filled << " tokens";
-    from_payload(kv, payload);
+    std::vector<uint8_t> scratch(payload_scratch_bytes(kv));
+    EXPECT_EQ(scratch.empty(), width_of(k) == width_of(v));
+    from_payload(kv, payload, scratch);
     EXPECT_EQ(payload, kept) << filled << " tokens";
   }
 }
-INSTANTIATE_TEST_SUITE_P(Formats, KvLayout, testing::ValuesIn(kKvFormats));
+INSTANTIATE_TEST_SUITE_P(Formats, KvLayout, testing::Combine(testing::ValuesIn(kKvFormats), testing::ValuesIn(kKvFormats)));
+
+// The numbers of FORMAT.md: 1 to 5, and one for each pair of two.
+TEST(KvLayouts, NumbersAndNames) {
+  const auto of = [](KvFormat k, KvFormat v) { return KvGeometry{1, 1, 8, 16, {k, v}}; };
+  std::set<uint32_t> numbers;
+  std::set<std::string> names;
+  for (const KvFormat k : kKvFormats) {
+    EXPECT_EQ(block_layout(of(k, k)), static_cast<uint32_t>(k) + 1);
+    EXPECT_EQ(payload_elem_bytes(of(k, k)), width_of(k));
+    for (const KvFormat v : kKvFormats) {
+      numbers.insert(block_layout(of(k, v)));
+      names.insert(kv_formats_name(of(k, v)));
+      EXPECT_EQ(payload_elem_bytes(of(k, v)), width_of(k) == width_of(v) ? width_of(k) : 1);
+    }
+  }
+  EXPECT_EQ(numbers.size(), 25u);
+  EXPECT_EQ(names.size(), 25u);
+  EXPECT_EQ(block_layout(of(KvFormat::kI8, KvFormat::kF16)), 16u * 4 + 1);
+  EXPECT_EQ(kv_formats_name(of(KvFormat::kI8, KvFormat::kF16)), "int8/f16");
+  EXPECT_EQ(kv_formats_name(of(KvFormat::kF8, KvFormat::kF8)), "fp8");
+}
 
 }  // namespace
 }  // namespace kvrt

@@ -78,20 +78,20 @@ class Poisoned : public testing::TestWithParam<Way> {
       nodes.push_back({saved->keys[i], parent, std::span<const int32_t>(saved->tokens).subspan(at, saved->node_tokens[i])});
       parent = saved->keys[i];
     }
-    const auto layout = 1 + static_cast<uint32_t>(kv.format);
+    const auto layout = 1 + static_cast<uint32_t>(kv.k.format);
     std::vector<uint8_t> payload(kv.block_bytes());
     ASSERT_EQ(store_->read(nodes[index], 0, layout, payload, nullptr), ChunkState::kOk);
     // f16: the elements themselves; int8 and fp8: their scales, which follow. One number per head of the first layer.
-    const size_t T = kv.block_tokens, keys = size_t{kv.kv_heads} * kv.head_dim * T, plane = 2 * keys * kv.elem_bytes();
+    const size_t T = kv.block_tokens, dim = kv.k.dim, keys = kv.kv_heads * dim * T, plane = 2 * keys * kv.k.elem_bytes();
     for (uint32_t head = 0; head < kv.kv_heads; ++head) {
       const size_t scales = plane + ((GetParam().key ? 0 : kv.kv_heads) + head) * T * 2;
-      const size_t elements = 2 * (GetParam().key ? head * kv.head_dim * T : keys + size_t{head} * T * kv.head_dim);
-      std::memcpy(payload.data() + (kv.scale_bytes() ? scales : elements), &GetParam().poison, 2);
+      const size_t elements = 2 * (GetParam().key ? head * dim * T : keys + head * T * dim);
+      std::memcpy(payload.data() + (kv.k.scale_bytes() ? scales : elements), &GetParam().poison, 2);
     }
     ASSERT_EQ(store_->discard(std::span(nodes).first(index + 1), "to be forged"), index + 1);
     auto save = store_->begin_save(false);
     ASSERT_OK(save.status());
-    const uint32_t width = kv.elem_bytes();
+    const uint32_t width = kv.k.elem_bytes();
     ASSERT_OK((*save)->put({nodes[index].key, nodes[index].parent, nodes[index].tokens, layout, width, payload}));
     SessionIn in;
     in.name = "a";
