@@ -278,7 +278,8 @@ int cmd_bench(const BenchFlags& flags) {
       .add("isa", runtime->isa)
       .add("threads", uint64_t{runtime->threads});
   bench.json.add("version", version_text());
-  bench.json.add("numerics", runtime->numerics).add("isa_tables", runtime->isa_tables).add("kv_format", flags.model.kv);
+  bench.json.add("numerics", runtime->numerics).add("isa_tables", runtime->isa_tables);
+  bench.json.add("kv_format", k_format(flags.model)).add("kv_format_v", v_format(flags.model));
   bench.json.add("kv_bytes_per_token", model->kv_bytes_per_token).add("weight_bytes", model->weight_bytes);
   bench.json.add("block_tokens", uint64_t{model->block_tokens}).add("step_ms_max", uint64_t{model->step_ms_max});
   const char* alone = flags.model.step_ms ? "" : ", 500 ms for a prompt alone";

@@ -168,7 +168,7 @@ class Stage {
     std::vector<std::string> args = {"kvrt", "demo", "-m", flags.model.model, "--store", flags.store, "--stage", name};
     if (flags.model.threads) args.insert(args.end(), {"--threads", std::to_string(flags.model.threads)});
     if (!flags.model.isa.empty()) args.insert(args.end(), {"--isa", flags.model.isa});
-    args.insert(args.end(), {"--kv", flags.model.kv});
+    args.insert(args.end(), {"--kv-k", k_format(flags.model), "--kv-v", v_format(flags.model)});
     if (flags.model.block_tokens) args.insert(args.end(), {"--block-tokens", std::to_string(flags.model.block_tokens)});
     if (flags.model.prefill_chunk) args.insert(args.end(), {"--prefill-chunk", std::to_string(flags.model.prefill_chunk)});
     std::vector<char*> argv;

@@ -31,14 +31,17 @@ uint64_t session_bytes(const kvrt_plan& p, uint64_t tokens) {
 
 bool has_windows(const kvrt_plan& p) { return p.kv_groups > 0 && p.kv_group_window[p.kv_groups - 1] > 0; }
 
-void print_json(const kvrt_plan& p, const std::string& kv) {
+void print_json(const kvrt_plan& p, const ModelFlags& flags) {
   std::vector<Json> groups(p.kv_groups);
   for (uint32_t g = 0; g < p.kv_groups; ++g) {
     groups[g].add("layers", uint64_t{p.kv_group_layers[g]}).add("window", uint64_t{p.kv_group_window[g]});
     groups[g].add("bytes_per_token", uint64_t{p.kv_group_bytes_per_token[g]}).add("tokens_max", uint64_t{p.kv_group_tokens_max[g]});
   }
   Json json;
-  json.add("kv_format", kv).add("block_tokens", uint64_t{p.block_tokens}).add("layers", uint64_t{p.layers});
+  json.add("kv_format", k_format(flags))
+      .add("kv_format_v", v_format(flags))
+      .add("block_tokens", uint64_t{p.block_tokens})
+      .add("layers", uint64_t{p.layers});
   json.add("heads", uint64_t{p.heads}).add("kv_heads", uint64_t{p.kv_heads}).add("head_dim", uint64_t{p.head_dim});
   json.add("context_length", uint64_t{p.context_length}).add("fits", p.fits != 0);
   json.add("kv_bytes_per_token", p.kv_bytes_per_token).add("block_bytes", p.block_bytes);
@@ -93,8 +96,8 @@ void print_table(const kvrt_plan& p, const PlanFlags& flags) {
     line("weights", human_bytes(p.weight_bytes));
     line("scratch", human_bytes(p.scratch_bytes) + ", the working memory of a step: activations, logits, the device's workspaces");
   }
-  line("KV", fmt::format("{}: {} a token, {} a block of {}", flags.model.kv, human_bytes(p.kv_bytes_per_token), human_bytes(p.block_bytes),
-                         p.block_tokens));
+  line("KV", fmt::format("{}: {} a token, {} a block of {}", kv_formats(flags.model), human_bytes(p.kv_bytes_per_token),
+                         human_bytes(p.block_bytes), p.block_tokens));
   print_groups(p);
   line("session", fmt::format("{} in {}, {}; {:.1f} % used, {:.1f} % waste", many(tokens, "token"), many(p.session_blocks, "block"),
                               human_bytes(p.session_bytes), 100 * p.used, 100 * p.waste));
@@ -115,7 +118,8 @@ int cmd_plan(const PlanFlags& flags) {
   Runtime runtime;
   if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
   auto options = init<kvrt_plan_options>();
-  options.kv_format = kv_format(flags.model);
+  options.kv_format = kv_format(k_format(flags.model));
+  options.kv_format_v = kv_format(v_format(flags.model));
   options.block_tokens = flags.model.block_tokens;
   options.sessions = flags.sessions;
   options.session_tokens = flags.context;
@@ -128,7 +132,7 @@ int cmd_plan(const PlanFlags& flags) {
   const Result<kvrt_plan> plan = runtime.plan(path, options);
   if (kvrt_status s = checked(plan.status(), "cannot plan" + (path.empty() ? "" : " for " + in_quotes(path)))) return s;
   if (flags.json) {
-    print_json(*plan, flags.model.kv);
+    print_json(*plan, flags.model);
   } else {
     print_table(*plan, flags);
   }

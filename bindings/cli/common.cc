@@ -99,10 +99,18 @@ HeldLog::~HeldLog() {
   say("{}", std::exchange(log_waiting, {}));
 }
 
-uint32_t kv_format(const ModelFlags& flags) {
-  if (flags.kv == "int8") return KVRT_KV_INT8;
-  if (flags.kv == "fp8") return KVRT_KV_FP8;
-  return flags.kv == "bf16" ? KVRT_KV_BF16 : flags.kv == "f32" ? KVRT_KV_F32 : KVRT_KV_F16;
+const std::string& k_format(const ModelFlags& flags) { return flags.kv_k.empty() ? flags.kv : flags.kv_k; }
+const std::string& v_format(const ModelFlags& flags) { return flags.kv_v.empty() ? flags.kv : flags.kv_v; }
+
+std::string kv_formats(const ModelFlags& flags) {
+  const std::string &k = k_format(flags), &v = v_format(flags);
+  return k == v ? k : fmt::format("K {}, V {}", k, v);
+}
+
+uint32_t kv_format(const std::string& name) {
+  if (name == "int8") return KVRT_KV_INT8;
+  if (name == "fp8") return KVRT_KV_FP8;
+  return name == "bf16" ? KVRT_KV_BF16 : name == "f32" ? KVRT_KV_F32 : KVRT_KV_F16;
 }
 
 kvrt_runtime_options runtime_options(const ModelFlags& flags) {
@@ -131,7 +139,8 @@ kvrt_status open_runtime(const ModelFlags& flags, Runtime& out) {
 
 kvrt_model_options model_options(const ModelFlags& flags) {
   auto options = init<kvrt_model_options>();
-  options.kv_format = kv_format(flags);
+  options.kv_format = kv_format(k_format(flags));
+  options.kv_format_v = kv_format(v_format(flags));
   options.kv_bytes_max = flags.kv_bytes;
   options.block_tokens = flags.block_tokens;
   options.prefill_chunk = flags.prefill_chunk;
@@ -146,7 +155,8 @@ kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& o
   kvrt_model_options options = model_options(flags);
   if (flags.context) {  // the KV of one conversation of so many tokens
     auto asked = init<kvrt_plan_options>();
-    asked.kv_format = kv_format(flags);
+    asked.kv_format = options.kv_format;
+    asked.kv_format_v = options.kv_format_v;
     asked.block_tokens = flags.block_tokens;
     asked.session_tokens = flags.context;
     const Result<kvrt_plan> plan = runtime.plan(flags.model, asked);

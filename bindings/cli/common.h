@@ -45,7 +45,7 @@ int finish(kvrt_status status);
 struct ModelFlags {
   std::string model;
   uint32_t threads = 0, block_tokens = 0, prefill_chunk = 0, step_ms = 0;
-  std::string isa, kv = "f16", cache_dir, device = "cpu", cuda_library, prompt_gemm;
+  std::string isa, kv = "f16", kv_k, kv_v, cache_dir, device = "cpu", cuda_library, prompt_gemm;
   uint32_t device_index = 0;
   std::string determinism = "by-class";
   bool no_weight_cache = false;
@@ -83,8 +83,11 @@ inline constexpr size_t kJsonBytes = 1 << 16;
 // all, a temperature of 0.7 and a min_p of 0.05.
 void suggest_sampling(const Runtime& runtime, const std::string& model, SamplingFlags& flags);
 
-// The KV format that --kv names.
-uint32_t kv_format(const ModelFlags& flags);
+// The names of K's and V's formats: --kv-k and --kv-v, where they are given, else --kv.
+const std::string& k_format(const ModelFlags& flags);
+const std::string& v_format(const ModelFlags& flags);
+std::string kv_formats(const ModelFlags& flags);                // "int8", or "K int8, V f16"
+uint32_t kv_format(const std::string& name);                    // KVRT_KV_...
 kvrt_runtime_options runtime_options(const ModelFlags& flags);  // points into the flags
 kvrt_model_options model_options(const ModelFlags& flags);      // so does this
 // Open what a command needs, and complain by themselves. A `*stop` that is true ends the loading of a model.

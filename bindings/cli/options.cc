@@ -86,9 +86,10 @@ void add_model(CLI::App* command, ModelFlags& flags, bool required) {
 }
 
 void add_kv(CLI::App* command, ModelFlags& flags) {
-  command->add_option("--kv", flags.kv, "number format of the KV")
-      ->check(one_of({"f16", "bf16", "f32", "int8", "fp8"}))
-      ->capture_default_str();
+  const auto formats = one_of({"f16", "bf16", "f32", "int8", "fp8"});
+  command->add_option("--kv", flags.kv, "number format of the KV")->check(formats)->capture_default_str();
+  command->add_option("--kv-k", flags.kv_k, "number format of K alone (default: as --kv)")->check(formats);
+  command->add_option("--kv-v", flags.kv_v, "number format of V alone (default: as --kv)")->check(formats);
   command->add_option("--block-tokens", flags.block_tokens, "tokens per KV block (default 32)")
       ->check(one_of({"16", "32", "64", "128", "256"}));
 }
