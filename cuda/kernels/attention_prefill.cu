@@ -307,9 +307,9 @@ void start(Stream* stream, const PrefillArgs& a, uint32_t n_tiles) {
   launch(kernel, dim3(a.heads, n_tiles), dim3(kTileThreads), kBytes, stream, a);
 }
 
-// Tiles of 256 dimensions in fp8 or in two formats need more registers than devices before sm_90 have.
+// Tiles of 256 dimensions in fp8 need more registers than devices before sm_90 have.
 template <typename Kv>
-inline constexpr uint32_t kDimMax = std::is_same_v<Kv, Unlike> || std::is_same_v<Kv, Alike<KvFormat::kF8>> ? 128 : 256;
+inline constexpr uint32_t kDimMax = std::is_same_v<Kv, Alike<KvFormat::kF8>> ? 128 : 256;
 
 template <typename Kv>
 void start(Stream* stream, const PrefillArgs& a, uint32_t n_tiles) {

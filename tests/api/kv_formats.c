@@ -1,12 +1,29 @@
-// Each KV format: a session resumed from disk goes on like one that never was suspended, and KV of another format is not used.
+// Each KV format, and pairs of two: a session resumed from disk goes on like one that never was suspended, and KV of another format is not
+// used.
 #include "support.h"
 
-enum { kFormats = 6, kBlock = 16, kPrompt = 83, kRun = 24 };
+enum { kFormats = 12, kBlock = 16, kPrompt = 83, kRun = 24 };
+
+// kv_format and kv_format_v. The first six are alike: 0 is as K's, and the default is F16.
+static const uint32_t kPairs[kFormats][2] = {{KVRT_KV_DEFAULT, 0},        {KVRT_KV_F16, 0},
+                                             {KVRT_KV_BF16, 0},           {KVRT_KV_F32, 0},
+                                             {KVRT_KV_INT8, 0},           {KVRT_KV_FP8, KVRT_KV_FP8},
+                                             {KVRT_KV_INT8, KVRT_KV_F16}, {KVRT_KV_F16, KVRT_KV_INT8},
+                                             {KVRT_KV_F16, KVRT_KV_FP8},  {KVRT_KV_DEFAULT, KVRT_KV_BF16},
+                                             {KVRT_KV_FP8, KVRT_KV_INT8}, {KVRT_KV_INT8, KVRT_KV_F32}};
+
+static uint32_t k_of(uint32_t format) { return kPairs[format][0] ? kPairs[format][0] : KVRT_KV_F16; }
+static uint32_t v_of(uint32_t format) { return kPairs[format][1] ? kPairs[format][1] : k_of(format); }
+static int same_formats(uint32_t a, uint32_t b) { return k_of(a) == k_of(b) && v_of(a) == v_of(b); }
 
 static kvrt_model* open_with(kvrt_runtime* rt, const char* path, uint32_t format) {
-  const kvrt_model_options o = {.struct_size = sizeof o, .kv_format = format, .block_tokens = kBlock};
+  const kvrt_model_options o = {
+      .struct_size = sizeof o, .kv_format = kPairs[format][0], .kv_format_v = kPairs[format][1], .block_tokens = kBlock};
   kvrt_model* model = NULL;
   MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
+  const kvrt_model_props p = model_props(model);
+  EXPECT(p.kv_format == k_of(format) && p.kv_format_v == v_of(format), "pair %u: the props say %u and %u", format, p.kv_format,
+         p.kv_format_v);
   return model;
 }
 
@@ -47,7 +64,7 @@ static void resumed(kvrt_runtime* rt, const char* path, const char* dir, uint32_
   kvrt_store* store = store_of(rt, dir, format);
   kvrt_report report = {.struct_size = sizeof report};
   kvrt_session* s = resume_session(model, store, "s", &report);
-  const int same = format == now || format + now == 1;  // DEFAULT is F16
+  const int same = same_formats(format, now);
   if (same) {
     EXPECT(report.reused_disk == kPrompt + kRun / 2 - 1, "%u as %u: %" PRIu64 " tokens from disk", format, now, report.reused_disk);
   } else {
@@ -78,9 +95,12 @@ int main(void) {
   kvrt_runtime* rt = open_runtime(2, KVRT_ISA_DEFAULT);
   for (uint32_t f = 0; f < kFormats; ++f) begin(rt, path, dir, f, &whole[f]);
   EXPECT(same_run(&whole[KVRT_KV_DEFAULT], &whole[KVRT_KV_F16]), "the default is not F16");
-  for (uint32_t f = KVRT_KV_F16; f < kFormats; ++f) {
-    for (uint32_t g = KVRT_KV_F16; g < f; ++g) EXPECT(!same_run(&whole[f], &whole[g]), "formats %u and %u have the same logits", f, g);
-    for (uint32_t now = KVRT_KV_DEFAULT; now < kFormats; ++now) resumed(rt, path, dir, f, now, &whole[f]);
+  for (uint32_t f = 1; f < kFormats; ++f) {
+    for (uint32_t g = 1; g < f; ++g) EXPECT(!same_run(&whole[f], &whole[g]), "formats %u and %u have the same logits", f, g);
+    for (uint32_t now = 0; now < kFormats; ++now) {  // of pairs itself, and those that have K or V in common with it
+      const int related = k_of(f) == k_of(now) || v_of(f) == v_of(now);
+      if (related || (f <= KVRT_KV_FP8 && now <= KVRT_KV_FP8)) resumed(rt, path, dir, f, now, &whole[f]);
+    }
   }
   kvrt_runtime_release(rt);
   remove_tree(dir);

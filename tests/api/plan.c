@@ -2,7 +2,12 @@
 #include "misuse.h"
 
 static const uint32_t kBlocks[] = {0, 16, 32, 64, 128, 256};
-static const uint32_t kFormats[] = {KVRT_KV_DEFAULT, KVRT_KV_F16, KVRT_KV_BF16, KVRT_KV_F32, KVRT_KV_INT8, KVRT_KV_FP8};
+// kv_format and kv_format_v.
+static const struct formats {
+  uint32_t k, v;
+} kFormats[] = {{KVRT_KV_DEFAULT, 0},       {KVRT_KV_F16, 0}, {KVRT_KV_BF16, 0},           {KVRT_KV_F32, 0},
+                {KVRT_KV_INT8, 0},          {KVRT_KV_FP8, 0}, {KVRT_KV_INT8, KVRT_KV_F16}, {KVRT_KV_DEFAULT, KVRT_KV_FP8},
+                {KVRT_KV_F32, KVRT_KV_INT8}};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -14,8 +19,9 @@ static kvrt_plan plan_of(kvrt_runtime* rt, const char* path, kvrt_plan_options o
   return p;
 }
 
-static kvrt_model* open_planned(kvrt_runtime* rt, const char* path, uint32_t format, uint32_t block, uint64_t kv_bytes_max) {
-  kvrt_model_options o = {.struct_size = sizeof o, .kv_format = format, .block_tokens = block, .kv_bytes_max = kv_bytes_max};
+static kvrt_model* open_planned(kvrt_runtime* rt, const char* path, struct formats formats, uint32_t block, uint64_t kv_bytes_max) {
+  kvrt_model_options o = {
+      .struct_size = sizeof o, .kv_format = formats.k, .kv_format_v = formats.v, .block_tokens = block, .kv_bytes_max = kv_bytes_max};
   kvrt_model* model = NULL;
   MUST(kvrt_model_open(rt, path, strlen(path), &o, NULL, NULL, &model, NULL));
   return model;
@@ -53,7 +59,7 @@ static void sessions_as_planned(kvrt_model* model, const kvrt_plan* p, uint32_t 
   for (uint32_t i = 0; i < sessions; ++i) kvrt_session_close(s[i]);
 }
 
-static void as_allocated(kvrt_runtime* rt, const char* path, uint32_t format, uint32_t block) {
+static void as_allocated(kvrt_runtime* rt, const char* path, struct formats formats, uint32_t block) {
   static const struct {
     uint32_t sessions;
     size_t n, shared;
@@ -61,12 +67,13 @@ static void as_allocated(kvrt_runtime* rt, const char* path, uint32_t format, ui
                {1, 257, 0}, {3, 40, 33}, {4, 300, 256}, {2, 320, 0}, {3, 64, 16}, {2, 100, 99}};
   for (size_t i = 0; i < COUNT(cases); ++i) {
     const kvrt_plan p = plan_of(rt, path,
-                                (kvrt_plan_options){.kv_format = format,
+                                (kvrt_plan_options){.kv_format = formats.k,
+                                                    .kv_format_v = formats.v,
                                                     .block_tokens = block,
                                                     .sessions = cases[i].sessions,
                                                     .session_tokens = cases[i].n,
                                                     .shared_tokens = cases[i].shared});
-    kvrt_model* model = open_planned(rt, path, format, block, p.kv_bytes);
+    kvrt_model* model = open_planned(rt, path, formats, block, p.kv_bytes);
     const kvrt_model_props m = model_props(model);
     EXPECT(p.kv_bytes_per_token == m.kv_bytes_per_token && p.block_bytes == m.block_bytes && p.block_tokens == m.block_tokens,
            "%s: a block is planned with %" PRIu64 " bytes and has %" PRIu64, path, p.block_bytes, m.block_bytes);
@@ -115,10 +122,20 @@ static void published(kvrt_runtime* rt) {
   p = plan_of(rt, NULL, (kvrt_plan_options){.layers = 80, .kv_heads = 8, .head_dim = 128, .session_tokens = 131072});
   EXPECT(p.kv_bytes_per_token == 327680 && p.kv_bytes == (uint64_t)40 << 30, "%" PRIu64 " a token", p.kv_bytes_per_token);
   EXPECT(p.weight_bytes == 0 && p.scratch_bytes == 0 && p.context_length == 0 && p.total_bytes == p.kv_bytes, "a geometry has weights");
-  const uint64_t per_token[] = {327680, 327680, 327680, 655360, 2 * 80 * 8 * (128 + 2), 2 * 80 * 8 * (128 + 2)};
+  const uint64_t per_token[] = {327680,
+                                327680,
+                                327680,
+                                655360,
+                                2 * 80 * 8 * (128 + 2),
+                                2 * 80 * 8 * (128 + 2),
+                                80 * 8 * (128 + 2 + 256),
+                                80 * 8 * (256 + 128 + 2),
+                                80 * 8 * (512 + 128 + 2)};
   for (uint32_t f = 0; f < COUNT(kFormats); ++f) {
-    p = plan_of(rt, NULL,
-                (kvrt_plan_options){.kv_format = kFormats[f], .layers = 80, .kv_heads = 8, .head_dim = 128, .session_tokens = 64});
+    p = plan_of(
+        rt, NULL,
+        (kvrt_plan_options){
+            .kv_format = kFormats[f].k, .kv_format_v = kFormats[f].v, .layers = 80, .kv_heads = 8, .head_dim = 128, .session_tokens = 64});
     EXPECT(p.kv_bytes_per_token == per_token[f] && p.kv_bytes == 64 * per_token[f], "format %u: %" PRIu64 " a token", f,
            p.kv_bytes_per_token);
   }

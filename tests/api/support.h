@@ -130,7 +130,7 @@ static inline void expect_no_leaks(const kvrt_model* model) {
          p.blocks);
 }
 
-// pool_tokens 0: the default pool. KVRT_TEST_KV: a KVRT_KV_* by its number, so that any test runs with any format.
+// pool_tokens 0: the default pool. KVRT_TEST_KV: a KVRT_KV_* by its number, or those of K and V, "4/1", so that any test runs with any.
 static inline kvrt_model* open_model(kvrt_runtime* rt, const char* path, uint32_t chunk, uint32_t block, uint64_t pool_tokens) {
   kvrt_model_options o;
   KVRT_INIT(&o);
@@ -138,6 +138,7 @@ static inline kvrt_model* open_model(kvrt_runtime* rt, const char* path, uint32_
   o.block_tokens = block;
   const char* kv = getenv("KVRT_TEST_KV");
   if (kv) o.kv_format = (uint32_t)atoi(kv);
+  if (kv && strchr(kv, '/')) o.kv_format_v = (uint32_t)atoi(strchr(kv, '/') + 1);
   const char* step_ms = getenv("KVRT_TEST_STEP_MS");  // so that a slow device cuts a prompt as a fast one does
   if (step_ms) o.step_ms_max = (uint32_t)atoi(step_ms);
   kvrt_model* model = NULL;

@@ -70,6 +70,7 @@ says "--top-p: 3 is not between 0 and 1" run -m "$model" -p a --top-p 3
 says "--temp: nan is not between 0 and 100" run -m "$model" -p a --temp nan
 says "--temp: a number is expected, found warm" run -m "$model" -p a --temp warm
 says "--kv: fp4 is none of f16, bf16, f32, int8, fp8" run -m "$model" -p a --kv fp4
+says "--kv-v: int4 is none of f16, bf16, f32, int8, fp8" plan -m "$model" --kv-v int4
 says "--codec: gzip is none of none, zstd" bench -m "$model" --codec gzip
 says "-n: 99999999999 is too large" run -m "$model" -p a -n 99999999999
 says "--truncate: a whole number from 0 is expected, found -1" run -m "$model" -p a --truncate -1

@@ -80,6 +80,14 @@ done
 is 5 "$(sort -u digests | wc -l)" "digests of five KV formats"
 is "$cold" "$(head -n 1 digests)" "the default is f16"
 exits 1 run -m "$model" -p "$text" -n 8 --kv fp4
+for pair in "--kv-k int8" "--kv-v int8" "--kv int8 --kv-v fp8" "--kv-k fp8 --kv-v f16"; do
+  # shellcheck disable=SC2086 # several words
+  exits 0 run -m "$model" -p "$text" -n 8 --digest --json $pair
+  json out 'j["logits_sha256"]' >>digests
+done
+is 9 "$(sort -u digests | wc -l)" "digests of formats and pairs"
+exits 0 run -m "$model" -p "$text" -n 8 --digest --json --kv-k int8 --kv-v int8
+is 1 "$(json out 'j["logits_sha256"]' | grep -cxFf - digests)" "int8 for each is int8"
 
 # run: an answer that fits its grammar, cut and gone on with
 printf 'root ::= [a-f]{12}\n' >gbnf
@@ -283,6 +291,10 @@ for kv in f16:524288 bf16:524288 f32:1048576 int8:266240 fp8:266240; do
   exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 64 --kv "${kv%:*}" --json
   is "$kv" "$(json out 'j["kv_format"] + ":" + str(j["kv_bytes_per_token"])')" "a plan with that KV"
 done
+exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 64 --kv-k int8 --json
+is "int8 f16 395264" "$(json out 'j["kv_format"] + " " + j["kv_format_v"] + " " + str(j["kv_bytes_per_token"])')" "a plan with a pair"
+exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 64 --kv fp8 --kv-v bf16
+grep -q '^KV *K fp8, V bf16: 386 KiB a token' out || fail "plan, a pair: $(cat out)"
 exits 0 plan -m "$model" --context 100 --block-tokens 16 --json
 is "7 True" "$(json out 'str(j["session_blocks"]) + " " + str(j["fits"])')" "plan of a file"
 exits 0 plan -m "$model"

@@ -171,8 +171,9 @@ TEST(Prefill, WithinBoundOfFloat64AndOfCpu) {
 TEST(Prefill, UnlikeFormatsAndDimensions) {
   uint32_t seed = 80;
   for (const KvFormats formats : unlike_formats(/*f32=*/false)) {
-    for (const Shape& shape : {Shape{2, 2, 64, formats, 32}, Shape{3, 1, 80, formats, 16, 0, 2.0f, 48},
-                               Shape{4, 1, 32, formats, 64, 100, 0, 128}, Shape{2, 1, 128, formats, 256, 3, 0, 16}}) {
+    for (const Shape& shape :
+         {Shape{2, 2, 64, formats, 32}, Shape{3, 1, 80, formats, 16, 0, 2.0f, 48}, Shape{4, 1, 32, formats, 64, 100, 0, 128},
+          Shape{2, 1, 128, formats, 256, 3, 0, 16}, Shape{1, 1, 256, formats, 32}}) {
       World world(shape, {170, 33, 1}, ++seed);
       fill(&world);
       const Batch batch = {{1, 0, 33}, {0, 60, 110}, {2, 0, 1}};
@@ -279,7 +280,7 @@ TEST(Prefill, SaysWhatItSupports) {
   EXPECT_FALSE(cuda::prefill_supported({1, 1, 144, 32, KvFormat::kF8}));
   EXPECT_TRUE(cuda::prefill_supported({1, 1, {128, KvFormat::kI8}, {64, KvFormat::kF16}, 32}));
   EXPECT_FALSE(cuda::prefill_supported({1, 1, {128, KvFormat::kI8}, {64, KvFormat::kF32}, 32}));
-  EXPECT_FALSE(cuda::prefill_supported({1, 1, {64, KvFormat::kF16}, {144, KvFormat::kI8}, 32}));
+  EXPECT_FALSE(cuda::prefill_supported({1, 1, {64, KvFormat::kF16}, {272, KvFormat::kI8}, 32}));
 }
 
 // ---- the store

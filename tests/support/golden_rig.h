@@ -52,7 +52,7 @@ inline Golden read_golden(const std::string& name) {
 // window: its units are filled with NaNs and serve later blocks, and its tables have a unit of zeros there.
 class Runner {
  public:
-  Runner(const std::string& model, std::unique_ptr<Backend> backend, KvFormat format = KvFormat::kF16, uint32_t blocks = 8)
+  Runner(const std::string& model, std::unique_ptr<Backend> backend, KvFormats formats = {}, uint32_t blocks = 8)
       : backend_(std::move(backend)), blocks_(blocks) {
     auto file = GgufFile::open(tiny(model));
     EXPECT_TRUE(file.is_ok()) << file.status().message();
@@ -63,7 +63,7 @@ class Runner {
     const ModelDims& d = model_->dims;
     std::vector<uint32_t> windows(d.layers);
     for (uint32_t i = 0; i < d.layers; ++i) windows[i] = d.window(i);
-    kv_ = deal_layers(windows, {1, d.kv_heads, d.head_dim, kBlock, format});
+    kv_ = deal_layers(windows, {1, d.kv_heads, d.head_dim, kBlock, formats});
     pool_ = std::move(backend_->alloc((blocks * kv_.tables() + 1) * kv_.unit.block_bytes(), false)).value();
     fill(blocks * kv_.tables(), 0);
     scratch_ = std::move(make_scratch(*model_, backend_.get(), blocks * 16)).value();

@@ -12,7 +12,7 @@ using namespace test;
 
 constexpr uint32_t kBlock = 16;
 
-class WindowsFreed : public testing::TestWithParam<const char*> {
+class WindowsFreed : public testing::TestWithParam<std::pair<const char*, KvFormats>> {
  protected:
   void SetUp() override {
     runtime_ = std::move(Runtime::open({2, ""}, nullptr)).value();
@@ -20,13 +20,13 @@ class WindowsFreed : public testing::TestWithParam<const char*> {
     kept_ = open(Windows::kKept);
     freed_ = open(Windows::kFreed);
   }
-  std::shared_ptr<Engine> open(Windows windows, KvFormat format = KvFormat::kF16) {
+  std::shared_ptr<Engine> open(Windows windows) {
     EngineOptions o;
     o.block_tokens = kBlock;
     o.windows = windows;
     o.prefill_chunk = 40;
-    o.load.kv_format = format;
-    return std::move(Engine::open(runtime_, {std::string(KVRT_SOURCE_DIR "/tests/golden/tiny/") + GetParam() + ".gguf"}, o, nullptr))
+    o.load.kv_format = GetParam().second;
+    return std::move(Engine::open(runtime_, {std::string(KVRT_SOURCE_DIR "/tests/golden/tiny/") + GetParam().first + ".gguf"}, o, nullptr))
         .value();
   }
   Session* session(Engine* engine, bool stored = true) {
@@ -162,7 +162,10 @@ TEST_P(WindowsFreed, ADamagedChunkOfAnyGroupCostsTimeAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, WindowsFreed, testing::Values("row_gemma2", "row_gemma3", "row_phi3_long"));
+INSTANTIATE_TEST_SUITE_P(Tiny, WindowsFreed,
+                         testing::Values(std::pair("row_gemma2", KvFormats()), std::pair("row_gemma3", KvFormats()),
+                                         std::pair("row_phi3_long", KvFormats()),
+                                         std::pair("row_gemma3", KvFormats(KvFormat::kI8, KvFormat::kF16))));
 
 }  // namespace
 }  // namespace kvrt
