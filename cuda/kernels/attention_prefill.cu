@@ -316,7 +316,7 @@ void start(Stream* stream, const PrefillArgs& a, uint32_t n_tiles) {
   const uint32_t dims = std::max(a.kv.k_dim, a.kv.v_dim);
   if (dims <= 64) return start<Kv, 64>(stream, a, n_tiles);
   if (dims <= 128) return start<Kv, 128>(stream, a, n_tiles);
-  if constexpr (kDimMax<Kv> > 128) start<Kv, 256>(stream, a, n_tiles);
+  if constexpr (kDimMax < Kv >> 128) start<Kv, 256>(stream, a, n_tiles);
 }
 
 }  // namespace

@@ -154,10 +154,10 @@ struct Tiles {
     widen_scales(true);
   }
   static __device__ __forceinline__ void widen(KvFormat format, uint4 x, uint8_t* low, uint8_t* high) {
-    *reinterpret_cast<uint4*>(low) =
-        make_uint4(byte_pair<true>(format, x.x), byte_pair<false>(format, x.x), byte_pair<true>(format, x.y), byte_pair<false>(format, x.y));
-    *reinterpret_cast<uint4*>(high) =
-        make_uint4(byte_pair<true>(format, x.z), byte_pair<false>(format, x.z), byte_pair<true>(format, x.w), byte_pair<false>(format, x.w));
+    *reinterpret_cast<uint4*>(low) = make_uint4(byte_pair<true>(format, x.x), byte_pair<false>(format, x.x), byte_pair<true>(format, x.y),
+                                                byte_pair<false>(format, x.y));
+    *reinterpret_cast<uint4*>(high) = make_uint4(byte_pair<true>(format, x.z), byte_pair<false>(format, x.z), byte_pair<true>(format, x.w),
+                                                 byte_pair<false>(format, x.w));
   }
   // A byte per key: its V, as it is stored, has an infinity or a NaN.
   __device__ __forceinline__ uint8_t* odd_keys() const { return k + kBytes - kKeys; }

@@ -92,7 +92,6 @@ struct KvRows {
   uint32_t elem_bytes() const { return kv_elem_bytes(format); }
   uint32_t scale_bytes() const { return kv_scaled(format) ? kKvScaleBytes : 0; }  // a row's
   uint64_t bytes() const { return uint64_t{dim} * elem_bytes(); }                 // a row's elements
-  bool operator==(const KvRows&) const = default;
 };
 
 // The layout of the pool: unit u starts at base + u * block_bytes(); inside, per layer K [kv_head][k.dim][token], V

@@ -32,17 +32,22 @@ const char* format_name(KvFormat format) {
   return "";
 }
 
-// Blocks of ordinary numbers: a few, over and over. f16, int8 and fp8.
+std::string formats_name(KvFormats formats) {
+  const std::string k = format_name(formats.k);
+  return formats.k == formats.v ? k : k + "/" + format_name(formats.v);
+}
+
+// Blocks of ordinary numbers: those of a layer, over and over. f16, int8 and fp8.
 std::vector<uint8_t> some_blocks(const KvGeometry& kv) {
   constexpr uint32_t kBlocks = 16;
-  const uint64_t bytes = kBlocks * kv.block_bytes();
-  if (kv.format == KvFormat::kF16) return random_halves(bytes / 2, -2, 1);
-  std::vector<uint8_t> out = random_bytes(bytes, 1);
+  const std::vector<uint8_t> halves = random_halves(kv.layer_bytes() / 2, -2, 1), bytes = random_bytes(kv.layer_bytes(), 1);
+  const auto begin = [&](const KvRows& rows) { return (rows.format == KvFormat::kF16 ? halves : bytes).begin(); };
+  std::vector<uint8_t> layer(kv.layer_bytes()), out;
+  const auto k_end = std::copy_n(begin(kv.k), kv.v_at(), layer.begin());
+  std::copy_n(begin(kv.v), kv.k_scales_at() - kv.v_at(), k_end);
   const uint16_t scale = f32_to_f16(0.01f);
-  for (uint64_t layer = 0; layer < bytes; layer += kv.layer_bytes()) {
-    for (uint64_t at = layer + 2 * kv.half_bytes(); at < layer + kv.layer_bytes(); at += 2)
-      std::copy_n(reinterpret_cast<const uint8_t*>(&scale), 2, &out[at]);
-  }
+  for (uint64_t at = kv.k_scales_at(); at < layer.size(); at += 2) std::copy_n(reinterpret_cast<const uint8_t*>(&scale), 2, &layer[at]);
+  for (uint64_t i = 0; i < uint64_t{kBlocks} * kv.layers; ++i) out.insert(out.end(), layer.begin(), layer.end());
   return out;
 }
 
@@ -53,8 +58,8 @@ struct Pool {
   Memory memory, tables;
   uint32_t per_sequence;
 
-  Pool(const Device& device, const Heads& heads, KvFormat format, uint32_t n, uint32_t count)
-      : kv{1, heads.kv_heads, heads.head_dim, kBlockTokens, format}, sequences(n), tokens(count) {
+  Pool(const Device& device, const Heads& heads, KvFormats formats, uint32_t n, uint32_t count)
+      : kv{1, heads.kv_heads, heads.head_dim, kBlockTokens, formats}, sequences(n), tokens(count) {
     per_sequence = static_cast<uint32_t>(kv.blocks_for(tokens));
     const uint32_t blocks = sequences * per_sequence;
     kv.layers = device.turns_for(blocks * kv.layer_bytes());
@@ -67,8 +72,8 @@ struct Pool {
   }
 };
 
-void measure_decode(Device* device, const Heads& heads, KvFormat format, uint32_t sequences, uint32_t tokens) {
-  const Pool pool(*device, heads, format, sequences, tokens);
+void measure_decode(Device* device, const Heads& heads, KvFormats formats, uint32_t sequences, uint32_t tokens) {
+  const Pool pool(*device, heads, formats, sequences, tokens);
   std::vector<uint32_t> at(sequences);
   for (uint32_t i = 0; i < sequences; ++i) at[i] = i * pool.per_sequence;
   const Memory positions(std::vector<int32_t>(sequences, static_cast<int32_t>(tokens - 1))), tables_at(at),
@@ -87,7 +92,7 @@ void measure_decode(Device* device, const Heads& heads, KvFormat format, uint32_
   Line("attention")
       .add("what", "decode")
       .add("shape", heads.name)
-      .add("kv", format_name(format))
+      .add("kv", formats_name(formats))
       .add("sequences", sequences)
       .add("tokens", tokens)
       .add("us", timed.us)
@@ -97,10 +102,10 @@ void measure_decode(Device* device, const Heads& heads, KvFormat format, uint32_
 }
 
 // The last `rows` of `tokens` positions of one sequence.
-void measure_prefill(Device* device, const Heads& heads, KvFormat format, uint32_t rows, uint32_t tokens) {
-  const Pool pool(*device, heads, format, 1, tokens);
+void measure_prefill(Device* device, const Heads& heads, KvFormats formats, uint32_t rows, uint32_t tokens) {
+  const Pool pool(*device, heads, formats, 1, tokens);
   if (!cuda::prefill_supported(pool.kv)) {
-    Line("attention").add("what", "prefill").add("shape", heads.name).add("kv", format_name(format)).add("skipped", "row by row");
+    Line("attention").add("what", "prefill").add("shape", heads.name).add("kv", formats_name(formats)).add("skipped", "row by row");
     return;
   }
   const uint32_t first = tokens - rows;
@@ -126,7 +131,7 @@ void measure_prefill(Device* device, const Heads& heads, KvFormat format, uint32
   Line("attention")
       .add("what", "prefill")
       .add("shape", heads.name)
-      .add("kv", format_name(format))
+      .add("kv", formats_name(formats))
       .add("rows", rows)
       .add("tokens", tokens)
       .add("us", timed.us)
@@ -137,22 +142,22 @@ void measure_prefill(Device* device, const Heads& heads, KvFormat format, uint32
 }  // namespace
 
 void bench_attention(Device* device) {
-  for (const KvFormat format : {KvFormat::kF16, KvFormat::kI8, KvFormat::kF8}) {
+  for (const KvFormats formats : {KvFormats(KvFormat::kF16), {KvFormat::kI8}, {KvFormat::kF8}, {KvFormat::kI8, KvFormat::kF16}}) {
     if (device->smoke) {
-      measure_decode(device, {"tried", 4, 2, 64}, format, 2, 70);
-      measure_prefill(device, {"tried", 4, 2, 64}, format, 40, 70);
+      measure_decode(device, {"tried", 4, 2, 64}, formats, 2, 70);
+      measure_prefill(device, {"tried", 4, 2, 64}, formats, 40, 70);
       continue;
     }
     for (const uint32_t sequences : {1u, 8u, 16u}) {
-      for (const uint32_t tokens : {4096u, 32768u}) measure_decode(device, kHeads8b, format, sequences, tokens);
+      for (const uint32_t tokens : {4096u, 32768u}) measure_decode(device, kHeads8b, formats, sequences, tokens);
     }
-    for (const uint32_t sequences : {32u, 64u}) measure_decode(device, kHeads8b, format, sequences, 4096);
-    for (const uint32_t tokens : {512u, 2048u, 8192u}) measure_decode(device, kHeadsSmol, format, 1, tokens);
-    measure_prefill(device, kHeads8b, format, 512, 512);
-    measure_prefill(device, kHeads8b, format, 2048, 2048);
-    measure_prefill(device, kHeads8b, format, 512, 32768);
-    for (const uint32_t tokens : {8192u, 32768u}) measure_prefill(device, kHeads8b, format, 64, tokens);  // appended to a context
-    measure_prefill(device, kHeadsSmol, format, 512, 2048);
+    for (const uint32_t sequences : {32u, 64u}) measure_decode(device, kHeads8b, formats, sequences, 4096);
+    for (const uint32_t tokens : {512u, 2048u, 8192u}) measure_decode(device, kHeadsSmol, formats, 1, tokens);
+    measure_prefill(device, kHeads8b, formats, 512, 512);
+    measure_prefill(device, kHeads8b, formats, 2048, 2048);
+    measure_prefill(device, kHeads8b, formats, 512, 32768);
+    for (const uint32_t tokens : {8192u, 32768u}) measure_prefill(device, kHeads8b, formats, 64, tokens);  // appended to a context
+    measure_prefill(device, kHeadsSmol, formats, 512, 2048);
   }
 }
 

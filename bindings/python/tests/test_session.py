@@ -95,6 +95,8 @@ class Text(Case):
         self.assertTrue(plan.fits)
         self.assertEqual(plan.blocks, 3 * math.ceil(100 / 32))
         shape = self.runtime.plan(layers=2, kv_heads=3, head_dim=8, session_tokens=32)
+        pair = self.runtime.plan(kv_format=kvrt.KvFormat.INT8, kv_format_v=kvrt.KvFormat.F16, layers=2, kv_heads=3, head_dim=8, session_tokens=32)
+        self.assertEqual(pair.kv_bytes_per_token, 2 * 3 * (8 + 2 + 16))
         self.assertEqual(shape.kv_bytes_per_token, 2 * 3 * 8 * 2 * 2)
         self.assertEqual(shape.weight_bytes, 0)
 

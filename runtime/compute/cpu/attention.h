@@ -111,7 +111,9 @@ struct KeyPass : Attention<S> {
   alignas(64) float scales[T::kScaled ? kSpanTokens : 1];
 
   explicit KeyPass(const Base& base)
-      : Base(base), blocks_ahead(base.ahead(base.tile.k_dim * T::kBytes)), value_bytes(base.tile.v_dim * kv_elem_bytes(base.tile.v_format)) {
+      : Base(base),
+        blocks_ahead(base.ahead(base.tile.k_dim * T::kBytes)),
+        value_bytes(base.tile.v_dim * kv_elem_bytes(base.tile.v_format)) {
     if (T::kScaled) base.load_scales(tile.k_scales, scales);
   }
 
@@ -256,21 +258,27 @@ struct ValuePass : Attention<S> {
   }
 };
 
+// A function for each, so that the registers of one are no concern of the others.
+template <typename Pass, typename S>
+[[gnu::noinline]] void run_pass(const Attention<S>& attention) {
+  const Pass pass(attention);
+  attention.rows <= Attention<S>::kFewRows ? pass.few() : pass.many();
+}
+
 // Does the pass of one side, whose format this is.
 template <template <typename, typename> typename Pass, typename S>
 KVRT_INLINE void run_pass(KvFormat format, const Attention<S>& attention) {
-  const auto run = [&](const auto& pass) { attention.rows <= Attention<S>::kFewRows ? pass.few() : pass.many(); };
   switch (format) {
     case KvFormat::kF16:
-      return run(Pass<S, PlainF16>(attention));
+      return run_pass<Pass<S, PlainF16>>(attention);
     case KvFormat::kBF16:
-      return run(Pass<S, PlainBf16>(attention));
+      return run_pass<Pass<S, PlainBf16>>(attention);
     case KvFormat::kF32:
-      return run(Pass<S, PlainF32>(attention));
+      return run_pass<Pass<S, PlainF32>>(attention);
     case KvFormat::kI8:
-      return run(Pass<S, PlainI8>(attention));
+      return run_pass<Pass<S, PlainI8>>(attention);
     case KvFormat::kF8:
-      return run(Pass<S, PlainF8>(attention));
+      return run_pass<Pass<S, PlainF8>>(attention);
   }
 }
 
