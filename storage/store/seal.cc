@@ -19,9 +19,9 @@ struct StoreImpl::Sealing {
 };
 
 // The caller holds the segment's lock: nobody appends to it, and no row comes. A file that is shorter than its row says has lost chunks.
-Result<StoreImpl::Sealing> StoreImpl::begin_seal(const SegmentId& id, uint64_t file_bytes, uint64_t wait_ms) {
+Result<StoreImpl::Sealing> StoreImpl::begin_seal(const SegmentId& id, uint64_t file_bytes, const SealMode& mode) {
   Lock lock(mutex_);
-  const Impatient as_told = catalog_.db.impatient(wait_ms);
+  const Impatient as_told = catalog_.db.impatient(mode.wait_ms);
   KVRT_TRY(check_writable_locked());
   Sealing s;
   KVRT_ASSIGN(s.row, catalog_.segments.find(id));
@@ -46,11 +46,11 @@ Result<StoreImpl::Sealing> StoreImpl::begin_seal(const SegmentId& id, uint64_t f
 }
 
 // A power cut may undo it: then it is sealed again.
-Status StoreImpl::end_seal(const SegmentId& id, uint64_t bytes, uint64_t wait_ms) {
+Status StoreImpl::end_seal(const SegmentId& id, uint64_t bytes, const SealMode& mode) {
   Lock lock(mutex_);
-  const Impatient as_told = catalog_.db.impatient(wait_ms);
+  const Impatient as_told = catalog_.db.impatient(mode.wait_ms);
   KVRT_TRY(check_writable_locked());
-  KVRT_TRY(catalog_.db.set_durability(Durability::kProcess));
+  KVRT_TRY(catalog_.db.set_durability(mode.syncs ? Durability::kTokens : Durability::kProcess));
   Status sealed = catalog_.segments.seal(id, bytes);
   if (sealed.code() == Code::kIo) broken_ = sealed.clone();
   files_.forget(id);
@@ -68,9 +68,9 @@ Status StoreImpl::sync_sealed(const Sealing& s, const std::function<Status()>& s
 }
 
 // Seals a segment that take_idle gave.
-Status StoreImpl::seal_own(const OpenSegments::Handle& segment, uint64_t wait_ms) {
+Status StoreImpl::seal_own(const OpenSegments::Handle& segment, const SealMode& mode) {
   const SegmentId id = OpenSegments::id(segment);
-  KVRT_ASSIGN(const Sealing s, begin_seal(id, OpenSegments::bytes(segment), wait_ms));
+  KVRT_ASSIGN(const Sealing s, begin_seal(id, OpenSegments::bytes(segment), mode));
   if (s.row.row == 0) return {};  // its row is gone: somebody removed the file
   uint64_t bytes = s.row.bytes;
   if (s.row.live > 0) {
@@ -78,11 +78,11 @@ Status StoreImpl::seal_own(const OpenSegments::Handle& segment, uint64_t wait_ms
     bytes = OpenSegments::bytes(segment);
     KVRT_TRY(sync_sealed(s, [&] { return OpenSegments::sync(segment); }));
   }
-  return end_seal(id, bytes, wait_ms);
+  return end_seal(id, bytes, mode);
 }
 
 // Seals the segments that take no more saves, and that none uses. The count; another time where there is no room, or no turn to write.
-Result<uint64_t> StoreImpl::seal_retired(uint64_t wait_ms) {
+Result<uint64_t> StoreImpl::seal_retired(const SealMode& mode) {
   uint64_t count = 0;
   for (const OpenSegments::Handle& segment : open_.take_idle()) {
     struct PutBack {
@@ -91,7 +91,7 @@ Result<uint64_t> StoreImpl::seal_retired(uint64_t wait_ms) {
       bool sealed = false;
       ~PutBack() { sealed ? (void)all->drop(segment) : all->put_back(segment); }
     } end{&open_, segment};
-    Status sealed = seal_own(segment, wait_ms);
+    Status sealed = seal_own(segment, mode);
     end.sealed = sealed.is_ok();
     count += end.sealed;
     if (!sealed.is_ok() && sealed.code() != Code::kNoSpace && sealed.code() != Code::kBusy) return sealed;
@@ -100,11 +100,11 @@ Result<uint64_t> StoreImpl::seal_retired(uint64_t wait_ms) {
 }
 
 // Seals the segment of a writer that is dead: its lock can be had. BUSY: it is not.
-Status StoreImpl::seal_dead(const SegmentId& id, uint64_t wait_ms) {
+Status StoreImpl::seal_dead(const SegmentId& id, const SealMode& mode) {
   auto opened = env_->open_append(id.path(dir_.root));
   if (opened.status().code() == Code::kNotFound) {  // a power cut, or somebody removed it
     Lock lock(mutex_);
-    const Impatient as_told = catalog_.db.impatient(wait_ms);
+    const Impatient as_told = catalog_.db.impatient(mode.wait_ms);
     return change_locked(true, [&]() KVRT_REQUIRES(mutex_) -> Status {
       KVRT_ASSIGN(const uint64_t lost, catalog_.chunks.forget_segment(id));
       damaged_ += lost;
@@ -113,14 +113,14 @@ Status StoreImpl::seal_dead(const SegmentId& id, uint64_t wait_ms) {
   }
   KVRT_ASSIGN(const std::unique_ptr<File> file, std::move(opened));
   KVRT_ASSIGN(const uint64_t size, file->size());
-  KVRT_ASSIGN(const Sealing s, begin_seal(id, size, wait_ms));
+  KVRT_ASSIGN(const Sealing s, begin_seal(id, size, mode));
   if (s.row.row == 0) return {};  // another was faster
   uint64_t bytes = s.row.bytes;
   if (s.row.live > 0) {
     KVRT_ASSIGN(bytes, write_footer(file.get(), s.frames_end, s.index));
     KVRT_TRY(sync_sealed(s, [&] { return file->sync(); }));
   }
-  return end_seal(id, bytes, wait_ms);
+  return end_seal(id, bytes, mode);
 }
 
 // Lets those go of which every chunk was removed, on the disk: their space is free at once.
@@ -150,7 +150,7 @@ void StoreImpl::seal_left() try {
     auto rows = catalog_.segments.open();
     if (rows.is_ok()) left = std::move(*rows);
   }
-  for (const SegmentRow& row : left) (void)seal_dead(row.id, 0).is_ok();
+  for (const SegmentRow& row : left) (void)seal_dead(row.id, {}).is_ok();
 } catch (const std::bad_alloc&) {
 }
 
@@ -175,9 +175,9 @@ Result<bool> StoreImpl::gc_seal(Collection* c) {
   if (std::exchange(c->sealed, true)) return false;
   std::vector<SegmentId> others;
   KVRT_TRY(retire_with_dead(&others));
-  KVRT_ASSIGN(uint64_t count, seal_retired(c->wait_ms));
+  KVRT_ASSIGN(uint64_t count, seal_retired({c->wait_ms}));
   for (const SegmentId& id : others) {
-    Status sealed = seal_dead(id, c->wait_ms);
+    Status sealed = seal_dead(id, {c->wait_ms});
     if (sealed.code() == Code::kIo && !is_want(sealed)) return sealed;
     count += sealed.is_ok();
   }
@@ -186,7 +186,7 @@ Result<bool> StoreImpl::gc_seal(Collection* c) {
 
 // Those of its segments of which less than half is live are copied, as far as they are sealed: a store whose host never calls gc does not
 // keep what saves replaced.
-void StoreImpl::rewrite_sparse(std::span<const SegmentId> own, uint64_t wait_ms) {
+void StoreImpl::rewrite_sparse(std::span<const SegmentId> own, bool closing) {
   for (const SegmentId& id : own) {
     SegmentRow row;
     {
@@ -196,7 +196,8 @@ void StoreImpl::rewrite_sparse(std::span<const SegmentId> own, uint64_t wait_ms)
     }
     Collection c;
     c.slice_end = UINT64_MAX;
-    c.wait_ms = wait_ms;
+    c.wait_ms = closing ? kCloseWaitMs : 0;
+    c.closing = closing;
     if (row.row != 0 && row.sealed && 2 * row.live < row.bytes) (void)rewrite(row, &c).is_ok();
   }
 }
@@ -220,8 +221,8 @@ void StoreImpl::settle_segments(Durability durability) try {
       if (waits && row.is_ok() && row->bytes >= kSparseBytes && 2 * row->live < row->bytes) open_.retire(id);
     }
   }
-  auto sealed = seal_retired(0);
-  if (sealed.is_ok() && *sealed > 0 && waits) rewrite_sparse(own, 0);
+  auto sealed = seal_retired({0, waits});
+  if (sealed.is_ok() && *sealed > 0 && waits) rewrite_sparse(own, false);
 } catch (const std::bad_alloc&) {
 }
 
@@ -230,7 +231,7 @@ void StoreImpl::seal_all() {
   const std::vector<SegmentId> own = open_.list();
   if (own.empty()) return;
   open_.retire(0);
-  if (seal_retired(kCloseWaitMs).is_ok()) rewrite_sparse(own, kCloseWaitMs);
+  if (seal_retired({kCloseWaitMs}).is_ok()) rewrite_sparse(own, true);
 }
 
 }  // namespace kvrt

@@ -148,7 +148,10 @@ Result<uint64_t> StoreImpl::compact(const SegmentRow& segment, Collection* c) {
     KVRT_ASSIGN(count, catalog_.chunks.move(segment, to));
     return {};
   });
-  if (count > 0 || !broken_.is_ok()) writer->keep();
+  // Want of space may come from the commit's sync: then it is undone by the next transaction, and none follows at the close.
+  const bool unknown = !broken_.is_ok() || (c->closing && !changed.is_ok());
+  if (count > 0 || unknown) writer->keep();
+  if (unknown) litter_ = true;
   KVRT_TRY(std::move(changed));
   return writer->bytes();
 }

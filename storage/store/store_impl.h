@@ -97,15 +97,19 @@ class StoreImpl final : public Store {
   Status sync_reused(const SessionIn& session) KVRT_REQUIRES(mutex_);
   Status distrust_locked(const SegmentId& id, const Status& why) KVRT_REQUIRES(mutex_);
   struct Sealing;
-  Result<Sealing> begin_seal(const SegmentId& id, uint64_t file_bytes, uint64_t wait_ms);
+  struct SealMode {
+    uint64_t wait_ms = 0;  // for other writers
+    bool syncs = true;     // it waits for the disk
+  };
+  Result<Sealing> begin_seal(const SegmentId& id, uint64_t file_bytes, const SealMode& mode);
   Status sync_sealed(const Sealing& s, const std::function<Status()>& sync);
-  Status end_seal(const SegmentId& id, uint64_t bytes, uint64_t wait_ms);
-  Status seal_own(const OpenSegments::Handle& segment, uint64_t wait_ms);
-  Result<uint64_t> seal_retired(uint64_t wait_ms);
+  Status end_seal(const SegmentId& id, uint64_t bytes, const SealMode& mode);
+  Status seal_own(const OpenSegments::Handle& segment, const SealMode& mode);
+  Result<uint64_t> seal_retired(const SealMode& mode);
   void drop_dead_locked() KVRT_REQUIRES(mutex_);
-  Status seal_dead(const SegmentId& id, uint64_t wait_ms);
+  Status seal_dead(const SegmentId& id, const SealMode& mode);
   Status retire_with_dead(std::vector<SegmentId>* others);
-  void rewrite_sparse(std::span<const SegmentId> own, uint64_t wait_ms);
+  void rewrite_sparse(std::span<const SegmentId> own, bool closing);
   void settle_segments(Durability durability);
   void seal_all();
   Status change_locked(bool frees, const std::function<Status()>& change) KVRT_REQUIRES(mutex_);
@@ -167,6 +171,7 @@ struct StoreImpl::Collection {
   bool dead_settled = false;
   uint64_t rewritten = 0, punched = 0, log_bytes_kept = 0;
   uint64_t wait_ms = kWriteWaitMs;  // for other writers
+  bool closing = false;             // the store is
 
   Status next_slice() const {
     if (!go_on || go_on()) return {};
