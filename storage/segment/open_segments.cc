@@ -183,8 +183,8 @@ OpenSegments::Handle OpenSegments::take(const SegmentId& id) {
   return nullptr;
 }
 
-Status OpenSegments::seal(const Handle& segment, uint64_t frames_end, std::span<const SegmentEntry> index) {
-  return segment->writer->seal(frames_end, index, false);
+Result<uint64_t> OpenSegments::seal(const Handle& segment, uint64_t frames_end, std::span<const SegmentEntry> index) {
+  return segment->writer->seal_at(frames_end, index);
 }
 
 void OpenSegments::put_back(const Handle& segment) {

@@ -86,8 +86,7 @@ class OpenSegments {
   std::vector<Handle> take_idle();
   Handle take(const SegmentId& id);  // likewise one, which is retired then; null: a save uses it
   static const SegmentId& id(const Handle& segment) { return segment->writer->id(); }
-  static bool has_row(const Handle& segment) { return segment->committed.end != 0; }
-  static Status seal(const Handle& segment, uint64_t frames_end, std::span<const SegmentEntry> index);
+  static Result<uint64_t> seal(const Handle& segment, uint64_t frames_end, std::span<const SegmentEntry> index);  // the file's bytes
   static Status sync(const Handle& segment) { return segment->writer->sync(); }
   static uint64_t bytes(const Handle& segment) { return segment->writer->bytes(); }
   void put_back(const Handle& segment);

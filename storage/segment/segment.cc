@@ -93,11 +93,13 @@ Status SegmentWriter::cut(uint64_t bytes) {
   return {};
 }
 
-Status SegmentWriter::seal(bool sync) { return seal(bytes_, entries_, sync); }
-
-Status SegmentWriter::seal(uint64_t frames_end, std::span<const SegmentEntry> index, bool sync) {
-  KVRT_ASSIGN(bytes_, write_footer(file_.get(), frames_end, index));
+Status SegmentWriter::seal(bool sync) {
+  KVRT_ASSIGN(bytes_, seal_at(bytes_, entries_));
   return sync ? file_->sync() : Status();
+}
+
+Result<uint64_t> SegmentWriter::seal_at(uint64_t frames_end, std::span<const SegmentEntry> index) const {
+  return write_footer(file_.get(), frames_end, index);
 }
 
 Status SegmentWriter::publish(bool sync) {

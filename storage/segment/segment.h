@@ -57,8 +57,9 @@ class SegmentWriter {
   Status append(const BlockKey& key, std::span<const uint8_t> frame);
   Status cut(uint64_t bytes);  // takes the frames from there on away again
   Status sync() { return file_->sync(); }
-  Status seal(bool sync);                                                            // the footer, with all its frames
-  Status seal(uint64_t frames_end, std::span<const SegmentEntry> index, bool sync);  // likewise, with these; cuts it there first
+  Status seal(bool sync);  // the footer, with all its frames
+  // The footer with these frames, the last before `frames_end`. The bytes of the file; bytes() stays.
+  Result<uint64_t> seal_at(uint64_t frames_end, std::span<const SegmentEntry> index) const;
   Status publish(bool sync);  // tmp/ -> segs/; with `sync` the directories reach the disk too
   Status sync_name();
   void keep() { kept_ = true; }  // the catalog names it

@@ -74,8 +74,7 @@ Status StoreImpl::seal_own(const OpenSegments::Handle& segment, const SealMode& 
   if (s.row.row == 0) return {};  // its row is gone: somebody removed the file
   uint64_t bytes = s.row.bytes;
   if (s.row.live > 0) {
-    KVRT_TRY(OpenSegments::seal(segment, s.frames_end, s.index));
-    bytes = OpenSegments::bytes(segment);
+    KVRT_ASSIGN(bytes, OpenSegments::seal(segment, s.frames_end, s.index));
     KVRT_TRY(sync_sealed(s, [&] { return OpenSegments::sync(segment); }));
   }
   return end_seal(id, bytes, mode);
