@@ -172,7 +172,8 @@ kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& o
   if (kvrt_status s = checked(model.status(), "cannot open the model " + in_quotes(flags.model))) return s;
   out = std::move(*model);
   const Result<kvrt_model_props> props = out.info();
-  if (flags.context && props.ok()) advise_context(flags.context, (flags.context + props->block_tokens - 1) / props->block_tokens * props->block_tokens);
+  if (flags.context && props.ok())
+    advise_context(flags.context, (flags.context + props->block_tokens - 1) / props->block_tokens * props->block_tokens);
   return KVRT_OK;
 }
 

@@ -13,7 +13,11 @@ constexpr uint32_t kWindowsPart = 4;  // beside KV that is kept for ever, window
 }  // namespace
 
 KvCache::KvCache(uint32_t units, const KvShape& shape)
-    : shape_(shape), first_window_(shape.first_window()), window_units_max_(first_window_ > 0 ? units / kWindowsPart : units), pool_(units), domains_(units) {}
+    : shape_(shape),
+      first_window_(shape.first_window()),
+      window_units_max_(first_window_ > 0 ? units / kWindowsPart : units),
+      pool_(units),
+      domains_(units) {}
 
 std::vector<BlockId> KvCache::units_of(BlockId block) const {
   std::vector<BlockId> units;

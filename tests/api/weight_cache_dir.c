@@ -96,8 +96,7 @@ static void choices(kvrt_runtime* rt) {
   expect_dir(rt, "HOME alone", KVRT_CACHE_USER, NULL, at_home);
   unsetenv("HOME");
   expect_dir(rt, "no HOME", KVRT_CACHE_USER, NULL, NULL);
-  const kvrt_model_options bad[] = {
-      {.cache = 3}, {.cache = KVRT_CACHE_NONE, .cache_dir = given, .cache_dir_size = strlen(given)}};
+  const kvrt_model_options bad[] = {{.cache = 3}, {.cache = KVRT_CACHE_NONE, .cache_dir = given, .cache_dir_size = strlen(given)}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
     kvrt_model_options o = bad[i];
     kvrt_cache_props p = {.struct_size = sizeof p};

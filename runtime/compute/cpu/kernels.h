@@ -61,9 +61,9 @@ struct AttentionTile {
   const float* q;
   uint64_t q_stride;
   uint32_t tokens, group, k_dim, v_dim;
-  float scale, softcap;     // softcap 0: none
-  int64_t first_position;   // token 0's
-  int64_t window;           // at least 1; INT64_MAX / 2: all
+  float scale, softcap;    // softcap 0: none
+  int64_t first_position;  // token 0's
+  int64_t window;          // at least 1; INT64_MAX / 2: all
   KvFormat k_format, v_format;
   const uint8_t* k;         // block b's K of this layer and KV head: k + b * block_bytes, [k_dim][block_tokens]
   const uint8_t* v;         // likewise [block_tokens][v_dim]

@@ -165,7 +165,8 @@ bool check_attention(const CpuKernels& kernels, KvFormat k_format, KvFormat v_fo
   const int32_t blocks[] = {2, 0, 1};
   const std::vector<float> q = values->floats(kTileRows * kDim, 3.0f);
   const auto attend = [&](const CpuKernels& k, int64_t window, float softcap) {
-    std::vector<float> scratch(attention_scratch(kTileRows, kDim)), max(kTileRows), sum(kTileRows), acc(kTileRows * kValueDim), out(kValueDim);
+    std::vector<float> scratch(attention_scratch(kTileRows, kDim)), max(kTileRows), sum(kTileRows), acc(kTileRows * kValueDim),
+        out(kValueDim);
     AttentionTile tile{};
     tile.q = q.data();
     tile.q_stride = kGroup * kDim;
