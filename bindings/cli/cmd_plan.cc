@@ -18,17 +18,6 @@ std::string grouped(uint64_t n) {
 
 std::string many(uint64_t n, std::string_view what) { return grouped(n) + " " + plural(n, what); }
 
-// The KV of a session of so many tokens, as kvrt.h says of kv_group_bytes_per_token.
-uint64_t session_bytes(const kvrt_plan& p, uint64_t tokens) {
-  uint64_t bytes = 0;
-  const uint64_t in_blocks = (tokens + p.block_tokens - 1) / p.block_tokens * p.block_tokens;
-  for (uint32_t g = 0; g < p.kv_groups; ++g) {
-    const uint64_t most = p.kv_group_tokens_max[g];
-    bytes += (most ? std::min(in_blocks, most) : in_blocks) * p.kv_group_bytes_per_token[g];
-  }
-  return bytes;
-}
-
 bool has_windows(const kvrt_plan& p) { return p.kv_groups > 0 && p.kv_group_window[p.kv_groups - 1] > 0; }
 
 void print_json(const kvrt_plan& p, const ModelFlags& flags) {

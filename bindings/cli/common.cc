@@ -172,8 +172,12 @@ kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& o
   if (kvrt_status s = checked(model.status(), "cannot open the model " + in_quotes(flags.model))) return s;
   out = std::move(*model);
   const Result<kvrt_model_props> props = out.info();
-  if (flags.context && props.ok())
-    advise_context(flags.context, (flags.context + props->block_tokens - 1) / props->block_tokens * props->block_tokens);
+  if (flags.context && props.ok()) {
+    uint64_t held = props->block_tokens;
+    while (held < props->context_length && session_bytes(*props, held + props->block_tokens) <= props->blocks * props->block_bytes)
+      held += props->block_tokens;
+    advise_context(flags.context, held);
+  }
   return KVRT_OK;
 }
 

@@ -114,6 +114,18 @@ std::string message_json(std::string_view role, std::string_view content);
 
 std::string_view reason_name(uint32_t reason);
 std::string_view reuse_name(uint32_t reuse);
+
+// The KV of a session of so many tokens, as kvrt.h says of kv_group_bytes_per_token. `p`: a kvrt_plan, or a kvrt_model_props.
+template <typename P>
+uint64_t session_bytes(const P& p, uint64_t tokens) {
+  uint64_t bytes = 0;
+  const uint64_t in_blocks = (tokens + p.block_tokens - 1) / p.block_tokens * p.block_tokens;
+  for (uint32_t g = 0; g < p.kv_groups; ++g) {
+    const uint64_t most = p.kv_group_tokens_max[g];
+    bytes += (most && most < in_blocks ? most : in_blocks) * p.kv_group_bytes_per_token[g];
+  }
+  return bytes;
+}
 std::string human_bytes(uint64_t bytes);                     // in powers of 1024, as memory is sold
 void say_missing(const kvrt_save_report& saved);             // says how much KV the store lacks, if any
 std::string plural(uint64_t count, std::string_view what);   // "token", or "tokens"

@@ -294,7 +294,7 @@ done
 exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 64 --kv-k int8 --json
 is "int8 f16 395264" "$(json out 'j["kv_format"] + " " + j["kv_format_v"] + " " + str(j["kv_bytes_per_token"])')" "a plan with a pair"
 exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 64 --kv fp8 --kv-v bf16
-grep -q '^KV *K fp8, V bf16: 386 KiB a token' out || fail "plan, a pair: $(cat out)"
+grep -q '^KV *K fp8, V bf16: 386.0 KiB a token' out || fail "plan, a pair: $(cat out)"
 exits 0 plan -m "$model" --context 100 --block-tokens 16 --json
 is "7 True" "$(json out 'str(j["session_blocks"]) + " " + str(j["fits"])')" "plan of a file"
 exits 0 plan -m "$model"
