@@ -174,10 +174,23 @@ static void beside_edits(void) {
   }
 }
 
-// close waits for the save to end. That the save has begun is seen by its file.
+static off_t segment_bytes;
+
+static int add_segment(const char* path, const struct stat* s, int type, struct FTW* f) {
+  (void)f;
+  const size_t size = strlen(path);
+  if (type == FTW_F && size > 4 && strcmp(path + size - 4, ".seg") == 0) segment_bytes += s->st_size;
+  return 0;
+}
+
+static off_t bytes_in_segments(const char* dir) {
+  segment_bytes = 0;
+  nftw(dir, add_segment, 16, FTW_PHYS);
+  return segment_bytes;
+}
+
+// close waits for the save to end. That the save has begun is seen by the growth of the store's segments.
 static void beside_close(const char* dir) {
-  char tmp[kPathMax + 8];
-  snprintf(tmp, sizeof tmp, "%s/tmp", dir);
   int met = 0;
   for (int round = 0; round < 200 && met < 3; ++round) {
     kvrt_session* s = with_prompt(500 + (uint64_t)round);
@@ -187,13 +200,10 @@ static void beside_close(const char* dir) {
     struct saver v = {.session = s, .durability = KVRT_DURABILITY_KV};  // it takes its time
     snprintf(v.name, sizeof v.name, "c%d", round);
     pthread_t thread;
+    const off_t before = bytes_in_segments(dir);
     pthread_create(&thread, NULL, save_thread, &v);
     int begun = 0;
-    while (!begun && !atomic_load(&v.over)) {
-      DIR* d = opendir(tmp);
-      for (struct dirent* e; (e = readdir(d)) != NULL;) begun |= e->d_name[0] != '.';
-      closedir(d);
-    }
+    while (!begun && !atomic_load(&v.over)) begun = bytes_in_segments(dir) > before;
     met += !atomic_load(&v.over);
     if (begun) kvrt_session_close(s);
     pthread_join(thread, NULL);

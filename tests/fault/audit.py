@@ -23,6 +23,15 @@ KINDS = {
 CALL = re.compile(r"^(?:\[pid +\d+\] |\d+ +)?(\w+)\((.*)\) += (-?\d+)")
 
 
+SEGMENT = re.compile(r"[0-9a-f]{32}\.seg$")
+
+
+def named(kind, path):
+    """A segment is open while it moves from tmp/ to segs/: what goes to it by its descriptor is told by its name alone."""
+    moved = SEGMENT.search(path) if kind in ("write", "truncate", "sync") else None
+    return kind, moved[0] if moved else path
+
+
 def path_of(kind, arguments):
     """The first path that a call names: that of a descriptor, or a name and the directory that it is in."""
     if kind in ("write", "truncate", "sync"):
@@ -43,7 +52,7 @@ def traced(trace, root):
         path = path_of(kind, call[2])
         if not path or not (path + "/").startswith(root + "/") or path.endswith("-shm"):  # no data: made anew from the log
             continue
-        counts["syncdir" if kind == "sync" and os.path.isdir(path) else kind, path] += 1
+        counts[named("syncdir" if kind == "sync" and os.path.isdir(path) else kind, path)] += 1
     return counts
 
 
@@ -66,12 +75,12 @@ def main():
         for line in run.stdout.splitlines():
             kind, path = line.split(" ", 1)
             if kind != "create":  # an open that may or may not have made the file: the calls after it are compared
-                logged[kind, path] += 1
+                logged[named(kind, path)] += 1
         with open(trace, encoding="utf-8", errors="replace") as f:
             seen = traced(f, root)
     wrong = [(key, seen[key], logged[key]) for key in sorted(seen.keys() | logged.keys()) if seen[key] != logged[key]]
     for (kind, path), kernel, ours in wrong:
-        print(f"{kind} {path[len(root) + 1:] or '.'}: the kernel saw {kernel}, the log has {ours}")
+        print(f"{kind} {path.removeprefix(root + '/')}: the kernel saw {kernel}, the log has {ours}")
     print(f"{sum(logged.values())} operations in the log, {len(wrong)} differences")
     sys.exit(1 if wrong or sum(logged.values()) < 100 else 0)
 
