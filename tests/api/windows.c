@@ -178,7 +178,7 @@ static void system_message(struct stage* t, const char* source) {
     kvrt_model* model = open_model(t->rt, path, 0, kBlock, 0);
     kvrt_store* store = open_store(t->rt, dir);
     for (int i = 0; i < 2; ++i) {
-      char question[32];
+      char question[64];
       snprintf(question, sizeof question, "%c: question %d of %d", "abcd"[2 * life + i], i, life);
       kvrt_session* s = open_session(model, store, 0);
       say(s, "system", instructions, NULL);
