@@ -63,8 +63,9 @@ bool KvCache::adopt(KvSequence* sequence, std::span<const int32_t> tokens) {
 bool KvCache::adopt_windows(KvSequence* sequence, uint64_t n) {
   const uint32_t T = block_tokens();
   const auto& chain = sequence->chain;
-  const KvRun next = sequence->next_run(std::max<uint64_t>(chain.size() * T, 1));
-  if (chain.empty() || next.stores == 0) return false;
+  if (chain.empty()) return false;
+  const KvRun next = sequence->next_run(n);  // of all tokens: past the full blocks it may go on with less of the windows than before them
+  if (next.stores == 0 || chain.size() * T <= next.begin) return false;
   const auto found = [&](uint32_t g, uint32_t i) {
     return sequence->tables[g].filled(i) == T || PrefixIndex::lookup(chain[i], g) != kNoBlock;
   };
