@@ -1566,8 +1566,9 @@ KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count
 
 /** Makes a boundary: the last end of a block within the first `tokens` tokens. Its window stays in the pool's cache, and a
  * save stores it: a truncate, a fork or another session with the same tokens goes on from there without computing the
- * tokens before. kvrt does so by itself at the end of each message, at saves and at forks. A host calls this for what
- * it appends as tokens or text, before these are computed: a window that was given up already does not come back.
+ * tokens before. kvrt does so by itself at the end of each message and of what the template has before the user's first
+ * words, at saves, at forks, and where a prompt parts from one whose KV is there. A host calls this for what it appends
+ * as tokens or text, before these are computed: a window that was given up already does not come back.
  * It does nothing where no layer has a window: such a model goes on from any token. Nor does it in a session with
  * no_prefix_cache, which keeps its last two windows alone. Windows that only boundaries keep take a quarter of the pool
  * at most (all of it where each layer has a window): those used least recently are given up.
