@@ -1389,7 +1389,7 @@ typedef struct kvrt_append_info {
  * - Statuses: INVALID: no JSON object with a role, or the template refuses it (TEMPLATE_ERROR), or the session is
  *   FAILED. LIMIT: as kvrt_session_append, also TEMPLATE_LIMIT. UNSUPPORTED: the model has no template, or its template
  *   uses a feature that kvrt lacks (the message names it). BUSY: as kvrt_session_append.
- * - Blocks: rendering, about 100 ms at most. */
+ * - Blocks: rendering, about 100 ms at most; with the user's first message twice. */
 KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const char* message, size_t message_size, kvrt_append_info* info,
                                                  kvrt_error* err);
 
@@ -1399,7 +1399,7 @@ KVRT_API kvrt_status kvrt_session_append_message(kvrt_session* session, const ch
  * - `messages`: a JSON array of messages.
  * - `info`: says where the tokens parted; may be NULL.
  * - Statuses: as kvrt_session_append_message.
- * - Blocks: rendering, once for each new message. */
+ * - Blocks: rendering, once for each new message, and once more for the user's first. */
 KVRT_API kvrt_status kvrt_session_set_messages(kvrt_session* session, const char* messages, size_t messages_size, kvrt_append_info* info,
                                                kvrt_error* err);
 

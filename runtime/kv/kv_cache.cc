@@ -263,12 +263,17 @@ void KvCache::drop(BlockId block) {
   const Keep keep = keep_of(block);
   if (keep == Keep::kNot && pool_.refs(block) == 1) index_.erase(block);
   pool_.unref(block, keep);
-  if (keep != Keep::kCachedWindow || pool_.refs(block) > 0) return;
-  while (pool_.window_count() > window_units_max_) {
-    const BlockId oldest = pool_.oldest(Keep::kCachedWindow);
-    if (oldest == kNoBlock) break;
-    give_up(index_.find(oldest)->link);
-  }
+  while (pool_.window_count() > window_units_max_ && give_up_oldest_window()) continue;
+}
+
+// The boundary that was used least recently. One whose last block is held is in no LRU: any such is given up last.
+bool KvCache::give_up_oldest_window() {
+  const BlockId oldest = pool_.oldest(Keep::kCachedWindow);
+  ChainRef boundary =
+      oldest != kNoBlock ? index_.find(oldest)->link : index_.find_link([&](const ChainRef& link) { return has_cached_window(link); });
+  if (!boundary) return false;
+  give_up(std::move(boundary));
+  return true;
 }
 
 // Releases the last block first: leaves of the prefix tree are the oldest in the LRU, so that a chain is given up from its end. Windows
@@ -322,12 +327,7 @@ void KvCache::forget(BlockId block) {
 
 bool KvCache::evict_oldest() {
   const BlockId block = pool_.oldest_cached();
-  if (block == kNoBlock) {
-    ChainRef boundary = index_.find_link([&](const ChainRef& link) { return has_cached_window(link); });
-    if (!boundary) return false;
-    give_up(std::move(boundary));
-    return true;
-  }
+  if (block == kNoBlock) return give_up_oldest_window();
   const PrefixIndex::Entry entry = *index_.find(block);
   if (entry.group < first_window_) {
     ++evictions_;

@@ -89,6 +89,7 @@ class KvCache {
   void forget_past_boundary(ChainRef link);
   void forget(BlockId block);
   bool evict_oldest();
+  bool give_up_oldest_window();
   bool has_cached_window(const ChainRef& boundary) const;
   template <typename Fn>
   bool give_up_windows(KvSequence* sequence, Fn keeps);

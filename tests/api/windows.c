@@ -178,19 +178,21 @@ static void system_message(struct stage* t, const char* source) {
     kvrt_model* model = open_model(t->rt, path, 0, kBlock, 0);
     kvrt_store* store = open_store(t->rt, dir);
     for (int i = 0; i < 2; ++i) {
-      char question[64];
-      snprintf(question, sizeof question, "%c: question %d of %d", "abcd"[2 * life + i], i, life);
+      char question[256];  // more than two windows
+      memset(question, "abcd"[2 * life + i], sizeof question - 1);
+      question[sizeof question - 1] = 0;
       kvrt_session* s = open_session(model, store, 0);
       say(s, "system", instructions, NULL);
       say(s, "user", question, NULL);
       const kvrt_report r = compute(s);
-      const uint64_t own = 40;  // the question, and what the template has around it
-      EXPECT(r.prompt_tokens > 4 * own, "%" PRIu64 " tokens are few", r.prompt_tokens);
+      const uint64_t own = sizeof question + 40;  // what the template has around it is little
+      EXPECT(r.prompt_tokens > 2 * own, "%" PRIu64 " tokens are few", r.prompt_tokens);
       if (life > 0 || i > 0)
         EXPECT(r.prefilled <= own + kBlock, "%.20s: conversation %d of life %d computes %" PRIu64 " of %" PRIu64, source, i, life,
                r.prefilled, r.prompt_tokens);
       expect_sound(s, model, "with a common system message");
-      MUST(kvrt_session_suspend(s, question, strlen(question), NULL, NULL, NULL));
+      MUST(
+          kvrt_session_suspend(s, question, 1, &(kvrt_save_options){.struct_size = sizeof(kvrt_save_options), .overwrite = 1}, NULL, NULL));
       kvrt_session_close(s);
     }
     kvrt_store_release(store);
@@ -200,21 +202,71 @@ static void system_message(struct stage* t, const char* source) {
   remove_tree(dir);
 }
 
-static void unmarked_prefix(struct stage* t) {
-  enum { kCommon = 800, kOwn = 30 };
+// `lives`: each prompt meets an empty pool, and what the ones before saved.
+static void unmarked_prefix(struct stage* t, int lives) {
+  enum { kCommon = 800, kOwn = 150 };  // more than the two windows that a save has
+  char dir[kPathMax];
+  make_dir(dir);
+  kvrt_store* store = lives ? open_store(t->rt, dir) : NULL;
   empty_pool(t);
   for (int32_t i = 0; i < 3; ++i) {
+    if (lives) empty_pool(t);
     int32_t own[kOwn];
     prompt_tokens(own, kOwn, 200 + (uint64_t)i, model_props(t->model).vocab_size);
-    kvrt_session* s = prompt(t, NULL, kCommon);
+    kvrt_session* s = prompt(t, store, kCommon);
     MUST(kvrt_session_append(s, own, kOwn, NULL));
     const kvrt_report r = compute(s);
+    const char name[] = {(char)('a' + i), 0};
+    if (lives) MUST(kvrt_session_checkpoint(s, name, 1, NULL, NULL, NULL));
     const int known = model_props(t->model).kv_group_window[0] == 0;  // else nothing is left that tells of it
-    if (i == 1 && known) EXPECT(r.reuse_stopped == KVRT_REUSE_WINDOW, "stopped by %u", r.reuse_stopped);
+    if (i == 1 && known)
+      EXPECT(r.reuse_stopped == KVRT_REUSE_WINDOW, "lives %d: stopped by %u at %" PRIu64 ", computes %" PRIu64, lives, r.reuse_stopped,
+             r.reuse_stopped_at, r.prefilled);
     if (i == 2 && known) EXPECT(r.prefilled <= kBlock + kOwn, "the third computes %" PRIu64, r.prefilled);
     expect_sound(s, t->model, "with a common prefix without a mark");
     kvrt_session_close(s);
   }
+  kvrt_store_release(store);
+  remove_tree(dir);
+}
+
+// A session comes back to where it was saved, forked, or a message ended, however far it went since: it computes a block at most.
+static void kept_places(struct stage* t) {
+  enum { kPlace = 500 };
+  char dir[kPathMax], text[kPlace];
+  make_dir(dir);
+  memset(text, 'm', sizeof text - 1);
+  text[sizeof text - 1] = 0;
+  kvrt_store* store = open_store(t->rt, dir);
+  for (int how = 0; how < 3; ++how) {
+    empty_pool(t);
+    kvrt_session *s = how == 2 ? open_session(t->model, NULL, 0) : prompt(t, store, kPlace), *fork = NULL;
+    if (how == 2) say(s, "user", text, NULL);
+    (void)compute(s);
+    uint64_t place = kPlace;
+    if (how == 0) MUST(kvrt_session_checkpoint(s, "place", 5, NULL, NULL, NULL));
+    if (how == 1) MUST(kvrt_session_fork(s, NULL, &fork, NULL));
+    if (how == 2) {
+      for (int i = 0; i < 2; ++i) say(s, i ? "user" : "assistant", text, NULL);
+      place = message_props(s, 1).end;  // nothing else marks it
+    } else {
+      MUST(kvrt_session_append(s, t->tokens + kPlace, 2 * kPlace, NULL));
+    }
+    (void)compute(s);
+    if (fork) {  // it goes elsewhere, and holds the place no more
+      MUST(kvrt_session_append(fork, t->tokens, 2 * kPlace, NULL));
+      (void)compute(fork);
+    }
+    MUST(kvrt_session_truncate(s, place, NULL));
+    const kvrt_report r = compute(s);
+    EXPECT(r.prefilled <= kBlock && r.reused_disk == 0, "way %d: back at %" PRIu64 " it computes %" PRIu64 ", %" PRIu64 " are from disk",
+           how, place, r.prefilled, r.reused_disk);
+    expect_sound(s, t->model, "back at a place");
+    if (fork) kvrt_session_close(fork);
+    kvrt_session_close(s);
+  }
+  kvrt_store_release(store);
+  remove_tree(dir);
 }
 
 // An edit in the middle: what follows moves, and is computed again from the boundary before.
@@ -247,13 +299,15 @@ int main(int argc, char** argv) {
     figures(&t);
     every_position(&t);
     common_prefix(&t);
-    unmarked_prefix(&t);
+    unmarked_prefix(&t, 0);
+    unmarked_prefix(&t, 1);
+    kept_places(&t);
     system_message(&t, "{% for m in messages %}<|im_start|>{{ m['role'] + '\n' + m['content'] }}<|im_end|>\n{% endfor %}");
-    system_message(
-        &t,
-        "{% if messages[0]['role'] == 'system' %}{% set p = messages[0]['content'] + '\n\n' %}{% set list = messages[1:] %}{% else %}"
-        "{% set p = '' %}{% set list = messages %}{% endif %}{% for m in list %}<|im_start|>"
-        "{{ m['role'] + '\n' + (p if loop.first else '') + m['content'] }}<|im_end|>\n{% endfor %}");
+    system_message(&t,
+                   "<|im_end|>{% if messages[0]['role'] == 'system' %}{% set p = messages[0]['content'] + '\n\n' %}{% set list = "
+                   "messages[1:] %}{% else %}"
+                   "{% set p = '' %}{% set list = messages %}{% endif %}{% for m in list %}<|im_start|>"
+                   "{{ m['role'] + '\n' + (p if loop.first else '') + m['content'] }}<|im_end|>\n{% endfor %}");
     erased(&t);
     expect_no_leaks(t.model);
     kvrt_model_release(t.model);

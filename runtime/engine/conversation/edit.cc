@@ -51,15 +51,17 @@ class Spelling {
   Utf8Stream utf8_;  // a message has U+FFFD where an answer was cut within a code point
 };
 
+// The text is compact JSON: in a string these quotes would be escaped.
+bool is_users(const std::string& message) { return message.find(R"("role":"user")") != std::string::npos; }
+
 // The count of leading tokens that the conversation has whatever its first user says. `text` is that of all its messages, of which the last
 // is the user's first.
 uint64_t find_preamble(const LoadedModel& model, const TemplateArguments& arguments, const Conversation& said, const std::string& text) {
-  size_t same = text.size();
-  for (const char* other : {R"({"role":"user","content":"a"})", R"({"role":"user","content":"b"})"}) {
-    auto spelled = model.render(as_array(said.messages, said.messages.size() - 1, other), false, arguments);
-    if (!spelled.is_ok()) return 0;
-    same = std::min(same, static_cast<size_t>(std::ranges::mismatch(text, *spelled).in1 - text.begin()));
-  }
+  constexpr std::string_view kOther = "{\"role\":\"user\",\"content\":\"\u00b6\"}";  // few begin so
+  const auto spelled = model.render(as_array(said.messages, said.messages.size() - 1, kOther), false, arguments);
+  if (!spelled.is_ok()) return 0;
+  const std::string& other = spelled.value();
+  const auto same = static_cast<size_t>(std::ranges::mismatch(text, other).in1 - text.begin());
   return Spelling(model.tokenizer(), said.tokens, model.adds_bos(text)).advance(same);
 }
 
@@ -173,7 +175,9 @@ Status add_message(const LoadedModel& model, const TemplateArguments& arguments,
   KVRT_TRY(rewrite(model, text, said, &first, &begin));
   said->messages.push_back({std::move(message), begin, said->tokens.size(), false});
   if (begin < had) find_spans(model, arguments, first, said);
-  if (said->preamble == 0 && count < 2) said->preamble = find_preamble(model, arguments, *said, text);
+  if (is_users(said->messages[count].json) &&
+      std::none_of(said->messages.begin(), said->messages.end() - 1, [](const Message& m) { return is_users(m.json); }))
+    said->preamble = find_preamble(model, arguments, *said, text);
   return {};
 }
 
