@@ -36,9 +36,10 @@
  *
  * Words. A *token* is the unit that a model reads and writes. A *control token* is one that is no text: it marks the
  * begin of a turn, say. The *KV state* (KV) is the attention's keys and values, which a model computes for each token.
- * A *block* holds the KV of 32 tokens (see block_tokens) in memory, in the model's *pool*. A *chunk* is a block's KV on
- * disk. A layer with a *window* sees so many of the last tokens alone (Gemma 3: 512 in five layers of six). Layers that
- * see the same are a *group*. Each group has blocks of its own, which hold all or some of its layers. Of layers with a
+ * A *block* holds the KV of 32 tokens (see block_tokens) in memory, in the model's *pool*. A layer with a *window* sees
+ * so many of the last tokens alone (Gemma 3: 512 in five layers of six). Layers that see the same are a *group*. Each
+ * group has blocks of its own, which hold all or some of its layers: 32 tokens of Gemma 3 270M have one block in the
+ * group that sees everything, of 3 layers, and five in the other. A *chunk* is the KV of 32 tokens in one group, on disk. Of layers with a
  * window a session keeps the KV of its last two windows (and a step's tokens), and one window where it may go on from:
  * at a *boundary*. Tokens are the truth, KV is a cache: lost KV is computed again from the tokens. The *numerics* of a device are
  * its arithmetic by name and version: KV is used only under the numerics that computed it. A *generation* runs from
@@ -139,7 +140,7 @@
  *
  *                                        IDLE      GENERATING    SUSPENDED     FAILED
  *     append*, set_messages              ok        BUSY          ok            INVALID
- *     truncate, erase                    ok        BUSY          ok            INVALID
+ *     truncate, erase, mark              ok        BUSY          ok            INVALID
  *     prefill, begin, generate           ok        BUSY          ok (warms)    INVALID
  *     accept                             INVALID   ok if asked   INVALID       INVALID
  *     next                               IDLE      event         IDLE          IDLE
@@ -400,10 +401,12 @@ typedef struct kvrt_report {
   /** Prompt tokens that were not reused, but computed (after a cancel: or left to compute). At least 1 where logits are
    * wanted: the last token then always runs. */
   uint64_t prefilled;
-  uint64_t generated;            /**< Tokens that the model gave, the end token included. */
-  uint32_t reuse_stopped;        /**< KVRT_REUSE_... */
-  uint32_t stop_string_tokens;   /**< The session's last tokens that hold the stop string; 0: none. Truncate to the length less these. */
-  uint64_t reuse_stopped_at;     /**< First position that was not reused; prompt_tokens when all was. */
+  uint64_t generated;          /**< Tokens that the model gave, the end token included. */
+  uint32_t reuse_stopped;      /**< KVRT_REUSE_... */
+  uint32_t stop_string_tokens; /**< The session's last tokens that hold the stop string; 0: none. Truncate to the length less these. */
+  /** The position that reuse_stopped is about; prompt_tokens when all was reused. Computing began there, or, with
+   * DIFFERENT_TOKEN, at the last end of a block before. KV after it may have been reused too. */
+  uint64_t reuse_stopped_at;
   uint64_t seed;                 /**< The seed in use, also when it was drawn. */
   double queue_ms;               /**< From begin to the first step with a row of this session. */
   double ttft_ms;                /**< From begin to the first token; 0: there was none. */
@@ -431,8 +434,8 @@ typedef struct kvrt_store_entry {
   char id[40];             /**< 32 hex digits, NUL-terminated. */
   uint64_t revision;       /**< Grows with every save of this name; none comes twice, even if the name was removed. */
   uint64_t tokens;         /**< Tokens of the conversation. */
-  uint64_t chunks;         /**< KV chunks on disk. */
-  uint64_t chunks_missing; /**< Chunks that a resume would compute again. */
+  uint64_t chunks;         /**< KV chunks on disk, windows at boundaries among them. */
+  uint64_t chunks_missing; /**< Chunks besides, that a resume would compute again. */
   uint64_t bytes;          /**< Bytes of its chunks on disk. */
   uint64_t bytes_shared;   /**< Of these, bytes that other sessions use too. */
   int64_t created_unix_ms; /**< When the name was first saved. */
@@ -618,8 +621,8 @@ KVRT_API kvrt_status kvrt_runtime_set_threads(kvrt_runtime* runtime, uint32_t th
  * Weights, tokenizer and chat template of a GGUF file, and a pool of KV blocks for its sessions.
  * @{ */
 
-/** The format in which K or V is stored; the two may have different ones. A token takes layers * kv_heads * head_dim
- * elements of each. INT8 and FP8 take 2 bytes more for each layer and KV head, a scale. KV of one pair of formats is
+/** The format in which K or V is stored; the two may have different ones. A token takes kv_heads * head_dim elements
+ * of each in every layer. INT8 and FP8 take 2 bytes more for each layer and KV head, a scale. KV of one pair of formats is
  * never used for another: a session that is resumed with another pair keeps its tokens, and its KV is computed again
  * (KVRT_REUSE_OTHER_NUMERICS). Every device computes with every pair. */
 enum {
@@ -658,8 +661,8 @@ typedef struct kvrt_model_options {
   /** Prompt tokens of a step at most, 1 to 512; 0: 512. It holds whatever step_ms_max allows. A smaller number makes
    * cancel take effect sooner. */
   uint32_t prefill_chunk;
-  /** Bytes of the pool of KV blocks. They are reserved at open; they hold two blocks at least, and at most the memory
-   * of the machine (CUDA: of the device). 0: four contexts, and at most a quarter of the free memory. */
+  /** Bytes of the pool of KV blocks. They are reserved at open; they hold the KV of two times block_tokens tokens at
+   * least (and a block of zeros where layers have windows), and at most the memory of the machine (CUDA: of the device). 0: four contexts, and at most a quarter of the free memory. */
   uint64_t kv_bytes_max;
   /** Milliseconds that a step may take, 1 to 60000; 0: 50. A step takes on as many prompt tokens as fit this time by
    * measured speed: the CPU time of a token, and the share of CPU time that the machine gave lately. It takes one token
@@ -716,8 +719,8 @@ typedef struct kvrt_model_props {
   uint32_t vocab_size;         /**< Tokens that the model knows. */
   uint32_t context_length;     /**< Tokens that a session can have. */
   uint32_t layers;             /**< Layers. */
-  uint32_t heads;              /**< Query heads of a layer. */
-  uint32_t kv_heads;           /**< KV heads of a layer. */
+  uint32_t heads;              /**< Query heads of a layer; the most of any where layers differ. */
+  uint32_t kv_heads;           /**< KV heads of a layer; the most likewise. */
   uint32_t head_dim;           /**< Elements of a head. */
   uint32_t width;              /**< Elements of a token's embedding. */
   int32_t bos_token;           /**< Its id; -1: none. */
@@ -743,8 +746,8 @@ typedef struct kvrt_model_props {
   uint32_t kv_groups;   /**< Groups of layers: the first so many entries of the next four. A group without a window comes first. */
   uint32_t kv_group_layers[KVRT_KV_GROUPS_MAX]; /**< Layers of the group. */
   uint32_t kv_group_window[KVRT_KV_GROUPS_MAX]; /**< Tokens that a token sees in them, itself with them; 0: all before it. */
-  /** Bytes of the group's blocks, for each token in them. A session of n tokens has, in each group, n rounded up to whole
-   * blocks, or kv_group_tokens_max where that is less. */
+  /** Bytes of the group's blocks, for each token in them. A session of n tokens has, in each group, KV of at most n tokens,
+   * rounded up to whole blocks, or of kv_group_tokens_max where that is less. */
   uint32_t kv_group_bytes_per_token[KVRT_KV_GROUPS_MAX];
   uint32_t kv_group_tokens_max[KVRT_KV_GROUPS_MAX]; /**< Tokens, in whole blocks, of which a session has KV at most; 0: all. */
 } kvrt_model_props;
@@ -755,7 +758,7 @@ typedef struct kvrt_model_props {
  * - `*out`: the new model. The caller owns it, and releases it with kvrt_model_release.
  * - Statuses: INVALID: an option outside its bounds. NOT_FOUND: no such file. CORRUPT: the file is no sound GGUF.
  *   UNSUPPORTED: an unknown architecture, tensor type or tokenizer, or a split file: the message names it. LIMIT:
- *   kv_bytes_max is more than the machine's memory, or less than two blocks. NO_MEMORY. IO. DEVICE. CANCELLED: by the
+ *   kv_bytes_max is more than the machine's memory, or too small. NO_MEMORY. IO. DEVICE. CANCELLED: by the
  *   callback.
  * - Blocks: until the file is read. */
 KVRT_API kvrt_status kvrt_model_open(kvrt_runtime* runtime, const char* path, size_t path_size, const kvrt_model_options* options,
@@ -1276,7 +1279,9 @@ typedef struct kvrt_session_options {
   /** Where the session is saved, and finds stored prefixes; NULL: nowhere. resume ignores it: its store is a
    * parameter. */
   kvrt_store* store;
-  /** Sharing scope, up to 255 bytes of UTF-8. Nothing is shared between domains. NULL: the default one. */
+  /** Sharing scope, up to 255 bytes of UTF-8. Nothing is shared between domains. NULL: the default one. Nor is anything
+   * shared between sessions with a store and those without: the KV of the latter is not named by the model's contents,
+   * which are hashed for a store alone. */
   const char* domain;
   size_t domain_size; /**< Bytes of it. */
   /** A JSON array, the template's variable `tools`; NULL: none. It is saved with the session; in resume NULL keeps the
@@ -1305,8 +1310,9 @@ typedef struct kvrt_session_options {
    * generate. */
   const char* autosave_name;
   size_t autosave_name_size; /**< Bytes of it. */
-  uint32_t autosave_turn;    /**< 1: save when a generation is over and its DONE was taken. */
-  uint32_t autosave_tokens;  /**< Save each time that the session has grown by this number of tokens; 0: not. */
+  uint32_t autosave_turn;    /**< 1: save when a generation is over and its DONE was taken; a prefill is one. */
+  /** Save each time that the session has grown by this number of tokens, or of tokens whose KV is computed; 0: not. */
+  uint32_t autosave_tokens;
   /** Save when nothing has happened to the session for this number of milliseconds, at most a day; 0: not. */
   uint32_t autosave_idle_ms;
   uint32_t foreign_kv; /**< KVRT_FOREIGN_KV_..., for resume. */
@@ -1314,10 +1320,12 @@ typedef struct kvrt_session_options {
 
 /** A session's state. Texts are NUL-terminated. */
 typedef struct kvrt_session_props {
-  uint32_t struct_size;          /**< sizeof this struct. */
-  uint32_t state;                /**< KVRT_STATE_... */
-  uint64_t tokens;               /**< Tokens that it has. */
-  uint64_t kv_tokens;            /**< Leading tokens whose KV is in the pool. */
+  uint32_t struct_size; /**< sizeof this struct. */
+  uint32_t state;       /**< KVRT_STATE_... */
+  uint64_t tokens;      /**< Tokens that it has. */
+  /** Leading tokens whose KV the session has, of layers with windows as far as the next token needs it. A generation
+   * looks for more of it in the pool and the store first. */
+  uint64_t kv_tokens;
   uint64_t kv_blocks;            /**< Blocks that it holds, shared ones in full. */
   uint64_t kv_bytes;             /**< Bytes of these. */
   uint64_t events_unread;        /**< Events that next has ready. */
@@ -1568,7 +1576,9 @@ KVRT_API kvrt_status kvrt_session_truncate(kvrt_session* session, uint64_t count
  * save stores it: a truncate, a fork or another session with the same tokens goes on from there without computing the
  * tokens before. kvrt does so by itself at the end of each message and of what the template has before the user's first
  * words, at saves, at forks, and where a prompt parts from one whose KV is there. A host calls this for what it appends
- * as tokens or text, before these are computed: a window that was given up already does not come back.
+ * as tokens or text, before these are computed: a window that was given up already does not come back. The end of a
+ * system prompt that other sessions are to share is such a place, and each place that the user may rewind to. A save
+ * after each turn makes these last: its boundaries come back from the store when the pool has given them up.
  * It does nothing where no layer has a window: such a model goes on from any token. Nor does it in a session with
  * no_prefix_cache, which keeps its last two windows alone. Windows that only boundaries keep take a quarter of the pool
  * at most (all of it where each layer has a window): those used least recently are given up.
@@ -1649,15 +1659,16 @@ typedef struct kvrt_save_options {
 
 /** The result of a save. */
 typedef struct kvrt_save_report {
-  uint32_t struct_size;    /**< sizeof this struct. */
-  uint64_t revision;       /**< As in kvrt_store_entry. */
-  uint64_t tokens;         /**< Tokens that were saved. */
-  uint64_t chunks;         /**< KV chunks of this session. */
+  uint32_t struct_size; /**< sizeof this struct. */
+  uint64_t revision;    /**< As in kvrt_store_entry. */
+  uint64_t tokens;      /**< Tokens that were saved. */
+  /** KV chunks of this session: those on disk, windows at boundaries among them, and those that are missing. */
+  uint64_t chunks;
   uint64_t chunks_written; /**< Of these, chunks that the store did not have. */
   uint64_t bytes_written;  /**< Bytes of chunks_written. */
   double ms;               /**< Milliseconds that the save took. */
-  /** Chunks that the store lacks now, for want of room, or because their KV was not in memory. A resume computes them
-   * again. */
+  /** Of `chunks`, those that the store lacks now, for want of room, or because their KV was not in memory. A resume
+   * computes them again. Windows at boundaries before the session's end do not count. */
   uint64_t chunks_missing;
 } kvrt_save_report;
 

@@ -48,7 +48,7 @@ void line(std::string_view what, const std::string& text) { put("{:<10} {}\n", w
 
 // What a session keeps in each group of layers. One group without a window needs no word.
 void print_groups(const kvrt_plan& p) {
-  if (!has_windows(p)) return;
+  if (p.kv_groups < 2 && !has_windows(p)) return;
   for (uint32_t g = 0; g < p.kv_groups; ++g) {
     const std::string layers = many(p.kv_group_layers[g], "layer"), bytes = human_bytes(p.kv_group_bytes_per_token[g]);
     line(g == 0 ? "groups" : "", p.kv_group_window[g] == 0

@@ -12,9 +12,9 @@ template <typename Out>
 void fill_kv(const ModelKv& kv, Out* out) {
   static_assert(kKvGroupsMax <= KVRT_KV_GROUPS_MAX);
   if (kv.groups.groups.empty()) return;
-  const uint32_t T = kv.all.block_tokens;
+  const uint32_t T = kv.block_tokens();
   out->block_tokens = T;
-  out->kv_bytes_per_token = kv.all.token_bytes();
+  out->kv_bytes_per_token = kv.token_bytes();
   out->block_bytes = kv.unit_bytes();
   out->kv_groups = kv.shape.n_groups;
   for (uint32_t g = 0; g < kv.shape.n_groups; ++g) {

@@ -61,8 +61,8 @@ void fill_props(const kvrt::Engine& engine, kvrt_model_props* p) {
   p->load_ms = i.load_ms;
   p->scratch_bytes = i.scratch_bytes;
   p->step_ms_max = i.step_ms_max;
-  p->kv_format = KVRT_KV_F16 + static_cast<uint32_t>(i.kv.all.k.format);
-  p->kv_format_v = KVRT_KV_F16 + static_cast<uint32_t>(i.kv.all.v.format);
+  p->kv_format = KVRT_KV_F16 + static_cast<uint32_t>(i.kv.formats.k);
+  p->kv_format_v = KVRT_KV_F16 + static_cast<uint32_t>(i.kv.formats.v);
 }
 
 kvrt::Result<kvrt::EngineOptions> options_of(const kvrt_model_options& o) {

@@ -18,6 +18,7 @@ inline constexpr uint64_t kGgufAlignmentMax = 1u << 20;
 // Models
 inline constexpr uint32_t kLayersMax = 1024;
 inline constexpr uint32_t kHeadsMax = 1024;
+inline constexpr uint32_t kKvGroupsMax = 4;  // groups of layers of one model
 inline constexpr uint32_t kHeadDimMax = 512;
 inline constexpr uint32_t kExpertsMax = 1024;
 inline constexpr uint32_t kWidthMax = 1u << 20;  // embedding and feed-forward width

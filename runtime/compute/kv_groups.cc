@@ -1,7 +1,8 @@
 #include "runtime/compute/kv_groups.h"
 
 #include <algorithm>
-#include <map>
+#include <set>
+#include <tuple>
 
 namespace kvrt {
 
@@ -9,54 +10,86 @@ namespace {
 
 constexpr uint64_t kPaddingPart = 10;
 
-uint32_t units_for(uint64_t layers, uint32_t unit_layers) { return static_cast<uint32_t>((layers + unit_layers - 1) / unit_layers); }
+bool takes(const KvGroup& group, const KvLayer& layer) { return group.window == layer.window && group.unit.same_layers(layer.kv); }
 
-// Without a window padding would cost in every token: there is none.
-bool fits(const std::vector<KvGroup>& groups, uint32_t unit_layers) {
-  return std::ranges::all_of(groups, [&](const KvGroup& group) {
-    const uint64_t padding = uint64_t{units_for(group.layers, unit_layers)} * unit_layers - group.layers;
-    return padding * kPaddingPart <= (group.window > 0 ? group.layers : 0);
-  });
+// The groups, without their units' sizes.
+std::vector<KvGroup> groups_of(std::span<const KvLayer> layers) {
+  std::vector<KvGroup> groups;
+  for (const KvLayer& layer : layers) {
+    auto at = std::ranges::find_if(groups, [&](const KvGroup& group) { return takes(group, layer); });
+    if (at == groups.end()) {
+      at = groups.insert(groups.end(), {layer.window, 0, layer.kv, 0, 0});
+      at->unit.layers = 1;
+    }
+    ++at->layers;
+  }
+  std::ranges::stable_sort(groups, {}, &KvGroup::window);
+  return groups;
 }
 
-uint32_t tables_of(const std::vector<KvGroup>& groups, uint32_t unit_layers) {
-  uint32_t n = 0;
-  for (const KvGroup& group : groups) n += units_for(group.layers, unit_layers);
-  return n;
+// Bytes of a block of all groups that no layer takes, those of groups without a window apart: these cost in every token.
+struct Cut {
+  bool too_much = false;
+  uint64_t lasting = 0, passing = 0;
+  uint32_t tables = 0;
+  // The first is the best.
+  auto rank() const { return std::tuple(too_much, too_much ? lasting : 0, too_much ? passing : 0, tables); }
+};
+// Sets the groups' units to this size, which has room for any layer.
+Cut cut(uint64_t unit_bytes, std::vector<KvGroup>* groups) {
+  Cut result;
+  for (KvGroup& group : *groups) {
+    const uint64_t layer = group.unit.layer_bytes(), own = group.layers * layer;
+    group.unit.layers = static_cast<uint32_t>(unit_bytes / layer);
+    group.unit.padding = unit_bytes % layer;
+    group.first_table = result.tables;
+    group.tables = (group.layers + group.unit.layers - 1) / group.unit.layers;
+    const uint64_t padding = group.tables * unit_bytes - own;
+    result.too_much |= padding * kPaddingPart > (group.window > 0 ? own : 0);
+    (group.window > 0 ? result.passing : result.lasting) += padding;
+    result.tables += group.tables;
+  }
+  return result;
 }
 
-// As many as fit; of counts that give as many tables, the least.
-uint32_t layers_of_unit(const std::vector<KvGroup>& groups, uint32_t layers) {
-  uint32_t n = layers;
-  while (n > 1 && !fits(groups, n)) --n;
-  const uint32_t tables = n > 1 ? tables_of(groups, n) : 0;
-  while (n > 1 && tables_of(groups, n - 1) == tables) --n;
-  return std::max(n, 1u);
+// Few tables are few copies and look-ups; of sizes that give as many, the least.
+uint64_t unit_bytes_of(std::vector<KvGroup>* groups) {
+  std::set<uint64_t> sizes;
+  uint64_t least = 0;
+  for (const KvGroup& group : *groups) {
+    least = std::max(least, group.unit.layer_bytes());
+    for (uint32_t n = 1; n <= group.layers; ++n) sizes.insert(n * group.unit.layer_bytes());
+  }
+  uint64_t best = 0;
+  Cut of_best;
+  for (const uint64_t size : sizes) {
+    if (size < least) continue;
+    const Cut next = cut(size, groups);
+    if (best == 0 || next.rank() < of_best.rank()) best = size, of_best = next;
+  }
+  return best;
 }
 
 }  // namespace
 
-KvGroups deal_layers(std::span<const uint32_t> windows, const KvGeometry& layer) {
+KvGroups deal_layers(std::span<const KvLayer> layers) {
   KvGroups kv;
-  std::map<uint32_t, uint32_t> layers;  // by window
-  for (const uint32_t window : windows) ++layers[window];
-  for (const auto& [window, count] : layers) kv.groups.push_back({window, count, 0, 0});
-  kv.unit = layer;
-  kv.unit.layers = layers_of_unit(kv.groups, static_cast<uint32_t>(windows.size()));
-  uint32_t tables = 0;
-  for (KvGroup& group : kv.groups) {
-    group.first_table = tables;
-    group.tables = units_for(group.layers, kv.unit.layers);
-    tables += group.tables;
-  }
+  kv.groups = groups_of(layers);
+  cut(unit_bytes_of(&kv.groups), &kv.groups);
   std::vector<uint32_t> dealt(kv.groups.size());
-  for (const uint32_t window : windows) {
-    const auto at = std::ranges::find(kv.groups, window, &KvGroup::window);
+  for (const KvLayer& layer : layers) {
+    const auto at = std::ranges::find_if(kv.groups, [&](const KvGroup& group) { return takes(group, layer); });
     const auto group = static_cast<uint32_t>(at - kv.groups.begin());
     const uint32_t index = dealt[group]++;
-    kv.places.push_back({index % kv.unit.layers, at->first_table + index / kv.unit.layers, group});
+    kv.places.push_back({index % at->unit.layers, at->first_table + index / at->unit.layers, group});
   }
   return kv;
+}
+
+KvGroups deal_layers(std::span<const uint32_t> windows, const KvGeometry& layer) {
+  std::vector<KvLayer> layers;
+  for (const uint32_t window : windows) layers.push_back({window, layer});
+  return deal_layers(layers);
 }
 
 KvGroups one_group(const KvGeometry& kv) {

@@ -9,26 +9,36 @@
 
 namespace kvrt {
 
-// Layers whose tokens leave KV behind for the same time.
+// Layers whose tokens leave KV of one shape behind for the same time.
 struct KvGroup {
   uint32_t window = 0;  // a row sees so many positions, its own with them; 0: all before it
   uint32_t layers = 0;
+  KvGeometry unit;                       // what a unit of the group is
   uint32_t first_table = 0, tables = 0;  // of a sequence's block tables; a block of the group has a unit in each
 };
 
-// The pool is cut into units: the KV of block_tokens tokens in unit.layers layers. All groups take units of one size, so that memory that
-// one group gives up is good for any other.
+// The pool is cut into units: the KV of a block's tokens in some layers of a group. All groups take units of one size in bytes, so that
+// memory that one group gives up is good for any other.
 struct KvGroups {
-  KvGeometry unit;
   std::vector<KvGroup> groups;
   std::vector<KvPlace> places;  // by layer
   uint32_t tables() const { return groups.empty() ? 0 : groups.back().first_table + groups.back().tables; }
+  uint64_t unit_bytes() const { return groups.empty() ? 0 : groups[0].unit.block_bytes(); }
+  const KvGeometry& unit(KvPlace place) const { return groups[place.group].unit; }
 };
 
-// Deals the layers, whose windows these are (0: none), to groups: one without a window, then one for each window, ascending. A group's
-// layers fill its units in their order. A unit has as many layers as it can while the places that no layer takes are none in the group without
-// a window, and in others at most a tenth of the group's layers. `layer`: the geometry of any one layer.
-KvGroups deal_layers(std::span<const uint32_t> windows, const KvGeometry& layer);
+// What a layer's tokens leave behind, and for how long.
+struct KvLayer {
+  uint32_t window = 0;  // 0: for ever
+  KvGeometry kv;        // of one layer; the same block_tokens in all
+};
+
+// Deals the layers to groups: those without a window first, then by the window, ascending; layers of different shapes are in different
+// groups. A group's layers fill its units in their order. A unit is as large as it can be while the bytes that no layer takes are none in a
+// group without a window, and in others at most a tenth of the layers' own; where no size is such, there is as little of the first
+// as can be, then of the second.
+KvGroups deal_layers(std::span<const KvLayer> layers);
+KvGroups deal_layers(std::span<const uint32_t> windows, const KvGeometry& layer);  // all of this shape, whatever its count of layers
 
 // One group of all layers, each of which keeps all its KV.
 KvGroups one_group(const KvGeometry& kv);

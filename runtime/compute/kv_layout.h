@@ -27,9 +27,9 @@ constexpr const char* kv_format_name(KvFormat format) {
   return kNames[static_cast<uint32_t>(format)];
 }
 // In kv_root: the name of one format for both, or "int8/f16", K's first.
-inline std::string kv_formats_name(const KvGeometry& kv) {
-  const std::string k = kv_format_name(kv.k.format);
-  return kv.k.format == kv.v.format ? k : k + "/" + kv_format_name(kv.v.format);
+inline std::string kv_formats_name(KvFormats formats) {
+  const std::string k = kv_format_name(formats.k);
+  return formats.k == formats.v ? k : k + "/" + kv_format_name(formats.v);
 }
 
 // Turns a block with `filled` tokens into a chunk's payload, in place. The slots after them become zero: their bytes are no part of it.

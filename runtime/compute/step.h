@@ -92,13 +92,15 @@ struct KvRows {
   uint32_t elem_bytes() const { return kv_elem_bytes(format); }
   uint32_t scale_bytes() const { return kv_scaled(format) ? kKvScaleBytes : 0; }  // a row's
   uint64_t bytes() const { return uint64_t{dim} * elem_bytes(); }                 // a row's elements
+  bool operator==(const KvRows&) const = default;
 };
 
 // The layout of the pool: unit u starts at base + u * block_bytes(); inside, per layer K [kv_head][k.dim][token], V
-// [kv_head][token][v.dim], then where scaled K's scales [kv_head][token], then where scaled V's.
+// [kv_head][token][v.dim], then where scaled K's scales [kv_head][token], then where scaled V's; after the layers the padding.
 struct KvGeometry {
   uint32_t layers = 0, kv_heads = 0, block_tokens = 0;
   KvRows k, v;
+  uint64_t padding = 0;  // bytes
 
   KvGeometry() = default;
   KvGeometry(uint32_t layers_, uint32_t kv_heads_, KvRows k_, KvRows v_, uint32_t block_tokens_)
@@ -114,7 +116,8 @@ struct KvGeometry {
   uint64_t k_scales_at() const { return v_at() + kv_heads * head_bytes(v); }
   uint64_t v_scales_at() const { return k_scales_at() + kv_heads * head_scale_bytes(k); }
   uint64_t layer_bytes() const { return v_scales_at() + kv_heads * head_scale_bytes(v); }
-  uint64_t block_bytes() const { return layers * layer_bytes(); }
+  uint64_t block_bytes() const { return layers * layer_bytes() + padding; }
+  bool same_layers(const KvGeometry& other) const { return kv_heads == other.kv_heads && k == other.k && v == other.v; }
   uint64_t blocks_for(uint64_t tokens) const { return tokens / block_tokens + (tokens % block_tokens != 0); }
   uint64_t token_bytes() const { return uint64_t{layers} * kv_heads * (k.bytes() + k.scale_bytes() + v.bytes() + v.scale_bytes()); }
 };

@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "runtime/base/hash.h"
+#include "runtime/base/limits.h"
 #include "runtime/kv/block_pool.h"
 
 namespace kvrt {
-
-inline constexpr uint32_t kKvGroupsMax = 4;  // groups of layers of one model
 
 // A block's tokens and, through `before`, all that come before. PrefixIndex makes equal ones one object: where two links are the same
 // pointer, every token up to the root has been compared.

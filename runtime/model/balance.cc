@@ -34,7 +34,7 @@ void balance_qk(Model* model) {
     for (uint32_t i = 0; i < rope.dims / 2; ++i) {
       rope.style == RopeStyle::kHalves ? balance(q, k, {i, i + rope.dims / 2}) : balance(q, k, {2 * i, 2 * i + 1});
     }
-    for (uint32_t i = rope.dims; i < d.head_dim; ++i) balance(q, k, {i});
+    for (uint32_t i = rope.dims; i < d.heads_of(layer).dim; ++i) balance(q, k, {i});
   }
 }
 

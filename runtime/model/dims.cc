@@ -1,6 +1,8 @@
 // Hyper-parameters of a GGUF file, each checked, and each that would change the arithmetic in a way kvrt lacks refused by name.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <set>
 
 #include "runtime/base/limits.h"
 #include "runtime/base/numbers.h"
@@ -56,6 +58,7 @@ class DimsReader {
     KVRT_TRY(read_attention(&dims));
     KVRT_TRY(read_rope(&dims));
     KVRT_TRY(read_windows(&dims));
+    KVRT_TRY(limit_groups(dims));
     KVRT_TRY(read_vocab(&dims));
     return dims;
   }
@@ -138,14 +141,62 @@ class DimsReader {
     return Status::ok();
   }
 
-  Status read_attention(ModelDims* dims) const {
-    KVRT_TRY(read_uint("attention.head_count", 1, kHeadsMax, &dims->heads));
-    dims->kv_heads = dims->heads;
-    KVRT_TRY(read_optional_uint("attention.head_count_kv", 1, kHeadsMax, &dims->kv_heads));
-    if (dims->heads % dims->kv_heads != 0) {
-      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a divisor of %u heads, found %u", file_.name().c_str(),
-                   key("attention.head_count_kv").c_str(), dims->heads, dims->kv_heads);
+  // One number for all layers, or an array with one for each.
+  Status read_by_layer(const char* name, uint64_t max, std::vector<uint32_t>* out) const {
+    const auto numbers = file_.get_ints(key(name));
+    if (!numbers) {
+      uint32_t all = 0;
+      KVRT_TRY(read_uint(name, 1, max, &all));
+      std::ranges::fill(*out, all);
+      return Status::ok();
     }
+    if (numbers->size() != out->size()) {
+      return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a number for each of %zu layers, found %zu",
+                   file_.name().c_str(), key(name).c_str(), out->size(), numbers->size());
+    }
+    for (size_t i = 0; i < out->size(); ++i) {
+      const int64_t n = (*numbers)[i];
+      if (n == 0) return unsupported(key(name), ("layer " + std::to_string(i) + " has no attention, which is not supported").c_str());
+      if (n < 0 || static_cast<uint64_t>(n) > max) {
+        return error(n < 0 ? Code::kCorrupt : Code::kLimit, n < 0 ? Detail::kFormat : Detail::kNone,
+                     "%s: metadata key %s: layer %zu has %lld, expected 1 to %llu", file_.name().c_str(), key(name).c_str(), i,
+                     static_cast<long long>(n), Ull{max});
+      }
+      (*out)[i] = static_cast<uint32_t>(n);
+    }
+    return Status::ok();
+  }
+
+  Status read_heads(ModelDims* dims) const {
+    std::vector<uint32_t> q(dims->layers), kv;
+    KVRT_TRY(read_by_layer("attention.head_count", kHeadsMax, &q));
+    kv = q;
+    if (file_.has(key("attention.head_count_kv"))) KVRT_TRY(read_by_layer("attention.head_count_kv", kHeadsMax, &kv));
+    for (uint32_t i = 0; i < dims->layers; ++i) {
+      if (q[i] % kv[i] != 0) {
+        return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a divisor of %u heads, found %u", file_.name().c_str(),
+                     key("attention.head_count_kv").c_str(), q[i], kv[i]);
+      }
+      dims->layer_heads.push_back({q[i], kv[i], 0});
+    }
+    dims->heads = q[0];  // the head of width / heads dimensions is the first layer's
+    return Status::ok();
+  }
+
+  // Puts the heads where they belong: all layers' in one place, or each layer's.
+  Status settle_heads(ModelDims* dims) const {
+    std::vector<Heads>& layers = dims->layer_heads;
+    for (Heads& heads : layers) {
+      heads.dim = dims->head_dim;
+      dims->heads = std::max(dims->heads, heads.q);
+      dims->kv_heads = std::max(dims->kv_heads, heads.kv);
+    }
+    if (std::ranges::all_of(layers, [&](const Heads& heads) { return heads == layers[0]; })) layers.clear();
+    return Status::ok();
+  }
+
+  Status read_attention(ModelDims* dims) const {
+    KVRT_TRY(read_heads(dims));
     if (!file_.has(key("attention.key_length")) && dims->width % dims->heads != 0) {
       return error(Code::kCorrupt, Detail::kFormat, "%s: metadata key %s: expected a divisor of the width %u, found %u",
                    file_.name().c_str(), key("attention.head_count").c_str(), dims->width, dims->heads);
@@ -161,7 +212,8 @@ class DimsReader {
     if (value_length != dims->head_dim) {
       return unsupported(key("attention.value_length"), "values of another length than keys are not supported");
     }
-    return read_scores(dims);
+    KVRT_TRY(read_scores(dims));
+    return settle_heads(dims);
   }
 
   Status read_scores(ModelDims* dims) const {
@@ -278,6 +330,15 @@ class DimsReader {
     }
     for (uint32_t layer = 0; layer < dims->layers; ++layer) dims->windows.push_back(layer % period < period - 1 ? window : 0);
     return Status::ok();
+  }
+
+  // KV groups: layers with the same window and the same KV heads (runtime/compute/kv_groups.h).
+  Status limit_groups(const ModelDims& dims) const {
+    std::set<std::array<uint32_t, 3>> groups;
+    for (uint32_t i = 0; i < dims.layers; ++i) groups.insert({dims.window(i), dims.heads_of(i).kv, dims.heads_of(i).dim});
+    if (groups.size() <= kKvGroupsMax) return Status::ok();
+    return error(Code::kLimit, Detail::kNone, "%s: metadata key %s: the layers are of %zu kinds by KV heads and window, the limit is %u",
+                 file_.name().c_str(), key("attention.head_count_kv").c_str(), groups.size(), kKvGroupsMax);
   }
 
   Status read_vocab(ModelDims* dims) const {

@@ -19,8 +19,8 @@ class Scratch final : public ForwardScratch {
   std::unique_ptr<Buffer> buffer;
   float* x = nullptr;          // [rows, width] the residual stream
   float* normed = nullptr;     // [rows, width] a block's output, or the experts' input
-  float* qkv = nullptr;        // [rows, (heads + 2 kv_heads) * head_dim]
-  float* attended = nullptr;   // [rows, heads * head_dim]
+  float* qkv = nullptr;        // [rows, (heads + 2 kv_heads) * head_dim] of a layer
+  float* attended = nullptr;   // [rows, heads * head_dim] of a layer
   float* activated = nullptr;  // [rows, ff]
   float* router = nullptr;     // [rows, experts]
   float* expert_in = nullptr;  // [rows, width] the rows of one expert, and its output
@@ -30,8 +30,6 @@ class Scratch final : public ForwardScratch {
   Routes routes;
   std::unique_ptr<RunCache> cache;
 };
-
-uint32_t qkv_width(const ModelDims& d) { return (d.heads + 2 * d.kv_heads) * d.head_dim; }
 
 struct ScratchArray {
   float* Scratch::*array;
@@ -44,8 +42,8 @@ std::array<ScratchArray, 10> scratch_arrays(const ModelDims& d, const Backend& b
   return {{
       {&Scratch::x, rows_max, d.width},
       {&Scratch::normed, rows_max, d.width},
-      {&Scratch::qkv, rows_max, qkv_width(d)},
-      {&Scratch::attended, rows_max, uint64_t{d.heads} * d.head_dim},
+      {&Scratch::qkv, rows_max, d.qkv_width_max()},
+      {&Scratch::attended, rows_max, d.q_width_max()},
       {&Scratch::activated, rows_max, d.ff},
       {&Scratch::router, rows_max, d.experts},
       {&Scratch::expert_in, rows_max, expert_width},
@@ -98,21 +96,23 @@ void embed(const Pass& p, Rows rows) {
 void attention_input(const Pass& p, Rows rows, uint32_t index) {
   const ModelDims& d = p.d;
   const Layer& layer = p.model.layers[index];
-  const uint32_t stride = qkv_width(d);
+  const Heads heads = d.heads_of(index);
+  const uint32_t stride = heads.qkv_width();
   float* qkv = rows.of(p.s->qkv, stride);
   p.backend->matmul(*layer.qkv, layer.qkv_bias.device, block_input(p, rows, layer.attn_norm), /*accumulate=*/false, qkv);
-  QkParams params{d.window(index) > 0 ? &d.window_rope : &d.rope, d.heads};
+  QkParams params{d.window(index) > 0 ? &d.window_rope : &d.rope, heads.q};
   if (p.arch.qk_norm != QkNorm::kNone) {
     params.q_norm = layer.q_norm.device;
     params.k_norm = layer.k_norm.device;
     params.norm_rows = p.arch.qk_norm == QkNorm::kRow;
     params.eps = d.rms_eps;
   }
-  p.backend->rope_store(p.kv.unit, p.pool, p.kv.places[index], p.step, rows.first, rows.n, params, stride, qkv);
+  p.backend->rope_store(p.kv.unit(p.kv.places[index]), p.pool, p.kv.places[index], p.step, rows.first, rows.n, params, stride, qkv);
 }
 
-void attention_output(const Pass& p, Rows rows, const Layer& layer) {
-  add_output(p, rows, *layer.out, layer.post_attn_norm, rows.of(p.s->attended, uint64_t{p.d.heads} * p.d.head_dim));
+void attention_output(const Pass& p, Rows rows, uint32_t index) {
+  const Layer& layer = p.model.layers[index];
+  add_output(p, rows, *layer.out, layer.post_attn_norm, rows.of(p.s->attended, p.d.heads_of(index).q_width()));
 }
 
 void mlp(const Pass& p, Rows rows, const Layer& layer) {
@@ -169,20 +169,22 @@ void layers(const Pass& p) {
     const Layer& layer = p.model.layers[i];
     const bool last = i + 1 == d.layers;
     if (last && p.step.logits_rows.empty()) return;
-    const AttentionParams params{d.heads, d.attention_scale, d.attention_softcap, d.window(i)};
-    p.backend->attention(p.kv.unit, p.pool, p.kv.places[i], p.step, params, p.s->qkv, qkv_width(d), p.s->attended);
+    const Heads heads = d.heads_of(i);
+    const KvPlace place = p.kv.places[i];
+    const AttentionParams params{heads.q, d.attention_scale, d.attention_softcap, d.window(i)};
+    p.backend->attention(p.kv.unit(place), p.pool, place, p.step, params, p.s->qkv, heads.qkv_width(), p.s->attended);
     if (last) {
       p.backend->gather_logits_rows(p.step, d.width, p.s->x);
-      p.backend->gather_logits_rows(p.step, d.heads * d.head_dim, p.s->attended);
+      p.backend->gather_logits_rows(p.step, heads.q_width(), p.s->attended);
       rows = static_cast<uint32_t>(p.step.logits_rows.size());
     }
     if (d.experts > 0) {
-      p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) { attention_output(p, {first, n}, layer); });
+      p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) { attention_output(p, {first, n}, i); });
       experts(p, rows, layer);
     }
     p.backend->by_rows(rows, [&](uint32_t first, uint32_t n) {
       if (d.experts == 0) {
-        attention_output(p, {first, n}, layer);
+        attention_output(p, {first, n}, i);
         mlp(p, {first, n}, layer);
       }
       if (!last) attention_input(p, {first, n}, i + 1);
@@ -191,6 +193,27 @@ void layers(const Pass& p) {
 }
 
 }  // namespace
+
+uint32_t ModelDims::q_width_max() const {
+  uint32_t most = heads_of(0).q_width();
+  for (const Heads& layer : layer_heads) most = std::max(most, layer.q_width());
+  return most;
+}
+
+uint32_t ModelDims::qkv_width_max() const {
+  uint32_t most = heads_of(0).qkv_width();
+  for (const Heads& layer : layer_heads) most = std::max(most, layer.qkv_width());
+  return most;
+}
+
+std::vector<KvLayer> kv_layers(const ModelDims& dims, uint32_t block_tokens, KvFormats formats) {
+  std::vector<KvLayer> layers;
+  for (uint32_t i = 0; i < dims.layers; ++i) {
+    const Heads heads = dims.heads_of(i);
+    layers.push_back({dims.window(i), {1, heads.kv, heads.dim, block_tokens, formats}});
+  }
+  return layers;
+}
 
 StepShape step_shape(const ModelDims& d, uint32_t rows_max) {
   StepShape shape{rows_max, std::max(d.context, 1u), d.width, d.ff, d.experts, d.heads, d.kv_heads, d.head_dim, {d.rope}};
@@ -230,8 +253,12 @@ void forward(const Model& model, Backend* backend, const KvGroups& kv, uint8_t* 
   const uint32_t rows = step.n_rows();
   const uint64_t n_logits = step.logits_rows.size();
   KVRT_CHECK(rows <= s->rows_max && n_logits <= rows);
-  KVRT_CHECK(kv.places.size() == model.dims.layers && kv.unit.kv_heads == model.dims.kv_heads);
-  KVRT_CHECK(kv.unit.k.dim == model.dims.head_dim && kv.unit.v.dim == model.dims.head_dim);
+  KVRT_CHECK(kv.places.size() == model.dims.layers);
+  for (uint32_t i = 0; i < model.dims.layers; ++i) {
+    const KvGeometry& unit = kv.unit(kv.places[i]);
+    const Heads heads = model.dims.heads_of(i);
+    KVRT_CHECK(unit.kv_heads == heads.kv && unit.k.dim == heads.dim && unit.v.dim == heads.dim);
+  }
   KVRT_CHECK(step.n_tables == kv.tables() && step.n_groups == kv.groups.size());
 
   const Pass pass{model, backend, kv, pool, step, s};

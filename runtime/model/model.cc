@@ -57,12 +57,12 @@ class Planner {
       KVRT_TRY(take(blk + "post_attention_norm.weight", d_.width, 0, &layer->post_attn_norm));
       KVRT_TRY(take(blk + "post_ffw_norm.weight", d_.width, 0, &layer->post_ffn_norm));
     }
-    KVRT_TRY(plan_attention(blk, layer));
+    KVRT_TRY(plan_attention(blk, d_.heads_of(index), layer));
     return d_.experts > 0 ? plan_experts(blk, layer) : plan_mlp(blk, layer);
   }
 
-  Status plan_attention(const std::string& blk, LayerTensors* layer) {
-    const uint64_t q_rows = uint64_t{d_.heads} * d_.head_dim, kv_rows = uint64_t{d_.kv_heads} * d_.head_dim;
+  Status plan_attention(const std::string& blk, Heads heads, LayerTensors* layer) {
+    const uint64_t q_rows = heads.q_width(), kv_rows = uint64_t{heads.kv} * heads.dim;
     if (arch_.fused) {
       KVRT_TRY(take(blk + "attn_qkv.weight", d_.width, q_rows + 2 * kv_rows, &layer->qkv));
     } else {
@@ -77,8 +77,8 @@ class Planner {
     }
     if (arch_.qk_norm != QkNorm::kNone) {
       const bool row = arch_.qk_norm == QkNorm::kRow;
-      KVRT_TRY(take(blk + "attn_q_norm.weight", row ? q_rows : d_.head_dim, 0, &layer->q_norm));
-      KVRT_TRY(take(blk + "attn_k_norm.weight", row ? kv_rows : d_.head_dim, 0, &layer->k_norm));
+      KVRT_TRY(take(blk + "attn_q_norm.weight", row ? q_rows : heads.dim, 0, &layer->q_norm));
+      KVRT_TRY(take(blk + "attn_k_norm.weight", row ? kv_rows : heads.dim, 0, &layer->k_norm));
     }
     return take(blk + "attn_output.weight", q_rows, d_.width, &layer->out);
   }

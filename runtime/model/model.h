@@ -41,10 +41,19 @@ struct Arch {
 const Arch* find_arch(std::string_view name);
 std::string arch_names();  // all of them: "llama, qwen2, ..."
 
+// The attention heads of a layer: of Q, of K and V, and a head's dimensions.
+struct Heads {
+  uint32_t q = 0, kv = 0, dim = 0;
+  uint32_t q_width() const { return q * dim; }
+  uint32_t qkv_width() const { return (q + 2 * kv) * dim; }
+  bool operator==(const Heads&) const = default;
+};
+
 struct ModelDims {
   uint32_t layers = 0, width = 0, ff = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0, context = 0;  // ff: of one expert
   uint32_t experts = 0, experts_used = 0;                                                                 // 0: an MLP
-  bool experts_normalize = true;  // the weights of a row's experts sum to 1
+  bool experts_normalize = true;   // the weights of a row's experts sum to 1
+  std::vector<Heads> layer_heads;  // [layers]; or empty: heads, kv_heads, head_dim are every layer's. Else these are the most of any
   float rms_eps = 0;
   RopeParams rope, window_rope;                                         // for layers that see everything, and for the others
   std::vector<uint32_t> windows;                                        // [layers], 0: the layer sees everything; or empty: all do
@@ -52,7 +61,14 @@ struct ModelDims {
   float embedding_scale = 1;
   bool tied_head = false;
   uint32_t window(uint32_t layer) const { return windows.empty() ? 0 : windows[layer]; }
+  Heads heads_of(uint32_t layer) const { return layer_heads.empty() ? Heads{heads, kv_heads, head_dim} : layer_heads[layer]; }
+  // The widest rows of all layers.
+  uint32_t q_width_max() const;
+  uint32_t qkv_width_max() const;
 };
+
+// What each layer's tokens leave behind.
+std::vector<KvLayer> kv_layers(const ModelDims& dims, uint32_t block_tokens, KvFormats formats);
 
 struct Expert {
   std::unique_ptr<Weight> gate_up, down;  // as of a layer
@@ -67,8 +83,8 @@ struct Vector {
 // Weights and vectors that an architecture lacks are null or empty.
 struct Layer {
   Vector attn_norm, ffn_norm, post_attn_norm, post_ffn_norm;  // [width]
-  Vector qkv_bias;                                            // [(heads + 2 kv_heads) * head_dim]
-  Vector q_norm, k_norm;                                      // [head_dim], or [heads * head_dim] and [kv_heads * head_dim]
+  Vector qkv_bias;                                            // [(h + 2 kv) * d] of the layer's heads
+  Vector q_norm, k_norm;                                      // [d], or [h * d] and [kv * d]
   std::unique_ptr<Weight> qkv, out, gate_up, down;            // [(h + 2kv) * d, width] [width, h * d] [2 ff, width] [width, ff]
   std::unique_ptr<Weight> router;                             // [experts, width]
   std::vector<Expert> experts;

@@ -74,18 +74,19 @@ static void expect_saved(kvrt_session* s, const char* name) {
 static void every_turn(void) {
   kvrt_session* s = open_with("turns", 1, 0, 0);
   append(s, kPrompt, 1);
-  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));  // no turn
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
+  expect_saved(s, "turns");
   for (uint64_t turn = 1; turn <= 3; ++turn) {
     generate(s, 20, NULL, NULL);
     expect_saved(s, "turns");
-    EXPECT(entry_of("turns").revision == turn, "revision %" PRIu64 " after turn %" PRIu64, entry_of("turns").revision, turn);
+    EXPECT(entry_of("turns").revision == turn + 1, "revision %" PRIu64 " after turn %" PRIu64, entry_of("turns").revision, turn);
     append(s, 10, turn);
   }
   int32_t tokens[1024];
   const size_t count = session_tokens(s, tokens, 1024);
   kvrt_session_close(s);  // with 10 tokens that no turn followed
   expect_stored("turns", tokens, count);
-  EXPECT(entry_of("turns").revision == 4, "revision %" PRIu64 " after close", entry_of("turns").revision);
+  EXPECT(entry_of("turns").revision == 5, "revision %" PRIu64 " after close", entry_of("turns").revision);
 }
 
 struct watch {
@@ -114,6 +115,16 @@ static void every_tokens(void) {
   const size_t count = session_tokens(s, tokens, 1024);
   kvrt_session_close(s);
   expect_stored("grows", tokens, count);
+}
+
+// The tokens of a long prompt are saved when they come, and their KV when it has been computed.
+static void kv_after_tokens(void) {
+  kvrt_session* s = open_with("prompt", 0, 50, 0);
+  append(s, kPrompt, 8);
+  EXPECT(comes_to("prompt", kPrompt) && entry_of("prompt").chunks == 0, "the tokens alone were to be saved");
+  MUST(kvrt_session_prefill(s, 0, NULL, NULL, NULL, NULL));
+  expect_saved(s, "prompt");
+  kvrt_session_close(s);
 }
 
 static void when_idle(void) {
@@ -241,6 +252,7 @@ int main(void) {
   store = open_store(rt, dir);
   every_turn();
   every_tokens();
+  kv_after_tokens();
   when_idle();
   kv_later();
   names();

@@ -13,7 +13,7 @@ import numpy as np
 import reference
 
 F32, F16, Q8_0, Q4_1 = (gguf.GGMLQuantizationType[t] for t in ("F32", "F16", "Q8_0", "Q4_1"))
-CONTEXT, LAYERS, EPS, N_TOKENS = 1024, 2, 1e-5, 96
+CONTEXT, EPS, N_TOKENS = 1024, 1e-5, 96
 ROWS = [0, 1, 15, 16, 31, 32, 33, 63, 64, 95]  # both sides of the block edges for blocks of 16, 32 and 64 tokens
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MERGES = """Ġ t|h e|i n|Ġ a|r e|Ġt he|o n|e r|Ġ s|a t|Ġ w|n d|Ġ o|e n|i t|o u|i s|o r|Ġ b|e d|Ġ c|Ġ f|in g|Ġ p|Ġo f|Ġa nd|a n|a l|a r|Ġt o
@@ -29,8 +29,8 @@ class Variant:
     name: str
     arch: str
     width: int
-    heads: int
-    kv_heads: int
+    heads: object  # a number, or one per layer
+    kv_heads: object
     head_dim: int
     ff: int
     weights: gguf.GGMLQuantizationType
@@ -39,6 +39,10 @@ class Variant:
     rope_dims: int
     rope_base: float = 10000.0
 
+    def layer_heads(self):
+        many = isinstance(self.heads, list)
+        return list(zip(self.heads, self.kv_heads)) if many else [(self.heads, self.kv_heads)] * 2
+
 
 VARIANTS = [
     Variant("llama_gqa_f32", "llama", 32, 4, 2, 16, 64, F32, F32, False, 16),
@@ -46,6 +50,7 @@ VARIANTS = [
     Variant("llama_mqa_q8_0", "llama", 64, 2, 1, 32, 128, Q8_0, Q8_0, True, 16),
     Variant("llama_gqa_q4_1", "llama", 64, 4, 2, 16, 128, Q4_1, Q8_0, True, 16, 100000.0),
     Variant("qwen2_gqa_f32", "qwen2", 32, 2, 1, 16, 64, F32, F32, True, 16, 1000000.0),
+    Variant("llama_heads_f32", "llama", 32, [4, 2, 6], [2, 1, 2], 16, 64, F32, F32, False, 16),
 ]
 
 
@@ -79,9 +84,9 @@ def tensors_of(v, vocab, rng):
     """Yields (name, matrix or vector, type). The scales make layers outweigh the embedding, so that logits depend on the context."""
     normal = lambda *shape, std=1.0: rng.standard_normal(shape, dtype=np.float32) * np.float32(std)
     fan = lambda n, gain=1.0: gain / np.sqrt(n)
-    q, kv = v.heads * v.head_dim, v.kv_heads * v.head_dim
     yield "token_embd.weight", normal(vocab, v.width, std=2.5 / np.sqrt(v.width)), v.embedding
-    for i in range(LAYERS):
+    for i, heads in enumerate(v.layer_heads()):
+        q, kv = (n * v.head_dim for n in heads)
         p = f"blk.{i}."
         yield p + "attn_norm.weight", 1 + normal(v.width, std=0.1), F32
         for name, rows in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
@@ -101,13 +106,13 @@ def tensors_of(v, vocab, rng):
 def write_model(path, v, seed):
     w = gguf.GGUFWriter(str(path), v.arch)
     w.add_name(v.name)
-    w.add_block_count(LAYERS)
+    w.add_block_count(len(v.layer_heads()))
     w.add_context_length(CONTEXT)
     w.add_embedding_length(v.width)
     w.add_feed_forward_length(v.ff)
     w.add_head_count(v.heads)
     w.add_head_count_kv(v.kv_heads)
-    if v.head_dim * v.heads != v.width:
+    if v.head_dim * v.layer_heads()[0][0] != v.width:
         w.add_key_length(v.head_dim)
         w.add_value_length(v.head_dim)
     w.add_layer_norm_rms_eps(EPS)

@@ -41,9 +41,10 @@ class Model:
         self.interleaved = ROPE_INTERLEAVED[self.arch]
         self.layers = key("block_count")
         self.width = key("embedding_length")
-        self.heads = key("attention.head_count")
-        self.kv_heads = key("attention.head_count_kv", self.heads)
-        self.head_dim = key("attention.key_length", self.width // self.heads)
+        by_layer = lambda value: value if isinstance(value, list) else [value] * self.layers
+        self.heads = by_layer(key("attention.head_count"))
+        self.kv_heads = by_layer(key("attention.head_count_kv", self.heads))
+        self.head_dim = key("attention.key_length", self.width // self.heads[0])
         self.rope_dims = key("rope.dimension_count", self.head_dim)
         self.rope_base = key("rope.freq_base", 10000.0)
         self.eps = key("attention.layer_norm_rms_epsilon")
@@ -93,25 +94,26 @@ class Model:
         return out
 
     def attention(self, layer, x):
-        p, n, d, group = f"blk.{layer}.", x.shape[0], self.head_dim, self.heads // self.kv_heads
-        q = self.linear(p + "attn_q", x).reshape(n, self.heads, d)
-        k = self.linear(p + "attn_k", x).reshape(n, self.kv_heads, d)
+        heads, kv_heads = self.heads[layer], self.kv_heads[layer]
+        p, n, d, group = f"blk.{layer}.", x.shape[0], self.head_dim, heads // kv_heads
+        q = self.linear(p + "attn_q", x).reshape(n, heads, d)
+        k = self.linear(p + "attn_k", x).reshape(n, kv_heads, d)
         if self.gemma:
             q, k = self.norm(p + "attn_q_norm.weight", q), self.norm(p + "attn_k_norm.weight", k)
         q, k = self.rope(q, layer), self.rope(k, layer)
-        v = self.linear(p + "attn_v", x).reshape(n, self.kv_heads, d)
+        v = self.linear(p + "attn_v", x).reshape(n, kv_heads, d)
         if self.kv_f16:
             k, v = (t.astype(np.float32).astype(np.float16).astype(self.precision) for t in (k, v))
         out = np.empty_like(q)
         unseen = np.triu(np.ones((n, n), bool), 1)
         if self.local(layer):
             unseen |= np.tril(np.ones((n, n), bool), -self.window)
-        for h in range(self.heads):
+        for h in range(heads):
             score = q[:, h] @ k[:, h // group].T / self.precision(np.sqrt(d))
             score[unseen] = -np.inf
             weight = np.exp(score - score.max(axis=-1, keepdims=True))
             out[:, h] = weight / weight.sum(axis=-1, keepdims=True) @ v[:, h // group]
-        return self.linear(p + "attn_output", out.reshape(n, self.heads * d))
+        return self.linear(p + "attn_output", out.reshape(n, heads * d))
 
     def mlp(self, p, x):
         gate = self.linear(p + "ffn_gate", x)

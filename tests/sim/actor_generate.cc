@@ -67,7 +67,7 @@ void Actor::start(GenerateOptions o) {
   heard_ = bell_ ? bell_->rung.load() : 0;
   run.given_up = given_up(w_->engine);  // first: another thread may evict in between
   run.kv_tokens = w_->engine->session_info(session_).kv_tokens;
-  if (!w_->alone) run.kv_tokens -= run.kv_tokens % w_->engine->info().kv.all.block_tokens;  // until it begins its tail can go, uncounted
+  if (!w_->alone) run.kv_tokens -= run.kv_tokens % w_->engine->info().kv.block_tokens();  // until it begins its tail can go, uncounted
   Status status = w_->engine->begin(session_, o);
   if (opens && status.code() == Code::kLimit) return;
   if (opens) {  // single-threaded: no step has run

@@ -157,7 +157,7 @@ std::string Probe::check_kv(const Session& s) const {
       for (BlockId unit = s.kv.tables[g].block(i); unit != kNoBlock; unit = cache().next_unit(unit), ++index) {
         uint64_t have = 0;
         const bool whole =
-            test::toy_read_slot(engine->kv_.groups.unit, engine->unit_data(unit), index, static_cast<uint32_t>(p % T), &have);
+            test::toy_read_slot(engine->kv_.groups.groups[g], engine->unit_data(unit), index, static_cast<uint32_t>(p % T), &have);
         if (!whole || have != want[g])
           return say("the KV of position %llu in group %u is another's", static_cast<unsigned long long>(p), g);
       }
@@ -214,7 +214,7 @@ std::string Probe::check_domains(const Step& step) {
         const auto& copies = plan().unit_copies;            // a copy has written all of the unit, with KV of this domain
         if (std::any_of(copies.begin(), copies.end(), [&](const UnitCopy& c) { return c.to == unit; })) continue;
         const uint8_t* bytes = engine->unit_data(unit);
-        if (std::any_of(bytes, bytes + kv.unit.block_bytes(), [](uint8_t b) { return b != 0; })) {
+        if (std::any_of(bytes, bytes + kv.unit_bytes(), [](uint8_t b) { return b != 0; })) {
           return say("unit %d still has what another domain left", unit);
         }
       }
@@ -272,19 +272,19 @@ std::string Probe::check_step(const Step& step) {
 }
 
 void Probe::poison() {
-  const KvGeometry& kv = engine->kv_.groups.unit;
-  const uint64_t bytes = kv.block_bytes();
+  const uint64_t bytes = engine->kv_.unit_bytes();
   for (const BlockId unit : cache().pool_.free_) std::memset(engine->unit_data(unit), 0xee, bytes);
   Holders held = holders();
   for (uint32_t b = 0; b < held.size(); ++b) {
     const auto block = static_cast<BlockId>(b);
     if (held[b].empty() || cache().index_.contains(block)) continue;
     uint32_t filled = 0, index = 0;
+    const KvGroup& group = engine->kv_.groups.groups[held[b][0].group];
     for (const Holder& h : held[b]) filled = std::max(filled, h.session->kv.tables[h.group].filled(h.index));
     for (BlockId unit = block; unit != kNoBlock; unit = cache().next_unit(unit), ++index) {
       if (filled == 0) std::memset(engine->unit_data(unit), 0xee, bytes);
-      for (uint32_t slot = filled; filled && slot < kv.block_tokens; ++slot) {
-        test::toy_write_slot(kv, engine->unit_data(unit), index, slot, 0xeeee'eeee'eeee'eeeeull);
+      for (uint32_t slot = filled; filled && slot < group.unit.block_tokens; ++slot) {
+        test::toy_write_slot(group, engine->unit_data(unit), index, slot, 0xeeee'eeee'eeee'eeeeull);
       }
     }
   }

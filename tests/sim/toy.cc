@@ -1,5 +1,6 @@
 #include "tests/sim/toy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -61,10 +62,11 @@ void toy_logits(uint64_t state, std::span<float> row) {
   if (peak % 3000 == 2) row[row.size() / 2] = std::numeric_limits<float>::quiet_NaN();
 }
 
-ModelDims toy_dims(uint32_t context, uint32_t vocab, std::vector<uint32_t> windows) {
+ModelDims toy_dims(uint32_t context, uint32_t vocab, std::vector<uint32_t> windows, std::vector<Heads> layer_heads) {
   ModelDims d;
   d.layers = static_cast<uint32_t>(windows.size());
   d.windows = std::move(windows);
+  d.layer_heads = std::move(layer_heads);
   d.heads = d.kv_heads = kToyHeads;
   d.head_dim = kToyHeadDim;
   d.width = d.ff = kToyHeads * kToyHeadDim;
@@ -114,11 +116,12 @@ Result<std::unique_ptr<Tokenizer>> toy_tokenizer(ToyText text) {
 
 namespace {
 
-// The place of element d of a slot: K [layer][head][d][token], V [layer][head][token][d].
+// The place of element d of a slot: K [layer][head][d][token], V [layer][head][token][d]. A group's last unit may have room for more layers.
 template <typename Byte, typename Visit>
-void each_element(const KvGeometry& kv, Byte* block, uint32_t slot, Visit visit) {
+void each_element(const KvGroup& group, uint32_t unit, Byte* block, uint32_t slot, Visit visit) {
+  const KvGeometry& kv = group.unit;
   uint32_t index = 0;
-  for (uint32_t layer = 0; layer < kv.layers; ++layer) {
+  for (uint32_t layer = 0; layer < std::min(kv.layers, group.layers - unit * kv.layers); ++layer) {
     Byte* k = block + layer * kv.layer_bytes();
     Byte* v = k + kv.v_at();
     for (uint32_t i = 0; i < kv.kv_heads * kv.k.dim; ++i) visit(index++, k + (size_t{i} * kv.block_tokens + slot) * kv.k.elem_bytes());
@@ -137,10 +140,10 @@ uint16_t element(uint64_t value, uint32_t index) {
 
 }  // namespace
 
-bool toy_read_slot(const KvGeometry& kv, const uint8_t* unit, uint32_t index, uint32_t slot, uint64_t* value) {
+bool toy_read_slot(const KvGroup& group, const uint8_t* unit, uint32_t index, uint32_t slot, uint64_t* value) {
   uint64_t found = 0;
   bool whole = true;
-  each_element(kv, unit, slot, [&](uint32_t i, const uint8_t* at) {
+  each_element(group, index, unit, slot, [&](uint32_t i, const uint8_t* at) {
     uint16_t have;
     std::memcpy(&have, at, sizeof have);
     if (i < 4) found |= uint64_t{have} << (16 * i);
@@ -150,8 +153,8 @@ bool toy_read_slot(const KvGeometry& kv, const uint8_t* unit, uint32_t index, ui
   return whole;
 }
 
-void toy_write_slot(const KvGeometry& kv, uint8_t* unit, uint32_t index, uint32_t slot, uint64_t value) {
-  each_element(kv, unit, slot, [&](uint32_t i, uint8_t* at) {
+void toy_write_slot(const KvGroup& group, uint8_t* unit, uint32_t index, uint32_t slot, uint64_t value) {
+  each_element(group, index, unit, slot, [&](uint32_t i, uint8_t* at) {
     uint16_t put = element(value + index, i);
     std::memcpy(at, &put, sizeof put);
   });
@@ -176,14 +179,14 @@ void ToyEnv::random(std::span<uint8_t> out) {
 // All units of the block agree.
 uint64_t ToyRunner::read(const StepSeq& seq, uint32_t group, const uint8_t* pool, uint64_t position) {
   const KvGroup& g = kv_.groups[group];
-  const uint64_t i = position / kv_.unit.block_tokens;
-  const auto slot = static_cast<uint32_t>(position % kv_.unit.block_tokens);
+  const uint64_t i = position / g.unit.block_tokens;
+  const auto slot = static_cast<uint32_t>(position % g.unit.block_tokens);
   uint64_t value = 0;
   for (uint32_t u = 0; u < g.tables; ++u) {
     uint64_t found = 0;
     const int32_t unit = i < seq.n_blocks ? seq.table(g.first_table + u)[i] : kNoBlock;
-    const uint8_t* at = pool + static_cast<uint64_t>(unit) * kv_.unit.block_bytes();
-    if (unit == kNoBlock || !toy_read_slot(kv_.unit, at, u, slot, &found) || (u > 0 && found != value)) ++faults;
+    const uint8_t* at = pool + static_cast<uint64_t>(unit) * kv_.unit_bytes();
+    if (unit == kNoBlock || !toy_read_slot(g, at, u, slot, &found) || (u > 0 && found != value)) ++faults;
     value = found;
   }
   return value;
@@ -191,12 +194,12 @@ uint64_t ToyRunner::read(const StepSeq& seq, uint32_t group, const uint8_t* pool
 
 void ToyRunner::write(const StepSeq& seq, uint32_t group, uint8_t* pool, uint64_t position, uint64_t value) {
   const KvGroup& g = kv_.groups[group];
-  const uint64_t i = position / kv_.unit.block_tokens;
+  const uint64_t i = position / g.unit.block_tokens;
   for (uint32_t u = 0; u < g.tables && i < seq.n_blocks; ++u) {
     const int32_t unit = seq.table(g.first_table + u)[i];
     if (unit == kNoBlock) continue;
-    toy_write_slot(kv_.unit, pool + static_cast<uint64_t>(unit) * kv_.unit.block_bytes(), u,
-                   static_cast<uint32_t>(position % kv_.unit.block_tokens), value);
+    toy_write_slot(g, pool + static_cast<uint64_t>(unit) * kv_.unit_bytes(), u, static_cast<uint32_t>(position % g.unit.block_tokens),
+                   value);
   }
 }
 

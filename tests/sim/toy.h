@@ -47,17 +47,18 @@ void toy_logits(uint64_t state, std::span<float> row);  // the prediction of the
 
 inline constexpr uint32_t kToyHeads = 2, kToyHeadDim = 2;
 inline constexpr int32_t kToyBos = 0, kToyTurn = 1, kToyEnd = 2;
-ModelDims toy_dims(uint32_t context, uint32_t vocab, std::vector<uint32_t> windows = {0, 0});  // by layer
-std::vector<uint32_t> toy_windows(const KvGroups& kv);                                         // by group
+// By layer; layer_heads empty: kToyHeads of kToyHeadDim.
+ModelDims toy_dims(uint32_t context, uint32_t vocab, std::vector<uint32_t> windows = {0, 0}, std::vector<Heads> layer_heads = {});
+std::vector<uint32_t> toy_windows(const KvGroups& kv);  // by group
 struct ToyText {
   bool add_bos, spm;  // spm: a SentencePiece vocabulary, which puts a space before a text
 };
 Result<std::unique_ptr<Tokenizer>> toy_tokenizer(ToyText text);
 extern const char* const kToyTemplate;
 
-// Reads and writes a position's KV in unit `index` of a block, spread over every layer, head and half; false: its slots disagree.
-bool toy_read_slot(const KvGeometry& kv, const uint8_t* unit, uint32_t index, uint32_t slot, uint64_t* value);
-void toy_write_slot(const KvGeometry& kv, uint8_t* unit, uint32_t index, uint32_t slot, uint64_t value);
+// Reads and writes a position's KV in unit `index` of a group's block, spread over every layer, head and half; false: its slots disagree.
+bool toy_read_slot(const KvGroup& group, const uint8_t* unit, uint32_t index, uint32_t slot, uint64_t* value);
+void toy_write_slot(const KvGroup& group, uint8_t* unit, uint32_t index, uint32_t slot, uint64_t value);
 
 // The process's files, a clock that only moves when something happens, and random numbers from a seed. Thread-safe.
 class ToyEnv : public Env {

@@ -44,6 +44,12 @@ HostSize some_size(Random* random) {
   const uint32_t a = window(), b = a + window();
   const std::vector<uint32_t> windows[] = {{0, 0}, {0, 0}, {0, 0}, {0, a, a}, {a, 0, b}, {a, a}};
   size.windows = windows[random->below(6)];
+  // A third have layers of several shapes: groups of their own, and padded units. Numbers of their own: a seed stays what it was.
+  Random shape(size.context * 1000 + size.blocks);
+  for (size_t i = 0, mixed = shape.below(3); mixed == 0 && i < size.windows.size(); ++i) {
+    const Heads shapes[] = {{2, 2, 2}, {2, 1, 2}, {1, 1, 10}};
+    size.layer_heads.push_back(shapes[shape.below(3)]);
+  }
   return size;
 }
 
@@ -55,7 +61,7 @@ std::shared_ptr<Engine> open_toy(const std::shared_ptr<Runtime>& runtime, ToyEnv
   SIM_CHECK(tokenizer.is_ok(), "tokenizer: %s", tokenizer.status().message().c_str());
   parts.tokenizer = std::move(tokenizer).value();
   parts.chat_template = kToyTemplate;
-  parts.dims = toy_dims(size.context, parts.tokenizer->vocab_size(), size.windows);
+  parts.dims = toy_dims(size.context, parts.tokenizer->vocab_size(), size.windows, size.layer_heads);
   auto toy = std::make_unique<ToyRunner>(size.kv().groups, parts.dims.vocab, env, seed);
   *runner = toy.get();
   EngineOptions o;
@@ -96,8 +102,9 @@ World::~World() = default;
 void World::open_host() {
   uint32_t block_tokens = size_.block_tokens;
   const std::vector<uint32_t> windows = size_.windows;
+  const std::vector<Heads> layer_heads = size_.layer_heads;
   size_ = some_size(&random_);
-  if (computed_ > 0 || !saved_.empty()) size_.windows = windows;                                       // the same model again
+  if (computed_ > 0 || !saved_.empty()) size_.windows = windows, size_.layer_heads = layer_heads;      // the same model again
   if (engine_ == nullptr && !saved_.empty() && !random_.one_in(4)) size_.block_tokens = block_tokens;  // else the stored KV is of no use
   engine_ = open_toy(runtime_, &env_, size_, text_, random_.next(), &runner_);
   probe_ = std::make_unique<Probe>(engine_.get());

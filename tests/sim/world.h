@@ -20,7 +20,10 @@ namespace kvrt::test {
 struct HostSize {
   uint32_t block_tokens = 16, blocks = 8, context = 200, prefill_chunk = 0, step_ms_max = 0;
   std::vector<uint32_t> windows = {0, 0};  // by layer
-  ModelKv kv() const { return model_kv(toy_dims(context, 0, windows), block_tokens, KvFormat::kF16, prefill_chunk, Windows::kFreed); }
+  std::vector<Heads> layer_heads;          // likewise, or empty
+  ModelKv kv() const {
+    return model_kv(toy_dims(context, 0, windows, layer_heads), block_tokens, KvFormat::kF16, prefill_chunk, Windows::kFreed);
+  }
   uint64_t units() const { return blocks * kv().shape.tables(); }
   uint64_t room() const { return std::min<uint64_t>(context, kv().shape.tokens_in(units())); }
 };

@@ -61,10 +61,8 @@ class Runner {
     model_ = std::move(loaded).value();
     EXPECT_TRUE(place_vectors(model_.get(), backend_.get()).is_ok());
     const ModelDims& d = model_->dims;
-    std::vector<uint32_t> windows(d.layers);
-    for (uint32_t i = 0; i < d.layers; ++i) windows[i] = d.window(i);
-    kv_ = deal_layers(windows, {1, d.kv_heads, d.head_dim, kBlock, formats});
-    pool_ = std::move(backend_->alloc((blocks * kv_.tables() + 1) * kv_.unit.block_bytes(), false)).value();
+    kv_ = deal_layers(kv_layers(d, kBlock, formats));
+    pool_ = std::move(backend_->alloc((blocks * kv_.tables() + 1) * kv_.unit_bytes(), false)).value();
     fill(blocks * kv_.tables(), 0);
     scratch_ = std::move(make_scratch(*model_, backend_.get(), blocks * 16)).value();
     logits_ = std::move(backend_->alloc_host(uint64_t{blocks} * 16 * d.vocab * sizeof(float))).value();
@@ -102,7 +100,7 @@ class Runner {
   static constexpr int32_t kNone = -1;
 
   void fill(uint32_t unit, uint8_t byte) {
-    const uint64_t bytes = kv_.unit.block_bytes();
+    const uint64_t bytes = kv_.unit_bytes();
     const auto write = [&](std::span<uint8_t> host) { std::ranges::fill(host, byte); };
     EXPECT_TRUE(backend_->upload(pool_->data() + unit * bytes, bytes, write).is_ok());
   }

@@ -212,7 +212,7 @@ class Session(Handle):
             self._call(lib.kvrt_session_truncate, in_range(count, ctypes.c_uint64, "count"))
 
     def mark(self, tokens: int = 0) -> None:
-        """Makes a boundary at the end of the first `tokens` tokens (0: of all): where layers have windows, a rewind goes on from there."""
+        """Makes a boundary: the last end of a block within the first `tokens` tokens (0: of all). Where layers have windows, a rewind goes on from there."""
         with self._turn():
             self._call(lib.kvrt_session_mark, in_range(tokens, ctypes.c_uint64, "tokens"))
 

@@ -75,15 +75,22 @@ Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend) {
   return cost;
 }
 
+uint64_t ModelKv::token_bytes() const {
+  uint64_t bytes = 0;
+  for (const KvGroup& group : groups.groups) bytes += group.unit.token_bytes() / group.unit.layers * group.layers;
+  return bytes;
+}
+
 ModelKv model_kv(const ModelDims& dims, uint32_t block_tokens, KvFormats formats, uint32_t step_rows, Windows behind) {
   ModelKv kv;
-  kv.all = {dims.layers, dims.kv_heads, dims.head_dim, block_tokens ? block_tokens : kBlockTokensDefault, formats};
-  std::vector<uint32_t> windows(dims.layers);
-  for (uint32_t i = 0; behind == Windows::kFreed && i < dims.layers; ++i) {
-    windows[i] = dims.context > 0 && dims.window(i) >= dims.context ? 0 : dims.window(i);  // such a window limits nothing
+  kv.shape = block_tokens ? block_tokens : kBlockTokensDefault;
+  kv.formats = formats;
+  std::vector<KvLayer> layers = kv_layers(dims, kv.block_tokens(), formats);
+  for (KvLayer& layer : layers) {
+    const bool limits = behind == Windows::kFreed && (dims.context == 0 || layer.window < dims.context);
+    if (!limits) layer.window = 0;
   }
-  kv.groups = deal_layers(windows, kv.all);
-  kv.shape = kv.all.block_tokens;
+  kv.groups = deal_layers(layers);
   kv.shape.step_rows = step_rows ? step_rows : kStepRowsMax;
   kv.shape.n_groups = static_cast<uint32_t>(kv.groups.groups.size());
   for (uint32_t g = 0; g < kv.shape.n_groups; ++g) kv.shape.groups[g] = {kv.groups.groups[g].window, kv.groups.groups[g].tables};
@@ -97,8 +104,8 @@ Result<uint32_t> pool_units(const ModelKv& kv, uint32_t context, uint64_t kv_byt
   uint64_t bytes = kv_bytes_max;
   if (!bytes) bytes = std::max(least, std::min(free_bytes / 4, (4 * kv.shape.units_for(context) + zeros) * unit));
   if (bytes < least) {
-    return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, two KV blocks of %u tokens need %llu: raise it", Ull{bytes},
-                 kv.all.block_tokens, Ull{least});
+    return error(Code::kLimit, Detail::kNone, "kv_bytes_max is %llu, the KV of %u tokens, the least there is, needs %llu: raise it",
+                 Ull{bytes}, kPoolBlocksMin * kv.block_tokens(), Ull{least});
   }
   return static_cast<uint32_t>(std::min<uint64_t>(bytes / unit - zeros, kPoolBlocksMax - zeros));
 }

@@ -15,12 +15,14 @@ struct ModelCost {
 };
 Result<ModelCost> model_cost(const GgufFile& file, const Backend& backend);
 
-// A model's KV: the geometry of all layers, the groups of these, and what a session holds of each.
+// A model's KV: the groups of its layers, and what a session holds of each.
 struct ModelKv {
-  KvGeometry all;
   KvGroups groups;
   KvShape shape{0};
-  uint64_t unit_bytes() const { return groups.unit.block_bytes(); }
+  KvFormats formats;
+  uint32_t block_tokens() const { return shape.block_tokens; }
+  uint64_t unit_bytes() const { return groups.unit_bytes(); }
+  uint64_t token_bytes() const;  // of all layers
   // The unit that stands where a table has no KV, if there are windows.
   uint64_t zero_units() const { return shape.has_windows(); }
 };

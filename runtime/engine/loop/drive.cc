@@ -123,10 +123,9 @@ void Engine::take_done(Session* session) {
   } else {
     add_answer(*model_, g, g.text.shown(), g.parts, s.tokens.size(), &s.messages);
   }
-  const bool turn = !g.options.prefill_only;
   s.generation.reset();
   s.state = SessionState::kIdle;
-  if (s.autosave) s.autosave->turn_over |= turn && s.autosave->policy.every_turn;
+  if (s.autosave) s.autosave->turn_over |= s.autosave->policy.every_turn;
   touched(session);
 }
 

@@ -131,8 +131,8 @@ Result<BlockKey> Engine::root_for(const SessionOptions& options, const char* num
   }
   Hasher hasher;
   hasher.add(id.bytes)
-      .add_string(kv_formats_name(kv_.all))
-      .add_u64(kv_.all.block_tokens)
+      .add_string(kv_formats_name(kv_.formats))
+      .add_u64(kv_.block_tokens())
       .add_string(numerics ? numerics : runtime_->backend()->numerics());
   hasher.add_string(options.domain);
   return hasher.finish();

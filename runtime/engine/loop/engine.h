@@ -175,6 +175,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
                       SaveReport* report) KVRT_REQUIRES(mu_);
   SessionIn session_in(const Session& session, const SavePlan& plan, const SaveOptions& options, std::string_view name) const;
   Status set_autosave(const SessionOptions& options, Session* session);
+  static bool has_grown(Session* session);
   void touched(Session* session) KVRT_REQUIRES(mu_);
   void save_unasked(Session* session) noexcept;
   void give_way(Session* session, uint64_t worked_ns);
@@ -182,7 +183,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_ptr<Session> restore(const SessionOut& saved, const SessionOptions& options, Status* status);
   void mark_restored(Session* session) const;
 
-  uint8_t* unit_data(BlockId unit) const { return pool_buffer_->data() + static_cast<uint64_t>(unit) * kv_.groups.unit.block_bytes(); }
+  uint8_t* unit_data(BlockId unit) const { return pool_buffer_->data() + static_cast<uint64_t>(unit) * kv_.unit_bytes(); }
 
   const std::shared_ptr<Runtime> runtime_;
   const std::unique_ptr<const LoadedModel> model_;

@@ -87,10 +87,10 @@ Status StepRunner::run(StepPlan* plan) {
   const Clocks begin(*runtime_);
   Backend* backend = runtime_->backend();
   backend->set_threads(runtime_->threads());
-  for (const BlockId unit : plan->clears) backend->clear(unit_data(unit), kv_.unit.block_bytes());
+  for (const BlockId unit : plan->clears) backend->clear(unit_data(unit), kv_.unit_bytes());
   std::vector<BlockPair> copies;
   for (const UnitCopy& copy : plan->unit_copies) copies.push_back({unit_data(copy.to), unit_data(copy.from)});
-  backend->copy(copies, kv_.unit.block_bytes());
+  backend->copy(copies, kv_.unit_bytes());
   plan_draws(*plan);
   plan->step.draws = draws_;
   KVRT_TRY(forward_->run(plan->step, pool_->data(), logits_.data(), drawn_));

@@ -37,7 +37,7 @@ class StepRunner {
       : runtime_(runtime), model_(model), kv_(kv), pool_(pool) {}
   void plan_draws(const StepPlan& plan);
   void choose(const PlannedSeq& seq, Sample* out);
-  uint8_t* unit_data(BlockId unit) const { return pool_->data() + static_cast<uint64_t>(unit) * kv_.unit.block_bytes(); }
+  uint8_t* unit_data(BlockId unit) const { return pool_->data() + static_cast<uint64_t>(unit) * kv_.unit_bytes(); }
 
   Runtime* const runtime_;
   const LoadedModel& model_;

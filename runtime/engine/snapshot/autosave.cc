@@ -95,14 +95,22 @@ Status Engine::set_autosave(const SessionOptions& options, Session* session) {
   return {};
 }
 
+// True where the session has so many more tokens than at the last save, or tokens with KV: these may have come before it was computed.
+bool Engine::has_grown(Session* session) {
+  Autosave& a = *session->autosave;
+  if (!a.policy.every_tokens) return false;
+  const uint64_t n = session->tokens.size(), kv = session->kv.ready(n);
+  a.seen_tokens = std::min(a.seen_tokens, n);
+  a.seen_kv = std::min(a.seen_kv, kv);
+  return n - a.seen_tokens >= a.policy.every_tokens || kv - a.seen_kv >= a.policy.every_tokens;
+}
+
 // Notes activity of the session, and tells the saver when to look at it. Under mu_.
 void Engine::touched(Session* session) {
   if (!session->autosave) return;
   Autosave& a = *session->autosave;
-  const uint64_t n = session->tokens.size();
   a.active_ns = runtime_->env()->now_ns();
-  a.seen_tokens = std::min(a.seen_tokens, n);
-  if (a.turn_over || (a.policy.every_tokens && n - a.seen_tokens >= a.policy.every_tokens)) {
+  if (a.turn_over || has_grown(session)) {
     a.saver->look(session, 0);
   } else if (a.policy.idle_ms) {
     a.saver->look(session, a.active_ns + uint64_t{a.policy.idle_ms} * 1'000'000);
@@ -114,14 +122,14 @@ uint64_t Engine::autosave(Session* session) {
   {
     Lock lock(mu_);
     Autosave& a = *session->autosave;
-    const uint64_t n = session->tokens.size(), idle_at = a.active_ns + uint64_t{a.policy.idle_ms} * 1'000'000;
-    a.seen_tokens = std::min(a.seen_tokens, n);
+    const uint64_t idle_at = a.active_ns + uint64_t{a.policy.idle_ms} * 1'000'000;
     const bool idle = a.policy.idle_ms && a.active_ns && runtime_->env()->now_ns() >= idle_at;
-    const bool grown = a.policy.every_tokens && n - a.seen_tokens >= a.policy.every_tokens;
+    const bool grown = has_grown(session);
     if (idle) a.active_ns = 0;
     if (!idle && !grown && !a.turn_over) return a.policy.idle_ms && a.active_ns ? idle_at : kNever;
     a.turn_over = false;
-    a.seen_tokens = n;
+    a.seen_tokens = session->tokens.size();
+    a.seen_kv = session->kv.ready(a.seen_tokens);
   }
   save_unasked(session);
   Lock lock(mu_);

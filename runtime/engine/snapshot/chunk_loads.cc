@@ -127,7 +127,7 @@ bool ChunkLoads::add(uint32_t index, const NodeIn& node, uint32_t chunks, uint32
     if (!add_chunk(index, node, number, 1u << g, session, scheduler)) return false;
     rest &= ~(1u << g);
   }
-  return rest == 0 || (chunks >> kAllLayers & 1) == 0 || add_chunk(index, node, kAllLayers, rest, session, scheduler);
+  return rest == 0 || (chunks >> kAllLayers & 1) == 0 || !one_shape(kv_) || add_chunk(index, node, kAllLayers, rest, session, scheduler);
 }
 
 void ChunkLoads::plan(Session* session, Scheduler* scheduler) {
@@ -199,10 +199,10 @@ void ChunkLoads::plan_foreign(Session* session, Scheduler* scheduler) {
 // Where the chunk is one unit, it is decoded there. Else its parts go from `payload` to their units.
 Status ChunkLoads::read_one(Load* load, Backend* backend, uint8_t* pool, Store* store, std::vector<uint8_t>* payload) {
   const KvChunk& chunk = chunks_[load->number];
-  const uint64_t unit_bytes = kv_.unit.block_bytes();
+  const uint64_t unit_bytes = kv_.unit_bytes();
   std::vector<uint8_t> scratch(payload_scratch_bytes(chunk.geometry));
   const auto decode = [&](std::span<uint8_t> to) {
-    load->state = store->read(load->node, load->number, block_layout(kv_.unit), to, &load->damage);
+    load->state = store->read(load->node, load->number, block_layout(chunk.geometry), to, &load->damage);
     if (load->state == ChunkState::kOk) from_payload(chunk.geometry, to, scratch);
   };
   const auto unit_data = [&](BlockId unit) { return pool + static_cast<uint64_t>(unit) * unit_bytes; };

@@ -1,5 +1,7 @@
 #include "runtime/engine/snapshot/kv_chunks.h"
 
+#include <algorithm>
+
 namespace kvrt {
 
 std::vector<SessionGroup> groups_needed(const KvGroups& kv) {
@@ -9,15 +11,22 @@ std::vector<SessionGroup> groups_needed(const KvGroups& kv) {
   return needed;
 }
 
+bool one_shape(const KvGroups& kv) {
+  return std::ranges::all_of(kv.groups, [&](const KvGroup& group) { return group.unit.same_layers(kv.groups[0].unit); });
+}
+
 std::vector<uint32_t> groups_stored(const KvGroups& kv, std::vector<uint32_t> chunks) {
-  const uint32_t all = (1u << kv.groups.size()) - 1;
-  for (uint32_t& mask : chunks) mask = mask & (1u << kAllLayers) ? all : mask >> 1 & all;
+  const uint32_t all = (1u << kv.groups.size()) - 1, whole = one_shape(kv) ? 1u << kAllLayers : 0;
+  for (uint32_t& mask : chunks) mask = mask & whole ? all : mask >> 1 & all;
   return chunks;
 }
 
 KvChunk kv_chunk(const KvGroups& kv, uint32_t number) {
-  KvChunk chunk{kv.unit, {}};
-  const uint64_t layer_bytes = kv.unit.layer_bytes();
+  KvChunk chunk{kv.groups[number == kAllLayers ? 0 : number - 1].unit, {}};
+  const uint64_t layer_bytes = chunk.geometry.layer_bytes();
+  chunk.geometry.padding = 0;
+  chunk.geometry.layers = 0;
+  if (number == kAllLayers && !one_shape(kv)) return chunk;
   uint32_t layers = 0;
   for (const KvPlace& place : kv.places) {
     if (number != kAllLayers && place.group != number - 1) continue;

@@ -14,13 +14,15 @@ struct ChunkPart {
   uint64_t in_chunk = 0, in_unit = 0, bytes = 0;
 };
 
-// A chunk holds the layers of one group, or all layers: as the only group of a model does, and as kvrt 0.1 wrote for every model.
+// A chunk holds the layers of one group, or all layers: as the only group of a model does, and as kvrt 0.1 wrote for every model. Layers of
+// different shapes are in no chunk together.
 struct KvChunk {
   KvGeometry geometry;  // of its layers, in the model's order
   std::vector<ChunkPart> parts;
 };
 
 inline constexpr uint32_t kAllLayers = 0;  // the number of the chunk that has them
+bool one_shape(const KvGroups& kv);        // of all layers: there may be such a chunk
 
 // The number, for a node, of the chunk with the group's layers.
 inline uint32_t chunk_number(const KvGroups& kv, uint32_t group) { return kv.groups.size() == 1 ? kAllLayers : group + 1; }
@@ -28,7 +30,7 @@ inline uint32_t chunk_number(const KvGroups& kv, uint32_t group) { return kv.gro
 std::vector<SessionGroup> groups_needed(const KvGroups& kv);
 // The store's masks of the chunks of nodes, as masks of the groups whose layers these hold.
 std::vector<uint32_t> groups_stored(const KvGroups& kv, std::vector<uint32_t> chunks);
-// The chunk with that number, 0 to the count of groups.
+// The chunk with that number, 0 to the count of groups. Without parts: there is no such chunk.
 KvChunk kv_chunk(const KvGroups& kv, uint32_t number);
 
 }  // namespace kvrt

@@ -32,14 +32,13 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
     return nullptr;
   }
   s.kv.root = *root;
-  if (options.accept_foreign && manifest->block_tokens == kv_.all.block_tokens) {
+  if (options.accept_foreign && manifest->block_tokens == kv_.block_tokens()) {
     *status = adopt_foreign(options, saved, &s);
     if (!status->is_ok()) return nullptr;
   }
-  s.stored.other_numerics = (saved.root != s.kv.root && s.stored.foreign_tokens == 0) || manifest->block_tokens != kv_.all.block_tokens;
+  s.stored.other_numerics = (saved.root != s.kv.root && s.stored.foreign_tokens == 0) || manifest->block_tokens != kv_.block_tokens();
   if (saved.root == s.kv.root) s.stored.own_tokens = saved.tokens.size();
-  if (saved.root == s.kv.root && !s.stored.other_numerics && !saved.node_tokens.empty() &&
-      saved.node_tokens.back() < kv_.all.block_tokens) {
+  if (saved.root == s.kv.root && !s.stored.other_numerics && !saved.node_tokens.empty() && saved.node_tokens.back() < kv_.block_tokens()) {
     s.stored.tail_end = saved.tokens.size();
     s.stored.tail_begin = s.stored.tail_end - saved.node_tokens.back();
   }
@@ -51,7 +50,7 @@ std::unique_ptr<Session> Engine::restore(const SessionOut& saved, const SessionO
 // Marks a resumed session as saved: the store has its whole conversation. Under mu_; its keys are known.
 void Engine::mark_restored(Session* session) const {
   Session& s = *session;
-  const auto rest = std::span<const int32_t>(s.tokens).subspan(s.kv.chain.size() * kv_.all.block_tokens);
+  const auto rest = std::span<const int32_t>(s.tokens).subspan(s.kv.chain.size() * kv_.block_tokens());
   s.saved.mark = {s.kv.chain.empty() ? s.kv.root : s.kv.chain.back()->key, s.tokens.size(), s.messages.size()};
   if (!rest.empty()) s.saved.mark.head = chain_key(s.saved.mark.head, rest);
 }
@@ -99,6 +98,7 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
   const Loaded loaded = load_stored(&s, progress);
   if (loaded == Loaded::kStoppedNearer || loaded == Loaded::kStoppedInPlace)
     return error(Code::kCancelled, Detail::kNone, "resume of %s: stopped by its callback", saved.name.c_str());
+  cache_->roll(&s.kv, n, s.kv.ready(n));  // a window that was in memory ends before the one that came from disk
   report->prompt_tokens = n;
   report->reused_disk = s.kv.reusable(n) - report->reused_memory;
   report->prefilled = n - s.kv.reusable(n);

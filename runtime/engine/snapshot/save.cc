@@ -71,16 +71,17 @@ Status Engine::copy_out(uint32_t group, std::span<const BlockId> units, std::vec
 Status Engine::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, ChunkCodec codec, std::vector<uint8_t>* buffer) {
   const SavePlan::Chunk& chunk = plan.chunks[i];
   const uint32_t number = chunk_number(kv_.groups, chunk.group);
+  const KvGeometry& geometry = chunks_[number].geometry;
   std::span<const uint8_t> bytes;
   if (chunk.block == kNoBlock) {
     codec = ChunkCodec::kZstd;  // always: the empty slots of a tail take no room then
     bytes = plan.tails[chunk.group];
   } else {
     KVRT_TRY(copy_out(chunk.group, chunk.units, buffer));
-    to_payload(chunks_[number].geometry, *buffer, kv_.all.block_tokens);
+    to_payload(geometry, *buffer, kv_.block_tokens());
     bytes = *buffer;
   }
-  return save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(kv_.all), payload_elem_bytes(kv_.all), bytes, codec, number});
+  return save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(geometry), payload_elem_bytes(geometry), bytes, codec, number});
 }
 
 // Puts the chunks that the store lacks. Unless the durability is KV, a chunk is left out if the store has no room or the device fails to
@@ -90,8 +91,11 @@ Result<uint64_t> Engine::put_chunks(Session* session, Store::Save* save, const S
   uint64_t not_needed = 0;
   const std::vector<uint32_t> has = groups_stored(kv_.groups, save->has(plan.nodes));
   report->left_out = false;
-  report->chunks_missing = 0;
-  for (size_t i = 0; i < has.size(); ++i) report->chunks_missing += static_cast<uint64_t>(std::popcount(plan.needs[i] & ~has[i]));
+  report->chunks_missing = report->chunks = 0;
+  for (size_t i = 0; i < has.size(); ++i) {
+    report->chunks_missing += static_cast<uint64_t>(std::popcount(plan.needs[i] & ~has[i]));
+    report->chunks += static_cast<uint64_t>(std::popcount(plan.needs[i] | has[i]));
+  }
   std::vector<uint8_t> buffer;
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
     if (has[plan.chunks[i].node] >> plan.chunks[i].group & 1) continue;
@@ -109,6 +113,7 @@ Result<uint64_t> Engine::put_chunks(Session* session, Store::Save* save, const S
     const bool found = save->chunks_written() == written;  // another save brought it meanwhile
     if (found && needed) --report->chunks_missing;
     not_needed += !found && !needed;
+    report->chunks += !needed;  // of a window at a boundary
     if (options.autosave) give_way(session, runtime_->env()->now_ns() - start);
   }
   return not_needed;
@@ -125,7 +130,7 @@ SessionIn Engine::session_in(const Session& s, const SavePlan& plan, const SaveO
   in.revision_seen = same_name ? s.saved.revision : 0;
   in.overwrite = options.overwrite;
   in.root = s.kv.root;
-  in.block_tokens = kv_.all.block_tokens;
+  in.block_tokens = kv_.block_tokens();
   in.token_count = plan.said.tokens.size();
   in.durability = options.durability;
   in.pin = options.pin;
@@ -143,7 +148,9 @@ Result<Saved> Engine::write_once(Session* session, const SavePlan& plan, const S
   auto saved = save->commit(in);
   report->chunks_written = save->chunks_written();
   report->left_out |= report->chunks_written < put;
-  report->chunks_missing -= report->chunks_written - std::min(report->chunks_written, not_needed);  // what did not stay is missing
+  const uint64_t stayed = std::min(report->chunks_written, not_needed);  // as if nothing that it needs had stayed before all else
+  report->chunks_missing -= report->chunks_written - stayed;
+  report->chunks -= not_needed - stayed;
   report->bytes_written = save->bytes_written();
   return saved;
 }
@@ -156,9 +163,14 @@ Result<Saved> Engine::write(Session* session, SavePlan* plan, const SaveOptions&
     to_payload(chunks_[chunk_number(kv_.groups, g)].geometry, plan->tails[g], static_cast<uint32_t>(plan->tail_end - plan->tail_begin));
   }
   auto pending = std::span<const int32_t>(plan->said.tokens).subspan(plan->pending_begin);
-  Manifest manifest{kv_.all.block_tokens,           session->kv.share,    {pending.begin(), pending.end()},
-                    std::move(plan->said.messages), session->arguments,   std::move(plan->said.grammar),
-                    model_->tokenizer().text_id(),  model_->template_id()};
+  Manifest manifest{kv_.block_tokens(),
+                    session->kv.share,
+                    {pending.begin(), pending.end()},
+                    std::move(plan->said.messages),
+                    session->arguments,
+                    std::move(plan->said.grammar),
+                    model_->tokenizer().text_id(),
+                    model_->template_id()};
   SessionIn in = session_in(*session, *plan, options, name);
   in.model_id = model;
   auto bytes = encode_manifest(manifest);
@@ -220,7 +232,6 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   }
   report.revision = saved->revision;
   report.tokens = was.size();
-  for (const uint32_t needs : plan.needs) report.chunks += static_cast<uint64_t>(std::popcount(needs));
   report.ms = static_cast<double>(runtime_->env()->now_ns() - start) * 1e-6;
   return report;
 }

@@ -11,14 +11,18 @@ KvGroups groups_of(std::vector<uint32_t> windows, KvFormat format = KvFormat::kF
 TEST(KvChunks, HaveEachLayerOnce) {
   std::vector<uint32_t> gemma(26, 512);
   for (uint32_t i = 5; i < 26; i += 6) gemma[i] = 0;
-  for (const auto& windows : {std::vector<uint32_t>(7, 0), std::vector<uint32_t>(7, 64), gemma, {0, 8, 8}, {8, 0, 16}}) {
-    const KvGroups kv = groups_of(windows, KvFormat::kI8);
-    const uint64_t layer = kv.unit.layer_bytes();
-    for (uint32_t number = 0; number <= kv.groups.size(); ++number) {
+  std::vector<KvGroups> models;
+  for (const auto& windows : {std::vector<uint32_t>(7, 0), std::vector<uint32_t>(7, 64), gemma, {0, 8, 8}, {8, 0, 16}})
+    models.push_back(groups_of(windows, KvFormat::kI8));
+  const KvLayer wide{0, {1, 2, 16, 32}}, narrow{8, {1, 3, 16, 32}};
+  models.push_back(deal_layers(std::vector{wide, narrow, narrow, wide, narrow}));
+  for (const KvGroups& kv : models) {
+    for (uint32_t number = one_shape(kv) ? 0 : 1; number <= kv.groups.size(); ++number) {
       const KvChunk chunk = kv_chunk(kv, number);
       uint64_t at = 0;
       size_t part = 0;
-      for (uint32_t i = 0; i < windows.size(); ++i) {
+      const uint64_t layer = chunk.geometry.layer_bytes();
+      for (uint32_t i = 0; i < kv.places.size(); ++i) {
         const KvPlace& place = kv.places[i];
         if (number != kAllLayers && place.group != number - 1) continue;
         while (part < chunk.parts.size() && at >= chunk.parts[part].in_chunk + chunk.parts[part].bytes) ++part;
@@ -39,7 +43,7 @@ TEST(KvChunks, OfOneGroupAreWhatTheyWere) {
   EXPECT_EQ(chunk_number(kv, 0), kAllLayers);
   const KvChunk chunk = kv_chunk(kv, kAllLayers);
   ASSERT_EQ(chunk.parts.size(), 1u);
-  EXPECT_EQ(chunk.parts[0].bytes, kv.unit.block_bytes());
+  EXPECT_EQ(chunk.parts[0].bytes, kv.unit_bytes());
   EXPECT_EQ(groups_stored(kv, {0, 1}), (std::vector<uint32_t>{0, 1}));
 }
 
@@ -48,6 +52,12 @@ TEST(KvChunks, AChunkOfAllLayersHasEveryGroup) {
   EXPECT_EQ(chunk_number(kv, 0), 1u);
   EXPECT_EQ(chunk_number(kv, 1), 2u);
   EXPECT_EQ(groups_stored(kv, {0, 1, 2, 4, 6, 5}), (std::vector<uint32_t>{0, 3, 1, 2, 3, 3}));
+}
+
+TEST(KvChunks, NoChunkHasLayersOfSeveralShapes) {
+  const KvGroups kv = deal_layers(std::vector<KvLayer>{{0, {1, 2, 16, 32}}, {8, {1, 4, 16, 32}}});
+  EXPECT_EQ(groups_stored(kv, {0, 1, 2, 4, 6, 5}), (std::vector<uint32_t>{0, 0, 1, 2, 3, 2}));
+  EXPECT_TRUE(kv_chunk(kv, kAllLayers).parts.empty());
 }
 
 }  // namespace

@@ -89,15 +89,15 @@ TEST(KvLayouts, NumbersAndNames) {
     EXPECT_EQ(payload_elem_bytes(of(k, k)), width_of(k));
     for (const KvFormat v : kKvFormats) {
       numbers.insert(block_layout(of(k, v)));
-      names.insert(kv_formats_name(of(k, v)));
+      names.insert(kv_formats_name({k, v}));
       EXPECT_EQ(payload_elem_bytes(of(k, v)), width_of(k) == width_of(v) ? width_of(k) : 1);
     }
   }
   EXPECT_EQ(numbers.size(), 25u);
   EXPECT_EQ(names.size(), 25u);
   EXPECT_EQ(block_layout(of(KvFormat::kI8, KvFormat::kF16)), 16u * 4 + 1);
-  EXPECT_EQ(kv_formats_name(of(KvFormat::kI8, KvFormat::kF16)), "int8/f16");
-  EXPECT_EQ(kv_formats_name(of(KvFormat::kF8, KvFormat::kF8)), "fp8");
+  EXPECT_EQ(kv_formats_name({KvFormat::kI8, KvFormat::kF16}), "int8/f16");
+  EXPECT_EQ(kv_formats_name(KvFormat::kF8), "fp8");
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ class Poisoned : public testing::TestWithParam<Way> {
   void forge(size_t index) {
     auto saved = store_->load("", "a");
     ASSERT_OK(saved.status());
-    const KvGeometry kv = engine_->info().kv.all;
+    const KvGeometry kv = engine_->info().kv.groups.groups[0].unit;
     std::vector<NodeIn> nodes;
     BlockKey parent = saved->root;
     size_t at = 0;

@@ -38,9 +38,9 @@ TEST(Plan, PublishedBytesPerTokenAndContext) {
   for (const auto& c : published) {
     const ModelCost cost = geometry(c.layers, c.kv_heads, c.head_dim);
     for (uint32_t block_tokens : {16, 32, 64, 128, 256}) {
-      const KvGeometry kv = model_kv(cost.dims, block_tokens).all;
+      const ModelKv kv = model_kv(cost.dims, block_tokens);
       EXPECT_EQ(kv.token_bytes(), c.per_token);
-      EXPECT_EQ(kv.block_bytes(), block_tokens * c.per_token);
+      EXPECT_EQ(kv.unit_bytes(), block_tokens * c.per_token);
       const SessionsPlan p = plan(cost, block_tokens, {1, 131'072, 0, c.gib_at_131072 * kGiB});
       EXPECT_EQ(p.session_bytes, c.gib_at_131072 * kGiB);
       EXPECT_EQ(p.total_bytes, c.gib_at_131072 * kGiB);
@@ -72,11 +72,11 @@ TEST(Plan, PublishedSharing) {
 }
 
 TEST(Plan, FewerKvHeadsCostInProportion) {
-  const uint64_t mha = model_kv(geometry(4, 32, 64).dims, 0).all.token_bytes();
+  const uint64_t mha = model_kv(geometry(4, 32, 64).dims, 0).token_bytes();
   EXPECT_EQ(mha, 2u * 4 * 32 * 64 * 2);
-  EXPECT_EQ(model_kv(geometry(4, 8, 64).dims, 0).all.token_bytes(), mha / 4);
-  EXPECT_EQ(model_kv(geometry(4, 1, 64).dims, 0).all.token_bytes(), mha / 32);
-  EXPECT_EQ(model_kv(geometry(4, 1, 64).dims, 0).all.block_tokens, 32u);
+  EXPECT_EQ(model_kv(geometry(4, 8, 64).dims, 0).token_bytes(), mha / 4);
+  EXPECT_EQ(model_kv(geometry(4, 1, 64).dims, 0).token_bytes(), mha / 32);
+  EXPECT_EQ(model_kv(geometry(4, 1, 64).dims, 0).block_tokens(), 32u);
 }
 
 // Every block of every session is named by its content: the common prefix gives the same name to all.
@@ -102,18 +102,18 @@ TEST(Plan, AgreesWithCountingOneByOne) {
     ModelCost cost = geometry(2, 2, 16);
     cost.weight_bytes = random() % 5000, cost.scratch_bytes = random() % 5000;
     const uint32_t block_tokens = 16u << random() % 5;
-    const KvGeometry kv = model_kv(cost.dims, block_tokens).all;
+    const ModelKv kv = model_kv(cost.dims, block_tokens);
     const uint64_t n = 1 + random() % 700, shared = random() % (n + 1), sessions = 1 + random() % 9;
-    const uint64_t memory = 1 + random() % (60 * kv.block_bytes());
+    const uint64_t memory = 1 + random() % (60 * kv.unit_bytes());
     const SessionsPlan p = plan(cost, block_tokens, {sessions, n, shared, memory});
     const Counted all = count_one_by_one(sessions, n, shared, block_tokens);
     EXPECT_EQ(p.session_blocks, count_one_by_one(1, n, shared, block_tokens).blocks);
     EXPECT_EQ(p.blocks, std::max<uint64_t>(all.blocks, kPoolBlocksMin));
     EXPECT_EQ(p.stored_tokens, all.tokens);
-    EXPECT_EQ(p.total_bytes, cost.weight_bytes + cost.scratch_bytes + p.blocks * kv.block_bytes());
+    EXPECT_EQ(p.total_bytes, cost.weight_bytes + cost.scratch_bytes + p.blocks * kv.unit_bytes());
     const auto fits = [&](uint64_t s, uint64_t tokens, uint64_t common) {
       const uint64_t blocks = std::max<uint64_t>(count_one_by_one(s, tokens, common, block_tokens).blocks, kPoolBlocksMin);
-      return cost.weight_bytes + cost.scratch_bytes + blocks * kv.block_bytes() <= memory;
+      return cost.weight_bytes + cost.scratch_bytes + blocks * kv.unit_bytes() <= memory;
     };
     EXPECT_TRUE(p.sessions_max == kSessionsMax || !fits(p.sessions_max + 1, n, shared));
     EXPECT_TRUE(p.sessions_max == 0 || fits(std::min<uint64_t>(p.sessions_max, 500), n, shared));

@@ -74,12 +74,12 @@ INSTANTIATE_TEST_SUITE_P(
     Tiny, GoldenLogits,
     testing::Values(Variant{"llama_gqa_f32.gguf", "llama_gqa_f32.golden"}, Variant{"llama_mha_f16.gguf", "llama_mha_f16.golden"},
                     Variant{"qwen2_gqa_f32.gguf", "qwen2_gqa_f32.golden"}, Variant{"llama_mqa_q8_0.gguf", "llama_mqa_q8_0.golden8"},
-                    Variant{"llama_gqa_q4_1.gguf", "llama_gqa_q4_1.golden8"}, Variant{"row_llama3.gguf", "row_llama3.golden"},
-                    Variant{"row_qwen2_yarn.gguf", "row_qwen2_yarn.golden"}, Variant{"row_qwen3.gguf", "row_qwen3.golden"},
-                    Variant{"row_gemma2.gguf", "row_gemma2.golden"}, Variant{"row_gemma3.gguf", "row_gemma3.golden"},
-                    Variant{"row_phi3_short.gguf", "row_phi3_short.golden"}, Variant{"row_phi3_long.gguf", "row_phi3_long.golden"},
-                    Variant{"row_olmo2.gguf", "row_olmo2.golden"}, Variant{"row_qwen3moe.gguf", "row_qwen3moe.golden"},
-                    Variant{"row_mixtral.gguf", "row_mixtral.golden"}),
+                    Variant{"llama_gqa_q4_1.gguf", "llama_gqa_q4_1.golden8"}, Variant{"llama_heads_f32.gguf", "llama_heads_f32.golden"},
+                    Variant{"row_llama3.gguf", "row_llama3.golden"}, Variant{"row_qwen2_yarn.gguf", "row_qwen2_yarn.golden"},
+                    Variant{"row_qwen3.gguf", "row_qwen3.golden"}, Variant{"row_gemma2.gguf", "row_gemma2.golden"},
+                    Variant{"row_gemma3.gguf", "row_gemma3.golden"}, Variant{"row_phi3_short.gguf", "row_phi3_short.golden"},
+                    Variant{"row_phi3_long.gguf", "row_phi3_long.golden"}, Variant{"row_olmo2.gguf", "row_olmo2.golden"},
+                    Variant{"row_qwen3moe.gguf", "row_qwen3moe.golden"}, Variant{"row_mixtral.gguf", "row_mixtral.golden"}),
     [](const auto& variant) {
       const std::string name = variant.param.model;
       return name.substr(0, name.find('.'));
