@@ -1,5 +1,7 @@
 #include "runtime/engine/loaded_model.h"
 
+#include <algorithm>
+
 #include "runtime/base/threads.h"
 
 namespace kvrt {
@@ -101,16 +103,23 @@ bool LoadedModel::adds_bos(std::string_view text) const {
   return tokenizer().add_bos() && tokenizer().bos() >= 0 && !text.starts_with(tokenizer().piece(tokenizer().bos(), true));
 }
 
-Result<Hash256> LoadedModel::id(const Runtime& runtime, Store* store) const {
+Result<Hash256> LoadedModel::id(const Runtime& runtime, const std::shared_ptr<Store>& store) const {
   Lock lock(id_mu_);
-  if (!id_.is_zero()) return id_;
+  const auto is_store = [&](const std::weak_ptr<Store>& one) { return one.lock() == store; };
+  if (!id_.is_zero() && std::ranges::any_of(told_, is_store)) return id_;
   if (!file()) return id_ = Hasher().add_string(name()).finish();
   const auto place = file()->identity();
   const ModelFile known{place.device, place.inode, file_id(*file())};
-  if (!known.id.is_zero() && store->cached_model_id(known, &id_)) return id_;
-  ThreadPool pool(runtime.threads());
-  KVRT_ASSIGN(id_, model_id(*file(), &pool, [](uint64_t, uint64_t) { return true; }));
-  if (!known.id.is_zero()) store->cache_model_id(known, id_);
+  Hash256 cached;
+  const bool has = !known.id.is_zero() && store->cached_model_id(known, &cached);
+  if (id_.is_zero() && has) id_ = cached;
+  if (id_.is_zero()) {
+    ThreadPool pool(runtime.threads());
+    KVRT_ASSIGN(id_, model_id(*file(), &pool, [](uint64_t, uint64_t) { return true; }));
+  }
+  if (!has && !known.id.is_zero()) store->cache_model_id(known, id_);  // the next process that opens this store need not hash the file
+  std::erase_if(told_, [](const std::weak_ptr<Store>& one) { return one.expired(); });
+  told_.push_back(store);
   return id_;
 }
 

@@ -58,8 +58,8 @@ class LoadedModel {
   // True if the model asks for a BOS, and the rendered text has none of its own.
   bool adds_bos(std::string_view text) const;
 
-  // A hash of the file's bytes. It is computed once, and the store caches it by the file's place and times. Blocks meanwhile.
-  Result<Hash256> id(const Runtime& runtime, Store* store) const;
+  // A hash of the file's bytes. It is computed once, and each store caches it by the file's place and times. Blocks meanwhile.
+  Result<Hash256> id(const Runtime& runtime, const std::shared_ptr<Store>& store) const;
 
  private:
   const ModelParts parts_;
@@ -69,7 +69,8 @@ class LoadedModel {
   ReplyStyle reply_style_;
   bool template_shows_calls_ = false;
   mutable Mutex id_mu_;
-  mutable Hash256 id_ KVRT_GUARDED_BY(id_mu_);  // zero until a store asks
+  mutable Hash256 id_ KVRT_GUARDED_BY(id_mu_);                              // zero until a store asks
+  mutable std::vector<std::weak_ptr<Store>> told_ KVRT_GUARDED_BY(id_mu_);  // stores that have it
 };
 
 }  // namespace kvrt

@@ -127,7 +127,7 @@ EngineMetrics Engine::metrics() const {
 Result<BlockKey> Engine::root_for(const SessionOptions& options, const char* numerics) {
   Hash256 id;
   if (options.store) {
-    KVRT_ASSIGN(id, model_->id(*runtime_, options.store.get()));
+    KVRT_ASSIGN(id, model_->id(*runtime_, options.store));
   }
   Hasher hasher;
   hasher.add(id.bytes)

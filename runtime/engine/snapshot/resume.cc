@@ -60,7 +60,7 @@ Result<Session*> Engine::resume(const SessionOptions& options, std::string_view 
     return error(Code::kUnsupported, Detail::kNone, "%s holds a vocabulary and no weights: it has no sessions", model_->name().c_str());
   }
   KVRT_ASSIGN(SessionOut saved, options.store->load(options.domain, name));
-  KVRT_ASSIGN(Hash256 model, model_->id(*runtime_, options.store.get()));
+  KVRT_ASSIGN(Hash256 model, model_->id(*runtime_, options.store));
   if (saved.model_id != model) {
     return error(Code::kIncompatible, Detail::kModelMismatch,
                  "session %s: field model_id: it was made with model %.16s..., this is %.16s...", saved.name.c_str(),

@@ -73,15 +73,17 @@ Status Engine::put_chunk(Store::Save* save, const SavePlan& plan, size_t i, Chun
   const uint32_t number = chunk_number(kv_.groups, chunk.group);
   const KvGeometry& geometry = chunks_[number].geometry;
   std::span<const uint8_t> bytes;
+  uint32_t elem_bytes = payload_elem_bytes(geometry);
   if (chunk.block == kNoBlock) {
     codec = ChunkCodec::kZstd;  // always: the empty slots of a tail take no room then
     bytes = plan.tails[chunk.group];
+    if (chunk.tokens.size() * 4 <= kv_.block_tokens() * uint64_t{3}) elem_bytes = 1;  // nor in a low plane, which stays raw
   } else {
     KVRT_TRY(copy_out(chunk.group, chunk.units, buffer));
     to_payload(geometry, *buffer, kv_.block_tokens());
     bytes = *buffer;
   }
-  return save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(geometry), payload_elem_bytes(geometry), bytes, codec, number});
+  return save->put({chunk.key, chunk.parent, chunk.tokens, block_layout(geometry), elem_bytes, bytes, codec, number});
 }
 
 // Puts the chunks that the store lacks. Unless the durability is KV, a chunk is left out if the store has no room or the device fails to
@@ -186,7 +188,7 @@ Result<SaveReport> Engine::save(Session* session, std::string_view name, const S
   Session& s = *session;
   uint64_t start = runtime_->env()->now_ns();
   if (!s.store) return error(Code::kInvalid, Detail::kState, "save: the session was opened without a store");
-  KVRT_ASSIGN(Hash256 model, model_->id(*runtime_, s.store.get()));
+  KVRT_ASSIGN(Hash256 model, model_->id(*runtime_, s.store));
   Lock lock(mu_);
   SaveTurn turn(this, session);
   const SaveTail which = options.suspend || s.use.closing() ? SaveTail::kWhole : options.autosave ? SaveTail::kStored : SaveTail::kGrown;

@@ -269,5 +269,35 @@ TEST_F(EngineSave, ACancelOutlivesAStepWithoutMemory) {
   (*engine)->close(*session);
 }
 
+// A model is hashed once; each store that its sessions use has the hash for the next process.
+TEST_F(EngineSave, EveryStoreGetsTheModelsId) {
+  const std::shared_ptr<Store> first = store_;
+  engine_->close(open_session());
+  auto second = runtime_->open_store(runtime_, tmp_.path() + "/second", {});
+  ASSERT_OK(second.status());
+  store_ = *second;
+  engine_->close(open_session());
+  auto file = GgufFile::open({KVRT_SOURCE_DIR "/tests/golden/tiny/llama_gqa_f32.gguf"});
+  ASSERT_OK(file.status());
+  const auto place = (*file)->identity();
+  Hash256 a, b;
+  EXPECT_TRUE(first->cached_model_id({place.device, place.inode, file_id(**file)}, &a));
+  EXPECT_TRUE(store_->cached_model_id({place.device, place.inode, file_id(**file)}, &b));
+  EXPECT_EQ(a, b);
+}
+
+// The slots of a tail that have no token take next to no room, whatever the format.
+TEST_F(EngineSave, AShortTailIsSmall) {
+  Session* session = open_session();
+  prefill(session, 3, 1);
+  kvrt::SaveOptions whole;
+  whole.suspend = true;
+  auto saved = engine_->save(session, "short", whole);
+  ASSERT_OK(saved.status());
+  EXPECT_EQ(saved->chunks_written, 1u);
+  const uint64_t kv = 3 * engine_->info().kv.token_bytes();
+  EXPECT_LT(saved->bytes_written, kv + kv / 2 + 1024) << "32 tokens take " << 32 * kv / 3;
+}
+
 }  // namespace
 }  // namespace kvrt
