@@ -1086,7 +1086,8 @@ KVRT_API kvrt_status kvrt_store_stat(const kvrt_store* store, const char* domain
  *      "tokens":   [ids],
  *      "messages": [as they were given],
  *      "spans":    [of each message {"begin", "end", "generated"}],
- *      "chunks":   [{"key", "begin", "end": of tokens, "bytes": of its KV on disk; 0: a resume computes it again}],
+ *      "chunks":   [of each block of tokens {"key", "begin", "end": of tokens, "bytes": of its KV on disk,
+ *                   "groups": {"1": bytes of the chunk of the model's first group, ...; "0": of one with all layers}}],
  *      "options":  {"no_prefix_cache", "tools", "documents", "variables", "template_time",
  *                   "grammar": null or {"kind", "begin", "source"}}}
  *

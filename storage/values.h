@@ -70,6 +70,12 @@ struct ChunkIn {
   uint32_t group = 0;
 };
 
+// A chunk's group, and the length of its frame on disk.
+struct ChunkSize {
+  uint32_t group;
+  uint64_t bytes;
+};
+
 // A node of the token tree: n tokens after `parent`. A session is the chain of nodes that ends in its head, which may be a tail.
 struct NodeIn {
   BlockKey key, parent;

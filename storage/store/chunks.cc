@@ -124,15 +124,18 @@ bool StoreImpl::discard(const ChunkKey& chunk, const std::string& why) {
   return true;
 }
 
-std::vector<uint64_t> StoreImpl::chunk_bytes(std::span<const BlockKey> keys) {
-  std::vector<uint64_t> bytes(keys.size());
+std::vector<std::vector<ChunkSize>> StoreImpl::chunk_sizes(std::span<const BlockKey> keys) {
+  std::vector<std::vector<ChunkSize>> sizes(keys.size());
   Lock lock(read_mutex_);
   for (size_t i = 0; i < keys.size(); i++) {
     auto places = reader_.chunks.of_node(keys[i]);
     if (!places.is_ok()) continue;
-    for (const ChunkPlace& place : *places) bytes[i] += bad_.count(place.chunk) == 0 ? place.bytes : 0;
+    for (const ChunkPlace& place : *places) {
+      if (bad_.count(place.chunk) == 0) sizes[i].push_back({place.chunk.group, place.bytes});
+    }
+    std::ranges::sort(sizes[i], {}, &ChunkSize::group);
   }
-  return bytes;
+  return sizes;
 }
 
 }  // namespace kvrt

@@ -31,8 +31,8 @@ class Store {
   // Forgets a chain's chunks, of all groups, as if they were damaged: their frames are as they were written, but the KV is no good. The
   // count.
   virtual uint64_t discard(std::span<const NodeIn> chain, const std::string& why) = 0;
-  // The length of each key's frames on disk, of all groups; 0: there are none.
-  virtual std::vector<uint64_t> chunk_bytes(std::span<const BlockKey> keys) = 0;
+  // Each key's chunks on disk, by group, ascending.
+  virtual std::vector<std::vector<ChunkSize>> chunk_sizes(std::span<const BlockKey> keys) = 0;
 
   // One save: begin, put every chunk that the store lacks, commit. A save that is destroyed without commit changes nothing. put may be called while other saves run.
   class Save {

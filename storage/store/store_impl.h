@@ -40,7 +40,7 @@ class StoreImpl final : public Store {
   std::vector<uint32_t> has(std::span<const NodeIn> chain) override;
   ChunkState read(const NodeIn& node, uint32_t group, uint32_t layout, std::span<uint8_t> out, std::string* damage) override;
   uint64_t discard(std::span<const NodeIn> chain, const std::string& why) override;
-  std::vector<uint64_t> chunk_bytes(std::span<const BlockKey> keys) override;
+  std::vector<std::vector<ChunkSize>> chunk_sizes(std::span<const BlockKey> keys) override;
   Result<std::unique_ptr<Save>> begin_save(bool reuse_chunks, const SavedBy& by) override;
   Result<SessionOut> load(std::string_view domain, std::string_view name) override;
   Result<std::vector<SessionStat>> list(std::string_view domain, bool all_domains) override;

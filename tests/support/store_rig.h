@@ -162,6 +162,13 @@ inline Result<uint64_t> save_chain(Store* store, const std::string& name, const 
   return save_chain(store, name, chain, &o);
 }
 
+// Bytes of the node's frames, of all groups.
+inline uint64_t chunk_bytes(Store* store, const BlockKey& key) {
+  uint64_t bytes = 0;
+  for (const ChunkSize& chunk : store->chunk_sizes({{key}})[0]) bytes += chunk.bytes;
+  return bytes;
+}
+
 // The number of the chain's chunks of a group that read back; every one that does must have the right bytes.
 inline size_t readable_chunks(Store* store, const Chain& chain, uint32_t group = 0) {
   size_t good = 0;

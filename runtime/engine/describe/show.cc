@@ -54,12 +54,19 @@ Status add_messages(const std::vector<Message>& list, std::string* out) {
   return {};
 }
 
-void add_chunks(const SessionOut& saved, const std::vector<uint64_t>& bytes, std::string* out) {
+void add_chunks(const SessionOut& saved, const std::vector<std::vector<ChunkSize>>& sizes, std::string* out) {
   *out += ", \"chunks\": [";
   uint64_t at = 0;
   for (size_t i = 0; i < saved.keys.size(); ++i) {
+    uint64_t bytes = 0;
+    std::string groups;
+    for (const ChunkSize& chunk : sizes[i]) {
+      bytes += chunk.bytes;
+      groups += (groups.empty() ? "\"" : ", \"") + std::to_string(chunk.group) + "\": " + std::to_string(chunk.bytes);
+    }
     *out += (i ? ", {\"key\": \"" : "{\"key\": \"") + saved.keys[i].hex() + "\", \"begin\": " + std::to_string(at) +
-            ", \"end\": " + std::to_string(at + saved.node_tokens[i]) + ", \"bytes\": " + std::to_string(bytes[i]) + "}";
+            ", \"end\": " + std::to_string(at + saved.node_tokens[i]) + ", \"bytes\": " + std::to_string(bytes) + ", \"groups\": {" +
+            groups + "}}";
     at += saved.node_tokens[i];
   }
   *out += "]";
@@ -96,7 +103,7 @@ Result<std::string> show_session(Store* store, std::string_view domain, std::str
   if (saved.token_count) out.resize(out.size() - 2);
   out += "]";
   KVRT_TRY(add_messages(manifest.messages, &out).annotate("session " + saved.name));
-  add_chunks(saved, store->chunk_bytes(saved.keys), &out);
+  add_chunks(saved, store->chunk_sizes(saved.keys), &out);
   KVRT_TRY(add_options(manifest, &out).annotate("session " + saved.name));
   return out + "}";
 }

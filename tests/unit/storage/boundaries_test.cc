@@ -124,7 +124,7 @@ TEST_F(Boundaries, WhatIsLeftEndsAtOne) {
 TEST_F(Boundaries, AsManyGoAsTheRoomTakes) {
   save_masks("ann", chain_, needs_, first(10));
   const uint64_t all = store_->info()->chunk_bytes;
-  const uint64_t three = store_->chunk_bytes({{chain_.nodes[9].key}})[0] + store_->chunk_bytes({{chain_.nodes[8].key}})[0];
+  const uint64_t three = test::chunk_bytes(store_.get(), chain_.nodes[9].key) + test::chunk_bytes(store_.get(), chain_.nodes[8].key);
   const Masks left = evict(chain_, three, &evicted_);
   EXPECT_EQ(evicted_.chunks, 8u) << "two nodes are enough, but for the boundary";
   EXPECT_EQ(left[5], 0u);

@@ -86,7 +86,7 @@ TEST_F(Groups, AreSavedReadAndCounted) {
   EXPECT_EQ(info->chunk_bytes, stat->bytes);
   EXPECT_EQ(info->chunk_raw_bytes, 3 * 64 * chain_.tokens.size());
   uint64_t bytes = 0;
-  for (const NodeIn& node : chain_.nodes) bytes += store_->chunk_bytes({{node.key}})[0];
+  for (const NodeIn& node : chain_.nodes) bytes += test::chunk_bytes(store_.get(), node.key);
   EXPECT_EQ(bytes, stat->bytes);
   expect_clean();
 }
@@ -180,7 +180,7 @@ TEST_F(Groups, ADamagedOneIsForgottenAlone) {
 // Where the catalog cannot be written, a damaged chunk is remembered.
 TEST_F(Groups, ADamagedOneIsRememberedAlone) {
   save_groups("ann", chain_, {0, 3});
-  const uint64_t bytes = store_->chunk_bytes({{chain_.nodes[1].key}})[0];
+  const uint64_t bytes = test::chunk_bytes(store_.get(), chain_.nodes[1].key);
   flip(chain_, 1, 3);
   store_.reset();
   StoreOptions reading;
@@ -193,8 +193,8 @@ TEST_F(Groups, ADamagedOneIsRememberedAlone) {
   EXPECT_EQ(read(chain_, 1, 0, &why), ChunkState::kOk);
   EXPECT_EQ(store_->has(chain_.nodes)[1], 1u);
   EXPECT_EQ(store_->has(chain_.nodes)[2], 0b1001u);
-  EXPECT_LT(store_->chunk_bytes({{chain_.nodes[1].key}})[0], bytes);
-  EXPECT_GT(store_->chunk_bytes({{chain_.nodes[1].key}})[0], 0u);
+  EXPECT_LT(test::chunk_bytes(store_.get(), chain_.nodes[1].key), bytes);
+  EXPECT_GT(test::chunk_bytes(store_.get(), chain_.nodes[1].key), 0u);
 }
 
 TEST_F(Groups, AFrameIsNotReadForAnother) {

@@ -55,7 +55,7 @@ class Readers : public testing::Test {
   void expect_ann() {
     EXPECT_EQ(readable_chunks(store_.get(), ann_), ann_.nodes.size());
     EXPECT_EQ(store_->has(ann_.nodes), std::vector<uint32_t>(ann_.nodes.size(), 1));
-    EXPECT_NE(store_->chunk_bytes({{ann_.nodes[0].key}})[0], 0u);
+    EXPECT_NE(test::chunk_bytes(store_.get(), ann_.nodes[0].key), 0u);
     auto stat = store_->stat("", "ann");
     ASSERT_OK(stat.status());
     EXPECT_EQ(stat->chunks, ann_.nodes.size());
