@@ -94,7 +94,8 @@ class Parser {
     if (bytes_.empty()) return error(Code::kCorrupt, Detail::kFormat, "%s: the file is empty, expected a GGUF file", name_.c_str());
     if (bytes_.size() < 4 || !in_.read(&magic) || magic != 0x46554747) {
       char found[16] = "";
-      for (size_t i = 0; i < std::min<size_t>(bytes_.size(), 4); ++i) std::snprintf(found + 3 * i, 4, "%02x ", bytes_[i]);
+      for (size_t i = 0; i < std::min<size_t>(bytes_.size(), 4); ++i)
+        std::snprintf(found + 3 * i - (i > 0), 4, "%s%02x", i > 0 ? " " : "", bytes_[i]);
       return fail(Code::kCorrupt, 0, "not a GGUF file: expected 47 47 55 46 (GGUF), found %s", found);
     }
     KVRT_TRY(read(&version));

@@ -107,7 +107,9 @@ Result<StoreDirectory> open_directory(Env* env, const std::string& path, const S
   KVRT_ASSIGN(bool there, env->exists(root));
   if (!there) {
     if (options.must_exist || options.read_only) return error(Code::kNotFound, Detail::kNone, "%s: no store there", root.c_str());
-    KVRT_TRY(env->make_dir(root));
+    Status made = env->make_dir(root);
+    if (made.code() == Code::kNotFound) return error(Code::kNotFound, Detail::kNone, "%s: its parent directory is missing", root.c_str());
+    KVRT_TRY(std::move(made));
   }
   KVRT_TRY(check_place(env, root, &dir.writable));
   dir.read_only = options.read_only || !dir.writable;
