@@ -109,14 +109,14 @@ class LineEditor::Terminal {
 
   Read read(std::string& line, bool& pasted) {
     line.clear();
-    dropped_ = too_long_ = false;
+    dropped_ = too_long_ = left_ = false;
     int count = 0;
     TerminalMode::take();  // from another program that had it meanwhile
     type_ahead();
     TerminalMode::reading(true);
     errno = 0;
     const wchar_t* typed = el_wgets(edit_, &count);
-    const bool signal = errno == EINTR;
+    const bool signal = errno == EINTR && !left_;  // a stop earlier in this read may have left it there
     TerminalMode::reading(false);
     if (too_long_) return Read::kTooLong;
     if (dropped_) return Read::kDropped;
@@ -259,7 +259,10 @@ class LineEditor::Terminal {
   unsigned char erase_right() {
     return line().at < line().text.size() ? erase(line().at, line().at + 1) : static_cast<unsigned char>(CC_ERROR);
   }
-  unsigned char erase_or_end() { return line().text.empty() ? static_cast<unsigned char>(CC_EOF) : erase_right(); }
+  unsigned char erase_or_end() {
+    left_ = line().text.empty();
+    return left_ ? static_cast<unsigned char>(CC_EOF) : erase_right();
+  }
   // Erases a word by the editor's own key, so that Ctrl-Y brings it back.
   unsigned char erase_word(size_t begin, size_t end, const wchar_t* editors_key) {
     if (pastes_.touched(line().text, begin, end)) return erase(begin, end);
@@ -312,8 +315,8 @@ class LineEditor::Terminal {
   EditLine* edit_ = nullptr;
   HistoryW* history_ = nullptr;
   Pastes pastes_;
-  std::string ahead_;  // typed while no line was read
-  bool dropped_ = false, too_long_ = false;
+  std::string ahead_;                                       // typed while no line was read
+  bool dropped_ = false, too_long_ = false, left_ = false;  // left_: Ctrl-D came
 };
 
 // Binds the codes that terminals send for keys; keys without a use do nothing.

@@ -126,6 +126,8 @@ class Chat:
 
     def became(self):
         """The way in which a job was stopped, or ended."""
+        if not select.select([self.report], [], [], PATIENCE)[0]:
+            sys.exit(f"nothing became of it: {self.seen!r}")
         return struct.unpack("i", os.read(self.report, 4))[0]
 
     def status(self):
@@ -286,7 +288,7 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
     # Ctrl-Z stops an answer where a shell controls jobs, and Ctrl-\\ ends the chat: both find the terminal as it was, and so does a second kill.
     bare = termios.ICANON | termios.ECHO | termios.ISIG
     for keys, number in (("\x1a", signal.SIGTSTP), ("\x1c", signal.SIGQUIT)):
-        for place in ("answer", "prompt"):
+        for place in ("answer", "prompt", "leave"):
             chat = Chat(roomy, work + "/signals", "--temp", "0", tokens=100000, job=True)
             if place == "answer":
                 chat.type("hello\r")
@@ -299,6 +301,13 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
             if number == signal.SIGTSTP:
                 os.write(chat.go, b"x")
                 chat.wait("\x1b[?2004h")
+                if place == "leave":
+                    chat.reads()
+                    chat.type("\x04")
+                    expect(os.waitstatus_to_exitcode(chat.became()), 0, "exit at the first Ctrl-D after a stop")
+                    os.close(chat.go)
+                    chat.status()
+                    continue
                 if place == "answer":
                     chat.type("\x03")
                     chat.wait("(stopped;")
@@ -328,6 +337,13 @@ with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work:
     chats[0].say("first")
     chats[1].say("second")
     expect((chats[0].end(), chats[1].end()), (0, 3), "exit of who saved first, and of who did not save")
+
+    # A name that another session has refuses a save; the conversation is saved all the same.
+    chat = Chat(roomy, work + "/two", "--session", "third", "--temp", "0")
+    chat.say("third")
+    said = chat.say("/save chat")
+    expect("CONFLICT" in said, True, f"/save under a name that is taken: {said!r}")
+    expect(chat.end(), 0, "exit after a /save that was refused")
 
     # One Ctrl-D ends a text that is typed.
     pid, fd = pty.fork()
