@@ -53,9 +53,38 @@ void print_groups(const kvrt_plan& p) {
     const std::string layers = many(p.kv_group_layers[g], "layer"), bytes = human_bytes(p.kv_group_bytes_per_token[g]);
     line(g == 0 ? "groups" : "", p.kv_group_window[g] == 0
                                      ? fmt::format("{}: {} for every token", layers, bytes)
-                                     : fmt::format("{} with a window of {}: {} for each of the last {} tokens at most", layers,
+                                     : fmt::format("{}, window {}: {} for each of the last {} tokens", layers,
                                                    grouped(p.kv_group_window[g]), bytes, grouped(p.kv_group_tokens_max[g])));
   }
+}
+
+// What a block is: "32 tokens of 3 layers". Groups have blocks of one size, each with all or some of its group's layers.
+std::string block_words(const kvrt_plan& p) {
+  uint64_t least = UINT64_MAX, most = 0;
+  for (uint32_t g = 0; g < p.kv_groups; ++g) {
+    const uint64_t blocks = std::max<uint64_t>(1, uint64_t{p.kv_group_bytes_per_token[g]} * p.block_tokens / p.block_bytes);
+    least = std::min(least, p.kv_group_layers[g] / blocks);
+    most = std::max(most, (p.kv_group_layers[g] + blocks - 1) / blocks);
+  }
+  return fmt::format("{} tokens of {}{}", p.block_tokens, least < most ? fmt::format("{} to ", least) : "", many(most, "layer"));
+}
+
+// The blocks of the pool, and those in it that no session asked for.
+std::string pool_words(const kvrt_plan& p, uint64_t sessions) {
+  std::string words = many(p.blocks, "block");
+  if (p.blocks > sessions * p.session_blocks) words += ", the fewest that a pool has";
+  if (p.kv_bytes > p.blocks * p.block_bytes) words += ", and one of zeros";
+  return words;
+}
+
+// How much of this would fit.
+std::string most_words(const kvrt_plan& p, uint64_t tokens) {
+  if (p.memory_bytes <= p.weight_bytes + p.scratch_bytes) return "no session: weights and scratch alone do not fit";
+  if (p.context_max == 0) return "no session: there is no room for the fewest blocks that a pool has";
+  const std::string other = "one of " + grouped(p.context_max);
+  if (p.sessions_max == 0) return fmt::format("no session of {}, but {}", many(tokens, "token"), other);
+  const bool whole = p.context_max == p.context_length;  // the model has no more: that says nothing of the memory
+  return fmt::format("{} of {}{}", many(p.sessions_max, "session"), many(tokens, "token"), whole ? "" : ", or " + other);
 }
 
 // A session's KV at a few lengths up to the planned one, each twice the one before.
@@ -83,27 +112,42 @@ void print_table(const kvrt_plan& p, const PlanFlags& flags) {
   line("model", shape);
   if (p.weight_bytes) {
     line("weights", human_bytes(p.weight_bytes));
-    line("scratch", human_bytes(p.scratch_bytes) + ", the working memory of a step: activations, logits, the device's workspaces");
+    line("scratch", human_bytes(p.scratch_bytes) + ", a step's working memory: activations, logits, workspaces");
   }
-  line("KV", fmt::format("{}: {} a token, {} a block of {}", kv_formats(flags.model), human_bytes(p.kv_bytes_per_token),
-                         human_bytes(p.block_bytes), p.block_tokens));
+  line("KV", fmt::format("{}: {} a token; a block: {}, {}", kv_formats(flags.model), human_bytes(p.kv_bytes_per_token), block_words(p),
+                         human_bytes(p.block_bytes)));
   print_groups(p);
   line("session", fmt::format("{} in {}, {}; {:.1f} % used, {:.1f} % waste", many(tokens, "token"), many(p.session_blocks, "block"),
                               human_bytes(p.session_bytes), 100 * p.used, 100 * p.waste));
-  std::string all = fmt::format("{} in {}, {}", grouped(sessions), many(p.blocks, "block"), human_bytes(p.kv_bytes));
+  std::string all = fmt::format("{} in {}: {}", grouped(sessions), pool_words(p, sessions), human_bytes(p.kv_bytes));
   if (p.stored_tokens != p.unshared_tokens) {
     all += fmt::format("; {} stored instead of {}", many(p.stored_tokens, "token"), grouped(p.unshared_tokens));
   }
   line("sessions", all);
   line("total", fmt::format("{}: {} {}{}", human_bytes(p.total_bytes), p.fits ? "fits into" : "does not fit into",
                             human_bytes(p.memory_bytes), flags.memory ? "" : " that are free now"));
-  line("at most", fmt::format("{} of {}, or one of {}", many(p.sessions_max, "session"), many(tokens, "token"), grouped(p.context_max)));
+  line("at most", most_words(p, tokens));
   print_chart(p, tokens);
+}
+
+// A model without a file needs all three of its figures.
+kvrt_status check_geometry(const PlanFlags& flags) {
+  const std::pair<const char*, uint32_t> figures[] = {
+      {"--layers", flags.layers}, {"--kv-heads", flags.kv_heads}, {"--head-dim", flags.head_dim}};
+  std::string given, missing;
+  for (const auto& [name, value] : figures) {
+    std::string& list = value ? given : missing;
+    list += (list.empty() ? "" : " and ") + std::string(name);
+  }
+  if (!flags.model.model.empty() || missing.empty()) return KVRT_OK;
+  const bool two = given.find(" and ") != std::string::npos;
+  return complain(KVRT_INVALID, fmt::format("{} {} given without {}", given, two ? "are" : "is", missing));
 }
 
 }  // namespace
 
 int cmd_plan(const PlanFlags& flags) {
+  if (kvrt_status s = check_geometry(flags)) return s;
   Runtime runtime;
   if (kvrt_status s = open_runtime(flags.model, runtime)) return s;
   auto options = init<kvrt_plan_options>();

@@ -136,6 +136,14 @@ exits 9 inspect gbnf
 # run: across processes
 exits 0 run -m "$model" -p "$text" -n 0 --store store --session ann --json
 is prefilled "$(json out 'j["finish_reason"]')" "-n 0"
+exits 0 run -m "$model" -p "$text" -n 0
+is "" "$(grep 'first after\|tok/s' err)" "times of an answer with -n 0"
+exits 0 run -m "$model" --store store --session ann -n 1 --no-save --kv int8
+grep -q '^(ann goes on; its KV is computed again: it was saved with another --kv, .* than now)$' err || fail "KV of another format: $(cat err)"
+exits 0 run -m "$model" --store store --session ann -n 1 --no-save --block-tokens 16
+grep -q '^(ann goes on; its KV is computed again: it was saved with --block-tokens 32)$' err || fail "KV of another block size: $(cat err)"
+exits 0 run -m "$model" --store store --session ann -n 1 --no-save
+is "" "$(grep 'computed again' err)" "KV of the same format"
 exits 0 run -m "$model" --store store --session ann -n 8 --digest --json --no-save
 is "$cold" "$(json out 'j["logits_sha256"]')" "logits after a resume"
 is True "$(json out 'j["reused_disk"] >= j["prompt_tokens"] // 32 * 32')" "blocks from disk"
@@ -279,32 +287,6 @@ exits 0 logits -m "$model" --tokens @ids -o rows --all
 exits 0 logits -m "$model" --tokens @ids -o row
 cmp -s row "$(tail -c "$(wc -c <row)" rows >last && echo last)" || fail "the last of all rows is another than the last row"
 
-# plan: published figures, a real file, a plan that does not fit, and ones that cannot be
-exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 131072 --memory 64G --json
-is "524288 68719476736 True 1 131072" "$(json out '" ".join(str(j[k]) for k in ["kv_bytes_per_token", "kv_bytes", "fits", "sessions_max", "context_max"])')" "a plan of 64 GiB"
-exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 131072 --memory 65535M --json
-is "False 0 131040" "$(json out 'str(j["fits"]) + " " + str(j["sessions_max"]) + " " + str(j["context_max"])')" "1 MiB less"
-exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 3072 --shared 2048 --sessions 1000 --memory 8G
-grep -q '1,026,048 tokens stored instead of 3,072,000' out || fail "plan, sharing: $(cat out)"
-grep -q 'does not fit into 8.00 GiB' out || fail "plan, does not fit: $(cat out)"
-for kv in f16:524288 bf16:524288 f32:1048576 int8:266240 fp8:266240; do
-  exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 64 --kv "${kv%:*}" --json
-  is "$kv" "$(json out 'j["kv_format"] + ":" + str(j["kv_bytes_per_token"])')" "a plan with that KV"
-done
-exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 64 --kv-k int8 --json
-is "int8 f16 395264" "$(json out 'j["kv_format"] + " " + j["kv_format_v"] + " " + str(j["kv_bytes_per_token"])')" "a plan with a pair"
-exits 0 plan --layers 32 --kv-heads 32 --head-dim 128 --context 64 --kv fp8 --kv-v bf16
-grep -q '^KV *K fp8, V bf16: 386.0 KiB a token' out || fail "plan, a pair: $(cat out)"
-exits 0 plan -m "$model" --context 100 --block-tokens 16 --json
-is "7 True" "$(json out 'str(j["session_blocks"]) + " " + str(j["fits"])')" "plan of a file"
-exits 0 plan -m "$model"
-exits 1 plan
-exits 1 plan -m "$model" --layers 3
-exits 1 plan -m "$tiny/vocab_only.gguf"
-exits 2 plan -m none.gguf
-exits 8 plan -m "$model" --context 99999999
-grep -q -- '--context is 99999999' err || fail "plan, no option named: $(cat err)"
-
 # --context: so many tokens have memory, in whole blocks, and no more than the model's own
 exits 0 run -m "$model" --tokens 5,6,7 -n 1000 --ignore-eos --context 64 --json
 is "context_full 64" "$(json out 'j["finish_reason"] + " " + str(3 + len(j["tokens"]))')" "run --context 64"
@@ -353,7 +335,7 @@ for name in text talk begun; do
   cp out before
   status=0
   chats $name Hi || status=$?
-  is "3 1" "$status $(grep -c "$name holds text that no chat wrote.*: kvrt run can go on.*--session.*(CONFLICT)" err)" "chat of text, $name: $(cat err)"
+  is "3 1" "$status $(grep -c "$name holds text that is in no message.*: kvrt run can go on.*--session.*(CONFLICT)" err)" "chat of text, $name: $(cat err)"
   exits 0 store show texts $name --json
   cmp -s out before || fail "chat changed the text of $name"
 done
