@@ -18,7 +18,8 @@ void add_prompt_gemm(CLI::App* command, ModelFlags& flags);
 void add_device(CLI::App* command, ModelFlags& flags);
 void add_cache(CLI::App* command, ModelFlags& flags);
 void add_compute(CLI::App* command, ModelFlags& flags);
-void add_context(CLI::App* command, ModelFlags& flags);
+void add_kv_bytes(CLI::App* command, ModelFlags& flags);
+void add_room(CLI::App* command, ModelFlags& flags);  // --kv-bytes or --context
 // The last three are defaults that --help shows: of --temp, of --min-p, and of the other options for which a model's file may have a value.
 void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& temperature = "0", const std::string& min_p = "0",
                   const std::string& rest = "0");
@@ -47,7 +48,8 @@ Command describe(const CLI::App& app);
 // The command line, the last word first, with `help X` as `X --help`.
 std::vector<std::string> reversed_words(int argc, char** argv);
 // Reports the fault of the command line, or shows the help that it asks for; the exit code. `broken`: the fault of the defaults' file.
-int explain(const CLI::App& app, const CLI::ParseError& error, const std::string& broken);
+// `helps`: the line is that of kvrt help, whose words are commands alone.
+int explain(const CLI::App& app, const CLI::ParseError& error, const std::string& broken, bool helps);
 // The words, last first, with the default store put in where the user left DIR out: in `store rm NAME`, NAME was taken for DIR.
 std::vector<std::string> with_store(const CLI::App& app, const CLI::ParseError& error, std::vector<std::string> words);
 // True: the parsed command takes --model or --store.

@@ -30,7 +30,11 @@ class Chat {
   std::vector<Message> messages() const;
   bool last_question(Message& out) const;
   bool oldest_turn(uint64_t& begin, uint64_t& end) const;  // false: there is none before the last
+  uint64_t most_tokens() const { return tokens_held(*model_.info()); }
+  std::string why_no_more() const;  // what limits the session to these
   void advise_room() const;
+  bool ends() const;  // true: the last token is one that ends an answer
+  void say_unfinished() const;
 
   struct Command {
     std::string usage;  // "/fork [NAME]"

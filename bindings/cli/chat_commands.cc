@@ -51,8 +51,14 @@ void Chat::rewind(const std::string& argument) {
   } else {
     to = question.begin;
   }
+  const std::vector<Message> before = messages();
   if (checked(session_.truncate(to), "cannot rewind")) return;
   say("left: {}\n", counted(tokens(), "token"));
+  for (const Message& m : before) {
+    if (to <= m.begin || m.end <= to) continue;
+    say("(this cuts the {} message in two: {}the next message drops the rest of it, too)\n", m.role,
+        m.generated ? "/continue goes on from here; " : "");
+  }
   if (saves_) save(name_, true);
 }
 
@@ -68,13 +74,30 @@ void Chat::retry(const std::string& argument) {
   answer(std::strtoull(argument.c_str(), nullptr, 10));
 }
 
+// Beside EOS a model may have other end tokens: they are control tokens, which have no text unless it is asked for.
+bool Chat::ends() const {
+  std::vector<int32_t> ids;
+  if (session_tokens(session_, ids) || ids.empty()) return false;
+  if (ids.back() == model_.info()->eos_token) return true;
+  std::string text, spelled;
+  const bool read =
+      session_.text(ids.size() - 1, ids.size(), 0, text).ok() && session_.text(ids.size() - 1, ids.size(), KVRT_TEXT_SPECIAL, spelled).ok();
+  return read && text.empty() && !spelled.empty();
+}
+
+// Tells the user of a chat that goes on what a kill, Ctrl-C or -n left undone.
+void Chat::say_unfinished() const {
+  const auto all = messages();
+  if (all.empty()) return;
+  if (all.back().role == "user") say("(not answered yet; /continue answers)\n");
+  if (all.back().generated && !ends()) say("(cut; /continue goes on)\n");
+}
+
 // Goes on with an answer that Ctrl-C, -n or a kill cut short, or gives one that never began.
 void Chat::go_on(const std::string&) {
   const auto all = messages();
-  const int32_t eos = model_.info()->eos_token;
-  std::vector<int32_t> ids;
   const bool whole = last_.reason == KVRT_REASON_EOS || last_.reason == KVRT_REASON_STOP;
-  if (all.empty() || session_tokens(session_, ids) || (all.back().role == "assistant" && (whole || ids.back() == eos))) {
+  if (all.empty() || (all.back().role == "assistant" && (whole || ends()))) {
     complain(KVRT_INVALID, "no answer was cut short; /retry answers again");
     return;
   }
@@ -92,15 +115,30 @@ bool Chat::oldest_turn(uint64_t& begin, uint64_t& end) const {
   return true;
 }
 
+std::string Chat::why_no_more() const {
+  const uint64_t context = model_.info()->context_length;
+  if (most_tokens() == context) return "the model's context";
+  const std::string limit = flags_.model.context    ? fmt::format("--context {} in whole blocks", flags_.model.context)
+                            : flags_.model.kv_bytes ? "the room in --kv-bytes"
+                                                    : "the memory that is kept for KV";
+  return fmt::format("{}; the model's context is {}", limit, context);
+}
+
 // Tells the user how to make room in the context.
 void Chat::advise_room() const {
   uint64_t begin = 0, end = 0;
   Message question;
   if (oldest_turn(begin, end)) {
     say("(/forget drops the oldest turn)\n");
-  } else {
-    say("({}a larger --context gives more room, up to the model's context)\n", last_question(question) ? "/rewind removes the turn; " : "");
+    return;
   }
+  const uint64_t context = model_.info()->context_length;
+  const char* option = flags_.model.kv_bytes ? "--kv-bytes" : "--context";  // the two exclude each other
+  const std::string removes = last_question(question) ? "/rewind removes the turn" : "";
+  const std::string more = most_tokens() < context
+                               ? fmt::format("a larger {} gives more room, up to the model's {} tokens", option, context)
+                               : fmt::format("the model's context has no more than {} tokens", context);
+  say("({}{}{})\n", removes, removes.empty() ? "" : "; ", more);
 }
 
 // Drops the oldest turn; a system message stays.
@@ -122,16 +160,16 @@ void Chat::history(const std::string&) {
 
 void Chat::stats(const std::string&) {
   const kvrt_session_props session = *session_.info();
-  const kvrt_model_props model = *model_.info();
-  say("{} tokens of {}, KV of {} in {} blocks ({}); revision {}\n", session.tokens, model.context_length, session.kv_tokens,
-      session.kv_blocks, human_bytes(session.kv_bytes), session.revision);
+  say("{} tokens of {} ({})\n", session.tokens, most_tokens(), why_no_more());
+  say("KV of {} in {} ({}); revision {}\n", counted(session.kv_tokens, "token"), counted(session.kv_blocks, "block"),
+      human_bytes(session.kv_bytes), session.revision);
   say("temperature {:.2g}, top_k {}, top_p {:.2g}, min_p {:.2g}, repetition penalty {:.2g}\n", sampling_.temperature.value_or(0),
       sampling_.top_k.value_or(0), sampling_.top_p.value_or(0), sampling_.min_p.value_or(0), sampling_.repetition_penalty.value_or(0));
   if (!last_.prompt_tokens) return;
   say("last answer: {} prompt tokens ({} memory, {} disk, {} computed), first token after {:.0f} ms, {} tokens at {:.1f} tok/s\n",
       last_.prompt_tokens, last_.reused_memory, last_.reused_disk, last_.prefilled, last_.ttft_ms, last_.generated,
       last_.decode_tokens_per_s);
-  if (last_.reuse_stopped) say("reuse stopped at token {}: {}\n", last_.reuse_stopped_at, reuse_name(last_.reuse_stopped));
+  if (last_.reuse_stopped) say("reuse stopped at token {}: {}\n", last_.reuse_stopped_at, reuse_words(last_.reuse_stopped));
 }
 
 void Chat::command(const std::string& line) {

@@ -48,7 +48,7 @@ kvrt_status Chat::check_text() {
     if (!between.empty() && !begins && between != opened && between != (opened = opened_turn(session_, at))) {
       return complain(
           KVRT_CONFLICT,
-          fmt::format("{} holds text that no chat wrote{}: kvrt run can go on with it; --session with another name starts a chat",
+          fmt::format("{} holds text that is in no message{}: kvrt run can go on with it; --session with another name starts a chat",
                       in_quotes(name_), at ? fmt::format(", from token {} on", at) : ""));
     }
     at = m.end;
@@ -59,6 +59,7 @@ kvrt_status Chat::check_text() {
 kvrt_status Chat::open() {
   if (kvrt_status s = open_runtime(flags_.model, runtime_)) return s;
   if (kvrt_status s = open_model(flags_.model, runtime_, model_, &interrupts_.stop())) return s;
+  if (kvrt_status s = check_template(model_, flags_.model.model)) return s;
   if (!flags_.store.empty()) {
     if (kvrt_status s = open_store(runtime_, flags_.store, false, false, store_)) return s;
     saves_ = !store_.info()->read_only;
@@ -88,10 +89,13 @@ kvrt_status Chat::resume_or_open() {
     if (!s) {
       session_ = std::move(*saved);
       if (kvrt_status text = check_text()) return text;
-      say("{} goes on: {}, {} from disk, in {:.0f} ms\n", in_quotes(name_), counted(tokens(), "token"), report.reused_disk,
-          ms_since(start));
+      const double ms = ms_since(start);
+      const std::string other = other_kv(store_, name_, flags_.domain, report, model_.info()->block_tokens);
+      say("{} goes on: {}, {} from disk, in {:.0f} ms{}{}\n", in_quotes(name_), counted(tokens(), "token"), report.reused_disk, ms,
+          other.empty() ? "" : "; ", other);
       if (!flags_.system.empty()) say("(--system is for a new session: this one goes on as it began)\n");
       if (isatty(STDIN_FILENO)) history({});
+      say_unfinished();
       return KVRT_OK;
     }
   }
@@ -101,14 +105,17 @@ kvrt_status Chat::resume_or_open() {
 }
 
 kvrt_status Chat::ask(const std::string& text) {
+  const auto before = messages();
   const Result<kvrt_append_info> info = session_.append_message(message_json("user", text));
   if (kvrt_status s = checked(info.status(), "cannot append the message")) {
     if (s == KVRT_LIMIT) advise_room();
     return s;
   }
   if (info->rewritten) {
-    say("(the template now renders the conversation differently from token {} on; tokens to compute again: {})\n", info->rewritten_at,
-        info->rewritten);
+    const bool loose = info->rewritten_at >= (before.empty() ? 0 : before.back().end);  // of half a message, say
+    say("({} from token {} on {}: {})\n", counted(info->rewritten, "token"), info->rewritten_at,
+        info->rewritten == 1 ? "is dropped" : "are dropped",
+        loose ? "no message has them" : "the template now renders the conversation differently");
   }
   return answer(sampling_.seed);
 }
@@ -141,7 +148,7 @@ kvrt_status Chat::answer(uint64_t seed) {
   } else if (last_.reason == KVRT_REASON_MAX_TOKENS) {
     if (isatty(STDIN_FILENO)) say("(cut at -n {}; /continue goes on)\n", flags_.max_tokens);
   } else if (last_.reason == KVRT_REASON_CONTEXT_FULL) {
-    say("(the context is full)\n");
+    say("(the context is full: {})\n", counted(tokens(), "token"));
     advise_room();
   }
   return saves_ ? save(name_, true) : KVRT_OK;
@@ -152,8 +159,9 @@ kvrt_status Chat::save(const std::string& name, bool quiet, bool overwrite) {
   auto options = init<kvrt_save_options>();
   options.overwrite = overwrite;
   const Result<kvrt_save_report> saved = session_.checkpoint(name, options);
-  saved_ = checked(saved.status(), "cannot save " + in_quotes(name));
-  if (kvrt_status s = saved_) {
+  const kvrt_status s = checked(saved.status(), "cannot save " + in_quotes(name));
+  if (!s || name == name_) saved_ = s;  // what another name refused is still saved under its own
+  if (s) {
     if (s == KVRT_CONFLICT) say("(/save NAME keeps this conversation under another name, /save --overwrite replaces the saved one)\n");
     return s;
   }

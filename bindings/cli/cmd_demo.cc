@@ -84,6 +84,7 @@ kvrt_status first_turn(const Opened& at, Session& session, bool print) {
 kvrt_status open(const DemoFlags& flags, bool with_store, Opened& out) {
   if (kvrt_status s = open_runtime(flags.model, out.runtime)) return s;
   if (kvrt_status s = open_model(flags.model, out.runtime, out.model)) return s;
+  if (kvrt_status s = check_template(out.model, flags.model.model)) return s;
   suggest_sampling(out.runtime, flags.model.model, out.sampling);
   out.sampling.seed = kSeed;
   return with_store ? open_store(out.runtime, flags.store, false, false, out.store) : KVRT_OK;
@@ -101,6 +102,8 @@ kvrt_status stage_talk(const DemoFlags& flags) {
   Session session;
   if (kvrt_status s = open(flags, true, at)) return s;
   if (kvrt_status s = open_session(at, true, session)) return s;
+  Json().add("ready", true).print();
+  flush_out();
   if (kvrt_status s = first_turn(at, session, true)) return s;
   const Result<kvrt_save_report> saved = session.checkpoint(kName);
   if (kvrt_status s = checked(saved.status(), "cannot save")) return s;
@@ -222,16 +225,20 @@ nlohmann::json run_stage(const DemoFlags& flags, const char* name) {
   return status == 0 && result.is_object() ? result : nlohmann::json();
 }
 
-// Runs the stage talk, and kills it in the middle of the second answer. Returns its report of the save; null when something went wrong.
-nlohmann::json talk_and_kill(const DemoFlags& flags) {
+// Runs the stage talk, and kills it in the middle of the second answer. `saved`: its report of the save; null when something went wrong.
+// Fails where the stage could not begin, of which it told the user.
+kvrt_status talk_and_kill(const DemoFlags& flags, nlohmann::json& saved) {
   Stage stage(flags, "talk");
   const pid_t pid = stage.pid();
-  nlohmann::json saved;
   int after_save = 0;
+  if (!stage.next().contains("ready")) {
+    const int status = stage.wait();
+    return WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : KVRT_OK;
+  }
   put("\n[process {}] the first answer:\n  ", pid);
   while (after_save < kKillAfter) {
     const nlohmann::json line = stage.next();
-    if (!line.is_object()) return {};
+    if (!line.is_object()) return saved = {}, KVRT_OK;
     if (line.contains("saved")) {
       saved = line;
       put("\n[process {}] saved {} tokens, {} of KV, in {:.1f} ms. It begins the second answer:\n  ", pid, line["saved"].get<uint64_t>(),
@@ -244,9 +251,9 @@ nlohmann::json talk_and_kill(const DemoFlags& flags) {
   }
   stage.kill(SIGKILL);
   const int status = stage.wait();
-  if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) return {};
+  if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) return saved = {}, KVRT_OK;
   put(" ...\n[process {}] killed by SIGKILL after {} tokens of it.\n", pid, after_save);
-  return saved;
+  return KVRT_OK;
 }
 
 // Compares the resumed conversation with the one that was never killed, and prints each check. True: all hold.
@@ -284,7 +291,8 @@ int parent(const DemoFlags& flags) {
   if (!std::filesystem::is_empty(flags.store, missing) && !missing) {
     return complain(KVRT_CONFLICT, in_quotes(flags.store) + " is not an empty directory: --store takes an empty one, or a new name");
   }
-  const nlohmann::json saved = talk_and_kill(flags);
+  nlohmann::json saved;
+  if (kvrt_status s = talk_and_kill(flags, saved)) return finish(s);
   if (saved.is_null()) return complain(KVRT_INTERNAL, "demo: the first process was not killed in the middle of its answer");
   const nlohmann::json resumed = run_stage(flags, "resume");
   if (resumed.is_null()) return complain(KVRT_INTERNAL, "demo: the new process could not go on");

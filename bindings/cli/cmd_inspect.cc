@@ -38,6 +38,8 @@ void print(const Parsed& json, bool all) {
   put("\n");
   if (json["refused"].empty()) {
     put("{}\n", json["tensors"].empty() ? "a vocabulary without weights: kvrt can tokenize with it, but not run it" : "kvrt runs it");
+    if (!json["tensors"].empty() && !json["metadata"].contains("tokenizer.chat_template"))
+      put("it has no chat template: kvrt run -p TEXT takes it, kvrt chat does not\n");
   }
   for (const Parsed& r : json["refused"]) {
     put("{}: {}: {}\n", r["what"].get<std::string>(), r["status"].get<std::string>(), r["message"].get<std::string>());

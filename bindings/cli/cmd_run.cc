@@ -71,10 +71,14 @@ Result<Session> Run::resume(const std::string& name) {
   kvrt::assign(options.domain, options.domain_size, flags.domain);
   options.foreign_kv = flags.accept_foreign_kv ? KVRT_FOREIGN_KV_ACCEPT : KVRT_FOREIGN_KV_RECOMPUTE;
   Progress bar("resuming");
-  return Session::resume(model, store, name, options, &resumed, [&](const Event& event) {
+  Result<Session> saved = Session::resume(model, store, name, options, &resumed, [&](const Event& event) {
     bar.update(event);
     return stop_if(Interrupt::came());
   });
+  bar.clear();
+  const std::string other = saved.ok() ? other_kv(store, name, flags.domain, resumed, model.info()->block_tokens) : "";
+  if (!other.empty()) say("({} goes on; {})\n", in_quotes(name), other);
+  return saved;
 }
 
 kvrt_status Run::open_session() {
@@ -183,9 +187,11 @@ void Run::print() {
   const uint32_t stopped = resumed.reuse_stopped != KVRT_REUSE_ALL ? resumed.reuse_stopped : report.reuse_stopped;
   const double tpot = report.generated > 1 ? report.decode_ms / static_cast<double>(report.generated - 1) : 0;
   if (!flags.json) {
-    say("{}: {} from memory, {} from disk, {} computed; {} generated ({}), first after {:.1f} ms, {:.1f} tok/s\n",
-        counted(report.prompt_tokens, "prompt token"), report.reused_memory - moved, report.reused_disk + moved, report.prefilled,
-        out.tokens.size(), reason_name(report.reason), report.ttft_ms, tpot > 0 ? 1e3 / tpot : 0.0);
+    std::string times;  // there are none without a token
+    if (!out.tokens.empty()) times = fmt::format(", first after {:.1f} ms", report.ttft_ms);
+    if (tpot > 0) times += fmt::format(", {:.1f} tok/s", 1e3 / tpot);
+    say("{}: {} from memory, {} from disk, {} computed; {} generated ({}){}\n", counted(report.prompt_tokens, "prompt token"),
+        report.reused_memory - moved, report.reused_disk + moved, report.prefilled, out.tokens.size(), reason_name(report.reason), times);
     if (flags.digest) say("logits sha256 {}\n", out.digest.hex());
     return;
   }

@@ -172,13 +172,22 @@ kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& o
   if (kvrt_status s = checked(model.status(), "cannot open the model " + in_quotes(flags.model))) return s;
   out = std::move(*model);
   const Result<kvrt_model_props> props = out.info();
-  if (flags.context && props.ok()) {
-    uint64_t held = props->block_tokens;
-    while (held < props->context_length && session_bytes(*props, held + props->block_tokens) <= props->blocks * props->block_bytes)
-      held += props->block_tokens;
-    advise_context(flags.context, held);
-  }
+  if (flags.context && props.ok()) advise_context(flags.context, tokens_held(*props));
   return KVRT_OK;
+}
+
+uint64_t tokens_held(const kvrt_model_props& props) {
+  const uint64_t room = props.blocks * props.block_bytes;
+  uint64_t held = props.block_tokens;
+  while (held < props.context_length && session_bytes(props, held + props.block_tokens) <= room) held += props.block_tokens;
+  return std::min<uint64_t>(held, props.context_length);
+}
+
+kvrt_status check_template(const Model& model, const std::string& path) {
+  if (model.info()->has_template) return KVRT_OK;
+  return complain(
+      KVRT_UNSUPPORTED,
+      fmt::format("{} has no chat template, so no message can be rendered: kvrt run -p TEXT goes on with a text", in_quotes(path)));
 }
 
 kvrt_status open_store(const Runtime& runtime, const std::string& path, bool read_only, bool must_exist, Store& out) {
@@ -288,6 +297,18 @@ std::string_view reuse_name(uint32_t reuse) {
   constexpr std::string_view names[] = {"all",     "new_tokens", "different_token", "not_stored",
                                         "evicted", "damaged",    "other_numerics",  "window"};
   return reuse < std::size(names) ? names[reuse] : "unknown";
+}
+
+std::string_view reuse_words(uint32_t reuse) {
+  constexpr std::string_view words[] = {"all of it was there",
+                                        "what follows is new",
+                                        "a conversation in memory goes on otherwise there",
+                                        "the store has no KV of what follows",
+                                        "its memory was needed for other KV",
+                                        "its KV on disk is damaged or missing",
+                                        "its saved KV is of another format, block size or device",
+                                        "the KV of the window before what follows is gone"};
+  return reuse < std::size(words) ? words[reuse] : reuse_name(reuse);
 }
 
 std::string human_bytes(uint64_t bytes) {

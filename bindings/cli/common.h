@@ -33,6 +33,8 @@ kvrt_status take(Result<T> result, T& out, const std::string& what) {
   out = std::move(*result);
   return checked(result.status(), what);
 }
+// The most tokens that a session can have: the model's context, or, where that is less, what the pool holds in whole blocks.
+uint64_t tokens_held(const kvrt_model_props& props);
 // Sets the advice for a user who runs out of the KV that --context asked for; `tokens` have room.
 void advise_context(uint64_t asked, uint64_t tokens);
 // Prints "kvrt: MESSAGE (CLASS)", for an error that the program finds by itself, and returns the status.
@@ -93,6 +95,8 @@ kvrt_model_options model_options(const ModelFlags& flags);      // so does this
 // Open what a command needs, and complain by themselves. A `*stop` that is true ends the loading of a model.
 kvrt_status open_runtime(const ModelFlags& flags, Runtime& out);
 kvrt_status open_model(const ModelFlags& flags, const Runtime& runtime, Model& out, const std::atomic<bool>* stop = nullptr);
+// Complains of a model whose file has no chat template: it takes plain text alone.
+kvrt_status check_template(const Model& model, const std::string& path);
 kvrt_status open_store(const Runtime& runtime, const std::string& path, bool read_only, bool must_exist, Store& out);
 
 // ---- text -----------------------------------------------------------------------------------------------------------------------
@@ -103,10 +107,14 @@ kvrt_status read_file(const std::string& path, std::string& out);  // "-" is std
 // "1,2,3", or "@FILE" with ids separated by commas or white space.
 kvrt_status parse_tokens(const std::string& argument, std::vector<int32_t>& out);
 kvrt_status tokenize(const Model& model, std::string_view text, uint32_t flags, std::vector<int32_t>& out);
+// Why a resume could not use the KV that was saved with the session, and what to do; "" where that was no matter of format.
+std::string other_kv(const Store& store, const std::string& name, const std::string& domain, const kvrt_report& resumed,
+                     uint32_t block_tokens);
 kvrt_status session_tokens(const Session& session, std::vector<int32_t>& out);
 struct Message {
   std::string role, content;  // content that is no text stands as JSON
   uint64_t begin = 0, end = 0;
+  bool generated = false;
 };
 kvrt_status session_messages(const Session& session, std::vector<Message>& out);
 std::string join(const std::vector<int32_t>& tokens);
@@ -114,6 +122,7 @@ std::string message_json(std::string_view role, std::string_view content);
 
 std::string_view reason_name(uint32_t reason);
 std::string_view reuse_name(uint32_t reuse);
+std::string_view reuse_words(uint32_t reuse);  // the same for people
 
 // The KV of a session of so many tokens, as kvrt.h says of kv_group_bytes_per_token. `p`: a kvrt_plan, or a kvrt_model_props.
 template <typename P>

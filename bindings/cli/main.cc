@@ -20,7 +20,7 @@ void define_run(CLI::App& app, int& code) {
   auto* c = app.add_subcommand("run", "append a prompt, generate, and save the session");
   add_model(c, flags->model);
   add_compute(c, flags->model);
-  add_context(c, flags->model);
+  add_room(c, flags->model);
   add_prompt(c, flags->prompt, true);
   add_sampling(c, flags->sampling);
   c->add_option("-n", flags->max_tokens, "tokens to generate at most; 0 only computes the prompt and saves")->capture_default_str();
@@ -48,7 +48,7 @@ void define_chat(CLI::App& app, int& code) {
   auto* c = app.add_subcommand("chat", "chat in the terminal; Ctrl-C stops an answer, /help lists the commands");
   add_model(c, flags->model);
   add_compute(c, flags->model);
-  add_context(c, flags->model);
+  add_room(c, flags->model);
   add_sampling(c, flags->sampling, "as the model's file suggests, else 0.7", "as the file suggests, else 0.05",
                "as the file suggests, else 0");
   c->add_option("-n", flags->max_tokens, "tokens per answer at most (default 0: until the model ends it)");
@@ -104,6 +104,7 @@ void define_logits(CLI::App& app, int& code) {
   auto* c = app.add_subcommand("logits", "write rows of logits as little-endian f32");
   add_model(c, flags->model);
   add_compute(c, flags->model);
+  add_kv_bytes(c, flags->model);
   c->add_option("--tokens", flags->tokens, "token ids: 1,2,3, or @FILE that holds them")->required();
   c->add_option("-o,--output", flags->output, "file, - for standard output")->required();
   c->add_flag("--all", flags->all, "write a row for every position, not only for the last");
@@ -115,6 +116,7 @@ void define_perplexity(CLI::App& app, int& code) {
   auto* c = app.add_subcommand("perplexity", "measure how well a model predicts a text: the second half of each window is scored");
   add_model(c, flags->model);
   add_compute(c, flags->model);
+  add_kv_bytes(c, flags->model);
   c->add_option("-f,--file", flags->file, "text file, - for standard input")->required();
   c->add_option("--context", flags->context, "tokens per window")->check(within(3, 1u << 24))->capture_default_str();
   c->add_option("--chunks", flags->chunks, "score only the first N windows (default 0: all)");
@@ -138,6 +140,7 @@ void define_bench(CLI::App& app, int& code) {
       "bench", "measure prefill, decode, appends, batches, saving and loading; without a weight cache unless --cache-dir is given");
   add_model(c, flags->model);
   add_compute(c, flags->model);
+  add_kv_bytes(c, flags->model);
   c->add_option("--step-ms", flags->model.step_ms, "milliseconds per step at most (default 0: 50, or 500 for a prompt that runs alone)");
   c->add_option("-f,--file", flags->file, "text file to take the tokens from, - for standard input (default: a made-up text)");
   constexpr uint32_t kTokensMax = 1u << 24;
@@ -176,16 +179,19 @@ void define_store(CLI::App& app, int& code) {
       c->add_option("NAME", flags->names[0], "name of the session")->required();
       c->add_option(argument, flags->argument, run == cmd_store_mv ? "its new name" : "90 (seconds), 45m, 12h, 30d, or never")->required();
     } else if (names) {
-      auto* option = c->add_option("NAME", flags->names, "names of sessions");
+      auto* option =
+          c->add_option("NAME", flags->names, names > 1 ? "names of sessions" : "names of sessions; without one, the store itself");
       if (names > 1) option->required();
     }
-    c->add_option_function<std::string>(
-        "--domain",
-        [flags](const std::string& domain) {
-          flags->domain = domain;
-          flags->all_domains = false;
-        },
-        run == cmd_store_ls ? "list only the sessions of this domain" : "domain of the sessions");
+    if (names || run == cmd_store_ls) {
+      c->add_option_function<std::string>(
+          "--domain",
+          [flags](const std::string& domain) {
+            flags->domain = domain;
+            flags->all_domains = false;
+          },
+          run == cmd_store_ls ? "list only the sessions of this domain" : "domain of the sessions");
+    }
     c->add_flag("--json", flags->json, "one JSON object a line");
     if (run == cmd_store_gc)
       c->add_flag("--old", flags->old, "also remove the files of migrations and repairs: catalog.db.old, damaged-<n>");
@@ -197,7 +203,7 @@ void define_store(CLI::App& app, int& code) {
     on(c, flags, run, code);
   };
   add("ls", "list the sessions", cmd_store_ls, 0);
-  add("stat", "show sessions, or the store", cmd_store_stat, 1);
+  add("stat", "show the sizes of sessions, or of the whole store", cmd_store_stat, 1);
   add("show", "show the contents of sessions: messages, tokens, chunks of KV", cmd_store_show, 2);
   add("rm", "remove sessions", cmd_store_rm, 2);
   add("mv", "rename a session", cmd_store_mv, 2, "NEW");
@@ -206,12 +212,13 @@ void define_store(CLI::App& app, int& code) {
   add("ttl", "let a session expire after a time, or never", cmd_store_ttl, 2, "TIME");
   add("gc", "remove expired sessions, and chunks and files that no session needs", cmd_store_gc, 0);
   add("verify", "read and check everything; exits 1 with a line per fault", cmd_store_verify, 0);
-  add("repair", "make a damaged store sound again; no process may have it open", cmd_store_repair, 0);
+  add("repair", "make a damaged store sound again, while no process has it open; exits 1 where sessions are lost", cmd_store_repair, 0);
 }
 
 void define_plan(CLI::App& app, int& code) {
   auto flags = std::make_shared<PlanFlags>();
-  auto* c = app.add_subcommand("plan", "show the memory that a model and its sessions need, without loading them");
+  auto* c = app.add_subcommand(
+      "plan", "show the memory that a loaded model and its sessions need, without loading it; loading needs more for a while");
   add_model(c, flags->model, false);
   c->add_option("--context", flags->context, "tokens per session (default 0: the model's context)");
   c->add_option("--sessions", flags->sessions, "number of sessions (default 0: one)");
@@ -274,12 +281,14 @@ void define_rest(CLI::App& app, int& code) {
   c = app.add_subcommand("demo", "show a conversation that is killed in the middle of an answer and goes on in a new process");
   add_model(c, demo->model);
   add_compute(c, demo->model);
+  add_kv_bytes(c, demo->model);
   c->add_option("--store", demo->store, "an empty directory, or a new one")->required();
   c->add_option("--stage", demo->stage, "")->group("");  // for the processes that it starts
   on(c, demo, cmd_demo, code);
 }
 
-int run(const std::vector<std::string>& words) {
+// `helps`: the words ask for help alone.
+int run(const std::vector<std::string>& words, bool helps) {
   int code = 0;
   CLI::App app("LLM inference whose conversations survive the process", "kvrt");
   app.set_help_flag("-h,--help", "show this help");
@@ -306,8 +315,8 @@ int run(const std::vector<std::string>& words) {
   try {
     app.parse(std::vector<std::string>(words));
   } catch (const CLI::ParseError& error) {
-    if (const auto again = with_store(app, error, words); again != words) return run(again);
-    return explain(app, error, broken);
+    if (const auto again = with_store(app, error, words); again != words) return run(again, helps);
+    return explain(app, error, broken, helps);
   }
   return code;
 }
@@ -317,7 +326,7 @@ int run(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   signal(SIGXFSZ, SIG_IGN);  // a write past the limit fails instead, and says so
   try {
-    return run(reversed_words(argc, argv));
+    return run(reversed_words(argc, argv), argc > 1 && argv[1] == std::string("help"));
   } catch (const std::bad_alloc&) {
     return complain(KVRT_NO_MEMORY, "this program's own memory does not suffice");
   } catch (const std::exception& error) {

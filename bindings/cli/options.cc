@@ -11,6 +11,7 @@ namespace {
 
 CLI::Validator between(double low, double high) {
   const auto check = [low, high](const std::string& text) {
+    if (text.empty()) return check_value(text, false);
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size()) return fmt::format("a number is expected, found {}", text);
@@ -28,6 +29,7 @@ std::string joined(const std::vector<std::string>& words, const char* between) {
 // Accepts one of the words, and turns it into its number, from 1.
 CLI::Validator numbered(const std::vector<std::string>& words) {
   const auto check = [words](std::string& text) {
+    if (text.empty()) return check_value(text, false);
     const auto found = std::find(words.begin(), words.end(), text);
     if (found == words.end()) return fmt::format("{} is none of {}", text, joined(words, ", "));
     text = std::to_string(found - words.begin() + 1);
@@ -53,6 +55,7 @@ const char* value_word(const CLI::Option& option) {
 
 CLI::Validator one_of(const std::vector<std::string>& words) {
   const auto check = [words](const std::string& text) {
+    if (text.empty()) return check_value(text, false);
     if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();
     return fmt::format("{} is none of {}", text, joined(words, ", "));
   };
@@ -138,18 +141,24 @@ void add_compute(CLI::App* command, ModelFlags& flags) {
       ->check(one_of({"scalar", "avx2", "avx512"}));
   add_kv(command, flags);
   add_cache(command, flags);
+  command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step at most (default 512)")->check(within(1, 512));
+}
+
+void add_kv_bytes(CLI::App* command, ModelFlags& flags) {
   command
       ->add_option("--kv-bytes", flags.kv_bytes,
                    "memory for KV, 2G is 2 GiB (default 0: four contexts, at most a quarter of the free memory)")
       ->type_name("SIZE")
       ->transform(size());
-  command->add_option("--prefill-chunk", flags.prefill_chunk, "prompt tokens per step at most (default 512)")->check(within(1, 512));
 }
 
-void add_context(CLI::App* command, ModelFlags& flags) {
-  command
-      ->add_option("--context", flags.context, "tokens of the conversation at most; their KV gets memory (default 0: as --kv-bytes says)")
-      ->excludes("--kv-bytes");
+void add_room(CLI::App* command, ModelFlags& flags) {
+  auto* group = command->add_option_group("room");
+  add_kv_bytes(group, flags);
+  group->add_option("--context", flags.context,
+                    "memory for the KV of one conversation of N tokens, in whole blocks, two at least: it gets no longer than these "
+                    "(default 0: as --kv-bytes says)");
+  group->require_option(0, 1);
 }
 
 void add_sampling(CLI::App* command, SamplingFlags& flags, const std::string& temperature, const std::string& min_p,

@@ -18,13 +18,26 @@ kvrt_status session_messages(const Session& session, std::vector<Message>& out) 
     if (s == KVRT_NOT_FOUND) return KVRT_OK;
     if (!s.ok()) return complain("cannot read the session's messages", s.code());
     const auto parsed = nlohmann::json::parse(json, nullptr, false);
-    Message m{parsed.value("role", ""), {}, props.begin, props.end};
+    Message m{parsed.value("role", ""), {}, props.begin, props.end, props.generated != 0};
     if (const auto content = parsed.find("content"); content != parsed.end()) {
       m.content =
           content->is_string() ? content->get<std::string>() : content->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     }
     out.push_back(std::move(m));
   }
+}
+
+std::string other_kv(const Store& store, const std::string& name, const std::string& domain, const kvrt_report& resumed,
+                     uint32_t block_tokens) {
+  if (resumed.reuse_stopped != KVRT_REUSE_OTHER_NUMERICS) return "";
+  std::string shown(kJsonBytes, '\0');
+  const bool known = store.show(name, shown, domain).ok();
+  const auto json = known ? nlohmann::json::parse(shown, nullptr, false) : nlohmann::json();
+  const uint64_t saved = json.is_object() ? json.value("block_tokens", uint64_t{0}) : 0;
+  const std::string with = saved && saved != block_tokens
+                               ? fmt::format("with --block-tokens {}", saved)
+                               : "with another --kv, --kv-k, --kv-v, --device, --determinism or --prompt-gemm than now";
+  return fmt::format("its KV is computed again: it was saved {}", with);
 }
 
 std::string json_quote(std::string_view text) {

@@ -26,6 +26,12 @@ size_t distance(const std::string& a, const std::string& b) {
   return d[a.size()][b.size()];
 }
 
+std::string letters_of(const std::string& word) {
+  std::string out;
+  std::copy_if(word.begin(), word.end(), std::back_inserter(out), [](char c) { return c != '-'; });
+  return out;
+}
+
 // The innermost command that the line names.
 const CLI::App& deepest(const CLI::App& app) {
   const CLI::App* at = &app;
@@ -142,7 +148,7 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
   for (const std::string& word : words) {
     const size_t common = std::min(given.size(), word.size());
     const bool begins = common >= dashes + 2 && given.compare(0, common, word, 0, common) == 0;
-    const size_t far = begins ? 1 : letters > kLettersMax ? nearest : distance(given, word);
+    const size_t far = letters_of(given) == letters_of(word) ? 0 : begins ? 1 : letters > kLettersMax ? nearest : distance(given, word);
     if (far >= nearest) continue;
     nearest = far;
     best = word;
@@ -177,9 +183,9 @@ bool takes_defaults(const CLI::App& app) {
   return std::any_of(options.begin(), options.end(), [](const CLI::Option* o) { return !o->get_envname().empty(); });
 }
 
-int explain(const CLI::App& app, const CLI::ParseError& error, const std::string& broken) {
+int explain(const CLI::App& app, const CLI::ParseError& error, const std::string& broken, bool helps) {
   const bool asked = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
-  std::string wrong = unknown_word(app, asked);
+  std::string wrong = unknown_word(app, asked && !helps);
   if (wrong.empty() && asked) {
     app.exit(error);
     return finish(KVRT_OK);

@@ -61,7 +61,7 @@ with tempfile.TemporaryDirectory() as store:  # the part of an answer that an au
     killed.kill()
     killed.communicate()
     run = subprocess.run(chat + ["5"], input="/continue\n", capture_output=True, text=True, errors="replace")
-    if run.returncode or "goes on" not in run.stderr or "kvrt:" in run.stderr:
+    if run.returncode or "goes on:" not in run.stderr or "\n(cut; /continue goes on)\n" not in run.stderr or "kvrt:" in run.stderr:
         sys.exit(f"/continue after kill -9: exit {run.returncode}: {run.stderr}")
 with tempfile.TemporaryDirectory() as store:
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGPIPE"):

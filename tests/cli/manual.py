@@ -63,7 +63,7 @@ def check_completions(complete, found):
         assert set(complete([*path, ""])) >= set(commands), (path, complete([*path, ""]))
         longs = {o for o in options if o.startswith("--")}
         assert set(complete([*path, "--"])) == longs, (path, set(complete([*path, "--"])) ^ longs)
-    assert complete(["store", "gc", "--dom"]) == ["--domain"]
+    assert complete(["store", "rm", "--dom"]) == ["--domain"]
     assert complete(["st"]) == ["store"]
     assert complete(["run", "--session", "store", "--kv", "fp"]) == ["fp8"]
     assert complete(["plan", "--kv-v", "in"]) == ["int8"]

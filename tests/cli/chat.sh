@@ -1,0 +1,74 @@
+#!/bin/sh
+# chat.sh KVRT PYTHON TINY: what kvrt chat says to people whose lines come through a pipe: of its commands, of room, of a session that goes on, of models
+# without a chat template.
+set -eu
+. "$(dirname "$0")/lib.sh"
+kvrt=$1 python=$2 tiny=$3
+model=$tiny/llama_gqa_f32.gguf
+in_a_folder
+
+# the commands of a chat: options that are none, arguments that none takes; commands that make room; a store that can only be read
+talk() {
+  lines=$1
+  shift
+  # shellcheck disable=SC2059 # with its line ends
+  printf "$lines" | "$kvrt" chat -m "$model" --ignore-eos --temp 0 "$@" >out 2>err || status=$?
+}
+talk 'Hello\n/save --overwite\n/fork --name x\n/forget it\n/stats x\n/quit now\n/quit\n' -n 4 --store commands
+for text in '/save: unknown option --overwite; did you mean --overwrite? (INVALID)' '/fork: unknown option --name (INVALID)' \
+  '/forget takes no argument it' '/stats takes no argument x' '/quit takes no argument now'; do
+  grep -qF -e "$text" err || fail "a chat's commands: no \"$text\": $(cat err)"
+done
+exits 0 store ls commands
+is 1 "$(grep -c ' never' out)" "sessions of a chat with mistaken options"
+talk 'Hello\n' --context 64 -n 1000
+is "1 0" "$(grep -c '/rewind removes the turn; a larger --context' err) $(grep -c /forget err)" "one turn fills the context: $(cat err)"
+is 1 "$(grep -c '^(the context is full: 64 tokens)$' err)" "a full context: $(cat err)"
+talk 'Hello\n/stats\n' --kv-bytes 20K -n 1000
+is "1 1" "$(grep -c 'a larger --kv-bytes gives more room' err) $(grep -c '^64 tokens of 64 (the room in --kv-bytes; ' err)" "one turn fills --kv-bytes: $(cat err)"
+talk 'Hello\n/stats\n' -n 2000
+is "1 1" "$(grep -c "(/rewind removes the turn; the model's context has no more than 1024 tokens)" err) $(grep -c "^1024 tokens of 1024 (the model's context)" err)" \
+  "one turn fills the model's context: $(cat err)"
+talk '/stats\n' --context 10
+is 1 "$(grep -c "^0 tokens of 64 (--context 10 in whole blocks; the model's context is 1024)$" err)" "/stats with --context 10: $(cat err)"
+talk 'Hello\n/rewind 60\nHello\n/stats\n/rewind 5\n' -n 30
+is "1 1" "$(grep -c 'cuts the assistant message in two: /continue goes on from here; ' err) $(grep -c 'cuts the user message in two: the next message drops the rest' err)" \
+  "/rewind into the middle of messages: $(cat err)"
+grep -q '^([0-9]* tokens from token [0-9]* on are dropped: no message has them)$' err || fail "a message after half a one: $(cat err)"
+grep -q '^reuse stopped at token .*: what follows is new$' err || fail "/stats in words: $(cat err)"
+talk '' --store commands --session q -n 4
+talk 'Hello\n' --store commands --session q -n 4
+talk '/continue\n' --store commands --session q -n 4
+is "1 0" "$(grep -c '^(cut; /continue goes on)$' err) $(grep -c '^kvrt:' err)" "a chat that goes on after an answer that was cut: $(cat err)"
+exits 0 run -m "$model" --chat -p Hello -n 0 --store commands --session asked
+talk '' --store commands --session asked --kv fp8
+is "1 1" "$(grep -c '^(not answered yet; /continue answers)$' err) $(grep -c '^asked goes on: .* ms; its KV is computed again: it was saved with another --kv, ' err)" \
+  "a chat that goes on with a question, and with another --kv: $(cat err)"
+talk "$(seq -s ' ' 100)\n" -n 4 --context 64
+is "1 0" "$(grep -c '(a larger --context' err) $(grep -c /forget err)" "a message longer than the context: $(cat err)"
+talk 'Hello\nHello\nHello\nHello\n' --context 192 -n 60
+is 1 "$(grep -c '/forget drops the oldest turn' err)" "several turns fill the context: $(cat err)"
+mkdir fixed
+# shellcheck disable=SC2016 # for the inner shell
+fixed='mount --bind commands fixed && mount -o remount,ro,bind fixed && printf "Hello\n" | "$0" chat -m "$1" -n 4 --store fixed'
+if [ "$(id -u)" = 0 ] && unshare -m mount --bind commands fixed 2>/dev/null; then
+  unshare -m sh -c "$fixed" "$kvrt" "$model" >out 2>err || fail "a chat of a store that can only be read: $(cat err)"
+  is "1 0" "$(grep -c '(fixed is read-only: nothing of this chat will be saved)' err) $(grep -c kvrt: err)" "a store that can only be read: $(cat err)"
+else
+  echo "chat: mounting is not permitted here: a store that can only be read was not tried"
+fi
+
+# a model without a chat template
+"$python" -c 'import sys; b = open(sys.argv[1], "rb").read(); open("plain.gguf", "wb").write(b.replace(b"tokenizer.chat_template", b"tokenizer.chat_templat_"))' "$model"
+exits 0 run -m plain.gguf -p a -n 1
+for command in chat "demo --store shown"; do
+  # shellcheck disable=SC2086 # one word, or three
+  exits 14 $command -m plain.gguf
+  is "kvrt: plain.gguf has no chat template, so no message can be rendered: kvrt run" "$(head -n 1 err | cut -d ' ' -f 1-14)" "kvrt $command without a chat template"
+done
+is " no" "$(cat out) $([ -e shown ] && echo yes || echo no)" "what a demo without a chat template begins"
+exits 0 inspect plain.gguf
+grep -q '^it has no chat template: kvrt run ' out || fail "inspect without a chat template: $(tail -n 3 out)"
+exits 0 inspect "$model"
+is "kvrt runs it" "$(tail -n 1 out)" "inspect with a chat template"
+echo "chat: ok"
