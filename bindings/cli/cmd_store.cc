@@ -1,5 +1,6 @@
 // kvrt store ls | stat | rm | mv | pin | unpin | ttl | gc | verify | repair.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -177,7 +178,8 @@ int cmd_store_stat(const StoreFlags& flags) {
     const kvrt_store_props& p = *props;
     if (flags.json) {
       Json json;
-      json.add("format", uint64_t{p.format}).add("read_only", uint64_t{p.read_only}).add("sessions", p.sessions);
+      const bool read_only = ::access(flags.directory.c_str(), W_OK) != 0;  // this command itself never writes
+      json.add("format", uint64_t{p.format}).add("read_only", uint64_t{read_only}).add("sessions", p.sessions);
       json.add("chunks", p.chunks).add("segments", p.segments).add("chunk_bytes", p.chunk_bytes);
       json.add("chunk_raw_bytes", p.chunk_raw_bytes).add("chunks_damaged", p.chunks_damaged).add("disk_bytes", p.disk_bytes);
       json.add("old_bytes", p.old_bytes).add("bytes_free", p.bytes_free).print();

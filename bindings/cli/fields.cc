@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "bindings/cli/common.h"
 
@@ -13,7 +14,6 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> kPhrases[] = {
     {"raise kv_bytes_max of model_open", "raise --kv-bytes"},
     {"sessions x session_tokens", "--sessions x --context"},
-    {": expected a path, or layers, kv_heads and head_dim", ": expected -m FILE, or --layers, --kv-heads and --head-dim"},
     {"layers, kv_heads and head_dim are given beside a path", "--layers, --kv-heads and --head-dim are given together with -m"},
     {"prompt_gemm is KVRT_GEMM_FP8, expected KVRT_GEMM_DEFAULT or KVRT_GEMM_F16 with KVRT_DETERMINISM_STRICT",
      "--prompt-gemm is fp8, expected f16 with --determinism strict"},
@@ -49,6 +49,28 @@ bool stands_alone(std::string_view text, size_t at, size_t size) {
   return begins && (at + size >= text.size() || std::string_view(" :;,)").find(text[at + size]) != std::string_view::npos);
 }
 
+// A size as its option takes it, exactly: 16384 is 16K.
+std::string as_size(uint64_t bytes) {
+  size_t unit = 0;
+  for (; unit < 4 && bytes > 0 && bytes % 1024 == 0; bytes /= 1024) ++unit;
+  return std::to_string(bytes) + std::string_view(" KMGT")[unit];
+}
+
+// Puts sizes in place of the bytes in the messages about --kv-bytes.
+void in_sizes(std::string& text) {
+  for (const std::string_view before : {"--kv-bytes is ", "the least there is, needs ", "this machine has "}) {
+    const size_t found = text.find(before), at = found + before.size();
+    if (found == std::string::npos) continue;
+    const size_t end = std::min(text.find_first_not_of("0123456789", at), text.size());
+    uint64_t bytes = 0;
+    std::from_chars(text.data() + at, text.data() + end, bytes);
+    const bool named = text.compare(end, 6, " bytes") == 0;
+    std::string size = named ? human_bytes(bytes) : as_size(bytes);
+    if (size.back() == ' ') size.pop_back();
+    text.replace(at, end - at + (named ? 6 : 0), size);
+  }
+}
+
 }  // namespace
 
 void advise_context(uint64_t asked, uint64_t tokens) {
@@ -72,6 +94,7 @@ std::string in_options(const std::string& message) {
       if (stands_alone(text, at, field.size())) text.replace(at, field.size(), option);
     }
   }
+  in_sizes(text);
   const bool count = text.starts_with("layers is ") || text.starts_with("sessions is ");
   return count ? "--" + text : text;
 }

@@ -80,6 +80,19 @@ std::string row(const std::string& left, const std::string& right) {
   return out + line.substr(0, line.size() - 1) + "\n";
 }
 
+// A paragraph of its own.
+std::string wrapped(const std::string& text) {
+  std::string line, out;
+  for (const std::string& word : split(text, ' ')) {
+    if (!line.empty() && line.size() + word.size() >= kWidth) {
+      out += line.substr(0, line.size() - 1) + "\n";
+      line.clear();
+    }
+    line += word + " ";
+  }
+  return out + line.substr(0, line.size() - 1) + "\n";
+}
+
 std::string left_of(const Entry& entry) {
   std::string out;
   for (const std::string& name : entry.names) out += (out.empty() ? "" : ", ") + name;
@@ -148,7 +161,7 @@ std::string help_text(const Command& command) {
   if (!command.commands.empty()) out += "\nCommands:\n";
   for (const Command& sub : command.commands) out += row(sub.name, sub.text);
   out += "\n";
-  for (const std::string& remark : remarks()) out += remark + "\n";
+  for (const std::string& remark : remarks()) out += wrapped(remark);
   return out;
 }
 

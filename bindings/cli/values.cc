@@ -24,6 +24,7 @@ std::string parse_size(const std::string& text, uint64_t& bytes) {
   const std::string wrong = fmt::format("a size like 512M or 8G is expected (M: MiB, G: GiB), found {}", text);
   const char *end = text.data() + text.size(), *at = text.data();
   bytes = 0;
+  if (text.empty()) return check_value(text, false);
   auto [unit, error] = std::from_chars(at, end, bytes);
   double value = static_cast<double>(bytes);
   const bool whole = unit == end || *unit != '.';

@@ -37,6 +37,8 @@ hint --session run --ses x
 hint --temp run --temperature 1
 hint --grammar run --grammer x
 hint --priority store pin --prio 3 a b
+hint --kv-k plan --kvk f16
+hint --kv plan --kvx f16
 hint "" run --frobnicate
 hint "" run -x
 hint "" "$("$python" -c 'print("x" * 100000)')"
@@ -71,6 +73,9 @@ says "--temp: nan is not between 0 and 100" run -m "$model" -p a --temp nan
 says "--temp: a number is expected, found warm" run -m "$model" -p a --temp warm
 says "--kv: fp4 is none of f16, bf16, f32, int8, fp8" run -m "$model" -p a --kv fp4
 says "--kv-v: int4 is none of f16, bf16, f32, int8, fp8" plan -m "$model" --kv-v int4
+says "--kv: a value is expected, found ''" run -m "$model" -p a --kv ''
+says "--memory: a value is expected, found ''" plan -m "$model" --memory ''
+says "at most one of --kv-bytes, --context is expected, more are given" run -m "$model" -p a --kv-bytes 1G --context 64
 says "--codec: gzip is none of none, zstd" bench -m "$model" --codec gzip
 says "-n: 99999999999 is too large" run -m "$model" -p a -n 99999999999
 says "--truncate: a whole number from 0 is expected, found -1" run -m "$model" -p a --truncate -1
@@ -108,11 +113,14 @@ done
 
 # the library's messages name options
 exits 8 run -m "$model" -p a --kv-bytes 1
-grep -q -- '--kv-bytes is 1, two KV blocks' err || fail "--kv-bytes 1: $(cat err)"
+grep -q -- '--kv-bytes is 1, the KV of 64 tokens, the least there is, needs 16K: raise it' err || fail "--kv-bytes 1: $(cat err)"
+exits 8 run -m "$model" -p a --kv-bytes 1K
+grep -q -- '--kv-bytes is 1K, the KV of' err || fail "--kv-bytes 1K: $(cat err)"
 exits 8 run -m "$model" -p a --kv-bytes 100000T
-grep -q -- '--kv-bytes is' err || fail "--kv-bytes 100000T: $(cat err)"
+grep -q -- '--kv-bytes is 100000T, this machine has [0-9.]* [GT]iB of memory: lower it' err || fail "--kv-bytes 100000T: $(cat err)"
 says "--layers, --kv-heads and --head-dim are given together with -m" plan -m "$model" --layers 3
-says "--kv-heads is 0: expected -m FILE, or --layers" plan --layers 3
+says "--layers is given without --kv-heads and --head-dim" plan --layers 3
+says "--kv-heads and --head-dim are given without --layers" plan --kv-heads 3 --head-dim 4
 says "--shared is 9, expected at most the 5 of --context" plan -m "$model" --shared 9 --context 5
 exits 8 plan -m "$model" --sessions 4000000000
 grep -q -- ' --sessions is 4000000000, the limit' err || fail "plan --sessions: $(cat err)"
@@ -155,38 +163,10 @@ once 'cannot open the model none.gguf: No such file' 2 run -m none.gguf -p a
 once 'cannot open the model "no model.gguf": at byte 0: not a GGUF file' 9 run -m "no model.gguf" -p a
 once 'cannot inspect none.gguf: cannot open the model: No such' 2 inspect none.gguf
 once 'cannot open the store nowhere: no store there' 2 store ls nowhere
+once 'cannot open the store no/store: its parent directory is missing' 2 run -m "$model" -p a -n 1 --store no/store --session a
+once "cannot inspect $tiny/../../cli/lib.sh: at byte 0: not a GGUF file: expected 47 47 55 46 (GGUF), found 23 20 73 68 (CORRUPT)" 9 inspect "$tiny/../../cli/lib.sh"
 once 'cannot open "no file": No such' 2 run -m "$model" -f "no file"
 once 'cannot look up "my chat": ' 2 store stat store "my chat"
-
-# the commands of a chat: options that are none, arguments that none takes; commands that make room; a store that can only be read
-talk() {
-  lines=$1
-  shift
-  # shellcheck disable=SC2059 # with its line ends
-  printf "$lines" | "$kvrt" chat -m "$model" --ignore-eos --temp 0 "$@" >out 2>err || status=$?
-}
-talk 'Hello\n/save --overwite\n/fork --name x\n/forget it\n/stats x\n/quit now\n/quit\n' -n 4 --store commands
-for text in '/save: unknown option --overwite; did you mean --overwrite? (INVALID)' '/fork: unknown option --name (INVALID)' \
-  '/forget takes no argument it' '/stats takes no argument x' '/quit takes no argument now'; do
-  grep -qF -e "$text" err || fail "a chat's commands: no \"$text\": $(cat err)"
-done
-exits 0 store ls commands
-is 1 "$(grep -c ' never' out)" "sessions of a chat with mistaken options"
-talk 'Hello\n' --context 64 -n 1000
-is "1 0" "$(grep -c '/rewind removes the turn; a larger --context' err) $(grep -c /forget err)" "one turn fills the context: $(cat err)"
-talk "$(seq -s ' ' 100)\n" -n 4 --context 64
-is "1 0" "$(grep -c '(a larger --context' err) $(grep -c /forget err)" "a message longer than the context: $(cat err)"
-talk 'Hello\nHello\nHello\nHello\n' --context 192 -n 60
-is 1 "$(grep -c '/forget drops the oldest turn' err)" "several turns fill the context: $(cat err)"
-mkdir fixed
-# shellcheck disable=SC2016 # for the inner shell
-fixed='mount --bind commands fixed && mount -o remount,ro,bind fixed && printf "Hello\n" | "$0" chat -m "$1" -n 4 --store fixed'
-if [ "$(id -u)" = 0 ] && unshare -m mount --bind commands fixed 2>/dev/null; then
-  unshare -m sh -c "$fixed" "$kvrt" "$model" >out 2>err || fail "a chat of a store that can only be read: $(cat err)"
-  is "1 0" "$(grep -c '(fixed is read-only: nothing of this chat will be saved)' err) $(grep -c kvrt: err)" "a store that can only be read: $(cat err)"
-else
-  echo "front: mounting is not permitted here: a store that can only be read was not tried"
-fi
 
 # a directory that is not for a store alone, and a demo's that is not empty
 mkdir -m 1777 sticky
@@ -254,12 +234,17 @@ for command in run "store gc" help; do
   exits 0 help $command
   cmp -s out whole || fail "kvrt help $command is another than $command --help"
 done
+says "kvrt plan takes no argument chat" help plan chat
 hint store help stor
 hint gc store gcc --help
 exits 0 run --help
 for text in 'Usage: kvrt run \[OPTIONS\]' '-m, --model FILE' 'or set KVRT_MODEL' '8G is 8 GiB' 'config.toml'; do
   grep -q -e "$text" out || fail "run --help lacks $text"
 done
+grep -A 1 '^At most one of:' out | grep -q '^  --kv-bytes ' || fail "run --help: --kv-bytes and --context do not exclude each other: $(cat out)"
+is "" "$(grep -E '.{121}' out)" "lines of run --help over 120 columns"
+exits 0 plan -m "$tiny/row_gemma2.gguf"
+is "" "$(grep -E '.{81}' out)" "lines of plan over 80 columns"
 exits 0 help store rm
 grep -q '^Usage: kvrt store rm \[OPTIONS\] DIR NAME...$' out || fail "the usage of store rm: $(cat out)"
 
