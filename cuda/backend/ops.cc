@@ -213,13 +213,21 @@ void CudaBackend::kv_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, c
 void CudaBackend::rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace place, const Step& step, uint32_t first, uint32_t n,
                              const QkParams& params, uint32_t stride, float* qkv) {
   if (params.q_norm && params.norm_rows && n > kFewRows) return Backend::rope_store(kv, pool, place, step, first, n, params, stride, qkv);
-  const RopeTable* table = rope_table(*params.rope);
-  if (!table) return;
-  KVRT_CHECK(params.rope->dims <= kv.k.dim);
-  const uint32_t pairs = params.rope->dims / 2;
-  const uint64_t at = uint64_t{first} * pairs;
-  const DeviceRopeStore device{table->cos + at, table->sin + at,  pairs,     params.rope->style, params.heads, params.q_norm,
-                               params.k_norm,   params.norm_rows, params.eps};
+  DeviceRopeStore device{};
+  if (params.rope) {
+    const RopeTable* table = rope_table(*params.rope);
+    if (!table) return;
+    KVRT_CHECK(params.rope->dims <= kv.k.dim);
+    device.pairs = params.rope->dims / 2;
+    device.style = params.rope->style;
+    device.cos = table->cos + uint64_t{first} * device.pairs;
+    device.sin = table->sin + uint64_t{first} * device.pairs;
+  }
+  device.heads = params.heads;
+  device.q_norm = params.q_norm;
+  device.k_norm = params.k_norm;
+  device.norm_rows = params.norm_rows;
+  device.eps = params.eps;
   cuda::rope_store(&stream_, kv, pool, place.layer, arrays_.rows_from(first, place), n, device, stride, qkv);
 }
 

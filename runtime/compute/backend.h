@@ -209,7 +209,7 @@ inline void Backend::rope_store(const KvGeometry& kv, uint8_t* pool, KvPlace pla
   };
   normalize(params.q_norm, params.heads, qkv);
   normalize(params.k_norm, kv.kv_heads, k);
-  rope(*params.rope, first, n, params.heads + kv.kv_heads, kv.k.dim, stride, qkv);  // K's heads follow Q's in each row
+  if (params.rope) rope(*params.rope, first, n, params.heads + kv.kv_heads, kv.k.dim, stride, qkv);  // K's heads follow Q's in each row
   kv_store(kv, pool, place, step, first, n, k, k + kv.kv_heads * kv.k.dim, stride);
 }
 

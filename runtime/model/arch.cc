@@ -28,7 +28,12 @@ constexpr Arch kArchs[] = {
      .window_freq_base = 10000,
      .wide_scale_layers = 62},
     {.name = "phi3", .fused = true, .window_period = kNoFullLayer},
-    {.name = "olmo2", .pre_norm = false, .post_norm = true, .qk_norm = QkNorm::kRow},
+    // Olmo 3 is an olmo2 with a window, whose layers rotate as if RoPE were not scaled.
+    {.name = "olmo2", .pre_norm = false, .post_norm = true, .qk_norm = QkNorm::kRow, .window_period = 4, .window_unscaled = true},
+    {.name = "granite", .rope_style = RopeStyle::kInterleaved, .scales = true},
+    {.name = "smollm3", .rope_style = RopeStyle::kInterleaved, .no_rope_period = 4},
+    {.name = "ernie4_5", .rope_style = RopeStyle::kInterleaved},
+    {.name = "seed_oss", .qkv_bias = true, .ffn_norm = "post_attention_norm"},
 };
 
 }  // namespace

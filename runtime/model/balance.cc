@@ -29,12 +29,13 @@ void balance_qk(Model* model) {
   if (model->arch->qk_norm != QkNorm::kHeads) return;
   const ModelDims& d = model->dims;
   for (uint32_t layer = 0; layer < d.layers; ++layer) {
-    const RopeParams& rope = d.window(layer) > 0 ? d.window_rope : d.rope;
+    const RopeParams* rope = d.rope_of(layer);
+    const uint32_t pairs = rope ? rope->dims / 2 : 0;
     float *q = model->layers[layer].q_norm.values.data(), *k = model->layers[layer].k_norm.values.data();
-    for (uint32_t i = 0; i < rope.dims / 2; ++i) {
-      rope.style == RopeStyle::kHalves ? balance(q, k, {i, i + rope.dims / 2}) : balance(q, k, {2 * i, 2 * i + 1});
+    for (uint32_t i = 0; i < pairs; ++i) {
+      rope->style == RopeStyle::kHalves ? balance(q, k, {i, i + pairs}) : balance(q, k, {2 * i, 2 * i + 1});
     }
-    for (uint32_t i = rope.dims; i < d.heads_of(layer).dim; ++i) balance(q, k, {i});
+    for (uint32_t i = 2 * pairs; i < d.heads_of(layer).dim; ++i) balance(q, k, {i});
   }
 }
 

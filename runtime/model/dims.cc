@@ -42,6 +42,9 @@ constexpr NeutralKey kNeutralKeys[] = {
     {"pooling_type", 0},
 };
 
+// Of these, what a row with `scales` reads.
+constexpr std::string_view kScaleKeys[] = {"logit_scale", "residual_scale", "embedding_scale"};
+
 // Frequencies are divided by these; below the least an angle could leave the range of our sine.
 constexpr double kRopeFactorMin = 0.25, kRopeFactorMax = 1e6;
 
@@ -102,7 +105,7 @@ class DimsReader {
   Status refuse_unknown_arithmetic() const {
     for (const NeutralKey& neutral : kNeutralKeys) {
       const std::string name = key(neutral.key);
-      if (!file_.has(name)) continue;
+      if (!file_.has(name) || (arch_.scales && std::ranges::find(kScaleKeys, neutral.key) != std::end(kScaleKeys))) continue;
       std::optional<double> value = file_.get_float(name);
       if (const auto integer = file_.get_uint(name)) value = static_cast<double>(*integer);
       if (const auto flag = file_.get_bool(name)) value = *flag ? 1 : 0;
@@ -127,6 +130,7 @@ class DimsReader {
     KVRT_TRY(read_uint("embedding_length", 1, kWidthMax, &dims->width));
     KVRT_TRY(read_uint("feed_forward_length", 1, kWidthMax, &dims->ff));
     KVRT_TRY(read_uint("context_length", 1, kContextMax, &dims->context));
+    dims->no_rope_period = arch_.no_rope_period;
     if (arch_.scale_embedding) dims->embedding_scale = std::sqrt(static_cast<float>(dims->width));
     return read_float("attention.layer_norm_rms_epsilon", 0, 1, &dims->rms_eps);
   }
@@ -226,6 +230,11 @@ class DimsReader {
     dims->attention_softcap = arch_.attention_softcap;
     dims->final_softcap = arch_.final_softcap;
     KVRT_TRY(read_optional_float("attn_logit_softcapping", 0, 1e6, &dims->attention_softcap));
+    if (arch_.scales) {
+      KVRT_TRY(read_optional_float("embedding_scale", 1e-6, 1e6, &dims->embedding_scale));
+      KVRT_TRY(read_optional_float("residual_scale", 1e-6, 1e6, &dims->residual_scale));
+      KVRT_TRY(read_optional_float("logit_scale", 1e-6, 1e6, &dims->logit_divisor));
+    }
     return read_optional_float("final_logit_softcapping", 0, 1e6, &dims->final_softcap);
   }
 
@@ -241,10 +250,8 @@ class DimsReader {
     dims->window_rope = dims->rope;
     KVRT_TRY(read_rope_scaling(&dims->rope));
     KVRT_TRY(read_rope_factors(dims));
-    if (arch_.window_freq_base == 0) {
-      dims->window_rope = dims->rope;
-      return Status::ok();
-    }
+    if (arch_.window_freq_base == 0 && !arch_.window_unscaled) dims->window_rope = dims->rope;
+    if (arch_.window_freq_base == 0) return Status::ok();
     dims->window_rope.freq_base = arch_.window_freq_base;
     return read_optional_float("rope.freq_base_swa", 1, 1e12, &dims->window_rope.freq_base);
   }

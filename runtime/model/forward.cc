@@ -79,17 +79,19 @@ MatmulInput block_input(const Pass& p, Rows rows, const Vector& norm) {
 // x += the output of a block, whose last matrix is `w` and whose output norm, if there is one, is post_norm.
 void add_output(const Pass& p, Rows rows, const Weight& w, const Vector& post_norm, const float* in) {
   float* x = rows.of(p.s->x, p.d.width);
-  if (!p.arch.post_norm) return p.backend->matmul(w, nullptr, {in, rows.n}, /*accumulate=*/true, x);
+  const bool scaled = p.d.residual_scale != 1;
+  if (!p.arch.post_norm && !scaled) return p.backend->matmul(w, nullptr, {in, rows.n}, /*accumulate=*/true, x);
   float* out = rows.of(p.s->normed, p.d.width);
   p.backend->matmul(w, nullptr, {in, rows.n}, /*accumulate=*/false, out);
-  p.backend->rmsnorm(out, post_norm.device, p.d.rms_eps, rows.n, p.d.width, out);
+  if (p.arch.post_norm) p.backend->rmsnorm(out, post_norm.device, p.d.rms_eps, rows.n, p.d.width, out);
+  if (scaled) p.backend->scale(p.d.residual_scale, rows.n, p.d.width, out);
   p.backend->add(out, rows.n, p.d.width, x);
 }
 
 void embed(const Pass& p, Rows rows) {
   float* x = rows.of(p.s->x, p.d.width);
   p.backend->embed(*p.model.embedding, p.step, rows.first, rows.n, x);
-  if (p.arch.scale_embedding) p.backend->scale(p.d.embedding_scale, rows.n, p.d.width, x);
+  if (p.d.embedding_scale != 1) p.backend->scale(p.d.embedding_scale, rows.n, p.d.width, x);
 }
 
 // The part of a layer before attention: ends with Q, and with K and V in the pool.
@@ -100,7 +102,7 @@ void attention_input(const Pass& p, Rows rows, uint32_t index) {
   const uint32_t stride = heads.qkv_width();
   float* qkv = rows.of(p.s->qkv, stride);
   p.backend->matmul(*layer.qkv, layer.qkv_bias.device, block_input(p, rows, layer.attn_norm), /*accumulate=*/false, qkv);
-  QkParams params{d.window(index) > 0 ? &d.window_rope : &d.rope, heads.q};
+  QkParams params{d.rope_of(index), heads.q};
   if (p.arch.qk_norm != QkNorm::kNone) {
     params.q_norm = layer.q_norm.device;
     params.k_norm = layer.k_norm.device;
@@ -149,6 +151,7 @@ void head(const Pass& p, float* logits, DrawnToken* drawn) {
   if (n == 0) return;
   float* out = p.backend->unified() ? logits : p.s->logits;
   p.backend->matmul(p.model.head_weight(), nullptr, {p.s->x, n, p.model.output_norm.device, d.rms_eps}, /*accumulate=*/false, out);
+  if (d.logit_divisor != 1) p.backend->scale(1 / d.logit_divisor, n, d.vocab, out);
   if (d.final_softcap > 0) p.backend->softcap(d.final_softcap, n, d.vocab, out);
   if (out == logits) return;
   if (p.step.draws.empty()) return p.backend->fetch(out, uint64_t{n} * d.vocab, logits);

@@ -51,7 +51,7 @@ class Planner {
     const std::string blk = "blk." + std::to_string(index) + ".";
     if (arch_.pre_norm) {
       KVRT_TRY(take(blk + "attn_norm.weight", d_.width, 0, &layer->attn_norm));
-      KVRT_TRY(take(blk + "ffn_norm.weight", d_.width, 0, &layer->ffn_norm));
+      KVRT_TRY(take(blk + arch_.ffn_norm + ".weight", d_.width, 0, &layer->ffn_norm));
     }
     if (arch_.post_norm) {
       KVRT_TRY(take(blk + "post_attention_norm.weight", d_.width, 0, &layer->post_attn_norm));

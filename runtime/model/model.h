@@ -35,8 +35,12 @@ struct Arch {
   uint32_t window_period = 0;
   uint32_t window = 0;                             // where the file says nothing
   float window_freq_base = 0;                      // RoPE of layers with a window: this base, not scaled; 0: as the others
+  bool window_unscaled = false;                    // RoPE of layers with a window: the others' base, not scaled
   float attention_softcap = 0, final_softcap = 0;  // where the file says nothing
-  uint32_t wide_scale_layers = 0;  // with so many layers (no key says it), q·k is scaled for width / heads dimensions, not for head_dim
+  uint32_t wide_scale_layers = 0;     // with so many layers (no key says it), q·k is scaled for width / heads dimensions, not for head_dim
+  bool scales = false;                // embedding_scale, residual_scale and logit_scale (a divisor) are read
+  uint32_t no_rope_period = 0;        // of so many layers the last does not rotate Q and K; 0: all do
+  const char* ffn_norm = "ffn_norm";  // the tensor of the norm of the MLP's input
 };
 const Arch* find_arch(std::string_view name);
 std::string arch_names();  // all of them: "llama, qwen2, ..."
@@ -58,8 +62,14 @@ struct ModelDims {
   RopeParams rope, window_rope;                                         // for layers that see everything, and for the others
   std::vector<uint32_t> windows;                                        // [layers], 0: the layer sees everything; or empty: all do
   float attention_scale = 0, attention_softcap = 0, final_softcap = 0;  // softcap 0: none
-  float embedding_scale = 1;
+  float embedding_scale = 1, residual_scale = 1, logit_divisor = 1;     // of the embedding's rows, a block's output, the logits
   bool tied_head = false;
+  uint32_t no_rope_period = 0;
+  // The rotation of the layer's Q and K; null: none.
+  const RopeParams* rope_of(uint32_t layer) const {
+    if (no_rope_period > 0 && layer % no_rope_period == no_rope_period - 1) return nullptr;
+    return window(layer) > 0 ? &window_rope : &rope;
+  }
   uint32_t window(uint32_t layer) const { return windows.empty() ? 0 : windows[layer]; }
   Heads heads_of(uint32_t layer) const { return layer_heads.empty() ? Heads{heads, kv_heads, head_dim} : layer_heads[layer]; }
   // The widest rows of all layers.

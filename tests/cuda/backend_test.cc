@@ -72,7 +72,12 @@ INSTANTIATE_TEST_SUITE_P(Tiny, CudaGolden,
                                          Variant{"row_phi3_long.gguf", "row_phi3_long.golden", "row_phi3_long.golden"},
                                          Variant{"row_olmo2.gguf", "row_olmo2.golden", "row_olmo2.golden"},
                                          Variant{"row_qwen3moe.gguf", "row_qwen3moe.golden", "row_qwen3moe.golden"},
-                                         Variant{"row_mixtral.gguf", "row_mixtral.golden", "row_mixtral.golden"}),
+                                         Variant{"row_mixtral.gguf", "row_mixtral.golden", "row_mixtral.golden"},
+                                         Variant{"row_olmo3.gguf", "row_olmo3.golden", "row_olmo3.golden"},
+                                         Variant{"row_granite.gguf", "row_granite.golden", "row_granite.golden"},
+                                         Variant{"row_smollm3.gguf", "row_smollm3.golden", "row_smollm3.golden"},
+                                         Variant{"row_ernie4_5.gguf", "row_ernie4_5.golden", "row_ernie4_5.golden"},
+                                         Variant{"row_seed_oss.gguf", "row_seed_oss.golden", "row_seed_oss.golden"}),
                          [](const auto& variant) {
                            const std::string& name = variant.param.model;
                            return name.substr(0, name.find('.'));

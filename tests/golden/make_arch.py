@@ -72,6 +72,14 @@ def cases():
     yield "llama", "row_mixtral", config(
         hf.MixtralConfig, heads=4, kv_heads=1, head_dim=8, rope_parameters=plain, num_local_experts=4, num_experts_per_tok=2,
         sliding_window=None, intermediate_size=40)
+    yield "olmo2", "row_olmo3", config(
+        hf.Olmo3Config, layers=4, head_dim=8, sliding_window=WINDOW, rope_parameters=dict(YARN), intermediate_size=48)
+    yield "granite", "row_granite", config(
+        hf.GraniteConfig, head_dim=8, rope_parameters=plain, embedding_multiplier=12.0, residual_multiplier=0.6, attention_multiplier=0.25,
+        logits_scaling=6.0)
+    yield "smollm3", "row_smollm3", config(hf.SmolLM3Config, layers=5, head_dim=8, rope_parameters=plain, tie_word_embeddings=True)
+    yield "ernie4_5", "row_ernie4_5", config(hf.Ernie4_5Config, rope_parameters=default_rope(500000.0), tie_word_embeddings=True)
+    yield "seed_oss", "row_seed_oss", config(hf.SeedOssConfig, rope_parameters=default_rope(1e6), attention_bias=True, attention_out_bias=False)
 
 
 def draw(name, shape, arch, rng):
@@ -82,7 +90,12 @@ def draw(name, shape, arch, rng):
     if name.endswith("bias"):
         return np.float32(0.3) * x
     if "embed" in name or "lm_head" in name:
-        return x * np.float32((1.0 if arch.startswith("gemma") else 2.5) / math.sqrt(WIDTH))  # Gemma multiplies it by sqrt(WIDTH)
+        scale = 2.5 / math.sqrt(WIDTH)
+        if arch.startswith("gemma"):
+            scale = 1.0 / math.sqrt(WIDTH)  # it is multiplied by sqrt(WIDTH)
+        if arch == "granite" and "embed" in name:
+            scale /= 12.0  # and this by embedding_multiplier
+        return x * np.float32(scale)
     gain = 1.3 if any(part in name for part in ("q_proj", "k_proj", "v_proj", "qkv_proj")) else 1.5
     return x * np.float32(gain / math.sqrt(shape[-1]))
 
@@ -101,7 +114,7 @@ def gguf_tensors(arch, cfg, weights):
             continue
         if arch.startswith("gemma") and "norm" in name:
             w = w + np.float32(1)
-        if arch == "llama" and ("q_proj" in name or "k_proj" in name):
+        if arch in ("llama", "granite", "smollm3") and ("q_proj" in name or "k_proj" in name):
             w = pairs_together(w, cfg.num_attention_heads if "q_proj" in name else cfg.num_key_value_heads)
         if ".experts." in name:
             block = f"blk.{name.split('.')[2]}."
@@ -170,6 +183,11 @@ def write_model(path, arch, cfg, weights):
     if getattr(cfg, "attn_logit_softcapping", None):
         w.add_attn_logit_softcapping(cfg.attn_logit_softcapping)
         w.add_final_logit_softcapping(cfg.final_logit_softcapping)
+    if arch == "granite":
+        w.add_embedding_scale(cfg.embedding_multiplier)
+        w.add_residual_scale(cfg.residual_multiplier)
+        w.add_attention_scale(cfg.attention_multiplier)
+        w.add_logit_scale(cfg.logits_scaling)
     experts = getattr(cfg, "num_local_experts", None) or getattr(cfg, "num_experts", None)
     if experts:
         w.add_expert_count(experts)
