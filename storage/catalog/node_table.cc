@@ -29,6 +29,11 @@ Result<NodeTable::Chain> NodeTable::find_chain(std::span<const NodeIn> nodes) {
   return chain;
 }
 
+Result<bool> NodeTable::has(const BlockKey& key) {
+  Query q = db_->query("SELECT 1 FROM nodes WHERE key = ?");
+  return q.bind_blob(key.bytes).next();
+}
+
 Result<NodeTable::NodeRow> NodeTable::read_node(int64_t id) {
   Query q = db_->query("SELECT key, parent, tokens, refs FROM nodes WHERE id = ?");
   KVRT_ASSIGN(bool row, q.bind(id).next());

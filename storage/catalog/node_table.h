@@ -35,6 +35,7 @@ class NodeTable {
     bool collides = false;         // a row has the next node's key, with other tokens or another parent
   };
   Result<Chain> find_chain(std::span<const NodeIn> nodes);
+  Result<bool> has(const BlockKey& key);
   // A session's chain, in order from the first node to the head.
   struct NodeRow {
     int64_t id = 0, parent = 0, refs = 0;

@@ -25,7 +25,9 @@ class Planner {
 
   Recovery plan() {
     take_salt();
+    for (const SalvagedSession& s : salvage_->sessions) needs_.insert(s.needs);
     prove_sessions();
+    lose_named();
     for (Proved& p : proved_) keep(&p);
     number_used();
     if (out_.lost > 0 || !salvage_->all_sessions) recover_chains();
@@ -65,24 +67,74 @@ class Planner {
   // Finds the head's key, which the row lacks: the one that makes the row's checksum right. False: none does.
   bool find_head(const SalvagedSession& s, Proved* proved) {
     proved->row = s.row;
-    const auto fits = [&](const BlockKey& key) {
-      proved->row.head_key = key;
-      return is_right(proved->row, s);
-    };
-    if (s.row.head == 0) return fits(s.row.root);
-    auto row = salvage_->nodes.find(s.row.head);
-    if (row != salvage_->nodes.end() && fits(row->second.key)) {
-      proved->head = forest_.find(row->second.key);
-      return true;
-    }
+    if (fits_head(s, proved) || mend(s, proved)) return true;
+    if (s.row.head == 0) return false;
     // The head's row is lost: one of the nodes under the root may be it. The manifest holds only a few tokens, so the deepest come first.
     const auto& under = forest_.under(s.row.root);
     auto end = std::upper_bound(under.begin(), under.end(), s.row.tokens, [](uint64_t tokens, auto* node) { return tokens < node->depth; });
     while (end != under.begin() && guesses_ < kRepairGuessesMax) {
       proved->head = *--end;
       guesses_ += 1 + s.row.manifest.size() / 256;
-      if (fits(proved->head->key)) return true;
+      if (fits(s, proved, proved->head->key)) return true;
     }
+    return false;
+  }
+
+  bool fits(const SalvagedSession& s, Proved* proved, const BlockKey& head) const {
+    proved->row.head_key = head;
+    return is_right(proved->row, s);
+  }
+
+  // True if the row is right with the head that it names.
+  bool fits_head(const SalvagedSession& s, Proved* proved) {
+    if (s.row.head == 0) return fits(s, proved, s.row.root);
+    auto row = salvage_->nodes.find(s.row.head);
+    if (row == salvage_->nodes.end() || !fits(s, proved, row->second.key)) return false;
+    proved->head = forest_.find(row->second.key);
+    return true;
+  }
+
+  // Tries the columns that are not the conversation's with one bit put right, or with values that are likely: what the row needs, its pin,
+  // its expiry. The checksum tells the right one.
+  bool mend(const SalvagedSession& s, Proved* proved) {
+    const uint64_t cost = 1 + s.row.manifest.size() / 256, tries = 2 + 8 + 64 + needs_.size() + 8 * s.needs.size();
+    if (s.old || mends_ + cost * tries > kRepairGuessesMax) return false;
+    mends_ += cost * tries;
+    if (!mend_needs(s, proved) && !mend_numbers(s, proved)) return false;
+    out_.lines.push_back(shown(s.row) + ": what it needs, its pin or its expiry had changed bits; they are put right");
+    return true;
+  }
+
+  bool mend_needs(const SalvagedSession& s, Proved* proved) {
+    const auto attempt = [&](const std::vector<uint8_t>& bytes) {
+      auto needs = decode_needs(bytes);
+      if (!needs) return false;
+      proved->row.needs = std::move(*needs);
+      return fits_head(s, proved);
+    };
+    if (std::any_of(needs_.begin(), needs_.end(), attempt)) return true;
+    std::vector<uint8_t> bytes = s.needs;
+    for (size_t bit = 0; bit < 8 * bytes.size(); bit++) {
+      bytes[bit / 8] ^= static_cast<uint8_t>(1u << bit % 8);
+      if (attempt(bytes)) return true;
+      bytes[bit / 8] ^= static_cast<uint8_t>(1u << bit % 8);
+    }
+    proved->row.needs = s.row.needs;
+    return false;
+  }
+
+  bool mend_numbers(const SalvagedSession& s, Proved* proved) {
+    SessionRow& row = proved->row;
+    for (int bit = -1; bit < 8; bit++) {
+      row.pinned = bit < 0 ? 0 : static_cast<uint8_t>(s.row.pinned ^ 1u << bit);
+      if (fits_head(s, proved)) return true;
+    }
+    row.pinned = s.row.pinned;
+    for (int bit = -1; bit < 63; bit++) {
+      row.expires_ms = bit < 0 ? 0 : s.row.expires_ms ^ int64_t { 1 } << bit;
+      if (fits_head(s, proved)) return true;
+    }
+    row.expires_ms = s.row.expires_ms;
     return false;
   }
 
@@ -112,10 +164,28 @@ class Planner {
     out_.foreign_log = log_has_sessions && !log_is_ours_;
   }
 
+  // Counts the sessions that the index names, and that have no row. No revision is known of them.
+  void lose_named() {
+    std::set<int64_t> rows;
+    std::set<std::pair<std::string, std::string>> names;
+    for (const SalvagedSession& s : salvage_->sessions) {
+      rows.insert(s.rowid);
+      names.insert({s.row.domain, s.row.name});
+    }
+    for (const NamedSession& n : salvage_->named) {
+      if ((n.logged && !log_is_ours_) || rows.count(n.rowid) != 0 || !names.insert({n.domain, n.name}).second) continue;
+      SessionRow row;
+      row.domain = n.domain;
+      row.name = n.name;
+      lose(row, "its row cannot be read");
+    }
+  }
+
   // Counts the session as lost. A tombstone keeps its revision, so that none comes twice.
   void lose(const SessionRow& row, const std::string& why) {
     out_.lost++;
-    out_.lines.push_back(shown(row) + ", revision " + std::to_string(row.revision) + ": lost: " + why);
+    const std::string revision = row.revision != 0 ? ", revision " + std::to_string(row.revision) : "";
+    out_.lines.push_back(shown(row) + revision + ": lost: " + why);
     if (row.revision == 0 || row.revision > kRevisionMax) return;
     uint64_t& buried = out_.tombstones[grave(row.domain, row.name)];
     buried = std::max(buried, row.revision);
@@ -159,6 +229,8 @@ class Planner {
     out_.kept++;
     Owner& owner = owners_.try_emplace(p->row.root, Owner{p->row.domain, p->row.model_id, p->row.block_tokens}).first->second;
     owner.unclear = owner.unclear || owner.domain != p->row.domain || owner.model_id != p->row.model_id;
+    if (p->row.saved_ms <= 0) p->row.saved_ms = std::max<int64_t>(p->row.created_ms, 1);  // it could not be read
+    if (p->row.created_ms <= 0) p->row.created_ms = p->row.saved_ms;
     add_session(std::move(p->row), p->head);
   }
 
@@ -211,6 +283,7 @@ class Planner {
       if (owner == owners_.end() || owner->second.unclear) {
         unowned[node->root] += std::max<size_t>(1, node->frames.size());
         out_.chunks_unowned += node->frames.size();
+        out_.chunks_lost += node->lost_chunks();
         for (size_t frame : node->frames) unowned_segments_.insert(found_.frames[frame].segment);
       } else if (!continued) {
         offer(node, owner->second);
@@ -245,6 +318,7 @@ class Planner {
 
   void count() {
     std::unordered_set<size_t> used;
+    out_.chunks_lost += forest_.rows_lost();
     for (const RecoveredNode& node : out_.nodes) {
       out_.chunks_lost += forest_.find(node.key)->lost_chunks();
       out_.chunks += node.frames.size();
@@ -268,8 +342,9 @@ class Planner {
   std::unordered_map<BlockKey, Owner, Hash256Hasher> owners_;
   std::unordered_map<BlockKey, size_t, Hash256Hasher> numbers_;
   std::set<size_t> unowned_segments_;
+  std::set<std::vector<uint8_t>> needs_{{}};  // of all sessions, and none
   bool log_is_ours_ = false;
-  uint64_t guesses_ = 0;
+  uint64_t guesses_ = 0, mends_ = 0;
   int64_t clock_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "storage/repair/recovery_forest.h"
 
 #include <algorithm>
+#include <set>
 
 #include "runtime/base/limits.h"
 
@@ -9,6 +10,7 @@ namespace kvrt {
 Forest::Forest(const Salvage& salvage, const FoundSegments& found) {
   add_frames(found);
   add_rows(salvage);
+  add_chunks(salvage, found);
   find_roots();
 }
 
@@ -58,6 +60,27 @@ void Forest::add_rows(const Salvage& salvage) {
     }
   }
   guess_parents(salvage, orphans);
+}
+
+// A row whose frame was found needs nothing: the frame tells the rest. Another tells that its node had a chunk.
+void Forest::add_chunks(const Salvage& salvage, const FoundSegments& found) {
+  std::set<std::pair<std::array<uint8_t, 16>, uint64_t>> places;
+  for (const FoundFrame& frame : found.frames) places.insert({found.segments[frame.segment].id.bytes, frame.place.offset});
+  for (const SalvagedChunk& row : salvage.chunks) {
+    const auto segment = salvage.segments.find(row.segment);
+    if (segment != salvage.segments.end() && places.count({segment->second.bytes, row.offset}) != 0) continue;
+    const auto id = salvage.nodes.find(row.node);
+    const auto node = id != salvage.nodes.end() ? nodes_.find(id->second.key) : nodes_.end();
+    if (node != nodes_.end()) {
+      node->second.stored |= uint32_t{1} << row.group;
+    } else {
+      rows_lost_++;
+    }
+  }
+  for (const BadFrame& bad : found.bad) {  // its row may be gone already
+    const auto node = nodes_.find(bad.chunk.node);
+    if (node != nodes_.end()) node->second.stored |= uint32_t{1} << bad.chunk.group;
+  }
 }
 
 void Forest::guess_parents(const Salvage& salvage, const std::vector<const SalvagedNode*>& rows) {

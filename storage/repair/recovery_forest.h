@@ -34,16 +34,19 @@ class Forest {
   std::unordered_map<BlockKey, ForestNode, Hash256Hasher>& nodes() { return nodes_; }
   // The nodes under a root, by depth.
   const std::vector<ForestNode*>& under(const BlockKey& root) { return by_root_[root]; }
+  uint64_t rows_lost() const { return rows_lost_; }  // rows of chunks whose node and frame are both nowhere
 
  private:
   void add_frames(const FoundSegments& found);
   void add_rows(const Salvage& salvage);
   void add_row(const SalvagedNode& row, const BlockKey& parent);
+  void add_chunks(const Salvage& salvage, const FoundSegments& found);
   void guess_parents(const Salvage& salvage, const std::vector<const SalvagedNode*>& rows);
   void find_roots();
 
   std::unordered_map<BlockKey, ForestNode, Hash256Hasher> nodes_;
   std::unordered_map<BlockKey, std::vector<ForestNode*>, Hash256Hasher> by_root_;
+  uint64_t rows_lost_ = 0;
 };
 
 }  // namespace kvrt

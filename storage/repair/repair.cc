@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "storage/repair/switch.h"
 #include "storage/store/directory.h"
@@ -179,6 +180,7 @@ class Repair {
     for (size_t i = 0; i < bad.size() && mended.is_ok(); i++) mended = mend_segment(&catalog, bad[i]);
     flush_trash(env_, log_, dir_.root, &catalog, &files_);
     if (mended.is_ok()) mended = count(&before, &catalog);
+    if (mended.is_ok()) mended = count_forgotten(&catalog, found);
     Status closed = catalog.db.close(mended.is_ok());
     KVRT_TRY(std::move(mended));
     return closed;
@@ -252,6 +254,21 @@ class Repair {
     report_.chunks_lost = chunks_.size() - totals.chunks;
     for (size_t i = 0; before != nullptr && i < sessions.size(); i++) {
       report_.sessions_with_holes += sessions[i].chunks < (*before)[i].chunks;
+    }
+    return {};
+  }
+
+  // Adds the damaged chunks whose rows a reader removed before, and that are still missing: they go with their segment's copy.
+  Status count_forgotten(Catalog* catalog, const FoundSegments& found) {
+    std::set<std::pair<std::array<uint8_t, 16>, uint64_t>> named;
+    std::map<int64_t, const SegmentRow*> rows;
+    for (const SegmentRow& row : segments_) rows[row.row] = &row;
+    for (const ChunkRow& chunk : chunks_) named.insert({rows.at(chunk.segment)->id.bytes, chunk.place.offset});
+    for (const BadFrame& bad : found.bad) {
+      if (named.count({found.segments[bad.segment].id.bytes, bad.offset}) != 0) continue;
+      KVRT_ASSIGN(const bool needed, catalog->nodes.has(bad.chunk.node));
+      KVRT_ASSIGN(const auto now, catalog->chunks.find(bad.chunk));
+      report_.chunks_lost += needed && !now;
     }
     return {};
   }

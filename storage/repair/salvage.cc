@@ -10,13 +10,15 @@ namespace {
 using Kind = RawValue::Kind;
 
 // The count of columns, with the size of the first, tells a row's table (FORMAT.md). A node of 0.1 had its chunk's columns behind its own.
-constexpr size_t kSessionColumns = 22, kSessionColumnsOf3 = 21, kNodeColumns = 6, kNodeColumnsOf3 = 10, kChunkColumns = 6;
+// A segment has as many as a node. An entry of the sessions' index has its two columns, and the row's number.
+constexpr size_t kSessionColumns = 22, kSessionColumnsOf3 = 21, kNodeColumns = 6, kNodeColumnsOf3 = 10, kChunkColumns = 6, kNameColumns = 3;
+constexpr int64_t kLostHead = -1;  // no row has it
 
 bool wanted(size_t columns, bool in_table) {
   if (in_table) {
     return columns == kSessionColumns || columns == kSessionColumnsOf3 || columns == kNodeColumns || columns == kNodeColumnsOf3;
   }
-  return columns == 1 || columns == 2 || columns == kChunkColumns;
+  return columns == 1 || columns == 2 || columns == kNameColumns || columns == kChunkColumns;
 }
 
 // Reads columns one after the other. After the first of a wrong kind or size it is not ok().
@@ -25,18 +27,24 @@ class Columns {
   explicit Columns(std::span<const RawValue> values) : values_(values) {}
   bool ok() const { return ok_; }
   void skip() { at_++; }
+  bool is(Kind kind) const { return values_[at_].kind == kind; }
   std::span<const uint8_t> bytes(Kind kind) {
     const RawValue& v = values_[at_++];
     ok_ = ok_ && v.kind == kind;
     return v.bytes;
   }
+  // Of a text or a blob: one bit of the column's type makes one of the other.
+  std::span<const uint8_t> either() {
+    const RawValue& v = values_[at_];
+    return bytes(v.kind == Kind::kText ? Kind::kText : Kind::kBlob);
+  }
   std::string text() {
-    auto b = bytes(Kind::kText);
+    auto b = either();
     return std::string(b.begin(), b.end());
   }
   template <size_t N>
   void exact(std::span<uint8_t, N> out) {
-    ok_ = copy_exact(bytes(Kind::kBlob), out) && ok_;
+    ok_ = copy_exact(either(), out) && ok_;
   }
   int64_t integer(int64_t min = INT64_MIN, int64_t max = INT64_MAX) {
     const RawValue& v = values_[at_++];
@@ -54,12 +62,14 @@ class Columns {
 void take_session(const RawRow& raw, Salvage* out) {
   Columns c(raw.values);
   SalvagedSession s;
+  s.rowid = raw.rowid;
   s.row.domain = c.text();
   s.row.name = c.text();
   c.exact(std::span(s.row.id.bytes));
   s.row.revision = static_cast<uint64_t>(c.integer());
   c.exact(std::span(s.row.root.bytes));
-  s.row.head = c.integer_or_null();
+  const bool headed = c.is(Kind::kInteger) || c.is(Kind::kNull);
+  s.row.head = headed ? c.integer_or_null() : (c.skip(), kLostHead);
   s.row.tokens = static_cast<uint64_t>(c.integer());
   s.row.block_tokens = static_cast<uint64_t>(c.integer());
   s.row.pinned = static_cast<uint8_t>(c.integer(0, 255));
@@ -68,17 +78,25 @@ void take_session(const RawRow& raw, Salvage* out) {
   s.row.saved_ms = c.integer();
   c.exact(std::span(s.checksum));
   c.exact(std::span(s.row.model_id.bytes));
-  auto manifest = c.bytes(Kind::kBlob);
+  auto manifest = c.either();
   s.row.manifest.assign(manifest.begin(), manifest.end());
   s.old = raw.values.size() == kSessionColumnsOf3;
   if (!s.old) {
-    auto needs = decode_needs(c.bytes(Kind::kBlob));
-    if (!needs) return;
-    s.row.needs = std::move(*needs);
+    auto needs = c.either();
+    s.needs.assign(needs.begin(), needs.end());
+    s.row.needs = decode_needs(s.needs).value_or(std::vector<SessionGroup>());
   }
-  s.row.used = c.integer();
+  s.row.used = c.is(Kind::kInteger) ? c.integer() : 1;  // the first to be evicted
   s.logged = raw.logged;
-  if (c.ok()) out->sessions.push_back(std::move(s));
+  out->sessions.push_back(std::move(s));
+}
+
+void take_segment(const RawRow& raw, Salvage* out) {
+  Columns c(raw.values);
+  SegmentId id;
+  c.skip();  // the row's id
+  c.exact(std::span(id.bytes));
+  if (c.ok()) out->segments[raw.rowid] = id;
 }
 
 void take_node(const RawRow& raw, Salvage* out) {
@@ -98,16 +116,32 @@ void take_node(const RawRow& raw, Salvage* out) {
   out->nodes[raw.rowid] = std::move(node);
 }
 
-// Adds the row's group to its node's. The place is not of use: the frames are found without it.
-void take_chunk(const RawRow& raw, std::unordered_map<int64_t, uint32_t>* groups) {
+void take_chunk(const RawRow& raw, Salvage* out) {
   Columns c(raw.values);
-  const int64_t node = c.integer();
-  const int64_t group = c.integer(0, kChunkGroups - 1);
-  if (c.ok()) (*groups)[node] |= uint32_t{1} << group;
+  SalvagedChunk chunk;
+  chunk.node = c.integer();
+  chunk.group = static_cast<uint32_t>(c.integer(0, kChunkGroups - 1));
+  chunk.segment = c.integer();
+  chunk.offset = static_cast<uint64_t>(c.integer());
+  if (c.ok()) out->chunks.push_back(chunk);
+}
+
+void take_name(const RawRow& raw, Salvage* out) {
+  Columns c(raw.values);
+  if (!c.is(Kind::kText)) return;
+  NamedSession named;
+  named.domain = c.text();
+  if (!c.is(Kind::kText)) return;
+  named.name = c.text();
+  named.rowid = c.integer();
+  named.logged = raw.logged;
+  if (c.ok()) out->named.push_back(std::move(named));
 }
 
 // Takes a row of a table without rowids. An entry of the nodes' index passes for a tombstone, of a name that no session can have.
 void take_small(const RawRow& raw, Salvage* out) {
+  if (raw.values.size() == kChunkColumns) return take_chunk(raw, out);
+  if (raw.values.size() == kNameColumns) return take_name(raw, out);
   Columns c(raw.values);
   if (raw.values.size() == 1) {
     SegmentId id;
@@ -133,6 +167,13 @@ void take_small(const RawRow& raw, Salvage* out) {
   }
 }
 
+void take_row(const RawRow& row, Salvage* out) {
+  if (!row.in_table) return take_small(row, out);
+  if (row.values.size() == kSessionColumns || row.values.size() == kSessionColumnsOf3) return take_session(row, out);
+  if (row.values[1].bytes.size() == sizeof(SegmentId::bytes)) return take_segment(row, out);
+  take_node(row, out);
+}
+
 Result<std::unique_ptr<File>> open_if_there(Env* env, const std::string& path) {
   auto file = env->open_read(path);
   if (file.status().code() == Code::kNotFound) return std::unique_ptr<File>();
@@ -149,16 +190,7 @@ Result<Salvage> salvage_catalog(Env* env, const std::string& catalog, bool with_
     KVRT_ASSIGN(log, open_if_there(env, catalog + "-wal"));
   }
   KVRT_ASSIGN(auto pages, SqlitePages::open(std::move(database), std::move(log)));
-  std::unordered_map<int64_t, uint32_t> groups;  // by the node's row
-  KVRT_TRY(pages->each_row(wanted, [&](const RawRow& row) {
-    if (!row.in_table) return row.values.size() == kChunkColumns ? take_chunk(row, &groups) : take_small(row, &out);
-    if (row.values.size() == kSessionColumns || row.values.size() == kSessionColumnsOf3) return take_session(row, &out);
-    take_node(row, &out);
-  }));
-  for (auto& [row, mask] : groups) {
-    auto node = out.nodes.find(row);
-    if (node != out.nodes.end()) node->second.stored |= mask;
-  }
+  KVRT_TRY(pages->each_row(wanted, [&](const RawRow& row) { take_row(row, &out); }));
   StoreId id;
   int32_t schema = 0;
   const bool proved = parse_identity(out.identity, out.salt.value_or(Hash256()), &schema, &id);

@@ -22,15 +22,31 @@ struct SalvagedNode {
   BlockKey key;
   int64_t parent = 0, refs = 0;  // parent: its row; 0: none
   std::vector<int32_t> tokens;
-  uint32_t stored = 0;  // the groups that it had a chunk of, as a bit mask
+  uint32_t stored = 0;  // of 0.1: the group that it had a chunk of, as a bit mask
   bool logged = false;  // from the log
 };
 
+struct SalvagedChunk {
+  int64_t node = 0, segment = 0;  // their rows
+  uint32_t group = 0;
+  uint64_t offset = 0;
+};
+
+// A row as far as it can be read: a column of another kind, or out of its range, is as if it were empty. The checksum proves the rest.
 struct SalvagedSession {
   SessionRow row;  // without head_key, which is in the head's row
+  int64_t rowid = 0;
   std::array<uint8_t, 16> checksum{};
+  std::vector<uint8_t> needs;  // the column, whether or not it could be decoded
   bool logged = false;
   bool old = false;  // as 0.1 wrote it
+};
+
+// An entry of the index of sessions: it names one whose row may be lost.
+struct NamedSession {
+  std::string domain, name;
+  int64_t rowid = 0;
+  bool logged = false;
 };
 
 struct Salvage {
@@ -39,7 +55,10 @@ struct Salvage {
   std::optional<StoreId> id;       // the store's id in it, if its checksum is right
   std::optional<StoreId> claimed;  // the same, though without the salt nothing proves it
   std::vector<SalvagedSession> sessions;
+  std::vector<NamedSession> named;
   std::unordered_map<int64_t, SalvagedNode> nodes;  // by row
+  std::unordered_map<int64_t, SegmentId> segments;  // by row
+  std::vector<SalvagedChunk> chunks;
   std::map<Hash256, uint64_t> tombstones;
   std::unordered_set<SegmentId, SegmentIdHasher> trash;
   // The table can be walked from its root, and every row was found: a row that was not found did not exist.

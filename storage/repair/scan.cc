@@ -14,6 +14,8 @@ namespace kvrt {
 
 namespace {
 
+constexpr size_t kFrameGroupAt = 108;
+
 bool is_damage(const Status& status) { return status.code() == Code::kCorrupt; }
 
 class Scan {
@@ -105,6 +107,7 @@ class Scan {
     FrameHeader header;
     auto frame = read_frame(*file_, e.offset, e.bytes, &buffer_);
     if (frame.is_ok() && std::all_of(frame->begin(), frame->end(), [](uint8_t byte) { return byte == 0; })) return {};  // removed
+    const uint32_t group = frame.is_ok() && frame->size() >= kFrameHeaderBytes ? load<uint32_t>(&(*frame)[kFrameGroupAt]) : 0;
     Status status = frame.is_ok() ? codec_.check(*frame, &header) : frame.take_status();
     if (status.is_ok() && header.key != e.key) status = error(Code::kCorrupt, Detail::kFormat, "the frame has another key than the index");
     if (status.is_ok() && (header.tokens.empty() || chain_key(header.parent, header.tokens) != header.key)) {
@@ -116,6 +119,7 @@ class Scan {
       return {};
     }
     if (!is_damage(status)) return status;
+    if (group < kChunkGroups) out_->bad.push_back({{e.key, group}, segment_, e.offset});
     fault_at(e.offset, "chunk " + e.key.hex().substr(0, 16) + ": " + status.message());
     return {};
   }

@@ -27,9 +27,17 @@ struct FoundSegment {
   bool sound = true;  // its footer and every frame are; of an open one those that were found
 };
 
+// An entry of an index whose frame is damaged.
+struct BadFrame {
+  ChunkKey chunk;  // the group as the frame says
+  size_t segment = 0;
+  uint64_t offset = 0;
+};
+
 struct FoundSegments {
   std::vector<FoundSegment> segments;
   std::vector<FoundFrame> frames;
+  std::vector<BadFrame> bad;
   std::vector<SegmentId> foreign;   // of another store: neither scanned nor in `segments`
   std::vector<std::string> faults;  // "segs/ab/ab12….seg at 4096: checksum differs"
 };
