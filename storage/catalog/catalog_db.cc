@@ -51,6 +51,7 @@ Status CatalogDb::open(const std::string& path, const OpenMode& mode) {
   KVRT_TRY(check_schema(mode.oldest));
   if (mode.check) KVRT_TRY(quick_check(&db_, path));
   KVRT_TRY(read_meta());
+  if (!mode.immutable) db_.watch_log();
   KVRT_ASSIGN(const int64_t found, schema());
   return found == kCatalogSchema && identity_schema_ != kCatalogSchema ? broken_row("meta: identity") : Status();
 }

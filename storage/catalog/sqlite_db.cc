@@ -1,6 +1,7 @@
 #include "storage/catalog/sqlite_db.h"
 
 #include <sqlite3.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -173,10 +174,52 @@ Status Db::checkpoint(bool truncate) {
   return {};
 }
 
-Status Db::check_in_place() {
+bool Db::has_moved() {
   int moved = 0;
-  if (sqlite3_file_control(db_, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || moved == 0) return {};
-  return error(Code::kIo, Detail::kNone, "%s: moved, deleted or replaced since it was opened; open the store again", path_.c_str());
+  return sqlite3_file_control(db_, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved != 0;
+}
+
+void Db::watch_log() {
+  for (auto [file, suffix] : {std::pair{&log_, "-wal"}, std::pair{&index_, "-shm"}}) {
+    struct stat st;
+    const std::string path = path_ + suffix;
+    if (::lstat(path.c_str(), &st) == 0) *file = {path, st.st_dev, st.st_ino, false};
+  }
+}
+
+Status Db::check(Watched* file) const {
+  struct stat st;
+  if (file->path.empty()) return {};
+  const bool found = ::lstat(file->path.c_str(), &st) == 0, gone = !found && (errno == ENOENT || errno == ENOTDIR);
+  file->moved = gone || (found && (st.st_dev != file->device || st.st_ino != file->inode));
+  file->unwritten = gone || (found && st.st_size == 0);
+  if (!file->moved) return {};
+  return error(Code::kIo, Detail::kNone, "%s: moved, deleted or replaced since it was opened; open the store again", file->path.c_str());
+}
+
+Status Db::check_log() {
+  Status log = check(&log_), index = check(&index_);
+  return log.is_ok() ? std::move(index) : std::move(log);
+}
+
+Status Db::check_in_place() {
+  if (has_moved()) {
+    return error(Code::kIo, Detail::kNone, "%s: moved, deleted or replaced since it was opened; open the store again", path_.c_str());
+  }
+  Status status = check_log();
+  if (log_.moved && !log_saved_) save_log();
+  return status;
+}
+
+// A process that came since then has made another log. As long as that is empty nothing has changed but here; and it looks into the index
+// that is shared with it, if that is still the one, before it believes what it knows of the database.
+void Db::save_log() {
+  const auto can_be_saved = [&] { return log_.moved && log_.unwritten && (!index_.moved || index_.unwritten); };
+  if (!can_be_saved() || in_transaction() || write_turns_ != 0) return;
+  if (write_lock_ != nullptr && !write_lock_->acquire(LockMode::kExclusive).is_ok()) return;
+  (void)check_log().is_ok();  // again, now that nobody writes
+  log_saved_ = can_be_saved() && checkpoint(true).is_ok();
+  if (write_lock_ != nullptr) write_lock_->release();
 }
 
 Status Db::fail(int code) {
@@ -270,6 +313,13 @@ Status WriteTurn::take() {
       pause = std::min(pause * 2, std::chrono::microseconds(2000));
     }
   }
+  if (db_->write_turns_ == 0 && !db_->log_.path.empty()) {
+    Status in_place = db_->check_in_place();  // else what is written now is nowhere, or beside another process's writes
+    if (!in_place.is_ok()) {
+      if (db_->write_lock_ != nullptr) db_->write_lock_->release();
+      return in_place;
+    }
+  }
   db_->write_turns_++;
   taken_ = true;
   return {};
@@ -300,6 +350,8 @@ Status Transaction::commit() {
 
 Status Snapshot::begin() {
   if (db_->in_transaction()) return {};
+  Status log = db_->check_log();
+  if (!log.is_ok() && !db_->has_moved()) return log;  // of a directory that was moved as a whole all can be read
   { Query prepared = db_->query(kRollback); }
   KVRT_TRY(db_->query("BEGIN").run());
   open_ = true;

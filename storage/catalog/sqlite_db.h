@@ -87,13 +87,27 @@ class Db {
   // After a failed sync the kernel may call pages clean that never reached the disk: no later sync proves anything.
   bool sync_failed() const { return sync_failed_; }
   sqlite3* handle() { return db_; }
-  // IO if the open file is not the one at its path any more: it was moved with its directory, deleted, or replaced.
+  // The log and its index that are at their paths now are those that this connection has open. SQLite removes them with the last connection
+  // to the database alone: from now on somebody else did, if they are others or gone.
+  void watch_log();
+  // IO if an open file is not the one at its path any more: it was moved with its directory, deleted, or replaced. What the log has is
+  // folded in where it is gone and no process has written another one.
   Status check_in_place();
+  Status check_log();  // of the log and its index alone
 
  private:
   friend class WriteTurn;
+  friend class Snapshot;
   friend class Impatient;
   static int on_wal(void* self, sqlite3* db, const char* name, int pages);
+  struct Watched {
+    std::string path;  // "": not watched
+    uint64_t device = 0, inode = 0;
+    bool moved = false, unwritten = false;  // as the last check found it: it is not there; nobody has written another one
+  };
+  bool has_moved();
+  Status check(Watched* file) const;
+  void save_log();
 
   sqlite3* db_ = nullptr;
   bool sync_failed_ = false;
@@ -101,6 +115,8 @@ class Db {
   int write_turns_ = 0;  // nested
   uint64_t wait_ms_ = kWriteWaitMs;
   std::string path_;
+  Watched log_, index_;
+  bool log_saved_ = false;  // it is gone, and all that it had is in the database
   uint64_t wal_bytes_ = 0, page_bytes_ = 4096;
   std::unordered_map<const char*, sqlite3_stmt*> statements_;
 };
