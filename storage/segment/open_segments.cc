@@ -20,7 +20,11 @@ bool OpenSegments::discard(Segment* segment) noexcept {
 
 Result<OpenSegments::Handle> OpenSegments::enter() {
   for (const Handle& segment : segments_) {
-    if (!segment->retired) return segment;
+    if (segment->retired) continue;
+    if (!segment->published) return segment;
+    auto there = env_->exists(segment->writer->id().path(root_));
+    if (!there.is_ok() || *there) return segment;
+    segment->retired = true;  // somebody removed its file: more frames would be nowhere
   }
   auto segment = std::make_shared<Segment>();
   KVRT_ASSIGN(segment->writer, SegmentWriter::create(env_, root_, store_));

@@ -46,7 +46,11 @@ Result<std::unique_ptr<SegmentWriter>> SegmentWriter::create(Env* env, const std
   for (int tries = 1; writer->file_ == nullptr; tries++) {
     env->random(writer->id_.bytes);
     writer->tmp_path_ = root + "/tmp/" + writer->id_.hex() + ".seg";
-    auto file = env->create_new(writer->tmp_path_);                          // locked: see remove_orphans
+    auto file = env->create_new(writer->tmp_path_);  // locked: see remove_orphans
+    if (file.status().code() == Code::kNotFound) {   // somebody removed tmp/
+      KVRT_TRY(env->make_dir(root + "/tmp"));
+      file = env->create_new(writer->tmp_path_);
+    }
     if (file.status().code() == Code::kBusy && tries < kNamesMax) continue;  // a collector had its lock first, and removes it
     KVRT_ASSIGN(writer->file_, std::move(file));
   }
@@ -103,7 +107,12 @@ Result<uint64_t> SegmentWriter::seal_at(uint64_t frames_end, std::span<const Seg
 }
 
 Status SegmentWriter::publish(bool sync) {
-  KVRT_TRY(env_->make_dir(id_.dir(root_)));
+  Status made = env_->make_dir(id_.dir(root_));
+  if (made.code() == Code::kNotFound) {  // somebody removed segs/
+    KVRT_TRY(env_->make_dir(root_ + "/segs"));
+    made = env_->make_dir(id_.dir(root_));
+  }
+  KVRT_TRY(std::move(made));
   KVRT_TRY(env_->rename_new(tmp_path_, id_.path(root_)));
   published_ = true;
   return sync ? sync_name() : Status();
